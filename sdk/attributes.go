@@ -53,13 +53,19 @@ func attributesText(a Attributes) (string, error) {
 	return text, err
 }
 
-// useAttributes checks the attributes that the caller gave. A service without the extension
-// would not record them, so they are not sent there.
-func (u *uploading) useAttributes() error {
-	text, err := attributesText(u.attrs)
-	if err == nil && u.attrs.Target != "" && u.key.digest != sha256.Sum256([]byte(u.attrs.Target)) {
+// checkAttributes is attributesText for a file whose content has the hash content.
+func checkAttributes(a Attributes, content Digest) (string, error) {
+	text, err := attributesText(a)
+	if err == nil && a.Target != "" && content != sha256.Sum256([]byte(a.Target)) {
 		err = &Error{Op: "check attributes", Kind: ErrInvalid, Err: errors.New("the content of a symbolic link must be its target")}
 	}
+	return text, err
+}
+
+// useAttributes checks the attributes that the caller gave. A service without the extension
+// would not record them, so they are not sent there.
+func (u *recording) useAttributes() error {
+	text, err := checkAttributes(u.attrs, u.key.digest)
 	if err == nil && u.offers(wire.CapAttributes) {
 		u.attributes, u.key.link = text, u.attrs.Target != ""
 	}
@@ -69,8 +75,8 @@ func (u *uploading) useAttributes() error {
 // settle makes sure that an upload has the attributes of this attempt, although the service
 // may have recorded those of an earlier one. Nothing can be lost to a file that was deleted
 // meanwhile, or at a service that records attributes no more.
-func (u *uploading) settle(ctx context.Context, ref Ref) error {
-	_, err := u.c.Group(u.key.group).SetAttributes(ctx, ref, u.attrs)
+func (c *Client) settle(ctx context.Context, g GroupID, ref Ref, a Attributes) error {
+	_, err := c.Group(g).SetAttributes(ctx, ref, a)
 	if kind := KindOf(err); kind == ErrDeleted || kind == ErrUnsupported {
 		return nil
 	}
@@ -78,14 +84,14 @@ func (u *uploading) settle(ctx context.Context, ref Ref) error {
 }
 
 // settleFound is settle for a record that the ledger lists.
-func (u *uploading) settleFound(ctx context.Context, e *Entry) error {
+func (u *recording) settleFound(ctx context.Context, e *Entry) error {
 	if !u.offers(wire.CapAttributes) {
 		return nil
 	}
 	if e.attributes().Equal(u.attrs) {
 		return nil
 	}
-	return u.settle(ctx, e.Ref)
+	return u.c.settle(ctx, u.key.group, e.Ref, u.attrs)
 }
 
 // SetAttributes records other attributes of a file, in place of all that were recorded.

@@ -110,7 +110,7 @@ func TestAttributesOfTheNewestAttempt(t *testing.T) {
 				t.Parallel()
 				s, c := world(t, f)
 				g := c.Group("g")
-				s.Disturb(wire.PathTools+wire.OpFinalizeUpload, lost(4, 0))
+				s.DisturbUploads(lost(4, 0))
 				s.Disturb(wire.PathTools+wire.OpSetAttributes, lost(lostSet, 0))
 				var r sdk.Receipt
 				var err error
@@ -139,11 +139,11 @@ func TestAttributesOfTheNewestAttempt(t *testing.T) {
 func TestLinkAndFileAreTwoUploads(t *testing.T) {
 	s, c := world(t, sdktest.Proving)
 	g := c.Group("g")
-	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, lost(9, 0))
+	s.DisturbUploads(lost(9, 0))
 	if _, err := g.Put(t.Context(), "f", strings.NewReader("target")); err == nil {
 		t.Fatal("the answer was not lost")
 	}
-	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, nil)
+	s.DisturbUploads(nil)
 	link, err := g.Put(t.Context(), "f", strings.NewReader("target"), sdk.WithAttributes(sdk.Attributes{Target: "target"}))
 	if err != nil {
 		t.Fatal(err)
@@ -166,23 +166,28 @@ func TestThreat13ReceiptWithOtherAttributes(t *testing.T) {
 		"added":    {nil, map[string]any{"executable": true}},
 		"changed":  {[]sdk.Option{executable}, map[string]any{"mtime": "1"}},
 	} {
-		s, c := world(t, sdktest.Proving)
-		var lies atomic.Bool
-		lies.Store(true)
-		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if lies.Load() {
-					r = withAttributes(t, r, tc.lie)
-				}
-				next.ServeHTTP(w, r)
+		for _, sealed := range []bool{true, false} {
+			s, c := world(t, sdktest.Proving)
+			if !sealed {
+				s.WithoutSealed()
+			}
+			var lies atomic.Bool
+			lies.Store(true)
+			s.DisturbUploads(func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if lies.Load() {
+						r = withAttributes(t, r, tc.lie)
+					}
+					next.ServeHTTP(w, r)
+				})
 			})
-		})
-		if _, err := c.Group("g").Put(t.Context(), "f", strings.NewReader("x"), tc.sent...); !errors.Is(err, sdk.ErrCorrupt) || !strings.Contains(err.Error(), "other attributes") {
-			t.Errorf("%s: %v", lie, err)
-		}
-		lies.Store(false)
-		if _, err := c.Group("g").Put(t.Context(), "g", strings.NewReader("y"), tc.sent...); err != nil {
-			t.Errorf("%s, the truth: %v", lie, err)
+			if _, err := c.Group("g").Put(t.Context(), "f", strings.NewReader("x"), tc.sent...); !errors.Is(err, sdk.ErrCorrupt) || !strings.Contains(err.Error(), "other attributes") {
+				t.Errorf("%s: %v", lie, err)
+			}
+			lies.Store(false)
+			if _, err := c.Group("g").Put(t.Context(), "g", strings.NewReader("y"), tc.sent...); err != nil {
+				t.Errorf("%s, the truth: %v", lie, err)
+			}
 		}
 	}
 }
@@ -191,6 +196,16 @@ func TestThreat13ReceiptWithOtherAttributes(t *testing.T) {
 func withAttributes(t *testing.T, r *http.Request, attributes any) *http.Request {
 	t.Helper()
 	var body map[string]any
+	if strings.HasPrefix(r.URL.Path, wire.PathSealed) {
+		return sdktest.NewHead(r, func(h *wire.SealedHead) {
+			var meta map[string]any
+			if err := json.Unmarshal(h.Format, &meta); err != nil {
+				t.Error(err)
+			}
+			meta["attributes"] = attributes
+			h.Format, _ = json.Marshal(meta)
+		})
+	}
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		t.Error(err)
 	}

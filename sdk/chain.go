@@ -253,7 +253,7 @@ func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 		if err := f.mayFollow(&r, f.entries[i].Deleted, known); err != nil {
 			return err
 		}
-		if e := &f.entries[i]; !r.IsOld() && (r.FileHash != e.Hash.String() || r.Tag(chain.TagUploader) != string(e.Uploader)) {
+		if e := &f.entries[i]; !r.IsOld() && (!isHash(r.FileHash, e.Hash) || r.Tag(chain.TagUploader) != string(e.Uploader)) {
 			return &proof.Refusal{Row: r.Seq, Text: "its content or uploader differs from the upload that it names"}
 		}
 		if f.folders != nil {
@@ -351,6 +351,7 @@ func uploadEntry(r *chain.Record, row *wire.TransactionRow) Entry {
 		ChangedSeq: Seq(r.Seq), Name: r.Detail, Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
 	e.Hash, _ = parseDigest(r.FileHash)
 	if !r.IsOld() {
+		e.Content, _ = parseDigest(r.Tag(chain.TagContent))
 		e.Attributes = attributesOf(r.Tag(chain.TagAttributes), &e)
 		return e
 	}
@@ -380,6 +381,7 @@ func changedEntry(r *chain.Record) (Entry, error) {
 	e := Entry{Ref: Ref(r.Ref), Uploader: AccountID(r.Tag(chain.TagUploader)), Time: timeOf(uploaded), Seq: Seq(upload), Name: r.Tag(chain.TagName),
 		Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
 	e.Hash, _ = parseDigest(r.FileHash)
+	e.Content, _ = parseDigest(r.Tag(chain.TagContent))
 	e.Attributes = attributesOf(r.Tag(chain.TagAttributes), &e)
 	if text := r.Tag(chain.TagNamed); text != "" || r.Kind == EventAttributes {
 		named, err := strconv.ParseInt(text, 10, 64)
@@ -428,6 +430,26 @@ func chainRecord(row *wire.TransactionRow, g GroupID) (r chain.Record, err error
 	return r, err
 }
 
+// recordedHash parses the hash of a file in a record. A file of format version 2 may have
+// none.
+func recordedHash(text string) (Digest, error) {
+	if text == "" {
+		return Digest{}, nil
+	}
+	return parseDigest(text)
+}
+
+// isHash reports whether text is the hash h in the form of a record.
+func isHash(text string, h Digest) bool { return text == hashText(h) }
+
+// hashText returns a hash in the form of a record, "" for none.
+func hashText(h Digest) string {
+	if h == (Digest{}) {
+		return ""
+	}
+	return h.String()
+}
+
 func decodeHash(text string, into *chain.Hash) error {
 	digest, err := parseDigest(text)
 	if err != nil {
@@ -440,7 +462,8 @@ func decodeHash(text string, into *chain.Hash) error {
 // checkReceipt verifies that the service recorded the upload, and that the record follows
 // the first after records of the group. It remembers that the group has come that far. With
 // nil attributes e may have any.
-func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, after int64, e Entry, a wire.FinalizeUploadResult) error {
+func (c *Client) checkReceipt(ctx context.Context, e Entry, after int64, a wire.FinalizeUploadResult) error {
+	g := e.Group
 	if a.Record == nil || a.Receipt == nil {
 		return malformed(errors.New("an upload without a receipt"))
 	}
@@ -450,10 +473,14 @@ func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, after
 	}
 	size := sizeOf(r.Tag(chain.TagSize))
 	if r.Kind != EventUploaded || r.Chain != chain.OfGroup(string(g)) || r.Group != string(g) || r.Account != string(c.account) || r.Ref != string(e.Ref) ||
-		r.FileHash != e.Hash.String() || r.Detail != name || size != SizeUnknown && size != e.Size {
+		!isHash(r.FileHash, e.Hash) || r.Detail != e.Name || size != SizeUnknown && size != e.Size {
 		return malformed(errors.New("its receipt is for another record"))
 	}
-	if recorded := uploadEntry(&r, a.Record); e.Attributes != nil && !recorded.attributes().Equal(*e.Attributes) {
+	recorded := uploadEntry(&r, a.Record)
+	if recorded.Content != e.Content {
+		return malformed(errors.New("its receipt is for other blocks than those sent"))
+	}
+	if e.Attributes != nil && !recorded.attributes().Equal(*e.Attributes) {
 		return malformed(errors.New("its receipt is for a file with other attributes"))
 	}
 	place, err := retryWithNewKey(ctx, c, func() (chain.Place, error) { return c.openReceipt(ctx, &r, *a.Receipt) })

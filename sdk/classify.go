@@ -167,7 +167,7 @@ func kindByCode(code string) (Kind, bool) {
 		return ErrDeleted, true
 	case wire.CodeInsufficient:
 		return ErrInsufficient, true
-	case wire.CodeGroupExists, wire.CodeConflict:
+	case wire.CodeGroupExists, wire.CodeConflict, wire.CodeBase, wire.CodeMissing, wire.CodePartExists, wire.CodeEpoch, wire.CodeHead, wire.CodeSpent:
 		return ErrConflict, true
 	case wire.CodeTooLarge:
 		return ErrTooLarge, true
@@ -315,10 +315,11 @@ func classify(err error) Kind {
 	return ErrOther
 }
 
-// isConnectionLost reports whether a connection could not be made, or broke.
+// isConnectionLost reports whether a connection could not be made, or broke, or does not lead to the
+// service.
 func isConnectionLost(err error) bool {
 	var dial *net.OpError
-	return errors.As(err, &dial) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return errors.As(err, &dial) || errors.Is(err, errPage) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || isClosedIdle(err)
 }
 

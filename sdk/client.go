@@ -73,15 +73,22 @@ type Client struct {
 	pool    *mem.Pool
 	tokens  tokenSource
 	uploads *uploader
+	small   sealedQueue
 	asking  singleflight.Group // the request for capabilities
+	scratch sync.Pool          // *[]byte for sealed blocks
 
-	gap gap
+	gap     gap
+	traffic traffic
+	awake   awake
+	made    time.Time
 
 	memory *trust.Memory
 	mu     sync.Mutex
 	caps   *wire.Capabilities   // nil until asked
 	claims map[Ref]string       // claim ids of retrievals that failed after they may have been charged
 	chains map[GroupID]verified // how far the chain of each group was verified
+
+	vaultKey *vaultKey // nil until it was verified
 }
 
 // New makes a client. It sends nothing and costs nothing. Errors: [ErrInvalid] for a wrong
@@ -110,8 +117,8 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "configure client", Kind: ErrOther, Code: wire.CodeState, Err: err}
 	}
-	c := &Client{account: account, cfg: cfg, memory: memory, pool: mem.NewPool(), claims: make(map[Ref]string), chains: make(map[GroupID]verified)}
-	c.uploads = newUploader(c)
+	c := &Client{account: account, cfg: cfg, memory: memory, pool: mem.NewPool(), made: time.Now(), claims: make(map[Ref]string), chains: make(map[GroupID]verified)}
+	c.uploads, c.small.c = newUploader(c), c
 	transport := cfg.Transport
 	if transport == nil {
 		transport = newTransport()
@@ -151,8 +158,8 @@ func proxyFor(r *http.Request) (*url.URL, error) {
 // Account returns the account that the client acts for.
 func (c *Client) Account() AccountID { return c.account }
 
-// Close closes idle connections, unless Config.Transport made them, discards prefetched
-// upload tickets, and saves what this client saw of the service. Calls in progress
+// Close closes idle connections, unless Config.Transport made them, wipes the keys of uploads
+// without an answer, and saves what this client saw of the service. Calls in progress
 // continue. Errors: [ErrCorrupt] when the service showed another client another history,
 // [ErrOther] when the file in Config.StateDir could not be written.
 func (c *Client) Close() error {
@@ -216,7 +223,11 @@ func (c *Client) askCapabilities(ctx context.Context) (wire.Capabilities, error)
 	var caps wire.Capabilities
 	err := c.retry(ctx, func(ctx context.Context) error {
 		caps = wire.Capabilities{}
-		return c.get(ctx, c.cfg.MCPURL+wire.PathCapabilities, &caps)
+		err := c.get(ctx, c.cfg.MCPURL+wire.PathCapabilities, &caps)
+		if errors.Is(err, errPage) && !c.demandsProofs() { // a service without this path may have a page for all
+			err = malformed(errors.New(errPage.Error()))
+		}
+		return err
 	})
 	switch classify(err) {
 	case ErrUnavailable, ErrTimeout, ErrCanceled, ErrRateLimited:
@@ -227,7 +238,7 @@ func (c *Client) askCapabilities(ctx context.Context) (wire.Capabilities, error)
 	if err != nil {
 		caps = wire.Capabilities{}
 		lacksPath := isRefused && refused.status == http.StatusNotFound
-		if !lacksPath && c.demandsProofs() { // a fault, or a portal in front of the service
+		if !lacksPath && c.demandsProofs() { // a fault
 			return caps, err
 		}
 	}

@@ -69,8 +69,10 @@ type Config struct {
 	// Close.
 	StateDir string
 
-	InsecureHTTP bool          // allow http:// to hosts other than loopback
-	MaxFileBytes int64         // largest plaintext of a file, in bytes; 0 = 4 GiB
+	InsecureHTTP bool // allow http:// to hosts other than loopback
+	// MaxFileBytes is the largest plaintext, in bytes, of a file that is held in memory whole;
+	// 0 = 4 GiB. Files of format version 2 are not held: [Group.Open] opens those of any size.
+	MaxFileBytes int64
 	Timeout      time.Duration // for a request without file content; 0 = 15 s
 
 	// Patience is how long an upload or a retrieval goes on trying while connections to

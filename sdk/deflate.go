@@ -31,21 +31,29 @@ func (u *uploading) pack() (release func(), err error) {
 	if !want || !pays(u.buf.Bytes()) {
 		return func() {}, nil
 	}
-	packed, err := u.c.pool.Get(0)
-	if err != nil {
-		return nil, err
-	}
-	err = format.DeflateTo(&appender{packed, worthwhile(u.buf.Len())}, u.buf.Bytes())
+	packed, err := deflated(u.c.pool, u.buf.Bytes())
 	if errors.Is(err, errDoesNotPay) {
-		packed.Release()
 		return func() {}, nil
 	}
 	if err != nil {
-		packed.Release()
 		return nil, err
 	}
 	u.body = packed
 	return packed.Release, nil
+}
+
+// deflated returns content compressed, in a buffer that the caller releases. The error is
+// errDoesNotPay if too little is saved.
+func deflated(pool *mem.Pool, content []byte) (*mem.Buffer, error) {
+	packed, err := pool.Get(0)
+	if err != nil {
+		return nil, err
+	}
+	if err := format.DeflateTo(&appender{packed, worthwhile(int64(len(content)))}, content); err != nil {
+		packed.Release()
+		return nil, err
+	}
+	return packed, nil
 }
 
 // worthwhile returns the largest compressed size that is used: at least an eighth must be

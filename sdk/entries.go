@@ -148,6 +148,9 @@ func entryOf(g GroupID, row wire.TransactionRow) Entry {
 	if row.ContentType != nil {
 		e.ContentType = *row.ContentType
 	}
+	if row.Content != nil {
+		e.Content, _ = parseDigest(*row.Content)
+	}
 	if row.Attributes != nil {
 		e.Attributes = attributesOf(*row.Attributes, &e)
 	}

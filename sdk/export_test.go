@@ -1,6 +1,10 @@
 package sdk
 
-import "time"
+import (
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+)
 
 // AgeTickets makes every upload whose outcome is not known older.
 func AgeTickets(c *Client, by time.Duration) {
@@ -15,4 +19,36 @@ func AgeTickets(c *Client, by time.Duration) {
 func KeepClaim(c *Client, ref Ref) (kept int) {
 	c.keepClaim(ref, "claim")
 	return len(c.claims)
+}
+
+// KeepUnsure keeps an upload as a Put without an answer does.
+func KeepUnsure(c *Client, name string, u *BlockUpload) {
+	c.uploads.rememberBlocks(uploadKey{name: name}, u)
+}
+
+// ForgetUnsure forgets it.
+func ForgetUnsure(c *Client, name string) { c.uploads.forgetBlocks(uploadKey{name: name}) }
+
+// HasKey reports whether the key of an upload is in memory.
+func HasKey(u *BlockUpload) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return [format.KeyBytes]byte(u.ticket.key.Bytes()) != [format.KeyBytes]byte{}
+}
+
+// KeptUnsure is how many such uploads are kept.
+const KeptUnsure = keptUnsure
+
+// Waiting is how many small uploads wait for their turn.
+func Waiting(c *Client) int {
+	c.small.mu.Lock()
+	defer c.small.mu.Unlock()
+	return len(c.small.waiting)
+}
+
+// Unsure is how many sealed uploads without an answer are kept.
+func Unsure(c *Client) int {
+	c.uploads.mu.Lock()
+	defer c.uploads.mu.Unlock()
+	return len(c.uploads.sealed)
 }

@@ -99,40 +99,80 @@ func (g Group) absent(what string) error {
 }
 
 // Put reads r to its end and uploads the content under name. It returns once the service
-// has confirmed the record. It takes the options [Compress], [Progress] and
-// [WithAttributes].
+// has confirmed the record. It takes the options [Compress], [Progress], [WithAttributes] and
+// [Resume].
 //
-// The whole content is in memory once, outside the garbage-collected heap, because a file
-// is sealed as a whole. Put stops reading after the largest allowed size, see
-// [Client.MaxUpload]. If r has a Len or a Stat method, as an *os.File has, Put allocates
-// the memory at once.
+// Content of more than [wire.WholeFileBytes] becomes a file of format version 2 where the service and
+// the group have that. It is read and sent in parts, four at a time, and takes at most 64 MiB of
+// memory, whatever its size, which need not be known; it is not compressed. A lost connection
+// costs what was under way.
+//
+// Any other content is in memory once as a whole, outside the garbage-collected heap. Put stops
+// reading after the largest allowed size, see [Client.MaxUpload]. If r has a Len or a Stat method,
+// as an *os.File has, Put allocates the memory at once.
 //
 // The upload is the newest version of its name. Where the owner of the group chose so,
 // later uploads of the name end it, see [Group.SetVersions].
 //
+// Where the service takes sealed uploads, content of up to [wire.WholeFileBytes] is one request,
+// and small uploads that are made while another one is under way travel together in the next
+// request, each with an answer of its own.
+//
 // Put costs one upload. After an error with an unknown outcome, call Put again with the
-// same content: it looks for the record first, so that the upload is paid once. Put needs
-// the API key and membership. Errors: those of r, which errors.Is finds,
+// same content: it sends the same upload again, or looks for the record first, so that the
+// upload is paid once. Put needs the API key and membership. Errors: those of r, which errors.Is finds,
 // [ErrNotAuthorized], [ErrInsufficient], [ErrTooLarge], [ErrStorageFull], [ErrUnavailable],
 // [ErrTimeout], [ErrCorrupt] when the service confirms something else. Specification 4.3
 // (upload).
 func (g Group) Put(ctx context.Context, name string, r io.Reader, opts ...Option) (Receipt, error) {
-	receipt, err := g.put(ctx, name, r, opts)
+	receipt, err := g.put(bridging(ctx), name, r, opts)
 	return receipt, g.wrap("upload "+quote(name), err)
 }
 
 func (g Group) put(ctx context.Context, name string, r io.Reader, opts []Option) (Receipt, error) {
-	o, err := resolve(opts, "Compress", "Progress", "WithAttributes")
+	o, err := resolve(opts, "Compress", "Progress", "WithAttributes", "Resume")
 	if err != nil {
 		return Receipt{}, err
+	}
+	caps, err := g.c.Capabilities(ctx)
+	if err != nil {
+		return Receipt{}, err
+	}
+	size := lengthOf(r)
+	isWhole := !offersBlocks(caps)
+	if !isWhole && size > wire.WholeFileBytes {
+		receipt, err := g.putBlocks(ctx, name, r, nil, size, o)
+		if err != errNoBlocks {
+			return receipt, err
+		}
+		isWhole = true
 	}
 	b, err := g.c.pool.Get(0)
 	if err != nil {
 		return Receipt{}, err
 	}
 	defer b.Release()
-	if err := g.c.fill(bridging(ctx), b, r, lengthOf(r)); err != nil {
-		return Receipt{}, err
+	if !isWhole {
+		more, err := g.c.fill(ctx, b, r, size, wire.WholeFileBytes)
+		if err == nil && more {
+			var receipt Receipt
+			if receipt, err = g.putBlocks(ctx, name, r, b, 0, o); err != errNoBlocks {
+				return receipt, err
+			}
+			isWhole, err = true, nil
+		}
+		if err != nil {
+			return Receipt{}, err
+		}
+	}
+	if isWhole {
+		limit := g.c.maxWhole(caps)
+		if err := checkSize(size, limit); err != nil {
+			return Receipt{}, err
+		}
+		if _, err := g.c.fill(ctx, b, r, size, limit); err != nil {
+			return Receipt{}, err
+		}
 	}
 	return g.c.upload(ctx, g.ID, name, b, o)
 }
@@ -160,44 +200,39 @@ func lengthOf(r io.Reader) int64 {
 // fillStep is the smallest step by which a buffer grows, in bytes.
 const fillStep = 64 << 10
 
-// fill reads r to its end into b, which it sizes for expected bytes first.
-func (c *Client) fill(ctx context.Context, b *mem.Buffer, r io.Reader, expected int64) error {
-	limit, err := c.MaxUpload(ctx)
-	if err != nil {
-		return err
-	}
-	if err := checkSize(expected, limit); err != nil {
-		return err
-	}
-	if err := b.Resize(expected + 1); err != nil {
-		return err
-	}
-	var n int64
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
+// fill appends what r has to b, which it sizes for expected bytes first. If that is more than most
+// bytes, it stops, with more set; then b holds some bytes more.
+func (c *Client) fill(ctx context.Context, b *mem.Buffer, r io.Reader, expected, most int64) (more bool, err error) {
+	n := b.Len()
+	if expected <= most {
+		if err := b.Resize(max(n, expected) + 1); err != nil {
+			return false, err
 		}
-		if err := checkSize(n, limit); err != nil {
-			return err
+	}
+	for n <= most {
+		if err := ctx.Err(); err != nil {
+			return false, err
 		}
 		if n == b.Len() {
 			if err := b.Resize(n + max(fillStep, n/2)); err != nil {
-				return err
+				return false, err
 			}
 		}
 		got, err := r.Read(b.Bytes()[n:])
 		n += int64(got)
 		if err == io.EOF { // not errors.Is: a wrapped io.EOF is a failure, see io.Reader
-			return b.Resize(n)
+			return n > most, b.Resize(n)
 		}
 		if err != nil {
-			return fmt.Errorf("read the content: %w", err)
+			return false, fmt.Errorf("read the content: %w", err)
 		}
 	}
+	return true, b.Resize(n)
 }
 
-// Open retrieves the newest living file with a name, see [Group.Stat], and verifies all of
-// it. It takes the option [Progress]. The caller must close the file, which frees its
+// Open opens the newest living file with a name, see [Group.Stat], and retrieves and verifies all of
+// it, unless it is of format version 2, which is fetched as it is read, see [File]. It takes the
+// option [Progress]. The caller must close the file, which frees its
 // memory.
 //
 // Open costs one retrieve claim. It repeats a request only where that is free. A failed
@@ -230,6 +265,9 @@ func (g Group) open(ctx context.Context, opts []Option, find func() (Entry, erro
 	e, err := find()
 	if err != nil {
 		return nil, err
+	}
+	if e.Content != (Digest{}) {
+		return g.openBlockFile(ctx, e, o)
 	}
 	b, err := g.c.pool.Get(0)
 	if err != nil {

@@ -158,7 +158,7 @@ func (b *leased) Read(p []byte) (int, error) {
 		return 0, errEnded
 	}
 	n, err := b.r.Read(p)
-	l.pace.advance(n, err != nil)
+	l.pace.reading(n, err != nil)
 	b.sent.add(n)
 	if err == io.EOF && l.read != nil {
 		l.newest++

@@ -183,7 +183,7 @@ func refusals(elsewhere string) []told {
 		said(500, "the moon is in the wrong place", sdk.ErrOther),
 		{name: "secrets", want: sdk.ErrOther, http: echo},
 		{name: "an HTML page of an error", want: sdk.ErrOther, http: answer(500, "<html><script>alert(1)</script>")},
-		{name: "an HTML page", want: sdk.ErrCorrupt, http: answer(200, "<html><script>alert(1)</script>")},
+		{name: "an HTML page", want: sdk.ErrUnavailable, http: answer(200, "<html><script>alert(1)</script>")},
 		{name: "nothing", want: sdk.ErrCorrupt, http: answer(200, "")},
 		{name: "deep JSON", want: sdk.ErrCorrupt, http: answer(200, strings.Repeat(`{"result":[`, 10_000))},
 		{name: "null", want: sdk.ErrCorrupt, http: answer(200, `{"result":null}`)},

@@ -19,6 +19,8 @@ type options struct {
 	role     Role
 	uses     *int64 // nil = any number
 	attrs    Attributes
+	resume   resume
+	base     string // of [Base]; "" = none
 }
 
 // Compress makes [Group.Put] and [Group.Upload] compress content before encryption, if a
@@ -37,12 +39,33 @@ func WithAttributes(a Attributes) Option {
 	return Option{"WithAttributes", func(o *options) { o.attrs = a }}
 }
 
+// Resume makes [Group.Put] of a large *os.File go on where an earlier one stopped, in this process
+// or another: with the same service, account, group, name and file, which must be unchanged by
+// size, times and inode. What the service has already is not sent again; the file is read once
+// from its beginning all the same, for its hash.
+//
+// dir is a folder, which is made if it does not exist. While the upload is not recorded, a file
+// in it, with mode 0600, says how far it has come: the id of the upload, size, times and inode of the
+// file, and hashes, but no name, no key and no content. It is removed when the upload was recorded.
+// Files of uploads that the service gave up, after 24 hours without a part, go by and by; at most 100
+// stay. Without a large file, or without format version 2, Resume does nothing.
+//
+// told, if it is not nil, is called at most once, before anything is sent, if there was an earlier attempt,
+// or if dir cannot be used. kept is how many bytes of the content the service has already, all of them
+// if the earlier attempt was recorded. why is nil if the upload goes on; else it says why it begins anew: [ErrConflict] = the file changed since,
+// [ErrNotFound] = the service has given the upload up; other errors = dir cannot be used, or another
+// process is sending the file, so that this one could not be resumed.
+func Resume(dir string, told func(kept int64, why error)) Option {
+	return Option{"Resume", func(o *options) { o.resume = resume{dir, told} }}
+}
+
 // Progress makes [Group.Put], [Group.Open] and their variants report how many bytes of the
 // content were transferred. The counts are bytes on the wire, where JSON takes a third more
 // than the file. total is -1 if the service does not tell it. report is called often, from
 // other goroutines but never concurrently, and must return quickly. A repeated transfer
 // starts at 0 again. The received bytes are not verified yet. Transfers below 64 KiB are
-// not reported.
+// not reported. Of a file of format version 2 the bytes of all reads are counted, which may fetch a block
+// again.
 func Progress(report func(done, total int64)) Option {
 	return Option{"Progress", func(o *options) { o.progress = report }}
 }

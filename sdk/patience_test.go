@@ -82,3 +82,53 @@ func TestListsTakeAsLongAsTheyMove(t *testing.T) {
 		})
 	}
 }
+
+// A network that wants a sign-in answers with its page in the place of the service: that is no answer. What
+// is under way waits for the service, and nothing is sent or paid twice.
+func TestPagesAreNoAnswers(t *testing.T) {
+	t.Parallel()
+	page := func(times int) func(http.Handler) http.Handler {
+		return func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if times--; times < 0 {
+					next.ServeHTTP(w, r)
+					return
+				}
+				w.Header().Set("Content-Type", "Text/HTML; charset=utf-8")
+				_, _ = w.Write([]byte("<html>Welcome on board</html>"))
+			})
+		}
+	}
+	one := func(c *sdk.Config) { c.Patience = time.Minute }
+	s, g := chunkWorld(t, one)
+	content := noise(5 << 20)
+	paths := []string{wire.PathSealed + "*", wire.PathTools + wire.OpPrepareUpload, wire.PathParts + "*", wire.PathTools + wire.OpFinalizeUpload,
+		wire.PathTools + wire.OpPrepareRetrieve, wire.PathBlocks + "*", wire.PathTools + wire.OpGetGroupTransactions}
+	for _, path := range paths {
+		s.Disturb(path, page(1))
+	}
+	s.Disturb(wire.PathParts+"*", page(5)) // more than the tries without patience
+	if _, err := g.Put(t.Context(), "f", bytes.NewReader(content)); err != nil || s.Records() != 1 {
+		t.Fatalf("%d records, %v", s.Records(), err)
+	}
+	b := openBlocks(t, g, newest(t, g, "f"))
+	if got := contentOf(t, b); !bytes.Equal(got, content) {
+		t.Error("other content comes back")
+	}
+	hasty := s.Client(t, s.Account("bob", "1")).Group("h")
+	for _, path := range paths {
+		s.Disturb(path, page(1<<30))
+	}
+	for what, try := range map[string]func() error{
+		"put":  func() error { _, err := hasty.Put(t.Context(), "f", bytes.NewReader(content[:10])); return err },
+		"list": func() error { _, err := hasty.Entries(t.Context()); return err },
+	} {
+		if err := try(); sdk.KindOf(err) != sdk.ErrUnavailable || !strings.Contains(err.Error(), "sign-in") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	s.Disturb(wire.PathCapabilities, page(1<<30)) // as a service that has a page for every path it lacks
+	if caps, err := s.Client(t, s.Account("carol", "1")).Capabilities(t.Context()); err != nil || len(caps.Features) > 0 {
+		t.Errorf("capabilities %v, %v", caps, err)
+	}
+}

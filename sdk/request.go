@@ -51,7 +51,7 @@ func (c *Client) read(ctx context.Context, op string, request, result any) error
 // paid. It repeats only requests that the service was too busy to look at.
 func (c *Client) change(ctx context.Context, op string, request, result any) error {
 	return c.retryWhen(ctx, refusedBusy, func(ctx context.Context) error {
-		return c.tool(ctx, op, transferPatience*c.cfg.Timeout, request, result)
+		return c.tool(ctx, op, answerTimes*c.cfg.Timeout, request, result)
 	})
 }
 
@@ -102,7 +102,7 @@ func (c *Client) post(ctx context.Context, address string, patience time.Duratio
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
-	ctx, pace, stop := paced(ctx, patience)
+	ctx, pace, stop := c.paced(ctx, patience)
 	defer stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *Client) post(ctx context.Context, address string, patience time.Duratio
 
 // get fetches a JSON document without authentication.
 func (c *Client) get(ctx context.Context, address string, answer any) error {
-	ctx, pace, stop := paced(ctx, c.cfg.Timeout)
+	ctx, pace, stop := c.paced(ctx, c.cfg.Timeout)
 	defer stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -139,7 +139,9 @@ func (c *Client) exchange(req *http.Request, pace *pace) ([]byte, error) {
 	pace.advance(0, true)
 	limit := c.answerLimit(req.URL.Path)
 	if limit <= maxAnswerBytes {
-		pace = nil
+		pace = nil // it ends with the wait, however it moves
+	} else {
+		pace.enter(receiving)
 	}
 	return readBounded(&pacedReader{req.Context(), resp.Body, pace, nil}, resp.ContentLength, limit)
 }
@@ -166,14 +168,25 @@ func (c *Client) answerLimit(path string) int64 {
 
 // send sends a request. It returns an *answerError for an answer that is not 2xx.
 func (c *Client) send(req *http.Request) (*http.Response, error) {
+	if c.awake.slept(time.Now(), time.Since(c.made)) { // the other ends may have forgotten us
+		c.http.CloseIdleConnections()
+	}
 	resp, err := c.http.Do(req)
+	if err == nil && isPage(resp) {
+		_ = resp.Body.Close()
+		err = errPage
+	}
 	if err != nil {
 		if err = whyEnded(req.Context(), err); isConnectionLost(err) {
 			c.gap.failed(time.Now())
 		}
+		if errors.Is(err, errTooSlow) { // by WithPatience
+			c.http.CloseIdleConnections()
+		}
 		return nil, err
 	}
 	c.gap.over()
+	c.traffic.answer(time.Now())
 	if moves, ok := req.Context().Value(patienceKey{}).(func()); ok {
 		moves()
 	}
@@ -183,6 +196,16 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
 	return nil, c.scrubAnswer(readError(resp, body))
+}
+
+// errPage means that something other than the service answered, such as a network that wants a sign-in
+// first: as good as no connection.
+var errPage = errors.New("a web page came instead of an answer of the service: if this network wants a sign-in, open any page in a browser")
+
+// isPage reports whether an answer is for people.
+func isPage(resp *http.Response) bool {
+	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	return resp.StatusCode == http.StatusNetworkAuthenticationRequired || resp.StatusCode/100 == 2 && strings.EqualFold(strings.TrimSpace(kind), "text/html")
 }
 
 // errTooMuch means that an answer is over its limit.
@@ -302,8 +325,17 @@ func textOf(raw json.RawMessage) (text string) {
 }
 
 // retry runs send, and again after temporary faults. Repeating the request must do no harm.
+// A connection that stands still is given up for another one once.
 func (c *Client) retry(ctx context.Context, send func(context.Context) error) error {
-	return c.retryWhen(ctx, passing, send)
+	stood := false
+	return c.retryWhen(ctx, func(err error) (time.Duration, bool) {
+		if errors.Is(err, errStill) {
+			again := !stood
+			stood = true
+			return 0, again
+		}
+		return passing(err)
+	}, send)
 }
 
 // retryWhen runs send, and again after faults that may reports as repeatable.
@@ -343,12 +375,21 @@ func passing(err error) (pause time.Duration, passes bool) {
 	var answered *answerError
 	if errors.As(err, &answered) {
 		switch answered.status {
-		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 			return answered.retryAfter, true
 		}
 		return 0, false
 	}
 	return 0, isConnectionLost(err)
+}
+
+// passingBlocks is passing for blocks, which also go on after a transfer that stood still: what
+// arrived before counts. A call must end once nothing arrives.
+func passingBlocks(err error) (pause time.Duration, passes bool) {
+	if errors.Is(err, errTooSlow) {
+		return 0, true
+	}
+	return passing(err)
 }
 
 // refusedBusy reports whether the service refused the request without looking at it, and

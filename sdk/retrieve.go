@@ -18,9 +18,10 @@ import (
 // firstChunk is how much memory is allocated for a body before its bytes arrive, in bytes.
 const firstChunk = 1 << 20
 
-// Retrieve is [Group.OpenEntry] into a buffer, for programs that manage buffers themselves,
-// such as the mount. It resizes b, which stays the caller's. On success b holds the whole
-// content, which equals e.Hash; on error b is empty. fee is what the call was charged, zero
+// Retrieve gets a file into a buffer, for programs that manage buffers themselves, such as the
+// mount. It resizes b, which stays the caller's. On success b holds the whole
+// content, which equals e.Hash, or is what e.Content commits to if no hash is recorded; on error b is
+// empty. [Config].MaxFileBytes bounds it; [Group.OpenBlocks] reads larger files of format version 2. fee is what the call was charged, zero
 // if the service does not tell it.
 //
 // Retrieve costs one retrieve claim, needs the API key, and takes the options of
@@ -33,6 +34,11 @@ func (g Group) Retrieve(ctx context.Context, e Entry, b *mem.Buffer, opts ...Opt
 	}
 	got, err := g.retrieve(ctx, e, b, o)
 	return got.fee, err
+}
+
+// deleted is the error for a file without a key.
+func deleted() error {
+	return &Error{Op: "check", Kind: ErrDeleted, Err: errors.New("the file was deleted and its key destroyed")}
 }
 
 // retrieved is the result of a retrieval, beside the content.
@@ -53,9 +59,12 @@ func (g Group) retrieve(ctx context.Context, e Entry, b *mem.Buffer, o options) 
 }
 
 func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer, report reporter) (retrieved, error) {
+	if e.Content != (Digest{}) {
+		return c.retrieveBlocks(ctx, g, e, b, report)
+	}
 	ctx = bridging(ctx)
 	if e.Deleted != nil && !e.Deleted.InTrash { // who may bring it back reads it
-		return retrieved{}, &Error{Op: "check", Kind: ErrDeleted, Err: errors.New("the file was deleted and its key destroyed")}
+		return retrieved{}, deleted()
 	}
 	if e.Hash == (Digest{}) { // costs no claim: no content could match
 		return retrieved{}, malformed(errors.New("the ledger record has no readable hash"))
@@ -165,6 +174,9 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 	if err != nil {
 		return retrieved{}, err
 	}
+	if meta.Version == format.VersionBlocks { // the ledger says which files are: no way down or up
+		return retrieved{}, malformed(errors.New("format version 2 of a file that the ledger recorded as an earlier one"))
+	}
 	key, err := format.ParseKey(a.Key)
 	if err != nil {
 		return retrieved{}, malformed(err)
@@ -197,7 +209,7 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 		if e.Size != SizeUnknown && meta.OriginalSize != e.Size {
 			return retrieved{}, fmt.Errorf("%w: it has %d bytes, and the ledger recorded %d", ErrWrongContent, meta.OriginalSize, e.Size)
 		}
-		err := c.inflate(meta, b)
+		err := inflate(meta, b, c.cfg.MaxFileBytes)
 		if errors.Is(err, format.ErrCorrupt) { // its uploader sealed it like this
 			err = fmt.Errorf("%w: %w", ErrWrongContent, err)
 		}
@@ -227,9 +239,10 @@ func (c *Client) verify(e Entry, meta format.Metadata, fee string, b *mem.Buffer
 	return got, nil
 }
 
-// inflate replaces the compressed content of b by the original content.
-func (c *Client) inflate(meta format.Metadata, b *mem.Buffer) error {
-	size, err := format.InflatedSize(meta, c.cfg.MaxFileBytes)
+// inflate replaces the compressed content of b by the original content, of at most limit
+// bytes.
+func inflate(meta format.Metadata, b *mem.Buffer, limit int64) error {
+	size, err := format.InflatedSize(meta, limit)
 	if err != nil {
 		return err
 	}

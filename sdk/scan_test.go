@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -147,7 +146,7 @@ func FuzzClassify(f *testing.F) {
 
 // What net/http may read is not read any more once its lease has ended.
 func TestLeaseEnds(t *testing.T) {
-	l := &lease{pace: &pace{timer: time.NewTimer(time.Hour), patience: time.Hour}}
+	l := &lease{}
 	memory := []byte("ciphertext")
 	read := 0
 	l.read = func() { read++ }

@@ -15,14 +15,21 @@ type ticket struct {
 	id         string
 	key        *format.Key
 	uploadURL  string // path for the raw transfer; "" = not offered
+	parts      parts  // of format version 2
 	since      time.Time
 	lost       time.Time // when an answer last failed to arrive
 	state      uploadState
 	compressed bool   // the sealed content is compressed
-	prefetched bool   // issued before it was needed; the service may have forgotten it since
 	attributes string // of the newest finalize
 	mixed      bool   // the finalizes had different attributes; any of them may be recorded
 	after      int64  // known number of records in the group before the first finalize
+}
+
+// parts is what the service issued for an upload of format version 2.
+type parts struct {
+	url   string // path for the parts; "" = not offered
+	bytes int64  // longest part, in bytes of sealed blocks
+	base  Ref    // blocks of it may be taken over; "" = none
 }
 
 // uploadState is the state of an upload.
@@ -75,12 +82,8 @@ func (t *ticket) step(step uploadStep) {
 	t.state = next
 }
 
-// refused ends an upload that certainly was not recorded. If the service has forgotten a
-// prefetched id, the upload is gone instead.
-func (t *ticket) refused(err error) {
-	if t.prefetched && classify(err) == ErrNotFound {
-		t.step(stepUnknown)
-		return
-	}
-	t.step(stepRefused)
+// again returns a ticket for another finalize of an upload in parts that was refused: the service
+// keeps the parts.
+func (t *ticket) again() *ticket {
+	return &ticket{id: t.id, key: t.key, parts: t.parts, since: t.since, state: uploadIssued}
 }

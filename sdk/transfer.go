@@ -15,7 +15,9 @@ type outgoing struct {
 	kind   string // content type
 	length int64
 	open   func() io.Reader
-	read   func() // see [lease]; may be nil
+	read   func()      // see [lease]; may be nil
+	header http.Header // more headers; may be nil
+	query  string      // of the address; "" = none
 
 	sent, received reporter // of the request's body, and of the answer's
 }
@@ -33,13 +35,23 @@ func (c *Client) transfer(ctx context.Context, method, target string, token Secr
 	if err != nil {
 		return err
 	}
-	ctx, pace, stop := paced(ctx, transferPatience*c.cfg.Timeout)
+	if body.query != "" {
+		address += "?" + body.query
+	}
+	wait := answerTimes * c.cfg.Timeout
+	if method == http.MethodGet {
+		wait = stallTimes * c.cfg.Timeout
+	}
+	ctx, pace, stop := c.paced(ctx, wait)
 	defer stop()
 	req, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
 		return malformed(fmt.Errorf("transfer address %s is not a path on the service", quote(target)))
 	}
 	for k, v := range c.bearer(token) {
+		req.Header[k] = v
+	}
+	for k, v := range body.header {
 		req.Header[k] = v
 	}
 	if body.open != nil {
@@ -55,7 +67,7 @@ func (c *Client) transfer(ctx context.Context, method, target string, token Secr
 		return err
 	}
 	defer resp.Body.Close()
-	pace.advance(0, true)
+	pace.enter(receiving)
 	return receive(resp, &pacedReader{ctx, resp.Body, pace, newMeter(body.received, resp.ContentLength)})
 }
 

@@ -23,7 +23,7 @@ type TrashSettings struct {
 	Days  int64 // days for which a removed file can be restored
 	Who   string
 	Files int64 // versions of files in the trash
-	Bytes int64 // their ciphertext, in bytes
+	Bytes int64 // their ciphertext, in bytes, without what they share with versions that are not in the trash
 	Held  int64 // versions among Files that only the owner of the group can delete
 }
 

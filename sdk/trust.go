@@ -227,8 +227,8 @@ func (c *Client) tlog(ctx context.Context, path string) (raw []byte, err error) 
 		return nil, err
 	}
 	err = c.retry(ctx, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-		defer cancel()
+		ctx, pace, stop := c.paced(ctx, c.cfg.Timeout)
+		defer stop()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.cfg.MCPURL+wire.PathTlog+path, nil)
 		if err != nil {
 			return fmt.Errorf("make request: %w", err)
@@ -238,7 +238,8 @@ func (c *Client) tlog(ctx context.Context, path string) (raw []byte, err error) 
 			return err
 		}
 		defer resp.Body.Close()
-		raw, err = readBounded(&pacedReader{ctx: ctx, r: resp.Body}, resp.ContentLength, maxTlogBytes)
+		pace.enter(receiving)
+		raw, err = readBounded(&pacedReader{ctx: ctx, r: resp.Body, pace: pace}, resp.ContentLength, maxTlogBytes)
 		return err
 	})
 	return raw, err

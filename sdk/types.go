@@ -135,7 +135,10 @@ type Entry struct {
 	Name        string
 	Size        int64 // plaintext bytes, or SizeUnknown
 	ContentType string
-	Attributes  *Attributes // shared by copies of the entry: do not change them; nil = none were recorded
+	// Content commits to the blocks of a file of format version 2; zero for every other file.
+	// Hash is then zero if the writer did not have the whole content.
+	Content    Digest
+	Attributes *Attributes // shared by copies of the entry: do not change them; nil = none were recorded
 
 	Deleted *Deletion // nil while the file lives and is not in the trash
 }
@@ -166,11 +169,13 @@ func (d *Deletion) isPolicy() bool {
 type Receipt struct {
 	Ref  Ref
 	Tx   string    // id of the ledger record, 64 hex digits without quotes
-	Hash Digest    // of the content
+	Hash Digest    // of the content; zero where the writer of format version 2 did not know it
 	Size int64     // plaintext bytes
 	Seq  Seq       // of the ledger record; 0 = unknown
 	Time time.Time // of the ledger record, or the local time if the service does not tell it
 	Fee  Amount    // charged for the upload; zero if the service does not tell it
+	// Content is [Entry].Content of a file of format version 2, else zero.
+	Content Digest
 }
 
 // AuthStatus is how the service sees the caller.

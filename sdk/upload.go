@@ -2,12 +2,14 @@ package sdk
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"path"
@@ -19,12 +21,14 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// Upload is [Group.Put] of a buffer, without a copy of the content, for programs that
-// manage buffers themselves, such as the mount. b stays the caller's. Upload encrypts the
-// content in place and decrypts it before it returns, with or without an error. Nothing
-// else may read or write b meanwhile.
+// Upload is [Group.Put] of a buffer, for programs that manage buffers themselves, such as the
+// mount. b stays the caller's. Content that is no sealed upload, because it is larger than
+// [wire.WholeFileBytes] or because the service takes none, is not copied: Upload encrypts it in
+// place and decrypts it before it returns, with or without an error. Nothing else may read or
+// write b meanwhile.
 //
-// Upload costs one upload, needs the API key, and takes the options of [Group.Put]. Errors:
+// The file is of format version 1, whatever its size: [Group.BeginBlocks] makes version 2. Upload
+// costs one upload, needs the API key, and takes the options of [Group.Put] but [Resume]. Errors:
 // those of [Group.Put].
 func (g Group) Upload(ctx context.Context, name string, b *mem.Buffer, opts ...Option) (Receipt, error) {
 	o, err := resolve(opts, "Compress", "Progress", "WithAttributes")
@@ -42,19 +46,21 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buff
 	if err != nil {
 		return Receipt{}, err
 	}
-	if err := checkSize(b.Len(), c.maxUpload(caps)); err != nil {
+	if err := checkSize(b.Len(), c.maxWhole(caps)); err != nil {
 		return Receipt{}, err
 	}
-	u := &uploading{c: c, caps: caps, key: uploadKey{group: g, name: name, digest: b.Hash()}, buf: b, options: o}
-	if err := u.useAttributes(); err != nil {
-		return Receipt{}, err
-	}
-	done, err := c.uploads.exclusive(ctx, u.key)
+	k := uploadKey{group: g, name: name, digest: b.Hash(), link: o.attrs.Target != "" && offered(caps, wire.CapAttributes)}
+	done, err := c.uploads.exclusive(ctx, k)
 	if err != nil {
 		return Receipt{}, err
 	}
 	defer done()
-	receipt, err := u.run(ctx)
+	var receipt Receipt
+	if offersSealed(caps) && name != "" && b.Len() <= wire.WholeFileBytes {
+		receipt, err = c.uploadSealed(ctx, k, b.Bytes(), o)
+	} else {
+		receipt, err = c.uploadPrepared(ctx, caps, k, b, o)
+	}
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -62,22 +68,75 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buff
 	return receipt, nil
 }
 
+// uploadSealed uploads content in one request. An earlier attempt with an unknown outcome is sent
+// again under its id, so that the service records it once.
+func (c *Client) uploadSealed(ctx context.Context, k uploadKey, content []byte, o options) (Receipt, error) {
+	var err error
+	s := c.uploads.unsureSealed(k)
+	if s != nil {
+		err = s.encryptAgain(c.pool, content)
+	} else {
+		s, err = c.seal(ctx, k, content, o)
+	}
+	if err != nil {
+		return Receipt{}, err
+	}
+	s.progress = o.progress
+	r, err := c.sendSealed(ctx, s)
+	again := err != nil && s.mayBeRecorded() && codeOf(err) != wire.CodeSpent
+	if err == nil && !s.Attributes().Equal(o.attrs) { // of the earlier attempt, or not offered
+		err = c.settle(ctx, k.group, r.Ref, o.attrs)
+		again = err != nil
+	}
+	if again {
+		s.KeepIn(nil)
+		c.uploads.rememberSealed(k, s)
+		return Receipt{}, err
+	}
+	c.uploads.forgetSealed(k)
+	s.Wipe()
+	return r, err
+}
+
+// uploadPrepared uploads to a service without sealed uploads, or what is too large for one.
+func (c *Client) uploadPrepared(ctx context.Context, caps wire.Capabilities, k uploadKey, b *mem.Buffer, o options) (Receipt, error) {
+	u := &uploading{buf: b, compress: o.compress, progress: o.progress,
+		recording: recording{c: c, caps: caps, key: k, size: b.Len(), attrs: o.attrs}}
+	if err := u.useAttributes(); err != nil {
+		return Receipt{}, err
+	}
+	return u.run(ctx)
+}
+
 // MaxUpload returns the size of the largest file that can be uploaded, in plaintext bytes:
-// the smaller limit of Config.MaxFileBytes and of the service. Free; no authentication.
-// Errors: those of [Client.Capabilities].
+// the limit of the service and, unless it has files of format version 2, that of
+// Config.MaxFileBytes. A group that stays with version 1 has both limits. Free; no
+// authentication. Errors: those of [Client.Capabilities].
 func (c *Client) MaxUpload(ctx context.Context) (int64, error) {
 	caps, err := c.Capabilities(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return c.maxUpload(caps), nil
+	if offersBlocks(caps) {
+		return maxBlocks(caps), nil
+	}
+	return c.maxWhole(caps), nil
 }
 
-func (c *Client) maxUpload(caps wire.Capabilities) int64 {
+// maxWhole returns the size of the largest file of format version 1, in bytes.
+func (c *Client) maxWhole(caps wire.Capabilities) int64 {
 	if caps.MaxFileBytes <= 0 {
 		return c.cfg.MaxFileBytes
 	}
 	return min(c.cfg.MaxFileBytes, caps.MaxFileBytes)
+}
+
+// maxBlocks returns the size of the largest file of format version 2, in bytes.
+func maxBlocks(caps wire.Capabilities) int64 {
+	if limit := cmp.Or(caps.MaxBlocksBytes, caps.MaxFileBytes); limit > 0 {
+		return limit
+	}
+	return math.MaxInt64
 }
 
 // checkSize returns [ErrTooLarge] if size is over a limit, both in bytes.
@@ -88,24 +147,17 @@ func checkSize(size, limit int64) error {
 	return nil
 }
 
-// uploading is an upload in progress.
+// uploading is an upload of format version 1 in progress.
 type uploading struct {
-	c      *Client
-	caps   wire.Capabilities
-	key    uploadKey
-	buf    *mem.Buffer // the content
-	body   *mem.Buffer // what is encrypted: buf, or the compressed content
-	ticket *ticket
-	// attributes is what finalize sends. Uploads with other attributes have the same key:
-	// a repetition is the same upload, and the attributes of the newest attempt count.
-	attributes string
-	options
+	recording
+	buf  *mem.Buffer // the content
+	body *mem.Buffer // what is encrypted: buf, or the compressed content
+
+	compress bool
+	progress reporter
 }
 
-func (u *uploading) offers(feature string) bool { return offered(u.caps, feature) }
-
-// run uploads with the ticket of an earlier attempt, else with a prefetched ticket, else
-// with a new one.
+// run uploads with the ticket of an earlier attempt, else with a new one.
 func (u *uploading) run(ctx context.Context) (Receipt, error) {
 	if receipt, found, err := u.resume(ctx); found || err != nil {
 		return receipt, err
@@ -115,9 +167,6 @@ func (u *uploading) run(ctx context.Context) (Receipt, error) {
 		return Receipt{}, err
 	}
 	defer release()
-	if u.ticket == nil && u.buf.Len() <= wire.InlineBlobBytes {
-		u.ticket = u.c.uploads.prefetched(ctx, u.caps, u.key.group)
-	}
 	if u.ticket != nil {
 		receipt, err := u.sealAndSend(ctx)
 		if u.ticket.state != uploadGone {
@@ -149,36 +198,6 @@ func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error
 	return r, done, nil
 }
 
-// findRecorded looks in the ledger for a record of the same content by this account that no
-// caller knows yet.
-func (u *uploading) findRecorded(ctx context.Context, since time.Time) (Receipt, bool, error) {
-	c, k := u.c, u.key
-	var entries []Entry
-	err := c.repeatInGap(ctx, isUnsent, func() (err error) { // the list may be charged
-		entries, err = c.entries(notBridging(ctx), k.group, 0)
-		return err
-	})
-	if err != nil {
-		return Receipt{}, false, err
-	}
-	const clockSkew = 5 * time.Minute
-	for i := len(entries) - 1; i >= 0; i-- {
-		e := entries[i]
-		if e.Hash == k.digest && e.isLink() == k.link && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) && !c.uploads.wasReported(e.Ref) &&
-			(e.Time.IsZero() || e.Time.After(since.Add(-clockSkew))) {
-			if err := u.settleFound(ctx, &e); err != nil {
-				return Receipt{}, false, err
-			}
-			r := Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: u.buf.Len(), Seq: e.Seq, Time: e.Time}
-			if r.Time.IsZero() {
-				r.Time = time.Now()
-			}
-			return r, true, nil
-		}
-	}
-	return Receipt{}, false, nil
-}
-
 // sealAndSend encrypts in place, sends, and decrypts in place.
 func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 	u.ticket.compressed = u.body != u.buf
@@ -208,83 +227,14 @@ func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, err
 	raw := u.ticket.uploadURL != "" && b.size() > wire.InlineBlobBytes
 	if raw && u.ticket.state == uploadIssued {
 		if err := u.c.retry(ctx, func(ctx context.Context) error { return u.put(ctx, b) }); err != nil {
-			u.ticket.refused(err)
+			u.ticket.step(stepRefused)
 			return Receipt{}, err
 		}
 		u.ticket.step(stepStored)
 	}
-	if u.ticket.state != uploadUnsure { // a repeated finalize may return the record of the first
-		u.ticket.after = u.c.memory.Group(string(u.key.group)).Number
-	}
-	u.ticket.mixed = u.ticket.mixed || u.ticket.state == uploadUnsure && u.ticket.attributes != u.attributes
-	u.ticket.attributes = u.attributes
-	u.ticket.step(stepFinalize)
-	var answer wire.FinalizeUploadResult
-	finalize := func(ctx context.Context) error {
-		err := u.finalize(ctx, b, size, raw, &answer)
-		if err != nil && isOutcomeUnknown(err) {
-			u.ticket.step(stepNoAnswer)
-		}
-		return err
-	}
-	var err error
-	if u.offers(wire.CapIdempotentFinalize) {
-		err = u.c.retry(ctx, finalize)
-	} else {
-		err = finalize(ctx)
-	}
-	if err != nil {
-		return u.unanswered(ctx, err)
-	}
-	r, err := u.receipt(ctx, answer, size)
-	if err != nil {
-		u.ticket.step(stepNoAnswer)
-		return Receipt{}, u.c.unconfirmed("upload", "file may be recorded", err)
-	}
-	if u.ticket.mixed {
-		if err := u.settle(ctx, r.Ref); err != nil {
-			u.ticket.step(stepNoAnswer) // the next attempt settles again
-			return Receipt{}, err
-		}
-	}
-	u.ticket.step(stepRecorded)
-	return r, nil
-}
-
-// unanswered settles a finalize without an answer. It looks in the ledger for the record.
-func (u *uploading) unanswered(ctx context.Context, err error) (Receipt, error) {
-	if u.ticket.state != uploadUnsure {
-		u.ticket.refused(err)
-		return Receipt{}, err
-	}
-	if u.offers(wire.CapIdempotentFinalize) && isOutcomeUnknown(err) {
-		return Receipt{}, err
-	}
-	r, found, lookErr := u.findRecorded(ctx, u.ticket.since)
-	switch {
-	case lookErr != nil:
-		return Receipt{}, err
-	case found:
-		u.ticket.step(stepRecorded)
-		return r, nil
-	case classify(err) == ErrNotFound:
-		u.ticket.step(stepUnknown)
-	}
-	return Receipt{}, err
-}
-
-// isOutcomeUnknown reports whether the service may have recorded the upload in spite of
-// err.
-func isOutcomeUnknown(err error) bool {
-	var answered *answerError
-	if !errors.As(err, &answered) {
-		return true
-	}
-	switch answered.kind { // the hosted service refuses with status 500; its text has the reason
-	case ErrInsufficient, ErrNotAuthorized, ErrUnauthenticated, ErrAudience:
-		return false
-	}
-	return answered.status >= 500 && answered.code == "" || answered.code == wire.CodeUnavailable || answered.code == wire.CodeInternal
+	return u.record(ctx, func(ctx context.Context, answer *wire.FinalizeUploadResult) error {
+		return u.finalize(ctx, b, size, raw, answer)
+	})
 }
 
 // put sends the ciphertext as raw bytes.
@@ -344,18 +294,6 @@ func mayLackPath(err error) bool {
 	return errors.As(err, &refused) && refused.status == http.StatusNotFound && refused.code == ""
 }
 
-func (u *uploading) postFinalize(ctx context.Context, path string, body outgoing, answer *wire.FinalizeUploadResult) error {
-	return u.c.authorized(ctx, func(token Secret) error {
-		return u.c.transfer(ctx, http.MethodPost, path, token, body, func(resp *http.Response, in io.Reader) error {
-			answered, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
-			if err != nil {
-				return err
-			}
-			return u.c.decodeResult(answered, answer)
-		})
-	})
-}
-
 const encryptedField = `,"encrypted_data":"`
 
 func finalizeLength(head []byte, b *blob) int64 {
@@ -375,53 +313,4 @@ func contentType(name string) string {
 		return "application/octet-stream"
 	}
 	return kind
-}
-
-// unconfirmed returns the error for a change that the service confirmed without proof.
-// maybe says what became of it.
-func (c *Client) unconfirmed(change, maybe string, err error) error {
-	kind := classify(err)
-	var own *Error
-	if errors.As(err, &own) {
-		kind = own.Kind
-	}
-	return &Error{Op: "check the receipt", Kind: kind, Code: wire.CodeReceipt,
-		Err: c.scrubbed(fmt.Errorf("the service confirmed the %s without proof, so that the %s or not: %w", change, maybe, withoutURL(err)))}
-}
-
-// receipt checks the confirmation of the service (threat 13).
-func (u *uploading) receipt(ctx context.Context, a wire.FinalizeUploadResult, size int64) (Receipt, error) {
-	ref := a.Location
-	if ref == "" {
-		ref = a.CID
-	}
-	digest, err := parseDigest(a.FileHash)
-	if err != nil || digest != u.key.digest || ref == "" {
-		return Receipt{}, malformed(errors.New("it confirms another file than the one sent"))
-	}
-	r := Receipt{Ref: Ref(ref), Tx: strings.Trim(a.TransID, `"`), Hash: digest, Size: size, Seq: Seq(a.Seq), Time: parseTime(a.Time)}
-	if r.Time.IsZero() {
-		r.Time = time.Now()
-	}
-	if u.offers(wire.CapChains) {
-		if a.Record == nil || a.Record.Timestamp == nil || a.Seq != a.Record.Seq || !parseTime(*a.Record.Timestamp).Equal(r.Time) || r.Tx != a.Record.TransID {
-			return Receipt{}, malformed(errors.New("its receipt is for another record"))
-		}
-		sent := Entry{Ref: r.Ref, Hash: digest, Size: size}
-		if !u.ticket.mixed {
-			sent.Attributes = &Attributes{} // none were sent, so none may be recorded
-			if u.attributes != "" {
-				sent.Attributes = &u.attrs
-			}
-		}
-		if err := u.c.checkReceipt(ctx, u.key.group, u.key.name, u.ticket.after, sent, a); err != nil {
-			return Receipt{}, err
-		}
-	}
-	if a.Fee != "" {
-		if r.Fee, err = wire.ParseAmount(a.Fee); err != nil {
-			return Receipt{}, malformed(err)
-		}
-	}
-	return r, nil
 }

@@ -55,7 +55,7 @@ func lost(n int32, status int) func(http.Handler) http.Handler {
 // The service records and the answer is lost, once or for good, or lost and then
 // refused for a while: one record, one fee, and the caller hears of it.
 func TestNobodyPaysTwice(t *testing.T) {
-	for _, f := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB, sdktest.Extended} {
+	for _, f := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB, sdktest.Extended, sdktest.Proving} {
 		for _, size := range []int{10, 200_000} {
 			for _, cut := range []int32{1, 4, 7} {
 				for _, after := range []int{0, 429, 401} {
@@ -66,11 +66,7 @@ func TestNobodyPaysTwice(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						path := wire.PathTools + wire.OpFinalizeUpload
-						if f == sdktest.GenA {
-							path = wire.PathFinalizeGenA
-						}
-						s.Disturb(path, lost(cut, after))
+						s.DisturbUploads(lost(cut, after))
 						content := bytes.Repeat([]byte("x"), size)
 						var r sdk.Receipt
 						for range 6 { // a program that saves again
@@ -81,7 +77,7 @@ func TestNobodyPaysTwice(t *testing.T) {
 						if err != nil || s.Records() != 1 || r.Ref == "" || r.Hash != sdk.ComputeHash(content) || r.Size != int64(size) || r.Time.IsZero() {
 							t.Fatalf("%d records, receipt %+v, %v", s.Records(), r, err)
 						}
-						s.Disturb(path, nil)
+						s.DisturbUploads(nil)
 						looks := s.Hits(wire.PathTools + wire.OpGetGroupTransactions) // for the record whose answer was lost
 						balance, err := c.Balance(t.Context(), "")
 						paid, ok := before.Sub(balance)
@@ -145,38 +141,40 @@ func TestForgottenUploadStartsAgain(t *testing.T) {
 // The same content under the same name at the same time, while answers get
 // lost: nobody shares a key that is wiped, every plaintext comes back.
 func TestSameContentAtOnce(t *testing.T) {
-	s, c := world(t, sdktest.Extended)
-	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, lost(5, 0))
-	content := bytes.Repeat([]byte("same "), 40_000)
-	var all sync.WaitGroup
-	var good atomic.Int32
-	for range 6 {
-		all.Go(func() {
-			b, err := mem.NewPool().Get(int64(len(content)))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer b.Release()
-			copy(b.Bytes(), content)
-			if _, err := c.Group("g").Upload(t.Context(), "f", b); err == nil {
-				good.Add(1)
-			}
-			if !bytes.Equal(b.Bytes(), content) {
-				t.Error("the plaintext was not restored")
-			}
-		})
-	}
-	all.Wait()
-	if good.Load() < 5 || s.Records() > 6 {
-		t.Errorf("%d of 6 succeeded, %d records", good.Load(), s.Records())
+	for _, f := range []sdktest.Flavour{sdktest.Extended, sdktest.Proving} {
+		s, c := world(t, f)
+		s.DisturbUploads(lost(5, 0))
+		content := bytes.Repeat([]byte("same "), 40_000)
+		var all sync.WaitGroup
+		var good atomic.Int32
+		for range 6 {
+			all.Go(func() {
+				b, err := mem.NewPool().Get(int64(len(content)))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer b.Release()
+				copy(b.Bytes(), content)
+				if _, err := c.Group("g").Upload(t.Context(), "f", b); err == nil {
+					good.Add(1)
+				}
+				if !bytes.Equal(b.Bytes(), content) {
+					t.Error("the plaintext was not restored")
+				}
+			})
+		}
+		all.Wait()
+		if good.Load() < 5 || s.Records() > 6 {
+			t.Errorf("%d of 6 succeeded, %d records", good.Load(), s.Records())
+		}
 	}
 }
 
 // A service that takes nothing in ends the upload in time, and so does a caller.
 func TestUploadThatStandsStill(t *testing.T) {
-	for _, size := range []int{10, 32 << 20} {
-		s, _ := world(t, sdktest.Extended)
+	for size, f := range map[int]sdktest.Flavour{10: sdktest.Extended, 32 << 20: sdktest.Extended, 11: sdktest.Proving, 2 << 20: sdktest.Proving} {
+		s, _ := world(t, f)
 		a := s.Account("bob", "100")
 		c := s.Client(t, a, func(cfg *sdk.Config) { cfg.Timeout = 200 * time.Millisecond })
 		if _, err := c.Group("h").Register(t.Context()); err != nil {
@@ -187,7 +185,7 @@ func TestUploadThatStandsStill(t *testing.T) {
 			return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over })
 		}
 		s.Disturb(wire.PathUploadBlob+"*", still)
-		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, still)
+		s.DisturbUploads(still)
 		b := buffer(t, int64(size))
 		b.Bytes()[0] = 'x'
 		if _, err := c.Group("h").Upload(t.Context(), "f", b); !errors.Is(err, sdk.ErrTimeout) {
@@ -234,12 +232,12 @@ func TestTokenWaiterGivesUpAlone(t *testing.T) {
 // A caller that comes back after hours, when other uploads were lost meanwhile,
 // still does not pay twice.
 func TestNobodyPaysTwiceHoursLater(t *testing.T) {
-	for _, f := range []sdktest.Flavour{sdktest.GenB, sdktest.Extended} {
+	for _, f := range []sdktest.Flavour{sdktest.GenB, sdktest.Extended, sdktest.Proving} {
 		t.Run(f.String(), func(t *testing.T) {
 			s, c := world(t, f)
-			const finalize, list = wire.PathTools + wire.OpFinalizeUpload, wire.PathTools + wire.OpGetGroupTransactions
+			const list = wire.PathTools + wire.OpGetGroupTransactions
 			down := func() {
-				s.Disturb(finalize, lost(100, 0))
+				s.DisturbUploads(lost(100, 0))
 				s.Disturb(list, func(http.Handler) http.Handler { return http.HandlerFunc(answer(500, wire.Error{Error: "not now"})) })
 			}
 			down()
@@ -249,7 +247,7 @@ func TestNobodyPaysTwiceHoursLater(t *testing.T) {
 				}
 				sdk.AgeTickets(c, 3*time.Hour)
 			}
-			s.Disturb(finalize, nil)
+			s.DisturbUploads(nil)
 			s.Disturb(list, nil)
 			before := s.Records()
 			for _, name := range []string{"first", "second"} {

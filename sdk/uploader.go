@@ -18,12 +18,6 @@ const (
 	// keptKeys bounds two maps: the fingerprints of file keys, and the references of
 	// recorded uploads.
 	keptKeys = 100_000
-	// burst is the longest time between two uploads to a group after which a third is
-	// expected.
-	burst = 2 * time.Second
-	// prefetchedLife is how long a prefetched ticket is used. The service keeps it longer,
-	// free of charge.
-	prefetchedLife = time.Minute
 )
 
 // uploadKey identifies an upload until it is recorded: the same content under the same name
@@ -44,16 +38,15 @@ type uploader struct {
 	mu         sync.Mutex
 	keys       map[[32]byte]string         // upload id by the fingerprint of its file key
 	unfinished map[uploadKey]*ticket       // uploads in the state unsure
+	inBlocks   map[uploadKey]*BlockUpload  // the same, of [Group.Put] in format version 2
 	receipts   map[Ref]struct{}            // records that a caller knows
 	sending    map[uploadKey]chan struct{} // of the upload in progress; closed at its end
-	prefetches map[GroupID]*prefetch       // at most one for each group
-	began      map[GroupID]time.Time       // start of the newest upload
-	closed     bool                        // no more tickets are prefetched
+	sealed     map[uploadKey]*Sealed       // the same, of sealed uploads
 }
 
 func newUploader(c *Client) *uploader {
-	return &uploader{c: c, keys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket), receipts: make(map[Ref]struct{}),
-		sending: make(map[uploadKey]chan struct{}), prefetches: make(map[GroupID]*prefetch), began: make(map[GroupID]time.Time)}
+	return &uploader{c: c, keys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket), inBlocks: make(map[uploadKey]*BlockUpload), receipts: make(map[Ref]struct{}),
+		sending: make(map[uploadKey]chan struct{}), sealed: make(map[uploadKey]*Sealed)}
 }
 
 // exclusive waits until no other upload has the key k: two callers must not share a ticket.
@@ -108,6 +101,43 @@ func (u *uploader) forget(k uploadKey) {
 	delete(u.unfinished, k)
 }
 
+// keptUnsure bounds how many uploads of format version 2 without an answer are kept.
+const keptUnsure = 64
+
+// rememberBlocks keeps an upload of format version 2 without an answer, and wipes the keys of those
+// that it takes the place of.
+func (u *uploader) rememberBlocks(k uploadKey, b *BlockUpload) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if before := u.inBlocks[k]; before != nil && before != b {
+		before.Abandon()
+	}
+	if len(u.inBlocks) >= keptUnsure {
+		for _, other := range u.inBlocks {
+			other.Abandon()
+		}
+		clear(u.inBlocks)
+	}
+	u.inBlocks[k] = b
+}
+
+// unsureBlocks returns an earlier upload of format version 2 with an unknown outcome, or nil.
+func (u *uploader) unsureBlocks(k uploadKey) *BlockUpload {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.inBlocks[k]
+}
+
+// forgetBlocks ends what rememberBlocks kept.
+func (u *uploader) forgetBlocks(k uploadKey) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if b := u.inBlocks[k]; b != nil {
+		b.Abandon()
+	}
+	delete(u.inBlocks, k)
+}
+
 // reported remembers a record that a caller now knows. The same content uploaded again is
 // another record.
 func (u *uploader) reported(ref Ref) {
@@ -147,6 +177,9 @@ func (u *uploader) prepare(ctx context.Context, caps wire.Capabilities, request 
 	if offered(caps, wire.CapRaw) {
 		t.uploadURL = answer.UploadURL
 	}
+	if offered(caps, wire.CapChunks) {
+		t.parts = parts{url: answer.PartsURL, bytes: answer.PartBytes, base: Ref(answer.Base)}
+	}
 	return t, nil
 }
 
@@ -166,83 +199,51 @@ func (u *uploader) noteKey(key *format.Key, uploadID string) error {
 	return nil
 }
 
-// prefetch is a request for a ticket. When done is closed, ticket is set, or nil if there
-// is none.
-type prefetch struct {
-	giveUp context.CancelFunc
-	done   chan struct{}
-	ticket *ticket
-}
-
-// discard cancels the request and wipes the key of its ticket.
-func (p *prefetch) discard() {
-	p.giveUp()
-	<-p.done
-	if p.ticket != nil {
-		p.ticket.key.Wipe()
-	}
-}
-
-// close discards the prefetched tickets that were not used.
+// close wipes the keys of uploads that are kept.
 func (u *uploader) close() {
 	u.mu.Lock()
-	left := u.prefetches
-	u.prefetches, u.closed = nil, true
-	u.mu.Unlock()
-	for _, p := range left {
-		p.discard()
+	defer u.mu.Unlock()
+	for _, b := range u.inBlocks {
+		b.Abandon()
 	}
+	clear(u.inBlocks)
+	for _, s := range u.sealed {
+		s.Wipe()
+	}
+	clear(u.sealed)
 }
 
-// prefetched returns the prefetched ticket of g, which then belongs to the caller, or nil.
-// It waits for a request in progress. If this upload closely follows another, prefetched
-// also requests the next ticket in the background, so that each of many small uploads waits
-// for one request only.
-func (u *uploader) prefetched(ctx context.Context, caps wire.Capabilities, g GroupID) *ticket {
-	if !offered(caps, wire.CapLateName) {
-		return nil
-	}
-	t := u.takePrefetched(ctx, g)
+// unsureSealed returns an earlier sealed upload with an unknown outcome, without its
+// ciphertext, or nil.
+func (u *uploader) unsureSealed(k uploadKey) *Sealed {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	follows := time.Since(u.began[g]) < burst
-	u.began[g] = time.Now()
-	if !follows || u.closed || u.prefetches[g] != nil {
-		return t
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), u.c.cfg.Timeout)
-	next := &prefetch{giveUp: cancel, done: make(chan struct{})}
-	u.prefetches[g] = next
-	go func() {
-		defer cancel()
-		defer close(next.done)
-		// The name follows with finalize. An error shows again when the upload asks for a
-		// ticket.
-		if t, err := u.prepare(ctx, caps, wire.PrepareUploadRequest{GroupID: string(g)}); err == nil {
-			t.prefetched = true
-			next.ticket = t
-		}
-	}()
-	return t
+	return u.sealed[k]
 }
 
-func (u *uploader) takePrefetched(ctx context.Context, g GroupID) *ticket {
+// keptSealed bounds how many sealed uploads without an answer are kept, of some 5 KiB each.
+const keptSealed = 10_000
+
+// rememberSealed keeps a sealed upload without an answer.
+func (u *uploader) rememberSealed(k uploadKey, s *Sealed) {
 	u.mu.Lock()
-	p := u.prefetches[g]
-	delete(u.prefetches, g)
-	u.mu.Unlock()
-	if p == nil {
-		return nil
+	defer u.mu.Unlock()
+	var oldest uploadKey
+	for k, s := range u.sealed {
+		if time.Since(s.time) > keptTicket {
+			delete(u.sealed, k)
+		} else if o := u.sealed[oldest]; o == nil || s.time.Before(o.time) {
+			oldest = k
+		}
 	}
-	select {
-	case <-p.done:
-	case <-ctx.Done():
-		p.discard()
-		return nil
+	if len(u.sealed) >= keptSealed {
+		delete(u.sealed, oldest)
 	}
-	if t := p.ticket; t != nil && time.Since(t.since) > prefetchedLife {
-		t.key.Wipe()
-		return nil
-	}
-	return p.ticket
+	u.sealed[k] = s
+}
+
+func (u *uploader) forgetSealed(k uploadKey) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.sealed, k)
 }

@@ -28,7 +28,7 @@ type VersionSettings struct {
 type Thinning struct {
 	Files    int64 // names that would lose versions
 	Versions int64 // that would be destroyed, of all names
-	Bytes    int64 // their ciphertext
+	Bytes    int64 // their ciphertext that comes free at once: without what they share with versions that stay
 	// Names is the page of the names, in byte order. More follow if More is set.
 	Names []ThinnedName
 	More  bool
@@ -38,7 +38,7 @@ type Thinning struct {
 type ThinnedName struct {
 	Name     string // as recorded: hostile input
 	Versions int64
-	Bytes    int64 // ciphertext
+	Bytes    int64 // ciphertext that comes free at once
 }
 
 // VersionSettings returns which older versions of its names the group keeps, and the

@@ -81,7 +81,7 @@ func (c *Client) query(ctx context.Context, params, result any) error {
 // when it lags behind, and 500 for its own faults.
 func passingView(err error) (pause time.Duration, passes bool) {
 	var answered *answerError
-	if errors.As(err, &answered) && (answered.status == http.StatusRequestTimeout || answered.status == http.StatusInternalServerError) {
+	if errors.As(err, &answered) && answered.status == http.StatusInternalServerError {
 		return answered.retryAfter, true
 	}
 	return passing(err)

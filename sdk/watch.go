@@ -31,6 +31,7 @@ const (
 	EventTrash         = chain.KindTrash   // its settings
 	EventAttributes    = chain.KindAttributes
 	EventVersions      = chain.KindVersions
+	EventFormat        = chain.KindFormat
 )
 
 // Event says that something changed in a group of the caller. For the present state ask

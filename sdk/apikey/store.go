@@ -129,7 +129,7 @@ func (s fileStore) write(keys storedKeys) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
+	if err := ownfile.MakeFolder(filepath.Dir(s.path)); err != nil {
 		return err
 	}
 	return ownfile.Replace(s.path, append(text, '\n'))

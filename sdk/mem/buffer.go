@@ -8,6 +8,7 @@ package mem
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -21,6 +22,10 @@ const (
 	smallestCell = 512
 	largestCell  = 128 << 10
 	arenaBytes   = 1 << 20
+	// keptBytes bounds the mappings that a pool keeps for the next buffers of their size, in
+	// bytes. Who reads a large file returns a block for each that it takes: a mapping that
+	// the kernel makes anew for every block costs a page fault for every page.
+	keptBytes = 16 * (256<<10 + sealRoom)
 )
 
 // Pool allocates buffers for plaintext. Their memory is outside the Go heap, excluded from
@@ -30,6 +35,7 @@ type Pool struct {
 	mu     sync.Mutex
 	free   map[int][][]byte // wiped cells, by size in bytes
 	arenas [][]byte
+	kept   [][]byte // wiped mappings of blocks, the oldest first
 	closed bool
 }
 
@@ -66,7 +72,74 @@ func (p *Pool) Close() error {
 		}
 	}
 	p.arenas = nil
+	for _, mem := range p.kept {
+		if err := unmapMemory(mem); err != nil && first == nil {
+			first = fmt.Errorf("unmap kept memory: %w", err)
+		}
+	}
+	p.kept = nil
 	return first
+}
+
+// isKept reports whether a pool keeps mappings of size bytes: those of a block of a file,
+// which has a power of two up to 1 MiB, and room for the tag.
+func isKept(size int) bool {
+	plain := size - sealRoom
+	return plain > 0 && plain <= 1<<20 && plain&(plain-1) == 0
+}
+
+// takeKept returns a wiped mapping of size bytes, nil if there is none.
+func (p *Pool) takeKept(size int) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := len(p.kept) - 1; i >= 0; i-- {
+		if mem := p.kept[i]; len(mem) == size {
+			p.kept = slices.Delete(p.kept, i, i+1)
+			return mem
+		}
+	}
+	return nil
+}
+
+// keep wipes a mapping and keeps it, or returns it to the system.
+func (p *Pool) keep(mem []byte) {
+	if !isKept(len(mem)) || !p.isWanted(len(mem)) {
+		_ = unmapMemory(mem) // the kernel zeroes pages before it maps them again
+		return
+	}
+	clear(mem)
+	p.mu.Lock()
+	p.kept = append(p.kept, mem)
+	most := keptBytes
+	if p.closed {
+		most = 0
+	}
+	var over [][]byte
+	for held := p.heldBytes(); held > most; {
+		over = append(over, p.kept[0])
+		held -= len(p.kept[0])
+		p.kept = slices.Delete(p.kept, 0, 1)
+	}
+	p.mu.Unlock()
+	for _, mem := range over {
+		_ = unmapMemory(mem)
+	}
+}
+
+// isWanted reports whether there is room for a mapping of size bytes, or one of another size
+// makes room.
+func (p *Pool) isWanted(size int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.heldBytes()+size <= keptBytes || len(p.kept[0]) != size
+}
+
+// heldBytes needs Pool.mu.
+func (p *Pool) heldBytes() (sum int) {
+	for _, mem := range p.kept {
+		sum += len(mem)
+	}
+	return sum
 }
 
 // cellSize returns the cell size for need bytes, or 0 for a mapping of its own.
@@ -260,6 +333,12 @@ func (b *Buffer) grow(need int) error {
 		b.mem = mem
 		return nil
 	}
+	if !b.shared {
+		if kept := b.pool.takeKept(need); kept != nil {
+			b.replace(kept, true)
+			return nil
+		}
+	}
 	mem, file, err := mapping(need, b.shared)
 	if err != nil {
 		return fmt.Errorf("map %d bytes: %w", need, err)
@@ -307,14 +386,15 @@ func (b *Buffer) drop() {
 	if b.mem == nil {
 		return
 	}
-	if b.file >= 0 {
+	switch {
+	case b.file >= 0:
 		closeFile(b.file)
 		b.file = -1
 		b.cut.Store(false)
-	}
-	if b.own {
-		_ = unmapMemory(b.mem) // the kernel zeroes pages before it maps them again
-	} else {
+		_ = unmapMemory(b.mem)
+	case b.own:
+		b.pool.keep(b.mem)
+	default:
 		clear(b.mem)
 		b.pool.putCell(b.mem)
 	}

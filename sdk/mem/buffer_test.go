@@ -60,6 +60,65 @@ func TestBufferIsWipedBeforeReuse(t *testing.T) {
 	}
 }
 
+// Memory of blocks is used again, and wiped before.
+func TestBlocksAreKeptWiped(t *testing.T) {
+	pool := NewPool()
+	const block = 256 << 10
+	get := func(size int64) *Buffer {
+		b, err := pool.Get(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	fill := func(b *Buffer) *byte {
+		for i := range b.mem {
+			b.mem[i] = 0xff
+		}
+		return &b.mem[0]
+	}
+	b := get(block)
+	place := fill(b)
+	b.Release()
+	again := get(block)
+	if &again.mem[0] != place || !bytes.Equal(again.mem, make([]byte, len(again.mem))) {
+		t.Error("the next block has other memory, or memory that is not wiped")
+	}
+	var many []*Buffer
+	for range 40 {
+		many = append(many, get(block))
+		fill(many[len(many)-1])
+	}
+	odd, large, other := get(block+1), get(4<<20), get(1<<20)
+	shared, err := pool.GetShared(block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range append(many, again, odd, large, shared) {
+		b.Release()
+	}
+	if held := pool.heldBytes(); held != keptBytes {
+		t.Errorf("%d bytes are kept, want %d", held, keptBytes)
+	}
+	other.Release()
+	if last := pool.kept[len(pool.kept)-1]; len(last) != 1<<20+sealRoom || pool.heldBytes() > keptBytes {
+		t.Errorf("blocks of another size: the last one kept has %d bytes, of %d", len(last), pool.heldBytes())
+	}
+	for _, mem := range pool.kept {
+		if !bytes.Equal(mem, make([]byte, len(mem))) {
+			t.Error("kept memory is not wiped")
+		}
+	}
+	late := get(512 << 10)
+	if err := pool.Close(); err != nil {
+		t.Fatal(err)
+	}
+	late.Release()
+	if len(pool.kept) != 0 {
+		t.Error("a closed pool keeps memory")
+	}
+}
+
 func TestBufferNeverPrintsContent(t *testing.T) {
 	pool := NewPool()
 	b, err := pool.Get(6)

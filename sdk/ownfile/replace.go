@@ -108,6 +108,32 @@ func SyncFolder(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// MakeFolder makes the folder at path with mode 0700, and those above it that are missing.
+// It makes their names durable, so that a file made durable in the folder is found after a
+// loss of power. A folder that exists may have been made a moment ago by a process that
+// was killed: its name is made durable too. That needs the right to read the folder
+// above; without the right, the name becomes durable when the system writes it.
+func MakeFolder(path string) error {
+	above := filepath.Dir(filepath.Clean(path))
+	err := os.Mkdir(path, 0o700)
+	if errors.Is(err, fs.ErrNotExist) && above != path {
+		if err = MakeFolder(above); err == nil {
+			err = os.Mkdir(path, 0o700)
+		}
+	}
+	if err != nil { // a name that is taken by a folder is no error
+		if info, failed := os.Stat(path); failed != nil || !info.IsDir() {
+			return err
+		}
+		_ = SyncFolder(above) // this process made nothing
+		return nil
+	}
+	if err := SyncFolder(above); !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return nil
+}
+
 // Replaceable returns why the file at path may not be replaced, or nil. A path without a
 // file may be used.
 func Replaceable(path string) error {

@@ -38,6 +38,7 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 		{"Operations", operations}, {"Credentials", credentials}, {"GroupLife", groupLife}, {"OpenGroup", openGroup}, {"Roles", roles}, {"Retention", retention},
 		{"Files", files}, {"Versions", versions}, {"Listing", listing}, {"Outsiders", outsiders}, {"Revoked", revoked},
 		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Folders", folders}, {"Trash", trash}, {"TrashNames", trashNames}, {"Watch", watch}, {"Attributes", attributes}, {"KeptVersions", keptVersions},
+		{"GroupFormat", groupFormat}, {"Blocks", blocks}, {"SealedUploads", sealedUploads},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := factory(t)
@@ -836,6 +837,29 @@ func keptVersions(t *testing.T, s *suite) {
 	e, err := bobs.Stat(ctx, "saved")
 	if err != nil || e.Ref != newest.Ref {
 		t.Errorf("the newest version is %+v, %v", e, err)
+	}
+}
+
+// groupFormat asks and sets the newest format version of new files.
+func groupFormat(t *testing.T, s *suite) {
+	ctx := t.Context()
+	g, bobs := s.alice.Group(s.group), s.bob.Group(s.group)
+	if !s.offers(t, wire.CapChunks) {
+		is(t, "set", second(g.SetFormat(ctx, 1)), sdk.ErrUnsupported)
+		is(t, "ask", second(g.Format(ctx)), sdk.ErrUnsupported)
+		return
+	}
+	is(t, "ask as a stranger", second(bobs.Format(ctx)), sdk.ErrNotAuthorized)
+	_, err := g.Add(ctx, s.world.Bob.ID)
+	ok(t, "add", err)
+	is(t, "set as a member", second(bobs.SetFormat(ctx, 1)), sdk.ErrNotAuthorized)
+	is(t, "set what no version is", second(g.SetFormat(ctx, 3)), sdk.ErrInvalid)
+	for _, want := range []int64{2, 1, 2} {
+		if newest, err := bobs.Format(ctx); err != nil || newest != want {
+			t.Errorf("the format is %d, %v, want %d", newest, err, want)
+		}
+		_, err := g.SetFormat(ctx, 3-want)
+		ok(t, "set", err)
 	}
 }
 

@@ -11,10 +11,20 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestContract(t *testing.T) {
-	for _, f := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB, sdktest.Extended, sdktest.Proving} {
-		t.Run(f.String(), func(t *testing.T) {
+	for _, offers := range []struct {
+		flavour sdktest.Flavour
+		chunks  bool
+	}{{sdktest.GenA, false}, {sdktest.GenB, false}, {sdktest.Extended, false}, {sdktest.Proving, false}, {sdktest.Proving, true}} {
+		name := offers.flavour.String()
+		if offers.chunks {
+			name += " with chunks"
+		}
+		t.Run(name, func(t *testing.T) {
 			sdktest.Run(t, func(tb testing.TB) sdktest.World {
-				s := sdktest.NewServer(tb, f)
+				s := sdktest.NewServer(tb, offers.flavour)
+				if offers.chunks {
+					s.OfferChunks()
+				}
 				return sdktest.World{Config: s.Config(), Alice: s.Account("alice", "100"), Bob: s.Account("bob", "100")}
 			})
 		})

@@ -137,7 +137,7 @@ func (h *Hostile) keep(content []byte, name string) sdk.Entry {
 	}
 	hash := sdk.ComputeHash(content)
 	f, err := h.state.record(&pending{account: string(h.Alice.ID), group: string(h.Group), name: name, key: raw},
-		wire.FinalizeUploadRequest{FileHash: hash.String(), Format: meta}, blob)
+		wire.FinalizeUploadRequest{FileHash: hash.String(), Format: meta}, blob, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -329,7 +329,7 @@ func metadataModes() []Mode {
 		}),
 	})...)
 	list = append(list, modes(OnRetrieve, 5, sdk.ErrUnsupported, lies{
-		"unknown version":     meta(map[string]any{"version": 2}),
+		"unknown version":     meta(map[string]any{"version": 3}),
 		"version a string":    meta(map[string]any{"version": "1"}),
 		"unknown compression": meta(map[string]any{"version": 1, "compression": "brotli"}),
 	})...)
@@ -445,7 +445,8 @@ func transportModes() []Mode {
 	const r = OnRetrieve
 	return slices.Concat(
 		modes(r, 7, sdk.ErrCorrupt, lies{"null result": said(200, `{"result":null}`), "result a list": said(200, `{"result":[1]}`), "no body": said(200, ""),
-			"HTML": said(200, page), "half a document": said(200, `{"result":{"key":"`), "two documents": said(200, `{"result":{}}{"result":{}}`)}),
+			"half a document": said(200, `{"result":{"key":"`), "two documents": said(200, `{"result":{}}{"result":{}}`)}),
+		modes(r, 7, sdk.ErrUnavailable, lies{"HTML": said(200, page)}),
 		modes(r, 7, sdk.ErrOther, lies{"HTML 500": said(500, page), "error an object": said(500, `{"error":{"a":1}}`), "error in a success": said(200, `{"error":"no reason given"}`)}),
 		modes(r, 8, sdk.ErrCorrupt, lies{"deep JSON": said(200, strings.Repeat(`{"result":`, 100_000)), "deep list": said(200, `{"result":`+strings.Repeat(`[`, 1_000_000)),
 			"endless text":  endless(`{"result":{"key":"`, big, 0),
@@ -582,9 +583,9 @@ func uploadModes() []Mode {
 		"finalize: no reference": at(wire.OpFinalizeUpload, changed(func(_ *Hostile, m map[string]any) { m["location"], m["cid"] = "", "" })),
 		"finalize: empty":        at(wire.OpFinalizeUpload, said(200, `{"result":{}}`)),
 		"finalize: null":         at(wire.OpFinalizeUpload, said(200, `{"result":null}`)),
-		"finalize: HTML":         at(wire.OpFinalizeUpload, said(200, page)),
 	})...)
 	return slices.Concat(list,
+		modes(OnUpload, 13, sdk.ErrUnavailable, lies{"finalize: HTML": at(wire.OpFinalizeUpload, said(200, page))}),
 		modes(OnUpload, 13, sdk.ErrInsufficient, lies{"finalize: refused": at(wire.OpFinalizeUpload, said(402, `{"error":"Insufficient","code":"INSUFFICIENT"}`))}),
 		modes(OnUpload, 8, sdk.ErrCorrupt, lies{"finalize: deep": at(wire.OpFinalizeUpload, said(200, strings.Repeat(`[`, 1_000_000)))}),
 		modes(OnUpload, 4, sdk.ErrOther, lies{"finalize: echo": at(wire.OpFinalizeUpload, echo)}),
@@ -616,7 +617,7 @@ func listModes() []Mode {
 	return slices.Concat(
 		modes(OnList, 7, sdk.ErrCorrupt, lies{
 			"list: null": said(200, `{"result":null}`), "list: an object": said(200, `{"result":{"a":1}}`), "list: a string": said(200, `{"result":"x"}`),
-			"list: numbers": said(200, `{"result":[1,2]}`), "list: HTML": said(200, page),
+			"list: numbers":       said(200, `{"result":[1,2]}`),
 			"list: hash a number": said(200, `{"result":[{"ipfs_hash":"r","file_hash":7}]}`), "list: size a string": row(`"original_size":"7"`),
 			"list: deleted a string": row(`"deleted":"yes"`), "list: name an object": row(`"filename":{}`),
 			"list: attributes an object": row(`"attributes":{"mtime":"5"}`),
@@ -630,6 +631,7 @@ func listModes() []Mode {
 			"list: huge, null rows":   many(`{"result":[`, `null,`, 1_500_000, `null]}`),
 			"list: huge, many fields": many(`{`, `"a":1,`, 2_000_000, `"result":7}`),
 		}),
+		modes(OnList, 7, sdk.ErrUnavailable, lies{"list: HTML": said(200, page)}),
 		modes(OnList, 4, sdk.ErrOther, lies{"list: echo": echo}),
 		modes(OnList, 10, sdk.ErrOther, lies{"list: redirect": redirect(302)}),
 		passing(OnList, 7, lies{
@@ -651,7 +653,8 @@ func tokenModes() []Mode {
 		}),
 		modes(OnToken, 8, sdk.ErrUnauthenticated, lies{"token: huge": said(200, `{"token":"`+strings.Repeat("session.", 10_000)+`"}`)}),
 		modes(OnToken, 7, sdk.ErrNotFound, lies{"token: no account": said(404, `{"error":"account not found"}`)}),
-		modes(OnToken, 7, sdk.ErrCorrupt, lies{"token: a number": said(200, `{"token":7}`), "token: HTML": said(200, page)}),
+		modes(OnToken, 7, sdk.ErrCorrupt, lies{"token: a number": said(200, `{"token":7}`)}),
+		modes(OnToken, 7, sdk.ErrUnavailable, lies{"token: HTML": said(200, page)}),
 		modes(OnToken, 8, sdk.ErrCorrupt, lies{"token: endless": endless(`{"token":"`, strings.Repeat(filler, 1<<12), 0)}),
 		passing(OnToken, 12, lies{"token: 503 thrice": once(3, said(503, page))}))
 }

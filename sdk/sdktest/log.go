@@ -269,7 +269,7 @@ func (s *state) sign(r chain.Record) {
 
 // later is a record about a file that was uploaded before.
 func (f *file) later(kind, account, detail string) chain.Record {
-	return chain.Record{Kind: kind, Account: account, Group: f.row.GroupID, Ref: f.row.IPFSHash, FileHash: f.row.FileHash, Detail: detail, Tags: withAttributes(f.row.Attributes,
+	return chain.Record{Kind: kind, Account: account, Group: f.row.GroupID, Ref: f.row.IPFSHash, FileHash: f.row.FileHash, Detail: detail, Tags: f.withContent(f.row.Attributes,
 		chain.Tag{Name: chain.TagUploader, Value: f.row.UserID}, chain.Tag{Name: chain.TagUploaded, Value: *f.row.Timestamp}, chain.Tag{Name: chain.TagUpload, Value: strconv.FormatInt(f.row.Seq, 10)},
 		chain.Tag{Name: chain.TagSize, Value: strconv.FormatInt(*f.row.OriginalSize, 10)}, chain.Tag{Name: chain.TagType, Value: *f.row.ContentType}, chain.Tag{Name: chain.TagName, Value: *f.row.Filename})}
 }

@@ -221,6 +221,12 @@ func moreOperations(member []sdk.Kind) []operation {
 		{"tryVersions", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).TryVersions(ctx, sdk.Keep{Last: 3}, ""))
 		}, member, wire.CapVersions},
+		{"format", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).Format(ctx))
+		}, member, wire.CapChunks},
+		{"setFormat", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).SetFormat(ctx, 2))
+		}, member, wire.CapChunks},
 		{"watch", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			ctx, cancel := context.WithCancel(ctx)
 			events, err := c.Watch(ctx, 0)

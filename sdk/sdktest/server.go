@@ -71,6 +71,7 @@ type route struct {
 type call struct {
 	account string
 	body    []byte
+	cut     bool // the body broke off
 	r       *http.Request
 }
 
@@ -159,6 +160,16 @@ func (s *Server) Hits(path string) int {
 	return s.hits[path]
 }
 
+// Requests counts all requests.
+func (s *Server) Requests() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, hits := range s.hits {
+		n += hits
+	}
+	return n
+}
+
 // Disturb puts a handler in front of a path, and nil removes it. The path may
 // end in "*".
 func (s *Server) Disturb(path string, between func(next http.Handler) http.Handler) {
@@ -191,10 +202,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<30))
-	if err != nil {
+	if err != nil && !strings.HasPrefix(r.URL.Path, wire.PathParts) {
 		return // the client is gone
 	}
-	c := call{body: body, r: r}
+	c := call{body: body, cut: err != nil, r: r}
 	found, ok := s.routes[r.URL.Path]
 	if !ok {
 		found, ok = s.rawRoute(r)
@@ -204,7 +215,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var value any
-	if !found.open {
+	if err = nil; !found.open {
 		c.account, err = s.state.authenticate(r.Header)
 	}
 	if err == nil {
@@ -212,6 +223,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		s.refuse(w, err)
+		return
+	}
+	if a, ok := value.(rangeAnswer); ok {
+		a.send(w, r)
 		return
 	}
 	s.answer(w, value, found.bare)
@@ -287,6 +302,8 @@ func (s *Server) table() map[string]route {
 		t[wire.PathTools+wire.OpDeleteFile] = route{run: asked(st, st.delete)}
 		t[wire.PathTools+wire.OpRenameFile] = route{run: asked(st, st.rename)}
 		t[wire.PathTools+wire.OpSetAttributes] = route{run: asked(st, st.setAttributes)}
+		t[wire.PathTools+wire.OpSetGroupFormat] = route{run: asked(st, st.setFormat)}
+		t[wire.PathTools+wire.OpGetGroupFormat] = route{run: asked(st, st.getFormat)}
 		t[wire.PathTools+wire.OpWatch] = route{run: st.watch}
 		t[wire.PathCapabilities] = route{open: true, bare: true, run: func(call) (any, error) {
 			features := []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
@@ -294,10 +311,19 @@ func (s *Server) table() map[string]route {
 			if s.flavour == Proving {
 				features = append(features, wire.CapCheckpoints, wire.CapChains, wire.CapRenameFolder)
 			}
-			return wire.Capabilities{Service: "sdktest", Version: "1", ContractID: ContractID, Fees: st.fees(), MaxFileBytes: 64 << 20, Features: features}, nil
+			vault := st.vaultKey()
+			if vault != nil {
+				features = append(features, wire.CapSealedUpload)
+			}
+			if st.offersChunks() {
+				features = append(features, wire.CapChunks)
+			}
+			return wire.Capabilities{Service: "sdktest", Version: "1", ContractID: ContractID, Fees: st.fees(), MaxFileBytes: 64 << 20, Features: features, Vault: vault}, nil
 		}}
 	}
 	if s.flavour == Proving {
+		t[wire.PathTools+wire.OpFinalizeUploads] = route{run: st.finalizeUploads}
+		t[wire.PathTools+wire.OpOpenSealedKey] = route{run: asked(st, st.openSealedKey)}
 		t[wire.PathTools+wire.OpRenameFolder] = route{run: asked(st, st.renameFolder)}
 		for _, path := range []string{"key", "checkpoint", wire.TlogKeys} {
 			t[wire.PathTlog+path] = route{open: true, bare: true, run: func(call) (any, error) { return st.tlog(path), nil }}
@@ -316,6 +342,12 @@ func (s *Server) rawRoute(r *http.Request) (route, bool) {
 	}
 	if ticket, ok := strings.CutPrefix(r.URL.Path, wire.PathReadBlob); ok && r.Method == http.MethodGet {
 		return route{run: func(c call) (any, error) { return s.state.readBlob(c, ticket) }}, true
+	}
+	if id, ok := strings.CutPrefix(r.URL.Path, wire.PathSealed); ok && r.Method == http.MethodPut && s.state.vaultKey() != nil {
+		return route{run: func(c call) (any, error) { return s.state.putSealed(c, id) }}, true
+	}
+	if s.state.offersChunks() {
+		return s.blockRoute(r)
 	}
 	return route{}, false
 }

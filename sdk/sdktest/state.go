@@ -25,6 +25,7 @@ import (
 // state is what a service remembers.
 type state struct {
 	flavour Flavour
+	chunks  bool // files of format version 2 are offered
 
 	mu       sync.Mutex
 	accounts map[string]*account
@@ -34,7 +35,10 @@ type state struct {
 	uploads  map[string]*pending
 	claims   map[string]bool
 	seq      int64
-	log      *Log // nil but for [Proving]
+	log      *Log              // nil but for [Proving]
+	vault    *vault            // nil but for [Proving]
+	spent    map[string]*spent // sealed uploads by id
+	batches  []int
 	events   []event
 	news     chan struct{} // closed at every event
 }
@@ -51,12 +55,14 @@ type group struct {
 	until    time.Time
 	uses     int64 // left; -1 = any number
 	days     *int64
+	format   int64 // the newest of new files; 0 = 2
 }
 
 type file struct {
 	row    wire.TransactionRow
 	key    []byte
 	blob   []byte
+	sealed *sealedFile // of format version 2, instead of blob
 	format json.RawMessage
 	named  int64 // sequence of the record that gave the name, if only attributes changed since; else 0
 }
@@ -65,6 +71,12 @@ type pending struct {
 	account, group, name string
 	key, blob            []byte
 	result               *wire.FinalizeUploadResult
+
+	// Of format version 2.
+	parts      map[int64]*part // nil for version 1
+	blockBytes int64
+	base       string
+	manifest   []byte
 }
 
 // extended tells whether the service offers more than the hosted one.
@@ -72,7 +84,7 @@ func (s *state) extended() bool { return s.flavour == Extended || s.flavour == P
 
 func newState(f Flavour) state {
 	return state{flavour: f, accounts: map[string]*account{}, tokens: map[string]string{}, groups: map[string]*group{},
-		uploads: map[string]*pending{}, claims: map[string]bool{}, news: make(chan struct{}), log: newLog(f)}
+		uploads: map[string]*pending{}, claims: map[string]bool{}, news: make(chan struct{}), log: newLog(f), vault: newVault(f), spent: map[string]*spent{}}
 }
 
 // fees are the prices of specification section 8, in yocto.
@@ -315,6 +327,27 @@ func (s *state) retention(c call, req wire.RetentionRequest) (any, error) {
 	return "Set retention for group '" + req.GroupID + "'", err
 }
 
+func (s *state) setFormat(c call, req wire.FormatRequest) (any, error) {
+	if req.Format != 1 && req.Format != 2 {
+		return nil, refuse(http.StatusBadRequest, wire.CodeValidation, "format must be 1 or 2")
+	}
+	g, err := s.owner(c.account, req.GroupID, "set the format of files")
+	if err == nil {
+		g.format = req.Format
+		s.note(chain.KindFormat, req.GroupID, "", c.account)
+		s.sign(chain.Record{Kind: chain.KindFormat, Account: c.account, Group: req.GroupID, Detail: strconv.FormatInt(req.Format, 10)})
+	}
+	return "Set the format of group '" + req.GroupID + "'", err
+}
+
+func (s *state) getFormat(c call, req wire.GroupRequest) (any, error) {
+	g, err := s.member(c.account, req.GroupID)
+	if err != nil {
+		return nil, err
+	}
+	return wire.FormatResult{Format: cmp.Or(g.format, 2)}, nil
+}
+
 func (s *state) owned(c call) (any, error) {
 	return s.listGroups(c, wire.OpGetOwnedGroups, func(g *group) bool { return g.owner == c.account })
 }
@@ -350,16 +383,22 @@ func (s *state) members(c call, req wire.GroupRequest) (any, error) {
 }
 
 func (s *state) prepare(c call, req wire.PrepareUploadRequest) (any, error) {
+	if req.Resume != "" && s.chunks {
+		return s.resume(c, req)
+	}
 	if _, err := s.member(c.account, req.GroupID); err != nil {
 		return nil, err
 	}
 	u := &pending{account: c.account, group: req.GroupID, name: req.Filename, key: make([]byte, format.KeyBytes)}
 	_, _ = rand.Read(u.key)
 	out := wire.PrepareUploadResult{UploadID: uuid.NewString(), Key: encode64(u.key), GroupID: req.GroupID, Filename: req.Filename}
-	s.uploads[out.UploadID] = u
 	if s.extended() {
 		out.UploadURL = wire.PathUploadBlob + out.UploadID
 	}
+	if err := s.offerParts(u, req, &out); err != nil {
+		return nil, err
+	}
+	s.uploads[out.UploadID] = u
 	return out, nil
 }
 
@@ -391,12 +430,19 @@ func (s *state) finalize(c call, req wire.FinalizeUploadRequest) (any, error) {
 		return u.result, nil
 	}
 	blob := u.blob
+	var sealed *sealedFile
+	if meta, ok := isBlocks(req.Format); ok && u.parts != nil {
+		if sealed, err = s.assemble(u, req, meta); err != nil {
+			return nil, err
+		}
+	}
 	if req.EncryptedData != "" {
 		if blob, err = base64.StdEncoding.Strict().DecodeString(req.EncryptedData); err != nil {
 			return nil, refuse(http.StatusBadRequest, wire.CodeValidation, "encrypted_data is not base64")
 		}
 	}
-	if sum, err := hex.DecodeString(req.FileHash); err != nil || len(sum) != sha256.Size || len(blob) < format.Overhead {
+	noHash := sealed != nil && u.base != "" && req.FileHash == ""
+	if sum, err := hex.DecodeString(req.FileHash); !noHash && (err != nil || len(sum) != sha256.Size) || sealed == nil && len(blob) < format.Overhead {
 		return nil, refuse(http.StatusBadRequest, wire.CodeValidation, "file_hash must be 64-char hex (SHA-256)")
 	}
 	if _, err := s.member(c.account, u.group); err != nil {
@@ -406,7 +452,7 @@ func (s *state) finalize(c call, req wire.FinalizeUploadRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := s.record(u, req, blob)
+	f, err := s.record(u, req, blob, sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -417,6 +463,9 @@ func (s *state) finalize(c call, req wire.FinalizeUploadRequest) (any, error) {
 		if s.log != nil {
 			out.Record, out.Receipt = s.log.receipt()
 		}
+		if sealed != nil {
+			out.DataURL, out.TilesURL = wire.PathBlocks+f.row.TransID, wire.PathTiles+f.row.TransID
+		}
 		return out, nil
 	}
 	out.TransID = strconv.Quote(out.TransID) // as the hosted service does
@@ -425,7 +474,7 @@ func (s *state) finalize(c call, req wire.FinalizeUploadRequest) (any, error) {
 }
 
 // record writes the ledger row. The caller holds the lock.
-func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte) (*file, error) {
+func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte, sealed *sealedFile) (*file, error) {
 	meta, err := format.ParseMetadata(req.Format)
 	if err != nil {
 		meta = format.Metadata{OriginalSize: format.SizeUnknown}
@@ -440,7 +489,7 @@ func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte) 
 	_, _ = rand.Read(id)
 	ref := "bafy" + uuid.NewString()
 	s.note(chain.KindRecord, u.group, ref, u.account)
-	f := &file{key: u.key, blob: blob, format: req.Format, row: wire.TransactionRow{TransID: hex.EncodeToString(id), GroupID: u.group,
+	f := &file{key: u.key, blob: blob, sealed: sealed, format: req.Format, row: wire.TransactionRow{TransID: hex.EncodeToString(id), GroupID: u.group,
 		UserID: u.account, FileHash: req.FileHash, IPFSHash: ref, Timestamp: &now}}
 	if s.extended() {
 		size := int64(len(blob) - format.Overhead)
@@ -452,8 +501,13 @@ func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte) 
 		}
 		f.row.Filename, f.row.OriginalSize, f.row.ContentType = &u.name, &size, &meta.ContentType
 		f.row.Attributes, f.row.Seq, f.row.ChangedSeq = attributes, s.seq, s.seq
+		if sealed != nil {
+			sum := meta.Content(format.ManifestSum(sealed.manifest))
+			content := hex.EncodeToString(sum[:])
+			f.row.Content = &content
+		}
 		s.sign(chain.Record{Kind: chain.KindRecord, TimeNS: at, Account: u.account, Group: u.group, Tx: f.row.TransID, Ref: ref, FileHash: req.FileHash, Detail: u.name,
-			Tags: withAttributes(attributes, chain.Tag{Name: chain.TagSize, Value: strconv.FormatInt(size, 10)}, chain.Tag{Name: chain.TagType, Value: meta.ContentType})})
+			Tags: f.withContent(attributes, chain.Tag{Name: chain.TagSize, Value: strconv.FormatInt(size, 10)}, chain.Tag{Name: chain.TagType, Value: meta.ContentType})})
 	}
 	s.files = append(s.files, f)
 	return f, nil
@@ -484,8 +538,11 @@ func target(text *string) string {
 	return a.Target
 }
 
-// withAttributes adds the tag of attributes, if there are any.
-func withAttributes(attributes *string, tags ...chain.Tag) []chain.Tag {
+// withContent adds the tags of attributes and of format version 2, if there are any.
+func (f *file) withContent(attributes *string, tags ...chain.Tag) []chain.Tag {
+	if f.row.Content != nil {
+		tags = append(tags, chain.Tag{Name: chain.TagContent, Value: *f.row.Content})
+	}
 	if attributes != nil {
 		tags = append(tags, chain.Tag{Name: chain.TagAttributes, Value: *attributes})
 	}
@@ -520,6 +577,9 @@ func (s *state) retrieve(c call, req wire.PrepareRetrieveRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if f.sealed != nil && !slices.Contains(req.Formats, format.VersionBlocks) {
+		return nil, unsupportedVersion()
+	}
 	out := wire.PrepareRetrieveResult{Key: encode64(f.key), IPFSHash: req.IPFSHash, Location: req.IPFSHash, GroupID: req.GroupID, Format: f.format}
 	if s.extended() {
 		claim := c.account + " " + req.ClaimID + " " + req.IPFSHash
@@ -530,6 +590,10 @@ func (s *state) retrieve(c call, req wire.PrepareRetrieveRequest) (any, error) {
 			}
 			out.Fee = fee.String()
 			s.claims[claim] = req.ClaimID != ""
+		}
+		if f.sealed != nil {
+			s.retrieveBlocks(f, &out)
+			return out, nil
 		}
 		if req.Transfer == wire.TransferRaw && len(f.blob) > wire.InlineBlobBytes {
 			out.DataURL, out.DataSize = wire.PathReadBlob+f.row.TransID, int64(len(f.blob))
@@ -591,7 +655,7 @@ func (s *state) delete(c call, req wire.FileRequest) (any, error) {
 	}
 	s.note(chain.KindTombstone, req.GroupID, req.IPFSHash, c.account)
 	s.sign(f.later(chain.KindTombstone, c.account, wire.ReasonOwnerRequest))
-	f.key, f.blob, f.row.ChangedSeq = nil, nil, s.seq
+	f.key, f.blob, f.sealed, f.row.ChangedSeq = nil, nil, nil, s.seq
 	f.row.Deleted = &wire.Deleted{DeletedAt: strconv.FormatInt(time.Now().UnixNano(), 10), DeletedBy: c.account, Reason: wire.ReasonOwnerRequest}
 	return "Deleted", nil
 }

@@ -54,6 +54,7 @@ type contents struct {
 	Size       int64           `json:"size,omitempty"`       // records in Checkpoint
 	Offered    []string        `json:"offered,omitempty"`    // extensions that the service must keep offering, ascending
 	Epoch      int64           `json:"epoch,omitempty"`      // how often the history was forgotten
+	Vault      int64           `json:"vault,omitempty"`      // newest number of a key of the vault that was verified
 	Next       int64           `json:"next,omitempty"`       // number of groups that have an Order
 	Groups     map[string]seen `json:"groups,omitempty"`     // by keyed hash
 }
@@ -237,6 +238,23 @@ func (m *Memory) Offer(features, lasting []string) (missing []string) {
 	return missing
 }
 
+// SawVault remembers the number of a verified key of the service's vault.
+func (m *Memory) SawVault(epoch int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if epoch > m.now.Vault {
+		m.now.Vault = epoch
+		m.touch()
+	}
+}
+
+// Vault returns the newest number that [Memory.SawVault] remembers, 0 for none.
+func (m *Memory) Vault() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now.Vault
+}
+
 // IsHeldTo reports whether the service must keep offering an extension.
 func (m *Memory) IsHeldTo(feature string) bool {
 	m.mu.Lock()
@@ -314,7 +332,7 @@ func (m *Memory) Forget(keepKey bool) {
 	if !keepKey {
 		m.now.Key, m.now.Earlier = "", nil
 	}
-	m.now.Checkpoint, m.now.Size, m.now.Offered = "", 0, nil
+	m.now.Checkpoint, m.now.Size, m.now.Offered, m.now.Vault = "", 0, nil, 0
 	for id, s := range m.now.Groups {
 		s.Number, s.Hash, s.Proven, s.Since = 0, "", 0, 0
 		m.now.Groups[id] = s
@@ -373,7 +391,7 @@ func (m *Memory) Close() error {
 
 // begin creates the file, unless another program just did.
 func (m *Memory) begin() error {
-	if err := os.MkdirAll(filepath.Dir(m.path), 0o700); err != nil {
+	if err := ownfile.MakeFolder(filepath.Dir(m.path)); err != nil {
 		return err
 	}
 	unlock, err := lock(m.path + ".lock")
@@ -397,7 +415,7 @@ func (m *Memory) write(c contents) error {
 
 func (m *Memory) save() error {
 	dir := filepath.Dir(m.path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := ownfile.MakeFolder(dir); err != nil {
 		return fmt.Errorf("save the history of the service: %w", err)
 	}
 	unlock, err := lock(m.path + ".lock")
@@ -455,7 +473,7 @@ func merge(ours, file contents) (contents, error) {
 			}
 		}
 	}
-	out.Next = max(ours.Next, file.Next)
+	out.Next, out.Vault = max(ours.Next, file.Next), max(ours.Vault, file.Vault)
 	out.Groups = make(map[string]seen, len(ours.Groups))
 	for id, s := range ours.Groups {
 		out.Groups[id] = s

@@ -40,6 +40,8 @@ func TestMemoryOutlivesTheProgram(t *testing.T) {
 	m.Pin("the key")
 	m.Checkpoint("note of 7", 7)
 	m.Checkpoint("note of 5", 5) // late
+	m.SawVault(3)
+	m.SawVault(2)
 	m.SawGroup("secret group", place(3, 1), 0, time.Unix(100, 0))
 	m.SawGroup("secret group", place(2, 9), 0, time.Unix(100, 0))
 	if missing := m.Offer([]string{"chains", "other"}, []string{"chains", "trash"}); len(missing) > 0 {
@@ -53,7 +55,7 @@ func TestMemoryOutlivesTheProgram(t *testing.T) {
 	}
 	m = open(t, path)
 	key, note := m.Log()
-	if key != "the key" || note != "note of 7" || m.Group("secret group") != place(3, 1) || m.Group("unknown") != (chain.Place{}) || m.Order("later") != 2 {
+	if key != "the key" || note != "note of 7" || m.Group("secret group") != place(3, 1) || m.Group("unknown") != (chain.Place{}) || m.Order("later") != 2 || m.Vault() != 3 {
 		t.Errorf("%q, %q, %v", key, note, m.Group("secret group"))
 	}
 	if missing := m.Offer([]string{"trash"}, []string{"chains", "trash"}); len(missing) != 1 || missing[0] != "chains" {
@@ -186,13 +188,14 @@ func TestForget(t *testing.T) {
 	running.Pin("key")
 	running.SawGroup("g", place(5, 1), 0, time.Unix(100, 0))
 	running.Order("g")
+	running.SawVault(2)
 	save(t, running)
 	m := open(t, path)
 	m.Forget(true)
 	save(t, m)
 	running.SawGroup("g", place(9, 3), 0, time.Unix(100, 0)) // of the history that was given up
 	save(t, running)
-	if key, _ := running.Log(); key != "key" || running.Group("g") != (chain.Place{}) || running.Order("g") != 1 {
+	if key, _ := running.Log(); key != "key" || running.Group("g") != (chain.Place{}) || running.Order("g") != 1 || running.Vault() != 0 {
 		t.Errorf("%q, %v", key, running.Group("g"))
 	}
 	m = open(t, path)

@@ -1,0 +1,211 @@
+package sdk_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// partsSink is a service that hashes parts as they come, and keeps nothing. most is its limit, 0 = none.
+func partsSink(b testing.TB, most int64, arrived func(bytes int64)) *httptest.Server {
+	b.Helper()
+	key, err := format.RandomKey()
+	if err != nil {
+		b.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc(wire.PathSessionToken, answer(200, wire.SessionTokenResult{Token: token, AccountID: string(account), ExpiresIn: "24h"}))
+	mux.HandleFunc(wire.PathCapabilities, answer(200, wire.Capabilities{MaxBlocksBytes: most, Features: []string{wire.CapChunks, wire.CapIdempotentFinalize, wire.CapLateName}}))
+	uploads := 0
+	mux.HandleFunc(wire.PathTools+wire.OpPrepareUpload, func(w http.ResponseWriter, r *http.Request) {
+		uploads++
+		key, _ = format.RandomKey()
+		result(wire.PrepareUploadResult{UploadID: strconv.Itoa(uploads), Key: key.Base64(), PartsURL: wire.PathParts + "x", PartBytes: wire.PartBytes})(w, r)
+	})
+	mux.HandleFunc(wire.PathTools+wire.OpFinalizeUpload, func(w http.ResponseWriter, r *http.Request) {
+		var hash string
+		raw, _ := io.ReadAll(r.Body)
+		if _, after, ok := strings.Cut(string(raw), `"file_hash":"`); ok {
+			hash = after[:64]
+		}
+		result(wire.FinalizeUploadResult{CID: "c", FileHash: hash})(w, r)
+	})
+	pool := sync.Pool{New: func() any { buf := make([]byte, format.BlockBytes+format.Overhead); return &buf }}
+	mux.HandleFunc(wire.PathParts, func(w http.ResponseWriter, r *http.Request) {
+		buf := pool.Get().(*[]byte)
+		defer pool.Put(buf)
+		var tree format.Tree
+		arrived(0)
+		for {
+			n, err := io.ReadFull(r.Body, *buf)
+			if n > 0 {
+				tree.Add(format.Leaf((*buf)[:n]))
+			}
+			if err != nil {
+				break
+			}
+		}
+		number, _ := strconv.ParseInt(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:], 10, 64)
+		root := tree.Root()
+		arrived(r.ContentLength)
+		answer(200, wire.Part{ID: fmt.Sprintf("%032x", number), Number: number, Blocks: r.URL.Query().Get("blocks"), ETag: hex.EncodeToString(root[:])})(w, r)
+	})
+	s := httptest.NewServer(mux)
+	b.Cleanup(s.Close)
+	return s
+}
+
+// barePipeline is the least that any writer does: it hashes content, seals it and hashes it sealed, and
+// sends it, on as many processors as there are.
+func barePipeline(b *testing.B, url string, content []byte) {
+	b.Helper()
+	transport := &http.Transport{MaxIdleConnsPerHost: 4, WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10}
+	defer transport.CloseIdleConnections()
+	const partBlocks = 32
+	var work sync.WaitGroup
+	next := make(chan int64)
+	for range 4 {
+		work.Go(func() {
+			pipe := make([]byte, 0, format.BlockBytes+format.Overhead)
+			for first := range next {
+				key, _ := format.RandomKey()
+				c, _ := format.NewBlockCipher(key)
+				part := content[first*format.BlockBytes : min((first+partBlocks)*format.BlockBytes, int64(len(content)))]
+				body := &bareBody{c: c, rest: part, index: first, buf: pipe}
+				blocks := (int64(len(part)) + format.BlockBytes - 1) / format.BlockBytes
+				req, err := http.NewRequest(http.MethodPut, fmt.Sprintf("%s%sx/%d?blocks=0", url, wire.PathParts, first), io.NopCloser(body))
+				if err != nil {
+					b.Error(err)
+					continue
+				}
+				req.ContentLength = int64(len(part)) + blocks*format.Overhead
+				resp, err := transport.RoundTrip(req)
+				if err != nil {
+					b.Error(err)
+					continue
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	work.Go(func() { sha256.Sum256(content) })
+	for first := int64(0); first*format.BlockBytes < int64(len(content)); first += partBlocks {
+		next <- first
+	}
+	close(next)
+	work.Wait()
+}
+
+// bareBody seals when it is read.
+type bareBody struct {
+	c           *format.BlockCipher
+	rest, ready []byte
+	buf         []byte
+	index       int64
+}
+
+func (s *bareBody) Read(p []byte) (int, error) {
+	if len(s.ready) == 0 {
+		if len(s.rest) == 0 {
+			return 0, io.EOF
+		}
+		n := min(int64(len(s.rest)), format.BlockBytes)
+		s.ready, _ = s.c.Seal(s.buf[:0], s.index, s.rest[:n])
+		format.Leaf(s.ready)
+		s.rest, s.index = s.rest[n:], s.index+1
+	}
+	n := copy(p, s.ready)
+	s.ready = s.ready[n:]
+	return n, nil
+}
+
+// BenchmarkPutInBlocks puts 256 MiB, in turns with the bare pipeline, and prints how fast Put is
+// beside it.
+func BenchmarkPutInBlocks(b *testing.B) {
+	content := noise(256 << 20)
+	s := partsSink(b, 0, func(int64) {})
+	c, err := sdk.New(account, sdk.Config{URL: s.URL, APIKey: sdk.NewSecret(apiKey)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	b.SetBytes(int64(len(content)))
+	var put, bare []time.Duration
+	var putWork, bareWork time.Duration
+	for b.Loop() {
+		began, worked := time.Now(), processorTime(b)
+		if _, err := c.Group("g").Put(b.Context(), "f", bytes.NewReader(content)); err != nil {
+			b.Fatal(err)
+		}
+		put, putWork = append(put, time.Since(began)), putWork+processorTime(b)-worked
+		began, worked = time.Now(), processorTime(b)
+		barePipeline(b, s.URL, content)
+		bare, bareWork = append(bare, time.Since(began)), bareWork+processorTime(b)-worked
+	}
+	b.ReportMetric(float64(bareWork)/float64(putWork), "of-pipeline-by-processor-time")
+	b.ReportMetric(float64(slices.Min(bare))/float64(slices.Min(put)), "of-pipeline")
+	b.ReportMetric(float64(len(content))/slices.Min(put).Seconds()/1e6, "put-MB/s")
+	b.ReportMetric(float64(len(content))/slices.Min(bare).Seconds()/1e6, "pipeline-MB/s")
+}
+
+// processorTime is that of this process, with the service in it.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// A stream of unknown size takes no more memory than five parts, and few allocations.
+func TestPutInBlocksTakesLittleMemory(t *testing.T) {
+	const size = 96 << 20
+	var read, stored atomic.Int64
+	s := partsSink(t, 0, func(bytes int64) {
+		stored.Add(bytes)
+		if ahead := read.Load() - stored.Load(); ahead > 44<<20 {
+			t.Errorf("%d bytes are in memory", ahead)
+		}
+	})
+	c, err := sdk.New(account, sdk.Config{URL: s.URL, APIKey: sdk.NewSecret(apiKey)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	zeros := readerFunc(func(p []byte) (int, error) {
+		read.Add(int64(len(p)))
+		return len(p), nil
+	})
+	if _, err := c.Group("g").Put(t.Context(), "f", io.LimitReader(zeros, size)); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > size/2 {
+		t.Errorf("%d bytes were allocated", used)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -1,0 +1,300 @@
+package sdk
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// Blocks reads a file of format version 2 block by block. Each block that it gives out was
+// proven to be in the file that the ledger recorded. It is safe for concurrent use.
+type Blocks struct {
+	c        *Client
+	group    GroupID
+	entry    Entry
+	fee      Amount
+	claim    string
+	meta     format.Metadata
+	layout   format.Layout
+	manifest format.Manifest
+	key      *format.Key // of the file, which wraps those of the parts
+	dataURL  string
+	tree     *blockTree
+	received func(bytes int64) // bytes of sealed blocks; may be nil
+
+	life   context.Context // ends with Close
+	cancel context.CancelFunc
+	use    sync.RWMutex // reads hold it, and Close waits for them
+
+	mu   sync.Mutex
+	etag string // of the first answer with one
+}
+
+var errNoBlocks = &Error{Op: "check format", Kind: ErrUnsupported, Err: errors.New("files of format version 2 are not supported")}
+
+// OpenBlocks opens a file of format version 2 (its Content is not zero) and reads no block of
+// it. A file of any size may be opened: [Config].MaxFileBytes does not bound it. The caller
+// must close the result. It costs one retrieve claim, for all reads until Close; a failed call
+// and the next call for the same file share a claim. It needs the API key and membership.
+// Errors: those of [Group.Open], [ErrInvalid] for a file of another format version.
+func (g Group) OpenBlocks(ctx context.Context, e Entry) (*Blocks, error) {
+	b, err := g.c.openBlocks(ctx, g.ID, e)
+	if err != nil {
+		return nil, g.c.wrap("open", g.ID, e.Ref, err)
+	}
+	return b, nil
+}
+
+// Entry returns the file's record. Local, free.
+func (b *Blocks) Entry() Entry { return b.entry }
+
+// Fee returns the fee of the claim. Local, free.
+func (b *Blocks) Fee() Amount { return b.fee }
+
+// Layout returns how the file is cut into blocks. Local, free.
+func (b *Blocks) Layout() format.Layout { return b.layout }
+
+// Read fetches consecutive blocks from first on with one request, and sets each buffer to the
+// plaintext of one block. After a lost connection it asks for the blocks that are missing. On
+// error all buffers are empty. Free: the claim was paid by OpenBlocks. Errors: [ErrCorrupt] for a
+// block that is not the recorded one (with [ErrWrongContent] if the uploader made it so),
+// [ErrNotAuthorized] and [ErrDeleted] if that happened since OpenBlocks, [ErrInvalid] for blocks
+// that the file does not have, [ErrUnavailable], [ErrTimeout].
+func (b *Blocks) Read(ctx context.Context, first int64, into []*mem.Buffer) error {
+	err := b.read(ctx, first, into)
+	if err != nil {
+		for _, buf := range into {
+			_ = buf.Resize(0) // wipes; shrinking cannot fail
+		}
+	}
+	return b.c.wrap("read", b.group, b.entry.Ref, err)
+}
+
+func (b *Blocks) read(ctx context.Context, first int64, into []*mem.Buffer) error {
+	for n, buf := range into {
+		if i := first + int64(n); i < 0 || i >= b.layout.Blocks() {
+			return &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("block %d of a file of %d", i, b.layout.Blocks())}
+		} else if err := buf.Resize(b.layout.Plain(i)); err != nil {
+			return err
+		}
+	}
+	return b.fetch(ctx, first, int64(len(into)), func(i int64) []byte { return into[i-first].Bytes() }, nil)
+}
+
+// Close ends reads in progress, and wipes the keys. No other method may be called after Close,
+// but a second Close does nothing. The error is always nil.
+func (b *Blocks) Close() error {
+	b.cancel()
+	b.use.Lock()
+	defer b.use.Unlock()
+	b.key.Wipe()
+	return nil
+}
+
+// leaves returns the proven leaves of blocks.
+func (b *Blocks) leaves(ctx context.Context, first, count int64) ([]format.Hash, error) {
+	list := make([]format.Hash, 0, count)
+	for i := first; i < first+count; {
+		group, err := b.tree.group(ctx, i/groupLeaves)
+		if err != nil {
+			return nil, err
+		}
+		from := i % groupLeaves
+		to := min(from+first+count-i, int64(len(group)))
+		list = append(list, group[from:to]...)
+		i += to - from
+	}
+	return list, nil
+}
+
+// groupRoots returns the proven roots of the complete groups of 256 leaves.
+func (b *Blocks) groupRoots(ctx context.Context) ([]format.Hash, error) {
+	return b.tree.groupRoots(ctx)
+}
+
+// partKey unwraps the key of the part of a run. The caller wipes it.
+func (b *Blocks) partKey(run *format.Run) (*format.Key, error) {
+	key, err := format.UnwrapKey(b.key, run.Key)
+	if err != nil { // the record commits to the file key and to the wrapped one
+		return nil, fmt.Errorf("%w: the key of blocks %d to %d cannot be unwrapped: %w", ErrWrongContent, run.First, run.First+run.Count-1, err)
+	}
+	return key, nil
+}
+
+// openBlocks asks for a file of format version 2 and checks the answer.
+func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry) (*Blocks, error) {
+	ctx = bridging(ctx)
+	if e.Deleted != nil && !e.Deleted.InTrash { // who may bring it back reads it
+		return nil, deleted()
+	}
+	if e.Content == (Digest{}) {
+		return nil, &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("the file is not of format version 2: retrieve it whole")}
+	}
+	caps, err := c.Capabilities(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !offered(caps, wire.CapChunks) {
+		return nil, &Error{Op: "check", Kind: ErrUnsupported, Err: errors.New("the file has format version 2, which the service does not offer: ask its operator")}
+	}
+	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref), Formats: []int{format.Version, format.VersionBlocks}}
+	if offered(caps, wire.CapRaw) {
+		request.Transfer = wire.TransferRaw
+	}
+	var answer wire.PrepareRetrieveResult
+	ask := func(ctx context.Context) error {
+		answer = wire.PrepareRetrieveResult{}
+		return c.tool(ctx, wire.OpPrepareRetrieve, answerTimes*c.cfg.Timeout, request, &answer)
+	}
+	if offered(caps, wire.CapIdempotentRetrieve) { // else a repetition is not free
+		err = c.retry(ctx, ask)
+	} else {
+		err = ask(ctx)
+	}
+	var b *Blocks
+	if err == nil {
+		b, err = c.checkBlocks(ctx, g, e, answer)
+	}
+	if err != nil {
+		c.keepClaim(e.Ref, request.ClaimID)
+		return nil, err
+	}
+	b.claim = request.ClaimID
+	return b, nil
+}
+
+// retrieveBlocks retrieves a file of format version 2 into a buffer.
+func (c *Client) retrieveBlocks(ctx context.Context, g GroupID, e Entry, buf *mem.Buffer, report reporter) (retrieved, error) {
+	if err := checkSize(e.Size, c.cfg.MaxFileBytes); err != nil { // before it is paid for
+		return retrieved{}, err
+	}
+	b, err := c.openBlocks(ctx, g, e)
+	if err != nil {
+		return retrieved{}, err
+	}
+	defer b.Close()
+	b.reportTo(report)
+	l := b.layout
+	if err := checkSize(l.Size, c.cfg.MaxFileBytes); err != nil {
+		return retrieved{}, err
+	}
+	if err := buf.Resize(l.Size); err != nil {
+		return retrieved{}, err
+	}
+	into := func(i int64) []byte { return buf.Bytes()[i*l.BlockBytes:][:l.Plain(i)] }
+	if err := b.fetch(ctx, 0, l.Blocks(), into, nil); err != nil {
+		return retrieved{}, err
+	}
+	if e.Hash != (Digest{}) {
+		if hash := ComputeHash(buf.Bytes()); hash != e.Hash {
+			return retrieved{}, b.otherHash(hash)
+		}
+	}
+	return retrieved{sealed: b.meta, fee: b.fee}, nil
+}
+
+// otherHash is the error for content whose blocks are the recorded ones, and whose hash is not.
+func (b *Blocks) otherHash(hash Digest) error {
+	return fmt.Errorf("%w: its hash is %s, and its uploader %s recorded %s", ErrWrongContent, hash, quote(string(b.entry.Uploader)), b.entry.Hash)
+}
+
+// reportTo reports the bytes of sealed blocks as they arrive.
+func (b *Blocks) reportTo(report reporter) {
+	if report == nil {
+		return
+	}
+	var mu sync.Mutex
+	var done int64
+	b.received = func(n int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		done += n
+		report(done, b.layout.SealedBytes())
+	}
+}
+
+// checkBlocks compares an answer with the record.
+func (c *Client) checkBlocks(ctx context.Context, g GroupID, e Entry, a wire.PrepareRetrieveResult) (*Blocks, error) {
+	meta, err := format.ParseMetadata(a.Format)
+	if err != nil {
+		return nil, err
+	}
+	if meta.Version != format.VersionBlocks {
+		return nil, malformed(fmt.Errorf("format version %d of a file that the ledger recorded as version 2", meta.Version))
+	}
+	b := &Blocks{c: c, group: g, entry: e, meta: meta, layout: meta.Layout(), dataURL: a.DataURL}
+	if a.DataURL == "" || a.TilesURL == "" || a.DataSize != b.layout.SealedBytes() {
+		return nil, malformed(fmt.Errorf("data of %d bytes, and the blocks have %d; or an address is missing", a.DataSize, b.layout.SealedBytes()))
+	}
+	raw, err := c.fetchManifest(ctx, a, b.layout)
+	if err != nil {
+		return nil, err
+	}
+	if Digest(meta.Content(format.ManifestSum(raw))) != e.Content {
+		return nil, malformed(errors.New("size, root, manifest or key check are not those that the ledger recorded"))
+	}
+	// From here on the record commits to all but the key.
+	if e.Size != SizeUnknown && e.Size != b.layout.Size {
+		return nil, fmt.Errorf("%w: it has %d bytes, and the ledger recorded %d", ErrWrongContent, b.layout.Size, e.Size)
+	}
+	if b.manifest, err = format.ParseManifest(raw, b.layout.Blocks()); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrWrongContent, err)
+	}
+	if a.Fee != "" {
+		if b.fee, err = wire.ParseAmount(a.Fee); err != nil {
+			return nil, malformed(err)
+		}
+	}
+	b.life, b.cancel = context.WithCancel(context.Background())
+	if b.tree, err = c.newBlockTree(b.life, b.layout.Blocks(), meta.Root, a); err != nil {
+		return nil, err
+	}
+	if b.key, err = format.ParseKey(a.Key); err != nil {
+		return nil, malformed(err)
+	}
+	if check, err := format.KeyCheck(b.key); err != nil || check != meta.KeyCheck {
+		b.key.Wipe()
+		return nil, malformed(errors.New("the key is not the one that the ledger's record commits to"))
+	}
+	return b, nil
+}
+
+// fetchManifest returns the manifest of an answer, or asks for it.
+func (c *Client) fetchManifest(ctx context.Context, a wire.PrepareRetrieveResult, l format.Layout) (raw []byte, err error) {
+	if a.Manifest != "" {
+		if raw, err = base64.StdEncoding.Strict().DecodeString(a.Manifest); err != nil {
+			return nil, malformed(errors.New("the manifest is not base64"))
+		}
+		return raw, nil
+	}
+	if a.ManifestURL == "" {
+		return nil, malformed(errors.New("it has no manifest"))
+	}
+	most := format.MaxManifestBytes / format.RunBytes * int64(format.RunBytes)
+	if blocks := l.Blocks(); blocks < most/format.RunBytes {
+		most = blocks * format.RunBytes
+	}
+	return c.fetchSmall(ctx, a.ManifestURL, most)
+}
+
+// fetchSmall returns the body at a path of the service, of at most so many bytes. Free, and
+// repeated after temporary faults.
+func (c *Client) fetchSmall(ctx context.Context, target string, most int64) (raw []byte, err error) {
+	err = c.retry(ctx, func(ctx context.Context) error {
+		return c.authorized(ctx, func(token Secret) error {
+			return c.transfer(ctx, http.MethodGet, target, token, outgoing{}, func(resp *http.Response, in io.Reader) (err error) {
+				raw, err = readBounded(in, resp.ContentLength, most)
+				return err
+			})
+		})
+	})
+	return raw, err
+}

@@ -1,0 +1,281 @@
+package sdk_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// small is the smallest block, in bytes.
+const small = format.MinBlockBytes
+
+// shelf is a service with a group, and one account in it.
+type shelf struct {
+	*sdktest.Server
+	alice sdktest.Account
+	c     *sdk.Client
+	g     sdk.Group
+}
+
+func newShelf(t testing.TB, flavour sdktest.Flavour, changes ...func(*sdk.Config)) *shelf {
+	t.Helper()
+	s := &shelf{Server: sdktest.NewServer(t, flavour).OfferChunks()}
+	s.alice = s.Account("alice", "100")
+	s.c = s.Client(t, s.alice, changes...)
+	s.g = s.c.Group("shelf")
+	if _, err := s.g.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// add records content in blocks of 64 KiB.
+func (s *shelf) add(t testing.TB, content []byte) sdk.Entry {
+	t.Helper()
+	return s.entry(t, s.AddBlocks(s.alice, s.g.ID, "film", content, small))
+}
+
+func (s *shelf) entry(t testing.TB, ref sdk.Ref) sdk.Entry {
+	t.Helper()
+	list, err := s.g.Entries(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(list, func(e sdk.Entry) bool { return e.Ref == ref })
+	if at < 0 {
+		t.Fatal("the file is not listed")
+	}
+	return list[at]
+}
+
+func (s *shelf) openBlocks(t testing.TB, e sdk.Entry) *sdk.Blocks {
+	t.Helper()
+	b, err := s.g.OpenBlocks(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// text returns content that differs everywhere.
+func text(size int64) []byte {
+	content := make([]byte, size)
+	source := rand.NewChaCha8([32]byte{1})
+	_, _ = source.Read(content)
+	return content
+}
+
+func buffers(t testing.TB, n int64) []*mem.Buffer {
+	t.Helper()
+	pool := mem.NewPool()
+	list := make([]*mem.Buffer, n)
+	for i := range list {
+		b, err := pool.Get(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Release)
+		list[i] = b
+	}
+	return list
+}
+
+func joined(list []*mem.Buffer) []byte {
+	var all []byte
+	for _, b := range list {
+		all = append(all, b.Bytes()...)
+	}
+	return all
+}
+
+// Files of all shapes are read whole and in parts. An open costs one claim, and reads cost
+// nothing; a read is one request, and a tile at most where the open did not bring it.
+func TestBlocksAreRead(t *testing.T) {
+	for _, size := range []int64{1, small - 1, small, small + 1, 5*small + 17, 256 * small, 256*small + 1, 600*small + 3} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			s := newShelf(t, sdktest.Proving)
+			content := text(size)
+			e := s.add(t, content)
+			before, err := s.c.Balance(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := s.openBlocks(t, e)
+			n := b.Layout().Blocks()
+			all := buffers(t, n)
+			if err := b.Read(t.Context(), 0, all); err != nil || !bytes.Equal(joined(all), content) {
+				t.Fatalf("all: %v", err)
+			}
+			for range 5 {
+				first := rand.Int64N(n)
+				some := buffers(t, 1+rand.Int64N(min(n-first, 9)))
+				if err := b.Read(t.Context(), first, some); err != nil || !bytes.Equal(joined(some), content[first*small:min(size, (first+int64(len(some)))*small)]) {
+					t.Fatalf("%d blocks from %d on: %v", len(some), first, err)
+				}
+			}
+			after, err := s.c.Balance(t.Context(), "")
+			if paid, _ := before.Sub(after); err != nil || paid != b.Fee() || paid.IsZero() {
+				t.Errorf("paid %v for an open of %v: %v", paid, b.Fee(), err)
+			}
+			if err := b.Read(t.Context(), n, buffers(t, 1)); sdk.KindOf(err) != sdk.ErrInvalid {
+				t.Errorf("a block that is not there: %v", err)
+			}
+		})
+	}
+}
+
+// The first byte takes two round trips: the open, and the block; a block in the middle of a
+// large file one more at the same time, and its neighbours none.
+func TestFirstByteTakesTwoRoundTrips(t *testing.T) {
+	s := newShelf(t, sdktest.Extended)
+	e := s.add(t, text(1000*small))
+	var asked []string
+	var mu sync.Mutex
+	s.Disturb("/*", func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, strings.SplitAfterN(r.URL.Path, "/", 4)[2]+r.Header.Get("Range"))
+			next.ServeHTTP(w, r)
+		})
+	})
+	b := s.openBlocks(t, e)
+	for _, step := range []struct {
+		block int64
+		want  []string
+	}{
+		{0, []string{"blocks/bytes=0-65563", "prepare_retrieve"}},
+		{999, []string{"blocks/bytes=65498436-65563999"}},
+		{300, []string{"blocks/bytes=19669200-19734763", "tiles/"}},
+		{301, []string{"blocks/bytes=19734764-19800327"}},
+		{299, []string{"blocks/bytes=19603636-19669199"}},
+	} {
+		if err := b.Read(t.Context(), step.block, buffers(t, 1)); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(asked)
+		if !slices.Equal(asked, step.want) {
+			t.Errorf("block %d: asked %q", step.block, asked)
+		}
+		asked = nil
+	}
+}
+
+// A connection that breaks again and again costs the blocks that had not arrived, and no more.
+func TestBrokenConnectionsFetchOnlyWhatIsMissing(t *testing.T) {
+	s := newShelf(t, sdktest.Extended)
+	content := text(40*small + 5)
+	e := s.add(t, content)
+	var requests, sent atomic.Int64
+	s.Disturb(wire.PathBlocks+"*", func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			cut := &cutWriter{ResponseWriter: w, left: rand.Int64N(6 * small), sent: &sent}
+			requests.Add(1)
+			next.ServeHTTP(cut, r)
+		})
+	})
+	b := s.openBlocks(t, e)
+	all := buffers(t, b.Layout().Blocks())
+	for try := 0; ; try++ {
+		err := b.Read(t.Context(), 0, all)
+		if err == nil {
+			break
+		}
+		if try > 10 || sdk.KindOf(err) != sdk.ErrUnavailable { // four cuts in one block may happen
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(joined(all), content) {
+		t.Error("other content")
+	}
+	if n := requests.Load(); n < 5 || sent.Load() > int64(len(content))+n*7*small {
+		t.Errorf("%d bytes in %d requests", sent.Load(), n)
+	}
+}
+
+// Transfers that stand still go on where they were while blocks arrive. Once none does they end, after one more try.
+func TestReadsThatStandStill(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t, sdktest.Extended)
+	content := text(40*small + 5)
+	e := s.add(t, content)
+	over := make(chan struct{})
+	defer close(over)
+	var requests atomic.Int64
+	var moves atomic.Bool
+	moves.Store(true)
+	s.Disturb(wire.PathBlocks+"*", func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			left := int64(0)
+			if moves.Load() {
+				left = 15 * (small + format.Overhead)
+			}
+			requests.Add(1)
+			next.ServeHTTP(&stuckWriter{w, left, over}, r)
+		})
+	})
+	c := s.Client(t, s.alice, func(cfg *sdk.Config) { cfg.Timeout = 250 * time.Millisecond })
+	b, err := c.Group(e.Group).OpenBlocks(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	all := buffers(t, b.Layout().Blocks())
+	if err := b.Read(t.Context(), 0, all); err != nil || !bytes.Equal(joined(all), content) || requests.Load() != 3 {
+		t.Errorf("%v, %d requests", err, requests.Load())
+	}
+	moves.Store(false)
+	if err := b.Read(t.Context(), 0, all); sdk.KindOf(err) != sdk.ErrTimeout || requests.Load() != 5 {
+		t.Errorf("nothing moves: %v, %d requests", err, requests.Load())
+	}
+}
+
+// stuckWriter sends some bytes, and then nothing until it is over.
+type stuckWriter struct {
+	http.ResponseWriter
+	left int64
+	over chan struct{}
+}
+
+func (w *stuckWriter) Write(p []byte) (int, error) {
+	n, _ := w.ResponseWriter.Write(p[:min(int64(len(p)), w.left)])
+	if w.left -= int64(n); w.left == 0 {
+		_ = http.NewResponseController(w.ResponseWriter).Flush()
+		<-w.over
+		panic(http.ErrAbortHandler)
+	}
+	return n, nil
+}
+
+// cutWriter breaks the connection after some bytes.
+type cutWriter struct {
+	http.ResponseWriter
+	left int64
+	sent *atomic.Int64
+}
+
+func (w *cutWriter) Write(p []byte) (int, error) {
+	if int64(len(p)) > w.left {
+		n, _ := w.ResponseWriter.Write(p[:w.left])
+		w.sent.Add(int64(n))
+		_ = http.NewResponseController(w.ResponseWriter).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	w.left -= int64(len(p))
+	w.sent.Add(int64(len(p)))
+	return w.ResponseWriter.Write(p)
+}

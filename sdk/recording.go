@@ -1,0 +1,205 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// recording is what every upload needs to be recorded once, whatever its format: how it is
+// finalized, and how its record is found after a lost answer.
+type recording struct {
+	c       *Client
+	caps    wire.Capabilities
+	key     uploadKey
+	size    int64  // of the plaintext, in bytes
+	content Digest // of format version 2, see [Entry]; zero for version 1
+	ticket  *ticket
+	attrs   Attributes
+	// attributes is what finalize sends. Uploads with other attributes have the same key:
+	// a repetition is the same upload, and the attributes of the newest attempt count.
+	attributes string
+}
+
+func (u *recording) offers(feature string) bool { return offered(u.caps, feature) }
+
+// record has the upload recorded. send is the finalize; record repeats it only with the same
+// upload id. Afterwards the ticket is recorded, refused, gone or unsure.
+func (u *recording) record(ctx context.Context, send func(context.Context, *wire.FinalizeUploadResult) error) (Receipt, error) {
+	if u.ticket.state != uploadUnsure { // a repeated finalize may return the record of the first
+		u.ticket.after = u.c.memory.Group(string(u.key.group)).Number
+	}
+	u.ticket.mixed = u.ticket.mixed || u.ticket.state == uploadUnsure && u.ticket.attributes != u.attributes
+	u.ticket.attributes = u.attributes
+	u.ticket.step(stepFinalize)
+	var answer wire.FinalizeUploadResult
+	finalize := func(ctx context.Context) error {
+		err := send(ctx, &answer)
+		if err != nil && isOutcomeUnknown(err) {
+			u.ticket.step(stepNoAnswer)
+		}
+		return err
+	}
+	var err error
+	if u.offers(wire.CapIdempotentFinalize) {
+		err = u.c.retry(ctx, finalize)
+	} else {
+		err = finalize(ctx)
+	}
+	if err != nil {
+		return u.unanswered(ctx, err)
+	}
+	r, err := u.receipt(ctx, answer)
+	if err != nil {
+		u.ticket.step(stepNoAnswer)
+		return Receipt{}, u.c.unconfirmed("upload", "file may be recorded", err)
+	}
+	if u.ticket.mixed {
+		if err := u.c.settle(ctx, u.key.group, r.Ref, u.attrs); err != nil {
+			u.ticket.step(stepNoAnswer) // the next attempt settles again
+			return Receipt{}, err
+		}
+	}
+	u.ticket.step(stepRecorded)
+	return r, nil
+}
+
+// unanswered settles a finalize without an answer. It looks in the ledger for the record.
+func (u *recording) unanswered(ctx context.Context, err error) (Receipt, error) {
+	if u.ticket.state != uploadUnsure {
+		u.ticket.step(stepRefused)
+		return Receipt{}, err
+	}
+	if u.offers(wire.CapIdempotentFinalize) && isOutcomeUnknown(err) {
+		return Receipt{}, err
+	}
+	r, found, lookErr := u.findRecorded(ctx, u.ticket.since)
+	switch {
+	case lookErr != nil:
+		return Receipt{}, err
+	case found:
+		u.ticket.step(stepRecorded)
+		return r, nil
+	case classify(err) == ErrNotFound:
+		u.ticket.step(stepUnknown)
+	}
+	return Receipt{}, err
+}
+
+// isOutcomeUnknown reports whether the service may have recorded the upload in spite of
+// err.
+func isOutcomeUnknown(err error) bool {
+	var answered *answerError
+	if !errors.As(err, &answered) {
+		return true
+	}
+	switch answered.kind { // the hosted service refuses with status 500; its text has the reason
+	case ErrInsufficient, ErrNotAuthorized, ErrUnauthenticated, ErrAudience:
+		return false
+	}
+	return answered.status >= 500 && answered.code == "" || answered.code == wire.CodeUnavailable || answered.code == wire.CodeInternal
+}
+
+// findRecorded looks in the ledger for a record of the same content by this account that no
+// caller knows yet.
+func (u *recording) findRecorded(ctx context.Context, since time.Time) (Receipt, bool, error) {
+	c, k := u.c, u.key
+	var entries []Entry
+	err := c.repeatInGap(ctx, isUnsent, func() (err error) { // the list may be charged
+		entries, err = c.entries(notBridging(ctx), k.group, 0)
+		return err
+	})
+	if err != nil {
+		return Receipt{}, false, err
+	}
+	const clockSkew = 5 * time.Minute
+	for i := len(entries) - 1; i >= 0; i-- {
+		e := entries[i]
+		if e.Hash == k.digest && e.Content == u.content && e.isLink() == k.link && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) && !c.uploads.wasReported(e.Ref) &&
+			(e.Time.IsZero() || e.Time.After(since.Add(-clockSkew))) {
+			if err := u.settleFound(ctx, &e); err != nil {
+				return Receipt{}, false, err
+			}
+			r := Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: u.size, Seq: e.Seq, Time: e.Time, Content: e.Content}
+			if r.Time.IsZero() {
+				r.Time = time.Now()
+			}
+			return r, true, nil
+		}
+	}
+	return Receipt{}, false, nil
+}
+
+func (u *recording) postFinalize(ctx context.Context, path string, body outgoing, answer *wire.FinalizeUploadResult) error {
+	return u.c.authorized(ctx, func(token Secret) error {
+		return u.c.transfer(ctx, http.MethodPost, path, token, body, func(resp *http.Response, in io.Reader) error {
+			answered, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
+			if err != nil {
+				return err
+			}
+			return u.c.decodeResult(answered, answer)
+		})
+	})
+}
+
+// unconfirmed returns the error for a change that the service confirmed without proof.
+// maybe says what became of it.
+func (c *Client) unconfirmed(change, maybe string, err error) error {
+	kind := classify(err)
+	var own *Error
+	if errors.As(err, &own) {
+		kind = own.Kind
+	}
+	return &Error{Op: "check the receipt", Kind: kind, Code: wire.CodeReceipt,
+		Err: c.scrubbed(fmt.Errorf("the service confirmed the %s without proof, so that the %s or not: %w", change, maybe, withoutURL(err)))}
+}
+
+// receipt checks the confirmation of the service.
+func (u *recording) receipt(ctx context.Context, a wire.FinalizeUploadResult) (Receipt, error) {
+	sent := Entry{Group: u.key.group, Name: u.key.name, Hash: u.key.digest, Size: u.size, Content: u.content}
+	if !u.ticket.mixed {
+		sent.Attributes = &Attributes{} // none were sent, so none may be recorded
+		if u.attributes != "" {
+			sent.Attributes = &u.attrs
+		}
+	}
+	return u.c.receipt(ctx, sent, u.ticket.after, u.offers(wire.CapChains), a)
+}
+
+// receipt checks the confirmation of the service (threat 13): what was sent is recorded, as one
+// of the records that follow the first after of the group. Nil attributes may be any.
+func (c *Client) receipt(ctx context.Context, sent Entry, after int64, proves bool, a wire.FinalizeUploadResult) (Receipt, error) {
+	ref := a.Location
+	if ref == "" {
+		ref = a.CID
+	}
+	digest, err := recordedHash(a.FileHash)
+	if err != nil || digest != sent.Hash || ref == "" {
+		return Receipt{}, malformed(errors.New("it confirms another file than the one sent"))
+	}
+	r := Receipt{Ref: Ref(ref), Tx: strings.Trim(a.TransID, `"`), Hash: digest, Size: sent.Size, Seq: Seq(a.Seq), Time: parseTime(a.Time), Content: sent.Content}
+	if r.Time.IsZero() {
+		r.Time = time.Now()
+	}
+	if proves {
+		if a.Record == nil || a.Record.Timestamp == nil || a.Seq != a.Record.Seq || !parseTime(*a.Record.Timestamp).Equal(r.Time) || r.Tx != a.Record.TransID {
+			return Receipt{}, malformed(errors.New("its receipt is for another record"))
+		}
+		sent.Ref = r.Ref
+		if err := c.checkReceipt(ctx, sent, after, a); err != nil {
+			return Receipt{}, err
+		}
+	}
+	if a.Fee != "" {
+		if r.Fee, err = wire.ParseAmount(a.Fee); err != nil {
+			return Receipt{}, malformed(err)
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,441 @@
+package sdk
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// Sealed is an upload that is ready to be sent: the content is encrypted, and its key is
+// sealed to the vault of the service. It has an id of its own, so that sending it again
+// records and charges nothing again. [Group.Seal] makes one, [Client.SendSealed] sends it, and
+// [Sealed.Encode] and [DecodeSealed] keep it on a disk. It prints as its id.
+//
+// The key of the file is in memory only, until [Sealed.Wipe]. A decoded Sealed has no key;
+// without a keyring it is locked, too: name, group and hash are not known until
+// [Client.OpenSealed]. A Sealed is safe for concurrent use.
+type Sealed struct {
+	account AccountID
+	time    time.Time
+	size    int64 // plaintext, in bytes
+
+	progress reporter // may be nil
+
+	mu     sync.Mutex
+	head   wire.SealedHead // while locked without GroupID, FileHash and Format
+	facts  format.Metadata // of head.Format
+	attrs  Attributes      // of head.Format
+	after  int64           // known number of records of the group before
+	key    *format.Key     // nil = not in memory
+	cipher io.ReaderAt     // nil = the caller has not said where it is
+	disk   diskItem        // as it was encoded or decoded
+	nonce  [format.NonceBytes]byte
+	tag    [format.TagBytes]byte
+	unsure bool // a request had no valid answer: the upload may be recorded
+}
+
+// Base makes [Group.Seal] bind the upload to what the caller knows of the name: the service
+// refuses it with [ErrConflict] and [wire.CodeHead], and records and charges nothing, unless
+// ref is the newest version of the name. "" = the name has no version.
+func Base(ref Ref) Option {
+	base := string(ref)
+	if ref == "" {
+		base = wire.NoBase
+	}
+	return Option{"Base", func(o *options) { o.base = base }}
+}
+
+// Seal encrypts content under a new key, seals that key to the vault of the service, and
+// returns the upload, which is not sent. content stays the caller's, and may have at most
+// [wire.WholeFileBytes]; the result holds a ciphertext of its own. Seal takes the options
+// [Base], [Compress] and [WithAttributes].
+//
+// Seal is free and needs no authentication. It is local once the client knows the service's
+// capabilities and, verified, the key of its vault; else it asks for both. Errors:
+// [ErrUnsupported] at a service that takes no sealed uploads; [ErrTooLarge]; [ErrInvalid] for
+// attributes that cannot be recorded; [ErrCorrupt] with [wire.CodeVaultKey] if the key of
+// the vault must not be used; [ErrUnavailable], [ErrTimeout]. Our extension.
+func (g Group) Seal(ctx context.Context, name string, content []byte, opts ...Option) (*Sealed, error) {
+	o, err := resolve(opts, "Base", "Compress", "WithAttributes")
+	var s *Sealed
+	if err == nil {
+		s, err = g.c.seal(ctx, uploadKey{group: g.ID, name: name, digest: ComputeHash(content)}, content, o)
+	}
+	return s, g.wrap("seal "+quote(name), err)
+}
+
+// seal is Group.Seal for content whose hash is known.
+func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o options) (*Sealed, error) {
+	caps, err := c.Capabilities(ctx)
+	if err != nil {
+		return nil, err
+	}
+	size := int64(len(content))
+	if err := checkSize(size, min(c.maxWhole(caps), wire.WholeFileBytes)); err != nil {
+		return nil, err
+	}
+	vault, err := c.vault(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sealed{account: c.account, time: time.Now(), size: size, after: c.memory.Group(string(k.group)).Number}
+	if s.facts, s.attrs, err = factsOf(caps, k, size, o.attrs); err != nil {
+		return nil, err
+	}
+	id := make([]byte, wire.UploadIDBytes)
+	if _, err := rand.Read(id); err != nil {
+		return nil, fmt.Errorf("make an id: %w", err)
+	}
+	binary.BigEndian.PutUint64(id, uint64(s.time.UnixMilli())<<16|uint64(binary.BigEndian.Uint16(id[6:]))) // ids made together are neighbours in the service's index
+	if s.key, err = format.RandomKey(); err != nil {
+		return nil, err
+	}
+	blob, err := s.encrypt(c.pool, content, o.compress)
+	if err != nil {
+		return nil, err
+	}
+	copy(s.nonce[:], blob)
+	copy(s.tag[:], blob[len(blob)-format.TagBytes:])
+	meta, err := json.Marshal(s.facts)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(blob)
+	s.cipher = bytes.NewReader(blob)
+	s.head = wire.SealedHead{ID: hex.EncodeToString(id), GroupID: string(k.group), FileHash: k.digest.String(), Format: meta,
+		BlobSize: int64(len(blob)), BlobHash: hex.EncodeToString(sum[:]), Versioned: offered(caps, wire.CapVersions), Base: o.base}
+	return s, s.sealKey(vault)
+}
+
+// factsOf returns what is recorded beside the content, and the attributes among it. A service
+// without attributes gets none.
+func factsOf(caps wire.Capabilities, k uploadKey, size int64, a Attributes) (format.Metadata, Attributes, error) {
+	facts := format.NewMetadata(size, contentType(k.name), k.name)
+	text, err := checkAttributes(a, k.digest)
+	if err != nil || !offered(caps, wire.CapAttributes) {
+		return facts, Attributes{}, err
+	}
+	if facts.Attributes = text; a.Target != "" {
+		facts.ContentType = format.TypeSymlink
+	}
+	return facts, a, nil
+}
+
+// encrypt returns the ciphertext of content, compressed before if that pays.
+func (s *Sealed) encrypt(pool *mem.Pool, content []byte, compress bool) ([]byte, error) {
+	if compress && pays(content) {
+		packed, err := deflated(pool, content)
+		if err == nil {
+			defer packed.Release()
+			s.facts.Compression = format.CompressionDeflate
+			return format.SealBlob(s.key, packed.Bytes())
+		}
+		if !errors.Is(err, errDoesNotPay) {
+			return nil, err
+		}
+	}
+	return format.SealBlob(s.key, content)
+}
+
+// encryptAgain makes the ciphertext once more. It fails for other content.
+func (s *Sealed) encryptAgain(pool *mem.Pool, content []byte) error {
+	if s.facts.Compression != "" {
+		packed, err := deflated(pool, content)
+		if err != nil {
+			return err
+		}
+		defer packed.Release()
+		content = packed.Bytes()
+	}
+	blob := make([]byte, format.NonceBytes+len(content), format.Overhead+len(content))
+	copy(blob, s.nonce[:])
+	copy(blob[format.NonceBytes:], content)
+	sealed, err := format.Reseal(s.key, s.nonce[:], s.tag[:], blob[format.NonceBytes:])
+	if err != nil {
+		return err
+	}
+	s.KeepIn(bytes.NewReader(blob[:format.NonceBytes+len(sealed)]))
+	return nil
+}
+
+// mayBeRecorded reports whether a request had no valid answer.
+func (s *Sealed) mayBeRecorded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unsure
+}
+
+// sealKey seals the key of the file to a key of the vault. The id stays, so that a repetition
+// stays one.
+func (s *Sealed) sealKey(vault *vaultKey) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.key == nil {
+		return errNoFileKey
+	}
+	to := format.SealedFor{Service: vault.service, Account: string(s.account), Upload: s.head.ID, Epoch: vault.stated.Epoch}
+	sealed, err := format.SealKey(vault.public, to, s.head.Blob(), s.key)
+	if err != nil {
+		return err
+	}
+	s.head.Epoch, s.head.SealedKey = vault.stated.Epoch, base64.StdEncoding.EncodeToString(sealed)
+	return nil
+}
+
+var (
+	errNoFileKey   = &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("the key of the upload is not in memory: fetch it with OpenSealed")}
+	errNamesLocked = &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("the name of the upload is not known: fetch its key with OpenSealed")}
+	errNoCipher    = &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("nobody said where the ciphertext of the upload is")}
+)
+
+// ID returns the id of the upload, 32 hex digits, under which the service knows it.
+func (s *Sealed) ID() string { return s.head.ID }
+
+// Account returns the account that sealed the upload. Only that account can send it.
+func (s *Sealed) Account() AccountID { return s.account }
+
+// Time returns when the upload was sealed.
+func (s *Sealed) Time() time.Time { return s.time }
+
+// Size returns the size of the content, in bytes.
+func (s *Sealed) Size() int64 { return s.size }
+
+// BlobSize returns the size of the ciphertext, in bytes.
+func (s *Sealed) BlobSize() int64 { return s.head.BlobSize }
+
+// Base returns what the option [Base] said: the newest version of the name, "" for none. set
+// is false without the option.
+func (s *Sealed) Base() (ref Ref, set bool) {
+	if s.head.Base == wire.NoBase {
+		return "", true
+	}
+	return Ref(s.head.Base), s.head.Base != ""
+}
+
+// Epoch returns the number of the vault's key to which the key of the file is sealed.
+// [Client.SendSealed] seals it anew if that epoch ended: then encode the upload again.
+func (s *Sealed) Epoch() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.head.Epoch
+}
+
+// Locked reports whether group, name, hash and attributes are unknown, see
+// [Client.OpenSealed].
+func (s *Sealed) Locked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.isLocked()
+}
+
+func (s *Sealed) isLocked() bool { return s.head.GroupID == "" }
+
+// HasKey reports whether the key of the file is in memory, so that [Sealed.Content] works.
+func (s *Sealed) HasKey() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.key != nil
+}
+
+// Group returns the group, "" while the upload is locked.
+func (s *Sealed) Group() GroupID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return GroupID(s.head.GroupID)
+}
+
+// Name returns the name, "" while the upload is locked.
+func (s *Sealed) Name() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.facts.Filename
+}
+
+// Hash returns the SHA-256 of the content, zero while the upload is locked.
+func (s *Sealed) Hash() Digest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, _ := parseDigest(s.head.FileHash)
+	return d
+}
+
+// Attributes returns what [WithAttributes] said, zero while the upload is locked.
+func (s *Sealed) Attributes() Attributes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attrs
+}
+
+// Ciphertext returns where the ciphertext is: [Sealed.BlobSize] bytes. It is nil for a decoded
+// upload before [Sealed.KeepIn]. It must not be changed.
+func (s *Sealed) Ciphertext() io.ReaderAt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cipher
+}
+
+// KeepIn says where the ciphertext is from now on, such as in a file, which frees the memory
+// of the present one. r must stay readable, from several goroutines, until the upload is not
+// used any more.
+func (s *Sealed) KeepIn(r io.ReaderAt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cipher = r
+}
+
+// Content decrypts the content into b, which it resizes and which stays the caller's. The
+// content equals [Sealed.Hash]. On error b is empty. It needs the key and the ciphertext.
+// Errors: [ErrInvalid] without them, [ErrCorrupt] for a ciphertext that was changed, and those
+// of reading it.
+func (s *Sealed) Content(b *mem.Buffer) error {
+	err := s.content(b)
+	if err != nil {
+		_ = b.Resize(0) // wipes; shrinking cannot fail
+	}
+	var own *Error
+	if err == nil || errors.As(err, &own) {
+		return err
+	}
+	return &Error{Op: "read upload " + s.ID(), Kind: classify(err), Err: err}
+}
+
+func (s *Sealed) content(b *mem.Buffer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock() // Wipe waits
+	switch {
+	case s.key == nil:
+		return errNoFileKey
+	case s.cipher == nil:
+		return errNoCipher
+	}
+	var nonce [format.NonceBytes]byte
+	if err := readAt(s.cipher, nonce[:], 0); err != nil {
+		return err
+	}
+	if err := b.Resize(s.head.BlobSize - format.NonceBytes); err != nil {
+		return err
+	}
+	if err := readAt(s.cipher, b.Bytes(), format.NonceBytes); err != nil {
+		return err
+	}
+	plain, err := format.Open(s.key, nonce[:], b.Bytes())
+	if err != nil {
+		return err
+	}
+	if err := b.Resize(int64(len(plain))); err != nil {
+		return err
+	}
+	if s.facts.Compression == format.CompressionDeflate {
+		if err := inflate(s.facts, b, wire.WholeFileBytes); err != nil {
+			return err
+		}
+	}
+	if ComputeHash(b.Bytes()).String() != s.head.FileHash {
+		return fmt.Errorf("%w: the content has another hash", ErrWrongContent)
+	}
+	return nil
+}
+
+// readAt reads exactly len(p) bytes.
+func readAt(r io.ReaderAt, p []byte, off int64) error {
+	n, err := r.ReadAt(p, off)
+	if n == len(p) {
+		return nil
+	}
+	if err == io.EOF {
+		err = fmt.Errorf("the ciphertext ends early: %w", format.ErrCorrupt)
+	}
+	return err
+}
+
+// Wipe overwrites the key of the file in memory. The upload can still be sent.
+func (s *Sealed) Wipe() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.key != nil {
+		s.key.Wipe()
+		s.key = nil
+	}
+}
+
+// Format prints the id for every verb.
+func (s *Sealed) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "sealed upload %s", s.ID()) }
+
+// OpenSealed fetches the key of an upload that this account sealed and that is not recorded,
+// for example after a restart, and unlocks the upload. g is its group, see [Sealed.IsIn]. The
+// service looks at the membership. OpenSealed is free; it needs the API key. Errors:
+// [ErrNotAuthorized] for a revoked member, [ErrConflict] with [wire.CodeEpoch] if the vault
+// opens keys of that epoch no more, [ErrInvalid] for an upload of another account,
+// [ErrCorrupt] if the service gives another key, [ErrUnsupported], [ErrUnavailable],
+// [ErrTimeout]. Our extension.
+func (c *Client) OpenSealed(ctx context.Context, s *Sealed, g GroupID) error {
+	return c.wrap("open upload", g, "", c.openSealed(ctx, s, g, g))
+}
+
+// openSealed opens s as a member of g. The upload must be of the group of, "" = of any.
+func (c *Client) openSealed(ctx context.Context, s *Sealed, g, of GroupID) error {
+	if err := c.ownSealed(s); err != nil {
+		return err
+	}
+	if err := c.need(ctx, wire.CapSealedUpload, "open sealed uploads"); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	request := wire.OpenSealedKeyRequest{ID: s.head.ID, GroupID: string(g), Epoch: s.head.Epoch, SealedKey: s.head.SealedKey, BlobHash: s.head.BlobHash}
+	s.mu.Unlock()
+	var answer wire.OpenSealedKeyResult
+	if err := c.read(ctx, wire.OpOpenSealedKey, request, &answer); err != nil {
+		return err
+	}
+	key, err := format.ParseKey(answer.Key)
+	if err != nil {
+		return malformed(err)
+	}
+	if err := s.openWith(key, of); err != nil {
+		key.Wipe()
+		return malformed(fmt.Errorf("it gives another key than the upload was sealed with: %w", err))
+	}
+	return nil
+}
+
+// openWith takes the key of the file, if it opens the names of the upload, and they are of g; "" = of any group.
+func (s *Sealed) openWith(key *format.Key, g GroupID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.disk.ByFile == nil { // never was on a disk: it has its names
+		if s.key == nil || *s.key != *key {
+			return format.ErrAuthentication
+		}
+		return nil
+	}
+	if err := s.unlock(key, s.disk.ByFile); err != nil {
+		return err
+	}
+	if g != "" && GroupID(s.head.GroupID) != g {
+		return errors.New("it is of another group")
+	}
+	s.key = key
+	return nil
+}
+
+// ownSealed refuses an upload of another account.
+func (c *Client) ownSealed(s *Sealed) error {
+	if s.account != c.account {
+		return &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("account %s sealed the upload, and this is %s", quote(string(s.account)), quote(string(c.account)))}
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package sdk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// Sent is what became of one upload of [Client.SendSealed]: a receipt, or an error.
+type Sent struct {
+	Receipt Receipt
+	Err     error // an [*Error]
+}
+
+// SendSealed has uploads recorded, in their order, and returns what became of each, in the same
+// order. One that is refused keeps none of the others from being recorded. One alone is one
+// request; small ones travel together, up to [wire.MaxSealedBatch] in one request.
+//
+// After an error with an unknown outcome, such as [ErrUnavailable] or [ErrTimeout], send the
+// same upload again, also after a restart: it is recorded and paid once, and the receipt is the
+// first one, even if the file was deleted since. If the vault's epoch ended, SendSealed seals
+// the key anew, see [Sealed.Epoch]. Each receipt is verified.
+//
+// Each costs one upload. SendSealed needs the API key and membership. Errors: those of
+// [Group.Put]; [ErrConflict] with [wire.CodeHead] if another version became the newest, see
+// [Base]; [ErrConflict] with [wire.CodeEpoch] if the epoch ended and the key of the file is not
+// in memory: no key opens the upload any more; [ErrConflict] with [wire.CodeSpent] if the
+// service says that the id was used for another upload, which only a faulty service does;
+// [ErrInvalid] for an upload of another account, one that is locked, or one without
+// ciphertext. Our extension.
+func (c *Client) SendSealed(ctx context.Context, uploads ...*Sealed) []Sent {
+	ctx = bridging(ctx)
+	if c.vaultIsOld() {
+		_, _ = c.newerVault(ctx) // for the next Seal; what is sealed is sent as it is
+	}
+	out := make([]Sent, len(uploads))
+	for from := 0; from < len(uploads); {
+		n := batchOf(uploads[from:])
+		c.sendTogether(ctx, uploads[from:from+n], out[from:from+n])
+		from += n
+	}
+	for i, s := range uploads {
+		out[i].Err = c.wrap("upload "+quote(s.Name()), s.Group(), "", out[i].Err)
+	}
+	return out
+}
+
+// batchOf returns how many of the first uploads travel in one request.
+func batchOf(list []*Sealed) int {
+	bytes := int64(0)
+	for i, s := range list {
+		if bytes += s.frameBytes(); i == wire.MaxSealedBatch || i > 0 && (!s.isSmall() || !list[0].isSmall() || bytes > wire.MaxSealedBatchBytes) {
+			return i
+		}
+	}
+	return len(list)
+}
+
+// sendTogether sends uploads in one request. What the request leaves open is sent again alone.
+func (c *Client) sendTogether(ctx context.Context, list []*Sealed, out []Sent) {
+	if len(list) == 1 {
+		out[0].Receipt, out[0].Err = c.sendSealed(ctx, list[0])
+		return
+	}
+	batch := make([]*queued, len(list))
+	for i, s := range list {
+		batch[i] = &queued{s: s}
+	}
+	_ = c.retry(ctx, func(ctx context.Context) error { return c.sendBatch(ctx, batch) }) // each has its own error
+	for i, w := range batch {
+		_, passes := passing(w.err)
+		switch {
+		case codeOf(w.err) == wire.CodeEpoch, passes && isAnswer(w.err):
+			out[i].Receipt, out[i].Err = c.sendSealed(ctx, w.s)
+		case w.err != nil:
+			out[i].Err = w.err
+		default:
+			out[i].Receipt, out[i].Err = c.sealedReceipt(ctx, w.s, w.answer)
+		}
+	}
+}
+
+func isAnswer(err error) bool {
+	var answered *answerError
+	return errors.As(err, &answered)
+}
+
+// sendSealed sends one upload, and again with its key sealed anew if the epoch ended.
+func (c *Client) sendSealed(ctx context.Context, s *Sealed) (Receipt, error) {
+	r, err := c.trySealed(ctx, s)
+	if codeOf(err) != wire.CodeEpoch || !s.HasKey() {
+		return r, err
+	}
+	vault, err := c.newerVault(ctx)
+	if err == nil {
+		err = s.sealKey(vault)
+	}
+	if err != nil {
+		return Receipt{}, err
+	}
+	return c.trySealed(ctx, s)
+}
+
+// trySealed sends one upload until it has an answer.
+func (c *Client) trySealed(ctx context.Context, s *Sealed) (Receipt, error) {
+	var answer wire.FinalizeUploadResult
+	err := c.retry(ctx, func(ctx context.Context) (err error) {
+		if s.isSmall() {
+			answer, err = c.small.send(ctx, s)
+			return err
+		}
+		return c.putSealed(ctx, s, &answer)
+	})
+	if err != nil {
+		return Receipt{}, err
+	}
+	return c.sealedReceipt(ctx, s, answer)
+}
+
+// sealedReceipt checks the confirmation of an upload.
+func (c *Client) sealedReceipt(ctx context.Context, s *Sealed, a wire.FinalizeUploadResult) (Receipt, error) {
+	s.mu.Lock()
+	attrs := s.attrs
+	sent := Entry{Group: GroupID(s.head.GroupID), Name: s.facts.Filename, Size: s.size, Attributes: &attrs}
+	sent.Hash, _ = parseDigest(s.head.FileHash) // checked
+	// The history may have been forgotten since, see AcceptRollback.
+	after := min(s.after, c.memory.Group(s.head.GroupID).Number)
+	s.mu.Unlock()
+	r, err := c.receipt(ctx, sent, after, true, a)
+	if err != nil {
+		s.noteOutcome(err)
+		return Receipt{}, c.unconfirmed("upload", "file may be recorded", err)
+	}
+	return r, nil
+}
+
+// isSmall reports whether the upload may travel with others.
+func (s *Sealed) isSmall() bool { return s.BlobSize() <= wire.SealedBatchBlob }
+
+// frameBytes returns about how long the frame is, in bytes: never less.
+func (s *Sealed) frameBytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.head.BlobSize + int64(len(s.head.Format)) + 6*int64(len(s.head.GroupID)) + int64(len(s.head.SealedKey)) + 1<<10
+}
+
+// frame returns the beginning of the frame, and where its ciphertext is.
+func (c *Client) frame(s *Sealed) (head []byte, cipher io.Reader, err error) {
+	if err := c.ownSealed(s); err != nil {
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.isLocked():
+		return nil, nil, errNamesLocked
+	case s.cipher == nil:
+		return nil, nil, errNoCipher
+	}
+	head, err = wire.AppendFrameHead(nil, &s.head)
+	if errors.Is(err, wire.ErrFrame) { // a long name or many attributes
+		err = &Error{Op: "check", Kind: ErrTooLarge, Err: err}
+	}
+	return head, io.NewSectionReader(s.cipher, 0, s.head.BlobSize), err
+}
+
+// noteOutcome notes that the upload may be recorded in spite of err.
+func (s *Sealed) noteOutcome(err error) {
+	if err == nil || isUnsent(err) || !isOutcomeUnknown(err) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsure = true
+}
+
+// putSealed sends one upload in a request of its own.
+func (c *Client) putSealed(ctx context.Context, s *Sealed, answer *wire.FinalizeUploadResult) error {
+	head, _, err := c.frame(s)
+	if err != nil {
+		return err
+	}
+	body := outgoing{kind: "application/octet-stream", length: int64(len(head)) + s.BlobSize(), sent: s.progress, open: func() io.Reader {
+		_, cipher, err := c.frame(s)
+		if err != nil {
+			return failingReader{err}
+		}
+		return io.MultiReader(bytes.NewReader(head), cipher)
+	}}
+	err = c.sendFrames(ctx, http.MethodPut, wire.PathSealed+s.ID(), body, answer)
+	s.noteOutcome(err)
+	return s.sensible(err)
+}
+
+// sendBatch sends uploads in one request. Each of batch without an error gets its answer or its
+// error; the result is the error of the request.
+func (c *Client) sendBatch(ctx context.Context, batch []*queued) error {
+	var readers []io.Reader
+	var sent []*queued
+	length := int64(0)
+	for _, w := range batch {
+		head, cipher, err := c.frame(w.s)
+		if err != nil {
+			w.err = err
+			continue
+		}
+		readers = append(readers, bytes.NewReader(head), cipher)
+		length += int64(len(head)) + w.s.BlobSize()
+		sent = append(sent, w)
+	}
+	if len(sent) == 0 {
+		return nil
+	}
+	body := outgoing{kind: "application/octet-stream", length: length, open: func() io.Reader {
+		for _, r := range readers {
+			if _, err := r.(io.Seeker).Seek(0, io.SeekStart); err != nil {
+				return failingReader{err}
+			}
+		}
+		return io.MultiReader(readers...)
+	}}
+	var answer wire.FinalizeUploadsResult
+	err := c.sendFrames(ctx, http.MethodPost, wire.PathTools+wire.OpFinalizeUploads, body, &answer)
+	if err == nil && len(answer.Uploads) != len(sent) {
+		err = malformed(fmt.Errorf("%d answers to %d uploads", len(answer.Uploads), len(sent)))
+	}
+	for i, w := range sent {
+		if w.err = err; err == nil {
+			w.answer, w.err = c.answerOf(w.s, &answer.Uploads[i])
+		}
+		w.s.noteOutcome(w.err)
+	}
+	return err
+}
+
+// answerOf returns the answer to one upload of a batch.
+func (c *Client) answerOf(s *Sealed, a *wire.SealedAnswer) (wire.FinalizeUploadResult, error) {
+	switch {
+	case a.ID != s.ID():
+		return wire.FinalizeUploadResult{}, malformed(errors.New("its answer is for another upload"))
+	case a.Error != nil && a.Result == nil && a.Status/100 > 2:
+		return wire.FinalizeUploadResult{}, s.sensible(c.scrubAnswer(newAnswerError(a.Status, a.Error.Code, a.Error.Error)))
+	case a.Error != nil || a.Result == nil:
+		return wire.FinalizeUploadResult{}, malformed(errors.New("its answer is neither a record nor a refusal"))
+	}
+	return *a.Result, nil
+}
+
+// sensible refuses a refusal that has no reason.
+func (s *Sealed) sensible(err error) error {
+	if _, bound := s.Base(); codeOf(err) == wire.CodeHead && !bound {
+		return malformed(errors.New("it says that the newest version is another one, and the upload named none"))
+	}
+	return err
+}
+
+func (c *Client) sendFrames(ctx context.Context, method, path string, body outgoing, answer any) error {
+	return c.authorized(ctx, func(token Secret) error {
+		return c.transfer(ctx, method, path, token, body, func(resp *http.Response, in io.Reader) error {
+			answered, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
+			if err != nil {
+				return err
+			}
+			return c.decodeResult(answered, answer)
+		})
+	})
+}

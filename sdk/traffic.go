@@ -1,0 +1,95 @@
+package sdk
+
+import (
+	"sync"
+	"time"
+)
+
+// speedOver is how many whole seconds the speed of a client is the mean of.
+const speedOver = 10
+
+// Traffic is what all calls of a client move of content and of lists, in bytes.
+type Traffic struct {
+	Moved int64 // since the client was made: what arrived here, and what the service acknowledged
+	Speed int64 // a second, of the last ten seconds
+}
+
+// Traffic returns what the calls of this client move, for progress and for deciding whether a
+// wait is of use. What a service acknowledged is looked at every two seconds. Local, free.
+func (c *Client) Traffic() Traffic { return c.traffic.state(time.Now()) }
+
+// traffic counts bytes, in all and of each of the last seconds.
+type traffic struct {
+	mu       sync.Mutex
+	moved    int64
+	answered time.Time                                // the newest answer
+	seconds  [speedOver + 1]struct{ at, bytes int64 } // at is a Unix time
+}
+
+func (t *traffic) add(now time.Time, n int64) {
+	if n == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.moved += n
+	at := now.Unix()
+	second := &t.seconds[at%int64(len(t.seconds))]
+	if second.at != at {
+		second.at, second.bytes = at, 0
+	}
+	second.bytes += n
+}
+
+func (t *traffic) answer(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.answered = now
+}
+
+func (t *traffic) lastAnswer() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.answered
+}
+
+func (t *traffic) total() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.moved
+}
+
+// suspended is how much further the clock on the wall must be than the one that stops while the
+// machine sleeps.
+const suspended = 10 * time.Second
+
+// awake notices that the machine slept.
+type awake struct {
+	mu     sync.Mutex
+	begun  bool
+	offset time.Duration // of the clock on the wall from the other one
+}
+
+// slept reports whether the machine slept since the last call. running is the time that the
+// process has run.
+func (a *awake) slept(wall time.Time, running time.Duration) bool {
+	offset := time.Duration(wall.UnixNano()) - running
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	slept := a.begun && offset-a.offset > suspended
+	a.begun, a.offset = true, offset
+	return slept
+}
+
+func (t *traffic) state(now time.Time) Traffic {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := Traffic{Moved: t.moved}
+	for _, second := range t.seconds {
+		if age := now.Unix() - second.at; age > 0 && age <= speedOver {
+			s.Speed += second.bytes
+		}
+	}
+	s.Speed /= speedOver
+	return s
+}

@@ -1,0 +1,128 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/proof"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// vaultKeyAge is after which time a client that sends asks for a newer key of the vault, because
+// the service may have begun another epoch.
+const vaultKeyAge = 24 * time.Hour
+
+// vaultKey is a verified key of the service's vault, to which keys of files are sealed.
+type vaultKey struct {
+	stated   wire.VaultKey
+	service  string // contract id of the service. A lie here makes a key that no vault opens
+	public   []byte
+	verified time.Time
+}
+
+// ended reports whether the service opens no more keys that are sealed to k.
+func (k *vaultKey) ended(now time.Time) bool { return now.Unix() >= k.stated.NotAfter }
+
+// offersSealed reports whether uploads can be sealed. Without chains nothing vouches for the
+// key of the vault.
+func offersSealed(caps wire.Capabilities) bool {
+	return offered(caps, wire.CapSealedUpload) && offered(caps, wire.CapChains)
+}
+
+// vault returns the key of the vault. It asks the service for another one if none is known, or
+// if the known one has ended.
+func (c *Client) vault(ctx context.Context) (*vaultKey, error) {
+	caps, err := c.Capabilities(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !offersSealed(caps) {
+		return nil, errNotSealed
+	}
+	c.mu.Lock()
+	known := c.vaultKey
+	c.mu.Unlock()
+	if known != nil && !known.ended(time.Now()) {
+		return known, nil
+	}
+	if known != nil {
+		return c.newerVault(ctx)
+	}
+	return c.verifyVault(ctx, caps)
+}
+
+// newerVault asks the service for the key of the vault again. After an error the known one stays.
+func (c *Client) newerVault(ctx context.Context) (*vaultKey, error) {
+	caps, err := c.sharedCapabilities(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !offersSealed(caps) {
+		return nil, errNotSealed
+	}
+	return c.verifyVault(ctx, caps)
+}
+
+var errNotSealed = &Error{Op: "check", Kind: ErrUnsupported, Code: wire.CodeUnsupported, Err: errors.New("the service takes no sealed uploads")}
+
+// vaultIsOld reports whether the key of the vault has been known for so long that the service may
+// have begun another epoch.
+func (c *Client) vaultIsOld() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.vaultKey != nil && time.Since(c.vaultKey.verified) >= vaultKeyAge
+}
+
+// verifyVault verifies the key of the vault with the key of the log, and keeps it. Nothing is
+// sealed to another key (threat 51).
+func (c *Client) verifyVault(ctx context.Context, caps wire.Capabilities) (*vaultKey, error) {
+	if caps.Vault == nil {
+		return nil, refuseVault("it shows none")
+	}
+	k := &vaultKey{stated: *caps.Vault, service: caps.ContractID, verified: time.Now()}
+	switch {
+	case k.stated.KEM != format.SealedKeyKEM:
+		return nil, refuseVault("its kind is %#x, and this client knows %#x only: update svcfs", k.stated.KEM, format.SealedKeyKEM)
+	case k.stated.Epoch <= 0:
+		return nil, refuseVault("its number is %d", k.stated.Epoch)
+	case k.ended(k.verified):
+		return nil, refuseVault("it ended at %s: look at the clock of this machine, or tell the operator of the service", time.Unix(k.stated.NotAfter, 0).UTC().Format(time.RFC3339))
+	}
+	var err error
+	k.public, err = retryWithNewKey(ctx, c, func() ([]byte, error) {
+		log, _, err := c.trustedLog(ctx)
+		if err != nil {
+			return nil, err
+		}
+		public, err := proof.CheckVaultKey(log, k.stated)
+		if err != nil {
+			if other := c.keyChanged(ctx, log); other != nil {
+				return nil, other
+			}
+			return nil, refuseVault("%w", err)
+		}
+		return public, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(k.public) != format.VaultKeyBytes {
+		return nil, refuseVault("it has %d bytes, want %d", len(k.public), format.VaultKeyBytes)
+	}
+	if seen := c.memory.Vault(); k.stated.Epoch < seen {
+		return nil, refuseVault("it is number %d, and number %d was seen before", k.stated.Epoch, seen)
+	}
+	c.memory.SawVault(k.stated.Epoch)
+	c.mu.Lock()
+	c.vaultKey = k
+	c.mu.Unlock()
+	return k, nil
+}
+
+// refuseVault is the error for a key of the vault that must not be used.
+func refuseVault(text string, args ...any) error {
+	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeVaultKey, Err: fmt.Errorf("the service shows a key for uploads that must not be used: "+text, args...)}
+}
