@@ -1,0 +1,44 @@
+package outbox
+
+// Disk is a disk of tests.
+type Disk = memDisk
+
+// NewDisk returns an empty one.
+var NewDisk = newMemDisk
+
+// On opens an outbox on a disk of tests.
+func On(d *Disk, cfg Config) (*Outbox, error) { return open(d, cfg) }
+
+// Restarted is the disk after the process ended, or, with lost, after a loss of power.
+func (d *memDisk) Restarted(lost bool) *memDisk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := loss{1 << 30, -1}
+	if lost {
+		l = loss{}
+	}
+	return d.after(len(d.steps), l)
+}
+
+// Broken makes every change fail, or with false succeed again.
+func (d *memDisk) Broken(on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fail = nil
+	if on {
+		d.fail = func(diskStep) error { return errDisk }
+	}
+}
+
+// OnSync is called before each sync of content, by who syncs.
+func (d *memDisk) OnSync(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.onSync = f
+}
+
+// States are all states.
+func States() []State { return []State{Waiting, Sending, Recorded, Parked, Conflict, Discarded} }
+
+// LeadsTo is leadsTo.
+func (s State) LeadsTo(to State) bool { return s.leadsTo(to) }

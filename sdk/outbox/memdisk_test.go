@@ -1,0 +1,181 @@
+package outbox
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// memDisk is a disk that forgets, when its power is lost, what was not synced. It records each
+// change, so that a test can lose power after any of them.
+type memDisk struct {
+	mu     sync.Mutex
+	steps  []diskStep
+	files  map[string]*bytes.Buffer
+	fail   func(step diskStep) error // of tests
+	counts map[string]int            // steps by kind
+	onSync func()
+}
+
+// diskStep is a change: create, write, sync, rename, remove or names.
+type diskStep struct {
+	kind, name, to string
+	data           []byte
+}
+
+func newMemDisk() *memDisk {
+	return &memDisk{files: map[string]*bytes.Buffer{}, counts: map[string]int{}}
+}
+
+func (d *memDisk) do(s diskStep) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fail != nil {
+		if err := d.fail(s); err != nil {
+			return err
+		}
+	}
+	d.steps = append(d.steps, s)
+	d.counts[s.kind]++
+	return apply(d.files, s)
+}
+
+func apply(files map[string]*bytes.Buffer, s diskStep) error {
+	switch s.kind {
+	case "create":
+		if files[s.name] != nil {
+			return fs.ErrExist
+		}
+		files[s.name] = &bytes.Buffer{}
+	case "write":
+		files[s.name].Write(s.data)
+	case "rename":
+		if files[s.name] == nil {
+			return fs.ErrNotExist
+		}
+		files[s.to] = files[s.name]
+		delete(files, s.name)
+	case "remove":
+		if files[s.name] == nil {
+			return fs.ErrNotExist
+		}
+		delete(files, s.name)
+	}
+	return nil
+}
+
+func (d *memDisk) names() ([]string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.files)), nil
+}
+
+func (d *memDisk) create(name string) (newFile, error) {
+	return memFile{d, name}, d.do(diskStep{kind: "create", name: name})
+}
+func (d *memDisk) rename(from, to string) error {
+	return d.do(diskStep{kind: "rename", name: from, to: to})
+}
+func (d *memDisk) remove(name string) error { return d.do(diskStep{kind: "remove", name: name}) }
+func (d *memDisk) syncNames() error         { return d.do(diskStep{kind: "names"}) }
+func (d *memDisk) free() (int64, error)     { return 1 << 40, nil }
+
+func (d *memDisk) open(name string) (oldFile, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := d.files[name]
+	if f == nil {
+		return nil, fs.ErrNotExist
+	}
+	return struct {
+		io.ReaderAt
+		io.Closer
+	}{bytes.NewReader(f.Bytes()), io.NopCloser(nil)}, nil
+}
+
+type memFile struct {
+	d    *memDisk
+	name string
+}
+
+func (f memFile) Write(p []byte) (int, error) {
+	return len(p), f.d.do(diskStep{kind: "write", name: f.name, data: bytes.Clone(p)})
+}
+func (f memFile) Sync() error {
+	f.d.mu.Lock()
+	onSync := f.d.onSync
+	f.d.mu.Unlock()
+	if onSync != nil {
+		onSync()
+	}
+	return f.d.do(diskStep{kind: "sync", name: f.name})
+}
+func (f memFile) Close() error { return nil }
+
+// loss is what a loss of power leaves of what was not synced.
+type loss struct {
+	names int // changes of names after the last sync of names that are kept, in their order
+	bytes int // of each file that was not synced, -1 = all
+}
+
+// after returns the disk after a loss of power once the first n steps were done.
+func (d *memDisk) after(n int, l loss) *memDisk {
+	files := map[string]*bytes.Buffer{} // as programs saw it
+	ids := map[string]int{}             // file by name
+	content, synced := map[int][]byte{}, map[int]int{}
+	durable := map[string]int{}
+	var unsynced []diskStep
+	for i, s := range d.steps[:n] {
+		if err := apply(files, s); err != nil {
+			panic(fmt.Sprint("step ", i, ": ", err))
+		}
+		switch s.kind {
+		case "create":
+			ids[s.name] = i
+			content[i] = nil
+			unsynced = append(unsynced, diskStep{kind: "link", name: s.name, data: []byte(fmt.Sprint(i))})
+		case "write":
+			content[ids[s.name]] = append(content[ids[s.name]], s.data...)
+		case "sync":
+			synced[ids[s.name]] = len(content[ids[s.name]])
+		case "rename":
+			ids[s.to] = ids[s.name]
+			delete(ids, s.name)
+			unsynced = append(unsynced, s)
+		case "remove":
+			delete(ids, s.name)
+			unsynced = append(unsynced, s)
+		case "names":
+			unsynced, durable = nil, maps.Clone(ids)
+		}
+	}
+	for _, s := range unsynced[:min(l.names, len(unsynced))] {
+		switch s.kind {
+		case "link":
+			var id int
+			_, _ = fmt.Sscan(string(s.data), &id)
+			durable[s.name] = id
+		case "rename":
+			durable[s.to] = durable[s.name]
+			delete(durable, s.name)
+		case "remove":
+			delete(durable, s.name)
+		}
+	}
+	left := newMemDisk()
+	for name, id := range durable {
+		keep := len(content[id])
+		if l.bytes >= 0 {
+			keep = min(keep, max(synced[id], l.bytes))
+		}
+		left.files[name] = bytes.NewBuffer(bytes.Clone(content[id][:keep]))
+	}
+	return left
+}
+
+var errDisk = errors.New("the disk is broken")

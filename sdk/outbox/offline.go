@@ -1,0 +1,75 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// List reads what waits in a folder, without a lock, for a user whose mount has ended. A folder that is not
+// there holds nothing. Names are known as far as keys has the key of the keyring.
+func List(dir string, keys sdk.DiskKeys) (items []Item, err error) {
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	f, err := openFolder(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the outbox: %w", err)
+	}
+	defer f.close()
+	s, list, err := openStore(f, true)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range list {
+		i := Item{ID: c.ID, Size: c.Size, Time: c.Time, Position: c.Position, State: Waiting.String(), Locked: true}
+		raw, err := s.readMeta(c.ID)
+		if err == nil {
+			if l, err := sdk.DecodeSealed(raw, keys); err == nil && !l.Locked() {
+				i.Group, i.Name = l.Group(), l.Name()
+			}
+		}
+		items = append(items, i)
+	}
+	return items, nil
+}
+
+// Discard gives an item in a folder up, for good, when no mount has the folder. Errors: [ErrTaken],
+// [ErrGone], and those of the disk.
+func Discard(ctx context.Context, dir, id string) error {
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return ErrGone
+	}
+	f, err := openFolder(dir)
+	if err != nil {
+		return fmt.Errorf("open the outbox: %w", err)
+	}
+	defer f.close()
+	if err := f.lock(); err != nil {
+		return err
+	}
+	s, _, err := openStore(f, false)
+	if err != nil {
+		return err
+	}
+	if err := s.forget(ctx, id); errors.Is(err, os.ErrNotExist) {
+		return ErrGone
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// Flush has everything that waits sent now, also what was held back because its file is saved
+// again and again.
+func (o *Outbox) Flush() {
+	o.mu.Lock()
+	for _, i := range o.order {
+		i.due = o.started
+	}
+	o.mu.Unlock()
+	o.Again()
+}

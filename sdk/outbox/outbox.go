@@ -1,0 +1,898 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
+)
+
+// Defaults of [Config].
+const (
+	// DefaultBytes is how much disk an outbox takes, at most.
+	DefaultBytes int64 = 10 << 30
+	// DefaultCoalesce is how often a file that is saved again and again is sent, at most.
+	DefaultCoalesce = 10 * time.Second
+	// DefaultDrain is how long an unmount sends what waits.
+	DefaultDrain = time.Minute
+)
+
+const (
+	// shareOfFree: an outbox takes one of so many bytes that are free without it, at most.
+	shareOfFree = 2
+	// shortestPause and longestPause are between attempts to reach a service that is away.
+	shortestPause = time.Second
+	longestPause  = 5 * time.Minute
+	// lanesAtATime is how many groups are sent at a time.
+	lanesAtATime = 4
+	// slowest is how long a save waits when the outbox is all but full.
+	slowest = time.Second
+	// maxWords bounds a reason, in bytes.
+	maxWords = 300
+)
+
+// Config configures an [Outbox]. Zero values mean the defaults above.
+type Config struct {
+	Remote   Remote
+	Keys     sdk.DiskKeys  // without Group, the keyed hash of the group serves this process alone
+	Bytes    int64         // most disk
+	KeepAll  bool          // saves of one name that wait are each sent, not the newest alone
+	Coalesce time.Duration // negative = none
+	// Balance returns what the account has; nil, or an error, where it is not known. Price is the fee of
+	// a save, where it is known.
+	Balance func(context.Context) (sdk.Amount, error)
+	Price   func() (sdk.Amount, bool)
+	// Told is called after each step of an item, with no lock held, in the order of the steps of
+	// each item. It may be nil.
+	Told   func(Item, sdk.Receipt)
+	Logger *slog.Logger
+}
+
+// Item is what is known of something that waits.
+type Item struct {
+	ID       string      `json:"id"`
+	Group    sdk.GroupID `json:"group,omitempty"` // "" while its key is not known
+	Name     string      `json:"name,omitempty"`
+	Size     int64       `json:"size"` // of the content, in bytes
+	Time     time.Time   `json:"time"` // of the save
+	State    string      `json:"state"`
+	Reason   string      `json:"reason,omitempty"` // why it is parked, or still waits
+	Next     *time.Time  `json:"next,omitempty"`   // the next attempt, if there was one
+	Position int64       `json:"position"`
+
+	Attributes sdk.Attributes `json:"-"`
+	Hash       sdk.Digest     `json:"-"`
+	Locked     bool           `json:"locked,omitempty"` // its key was not fetched since the restart: it cannot be read
+	Was        string         `json:"was,omitempty"`    // the name that it was saved under, of a conflict
+}
+
+// The errors of an outbox.
+var (
+	// ErrFull: no room. The save is not in the outbox.
+	ErrFull = errors.New("the outbox is full")
+	// ErrMoney: the balance does not pay for what waits and this save.
+	ErrMoney = errors.New("the balance of the account does not pay for what waits to be sent and this save")
+	// ErrLocked: the key of the content was not fetched since the restart.
+	ErrLocked = errors.New("it waits to be sent, and its key was not fetched from the service yet")
+	// ErrGone: the item was recorded, discarded, or never there.
+	ErrGone = errors.New("the outbox has no such item")
+	// ErrTried: the item was sent, and it is not known what became of it.
+	ErrTried = errors.New("it was sent, and the service has not answered yet")
+	// ErrAway: the service does not answer.
+	ErrAway = errors.New("the service does not answer, and earlier saves wait to be sent")
+)
+
+// RefPrefix begins the references of what waits, see [Item.Ref].
+const RefPrefix = "outbox:"
+
+// Ref stands for the record that the item will have.
+func (i Item) Ref() sdk.Ref { return sdk.Ref(RefPrefix + i.ID) }
+
+// IDOf returns the id of the item that a reference stands for, "" for any other.
+func IDOf(ref sdk.Ref) string {
+	id, ok := strings.CutPrefix(string(ref), RefPrefix)
+	if !ok {
+		return ""
+	}
+	return id
+}
+
+// Outbox sends what was saved. Its methods are safe for concurrent use.
+type Outbox struct {
+	cfg   Config
+	store *store
+	life  context.Context
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+	wake  chan struct{} // something may be due
+
+	mu      sync.Mutex
+	items   map[string]*item
+	order   []*item // by position
+	lanes   map[sdk.GroupID]*lane
+	results map[string]sdk.Ref // of items that were recorded
+	changed chan struct{}      // closed at the next step of any item
+	away    error              // the last attempt; nil = the service answered
+	pause   time.Duration
+	next    time.Time // of an attempt while the service is away
+	flush   int       // who waits for everything at once
+	sending int
+	locked  int   // items of an earlier process that were not opened yet
+	opened  int64 // position of the first of them
+	funds   funds
+	sent    int64 // bytes that were recorded since the start
+	started time.Time
+}
+
+// funds are the balance as it was last told, and what waits to be paid from it.
+type funds struct {
+	at       time.Time // when it was asked for
+	known    bool
+	balance  sdk.Amount
+	reserved sdk.Amount
+}
+
+// item is something that waits. By Outbox.mu, but for letter, which guards itself.
+type item struct {
+	letter    Letter
+	clear     Clear
+	group     sdk.GroupID
+	name      string
+	was       string // of a conflict
+	state     State
+	reason    string
+	ready     bool  // the caller of Put has taken note of it
+	tried     bool  // the service may have it
+	after     *item // the save of the same name before it
+	due       time.Time
+	fee       sdk.Amount
+	attempt   time.Time
+	rebase    *sdk.Ref      // the record that it replaces, once that is known
+	pause     time.Duration // before the item alone is sent once more
+	notBefore time.Time     // until when it is over
+	opened    bool          // its names and key were looked for since the restart
+	conflicts int           // names that it had because of conflicts
+}
+
+// lane is what waits of one group.
+type lane struct {
+	queue  []*item
+	busy   bool
+	sentAt map[string]time.Time // by name: when a save was sent last
+	// recorded are saves of an earlier process that were found in the ledger, by name.
+	recorded map[string]sdk.Ref
+}
+
+// New reads what an earlier process left in the folder dir, which it makes, and begins to send. The
+// folder belongs to one account at one service, and to one process: a second one is [ErrTaken].
+func New(dir string, cfg Config) (*Outbox, error) {
+	f, err := openFolder(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the outbox: %w", err)
+	}
+	if err := f.lock(); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	o, err := open(f, cfg)
+	if err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return o, nil
+}
+
+func open(d disk, cfg Config) (*Outbox, error) {
+	cfg.Bytes, cfg.Coalesce = cmp.Or(cfg.Bytes, DefaultBytes), cmp.Or(cfg.Coalesce, DefaultCoalesce)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	if cfg.Keys.Group == nil {
+		cfg.Keys.Group = make([]byte, 32)
+		if _, err := rand.Read(cfg.Keys.Group); err != nil {
+			return nil, err
+		}
+	}
+	s, list, err := openStore(d, false)
+	if err != nil {
+		return nil, err
+	}
+	o := &Outbox{cfg: cfg, store: s, wake: make(chan struct{}, 1), items: make(map[string]*item, len(list)), lanes: make(map[sdk.GroupID]*lane), results: make(map[string]sdk.Ref),
+		changed: make(chan struct{}), started: time.Now()}
+	o.life, o.stop = context.WithCancel(context.Background())
+	for _, c := range list {
+		i := &item{clear: c, ready: true, tried: true}
+		o.items[c.ID] = i
+		o.order = append(o.order, i)
+	}
+	if o.locked = len(list); len(list) > 0 {
+		o.opened = list[0].Position
+	}
+	for _, name := range s.damaged {
+		cfg.Logger.Error("the outbox has a file that cannot be read; it stays where it is", "file", name)
+	}
+	left := slices.Clone(o.order)
+	o.done.Go(func() { o.openAll(left) })
+	o.done.Go(o.run)
+	return o, nil
+}
+
+// Close ends sending. What waits stays on the disk.
+func (o *Outbox) Close() error {
+	o.stop()
+	o.done.Wait()
+	o.mu.Lock()
+	for _, i := range o.items {
+		if i.letter != nil {
+			i.letter.Wipe()
+		}
+	}
+	o.mu.Unlock()
+	if f, ok := o.store.disk.(folder); ok {
+		return f.close()
+	}
+	return nil
+}
+
+// Save is what a program closed.
+type Save struct {
+	Group      sdk.GroupID
+	Name       string
+	Content    []byte   // stays the caller's
+	Base       *sdk.Ref // the newest version of the name that the caller knows, "" for none; that of an item counts as its record. nil = demand nothing
+	Attributes sdk.Attributes
+}
+
+// Put encrypts a save and keeps it. When it returns nil, the save survives a loss of power, and
+// is sent after the caller has called Ready. Errors: [ErrFull], [ErrMoney], those of [Remote].Seal and
+// of the disk; then the outbox does not have the save.
+func (o *Outbox) Put(ctx context.Context, s Save) (Item, error) {
+	if err := o.room(ctx, int64(len(s.Content))); err != nil {
+		return Item{}, err
+	}
+	fee, err := o.reserve()
+	if err != nil {
+		return Item{}, err
+	}
+	n, err := o.put(ctx, s)
+	if err != nil {
+		o.giveBack(fee)
+		return Item{}, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n.fee = fee
+	return o.shown(n), nil
+}
+
+func (o *Outbox) put(ctx context.Context, s Save) (*item, error) {
+	n := &item{group: s.Group, name: s.Name}
+	base := s.Base
+	if base != nil {
+		if id := IDOf(*base); id != "" {
+			o.mu.Lock()
+			n.after, base = o.items[id], nil
+			if ref, ok := o.results[id]; ok {
+				base = &ref
+			} else if n.after != nil {
+				base = n.after.baseNow()
+			}
+			o.mu.Unlock()
+		}
+	}
+	l, err := o.cfg.Remote.Seal(ctx, s.Group, s.Name, s.Content, base, s.Attributes)
+	if err != nil {
+		return nil, err
+	}
+	n.letter = l
+	n.clear = Clear{ID: l.ID(), Account: string(l.Account()), Size: l.Size(), Time: l.Time()}
+	r, err := o.recordOf(n)
+	if err == nil {
+		err = o.store.add(ctx, r)
+	}
+	if err != nil {
+		l.Wipe()
+		return nil, err
+	}
+	n.clear = r.Clear
+	l.KeepIn(stored{o.store, l.ID()})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	lane := o.lane(s.Group)
+	for n.after != nil && !n.after.state.isHere() { // it ended while this one was written
+		if ref, ok := o.results[n.after.clear.ID]; ok && n.after.state == Recorded {
+			n.rebase, n.after = &ref, nil
+			break
+		}
+		n.inherit(n.after)
+	}
+	n.due = lane.sentAt[s.Name].Add(max(o.cfg.Coalesce, 0))
+	o.items[l.ID()] = n
+	o.order = append(o.order, n)
+	lane.queue = append(lane.queue, n)
+	return n, nil
+}
+
+// checkOf is a keyed hash of what the ledger will tell of an item: after a crash it finds the record
+// of an item that the service has recorded already, and whose key it therefore does not open.
+func (o *Outbox) checkOf(id string, g sdk.GroupID, hash sdk.Digest) []byte {
+	mac := hmac.New(sha256.New, o.cfg.Keys.Group)
+	_, _ = fmt.Fprintf(mac, "svc-outbox-record-1\x00%s\x00%d\x00%s\x00", id, len(g), g)
+	mac.Write(hash[:])
+	return mac.Sum(nil)
+}
+
+// inherit makes a save upon one that is discarded replace what that one would have. Needs Outbox.mu.
+func (i *item) inherit(from *item) {
+	i.after = from.after
+	if from.rebase != nil {
+		i.rebase = from.rebase
+	}
+}
+
+// baseNow is what a save before this one would be compared with. Needs Outbox.mu.
+func (i *item) baseNow() *sdk.Ref {
+	if ref, ok := i.letter.Base(); ok {
+		return &ref
+	}
+	return nil
+}
+
+// recordOf encodes an item for the disk.
+func (o *Outbox) recordOf(i *item) (*record, error) {
+	meta, err := i.letter.Encode(o.cfg.Keys)
+	if err != nil {
+		return nil, err
+	}
+	clear := i.clear
+	if !i.letter.Locked() {
+		clear.Check = o.checkOf(clear.ID, i.letter.Group(), i.letter.Hash())
+	}
+	body := make([]byte, i.letter.BlobSize())
+	if n, err := i.letter.Ciphertext().ReadAt(body, 0); n < len(body) {
+		return nil, fmt.Errorf("read what was encrypted: %w", err)
+	}
+	return &record{clear, meta, body}, nil
+}
+
+// stored is the ciphertext of an item on the disk.
+type stored struct {
+	store *store
+	id    string
+}
+
+func (s stored) ReadAt(p []byte, off int64) (int, error) {
+	n, err := s.store.readBody(s.id, p, off)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = ErrGone
+	}
+	return n, err
+}
+
+// Ready says that the caller knows of the item: it may be sent from now on, and Told tells of
+// it. A save of the same name that waits and was not sent yet is discarded, unless each is kept.
+func (o *Outbox) Ready(id string) {
+	o.mu.Lock()
+	n := o.items[id]
+	if n == nil {
+		o.mu.Unlock()
+		return
+	}
+	n.ready = true
+	var old []*item
+	if !o.cfg.KeepAll {
+		for _, i := range o.lane(n.group).queue {
+			if i != n && i.name == n.name && i.clear.Position < n.clear.Position && i.ready && (i.state == Waiting && !i.tried || i.state == Parked) {
+				old = append(old, i)
+			}
+		}
+	}
+	for _, i := range old {
+		if n.after == i {
+			n.inherit(i)
+		}
+		o.end(i, Discarded)
+		o.store.remove(i.clear.ID)
+	}
+	told := o.shownAll(old)
+	o.mu.Unlock()
+	o.tell(told)
+	o.Kick()
+}
+
+// end takes an item out. Needs mu.
+func (o *Outbox) end(i *item, to State) {
+	o.step(i, to)
+	if i.letter != nil {
+		i.letter.Wipe()
+	}
+	delete(o.items, i.clear.ID)
+	o.order = slices.DeleteFunc(o.order, func(other *item) bool { return other == i })
+	if l := o.lanes[i.group]; l != nil {
+		l.queue = slices.DeleteFunc(l.queue, func(other *item) bool { return other == i })
+	}
+	if left, ok := o.funds.reserved.Sub(i.fee); ok {
+		o.funds.reserved = left
+	}
+	i.fee = sdk.Amount{}
+}
+
+// step needs mu.
+func (o *Outbox) step(i *item, to State) {
+	if !i.state.leadsTo(to) {
+		o.cfg.Logger.Error("please report this mistake of the program", "what", "an item that is "+i.state.String()+" cannot become "+to.String())
+	}
+	i.state = to
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// lane needs mu.
+func (o *Outbox) lane(g sdk.GroupID) *lane {
+	l := o.lanes[g]
+	if l == nil {
+		l = &lane{sentAt: make(map[string]time.Time)}
+		o.lanes[g] = l
+	}
+	return l
+}
+
+// room refuses a save that does not fit, and slows saves down once the outbox is half full.
+func (o *Outbox) room(ctx context.Context, n int64) error {
+	used := o.store.bytes()
+	limit, err := o.limit(used)
+	if err != nil {
+		return err
+	}
+	if used+n > limit {
+		return fmt.Errorf("%w: %d of %d bytes", ErrFull, used, limit)
+	}
+	if half := limit / 2; used > half {
+		timer := time.NewTimer(time.Duration(float64(slowest) * float64(used-half) / float64(limit-half)))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// limit is how much disk the outbox may take now.
+func (o *Outbox) limit(used int64) (int64, error) {
+	free, err := o.store.disk.free()
+	if err != nil {
+		return 0, fmt.Errorf("ask for the free disk: %w", err)
+	}
+	return min(o.cfg.Bytes, (free+used)/shareOfFree), nil
+}
+
+// reserve sets the fee of a save aside.
+func (o *Outbox) reserve() (fee sdk.Amount, err error) {
+	if o.cfg.Price != nil {
+		fee, _ = o.cfg.Price()
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all, ok := o.funds.reserved.Add(fee)
+	if !ok || o.funds.known && !fee.IsZero() && all.Cmp(o.funds.balance) > 0 {
+		return sdk.Amount{}, ErrMoney
+	}
+	o.funds.reserved = all
+	return fee, nil
+}
+
+func (o *Outbox) giveBack(fee sdk.Amount) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if left, ok := o.funds.reserved.Sub(fee); ok {
+		o.funds.reserved = left
+	}
+}
+
+// shown needs mu.
+func (o *Outbox) shown(i *item) Item {
+	s := Item{ID: i.clear.ID, Group: i.group, Name: i.name, Size: i.clear.Size, Time: i.clear.Time, State: i.state.String(), Reason: i.reason, Position: i.clear.Position, Was: i.was, Locked: true}
+	if i.letter != nil && !i.letter.Locked() {
+		s.Attributes, s.Hash, s.Locked = i.letter.Attributes(), i.letter.Hash(), !i.letter.HasKey()
+	}
+	if i.state == Waiting && !o.next.IsZero() && o.away != nil {
+		next := o.next
+		s.Next = &next
+	}
+	return s
+}
+
+func (o *Outbox) shownAll(list []*item) (items []Item) {
+	for _, i := range list {
+		items = append(items, o.shown(i))
+	}
+	return items
+}
+
+func (o *Outbox) tell(items []Item) {
+	for _, i := range items {
+		if o.cfg.Told != nil {
+			o.cfg.Told(i, sdk.Receipt{})
+		}
+	}
+}
+
+// Items returns what waits, in the order of the saves.
+func (o *Outbox) Items() []Item {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.shownAll(o.order)
+}
+
+// Item returns an item.
+func (o *Outbox) Item(id string) (Item, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	i := o.items[id]
+	if i == nil {
+		return Item{}, false
+	}
+	return o.shown(i), true
+}
+
+// Recorded returns the reference of an item that was recorded since the start.
+func (o *Outbox) Recorded(id string) (sdk.Ref, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ref, ok := o.results[id]
+	return ref, ok
+}
+
+// Content decrypts the content of an item into b. Errors: [ErrLocked], [ErrGone], those of the disk.
+func (o *Outbox) Content(id string, b *mem.Buffer) error {
+	o.mu.Lock()
+	i := o.items[id]
+	o.mu.Unlock()
+	switch {
+	case i == nil:
+		return ErrGone
+	case i.letter == nil || !i.letter.HasKey():
+		return ErrLocked
+	}
+	return i.letter.Content(b)
+}
+
+// Kick has what waits tried now, also while the service was away.
+func (o *Outbox) Kick() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Again has the service asked at once: it may be back.
+func (o *Outbox) Again() {
+	o.mu.Lock()
+	o.next, o.pause = time.Time{}, 0
+	o.mu.Unlock()
+	o.Kick()
+}
+
+// Status is how it stands with the outbox.
+type Status struct {
+	Items   int        `json:"items"`
+	Parked  int        `json:"parked"`
+	Bytes   int64      `json:"bytes"`          // on the disk
+	Limit   int64      `json:"limit_bytes"`    // most of them
+	Oldest  *time.Time `json:"oldest"`         // save that waits
+	Rate    int64      `json:"rate_bytes"`     // recorded a second since the start
+	Next    *time.Time `json:"next,omitempty"` // attempt, while the service is away
+	Reason  string     `json:"reason,omitempty"`
+	Sending int        `json:"sending"`
+}
+
+// Status returns how it stands.
+func (o *Outbox) Status() Status {
+	used := o.store.bytes()
+	limit, err := o.limit(used)
+	if err != nil {
+		limit = o.cfg.Bytes
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := Status{Items: len(o.order), Bytes: used, Limit: limit, Sending: o.sending}
+	for _, i := range o.order {
+		if i.state == Parked {
+			s.Parked++
+		}
+	}
+	if len(o.order) > 0 {
+		oldest := o.order[0].clear.Time
+		s.Oldest = &oldest
+	}
+	if o.away != nil {
+		s.Reason = words(o.away)
+		if !o.next.IsZero() {
+			next := o.next
+			s.Next = &next
+		}
+	}
+	if seconds := time.Since(o.started).Seconds(); seconds >= 1 {
+		s.Rate = int64(float64(o.sent) / seconds)
+	}
+	return s
+}
+
+// words is an error on one line.
+func words(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if len(text) > maxWords {
+		text = text[:maxWords] + "…"
+	}
+	return text
+}
+
+// wait waits until is reports true, with everything sent as soon as it can be. It ends early with
+// ErrAway when the service does not answer.
+func (o *Outbox) wait(ctx context.Context, patient bool, is func() bool) error {
+	o.mu.Lock()
+	o.flush++
+	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		o.flush--
+		o.mu.Unlock()
+	}()
+	o.Kick()
+	for {
+		o.mu.Lock()
+		done, away, changed := is(), o.away, o.changed
+		o.mu.Unlock()
+		if done {
+			return nil
+		}
+		if away != nil && !patient {
+			return fmt.Errorf("%w: %w", ErrAway, away)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Settle waits until an item is no longer on its way: recorded, parked or discarded. It gives up
+// with [ErrAway].
+func (o *Outbox) Settle(ctx context.Context, id string) error {
+	return o.wait(ctx, false, func() bool { i := o.items[id]; return i == nil || i.state == Parked })
+}
+
+// Before waits until all of a group that was saved before is recorded, or parked: what is saved
+// without the outbox comes after it. It gives up with [ErrAway].
+func (o *Outbox) Before(ctx context.Context, g sdk.GroupID) error {
+	o.mu.Lock()
+	last := o.store.last()
+	o.mu.Unlock()
+	return o.wait(ctx, false, func() bool {
+		return !slices.ContainsFunc(o.order, func(i *item) bool {
+			return (i.group == g || i.group == "") && i.clear.Position <= last && i.state != Parked && i.ready
+		})
+	})
+}
+
+// Drain sends what it can until ctx ends, and returns what stays.
+func (o *Outbox) Drain(ctx context.Context) []Item {
+	o.Again()
+	_ = o.wait(ctx, true, func() bool {
+		return !slices.ContainsFunc(o.order, func(i *item) bool { return i.state != Parked })
+	})
+	return o.Items()
+}
+
+// Retry tries a parked item again; "" = all.
+func (o *Outbox) Retry(id string) error {
+	o.mu.Lock()
+	found := id == ""
+	var closed []*item
+	for _, i := range o.order {
+		if i.clear.ID != id && id != "" {
+			continue
+		}
+		found = true
+		i.pause, i.notBefore = 0, time.Time{}
+		if i.state == Parked {
+			o.step(i, Waiting)
+			i.reason = ""
+			if i.letter == nil || i.letter.Locked() {
+				i.opened = false
+				closed = append(closed, i)
+			}
+		}
+	}
+	o.mu.Unlock()
+	if len(closed) > 0 {
+		o.done.Go(func() { _ = o.openSome(closed, new([]sdk.Group)) })
+	}
+	if !found {
+		return ErrGone
+	}
+	o.Again()
+	return nil
+}
+
+// Discard gives an item up, for good.
+func (o *Outbox) Discard(ctx context.Context, id string) error {
+	o.mu.Lock()
+	i := o.items[id]
+	if i == nil {
+		o.mu.Unlock()
+		return ErrGone
+	}
+	if i.state == Sending {
+		o.mu.Unlock()
+		return ErrTried
+	}
+	ready := i.ready
+	i.ready = false // not sent from here on
+	o.mu.Unlock()
+	err := o.store.forget(ctx, id)
+	o.mu.Lock()
+	if err != nil {
+		i.ready = ready
+		o.mu.Unlock()
+		return err
+	}
+	for _, other := range o.order {
+		if other.after == i {
+			other.inherit(i)
+		}
+	}
+	o.end(i, Discarded)
+	told := o.shownAll([]*item{i})
+	o.mu.Unlock()
+	o.tell(told)
+	return nil
+}
+
+// Remove discards an item that was never sent; any other is [ErrTried].
+func (o *Outbox) Remove(ctx context.Context, id string) error {
+	o.mu.Lock()
+	i := o.items[id]
+	tried := i != nil && (i.tried || i.state == Sending) && i.state != Parked
+	o.mu.Unlock()
+	if tried {
+		return ErrTried
+	}
+	return o.Discard(ctx, id)
+}
+
+// Rename gives an item that was never sent another name; any other is [ErrTried].
+func (o *Outbox) Rename(ctx context.Context, id, name string) error {
+	return o.address(ctx, id, false, func(i *item) (sdk.GroupID, string, *sdk.Ref) {
+		none := sdk.Ref("")
+		return i.group, name, &none
+	})
+}
+
+// Move gives a parked item another group, whose newest version of the name it replaces.
+func (o *Outbox) Move(ctx context.Context, id string, g sdk.GroupID) error {
+	o.mu.Lock()
+	i := o.items[id]
+	open := i != nil && i.state == Parked && i.letter != nil && !i.letter.HasKey()
+	o.mu.Unlock()
+	if open {
+		if err := o.cfg.Remote.OpenFor(ctx, i.letter, g); err != nil {
+			return err
+		}
+		o.mu.Lock()
+		i.name = i.letter.Name()
+		o.mu.Unlock()
+	}
+	return o.address(ctx, id, true, func(i *item) (sdk.GroupID, string, *sdk.Ref) { return g, i.name, nil })
+}
+
+// address writes an item anew, with another group, name and base.
+func (o *Outbox) address(ctx context.Context, id string, parked bool, to func(*item) (sdk.GroupID, string, *sdk.Ref)) error {
+	o.mu.Lock()
+	i := o.items[id]
+	switch {
+	case i == nil:
+		o.mu.Unlock()
+		return ErrGone
+	case i.letter == nil || !i.letter.HasKey():
+		o.mu.Unlock()
+		return ErrLocked
+	case parked && i.state != Parked, !parked && i.state != Parked && (i.tried || i.state != Waiting):
+		o.mu.Unlock()
+		return ErrTried
+	}
+	ready := i.ready
+	i.ready = false
+	g, name, base := to(i)
+	o.mu.Unlock()
+	err := o.rewrite(ctx, i, g, name, base)
+	o.mu.Lock()
+	i.ready = ready
+	var told []Item
+	if err == nil {
+		if i.group != g {
+			l := o.lane(i.group)
+			l.queue = slices.DeleteFunc(l.queue, func(other *item) bool { return other == i })
+			o.lane(g).queue = append(o.lane(g).queue, i)
+		}
+		i.group, i.name, i.after = g, name, nil
+		if i.state == Parked && parked {
+			o.step(i, Waiting)
+			i.reason = ""
+		}
+		if parked { // who renames knows
+			told = o.shownAll([]*item{i})
+		}
+	}
+	o.mu.Unlock()
+	o.tell(told)
+	o.Kick()
+	return err
+}
+
+// rewrite gives the letter another address, durably. The letter has its old one after an error.
+func (o *Outbox) rewrite(ctx context.Context, i *item, g sdk.GroupID, name string, base *sdk.Ref) error {
+	group, was := i.letter.Group(), i.letter.Name()
+	before, had := i.letter.Base()
+	if err := i.letter.Readdress(g, name, base); err != nil {
+		return err
+	}
+	r, err := o.recordOf(i)
+	if err == nil {
+		err = o.store.replace(ctx, r)
+	}
+	if err != nil {
+		back := &before
+		if !had {
+			back = nil
+		}
+		return errors.Join(err, i.letter.Readdress(group, was, back))
+	}
+	o.mu.Lock()
+	i.clear = r.Clear
+	o.mu.Unlock()
+	return nil
+}
+
+// ConflictName is the name of a save whose name got another version meanwhile. n = 0 at first.
+func ConflictName(name string, account sdk.AccountID, at time.Time, n int) string {
+	dir, file := path.Split(name)
+	ext := path.Ext(file)
+	if ext == file { // .profile
+		ext = ""
+	}
+	stamp := at.Format("2006-01-02 15.04.05")
+	if n > 0 {
+		stamp += fmt.Sprintf(" %d", n+1)
+	}
+	return dir + strings.TrimSuffix(file, ext) + " (conflict " + string(account) + " " + stamp + ")" + ext
+}
+
+// isAway reports whether the service could not be asked, or is to be asked again.
+func isAway(err error) bool {
+	switch sdk.KindOf(err) {
+	case sdk.ErrUnavailable, sdk.ErrTimeout, sdk.ErrRateLimited, sdk.ErrCanceled, sdk.ErrUnauthenticated, sdk.ErrAudience, sdk.ErrStorageFull, sdk.ErrPending, sdk.ErrCorrupt, sdk.ErrOther:
+		return true
+	}
+	return false
+}
+
+func codeOf(err error) string {
+	var e *sdk.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}

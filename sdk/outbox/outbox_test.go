@@ -1,0 +1,647 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/outbox"
+	"github.com/svcfs/svcfs/sdk/outbox/outboxtest"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// box is an outbox with its service.
+type box struct {
+	*outbox.Outbox
+	t    *testing.T
+	s    *outboxtest.Service
+	disk *outbox.Disk
+	cfg  outbox.Config
+
+	mu   sync.Mutex
+	told []string
+	err  error // of every request
+}
+
+// run runs a test with a clock of its own.
+func run(t *testing.T, change func(*outbox.Config), test func(t *testing.T, b *box)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &box{t: t, s: &outboxtest.Service{ID: "alice", Mine: []sdk.Group{{ID: "h"}, {ID: "g"}}}, disk: outbox.NewDisk()}
+		b.s.Refuse = func(string, *outboxtest.Letter) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.err
+		}
+		b.cfg = outbox.Config{Remote: b.s, Told: func(i outbox.Item, _ sdk.Receipt) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.told = append(b.told, i.Name+" "+i.State)
+		}}
+		if change != nil {
+			change(&b.cfg)
+		}
+		b.start()
+		defer func() { _ = b.Close() }()
+		test(t, b)
+	})
+}
+
+func (b *box) start() {
+	b.t.Helper()
+	o, err := outbox.On(b.disk, b.cfg)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.Outbox = o
+}
+
+// restart ends the process, without a word to the outbox, and begins another.
+func (b *box) restart(lost bool) {
+	b.t.Helper()
+	left := b.disk.Restarted(lost)
+	_ = b.Close()
+	b.disk = left
+	b.start()
+}
+
+func (b *box) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+}
+
+// hold keeps every save from being sent, as a service that is away.
+func (b *box) hold() { b.fail(away) }
+
+var away = &sdk.Error{Op: "upload", Kind: sdk.ErrUnavailable, Err: errors.New("connection refused")}
+
+func (b *box) put(name, content string, base *sdk.Ref) outbox.Item {
+	b.t.Helper()
+	i, err := b.Put(b.t.Context(), outbox.Save{Group: "g", Name: name, Content: []byte(content), Base: base})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.Ready(i.ID)
+	return i
+}
+
+func (b *box) wantSent(want string) {
+	b.t.Helper()
+	var list []string
+	for _, names := range b.s.Sent() {
+		list = append(list, strings.Join(names, "+"))
+	}
+	if got := strings.Join(list, " "); got != want {
+		b.t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
+func (b *box) wantStates(want string) {
+	b.t.Helper()
+	var list []string
+	for _, i := range b.Items() {
+		list = append(list, i.Name+" "+i.State)
+	}
+	if got := strings.Join(list, ", "); got != want {
+		b.t.Errorf("there is %q, want %q", got, want)
+	}
+}
+
+func ref(s string) *sdk.Ref { r := sdk.Ref(s); return &r }
+
+// O3: what waits is sent in the order of the saves, in one request as far as it can be, while the
+// service is away again and again with growing pauses, and for ever.
+func TestO3OrderAndRetries(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.hold()
+		b.put("first", "1", nil)
+		synctest.Wait()
+		for n := range 5 {
+			b.put(fmt.Sprint("n", n), "x", nil)
+		}
+		time.Sleep(30 * 24 * time.Hour)
+		tries := len(b.s.Sent())
+		if tries < 30*24*12 || tries > 30*24*20 {
+			t.Errorf("%d attempts in a month", tries)
+		}
+		if len(b.Items()) != 6 {
+			t.Errorf("%d items are left", len(b.Items()))
+		}
+		status := b.Status()
+		if status.Items != 6 || status.Next == nil || !strings.Contains(status.Reason, "connection refused") || status.Oldest == nil {
+			t.Errorf("status %+v", status)
+		}
+		for _, names := range b.s.Sent() {
+			if len(names) != 1 || names[0] != "first" {
+				t.Fatalf("while it was away, %v was sent", names)
+			}
+		}
+		b.fail(nil)
+		b.Again()
+		synctest.Wait()
+		sent := b.s.Sent()[tries:]
+		if got := fmt.Sprint(sent); got != "[[first n0 n1 n2 n3 n4]]" && got != "[[first] [n0 n1 n2 n3 n4]]" {
+			t.Errorf("sent %v", got)
+		}
+		b.wantStates("")
+	})
+}
+
+// O4: of saves of one name that wait the newest is sent, with --outbox-keep-all each.
+func TestO4NewestSaveIsSent(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		run(t, func(c *outbox.Config) { c.KeepAll = all; c.Coalesce = -1 }, func(t *testing.T, b *box) {
+			b.hold()
+			b.put("x", "0", nil)
+			synctest.Wait()
+			a := b.put("a", "1", ref(""))
+			b.put("b", "1", ref(""))
+			b.put("a", "22", ref(string(a.Ref())))
+			b.fail(nil)
+			b.Again()
+			synctest.Wait()
+			time.Sleep(time.Minute)
+			var names []string
+			for _, r := range b.s.Sent()[1:] {
+				names = append(names, r...)
+			}
+			want := "x b a"
+			if all {
+				want = "x a b a"
+			}
+			if got := strings.Join(names, " "); got != want || b.s.Contents["g/a"] != "22" {
+				t.Errorf("keep all %v: sent %s with %q, want %s", all, got, b.s.Contents["g/a"], want)
+			}
+			b.wantStates("")
+		})
+	}
+}
+
+// O5: a file that is saved again and again is sent at once, and then once in --outbox-coalesce.
+func TestO5Coalescing(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		last := sdk.Ref("")
+		for n := range 600 { // a minute of ten saves a second
+			i := b.put("log", strings.Repeat("x", n), &last)
+			last = i.Ref()
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if n := len(b.s.Sent()); n < 6 || n > 8 {
+			t.Errorf("%d requests", n)
+		}
+		if got := len(b.s.Contents["g/log"]); got != 599 {
+			t.Errorf("%d bytes are recorded", got)
+		}
+		b.wantStates("")
+	})
+}
+
+// O3: what was saved after a save that is held back waits for it; somebody who wants all to be recorded
+// waits for no pause.
+func TestO5OrderGoesFirst(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		i := b.put("log", "1", ref(""))
+		synctest.Wait()
+		b.put("log", "2", ref(string(i.Ref())))
+		b.put("other", "1", ref(""))
+		synctest.Wait()
+		b.wantSent("log")
+		if err := b.Before(t.Context(), "g"); err != nil {
+			t.Error(err)
+		}
+		b.wantSent("log log+other")
+	})
+}
+
+// O6: the fee is set aside when it is queued; with an empty balance the save is refused, at the
+// replay it is parked, and goes on when it is tried again.
+func TestO6Money(t *testing.T) {
+	balance := tokens("2")
+	run(t, func(c *outbox.Config) {
+		c.Price = func() (sdk.Amount, bool) { return tokens("1"), true }
+		c.Balance = func(ctx) (sdk.Amount, error) { return balance, nil }
+	}, func(t *testing.T, b *box) {
+		synctest.Wait()
+		b.hold()
+		b.put("a", "1", nil)
+		i := b.put("b", "1", nil)
+		if _, err := b.Put(t.Context(), outbox.Save{Group: "g", Name: "c"}); !errors.Is(err, outbox.ErrMoney) {
+			t.Errorf("a third save: %v", err)
+		}
+		if err := b.Remove(t.Context(), i.ID); err != nil {
+			t.Error(err)
+		}
+		b.put("c", "1", nil)
+		synctest.Wait()
+		b.fail(&sdk.Error{Op: "upload", Kind: sdk.ErrInsufficient, Err: errors.New("the balance is 0")})
+		b.Again()
+		synctest.Wait()
+		b.wantStates("a parked, c parked")
+		if r := b.Items()[0].Reason; !strings.Contains(r, "balance is 0") {
+			t.Error(r)
+		}
+		b.fail(nil)
+		if err := b.Retry(""); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		b.wantStates("")
+	})
+}
+
+// O7: somebody saved the name meanwhile: the save is recorded under a name of its own.
+func TestO7Conflict(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.hold()
+		b.put("dir/a.txt", "mine", ref(""))
+		synctest.Wait()
+		b.s.Saved("g", "dir/a.txt")
+		head := b.s.Head("g", "dir/a.txt")
+		b.fail(nil)
+		b.Again()
+		synctest.Wait()
+		want := outbox.ConflictName("dir/a.txt", "alice", time.Now(), 0)
+		if got := b.s.Contents["g/"+want]; got != "mine" {
+			t.Errorf("%q holds %q; there is %v", want, got, b.s.Contents)
+		}
+		if b.s.Head("g", "dir/a.txt") != head {
+			t.Error("the head was touched")
+		}
+		if !slices.Equal(b.told, []string{want + " conflict", want + " recorded"}) {
+			t.Errorf("told %q", b.told)
+		}
+	})
+	for _, tc := range [][2]string{{"a", "a (conflict bob 2001-02-03 04.05.06)"}, {"d.x/.rc", "d.x/.rc (conflict bob 2001-02-03 04.05.06)"}, {"a.tar.gz", "a.tar (conflict bob 2001-02-03 04.05.06).gz"}} {
+		if got := outbox.ConflictName(tc[0], "bob", time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC), 0); got != tc[1] {
+			t.Errorf("%s: %s", tc[0], got)
+		}
+	}
+}
+
+// O7: a save upon a save that was on its way replaces that one, and is no conflict.
+func TestO7SaveUponASave(t *testing.T) {
+	run(t, func(c *outbox.Config) { c.Coalesce = -1 }, func(t *testing.T, b *box) {
+		b.hold()
+		i := b.put("a", "1", ref(""))
+		synctest.Wait() // it was tried
+		b.put("a", "2", ref(string(i.Ref())))
+		b.fail(nil)
+		b.Again()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if b.s.Contents["g/a"] != "2" || len(b.s.Contents) != 1 {
+			t.Errorf("recorded %v", b.s.Contents)
+		}
+	})
+}
+
+// O7: a save upon a save that is recorded while the new one is written replaces that one, too.
+func TestO7SaveWhileTheOneBeforeArrives(t *testing.T) {
+	run(t, func(c *outbox.Config) { c.Coalesce = -1 }, func(t *testing.T, b *box) {
+		first := b.put("a", "1", ref(""))
+		b.disk.OnSync(func() {
+			b.disk.OnSync(nil)
+			synctest.Wait() // the first one is recorded meanwhile
+		})
+		b.put("a", "2", ref(string(first.Ref())))
+		synctest.Wait()
+		time.Sleep(time.Second)
+		b.wantStates("")
+		if b.s.Contents["g/a"] != "2" || len(b.s.Contents) != 1 {
+			t.Errorf("recorded %v", b.s.Contents)
+		}
+	})
+}
+
+// O8: revoked: everything of the group is parked, and no content can be read any more.
+func TestO8Revoked(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.hold()
+		i := b.put("a", "1", nil)
+		b.put("b", "1", nil)
+		synctest.Wait()
+		b.fail(&sdk.Error{Op: "upload", Kind: sdk.ErrNotAuthorized, Err: errors.New("not a member")})
+		b.Again()
+		synctest.Wait()
+		b.wantStates("a parked, b parked")
+		for _, i := range b.Items() {
+			if err := b.Content(i.ID, buffer(t)); !errors.Is(err, outbox.ErrLocked) {
+				t.Errorf("%s can be read: %v", i.Name, err)
+			}
+		}
+		if err := b.Discard(t.Context(), i.ID); err != nil {
+			t.Error(err)
+		}
+		b.wantStates("b parked")
+		b.restart(true)
+		synctest.Wait()
+		if list := b.Items(); len(list) != 1 {
+			t.Errorf("after a restart there is %v", list)
+		}
+	})
+}
+
+func buffer(t *testing.T) *mem.Buffer {
+	b, err := mem.NewPool().Get(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Release)
+	return b
+}
+
+// O9: after a restart the keys come back, and what waits is sent in the old order; until then its
+// content cannot be read. With a key in the keyring the names are known before.
+func TestO9Restart(t *testing.T) {
+	for _, keyring := range []bool{false, true} {
+		run(t, func(c *outbox.Config) {
+			if keyring {
+				c.Keys.Names, _ = format.RandomKey()
+			}
+		}, func(t *testing.T, b *box) {
+			b.hold()
+			b.put("a", "1", ref(""))
+			b.put("b", "2", ref(""))
+			synctest.Wait()
+			i := b.put("a", "33", ref(string(b.Items()[0].Ref())))
+			before := len(b.s.Sent())
+			b.restart(true)
+			synctest.Wait()
+			if _, err := b.Put(t.Context(), outbox.Save{Group: "g", Name: "later"}); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Content(i.ID, buffer(t)); !errors.Is(err, outbox.ErrLocked) {
+				t.Errorf("content of a closed item: %v", err)
+			}
+			b.fail(nil)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			var names []string
+			for _, r := range b.s.Sent()[before:] {
+				names = append(names, r...)
+			}
+			if got := strings.Join(names, " "); got != "a b a" {
+				t.Errorf("keyring %v: sent %s", keyring, got)
+			}
+			if b.s.Contents["g/a"] != "33" || len(b.s.Contents) != 2 {
+				t.Errorf("keyring %v: recorded %v", keyring, b.s.Contents)
+			}
+		})
+	}
+}
+
+// O9: the answer was lost and the power too: the save is sent again under its id, and recorded once.
+func TestO9SentAgainIsRecordedOnce(t *testing.T) {
+	run(t, func(c *outbox.Config) { c.Keys.Names, _ = format.RandomKey() }, func(t *testing.T, b *box) {
+		n := 0
+		b.s.Record = func(l *outboxtest.Letter, _ []byte) sdk.Sent {
+			n++
+			return sdk.Sent{Receipt: sdk.Receipt{Ref: sdk.Ref(l.Name())}}
+		}
+		b.put("a", "1", nil)
+		synctest.Wait()
+		b.wantStates("")
+		b.restart(true) // the item is back: its removal was not synced
+		synctest.Wait()
+		if n != 1 || len(b.s.Sent()) != 2 {
+			t.Errorf("%d records, requests %v", n, b.s.Sent())
+		}
+		b.wantStates("")
+	})
+}
+
+// O9: what was recorded before the crash is found in the ledger, and not sent again. A
+// service that says so and has no record is not believed.
+func TestO9RecordedBeforeTheCrash(t *testing.T) {
+	run(t, func(c *outbox.Config) { c.Coalesce = -1; c.Keys.Group = make([]byte, 32) }, func(t *testing.T, b *box) {
+		b.s.Spent = true
+		b.put("a", "1", ref(""))
+		synctest.Wait()
+		b.wantStates("")
+		b.restart(true) // it is back: its removal was not synced
+		synctest.Wait()
+		b.wantStates("")
+		b.wantSent("a")
+	})
+	run(t, nil, func(t *testing.T, b *box) { // another key: no record is found
+		b.s.Spent = true
+		b.put("a", "1", ref(""))
+		synctest.Wait()
+		b.restart(true)
+		synctest.Wait()
+		b.wantStates(" parked")
+	})
+}
+
+// O10: an item that was never sent is renamed, moved and removed on the disk; one that may be on its
+// way is not.
+func TestO10RenamesAndRemovals(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.hold()
+		first := b.put("first", "1", nil)
+		synctest.Wait()
+		i, j := b.put("a", "1", ref("")), b.put("b", "2", ref(""))
+		if err := b.Rename(t.Context(), first.ID, "x"); !errors.Is(err, outbox.ErrTried) {
+			t.Error(err)
+		}
+		if err := b.Rename(t.Context(), i.ID, "c"); err != nil {
+			t.Error(err)
+		}
+		if err := b.Remove(t.Context(), j.ID); err != nil {
+			t.Error(err)
+		}
+		b.restart(true)
+		b.fail(nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if fmt.Sprint(b.s.Contents) != "map[g/c:1 g/first:1]" {
+			t.Errorf("recorded %v", b.s.Contents)
+		}
+	})
+}
+
+// O8: a parked item goes to another group.
+func TestO8MoveToAnotherGroup(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.fail(&sdk.Error{Op: "upload", Kind: sdk.ErrTooLarge, Err: errors.New("too large")})
+		i := b.put("a", "1", ref("theirs"))
+		synctest.Wait()
+		b.fail(nil)
+		if err := b.Move(t.Context(), i.ID, "h"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b.fail(&sdk.Error{Op: "upload", Kind: sdk.ErrNotAuthorized, Err: errors.New("not a member")})
+		lost := b.put("lost", "1", nil)
+		synctest.Wait()
+		b.s.Mine = []sdk.Group{{ID: "h"}}
+		b.restart(false)
+		synctest.Wait()
+		b.fail(nil)
+		if err := b.Retry(lost.ID); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b.wantStates(" parked") // of none of its groups
+		if err := b.Move(t.Context(), lost.ID, "h"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if fmt.Sprint(b.s.Contents) != "map[h/a:1 h/lost:1]" {
+			t.Errorf("recorded %v", b.s.Contents)
+		}
+	})
+}
+
+// O11: the limit refuses, from half on saves take longer.
+func TestO11Full(t *testing.T) {
+	run(t, func(c *outbox.Config) { c.Bytes = 10_000 }, func(t *testing.T, b *box) {
+		b.hold()
+		var slow time.Duration
+		for n := 0; ; n++ {
+			began := time.Now()
+			i, err := b.Put(t.Context(), outbox.Save{Group: "g", Name: fmt.Sprint(n), Content: make([]byte, 1000)})
+			if errors.Is(err, outbox.ErrFull) {
+				break
+			}
+			if err != nil || n > 20 {
+				t.Fatal(n, err)
+			}
+			b.Ready(i.ID)
+			took := time.Since(began)
+			if used := b.Status().Bytes; used <= 5000 && took != 0 || took < slow {
+				t.Errorf("with %d bytes a save took %s after %s", used, took, slow)
+			}
+			slow = took
+		}
+		if slow == 0 {
+			t.Error("no save was slowed")
+		}
+		if n := len(b.Items()); n < 6 {
+			t.Errorf("%d items fit", n)
+		}
+	})
+}
+
+// O2: a disk that fails takes no save, and loses none.
+func TestO2BrokenDisk(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.hold()
+		b.put("a", "1", nil)
+		b.disk.Broken(true)
+		if _, err := b.Put(t.Context(), outbox.Save{Group: "g", Name: "b"}); err == nil {
+			t.Error("a broken disk takes a save")
+		}
+		b.disk.Broken(false)
+		b.wantStates("a waiting")
+	})
+}
+
+// O12: what cannot be sent in time stays, and is listed; what can is sent.
+func TestO12Drain(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.put("a", "1", nil)
+		if left := b.Drain(t.Context()); len(left) != 0 {
+			t.Errorf("left %v", left)
+		}
+		b.hold()
+		b.put("b", "1", nil)
+		ctx, cancel := withTimeout(t, time.Minute)
+		defer cancel()
+		if left := b.Drain(ctx); len(left) != 1 || left[0].Reason == "" {
+			t.Errorf("left %v", left)
+		}
+	})
+}
+
+// States: each is named, and none leads out of recorded or discarded.
+func TestStates(t *testing.T) {
+	for _, s := range outbox.States() {
+		out := 0
+		for _, to := range outbox.States() {
+			if s.LeadsTo(to) {
+				out++
+			}
+		}
+		if (out == 0) != (s == outbox.Recorded || s == outbox.Discarded) || s.String() == "" {
+			t.Errorf("%s has %d ways out", s, out)
+		}
+	}
+}
+
+// One process has an outbox.
+func TestO13SecondMountIsRefused(t *testing.T) {
+	dir := t.TempDir() + "/box"
+	o, err := outbox.New(dir, outbox.Config{Remote: &outboxtest.Service{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := outbox.New(dir, outbox.Config{Remote: &outboxtest.Service{}}); !errors.Is(err, outbox.ErrTaken) {
+		t.Errorf("a second one: %v", err)
+	}
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+	again, err := outbox.New(dir, outbox.Config{Remote: &outboxtest.Service{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = again.Close()
+}
+
+type ctx = context.Context
+
+func withTimeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), d)
+}
+
+func tokens(text string) sdk.Amount {
+	a, err := wire.ParseTokens(text)
+	if err != nil {
+		panic(err)
+	}
+	return a
+}
+
+// Threat 53: whatever the service answers, a save stays on the disk until there is a receipt of its record.
+func TestThreat53NothingLeavesWithoutAReceipt(t *testing.T) {
+	for kind := sdk.ErrOther; kind <= sdk.ErrPending; kind++ {
+		for _, code := range []string{"", wire.CodeHead, wire.CodeEpoch, wire.CodeSpent} {
+			run(t, nil, func(t *testing.T, b *box) {
+				b.fail(&sdk.Error{Op: "upload", Kind: kind, Code: code, Err: errors.New("no")})
+				b.put("a", "1", ref(""))
+				time.Sleep(2 * time.Hour)
+				list := b.Items()
+				if len(list) != 1 || list[0].Reason == "" {
+					t.Fatalf("%v %s: there is %+v", kind, code, list)
+				}
+				b.fail(nil)
+				b.restart(true)
+				time.Sleep(time.Hour)
+				if list := b.Items(); len(list) != 0 || len(b.s.Contents) != 1 {
+					t.Errorf("%v %s: there is %+v, recorded %v", kind, code, list, b.s.Contents)
+				}
+			})
+		}
+	}
+	run(t, nil, func(t *testing.T, b *box) {
+		b.s.Record = func(*outboxtest.Letter, []byte) sdk.Sent { return sdk.Sent{} } // no reference
+		b.put("a", "1", nil)
+		time.Sleep(time.Hour)
+		if len(b.Items()) != 1 {
+			t.Error("an empty receipt is a record")
+		}
+	})
+}

@@ -1,0 +1,517 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+)
+
+const (
+	itemsSuffix = ".items" // of files with items
+	newSuffix   = ".new"   // of files that are being written
+	// maxBatch is how many items one file has, at most, and maxBatchBytes how long the file is
+	// when another item joins it, in bytes.
+	maxBatch      = 64
+	maxBatchBytes = 4 << 20
+)
+
+// store keeps items on a disk. An item that add has taken survives a loss of power, whole,
+// until it is removed. Items that are added at the same time share a file and its syncs. It is safe for
+// concurrent use.
+type store struct {
+	disk disk
+
+	writing chan struct{} // one file at a time
+
+	mu     sync.Mutex
+	joins  []*joining // wait for the next file
+	files  map[string]*itemFile
+	places map[string]place // by id of the item
+	used   int64            // bytes of all files
+	next   int64            // position
+	serial int64            // of the next file that is written anew
+
+	damaged []string // files that hold what nobody can read; they stay
+}
+
+type itemFile struct {
+	size int64
+	live int // items that were not removed
+	all  int
+}
+
+// place is where an item lies.
+type place struct {
+	file     string
+	at       int64
+	revision int
+	shape
+}
+
+// joining is an item that waits to be written.
+type joining struct {
+	r    *record
+	done chan struct{}
+	err  error // once done is closed
+}
+
+// openStore reads what every item shows in the clear, and no content.
+func openStore(d disk, readOnly bool) (*store, []Clear, error) {
+	s := &store{disk: d, writing: make(chan struct{}, 1), files: make(map[string]*itemFile), places: make(map[string]place), next: 1}
+	list, err := d.names()
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the outbox: %w", err)
+	}
+	slices.Sort(list)
+	items := make(map[string]Clear, len(list))
+	var files []string
+	for _, name := range list {
+		switch {
+		case strings.HasSuffix(name, newSuffix) && !readOnly: // never acknowledged
+			if err := d.remove(name); err != nil {
+				return nil, nil, fmt.Errorf("clean the outbox: %w", err)
+			}
+		case strings.HasSuffix(name, itemsSuffix):
+			files = append(files, name)
+		}
+	}
+	heads := make([]heads, len(files))
+	var readers sync.WaitGroup
+	for first := range loaders {
+		readers.Go(func() {
+			buf := make([]byte, firstRead)
+			for i := first; i < len(files); i += loaders {
+				heads[i] = s.readHeads(files[i], buf)
+			}
+		})
+	}
+	readers.Wait()
+	for i, name := range files {
+		if err := s.load(name, &heads[i], items); err != nil {
+			return nil, nil, err
+		}
+	}
+	all := make([]Clear, 0, len(items))
+	for _, c := range items {
+		all = append(all, c)
+		s.next = max(s.next, c.Position+1)
+	}
+	slices.SortFunc(all, func(a, b Clear) int { return cmp.Compare(a.Position, b.Position) })
+	for name, f := range s.files {
+		if f.live == 0 && !readOnly && !slices.Contains(s.damaged, name) { // newer files have its items
+			s.drop(name)
+		}
+	}
+	return s, all, nil
+}
+
+const (
+	// firstRead is how much of a file is read at once, in bytes: more than the head of an item.
+	firstRead = 1 << 10
+	// loaders is how many files are read at a time when a store is opened.
+	loaders = 4
+)
+
+// heads are the heads of the items of one file.
+type heads struct {
+	list    []Clear
+	at      []int64
+	shapes  []shape
+	size    int64 // of what could be read, in bytes
+	damaged bool
+	err     error
+}
+
+// readHeads reads the heads of the items of one file.
+func (s *store) readHeads(name string, buf []byte) (h heads) {
+	f, err := s.disk.open(name)
+	if err != nil {
+		return heads{err: fmt.Errorf("open an item: %w", err)}
+	}
+	defer f.Close()
+	for {
+		n, err := readSome(f, buf, h.size)
+		if err != nil {
+			h.err = fmt.Errorf("read an item: %w", err)
+			return h
+		}
+		if n == 0 && h.size > 0 {
+			return h
+		}
+		sh, err := parseShape(buf[:n])
+		var c Clear
+		if err == nil {
+			head := buf[itemPrefix:n]
+			if int64(len(head)) < sh.head {
+				head = make([]byte, sh.head)
+				if k, readErr := readSome(f, head, h.size+int64(itemPrefix)); readErr != nil || int64(k) < sh.head {
+					err = errDamaged
+				}
+			}
+			if err == nil {
+				c, err = parseClear(head[:sh.head])
+			}
+		}
+		if err != nil {
+			h.damaged = true
+			return h
+		}
+		h.list, h.at, h.shapes = append(h.list, c), append(h.at, h.size), append(h.shapes, sh)
+		h.size += sh.size()
+	}
+}
+
+// load notes the items of one file.
+func (s *store) load(name string, h *heads, items map[string]Clear) error {
+	if h.err != nil {
+		return h.err
+	}
+	s.files[name] = &itemFile{size: h.size}
+	s.used += h.size
+	if h.damaged {
+		s.damaged = append(s.damaged, name)
+	}
+	for i, c := range h.list {
+		s.take(name, h.at[i], h.shapes[i], c, items)
+	}
+	return nil
+}
+
+// take notes where an item lies. Of several places the newest revision counts.
+func (s *store) take(name string, at int64, sh shape, c Clear, items map[string]Clear) {
+	f := s.files[name]
+	f.all++
+	if old, ok := s.places[c.ID]; ok {
+		if old.revision >= c.Revision {
+			return
+		}
+		s.files[old.file].live--
+	}
+	f.live++
+	s.places[c.ID] = place{name, at, c.Revision, sh}
+	if items != nil {
+		items[c.ID] = c
+	}
+}
+
+// readSome fills p from off, or less at the end of the file.
+func readSome(f oldFile, p []byte, off int64) (int, error) {
+	n, err := f.ReadAt(p, off)
+	if isEnd(err) {
+		return n, nil
+	}
+	return n, err
+}
+
+// add writes an item, and gives it the next position. When it returns nil, the item survives a loss of
+// power. Otherwise the item is not there, or, after ctx has ended, may be.
+func (s *store) add(ctx context.Context, r *record) error {
+	j := &joining{r: r, done: make(chan struct{})}
+	s.mu.Lock()
+	s.joins = append(s.joins, j)
+	s.mu.Unlock()
+	for {
+		select {
+		case <-j.done:
+			return j.err
+		default:
+		}
+		select {
+		case <-j.done:
+			return j.err
+		case s.writing <- struct{}{}:
+			s.writeNext()
+			<-s.writing
+		case <-ctx.Done():
+			if s.leave(j) {
+				return ctx.Err()
+			}
+			<-j.done
+			return j.err
+		}
+	}
+}
+
+// leave takes an item from those that wait; false means that it is being written.
+func (s *store) leave(j *joining) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.joins, j)
+	if i < 0 {
+		return false
+	}
+	s.joins = slices.Delete(s.joins, i, i+1)
+	return true
+}
+
+// writeNext writes a file of the items that wait. Needs writing.
+func (s *store) writeNext() {
+	s.mu.Lock()
+	n, bytes := 0, 0
+	for n < len(s.joins) && n < maxBatch && (n == 0 || bytes < maxBatchBytes) {
+		bytes += len(s.joins[n].r.body)
+		n++
+	}
+	batch := slices.Clone(s.joins[:n])
+	s.joins = slices.Delete(s.joins, 0, n)
+	for _, j := range batch {
+		if j.r.Position == 0 { // else it was written before
+			j.r.Position = s.next
+			s.next++
+		}
+	}
+	s.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	records := make([]*record, n)
+	for i, j := range batch {
+		records[i] = j.r
+	}
+	err := s.write(records)
+	for _, j := range batch {
+		j.err = err
+		close(j.done)
+	}
+}
+
+// write makes one file of records, durably. Needs writing.
+func (s *store) write(records []*record) error {
+	var raw []byte
+	var err error
+	at := make([]int64, len(records))
+	for i, r := range records {
+		at[i] = int64(len(raw))
+		if raw, err = r.encode(raw); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.serial++
+	name := fmt.Sprintf("%016x-%04x", records[0].Position, s.serial&0xffff)
+	for s.files[name+itemsSuffix] != nil {
+		s.serial++
+		name = fmt.Sprintf("%016x-%04x", records[0].Position, s.serial&0xffff)
+	}
+	s.mu.Unlock()
+	if err := s.place(name, raw); err != nil {
+		return fmt.Errorf("write to the outbox: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name += itemsSuffix
+	s.files[name] = &itemFile{size: int64(len(raw))}
+	s.used += int64(len(raw))
+	for i, r := range records {
+		sh, _ := parseShape(raw[at[i]:])
+		old, there := s.places[r.ID]
+		s.take(name, at[i], sh, r.Clear, nil)
+		if there {
+			s.dropEmpty(old.file)
+		}
+	}
+	return nil
+}
+
+// place writes a file under a name, durably. A file that could not be synced never gets its name,
+// and is never synced again.
+func (s *store) place(name string, raw []byte) error {
+	f, err := s.disk.create(name + newSuffix)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(raw)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = s.disk.rename(name+newSuffix, name+itemsSuffix)
+	}
+	if err != nil {
+		_ = s.disk.remove(name + newSuffix)
+		return err
+	}
+	if err := s.disk.syncNames(); err != nil {
+		_ = s.disk.remove(name + itemsSuffix)
+		return err
+	}
+	return nil
+}
+
+// find opens the file that an item is in. The item may move to another one meanwhile.
+func (s *store) find(id string) (place, oldFile, error) {
+	for last := ""; ; {
+		s.mu.Lock()
+		p, ok := s.places[id]
+		s.mu.Unlock()
+		if !ok {
+			return p, nil, fs.ErrNotExist
+		}
+		f, err := s.disk.open(p.file)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) || p.file == last {
+			return p, f, err
+		}
+		last = p.file
+	}
+}
+
+// read returns an item, whole.
+func (s *store) read(id string) (record, error) {
+	p, f, err := s.find(id)
+	if err != nil {
+		return record{}, err
+	}
+	defer f.Close()
+	raw := make([]byte, p.size())
+	if n, err := f.ReadAt(raw, p.at); n < len(raw) {
+		if isEnd(err) {
+			return record{}, errDamaged
+		}
+		return record{}, err
+	}
+	return decode(raw)
+}
+
+// readBody reads a part of the content of an item.
+func (s *store) readBody(id string, p []byte, off int64) (int, error) {
+	at, f, err := s.find(id)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	want := min(int64(len(p)), max(at.body-off, 0))
+	n, err := f.ReadAt(p[:want], at.at+int64(itemPrefix)+at.head+at.meta+off)
+	if err == nil && n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// last returns the newest position.
+func (s *store) last() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next - 1
+}
+
+// readMeta returns the metadata of an item, without its content. Only read proves that it is whole.
+func (s *store) readMeta(id string) ([]byte, error) {
+	p, f, err := s.find(id)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	meta := make([]byte, p.meta)
+	if n, err := f.ReadAt(meta, p.at+int64(itemPrefix)+p.head); n < len(meta) {
+		if isEnd(err) {
+			return nil, errDamaged
+		}
+		return nil, err
+	}
+	return meta, nil
+}
+
+// replace writes another form of an item, durably. It keeps its position.
+func (s *store) replace(ctx context.Context, r *record) error {
+	s.mu.Lock()
+	r.Revision = s.places[r.ID].revision + 1
+	s.mu.Unlock()
+	return s.add(ctx, r)
+}
+
+// remove takes an item away. It may be there again after a loss of power, unless forget took it.
+func (s *store) remove(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.places[id]
+	if !ok {
+		return
+	}
+	delete(s.places, id)
+	s.files[p.file].live--
+	s.dropEmpty(p.file)
+}
+
+// dropEmpty removes a file without an item that counts. Needs mu.
+func (s *store) dropEmpty(name string) {
+	if f := s.files[name]; f != nil && f.live == 0 && !slices.Contains(s.damaged, name) {
+		s.drop(name)
+	}
+}
+
+// drop needs mu.
+func (s *store) drop(name string) {
+	if err := s.disk.remove(name); err == nil || errors.Is(err, fs.ErrNotExist) {
+		s.used -= s.files[name].size
+		delete(s.files, name)
+	}
+}
+
+// forget takes an item away for good: it never comes back. Files that hold it beside others
+// are written anew.
+func (s *store) forget(ctx context.Context, id string) error {
+	select {
+	case s.writing <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.writing }()
+	s.mu.Lock()
+	p, ok := s.places[id]
+	var holds []string
+	for name, f := range s.files { // also earlier forms of the item
+		if ok && f.live > 0 && (name == p.file || f.all > f.live) {
+			holds = append(holds, name)
+		}
+	}
+	s.mu.Unlock()
+	if !ok {
+		return fs.ErrNotExist
+	}
+	for _, name := range holds {
+		if err := s.without(name, id); err != nil {
+			return err
+		}
+	}
+	s.remove(id)
+	return s.disk.syncNames()
+}
+
+// without writes the items of a file that still count anew, but for one. Needs writing.
+func (s *store) without(name, id string) error {
+	var keep []*record
+	s.mu.Lock()
+	var ids []string
+	for other, p := range s.places {
+		if p.file == name && other != id {
+			ids = append(ids, other)
+		}
+	}
+	s.mu.Unlock()
+	for _, other := range ids {
+		r, err := s.read(other)
+		if err != nil {
+			return fmt.Errorf("read an item beside another: %w", err)
+		}
+		r.Revision++
+		keep = append(keep, &r)
+	}
+	if len(keep) == 0 {
+		return nil
+	}
+	slices.SortFunc(keep, func(a, b *record) int { return cmp.Compare(a.Position, b.Position) })
+	return s.write(keep)
+}
+
+// bytes returns how much disk the items take.
+func (s *store) bytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used
+}

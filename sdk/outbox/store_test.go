@@ -1,0 +1,304 @@
+package outbox
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"errors"
+)
+
+func newRecord(id string) *record {
+	return &record{Clear: Clear{ID: id, Account: "alice", Size: 3, Time: time.Unix(1, 0).UTC()},
+		meta: []byte("meta of " + id), body: []byte("body of " + id)}
+}
+
+func mustOpen(t testing.TB, d disk) (*store, []Clear) {
+	t.Helper()
+	s, items, err := openStore(d, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, items
+}
+
+func idsOf(items []Clear) (ids []string) {
+	for _, c := range items {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+// An item that was taken survives a loss of power after every later write, whole; one that was not is
+// absent or whole; one that was given up does not come back.
+func TestO2PowerIsLostAfterEveryWrite(t *testing.T) {
+	d := newMemDisk()
+	s, _ := mustOpen(t, d)
+	type fact struct {
+		begin, step int // it is under way from begin on, and done from step on
+		id          string
+		there, sure bool
+		body        string
+	}
+	var facts []fact
+	begin := 0
+	note := func(id, body string, there, sure bool) {
+		facts = append(facts, fact{begin, len(d.steps), id, there, sure, body})
+	}
+	add := func(ids ...string) {
+		begin = len(d.steps)
+		var list []*record
+		for _, id := range ids {
+			list = append(list, newRecord(id))
+		}
+		s.mu.Lock()
+		for _, r := range list {
+			s.joins = append(s.joins, &joining{r: r, done: make(chan struct{})})
+		}
+		s.mu.Unlock()
+		s.writeNext()
+		for _, id := range ids {
+			note(id, "body of "+id, true, true)
+		}
+	}
+	add("a")
+	add("b", "c", "d") // in one file
+	begin = len(d.steps)
+	s.remove("a")
+	note("a", "body of a", false, false)
+	changed, err := s.read("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed.body = []byte("another body of c")
+	begin = len(d.steps)
+	if err := s.replace(t.Context(), &changed); err != nil {
+		t.Fatal(err)
+	}
+	note("c", "another body of c", true, true)
+	begin = len(d.steps)
+	if err := s.forget(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	note("b", "", false, true)
+	add("e")
+	begin = len(d.steps)
+	s.remove("c")
+	note("c", "another body of c", false, false)
+	begin = len(d.steps)
+	s.remove("d")
+	note("d", "body of d", false, false)
+	begin = len(d.steps)
+	if err := s.forget(t.Context(), "e"); err != nil {
+		t.Fatal(err)
+	}
+	note("e", "", false, true)
+
+	n := 0
+	for step := range len(d.steps) + 1 {
+		for names := range 4 {
+			for _, kept := range []int{0, 40, -1} {
+				n++
+				left := d.after(step, loss{names, kept})
+				s, items, err := openStore(left, false)
+				if err != nil {
+					t.Fatalf("after step %d, %d names, %d bytes: %v", step, names, kept, err)
+				}
+				if len(s.damaged) > 0 {
+					t.Fatalf("after step %d, %d names, %d bytes: damaged %v", step, names, kept, s.damaged)
+				}
+				now := map[string]fact{}
+				for _, f := range facts {
+					if f.step <= step {
+						now[f.id] = f
+					}
+				}
+				for id, f := range now {
+					r, err := s.read(id)
+					later := slices.ContainsFunc(facts, func(g fact) bool { return g.id == id && g.begin < step && step < g.step }) // under way
+					switch {
+					case later: // as it was, or as it becomes
+					case f.sure && f.there && (err != nil || string(r.body) != f.body):
+						t.Errorf("after step %d, %d names, %d bytes: %s has %q, %v, want %q", step, names, kept, id, r.body, err, f.body)
+					case f.sure && !f.there && !errors.Is(err, fs.ErrNotExist):
+						t.Errorf("after step %d, %d names, %d bytes: %s came back", step, names, kept, id)
+					}
+				}
+				for _, c := range items {
+					if _, err := s.read(c.ID); err != nil {
+						t.Errorf("after step %d, %d names, %d bytes: %s: %v", step, names, kept, c.ID, err)
+					}
+				}
+			}
+		}
+	}
+	if n < 300 {
+		t.Errorf("only %d losses", n)
+	}
+}
+
+// Whatever fails on the disk, a save that was refused is not there later, and one that was taken is.
+func TestO2DiskThatFails(t *testing.T) {
+	for _, kind := range []string{"create", "write", "sync", "rename", "names"} {
+		d := newMemDisk()
+		s, _ := mustOpen(t, d)
+		if err := s.add(t.Context(), newRecord("kept")); err != nil {
+			t.Fatal(err)
+		}
+		d.fail = func(step diskStep) error {
+			if step.kind == kind {
+				return errDisk
+			}
+			return nil
+		}
+		if err := s.add(t.Context(), newRecord("refused")); !errors.Is(err, errDisk) {
+			t.Errorf("%s: %v", kind, err)
+		}
+		d.fail = nil
+		if err := s.add(t.Context(), newRecord("later")); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		if _, items := mustOpen(t, d); !slices.Equal(idsOf(items), []string{"kept", "later"}) {
+			t.Errorf("%s: there is %v", kind, idsOf(items))
+		}
+	}
+}
+
+// Saves that wait together share one sync of content and one of names.
+func TestO2SavesThatWaitTogetherShareASync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newMemDisk()
+		s, _ := mustOpen(t, d)
+		s.writing <- struct{}{} // somebody writes
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				if err := s.add(t.Context(), newRecord(fmt.Sprint(i))); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		<-s.writing
+		all.Wait()
+		if want := (map[string]int{"create": 1, "write": 1, "sync": 1, "rename": 1, "names": 1}); !maps.Equal(d.counts, want) {
+			t.Errorf("8 saves took %v, want %v", d.counts, want)
+		}
+	})
+}
+
+// Damage is found before an item is sent, stays where it is, and concerns no other item.
+func TestO2DamageOnTheDisk(t *testing.T) {
+	d := newMemDisk()
+	s, _ := mustOpen(t, d)
+	for _, id := range []string{"a", "b"} {
+		if err := s.add(t.Context(), newRecord(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := bytes.Clone(d.files[s.places["a"].file].Bytes())
+	for at := range whole {
+		bad := bytes.Clone(whole)
+		bad[at] ^= 1
+		d.files[s.places["a"].file] = bytes.NewBuffer(bad)
+		s, _ := mustOpen(t, d)
+		if r, err := s.read("a"); err == nil {
+			t.Fatalf("a bit of byte %d is wrong, and %q was read", at, r.body)
+		}
+		if _, err := s.read("b"); err != nil {
+			t.Fatalf("byte %d of another item: %v", at, err)
+		}
+		if len(d.files) != 2 {
+			t.Fatalf("byte %d: the damaged file is gone", at)
+		}
+	}
+}
+
+// A file that is cut at any byte, which no loss of power does, is kept and told.
+func TestO2CutFiles(t *testing.T) {
+	d := newMemDisk()
+	s, _ := mustOpen(t, d)
+	if err := s.add(t.Context(), newRecord("a")); err != nil {
+		t.Fatal(err)
+	}
+	name := s.places["a"].file
+	whole := bytes.Clone(d.files[name].Bytes())
+	for n := range whole {
+		d.files[name] = bytes.NewBuffer(bytes.Clone(whole[:n]))
+		s, items := mustOpen(t, d)
+		if _, err := s.read("a"); err == nil || len(items)+len(s.damaged) == 0 || len(d.files) != 1 {
+			t.Fatalf("cut at %d: %v, %d items, damaged %v", n, err, len(items), s.damaged)
+		}
+	}
+}
+
+// On a real disk: a folder that others may enter is refused, a new store finds what another wrote.
+func TestFolder(t *testing.T) {
+	dir := t.TempDir() + "/box"
+	f, err := openFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := mustOpen(t, f)
+	if err := s.add(t.Context(), newRecord("a")); err != nil {
+		t.Fatal(err)
+	}
+	if _, items := mustOpen(t, f); len(items) != 1 || items[0].Position != 1 {
+		t.Errorf("items %+v", items)
+	}
+	if err := os.Chmod(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openFolder(dir); err == nil {
+		t.Error("others may enter")
+	}
+}
+
+func BenchmarkAdd(b *testing.B) {
+	f, err := openFolder(b.TempDir() + "/box")
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, _ := mustOpen(b, f)
+	r := newRecord("x")
+	r.body = make([]byte, 4<<10)
+	for i := 0; b.Loop(); i++ {
+		r := *r
+		r.ID, r.Position = fmt.Sprint(i), 0
+		if err := s.add(b.Context(), &r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkOpen100000(b *testing.B) {
+	dir := b.TempDir() + "/box"
+	f, err := openFolder(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := newRecord("x")
+	r.body, r.meta = make([]byte, 4<<10), make([]byte, 2500)
+	for i := range 100_000 {
+		r.ID, r.Position = fmt.Sprintf("%032x", i), int64(i+1)
+		raw, err := r.encode(nil)
+		if err == nil {
+			err = os.WriteFile(fmt.Sprintf("%s/%016x-0001.items", dir, i+1), raw, 0o600)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if _, items := mustOpen(b, f); len(items) != 100_000 {
+			b.Fatal(len(items))
+		}
+	}
+}
