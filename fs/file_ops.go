@@ -58,6 +58,11 @@ func (fh *fileHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.Re
 // Write copies into the staged content; nothing leaves the machine (W1). The
 // kernel has placed appended data already.
 func (fh *fileHandle) Write(ctx context.Context, data []byte, off int64) (uint32, syscall.Errno) {
+	if fh.h.Waits() { // blocks that are changed in part are fetched
+		patient, done := patiently(ctx)
+		defer done()
+		ctx = patient
+	}
 	n, err := fh.h.WriteAt(ctx, data, off)
 	if err != nil {
 		return 0, errno(err)

@@ -88,19 +88,21 @@ func runTests(m *testing.M) int {
 
 // plan says what a serving process mounts.
 type plan struct {
-	Dir     string
-	Options Options // without Logger
-	Harden  bool
-	Confine bool // with a process outside
-	MaxFile int64
-	Renames bool     // the service renames
-	Folders bool     // and folders as a whole
-	Deletes bool     // and deletes, and the mount may
-	Trashes bool     // and keeps what is removed
-	Clock   bool     // records have the time of day
-	Watches bool     // the service tells what others do
-	Records bool     // the service records attributes of files, so also links
-	Theirs  []string // what another account uploaded before, one line each; "NAME -> TARGET" is a link
+	Dir        string
+	Options    Options // without Logger
+	Harden     bool
+	Confine    bool // with a process outside
+	MaxFile    int64
+	Renames    bool     // the service renames
+	Folders    bool     // and folders as a whole
+	Deletes    bool     // and deletes, and the mount may
+	Trashes    bool     // and keeps what is removed
+	Clock      bool     // records have the time of day
+	Watches    bool     // the service tells what others do
+	Records    bool     // the service records attributes of files, so also links
+	Blocks     bool     // files above 100,000 bytes have blocks
+	TinyBlocks bool     // files above 3 bytes have blocks of 4, and are saved so
+	Theirs     []string // what another account uploaded before, one line each; "NAME -> TARGET" is a link
 }
 
 // order is a line to a serving process, and answer its line back.
@@ -131,6 +133,7 @@ type server struct {
 	world *world
 	tree  *tree.Tree
 	mount *Server
+	late  tree.Change // that is told later
 }
 
 // serve mounts a tree over a world in memory and obeys until its input ends.
@@ -182,6 +185,12 @@ func startServer() (*server, error) {
 	if p.Clock {
 		w.Clock = time.Now
 	}
+	if p.Blocks {
+		w.BlocksAbove = 100_000
+	}
+	if p.TinyBlocks {
+		w.BlocksAbove, w.BlockBytes = 3, 4
+	}
 	for _, name := range p.Theirs {
 		if link, target, isLink := strings.Cut(name, " -> "); isLink {
 			w.putLink("team", link, target)
@@ -192,6 +201,9 @@ func startServer() (*server, error) {
 	cfg := tree.Config{Remote: w, Passthrough: p.Options.Reads == ReadsPassthrough, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, EmptyDelay: time.Hour,
 		AttributesDelay: time.Hour,
 		MaxFileBytes:    p.MaxFile, CanRename: p.Renames, CanRenameFolders: p.Folders, AllowDelete: p.Deletes, CanTrash: p.Trashes, CanAttributes: p.Records, ReadOnly: p.Options.ReadOnly, Logger: log}
+	if p.TinyBlocks {
+		cfg.WholeBytes, cfg.BlockBytes, cfg.MaxBlocksBytes = w.BlocksAbove, w.BlockBytes, p.MaxFile
+	}
 	if p.Watches {
 		w.events = make(chan sdk.Event)
 		cfg.Watch = w.watch
@@ -217,7 +229,7 @@ func startServer() (*server, error) {
 			return nil, err
 		}
 	}
-	return &server{w, t, mount}, nil
+	return &server{world: w, tree: t, mount: mount}, nil
 }
 
 func (s *server) obey(o order) (a answer) {
@@ -237,6 +249,13 @@ func (s *server) obey(o order) (a answer) {
 		s.world.told(map[bool]string{true: sdk.EventAdded, false: sdk.EventRevoked}[o.On], o.Group)
 	case "refresh":
 		a.setError(s.tree.Refresh(context.Background()))
+	case "spoil": // block Size of the newest upload
+		rows := s.world.Rows(o.Group)
+		var err error
+		if o.On {
+			err = &sdk.Error{Op: "read", Kind: *o.Kind, Err: errors.New("spoilt")}
+		}
+		s.world.Spoil(rows[len(rows)-1].Ref, o.Size, err)
 	case "shred":
 		s.world.shred(o.Group, int(o.Size))
 		s.world.told(sdk.EventDeleted, o.Group)
@@ -275,16 +294,21 @@ func (s *server) obey(o order) (a answer) {
 		}
 	case "teller": // pretends that the thread of that number tells of changes
 		s.mount.m.teller.thread.Store(uint32(o.Size))
-	case "told": // as if the process outside came late
+	case "told", "to be told": // as if the process outside came late
 		group, err := s.tree.Root().Lookup(context.Background(), string(o.Group))
 		if err == nil {
 			dir := group.(*tree.Dir)
 			var now tree.Node
 			if now, err = dir.Lookup(context.Background(), o.Name); err == nil {
-				s.mount.m.ChangedByOthers([]tree.Change{{Dir: dir, Name: o.Name, Now: now}})
+				s.late = tree.Change{Dir: dir, Name: o.Name, Now: now}
 			}
 		}
 		a.setError(err)
+		if err == nil && o.Do == "told" {
+			s.mount.m.ChangedByOthers([]tree.Change{s.late})
+		}
+	case "told late":
+		s.mount.m.ChangedByOthers([]tree.Change{s.late})
 	case "known": // how many files and folders the kernel knows, of those that it notes
 		s.mount.m.mu.Lock()
 		a.Counts.Waiting = len(s.mount.m.files) + len(s.mount.m.dirs)

@@ -73,6 +73,17 @@ func (t *telling) ino() uint64 {
 	return t.finds.Attr().Ino
 }
 
+// isShown reports whether the name shows what is to be made. When a program removed or replaced it
+// meanwhile, the kernel must not get it: programs would write to a file that has no name.
+func (t *telling) isShown() bool {
+	n, ok := t.makes.(interface{ Parent() (*tree.Dir, string) })
+	if !ok {
+		return false
+	}
+	dir, name := n.Parent()
+	return dir == t.dir && name == t.name
+}
+
 func newTeller(outside *Outside) *teller {
 	t := &teller{outside: outside}
 	t.wake = sync.NewCond(&t.mu)
@@ -215,11 +226,13 @@ func (n *dirNode) lookupToTell(ctx context.Context, then *telling, out *fuse.Ent
 
 // makeToTell answers the process outside, which makes a name that is there already.
 func (n *dirNode) makeToTell(ctx context.Context, then *telling, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
-	if then == nil || then.makes == nil {
+	if then == nil || !then.isShown() {
 		return nil, unix.EPERM
 	}
 	if n.m.opt.keepsHandles() { // the kernel knows it by its number
-		return n.child(ctx, then.makes, out), 0
+		inode := n.child(ctx, then.makes, out)
+		out.SetEntryTimeout(0) // as in lookupToTell
+		return inode, 0
 	}
 	return n.apart(ctx, then.makes, out), 0
 }

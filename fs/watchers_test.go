@@ -196,6 +196,29 @@ func TestR7WatchersOfAReadOnlyMount(t *testing.T) {
 	}
 }
 
+// R7: a file that a program removed before its news is told does not come back: what is written under
+// the name then belongs to the file that has it.
+func TestR7NewsOfARemovedFile(t *testing.T) {
+	for mode, name := range readsNames {
+		t.Run(name, func(t *testing.T) {
+			m := mounting(t, confined, func(p *plan) { p.Options.Reads, p.Options.Timeout, p.Deletes = Reads(mode), time.Minute, true })
+			m.put("f", "theirs")
+			m.must(order{Do: "to be told", Group: "team", Name: "f"})
+			ok(t, os.Remove(m.path("team/f")))
+			m.write("team/f", "one")
+			m.must(order{Do: "told late"})
+			m.must(order{Do: "settle"})
+			var st unix.Stat_t
+			ok(t, unix.Stat(m.path("team/f"), &st))
+			if st.Nlink != 1 {
+				t.Errorf("the name shows a file with %d names", st.Nlink)
+			}
+			m.write("team/f", "two")
+			m.wantCharges(0, 2)
+		})
+	}
+}
+
 // R7: a folder that a program holds for long, because a rename in it uploads, ends nothing.
 func TestR7TellingWaitsForPrograms(t *testing.T) {
 	shown, err := tree.New(t.Context(), tree.Config{Remote: newWorld()})

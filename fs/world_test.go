@@ -20,9 +20,40 @@ type world struct {
 	events chan sdk.Event    // of a watch; nil without one
 }
 
-type counts struct{ Retrieves, Uploads, Waiting, Requests int }
+// counts are what the service did; Blocks is how many blocks of the newest upload were
+// fetched, and Twice how many of them more than once.
+type counts struct{ Retrieves, Uploads, Waiting, Requests, Blocks, Twice int }
 
-var _ tree.Remote = (*world)(nil)
+var (
+	_ tree.Remote      = (*world)(nil)
+	_ tree.BlockRemote = (*world)(nil)
+)
+
+func (w *world) OpenBlocks(ctx context.Context, e sdk.Entry) (tree.Blocks, error) {
+	b, err := w.Person.OpenBlocks(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (w *world) BeginBlocks(ctx context.Context, g sdk.GroupID, base tree.Blocks, blockBytes int64) (tree.BlockUpload, error) {
+	from, _ := base.(*treetest.Blocks)
+	u, err := w.Person.BeginBlocks(ctx, g, from, blockBytes)
+	if err != nil {
+		return nil, err
+	}
+	return remoteUpload{u}, nil
+}
+
+type remoteUpload struct{ *treetest.BlockUpload }
+
+func (u remoteUpload) Opened() tree.Blocks {
+	if b := u.BlockUpload.Opened(); b != nil {
+		return b
+	}
+	return nil
+}
 
 func newWorld() *world {
 	w := &world{Person: treetest.NewWorld().As(alice), goOn: map[string]func(){}}
@@ -96,5 +127,13 @@ func (w *world) join(g sdk.GroupID, member bool) {
 
 func (w *world) charged() counts {
 	retrieves, uploads := w.Charged()
-	return counts{retrieves, uploads, w.Hanging(), w.Begun("set attributes")}
+	c := counts{Retrieves: retrieves, Uploads: uploads, Waiting: w.Hanging(), Requests: w.Begun("set attributes")}
+	if rows := w.Rows("team"); len(rows) > 0 {
+		fetched := w.Fetched(rows[len(rows)-1].Ref)
+		c.Blocks = len(fetched)
+		for _, n := range fetched {
+			c.Twice += min(1, n-1)
+		}
+	}
+	return c
 }

@@ -2,12 +2,15 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/outbox"
 )
 
 type commitWhen uint8
@@ -42,6 +45,9 @@ func (h *Handle) Fsync(ctx context.Context) error {
 	err := h.save(ctx, commitNow)
 	if _, waits := h.f.t.unkept.Load(h.f); err == nil && waits {
 		err = h.f.keepNow(ctx)
+	}
+	if err == nil {
+		err = h.f.fsyncRecord(ctx)
 	}
 	if err != nil {
 		return h.f.failed("fsync", err)
@@ -100,7 +106,7 @@ func (f *File) commitAs(ctx context.Context, when commitWhen, g *group, raw stri
 	}
 	if row != nil && f.t.isGone(g) { // the group was lost during the upload (M5)
 		sent := f.key(row)
-		f.t.cache.Purge(func(k cache.Key) bool { return k == sent })
+		f.t.cache.Purge(func(k cache.Key) bool { return k.IsOf(sent) })
 	}
 	return row, err
 }
@@ -119,6 +125,9 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 	}
 	if when != commitAhead && f.aid(raw) != policy.AidNone {
 		return nil, nil
+	}
+	if s.Whole() == nil {
+		return f.commitBlocks(ctx, s, g, raw)
 	}
 	row := f.t.holding(s, g, raw, f.target)
 	if row == nil && f.mayWait(s) && when == commitOnClose {
@@ -139,13 +148,11 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 // holding returns the newest upload of the name when it holds exactly the staged
 // bytes, as a link or as a file: saving them again would buy nothing (W3). Needs the file's mu.
 func (t *Tree) holding(s *stage, g *group, raw, target string) *sdk.Entry {
-	t.mu.RLock()
-	var newest *sdk.Entry
-	if v := g.names[raw]; v != nil {
-		newest = v.newest()
+	newest := t.newestOf(g, raw)
+	if newest == nil || newest.Size != s.Len() || targetOf(newest) != target {
+		return nil
 	}
-	t.mu.RUnlock()
-	if newest == nil || newest.Size != s.buf.Len() || targetOf(newest) != target || s.buf.Hash() != newest.Hash {
+	if hash, known, err := s.Hash(); err != nil || !known || hash != newest.Hash {
 		return nil
 	}
 	if target != "" && t.isForeign(newest) {
@@ -154,36 +161,85 @@ func (t *Tree) holding(s *stage, g *group, raw, target string) *sdk.Entry {
 	return newest
 }
 
+// newestOf returns the newest upload of a name, or nil.
+func (t *Tree) newestOf(g *group, raw string) *sdk.Entry {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if v := g.names[raw]; v != nil {
+		return v.newest()
+	}
+	return nil
+}
+
 // send seals and uploads the stage, and returns its record. It releases content.mu while
 // the service is asked; the state says that the bytes belong to the upload. Needs
 // content.mu.
 func (f *File) send(ctx context.Context, s *stage, g *group, raw string) (*sdk.Entry, error) {
+	f.beginSending(s)
+	row, err := f.upload(ctx, s, g, raw, s.Whole())
+	f.endSending(s, err)
+	return row, err
+}
+
+// beginSending makes the bytes those of the upload, and releases content.mu.
+func (f *File) beginSending(s *stage) {
 	s.sent = make(chan struct{})
 	f.move(stateSending)
 	f.mu.Unlock()
-
 	f.t.counts.sending.Add(1)
-	var receipt sdk.Receipt
-	var sent sdk.Attributes
-	if f.t.cfg.CanAttributes {
-		sent, _ = f.wanted(true)
-	}
-	sent.Target = f.target
-	err := f.t.spend("upload", func() (fee sdk.Amount, err error) {
-		receipt, err = f.t.remote.Upload(ctx, g.id, raw, s.buf, sent)
-		return receipt.Fee, err
-	})
-	f.t.counts.sending.Add(-1)
+}
 
+// endSending takes content.mu again.
+func (f *File) endSending(s *stage, err error) {
+	f.t.counts.sending.Add(-1)
 	f.mu.Lock()
 	close(s.sent)
 	if err != nil {
 		s.failed = wrapRemote("close", "", err)
 		f.move(stateChanged)
+	}
+}
+
+// upload records content that is whole. The caller is sending.
+func (f *File) upload(ctx context.Context, s *stage, g *group, raw string, whole *mem.Buffer) (*sdk.Entry, error) {
+	now := func() (*sdk.Entry, error) {
+		return f.recordAs(g, raw, s.base, func(a sdk.Attributes) (sdk.Receipt, error) {
+			return f.t.remote.Upload(ctx, g.id, raw, whole, a)
+		})
+	}
+	if f.t.cfg.Outbox == nil {
+		return now()
+	}
+	if f.t.inOutbox(whole.Len()) {
+		row, err := f.queue(ctx, s, g, raw, whole)
+		if !errors.Is(err, outbox.ErrFull) {
+			return row, err
+		}
+		return f.fullOutbox(ctx, g, err, now)
+	}
+	if err := f.t.afterWaiting(ctx, g); err != nil {
+		return nil, err
+	}
+	return now()
+}
+
+// recordAs makes a record of the content with the attributes of the moment, and pays for it.
+func (f *File) recordAs(g *group, raw string, base sdk.Seq, do func(a sdk.Attributes) (sdk.Receipt, error)) (*sdk.Entry, error) {
+	var sent sdk.Attributes
+	if f.t.cfg.CanAttributes {
+		sent, _ = f.wanted(true)
+	}
+	sent.Target = f.target
+	var receipt sdk.Receipt
+	err := f.t.spend("upload", func() (fee sdk.Amount, err error) {
+		receipt, err = do(sent)
+		return receipt.Fee, err
+	})
+	if err != nil {
 		return nil, err
 	}
 	f.t.counts.uploads.Add(1)
-	row := f.t.ownRecord(g, raw, receipt, s.base, sent)
+	row := f.t.ownRecord(g, raw, receipt, base, sent)
 	f.setSaved(row.Attributes, true)
 	return row, nil
 }
@@ -199,7 +255,7 @@ func (t *Tree) ownRecord(g *group, raw string, r sdk.Receipt, base sdk.Seq, a sd
 	}
 	v.saved, v.base = r.Seq, base
 	g.own[r.Ref] = struct{}{}
-	e := &sdk.Entry{Group: g.id, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Uploader: t.remote.Account(), Time: r.Time,
+	e := &sdk.Entry{Group: g.id, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Content: r.Content, Uploader: t.remote.Account(), Time: r.Time,
 		Seq: r.Seq, ChangedSeq: r.Seq, Name: raw, Size: r.Size}
 	if !a.IsZero() {
 		e.Attributes = &a
@@ -211,9 +267,9 @@ func (t *Tree) ownRecord(g *group, raw string, r sdk.Receipt, base sdk.Seq, a sd
 // (R3). Needs content.mu.
 func (f *File) settle(s *stage, e *sdk.Entry) {
 	old := f.lease
-	lease := f.t.cache.Add(f.key(e), s.buf)
-	f.t.staging.Add(-s.reserved)
-	f.stage, f.half, f.lease = nil, nil, lease
+	f.endStage(s)
+	lease := f.t.cache.Add(f.key(e), s.TakeWhole())
+	f.stage, f.half, f.lease, f.remote = nil, nil, lease, nil
 	f.setEntry(e)
 	f.setSize(lease.Len())
 	f.move(stateCommitted)
@@ -229,6 +285,7 @@ func (f *File) settle(s *stage, e *sdk.Entry) {
 // record merges the row of a save into the names: the file shows it, unless a newer
 // upload of the name came from elsewhere meanwhile. Needs Tree.mu.
 func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
+	row = t.recordedSince(g, row)
 	touched := map[*versions]bool{g.version(raw): true}
 	if slices.ContainsFunc(g.version(raw).entries, isLink) { // others that led over it may be safe by now
 		t.noteLink(g)
@@ -247,7 +304,7 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 			v.shown, v.hidden = f, ""
 		}
 	}
-	return append(notices, t.placeMerged(g, touched)...)
+	return append(append(notices, t.placeMerged(g, touched)...), t.readyNotice(row)...)
 }
 
 // showAgain gives the name back to a file that lost it to an upload by others, and was saved
@@ -273,7 +330,7 @@ func (t *Tree) showAgain(f *File, g *group, v *versions, row *sdk.Entry) []notic
 
 // mayWait reports whether the stage is uploaded a moment after it was closed, because a
 // program may change or remove the file first: an empty file (W5), or a link (N6).
-func (f *File) mayWait(s *stage) bool { return f.IsLink() || s.buf.Len() == 0 }
+func (f *File) mayWait(s *stage) bool { return f.IsLink() || s.Len() == 0 }
 
 // delayedUploads is how many such files are uploaded at a time once their moment
 // has come. A program may have made thousands at once.

@@ -1,13 +1,16 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 )
@@ -72,16 +75,21 @@ type content struct {
 	// service is asked: then the state is sending, until stage.sent is closed.
 	mu    sync.Mutex
 	opens int          // handles
-	lease *cache.Lease // committed content, while handles are open
+	lease *cache.Lease // committed content, while handles are open; of a file of format version 2 it is remote
 	stage *stage       // nil while committed
 	half  *half        // why the stage is no whole save; nil = it is
+
+	remote *blockSource          // of a file of format version 2, with lease; else nil
+	shape  atomic.Pointer[shape] // of a file of format version 2 that was opened; else nil
 }
 
-// stage is the copy of a file that programs change, in memory. Its fields are guarded by
-// content.mu; while the state is sending, the bytes belong to the upload.
+// stage is the copy of a file that programs change. Its fields are guarded by
+// content.mu; while the state is sending, the bytes of content that is whole belong to the
+// upload.
 type stage struct {
-	buf      *mem.Buffer
-	reserved int64 // bytes of the staging budget
+	*staging.Content
+	under    *committedContent // that the content in blocks stands on; nil = none
+	sending  *blockSend        // of content in blocks; nil until something is sent
 	since    time.Time
 	failed   *Error        // of the last attempt to record it; nil when none failed
 	sent     chan struct{} // closed when sending ends
@@ -143,25 +151,33 @@ func (f *File) quiet(ctx context.Context) (*stage, error) {
 	}
 }
 
-// addStage makes a stage of size zero bytes, of which committed content may then take the
-// place. Needs content.mu, except for a file that
-// no other goroutine has yet.
-func (f *File) addStage(size int64, becomes state) *Error {
-	buf, err := f.t.pool.Get(0)
+// addStage makes an empty stage. Needs content.mu, except for a file that no other goroutine
+// has yet.
+func (f *File) addStage(becomes state) *Error {
+	make := f.t.store.New
+	if f.IsLink() || f.t.blocks == nil {
+		make = f.t.store.NewWhole
+	}
+	c, err := make()
 	if err != nil {
 		return &Error{Class: ClassNoMemory, Err: err}
 	}
-	f.stage = &stage{buf: buf, since: f.t.now()}
+	f.putStage(&stage{Content: c}, becomes)
 	if e := f.entry.Load(); e != nil {
-		f.stage.base = e.Seq
-		f.stage.kept, f.stage.replaces = size, e.Size != 0 && size == 0
-	}
-	f.move(becomes)
-	if err := f.resize(size); err != nil {
-		f.dropStage()
-		return err
+		f.stage.replaces = e.Size != 0
 	}
 	return nil
+}
+
+// putStage makes s the stage. Needs content.mu, except for a file that no other goroutine has
+// yet.
+func (f *File) putStage(s *stage, becomes state) {
+	s.since = f.t.now()
+	if e := f.entry.Load(); e != nil {
+		s.base = e.Seq
+	}
+	f.stage = s
+	f.move(becomes)
 }
 
 // dropStage wipes the stage. Needs content.mu.
@@ -170,8 +186,8 @@ func (f *File) dropStage() {
 	if s == nil {
 		return
 	}
-	s.buf.Release()
-	f.t.staging.Add(-s.reserved)
+	f.endStage(s)
+	s.Release()
 	f.stage, f.half = nil, nil
 	f.move(stateCommitted)
 }
@@ -209,54 +225,101 @@ func (f *File) discard() {
 func (f *File) length() int64 {
 	switch {
 	case f.stage != nil:
-		return f.stage.buf.Len()
+		return f.stage.Len()
+	case f.remote != nil:
+		return f.remote.layout().Size
 	case f.lease != nil:
 		return f.lease.Len()
 	}
 	return 0
 }
 
-// copyIn makes the stage from the committed content. Needs content.mu and a lease.
+// copyIn makes the stage from the committed content: of format version 2 it fetches nothing,
+// else it copies all. Needs content.mu and a lease.
 func (f *File) copyIn() *Error {
-	if err := f.addStage(f.length(), stateCopied); err != nil {
-		return err
-	}
-	if f.lease == nil {
+	if f.remote != nil {
+		under := f.holdCommitted()
+		if under == nil {
+			return revoked()
+		}
+		layout, _ := under.layout()
+		f.putStage(&stage{Content: f.t.store.NewOn(layout), under: under, kept: layout.Size}, stateCopied)
 		return nil
 	}
-	if _, err := f.lease.ReadAt(f.stage.buf.Bytes(), 0); err != nil {
+	size := f.length()
+	if err := f.addStage(stateCopied); err != nil {
+		return err
+	}
+	f.stage.kept, f.stage.replaces = size, false
+	if err := f.copyLease(size); err != nil {
 		f.dropStage()
-		return revoked()
+		return err
 	}
 	return nil
 }
 
-// resize changes the staged length within the budget. A refused change leaves the
-// content as it was (W12). Needs content.mu.
-func (f *File) resize(size int64) *Error {
-	s := f.stage
-	need := max(size, s.reserved)
-	if size > s.reserved {
-		if total := f.t.staging.Add(need - s.reserved); total > f.t.cfg.StagingBytes {
-			f.t.staging.Add(s.reserved - need)
-			return &Error{Class: ClassNoMemory, Err: errors.New("files being written already hold " + byteText(total-need+s.reserved) +
-				" of the " + byteText(f.t.cfg.StagingBytes) + " allowed"), Hint: "Close other files first, remove unfinished ones that .svcfs/pending lists, or mount with a larger --staging-size."}
-		}
-		s.reserved = need
+// copyStep is how much is copied at a time, in bytes.
+const copyStep = 1 << 20
+
+// copyLease copies committed content into the empty stage. Needs content.mu.
+func (f *File) copyLease(size int64) *Error {
+	if err := f.t.refused(f.stage.Resize(size)); err != nil {
+		return err
 	}
-	if err := s.buf.Resize(size); err != nil {
+	if whole := f.stage.Whole(); whole != nil {
+		if _, err := f.lease.ReadAt(whole.Bytes(), 0); err != nil {
+			return revoked()
+		}
+		return nil
+	}
+	step, err := f.t.pool.Get(copyStep)
+	if err != nil {
 		return &Error{Class: ClassNoMemory, Err: err}
 	}
-	f.setSize(size)
+	defer step.Release()
+	for off := int64(0); off < size; off += copyStep {
+		n, err := f.lease.ReadAt(step.Bytes(), off)
+		if err != nil {
+			return revoked()
+		}
+		if err := f.t.refused(f.stage.WriteAt(step.Bytes()[:n], off)); err != nil {
+			return err
+		}
+	}
 	return nil
 }
+
+// refused is the error of a change for which there is no room. The content is as it was (W12).
+func (t *Tree) refused(err error) *Error {
+	var full *staging.Full
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &full):
+		return &Error{Class: ClassNoMemory, Err: err}
+	case full.Err != nil:
+		return &Error{Class: ClassNoSpace, Err: fmt.Errorf("the disk takes no more of the files being written: %w", full.Err), Hint: "Make room on the disk of the cache folder, or close other files first."}
+	}
+	held := errors.New("files being written already hold " + byteText(full.Held) + " of the " + byteText(full.Limit) + " allowed")
+	if full.Disk {
+		return &Error{Class: ClassNoSpace, Err: fmt.Errorf("%w on this machine's disk", held), Hint: "Close other files first, remove unfinished ones that .svcfs/pending lists, or mount with a larger --spool-size."}
+	}
+	return &Error{Class: ClassNoMemory, Err: held, Hint: "Close other files first, remove unfinished ones that .svcfs/pending lists, or mount with a larger --staging-size."}
+}
+
+const splitIt = "Split it, for example with: split -b 1G. The operator of the service sets its limit."
 
 // mayHold refuses a file of size bytes that this mount, or the service, would not take
 // (W12).
-func (c *Config) mayHold(size int64) *Error {
+func (f *File) mayHold(size int64) *Error {
+	c := &f.t.cfg
 	limit, hint := c.MaxFileBytes, "Mount with a larger --max-file-size."
-	if c.MaxUploadBytes <= limit {
-		limit, hint = c.MaxUploadBytes, "Split it, for example with: split -b 1G. The operator of the service sets its limit."
+	if f.t.cuts(f.groupNow()) && size > c.WholeBytes {
+		if limit = c.MaxBlocksBytes; limit != c.MaxFileBytes {
+			hint = splitIt
+		}
+	} else if c.MaxUploadBytes <= limit {
+		limit, hint = c.MaxUploadBytes, splitIt
 	}
 	if size <= limit {
 		return nil
@@ -264,36 +327,123 @@ func (c *Config) mayHold(size int64) *Error {
 	return &Error{Class: ClassTooBig, Err: errors.New("the file would be larger than " + byteText(limit)), Hint: hint}
 }
 
+// cuts reports whether a large file of a group is saved in blocks.
+func (t *Tree) cuts(g *group) bool {
+	return t.blocks != nil && t.cfg.WholeBytes > 0 && !g.whole.Load()
+}
+
+// stageFor returns the stage, made if there is none, with all that is needed before bytes
+// from off on are written, or with n = 0 before the length becomes off; content.mu is held. On
+// error the lock is not held.
+func (f *File) stageFor(ctx context.Context, off, n int64) (*stage, error) {
+	for round := 0; ; round++ {
+		s, err := f.quiet(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if f.isLost() {
+			f.mu.Unlock()
+			return nil, revoked()
+		}
+		if s == nil {
+			if err := f.copyIn(); err != nil {
+				f.mu.Unlock()
+				return nil, err
+			}
+			s = f.stage
+		}
+		missing := s.Missing(off, n)
+		if len(missing) == 0 && round == 0 {
+			missing = f.t.inMemory(s, off, n)
+		}
+		if len(missing) > 0 && round == mostRounds { // one takes the memory of the other
+			f.mu.Unlock()
+			return nil, f.t.refused(&staging.Full{Held: f.t.store.Memory(), Limit: f.t.cfg.StagingBytes})
+		}
+		if len(missing) == 0 {
+			return s, nil
+		}
+		under := s.under.again()
+		f.mu.Unlock()
+		if under == nil {
+			return nil, revoked()
+		}
+		err = f.t.fetchInto(ctx, s.Content, under, missing)
+		under.release()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// mostRounds is how often blocks that a change needs are fetched.
+const mostRounds = 20
+
+// inMemory returns the blocks that a write replaces as a whole and that need not be fetched: they
+// tell whether the bytes are those that were recorded (W3).
+func (t *Tree) inMemory(s *stage, off, n int64) (list []int64) {
+	if s.under == nil || s.under.source == nil {
+		return nil
+	}
+	for _, i := range s.Replaced(off, n) {
+		if t.cache.Contains(s.under.source.key.BlockOf(i, s.Layout().BlockBytes)) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// fetchInto fetches blocks that a change needs.
+func (t *Tree) fetchInto(ctx context.Context, c *staging.Content, under *committedContent, blocks []int64) error {
+	layout, _ := under.layout()
+	buf, err := t.pool.Get(layout.BlockBytes)
+	if err != nil {
+		return &Error{Class: ClassNoMemory, Err: err}
+	}
+	defer buf.Release()
+	for _, i := range blocks {
+		plain := buf.Bytes()[:layout.Plain(i)]
+		if n, err := under.readAt(ctx, plain, i*layout.BlockBytes); err != nil || n < len(plain) {
+			return cmp.Or[error](err, revoked())
+		}
+		if err := t.refused(c.Fetched(i, plain)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// again holds the content once more, nil if it was taken away.
+func (c *committedContent) again() *committedContent {
+	lease := c.lease.Again()
+	if lease == nil {
+		return nil
+	}
+	return &committedContent{lease, c.source}
+}
+
 func (h *Handle) writeAt(ctx context.Context, p []byte, off int64) error {
 	f := h.f
-	s, err := f.quiet(ctx)
+	end := off + int64(len(p))
+	f.mu.Lock()
+	size := max(end, f.length())
+	f.mu.Unlock()
+	if err := f.mayHold(size); err != nil {
+		return err
+	}
+	s, err := f.stageFor(ctx, off, int64(len(p)))
 	if err != nil {
 		return err
 	}
 	defer f.mu.Unlock()
-	if f.isLost() {
-		return revoked()
-	}
-	if err := f.t.cfg.mayHold(max(off+int64(len(p)), f.length())); err != nil {
+	if err := f.t.refused(s.WriteAt(p, off)); err != nil {
 		return err
 	}
-	if s == nil {
-		if err := f.copyIn(); err != nil {
-			return err
-		}
-		s = f.stage
-	}
-	if end := off + int64(len(p)); end > s.buf.Len() {
-		if err := f.resize(end); err != nil {
-			return err
-		}
-	}
-	if _, err := s.buf.WriteAt(p, off); err != nil {
-		return &Error{Class: ClassNoMemory, Err: err}
-	}
+	f.setSize(s.Len())
 	s.replaces = s.replaces || off < s.kept
-	h.wrote(off, off+int64(len(p)))
+	h.wrote(off, end)
 	f.touched()
+	f.sendRested(s)
 	return nil
 }
 
@@ -347,16 +497,16 @@ func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
 
 func (h *Handle) setLength(ctx context.Context, size int64) error {
 	f := h.f
+	if err := f.mayHold(size); err != nil {
+		return err
+	}
 	s, err := f.quiet(ctx)
 	if err != nil {
 		return err
 	}
-	defer f.mu.Unlock()
-	if err := f.t.cfg.mayHold(size); err != nil {
-		return err
-	}
 	if s == nil && size == 0 {
-		if err := f.addStage(0, stateChanged); err != nil {
+		defer f.mu.Unlock()
+		if err := f.addStage(stateChanged); err != nil {
 			return err
 		}
 		f.setSize(0)
@@ -364,23 +514,25 @@ func (h *Handle) setLength(ctx context.Context, size int64) error {
 		f.touched()
 		return nil
 	}
-	if s == nil {
-		if f.lease != nil && f.lease.Len() == size {
-			return nil
-		}
-		if err := f.copyIn(); err != nil {
-			return err
-		}
+	same := s == nil && f.lease != nil && !isPurged(f.lease) && f.length() == size
+	f.mu.Unlock()
+	if same {
+		return nil
 	}
-	if f.stage.buf.Len() == size {
+	if s, err = f.stageFor(ctx, size, 0); err != nil {
+		return err
+	}
+	defer f.mu.Unlock()
+	if s.Len() == size {
 		h.cut(size)
 		return nil
 	}
-	if err := f.resize(size); err != nil {
+	if err := f.t.refused(s.Resize(size)); err != nil {
 		return err
 	}
+	f.setSize(size)
 	h.cut(size)
-	f.stage.replaces = f.stage.replaces || size < f.stage.kept
+	s.replaces = s.replaces || size < s.kept
 	f.touched()
 	return nil
 }

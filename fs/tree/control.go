@@ -12,6 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/outbox"
 )
 
 // addControlDir attaches /.svcfs to the root: found by name, not listed, all
@@ -35,6 +36,8 @@ type Pending struct {
 	Open  bool      `json:"open"`            // some program still has it open
 	// Attributes: only times, execute bit or extended attributes are left to record.
 	Attributes bool `json:"attributes,omitempty"`
+	// Outbox is the id of an item of the outbox: the save is on the disk, and survives the mount.
+	Outbox string `json:"outbox,omitempty"`
 }
 
 // What says in words what of the file is not recorded.
@@ -160,6 +163,9 @@ type Status struct {
 	Groups     int       `json:"groups"`
 	Pending    int       `json:"pending"` // files not yet recorded
 	Staged     int64     `json:"staged_bytes"`
+	Unsent     int64     `json:"unsent_bytes"`     // content of Pending that the service does not have
+	Moved      int64     `json:"moved_bytes"`      // to and from the service, content and lists
+	Speed      int64     `json:"bytes_per_second"` // of that, in the last ten seconds
 	Cached     int64     `json:"cached_bytes"`
 	CacheLimit int64     `json:"cache_limit_bytes"`
 	CacheHits  int64     `json:"cache_hits"`
@@ -174,7 +180,10 @@ type Status struct {
 	Sending    int       `json:"sending"`          // of Pending, being sent now
 	Open       int       `json:"open"`             // handles of files, of all programs
 	Proofs     string    `json:"proofs,omitempty"` // the proofs of the service, in words
+	Files      string    `json:"files,omitempty"`  // how large files may be, and how large ones are kept, in words
 	Confined   string    `json:"confined"`         // how the process is confined
+	// Outbox is how it stands with the outbox; nil = the mount has none.
+	Outbox *outbox.Status `json:"outbox,omitempty"`
 	// FailedLook is the newest failure among the last looks at the list of groups and
 	// at each group; nil when all succeeded.
 	FailedLook *FailedLook `json:"failed_look,omitempty"`
@@ -206,10 +215,15 @@ func (t *Tree) service(reachable bool) string {
 func (t *Tree) Status() Status {
 	cached := t.cache.Stats()
 	s := Status{
-		PID: os.Getpid(), Version: t.cfg.Version, Account: string(t.remote.Account()), Mountpoint: t.cfg.Mountpoint, Confined: t.cfg.Confined,
-		Started: t.started.UTC(), Reachable: t.reached.Load(), Pending: len(t.Pending()), Staged: t.staging.Load(),
+		PID: os.Getpid(), Version: t.cfg.Version, Account: string(t.remote.Account()), Mountpoint: t.cfg.Mountpoint, Files: t.cfg.Files, Confined: t.cfg.Confined,
+		Started: t.started.UTC(), Reachable: t.reached.Load(), Pending: len(t.Pending()), Staged: t.store.Memory(),
 		Cached: cached.Bytes, CacheLimit: t.cfg.CacheBytes, CacheHits: cached.Hits, Retrieves: t.counts.retrieves.Load(),
 		Uploads: t.counts.uploads.Load(), Looks: t.counts.looks.Load(), Crawlers: t.counts.crawlers.Load(), Spent: t.spent.Spent().Tokens(),
+	}
+	s.Unsent = t.unstored("")
+	if t.cfg.Traffic != nil {
+		traffic := t.cfg.Traffic()
+		s.Moved, s.Speed = traffic.Moved, traffic.Speed
 	}
 	if t.cfg.Proofs != nil {
 		s.Proofs = t.cfg.Proofs()
@@ -217,6 +231,7 @@ func (t *Tree) Status() Status {
 	if !t.cfg.Budget.IsZero() {
 		s.Budget = t.cfg.Budget.Tokens()
 	}
+	s.Outbox = t.outboxStatus()
 	s.Sending, s.Open = int(t.counts.sending.Load()), int(t.counts.open.Load())
 	t.mu.RLock()
 	s.Groups, s.Refreshed = len(t.groups), t.refreshedAt.UTC()
@@ -240,7 +255,7 @@ func (t *Tree) statusText() []byte {
 
 func (t *Tree) pendingText() []byte {
 	var b strings.Builder
-	for _, p := range t.Pending() {
+	for _, p := range append(t.Pending(), t.waiting()...) {
 		what := strconv.FormatInt(p.Size, 10)
 		if p.Attributes {
 			what = "attributes"

@@ -11,6 +11,25 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
+// A2: a file whose hash nobody knows shows none.
+func TestA2NoHash(t *testing.T) {
+	w := team()
+	e := w.Put("team", alice, "a", []byte("x"))
+	w.Edit("team", e.Ref, func(e *sdk.Entry) { e.Hash, e.Content = sdk.Digest{}, sdk.ComputeHash(nil) })
+	w.Put("team", alice, "b", []byte("y"))
+	m := mount(t, w, bob)
+	for name, want := range map[string]bool{"a": false, "b": true} {
+		if _, has := m.node("/team/" + name).(*File).Xattrs()["user.svcfs.sha256"]; has != want {
+			t.Errorf("%s: user.svcfs.sha256 is there: %v", name, has)
+		}
+	}
+	text, err := m.read("/team/.svcfs/ledger.jsonl")
+	ok(t, err)
+	if lines := strings.Split(text, "\n"); strings.Contains(lines[0], "sha256") || !strings.Contains(lines[1], "sha256") {
+		t.Errorf("ledger.jsonl: %s", text)
+	}
+}
+
 // N4: the control files of a group are free, hidden and read-only.
 func TestN4GroupControlFiles(t *testing.T) {
 	w := team()

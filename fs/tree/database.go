@@ -18,8 +18,12 @@ func (f *File) aid(raw string) policy.Aid {
 	if !ok || f.entry.Load() != nil {
 		return policy.AidNone
 	}
-	content := f.stage.buf.Bytes()
-	kind := policy.AidOf(path.Base(raw), content[:min(len(content), policy.AidHead)])
+	head := make([]byte, policy.AidHead)
+	n, _, err := f.stage.ReadAt(head, 0) // all of it is here: it was never recorded
+	if err != nil {
+		return policy.AidNone
+	}
+	kind := policy.AidOf(path.Base(raw), head[:n])
 	if kind == policy.AidNone || f.sibling(database) == nil {
 		return policy.AidNone
 	}
@@ -57,7 +61,7 @@ func (f *File) recordJournal(ctx context.Context, when commitWhen) error {
 func (f *File) willSend(when commitWhen) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.is(stateChanged) && f.stage.buf.Len() > 0 && (f.half == nil || f.half.killed && f.half.lets(when, f.stage))
+	return f.is(stateChanged) && f.stage.Len() > 0 && (f.half == nil || f.half.killed && f.half.lets(when, f.stage))
 }
 
 func (f *File) isHot() bool {

@@ -398,7 +398,7 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 	if d.namesScratch(name) || temp {
 		f.become(fileScratch)
 	}
-	if err := f.addStage(0, stateChanged); err != nil {
+	if err := f.addStage(stateChanged); err != nil {
 		t.mu.Unlock()
 		return nil, nil, t.fail("create", join(d.Path(), name), err)
 	}
@@ -586,7 +586,8 @@ func (d *Dir) unlink(ctx context.Context, name string, remove func(context.Conte
 			return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",
 				"Upload another file of this name to replace what is shown, or mount with --allow-delete.")
 		}
-		if err := d.removeUploads(ctx, f, remove); err != nil {
+		err := d.t.whileItWaits(ctx, f, func() error { return d.removeUploads(ctx, f, remove) })
+		if err != nil {
 			return d.failed("unlink", name, err)
 		}
 	}

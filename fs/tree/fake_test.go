@@ -1,6 +1,8 @@
 package tree
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -23,8 +25,38 @@ type mounted struct {
 
 func mount(t testing.TB, w *world, who sdk.AccountID, change ...func(*Config)) *mounted {
 	t.Helper()
-	cfg := Config{Remote: w.As(who), RefreshInterval: time.Hour, EmptyDelay: time.Hour, MaxFileBytes: 64 << 20}
+	cfg := Config{Remote: remote{w.As(who)}, RefreshInterval: time.Hour, EmptyDelay: time.Hour, MaxFileBytes: 64 << 20, reopen: -1,
+		WholeBytes: w.BlocksAbove, BlockBytes: cmp.Or(w.BlockBytes, treetest.DefaultBlock), partBlocks: treetest.PartBlocks}
 	return &mounted{grow(t, cfg, change), t, w}
+}
+
+// remote is an account's view of the world with its files of format version 2.
+type remote struct{ treetest.Person }
+
+func (r remote) OpenBlocks(ctx context.Context, e sdk.Entry) (Blocks, error) {
+	b, err := r.Person.OpenBlocks(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (r remote) BeginBlocks(ctx context.Context, g sdk.GroupID, base Blocks, blockBytes int64) (BlockUpload, error) {
+	from, _ := base.(*treetest.Blocks)
+	u, err := r.Person.BeginBlocks(ctx, g, from, blockBytes)
+	if err != nil {
+		return nil, err
+	}
+	return remoteUpload{u}, nil
+}
+
+type remoteUpload struct{ *treetest.BlockUpload }
+
+func (u remoteUpload) Opened() Blocks {
+	if b := u.BlockUpload.Opened(); b != nil {
+		return b
+	}
+	return nil
 }
 
 // grow makes a tree that ends with the test.

@@ -169,9 +169,14 @@ func (f *File) OwnXattrs() map[string]string {
 	if e == nil {
 		return x
 	}
+	if isWaiting(e) {
+		return x
+	}
 	x["user.svcfs.ref"] = string(e.Ref)
 	x["user.svcfs.tx"] = string(e.Tx)
-	x["user.svcfs.sha256"] = e.Hash.String()
+	if e.Hash != (sdk.Digest{}) {
+		x["user.svcfs.sha256"] = e.Hash.String()
+	}
 	x["user.svcfs.uploader"] = string(e.Uploader)
 	if fault := f.linkFault(); fault != "" {
 		x[LinkAttribute] = "not shown as a link: " + fault
@@ -183,13 +188,15 @@ func (f *File) OwnXattrs() map[string]string {
 	return x
 }
 
-// state returns where the content is: staged, scratch, cached or remote.
+// state returns where the content is: staged, pending, scratch, cached or remote.
 func (f *File) state() string {
 	switch {
 	case f.isKind(fileScratch):
 		return "scratch"
 	case f.isStaged():
 		return "staged"
+	case isWaiting(f.entry.Load()):
+		return "pending"
 	case f.isCached():
 		return "cached"
 	default:
@@ -199,15 +206,15 @@ func (f *File) state() string {
 
 func (f *File) isCached() bool {
 	e := f.entry.Load()
-	return e != nil && (targetOf(e) != "" || f.t.cache.Contains(f.key(e)))
+	return e != nil && (targetOf(e) != "" || f.t.cache.Contains(f.key(e)) && !isCut(e) || f.hasAllBlocks(e))
 }
 
 // openPrice returns the price of opening the file for reading now.
 func (f *File) openPrice() (sdk.Amount, bool) {
-	if f.isStaged() || f.isCached() {
+	if f.isStaged() || f.isCached() || isWaiting(f.entry.Load()) {
 		return sdk.Amount{}, true
 	}
-	if e := f.entry.Load(); e != nil && f.t.knownWrong(f.groupNow(), e.Ref) != nil {
+	if e := f.entry.Load(); e != nil && (f.t.knownWrong(f.groupNow(), e.Ref) != nil || f.t.cache.Contains(f.key(e))) {
 		return sdk.Amount{}, true
 	}
 	if f.t.cfg.Price == nil {
@@ -217,7 +224,9 @@ func (f *File) openPrice() (sdk.Amount, bool) {
 }
 
 // key names the content of e in the cache.
-func (f *File) key(e *sdk.Entry) cache.Key {
+func (f *File) key(e *sdk.Entry) cache.Key { return f.t.keyOf(e) }
+
+func (t *Tree) keyOf(e *sdk.Entry) cache.Key {
 	return cache.Key{Group: string(e.Group), Ref: string(e.Ref)}
 }
 
@@ -236,6 +245,9 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 		}
 		if f.isKind(fileVersion) {
 			return nil, f.failed("open", oldVersion())
+		}
+		if f.t.isLocked(f.entry.Load()) {
+			return nil, f.failed("open", lockedItem())
 		}
 	}
 	if f.isLost() {
@@ -304,9 +316,17 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	ready := f.stage != nil || f.lease != nil && !isPurged(f.lease)
 	f.mu.Unlock()
 	e := f.entry.Load()
-	if e != nil && (ready && !f.isStaged() || f.isCached()) {
+	if e != nil && (ready && !f.isStaged() || f.isCached() || f.t.cache.Contains(f.key(e))) {
 		if err := f.t.stillMember(ctx, f.groupNow()); err != nil {
 			return err
+		}
+	}
+	if e != nil && f.readsBlocks() {
+		if err := f.t.knownWrong(f.groupNow(), e.Ref); err != nil {
+			return err
+		}
+		if ready {
+			return f.refuseCrawler(h.flags)
 		}
 	}
 	if ready || e == nil {
@@ -319,6 +339,9 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 		h.direct = true
 	}
 	lease, err := f.t.cache.Get(ctx, f.key(e), func(ctx context.Context, room *cache.Room) (cache.Buffer, error) {
+		if isCut(e) {
+			return f.openBlocks(ctx, e)
+		}
 		return f.retrieve(ctx, e, room)
 	})
 	if errors.Is(err, cache.ErrPurged) { // deleted or revoked while it was on its way
@@ -342,8 +365,8 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	if f.lease != nil {
 		f.lease.Release()
 	}
-	f.setSize(lease.Len())
-	f.lease = lease
+	f.lease, f.remote = lease, f.sourceOf(lease)
+	f.setSize(f.length())
 	return nil
 }
 
@@ -357,6 +380,12 @@ func isPurged(lease *cache.Lease) bool {
 func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (cache.Buffer, error) {
 	if isLink(e) {
 		return f.t.targetBuffer(f.groupNow(), e)
+	}
+	if isWaiting(e) {
+		if err := reserve(ctx, room, e.Size); err != nil {
+			return nil, err
+		}
+		return f.t.retrieveWaiting(e)
 	}
 	if e.Size > f.t.cfg.MaxFileBytes {
 		return nil, &Error{Class: ClassTooBig, Err: errors.New("the file is larger than this mount allows"),
@@ -436,7 +465,11 @@ func (t *Tree) knownWrong(g *group, ref sdk.Ref) error {
 	if g.wrong[ref] == nil {
 		return nil
 	}
-	return &Error{Class: ClassCorrupt, Err: g.wrong[ref],
+	return wrongContent(g.wrong[ref])
+}
+
+func wrongContent(err error) *Error {
+	return &Error{Class: ClassCorrupt, Err: err,
 		Hint: "Ask the uploader to save the file again. This version is not fetched and paid for again; 'svcfs refresh' allows another attempt."}
 }
 

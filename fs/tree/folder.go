@@ -16,6 +16,17 @@ import (
 // record where the service can rename folders, else file by file (N5).
 func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) error {
 	t := d.t
+	if t.cfg.Outbox != nil {
+		var waits []sdk.Entry
+		t.mu.RLock()
+		if dir.group != nil && dir.parent != nil && dir.kind == dirFolder {
+			waits = slices.DeleteFunc(dir.group.beneath(dir.parent.rawPath(dir.raw)+"/"), func(e sdk.Entry) bool { return !isWaiting(&e) })
+		}
+		t.mu.RUnlock()
+		if err := t.settleAll(ctx, waits); err != nil {
+			return d.failed("rename", dir.name, wrapRemote("", "", err))
+		}
+	}
 	var m *folderMove
 	var refused *Error
 	var stays bool // when the service fails in the middle

@@ -147,7 +147,7 @@ type ledgerRow struct {
 	Uploader    string     `json:"uploader"`
 	Ref         string     `json:"ref"`
 	Tx          string     `json:"tx"`
-	SHA256      string     `json:"sha256"`
+	SHA256      string     `json:"sha256,omitempty"` // absent = nobody knows it (W18)
 	ChangedSeq  sdk.Seq    `json:"changed_seq,omitempty"`
 	Deleted     *deletion  `json:"deleted,omitempty"`
 }
@@ -169,7 +169,9 @@ func (t *Tree) ledgerText(g *group) []byte {
 	}
 	rows := make([]*sdk.Entry, 0, len(g.byRef))
 	for _, e := range g.byRef {
-		rows = append(rows, e)
+		if !isWaiting(e) {
+			rows = append(rows, e)
+		}
 	}
 	sortEntries(rows)
 	text := bytes.NewBuffer([]byte{})
@@ -183,7 +185,10 @@ func (t *Tree) ledgerText(g *group) []byte {
 
 func rowOf(e *sdk.Entry) ledgerRow {
 	row := ledgerRow{Seq: e.Seq, Time: knownTime(e.Time), Name: e.Name, ContentType: e.ContentType, Uploader: string(e.Uploader),
-		Ref: string(e.Ref), Tx: string(e.Tx), SHA256: e.Hash.String(), ChangedSeq: e.ChangedSeq}
+		Ref: string(e.Ref), Tx: string(e.Tx), ChangedSeq: e.ChangedSeq}
+	if e.Hash != (sdk.Digest{}) {
+		row.SHA256 = e.Hash.String()
+	}
 	if e.Size != sdk.SizeUnknown {
 		row.Size = &e.Size
 	}

@@ -19,8 +19,9 @@ type group struct {
 	id    sdk.GroupID
 	dir   *Dir
 	owned bool
-	waste bool     // no group of the service: a wastebasket in the root, of this mount alone
-	role  sdk.Role // Tree.mu; "" where the service has no roles
+	waste bool        // no group of the service: a wastebasket in the root, of this mount alone
+	whole atomic.Bool // the service takes no files in blocks for it, as the last save told
+	role  sdk.Role    // Tree.mu; "" where the service has no roles
 
 	listing gate    // one listing at a time; guards after and marked
 	after   sdk.Seq // up to which changes are known
@@ -128,6 +129,9 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 	}
 	t.mu.Unlock()
 	for _, g := range lost {
+		if t.cfg.Outbox != nil {
+			notices = append(notices, func(Kernel) { t.cfg.Outbox.Lost(g.id) })
+		}
 		t.cache.Purge(func(k cache.Key) bool { return k.Group == string(g.id) })
 		notices = append([]notice{contentGone(func(f *File) bool { return f.isOf(g) })}, notices...)
 	}

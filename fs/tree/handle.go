@@ -1,11 +1,13 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
 
 	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/fs/tree/staging"
 )
 
 // Handle is an open file.
@@ -21,6 +23,7 @@ type Handle struct {
 	changed  bool         // something was written since it was closed or synced; by content.mu
 	half     *half        // of writes through it that were refused; by content.mu
 	released atomic.Bool
+	reader   reader // of a file of format version 2
 }
 
 func (f *File) newHandle(flags OpenFlags) *Handle {
@@ -53,7 +56,7 @@ func (h *Handle) ReadAt(ctx context.Context, p []byte, off int64) (n int, err er
 }
 
 // Waits reports whether a read may have to wait for a retrieval.
-func (h *Handle) Waits() bool { return h.peeks || h.readsLate() }
+func (h *Handle) Waits() bool { return h.peeks || h.readsLate() || h.f.hasBlocks() }
 
 // readsLate reports whether the first read retrieves the content.
 func (h *Handle) readsLate() bool { return h.late && !h.peeks && !h.flags.Write }
@@ -87,12 +90,20 @@ func (h *Handle) View(ctx context.Context, p []byte, off int64) (cache.View, err
 // view reads lent content where there is any, so that a handle shows one content.
 func (h *Handle) view(ctx context.Context, p []byte, off int64) (cache.View, error) {
 	if h.lent == nil {
-		return h.f.view(ctx, p, off)
+		for {
+			v, err := h.f.view(ctx, &h.reader, p, off)
+			if !errors.Is(err, errSourceEnded) {
+				return v, err
+			}
+		}
 	}
 	return viewOf(h.lent, off, len(p))
 }
 
-func (f *File) view(ctx context.Context, p []byte, off int64) (cache.View, error) {
+func (f *File) view(ctx context.Context, r *reader, p []byte, off int64) (cache.View, error) {
+	if v, done, err := f.viewStagedBlocks(ctx, r, p, off); done {
+		return v, err
+	}
 	s, err := f.quiet(ctx)
 	if err != nil {
 		return cache.View{}, err
@@ -103,18 +114,61 @@ func (f *File) view(ctx context.Context, p []byte, off int64) (cache.View, error
 	}
 	if s != nil {
 		defer f.mu.Unlock()
-		content := s.buf.Bytes()
-		if off >= int64(len(content)) {
-			return cache.View{}, nil
+		if s.Whole() == nil {
+			return cache.View{}, errSourceEnded // it was cut into blocks, or is another stage, by now
 		}
-		return cache.View{Bytes: p[:copy(p, content[off:])]}, nil
+		n, _, err := s.ReadAt(p, off)
+		return cache.View{Bytes: p[:n]}, err
 	}
-	lease := f.lease
+	lease, source := f.lease, f.remote
 	f.mu.Unlock()
-	if lease == nil {
+	switch {
+	case lease == nil:
 		return cache.View{}, nil // created, never written
+	case source == nil:
+		return viewOf(lease, off, len(p))
+	case isPurged(lease):
+		return cache.View{}, revoked()
 	}
-	return viewOf(lease, off, len(p))
+	return source.view(ctx, r, p, off)
+}
+
+// viewStagedBlocks reads staged content in blocks, also while it is being sent; done is false for
+// any other content.
+func (f *File) viewStagedBlocks(ctx context.Context, r *reader, p []byte, off int64) (v cache.View, done bool, err error) {
+	f.mu.Lock()
+	s := f.stage
+	if s == nil || s.Whole() != nil {
+		f.mu.Unlock()
+		return v, false, nil
+	}
+	var under *committedContent
+	if s.under != nil {
+		under = s.under.again()
+	}
+	f.mu.Unlock()
+	if under != nil {
+		defer under.release()
+	}
+	if f.isLost() {
+		return v, true, revoked()
+	}
+	n, rest, err := s.ReadAt(p, off)
+	if errors.Is(err, staging.ErrReleased) {
+		return v, true, errSourceEnded
+	}
+	if err != nil {
+		return v, true, err
+	}
+	for _, part := range rest {
+		if under == nil {
+			return v, true, revoked()
+		}
+		if got, err := under.readFor(ctx, r, p[part.From:part.To], off+part.From); err != nil || int64(got) < part.To-part.From {
+			return v, true, cmp.Or[error](err, revoked())
+		}
+	}
+	return cache.View{Bytes: p[:n]}, true, nil
 }
 
 func viewOf(lease *cache.Lease, off int64, n int) (cache.View, error) {
@@ -167,20 +221,24 @@ func (h *Handle) Release() {
 		return
 	}
 	f := h.f
+	h.reader.leave()
 	f.mu.Lock()
 	f.opens--
 	f.t.counts.open.Add(-1)
 	h.group.opens.Add(-1)
 	h.endHalf()
 	var lease *cache.Lease
+	var source *blockSource
 	if f.opens == 0 {
-		lease, f.lease = f.lease, nil
+		lease, source, f.lease, f.remote = f.lease, f.remote, nil, nil
 		f.dropUseless()
 	}
 	leftover := f.isLeftover()
 	f.mu.Unlock()
 	f.keep()
-	if lease != nil {
+	if source != nil {
+		f.t.closed.keep(lease, f.t.cfg.reopen)
+	} else if lease != nil {
 		lease.Release()
 	}
 	if h.lent != nil {

@@ -36,7 +36,7 @@ func (f *File) isKept() (e *sdk.Entry, ok bool) {
 		return nil, false
 	}
 	e = f.record()
-	return e, e != nil && e.Deleted == nil && f.t.mayKeep(f.group, e)
+	return e, e != nil && e.Deleted == nil && !isWaiting(e) && f.t.mayKeep(f.group, e)
 }
 
 // mayKeep reports whether the service records attributes of an upload for this account.

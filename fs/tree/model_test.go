@@ -23,23 +23,29 @@ func TestModel(t *testing.T) {
 		name    string
 		allows  treetest.Allows
 		watches bool
+		large   bool // files of more than a few bytes are cut into blocks
 	}{
-		{"hosted service", treetest.Allows{}, false},
-		{"renames", treetest.Allows{Rename: true}, false},
-		{"renames and deletes", treetest.Allows{Rename: true, Delete: true}, false},
-		{"renames and removes", treetest.Allows{Rename: true, Trash: true}, false},
-		{"renames folders", treetest.Allows{Rename: true, Trash: true, Folders: true}, false},
-		{"renames folders, watched", treetest.Allows{Rename: true, Delete: true, Folders: true}, true},
-		{"removes, watched", treetest.Allows{Trash: true}, true},
-		{"watched", treetest.Allows{Rename: true, Delete: true}, true},
+		{"hosted service", treetest.Allows{}, false, false},
+		{"renames", treetest.Allows{Rename: true}, false, false},
+		{"renames and deletes", treetest.Allows{Rename: true, Delete: true}, false, false},
+		{"renames and removes", treetest.Allows{Rename: true, Trash: true}, false, false},
+		{"renames folders", treetest.Allows{Rename: true, Trash: true, Folders: true}, false, false},
+		{"renames folders, watched", treetest.Allows{Rename: true, Delete: true, Folders: true}, true, false},
+		{"removes, watched", treetest.Allows{Trash: true}, true, false},
+		{"watched", treetest.Allows{Rename: true, Delete: true}, true, false},
+		{"large files", treetest.Allows{Rename: true, Trash: true, Folders: true, Blocks: true}, false, true},
+		{"large files, watched", treetest.Allows{Rename: true, Trash: true, Blocks: true}, true, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				w := treetest.NewWorld()
 				w.Member("team", bob, alice) // bob owns it
+				if tc.large {
+					w.BlocksAbove, w.BlockBytes = 3, 4
+				}
 				s := &modelSystem{w: w}
 				s.m = mount(t, w, bob, func(c *Config) {
-					c.MaxFileBytes = treetest.MaxBytes
+					c.MaxFileBytes, c.MaxBlocksBytes = treetest.MaxBytes, treetest.MaxBytes
 					c.CanRename, c.AllowDelete, c.CanTrash = tc.allows.Rename, tc.allows.Delete, tc.allows.Trash
 					keeps(c)
 					c.CanRenameFolders = tc.allows.Folders

@@ -68,7 +68,15 @@ func (d *Dir) renameFile(ctx context.Context, name string, f *File, to *Dir, new
 		return d.failed("rename", name, err)
 	}
 	defer leave()
-	if err := d.t.moveFile(ctx, f, &link{d, names.Component(name)}, to, newName); err != nil {
+	err = d.t.whileItWaits(ctx, f, func() error {
+		if replaced != nil && !f.isStaged() {
+			if err := d.t.settleWaiting(ctx, replaced, true); err != nil {
+				return err
+			}
+		}
+		return d.t.moveFile(ctx, f, &link{d, names.Component(name)}, to, newName)
+	})
+	if err != nil {
 		return d.failed("rename", name, err)
 	}
 	if replaced != nil {

@@ -189,6 +189,16 @@ func (v *versions) newest() *sdk.Entry {
 	return nil
 }
 
+// newestRecord is newest without what waits to be recorded.
+func (v *versions) newestRecord() *sdk.Entry {
+	for _, e := range slices.Backward(v.entries) {
+		if e.Deleted == nil && !isWaiting(e) {
+			return e
+		}
+	}
+	return nil
+}
+
 // merge adds or replaces one record and marks the names it touches: two when
 // the file was renamed. Needs Tree.mu; the caller sorts.
 func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
@@ -289,7 +299,7 @@ func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice)
 // a late notice would throw a program out of a folder that it has entered by then. Needs
 // Tree.mu.
 func (t *Tree) place(g *group, v *versions) []notice {
-	if g.gone || v.shown != nil && v.shown.isStaged() {
+	if g.gone || v.shown != nil && (v.shown.isStaged() || g.awaits(v)) {
 		return nil
 	}
 	newest := v.newest()
@@ -332,6 +342,17 @@ func (t *Tree) place(g *group, v *versions) []notice {
 	f.setEntry(newest)
 	v.shown = f
 	return append(dir.attach(name, f), notices...)
+}
+
+// awaits reports whether the file that shows v was saved, and its record is about to be merged:
+// a listing from before the save knows nothing of it. Needs Tree.mu.
+func (g *group) awaits(v *versions) bool {
+	e := v.shown.entry.Load()
+	if e == nil || e.Name != v.raw || g.byRef[e.Ref] != nil {
+		return false
+	}
+	_, saved := g.own[e.Ref]
+	return saved
 }
 
 // slot finds the directory and the free name for a recorded name, and makes the folders

@@ -71,7 +71,7 @@ func TestW9UnlinkedFilesLiveUntilTheyAreClosed(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if n := m.staging.Load(); n != 0 || len(m.stagedFiles()) != 0 {
+			if n := m.store.Memory(); n != 0 || len(m.stagedFiles()) != 0 {
 				t.Errorf("%d bytes and %d files stay staged", n, len(m.stagedFiles()))
 			}
 			m.wantCharges(0, 0)

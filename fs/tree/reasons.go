@@ -186,10 +186,13 @@ func (t *Tree) recordedAt(path string) *Recorded {
 		raw = f.raw
 	}
 	v := d.group.names[raw]
-	if v == nil || v.newest() == nil {
+	if v == nil {
 		return nil
 	}
-	e := v.newest()
+	e := v.newestRecord()
+	if e == nil {
+		return nil
+	}
 	d.group.learnPast()
 	at, where := d.group.history, d.group.dir.path()+"/"+names.Control+"/"+historyName
 	for part := range strings.SplitSeq(v.raw, "/") {

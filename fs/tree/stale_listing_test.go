@@ -220,3 +220,40 @@ func TestN5UploadsIntoAFolderThatIsRenamed(t *testing.T) {
 		t.Errorf("shows %q", files)
 	}
 }
+
+// W2, W7: a listing that was asked before a save, and arrives before the save has its place, neither
+// takes the name away nor shows the older content.
+func TestW2ListingInTheMiddleOfASave(t *testing.T) {
+	for name, arrange := range map[string]func(*mounted){
+		"saved again":        func(*mounted) {},
+		"removed and made":   func(m *mounted) { ok(m.t, m.dir("/team").Unlink(m.t.Context(), "f")) },
+		"others saved it":    func(m *mounted) { m.w.Put("team", bob, "f", []byte("theirs")); m.refresh() },
+		"others deleted one": func(m *mounted) { m.w.Shred("team", m.w.Put("team", bob, "f", nil).Ref); m.refresh() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := team()
+			m, r := race(t, w)
+			ok(t, m.save("/team/f", "one"))
+			arrange(m)
+			f, h, err := m.dir("/team").Create(t.Context(), "f", false, OpenFlags{Write: true, Truncate: true})
+			ok(t, err)
+			defer h.Release()
+			_, err = h.WriteAt(t.Context(), []byte("two"), 0)
+			ok(t, err)
+			var row *sdk.Entry
+			r.afterEntries = func() {
+				row, err = f.commitAs(t.Context(), commitOnClose, f.group, "f")
+				ok(t, err)
+			}
+			m.refresh()
+			if got := m.dir("/team").child("f"); got != f {
+				t.Errorf("shows %v instead of the file that was saved", got)
+			}
+			m.change(func() []notice { return m.record(f, f.group, "f", row) })
+			if got := m.node("/team/f"); got != f {
+				t.Errorf("shows %v in the end", got)
+			}
+			m.wantContent("/team/f", "two")
+		})
+	}
+}

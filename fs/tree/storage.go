@@ -84,7 +84,8 @@ type StatFS struct{ TotalBytes, FreeBytes, Files, FreeFiles int64 }
 const shownCapacity int64 = 1 << 40
 
 // StatFS answers from memory, for a node: the bytes that its group stores and may still
-// store, in the root those of the account. Free is never above total (A3).
+// store, in the root those of the account. What programs wrote and the service does not have is
+// not free any more. Free is never above total (A3).
 func (t *Tree) StatFS(n Node) StatFS {
 	t.mu.RLock()
 	var s StatFS
@@ -105,9 +106,25 @@ func (t *Tree) StatFS(n Node) StatFS {
 		s.FreeBytes = max(0, s.TotalBytes-used)
 		return s
 	}
-	s.FreeBytes = min(said.Left, math.MaxInt64/2)
-	s.TotalBytes = s.FreeBytes + min(said.Bytes, math.MaxInt64/2)
+	s.FreeBytes = max(0, min(said.Left, math.MaxInt64/2)-t.unstored(g))
+	s.TotalBytes = min(said.Left, math.MaxInt64/2) + min(said.Bytes, math.MaxInt64/2)
 	return s
+}
+
+// unstored returns the bytes that programs wrote and the service does not have, in a group or
+// with "" in all.
+func (t *Tree) unstored(g sdk.GroupID) (sum int64) {
+	for _, f := range t.stagedFiles() {
+		if !f.isKind(fileReal) || g != "" && f.groupNow().id != g {
+			continue
+		}
+		f.mu.Lock()
+		if f.stage != nil && !f.is(stateCopied) {
+			sum += f.stage.Unstored()
+		}
+		f.mu.Unlock()
+	}
+	return sum
 }
 
 // groupOf is the group of a node, "" for none. Needs Tree.mu.

@@ -119,13 +119,14 @@ func (d *Dir) symlinkHere(target, name string) (*File, *Error) {
 
 // stageTarget makes the content of a new link. No other goroutine may have f yet.
 func (f *File) stageTarget() *Error {
-	if err := f.addStage(int64(len(f.target)), stateChanged); err != nil {
+	if err := f.addStage(stateChanged); err != nil {
 		return err
 	}
-	if _, err := f.stage.buf.WriteAt([]byte(f.target), 0); err != nil {
+	if err := f.t.refused(f.stage.WriteAt([]byte(f.target), 0)); err != nil {
 		f.dropStage()
-		return &Error{Class: ClassNoMemory, Err: err}
+		return err
 	}
+	f.setSize(int64(len(f.target)))
 	return nil
 }
 

@@ -6,14 +6,18 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/fs/tree/policy"
+	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // Defaults of [Config].
@@ -39,27 +43,31 @@ const (
 // Config configures a [Tree]. Zero values mean the defaults above.
 type Config struct {
 	Remote           Remote
-	Pool             *mem.Pool     // memory of staged and cached content
-	Passthrough      bool          // retrieve large files into memory that the kernel can read itself
-	CacheBytes       int64         // budget of decrypted content
-	StagingBytes     int64         // budget of staged content
-	MaxFileBytes     int64         // largest file that is opened or made, in plaintext bytes
-	MaxUploadBytes   int64         // largest file that can be uploaded, see [sdk.Client.MaxUpload]; 0 = MaxFileBytes
-	ReadOnly         bool          // every change is refused
-	AllowMkdir       bool          // mkdir in the root registers a group, which costs
-	CanTrash         bool          // the service keeps removed names in a trash (W9)
-	AllowDelete      bool          // unlink of an uploaded file destroys its key; the service offers it (W9)
-	CanRename        bool          // the service renames uploads (W8)
-	CanRenameFolders bool          // with CanRename: all uploads of a folder with one record (N5)
-	CanAttributes    bool          // the service records attributes of files (W16)
-	MetadataTimeout  time.Duration // for a listing to begin or to move on
-	RefreshInterval  time.Duration // between looks at the ledger
-	EmptyDelay       time.Duration // before an empty file is uploaded (W5)
-	AttributesDelay  time.Duration // before attributes are recorded that changed without the content (W16)
-	Scratch          []string      // more names that live in memory only, path.Match patterns
-	Budget           sdk.Amount    // most to spend while mounted; zero = no limit
-	BudgetPerHour    sdk.Amount    // most to spend in any hour; zero = no limit
-	AllowCrawlers    bool          // thumbnailers and indexers may spend (R5)
+	Pool             *mem.Pool      // memory of staged and cached content
+	Passthrough      bool           // retrieve large files into memory that the kernel can read itself
+	CacheBytes       int64          // budget of decrypted content
+	StagingBytes     int64          // memory for staged content
+	MaxFileBytes     int64          // largest file that is opened or made, in plaintext bytes
+	MaxUploadBytes   int64          // largest file that can be uploaded, see [sdk.Client.MaxUpload]; 0 = MaxFileBytes
+	WholeBytes       int64          // longer files are saved in blocks (format version 2); 0 = none is, the service cannot
+	MaxBlocksBytes   int64          // largest file that is saved in blocks; 0 = what the format allows
+	BlockBytes       int64          // of new files in blocks; 0 = [format.BlockBytes]
+	Spool            *staging.Spool // takes blocks of files being written that memory does not hold, and outlives the tree; nil = none
+	ReadOnly         bool           // every change is refused
+	AllowMkdir       bool           // mkdir in the root registers a group, which costs
+	CanTrash         bool           // the service keeps removed names in a trash (W9)
+	AllowDelete      bool           // unlink of an uploaded file destroys its key; the service offers it (W9)
+	CanRename        bool           // the service renames uploads (W8)
+	CanRenameFolders bool           // with CanRename: all uploads of a folder with one record (N5)
+	CanAttributes    bool           // the service records attributes of files (W16)
+	MetadataTimeout  time.Duration  // for a listing to begin or to move on
+	RefreshInterval  time.Duration  // between looks at the ledger
+	EmptyDelay       time.Duration  // before an empty file is uploaded (W5)
+	AttributesDelay  time.Duration  // before attributes are recorded that changed without the content (W16)
+	Scratch          []string       // more names that live in memory only, path.Match patterns
+	Budget           sdk.Amount     // most to spend while mounted; zero = no limit
+	BudgetPerHour    sdk.Amount     // most to spend in any hour; zero = no limit
+	AllowCrawlers    bool           // thumbnailers and indexers may spend (R5)
 	// Price returns the price of an action ("upload", "retrieve") where it is known; may be nil.
 	Price func(action string) (sdk.Amount, bool)
 	// ReadPrice returns the price of one look at the records of a group, or with "" at the
@@ -76,17 +84,41 @@ type Config struct {
 	Logger     *slog.Logger
 	Version    string // shown in /.svcfs/version
 	Mountpoint string // shown in /.svcfs/status
+	Files      string // shown there too: how large files may be, in words
 	Confined   string // shown there too: how the process is confined
 	// Connection tells how it stands with the connections to the service, for
 	// /.svcfs/status; nil = not known.
 	Connection func() sdk.Connection
+	// Traffic tells what moves, for /.svcfs/status, see [sdk.Client.Traffic]; nil = not known.
+	Traffic func() sdk.Traffic
+	// Outbox keeps saves of files that are not saved in blocks until they are recorded; nil =
+	// a save waits for its record. The caller closes it, after the tree. FsyncRecord: fsync waits all the same.
+	Outbox      Outbox
+	FsyncRecord bool
 	// Proofs describes the proofs of the service for its lists, for /.svcfs/status; may be
 	// nil.
 	Proofs func() string
 	// Hint returns the next step of a user after an error of the service; may be nil.
 	Hint func(err error) string
 
-	clock func() time.Time // of tests, which then also call tick themselves
+	clock      func() time.Time // of tests, which then also call tick themselves
+	reopen     time.Duration    // of tests; 0 = reopenTime, negative = none
+	stageBytes int64            // of tests: memory for the blocks of one stage
+	partBlocks int64            // of tests: blocks that are sent together
+}
+
+const (
+	// stageShare is the part of the memory for staged content that the blocks of one file may take.
+	stageShare = 4
+	// fewestBlocks is how many they may be in any case: one request of a program needs five.
+	fewestBlocks = 8
+)
+
+// memoryOfStage is how much memory the blocks of one stage take before they go to the spool, in
+// bytes: no file leaves nothing for the others.
+func (c *Config) memoryOfStage() int64 {
+	share := max(c.StagingBytes/stageShare, fewestBlocks*cmp.Or(c.BlockBytes, format.BlockBytes))
+	return cmp.Or(c.stageBytes, min(staging.DefaultFileBytes, share))
 }
 
 // Tree is the namespace of one account. Methods of Tree, Dir, File and Handle
@@ -111,15 +143,18 @@ type Config struct {
 type Tree struct {
 	cfg    Config
 	remote Remote
+	blocks BlockRemote // nil where the service has no files of format version 2
 	cache  *cache.Store
 	pool   *mem.Pool
+	store  *staging.Store // of stages
 	log    *slog.Logger
 	errors errorLog
 	spent  policy.Budget
 
 	started time.Time
 	gens    atomic.Uint64
-	staging atomic.Int64 // bytes promised to stages
+	closed  closedFiles
+	ahead   atomic.Int64 // bytes that readers asked for and did not come to yet
 	counts  counters
 
 	mu     sync.RWMutex // guards the namespace: every field below and those marked "Tree.mu"
@@ -128,13 +163,16 @@ type Tree struct {
 	groups map[sdk.GroupID]*group
 	// given holds the inode numbers of paths whose file or folder lost the name, or took it
 	// along: what gets such a name later is another file, with another number (A4).
-	given  map[uint64]struct{}
-	rooms  map[sdk.GroupID]*room
-	relink []*group // with links that may lead elsewhere by now, see noteLinks
+	given map[uint64]struct{}
+	// reserved is what is set aside of the budget for saves that wait, see waiting.go.
+	reserved map[sdk.Ref]sdk.Amount
+	rooms    map[sdk.GroupID]*room
+	relink   []*group // with links that may lead elsewhere by now, see noteLinks
 
 	staged sync.Map // the files that have a stage, as keys
 	unkept sync.Map // the files whose attributes wait to be recorded, as keys
 
+	parts     gate        // how many parts are on their way
 	delayed   gate        // how many empty files are being uploaded (W5)
 	keeping   gate        // how many requests record attributes (W16)
 	keepsFail atomic.Bool // the last of them found the service away
@@ -166,8 +204,10 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		cfg: cfg, remote: cfg.Remote, pool: cfg.Pool, log: cfg.Logger,
 		cache: cache.New(cfg.CacheBytes), started: time.Now(), groups: make(map[sdk.GroupID]*group),
 		spent: policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
-		given: make(map[uint64]struct{}), rooms: make(map[sdk.GroupID]*room), listing: newGate(), delayed: make(gate, delayedUploads), keeping: make(gate, delayedRequests),
+		given: make(map[uint64]struct{}), reserved: make(map[sdk.Ref]sdk.Amount), rooms: make(map[sdk.GroupID]*room), listing: newGate(), parts: make(gate, partsAtATime), delayed: make(gate, delayedUploads), keeping: make(gate, delayedRequests),
 	}
+	t.blocks, _ = cfg.Remote.(BlockRemote)
+	t.store = staging.NewStore(staging.Options{Pool: cfg.Pool, Bytes: cfg.StagingBytes, FileBytes: cfg.memoryOfStage(), WholeBytes: cmp.Or(cfg.WholeBytes, -1), BlockBytes: cfg.BlockBytes, PartBlocks: cfg.partBlocks, Spool: cfg.Spool})
 	t.SetKernel(cfg.Kernel)
 	t.list = source{path: "/", refresh: func(ctx context.Context, _ time.Duration) error { return t.refreshGroups(ctx) }}
 	t.root = t.newDir(nil, "", dirRoot)
@@ -195,9 +235,14 @@ func withDefaults(cfg Config) Config {
 	cfg.StagingBytes = cmp.Or(cfg.StagingBytes, DefaultStagingBytes)
 	cfg.MaxFileBytes = cmp.Or(cfg.MaxFileBytes, DefaultMaxFileBytes)
 	cfg.MaxUploadBytes = cmp.Or(cfg.MaxUploadBytes, cfg.MaxFileBytes)
+	cfg.BlockBytes = cmp.Or(cfg.BlockBytes, format.BlockBytes)
+	cfg.partBlocks = cmp.Or(cfg.partBlocks, max(1, wire.PartBytes/(cfg.BlockBytes+format.Overhead)))
+	mostParts := int64(format.MaxManifestBytes / format.RunBytes)
+	cfg.MaxBlocksBytes = min(cmp.Or(cfg.MaxBlocksBytes, math.MaxInt64), mostParts*cfg.partBlocks*cfg.BlockBytes)
 	cfg.MetadataTimeout = cmp.Or(cfg.MetadataTimeout, DefaultMetadataTimeout)
 	cfg.RefreshInterval = cmp.Or(cfg.RefreshInterval, DefaultRefreshInterval)
 	cfg.EmptyDelay = cmp.Or(cfg.EmptyDelay, DefaultEmptyDelay)
+	cfg.reopen = cmp.Or(cfg.reopen, reopenTime)
 	cfg.AttributesDelay = cmp.Or(cfg.AttributesDelay, DefaultAttributesDelay)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Pool == nil {
@@ -232,6 +277,7 @@ func (t *Tree) Close() error {
 	for _, f := range t.stagedFiles() {
 		f.discard()
 	}
+	t.done.Wait() // for uploads that are given up
 	t.cache.Close()
 	return nil
 }

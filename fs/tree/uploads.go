@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/outbox"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -43,9 +44,14 @@ func uploadedBy(account sdk.AccountID, does string) *Error {
 // that have their new names are shown under them.
 func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, rename func(old string) string) error {
 	for i := range list {
-		err := t.spend(sdk.EventRenamed, func() (sdk.Amount, error) {
-			return sdk.Amount{}, t.remote.RenameFile(ctx, g.id, list[i].Ref, rename(list[i].Name))
-		})
+		var err error
+		if isWaiting(&list[i]) {
+			err = t.cfg.Outbox.Rename(ctx, outbox.IDOf(list[i].Ref), rename(list[i].Name))
+		} else {
+			err = t.spend(sdk.EventRenamed, func() (sdk.Amount, error) {
+				return sdk.Amount{}, t.remote.RenameFile(ctx, g.id, list[i].Ref, rename(list[i].Name))
+			})
+		}
 		if err != nil {
 			t.change(func() []notice { return t.placeAll(g, g.mergeRenamed(list[:i], rename, 0)) })
 			return err
@@ -62,7 +68,11 @@ func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, re
 func (g *group) mergeRenamed(list []sdk.Entry, rename func(old string) string, at sdk.Seq) map[*versions]bool {
 	touched := make(map[*versions]bool)
 	for i := range list {
-		row, name := *g.byRef[list[i].Ref], rename(list[i].Name)
+		known := g.byRef[list[i].Ref]
+		if known == nil { // it waited, and was recorded meanwhile, under its new name
+			continue
+		}
+		row, name := *known, rename(list[i].Name)
 		if row.Name != list[i].Name && row.Name != name {
 			touched[g.version(row.Name)], touched[g.version(name)] = true, true
 			continue
@@ -93,10 +103,11 @@ func (t *Tree) trashUploads(ctx context.Context, f *File) error {
 // trashVersions puts the versions of a name into the trash, with one request. The
 // service knows whether every writer may.
 func (t *Tree) trashVersions(ctx context.Context, g *group, list []sdk.Entry) error {
-	if len(list) == 0 {
-		return nil
+	list, err := t.removeWaiting(ctx, list)
+	if err != nil || len(list) == 0 {
+		return err
 	}
-	err := t.spend(sdk.EventRemoved, func() (sdk.Amount, error) {
+	err = t.spend(sdk.EventRemoved, func() (sdk.Amount, error) {
 		return sdk.Amount{}, t.remote.RemoveVersions(ctx, g.id, list)
 	})
 	if sdk.KindOf(err) == sdk.ErrNotAuthorized {
@@ -126,6 +137,10 @@ func (t *Tree) deleteUploads(ctx context.Context, f *File) error {
 	t.mu.RUnlock()
 	if theirs != "" {
 		return uploadedBy(theirs, "delete")
+	}
+	list, err := t.removeWaiting(ctx, list)
+	if err != nil {
+		return err
 	}
 	var waits error // the service deletes some later: the others go on
 	for i := range list {

@@ -289,8 +289,22 @@ func (x *machine) shred(t *rapid.T) {
 		t.Skip("nothing is uploaded")
 	}
 	i := rapid.IntRange(0, len(x.m.ledger)-1).Draw(t, "nth")
+	if x.m.allows.Blocks && x.isUnder(x.m.ledger[i]) {
+		t.Skip("a changed file stands on it")
+	}
 	x.sys.Shred(i)
 	x.m.shred(x.m.ledger[i])
+}
+
+// isUnder reports whether changes that are not saved stand on an upload.
+func (x *machine) isUnder(v *version) bool {
+	stands := func(n *node) bool { return n.staged && n.ver == v }
+	for _, n := range x.m.names {
+		if stands(n) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(x.handles, func(o opened) bool { return stands(o.n) })
 }
 
 // moved is a rename of one upload by another member.

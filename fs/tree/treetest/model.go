@@ -81,6 +81,7 @@ type model struct {
 type Allows struct {
 	Rename, Delete, Trash bool
 	Folders               bool // as a whole; it makes no difference while the service answers
+	Blocks                bool // a changed file loses what was not changed with the key of the version that it stands on
 }
 
 func newModel(allows Allows) *model {

@@ -37,6 +37,15 @@ type World struct {
 	// EveryWriterRemoves what others uploaded, too.
 	EveryWriterRemoves bool
 
+	// BlocksAbove is the largest file that has no blocks, in bytes; 0 = no file has any.
+	BlocksAbove int64
+	// BlockBytes is the plaintext of a block; 0 = DefaultBlock. It may be smaller than that of
+	// any service.
+	BlockBytes int64
+
+	blocks blocksOf
+	cut    map[sdk.Ref]int64 // bytes of a block, of files that have blocks
+
 	retrieves, uploads, hanging int
 	begun                       map[string]int   // by operation, also those under way
 	fail                        map[string]error // by operation
@@ -54,7 +63,7 @@ type folderRename struct {
 
 // NewWorld returns a service without groups.
 func NewWorld() *World {
-	return &World{rows: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, renamed: map[sdk.Ref]sdk.Seq{}, fail: map[string]error{}, begun: map[string]int{},
+	return &World{rows: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, cut: map[sdk.Ref]int64{}, renamed: map[sdk.Ref]sdk.Seq{}, fail: map[string]error{}, begun: map[string]int{},
 		pause: map[string]time.Duration{}, hold: map[string]chan struct{}{}, members: map[sdk.GroupID]map[sdk.AccountID]bool{}, readers: map[sdk.GroupID]map[sdk.AccountID]bool{}, owners: map[sdk.GroupID]sdk.AccountID{}}
 }
 
@@ -155,10 +164,23 @@ func (w *World) Put(g sdk.GroupID, by sdk.AccountID, name string, data []byte) s
 func (w *World) PutWith(g sdk.GroupID, by sdk.AccountID, name string, data []byte, a sdk.Attributes) sdk.Entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	block := int64(0)
+	if w.isLarge(int64(len(data))) && a.Target == "" {
+		block = w.blockBytes()
+	}
+	return w.put(g, by, name, data, a, block)
+}
+
+// put records an upload; block is 0, or the bytes of its blocks. Needs World.mu.
+func (w *World) put(g sdk.GroupID, by sdk.AccountID, name string, data []byte, a sdk.Attributes, block int64) sdk.Entry {
 	w.seq++
 	e := sdk.Entry{Group: g, Ref: sdk.Ref(fmt.Sprintf("ref/%d", w.seq)), Tx: fmt.Sprintf("tx%d", w.seq),
 		Hash: sdk.ComputeHash(data), Uploader: by, Time: time.Unix(1700000000+int64(w.seq), 0), Seq: w.seq, ChangedSeq: w.seq,
 		Name: name, Size: int64(len(data))}
+	if block > 0 {
+		w.cut[e.Ref] = block
+		e.Content = sdk.ComputeHash([]byte("blocks of " + e.Ref))
+	}
 	if !a.IsZero() {
 		e.Attributes = &a
 	}
@@ -278,6 +300,9 @@ func (p Person) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (sd
 	data, ok := p.content[e.Ref]
 	if !ok {
 		return sdk.Amount{}, &sdk.Error{Op: "retrieve", Kind: sdk.ErrDeleted}
+	}
+	if e.Content != (sdk.Digest{}) {
+		return sdk.Amount{}, &sdk.Error{Op: "retrieve", Kind: sdk.ErrUnsupported, Err: fmt.Errorf("the file has blocks")}
 	}
 	p.retrieves++
 	if err := into.Resize(int64(len(data))); err != nil {

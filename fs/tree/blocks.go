@@ -1,0 +1,70 @@
+package tree
+
+import (
+	"context"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
+)
+
+// Blocks is an open file of format version 2, see [sdk.Blocks].
+type Blocks interface {
+	Layout() format.Layout
+	Fee() sdk.Amount
+	Read(ctx context.Context, first int64, into []*mem.Buffer) error
+	Close() error
+}
+
+// BlockUpload is an upload of format version 2 in progress, see [sdk.BlockUpload].
+type BlockUpload interface {
+	TakesOver() bool
+	PartBlocks() int64
+	PutPart(ctx context.Context, blocks format.Extents, read func(block int64, into []byte) (int, error)) error
+	Finish(ctx context.Context, name string, size int64, hash sdk.Digest, a sdk.Attributes) (sdk.Receipt, error)
+	// Opened returns the recorded file after Finish, or nil: it needs no claim.
+	Opened() Blocks
+	Abandon()
+}
+
+// BlockRemote is the part of a service that knows files of format version 2. [Client]
+// implements it.
+type BlockRemote interface {
+	// OpenBlocks opens a file and reads nothing of it. Costs one claim.
+	OpenBlocks(ctx context.Context, e sdk.Entry) (Blocks, error)
+	// BeginBlocks begins an upload. base is nil, or an earlier version of the name that OpenBlocks
+	// opened. Free.
+	BeginBlocks(ctx context.Context, g sdk.GroupID, base Blocks, blockBytes int64) (BlockUpload, error)
+}
+
+// OpenBlocks is [sdk.Group.OpenBlocks].
+func (c Client) OpenBlocks(ctx context.Context, e sdk.Entry) (Blocks, error) {
+	b, err := c.Group(e.Group).OpenBlocks(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// BeginBlocks is [sdk.Group.BeginBlocks].
+func (c Client) BeginBlocks(ctx context.Context, g sdk.GroupID, base Blocks, blockBytes int64) (BlockUpload, error) {
+	from, _ := base.(*sdk.Blocks)
+	u, err := c.Group(g).BeginBlocks(ctx, from, blockBytes)
+	if err != nil {
+		return nil, err
+	}
+	return upload{u}, nil
+}
+
+// upload is an upload as the tree uses it.
+type upload struct{ *sdk.BlockUpload }
+
+// Opened is [sdk.BlockUpload.Opened].
+func (u upload) Opened() Blocks {
+	if b := u.BlockUpload.Opened(); b != nil {
+		return b
+	}
+	return nil
+}
+
+var _ BlockRemote = Client{}

@@ -1,0 +1,585 @@
+package tree
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"sync"
+
+	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/fs/tree/policy"
+	"github.com/svcfs/svcfs/fs/tree/staging"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// Content in blocks is sent in parts. Those that a program completed and left are sent while it
+// still writes; the others when the file is saved, and then all is recorded.
+
+const (
+	// partsAtATime is how many parts of all files are on their way: each is in memory, sealed.
+	partsAtATime = 3
+	// sendersPerFile is how many of them may be of one file.
+	sendersPerFile = 2
+)
+
+// errCutOff ends a part of which a program cut blocks off meanwhile.
+var errCutOff = errors.New("the block was cut off")
+
+// blockSend is the upload of a stage in blocks. Nothing of it is recorded before the file is
+// saved; an error costs the parts on their way, and the next attempt goes on.
+type blockSend struct {
+	t     *Tree
+	group sdk.GroupID
+	c     *staging.Content
+	under *committedContent // the stage's
+	life  context.Context
+	end   context.CancelFunc
+	early sync.WaitGroup // senders beside the program that writes
+
+	last   attempt // of the save; by the state of the file
+	opened Blocks  // what the save recorded, open; nil = it is not; by the state of the file
+
+	beginning gate
+	mu        sync.Mutex
+	senders   int
+	stopped   bool        // no more senders: the file is being saved, or one failed
+	up        BlockUpload // nil until it is begun
+	noBase    bool        // nothing can be taken over
+	done      func()      // after the upload
+}
+
+// attempt is what a save tried to record.
+type attempt struct {
+	raw  string
+	size int64
+	turn uint64
+}
+
+func (t *Tree) newBlockSend(g sdk.GroupID, s *stage) *blockSend {
+	b := &blockSend{t: t, group: g, c: s.Content, under: s.under, beginning: newGate()}
+	b.life, b.end = context.WithCancel(context.Background())
+	return b
+}
+
+// sendRested sends parts that are complete and that the program left. Needs content.mu.
+func (f *File) sendRested(s *stage) {
+	if s.Whole() != nil || !s.HasRested() || !f.isKind(fileReal) || f.half != nil {
+		return
+	}
+	if _, beside := policy.DatabaseOf(f.rawName()); beside {
+		return // a journal, which may never be saved
+	}
+	g := f.groupNow()
+	if g.waste || !f.t.cuts(g) {
+		return
+	}
+	if s.sending == nil {
+		s.sending = f.t.newBlockSend(g.id, s)
+	}
+	s.sending.startSender(f)
+}
+
+// startSender has one more part sent, if few are on their way.
+func (b *blockSend) startSender(f *File) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped || b.senders == sendersPerFile {
+		return
+	}
+	b.senders++
+	b.early.Go(func() {
+		err := b.sendWhatRests(f)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.senders--
+		b.stopped = b.stopped || err != nil // the save tries again, and tells
+	})
+}
+
+func (b *blockSend) sendWhatRests(f *File) error {
+	for {
+		b.mu.Lock()
+		stopped := b.stopped
+		b.mu.Unlock()
+		if stopped {
+			return nil
+		}
+		blocks := b.c.Rested()
+		if blocks == nil {
+			return nil
+		}
+		up, err := b.begin(b.life, f, f.rawName())
+		if err != nil {
+			return err
+		}
+		for _, part := range splitParts(blocks, up.PartBlocks()) {
+			if err := b.put(b.life, up, part); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// begin begins the upload unless it was begun.
+func (b *blockSend) begin(ctx context.Context, f *File, raw string) (BlockUpload, error) {
+	if err := b.beginning.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer b.beginning.leave()
+	b.mu.Lock()
+	up := b.up
+	b.mu.Unlock()
+	if up != nil {
+		return up, nil
+	}
+	base, done := b.baseFor(ctx, f, raw)
+	up, err := b.t.blocks.BeginBlocks(ctx, b.group, base, b.c.Layout().BlockBytes)
+	if err != nil {
+		done()
+		if errors.Is(err, sdk.ErrUnsupported) {
+			f.groupNow().whole.Store(true)
+		}
+		return nil, err
+	}
+	b.mu.Lock()
+	b.up, b.done = up, done
+	b.mu.Unlock()
+	return up, nil
+}
+
+// baseFor returns the open file whose blocks the upload may take over, or nil.
+func (b *blockSend) baseFor(ctx context.Context, f *File, raw string) (base Blocks, done func()) {
+	if b.noBase || b.under == nil || b.under.source == nil {
+		return nil, func() {}
+	}
+	e := b.under.source.entry
+	f.t.mu.RLock()
+	now := e
+	if g := f.t.groups[e.Group]; g != nil && g.byRef[e.Ref] != nil {
+		now = g.byRef[e.Ref]
+	}
+	f.t.mu.RUnlock()
+	if e.Group != b.group || f.t.isForeign(e) || recordedName(now) != raw || now.Deleted != nil {
+		return nil, func() {}
+	}
+	base, done, err := b.under.use(ctx)
+	if err != nil {
+		return nil, func() {}
+	}
+	return base, done
+}
+
+// put sends one part.
+func (b *blockSend) put(ctx context.Context, up BlockUpload, part format.Extents) error {
+	if err := b.t.parts.enter(ctx); err != nil {
+		return err
+	}
+	defer b.t.parts.leave()
+	marks := make(map[int64]staging.Mark, part.Blocks())
+	twice := false
+	err := up.PutPart(ctx, part, func(i int64, into []byte) (int, error) {
+		n, mark, isBase, err := b.c.Block(i, into)
+		if err == nil && n == 0 {
+			err = errCutOff
+		}
+		if err == nil && isBase {
+			n, err = b.readBase(ctx, i, into[:n])
+		}
+		if was, read := marks[i]; read && was != mark {
+			twice = true
+		}
+		marks[i] = mark
+		return n, err
+	})
+	if err != nil || twice {
+		return err
+	}
+	for i, mark := range marks {
+		b.c.Sent(i, mark)
+	}
+	return nil
+}
+
+func (b *blockSend) readBase(ctx context.Context, i int64, into []byte) (int, error) {
+	n, err := b.under.readAt(ctx, into, i*b.c.Layout().BlockBytes)
+	if err == nil && n < len(into) {
+		err = revoked()
+	}
+	return n, err
+}
+
+// stopEarly waits until no part is on its way beside the caller.
+func (b *blockSend) stopEarly(ctx context.Context) error {
+	b.mu.Lock()
+	b.stopped = true
+	b.mu.Unlock()
+	idle := make(chan struct{})
+	go func() {
+		b.early.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// goOn allows parts beside a program that writes again.
+func (b *blockSend) goOn() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped = false
+}
+
+// abandon gives the upload up: the next one begins anew.
+func (b *blockSend) abandon() {
+	b.mu.Lock()
+	up, done := b.up, b.done
+	b.up, b.done = nil, nil
+	b.mu.Unlock()
+	b.last = attempt{}
+	if opened := b.takeOpened(); opened != nil {
+		_ = opened.Close() // it only wipes
+	}
+	if up != nil {
+		up.Abandon()
+		done()
+	}
+	b.c.Unsend()
+}
+
+// endStage ends what a stage that goes has to do with the service. Needs content.mu.
+func (f *File) endStage(s *stage) {
+	b, under := s.sending, s.under
+	s.sending, s.under = nil, nil
+	if b == nil {
+		if under != nil {
+			under.release()
+		}
+		return
+	}
+	b.end()
+	_ = b.stop()
+	f.t.done.Go(func() {
+		b.early.Wait()
+		b.abandon()
+		if under != nil {
+			under.release()
+		}
+	})
+}
+
+func (b *blockSend) stop() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was := b.stopped
+	b.stopped = true
+	return was
+}
+
+// splitParts cuts blocks into parts of at most so many.
+func splitParts(blocks format.Extents, most int64) (parts []format.Extents) {
+	var part format.Extents
+	n := int64(0)
+	for _, x := range blocks {
+		for i := x.First; i < x.First+x.Count; i++ {
+			if part, n = part.Add(i), n+1; n == most {
+				parts, part, n = append(parts, part), nil, 0
+			}
+		}
+	}
+	if part != nil {
+		parts = append(parts, part)
+	}
+	return parts
+}
+
+// commitBlocks records staged content in blocks. It releases content.mu meanwhile. Needs
+// content.mu.
+func (f *File) commitBlocks(ctx context.Context, s *stage, g *group, raw string) (*sdk.Entry, error) {
+	if s.sending != nil && s.sending.group != g.id { // it was renamed to another group
+		old := s.sending
+		s.sending = nil
+		_ = old.stop()
+		old.end()
+		f.t.done.Go(func() {
+			old.early.Wait()
+			old.abandon()
+		})
+	}
+	if s.sending == nil {
+		s.sending = f.t.newBlockSend(g.id, s)
+	}
+	b := s.sending
+	before := f.entry.Load() == nil
+	f.beginSending(s)
+	row, whole, saved, err := f.sendBlocks(ctx, s, b, g, raw)
+	f.endSending(s, err)
+	if err != nil {
+		b.goOn()
+		return nil, err
+	}
+	if saved {
+		f.setSavedBefore(row, before)
+	}
+	f.settleBlocks(s, row, whole)
+	return row, nil
+}
+
+// sendBlocks sends what is not there and records the file. saved means that row held the content
+// before. whole is the content where row holds it in one piece.
+func (f *File) sendBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (row *sdk.Entry, whole *mem.Buffer, saved bool, err error) {
+	if err := b.stopEarly(ctx); err != nil {
+		return nil, nil, false, err
+	}
+	if !f.t.cuts(g) || s.Len() <= f.t.cfg.WholeBytes {
+		return f.sendWhole(ctx, s, b, g, raw)
+	}
+	if row := f.t.holdingBlocks(s, g, raw, f.target); row != nil {
+		if isCut(row) {
+			return row, nil, true, nil
+		}
+		if whole, err := f.gather(ctx, b); err == nil { // else it is saved once more
+			return row, whole, true, nil
+		}
+	}
+	if err := f.t.afterWaiting(ctx, g); err != nil {
+		return nil, nil, false, err
+	}
+	for again := false; ; again = true {
+		row, err = f.finishBlocks(ctx, s, b, g, raw)
+		switch {
+		case err == nil:
+			return row, nil, false, nil
+		case errors.Is(err, sdk.ErrUnsupported) && !f.t.cuts(g):
+			return f.sendWhole(ctx, s, b, g, raw)
+		case hasCode(err, wire.CodeBase) && !again:
+			b.abandon()
+			b.noBase = true
+		case hasCode(err, wire.CodeMissing) && !again:
+			b.abandon()
+		default:
+			if class := wrapRemote("", "", err).Class; !class.isAway() && class != ClassInterrupted && class != ClassBudget {
+				b.abandon()
+			}
+			return nil, nil, false, err
+		}
+	}
+}
+
+func hasCode(err error, code string) bool {
+	var e *sdk.Error
+	return errors.As(err, &e) && e.Code == code
+}
+
+// holdingBlocks is [Tree.holding] for content in blocks.
+func (t *Tree) holdingBlocks(s *stage, g *group, raw, target string) *sdk.Entry {
+	if newest := t.newestOf(g, raw); newest != nil && s.under != nil && s.under.source != nil && newest.Ref == s.under.source.entry.Ref && !s.Differs() {
+		return newest
+	}
+	return t.holding(s, g, raw, target)
+}
+
+// finishBlocks sends what is not there, and records the file. It costs one upload.
+func (f *File) finishBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (*sdk.Entry, error) {
+	tried := attempt{raw, s.Len(), s.Turn()}
+	if b.last != (attempt{}) && b.last != tried {
+		b.abandon() // it may be recorded: what changed since is another version
+	}
+	return f.recordAs(g, raw, s.base, func(a sdk.Attributes) (sdk.Receipt, error) { // its price is set aside before anything is sent
+		up, err := b.begin(ctx, f, raw)
+		if err != nil {
+			return sdk.Receipt{}, err
+		}
+		if err := b.putRest(ctx, up); err != nil {
+			return sdk.Receipt{}, err
+		}
+		hash, err := b.hash(ctx, up)
+		if err != nil {
+			return sdk.Receipt{}, err
+		}
+		b.last = tried
+		r, err := up.Finish(ctx, raw, s.Len(), hash, a)
+		if err == nil {
+			b.opened = up.Opened()
+		}
+		return r, err
+	})
+}
+
+// putRest sends all that is not there, some parts at a time.
+func (b *blockSend) putRest(ctx context.Context, up BlockUpload) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(b.life, func() { cancel(b.life.Err()) })()
+	var workers sync.WaitGroup
+	parts := make(chan format.Extents)
+	var mu sync.Mutex
+	var failed error
+	for range sendersPerFile {
+		workers.Go(func() {
+			for part := range parts {
+				if err := b.put(ctx, up, part); err != nil {
+					mu.Lock()
+					if failed == nil {
+						failed = err
+					}
+					mu.Unlock()
+					cancel(err)
+				}
+			}
+		})
+	}
+	for from := int64(0); ctx.Err() == nil; {
+		part := b.c.Unsent(from, up.PartBlocks(), up.TakesOver())
+		if part == nil {
+			break
+		}
+		from = part[len(part)-1].First + part[len(part)-1].Count
+		select {
+		case parts <- part:
+		case <-ctx.Done():
+		}
+	}
+	close(parts)
+	workers.Wait()
+	if failed != nil {
+		return failed
+	}
+	return context.Cause(ctx)
+}
+
+// hash returns the hash of the content, zero if that would need blocks that are taken over.
+func (b *blockSend) hash(ctx context.Context, up BlockUpload) (hash sdk.Digest, err error) {
+	sum, known, err := b.c.Hash()
+	if err != nil || known || up.TakesOver() {
+		return sum, err
+	}
+	return b.hashAll(ctx)
+}
+
+// hashAll hashes the content with all of its base.
+func (b *blockSend) hashAll(ctx context.Context) (hash sdk.Digest, err error) {
+	h := sha256.New()
+	buf, err := b.t.pool.Get(b.c.Layout().BlockBytes)
+	if err != nil {
+		return hash, err
+	}
+	defer buf.Release()
+	for i := range b.c.Layout().Blocks() {
+		n, _, isBase, err := b.c.Block(i, buf.Bytes())
+		if err == nil && isBase {
+			n, err = b.readBase(ctx, i, buf.Bytes()[:n])
+		}
+		if err != nil {
+			return hash, err
+		}
+		_, _ = h.Write(buf.Bytes()[:n])
+	}
+	return sdk.Digest(h.Sum(nil)), nil
+}
+
+// sendWhole records content that is in blocks and not large, or large where the service has no
+// blocks, as one.
+func (f *File) sendWhole(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (row *sdk.Entry, whole *mem.Buffer, saved bool, err error) {
+	size := s.Len()
+	if limit := min(f.t.cfg.MaxFileBytes, f.t.cfg.MaxUploadBytes); size > limit {
+		return nil, nil, false, &Error{Class: ClassTooBig, Err: errors.New("the group takes files as one piece, and this one is larger than " + byteText(limit)),
+			Hint: "Split it, for example with: split -b 1G. The owner of the group changes that with: svcfs group format"}
+	}
+	if whole, err = f.gather(ctx, b); err != nil {
+		return nil, nil, false, err
+	}
+	if newest := f.t.newestOf(g, raw); newest != nil && newest.Size == size && newest.Hash == whole.Hash() && targetOf(newest) == f.target {
+		return newest, whole, true, nil
+	}
+	if row, err = f.upload(ctx, s, g, raw, whole); err != nil {
+		whole.Release()
+		return nil, nil, false, err
+	}
+	return row, whole, false, nil
+}
+
+// gather returns content in blocks as one buffer, which is the caller's.
+func (f *File) gather(ctx context.Context, b *blockSend) (*mem.Buffer, error) {
+	l := b.c.Layout()
+	whole, err := f.t.pool.Get(l.Size)
+	if err != nil {
+		return nil, &Error{Class: ClassNoMemory, Err: err}
+	}
+	for i := range l.Blocks() {
+		into := whole.Bytes()[i*l.BlockBytes:][:l.Plain(i)]
+		_, _, isBase, err := b.c.Block(i, into)
+		if err == nil && isBase {
+			_, err = b.readBase(ctx, i, into)
+		}
+		if err != nil {
+			whole.Release()
+			return nil, err
+		}
+	}
+	return whole, nil
+}
+
+// settleBlocks makes e the committed content. What of it is in memory goes into the cache.
+// Needs content.mu.
+func (f *File) settleBlocks(s *stage, e *sdk.Entry, whole *mem.Buffer) {
+	old, key, layout := f.lease, f.key(e), s.Layout()
+	f.lease, f.remote = nil, nil
+	switch {
+	case whole != nil:
+		f.lease = f.t.cache.Add(key, whole)
+	case isCut(e):
+		f.takeOverCached(s, key)
+		s.GiveBlocks(func(i int64, buf *mem.Buffer) { f.t.cache.Add(key.BlockOf(i, layout.BlockBytes), buf).Release() })
+		f.shape.Store(&shape{ref: e.Ref, layout: layout})
+		if f.opens > 0 {
+			source := f.newSource(e, f.shape.Load())
+			source.blocks = s.sending.takeOpened()
+			f.lease = f.t.cache.Add(key, source)
+			f.remote = f.sourceOf(f.lease)
+		}
+	}
+	f.endStage(s)
+	s.Release()
+	f.stage, f.half = nil, nil
+	f.setEntry(e)
+	f.setSize(layout.Size)
+	f.move(stateCommitted)
+	if old != nil {
+		old.Release()
+	}
+	if f.opens == 0 && f.lease != nil {
+		f.lease.Release()
+		f.lease = nil
+	}
+}
+
+// takeOpened returns the recorded file that is open, once; nil if there is none.
+func (b *blockSend) takeOpened() Blocks {
+	if b == nil {
+		return nil
+	}
+	opened := b.opened
+	b.opened = nil
+	return opened
+}
+
+// takeOverCached keeps in memory what is there of the blocks that the new version, which key names,
+// took over from the one before. Needs content.mu.
+func (f *File) takeOverCached(s *stage, key cache.Key) {
+	if s.under == nil || s.under.source == nil {
+		return
+	}
+	from, bytes := s.under.source.key, s.Layout().BlockBytes
+	for i := range s.Layout().Blocks() {
+		if s.IsBased(i) {
+			f.t.cache.Move(from.BlockOf(i, bytes), key.BlockOf(i, bytes))
+		}
+	}
+}

@@ -1,0 +1,470 @@
+package tree
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/outbox"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// With an outbox, a save is recorded later: until then an entry of this mount stands for its
+// record, and the name shows it. Its reference is that of the item (outbox.Item.Ref), and its sequence is
+// beyond that of all records.
+
+// Outbox keeps saves until they are recorded. [*outbox.Outbox] is one.
+type Outbox interface {
+	Put(ctx context.Context, s outbox.Save) (outbox.Item, error)
+	Ready(id string)
+	Content(id string, b *mem.Buffer) error
+	Item(id string) (outbox.Item, bool)
+	Items() []outbox.Item
+	Recorded(id string) (sdk.Ref, bool)
+	Settle(ctx context.Context, id string) error
+	Before(ctx context.Context, g sdk.GroupID) error
+	Remove(ctx context.Context, id string) error
+	Rename(ctx context.Context, id, name string) error
+	Lost(g sdk.GroupID)
+	Again()
+	Status() outbox.Status
+}
+
+// waitingSeq is where the sequences of entries that wait begin: beyond all records.
+const waitingSeq sdk.Seq = 1 << 62
+
+// isWaiting reports whether e stands for a record that is not made yet.
+func isWaiting(e *sdk.Entry) bool { return e != nil && e.Seq >= waitingSeq }
+
+// itemOf returns what waits behind an entry.
+func (t *Tree) itemOf(e *sdk.Entry) (outbox.Item, bool) {
+	if !isWaiting(e) || t.cfg.Outbox == nil {
+		return outbox.Item{}, false
+	}
+	return t.cfg.Outbox.Item(outbox.IDOf(e.Ref))
+}
+
+// isLocked reports whether the content of e waits, and its key was not fetched since the restart.
+func (t *Tree) isLocked(e *sdk.Entry) bool {
+	i, ok := t.itemOf(e)
+	return ok && i.Locked
+}
+
+func lockedItem() *Error {
+	return &Error{Class: ClassUnreachable, Err: outbox.ErrLocked, Hint: "The key comes by itself once the service can be reached; svcfs outbox list shows what waits."}
+}
+
+// queue puts the staged content into the outbox. errFull: it takes none now.
+func (f *File) queue(ctx context.Context, s *stage, g *group, raw string, whole *mem.Buffer) (*sdk.Entry, error) {
+	t := f.t
+	var attrs sdk.Attributes
+	if t.cfg.CanAttributes {
+		attrs, _ = f.wanted(true)
+	}
+	attrs.Target = f.target
+	price := t.price("upload", sdk.Amount{})
+	if err := t.spent.Reserve(t.now(), price); err != nil {
+		return nil, &Error{Class: ClassBudget, Err: err, Hint: "Mount again with a larger --budget or --budget-per-hour."}
+	}
+	base := t.baseOf(f, g, raw, s.base)
+	item, err := t.cfg.Outbox.Put(ctx, outbox.Save{Group: g.id, Name: raw, Content: whole.Bytes(), Base: &base, Attributes: attrs})
+	if err != nil {
+		t.spent.Settle(t.now(), price, sdk.Amount{})
+		if errors.Is(err, outbox.ErrMoney) {
+			return nil, &Error{Class: ClassBudget, Err: err, Hint: "Put tokens into the account, or discard what waits: svcfs outbox list"}
+		}
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reserved[item.Ref()] = price
+	row := t.waitingRow(g, item)
+	row.Attributes = nil
+	if !attrs.IsZero() {
+		row.Attributes = &attrs
+	}
+	g.own[row.Ref] = struct{}{}
+	f.setSaved(row.Attributes, true)
+	return row, nil
+}
+
+// waitingRow is the entry of an item. Needs Tree.mu.
+func (t *Tree) waitingRow(g *group, i outbox.Item) *sdk.Entry {
+	e := &sdk.Entry{Group: g.id, Ref: i.Ref(), Hash: i.Hash, Uploader: t.remote.Account(), Time: i.Time, Seq: waitingSeq + sdk.Seq(i.Position), ChangedSeq: waitingSeq + sdk.Seq(i.Position),
+		Name: i.Name, Size: i.Size}
+	if !i.Attributes.IsZero() {
+		e.Attributes = &i.Attributes
+	}
+	return e
+}
+
+// baseOf returns the version that a save replaces: the one that the change began from, or, for a
+// file made anew or under another name, the newest that is known. "" = none.
+func (t *Tree) baseOf(f *File, g *group, raw string, from sdk.Seq) sdk.Ref {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	v := g.names[raw]
+	if e := f.entry.Load(); from != 0 && e != nil && e.Name == raw && e.Group == g.id && e.Deleted == nil {
+		if known := g.byRef[e.Ref]; known == nil || known.Deleted == nil {
+			return e.Ref
+		}
+	}
+	if v == nil || v.newest() == nil {
+		return ""
+	}
+	return v.newest().Ref
+}
+
+// fullOutbox saves without the outbox, after what waits of the group, while the outbox is full.
+func (f *File) fullOutbox(ctx context.Context, g *group, full error, upload func() (*sdk.Entry, error)) (*sdk.Entry, error) {
+	err := f.t.cfg.Outbox.Before(ctx, g.id)
+	if err == nil {
+		var row *sdk.Entry
+		if row, err = upload(); err == nil {
+			return row, nil
+		}
+	}
+	if errors.Is(err, outbox.ErrAway) || isAway(err) {
+		return nil, &Error{Class: ClassNoSpace, Err: errors.Join(full, errors.New("the service is away")), Hint: "Saves go on once the service is back, or mount with a larger --outbox-size."}
+	}
+	return nil, err
+}
+
+// afterWaiting waits until what was saved before in a group is recorded: what cannot wait comes after it.
+func (t *Tree) afterWaiting(ctx context.Context, g *group) error {
+	if t.cfg.Outbox == nil {
+		return nil
+	}
+	return waitingError(t.cfg.Outbox.Before(ctx, g.id))
+}
+
+// waitingError makes an error of the outbox one of ours.
+func waitingError(err error) error {
+	if errors.Is(err, outbox.ErrAway) {
+		return &Error{Class: ClassUnreachable, Err: err, Hint: "Try again once the service is back: svcfs outbox list shows what waits."}
+	}
+	return err
+}
+
+// readyNotice lets an item be sent, once no lock is held.
+func (t *Tree) readyNotice(row *sdk.Entry) []notice {
+	if !isWaiting(row) {
+		return nil
+	}
+	return []notice{func(Kernel) { t.cfg.Outbox.Ready(outbox.IDOf(row.Ref)) }}
+}
+
+// recordedSince returns the record of an entry that waited, if it was made meanwhile, else e. Needs
+// Tree.mu.
+func (t *Tree) recordedSince(g *group, e *sdk.Entry) *sdk.Entry {
+	if !isWaiting(e) || g.byRef[e.Ref] != nil {
+		return e
+	}
+	ref, _ := t.cfg.Outbox.Recorded(outbox.IDOf(e.Ref))
+	if now := g.byRef[ref]; now != nil {
+		return now
+	}
+	return e
+}
+
+// retrieveWaiting reads content that waits. Free.
+func (t *Tree) retrieveWaiting(e *sdk.Entry) (*mem.Buffer, error) {
+	buf, err := t.pool.Get(0)
+	if err != nil {
+		return nil, &Error{Class: ClassNoMemory, Err: err}
+	}
+	switch err = t.cfg.Outbox.Content(outbox.IDOf(e.Ref), buf); {
+	case err == nil:
+		return buf, nil
+	case errors.Is(err, outbox.ErrLocked):
+		err = lockedItem()
+	case errors.Is(err, outbox.ErrGone):
+		err = &Error{Class: ClassStale, Err: errors.New("it was recorded just now")}
+	default:
+		err = &Error{Class: ClassCorrupt, Err: err, Hint: "svcfs outbox list shows it; the disk of this machine damaged it."}
+	}
+	buf.Release()
+	return nil, err
+}
+
+// waitsOf returns what waits under the name of a file, and whether nothing else is under it and
+// nothing of it was sent.
+func (t *Tree) waitsOf(g *group, raw string) (list []sdk.Entry, alone bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	all := livingOf(g.names[raw])
+	for i := range all {
+		if isWaiting(&all[i]) {
+			list = append(list, all[i])
+		}
+	}
+	return list, len(list) == len(all)
+}
+
+// settle waits until what waits under the name of a file is recorded, unless nothing else is under it:
+// then it can be renamed and removed where it waits.
+func (t *Tree) settleWaiting(ctx context.Context, f *File, always bool) error {
+	e := f.entry.Load()
+	if t.cfg.Outbox == nil || e == nil {
+		return nil
+	}
+	f.t.mu.RLock()
+	g, raw := f.group, f.raw
+	if now := f.record(); now != nil {
+		raw = recordedName(now)
+	}
+	f.t.mu.RUnlock()
+	list, alone := t.waitsOf(g, raw)
+	if alone && !always {
+		return nil
+	}
+	return t.settleAll(ctx, list)
+}
+
+func (t *Tree) settleAll(ctx context.Context, list []sdk.Entry) error {
+	for _, e := range list {
+		if err := t.cfg.Outbox.Settle(ctx, outbox.IDOf(e.Ref)); err != nil {
+			return waitingError(err)
+		}
+		if i, ok := t.itemOf(&e); ok {
+			return &Error{Class: ClassBusy, Err: errors.New("it waits to be sent: " + i.Reason), Hint: "Look at it with: svcfs outbox list"}
+		}
+	}
+	return nil
+}
+
+// whileItWaits does a change of a file, which may wait, and once more when the file was recorded
+// meanwhile.
+func (t *Tree) whileItWaits(ctx context.Context, f *File, change func() error) error {
+	if err := t.settleWaiting(ctx, f, false); err != nil {
+		return err
+	}
+	err := change()
+	if errors.Is(err, outbox.ErrTried) || errors.Is(err, outbox.ErrGone) {
+		if err := t.settleWaiting(ctx, f, true); err != nil {
+			return err
+		}
+		err = change()
+	}
+	return err
+}
+
+// removeWaiting takes what waits from the versions of a name: it is never sent.
+func (t *Tree) removeWaiting(ctx context.Context, list []sdk.Entry) (rest []sdk.Entry, err error) {
+	for _, e := range list {
+		if !isWaiting(&e) {
+			rest = append(rest, e)
+			continue
+		}
+		if err := t.cfg.Outbox.Remove(ctx, outbox.IDOf(e.Ref)); err != nil {
+			return nil, err
+		}
+	}
+	return rest, nil
+}
+
+// Told takes note of a step of an item. The outbox calls it.
+func (t *Tree) Told(i outbox.Item, r sdk.Receipt) {
+	switch i.State {
+	case outbox.Recorded.String():
+		t.settleReserved(i.Ref(), t.price("upload", r.Fee))
+		t.counts.uploads.Add(1)
+		t.change(func() []notice { return t.nowRecorded(i, r) })
+	case outbox.Discarded.String():
+		t.settleReserved(i.Ref(), sdk.Amount{})
+		t.change(func() []notice { return t.nowDiscarded(i) })
+	case outbox.Conflict.String():
+		t.change(func() []notice { return t.nowConflict(i) })
+	case outbox.Parked.String():
+		t.settleReserved(i.Ref(), sdk.Amount{})
+		t.change(func() []notice { return append(t.nowWaiting(i), t.noted(t.parked(i))) })
+	default:
+		t.change(func() []notice { return t.nowWaiting(i) })
+	}
+}
+
+// AddWaiting shows what waits since an earlier mount. Call it once, when Told is called from then on.
+func (t *Tree) AddWaiting() {
+	for _, i := range t.cfg.Outbox.Items() {
+		if i.Group != "" {
+			t.change(func() []notice { return t.nowWaiting(i) })
+		}
+	}
+}
+
+func (t *Tree) settleReserved(ref sdk.Ref, fee sdk.Amount) {
+	t.mu.Lock()
+	price, ok := t.reserved[ref]
+	delete(t.reserved, ref)
+	t.mu.Unlock()
+	if ok || !fee.IsZero() {
+		t.spent.Settle(t.now(), price, fee)
+	}
+}
+
+func (t *Tree) parked(i outbox.Item) *Error {
+	class := ClassOther
+	return &Error{Class: class, Op: "send", Path: t.pathOf(i), Err: errors.New("it was not recorded, and waits for you: " + i.Reason),
+		Hint: "svcfs outbox retry " + i.ID + ", or move it to another group: svcfs outbox move " + i.ID + " GROUP"}
+}
+
+// pathOf is the path of an item as the group has it.
+func (t *Tree) pathOf(i outbox.Item) string {
+	if g := t.groups[i.Group]; g != nil {
+		return join(g.dir.path(), cmp.Or(i.Name, i.ID))
+	}
+	return join("/"+string(i.Group), cmp.Or(i.Name, i.ID))
+}
+
+// nowWaiting shows an item, also one that came to this group. Needs Tree.mu.
+func (t *Tree) nowWaiting(i outbox.Item) (notices []notice) {
+	for _, g := range t.groups {
+		if g.id != i.Group && g.byRef[i.Ref()] != nil {
+			notices = append(notices, t.forgetRow(g, i.Ref())...)
+		}
+	}
+	g := t.groups[i.Group]
+	if g == nil || i.Name == "" || g.byRef[i.Ref()] != nil {
+		return notices
+	}
+	if _, ok := t.cfg.Outbox.Item(i.ID); !ok { // recorded meanwhile
+		return notices
+	}
+	touched := make(map[*versions]bool)
+	g.own[i.Ref()] = struct{}{}
+	g.merge(t.waitingRow(g, i), touched)
+	for v := range touched {
+		sortEntries(v.entries)
+	}
+	return append(notices, t.placeAll(g, touched)...)
+}
+
+// forgetRow takes an entry out. Needs Tree.mu.
+func (t *Tree) forgetRow(g *group, ref sdk.Ref) []notice {
+	known := g.byRef[ref]
+	delete(g.own, ref)
+	if known == nil {
+		return nil
+	}
+	v := g.names[recordedName(known)]
+	v.entries = slices.DeleteFunc(v.entries, func(e *sdk.Entry) bool { return e == known })
+	delete(g.byRef, ref)
+	g.changes++
+	return t.placeAll(g, map[*versions]bool{v: true})
+}
+
+// nowDiscarded needs Tree.mu.
+func (t *Tree) nowDiscarded(i outbox.Item) []notice {
+	g := t.groups[i.Group]
+	if g == nil {
+		return nil
+	}
+	return t.forgetRow(g, i.Ref())
+}
+
+// nowRecorded puts the record in the place of the entry that stood for it. Needs Tree.mu.
+func (t *Tree) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
+	g := t.groups[i.Group]
+	if g == nil {
+		return nil
+	}
+	was := g.byRef[i.Ref()]
+	if was == nil {
+		was = t.waitingRow(g, i)
+	}
+	now := *was
+	now.Ref, now.Tx, now.Seq, now.ChangedSeq, now.Time, now.Name = r.Ref, r.Tx, r.Seq, r.Seq, r.Time, i.Name
+	touched := make(map[*versions]bool)
+	old := g.version(recordedName(was))
+	old.entries = slices.DeleteFunc(old.entries, func(e *sdk.Entry) bool { return e == was })
+	delete(g.byRef, was.Ref)
+	delete(g.own, was.Ref)
+	touched[old] = true
+	g.own[r.Ref] = struct{}{}
+	row := &now
+	if known := g.byRef[r.Ref]; known != nil { // the listing was faster
+		row = known
+		touched[g.version(recordedName(known))] = true
+	} else {
+		g.merge(row, touched)
+	}
+	for v := range touched {
+		sortEntries(v.entries)
+	}
+	t.cache.Move(t.keyOf(was), t.keyOf(row))
+	var notices []notice
+	if f := old.shown; f != nil {
+		if e := f.entry.Load(); e != nil && e.Ref == was.Ref {
+			if f.take(row) {
+				notices = append(notices, attributesChanged(f.dir, f.name))
+			}
+			notices = append(notices, func(Kernel) { f.keep() })
+		}
+	}
+	if v := g.version(recordedName(row)); r.Seq > v.saved {
+		v.saved, v.base = r.Seq, r.Seq
+	}
+	return append(notices, t.placeAll(g, touched)...)
+}
+
+// nowConflict shows an item under the name that it has because others saved its own meanwhile. Needs
+// Tree.mu.
+func (t *Tree) nowConflict(i outbox.Item) (notices []notice) {
+	g := t.groups[i.Group]
+	if g == nil {
+		return nil
+	}
+	touched := make(map[*versions]bool)
+	row := t.waitingRow(g, i)
+	if was := g.byRef[i.Ref()]; was != nil {
+		kept := *was
+		kept.Name = i.Name
+		row = &kept
+	}
+	g.merge(row, touched)
+	for v := range touched {
+		sortEntries(v.entries)
+	}
+	notices = t.placeAll(g, touched)
+	path := join(g.dir.path(), i.Was)
+	return append(notices, t.noted(&Error{Class: ClassConflict, Op: "send", Path: path,
+		Err:  errors.New("somebody else saved this name before the save from here was sent; that save is recorded as '" + join(g.dir.path(), i.Name) + "'"),
+		Hint: "Compare the two, and remove one."}), func(Kernel) { t.lookAt(&g.source, 0) })
+}
+
+// FsyncRecord waits until the save of a file that waits is recorded.
+func (f *File) fsyncRecord(ctx context.Context) error {
+	if e := f.entry.Load(); f.t.cfg.FsyncRecord && isWaiting(e) {
+		return f.t.settleAll(ctx, []sdk.Entry{*e})
+	}
+	return nil
+}
+
+// waiting lists what waits in the outbox.
+func (t *Tree) waiting() (list []Pending) {
+	if t.cfg.Outbox == nil {
+		return nil
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, i := range t.cfg.Outbox.Items() {
+		p := Pending{Path: t.pathOf(i), Size: i.Size, Since: i.Time.UTC().Round(0), Error: i.Reason, Outbox: i.ID}
+		list = append(list, p)
+	}
+	return list
+}
+
+// outboxStatus is for Status.
+func (t *Tree) outboxStatus() *outbox.Status {
+	if t.cfg.Outbox == nil {
+		return nil
+	}
+	s := t.cfg.Outbox.Status()
+	return &s
+}
+
+// inOutbox reports whether a save of n bytes may go through the outbox.
+func (t *Tree) inOutbox(n int64) bool { return t.cfg.Outbox != nil && n <= wire.WholeFileBytes }

@@ -1,0 +1,432 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/fs/tree/treetest"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/outbox"
+	"github.com/svcfs/svcfs/sdk/outbox/outboxtest"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// boxed is a mount with an outbox.
+type boxed struct {
+	*mounted
+	box     *outbox.Outbox
+	dir     string
+	service *outboxtest.Service
+	away    atomic.Pointer[error] // what every request of the outbox gets; nil = none
+	change  []func(*Config)
+	keys    sdk.DiskKeys
+}
+
+var errAway error = &sdk.Error{Op: "upload", Kind: sdk.ErrUnavailable, Err: errors.New("connection refused")}
+
+// mountBoxed mounts with an outbox of alice, whose service is the world.
+func mountBoxed(t *testing.T, w *world, change ...func(*Config)) *boxed {
+	t.Helper()
+	b := &boxed{dir: t.TempDir() + "/box", change: change}
+	person := w.As("alice")
+	b.service = &outboxtest.Service{ID: "alice", Mine: []sdk.Group{{ID: "g"}, {ID: "h"}}}
+	b.service.Refuse = func(string, *outboxtest.Letter) error {
+		if err := b.away.Load(); err != nil {
+			return *err
+		}
+		return nil
+	}
+	pool := mem.NewPool()
+	b.service.Record = func(l *outboxtest.Letter, content []byte) sdk.Sent {
+		if base, set := l.Base(); set {
+			var head sdk.Ref
+			rows, err := person.Entries(context.Background(), l.Group(), 0)
+			if err != nil {
+				return sdk.Sent{Err: err}
+			}
+			for _, e := range rows {
+				if e.Name == l.Name() && e.Deleted == nil {
+					head = e.Ref
+				}
+			}
+			if head != base {
+				return sdk.Sent{Err: &sdk.Error{Op: "upload", Kind: sdk.ErrConflict, Code: wire.CodeHead}}
+			}
+		}
+		buf, err := pool.Get(0)
+		if err == nil {
+			err = buf.Resize(int64(len(content)))
+		}
+		if err != nil {
+			return sdk.Sent{Err: err}
+		}
+		defer buf.Release()
+		copy(buf.Bytes(), content)
+		r, err := person.Upload(context.Background(), l.Group(), l.Name(), buf, l.Attributes())
+		return sdk.Sent{Receipt: r, Err: err}
+	}
+	b.mount(t, w)
+	t.Cleanup(func() { _ = b.box.Close() })
+	return b
+}
+
+func (b *boxed) mount(t *testing.T, w *world) {
+	t.Helper()
+	var tree atomic.Pointer[Tree]
+	box, err := outbox.New(b.dir, outbox.Config{Remote: b.service, Keys: b.keys, Coalesce: -1, Told: func(i outbox.Item, r sdk.Receipt) {
+		if t := tree.Load(); t != nil {
+			t.Told(i, r)
+		}
+	}})
+	ok(t, err)
+	b.box = box
+	b.mounted = mount(t, w, "alice", append([]func(*Config){func(c *Config) { c.Outbox, c.CanTrash, c.CanRename = box, true, true }}, b.change...)...)
+	tree.Store(b.Tree)
+	b.AddWaiting()
+}
+
+// again mounts anew, as after a crash.
+func (b *boxed) again() {
+	b.t.Helper()
+	_ = b.Tree.Close()
+	ok(b.t, b.box.Close())
+	b.mount(b.t.(*testing.T), b.w)
+}
+
+func (b *boxed) down() { b.away.Store(&errAway) }
+func (b *boxed) up() {
+	b.away.Store(nil)
+	b.box.Again()
+}
+
+// drained waits until nothing waits.
+func (b *boxed) drained() {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	defer cancel()
+	if left := b.box.Drain(ctx); len(left) > 0 {
+		b.t.Fatalf("left: %+v", left)
+	}
+}
+
+func (b *boxed) wantState(path, want string) {
+	b.t.Helper()
+	if got := b.node(path).(*File).OwnXattrs()["user.svcfs.state"]; got != want {
+		b.t.Errorf("%s is %s, want %s", path, got, want)
+	}
+}
+
+func newBoxWorld() *world {
+	w := treetest.NewWorld()
+	w.Member("g", "alice", "bob")
+	w.Member("h", "alice")
+	return w
+}
+
+// O1: close returns once the save is on the disk; what waits can be read, is listed, and is the
+// same file once it is recorded.
+func TestO1WhatWaitsIsThere(t *testing.T) {
+	w := newBoxWorld()
+	b := mountBoxed(t, w)
+	b.down()
+	ok(t, b.save("/g/a", "one"))
+	ino := b.node("/g/a").Attr().Ino
+	b.wantState("/g/a", "pending")
+	b.wantContent("/g/a", "one")
+	b.wantNames("/g", "a")
+	if x := b.node("/g/a").(*File).OwnXattrs(); x["user.svcfs.ref"] != "" || x["user.svcfs.seq"] != "" {
+		t.Errorf("what waits has %v", x)
+	}
+	if text := string(b.pendingText()); !strings.Contains(text, "/g/a") {
+		t.Errorf("pending is %q", text)
+	}
+	if s := b.Status().Outbox; s == nil || s.Items != 1 {
+		t.Errorf("status %+v", s)
+	}
+	b.wantCharges(0, 0)
+	b.up()
+	b.drained()
+	b.wantState("/g/a", "cached")
+	b.wantContent("/g/a", "one")
+	b.wantCharges(0, 1)
+	if b.node("/g/a").Attr().Ino != ino {
+		t.Error("it is another file now")
+	}
+	ok(t, b.Refresh(t.Context()))
+	b.wantNames("/g", "a")
+	b.wantNames("/g/.svcfs/history/a", versionOf(t, b))
+}
+
+func versionOf(t *testing.T, b *boxed) string {
+	list := b.names("/g/.svcfs/history/a")
+	if len(list) != 1 {
+		t.Fatalf("versions %v", list)
+	}
+	return list[0]
+}
+
+// O1: what waits is read from the disk once it has left the memory, and costs nothing.
+func TestO1ReadFromTheDisk(t *testing.T) {
+	b := mountBoxed(t, newBoxWorld())
+	b.down()
+	ok(t, b.save("/g/a", "one"))
+	b.cache.Purge(func(cache.Key) bool { return true })
+	b.wantContent("/g/a", "one")
+	b.wantCharges(0, 0)
+}
+
+// O4, O7: saves upon saves that wait are one version, and no conflict.
+func TestO4SavesUponSaves(t *testing.T) {
+	w := newBoxWorld()
+	b := mountBoxed(t, w)
+	ok(t, b.save("/g/a", "zero"))
+	b.drained()
+	b.down()
+	ok(t, b.save("/g/other", "x"))
+	for _, text := range []string{"one", "two", "three"} {
+		ok(t, b.save("/g/a", text))
+	}
+	b.wantContent("/g/a", "three")
+	b.up()
+	b.drained()
+	b.wantContent("/g/a", "three")
+	b.wantNames("/g", "a", "other")
+	b.wantCharges(0, 3)
+	ok(t, b.save("/g/a", "four"))
+	b.drained()
+	b.wantNames("/g", "a", "other")
+}
+
+// O7: what somebody else saved meanwhile stays the newest; the save from here has a name of its own.
+func TestO7ConflictOnTheMount(t *testing.T) {
+	w := newBoxWorld()
+	b := mountBoxed(t, w)
+	ok(t, b.save("/g/a.txt", "zero"))
+	b.drained()
+	b.down()
+	ok(t, b.save("/g/a.txt", "mine"))
+	w.Put("g", "bob", "a.txt", []byte("theirs"))
+	ok(t, b.Refresh(t.Context()))
+	b.wantContent("/g/a.txt", "mine")
+	b.up()
+	b.drained()
+	ok(t, b.Refresh(t.Context()))
+	b.wantContent("/g/a.txt", "theirs")
+	list := b.names("/g")
+	if len(list) != 2 || !strings.HasPrefix(list[0], "a (conflict alice ") || !strings.HasSuffix(list[0], ").txt") {
+		t.Fatalf("names %v", list)
+	}
+	b.wantContent("/g/"+list[0], "mine")
+	if text := string(b.errors.text()); !strings.Contains(text, "\tconflict\t") {
+		t.Errorf("errors: %s", text)
+	}
+}
+
+// O10: what waits can be renamed and removed, and other files are as ever.
+func TestO10RenameAndRemoveWhatWaits(t *testing.T) {
+	w := newBoxWorld()
+	b := mountBoxed(t, w)
+	ok(t, b.save("/g/old", "zero"))
+	b.drained()
+	b.down()
+	ok(t, b.save("/g/first", "x")) // it is tried, and keeps the others back
+	waitTried(b)
+	ok(t, b.save("/g/a", "one"))
+	ok(t, b.save("/g/b", "two"))
+	g := b.dir2("/g")
+	ok(t, g.Rename(t.Context(), "a", g, "c", false))
+	ok(t, g.Unlink(t.Context(), "b"))
+	b.wantNames("/g", "c", "first", "old")
+	b.wantContent("/g/c", "one")
+	wantClass(t, g.Rename(t.Context(), "first", g, "second", false), ClassUnreachable)
+	wantClass(t, g.Unlink(t.Context(), "first"), ClassUnreachable)
+	b.up()
+	b.drained()
+	ok(t, b.Refresh(t.Context()))
+	b.wantNames("/g", "c", "first", "old")
+	b.wantCharges(0, 3)
+	ok(t, b.save("/g/old", "new")) // recorded before: the rename comes after the save
+	ok(t, g.Rename(t.Context(), "old", g, "renamed", false))
+	b.wantContent("/g/renamed", "new")
+	ok(t, g.Unlink(t.Context(), "c"))
+	b.drained()
+	ok(t, b.Refresh(t.Context()))
+	b.wantNames("/g", "first", "renamed")
+}
+
+func (b *boxed) dir2(p string) *Dir { return b.mounted.dir(p) }
+
+// waitTried waits until the first item was sent in vain.
+func waitTried(b *boxed) {
+	b.t.Helper()
+	for range 2000 {
+		if b.box.Status().Reason != "" {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	b.t.Fatal("nothing was sent")
+}
+
+// O9: after a restart what waits is there again, under its name, refuses to be read or saved over until
+// its key is fetched, and is sent.
+func TestO9WhatWaitsAfterARestart(t *testing.T) {
+	w := newBoxWorld()
+	b := mountBoxed(t, w)
+	ok(t, b.save("/g/old", "zero"))
+	b.drained()
+	b.down()
+	ok(t, b.save("/g/new", "one"))
+	ok(t, b.save("/g/old", "two"))
+	b.again()
+	b.wantNames("/g", "old") // without a keyring the names are not known yet
+	b.up()
+	b.drained()
+	b.wantNames("/g", "new", "old")
+	b.wantContent("/g/old", "two")
+	if r, _ := w.Charged(); r > 1 {
+		t.Errorf("%d retrievals", r)
+	}
+}
+
+// O9: with a keyring the names are there before the keys of the files: until those come, a name is not read
+// and not saved over.
+func TestO9NamesBeforeTheirKeys(t *testing.T) {
+	b := mountBoxed(t, newBoxWorld())
+	b.keys.Names, _ = format.RandomKey()
+	b.again()
+	b.down()
+	ok(t, b.save("/g/new", "one"))
+	b.again()
+	waitFor(t, func() bool { return len(b.names("/g")) == 1 })
+	_, err := b.read("/g/new")
+	wantClass(t, err, ClassUnreachable)
+	_, err = b.node("/g/new").(*File).Open(t.Context(), OpenFlags{Write: true, Truncate: true})
+	wantClass(t, err, ClassUnreachable)
+	b.up()
+	b.drained()
+	b.wantContent("/g/new", "one")
+}
+
+// O8: a lost group takes what waits along; nothing of it can be read, and its items are parked.
+func TestO8LostGroup(t *testing.T) {
+	w := newBoxWorld()
+	b := mountBoxed(t, w)
+	b.down()
+	ok(t, b.save("/g/a", "one"))
+	h, err := b.node("/g/a").(*File).Open(t.Context(), OpenFlags{Read: true})
+	ok(t, err)
+	defer h.Release()
+	w.Revoke("g", "alice")
+	ok(t, b.Refresh(t.Context()))
+	if text, err := readAll(t, h); err == nil {
+		t.Errorf("read %q", text)
+	}
+	waitFor(t, func() bool { l := b.box.Items(); return len(l) == 1 && l[0].State == "parked" && l[0].Locked })
+}
+
+func waitFor(t *testing.T, is func() bool) {
+	t.Helper()
+	for range 5000 {
+		if is() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("it did not come")
+}
+
+// O6: the budget is reserved when a save is queued, and what is not recorded is given back.
+func TestO6BudgetIsReserved(t *testing.T) {
+	one, err := wire.ParseTokens("1")
+	ok(t, err)
+	two, _ := one.Add(one)
+	b := mountBoxed(t, newBoxWorld(), func(c *Config) {
+		c.Budget = two
+		c.Price = func(string) (sdk.Amount, bool) { return one, true }
+		c.CanTrash = true
+	})
+	b.down()
+	ok(t, b.save("/g/first", "1"))
+	waitTried(b)
+	ok(t, b.save("/g/a", "1"))
+	wantClass(t, b.save("/g/b", "1"), ClassBudget)
+	ok(t, b.dir2("/g").Unlink(t.Context(), "a"))
+	ok(t, b.save("/g/b", "22"))
+	b.up()
+	b.drained()
+	if s := b.Status().Spent; s != "2" {
+		t.Errorf("spent %s", s)
+	}
+}
+
+// O11: a full outbox saves as a mount without one; while the service is away that is no space.
+func TestO11FullOutbox(t *testing.T) {
+	w := newBoxWorld()
+	b := mountBoxed(t, w)
+	full := &fullBox{Outbox: b.box}
+	b.cfg.Outbox = full
+	ok(t, b.save("/g/a", "one"))
+	b.wantCharges(0, 1)
+	b.wantState("/g/a", "cached")
+	w.Fail("upload", errAway)
+	wantClass(t, b.save("/g/b", "one"), ClassNoSpace)
+}
+
+type fullBox struct{ Outbox }
+
+func (f *fullBox) Put(context.Context, outbox.Save) (outbox.Item, error) {
+	return outbox.Item{}, outbox.ErrFull
+}
+
+// O14: with --outbox-fsync=record fsync waits for the record.
+func TestO14FsyncWaitsForTheRecord(t *testing.T) {
+	for _, record := range []bool{false, true} {
+		w := newBoxWorld()
+		b := mountBoxed(t, w, func(c *Config) { c.FsyncRecord = record })
+		b.down()
+		h := b.create("/g/a")
+		_, err := h.WriteAt(t.Context(), []byte("x"), 0)
+		ok(t, err)
+		if err := h.Fsync(t.Context()); (err != nil) != record {
+			t.Errorf("record %v: %v", record, err)
+		} else if record {
+			wantClass(t, err, ClassUnreachable)
+		}
+		h.Release()
+		b.up()
+		b.drained()
+	}
+}
+
+// O3: a file in blocks comes after what waits of its group.
+func TestO3LargeFilesComeAfterWhatWaits(t *testing.T) {
+	w := newBoxWorld()
+	w.BlocksAbove = 8 << 10
+	b := mountBoxed(t, w)
+	large := strings.Repeat("0123456789abcdef", 2<<10)
+	b.down()
+	ok(t, b.save("/g/a", "one"))
+	waitTried(b)
+	wantClass(t, b.save("/g/large", large), ClassUnreachable)
+	b.up()
+	b.drained()
+	ok(t, b.save("/g/b", "two"))
+	ok(t, b.save("/g/large2", large))
+	rows, err := w.As("alice").Entries(t.Context(), "g", 0)
+	ok(t, err)
+	var names []string
+	for _, e := range rows {
+		names = append(names, e.Name)
+	}
+	if got := strings.Join(names, " "); got != "a b large2" {
+		t.Errorf("recorded %s", got)
+	}
+}
