@@ -124,3 +124,19 @@ database from before svcd stored these keys, the master key alone was enough.`,
 		RunE:    s.rotation((*service.Service).RotateTokenKeys, "session tokens have a new key: restart every svcd serve over this database, and every session ends"),
 	}
 }
+
+func newRotateUploadKey(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "rotate-upload-key", Short: "Replace the key that clients seal file keys to", Args: noArgs,
+		Long: `Replace the key to which clients seal the key of each file that they upload in one
+request. The service may run meanwhile: every process publishes the new key from then on.
+What was sealed to the key before is taken for 90 days more, because a mount without a
+connection may keep uploads for that long. Then the key before is destroyed.
+
+Run this command once a year, and after a theft of the master key, beside svcd
+rotate-master-key: with the master key and a copy of the database a thief could open the
+uploads that lie on the machines of clients.`,
+		Example: "  svcd rotate-upload-key --data /var/lib/svcd",
+		RunE:    s.rotation((*service.Service).RotateUploadKey, "clients seal file keys to a new key from now on; what they sealed before is taken for 90 days"),
+	}
+}

@@ -41,6 +41,9 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 	if out := mustRun(t, "rotate-log-key", "--data", dir); !strings.Contains(out, "every svcd serve over this database signs with it from now on") {
 		t.Errorf("rotate-log-key says %s", out)
 	}
+	if out := mustRun(t, "rotate-upload-key", "--data", dir); !strings.Contains(out, "taken for 90 days") {
+		t.Errorf("rotate-upload-key says %s", out)
+	}
 	if out := mustRun(t, "rotate-token-key", "--data", dir); !strings.Contains(out, "every session ends") {
 		t.Errorf("rotate-token-key says %s", out)
 	}

@@ -25,6 +25,7 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringVar(&s.listen, "listen", "127.0.0.1:8000", "address to listen on; port 0 takes a free one")
 	set.StringVar(&s.cfg.PublicURL, "public-url", "", "address clients use (default: the address listened on)")
 	set.Int64Var(&s.cfg.MaxFileBytes, "max-file-bytes", service.DefaultMaxFileBytes, "largest file accepted, in plaintext bytes")
+	set.Int64Var(&s.cfg.MaxWholeBytes, "max-whole-bytes", service.DefaultMaxWholeBytes, "largest file accepted in one piece, as older programs send it, in plaintext bytes; never more than --max-file-bytes")
 	set.Int64Var(&s.cfg.MaxOpenBytes, "max-open-bytes", 0, fmt.Sprintf("most bytes of the uploads an account has begun and not finished; above it 429; "+
 		"0 = %d GiB, or %d times --max-file-bytes if that is more", files.OpenBytes>>30, files.OpenFiles))
 	set.Int64Var(&s.cfg.MaxAccountBytes, "max-account-bytes", 0, fmt.Sprintf("most bytes of ciphertext kept for one account, versions and unfinished uploads included; above it 507; "+
@@ -108,8 +109,8 @@ func (s *settings) serviceConfig() (cfg service.Config, err error) {
 		return cfg, usageError{fmt.Errorf("--token-lifetime %s: want more than 0 and at most 24h", s.cfg.TokenLifetime)}
 	case s.cfg.DestructionDelay < 0:
 		return cfg, usageError{fmt.Errorf("--destruction-delay %s: want 0 or more", s.cfg.DestructionDelay)}
-	case s.cfg.MaxFileBytes <= 0 || s.cfg.MaxConnections <= 0 || s.cfg.ClientTimeout <= 0:
-		return cfg, usageError{errors.New("--max-file-bytes, --max-connections and --client-timeout must be above 0")}
+	case s.cfg.MaxFileBytes <= 0 || s.cfg.MaxWholeBytes <= 0 || s.cfg.MaxConnections <= 0 || s.cfg.ClientTimeout <= 0:
+		return cfg, usageError{errors.New("--max-file-bytes, --max-whole-bytes, --max-connections and --client-timeout must be above 0")}
 	}
 	if s.cfg.MaxPerAddress < 0 || s.cfg.MaxPerAddress > s.cfg.MaxConnections {
 		return cfg, usageError{fmt.Errorf("--max-connections-per-address %d: want 0, or at most --max-connections: %d", s.cfg.MaxPerAddress, s.cfg.MaxConnections)}
@@ -117,8 +118,9 @@ func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	if s.cfg.Memory < 0 || s.cfg.Memory > 0 && s.cfg.Memory < service.MinMemory {
 		return cfg, usageError{fmt.Errorf("--memory %d: want 0, or at least %d bytes", s.cfg.Memory, service.MinMemory)}
 	}
-	if s.cfg.MaxOpenBytes < 0 || s.cfg.MaxOpenBytes > 0 && s.cfg.MaxOpenBytes < s.cfg.MaxFileBytes+format.Overhead {
-		return cfg, usageError{fmt.Errorf("--max-open-bytes %d: want 0, or at least one file of --max-file-bytes, encrypted: %d", s.cfg.MaxOpenBytes, s.cfg.MaxFileBytes+format.Overhead)}
+	largest := (format.Layout{Size: s.cfg.MaxFileBytes, BlockBytes: format.MinBlockBytes}).SealedBytes()
+	if s.cfg.MaxOpenBytes < 0 || s.cfg.MaxOpenBytes > 0 && s.cfg.MaxOpenBytes < largest {
+		return cfg, usageError{fmt.Errorf("--max-open-bytes %d: want 0, or at least one file of --max-file-bytes, encrypted: %d", s.cfg.MaxOpenBytes, largest)}
 	}
 	return cfg, s.checkPublicURL()
 }

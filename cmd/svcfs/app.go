@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/cmd/internal/cli"
@@ -134,6 +135,11 @@ func (a *app) closeClient(c *sdk.Client) error {
 // client makes the client of the settings. Before anything secret is read the
 // process is closed to debuggers and core dumps.
 func (a *app) client(ctx context.Context) (*sdk.Client, settings, error) {
+	return a.patientClient(ctx, 0)
+}
+
+// patientClient is client with the Patience of [sdk.Config].
+func (a *app) patientClient(ctx context.Context, patience time.Duration) (*sdk.Client, settings, error) {
 	s, err := a.accountSettings()
 	if err != nil {
 		return nil, settings{}, err
@@ -141,6 +147,7 @@ func (a *app) client(ctx context.Context) (*sdk.Client, settings, error) {
 	if err := a.resolveKey(ctx, &s); err != nil {
 		return nil, settings{}, err
 	}
+	s.config.Patience = patience
 	c, err := a.newClient(s)
 	if err != nil {
 		return nil, settings{}, err

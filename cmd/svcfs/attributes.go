@@ -52,6 +52,15 @@ func attributesOf(local localFile, content io.ReadSeekCloser) (a sdk.Attributes)
 	return a
 }
 
+// mayEqual reports whether content of so many bytes can be that of e.
+func mayEqual(e *sdk.Entry, size int64) bool { return e.Size == sdk.SizeUnknown || e.Size == size }
+
+// looksEqual compares a local file with e where the hash of e is not known: by size and by
+// the time that was recorded.
+func looksEqual(e *sdk.Entry, size int64, modified time.Time) bool {
+	return e.Hash == (sdk.Digest{}) && e.Size == size && e.Attributes != nil && !e.Attributes.ModTime.IsZero() && e.Attributes.ModTime.Equal(modified)
+}
+
 // bringUpToDate records the time and the execute bit of a local file with its newest
 // version, which has the same content.
 func bringUpToDate(ctx context.Context, g sdk.Group, e *sdk.Entry, local sdk.Attributes) error {

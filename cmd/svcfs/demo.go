@@ -293,11 +293,7 @@ func (d *demo) showCiphertext(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	path, err := d.service.blobPath(ctx, entry.Ref)
-	if err != nil {
-		return err
-	}
-	blob, err := os.ReadFile(path)
+	where, blob, err := d.service.ciphertext(ctx, entry.Ref)
 	if err != nil {
 		return err
 	}
@@ -309,7 +305,7 @@ func (d *demo) showCiphertext(ctx context.Context) error {
 		return refuse(exitOther, "report this", errors.New("the service holds plaintext"))
 	}
 	d.say("\nhello.txt begins for bob with\n%s", hex.Dump(plain[:min(len(plain), shownCipherBytes)]))
-	d.say("and on the service's disk, %s, with\n%s", path, hex.Dump(blob[:min(len(blob), shownCipherBytes)]))
+	d.say("and on the service's disk, %s, with\n%s", where, hex.Dump(blob[:min(len(blob), shownCipherBytes)]))
 	return nil
 }
 

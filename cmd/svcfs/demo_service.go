@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -210,11 +211,16 @@ func (d *demoService) topUp(ctx context.Context, name string, id sdk.AccountID) 
 	return err
 }
 
-// blobPath tells where the service keeps the ciphertext of ref.
-func (d *demoService) blobPath(ctx context.Context, ref sdk.Ref) (string, error) {
+// ciphertext tells where the service keeps the ciphertext of ref, and its first bytes.
+func (d *demoService) ciphertext(ctx context.Context, ref sdk.Ref) (where string, begins []byte, err error) {
 	out, err := d.ask(ctx, "where", string(ref))
-	if err != nil {
-		return "", refuse(exitOther, d.program+" must be of the same version as svcfs; 'make build' makes both programs", err)
+	if err == nil {
+		var text string
+		where, text, _ = strings.Cut(strings.TrimSuffix(string(out), "\n"), "\n")
+		begins, err = base64.StdEncoding.DecodeString(text)
 	}
-	return strings.TrimSuffix(string(out), "\n"), nil
+	if err != nil || len(begins) == 0 {
+		return "", nil, refuse(exitOther, d.program+" must be of the same version as svcfs; 'make build' makes both programs", err)
+	}
+	return where, begins, nil
 }

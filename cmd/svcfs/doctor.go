@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/confine"
+	"github.com/svcfs/svcfs/sdk/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -160,6 +162,7 @@ func (a *app) checkService(ctx context.Context) []cli.Finding {
 	add(cli.Passed("service", c.NetworkInfo().MCPURL+" answers"))
 	add(checkClock(ctx, c.NetworkInfo().MCPURL))
 	add(checkCapabilities(ctx, c))
+	add(checkFiles(ctx, c))
 	add(checkProofs(ctx, c))
 	if _, err := c.AuthStatus(ctx); err != nil {
 		return append(findings, failed("sign-in", err, ""))
@@ -209,6 +212,27 @@ func checkCapabilities(ctx context.Context, c *sdk.Client) cli.Finding {
 		return cli.Warned("extensions", "none: names and sizes are not known before a file is opened", "this is how the hosted service is; nothing to do")
 	}
 	return cli.Passed("extensions", escapeText(strings.TrimSpace(caps.Service+" "+caps.Version)+": "+strings.Join(caps.Features, " ")))
+}
+
+// checkFiles tells how large a file may be, and how large ones are kept.
+func checkFiles(ctx context.Context, c *sdk.Client) cli.Finding {
+	caps, err := c.Capabilities(ctx)
+	if err != nil {
+		return failed("files", err, "")
+	}
+	largest, err := c.MaxUpload(ctx)
+	if err != nil {
+		return failed("files", err, "")
+	}
+	return cli.Passed("files", fileWords(caps, largest))
+}
+
+// fileWords is what checkFiles tells, for a mount.
+func fileWords(caps wire.Capabilities, largest int64) string {
+	if slices.Contains(caps.Features, wire.CapChunks) {
+		return fmt.Sprintf("up to %s; those above %s are kept in blocks, read and changed in part", roughSize(largest), roughSize(wire.WholeFileBytes))
+	}
+	return fmt.Sprintf("up to %s, sent and fetched whole, because the service keeps no blocks", roughSize(largest))
 }
 
 // checkProofs tells what the service proves and for what svcfs has to take its word,

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -29,6 +28,10 @@ retrieval. NAME means the newest version of that name. The content goes to
 standard output, or with -o into a file (mode 0600) that appears only when it
 is complete and verified. FILE gets the time that was recorded with the file, and may
 be executed if that was recorded and you uploaded the file.
+
+A large file is not held in memory: its blocks are written as they come, each proven
+before. The hash of the whole, where the ledger has it, is compared at the end: FILE
+appears after that, and standard output has ended by then, so look at the exit code.
 
 With --all the newest version of every file of the group goes into the folder
 of -o. Local files that are equal already cost nothing, so running the same
@@ -59,7 +62,7 @@ link that another account uploaded only if its target is in the folder.`,
 	flags.BoolVar(&f.all, "all", false, "every file of the group, into the folder of -o")
 	flags.BoolVar(&f.force, "force", false, "with --all, replace local files that differ")
 	flags.BoolVar(&f.hidden, "hidden", false, "with --all, also hidden files of other accounts, such as .bashrc")
-	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "with --all, files to fetch at a time; each is held in memory")
+	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "with --all, files to fetch at a time; each takes memory")
 	return cmd
 }
 
@@ -125,15 +128,17 @@ func (a *app) get(ctx context.Context, c *sdk.Client, g sdk.Group, what string, 
 	defer a.ui.progress("")
 	flying := progress.start(what, entry.Size)
 	defer flying.end()
-	file, err := g.OpenEntry(ctx, entry, sdk.Progress(flying.report))
+	file, err := openFor(ctx, g, entry, flying)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	a.ui.progress("")
+	content := downloadOf(ctx, file, flying)
 	if f.output == "" || f.output == "-" {
-		if _, err := file.WriteTo(a.ui.out); err != nil {
-			return refuse(exitOther, "make room there, or name a file with -o", fmt.Errorf("write standard output: %w", err))
+		a.ui.progress("")
+		progress.hidden = progress.hidden || isTerminal(a.ui.out) // the content stands there
+		if _, err := content.WriteTo(a.ui.out); err != nil {
+			return localFault(err, "make room there, or name a file with -o", "standard output")
 		}
 		return nil
 	}
@@ -142,9 +147,10 @@ func (a *app) get(ctx context.Context, c *sdk.Client, g sdk.Group, what string, 
 		return refuse(exitOther, "name a file in a folder that you may read and write", err)
 	}
 	defer dir.Close()
-	if err := writeWhole(dir, filepath.Base(f.output), file, marksOf(&entry, c.Account())); err != nil {
-		return refuse(exitOther, "name a file in a folder that you may write to and that has room", fmt.Errorf("write %s: %w", f.output, err))
+	if err := writeWhole(dir, filepath.Base(f.output), content, marksOf(&entry, c.Account())); err != nil {
+		return localFault(err, "name a file in a folder that you may write to and that has room", f.output)
 	}
+	a.ui.progress("")
 	if a.asJSON {
 		return a.printJSON(fetchedFrom(entry, file, f.output))
 	}
@@ -152,7 +158,7 @@ func (a *app) get(ctx context.Context, c *sdk.Client, g sdk.Group, what string, 
 }
 
 func fetchedFrom(e sdk.Entry, file *sdk.File, path string) fetched {
-	got := fetched{Name: shownName(&e), Path: path, CID: e.Ref, FileHash: e.Hash.String(), Size: file.Entry().Size, State: stateFetched}
+	got := fetched{Name: shownName(&e), Path: path, CID: e.Ref, FileHash: hashText(e.Hash), Size: file.Entry().Size, State: stateFetched}
 	if fee := file.Fee(); !fee.IsZero() {
 		got.Fee = fee.Tokens()
 	}

@@ -99,7 +99,7 @@ func isHidden(path string) bool {
 func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 	flying := g.bar.start(path, e.Size)
 	defer flying.end()
-	doc := fetched{Name: path, Path: filepath.Join(g.flags.output, path), CID: e.Ref, FileHash: e.Hash.String(), Size: e.Size, State: stateEqual}
+	doc := fetched{Name: path, Path: filepath.Join(g.flags.output, path), CID: e.Ref, FileHash: hashText(e.Hash), Size: e.Size, State: stateEqual}
 	if isHidden(path) && e.Uploader != g.account && !g.flags.hidden {
 		doc.Path, doc.State = "", stateHidden
 		return outcome{doc: doc}
@@ -112,7 +112,7 @@ func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 			return outcome{doc, fmt.Errorf("%s, and the file is of %s: put a folder in the place of the link, or fetch the file alone with svcfs get", problem, escapeName(string(e.Uploader)))}
 		}
 	}
-	there, same, err := g.holds(path, e.Hash)
+	there, same, err := g.holds(path, &e)
 	if err != nil {
 		return outcome{doc, err}
 	}
@@ -125,7 +125,7 @@ func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 			return outcome{doc: doc}
 		}
 	}
-	file, err := g.group.OpenEntry(ctx, e, sdk.Progress(flying.report))
+	file, err := openFor(ctx, g.group, e, flying)
 	if err != nil {
 		return outcome{doc, err}
 	}
@@ -135,7 +135,7 @@ func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 			return outcome{doc, err}
 		}
 	}
-	if err := g.files.write(path, file, marksOf(&e, g.account), g.flags.force); err != nil {
+	if err := g.files.write(path, downloadOf(ctx, file, flying), marksOf(&e, g.account), g.flags.force); err != nil {
 		if errors.Is(err, os.ErrExist) && !g.flags.force { // it came meanwhile
 			doc.State = stateKept
 			return outcome{doc: doc}
@@ -216,9 +216,10 @@ func (g *getting) crossesLink(at string) string {
 	return ""
 }
 
-// holds tells of the file at path, nil when there is none, and whether it has that
-// hash. Something that is not a file is an error: it is not replaced.
-func (g *getting) holds(path string, want sdk.Digest) (there os.FileInfo, same bool, err error) {
+// holds tells of the file at path, nil when there is none, and whether it has the content of
+// e: the hash, or, where nobody knows that, size and time. Something that is not a file is an
+// error: it is not replaced.
+func (g *getting) holds(path string, e *sdk.Entry) (there os.FileInfo, same bool, err error) {
 	info, err := g.dir.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, false, nil
@@ -229,13 +230,16 @@ func (g *getting) holds(path string, want sdk.Digest) (there os.FileInfo, same b
 	if !info.Mode().IsRegular() {
 		return nil, false, fmt.Errorf("%s is there already and is not a file", filepath.Join(g.flags.output, path))
 	}
+	if e.Hash == (sdk.Digest{}) || !mayEqual(e, info.Size()) {
+		return info, looksEqual(e, info.Size(), info.ModTime()), nil
+	}
 	f, err := g.dir.Open(path)
 	if err != nil {
 		return nil, false, err
 	}
 	defer f.Close()
 	hash, err := sdk.ComputeHashReader(f)
-	return info, hash == want, err
+	return info, hash == e.Hash, err
 }
 
 // took counts and tells one outcome.

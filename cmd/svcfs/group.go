@@ -24,7 +24,7 @@ func (a *app) groupCommand() *cobra.Command {
 	}
 	cmd.AddCommand(a.groupCreateCommand(), a.groupAddCommand(), a.groupRevokeCommand(), a.groupMembersCommand(), a.groupListCommand(),
 		a.groupJoinCommand(), a.groupOpenCommand(), a.groupCloseCommand(), a.groupRetentionCommand(),
-		a.groupPendingCommand(), a.groupKeepCommand(), a.groupTrashCommand(), a.groupVersionsCommand())
+		a.groupPendingCommand(), a.groupKeepCommand(), a.groupTrashCommand(), a.groupVersionsCommand(), a.groupFormatCommand())
 	return cmd
 }
 

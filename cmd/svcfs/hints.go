@@ -90,6 +90,9 @@ func (h hints) ofService(err error) string {
 		return hint
 	}
 	hint := hintsOfCodes()[refused.Code]
+	if refused.Kind == sdk.ErrCorrupt && errors.Is(err, sdk.ErrWrongContent) {
+		hint = "The service told what was recorded: ask who uploaded the file to upload it again, or get an earlier version by its cid (svcfs ledger {group})."
+	}
 	if hint == "" && h.service.AccountPage != "" {
 		hint = hintsOfHosted()[refused.Kind]
 	}
@@ -134,6 +137,7 @@ func hintsOfCodes() map[string]string {
 		wire.CodeUploaderOnly:  "Only the account that uploaded it, while it is a writer, and the owner of the group may do that: ask one of them.",
 		wire.CodeHistory:       "Show this to the operator and to other members. If an old backup was restored honestly: svcfs accept-rollback.",
 		wire.CodeReceipt:       "See whether it is there with: svcfs ls {group}. If not, put it again; svcfs put --update sends nothing that is there. Then tell the operator of the service.",
+		wire.CodeVaultKey:      "Show this to the operator. See what the service offers with: svcfs doctor",
 		wire.CodeLogKey:        "Ask the operator why. If this is a new service at the address of an old one: svcfs accept-rollback --forget-key.",
 		wire.CodeAddress:       "Correct the address, for example --url https://files.example.org; plain http to another machine needs --insecure-http.",
 		wire.CodeVerifierKey:   "Ask the operator, or who runs the witness, for the whole key: it is one line, NAME+HASH+KEY.",
@@ -156,12 +160,12 @@ func hintsOfKinds() map[sdk.Kind]string {
 		sdk.ErrRateLimited:     "Wait a little and try again.",
 		sdk.ErrUnsupported:     "See what the service at {service} offers with: svcfs doctor.",
 		sdk.ErrConflict:        "Look at the present state with: svcfs group members {group}, or svcfs ls {group}.",
-		sdk.ErrTooLarge:        "Split the file, or ask the operator for a larger limit.",
+		sdk.ErrTooLarge:        "Split the file, or ask the operator for a larger limit (svcd serve --max-file-bytes), or for an update where svcfs doctor says that files are sent whole.",
 		sdk.ErrInvalid:         "Correct what the message names, and see the limits of the service with: svcfs doctor.",
 		sdk.ErrDeleted:         "The key was destroyed, or the file is in the trash: see svcfs ls --trash {group}; who uploaded it and the owner of the group bring it back with: svcfs undelete.",
 		sdk.ErrStorageFull:     "Delete files or old versions, or ask the operator of the service for room.",
 		sdk.ErrPending:         "The owner of the group can take it back with: svcfs group keep {group}.",
-		sdk.ErrCorrupt:         "Nothing of it was used; tell the operator of the service.",
+		sdk.ErrCorrupt:         "What does not fit was not used; tell the operator of the service.",
 	}
 }
 

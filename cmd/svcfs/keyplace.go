@@ -100,13 +100,13 @@ func readKeyAgain(place []byte) ([]byte, error) {
 
 // mountClient is client for a mount, which waits while the service cannot be reached, and takes
 // a new key of its account.
-func (a *app) mountClient(ctx context.Context, p mountPlan) (*sdk.Client, error) {
+func (a *app) mountClient(ctx context.Context, p mountPlan) (*sdk.Client, settings, error) {
 	s, err := a.accountSettings()
 	if err != nil {
-		return nil, err
+		return nil, s, err
 	}
 	if err := a.resolveKey(ctx, &s); err != nil {
-		return nil, err
+		return nil, s, err
 	}
 	s.config.Patience = p.flags.patience
 	place := p.flags.keyPlace
@@ -115,7 +115,7 @@ func (a *app) mountClient(ctx context.Context, p mountPlan) (*sdk.Client, error)
 	}
 	if place != "" {
 		if err := p.outside.KeepKeyPlace([]byte(place)); err != nil {
-			return nil, err
+			return nil, s, err
 		}
 		s.config.NewKey = func(context.Context) (sdk.Secret, error) {
 			key, err := p.outside.Key()
@@ -128,11 +128,11 @@ func (a *app) mountClient(ctx context.Context, p mountPlan) (*sdk.Client, error)
 	}
 	c, err := a.newClient(s)
 	if err != nil {
-		return nil, err
+		return nil, s, err
 	}
 	var where keyAgain
 	if json.Unmarshal([]byte(place), &where) == nil {
 		a.hints.keyPlace = where.String()
 	}
-	return c, nil
+	return c, s, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,7 +26,10 @@ var lies = map[string]func(http.Handler) http.Handler{
 	},
 	"health-once": healthyOnce,
 	"receipt": func(next http.Handler) http.Handler {
-		return replacing(next, wire.PathTools+wire.OpFinalizeUpload, `"receipt"`, `"no_receipt"`)
+		for _, path := range []string{wire.PathTools + wire.OpFinalizeUpload, wire.PathSealed} { // finalize_uploads begins like the first
+			next = replacing(next, path, `"receipt"`, `"no_receipt"`)
+		}
+		return next
 	},
 }
 
@@ -53,10 +57,10 @@ func answering(next http.Handler, path string, status int, body string) http.Han
 	})
 }
 
-// replacing replaces a text in the answers at path.
+// replacing replaces a text in the answers at paths that begin with path.
 func replacing(next http.Handler, path, before, after string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != path {
+		if !strings.HasPrefix(r.URL.Path, path) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -83,7 +83,7 @@ func findEntry(ctx context.Context, g sdk.Group, what string) (sdk.Entry, error)
 		if string(e.Ref) == what {
 			return e, nil
 		}
-		isHash := len(digits) >= names.HashDigits && e.Deleted == nil && strings.HasPrefix(e.Hash.String(), digits)
+		isHash := len(digits) >= names.HashDigits && e.Deleted == nil && strings.HasPrefix(hashText(e.Hash), digits)
 		if !ok && isHash && (best < 0 || entries[best].Seq <= e.Seq) {
 			best = i
 		}
@@ -109,7 +109,8 @@ type listedEntry struct {
 	Time        *time.Time     `json:"time"`
 	CID         sdk.Ref        `json:"cid"`
 	TransID     string         `json:"trans_id"`
-	FileHash    string         `json:"file_hash"`
+	FileHash    string         `json:"file_hash"` // "" = not known
+	Content     string         `json:"content,omitempty"`
 	ContentType string         `json:"content_type,omitempty"`
 	Modified    *time.Time     `json:"modified,omitempty"`
 	Executable  bool           `json:"executable,omitempty"`
@@ -133,7 +134,7 @@ type listedDeleted struct {
 
 func listed(e sdk.Entry, name string) listedEntry {
 	l := listedEntry{Name: name, Uploader: e.Uploader, CID: e.Ref, TransID: e.Tx,
-		FileHash: e.Hash.String(), ContentType: e.ContentType, Seq: e.Seq}
+		FileHash: hashText(e.Hash), Content: hashText(e.Content), ContentType: e.ContentType, Seq: e.Seq}
 	if e.Size != sdk.SizeUnknown {
 		l.Size = &e.Size
 	}
@@ -154,6 +155,15 @@ func listed(e sdk.Entry, name string) listedEntry {
 		l.Deleted = &listedDeleted{e.Deleted.Time.UTC(), e.Deleted.By, e.Deleted.Reason, e.Deleted.InTrash, timeOrNil(e.Deleted.Until)}
 	}
 	return l
+}
+
+// hashText returns the hash of a file, "" when nobody knows it: the program that changed
+// a large file did not have all of it.
+func hashText(hash sdk.Digest) string {
+	if hash == (sdk.Digest{}) {
+		return ""
+	}
+	return hash.String()
 }
 
 func sizeText(e sdk.Entry) string {

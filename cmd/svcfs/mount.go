@@ -17,12 +17,13 @@ import (
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/confine"
+	"github.com/svcfs/svcfs/sdk/outbox"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 func (a *app) mountCommand() *cobra.Command {
 	f := &mountFlags{readyFD: -1, mounterFD: -1, cacheSize: byteSize(tree.DefaultCacheBytes), maxFileSize: byteSize(tree.DefaultMaxFileBytes),
-		stagingSize: byteSize(tree.DefaultStagingBytes), patience: defaultPatience}
+		stagingSize: byteSize(tree.DefaultStagingBytes), outboxSize: byteSize(outbox.DefaultBytes), outboxCoalesce: outbox.DefaultCoalesce, drain: outbox.DefaultDrain, patience: defaultPatience}
 	cmd := &cobra.Command{
 		Use:   "mount DIR",
 		Short: "Mount the groups of the account on the empty folder DIR",
@@ -32,6 +33,11 @@ a file cannot be uploaded, the first Ctrl-C lists the file and keeps the mount; 
 second Ctrl-C gives the file up. Listing and stat are free; only on the hosted network
 a look at the changes of others costs. Opening a file costs one retrieval unless the
 file is in memory; closing a changed file costs one upload.
+
+With --outbox, close and fsync return once the save is on this machine's disk,
+encrypted; the mount sends it when it can, also after a restart. 'svcfs sync DIR' waits for
+all of it, 'svcfs outbox list' shows what waits. Files of more than 4 MiB are
+sent as without it.
 
 Signals: SIGTERM uploads pending files and unmounts, SIGUSR1 switches the log
 between --log-level and debug, SIGHUP looks at the ledger now.
@@ -47,7 +53,7 @@ own the key file, the settings and the log.`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		a.began = true
-		f.sized = cmd.Flags().Changed("max-file-size")
+		f.sized, f.spooled = cmd.Flags().Changed("max-file-size"), cmd.Flags().Changed("spool-size")
 		err := a.mount(cmd, f, args[0])
 		if err != nil {
 			reportReady(f.readyFD, readyReport{Error: err.Error(), Hint: a.hints.of(err), Code: exitCodeOf(err)})
@@ -141,7 +147,7 @@ const checkTimeout = 30 * time.Second
 
 // startMount asks the service who we are, and mounts.
 func (a *app) startMount(ctx context.Context, p mountPlan) (m *liveMount, err error) {
-	c, err := a.mountClient(ctx, p)
+	c, s, err := a.mountClient(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -168,11 +174,37 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (m *liveMount, err er
 	level.Set(p.level)
 	logger := slog.New(slog.NewTextHandler(a.ui.err, &slog.HandlerOptions{Level: level}))
 	cfg := a.treeConfig(c, caps, p, logger)
-	cfg.MaxUploadBytes = largest
+	p.flags.sizeFiles(&cfg, caps, largest)
+	spool := a.openSpool(p, caps)
+	if spool == nil {
+		if err := p.flags.checkSizes(p.readOnly); err != nil {
+			return nil, err
+		}
+	} else {
+		defer func() {
+			if err != nil {
+				_ = spool.Close()
+			}
+		}()
+	}
+	cfg.Spool, cfg.Files = spool, fileWords(caps, largest)
+	box, err := a.openOutbox(p, s, c, caps)
+	if err != nil {
+		return nil, err
+	}
+	if box != nil {
+		cfg.Outbox, cfg.FsyncRecord = box, p.flags.outboxFsync == fsyncRecord
+	}
+	defer func() {
+		if err != nil {
+			_ = box.end()
+		}
+	}()
 	t, err := tree.New(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
+	box.attach(t)
 	if p.flags.allowOther {
 		a.ui.notice("other users of this machine can see %s as far as its modes permit", p.dir)
 	}
@@ -182,7 +214,7 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (m *liveMount, err er
 		_ = t.Close()
 		return nil, err
 	}
-	return &liveMount{app: a, dir: p.dir, client: c, tree: t, server: server, level: level, plan: p}, nil
+	return &liveMount{app: a, dir: p.dir, client: c, tree: t, server: server, level: level, plan: p, spool: spool, outbox: box, giveUp: context.Background()}, nil
 }
 
 // waitsFor says on a terminal which service is waited for, until done is called.
@@ -209,7 +241,7 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 		StagingBytes: int64(p.flags.stagingSize), Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir,
 		CanTrash: slices.Contains(caps.Features, wire.CapTrash), AllowDelete: p.flags.allowDelete && deletes, AllowCrawlers: p.flags.allowCrawlers,
 		CanRename: slices.Contains(caps.Features, wire.CapRename), CanRenameFolders: slices.Contains(caps.Features, wire.CapRenameFolder), CanAttributes: slices.Contains(caps.Features, wire.CapAttributes), Scratch: p.flags.scratch,
-		Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, ReadPrice: remote.ReadPrice, Watch: c.Watch, Connection: c.Connection, Version: version(), Mountpoint: p.dir,
+		Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, ReadPrice: remote.ReadPrice, Watch: c.Watch, Connection: c.Connection, Traffic: c.Traffic, Version: version(), Mountpoint: p.dir,
 		Confined: confinement(), Proofs: func() string { return proofWords(c) }, Hint: a.hints.ofMount,
 	}
 }

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -20,11 +22,15 @@ type liveMount struct {
 	client *sdk.Client
 	tree   *tree.Tree
 	server *fs.Server
-	level  *slog.LevelVar // of the log; SIGUSR1 changes it
+	level  *slog.LevelVar  // of the log; SIGUSR1 changes it
+	spool  *staging.Spool  // nil = none
+	outbox *mountOutbox    // nil = none
+	giveUp context.Context // ends the sending of what is in the outbox
 	plan   mountPlan
 }
 
-// drainLimit bounds the upload of what is left when SIGTERM ends a mount.
+// drainLimit is how long nothing may move while what is left is uploaded at the end of a mount
+// that SIGTERM ended. What moves may take as long as it needs.
 const drainLimit = 30 * time.Second
 
 // serve waits until the mount ends and returns how.
@@ -65,6 +71,7 @@ func (m *liveMount) serve(signals *signalWatch) error {
 				signals.arm()
 				continue
 			}
+			m.giveUp = signals.nextInterrupt()
 			if err = m.unmount(gone, signals.again()); err != nil {
 				m.app.ui.notice("%s is in use: %v; interrupt again to leave anyway", m.dir, err)
 				signals.arm()
@@ -75,19 +82,51 @@ func (m *liveMount) serve(signals *signalWatch) error {
 	}
 }
 
-// drain uploads what is left, within limit when it is not 0.
+// drain uploads what is left, until nothing has moved for limit when it is not 0.
 func (m *liveMount) drain(ctx context.Context, limit time.Duration) []tree.Pending {
 	if n := len(m.tree.Pending()); n > 0 {
 		m.app.ui.progress("uploading %s before unmounting", plural(n, "file"))
 	}
 	if limit > 0 {
-		bounded, cancel := context.WithTimeout(ctx, limit)
+		before := m.client.Traffic().Moved
+		moving, cancel := whileMoving(ctx, limit, func() int64 {
+			moved := m.client.Traffic().Moved
+			if moved != before { // its patience counts from now
+				m.app.notifyManager(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (2 * limit).Microseconds()))
+			}
+			before = moved
+			return moved
+		})
 		defer cancel()
-		ctx = bounded
+		ctx = moving
 	}
 	left := m.tree.Drain(ctx)
 	m.app.ui.progress("")
 	return left
+}
+
+// whileMoving returns a context that ends once moved has told the same for limit.
+func whileMoving(ctx context.Context, limit time.Duration, moved func() int64) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		tick := time.NewTicker(limit / 30)
+		defer tick.Stop()
+		before, since := moved(), time.Now()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case now := <-tick.C:
+				if m := moved(); m != before {
+					before, since = m, now
+				} else if now.Sub(since) >= limit {
+					cancel()
+					return
+				}
+			}
+		}
+	}()
+	return ctx, cancel
 }
 
 // unmount takes the mount away; by force also while a program uses it.
@@ -112,11 +151,19 @@ func (m *liveMount) finish(left []tree.Pending, err error) error {
 	if len(left) == 0 {
 		left = m.drain(context.Background(), drainLimit)
 	}
+	kept := asPending(m.drainOutbox(m.giveUp))
+	err = errors.Join(err, m.outbox.end()) // before the tree, which it tells of each step
 	_ = m.tree.Close()
+	m.app.tellKept(kept)
+	if m.spool != nil {
+		_ = m.spool.Close()
+	}
 	err = errors.Join(err, m.app.closeClient(m.client))
+	if len(left)+len(kept) > 0 {
+		m.app.leaveReport(append(slices.Clip(left), kept...))
+	}
 	if len(left) > 0 {
 		m.list("lost: not uploaded", left)
-		m.app.leaveReport(left)
 		err = errors.Join(err, refuse(exitOther, "save them again after mounting; svcfs why PATH and the log say what failed",
 			fmt.Errorf("%s ended with %s not uploaded", m.dir, plural(len(left), "file"))))
 	}
@@ -167,6 +214,9 @@ func (m *liveMount) refresh() {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), refreshLimit)
 		defer cancel()
+		if m.outbox != nil {
+			m.outbox.Flush()
+		}
 		if err := m.tree.Refresh(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			m.app.ui.notice("refresh: %v", err)
 		}
@@ -189,6 +239,11 @@ func (m *liveMount) watchIdle() (idle <-chan time.Time, stop func()) {
 func (m *liveMount) endIdle(gone <-chan struct{}) bool {
 	if time.Since(m.server.LastUse()) < m.plan.flags.idle || len(m.tree.Pending()) > 0 {
 		return false
+	}
+	if m.outbox != nil {
+		if s := m.outbox.Status(); s.Items > s.Parked {
+			return false
+		}
 	}
 	err := m.unmount(gone, false)
 	if err != nil && !errors.Is(err, fs.ErrBusy) {

@@ -54,7 +54,7 @@ func (a *app) mv(ctx context.Context, g sdk.Group, what, name string) error {
 		if err := g.Rename(ctx, e.Ref, name); err != nil {
 			return err
 		}
-		f := changedFile{Name: shownName(&e), NewName: names.Show(name, string(e.Ref)), CID: e.Ref, FileHash: e.Hash.String()}
+		f := changedFile{Name: shownName(&e), NewName: names.Show(name, string(e.Ref)), CID: e.Ref, FileHash: hashText(e.Hash)}
 		if err := a.printChanged(f, "renamed"); err != nil {
 			return err
 		}

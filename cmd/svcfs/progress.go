@@ -21,13 +21,23 @@ type bar struct {
 	now    func() time.Time
 
 	mu     sync.Mutex
-	began  time.Time
 	drawn  time.Time
-	total  int64 // bytes of all files; unknown sizes count nothing
-	done   int64 // bytes of files that are finished
-	ended  int   // files that are finished
+	marks  [2]moment // the speed is counted from the earlier one on
+	total  int64     // bytes of all files; unknown sizes count nothing
+	done   int64     // bytes of files that are finished
+	ended  int       // files that are finished
 	flying map[*flight]bool
 }
+
+// moment is how much was done at a time.
+type moment struct {
+	at   time.Time
+	done int64
+}
+
+// speedOver is how long the speed shown is counted, at least; at most twice that. So a
+// pause, or what was there before the command began, is forgotten.
+const speedOver = 10 * time.Second
 
 // flight is one file under way.
 type flight struct {
@@ -40,7 +50,8 @@ type flight struct {
 // newBar begins the progress of a command; beside JSON it shows nothing.
 func (a *app) newBar(verb string, files int, total int64) *bar {
 	b := &bar{ui: a.ui, hidden: a.asJSON, verb: verb, files: files, total: total, now: time.Now, flying: make(map[*flight]bool)}
-	b.began = b.now()
+	b.marks[0].at = b.now()
+	b.marks[1] = b.marks[0]
 	return b
 }
 
@@ -91,16 +102,33 @@ func (b *bar) draw() {
 		return
 	}
 	b.drawn = now
-	line := b.line(b.ui.width(), now.Sub(b.began))
+	line := b.line(b.ui.width(), b.speed(now))
 	b.mu.Unlock()
 	b.ui.progress("%s", line)
+}
+
+// speed returns the bytes a second of late; 0 in the first second.
+func (b *bar) speed(now time.Time) int64 {
+	done := b.done
+	for f := range b.flying {
+		done += f.done
+	}
+	if now.Sub(b.marks[1].at) >= speedOver {
+		b.marks[0], b.marks[1] = b.marks[1], moment{now, done}
+	}
+	seconds := now.Sub(b.marks[0].at).Seconds()
+	if seconds < 1 {
+		return 0
+	}
+	return max(int64(float64(done-b.marks[0].done)/seconds), 0)
 }
 
 // barCells is the length of the drawn bar.
 const barCells = 20
 
-// line is the progress in at most width columns: what, how far, how fast.
-func (b *bar) line(width int, took time.Duration) string {
+// line is the progress in at most width columns: what, how far, how fast (bytes a second),
+// how long still.
+func (b *bar) line(width int, speed int64) string {
 	done, name := b.done, ""
 	for f := range b.flying {
 		done += f.done
@@ -111,8 +139,12 @@ func (b *bar) line(width int, took time.Duration) string {
 		what = fmt.Sprintf("%s %d of %d", b.verb, min(b.ended+1, b.files), b.files)
 	}
 	rate := ""
-	if seconds := took.Seconds(); seconds >= 1 {
-		rate = fmt.Sprintf("  %s/s", roughSize(int64(float64(done)/seconds)))
+	if speed > 0 {
+		rate = fmt.Sprintf("  %s/s", roughSize(speed))
+	}
+	left := ""
+	if speed > 0 && done < b.total {
+		left = "  " + timeLeft(b.total-done, speed) + " left"
 	}
 	sizes := "  " + roughSize(done)
 	drawn := ""
@@ -121,12 +153,31 @@ func (b *bar) line(width int, took time.Duration) string {
 		drawn = fmt.Sprintf("  [%-*s]", barCells, hashes(int(share*barCells)))
 		sizes = fmt.Sprintf(" %3d%%  %s of %s", int(share*100), roughSize(min(done, b.total)), roughSize(b.total))
 	}
-	for _, progress := range []string{drawn + sizes + rate, drawn + sizes, sizes} {
+	for _, progress := range []string{drawn + sizes + rate + left, drawn + sizes + rate, drawn + sizes, sizes} {
 		if room := width - 1 - len(progress); room >= shortestName {
 			return cutText(what, room) + progress
 		}
 	}
 	return cutText(what+sizes, width-1)
+}
+
+// timeLeft is how long so many bytes take at a speed, in bytes a second.
+func timeLeft(bytes, speed int64) string {
+	return roughTime(time.Duration(float64(bytes) / float64(speed) * float64(time.Second)))
+}
+
+// roughTime is a time as a person says it.
+func roughTime(d time.Duration) string {
+	switch d = d.Round(time.Second); {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", max(int(d.Seconds()), 1))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Round(time.Minute).Minutes()))
+	case d < 100*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	default:
+		return fmt.Sprintf("%d days", int(d.Hours()/24))
+	}
 }
 
 // shortestName is how much of the name is shown before the bar is left out.

@@ -15,10 +15,10 @@ func TestBarLine(t *testing.T) {
 	one := a.newBar("uploading", 1, 1<<20)
 	f := one.start("report.pdf", 1<<20)
 	f.report(700_000, 1_400_000)
-	if got, want := one.line(100, 2*time.Second), "uploading report.pdf  [##########          ]  50%  512 KiB of 1.0 MiB  256 KiB/s"; got != want {
+	if got, want := one.line(100, 256<<10), "uploading report.pdf  [##########          ]  50%  512 KiB of 1.0 MiB  256 KiB/s  2 s left"; got != want {
 		t.Errorf("%q\nwant\n%q", got, want)
 	}
-	if got := one.line(72, 2*time.Second); len([]rune(got)) > 71 || !strings.HasPrefix(got, "uploadin") || !strings.Contains(got, "…") {
+	if got := one.line(72, 256<<10); len([]rune(got)) > 71 || !strings.HasPrefix(got, "uploadin") || !strings.Contains(got, "…") {
 		t.Errorf("narrow: %q", got)
 	}
 	several := a.newBar("fetching", 3, 0)
@@ -26,8 +26,30 @@ func TestBarLine(t *testing.T) {
 	f.end()
 	f = several.start("b", sdk.SizeUnknown)
 	f.report(2000, -1)
-	if got, want := several.line(80, time.Millisecond), "fetching 2 of 3  2.0 KiB"; got != want {
+	if got, want := several.line(80, 0), "fetching 2 of 3  2.0 KiB"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// The speed is that of late: what was there at the beginning, or a pause, is forgotten.
+func TestBarSpeed(t *testing.T) {
+	a := &app{ui: newTerminal(io.Discard, io.Discard)}
+	b := a.newBar("uploading", 1, 1<<40)
+	clock := b.marks[0].at
+	f := b.start("a", 1<<40)
+	f.done = 1 << 30
+	for range 30 {
+		clock = clock.Add(time.Second)
+		f.done += 1000
+		b.speed(clock)
+	}
+	if got := b.speed(clock); got != 1000 {
+		t.Errorf("%d bytes a second, want 1000", got)
+	}
+	for d, want := range map[time.Duration]string{time.Millisecond: "1 s", 59 * time.Second: "59 s", 90 * time.Second: "2 min", 125 * time.Minute: "2 h 5 min", 240 * time.Hour: "10 days"} {
+		if got := roughTime(d); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
 	}
 }
 

@@ -12,12 +12,17 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
+
+// sendingPatience is how long put waits for a service that it was sending to: as long as a tunnel. A
+// service that cannot be reached at the beginning is an error at once.
+const sendingPatience = time.Minute
 
 // putFlags are the flags of put.
 type putFlags struct {
@@ -38,15 +43,21 @@ prints cid, trans_id and file_hash of a file once the ledger has recorded the fi
 A folder is uploaded with everything in it, under its own name: put team docs makes
 docs/a.txt. Devices in a folder are left out, with a notice. FILE - reads standard
 input and needs --name. With --update a file is left out when its newest version in
-the group has the same content: a second run uploads only what is missing.
+the group has the same content: a second run uploads only what is missing. Content is
+compared by its hash; of a large file that was changed in part, which may have none, by
+size and time. Standard input beyond 64 MiB is not compared but sent.
 
 Where the service records attributes, the time of a file, and whether it may be
 executed, are recorded with it, and a link in a folder is recorded as a link; other
 services get no links. A link that is named as FILE is followed. --update brings the
 attributes of files that you uploaded up to date, free.
 
+A large file is sent in parts, and never held in memory. When the command was stopped,
+by whatever, the same command goes on where it was, within a day, unless the file changed
+since. A connection that breaks costs what was under way; put waits a minute for another.
+
 With --deflate content is compressed before it is encrypted, if a sample shows that
-this pays. JavaScript clients older than 1.2 cannot read compressed files.`,
+this pays; large files are not. JavaScript clients older than 1.2 cannot read compressed files.`,
 		Example: "  svcfs put team report.pdf\n  svcfs put team *.jpg photos/\n  svcfs put team docs --update\n  tar c src | svcfs put team - --name src.tar",
 		Args:    between(2, -1, "a GROUP and at least one FILE"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
@@ -60,7 +71,7 @@ this pays. JavaScript clients older than 1.2 cannot read compressed files.`,
 			if err != nil {
 				return err
 			}
-			c, _, err := a.client(ctx)
+			c, _, err := a.patientClient(ctx, sendingPatience)
 			if err != nil {
 				return err
 			}
@@ -73,7 +84,7 @@ this pays. JavaScript clients older than 1.2 cannot read compressed files.`,
 	flags.StringVar(&f.name, "name", "", "name in the group, with / for folders (default: the file's own name)")
 	flags.BoolVarP(&f.update, "update", "u", false, "upload only files that the group lacks or holds with other content")
 	flags.BoolVar(&f.deflate, "deflate", false, "compress files that become smaller")
-	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "files to send at a time; each is held in memory")
+	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "files to send at a time; each takes memory")
 	return cmd
 }
 
@@ -255,15 +266,34 @@ func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []local
 			entry = there.entries[at]
 		}
 		opts := []sdk.Option{sdk.Progress(flying.report)}
+		if dir := a.userDir("XDG_STATE_HOME", ".local/state", "uploads"); dir != "" {
+			opts = append(opts, sdk.Resume(dir, func(kept int64, why error) { a.ui.notice("%s", resumed(files[i].path, kept, why)) }))
+		}
 		if f.deflate {
 			opts = append(opts, sdk.Compress())
 		}
 		return a.putOne(ctx, c, g, files[i], entry, records, opts...)
 	}, func(r receipt) error { return a.printReceipt(r, len(files) > 1) })
 	if err != nil && ctx.Err() != nil {
-		return interruption("run the same command with --update: what was recorded is not sent again")
+		return interruption("run the same command with --update: what was recorded is not sent again, and a large file goes on where it was")
 	}
 	return err
+}
+
+// resumed says whether a large file goes on where an earlier command stopped.
+func resumed(path string, kept int64, why error) string {
+	switch {
+	case why == nil && kept == 0:
+		return fmt.Sprintf("%s begins anew: the last attempt stopped before a part was through", path)
+	case why == nil:
+		return fmt.Sprintf("%s goes on: the service has %s of it already", path, roughSize(kept))
+	case errors.Is(why, sdk.ErrConflict):
+		return fmt.Sprintf("%s begins anew: it changed since the last attempt", path)
+	case errors.Is(why, sdk.ErrNotFound):
+		return fmt.Sprintf("%s begins anew: the service has given the last attempt up", path)
+	default:
+		return fmt.Sprintf("%s: %v", path, why)
+	}
 }
 
 // putOne sends one file, unless it equals what is there. records: the service records
@@ -279,19 +309,18 @@ func (a *app) putOne(ctx context.Context, c *sdk.Client, g sdk.Group, file local
 	}
 	defer content.Close()
 	attributes := attributesOf(file, content)
-	if there.Ref != "" {
-		hash, err := sdk.ComputeHashReader(content)
-		if err != nil {
-			return receipt{}, fmt.Errorf("%s: %w", file.path, err)
-		}
-		size, err := content.Seek(0, io.SeekCurrent)
-		if err == nil && hash == there.Hash && linkOf(&there) == file.link {
+	if _, once := content.(readerOnly); there.Ref != "" && !once {
+		size, same, err := isThere(content, &there, attributes)
+		if err == nil && same && linkOf(&there) == file.link {
 			if records && there.Uploader == c.Account() {
 				err = bringUpToDate(ctx, g, &there, attributes)
 			}
-			return receipt{Name: file.name, CID: there.Ref, TransID: there.Tx, FileHash: hash.String(), Size: size, Unchanged: true}, err
+			return receipt{Name: file.name, CID: there.Ref, TransID: there.Tx, FileHash: hashText(there.Hash), Size: size, Unchanged: true}, err
 		}
-		if _, err := content.Seek(0, io.SeekStart); err != nil {
+		if err == nil {
+			_, err = content.Seek(0, io.SeekStart)
+		}
+		if err != nil {
 			return receipt{}, fmt.Errorf("%s: %w", file.path, err)
 		}
 	}
@@ -299,11 +328,26 @@ func (a *app) putOne(ctx context.Context, c *sdk.Client, g sdk.Group, file local
 	if err != nil {
 		return receipt{}, fmt.Errorf("%s: %w", file.path, err)
 	}
-	r := receipt{Name: file.name, CID: got.Ref, TransID: got.Tx, FileHash: got.Hash.String(), Size: got.Size}
+	r := receipt{Name: file.name, CID: got.Ref, TransID: got.Tx, FileHash: hashText(got.Hash), Size: got.Size}
 	if !got.Fee.IsZero() {
 		r.Fee = got.Fee.Tokens()
 	}
 	return r, nil
+}
+
+// isThere reports whether content, which it may read, is that of the version e.
+func isThere(content io.ReadSeeker, e *sdk.Entry, local sdk.Attributes) (size int64, same bool, err error) {
+	if size, err = content.Seek(0, io.SeekEnd); err != nil || !mayEqual(e, size) {
+		return size, false, err
+	}
+	if e.Hash == (sdk.Digest{}) {
+		return size, looksEqual(e, size, local.ModTime), nil
+	}
+	if _, err := content.Seek(0, io.SeekStart); err != nil {
+		return size, false, err
+	}
+	hash, err := sdk.ComputeHashReader(content)
+	return size, hash == e.Hash, err
 }
 
 func (a *app) printReceipt(r receipt, several bool) error {
@@ -322,15 +366,21 @@ func (a *app) printReceipt(r receipt, several bool) error {
 	return nil
 }
 
+// maxCompared is how many bytes of standard input are held to be compared; more are sent.
+const maxCompared = 64 << 20
+
 // open opens a file of at most limit bytes, or standard input, or the target of a link.
-// With twice set, standard input can be read twice.
+// With twice set, standard input of up to maxCompared bytes can be read twice.
 func (a *app) open(local localFile, twice bool, limit int64) (io.ReadSeekCloser, error) {
 	file := local.path
 	if local.link != "" {
 		return sectionCloser{io.NewSectionReader(strings.NewReader(local.link), 0, int64(len(local.link)))}, nil
 	}
 	if file == "-" && twice {
-		content, err := io.ReadAll(io.LimitReader(a.stdin, limit+1))
+		content, err := io.ReadAll(io.LimitReader(a.stdin, maxCompared+1))
+		if len(content) > maxCompared {
+			return readerOnly{io.MultiReader(bytes.NewReader(content), a.stdin)}, err
+		}
 		return sectionCloser{io.NewSectionReader(bytes.NewReader(content), 0, int64(len(content)))}, err
 	}
 	if file == "-" {
@@ -342,13 +392,19 @@ func (a *app) open(local localFile, twice bool, limit int64) (io.ReadSeekCloser,
 	}
 	info, err := f.Stat()
 	if err == nil && info.Size() > limit {
-		err = refuse(exitOther, "split it, for example with: split -b 1G", fmt.Errorf("%s is larger than %d bytes", file, limit))
+		err = tooLarge(file, limit)
 	}
 	if err != nil {
 		_ = f.Close()
 		return nil, err
 	}
 	return f, nil
+}
+
+// tooLarge refuses a file before anything of it is sent.
+func tooLarge(file string, limit int64) error {
+	return refuse(exitOther, "split it, for example with: split -b 1G; or ask the operator for a larger limit (svcd serve --max-file-bytes), or for an update where svcfs doctor says that files are sent whole",
+		fmt.Errorf("%s is too large: this service takes files of up to %s", file, roughSize(limit)))
 }
 
 // sectionCloser is content in memory, as a file that is closed.

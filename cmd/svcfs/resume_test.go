@@ -62,7 +62,7 @@ func TestPutAndGetAllGoOnAfterAnInterruption(t *testing.T) {
 			s := sdktest.NewServer(t, sdktest.Extended)
 			alice := s.Account("alice", "100")
 			dir := t.TempDir()
-			w := &barWorld{server: s, dir: dir, env: append(os.Environ(), envURL+"="+s.URL, envAccount+"="+string(alice.ID), envKey+"="+alice.Key.Reveal())}
+			w := &barWorld{server: s, dir: dir, env: clientEnv(t, s, alice)}
 			for i := range resumeFiles {
 				name := filepath.Join(dir, "docs", fmt.Sprintf("folder %d", i%3), fmt.Sprintf("file %d", i))
 				ok(t, os.MkdirAll(filepath.Dir(name), 0o700))
@@ -153,4 +153,74 @@ func (w *barWorld) files(t *testing.T, name string) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// Large files that were being sent when put was interrupted, or killed, go on where they were;
+// one that changed since begins anew. What a get fetches then is what was sent.
+func TestPutOfLargeFilesGoesOn(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
+		t.Run(signal.String(), func(t *testing.T) {
+			s := sdktest.NewServer(t, sdktest.Extended).OfferChunks()
+			alice := s.Account("alice", "100")
+			dir := t.TempDir()
+			w := &barWorld{server: s, dir: dir, env: clientEnv(t, s, alice, "HOME="+dir, "XDG_STATE_HOME="+dir+"/state")}
+			ok(t, os.Mkdir(filepath.Join(dir, "films"), 0o700))
+			for i := range 3 {
+				ok(t, os.WriteFile(filepath.Join(dir, "films", strconv.Itoa(i)), bytes.Repeat([]byte{byte(i), 1, 2}, 3<<20), 0o600))
+			}
+			w.must(t, "group", "create", "team")
+			w.interrupt(t, wire.PathTools+wire.OpFinalizeUpload, 0, signal, "put", "team", "films")
+			changed := bytes.Repeat([]byte("changed"), 1<<20)
+			ok(t, os.WriteFile(filepath.Join(dir, "films", "1"), changed, 0o600))
+			var out, errs bytes.Buffer
+			if err := w.command(t, &out, &errs, "put", "team", "films", "--json").Run(); err != nil {
+				t.Fatalf("%v\n%s", err, errs.String())
+			}
+			for _, want := range []string{"films/0 goes on: the service has 9.0 MiB of it already", "films/1 begins anew: it changed since the last attempt", "films/2 goes on: "} {
+				if !strings.Contains(errs.String(), "svcfs: "+want) {
+					t.Errorf("it does not say %q:\n%s", want, errs.String())
+				}
+			}
+			if n := s.Records(); n != 3 {
+				t.Errorf("%d records", n)
+			}
+			if got := w.must(t, "put", "team", "films", "--update"); strings.Count(got, "unchanged") != 3 {
+				t.Errorf("%s", got)
+			}
+			for _, want := range []string{"3 files fetched, 0 equal already, 0 failed\n", "0 files fetched, 3 equal already, 0 failed\n"} {
+				if got := w.must(t, "get", "team", "--all", "-o", "back"); got != want {
+					t.Errorf("%q, want %q", got, want)
+				}
+			}
+			if diff, err := exec.Command("diff", "-r", filepath.Join(dir, "films"), filepath.Join(dir, "back", "films")).CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, diff)
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, "state/svcfs/uploads/*.json")); len(left) != 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+// A put waits while connections break, longer than the few tries of a command that changes nothing.
+func TestPutOutlastsAGap(t *testing.T) {
+	s := sdktest.NewServer(t, sdktest.Extended).OfferChunks()
+	alice := s.Account("alice", "100")
+	w := &barWorld{server: s, dir: t.TempDir(), env: clientEnv(t, s, alice)}
+	ok(t, os.WriteFile(filepath.Join(w.dir, "film"), make([]byte, 5<<20), 0o600))
+	w.must(t, "group", "create", "team")
+	const broken = 6 // more than the tries without patience
+	var seen atomic.Int32
+	s.Disturb(wire.PathParts+"*", func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if seen.Add(1) <= broken {
+				panic(http.ErrAbortHandler)
+			}
+			next.ServeHTTP(rw, r)
+		})
+	})
+	w.must(t, "put", "team", "film")
+	if n := s.Records(); n != 1 || seen.Load() <= broken {
+		t.Errorf("%d records, %d requests", n, seen.Load())
+	}
 }

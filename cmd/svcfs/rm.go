@@ -87,7 +87,7 @@ func (a *app) rmVersions(ctx context.Context, g sdk.Group, versions []sdk.Entry)
 		case err != nil:
 			return err
 		}
-		if err := a.printChanged(changedFile{Name: shownName(&e), CID: e.Ref, FileHash: e.Hash.String(), Pending: verb == "waits"}, verb); err != nil {
+		if err := a.printChanged(changedFile{Name: shownName(&e), CID: e.Ref, FileHash: hashText(e.Hash), Pending: verb == "waits"}, verb); err != nil {
 			return err
 		}
 	}

@@ -89,12 +89,20 @@ func (a *app) statusAll(ctx context.Context) error {
 	for _, m := range states {
 		row := []string{m.State, "-", "-", escapeName(m.Dir)}
 		if m.Status != nil {
-			row = []string{m.State, escapeName(m.Status.Account), pendingWords(m.Status.Pending), escapeName(m.Dir)}
+			row = []string{m.State, escapeName(m.Status.Account), pendingWords(waitingIn(m.Status)), escapeName(m.Dir)}
 		}
 		rows = append(rows, row)
 	}
 	a.printTable(rows)
 	return nil
+}
+
+// waitingIn is how many saves are not recorded.
+func waitingIn(s *tree.Status) int {
+	if s.Outbox == nil {
+		return s.Pending
+	}
+	return s.Pending + s.Outbox.Items
 }
 
 func pendingWords(n int) string {
@@ -131,6 +139,13 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 	pending := pendingWords(s.Pending)
 	if s.Sending > 0 {
 		pending += fmt.Sprintf(", %d being sent", s.Sending)
+		if s.Speed > 0 && s.Unsent > 0 {
+			pending += ", " + timeLeft(s.Unsent, s.Speed) + " left"
+		}
+	}
+	moving := "nothing"
+	if s.Speed > 0 {
+		moving = roughSize(s.Speed) + "/s"
 	}
 	charged := plural(int(s.Retrieves), "retrieval") + ", " + plural(int(s.Uploads), "upload")
 	if s.Looks > 0 {
@@ -138,10 +153,13 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 	}
 	pairs := [][2]string{
 		{"mountpoint", escapeName(dir)}, {"state", m.State}, {"account", escapeName(s.Account)}, {"process", itoa(s.PID)},
-		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service", serviceWords(s)}, {"last look", lastLookWords(s)}, {"groups", itoa(s.Groups)}, {"proofs", cmp.Or(s.Proofs, "not told")}, {"confined by", cmp.Or(s.Confined, "nothing")},
-		{"pending", pending}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
+		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service", serviceWords(s)}, {"last look", lastLookWords(s)}, {"groups", itoa(s.Groups)}, {"proofs", cmp.Or(s.Proofs, "not told")}, {"files", cmp.Or(s.Files, "not told")}, {"confined by", cmp.Or(s.Confined, "nothing")},
+		{"pending", pending}, {"moving", moving}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
 		{"charged", charged},
 		{"spent", spent + " tokens"}, {"errors", fmt.Sprint(s.Errors)},
+	}
+	if s.Outbox != nil {
+		pairs = append(pairs, [2]string{"outbox", outboxWords(s.Outbox)})
 	}
 	if f := s.FailedLook; f != nil && f.Hint != "" {
 		pairs = append(pairs, [2]string{"hint", escapeText(hintText(f.Hint))})

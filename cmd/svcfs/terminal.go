@@ -44,11 +44,12 @@ func (t *terminal) width() int {
 }
 
 func newTerminal(out, err io.Writer) *terminal {
-	t := &terminal{out: out, err: err}
-	if f, ok := err.(*os.File); ok {
-		t.live = term.IsTerminal(int(f.Fd()))
-	}
-	return t
+	return &terminal{out: out, err: err, live: isTerminal(err)}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // printf writes data to standard output: lines of text, whose breaks and tabs stay.
@@ -61,7 +62,7 @@ func (t *terminal) printf(format string, args ...any) {
 
 // clear empties the screen when standard output is one.
 func (t *terminal) clear() {
-	if f, ok := t.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if isTerminal(t.out) {
 		fmt.Fprint(t.out, "\x1b[H\x1b[2J") // to the top left, and erase what is below
 	}
 }

@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/sdk/outbox"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
@@ -24,23 +26,26 @@ func (a *app) umountCommand() *cobra.Command {
 		Use:     "umount DIR",
 		Aliases: []string{"unmount"},
 		Short:   "Upload pending files and unmount; lists files that could not be uploaded",
-		Long: `Ask the process of the mount on DIR to upload pending files, for at most 30
-seconds, and to unmount. Ends with 6 and a list when something could not be
+		Long: `Ask the process of the mount on DIR to upload pending files, until nothing has
+moved for 30 seconds, and to unmount. A mount with an outbox sends what waits,
+for as long as its --drain says; what stays is listed, and the next mount sends it.
+Ends with 6 and a list when something could not be
 uploaded. A mount whose process is gone is only cleaned away.`,
 		Example:           "  svcfs umount ~/groups",
 		Args:              exactly(1, "one DIR"),
 		RunE:              a.simple(func(ctx context.Context, args []string) error { return a.umount(ctx, args[0], timeout) }),
 		ValidArgsFunction: completeMount,
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", drainLimit+15*time.Second, "how long to wait for it")
+	cmd.Flags().DurationVar(&timeout, "timeout", outbox.DefaultDrain+drainLimit+15*time.Second, "how long to wait while nothing moves")
 	return cmd
 }
 
 // unmounted is what umount prints as JSON.
 type unmounted struct {
 	Dir   string         `json:"mountpoint"`
-	State string         `json:"state"` // "unmounted", or "removed" when no process served it any more
-	Lost  []tree.Pending `json:"lost"`  // what could not be uploaded
+	State string         `json:"state"`          // "unmounted", or "removed" when no process served it any more
+	Lost  []tree.Pending `json:"lost"`           // what could not be uploaded
+	Kept  []tree.Pending `json:"kept,omitempty"` // what stays in the outbox
 }
 
 func (a *app) umount(ctx context.Context, path string, timeout time.Duration) error {
@@ -55,7 +60,7 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 		}
 		a.ui.notice("no process answered for %s; the mount was taken away", dir)
 		if a.asJSON {
-			return a.printJSON(unmounted{dir, "removed", []tree.Pending{}})
+			return a.printJSON(unmounted{dir, "removed", []tree.Pending{}, nil})
 		}
 		return nil
 	}
@@ -72,8 +77,14 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 	if err != nil {
 		return err
 	}
+	i := slices.IndexFunc(left, func(p tree.Pending) bool { return p.Outbox != "" })
+	var kept []tree.Pending
+	if i >= 0 {
+		left, kept = left[:i], left[i:]
+	}
+	a.tellKept(kept)
 	if a.asJSON {
-		if err := a.printJSON(unmounted{dir, "unmounted", append([]tree.Pending{}, left...)}); err != nil {
+		if err := a.printJSON(unmounted{dir, "unmounted", append([]tree.Pending{}, left...), kept}); err != nil {
 			return err
 		}
 	}
@@ -89,7 +100,8 @@ func isOurProcess(pid int) bool {
 
 // waitUntilGone waits for the mount and its process to end.
 func (a *app) waitUntilGone(ctx context.Context, dir string, pid int, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	var moved atomic.Int64 // by the mount, as its status tells
+	ctx, cancel := whileMoving(ctx, timeout, moved.Load)
 	defer cancel()
 	defer a.ui.progress("")
 	for {
@@ -102,12 +114,17 @@ func (a *app) waitUntilGone(ctx context.Context, dir string, pid int, timeout ti
 			return nil
 		}
 		if m := inspect(ctx, dir); mounted && m.Status != nil && m.Status.Pending > 0 {
-			a.ui.progress("uploading %s before unmounting", plural(m.Status.Pending, "file"))
+			moved.Store(m.Status.Moved)
+			left := ""
+			if m.Status.Speed > 0 {
+				left = fmt.Sprintf(", %s/s, %s left", roughSize(m.Status.Speed), timeLeft(m.Status.Unsent, m.Status.Speed))
+			}
+			a.ui.progress("uploading %s before unmounting%s", plural(m.Status.Pending, "file"), left)
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			return refuse(exitOther, "it goes on by itself; 'svcfs status "+dir+"' shows how far it is", fmt.Errorf("%s is still mounted after %s", dir, timeout))
+			return refuse(exitOther, "it goes on by itself; 'svcfs status "+dir+"' shows how far it is", fmt.Errorf("%s is still mounted, and nothing has moved for %s", dir, timeout))
 		}
 	}
 }

@@ -147,7 +147,7 @@ func TestGetKilledWhileWriting(t *testing.T) {
 			ok(t, os.WriteFile(out, []byte("older"), 0o600))
 		}
 		cmd := exec.CommandContext(t.Context(), "svcfs", "get", "team", string(receipt.Ref), "-o", out)
-		cmd.Env = append(os.Environ(), envURL+"="+s.URL, envAccount+"="+string(alice.ID), envKey+"="+alice.Key.Reveal())
+		cmd.Env = clientEnv(t, s, alice)
 		ok(t, cmd.Start())
 		ended := make(chan struct{})
 		go func() { _ = cmd.Wait(); close(ended) }()

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// groupFormat is what 'group format' prints as JSON.
+type groupFormat struct {
+	Group  string `json:"group_id"`
+	Format int64  `json:"format"`
+}
+
+func (a *app) groupFormatCommand() *cobra.Command {
+	var wanted int64
+	cmd := &cobra.Command{
+		Use:   "format GROUP [1|2]",
+		Short: "Show or set which format version new large files of a group have",
+		Long: `Show which format version new files of a group have at most, or set it; only the owner
+of the group sets it, free. With 2, as every group begins where the service offers it, files
+above 4 MiB are kept in blocks: they are read and changed in part, and may be larger than
+memory. With 1 they are kept whole, as smaller files are: set it when members read the group
+with the JavaScript SDK, which knows no blocks. Files that are there stay as they are.`,
+		Example: "  svcfs group format team\n  svcfs group format team 1",
+		Args:    between(1, 2, "a GROUP and at most one format"),
+		PreRunE: first(func(args []string) (err error) {
+			if len(args) > 1 {
+				wanted, err = parseFormat(args[1])
+			}
+			return err
+		}),
+		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
+			if wanted != 0 {
+				if _, err := g.SetFormat(ctx, wanted); err != nil {
+					return err
+				}
+			}
+			newest, err := g.Format(ctx)
+			if err != nil {
+				return err
+			}
+			if a.asJSON {
+				return a.printJSON(groupFormat{args[0], newest})
+			}
+			a.ui.printf("%s\n", formatText(newest))
+			return nil
+		}),
+		ValidArgsFunction: a.completeGroupThen(cobra.FixedCompletions([]string{"1", "2"}, cobra.ShellCompDirectiveNoFileComp)),
+	}
+	return cmd
+}
+
+// parseFormat reads a format version that a group can have.
+func parseFormat(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n != format.Version && n != format.VersionBlocks {
+		return 0, usage("give 1 (every file whole) or 2 (large files in blocks)", "there is no format "+strconv.Quote(text))
+	}
+	return n, nil
+}
+
+func formatText(newest int64) string {
+	if newest == format.VersionBlocks {
+		return fmt.Sprintf("2: new files above %s are kept in blocks", roughSize(wire.WholeFileBytes))
+	}
+	return "1: new files are kept whole"
+}
+
+// formatFlag is the format that a new group is to have; 0 = that of the service.
+type formatFlag int64
+
+func (f *formatFlag) register(cmd *cobra.Command) {
+	cmd.Flags().Var(f, "format", "newest format version of files: 1 (all whole) or 2 (large files in blocks; the default where the service offers it)")
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"1", "2"}, cobra.ShellCompDirectiveNoFileComp)) // exists
+}
+
+func (f *formatFlag) String() string {
+	if *f == 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(*f), 10)
+}
+
+// Type names the value in help texts.
+func (f *formatFlag) Type() string { return "N" }
+
+// Set takes 1 or 2.
+func (f *formatFlag) Set(text string) error {
+	n, err := parseFormat(text)
+	*f = formatFlag(n)
+	return err
+}
+
+// setNewFormat calls make, which makes a group, and then sets the format of the group. What
+// the service does not offer is refused before the registration is paid.
+func (f formatFlag) setNewFormat(ctx context.Context, c *sdk.Client, g sdk.Group, make func() error) error {
+	if f == 0 {
+		return make()
+	}
+	caps, err := c.Capabilities(ctx)
+	if err != nil {
+		return err
+	}
+	offered := slices.Contains(caps.Features, wire.CapChunks)
+	if f == format.VersionBlocks && !offered {
+		return refuse(exitOther, "leave --format out: this service keeps every file whole", fmt.Errorf("the service does not offer format %d", f))
+	}
+	if err := make(); err != nil || !offered {
+		return err
+	}
+	if _, err := g.SetFormat(ctx, int64(f)); err != nil {
+		return fmt.Errorf("the group was made, and its format was not set: %w", err)
+	}
+	return nil
+}
