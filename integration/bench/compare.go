@@ -184,7 +184,7 @@ func (w *world) play(r *results, sc *scene, s *system, rep int) {
 		if err == nil && st.after != nil {
 			err = st.after(s, rep)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, errUnknown) {
 			progress("%s: %s: %v", s.name, st.name, err)
 		}
 	}

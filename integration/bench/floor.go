@@ -20,8 +20,8 @@ import (
 	"github.com/svcfs/svcfs/format"
 )
 
-// The bare pipeline is what any client of this design must do for a file, and
-// nothing else: receive it over loopback HTTP, AES-256-GCM in place, SHA-256; or
+// The bare pipeline is what any client of this design must do for a small file, and
+// nothing else (floorblocks.go has that of a large one): receive it over loopback HTTP, AES-256-GCM in place, SHA-256; or
 // SHA-256, seal in place, send, and a server that writes, syncs and renames. No
 // ledger, no fees, no file system. Client and server are processes of their own,
 // so that their time and memory can be told apart.
@@ -59,12 +59,13 @@ func (w *world) newPipeline() (*pipeline, error) {
 		return nil, err
 	}
 	if _, err = f.client("write", w.small, smallBytes); err == nil {
-		_, err = f.client("write", 1, w.big)
+		_, err = f.client("write-blocks", 1, w.big)
 	}
 	return f, err
 }
 
-// client runs one client: action is read or write, of count files of size bytes.
+// client runs one client: action is read or write, of count files of size bytes; or
+// read-blocks or write-blocks, of one.
 func (f *pipeline) client(action string, count int, size int64) (floorResult, error) {
 	var r floorResult
 	out, err := exec.Command(f.self, "floor-"+action, f.url, strconv.Itoa(count), strconv.FormatInt(size, 10)).Output()
@@ -86,6 +87,12 @@ func floorMain(action string, args []string) error {
 	size, err2 := strconv.ParseInt(args[2], 10, 64)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
+	}
+	switch action {
+	case "floor-read-blocks":
+		return timed(func() error { return readBlocks(args[0], size) })
+	case "floor-write-blocks":
+		return timed(func() error { return writeParts(args[0], size) })
 	}
 	c, err := newFloorClient(args[0], size)
 	if err != nil {

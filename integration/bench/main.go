@@ -5,7 +5,9 @@
 //
 // BENCH chooses what runs: nothing = everything below three times; quick = small
 // sizes once, for CI; growth = time and memory against size, group and clients;
-// service = operations a second of svcd against its stores.
+// service = operations a second of svcd against its stores; large = files of format
+// version 2 beside the peers; network = small files, a larger one and listings on slow lines
+// beside the peers; large-quick, network-quick = the same with small sizes, once.
 package main
 
 import (
@@ -32,6 +34,8 @@ type plan struct {
 	readers  int           // at once
 	tree     string        // what cp -r copies
 
+	idle, settle time.Duration // of BENCH=network: how long an idle mount is watched, and left alone before each row
+
 	otherSvcd string // of BENCH=service, see -other
 	profiles  string // folder for profiles of svcd; empty = none
 }
@@ -47,11 +51,21 @@ func planFor(mode, goroot string) (plan, error) {
 	switch mode {
 	case "", "growth", "service":
 		return full, nil
+	case "large", "large-quick":
+		full.big, full.patience = 64<<20, 90*time.Second
+		if mode == "large-quick" {
+			full.big, full.reps = 8<<20, 1
+		}
+		return full, nil
+	case "network":
+		return plan{mode: mode, reps: 1, big: 20_000_000, small: 100, listed: 10_000, idle: time.Minute, settle: time.Second}, nil
+	case "network-quick":
+		return plan{mode: mode, reps: 1, big: 2_000_000, small: 20, listed: 200, idle: 3 * time.Second, settle: time.Second / 2}, nil
 	case "quick":
 		return plan{mode: mode, reps: 1, patience: 5 * time.Second, big: 8 << 20, small: 30, listed: 200, random: 500, readers: 8,
 			tree: filepath.Join(goroot, "src", "net", "textproto")}, nil
 	}
-	return plan{}, fmt.Errorf("BENCH=%s: want nothing, quick, growth or service", mode)
+	return plan{}, fmt.Errorf("BENCH=%s: want nothing, quick, growth, service, large, large-quick, network or network-quick", mode)
 }
 
 func main() {
@@ -92,6 +106,9 @@ func run(mode, out, only string, keep bool, other, profiles string) (err error) 
 	if err != nil {
 		return err
 	}
+	if !strings.HasPrefix(mode, "large") && !strings.HasPrefix(mode, "network") { // which measures what a mount takes by default
+		w.mountFlags = []string{"--cache-size", "2GiB", "--max-file-size", "2GiB"}
+	}
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
@@ -113,6 +130,10 @@ func run(mode, out, only string, keep bool, other, profiles string) (err error) 
 		return w.growth(out)
 	case "service":
 		return w.throughput(out)
+	case "large", "large-quick":
+		return w.large(out, mode == "large-quick")
+	case "network", "network-quick":
+		return w.network(out, mode == "network-quick")
 	}
 	return w.compare(out)
 }

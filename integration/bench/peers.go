@@ -77,7 +77,7 @@ const (
 // cache of decrypted files on the disk.
 func (w *world) rclone() ([]*system, error) {
 	const install = "apt-get install rclone"
-	program, missing := found("rclone", install)
+	program, missing := found(orDefault(os.Getenv("RCLONE"), "rclone"), install)
 	var list []*system
 	for _, mode := range []struct{ flag, note string }{
 		{"off", "over rclone serve webdav; cannot write at random"},
@@ -120,11 +120,19 @@ func (w *world) rclone() ([]*system, error) {
 	for i, s := range list {
 		cache := w.path(fmt.Sprintf("rclone-cache-%d", i))
 		mode := strings.TrimSuffix(s.name[strings.LastIndexByte(s.name, ' ')+1:], ")")
-		s.version, s.servers, s.forget = version, []*process{server}, []string{cache}
+		s.version, s.servers, s.forget, s.addr = version, []*process{server}, []string{cache}, addr
 		s.mount = func(dir string) *exec.Cmd {
 			return exec.Command(program, "mount", "remote:", dir, "--config", config, "--vfs-cache-mode", mode, "--cache-dir", cache,
-				"--vfs-write-back", rcloneWriteBack.String())
+				"--vfs-write-back", rcloneWriteBack.String(),
+				"--webdav-url", "http://"+s.server())
 		}
+	}
+	list[0].add = func(name, path string) error { // for both
+		_, err := commandOutput(program, "copyto", "--config", config, path, "remote:"+setBig+"/"+name)
+		return err
+	}
+	for _, s := range list[1:] {
+		s.add = func(string, string) error { return nil }
 	}
 	list[0].fill = func() error { // for both: into what the server serves
 		plain := w.path("plain")
@@ -160,12 +168,17 @@ func (w *world) sshfs() ([]*system, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, port, _ := strings.Cut(addr, ":")
+	s.addr = addr
 	s.mount = func(dir string) *exec.Cmd {
+		_, port, _ := strings.Cut(s.server(), ":")
 		return exec.Command(program, "-f", "-p", port, "-o", "IdentityFile="+w.path("ssh", "user"), "-o", "StrictHostKeyChecking=no",
 			"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", me.Username+"@127.0.0.1:"+s.stored[0], dir)
 	}
 	s.fill = func() error { return w.writeTo(s.stored[0]) }
+	s.add = func(name, path string) error {
+		_, err := commandOutput("cp", path, filepath.Join(s.stored[0], setBig, name))
+		return err
+	}
 	return []*system{s}, nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -63,7 +64,7 @@ medians, lowest and highest in brackets. A target's ratio is the median of the r
 did meanwhile, both had. *Cold* means that nothing decrypted is in memory: the file system was mounted anew, which
 takes the kernel's pages of it away, and its own cache folder was emptied. The page cache was dropped once all systems were filled%s,
 and then what they store was read once: nobody waits for a disk. tmpfs is never cold. The *bare pipeline* receives a file over loopback HTTP, opens AES-256-GCM in place and takes the
-SHA-256, or the reverse with a server that syncs the file before it answers: no ledger, no file system. *Bare requests* are single
+SHA-256, or the reverse with a server that syncs the file before it answers: no ledger, no file system. That of the large file moves parts of blocks: large.md. *Bare requests* are single
 requests to svcd on a kept connection. svcd runs without its bound on requests (--request-rate -1; by default 500 a second for one
 account). CPU is user and system time of the client, its server and the program that reads or writes;
 memory is the largest resident size of the client. What close means differs: svcfs has the file on the service's disk and ledger
@@ -79,7 +80,7 @@ func (r *report) markdown() string {
 	if !canDrop() {
 		dropped = " (not on this run: that needs root)"
 	}
-	b.WriteString("\n## How it was measured\n\n" + fmt.Sprintf(howMeasured, dropped) + "\n## Targets\n\n" + r.targetTable())
+	b.WriteString("\n## How it was measured\n\n" + fmt.Sprintf(howMeasured, dropped) + "\n## Targets\n\n" + r.targetTable(r.targets()))
 	b.WriteString("\n![chart](results.svg)\n")
 	for _, sc := range r.scenes {
 		b.WriteString("\n## " + sc.name + "\n\n" + r.table(sc))
@@ -118,8 +119,12 @@ func environmentOf(w *world, begun time.Time, load string) string {
 	if mode == "" {
 		mode = "full"
 	}
-	return fmt.Sprintf("%s, %d of each (fewer where one took longer than %v). Commit %s. %s, %d cores, %s of memory. Linux %s. %s. Load before it began: %s.\n",
-		begun.UTC().Format("2006-01-02 15:04 UTC")+", "+mode+" run, "+time.Since(begun).Round(time.Second).String(), w.reps, w.patience, commit,
+	fewer := ""
+	if w.reps > 1 {
+		fewer = fmt.Sprintf(" (fewer where one took longer than %v)", w.patience)
+	}
+	return fmt.Sprintf("%s, %d of each%s. Commit %s. %s, %d cores, %s of memory. Linux %s. %s. Load before it began: %s.\n",
+		begun.UTC().Format("2006-01-02 15:04 UTC")+", "+mode+" run, "+time.Since(begun).Round(time.Second).String(), w.reps, fewer, commit,
 		cpuModel(), runtime.NumCPU(), memoryTotal(), strings.TrimSpace(string(kernel)), runtime.Version(), load)
 }
 
@@ -175,6 +180,11 @@ func (r *report) table(sc *scene) string {
 	head.WriteString("| System |")
 	line.WriteString("|---|")
 	for _, st := range sc.steps {
+		if st.bare {
+			fmt.Fprintf(&head, " %s, %s |", st.name, st.unit)
+			line.WriteString("---:|")
+			continue
+		}
 		fmt.Fprintf(&head, " %s, %s | CPU s | MiB |", st.name, st.unit)
 		line.WriteString("---:|---:|---:|")
 	}
@@ -183,20 +193,24 @@ func (r *report) table(sc *scene) string {
 	for _, name := range r.columns(sc) {
 		b.WriteString("| " + name + " |")
 		for _, st := range sc.steps {
-			b.WriteString(cellText(r.r.cells[st][name]))
+			b.WriteString(cellText(r.r.cells[st][name], st.bare))
 		}
 		b.WriteString("\n")
 	}
 	return b.String() + r.failures(sc)
 }
 
-func cellText(c *cell) string {
+func cellText(c *cell, bare bool) string {
+	rest := " | |"
+	if bare {
+		rest = ""
+	}
 	value, ok := c.median(valueOf)
 	if !ok {
-		if c != nil && c.err != nil {
-			return " failed | | |"
+		if c != nil && c.err != nil && !errors.Is(c.err, errUnknown) {
+			return " failed |" + rest
 		}
-		return " – | | |"
+		return " – |" + rest
 	}
 	cpu, _ := c.median(cpuOfS)
 	peak, _ := c.median(peakOf)
@@ -207,6 +221,9 @@ func cellText(c *cell) string {
 			low, high = min(low, s.value), max(high, s.value)
 		}
 		text += fmt.Sprintf(" (%s–%s)", short(low), short(high))
+	}
+	if bare {
+		return " " + text + " |"
 	}
 	memory := "–"
 	if peak > 0 {
@@ -222,7 +239,7 @@ func (r *report) failures(sc *scene) string {
 		said := ""
 		for _, st := range sc.steps {
 			c := r.r.cells[st][name]
-			if c == nil || c.err == nil || c.err.Error() == said {
+			if c == nil || c.err == nil || errors.Is(c.err, errUnknown) || c.err.Error() == said {
 				continue
 			}
 			said = c.err.Error()

@@ -15,6 +15,7 @@ type step struct {
 	name   string
 	unit   string
 	lower  bool // the smaller the better
+	bare   bool // only a figure, of the step before: neither time nor memory of its own
 	run    func(s *system, rep int) (float64, error)
 	floor  func(f *pipeline) (floorResult, float64, error) // of the bare pipeline; nil = it has none
 	direct func(d *direct) (float64, error)                // bare requests to svcd; nil = none
@@ -56,18 +57,13 @@ func (w *world) scenes() []*scene {
 	big := fmt.Sprintf("%d MiB", w.big>>20)
 	return []*scene{
 		{name: "One file of " + big, cold: true, steps: []*step{
-			{name: stepFirst, unit: "ms", lower: true, run: w.readFirst, floor: w.floorRead},
-			{name: stepCold, unit: "MiB/s", run: w.readRest, floor: func(*pipeline) (floorResult, float64, error) {
-				return w.floorTook, mib(w.big) / w.floorTook.Seconds, nil // measured a moment ago
-			}},
+			{name: stepFirst, unit: "ms", lower: true, run: w.readFirst},
+			{name: stepCold, unit: "MiB/s", run: w.readRest, floor: floorBlocks("read", w.big)},
 			{name: stepWarm, unit: "MiB/s", run: w.readAgain},
 			{name: stepRandom, unit: "reads/s", run: w.readRandom},
 			{name: stepParallel, unit: "MiB/s", run: w.readParallel},
 		}},
-		{name: "Writing a file of " + big, steps: []*step{{name: stepWrite, unit: "MiB/s", run: w.writeBig, floor: func(f *pipeline) (floorResult, float64, error) {
-			r, err := f.client("write", 1, w.big)
-			return r, mib(w.big) / r.Seconds, err
-		}, after: w.removeBig}}},
+		{name: "Writing a file of " + big, steps: []*step{{name: stepWrite, unit: "MiB/s", run: w.writeBig, floor: floorBlocks("write", w.big), after: w.removeBig}}},
 		{name: fmt.Sprintf("%d files of 4 KiB", w.small), cold: true, steps: []*step{
 			{name: stepSmallCold, unit: "files/s", run: w.readSmall, floor: w.floorSmall("read"), direct: w.directSmall},
 			{name: stepSmallWarm, unit: "files/s", run: w.readSmall},
@@ -328,14 +324,6 @@ func timedCopy(from, to string) (float64, error) {
 		return 0, fmt.Errorf("cp -r: %w: %.200s", err, out)
 	}
 	return time.Since(begin).Seconds(), nil
-}
-
-// floorRead is the bare pipeline's whole file, which is also its first byte:
-// nothing may be shown before it was verified.
-func (w *world) floorRead(f *pipeline) (floorResult, float64, error) {
-	r, err := f.client("read", 1, w.big)
-	w.floorTook = r
-	return r, r.Seconds * 1000, err
 }
 
 func (w *world) floorSmall(action string) func(f *pipeline) (floorResult, float64, error) {

@@ -5,8 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/svcfs/svcfs/integration/line"
 )
 
 // system is a file system under test, or tmpfs, the floor.
@@ -19,10 +23,14 @@ type system struct {
 	servers []*process // counted with it; the world ends them
 	stored  []string   // folders of what it keeps, encrypted or not
 	fill    func() error
-	mount   func(dir string) *exec.Cmd // nil: root is an ordinary folder
-	forget  []string                   // folders of local caches that make a mount warm
-	root    string                     // mountpoint
-	linger  time.Duration              // how long it may send after a close; 0 = not at all
+	mount   func(dir string) *exec.Cmd    // nil: root is an ordinary folder
+	forget  []string                      // folders of local caches that make a mount warm
+	root    string                        // mountpoint
+	linger  time.Duration                 // how long it may send after a close; 0 = not at all
+	add     func(name, path string) error // stores a local file in the folder setBig, cheaply; nil = through the mount
+	sync    func() error                  // waits until all is with its server; nil = it is, or nobody can tell
+	addr    string                        // host and port of its server; empty = it has none
+	way     *line.Line                    // the mount reaches addr through it; nil = by itself
 
 	client *process
 	scene  string // the only scene it plays; empty = all
@@ -56,6 +64,34 @@ func (s *system) up(cold bool) error {
 	}
 	s.client = client
 	return client.until(func() bool { return isMounted(s.root) && usable(s.root) })
+}
+
+// server returns the host and port that a mount talks to.
+func (s *system) server() string {
+	if s.way != nil {
+		return s.way.Addr()
+	}
+	return s.addr
+}
+
+// reach lets mounts from now on reach their server through a line; nil = by themselves.
+func (s *system) reach(shape *line.Shape) (err error) {
+	if s.way != nil {
+		s.way.Close()
+		s.way = nil
+	}
+	if shape != nil && s.addr != "" {
+		s.way, err = line.New(s.addr, *shape)
+	}
+	return err
+}
+
+// moved is what has passed on the line so far; nothing without one.
+func (s *system) moved() line.Moved {
+	if s.way == nil {
+		return line.Moved{}
+	}
+	return s.way.Moved()
 }
 
 // usable reports whether the mount answers: some appear before they do.
@@ -119,7 +155,11 @@ func dropCaches() {
 
 // newSystems prepares the floor, svcfs in its modes, and the peers.
 func (w *world) newSystems() error {
-	makers := []func() ([]*system, error){w.tmpfs, w.svcfs, w.gocryptfs, w.rclone, w.sshfs, w.s3fs}
+	return w.prepare(w.tmpfs, w.svcfs, w.gocryptfs, w.rclone, w.sshfs, w.s3fs)
+}
+
+// prepare makes systems and fills them.
+func (w *world) prepare(makers ...func() ([]*system, error)) error {
 	for _, maker := range makers {
 		made, err := maker()
 		if err != nil {
@@ -172,21 +212,26 @@ func (w *world) tmpfs() ([]*system, error) {
 	return []*system{s}, nil
 }
 
-// modes are how svcfs lets the kernel serve reads.
-var modes = []struct {
+// svcfsMode is a way to mount with svcfs.
+type svcfsMode struct {
 	name, note string
 	flags      []string
 	scene      string
-}{
-	{"passthrough", "the kernel reads decrypted memory of large files itself; needs root", []string{"--kernel-cache", "passthrough"}, ""},
-	{"keep", "the kernel keeps pages from one open to the next; the default", nil, ""},
-	{"plain", "no pages are kept: every read asks svcfs", []string{"--kernel-cache", "plain"}, ""},
-	{"no-xattr", "like keep; ls asks for no attributes of files", []string{"--no-xattr"}, sceneList},
+}
+
+// modes are how svcfs lets the kernel serve reads.
+var modes = []svcfsMode{
+	{svcfsPassthrough, "the kernel reads decrypted memory of large files itself; needs root", []string{"--kernel-cache", "passthrough"}, ""},
+	{svcfsKeep, "the kernel keeps pages from one open to the next; the default", nil, ""},
+	{"svcfs plain", "no pages are kept: every read asks svcfs", []string{"--kernel-cache", "plain"}, ""},
+	{svcfsNoXattr, "like keep; ls asks for no attributes of files", []string{"--no-xattr"}, sceneList},
 }
 
 // svcfs is the system this is about, in every mode this user can have, over one
 // service.
-func (w *world) svcfs() (list []*system, err error) {
+func (w *world) svcfs() ([]*system, error) { return w.svcfsIn(modes) }
+
+func (w *world) svcfsIn(modes []svcfsMode) (list []*system, err error) {
 	filled := false
 	fill := func() error {
 		if filled {
@@ -204,17 +249,24 @@ func (w *world) svcfs() (list []*system, err error) {
 		return w.svc.upload(setWrite, nil)
 	}
 	for _, mode := range modes {
-		s := &system{name: "svcfs " + mode.name, note: mode.note, scene: mode.scene, fill: func() error { return fill() }}
+		s := &system{name: mode.name, note: mode.note, scene: mode.scene}
 		if !w.wants(s.name) {
 			continue
 		}
-		if mode.name == "passthrough" && os.Geteuid() != 0 {
+		if mode.name == svcfsPassthrough && os.Geteuid() != 0 {
 			s.missing = "needs root: run make bench as root"
 		}
+		s.fill = func() error {
+			err := fill()
+			if err == nil {
+				s.servers, s.addr = []*process{w.svc.process}, strings.TrimPrefix(w.svc.url, "http://")
+			}
+			return err
+		}
+		s.add = func(name, path string) error { return w.svc.uploadFile(setBig, name, path) }
 		s.mount = func(dir string) *exec.Cmd {
-			s.servers = []*process{w.svc.process}
-			cmd := exec.Command(filepath.Join(w.bin, "svcfs"), append([]string{"mount", dir, "--account", w.svc.account, "--api-key-file", w.svc.keyFile,
-				"--url", w.svc.url, "--cache-size", "2GiB", "--max-file-size", "2GiB", "--allow-delete"}, mode.flags...)...)
+			cmd := exec.Command(filepath.Join(w.bin, "svcfs"), slices.Concat([]string{"mount", dir, "--account", w.svc.account, "--api-key-file", w.svc.keyFile,
+				"--url", "http://" + s.server(), "--allow-delete"}, w.mountFlags, mode.flags)...)
 			cmd.Env = append(os.Environ(), "HOME="+w.path("home"))
 			return cmd
 		}

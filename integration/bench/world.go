@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/svcfs/svcfs/integration/line"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -36,7 +37,15 @@ type world struct {
 
 	open      *openBig // the large file between readFirst and readRest
 	firstTook float64  // milliseconds
-	floorTook floorResult
+
+	mountFlags []string // of svcfs, in every mode
+
+	stored      map[string]bool // large files that every system has
+	moved       line.Moved      // by the step before, if movedKnown
+	movedKnown  bool
+	readsDone   int   // by the step before
+	serverGrew  int64 // bytes, during the step before, if serverKnown
+	serverKnown bool
 }
 
 // folders of every system's data set. For svcfs each is a group.
@@ -222,6 +231,17 @@ func (s *service) upload(group string, files []file) error {
 	})
 }
 
+// uploadFile puts a local file into a group.
+func (s *service) uploadFile(group, name, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = s.client.Group(sdk.GroupID(group)).Put(context.Background(), name, f)
+	return err
+}
+
 // file is one file of the data set.
 type file struct {
 	name string
@@ -238,6 +258,9 @@ func (w *world) dataSet() map[string][]file {
 	for i := range w.listed {
 		set[setList] = append(set[setList], file{fmt.Sprintf("entry-%06d.txt", i), []byte(fmt.Sprintf("%d\n", i))})
 	}
+	if strings.HasPrefix(w.mode, "network") {
+		set[setTree] = w.treeFiles()
+	}
 	return set
 }
 
@@ -248,7 +271,8 @@ func (w *world) writeTo(root string) error {
 			return err
 		}
 		for _, f := range files {
-			if err := os.WriteFile(filepath.Join(root, folder, f.name), f.data, 0o644); err != nil {
+			path := filepath.Join(root, folder, f.name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, f.data, 0o644)); err != nil {
 				return err
 			}
 		}
