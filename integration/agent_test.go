@@ -124,6 +124,18 @@ func TestAgentScripts(t *testing.T) {
 			t.Error("svcfs reads something else")
 		}
 	})
+	t.Run("a large file that svcfs put, in blocks", func(t *testing.T) {
+		large := random(t, 5<<20+3)
+		write(t, filepath.Join(a.dir, "large.bin"), large)
+		alice.must("put", "team", filepath.Join(a.dir, "large.bin"))
+		ok(t, os.Remove(filepath.Join(a.dir, "large.bin")))
+		if got := b.want(agentDone, "retrieve_and_decrypt.sh", "team", refOf(t, b, "large.bin")); !bytes.Equal(got.out, large) || got.err != "" {
+			t.Errorf("%d bytes, not what was put; %s", len(got.out), got.err)
+		}
+		if list := string(b.want(agentDone, "list_group_transactions.sh", "team").out); !strings.Contains(list, `"content":`) {
+			t.Error("the service kept no file in blocks")
+		}
+	})
 	t.Run("empty file, and one that svcfs put", func(t *testing.T) {
 		write(t, filepath.Join(a.dir, "empty"), nil)
 		alice.must("put", "team", filepath.Join(a.dir, "empty"))
@@ -310,11 +322,7 @@ func TestAgentHelperReadsFrozenSamples(t *testing.T) {
 		t.Fatalf("%d samples, %v", len(paths), err)
 	}
 	a := newAgent(t, "", "", "")
-	pythons := []string{"python3"}
-	const ofDistribution = "/usr/bin/python3"
-	if first, _ := exec.LookPath("python3"); first != ofDistribution && exec.CommandContext(t.Context(), ofDistribution, "-c", "import cryptography").Run() == nil {
-		pythons = append(pythons, ofDistribution)
-	}
+	pythons := pythons(t)
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
 			t.Parallel()

@@ -463,14 +463,14 @@ func testKillUnderLoad(t *testing.T, c *cluster, alice, bob *person) {
 func testStoresGone(t *testing.T, c *cluster, alice *person) {
 	b, client := c.login(alice, 0), c.on(alice, 0)
 	works := func() bool {
-		_, err := client.Group("team").Put(t.Context(), "after", bytes.NewReader([]byte("after")))
+		_, err := client.Group("team").Put(t.Context(), "after", bytes.NewReader(make([]byte, 20<<10)))
 		return err == nil
 	}
 	unavailable := func(what string) {
 		t.Helper()
 		status, out := b.tool(0, "prepare_upload", map[string]any{"group_id": "team", "filename": "x"})
 		if what == "bucket" {
-			data := base64.StdEncoding.EncodeToString(make([]byte, 28))
+			data := base64.StdEncoding.EncodeToString(make([]byte, 20<<10)) // less lies in the database
 			prepared, _ := out["result"].(map[string]any)
 			status, out = b.tool(0, "finalize_upload", map[string]any{"upload_id": prepared["upload_id"], "file_hash": strings.Repeat("0", 64), "encrypted_data": data})
 		}

@@ -76,7 +76,7 @@ func TestFstabLine(t *testing.T) {
 	cmd.Dir, cmd.Env = w.dir, w.env("BIN="+w.bin, "OPTIONS="+options, "ACCOUNT="+alice.id, "LC_ALL=C")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("%v\n%s\n%s", err, out, read(t, filepath.Join(w.dir, "mount.log")))
 	}
 	for _, want := range []string{"svcfs:work fuse.svcfs\n", "content\n0 0 644\n", "Read-only file system", "\nnew\n", `unknown mount option "api_key=x"`} {
 		if !strings.Contains(string(out), want) {

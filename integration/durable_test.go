@@ -1,16 +1,20 @@
 package integration
 
 import (
-	"bytes"
+	"crypto/sha256"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/integration/proctest"
+	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
@@ -35,8 +39,12 @@ func kills(t *testing.T) int {
 // once, and the books are right.
 func TestServiceKilledAtRandomMoments(t *testing.T) {
 	longByNature(t)
-	t.Run("SQLite and directory", func(t *testing.T) { testServiceKilled(t) })
+	t.Run("SQLite and directory", func(t *testing.T) {
+		t.Parallel() // both wait more than they work
+		testServiceKilled(t)
+	})
 	t.Run("PostgreSQL and S3", func(t *testing.T) {
+		t.Parallel()
 		s3 := s3test.Start(t)
 		testServiceKilled(t, "--db", pgtest.Start(t).NewDatabase(t), "--blobs", s3.Location(s3.NewBucket(t)))
 	})
@@ -44,52 +52,100 @@ func TestServiceKilledAtRandomMoments(t *testing.T) {
 
 func testServiceKilled(t *testing.T, stores ...string) {
 	w, alice, bob := teamOn(t, stores...)
-	kills := kills(t)
+	random, kills := rand.New(rand.NewPCG(testSeed(t), 0)), kills(t)
 	a := alice.mount("a")
 	a.lost = true
-	acknowledged := map[string][]byte{}
+	saved := &saves{random: rand.New(rand.NewPCG(random.Uint64(), 0)), acknowledged: map[string][sha256.Size]byte{}}
 	for round := range kills {
-		var stop atomic.Bool
-		var through atomic.Int64
-		done := make(chan map[string][]byte)
-		go func() {
-			ok := map[string][]byte{}
-			for i := 0; !stop.Load() && i < 200; i++ {
-				name, content := fmt.Sprintf("r%d-%d", round, i), bytes.Repeat([]byte{byte(i + 1)}, 100+i*1000)
-				if os.WriteFile(a.path("team", name), content, 0o600) == nil {
-					ok[name] = content
-					through.Add(1)
-				}
-			}
-			done <- ok
-		}()
-		proctest.Eventually(t, "some uploads", func() bool { // then the axe falls
-			return through.Load() > int64(round%7)
-		})
+		enough := saved.count() + random.IntN(7)
+		wait := saved.keep(a.path("team"), fmt.Sprintf("r%d", round), round%largeEvery == 0)
+		proctest.Eventually(t, "some uploads", func() bool { return saved.count() > enough })
+		time.Sleep(time.Duration(random.IntN(int(killWithin)))) // then the axe falls
 		w.kill()
-		stop.Store(true)
-		for name, content := range <-done {
-			acknowledged[name] = content
-		}
+		wait()
 		w.start()
+		tries := 0
 		proctest.Eventually(t, "a write after the restart", func() bool {
-			return os.WriteFile(a.path("team", fmt.Sprintf("probe%d", round)), []byte{1}, 0o600) == nil
+			tries++
+			return os.WriteFile(a.path("team", fmt.Sprintf("probe%d", round)), fmt.Appendf(nil, "probe %d, %d", round, tries), 0o600) == nil
 		})
 	}
-	b := bob.mount("b")
-	for name, content := range acknowledged { // b is mounted after the last of them
-		if got, err := os.ReadFile(b.path("team", name)); err != nil || !bytes.Equal(got, content) {
-			t.Errorf("%s was acknowledged and reads %d bytes, %v", name, len(got), err)
-		}
+	saved.check(t, bob.mount("b"), "") // which is mounted after the last of them
+	if saved.count() < kills {
+		t.Errorf("only %d files were acknowledged", saved.count())
 	}
-	if len(acknowledged) < kills {
-		t.Errorf("only %d files were acknowledged", len(acknowledged))
-	}
+	checkBooks(t.Context(), t, w.client(t, alice, nil), startTokens)
 	if out, err := w.svcd("verify", "--read-data"); err != nil {
 		t.Errorf("svcd verify: %v\n%s", err, out)
 	}
 	if out, err := w.svcd("audit"); err != nil || !strings.Contains(out, "chain intact") {
 		t.Errorf("svcd audit: %v\n%s", err, out)
+	}
+	if !t.Failed() {
+		t.Logf("%d kills, %d saves acknowledged, 0 of them missing, 0 charged twice", kills, saved.count())
+	}
+}
+
+const (
+	// largeEvery is every how many rounds a file in parts is among the saves.
+	largeEvery = 4
+	// killWithin is how long after a save the axe may fall, chosen at random.
+	killWithin = 30 * time.Millisecond
+	// smallSave is the smallest file, in bytes: no two have the same content.
+	smallSave = 100
+	// savesPerRound bounds the files of a round.
+	savesPerRound = 200
+)
+
+// saves are files that programs save until a save fails, each with content of its own.
+type saves struct {
+	mu           sync.Mutex
+	random       *rand.Rand
+	acknowledged map[string][sha256.Size]byte // by name; closing returned 0
+}
+
+func (s *saves) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.acknowledged)
+}
+
+// keep saves files of up to 200 kB into a folder, and a large one beside them, until one
+// of them fails. wait returns when no more come.
+func (s *saves) keep(dir, prefix string, large bool) (wait func()) {
+	var programs sync.WaitGroup
+	save := func(name string, size int) bool {
+		s.mu.Lock()
+		content := noise(s.random, size)
+		s.mu.Unlock()
+		if os.WriteFile(filepath.Join(dir, name), content, 0o600) != nil {
+			return false
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.acknowledged[name] = sha256.Sum256(content)
+		return true
+	}
+	programs.Go(func() {
+		for i := 0; i < savesPerRound && save(fmt.Sprintf("%s-%d", prefix, i), smallSave+(i*i*997)%200_000); i++ {
+		}
+	})
+	if large {
+		programs.Go(func() { save(prefix+"-large", wire.WholeFileBytes+100_000) })
+	}
+	return programs.Wait
+}
+
+// check reads what was acknowledged, of names that begin with the prefix.
+func (s *saves) check(t *testing.T, m *mount, prefix string) {
+	t.Helper()
+	for name, sum := range s.acknowledged {
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		if got, err := os.ReadFile(m.path("team", name)); err != nil || sha256.Sum256(got) != sum {
+			t.Errorf("%s was acknowledged and reads %d bytes, %v", name, len(got), err)
+		}
 	}
 }
 
@@ -97,51 +153,66 @@ func testServiceKilled(t *testing.T, stores ...string) {
 // was not is absent or whole.
 func TestMountKilledAtRandomMoments(t *testing.T) {
 	longByNature(t)
-	_, alice, bob := team(t)
-	kills := kills(t)
+	for _, c := range []struct {
+		name  string
+		flags []string // of the mount
+		later bool     // what was acknowledged may come with the next mount of the account
+	}{
+		{name: "without an outbox"},
+		{name: "with an outbox", flags: []string{"--outbox"}, later: true},
+	} {
+		t.Run(c.name, func(t *testing.T) { wantNothingLost(t, c.later, c.flags...) })
+	}
+}
+
+func wantNothingLost(t *testing.T, later bool, flags ...string) {
+	w, alice, bob := team(t)
+	random, kills := rand.New(rand.NewPCG(testSeed(t), 0)), kills(t)
 	b := bob.mount("b")
-	whole := bytes.Repeat([]byte("content "), 20_000)
-	for round := range kills {
-		a := alice.mount(fmt.Sprintf("a%d", round))
-		acknowledged := map[string]bool{}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for i := range 100 {
-				name := fmt.Sprintf("k%d-%d", round, i)
-				f, err := os.Create(a.path("team", name))
-				if err != nil {
-					return
-				}
-				_, err = f.Write(whole)
-				if f.Close() == nil && err == nil {
-					acknowledged[name] = true
-				}
-			}
-		}()
-		proctest.Eventually(t, "an upload", func() bool {
-			_, uploads := a.charges()
-			return uploads > round
-		})
-		_ = a.cmd.Process.Signal(syscall.SIGKILL)
-		a.kill()
-		<-done
+	saved := &saves{random: rand.New(rand.NewPCG(random.Uint64(), 0)), acknowledged: map[string][sha256.Size]byte{}}
+	seen := func(prefix string) {
+		t.Helper()
+		missing := ""
+		defer func() { t.Log("behind", prefix, "missing:", missing) }()
 		proctest.Eventually(t, "the other account sees what was acknowledged", func() bool {
-			for name := range acknowledged {
-				if _, err := os.Stat(b.path("team", name)); err != nil {
+			for name := range saved.acknowledged {
+				if _, err := os.Stat(b.path("team", name)); err != nil && strings.HasPrefix(name, prefix) {
+					missing = name
 					return false
 				}
 			}
+			missing = "none"
 			return true
 		})
-		names, err := os.ReadDir(b.path("team"))
-		if err != nil {
-			t.Fatal(err)
+		saved.check(t, b, prefix)
+	}
+	for round := range kills {
+		prefix := fmt.Sprintf("k%d-", round)
+		a := alice.mount(fmt.Sprintf("a%d", round), flags...)
+		enough := saved.count() + random.IntN(5)
+		wait := saved.keep(a.path("team"), strings.TrimSuffix(prefix, "-"), round%largeEvery == 0)
+		proctest.Eventually(t, "some uploads", func() bool { return saved.count() > enough })
+		time.Sleep(time.Duration(random.IntN(int(killWithin))))
+		_ = a.cmd.Process.Signal(syscall.SIGKILL)
+		a.kill()
+		wait()
+		if !later {
+			seen(prefix)
 		}
-		for _, n := range names {
-			if got, err := os.ReadFile(b.path("team", n.Name())); err != nil || !bytes.Equal(got, whole) {
-				t.Errorf("%s reads %d bytes, %v", n.Name(), len(got), err)
-			}
+	}
+	if later {
+		alice.mount("last", flags...)
+	}
+	seen("")
+	names, err := os.ReadDir(b.path("team"))
+	ok(t, err)
+	for _, n := range names { // also what was not acknowledged: it is absent or whole
+		if _, err := os.ReadFile(b.path("team", n.Name())); err != nil {
+			t.Errorf("%s: %v", n.Name(), err)
 		}
+	}
+	checkBooks(t.Context(), t, w.client(t, alice, nil), startTokens)
+	if !t.Failed() {
+		t.Logf("%d kills, %d saves acknowledged, 0 of them missing, 0 charged twice; %d files", kills, saved.count(), len(names))
 	}
 }

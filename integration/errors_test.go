@@ -284,7 +284,7 @@ func TestEStoppedService(t *testing.T) {
 func TestECorruptBlob(t *testing.T) {
 	w, alice, bob := team(t)
 	a, b := alice.mount("a"), bob.mount("b")
-	write(t, a.path("team/small"), []byte("small content"))
+	write(t, a.path("team/small"), make([]byte, 20<<10)) // less lies in the database
 	write(t, a.path("team/large"), make([]byte, 1<<20))
 	write(t, a.path("team/good"), []byte("good"))
 	for _, name := range []string{"small", "large"} {

@@ -9,8 +9,10 @@ import (
 )
 
 // alone begins a script in a mount namespace of its own: a copy there of a mount of
-// another test would keep that one from ending.
+// another test would keep that one from ending. mount(8) gives helpers the home of the
+// password file: an empty one, so that no key is pinned of another service at this address.
 const alone = `awk '$3 == "fuse.svcfs" {print $2}' /proc/self/mounts | while read -r dir; do umount -lic "$(printf %b "$dir")"; done
+	mount -t tmpfs -o mode=0700 home ~root
 	`
 
 // fstab runs a script with an fstab of its own, where mount(8) finds the helper: in

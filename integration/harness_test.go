@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/svcfs/svcfs/integration/line"
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 )
@@ -124,6 +125,15 @@ func (w *world) kill() {
 	_ = w.service.Process.Kill()
 	_ = w.service.Wait()
 	w.service = nil
+}
+
+// line is a line to the service; set w.url to use it for what is started from then on.
+func (w *world) line(shape line.Shape) *line.Line {
+	w.t.Helper()
+	l, err := line.New(w.addr, shape)
+	ok(w.t, err)
+	w.t.Cleanup(l.Close)
+	return l
 }
 
 // svcd runs an operator's command beside the service.

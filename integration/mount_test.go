@@ -89,7 +89,7 @@ func TestW12LimitOfTheServiceOnAMount(t *testing.T) {
 		t.Errorf("what was there before: %d bytes", len(got))
 	}
 	shell(t, w.dir, "head -c 100001 /dev/zero >large")
-	if out, code := alice.try("put", "team", w.dir+"/large"); code == 0 || !strings.Contains(out, "larger than 100000 bytes") {
+	if out, code := alice.try("put", "team", w.dir+"/large"); code == 0 || !strings.Contains(out, "too large: this service takes files of up to") {
 		t.Errorf("put: exit %d, %s", code, out)
 	}
 }

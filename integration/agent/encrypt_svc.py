@@ -3,7 +3,8 @@
 
 Reads the result of prepare_upload, JSON with "upload_id" and "key", from
 standard input. Prints two lines: the SHA-256 of the file, then the request for
-finalize_upload. Needs the package cryptography. Exit codes: 0 done, 2 not.
+finalize_upload. The file is sealed as one message (format version 1) whatever its
+size, and held in memory. Needs the package cryptography. Exit codes: 0 done, 2 not.
 """
 
 import argparse

@@ -1,0 +1,109 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/integration/line"
+	"github.com/svcfs/svcfs/integration/proctest"
+)
+
+// E2: svcfs status tells how fast an upload is and how long it will take; an interrupt ends it.
+func TestE2StatusTellsTheSpeed(t *testing.T) {
+	w, alice, _ := team(t)
+	w.url = "http://" + w.line(line.Shape{Up: 256 * kib}).Addr()
+	m := alice.mount("m")
+	m.lost = true
+	cmd := exec.Command("sh", "-c", "head -c 6000000 /dev/urandom >"+m.path("team/big"))
+	ok(t, cmd.Start())
+	ended := inBackground(cmd.Wait)
+	proctest.Eventually(t, "the status tells it", func() bool {
+		out := alice.must("status", m.dir)
+		return regexp.MustCompile(`pending +1 not uploaded, 1 being sent, .* left\n`).MatchString(out) && regexp.MustCompile(`moving +[\d.]+ (KiB|KB|kB|MB)/s\n`).MatchString(out)
+	})
+	ok(t, cmd.Process.Signal(syscall.SIGKILL))
+	if err := <-ended; err == nil {
+		t.Error("it was not interrupted")
+	}
+	m.kill()
+}
+
+// The everyday work of programs on a line with a delay: so many requests, and no more bytes.
+// make bench BENCH=network has the times.
+func TestRequestsOnALine(t *testing.T) {
+	const files, names, content = 10, 200, 4 * kib
+	w, alice, _ := team(t)
+	src := w.mkdir("src")
+	for i := range files {
+		write(t, fmt.Sprintf("%s/file-%d", src, i), bytes.Repeat([]byte{byte(i)}, content))
+	}
+	many := w.mkdir("many")
+	for i := range names {
+		write(t, fmt.Sprintf("%s/name-%d", many, i), nil)
+	}
+	alice.must("put", "team", many)
+	way := w.line(line.Shape{RoundTrip: 10 * time.Millisecond, Up: 2_500_000, Down: 12_500_000})
+	w.url = "http://" + way.Addr()
+	for _, tc := range []struct {
+		name, known, script string
+		requests            int64 // at most, with the looks of the mount itself
+		up, down            int64 // bytes, at most
+	}{
+		{"cp -r", "team", "cp -r " + src + " team/copy", files + 5, files * (content + 6*kib), files * 8 * kib},
+		{"reading one after another", "team/copy", "cat team/copy/* >/dev/null", files + 5, (files + 5) * kib, files*(content+4*kib) + 16*kib},
+		{"ls", "", "test $(ls team/many | wc -l) = 200", 6, 6 * kib, names*kib + 16*kib},
+		{"ls -lR", "", "ls -lR team >/dev/null", 6, 6 * kib, (names+files)*kib + 16*kib},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := alice.mount("m")
+			defer m.unmount()
+			_, err := os.ReadDir(m.path(tc.known))
+			ok(t, err)
+			before := way.Moved()
+			shell(t, m.dir, tc.script)
+			proctest.Eventually(t, "nothing is pending", func() bool { return m.control("pending") == "" })
+			now := way.Moved()
+			requests, up, down := now.Turns-before.Turns, now.Up-before.Up, now.Down-before.Down
+			t.Logf("%d requests, %d bytes sent, %d fetched", requests, up, down)
+			if requests > tc.requests || up > tc.up || down > tc.down {
+				t.Errorf("%d requests, %d bytes sent and %d fetched; at most %d, %d and %d", requests, up, down, tc.requests, tc.up, tc.down)
+			}
+		})
+	}
+}
+
+// E7: the address of the machine changed, so that the connections of before are silent for ever:
+// names come from memory meanwhile, and the mount makes new connections by itself.
+func TestE7ChangedAddress(t *testing.T) {
+	longByNature(t)
+	w, alice, bob := team(t)
+	b := bob.mount("b")
+	write(t, b.path("team/old"), []byte("old"))
+	way := w.line(line.Shape{RoundTrip: 10 * time.Millisecond})
+	w.url = "http://" + way.Addr()
+	a := alice.mount("a")
+	shell(t, a.dir, "cat team/old")
+	made := way.Moved().Connections
+	way.Forget()
+	write(t, b.path("team/new"), []byte("new"))
+	proctest.Eventually(t, "the new name shows", func() bool {
+		if _, err := os.Stat(a.path("team/old")); err != nil {
+			t.Errorf("a known name: %v", err)
+		}
+		_, err := os.Stat(a.path("team/new"))
+		return err == nil
+	})
+	if got := string(read(t, a.path("team/new"))); got != "new" {
+		t.Errorf("read %q", got)
+	}
+	write(t, a.path("team/saved"), []byte("saved"))
+	if way.Moved().Connections == made {
+		t.Error("no connection was made")
+	}
+}
