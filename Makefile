@@ -25,7 +25,7 @@ BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo check test race vet gofmt lint vectors bench fuzz vulnerabilities suites scale test-user man install uninstall clean require-go require-fuse tell-missing s3-server soak
+.PHONY: help build demo check test race vet gofmt lint vectors bench fuzz vulnerabilities suites scale test-user man install uninstall clean require-go require-fuse tell-missing s3-server soak cuts
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
@@ -33,7 +33,7 @@ help:
 	@echo "make check     gofmt, vet, and the tests without the race detector and those that are long by nature: minutes"
 	@echo "make test      vet, staticcheck, gosec, every test with the race detector, the test vectors"
 	@echo "make test-user the tests that mount as an ordinary user, for root"
-	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth or service)"
+	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth, service, large or network)"
 	@echo "make lint fuzz suites man install uninstall clean"
 
 build: require-go
@@ -92,7 +92,9 @@ vectors:
 	cd integration/vectors && $(GO) test $(TESTFLAGS) ./...
 
 # BENCH=quick: small sizes, once; growth: time and memory against size; service:
-# svcd against its stores. A peer that is not installed is named in the table. All:
+# svcd against its stores; large: files of up to 4 GiB beside the peers (large-quick:
+# small ones), which takes 25 GB of disk; network: on slow lines beside the peers
+# (network-quick: small), RCLONE=PATH names another rclone. A peer that is not installed is named in the table. All:
 #   apt-get install gocryptfs rclone sshfs openssh-server s3fs postgresql fuse3
 #   make s3-server
 bench:
@@ -110,16 +112,27 @@ suites: require-fuse
 
 # 100,000 files in a group, 1 GiB, 4 GiB through small budgets: the figures.
 scale: require-fuse
-	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 2h -run '^Test(M6LargeGroup|LargeFile|ThousandOpenFiles|ByteBudgetsUnderPressure|Threat8BombsOnAMount|R1ManyReadersPayOnce|E2SlowLine)$$' ./integration
+	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 2h -run '^Test(M6LargeGroup|LargeFile|ThousandOpenFiles|ByteBudgetsUnderPressure|Threat8BombsOnAMount|R1ManyReadersPayOnce|R10LargeFileTakesLittleMemory|W17MemoryOfLargeFiles|W18SavesSendWhatChanged|W18ServiceKilledDuringASave|E2SlowLine)$$' ./integration
 
-# The long runs: KILLS kills of the service and of the mount each, many rounds of
-# many clients, and many random operations on a file in each way of reading it.
+# An upload of 1 GiB over 100 connections that are cut, and to a service that is killed 100
+# times; 20 lines appended to 200 MiB: integration/LARGE.md has the figures.
+cuts:
+	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 1h -run '^Test(LargeUploadCut|AppendsSendLittle)$$' ./integration
+
+# The long runs: many random operations on a file in each way of reading it, KILLS kills of
+# the service and of the mount each and a KILLS/25 of turns in which parts of a cluster fail,
+# the loss of power behind LOSSES operations of a disk (all = each), and many rounds of many
+# clients. SEED=0 chooses anew; a log names what it chose. integration/RELIABILITY.md has
+# the figures.
 KILLS ?= 500
+LOSSES ?= all
 ROUNDS ?= 50
 STEPS ?= 20000
+SEED ?= 0
 soak:
-	$(GO) test -count=1 -timeout 3h -run '^TestRandomIO$$' ./integration -seed 0 -steps $(STEPS)
-	SVCFS_KILLS=$(KILLS) $(GO) test -count=1 -timeout 6h -run KilledAtRandomMoments ./integration
+	$(GO) test -count=1 -timeout 3h -run '^TestRandomIO$$' ./integration -seed $(SEED) -steps $(STEPS)
+	SVCFS_KILLS=$(KILLS) $(GO) test -v -count=1 -timeout 6h -run '^Test(Service|Mount)KilledAtRandomMoments$$|^TestHistoryOfACluster$$' ./integration -seed $(SEED)
+	SVCFS_LOSSES=$(LOSSES) $(GO) test -count=1 -timeout 6h -run '^TestPowerLoss' ./integration -seed $(SEED)
 	SVCD_CLIENT_ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 1h -run TestManyClients ./service
 
 # Every fuzz target, one after the other, FUZZTIME each, but for the folders in
