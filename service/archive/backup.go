@@ -28,9 +28,9 @@ const (
 	ManifestName = "backup.json"
 	// BlobFolder is the folder of blobs in a backup, as in a data directory.
 	BlobFolder = "blobs"
-	// snapshotTries bounds how often a backup begins again because files were
-	// deleted meanwhile.
-	snapshotTries = 5
+	// snapshotTries bounds how often a backup begins because files were deleted
+	// meanwhile. The last time, writers wait.
+	snapshotTries = 3
 )
 
 // Manifest describes a backup.
@@ -47,8 +47,9 @@ var errGone = errors.New("a blob is gone")
 
 // Backup writes the service to an empty or new directory while it may be
 // serving: the database in one state, then every blob this state refers to,
-// linked where source and backup are on one file system, else copied. A service
-// over PostgreSQL is refused.
+// linked where source and backup are on one file system, else copied. Where deletions
+// take blobs away meanwhile, writers wait in the end for what is new since the try before.
+// A service over PostgreSQL is refused.
 func Backup(ctx context.Context, dir string, s Service) (Manifest, error) {
 	if !s.Store.HasSnapshots() {
 		return Manifest{}, fault.New(wire.CodeUnsupported, "a backup directory needs SQLite: run pg_dump and then copy the files, as service/OPERATING.md shows, or use: svcd export FILE")
@@ -62,15 +63,23 @@ func Backup(ctx context.Context, dir string, s Service) (Manifest, error) {
 		return m, err
 	}
 	defer target.Close()
-	for try := 1; ; try++ {
+	for range snapshotTries - 1 {
 		m.Summary, err = snapshot(ctx, dir, target, s)
-		if err == nil || !errors.Is(err, errGone) {
+		if !errors.Is(err, errGone) {
 			break
 		}
-		if try == snapshotTries {
-			err = fmt.Errorf("%w; svcd verify shows whether it is damage", err)
-			break
-		}
+	}
+	if errors.Is(err, errGone) { // only what is new since the try before is left to copy
+		err = s.Store.Load(ctx, func(*store.Tx) error {
+			m.Summary, err = snapshot(ctx, dir, target, s)
+			return err
+		})
+	}
+	if errors.Is(err, errGone) {
+		err = fmt.Errorf("%w: svcd verify shows the damage", err)
+	}
+	if err == nil {
+		err = readCopied(ctx, dir, func(tx *store.Tx) error { return m.audit(ctx, tx) })
 	}
 	if err != nil {
 		return m, fmt.Errorf("backup: %w", err)
@@ -108,12 +117,16 @@ func takeEmpty(dir, but string) error {
 	return nil
 }
 
-// snapshot writes the database and the blobs that it refers to.
+// snapshot writes the database and the blobs that it refers to, and counts the blobs.
 func snapshot(ctx context.Context, dir string, target *blob.Dir, s Service) (sum Summary, err error) {
 	if err := s.Store.Snapshot(ctx, filepath.Join(dir, store.FileName)); err != nil {
 		return sum, err
 	}
-	list, sum, err := inspect(ctx, dir)
+	var list []blobRow
+	err = readCopied(ctx, dir, func(tx *store.Tx) error {
+		list, err = livingBlobs(ctx, tx)
+		return err
+	})
 	if err != nil {
 		return sum, err
 	}
@@ -135,25 +148,24 @@ func snapshot(ctx context.Context, dir string, target *blob.Dir, s Service) (sum
 	})
 }
 
-// inspect opens a copied database, audits its ledger and lists its blobs.
-func inspect(ctx context.Context, dir string) (list []blobRow, sum Summary, err error) {
+// readCopied reads a copied database.
+func readCopied(ctx context.Context, dir string, f func(*store.Tx) error) (err error) {
 	copied, err := store.Open(ctx, dir, "")
 	if err != nil {
-		return nil, sum, err
+		return err
 	}
 	defer func() { err = errors.Join(err, copied.Close()) }()
-	sum.Rows = make(map[string]int64)
-	err = copied.Read(ctx, func(tx *store.Tx) error {
-		if sum.Rows["ledger"], err = ledger.Audit(ctx, tx); err != nil {
-			return err
-		}
-		if sum.LedgerRoot, err = ledgerRoot(ctx, tx); err != nil {
-			return err
-		}
-		list, err = livingBlobs(ctx, tx)
+	return copied.Read(ctx, f)
+}
+
+// audit audits the ledger of a copied database, and notes its length and root.
+func (s *Summary) audit(ctx context.Context, tx *store.Tx) (err error) {
+	s.Rows = make(map[string]int64)
+	if s.Rows["ledger"], err = ledger.Audit(ctx, tx); err != nil {
 		return err
-	})
-	return list, sum, err
+	}
+	s.LedgerRoot, err = ledgerRoot(ctx, tx)
+	return err
 }
 
 // copyBlob brings a blob into the backup and returns its size. A linked blob shares its
@@ -260,7 +272,15 @@ func restore(ctx context.Context, from, dir string, m Manifest) (err error) {
 	if hex.EncodeToString(copied[:]) != m.Digest {
 		return errors.New("the database is not the one its manifest speaks of")
 	}
-	list, sum, err := inspect(ctx, dir)
+	var sum Summary
+	var list []blobRow
+	err = readCopied(ctx, dir, func(tx *store.Tx) error {
+		if err := sum.audit(ctx, tx); err != nil {
+			return err
+		}
+		list, err = livingBlobs(ctx, tx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
