@@ -20,10 +20,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/archive"
+	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/store/pgtest"
@@ -198,6 +200,53 @@ func enrich(t *testing.T, file string) {
 	}
 	_, err = db.Exec("UPDATE accounts SET balance = '9' || balance")
 	ok(t, errors.Join(err, db.Close()))
+}
+
+// busyBlobs calls meanwhile before a blob is opened.
+type busyBlobs struct {
+	blob.Store
+	meanwhile func()
+}
+
+func (b busyBlobs) Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, error) {
+	b.meanwhile()
+	return b.Store.Open(ctx, id)
+}
+
+// A file that is replaced whenever the backup comes to it is in the backup all the same:
+// in the end writers wait for the backup.
+func TestBackupEndsWhileFilesAreReplaced(t *testing.T) {
+	if os.Getenv(postgresVar) != "" {
+		return // SQLite only
+	}
+	r, alice := runWithGroup(t)
+	content := bytes.Repeat([]byte("replaced "), 10_000) // too large for the database
+	head := alice.upload("g", "f", content).CID
+	var replacing sync.WaitGroup
+	defer replacing.Wait()
+	replace := func() {
+		done := make(chan struct{})
+		replacing.Wait()
+		replacing.Go(func() {
+			defer close(done)
+			before := head
+			head = alice.upload("g", "f", content).CID
+			must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": before})
+		})
+		select {
+		case <-done:
+		case <-time.After(time.Second): // it waits for the backup
+		}
+	}
+	backup, dir := filepath.Join(t.TempDir(), "backup"), masterKeyOnly(t, r.dir)
+	_, err := r.svc.BackupFrom(t.Context(), backup, func(b blob.Store) blob.Store { return busyBlobs{b, replace} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.Restore(t.Context(), backup, dir, service.MasterKey{}); err != nil {
+		t.Fatal(err)
+	}
+	runWith(t, service.Config{DataDir: dir}).clean(1)
 }
 
 // SQLite beside a bucket: the backup holds the files all the same.
