@@ -136,9 +136,7 @@ func (w *world) besides(r *results, sc *scene, f *pipeline, rep int) {
 		if st.floor != nil {
 			m := startMeter(nil, []*process{f.server})
 			result, value, err := st.floor(f)
-			u := m.stop()
-			u.peak = result.Peak
-			r.cell(st, namePipeline).add(sample{rep, value, u}, err)
+			r.cell(st, namePipeline).add(sample{rep, value, m.stopWith(result)}, err)
 		}
 		if st.direct == nil || w.svc == nil {
 			continue

@@ -24,12 +24,14 @@ import (
 // nothing else (floorblocks.go has that of a large one): receive it over loopback HTTP, AES-256-GCM in place, SHA-256; or
 // SHA-256, seal in place, send, and a server that writes, syncs and renames. No
 // ledger, no fees, no file system. Client and server are processes of their own,
-// so that their time and memory can be told apart.
+// so that their time and memory can be told apart. A save (floorsave.go) also seals the
+// key of the file, and ends in a database.
 
 // floorResult is what a floor client prints.
 type floorResult struct {
 	Seconds float64 `json:"seconds"`
 	Peak    int64   `json:"peak"` // bytes
+	CPU     float64 `json:"cpu"`  // seconds of the client, without its start; 0 = not measured
 }
 
 // pipeline is the server and how to run clients against it.
@@ -81,7 +83,7 @@ func (f *pipeline) client(action string, count int, size int64) (floorResult, er
 
 func floorMain(action string, args []string) error {
 	if action == "floor-serve" {
-		return http.ListenAndServe(args[0], floorServer(args[1]))
+		return serveFloor(args[0], args[1])
 	}
 	count, err1 := strconv.Atoi(args[1])
 	size, err2 := strconv.ParseInt(args[2], 10, 64)
@@ -98,20 +100,29 @@ func floorMain(action string, args []string) error {
 	if err != nil {
 		return err
 	}
-	run := c.read
-	if action == "floor-write" {
-		run = c.write
-	}
+	run := map[string]func(string) error{"floor-read": c.read, "floor-write": c.write, "floor-save": c.save}[action]
 	var took time.Duration
+	cpu := ownCPU()
 	for i := range count {
-		c.prepare(action == "floor-write", uint64(i))
+		c.prepare(action != "floor-read", uint64(i))
 		begin := time.Now()
 		if err := run(fmt.Sprintf("%d-%d", size, i)); err != nil {
 			return err
 		}
 		took += time.Since(begin)
 	}
-	return json.NewEncoder(os.Stdout).Encode(floorResult{took.Seconds(), statusBytes(os.Getpid(), "VmHWM:")})
+	return json.NewEncoder(os.Stdout).Encode(floorResult{took.Seconds(), statusBytes(os.Getpid(), "VmHWM:"), (ownCPU() - cpu).Seconds()})
+}
+
+func serveFloor(addr, dir string) error {
+	saves, err := newFloorSaves(dir)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", floorServer(dir))
+	mux.Handle("PUT "+pathFloorSave+"{id}", saves)
+	return http.ListenAndServe(addr, mux)
 }
 
 // floorServer stores what is PUT as durably as svcd does, and gives it back.
@@ -155,10 +166,16 @@ type floorClient struct {
 	key  *format.Key
 	mem  []byte
 	size int64
+
+	vault []byte // key that keys of saves are sealed to
 }
 
 func newFloorClient(url string, size int64) (*floorClient, error) {
 	key, err := format.NewKey(bytes.Repeat([]byte{1}, format.KeyBytes)) // protects nothing
+	if err != nil {
+		return nil, err
+	}
+	vault, err := floorVault()
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +185,7 @@ func newFloorClient(url string, size int64) (*floorClient, error) {
 	}
 	_ = unix.Madvise(mem, unix.MADV_HUGEPAGE) // only speed
 	transport := &http.Transport{DisableCompression: true, ReadBufferSize: 64 << 10, WriteBufferSize: 64 << 10}
-	return &floorClient{url, &http.Client{Transport: transport}, key, mem, size}, nil
+	return &floorClient{url, &http.Client{Transport: transport}, key, mem, size, vault.Public()}, nil
 }
 
 // prepare fills the memory with content to write.
@@ -209,11 +226,22 @@ func (c *floorClient) write(name string) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequest(http.MethodPut, c.url+name, io.MultiReader(bytes.NewReader(nonce[:]), bytes.NewReader(sealed)))
+	return c.put(name, nonce[:], sealed)
+}
+
+// put sends parts in one request.
+func (c *floorClient) put(name string, parts ...[]byte) error {
+	var readers []io.Reader
+	length := 0
+	for _, p := range parts {
+		readers = append(readers, bytes.NewReader(p))
+		length += len(p)
+	}
+	req, err := http.NewRequest(http.MethodPut, c.url+name, io.MultiReader(readers...))
 	if err != nil {
 		return err
 	}
-	req.ContentLength = int64(len(nonce) + len(sealed))
+	req.ContentLength = int64(length)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return err

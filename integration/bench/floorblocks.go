@@ -39,7 +39,7 @@ func timed(run func() error) error {
 	if err := run(); err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(floorResult{time.Since(begin).Seconds(), statusBytes(os.Getpid(), "VmHWM:")})
+	return json.NewEncoder(os.Stdout).Encode(floorResult{time.Since(begin).Seconds(), statusBytes(os.Getpid(), "VmHWM:"), 0})
 }
 
 // parts cuts a file into parts of so many sealed blocks.

@@ -62,7 +62,7 @@ func planFor(mode, goroot string) (plan, error) {
 	case "network-quick":
 		return plan{mode: mode, reps: 1, big: 2_000_000, small: 20, listed: 200, idle: 3 * time.Second, settle: time.Second / 2}, nil
 	case "quick":
-		return plan{mode: mode, reps: 1, patience: 5 * time.Second, big: 8 << 20, small: 30, listed: 200, random: 500, readers: 8,
+		return plan{mode: mode, reps: 1, patience: 5 * time.Second, big: 8 << 20, small: 60, listed: 200, random: 500, readers: 8,
 			tree: filepath.Join(goroot, "src", "net", "textproto")}, nil
 	}
 	return plan{}, fmt.Errorf("BENCH=%s: want nothing, quick, growth, service, large, large-quick, network or network-quick", mode)

@@ -64,7 +64,8 @@ medians, lowest and highest in brackets. A target's ratio is the median of the r
 did meanwhile, both had. *Cold* means that nothing decrypted is in memory: the file system was mounted anew, which
 takes the kernel's pages of it away, and its own cache folder was emptied. The page cache was dropped once all systems were filled%s,
 and then what they store was read once: nobody waits for a disk. tmpfs is never cold. The *bare pipeline* receives a file over loopback HTTP, opens AES-256-GCM in place and takes the
-SHA-256, or the reverse with a server that syncs the file before it answers: no ledger, no file system. That of the large file moves parts of blocks: large.md. *Bare requests* are single
+SHA-256, or the reverse with a server that syncs the file before it answers: no ledger, no file system. That of the large file moves parts of blocks: large.md. That of a small file that is created
+also seals the key to the server, which opens it and commits one row to SQLite instead of a file. *Bare requests* are single
 requests to svcd on a kept connection. svcd runs without its bound on requests (--request-rate -1; by default 500 a second for one
 account). CPU is user and system time of the client, its server and the program that reads or writes;
 memory is the largest resident size of the client. What close means differs: svcfs has the file on the service's disk and ledger

@@ -67,7 +67,7 @@ func (w *world) scenes() []*scene {
 		{name: fmt.Sprintf("%d files of 4 KiB", w.small), cold: true, steps: []*step{
 			{name: stepSmallCold, unit: "files/s", run: w.readSmall, floor: w.floorSmall("read"), direct: w.directSmall},
 			{name: stepSmallWarm, unit: "files/s", run: w.readSmall},
-			{name: stepCreate, unit: "files/s", run: w.createSmall, floor: w.floorSmall("write")},
+			{name: stepCreate, unit: "files/s", run: w.createSmall, floor: w.floorSmall("save")},
 		}},
 		{name: fmt.Sprintf("A folder of %d files", w.listed), kind: sceneList, cold: true, steps: []*step{
 			{name: stepListCold, unit: "ms", lower: true, run: w.list, direct: w.directList},

@@ -61,6 +61,7 @@ func (r *report) targets() []target {
 		{"idle memory in MiB", 64, true, func(r *report) (float64, bool) { return r.idleMiB(best) }},
 		{"CPU of a cold read, of the bare pipeline", 1.2, true, ofCPU(stepCold)},
 		{"CPU of a write, of the bare pipeline", 1.2, true, ofCPU(stepWrite)},
+		{"CPU of a save of 4 KiB, of the bare pipeline", 2, true, ofCPU(stepCreate)},
 	}
 }
 

@@ -140,12 +140,11 @@ func drawFigures(c *canvas, y float64, title string, floors, served []figure) fl
 func (w *world) onSQLite() (backing, error) {
 	b := backing{name: "SQLite and a folder", stores: func() ([]string, error) { return nil, nil }, used: usedOfSQLite}
 	b.floors = func() ([]figure, error) {
-		db, err := sql.Open("sqlite", "file:"+w.path("floor.sqlite")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)")
+		db, err := openFloorDatabase(w.path("floor.sqlite"))
 		if err != nil {
 			return nil, err
 		}
 		defer db.Close()
-		db.SetMaxOpenConns(1) // it has one writer
 		commits, err := commitsOf(db, "?")
 		if err != nil {
 			return nil, err
