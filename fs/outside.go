@@ -264,6 +264,9 @@ func (o *Outside) isHeldBy(opener, caller uint32, ino uint64) bool {
 	if o == nil {
 		return isHeldBy(opener, caller, ino)
 	}
+	if isOfProcess(opener, caller) { // such as a program with threads: most ask for nothing else
+		return false
+	}
 	answer, err := o.ask(outsideRequest{Do: askHeldBy, Opener: opener, Caller: caller, Ino: ino})
 	return err == nil && answer.Yes
 }
@@ -281,6 +284,9 @@ func (o *Outside) hasLoaded(thread uint32, part string) bool {
 func (o *Outside) isKilled(thread uint32) bool {
 	if o == nil {
 		return isKilled(thread)
+	}
+	if !mayBeKilled(thread) { // as nearly always
+		return false
 	}
 	answer, err := o.ask(outsideRequest{Do: askKilled, Caller: thread})
 	return err == nil && answer.Yes

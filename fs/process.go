@@ -49,18 +49,34 @@ func programName(thread uint32) string {
 	return threadName(uint32(pid))
 }
 
+// isOfProcess reports whether two threads are of one process. When it cannot be known, the
+// answer is no.
+func isOfProcess(one, other uint32) bool {
+	pid, ok := processOf(one)
+	if !ok {
+		return false
+	}
+	err := unix.Tgkill(pid, int(other), 0)
+	return err == nil || errors.Is(err, unix.EPERM)
+}
+
 // threadName returns the name that a thread gave itself, at most 15 bytes, or "".
-// Every cold open waits for it, and os.ReadFile takes several times as long.
 func threadName(thread uint32) string {
-	file, err := unix.Open(procDir+"/"+strconv.FormatUint(uint64(thread), 10)+"/comm", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	text, _ := readProc(thread, "comm", make([]byte, 64))
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// readProc reads what fits into b of a file of a thread. Opens and saves wait for it, and
+// os.ReadFile takes several times as long.
+func readProc(thread uint32, name string, b []byte) (text string, ok bool) {
+	file, err := unix.Open(procDir+"/"+strconv.FormatUint(uint64(thread), 10)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return ""
+		return "", false
 	}
 	defer unix.Close(file)
-	var text [64]byte
-	n, _ := unix.Read(file, text[:])
-	line, _, _ := strings.Cut(string(text[:max(n, 0)]), "\n")
-	return line
+	n, err := unix.Read(file, b)
+	return string(b[:max(n, 0)]), err == nil
 }
 
 // hasLoaded reports whether the process of the thread has loaded a library whose path
@@ -88,16 +104,36 @@ func isKilled(thread uint32) bool {
 	return err == nil && tellsOfKill(string(stat))
 }
 
+// mayBeKilled is the part of isKilled that needs no rights over the process: the exit code is
+// shown only to those who may trace it. When it cannot be known, the answer is yes.
+func mayBeKilled(thread uint32) bool {
+	stat, ok := readProc(thread, "stat", make([]byte, 512)) // the flags are near its beginning
+	marks, known := flagsOf(afterName(stat))
+	return !ok || !known || marks&pfSignaled != 0
+}
+
+// afterName returns the fields of proc_pid_stat(5) that follow the name: from field 3.
+func afterName(stat string) []string {
+	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+}
+
+// flagsOf returns what the kernel notes of a thread.
+func flagsOf(fields []string) (marks uint64, ok bool) {
+	const flags = 9 - 3
+	if len(fields) <= flags+1 { // the last one may be cut
+		return 0, false
+	}
+	marks, err := strconv.ParseUint(fields[flags], 10, 32)
+	return marks, err == nil
+}
+
 // tellsOfKill reads proc_pid_stat(5). Threads that end because another one left the
 // program are marked, too, but the code that the program leaves with is no signal.
 func tellsOfKill(stat string) bool {
-	const flags, code = 9 - 3, 52 - 3 // what follows the name begins with field 3
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(fields) <= code {
-		return false
-	}
-	marks, err := strconv.ParseUint(fields[flags], 10, 32)
-	if err != nil || marks&pfSignaled == 0 {
+	const code = 52 - 3
+	fields := afterName(stat)
+	marks, ok := flagsOf(fields)
+	if !ok || len(fields) <= code || marks&pfSignaled == 0 {
 		return false
 	}
 	left, err := strconv.Atoi(fields[code])

@@ -50,6 +50,13 @@ func TestR5ThreadsAreNamedByTheirProcess(t *testing.T) {
 	if _, ok := processOf(1 << 30); ok {
 		t.Error("a thread that is not there belongs to a process")
 	}
+	own, parent := uint32(os.Getpid()), uint32(os.Getppid())
+	if !isOfProcess(own, thread) || !isOfProcess(thread, own) || isOfProcess(parent, thread) || isOfProcess(thread, parent) || isOfProcess(own, 1<<30) {
+		t.Error("threads are taken for those of another process")
+	}
+	if mayBeKilled(thread) || !mayBeKilled(1<<30) {
+		t.Error("a thread that lives may be killed, or one of which nothing is known may not")
+	}
 }
 
 // R5: on a mount, the program that asks is known by its own name.
