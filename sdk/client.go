@@ -88,7 +88,8 @@ type Client struct {
 	claims map[Ref]string       // claim ids of retrievals that failed after they may have been charged
 	chains map[GroupID]verified // how far the chain of each group was verified
 
-	vaultKey *vaultKey // nil until it was verified
+	vaultKey *vaultKey  // nil until it was verified
+	opened   *openedLog // nil until trustedLog made one
 }
 
 // New makes a client. It sends nothing and costs nothing. Errors: [ErrInvalid] for a wrong

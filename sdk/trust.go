@@ -118,15 +118,35 @@ func (c *Client) trustedLog(ctx context.Context) (log *proof.Log, newest proof.C
 	if err != nil {
 		return nil, newest, err
 	}
-	if log, err = proof.NewLog(key, c.cfg.Witness, c.memory.Earlier()...); err != nil {
+	_, seen := c.memory.Log()
+	earlier := c.memory.Earlier()
+	c.mu.Lock()
+	known := c.opened
+	c.mu.Unlock()
+	if known != nil && known.log.Key() == key && known.seen == seen && slices.Equal(known.earlier, earlier) {
+		return known.log, known.newest, nil
+	}
+	if log, err = proof.NewLog(key, c.cfg.Witness, earlier...); err != nil {
 		return nil, newest, err
 	}
-	if _, seen := c.memory.Log(); seen != "" {
+	if seen != "" {
 		if newest, err = log.Reopen(seen); err != nil {
 			return nil, newest, c.distrust(fmt.Errorf("the checkpoint seen before: %w", err))
 		}
 	}
+	c.mu.Lock()
+	c.opened = &openedLog{log, newest, seen, earlier}
+	c.mu.Unlock()
 	return log, newest, nil
+}
+
+// openedLog is what trustedLog made of the keys and the checkpoint in the memory, so that it
+// verifies the same signature once: every save asks for the log.
+type openedLog struct {
+	log     *proof.Log
+	newest  proof.Checkpoint
+	seen    string // the text of newest, "" for none
+	earlier []string
 }
 
 func (c *Client) logKey(ctx context.Context) (string, error) {
