@@ -156,17 +156,25 @@ func (c *Client) frame(s *Sealed) (head []byte, cipher io.Reader, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.isLocked():
+	if s.isLocked() {
 		return nil, nil, errNamesLocked
-	case s.cipher == nil:
-		return nil, nil, errNoCipher
+	}
+	if cipher, err = s.reader(); err != nil {
+		return nil, nil, err
 	}
 	head, err = wire.AppendFrameHead(nil, &s.head)
 	if errors.Is(err, wire.ErrFrame) { // a long name or many attributes
 		err = &Error{Op: "check", Kind: ErrTooLarge, Err: err}
 	}
-	return head, io.NewSectionReader(s.cipher, 0, s.head.BlobSize), err
+	return head, cipher, err
+}
+
+// reader reads the ciphertext. Needs mu.
+func (s *Sealed) reader() (io.Reader, error) {
+	if s.cipher == nil {
+		return nil, errNoCipher
+	}
+	return io.NewSectionReader(s.cipher, 0, s.head.BlobSize), nil
 }
 
 // noteOutcome notes that the upload may be recorded in spite of err.
@@ -186,7 +194,9 @@ func (c *Client) putSealed(ctx context.Context, s *Sealed, answer *wire.Finalize
 		return err
 	}
 	body := outgoing{kind: "application/octet-stream", length: int64(len(head)) + s.BlobSize(), sent: s.progress, open: func() io.Reader {
-		_, cipher, err := c.frame(s)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		cipher, err := s.reader() // where it is by now
 		if err != nil {
 			return failingReader{err}
 		}
