@@ -234,6 +234,42 @@ func TestThreat56StolenUploads(t *testing.T) {
 	}
 }
 
+// Threat 56: who knows the id of an upload that another account has not sent yet, such as from a copy
+// of its disk, cannot spend it: the upload is recorded, and its key is given back until then.
+func TestThreat56IdsOfOthers(t *testing.T) {
+	r, alice, bob := runWithMember(t)
+	waits := alice.seals("g", "f", []byte("waits"))
+	theirs := bob.seals("g", "theirs", []byte("first"))
+	theirs.ID = waits.ID
+	key, err := format.RandomKey()
+	ok(t, err)
+	theirs.blob, err = format.SealBlob(key, []byte("first"))
+	ok(t, err)
+	theirs.BlobSize, theirs.BlobHash = int64(len(theirs.blob)), hash(theirs.blob)
+	bob.sealsKey(theirs, key, bob.id)
+	first := bob.mustPut(theirs)
+	must[wire.OpenSealedKeyResult](alice, wire.OpOpenSealedKey,
+		wire.OpenSealedKeyRequest{ID: waits.ID, GroupID: "g", Epoch: waits.Epoch, SealedKey: waits.SealedKey, BlobHash: waits.BlobHash})
+	second := alice.mustPut(waits)
+	if again := bob.mustPut(theirs); again.Seq != first.Seq || alice.mustPut(waits).Seq != second.Seq || first.Seq == second.Seq {
+		t.Errorf("records %d and %d, again %d", first.Seq, second.Seq, again.Seq)
+	}
+	r.exec("UPDATE spent_uploads SET id = ? WHERE seq = ?", unhex(t, waits.ID), second.Seq) // as earlier versions noted it
+	if again := alice.mustPut(waits); again.Seq != second.Seq {
+		t.Errorf("an id from before is not spent: record %d", again.Seq)
+	}
+	if again := bob.mustPut(theirs); again.Seq != first.Seq {
+		t.Errorf("record %d", again.Seq)
+	}
+}
+
+func unhex(t *testing.T, text string) []byte {
+	t.Helper()
+	raw, err := hex.DecodeString(text)
+	ok(t, err)
+	return raw
+}
+
 // Threat 57: an id stays spent. The same upload again gives the first answer without a
 // charge, also after the file was deleted; any other use of the id is refused.
 func TestThreat57IdsStaySpent(t *testing.T) {
@@ -259,14 +295,15 @@ func TestThreat57IdsStaySpent(t *testing.T) {
 	key, err := format.RandomKey()
 	ok(t, err)
 	alice.sealsKey(reused, key, alice.id)
-	elsewhere := *item
+	elsewhere, renamed := *item, *item
 	elsewhere.GroupID = "other"
-	for what, i := range map[string]*sealedItem{"another content": reused, "another group": &elsewhere} {
+	renamed.Format = json.RawMessage(strings.ReplaceAll(string(item.Format), `"f"`, `"another"`))
+	for what, i := range map[string]*sealedItem{"another content": reused, "another group": &elsewhere, "another name": &renamed} {
 		status, body := alice.puts(i)
 		refuses(t, what, status, body, wire.CodeSpent)
 	}
 	status, body := bob.puts(item)
-	refuses(t, "another account", status, body, wire.CodeSpent)
+	refuses(t, "another account", status, body, wire.CodeValidation)
 	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": first.CID})
 	same("after the file was deleted")
 	if got, problem := alice.retrieve("g", first.CID); got != nil {

@@ -74,11 +74,14 @@ func (s *Server) WithoutSealed() {
 	s.state.vault = nil
 }
 
-// spent is an upload that was recorded under its id.
+// spent is an upload that was recorded under its id, which is its account's own.
 type spent struct {
-	account, group, blob string
-	result               *wire.FinalizeUploadResult
+	group, name, hash, blob string
+	result                  *wire.FinalizeUploadResult
 }
+
+// ownID is an id of an account.
+type ownID struct{ account, id string }
 
 // putSealed records the upload of one frame.
 func (s *state) putSealed(c call, id string) (any, error) {
@@ -144,8 +147,9 @@ func readFrame(in *bytes.Reader, most int64) (*wire.SealedHead, []byte, error) {
 
 // recordSealed records an upload once. The caller holds the lock.
 func (s *state) recordSealed(account string, head *wire.SealedHead, blob []byte) (*wire.FinalizeUploadResult, error) {
-	if before := s.spent[head.ID]; before != nil {
-		if before.account != account || before.group != head.GroupID || before.blob != head.BlobHash {
+	if before := s.spent[ownID{account, head.ID}]; before != nil {
+		meta, _ := format.ParseMetadata(head.Format)
+		if before.group != head.GroupID || before.name != meta.Filename || before.hash != head.FileHash || before.blob != head.BlobHash {
 			return nil, refuse(http.StatusConflict, wire.CodeSpent, "the id was used for another upload")
 		}
 		return before.result, nil
@@ -174,7 +178,7 @@ func (s *state) recordSealed(account string, head *wire.SealedHead, blob []byte)
 	}
 	out := &wire.FinalizeUploadResult{Location: f.row.IPFSHash, CID: f.row.IPFSHash, TransID: f.row.TransID, FileHash: head.FileHash, Seq: f.row.Seq, Time: *f.row.Timestamp, Fee: fee.String()}
 	out.Record, out.Receipt = s.log.receipt()
-	s.spent[head.ID] = &spent{account, head.GroupID, head.BlobHash, out}
+	s.spent[ownID{account, head.ID}] = &spent{head.GroupID, meta.Filename, head.FileHash, head.BlobHash, out}
 	return out, nil
 }
 

@@ -35,9 +35,9 @@ type state struct {
 	uploads  map[string]*pending
 	claims   map[string]bool
 	seq      int64
-	log      *Log              // nil but for [Proving]
-	vault    *vault            // nil but for [Proving]
-	spent    map[string]*spent // sealed uploads by id
+	log      *Log             // nil but for [Proving]
+	vault    *vault           // nil but for [Proving]
+	spent    map[ownID]*spent // sealed uploads
 	batches  []int
 	events   []event
 	news     chan struct{} // closed at every event
@@ -84,7 +84,7 @@ func (s *state) extended() bool { return s.flavour == Extended || s.flavour == P
 
 func newState(f Flavour) state {
 	return state{flavour: f, accounts: map[string]*account{}, tokens: map[string]string{}, groups: map[string]*group{},
-		uploads: map[string]*pending{}, claims: map[string]bool{}, news: make(chan struct{}), log: newLog(f), vault: newVault(f), spent: map[string]*spent{}}
+		uploads: map[string]*pending{}, claims: map[string]bool{}, news: make(chan struct{}), log: newLog(f), vault: newVault(f), spent: map[ownID]*spent{}}
 }
 
 // fees are the prices of specification section 8, in yocto.

@@ -396,7 +396,7 @@ func (f *Files) insertSealed(ctx context.Context, tx *store.Tx, s *sealed, g gro
 	if err := insertFile(ctx, tx, u, backendFastFS, req, s.meta, s.came.Info, size, r); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO spent_uploads (id, seq) VALUES (?, ?)", s.id[:], r.Seq); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO spent_uploads (id, seq) VALUES (?, ?)", spentID(s.account, s.id), r.Seq); err != nil {
 		return fmt.Errorf("note the id of the upload: %w", err)
 	}
 	receipt, err := f.log.Receipt(ctx, tx, r)
@@ -407,7 +407,7 @@ func (f *Files) insertSealed(ctx context.Context, tx *store.Tx, s *sealed, g gro
 // spent returns the answer to an upload that is recorded already; known is false when its
 // id is not spent.
 func (f *Files) spent(ctx context.Context, tx *store.Tx, s *sealed) (out wire.FinalizeUploadResult, known bool, err error) {
-	seq, err := spentBy(ctx, tx, s.id)
+	seq, err := spentBy(ctx, tx, s.account, s.id)
 	if err != nil || seq == 0 {
 		return out, false, err
 	}
@@ -419,7 +419,7 @@ func (f *Files) spent(ctx context.Context, tx *store.Tx, s *sealed) (out wire.Fi
 	if err := tx.QueryRowContext(ctx, "SELECT blob_sum FROM files WHERE ref = ?", r.Ref).Scan(&sum); err != nil {
 		return out, false, fmt.Errorf("read file: %w", err)
 	}
-	if r.Account != s.account || r.Group != s.GroupID || [sha256.Size]byte(sum) != s.sum {
+	if r.Group != s.GroupID || r.Detail != s.meta.Filename || r.FileHash != s.FileHash || [sha256.Size]byte(sum) != s.sum {
 		return out, false, isSpent()
 	}
 	receipt, err := f.log.Receipt(ctx, tx, r)
@@ -427,13 +427,25 @@ func (f *Files) spent(ctx context.Context, tx *store.Tx, s *sealed) (out wire.Fi
 	return u.answer(&r.Record, receipt), true, err
 }
 
-// spentBy returns the sequence of the record that an upload made, 0 when its id is not spent.
-func spentBy(ctx context.Context, tx *store.Tx, id [wire.UploadIDBytes]byte) (seq int64, err error) {
-	err = tx.QueryRowContext(ctx, "SELECT seq FROM spent_uploads WHERE id = ?", id[:]).Scan(&seq)
+// spentBy returns the sequence of the record that an upload of an account made, 0 when the account
+// has not spent the id. An id is an account's own: who learns that of another's upload, such as from
+// a stolen disk, cannot spend it before its owner does.
+func spentBy(ctx context.Context, tx *store.Tx, account string, id [wire.UploadIDBytes]byte) (seq int64, err error) {
+	err = tx.QueryRowContext(ctx, "SELECT spent_uploads.seq FROM spent_uploads JOIN ledger ON ledger.seq = spent_uploads.seq WHERE spent_uploads.id IN (?, ?) AND ledger.account = ?",
+		spentID(account, id), id[:], account).Scan(&seq) // earlier versions noted the id alone
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, fmt.Errorf("look for the id of the upload: %w", err)
 	}
 	return seq, nil
+}
+
+// idTime is how many bytes of an id are its time, see [wire.UploadIDBytes].
+const idTime = 6
+
+// spentID is how a spent id of an account is noted. Its time stays in front, so that neighbours do.
+func spentID(account string, id [wire.UploadIDBytes]byte) []byte {
+	sum := sha256.Sum256(append([]byte("svc-spent-1\x00"+account+"\x00"), id[:]...))
+	return append(id[:idTime:idTime], sum[:len(id)-idTime]...)
 }
 
 func isSpent() error {
@@ -455,7 +467,7 @@ func (f *Files) OpenSealedKey(ctx context.Context, account string, req wire.Open
 			return err
 		}
 		// A file that is recorded may have been deleted since then: its key is not given back.
-		if seq, err := spentBy(ctx, tx, id); err != nil || seq > 0 {
+		if seq, err := spentBy(ctx, tx, account, id); err != nil || seq > 0 {
 			return errors.Join(err, fault.New(wire.CodeSpent, "the upload is recorded: read it as any file"))
 		}
 		return nil
