@@ -10,7 +10,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -420,7 +422,9 @@ func TestFinalizeUploads(t *testing.T) {
 	items[30].BlobHash = strings.Repeat("0", 64)
 	items[40] = bob.seals("g", "40", []byte("of bob"))
 	items[41] = items[39]
-	want := map[int]string{3: wire.CodeGroupNotFound, 9: wire.CodeEpoch, 20: wire.CodeHead, 30: wire.CodeValidation, 40: wire.CodeValidation}
+	items[50].GroupID = "a\x00b" // no database has such texts
+	items[51].Format = json.RawMessage("{\"version\":1,\"filename\":\"x\",\"more\":\"\xff\"}")
+	want := map[int]string{50: wire.CodeValidation, 51: wire.CodeValidation, 3: wire.CodeGroupNotFound, 9: wire.CodeEpoch, 20: wire.CodeHead, 30: wire.CodeValidation, 40: wire.CodeValidation}
 	for i := range items {
 		frames[i] = items[i].frame()
 	}
@@ -500,6 +504,39 @@ func TestThreat31ManyUploadsInOneRequest(t *testing.T) {
 	if alice.balance() != before || len(alice.rows("g")) != 0 {
 		t.Errorf("%s of %s, %d files", alice.balance(), before, len(alice.rows("g")))
 	}
+}
+
+// Threat 31: a head takes no memory before the request is known to be long enough for it.
+func TestThreat31HeadsThatDoNotCome(t *testing.T) {
+	r, alice := runWithGroup(t)
+	for what, c := range map[string]struct {
+		length int64
+		begin  []byte
+	}{
+		"a head longer than the request": {1000, []byte{0, 0, 0x80, 0}},
+		"an unknown length":              {-1, nil},
+	} {
+		body := &lengthOfReads{r: bytes.NewReader(c.begin)}
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPut, wire.PathSealed+strings.Repeat("0", 2*wire.UploadIDBytes), body)
+		req.ContentLength, req.Header = c.length, alice.header()
+		w := httptest.NewRecorder()
+		r.svc.Handler().ServeHTTP(w, req)
+		refuses(t, what, w.Code, w.Body.String(), wire.CodeValidation)
+		if body.longest > 4 {
+			t.Errorf("%s: %d bytes of memory for it", what, body.longest)
+		}
+	}
+}
+
+// lengthOfReads notes the longest buffer that was read into.
+type lengthOfReads struct {
+	r       io.Reader
+	longest int
+}
+
+func (l *lengthOfReads) Read(p []byte) (int, error) {
+	l.longest = max(l.longest, len(p))
+	return l.r.Read(p)
 }
 
 // An account gets the keys of its own uploads back until they are recorded.

@@ -29,7 +29,10 @@ func (s *server) putSealed(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	size := max(r.ContentLength, 0)
+	size := r.ContentLength
+	if size < 0 {
+		return fault.New(wire.CodeValidation, "Required: Content-Length, the length of the frame")
+	}
 	need := bodyCopies * min(size, wire.MaxSealedHead+wire.SealedBatchBlob) // a small one is in memory
 	if size > smallFrame {
 		need += s.PutMemory(size)
@@ -37,14 +40,14 @@ func (s *server) putSealed(w http.ResponseWriter, r *http.Request) error {
 	if err := s.holdMemory(r, need); err != nil {
 		return err
 	}
-	head, length, err := readHead(r.Body)
+	head, length, err := readHead(r.Body, size)
 	if err != nil {
 		return err
 	}
 	switch {
 	case head.ID != r.PathValue("id"):
 		return fault.New(wire.CodeValidation, "the id in the address is not that of the frame")
-	case r.ContentLength != length+head.BlobSize:
+	case size != length+head.BlobSize:
 		return fault.New(wire.CodeValidation, "Content-Length: want %d, the length of the frame", length+head.BlobSize)
 	}
 	traceOf(r.Context()).until(time.Time{}) // the content may take its time
@@ -121,7 +124,7 @@ func splitFrames(raw []byte) (frames []files.Frame, err error) {
 		if len(frames) == wire.MaxSealedBatch {
 			return nil, fault.New(wire.CodeTooLarge, "at most %d uploads are recorded by one request", wire.MaxSealedBatch)
 		}
-		head, _, err := readHead(rest)
+		head, _, err := readHead(rest, int64(rest.Len()))
 		if err != nil {
 			return nil, err
 		}
@@ -138,8 +141,9 @@ func splitFrames(raw []byte) (frames []files.Frame, err error) {
 	return frames, nil
 }
 
-// readHead reads the head of a frame, and returns the bytes that were read.
-func readHead(r io.Reader) (head wire.SealedHead, size int64, err error) {
+// readHead reads the head of a frame, of which so many bytes come, and returns the bytes that were
+// read.
+func readHead(r io.Reader, coming int64) (head wire.SealedHead, size int64, err error) {
 	var length [frameLength]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
 		return head, 0, cutFrame(err)
@@ -147,6 +151,9 @@ func readHead(r io.Reader) (head wire.SealedHead, size int64, err error) {
 	n := binary.BigEndian.Uint32(length[:])
 	if n > wire.MaxSealedHead {
 		return head, 0, &http.MaxBytesError{Limit: wire.MaxSealedHead}
+	}
+	if frameLength+int64(n) > coming { // before memory is taken for it
+		return head, 0, cutFrame(io.ErrUnexpectedEOF)
 	}
 	raw := make([]byte, n)
 	if _, err := io.ReadFull(r, raw); err != nil {

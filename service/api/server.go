@@ -114,7 +114,7 @@ func New(d Deps) (http.Handler, error) {
 	mux.HandleFunc("GET "+wire.PathTiles+"{ticket}/{tile...}", s.refusing(s.getTile))
 	mux.HandleFunc("GET "+wire.PathManifest+"{ticket}", s.refusing(s.getManifest))
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
-	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
+	mux.Handle("GET "+wire.PathCapabilities, s.open(http.HandlerFunc(s.capabilities)))
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
 	mux.Handle("GET "+wire.PathTlog, s.open(d.Checkpoints.Handler(s.refuse)))
 	mux.Handle(web.Path, page)

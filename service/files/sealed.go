@@ -76,6 +76,9 @@ func (f *Files) parseSealed(account string, head wire.SealedHead) (s sealed, err
 	if s.sum, s.sealed, err = sealedKey(head.BlobHash, head.SealedKey); err != nil {
 		return s, err
 	}
+	if strings.ContainsRune(head.GroupID, 0) { // in PostgreSQL it would fail all frames
+		return s, fault.New(wire.CodeValidation, "group_id holds a NUL character")
+	}
 	if s.FileHash = strings.ToLower(head.FileHash); !isHash(s.FileHash) {
 		return s, noHash()
 	}

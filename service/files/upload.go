@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -369,6 +370,9 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 
 // parseMeta reads the format object of an upload.
 func parseMeta(raw json.RawMessage, fileHash string) (meta format.Metadata, err error) {
+	if !utf8.Valid(raw) {
+		return meta, fault.New(wire.CodeValidation, "format is not UTF-8")
+	}
 	if meta, err = format.ParseMetadata(raw); err != nil {
 		return meta, fault.New(wire.CodeValidation, "format is not understood: %s", reason(err))
 	}
