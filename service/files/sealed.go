@@ -502,37 +502,68 @@ func requireHead(ctx context.Context, tx *store.Tx, s *sealed) error {
 }
 
 // headOf returns the reference of the newest version of a name, "" without any: that which
-// got the name last, by its upload or by a later record.
+// got the name last, by its upload or by a later record. It reads the version that was uploaded last,
+// and those that changed since its name was given, however many there are.
 func headOf(ctx context.Context, tx *store.Tx, group, name string) (head string, err error) {
-	type version struct {
-		ref          string
-		seq, changed int64
-	}
-	list, err := store.List(ctx, tx, "look for the newest version of a name", func(v *version) []any { return []any{&v.ref, &v.seq, &v.changed} },
-		selectVersions, group, name, name)
 	newest := int64(0) // the record that gave head its name
-	for _, v := range list {
-		if v.changed <= newest {
-			break // all others got the name before
-		}
-		named := v.seq
-		if v.changed != v.seq {
-			text, err := namedBy(ctx, tx, v.ref)
-			if err != nil {
-				return "", err
+	among := func(query store.Query, args ...any) (undecided bool, err error) {
+		list, err := store.List(ctx, tx, "look for the newest version of a name", func(v *version) []any { return []any{&v.ref, &v.seq, &v.changed} },
+			query, append([]any{group, name, name}, args...)...)
+		for _, v := range list {
+			if err != nil || v.changed <= newest { // all others got the name before
+				return false, err
 			}
-			if named, err = strconv.ParseInt(text, 10, 64); err != nil {
-				return "", fmt.Errorf("record that named %s: %w", v.ref, err)
+			var named int64
+			if named, err = v.named(ctx, tx); named > newest {
+				head, newest = v.ref, named
 			}
 		}
-		if named > newest {
-			head, newest = v.ref, named
-		}
+		return len(list) == mostChanged, err
+	}
+	if _, err = among(selectNewest); err != nil {
+		return "", err
+	}
+	undecided, err := among(selectChanged, newest, mostChanged)
+	if undecided {
+		head = noVersion
 	}
 	return head, err
 }
 
-// selectVersions finds the living versions of a name, those that changed last first. "+ 0" keeps
-// the database to the index of names.
-const selectVersions = "SELECT ref, seq, changed_seq FROM files WHERE group_id = ? AND " + groups.SelectNamed +
-	" AND deleted_ns IS NULL AND trash_ns IS NULL AND changed_seq + 0 > 0 ORDER BY changed_seq + 0 DESC"
+const (
+	// mostChanged is how many versions of a name a save looks at that got other attributes after the
+	// newest version had the name: all writers wait meanwhile.
+	mostChanged = 100
+	// noVersion stands for the newest version of a name with more of them. No version is called so.
+	noVersion = "?"
+)
+
+// version is a living version of a name.
+type version struct {
+	ref          string
+	seq, changed int64
+}
+
+// named returns the sequence of the record that gave the version its name.
+func (v *version) named(ctx context.Context, tx *store.Tx) (int64, error) {
+	if v.changed == v.seq {
+		return v.seq, nil
+	}
+	text, err := namedBy(ctx, tx, v.ref)
+	if err != nil {
+		return 0, err
+	}
+	named, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("record that named %s: %w", v.ref, err)
+	}
+	return named, nil
+}
+
+// selectNewest finds the living version of a name that was uploaded last, selectChanged those that
+// changed since their upload and after a record, the last ones first.
+const (
+	selectLiving  = "SELECT ref, seq, changed_seq FROM files WHERE group_id = ? AND " + groups.SelectNamed + " AND deleted_ns IS NULL AND trash_ns IS NULL"
+	selectNewest  = selectLiving + " ORDER BY seq DESC LIMIT 1"
+	selectChanged = selectLiving + " AND changed_seq <> seq AND changed_seq > ? ORDER BY changed_seq DESC LIMIT ?"
+)
