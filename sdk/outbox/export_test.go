@@ -1,5 +1,7 @@
 package outbox
 
+import "bytes"
+
 // Disk is a disk of tests.
 type Disk = memDisk
 
@@ -42,3 +44,29 @@ func States() []State { return []State{Waiting, Sending, Recorded, Parked, Confl
 
 // LeadsTo is leadsTo.
 func (s State) LeadsTo(to State) bool { return s.leadsTo(to) }
+
+// Changed changes what the disk shows in the clear of each item, as who has the disk can.
+func (d *memDisk) Changed(change func(*Clear)) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, f := range d.files {
+		var out []byte
+		for rest := f.Bytes(); len(rest) > 0; {
+			sh, err := parseShape(rest)
+			if err != nil {
+				return err
+			}
+			r, err := decode(rest[:sh.size()])
+			if err != nil {
+				return err
+			}
+			change(&r.Clear)
+			if out, err = r.encode(out); err != nil {
+				return err
+			}
+			rest = rest[sh.size():]
+		}
+		d.files[name] = bytes.NewBuffer(out)
+	}
+	return nil
+}

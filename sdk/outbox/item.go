@@ -21,6 +21,8 @@ type Clear struct {
 	// Check finds the record of the item again, see [Outbox.checkOf]. Without the key nobody can tell what it
 	// is made of.
 	Check []byte `json:"check,omitempty"`
+	// NameCheck is the same for its name. Items of earlier versions have none.
+	NameCheck []byte `json:"name_check,omitempty"`
 }
 
 // record is an item as it lies on the disk.
@@ -38,6 +40,7 @@ const (
 	maxClear     = 4 << 10   // bytes
 	maxMeta      = 512 << 10 // bytes
 	maxItemBytes = 64 << 20  // bytes of content; one request has less
+	maxPosition  = 1 << 48   // that a disk is believed: later ones must follow it
 )
 
 var errDamaged = errors.New("the item is damaged on the disk")
@@ -78,7 +81,7 @@ func parseShape(prefix []byte) (shape, error) {
 }
 
 func parseClear(head []byte) (c Clear, err error) {
-	if err := json.Unmarshal(head, &c); err != nil || c.ID == "" || c.Position <= 0 {
+	if err := json.Unmarshal(head, &c); err != nil || c.ID == "" || c.Position <= 0 || c.Position > maxPosition {
 		return c, errDamaged
 	}
 	return c, nil

@@ -332,6 +332,14 @@ func (o *Outbox) checkOf(id string, g sdk.GroupID, hash sdk.Digest) []byte {
 }
 
 // inherit makes a save upon one that is discarded replace what that one would have. Needs Outbox.mu.
+// nameCheckOf is [Outbox.checkOf] for the name: the record of another file with the same content, such
+// as that of a copy, is not the record of the item.
+func (o *Outbox) nameCheckOf(id string, g sdk.GroupID, name string) []byte {
+	mac := hmac.New(sha256.New, o.cfg.Keys.Group)
+	_, _ = fmt.Fprintf(mac, "svc-outbox-name-1\x00%s\x00%d\x00%s\x00%s", id, len(g), g, name)
+	return mac.Sum(nil)
+}
+
 func (i *item) inherit(from *item) {
 	i.after = from.after
 	if from.rebase != nil {
@@ -357,6 +365,7 @@ func (o *Outbox) recordOf(i *item) (*record, error) {
 	if !i.letter.Locked() {
 		clear.Check = o.checkOf(clear.ID, i.letter.Group(), i.letter.Hash())
 	}
+		clear.NameCheck = o.nameCheckOf(clear.ID, i.letter.Group(), i.letter.Name())
 	body := make([]byte, i.letter.BlobSize())
 	if n, err := i.letter.Ciphertext().ReadAt(body, 0); n < len(body) {
 		return nil, fmt.Errorf("read what was encrypted: %w", err)

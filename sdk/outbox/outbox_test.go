@@ -645,3 +645,82 @@ func TestThreat53NothingLeavesWithoutAReceipt(t *testing.T) {
 		}
 	})
 }
+
+// Threat 53: a service that says that a save is recorded is not believed because of a record of the
+// same content that another file has, or that was there before the save. Of several the newest counts.
+func TestThreat53RecordsOfTheSameContent(t *testing.T) {
+	spent := &sdk.Error{Op: "open", Kind: sdk.ErrConflict, Code: wire.CodeSpent, Err: errors.New("it is recorded")}
+	for what, save := range map[string]func(b *box) outbox.Item{
+		"another file":    func(b *box) outbox.Item { return b.put("copy", "1", ref("")) },
+		"an earlier save": func(b *box) outbox.Item { return b.put("a", "1", ref(string(b.s.Head("g", "a")))) },
+	} {
+		run(t, func(c *outbox.Config) { c.Coalesce = -1; c.Keys.Group = make([]byte, 32) }, func(t *testing.T, b *box) {
+			for _, content := range []string{"1", "2"} {
+				b.put("a", content, ref(string(b.s.Head("g", "a"))))
+				synctest.Wait()
+			}
+			b.hold()
+			i := save(b)
+			synctest.Wait()
+			honest := b.s.Refuse
+			b.fail(nil)
+			b.s.Refuse = func(op string, _ *outboxtest.Letter) error {
+				if op == "open" {
+					return spent
+				}
+				return nil
+			}
+			b.restart(false)
+			synctest.Wait()
+			b.wantStates(" parked")
+			b.s.Refuse = honest
+			if err := b.Retry(""); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Hour)
+			if at, ok := b.Recorded(i.ID); !ok || at != b.s.Head("g", i.Name) || b.s.Contents["g/"+i.Name] != "1" {
+				t.Errorf("%s: recorded %v as %q, there is %v", what, ok, at, b.s.Contents)
+			}
+		})
+	}
+	run(t, func(c *outbox.Config) { c.Coalesce = -1; c.Keys.Group = make([]byte, 32) }, func(t *testing.T, b *box) {
+		b.s.Spent = true
+		var last outbox.Item
+		for _, content := range []string{"1", "2", "1"} {
+			last = b.put("a", content, nil)
+			synctest.Wait()
+		}
+		b.restart(true) // it is back: its removal was not synced
+		synctest.Wait()
+		if at, ok := b.Recorded(last.ID); !ok || at != b.s.Head("g", "a") {
+			t.Errorf("found %q, want the newest record %q", at, b.s.Head("g", "a"))
+		}
+	})
+}
+
+// Threat 52: an item whose clear part is not that of its encrypted part is refused.
+func TestThreat52SwappedItems(t *testing.T) {
+	for what, change := range map[string]func(*outbox.Clear){
+		"id":      func(c *outbox.Clear) { c.ID = "0" + c.ID[1:len(c.ID)-1] + "f" },
+		"account": func(c *outbox.Clear) { c.Account = "mallory" },
+	} {
+		run(t, nil, func(t *testing.T, b *box) {
+			b.hold()
+			b.put("a", "1", ref(""))
+			synctest.Wait()
+			left := b.disk.Restarted(false)
+			_ = b.Close()
+			if err := left.Changed(change); err != nil {
+				t.Fatal(err)
+			}
+			b.disk = left
+			b.fail(nil)
+			b.start()
+			time.Sleep(time.Hour)
+			b.wantStates(" parked")
+			if len(b.s.Contents) > 0 {
+				t.Errorf("%s: recorded %v", what, b.s.Contents)
+			}
+		})
+	}
+}

@@ -570,14 +570,27 @@ type foundRecord struct{ entry sdk.Entry }
 func (foundRecord) Error() string { return "it is recorded" }
 
 // findRecord looks in the ledger for the record of an item that the service says is recorded. It is not
-// believed without.
+	if l.ID() != i.clear.ID || string(l.Account()) != i.clear.Account {
+		return errDamaged
+	}
+// believed without: neither the record of another file with the same content counts, nor one that was
+// there when the item was saved. Of several the newest counts.
 func (o *Outbox) findRecord(i *item, g sdk.GroupID, said error) error {
 	entries, err := o.cfg.Remote.Entries(o.life, g)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if e.Uploader == o.cfg.Remote.Account() && hmac.Equal(o.checkOf(i.clear.ID, g, e.Hash), i.clear.Check) {
+	var after sdk.Seq // of the record that the item replaces
+	if base, _ := i.letter.Base(); base != "" {
+		for _, e := range entries {
+			if e.Ref == base {
+				after = e.Seq
+			}
+		}
+	}
+	for _, e := range slices.Backward(entries) { // they ascend
+		if e.Uploader == o.cfg.Remote.Account() && e.Seq > after && hmac.Equal(o.checkOf(i.clear.ID, g, e.Hash), i.clear.Check) &&
+			(i.clear.NameCheck == nil || hmac.Equal(o.nameCheckOf(i.clear.ID, g, e.Name), i.clear.NameCheck)) {
 			return foundRecord{e}
 		}
 	}

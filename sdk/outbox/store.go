@@ -131,6 +131,9 @@ type heads struct {
 // readHeads reads the heads of the items of one file.
 func (s *store) readHeads(name string, buf []byte) (h heads) {
 	f, err := s.disk.open(name)
+	if errors.Is(err, errDamaged) {
+		return heads{damaged: true}
+	}
 	if err != nil {
 		return heads{err: fmt.Errorf("open an item: %w", err)}
 	}

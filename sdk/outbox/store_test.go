@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"errors"
+
+	"golang.org/x/sys/unix"
 )
 
 func newRecord(id string) *record {
@@ -258,6 +260,74 @@ func TestFolder(t *testing.T) {
 	}
 	if _, err := openFolder(dir); err == nil {
 		t.Error("others may enter")
+	}
+}
+
+// Threat 52: what somebody put into the folder and is no file of items neither hangs nor ends the
+// outbox; it stays where it is, and is told.
+func TestThreat52PlantedInTheFolder(t *testing.T) {
+	dir := t.TempDir() + "/box"
+	f, err := openFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := mustOpen(t, f)
+	if err := s.add(t.Context(), newRecord("a")); err != nil {
+		t.Fatal(err)
+	}
+	planted := []string{"pipe", "folder", "link", "socket"}
+	for _, what := range planted {
+		path := dir + "/" + what + itemsSuffix
+		switch what {
+		case "pipe":
+			err = unix.Mkfifo(path, 0o600)
+		case "folder":
+			err = os.Mkdir(path, 0o700)
+		case "link":
+			err = os.Symlink("/dev/zero", path)
+		case "socket":
+			err = unix.Mknod(path, unix.S_IFSOCK|0o600, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, items := mustOpen(t, f)
+	if got := idsOf(items); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("items %v", got)
+	}
+	if _, err := s.read("a"); err != nil {
+		t.Error(err)
+	}
+	list, err := f.names()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range planted {
+		if name := what + itemsSuffix; !slices.Contains(s.damaged, name) || !slices.Contains(list, name) {
+			t.Errorf("%s: damaged %v, there is %v", what, s.damaged, list)
+		}
+	}
+}
+
+// Threat 52: a changed position does not use up those of later saves.
+func TestThreat52ChangedPosition(t *testing.T) {
+	d := newMemDisk()
+	s, _ := mustOpen(t, d)
+	if err := s.add(t.Context(), newRecord("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Changed(func(c *Clear) { c.Position = 1<<63 - 1 }); err != nil {
+		t.Fatal(err)
+	}
+	s, _ = mustOpen(t, d)
+	for _, id := range []string{"b", "c"} {
+		if err := s.add(t.Context(), newRecord(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s, items := mustOpen(t, d); !slices.Equal(idsOf(items), []string{"b", "c"}) || len(s.damaged) != 1 {
+		t.Errorf("items %v, damaged %v", idsOf(items), s.damaged)
 	}
 }
 
