@@ -163,6 +163,7 @@ type item struct {
 	rebase    *sdk.Ref      // the record that it replaces, once that is known
 	pause     time.Duration // before the item alone is sent once more
 	notBefore time.Time     // until when it is over
+	held      error         // why it, and what follows it in its lane, is not recorded yet
 	opened    bool          // its names and key were looked for since the restart
 	conflicts int           // names that it had because of conflicts
 }
@@ -331,7 +332,6 @@ func (o *Outbox) checkOf(id string, g sdk.GroupID, hash sdk.Digest) []byte {
 	return mac.Sum(nil)
 }
 
-// inherit makes a save upon one that is discarded replace what that one would have. Needs Outbox.mu.
 // nameCheckOf is [Outbox.checkOf] for the name: the record of another file with the same content, such
 // as that of a copy, is not the record of the item.
 func (o *Outbox) nameCheckOf(id string, g sdk.GroupID, name string) []byte {
@@ -340,6 +340,7 @@ func (o *Outbox) nameCheckOf(id string, g sdk.GroupID, name string) []byte {
 	return mac.Sum(nil)
 }
 
+// inherit makes a save upon one that is discarded replace what that one would have. Needs Outbox.mu.
 func (i *item) inherit(from *item) {
 	i.after = from.after
 	if from.rebase != nil {
@@ -364,8 +365,8 @@ func (o *Outbox) recordOf(i *item) (*record, error) {
 	clear := i.clear
 	if !i.letter.Locked() {
 		clear.Check = o.checkOf(clear.ID, i.letter.Group(), i.letter.Hash())
-	}
 		clear.NameCheck = o.nameCheckOf(clear.ID, i.letter.Group(), i.letter.Name())
+	}
 	body := make([]byte, i.letter.BlobSize())
 	if n, err := i.letter.Ciphertext().ReadAt(body, 0); n < len(body) {
 		return nil, fmt.Errorf("read what was encrypted: %w", err)
@@ -518,6 +519,9 @@ func (o *Outbox) shown(i *item) Item {
 	if i.state == Waiting && !o.next.IsZero() && o.away != nil {
 		next := o.next
 		s.Next = &next
+	} else if i.held != nil && !i.notBefore.IsZero() {
+		next := i.notBefore
+		s.Next = &next
 	}
 	return s
 }
@@ -589,6 +593,11 @@ func (o *Outbox) Kick() {
 func (o *Outbox) Again() {
 	o.mu.Lock()
 	o.next, o.pause = time.Time{}, 0
+	for _, i := range o.order {
+		if i.held != nil {
+			i.pause, i.notBefore = 0, time.Time{}
+		}
+	}
 	o.mu.Unlock()
 	o.Kick()
 }
@@ -647,9 +656,20 @@ func words(err error) string {
 	return text
 }
 
+// heldIn returns why the first item of a group that is to be sent is not recorded yet, nil if it may be at
+// once. Needs mu.
+func (o *Outbox) heldIn(g sdk.GroupID) error {
+	for _, i := range o.lane(g).queue {
+		if i.state != Parked {
+			return i.held
+		}
+	}
+	return nil
+}
+
 // wait waits until is reports true, with everything sent as soon as it can be. It ends early with
-// ErrAway when the service does not answer.
-func (o *Outbox) wait(ctx context.Context, patient bool, is func() bool) error {
+// ErrAway when the service does not answer, or held, which may be nil, has an error.
+func (o *Outbox) wait(ctx context.Context, patient bool, held func() error, is func() bool) error {
 	o.mu.Lock()
 	o.flush++
 	o.mu.Unlock()
@@ -662,6 +682,9 @@ func (o *Outbox) wait(ctx context.Context, patient bool, is func() bool) error {
 	for {
 		o.mu.Lock()
 		done, away, changed := is(), o.away, o.changed
+		if away == nil && held != nil {
+			away = held()
+		}
 		o.mu.Unlock()
 		if done {
 			return nil
@@ -680,7 +703,13 @@ func (o *Outbox) wait(ctx context.Context, patient bool, is func() bool) error {
 // Settle waits until an item is no longer on its way: recorded, parked or discarded. It gives up
 // with [ErrAway].
 func (o *Outbox) Settle(ctx context.Context, id string) error {
-	return o.wait(ctx, false, func() bool { i := o.items[id]; return i == nil || i.state == Parked })
+	held := func() error {
+		if i := o.items[id]; i != nil {
+			return o.heldIn(i.group)
+		}
+		return nil
+	}
+	return o.wait(ctx, false, held, func() bool { i := o.items[id]; return i == nil || i.state == Parked })
 }
 
 // Before waits until all of a group that was saved before is recorded, or parked: what is saved
@@ -689,7 +718,7 @@ func (o *Outbox) Before(ctx context.Context, g sdk.GroupID) error {
 	o.mu.Lock()
 	last := o.store.last()
 	o.mu.Unlock()
-	return o.wait(ctx, false, func() bool {
+	return o.wait(ctx, false, func() error { return o.heldIn(g) }, func() bool {
 		return !slices.ContainsFunc(o.order, func(i *item) bool {
 			return (i.group == g || i.group == "") && i.clear.Position <= last && i.state != Parked && i.ready
 		})
@@ -699,7 +728,7 @@ func (o *Outbox) Before(ctx context.Context, g sdk.GroupID) error {
 // Drain sends what it can until ctx ends, and returns what stays.
 func (o *Outbox) Drain(ctx context.Context) []Item {
 	o.Again()
-	_ = o.wait(ctx, true, func() bool {
+	_ = o.wait(ctx, true, nil, func() bool {
 		return !slices.ContainsFunc(o.order, func(i *item) bool { return i.state != Parked })
 	})
 	return o.Items()
@@ -715,7 +744,7 @@ func (o *Outbox) Retry(id string) error {
 			continue
 		}
 		found = true
-		i.pause, i.notBefore = 0, time.Time{}
+		i.pause, i.notBefore, i.held = 0, time.Time{}, nil
 		if i.state == Parked {
 			o.step(i, Waiting)
 			i.reason = ""
@@ -893,6 +922,16 @@ func ConflictName(name string, account sdk.AccountID, at time.Time, n int) strin
 func isAway(err error) bool {
 	switch sdk.KindOf(err) {
 	case sdk.ErrUnavailable, sdk.ErrTimeout, sdk.ErrRateLimited, sdk.ErrCanceled, sdk.ErrUnauthenticated, sdk.ErrAudience, sdk.ErrStorageFull, sdk.ErrPending, sdk.ErrCorrupt, sdk.ErrOther:
+		return true
+	}
+	return false
+}
+
+// isDown reports whether an error that [isAway] reports is one of the whole service. Any other may be one of
+// a group, whose storage is full, or whose records are not proven: other groups do not wait for it.
+func isDown(err error) bool {
+	switch sdk.KindOf(err) {
+	case sdk.ErrUnavailable, sdk.ErrTimeout, sdk.ErrRateLimited, sdk.ErrCanceled, sdk.ErrUnauthenticated, sdk.ErrAudience:
 		return true
 	}
 	return false

@@ -615,6 +615,52 @@ func tokens(text string) sdk.Amount {
 	return a
 }
 
+// Threat 53: a group whose storage another member filled, or of which the service answers nonsense, holds up
+// the saves of no other group, and what waits for it is told so.
+func TestThreat53GroupsDoNotWaitForOneAnother(t *testing.T) {
+	for kind := sdk.ErrOther; kind <= sdk.ErrPending; kind++ {
+		if kind != sdk.ErrStorageFull && kind != sdk.ErrCorrupt {
+			continue
+		}
+		run(t, nil, func(t *testing.T, b *box) {
+			full := &sdk.Error{Op: "upload", Group: "g", Kind: kind, Err: errors.New("full")}
+			b.s.Refuse = func(_ string, l *outboxtest.Letter) error {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				if full != nil && l != nil && l.Group() == "g" {
+					return full
+				}
+				return nil
+			}
+			held := b.put("a", "1", ref(""))
+			time.Sleep(time.Hour)
+			other, err := b.Put(t.Context(), outbox.Save{Group: "h", Name: "b", Content: []byte("2")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Ready(other.ID)
+			if err := b.Before(t.Context(), "h"); err != nil {
+				t.Errorf("%v: another group waits: %v", kind, err)
+			}
+			b.wantStates("a waiting")
+			if i, _ := b.Item(held.ID); i.Reason == "" || i.Next == nil {
+				t.Errorf("%v: %+v", kind, i)
+			}
+			if err := b.Settle(t.Context(), held.ID); !errors.Is(err, outbox.ErrAway) {
+				t.Errorf("%v: settled: %v", kind, err)
+			}
+			b.mu.Lock()
+			full = nil
+			b.mu.Unlock()
+			time.Sleep(10 * time.Minute)
+			b.wantStates("")
+			if fmt.Sprint(b.s.Contents) != "map[g/a:1 h/b:2]" {
+				t.Errorf("%v: recorded %v", kind, b.s.Contents)
+			}
+		})
+	}
+}
+
 // Threat 53: whatever the service answers, a save stays on the disk until there is a receipt of its record.
 func TestThreat53NothingLeavesWithoutAReceipt(t *testing.T) {
 	for kind := sdk.ErrOther; kind <= sdk.ErrPending; kind++ {

@@ -75,7 +75,7 @@ func (o *Outbox) dispatch() (next time.Time) {
 			batch = batch[:1] // is it back?
 		}
 		for _, i := range batch {
-			i.attempt = now
+			i.attempt, i.held = now, nil
 			o.step(i, Sending)
 		}
 		l.busy = true
@@ -221,7 +221,11 @@ func (o *Outbox) answer(ctx context.Context, l *lane, i *item, a sdk.Sent) {
 	case errors.Is(err, errDamaged), errors.Is(err, ErrGone):
 		o.park(i, err)
 	case isAway(err) && (sdk.KindOf(err) != sdk.ErrOther || isRemote(err)):
-		o.isAway(i, err)
+		if isDown(err) {
+			o.isAway(i, err)
+		} else {
+			o.hold(i, err)
+		}
 	default:
 		o.park(i, err)
 	}
@@ -337,6 +341,15 @@ func (o *Outbox) isAway(i *item, err error) {
 	o.step(i, Waiting)
 	i.reason = words(err)
 	o.delay()
+}
+
+// hold has an item, and with it its lane, wait for what only concerns its group.
+func (o *Outbox) hold(i *item, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.step(i, Waiting)
+	i.reason, i.held = words(err), err
+	i.again()
 }
 
 // delay makes the pause before the next attempt longer. Needs mu.
@@ -557,6 +570,9 @@ func (o *Outbox) readNames(i *item) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
+	if l.ID() != i.clear.ID || string(l.Account()) != i.clear.Account {
+		return errDamaged
+	}
 	l.KeepIn(stored{o.store, i.clear.ID})
 	o.mu.Lock()
 	i.letter = l
@@ -570,9 +586,6 @@ type foundRecord struct{ entry sdk.Entry }
 func (foundRecord) Error() string { return "it is recorded" }
 
 // findRecord looks in the ledger for the record of an item that the service says is recorded. It is not
-	if l.ID() != i.clear.ID || string(l.Account()) != i.clear.Account {
-		return errDamaged
-	}
 // believed without: neither the record of another file with the same content counts, nor one that was
 // there when the item was saved. Of several the newest counts.
 func (o *Outbox) findRecord(i *item, g sdk.GroupID, said error) error {
