@@ -283,7 +283,7 @@ func (f *folding) renameFolder(r *chain.Record) error {
 	}
 	f.renamed = Seq(r.Seq)
 	few := f.folders.Rename(before, after, MaxFolderFiles, func(i int, name string) {
-		f.entries[i].Name, f.entries[i].ChangedSeq, f.entries[i].NamedSeq = name, f.renamed, 0
+		f.entries[i].Name, f.entries[i].ChangedSeq, f.entries[i].Number, f.entries[i].NamedSeq = name, f.renamed, r.Number, 0
 		f.changed = i
 		f.moved += movedBytes + int64(len(name))
 	})
@@ -322,7 +322,7 @@ func (f *folding) mayFollow(r *chain.Record, gone *Deletion, known bool) error {
 
 func (f *folding) change(e *Entry, r *chain.Record) {
 	named := cmp.Or(e.NamedSeq, e.ChangedSeq)
-	e.ChangedSeq, e.NamedSeq = Seq(r.Seq), 0
+	e.ChangedSeq, e.Number, e.NamedSeq = Seq(r.Seq), r.Number, 0
 	switch r.Kind {
 	case EventAttributes:
 		e.NamedSeq = named
@@ -348,7 +348,7 @@ func (f *folding) change(e *Entry, r *chain.Record) {
 // and type, and sometimes the name; then the row of the service is believed.
 func uploadEntry(r *chain.Record, row *wire.TransactionRow) Entry {
 	e := Entry{Group: GroupID(r.Group), Ref: Ref(r.Ref), Tx: r.Tx, Uploader: AccountID(r.Account), Time: timeOf(r.TimeNS), Seq: Seq(r.Seq),
-		ChangedSeq: Seq(r.Seq), Name: r.Detail, Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
+		ChangedSeq: Seq(r.Seq), Number: r.Number, Name: r.Detail, Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
 	e.Hash, _ = parseDigest(r.FileHash)
 	if !r.IsOld() {
 		e.Content, _ = parseDigest(r.Tag(chain.TagContent))

@@ -32,10 +32,11 @@ func (u *recording) offers(feature string) bool { return offered(u.caps, feature
 // record has the upload recorded. send is the finalize; record repeats it only with the same
 // upload id. Afterwards the ticket is recorded, refused, gone or unsure.
 func (u *recording) record(ctx context.Context, send func(context.Context, *wire.FinalizeUploadResult) error) (Receipt, error) {
-	if u.ticket.state != uploadUnsure { // a repeated finalize may return the record of the first
+	repeated := u.ticket.state == uploadUnsure
+	if !repeated { // a repeated finalize may return the record of the first
 		u.ticket.after = u.c.memory.Group(string(u.key.group)).Number
 	}
-	u.ticket.mixed = u.ticket.mixed || u.ticket.state == uploadUnsure && u.ticket.attributes != u.attributes
+	u.ticket.mixed = u.ticket.mixed || repeated && u.ticket.attributes != u.attributes
 	u.ticket.attributes = u.attributes
 	u.ticket.step(stepFinalize)
 	var answer wire.FinalizeUploadResult
@@ -67,6 +68,9 @@ func (u *recording) record(ctx context.Context, send func(context.Context, *wire
 		}
 	}
 	u.ticket.step(stepRecorded)
+	if repeated {
+		r.Number = 0
+	}
 	return r, nil
 }
 
@@ -195,6 +199,7 @@ func (c *Client) receipt(ctx context.Context, sent Entry, after int64, proves bo
 		if err := c.checkReceipt(ctx, sent, after, a); err != nil {
 			return Receipt{}, err
 		}
+		r.Number = a.Record.Number
 	}
 	if a.Fee != "" {
 		if r.Fee, err = wire.ParseAmount(a.Fee); err != nil {

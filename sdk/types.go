@@ -128,6 +128,7 @@ type Entry struct {
 	Time       time.Time // of the ledger record; zero when unknown
 	Seq        Seq       // of the upload; entries of a group ascend by it
 	ChangedSeq Seq       // of the newest record about this file, for [Since]
+	Number     int64     // of that record among all records of the group, which count from 1 without a gap; 0 = unknown
 	NamedSeq   Seq       // of the record that gave the name, if newer ones only changed attributes or, by retention or newer versions, ended the file; else 0
 
 	// Only a service with the extension "rows" tells these. Name is hostile input: it may
@@ -168,12 +169,15 @@ func (d *Deletion) isPolicy() bool {
 // Receipt confirms an upload that the service has recorded.
 type Receipt struct {
 	Ref  Ref
-	Tx   string    // id of the ledger record, 64 hex digits without quotes
-	Hash Digest    // of the content; zero where the writer of format version 2 did not know it
-	Size int64     // plaintext bytes
-	Seq  Seq       // of the ledger record; 0 = unknown
-	Time time.Time // of the ledger record, or the local time if the service does not tell it
-	Fee  Amount    // charged for the upload; zero if the service does not tell it
+	Tx   string // id of the ledger record, 64 hex digits without quotes
+	Hash Digest // of the content; zero where the writer of format version 2 did not know it
+	Size int64  // plaintext bytes
+	Seq  Seq    // of the ledger record; 0 = unknown
+	// Number is that of the record among all records of the group, as in [Entry]. 0 = unknown, also
+	// where an earlier call may have made the record.
+	Number int64
+	Time   time.Time // of the ledger record, or the local time if the service does not tell it
+	Fee    Amount    // charged for the upload; zero if the service does not tell it
 	// Content is [Entry].Content of a file of format version 2, else zero.
 	Content Digest
 }

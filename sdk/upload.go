@@ -73,7 +73,8 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buff
 func (c *Client) uploadSealed(ctx context.Context, k uploadKey, content []byte, o options) (Receipt, error) {
 	var err error
 	s := c.uploads.unsureSealed(k)
-	if s != nil {
+	repeated := s != nil
+	if repeated {
 		err = s.encryptAgain(c.pool, content)
 	} else {
 		s, err = c.seal(ctx, k, content, o)
@@ -95,6 +96,9 @@ func (c *Client) uploadSealed(ctx context.Context, k uploadKey, content []byte, 
 	}
 	c.uploads.forgetSealed(k)
 	s.Wipe()
+	if repeated {
+		r.Number = 0
+	}
 	return r, err
 }
 

@@ -231,6 +231,7 @@ func (f *File) recordAs(g *group, raw string, base sdk.Seq, do func(a sdk.Attrib
 	}
 	sent.Target = f.target
 	var receipt sdk.Receipt
+	began := f.t.now()
 	err := f.t.spend("upload", func() (fee sdk.Amount, err error) {
 		receipt, err = do(sent)
 		return receipt.Fee, err
@@ -240,6 +241,7 @@ func (f *File) recordAs(g *group, raw string, base sdk.Seq, do func(a sdk.Attrib
 	}
 	f.t.counts.uploads.Add(1)
 	row := f.t.ownRecord(g, raw, receipt, base, sent)
+	f.t.noteSaved(g, receipt.Number, began)
 	f.setSaved(row.Attributes, true)
 	return row, nil
 }
@@ -256,7 +258,7 @@ func (t *Tree) ownRecord(g *group, raw string, r sdk.Receipt, base sdk.Seq, a sd
 	v.saved, v.base = r.Seq, base
 	g.own[r.Ref] = struct{}{}
 	e := &sdk.Entry{Group: g.id, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Content: r.Content, Uploader: t.remote.Account(), Time: r.Time,
-		Seq: r.Seq, ChangedSeq: r.Seq, Name: raw, Size: r.Size}
+		Seq: r.Seq, ChangedSeq: r.Seq, Number: r.Number, Name: raw, Size: r.Size}
 	if !a.IsZero() {
 		e.Attributes = &a
 	}

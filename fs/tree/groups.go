@@ -189,7 +189,7 @@ func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration)
 	}
 	defer g.listing.leave()
 	t.mu.RLock()
-	fresh := maxAge > 0 && g.loaded && t.now().Sub(g.listedAt) < maxAge
+	fresh := maxAge > 0 && g.loaded && g.age(t.now()) < maxAge
 	t.mu.RUnlock()
 	if fresh {
 		return nil
@@ -321,6 +321,7 @@ func (t *Tree) applyListed(g *group, entries []sdk.Entry, number int) (notices [
 			e.Deleted = known.Deleted
 		}
 	}
+	g.known.listed(entries)
 	was, made := t.before(g, entries), t.gens.Load()
 	notices = t.mergeEntries(g, entries)
 	notices = append(notices, t.changedByOthers(g, was, made)...)

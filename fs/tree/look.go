@@ -30,6 +30,7 @@ type source struct {
 	refresh func(context.Context, time.Duration) error // lists it, unless that was done a moment ago
 
 	listedAt    time.Time     // of the last look that succeeded
+	known       gapless       // of the records of a group
 	usedAt      time.Time     // a program wanted to see it
 	pacing      policy.Pacing // of looks
 	price       lookPrice     // of one
@@ -109,11 +110,16 @@ func (d *Dir) LookPrice() (sdk.Amount, bool) {
 	return price, !price.IsZero()
 }
 
-// isFresh reports whether a listing is younger than maxAge, or, where looking costs, than
+// age returns for how long something may have changed that this mount does not know. Needs Tree.mu.
+func (s *source) age(now time.Time) time.Duration {
+	return min(now.Sub(s.listedAt), now.Sub(s.known.at))
+}
+
+// isFresh reports whether what is known is younger than maxAge, or, where looking costs, than
 // the pause between looks. Needs Tree.mu.
 func (t *Tree) isFresh(s *source, maxAge time.Duration) bool {
 	if s.price.amount.IsZero() || t.watched.Load() {
-		return t.now().Sub(s.listedAt) < maxAge
+		return s.age(t.now()) < maxAge
 	}
 	return !s.pacing.IsDue(t.now())
 }

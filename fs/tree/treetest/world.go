@@ -20,6 +20,7 @@ import (
 type World struct {
 	mu      sync.Mutex
 	seq     sdk.Seq
+	numbers map[sdk.GroupID]int64 // of the newest record
 	rows    map[sdk.GroupID][]sdk.Entry
 	content map[sdk.Ref][]byte
 	members map[sdk.GroupID]map[sdk.AccountID]bool
@@ -63,7 +64,7 @@ type folderRename struct {
 
 // NewWorld returns a service without groups.
 func NewWorld() *World {
-	return &World{rows: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, cut: map[sdk.Ref]int64{}, renamed: map[sdk.Ref]sdk.Seq{}, fail: map[string]error{}, begun: map[string]int{},
+	return &World{numbers: map[sdk.GroupID]int64{}, rows: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, cut: map[sdk.Ref]int64{}, renamed: map[sdk.Ref]sdk.Seq{}, fail: map[string]error{}, begun: map[string]int{},
 		pause: map[string]time.Duration{}, hold: map[string]chan struct{}{}, members: map[sdk.GroupID]map[sdk.AccountID]bool{}, readers: map[sdk.GroupID]map[sdk.AccountID]bool{}, owners: map[sdk.GroupID]sdk.AccountID{}}
 }
 
@@ -173,9 +174,9 @@ func (w *World) PutWith(g sdk.GroupID, by sdk.AccountID, name string, data []byt
 
 // put records an upload; block is 0, or the bytes of its blocks. Needs World.mu.
 func (w *World) put(g sdk.GroupID, by sdk.AccountID, name string, data []byte, a sdk.Attributes, block int64) sdk.Entry {
-	w.seq++
+	w.next(g)
 	e := sdk.Entry{Group: g, Ref: sdk.Ref(fmt.Sprintf("ref/%d", w.seq)), Tx: fmt.Sprintf("tx%d", w.seq),
-		Hash: sdk.ComputeHash(data), Uploader: by, Time: time.Unix(1700000000+int64(w.seq), 0), Seq: w.seq, ChangedSeq: w.seq,
+		Hash: sdk.ComputeHash(data), Uploader: by, Time: time.Unix(1700000000+int64(w.seq), 0), Seq: w.seq, ChangedSeq: w.seq, Number: w.numbers[g],
 		Name: name, Size: int64(len(data))}
 	if block > 0 {
 		w.cut[e.Ref] = block
@@ -192,15 +193,21 @@ func (w *World) put(g sdk.GroupID, by sdk.AccountID, name string, data []byte, a
 	return e
 }
 
+// next begins another record. Needs World.mu.
+func (w *World) next(g sdk.GroupID) {
+	w.seq++
+	w.numbers[g]++
+}
+
 // Shred deletes an upload, as its owner would.
 func (w *World) Shred(g sdk.GroupID, ref sdk.Ref) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seq++
+	w.next(g)
 	for i := range w.rows[g] {
 		if w.rows[g][i].Ref == ref {
 			w.rows[g][i].Deleted = &sdk.Deletion{Reason: "OwnerRequest"}
-			w.rows[g][i].ChangedSeq = w.seq
+			w.rows[g][i].ChangedSeq, w.rows[g][i].Number = w.seq, w.numbers[g]
 		}
 	}
 	delete(w.content, ref)
@@ -329,7 +336,7 @@ func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.B
 	if err := p.begin(ctx, "uploaded"); err != nil { // the record is there, the answer is on its way
 		return sdk.Receipt{}, err
 	}
-	return sdk.Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time}, nil
+	return sdk.Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Number: e.Number, Time: e.Time}, nil
 }
 
 // change finds an upload that p may rename or delete.
@@ -341,9 +348,9 @@ func (p Person) change(ctx context.Context, op string, g sdk.GroupID, ref sdk.Re
 	defer p.mu.Unlock()
 	for i := range p.rows[g] {
 		if e := &p.rows[g][i]; e.Ref == ref && p.mayWrite(g) == nil && (e.Uploader == p.id || p.owners[g] == p.id) {
-			p.seq++
+			p.next(g)
 			named := cmp.Or(e.NamedSeq, e.ChangedSeq)
-			e.ChangedSeq, e.NamedSeq = p.seq, 0
+			e.ChangedSeq, e.Number, e.NamedSeq = p.seq, p.numbers[g], 0
 			if op == setAttributes {
 				e.NamedSeq = named
 			}
@@ -393,11 +400,11 @@ func (p Person) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to stri
 	case slices.ContainsFunc(list, func(e *sdk.Entry) bool { return taken[rename(e.Name)] }):
 		return refuse(sdk.ErrConflict)
 	}
-	p.seq++
+	p.next(g)
 	p.folders = append(p.folders, folderRename{p.id, g, folder, to, p.seq})
 	done = sdk.FolderRename{Versions: int64(len(list)), Seq: p.seq}
 	for _, e := range list {
-		e.Name, e.ChangedSeq, e.NamedSeq, p.renamed[e.Ref] = rename(e.Name), p.seq, 0, p.seq
+		e.Name, e.ChangedSeq, e.Number, e.NamedSeq, p.renamed[e.Ref] = rename(e.Name), p.seq, p.numbers[g], 0, p.seq
 		done.Fee, _ = done.Fee.Add(p.RenamePrice)
 	}
 	return done, nil
@@ -454,8 +461,8 @@ func (p Person) changeName(ctx context.Context, op string, g sdk.GroupID, versio
 		chosen = append(chosen, e)
 	}
 	for _, e := range chosen {
-		p.seq++
-		e.ChangedSeq, e.NamedSeq, e.Deleted = p.seq, 0, becomes()
+		p.next(g)
+		e.ChangedSeq, e.Number, e.NamedSeq, e.Deleted = p.seq, p.numbers[g], 0, becomes()
 	}
 	return nil
 }
