@@ -119,7 +119,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 		return nil, &Error{Op: "configure client", Kind: ErrOther, Code: wire.CodeState, Err: err}
 	}
 	c := &Client{account: account, cfg: cfg, memory: memory, pool: mem.NewPool(), made: time.Now(), claims: make(map[Ref]string), chains: make(map[GroupID]verified)}
-	c.uploads, c.small.c = newUploader(c), c
+	c.uploads, c.small.c, c.small.slowAfter = newUploader(c), c, slowRequest
 	transport := cfg.Transport
 	if transport == nil {
 		transport = newTransport()

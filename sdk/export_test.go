@@ -46,6 +46,16 @@ func Waiting(c *Client) int {
 	return len(c.small.waiting)
 }
 
+// SlowLine makes the client take every request for one that takes long, or for a quick one.
+func SlowLine(c *Client, slow bool) {
+	c.small.mu.Lock()
+	defer c.small.mu.Unlock()
+	c.small.slow, c.small.slowAfter = slow, time.Hour
+	if slow {
+		c.small.slowAfter = -time.Hour
+	}
+}
+
 // Unsure is how many sealed uploads without an answer are kept.
 func Unsure(c *Client) int {
 	c.uploads.mu.Lock()

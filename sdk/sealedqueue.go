@@ -9,16 +9,19 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// sealedQueue sends the small uploads of a client in the order in which they came. One that
-// meets no other is sent at once. While a request is under way, the others wait for it and
-// travel together in the next one.
+// sealedQueue sends the small uploads of a client. One that meets no other is sent at once.
+// Where requests are quick, the others wait for the one under way and travel together in the
+// next: that is less work. Where a request takes long, it is the line that takes the time: then
+// several are under way at once, and only what is more travels together. Requests begin in the
+// order in which the uploads came.
 type sealedQueue struct {
-	c *Client
+	c         *Client
+	slowAfter time.Duration // slowRequest, but for tests
 
 	mu      sync.Mutex
-	busy    bool
+	lanes   int  // requests under way, or about to begin
+	slow    bool // what the newest request says of the line
 	waiting []*queued
-	moving  []*queued     // in the request under way
 	most    int           // waiting uploads that end the pause of gather
 	full    chan struct{} // closed when so many wait; nil = nobody looks
 }
@@ -40,6 +43,12 @@ type batch struct {
 }
 
 const (
+	// slowLanes is how many requests are under way at most where requests take long.
+	slowLanes = 8
+	// A request takes long if it takes longer than slowRequest, and slowEach for each upload
+	// in it: a service nearby is faster, also one that is busy.
+	slowRequest = 20 * time.Millisecond
+	slowEach    = 2 * time.Millisecond
 	// The uploads that were answered together mostly come again together: callers that wait
 	// for their turn. The next request waits for them for this part of the time that the last
 	// request took, and never longer than gatherMost.
@@ -51,7 +60,7 @@ const (
 func (q *sealedQueue) send(ctx context.Context, s *Sealed) (answer wire.FinalizeUploadResult, err error) {
 	w := &queued{s: s, ctx: ctx, done: make(chan struct{})}
 	q.mu.Lock()
-	if q.busy {
+	if len(q.waiting) > 0 || q.lanes >= q.allowed() {
 		q.waiting = append(q.waiting, w)
 		if q.full != nil && len(q.waiting) >= q.most {
 			close(q.full)
@@ -60,13 +69,41 @@ func (q *sealedQueue) send(ctx context.Context, s *Sealed) (answer wire.Finalize
 		q.mu.Unlock()
 		return q.wait(w)
 	}
-	q.busy, q.moving = true, []*queued{w}
+	q.lanes++
 	q.mu.Unlock()
-	err = q.c.putSealed(q.patient(ctx), s, &answer)
-	if rest := q.next(); rest != nil {
-		go q.run(rest)
-	}
+	begun := time.Now()
+	err = q.c.putSealed(q.patient(ctx, []*queued{w}), s, &answer)
+	q.ended(1, time.Since(begun), err)
+	q.leave()
 	return answer, err
+}
+
+// allowed returns how many requests may be under way. The caller holds mu.
+func (q *sealedQueue) allowed() int {
+	if q.slow {
+		return slowLanes
+	}
+	return 1
+}
+
+// ended notes how long a request with n uploads took; one that failed says nothing.
+func (q *sealedQueue) ended(n int, took time.Duration, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err == nil {
+		q.slow = took > q.slowAfter+time.Duration(n)*slowEach
+	}
+}
+
+// leave ends a request, and begins those that may begin now.
+func (q *sealedQueue) leave() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lanes--
+	for free := q.allowed() - q.lanes; free > 0 && len(q.waiting) > 0; free-- {
+		q.lanes++
+		go q.run(q.next((len(q.waiting) + free - 1) / free))
+	}
 }
 
 // wait waits for the answer. An upload whose caller gives up before it was sent is never sent.
@@ -95,53 +132,51 @@ func (q *sealedQueue) wait(w *queued) (wire.FinalizeUploadResult, error) {
 	return wire.FinalizeUploadResult{}, err
 }
 
-// next takes the uploads of the next request. nil = none wait, and the queue is not busy.
-func (q *sealedQueue) next() []*queued {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.moving = nil; len(q.waiting) == 0 {
-		q.busy = false
-		return nil
-	}
-	list := make([]*Sealed, len(q.waiting))
-	for i, w := range q.waiting {
-		list[i] = w.s
+// next takes the uploads of the next request, at most so many. The caller holds mu.
+func (q *sealedQueue) next(most int) []*queued {
+	list := make([]*Sealed, min(most, len(q.waiting)))
+	for i := range list {
+		list[i] = q.waiting[i].s
 	}
 	n := batchOf(list)
-	q.moving = slices.Clone(q.waiting[:n])
+	taken := slices.Clone(q.waiting[:n])
 	q.waiting = slices.Delete(q.waiting, 0, n)
 	b := &batch{left: n}
-	for _, w := range q.moving {
+	for _, w := range taken {
 		w.batch = b
 	}
-	return q.moving
+	return taken
 }
 
-// run sends what waits until nothing does.
+// run sends one request.
 func (q *sealedQueue) run(list []*queued) {
-	for ; list != nil; list = q.next() {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(list[0].ctx))
-		q.mu.Lock()
-		list[0].batch.cancel = cancel
-		if list[0].batch.left == 0 { // all callers left before it began
-			cancel()
-		}
-		q.mu.Unlock()
-		begun := time.Now()
-		if len(list) == 1 {
-			list[0].err = q.c.putSealed(q.patient(ctx), list[0].s, &list[0].answer)
-		} else {
-			_ = q.c.sendBatch(q.patient(ctx), list) // each has its own error
-		}
+	defer q.leave()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(list[0].ctx))
+	defer cancel()
+	q.mu.Lock()
+	list[0].batch.cancel = cancel
+	if list[0].batch.left == 0 { // all callers left before it began
 		cancel()
-		q.mu.Lock()
-		for _, w := range list {
-			close(w.done)
-		}
-		q.mu.Unlock()
-		if len(list) > 1 {
-			q.gather(len(list), min(time.Since(begun)/gatherPart, gatherMost))
-		}
+	}
+	q.mu.Unlock()
+	begun := time.Now()
+	var err error
+	if len(list) == 1 {
+		err = q.c.putSealed(q.patient(ctx, list), list[0].s, &list[0].answer)
+		list[0].err = err
+	} else {
+		err = q.c.sendBatch(q.patient(ctx, list), list) // each has its own error, too
+	}
+	took := time.Since(begun)
+	q.ended(len(list), took, err)
+	q.mu.Lock()
+	for _, w := range list {
+		close(w.done)
+	}
+	slow := q.slow
+	q.mu.Unlock()
+	if len(list) > 1 && !slow {
+		q.gather(len(list), min(took/gatherPart, gatherMost))
 	}
 }
 
@@ -168,11 +203,11 @@ func (q *sealedQueue) gather(n int, d time.Duration) {
 
 // patient returns a context in which what moves counts for all callers: those of the request,
 // and those that wait for their turn, see [WithPatience].
-func (q *sealedQueue) patient(ctx context.Context) context.Context {
+func (q *sealedQueue) patient(ctx context.Context, moving []*queued) context.Context {
 	return context.WithValue(ctx, patienceKey{}, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		for _, list := range [][]*queued{q.moving, q.waiting} {
+		for _, list := range [][]*queued{moving, q.waiting} {
 			for _, w := range list {
 				if moves, ok := w.ctx.Value(patienceKey{}).(func()); ok {
 					moves()

@@ -80,10 +80,11 @@ func wait(t *testing.T, c *sdk.Client, n int) {
 	proctest.Eventually(t, fmt.Sprint(n, " uploads wait"), func() bool { return sdk.Waiting(c) == n })
 }
 
-// Small uploads that come while a request is under way wait for it, and travel together in the
-// order in which they came. Large ones do not wait.
+// Where requests are quick, small uploads that come while one is under way wait for it, and
+// travel together in the order in which they came. Large ones do not wait.
 func TestSmallUploadsTravelTogether(t *testing.T) {
 	s, c := world(t, sdktest.Proving)
+	sdk.SlowLine(c, false)
 	if err := putNamed(t, c, "warm"); err != nil {
 		t.Fatal(err)
 	}
@@ -123,10 +124,45 @@ func TestSmallUploadsTravelTogether(t *testing.T) {
 	}
 }
 
+// Where requests take long, several small uploads are under way at once, and those for which
+// that is too many travel together.
+func TestSmallUploadsOnASlowLine(t *testing.T) {
+	const lanes, more = 8, 5
+	s, c := world(t, sdktest.Proving)
+	if err := putNamed(t, c, "warm"); err != nil {
+		t.Fatal(err)
+	}
+	sdk.SlowLine(c, true)
+	h := hold(s, lanes)
+	before := s.Requests()
+	var all sync.WaitGroup
+	for i := range lanes + more {
+		all.Go(func() {
+			if err := putNamed(t, c, fmt.Sprint(i)); err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+		})
+	}
+	for range lanes {
+		<-h.began // none waits for the answer to another
+	}
+	wait(t, c, more)
+	close(h.let)
+	all.Wait()
+	together := 0
+	for _, n := range s.Batches() {
+		together += n
+	}
+	if n := s.Requests() - before; s.Records() != lanes+more+1 || together > more || n > lanes+more {
+		t.Errorf("%d records, %d requests, batches of %v", s.Records(), n, s.Batches())
+	}
+}
+
 // Who gives up while others are served is alone with that: what was not sent never is, and what
 // was sent goes on for the others.
 func TestWaitingUploadsAreGivenUpAlone(t *testing.T) {
 	s, c := world(t, sdktest.Proving)
+	sdk.SlowLine(c, false)
 	h := hold(s, 2)
 	var all sync.WaitGroup
 	errs := make([]error, 4)
