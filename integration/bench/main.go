@@ -36,6 +36,9 @@ type plan struct {
 
 	idle, settle time.Duration // of BENCH=network: how long an idle mount is watched, and left alone before each row
 
+	lines string // of BENCH=network, see -lines
+	rows  string // of BENCH=network, see -rows
+
 	otherSvcd string // of BENCH=service, see -other
 	profiles  string // folder for profiles of svcd; empty = none
 }
@@ -77,8 +80,12 @@ func main() {
 	keep := flag.Bool("keep", false, "keep the work folder")
 	other := flag.String("other", "", "another svcd that BENCH=service measures in turns with this one")
 	profiles := flag.String("profiles", "", "folder for CPU profiles of svcd")
+	lines := flag.String("lines", "", "lines of BENCH=network to measure, by their numbers from 1, comma-separated: network.md joins the parts of one commit; empty = all, anew")
+	rows := flag.String("rows", "", "rows of BENCH=network to measure, by the beginnings of their names, comma-separated: they are printed, and nothing is written; empty = all")
 	flag.Parse()
-	exit(run(os.Getenv("BENCH"), *out, *only, *keep, *other, *profiles))
+	exit(run(os.Getenv("BENCH"), *out, *only, *keep, func(p *plan) {
+		p.otherSvcd, p.profiles, p.lines, p.rows = *other, *profiles, *lines, *rows
+	}))
 }
 
 func exit(err error) {
@@ -89,7 +96,7 @@ func exit(err error) {
 	os.Exit(1)
 }
 
-func run(mode, out, only string, keep bool, other, profiles string) (err error) {
+func run(mode, out, only string, keep bool, flags func(*plan)) (err error) {
 	goroot, err := commandOutput("go", "env", "GOROOT")
 	if err != nil {
 		return err
@@ -98,7 +105,7 @@ func run(mode, out, only string, keep bool, other, profiles string) (err error) 
 	if err != nil {
 		return err
 	}
-	p.otherSvcd, p.profiles = other, profiles
+	flags(&p)
 	if err := os.MkdirAll(out, 0o755); err != nil { // now, not after minutes
 		return fmt.Errorf("make the folder of the results: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/integration/line"
@@ -156,6 +157,7 @@ type networkKey struct{ line, row, system string }
 type network struct {
 	w     *world
 	begun time.Time
+	took  time.Duration // with earlier parts
 	load  string
 	lines []networkLine
 	rows  []*networkRow
@@ -171,6 +173,10 @@ type rawLine struct {
 
 func (w *world) network(out string, quick bool) error {
 	n := &network{w: w, begun: time.Now(), load: loadAverage(), lines: networkLines(quick), cells: map[networkKey]networkCell{}, raw: map[string]rawLine{}}
+	chosen, err := n.chosenLines()
+	if err != nil {
+		return err
+	}
 	log.SetOutput(io.Discard)
 	if err := w.prepare(w.svcfsOnNetwork, w.rclone, w.sshfs); err != nil {
 		return err
@@ -180,8 +186,11 @@ func (w *world) network(out string, quick bool) error {
 			return err
 		}
 	}
-	n.rows = w.networkRows()
+	n.rows = slices.DeleteFunc(w.networkRows(), func(row *networkRow) bool { return !isChosen(w.rows, row.name) })
 	for i, l := range n.lines {
+		if !chosen[i] {
+			continue
+		}
 		raw, err := measureLine(*l.shape())
 		if err != nil {
 			return fmt.Errorf("measure the line itself: %w", err)
@@ -197,22 +206,43 @@ func (w *world) network(out string, quick bool) error {
 				continue
 			}
 			progress("%v: %s: %s", time.Since(n.begun).Round(time.Second), l, row.name)
-			for _, s := range w.systems {
-				if s.missing != "" || w.over.Load() {
-					continue
-				}
-				c := w.playRow(s, row, fmt.Sprintf("%d-%s", i, fileName(s.name)))
-				if c.err != nil {
-					progress("%s: %s: %v", s.name, row.name, c.err)
-				}
-				n.cells[networkKey{l.String(), row.name, s.name}] = c
-			}
+			n.measure(l, row, fmt.Sprint(i))
 		}
 	}
 	if w.over.Load() {
 		return nil
 	}
+	if w.rows != "" {
+		_, err := os.Stdout.WriteString(n.tables())
+		return err
+	}
+	if err := n.join(filepath.Join(out, partsName)); err != nil {
+		return err
+	}
 	return os.WriteFile(filepath.Join(out, "network.md"), []byte(n.markdown()), 0o644)
+}
+
+// measure plays a row on all systems: one after another, or at once where nothing is done.
+func (n *network) measure(l networkLine, row *networkRow, tag string) {
+	var mu sync.Mutex
+	jobs := 1
+	if row.trips == 0 {
+		jobs = len(n.w.systems)
+	}
+	_ = inParallel(jobs, len(n.w.systems), func(i int) error {
+		s := n.w.systems[i]
+		if s.missing != "" || n.w.over.Load() {
+			return nil
+		}
+		c := n.w.playRow(s, row, tag+"-"+fileName(s.name))
+		if c.err != nil {
+			progress("%s: %s: %v", s.name, row.name, c.err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		n.cells[networkKey{l.String(), row.name, s.name}] = c
+		return nil
+	})
 }
 
 // playRow measures a row on a system, in a mount of its own.
@@ -347,14 +377,20 @@ rclone without its cache and sshfs have it on their server without a sync, rclon
 func (n *network) markdown() string {
 	var b strings.Builder
 	b.WriteString("# On real networks\n\nMade by `make bench BENCH=network`; do not edit.\n\n")
-	b.WriteString((&report{w: n.w, r: &results{}, begun: n.begun, load: n.load}).environment())
+	b.WriteString((&report{w: n.w, r: &results{}, begun: time.Now().Add(-n.took), load: n.load}).environment())
 	b.WriteString("\n## How it was measured\n\n" + howNetwork + "\n| Line | A byte and its echo, ms | Up, Mbit/s | Down, Mbit/s |\n|---|---:|---:|---:|\n")
 	for _, l := range n.lines {
 		raw := n.raw[l.String()]
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", l, short(milliseconds(raw.roundTrip)), short(raw.up), short(raw.down))
 	}
-	b.WriteString("\n## Targets\n\nOn the line of " + targetLine.String() + "; the last two on all.\n\n")
+	b.WriteString("\n## Targets\n\nOn the line of " + targetLine.String() + "; the last three on all.\n\n")
 	b.WriteString((&report{}).targetTable(n.targets()) + n.behind())
+	b.WriteString(n.tables())
+	return b.String()
+}
+
+func (n *network) tables() string {
+	var b strings.Builder
 	for _, row := range n.rows {
 		b.WriteString("\n## " + n.title(row) + "\n\n" + n.table(row))
 	}
@@ -433,7 +469,8 @@ func (n *network) targets() []target {
 			return float64(c.moved.Up+c.moved.Down) / c.took.Seconds()
 		})},
 		{"rows in which rclone crypt (cache off) is ahead", 0, true, ahead(rcloneOff)},
-		{"rows in which sshfs is ahead", 0, true, ahead("sshfs")},
+		{"rows in which rclone crypt (cache full) is ahead of svcfs with the outbox", 0, true, ahead(rcloneFull)},
+		{"rows in which sshfs is ahead", 0, true, ahead(sshfsName)},
 	}
 }
 
@@ -441,11 +478,19 @@ func (n *network) has(name string) bool {
 	return slices.ContainsFunc(n.w.systems, func(s *system) bool { return s.name == name && s.missing == "" })
 }
 
+// svcfsBeside is the svcfs that another system is compared with: where close means the same.
+func svcfsBeside(other string) string {
+	if other == rcloneFull {
+		return svcfsOutbox
+	}
+	return svcfsPlain
+}
+
 // behindOf lists where another system was faster than svcfs.
 func (n *network) behindOf(other string) (list []string) {
 	for _, l := range n.lines {
 		for _, row := range n.rows {
-			ours, ok := n.cell(l, row.name, svcfsPlain)
+			ours, ok := n.cell(l, row.name, svcfsBeside(other))
 			theirs, theirsOk := n.cell(l, row.name, other)
 			if ok && theirsOk && row.trips > 0 && theirs.took < ours.took {
 				list = append(list, fmt.Sprintf("%s (%s, %s and %s s)", row.name, l, short(ours.took.Seconds()), short(theirs.took.Seconds())))
@@ -456,7 +501,7 @@ func (n *network) behindOf(other string) (list []string) {
 }
 
 func (n *network) behind() (text string) {
-	for _, other := range []string{rcloneOff, "sshfs"} {
+	for _, other := range []string{rcloneOff, rcloneFull, sshfsName} {
 		if list := n.behindOf(other); len(list) > 0 {
 			text += "\n" + other + " is ahead in: " + strings.Join(list, "; ") + ".\n"
 		}

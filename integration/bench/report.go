@@ -111,10 +111,6 @@ func (r *report) environment() string {
 }
 
 func environmentOf(w *world, begun time.Time, load string) string {
-	commit, err := commandOutput("git", "describe", "--always", "--dirty", "--abbrev=12")
-	if err != nil {
-		commit = "unknown"
-	}
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	mode := w.mode
 	if mode == "" {
@@ -125,8 +121,17 @@ func environmentOf(w *world, begun time.Time, load string) string {
 		fewer = fmt.Sprintf(" (fewer where one took longer than %v)", w.patience)
 	}
 	return fmt.Sprintf("%s, %d of each%s. Commit %s. %s, %d cores, %s of memory. Linux %s. %s. Load before it began: %s.\n",
-		begun.UTC().Format("2006-01-02 15:04 UTC")+", "+mode+" run, "+time.Since(begun).Round(time.Second).String(), w.reps, fewer, commit,
+		begun.UTC().Format("2006-01-02 15:04 UTC")+", "+mode+" run, "+time.Since(begun).Round(time.Second).String(), w.reps, fewer, commit(),
 		cpuModel(), runtime.NumCPU(), memoryTotal(), strings.TrimSpace(string(kernel)), runtime.Version(), load)
+}
+
+// commit names what is measured.
+func commit() string {
+	name, err := commandOutput("git", "describe", "--always", "--dirty", "--abbrev=12")
+	if err != nil {
+		return "unknown"
+	}
+	return name
 }
 
 func cpuModel() string {

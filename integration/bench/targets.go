@@ -18,6 +18,8 @@ const (
 	svcfsKeep        = "svcfs keep"
 	svcfsNoXattr     = "svcfs no-xattr"
 	rcloneOff        = "rclone crypt (cache off)"
+	rcloneFull       = "rclone crypt (cache full)"
+	sshfsName        = "sshfs"
 )
 
 // targets of the product; the mode they speak of is the best one that runs.
