@@ -40,23 +40,32 @@ func (f SealedFor) info() []byte {
 	return binary.BigEndian.AppendUint64(out, uint64(f.Epoch))
 }
 
-func sealedKeySuite() (hpke.KEM, hpke.KDF, hpke.AEAD) {
-	return hpke.MLKEM768X25519(), hpke.HKDFSHA256(), hpke.AES256GCM()
+func sealedKeySuite() (hpke.KDF, hpke.AEAD) { return hpke.HKDFSHA256(), hpke.AES256GCM() }
+
+// VaultPublic is the public half of a vault's key, ready to seal keys to. It is safe for
+// concurrent use.
+type VaultPublic struct {
+	public hpke.PublicKey
 }
 
-// SealKey encrypts the key of a file to a public key of a vault, of [VaultKeyBytes]. blob is the
-// SHA-256 of the ciphertext of the file. The result has [SealedKeyBytes] and belongs to the
-// caller. A public key that is none is [ErrCorrupt].
-func SealKey(vault []byte, to SealedFor, blob [sha256.Size]byte, key *Key) ([]byte, error) {
-	kem, kdf, aead := sealedKeySuite()
-	public, err := kem.NewPublicKey(vault)
+// NewVaultPublic reads a public key of a vault, of [VaultKeyBytes], of which it keeps no slice.
+// Bytes that are none are [ErrCorrupt].
+func NewVaultPublic(raw []byte) (*VaultPublic, error) {
+	public, err := hpke.MLKEM768X25519().NewPublicKey(raw)
 	if err != nil {
 		return nil, fmt.Errorf("read the key of the vault: %w: %w", ErrCorrupt, err)
 	}
+	return &VaultPublic{public}, nil
+}
+
+// SealKey encrypts the key of a file to the vault. blob is the SHA-256 of the ciphertext of the
+// file. The result has [SealedKeyBytes] and belongs to the caller.
+func (p *VaultPublic) SealKey(to SealedFor, blob [sha256.Size]byte, key *Key) ([]byte, error) {
 	if key.isZero() {
 		return nil, errZeroKey
 	}
-	enc, sender, err := hpke.NewSender(public, kdf, aead, to.info())
+	kdf, aead := sealedKeySuite()
+	enc, sender, err := hpke.NewSender(p.public, kdf, aead, to.info())
 	if err != nil {
 		return nil, fmt.Errorf("seal key: %w", err)
 	}
@@ -93,7 +102,7 @@ func (s *VaultSecret) OpenKey(from SealedFor, blob [sha256.Size]byte, sealed []b
 	if len(sealed) != SealedKeyBytes {
 		return nil, fmt.Errorf("sealed key of %d bytes: want %d: %w", len(sealed), SealedKeyBytes, ErrCorrupt)
 	}
-	_, kdf, aead := sealedKeySuite()
+	kdf, aead := sealedKeySuite()
 	enc := len(sealed) - KeyBytes - TagBytes
 	recipient, err := hpke.NewRecipient(sealed[:enc], s.private, kdf, aead, from.info())
 	if err != nil {

@@ -22,7 +22,11 @@ func TestSealedKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	to, blob := SealedFor{"svc", "alice", "id", 3}, [32]byte{1}
-	sealed, err := SealKey(public, to, blob, key)
+	vault, err := NewVaultPublic(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := vault.SealKey(to, blob, key)
 	if err != nil || len(sealed) != SealedKeyBytes {
 		t.Fatalf("%d bytes, %v", len(sealed), err)
 	}
@@ -51,10 +55,10 @@ func TestSealedKey(t *testing.T) {
 	if _, err := seed.OpenKey(to, blob, sealed[1:]); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a short one: %v", err)
 	}
-	if _, err := SealKey(public[1:], to, blob, key); !errors.Is(err, ErrCorrupt) {
+	if _, err := NewVaultPublic(public[1:]); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a short vault key: %v", err)
 	}
-	if _, err := SealKey(public, to, blob, new(Key)); err == nil {
+	if _, err := vault.SealKey(to, blob, new(Key)); err == nil {
 		t.Error("a key of zeros is sealed")
 	}
 }
@@ -70,18 +74,18 @@ func secretOf(t testing.TB, seed byte) *VaultSecret {
 
 func BenchmarkSealKey(b *testing.B) {
 	seed := secretOf(b, 7)
-	public := seed.Public()
+	vault, _ := NewVaultPublic(seed.Public())
 	key, _ := RandomKey()
 	for b.Loop() {
-		_, _ = SealKey(public, SealedFor{}, [32]byte{}, key)
+		_, _ = vault.SealKey(SealedFor{}, [32]byte{}, key)
 	}
 }
 
 func BenchmarkOpenKey(b *testing.B) {
 	seed := secretOf(b, 7)
-	public := seed.Public()
+	vault, _ := NewVaultPublic(seed.Public())
 	key, _ := RandomKey()
-	sealed, _ := SealKey(public, SealedFor{}, [32]byte{}, key)
+	sealed, _ := vault.SealKey(SealedFor{}, [32]byte{}, key)
 	for b.Loop() {
 		_, _ = seed.OpenKey(SealedFor{}, [32]byte{}, sealed)
 	}

@@ -304,6 +304,8 @@ func (c *crashing) frame(group, name string, content []byte) (id string, frame [
 	ok(c.t, json.Unmarshal(raw, &v))
 	public, err := base64.StdEncoding.DecodeString(v.Vault.PublicKey)
 	ok(c.t, err)
+	vault, err := format.NewVaultPublic(public)
+	ok(c.t, err)
 	key, err := format.RandomKey()
 	ok(c.t, err)
 	blob, err := format.SealBlob(key, content)
@@ -314,7 +316,7 @@ func (c *crashing) frame(group, name string, content []byte) (id string, frame [
 	_, _ = rand.Read(random[:])
 	id = hex.EncodeToString(random[:])
 	sum := sha256.Sum256(blob)
-	sealed, err := format.SealKey(public, format.SealedFor{Service: v.ContractID, Account: c.alice.id, Upload: id, Epoch: v.Vault.Epoch}, sum, key)
+	sealed, err := vault.SealKey(format.SealedFor{Service: v.ContractID, Account: c.alice.id, Upload: id, Epoch: v.Vault.Epoch}, sum, key)
 	ok(c.t, err)
 	head, err := json.Marshal(wire.SealedHead{ID: id, Epoch: v.Vault.Epoch, SealedKey: base64.StdEncoding.EncodeToString(sealed), GroupID: group,
 		FileHash: sdk.ComputeHash(content).String(), Format: meta, BlobSize: int64(len(blob)), BlobHash: hex.EncodeToString(sum[:])})

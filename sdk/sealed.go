@@ -188,7 +188,7 @@ func (s *Sealed) sealKey(vault *vaultKey) error {
 		return errNoFileKey
 	}
 	to := format.SealedFor{Service: vault.service, Account: string(s.account), Upload: s.head.ID, Epoch: vault.stated.Epoch}
-	sealed, err := format.SealKey(vault.public, to, s.head.Blob(), s.key)
+	sealed, err := vault.public.SealKey(to, s.head.Blob(), s.key)
 	if err != nil {
 		return err
 	}

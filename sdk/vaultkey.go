@@ -19,7 +19,7 @@ const vaultKeyAge = 24 * time.Hour
 type vaultKey struct {
 	stated   wire.VaultKey
 	service  string // contract id of the service. A lie here makes a key that no vault opens
-	public   []byte
+	public   *format.VaultPublic
 	verified time.Time
 }
 
@@ -91,8 +91,7 @@ func (c *Client) verifyVault(ctx context.Context, caps wire.Capabilities) (*vaul
 	case k.ended(k.verified):
 		return nil, refuseVault("it ended at %s: look at the clock of this machine, or tell the operator of the service", time.Unix(k.stated.NotAfter, 0).UTC().Format(time.RFC3339))
 	}
-	var err error
-	k.public, err = retryWithNewKey(ctx, c, func() ([]byte, error) {
+	public, err := retryWithNewKey(ctx, c, func() ([]byte, error) {
 		log, _, err := c.trustedLog(ctx)
 		if err != nil {
 			return nil, err
@@ -109,8 +108,11 @@ func (c *Client) verifyVault(ctx context.Context, caps wire.Capabilities) (*vaul
 	if err != nil {
 		return nil, err
 	}
-	if len(k.public) != format.VaultKeyBytes {
-		return nil, refuseVault("it has %d bytes, want %d", len(k.public), format.VaultKeyBytes)
+	if len(public) != format.VaultKeyBytes {
+		return nil, refuseVault("it has %d bytes, want %d", len(public), format.VaultKeyBytes)
+	}
+	if k.public, err = format.NewVaultPublic(public); err != nil {
+		return nil, refuseVault("%w", err)
 	}
 	if seen := c.memory.Vault(); k.stated.Epoch < seen {
 		return nil, refuseVault("it is number %d, and number %d was seen before", k.stated.Epoch, seen)

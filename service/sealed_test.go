@@ -75,7 +75,11 @@ func (u *user) sealsKey(i *sealedItem, key *format.Key, account string) {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	sealed, err := format.SealKey(public, format.SealedFor{Service: "svc.testnet", Account: account, Upload: i.ID, Epoch: v.Epoch}, sha256.Sum256(i.blob), key)
+	vault, err := format.NewVaultPublic(public)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	sealed, err := vault.SealKey(format.SealedFor{Service: "svc.testnet", Account: account, Upload: i.ID, Epoch: v.Epoch}, sha256.Sum256(i.blob), key)
 	if err != nil {
 		u.t.Fatal(err)
 	}

@@ -167,7 +167,7 @@ type floorClient struct {
 	mem  []byte
 	size int64
 
-	vault []byte // key that keys of saves are sealed to
+	vault *format.VaultPublic // that keys of saves are sealed to
 }
 
 func newFloorClient(url string, size int64) (*floorClient, error) {
@@ -175,7 +175,11 @@ func newFloorClient(url string, size int64) (*floorClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	vault, err := floorVault()
+	secret, err := floorVault()
+	if err != nil {
+		return nil, err
+	}
+	vault, err := format.NewVaultPublic(secret.Public())
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +189,7 @@ func newFloorClient(url string, size int64) (*floorClient, error) {
 	}
 	_ = unix.Madvise(mem, unix.MADV_HUGEPAGE) // only speed
 	transport := &http.Transport{DisableCompression: true, ReadBufferSize: 64 << 10, WriteBufferSize: 64 << 10}
-	return &floorClient{url, &http.Client{Transport: transport}, key, mem, size, vault.Public()}, nil
+	return &floorClient{url, &http.Client{Transport: transport}, key, mem, size, vault}, nil
 }
 
 // prepare fills the memory with content to write.

@@ -95,7 +95,7 @@ func (c *floorClient) save(name string) error {
 	if err != nil {
 		return err
 	}
-	sealed, err := format.SealKey(c.vault, floorSealedFor(name), sha256.Sum256(content), key)
+	sealed, err := c.vault.SealKey(floorSealedFor(name), sha256.Sum256(content), key)
 	if err != nil {
 		return err
 	}
