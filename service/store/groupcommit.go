@@ -213,7 +213,7 @@ func (s *Store) passTurn() { <-s.turn }
 
 // transaction runs f between begin and commit, alone in all processes.
 func (s *Store) transaction(ctx context.Context, idle time.Duration, f func(*Tx) error) error {
-	tx, err := s.write.BeginTx(ctx, s.writes)
+	tx, err := s.engine.beginWriting(ctx, s.write)
 	if err != nil {
 		return mark(s.engine, fmt.Errorf("begin writing: %w", err))
 	}

@@ -52,10 +52,13 @@ func openPostgres(url string) (*Store, error) {
 	db.SetMaxIdleConns(postgresConns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	return &Store{engine: postgresEngine{}, read: db, write: db, timeout: writeTimeout,
-		reads: &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead},
-		// Whatever the server's default is: a writer that waited for its turn must see
-		// the writes before its own.
-		writes: &sql.TxOptions{Isolation: sql.LevelReadCommitted}}, nil
+		reads: &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}}, nil
+}
+
+func (postgresEngine) beginWriting(ctx context.Context, db *sql.DB) (transaction, error) {
+	// Whatever the server's default is: a writer that waited for its turn must see the writes
+	// before its own.
+	return db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 }
 
 // CheckEncrypted refuses the address of a PostgreSQL server on another machine if the

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -79,9 +80,7 @@ func connectSQLite(file string, forWriting bool) (*sql.DB, error) {
 	q := url.Values{"_pragma": {"busy_timeout(" + busyTimeout + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
 		"secure_delete(1)", "trusted_schema(0)", "cache_size(-16000)", "temp_store(MEMORY)",
 		"wal_autocheckpoint(" + strconv.FormatInt(walPages(filepath.Dir(file)), 10) + ")"}}
-	if forWriting {
-		q.Set("_txlock", "immediate")
-	} else {
+	if !forWriting {
 		q.Add("_pragma", "query_only(1)")
 	}
 	c, err := sqlite.NewConnector("file:" + (&url.URL{Path: file}).EscapedPath() + "?" + q.Encode())
@@ -92,6 +91,49 @@ func connectSQLite(file string, forWriting bool) (*sql.DB, error) {
 }
 
 func (sqliteEngine) name() string { return "sqlite" }
+
+// sqliteWrite is a writing transaction. A sql.Tx starts a goroutine for each query, which waits
+// for the end of its context: for the short queries of a save that cost more than some of
+// them. This one is never ended from outside.
+type sqliteWrite struct {
+	*sql.Conn
+	over bool
+}
+
+// beginWriting takes the write lock.
+func (sqliteEngine) beginWriting(ctx context.Context, db *sql.DB) (transaction, error) {
+	ctx = context.WithoutCancel(ctx)
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &sqliteWrite{Conn: conn}, nil
+}
+
+func (t *sqliteWrite) Commit() error {
+	if _, err := t.ExecContext(context.Background(), "COMMIT"); err != nil {
+		return err
+	}
+	t.over = true
+	return t.Close()
+}
+
+// Rollback drops the connection when it cannot end the transaction: the next writer must not
+// continue it. SQLite has ended some transactions itself by then, such as one on a full disk.
+func (t *sqliteWrite) Rollback() error {
+	if t.over {
+		return sql.ErrTxDone
+	}
+	t.over = true
+	_, err := t.ExecContext(context.Background(), "ROLLBACK")
+	if err != nil {
+		_ = t.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	return errors.Join(err, t.Close())
+}
 
 func (sqliteEngine) rebind(query string) string { return query }
 

@@ -38,6 +38,8 @@ type engine interface {
 	name() string
 	// rebind turns the placeholders ? into the engine's own.
 	rebind(query string) string
+	// beginWriting begins a writing transaction. ctx must not end before it does.
+	beginWriting(ctx context.Context, db *sql.DB) (transaction, error)
 	// serialise makes a writing transaction wait for the others. Where the database is a
 	// server, a process that is silent for longer than idle loses its turn: its machine
 	// may be gone. 0 = no limit.
@@ -69,8 +71,7 @@ type Store struct {
 	read   *sql.DB
 	write  *sql.DB
 	reads  *sql.TxOptions
-	writes *sql.TxOptions // nil = the engine's default
-	turn   chan struct{}  // one writing transaction at a time in this process
+	turn   chan struct{} // one writing transaction at a time in this process
 	once   sync.Once
 	dir    string // of SQLite
 
@@ -144,6 +145,13 @@ type queries interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// transaction is a transaction that writes. After Commit without an error, Rollback does nothing.
+type transaction interface {
+	queries
+	Commit() error
+	Rollback() error
 }
 
 // Tx is a transaction. Statements are written with the placeholder ? for both
