@@ -315,7 +315,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	f.mu.Lock()
 	ready := f.stage != nil || f.lease != nil && !isPurged(f.lease)
 	f.mu.Unlock()
-	e := f.entry.Load()
+	e := f.entryNow()
 	if e != nil && (ready && !f.isStaged() || f.isCached() || f.t.cache.Contains(f.key(e))) {
 		if err := f.t.stillMember(ctx, f.groupNow()); err != nil {
 			return err

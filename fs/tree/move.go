@@ -428,7 +428,7 @@ func (f *File) record() *sdk.Entry {
 	if now := f.group.byRef[e.Ref]; now != nil {
 		return now
 	}
-	return e
+	return f.t.recordedSince(f.group, e)
 }
 
 // isNewest reports whether its name shows e. Needs Tree.mu.

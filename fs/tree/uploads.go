@@ -46,7 +46,11 @@ func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, re
 	for i := range list {
 		var err error
 		if isWaiting(&list[i]) {
-			err = t.cfg.Outbox.Rename(ctx, outbox.IDOf(list[i].Ref), rename(list[i].Name))
+			base := t.refOf(g, rename(list[i].Name))
+			if i > 0 {
+				base = list[i-1].Ref
+			}
+			err = t.cfg.Outbox.Rename(ctx, outbox.IDOf(list[i].Ref), rename(list[i].Name), base)
 		} else {
 			err = t.spend(sdk.EventRenamed, func() (sdk.Amount, error) {
 				return sdk.Amount{}, t.remote.RenameFile(ctx, g.id, list[i].Ref, rename(list[i].Name))

@@ -27,7 +27,7 @@ type Outbox interface {
 	Settle(ctx context.Context, id string) error
 	Before(ctx context.Context, g sdk.GroupID) error
 	Remove(ctx context.Context, id string) error
-	Rename(ctx context.Context, id, name string) error
+	Rename(ctx context.Context, id, name string, base sdk.Ref) error
 	Lost(g sdk.GroupID)
 	Again()
 	Status() outbox.Status
@@ -106,12 +106,23 @@ func (t *Tree) waitingRow(g *group, i outbox.Item) *sdk.Entry {
 func (t *Tree) baseOf(f *File, g *group, raw string, from sdk.Seq) sdk.Ref {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	v := g.names[raw]
-	if e := f.entry.Load(); from != 0 && e != nil && e.Name == raw && e.Group == g.id && e.Deleted == nil {
+	if e := f.entry.Load(); from != 0 && e != nil && f.isKind(fileReal) && e.Name == raw && e.Group == g.id && e.Deleted == nil {
 		if known := g.byRef[e.Ref]; known == nil || known.Deleted == nil {
 			return e.Ref
 		}
 	}
+	return g.names[raw].newestRef()
+}
+
+// refOf returns the newest version of a name that is known, "" for none.
+func (t *Tree) refOf(g *group, raw string) sdk.Ref {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return g.names[raw].newestRef()
+}
+
+// newestRef is the newest version, "" for none. Needs Tree.mu.
+func (v *versions) newestRef() sdk.Ref {
 	if v == nil || v.newest() == nil {
 		return ""
 	}
@@ -168,6 +179,22 @@ func (t *Tree) recordedSince(g *group, e *sdk.Entry) *sdk.Entry {
 		return now
 	}
 	return e
+}
+
+// entryNow returns the entry of a file, and of one that waited and was recorded since its record. The name shows
+// that at once; a backup, which no name shows, takes it here.
+func (f *File) entryNow() *sdk.Entry {
+	e := f.entry.Load()
+	if !isWaiting(e) {
+		return e
+	}
+	f.t.mu.RLock()
+	defer f.t.mu.RUnlock()
+	now := f.t.recordedSince(f.group, e)
+	if now != e {
+		f.entry.CompareAndSwap(e, now)
+	}
+	return now
 }
 
 // retrieveWaiting reads content that waits. Free.
@@ -393,6 +420,9 @@ func (t *Tree) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
 	}
 	for v := range touched {
 		sortEntries(v.entries)
+	}
+	if old.hidden == was.Ref { // a backup was made of it
+		old.hidden, g.version(recordedName(row)).hidden = "", row.Ref
 	}
 	t.cache.Move(t.keyOf(was), t.keyOf(row))
 	var notices []notice

@@ -27,6 +27,7 @@ type boxed struct {
 	away    atomic.Pointer[error] // what every request of the outbox gets; nil = none
 	change  []func(*Config)
 	keys    sdk.DiskKeys
+	who     sdk.AccountID
 }
 
 var errAway error = &sdk.Error{Op: "upload", Kind: sdk.ErrUnavailable, Err: errors.New("connection refused")}
@@ -34,9 +35,17 @@ var errAway error = &sdk.Error{Op: "upload", Kind: sdk.ErrUnavailable, Err: erro
 // mountBoxed mounts with an outbox of alice, whose service is the world.
 func mountBoxed(t *testing.T, w *world, change ...func(*Config)) *boxed {
 	t.Helper()
-	b := &boxed{dir: t.TempDir() + "/box", change: change}
-	person := w.As("alice")
-	b.service = &outboxtest.Service{ID: "alice", Mine: []sdk.Group{{ID: "g"}, {ID: "h"}}}
+	b := mountBoxedAs(t, w, "alice", "g", append([]func(*Config){func(c *Config) { c.CanTrash, c.CanRename = true, true }}, change...)...)
+	b.service.Mine = append(b.service.Mine, sdk.Group{ID: "h"})
+	return b
+}
+
+// mountBoxedAs mounts with an outbox of an account, which has one group.
+func mountBoxedAs(t *testing.T, w *world, who sdk.AccountID, g sdk.GroupID, change ...func(*Config)) *boxed {
+	t.Helper()
+	b := &boxed{dir: t.TempDir() + "/box", change: change, who: who}
+	person := w.As(who)
+	b.service = &outboxtest.Service{ID: who, Mine: []sdk.Group{{ID: g}}}
 	b.service.Refuse = func(string, *outboxtest.Letter) error {
 		if err := b.away.Load(); err != nil {
 			return *err
@@ -87,7 +96,7 @@ func (b *boxed) mount(t *testing.T, w *world) {
 	}})
 	ok(t, err)
 	b.box = box
-	b.mounted = mount(t, w, "alice", append([]func(*Config){func(c *Config) { c.Outbox, c.CanTrash, c.CanRename = box, true, true }}, b.change...)...)
+	b.mounted = mount(t, w, b.who, append([]func(*Config){func(c *Config) { c.Outbox = box }}, b.change...)...)
 	tree.Store(b.Tree)
 	b.AddWaiting()
 }
@@ -95,9 +104,21 @@ func (b *boxed) mount(t *testing.T, w *world) {
 // again mounts anew, as after a crash.
 func (b *boxed) again() {
 	b.t.Helper()
+	b.restart(func() {})
+}
+
+// restart does something between the end of a mount and the beginning of the next.
+func (b *boxed) restart(between func()) {
+	b.t.Helper()
+	b.end()
+	between()
+	b.mount(b.t.(*testing.T), b.w)
+}
+
+func (b *boxed) end() {
+	b.t.Helper()
 	_ = b.Tree.Close()
 	ok(b.t, b.box.Close())
-	b.mount(b.t.(*testing.T), b.w)
 }
 
 func (b *boxed) down() { b.away.Store(&errAway) }
@@ -190,6 +211,7 @@ func TestO4SavesUponSaves(t *testing.T) {
 	b.drained()
 	b.down()
 	ok(t, b.save("/g/other", "x"))
+	waitTried(b)
 	for _, text := range []string{"one", "two", "three"} {
 		ok(t, b.save("/g/a", text))
 	}
@@ -429,4 +451,90 @@ func TestO3LargeFilesComeAfterWhatWaits(t *testing.T) {
 	if got := strings.Join(names, " "); got != "a b large2" {
 		t.Errorf("recorded %s", got)
 	}
+}
+
+// O7, O10: what waits and gets the name of a recorded file replaces that one; it is no conflict.
+func TestO10RenameOntoARecordedName(t *testing.T) {
+	b := mountBoxed(t, newBoxWorld())
+	ok(t, b.save("/g/old", "zero"))
+	b.drained()
+	b.down()
+	ok(t, b.save("/g/first", "x"))
+	waitTried(b)
+	ok(t, b.save("/g/new", "one"))
+	g := b.dir2("/g")
+	ok(t, g.Rename(t.Context(), "new", g, "old", false))
+	b.wantContent("/g/old", "one")
+	ok(t, b.save("/g/old", "two"))
+	b.up()
+	b.drained()
+	ok(t, b.Refresh(t.Context()))
+	b.wantNames("/g", "first", "old")
+	b.wantContent("/g/old", "two")
+	b.wantCharges(0, 3)
+}
+
+// O10: a folder that was removed while its files waited does not come back, and neither do they, however
+// often the mount begins anew.
+func TestO10RemovedFoldersStayAway(t *testing.T) {
+	b := mountBoxed(t, newBoxWorld())
+	b.down()
+	ok(t, b.save("/g/first", "x"))
+	waitTried(b)
+	g := b.dir2("/g")
+	for _, folder := range []string{"d", "e"} {
+		_, err := g.Mkdir(t.Context(), folder)
+		ok(t, err)
+		ok(t, b.save("/g/"+folder+"/a", "one"))
+		ok(t, b.save("/g/"+folder+"/b", "two"))
+		ok(t, b.save("/g/"+folder+"/a", "three"))
+	}
+	ok(t, b.dir2("/g/d").Unlink(t.Context(), "a"))
+	ok(t, b.dir2("/g/d").Unlink(t.Context(), "b"))
+	ok(t, g.Rmdir(t.Context(), "d"))
+	b.wantNames("/g", "e", "first")
+	b.again()
+	b.up()
+	b.drained()
+	b.wantNames("/g", "e", "first")
+	b.wantCharges(0, 3)
+	ok(t, b.dir2("/g/e").Unlink(t.Context(), "a"))
+	ok(t, b.dir2("/g/e").Unlink(t.Context(), "b"))
+	ok(t, b.dir2("/g").Rmdir(t.Context(), "e"))
+	b.again()
+	b.drained()
+	ok(t, b.Refresh(t.Context()))
+	b.wantNames("/g", "first")
+}
+
+// O7: a changed backup that gets the name back replaces what was saved there meanwhile; it is no conflict.
+func TestO7ChangedBackupTakesTheNameBack(t *testing.T) {
+	b := mountBoxed(t, newBoxWorld())
+	ok(t, b.save("/g/a", "one"))
+	g := b.dir2("/g")
+	ok(t, g.Rename(t.Context(), "a", g, "a~", false))
+	ok(t, b.save("/g/a", "two"))
+	b.drained()
+	ok(t, b.save("/g/a~", "three"))
+	ok(t, g.Rename(t.Context(), "a~", g, "a", false))
+	b.drained()
+	b.wantNames("/g", "a")
+	b.wantContent("/g/a", "three")
+}
+
+// O10: a backup of a file that waits stays a backup when the file is recorded, and takes its name back.
+func TestO10BackupOfWhatWaits(t *testing.T) {
+	b := mountBoxed(t, newBoxWorld())
+	b.down()
+	ok(t, b.save("/g/a", "one"))
+	g := b.dir2("/g")
+	ok(t, g.Rename(t.Context(), "a", g, "a~", false))
+	b.up()
+	b.drained()
+	b.wantNames("/g", "a~")
+	b.wantContent("/g/a~", "one")
+	ok(t, g.Rename(t.Context(), "a~", g, "a", false))
+	b.wantNames("/g", "a")
+	b.wantContent("/g/a", "one")
+	b.wantCharges(0, 1)
 }

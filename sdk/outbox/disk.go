@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 // disk is a folder of files. What was written counts after sync only, and names count after
@@ -49,7 +51,7 @@ type folder struct {
 }
 
 func openFolder(path string) (folder, error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := ownfile.MakeFolder(path); err != nil {
 		return folder{}, err
 	}
 	root, err := os.OpenRoot(path)

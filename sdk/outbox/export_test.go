@@ -39,6 +39,26 @@ func (d *memDisk) OnSync(f func()) {
 	d.onSync = f
 }
 
+// Bytes returns how many bytes were read.
+func (d *memDisk) Bytes() int64 { return d.read.Load() }
+
+// Has gives the disk a size, in bytes.
+func (d *memDisk) Has(size int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.size = size
+}
+
+// Kinds are the kinds of all changes so far.
+func (d *memDisk) Kinds() (kinds []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.steps {
+		kinds = append(kinds, s.kind)
+	}
+	return kinds
+}
+
 // States are all states.
 func States() []State { return []State{Waiting, Sending, Recorded, Parked, Conflict, Discarded} }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // memDisk is a disk that forgets, when its power is lost, what was not synced. It records each
@@ -16,10 +17,13 @@ import (
 type memDisk struct {
 	mu     sync.Mutex
 	steps  []diskStep
+	start  map[string][]byte // what was there before the first step
 	files  map[string]*bytes.Buffer
 	fail   func(step diskStep) error // of tests
 	counts map[string]int            // steps by kind
 	onSync func()
+	size   int64        // 0 = without an end
+	read   atomic.Int64 // bytes
 }
 
 // diskStep is a change: create, write, sync, rename, remove or names.
@@ -83,7 +87,19 @@ func (d *memDisk) rename(from, to string) error {
 }
 func (d *memDisk) remove(name string) error { return d.do(diskStep{kind: "remove", name: name}) }
 func (d *memDisk) syncNames() error         { return d.do(diskStep{kind: "names"}) }
-func (d *memDisk) free() (int64, error)     { return 1 << 40, nil }
+
+func (d *memDisk) free() (int64, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.size == 0 {
+		return 1 << 40, nil
+	}
+	free := d.size
+	for _, f := range d.files {
+		free -= int64(f.Len())
+	}
+	return max(free, 0), nil
+}
 
 func (d *memDisk) open(name string) (oldFile, error) {
 	d.mu.Lock()
@@ -95,7 +111,19 @@ func (d *memDisk) open(name string) (oldFile, error) {
 	return struct {
 		io.ReaderAt
 		io.Closer
-	}{bytes.NewReader(f.Bytes()), io.NopCloser(nil)}, nil
+	}{counted{bytes.NewReader(f.Bytes()), &d.read}, io.NopCloser(nil)}, nil
+}
+
+// counted counts the bytes that are read.
+type counted struct {
+	io.ReaderAt
+	sum *atomic.Int64
+}
+
+func (c counted) ReadAt(p []byte, off int64) (int, error) {
+	n, err := c.ReaderAt.ReadAt(p, off)
+	c.sum.Add(int64(n))
+	return n, err
 }
 
 type memFile struct {
@@ -129,6 +157,11 @@ func (d *memDisk) after(n int, l loss) *memDisk {
 	ids := map[string]int{}             // file by name
 	content, synced := map[int][]byte{}, map[int]int{}
 	durable := map[string]int{}
+	for name, text := range d.start {
+		id := -1 - len(ids)
+		files[name], ids[name], content[id], synced[id] = bytes.NewBuffer(bytes.Clone(text)), id, text, len(text)
+	}
+	durable = maps.Clone(ids)
 	var unsynced []diskStep
 	for i, s := range d.steps[:n] {
 		if err := apply(files, s); err != nil {
@@ -140,7 +173,7 @@ func (d *memDisk) after(n int, l loss) *memDisk {
 			content[i] = nil
 			unsynced = append(unsynced, diskStep{kind: "link", name: s.name, data: []byte(fmt.Sprint(i))})
 		case "write":
-			content[ids[s.name]] = append(content[ids[s.name]], s.data...)
+			content[ids[s.name]] = append(bytes.Clone(content[ids[s.name]]), s.data...)
 		case "sync":
 			synced[ids[s.name]] = len(content[ids[s.name]])
 		case "rename":
@@ -168,12 +201,14 @@ func (d *memDisk) after(n int, l loss) *memDisk {
 		}
 	}
 	left := newMemDisk()
+	left.start = map[string][]byte{}
 	for name, id := range durable {
 		keep := len(content[id])
 		if l.bytes >= 0 {
 			keep = min(keep, max(synced[id], l.bytes))
 		}
 		left.files[name] = bytes.NewBuffer(bytes.Clone(content[id][:keep]))
+		left.start[name] = bytes.Clone(content[id][:keep])
 	}
 	return left
 }

@@ -124,6 +124,8 @@ type Outbox struct {
 	order   []*item // by position
 	lanes   map[sdk.GroupID]*lane
 	results map[string]sdk.Ref // of items that were recorded
+	needed  map[string]int     // how often the file of an item that was recorded is needed, see [Outbox.keepFor]
+	kept    []string           // of those: until all that an earlier process left is opened
 	changed chan struct{}      // closed at the next step of any item
 	away    error              // the last attempt; nil = the service answered
 	pause   time.Duration
@@ -166,6 +168,7 @@ type item struct {
 	held      error         // why it, and what follows it in its lane, is not recorded yet
 	opened    bool          // its names and key were looked for since the restart
 	conflicts int           // names that it had because of conflicts
+	holds     []string      // see [Outbox.keepFor]
 }
 
 // lane is what waits of one group.
@@ -173,8 +176,14 @@ type lane struct {
 	queue  []*item
 	busy   bool
 	sentAt map[string]time.Time // by name: when a save was sent last
-	// recorded are saves of an earlier process that were found in the ledger, by name.
-	recorded map[string]sdk.Ref
+	// recorded are saves of an earlier process, by name, that were recorded before all was opened.
+	recorded map[string]wasRecorded
+}
+
+// wasRecorded is the record of an item.
+type wasRecorded struct {
+	id  string
+	ref sdk.Ref
 }
 
 // New reads what an earlier process left in the folder dir, which it makes, and begins to send. The
@@ -207,7 +216,7 @@ func open(d disk, cfg Config) (*Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Outbox{cfg: cfg, store: s, wake: make(chan struct{}, 1), items: make(map[string]*item, len(list)), lanes: make(map[sdk.GroupID]*lane), results: make(map[string]sdk.Ref),
+	o := &Outbox{cfg: cfg, store: s, wake: make(chan struct{}, 1), items: make(map[string]*item, len(list)), lanes: make(map[sdk.GroupID]*lane), results: make(map[string]sdk.Ref), needed: make(map[string]int),
 		changed: make(chan struct{}), started: time.Now()}
 	o.life, o.stop = context.WithCancel(context.Background())
 	for _, c := range list {
@@ -277,19 +286,8 @@ func (o *Outbox) Put(ctx context.Context, s Save) (Item, error) {
 
 func (o *Outbox) put(ctx context.Context, s Save) (*item, error) {
 	n := &item{group: s.Group, name: s.Name}
-	base := s.Base
-	if base != nil {
-		if id := IDOf(*base); id != "" {
-			o.mu.Lock()
-			n.after, base = o.items[id], nil
-			if ref, ok := o.results[id]; ok {
-				base = &ref
-			} else if n.after != nil {
-				base = n.after.baseNow()
-			}
-			o.mu.Unlock()
-		}
-	}
+	var base *sdk.Ref
+	n.after, base = o.baseOf(s.Base)
 	l, err := o.cfg.Remote.Seal(ctx, s.Group, s.Name, s.Content, base, s.Attributes)
 	if err != nil {
 		return nil, err
@@ -315,6 +313,19 @@ func (o *Outbox) put(ctx context.Context, s Save) (*item, error) {
 			break
 		}
 		n.inherit(n.after)
+	}
+	if rebase := n.rebase; rebase != nil { // nothing else on the disk tells of it
+		o.mu.Unlock()
+		err := o.rewrite(ctx, n, s.Group, s.Name, rebase)
+		if err != nil {
+			l.Wipe()
+			err = errors.Join(err, o.store.forget(context.WithoutCancel(ctx), l.ID()))
+		}
+		o.mu.Lock()
+		if err != nil {
+			return nil, err
+		}
+		n.rebase = nil
 	}
 	n.due = lane.sentAt[s.Name].Add(max(o.cfg.Coalesce, 0))
 	o.items[l.ID()] = n
@@ -346,10 +357,50 @@ func (i *item) inherit(from *item) {
 	if from.rebase != nil {
 		i.rebase = from.rebase
 	}
+	i.holds, from.holds = append(i.holds, from.holds...), nil
+}
+
+// keepFor keeps the file of an item that was recorded, although nothing is to be sent: i was saved upon it,
+// and the disk does not say yet that i replaces its record. After a crash the record is found through the
+// file. Needs Outbox.mu.
+func (o *Outbox) keepFor(i *item, id string) {
+	i.holds = append(i.holds, id)
+	o.needed[id]++
+}
+
+// release returns the items whose files nobody needs any more. Needs Outbox.mu.
+func (o *Outbox) release(ids []string) (free []string) {
+	for _, id := range ids {
+		if o.needed[id]--; o.needed[id] <= 0 {
+			delete(o.needed, id)
+			free = append(free, id)
+		}
+	}
+	return free
+}
+
+// baseOf returns the item that a base stands for, if it waits, and the record to compare with.
+func (o *Outbox) baseOf(base *sdk.Ref) (after *item, record *sdk.Ref) {
+	if base == nil || IDOf(*base) == "" {
+		return nil, base
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	id := IDOf(*base)
+	if ref, ok := o.results[id]; ok {
+		return nil, &ref
+	}
+	if after = o.items[id]; after != nil && after.letter != nil {
+		record = after.baseNow()
+	}
+	return after, record
 }
 
 // baseNow is what a save before this one would be compared with. Needs Outbox.mu.
 func (i *item) baseNow() *sdk.Ref {
+	if i.rebase != nil {
+		return i.rebase
+	}
 	if ref, ok := i.letter.Base(); ok {
 		return &ref
 	}
@@ -406,21 +457,25 @@ func (o *Outbox) Ready(id string) {
 			}
 		}
 	}
+	var free []string
 	for _, i := range old {
-		if n.after == i {
-			n.inherit(i)
+		for _, other := range o.lane(n.group).queue {
+			if other.after == i {
+				other.inherit(i)
+			}
 		}
-		o.end(i, Discarded)
-		o.store.remove(i.clear.ID)
+		free = append(free, o.end(i, Discarded)...)
+		o.store.overtake(i.clear.ID)
 	}
 	told := o.shownAll(old)
 	o.mu.Unlock()
+	o.store.remove(free...)
 	o.tell(told)
 	o.Kick()
 }
 
-// end takes an item out. Needs mu.
-func (o *Outbox) end(i *item, to State) {
+// end takes an item out, and returns the items whose files nobody needs any more. Needs mu.
+func (o *Outbox) end(i *item, to State) (free []string) {
 	o.step(i, to)
 	if i.letter != nil {
 		i.letter.Wipe()
@@ -434,6 +489,8 @@ func (o *Outbox) end(i *item, to State) {
 		o.funds.reserved = left
 	}
 	i.fee = sdk.Amount{}
+	free, i.holds = o.release(i.holds), nil
+	return free
 }
 
 // step needs mu.
@@ -792,9 +849,10 @@ func (o *Outbox) Discard(ctx context.Context, id string) error {
 			other.inherit(i)
 		}
 	}
-	o.end(i, Discarded)
+	free := o.end(i, Discarded)
 	told := o.shownAll([]*item{i})
 	o.mu.Unlock()
+	o.store.remove(free...)
 	o.tell(told)
 	return nil
 }
@@ -811,12 +869,11 @@ func (o *Outbox) Remove(ctx context.Context, id string) error {
 	return o.Discard(ctx, id)
 }
 
-// Rename gives an item that was never sent another name; any other is [ErrTried].
-func (o *Outbox) Rename(ctx context.Context, id, name string) error {
-	return o.address(ctx, id, false, func(i *item) (sdk.GroupID, string, *sdk.Ref) {
-		none := sdk.Ref("")
-		return i.group, name, &none
-	})
+// Rename gives an item that was never sent another name; any other is [ErrTried]. It replaces base, the
+// newest version of that name that the caller knows, see [Save].
+func (o *Outbox) Rename(ctx context.Context, id, name string, base sdk.Ref) error {
+	after, record := o.baseOf(&base)
+	return o.address(ctx, id, false, after, func(i *item) (sdk.GroupID, string, *sdk.Ref) { return i.group, name, record })
 }
 
 // Move gives a parked item another group, whose newest version of the name it replaces.
@@ -833,11 +890,11 @@ func (o *Outbox) Move(ctx context.Context, id string, g sdk.GroupID) error {
 		i.name = i.letter.Name()
 		o.mu.Unlock()
 	}
-	return o.address(ctx, id, true, func(i *item) (sdk.GroupID, string, *sdk.Ref) { return g, i.name, nil })
+	return o.address(ctx, id, true, nil, func(i *item) (sdk.GroupID, string, *sdk.Ref) { return g, i.name, nil })
 }
 
-// address writes an item anew, with another group, name and base.
-func (o *Outbox) address(ctx context.Context, id string, parked bool, to func(*item) (sdk.GroupID, string, *sdk.Ref)) error {
+// address writes an item anew, with another group, name and base, to be sent behind after.
+func (o *Outbox) address(ctx context.Context, id string, parked bool, after *item, to func(*item) (sdk.GroupID, string, *sdk.Ref)) error {
 	o.mu.Lock()
 	i := o.items[id]
 	switch {
@@ -859,13 +916,21 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, to func(*i
 	o.mu.Lock()
 	i.ready = ready
 	var told []Item
+	var free []string
 	if err == nil {
 		if i.group != g {
 			l := o.lane(i.group)
 			l.queue = slices.DeleteFunc(l.queue, func(other *item) bool { return other == i })
 			o.lane(g).queue = append(o.lane(g).queue, i)
 		}
-		i.group, i.name, i.after = g, name, nil
+		i.group, i.name, i.after, i.rebase = g, name, after, nil
+		if after != nil && !after.state.isHere() {
+			i.after = nil
+			if ref, ok := o.results[after.clear.ID]; ok {
+				i.rebase = &ref
+			}
+		}
+		free, i.holds = o.release(i.holds), nil
 		if i.state == Parked && parked {
 			o.step(i, Waiting)
 			i.reason = ""
@@ -875,6 +940,7 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, to func(*i
 		}
 	}
 	o.mu.Unlock()
+	o.store.remove(free...)
 	o.tell(told)
 	o.Kick()
 	return err

@@ -453,10 +453,10 @@ func TestO10RenamesAndRemovals(t *testing.T) {
 		first := b.put("first", "1", nil)
 		synctest.Wait()
 		i, j := b.put("a", "1", ref("")), b.put("b", "2", ref(""))
-		if err := b.Rename(t.Context(), first.ID, "x"); !errors.Is(err, outbox.ErrTried) {
+		if err := b.Rename(t.Context(), first.ID, "x", ""); !errors.Is(err, outbox.ErrTried) {
 			t.Error(err)
 		}
-		if err := b.Rename(t.Context(), i.ID, "c"); err != nil {
+		if err := b.Rename(t.Context(), i.ID, "c", ""); err != nil {
 			t.Error(err)
 		}
 		if err := b.Remove(t.Context(), j.ID); err != nil {

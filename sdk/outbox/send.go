@@ -160,20 +160,22 @@ func (o *Outbox) prepare(ctx context.Context, i *item) error {
 	if rebase == nil {
 		return nil
 	}
-	if base, set := i.letter.Base(); set && base == *rebase {
-		return nil
-	}
-	if !i.letter.HasKey() {
-		if err := o.cfg.Remote.Open(ctx, i.letter, i.group); err != nil {
+	if base, set := i.letter.Base(); !set || base != *rebase {
+		if !i.letter.HasKey() {
+			if err := o.cfg.Remote.Open(ctx, i.letter, i.group); err != nil {
+				return err
+			}
+		}
+		if err := o.rewrite(ctx, i, i.group, i.name, rebase); err != nil {
 			return err
 		}
 	}
-	if err := o.rewrite(ctx, i, i.group, i.name, rebase); err != nil {
-		return err
-	}
 	o.mu.Lock()
 	i.rebase = nil
+	free := o.release(i.holds)
+	i.holds = nil
 	o.mu.Unlock()
+	o.store.remove(free...)
 	return nil
 }
 
@@ -250,11 +252,16 @@ func (o *Outbox) recorded(l *lane, i *item, r sdk.Receipt) {
 		o.cfg.Told(shown, r)
 	}
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	for _, other := range l.queue {
 		if other.after == i {
 			other.after, other.rebase = nil, &r.Ref
+			o.keepFor(other, i.clear.ID)
 		}
+	}
+	if o.locked > 0 { // what was saved upon it may not be opened yet
+		l.note(i, r.Ref)
+		o.needed[i.clear.ID]++
+		o.kept = append(o.kept, i.clear.ID)
 	}
 	if len(l.sentAt) >= keptResults {
 		clear(l.sentAt)
@@ -270,8 +277,20 @@ func (o *Outbox) recorded(l *lane, i *item, r sdk.Receipt) {
 		o.funds.balance = left
 	}
 	o.away, o.pause, o.next = nil, 0, time.Time{}
-	o.end(i, Recorded)
-	o.store.remove(i.clear.ID)
+	free := o.end(i, Recorded)
+	if o.needed[i.clear.ID] == 0 {
+		free = append(free, i.clear.ID)
+	}
+	o.mu.Unlock()
+	o.store.remove(free...)
+}
+
+// note remembers the record of an item. Needs Outbox.mu.
+func (l *lane) note(i *item, ref sdk.Ref) {
+	if l.recorded == nil {
+		l.recorded = make(map[string]wasRecorded)
+	}
+	l.recorded[i.name] = wasRecorded{i.clear.ID, ref}
 }
 
 // keptResults bounds what is remembered of items that were sent, and of names.
@@ -442,10 +461,14 @@ func (o *Outbox) openAll(list []*item) {
 		if err == nil {
 			list = list[n:]
 			o.mu.Lock()
+			var free []string
 			if o.locked = len(list); len(list) > 0 {
 				o.opened = list[0].clear.Position
+			} else {
+				free, o.kept = o.release(o.kept), nil
 			}
 			o.mu.Unlock()
+			o.store.remove(free...)
 			o.Kick()
 			pause = shortestPause
 			continue
@@ -510,11 +533,7 @@ func (o *Outbox) openSome(list []*item, groups *[]sdk.Group) error {
 		var found foundRecord
 		if errors.As(errs[n], &found) {
 			i.group, i.name = found.entry.Group, found.entry.Name
-			l := o.lane(i.group)
-			if l.recorded == nil {
-				l.recorded = make(map[string]sdk.Ref)
-			}
-			l.recorded[i.name] = found.entry.Ref
+			o.lane(i.group).note(i, found.entry.Ref)
 			o.step(i, Sending)
 			recorded = append(recorded, n)
 			continue
@@ -528,8 +547,9 @@ func (o *Outbox) openSome(list []*item, groups *[]sdk.Group) error {
 					break
 				}
 			}
-			if ref, ok := l.recorded[i.name]; ok && i.after == nil {
-				i.rebase = &ref
+			if was, ok := l.recorded[i.name]; ok && i.after == nil {
+				i.rebase = &was.ref
+				o.keepFor(i, was.id)
 			}
 			at, _ := slices.BinarySearchFunc(l.queue, i.clear.Position, func(a *item, p int64) int { return int(a.clear.Position - p) })
 			l.queue = slices.Insert(l.queue, at, i)

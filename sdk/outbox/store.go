@@ -37,6 +37,9 @@ type store struct {
 	next   int64            // position
 	serial int64            // of the next file that is written anew
 
+	replaced int64 // removals of what a later item, or a later form, took the place of
+	settled  int64 // how many of them a loss of power does not undo
+
 	damaged []string // files that hold what nobody can read; they stay
 }
 
@@ -316,6 +319,7 @@ func (s *store) write(records []*record) error {
 		old, there := s.places[r.ID]
 		s.take(name, at[i], sh, r.Clear, nil)
 		if there {
+			s.replaced++
 			s.dropEmpty(old.file)
 		}
 	}
@@ -340,10 +344,24 @@ func (s *store) place(name string, raw []byte) error {
 		_ = s.disk.remove(name + newSuffix)
 		return err
 	}
-	if err := s.disk.syncNames(); err != nil {
+	if err := s.syncNames(); err != nil {
 		_ = s.disk.remove(name + itemsSuffix)
 		return err
 	}
+	return nil
+}
+
+// syncNames makes names, and removals, durable.
+func (s *store) syncNames() error {
+	s.mu.Lock()
+	replaced := s.replaced
+	s.mu.Unlock()
+	if err := s.disk.syncNames(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settled = max(s.settled, replaced)
 	return nil
 }
 
@@ -428,10 +446,32 @@ func (s *store) replace(ctx context.Context, r *record) error {
 	return s.add(ctx, r)
 }
 
-// remove takes an item away. It may be there again after a loss of power, unless forget took it.
-func (s *store) remove(id string) {
+// remove takes items away. They may be there again after a loss of power, unless forget took them, but
+// nothing that they took the place of: it would be sent behind them.
+func (s *store) remove(ids ...string) {
+	s.mu.Lock()
+	unsure := s.settled < s.replaced
+	s.mu.Unlock()
+	if unsure && len(ids) > 0 && s.syncNames() != nil {
+		return // they stay: a later start finds that they are recorded
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, id := range ids {
+		s.unplace(id)
+	}
+}
+
+// overtake takes an item away that a later one took the place of.
+func (s *store) overtake(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replaced++
+	s.unplace(id)
+}
+
+// unplace needs mu.
+func (s *store) unplace(id string) {
 	p, ok := s.places[id]
 	if !ok {
 		return
@@ -482,8 +522,10 @@ func (s *store) forget(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	s.remove(id)
-	return s.disk.syncNames()
+	s.mu.Lock()
+	s.unplace(id)
+	s.mu.Unlock()
+	return s.syncNames()
 }
 
 // without writes the items of a file that still count anew, but for one. Needs writing.

@@ -28,15 +28,65 @@ type Service struct {
 	Mine   []sdk.Group
 	Spent  bool // what is recorded is not opened any more, as a real service does
 
+	// OnRecord is called after each record, while no other is made. It may be nil.
+	OnRecord func()
+
 	rows map[sdk.GroupID][]sdk.Entry
 
 	mu       sync.Mutex
 	next     int
+	log      []logged
 	recorded map[string]sdk.Sent
 	heads    map[string]sdk.Ref
 	Requests [][]string // names that were sent together
 	Contents map[string]string
 	Opened   int
+}
+
+// logged is a record. Those of others have no id.
+type logged struct {
+	id, key, content string
+	sent             sdk.Sent
+	entry            sdk.Entry
+}
+
+// note makes a record. Needs Service.mu.
+func (s *Service) note(r logged) {
+	if s.recorded == nil {
+		s.recorded, s.heads, s.Contents, s.rows = map[string]sdk.Sent{}, map[string]sdk.Ref{}, map[string]string{}, map[sdk.GroupID][]sdk.Entry{}
+	}
+	s.log = append(s.log, r)
+	s.heads[r.key] = r.entry.Ref
+	s.rows[r.entry.Group] = append(s.rows[r.entry.Group], r.entry)
+	if r.id != "" {
+		s.recorded[r.id], s.Contents[r.key] = r.sent, r.content
+	}
+	if s.OnRecord != nil {
+		s.OnRecord()
+	}
+}
+
+// Recorded returns how many letters were recorded.
+func (s *Service) Recorded() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.log {
+		if r.id != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// At returns the service as it was after its first n records.
+func (s *Service) At(n int) *Service {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	then := &Service{ID: s.ID, Mine: s.Mine, Spent: s.Spent, next: s.next}
+	for _, r := range s.log[:n] {
+		then.note(r)
+	}
+	return then
 }
 
 // Account is ID.
@@ -239,33 +289,27 @@ func (s *Service) send(l *Letter) sdk.Sent {
 	if done, ok := s.recorded[l.ID()]; ok {
 		return done
 	}
-	if s.recorded == nil {
-		s.recorded, s.heads, s.Contents = map[string]sdk.Sent{}, map[string]sdk.Ref{}, map[string]string{}
-	}
-	var sent sdk.Sent
 	if s.Record != nil {
 		s.mu.Unlock()
-		sent = s.Record(l, content)
+		sent := s.Record(l, content)
 		s.mu.Lock()
-	} else {
-		key := l.f.G + "/" + l.f.N
-		if l.f.HasB && l.f.B != s.heads[key] {
-			return sdk.Sent{Err: &sdk.Error{Op: "upload", Kind: sdk.ErrConflict, Code: wire.CodeHead}}
+		if sent.Err == nil {
+			if s.recorded == nil {
+				s.recorded = map[string]sdk.Sent{}
+			}
+			s.recorded[l.ID()] = sent
 		}
-		s.next++
-		sent.Receipt = sdk.Receipt{Ref: sdk.Ref(fmt.Sprint("ref", s.next)), Seq: sdk.Seq(s.next), Size: l.f.Bytes, Hash: l.f.Sum, Time: time.Now()}
-		s.heads[key] = sent.Receipt.Ref
-		if s.rows == nil {
-			s.rows = map[sdk.GroupID][]sdk.Entry{}
-		}
-		g := sdk.GroupID(l.f.G)
-		s.rows[g] = append(s.rows[g], sdk.Entry{Group: g, Ref: sent.Receipt.Ref, Seq: sent.Receipt.Seq, Name: l.f.N, Hash: l.f.Sum, Uploader: s.ID, Size: l.f.Bytes, Time: sent.Receipt.Time})
-		s.Contents[key] = string(content)
+		return sent
 	}
-	if sent.Err == nil {
-		s.recorded[l.ID()] = sent
+	key := l.f.G + "/" + l.f.N
+	if l.f.HasB && l.f.B != s.heads[key] {
+		return sdk.Sent{Err: &sdk.Error{Op: "upload", Kind: sdk.ErrConflict, Code: wire.CodeHead}}
 	}
-	return sent
+	s.next++
+	r := sdk.Receipt{Ref: sdk.Ref(fmt.Sprint("ref", s.next)), Seq: sdk.Seq(s.next), Size: l.f.Bytes, Hash: l.f.Sum, Time: time.Now()}
+	e := sdk.Entry{Group: sdk.GroupID(l.f.G), Ref: r.Ref, Seq: r.Seq, Name: l.f.N, Hash: l.f.Sum, Uploader: s.ID, Size: l.f.Bytes, Time: r.Time}
+	s.note(logged{l.ID(), key, string(content), sdk.Sent{Receipt: r}, e})
+	return sdk.Sent{Receipt: r}
 }
 
 // Head returns the newest reference of a name.
@@ -279,11 +323,8 @@ func (s *Service) Head(g sdk.GroupID, name string) sdk.Ref {
 func (s *Service) Saved(g sdk.GroupID, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.heads == nil {
-		s.recorded, s.heads, s.Contents = map[string]sdk.Sent{}, map[string]sdk.Ref{}, map[string]string{}
-	}
 	s.next++
-	s.heads[string(g)+"/"+name] = sdk.Ref(fmt.Sprint("theirs", s.next))
+	s.note(logged{key: string(g) + "/" + name, entry: sdk.Entry{Group: g, Ref: sdk.Ref(fmt.Sprint("theirs", s.next)), Seq: sdk.Seq(s.next), Name: name, Uploader: "others"}})
 }
 
 // Sent returns the names that were sent, request by request.
