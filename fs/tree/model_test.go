@@ -33,6 +33,8 @@ func TestModel(t *testing.T) {
 		{"renames folders, watched", treetest.Allows{Rename: true, Delete: true, Folders: true}, true, false},
 		{"removes, watched", treetest.Allows{Trash: true}, true, false},
 		{"watched", treetest.Allows{Rename: true, Delete: true}, true, false},
+		{"outbox", treetest.Allows{Rename: true, Trash: true, Outbox: true}, false, false},
+		{"outbox, deletes", treetest.Allows{Rename: true, Delete: true, Folders: true, Outbox: true}, false, false},
 		{"large files", treetest.Allows{Rename: true, Trash: true, Folders: true, Blocks: true}, false, true},
 		{"large files, watched", treetest.Allows{Rename: true, Trash: true, Blocks: true}, true, true},
 	} {
@@ -44,7 +46,7 @@ func TestModel(t *testing.T) {
 					w.BlocksAbove, w.BlockBytes = 3, 4
 				}
 				s := &modelSystem{w: w}
-				s.m = mount(t, w, bob, func(c *Config) {
+				change := func(c *Config) {
 					c.MaxFileBytes, c.MaxBlocksBytes = treetest.MaxBytes, treetest.MaxBytes
 					c.CanRename, c.AllowDelete, c.CanTrash = tc.allows.Rename, tc.allows.Delete, tc.allows.Trash
 					keeps(c)
@@ -55,7 +57,15 @@ func TestModel(t *testing.T) {
 							return treetest.Events(s.events), nil
 						}
 					}
-				})
+				}
+				if tc.allows.Outbox {
+					b := mountBoxedAs(t, w, bob, "team", change)
+					defer b.end()
+					s.m = b.mounted
+					treetest.Run(rt, &boxedSystem{s, b}, tc.allows)
+					return
+				}
+				s.m = mount(t, w, bob, change)
 				if tc.watches {
 					defer close(s.events)
 				}
@@ -63,6 +73,37 @@ func TestModel(t *testing.T) {
 			})
 		})
 	}
+}
+
+// boxedSystem is a tree with an outbox. Between two steps everything has been sent, or the first item was sent in
+// vain.
+type boxedSystem struct {
+	*modelSystem
+	box *boxed
+}
+
+func (s *boxedSystem) List() []string {
+	switch {
+	case len(s.box.box.Items()) == 0:
+	case s.box.away.Load() == nil:
+		s.box.drained()
+	default:
+		waitTried(s.box)
+	}
+	return s.modelSystem.List()
+}
+
+func (s *boxedSystem) Leave() { s.box.down() }
+
+func (s *boxedSystem) Return() {
+	s.box.up()
+	s.box.drained()
+}
+
+func (s *boxedSystem) Restart() {
+	s.box.restart(func() { s.box.away.Store(nil) })
+	s.box.drained()
+	s.m, s.inodes = s.box.mounted, nil
 }
 
 // modelSystem is a tree as the model's machine drives it.
@@ -98,6 +139,8 @@ func outcome(err error) string {
 		return treetest.TooBig
 	case ClassNoAttribute:
 		return treetest.NoAttr
+	case ClassUnreachable:
+		return treetest.Away
 	default:
 		return err.Error()
 	}

@@ -43,6 +43,14 @@ type System interface {
 	Uploads() int   // charged to this mount
 }
 
+// Boxed is a system with an outbox.
+type Boxed interface {
+	System
+	Leave()   // the service records nothing from now on
+	Return()  // it does again, and has recorded all that waits
+	Restart() // the mount is killed and begins anew, with the service back, which has recorded all that waits
+}
+
 // Handle is an open file.
 type Handle interface {
 	Read() (string, string)
@@ -68,7 +76,7 @@ type opened struct {
 func Run(t *rapid.T, sys System, allows Allows) {
 	x := &machine{m: newModel(allows), sys: sys}
 	defer x.closeAll()
-	t.Repeat(map[string]func(*rapid.T){
+	steps := map[string]func(*rapid.T){
 		"":         x.check,
 		"create":   x.create,
 		"open":     x.open,
@@ -86,20 +94,58 @@ func Run(t *rapid.T, sys System, allows Allows) {
 		"chmod":    x.chmod,
 		"times":    x.times,
 		"note":     x.note,
-		"again":    x.again,
+		"again":    x.present(x.again),
 		"symlink":  x.symlink,
-		"putlink":  x.putLink,
+		"putlink":  x.present(x.putLink),
 		"mkdir":    x.mkdir,
 		"rmdir":    x.rmdir,
-		"movedir":  x.renameFolder,
-		"put":      x.put,
-		"shred":    x.shred,
-		"moved":    x.moved,
-		"removed":  x.removed,
-		"movedall": x.movedFolder,
-		"restored": x.restored,
-		"revoke":   x.revoke,
-	})
+		"movedir":  x.present(x.renameFolder),
+		"put":      x.present(x.put),
+		"shred":    x.present(x.shred),
+		"moved":    x.present(x.moved),
+		"removed":  x.present(x.removed),
+		"movedall": x.present(x.movedFolder),
+		"restored": x.present(x.restored),
+		"revoke":   x.present(x.revoke),
+	}
+	if boxed, ok := sys.(Boxed); ok && allows.Outbox {
+		steps["leave"] = func(*rapid.T) { boxed.Leave(); x.m.away = true }
+		steps["return"] = func(*rapid.T) { boxed.Return(); x.m.back() }
+		steps["restart"] = func(t *rapid.T) { x.restart(t, boxed) }
+	}
+	t.Repeat(steps)
+}
+
+// present leaves a step out while the service is away: others are not seen then. With an outbox it does so also
+// while a file is open or changed: what began from an earlier version would be recorded under a name of
+// its own (O7).
+func (x *machine) present(step func(*rapid.T)) func(*rapid.T) {
+	return func(t *rapid.T) {
+		changed := len(x.handles) > 0
+		for _, n := range x.m.names {
+			changed = changed || n.staged
+		}
+		if x.m.away || x.m.allows.Outbox && changed {
+			t.Skip("the service is away, or a file is changed")
+		}
+		step(t)
+	}
+}
+
+// restart is kill -9 of the mount: what was not saved is gone, and what was saved is there.
+func (x *machine) restart(t *rapid.T, sys Boxed) {
+	if rapid.IntRange(0, 9).Draw(t, "rarely") > 2 {
+		t.Skip("not now")
+	}
+	for len(x.handles) > 0 {
+		o := x.handles[0]
+		x.handles = x.handles[1:]
+		equal(t, "close "+o.n.main, o.h.Close(), x.m.close(o.n))
+		equal(t, "names", fmt.Sprint(x.sys.List()), fmt.Sprint(x.m.list()))
+	}
+	sys.Restart()
+	x.m.back()
+	x.m.forget()
 }
 
 func equal[V comparable](t *rapid.T, what string, got, want V) {
@@ -230,6 +276,9 @@ func (x *machine) half(t *rapid.T) {
 
 func (x *machine) rename(t *rapid.T) {
 	from, to := name().Draw(t, "from"), name().Draw(t, "to")
+	if v := x.m.newest(to); v != nil && v.waits && x.m.shown(to) == nil {
+		t.Skip("a backup was made of what waits there")
+	}
 	equal(t, "rename "+from+" to "+to, x.sys.Rename(from, to), x.m.rename(from, to))
 }
 

@@ -19,6 +19,7 @@ const (
 	Revoked = "revoked"
 	TooBig  = "too large"
 	NoAttr  = "no such attribute"
+	Away    = "the service is away"
 )
 
 // MaxBytes is the largest file of the mount.
@@ -32,6 +33,8 @@ type version struct {
 	shown      Shown
 	dead       bool // its key is destroyed
 	trashed    bool // it was removed, and can be brought back
+	waits      bool // in the outbox, to be recorded
+	tried      bool // it was sent in vain
 }
 
 // Shown are the attributes of a file.
@@ -73,6 +76,7 @@ type model struct {
 	folders map[string]bool     // true: made or renamed here, so that it stays while it is empty
 	hidden  map[string]*version // a backup was made of it: the name is free (W8)
 	uploads int                 // by this mount
+	away    bool                // the service records nothing
 	allows  Allows
 }
 
@@ -81,6 +85,7 @@ type model struct {
 type Allows struct {
 	Rename, Delete, Trash bool
 	Folders               bool // as a whole; it makes no difference while the service answers
+	Outbox                bool // of the mount, whose service goes away now and then
 	Blocks                bool // a changed file loses what was not changed with the key of the version that it stands on
 }
 
@@ -147,7 +152,7 @@ func (n *node) learn() {
 
 // keep records the attributes of a file, unless the next save has them.
 func (m *model) keep(n *node) {
-	if m.names[n.main] != n || n.scratch || n.unlinked || n.ver == nil || !n.ver.lives() || n.staged && n.dirty {
+	if m.names[n.main] != n || n.scratch || n.unlinked || n.ver == nil || !n.ver.lives() || n.ver.waits || n.staged && n.dirty {
 		return
 	}
 	n.learn()
@@ -407,10 +412,45 @@ func (m *model) record(n *node, name string) {
 	} else {
 		n.ver = &version{name: name, data: n.data, link: n.link, shown: n.shown}
 		n.base, n.timed = n.shown, false
-		m.ledger = append(m.ledger, n.ver)
-		m.uploads++
+		m.buy(n.ver)
 	}
 	n.staged, n.dirty = false, false
+}
+
+// buy records a version. While the service is away it waits, and takes the place of one of its name that
+// waits and was not sent yet (O4). What waits first is sent in vain.
+func (m *model) buy(v *version) {
+	if !m.away {
+		m.uploads++
+	} else {
+		v.waits, v.tried = true, !slices.ContainsFunc(m.ledger, func(other *version) bool { return other.waits })
+		m.ledger = slices.DeleteFunc(m.ledger, func(other *version) bool { return other.name == v.name && other.waits && !other.tried })
+	}
+	m.ledger = append(m.ledger, v)
+}
+
+// back is the service, which records all that waits.
+func (m *model) back() {
+	m.away = false
+	for _, v := range m.ledger {
+		if v.waits {
+			v.waits, v.tried = false, false
+			m.uploads++
+		}
+	}
+}
+
+// waitsOf tells what waits under the recorded name of n: anything, and whether it is alone there, and was
+// sent in vain.
+func (m *model) waitsOf(n *node) (waits, alone, tried bool) {
+	if n == nil || n.ver == nil {
+		return false, true, false
+	}
+	alone = true
+	for _, v := range m.living(n.ver.name) {
+		waits, alone, tried = waits || v.waits, alone && v.waits, tried || v.tried
+	}
+	return waits, alone, tried
 }
 
 // symlink makes a link, which waits as an empty file does.
@@ -478,6 +518,8 @@ func (m *model) unlink(name string) string {
 		return NoEntry
 	case n.ver == nil || n.scratch || name != n.main:
 		m.keepFolder(name)
+	case (m.allows.Delete || m.allows.Trash) && m.needsRecords(n):
+		return Away
 	case m.allows.Delete:
 		m.keepFolder(name)
 		m.deleteAll(name)
@@ -491,6 +533,12 @@ func (m *model) unlink(name string) string {
 	return OK
 }
 
+// needsRecords reports whether a file can be removed only after what waits is recorded (O10).
+func (m *model) needsRecords(n *node) bool {
+	waits, alone, tried := m.waitsOf(n)
+	return waits && (tried || !alone)
+}
+
 // keepFolder lets the folder of a name stay until it is removed itself.
 func (m *model) keepFolder(name string) {
 	if at := folderOf(name); at != "" {
@@ -498,11 +546,12 @@ func (m *model) keepFolder(name string) {
 	}
 }
 
-// remove is W9 with a trash: every version goes there.
+// remove is W9 with a trash: every version goes there. What waits is never recorded.
 func (m *model) remove(name string) {
 	for _, v := range m.living(name) {
 		v.trashed = true
 	}
+	m.ledger = slices.DeleteFunc(m.ledger, func(v *version) bool { return v.waits && v.trashed })
 	m.place(name)
 }
 
@@ -519,8 +568,9 @@ func (m *model) restore(name string) {
 // deleteAll is W9 with deletion: every version goes.
 func (m *model) deleteAll(name string) {
 	for _, v := range m.living(name) {
-		v.dead = true
+		v.dead = !v.waits
 	}
+	m.ledger = slices.DeleteFunc(m.ledger, func(v *version) bool { return v.waits && v.name == name })
 	m.place(name)
 }
 
@@ -566,6 +616,12 @@ func (m *model) rename(from, to string) string {
 		return NoEntry
 	case n == target:
 		return OK
+	}
+	waits, alone, tried := m.waitsOf(n)
+	if replaces, _, _ := m.waitsOf(target); waits && !alone || replaces && !n.staged {
+		return Away
+	}
+	switch {
 	case from != n.main && !n.scratch: // a link of a file with a real name
 		if !isScratch(to) {
 			return Refused
@@ -581,6 +637,9 @@ func (m *model) rename(from, to string) string {
 	ver := n.record()
 	back := ver != nil && !n.staged && ver == m.newest(to)
 	records := ver != nil && !isScratch(to) && m.renamesRecord(n, to)
+	if records && tried {
+		return Away
+	}
 	if !isScratch(to) && !back && !records {
 		if n.half {
 			return TooBig
