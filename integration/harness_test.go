@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,6 +34,7 @@ type world struct {
 	addr    string // host:port
 	url     string
 	stores  []string // flags that name the database and the blobs; none = in data
+	vars    []string // more variables of all programs
 	service *exec.Cmd
 	log     *safeBuffer
 }
@@ -87,8 +89,8 @@ func isDead(dir string) bool {
 }
 
 func (w *world) env(more ...string) []string {
-	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(w.dir, "home"), "SVC_URL=" + w.url,
-		"TMPDIR=" + w.dir, "GORACE=halt_on_error=1 atexit_sleep_ms=0"}, more...)
+	return slices.Concat([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(w.dir, "home"), "SVC_URL=" + w.url,
+		"TMPDIR=" + w.dir, "GORACE=halt_on_error=1 atexit_sleep_ms=0"}, w.vars, more)
 }
 
 // start runs the service, on the same address after a stop.

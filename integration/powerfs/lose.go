@@ -119,16 +119,27 @@ type held struct {
 
 // Lose writes to dir what the disk may hold when the power goes behind so many operations.
 // The same seed chooses the same again; with seed 0 it holds nothing that was not synced.
-// dir must be an empty folder on another disk.
-func (d *Disk) Lose(position int, seed uint64, dir string) error {
+// The folders of the root that are spared are on another machine, which keeps its power:
+// they lose nothing. dir must be an empty folder on another disk.
+func (d *Disk) Lose(position int, seed uint64, dir string, spared ...string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if position < 0 || position > len(d.log) {
 		return fmt.Errorf("lose power behind operation %d: %d were recorded", position, len(d.log))
 	}
 	h := held{content: map[uint64][]byte{}, names: map[uint64]map[string]uint64{}, changes: map[uint64][]op{}}
+	safe := map[uint64]bool{} // files of other machines
 	for _, o := range d.log[:position] {
 		h.add(o)
+		for _, c := range o.names {
+			if safe[c.folder] || c.folder == d.root.id && slices.Contains(spared, c.name) {
+				safe[c.to] = true
+				h.keep(func(r op) bool { return slices.Contains(r.names, c) })
+			}
+		}
+		if safe[o.file] {
+			h.settle(o.file)
+		}
 	}
 	random := rand.New(rand.NewPCG(seed, uint64(position)))
 	if seed == 0 {
@@ -330,6 +341,8 @@ func (w *writer) put(o *object, path string) error {
 			return err
 		}
 		return w.folder(o.id, path)
+	case o.mode&syscall.S_IFMT == syscall.S_IFSOCK:
+		return nil
 	case again:
 		return os.Link(before, path)
 	case o.mode&syscall.S_IFMT == syscall.S_IFLNK:

@@ -164,6 +164,7 @@ var (
 	_ = (fs.NodeReaddirer)((*node)(nil))
 	_ = (fs.NodeMkdirer)((*node)(nil))
 	_ = (fs.NodeCreater)((*node)(nil))
+	_ = (fs.NodeMknoder)((*node)(nil))
 	_ = (fs.NodeSymlinker)((*node)(nil))
 	_ = (fs.NodeReadlinker)((*node)(nil))
 	_ = (fs.NodeLinker)((*node)(nil))
@@ -256,6 +257,14 @@ func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.En
 func (n *node) Create(ctx context.Context, name string, _ uint32, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
 	child, errno := n.make(ctx, name, syscall.S_IFREG|mode, nil, out)
 	return child, nil, fuse.FOPEN_KEEP_CACHE, errno
+}
+
+// Mknod makes sockets, which no loss of power leaves.
+func (n *node) Mknod(ctx context.Context, name string, mode uint32, _ uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	if mode&syscall.S_IFMT != syscall.S_IFSOCK {
+		return nil, syscall.EOPNOTSUPP
+	}
+	return n.make(ctx, name, mode, nil, out)
 }
 
 func (n *node) Symlink(ctx context.Context, target, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
