@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/url"
@@ -25,21 +26,37 @@ const (
 	sqliteReaders = 4
 	// busyTimeout is how long a write waits for another process, in ms.
 	busyTimeout = "10000"
-	// maxWALPages bounds the write-ahead log, in pages of 4 KiB, before it is moved into
-	// the database. A page that changes often is then moved once for many changes.
-	maxWALPages = 4000
-	minWALPages = 32
-	pageBytes   = 4096
+	// maxWALBytes bounds the write-ahead log before it is moved into the database. A page
+	// that changes often is then moved once for many changes.
+	maxWALBytes = 16 << 20
+	minWALBytes = 128 << 10
+	// pageBytes is the page size of a new database: a save changes some twenty pages, of
+	// most of them a row. A row of the ledger or of a file takes a third of one.
+	pageBytes = 2048
 )
 
-// walPages is maxWALPages, or less on a small disk: the log takes at most a quarter of
-// the disk's reserve.
-func walPages(dir string) int64 {
-	size := space.Size(dir)
-	if size < 0 {
-		return maxWALPages
+// walPages bounds the write-ahead log of a database, in pages: to maxWALBytes, or less on a
+// small disk, where the log takes at most a quarter of the disk's reserve.
+func walPages(file string) int64 {
+	most := int64(maxWALBytes)
+	if size := space.Size(filepath.Dir(file)); size >= 0 {
+		most = max(minWALBytes, min(most, size/space.ReserveShare/4))
 	}
-	return max(minWALPages, min(maxWALPages, size/space.ReserveShare/4/pageBytes))
+	return most / pageSize(file)
+}
+
+// pageSize is the page size of a database, in bytes: 4096 in those that older programs made.
+func pageSize(file string) int64 {
+	f, err := os.Open(file)
+	if err != nil {
+		return pageBytes
+	}
+	defer f.Close()
+	var field [2]byte
+	if _, err := f.ReadAt(field[:], 16); err != nil {
+		return pageBytes
+	}
+	return int64(max(512, binary.BigEndian.Uint16(field[:])))
 }
 
 // sqliteEngine: a write-ahead log that is synced at every commit.
@@ -48,6 +65,9 @@ type sqliteEngine struct{}
 func openSQLite(dir string) (*Store, error) {
 	file := sqliteFile(dir)
 	if err := makePrivate(file); err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	if err := setPageSize(file); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	s := &Store{engine: sqliteEngine{}, reads: &sql.TxOptions{ReadOnly: true}, dir: dir}
@@ -76,14 +96,35 @@ func makePrivate(file string) error {
 	return f.Close()
 }
 
+// setPageSize gives an empty database its page size, before the switch to a write-ahead log
+// settles it. A database that is there keeps its own.
+func setPageSize(file string) error {
+	if info, err := os.Stat(file); err != nil || info.Size() > 0 {
+		return err
+	}
+	c, err := sqlite.NewConnector(address(file) + "?_pragma=busy_timeout(" + busyTimeout + ")")
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(c)
+	db.SetMaxOpenConns(1)
+	_, err = db.Exec(fmt.Sprintf("PRAGMA page_size = %d; PRAGMA application_id = 0", pageBytes)) // the second writes the first page
+	if errors.Is((sqliteEngine{}).kind(err), ErrUnavailable) {
+		err = nil // another process makes the same database
+	}
+	return errors.Join(err, db.Close())
+}
+
+func address(file string) string { return "file:" + (&url.URL{Path: file}).EscapedPath() }
+
 func connectSQLite(file string, forWriting bool) (*sql.DB, error) {
 	q := url.Values{"_pragma": {"busy_timeout(" + busyTimeout + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
 		"secure_delete(1)", "trusted_schema(0)", "cache_size(-16000)", "temp_store(MEMORY)",
-		"wal_autocheckpoint(" + strconv.FormatInt(walPages(filepath.Dir(file)), 10) + ")"}}
+		"wal_autocheckpoint(" + strconv.FormatInt(walPages(file), 10) + ")"}}
 	if !forWriting {
 		q.Add("_pragma", "query_only(1)")
 	}
-	c, err := sqlite.NewConnector("file:" + (&url.URL{Path: file}).EscapedPath() + "?" + q.Encode())
+	c, err := sqlite.NewConnector(address(file) + "?" + q.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
