@@ -463,6 +463,47 @@ func TestThreat31StalledFilesInsideJSON(t *testing.T) {
 	}
 }
 
+// Threat 31: accounts that send content and stall leave room to the small requests of others: what they
+// read, list and save.
+func TestThreat31StalledBodies(t *testing.T) {
+	for what, route := range map[string]string{"PUT /raw/upload/": "/raw/upload/{id}", "PUT /raw/sealed/": "/raw/sealed/{id}", "POST /tools/finalize_uploads": wire.OpFinalizeUploads} {
+		t.Run(route, func(t *testing.T) {
+			s := serve(t, func(c *service.Config) { c.Memory = service.MinMemory })
+			other := s.user("other", "10")
+			must[string](other, wire.OpRegisterGroup, object{"group_id": "g"})
+			ref := other.upload("g", "f", []byte("x")).CID
+			const accounts, each = 3, 40
+			var stalls []*user
+			var paths []string
+			for i := range accounts {
+				slow := s.user(fmt.Sprint("stalls", i), "10")
+				other.adds(slow)
+				stalls = append(stalls, slow)
+				for range each {
+					path := what
+					switch route {
+					case "/raw/upload/{id}":
+						path += must[wire.PrepareUploadResult](slow, wire.OpPrepareUpload, object{"group_id": "g"}).UploadID
+					case "/raw/sealed/{id}":
+						path += fmt.Sprintf("%032x", i)
+					}
+					paths = append(paths, path)
+				}
+			}
+			for i, path := range paths {
+				fmt.Fprintf(s.dial(), "%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 300000\r\n\r\n\x00", path, stalls[i/each].token)
+			}
+			proctest.Eventually(t, "the stalled requests", func() bool {
+				refused := s.metric(fmt.Sprintf(`svcd_requests_total{operation=%q,status="503"}`, route))
+				return refused > 0 && refused+s.metric(inFlight) == accounts*each
+			})
+			other.reads(ref, "x")
+			must[[]string](other, wire.OpGetOwnedGroups, object{})
+			other.mustPut(other.seals("g", "saved", []byte("y")))
+		})
+	}
+}
+
 // An honest program can send several files at the same time inside JSON, as before.
 func TestManyFilesInsideJSONAtOnce(t *testing.T) {
 	_, alice := runWithGroup(t)

@@ -32,10 +32,9 @@ func (s *server) putPart(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.holdMemory(r, partMemory+s.PutMemory(r.ContentLength)); err != nil {
+	if err := s.holdForBody(r, partMemory+s.PutMemory(r.ContentLength)); err != nil {
 		return err
 	}
-	traceOf(r.Context()).until(time.Time{}) // it may be large, and take its time
 	part, err := s.Files.PutPart(r.Context(), account, p, r.Body)
 	if err != nil {
 		return err
@@ -94,10 +93,9 @@ func (s *server) putManifest(w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength > format.MaxManifestBytes { // before a byte of it is read
 		return &http.MaxBytesError{Limit: format.MaxManifestBytes}
 	}
-	if err := s.holdMemory(r, s.PutMemory(r.ContentLength)); err != nil {
+	if err := s.holdForBody(r, s.PutMemory(r.ContentLength)); err != nil {
 		return err
 	}
-	traceOf(r.Context()).until(time.Time{})
 	if err := s.Files.PutManifest(r.Context(), account, r.PathValue("id"), http.MaxBytesReader(w, r.Body, format.MaxManifestBytes), r.ContentLength); err != nil {
 		return err
 	}

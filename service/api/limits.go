@@ -72,11 +72,30 @@ func (s *server) admitPage(r *http.Request, account string) error {
 
 // memory is the budget of the process for bodies and answers, in bytes: one half for
 // files inside JSON, an eighth for clients that are not signed in, and the rest for
-// other requests of accounts. No kind is refused because of another.
-type memory struct{ inline, open, accounts *throttle.Bytes }
+// other requests of accounts, of which bodies that may take long have three quarters at
+// most. No kind is refused because of another.
+type memory struct{ inline, open, accounts, bodies *throttle.Bytes }
 
 func newMemory(total int64) memory {
-	return memory{inline: throttle.NewBytes(total / 2), open: throttle.NewBytes(total / 8), accounts: throttle.NewBytes(total - total/2 - total/8)}
+	accounts := total - total/2 - total/8
+	return memory{inline: throttle.NewBytes(total / 2), open: throttle.NewBytes(total / 8), accounts: throttle.NewBytes(accounts), bodies: throttle.NewBytes(accounts * 3 / 4)}
+}
+
+// holdForBody is holdMemory for a request of an account whose body is content. A body that is
+// longer than a small request may take its time, and leaves memory to those that may not.
+func (s *server) holdForBody(r *http.Request, n int64) error {
+	if r.ContentLength >= 0 && r.ContentLength <= maxRequestBytes {
+		return s.holdMemory(r, n)
+	}
+	t := traceOf(r.Context())
+	if err := hold(r.Context(), s.memory.bodies, t.account, n, memoryWait); err != nil {
+		return err
+	}
+	if err := s.holdMemory(r, n); err != nil {
+		return err
+	}
+	t.until(time.Time{})
+	return nil
 }
 
 // holdMemory takes memory from the budget of the process until the request is answered,

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
@@ -37,7 +36,7 @@ func (s *server) putSealed(w http.ResponseWriter, r *http.Request) error {
 	if size > smallFrame {
 		need += s.PutMemory(size)
 	}
-	if err := s.holdMemory(r, need); err != nil {
+	if err := s.holdForBody(r, need); err != nil {
 		return err
 	}
 	head, length, err := readHead(r.Body, size)
@@ -50,7 +49,6 @@ func (s *server) putSealed(w http.ResponseWriter, r *http.Request) error {
 	case size != length+head.BlobSize:
 		return fault.New(wire.CodeValidation, "Content-Length: want %d, the length of the frame", length+head.BlobSize)
 	}
-	traceOf(r.Context()).until(time.Time{}) // the content may take its time
 	out, err := s.Files.PutSealed(r.Context(), account, head, r.Body)
 	if err != nil {
 		return err
@@ -76,10 +74,9 @@ func (s *server) finalizeUploads(w http.ResponseWriter, r *http.Request) error {
 	if size < 0 { // not known
 		size = wire.MaxSealedBatchBytes
 	}
-	if err := s.holdMemory(r, batchCopies*size); err != nil {
+	if err := s.holdForBody(r, batchCopies*size); err != nil {
 		return err
 	}
-	traceOf(r.Context()).until(time.Time{})
 	var all bytes.Buffer
 	all.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead)
 	if _, err := all.ReadFrom(http.MaxBytesReader(w, r.Body, wire.MaxSealedBatchBytes)); err != nil {

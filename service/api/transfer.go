@@ -91,10 +91,9 @@ func (s *server) putBlob(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.holdMemory(r, s.PutMemory(r.ContentLength)); err != nil {
+	if err := s.holdForBody(r, s.PutMemory(r.ContentLength)); err != nil {
 		return err
 	}
-	traceOf(r.Context()).until(time.Time{}) // it may be large, and take its time
 	if err := s.Files.PutBlob(r.Context(), account, r.PathValue("id"), r.Body, r.ContentLength); err != nil {
 		return err
 	}
