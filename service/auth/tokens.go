@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -21,6 +22,8 @@ const (
 	MaxTokenLifetime = 24 * time.Hour
 	tokenType        = "svc_session"
 	leeway           = 30 * time.Second
+	// maxKnownTokens bounds the verified tokens that are kept: of each some 600 bytes.
+	maxKnownTokens = 10_000
 )
 
 // claims are those of the specification 2.5, the hosted service's iss, sub and
@@ -40,6 +43,9 @@ type Tokens struct {
 	lifetime time.Duration
 	now      func() time.Time
 	started  time.Time
+
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]claims // by the hash of their token: those that were verified
 }
 
 // NewTokens returns an issuer for the service at a public address.
@@ -47,7 +53,7 @@ func NewTokens(a *Accounts, secret [sha256.Size]byte, address string, lifetime t
 	if lifetime <= 0 || lifetime > MaxTokenLifetime {
 		lifetime = MaxTokenLifetime
 	}
-	return &Tokens{accounts: a, secret: secret[:], address: address, lifetime: lifetime, now: now, started: time.Now()}
+	return &Tokens{accounts: a, secret: secret[:], address: address, lifetime: lifetime, now: now, started: time.Now(), known: make(map[[sha256.Size]byte]claims)}
 }
 
 // Lifetime returns how long a token is good, as expires_in says it.
@@ -108,25 +114,9 @@ func (t *Tokens) Verify(ctx context.Context, token string) (account string, err 
 }
 
 func (t *Tokens) verify(ctx context.Context, token string) (account string, err error) {
-	var c claims
-	_, err = jwt.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return t.secret, nil },
-		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(t.address), jwt.WithIssuer(t.address),
-		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithStrictDecoding(), jwt.WithTimeFunc(t.now))
-	switch {
-	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
-		return "", invalidToken("invalid session token")
-	case errors.Is(err, jwt.ErrTokenInvalidAudience) || errors.Is(err, jwt.ErrTokenInvalidIssuer):
-		return "", fault.New(wire.CodeAudience, "Auth failed: Audience mismatch: the token was made for another service address")
-	case err != nil:
-		return "", invalidToken("invalid session token")
-	case !hasPlainTimes(token):
-		return "", invalidToken("invalid session token")
-	case len(c.Audience) != 1:
-		return "", fault.New(wire.CodeAudience, "Auth failed: Audience mismatch: the token names several addresses")
-	case c.Type != tokenType || c.AccountID == "" || c.IssuedAt == nil:
-		return "", invalidToken("not a session token of this service")
-	case c.ExpiresAt.Sub(c.IssuedAt.Time) > MaxTokenLifetime:
-		return "", invalidToken("invalid session token")
+	c, err := t.claimsOf(token)
+	if err != nil {
+		return "", err
 	}
 	key, err := t.accounts.keyOf(ctx, c.AccountID)
 	if err != nil {
@@ -139,6 +129,53 @@ func (t *Tokens) verify(ctx context.Context, token string) (account string, err 
 		return "", invalidToken("invalid session token: the API key was rotated since")
 	}
 	return c.AccountID, nil
+}
+
+// claimsOf returns the claims of a token that is good now, except for the account's key. It verifies a
+// token once: clients send the same one with each request.
+func (t *Tokens) claimsOf(token string) (claims, error) {
+	hash := sha256.Sum256([]byte(token))
+	t.mu.Lock()
+	c, ok := t.known[hash]
+	t.mu.Unlock()
+	if now := t.now(); ok && now.Before(c.ExpiresAt.Add(leeway)) && !now.Before(c.IssuedAt.Add(-leeway)) {
+		return c, nil
+	}
+	c, err := t.parse(token)
+	if err != nil || c.NotBefore != nil {
+		return c, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.known) >= maxKnownTokens {
+		clear(t.known)
+	}
+	t.known[hash] = c
+	return c, nil
+}
+
+// parse verifies a token, except for the account's key.
+func (t *Tokens) parse(token string) (c claims, err error) {
+	_, err = jwt.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return t.secret, nil },
+		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(t.address), jwt.WithIssuer(t.address),
+		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithStrictDecoding(), jwt.WithTimeFunc(t.now))
+	switch {
+	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
+		return c, invalidToken("invalid session token")
+	case errors.Is(err, jwt.ErrTokenInvalidAudience) || errors.Is(err, jwt.ErrTokenInvalidIssuer):
+		return c, fault.New(wire.CodeAudience, "Auth failed: Audience mismatch: the token was made for another service address")
+	case err != nil:
+		return c, invalidToken("invalid session token")
+	case !hasPlainTimes(token):
+		return c, invalidToken("invalid session token")
+	case len(c.Audience) != 1:
+		return c, fault.New(wire.CodeAudience, "Auth failed: Audience mismatch: the token names several addresses")
+	case c.Type != tokenType || c.AccountID == "" || c.IssuedAt == nil:
+		return c, invalidToken("not a session token of this service")
+	case c.ExpiresAt.Sub(c.IssuedAt.Time) > MaxTokenLifetime:
+		return c, invalidToken("invalid session token")
+	}
+	return c, nil
 }
 
 // hasPlainTimes reports whether exp and iat are JSON numbers (RFC 7519 section
