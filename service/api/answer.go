@@ -124,6 +124,14 @@ func result(w http.ResponseWriter, v any) {
 	writeRaw(w, http.StatusOK, bothForms(raw)...)
 }
 
+// resultAlone answers the result of an operation that clients of the hosted service do not have, as
+// {"result": …}: half as long as [result].
+func resultAlone(w http.ResponseWriter, v any) {
+	writeJSON(w, http.StatusOK, struct {
+		Result any `json:"result"`
+	}{v})
+}
+
 // bothForms writes a result as [result] answers it.
 func bothForms(raw []byte) [][]byte {
 	switch {

@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -54,7 +53,7 @@ func (s *server) putSealed(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.Metrics.Uploads.Inc()
-	result(w, out)
+	resultAlone(w, out)
 	return nil
 }
 
@@ -95,7 +94,7 @@ func (s *server) finalizeUploads(w http.ResponseWriter, r *http.Request) error {
 	for i, a := range answers {
 		out.Uploads[i] = s.sealedAnswer(r, frames[i].ID, a)
 	}
-	result(w, out)
+	resultAlone(w, out)
 	return nil
 }
 
@@ -156,8 +155,8 @@ func readHead(r io.Reader, coming int64) (head wire.SealedHead, size int64, err 
 	if _, err := io.ReadFull(r, raw); err != nil {
 		return head, 0, cutFrame(err)
 	}
-	if wire.DeeperThan(raw, maxDepth) || !json.Valid(raw) {
-		return head, 0, fault.New(wire.CodeInvalidJSON, "the head of the frame is not the JSON that was expected")
+	if wire.DeeperThan(raw, maxDepth) {
+		return head, 0, fault.New(wire.CodeInvalidJSON, "the head of the frame is nested deeper than %d", maxDepth)
 	}
 	head, err = decode[wire.SealedHead](raw)
 	return head, frameLength + int64(n), err
