@@ -48,8 +48,11 @@ type Event struct {
 const (
 	// watchPatience is how long the service holds one request while nothing happens.
 	watchPatience = wire.MaxWatchMillis * time.Millisecond
-	// watchGap is the pause after a request with events. Events in the pause come together.
-	watchGap = 20 * time.Millisecond
+	// watchGap is the pause after a request with events. Events in the pause come together. While each
+	// request finds events, as beside a program that saves file after file, it doubles, up to
+	// maxWatchGap: most of them are of this account.
+	watchGap    = 20 * time.Millisecond
+	maxWatchGap = 200 * time.Millisecond
 	// watchPause is the pause after a request without events. It doubles after each fault,
 	// up to maxWatchPause.
 	watchPause    = 500 * time.Millisecond
@@ -75,7 +78,7 @@ func (c *Client) Watch(ctx context.Context, from Seq) (iter.Seq2[Event, error], 
 	if from > 0 {
 		request.AfterSeq = (*int64)(&from)
 	}
-	w := &watching{c: c, backoff: watchPause}
+	w := &watching{c: c, backoff: watchPause, gap: watchGap}
 	err := c.read(ctx, wire.OpWatch, request, &w.got)
 	if err == nil {
 		err = w.got.check(int64(from))
@@ -92,6 +95,7 @@ type watching struct {
 	got     news          // events that were not yielded yet
 	backoff time.Duration // pause after the next fault
 	pause   time.Duration // pause before the next request
+	gap     time.Duration // pause after the next request with events
 }
 
 // tell yields the events at hand and those that follow.
@@ -127,7 +131,11 @@ func (w *watching) next(ctx context.Context) error {
 	case err == nil:
 		w.got, w.backoff, w.pause = next, watchPause, watchPause
 		if len(next.Events) > 0 {
-			w.pause = watchGap
+			if w.pause = w.gap; time.Since(asked) < w.gap {
+				w.gap = min(2*w.gap, maxWatchGap)
+			} else {
+				w.gap = watchGap
+			}
 		} else if time.Since(asked) > watchPause {
 			w.pause = 0
 		} // else the service did not hold the request, and the pause stays
