@@ -124,6 +124,7 @@ type Outbox struct {
 	order   []*item // by position
 	lanes   map[sdk.GroupID]*lane
 	results map[string]sdk.Ref // of items that were recorded
+	owners  map[sdk.Ref]string // the same the other way round
 	needed  map[string]int     // how often the file of an item that was recorded is needed, see [Outbox.keepFor]
 	kept    []string           // of those: until all that an earlier process left is opened
 	changed chan struct{}      // closed at the next step of any item
@@ -216,7 +217,7 @@ func open(d disk, cfg Config) (*Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Outbox{cfg: cfg, store: s, wake: make(chan struct{}, 1), items: make(map[string]*item, len(list)), lanes: make(map[sdk.GroupID]*lane), results: make(map[string]sdk.Ref), needed: make(map[string]int),
+	o := &Outbox{cfg: cfg, store: s, wake: make(chan struct{}, 1), items: make(map[string]*item, len(list)), lanes: make(map[sdk.GroupID]*lane), results: make(map[string]sdk.Ref), owners: make(map[sdk.Ref]string), needed: make(map[string]int),
 		changed: make(chan struct{}), started: time.Now()}
 	o.life, o.stop = context.WithCancel(context.Background())
 	for _, c := range list {

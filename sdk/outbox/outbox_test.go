@@ -690,6 +690,15 @@ func TestThreat53NothingLeavesWithoutAReceipt(t *testing.T) {
 			t.Error("an empty receipt is a record")
 		}
 	})
+	run(t, func(c *outbox.Config) { c.KeepAll, c.Coalesce = true, -1 }, func(t *testing.T, b *box) {
+		b.s.Record = func(*outboxtest.Letter, []byte) sdk.Sent { return sdk.Sent{Receipt: sdk.Receipt{Ref: "same", Seq: 1}} }
+		b.put("a", "1", nil)
+		b.put("a", "1", nil)
+		time.Sleep(time.Hour)
+		if list := b.Items(); len(list) != 1 || list[0].Reason == "" {
+			t.Errorf("one record is that of two saves: there is %+v", list)
+		}
+	})
 }
 
 // Threat 53: a service that says that a save is recorded is not believed because of a record of the

@@ -196,6 +196,9 @@ func (o *Outbox) answer(ctx context.Context, l *lane, i *item, a sdk.Sent) {
 	if err == nil && a.Receipt.Ref == "" {
 		err = &sdk.Error{Op: "upload", Group: i.group, Kind: sdk.ErrCorrupt, Err: errors.New("the receipt names no record")}
 	}
+	if err == nil && o.isOfAnother(a.Receipt.Ref, i) {
+		err = &sdk.Error{Op: "upload", Group: i.group, Kind: sdk.ErrCorrupt, Err: errors.New("the receipt is that of another save")}
+	}
 	switch code := codeOf(err); {
 	case err == nil:
 		o.recorded(l, i, a.Receipt)
@@ -233,6 +236,15 @@ func (o *Outbox) answer(ctx context.Context, l *lane, i *item, a sdk.Sent) {
 	}
 }
 
+// isOfAnother reports whether a record was told as that of another item. Two saves of the same content
+// under the same name would fit the same record.
+func (o *Outbox) isOfAnother(ref sdk.Ref, i *item) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	owner, ok := o.owners[ref]
+	return ok && owner != i.clear.ID
+}
+
 // isRemote reports whether an error is one of the service.
 func isRemote(err error) bool {
 	var e *sdk.Error
@@ -243,8 +255,9 @@ func (o *Outbox) recorded(l *lane, i *item, r sdk.Receipt) {
 	o.mu.Lock()
 	if len(o.results) >= keptResults {
 		clear(o.results)
+		clear(o.owners)
 	}
-	o.results[i.clear.ID] = r.Ref
+	o.results[i.clear.ID], o.owners[r.Ref] = r.Ref, i.clear.ID
 	shown := o.shown(i)
 	shown.State = Recorded.String()
 	o.mu.Unlock()
