@@ -101,11 +101,21 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 	fold.moved = 0 // of earlier calls
 	listing := proof.NewListing(name, from.Cursor, c.past(g), time.Now())
 	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsChain, Layouts: layouts, KnownSize: before.N, AfterSeq: from.Seq}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	coming := c.pageAhead(ctx, request)
 	for room := max(maxListBytes, c.cfg.MaxFileBytes/2); ; {
-		request.Nonce = rand.Text()
-		page, more, err := c.page(ctx, &request)
-		if err != nil {
-			return err
+		got := <-coming
+		if got.err != nil {
+			return got.err
+		}
+		page, more := got.page, got.more
+		if request = got.request; more { // comes while these are verified
+			next := request
+			if next.AfterSeq = page.rows[len(page.rows)-1].Seq; next.AfterSeq <= request.AfterSeq {
+				return malformed(errors.New("its pages do not advance"))
+			}
+			coming = c.pageAhead(ctx, next)
 		}
 		fold.grow(len(page.rows), more)
 		for i := range page.rows {
@@ -122,7 +132,6 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 			return malformed(errors.New("its pages have no end"))
 		}
 		if more {
-			request.AfterSeq = listing.Cursor().Seq
 			continue
 		}
 		checkpoint, err := listing.End(log, before, page.proof, request.Nonce)
@@ -136,6 +145,26 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 		c.learn(g, checkpoint, verified{Cursor: listing.Cursor(), last: fold.newest()})
 		return nil
 	}
+}
+
+// askedPage is the answer to a request for a page.
+type askedPage struct {
+	request wire.TransactionsRequest
+	page    page
+	more    bool
+	err     error
+}
+
+// pageAhead asks for a page with its proof. It does not wait for the answer, which ends with ctx.
+func (c *Client) pageAhead(ctx context.Context, request wire.TransactionsRequest) <-chan askedPage {
+	answer := make(chan askedPage, 1)
+	go func() {
+		a := askedPage{request: request}
+		a.request.Nonce = rand.Text()
+		a.page, a.more, a.err = c.page(ctx, &a.request)
+		answer <- a
+	}()
+	return answer
 }
 
 // past returns how far any client of this account has seen a group.

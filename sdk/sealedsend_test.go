@@ -53,6 +53,42 @@ func TestOneRequestASave(t *testing.T) {
 	}
 }
 
+// The number of a receipt is that of its record in the group, without a gap between two saves that
+// nobody came between, and lists have it, too.
+func TestReceiptsTellTheNumber(t *testing.T) {
+	_, c := world(t, sdktest.Proving)
+	g := c.Group("g")
+	var numbers []int64
+	put := func(name string) sdk.Receipt {
+		t.Helper()
+		r, err := g.Put(t.Context(), name, strings.NewReader("content of "+name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers = append(numbers, r.Number)
+		return r
+	}
+	first := put("a")
+	put("b")
+	if err := g.Rename(t.Context(), first.Ref, "c"); err != nil {
+		t.Fatal(err)
+	}
+	put("d")
+	n := numbers[0]
+	if n == 0 || numbers[1] != n+1 || numbers[2] != n+3 {
+		t.Errorf("receipts number %v", numbers)
+	}
+	entries, err := g.Entries(t.Context())
+	if err != nil || len(entries) != 3 {
+		t.Fatalf("%d entries, %v", len(entries), err)
+	}
+	for i, want := range []int64{n + 2, n + 1, n + 3} {
+		if entries[i].Number != want {
+			t.Errorf("entry %d: number %d, want %d", i, entries[i].Number, want)
+		}
+	}
+}
+
 // held is a service whose first n uploads are under way until they are let go.
 type held struct {
 	began chan struct{}
