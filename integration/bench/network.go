@@ -48,8 +48,9 @@ func networkLines(quick bool) []networkLine {
 type networkRow struct {
 	name     string
 	cold     bool
-	trips    int   // round trips that it needs on any system
-	up, down int64 // bytes that it moves on any system; negative: those that the system moves
+	trips    int                     // round trips that it needs on any system
+	up, down int64                   // bytes that it moves on any system; negative: those that the system moves
+	upOn     func(networkLine) int64 // instead of up, where the line matters
 	known    string
 	run      func(s *system, tag string) error
 	where    networkLine // the only line it is measured on; zero = all
@@ -87,8 +88,8 @@ func (w *world) networkRows() []*networkRow {
 				return os.WriteFile(s.path(setWrite, fmt.Sprintf("%d-%s", i, tag)), w.data[i:i+smallBytes], 0o644)
 			})
 		}},
-		{name: rowWrite, trips: 1, up: w.big, run: func(s *system, tag string) error {
-			return writeBlocks(s.path(setWrite, "large-"+tag), w.data, w.big)
+		{name: rowWrite, trips: 1, upOn: w.written, run: func(s *system, tag string) error {
+			return writeBlocks(s.path(setWrite, "large-"+tag), w.data, w.written(s.line))
 		}},
 		{name: rowRead, cold: true, known: setSmall, trips: w.small, down: small, run: func(s *system, _ string) error { return w.readSmallFiles(s, 1) }},
 		{name: rowReaders, cold: true, known: setSmall, trips: rounds, down: small, run: func(s *system, _ string) error { return w.readSmallFiles(s, networkJobs) }},
@@ -123,6 +124,21 @@ func (w *world) networkRows() []*networkRow {
 		}},
 		{name: rowIdle, known: setSmall, where: targetLine, run: func(s *system, _ string) error { time.Sleep(w.idle); return nil }},
 	}
+}
+
+// longestWrite bounds the file that is written: on a slower line it is smaller.
+const longestWrite = 20 * time.Second
+
+// written is the size of the file that is written on a line, in bytes.
+func (w *world) written(l networkLine) int64 {
+	return min(w.big, int64(longestWrite.Seconds())*l.shape().Up)
+}
+
+func (row *networkRow) sends(l networkLine) int64 {
+	if row.upOn != nil {
+		return row.upOn(l)
+	}
+	return row.up
 }
 
 func (w *world) readSmallFiles(s *system, jobs int) error {
@@ -200,6 +216,7 @@ func (w *world) network(out string, quick bool) error {
 			if err := s.reach(l.shape()); err != nil {
 				return err
 			}
+			s.line = l
 		}
 		for _, row := range n.rows {
 			if row.where != (networkLine{}) && row.where != l {
@@ -265,7 +282,9 @@ func (w *world) playRow(s *system, row *networkRow, tag string) (c networkCell) 
 	}
 	now := s.moved()
 	c.moved = line.Moved{Up: now.Up - before.Up, Down: now.Down - before.Down, Turns: now.Turns - before.Turns}
-	time.Sleep(s.linger)
+	if row.sends(s.line) > 0 {
+		time.Sleep(s.linger)
+	}
 	return networkCell{c.took, c.recorded, c.moved, errors.Join(c.err, s.down())}
 }
 
@@ -355,7 +374,7 @@ func (n *network) limit(l networkLine, row *networkRow, c networkCell) time.Dura
 	if down < 0 {
 		down = c.moved.Down
 	}
-	seconds := float64(row.up)/float64(shape.Up) + float64(down)/float64(shape.Down)
+	seconds := float64(row.sends(l))/float64(shape.Up) + float64(down)/float64(shape.Down)
 	return time.Duration(row.trips)*l.roundTrip + time.Duration(seconds*float64(time.Second))
 }
 
@@ -400,7 +419,7 @@ func (n *network) tables() string {
 func (n *network) title(row *networkRow) string {
 	files := fmt.Sprintf("%d files of 4 KiB", n.w.small)
 	return map[string]string{rowCopyIn: files + ": cp -r", rowWriters: files + ": eight writers at once", rowRead: files + ": cold, one after another", rowReaders: files + ": cold, eight at once",
-		rowWrite: "A file of " + bytesText(n.w.big) + ": write, with close", rowFirst: "A file of " + bytesText(n.w.big) + ": first byte, cold", rowWhole: "A file of " + bytesText(n.w.big) + ": cold read",
+		rowWrite: "A file of " + bytesText(n.w.big) + ", or of what a line sends in " + longestWrite.String() + ": write, with close", rowFirst: "A file of " + bytesText(n.w.big) + ": first byte, cold", rowWhole: "A file of " + bytesText(n.w.big) + ": cold read",
 		rowList: fmt.Sprintf("ls of %d names, cold", n.w.listed), rowTree: fmt.Sprintf("ls -lR of %d files in %d folders, cold", n.w.small, (n.w.small+9)/10),
 		rowIdle: fmt.Sprintf("Idle for %s", n.w.idle)}[row.name]
 }
@@ -461,7 +480,7 @@ func (n *network) targets() []target {
 		{"and all recorded, s later", 3, true, of(rowCopyIn, svcfsOutbox, func(_ *networkRow, c networkCell) float64 { return c.recorded.Seconds() })},
 		{"eight writers at once, of the line's limit", 1.5, true, of(rowWriters, svcfsPlain, ofLimit)},
 		{"cold read one after another, round trips each", 1.1, true, of(rowRead, svcfsPlain, trips(n.w.small))},
-		{"write of " + bytesText(n.w.big) + ", of the line's limit", 1.05, true, of(rowWrite, svcfsPlain, ofLimit)},
+		{"write of " + bytesText(n.w.written(targetLine)) + ", of the line's limit", 1.05, true, of(rowWrite, svcfsPlain, ofLimit)},
 		{fmt.Sprintf("cold ls of %d names, round trips besides the bytes", n.w.listed), 3, true, of(rowList, svcfsPlain, func(row *networkRow, c networkCell) float64 {
 			return float64(c.took-n.limit(targetLine, row, c))/float64(targetLine.roundTrip) + 1
 		})},

@@ -31,6 +31,7 @@ type system struct {
 	sync    func() error                  // waits until all is with its server; nil = it is, or nobody can tell
 	addr    string                        // host and port of its server; empty = it has none
 	way     *line.Line                    // the mount reaches addr through it; nil = by itself
+	line    networkLine                   // what that line is like
 
 	client *process
 	scene  string // the only scene it plays; empty = all
