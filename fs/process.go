@@ -104,36 +104,25 @@ func isKilled(thread uint32) bool {
 	return err == nil && tellsOfKill(string(stat))
 }
 
-// mayBeKilled is the part of isKilled that needs no rights over the process: the exit code is
-// shown only to those who may trace it. When it cannot be known, the answer is yes.
+// mayBeKilled reports whether the program of the thread ends just now, by itself or by a signal: it
+// gives its memory back before it closes its files. Unlike isKilled this needs no rights over
+// the process. When it cannot be known, the answer is yes.
 func mayBeKilled(thread uint32) bool {
-	stat, ok := readProc(thread, "stat", make([]byte, 512)) // the flags are near its beginning
-	marks, known := flagsOf(afterName(stat))
-	return !ok || !known || marks&pfSignaled != 0
-}
-
-// afterName returns the fields of proc_pid_stat(5) that follow the name: from field 3.
-func afterName(stat string) []string {
-	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-}
-
-// flagsOf returns what the kernel notes of a thread.
-func flagsOf(fields []string) (marks uint64, ok bool) {
-	const flags = 9 - 3
-	if len(fields) <= flags+1 { // the last one may be cut
-		return 0, false
-	}
-	marks, err := strconv.ParseUint(fields[flags], 10, 32)
-	return marks, err == nil
+	text, ok := readProc(thread, "statm", make([]byte, 64))
+	pages, _, known := strings.Cut(text, " ")
+	return !ok || !known || pages == "0"
 }
 
 // tellsOfKill reads proc_pid_stat(5). Threads that end because another one left the
 // program are marked, too, but the code that the program leaves with is no signal.
 func tellsOfKill(stat string) bool {
-	const code = 52 - 3
-	fields := afterName(stat)
-	marks, ok := flagsOf(fields)
-	if !ok || len(fields) <= code || marks&pfSignaled == 0 {
+	const flags, code = 9 - 3, 52 - 3 // what follows the name begins with field 3
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) <= code {
+		return false
+	}
+	marks, err := strconv.ParseUint(fields[flags], 10, 32)
+	if err != nil || marks&pfSignaled == 0 {
 		return false
 	}
 	left, err := strconv.Atoi(fields[code])
