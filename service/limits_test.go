@@ -468,7 +468,7 @@ func TestThreat31StalledFilesInsideJSON(t *testing.T) {
 func TestThreat31StalledBodies(t *testing.T) {
 	for what, route := range map[string]string{"PUT /raw/upload/": "/raw/upload/{id}", "PUT /raw/sealed/": "/raw/sealed/{id}", "POST /tools/finalize_uploads": wire.OpFinalizeUploads} {
 		t.Run(route, func(t *testing.T) {
-			s := serve(t, func(c *service.Config) { c.Memory = service.MinMemory })
+			s := serve(t, func(c *service.Config) { c.Memory, c.ClientTimeout = service.MinMemory, 5*time.Minute })
 			other := s.user("other", "10")
 			must[string](other, wire.OpRegisterGroup, object{"group_id": "g"})
 			ref := other.upload("g", "f", []byte("x")).CID
