@@ -68,7 +68,7 @@ func Discard(ctx context.Context, dir, id string) error {
 func (o *Outbox) Flush() {
 	o.mu.Lock()
 	for _, i := range o.order {
-		i.due = o.started
+		i.urgent = true
 	}
 	o.mu.Unlock()
 	o.Again()

@@ -104,6 +104,33 @@ func TestO7ManySavesUponSavesAfterARestart(t *testing.T) {
 	}
 }
 
+// O5: who wants all to be recorded waits for no pause of a busy file, also when another save of it is
+// recorded meanwhile; and what an earlier process left waits for none.
+func TestO5NoPauseWhereSomebodyWaits(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		run(t, func(c *outbox.Config) { c.Keys.Group = make([]byte, 32) }, func(t *testing.T, b *box) {
+			b.hold()
+			i := b.put("log", "1", ref(""))
+			synctest.Wait() // it was tried
+			b.put("log", "22", ref(string(i.Ref())))
+			b.put("other", "x", ref(""))
+			if again {
+				b.restart(false)
+				b.fail(nil)
+				time.Sleep(2 * time.Second) // it looks for the service
+			} else {
+				b.fail(nil)
+				b.Flush()
+			}
+			synctest.Wait()
+			b.wantStates("")
+			if fmt.Sprint(b.s.Contents) != "map[g/log:22 g/other:x]" {
+				t.Errorf("recorded %v", b.s.Contents)
+			}
+		})
+	}
+}
+
 // O9: a start waits for nothing: not for the service, not for what waits, and it reads no content.
 func TestO9StartWaitsForNothing(t *testing.T) {
 	run(t, func(c *outbox.Config) { c.Keys.Names, _ = format.RandomKey() }, func(t *testing.T, b *box) {

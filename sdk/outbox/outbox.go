@@ -161,6 +161,7 @@ type item struct {
 	tried     bool  // the service may have it
 	after     *item // the save of the same name before it
 	due       time.Time
+	urgent    bool // it waits for no pause of a file that is saved again and again
 	fee       sdk.Amount
 	attempt   time.Time
 	rebase    *sdk.Ref      // the record that it replaces, once that is known
@@ -221,7 +222,7 @@ func open(d disk, cfg Config) (*Outbox, error) {
 		changed: make(chan struct{}), started: time.Now()}
 	o.life, o.stop = context.WithCancel(context.Background())
 	for _, c := range list {
-		i := &item{clear: c, ready: true, tried: true}
+		i := &item{clear: c, ready: true, tried: true, urgent: true}
 		o.items[c.ID] = i
 		o.order = append(o.order, i)
 	}
@@ -358,6 +359,7 @@ func (i *item) inherit(from *item) {
 	if from.rebase != nil {
 		i.rebase = from.rebase
 	}
+	i.urgent = i.urgent || from.urgent
 	i.holds, from.holds = append(i.holds, from.holds...), nil
 }
 

@@ -98,7 +98,7 @@ func (o *Outbox) batch(l *lane, now time.Time) (batch []*item, due time.Time) {
 		if i.notBefore.After(now) {
 			return batch, i.notBefore
 		}
-		if i.due.After(now) && o.flush == 0 {
+		if i.due.After(now) && o.flush == 0 && !i.urgent {
 			return batch, i.due
 		}
 		if bytes += i.clear.Size; len(batch) > 0 && (bytes > maxBatchBytes || len(batch) == maxBatch) {
