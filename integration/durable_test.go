@@ -215,7 +215,10 @@ func wantNothingLost(t *testing.T, later bool, flags ...string) {
 		}
 	}
 	if later {
-		alice.must("sync", alice.mount("last", flags...).dir)
+		if out, code := alice.try("sync", alice.mount("last", flags...).dir); code != 0 {
+			list, _ := alice.try("outbox", "list")
+			t.Errorf("sync: %s\n%s", out, list)
+		}
 		b = bob.mount("after")
 	}
 	seen("")

@@ -264,7 +264,7 @@ func (b *boxed) check(position int, seed uint64, late bool) {
 			for _, name := range []string{a.name, a.to} {
 				was, is := may[0][name], may[1][name]
 				if got := heads[name]; got != digest(was) && got != digest(is) {
-					t.Errorf("%s has another content than was acknowledged", name)
+					t.Errorf("%s holds %s, and may hold %.9q or %.9q", name, got, was, is)
 				}
 			}
 		}

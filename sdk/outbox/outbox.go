@@ -289,10 +289,22 @@ func (o *Outbox) Put(ctx context.Context, s Save) (Item, error) {
 func (o *Outbox) put(ctx context.Context, s Save) (*item, error) {
 	n := &item{group: s.Group, name: s.Name}
 	var base *sdk.Ref
-	n.after, base = o.baseOf(s.Base)
+	n.after, base = o.baseOf(s.Base, n)
+	if err := o.keep(ctx, n, s, base); err != nil {
+		o.mu.Lock()
+		free := o.release(n.holds)
+		o.mu.Unlock()
+		o.store.remove(free...)
+		return nil, err
+	}
+	return n, nil
+}
+
+// keep encrypts a save, and takes it in once it is durable.
+func (o *Outbox) keep(ctx context.Context, n *item, s Save, base *sdk.Ref) error {
 	l, err := o.cfg.Remote.Seal(ctx, s.Group, s.Name, s.Content, base, s.Attributes)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n.letter = l
 	n.clear = Clear{ID: l.ID(), Account: string(l.Account()), Size: l.Size(), Time: l.Time()}
@@ -302,7 +314,7 @@ func (o *Outbox) put(ctx context.Context, s Save) (*item, error) {
 	}
 	if err != nil {
 		l.Wipe()
-		return nil, err
+		return err
 	}
 	n.clear = r.Clear
 	l.KeepIn(stored{o.store, l.ID()})
@@ -316,24 +328,11 @@ func (o *Outbox) put(ctx context.Context, s Save) (*item, error) {
 		}
 		n.inherit(n.after)
 	}
-	if rebase := n.rebase; rebase != nil { // nothing else on the disk tells of it
-		o.mu.Unlock()
-		err := o.rewrite(ctx, n, s.Group, s.Name, rebase)
-		if err != nil {
-			l.Wipe()
-			err = errors.Join(err, o.store.forget(context.WithoutCancel(ctx), l.ID()))
-		}
-		o.mu.Lock()
-		if err != nil {
-			return nil, err
-		}
-		n.rebase = nil
-	}
 	n.due = lane.sentAt[s.Name].Add(max(o.cfg.Coalesce, 0))
 	o.items[l.ID()] = n
 	o.order = append(o.order, n)
 	lane.queue = append(lane.queue, n)
-	return n, nil
+	return nil
 }
 
 // checkOf is a keyed hash of what the ledger will tell of an item: after a crash it finds the record
@@ -363,27 +362,31 @@ func (i *item) inherit(from *item) {
 	i.holds, from.holds = append(i.holds, from.holds...), nil
 }
 
-// keepFor keeps the file of an item that was recorded, although nothing is to be sent: i was saved upon it,
+// keepFor keeps the file of an item also when it is recorded and nothing is to be sent: i was saved upon it,
 // and the disk does not say yet that i replaces its record. After a crash the record is found through the
 // file. Needs Outbox.mu.
 func (o *Outbox) keepFor(i *item, id string) {
-	i.holds = append(i.holds, id)
-	o.needed[id]++
+	if !slices.Contains(i.holds, id) {
+		i.holds = append(i.holds, id)
+		o.needed[id]++
+	}
 }
 
-// release returns the items whose files nobody needs any more. Needs Outbox.mu.
+// release returns the items that have ended, and whose files nobody needs any more. Needs Outbox.mu.
 func (o *Outbox) release(ids []string) (free []string) {
 	for _, id := range ids {
 		if o.needed[id]--; o.needed[id] <= 0 {
-			delete(o.needed, id)
-			free = append(free, id)
+			if delete(o.needed, id); o.items[id] == nil {
+				free = append(free, id)
+			}
 		}
 	}
 	return free
 }
 
-// baseOf returns the item that a base stands for, if it waits, and the record to compare with.
-func (o *Outbox) baseOf(base *sdk.Ref) (after *item, record *sdk.Ref) {
+// baseOf returns the item that a base stands for, if it waits, and the record to compare with. The file of that
+// item is kept for n.
+func (o *Outbox) baseOf(base *sdk.Ref, n *item) (after *item, record *sdk.Ref) {
 	if base == nil || IDOf(*base) == "" {
 		return nil, base
 	}
@@ -393,8 +396,11 @@ func (o *Outbox) baseOf(base *sdk.Ref) (after *item, record *sdk.Ref) {
 	if ref, ok := o.results[id]; ok {
 		return nil, &ref
 	}
-	if after = o.items[id]; after != nil && after.letter != nil {
-		record = after.baseNow()
+	if after = o.items[id]; after != nil {
+		o.keepFor(n, id)
+		if after.letter != nil {
+			record = after.baseNow()
+		}
 	}
 	return after, record
 }
@@ -875,8 +881,10 @@ func (o *Outbox) Remove(ctx context.Context, id string) error {
 // Rename gives an item that was never sent another name; any other is [ErrTried]. It replaces base, the
 // newest version of that name that the caller knows, see [Save].
 func (o *Outbox) Rename(ctx context.Context, id, name string, base sdk.Ref) error {
-	after, record := o.baseOf(&base)
-	return o.address(ctx, id, false, after, func(i *item) (sdk.GroupID, string, *sdk.Ref) { return i.group, name, record })
+	n := &item{} // what the item becomes
+	after, record := o.baseOf(&base, n)
+	n.after = after
+	return o.address(ctx, id, false, n, func(i *item) (sdk.GroupID, string, *sdk.Ref) { return i.group, name, record })
 }
 
 // Move gives a parked item another group, whose newest version of the name it replaces.
@@ -893,11 +901,17 @@ func (o *Outbox) Move(ctx context.Context, id string, g sdk.GroupID) error {
 		i.name = i.letter.Name()
 		o.mu.Unlock()
 	}
-	return o.address(ctx, id, true, nil, func(i *item) (sdk.GroupID, string, *sdk.Ref) { return g, i.name, nil })
+	return o.address(ctx, id, true, &item{}, func(i *item) (sdk.GroupID, string, *sdk.Ref) { return g, i.name, nil })
 }
 
-// address writes an item anew, with another group, name and base, to be sent behind after.
-func (o *Outbox) address(ctx context.Context, id string, parked bool, after *item, to func(*item) (sdk.GroupID, string, *sdk.Ref)) error {
+// address writes an item anew, with another group, name and base, to be sent behind n.after.
+func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item, to func(*item) (sdk.GroupID, string, *sdk.Ref)) error {
+	defer func() { // what n holds goes to the item, or here
+		o.mu.Lock()
+		free := o.release(n.holds)
+		o.mu.Unlock()
+		o.store.remove(free...)
+	}()
 	o.mu.Lock()
 	i := o.items[id]
 	switch {
@@ -919,21 +933,20 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, after *ite
 	o.mu.Lock()
 	i.ready = ready
 	var told []Item
-	var free []string
 	if err == nil {
 		if i.group != g {
 			l := o.lane(i.group)
 			l.queue = slices.DeleteFunc(l.queue, func(other *item) bool { return other == i })
 			o.lane(g).queue = append(o.lane(g).queue, i)
 		}
-		i.group, i.name, i.after, i.rebase = g, name, after, nil
-		if after != nil && !after.state.isHere() {
+		i.group, i.name, i.after, i.rebase = g, name, n.after, nil
+		if n.after != nil && !n.after.state.isHere() {
 			i.after = nil
-			if ref, ok := o.results[after.clear.ID]; ok {
+			if ref, ok := o.results[n.after.clear.ID]; ok {
 				i.rebase = &ref
 			}
 		}
-		free, i.holds = o.release(i.holds), nil
+		i.holds, n.holds = n.holds, i.holds
 		if i.state == Parked && parked {
 			o.step(i, Waiting)
 			i.reason = ""
@@ -943,7 +956,6 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, after *ite
 		}
 	}
 	o.mu.Unlock()
-	o.store.remove(free...)
 	o.tell(told)
 	o.Kick()
 	return err

@@ -540,6 +540,7 @@ func TestO2BrokenDisk(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *box) {
 		b.hold()
 		b.put("a", "1", nil)
+		synctest.Wait()
 		b.disk.Broken(true)
 		if _, err := b.Put(t.Context(), outbox.Save{Group: "g", Name: "b"}); err == nil {
 			t.Error("a broken disk takes a save")

@@ -133,6 +133,12 @@ func (o *Outbox) sendBatch(l *lane, batch []*item) {
 		o.mu.Unlock()
 		send, letters, epochs[i] = append(send, i), append(letters, i.letter), i.letter.Epoch()
 	}
+	if err := o.store.settle(); err != nil {
+		for _, i := range send {
+			o.back(i, words(err))
+		}
+		send = nil
+	}
 	if len(send) > 0 {
 		for n, answer := range o.cfg.Remote.Send(ctx, letters) {
 			i := send[n]

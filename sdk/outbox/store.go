@@ -15,6 +15,7 @@ import (
 const (
 	itemsSuffix = ".items" // of files with items
 	newSuffix   = ".new"   // of files that are being written
+	goneSuffix  = ".gone"  // behind the id of an item that a later one took the place of, while its file has others
 	// maxBatch is how many items one file has, at most, and maxBatchBytes how long the file is
 	// when another item joins it, in bytes.
 	maxBatch      = 64
@@ -36,6 +37,8 @@ type store struct {
 	used   int64            // bytes of all files
 	next   int64            // position
 	serial int64            // of the next file that is written anew
+
+	gone map[string]bool // items with such a name
 
 	replaced int64 // removals of what a later item, or a later form, took the place of
 	settled  int64 // how many of them a loss of power does not undo
@@ -66,7 +69,7 @@ type joining struct {
 
 // openStore reads what every item shows in the clear, and no content.
 func openStore(d disk, readOnly bool) (*store, []Clear, error) {
-	s := &store{disk: d, writing: make(chan struct{}, 1), files: make(map[string]*itemFile), places: make(map[string]place), next: 1}
+	s := &store{disk: d, writing: make(chan struct{}, 1), files: make(map[string]*itemFile), places: make(map[string]place), gone: make(map[string]bool), next: 1}
 	list, err := d.names()
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the outbox: %w", err)
@@ -82,6 +85,8 @@ func openStore(d disk, readOnly bool) (*store, []Clear, error) {
 			}
 		case strings.HasSuffix(name, itemsSuffix):
 			files = append(files, name)
+		case strings.HasSuffix(name, goneSuffix):
+			s.gone[strings.TrimSuffix(name, goneSuffix)] = false // until a file has it
 		}
 	}
 	heads := make([]heads, len(files))
@@ -106,6 +111,11 @@ func openStore(d disk, readOnly bool) (*store, []Clear, error) {
 		s.next = max(s.next, c.Position+1)
 	}
 	slices.SortFunc(all, func(a, b Clear) int { return cmp.Compare(a.Position, b.Position) })
+	if !readOnly {
+		if err := s.forgetGone(); err != nil {
+			return nil, nil, fmt.Errorf("clean the outbox: %w", err)
+		}
+	}
 	for name, f := range s.files {
 		if f.live == 0 && !readOnly && !slices.Contains(s.damaged, name) { // newer files have its items
 			s.drop(name)
@@ -193,6 +203,10 @@ func (s *store) load(name string, h *heads, items map[string]Clear) error {
 func (s *store) take(name string, at int64, sh shape, c Clear, items map[string]Clear) {
 	f := s.files[name]
 	f.all++
+	if _, ok := s.gone[c.ID]; ok {
+		s.gone[c.ID] = true
+		return
+	}
 	if old, ok := s.places[c.ID]; ok {
 		if old.revision >= c.Revision {
 			return
@@ -446,15 +460,23 @@ func (s *store) replace(ctx context.Context, r *record) error {
 	return s.add(ctx, r)
 }
 
-// remove takes items away. They may be there again after a loss of power, unless forget took them, but
-// nothing that they took the place of: it would be sent behind them.
-func (s *store) remove(ids ...string) {
+// settle makes durable that what a later item took the place of is gone. Before that is so, the later one is
+// not sent: after a loss of power the other would be sent behind it.
+func (s *store) settle() error {
 	s.mu.Lock()
 	unsure := s.settled < s.replaced
 	s.mu.Unlock()
-	if unsure && len(ids) > 0 && s.syncNames() != nil {
-		return // they stay: a later start finds that they are recorded
+	if !unsure {
+		return nil
 	}
+	if err := s.syncNames(); err != nil {
+		return fmt.Errorf("write to the outbox: %w", err)
+	}
+	return nil
+}
+
+// remove takes items away. They may be there again after a loss of power, unless forget took them.
+func (s *store) remove(ids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
@@ -467,7 +489,33 @@ func (s *store) overtake(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replaced++
+	if p, ok := s.places[id]; ok && s.files[p.file].live > 1 {
+		if f, err := s.disk.create(id + goneSuffix); err == nil {
+			_ = f.Close()
+		}
+	}
 	s.unplace(id)
+}
+
+// forgetGone removes the names of items that were taken away, and that no file has any more.
+func (s *store) forgetGone() error {
+	synced := false
+	for id, there := range s.gone {
+		if there {
+			continue
+		}
+		if !synced { // the files are gone for good
+			if err := s.disk.syncNames(); err != nil {
+				return err
+			}
+			synced = true
+		}
+		if err := s.disk.remove(id + goneSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		delete(s.gone, id)
+	}
+	return nil
 }
 
 // unplace needs mu.

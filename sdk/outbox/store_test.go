@@ -146,6 +146,32 @@ func TestO2PowerIsLostAfterEveryWrite(t *testing.T) {
 	}
 }
 
+// O4: what a later item took the place of does not come back at the next start, also from a file that has
+// other items; and nothing is left of it in the end.
+func TestO4ReplacedSavesStayAwayFromSharedFiles(t *testing.T) {
+	d := newMemDisk()
+	s, _ := mustOpen(t, d)
+	for _, id := range []string{"a", "b"} {
+		s.joins = append(s.joins, &joining{r: newRecord(id), done: make(chan struct{})})
+	}
+	s.writeNext()
+	s.overtake("a")
+	if err := s.settle(); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []loss{{}, {1 << 30, -1}} {
+		left := d.after(len(d.steps), l)
+		s, items := mustOpen(t, left)
+		if !slices.Equal(idsOf(items), []string{"b"}) {
+			t.Fatalf("there is %v", idsOf(items))
+		}
+		s.remove("b")
+		if _, items := mustOpen(t, left); len(items) != 0 || len(left.files) != 0 {
+			t.Errorf("%v is left, and %d files", idsOf(items), len(left.files))
+		}
+	}
+}
+
 // Whatever fails on the disk, a save that was refused is not there later, and one that was taken is.
 func TestO2DiskThatFails(t *testing.T) {
 	for _, kind := range []string{"create", "write", "sync", "rename", "names"} {
