@@ -83,6 +83,10 @@ const WasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + chain.Kin
 // old layout without a name.
 const IsNameless = "EXISTS (SELECT 1 FROM ledger WHERE ledger.seq = files.seq AND chain = '' AND detail = '')"
 
+// MadeBy is part of a query: true when the record with a sequence is of an account, its
+// argument. The caller adds the column of the sequence and a bracket.
+const MadeBy = "EXISTS (SELECT 1 FROM ledger WHERE ledger.account = ? AND ledger.seq = "
+
 // RenamedBy is part of a query: true when the record with a sequence is a new name, or new
 // attributes, that an account, its argument, gave. The caller adds the column of the sequence and a
 // bracket.
