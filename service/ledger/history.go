@@ -19,8 +19,9 @@ const historyWindow = 20_000
 // selectHistory finds the records that an account may see in a part of the ledger.
 // Owners are members, and stay members. CROSS JOIN keeps SQLite to the order of tables.
 const selectHistory = "SELECT " + columns + ` FROM ledger WHERE account = ? AND seq >= ? AND seq < ?
-	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= ? AND seq < ?
-		AND (kind <> '` + chain.KindClaim + `' OR ledger.group_id IN (SELECT id FROM groups WHERE owner = ?))
+	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= ? AND seq < ? AND kind <> '` + chain.KindClaim + `'
+	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND members.group_id IN (SELECT id FROM groups WHERE owner = ?)
+		AND ledger.group_id = members.group_id AND seq >= ? AND seq < ? AND kind = '` + chain.KindClaim + `'
 	ORDER BY seq DESC LIMIT ?`
 
 // History returns a page of the records an account may see, the newest first:
@@ -37,7 +38,7 @@ func History(ctx context.Context, tx *store.Tx, account string, before int64, li
 	list := []chain.Row{}
 	for ; before > 1 && len(list) < limit; before -= historyWindow {
 		from := before - historyWindow
-		for rows, err := range tx.Rows(ctx, selectHistory, account, from, before, account, from, before, account, limit-len(list)) {
+		for rows, err := range tx.Rows(ctx, selectHistory, account, from, before, account, from, before, account, account, from, before, limit-len(list)) {
 			var r chain.Row
 			if err == nil {
 				r, err = scan(rows)

@@ -55,9 +55,27 @@ func FirstInChain(ctx context.Context, tx *store.Tx, group string, after int64) 
 	return time.Unix(0, ns), nil
 }
 
+// indexedTogether is how many records get their place in the table record_ids at once: see the
+// migration 0027_shorter_ledger_indexes.
+const indexedTogether = 2048
+
+// selectIndexed and selectNotIndexed find the record with an id. Few records are not in the
+// index yet.
+const (
+	selectIndexed    = "SELECT ref FROM record_ids CROSS JOIN ledger WHERE record_ids.beginning = substr(CAST(? AS TEXT), 1, 10) AND ledger.seq = record_ids.seq AND ledger.tx_id = ?"
+	selectNotIndexed = "SELECT ref FROM ledger WHERE seq > ? AND tx_id = ?"
+)
+
 // RefOf returns the reference that a record is about, "" where there is no such record.
 func RefOf(ctx context.Context, tx *store.Tx, txID string) (ref string, err error) {
-	err = tx.QueryRowContext(ctx, "SELECT ref FROM ledger WHERE tx_id = ?", txID).Scan(&ref)
+	head, err := Head(ctx, tx)
+	if err != nil {
+		return "", err
+	}
+	err = tx.QueryRowContext(ctx, selectIndexed, txID, txID).Scan(&ref)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = tx.QueryRowContext(ctx, selectNotIndexed, head-head%indexedTogether, txID).Scan(&ref)
+	}
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return "", fmt.Errorf("read record: %w", err)
 	}
@@ -119,11 +137,26 @@ type Viewer struct {
 	IsOwner bool
 }
 
-// mayBeTold selects the records of a group after a sequence that a viewer may see.
-const mayBeTold = "group_id = ? AND seq > ? AND (kind <> '" + chain.KindClaim + "' OR account = ? OR ?)"
+// inChain and isClaim select the records of a group after a sequence: those of its chain, each
+// of which a viewer may see, and the retrievals that a viewer may see. Each has an index.
+const (
+	inChain = "group_id = ? AND seq > ? AND kind <> '" + chain.KindClaim + "'"
+	isClaim = "group_id = ? AND seq > ? AND kind = '" + chain.KindClaim + "' AND (account = ? OR ?)"
+)
+
+// may returns the arguments of inChain and isClaim.
+func (v Viewer) may(group string, after int64) []any {
+	return []any{group, after, group, after, v.Account, v.IsOwner}
+}
 
 // listed are the columns that scanRow reads, of table ledger.
 const listed = "ledger.seq, ledger.tx_id, kind, ledger.time_ns, account, ledger.ref, ledger.file_hash, detail, fee, request, chain, number, tags"
+
+// selectOfGroup and selectSeqs read the records of a group in turns of their two indexes, in order.
+const (
+	selectOfGroup = "SELECT " + listed + ", prev_hash, hash FROM ledger WHERE " + inChain + " UNION ALL SELECT " + listed + ", prev_hash, hash FROM ledger WHERE " + isClaim + " ORDER BY 1 LIMIT ?"
+	selectSeqs    = "SELECT seq FROM ledger WHERE " + inChain + " UNION ALL SELECT seq FROM ledger WHERE " + isClaim + " ORDER BY 1"
+)
 
 // OfGroup passes at most limit records of a group after a sequence that a viewer may
 // see, with all that their hashes cover.
@@ -131,7 +164,7 @@ func OfGroup(ctx context.Context, tx *store.Tx, group string, v Viewer, after in
 	return func(yield func(wire.TransactionRow, error) bool) {
 		var prev, hash []byte
 		record := newRowScan(&prev, &hash)
-		for rows, err := range tx.Rows(ctx, "SELECT "+listed+", prev_hash, hash FROM ledger WHERE "+mayBeTold+" ORDER BY seq LIMIT ?", group, after, v.Account, v.IsOwner, limit) {
+		for rows, err := range tx.Rows(ctx, selectOfGroup, append(v.may(group, after), limit)...) {
 			var row wire.TransactionRow
 			if err == nil {
 				row, err = record.next(rows)
@@ -148,10 +181,10 @@ func OfGroup(ctx context.Context, tx *store.Tx, group string, v Viewer, after in
 // [OfGroup] would pass, "" when there is none; 0 means no limit. Records of the old
 // layout come before all others.
 func NewestLayout(ctx context.Context, tx *store.Tx, group string, v Viewer, after int64, limit int) (string, error) {
-	var newest store.Query = "SELECT max(seq) FROM ledger WHERE " + mayBeTold
-	args := []any{group, after, v.Account, v.IsOwner}
+	var newest store.Query = selectSeqs + " DESC LIMIT 1"
+	args := v.may(group, after)
 	if limit > 0 {
-		newest = "SELECT max(seq) FROM (SELECT seq FROM ledger WHERE " + mayBeTold + " ORDER BY seq LIMIT ?) page"
+		newest = "SELECT max(seq) FROM (" + selectSeqs + " LIMIT ?) page"
 		args = append(args, limit)
 	}
 	var isNew bool
@@ -276,7 +309,7 @@ const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + 
 // SQLite to that) and reads no records of others. A caller who has seen no event yet
 // costs no more than the events it may see.
 const selectEvents = `SELECT seq, kind, ledger.group_id, ref, ledger.account, detail, time_ns FROM members CROSS JOIN ledger
-	WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= members.since AND seq > ? AND seq <= ? AND kind IN (` + eventKinds + `)
+	WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= members.since AND seq > ? AND seq <= ? AND kind <> '` + chain.KindClaim + `' AND kind IN (` + eventKinds + `)
 	UNION ALL SELECT seq, kind, group_id, ref, account, detail, time_ns FROM ledger
 	WHERE kind = '` + chain.KindRevoke + `' AND detail = ? AND seq > ? AND seq <= ?
 	ORDER BY seq LIMIT ?`
