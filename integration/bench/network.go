@@ -49,8 +49,9 @@ type networkRow struct {
 	name     string
 	cold     bool
 	trips    int                     // round trips that it needs on any system
-	up, down int64                   // bytes that it moves on any system; negative: those that the system moves
-	upOn     func(networkLine) int64 // instead of up, where the line matters
+	atATime  int                     // or: so many small files take one
+	up, down func(networkLine) int64 // bytes that it moves on any system; nil = none
+	listing  bool                    // instead of down: what the system moves
 	known    string
 	run      func(s *system, tag string) error
 	where    networkLine // the only line it is measured on; zero = all
@@ -75,24 +76,22 @@ const (
 )
 
 func (w *world) networkRows() []*networkRow {
-	small := int64(w.small) * smallBytes
-	rounds := (w.small + networkJobs - 1) / networkJobs
-	source := w.path("source")
+	small := func(l networkLine) int64 { return int64(w.files(l)) * smallBytes }
 	return []*networkRow{
-		{name: rowCopyIn, trips: w.small, up: small, run: func(s *system, tag string) error {
-			_, err := commandOutput("cp", "-r", source, s.path(setWrite, "copy-"+tag))
+		{name: rowCopyIn, atATime: 1, up: small, run: func(s *system, tag string) error {
+			_, err := commandOutput("cp", "-r", w.source(w.files(s.line)), s.path(setWrite, "copy-"+tag))
 			return err
 		}},
-		{name: rowWriters, trips: rounds, up: small, run: func(s *system, tag string) error {
-			return inParallel(networkJobs, w.small, func(i int) error {
+		{name: rowWriters, atATime: networkJobs, up: small, run: func(s *system, tag string) error {
+			return inParallel(networkJobs, w.files(s.line), func(i int) error {
 				return os.WriteFile(s.path(setWrite, fmt.Sprintf("%d-%s", i, tag)), w.data[i:i+smallBytes], 0o644)
 			})
 		}},
-		{name: rowWrite, trips: 1, upOn: w.written, run: func(s *system, tag string) error {
+		{name: rowWrite, trips: 1, up: w.written, run: func(s *system, tag string) error {
 			return writeBlocks(s.path(setWrite, "large-"+tag), w.data, w.written(s.line))
 		}},
-		{name: rowRead, cold: true, known: setSmall, trips: w.small, down: small, run: func(s *system, _ string) error { return w.readSmallFiles(s, 1) }},
-		{name: rowReaders, cold: true, known: setSmall, trips: rounds, down: small, run: func(s *system, _ string) error { return w.readSmallFiles(s, networkJobs) }},
+		{name: rowRead, cold: true, known: setSmall, atATime: 1, down: small, run: func(s *system, _ string) error { return w.readSmallFiles(s, 1) }},
+		{name: rowReaders, cold: true, known: setSmall, atATime: networkJobs, down: small, run: func(s *system, _ string) error { return w.readSmallFiles(s, networkJobs) }},
 		{name: rowFirst, cold: true, known: setBig, trips: 1, run: func(s *system, _ string) error {
 			f, err := os.Open(s.path(setBig, bigName))
 			if err != nil {
@@ -101,21 +100,21 @@ func (w *world) networkRows() []*networkRow {
 			_, err = f.Read(make([]byte, 1))
 			return errors.Join(err, f.Close())
 		}},
-		{name: rowWhole, cold: true, known: setBig, trips: 1, down: w.big, run: func(s *system, _ string) error {
+		{name: rowWhole, cold: true, known: setBig, trips: 1, down: func(networkLine) int64 { return w.big }, run: func(s *system, _ string) error {
 			n, err := readFile(s.path(setBig, bigName), make([]byte, blockBytes))
 			if err == nil && n != w.big {
 				err = fmt.Errorf("read %d of %d bytes", n, w.big)
 			}
 			return err
 		}},
-		{name: rowList, cold: true, trips: 1, down: -1, run: func(s *system, _ string) error {
+		{name: rowList, cold: true, trips: 1, listing: true, run: func(s *system, _ string) error {
 			out, err := exec.Command("ls", s.path(setList)).Output()
 			if n := bytes.Count(out, []byte{'\n'}); err == nil && n != w.listed {
 				err = fmt.Errorf("ls shows %d of %d names", n, w.listed)
 			}
 			return err
 		}},
-		{name: rowTree, cold: true, trips: 1, down: -1, run: func(s *system, _ string) error {
+		{name: rowTree, cold: true, trips: 1, listing: true, run: func(s *system, _ string) error {
 			out, err := exec.Command("ls", "-lR", s.path(setTree)).Output()
 			if n := bytes.Count(out, []byte(".txt\n")); err == nil && n != w.small {
 				err = fmt.Errorf("ls -lR shows %d of %d files", n, w.small)
@@ -134,15 +133,34 @@ func (w *world) written(l networkLine) int64 {
 	return min(w.big, int64(longestWrite.Seconds())*l.shape().Up)
 }
 
-func (row *networkRow) sends(l networkLine) int64 {
-	if row.upOn != nil {
-		return row.upOn(l)
+// farFiles is how many small files there are at most on lines with a round trip above far, where
+// other systems take a minute for 100.
+const (
+	farFiles = 40
+	far      = 100 * time.Millisecond
+)
+
+// files is how many small files are measured on a line.
+func (w *world) files(l networkLine) int {
+	if l.roundTrip > far {
+		return min(w.small, farFiles)
 	}
-	return row.up
+	return w.small
+}
+
+// source is a folder with so many small files.
+func (w *world) source(files int) string { return w.path(fmt.Sprintf("source-%d", files)) }
+
+// needs returns the round trips that a row needs on a line, on any system.
+func (n *network) needs(row *networkRow, l networkLine) int {
+	if row.atATime > 0 {
+		return (n.w.files(l) + row.atATime - 1) / row.atATime
+	}
+	return row.trips
 }
 
 func (w *world) readSmallFiles(s *system, jobs int) error {
-	return inParallel(jobs, w.small, func(i int) error {
+	return inParallel(jobs, w.files(s.line), func(i int) error {
 		raw, err := os.ReadFile(s.path(setSmall, fmt.Sprintf("file-%05d.dat", i)))
 		if err == nil && len(raw) != smallBytes {
 			err = fmt.Errorf("read %d bytes", len(raw))
@@ -197,9 +215,12 @@ func (w *world) network(out string, quick bool) error {
 	if err := w.prepare(w.svcfsOnNetwork, w.rclone, w.sshfs); err != nil {
 		return err
 	}
-	for i := range w.small {
-		if err := errors.Join(os.MkdirAll(w.path("source"), 0o755), os.WriteFile(w.path("source", fmt.Sprintf("file-%05d.dat", i)), w.data[i*100:i*100+smallBytes], 0o644)); err != nil {
-			return err
+	for _, l := range n.lines {
+		for i := range w.files(l) {
+			dir := w.source(w.files(l))
+			if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, fmt.Sprintf("file-%05d.dat", i)), w.data[i*100:i*100+smallBytes], 0o644)); err != nil {
+				return err
+			}
 		}
 	}
 	n.rows = slices.DeleteFunc(w.networkRows(), func(row *networkRow) bool { return !isChosen(w.rows, row.name) })
@@ -243,7 +264,7 @@ func (w *world) network(out string, quick bool) error {
 func (n *network) measure(l networkLine, row *networkRow, tag string) {
 	var mu sync.Mutex
 	jobs := 1
-	if row.trips == 0 {
+	if row.where != (networkLine{}) { // idle
 		jobs = len(n.w.systems)
 	}
 	_ = inParallel(jobs, len(n.w.systems), func(i int) error {
@@ -282,7 +303,7 @@ func (w *world) playRow(s *system, row *networkRow, tag string) (c networkCell) 
 	}
 	now := s.moved()
 	c.moved = line.Moved{Up: now.Up - before.Up, Down: now.Down - before.Down, Turns: now.Turns - before.Turns}
-	if row.sends(s.line) > 0 {
+	if row.up != nil {
 		time.Sleep(s.linger)
 	}
 	return networkCell{c.took, c.recorded, c.moved, errors.Join(c.err, s.down())}
@@ -370,12 +391,17 @@ func measureLine(shape line.Shape) (raw rawLine, err error) {
 
 // limit is what a line needs for a row, whatever the system.
 func (n *network) limit(l networkLine, row *networkRow, c networkCell) time.Duration {
-	shape, down := l.shape(), row.down
-	if down < 0 {
-		down = c.moved.Down
+	shape, seconds := l.shape(), 0.0
+	if row.up != nil {
+		seconds += float64(row.up(l)) / float64(shape.Up)
 	}
-	seconds := float64(row.sends(l))/float64(shape.Up) + float64(down)/float64(shape.Down)
-	return time.Duration(row.trips)*l.roundTrip + time.Duration(seconds*float64(time.Second))
+	switch {
+	case row.listing:
+		seconds += float64(c.moved.Down) / float64(shape.Down)
+	case row.down != nil:
+		seconds += float64(row.down(l)) / float64(shape.Down)
+	}
+	return time.Duration(n.needs(row, l))*l.roundTrip + time.Duration(seconds*float64(time.Second))
 }
 
 func (n *network) cell(l networkLine, row, system string) (c networkCell, ok bool) {
@@ -418,6 +444,9 @@ func (n *network) tables() string {
 
 func (n *network) title(row *networkRow) string {
 	files := fmt.Sprintf("%d files of 4 KiB", n.w.small)
+	if n.w.small > farFiles {
+		files += fmt.Sprintf(" (%d where the round trip is above %s)", farFiles, far)
+	}
 	return map[string]string{rowCopyIn: files + ": cp -r", rowWriters: files + ": eight writers at once", rowRead: files + ": cold, one after another", rowReaders: files + ": cold, eight at once",
 		rowWrite: "A file of " + bytesText(n.w.big) + ", or of what a line sends in " + longestWrite.String() + ": write, with close", rowFirst: "A file of " + bytesText(n.w.big) + ": first byte, cold", rowWhole: "A file of " + bytesText(n.w.big) + ": cold read",
 		rowList: fmt.Sprintf("ls of %d names, cold", n.w.listed), rowTree: fmt.Sprintf("ls -lR of %d files in %d folders, cold", n.w.small, (n.w.small+9)/10),
@@ -511,7 +540,7 @@ func (n *network) behindOf(other string) (list []string) {
 		for _, row := range n.rows {
 			ours, ok := n.cell(l, row.name, svcfsBeside(other))
 			theirs, theirsOk := n.cell(l, row.name, other)
-			if ok && theirsOk && row.trips > 0 && theirs.took < ours.took {
+			if ok && theirsOk && n.needs(row, l) > 0 && theirs.took < ours.took {
 				list = append(list, fmt.Sprintf("%s (%s, %s and %s s)", row.name, l, short(ours.took.Seconds()), short(theirs.took.Seconds())))
 			}
 		}
