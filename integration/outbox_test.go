@@ -91,3 +91,56 @@ func TestO3ServiceComesBack(t *testing.T) {
 		t.Errorf("pending: %s", text)
 	}
 }
+
+// O1, O2, O3: a large file is closed while the service is away, can be read from the disk, survives kill -9 of the mount,
+// also in the middle of its sending, and is recorded in its turn, once. Nothing readable of it is on the disk meanwhile.
+func TestO2LargeFilesWait(t *testing.T) {
+	w, alice, bob := team(t)
+	large := bytes.Repeat([]byte("large canary 0123456789abcdefghi\n"), 12<<20/33)
+	a := alice.mount("a", "--outbox")
+	if _, err := os.ReadDir(a.path("team")); err != nil {
+		t.Fatal(err)
+	}
+	w.stop()
+	write(t, a.path("team/before"), []byte("before"))
+	write(t, a.path("team/large"), large)
+	write(t, a.path("team/after"), []byte("after"))
+	if got := read(t, a.path("team/large")); !bytes.Equal(got, large) {
+		t.Errorf("it holds %d bytes", len(got))
+	}
+	f, err := os.OpenFile(a.path("team/large"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("CHANGED"), 5<<20); err != nil { // a save upon a save that waits
+		t.Fatal(err)
+	}
+	copy(large[5<<20:], "CHANGED")
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for file := range filesWith(t, w, []byte("large canary")) {
+		t.Errorf("the content is in %s", file)
+	}
+	a.kill()
+	w.start()
+	m := alice.mount("a1", "--outbox")
+	m.kill() // in the middle of sending
+	last := alice.mount("last", "--outbox")
+	if out, code := alice.try("sync", last.dir); code != 0 {
+		list, _ := alice.try("outbox", "list")
+		t.Fatalf("sync: %s\n%s", out, list)
+	}
+	b := bob.mount("b")
+	for name, content := range map[string][]byte{"before": []byte("before"), "large": large, "after": []byte("after")} {
+		if got, err := os.ReadFile(b.path("team", name)); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+	}
+	var rows []struct {
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal([]byte(alice.must("ledger", "team", "--json")), &rows); err != nil || fmt.Sprint(rows) != "[{before} {after} {large}]" {
+		t.Errorf("records %v, %v", rows, err)
+	}
+}

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -101,6 +102,12 @@ func (g Group) sendBlocks(ctx context.Context, u *BlockUpload, name string, sour
 		if before.ticket.state == uploadRecorded || before.ticket.state == uploadUnsure {
 			kept = false
 			return receipt, err
+		}
+	}
+	if o.ready != nil {
+		if earlier, err := o.ready(ctx, hash); err != nil || earlier != nil {
+			kept = false
+			return *cmp.Or(earlier, new(Receipt)), err
 		}
 	}
 	receipt, err := u.finish(ctx, name, size, hash, o.attrs)

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"context"
 	"errors"
 	"slices"
 )
@@ -21,6 +22,9 @@ type options struct {
 	attrs    Attributes
 	resume   resume
 	base     string // of [Base]; "" = none
+	// ready is called when all of a file of format version 2 was sent, before it is recorded: the result,
+	// if not nil, is the record that it has already. It may be nil.
+	ready func(ctx context.Context, hash Digest) (*Receipt, error)
 }
 
 // Compress makes [Group.Put] and [Group.Upload] compress content before encryption, if a
@@ -56,7 +60,7 @@ func WithAttributes(a Attributes) Option {
 // [ErrNotFound] = the service has given the upload up; other errors = dir cannot be used, or another
 // process is sending the file, so that this one could not be resumed.
 func Resume(dir string, told func(kept int64, why error)) Option {
-	return Option{"Resume", func(o *options) { o.resume = resume{dir, told} }}
+	return Option{"Resume", func(o *options) { o.resume = resume{dir: dir, told: told} }}
 }
 
 // Progress makes [Group.Put], [Group.Open] and their variants report how many bytes of the

@@ -3,10 +3,8 @@ package sdk
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -29,9 +27,10 @@ import (
 // without a keyring it is locked, too: name, group and hash are not known until
 // [Client.OpenSealed]. A Sealed is safe for concurrent use.
 type Sealed struct {
-	account AccountID
-	time    time.Time
-	size    int64 // plaintext, in bytes
+	account    AccountID
+	time       time.Time
+	size       int64 // plaintext, in bytes
+	blockBytes int64 // of [Group.SealLarge], else 0
 
 	progress reporter // may be nil
 
@@ -43,6 +42,7 @@ type Sealed struct {
 	key    *format.Key     // nil = not in memory
 	cipher io.ReaderAt     // nil = the caller has not said where it is
 	disk   diskItem        // as it was encoded or decoded
+	state  string          // folder of [Sealed.ResumeIn]
 	nonce  [format.NonceBytes]byte
 	tag    [format.TagBytes]byte
 	unsure bool // a request had no valid answer: the upload may be recorded
@@ -96,11 +96,10 @@ func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o option
 	if s.facts, s.attrs, err = factsOf(caps, k, size, o.attrs); err != nil {
 		return nil, err
 	}
-	id := make([]byte, wire.UploadIDBytes)
-	if _, err := rand.Read(id); err != nil {
-		return nil, fmt.Errorf("make an id: %w", err)
+	id, err := newUploadID(s.time)
+	if err != nil {
+		return nil, err
 	}
-	binary.BigEndian.PutUint64(id, uint64(s.time.UnixMilli())<<16|uint64(binary.BigEndian.Uint16(id[6:]))) // ids made together are neighbours in the service's index
 	if s.key, err = format.RandomKey(); err != nil {
 		return nil, err
 	}
@@ -116,7 +115,7 @@ func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o option
 	}
 	sum := sha256.Sum256(blob)
 	s.cipher = bytes.NewReader(blob)
-	s.head = wire.SealedHead{ID: hex.EncodeToString(id), GroupID: string(k.group), FileHash: k.digest.String(), Format: meta,
+	s.head = wire.SealedHead{ID: id, GroupID: string(k.group), FileHash: k.digest.String(), Format: meta,
 		BlobSize: int64(len(blob)), BlobHash: hex.EncodeToString(sum[:]), Versioned: offered(caps, wire.CapVersions), Base: o.base}
 	return s, s.sealKey(vault)
 }
@@ -199,6 +198,7 @@ func (s *Sealed) sealKey(vault *vaultKey) error {
 var (
 	errNoFileKey   = &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("the key of the upload is not in memory: fetch it with OpenSealed")}
 	errNamesLocked = &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("the name of the upload is not known: fetch its key with OpenSealed")}
+	errInBlocks    = &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("the upload is in blocks: read it with OpenBody")}
 	errNoCipher    = &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("nobody said where the ciphertext of the upload is")}
 )
 
@@ -321,6 +321,8 @@ func (s *Sealed) content(b *mem.Buffer) error {
 		return errNoFileKey
 	case s.cipher == nil:
 		return errNoCipher
+	case s.blockBytes > 0:
+		return errInBlocks
 	}
 	var nonce [format.NonceBytes]byte
 	if err := readAt(s.cipher, nonce[:], 0); err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 
 	"github.com/svcfs/svcfs/format"
-	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // Readdress gives the upload another group, another name, and another base, see [Base]; a nil
@@ -35,7 +34,7 @@ func (s *Sealed) Readdress(g GroupID, name string, base *Ref) error {
 		Base(*base).apply(&o)
 		head.Base = o.base
 	}
-	if err := head.Check(wire.MaxSealedBlob); err != nil {
+	if err := head.Check(s.mostBlob()); err != nil {
 		return &Error{Op: "address upload " + s.head.ID, Group: g, Kind: ErrInvalid, Err: errors.Join(err)}
 	}
 	s.head, s.facts = head, facts

@@ -28,7 +28,8 @@ type DiskKeys struct {
 }
 
 const (
-	diskItemVersion = 1
+	diskItemVersion  = 1
+	diskLargeVersion = 2 // of Group.SealLarge
 	// maxDiskItem bounds an encoded upload, in bytes: two sealed heads in base64.
 	maxDiskItem = 4 * wire.MaxSealedHead
 	// The key that seals the names of an item is derived for this purpose and this item.
@@ -55,6 +56,7 @@ type clearItem struct {
 	SealedKey string `json:"sealed_key"`
 	BlobSize  int64  `json:"blob_size"`
 	BlobHash  string `json:"blob_hash"`
+	BlockSize int64  `json:"block_size,omitempty"` // in version 2, in bytes
 }
 
 // namesItem is the part that is sealed.
@@ -81,7 +83,10 @@ func (s *Sealed) Encode(k DiskKeys) ([]byte, error) {
 	}
 	if s.key != nil && !s.isLocked() {
 		item.clearItem = clearItem{Version: diskItemVersion, ID: s.head.ID, Account: string(s.account), Time: s.time.UnixNano(), Size: s.size, Base: s.head.Base,
-			Group: groupHash(k, GroupID(s.head.GroupID)), Epoch: s.head.Epoch, SealedKey: s.head.SealedKey, BlobSize: s.head.BlobSize, BlobHash: s.head.BlobHash}
+			Group: groupHash(k, GroupID(s.head.GroupID)), Epoch: s.head.Epoch, SealedKey: s.head.SealedKey, BlobSize: s.head.BlobSize, BlobHash: s.head.BlobHash, BlockSize: s.blockBytes}
+		if s.blockBytes > 0 {
+			item.Version = diskLargeVersion
+		}
 		names, err := json.Marshal(namesItem{s.head.GroupID, s.head.FileHash, s.head.Format, s.head.Versioned, s.after})
 		if err != nil {
 			return nil, fmt.Errorf("encode upload: %w", err)
@@ -125,17 +130,21 @@ func decodeSealed(raw []byte, k DiskKeys) (*Sealed, error) {
 	if err := decoder.Decode(&item); err != nil {
 		return nil, describeJSON(err)
 	}
-	if item.Version != diskItemVersion {
-		return nil, fmt.Errorf("version %d: want %d", item.Version, diskItemVersion)
+	l := format.Layout{Size: item.Size, BlockBytes: item.BlockSize}
+	switch {
+	case item.Version == diskItemVersion && item.BlockSize == 0:
+	case item.Version == diskLargeVersion && l.Check() == nil && item.BlobSize == l.SealedBytes():
+	default:
+		return nil, fmt.Errorf("version %d: want %d or %d", item.Version, diskItemVersion, diskLargeVersion)
 	}
-	s := &Sealed{account: AccountID(item.Account), time: time.Unix(0, item.Time), size: item.Size, disk: item,
+	s := &Sealed{account: AccountID(item.Account), time: time.Unix(0, item.Time), size: item.Size, blockBytes: item.BlockSize, disk: item,
 		head: wire.SealedHead{ID: item.ID, Epoch: item.Epoch, SealedKey: item.SealedKey, BlobSize: item.BlobSize, BlobHash: item.BlobHash, Base: item.Base}}
 	form := s.head // without what is sealed
 	form.GroupID, form.FileHash, form.Format = "g", item.BlobHash, json.RawMessage(`{}`)
-	if err := form.Check(wire.MaxSealedBlob); err != nil {
+	if err := form.Check(s.mostBlob()); err != nil {
 		return nil, err
 	}
-	if item.Account == "" || item.Size < 0 || item.Size > wire.WholeFileBytes {
+	if item.Account == "" || item.Size < 0 || item.Size > wire.WholeFileBytes && s.blockBytes == 0 {
 		return nil, errors.New("its account or its size makes no sense")
 	}
 	if k.Names == nil || item.ByKeyring == nil {
@@ -164,7 +173,7 @@ func (s *Sealed) unlock(key *format.Key, sealed []byte) error {
 	}
 	head := s.head
 	head.GroupID, head.FileHash, head.Format, head.Versioned = names.Group, names.FileHash, names.Format, names.Versioned
-	if err := head.Check(wire.MaxSealedBlob); err != nil {
+	if err := head.Check(s.mostBlob()); err != nil {
 		return err
 	}
 	s.head, s.facts, s.attrs, s.after = head, facts, attrs, names.After

@@ -92,6 +92,9 @@ func isAnswer(err error) bool {
 
 // sendSealed sends one upload, and again with its key sealed anew if the epoch ended.
 func (c *Client) sendSealed(ctx context.Context, s *Sealed) (Receipt, error) {
+	if _, large := s.Layout(); large {
+		return c.sendLarge(ctx, s)
+	}
 	r, err := c.trySealed(ctx, s)
 	if codeOf(err) != wire.CodeEpoch || !s.HasKey() {
 		return r, err
@@ -140,7 +143,9 @@ func (c *Client) sealedReceipt(ctx context.Context, s *Sealed, a wire.FinalizeUp
 }
 
 // isSmall reports whether the upload may travel with others.
-func (s *Sealed) isSmall() bool { return s.BlobSize() <= wire.SealedBatchBlob }
+func (s *Sealed) isSmall() bool {
+	return s.blockBytes == 0 && s.BlobSize() <= wire.SealedBatchBlob
+}
 
 // frameBytes returns about how long the frame is, in bytes: never less.
 func (s *Sealed) frameBytes() int64 {

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -51,7 +52,7 @@ func (a *app) openOutbox(p mountPlan, s settings, c *sdk.Client, caps wire.Capab
 	if err != nil {
 		return nil, err
 	}
-	remote := outbox.Service{Client: c}
+	remote := outbox.Service{Client: c, State: filepath.Join(dir, "parts")}
 	m := &mountOutbox{}
 	keys := sdk.DiskKeys{Group: outboxGroupKey(s), Names: a.namesKey(address, s.account, true)}
 	m.Outbox, err = outbox.New(dir, outbox.Config{Remote: remote, Keys: keys, Bytes: int64(f.outboxSize), KeepAll: f.outboxKeepAll, Coalesce: cmp.Or(f.outboxCoalesce, -1),

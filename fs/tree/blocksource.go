@@ -186,8 +186,12 @@ func (s *blockSource) claim(ctx context.Context) (blocks Blocks, err error) {
 	if t.blocks == nil {
 		return nil, &Error{Class: ClassUnsupported, Err: errors.New("the file is of format version 2, which this service does not have")}
 	}
+	waits, entry, err := t.openWaiting(g, s.entry)
+	if waits != nil || err != nil {
+		return waits, err
+	}
 	err = t.spend("retrieve", func() (sdk.Amount, error) {
-		blocks, err = t.blocks.OpenBlocks(ctx, *s.entry)
+		blocks, err = t.blocks.OpenBlocks(ctx, *entry)
 		if err != nil {
 			return sdk.Amount{}, err
 		}

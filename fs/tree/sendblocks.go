@@ -12,6 +12,7 @@ import (
 	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/outbox"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -68,6 +69,9 @@ func (t *Tree) newBlockSend(g sdk.GroupID, s *stage) *blockSend {
 func (f *File) sendRested(s *stage) {
 	if s.Whole() != nil || !s.HasRested() || !f.isKind(fileReal) || f.half != nil {
 		return
+	}
+	if f.t.cfg.Outbox != nil && (s.under == nil || s.under.source == nil || isWaiting(s.under.source.entry)) {
+		return // it is sent from there
 	}
 	if _, beside := policy.DatabaseOf(f.rawName()); beside {
 		return // a journal, which may never be saved
@@ -348,16 +352,32 @@ func (f *File) sendBlocks(ctx context.Context, s *stage, b *blockSend, g *group,
 			return row, whole, true, nil
 		}
 	}
+	if f.t.cfg.Outbox != nil && b.isLocal() {
+		row, err = f.queueBlocks(ctx, s, b, g, raw)
+		if errors.Is(err, outbox.ErrFull) {
+			row, err = f.fullOutbox(ctx, g, err, func() (*sdk.Entry, error) { return f.recordBlocks(ctx, s, b, g, raw) })
+		}
+		if err == nil || !errors.Is(err, outbox.ErrTooLarge) && !hasCode(err, wire.CodeUnsupported) {
+			return row, nil, false, err
+		}
+	}
 	if err := f.t.afterWaiting(ctx, g); err != nil {
 		return nil, nil, false, err
 	}
+	row, err = f.recordBlocks(ctx, s, b, g, raw)
+	if errors.Is(err, sdk.ErrUnsupported) && !f.t.cuts(g) {
+		return f.sendWhole(ctx, s, b, g, raw)
+	}
+	return row, nil, false, err
+}
+
+// recordBlocks sends what is not there and records the file, beside the outbox.
+func (f *File) recordBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (row *sdk.Entry, err error) {
 	for again := false; ; again = true {
 		row, err = f.finishBlocks(ctx, s, b, g, raw)
 		switch {
-		case err == nil:
-			return row, nil, false, nil
-		case errors.Is(err, sdk.ErrUnsupported) && !f.t.cuts(g):
-			return f.sendWhole(ctx, s, b, g, raw)
+		case err == nil, errors.Is(err, sdk.ErrUnsupported) && !f.t.cuts(g):
+			return row, err
 		case hasCode(err, wire.CodeBase) && !again:
 			b.abandon()
 			b.noBase = true
@@ -367,7 +387,7 @@ func (f *File) sendBlocks(ctx context.Context, s *stage, b *blockSend, g *group,
 			if class := wrapRemote("", "", err).Class; !class.isAway() && class != ClassInterrupted && class != ClassBudget {
 				b.abandon()
 			}
-			return nil, nil, false, err
+			return nil, err
 		}
 	}
 }
@@ -379,7 +399,7 @@ func hasCode(err error, code string) bool {
 
 // holdingBlocks is [Tree.holding] for content in blocks.
 func (t *Tree) holdingBlocks(s *stage, g *group, raw, target string) *sdk.Entry {
-	if newest := t.newestOf(g, raw); newest != nil && s.under != nil && s.under.source != nil && newest.Ref == s.under.source.entry.Ref && !s.Differs() {
+	if newest := t.newestOf(g, raw); newest != nil && s.under != nil && s.under.source != nil && t.isSame(g, newest, s.under.source.entry) && !s.Differs() {
 		return newest
 	}
 	return t.holding(s, g, raw, target)
@@ -582,4 +602,11 @@ func (f *File) takeOverCached(s *stage, key cache.Key) {
 			f.t.cache.Move(from.BlockOf(i, bytes), key.BlockOf(i, bytes))
 		}
 	}
+}
+
+// isSame reports whether newest is e, or the record that e became.
+func (t *Tree) isSame(g *group, newest, e *sdk.Entry) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return newest.Ref == t.recordedSince(g, e).Ref
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/outbox"
@@ -21,6 +22,7 @@ type Outbox interface {
 	Put(ctx context.Context, s outbox.Save) (outbox.Item, error)
 	Ready(id string)
 	Content(id string, b *mem.Buffer) error
+	OpenBlocks(id string) (*outbox.Blocks, error)
 	Item(id string) (outbox.Item, bool)
 	Items() []outbox.Item
 	Recorded(id string) (sdk.Ref, bool)
@@ -59,6 +61,45 @@ func lockedItem() *Error {
 
 // queue puts the staged content into the outbox. errFull: it takes none now.
 func (f *File) queue(ctx context.Context, s *stage, g *group, raw string, whole *mem.Buffer) (*sdk.Entry, error) {
+	return f.queueSave(ctx, s, g, raw, outbox.Save{Content: whole.Bytes()})
+}
+
+// queueBlocks is queue for content in blocks.
+func (f *File) queueBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (*sdk.Entry, error) {
+	row, err := f.queueSave(ctx, s, g, raw, outbox.Save{Large: &outbox.Large{Layout: s.Layout(), Read: func(ctx context.Context, i int64, into []byte) (int, error) {
+		n, _, isBase, err := b.c.Block(i, into)
+		if err == nil && n == 0 {
+			err = errCutOff
+		}
+		if err == nil && isBase {
+			n, err = b.readBase(ctx, i, into[:n])
+		}
+		return n, err
+	}}})
+	if err == nil {
+		if opened, err := f.t.cfg.Outbox.OpenBlocks(outbox.IDOf(row.Ref)); err == nil { // else who reads opens it
+			b.opened = opened
+		}
+	}
+	return row, err
+}
+
+// isLocal reports whether content in blocks needs nothing of the service: no block is one of a recorded
+// version that is not on this machine.
+func (b *blockSend) isLocal() bool {
+	if b.under == nil || b.under.source == nil || isWaiting(b.under.source.entry) {
+		return true
+	}
+	for i := range b.c.Layout().Blocks() {
+		if b.c.IsBased(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// queueSave puts a save into the outbox, whose group, name, base and attributes it sets.
+func (f *File) queueSave(ctx context.Context, s *stage, g *group, raw string, save outbox.Save) (*sdk.Entry, error) {
 	t := f.t
 	var attrs sdk.Attributes
 	if t.cfg.CanAttributes {
@@ -70,7 +111,8 @@ func (f *File) queue(ctx context.Context, s *stage, g *group, raw string, whole 
 		return nil, &Error{Class: ClassBudget, Err: err, Hint: "Mount again with a larger --budget or --budget-per-hour."}
 	}
 	base := t.baseOf(f, g, raw, s.base)
-	item, err := t.cfg.Outbox.Put(ctx, outbox.Save{Group: g.id, Name: raw, Content: whole.Bytes(), Base: &base, Attributes: attrs})
+	save.Group, save.Name, save.Base, save.Attributes = g.id, raw, &base, attrs
+	item, err := t.cfg.Outbox.Put(ctx, save)
 	if err != nil {
 		t.spent.Settle(t.now(), price, sdk.Amount{})
 		if errors.Is(err, outbox.ErrMoney) {
@@ -97,6 +139,9 @@ func (t *Tree) waitingRow(g *group, i outbox.Item) *sdk.Entry {
 		Name: i.Name, Size: i.Size}
 	if !i.Attributes.IsZero() {
 		e.Attributes = &i.Attributes
+	}
+	if i.BlockBytes > 0 { // stands for what the record will have
+		e.Content = sdk.ComputeHash([]byte(e.Ref))
 	}
 	return e
 }
@@ -403,6 +448,7 @@ func (t *Tree) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
 		was = t.waitingRow(g, i)
 	}
 	now := *was
+	now.Content = r.Content
 	now.Ref, now.Tx, now.Seq, now.ChangedSeq, now.Time, now.Name = r.Ref, r.Tx, r.Seq, r.Seq, r.Time, i.Name
 	touched := make(map[*versions]bool)
 	old := g.version(recordedName(was))
@@ -425,6 +471,11 @@ func (t *Tree) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
 		old.hidden, g.version(recordedName(row)).hidden = "", row.Ref
 	}
 	t.cache.Move(t.keyOf(was), t.keyOf(row))
+	if i.BlockBytes > 0 {
+		for n := range (format.Layout{Size: i.Size, BlockBytes: i.BlockBytes}).Blocks() {
+			t.cache.Move(t.keyOf(was).BlockOf(n, i.BlockBytes), t.keyOf(row).BlockOf(n, i.BlockBytes))
+		}
+	}
 	var notices []notice
 	if f := old.shown; f != nil {
 		if e := f.entry.Load(); e != nil && e.Ref == was.Ref {
@@ -498,3 +549,25 @@ func (t *Tree) outboxStatus() *outbox.Status {
 
 // inOutbox reports whether a save of n bytes may go through the outbox.
 func (t *Tree) inOutbox(n int64) bool { return t.cfg.Outbox != nil && n <= wire.WholeFileBytes }
+
+// openWaiting opens content in blocks that waits, or, if it was recorded meanwhile, returns its record.
+func (t *Tree) openWaiting(g *group, e *sdk.Entry) (Blocks, *sdk.Entry, error) {
+	if !isWaiting(e) {
+		return nil, e, nil
+	}
+	blocks, err := t.cfg.Outbox.OpenBlocks(outbox.IDOf(e.Ref))
+	switch {
+	case err == nil:
+		return blocks, e, nil
+	case errors.Is(err, outbox.ErrLocked):
+		return nil, e, lockedItem()
+	case !errors.Is(err, outbox.ErrGone):
+		return nil, e, &Error{Class: ClassCorrupt, Err: err, Hint: "svcfs outbox list shows it; the disk of this machine damaged it."}
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if now := t.recordedSince(g, e); !isWaiting(now) {
+		return nil, now, nil
+	}
+	return nil, e, &Error{Class: ClassStale, Err: errors.New("it was recorded just now")}
+}

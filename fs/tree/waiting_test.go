@@ -437,18 +437,26 @@ func TestO3LargeFilesComeAfterWhatWaits(t *testing.T) {
 	b.down()
 	ok(t, b.save("/g/a", "one"))
 	waitTried(b)
-	wantClass(t, b.save("/g/large", large), ClassUnreachable)
+	ok(t, b.save("/g/large", large))
+	if got, err := b.read("/g/large"); err != nil || got != large {
+		t.Errorf("it holds %d bytes, %v", len(got), err)
+	}
+	b.again()
+	if b.down(); b.box.Status().Items != 2 {
+		t.Errorf("%+v waits", b.box.Status())
+	}
 	b.up()
 	b.drained()
 	ok(t, b.save("/g/b", "two"))
 	ok(t, b.save("/g/large2", large))
+	b.drained()
 	rows, err := w.As("alice").Entries(t.Context(), "g", 0)
 	ok(t, err)
 	var names []string
 	for _, e := range rows {
 		names = append(names, e.Name)
 	}
-	if got := strings.Join(names, " "); got != "a b large2" {
+	if got := strings.Join(names, " "); got != "a large b large2" {
 		t.Errorf("recorded %s", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"sync/atomic"
 
@@ -177,3 +178,6 @@ func (f folder) free() (int64, error) {
 	}
 	return int64(s.Bavail) * s.Bsize, nil
 }
+
+// stat returns how a file is.
+func (f folder) stat(name string) (fs.FileInfo, error) { return f.root.Lstat(name) }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 )
@@ -54,7 +55,11 @@ type Remote interface {
 }
 
 // Service is a client as a [Remote].
-type Service struct{ *sdk.Client }
+type Service struct {
+	*sdk.Client
+	// State is the folder that remembers which parts of large saves were sent; "" = nowhere.
+	State string
+}
 
 // Seal is [sdk.Group.Seal].
 func (s Service) Seal(ctx context.Context, g sdk.GroupID, name string, content []byte, base *sdk.Ref, a sdk.Attributes) (Letter, error) {
@@ -83,6 +88,7 @@ func (s Service) Send(ctx context.Context, letters []Letter) []sdk.Sent {
 	list := make([]*sdk.Sealed, len(letters))
 	for i, l := range letters {
 		list[i] = l.(*sdk.Sealed) // Seal and Decode make no other
+		list[i].ResumeIn(s.State)
 	}
 	return s.SendSealed(ctx, list...)
 }
@@ -100,4 +106,57 @@ func (s Service) OpenFor(ctx context.Context, l Letter, to sdk.GroupID) error {
 // Entries is [sdk.Group.Entries].
 func (s Service) Entries(ctx context.Context, g sdk.GroupID) ([]sdk.Entry, error) {
 	return s.Group(g).Entries(ctx)
+}
+
+// LargeLetter is a [Letter] whose content may be in blocks, too large for one request: then ok is true.
+type LargeLetter interface {
+	Letter
+	Layout() (l format.Layout, ok bool)
+}
+
+// LargeBody is content in blocks, open for reading. [*sdk.SealedBlocks] is one.
+type LargeBody interface {
+	Layout() format.Layout
+	Read(ctx context.Context, first int64, into []*mem.Buffer) error
+}
+
+// LargeRemote is a [Remote] that takes saves in blocks.
+type LargeRemote interface {
+	Remote
+	// SealLarge is Seal for content of any size.
+	SealLarge(ctx context.Context, g sdk.GroupID, name string, content sdk.LargeContent, base *sdk.Ref, a sdk.Attributes) (LargeLetter, error)
+	// OpenBody opens the content of a letter of SealLarge, whose ciphertext is body.
+	OpenBody(l Letter, body io.ReaderAt) (LargeBody, error)
+}
+
+// OpenBody is [sdk.Sealed.OpenBody].
+func (s Service) OpenBody(l Letter, body io.ReaderAt) (LargeBody, error) {
+	b, err := l.(*sdk.Sealed).OpenBody(body)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// SealLarge is [sdk.Group.SealLarge].
+func (s Service) SealLarge(ctx context.Context, g sdk.GroupID, name string, content sdk.LargeContent, base *sdk.Ref, a sdk.Attributes) (LargeLetter, error) {
+	opts := []sdk.Option{sdk.WithAttributes(a)}
+	if base != nil {
+		opts = append(opts, sdk.Base(*base))
+	}
+	l, err := s.Group(g).SealLarge(ctx, name, content, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+var _ LargeRemote = Service{}
+
+// layoutOf returns how the content of a letter is cut, if it is.
+func layoutOf(l Letter) (format.Layout, bool) {
+	if large, ok := l.(LargeLetter); ok {
+		return large.Layout()
+	}
+	return format.Layout{}, false
 }

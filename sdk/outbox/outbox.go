@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"path"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 )
@@ -77,12 +79,15 @@ type Item struct {
 	Hash       sdk.Digest     `json:"-"`
 	Locked     bool           `json:"locked,omitempty"` // its key was not fetched since the restart: it cannot be read
 	Was        string         `json:"was,omitempty"`    // the name that it was saved under, of a conflict
+	BlockBytes int64          `json:"-"`                // of a large save, see [Outbox.OpenBlocks]; else 0
 }
 
 // The errors of an outbox.
 var (
 	// ErrFull: no room. The save is not in the outbox.
 	ErrFull = errors.New("the outbox is full")
+	// ErrTooLarge: saves in blocks are not for this [Remote].
+	ErrTooLarge = errors.New("the outbox takes no saves in blocks")
 	// ErrMoney: the balance does not pay for what waits and this save.
 	ErrMoney = errors.New("the balance of the account does not pay for what waits to be sent and this save")
 	// ErrLocked: the key of the content was not fetched since the restart.
@@ -260,15 +265,60 @@ type Save struct {
 	Group      sdk.GroupID
 	Name       string
 	Content    []byte   // stays the caller's
+	Large      *Large   // in the place of Content: what is too large for one request
 	Base       *sdk.Ref // the newest version of the name that the caller knows, "" for none; that of an item counts as its record. nil = demand nothing
 	Attributes sdk.Attributes
+}
+
+// Large is the content of a save in blocks.
+type Large struct {
+	Layout format.Layout
+	// Read fills into with a block, and returns its length. It is called for each block once, in order.
+	Read func(ctx context.Context, block int64, into []byte) (int, error)
+}
+
+// size returns how much disk the save takes, in bytes.
+func (s *Save) size() int64 {
+	if s.Large != nil {
+		return s.Large.Layout.SealedBytes()
+	}
+	return int64(len(s.Content))
+}
+
+// seal encrypts a save; body is where that of a large one is, nil for any other.
+func (o *Outbox) seal(ctx context.Context, s Save, base *sdk.Ref) (l Letter, b *body, err error) {
+	if s.Large == nil {
+		l, err = o.cfg.Remote.Seal(ctx, s.Group, s.Name, s.Content, base, s.Attributes)
+		return l, nil, err
+	}
+	remote, ok := o.cfg.Remote.(LargeRemote)
+	if !ok {
+		return nil, nil, ErrTooLarge
+	}
+	content := sdk.LargeContent{Layout: s.Large.Layout, Read: s.Large.Read, Body: func(id string) (io.Writer, error) {
+		b, err = o.store.newBody(id)
+		return b, err
+	}}
+	l, err = remote.SealLarge(ctx, s.Group, s.Name, content, base, s.Attributes)
+	if err == nil {
+		if err = b.keep(); err != nil {
+			l.Wipe()
+		}
+	}
+	if err != nil {
+		if b != nil {
+			b.drop()
+		}
+		return nil, nil, err
+	}
+	return l, b, nil
 }
 
 // Put encrypts a save and keeps it. When it returns nil, the save survives a loss of power, and
 // is sent after the caller has called Ready. Errors: [ErrFull], [ErrMoney], those of [Remote].Seal and
 // of the disk; then the outbox does not have the save.
 func (o *Outbox) Put(ctx context.Context, s Save) (Item, error) {
-	if err := o.room(ctx, int64(len(s.Content))); err != nil {
+	if err := o.room(ctx, s.size()); err != nil {
 		return Item{}, err
 	}
 	fee, err := o.reserve()
@@ -302,18 +352,24 @@ func (o *Outbox) put(ctx context.Context, s Save) (*item, error) {
 
 // keep encrypts a save, and takes it in once it is durable.
 func (o *Outbox) keep(ctx context.Context, n *item, s Save, base *sdk.Ref) error {
-	l, err := o.cfg.Remote.Seal(ctx, s.Group, s.Name, s.Content, base, s.Attributes)
+	l, b, err := o.seal(ctx, s, base)
 	if err != nil {
 		return err
 	}
 	n.letter = l
 	n.clear = Clear{ID: l.ID(), Account: string(l.Account()), Size: l.Size(), Time: l.Time()}
+	if b != nil {
+		n.clear.Body = b.n
+	}
 	r, err := o.recordOf(n)
 	if err == nil {
 		err = o.store.add(ctx, r)
 	}
 	if err != nil {
 		l.Wipe()
+		if b != nil {
+			b.drop()
+		}
 		return err
 	}
 	n.clear = r.Clear
@@ -427,6 +483,9 @@ func (o *Outbox) recordOf(i *item) (*record, error) {
 		clear.Check = o.checkOf(clear.ID, i.letter.Group(), i.letter.Hash())
 		clear.NameCheck = o.nameCheckOf(clear.ID, i.letter.Group(), i.letter.Name())
 	}
+	if clear.Body > 0 {
+		return &record{clear, meta, nil}, nil
+	}
 	body := make([]byte, i.letter.BlobSize())
 	if n, err := i.letter.Ciphertext().ReadAt(body, 0); n < len(body) {
 		return nil, fmt.Errorf("read what was encrypted: %w", err)
@@ -446,6 +505,58 @@ func (s stored) ReadAt(p []byte, off int64) (int, error) {
 		err = ErrGone
 	}
 	return n, err
+}
+
+// Stat is that of the file of a large save.
+func (s stored) Stat() (fs.FileInfo, error) {
+	if disk, ok := s.store.disk.(interface {
+		stat(name string) (fs.FileInfo, error)
+	}); ok {
+		return disk.stat(s.id + bodySuffix)
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// Blocks is the content of a large save, open for reading: also when it is recorded meanwhile. The
+// caller closes it.
+type Blocks struct {
+	LargeBody
+	body io.Closer
+}
+
+// Fee is nothing.
+func (b *Blocks) Fee() sdk.Amount { return sdk.Amount{} }
+
+// Close frees the disk, if the save is not in the outbox any more.
+func (b *Blocks) Close() error { return b.body.Close() }
+
+// OpenBlocks opens the content of a large save. Errors: [ErrLocked], [ErrGone], those of the disk.
+func (o *Outbox) OpenBlocks(id string) (*Blocks, error) {
+	o.mu.Lock()
+	i := o.items[id]
+	o.mu.Unlock()
+	switch {
+	case i == nil:
+		return nil, ErrGone
+	case i.letter == nil || !i.letter.HasKey():
+		return nil, ErrLocked
+	}
+	remote, ok := o.cfg.Remote.(LargeRemote)
+	if !ok {
+		return nil, ErrTooLarge
+	}
+	f, err := o.store.disk.open(id + bodySuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrGone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open what waits: %w", err)
+	}
+	b, err := remote.OpenBody(i.letter, f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &Blocks{b, f}, nil
 }
 
 // Ready says that the caller knows of the item: it may be sent from now on, and Told tells of
@@ -579,6 +690,11 @@ func (o *Outbox) giveBack(fee sdk.Amount) {
 // shown needs mu.
 func (o *Outbox) shown(i *item) Item {
 	s := Item{ID: i.clear.ID, Group: i.group, Name: i.name, Size: i.clear.Size, Time: i.clear.Time, State: i.state.String(), Reason: i.reason, Position: i.clear.Position, Was: i.was, Locked: true}
+	if i.letter != nil {
+		if l, ok := layoutOf(i.letter); ok {
+			s.BlockBytes = l.BlockBytes
+		}
+	}
 	if i.letter != nil && !i.letter.Locked() {
 		s.Attributes, s.Hash, s.Locked = i.letter.Attributes(), i.letter.Hash(), !i.letter.HasKey()
 	}

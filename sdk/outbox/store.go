@@ -16,6 +16,7 @@ const (
 	itemsSuffix = ".items" // of files with items
 	newSuffix   = ".new"   // of files that are being written
 	goneSuffix  = ".gone"  // behind the id of an item that a later one took the place of, while its file has others
+	bodySuffix  = ".body"  // of the content of one large save, whose item is written after it
 	// maxBatch is how many items one file has, at most, and maxBatchBytes how long the file is
 	// when another item joins it, in bytes.
 	maxBatch      = 64
@@ -34,6 +35,7 @@ type store struct {
 	joins  []*joining // wait for the next file
 	files  map[string]*itemFile
 	places map[string]place // by id of the item
+	bodies map[string]int64 // lengths of the files with large content, by id of the item
 	used   int64            // bytes of all files
 	next   int64            // position
 	serial int64            // of the next file that is written anew
@@ -69,7 +71,7 @@ type joining struct {
 
 // openStore reads what every item shows in the clear, and no content.
 func openStore(d disk, readOnly bool) (*store, []Clear, error) {
-	s := &store{disk: d, writing: make(chan struct{}, 1), files: make(map[string]*itemFile), places: make(map[string]place), gone: make(map[string]bool), next: 1}
+	s := &store{disk: d, writing: make(chan struct{}, 1), files: make(map[string]*itemFile), places: make(map[string]place), gone: make(map[string]bool), bodies: make(map[string]int64), next: 1}
 	list, err := d.names()
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the outbox: %w", err)
@@ -77,6 +79,7 @@ func openStore(d disk, readOnly bool) (*store, []Clear, error) {
 	slices.Sort(list)
 	items := make(map[string]Clear, len(list))
 	var files []string
+	bodies := make(map[string]bool) // by id: whether an item has it
 	for _, name := range list {
 		switch {
 		case strings.HasSuffix(name, newSuffix) && !readOnly: // never acknowledged
@@ -87,6 +90,8 @@ func openStore(d disk, readOnly bool) (*store, []Clear, error) {
 			files = append(files, name)
 		case strings.HasSuffix(name, goneSuffix):
 			s.gone[strings.TrimSuffix(name, goneSuffix)] = false // until a file has it
+		case strings.HasSuffix(name, bodySuffix):
+			bodies[strings.TrimSuffix(name, bodySuffix)] = false
 		}
 	}
 	heads := make([]heads, len(files))
@@ -107,10 +112,28 @@ func openStore(d disk, readOnly bool) (*store, []Clear, error) {
 	}
 	all := make([]Clear, 0, len(items))
 	for _, c := range items {
+		if c.Body > 0 {
+			if _, there := bodies[c.ID]; !there { // it ended: its content goes first
+				s.files[s.places[c.ID].file].live--
+				delete(s.places, c.ID)
+				s.next = max(s.next, c.Position+1)
+				continue
+			}
+			bodies[c.ID] = true
+			s.bodies[c.ID] = c.Body
+			s.used += c.Body
+		}
 		all = append(all, c)
 		s.next = max(s.next, c.Position+1)
 	}
 	slices.SortFunc(all, func(a, b Clear) int { return cmp.Compare(a.Position, b.Position) })
+	for id, has := range bodies {
+		if !has && !readOnly && len(s.damaged) == 0 { // never acknowledged, or ended
+			if err := d.remove(id + bodySuffix); err != nil {
+				return nil, nil, fmt.Errorf("clean the outbox: %w", err)
+			}
+		}
+	}
 	if !readOnly {
 		if err := s.forgetGone(); err != nil {
 			return nil, nil, fmt.Errorf("clean the outbox: %w", err)
@@ -415,6 +438,14 @@ func (s *store) read(id string) (record, error) {
 
 // readBody reads a part of the content of an item.
 func (s *store) readBody(id string, p []byte, off int64) (int, error) {
+	if s.hasBody(id) {
+		f, err := s.disk.open(id + bodySuffix)
+		if err != nil {
+			return 0, err
+		}
+		defer f.Close()
+		return f.ReadAt(p, off)
+	}
 	at, f, err := s.find(id)
 	if err != nil {
 		return 0, err
@@ -527,6 +558,12 @@ func (s *store) unplace(id string) {
 	delete(s.places, id)
 	s.files[p.file].live--
 	s.dropEmpty(p.file)
+	if n, ok := s.bodies[id]; ok { // last: without it, an item that comes back is known to have ended
+		if err := s.disk.remove(id + bodySuffix); err == nil || errors.Is(err, fs.ErrNotExist) {
+			s.used -= n
+			delete(s.bodies, id)
+		}
+	}
 }
 
 // dropEmpty removes a file without an item that counts. Needs mu.
@@ -607,4 +644,64 @@ func (s *store) bytes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.used
+}
+
+func (s *store) hasBody(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.bodies[id]
+	return ok
+}
+
+// body writes the content of a large save, before its item is added.
+type body struct {
+	store *store
+	id    string
+	f     newFile
+	n     int64
+}
+
+func (s *store) newBody(id string) (*body, error) {
+	f, err := s.disk.create(id + bodySuffix)
+	if err != nil {
+		return nil, fmt.Errorf("write to the outbox: %w", err)
+	}
+	return &body{store: s, id: id, f: f}, nil
+}
+
+// Write counts what is written as used at once.
+func (b *body) Write(p []byte) (int, error) {
+	n, err := b.f.Write(p)
+	b.n += int64(n)
+	b.store.mu.Lock()
+	b.store.used += int64(n)
+	b.store.mu.Unlock()
+	return n, err
+}
+
+// keep makes it durable.
+func (b *body) keep() error {
+	err := errors.Join(b.f.Sync(), b.f.Close())
+	if err == nil {
+		err = b.store.disk.syncNames()
+	}
+	if err != nil {
+		return fmt.Errorf("write to the outbox: %w", err)
+	}
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	b.store.bodies[b.id] = b.n
+	return nil
+}
+
+// drop takes it away.
+func (b *body) drop() {
+	_ = b.f.Close()
+	err := b.store.disk.remove(b.id + bodySuffix)
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		b.store.used -= b.n
+	}
+	delete(b.store.bodies, b.id)
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -395,6 +396,77 @@ func BenchmarkOpen100000(b *testing.B) {
 	for b.Loop() {
 		if _, items := mustOpen(b, f); len(items) != 100_000 {
 			b.Fatal(len(items))
+		}
+	}
+}
+
+// O2: a large save is there whole or not at all after a loss of power at any moment, and nothing of it stays
+// when it ended.
+func TestO2PowerIsLostDuringALargeSave(t *testing.T) {
+	d := newMemDisk()
+	s, _ := mustOpen(t, d)
+	kept := map[string]int{} // step from which on it is there
+	save := func(id string) {
+		b, err := s.newBody(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := b.Write([]byte("block")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.keep(); err != nil {
+			t.Fatal(err)
+		}
+		r := newRecord(id)
+		r.body, r.Body = nil, b.n
+		if err := s.add(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		kept[id] = len(d.steps)
+	}
+	save("a")
+	save("b")
+	ended := len(d.steps)
+	s.remove("a")
+	if err := s.forget(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	gone := len(d.steps)
+	if s.bytes() != 0 {
+		t.Errorf("%d bytes are used by nothing", s.bytes())
+	}
+	for step := range gone + 1 {
+		for names := range 4 {
+			for _, bytes := range []int{0, 7, -1} {
+				left := d.after(step, loss{names, bytes})
+				s, items, err := openStore(left, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				there := map[string]bool{}
+				for _, c := range items {
+					there[c.ID] = true
+					got := make([]byte, 16)
+					if n, _ := s.readBody(c.ID, got, 0); string(got[:n]) != "blockblockblock" {
+						t.Errorf("after step %d, %d names, %d bytes: %s has %q", step, names, bytes, c.ID, got[:n])
+					}
+				}
+				for id, from := range kept {
+					if step >= from && step <= ended && !there[id] {
+						t.Errorf("after step %d, %d names, %d bytes: %s is lost", step, names, bytes, id)
+					}
+				}
+				if step == gone && there["b"] {
+					t.Errorf("%d names, %d bytes: b came back", names, bytes)
+				}
+				for name := range left.files {
+					if id, ok := strings.CutSuffix(name, bodySuffix); ok && !there[id] {
+						t.Errorf("after step %d, %d names, %d bytes: %s stays", step, names, bytes, name)
+					}
+				}
+			}
 		}
 	}
 }

@@ -115,6 +115,7 @@ type letterFile struct {
 	Id, Acc, G, N string
 	Sum           sdk.Digest
 	Bytes         int64
+	Cut           int64 `json:",omitempty"` // bytes of a block; 0 = whole
 	At            time.Time
 	Ep            int64
 	B             sdk.Ref
@@ -215,6 +216,63 @@ func (s *Service) Seal(_ context.Context, g sdk.GroupID, name string, content []
 	}
 	l.cipher = bytes.NewReader(append(make([]byte, format.Overhead), content...))
 	return l, nil
+}
+
+// Layout is that of a letter of SealLarge.
+func (l *Letter) Layout() (format.Layout, bool) {
+	return format.Layout{Size: l.f.Bytes, BlockBytes: l.f.Cut}, l.f.Cut > 0
+}
+
+// SealLarge makes a letter in blocks.
+func (s *Service) SealLarge(ctx context.Context, g sdk.GroupID, name string, content sdk.LargeContent, base *sdk.Ref, a sdk.Attributes) (outbox.LargeLetter, error) {
+	var all []byte
+	for i := range content.Layout.Blocks() {
+		block := make([]byte, content.Layout.BlockBytes)
+		n, err := content.Read(ctx, i, block)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, block[:n]...)
+	}
+	letter, err := s.Seal(ctx, g, name, all, base, a)
+	if err != nil {
+		return nil, err
+	}
+	l := letter.(*Letter)
+	l.f.Cut = content.Layout.BlockBytes
+	to, err := content.Body(l.ID())
+	if err == nil {
+		_, err = to.Write(append(make([]byte, format.Overhead), all...))
+	}
+	return l, err
+}
+
+type body struct {
+	l *Letter
+	io.ReaderAt
+}
+
+// OpenBody opens a letter of SealLarge.
+func (s *Service) OpenBody(l outbox.Letter, at io.ReaderAt) (outbox.LargeBody, error) {
+	return body{l.(*Letter), at}, nil
+}
+
+func (b body) Layout() format.Layout {
+	l, _ := b.l.Layout()
+	return l
+}
+
+func (b body) Read(_ context.Context, first int64, into []*mem.Buffer) error {
+	for n, buf := range into {
+		i := first + int64(n)
+		if err := buf.Resize(b.Layout().Plain(i)); err != nil {
+			return err
+		}
+		if k, err := b.ReadAt(buf.Bytes(), format.Overhead+i*b.l.f.Cut); k < len(buf.Bytes()) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Decode reads a letter, which is locked unless there is a key in the keyring.

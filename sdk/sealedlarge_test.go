@@ -1,0 +1,109 @@
+package sdk_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// sealedLarge seals content in blocks into a file.
+func sealedLarge(t *testing.T, g sdk.Group, name string, content []byte, opts ...sdk.Option) (*sdk.Sealed, *os.File) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "body"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	s, err := g.SealLarge(t.Context(), name, sdk.LargeContent{Layout: format.Layout{Size: int64(len(content)), BlockBytes: format.BlockBytes},
+		Read: func(_ context.Context, i int64, into []byte) (int, error) {
+			return copy(into, content[i*format.BlockBytes:]), nil
+		},
+		Body: func(string) (io.Writer, error) { return f, nil }}, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.KeepIn(f)
+	return s, f
+}
+
+// What lies on a disk of a large upload shows neither key, name, group, hash nor content; it can be read, and
+// sent, after its key was fetched, and what was changed is refused.
+func TestThreat52LargeSealedUploadOnDisk(t *testing.T) {
+	server := sdktest.NewServer(t, sdktest.Proving).OfferChunks()
+	c := server.Client(t, server.Account("alice", "100"))
+	g := c.Group("g")
+	if _, err := g.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	content := bytes.Repeat([]byte("canary 0123456789"), wire.WholeFileBytes/17+9_000)
+	s, f := sealedLarge(t, g, "the-name.txt", content, sdk.Base(""))
+	keys := diskKeys(t)
+	raw, err := s.Encode(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cipher, err := os.ReadFile(f.Name())
+	if err != nil || int64(len(cipher)) != s.BlobSize() {
+		t.Fatalf("%d bytes, want %d, %v", len(cipher), s.BlobSize(), err)
+	}
+	shown := string(raw) + string(cipher)
+	for _, secret := range []string{"the-name", "canary", s.Hash().String(), `"g"`} {
+		if strings.Contains(shown, secret) {
+			t.Errorf("%s is shown", secret)
+		}
+	}
+	if s.Hash() != sdk.ComputeHash(content) {
+		t.Error("it has another hash")
+	}
+	keys.Names = nil
+	again, err := sdk.DecodeSealed(raw, keys)
+	if err != nil || !again.Locked() {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	if _, err := again.OpenBody(f); !errors.Is(err, sdk.ErrInvalid) {
+		t.Errorf("opened without a key: %v", err)
+	}
+	if err := c.OpenSealed(t.Context(), again, g.ID); err != nil {
+		t.Fatal(err)
+	}
+	body, err := again.OpenBody(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	into := []*mem.Buffer{buffer(t, 0), buffer(t, 0)}
+	if err := body.Read(t.Context(), body.Layout().Blocks()-2, into); err != nil || !bytes.HasSuffix(content, append(bytes.Clone(into[0].Bytes()), into[1].Bytes()...)) {
+		t.Errorf("read: %v", err)
+	}
+	again.KeepIn(f)
+	again.ResumeIn(t.TempDir())
+	sent := c.SendSealed(t.Context(), again)
+	if sent[0].Err != nil || sent[0].Receipt.Hash != s.Hash() || sent[0].Receipt.Content == (sdk.Digest{}) {
+		t.Fatalf("%+v", sent[0])
+	}
+	if twice := c.SendSealed(t.Context(), s); twice[0].Err != nil || twice[0].Receipt.Ref != sent[0].Receipt.Ref {
+		t.Errorf("sent again: %+v", twice[0])
+	}
+	other, _ := sealedLarge(t, g, "the-name.txt", content[1:], sdk.Base(""))
+	var refused *sdk.Error
+	if got := c.SendSealed(t.Context(), other); !errors.As(got[0].Err, &refused) || refused.Code != wire.CodeHead {
+		t.Errorf("upon another version: %+v", got[0])
+	}
+	cipher[len(cipher)-1] ^= 1
+	if body, err = again.OpenBody(bytes.NewReader(cipher)); err != nil {
+		t.Fatal(err)
+	}
+	if err := body.Read(t.Context(), body.Layout().Blocks()-1, into[:1]); !errors.Is(err, sdk.ErrCorrupt) || into[0].Len() != 0 {
+		t.Errorf("a changed block: %v", err)
+	}
+}
