@@ -343,6 +343,7 @@ func TestO8LostGroup(t *testing.T) {
 	b := mountBoxed(t, w)
 	b.down()
 	ok(t, b.save("/g/a", "one"))
+	waitTried(b)
 	h, err := b.node("/g/a").(*File).Open(t.Context(), OpenFlags{Read: true})
 	ok(t, err)
 	defer h.Release()

@@ -304,9 +304,11 @@ func (s *store) writeNext() {
 	batch := slices.Clone(s.joins[:n])
 	s.joins = slices.Delete(s.joins, 0, n)
 	for _, j := range batch {
-		if j.r.Position == 0 { // else it was written before
+		if j.r.Position == 0 {
 			j.r.Position = s.next
 			s.next++
+		} else { // it was written before, perhaps a moment ago
+			j.r.Revision = s.places[j.r.ID].revision + 1
 		}
 	}
 	s.mu.Unlock()
@@ -485,9 +487,6 @@ func (s *store) readMeta(id string) ([]byte, error) {
 
 // replace writes another form of an item, durably. It keeps its position.
 func (s *store) replace(ctx context.Context, r *record) error {
-	s.mu.Lock()
-	r.Revision = s.places[r.ID].revision + 1
-	s.mu.Unlock()
 	return s.add(ctx, r)
 }
 

@@ -173,6 +173,43 @@ func TestO4ReplacedSavesStayAwayFromSharedFiles(t *testing.T) {
 	}
 }
 
+// O10: a new form of an item that waits for the disk, while its file is written anew without another item,
+// is the newest.
+func TestO10RenameBesideARemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newMemDisk()
+		s, _ := mustOpen(t, d)
+		for _, id := range []string{"a", "b"} {
+			s.joins = append(s.joins, &joining{r: newRecord(id), done: make(chan struct{})})
+		}
+		s.writeNext()
+		changed, err := s.read("b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed.body = []byte("another body")
+		s.writing <- struct{}{} // somebody writes
+		var all sync.WaitGroup
+		all.Go(func() {
+			if err := s.replace(t.Context(), &changed); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		if err := s.without(s.places["a"].file, "a"); err != nil {
+			t.Fatal(err)
+		}
+		<-s.writing
+		all.Wait()
+		again, _ := mustOpen(t, d)
+		for _, s := range []*store{s, again} {
+			if r, err := s.read("b"); err != nil || string(r.body) != "another body" {
+				t.Errorf("%q, %v", r.body, err)
+			}
+		}
+	})
+}
+
 // Whatever fails on the disk, a save that was refused is not there later, and one that was taken is.
 func TestO2DiskThatFails(t *testing.T) {
 	for _, kind := range []string{"create", "write", "sync", "rename", "names"} {
