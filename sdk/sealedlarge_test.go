@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/svcfs/svcfs/format"
@@ -106,4 +108,70 @@ func TestThreat52LargeSealedUploadOnDisk(t *testing.T) {
 	if err := body.Read(t.Context(), body.Layout().Blocks()-1, into[:1]); !errors.Is(err, sdk.ErrCorrupt) || into[0].Len() != 0 {
 		t.Errorf("a changed block: %v", err)
 	}
+}
+
+// O3: what arrived of a large upload before its process ended is not sent again.
+func TestO3LargeSealedUploadGoesOn(t *testing.T) {
+	server := sdktest.NewServer(t, sdktest.Proving).OfferChunks()
+	alice := server.Account("alice", "100")
+	c := server.Client(t, alice)
+	g := c.Group("g")
+	if _, err := g.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	content := noise(20 << 20)
+	s, f := sealedLarge(t, g, "film", content)
+	keys, dir := diskKeys(t), filepath.Join(t.TempDir(), "parts")
+	raw, err := s.Encode(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bytesSent atomic.Int64
+	arrived := make(chan struct{}, 100)
+	server.Disturb(wire.PathParts+"*", func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r)
+			if r.Method == http.MethodPut {
+				bytesSent.Add(r.ContentLength)
+				arrived <- struct{}{}
+			}
+		})
+	})
+	broken := errors.New("the process ends")
+	s.KeepIn(endingFile{f, func() error { <-arrived; return broken }, format.Layout{Size: int64(len(content)), BlockBytes: format.BlockBytes}.Offset(40)})
+	s.ResumeIn(dir)
+	if sent := c.SendSealed(t.Context(), s); !errors.Is(sent[0].Err, broken) {
+		t.Fatalf("%+v", sent[0])
+	}
+	bytesSent.Store(0)
+	again, err := sdk.DecodeSealed(raw, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.KeepIn(f)
+	again.ResumeIn(dir)
+	sent := server.Client(t, alice).SendSealed(t.Context(), again)
+	if sent[0].Err != nil || sent[0].Receipt.Hash != s.Hash() {
+		t.Fatalf("%+v", sent[0])
+	}
+	if n := bytesSent.Load(); n <= 0 || n >= s.BlobSize() {
+		t.Errorf("%d of %d bytes were sent again", n, s.BlobSize())
+	}
+	if got := readBlocks(t, g, newest(t, g, "film")); !bytes.Equal(got, content) {
+		t.Error("other content comes back")
+	}
+}
+
+// endingFile is a file whose content ends with an error.
+type endingFile struct {
+	*os.File
+	err  func() error
+	from int64
+}
+
+func (f endingFile) ReadAt(p []byte, off int64) (int, error) {
+	if off >= f.from {
+		return 0, f.err()
+	}
+	return f.File.ReadAt(p, off)
 }
