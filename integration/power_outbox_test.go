@@ -374,7 +374,11 @@ func (p *powered) program(m *mount, prefix string, random *rand.Rand) {
 		}
 		switch random.IntN(4) {
 		case 0, 1:
-			_ = save() && save()
+			for range 2 {
+				if !save() {
+					break
+				}
+			}
 		case 2:
 			_ = p.noted("file "+name, "", func() error { return os.Remove(path) })
 		case 3:

@@ -156,12 +156,11 @@ func (d *memDisk) after(n int, l loss) *memDisk {
 	files := map[string]*bytes.Buffer{} // as programs saw it
 	ids := map[string]int{}             // file by name
 	content, synced := map[int][]byte{}, map[int]int{}
-	durable := map[string]int{}
 	for name, text := range d.start {
 		id := -1 - len(ids)
 		files[name], ids[name], content[id], synced[id] = bytes.NewBuffer(bytes.Clone(text)), id, text, len(text)
 	}
-	durable = maps.Clone(ids)
+	durable := maps.Clone(ids)
 	var unsynced []diskStep
 	for i, s := range d.steps[:n] {
 		if err := apply(files, s); err != nil {
