@@ -192,7 +192,7 @@ type BlockReader struct {
 	part    io.ReadSeekCloser // nil = none is open
 	partPos int64             // where it stands among all sealed blocks
 	partEnd int64             // where its run ends among them
-	opened  bool              // a part was: from then on the rights are looked at with each
+	begun   bool              // bytes were read: from then on the rights are looked at with each part
 }
 
 // Open opens the part with the next byte, so that its absence is known before an answer
@@ -211,7 +211,7 @@ func (r *BlockReader) Open() error {
 		return err
 	}
 	for again := true; ; again = false {
-		info, at, err := r.b.partAt(r.ctx, run.Part.String(), block, sealed, r.opened)
+		info, at, err := r.b.partAt(r.ctx, run.Part.String(), block, sealed, r.begun)
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func (r *BlockReader) Open() error {
 		if _, err := part.Seek(at*sealed+r.pos%sealed, io.SeekStart); err != nil {
 			return errors.Join(fmt.Errorf("seek in part: %w", err), part.Close())
 		}
-		r.opened, r.part, r.partPos, r.partEnd = true, part, r.pos, min(r.b.row.layout.Offset(run.First+run.Count), r.b.Size)
+		r.part, r.partPos, r.partEnd = part, r.pos, min(r.b.row.layout.Offset(run.First+run.Count), r.b.Size)
 		return nil
 	}
 }
@@ -261,10 +261,16 @@ func (r *BlockReader) Read(p []byte) (int, error) {
 	if r.pos >= r.b.Size {
 		return 0, io.EOF
 	}
-	if err := r.Open(); err != nil {
+	n, err := r.readPart(p)
+	if n == 0 && errors.Is(err, fs.ErrNotExist) && r.part != nil { // it moved to another blob between Open and now, see [Files.tighten]
+		if err := r.Close(); err != nil {
+			return 0, err
+		}
+		n, err = r.readPart(p)
+	}
+	if r.part == nil {
 		return 0, err
 	}
-	n, err := r.part.Read(p[:min(int64(len(p)), r.partEnd-r.pos)])
 	closing := r.Passed(int64(n))
 	if r.pos == r.partEnd {
 		return n, closing
@@ -273,6 +279,14 @@ func (r *BlockReader) Read(p []byte) (int, error) {
 		err = io.ErrUnexpectedEOF
 	}
 	return n, err
+}
+
+// readPart reads from the part with the next byte; part is nil if it cannot be opened.
+func (r *BlockReader) readPart(p []byte) (int, error) {
+	if err := r.Open(); err != nil {
+		return 0, err
+	}
+	return r.part.Read(p[:min(int64(len(p)), r.partEnd-r.pos)])
 }
 
 // Next returns the file with the next bytes, where it stands there, and how many of the blocks'
@@ -288,7 +302,7 @@ func (r *BlockReader) Next() (f *os.File, bytes int64, err error) {
 
 // Passed tells that so many bytes of the file of Next were read.
 func (r *BlockReader) Passed(bytes int64) error {
-	r.pos, r.partPos = r.pos+bytes, r.pos+bytes
+	r.pos, r.partPos, r.begun = r.pos+bytes, r.pos+bytes, r.begun || bytes > 0
 	if r.pos == r.partEnd {
 		return r.Close()
 	}

@@ -2,12 +2,81 @@ package files
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"io/fs"
 	"testing"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/service/store"
 )
+
+// movingBlobs has two blobs: the first one is gone once it was opened.
+type movingBlobs struct {
+	Blobs
+	opened func()
+	size   int64
+}
+
+func (b movingBlobs) Open(_ context.Context, id string) (io.ReadSeekCloser, int64, error) {
+	if id == "before" {
+		b.opened()
+		return goneBlob{}, b.size, nil
+	}
+	return nopCloser{bytes.NewReader(make([]byte, b.size))}, b.size, nil
+}
+
+type nopCloser struct{ io.ReadSeeker }
+
+func (nopCloser) Close() error { return nil }
+
+type goneBlob struct{}
+
+func (goneBlob) Read([]byte) (int, error)           { return 0, fmt.Errorf("read blob: %w", fs.ErrNotExist) }
+func (goneBlob) Seek(n int64, _ int) (int64, error) { return n, nil }
+func (goneBlob) Close() error                       { return nil }
+
+// A bucket opens a part without asking for its bytes: it may be written anew before they are
+// read.
+func TestPartsMoveBetweenOpenAndRead(t *testing.T) {
+	s, err := store.Open(t.Context(), t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	layout := format.Layout{Size: 3 * format.MinBlockBytes, BlockBytes: format.MinBlockBytes}
+	move := func(to string) {
+		err := s.Write(context.Background(), func(tx *store.Tx) error {
+			_, err := tx.ExecContext(context.Background(), "UPDATE parts SET blob_id = ?", to)
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	part := format.PartID{1}
+	err = s.Write(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), "INSERT INTO parts (id, blob_id, blob_size, blob_sum, group_id, account, blocks, block_size, leaves) VALUES (?, 'before', ?, ?, 'g', 'a', '0-2', ?, ?)",
+			part.String(), layout.SealedBytes(), []byte{1}, layout.BlockBytes, []byte{1})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Files{store: s, blobs: contentStore{Blobs: movingBlobs{opened: func() { move("after") }, size: layout.SealedBytes()}, store: s}}
+	b := &InBlocks{f: f, Size: layout.SealedBytes(), row: contentRow{layout: layout, manifest: format.Manifest{{Part: part, Count: 3}}.Encode()}}
+	r := b.Reader(t.Context())
+	defer r.Close()
+	if err := r.Open(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(r)
+	if err != nil || int64(len(raw)) != b.Size {
+		t.Errorf("%d bytes of %d: %v", len(raw), b.Size, err)
+	}
+}
 
 // The tiles above the leaves of a large file follow from the hashes in the table contents.
 func TestTilesOfManyBlocks(t *testing.T) {
