@@ -73,6 +73,11 @@ func TestO3ServiceComesBack(t *testing.T) {
 	alice.must("sync", a.dir)
 	w.stop()
 	write(t, a.path("team/first"), []byte("second"))
+	for _, args := range [][]string{{"status", a.dir}, {"status"}} { // O12
+		if out := alice.must(args...); strings.Contains(out, "all uploaded") || !strings.Contains(out, "1 not uploaded") {
+			t.Errorf("while a save waits, %q says\n%s", args, out)
+		}
+	}
 	write(t, a.path("team/other"), []byte("other"))
 	if got := string(read(t, a.path("team/first"))); got != "second" {
 		t.Errorf("it holds %q", got)

@@ -136,7 +136,7 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 	if s.Budget != "" {
 		spent += " of " + s.Budget
 	}
-	pending := pendingWords(s.Pending)
+	pending := pendingWords(waitingIn(s))
 	if s.Sending > 0 {
 		pending += fmt.Sprintf(", %d being sent", s.Sending)
 		if s.Speed > 0 && s.Unsent > 0 {
