@@ -33,7 +33,8 @@ func (m *mount) records(t *testing.T, name string) int {
 
 // W16: how many uploads, and how many free requests beside them, programs need that set
 // attributes. Each runs in a folder of its own, that holds a file f; SRC holds a tree of three
-// files.
+// files. One in 185 random names of rsync and sed has small letters alone: such a file may be meant,
+// so it is uploaded, and renamed with one request more.
 func TestW16RequestsOfPrograms(t *testing.T) {
 	for _, tool := range []string{"rsync", "unzip", "zip", "setfattr"} {
 		need(t, tool)
@@ -62,14 +63,18 @@ func TestW16RequestsOfPrograms(t *testing.T) {
 			here := fmt.Sprintf("p%02d", i)
 			ok(t, os.Mkdir(m.path("team", here), 0o700))
 			write(t, m.path("team", here, "f"), []byte("one\n"))
-			_, uploaded := m.charges()
+			retrievedBefore, uploaded := m.charges()
 			before := m.records(t, here+"-before")
 			inFolder(t, m.path("team", here), "set -eu\n"+tc.script+"\nfind . -type f -exec sync {} +", "SRC="+src)
 			after := m.records(t, here+"-after")
-			_, uploads := m.charges()
+			retrieved, uploads := m.charges()
 			uploads -= uploaded + 2
-			if requests := after - before - 1 - uploads; uploads != tc.uploads || requests != tc.requests {
-				t.Errorf("%d uploads and %d requests, want %d and %d", uploads, requests, tc.uploads, tc.requests)
+			renames := 0
+			if strings.HasPrefix(tc.program, "rsync") || tc.program == "an editor" {
+				renames = tc.uploads
+			}
+			if requests := after - before - 1 - uploads; uploads != tc.uploads || requests < tc.requests || requests > tc.requests+renames {
+				t.Errorf("%d uploads and %d requests, want %d and %d; %d retrievals", uploads, requests, tc.uploads, tc.requests, retrieved-retrievedBefore)
 			}
 		})
 	}
