@@ -168,7 +168,11 @@ func (o *Outbox) prepare(ctx context.Context, i *item) error {
 	}
 	if base, set := i.letter.Base(); !set || base != *rebase {
 		if !i.letter.HasKey() {
-			if err := o.cfg.Remote.Open(ctx, i.letter, i.group); err != nil {
+			err := o.cfg.Remote.Open(ctx, i.letter, i.group)
+			if codeOf(err) == wire.CodeSpent {
+				return nil // sending it as it is brings the receipt
+			}
+			if err != nil {
 				return err
 			}
 		}

@@ -40,7 +40,8 @@ type store struct {
 	next   int64            // position
 	serial int64            // of the next file that is written anew
 
-	gone map[string]bool // items with such a name
+	gone  map[string]bool // items with such a name
+	stale map[string]bool // files that hold an earlier form of an item, beside others that count
 
 	replaced int64 // removals of what a later item, or a later form, took the place of
 	settled  int64 // how many of them a loss of power does not undo
@@ -71,7 +72,7 @@ type joining struct {
 
 // openStore reads what every item shows in the clear, and no content.
 func openStore(d disk, readOnly bool) (*store, []Clear, error) {
-	s := &store{disk: d, writing: make(chan struct{}, 1), files: make(map[string]*itemFile), places: make(map[string]place), gone: make(map[string]bool), bodies: make(map[string]int64), next: 1}
+	s := &store{disk: d, writing: make(chan struct{}, 1), files: make(map[string]*itemFile), places: make(map[string]place), gone: make(map[string]bool), stale: make(map[string]bool), bodies: make(map[string]int64), next: 1}
 	list, err := d.names()
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the outbox: %w", err)
@@ -232,9 +233,11 @@ func (s *store) take(name string, at int64, sh shape, c Clear, items map[string]
 	}
 	if old, ok := s.places[c.ID]; ok {
 		if old.revision >= c.Revision {
+			s.stale[name] = true
 			return
 		}
 		s.files[old.file].live--
+		s.stale[old.file] = true
 	}
 	f.live++
 	s.places[c.ID] = place{name, at, c.Revision, sh}
@@ -356,12 +359,18 @@ func (s *store) write(records []*record) error {
 	for i, r := range records {
 		sh, _ := parseShape(raw[at[i]:])
 		old, there := s.places[r.ID]
+		if !there && r.Revision > 0 { // it ended while it was written anew
+			s.files[name].all++
+			s.mark(r.ID)
+			continue
+		}
 		s.take(name, at[i], sh, r.Clear, nil)
 		if there {
 			s.replaced++
 			s.dropEmpty(old.file)
 		}
 	}
+	s.dropEmpty(name)
 	return nil
 }
 
@@ -490,17 +499,51 @@ func (s *store) replace(ctx context.Context, r *record) error {
 	return s.add(ctx, r)
 }
 
-// settle makes durable that what a later item took the place of is gone. Before that is so, the later one is
-// not sent: after a loss of power the other would be sent behind it.
+// settle makes durable that what a later item, or a later form of an item, took the place of is gone. Before that
+// is so, nothing is sent: after a loss of power what was replaced would be sent behind it, or an earlier form
+// would be taken for the item, once the file of the later one is removed.
 func (s *store) settle() error {
 	s.mu.Lock()
-	unsure := s.settled < s.replaced
+	unsure := s.settled < s.replaced || len(s.stale) > 0
 	s.mu.Unlock()
 	if !unsure {
 		return nil
 	}
-	if err := s.syncNames(); err != nil {
+	err := s.rewriteStale()
+	if err == nil {
+		err = s.syncNames()
+	}
+	if err != nil {
 		return fmt.Errorf("write to the outbox: %w", err)
+	}
+	return nil
+}
+
+// rewriteStale writes what counts of files with earlier forms anew, and removes these files.
+func (s *store) rewriteStale() error {
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
+	s.mu.Lock()
+	var list []string
+	for name := range s.stale {
+		if s.files[name] == nil || slices.Contains(s.damaged, name) { // what cannot be read stays
+			delete(s.stale, name)
+			continue
+		}
+		list = append(list, name)
+	}
+	s.mu.Unlock()
+	for _, name := range list {
+		err := s.without(name, "")
+		if errors.Is(err, errDamaged) { // it stays for who repairs it, and holds up nothing
+			s.mu.Lock()
+			delete(s.stale, name)
+			s.mu.Unlock()
+			continue
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -519,12 +562,21 @@ func (s *store) overtake(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replaced++
-	if p, ok := s.places[id]; ok && s.files[p.file].live > 1 {
-		if f, err := s.disk.create(id + goneSuffix); err == nil {
-			_ = f.Close()
-		}
+	if p, ok := s.places[id]; ok && (s.files[p.file].live > 1 || len(s.stale) > 0) {
+		s.mark(id)
 	}
 	s.unplace(id)
+}
+
+// mark notes on the disk that an item has ended, while a file has it. Needs mu.
+func (s *store) mark(id string) {
+	if s.gone[id] {
+		return
+	}
+	s.gone[id] = true
+	if f, err := s.disk.create(id + goneSuffix); err == nil {
+		_ = f.Close()
+	}
 }
 
 // forgetGone removes the names of items that were taken away, and that no file has any more.
@@ -577,6 +629,7 @@ func (s *store) drop(name string) {
 	if err := s.disk.remove(name); err == nil || errors.Is(err, fs.ErrNotExist) {
 		s.used -= s.files[name].size
 		delete(s.files, name)
+		delete(s.stale, name)
 	}
 }
 

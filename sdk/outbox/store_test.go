@@ -173,6 +173,74 @@ func TestO4ReplacedSavesStayAwayFromSharedFiles(t *testing.T) {
 	}
 }
 
+// O9: before an item is sent, no file has an earlier form of it: after the item is removed, and the power
+// is lost, it would be taken for the item. A file beside it that is damaged stays, and holds up nothing.
+func TestO9NoEarlierFormOfWhatIsSent(t *testing.T) {
+	for _, damaged := range []bool{false, true} {
+		d := newMemDisk()
+		s, _ := mustOpen(t, d)
+		for _, id := range []string{"a", "b", "c"} {
+			s.joins = append(s.joins, &joining{r: newRecord(id), done: make(chan struct{})})
+		}
+		s.writeNext()
+		shared := s.places["a"].file
+		changed, err := s.read("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed.body = []byte("another body")
+		if err := s.replace(t.Context(), &changed); err != nil {
+			t.Fatal(err)
+		}
+		if damaged {
+			raw := d.files[shared].Bytes()
+			raw[len(raw)-1] ^= 1
+		}
+		if err := s.settle(); err != nil {
+			t.Fatal(err)
+		}
+		s.remove("a")
+		if damaged {
+			if _, err := s.read("b"); err != nil || d.files[shared] == nil {
+				t.Errorf("beside damage: %v", err)
+			}
+			continue
+		}
+		for _, l := range []loss{{}, {1 << 30, -1}} {
+			left := d.after(len(d.steps), l)
+			s, items := mustOpen(t, left)
+			if got := idsOf(items); !slices.Equal(got, []string{"b", "c"}) && !slices.Equal(got, []string{"a", "b", "c"}) {
+				t.Errorf("there is %v", got)
+			}
+			if r, err := s.read("a"); err == nil && string(r.body) != "another body" {
+				t.Errorf("a is back as %q", r.body)
+			}
+		}
+	}
+}
+
+// O4: an item that a later one took the place of, while its file is written anew because of another, stays away.
+func TestO4ReplacedWhileItsFileIsWrittenAnew(t *testing.T) {
+	d := newMemDisk()
+	s, _ := mustOpen(t, d)
+	for _, id := range []string{"a", "b", "c"} {
+		s.joins = append(s.joins, &joining{r: newRecord(id), done: make(chan struct{})})
+	}
+	s.writeNext()
+	d.OnSync(func() { s.overtake("b") })
+	s.writing <- struct{}{}
+	if err := s.without(s.places["a"].file, "a"); err != nil {
+		t.Fatal(err)
+	}
+	<-s.writing
+	if _, err := s.read("b"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("b is there: %v", err)
+	}
+	if _, items := mustOpen(t, d.after(len(d.steps), loss{1 << 30, -1})); slices.Contains(idsOf(items), "b") {
+		t.Errorf("b came back: %v", idsOf(items))
+	}
+}
+
 // O10: a new form of an item that waits for the disk, while its file is written anew without another item,
 // is the newest.
 func TestO10RenameBesideARemoval(t *testing.T) {
