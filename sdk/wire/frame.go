@@ -35,24 +35,15 @@ func AppendFrameHead(b []byte, h *SealedHead) ([]byte, error) {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(raw))), raw...), nil
 }
 
+// frameLength is how many bytes at the beginning of a frame tell the length of its head.
+const frameLength = 4
+
 // ReadFrameHead reads the beginning of a frame from r, and no byte of the ciphertext that
-// follows. most is the longest ciphertext that is accepted, in bytes. The memory that it takes
-// follows the bytes that arrive, up to [MaxSealedHead]. Errors: io.EOF before the first byte,
-// io.ErrUnexpectedEOF within the head, [ErrFrame], and those of r.
+// follows. most is the longest ciphertext that is accepted, in bytes. Errors: those of
+// [ReadRawFrameHead], and [ErrFrame] for a head that is wrong.
 func ReadFrameHead(r io.Reader, most int64) (*SealedHead, error) {
-	var length [4]byte
-	if _, err := io.ReadFull(r, length[:]); err != nil {
-		return nil, err
-	}
-	size := binary.BigEndian.Uint32(length[:])
-	if size > MaxSealedHead {
-		return nil, fmt.Errorf("%w: a head of %d bytes, want at most %d", ErrFrame, size, MaxSealedHead)
-	}
-	raw := make([]byte, size)
-	if _, err := io.ReadFull(r, raw); err != nil {
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
+	raw, _, err := ReadRawFrameHead(r, frameLength+MaxSealedHead)
+	if err != nil {
 		return nil, err
 	}
 	h := new(SealedHead)
@@ -60,6 +51,33 @@ func ReadFrameHead(r io.Reader, most int64) (*SealedHead, error) {
 		return nil, fmt.Errorf("%w: the head is not the JSON that was expected", ErrFrame)
 	}
 	return h, h.Check(most)
+}
+
+// ReadRawFrameHead reads the beginning of a frame from r, of which at most coming bytes follow, and returns
+// its JSON, which is the caller's, and how many bytes it took. It takes no memory for a head that is
+// longer than what is coming. Errors: io.EOF before the first byte, io.ErrUnexpectedEOF for a head that
+// ends too early, [ErrFrame] for one longer than [MaxSealedHead], and those of r.
+func ReadRawFrameHead(r io.Reader, coming int64) (raw []byte, n int64, err error) {
+	var length [frameLength]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return nil, 0, err
+	}
+	size := binary.BigEndian.Uint32(length[:])
+	if size > MaxSealedHead {
+		return nil, 0, fmt.Errorf("%w: a head of %d bytes, want at most %d", ErrFrame, size, MaxSealedHead)
+	}
+	n = frameLength + int64(size)
+	if n > coming {
+		return nil, 0, io.ErrUnexpectedEOF
+	}
+	raw = make([]byte, size)
+	if _, err := io.ReadFull(r, raw); err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, 0, err
+	}
+	return raw, n, nil
 }
 
 // Check returns [ErrFrame] with the field that is wrong, or nil. most is the longest

@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"io"
 	"net/http"
@@ -14,9 +13,6 @@ import (
 )
 
 // Uploads in one request, see [wire.CapSealedUpload].
-
-// frameLength is the length of a frame's head, in bytes.
-const frameLength = 4
 
 // smallFrame is how long a frame is, in bytes, whose content surely lies in the database.
 const smallFrame = files.SmallBytes
@@ -140,26 +136,18 @@ func splitFrames(raw []byte) (frames []files.Frame, err error) {
 // readHead reads the head of a frame, of which so many bytes come, and returns the bytes that were
 // read.
 func readHead(r io.Reader, coming int64) (head wire.SealedHead, size int64, err error) {
-	var length [frameLength]byte
-	if _, err := io.ReadFull(r, length[:]); err != nil {
-		return head, 0, cutFrame(err)
-	}
-	n := binary.BigEndian.Uint32(length[:])
-	if n > wire.MaxSealedHead {
+	raw, size, err := wire.ReadRawFrameHead(r, coming)
+	if errors.Is(err, wire.ErrFrame) {
 		return head, 0, &http.MaxBytesError{Limit: wire.MaxSealedHead}
 	}
-	if frameLength+int64(n) > coming { // before memory is taken for it
-		return head, 0, cutFrame(io.ErrUnexpectedEOF)
-	}
-	raw := make([]byte, n)
-	if _, err := io.ReadFull(r, raw); err != nil {
+	if err != nil {
 		return head, 0, cutFrame(err)
 	}
 	if wire.DeeperThan(raw, maxDepth) {
 		return head, 0, fault.New(wire.CodeInvalidJSON, "the head of the frame is nested deeper than %d", maxDepth)
 	}
 	head, err = decode[wire.SealedHead](raw)
-	return head, frameLength + int64(n), err
+	return head, size, err
 }
 
 // cutFrame is the refusal of a frame that ends too early; an error of the connection stays.
