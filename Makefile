@@ -110,9 +110,10 @@ suites: require-fuse
 	SVCFS_LONG=1 PJDFSTEST="$(PJDFSTEST)" XFSTESTS="$(XFSTESTS)" $(GO) test -v -count=1 -timeout 3h \
 		-run '^Test$(if $(PJDFSTEST)$(XFSTESTS),SuitesOfOthers,(Suites|Stressors))$$' ./integration
 
-# 100,000 files in a group, 1 GiB, 4 GiB through small budgets: the figures.
+# 100,000 files in a group, 1 GiB, GIB GiB through small budgets: the figures.
+GIB ?= 4
 scale: require-fuse
-	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 2h -run '^Test(M6LargeGroup|LargeFile|ThousandOpenFiles|ByteBudgetsUnderPressure|Threat8BombsOnAMount|R1ManyReadersPayOnce|R10LargeFileTakesLittleMemory|W17MemoryOfLargeFiles|W18SavesSendWhatChanged|W18ServiceKilledDuringASave|E2SlowLine)$$' ./integration
+	SVCFS_LONG=1 SVCFS_GIB=$(GIB) $(GO) test -v -count=1 -timeout 2h -run '^Test(M6LargeGroup|LargeFile|ThousandOpenFiles|ByteBudgetsUnderPressure|Threat8BombsOnAMount|R1ManyReadersPayOnce|R10LargeFileTakesLittleMemory|W17MemoryOfLargeFiles|W18SavesSendWhatChanged|W18ServiceKilledDuringASave|E2SlowLine)$$' ./integration
 
 # An upload of 1 GiB over 100 connections that are cut, and to a service that is killed 100
 # times; 20 lines appended to 200 MiB: integration/LARGE.md has the figures.

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,19 +31,30 @@ const (
 	mib = 1 << 20
 )
 
+// large returns how many MiB a large file has: short, or so many GiB as make scale GIB=N says.
+func large(t *testing.T, short int) int {
+	t.Helper()
+	gib, err := strconv.Atoi(cmp.Or(os.Getenv("SVCFS_GIB"), "4"))
+	ok(t, err)
+	return count(short, gib*kib)
+}
+
 // memory tells the resident memory of a mount's process in bytes, and its peak.
-func (m *mount) memory() (now, peak int64) {
-	m.p.w.t.Helper()
-	status := string(read(m.p.w.t, fmt.Sprintf("/proc/%d/status", m.cmd.Process.Pid)))
+func (m *mount) memory() (now, peak int64) { return memoryOf(m.p.w.t, m.cmd.Process.Pid) }
+
+// memory tells the same of the service.
+func (w *world) memory() (now, peak int64) { return memoryOf(w.t, w.service.Process.Pid) }
+
+func memoryOf(t *testing.T, pid int) (now, peak int64) {
+	t.Helper()
+	status := string(read(t, fmt.Sprintf("/proc/%d/status", pid)))
 	field := func(name string) int64 {
 		found := regexp.MustCompile(`(?m)^` + name + `:\s+(\d+) kB$`).FindStringSubmatch(status)
 		if found == nil {
-			m.p.w.t.Fatalf("no %s in\n%s", name, status)
+			t.Fatalf("no %s in\n%s", name, status)
 		}
 		n, err := strconv.ParseInt(found[1], 10, 64)
-		if err != nil {
-			m.p.w.t.Fatal(err)
-		}
+		ok(t, err)
 		return n * kib
 	}
 	return field("VmRSS"), field("VmHWM")
