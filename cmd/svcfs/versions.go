@@ -83,7 +83,7 @@ keep' cancels both.`,
 				a.showThinning(*would)
 			}
 			if text != "" && !dryRun {
-				if err := a.mustAgree(ctx, sure || keep.KeepsAll()); err != nil {
+				if err := a.mustAgree(ctx, sure || keep.KeepsAll(), "Shall these and later ones go, and their keys be destroyed?"); err != nil {
 					return err
 				}
 				if _, err := g.SetVersions(ctx, keep); err != nil {
@@ -146,7 +146,7 @@ func (a *app) showThinning(t sdk.Thinning) {
 
 // mustAgree asks the user, unless that is settled, until the end of the line or of ctx.
 // Without a terminal it refuses.
-func (a *app) mustAgree(ctx context.Context, sure bool) error {
+func (a *app) mustAgree(ctx context.Context, sure bool, question string) error {
 	if sure {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (a *app) mustAgree(ctx context.Context, sure bool) error {
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return usage("if that is what you want, repeat the command with --yes", "nothing was changed")
 	}
-	fmt.Fprint(a.ui.err, "Shall these and later ones go, and their keys be destroyed? Type yes: ")
+	fmt.Fprint(a.ui.err, question+" Type yes: ")
 	answer := make(chan string, 1)
 	go func() { // a terminal cannot be read with an end
 		line, _ := bufio.NewReader(io.LimitReader(f, 100)).ReadString('\n') // an error is no yes

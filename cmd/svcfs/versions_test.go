@@ -18,7 +18,7 @@ func TestThinningAsksAtATerminal(t *testing.T) {
 		} else if _, err := p.master.WriteString(typed); err != nil {
 			t.Fatal(err)
 		}
-		err := a.mustAgree(ctx, false)
+		err := a.mustAgree(ctx, false, "Shall they go?")
 		cancel()
 		if agrees != (err == nil) || errors.Is(err, context.Canceled) != (typed == "") {
 			t.Errorf("%q: %v", typed, err)

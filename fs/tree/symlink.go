@@ -238,8 +238,11 @@ func (f *File) linkFault() string {
 	}
 	f.t.mu.RLock()
 	defer f.t.mu.RUnlock()
-	if f.dir == nil || f.dir.isControl() {
+	if f.dir == nil {
 		return ""
+	}
+	if f.dir.isControl() {
+		return "it is a version"
 	}
 	return f.dir.fault(target)
 }

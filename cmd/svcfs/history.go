@@ -1,0 +1,316 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// pastVersion is a version of a file in a mount, and what history prints as JSON.
+type pastVersion struct {
+	Version  int64      `json:"version"`
+	Size     int64      `json:"size"`
+	Time     *time.Time `json:"time"` // when it was recorded; null when unknown
+	Uploader string     `json:"uploader"`
+	Price    string     `json:"price,omitempty"` // tokens for reading it now, where the service tells
+	Newest   bool       `json:"newest,omitempty"`
+	Path     string     `json:"path"` // where it can be read
+}
+
+func (a *app) historyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "history PATH",
+		Short: "List the versions of a file in a mount; free",
+		Long: `List the versions of a file in a mount, the newest last: the number of each, its size,
+when it was recorded, and who uploaded it. The number stays when older versions go. The
+command is free. The versions are files in .svcfs/history of the group: 'cp' copies one out,
+'svcfs restore' brings one back. 'svcfs group versions' shows which ones a group keeps.
+A removed file comes back with 'svcfs undelete'.`,
+		Example: "  svcfs history ~/groups/team/report.pdf\n  svcfs history --json ~/groups/team/report.pdf",
+		Args:    exactly(1, "one PATH"),
+		RunE: a.simple(func(_ context.Context, args []string) error {
+			versions, err := versionsAt(args[0])
+			if err != nil {
+				return err
+			}
+			if a.asJSON {
+				return a.printJSON(versions)
+			}
+			var rows [][]string
+			for _, v := range versions {
+				mark := ""
+				if v.Newest {
+					mark = "newest"
+				}
+				rows = append(rows, []string{fmt.Sprint(v.Version), fmt.Sprint(v.Size), timeText(timeOf(v.Time)), v.Uploader, mark})
+			}
+			a.printTable(rows)
+			return nil
+		}),
+	}
+}
+
+// versionsAt lists the versions of the file at a path in a mount, the newest last.
+func versionsAt(file string) ([]pastVersion, error) {
+	dir, inside, err := mountHolding(file)
+	if err != nil {
+		return nil, err
+	}
+	if inside == "/" || path.Dir(inside) == "/" {
+		return nil, usage("name a file in a group", inside+" is no file")
+	}
+	in := dir + historyOf(inside)
+	entries, err := os.ReadDir(in)
+	if errors.Is(err, fs.ErrNotExist) {
+		entries, err = nil, nil
+	}
+	if err != nil {
+		return nil, mountRefused(err, file)
+	}
+	var versions []pastVersion
+	for _, e := range entries {
+		v, isVersion, err := pastVersionOf(in, e, path.Ext(inside))
+		if err != nil {
+			return nil, mountRefused(err, file)
+		}
+		if isVersion {
+			versions = append(versions, v)
+		}
+	}
+	if len(versions) == 0 {
+		return nil, refuse(exitNotFound, "a folder has no versions, its files have; a removed file comes back with: svcfs undelete GROUP NAME", fmt.Errorf("no version of %s is recorded", file))
+	}
+	slices.SortFunc(versions, func(x, y pastVersion) int { return cmp.Compare(x.Version, y.Version) })
+	versions[len(versions)-1].Newest = true
+	return versions, nil
+}
+
+// pastVersionOf reads a version from its name, NUMBER-DATE-UPLOADER and the extension of the
+// file; what else is in a folder of versions is none.
+func pastVersionOf(in string, e fs.DirEntry, extension string) (v pastVersion, isVersion bool, err error) {
+	number, rest, _ := strings.Cut(e.Name(), "-")
+	date, uploader, isVersion := strings.Cut(rest, "-")
+	v.Version, err = strconv.ParseInt(number, 10, 64)
+	if e.IsDir() || !isVersion || err != nil {
+		return v, false, nil
+	}
+	info, err := e.Info()
+	if errors.Is(err, fs.ErrNotExist) { // it left the history meanwhile
+		return v, false, nil
+	}
+	if err != nil {
+		return v, false, err
+	}
+	v.Size, v.Path, v.Uploader = info.Size(), filepath.Join(in, e.Name()), strings.TrimSuffix(uploader, extension)
+	if at, err := time.Parse("20060102T150405Z", date); err == nil {
+		v.Time = &at
+	}
+	price, known, err := priceOf(v.Path)
+	if err != nil {
+		return v, false, err
+	}
+	if known {
+		v.Price = price.Tokens()
+	}
+	return v, true, nil
+}
+
+// timeOf is the zero time for nil.
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// restoredVersion is what restore prints as JSON.
+type restoredVersion struct {
+	Path    string `json:"path"`
+	Version int64  `json:"version"` // that was brought back
+	Size    int64  `json:"size"`
+}
+
+func (a *app) restoreCommand() *cobra.Command {
+	var number int64
+	var sure bool
+	cmd := &cobra.Command{
+		Use:   "restore PATH --version N",
+		Short: "Bring an older version of a file in a mount back; costs one retrieval and one upload",
+		Long: `Bring an older version of a file in a mount back: its content is saved again, as the
+newest version, with its attributes and the time of now; whether the file may be executed
+stays as it is. No version is lost. It costs one retrieval and one upload. The command says
+so and asks first; --yes answers. The file changes as a whole or not at all. What was
+written to the file and is not uploaded yet is replaced. 'svcfs history PATH' lists the
+versions.`,
+		Example: "  svcfs restore ~/groups/team/report.pdf --version 17\n  svcfs restore ~/groups/team/report.pdf --version 17 --yes --json",
+		Args:    exactly(1, "one PATH"),
+		PreRunE: first(func([]string) error {
+			if number < 1 {
+				return usage("see the numbers with: svcfs history PATH", "restore wants --version N")
+			}
+			return nil
+		}),
+		RunE: a.simple(func(ctx context.Context, args []string) error { return a.restore(ctx, args[0], number, sure) }),
+	}
+	cmd.Flags().Int64Var(&number, "version", 0, "number of the version, as 'svcfs history' shows it")
+	cmd.Flags().BoolVarP(&sure, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+func (a *app) restore(ctx context.Context, file string, number int64, sure bool) error {
+	versions, err := versionsAt(file)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(versions, func(v pastVersion) bool { return v.Version == number })
+	if i < 0 {
+		return refuse(exitNotFound, "see what there is: svcfs history "+shellWord(file), fmt.Errorf("%s has no version %d", file, number))
+	}
+	v := versions[i]
+	if err := mustBeNoLink(v.Path, file); err != nil {
+		return err
+	}
+	a.ui.notice("bringing version %d back costs %s and one upload", v.Version, retrievalWords(v.Price))
+	if err := a.mustAgree(ctx, sure, "Shall it be the newest version?"); err != nil {
+		return err
+	}
+	if err := saveAgain(ctx, v.Path, file); err != nil {
+		return mountRefused(err, file)
+	}
+	if a.asJSON {
+		return a.printJSON(restoredVersion{file, v.Version, v.Size})
+	}
+	a.ui.printf("brought back version %d of %s\n", v.Version, escapeName(file))
+	return nil
+}
+
+// mustBeNoLink refuses a version that was a symbolic link, which a mount shows as a file that
+// holds the target: one of another account could lead out of the group once it is ours.
+func mustBeNoLink(version, file string) error {
+	_, err := unix.Lgetxattr(version, tree.LinkAttribute, nil)
+	if errors.Is(err, syscall.ENODATA) {
+		return nil
+	}
+	if err != nil {
+		return mountRefused(err, file)
+	}
+	return refuse(exitOther, fmt.Sprintf("look where it leads: cat %s; then: ln -sfn TARGET %s", shellWord(version), shellWord(file)), errors.New("that version is a symbolic link"))
+}
+
+// retrievalWords tells what reading a version costs; price is "" when that is not known.
+func retrievalWords(price string) string {
+	switch amount, err := wire.ParseTokens(price); {
+	case price == "" || err != nil:
+		return "one retrieval"
+	case amount.IsZero():
+		return "no retrieval, because it is in memory,"
+	}
+	return fmt.Sprintf("one retrieval (%s tokens)", price)
+}
+
+// saveAgain saves the version at from as the file to, both in one mount, with its
+// attributes: under a temporary name, which is never uploaded, and then by a rename.
+func saveAgain(ctx context.Context, from, to string) (err error) {
+	scratch := filepath.Join(filepath.Dir(to), fmt.Sprintf(".svcfs-restore-%d.tmp", os.Getpid()))
+	defer func() {
+		if err != nil {
+			_ = os.Remove(scratch)
+		}
+	}()
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(scratch, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	// A plain copy: the kernel's own would not end with ctx.
+	_, err = io.Copy(struct{ io.Writer }{out}, readUntil{ctx, in})
+	if err == nil {
+		err = copyMarks(in, out, to)
+	}
+	if err = errors.Join(err, out.Close()); err != nil {
+		return err
+	}
+	return os.Rename(scratch, to)
+}
+
+// readUntil reads until ctx ends.
+type readUntil struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r readUntil) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}
+
+// maxXAttr is the largest list of attributes, and the largest value, in bytes.
+const maxXAttr = 64 << 10
+
+// copyMarks gives out the recorded attributes of in, and the execute bit that the file
+// current has: a mount shows none of a version.
+func copyMarks(in, out *os.File, current string) error {
+	if info, err := os.Lstat(current); err == nil && info.Mode().IsRegular() && info.Mode()&0o100 != 0 {
+		if err := out.Chmod(0o700); err != nil {
+			return err
+		}
+	}
+	list := make([]byte, maxXAttr)
+	n, err := unix.Flistxattr(int(in.Fd()), list)
+	if err != nil {
+		return fmt.Errorf("list its attributes: %w", err)
+	}
+	value := make([]byte, maxXAttr)
+	for name := range strings.SplitSeq(string(list[:n]), "\x00") {
+		if name == "" || strings.HasPrefix(name, "user.svcfs.") {
+			continue
+		}
+		size, err := unix.Fgetxattr(int(in.Fd()), name, value)
+		if err == nil {
+			err = unix.Fsetxattr(int(out.Fd()), name, value[:size], 0)
+		}
+		if err != nil {
+			return fmt.Errorf("copy its attribute %s: %w", escapeName(name), err)
+		}
+	}
+	return nil
+}
+
+// mountRefused is the error of a mount about a file, with the exit code that its errno
+// stands for.
+func mountRefused(err error, file string) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	code := exitOther
+	for errno, of := range map[syscall.Errno]exitCode{syscall.EACCES: exitAuth, syscall.EPERM: exitAuth, syscall.EROFS: exitAuth, syscall.ENOENT: exitNotFound,
+		syscall.EDQUOT: exitMoney, syscall.EHOSTUNREACH: exitUnreachable, syscall.ETIMEDOUT: exitUnreachable} {
+		if errors.Is(err, errno) {
+			code = of
+		}
+	}
+	return refuse(code, "svcfs why "+shellWord(file), err)
+}
