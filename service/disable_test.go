@@ -80,7 +80,7 @@ func TestThreat44DisabledAccount(t *testing.T) {
 			if len(got.Events) > 0 {
 				t.Errorf("who waited is told %+v", got.Events)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(20 * time.Second): // less than a watch lasts
 			t.Error("who waited was not refused")
 		}
 	})

@@ -88,11 +88,10 @@ func (s *serving) dial() net.Conn {
 	return conn
 }
 
-// asked asks for /health over a connection of its own and fails when no answer comes
-// within a second.
+// asked asks for /health over a connection of its own and fails when no answer comes.
 func (s *serving) asked() (int, object) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+wire.PathHealth, nil)
 	if err != nil {

@@ -356,7 +356,7 @@ func stableCmd(ts *testscript.TestScript, _ bool, args []string) {
 
 func untilCmd(ts *testscript.TestScript, _ bool, args []string) {
 	var err error
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if err = ts.Exec(args[0], args[1:]...); err == nil {
 			return
 		}

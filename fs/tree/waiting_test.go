@@ -11,6 +11,7 @@ import (
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/fs/tree/treetest"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/outbox"
@@ -288,13 +289,7 @@ func (b *boxed) dir2(p string) *Dir { return b.mounted.dir(p) }
 // waitTried waits until the first item was sent in vain.
 func waitTried(b *boxed) {
 	b.t.Helper()
-	for range 2000 {
-		if b.box.Status().Reason != "" {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	b.t.Fatal("nothing was sent")
+	waitFor(b.t, func() bool { return b.box.Status().Reason != "" })
 }
 
 // O9: after a restart what waits is there again, under its name, refuses to be read or saved over until
@@ -355,15 +350,9 @@ func TestO8LostGroup(t *testing.T) {
 	waitFor(t, func() bool { l := b.box.Items(); return len(l) == 1 && l[0].State == "parked" && l[0].Locked })
 }
 
-func waitFor(t *testing.T, is func() bool) {
+func waitFor(t testing.TB, is func() bool) {
 	t.Helper()
-	for range 5000 {
-		if is() {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal("it did not come")
+	proctest.Eventually(t, "the outbox is so far", is)
 }
 
 // O6: the budget is reserved when a save is queued, and what is not recorded is given back.
