@@ -25,6 +25,8 @@ const (
 	// shortOutboxLosses and shortMountLosses are the moments of the short forms.
 	shortOutboxLosses = 40
 	shortMountLosses  = 4
+	// outboxLoads is how many outboxes lose their power in the short form, each with programs of its own.
+	outboxLoads = 4
 	// programs that save at the same time, and what each does.
 	outboxPrograms, outboxSteps = 3, 24
 	// farAway is the folder of the disk that is on a machine which keeps its power.
@@ -162,7 +164,16 @@ func (b *boxed) program(box *outbox.Outbox, n int, random *rand.Rand) (acts []bo
 // that was not synced, or any part of it, an outbox has what it acknowledged. All of it is recorded, once,
 // under its name. What got an error, what was removed, and what a later save replaced does not come back.
 func TestPowerLossOfTheOutbox(t *testing.T) {
-	seed := testSeed(t)
+	seed, loads := testSeed(t), uint64(outboxLoads)
+	if os.Getenv(powerVar) == "all" {
+		loads = 1
+	}
+	for load := range loads {
+		losePowerOfOutbox(t, seed+load)
+	}
+}
+
+func losePowerOfOutbox(t *testing.T, seed uint64) {
 	b := newBoxed(t, seed)
 	b.load(seed)
 	random, losses, saves := rand.New(rand.NewPCG(seed, 1<<33)), 0, 0
@@ -176,7 +187,7 @@ func TestPowerLossOfTheOutbox(t *testing.T) {
 	for _, l := range b.moments(random) {
 		losses++
 		if b.check(l.position, l.seed, random.IntN(2) == 0); t.Failed() {
-			t.Fatalf("the power went behind operation %d, with seed %d: %s", l.position, l.seed, b.disk.Op(l.position))
+			t.Fatalf("-seed %d: the power went behind operation %d, with seed %d: %s", seed, l.position, l.seed, b.disk.Op(l.position))
 		}
 	}
 	t.Logf("%d operations, %d saves acknowledged, %d losses of power: 0 saves missing, 0 recorded twice", b.disk.Position(), saves, losses)
