@@ -214,6 +214,7 @@ func TestThreat13LiesInABatch(t *testing.T) {
 // A batch whose answers lie fails each close, and the next ones find what was recorded.
 func TestThreat13LiesToClosesThatWait(t *testing.T) {
 	s, c := world(t, sdktest.Proving)
+	sdk.SlowLine(c, false)
 	h := hold(s, 1)
 	var all sync.WaitGroup
 	var mu sync.Mutex
