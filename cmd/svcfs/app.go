@@ -164,12 +164,17 @@ func (a *app) newClient(s settings) (*sdk.Client, error) {
 	return c, err
 }
 
-// accountSettings are the settings with an account, in a closed process.
-func (a *app) accountSettings() (settings, error) {
+// closedSettings are the settings, in a closed process.
+func (a *app) closedSettings() (settings, error) {
 	if err := confine.Harden(); err != nil {
 		return settings{}, fmt.Errorf("protect this process: %w", err)
 	}
-	s, err := a.loadSettings()
+	return a.loadSettings()
+}
+
+// accountSettings are the settings with an account, in a closed process.
+func (a *app) accountSettings() (settings, error) {
+	s, err := a.closedSettings()
 	if err == nil && s.account == "" {
 		err = noAccount()
 	}

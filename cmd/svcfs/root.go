@@ -37,7 +37,7 @@ failed, 3 usage, 4 insufficient balance or budget, 5 unreachable, 6 other.`,
 		return usage("run '"+cmd.CommandPath()+" --help' for its flags", firstLine(err.Error()))
 	})
 	a.flags.register(root.PersistentFlags())
-	addGroup(root, "To begin with:", asksNobody(a.demoCommand()), a.doctorCommand(), a.loginCommand())
+	addGroup(root, "To begin with:", asksNobody(a.demoCommand()), a.setupCommand(), a.doctorCommand(), a.loginCommand())
 	addGroup(root, "A mount:", a.mountCommand(), asksNobody(a.umountCommand()), asksNobody(a.statusCommand()), asksNobody(a.whyCommand()),
 		asksNobody(a.costCommand()), asksNobody(a.historyCommand()), asksNobody(a.restoreCommand()), asksNobody(a.refreshCommand()), asksNobody(a.syncCommand()), a.outboxCommand())
 	addGroup(root, "Files and groups, without a mount:", a.putCommand(), a.getCommand(), a.lsCommand(), a.rmCommand(), a.undeleteCommand(), a.mvCommand(), a.groupCommand(),

@@ -1,0 +1,389 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/apikey"
+	"github.com/svcfs/svcfs/sdk/ownfile"
+)
+
+// setupAnswers are the answers to setup, as JSON on standard input. The key is the
+// second half of the answer about the account.
+type setupAnswers struct {
+	Service string `json:"service"` // address, mainnet or testnet; "" = as the settings say
+	Account string `json:"account"`
+	Key     string `json:"api_key"` // "" = from where the settings say
+	Folder  string `json:"folder"`  // "" = ~/groups
+}
+
+// setUp is what setup prints as JSON.
+type setUp struct {
+	Account sdk.AccountID `json:"account_id"`
+	Address string        `json:"auth_url"`
+	Store   string        `json:"store"`  // where the key is
+	Config  string        `json:"config"` // path of the file with the settings
+	Folder  string        `json:"folder"`
+	Unit    string        `json:"unit,omitempty"` // of systemd, enabled and started
+	Next    string        `json:"next,omitempty"` // the command that mounts, where no unit does
+}
+
+// maxAnswers bounds the answers, in bytes.
+const maxAnswers = 64 << 10
+
+func (a *app) setupCommand() *cobra.Command {
+	var toFile bool
+	cmd := &cobra.Command{
+		Use:   "setup",
+		Short: "Ask for service, account and folder, and set everything up",
+		Long: `Set everything up for this user with three questions: which service, which account with
+its API key, which folder. Each answer is checked at once. The key goes where 'svcfs login'
+puts it, the other answers into ~/.config/svcfs/config, whose other lines stay. Where
+systemd runs for the user and knows svcfs@.service, the folder is mounted now and at each
+login; else the command says how to mount it.
+
+On a terminal setup asks, and Enter takes what stands in brackets. With --json it reads
+the answers from standard input, as one object: service (an address, mainnet or
+testnet), account, api_key and folder. What is left out comes from the settings.`,
+		Example: "  svcfs setup\n  svcfs setup --json < answers.json\n  svcfs setup --url https://files.example.org",
+		Args:    cobra.NoArgs,
+		RunE:    a.simple(func(ctx context.Context, _ []string) error { return a.setup(ctx, toFile) }),
+	}
+	cmd.Flags().BoolVar(&toFile, "file", false, "store the key in ~/.config/svcfs/keys, not in the keyring")
+	return cmd
+}
+
+// setupSteps are the questions in their order. Each checks its answer and keeps what it means.
+type setupSteps struct {
+	a       *app
+	s       settings
+	address string
+	folder  string
+}
+
+func (a *app) setup(ctx context.Context, toFile bool) error {
+	path := a.configPath()
+	if path == "" {
+		return usage("set HOME, or use --config FILE", "there is no home directory for the settings")
+	}
+	old, err := a.settingsFile()
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{envKey, envKeyFile, envKeyCommand} {
+		if old[name] != "" {
+			return usage("take that line out of it, if the key shall be stored anew", path+" says already where the key is: "+name)
+		}
+	}
+	s, err := a.closedSettings()
+	if err != nil {
+		return err
+	}
+	steps := &setupSteps{a: a, s: s}
+	if a.asJSON {
+		err = steps.fromJSON(ctx)
+	} else {
+		err = steps.ask(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	store, err := a.storeKey(steps.s, steps.address, toFile)
+	if err != nil {
+		return err
+	}
+	if err := steps.writeConfig(path); err != nil {
+		return err
+	}
+	done := setUp{Account: steps.s.account, Address: steps.address, Store: store.Name(), Config: path, Folder: steps.folder}
+	if done.Unit, err = a.enableUnit(ctx, steps.folder); err != nil {
+		a.ui.notice("%v", err)
+		done.Next = "svcfs mount --background " + shellWord(steps.folder)
+	}
+	if a.asJSON {
+		return a.printJSON(done)
+	}
+	a.printPairs([2]string{"account", escapeName(string(done.Account)) + " at " + done.Address}, [2]string{"key", done.Store}, [2]string{"settings", done.Config}, [2]string{"folder", done.Folder})
+	if done.Unit != "" {
+		a.ui.printf("mounted, now and at each login, by %s\n", done.Unit)
+	} else {
+		a.ui.printf("mount it with: %s\n", done.Next)
+	}
+	return nil
+}
+
+// fromJSON takes the answers from standard input. The first that is refused ends it.
+func (q *setupSteps) fromJSON(ctx context.Context) error {
+	text, err := io.ReadAll(io.LimitReader(q.a.stdin, maxAnswers))
+	defer clear(text)
+	if err != nil {
+		return fmt.Errorf("read the answers: %w", err)
+	}
+	var answers setupAnswers
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&answers); err != nil { // the text is not shown: it holds a key
+		return usage(`give {"service": …, "account": …, "api_key": …, "folder": …}, as in: svcfs setup --json < answers.json`, "standard input holds no answers in JSON")
+	}
+	if err := q.service(ctx, answers.Service); err != nil {
+		return err
+	}
+	if err := q.account(cmp.Or(answers.Account, string(q.s.account))); err != nil {
+		return err
+	}
+	switch {
+	case answers.Key != "":
+		q.s.config.APIKey, err = apikey.Parse(answers.Key, "the answers")
+	case q.s.key.kind != "":
+		q.s.config.APIKey, err = q.a.readKey(ctx, q.s.key)
+	default:
+		err = usage("add api_key to the answers, or use --api-key-file FILE", "the answers hold no API key")
+	}
+	if err == nil {
+		err = q.key(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return q.place(answers.Folder)
+}
+
+// ask asks on a terminal, each question until its answer is good.
+func (q *setupSteps) ask(ctx context.Context) error {
+	f, ok := q.a.stdin.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return usage("run it on a terminal, or give the answers to: svcfs setup --json", "setup asks, and standard input is no terminal")
+	}
+	before := "mainnet"
+	if q.s.config.Network != "" {
+		before = q.s.config.Network
+	}
+	questions := []struct {
+		text, before string
+		check        func(context.Context, string) error
+	}{
+		{"Service, its address or mainnet or testnet", cmp.Or(q.s.config.URL, before), q.service},
+		{"Account", string(q.s.account), func(ctx context.Context, answer string) error {
+			if err := q.account(answer); err != nil {
+				return err
+			}
+			key, err := q.a.askKey(ctx, q.s, q.address)
+			q.s.config.APIKey = key
+			if err != nil {
+				return err
+			}
+			return q.key(ctx)
+		}},
+		{"Folder to mount on", q.a.defaultFolder(), func(_ context.Context, answer string) error { return q.place(answer) }},
+	}
+	for _, question := range questions {
+		for {
+			answer, err := readAnswer(ctx, f, q.a.ui.err, question.text, question.before)
+			if err != nil {
+				return err
+			}
+			err = question.check(ctx, answer)
+			if err == nil {
+				break
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			q.a.ui.fail(err, q.a.hints.of(err))
+		}
+	}
+	return nil
+}
+
+// readAnswer asks a question and reads a line until ctx ends. An empty line means before.
+func readAnswer(ctx context.Context, from io.Reader, to io.Writer, question, before string) (string, error) {
+	fmt.Fprint(to, escapeText(question))
+	if before != "" {
+		fmt.Fprintf(to, " [%s]", escapeText(before))
+	}
+	fmt.Fprint(to, ": ")
+	type answer struct {
+		line string
+		err  error
+	}
+	got := make(chan answer, 1)
+	go func() { // a terminal cannot be read with an end
+		var line []byte
+		for one := make([]byte, 1); len(line) < maxAnswers; { // no more than the line: the next question has the rest
+			n, err := from.Read(one)
+			if n > 0 && one[0] == '\n' {
+				break
+			}
+			if n > 0 {
+				line = append(line, one[0])
+			}
+			if err != nil {
+				got <- answer{"", usage("answer each question, or stop with Ctrl-C", "the input ended")}
+				return
+			}
+		}
+		got <- answer{strings.TrimSpace(string(line)), nil}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case answered := <-got:
+		return cmp.Or(answered.line, before), answered.err
+	}
+}
+
+// service takes the first answer, and asks the service whether it is one.
+func (q *setupSteps) service(ctx context.Context, answer string) error {
+	s := q.s
+	if answer != "" {
+		s.config.URL, s.config.Network, s.config.ContractID = "", "", ""
+		s.config.AuthURL, s.config.MCPURL, s.config.RPCURL = "", "", ""
+		if answer == "mainnet" || answer == "testnet" {
+			s.config.Network = answer
+		} else {
+			s.config.URL = answer
+		}
+	}
+	asking := s
+	asking.account = cmp.Or(s.account, anybody)
+	asking.config.StateDir = "" // an address that is no service yet is not remembered
+	c, err := q.a.newClient(asking)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.EstimateFee(ctx, "upload"); err != nil {
+		return err
+	}
+	q.s, q.address = s, c.NetworkInfo().AuthURL
+	return nil
+}
+
+// account takes the second answer.
+func (q *setupSteps) account(answer string) error {
+	if answer == "" {
+		return refuse(exitAuth, "it is shown on the account page of the service, such as alice.svc.testnet", errors.New("no account was given"))
+	}
+	s := q.s
+	s.account = sdk.AccountID(answer)
+	if _, err := s.address(); err != nil {
+		return err
+	}
+	q.s = s
+	return nil
+}
+
+// key asks the service whether the key is that of the account.
+func (q *setupSteps) key(ctx context.Context) error {
+	c, err := q.a.newClient(q.s)
+	if err != nil {
+		return err
+	}
+	_, err = c.AuthStatus(ctx)
+	return errors.Join(err, q.a.closeClient(c))
+}
+
+// defaultFolder is ~/groups.
+func (a *app) defaultFolder() string { return filepath.Join(a.env.get("HOME"), "groups") }
+
+// place takes the third answer, and makes the folder.
+func (q *setupSteps) place(answer string) error {
+	folder := cmp.Or(answer, q.a.defaultFolder())
+	if rest, inHome := strings.CutPrefix(folder, "~/"); inHome {
+		folder = filepath.Join(q.a.env.get("HOME"), rest)
+	}
+	if !filepath.IsAbs(folder) {
+		return usage("give a path such as ~/groups", escapeName(folder)+" is not an absolute path")
+	}
+	folder = filepath.Clean(folder)
+	mounted, err := findMounts()
+	if err != nil {
+		return err
+	}
+	if slices.Contains(mounted, folder) {
+		return refuse(exitOther, "unmount it first: svcfs umount "+shellWord(folder), fmt.Errorf("%s is mounted already", folder))
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return refuse(exitUsage, "name a folder that you may make", err)
+	}
+	inside, err := os.ReadDir(folder)
+	if err != nil {
+		return refuse(exitUsage, "name a folder that you may read", err)
+	}
+	if len(inside) > 0 {
+		return refuse(exitUsage, "name an empty folder, or one that does not exist: the mount would hide what is in it", fmt.Errorf("%s is not empty", folder))
+	}
+	q.folder = folder
+	return nil
+}
+
+// writeConfig writes the answers into the settings. Lines about something else stay.
+func (q *setupSteps) writeConfig(path string) error {
+	c := q.s.config
+	values := [][2]string{{envAccount, string(q.s.account)}, {envURL, c.URL}, {envAuthURL, c.AuthURL}, {envMCPURL, c.MCPURL}, {envRPCURL, c.RPCURL},
+		{envContract, c.ContractID}, {envNetwork, c.Network}, {envInsecure, ""}}
+	if c.InsecureHTTP {
+		values[len(values)-1][1] = "1"
+	}
+	old, err := ownfile.Read(path, ownfile.Settings, maxAnswers)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return refuse(exitUsage, cmp.Or(ownfile.MendOf(err), "check the path and its permissions"), fmt.Errorf("read settings: %w", err))
+	}
+	var text strings.Builder
+	for line := range strings.Lines(string(old)) {
+		name, _, _ := strings.Cut(line, "=")
+		if !slices.ContainsFunc(values, func(v [2]string) bool { return v[0] == strings.TrimSpace(name) }) {
+			text.WriteString(strings.TrimSuffix(line, "\n") + "\n")
+		}
+	}
+	for _, v := range values {
+		if v[1] != "" {
+			text.WriteString(v[0] + "=" + v[1] + "\n")
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return refuse(exitOther, "name another file with --config", fmt.Errorf("write settings: %w", err))
+	}
+	if err := ownfile.Replace(path, []byte(text.String())); err != nil {
+		return refuse(exitOther, "name another file with --config", fmt.Errorf("write settings: %w", err))
+	}
+	return nil
+}
+
+// enableUnit has systemd mount the folder now and at each login, and returns the name of
+// the unit.
+func (a *app) enableUnit(ctx context.Context, folder string) (string, error) {
+	if a.flags.config != "" {
+		return "", errors.New("svcfs@.service reads ~/.config/svcfs/config, so it is not used with --config")
+	}
+	below, err := filepath.Rel(a.env.get("HOME"), folder)
+	if err != nil || below == "." || strings.HasPrefix(below, "..") {
+		return "", errors.New("svcfs@.service mounts below the home directory only")
+	}
+	if err := exec.CommandContext(ctx, "systemctl", "--user", "--quiet", "cat", "svcfs@.service").Run(); err != nil {
+		return "", errors.New("systemd does not run for this user, or knows no svcfs@.service")
+	}
+	name, err := exec.CommandContext(ctx, "systemd-escape", "--template=svcfs@.service", "--", below).Output()
+	if err != nil {
+		return "", fmt.Errorf("systemd-escape: %w", err)
+	}
+	unit := strings.TrimSpace(string(name))
+	if out, err := exec.CommandContext(ctx, "systemctl", "--user", "enable", "--now", "--", unit).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("systemctl --user enable --now %s: %w: %s", unit, err, firstLine(string(out)))
+	}
+	return unit, nil
+}
