@@ -169,11 +169,11 @@ func TestPowerLossOfTheOutbox(t *testing.T) {
 		loads = 1
 	}
 	for load := range loads {
-		losePowerOfOutbox(t, seed+load)
+		wantOutboxSurvives(t, seed+load)
 	}
 }
 
-func losePowerOfOutbox(t *testing.T, seed uint64) {
+func wantOutboxSurvives(t *testing.T, seed uint64) {
 	b := newBoxed(t, seed)
 	b.load(seed)
 	random, losses, saves := rand.New(rand.NewPCG(seed, 1<<33)), 0, 0
