@@ -1,9 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"strings"
-	"unicode/utf16"
 
 	"github.com/svcfs/svcfs/sdk/names"
 )
@@ -34,22 +32,6 @@ func escapeLines(text string) string {
 		b.WriteString(strings.Join(cells, "\t"))
 		if broken {
 			b.WriteByte('\n')
-		}
-	}
-	return b.String()
-}
-
-// escapeJSON escapes the same characters of a JSON document in JSON's own form, so that
-// programs read the original.
-func escapeJSON(doc []byte) string {
-	var b strings.Builder
-	for _, r := range string(doc) {
-		if !names.IsUnsafe(r) || r == '\n' {
-			b.WriteRune(r)
-			continue
-		}
-		for _, unit := range utf16.Encode([]rune{r}) {
-			fmt.Fprintf(&b, "\\u%04x", unit)
 		}
 	}
 	return b.String()

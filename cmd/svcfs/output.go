@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 )
 
 // offerJSON adds the flag --json to the commands below cmd.
@@ -27,7 +28,7 @@ func (a *app) printJSON(v any) error {
 	if err != nil {
 		return fmt.Errorf("encode JSON: %w", err)
 	}
-	a.ui.printf("%s\n", escapeJSON(text))
+	a.ui.printf("%s\n", cli.EscapeJSON(text))
 	return nil
 }
 
