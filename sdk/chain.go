@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"time"
@@ -101,70 +102,99 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 	fold.moved = 0 // of earlier calls
 	listing := proof.NewListing(name, from.Cursor, c.past(g), time.Now())
 	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsChain, Layouts: layouts, KnownSize: before.N, AfterSeq: from.Seq}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	coming := c.pageAhead(ctx, request)
-	for room := max(maxListBytes, c.cfg.MaxFileBytes/2); ; {
-		got := <-coming
-		if got.err != nil {
-			return got.err
-		}
-		page, more := got.page, got.more
-		if request = got.request; more { // comes while these are verified
-			next := request
-			if next.AfterSeq = page.rows[len(page.rows)-1].Seq; next.AfterSeq <= request.AfterSeq {
-				return malformed(errors.New("its pages do not advance"))
-			}
-			coming = c.pageAhead(ctx, next)
-		}
-		fold.grow(len(page.rows), more)
-		for i := range page.rows {
-			row := &page.rows[i]
-			room -= rowBytes + textBytes(*row)
-			if err := fold.take(row, listing); err != nil {
+	room := max(maxListBytes, c.cfg.MaxFileBytes/2)
+	rest, err := c.streamRows(ctx, &request, func(rows []wire.TransactionRow) error {
+		fold.grow(len(rows))
+		for i := range rows {
+			if err := fold.take(&rows[i], listing); err != nil {
 				return c.unproven(err)
 			}
-			if room < fold.moved {
-				break
+			if room -= rowBytes + textBytes(rows[i]); room < fold.moved {
+				return malformed(errors.New("its pages have no end"))
 			}
 		}
-		if room < fold.moved {
-			return malformed(errors.New("its pages have no end"))
-		}
-		if more {
-			continue
-		}
-		checkpoint, err := listing.End(log, before, page.proof, request.Nonce)
-		if err != nil {
-			if other := c.keyChanged(ctx, log); other != nil {
-				return other
-			}
-			return c.unproven(err)
-		}
-		fold.upTo = listing.Cursor().Place
-		c.learn(g, checkpoint, verified{Cursor: listing.Cursor(), last: fold.newest()})
 		return nil
+	})
+	if err != nil {
+		return err
 	}
+	checkpoint, err := listing.End(log, before, rest.proof, request.Nonce)
+	if err != nil {
+		if other := c.keyChanged(ctx, log); other != nil {
+			return other
+		}
+		return c.unproven(err)
+	}
+	fold.upTo = listing.Cursor().Place
+	c.learn(g, checkpoint, verified{Cursor: listing.Cursor(), last: fold.newest()})
+	return nil
 }
 
-// askedPage is the answer to a request for a page.
-type askedPage struct {
-	request wire.TransactionsRequest
-	page    page
-	more    bool
-	err     error
+// streamRows asks for all records after request.AfterSeq with one request, and gives them to take
+// as they arrive: a list has no round trip between its pages. After a lost connection it goes on
+// behind the last record that take had. It returns what followed the rows, and sets AfterSeq and Nonce to
+// those of the last request.
+func (c *Client) streamRows(ctx context.Context, request *wire.TransactionsRequest, take func([]wire.TransactionRow) error) (rest page, err error) {
+	last := request.AfterSeq
+	advanced := func(err error, before int64) bool {
+		_, passes := passingBlocks(err)
+		return passes && last > before && ctx.Err() == nil
+	}
+	for {
+		began := last
+		err = c.retry(ctx, func(ctx context.Context) error {
+			for {
+				before := last
+				err := c.authorized(ctx, func(token Secret) error {
+					request.Nonce, request.AfterSeq, rest = rand.Text(), last, page{}
+					return c.postFor(ctx, c.cfg.MCPURL+wire.PathTools+wire.OpGetGroupTransactions, c.cfg.Timeout, c.bearer(token), request, func(_ int64, in io.Reader) error {
+						err := c.readRows(in, &last, take, &rest)
+						if errors.Is(err, wire.ErrRows) {
+							return malformed(err)
+						}
+						return err
+					})
+				})
+				if !advanced(err, before) {
+					return err
+				}
+			}
+		})
+		if !advanced(err, began) {
+			break
+		}
+	}
+	if err == nil && len(rest.rows) > 0 { // of a service that writes its answers in another way
+		err = take(rest.rows)
+	}
+	return rest, err
 }
 
-// pageAhead asks for a page with its proof. It does not wait for the answer, which ends with ctx.
-func (c *Client) pageAhead(ctx context.Context, request wire.TransactionsRequest) <-chan askedPage {
-	answer := make(chan askedPage, 1)
-	go func() {
-		a := askedPage{request: request}
-		a.request.Nonce = rand.Text()
-		a.page, a.more, a.err = c.page(ctx, &a.request)
-		answer <- a
-	}()
-	return answer
+// escaped is how many bytes of an answer a byte of a text may take, with room for what is around it.
+const escaped = 8
+
+// readRows reads an answer with records. It sets last to the Seq of the last one that take had, and
+// rest to what follows them.
+func (c *Client) readRows(in io.Reader, last *int64, take func([]wire.TransactionRow) error, rest *page) error {
+	list := wire.NewRowReader(io.LimitReader(in, escaped*max(maxListBytes, c.cfg.MaxFileBytes/2)))
+	for {
+		rows, err := list.Next()
+		if err == io.EOF {
+			break
+		}
+		if err == nil {
+			err = take(rows)
+		}
+		if err != nil {
+			return err
+		}
+		*last = rows[len(rows)-1].Seq
+	}
+	raw, err := list.Rest(c.answerLimit(wire.OpGetGroupTransactions))
+	if err != nil {
+		return err
+	}
+	return c.decodeResult(raw, rest)
 }
 
 // past returns how far any client of this account has seen a group.
@@ -208,11 +238,8 @@ const movedBytes = 64
 // renamed, and the files in it are not known.
 var errNeedsAll = errors.New("a folder was renamed")
 
-// grow allocates for n more records, and for as many again if another page follows.
-func (f *folding) grow(n int, more bool) {
-	if more {
-		n *= 2
-	}
+// grow allocates for n more records.
+func (f *folding) grow(n int) {
 	f.entries = slices.Grow(f.entries, n)
 	if len(f.at) == 0 {
 		f.at = make(map[Ref]int, n)

@@ -97,22 +97,36 @@ func (c *Client) bearer(token Secret) http.Header {
 // post sends request as JSON and returns the whole answer. The answer must begin within
 // patience. Then a list may take as long as it moves; any other answer must end within
 // patience again.
-func (c *Client) post(ctx context.Context, address string, patience time.Duration, header http.Header, request any) ([]byte, error) {
+func (c *Client) post(ctx context.Context, address string, patience time.Duration, header http.Header, request any) (raw []byte, err error) {
+	err = c.postFor(ctx, address, patience, header, request, c.whole(address, &raw))
+	return raw, err
+}
+
+// whole returns a function that reads an answer from an address into raw.
+func (c *Client) whole(address string, raw *[]byte) func(int64, io.Reader) error {
+	return func(length int64, in io.Reader) (err error) {
+		*raw, err = readBounded(in, length, c.answerLimit(address))
+		return err
+	}
+}
+
+// postFor is post for a reader of the answer, of which length is negative if it is not known.
+func (c *Client) postFor(ctx context.Context, address string, patience time.Duration, header http.Header, request any, read func(length int64, in io.Reader) error) error {
 	body, err := json.Marshal(request)
 	if err != nil {
-		return nil, fmt.Errorf("encode request: %w", err)
+		return fmt.Errorf("encode request: %w", err)
 	}
 	ctx, pace, stop := c.paced(ctx, patience)
 	defer stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("make request: %w", err)
+		return fmt.Errorf("make request: %w", err)
 	}
 	for k, v := range header {
 		req.Header[k] = v
 	}
 	req.Header.Set("Content-Type", "application/json")
-	return c.exchange(req, pace)
+	return c.exchange(req, pace, read)
 }
 
 // get fetches a JSON document without authentication.
@@ -123,27 +137,26 @@ func (c *Client) get(ctx context.Context, address string, answer any) error {
 	if err != nil {
 		return fmt.Errorf("make request: %w", err)
 	}
-	raw, err := c.exchange(req, pace)
-	if err != nil {
+	var raw []byte
+	if err := c.exchange(req, pace, c.whole(address, &raw)); err != nil {
 		return err
 	}
 	return decode(raw, answer)
 }
 
-func (c *Client) exchange(req *http.Request, pace *pace) ([]byte, error) {
+func (c *Client) exchange(req *http.Request, pace *pace, read func(length int64, in io.Reader) error) error {
 	resp, err := c.send(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer resp.Body.Close()
 	pace.advance(0, true)
-	limit := c.answerLimit(req.URL.Path)
-	if limit <= maxAnswerBytes {
+	if c.answerLimit(req.URL.Path) <= maxAnswerBytes {
 		pace = nil // it ends with the wait, however it moves
 	} else {
 		pace.enter(receiving)
 	}
-	return readBounded(&pacedReader{req.Context(), resp.Body, pace, nil}, resp.ContentLength, limit)
+	return read(resp.ContentLength, &pacedReader{req.Context(), resp.Body, pace, nil})
 }
 
 const (

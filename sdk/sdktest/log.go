@@ -192,7 +192,7 @@ func (l *Log) list(req wire.TransactionsRequest) (any, error) {
 	name := chain.OfGroup(req.GroupID)
 	out := provenRows{Result: []wire.TransactionRow{}}
 	for i := range l.records {
-		if r := &l.records[i]; r.Chain == name && r.Seq > req.AfterSeq && len(out.Result) < req.Limit {
+		if r := &l.records[i]; r.Chain == name && r.Seq > req.AfterSeq && (req.Limit == 0 || len(out.Result) < req.Limit) {
 			out.Result = append(out.Result, wire.RowOf(r))
 		}
 	}

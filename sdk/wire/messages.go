@@ -397,7 +397,9 @@ type TransactionsRequest struct {
 	// Only members may ask.
 	//
 	// Kinds [KindsChain] (extension "chains") selects the records of the group's own chain,
-	// with their proof. Every account that may list the group may ask.
+	// with their proof, in order of Seq. Every account that may list the group may ask. Without
+	// Limit the answer has all records after AfterSeq, written as they are read: a client takes
+	// them as they come, see [RowReader].
 	Kinds string `json:"kinds,omitempty"`
 	// Layouts are the layouts of records that the client understands, by their names in
 	// package chain. Without the newest layout the service refuses rows with hashes. With
