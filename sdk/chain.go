@@ -2,11 +2,14 @@ package sdk
 
 import (
 	"cmp"
+	"compress/flate"
+	"compress/gzip"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -140,6 +143,11 @@ func (c *Client) streamRows(ctx context.Context, request *wire.TransactionsReque
 		_, passes := passingBlocks(err)
 		return passes && last > before && ctx.Err() == nil
 	}
+	caps, err := c.Capabilities(ctx)
+	if err != nil {
+		return rest, err
+	}
+	packed := offered(caps, wire.CapGzip) && c.distance.isAbove(c.packAfter) // where the line is fast, packing takes longer than it spares
 	for {
 		began := last
 		err = c.retry(ctx, func(ctx context.Context) error {
@@ -147,9 +155,16 @@ func (c *Client) streamRows(ctx context.Context, request *wire.TransactionsReque
 				before := last
 				err := c.authorized(ctx, func(token Secret) error {
 					request.Nonce, request.AfterSeq, rest = rand.Text(), last, page{}
-					return c.postFor(ctx, c.cfg.MCPURL+wire.PathTools+wire.OpGetGroupTransactions, c.cfg.Timeout, c.bearer(token), request, func(_ int64, in io.Reader) error {
-						err := c.readRows(in, &last, take, &rest)
-						if errors.Is(err, wire.ErrRows) {
+					header := c.bearer(token)
+					if packed {
+						header.Set("Accept-Encoding", "gzip")
+					}
+					return c.postFor(ctx, c.cfg.MCPURL+wire.PathTools+wire.OpGetGroupTransactions, c.cfg.Timeout, header, request, func(resp *http.Response, in io.Reader) error {
+						in, err := unpacked(resp, in)
+						if err == nil {
+							err = c.readRows(in, &last, take, &rest)
+						}
+						if errors.Is(err, wire.ErrRows) || isPackedWrong(err) {
 							return malformed(err)
 						}
 						return err
@@ -172,6 +187,24 @@ func (c *Client) streamRows(ctx context.Context, request *wire.TransactionsReque
 
 // escaped is how many bytes of an answer a byte of a text may take, with room for what is around it.
 const escaped = 8
+
+// unpacked returns the content of an answer that may be compressed. Whoever reads it bounds it.
+func unpacked(resp *http.Response, in io.Reader) (io.Reader, error) {
+	switch coding := resp.Header.Get("Content-Encoding"); coding {
+	case "":
+		return in, nil
+	case "gzip":
+		return gzip.NewReader(in)
+	default:
+		return nil, malformed(fmt.Errorf("it is encoded as %s, which nobody asked for", quote(coding)))
+	}
+}
+
+// isPackedWrong reports whether err is that of an answer that is not gzip.
+func isPackedWrong(err error) bool {
+	var corrupt flate.CorruptInputError
+	return errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt)
+}
 
 // readRows reads an answer with records. It sets last to the Seq of the last one that take had, and
 // rest to what follows them.

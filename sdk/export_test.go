@@ -46,6 +46,14 @@ func Waiting(c *Client) int {
 	return len(c.small.waiting)
 }
 
+// Far makes the client take the service for one that is far away, or near.
+func Far(c *Client, far bool) {
+	c.packAfter = time.Hour
+	if far {
+		c.packAfter = 0
+	}
+}
+
 // SlowLine makes the client take every request for one that takes long, or for a quick one.
 func SlowLine(c *Client, slow bool) {
 	c.small.mu.Lock()

@@ -103,15 +103,15 @@ func (c *Client) post(ctx context.Context, address string, patience time.Duratio
 }
 
 // whole returns a function that reads an answer from an address into raw.
-func (c *Client) whole(address string, raw *[]byte) func(int64, io.Reader) error {
-	return func(length int64, in io.Reader) (err error) {
-		*raw, err = readBounded(in, length, c.answerLimit(address))
+func (c *Client) whole(address string, raw *[]byte) func(*http.Response, io.Reader) error {
+	return func(resp *http.Response, in io.Reader) (err error) {
+		*raw, err = readBounded(in, resp.ContentLength, c.answerLimit(address))
 		return err
 	}
 }
 
-// postFor is post for a reader of the answer, of which length is negative if it is not known.
-func (c *Client) postFor(ctx context.Context, address string, patience time.Duration, header http.Header, request any, read func(length int64, in io.Reader) error) error {
+// postFor is post for a reader of the body of the answer.
+func (c *Client) postFor(ctx context.Context, address string, patience time.Duration, header http.Header, request any, read func(*http.Response, io.Reader) error) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
@@ -144,7 +144,7 @@ func (c *Client) get(ctx context.Context, address string, answer any) error {
 	return decode(raw, answer)
 }
 
-func (c *Client) exchange(req *http.Request, pace *pace, read func(length int64, in io.Reader) error) error {
+func (c *Client) exchange(req *http.Request, pace *pace, read func(*http.Response, io.Reader) error) error {
 	resp, err := c.send(req)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (c *Client) exchange(req *http.Request, pace *pace, read func(length int64,
 	} else {
 		pace.enter(receiving)
 	}
-	return read(resp.ContentLength, &pacedReader{req.Context(), resp.Body, pace, nil})
+	return read(resp, &pacedReader{req.Context(), resp.Body, pace, nil})
 }
 
 const (
@@ -184,7 +184,11 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 	if c.awake.slept(time.Now(), time.Since(c.made)) { // the other ends may have forgotten us
 		c.http.CloseIdleConnections()
 	}
+	began := time.Now()
 	resp, err := c.http.Do(req)
+	if err == nil {
+		c.distance.note(time.Since(began))
+	}
 	if err == nil && isPage(resp) {
 		_ = resp.Body.Close()
 		err = errPage

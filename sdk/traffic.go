@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,20 @@ type Traffic struct {
 // Traffic returns what the calls of this client move, for progress and for deciding whether a
 // wait is of use. What a service acknowledged is looked at every two seconds. Local, free.
 func (c *Client) Traffic() Traffic { return c.traffic.state(time.Now()) }
+
+// shortest is the shortest of some times.
+type shortest struct{ ns atomic.Int64 } // 0 = none
+
+func (s *shortest) note(d time.Duration) {
+	for now := s.ns.Load(); now == 0 || int64(d) < now; now = s.ns.Load() {
+		if s.ns.CompareAndSwap(now, max(int64(d), 1)) {
+			return
+		}
+	}
+}
+
+// isAbove reports whether there is a time, and none is as short as d.
+func (s *shortest) isAbove(d time.Duration) bool { return s.ns.Load() > max(int64(d), 0) }
 
 // traffic counts bytes, in all and of each of the last seconds.
 type traffic struct {

@@ -122,6 +122,9 @@ const (
 	// CapChunks: files may have format version 2, see [PrepareUploadRequest].Formats and
 	// [PrepareRetrieveRequest].Formats. Their records have chain.TagContent.
 	CapChunks = "chunks"
+	// CapGzip: get_group_transactions with [KindsChain] is answered compressed to a request with
+	// Accept-Encoding: gzip (RFC 9110 section 12.5.3), and says so with Content-Encoding: gzip.
+	CapGzip = "gzip"
 )
 
 // Role is the role of a member in a group. Extension "roles"; without it members are

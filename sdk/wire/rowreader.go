@@ -36,6 +36,7 @@ type RowReader struct {
 	isList  bool   // the beginning of a list was read
 	isOver  bool   // the end of the list was read, or it is no list
 	n       int64  // rows read
+	blank   int    // bytes of white space since the last of them
 	last    TransactionRow
 	rows    []TransactionRow
 	problem error
@@ -93,7 +94,12 @@ func (r *RowReader) Rest(most int64) ([]byte, error) {
 
 // read reads the beginning of the list or a row, and reports whether that was there as a whole.
 func (r *RowReader) read() bool {
-	r.left = r.left[spaces(r.left):]
+	n := spaces(r.left)
+	r.left, r.blank = r.left[n:], r.blank+n
+	if r.blank > MaxRowBytes { // which may be very few before it was unpacked
+		r.problem = fmt.Errorf("%w: white space without end after %d rows", ErrRows, r.n)
+		return false
+	}
 	p := rowParser{raw: r.left, last: &r.last}
 	if !r.isList {
 		r.isList = p.take('{') && p.literal(`"result"`) && p.take(':') && p.take('[')
@@ -133,7 +139,7 @@ func (r *RowReader) read() bool {
 		}
 		p.at = begin + end
 	}
-	r.left, r.last, r.n = r.left[p.at:], row, r.n+1
+	r.left, r.last, r.n, r.blank = r.left[p.at:], row, r.n+1, 0
 	r.rows = append(r.rows, row)
 	return true
 }

@@ -57,6 +57,16 @@ func TestRowReaderReadsWhatArrives(t *testing.T) {
 	}
 }
 
+// blanks is white space without end.
+type blanks struct{}
+
+func (blanks) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
 // An answer that goes on as something else, or ends, is refused, and so is a row or an end of any length (threat 8).
 func TestThreat8RowReaderRefuses(t *testing.T) {
 	for _, text := range []string{`{"result":[`, `{"result":[{"seq":1}`, `{"result":[{"seq":1},`, `{"result":[{"seq":1},]}`, `{"result":[{"seq":1} {"seq":2}]}`, `{"result":[null]}`,
@@ -69,6 +79,11 @@ func TestThreat8RowReaderRefuses(t *testing.T) {
 	}
 	if _, _, err := readAll(strings.NewReader(strings.Repeat("x", 2000)), 1000); !errors.Is(err, wire.ErrRows) {
 		t.Errorf("an answer that is too long: %v", err)
+	}
+	for _, begin := range []string{``, `{"result":[`, `{"result":[{}`, `{"result":[{},`} {
+		if _, _, err := readAll(io.MultiReader(strings.NewReader(begin), blanks{}), 1000); !errors.Is(err, wire.ErrRows) {
+			t.Errorf("white space without end after %q: %v", begin, err)
+		}
 	}
 	lost := errors.New("lost")
 	in := io.MultiReader(strings.NewReader(`{"result":[{"seq":1},{"seq":`), iotest.ErrReader(lost))

@@ -3,9 +3,11 @@ package api
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/files"
@@ -16,8 +18,13 @@ import (
 // records.
 func (s *server) transactions(w http.ResponseWriter, r *http.Request) error {
 	account, req, err := asked[wire.TransactionsRequest](s, w, r)
+	coded := req.Kinds == wire.KindsChain && takesGzip(r)
 	if err == nil {
-		err = s.holdMemory(r, files.ListMemory)
+		memory := int64(files.ListMemory)
+		if coded {
+			memory += gzipMemory
+		}
+		err = s.holdMemory(r, memory)
 	}
 	if err != nil {
 		return err
@@ -27,6 +34,10 @@ func (s *server) transactions(w http.ResponseWriter, r *http.Request) error {
 		if list == nil { // nothing was refused
 			w.Header().Set("Content-Type", "application/json")
 			list = newRowsWriter(w)
+			if coded && len(rows) >= packedRows {
+				w.Header().Set("Content-Encoding", "gzip")
+				list.compress(w)
+			}
 			_, _ = list.w.WriteString(`{"result":`) // to the buffer
 		}
 		return list.add(rows)
@@ -58,9 +69,29 @@ func proofText(proof wire.ChainProof) (string, error) {
 	return `,"proof":` + string(raw) + "}", err
 }
 
+const (
+	// gzipMemory is what compressing an answer takes, in bytes.
+	gzipMemory = 1 << 20
+	// packedRows is the shortest list that is compressed, in rows.
+	packedRows = 100
+)
+
+// takesGzip reports whether a client wants an answer compressed. A weight is not looked at but for
+// that of a refusal.
+func takesGzip(r *http.Request) bool {
+	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
+		if strings.EqualFold(name, "gzip") {
+			return strings.Trim(strings.TrimPrefix(strings.ToLower(weight), "q="), "0.") != "" || weight == ""
+		}
+	}
+	return false
+}
+
 // rowsWriter writes rows as a JSON array, one by one.
 type rowsWriter struct {
 	w    *bufio.Writer
+	gzip *gzip.Writer // nil = it is not compressed
 	text bytes.Buffer // of the row
 	json *json.Encoder
 	n    int   // rows
@@ -71,6 +102,13 @@ func newRowsWriter(w io.Writer) *rowsWriter {
 	l := &rowsWriter{w: bufio.NewWriterSize(w, pacePiece)}
 	l.json = json.NewEncoder(&l.text)
 	return l
+}
+
+// compress has all that is written compressed on its way to w: quickly, so that it is no slower
+// than reading the rows.
+func (l *rowsWriter) compress(w io.Writer) {
+	l.gzip, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is one
+	l.w.Reset(l.gzip)
 }
 
 func (l *rowsWriter) add(rows []wire.TransactionRow) error {
@@ -104,5 +142,9 @@ func (l *rowsWriter) end(more string) error {
 	if _, err := l.w.WriteString(text + more); err != nil {
 		return err
 	}
-	return l.w.Flush()
+	err := l.w.Flush()
+	if err == nil && l.gzip != nil {
+		err = l.gzip.Close()
+	}
+	return err
 }
