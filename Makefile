@@ -72,7 +72,7 @@ s3-server:
 	cd integration/tools && $(GO) install tool
 
 race:
-	$(GO) test -race -timeout 30m $(TESTFLAGS) ./...
+	$(GO) test -race -timeout 45m $(TESTFLAGS) ./...
 
 # Root's run of the tests that mount, as an ordinary user with fusermount3.
 test-user: require-fuse
