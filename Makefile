@@ -25,7 +25,7 @@ BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo check test race vet gofmt lint vectors bench fuzz vulnerabilities suites scale test-user man install uninstall clean require-go require-fuse tell-missing s3-server soak cuts
+.PHONY: help build demo check test race vet gofmt lint vectors bench fuzz vulnerabilities suites scale test-user man install uninstall clean require-go require-fuse tell-missing s3-server soak cuts at-home
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
@@ -73,6 +73,10 @@ s3-server:
 
 race:
 	$(GO) test -race -timeout 45m $(TESTFLAGS) ./...
+
+# svcfs mcp asked by the reference inspector of the protocol, which npm fetches.
+at-home: build
+	integration/inspector.sh
 
 # Root's run of the tests that mount, as an ordinary user with fusermount3.
 test-user: require-fuse
