@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,10 +44,13 @@ the files that it reads tell it to do. Opening a file costs one retrieval, and o
 while it stays open: five minutes after the last read.`,
 		Example: "  svcfs mcp --groups team --budget 0.5\n  svcfs mcp --groups team,drafts --allow-write --api-key-file ~/.config/svcfs/agent.key",
 		Args:    cobra.NoArgs,
-		RunE: a.simple(func(ctx context.Context, _ []string) error {
-			return a.mcp(ctx, f)
-		}),
 	}
+	cmd.RunE = a.simple(func(ctx context.Context, _ []string) error {
+		if cmd.Flags().Changed("groups") && (len(f.groups) == 0 || slices.Contains(f.groups, "")) { // such as an empty variable of a shell
+			return usage("name groups, such as --groups team,drafts, or leave --groups out for all of the account", "--groups names no group")
+		}
+		return a.mcp(ctx, f)
+	})
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.groups, "groups", nil, "the only groups that the agent may name (default: all of the account)")
 	flags.StringVar(&f.budget, "budget", "1", "most tokens to spend in all; 0 = nothing that costs, so that no file is opened where that costs")
