@@ -152,7 +152,7 @@ func TestThreat70And71And72AgentTask(t *testing.T) {
 		t.Error("destroyed without --allow-delete")
 	}
 	for _, log := range []string{s.log.String() + s.err.String(), writer.log.String() + writer.err.String()} {
-		if strings.Contains(log, bot.key) || strings.Contains(log, "eyJ") || strings.Contains(log, "salary") {
+		if strings.Contains(log, bot.key) || strings.Contains(log, "eyJhbGciOi") || strings.Contains(log, "salary") {
 			t.Error("the agent saw a credential, or content that it may not read")
 		}
 	}
