@@ -25,7 +25,7 @@ BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo check test race vet gofmt lint vectors bench fuzz vulnerabilities suites scale test-user man install uninstall clean require-go require-fuse tell-missing s3-server soak cuts at-home
+.PHONY: help build dist packages demo check test race vet gofmt lint vectors bench fuzz vulnerabilities suites scale test-user man install uninstall clean require-go require-fuse tell-missing s3-server soak cuts at-home
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
@@ -34,6 +34,7 @@ help:
 	@echo "make test      vet, staticcheck, gosec, every test with the race detector, the test vectors"
 	@echo "make test-user the tests that mount as an ordinary user, for root"
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth, service, large or network)"
+	@echo "make dist      dist/: tar.gz, deb and rpm for amd64 and arm64, an OCI image, SBOMs and hashes"
 	@echo "make lint fuzz suites man install uninstall clean"
 
 build: require-go
@@ -52,7 +53,7 @@ demo: build
 check: require-go require-fuse gofmt vet
 	$(GO) test -short -p 4 -timeout 20m $(TESTFLAGS) ./integration ./service ./...
 
-test: require-go require-fuse tell-missing s3-server lint race vectors
+test: require-go require-fuse tell-missing s3-server lint race vectors packages
 
 # The tests mount for real. Root needs no helper; a user does.
 require-fuse:
@@ -154,6 +155,19 @@ fuzz:
 # Known vulnerabilities that this code reaches; VULNDB names another database.
 vulnerabilities:
 	@.ci/vulnerabilities
+
+# What is made hangs on the commit alone: the same one gives the same bytes in every folder.
+# MINISIGN_KEY=FILE signs the hashes. Every time in a package is that of the commit.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
+VERSION ?= 0~git$(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y%m%d 2>/dev/null).$(shell git rev-parse --short=12 HEAD 2>/dev/null)
+MINISIGN_KEY ?=
+dist: require-go
+	@test -n "$(SOURCE_DATE_EPOCH)" || { echo "make dist: git tells no commit here: give SOURCE_DATE_EPOCH=SECONDS and VERSION=X" >&2; exit 1; }
+	cd packaging && $(GO) run -buildvcs=false . -version "$(VERSION)" -time "$(SOURCE_DATE_EPOCH)" -buildvcs=$(STAMP) -minisign-key "$(MINISIGN_KEY)"
+
+# Two builds in different folders, compared byte for byte.
+packages:
+	cd packaging && $(GO) test -timeout 10m $(TESTFLAGS) ./...
 
 # The manual pages are made from the help texts.
 man: build

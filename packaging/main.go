@@ -1,0 +1,210 @@
+// Packaging makes the packages of svcfs and svcd: tar.gz, deb and rpm for each
+// architecture, an OCI image of svcd, a list of what is in each program, and the hashes
+// of all. What it makes hangs on the sources, the version and the time alone, not on the
+// folder, the machine or the clock.
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"aead.dev/minisign"
+)
+
+// job is one run: what is made, from where, to where.
+type job struct {
+	root    string    // of the sources
+	out     string    // folder of the packages; emptied first
+	work    string    // scratch folder
+	version string    // as Debian compares versions
+	made    time.Time // of the commit: every time in a package
+	stamp   string    // value of go build -buildvcs
+	arches  []string
+	formats []string
+}
+
+// The formats.
+const (
+	formatTar = "tar"
+	formatDeb = "deb"
+	formatRPM = "rpm"
+	formatOCI = "oci"
+)
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("packaging: ")
+	var j job
+	var arches, formats, key string
+	var seconds int64
+	flag.StringVar(&j.root, "root", "..", "folder of the sources")
+	flag.StringVar(&j.out, "out", "../dist", "folder of the packages; what was in it is removed")
+	flag.StringVar(&j.version, "version", "", "version of the packages, such as 1.2.0 or 0~git20260102.0123abc")
+	flag.Int64Var(&seconds, "time", 0, "seconds since 1970 of the commit, SOURCE_DATE_EPOCH")
+	flag.StringVar(&j.stamp, "buildvcs", "auto", "whether the programs tell the commit: true, false or auto")
+	flag.StringVar(&arches, "arch", "amd64,arm64", "architectures")
+	flag.StringVar(&formats, "formats", "tar,deb,rpm,oci", "formats")
+	flag.StringVar(&key, "minisign-key", "", "file with a minisign key without a password, which signs the hashes")
+	flag.Parse()
+	j.made = time.Unix(seconds, 0).UTC()
+	j.arches, j.formats = strings.Split(arches, ","), strings.Split(formats, ",")
+	if j.version == "" || seconds <= 0 {
+		log.Fatal("give -version and -time")
+	}
+	if err := j.run(key); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func (j *job) run(key string) (err error) {
+	if j.root, err = filepath.Abs(j.root); err != nil {
+		return err
+	}
+	if j.work, err = os.MkdirTemp("", "svcfs-packaging-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(j.work)) }()
+	if err := errors.Join(os.RemoveAll(j.out), os.MkdirAll(j.out, 0o755)); err != nil {
+		return err
+	}
+	if err := j.documents(); err != nil {
+		return err
+	}
+	for _, arch := range j.arches {
+		if err := j.build(arch); err != nil {
+			return err
+		}
+		for _, p := range packages() {
+			if err := j.pack(p, arch); err != nil {
+				return fmt.Errorf("%s for %s: %w", p.name, arch, err)
+			}
+		}
+	}
+	if slices.Contains(j.formats, formatOCI) {
+		if err := j.image(); err != nil {
+			return fmt.Errorf("image: %w", err)
+		}
+	}
+	return j.sum(key)
+}
+
+// pack makes one package in each format, and says what is in its program.
+func (j *job) pack(p pack, arch string) error {
+	contents, err := j.contents(p, arch)
+	if err != nil {
+		return err
+	}
+	for format, write := range map[string]func(pack, string, []entry) error{formatTar: j.tarball, formatDeb: j.deb, formatRPM: j.rpm} {
+		if slices.Contains(j.formats, format) {
+			if err := write(p, arch, contents); err != nil {
+				return fmt.Errorf("%s: %w", format, err)
+			}
+		}
+	}
+	program := filepath.Join(j.programs(arch), p.name)
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	bom, err := billOf(p.name, j.version, j.made, info, sha256.Sum256(text))
+	if err != nil {
+		return err
+	}
+	return j.write(fmt.Sprintf("%s_%s_%s.cdx.json", p.name, j.version, arch), bom)
+}
+
+// programs is where the programs for an architecture are.
+func (j *job) programs(arch string) string { return filepath.Join(j.work, "bin", arch) }
+
+// build compiles both programs, once for each architecture.
+func (j *job) build(arch string) error {
+	if _, err := os.Stat(j.programs(arch)); err == nil {
+		return nil
+	}
+	cmd := exec.Command("go", "build", "-C", j.root, "-trimpath", "-ldflags=-s -w", "-buildvcs="+j.stamp, "-o", j.programs(arch)+"/", "./cmd/...")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS=linux", "GOARCH="+arch)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go build for %q: %w", arch, err)
+	}
+	return nil
+}
+
+// documents makes manual pages and completions, with programs that run here.
+func (j *job) documents() error {
+	here := j.programs(runtime.GOARCH)
+	if err := j.build(runtime.GOARCH); err != nil {
+		return err
+	}
+	for _, p := range packages() {
+		program := filepath.Join(here, p.name)
+		if out, err := exec.Command(program, "man", j.manual(p)).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s man: %w: %s", p.name, err, out)
+		}
+		for _, shell := range []string{"bash", "zsh", "fish"} {
+			text, err := exec.Command(program, "completion", shell).Output()
+			if err == nil {
+				err = os.WriteFile(j.completion(p, shell), text, 0o600)
+			}
+			if err != nil {
+				return fmt.Errorf("%s completion %s: %w", p.name, shell, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (j *job) manual(p pack) string { return filepath.Join(j.work, "man-"+p.name) }
+
+func (j *job) completion(p pack, shell string) string {
+	return filepath.Join(j.work, p.name+"."+shell)
+}
+
+// write writes a file of the result.
+func (j *job) write(name string, content []byte) error {
+	return os.WriteFile(filepath.Join(j.out, name), content, 0o644)
+}
+
+// sum writes the hashes of all that was made, and signs them where there is a key.
+func (j *job) sum(key string) error {
+	files, err := os.ReadDir(j.out) // sorted
+	if err != nil {
+		return err
+	}
+	var sums bytes.Buffer
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(j.out, f.Name()))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(text), f.Name())
+	}
+	if err := j.write("SHA256SUMS", sums.Bytes()); err != nil || key == "" {
+		return err
+	}
+	text, err := os.ReadFile(key)
+	if err != nil {
+		return err
+	}
+	var private minisign.PrivateKey
+	if err := private.UnmarshalText(text); err != nil {
+		return fmt.Errorf("read the minisign key, which has no password (minisign -G -W): %w", err)
+	}
+	return j.write("SHA256SUMS.minisig", minisign.SignWithComments(private, sums.Bytes(), "svcfs "+j.version, "signature of SHA256SUMS"))
+}
