@@ -183,7 +183,7 @@ func listPackages(t *testing.T) graph {
 		t.Fatal(err)
 	}
 	packages := graph{}
-	for _, file := range append(modules, "../go.mod") {
+	for _, file := range append(modules, "../go.mod", "../packaging/go.mod") {
 		cmd := exec.Command("go", "list", "-deps", "-test", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
 		cmd.Dir = filepath.Dir(file)
 		out, err := cmd.Output()
