@@ -47,11 +47,16 @@ func MountsBelow(dir string) []string {
 		return nil
 	}
 	const mountPoint = 4 // of the fields, see proc(5)
+	blanks := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	var list []string
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
-		if len(fields) > mountPoint && (fields[mountPoint] == dir || strings.HasPrefix(fields[mountPoint], dir+"/")) {
-			list = append(list, fields[mountPoint])
+		if len(fields) <= mountPoint {
+			continue
+		}
+		at := blanks.Replace(fields[mountPoint])
+		if at == dir || strings.HasPrefix(at, dir+"/") {
+			list = append(list, at)
 		}
 	}
 	return list
