@@ -15,6 +15,7 @@ import (
 
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/fs/tree/policy"
+	"github.com/svcfs/svcfs/sdk/outbox"
 )
 
 // shownReasons is how many paths svcfs why prints in words; --json has all.
@@ -25,7 +26,8 @@ func (a *app) whyCommand() *cobra.Command {
 		Use:   "why PATH",
 		Short: "Explain what failed at a path in a mount, and what is left there",
 		Long: `Explain the last error of PATH in a mount: what failed, which version is recorded,
-which bytes are only in the memory of the mount, and the commands that go on from there.
+which bytes are only in the memory of the mount or wait in its outbox, and the commands
+that go on from there.
 Errors of a temporary name count too when a program saves PATH through it, such as
 .x.swp, x~ and x.tmp for x, and errors of the name before a rename. For a folder the
 command explains the last error of each path below it. PATH need not exist. The command
@@ -47,6 +49,7 @@ type reasonDoc struct {
 	Hint      string       `json:"hint"`
 	Recorded  *recordedDoc `json:"recorded,omitempty"`
 	Staged    *tree.Staged `json:"staged,omitempty"`
+	Waits     *outbox.Item `json:"waits,omitempty"`
 	Next      []nextStep   `json:"next"`
 }
 
@@ -141,7 +144,7 @@ func reasonsAbout(all []tree.Reason, inside string) []tree.Reason {
 			if held || !known {
 				groups[1] = append(groups[1], r)
 			}
-		case r.Error == "" && !held:
+		case r.Error == "" && !held && r.Waits == nil:
 		case isBelow(r.Path, inside) || isBelow(r.Name, inside):
 			groups[2] = append(groups[2], r)
 		case strings.HasPrefix(r.Operation, "list") && isBelow(inside, r.Path):
@@ -161,7 +164,7 @@ func isBelow(inside, folder string) bool {
 // docOf tells of one path; dir is the mount.
 func docOf(dir string, r tree.Reason) reasonDoc {
 	doc := reasonDoc{Time: r.Time.Format(time.RFC3339Nano), Path: r.Path, Name: r.Name, Operation: r.Operation, Class: r.Class, Error: r.Error,
-		Hint: r.Hint, Staged: r.Staged, Next: nextSteps(dir, r)}
+		Hint: r.Hint, Staged: r.Staged, Waits: r.Waits, Next: nextSteps(dir, r)}
 	if v := r.Recorded; v != nil {
 		doc.Recorded = &recordedDoc{Version: v.Version, Time: timeText(v.Time), Uploader: string(v.Uploader)}
 		if v.Size >= 0 {
@@ -175,7 +178,7 @@ func docOf(dir string, r tree.Reason) reasonDoc {
 func reasonPairs(r tree.Reason, doc reasonDoc) [][2]string {
 	var pairs [][2]string
 	for _, p := range [][2]string{{"time", doc.Time}, {"path", doc.Path}, {"meant for", doc.Name}, {"operation", doc.Operation},
-		{"class", doc.Class}, {"error", doc.Error}, {"hint", doc.Hint}, {"recorded", recordedWords(r)}, {"staged", stagedWords(r)}} {
+		{"class", doc.Class}, {"error", doc.Error}, {"hint", doc.Hint}, {"recorded", recordedWords(r)}, {"staged", stagedWords(r)}, {"waits", waitsWords(r.Waits)}} {
 		if p[1] != "" {
 			pairs = append(pairs, p)
 		}
@@ -201,7 +204,7 @@ func recordedWords(r tree.Reason) string {
 func stagedWords(r tree.Reason) string {
 	s := r.Staged
 	if s == nil {
-		if savesContent(r.Operation) {
+		if savesContent(r.Operation) && r.Waits == nil {
 			return "nothing: what this mount shows is recorded, or gone"
 		}
 		return ""
@@ -217,6 +220,26 @@ func stagedWords(r tree.Reason) string {
 	return fmt.Sprintf("%d bytes at %s, only in the memory of this mount: %s", s.Size, s.Path, words[s.State])
 }
 
+// waitsWords tells of a save in the outbox, "" for none.
+func waitsWords(i *outbox.Item) string {
+	if i == nil {
+		return ""
+	}
+	words := fmt.Sprintf("%d bytes on the disk of this machine, since %s; ", i.Size, i.Time.UTC().Format(time.RFC3339))
+	switch {
+	case i.State == outbox.Parked.String():
+		return words + "parked: " + escapeText(i.Reason)
+	case i.Next != nil:
+		words += "next try " + i.Next.UTC().Format(time.RFC3339)
+	default:
+		words += "it is sent by itself"
+	}
+	if i.Reason != "" {
+		words += ": " + escapeText(i.Reason)
+	}
+	return words
+}
+
 // savesContent reports whether an operation brings content of a file to the service.
 func savesContent(op string) bool {
 	return slices.Contains([]string{"write", "truncate", "close", "fsync", "rename", "release", "retry", "drain"}, op)
@@ -228,6 +251,12 @@ func nextSteps(dir string, r tree.Reason) []nextStep {
 	steps := []nextStep{}
 	if step, ok := stepsOfClasses(dir, r.Path)[r.Class]; ok {
 		steps = append(steps, step)
+	}
+	if i := r.Waits; i != nil && i.State == outbox.Parked.String() {
+		steps = append(steps, nextStep{"svcfs outbox retry " + i.ID, "tries it again, once the reason is gone"},
+			nextStep{"svcfs outbox move " + i.ID + " GROUP", "sends it to another group"}, nextStep{"svcfs outbox discard " + i.ID, "gives it up for good; asks first"})
+	} else if i != nil {
+		steps = append(steps, nextStep{"svcfs sync " + shellWord(dir), "sends it now, and waits until all is recorded"})
 	}
 	s := r.Staged
 	if s == nil {

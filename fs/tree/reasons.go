@@ -9,6 +9,7 @@ import (
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/outbox"
 )
 
 // Reason is why something failed at a path, and what is left there: one line of
@@ -24,6 +25,8 @@ type Reason struct {
 	Hint      string    `json:"hint,omitempty"`
 	Recorded  *Recorded `json:"recorded,omitempty"` // newest version of Name, else of Path; nil = none
 	Staged    *Staged   `json:"staged,omitempty"`   // bytes in the memory of the mount; nil = none
+
+	Waits *outbox.Item `json:"waits,omitempty"` // the newest save of Path in the outbox; nil = none
 }
 
 // Recorded is a version of a file in the ledger.
@@ -120,10 +123,26 @@ func (t *Tree) Reasons() []Reason {
 	for _, r := range list {
 		paths[r.Path] = true
 	}
+	var items []outbox.Item
+	if t.cfg.Outbox != nil {
+		items = t.cfg.Outbox.Items()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	waits := make(map[string]*outbox.Item)
+	for _, i := range items { // in the order of the saves
+		if i.Name == "" { // its key was not fetched since the restart
+			continue
+		}
+		path := t.pathOf(i)
+		if waits[path] == nil && !paths[path] {
+			list = append(list, Reason{Time: i.Time.UTC(), Path: path})
+		}
+		waits[path] = &i
+	}
 	for i := range list {
 		r := &list[i]
+		r.Waits = waits[r.Path]
 		s, ok := staged[r.Path]
 		if !ok && !paths[r.Name] { // else that one tells of it
 			s, ok = staged[r.Name]
