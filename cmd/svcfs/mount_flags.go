@@ -91,7 +91,7 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.maxFileSize, "max-file-size", "largest file; of files in blocks only if it is given")
 	flags.Var(&f.spoolSize, "spool-size", "disk for changed blocks of large files being written that memory does not hold, sealed, in ~/.cache/svcfs; beyond that ENOSPC; 0 for none")
 	flags.Lookup("spool-size").DefValue = "half of the free disk"
-	flags.BoolVar(&f.outbox, "outbox", false, "close and fsync return once a save of at most 4 MiB is on this machine's disk, encrypted; it is sent when it can be, also after a restart")
+	flags.BoolVar(&f.outbox, "outbox", false, "close and fsync return once a save is on this machine's disk, encrypted; it is sent when it can be, also after a restart")
 	flags.StringVar(&f.outboxFsync, "outbox-fsync", fsyncLocal, "with --outbox, what fsync waits for: local or record")
 	flags.BoolVar(&f.outboxKeepAll, "outbox-keep-all", false, "with --outbox, send every save of a file; without it, of the saves that wait the newest")
 	flags.DurationVar(&f.outboxCoalesce, "outbox-coalesce", f.outboxCoalesce, "with --outbox, how often a file that is saved again and again is sent, at most; 0 for no limit")

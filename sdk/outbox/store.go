@@ -606,6 +606,9 @@ func (s *store) unplace(id string) {
 	if !ok {
 		return
 	}
+	if p.revision > 0 && len(s.stale) > 0 { // an earlier form of it may be there
+		s.mark(id)
+	}
 	delete(s.places, id)
 	s.files[p.file].live--
 	s.dropEmpty(p.file)
