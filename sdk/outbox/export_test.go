@@ -22,6 +22,26 @@ func (d *memDisk) Restarted(lost bool) *memDisk {
 	return d.after(len(d.steps), l)
 }
 
+// Files are the files that are there.
+func (d *memDisk) Files() map[string][]byte {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	files := make(map[string][]byte)
+	for name, f := range d.files {
+		files[name] = bytes.Clone(f.Bytes())
+	}
+	return files
+}
+
+// Add puts files there.
+func (d *memDisk) Add(files map[string][]byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, raw := range files {
+		d.files[name] = bytes.NewBuffer(raw)
+	}
+}
+
 // Broken makes every change fail, or with false succeed again.
 func (d *memDisk) Broken(on bool) {
 	d.mu.Lock()

@@ -60,6 +60,48 @@ func TestO7SaveUponASaveAfterACrash(t *testing.T) {
 	}
 }
 
+// O7: an old save that is recorded and comes back after a crash, because its file has others, is no base of a save
+// that was saved upon a newer one, which is recorded and does not come back.
+func TestO7OldSaveThatComesBack(t *testing.T) {
+	for n := range 4 {
+		keyring, more := n&1 > 0, n&2 > 0
+		run(t, func(c *outbox.Config) {
+			c.Coalesce, c.KeepAll, c.Keys.Group = -1, true, make([]byte, 32)
+			if keyring {
+				c.Keys.Names, _ = format.RandomKey()
+			}
+		}, func(t *testing.T, b *box) {
+			b.s.Spent = true
+			b.hold()
+			i := b.put("log", "1", ref(""))
+			old := b.disk.Files()
+			b.fail(nil)
+			b.Again()
+			synctest.Wait()
+			i = b.put("log", "22", ref(string(i.Ref())))
+			synctest.Wait()
+			b.wantStates("")
+			newest, _ := b.Recorded(i.ID)
+			b.hold()
+			i = b.put("log", "333", &newest)
+			if more {
+				b.put("log", "4444", ref(string(i.Ref())))
+			}
+			synctest.Wait()
+			b.disk.Add(old)
+			_ = b.Close()
+			b.start()
+			b.fail(nil)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			b.wantStates("")
+			if want := map[bool]string{true: "4444", false: "333"}[more]; b.s.Contents["g/log"] != want || len(b.s.Contents) != 1 {
+				t.Errorf("keyring %v, more %v: recorded %v", keyring, more, b.s.Contents)
+			}
+		})
+	}
+}
+
 // O7: of many items that an earlier process left, a save upon a save is no conflict, however far apart the two
 // are: the first is recorded long before the other is opened.
 func TestO7ManySavesUponSavesAfterARestart(t *testing.T) {

@@ -185,6 +185,8 @@ type lane struct {
 	sentAt map[string]time.Time // by name: when a save was sent last
 	// recorded are saves of an earlier process, by name, that were recorded before all was opened.
 	recorded map[string]wasRecorded
+	// numbers are those of the records of the group, from the first time that they are needed on.
+	numbers map[sdk.Ref]sdk.Seq
 }
 
 // wasRecorded is the record of an item.

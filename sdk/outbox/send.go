@@ -166,7 +166,15 @@ func (o *Outbox) prepare(ctx context.Context, i *item) error {
 	if rebase == nil {
 		return nil
 	}
-	if base, set := i.letter.Base(); !set || base != *rebase {
+	base, set := i.letter.Base()
+	keep := set && base == *rebase
+	if i.opened && set && base != "" && !keep {
+		var err error
+		if keep, err = o.isNewer(ctx, i.group, base, *rebase); err != nil {
+			return err
+		}
+	}
+	if !keep {
 		if !i.letter.HasKey() {
 			err := o.cfg.Remote.Open(ctx, i.letter, i.group)
 			if codeOf(err) == wire.CodeSpent {
@@ -187,6 +195,31 @@ func (o *Outbox) prepare(ctx context.Context, i *item) error {
 	o.mu.Unlock()
 	o.store.remove(free...)
 	return nil
+}
+
+// isNewer reports whether the record a of a group is newer than b. After a restart the newest save of the name
+// before an item need not be the one that the item was saved upon: that one was recorded, and is gone from
+// the disk, where an older one came back.
+func (o *Outbox) isNewer(ctx context.Context, g sdk.GroupID, a, b sdk.Ref) (bool, error) {
+	l := o.laneOf(g)
+	o.mu.Lock()
+	known := l.numbers != nil
+	o.mu.Unlock()
+	if !known {
+		entries, err := o.cfg.Remote.Entries(ctx, g)
+		if err != nil {
+			return false, err
+		}
+		o.mu.Lock()
+		l.numbers = make(map[sdk.Ref]sdk.Seq, len(entries))
+		for _, e := range entries {
+			l.numbers[e.Ref] = e.Seq
+		}
+		o.mu.Unlock()
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return l.numbers[a] > l.numbers[b], nil
 }
 
 // resave writes an item that was sealed anew. The old form can be sealed anew once more.
@@ -290,6 +323,9 @@ func (o *Outbox) recorded(l *lane, i *item, r sdk.Receipt) {
 		clear(l.sentAt)
 	}
 	l.sentAt[i.name] = time.Now()
+	if l.numbers != nil {
+		l.numbers[r.Ref] = r.Seq
+	}
 	for _, other := range l.queue {
 		if due := time.Now().Add(max(o.cfg.Coalesce, 0)); other != i && other.name == i.name && other.due.Before(due) {
 			other.due = due
