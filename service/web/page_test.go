@@ -110,6 +110,32 @@ func (b *tab) fits(view string) {
 	b.do(chromedp.EmulateViewport(1280, 900))
 }
 
+// On a phone each file is a card, and its name has the whole width of the card.
+func TestNamesHaveTheWidthOfAPhone(t *testing.T) {
+	alice := serve(t).user("alice", "10")
+	alice.register("team")
+	removed := alice.upload("team", "the minutes of last year.txt", []byte("x"), nil, "")
+	alice.must(wire.OpRemoveFile, wire.NameRequest{GroupID: "team", Filename: "the minutes of last year.txt", Seq: removed.Seq}, &wire.NameResult{})
+	alice.upload("team", "the minutes of the autumn meeting.txt", []byte("x"), nil, "")
+	b := alice.browse()
+	b.do(chromedp.EmulateViewport(360, 900))
+	b.js("location.hash = '#/groups/team'")
+	b.sees("the minutes of last year.txt")
+	// Of each name: its width, and that of the inside of its card.
+	widths := eval[[][]float64](b, `Array.from(document.querySelectorAll(".file-name"), (name) => {
+		const card = getComputedStyle(name.parentElement);
+		return [name.getBoundingClientRect().width, name.parentElement.clientWidth - parseFloat(card.paddingLeft) - parseFloat(card.paddingRight)];
+	})`)
+	if len(widths) < 2 {
+		t.Errorf("%d names", len(widths))
+	}
+	for _, w := range widths {
+		if w[0] < w[1]-1 || w[0] < 250 {
+			t.Errorf("a name is %.0f wide in a card of %.0f", w[0], w[1])
+		}
+	}
+}
+
 func TestLinkLeavesNoTrace(t *testing.T) {
 	alice := serve(t).user("alice", "1")
 	link := alice.link()
