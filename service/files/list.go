@@ -113,18 +113,7 @@ func (f *Files) byUpload(ctx context.Context, account string, req wire.Transacti
 	return f.rows(ctx, account, req.GroupID, pieceBytes, limit, selectRows+" AND seq > ? ORDER BY seq LIMIT ?", after)
 }
 
-// Newest returns a page of the file records of a group, the newest first: at most limit
-// with a sequence below before, which is 0 for the first page. Access is as in
-// [Files.List].
-func (f *Files) Newest(ctx context.Context, account, group string, before int64, limit int) ([]wire.TransactionRow, error) {
-	if before <= 0 {
-		before = math.MaxInt64
-	}
-	rows, _, err := f.rows(ctx, account, group, math.MaxInt, limit, selectRows+" AND seq < ? ORDER BY seq DESC LIMIT ?", before)
-	return rows, err
-}
-
-// Trash returns a page of the files in the trash of a group, as [Files.Newest] does.
+// Trash returns a page of the files in the trash of a group, as [Files.Versions] does.
 func (f *Files) Trash(ctx context.Context, account, group string, before int64, limit int) ([]wire.TransactionRow, error) {
 	if before <= 0 {
 		before = math.MaxInt64

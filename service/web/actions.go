@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/names"
@@ -35,7 +36,7 @@ const (
 // reads are the free questions of the page.
 func (p *page) reads() map[string]action {
 	return map[string]action{
-		"groups": p.listGroups, "group": p.group, "files": listFiles(p.Files.Newest), "trash": listFiles(p.Files.Trash), "ledger": p.history, "costs": p.costs,
+		"groups": p.listGroups, "group": p.group, "folder": p.folder, "file": p.file, "trash": p.trash, "ledger": p.history, "costs": p.costs,
 		"versions": p.tryVersions,
 	}
 }
@@ -247,24 +248,69 @@ func firstOf[T any](list []T, n int) (page []T, more bool) {
 	return list[:min(len(list), n)], len(list) > n
 }
 
-// listFiles answers with a page of file records that list reads.
-func listFiles(list func(ctx context.Context, account, group string, before int64, limit int) ([]wire.TransactionRow, error)) action {
-	return func(r *http.Request, account string) (any, error) {
-		from, err := before(r)
-		if err != nil {
-			return nil, err
-		}
-		rows, err := list(r.Context(), account, r.FormValue("group"), from, pageRows+1)
-		if err != nil {
-			return nil, err
-		}
-		rows, more := firstOf(rows, pageRows)
-		views := make([]fileView, 0, len(rows))
-		for _, row := range rows {
-			views = append(views, viewFile(row))
-		}
-		return map[string]any{"files": views, "more": more}, nil
+// folder answers a page of what lies directly in a folder.
+func (p *page) folder(r *http.Request, account string) (any, error) {
+	folder := r.FormValue("folder")
+	level, err := p.Files.Level(r.Context(), account, r.FormValue("group"), folder, r.FormValue("after"), pageRows)
+	if err != nil {
+		return nil, err
 	}
+	out := struct {
+		Path    []string     `json:"path"`    // of the folder, as a mount shows it
+		Folders []folderView `json:"folders"` // in it
+		Files   []fileView   `json:"files"`
+		After   string       `json:"after"` // "" = nothing more
+	}{[]string{}, make([]folderView, 0, len(level.Folders)), viewFiles(level.Files), level.After}
+	for part := range strings.SplitSeq(strings.TrimSuffix(folder, "/"), "/") {
+		if folder != "" {
+			out.Path = append(out.Path, names.Component(part))
+		}
+	}
+	for _, recorded := range level.Folders {
+		out.Folders = append(out.Folders, folderView{recorded, names.Component(recorded[strings.LastIndexByte(recorded, '/')+1:])})
+	}
+	return out, nil
+}
+
+// folderView is a folder as the page shows it.
+type folderView struct {
+	Folder string `json:"folder"` // the recorded path
+	Shown  string `json:"shown"`  // its last component in a mount
+}
+
+// file answers the versions of a name.
+func (p *page) file(r *http.Request, account string) (any, error) {
+	return pageOf(r, func(from int64, limit int) ([]wire.TransactionRow, error) {
+		return p.Files.Versions(r.Context(), account, r.FormValue("group"), r.FormValue("name"), from, limit)
+	})
+}
+
+func (p *page) trash(r *http.Request, account string) (any, error) {
+	return pageOf(r, func(from int64, limit int) ([]wire.TransactionRow, error) {
+		return p.Files.Trash(r.Context(), account, r.FormValue("group"), from, limit)
+	})
+}
+
+// pageOf answers a page of file records that list reads.
+func pageOf(r *http.Request, list func(before int64, limit int) ([]wire.TransactionRow, error)) (any, error) {
+	from, err := before(r)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := list(from, pageRows+1)
+	if err != nil {
+		return nil, err
+	}
+	rows, more := firstOf(rows, pageRows)
+	return map[string]any{"files": viewFiles(rows), "more": more}, nil
+}
+
+func viewFiles(rows []wire.TransactionRow) []fileView {
+	views := make([]fileView, 0, len(rows))
+	for _, row := range rows {
+		views = append(views, viewFile(row))
+	}
+	return views
 }
 
 // tryVersions answers what a setting would destroy.

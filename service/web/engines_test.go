@@ -1,7 +1,10 @@
 package web_test
 
 import (
+	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -96,7 +99,7 @@ func TestPagesOfRows(t *testing.T) {
 		alice.upload("team", "x", []byte("x"), nil, "")
 	}
 	c := alice.signedIn()
-	for path, key := range map[string]string{"ledger?": "records", "files?group=team&": "files"} {
+	for path, key := range map[string]string{"ledger?": "records", "file?group=team&name=x&": "files"} {
 		first := s.get(c, path)
 		rows := list(first[key])
 		if len(rows) != 100 || first["more"] != true {
@@ -115,6 +118,90 @@ func TestPagesOfRows(t *testing.T) {
 			t.Errorf("%s: %d rows, want %d, more %v", path, len(seen), want, next["more"])
 		}
 	}
+}
+
+// A folder is listed one level at a time, each entry once, in pages of any length.
+func TestFoldersOnBothEngines(t *testing.T) {
+	onBothEngines(t, func(t *testing.T, start func(...func(*service.Config)) *site) {
+		s := start()
+		alice := s.user("alice", "1000")
+		alice.register("team")
+		long := strings.Repeat("l", 210)
+		for _, name := range []string{"b/2", "a", "a/x", "a!", "a0", "b/1", "b/1", "b/c/d/e", "b0", "/root", "b//none", long + "/1", long + "/2", long + "2", "é/%\u202e", "z/removed", "old"} {
+			alice.upload("team", name, []byte(name), nil, "")
+		}
+		gone := alice.upload("team", "z/gone", []byte("gone"), nil, "")
+		var said string
+		alice.must(wire.OpDeleteFile, wire.FileRequest{GroupID: "team", IPFSHash: gone.CID}, &said)
+		first := alice.upload("team", "", []byte("nameless"), nil, "")
+		alice.upload("team", "", []byte("nameless too"), nil, "")
+		var removed wire.NameResult
+		alice.must(wire.OpRemoveFile, wire.NameRequest{GroupID: "team", Filename: "z/removed", Seq: first.Seq}, &removed)
+		for range 2 * 25 { // of more versions than one query reads
+			alice.upload("team", "old", []byte("x"), nil, "")
+		}
+		c := alice.signedIn()
+		entries := func(folder, after string) (out []string, next string) {
+			got := s.get(c, "folder?group=team&folder="+url.QueryEscape(folder)+"&after="+url.QueryEscape(after))
+			for _, f := range list(got["folders"]) {
+				out = append(out, f["folder"].(string)+"/ "+f["shown"].(string))
+			}
+			for _, f := range list(got["files"]) {
+				name, _ := f["filename"].(string)
+				out = append(out, name)
+			}
+			return out, got["after"].(string)
+		}
+		for folder, want := range map[string][]string{
+			"":         {"/ %2F", "a/ a", "b/ b", long + "/ " + long, "é/ é", "a", "a!", "a0", "b0", long + "2", "old", "", ""},
+			"a/":       {"a/x"},
+			"b/":       {"b// %2F", "b/c/ c", "b/1", "b/2"},
+			"b/c/":     {"b/c/d/ d"},
+			"b//":      {"b//none"},
+			"/":        {"/root"},
+			long + "/": {long + "/1", long + "/2"},
+			"é/":       {"é/%\u202e"},
+			"z/":       nil,
+			"none/":    nil,
+		} {
+			if got, next := entries(folder, ""); !slices.Equal(got, want) || next != "" {
+				t.Errorf("%q: %q, then %q; want %q", folder, got, next, want)
+			}
+		}
+		if got, _ := entries("b/c/", ""); len(got) != 1 {
+			t.Errorf("%q", got)
+		}
+		if path := s.get(c, "folder?group=team&folder="+url.QueryEscape("a%/\u202e//"))["path"]; fmt.Sprint(path) != "[a% %E2%80%AE %2F]" {
+			t.Errorf("path %v", path)
+		}
+		for _, bad := range []string{"folder=a", "folder=%00/", "after=x", "after=n", "after=nx", "after=%ff", "folder=%ff/", "folder=" + strings.Repeat("a", 5000) + "/"} {
+			if status, body := do(t, c, s.page(http.MethodGet, "folder?group=team&"+bad, nil)); status != http.StatusBadRequest {
+				t.Errorf("%.40s: %d %s", bad, status, body)
+			}
+		}
+		for i := range 120 { // more than a page, of each kind
+			alice.upload("team", fmt.Sprintf([]string{"many/%03d", "many/%03d/x"}[i%2], i), []byte("x"), nil, "")
+			if i < 95 {
+				alice.upload("team", "", []byte(strconv.Itoa(i)), nil, "")
+			}
+		}
+		for folder, want := range map[string]int{"": 14 + 95, "many/": 120} {
+			seen, pages := map[string]int{}, 0
+			for after := "-"; after != "" && pages < 9; pages++ {
+				var got []string
+				got, after = entries(folder, strings.TrimPrefix(after, "-"))
+				for _, entry := range got {
+					seen[entry]++
+					if seen[entry] > 1 && entry != "" {
+						t.Errorf("%q: %q twice", folder, entry)
+					}
+				}
+			}
+			if n := len(seen) + max(0, seen[""]-1); n != want || pages != 2 {
+				t.Errorf("%q: %d entries in %d pages, want %d", folder, n, pages, want)
+			}
+		}
+	})
 }
 
 func TestPageRulesOnBothEngines(t *testing.T) {
@@ -151,7 +238,7 @@ func TestPageRulesOnBothEngines(t *testing.T) {
 				t.Errorf("%s by a member: %d %s", path, status, body)
 			}
 		}
-		for _, path := range []string{"group?group=closed", "files?group=closed", "trash?group=closed", "blob?group=closed&ref=x", "versions?group=closed&keep=1", "versions?group=open&keep=1"} {
+		for _, path := range []string{"group?group=closed", "folder?group=closed", "file?group=closed&name=x", "trash?group=closed", "blob?group=closed&ref=x", "versions?group=closed&keep=1", "versions?group=open&keep=1"} {
 			if status, body := do(t, b, s.page(http.MethodGet, path, nil)); status != http.StatusForbidden {
 				t.Errorf("%s by an outsider: %d %s", path, status, body)
 			}

@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -134,6 +136,65 @@ func TestNamesHaveTheWidthOfAPhone(t *testing.T) {
 			t.Errorf("a name is %.0f wide in a card of %.0f", w[0], w[1])
 		}
 	}
+}
+
+// Names with slashes are folders, one level at a time: with links, the keyboard alone, the button
+// back, and an address that can be kept.
+func TestFoldersOnThePage(t *testing.T) {
+	alice := serve(t).user("alice", "10")
+	const group = "team / a#"
+	alice.register(group)
+	for _, name := range []string{"readme.txt", "brand/logo.svg", "brand/old/50% #1?.svg", "brand/old/50% #1?.svg"} {
+		alice.upload(group, name, []byte(name), nil, "")
+	}
+	b := alice.browse()
+	b.click("Groups")
+	b.click(group + "1 memberowner")
+	b.sees("readme.txt")
+	names := func() string {
+		t.Helper()
+		return eval[string](b, `Array.from(document.querySelectorAll(".list[aria-label=Folders] .name, .file-name"), (n) => n.textContent).join(", ")`)
+	}
+	if got := names(); got != "brand, readme.txt" {
+		t.Errorf("at the top: %s", got)
+	}
+	b.tabTo("brandfolder")
+	b.press(kb.Enter)
+	b.await("document.activeElement.tagName === 'H1' && document.activeElement.textContent === 'brand'")
+	if got := names(); got != "old, logo.svg" {
+		t.Errorf("in brand: %s", got)
+	}
+	if text := b.body(); strings.Contains(text, "Members (") || !strings.Contains(text, "Groups / "+group) {
+		t.Errorf("a folder shows %s", text)
+	}
+	b.fits("folder")
+	b.tabTo("oldfolder")
+	b.press(kb.Enter)
+	b.sees("50% #1?.svg")
+	deep := eval[string](b, "location.href")
+	b.tabTo("50% #1?.svg")
+	b.press(kb.Enter)
+	b.await("document.querySelectorAll('.versions tbody tr').length === 2")
+	b.sees("Groups / " + group + " / brand / old")
+	if got := eval[int](b, "document.querySelectorAll('.versions .badge').length"); got != 1 {
+		t.Errorf("%d versions are the newest", got)
+	}
+	b.fits("file")
+	b.js("history.back()")
+	b.await("document.querySelector('h1').textContent === 'old'")
+	b.js("history.back()")
+	b.await("document.querySelector('h1').textContent === 'brand'")
+	b.open("about:blank")
+	b.open(deep)
+	b.sees("50% #1?.svg")
+	b.click("brand")
+	b.sees("logo.svg")
+	b.click(group)
+	b.sees("About this group")
+	b.js("location.hash += '/nowhere'")
+	b.sees("Nothing is in this folder")
+	b.js("location.hash = '#/file/team%20%2F%20a%23/nothing'")
+	b.sees("No such file")
 }
 
 func TestLinkLeavesNoTrace(t *testing.T) {
@@ -509,10 +570,10 @@ func TestVerifyInTheBrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.expect("status of 500") // the service itself finds small damaged ciphertext
-	b.js("location.hash = '#/groups/team'")
+	b.js("location.hash = '#/groups/team/notes'")
 	for _, f := range files {
-		row := fmt.Sprintf(`Array.from(document.querySelectorAll("tr")).find((r) => r.textContent.startsWith("notes/%s"))`, f.name)
-		b.click("Verify notes/" + f.name)
+		row := fmt.Sprintf(`Array.from(document.querySelectorAll("tr")).find((r) => r.textContent.startsWith("%s"))`, f.name)
+		b.click("Verify " + f.name)
 		b.sees("It costs one retrieval: 0.013 tokens.")
 		b.click("Verify for 0.013 tokens")
 		b.await(row + `?.querySelector(".result .badge")`)
@@ -531,7 +592,7 @@ func TestVerifyInTheBrowser(t *testing.T) {
 			return err == nil && bytes.Equal(got, f.content)
 		})
 	}
-	b.click("Verify notes/small.txt")
+	b.click("Verify small.txt")
 	b.sees("It was paid a moment ago and costs nothing now.")
 	b.click("Verify, free")
 }
@@ -555,13 +616,24 @@ func TestThreat36HostileNamesAreOnlyText(t *testing.T) {
 		b.sees(group)
 	}
 	for _, name := range names {
-		b.sees(name)
+		folder, _, _ := strings.Cut(name, "/")
+		b.sees(folder)
 	}
 	b.sees("photo%E2%80%AEgpj.exe")
 	b.click("Verify " + names[0])
 	b.sees("Verify " + names[0] + "?")
 	b.click("Verify for 0.013 tokens")
 	b.sees("byte-identical")
+	for _, name := range names {
+		group, folder := url.PathEscape(group), name
+		if at := strings.LastIndexByte(name, '/'); at >= 0 {
+			folder = name[:at]
+			b.js("location.hash = " + strconv.Quote("#/groups/"+group+"/"+strings.ReplaceAll(url.PathEscape(folder), "%2F", "/")))
+			b.sees(name[at+1:])
+		}
+		b.js("location.hash = " + strconv.Quote("#/file/"+group+"/"+strings.ReplaceAll(url.PathEscape(name), "%2F", "/")))
+		b.await("document.querySelector('h1').textContent === " + strconv.Quote(name[strings.LastIndexByte(name, '/')+1:]))
+	}
 	if eval[bool](b, "window.pwned !== undefined || document.querySelectorAll('main img, main script, main iframe, main style, main svg').length > 0") {
 		t.Error("a name became markup")
 	}

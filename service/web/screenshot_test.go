@@ -61,7 +61,7 @@ func takePictures(t *testing.T) {
 		b.js("location.hash = '#/none'; location.hash = '" + p.view + "'")
 		b.await("document.querySelector('h1')")
 		if p.shows == "byte-identical" {
-			b.click("Verify brand/logo.svg")
+			b.click("Verify plan.pdf")
 			b.await("document.querySelector('dialog[open]')")
 			b.press(kb.Enter)
 		}

@@ -3,9 +3,10 @@
 import { get, post } from "./api.js";
 import { announce, failure, h } from "./dom.js";
 import { accountView } from "./account.js";
-import { groupView } from "./group.js";
+import { fileView, groupView } from "./group.js";
 import { groupsView } from "./groups.js";
 import { ledgerView } from "./ledger.js";
+import { placeOf } from "./place.js";
 import { signInView } from "./signin.js";
 
 const main = document.getElementById("main");
@@ -27,8 +28,9 @@ function takeLink() {
 }
 
 function route() {
-	const [, view, name] = location.hash.match(/^#\/([a-z]+)(?:\/(.+))?$/) ?? [];
-	if (view === "groups" && name) return ["Group", (draw) => groupView(draw, session, decodeURIComponent(name))];
+	const { view, group, path } = placeOf(location.hash);
+	if (view === "groups" && group) return ["Group", (draw) => groupView(draw, session, group, path === undefined ? "" : `${path}/`)];
+	if (view === "file" && path) return ["File", (draw) => fileView(draw, session, group, path)];
 	if (view === "groups") return ["Groups", (draw) => groupsView(draw, session)];
 	if (view === "ledger") return ["Ledger", (draw) => ledgerView(draw, session)];
 	return ["Manage Account", (draw) => accountView(draw, session, refresh)];
@@ -80,7 +82,8 @@ function focusHeading() {
 }
 
 function markCurrent() {
-	const current = `#/${location.hash.split("/")[1] || "account"}`;
+	const { view = "account" } = placeOf(location.hash);
+	const current = `#/${view === "file" ? "groups" : view}`;
 	for (const a of nav.children) {
 		if (a.getAttribute("href") === current) a.setAttribute("aria-current", "page");
 		else a.removeAttribute("aria-current");

@@ -1,27 +1,85 @@
-// One group: its files, its members, and what its owner may set.
+// One group: a folder of it at a time, its members, and what its owner may set.
 
 import { get, post } from "./api.js";
 import { announce, ask, askForm, badge, busy, copyButton, empty, field, h, mono, notice, roleField } from "./dom.js";
 import { badges } from "./groups.js";
-import { attributes, bytes, date, keepText, nsToMS, plural, price, reason, visible } from "./text.js";
+import { place } from "./place.js";
+import { attributes, bytes, date, keepText, nameOf, nsToMS, plural, price, visible } from "./text.js";
 import { canSave, isFree, save, verify } from "./verify.js";
 
-export async function groupView(draw, session, id) {
-	const [g, page, trash] = await Promise.all([get("group", { group: id }), get("files", { group: id }), get("trash", { group: id })]);
-	document.title = `${visible(id)} · svcfs`;
+// groupView shows a folder of a group: "" for its top, where members and settings are too, else
+// its recorded path with the slash at the end.
+export async function groupView(draw, session, id, folder) {
+	const [g, page, trash] = await Promise.all([get("group", { group: id }), get("folder", { group: id, folder }), folder === "" && get("trash", { group: id })]);
+	document.title = `${page.path.at(-1) ?? visible(id)} · svcfs`;
 	const again = (text) => {
 		announce(text);
-		return groupView(draw, session, id);
+		return groupView(draw, session, id, folder);
 	};
+	if (folder !== "") {
+		draw(crumbs(g, folder, page.path.slice(0, -1)), h("h1", { tabindex: "-1" }, page.path.at(-1)), filesSection(g, session, folder, page));
+		return;
+	}
 	draw(
-		h("p", { class: "crumb" }, h("a", { href: "#/groups" }, "Groups")),
+		crumbs(g),
 		h("div", { class: "title" }, h("h1", { tabindex: "-1" }, visible(id)), h("span", { class: "badges" }, badges(g))),
 		pendingCard(g, again),
-		filesSection(g, session, page),
+		filesSection(g, session, folder, page),
 		trash.files.length > 0 && trashSection(g, session, trash, again),
 		membersSection(g, session, again),
 		g.role === "owner" && settings(g, again),
 		about(g));
+}
+
+// crumbs lead to the groups, the group, and the folders above: path is how those are shown.
+function crumbs(g, folder, path) {
+	const above = folder === undefined ? [] : [["groups", g.id, visible(g.id)]];
+	const parts = (folder ?? "").split("/");
+	path?.forEach((shown, i) => above.push(["groups", g.id, shown, parts.slice(0, i + 1).join("/")]));
+	return h("nav", { class: "crumb", "aria-label": "Folders above" }, h("a", { href: "#/groups" }, "Groups"),
+		above.map(([view, group, shown, inside]) => [h("span", { "aria-hidden": "true" }, " / "), h("a", { href: place(view, group, inside) }, shown)]));
+}
+
+// fileView shows the versions of a name, the newest first.
+export async function fileView(draw, session, id, name) {
+	const folder = name.slice(0, name.lastIndexOf("/") + 1);
+	const [g, page, { path }] = await Promise.all([get("group", { group: id }), get("file", { group: id, name }), get("folder", { group: id, folder })]);
+	const newest = page.files.find((f) => !f.deleted);
+	const title = page.files.length > 0 ? nameOf(page.files[0]) : visible(name);
+	document.title = `${title} · svcfs`;
+	const row = (f) => h("tr", { class: f.deleted ? "gone" : undefined },
+		h("th", { scope: "row" }, f.timestamp ? date(nsToMS(f.timestamp)) : "unknown", f === newest && [" ", badge("newest", "accent-line")],
+			f.deleted && [" ", badge("in the trash")], f.attributes && h("p", { class: "hint" }, attributes(f.attributes))),
+		cell("Size", bytes(f.original_size)),
+		cell("Uploader", mono(f.user_id, 28)),
+		cell("Integrity", f.deleted ? h("span", { class: "hint" }, `removed by ${f.deleted.deleted_by}`) : integrity(g, session, f, `${title} of ${f.timestamp ? date(nsToMS(f.timestamp)) : "an unknown time"}`)));
+	draw(crumbs(g, folder, path), h("h1", { tabindex: "-1" }, title),
+		h("section", { "aria-labelledby": "versions-title" }, h("h2", { id: "versions-title" }, "Versions"),
+			page.files.length === 0 ? empty("No such file", "It was removed for good, or never there. The ledger tells.")
+				: listing(["Saved", "Size", "Uploader", "Integrity"], "versions", page.files.map(row), page.more && page.files.at(-1).seq,
+					async (before) => {
+						const next = await get("file", { group: id, name, before });
+						return [next.files.map(row), next.more && next.files.at(-1).seq];
+					})));
+}
+
+// listing is a table with a button for more rows: ask resolves to those from there on, and to
+// where the next ones begin.
+function listing(head, kind, rows, from, ask) {
+	const body = h("tbody", null, rows);
+	const slot = h("div");
+	const more = h("button", { type: "button", hidden: !from }, "Show more");
+	more.addEventListener("click", async () => {
+		const next = await busy(more, slot, () => ask(from));
+		if (!next) return;
+		body.append(...next[0]);
+		table.hidden = body.children.length === 0;
+		from = next[1];
+		more.hidden = !from;
+		body.children[body.children.length - next[0].length]?.querySelector("a, button")?.focus();
+	});
+	const table = h("table", { class: kind, hidden: rows.length === 0 }, h("thead", null, h("tr", null, head.map((t) => h("th", { scope: "col" }, t)))), body);
+	return [table, slot, h("p", null, more)];
 }
 
 // pendingCard tells what waits to be destroyed; the owner takes it back.
@@ -41,26 +99,19 @@ function pendingCard(g, again) {
 		g.role === "owner" ? h("div", { class: "actions" }, keep) : h("p", { class: "hint" }, `The owner can take this back: ${g.owner}`), slot);
 }
 
-function filesSection(g, session, page) {
-	const body = h("tbody");
-	const slot = h("div");
-	const more = h("button", { type: "button" }, "Show older files");
-	const add = ({ files, more: hasMore }) => {
-		body.append(...files.map((f) => fileRow(g, session, f)));
-		more.hidden = !hasMore;
-		more.dataset.before = files.at(-1)?.seq ?? "";
-	};
-	add(page);
-	more.addEventListener("click", async () => {
-		const next = await busy(more, slot, () => get("files", { group: g.id, before: more.dataset.before }));
-		if (next) add(next);
-	});
-	const head = ["Name", "Size", "Uploader", "Date", "Status", "Integrity"].map((t) => h("th", { scope: "col" }, t));
-	return h("section", { "aria-labelledby": "files-title" }, h("h2", { id: "files-title" }, "Files"),
-		page.files.length
-			? h("table", { class: "files" }, h("thead", null, h("tr", null, head)), body)
-			: empty("No files yet", "Members save files here from a mount, or with:", h("pre", null, `svcfs put ${shellWord(g.id)} FILE`)),
-		slot, h("p", null, more));
+// filesSection lists what lies in a folder: folders first, as far as they have come.
+function filesSection(g, session, folder, page) {
+	const folderItem = (f) => h("li", null, h("a", { class: "item", href: place("groups", g.id, f.folder) }, h("span", { class: "name" }, f.shown), h("span", { class: "badges" }, badge("folder"))));
+	const folders = h("ul", { class: "list", "aria-label": "Folders", hidden: page.folders.length === 0 }, page.folders.map(folderItem));
+	const isEmpty = page.folders.length === 0 && page.files.length === 0;
+	return h("section", { "aria-labelledby": "files-title" }, h("h2", { id: "files-title" }, "Files"), folders,
+		isEmpty ? empty(folder === "" ? "No files yet" : "Nothing is in this folder", "Members save files here from a mount, or with:", h("pre", null, `svcfs put ${shellWord(g.id)} FILE`))
+			: listing(["Name", "Size", "Uploader", "Date", "Integrity"], "files", page.files.map((f) => fileRow(g, session, f)), page.after, async (after) => {
+				const next = await get("folder", { group: g.id, folder, after });
+				folders.append(...next.folders.map(folderItem));
+				folders.hidden = folders.children.length === 0;
+				return [next.files.map((f) => fileRow(g, session, f)), next.after];
+			}));
 }
 
 // trashSection lists removed files by name; those who may bring one back can.
@@ -108,23 +159,14 @@ function cell(label, ...children) {
 }
 
 function fileRow(g, session, f) {
-	const name = f.shown;
-	return h("tr", { class: f.deleted ? "gone" : undefined },
-		h("th", { scope: "row", class: "file-name" }, name, f.attributes && h("p", { class: "hint" }, attributes(f.attributes))),
+	const name = nameOf(f);
+	return h("tr", null,
+		h("th", { scope: "row", class: "file-name" }, f.filename ? h("a", { href: place("file", g.id, f.filename) }, name) : name,
+			f.backend === "Ipfs" && [" ", badge("legacy")], f.attributes && h("p", { class: "hint" }, attributes(f.attributes))),
 		cell("Size", bytes(f.original_size)),
 		cell("Uploader", mono(f.user_id, 28)),
 		cell("Date", f.timestamp ? date(nsToMS(f.timestamp)) : "unknown"),
-		cell("Status", status(f)),
-		cell("Integrity", f.deleted ? h("span", { class: "hint" }, f.deleted.trash ? "in the trash" : "key destroyed") : integrity(g, session, f, name)));
-}
-
-function status(f) {
-	if (!f.deleted) return [badge("active", "accent-line"), f.backend === "Ipfs" && badge("legacy")];
-	if (f.deleted.trash) {
-		return [badge("removed"), h("p", { class: "hint" }, `By ${f.deleted.deleted_by}, ${date(nsToMS(f.deleted.deleted_at))}; kept until ${keptUntil(f)}`)];
-	}
-	return [badge("deleted", "bad"), h("p", { class: "hint" },
-		`Because ${reason(f.deleted.reason)}; by ${f.deleted.deleted_by || "the service"}, ${date(nsToMS(f.deleted.deleted_at))}`)];
+		cell("Integrity", integrity(g, session, f, name)));
 }
 
 function integrity(g, session, f, name) {

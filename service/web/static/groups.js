@@ -2,6 +2,7 @@
 
 import { get, post } from "./api.js";
 import { announce, ask, askForm, badge, busy, empty, field, h, roleField } from "./dom.js";
+import { place } from "./place.js";
 import { date, keepText, plural, price, visible } from "./text.js";
 
 export async function groupsView(draw, session) {
@@ -52,7 +53,7 @@ export function badges(g) {
 
 function list(groups) {
 	return h("ul", { class: "list" }, groups.map((g) => h("li", null,
-		h("a", { class: "item", href: `#/groups/${encodeURIComponent(g.id)}` },
+		h("a", { class: "item", href: place("groups", g.id) },
 			h("span", { class: "name" }, visible(g.id)),
 			h("span", { class: "meta" }, plural(g.members, "member"), g.role !== "owner" && ` · owner ${g.owner}`),
 			h("span", { class: "badges" }, badges(g))))));
@@ -92,7 +93,7 @@ function joinByName(session) {
 		event.preventDefault();
 		const id = input.value;
 		if (!await confirmJoin(id, session)) return;
-		if (await busy(button, slot, () => post("groups/join", { group_id: id }))) location.hash = `#/groups/${encodeURIComponent(id)}`;
+		if (await busy(button, slot, () => post("groups/join", { group_id: id }))) location.hash = place("groups", id);
 	});
 	return h("section", null, form, slot);
 }
@@ -119,5 +120,5 @@ async function createGroup(session) {
 			return id;
 		},
 	});
-	if (created !== undefined) location.hash = `#/groups/${encodeURIComponent(created)}`;
+	if (created !== undefined) location.hash = place("groups", created);
 }

@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { busy, empty, h, mono, svg } from "./dom.js";
+import { place } from "./place.js";
 import { action, date, detail, visible } from "./text.js";
 
 const dayMS = 86400000;
@@ -86,7 +87,7 @@ function row(r, session) {
 		h("th", { scope: "row", title: `record hash ${r.hash}` }, `#${r.seq}`),
 		cell("Time", date(r.time_ms)),
 		cell("Action", action(r.kind), more && h("p", { class: "hint" }, more)),
-		cell("Group", r.group ? h("a", { href: `#/groups/${encodeURIComponent(r.group)}` }, visible(r.group)) : "–"),
+		cell("Group", r.group ? h("a", { href: place("groups", r.group) }, visible(r.group)) : "–"),
 		cell("By", r.account === session.account_id ? "you" : mono(r.account, 28)),
 		cell("Fee", r.fee === "0" ? "free" : r.fee));
 }

@@ -10,6 +10,11 @@ export function visible(name) {
 	return unseen.test(name) ? name.replace(escaped, (c) => encodeURIComponent(c)) : name;
 }
 
+// nameOf is the last component of the name of a file, as a mount shows it.
+export function nameOf(file) {
+	return file.shown.split("/").at(-1);
+}
+
 export function bytes(n) {
 	if (n === null || n === undefined) return "unknown";
 	if (n < 1000) return `${n} B`;

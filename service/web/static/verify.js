@@ -6,6 +6,7 @@
 import { download, fetchBytes, post, ServiceError, stream } from "./api.js";
 import { readBlocks } from "./blocks.js";
 import { fromBase64, hex, Mismatch } from "./bytes.js";
+import { nameOf } from "./text.js";
 
 const ivBytes = 12;
 const tagBytes = 16;
@@ -66,10 +67,6 @@ export async function verify(group, file, maxFileBytes, step) {
 function verdict(error) {
 	if (error instanceof Mismatch || error instanceof ServiceError && error.code === "BLOB_CORRUPT") return { identical: false, why: error.message };
 	throw error;
-}
-
-function nameOf(file) {
-	return file.shown.split("/").pop();
 }
 
 // canSave reports whether this browser writes a file while it comes.
