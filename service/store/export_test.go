@@ -14,6 +14,9 @@ func (s *Store) LetLogGrow(ctx context.Context) error {
 	return err
 }
 
+// SetPatience sets how long a commit waits for announced writes.
+func (s *Store) SetPatience(d time.Duration) { s.patience = d }
+
 // Waiting tells how many writes wait for their turn.
 func (s *Store) Waiting() int {
 	s.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/store"
@@ -112,6 +113,57 @@ func testManyTogether(t *testing.T, opener func() (*store.Store, error)) {
 	}
 	if got := get(t, s, "a"); len(got) != len(writes) {
 		t.Errorf("%d writes happened, want %d", len(got), len(writes))
+	}
+}
+
+// testAnnounced: a write that was announced shares the commit of one that is ready before it,
+// and that one does not wait where no write comes.
+func testAnnounced(t *testing.T, opener func() (*store.Store, error)) {
+	s := open(t, opener)
+	ctx := t.Context()
+	s.SetPatience(time.Hour)
+	refused := errors.New("refused")
+	comes, fails, ends := s.Announce(), s.Announce(), s.Announce()
+	ready, first := make(chan struct{}), make(chan error, 1)
+	go func() {
+		first <- s.Write(ctx, func(tx *store.Tx) error {
+			close(ready)
+			return appendTo(ctx, tx, "a", "1")
+		})
+	}()
+	<-ready
+	second := make(chan error, 1)
+	go func() {
+		second <- comes.Write(ctx, func(tx *store.Tx) error {
+			if got := get(t, s, "a"); got != "" {
+				return fmt.Errorf("%q is committed already", got)
+			}
+			return appendTo(ctx, tx, "a", "2")
+		})
+	}()
+	ran, third := make(chan struct{}), make(chan error, 1)
+	go func() {
+		third <- fails.Write(ctx, func(tx *store.Tx) error {
+			close(ran)
+			return errors.Join(appendTo(ctx, tx, "a", "x"), refused)
+		})
+	}()
+	<-ran
+	ends.End()
+	if err := errors.Join(<-first, <-second); err != nil {
+		t.Error(err)
+	}
+	if err := <-third; !errors.Is(err, refused) {
+		t.Error(err)
+	}
+	if got := get(t, s, "a"); got != "12" {
+		t.Errorf("written %q, want 12", got)
+	}
+	never := s.Announce()
+	defer never.End()
+	s.SetPatience(time.Millisecond)
+	if err := set(ctx, s, "a", "patience ends"); err != nil {
+		t.Error(err)
 	}
 }
 

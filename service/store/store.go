@@ -77,8 +77,12 @@ type Store struct {
 
 	timeout time.Duration // of a write; 0 = it may take its time
 
-	mu      sync.Mutex
-	waiting []*pending // writes, in the order in which they came
+	patience time.Duration // of a commit with announced writes
+	ended    chan struct{} // an announcement ended; of one, for all who end meanwhile
+
+	mu        sync.Mutex
+	waiting   []*pending // writes, in the order in which they came
+	announced int        // writes
 
 	observe func(call string, took time.Duration, err error)
 }
@@ -104,7 +108,7 @@ func Open(ctx context.Context, dir, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.turn = make(chan struct{}, 1)
+	s.turn, s.ended, s.patience = make(chan struct{}, 1), make(chan struct{}, 1), patience
 	if err := s.migratePatiently(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
