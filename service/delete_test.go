@@ -17,7 +17,8 @@ func (r *running) wrappedKeys() map[string][]byte {
 	r.t.Helper()
 	db := r.openDatabase()
 	defer db.Close() // an open connection keeps SQLite's log
-	rows, err := db.Query("SELECT ref, wrapped_key FROM files JOIN file_keys ON file_keys.id = files.key_id")
+	rows, err := db.Query(`SELECT ref, wrapped_key FROM files JOIN file_keys ON file_keys.id = key_id
+		UNION ALL SELECT ref, substr(data, 1, 60) FROM files JOIN small_contents ON small_contents.id = -key_id`)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -83,20 +83,23 @@ func (r *running) rotated() service.Rotation {
 func TestThreat33MasterKeyRotation(t *testing.T) {
 	r, alice := runWithGroup(t)
 	up := alice.upload("g", "before", []byte("before"))
+	small := alice.mustPut(alice.seals("g", "small", noise(5000))) // its key lies before the content
 	open := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
 	before, key, old := r.logKey(), filepath.Join(r.dir, "master.key"), masterOf(t, filepath.Join(r.dir, "master.key"))
 	oldVault := r.openVault()
-	wrapped := r.wrappedKeys()[up.CID]
+	wrapped := r.wrappedKeys()
 
 	done := r.rotated()
-	if done.Keys != 2 || done.Bad != 0 || !bytes.Equal(masterOf(t, done.Before), old) || bytes.Equal(masterOf(t, key), old) {
+	if done.Keys != 3 || done.Bad != 0 || !bytes.Equal(masterOf(t, done.Before), old) || bytes.Equal(masterOf(t, key), old) {
 		t.Errorf("%+v", done)
 	}
 	if roots, masters := r.roots(); roots != 1 || masters != 1 {
 		t.Errorf("%d roots, %d master keys", roots, masters)
 	}
-	if r.databaseHolds(wrapped) && r.database == "" {
-		t.Error("the database's files hold what the old master key opens")
+	for _, ref := range []string{up.CID, small.CID} {
+		if len(wrapped[ref]) == 0 || r.databaseHolds(wrapped[ref]) && r.database == "" {
+			t.Error("the database's files hold what the old master key opens")
+		}
 	}
 	// The running service goes on, with the token from before.
 	if content, _ := alice.retrieve("g", up.CID); string(content) != "before" || r.logKey() != before {
@@ -105,7 +108,7 @@ func TestThreat33MasterKeyRotation(t *testing.T) {
 	must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, wire.FinalizeUploadRequest{UploadID: open.UploadID, FileHash: hash([]byte("x")),
 		EncryptedData: seal(t, open.Key, []byte("x"))})
 	late := alice.upload("g", "after", []byte("after"))
-	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 3 {
+	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 4 {
 		t.Errorf("%d files, %v", n, err)
 	}
 	// A second time: the running service has never read the first new key.

@@ -95,7 +95,7 @@ func TestSmallRanges(t *testing.T) {
 	}
 }
 
-// Threat 34: small ciphertext that was deleted, replaced, or never finished is destroyed,
+// Threat 34: small ciphertext that was deleted, replaced, or never finished is destroyed, with its key,
 // also between others that come and go, and its place is used again.
 func TestThreat34SmallContents(t *testing.T) {
 	r := runWith(t, service.Config{Database: newDatabase(t), RequestRate: -1, DestructionDelay: -1})
@@ -107,21 +107,22 @@ func TestThreat34SmallContents(t *testing.T) {
 		item := alice.seals("g", fmt.Sprint(i), noise(sizes[i%len(sizes)]))
 		items, refs = append(items, item), append(refs, alice.mustPut(item).CID)
 	}
-	samples := func(i *sealedItem) [][]byte { // of the beginning and of the end, which may be elsewhere
-		return [][]byte{i.blob[:48], i.blob[len(i.blob)-48:]}
+	wrapped := r.wrappedKeys()
+	samples := func(i int) [][]byte { // of the key, of the beginning and of the end, which may be elsewhere
+		return [][]byte{wrapped[refs[i]], items[i].blob[:48], items[i].blob[len(items[i].blob)-48:]}
 	}
-	for _, s := range samples(items[7]) {
-		if !r.databaseHolds(s) {
-			t.Fatal("the ciphertext was not found before the deletion: the search proves nothing")
+	for _, s := range samples(7) {
+		if len(s) == 0 || !r.databaseHolds(s) {
+			t.Fatal("the key or ciphertext was not found before the deletion: the search proves nothing")
 		}
 	}
 	rows, _ := r.rowsOfSmall()
 	for round := range 2 {
 		for i := round; i < len(items); i += 3 {
 			must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": refs[i]})
-			for _, s := range samples(items[i]) {
+			for _, s := range samples(i) {
 				if r.databaseHolds(s) {
-					t.Errorf("round %d: ciphertext %d of %d bytes is still in the database", round, i, items[i].BlobSize)
+					t.Errorf("round %d: key or ciphertext %d of %d bytes is still in the database", round, i, items[i].BlobSize)
 				}
 			}
 		}
@@ -129,6 +130,7 @@ func TestThreat34SmallContents(t *testing.T) {
 			items[i] = alice.seals("g", "again", noise(sizes[i%len(sizes)]))
 			refs[i] = alice.mustPut(items[i]).CID
 		}
+		wrapped = r.wrappedKeys()
 	}
 	if used, free := r.rowsOfSmall(); used != rows || free != 0 {
 		t.Errorf("%d rows are used and %d are free, there were %d", used, free, rows)

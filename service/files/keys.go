@@ -14,9 +14,25 @@ import (
 // removed, and overwritten by rows of the same size: so SQLite changes them in
 // place. A row that moves to another page leaves a copy where it was, which no
 // deletion reaches, and in the other tables rows move.
+//
+// Where the small content of a file comes with its key, the key lies before the content in
+// small_contents, whose rows are kept in the same way: key_id is then the row's id, negative.
 
 // wrappedBytes is the size of a wrapped key: nonce, key and tag.
 const wrappedBytes = 12 + 32 + 16
+
+// selectWrapped is, in wrappedBytes, the wrapped key that key_id of a row refers to, NULL without any.
+const selectWrapped = `CASE WHEN key_id < 0 THEN (SELECT substr(data, 1, 60) FROM small_contents WHERE small_contents.id = -key_id)
+	ELSE (SELECT wrapped_key FROM file_keys WHERE file_keys.id = key_id) END`
+
+// wrapKey wraps a file's key by a root.
+func (f *Files) wrapKey(ctx context.Context, tx *store.Tx, root int64, b vault.Binding, key *format.Key) ([]byte, error) {
+	wrapped, err := f.vault.Wrap(ctx, tx, root, b, key)
+	if err == nil && len(wrapped) != wrappedBytes {
+		err = fmt.Errorf("store key: %d bytes, want %d", len(wrapped), wrappedBytes)
+	}
+	return wrapped, err
+}
 
 // storeKey keeps a file's key, wrapped by the newest root, and returns its place.
 func (f *Files) storeKey(ctx context.Context, tx *store.Tx, b vault.Binding, key *format.Key) (id int64, err error) {
@@ -26,12 +42,9 @@ func (f *Files) storeKey(ctx context.Context, tx *store.Tx, b vault.Binding, key
 	if err != nil {
 		return 0, fmt.Errorf("look for a place for the key: %w", err)
 	}
-	wrapped, err := f.vault.Wrap(ctx, tx, newest, b, key)
+	wrapped, err := f.wrapKey(ctx, tx, newest, b, key)
 	if err != nil {
 		return 0, err
-	}
-	if len(wrapped) != wrappedBytes {
-		return 0, fmt.Errorf("store key: %d bytes, want %d", len(wrapped), wrappedBytes)
 	}
 	if free.Valid {
 		id = free.Int64
@@ -46,7 +59,8 @@ func (f *Files) storeKey(ctx context.Context, tx *store.Tx, b vault.Binding, key
 	return id, nil
 }
 
-// destroyKeys overwrites keys; condition, with its args, selects their ids.
+// destroyKeys overwrites keys; condition, with its args, selects their ids. Those that lie
+// before a content are overwritten with it.
 func destroyKeys(ctx context.Context, tx *store.Tx, condition store.Query, args ...any) error {
 	_, err := tx.ExecContext(ctx, "UPDATE file_keys SET wrapped_key = ?, free = ? WHERE id IN ("+condition+")",
 		append([]any{make([]byte, wrappedBytes), true}, args...)...)

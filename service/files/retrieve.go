@@ -178,8 +178,8 @@ func getFile(ctx context.Context, tx *store.Tx, account string, req wire.Prepare
 	var sum []byte
 	var uploader string
 	var deleted, inTrash bool
-	err = tx.QueryRowContext(ctx, `SELECT blob_id, blob_size, blob_sum, format, key_version, wrapped_key, uploader, deleted_ns IS NOT NULL, trash_ns IS NOT NULL, content
-		FROM files LEFT JOIN file_keys ON file_keys.id = files.key_id WHERE ref = ? AND group_id = ?`,
+	err = tx.QueryRowContext(ctx, `SELECT blob_id, blob_size, blob_sum, format, key_version, `+selectWrapped+`, uploader, deleted_ns IS NOT NULL, trash_ns IS NOT NULL, content
+		FROM files WHERE ref = ? AND group_id = ?`,
 		req.IPFSHash, req.GroupID).Scan(&row.blob.ID, &row.blob.Size, &sum, &row.format, &row.keyVersion, &row.wrapped, &uploader, &deleted, &inTrash, &row.content)
 	if errors.Is(err, sql.ErrNoRows) {
 		return row, fault.New(wire.CodeFileNotFound, "file not found: No key for this file in group %q", req.GroupID)
@@ -187,7 +187,7 @@ func getFile(ctx context.Context, tx *store.Tx, account string, req wire.Prepare
 	if err != nil {
 		return row, fmt.Errorf("read file: %w", err)
 	}
-	if deleted || row.wrapped == nil {
+	if _, small := SmallRow(row.blob.ID); deleted || row.wrapped == nil && !small { // a small content that is missing is damage
 		return row, fault.New(wire.CodeFileDeleted, "File deleted: its key was destroyed")
 	}
 	if inTrash {

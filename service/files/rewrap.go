@@ -27,8 +27,7 @@ func (f *Files) Rewrap(ctx context.Context) (changed, bad int, err error) {
 	for _, page := range []store.Query{
 		`SELECT uploads.id, key_id, group_id, ref, key_version, wrapped_key FROM uploads JOIN file_keys ON file_keys.id = uploads.key_id
 			WHERE uploads.id > ? ORDER BY uploads.id LIMIT ?`,
-		`SELECT ref, key_id, group_id, ref, key_version, wrapped_key FROM files JOIN file_keys ON file_keys.id = files.key_id
-			WHERE ref > ? ORDER BY ref LIMIT ?`,
+		"SELECT ref, key_id, group_id, ref, key_version, " + selectWrapped + ` FROM files WHERE key_id IS NOT NULL AND ref > ? ORDER BY ref LIMIT ?`,
 	} {
 		for after, more := "", true; more; {
 			var c, b, n int
@@ -75,10 +74,25 @@ func (f *Files) rewrapPage(ctx context.Context, tx *store.Tx, rows []wrappedRow)
 		if err != nil {
 			return changed, bad, err
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE file_keys SET wrapped_key = ? WHERE id = ?", wrapped, r.keyID); err != nil {
+		if err := replaceKey(ctx, tx, r.keyID, wrapped); err != nil {
 			return changed, bad, err
 		}
 		changed++
 	}
 	return changed, bad, nil
+}
+
+// replaceKey overwrites a wrapped key by another.
+func replaceKey(ctx context.Context, tx *store.Tx, id int64, wrapped []byte) error {
+	if id > 0 {
+		_, err := tx.ExecContext(ctx, "UPDATE file_keys SET wrapped_key = ? WHERE id = ?", wrapped, id)
+		return err
+	}
+	var data []byte
+	if err := tx.QueryRowContext(ctx, "SELECT data FROM small_contents WHERE id = ?", -id).Scan(&data); err != nil {
+		return err
+	}
+	copy(data, wrapped)
+	_, err := tx.ExecContext(ctx, "UPDATE small_contents SET data = ? WHERE id = ?", data, -id)
+	return err
 }

@@ -273,7 +273,7 @@ func (f *Files) storeFrames(ctx context.Context, list []*sealed, frames []Frame)
 			continue
 		}
 		if s.BlobSize <= f.config.SmallBytes {
-			s.came = arrived{blob.Info{Size: s.BlobSize, Sum: s.sum}, frames[i].Content}
+			s.came = arrived{Info: blob.Info{Size: s.BlobSize, Sum: s.sum}, small: frames[i].Content}
 			continue
 		}
 		workers.Go(func() (err error) {
@@ -398,15 +398,12 @@ func (f *Files) openSealed(ctx context.Context, account, id string, epoch int64,
 // insertSealed records an upload that is allowed.
 func (f *Files) insertSealed(ctx context.Context, tx *store.Tx, s *sealed, g groups.Group) error {
 	u := upload{account: s.account, group: g.ID, ref: f.newRef(g.ID), filename: s.meta.Filename, keyVersion: g.KeyVersion}
-	keyID, err := f.storeKey(ctx, tx, vault.Binding{Group: g.ID, Ref: u.ref, Version: g.KeyVersion}, s.key)
-	if err != nil {
+	var err error
+	if u.keyID.Int64, err = f.storeWithKey(ctx, tx, &s.came, vault.Binding{Group: g.ID, Ref: u.ref, Version: g.KeyVersion}, s.key); err != nil {
 		return err
 	}
-	u.keyID = sql.NullInt64{Int64: keyID, Valid: true}
+	u.keyID.Valid = true
 	req := wire.FinalizeUploadRequest{FileHash: s.FileHash, Format: s.Format, Versioned: s.Versioned}
-	if err := f.settle(ctx, tx, &s.came); err != nil {
-		return err
-	}
 	size := plainSize(s.meta, s.came.Info)
 	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, uploadRecord(u, req, size, s.meta))
 	if err != nil {
@@ -421,6 +418,22 @@ func (f *Files) insertSealed(ctx context.Context, tx *store.Tx, s *sealed, g gro
 	receipt, err := f.log.Receipt(ctx, tx, r)
 	s.result = u.answer(&r.Record, receipt)
 	return err
+}
+
+// storeWithKey keeps content and key of a file, and returns the place of the key.
+func (f *Files) storeWithKey(ctx context.Context, tx *store.Tx, a *arrived, b vault.Binding, key *format.Key) (id int64, err error) {
+	if a.small == nil {
+		return f.storeKey(ctx, tx, b, key)
+	}
+	root, err := vault.NewestRoot(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
+	if a.key, err = f.wrapKey(ctx, tx, root, b, key); err != nil {
+		return 0, err
+	}
+	row, err := f.settle(ctx, tx, a)
+	return -row, err
 }
 
 // spent returns the answer to an upload that is recorded already; known is false when its

@@ -22,7 +22,7 @@ import (
 
 // Small ciphertext is a row of the database, so that a save is one commit. The row belongs to
 // the transaction that records its owner, and triggers destroy it with its owner; see the
-// migration 0023_small_contents.
+// migrations 0023_small_contents and 0029_keys_before_contents.
 
 const (
 	// SmallBytes is the largest ciphertext that lies in the database, in bytes.
@@ -31,9 +31,12 @@ const (
 	// many contents.
 	smallStep = 256
 
-	// SmallPrefix begins the id of ciphertext in the database.
+	// SmallPrefix begins the id of ciphertext in the database. The row follows in smallDigits
+	// digits, and after keyBefore the wrapped key of the file lies before the ciphertext.
 	SmallPrefix = "row:"
 	smallDigits = 12
+	keyBefore   = "+"
+	noKeyBefore = ":"
 )
 
 // SmallRow returns the row of an id; ok is false for the id of a blob.
@@ -46,27 +49,35 @@ func SmallRow(id string) (row int64, ok bool) {
 	return row, err == nil
 }
 
+// keyIn returns how many bytes of key lie before the ciphertext in the row of an id.
+func keyIn(id string) int64 {
+	if strings.HasPrefix(id[len(SmallPrefix)+smallDigits:], keyBefore) {
+		return wrappedBytes
+	}
+	return 0
+}
+
 // arrived is ciphertext that came. Small is kept by [Files.settle], in the transaction of its
 // owner; else it is a blob already.
 type arrived struct {
 	blob.Info
 	small []byte // nil = it is a blob
+	key   []byte // wrapped, lies before small; nil = it lies elsewhere
 }
 
 // smallContent is ciphertext that is in memory.
 func smallContent(data []byte) arrived {
-	return arrived{blob.Info{Size: int64(len(data)), Sum: sha256.Sum256(data)}, data}
+	return arrived{Info: blob.Info{Size: int64(len(data)), Sum: sha256.Sum256(data)}, small: data}
 }
 
-// settle keeps small ciphertext, and gives it its id.
-func (f *Files) settle(ctx context.Context, tx *store.Tx, a *arrived) error {
+// settle keeps small ciphertext, gives it its id, and returns its row.
+func (f *Files) settle(ctx context.Context, tx *store.Tx, a *arrived) (row int64, err error) {
 	if a.small == nil {
-		return nil
+		return 0, nil
 	}
-	padded := make([]byte, (len(a.small)+smallStep-1)/smallStep*smallStep)
-	copy(padded, a.small)
-	var row int64
-	err := tx.QueryRowContext(ctx, "SELECT id FROM small_contents WHERE free AND size = ? LIMIT 1", len(padded)).Scan(&row)
+	padded := make([]byte, (len(a.key)+len(a.small)+smallStep-1)/smallStep*smallStep)
+	copy(padded[copy(padded, a.key):], a.small)
+	err = tx.QueryRowContext(ctx, "SELECT id FROM small_contents WHERE free AND size = ? LIMIT 1", len(padded)).Scan(&row)
 	switch {
 	case err == nil:
 		_, err = tx.ExecContext(ctx, "UPDATE small_contents SET data = ?, free = ? WHERE id = ?", padded, false, row)
@@ -75,12 +86,16 @@ func (f *Files) settle(ctx context.Context, tx *store.Tx, a *arrived) error {
 			VALUES ((SELECT COALESCE(max(id), 0) + 1 FROM small_contents), ?, ?, ?) RETURNING id`, len(padded), padded, false).Scan(&row)
 	}
 	if err != nil {
-		return fmt.Errorf("keep small content: %w", err)
+		return 0, fmt.Errorf("keep small content: %w", err)
+	}
+	where := noKeyBefore
+	if len(a.key) > 0 {
+		where = keyBefore
 	}
 	var unique [8]byte // rows are used again, ids are not
 	_, _ = rand.Read(unique[:])
-	a.ID = fmt.Sprintf("%s%0*d:%s", SmallPrefix, smallDigits, row, hex.EncodeToString(unique[:]))
-	return nil
+	a.ID = fmt.Sprintf("%s%0*d%s%s", SmallPrefix, smallDigits, row, where, hex.EncodeToString(unique[:]))
+	return row, nil
 }
 
 // contentStore is the file store with the small contents of the database.
@@ -105,10 +120,13 @@ func (c contentStore) Read(ctx context.Context, id string, size int64) ([]byte, 
 		return nil, fmt.Errorf("read small content: %w", fs.ErrNotExist)
 	case err != nil:
 		return nil, fmt.Errorf("read small content: %w", err)
-	case int64(len(data)) < size || int64(len(data)) >= size+smallStep:
-		return nil, fmt.Errorf("read small content: %w: %d bytes, want %d", blob.ErrSize, len(data), size)
 	}
-	return data[:size], nil
+	from := keyIn(id)
+	to := from + size
+	if int64(len(data)) < to || int64(len(data)) >= to+smallStep {
+		return nil, fmt.Errorf("read small content: %w: %d bytes, want %d", blob.ErrSize, len(data), to)
+	}
+	return data[from:to], nil
 }
 
 // Delete removes a blob. Small content went with its owner, and leaves traces.

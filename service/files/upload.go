@@ -309,7 +309,7 @@ func (f *Files) replaceBlob(ctx context.Context, tx *store.Tx, account, uploadID
 	if u.blob != nil {
 		useless = u.blob.ID
 	}
-	if err := f.settle(ctx, tx, came); err != nil {
+	if _, err := f.settle(ctx, tx, came); err != nil {
 		return "", err
 	}
 	_, err = tx.ExecContext(ctx, "UPDATE uploads SET blob_id = ?, blob_size = ?, blob_sum = ? WHERE id = ?", came.ID, came.Size, came.Sum[:], uploadID)
@@ -437,7 +437,7 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 		return out, false, err
 	}
 	if own != nil {
-		if err := f.settle(ctx, tx, own); err != nil {
+		if _, err := f.settle(ctx, tx, own); err != nil {
 			return out, false, err
 		}
 	}

@@ -27,8 +27,8 @@ func (f *Files) Verify(ctx context.Context, readData bool, report func(ref strin
 		return 0, err
 	}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		for rows, err := range tx.Rows(ctx, `SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, wrapped_key, CASE WHEN content <> '' THEN format ELSE '' END, content
-			FROM files LEFT JOIN file_keys ON file_keys.id = files.key_id WHERE deleted_ns IS NULL ORDER BY seq`) {
+		for rows, err := range tx.Rows(ctx, `SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, `+selectWrapped+`, CASE WHEN content <> '' THEN format ELSE '' END, content
+			FROM files WHERE deleted_ns IS NULL ORDER BY seq`) {
 			var r row
 			var sum []byte
 			if err == nil {
