@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
@@ -148,7 +149,7 @@ func (w *world) large(out string, quick bool) error {
 		return err
 	}
 	r := &results{cells: make(map[*step]map[string]*cell), idle: make(map[string][]int64)}
-	list := w.largeScenes(z)
+	list := slices.DeleteFunc(w.largeScenes(z), func(sc *largeScene) bool { return !isChosen(w.rows, sc.name) })
 	for i, sc := range list {
 		progress("%v: %s", time.Since(begun).Round(time.Second), sc.name)
 		later := func(f largeFile) bool {
@@ -164,6 +165,10 @@ func (w *world) large(out string, quick bool) error {
 	rep := &report{w: w, r: r, begun: begun, load: load}
 	for _, sc := range list {
 		rep.scenes = append(rep.scenes, &sc.scene)
+	}
+	if w.rows != "" {
+		_, err := os.Stdout.WriteString(rep.largeTables())
+		return err
 	}
 	return os.WriteFile(filepath.Join(out, "large.md"), []byte(rep.largeMarkdown(z)), 0o644)
 }
@@ -485,7 +490,12 @@ func (r *report) largeMarkdown(z largeSizes) string {
 	var b bytes.Buffer
 	b.WriteString("# Large files\n\nMade by `make bench BENCH=large`; do not edit.\n\n")
 	b.WriteString(r.environment())
-	b.WriteString("\n## How it was measured\n\n" + howLarge + "\n## Targets\n\n" + r.targetTable(r.largeTargets(z)))
+	b.WriteString("\n## How it was measured\n\n" + howLarge + "\n## Targets\n\n" + r.targetTable(r.largeTargets(z)) + r.largeTables())
+	return b.String()
+}
+
+func (r *report) largeTables() string {
+	var b strings.Builder
 	for _, sc := range r.scenes {
 		b.WriteString("\n## " + sc.name + "\n\n" + r.table(sc))
 	}

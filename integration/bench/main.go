@@ -37,7 +37,7 @@ type plan struct {
 	idle, settle time.Duration // of BENCH=network: how long an idle mount is watched, and left alone before each row
 
 	lines string // of BENCH=network, see -lines
-	rows  string // of BENCH=network, see -rows
+	rows  string // or sections, see -rows
 
 	otherSvcd string // of BENCH=service, see -other
 	profiles  string // folder for profiles of svcd; empty = none
@@ -81,7 +81,7 @@ func main() {
 	other := flag.String("other", "", "another svcd that BENCH=service measures in turns with this one")
 	profiles := flag.String("profiles", "", "folder for CPU profiles of svcd")
 	lines := flag.String("lines", "", "lines of BENCH=network to measure, by their numbers from 1, comma-separated: network.md joins the parts of one commit; empty = all, anew")
-	rows := flag.String("rows", "", "rows of BENCH=network to measure, by the beginnings of their names, comma-separated: they are printed, and nothing is written; empty = all")
+	rows := flag.String("rows", "", "rows of BENCH=network or sections of BENCH=large to measure, by the beginnings of their names, comma-separated: they are printed, and nothing is written; empty = all")
 	flag.Parse()
 	exit(run(os.Getenv("BENCH"), *out, *only, *keep, func(p *plan) {
 		p.otherSvcd, p.profiles, p.lines, p.rows = *other, *profiles, *lines, *rows
