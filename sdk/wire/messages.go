@@ -156,6 +156,10 @@ type FinalizeUploadRequest struct {
 	// if there is a Base. Refusals: 409 with the blocks that are missing; CodeBase if blocks
 	// of the base may not be taken over any more.
 	Manifest string `json:"manifest,omitempty"`
+	// Head is to an upload in two requests what Base is to a [SealedHead]: with another newest
+	// version of the name nothing is recorded (CodeHead). It does not travel: only the account page
+	// has it.
+	Head string `json:"-"`
 }
 
 // FinalizeUploadResult answers a [FinalizeUploadRequest]. Location and CID are the same

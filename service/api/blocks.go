@@ -23,11 +23,7 @@ import (
 const partMemory = format.MaxBlockBytes + format.Overhead
 
 // putPart stores a part of an upload.
-func (s *server) putPart(w http.ResponseWriter, r *http.Request) error {
-	account, err := s.caller(r)
-	if err != nil {
-		return err
-	}
+func (s *server) putPart(w http.ResponseWriter, r *http.Request, account string) error {
 	p, err := partRequest(r)
 	if err != nil {
 		return err
@@ -85,11 +81,7 @@ func digestOf(values []string) (*[sha256.Size]byte, error) {
 }
 
 // putManifest stores the manifest of an upload.
-func (s *server) putManifest(w http.ResponseWriter, r *http.Request) error {
-	account, err := s.caller(r)
-	if err != nil {
-		return err
-	}
+func (s *server) putManifest(w http.ResponseWriter, r *http.Request, account string) error {
 	if r.ContentLength > format.MaxManifestBytes { // before a byte of it is read
 		return &http.MaxBytesError{Limit: format.MaxManifestBytes}
 	}

@@ -83,6 +83,17 @@ func (s *server) refusing(h handler) http.HandlerFunc {
 	}
 }
 
+// calling answers requests of accounts that sign in by their headers.
+func (s *server) calling(h web.Transfer) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		account, err := s.caller(r)
+		if err != nil {
+			return err
+		}
+		return h(w, r, account)
+	}
+}
+
 // tool is one operation: it decodes its request and returns its result.
 type tool func(ctx context.Context, account string, body []byte) (any, error)
 
@@ -92,7 +103,7 @@ func New(d Deps) (http.Handler, error) {
 		memory: newMemory(d.Memory), underWay: throttle.NewSlots[string](underWayPerAccount), spools: throttle.NewSlots[string](spoolsPerAccount),
 		work: semaphore.NewWeighted(int64(workPerCore * runtime.GOMAXPROCS(0)))}
 	d.Files.Limit(files.Limits{Memory: s.holdForFile, Turn: s.turn})
-	page, err := web.New(d.Deps, s.refuse, s.admitPage)
+	page, err := web.New(d.Deps, s.refuse, s.admitPage, web.Uploads{Blob: s.putBlob, Part: s.putPart, Manifest: s.putManifest, Recorded: d.Metrics.Uploads.Inc})
 	if err != nil {
 		return nil, err
 	}
@@ -104,12 +115,12 @@ func New(d Deps) (http.Handler, error) {
 	mux.HandleFunc("GET "+wire.PathSessionToken, s.loginProbe)
 	mux.HandleFunc("POST "+wire.PathTools+"{op}", s.refusing(s.tool))
 	mux.HandleFunc("POST "+wire.PathFinalizeGenA, s.refusing(s.finalize))
-	mux.HandleFunc("PUT "+wire.PathUploadBlob+"{id}", s.refusing(s.putBlob))
+	mux.HandleFunc("PUT "+wire.PathUploadBlob+"{id}", s.refusing(s.calling(s.putBlob)))
 	mux.HandleFunc("PUT "+wire.PathSealed+"{id}", s.refusing(s.putSealed))
 	mux.HandleFunc("GET "+wire.PathReadBlob+"{ticket}", s.refusing(s.getBlob))
 	mux.HandleFunc("GET "+wire.PathParts+"{id}", s.refusing(s.getParts))
-	mux.HandleFunc("PUT "+wire.PathParts+"{id}/{number}", s.refusing(s.putPart))
-	mux.HandleFunc("PUT "+wire.PathParts+"{id}/"+wire.ManifestPart, s.refusing(s.putManifest))
+	mux.HandleFunc("PUT "+wire.PathParts+"{id}/{number}", s.refusing(s.calling(s.putPart)))
+	mux.HandleFunc("PUT "+wire.PathParts+"{id}/"+wire.ManifestPart, s.refusing(s.calling(s.putManifest)))
 	mux.HandleFunc("GET "+wire.PathBlocks+"{ticket}", s.refusing(s.getBlocks))
 	mux.HandleFunc("GET "+wire.PathTiles+"{ticket}/{tile...}", s.refusing(s.getTile))
 	mux.HandleFunc("GET "+wire.PathManifest+"{ticket}", s.refusing(s.getManifest))

@@ -86,11 +86,7 @@ func (s *server) retrieve(w http.ResponseWriter, r *http.Request) error {
 // as it is stored, and as text.
 const retrieveCopies = 7
 
-func (s *server) putBlob(w http.ResponseWriter, r *http.Request) error {
-	account, err := s.caller(r)
-	if err != nil {
-		return err
-	}
+func (s *server) putBlob(w http.ResponseWriter, r *http.Request, account string) error {
 	if err := s.holdForBody(r, s.PutMemory(r.ContentLength)); err != nil {
 		return err
 	}

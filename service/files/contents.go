@@ -393,6 +393,9 @@ func (f *Files) recordBlocks(ctx context.Context, tx *store.Tx, account string, 
 	if u.filename == "" {
 		u.filename = meta.Filename
 	}
+	if err := requireHead(ctx, tx, u.group, u.filename, req.Head); err != nil {
+		return out, nil, err
+	}
 	if len(p.taken) > 0 {
 		if err := baseRefused(ctx, tx, account, g, u, u.filename); err != nil {
 			return out, nil, err

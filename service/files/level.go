@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -179,4 +180,32 @@ func (f *Files) Versions(ctx context.Context, account, group, name string, befor
 	}
 	rows, _, err := f.rows(ctx, account, group, math.MaxInt, limit, selectRows+" AND "+groups.SelectNamed+" AND deleted_ns IS NULL AND seq < ? ORDER BY seq DESC LIMIT ?", name, name, before)
 	return rows, err
+}
+
+// Name is what a name is in use for.
+type Name struct {
+	Head     string `json:"head"`      // reference of its newest version, or [wire.NoBase]
+	IsFolder bool   `json:"is_folder"` // files live beneath it
+}
+
+// LookAtNames tells a writer of a group what names are in use for, in their order.
+func (f *Files) LookAtNames(ctx context.Context, account, group string, names []string) ([]Name, error) {
+	list := make([]Name, len(names))
+	for _, name := range names {
+		if err := checkName(name); err != nil || name == "" {
+			return nil, fault.New(wire.CodeValidation, "a file needs a name, of at most %d bytes", MaxFilename)
+		}
+	}
+	err := f.store.Read(ctx, func(tx *store.Tx) error {
+		g, err := groups.RequireWriter(ctx, tx, group, account)
+		for i := 0; i < len(names) && err == nil; i++ {
+			if list[i].Head, err = headOf(ctx, tx, g.ID, names[i]); err != nil {
+				break
+			}
+			list[i].Head = cmp.Or(list[i].Head, wire.NoBase)
+			err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE group_id = ? AND "+inFolder+")", append([]any{g.ID}, inFolderArgs(names[i])...)...).Scan(&list[i].IsFolder)
+		}
+		return err
+	})
+	return list, err
 }

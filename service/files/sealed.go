@@ -372,7 +372,7 @@ func (f *Files) mayRecord(ctx context.Context, tx *store.Tx, s *sealed) (g group
 	if g, err = groups.RequireWriter(ctx, tx, s.GroupID, s.account); err != nil {
 		return g, err
 	}
-	if err := requireHead(ctx, tx, s); err != nil {
+	if err := requireHead(ctx, tx, s.GroupID, s.meta.Filename, s.Base); err != nil {
 		return g, err
 	}
 	fee := f.ledger.Fee(ledger.ActionUpload)
@@ -516,15 +516,15 @@ func (f *Files) OpenSealedKey(ctx context.Context, account string, req wire.Open
 }
 
 // requireHead refuses an upload whose name has another newest version than its client knew.
-func requireHead(ctx context.Context, tx *store.Tx, s *sealed) error {
-	if s.Base == "" {
+func requireHead(ctx context.Context, tx *store.Tx, group, name, base string) error {
+	if base == "" {
 		return nil
 	}
-	head, err := headOf(ctx, tx, s.GroupID, s.meta.Filename)
+	head, err := headOf(ctx, tx, group, name)
 	if err != nil {
 		return err
 	}
-	if head == s.Base || head == "" && s.Base == wire.NoBase {
+	if head == base || head == "" && base == wire.NoBase {
 		return nil
 	}
 	return fault.New(wire.CodeHead, "the name has a newer version than the upload knows: nothing was recorded; list the group, and send the upload again with the version that it follows")

@@ -431,6 +431,9 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	if u.filename == "" {
 		u.filename = meta.Filename
 	}
+	if err := requireHead(ctx, tx, u.group, u.filename, req.Head); err != nil {
+		return out, false, err
+	}
 	size := plainSize(meta, *info)
 	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, uploadRecord(u, req, size, meta))
 	if err != nil {

@@ -27,6 +27,8 @@ const (
 	pageRows = 100
 	// pageGroups is how many groups one request returns.
 	pageGroups = 500
+	// maxNames is how many names one request looks at.
+	maxNames = 20
 	// costDays is how far back the costs go.
 	costDays = 30
 	// maxWindowHours bounds a join window: a year.
@@ -37,14 +39,14 @@ const (
 func (p *page) reads() map[string]action {
 	return map[string]action{
 		"groups": p.listGroups, "group": p.group, "folder": p.folder, "file": p.file, "trash": p.trash, "ledger": p.history, "costs": p.costs,
-		"versions": p.tryVersions,
+		"versions": p.tryVersions, "names": p.lookAtNames,
 	}
 }
 
 // actions change something, and may cost.
 func (p *page) actions() map[string]action {
 	return map[string]action{
-		"key": with(p.newKey), "retrieve": with(p.retrieve),
+		"key": with(p.newKey), "retrieve": with(p.retrieve), "uploads/prepare": with(p.prepareUpload), "uploads/finish": with(p.finishUpload),
 		"groups/create": with(p.createGroup), "groups/open": with(p.openWindow), "groups/add": with(p.addMember),
 		"groups/revoke": said(p.Groups.Revoke), "groups/join": said(p.Groups.Join), "groups/close": said(p.Groups.CloseJoin),
 		"groups/keep": said(p.Groups.Keep), "groups/trash": said(p.Groups.SetTrash), "restore": with(p.restore),
@@ -444,6 +446,41 @@ func (p *page) blocks(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(b.Size-from, 10))
 	_, _ = io.Copy(w, reader) // an answer that is too short is asked for again
+}
+
+// lookAtNames answers, before an upload, whether names are in use.
+func (p *page) lookAtNames(r *http.Request, account string) (any, error) {
+	if err := r.ParseForm(); err != nil || len(r.Form["name"]) > maxNames {
+		return nil, fault.New(wire.CodeValidation, "at most %d names are looked at", maxNames)
+	}
+	found, err := p.Files.LookAtNames(r.Context(), account, r.FormValue("group"), r.Form["name"])
+	return map[string]any{"names": found}, err
+}
+
+// prepareUpload hands out the key of a file that the page will seal.
+func (p *page) prepareUpload(r *http.Request, account string, req wire.PrepareUploadRequest) (any, error) {
+	return p.Files.Prepare(r.Context(), account, req)
+}
+
+// finishRequest is the request of finishUpload.
+type finishRequest struct {
+	UploadID string          `json:"upload_id"`
+	FileHash string          `json:"file_hash"`
+	Format   json.RawMessage `json:"format"`
+	Head     string          `json:"head"` // see [wire.FinalizeUploadRequest]
+}
+
+// finishUpload records an upload whose ciphertext came before, and charges it.
+func (p *page) finishUpload(r *http.Request, account string, req finishRequest) (any, error) {
+	if req.Head == "" {
+		return nil, fault.New(wire.CodeValidation, "Required: head, the version that the upload follows, or %q", wire.NoBase)
+	}
+	out, err := p.Files.Finalize(r.Context(), account, wire.FinalizeUploadRequest{UploadID: req.UploadID, FileHash: req.FileHash, Format: req.Format, Versioned: true, Head: req.Head}, nil)
+	if err != nil {
+		return nil, err
+	}
+	p.uploads.Recorded()
+	return map[string]any{"ref": out.CID, "file_hash": out.FileHash, "fee": tokens(out.Fee)}, nil
 }
 
 // recordView is a row of the ledger.

@@ -63,13 +63,24 @@ type Refuse func(http.ResponseWriter, *http.Request, error)
 // there are too many.
 type Admit func(r *http.Request, account string) error
 
+// Transfer takes the bytes that an account sends, or returns why they are refused.
+type Transfer func(w http.ResponseWriter, r *http.Request, account string) error
+
+// Uploads take ciphertext, with the same checks as that of any other client. Requests name the
+// upload in the path value "id", and a part in "number".
+type Uploads struct {
+	Blob, Part, Manifest Transfer
+	Recorded             func() // called once for each upload that was recorded
+}
+
 // page is the account page of a service.
 type page struct {
 	Deps
-	refuse Refuse
-	admit  Admit
-	public *url.URL  // address users type; host in lower case, without a default port
-	oidc   *provider // nil = not configured
+	refuse  Refuse
+	admit   Admit
+	uploads Uploads
+	public  *url.URL  // address users type; host in lower case, without a default port
+	oidc    *provider // nil = not configured
 }
 
 // OpenPaths are the patterns below [Path] that need no session and cost work.
@@ -78,13 +89,13 @@ func OpenPaths() []string {
 }
 
 // New returns the handler of everything below [Path].
-func New(d Deps, refuse Refuse, admit Admit) (http.Handler, error) {
+func New(d Deps, refuse Refuse, admit Admit, uploads Uploads) (http.Handler, error) {
 	public, err := url.Parse(strings.ToLower(d.PublicURL))
 	if err != nil {
 		return nil, errors.New("the public URL is not a URL: give --public-url https://HOST")
 	}
 	public.Host = plainHost(public.Host, public.Scheme)
-	p := &page{Deps: d, refuse: refuse, admit: admit, public: public}
+	p := &page{Deps: d, refuse: refuse, admit: admit, uploads: uploads, public: public}
 	if d.OIDC.Issuer != "" {
 		if p.oidc, err = newProvider(d.OIDC, d.SealKey, d.PublicURL); err != nil {
 			return nil, err
@@ -109,6 +120,9 @@ func (p *page) routes(static map[string]http.HandlerFunc) http.Handler {
 	mux.HandleFunc("GET "+Path+"api/blocks", p.blocks)
 	mux.HandleFunc("GET "+Path+"api/manifest", p.bytesOf(manifest))
 	mux.HandleFunc("GET "+Path+"api/tile", p.bytesOf(tile))
+	mux.HandleFunc("PUT "+Path+"api/uploads/{id}", p.content(p.uploads.Blob))
+	mux.HandleFunc("PUT "+Path+"api/uploads/{id}/{number}", p.content(p.uploads.Part))
+	mux.HandleFunc("PUT "+Path+"api/uploads/{id}/"+wire.ManifestPart, p.content(p.uploads.Manifest))
 	if p.oidc != nil {
 		mux.HandleFunc("GET "+pathStart, p.startOIDC)
 		mux.HandleFunc("GET "+pathCallback, p.finishOIDC)
@@ -164,12 +178,33 @@ func (p *page) signedIn(do action) http.HandlerFunc {
 	}
 }
 
-// change guards every state change: JSON, from this origin, by our script.
+// change guards a state change that is told as JSON.
 func (p *page) change(next http.HandlerFunc) http.HandlerFunc {
+	return p.ours("application/json", func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
+		next(w, r)
+	})
+}
+
+// content guards ciphertext that a signed-in account sends. take bounds it.
+func (p *page) content(take Transfer) http.HandlerFunc {
+	return p.ours("application/octet-stream", func(w http.ResponseWriter, r *http.Request) {
+		account, err := p.caller(r)
+		if err == nil {
+			err = take(w, r, account)
+		}
+		if err != nil {
+			p.refuse(w, r, err)
+		}
+	})
+}
+
+// ours guards every state change: of one content type, from this origin, by our script.
+func (p *page) ours(contentType string, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-		if err != nil || kind != "application/json" {
-			p.refuse(w, r, fault.New(wire.CodeValidation, "Content-Type must be application/json"))
+		if err != nil || kind != contentType {
+			p.refuse(w, r, fault.New(wire.CodeValidation, "Content-Type must be %s", contentType))
 			return
 		}
 		if r.Header.Get(headerPage) != "1" {
@@ -180,7 +215,6 @@ func (p *page) change(next http.HandlerFunc) http.HandlerFunc {
 			p.refuse(w, r, err)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
 		next(w, r)
 	}
 }

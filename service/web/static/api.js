@@ -1,6 +1,8 @@
 // Calls to the service. The session is in a cookie no script can read; every
 // change carries a header only this page may send.
 
+const ours = { "X-Svc-Page": "1" };
+
 export class ServiceError extends Error {
 	constructor(status, code, message) {
 		super(message);
@@ -9,15 +11,38 @@ export class ServiceError extends Error {
 	}
 }
 
+// get asks; a value of params may be a list.
 export async function get(path, params) {
-	const query = params ? `?${new URLSearchParams(params)}` : "";
+	const pairs = Object.entries(params ?? {}).flatMap(([name, value]) => [value].flat().map((v) => [name, v]));
+	const query = params ? `?${new URLSearchParams(pairs)}` : "";
 	return read(await send(`api/${path}${query}`, {}));
 }
 
 export async function post(path, body) {
 	return read(await send(`api/${path}`, {
-		method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json", "X-Svc-Page": "1" },
+		method: "POST", body: JSON.stringify(body), headers: { ...ours, "Content-Type": "application/json" },
 	}));
+}
+
+// put sends bytes; step is told how many went. signal ends it. It resolves to the answer, null
+// where there is none.
+export function put(path, body, headers, step, signal) {
+	return new Promise((resolve, reject) => {
+		const request = new XMLHttpRequest(); // fetch does not tell how much was sent
+		request.open("PUT", `api/${path}`);
+		for (const [name, value] of Object.entries({ ...ours, "Content-Type": "application/octet-stream", ...headers })) request.setRequestHeader(name, value);
+		const abort = () => request.abort();
+		signal.addEventListener("abort", abort);
+		request.upload.addEventListener("progress", (event) => step(event.loaded));
+		request.addEventListener("loadend", () => {
+			signal.removeEventListener("abort", abort);
+			if (signal.aborted) reject(signal.reason);
+			else if (request.status === 0) reject(unreachable());
+			else if (request.status === 204) resolve(null);
+			else read(new Response(request.responseText, { status: request.status })).then(resolve, reject);
+		});
+		request.send(body);
+	});
 }
 
 // download fetches size bytes; step is told how many came.
@@ -56,8 +81,12 @@ async function send(url, options) {
 	try {
 		return await fetch(url, { credentials: "same-origin", redirect: "error", cache: "no-store", ...options });
 	} catch {
-		throw new ServiceError(0, "UNREACHABLE", "The service cannot be reached. Check the connection and try again; nothing was changed here.");
+		throw unreachable();
 	}
+}
+
+function unreachable() {
+	return new ServiceError(0, "UNREACHABLE", "The service cannot be reached. Check the connection and try again; nothing was changed here.");
 }
 
 async function read(response) {
@@ -82,6 +111,8 @@ function advice(code) {
 	case "INSUFFICIENT": return " Ask the operator for tokens: svcd account fund NAME TOKENS.";
 	case "GROUP_EXISTS": return " Choose another name.";
 	case "STORAGE_FULL": return " Tell the operator.";
+	case "HEAD_CHANGED": return " Look at what was saved, and try again.";
+	case "READ_ONLY": return " Ask the group's owner to make you a writer.";
 	case "UNAUTHORIZED": return " Ask the group's owner.";
 	default: return "";
 	}

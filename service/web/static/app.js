@@ -8,6 +8,7 @@ import { groupsView } from "./groups.js";
 import { ledgerView } from "./ledger.js";
 import { placeOf } from "./place.js";
 import { signInView } from "./signin.js";
+import { forget } from "./uploads.js";
 
 const main = document.getElementById("main");
 const nav = document.getElementById("nav");
@@ -42,7 +43,7 @@ async function refresh() {
 	return session;
 }
 
-async function show() {
+async function show(isNew = true) {
 	const mine = ++turn;
 	const draw = (...children) => {
 		if (mine !== turn) return false;
@@ -54,6 +55,7 @@ async function show() {
 		if (mine !== turn) return;
 		const signedIn = session.account_id !== "";
 		nav.hidden = signOut.hidden = !signedIn;
+		if (!signedIn) forget();
 		if (!signedIn || link) {
 			document.title = "Sign in · svcfs";
 			signInView(draw, session, link, begin);
@@ -64,13 +66,14 @@ async function show() {
 		markCurrent();
 		await view(draw);
 	} catch (error) {
-		draw(h("h1", { tabindex: "-1" }, "Not shown"), failure(error), h("p", null, h("button", { type: "button", onclick: show }, "Try again")));
+		draw(h("h1", { tabindex: "-1" }, "Not shown"), failure(error), h("p", null, h("button", { type: "button", onclick: () => show() }, "Try again")));
 	}
-	if (mine === turn) focusHeading();
+	if (mine === turn && isNew) focusHeading();
 }
 
 function begin() {
 	link = "";
+	forget();
 	history.replaceState(null, "", "#/account");
 	show();
 }
@@ -112,4 +115,9 @@ function arrive() {
 
 window.addEventListener("hashchange", arrive);
 window.addEventListener("signed-out", () => { if (session.account_id !== "") show(); });
+// Files were saved: what is shown may have changed, unless its user is at work in it.
+window.addEventListener("uploaded", () => {
+	const { view } = placeOf(location.hash);
+	if (["groups", "file"].includes(view) && !document.querySelector("dialog[open], main button:disabled") && !main.contains(document.activeElement?.closest("form"))) show(false);
+});
 arrive();

@@ -1,16 +1,11 @@
 // Reading a file of format version 2 block by block, each proven before it is used
 // (format/SPEC.md, rules for readers of version 2). At most a block is held.
 
-import { fromBase64, hex, join, Mismatch } from "./bytes.js";
+import { fromBase64, hex, Mismatch } from "./bytes.js";
+import { aes, blockData, contentOf, hashBytes, ivBytes, keyBytes, keyCheck, leaf, node, partKeyData, runBytes, sealBytes, tagBytes, Tree, wrappedAt } from "./format.js";
 import { SHA256 } from "./sha256.js";
 
-const ivBytes = 12;
-const tagBytes = 16;
-const sealBytes = ivBytes + tagBytes;
-const keyBytes = 32;
-const hashBytes = 32;
 const tileHashes = 256; // of a whole tile of height 8
-const runBytes = 92;
 const mostManifest = 1 << 24;
 const mostSize = 2 ** 53 - 1; // numbers of this language
 const pauses = [500, 1000, 2000]; // ms before a further try
@@ -22,12 +17,11 @@ export async function* readBlocks(row, answer, source) {
 	const meta = parseFormat(answer.format);
 	const manifest = await source.manifest();
 	if (manifest.length > mostManifest) throw new Mismatch("Its manifest is longer than any.");
-	const content = await digest(ascii("svc-content-2"), be(8, meta.size), be(4, meta.block), meta.root, await digest(manifest), meta.check);
-	if (hex(content) !== row.content) throw new Mismatch("The service describes another file than the one in the ledger.");
+	if (await contentOf(meta, manifest) !== row.content) throw new Mismatch("The service describes another file than the one in the ledger.");
 	const key = fromBase64(answer.key);
 	if (key.length !== keyBytes || key.every((b) => b === 0)) throw new Mismatch("The service handed out a key that is none.");
 	if (hex(await keyCheck(key)) !== hex(meta.check)) throw new Mismatch("The service handed out a key that is not the file's.");
-	const fileKey = await aes(key);
+	const fileKey = await aes(key, "decrypt");
 	const count = Math.ceil(meta.size / meta.block);
 	const runs = parseManifest(manifest, count);
 	if (answer.size !== meta.size + sealBytes * count) throw new Mismatch("The stored ciphertext has another length than the ledger recorded.");
@@ -37,13 +31,13 @@ export async function* readBlocks(row, answer, source) {
 	try {
 		let i = 0;
 		for (const run of runs) {
-			const wrapped = manifest.subarray(run.at + 32, run.at + runBytes);
+			const wrapped = manifest.subarray(run.at + wrappedAt, run.at + runBytes);
 			let partKey;
 			for (; i < run.end; i++) {
 				const sealed = await stream.read(Math.min(meta.block, meta.size - i * meta.block) + sealBytes);
-				if (!same(await digest(Uint8Array.of(0), sealed), await tree.hash(0, i))) throw new Mismatch("The stored ciphertext was changed: a block is not in the tree that the ledger recorded.");
+				if (!same(await leaf(sealed), await tree.hash(0, i))) throw new Mismatch("The stored ciphertext was changed: a block is not in the tree that the ledger recorded.");
 				partKey ??= await unwrap(fileKey, wrapped);
-				const plain = await open(partKey, sealed, join(ascii("svc-v2"), be(8, i)));
+				const plain = await open(partKey, sealed, blockData(i));
 				whole.update(plain);
 				yield plain;
 			}
@@ -88,20 +82,14 @@ async function openTree(count, root, fetchTile) {
 	const counts = []; // hashes of each level
 	for (let n = count; n > 0; n = Math.floor(n / tileHashes)) counts.push(n);
 	const last = [], whole = [];
-	let subtrees = []; // complete ones, from the left: {leaves, hash}
+	const tree = new Tree();
 	for (let level = counts.length - 1; level >= 0; level--) {
 		const width = counts[level] % tileHashes;
 		if (width === 0) continue;
 		last[level] = await readTile(fetchTile, level, Math.floor(counts[level] / tileHashes), width);
-		for (let hash of last[level]) {
-			let leaves = tileHashes ** level;
-			for (; subtrees.at(-1)?.leaves === leaves; leaves *= 2) hash = await node(subtrees.pop().hash, hash);
-			subtrees.push({ leaves, hash });
-		}
+		for (const hash of last[level]) await tree.add(hash, tileHashes ** level);
 	}
-	let top = subtrees.pop().hash;
-	while (subtrees.length > 0) top = await node(subtrees.pop().hash, top);
-	if (!same(top, root)) throw new Mismatch("The service shows a tree of blocks that is not the one in the ledger.");
+	if (!same(await tree.root(), root)) throw new Mismatch("The service shows a tree of blocks that is not the one in the ledger.");
 	const hash = async (level, index) => {
 		const number = Math.floor(index / tileHashes);
 		if (number === Math.floor(counts[level] / tileHashes)) return last[level][index % tileHashes];
@@ -177,23 +165,10 @@ class Stream {
 	close() { this.#reader?.cancel().catch(() => {}); }
 }
 
-async function keyCheck(key) {
-	const from = await crypto.subtle.importKey("raw", key, "HKDF", false, ["deriveBits"]);
-	const how = { name: "HKDF", hash: "SHA-256", salt: new Uint8Array(0), info: ascii("svc-v2 key check") };
-	return new Uint8Array(await crypto.subtle.deriveBits(how, from, 8 * hashBytes));
-}
-
-// aes imports a key and wipes it.
-async function aes(key) {
-	const imported = await crypto.subtle.importKey("raw", key, "AES-GCM", false, ["decrypt"]);
-	key.fill(0);
-	return imported;
-}
-
 async function unwrap(fileKey, wrapped) {
-	const key = await open(fileKey, wrapped, ascii("svc-v2 part key"));
+	const key = await open(fileKey, wrapped, partKeyData);
 	if (key.every((b) => b === 0)) throw new Mismatch("A part of it has a key that is none.");
-	return aes(key);
+	return aes(key, "decrypt");
 }
 
 async function open(key, sealed, additionalData) {
@@ -205,25 +180,6 @@ async function open(key, sealed, additionalData) {
 	}
 }
 
-async function digest(...parts) {
-	return new Uint8Array(await crypto.subtle.digest("SHA-256", join(...parts)));
-}
-
-function node(left, right) {
-	return digest(Uint8Array.of(1), left, right);
-}
-
 function same(a, b) {
 	return a.every((byte, i) => byte === b[i]);
-}
-
-function ascii(text) {
-	return Uint8Array.from(text, (c) => c.charCodeAt(0));
-}
-
-// be writes a number, the most significant byte first.
-function be(bytes, number) {
-	const view = new DataView(new ArrayBuffer(8));
-	view.setBigUint64(0, BigInt(number));
-	return new Uint8Array(view.buffer, 8 - bytes);
 }

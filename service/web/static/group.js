@@ -5,6 +5,7 @@ import { announce, ask, askForm, badge, busy, copyButton, empty, field, h, mono,
 import { badges } from "./groups.js";
 import { place } from "./place.js";
 import { attributes, bytes, date, keepText, nameOf, nsToMS, plural, price, visible } from "./text.js";
+import { chooser } from "./uploads.js";
 import { canSave, isFree, save, verify } from "./verify.js";
 
 // groupView shows a folder of a group: "" for its top, where members and settings are too, else
@@ -104,14 +105,18 @@ function filesSection(g, session, folder, page) {
 	const folderItem = (f) => h("li", null, h("a", { class: "item", href: place("groups", g.id, f.folder) }, h("span", { class: "name" }, f.shown), h("span", { class: "badges" }, badge("folder"))));
 	const folders = h("ul", { class: "list", "aria-label": "Folders", hidden: page.folders.length === 0 }, page.folders.map(folderItem));
 	const isEmpty = page.folders.length === 0 && page.files.length === 0;
-	return h("section", { "aria-labelledby": "files-title" }, h("h2", { id: "files-title" }, "Files"), folders,
-		isEmpty ? empty(folder === "" ? "No files yet" : "Nothing is in this folder", "Members save files here from a mount, or with:", h("pre", null, `svcfs put ${shellWord(g.id)} FILE`))
+	const section = h("section", { "aria-labelledby": "files-title" }, h("h2", { id: "files-title" }, "Files"));
+	if (["owner", "writer"].includes(g.role)) section.append(chooser(g, folder, section));
+	else if (g.role) section.append(h("p", { class: "hint" }, "You read here. The owner can make you a writer: then you can upload files too."));
+	section.append(folders, ...[
+		isEmpty ? empty(folder === "" ? "No files yet" : "Nothing is in this folder", "Members save files here from a mount, from this page, or with:", h("pre", null, `svcfs put ${shellWord(g.id)} FILE`))
 			: listing(["Name", "Size", "Uploader", "Date", "Integrity"], "files", page.files.map((f) => fileRow(g, session, f)), page.after, async (after) => {
 				const next = await get("folder", { group: g.id, folder, after });
 				folders.append(...next.folders.map(folderItem));
 				folders.hidden = folders.children.length === 0;
 				return [next.files.map((f) => fileRow(g, session, f)), next.after];
-			}));
+			})].flat());
+	return section;
 }
 
 // trashSection lists removed files by name; those who may bring one back can.

@@ -108,6 +108,21 @@ export function reason(code) {
 	return reasons[code] ?? code;
 }
 
+// times multiplies an amount of tokens, exactly.
+export function times(tokens, n) {
+	const [whole, part = ""] = tokens.split(".");
+	const digits = String(BigInt(whole + part) * BigInt(n)).padStart(part.length + 1, "0");
+	const end = digits.length - part.length;
+	return part ? `${digits.slice(0, end)}.${digits.slice(end)}`.replace(/\.?0+$/, "") : digits;
+}
+
+// isLess compares amounts of tokens, exactly.
+export function isLess(a, b) {
+	const [[aWhole, aPart = ""], [bWhole, bPart = ""]] = [a.split("."), b.split(".")];
+	const length = Math.max(aPart.length, bPart.length);
+	return BigInt(aWhole + aPart.padEnd(length, "0")) < BigInt(bWhole + bPart.padEnd(length, "0"));
+}
+
 export function price(tokens) {
 	return tokens === undefined || tokens === "0" ? "free" : `${tokens} tokens`;
 }

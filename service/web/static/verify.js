@@ -6,11 +6,9 @@
 import { download, fetchBytes, post, ServiceError, stream } from "./api.js";
 import { readBlocks } from "./blocks.js";
 import { fromBase64, hex, Mismatch } from "./bytes.js";
+import { aes, ivBytes, keyBytes, sealBytes, tagBytes } from "./format.js";
 import { nameOf } from "./text.js";
 
-const ivBytes = 12;
-const tagBytes = 16;
-const keyBytes = 32;
 // A file is held whole, twice while it is decrypted.
 const mostBytes = 1 << 29;
 const claimLife = 55 * 60 * 1000; // the service's is an hour
@@ -128,7 +126,7 @@ async function retrieve(group, file, formats) {
 async function fetchSealed(group, file, most, step) {
 	step("Fetching…");
 	const answer = await retrieve(group, file);
-	if (answer.size > most + ivBytes + tagBytes) throw new Error("This file is too large to verify in a browser. Use: svcfs get");
+	if (answer.size > most + sealBytes) throw new Error("This file is too large to verify in a browser. Use: svcfs get");
 	const blob = answer.inline !== undefined ? fromBase64(answer.inline) : await download("blob", { group, ref: file.ipfs_hash }, answer.size,
 		(at) => step(`Fetching… ${Math.floor(100 * at / answer.size)} %`));
 	return { key: fromBase64(answer.key), blob, format: answer.format };
@@ -136,9 +134,8 @@ async function fetchSealed(group, file, most, step) {
 
 async function open({ key, blob }) {
 	if (key.length !== keyBytes || key.every((b) => b === 0)) throw new Mismatch("The service handed out a key that is none.");
-	if (blob.length < ivBytes + tagBytes) throw new Mismatch("The stored ciphertext is too short.");
-	const imported = await crypto.subtle.importKey("raw", key, "AES-GCM", false, ["decrypt"]);
-	key.fill(0);
+	if (blob.length < sealBytes) throw new Mismatch("The stored ciphertext is too short.");
+	const imported = await aes(key, "decrypt");
 	try {
 		return await crypto.subtle.decrypt({ name: "AES-GCM", iv: blob.subarray(0, ivBytes), tagLength: 8 * tagBytes }, imported, blob.subarray(ivBytes));
 	} catch {

@@ -1,0 +1,192 @@
+// The files that are being saved, one after the other, beside whatever the page shows.
+
+import { get } from "./api.js";
+import { announce, ask, h, notice } from "./dom.js";
+import { bytes, isLess, plural, price, times, visible } from "./text.js";
+import { fileSource, upload } from "./upload.js";
+
+const panel = document.getElementById("uploads");
+const list = panel.querySelector("ul");
+const namesAtOnce = 20; // of one question
+const longestName = 255; // bytes of a component
+const shownNames = 10;
+
+const queue = []; // jobs that wait
+let working = null; // the job that is under way
+
+// chooser is a button that lets choose files for a folder, and where they can be dropped.
+export function chooser(g, folder, section) {
+	const slot = h("div");
+	const input = h("input", { type: "file", multiple: true, hidden: true });
+	const button = h("button", { type: "button", class: "primary", onclick: () => input.click() }, "Upload files");
+	const take = async (files) => {
+		button.disabled = true;
+		slot.replaceChildren();
+		try {
+			await offer(g.id, folder, files);
+		} catch (error) {
+			slot.replaceChildren(notice("bad", error.message));
+		}
+		button.disabled = false;
+	};
+	input.addEventListener("change", () => {
+		const files = Array.from(input.files);
+		input.value = "";
+		take(files);
+	});
+	const over = (is) => (event) => {
+		if (!event.dataTransfer?.types.includes("Files")) return;
+		event.preventDefault();
+		section.classList.toggle("drop", is);
+	};
+	section.addEventListener("dragenter", over(true));
+	section.addEventListener("dragover", over(true));
+	section.addEventListener("dragleave", over(false));
+	section.addEventListener("drop", (event) => {
+		over(false)(event);
+		if (!button.disabled) take(Array.from(event.dataTransfer.files));
+	});
+	return h("div", null, h("p", { class: "row" }, button, input, h("span", { class: "hint" }, "or drop them here. They are encrypted in this browser before anything is sent.")), slot);
+}
+
+// offer asks what the files would cost, and queues them.
+async function offer(group, folder, files) {
+	if (files.length === 0) return;
+	const session = await get("session");
+	const unfit = [], fit = [];
+	for (const file of files) {
+		const why = file.size > session.max_file_bytes ? `too large: at most ${bytes(session.max_file_bytes)}`
+			: new TextEncoder().encode(file.name).length > longestName ? `its name is longer than ${longestName} bytes` : "";
+		if (why) unfit.push([file, why]);
+		else fit.push({ group, folder, name: folder + file.name, file });
+	}
+	for (let at = 0; at < fit.length; at += namesAtOnce) {
+		const some = fit.slice(at, at + namesAtOnce);
+		const { names } = await get("names", { group, name: some.map((f) => f.name) });
+		names.forEach((n, i) => Object.assign(some[i], { head: n.head, isFolder: n.is_folder }));
+	}
+	const jobs = [];
+	for (const job of fit) {
+		if (job.isFolder) unfit.push([job.file, "a folder has this name"]);
+		else jobs.push(job);
+	}
+	if (await agreed(session, jobs, unfit)) add(jobs);
+}
+
+// agreed tells what will be saved, what not, and what it costs.
+async function agreed(session, jobs, unfit) {
+	const cost = times(session.fees.upload ?? "0", jobs.length);
+	const known = jobs.filter((job) => job.head !== "none");
+	const names = (title, rows) => rows.length > 0 && [h("p", null, title), h("ul", null, rows.slice(0, shownNames).map((row) => h("li", null, row)),
+		rows.length > shownNames && h("li", null, `and ${rows.length - shownNames} more`))];
+	const body = [h("div", null,
+		names("To be saved:", jobs.map((job) => `${visible(job.file.name)}, ${bytes(job.file.size)}`)),
+		names("These are there already. What you upload becomes their newest version; the versions before stay, as long as the group keeps them:", known.map((job) => visible(job.file.name))),
+		names("These cannot be saved:", unfit.map(([file, why]) => `${visible(file.name)}: ${why}`)))];
+	if (jobs.length === 0) {
+		await ask({ title: "Nothing to upload", yes: "Understood", no: "", body });
+		return false;
+	}
+	const costs = h("p", null, `It costs ${plural(jobs.length, "upload")}: ${price(cost)}. You have ${session.balance} tokens.`);
+	if (isLess(session.balance, cost)) {
+		await ask({ title: "Not enough tokens", yes: "Understood", no: "", body: [...body, costs, h("p", null, "Nothing was sent. Choose fewer files, or ask the operator for tokens: svcd account fund NAME TOKENS.")] });
+		return false;
+	}
+	const total = bytes(jobs.reduce((n, job) => n + job.file.size, 0));
+	return ask({ title: `Upload ${plural(jobs.length, "file")}, ${total}?`, yes: cost === "0" ? "Upload, free" : `Upload for ${price(cost)}`, body: [...body, costs] });
+}
+
+function add(jobs) {
+	for (const job of jobs) {
+		job.row = h("li");
+		list.append(job.row);
+		wait(job);
+	}
+	work();
+}
+
+function wait(job) {
+	job.stop = new AbortController();
+	queue.push(job);
+	show(job, "Waits", cancelButton(job));
+}
+
+// show draws the row of a job.
+function show(job, text, ...rest) {
+	job.row.replaceChildren(h("span", { class: "name" }, visible(job.file.name)), h("span", { class: "meta" }, text), ...rest.filter((r) => r));
+	panel.hidden = list.children.length === 0;
+}
+
+function cancelButton(job) {
+	const cancel = () => {
+		job.stop.abort();
+		const at = queue.indexOf(job);
+		if (at < 0) return; // it is under way and ends itself
+		queue.splice(at, 1);
+		show(job, "Cancelled. Nothing was saved or charged.", dismissButton(job));
+	};
+	return h("button", { type: "button", class: "small", onclick: cancel, "aria-label": `Cancel ${visible(job.file.name)}` }, "Cancel");
+}
+
+function dismissButton(job) {
+	const dismiss = () => {
+		job.row.remove();
+		panel.hidden = list.children.length === 0;
+	};
+	return h("button", { type: "button", class: "small", onclick: dismiss, "aria-label": `Dismiss ${visible(job.file.name)}` }, "Dismiss");
+}
+
+async function work() {
+	if (working) return;
+	while ((working = queue.shift())) await carryOut(working);
+	window.dispatchEvent(new Event("uploaded"));
+}
+
+async function carryOut(job) {
+	const progress = h("progress", { max: Math.max(job.file.size, 1), value: 0, "aria-label": `Progress of ${visible(job.file.name)}` });
+	const text = h("span", { class: "meta" });
+	const step = (sent) => {
+		progress.value = sent;
+		text.textContent = `${bytes(sent)} of ${bytes(job.file.size)}`;
+	};
+	show(job, "", text, progress, cancelButton(job));
+	step(0);
+	try {
+		const done = await upload(job, fileSource(job.file), step, job.stop.signal);
+		show(job, `Saved, for ${price(done.fee)}`, dismissButton(job));
+		announce(`${job.file.name} is saved`);
+	} catch (error) {
+		if (job.stop.signal.aborted) {
+			show(job, "Cancelled. Nothing was saved or charged.", dismissButton(job));
+			return;
+		}
+		const why = error.code === "HEAD_CHANGED" ? "Somebody saved this name meanwhile. Yours was not recorded, and nothing was charged. Look at theirs, then try again: yours becomes a newer version." : error.message;
+		show(job, "Not saved", notice("bad", why), h("span", { class: "badges" }, againButton(job), dismissButton(job)));
+	}
+}
+
+// againButton looks at the name anew: what is there now is what the upload follows.
+function againButton(job) {
+	const again = async (event) => {
+		event.target.disabled = true;
+		try {
+			const { names: [now] } = await get("names", { group: job.group, name: job.name });
+			job.head = now.head;
+			wait(job);
+			work();
+		} catch (error) {
+			show(job, "Not saved", notice("bad", error.message), h("span", { class: "badges" }, againButton(job), dismissButton(job)));
+		}
+	};
+	return h("button", { type: "button", class: "small", onclick: again, "aria-label": `Try ${visible(job.file.name)} again` }, "Try again");
+}
+
+// forget ends all of it: another account may sign in.
+export function forget() {
+	queue.splice(0).forEach((job) => job.stop.abort());
+	working?.stop.abort();
+	list.replaceChildren();
+	panel.hidden = true;
+}
+
+window.addEventListener("beforeunload", (event) => { if (working) event.preventDefault(); });

@@ -1,0 +1,385 @@
+package web_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+)
+
+// marker is in the content of every file that a test uploads.
+const marker = "a word that must not leave the browser"
+
+// recorded keeps the bodies of what the page sends.
+type recorded struct {
+	mu     sync.Mutex
+	bodies []string
+	breaks atomic.Int32 // PUTs whose connection breaks in the middle
+}
+
+// listen keeps what comes from now on.
+func (s *site) listen() *recorded {
+	rec := &recorded{}
+	s.front = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if strings.HasPrefix(r.URL.Path, "/account/api/") && r.Method != http.MethodGet {
+			raw, _ := io.ReadAll(r.Body)
+			rec.mu.Lock()
+			rec.bodies = append(rec.bodies, r.URL.RequestURI()+" "+string(raw))
+			rec.mu.Unlock()
+			if r.Method == http.MethodPut && rec.breaks.Add(-1) >= 0 {
+				panic(http.ErrAbortHandler)
+			}
+			r.Body = io.NopCloser(bytes.NewReader(raw))
+		}
+		next.ServeHTTP(w, r)
+	}
+	return rec
+}
+
+// holdsNone fails when content left the browser, and returns how many requests carried content.
+func (rec *recorded) holdsNone(t *testing.T) (puts int) {
+	t.Helper()
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	for _, body := range rec.bodies {
+		if strings.Contains(body, marker) {
+			t.Errorf("plaintext was sent: %.80s", body)
+		}
+		if strings.HasPrefix(body, "/account/api/uploads/") && !strings.Contains(body[:40], "prepare") && !strings.Contains(body[:40], "finish") {
+			puts++
+		}
+	}
+	return puts
+}
+
+// choose has the browser choose files, as JavaScript: [name, content] each; with drop they are dropped.
+func (b *tab) choose(drop bool, files string) {
+	b.t.Helper()
+	b.await(button("Upload files"))
+	b.js(`(() => {
+		const data = new DataTransfer();
+		for (const [name, ...content] of ` + files + `) data.items.add(new File(content, name, { type: "text/plain", lastModified: 1700000000000 }));
+		const section = document.querySelector('[aria-labelledby="files-title"]');
+		if (` + fmt.Sprint(drop) + `) {
+			for (const kind of ["dragenter", "dragover", "drop"]) section.dispatchEvent(new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true }));
+			return;
+		}
+		const input = section.querySelector("input[type=file]");
+		input.files = data.files;
+		input.dispatchEvent(new Event("change"));
+	})()`)
+}
+
+// plain reads a file of format version 1 as another client does.
+func (u *user) plain(group, ref string) (string, format.Metadata) {
+	u.t.Helper()
+	var answer wire.PrepareRetrieveResult
+	u.must(wire.OpPrepareRetrieve, wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: ref}, &answer)
+	key, err1 := format.ParseKey(answer.Key)
+	meta, err2 := format.ParseMetadata(answer.Format)
+	var sealed []byte
+	err3 := json.Unmarshal([]byte(`"`+answer.EncryptedB64+`"`), &sealed)
+	if err1 != nil || err2 != nil || err3 != nil {
+		u.t.Fatal(err1, err2, err3)
+	}
+	content, err := format.OpenBlob(key, sealed)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return string(content), meta
+}
+
+func TestThreat59UploadOnThePage(t *testing.T) {
+	s := serve(t, func(cfg *service.Config) { cfg.MaxFileBytes = 64 << 20 })
+	sent := s.listen()
+	alice := s.user("alice", "10")
+	alice.register("team")
+	alice.upload("team", "notes/old/x.txt", []byte("x"), nil, "")
+	b := alice.browse()
+	b.js("location.hash = '#/groups/team/notes'")
+	b.choose(false, `[["plan 1.txt", "`+marker+`"], ["empty.txt"], ["old", "x"], ["`+strings.Repeat("n", 256)+`", "x"]]`)
+	b.sees("Upload 2 files, 38 B?")
+	b.sees("old: a folder has this name")
+	b.sees("its name is longer than 255 bytes")
+	b.sees("It costs 2 uploads: 0.078 tokens. You have 9.321 tokens.")
+	if puts := sent.holdsNone(t); puts != 0 {
+		t.Errorf("%d requests carried content before the user agreed", puts)
+	}
+	b.fits("uploads")
+	b.press(kb.Enter)
+	b.sees("Saved, for 0.039 tokens")
+	b.await(`document.querySelectorAll("#uploads li").length === 2 && !document.querySelector("#uploads progress")`)
+	b.await(`document.querySelectorAll(".file-name").length === 2`) // the view follows
+	for _, row := range alice.files("team") {
+		switch *row.Filename {
+		case "notes/plan 1.txt":
+			content, meta := alice.plain("team", row.IPFSHash)
+			if content != marker || meta.ContentType != "text/plain" || row.FileHash != fmt.Sprintf("%x", sumOf([]byte(marker))) || row.Attributes == nil || *row.Attributes != `{"mtime":"1700000000000000000"}` {
+				t.Errorf("%q, %+v, %+v", content, meta, row)
+			}
+		case "notes/empty.txt":
+			if content, _ := alice.plain("team", row.IPFSHash); content != "" {
+				t.Errorf("the empty file holds %q", content)
+			}
+		case "notes/old/x.txt":
+		default:
+			t.Errorf("%q was recorded", *row.Filename)
+		}
+	}
+
+	t.Run("a newer version, dropped", func(t *testing.T) {
+		b.choose(true, `[["plan 1.txt", "`+marker+`", " again"]]`)
+		b.sees("What you upload becomes their newest version")
+		b.click("Upload for 0.039 tokens")
+		b.await(`document.querySelectorAll("#uploads li").length === 3 && !document.querySelector("#uploads progress")`)
+		b.click("plan 1.txt")
+		b.await("document.querySelectorAll('.versions tbody tr').length === 2")
+	})
+	t.Run("a large file, over connections that break", func(t *testing.T) {
+		b.expect("ERR_EMPTY_RESPONSE")
+		b.expect("ERR_CONNECTION_RESET")
+		sent.breaks.Store(1)
+		b.js("location.hash = '#/groups/team'")
+		b.choose(false, `[["large.bin", "`+marker+`".repeat(240000)]]`) // 9,120,000 bytes: two parts
+		b.sees("Upload 1 file, 9.1 MB?")
+		b.click("Upload for 0.039 tokens")
+		b.sees("of 9.1 MB")
+		b.await(`document.querySelectorAll("#uploads li").length === 4 && document.querySelector("#uploads li:last-child").textContent.includes("Saved")`)
+		if sent.breaks.Load() >= 0 {
+			t.Error("no connection broke")
+		}
+		b.await(button("Verify large.bin"))
+		b.click("Verify large.bin")
+		b.sees("Nothing is kept.")
+		b.click("Verify for 0.013 tokens")
+		b.sees("byte-identical")
+		want := strings.Repeat(marker, 240000)
+		for _, row := range alice.files("team") {
+			if *row.Filename == "large.bin" && (row.FileHash != fmt.Sprintf("%x", sumOf([]byte(want))) || row.Content == nil || *row.OriginalSize != int64(len(want))) {
+				t.Errorf("%+v", row)
+			}
+		}
+	})
+	t.Run("a large file that is refused", func(t *testing.T) {
+		b.expect("status of 409")
+		large := func(name string) {
+			t.Helper()
+			b.choose(false, `[["`+name+`", new Uint8Array(4 * 1024 * 1024 + 1)]]`)
+			b.await(button("Upload for 0.039 tokens"))
+		}
+		large("both.bin")
+		alice.upload("team", "both.bin", []byte("another"), nil, "")
+		b.click("Upload for 0.039 tokens")
+		b.sees("Somebody saved this name meanwhile.")
+		large("old.bin")
+		var said string
+		alice.must(wire.OpSetGroupFormat, wire.FormatRequest{GroupID: "team", Format: 1}, &said)
+		b.click("Upload for 0.039 tokens")
+		b.sees("This group keeps files in one piece")
+	})
+	if puts := sent.holdsNone(t); puts != 3+2+1+1+2 {
+		t.Errorf("%d requests carried content", puts)
+	}
+	// Another implementation opens every block and compares the whole.
+	if n, err := s.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 6 {
+		t.Errorf("%d files are whole: %v", n, err)
+	}
+}
+
+func TestThreat59RefusedUploads(t *testing.T) {
+	s := serve(t)
+	sent := s.listen()
+	alice, bob := s.user("alice", "10"), s.user("bob", "0.1")
+	alice.register("team")
+	alice.add("team", bob.id)
+	b := bob.browse()
+	upload := func(files string) {
+		t.Helper()
+		b.choose(false, files)
+		b.click("Upload for 0.039 tokens")
+	}
+	b.js("location.hash = '#/groups/team'")
+	b.sees("No files yet")
+	b.choose(false, `[["large.bin", new Uint8Array(4 * 1024 * 1024 + 1)]]`)
+	b.sees("large.bin: too large: at most 4.2 MB")
+	b.click("Understood")
+	b.choose(false, `[["1", "x"], ["2", "x"], ["3", "x"]]`)
+	b.sees("It costs 3 uploads: 0.117 tokens. You have 0.1 tokens.")
+	b.sees("Nothing was sent.")
+	b.click("Understood")
+	b.choose(false, `[["no.txt", "x"]]`)
+	b.click("Cancel")
+	b.await(`document.getElementById("uploads").hidden`)
+
+	// Somebody saves the name after the user was asked.
+	b.expect("status of 409")
+	b.choose(false, `[["both.txt", "`+marker+`"]]`)
+	b.await(button("Upload for 0.039 tokens"))
+	alice.upload("team", "both.txt", []byte("hers"), nil, "")
+	b.click("Upload for 0.039 tokens")
+	b.sees("Somebody saved this name meanwhile.")
+	if rows := alice.files("team"); len(rows) != 1 {
+		t.Errorf("%d versions after a conflict", len(rows))
+	}
+	if got := s.get(bob.signedIn(), "session")["balance"]; got != "0.1" {
+		t.Errorf("a conflict left %v tokens", got)
+	}
+	b.click("Try both.txt again")
+	b.sees("Saved, for 0.039 tokens")
+	b.click("Dismiss both.txt")
+	b.await(`document.getElementById("uploads").hidden`)
+
+	// A file that went away, and one that is cancelled.
+	b.js(`window.realSlice = Blob.prototype.slice; Blob.prototype.slice = () => { throw new Error("gone"); }`)
+	upload(`[["gone.txt", "x"]]`)
+	b.sees("The browser cannot read it")
+	b.click("Dismiss gone.txt")
+	b.js(`Blob.prototype.slice = () => ({ arrayBuffer: () => new Promise((resolve) => { window.goOn = () => resolve(new ArrayBuffer(1)); }) })`)
+	upload(`[["slow.txt", "x"]]`)
+	b.await("window.goOn")
+	upload(`[["waits.txt", "x"]]`)
+	b.click("Cancel waits.txt")
+	b.click("Cancel slow.txt")
+	b.js(`goOn(); Blob.prototype.slice = realSlice`)
+	b.await(`Array.from(document.querySelectorAll("#uploads li")).filter((li) => li.textContent.includes("Cancelled. Nothing was saved or charged.")).length === 2`)
+	b.click("Dismiss waits.txt")
+	b.click("Dismiss slow.txt")
+
+	// The money is spent, the right is taken, the session ends, each after the user was asked.
+	b.expect("status of 402")
+	b.expect("status of 403")
+	b.expect("status of 401")
+	bob.upload("team", "other.txt", []byte("x"), nil, "")
+	b.choose(false, `[["late.txt", "x"]]`)
+	b.sees("Not enough tokens")
+	b.click("Understood")
+	bob.sql("UPDATE accounts SET balance = '39000000000000000000000' WHERE id = '" + bob.id + "'")
+	b.choose(false, `[["late.txt", "x"]]`)
+	b.await(button("Upload for 0.039 tokens"))
+	bob.upload("team", "other.txt", []byte("x"), nil, "")
+	b.click("Upload for 0.039 tokens")
+	b.sees("Insufficient balance")
+	b.sees("svcd account fund NAME TOKENS")
+	bob.sql("UPDATE accounts SET balance = '39000000000000000000000' WHERE id = '" + bob.id + "'")
+	b.choose(false, `[["right.txt", "x"]]`)
+	b.await(button("Upload for 0.039 tokens"))
+	var said string
+	alice.must(wire.OpAddGroupMember, wire.MemberRequest{GroupID: "team", MemberID: bob.id, Role: wire.RoleReader}, &said)
+	b.click("Upload for 0.039 tokens")
+	b.sees("Ask the group's owner to make you a writer.")
+	b.js("location.hash = '#/groups'; location.hash = '#/groups/team'")
+	b.sees("The owner can make you a writer")
+	b.await(`!document.querySelector("main input[type=file]")`)
+	b.click("Sign out")
+	b.sees("Ask the operator of this service for a sign-in link")
+	b.await(`document.getElementById("uploads").hidden && !document.getElementById("uploads").textContent.includes("right.txt")`)
+	sent.holdsNone(t)
+	for _, row := range alice.files("team") {
+		if name := *row.Filename; name != "both.txt" && name != "other.txt" {
+			t.Errorf("%q was recorded", name)
+		}
+	}
+}
+
+// What the page sends has the checks of every other client.
+func TestThreat59UploadsOnBothEngines(t *testing.T) {
+	onBothEngines(t, func(t *testing.T, start func(...func(*service.Config)) *site) {
+		s := start()
+		alice, bob, carol := s.user("alice", "10"), s.user("bob", "10"), s.user("carol", "10")
+		alice.register("team")
+		alice.add("team", bob.id)
+		var said string
+		alice.must(wire.OpAddGroupMember, wire.MemberRequest{GroupID: "team", MemberID: carol.id, Role: wire.RoleReader}, &said)
+		a, member, reader, stranger, nobody := alice.signedIn(), bob.signedIn(), carol.signedIn(), s.user("dave", "10").signedIn(), client(t)
+		prepare := object{"group_id": "team", "filename": "a/b", "size": 33, "formats": []int{1}}
+		begin := func() string {
+			t.Helper()
+			status, body := do(t, a, s.page(http.MethodPost, "uploads/prepare", prepare))
+			if status != http.StatusOK {
+				t.Fatal(status, body)
+			}
+			var out wire.PrepareUploadResult
+			if err := json.Unmarshal([]byte(body), &out); err != nil {
+				t.Fatal(err)
+			}
+			req := s.page(http.MethodPut, "uploads/"+out.UploadID, nil)
+			blob := seal(t, out.Key, []byte("hello"))
+			var raw []byte
+			_ = json.Unmarshal([]byte(`"`+blob+`"`), &raw)
+			req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
+			req.Header.Set("Content-Type", "application/octet-stream")
+			if status, body := do(t, a, req); status != http.StatusNoContent {
+				t.Fatal(status, body)
+			}
+			return out.UploadID
+		}
+		id := begin()
+		finish := func(head string) object {
+			return object{"upload_id": id, "file_hash": fmt.Sprintf("%x", sumOf([]byte("hello"))), "format": nil, "head": head}
+		}
+		for name, c := range map[string]*http.Client{"403 reader": reader, "403 stranger": stranger, "401 nobody": nobody, "403 member": member} {
+			content := s.page(http.MethodPut, "uploads/"+id, "other")
+			content.Header.Set("Content-Type", "application/octet-stream")
+			for what, req := range map[string]*http.Request{"prepare": s.page(http.MethodPost, "uploads/prepare", prepare), "names": s.page(http.MethodGet, "names?group=team&name=x", nil),
+				"content": content, "finish": s.page(http.MethodPost, "uploads/finish", finish("none"))} {
+				status, body := do(t, c, req)
+				if c == member && (what == "prepare" || what == "names") {
+					if status != http.StatusOK {
+						t.Errorf("%s: %s: %d %s", name, what, status, body)
+					}
+				} else if !strings.HasPrefix(name, fmt.Sprint(status)) {
+					t.Errorf("%s: %s: %d %s", name, what, status, body)
+				}
+			}
+		}
+		head := func(name string) any {
+			return list(s.get(a, "names?group=team&name="+name)["names"])[0]
+		}
+		if got := fmt.Sprint(head("a%2Fb"), head("a")); got != "map[head:none is_folder:false] map[head:none is_folder:false]" {
+			t.Errorf("names before: %s", got)
+		}
+		for name, bad := range map[string]object{"without a head": finish(""), "another head": finish("bafyother"), "unknown": {"upload_id": "none", "file_hash": "", "format": nil, "head": "none"}} {
+			if status, body := do(t, a, s.page(http.MethodPost, "uploads/finish", bad)); status < 400 || status > 409 {
+				t.Errorf("%s: %d %s", name, status, body)
+			}
+		}
+		for _, query := range []string{"names?group=team&name=", "names?group=team&name=%00", "names?group=team" + strings.Repeat("&name=x", 21), "names?group=none&name=x"} {
+			if status, body := do(t, a, s.page(http.MethodGet, query, nil)); status != http.StatusBadRequest && status != http.StatusNotFound {
+				t.Errorf("%.40s: %d %s", query, status, body)
+			}
+		}
+		if rows := alice.files("team"); len(rows) != 0 {
+			t.Errorf("%d files", len(rows))
+		}
+		var refs []string
+		for range 2 { // a repetition is answered, and is not charged again
+			status, body := do(t, a, s.page(http.MethodPost, "uploads/finish", finish("none")))
+			if status != http.StatusOK {
+				t.Fatal(status, body)
+			}
+			refs = append(refs, decode(t, body)["ref"].(string))
+		}
+		if balance := s.get(a, "session")["balance"]; refs[0] != refs[1] || balance != "9.295" { // 0.64, twice 0.013 and 0.039
+			t.Errorf("%v, %v tokens", refs, balance)
+		}
+		if got := fmt.Sprint(head("a%2Fb"), head("a")); got != "map[head:"+refs[0]+" is_folder:false] map[head:none is_folder:true]" {
+			t.Errorf("names after: %s", got)
+		}
+		id = begin()
+		if status, body := do(t, a, s.page(http.MethodPost, "uploads/finish", finish("none"))); status != http.StatusConflict || !strings.Contains(body, wire.CodeHead) {
+			t.Errorf("a version that follows nothing: %d %s", status, body)
+		}
+		s.post(a, "uploads/finish", finish(refs[0]))
+	})
+}
