@@ -47,6 +47,11 @@ func (r *running) vaultKey() *wire.VaultKey {
 // seals makes an item for a group.
 func (u *user) seals(group, name string, content []byte) *sealedItem {
 	u.t.Helper()
+	return u.sealsFor(u.vaultKey(), group, name, content)
+}
+
+func (u *user) sealsFor(v *wire.VaultKey, group, name string, content []byte) *sealedItem {
+	u.t.Helper()
 	key, err := format.RandomKey()
 	if err != nil {
 		u.t.Fatal(err)
@@ -63,14 +68,18 @@ func (u *user) seals(group, name string, content []byte) *sealedItem {
 	_, _ = rand.Read(id)
 	binary.BigEndian.PutUint64(id, uint64(time.Now().UnixNano())) // neighbours in the index, as those of clients
 	i := &sealedItem{blob: blob, SealedHead: wire.SealedHead{ID: hex.EncodeToString(id), GroupID: group, FileHash: hash(content), Format: meta, BlobSize: int64(len(blob)), BlobHash: hash(blob), Versioned: true}}
-	u.sealsKey(i, key, u.id)
+	u.sealsKeyFor(v, i, key, u.id)
 	return i
 }
 
 // sealsKey seals the key of an item for an account and the newest epoch.
 func (u *user) sealsKey(i *sealedItem, key *format.Key, account string) {
 	u.t.Helper()
-	v := u.vaultKey()
+	u.sealsKeyFor(u.vaultKey(), i, key, account)
+}
+
+func (u *user) sealsKeyFor(v *wire.VaultKey, i *sealedItem, key *format.Key, account string) {
+	u.t.Helper()
 	public, err := base64.StdEncoding.DecodeString(v.PublicKey)
 	if err != nil {
 		u.t.Fatal(err)
