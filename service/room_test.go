@@ -3,6 +3,7 @@ package service_test
 import (
 	"bytes"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -103,6 +104,53 @@ func TestThreat31BytesKept(t *testing.T) {
 			t.Errorf("without bounds: %+v", s)
 		}
 	})
+}
+
+// Threat 31: what a client says of tiny files counts like their bytes, however they come, and a
+// deleted file keeps nothing of it.
+func TestThreat31BytesOfFormats(t *testing.T) {
+	r := runWith(t, service.Config{Database: newDatabase(t), MaxAccountBytes: 40_000})
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	said := json.RawMessage(`{"version":1,"filename":"f","said":"` + strings.Repeat("x", 30_000) + `"}`)
+	sealed := func() (int, string) {
+		item := alice.seals("g", "f", nil)
+		item.Format = said
+		return alice.puts(item)
+	}
+	inside := func() (int, string) {
+		req := alice.finalize("g", "f", nil)
+		req.Format = said
+		return alice.tool(wire.OpFinalizeUpload, req)
+	}
+	raw := func() (int, string) {
+		up := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
+		if status, body := alice.put(up, bytes.NewReader(make([]byte, format.Overhead))); status != http.StatusNoContent {
+			t.Fatal(status, body)
+		}
+		return alice.tool(wire.OpFinalizeUpload, wire.FinalizeUploadRequest{UploadID: up.UploadID, FileHash: hash(nil), Format: said})
+	}
+	for name, upload := range map[string]func() (int, string){"in one request": sealed, "inside JSON": inside, "raw": raw} {
+		if status, body := upload(); status != http.StatusOK {
+			t.Fatalf("%s: %d %s", name, status, body)
+		}
+		for other, again := range map[string]func() (int, string){"in one request": sealed, "inside JSON": inside, "raw": raw} {
+			if status, body := again(); status != http.StatusInsufficientStorage || !strings.Contains(body, wire.CodeStorageFull) {
+				t.Errorf("%s after %s: %d %s", other, name, status, body)
+			}
+		}
+		ok(t, r.svc.CheckStored(t.Context(), func(what string, err error) { t.Error(what, err) }))
+		rows := alice.rows("g")
+		must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": rows[len(rows)-1].IPFSHash})
+		r.exec("DELETE FROM uploads WHERE result IS NULL")
+		if n := alice.stored("").Account.Bytes; n != 0 {
+			t.Errorf("%d bytes count after the deletion", n)
+		}
+		if r.databaseHolds([]byte(strings.Repeat("x", 1000))) {
+			t.Error("the database keeps what was said of a deleted file")
+		}
+	}
+	r.clean(0)
 }
 
 // Threat 31: uploads that arrive at the same time do not pass the bound together.

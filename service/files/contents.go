@@ -390,6 +390,9 @@ func (f *Files) recordBlocks(ctx context.Context, tx *store.Tx, account string, 
 	if g.Format < format.VersionBlocks {
 		return out, nil, fault.New(wire.CodeUnsupported, "group %q takes only files of format version 1 since then: send the file again", g.ID)
 	}
+	if err := f.mayKeepFormat(ctx, tx, account, u.group, req.Format); err != nil {
+		return out, nil, err
+	}
 	if u.filename == "" {
 		u.filename = meta.Filename
 	}

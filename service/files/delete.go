@@ -166,12 +166,12 @@ func tombstone(t *target, by, reason string) chain.Record {
 		Tags: t.namedTags()}
 }
 
-// shredded destroys the key of a file whose deletion has the record r.
+// shredded destroys the key of a file whose deletion has the record r, and what its client said of it.
 func shredded(ctx context.Context, tx *store.Tx, t *target, r chain.Row) error {
 	if err := destroyKeys(ctx, tx, "SELECT key_id FROM files WHERE ref = ?", t.ref); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE files SET key_id = NULL, deleted_ns = ?, deleted_by = ?, deleted_why = ?, trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, changed_seq = ? WHERE ref = ?",
+	_, err := tx.ExecContext(ctx, "UPDATE files SET key_id = NULL, format = 'null', deleted_ns = ?, deleted_by = ?, deleted_why = ?, trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, changed_seq = ? WHERE ref = ?",
 		r.TimeNS, r.Account, r.Detail, r.Seq, t.ref)
 	if err != nil {
 		return fmt.Errorf("record deletion: %w", err)

@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -36,6 +37,21 @@ func (f *Files) mayKeep(ctx context.Context, tx *store.Tx, account, group string
 		if more > b.left {
 			return b.refused
 		}
+	}
+	return nil
+}
+
+// freeFormat is how many bytes of a format count for no bound. The migration
+// 0030_bytes_of_formats counts the others, and CheckStored.
+const freeFormat = 1 << 10
+
+// formatBytes are the bytes of a format that count as bytes of its file.
+func formatBytes(raw json.RawMessage) int64 { return max(0, int64(len(raw))-freeFormat) }
+
+// mayKeepFormat refuses a format when an account or a group would keep too many bytes.
+func (f *Files) mayKeepFormat(ctx context.Context, tx *store.Tx, account, group string, raw json.RawMessage) error {
+	if n := formatBytes(raw); n > 0 {
+		return f.mayKeep(ctx, tx, account, group, n)
 	}
 	return nil
 }
@@ -92,6 +108,8 @@ func (f *Files) CheckStored(ctx context.Context, report func(what string, err er
 			SELECT kind, name, bytes AS counted, 0 AS kept FROM stored_bytes
 			UNION ALL SELECT 'account', uploader, 0, blob_size FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
 			UNION ALL SELECT 'group', group_id, 0, blob_size FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
+			UNION ALL SELECT 'account', uploader, 0, octet_length(format) - 1024 FROM files WHERE deleted_ns IS NULL AND octet_length(format) > 1024
+			UNION ALL SELECT 'group', group_id, 0, octet_length(format) - 1024 FROM files WHERE deleted_ns IS NULL AND octet_length(format) > 1024
 			UNION ALL SELECT 'account', account, 0, blob_size FROM uploads WHERE blob_id IS NOT NULL
 			UNION ALL SELECT 'group', group_id, 0, blob_size FROM uploads WHERE blob_id IS NOT NULL
 			UNION ALL SELECT 'account', account, 0, blob_size FROM parts

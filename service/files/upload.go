@@ -424,9 +424,11 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 		return out, false, fault.New(wire.CodeValidation, "Required: encrypted_data, or a PUT to upload_url before")
 	}
 	if own != nil { // the bytes of a raw transfer count already
-		if err := f.mayKeep(ctx, tx, account, u.group, own.Size-u.blobSize()); err != nil {
+		if err := f.mayKeep(ctx, tx, account, u.group, own.Size-u.blobSize()+formatBytes(req.Format)); err != nil {
 			return out, false, err
 		}
+	} else if err := f.mayKeepFormat(ctx, tx, account, u.group, req.Format); err != nil {
+		return out, false, err
 	}
 	if u.filename == "" {
 		u.filename = meta.Filename
