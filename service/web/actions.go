@@ -49,7 +49,7 @@ func (p *page) actions() map[string]action {
 		"key": with(p.newKey), "retrieve": with(p.retrieve), "uploads/prepare": with(p.prepareUpload), "uploads/finish": with(p.finishUpload),
 		"groups/create": with(p.createGroup), "groups/open": with(p.openWindow), "groups/add": with(p.addMember),
 		"groups/revoke": said(p.Groups.Revoke), "groups/join": said(p.Groups.Join), "groups/close": said(p.Groups.CloseJoin),
-		"groups/keep": said(p.Groups.Keep), "groups/trash": said(p.Groups.SetTrash), "restore": with(p.restore),
+		"groups/keep": said(p.Groups.Keep), "groups/trash": said(p.Groups.SetTrash), "restore": with(p.restore), "remove": with(p.remove),
 		"groups/retention": said(p.Groups.SetRetention), "groups/versions": said(p.Groups.SetVersions),
 	}
 }
@@ -322,6 +322,10 @@ func (p *page) tryVersions(r *http.Request, account string) (any, error) {
 
 func (p *page) restore(r *http.Request, account string, req wire.NameRequest) (any, error) {
 	return p.Files.Restore(r.Context(), account, req)
+}
+
+func (p *page) remove(r *http.Request, account string, req wire.NameRequest) (any, error) {
+	return p.Files.Remove(r.Context(), account, req)
 }
 
 // fileView is a file record as the page shows it.

@@ -292,18 +292,19 @@ func TestVerifyLargeFilesInTheBrowser(t *testing.T) {
 	verify("film.mkv", " for 0.013 tokens", "byte-identical")
 	b.js(`window.showSaveFilePicker = async () => ({ createWritable: async () => ({ write: async () => {}, close: async () => { window.finished = true; }, abort: async () => { window.aborted = true; } }) })`)
 	leaf := blocks.leaves[5]
-	s.flipPart(sealedWith(t, s, leaf))
+	s.flipPart(sealedWith(t, s, leaf, 77))
 	b.click("Save film.mkv")
 	b.await("window.aborted === true && window.finished === undefined")
 	verify("film.mkv", ", free", "byte-mismatched")
 }
 
-// sealedWith returns the beginning of the stored block that has a leaf: the last one of a part.
-func sealedWith(t *testing.T, s *site, leaf format.Hash) (found []byte) {
+// sealedWith returns the beginning of the stored block that has a leaf: the last one of a part, of
+// so many bytes of plaintext.
+func sealedWith(t *testing.T, s *site, leaf format.Hash, plain int) (found []byte) {
 	t.Helper()
-	const last = 77 + format.Overhead
+	last := plain + format.Overhead
 	_ = filepath.WalkDir(s.dir, func(path string, _ os.DirEntry, err error) error {
-		if raw, err := os.ReadFile(path); err == nil && len(raw) > last && format.Leaf(raw[len(raw)-last:]) == leaf {
+		if raw, err := os.ReadFile(path); err == nil && len(raw) >= last && format.Leaf(raw[len(raw)-last:]) == leaf {
 			found = raw[len(raw)-last:][:40]
 		}
 		return err

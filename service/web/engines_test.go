@@ -232,6 +232,7 @@ func TestPageRulesOnBothEngines(t *testing.T) {
 			"groups/versions":  {"group_id": "open", "keep": "7"},
 			"groups/join":      {"group_id": "closed"},
 			"restore":          {"group_id": "closed", "filename": "x", "seq": 9},
+			"remove":           {"group_id": "closed", "filename": "x", "seq": 9},
 			"retrieve":         {"group_id": "closed", "ipfs_hash": "x"},
 		} {
 			if status, body := do(t, b, s.page(http.MethodPost, path, body)); status != http.StatusForbidden {

@@ -251,7 +251,7 @@ func TestThreat36StateChangesNeedProof(t *testing.T) {
 	s := serve(t)
 	alice := s.user("alice", "1")
 	c := alice.signedIn()
-	paths := []string{"sign-in", "sign-out", "key", "retrieve", "groups/create", "groups/add", "groups/revoke", "groups/join", "groups/open", "groups/close", "groups/retention", "groups/keep", "groups/trash", "groups/versions", "restore", "uploads/prepare", "uploads/finish"}
+	paths := []string{"sign-in", "sign-out", "key", "retrieve", "groups/create", "groups/add", "groups/revoke", "groups/join", "groups/open", "groups/close", "groups/retention", "groups/keep", "groups/trash", "groups/versions", "restore", "uploads/prepare", "uploads/finish", "remove"}
 	for name, change := range map[string]func(*http.Request){
 		"form":            func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") },
 		"plain text":      func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") },

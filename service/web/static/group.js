@@ -5,7 +5,7 @@ import { announce, ask, askForm, badge, busy, copyButton, empty, field, h, mono,
 import { badges } from "./groups.js";
 import { place } from "./place.js";
 import { attributes, bytes, date, keepText, nameOf, nsToMS, plural, price, visible } from "./text.js";
-import { chooser } from "./uploads.js";
+import { chooser, restore } from "./uploads.js";
 import { canSave, isFree, save, verify } from "./verify.js";
 
 // groupView shows a folder of a group: "" for its top, where members and settings are too, else
@@ -28,7 +28,7 @@ export async function groupView(draw, session, id, folder) {
 		filesSection(g, session, folder, page),
 		trash.files.length > 0 && trashSection(g, session, trash, again),
 		membersSection(g, session, again),
-		g.role === "owner" && settings(g, again),
+		g.role === "owner" && settings(g, session, again),
 		about(g));
 }
 
@@ -48,20 +48,64 @@ export async function fileView(draw, session, id, name) {
 	const newest = page.files.find((f) => !f.deleted);
 	const title = page.files.length > 0 ? nameOf(page.files[0]) : visible(name);
 	document.title = `${title} · svcfs`;
+	const slot = h("div");
+	const mayWrite = ["owner", "writer"].includes(g.role);
+	const again = (text) => {
+		announce(text);
+		return fileView(draw, session, id, name);
+	};
+	const back = newest === undefined && page.files.length > 0 && restoreButton(g, session, title, page.files, slot, again);
 	const row = (f) => h("tr", { class: f.deleted ? "gone" : undefined },
 		h("th", { scope: "row" }, f.timestamp ? date(nsToMS(f.timestamp)) : "unknown", f === newest && [" ", badge("newest", "accent-line")],
 			f.deleted && [" ", badge("in the trash")], f.attributes && h("p", { class: "hint" }, attributes(f.attributes))),
 		cell("Size", bytes(f.original_size)),
 		cell("Uploader", mono(f.user_id, 28)),
-		cell("Integrity", f.deleted ? h("span", { class: "hint" }, `removed by ${f.deleted.deleted_by}`) : integrity(g, session, f, `${title} of ${f.timestamp ? date(nsToMS(f.timestamp)) : "an unknown time"}`)));
-	draw(crumbs(g, folder, path), h("h1", { tabindex: "-1" }, title),
+		cell("Integrity", f.deleted ? h("span", { class: "hint" }, `removed by ${f.deleted.deleted_by}`) : integrity(g, session, f, `${title} of ${f.timestamp ? date(nsToMS(f.timestamp)) : "an unknown time"}`)),
+		mayWrite && cell("Restore", restoreVersion(g, f, newest, title, slot)));
+	draw(crumbs(g, folder, path), h("div", { class: "title" }, h("h1", { tabindex: "-1" }, title), mayWrite && newest && removeButton(g, session, page.files, title, slot), back), slot,
 		h("section", { "aria-labelledby": "versions-title" }, h("h2", { id: "versions-title" }, "Versions"),
 			page.files.length === 0 ? empty("No such file", "It was removed for good, or never there. The ledger tells.")
-				: listing(["Saved", "Size", "Uploader", "Integrity"], "versions", page.files.map(row), page.more && page.files.at(-1).seq,
+				: listing(["Saved", "Size", "Uploader", "Integrity", ...(mayWrite ? ["Restore"] : [])], "versions", page.files.map(row), page.more && page.files.at(-1).seq,
 					async (before) => {
 						const next = await get("file", { group: id, name, before });
 						return [next.files.map(row), next.more && next.files.at(-1).seq];
 					})));
+}
+
+// restoreVersion offers to save an older version again. A link would be of this account then, and
+// could lead out of the group.
+function restoreVersion(g, f, newest, title, slot) {
+	if (f === newest || f.deleted) return h("span", { class: "hint" }, f === newest ? "is the newest" : "bring the name back first");
+	if (f.attributes && JSON.parse(f.attributes).target !== undefined) return h("span", { class: "hint" }, "a link: make it anew with ln -s");
+	const button = h("button", { type: "button", class: "small", "aria-label": `Restore the version of ${date(nsToMS(f.timestamp))}` }, "Restore");
+	button.addEventListener("click", () => busy(button, slot, () => restore(g.id, f, newest, title)));
+	return button;
+}
+
+// removeButton puts a name into the trash.
+function removeButton(g, session, versions, title, slot) {
+	const button = h("button", { type: "button" }, "Remove");
+	button.addEventListener("click", async () => {
+		const cost = price(session.fees.remove_file);
+		const sure = await ask({
+			title: `Remove ${title}?`, yes: `Yes, remove, ${cost}`, danger: true,
+			body: [h("p", null, `All its versions go to the trash. They can be brought back for ${plural(g.trash.days, "day")}; then they are destroyed.`)],
+		});
+		const request = { group_id: g.id, filename: versions[0].filename, seq: Math.max(...versions.map((f) => f.changed_seq)) };
+		if (sure && await busy(button, slot, () => repeated("remove", request))) {
+			announce(`${title} is in the trash`);
+			location.hash = place("groups", g.id, request.filename.includes("/") ? request.filename.slice(0, request.filename.lastIndexOf("/")) : undefined);
+		}
+	});
+	return button;
+}
+
+// repeated does a change of a name that may have more versions than one request changes.
+async function repeated(path, request) {
+	for (;;) {
+		const done = await post(path, request);
+		if (!done.more) return done;
+	}
 }
 
 // listing is a table with a button for more rows: ask resolves to those from there on, and to
@@ -135,6 +179,7 @@ function trashSection(g, session, { files, more }, again) {
 		cell("Kept until", keptUntil(versions[0])),
 		cell("Bring back", restoreButton(g, session, name, versions, slot, again))));
 	return h("section", { "aria-labelledby": "trash-title" }, h("h2", { id: "trash-title" }, "Trash"),
+		h("p", { class: "hint" }, `Bringing a name back: ${price(session.fees.restore_file)}.`),
 		h("table", { class: "files" }, h("thead", null, h("tr", null, head)), h("tbody", null, rows)), slot,
 		more && h("p", { class: "hint" }, "Only the newest removed files are shown; all of them:", h("pre", null, `svcfs ls --trash ${shellWord(g.id)}`)));
 }
@@ -150,7 +195,7 @@ function restoreButton(g, session, name, versions, slot, again) {
 	const seq = Math.max(...versions.map((f) => f.changed_seq));
 	const button = h("button", { type: "button", class: "small", "aria-label": `Bring back ${name}` }, "Bring back");
 	button.addEventListener("click", async () => {
-		if (await busy(button, slot, () => post("restore", { group_id: g.id, filename, ipfs_hash: filename ? "" : ipfs_hash, seq }))) await again(`${name} is back`);
+		if (await busy(button, slot, () => repeated("restore", { group_id: g.id, filename, ipfs_hash: filename ? "" : ipfs_hash, seq }))) await again(`${name} is back`);
 	});
 	return button;
 }
@@ -243,19 +288,28 @@ function membersSection(g, session, again) {
 	const slot = h("div");
 	const rows = g.member_ids.map((id, i) => h("li", null, h("div", { class: "item" },
 		h("span", { class: "name" }, mono(id)),
-		h("span", { class: "meta" }, g.member_roles[i], id === session.account_id && " (you)"),
+		h("span", { class: "meta" }, g.member_roles[i], id === session.account_id && " (you)", `: ${mayWhat(g.member_roles[i], g.trash)}`),
 		g.role === "owner" && id !== g.owner && h("span", { class: "badges" },
-			roleButton(g, id, g.member_roles[i], slot, again), revokeButton(g, session, id, slot, again)))));
+			roleButton(g, session, id, g.member_roles[i], slot, again), revokeButton(g, session, id, slot, again)))));
 	return h("section", { "aria-labelledby": "members-title" },
 		h("h2", { id: "members-title" }, `Members (${g.member_ids.length})`),
 		h("ul", { class: "list" }, rows), slot,
 		g.role === "owner" && addForm(g, session, again));
 }
 
-// roleButton gives a member the other role, which is free and can be taken back.
-function roleButton(g, id, has, slot, again) {
+// mayWhat tells what a role allows.
+function mayWhat(role, trash) {
+	switch (role) {
+	case "owner": return "reads, saves, removes and brings back everything, adds and revokes members, sets what the group keeps";
+	case "writer": return `reads and saves files, and removes ${trash.who === "writers" ? "any" : "its own"}`;
+	default: return "reads files, and changes nothing";
+	}
+}
+
+// roleButton gives a member the other role, which can be taken back.
+function roleButton(g, session, id, has, slot, again) {
 	const role = has === "reader" ? "writer" : "reader";
-	const button = h("button", { type: "button", class: "small", "aria-label": `Make ${id} a ${role}` }, `Make ${role}`);
+	const button = h("button", { type: "button", class: "small", "aria-label": `Make ${id} a ${role}` }, `Make ${role}, ${price(session.fees.set_member_role)}`);
 	button.addEventListener("click", async () => {
 		if (await busy(button, slot, () => post("groups/add", { group_id: g.id, member_id: id, role }))) await again(`${id} is now a ${role}`);
 	});
@@ -263,7 +317,7 @@ function roleButton(g, id, has, slot, again) {
 }
 
 function revokeButton(g, session, id, slot, again) {
-	const button = h("button", { type: "button", class: "small", "aria-label": `Revoke ${id}` }, "Revoke");
+	const button = h("button", { type: "button", class: "small", "aria-label": `Revoke ${id}` }, `Revoke for ${price(session.fees.revoke_group_member)}`);
 	button.addEventListener("click", async () => {
 		const sure = await ask({
 			title: `Revoke ${id}?`, yes: `Yes, revoke for ${price(session.fees.revoke_group_member)}`, danger: true,
@@ -302,8 +356,11 @@ function warnNobody(g, id) {
 	});
 }
 
-function settings(g, again) {
+function settings(g, session, again) {
+	const costs = { "Join window": "open_hackathon_join", "closing it": "close_hackathon_join", retention: "set_group_retention", trash: "set_group_trash", versions: "set_group_versions" };
+	const dear = Object.entries(costs).filter(([, action]) => price(session.fees[action]) !== "free").map(([name, action]) => `${name} ${price(session.fees[action])}`);
 	return h("section", { "aria-labelledby": "settings-title" }, h("h2", { id: "settings-title" }, "Settings"),
+		h("p", { class: "hint" }, dear.length === 0 ? "Changing them is free." : `A change costs: ${dear.join(", ")}. Others are free.`),
 		h("div", { class: "grid" }, g.joinable && windowCard(g, again), retentionCard(g, again), trashCard(g, again), versionsCard(g, again)));
 }
 

@@ -108,19 +108,30 @@ export function reason(code) {
 	return reasons[code] ?? code;
 }
 
-// times multiplies an amount of tokens, exactly.
-export function times(tokens, n) {
+const places = 24; // of a token
+
+// units is an amount of tokens in its smallest units, exactly.
+function units(tokens) {
 	const [whole, part = ""] = tokens.split(".");
-	const digits = String(BigInt(whole + part) * BigInt(n)).padStart(part.length + 1, "0");
-	const end = digits.length - part.length;
-	return part ? `${digits.slice(0, end)}.${digits.slice(end)}`.replace(/\.?0+$/, "") : digits;
+	return BigInt(whole + part.padEnd(places, "0"));
 }
 
-// isLess compares amounts of tokens, exactly.
+function tokensOf(n) {
+	const digits = String(n).padStart(places + 1, "0");
+	return `${digits.slice(0, -places)}.${digits.slice(-places)}`.replace(/\.?0+$/, "");
+}
+
+// times multiplies an amount of tokens, plus adds amounts, and isLess compares two; undefined is none.
+export function times(tokens, n) {
+	return tokensOf(units(tokens ?? "0") * BigInt(n));
+}
+
+export function plus(...amounts) {
+	return tokensOf(amounts.reduce((sum, tokens) => sum + units(tokens ?? "0"), 0n));
+}
+
 export function isLess(a, b) {
-	const [[aWhole, aPart = ""], [bWhole, bPart = ""]] = [a.split("."), b.split(".")];
-	const length = Math.max(aPart.length, bPart.length);
-	return BigInt(aWhole + aPart.padEnd(length, "0")) < BigInt(bWhole + bPart.padEnd(length, "0"));
+	return units(a) < units(b);
 }
 
 export function price(tokens) {

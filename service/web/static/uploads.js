@@ -2,8 +2,9 @@
 
 import { get } from "./api.js";
 import { announce, ask, h, notice } from "./dom.js";
-import { bytes, isLess, plural, price, times, visible } from "./text.js";
+import { bytes, date, isLess, nsToMS, plural, plus, price, times, visible } from "./text.js";
 import { fileSource, upload } from "./upload.js";
+import { isFree, readVersion } from "./verify.js";
 
 const panel = document.getElementById("uploads");
 const list = panel.querySelector("ul");
@@ -11,6 +12,9 @@ const namesAtOnce = 20; // of one question
 const longestName = 255; // bytes of a component
 const shownNames = 10;
 
+const uncharged = "Cancelled. Nothing was saved or charged.";
+
+// A job saves what open resolves to, a source of size bytes, as the name, which the rows call label.
 const queue = []; // jobs that wait
 let working = null; // the job that is under way
 
@@ -58,7 +62,7 @@ async function offer(group, folder, files) {
 		const why = file.size > session.max_file_bytes ? `too large: at most ${bytes(session.max_file_bytes)}`
 			: new TextEncoder().encode(file.name).length > longestName ? `its name is longer than ${longestName} bytes` : "";
 		if (why) unfit.push([file, why]);
-		else fit.push({ group, folder, name: folder + file.name, file });
+		else fit.push({ group, name: folder + file.name, label: visible(file.name), size: file.size, open: () => fileSource(file), cancelled: uncharged });
 	}
 	for (let at = 0; at < fit.length; at += namesAtOnce) {
 		const some = fit.slice(at, at + namesAtOnce);
@@ -67,7 +71,7 @@ async function offer(group, folder, files) {
 	}
 	const jobs = [];
 	for (const job of fit) {
-		if (job.isFolder) unfit.push([job.file, "a folder has this name"]);
+		if (job.isFolder) unfit.push([{ name: job.label }, "a folder has this name"]);
 		else jobs.push(job);
 	}
 	if (await agreed(session, jobs, unfit)) add(jobs);
@@ -75,25 +79,46 @@ async function offer(group, folder, files) {
 
 // agreed tells what will be saved, what not, and what it costs.
 async function agreed(session, jobs, unfit) {
-	const cost = times(session.fees.upload ?? "0", jobs.length);
+	const cost = times(session.fees.upload, jobs.length);
 	const known = jobs.filter((job) => job.head !== "none");
 	const names = (title, rows) => rows.length > 0 && [h("p", null, title), h("ul", null, rows.slice(0, shownNames).map((row) => h("li", null, row)),
 		rows.length > shownNames && h("li", null, `and ${rows.length - shownNames} more`))];
 	const body = [h("div", null,
-		names("To be saved:", jobs.map((job) => `${visible(job.file.name)}, ${bytes(job.file.size)}`)),
-		names("These are there already. What you upload becomes their newest version; the versions before stay, as long as the group keeps them:", known.map((job) => visible(job.file.name))),
+		names("To be saved:", jobs.map((job) => `${job.label}, ${bytes(job.size)}`)),
+		names("These are there already. What you upload becomes their newest version; the versions before stay, as long as the group keeps them:", known.map((job) => job.label)),
 		names("These cannot be saved:", unfit.map(([file, why]) => `${visible(file.name)}: ${why}`)))];
 	if (jobs.length === 0) {
 		await ask({ title: "Nothing to upload", yes: "Understood", no: "", body });
 		return false;
 	}
 	const costs = h("p", null, `It costs ${plural(jobs.length, "upload")}: ${price(cost)}. You have ${session.balance} tokens.`);
-	if (isLess(session.balance, cost)) {
-		await ask({ title: "Not enough tokens", yes: "Understood", no: "", body: [...body, costs, h("p", null, "Nothing was sent. Choose fewer files, or ask the operator for tokens: svcd account fund NAME TOKENS.")] });
-		return false;
-	}
-	const total = bytes(jobs.reduce((n, job) => n + job.file.size, 0));
+	if (isLess(session.balance, cost)) return tooDear([...body, costs]);
+	const total = bytes(jobs.reduce((n, job) => n + job.size, 0));
 	return ask({ title: `Upload ${plural(jobs.length, "file")}, ${total}?`, yes: cost === "0" ? "Upload, free" : `Upload for ${price(cost)}`, body: [...body, costs] });
+}
+
+async function tooDear(body) {
+	await ask({ title: "Not enough tokens", yes: "Understood", no: "", body: [...body, h("p", null, "Nothing was sent. Ask the operator for tokens: svcd account fund NAME TOKENS.")] });
+	return false;
+}
+
+// restore asks what it costs to save a version again, as the newest one, and queues it. newest is the
+// row of the newest version: whether the file may be executed stays as it is.
+export async function restore(group, f, newest, title) {
+	const [session, { names: [{ head }] }] = await Promise.all([get("session"), get("names", { group, name: f.filename })]);
+	const reading = isFree(f.ipfs_hash) ? "0" : session.fees.retrieve;
+	const cost = plus(reading, session.fees.upload);
+	const body = [
+		h("p", null, `The content of ${date(nsToMS(f.timestamp))} becomes the newest version. No version is lost. It is decrypted, verified and encrypted again in this browser.`),
+		h("p", null, `It costs one retrieval (${price(reading)}) and one upload (${price(session.fees.upload)}): ${price(cost)}. You have ${session.balance} tokens.`),
+	];
+	if (isLess(session.balance, cost)) return tooDear(body);
+	if (!await ask({ title: `Restore this version of ${title}?`, yes: cost === "0" ? "Restore, free" : `Restore for ${price(cost)}`, body })) return false;
+	const { xattrs } = f.attributes ? JSON.parse(f.attributes) : {};
+	const { executable } = newest?.attributes ? JSON.parse(newest.attributes) : {};
+	const open = async () => ({ ...await readVersion(group, f, session.max_file_bytes), type: f.content_type, attributes: { executable, xattrs } });
+	add([{ group, name: f.filename, head, label: title, size: f.original_size ?? 0, open, cancelled: "Cancelled. Nothing was saved; what was fetched already is paid." }]);
+	return true;
 }
 
 function add(jobs) {
@@ -113,7 +138,7 @@ function wait(job) {
 
 // show draws the row of a job.
 function show(job, text, ...rest) {
-	job.row.replaceChildren(h("span", { class: "name" }, visible(job.file.name)), h("span", { class: "meta" }, text), ...rest.filter((r) => r));
+	job.row.replaceChildren(h("span", { class: "name" }, job.label), h("span", { class: "meta" }, text), ...rest.filter((r) => r));
 	panel.hidden = list.children.length === 0;
 }
 
@@ -123,9 +148,9 @@ function cancelButton(job) {
 		const at = queue.indexOf(job);
 		if (at < 0) return; // it is under way and ends itself
 		queue.splice(at, 1);
-		show(job, "Cancelled. Nothing was saved or charged.", dismissButton(job));
+		show(job, job.cancelled, dismissButton(job));
 	};
-	return h("button", { type: "button", class: "small", onclick: cancel, "aria-label": `Cancel ${visible(job.file.name)}` }, "Cancel");
+	return h("button", { type: "button", class: "small", onclick: cancel, "aria-label": `Cancel ${job.label}` }, "Cancel");
 }
 
 function dismissButton(job) {
@@ -133,7 +158,7 @@ function dismissButton(job) {
 		job.row.remove();
 		panel.hidden = list.children.length === 0;
 	};
-	return h("button", { type: "button", class: "small", onclick: dismiss, "aria-label": `Dismiss ${visible(job.file.name)}` }, "Dismiss");
+	return h("button", { type: "button", class: "small", onclick: dismiss, "aria-label": `Dismiss ${job.label}` }, "Dismiss");
 }
 
 async function work() {
@@ -143,25 +168,29 @@ async function work() {
 }
 
 async function carryOut(job) {
-	const progress = h("progress", { max: Math.max(job.file.size, 1), value: 0, "aria-label": `Progress of ${visible(job.file.name)}` });
+	const progress = h("progress", { max: Math.max(job.size, 1), value: 0, "aria-label": `Progress of ${job.label}` });
 	const text = h("span", { class: "meta" });
 	const step = (sent) => {
 		progress.value = sent;
-		text.textContent = `${bytes(sent)} of ${bytes(job.file.size)}`;
+		text.textContent = `${bytes(sent)} of ${bytes(job.size)}`;
 	};
 	show(job, "", text, progress, cancelButton(job));
 	step(0);
+	let source;
 	try {
-		const done = await upload(job, fileSource(job.file), step, job.stop.signal);
+		source = await job.open();
+		const done = await upload(job, source, step, job.stop.signal);
 		show(job, `Saved, for ${price(done.fee)}`, dismissButton(job));
-		announce(`${job.file.name} is saved`);
+		announce(`${job.label} is saved`);
 	} catch (error) {
 		if (job.stop.signal.aborted) {
-			show(job, "Cancelled. Nothing was saved or charged.", dismissButton(job));
+			show(job, job.cancelled, dismissButton(job));
 			return;
 		}
-		const why = error.code === "HEAD_CHANGED" ? "Somebody saved this name meanwhile. Yours was not recorded, and nothing was charged. Look at theirs, then try again: yours becomes a newer version." : error.message;
+		const why = error.code === "HEAD_CHANGED" ? "Somebody saved this name meanwhile. Yours was not recorded, and no upload was charged. Look at theirs, then try again: yours becomes a newer version." : error.message;
 		show(job, "Not saved", notice("bad", why), h("span", { class: "badges" }, againButton(job), dismissButton(job)));
+	} finally {
+		source?.close?.();
 	}
 }
 
@@ -178,7 +207,7 @@ function againButton(job) {
 			show(job, "Not saved", notice("bad", error.message), h("span", { class: "badges" }, againButton(job), dismissButton(job)));
 		}
 	};
-	return h("button", { type: "button", class: "small", onclick: again, "aria-label": `Try ${visible(job.file.name)} again` }, "Try again");
+	return h("button", { type: "button", class: "small", onclick: again, "aria-label": `Try ${job.label} again` }, "Try again");
 }
 
 // forget ends all of it: another account may sign in.

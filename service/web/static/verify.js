@@ -43,22 +43,58 @@ export async function verify(group, file, maxFileBytes, step) {
 			return verdict(error);
 		}
 	}
-	const most = Math.min(mostBytes, maxFileBytes);
-	if ((file.original_size ?? 0) > most) {
-		throw new Error("This file is too large to verify in a browser; nothing was charged. Use: svcfs get");
-	}
 	try {
-		const sealed = await fetchSealed(group, file, most, step);
-		step("Decrypting…");
-		const plain = await open(sealed);
-		const content = await inflate(plain, sealed.format, most);
-		step("Comparing…");
-		const sum = hex(new Uint8Array(await crypto.subtle.digest("SHA-256", content)));
-		if (sum !== file.file_hash) throw new Mismatch("It decrypts, but its SHA-256 is not the one in the ledger.");
-		return { identical: true, content, filename: nameOf(file) };
+		return { identical: true, content: await wholeContent(group, file, maxFileBytes, step), filename: nameOf(file) };
 	} catch (error) {
 		return verdict(error);
 	}
+}
+
+// wholeContent resolves to the content of a file in one piece, verified.
+async function wholeContent(group, file, maxFileBytes, step) {
+	const most = Math.min(mostBytes, maxFileBytes);
+	if ((file.original_size ?? 0) > most) {
+		throw new Error("This file is too large for a browser; nothing was charged. Use: svcfs get");
+	}
+	const sealed = await fetchSealed(group, file, most, step);
+	step("Decrypting…");
+	const plain = await open(sealed);
+	const content = await inflate(plain, sealed.format, most);
+	step("Comparing…");
+	const sum = hex(new Uint8Array(await crypto.subtle.digest("SHA-256", content)));
+	if (sum !== file.file_hash) throw new Mismatch("It decrypts, but its SHA-256 is not the one in the ledger.");
+	return content;
+}
+
+// readVersion opens a file to be read from its beginning to its end: read(n) resolves to its next n
+// bytes, which are proven, and with the last ones the whole is. close ends it early. The file is paid at once,
+// or with the first bytes.
+export async function readVersion(group, file, maxFileBytes) {
+	if (!file.content) {
+		const content = await wholeContent(group, file, maxFileBytes, () => {});
+		let at = 0;
+		return { size: content.length, read: async (n) => content.subarray(at, at += n), close: () => {} };
+	}
+	const blocks = provenBlocks(group, file);
+	let rest = new Uint8Array(0), left = file.original_size;
+	const read = async (n) => {
+		const out = new Uint8Array(n);
+		for (let at = 0; at < n;) {
+			if (rest.length === 0) {
+				const { done, value } = await blocks.next();
+				if (done) throw new Mismatch("It is shorter than the ledger says.");
+				rest = value;
+			}
+			const part = rest.subarray(0, n - at);
+			out.set(part, at);
+			at += part.length;
+			rest = rest.subarray(part.length);
+		}
+		left -= n;
+		if (left === 0 && (rest.length > 0 || !(await blocks.next()).done)) throw new Mismatch("It is longer than the ledger says.");
+		return out;
+	};
+	return { size: file.original_size, read, close: () => blocks.return() };
 }
 
 // verdict makes a finding about the file of an error, or throws the error on.
@@ -99,6 +135,17 @@ export async function save(group, file, step) {
 // eachBlock hands over the blocks of a file, proven. It resolves to false if step stopped it.
 async function eachBlock(group, file, step, use) {
 	step(0);
+	let at = 0;
+	for await (const plain of provenBlocks(group, file)) {
+		await use(plain);
+		at += plain.length;
+		if (step(Math.floor(100 * at / file.original_size)) === false) return false;
+	}
+	return true;
+}
+
+// provenBlocks pays for a file in blocks and yields each, proven.
+async function* provenBlocks(group, file) {
 	const ref = { group, ref: file.ipfs_hash };
 	const answer = await retrieve(group, file, [1, 2]);
 	const source = {
@@ -106,13 +153,7 @@ async function eachBlock(group, file, step, use) {
 		tile: async (path) => path in (answer.tiles ?? {}) ? fromBase64(answer.tiles[path]) : fetchBytes("tile", { ...ref, path }),
 		stream: (from) => stream("blocks", { ...ref, from }),
 	};
-	let at = 0;
-	for await (const plain of readBlocks(file, answer, source)) {
-		await use(plain);
-		at += plain.length;
-		if (step(Math.floor(100 * at / answer.format.original_size)) === false) return false;
-	}
-	return true;
+	yield* readBlocks(file, answer, source);
 }
 
 // retrieve pays for a file, once for each try within an hour.
@@ -137,7 +178,7 @@ async function open({ key, blob }) {
 	if (blob.length < sealBytes) throw new Mismatch("The stored ciphertext is too short.");
 	const imported = await aes(key, "decrypt");
 	try {
-		return await crypto.subtle.decrypt({ name: "AES-GCM", iv: blob.subarray(0, ivBytes), tagLength: 8 * tagBytes }, imported, blob.subarray(ivBytes));
+		return new Uint8Array(await crypto.subtle.decrypt({ name: "AES-GCM", iv: blob.subarray(0, ivBytes), tagLength: 8 * tagBytes }, imported, blob.subarray(ivBytes)));
 	} catch {
 		throw new Mismatch("The stored ciphertext was changed: its authentication tag does not fit.");
 	}
