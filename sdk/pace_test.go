@@ -3,7 +3,10 @@ package sdk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -36,6 +39,21 @@ func (c *Client) lasts(do func(ctx context.Context, p *pace), limit time.Duratio
 func every(ctx context.Context, pause time.Duration, do func() bool) {
 	for ctx.Err() == nil && do() {
 		time.Sleep(pause)
+	}
+}
+
+// The table of errors in README.md has the limits that hold.
+func TestReadmeHasTheLimitsOfThePace(t *testing.T) {
+	raw, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, row, _ := strings.Cut(string(raw), "\n| `Connection timed out` |")
+	row, _, _ = strings.Cut(row, "\n")
+	for _, want := range []string{fmt.Sprintf("given up after %.0f seconds", testStall.Seconds()), fmt.Sprintf("may take %.0f seconds", (answerTimes * defaultTimeout).Seconds())} {
+		if !strings.Contains(row, want) {
+			t.Errorf("the row does not say %q: %s", want, row)
+		}
 	}
 }
 

@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -26,6 +28,21 @@ func TestEveryFailureClassHasANextStep(t *testing.T) {
 	for code := exitAuth; code <= exitOther; code++ {
 		if hintFor(refuse(code, "", errors.New("why"))) == "" {
 			t.Errorf("no hint for exit code %d", code)
+		}
+	}
+}
+
+// The table of errors in README.md has the limits that hold.
+func TestReadmeHasTheLimitsOfTheMount(t *testing.T) {
+	raw, err := os.ReadFile("../../README.md")
+	ok(t, err)
+	for row, want := range map[string]string{
+		"No route to host":     fmt.Sprintf("waited %.0f seconds", defaultPatience.Seconds()),
+		"Connection timed out": fmt.Sprintf("stand still for %.0f seconds", tree.DefaultMetadataTimeout.Seconds()),
+	} {
+		_, text, _ := strings.Cut(string(raw), "\n| `"+row+"` |")
+		if text, _, _ = strings.Cut(text, "\n"); !strings.Contains(text, want) {
+			t.Errorf("the row of %q does not say %q: %s", row, want, text)
 		}
 	}
 }
