@@ -34,6 +34,14 @@ type record struct {
 	body []byte // encrypted content
 }
 
+// size is how many bytes the item takes on the disk, at most.
+func (r *record) size() int64 {
+	c := r.Clear
+	c.Position = maxPosition // it gets one when it is written
+	head, _ := json.Marshal(c)
+	return shape{int64(len(head)), int64(len(r.meta)), int64(len(r.body))}.size()
+}
+
 // An item is: magic, the lengths of its three parts, the parts, and the SHA-256 of all that.
 const (
 	itemMagic    = "SVO1"

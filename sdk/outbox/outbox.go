@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -141,7 +142,7 @@ type Outbox struct {
 	locked  int   // items of an earlier process that were not opened yet
 	opened  int64 // position of the first of them
 	funds   funds
-	sent    int64 // bytes that were recorded since the start
+	sent    [rateSeconds]struct{ at, bytes int64 } // bytes that were recorded in a second, of which at is the Unix time
 	started time.Time
 }
 
@@ -172,6 +173,7 @@ type item struct {
 	rebase    *sdk.Ref      // the record that it replaces, once that is known
 	pause     time.Duration // before the item alone is sent once more
 	notBefore time.Time     // until when it is over
+	lost      bool          // the account lost its group while it was sent
 	held      error         // why it, and what follows it in its lane, is not recorded yet
 	opened    bool          // its names and key were looked for since the restart
 	conflicts int           // names that it had because of conflicts
@@ -364,6 +366,9 @@ func (o *Outbox) keep(ctx context.Context, n *item, s Save, base *sdk.Ref) error
 		n.clear.Body = b.n
 	}
 	r, err := o.recordOf(n)
+	if err == nil {
+		err = o.fits(r.size())
+	}
 	if err == nil {
 		err = o.store.add(ctx, r)
 	}
@@ -657,6 +662,17 @@ func (o *Outbox) room(ctx context.Context, n int64) error {
 	return nil
 }
 
+// fits refuses n bytes more than the outbox may take. What an item takes beside its content is known when it is
+// sealed.
+func (o *Outbox) fits(n int64) error {
+	used := o.store.bytes()
+	limit, err := o.limit(used)
+	if err == nil && used+n > limit {
+		err = fmt.Errorf("%w: %d of %d bytes", ErrFull, used, limit)
+	}
+	return err
+}
+
 // limit is how much disk the outbox may take now.
 func (o *Outbox) limit(used int64) (int64, error) {
 	free, err := o.store.disk.free()
@@ -793,7 +809,7 @@ type Status struct {
 	Bytes   int64      `json:"bytes"`          // on the disk
 	Limit   int64      `json:"limit_bytes"`    // most of them
 	Oldest  *time.Time `json:"oldest"`         // save that waits
-	Rate    int64      `json:"rate_bytes"`     // recorded a second since the start
+	Rate    int64      `json:"rate_bytes"`     // recorded a second, in the last minute
 	Next    *time.Time `json:"next,omitempty"` // attempt, while the service is away
 	Reason  string     `json:"reason,omitempty"`
 	Sending int        `json:"sending"`
@@ -825,10 +841,34 @@ func (o *Outbox) Status() Status {
 			s.Next = &next
 		}
 	}
-	if seconds := time.Since(o.started).Seconds(); seconds >= 1 {
-		s.Rate = int64(float64(o.sent) / seconds)
-	}
+	s.Rate = o.rate(time.Now())
 	return s
+}
+
+// rateSeconds is over how many seconds [Status].Rate is taken: a large item is recorded once in a while.
+const rateSeconds = 60
+
+// rate is that of Status, in bytes a second. Needs mu.
+func (o *Outbox) rate(now time.Time) (rate int64) {
+	seconds := min(int64(now.Sub(o.started).Seconds()), rateSeconds)
+	if seconds < 1 {
+		return 0
+	}
+	for _, s := range o.sent {
+		if now.Unix()-s.at < rateSeconds {
+			rate += s.bytes
+		}
+	}
+	return rate / seconds
+}
+
+// arrived counts bytes that were recorded. Needs mu.
+func (o *Outbox) arrived(now time.Time, n int64) {
+	s := &o.sent[now.Unix()%rateSeconds]
+	if s.at != now.Unix() {
+		s.at, s.bytes = now.Unix(), 0
+	}
+	s.bytes += n
 }
 
 // words is an error on one line.
@@ -1115,6 +1155,30 @@ func ConflictName(name string, account sdk.AccountID, at time.Time, n int) strin
 		stamp += fmt.Sprintf(" %d", n+1)
 	}
 	return dir + strings.TrimSuffix(file, ext) + " (conflict " + string(account) + " " + stamp + ")" + ext
+}
+
+// conflictOf returns under which name an item of account, saved at a time, was saved, when its name is the n-th
+// one that [ConflictName] made of that. ok = false: it is none.
+func conflictOf(name string, account sdk.AccountID, at time.Time) (was string, n int, ok bool) {
+	mark := strings.TrimSuffix(ConflictName("", account, at, 0), ")")
+	before, after, found := cutLast(name, mark)
+	if !found {
+		return "", 0, false
+	}
+	number, ext, _ := strings.Cut(after, ")")
+	n = 1
+	if number != "" {
+		n, _ = strconv.Atoi(strings.TrimPrefix(number, " "))
+	}
+	was = before + ext
+	return was, n, n > 0 && ConflictName(was, account, at, n-1) == name
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
 }
 
 // isAway reports whether the service could not be asked, or is to be asked again.

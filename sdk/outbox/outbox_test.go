@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,6 +262,45 @@ func TestO6Money(t *testing.T) {
 	})
 }
 
+// O8: what is on its way when the account loses the group is recorded, or parked when the attempt ends.
+func TestO8LostWhileItIsSent(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		answer := make(chan error)
+		b.s.Refuse = func(op string, l *outboxtest.Letter) error {
+			if op == "send" {
+				return <-answer
+			}
+			return nil
+		}
+		b.put("a", "1", nil)
+		synctest.Wait()
+		b.Lost("g")
+		answer <- away
+		synctest.Wait()
+		b.wantStates("a parked")
+		if list := b.Items(); !strings.Contains(list[0].Reason, "revoked") {
+			t.Errorf("parked: %s", list[0].Reason)
+		}
+	})
+}
+
+// O12: the rate is that of the last minute: a line that is silent has none.
+func TestO12RateOfASilentLine(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.put("a", strings.Repeat("x", 6000), nil)
+		time.Sleep(30 * time.Second)
+		if s := b.Status(); s.Rate != 200 {
+			t.Errorf("%d bytes a second", s.Rate)
+		}
+		b.hold()
+		b.put("b", "1", nil)
+		time.Sleep(time.Minute)
+		if s := b.Status(); s.Rate != 0 || s.Items != 1 {
+			t.Errorf("%d bytes a second", s.Rate)
+		}
+	})
+}
+
 // O7: somebody saved the name meanwhile: the save is recorded under a name of its own.
 func TestO7Conflict(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *box) {
@@ -287,6 +327,35 @@ func TestO7Conflict(t *testing.T) {
 		if got := outbox.ConflictName(tc[0], "bob", time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC), 0); got != tc[1] {
 			t.Errorf("%s: %s", tc[0], got)
 		}
+	}
+}
+
+// O7: a save whose second name is taken, too, gets a third one, also after a restart: names do not nest.
+func TestO7ConflictNamesDoNotNest(t *testing.T) {
+	for _, name := range []string{"dir/a.txt", ".rc", "a b", "x (conflict bob 2001-02-03 04.05.06).gz"} {
+		run(t, nil, func(t *testing.T, b *box) {
+			var waits atomic.Pointer[string] // the name that cannot be sent
+			b.s.Refuse = func(op string, l *outboxtest.Letter) error {
+				if op == "send" && l.Name() == *waits.Load() {
+					return away
+				}
+				return nil
+			}
+			b.s.Saved("g", name)
+			at := time.Now()
+			for n := range 3 {
+				want := outbox.ConflictName(name, "alice", at, n)
+				waits.Store(&want)
+				if n == 0 {
+					b.put(name, "mine", ref(""))
+				} else {
+					b.restart(false)
+				}
+				time.Sleep(time.Hour)
+				b.wantStates(want + " waiting")
+				b.s.Saved("g", want)
+			}
+		})
 	}
 }
 
@@ -531,6 +600,23 @@ func TestO11Full(t *testing.T) {
 		}
 		if n := len(b.Items()); n < 6 {
 			t.Errorf("%d items fit", n)
+		}
+	})
+}
+
+// O11: what an item takes beside its content counts, too: an outbox of empty files does not grow over its limit.
+func TestO11RecordsCount(t *testing.T) {
+	run(t, func(c *outbox.Config) { c.Bytes = 10_000 }, func(t *testing.T, b *box) {
+		b.hold()
+		var err error
+		for n := 0; err == nil && n < 1000; n++ {
+			_, err = b.Put(t.Context(), outbox.Save{Group: "g", Name: fmt.Sprint(n)})
+		}
+		if !errors.Is(err, outbox.ErrFull) {
+			t.Error(err)
+		}
+		if s := b.Status(); s.Bytes > s.Limit || s.Bytes < s.Limit/2 {
+			t.Errorf("%d of %d bytes", s.Bytes, s.Limit)
 		}
 	})
 }

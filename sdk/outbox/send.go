@@ -246,6 +246,9 @@ func (o *Outbox) answer(ctx context.Context, l *lane, i *item, a sdk.Sent) {
 	case err == nil:
 		o.recorded(l, i, a.Receipt)
 		return
+	case o.isLost(i):
+		o.park(i, errLost)
+		return
 	case code == wire.CodeHead:
 		err = o.conflict(ctx, i)
 		if err == nil {
@@ -331,7 +334,7 @@ func (o *Outbox) recorded(l *lane, i *item, r sdk.Receipt) {
 			other.due = due
 		}
 	}
-	o.sent += i.clear.Size
+	o.arrived(time.Now(), i.clear.Size)
 	if left, ok := o.funds.balance.Sub(r.Fee); ok {
 		o.funds.balance = left
 	}
@@ -363,11 +366,13 @@ func (o *Outbox) conflict(ctx context.Context, i *item) error {
 		}
 	}
 	o.mu.Lock()
-	was := i.was
+	was, n := i.was, i.conflicts
 	if was == "" {
 		was = i.name
+		if first, names, ok := conflictOf(i.name, i.letter.Account(), i.clear.Time); ok { // of an earlier process
+			was, n = first, names
+		}
 	}
-	n := i.conflicts
 	o.mu.Unlock()
 	name, none := ConflictName(was, i.letter.Account(), i.clear.Time, n), sdk.Ref("")
 	if err := o.rewrite(ctx, i, i.group, name, &none); err != nil {
@@ -463,7 +468,19 @@ func (o *Outbox) park(i *item, err error) {
 	o.tell(told)
 }
 
-// Lost parks everything of a group that the account lost, and wipes its keys in memory.
+var errLost = errors.New("the account was revoked from the group")
+
+// isLost reports whether the account lost the group of an item while the item was sent, once.
+func (o *Outbox) isLost(i *item) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	lost := i.lost
+	i.lost = false
+	return lost
+}
+
+// Lost parks everything of a group that the account lost, and wipes its keys in memory. What is under way is
+// parked when the attempt ends without a record.
 func (o *Outbox) Lost(g sdk.GroupID) {
 	var list []*item
 	o.mu.Lock()
@@ -474,9 +491,10 @@ func (o *Outbox) Lost(g sdk.GroupID) {
 		if i.letter != nil {
 			i.letter.Wipe()
 		}
+		i.lost = i.state == Sending // it may be recorded yet; else it is parked when that is known
 		if i.state == Waiting || i.state == Conflict {
 			o.step(i, Parked)
-			i.reason = "the account was revoked from the group"
+			i.reason = words(errLost)
 			list = append(list, i)
 		}
 	}
