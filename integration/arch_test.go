@@ -31,7 +31,7 @@ var onlyIn = map[string][]string{
 	"github.com/pelletier/go-toml/v2":        {"cmd/svcd"},
 	"github.com/agnivade/levenshtein":        {"cmd/internal/cli"},
 	"github.com/landlock-lsm/go-landlock":    {"sdk/confine"},
-	"github.com/modelcontextprotocol/go-sdk": {"cmd/svcfs/internal/agent", "integration"},
+	"github.com/modelcontextprotocol/go-sdk": {"cmd/svcfs/internal/agent", "service/api", "service", "integration"},
 	"github.com/zalando/go-keyring":          {"sdk/apikey"},
 	"github.com/svcfs/svcfs/service/vault":   {"service", "cmd/svcd"},
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Asks svcfs mcp by the reference inspector of the Model Context Protocol, from npm, in its
+# Asks svcfs mcp, and svcd at /mcp, by the reference inspector of the Model Context Protocol, from npm, in its
 # command-line form: the tools, a list and the content of a file, of a service made for it.
 # Needs node, npm and jq, the programs in bin (make build), and npm's registry.
 set -euo pipefail
@@ -48,3 +48,23 @@ ask --method tools/call --tool-name read_file --tool-arg group=team name=today.t
 check "read_file" '.content[1].text == "Meet at nine.\n" and .content[1]._meta["svcfs/untrusted"]'
 ask --method resources/read --uri svc://team/today.txt >"$work/answer"
 check "resources/read" '.contents[0].text == "Meet at nine.\n"'
+
+# The service itself, at /mcp. This inspector sends no headers of its own, so a relay adds the key.
+cat >"$work/relay.js" <<'EOF'
+const http = require("http"), fs = require("fs"), [url, key] = process.argv.slice(2);
+const credentials = {"x-api-key": fs.readFileSync(key, "utf8").trim(), "x-account-id": "alice.svc.testnet"};
+const relay = http.createServer((q, a) => q.pipe(http.request(url + q.url, {method: q.method, headers: {...q.headers, ...credentials}}, r => {
+  a.writeHead(r.statusCode, r.headers);
+  r.pipe(a);
+})));
+relay.listen(0, "127.0.0.1", () => console.log(`http://127.0.0.1:${relay.address().port}`));
+EOF
+node "$work/relay.js" "$url" "$work/alice.key" >"$work/relay" &
+relay=$!
+trap 'kill "${service:-}" "${relay:-}" 2>/dev/null || true; wait; rm -rf "$work"' EXIT
+for _ in $(seq 300); do [[ -s "$work/relay" ]] && break; sleep 0.1; done
+ask() { "$work/node_modules/.bin/mcp-inspector" --cli "$(cat "$work/relay")/mcp" "$@"; }
+ask --method tools/list >"$work/answer"
+check "tools/list of the service: none gives content" '(.tools | length) == 19 and all(.tools[]; .name | test("retrieve|upload|key|delete") | not)'
+ask --method tools/call --tool-name get_group_transactions --tool-arg group_id=team >"$work/answer"
+check "get_group_transactions" '.structuredContent | tostring | contains("today.txt")'

@@ -14,6 +14,7 @@ const (
 	PathBlocks       = "/raw/blocks/"            // GET PathBlocks + ticket, with ranges; extension "chunks"
 	PathTiles        = "/raw/tiles/"             // GET PathTiles + ticket + "/" + a path of package tlog, such as tile/8/0/000; extension "chunks"
 	PathManifest     = "/raw/manifest/"          // GET PathManifest + ticket, extension "chunks"
+	PathMCP          = "/mcp"                    // the Model Context Protocol, streamable HTTP without sessions: groups, members and names for agents; extension
 	PathTlog         = "/tlog/"                  // GET checkpoint, key, tile/…; extension "checkpoints"
 )
 

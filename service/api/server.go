@@ -143,7 +143,9 @@ func New(d Deps) (http.Handler, error) {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, fault.New(wire.CodeUnsupported, "not found: no such path or method here"))
 	})
-	return s.observed(mux), nil
+	serve := s.observed(mux)
+	mux.Handle(wire.PathMCP, s.mcpHandler(serve))
+	return serve, nil
 }
 
 func (s *server) capabilities(w http.ResponseWriter, r *http.Request) {
