@@ -30,9 +30,12 @@ const (
 	levelRows  = selectRows + " AND deleted_ns IS NULL AND trash_ns IS NULL AND substr(filename, 1, 200) >= ?"
 	levelOrder = " ORDER BY substr(filename, 1, 200), filename, seq DESC LIMIT ?"
 
-	selectNamesFrom   store.Query = levelRows + " AND filename >= ?" + levelOrder
-	selectNamesAfter  store.Query = levelRows + " AND filename > ?" + levelOrder
-	selectNamelessOld store.Query = levelRows + " AND filename = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+	selectNamesFrom  store.Query = levelRows + " AND filename >= ?" + levelOrder
+	selectNamesAfter store.Query = levelRows + " AND filename > ?" + levelOrder
+
+	// selectVersions are the versions of a name that are not destroyed, before a sequence.
+	selectVersions = selectRows + " AND " + groups.SelectNamed + " AND deleted_ns IS NULL AND seq < ? ORDER BY seq DESC LIMIT ?"
+	selectNameless = selectRows + " AND " + groups.SelectNamed + " AND deleted_ns IS NULL AND trash_ns IS NULL AND seq < ? ORDER BY seq DESC LIMIT ?"
 )
 
 // Level returns a page of at most limit entries of a folder: "" for the top of the group,
@@ -130,7 +133,7 @@ func (l *Level) nameless(ctx context.Context, tx *store.Tx, group, before string
 		return fault.New(wire.CodeValidation, "after must be that of the page before")
 	}
 	room := limit - len(l.Folders) - len(l.Files)
-	rows, err := readRows(ctx, tx, group, selectNamelessOld, "", "", seq, room+1)
+	rows, err := readRows(ctx, tx, group, selectNameless, "", "", seq, room+1)
 	if err != nil {
 		return err
 	}
@@ -178,7 +181,7 @@ func (f *Files) Versions(ctx context.Context, account, group, name string, befor
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	rows, _, err := f.rows(ctx, account, group, math.MaxInt, limit, selectRows+" AND "+groups.SelectNamed+" AND deleted_ns IS NULL AND seq < ? ORDER BY seq DESC LIMIT ?", name, name, before)
+	rows, _, err := f.rows(ctx, account, group, math.MaxInt, limit, selectVersions, name, name, before)
 	return rows, err
 }
 

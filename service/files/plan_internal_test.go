@@ -53,6 +53,22 @@ func TestFoldersAreFoundByName(t *testing.T) {
 	}
 }
 
+// A level of folders, and the versions of a name, are read in the order of the index of names.
+func TestLevelsAreReadInOrder(t *testing.T) {
+	for query, want := range map[store.Query]string{selectNamesFrom: ">", selectNamesAfter: ">", selectVersions: "=", selectNameless: "="} {
+		args := []any{"g", "name", "name", 9, 9}[:strings.Count(string(query), "?")]
+		got := plantest.Steps(t, "files", query, args...)
+		if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>"+want+"?") {
+			t.Errorf("%s: %q", query, got)
+		}
+		for _, sorts := range plantest.Steps(t, "ORDER", query, args...) {
+			if want == "=" || !strings.HasPrefix(sorts, "USE TEMP B-TREE FOR LAST") { // among names that begin alike
+				t.Errorf("%s: %q", query, sorts)
+			}
+		}
+	}
+}
+
 // What the sweep and an upload look for of a name is found in order, however many versions
 // the name has that stay for ever.
 func TestOlderVersionsAreFoundByName(t *testing.T) {
