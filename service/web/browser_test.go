@@ -185,10 +185,13 @@ func button(name string) string {
 		.find((e) => (e.getAttribute("aria-label") ?? e.textContent).trim() === %q && !e.disabled && e.offsetParent !== null)`, name)
 }
 
+// isDrawn is whether no view is about to be drawn, which would take away what is clicked.
+const isDrawn = `!document.querySelector("main[aria-busy]")`
+
 // click clicks where a user would: in the middle of the button.
 func (b *tab) click(name string) {
 	b.t.Helper()
-	b.await(button(name))
+	b.await(isDrawn + " && " + button(name))
 	where := eval[[]float64](b, "(() => { const e = "+button(name)+`; e.scrollIntoView({block: "center"}); const r = e.getBoundingClientRect();
 		return [r.x + r.width / 2, r.y + r.height / 2]; })()`)
 	b.do(chromedp.MouseClickXY(where[0], where[1]))

@@ -66,7 +66,7 @@ func (rec *recorded) holdsNone(t *testing.T) (puts int) {
 // choose has the browser choose files, as JavaScript: [name, content] each; with drop they are dropped.
 func (b *tab) choose(drop bool, files string) {
 	b.t.Helper()
-	b.await(button("Upload files"))
+	b.await(isDrawn + " && " + button("Upload files"))
 	b.js(`(() => {
 		const data = new DataTransfer();
 		for (const [name, ...content] of ` + files + `) data.items.add(new File(content, name, { type: "text/plain", lastModified: 1700000000000 }));
@@ -153,11 +153,14 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 		b.js("location.hash = '#/groups/team'")
 		b.choose(false, `[["large.bin", "`+marker+`".repeat(240000)]]`) // 9,120,000 bytes: two parts
 		b.sees("Upload 1 file, 9.1 MB?")
+		b.js(`window.seen = []; new MutationObserver(() => seen.push(document.querySelector("#uploads progress")?.value ?? 0)).observe(document.getElementById("uploads"), { subtree: true, childList: true })`)
 		b.click("Upload for 0.039 tokens")
-		b.sees("of 9.1 MB")
 		b.await(`document.querySelectorAll("#uploads li").length === 4 && document.querySelector("#uploads li:last-child").textContent.includes("Saved")`)
 		if sent.breaks.Load() >= 0 {
 			t.Error("no connection broke")
+		}
+		if !eval[bool](b, "seen.some((n) => n > 0 && n < 9120000)") {
+			t.Errorf("no progress was shown: %v", eval[[]float64](b, "seen"))
 		}
 		b.await(button("Verify large.bin"))
 		b.click("Verify large.bin")

@@ -32,7 +32,7 @@ func TestThreat59RestoreAVersion(t *testing.T) {
 	restore := func(fromTheEnd int) { // of the table, whose last row is the oldest version
 		t.Helper()
 		older := fmt.Sprintf(`[...document.querySelectorAll(".versions tbody tr")].at(-%d)?.querySelector('[aria-label^="Restore the version"]')`, fromTheEnd)
-		b.await(older + `?.disabled === false && !document.querySelector("dialog[open]")`)
+		b.await(older + `?.disabled === false && !document.querySelector("dialog[open]") && ` + isDrawn)
 		b.js(older + ".click()")
 	}
 	saved := func(rows int) {

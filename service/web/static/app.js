@@ -45,6 +45,7 @@ async function refresh() {
 
 async function show(isNew = true) {
 	const mine = ++turn;
+	main.setAttribute("aria-busy", "true");
 	const draw = (...children) => {
 		if (mine !== turn) return false;
 		main.replaceChildren(...children.filter((c) => c)); // false is what is not shown
@@ -67,6 +68,8 @@ async function show(isNew = true) {
 		await view(draw);
 	} catch (error) {
 		draw(h("h1", { tabindex: "-1" }, "Not shown"), failure(error), h("p", null, h("button", { type: "button", onclick: () => show() }, "Try again")));
+	} finally {
+		if (mine === turn) main.removeAttribute("aria-busy");
 	}
 	if (mine === turn && isNew) focusHeading();
 }
