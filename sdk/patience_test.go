@@ -94,8 +94,14 @@ func TestPagesAreNoAnswers(t *testing.T) {
 					next.ServeHTTP(w, r)
 					return
 				}
-				w.Header().Set("Content-Type", "Text/HTML; charset=utf-8")
-				_, _ = w.Write([]byte("<html>Welcome on board</html>"))
+				switch times % 2 {
+				case 0:
+					w.Header().Set("Content-Type", "Text/HTML; charset=utf-8")
+					_, _ = w.Write([]byte("<html>Welcome on board</html>"))
+				default:
+					w.Header().Set("Location", "http://portal.example/welcome")
+					w.WriteHeader(http.StatusFound)
+				}
 			})
 		}
 	}

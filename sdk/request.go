@@ -217,12 +217,20 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 
 // errPage means that something other than the service answered, such as a network that wants a sign-in
 // first: as good as no connection.
-var errPage = errors.New("a web page came instead of an answer of the service: if this network wants a sign-in, open any page in a browser")
+var errPage = errors.New("something between you and the service answers in its place, such as the sign-in page of a network: open any page in a browser, and sign in there")
 
-// isPage reports whether an answer is for people.
+// isPage reports whether an answer is for people, or leads to one on another machine. A service at a new
+// address would say that it moved for good.
 func isPage(resp *http.Response) bool {
 	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
-	return resp.StatusCode == http.StatusNetworkAuthenticationRequired || resp.StatusCode/100 == 2 && strings.EqualFold(strings.TrimSpace(kind), "text/html")
+	switch resp.StatusCode {
+	case http.StatusNetworkAuthenticationRequired:
+		return true
+	case http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect:
+		to, err := resp.Location()
+		return err == nil && resp.Request != nil && to.Hostname() != resp.Request.URL.Hostname()
+	}
+	return resp.StatusCode/100 == 2 && strings.EqualFold(strings.TrimSpace(kind), "text/html")
 }
 
 // errTooMuch means that an answer is over its limit.
