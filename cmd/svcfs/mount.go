@@ -113,7 +113,7 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) (err error) {
 	stopEarly := context.AfterFunc(signals.first, cancel) // Ctrl-C before it is mounted
 	m, err := a.startMount(ctx, plan)
 	if err != nil {
-		return err
+		return a.tellWaiting(err, plan)
 	}
 	if err := a.confine(plan); err != nil {
 		return errors.Join(err, m.server.UnmountLazily(), m.finish(nil, nil))

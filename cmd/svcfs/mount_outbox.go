@@ -176,6 +176,43 @@ func (a *app) tellKept(kept []tree.Pending) {
 	}
 }
 
+// tellWaiting adds to the error of a mount that did not start what waits in its outbox, and what shows it.
+func (a *app) tellWaiting(err error, p mountPlan) error {
+	if !p.flags.outbox || p.readOnly || errors.Is(err, outbox.ErrTaken) {
+		return err
+	}
+	dir, _, placeErr := a.outboxPlace()
+	if placeErr != nil {
+		return err
+	}
+	items, listErr := outbox.List(dir, sdk.DiskKeys{})
+	if listErr != nil || len(items) == 0 {
+		return err
+	}
+	hint := a.hints.of(err)
+	if hint != "" {
+		hint = strings.TrimSuffix(hint, ".") + ". "
+	}
+	return refuse(exitCodeOf(err), hint+"What waits is shown by 'svcfs outbox list', and is sent once this mount starts",
+		fmt.Errorf("%w; %s safely in the outbox of this machine", err, waitWords(len(items))))
+}
+
+func waitWords(n int) string {
+	if n == 1 {
+		return "1 save waits"
+	}
+	return fmt.Sprintf("%d saves wait", n)
+}
+
+// leftWords tells how much of an outbox is left to be sent, and why it waits.
+func leftWords(bytes int64, reason string) string {
+	words := ", " + roughSize(bytes) + " left"
+	if reason != "" {
+		words += ": " + reason
+	}
+	return words
+}
+
 func staysWords(n int) string {
 	if n == 1 {
 		return "1 save stays"

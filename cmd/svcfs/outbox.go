@@ -170,7 +170,7 @@ func (a *app) syncCommand() *cobra.Command {
 		Use:   "sync DIR",
 		Short: "Wait until everything that was saved through the mount on DIR is recorded",
 		Long: `Wait until everything that was closed in the mount on DIR is recorded, also what
-waits in its outbox. Ends with 6 when something is parked, or after --timeout; sending goes on.`,
+waits in its outbox. Shows how much is left, and why it waits. Ends with 6 when something is parked, or after --timeout; sending goes on.`,
 		Example: "  svcfs sync ~/groups\n  svcfs sync --timeout 1m ~/groups",
 		Args:    exactly(1, "one DIR"),
 		RunE:    a.simple(func(ctx context.Context, args []string) error { return a.sync(ctx, args[0], timeout) }),
@@ -199,9 +199,9 @@ func (a *app) sync(ctx context.Context, path string, timeout time.Duration) erro
 		ctx = bounded
 	}
 	defer a.ui.progress("")
-	left := 0
+	left, more := 0, ""
 	late := func() error {
-		return refuse(exitOther, "it goes on by itself; see: svcfs status "+dir, fmt.Errorf("%s not recorded yet", areWords(left)))
+		return refuse(exitOther, "it goes on by itself; see: svcfs status "+dir, fmt.Errorf("%s not recorded yet%s", areWords(left), more))
 	}
 	for told := false; ; {
 		m := inspect(ctx, dir)
@@ -220,6 +220,7 @@ func (a *app) sync(ctx context.Context, path string, timeout time.Duration) erro
 		now := synced{Dir: dir, Waiting: m.Status.Pending}
 		if o := m.Status.Outbox; o != nil {
 			now.Waiting, now.Parked = now.Waiting+o.Items-o.Parked, o.Parked
+			more = leftWords(o.Bytes+m.Status.Unsent, o.Reason)
 		}
 		if now.Waiting == 0 {
 			if a.asJSON {
@@ -233,7 +234,7 @@ func (a *app) sync(ctx context.Context, path string, timeout time.Duration) erro
 			return nil
 		}
 		left = now.Waiting
-		a.ui.progress("waiting for %s to be recorded", plural(now.Waiting, "save"))
+		a.ui.progress("waiting for %s to be recorded%s", plural(now.Waiting, "save"), more)
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,6 +68,9 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 	if users := fs.Holders(dir); len(users) > 0 {
 		a.ui.notice("%s is in use by %s; what they have open ends with the mount, in a few seconds", dir, fs.NameHolders(users))
 	}
+	if o := m.Status.Outbox; o != nil && o.Items > o.Parked {
+		a.ui.notice("%s in the outbox: what can be sent now is sent, and the rest stays on the disk of this machine for the next mount", waitWords(o.Items-o.Parked))
+	}
 	if err := syscall.Kill(m.Status.PID, syscall.SIGTERM); err != nil {
 		return refuse(exitOther, "unmount it as the user who mounted it", fmt.Errorf("tell process %d to unmount: %w", m.Status.PID, err))
 	}
@@ -104,6 +108,7 @@ func (a *app) waitUntilGone(ctx context.Context, dir string, pid int, timeout ti
 	ctx, cancel := whileMoving(ctx, timeout, moved.Load)
 	defer cancel()
 	defer a.ui.progress("")
+	var asked time.Time // for the outbox
 	for {
 		dirs, err := findMounts()
 		if err != nil {
@@ -121,11 +126,36 @@ func (a *app) waitUntilGone(ctx context.Context, dir string, pid int, timeout ti
 			}
 			a.ui.progress("uploading %s before unmounting%s", plural(m.Status.Pending, "file"), left)
 		}
+		if !mounted && time.Since(asked) >= drainLook {
+			asked = time.Now()
+			a.tellDraining(ctx)
+		}
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
 			return refuse(exitOther, "it goes on by itself; 'svcfs status "+dir+"' shows how far it is", fmt.Errorf("%s is still mounted, and nothing has moved for %s", dir, timeout))
 		}
+	}
+}
+
+// drainLook is the pause between two looks at what a mount that is gone from its folder still sends.
+const drainLook = time.Second
+
+// tellDraining shows what the outbox still sends after the folder is unmounted.
+func (a *app) tellDraining(ctx context.Context) {
+	dir, _, err := a.outboxPlace()
+	if err != nil {
+		return
+	}
+	answer, err := askOutbox(ctx, dir, outboxRequest{Op: "list"})
+	n, bytes, reason := 0, int64(0), ""
+	for _, i := range answer.Items {
+		if i.State != outbox.Parked.String() {
+			n, bytes, reason = n+1, bytes+i.Size, cmp.Or(reason, i.Reason)
+		}
+	}
+	if err == nil && n > 0 {
+		a.ui.progress("sending %s of the outbox before the mount ends%s", plural(n, "save"), leftWords(bytes, reason))
 	}
 }
 
