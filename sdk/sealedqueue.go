@@ -51,8 +51,8 @@ const (
 	slowEach    = 2 * time.Millisecond
 	// The uploads that were answered together mostly come again together: callers that wait
 	// for their turn. The next request waits for them for this part of the time that the last
-	// request took, and never longer than gatherMost.
-	gatherPart = 8
+	// request took, and never longer than gatherMost: fewer requests are fewer commits.
+	gatherPart = 2
 	gatherMost = 10 * time.Millisecond
 )
 
