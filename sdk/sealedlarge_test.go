@@ -44,7 +44,7 @@ func sealedLarge(t *testing.T, g sdk.Group, name string, content []byte, opts ..
 func TestThreat52LargeSealedUploadOnDisk(t *testing.T) {
 	server := sdktest.NewServer(t, sdktest.Proving).OfferChunks()
 	c := server.Client(t, server.Account("alice", "100"))
-	g := c.Group("g")
+	g := c.Group("the-group")
 	if _, err := g.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestThreat52LargeSealedUploadOnDisk(t *testing.T) {
 		t.Fatalf("%d bytes, want %d, %v", len(cipher), s.BlobSize(), err)
 	}
 	shown := string(raw) + string(cipher)
-	for _, secret := range []string{"the-name", "canary", s.Hash().String(), `"g"`} {
+	for _, secret := range []string{"the-name", "canary", s.Hash().String(), "the-group"} {
 		if strings.Contains(shown, secret) {
 			t.Errorf("%s is shown", secret)
 		}
