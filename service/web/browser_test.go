@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long a test waits for the page.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // chromium is one real browser for all tests; each tab has cookies of its own.
 // Names below .example lead to this machine, as an attacker's DNS would do.
