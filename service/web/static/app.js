@@ -9,6 +9,7 @@ import { ledgerView } from "./ledger.js";
 import { placeOf } from "./place.js";
 import { signInView } from "./signin.js";
 import { forget } from "./uploads.js";
+import { forgetClaims } from "./verify.js";
 
 const main = document.getElementById("main");
 const nav = document.getElementById("nav");
@@ -43,6 +44,12 @@ async function refresh() {
 	return session;
 }
 
+// forgetAccount drops what belongs to the account that was signed in.
+function forgetAccount() {
+	forget();
+	forgetClaims();
+}
+
 async function show(isNew = true) {
 	const mine = ++turn;
 	main.setAttribute("aria-busy", "true");
@@ -56,7 +63,7 @@ async function show(isNew = true) {
 		if (mine !== turn) return;
 		const signedIn = session.account_id !== "";
 		nav.hidden = signOut.hidden = !signedIn;
-		if (!signedIn) forget();
+		if (!signedIn) forgetAccount();
 		if (!signedIn || link) {
 			document.title = "Sign in · svcfs";
 			signInView(draw, session, link, begin);
@@ -76,7 +83,7 @@ async function show(isNew = true) {
 
 function begin() {
 	link = "";
-	forget();
+	forgetAccount();
 	history.replaceState(null, "", "#/account");
 	show();
 }

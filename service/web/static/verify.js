@@ -21,6 +21,9 @@ export function isFree(ref) {
 	return claim !== undefined && claim.paid > 0 && Date.now() - claim.paid < claimLife;
 }
 
+// forgetClaims is for the end of a session: another account paid for nothing.
+export function forgetClaims() { claims.clear(); }
+
 // claimOf is the same for each try, so that a lost answer is not paid twice.
 function claimOf(ref) {
 	let claim = claims.get(ref);
