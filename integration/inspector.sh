@@ -63,8 +63,8 @@ node "$work/relay.js" "$url" "$work/alice.key" >"$work/relay" &
 relay=$!
 trap 'kill "${service:-}" "${relay:-}" 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 for _ in $(seq 300); do [[ -s "$work/relay" ]] && break; sleep 0.1; done
-ask() { "$work/node_modules/.bin/mcp-inspector" --cli "$(cat "$work/relay")/mcp" "$@"; }
-ask --method tools/list >"$work/answer"
+ask_service() { "$work/node_modules/.bin/mcp-inspector" --cli "$(cat "$work/relay")/mcp" "$@"; }
+ask_service --method tools/list >"$work/answer"
 check "tools/list of the service: none gives content" '(.tools | length) == 19 and all(.tools[]; .name | test("retrieve|upload|key|delete") | not)'
-ask --method tools/call --tool-name get_group_transactions --tool-arg group_id=team >"$work/answer"
+ask_service --method tools/call --tool-name get_group_transactions --tool-arg group_id=team >"$work/answer"
 check "get_group_transactions" '.structuredContent | tostring | contains("today.txt")'
