@@ -27,6 +27,7 @@ type stressor struct {
 // shrink.
 func stressRefusals() map[string]stressor {
 	return map[string]stressor{
+		"dentry":   {options: "--dentries 256", why: "W5: as dirmany"},
 		"dirdeep":  {refused: []string{"link refused by design"}, why: "N5: an uploaded file has one name"},
 		"dirmany":  {options: "--dirmany-ops 300", why: "W5: empty files are uploaded after two seconds, so that removing thousands takes minutes"},
 		"dup":      {refused: []string{"mknod refused by design"}, why: "N5: no pipes"},
@@ -49,7 +50,7 @@ func elsewhere() []string { return []string{"bind-mount", "binderfs", "eventfd",
 // own it is to do: a busy machine needs longer for them. make suites runs the whole
 // class, each for its time.
 func quickStressors() map[string]int {
-	return map[string]int{"access": 100, "chmod": 200, "dentry": 2048, "fcntl": 2000, "filename": 150, "flock": 100_000, "getdent": 2000, "link": 1,
+	return map[string]int{"access": 100, "chmod": 200, "dentry": 256, "fcntl": 2000, "filename": 150, "flock": 100_000, "getdent": 2000, "link": 1,
 		"lockofd": 100_000, "mknod": 200, "open": 2000, "rename": 200, "touch": 2000, "utime": 2000, "verity": 1, "xattr": 1}
 }
 

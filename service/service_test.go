@@ -50,13 +50,17 @@ func newDatabase(t *testing.T) string {
 	return ""
 }
 
-// TestOnPostgres runs all tests of this package once more, on PostgreSQL.
+// storeless are the tests that take long and do not depend on the database: how bodies and answers come
+// and go.
+const storeless = "^Test(Threat31(ManyParts|StalledBodies|AnswersThatStandStill|LongListsAreSentInPieces)|ManyFilesInsideJSONAtOnce)$"
+
+// TestOnPostgres runs the tests of this package once more, on PostgreSQL.
 func TestOnPostgres(t *testing.T) {
 	if os.Getenv(postgresVar) != "" {
 		return // the second run
 	}
 	server := pgtest.Start(t)
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.timeout=10m")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.timeout=30m", "-test.skip="+storeless)
 	cmd.Env = append(os.Environ(), postgresVar+"="+server.URL())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
