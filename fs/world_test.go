@@ -29,8 +29,8 @@ var (
 	_ tree.BlockRemote = (*world)(nil)
 )
 
-func (w *world) OpenBlocks(ctx context.Context, e sdk.Entry) (tree.Blocks, error) {
-	b, err := w.Person.OpenBlocks(ctx, e)
+func (w *world) OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.Option) (tree.Blocks, error) {
+	b, err := w.Person.OpenBlocks(ctx, e, opts...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -101,6 +102,11 @@ func (f *fetching) receiveAll(ctx context.Context) error {
 		_, passes := passingBlocks(err)
 		return passes && f.next > before && ctx.Err() == nil
 	}
+	if first := f.takeFirst(); first != nil {
+		if err := f.receive(ctx, bytes.NewReader(first)); err != nil || f.next == f.end {
+			return err
+		}
+	}
 	for {
 		began := f.next
 		err := f.b.c.retry(ctx, func(ctx context.Context) error {
@@ -115,6 +121,14 @@ func (f *fetching) receiveAll(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// takeFirst returns the first sealed block if that is the next one, and came with the key.
+func (f *fetching) takeFirst() []byte {
+	if f.next > 0 {
+		return nil
+	}
+	return f.b.takeFirst()
 }
 
 // request asks for the blocks that have not arrived.

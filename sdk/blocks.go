@@ -34,19 +34,24 @@ type Blocks struct {
 	cancel context.CancelFunc
 	use    sync.RWMutex // reads hold it, and Close waits for them
 
-	mu   sync.Mutex
-	etag string // of the first answer with one
+	mu    sync.Mutex
+	etag  string // of the first answer with one
+	first []byte // the first sealed block, which came with the key and was not read yet; else nil
 }
 
 var errNoBlocks = &Error{Op: "check format", Kind: ErrUnsupported, Err: errors.New("files of format version 2 are not supported")}
 
 // OpenBlocks opens a file of format version 2 (its Content is not zero) and reads no block of
-// it. A file of any size may be opened: [Config].MaxFileBytes does not bound it. The caller
+// it, but the first with the option FromStart. A file of any size may be opened: [Config].MaxFileBytes does not bound it. The caller
 // must close the result. It costs one retrieve claim, for all reads until Close; a failed call
 // and the next call for the same file share a claim. It needs the API key and membership.
 // Errors: those of [Group.Open], [ErrInvalid] for a file of another format version.
-func (g Group) OpenBlocks(ctx context.Context, e Entry) (*Blocks, error) {
-	b, err := g.c.openBlocks(ctx, g.ID, e)
+func (g Group) OpenBlocks(ctx context.Context, e Entry, opts ...Option) (*Blocks, error) {
+	o, err := resolve(opts, "FromStart")
+	if err != nil {
+		return nil, g.wrap("open", err)
+	}
+	b, err := g.c.openBlocks(ctx, g.ID, e, o.start)
 	if err != nil {
 		return nil, g.c.wrap("open", g.ID, e.Ref, err)
 	}
@@ -99,6 +104,15 @@ func (b *Blocks) Close() error {
 	return nil
 }
 
+// takeFirst returns the first sealed block if it came with the key, once; else nil. It is not proven.
+func (b *Blocks) takeFirst() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := b.first
+	b.first = nil
+	return first
+}
+
 // leaves returns the proven leaves of blocks.
 func (b *Blocks) leaves(ctx context.Context, first, count int64) ([]format.Hash, error) {
 	list := make([]format.Hash, 0, count)
@@ -130,7 +144,7 @@ func (b *Blocks) partKey(run *format.Run) (*format.Key, error) {
 }
 
 // openBlocks asks for a file of format version 2 and checks the answer.
-func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry) (*Blocks, error) {
+func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, fromStart bool) (*Blocks, error) {
 	ctx = bridging(ctx)
 	if e.Deleted != nil && !e.Deleted.InTrash { // who may bring it back reads it
 		return nil, deleted()
@@ -145,7 +159,8 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry) (*Blocks, e
 	if !offered(caps, wire.CapChunks) {
 		return nil, &Error{Op: "check", Kind: ErrUnsupported, Err: errors.New("the file has format version 2, which the service does not offer: ask its operator")}
 	}
-	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref), Formats: []int{format.Version, format.VersionBlocks}}
+	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref), Formats: []int{format.Version, format.VersionBlocks},
+		FirstBlock: fromStart && offered(caps, wire.CapFirstBlock) && c.isFar()}
 	if offered(caps, wire.CapRaw) {
 		request.Transfer = wire.TransferRaw
 	}
@@ -176,7 +191,7 @@ func (c *Client) retrieveBlocks(ctx context.Context, g GroupID, e Entry, buf *me
 	if err := checkSize(e.Size, c.cfg.MaxFileBytes); err != nil { // before it is paid for
 		return retrieved{}, err
 	}
-	b, err := c.openBlocks(ctx, g, e)
+	b, err := c.openBlocks(ctx, g, e, true)
 	if err != nil {
 		return retrieved{}, err
 	}
@@ -233,6 +248,11 @@ func (c *Client) checkBlocks(ctx context.Context, g GroupID, e Entry, a wire.Pre
 	b := &Blocks{c: c, group: g, entry: e, meta: meta, layout: meta.Layout(), dataURL: a.DataURL}
 	if a.DataURL == "" || a.TilesURL == "" || a.DataSize != b.layout.SealedBytes() {
 		return nil, malformed(fmt.Errorf("data of %d bytes, and the blocks have %d; or an address is missing", a.DataSize, b.layout.SealedBytes()))
+	}
+	if a.FirstBlock != "" {
+		if b.first, err = base64.StdEncoding.Strict().DecodeString(a.FirstBlock); err != nil || int64(len(b.first)) != b.layout.Sealed(0) {
+			return nil, malformed(fmt.Errorf("a first block of %d bytes, and it has %d; or it is not base64", len(b.first), b.layout.Sealed(0)))
+		}
 	}
 	raw, err := c.fetchManifest(ctx, a, b.layout)
 	if err != nil {

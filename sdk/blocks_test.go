@@ -175,6 +175,49 @@ func TestFirstByteTakesTwoRoundTrips(t *testing.T) {
 	}
 }
 
+// From far away a reader that begins at the start waits for one round trip: the first block comes
+// with the key, once. Nearby, and without the option, nobody asks for it.
+func TestR9FirstBlockComesWithTheKey(t *testing.T) {
+	s := newShelf(t, sdktest.Extended)
+	content := text(9*small + 7)
+	e := s.add(t, content)
+	var requests atomic.Int64
+	s.Disturb(wire.PathBlocks+"*", func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			requests.Add(1)
+			next.ServeHTTP(w, r)
+		})
+	})
+	for _, tc := range []struct {
+		far  bool
+		opts []sdk.Option
+		read int64
+		want int64 // requests for blocks
+	}{
+		{true, []sdk.Option{sdk.FromStart()}, 1, 0}, {true, []sdk.Option{sdk.FromStart()}, 10, 1}, {true, nil, 1, 1}, {false, []sdk.Option{sdk.FromStart()}, 1, 1},
+	} {
+		sdk.Far(s.c, tc.far)
+		b, err := s.g.OpenBlocks(t.Context(), e, tc.opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests.Store(0)
+		all := buffers(t, tc.read)
+		if err := b.Read(t.Context(), 0, all); err != nil || !bytes.Equal(joined(all), content[:min(tc.read*small, e.Size)]) || requests.Load() != tc.want {
+			t.Errorf("%+v: %d requests, %v", tc, requests.Load(), err)
+		}
+		if err := b.Read(t.Context(), 0, all[:1]); err != nil || requests.Load() != tc.want+1 {
+			t.Errorf("%+v, again: %v", tc, err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := s.g.OpenBlocks(t.Context(), e, sdk.Compress()); sdk.KindOf(err) != sdk.ErrInvalid {
+		t.Errorf("an option of another call: %v", err)
+	}
+}
+
 // A connection that breaks again and again costs the blocks that had not arrived, and no more.
 func TestBrokenConnectionsFetchOnlyWhatIsMissing(t *testing.T) {
 	s := newShelf(t, sdktest.Extended)

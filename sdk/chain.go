@@ -147,7 +147,7 @@ func (c *Client) streamRows(ctx context.Context, request *wire.TransactionsReque
 	if err != nil {
 		return rest, err
 	}
-	packed := offered(caps, wire.CapGzip) && c.distance.isAbove(c.packAfter) // where the line is fast, packing takes longer than it spares
+	packed := offered(caps, wire.CapGzip) && c.isFar()
 	for {
 		began := last
 		err = c.retry(ctx, func(ctx context.Context) error {

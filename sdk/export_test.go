@@ -48,9 +48,9 @@ func Waiting(c *Client) int {
 
 // Far makes the client take the service for one that is far away, or near.
 func Far(c *Client, far bool) {
-	c.packAfter = time.Hour
+	c.farAfter = time.Hour
 	if far {
-		c.packAfter = 0
+		c.farAfter = 0
 	}
 }
 

@@ -22,6 +22,7 @@ type options struct {
 	attrs    Attributes
 	resume   resume
 	base     string // of [Base]; "" = none
+	start    bool
 	// ready is called when all of a file of format version 2 was sent, before it is recorded: the result,
 	// if not nil, is the record that it has already. It may be nil.
 	ready func(ctx context.Context, hash Digest) (*Receipt, error)
@@ -73,6 +74,11 @@ func Resume(dir string, told func(kept int64, why error)) Option {
 func Progress(report func(done, total int64)) Option {
 	return Option{"Progress", func(o *options) { o.progress = report }}
 }
+
+// FromStart makes [Group.OpenBlocks] ask for the first block with the key, where the service offers that and
+// is so far away that a round trip takes longer than the block: a reader that begins there waits for one
+// round trip instead of two.
+func FromStart() Option { return Option{"FromStart", func(o *options) { o.start = true }} }
 
 // Since makes [Group.List] and [Group.Entries] list only records with a larger ChangedSeq.
 func Since(seq Seq) Option { return Option{"Since", func(o *options) { o.since = seq }} }

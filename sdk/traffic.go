@@ -33,6 +33,10 @@ func (s *shortest) note(d time.Duration) {
 // isAbove reports whether there is a time, and none is as short as d.
 func (s *shortest) isAbove(d time.Duration) bool { return s.ns.Load() > max(int64(d), 0) }
 
+// isFar reports whether the service is so far away that it takes longer to wait for it than to do some work
+// that spares a round trip, or bytes of a list.
+func (c *Client) isFar() bool { return c.distance.isAbove(c.farAfter) }
+
 // traffic counts bytes, in all and of each of the last seconds.
 type traffic struct {
 	mu       sync.Mutex

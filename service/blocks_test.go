@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 
 	"strings"
 	"testing"
@@ -304,6 +305,26 @@ func TestBlocksRoundTrip(t *testing.T) {
 	r.audits()
 	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 6 {
 		t.Errorf("verify: %d, %v", n, err)
+	}
+}
+
+// The first block comes with the key to those who ask. One that cannot be read is left out: other
+// blocks may be whole.
+func TestFirstBlockWithTheKey(t *testing.T) {
+	r, alice := runLarge(t)
+	content := noise(3*smallBlocks + 7)
+	_, out := alice.uploadBlocks("f", content, 2)
+	o := alice.opens(out.CID)
+	ask := func(first bool) wire.PrepareRetrieveResult {
+		return must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": out.CID, "formats": []int{1, 2}, "transfer": "raw", "first_block": first})
+	}
+	raw, err := base64.StdEncoding.DecodeString(ask(true).FirstBlock)
+	if err != nil || !bytes.Equal(o.plain(0, raw), content[:smallBlocks]) || ask(false).FirstBlock != "" {
+		t.Errorf("a first block of %d bytes, %v", len(raw), err)
+	}
+	ok(t, os.RemoveAll(r.dir+"/blobs"))
+	if answer := ask(true); answer.FirstBlock != "" || answer.Key == "" {
+		t.Errorf("a block that is gone: %+v", answer)
 	}
 }
 

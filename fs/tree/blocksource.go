@@ -153,7 +153,7 @@ func (s *blockSource) layout() format.Layout { return s.shape.layout }
 
 // openBlocks opens e. It runs once for all openers that wait for it. Where all blocks are in
 // memory, it costs nothing.
-func (f *File) openBlocks(ctx context.Context, e *sdk.Entry) (cache.Buffer, error) {
+func (f *File) openBlocks(ctx context.Context, e *sdk.Entry, opts ...sdk.Option) (cache.Buffer, error) {
 	if err := f.t.knownWrong(f.groupNow(), e.Ref); err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (f *File) openBlocks(ctx context.Context, e *sdk.Entry) (cache.Buffer, erro
 	if f.hasAllBlocks(e) {
 		return s, nil
 	}
-	blocks, err := s.claim(ctx)
+	blocks, err := s.claim(ctx, opts...)
 	if err != nil {
 		s.end()
 		return nil, err
@@ -181,7 +181,7 @@ func (f *File) newSource(e *sdk.Entry, known *shape) *blockSource {
 }
 
 // claim has the service open the file, which costs one claim.
-func (s *blockSource) claim(ctx context.Context) (blocks Blocks, err error) {
+func (s *blockSource) claim(ctx context.Context, opts ...sdk.Option) (blocks Blocks, err error) {
 	t, g := s.t, s.f.groupNow()
 	if t.blocks == nil {
 		return nil, &Error{Class: ClassUnsupported, Err: errors.New("the file is of format version 2, which this service does not have")}
@@ -191,7 +191,7 @@ func (s *blockSource) claim(ctx context.Context) (blocks Blocks, err error) {
 		return waits, err
 	}
 	err = t.spend("retrieve", func() (sdk.Amount, error) {
-		blocks, err = t.blocks.OpenBlocks(ctx, *entry)
+		blocks, err = t.blocks.OpenBlocks(ctx, *entry, opts...)
 		if err != nil {
 			return sdk.Amount{}, err
 		}

@@ -62,8 +62,8 @@ func TestR9OpenFetchesNothingAndReadsFetchBlocks(t *testing.T) {
 	m := mount(t, w, "alice")
 	h := m.openAt("/g/film")
 	m.wantCharges(1, 0)
-	if n := w.BlockReads(); n != 0 {
-		t.Errorf("open fetched: %d requests", n)
+	if n := w.BlockReads(); n != 0 || w.OpenedFromStart() != 1 {
+		t.Errorf("open fetched: %d requests, and %d times the first block", n, w.OpenedFromStart())
 	}
 	wantRead(t, h, data, 7*block-10, 20) // across two blocks
 	wantRead(t, h, data, 3*block+7, 100)

@@ -339,8 +339,11 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 		h.direct = true
 	}
 	lease, err := f.t.cache.Get(ctx, f.key(e), func(ctx context.Context, room *cache.Room) (cache.Buffer, error) {
-		if isCut(e) {
+		if isCut(e) && h.flags.Write { // it may begin anywhere
 			return f.openBlocks(ctx, e)
+		}
+		if isCut(e) {
+			return f.openBlocks(ctx, e, sdk.FromStart())
 		}
 		return f.retrieve(ctx, e, room)
 	})

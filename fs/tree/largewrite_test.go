@@ -111,8 +111,8 @@ func TestW17ChangeFetchesAndSendsItsBlocks(t *testing.T) {
 			h := m.open("/g/film", OpenFlags{Read: true, Write: true})
 			defer h.Release()
 			want := tc.change(t, h, bytes.Clone(data))
-			if got := fetched(w, e); got != tc.fetched {
-				t.Errorf("blocks %s were fetched, want %s", got, tc.fetched)
+			if got := fetched(w, e); got != tc.fetched || w.OpenedFromStart() != 0 {
+				t.Errorf("blocks %s were fetched, want %s; the first one with the key: %d", got, tc.fetched, w.OpenedFromStart())
 			}
 			wantRead(t, h, want, max(0, len(want)-3*block), 4*block)
 			flush(t, h)

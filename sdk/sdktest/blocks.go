@@ -402,7 +402,7 @@ func (s *state) blockOf(u *pending, run *format.Run, block int64) ([]byte, error
 }
 
 // retrieveBlocks completes the answer to a prepare_retrieve.
-func (s *state) retrieveBlocks(f *file, out *wire.PrepareRetrieveResult) {
+func (s *state) retrieveBlocks(f *file, req wire.PrepareRetrieveRequest, out *wire.PrepareRetrieveResult) {
 	ticket := f.row.TransID
 	out.DataURL, out.DataSize = wire.PathBlocks+ticket, f.sealed.meta.Layout().SealedBytes()
 	out.TilesURL, out.Tiles = wire.PathTiles+ticket, map[string]string{}
@@ -414,6 +414,9 @@ func (s *state) retrieveBlocks(f *file, out *wire.PrepareRetrieveResult) {
 		out.Manifest = encode64(f.sealed.manifest)
 	} else {
 		out.ManifestURL = wire.PathManifest + ticket
+	}
+	if req.FirstBlock {
+		out.FirstBlock = encode64(f.sealed.blocks[0])
 	}
 }
 

@@ -316,7 +316,7 @@ func (s *Server) table() map[string]route {
 				features = append(features, wire.CapSealedUpload)
 			}
 			if st.offersChunks() {
-				features = append(features, wire.CapChunks)
+				features = append(features, wire.CapChunks, wire.CapFirstBlock)
 			}
 			return wire.Capabilities{Service: "sdktest", Version: "1", ContractID: ContractID, Fees: st.fees(), MaxFileBytes: 64 << 20, Features: features, Vault: vault}, nil
 		}}

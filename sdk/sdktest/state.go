@@ -592,7 +592,7 @@ func (s *state) retrieve(c call, req wire.PrepareRetrieveRequest) (any, error) {
 			s.claims[claim] = req.ClaimID != ""
 		}
 		if f.sealed != nil {
-			s.retrieveBlocks(f, &out)
+			s.retrieveBlocks(f, req, &out)
 			return out, nil
 		}
 		if req.Transfer == wire.TransferRaw && len(f.blob) > wire.InlineBlobBytes {

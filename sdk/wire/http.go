@@ -126,6 +126,8 @@ const (
 	// CapGzip: get_group_transactions with [KindsChain] is answered compressed to a request with
 	// Accept-Encoding: gzip (RFC 9110 section 12.5.3), and says so with Content-Encoding: gzip.
 	CapGzip = "gzip"
+	// CapFirstBlock: [PrepareRetrieveRequest].FirstBlock is answered.
+	CapFirstBlock = "first-block"
 )
 
 // Role is the role of a member in a group. Extension "roles"; without it members are

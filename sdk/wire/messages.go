@@ -196,6 +196,9 @@ type PrepareRetrieveRequest struct {
 	// Formats (extension "chunks") are the format versions that the client reads. Without 2
 	// among them a file of version 2 is UNSUPPORTED.
 	Formats []int `json:"formats,omitempty"`
+	// FirstBlock (extension "first-block") asks for the first sealed block of a file of format version 2
+	// in the same answer.
+	FirstBlock bool `json:"first_block,omitempty"`
 }
 
 // TransferRaw is the value of [PrepareRetrieveRequest].Transfer.
@@ -223,6 +226,10 @@ type PrepareRetrieveResult struct {
 	Tiles       map[string]string `json:"tiles,omitempty"`
 	Manifest    string            `json:"manifest,omitempty"`     // in standard base64, up to InlineManifestBytes
 	ManifestURL string            `json:"manifest_url,omitempty"` // else
+	// FirstBlock (extension "first-block") is the first sealed block in standard base64, when it was asked for.
+	// A service leaves out one that is longer than format.BlockBytes, or that it cannot read: DataURL then
+	// tells why.
+	FirstBlock string `json:"first_block,omitempty"`
 }
 
 // FormatRequest is the body of set_group_format: uploads to the group have at most this

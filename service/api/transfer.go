@@ -61,7 +61,11 @@ func (s *server) retrieve(w http.ResponseWriter, r *http.Request) error {
 			return s.streamInline(w, r, account, req)
 		}
 	}
-	if err := s.holdMemory(r, retrieveCopies*inlineUpTo); err != nil {
+	longest := inlineUpTo
+	if req.FirstBlock {
+		longest = max(longest, format.BlockBytes+format.Overhead)
+	}
+	if err := s.holdMemory(r, retrieveCopies*longest); err != nil {
 		return err
 	}
 	stored, err := s.Files.Retrieve(r.Context(), account, req, inlineUpTo)
@@ -83,7 +87,7 @@ func (s *server) retrieve(w http.ResponseWriter, r *http.Request) error {
 }
 
 // retrieveCopies is how many copies of a small file are in memory while it is answered:
-// as it is stored, and as text.
+// as it is stored, and as text; or of a block.
 const retrieveCopies = 7
 
 func (s *server) putBlob(w http.ResponseWriter, r *http.Request, account string) error {

@@ -27,6 +27,8 @@ type blocksOf struct {
 	sent    int                       // blocks that were sent
 	bad     map[sdk.Ref]map[int64]error
 	open    int
+	// fromStart counts calls that asked for the first block with the key.
+	fromStart int
 }
 
 // isLarge reports whether a file of size bytes has blocks.
@@ -75,6 +77,13 @@ func (w *World) OpenBlocksNow() int {
 	return w.blocks.open
 }
 
+// OpenedFromStart returns how many files were opened with an option, which is [sdk.FromStart].
+func (w *World) OpenedFromStart() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.blocks.fromStart
+}
+
 // Blocks is an open file of format version 2.
 type Blocks struct {
 	p      Person
@@ -84,8 +93,9 @@ type Blocks struct {
 	closed bool // by World.mu
 }
 
-// OpenBlocks opens a file that was recorded as one of format version 2.
-func (p Person) OpenBlocks(ctx context.Context, e sdk.Entry) (*Blocks, error) {
+// OpenBlocks opens a file that was recorded as one of format version 2. Of options it
+// only counts which calls have one.
+func (p Person) OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.Option) (*Blocks, error) {
 	if err := p.begin(ctx, "open blocks"); err != nil {
 		return nil, err
 	}
@@ -99,6 +109,7 @@ func (p Person) OpenBlocks(ctx context.Context, e sdk.Entry) (*Blocks, error) {
 	}
 	p.retrieves++
 	p.blocks.open++
+	p.blocks.fromStart += min(len(opts), 1)
 	return &Blocks{p: p, entry: e, layout: format.Layout{Size: e.Size, BlockBytes: p.cut[e.Ref]}}, nil
 }
 
