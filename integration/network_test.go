@@ -2,10 +2,13 @@ package integration
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -105,5 +108,71 @@ func TestE7ChangedAddress(t *testing.T) {
 	write(t, a.path("team/saved"), []byte("saved"))
 	if way.Moved().Connections == made {
 		t.Error("no connection was made")
+	}
+}
+
+// E7, E5, O3: the network asks for a sign-in while mounts are in use: each request gets a page of it, or is led to one.
+// Names and what is in memory stay, the rest is the error of a network that is gone, and status and why say what to do.
+// What was saved goes by itself once somebody has signed in, once.
+func TestE7SignInPages(t *testing.T) {
+	w, alice, bob := team(t)
+	old := w.mkdir("old")
+	for _, name := range []string{"known", "unknown"} {
+		write(t, filepath.Join(old, name), []byte("old "+name))
+	}
+	alice.must("put", "team", old)
+	answers := []string{
+		"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>Welcome on board</html>",
+		"HTTP/1.1 302 Found\r\nLocation: http://portal.example/\r\nConnection: close\r\n\r\n",
+	}
+	var ways []*line.Line
+	behind := func(p *person, name string, options ...string) *mount {
+		way := w.line(line.Shape{})
+		ways = append(ways, way)
+		w.url = "http://" + way.Addr()
+		m := p.mount(name, append(options, "--patience", "0s")...)
+		shell(t, m.dir, "cat team/old/known; ls team/old")
+		return m
+	}
+	a, b := behind(alice, "a", "--outbox"), behind(bob, "b")
+	for i, way := range ways {
+		way.Intercept(answers[i])
+	}
+	write(t, a.path("team/of-a"), []byte("from a"))
+	if err := os.WriteFile(b.path("team/of-b"), []byte("from b"), 0o600); !errors.Is(err, syscall.EHOSTUNREACH) {
+		t.Errorf("a save without an outbox: %v", err)
+	}
+	for _, m := range []*mount{a, b} {
+		if got := string(read(t, m.path("team/old/known"))); got != "old known" {
+			t.Errorf("what is in memory reads %q", got)
+		}
+		if _, err := os.ReadFile(m.path("team/old/unknown")); !errors.Is(err, syscall.EHOSTUNREACH) {
+			t.Errorf("what is not in memory: %v", err)
+		}
+		if list, err := os.ReadDir(m.path("team/old")); err != nil || len(list) != 2 {
+			t.Errorf("a listing of %d names, %v", len(list), err)
+		}
+	}
+	for _, said := range []string{
+		alice.must("status", a.dir), alice.must("why", a.path("team/old/unknown")), alice.must("why", a.path("team/of-a")),
+		bob.must("status", b.dir), bob.must("why", b.path("team/old/unknown")), bob.must("why", b.path("team/of-b")),
+	} {
+		if !strings.Contains(said, "a sign-in page of the network answers instead of the service") || !strings.Contains(said, "pen a browser and sign in") {
+			t.Errorf("it is not said:\n%s", said)
+		}
+	}
+	for _, way := range ways {
+		way.Intercept("")
+	}
+	proctest.Eventually(t, "all is as if nothing had been", func() bool {
+		return a.control("pending") == "" && b.control("pending") == "" && !strings.Contains(alice.must("status", a.dir)+bob.must("status", b.dir), "sign-in")
+	})
+	for _, m := range []*mount{a, b} {
+		if got := string(read(t, m.path("team/old/unknown"))); got != "old unknown" {
+			t.Errorf("afterwards %q is read", got)
+		}
+	}
+	if rows := alice.must("ledger", "team"); strings.Count(rows, "\n") != 4 || strings.Count(rows, "of-a") != 1 || strings.Count(rows, "of-b") != 1 {
+		t.Errorf("the records are\n%s", rows)
 	}
 }

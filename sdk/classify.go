@@ -263,6 +263,9 @@ func (c *Client) wrap(op string, g GroupID, ref Ref, err error) error {
 	if errors.As(err, &answered) {
 		code = answered.code
 	}
+	if errors.Is(err, errPage) {
+		code = wire.CodeSignIn
+	}
 	return &Error{Op: op, Group: g, Ref: ref, Kind: classify(err), Code: code, Err: c.scrubbed(withoutURL(err))}
 }
 

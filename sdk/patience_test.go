@@ -94,7 +94,10 @@ func TestPagesAreNoAnswers(t *testing.T) {
 					next.ServeHTTP(w, r)
 					return
 				}
-				switch times % 2 {
+				switch times % 3 {
+				case 2:
+					w.Header().Set("Content-Type", "text/html")
+					w.WriteHeader(http.StatusForbidden)
 				case 0:
 					w.Header().Set("Content-Type", "Text/HTML; charset=utf-8")
 					_, _ = w.Write([]byte("<html>Welcome on board</html>"))
@@ -129,7 +132,7 @@ func TestPagesAreNoAnswers(t *testing.T) {
 		"put":  func() error { _, err := hasty.Put(t.Context(), "f", bytes.NewReader(content[:10])); return err },
 		"list": func() error { _, err := hasty.Entries(t.Context()); return err },
 	} {
-		if err := try(); sdk.KindOf(err) != sdk.ErrUnavailable || !strings.Contains(err.Error(), "sign-in") {
+		if err := try(); sdk.KindOf(err) != sdk.ErrUnavailable || codeOf(err) != wire.CodeSignIn {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

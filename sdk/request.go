@@ -217,7 +217,7 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 
 // errPage means that something other than the service answered, such as a network that wants a sign-in
 // first: as good as no connection.
-var errPage = errors.New("something between you and the service answers in its place, such as the sign-in page of a network: open any page in a browser, and sign in there")
+var errPage = errors.New("a sign-in page of the network answers instead of the service")
 
 // isPage reports whether an answer is for people, or leads to one on another machine. A service at a new
 // address would say that it moved for good.
@@ -229,8 +229,13 @@ func isPage(resp *http.Response) bool {
 	case http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect:
 		to, err := resp.Location()
 		return err == nil && resp.Request != nil && to.Hostname() != resp.Request.URL.Hostname()
+	case http.StatusUnauthorized, http.StatusForbidden: // the service refuses in JSON
+	default:
+		if resp.StatusCode/100 != 2 {
+			return false
+		}
 	}
-	return resp.StatusCode/100 == 2 && strings.EqualFold(strings.TrimSpace(kind), "text/html")
+	return strings.EqualFold(strings.TrimSpace(kind), "text/html")
 }
 
 // errTooMuch means that an answer is over its limit.

@@ -89,6 +89,7 @@ func TestHintsNameWhoAndWhere(t *testing.T) {
 		"disabled":      {sdk.Error{Kind: sdk.ErrUnauthenticated, Code: wire.CodeDisabled}, "svcd account enable alice."},
 		"rollback":      {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeHistory}, "accept-rollback."},
 		"receipt":       {sdk.Error{Group: "team", Kind: sdk.ErrCorrupt, Code: wire.CodeReceipt}, "svcfs ls team. If not"},
+		"sign-in page":  {sdk.Error{Kind: sdk.ErrUnavailable, Code: wire.CodeSignIn}, "Open a browser and sign in"},
 		"changed":       {sdk.Error{Kind: sdk.ErrCorrupt}, "What does not fit was not used; tell the operator"},
 		"recorded so":   {sdk.Error{Group: "team", Kind: sdk.ErrCorrupt, Err: sdk.ErrWrongContent}, "ask who uploaded the file to upload it again, or get an earlier version by its cid (svcfs ledger team)."},
 		"other key":     {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeLogKey}, "--forget-key"},

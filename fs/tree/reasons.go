@@ -140,9 +140,13 @@ func (t *Tree) Reasons() []Reason {
 		}
 		waits[path] = &i
 	}
+	failed := t.failedLook()
 	for i := range list {
 		r := &list[i]
 		r.Waits = waits[r.Path]
+		if r.Waits != nil && r.Hint == "" && failed != nil && failed.class.isAway() {
+			r.Hint = failed.Hint
+		}
 		s, ok := staged[r.Path]
 		if !ok && !paths[r.Name] { // else that one tells of it
 			s, ok = staged[r.Name]

@@ -8,10 +8,12 @@
 package line
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -58,6 +60,7 @@ type Line struct {
 	listener net.Listener
 	pairs    []*pair
 	refuses  bool
+	portal   string        // what answers in place of the server; "" = nothing does
 	held     chan struct{} // closed when nothing is held any more; nil: nothing is held
 	each     int64         // mean distance of cuts, in bytes; 0 = none
 	left     int
@@ -188,6 +191,29 @@ func (l *Line) Hold(on bool) {
 	l.held = nil
 }
 
+// Intercept cuts all connections, and gives each new one this answer of HTTP, whatever it asks, until it is told
+// "": so does a network that wants a sign-in.
+func (l *Line) Intercept(answer string) {
+	l.mu.Lock()
+	l.portal = answer
+	l.mu.Unlock()
+	l.Cut()
+}
+
+// intercept answers a client once it has asked, and takes no more of it.
+func (p *pair) intercept(answer string) {
+	if _, err := http.ReadRequest(bufio.NewReader(p.client)); err != nil || p.sleep(2*p.l.half) != nil {
+		return
+	}
+	if _, err := io.WriteString(p.client, answer); err != nil {
+		return
+	}
+	if tcp, ok := p.client.(*net.TCPConn); ok {
+		_ = tcp.CloseWrite()
+	}
+	_, _ = io.Copy(io.Discard, p.client) // a reset would overtake the answer
+}
+
 // Forget makes the connections of now silent for ever, as when the address of the client
 // changed: nobody is told. New connections work.
 func (l *Line) Forget() {
@@ -214,7 +240,7 @@ func (l *Line) serve(client net.Conn) {
 	p.life, p.end = context.WithCancel(l.life)
 	p.answered.Store(true)
 	l.mu.Lock()
-	refused := l.refuses
+	refused, portal := l.refuses, l.portal
 	l.pairs = append(l.pairs, p)
 	l.mu.Unlock()
 	defer func() {
@@ -227,6 +253,10 @@ func (l *Line) serve(client net.Conn) {
 		return
 	}
 	l.made.Add(1)
+	if portal != "" {
+		p.intercept(portal)
+		return
+	}
 	up, down := make(chan chunk, queued), make(chan chunk, queued)
 	var both sync.WaitGroup
 	both.Go(func() { p.read(client, &l.up, up) })

@@ -233,5 +233,6 @@ const (
 	CodeVerifierKey  = "VERIFIER_KEY"    // a verifier key in the configuration is wrong
 	CodeReceipt      = "RECEIPT"         // the service confirmed an upload without a valid receipt
 	CodeVaultKey     = "VAULT_KEY"       // the service shows a key for uploads that must not be used
+	CodeSignIn       = "SIGN_IN_PAGE"    // a page for people answers instead of the service, such as that of a network that wants a sign-in
 	CodeState        = "STATE"           // the file that remembers the history of the service cannot be read or written
 )
