@@ -42,9 +42,9 @@ func every(ctx context.Context, pause time.Duration, do func() bool) {
 	}
 }
 
-// The table of errors in README.md has the limits that hold.
-func TestReadmeHasTheLimitsOfThePace(t *testing.T) {
-	raw, err := os.ReadFile("../README.md")
+// The table of errors in docs/reference/errors.md has the limits that hold.
+func TestErrorsHaveTheLimitsOfThePace(t *testing.T) {
+	raw, err := os.ReadFile("../docs/reference/errors.md")
 	if err != nil {
 		t.Fatal(err)
 	}

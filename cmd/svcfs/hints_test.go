@@ -32,9 +32,9 @@ func TestEveryFailureClassHasANextStep(t *testing.T) {
 	}
 }
 
-// The table of errors in README.md has the limits that hold.
-func TestReadmeHasTheLimitsOfTheMount(t *testing.T) {
-	raw, err := os.ReadFile("../../README.md")
+// The table of errors in docs/reference/errors.md has the limits that hold.
+func TestErrorsHaveTheLimitsOfTheMount(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/reference/errors.md")
 	ok(t, err)
 	for row, want := range map[string]string{
 		"No route to host":     fmt.Sprintf("waited %.0f seconds", defaultPatience.Seconds()),

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,15 +15,38 @@ import (
 	"github.com/svcfs/svcfs/integration/proctest"
 )
 
-// readmeBlock is a console session of README.md, marked with <!-- test -->.
-type readmeBlock struct {
-	line  int // of its first command
-	steps []readmeStep
+// pages are the documents whose console blocks are run, each from its beginning in
+// a shell and a home of its own.
+func pages(t *testing.T) []string {
+	t.Helper()
+	found := []string{"../README.md"}
+	for _, pattern := range []string{"../docs/*.md", "../docs/*/*.md"} {
+		more, err := filepath.Glob(pattern)
+		ok(t, err)
+		found = append(found, more...)
+	}
+	return found
 }
 
-// readmeStep is one command with the output shown for it. In the output, … in a
+// The marks before a console block that is run. The second one is for the first block
+// of a page: it begins with a service, the accounts alice and bob, and a group team.
+const (
+	markTest    = "<!-- test -->"
+	markService = "<!-- test with a service -->"
+)
+
+// prelude is what a reader has done where markService stands.
+var prelude = []pageStep{
+	{"svcd serve --data ~/service --listen 127.0.0.1:8000 2> ~/service.log &", []string{"listening on …"}},
+	{"svcd account create alice --data ~/service --balance 100 --api-key-file ~/alice.key", []string{"…"}},
+	{"svcd account create bob --data ~/service --balance 100 --api-key-file ~/bob.key", []string{"…"}},
+	{"export SVC_URL=http://127.0.0.1:8000 SVC_ACCOUNT_ID=alice.svc.testnet SVC_API_KEY_FILE=~/alice.key", nil},
+	{"svcfs group create team", []string{"Group 'team' registered successfully"}},
+}
+
+// pageStep is one command with the output shown for it. In the output, … in a
 // line stands for any text, and a line that is only … for any lines.
-type readmeStep struct {
+type pageStep struct {
 	command string
 	output  []string
 }
@@ -30,63 +54,68 @@ type readmeStep struct {
 // demoListing is a line of the demo's own output that looks like a command.
 const demoListing = "$ ls -l …"
 
-func readmeBlocks(t *testing.T) []readmeBlock {
+// pageSteps reads the console sessions of a page that are marked.
+func pageSteps(t *testing.T, page string) (steps []pageStep) {
 	t.Helper()
-	text, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var blocks []readmeBlock
+	text, err := os.ReadFile(page)
+	ok(t, err)
 	lines := strings.Split(string(text), "\n")
 	for i := 0; i < len(lines); i++ {
-		if lines[i] != "<!-- test -->" {
+		switch {
+		case lines[i] == markService && steps == nil:
+			steps = slices.Clone(prelude)
+		case lines[i] != markTest:
 			continue
 		}
 		if i++; lines[i] != "```console" {
-			t.Fatalf("README.md line %d: a console block must follow the mark", i+1)
+			t.Fatalf("%s line %d: a console block must follow the mark", page, i+1)
 		}
-		block := readmeBlock{line: i + 2}
 		for i++; lines[i] != "```"; i++ {
 			command, ok := strings.CutPrefix(lines[i], "$ ")
 			if ok && lines[i] != demoListing {
-				block.steps = append(block.steps, readmeStep{command: command})
+				steps = append(steps, pageStep{command: command})
 				continue
 			}
-			last := &block.steps[len(block.steps)-1]
+			last := &steps[len(steps)-1]
 			last.output = append(last.output, lines[i])
 		}
-		blocks = append(blocks, block)
 	}
-	return blocks
+	return steps
 }
 
-// TestReadme runs the console blocks of README.md in one shell, as a reader
-// would, with a home of its own, and compares what they print.
-func TestReadme(t *testing.T) {
-	blocks := readmeBlocks(t)
-	if len(blocks) < 3 {
-		t.Fatalf("README.md has %d marked blocks, want at least 3", len(blocks))
-	}
+// TestDocuments runs the console blocks of each page as a reader would, and compares
+// what they print.
+func TestDocuments(t *testing.T) {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		t.Skip("no /dev/fuse")
 	}
-	home := t.TempDir()
 	bin := programs.Dir(t, "svcfs", "svcd")
-	shell := startShell(t, home, bin)
-	t.Cleanup(func() { proctest.UnmountBelow(home) })
-	port := proctest.FreePort(t)
-	for _, block := range blocks {
-		for _, step := range block.steps {
-			got := shell.run(t, strings.ReplaceAll(step.command, "8000", port))
-			got = strings.ReplaceAll(got, port, "8000")
-			pattern := outputPattern(step.output)
-			if !regexp.MustCompile(pattern).MatchString(got) {
-				t.Fatalf("README.md, block at line %d: $ %s\nprinted:\n%s\nREADME shows:\n%s", block.line, step.command, got, strings.Join(step.output, "\n"))
-			}
+	run := 0
+	for _, page := range pages(t) {
+		steps := pageSteps(t, page)
+		if len(steps) == 0 {
+			continue
 		}
+		run++
+		t.Run(strings.TrimPrefix(page, "../"), func(t *testing.T) {
+			home := t.TempDir()
+			shell := startShell(t, home, bin)
+			t.Cleanup(func() { proctest.UnmountBelow(home) })
+			port := proctest.FreePort(t)
+			for _, step := range steps {
+				got := shell.run(t, strings.ReplaceAll(step.command, "8000", port))
+				got = strings.ReplaceAll(got, port, "8000")
+				if !regexp.MustCompile(outputPattern(step.output)).MatchString(got) {
+					t.Fatalf("%s: $ %s\nprinted:\n%s\nthe page shows:\n%s", page, step.command, got, strings.Join(step.output, "\n"))
+				}
+			}
+			if left := proctest.MountsBelow(home); len(left) > 0 {
+				t.Errorf("the page leaves mounts behind: %v", left)
+			}
+		})
 	}
-	if left := proctest.MountsBelow(home); len(left) > 0 {
-		t.Errorf("the tour leaves mounts behind: %v", left)
+	if run < 9 {
+		t.Errorf("%d pages have marked blocks, want at least 9", run)
 	}
 }
 
@@ -141,15 +170,15 @@ func TestOutputPattern(t *testing.T) {
 	}
 }
 
-// readmeShell is a bash that runs one command after the other.
-type readmeShell struct {
+// pageShell is a bash that runs one command after the other.
+type pageShell struct {
 	in  *os.File
 	log string // its standard output and error
 	at  int64  // how much of it is read
 	n   int
 }
 
-func startShell(t *testing.T, home, bin string) *readmeShell {
+func startShell(t *testing.T, home, bin string) *pageShell {
 	t.Helper()
 	logPath := filepath.Join(t.TempDir(), "log")
 	log, err := os.Create(logPath)
@@ -184,12 +213,12 @@ func startShell(t *testing.T, home, bin string) *readmeShell {
 		}
 		cancel()
 	})
-	return &readmeShell{in: write, log: logPath}
+	return &pageShell{in: write, log: logPath}
 }
 
 // run runs one command and returns what it printed. One that ends in & is given
 // time until its first line of output.
-func (s *readmeShell) run(t *testing.T, command string) string {
+func (s *pageShell) run(t *testing.T, command string) string {
 	t.Helper()
 	s.n++
 	mark := fmt.Sprintf("--- command %d is done", s.n)
@@ -203,7 +232,7 @@ func (s *readmeShell) run(t *testing.T, command string) string {
 }
 
 // until waits for text to appear in the log and returns what is new up to it.
-func (s *readmeShell) until(t *testing.T, command, text string) string {
+func (s *pageShell) until(t *testing.T, command, text string) string {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		all, err := os.ReadFile(s.log)
