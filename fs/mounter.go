@@ -235,5 +235,5 @@ func (m *mounter) shown() (int, error) {
 		return 0, err
 	}
 	at, _ := mountAt(points, place)
-	return at.id, nil
+	return at.ID, nil
 }

@@ -108,7 +108,7 @@ func TestMountinfo(t *testing.T) {
 	if err != nil || len(points) != 5 {
 		t.Fatalf("%d mounts: %+v, %v", len(points), points, err)
 	}
-	if want := (MountInfo{"/home/a b\\c\td", "fuse.svcfs", "svcfs:alice x", points[1].id}); points[1] != want {
+	if want := (MountInfo{"/home/a b\\c\td", "fuse.svcfs", "svcfs:alice x", 0, points[1].ID}); points[1] != want || points[2].User != -1 {
 		t.Errorf("got %+v, want %+v", points[1], want)
 	}
 	if at, ok := mountAt(points, "/mnt"); !ok || at.Source != "svcfs:bob" {

@@ -3,6 +3,8 @@ package fs
 import (
 	"io"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/moby/sys/mountinfo"
 )
@@ -12,7 +14,8 @@ type MountInfo struct {
 	Dir    string // mountpoint
 	Type   string // such as fuse.svcfs
 	Source string // svcfs:ACCOUNT
-	id     int    // number in the kernel's list
+	User   int    // who mounted it, as the kernel knows; -1 for what is not FUSE
+	ID     int    // number in the kernel's list, while it lasts
 }
 
 // autoFS is the type of the mount with which systemd waits to mount on demand.
@@ -51,9 +54,21 @@ func readMountinfo(r io.Reader) ([]MountInfo, error) {
 	points, err := mountinfo.GetMountsFromReader(r, nil)
 	list := make([]MountInfo, len(points))
 	for i, p := range points {
-		list[i] = MountInfo{Dir: p.Mountpoint, Type: p.FSType, Source: p.Source, id: p.ID}
+		list[i] = MountInfo{Dir: p.Mountpoint, Type: p.FSType, Source: p.Source, User: userOf(p.VFSOptions), ID: p.ID}
 	}
 	return list, err
+}
+
+// userOf finds user_id among the options of a mount, -1 for none. The kernel writes it there.
+func userOf(options string) int {
+	for option := range strings.SplitSeq(options, ",") {
+		if text, ok := strings.CutPrefix(option, "user_id="); ok {
+			if user, err := strconv.Atoi(text); err == nil {
+				return user
+			}
+		}
+	}
+	return -1
 }
 
 // mountAt returns the mount that shows at dir.

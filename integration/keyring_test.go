@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -22,28 +23,38 @@ import (
 // returns the folder of the keyring.
 func (w *world) desktopSession() string {
 	w.t.Helper()
-	need(w.t, "dbus-run-session")
 	need(w.t, "gnome-keyring-daemon")
 	home := w.mkdir("desktop")
-	cmd := exec.Command("dbus-run-session", "--", "sh", "-c",
-		`printf secret | gnome-keyring-daemon --unlock --components=secrets >/dev/null 2>&1 && echo "$DBUS_SESSION_BUS_ADDRESS" && exec cat`)
-	cmd.Env = w.env("XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home, "XDG_RUNTIME_DIR="+home)
+	w.sessionBus("printf secret | gnome-keyring-daemon --unlock --components=secrets >/dev/null 2>&1",
+		"XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home, "XDG_RUNTIME_DIR="+home)
+	return home
+}
+
+// sessionBus starts a session bus for the programs of a world, runs a command of a shell in it, and returns its
+// address and what ends it. It ends with the test.
+func (w *world) sessionBus(command string, env ...string) (address string, end func()) {
+	w.t.Helper()
+	need(w.t, "dbus-run-session")
+	cmd := exec.Command("dbus-run-session", "--", "sh", "-c", command+` && echo "$DBUS_SESSION_BUS_ADDRESS" && exec cat`)
+	cmd.Env = w.env(env...)
 	in, err := cmd.StdinPipe()
 	ok(w.t, err)
 	out, err := cmd.StdoutPipe()
 	ok(w.t, err)
 	cmd.Stderr = w.log
 	ok(w.t, cmd.Start())
-	w.t.Cleanup(func() {
+	end = sync.OnceFunc(func() {
 		_ = in.Close() // cat ends, and the session with it
 		_ = cmd.Wait()
 	})
-	address, err := bufio.NewReader(out).ReadString('\n')
+	w.t.Cleanup(end)
+	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		w.t.Fatalf("the session said %q, %v\n%s", address, err, w.log)
+		w.t.Fatalf("the session said %q, %v\n%s", line, err, w.log)
 	}
-	w.vars = append(w.vars, "DBUS_SESSION_BUS_ADDRESS="+strings.TrimSpace(address))
-	return home
+	address = strings.TrimSpace(line)
+	w.vars = append(w.vars, "DBUS_SESSION_BUS_ADDRESS="+address)
+	return address, end
 }
 
 // O9, O12: with a keyring the names of what waits are known behind a kill of the mount: to svcfs outbox list

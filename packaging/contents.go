@@ -10,11 +10,12 @@ import (
 	"strings"
 )
 
-// pack is one package, named like its program.
+// pack is one package, named like its program if it has one.
 type pack struct {
 	name, summary, description string
 	needs, wants               []string // packages of Debian
 	rpmNeeds                   string   // package of Fedora
+	noProgram                  bool     // it is the same for each architecture
 }
 
 func packages() []pack {
@@ -25,6 +26,9 @@ func packages() []pack {
 		{name: "svcd", summary: "service for encrypted groups of files",
 			description: "The whole service of svcfs in one program: ciphertext, key custody by group,\nand a ledger of who did what. It needs one directory.",
 			needs:       []string{"adduser"}, wants: []string{"ca-certificates"}, rpmNeeds: "shadow-utils"},
+		{name: "svcfs-desktop", summary: "encrypted groups of files on the desktop", noProgram: true,
+			description: "Notifications of the desktop tell what goes wrong in the mounts of svcfs:\na save that is not uploaded, a conflict, a lost group, a spent budget,\na mount that died.",
+			needs:       []string{"svcfs"}, rpmNeeds: "svcfs"},
 	}
 }
 
@@ -41,6 +45,16 @@ type entry struct {
 // contents lists the files of a package.
 func (j *job) contents(p pack, arch string) ([]entry, error) {
 	c := collector{job: j}
+	doc := "/usr/share/doc/" + p.name + "/"
+	c.add(doc+"copyright", 0o644, c.copyright())
+	c.add(doc+"changelog.gz", 0o644, c.pressed(j.changelog(p)))
+	c.last().debian = true
+	c.add("/usr/share/lintian/overrides/"+p.name, 0o644, c.ours(p.name+".lintian"))
+	c.last().debian = true
+	if p.noProgram {
+		c.desktop()
+		return c.entries, c.err
+	}
 	c.add("/usr/bin/"+p.name, 0o755, c.read(filepath.Join(j.programs(arch), p.name)))
 	pages, err := os.ReadDir(j.manual(p))
 	if err != nil {
@@ -52,14 +66,8 @@ func (j *job) contents(p pack, arch string) ([]entry, error) {
 	c.add("/usr/share/bash-completion/completions/"+p.name, 0o644, c.read(j.completion(p, "bash")))
 	c.add("/usr/share/zsh/vendor-completions/_"+p.name, 0o644, c.read(j.completion(p, "zsh")))
 	c.add("/usr/share/fish/vendor_completions.d/"+p.name+".fish", 0o644, c.read(j.completion(p, "fish")))
-	doc := "/usr/share/doc/" + p.name + "/"
-	c.add(doc+"copyright", 0o644, c.copyright())
 	c.add("/etc/apparmor.d/usr.bin."+p.name, 0o644, c.ours("usr.bin."+p.name))
 	c.last().settings, c.last().debian = true, true
-	c.add(doc+"changelog.gz", 0o644, c.pressed(j.changelog(p)))
-	c.last().debian = true
-	c.add("/usr/share/lintian/overrides/"+p.name, 0o644, c.ours(p.name+".lintian"))
-	c.last().debian = true
 	switch p.name {
 	case "svcfs":
 		c.add("/usr/sbin/mount.svcfs", 0o777, nil)
@@ -79,6 +87,14 @@ func (j *job) contents(p pack, arch string) ([]entry, error) {
 		}
 	}
 	return c.entries, c.err
+}
+
+// desktop adds what desktops find in their folders.
+func (c *collector) desktop() {
+	c.add("/usr/share/applications/svcfs.desktop", 0o644, c.sources("packaging/desktop/svcfs.desktop"))
+	c.add("/usr/share/icons/hicolor/scalable/apps/svcfs.svg", 0o644, c.sources("service/web/static/icon.svg"))
+	c.add("/etc/xdg/autostart/svcfs-notify.desktop", 0o644, c.sources("packaging/desktop/svcfs-notify.desktop"))
+	c.last().settings = true
 }
 
 // installed names the program where a package has it, in a text of the sources.

@@ -97,7 +97,7 @@ func (j *job) rpm(p pack, arch string, contents []entry) error {
 	if err := needs.Set(p.rpmNeeds); err != nil {
 		return err
 	}
-	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
+	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64", anyArch: "noarch"}[arch]
 	r, err := rpmpack.NewRPM(rpmpack.RPMMetaData{Name: p.name, Version: j.version, Release: "1", Arch: machine, OS: "linux", Summary: p.summary,
 		Description: p.description, Licence: "MIT", URL: homepage, Packager: maintainer, BuildHost: "localhost", BuildTime: j.made, Compressor: "gzip", Requires: needs, Epoch: rpmpack.NoEpoch})
 	if err != nil {

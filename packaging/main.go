@@ -43,6 +43,9 @@ const (
 	formatOCI = "oci"
 )
 
+// anyArch is the architecture of packages without a program.
+const anyArch = "all"
+
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("packaging: ")
@@ -87,8 +90,18 @@ func (j *job) run(key string) (err error) {
 			return err
 		}
 		for _, p := range packages() {
+			if p.noProgram {
+				continue
+			}
 			if err := j.pack(p, arch); err != nil {
 				return fmt.Errorf("%s for %s: %w", p.name, arch, err)
+			}
+		}
+	}
+	for _, p := range packages() {
+		if p.noProgram {
+			if err := j.pack(p, anyArch); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
 			}
 		}
 	}
@@ -112,6 +125,9 @@ func (j *job) pack(p pack, arch string) error {
 				return fmt.Errorf("%s: %w", format, err)
 			}
 		}
+	}
+	if p.noProgram {
+		return nil
 	}
 	program := filepath.Join(j.programs(arch), p.name)
 	info, err := buildinfo.ReadFile(program)
@@ -153,6 +169,9 @@ func (j *job) documents() error {
 		return err
 	}
 	for _, p := range packages() {
+		if p.noProgram {
+			continue
+		}
 		program := filepath.Join(here, p.name)
 		if out, err := exec.Command(program, "man", j.manual(p)).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s man: %w: %s", p.name, err, out)

@@ -119,6 +119,7 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) (err error) {
 		return errors.Join(err, m.server.UnmountLazily(), m.finish(nil, nil))
 	}
 	stopEarly()
+	a.noteRunning(plan.dir)
 	reportReady(f.readyFD, readyReport{OK: true, PID: os.Getpid()})
 	a.notifyManager("READY=1\nSTATUS=mounted " + string(m.client.Account()) + " on " + plan.dir)
 	if err := a.printMounted(m.client.Account(), plan, os.Getpid()); err != nil {

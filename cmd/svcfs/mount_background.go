@@ -169,9 +169,7 @@ func childArgs(set *pflag.FlagSet) (args []string, err error) {
 // logPath returns the log of a background mount on dir, and makes its folder. Without
 // a home directory the mount keeps no log.
 func (a *app) logPath(dir string) (string, error) {
-	sum := sha256.Sum256([]byte(dir))
-	name := fmt.Sprintf("mount-%s-%s.log", safeFileName(filepath.Base(dir)), hex.EncodeToString(sum[:4]))
-	path := a.userDir("XDG_STATE_HOME", ".local/state", name)
+	path := a.mountFile(dir, ".log")
 	if path == "" {
 		a.ui.notice("neither HOME nor XDG_STATE_HOME is set: this mount keeps no log")
 		return os.DevNull, nil
@@ -180,6 +178,13 @@ func (a *app) logPath(dir string) (string, error) {
 		return "", fmt.Errorf("make the log's folder: %w", err)
 	}
 	return path, nil
+}
+
+// mountFile is the file of a mount on dir in the state folder, one for each ending; "" without
+// a home directory.
+func (a *app) mountFile(dir, ending string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return a.userDir("XDG_STATE_HOME", ".local/state", fmt.Sprintf("mount-%s-%s%s", safeFileName(filepath.Base(dir)), hex.EncodeToString(sum[:4]), ending))
 }
 
 // openLog opens the file for the standard error of a background mount: panics, and

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"time"
 
@@ -159,6 +160,7 @@ func (m *liveMount) finish(left []tree.Pending, err error) error {
 		_ = m.spool.Close()
 	}
 	err = errors.Join(err, m.app.closeClient(m.client))
+	m.app.forgetRunning(m.dir, os.Getpid())
 	if len(left)+len(kept) > 0 {
 		m.app.leaveReport(append(slices.Clip(left), kept...))
 	}

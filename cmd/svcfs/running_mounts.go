@@ -14,6 +14,7 @@ import (
 
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 // controlDeadline bounds the reading of a control file: a mount whose process
@@ -67,8 +68,13 @@ const (
 
 // inspect asks the mount on dir how it is.
 func inspect(ctx context.Context, dir string) mountState {
-	m := mountState{Dir: dir, State: stateStuck}
 	text, err := readControl(ctx, dir, "status")
+	return stateOf(dir, text, err)
+}
+
+// stateOf reads what the mount on dir says of itself.
+func stateOf(dir string, text []byte, err error) mountState {
+	m := mountState{Dir: dir, State: stateStuck}
 	if errors.Is(err, syscall.ENOTCONN) {
 		m.State = stateDead
 	}
@@ -77,6 +83,55 @@ func inspect(ctx context.Context, dir string) mountState {
 		m.State, m.Status = stateMounted, &status
 	}
 	return m
+}
+
+// runningRecord is what a mount leaves in the state folder while it lasts, and takes away when it
+// ends in order: what finds it with no such process knows that the process died.
+type runningRecord struct {
+	Dir string `json:"mountpoint"`
+	PID int    `json:"pid"`
+}
+
+// maxRecordBytes bounds a record, in bytes.
+const maxRecordBytes = 64 << 10
+
+// runningPath is where the record of a mount on dir is; "" without a home directory.
+func (a *app) runningPath(dir string) string { return a.mountFile(dir, ".running") }
+
+// noteRunning leaves the record of this process. Without it nobody is told of its death.
+func (a *app) noteRunning(dir string) {
+	at := a.runningPath(dir)
+	if at == "" {
+		return
+	}
+	text, err := json.Marshal(runningRecord{dir, os.Getpid()})
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(at), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(at, text, 0o600)
+	}
+	if err != nil {
+		a.ui.notice("could not note that the mount runs: %v", err)
+	}
+}
+
+// isNotedAsRunning reports whether the record says that process pid serves the mount on dir.
+func (a *app) isNotedAsRunning(dir string, pid int) bool {
+	at := a.runningPath(dir)
+	if at == "" {
+		return false
+	}
+	text, err := ownfile.Read(at, ownfile.Settings, maxRecordBytes)
+	var r runningRecord
+	return err == nil && json.Unmarshal(text, &r) == nil && r.Dir == dir && r.PID == pid
+}
+
+// forgetRunning takes the record of process pid away.
+func (a *app) forgetRunning(dir string, pid int) {
+	if a.isNotedAsRunning(dir, pid) {
+		_ = os.Remove(a.runningPath(dir))
+	}
 }
 
 // findMounts lists the mountpoints of ours that this user may ask about.

@@ -125,6 +125,9 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 		if !still[id] {
 			lost = append(lost, g)
 			notices = append(notices, t.removeGroup(g)...)
+			gone := outOfGroup()
+			gone.Op, gone.Path = "list", g.dir.path()
+			notices = append(notices, t.noted(gone))
 		}
 	}
 	t.mu.Unlock()

@@ -823,6 +823,29 @@ func TestERevokedThenGone(t *testing.T) {
 	wantClass(t, err, ClassRevoked)
 }
 
+// E1: a group that the account lost is told of once, also when nobody used it.
+func TestE1LostGroupIsTold(t *testing.T) {
+	w := team()
+	m := mount(t, w, bob)
+	m.wantNames("/", "team")
+	w.Revoke("team", bob)
+	for range 2 {
+		if err := m.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.wantNames("/")
+	var told []Reason
+	for _, r := range m.Reasons() {
+		if r.Class == ClassRevoked.String() {
+			told = append(told, r)
+		}
+	}
+	if len(told) != 1 || told[0].Path != "/team" || told[0].Hint == "" || m.Status().Errors != 1 {
+		t.Errorf("told %+v, %d errors", told, m.Status().Errors)
+	}
+}
+
 // M5: nothing of a group that was lost stays in memory, not even open files.
 func TestM5RevocationWipesTheCache(t *testing.T) {
 	w := team()
