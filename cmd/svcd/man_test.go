@@ -1,13 +1,21 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/cmd/internal/cli/clitest"
 )
+
+// What the documents call svcd is a command of it, with its flags.
+func TestDocumentsNameRealCommands(t *testing.T) {
+	clitest.CheckDocuments(t, root, newRoot(io.Discard, io.Discard))
+}
 
 // Every command has a manual page, with its examples.
 func TestManual(t *testing.T) {

@@ -8,7 +8,15 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/cmd/internal/cli/clitest"
 )
+
+// What the documents call svcfs is a command of it, with its flags.
+func TestDocumentsNameRealCommands(t *testing.T) {
+	a := newApp(strings.NewReader(""), io.Discard, io.Discard, environment{lookup: func(string) (string, bool) { return "", false }})
+	clitest.CheckDocuments(t, filepath.Join("..", ".."), a.rootCommand())
+}
 
 // Every command has a manual page with its synopsis and, where its help has
 // one, an example.
