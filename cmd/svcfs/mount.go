@@ -81,6 +81,10 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) (err error) {
 	if err != nil {
 		return err
 	}
+	if f.readyFD < 0 { // else its parent told it
+		own, _, _ := a.outboxPlace() // "": there are no settings, which is told soon
+		a.tellOthers(cmd.Context(), own)
+	}
 	if f.logFile != "" {
 		log, err := openLogFile(f.logFile, maxLogBytes)
 		if err != nil {

@@ -68,6 +68,9 @@ func (a *app) openOutbox(p mountPlan, s settings, c *sdk.Client, caps wire.Capab
 	if err != nil {
 		return nil, err
 	}
+	if err := outbox.Mark(dir, outbox.Place{Service: address, Account: s.account}); err != nil {
+		a.ui.notice("%v", err)
+	}
 	if m.control, err = serveOutbox(dir, m.Outbox); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}

@@ -33,13 +33,20 @@ func (a *app) outboxListCommand() *cobra.Command {
 		Short: "List what waits: state, size, time, name, reason",
 		Long: `List what waits, in the order of the saves: id, state, size in bytes, time of the save,
 name, and why it still waits. Without a mount and without a keyring the names are not
-known: only the service can open them.`,
+known: only the service can open them.
+What was saved for another address of a service, or by another account, waits in an
+outbox of its own, which is named, too. It is sealed for that service: a mount with that
+address and account sends it. When a service moved, let the old name lead to it until
+then, in the DNS or in /etc/hosts.`,
 		Example: "  svcfs outbox list\n  svcfs outbox list --json",
 		Args:    exactly(0, "no argument"),
 		RunE: a.simple(func(ctx context.Context, _ []string) error {
 			items, err := a.outboxItems(ctx)
 			if err != nil {
 				return err
+			}
+			if own, _, err := a.outboxPlace(); err == nil {
+				a.tellOthers(ctx, own)
 			}
 			if a.asJSON {
 				return a.printJSON(append([]outbox.Item{}, items...))

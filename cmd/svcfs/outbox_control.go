@@ -118,20 +118,29 @@ func (c *outboxControl) serve(conn net.Conn) {
 // errNoMount: no mount has the outbox.
 var errNoMount = errors.New("no mount has the outbox")
 
-// askOutbox asks the mount that has the outbox in a folder.
-func askOutbox(ctx context.Context, dir string, request outboxRequest) (answer outboxAnswer, err error) {
+// dialOutbox connects with the mount that has the outbox in a folder.
+func dialOutbox(ctx context.Context, dir string) (net.Conn, error) {
 	path, end, err := inFolder(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return answer, errNoMount
+		return nil, errNoMount
 	}
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
 	defer end()
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
-		return answer, errNoMount
+		return nil, errNoMount
+	}
+	return conn, nil
+}
+
+// askOutbox asks the mount that has the outbox in a folder.
+func askOutbox(ctx context.Context, dir string, request outboxRequest) (answer outboxAnswer, err error) {
+	conn, err := dialOutbox(ctx, dir)
+	if err != nil {
+		return answer, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()

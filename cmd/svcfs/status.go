@@ -28,6 +28,7 @@ func (a *app) statusCommand() *cobra.Command {
 				}
 				return a.statusAll(ctx)
 			}
+			a.tellOthers(ctx, "")
 			if watch {
 				return a.watch(ctx, interval, show)
 			}
