@@ -79,6 +79,7 @@ race:
 # svcfs mcp asked by the reference inspector of the protocol, which npm fetches.
 at-home: build dist
 	integration/inspector.sh
+	packaging/check
 	packaging/at-home
 
 # Root's run of the tests that mount, as an ordinary user with fusermount3.
