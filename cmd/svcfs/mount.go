@@ -81,10 +81,7 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if f.readyFD < 0 { // else its parent told it
-		own, _, _ := a.outboxPlace() // "": there are no settings, which is told soon
-		a.tellOthers(cmd.Context(), own)
-	}
+	plan.screen = a.ui
 	if f.logFile != "" {
 		log, err := openLogFile(f.logFile, maxLogBytes)
 		if err != nil {
@@ -155,6 +152,9 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (m *liveMount, err er
 	c, s, err := a.mountClient(ctx, p)
 	if err != nil {
 		return nil, err
+	}
+	if p.flags.readyFD < 0 { // else its parent told it
+		a.tellOthersThan(ctx, s, p)
 	}
 	defer func() {
 		if err != nil {

@@ -105,6 +105,7 @@ func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
 	if err := a.resolveKey(cmd.Context(), &s); err != nil {
 		return err
 	}
+	a.tellOthersThan(cmd.Context(), s, p)
 	args, err := childArgs(cmd.Flags())
 	if err != nil {
 		return err

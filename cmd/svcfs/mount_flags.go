@@ -71,6 +71,7 @@ type mountPlan struct {
 	budget, budgetPerHour sdk.Amount
 	level                 slog.Level
 	flags                 *mountFlags
+	screen                *terminal // for what its user is told at the start, also with a log file
 }
 
 func (f *mountFlags) register(cmd *cobra.Command) {

@@ -46,7 +46,7 @@ then, in the DNS or in /etc/hosts.`,
 				return err
 			}
 			if own, _, err := a.outboxPlace(); err == nil {
-				a.tellOthers(ctx, own)
+				a.tellOthers(ctx, a.ui, own)
 			}
 			if a.asJSON {
 				return a.printJSON(append([]outbox.Item{}, items...))

@@ -28,7 +28,7 @@ func (a *app) statusCommand() *cobra.Command {
 				}
 				return a.statusAll(ctx)
 			}
-			a.tellOthers(ctx, "")
+			a.tellOthers(ctx, a.ui, "")
 			if watch {
 				return a.watch(ctx, interval, show)
 			}
