@@ -185,7 +185,7 @@ func (f *fetching) receive(ctx context.Context, in io.Reader) error {
 	}
 	s := sealedBlock{f.next, f.b.c.sealed(f.b.layout)}
 	*s.bytes = (*s.bytes)[:f.b.layout.Sealed(s.block)]
-	if err := fill(*s.bytes, in); err != nil {
+	if _, err := fill(*s.bytes, in); err != nil {
 		f.drop(s)
 		return err
 	}

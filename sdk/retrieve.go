@@ -267,17 +267,42 @@ func (c *Client) fetchBlob(ctx context.Context, target string, size int64, sink 
 	if most := sink.limit + format.NonceBytes; size < format.Overhead || size > most {
 		return malformed(fmt.Errorf("data of %d bytes: want %d to %d", size, format.Overhead, most))
 	}
-	return c.retry(ctx, func(ctx context.Context) error {
+	if err := sink.reset(); err != nil {
+		return err
+	}
+	etag := "" // of the bytes in the sink
+	get := func(ctx context.Context) error {
 		return c.authorized(ctx, func(token Secret) error {
-			if err := sink.reset(); err != nil {
-				return err
-			}
-			return c.transfer(ctx, http.MethodGet, target, token, outgoing{received: sink.report}, func(resp *http.Response, in io.Reader) error {
-				if resp.ContentLength >= 0 && resp.ContentLength != size {
-					return malformed(fmt.Errorf("data of %d bytes, and %d were announced", resp.ContentLength, size))
+			out, from := outgoing{received: sink.report}, sink.arrived()
+			if etag == "" {
+				from = 0
+			} else if from > 0 {
+				out.header = http.Header{"Range": {fmt.Sprintf("bytes=%d-", from)}, "If-Range": {etag}}
+				if sink.report != nil {
+					out.received = func(done, total int64) { sink.report(from+done, from+total) }
 				}
+			}
+			return c.transfer(ctx, http.MethodGet, target, token, out, func(resp *http.Response, in io.Reader) error {
+				want := fmt.Sprintf("bytes %d-%d/%d", from, size-1, size)
+				if resp.StatusCode != http.StatusPartialContent || from == 0 || resp.Header.Get("Content-Range") != want {
+					from = 0 // all of it
+					if err := sink.reset(); err != nil {
+						return err
+					}
+				}
+				if resp.ContentLength >= 0 && resp.ContentLength != size-from {
+					return malformed(fmt.Errorf("data of %d bytes, and %d were announced", resp.ContentLength, size-from))
+				}
+				etag = resp.Header.Get("Etag")
 				return sink.read(in, size)
 			})
 		})
-	})
+	}
+	for {
+		before := sink.arrived()
+		err := c.retry(ctx, get)
+		if err == nil || !isConnectionLost(err) || ctx.Err() != nil || sink.arrived() <= before {
+			return err
+		}
+	}
 }

@@ -116,17 +116,19 @@ func (s *blobSink) finish() error {
 
 // read reads a raw transfer of exactly size bytes.
 func (s *blobSink) read(r io.Reader, size int64) error {
-	if err := fill(s.nonce[:], r); err != nil {
+	n, err := fill(s.nonce[s.have:], r)
+	if s.have += n; err != nil {
 		return err
 	}
-	s.have = len(s.nonce)
-	for rest := size - format.NonceBytes; rest > 0; {
+	for rest := size - s.arrived(); rest > 0; {
 		// Memory is allocated as bytes arrive, whatever size was announced.
-		into, err := s.room(int(min(rest, max(firstChunk, s.buf.Len()))))
+		old := s.buf.Len()
+		into, err := s.room(int(min(rest, max(firstChunk, old))))
 		if err != nil {
 			return err
 		}
-		if err := fill(into, r); err != nil {
+		if n, err := fill(into, r); err != nil {
+			_ = s.buf.Resize(old + int64(n)) // shrinking cannot fail
 			return err
 		}
 		rest -= int64(len(into))
@@ -137,18 +139,21 @@ func (s *blobSink) read(r io.Reader, size int64) error {
 	return nil
 }
 
-// fill reads exactly len(p) bytes. A complete body that is too short is malformed. A body
-// that broke off is not malformed, and may be requested again.
-func fill(p []byte, r io.Reader) error {
-	for len(p) > 0 {
-		n, err := r.Read(p)
-		p = p[n:]
-		if err == io.EOF && len(p) > 0 {
-			return malformed(errors.New("less data than announced"))
+// arrived returns how many bytes of the data read is behind.
+func (s *blobSink) arrived() int64 { return int64(s.have) + s.buf.Len() }
+
+// fill reads exactly len(p) bytes, and returns how many it read. A complete body that is too short is
+// malformed. A body that broke off is not malformed, and may be requested again.
+func fill(p []byte, r io.Reader) (read int, err error) {
+	for read < len(p) {
+		n, err := r.Read(p[read:])
+		read += n
+		if err == io.EOF && read < len(p) {
+			return read, malformed(errors.New("less data than announced"))
 		}
 		if err != nil && err != io.EOF {
-			return err
+			return read, err
 		}
 	}
-	return nil
+	return read, nil
 }
