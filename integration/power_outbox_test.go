@@ -29,6 +29,8 @@ const (
 	outboxLoads = 4
 	// programs that save at the same time, and what each does.
 	outboxPrograms, outboxSteps = 3, 24
+	// one save of so many is that of a large file, in blocks
+	largeShare = 5
 	// farAway is the folder of the disk that is on a machine which keeps its power.
 	farAway = "var"
 )
@@ -119,7 +121,11 @@ func (b *boxed) program(box *outbox.Outbox, n int, random *rand.Rand) (acts []bo
 		base := known(name)
 		var item outbox.Item
 		if do(boxAct{kind: actSave, name: name, content: content}, func() (err error) {
-			item, err = box.Put(ctx, outbox.Save{Group: "g", Name: name, Content: []byte(content), Base: &base})
+			s := outbox.Save{Group: "g", Name: name, Content: []byte(content), Base: &base}
+			if random.IntN(largeShare) == 0 {
+				s.Content, s.Large = nil, inBlocks(content)
+			}
+			item, err = box.Put(ctx, s)
 			return err
 		}) {
 			newest[name] = item.Ref()
@@ -158,6 +164,14 @@ func (b *boxed) program(box *outbox.Outbox, n int, random *rand.Rand) (acts []bo
 		}
 	}
 	return acts
+}
+
+// inBlocks is content as that of a large file.
+func inBlocks(content string) *outbox.Large {
+	layout := format.Layout{Size: int64(len(content)), BlockBytes: 4 << 10}
+	return &outbox.Large{Layout: layout, Read: func(_ context.Context, block int64, into []byte) (int, error) {
+		return copy(into, content[block*layout.BlockBytes:]), nil
+	}}
 }
 
 // Fault "power loss" of the machine of a mount: behind each operation of its disk, with nothing there

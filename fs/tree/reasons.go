@@ -144,7 +144,7 @@ func (t *Tree) Reasons() []Reason {
 	for i := range list {
 		r := &list[i]
 		r.Waits = waits[r.Path]
-		if r.Waits != nil && r.Hint == "" && failed != nil && failed.class.isAway() {
+		if r.Waits != nil && r.Waits.Reason != "" && r.Hint == "" && failed != nil && failed.class.isAway() {
 			r.Hint = failed.Hint
 		}
 		s, ok := staged[r.Path]
