@@ -29,7 +29,7 @@ func copySources(t *testing.T, to string) {
 			return err
 		}
 		switch {
-		case d.IsDir() && (name == ".git" || name == "bin" || name == "dist" || name == "integration"):
+		case d.IsDir() && (name == ".git" || name == "bin" || name == "dist" || d.Name() == "node_modules"):
 			return filepath.SkipDir
 		case d.IsDir():
 			return os.MkdirAll(filepath.Join(to, name), 0o755)
@@ -145,7 +145,7 @@ func checkTar(t *testing.T, file string) {
 	if out, err := exec.Command("tar", "xzf", file, "-C", dir, "--strip-components=1").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, name := range []string{"usr/share/man/man1/svcfs.1.gz", "usr/share/bash-completion/completions/svcfs", "usr/lib/systemd/user/svcfs@.service", "usr/share/doc/svcfs/copyright"} {
+	for _, name := range []string{"usr/share/man/man1/svcfs.1.gz", "usr/share/bash-completion/completions/svcfs", "usr/lib/systemd/user/svcfs@.service", "usr/share/doc/svcfs/copyright", "usr/share/doc/svcfs/html/index.html"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}

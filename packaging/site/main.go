@@ -107,7 +107,7 @@ func (s *site) load(dir, prefix string) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && slices.Contains([]string{".git", "bin", "dist", "node_modules", "testdata"}, d.Name()):
+		case d.IsDir() && file != dir && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"bin", "dist", "node_modules", "testdata"}, d.Name())):
 			return filepath.SkipDir
 		case d.IsDir() || filepath.Ext(file) != ".md":
 			return nil

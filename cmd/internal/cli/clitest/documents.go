@@ -28,7 +28,7 @@ func CheckDocuments(t *testing.T, sources string, root *cobra.Command) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && slices.Contains([]string{".git", "bin", "dist", "node_modules"}, d.Name()):
+		case d.IsDir() && path != sources && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"bin", "dist", "node_modules"}, d.Name())):
 			return filepath.SkipDir
 		case d.IsDir() || filepath.Ext(path) != ".md" || d.Name() == "CHANGELOG.md":
 			return nil
