@@ -91,6 +91,7 @@ func (a *app) simple(run commandFunc) func(*cobra.Command, []string) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		a.began = true
+		a.ui.live = a.ui.live && !a.asJSON // no progress beside JSON
 		err := run(ctx, args)
 		var own *commandError
 		if err != nil && ctx.Err() != nil && !errors.As(err, &own) {

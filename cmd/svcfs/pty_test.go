@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -319,6 +321,81 @@ func TestMountSaysWhatItWaitsFor(t *testing.T) {
 		<-screen.done
 		if shown := screen.shown(); !strings.Contains(shown, w.server.URL+eraseLine+"svcfs: ") {
 			t.Errorf("svcfs %v: %q", args, shown)
+		}
+	}
+}
+
+// O12: what sync and umount wait for shows on a terminal, on one line that is taken away. Without a terminal nothing of
+// it shows, and nothing beside JSON.
+func TestO12WaitingShowsOnATerminal(t *testing.T) {
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		t.Skip("no /dev/fuse")
+	}
+	s, alice, c := newHosted(t, sdktest.Proving)
+	if _, err := c.Group("team").Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w := &barWorld{server: s, dir: t.TempDir(), env: clientEnv(t, s, alice)}
+	dir := filepath.Join(w.dir, "m")
+	ok(t, os.Mkdir(dir, 0o700))
+	defer proctest.UnmountBelow(w.dir)
+	shows := map[string]string{"sync": "^waiting for 1 save to be recorded, .* left", "umount": "^sending 1 save of the outbox before the mount ends, .* left"}
+	for _, tc := range []struct {
+		verb           string
+		terminal, json bool
+	}{{"sync", true, false}, {"sync", true, true}, {"umount", true, false}, {"umount", false, false}, {"umount", true, true}} {
+		name := fmt.Sprintf("%+v", tc)
+		if len(proctest.MountsBelow(w.dir)) == 0 {
+			if out, err := w.command(t, nil, nil, "mount", "--background", "--outbox", dir).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		asked, answer := make(chan struct{}, 100), make(chan struct{})
+		goOn := sync.OnceFunc(func() { close(answer) })
+		defer goOn() // also when the test ends early
+		for _, path := range []string{wire.PathSealed + "*", wire.PathTools + wire.OpFinalizeUploads} {
+			s.Disturb(path, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					asked <- struct{}{}
+					<-answer
+					next.ServeHTTP(w, r)
+				})
+			})
+		}
+		ok(t, os.WriteFile(filepath.Join(dir, "team", name), []byte("12345"), 0o600))
+		<-asked
+		args := []string{tc.verb, dir}
+		if tc.json {
+			args = append(args, "--json")
+		}
+		var out, errs bytes.Buffer
+		screen := openTerminal(t, 200)
+		cmd := w.command(t, &out, &errs, args...)
+		if tc.terminal {
+			cmd.Stderr = screen.slave
+		}
+		ok(t, cmd.Start())
+		_ = screen.slave.Close()
+		switch {
+		case tc.terminal && !tc.json:
+			screen.until(shows[tc.verb], func() {})
+		case tc.verb == "umount":
+			proctest.Eventually(t, "it is unmounted", func() bool { return len(proctest.MountsBelow(w.dir)) == 0 })
+		}
+		if tc.json || !tc.terminal {
+			time.Sleep(4 * barEvery) // it could show something
+		}
+		goOn()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v, %s", name, err, screen.shown())
+		}
+		<-screen.done
+		shown := screen.shown() + errs.String()
+		if lines := strings.Split(shown, eraseLine); tc.terminal && !tc.json && lines[len(lines)-1] != "" || (tc.json || !tc.terminal) && strings.Contains(shown, eraseLine) {
+			t.Errorf("%s shows %q", name, shown)
+		}
+		if text := out.String(); strings.Contains(text, "\x1b") || tc.json && !json.Valid(out.Bytes()) || !tc.json && text != "" {
+			t.Errorf("%s: standard output: %q", name, text)
 		}
 	}
 }
