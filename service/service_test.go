@@ -51,8 +51,8 @@ func newDatabase(t *testing.T) string {
 }
 
 // storeless are the tests that take long and do not depend on the database: how bodies and answers come
-// and go.
-const storeless = "^Test(Threat31(ManyParts|StalledBodies|AnswersThatStandStill|LongListsAreSentInPieces)|ManyFilesInsideJSONAtOnce)$"
+// and go, and what the store of blobs does.
+const storeless = "^Test(Threat31(ManyParts|StalledBodies|AnswersThatStandStill|LongListsAreSentInPieces)|ManyFilesInsideJSONAtOnce|BlocksRoundTrip|Threat39BucketGoneUnderLoad)$"
 
 // TestOnPostgres runs the tests of this package once more, on PostgreSQL.
 func TestOnPostgres(t *testing.T) {
