@@ -147,7 +147,7 @@ func (c *Client) streamRows(ctx context.Context, request *wire.TransactionsReque
 	if err != nil {
 		return rest, err
 	}
-	packed := offered(caps, wire.CapGzip) && c.isFar()
+	packed := offered(caps, wire.CapGzip) && c.distance.isAbove(c.packAfter) // within a machine packing takes longer than it spares
 	for {
 		began := last
 		err = c.retry(ctx, func(ctx context.Context) error {

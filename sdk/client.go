@@ -80,10 +80,11 @@ type Client struct {
 	gap     gap
 	traffic traffic
 	// distance is the shortest time that an answer took to begin.
-	distance shortest
-	farAfter time.Duration // slowRequest, but for tests: a service that is farther away is far, see Client.isFar
-	awake    awake
-	made     time.Time
+	distance  shortest
+	packAfter time.Duration // nearby, but for tests: lists come compressed from services that are farther away
+	farAfter  time.Duration // slowRequest, but for tests: a service that is farther away is far, see Client.isFar
+	awake     awake
+	made      time.Time
 
 	memory *trust.Memory
 	mu     sync.Mutex
@@ -122,7 +123,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 		return nil, &Error{Op: "configure client", Kind: ErrOther, Code: wire.CodeState, Err: err}
 	}
 	c := &Client{account: account, cfg: cfg, memory: memory, pool: mem.NewPool(), made: time.Now(), claims: make(map[Ref]string), chains: make(map[GroupID]verified)}
-	c.uploads, c.small.c, c.small.slowAfter, c.farAfter = newUploader(c), c, slowRequest, slowRequest
+	c.uploads, c.small.c, c.small.slowAfter, c.farAfter, c.packAfter = newUploader(c), c, slowRequest, slowRequest, nearby
 	transport := cfg.Transport
 	if transport == nil {
 		transport = newTransport()

@@ -48,9 +48,9 @@ func Waiting(c *Client) int {
 
 // Far makes the client take the service for one that is far away, or near.
 func Far(c *Client, far bool) {
-	c.farAfter = time.Hour
+	c.farAfter, c.packAfter = time.Hour, time.Hour
 	if far {
-		c.farAfter = 0
+		c.farAfter, c.packAfter = 0, 0
 	}
 }
 

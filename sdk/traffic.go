@@ -33,8 +33,11 @@ func (s *shortest) note(d time.Duration) {
 // isAbove reports whether there is a time, and none is as short as d.
 func (s *shortest) isAbove(d time.Duration) bool { return s.ns.Load() > max(int64(d), 0) }
 
+// nearby is how long the shortest answer of a service takes to begin that is on the same machine, or next to it.
+const nearby = time.Millisecond
+
 // isFar reports whether the service is so far away that it takes longer to wait for it than to do some work
-// that spares a round trip, or bytes of a list.
+// that spares a round trip.
 func (c *Client) isFar() bool { return c.distance.isAbove(c.farAfter) }
 
 // traffic counts bytes, in all and of each of the last seconds.
