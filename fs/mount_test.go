@@ -615,6 +615,10 @@ func TestW15KilledProgramOnAMount(t *testing.T) {
 		if a := m.must(order{Do: "counts"}); len(a.Pending) != 1 || !strings.Contains(a.Pending[0].Error, "killed") {
 			t.Errorf("%s: pending %+v", what, a.Pending)
 		}
+		state := make([]byte, 20) // A2
+		if n, err := unix.Getxattr(m.path("team/f"), "user.svcfs.state", state); err != nil || string(state[:n]) != "failed" {
+			t.Errorf("%s: the state is %q, %v", what, state[:max(n, 0)], err)
+		}
 		wantRecorded(t, m.path("team/f"), "whole")
 		m.write("team/f", "whole")
 	}

@@ -62,8 +62,8 @@ func TestNotify(t *testing.T) {
 	desktop := showMessages(t, address)
 	fee := strings.Fields(alice.must("fee", "upload"))[0]
 	a, b := alice.mount("a", "--budget", fee), bob.mount("b")
-	a.lost = true // what is beyond her budget
-	cmd := alice.command("notify", "--interval", "100ms")
+	a.lost = true                                                // what is beyond her budget
+	cmd := alice.command("notify", "--interval", "100ms", w.dir) // other tests have mounts, too
 	out := &safeBuffer{}
 	cmd.Stdout, cmd.Stderr = out, out
 	ok(t, cmd.Start())

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -28,7 +29,7 @@ func packages() []pack {
 			description: "The whole service of svcfs in one program: ciphertext, key custody by group,\nand a ledger of who did what. It needs one directory.",
 			needs:       []string{"adduser"}, wants: []string{"ca-certificates"}, rpmNeeds: "shadow-utils"},
 		{name: "svcfs-desktop", summary: "encrypted groups of files on the desktop", noProgram: true,
-			description: "Notifications of the desktop tell what goes wrong in the mounts of svcfs:\na save that is not uploaded, a conflict, a lost group, a spent budget,\na mount that died.",
+			description: "Notifications of the desktop tell what goes wrong in the mounts of svcfs:\na save that is not uploaded, a conflict, a lost group, a spent budget,\na mount that died. Menus of Dolphin, Nautilus, Nemo and Thunar tell why,\nversions, members and the reference of a file. Nautilus and Nemo show\nemblems, with python3-nautilus and nemo-python.",
 			needs:       []string{"svcfs"}, rpmNeeds: "svcfs"},
 	}
 }
@@ -93,9 +94,29 @@ func (j *job) contents(p pack, arch string) ([]entry, error) {
 
 // desktop adds what desktops find in their folders.
 func (c *collector) desktop() {
-	c.add("/usr/share/applications/svcfs.desktop", 0o644, c.sources("packaging/desktop/svcfs.desktop"))
-	c.add("/usr/share/icons/hicolor/scalable/apps/svcfs.svg", 0o644, c.sources("service/web/static/icon.svg"))
-	c.add("/etc/xdg/autostart/svcfs-notify.desktop", 0o644, c.sources("packaging/desktop/svcfs-notify.desktop"))
+	const from = "packaging/desktop/"
+	for to, name := range map[string]string{
+		"/usr/share/applications/svcfs.desktop":            from + "svcfs.desktop",
+		"/usr/share/kio/servicemenus/svcfs.desktop":        from + "dolphin/svcfs.desktop",
+		"/usr/share/icons/hicolor/scalable/apps/svcfs.svg": "service/web/static/icon.svg",
+	} {
+		c.add(to, 0o644, c.sources(name))
+	}
+	for to, pattern := range map[string]string{"/usr/share/Thunar/sendto/": "sendto/*.desktop", "/usr/share/icons/hicolor/scalable/emblems/": "emblems/*.svg"} {
+		files, err := filepath.Glob(filepath.Join(c.job.root, from, pattern))
+		if err != nil && c.err == nil {
+			c.err = err
+		}
+		for _, file := range files {
+			c.add(to+filepath.Base(file), 0o644, c.read(file))
+		}
+	}
+	for _, manager := range []string{"Nautilus", "Nemo"} {
+		text := bytes.Replace(c.sources(from+"svcfs.py"), []byte(`API = "Nautilus"`), fmt.Appendf(nil, "API = %q", manager), 1)
+		c.add("/usr/share/"+strings.ToLower(manager)+"-python/extensions/svcfs.py", 0o644, text)
+	}
+	slices.SortFunc(c.entries, func(x, y entry) int { return strings.Compare(x.path, y.path) })
+	c.add("/etc/xdg/autostart/svcfs-notify.desktop", 0o644, c.sources(from+"svcfs-notify.desktop"))
 	c.last().settings = true
 }
 

@@ -26,35 +26,45 @@ import (
 func (a *app) notifyCommand() *cobra.Command {
 	var interval time.Duration
 	cmd := &cobra.Command{
-		Use:   "notify",
+		Use:   "notify [DIR...]",
 		Short: "Tell on the desktop what goes wrong in the mounts of this user, until interrupted",
 		Long: `Watch the mounts of this user, and tell by notifications of the desktop: a save that is not
 uploaded, a file that somebody else saved at the same time, a group that the account lost,
 a budget (--budget) of which 90 % is spent, and a mount that died. Each is told once until it
-ends, and at most one message of a kind a minute.
+ends, and at most one message of a kind a minute. With DIR, only of mounts on or below it.
 
 The command asks the mounts and never the service, so it costs nothing. One runs in a session;
 the package svcfs-desktop starts it with the desktop. Without a session bus it ends at once.
 Mute it in the settings of the desktop, or take it out of the programs that start with it.`,
 		Example: "  svcfs notify\n  svcfs notify --json",
-		Args:    exactly(0, "no argument"),
-		RunE: a.simple(func(ctx context.Context, _ []string) error {
+		RunE: a.simple(func(ctx context.Context, args []string) error {
 			if interval < 100*time.Millisecond {
 				return usage("use a time such as 5s", fmt.Sprintf("interval %s", interval))
 			}
-			return a.notify(ctx, interval)
+			var only []string
+			for _, dir := range args {
+				full, err := resolve(dir)
+				if err != nil {
+					return err
+				}
+				only = append(only, full)
+			}
+			return a.notify(ctx, interval, only)
 		}),
-		ValidArgsFunction: completeNothing,
+		ValidArgsFunction: completeMount,
 	}
 	cmd.Flags().DurationVar(&interval, "interval", 5*time.Second, "how often to look at the mounts")
 	return cmd
 }
 
-func (a *app) notify(ctx context.Context, interval time.Duration) error {
+func (a *app) notify(ctx context.Context, interval time.Duration, only []string) error {
 	bus, err := desktop.Connect(ctx, a.busAddress())
 	if err == nil {
 		defer bus.Close()
 		err = bus.Watch(ctx)
+	}
+	if err == nil {
+		err = bus.Serve(isInMount)
 	}
 	if errors.Is(err, desktop.ErrNoBus) || errors.Is(err, desktop.ErrTaken) {
 		a.ui.notice("%v: nothing to do", err)
@@ -63,7 +73,7 @@ func (a *app) notify(ctx context.Context, interval time.Duration) error {
 	if err != nil {
 		return err
 	}
-	w := mountWatch{app: a, began: time.Now(), seen: make(map[string]*watchedMount), dead: make(map[string]bool)}
+	w := mountWatch{app: a, only: only, began: time.Now(), seen: make(map[string]*watchedMount), dead: make(map[string]bool)}
 	teller := desktop.Teller{Now: time.Now, Tell: func(ctx context.Context, m desktop.Message) error {
 		if err := bus.Tell(ctx, m); err != nil {
 			return err
@@ -91,6 +101,17 @@ func (a *app) notify(ctx context.Context, interval time.Duration) error {
 	}
 }
 
+// isInMount reports whether a file manager names a path in a mount. It asks no mount.
+func isInMount(address string) bool {
+	path, err := localPath(address)
+	dirs, listErr := findMounts()
+	if err != nil || listErr != nil {
+		return false
+	}
+	_, inside, ok := below(dirs, path)
+	return ok && inside != "/"
+}
+
 // busAddress is where the session bus of this user listens, "" for none.
 func (a *app) busAddress() string {
 	if address := a.env.get(envBus); address != "" {
@@ -107,6 +128,7 @@ func (a *app) busAddress() string {
 // mountWatch looks at the mounts of this user again and again.
 type mountWatch struct {
 	app   *app
+	only  []string // folders above the mounts that count; empty = all mounts
 	began time.Time
 	seen  map[string]*watchedMount // by folder
 	gone  []*watchedMount          // that show no more, while it is not known how they ended
@@ -139,7 +161,8 @@ func (w *mountWatch) look(ctx context.Context) ([]desktop.Thing, error) {
 	}
 	ids := make(map[string]int)
 	for _, m := range mounts {
-		if user := os.Geteuid(); m.User == user || m.User == 0 { // another user may have put anything there
+		_, _, counts := below(w.only, m.Dir)
+		if user := os.Geteuid(); (counts || len(w.only) == 0) && (m.User == user || m.User == 0) { // another user may have put anything there
 			ids[m.Dir] = m.ID // of the last, which is the one that shows
 		}
 	}

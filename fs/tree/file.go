@@ -188,12 +188,16 @@ func (f *File) OwnXattrs() map[string]string {
 	return x
 }
 
-// state returns where the content is: staged, pending, scratch, cached or remote.
+// state returns where the content is: staged, pending, scratch, cached or remote; failed = staged,
+// and not sent by itself.
 func (f *File) state() string {
 	switch {
 	case f.isKind(fileScratch):
 		return "scratch"
 	case f.isStaged():
+		if s, _, ok := f.unsaved(); ok && (s.State == StagedHalf || s.State == StagedKilled || s.State == StagedFailed) {
+			return "failed"
+		}
 		return "staged"
 	case isWaiting(f.entry.Load()):
 		return "pending"

@@ -20,6 +20,7 @@ const (
 	Entry = "svcfs"
 	// watcherName is owned by the one process of a session that watches the mounts.
 	watcherName = "io.github.svcfs.Notify"
+	watcherPath = "/io/github/svcfs/Notify"
 	// callLimit bounds the wait for an answer over the bus: the desktop may have to start a program.
 	callLimit = 10 * time.Second
 )
@@ -92,6 +93,26 @@ func (b *Bus) Watch(ctx context.Context) error {
 		return ErrTaken
 	}
 	return nil
+}
+
+// Serve answers file managers: whether each of some addresses (file://) holds.
+func (b *Bus) Serve(holds func(address string) bool) error {
+	return b.conn.Export(places{holds}, watcherPath, watcherName)
+}
+
+// places is what a file manager asks over the bus.
+type places struct{ holds func(string) bool }
+
+// HoldsAll reports whether all addresses are in mounts of svcfs.
+func (p places) HoldsAll(addresses []string) (bool, *dbus.Error) {
+	return len(addresses) > 0 && !slices.ContainsFunc(addresses, func(address string) bool { return !p.holds(address) }), nil
+}
+
+// Copy puts a text into the clipboard, where the desktop does that over the bus (KDE's Klipper).
+func (b *Bus) Copy(ctx context.Context, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	return b.conn.Object("org.kde.klipper", "/klipper").CallWithContext(ctx, "org.kde.klipper.klipper.setClipboardContents", dbus.FlagNoAutoStart, text).Err
 }
 
 // Tell shows a message.

@@ -24,9 +24,11 @@ const (
 	Revoked     Kind = "revoked"      // a group is gone from the account
 	Budget      Kind = "budget"       // most of the budget is spent
 	Died        Kind = "died"         // a mount ended without being unmounted
+
+	Answer Kind = "answer" // to a question of the user; a [Teller] tells none
 )
 
-// kinds are all of them, in the order in which they are told.
+// kinds are those that a [Teller] tells, in the order in which they are told.
 func kinds() []Kind { return []Kind{Died, NotUploaded, Conflict, Revoked, Budget} }
 
 // title is the first line of a message about n things. No name of others stands in it.
@@ -125,7 +127,7 @@ func messageOf(k Kind, things []Thing) Message {
 	for _, thing := range things[:min(len(things), shownThings)] {
 		line := Quote(thing.Path)
 		if thing.Note != "" {
-			line += ": " + cut(harmless(thing.Note), maxStep)
+			line += ": " + Sentence(thing.Note)
 		}
 		lines = append(lines, line)
 	}
@@ -133,7 +135,7 @@ func messageOf(k Kind, things []Thing) Message {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
 	if step := things[0].Step; step != "" {
-		lines = append(lines, cut(harmless(step), maxStep))
+		lines = append(lines, Sentence(step))
 	}
 	return Message{Kind: k, Title: k.title(len(things)), Body: strings.Join(lines, "\n")}
 }
@@ -148,6 +150,9 @@ func Quote(path string) string {
 	}
 	return "“" + string(runes) + "”"
 }
+
+// Sentence makes a line of text, that of others too, fit for a message, and bounds its length.
+func Sentence(s string) string { return cut(harmless(s), maxStep) }
 
 func cut(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
