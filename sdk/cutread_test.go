@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func TestRetrievalGoesOnAfterCuts(t *testing.T) {
 			if _, err := g.Put(t.Context(), "f", bytes.NewReader(content)); err != nil {
 				t.Fatal(err)
 			}
-			sent, times := 0, 0
+			var sent, times atomic.Int64
 			s.Disturb(wire.PathReadBlob+"*", func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					whole := httptest.NewRecorder()
@@ -46,9 +47,9 @@ func TestRetrievalGoesOnAfterCuts(t *testing.T) {
 					if !tc.ranges {
 						r.Header.Del("Range")
 					}
-					times++
+					n := times.Add(1)
 					tag := `"one"`
-					if tc.changes && times%2 == 0 {
+					if tc.changes && n%2 == 0 {
 						tag = `"other"`
 					}
 					w.Header().Set("ETag", tag)
@@ -61,8 +62,8 @@ func TestRetrievalGoesOnAfterCuts(t *testing.T) {
 			}
 			b := buffer(t, 0)
 			_, err = g.Retrieve(t.Context(), e, b)
-			if (err == nil) != (tc.want > 0) || err == nil && (!bytes.Equal(b.Bytes(), content) || sent > tc.want) || err != nil && sdk.KindOf(err) != sdk.ErrUnavailable {
-				t.Errorf("%d bytes after %d sent, %v", b.Len(), sent, err)
+			if (err == nil) != (tc.want > 0) || err == nil && (!bytes.Equal(b.Bytes(), content) || int(sent.Load()) > tc.want) || err != nil && sdk.KindOf(err) != sdk.ErrUnavailable {
+				t.Errorf("%d bytes after %d sent, %v", b.Len(), sent.Load(), err)
 			}
 		})
 	}
@@ -72,12 +73,12 @@ func TestRetrievalGoesOnAfterCuts(t *testing.T) {
 type cutAnswer struct {
 	http.ResponseWriter
 	left int
-	sent *int
+	sent *atomic.Int64
 }
 
 func (w *cutAnswer) Write(p []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(p[:min(len(p), w.left)])
-	*w.sent += n
+	w.sent.Add(int64(n))
 	if w.left -= n; w.left == 0 {
 		_ = http.NewResponseController(w.ResponseWriter).Flush()
 		panic(http.ErrAbortHandler)

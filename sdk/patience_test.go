@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,14 +88,17 @@ func TestListsTakeAsLongAsTheyMove(t *testing.T) {
 // is under way waits for the service, and nothing is sent or paid twice.
 func TestPagesAreNoAnswers(t *testing.T) {
 	t.Parallel()
-	page := func(times int) func(http.Handler) http.Handler {
+	page := func(times int64) func(http.Handler) http.Handler {
+		var left atomic.Int64 // requests come at the same time
+		left.Store(times)
 		return func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if times--; times < 0 {
+				n := left.Add(-1)
+				if n < 0 {
 					next.ServeHTTP(w, r)
 					return
 				}
-				switch times % 3 {
+				switch n % 3 {
 				case 2:
 					w.Header().Set("Content-Type", "text/html")
 					w.WriteHeader(http.StatusForbidden)
