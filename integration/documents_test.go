@@ -194,7 +194,8 @@ func startShell(t *testing.T, home, bin string) *pageShell {
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, "bash", "--norc", "--noprofile")
 	cmd.Dir = home
-	cmd.Env = []string{"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TMPDIR=" + t.TempDir()}
+	cmd.Env = []string{"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TMPDIR=" + t.TempDir(),
+		"GORACE=atexit_sleep_ms=0"} // programs with the race detector else sleep for a second at their end
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = read, log, log
 	ok(t, cmd.Start())
 	t.Cleanup(func() {
