@@ -44,7 +44,7 @@ use svcd export, or pg_dump and then a copy of the files.`,
 
 // printSummary prints what a backup, restore, export or import moved.
 func (s *settings) printSummary(what string, sum archive.Summary) {
-	fmt.Fprintf(s.stdout, "%s: %d files of %d bytes, %d ledger records\nledger root: %s\n", what, sum.Blobs, sum.BlobBytes, sum.Rows["ledger"], sum.LedgerRoot)
+	fmt.Fprintf(s.stdout, "%s: the database with small files and %d ledger records, and %d larger files of %d bytes\nledger root: %s\n", what, sum.Rows["ledger"], sum.Blobs, sum.BlobBytes, sum.LedgerRoot)
 }
 
 func newRestore(s *settings) *cobra.Command {

@@ -19,7 +19,7 @@ import (
 
 // failed is a failure with its exit code. For an empty hint doctor finds one.
 func failed(check string, err error, hint string) cli.Finding {
-	f := cli.Failed(check, err.Error(), hint)
+	f := cli.Failed(check, strings.ReplaceAll(err.Error(), "\n", "; "), hint) // a finding is one line
 	f.Code, f.Err = exitCodeOf(err), err
 	return f
 }
