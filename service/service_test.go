@@ -34,6 +34,7 @@ import (
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/store/pgtest"
+	"github.com/svcfs/svcfs/service/store/storetest"
 	"github.com/svcfs/svcfs/service/vault"
 )
 
@@ -44,10 +45,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const postgresVar = "SVCD_TEST_POSTGRES"
 
 func newDatabase(t *testing.T) string {
-	if server := os.Getenv(postgresVar); server != "" {
-		return pgtest.NewDatabase(t, server)
+	server := os.Getenv(postgresVar)
+	if server == "" {
+		return ""
 	}
-	return ""
+	return storetest.NewDatabase(t, server)
 }
 
 // storeless are the tests that take long and do not depend on the database: how bodies and answers come
@@ -134,6 +136,9 @@ func runWith(t testing.TB, cfg service.Config) *running {
 	server := httptest.NewUnstartedServer(nil)
 	url := "http://" + server.Listener.Addr().String()
 	cfg.DataDir, cfg.PublicURL, cfg.MaxFileBytes = dir, url, cmp.Or(cfg.MaxFileBytes, 1<<20)
+	if cfg.Database == "" {
+		ok(t, storetest.Fill(dir))
+	}
 	svc, err := service.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -217,13 +217,26 @@ func (s *Server) NewDatabase(t testing.TB) string { return NewDatabase(t, s.URL(
 // returns its address.
 func NewDatabase(t testing.TB, server string) string {
 	t.Helper()
+	return NewCopy(t, server, "")
+}
+
+// NewCopy is [NewDatabase] for a copy of the database at this address, which nobody may use meanwhile; ""
+// = an empty one.
+func NewCopy(t testing.TB, server, from string) string {
+	t.Helper()
 	db, err := sql.Open("pgx", server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
 	name := "test_" + strings.ToLower(rand.Text())
-	if _, err := db.ExecContext(context.Background(), "CREATE DATABASE "+name); err != nil {
+	statement := "CREATE DATABASE " + name
+	if address, err := url.Parse(from); err != nil {
+		t.Fatal(err)
+	} else if from != "" {
+		statement += " TEMPLATE " + strings.TrimPrefix(address.Path, "/")
+	}
+	if _, err := db.ExecContext(context.Background(), statement); err != nil {
 		t.Fatal(err)
 	}
 	return strings.Replace(server, "/postgres?", "/"+name+"?", 1)
