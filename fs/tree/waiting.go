@@ -324,6 +324,14 @@ func (t *Tree) whileItWaits(ctx context.Context, f *File, change func() error) e
 	return err
 }
 
+// wereTried reports whether one of the versions waits, and the service may have it.
+func (t *Tree) wereTried(list []sdk.Entry) bool {
+	return slices.ContainsFunc(list, func(e sdk.Entry) bool {
+		i, ok := t.itemOf(&e)
+		return ok && i.Tried
+	})
+}
+
 // removeWaiting takes what waits from the versions of a name: it is never sent.
 func (t *Tree) removeWaiting(ctx context.Context, list []sdk.Entry) (rest []sdk.Entry, err error) {
 	for _, e := range list {

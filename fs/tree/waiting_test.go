@@ -472,6 +472,29 @@ func TestO10RenameOntoARecordedName(t *testing.T) {
 	b.wantCharges(0, 3)
 }
 
+// O10: a rename that fails, because what it renames was sent and has no answer, takes nothing from what waits
+// under the name that it would replace.
+func TestO10FailedRenameKeepsWhatItWouldReplace(t *testing.T) {
+	b := mountBoxed(t, newBoxWorld())
+	b.down()
+	ok(t, b.save("/g/first", "x"))
+	waitTried(b)
+	ok(t, b.save("/g/target", "kept"))
+	g := b.dir2("/g")
+	h := b.mounted.open("/g/first", OpenFlags{Read: true, Write: true})
+	ok(t, put(t, h, []byte("changed"), 0))
+	wantClass(t, g.Rename(t.Context(), "first", g, "target", false), ClassUnreachable)
+	b.wantContent("/g/target", "kept")
+	flush(t, h)
+	h.Release()
+	b.up()
+	b.drained()
+	ok(t, b.Refresh(t.Context()))
+	b.wantNames("/g", "first", "target")
+	b.wantContent("/g/first", "changed")
+	b.wantContent("/g/target", "kept")
+}
+
 // O10: a folder that was removed while its files waited does not come back, and neither do they, however
 // often the mount begins anew.
 func TestO10RemovedFoldersStayAway(t *testing.T) {

@@ -81,6 +81,7 @@ type Item struct {
 	Locked     bool           `json:"locked,omitempty"` // its key was not fetched since the restart: it cannot be read
 	Was        string         `json:"was,omitempty"`    // the name that it was saved under, of a conflict
 	BlockBytes int64          `json:"-"`                // of a large save, see [Outbox.OpenBlocks]; else 0
+	Tried      bool           `json:"-"`                // the service may have it: [Outbox.Remove] and [Outbox.Rename] are ErrTried
 }
 
 // The errors of an outbox.
@@ -707,7 +708,8 @@ func (o *Outbox) giveBack(fee sdk.Amount) {
 
 // shown needs mu.
 func (o *Outbox) shown(i *item) Item {
-	s := Item{ID: i.clear.ID, Group: i.group, Name: i.name, Size: i.clear.Size, Time: i.clear.Time, State: i.state.String(), Reason: i.reason, Position: i.clear.Position, Was: i.was, Locked: true}
+	s := Item{ID: i.clear.ID, Group: i.group, Name: i.name, Size: i.clear.Size, Time: i.clear.Time, State: i.state.String(), Reason: i.reason, Position: i.clear.Position, Was: i.was, Locked: true,
+		Tried: i.wasTried()}
 	if i.letter != nil {
 		if l, ok := layoutOf(i.letter); ok {
 			s.BlockBytes = l.BlockBytes
@@ -1024,11 +1026,14 @@ func (o *Outbox) Discard(ctx context.Context, id string) error {
 	return nil
 }
 
+// wasTried reports whether the service may have the item. Needs Outbox.mu.
+func (i *item) wasTried() bool { return (i.tried || i.state == Sending) && i.state != Parked }
+
 // Remove discards an item that was never sent; any other is [ErrTried].
 func (o *Outbox) Remove(ctx context.Context, id string) error {
 	o.mu.Lock()
 	i := o.items[id]
-	tried := i != nil && (i.tried || i.state == Sending) && i.state != Parked
+	tried := i != nil && i.wasTried()
 	o.mu.Unlock()
 	if tried {
 		return ErrTried
