@@ -81,6 +81,7 @@ at-home: build dist
 	integration/inspector.sh
 	packaging/check
 	packaging/at-home
+	packaging/at-home-desktop
 
 # Root's run of the tests that mount, as an ordinary user with fusermount3.
 test-user: require-fuse
