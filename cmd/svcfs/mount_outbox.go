@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
@@ -26,7 +25,14 @@ import (
 type mountOutbox struct {
 	*outbox.Outbox
 	control *outboxControl
-	tree    atomic.Pointer[tree.Tree] // that is told of each step; nil before it is there
+	tree    outboxTree    // nil until settled is closed, and for ever where the mount failed
+	settled chan struct{} // closed when tree is final
+}
+
+// outboxTree is what is told of each step of an item: a [tree.Tree].
+type outboxTree interface {
+	Told(i outbox.Item, r sdk.Receipt)
+	AddWaiting()
 }
 
 // The values of --outbox-fsync.
@@ -53,15 +59,11 @@ func (a *app) openOutbox(p mountPlan, s settings, c *sdk.Client, caps wire.Capab
 		return nil, err
 	}
 	remote := outbox.Service{Client: c, State: filepath.Join(dir, "parts")}
-	m := &mountOutbox{}
+	m := &mountOutbox{settled: make(chan struct{})}
 	keys := sdk.DiskKeys{Group: outboxGroupKey(s), Names: a.namesKey(address, s.account, true)}
 	m.Outbox, err = outbox.New(dir, outbox.Config{Remote: remote, Keys: keys, Bytes: int64(f.outboxSize), KeepAll: f.outboxKeepAll, Coalesce: cmp.Or(f.outboxCoalesce, -1),
 		Price: func() (sdk.Amount, bool) { return c.Price("upload") }, Balance: func(ctx context.Context) (sdk.Amount, error) { return c.Balance(ctx, c.Account()) },
-		Told: func(i outbox.Item, r sdk.Receipt) {
-			if t := m.tree.Load(); t != nil {
-				t.Told(i, r)
-			}
-		}})
+		Told: m.told})
 	if errors.Is(err, outbox.ErrTaken) {
 		return nil, refuse(exitOther, "mount without --outbox, or unmount that one; svcfs status lists the mounts", fmt.Errorf("%w: one mount of %s at this service can have it", err, s.account))
 	}
@@ -72,25 +74,40 @@ func (a *app) openOutbox(p mountPlan, s settings, c *sdk.Client, caps wire.Capab
 		a.ui.notice("%v", err)
 	}
 	if m.control, err = serveOutbox(dir, m.Outbox); err != nil {
-		return nil, errors.Join(err, m.Close())
+		return nil, errors.Join(err, m.end())
 	}
 	return m, nil
 }
 
+// told tells the tree of a step. The outbox sends from its start on, before there is a tree:
+// such a step waits, because nobody else would say that a save became a conflict.
+func (m *mountOutbox) told(i outbox.Item, r sdk.Receipt) {
+	<-m.settled
+	if m.tree != nil {
+		m.tree.Told(i, r)
+	}
+}
+
 // attach shows what waits since an earlier mount in a tree, and tells it of all steps.
-func (m *mountOutbox) attach(t *tree.Tree) {
+func (m *mountOutbox) attach(t outboxTree) {
 	if m == nil {
 		return
 	}
-	m.tree.Store(t)
 	t.AddWaiting()
+	m.tree = t
+	close(m.settled)
 }
 
 func (m *mountOutbox) end() error {
 	if m == nil {
 		return nil
 	}
-	m.control.close()
+	if m.tree == nil { // the mount failed
+		close(m.settled)
+	}
+	if m.control != nil {
+		m.control.close()
+	}
 	return m.Close()
 }
 
