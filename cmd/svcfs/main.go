@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs"
 )
 
@@ -11,6 +12,7 @@ func main() { os.Exit(int(run())) }
 
 // run is main without the exit, for the script tests.
 func run() exitCode {
+	cli.RelaxTimers("mount")
 	a := newApp(os.Stdin, os.Stdout, os.Stderr, processEnv())
 	args := os.Args[1:]
 	if len(args) == 1 && args[0] == fs.OutsideCommand {
