@@ -2,8 +2,6 @@ package sdk
 
 import (
 	"cmp"
-	"compress/flate"
-	"compress/gzip"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -147,7 +145,7 @@ func (c *Client) streamRows(ctx context.Context, request *wire.TransactionsReque
 	if err != nil {
 		return rest, err
 	}
-	packed := offered(caps, wire.CapGzip) && c.distance.isAbove(c.packAfter) // within a machine packing takes longer than it spares
+	packed := offered(caps, wire.CapZstd) && c.distance.isAbove(c.packAfter) // within a machine packing takes longer than it spares
 	for {
 		began := last
 		err = c.retry(ctx, func(ctx context.Context) error {
@@ -157,14 +155,16 @@ func (c *Client) streamRows(ctx context.Context, request *wire.TransactionsReque
 					request.Nonce, request.AfterSeq, rest = rand.Text(), last, page{}
 					header := c.bearer(token)
 					if packed {
-						header.Set("Accept-Encoding", "gzip")
+						header.Set("Accept-Encoding", wire.CodingZstd)
 					}
 					return c.postFor(ctx, c.cfg.MCPURL+wire.PathTools+wire.OpGetGroupTransactions, c.cfg.Timeout, header, request, func(resp *http.Response, in io.Reader) error {
-						in, err := unpacked(resp, in)
-						if err == nil {
-							err = c.readRows(in, &last, take, &rest)
+						in, end, err := unpacked(resp, in)
+						if err != nil {
+							return malformed(err)
 						}
-						if errors.Is(err, wire.ErrRows) || isPackedWrong(err) {
+						defer end()
+						err = c.readRows(in, &last, take, &rest)
+						if errors.Is(err, wire.ErrRows) || errors.Is(err, errPacked) {
 							return malformed(err)
 						}
 						return err
@@ -187,24 +187,6 @@ func (c *Client) streamRows(ctx context.Context, request *wire.TransactionsReque
 
 // escaped is how many bytes of an answer a byte of a text may take, with room for what is around it.
 const escaped = 8
-
-// unpacked returns the content of an answer that may be compressed. Whoever reads it bounds it.
-func unpacked(resp *http.Response, in io.Reader) (io.Reader, error) {
-	switch coding := resp.Header.Get("Content-Encoding"); coding {
-	case "":
-		return in, nil
-	case "gzip":
-		return gzip.NewReader(in)
-	default:
-		return nil, malformed(fmt.Errorf("it is encoded as %s, which nobody asked for", quote(coding)))
-	}
-}
-
-// isPackedWrong reports whether err is that of an answer that is not gzip.
-func isPackedWrong(err error) bool {
-	var corrupt flate.CorruptInputError
-	return errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt)
-}
 
 // readRows reads an answer with records. It sets last to the Seq of the last one that take had, and
 // rest to what follows them.

@@ -2,13 +2,15 @@ package sdk_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
@@ -19,13 +21,19 @@ import (
 // A service that is far away and offers it is asked for compressed lists, and may answer either way.
 // What is not as it says is refused.
 func TestListsComeCompressedFromFarAway(t *testing.T) {
-	zipped := func(raw []byte) []byte {
+	zippedWithin := func(window int, raw []byte) []byte {
+		t.Helper()
 		var b bytes.Buffer
-		z := gzip.NewWriter(&b)
-		_, _ = z.Write(raw)
-		_ = z.Close()
+		z, err := zstd.NewWriter(&b, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window))
+		if err == nil {
+			_, err = z.Write(raw)
+		}
+		if err = errors.Join(err, z.Close()); err != nil {
+			t.Error(err)
+		}
 		return b.Bytes()
 	}
+	zipped := func(raw []byte) []byte { return zippedWithin(wire.PackWindowBytes, raw) }
 	whole := func(raw []byte) []byte { return raw }
 	for _, tc := range []struct {
 		name       string
@@ -35,18 +43,22 @@ func TestListsComeCompressedFromFarAway(t *testing.T) {
 		asks       string
 		fails      bool
 	}{
-		{"compressed", true, true, "gzip", zipped, "gzip", false},
-		{"plain all the same", true, true, "", whole, "gzip", false},
+		{"compressed", true, true, "zstd", zipped, "zstd", false},
+		{"plain all the same", true, true, "", whole, "zstd", false},
 		{"near", false, true, "", whole, "", false},
 		{"not offered", true, false, "", whole, "", false},
-		{"another coding", true, true, "br", whole, "gzip", true},
-		{"plain, and says compressed", true, true, "gzip", whole, "gzip", true},
-		{"damaged", true, true, "gzip", func(raw []byte) []byte {
+		{"another coding", true, true, "br", whole, "zstd", true},
+		{"plain, and says compressed", true, true, "zstd", whole, "zstd", true},
+		{"damaged", true, true, "zstd", func(raw []byte) []byte {
 			z := zipped(raw)
-			z[len(z)-6] ^= 1 // of the checksum
+			z[len(z)-2] ^= 1 // of the checksum
 			return z
-		}, "gzip", true},
-		{"white space without end", true, true, "gzip", func([]byte) []byte { return zipped([]byte(`{"result":[` + strings.Repeat(" ", 1<<22))) }, "gzip", true},
+		}, "zstd", true},
+		{"cut off", true, true, "zstd", func(raw []byte) []byte { z := zipped(raw); return z[:len(z)/2] }, "zstd", true},
+		{"more memory than agreed", true, true, "zstd", func(raw []byte) []byte {
+			return zippedWithin(8*wire.PackWindowBytes, append(raw, bytes.Repeat([]byte(" "), 16*wire.PackWindowBytes)...))
+		}, "zstd", true},
+		{"white space without end", true, true, "zstd", func([]byte) []byte { return zipped([]byte(`{"result":[` + strings.Repeat(" ", 1<<22))) }, "zstd", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, c := world(t, sdktest.Proving)
@@ -63,7 +75,7 @@ func TestListsComeCompressedFromFarAway(t *testing.T) {
 						t.Error(err)
 					}
 					if tc.offer {
-						caps.Features = append(caps.Features, wire.CapGzip)
+						caps.Features = append(caps.Features, wire.CapZstd)
 					}
 					_ = json.NewEncoder(w).Encode(caps)
 				})

@@ -123,9 +123,9 @@ const (
 	// CapChunks: files may have format version 2, see [PrepareUploadRequest].Formats and
 	// [PrepareRetrieveRequest].Formats. Their records have chain.TagContent.
 	CapChunks = "chunks"
-	// CapGzip: get_group_transactions with [KindsChain] is answered compressed to a request with
-	// Accept-Encoding: gzip (RFC 9110 section 12.5.3), and says so with Content-Encoding: gzip.
-	CapGzip = "gzip"
+	// CapZstd: get_group_transactions with [KindsChain] is answered compressed (RFC 8878) to a request
+	// with Accept-Encoding: zstd (RFC 9110 section 12.5.3), and says so with Content-Encoding: zstd.
+	CapZstd = "zstd"
 	// CapFirstBlock: [PrepareRetrieveRequest].FirstBlock is answered.
 	CapFirstBlock = "first-block"
 )
@@ -141,8 +141,13 @@ const (
 	RoleReader = "reader" // may read, and change nothing
 )
 
+// CodingZstd is the content coding of [CapZstd].
+const CodingZstd = "zstd"
+
 // Limits that both sides know.
 const (
+	// PackWindowBytes is how far back in its content a compressed answer refers, at most, in bytes.
+	PackWindowBytes = 512 << 10
 	// MaxJSONBytes bounds an answer without file content, in bytes.
 	MaxJSONBytes = 16 << 20
 	// InlineBlobBytes is the largest ciphertext, in bytes, that stays inside the JSON

@@ -3,11 +3,12 @@ package api
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/files"
@@ -18,11 +19,11 @@ import (
 // records.
 func (s *server) transactions(w http.ResponseWriter, r *http.Request) error {
 	account, req, err := asked[wire.TransactionsRequest](s, w, r)
-	coded := req.Kinds == wire.KindsChain && takesGzip(r)
+	coded := req.Kinds == wire.KindsChain && takesZstd(r)
 	if err == nil {
 		memory := int64(files.ListMemory)
 		if coded {
-			memory += gzipMemory
+			memory += packMemory
 		}
 		err = s.holdMemory(r, memory)
 	}
@@ -35,8 +36,10 @@ func (s *server) transactions(w http.ResponseWriter, r *http.Request) error {
 			w.Header().Set("Content-Type", "application/json")
 			list = newRowsWriter(w)
 			if coded && len(rows) >= packedRows {
-				w.Header().Set("Content-Encoding", "gzip")
-				list.compress(w)
+				w.Header().Set("Content-Encoding", wire.CodingZstd)
+				if err := list.compress(w); err != nil {
+					return err
+				}
 			}
 			_, _ = list.w.WriteString(`{"result":`) // to the buffer
 		}
@@ -70,18 +73,18 @@ func proofText(proof wire.ChainProof) (string, error) {
 }
 
 const (
-	// gzipMemory is what compressing an answer takes, in bytes.
-	gzipMemory = 1 << 20
+	// packMemory is what compressing an answer takes, in bytes.
+	packMemory = 4 * wire.PackWindowBytes
 	// packedRows is the shortest list that is compressed, in rows.
 	packedRows = 100
 )
 
-// takesGzip reports whether a client wants an answer compressed. A weight is not looked at but for
+// takesZstd reports whether a client wants an answer compressed. A weight is not looked at but for
 // that of a refusal.
-func takesGzip(r *http.Request) bool {
+func takesZstd(r *http.Request) bool {
 	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
-		if strings.EqualFold(name, "gzip") {
+		if strings.EqualFold(name, wire.CodingZstd) {
 			return strings.Trim(strings.TrimPrefix(strings.ToLower(weight), "q="), "0.") != "" || weight == ""
 		}
 	}
@@ -91,8 +94,8 @@ func takesGzip(r *http.Request) bool {
 // rowsWriter writes rows as a JSON array, one by one.
 type rowsWriter struct {
 	w    *bufio.Writer
-	gzip *gzip.Writer // nil = it is not compressed
-	text bytes.Buffer // of the row
+	zstd *zstd.Encoder // nil = it is not compressed
+	text bytes.Buffer  // of the row
 	json *json.Encoder
 	n    int   // rows
 	size int64 // bytes of them
@@ -106,9 +109,12 @@ func newRowsWriter(w io.Writer) *rowsWriter {
 
 // compress has all that is written compressed on its way to w: quickly, so that it is no slower
 // than reading the rows.
-func (l *rowsWriter) compress(w io.Writer) {
-	l.gzip, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is one
-	l.w.Reset(l.gzip)
+func (l *rowsWriter) compress(w io.Writer) (err error) {
+	l.zstd, err = zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(wire.PackWindowBytes), zstd.WithLowerEncoderMem(true))
+	if err == nil {
+		l.w.Reset(l.zstd)
+	}
+	return err
 }
 
 func (l *rowsWriter) add(rows []wire.TransactionRow) error {
@@ -143,8 +149,8 @@ func (l *rowsWriter) end(more string) error {
 		return err
 	}
 	err := l.w.Flush()
-	if err == nil && l.gzip != nil {
-		err = l.gzip.Close()
+	if err == nil && l.zstd != nil {
+		err = l.zstd.Close()
 	}
 	return err
 }

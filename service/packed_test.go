@@ -2,12 +2,13 @@ package service_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
 	"reflect"
 	"testing"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -28,11 +29,12 @@ func TestChainsAreCompressedOnRequest(t *testing.T) {
 		if status != http.StatusOK {
 			t.Fatalf("%d %.300s", status, body)
 		}
-		if !bytes.HasPrefix(body, []byte("\x1f\x8b")) {
+		if !bytes.HasPrefix(body, []byte("\x28\xb5\x2f\xfd")) {
 			return body, false
 		}
-		z, err := gzip.NewReader(bytes.NewReader(body))
+		z, err := zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(wire.PackWindowBytes))
 		if err == nil {
+			defer z.Close()
 			raw, err = io.ReadAll(z)
 		}
 		if err != nil || len(raw) < 2*len(body) {
@@ -49,8 +51,8 @@ func TestChainsAreCompressedOnRequest(t *testing.T) {
 		group, kinds, accept string
 		packed               bool
 	}{
-		{"long", wire.KindsChain, "gzip", true}, {"long", wire.KindsChain, "br, GZIP;q=0.5", true}, {"long", wire.KindsChain, "br", false}, {"long", wire.KindsChain, "gzip;q=0.0", false},
-		{"long", wire.KindsChain, "", false}, {"long", wire.KindsAll, "gzip", false}, {"long", "", "gzip", false}, {"short", wire.KindsChain, "gzip", false},
+		{"long", wire.KindsChain, "zstd", true}, {"long", wire.KindsChain, "br, gzip, ZSTD;q=0.5", true}, {"long", wire.KindsChain, "br", false}, {"long", wire.KindsChain, "zstd;q=0.0", false},
+		{"long", wire.KindsChain, "", false}, {"long", wire.KindsAll, "zstd", false}, {"long", "", "zstd", false}, {"short", wire.KindsChain, "zstd", false},
 	} {
 		raw, packed := list(tc.group, tc.kinds, tc.accept)
 		if packed != tc.packed {

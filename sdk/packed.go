@@ -1,0 +1,65 @@
+package sdk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// errPacked is an answer that is not compressed as it says.
+var errPacked = errors.New("it is compressed wrongly")
+
+// unpacked returns the content of an answer that may be compressed. Whoever reads it bounds it, and
+// calls end afterwards.
+func unpacked(resp *http.Response, in io.Reader) (content io.Reader, end func(), err error) {
+	switch coding := resp.Header.Get("Content-Encoding"); coding {
+	case "":
+		return in, func() {}, nil
+	case wire.CodingZstd:
+		body := &packedBody{source: in}
+		body.zstd, err = zstd.NewReader(sourceOf{body}, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(wire.PackWindowBytes))
+		if err != nil {
+			return nil, nil, err
+		}
+		return body, body.zstd.Close, nil
+	default:
+		return nil, nil, fmt.Errorf("it is encoded as %s, which nobody asked for", quote(coding))
+	}
+}
+
+// packedBody is the content of a compressed answer. Errors are [errPacked], or those of the line.
+type packedBody struct {
+	source io.Reader
+	lost   error // of source, other than its end
+	zstd   *zstd.Decoder
+}
+
+// Read implements [io.Reader].
+func (b *packedBody) Read(p []byte) (int, error) {
+	n, err := b.zstd.Read(p)
+	switch {
+	case err == nil || err == io.EOF:
+		return n, err
+	case b.lost != nil:
+		return n, b.lost
+	default:
+		return n, fmt.Errorf("%w: %w", errPacked, err)
+	}
+}
+
+// sourceOf is what a packedBody unpacks.
+type sourceOf struct{ b *packedBody }
+
+// Read implements [io.Reader].
+func (s sourceOf) Read(p []byte) (int, error) {
+	n, err := s.b.source.Read(p)
+	if err != nil && err != io.EOF {
+		s.b.lost = err
+	}
+	return n, err
+}
