@@ -182,7 +182,7 @@ func (m *mounted) mountOptions() fuse.MountOptions {
 		// O_TRUNC arrives with open, so that a truncating open retrieves nothing
 		// (W4). We never show set-id bits or capabilities, so none need killing: the
 		// kernel then saves asking for them before every write.
-		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2,
+		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_READDIRPLUS_AUTO, // attributes of all names only where they are asked for
 	}
 	if m.opt.keepsHandles() {
 		o.ExtraCapabilities |= fuse.CAP_EXPORT_SUPPORT

@@ -851,6 +851,42 @@ func TestA4ListingWhileRemoving(t *testing.T) {
 	}
 }
 
+// A listing tells the numbers and kinds that a look at each name tells. The kernel asks for the names
+// alone, but of the first ones, until a program looks at them.
+func TestA4NumbersInAListing(t *testing.T) {
+	m := mounting(t)
+	const many = 600 // three answers
+	for i := range many {
+		m.write(fmt.Sprintf("team/%04d.tmp", i), "")
+	}
+	ok(t, os.Mkdir(m.path("team/zz"), 0o700))
+	for _, looks := range []bool{false, true} {
+		var ls []string
+		if looks {
+			ls = append(ls, "-l")
+		}
+		out, err := exec.Command("ls", append(ls, "-i", "--time-style=+", m.path("team"))...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "total") })
+		if len(lines) != many+1 {
+			t.Fatalf("%d lines, want %d", len(lines), many+1)
+		}
+		for _, line := range lines {
+			words := strings.Fields(line)
+			if name := words[len(words)-1]; words[0] != fmt.Sprint(m.inode("team/"+name)) {
+				t.Errorf("%s: number %s, and %d to who looks at it", name, words[0], m.inode("team/"+name))
+			}
+		}
+	}
+	entries, err := os.ReadDir(m.path("team"))
+	if err != nil || len(entries) != many+1 || !entries[many].IsDir() || entries[0].Type() != 0 {
+		t.Errorf("%d entries, %v", len(entries), err)
+	}
+}
+
 // A4, W8: the backup an editor keeps and the new file are two files.
 func TestA4BackupIsAnotherFile(t *testing.T) {
 	m := mounting(t)
