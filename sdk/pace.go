@@ -261,6 +261,9 @@ type pacedReader struct {
 func (r *pacedReader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	r.pace.advance(n, false)
+	if r.pace != nil {
+		r.pace.all.arriving.add(time.Now(), int64(n))
+	}
 	r.read.add(n)
 	if err != nil && err != io.EOF {
 		err = whyEnded(r.ctx, err)

@@ -187,6 +187,43 @@ func TestE2PaceOfManyTransfers(t *testing.T) {
 	})
 }
 
+// A line holds what arrives in a round trip at its highest speed of late: pauses, and what lay in the kernel
+// meanwhile, do not count.
+func TestTrafficOfALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := paceClient()
+		want := func(line int64) {
+			t.Helper()
+			if got := c.Traffic().Line; (got-line)*20 > line || (line-got)*20 > line {
+				t.Errorf("the line holds %d bytes, want about %d", got, line)
+			}
+		}
+		arrive := func(pause time.Duration, n, times int) {
+			for range times {
+				time.Sleep(pause)
+				c.traffic.arriving.add(time.Now(), int64(n))
+			}
+		}
+		c.farAfter = slowRequest
+		c.distance.note(time.Second)
+		want(lineBytes)
+		c.distance.note(200 * time.Millisecond)
+		arrive(10*time.Millisecond, 1000, 30) // a list says nothing
+		want(lineBytes)
+		arrive(time.Millisecond, 10_000, 500)
+		want(2_000_000)
+		time.Sleep(time.Second)
+		arrive(0, 3_000_000, 1)
+		arrive(time.Millisecond, 5_000, 500)
+		want(2_000_000)
+		time.Sleep(lineLasts)
+		arrive(time.Millisecond, 5_000, 500)
+		want(1_000_000)
+		c.distance.note(time.Millisecond)
+		want(0)
+	})
+}
+
 // The speed is that of the last seconds, whenever it is asked for.
 func TestTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,11 +13,21 @@ const speedOver = 10
 type Traffic struct {
 	Moved int64 // since the client was made: what arrived here, and what the service acknowledged
 	Speed int64 // a second, of the last ten seconds
+	// Line is what the line from the service holds in a round trip, so that a reader who has as much under
+	// way waits for the line alone. 0 = the service is nearer than 20 ms. It is 1 MiB until a speed was seen.
+	Line int64
 }
 
 // Traffic returns what the calls of this client move, for progress and for deciding whether a
 // wait is of use. What a service acknowledged is looked at every two seconds. Local, free.
-func (c *Client) Traffic() Traffic { return c.traffic.state(time.Now()) }
+func (c *Client) Traffic() Traffic {
+	now := time.Now()
+	t := c.traffic.state(now)
+	if c.isFar() {
+		t.Line = c.traffic.arriving.in(time.Duration(c.distance.ns.Load()))
+	}
+	return t
+}
 
 // shortest is the shortest of some times.
 type shortest struct{ ns atomic.Int64 } // 0 = none
@@ -40,8 +50,63 @@ const nearby = time.Millisecond
 // that spares a round trip.
 func (c *Client) isFar() bool { return c.distance.isAbove(c.farAfter) }
 
+const (
+	// lineBytes is what a line is taken to hold in a round trip until its speed was seen, in bytes.
+	lineBytes = 1 << 20
+	// A speed is measured over lineTime and lineLeast bytes at least. Arrivals that are more
+	// than lineGap apart do not belong together: the line was idle, or the reader was.
+	lineTime  = 100 * time.Millisecond
+	lineLeast = 64 << 10
+	lineGap   = 50 * time.Millisecond
+	// lineLasts is how long the highest speed counts that was seen.
+	lineLasts = time.Minute
+)
+
+// lineSpeed is the highest speed at which bytes arrived of late, in bytes a second.
+type lineSpeed struct {
+	mu    sync.Mutex
+	begun time.Time // of a measurement
+	last  time.Time // bytes arrived
+	bytes int64     // since begun
+	best  float64   // 0 = none was seen
+	at    time.Time // best was seen
+}
+
+// add notes that bytes arrived.
+func (s *lineSpeed) add(now time.Time, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gap := now.Sub(s.last)
+	s.last = now
+	if gap > lineGap { // some of these lay in the kernel for an unknown time
+		s.begun, s.bytes = now, 0
+		return
+	}
+	s.bytes += n
+	took := now.Sub(s.begun)
+	if took < lineTime || s.bytes < lineLeast {
+		return
+	}
+	if speed := float64(s.bytes) / took.Seconds(); speed >= s.best || now.Sub(s.at) > lineLasts {
+		s.best, s.at = speed, now
+	}
+	s.begun, s.bytes = now, 0
+}
+
+// in returns how many bytes arrive in a round trip.
+func (s *lineSpeed) in(trip time.Duration) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.best == 0 {
+		return lineBytes
+	}
+	return int64(s.best * trip.Seconds())
+}
+
 // traffic counts bytes, in all and of each of the last seconds.
 type traffic struct {
+	arriving lineSpeed // of what comes from the service
+
 	mu       sync.Mutex
 	moved    int64
 	answered time.Time                                // the newest answer

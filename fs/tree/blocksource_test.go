@@ -173,6 +173,26 @@ func TestR10ReadingInOrderFetchesAhead(t *testing.T) {
 	})
 }
 
+// Over a line far away a reader in order has as much under way at once as the line holds, within 32 blocks.
+func TestR10ReadingInOrderFillsTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for line, want := range map[int64]int{0: 1, 1: 2, 5 * int64(block): 6, 1000 * int64(block): maxAhead} {
+			w, e, data := largeWorld(200 * block)
+			m := mount(t, w, "alice", still, func(c *Config) { c.Traffic = func() sdk.Traffic { return sdk.Traffic{Line: line} } })
+			h := m.openAt("/g/film")
+			wantRead(t, h, data, 0, block/2)
+			synctest.Wait()
+			wantFetchedOnce(t, w, e, 0, 0)
+			wantRead(t, h, data, block/2, block/2)
+			synctest.Wait()
+			if got := len(w.Fetched(e.Ref)) - 1; got < want*3/4 || got > want || want < 4 && got != want {
+				t.Errorf("a line of %d bytes: %d blocks ahead, want about %d", line, got, want)
+			}
+			h.Release()
+		}
+	})
+}
+
 // still is a tree that does nothing by itself.
 func still(c *Config) { c.clock = func() time.Time { return time.Unix(1_700_000_000, 0) } }
 

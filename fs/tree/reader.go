@@ -69,7 +69,7 @@ func (r *reader) come(ctx context.Context, s *blockSource, off, end int64) {
 		r.at = end
 		r.catchUp()
 		if r.window == 0 {
-			r.window = 1
+			r.window = s.firstWindow()
 		}
 		for i := (before-1)/bytes + 1; i <= (r.at-1)/bytes; i++ {
 			r.window = min(2*r.window, maxAhead)
@@ -84,6 +84,17 @@ func (r *reader) come(ctx context.Context, s *blockSource, off, end int64) {
 		r.seek(s, end)
 	}
 	r.fetchAhead(ctx)
+}
+
+// firstWindow is how many blocks are fetched ahead once a reader is seen to read in order: what the line holds
+// in a round trip, and one where the service is near.
+func (s *blockSource) firstWindow() int64 {
+	bytes := s.layout().BlockBytes
+	line := int64(0)
+	if s.t.cfg.Traffic != nil {
+		line = s.t.cfg.Traffic().Line
+	}
+	return min(1+(line+bytes-1)/bytes, maxAhead)
 }
 
 // catchUp takes in what was read early. Needs reader.mu.

@@ -89,7 +89,8 @@ type Config struct {
 	// Connection tells how it stands with the connections to the service, for
 	// /.svcfs/status; nil = not known.
 	Connection func() sdk.Connection
-	// Traffic tells what moves, for /.svcfs/status, see [sdk.Client.Traffic]; nil = not known.
+	// Traffic tells what moves, for /.svcfs/status and for what is fetched ahead, see [sdk.Client.Traffic]; nil =
+	// not known.
 	Traffic func() sdk.Traffic
 	// Outbox keeps saves of files that are not saved in blocks until they are recorded; nil =
 	// a save waits for its record. The caller closes it, after the tree. FsyncRecord: fsync waits all the same.
