@@ -35,6 +35,7 @@ func TestModel(t *testing.T) {
 		{"watched", treetest.Allows{Rename: true, Delete: true}, true, false},
 		{"outbox", treetest.Allows{Rename: true, Trash: true, Outbox: true}, false, false},
 		{"outbox, deletes", treetest.Allows{Rename: true, Delete: true, Folders: true, Outbox: true}, false, false},
+		{"outbox, large files", treetest.Allows{Rename: true, Trash: true, Blocks: true, Outbox: true}, false, true},
 		{"large files", treetest.Allows{Rename: true, Trash: true, Folders: true, Blocks: true}, false, true},
 		{"large files, watched", treetest.Allows{Rename: true, Trash: true, Blocks: true}, true, true},
 	} {
@@ -93,14 +94,19 @@ func (s *boxedSystem) List() []string {
 	return s.modelSystem.List()
 }
 
-func (s *boxedSystem) Leave() { s.box.down() }
+func (s *boxedSystem) Leave() {
+	s.box.down()
+	s.w.Fail("begin blocks", errAway)
+}
 
 func (s *boxedSystem) Return() {
+	s.w.Fail("begin blocks", nil)
 	s.box.up()
 	s.box.drained()
 }
 
 func (s *boxedSystem) Restart() {
+	s.w.Fail("begin blocks", nil)
 	s.box.restart(func() { s.box.away.Store(nil) })
 	s.box.drained()
 	s.m, s.inodes = s.box.mounted, nil

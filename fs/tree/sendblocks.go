@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/format"
@@ -12,7 +13,6 @@ import (
 	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
-	"github.com/svcfs/svcfs/sdk/outbox"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -24,6 +24,8 @@ const (
 	partsAtATime = 3
 	// sendersPerFile is how many of them may be of one file.
 	sendersPerFile = 2
+	// answerPatience is how long a save that may wait in the outbox waits for the service while nothing moves.
+	answerPatience = 5 * time.Second
 )
 
 // errCutOff ends a part of which a program cut blocks off meanwhile.
@@ -42,6 +44,7 @@ type blockSend struct {
 
 	last   attempt // of the save; by the state of the file
 	opened Blocks  // what the save recorded, open; nil = it is not; by the state of the file
+	unsure bool    // a record was asked for and may be there: the answer was lost; by the state of the file
 
 	beginning gate
 	mu        sync.Mutex
@@ -104,6 +107,11 @@ func (b *blockSend) startSender(f *File) {
 }
 
 func (b *blockSend) sendWhatRests(f *File) error {
+	ctx, cancel := b.life, func() {}
+	if b.t.cfg.Outbox != nil {
+		ctx, cancel = sdk.WithPatience(ctx, answerPatience)
+	}
+	defer cancel()
 	for {
 		b.mu.Lock()
 		stopped := b.stopped
@@ -115,12 +123,12 @@ func (b *blockSend) sendWhatRests(f *File) error {
 		if blocks == nil {
 			return nil
 		}
-		up, err := b.begin(b.life, f, f.rawName())
+		up, err := b.begin(ctx, f, f.rawName())
 		if err != nil {
 			return err
 		}
 		for _, part := range splitParts(blocks, up.PartBlocks()) {
-			if err := b.put(b.life, up, part); err != nil {
+			if err := b.put(ctx, up, part); err != nil {
 				return err
 			}
 		}
@@ -352,19 +360,11 @@ func (f *File) sendBlocks(ctx context.Context, s *stage, b *blockSend, g *group,
 			return row, whole, true, nil
 		}
 	}
-	if f.t.cfg.Outbox != nil && b.isLocal() {
-		row, err = f.queueBlocks(ctx, s, b, g, raw)
-		if errors.Is(err, outbox.ErrFull) {
-			row, err = f.fullOutbox(ctx, g, err, func() (*sdk.Entry, error) { return f.recordBlocks(ctx, s, b, g, raw) })
-		}
-		if err == nil || !errors.Is(err, outbox.ErrTooLarge) && !hasCode(err, wire.CodeUnsupported) {
-			return row, nil, false, err
-		}
+	if f.t.cfg.Outbox != nil {
+		row, err = f.saveBoxed(ctx, s, b, g, raw)
+	} else {
+		row, err = f.recordBlocks(ctx, s, b, g, raw, false)
 	}
-	if err := f.t.afterWaiting(ctx, g); err != nil {
-		return nil, nil, false, err
-	}
-	row, err = f.recordBlocks(ctx, s, b, g, raw)
 	if errors.Is(err, sdk.ErrUnsupported) && !f.t.cuts(g) {
 		return f.sendWhole(ctx, s, b, g, raw)
 	}
@@ -372,9 +372,10 @@ func (f *File) sendBlocks(ctx context.Context, s *stage, b *blockSend, g *group,
 }
 
 // recordBlocks sends what is not there and records the file, beside the outbox.
-func (f *File) recordBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (row *sdk.Entry, err error) {
+// With hurry it ends as [ClassTimeout] when nothing moves for a moment, before a record is asked for.
+func (f *File) recordBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string, hurry bool) (row *sdk.Entry, err error) {
 	for again := false; ; again = true {
-		row, err = f.finishBlocks(ctx, s, b, g, raw)
+		row, err = f.finishBlocks(ctx, s, b, g, raw, hurry)
 		switch {
 		case err == nil, errors.Is(err, sdk.ErrUnsupported) && !f.t.cuts(g):
 			return row, err
@@ -406,20 +407,13 @@ func (t *Tree) holdingBlocks(s *stage, g *group, raw, target string) *sdk.Entry 
 }
 
 // finishBlocks sends what is not there, and records the file. It costs one upload.
-func (f *File) finishBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (*sdk.Entry, error) {
+func (f *File) finishBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string, hurry bool) (*sdk.Entry, error) {
 	tried := attempt{raw, s.Len(), s.Turn()}
 	if b.last != (attempt{}) && b.last != tried {
 		b.abandon() // it may be recorded: what changed since is another version
 	}
 	return f.recordAs(g, raw, s.base, func(a sdk.Attributes) (sdk.Receipt, error) { // its price is set aside before anything is sent
-		up, err := b.begin(ctx, f, raw)
-		if err != nil {
-			return sdk.Receipt{}, err
-		}
-		if err := b.putRest(ctx, up); err != nil {
-			return sdk.Receipt{}, err
-		}
-		hash, err := b.hash(ctx, up)
+		up, hash, err := b.sendAll(ctx, f, raw, hurry)
 		if err != nil {
 			return sdk.Receipt{}, err
 		}
@@ -427,9 +421,32 @@ func (f *File) finishBlocks(ctx context.Context, s *stage, b *blockSend, g *grou
 		r, err := up.Finish(ctx, raw, s.Len(), hash, a)
 		if err == nil {
 			b.opened = up.Opened()
+		} else if class := wrapRemote("", "", err).Class; class.isAway() || class == ClassInterrupted {
+			b.unsure = true
 		}
 		return r, err
 	})
+}
+
+// sendAll sends what is not there.
+func (b *blockSend) sendAll(ctx context.Context, f *File, raw string, hurry bool) (up BlockUpload, hash sdk.Digest, err error) {
+	if hurry {
+		patient, cancel := sdk.WithPatience(ctx, answerPatience)
+		defer cancel()
+		up, hash, err = b.sendAll(patient, f, raw, false)
+		if err != nil && patient.Err() != nil && ctx.Err() == nil {
+			err = &Error{Class: ClassTimeout, Err: err}
+		}
+		return up, hash, err
+	}
+	if up, err = b.begin(ctx, f, raw); err != nil {
+		return nil, hash, err
+	}
+	if err = b.putRest(ctx, up); err != nil {
+		return nil, hash, err
+	}
+	hash, err = b.hash(ctx, up)
+	return up, hash, err
 }
 
 // putRest sends all that is not there, some parts at a time.

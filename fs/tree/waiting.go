@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/svcfs/svcfs/format"
@@ -84,14 +85,96 @@ func (f *File) queueBlocks(ctx context.Context, s *stage, b *blockSend, g *group
 	return row, err
 }
 
+// saveBoxed saves content in blocks with an outbox. What keeps blocks of a recorded version is sent at once, because
+// its changed blocks suffice; while the service is away it waits as a whole, where all blocks are here.
+func (f *File) saveBoxed(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (*sdk.Entry, error) {
+	if b.isLocal() {
+		row, err := f.queueBlocks(ctx, s, b, g, raw)
+		if errors.Is(err, outbox.ErrFull) {
+			row, err = f.fullOutbox(ctx, g, err, func() (*sdk.Entry, error) { return f.recordBlocks(ctx, s, b, g, raw, false) })
+		}
+		if !isForNoOutbox(err) {
+			return row, err
+		}
+		if err := f.t.afterWaiting(ctx, g); err != nil {
+			return nil, err
+		}
+		return f.recordBlocks(ctx, s, b, g, raw, false)
+	}
+	here := !b.unsure && b.isHere()
+	row, err := f.recordAfter(ctx, s, b, g, raw, here)
+	if err == nil || !isAway(err) || b.unsure || ctx.Err() != nil {
+		return row, err
+	}
+	if !here {
+		return nil, notHere(err)
+	}
+	row, queued := f.queueBlocks(ctx, s, b, g, raw)
+	switch {
+	case errors.Is(queued, outbox.ErrFull):
+		return nil, noRoomAway(queued)
+	case isForNoOutbox(queued):
+		return nil, err
+	case isAway(queued): // a block left the memory meanwhile
+		return nil, notHere(queued)
+	}
+	return row, queued
+}
+
+// recordAfter records a change of a large file after what waits of its group. With hurry it ends early unless the
+// service answers in a moment.
+func (f *File) recordAfter(ctx context.Context, s *stage, b *blockSend, g *group, raw string, hurry bool) (*sdk.Entry, error) {
+	before := ctx
+	if hurry {
+		if f.t.cfg.Outbox.Status().Reason != "" {
+			return nil, waitingError(outbox.ErrAway)
+		}
+		var cancel context.CancelFunc
+		before, cancel = context.WithTimeout(ctx, answerPatience)
+		defer cancel()
+	}
+	if err := f.t.afterWaiting(before, g); err != nil {
+		if before.Err() != nil && ctx.Err() == nil {
+			err = waitingError(outbox.ErrAway)
+		}
+		return nil, err
+	}
+	return f.recordBlocks(ctx, s, b, g, raw, hurry)
+}
+
+// isForNoOutbox reports whether the service takes the content of a save in no outbox.
+func isForNoOutbox(err error) bool {
+	return errors.Is(err, outbox.ErrTooLarge) || hasCode(err, wire.CodeUnsupported)
+}
+
+// notHere is the error of a change that cannot wait in the outbox.
+func notHere(err error) *Error {
+	return &Error{Class: wrapRemote("", "", err).Class, Err: fmt.Errorf("the service is away, and blocks of the file that were not changed are not in memory, so that the change cannot wait in the outbox: %w", err),
+		Hint: "The change is kept while the mount runs, and sent by itself once the service is back. A file that was read as a whole before can be saved without the service."}
+}
+
 // isLocal reports whether content in blocks needs nothing of the service: no block is one of a recorded
-// version that is not on this machine.
+// version.
 func (b *blockSend) isLocal() bool {
 	if b.under == nil || b.under.source == nil || isWaiting(b.under.source.entry) {
 		return true
 	}
 	for i := range b.c.Layout().Blocks() {
 		if b.c.IsBased(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// isHere reports whether all blocks of the content are on this machine.
+func (b *blockSend) isHere() bool {
+	if b.isLocal() {
+		return true
+	}
+	source := b.under.source.latest()
+	for i := range b.c.Layout().Blocks() {
+		if b.c.IsBased(i) && !b.t.cache.Contains(source.blockKey(i)) {
 			return false
 		}
 	}
@@ -184,9 +267,14 @@ func (f *File) fullOutbox(ctx context.Context, g *group, full error, upload func
 		}
 	}
 	if errors.Is(err, outbox.ErrAway) || isAway(err) {
-		return nil, &Error{Class: ClassNoSpace, Err: errors.Join(full, errors.New("the service is away")), Hint: "Saves go on once the service is back, or mount with a larger --outbox-size."}
+		return nil, noRoomAway(full)
 	}
 	return nil, err
+}
+
+// noRoomAway is the error of a save that a full outbox does not take while the service is away.
+func noRoomAway(full error) *Error {
+	return &Error{Class: ClassNoSpace, Err: errors.Join(full, errors.New("the service is away")), Hint: "Saves go on once the service is back, or mount with a larger --outbox-size."}
 }
 
 // afterWaiting waits until what was saved before in a group is recorded: what cannot wait comes after it.

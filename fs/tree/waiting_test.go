@@ -1,7 +1,9 @@
 package tree
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -558,4 +560,148 @@ func TestO10BackupOfWhatWaits(t *testing.T) {
 	b.wantNames("/g", "a")
 	b.wantContent("/g/a", "one")
 	b.wantCharges(0, 1)
+}
+
+// bigBox is an outbox mount in whose group film is recorded, in ten blocks, and which has them all in memory.
+func bigBox(t *testing.T) (b *boxed, data []byte) {
+	t.Helper()
+	w := newBoxWorld()
+	w.BlocksAbove = 1000
+	data = noise(10*block + 5)
+	w.Put("g", "alice", "film", data)
+	b = mountBoxed(t, w)
+	h := b.openAt("/g/film")
+	wantRead(t, h, data, 0, len(data))
+	h.Release()
+	return b, data
+}
+
+// gone takes the whole service away, not the outbox's alone.
+func (b *boxed) gone() {
+	b.down()
+	b.w.Fail("begin blocks", errAway)
+	b.w.Fail("read blocks", errAway)
+}
+
+func (b *boxed) returns() {
+	b.w.Fail("begin blocks", nil)
+	b.w.Fail("read blocks", nil)
+	b.up()
+}
+
+// changeFilm writes text into a block of film, and saves.
+func (b *boxed) changeFilm(data []byte, text string, at int) error {
+	b.t.Helper()
+	h := b.mounted.open("/g/film", OpenFlags{Read: true, Write: true})
+	defer h.Release()
+	ok(b.t, put(b.t, h, []byte(text), at))
+	copy(data[at:], text)
+	return h.Flush(b.t.Context())
+}
+
+// O1, O3: a changed large file whose blocks are all here waits as a whole while the service is away, behind what
+// was closed before it; while the service answers, only its changed blocks are sent.
+func TestO1ChangedLargeFilesWait(t *testing.T) {
+	b, data := bigBox(t)
+	b.gone()
+	ok(t, b.save("/g/first", "1"))
+	waitTried(b)
+	ok(t, b.changeFilm(data, "one", 3*block))
+	b.wantState("/g/film", "pending")
+	b.wantContent("/g/film", string(data))
+	ok(t, b.changeFilm(data, "two", 5*block)) // O4: upon what waits, and in its place
+	ok(t, b.save("/g/last", "2"))
+	b.again()
+	b.returns()
+	b.drained()
+	b.wantContent("/g/film", string(data))
+	if e := wantSaved(t, b.w, data); e.Hash != sha256.Sum256(data) {
+		t.Error("the record has no hash, or another")
+	}
+	var names []string
+	for _, e := range b.w.Rows("g") {
+		names = append(names, e.Name)
+	}
+	if got := strings.Join(names, " "); got != "film first film last" {
+		t.Errorf("recorded %s", got)
+	}
+	if n := b.w.BlocksSent(); n != 0 {
+		t.Errorf("%d blocks were sent beside the outbox", n)
+	}
+	ok(t, b.changeFilm(data, "three", 7*block))
+	b.wantState("/g/film", "cached")
+	wantSaved(t, b.w, data)
+	if n := b.w.BlocksSent(); n != 1 {
+		t.Errorf("%d blocks were sent while the service answered, want 1", n)
+	}
+}
+
+// O1: the same where nothing waits before it and nobody knows yet that the service is away. O7: what others saved
+// meanwhile stays.
+func TestO1ChangedLargeFileFindsTheServiceAway(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		then func(t *testing.T, b *boxed)
+		want string
+	}{
+		{"recorded", func(*testing.T, *boxed) {}, "film"},
+		{"others saved it", func(_ *testing.T, b *boxed) { b.w.Put("g", "bob", "film", noise(5*block)) }, "film (conflict"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b, data := bigBox(t)
+			b.gone()
+			ok(t, b.changeFilm(data, "one", 3*block))
+			b.wantState("/g/film", "pending")
+			tc.then(t, b)
+			b.returns()
+			b.drained()
+			rows := b.w.Rows("g")
+			last := rows[len(rows)-1]
+			if !strings.HasPrefix(last.Name, tc.want) || !bytes.Equal(b.w.Content(last.Ref), data) {
+				t.Errorf("recorded %s of %d bytes", last.Name, last.Size)
+			}
+			ok(t, b.Refresh(t.Context()))
+			b.wantContent("/g/"+last.Name, string(data))
+		})
+	}
+}
+
+// O1: where a block is missing, the close fails while the service is away, says why, and loses nothing.
+func TestO1ChangedLargeFileThatIsNotHere(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		b, data := bigBox(t)
+		b.cache.Purge(func(k cache.Key) bool { return true })
+		h := b.mounted.open("/g/film", OpenFlags{Read: true, Write: true})
+		ok(t, put(t, h, []byte("one"), 3*block))
+		copy(data[3*block:], "one")
+		b.gone()
+		if before {
+			ok(t, b.save("/g/first", "1"))
+			waitTried(b)
+		}
+		err := h.Flush(t.Context())
+		wantClass(t, err, ClassUnreachable)
+		if err == nil || !strings.Contains(err.Error(), "not in memory") {
+			t.Errorf("the error is %v", err)
+		}
+		h.Release()
+		b.wantState("/g/film", "staged") // it goes on by itself
+		b.returns()
+		ok(t, b.Refresh(t.Context()))
+		b.drained()
+		b.Drain(t.Context())
+		wantSaved(t, b.w, data)
+	}
+}
+
+// O1: while it is not known whether a change was recorded, it does not wait to be recorded once more.
+func TestO1ChangeWhoseAnswerWasLost(t *testing.T) {
+	b, data := bigBox(t)
+	b.w.Fail("uploaded", errAway)
+	wantClass(t, b.changeFilm(data, "one", 3*block), ClassUnreachable)
+	b.w.Fail("uploaded", nil)
+	b.Drain(t.Context())
+	b.drained()
+	b.wantNames("/g", "film")
+	wantSaved(t, b.w, data)
 }
