@@ -32,6 +32,7 @@ type record struct {
 	Clear
 	meta []byte // of Letter.Encode
 	body []byte // encrypted content
+	room *room  // that it takes when it is written; nil = none was made
 }
 
 // size is how many bytes the item takes on the disk, at most.
@@ -110,5 +111,5 @@ func decode(raw []byte) (record, error) {
 	rest := raw[itemPrefix:end]
 	c, err := parseClear(rest[:s.head])
 	rest = rest[s.head:]
-	return record{c, rest[:s.meta:s.meta], rest[s.meta:]}, err
+	return record{Clear: c, meta: rest[:s.meta:s.meta], body: rest[s.meta:]}, err
 }

@@ -290,8 +290,8 @@ func (s *Save) size() int64 {
 	return int64(len(s.Content))
 }
 
-// seal encrypts a save; body is where that of a large one is, nil for any other.
-func (o *Outbox) seal(ctx context.Context, s Save, base *sdk.Ref) (l Letter, b *body, err error) {
+// seal encrypts a save; body is where that of a large one is, which takes from the room, nil for any other.
+func (o *Outbox) seal(ctx context.Context, s Save, base *sdk.Ref, room *room) (l Letter, b *body, err error) {
 	if s.Large == nil {
 		l, err = o.cfg.Remote.Seal(ctx, s.Group, s.Name, s.Content, base, s.Attributes)
 		return l, nil, err
@@ -301,7 +301,7 @@ func (o *Outbox) seal(ctx context.Context, s Save, base *sdk.Ref) (l Letter, b *
 		return nil, nil, ErrTooLarge
 	}
 	content := sdk.LargeContent{Layout: s.Large.Layout, Read: s.Large.Read, Body: func(id string) (io.Writer, error) {
-		b, err = o.store.newBody(id)
+		b, err = o.store.newBody(id, room)
 		return b, err
 	}}
 	l, err = remote.SealLarge(ctx, s.Group, s.Name, content, base, s.Attributes)
@@ -323,14 +323,16 @@ func (o *Outbox) seal(ctx context.Context, s Save, base *sdk.Ref) (l Letter, b *
 // is sent after the caller has called Ready. Errors: [ErrFull], [ErrMoney], those of [Remote].Seal and
 // of the disk; then the outbox does not have the save.
 func (o *Outbox) Put(ctx context.Context, s Save) (Item, error) {
-	if err := o.room(ctx, s.size()); err != nil {
+	room := &room{s: o.store}
+	defer room.end()
+	if err := o.makeRoom(ctx, room, s.size()); err != nil {
 		return Item{}, err
 	}
 	fee, err := o.reserve()
 	if err != nil {
 		return Item{}, err
 	}
-	n, err := o.put(ctx, s)
+	n, err := o.put(ctx, s, room)
 	if err != nil {
 		o.giveBack(fee)
 		return Item{}, err
@@ -341,11 +343,11 @@ func (o *Outbox) Put(ctx context.Context, s Save) (Item, error) {
 	return o.shown(n), nil
 }
 
-func (o *Outbox) put(ctx context.Context, s Save) (*item, error) {
+func (o *Outbox) put(ctx context.Context, s Save, room *room) (*item, error) {
 	n := &item{group: s.Group, name: s.Name}
 	var base *sdk.Ref
 	n.after, base = o.baseOf(s.Base, n)
-	if err := o.keep(ctx, n, s, base); err != nil {
+	if err := o.keep(ctx, n, s, base, room); err != nil {
 		o.mu.Lock()
 		free := o.release(n.holds)
 		o.mu.Unlock()
@@ -356,8 +358,8 @@ func (o *Outbox) put(ctx context.Context, s Save) (*item, error) {
 }
 
 // keep encrypts a save, and takes it in once it is durable.
-func (o *Outbox) keep(ctx context.Context, n *item, s Save, base *sdk.Ref) error {
-	l, b, err := o.seal(ctx, s, base)
+func (o *Outbox) keep(ctx context.Context, n *item, s Save, base *sdk.Ref, room *room) error {
+	l, b, err := o.seal(ctx, s, base, room)
 	if err != nil {
 		return err
 	}
@@ -368,7 +370,8 @@ func (o *Outbox) keep(ctx context.Context, n *item, s Save, base *sdk.Ref) error
 	}
 	r, err := o.recordOf(n)
 	if err == nil {
-		err = o.fits(r.size())
+		r.room = room
+		err = o.fits(room, r.size()) // what it takes beside its content is known now
 	}
 	if err == nil {
 		err = o.store.add(ctx, r)
@@ -492,13 +495,13 @@ func (o *Outbox) recordOf(i *item) (*record, error) {
 		clear.NameCheck = o.nameCheckOf(clear.ID, i.letter.Group(), i.letter.Name())
 	}
 	if clear.Body > 0 {
-		return &record{clear, meta, nil}, nil
+		return &record{Clear: clear, meta: meta}, nil
 	}
 	body := make([]byte, i.letter.BlobSize())
 	if n, err := i.letter.Ciphertext().ReadAt(body, 0); n < len(body) {
 		return nil, fmt.Errorf("read what was encrypted: %w", err)
 	}
-	return &record{clear, meta, body}, nil
+	return &record{Clear: clear, meta: meta, body: body}, nil
 }
 
 // stored is the ciphertext of an item on the disk.
@@ -641,15 +644,15 @@ func (o *Outbox) lane(g sdk.GroupID) *lane {
 	return l
 }
 
-// room refuses a save that does not fit, and slows saves down once the outbox is half full.
-func (o *Outbox) room(ctx context.Context, n int64) error {
+// makeRoom refuses a save that does not fit, and slows saves down once the outbox is half full.
+func (o *Outbox) makeRoom(ctx context.Context, r *room, n int64) error {
 	used := o.store.bytes()
 	limit, err := o.limit(used)
 	if err != nil {
 		return err
 	}
-	if used+n > limit {
-		return fmt.Errorf("%w: %d of %d bytes", ErrFull, used, limit)
+	if err := r.need(n, limit); err != nil {
+		return err
 	}
 	if half := limit / 2; used > half {
 		timer := time.NewTimer(time.Duration(float64(slowest) * float64(used-half) / float64(limit-half)))
@@ -663,15 +666,13 @@ func (o *Outbox) room(ctx context.Context, n int64) error {
 	return nil
 }
 
-// fits refuses n bytes more than the outbox may take. What an item takes beside its content is known when it is
-// sealed.
-func (o *Outbox) fits(n int64) error {
-	used := o.store.bytes()
-	limit, err := o.limit(used)
-	if err == nil && used+n > limit {
-		err = fmt.Errorf("%w: %d of %d bytes", ErrFull, used, limit)
+// fits makes the room of a save n bytes, or refuses it.
+func (o *Outbox) fits(r *room, n int64) error {
+	limit, err := o.limit(o.store.bytes())
+	if err != nil {
+		return err
 	}
-	return err
+	return r.need(n, limit)
 }
 
 // limit is how much disk the outbox may take now.

@@ -621,6 +621,49 @@ func TestO11RecordsCount(t *testing.T) {
 	})
 }
 
+// O11: many writers at once do not fill an outbox over its limit, and what was refused takes no room from later ones.
+func TestO11ManyWriters(t *testing.T) {
+	run(t, func(c *outbox.Config) { c.Bytes = 10_000 }, func(t *testing.T, b *box) {
+		b.hold()
+		var writers sync.WaitGroup
+		for n := range 30 {
+			writers.Go(func() {
+				save := outbox.Save{Group: "g", Name: fmt.Sprint(n), Large: &outbox.Large{Layout: format.Layout{Size: 1500, BlockBytes: 500}, Read: func(_ context.Context, _ int64, into []byte) (int, error) {
+					time.Sleep(time.Second) // the others come meanwhile
+					return len(into), nil
+				}}}
+				i, err := b.Put(t.Context(), save)
+				if err != nil && !errors.Is(err, outbox.ErrFull) {
+					t.Error(err)
+				}
+				if err == nil && n%4 == 3 {
+					if err := b.Discard(t.Context(), i.ID); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		writers.Wait()
+		if s := b.Status(); s.Bytes > s.Limit {
+			t.Errorf("%d of %d bytes", s.Bytes, s.Limit)
+		}
+		if len(b.Items()) == 0 { // those that came at once had written too much, and were all refused then
+			t.Error("no save fits")
+		}
+		for _, i := range b.Items() {
+			if err := b.Discard(t.Context(), i.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		if s := b.Status(); s.Bytes != 0 {
+			t.Errorf("%d bytes are left of nothing", s.Bytes)
+		}
+		if _, err := b.Put(t.Context(), outbox.Save{Group: "g", Name: "all", Content: make([]byte, 9000)}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // O2: a disk that fails takes no save, and loses none.
 func TestO2BrokenDisk(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *box) {

@@ -37,6 +37,7 @@ type store struct {
 	places map[string]place // by id of the item
 	bodies map[string]int64 // lengths of the files with large content, by id of the item
 	used   int64            // bytes of all files
+	rooms  int64            // bytes that saves have for themselves, see room
 	next   int64            // position
 	serial int64            // of the next file that is written anew
 
@@ -357,6 +358,7 @@ func (s *store) write(records []*record) error {
 	s.files[name] = &itemFile{size: int64(len(raw))}
 	s.used += int64(len(raw))
 	for i, r := range records {
+		r.room.fill()
 		sh, _ := parseShape(raw[at[i]:])
 		old, there := s.places[r.ID]
 		if !there && r.Revision > 0 { // it ended while it was written anew
@@ -694,6 +696,48 @@ func (s *store) without(name, id string) error {
 	return s.write(keep)
 }
 
+// room is disk that a save has for itself, until what is written of it takes that. By store.mu.
+type room struct {
+	s    *store
+	left int64
+}
+
+// need makes the room n bytes, unless what is used and the rooms of others leave less of limit.
+func (r *room) need(n, limit int64) error {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if taken := r.s.used + r.s.rooms - r.left; taken+n > limit {
+		return fmt.Errorf("%w: %d of %d bytes", ErrFull, taken, limit)
+	}
+	r.s.rooms += n - r.left
+	r.left = n
+	return nil
+}
+
+// fill gives all of it to what was written. Needs store.mu. nil is no room.
+func (r *room) fill() {
+	if r != nil {
+		r.took(r.left)
+	}
+}
+
+// took gives n bytes to what was written. Needs store.mu.
+func (r *room) took(n int64) {
+	if r == nil {
+		return
+	}
+	n = min(n, r.left)
+	r.left -= n
+	r.s.rooms -= n
+}
+
+// end gives back what is left.
+func (r *room) end() {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	r.fill()
+}
+
 // bytes returns how much disk the items take.
 func (s *store) bytes() int64 {
 	s.mu.Lock()
@@ -714,14 +758,16 @@ type body struct {
 	id    string
 	f     newFile
 	n     int64
+	room  *room
 }
 
-func (s *store) newBody(id string) (*body, error) {
+// newBody begins a file, which takes from a room, or nil.
+func (s *store) newBody(id string, r *room) (*body, error) {
 	f, err := s.disk.create(id + bodySuffix)
 	if err != nil {
 		return nil, fmt.Errorf("write to the outbox: %w", err)
 	}
-	return &body{store: s, id: id, f: f}, nil
+	return &body{store: s, id: id, f: f, room: r}, nil
 }
 
 // Write counts what is written as used at once.
@@ -730,6 +776,7 @@ func (b *body) Write(p []byte) (int, error) {
 	b.n += int64(n)
 	b.store.mu.Lock()
 	b.store.used += int64(n)
+	b.room.took(int64(n))
 	b.store.mu.Unlock()
 	return n, err
 }

@@ -512,7 +512,7 @@ func TestO2PowerIsLostDuringALargeSave(t *testing.T) {
 	s, _ := mustOpen(t, d)
 	kept := map[string]int{} // step from which on it is there
 	save := func(id string) {
-		b, err := s.newBody(id)
+		b, err := s.newBody(id, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
