@@ -177,7 +177,8 @@ func (a *app) syncCommand() *cobra.Command {
 		Use:   "sync DIR",
 		Short: "Wait until everything that was saved through the mount on DIR is recorded",
 		Long: `Wait until everything that was closed in the mount on DIR is recorded, also what
-waits in its outbox. Shows how much is left, and why it waits. Ends with 6 when something is parked, or after --timeout; sending goes on.`,
+waits in its outbox. Shows how much is left, and why it waits. Ends with 6 when something is parked, after --timeout (sending goes on then), and
+when something is left that nothing sends by itself, such as what a program wrote that was killed: svcfs why DIR names it, and what to do.`,
 		Example: "  svcfs sync ~/groups\n  svcfs sync --timeout 1m ~/groups",
 		Args:    exactly(1, "one DIR"),
 		RunE:    a.simple(func(ctx context.Context, args []string) error { return a.sync(ctx, args[0], timeout) }),
@@ -193,6 +194,7 @@ type synced struct {
 	Dir     string `json:"mountpoint"`
 	Waiting int    `json:"waiting"`
 	Parked  int    `json:"parked"`
+	Held    int    `json:"held"` // nothing sends them by itself
 }
 
 func (a *app) sync(ctx context.Context, path string, timeout time.Duration) error {
@@ -206,9 +208,13 @@ func (a *app) sync(ctx context.Context, path string, timeout time.Duration) erro
 		ctx = bounded
 	}
 	defer a.ui.progress("")
-	left, more := 0, ""
+	left, held, more := 0, 0, ""
 	late := func() error {
-		return refuse(exitOther, "it goes on by itself; see: svcfs status "+dir, fmt.Errorf("%s not recorded yet%s", areWords(left), more))
+		err := fmt.Errorf("%s not recorded yet%s", areWords(left), more)
+		if held > 0 {
+			return refuse(exitOther, "sending goes on; see: svcfs why "+shellWord(dir), fmt.Errorf("%w; %w", err, heldError(held)))
+		}
+		return refuse(exitOther, "it goes on by itself; see: svcfs status "+dir, err)
 	}
 	for told := false; ; {
 		m := inspect(ctx, dir)
@@ -224,7 +230,7 @@ func (a *app) sync(ctx context.Context, path string, timeout time.Duration) erro
 			}
 			told = true
 		}
-		now := synced{Dir: dir, Waiting: m.Status.Pending}
+		now := synced{Dir: dir, Waiting: m.Status.Pending - m.Status.Held, Held: m.Status.Held}
 		if o := m.Status.Outbox; o != nil {
 			now.Waiting, now.Parked = now.Waiting+o.Items-o.Parked, o.Parked
 			more = leftWords(o.Bytes+m.Status.Unsent, o.Reason)
@@ -235,12 +241,18 @@ func (a *app) sync(ctx context.Context, path string, timeout time.Duration) erro
 					return err
 				}
 			}
-			if now.Parked > 0 {
-				return refuse(exitOther, "see: svcfs outbox list", fmt.Errorf("%s not recorded, and parked", areWords(now.Parked)))
+			parked := fmt.Errorf("%s not recorded, and parked", areWords(now.Parked))
+			switch {
+			case now.Held > 0 && now.Parked > 0:
+				return refuse(exitOther, "see: svcfs why "+shellWord(dir), fmt.Errorf("%w; %w", parked, heldError(now.Held)))
+			case now.Held > 0:
+				return refuse(exitOther, "see: svcfs why "+shellWord(dir), heldError(now.Held))
+			case now.Parked > 0:
+				return refuse(exitOther, "see: svcfs outbox list", parked)
 			}
 			return nil
 		}
-		left = now.Waiting
+		left, held = now.Waiting, now.Held
 		a.ui.progress("waiting for %s to be recorded%s", plural(now.Waiting, "save"), more)
 		select {
 		case <-time.After(50 * time.Millisecond):
@@ -248,6 +260,11 @@ func (a *app) sync(ctx context.Context, path string, timeout time.Duration) erro
 			return late()
 		}
 	}
+}
+
+// heldError is about saves that nothing sends by itself.
+func heldError(n int) error {
+	return fmt.Errorf("%s not recorded, and not sent by itself: a write was refused, its program was killed, or the service refuses it", areWords(n))
 }
 
 func areWords(n int) string {

@@ -151,6 +151,15 @@ func (f *File) isUnsent() bool {
 	return f.stage != nil && f.half == nil && f.stage.failed != nil && f.stage.failed.Class.isAway() && f.opens == 0
 }
 
+// isHeld reports whether the file is pending, and nothing sends it by itself: somebody has to write it anew, sync it or
+// remove it.
+func (f *File) isHeld() bool {
+	if s, _, ok := f.unsaved(); ok && f.isKind(fileReal) {
+		return s.State == StagedHalf || s.State == StagedKilled || s.State == StagedFailed && !s.Open
+	}
+	return false
+}
+
 // Status is the content of /.svcfs/status, as JSON.
 type Status struct {
 	PID        int       `json:"pid"`
@@ -162,6 +171,7 @@ type Status struct {
 	Service    string    `json:"service"`   // one of the words below
 	Groups     int       `json:"groups"`
 	Pending    int       `json:"pending"` // files not yet recorded
+	Held       int       `json:"held"`    // of Pending: nothing sends them by itself
 	Staged     int64     `json:"staged_bytes"`
 	Unsent     int64     `json:"unsent_bytes"`     // content of Pending that the service does not have
 	Moved      int64     `json:"moved_bytes"`      // to and from the service, content and lists
@@ -219,6 +229,11 @@ func (t *Tree) Status() Status {
 		Started: t.started.UTC(), Reachable: t.reached.Load(), Pending: len(t.Pending()), Staged: t.store.Memory(),
 		Cached: cached.Bytes, CacheLimit: t.cfg.CacheBytes, CacheHits: cached.Hits, Retrieves: t.counts.retrieves.Load(),
 		Uploads: t.counts.uploads.Load(), Looks: t.counts.looks.Load(), Crawlers: t.counts.crawlers.Load(), Spent: t.spent.Spent().Tokens(),
+	}
+	for _, f := range t.stagedFiles() {
+		if f.isHeld() {
+			s.Held++
+		}
 	}
 	s.Unsent = t.unstored("")
 	if t.cfg.Traffic != nil {

@@ -182,6 +182,9 @@ func TestW15KilledProgramIsNoSave(t *testing.T) {
 			if p := m.Pending(); len(p) != 1 || !strings.Contains(p[0].Error, "killed") {
 				t.Errorf("pending is %+v", p)
 			}
+			if s := m.Status(); s.Pending != 1 || s.Held != 1 {
+				t.Errorf("%d files are pending, %d of them held", s.Pending, s.Held)
+			}
 			touched := m.open("/team/f", OpenFlags{Write: true})
 			wantClass(t, touched.Flush(t.Context()), ClassInterrupted)
 			touched.Release()
