@@ -102,8 +102,8 @@ func (f *fetching) receiveAll(ctx context.Context) error {
 		_, passes := passingBlocks(err)
 		return passes && f.next > before && ctx.Err() == nil
 	}
-	if first := f.takeFirst(); first != nil {
-		if err := f.receive(ctx, bytes.NewReader(first)); err != nil || f.next == f.end {
+	for sealed := f.b.start.take(ctx, f.next); sealed != nil; sealed = f.b.start.take(ctx, f.next) {
+		if err := f.receive(ctx, bytes.NewReader(sealed)); err != nil || f.next == f.end {
 			return err
 		}
 	}
@@ -121,14 +121,6 @@ func (f *fetching) receiveAll(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// takeFirst returns the first sealed block if that is the next one, and came with the key.
-func (f *fetching) takeFirst() []byte {
-	if f.next > 0 {
-		return nil
-	}
-	return f.b.takeFirst()
 }
 
 // request asks for the blocks that have not arrived.

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -34,15 +35,16 @@ type Blocks struct {
 	cancel context.CancelFunc
 	use    sync.RWMutex // reads hold it, and Close waits for them
 
-	mu    sync.Mutex
-	etag  string // of the first answer with one
-	first []byte // the first sealed block, which came with the key and was not read yet; else nil
+	start *blocksStart // may be nil
+
+	mu   sync.Mutex
+	etag string // of the first answer with one
 }
 
 var errNoBlocks = &Error{Op: "check format", Kind: ErrUnsupported, Err: errors.New("files of format version 2 are not supported")}
 
 // OpenBlocks opens a file of format version 2 (its Content is not zero) and reads no block of
-// it, but the first with the option FromStart. A file of any size may be opened: [Config].MaxFileBytes does not bound it. The caller
+// it, but those that [FromStart] brings. A file of any size may be opened: [Config].MaxFileBytes does not bound it. The caller
 // must close the result. It costs one retrieve claim, for all reads until Close; a failed call
 // and the next call for the same file share a claim. It needs the API key and membership.
 // Errors: those of [Group.Open], [ErrInvalid] for a file of another format version.
@@ -100,17 +102,9 @@ func (b *Blocks) Close() error {
 	b.cancel()
 	b.use.Lock()
 	defer b.use.Unlock()
+	b.start.close()
 	b.key.Wipe()
 	return nil
-}
-
-// takeFirst returns the first sealed block if it came with the key, once; else nil. It is not proven.
-func (b *Blocks) takeFirst() []byte {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	first := b.first
-	b.first = nil
-	return first
 }
 
 // leaves returns the proven leaves of blocks.
@@ -159,14 +153,23 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, fromStart b
 	if !offered(caps, wire.CapChunks) {
 		return nil, &Error{Op: "check", Kind: ErrUnsupported, Err: errors.New("the file has format version 2, which the service does not offer: ask its operator")}
 	}
-	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref), Formats: []int{format.Version, format.VersionBlocks},
-		FirstBlock: fromStart && offered(caps, wire.CapFirstBlock) && c.isFar()}
+	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref), Formats: []int{format.Version, format.VersionBlocks}}
+	if fromStart = fromStart && c.isFar(); fromStart && offered(caps, wire.CapFirstBlocks) {
+		request.FirstBytes = c.startBytes()
+	} else if fromStart && offered(caps, wire.CapFirstBlock) {
+		request.FirstBlock = true
+	}
 	if offered(caps, wire.CapRaw) {
 		request.Transfer = wire.TransferRaw
 	}
 	var answer wire.PrepareRetrieveResult
-	ask := func(ctx context.Context) error {
+	var behind startAnswer
+	ask := func(ctx context.Context) (err error) {
 		answer = wire.PrepareRetrieveResult{}
+		if request.FirstBytes > 0 {
+			behind, err = c.prepareStart(ctx, request, &answer)
+			return err
+		}
 		return c.tool(ctx, wire.OpPrepareRetrieve, answerTimes*c.cfg.Timeout, request, &answer)
 	}
 	if offered(caps, wire.CapIdempotentRetrieve) { // else a repetition is not free
@@ -176,14 +179,31 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, fromStart b
 	}
 	var b *Blocks
 	if err == nil {
-		b, err = c.checkBlocks(ctx, g, e, answer)
+		if b, err = c.checkBlocks(ctx, g, e, answer); err == nil && behind.in != nil {
+			err = b.startsWith(behind, answer.FirstBlocks, request.FirstBytes)
+		}
 	}
 	if err != nil {
+		behind.close()
 		c.keepClaim(e.Ref, request.ClaimID)
 		return nil, err
 	}
 	b.claim = request.ClaimID
 	return b, nil
+}
+
+// startsWith takes over the blocks behind an answer, which takes most bytes at most. On error b is closed.
+func (b *Blocks) startsWith(behind startAnswer, blocks, most int64) error {
+	if blocks < 0 || blocks > b.layout.Blocks() || blocks > 0 && b.layout.Offset(blocks-1)+b.layout.Sealed(blocks-1) > most {
+		_ = b.Close()
+		return malformed(fmt.Errorf("%d blocks come with it, and blocks of %d bytes were asked for", blocks, most))
+	}
+	if blocks == 0 {
+		behind.close()
+		return nil
+	}
+	b.start = newBlocksStart(b.layout, blocks, behind.in, behind.stop)
+	return nil
 }
 
 // retrieveBlocks retrieves a file of format version 2 into a buffer.
@@ -250,9 +270,11 @@ func (c *Client) checkBlocks(ctx context.Context, g GroupID, e Entry, a wire.Pre
 		return nil, malformed(fmt.Errorf("data of %d bytes, and the blocks have %d; or an address is missing", a.DataSize, b.layout.SealedBytes()))
 	}
 	if a.FirstBlock != "" {
-		if b.first, err = base64.StdEncoding.Strict().DecodeString(a.FirstBlock); err != nil || int64(len(b.first)) != b.layout.Sealed(0) {
-			return nil, malformed(fmt.Errorf("a first block of %d bytes, and it has %d; or it is not base64", len(b.first), b.layout.Sealed(0)))
+		first, err := base64.StdEncoding.Strict().DecodeString(a.FirstBlock)
+		if err != nil || int64(len(first)) != b.layout.Sealed(0) {
+			return nil, malformed(fmt.Errorf("a first block of %d bytes, and it has %d; or it is not base64", len(first), b.layout.Sealed(0)))
 		}
+		b.start = newBlocksStart(b.layout, 1, bytes.NewReader(first), func() {})
 	}
 	raw, err := c.fetchManifest(ctx, a, b.layout)
 	if err != nil {

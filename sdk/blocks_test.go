@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -175,11 +176,12 @@ func TestFirstByteTakesTwoRoundTrips(t *testing.T) {
 	}
 }
 
-// From far away a reader that begins at the start waits for one round trip: the first block comes
-// with the key, once. Nearby, and without the option, nobody asks for it.
+// From far away a reader that begins at the start waits for one round trip: the first blocks come with the key,
+// once; from a service that knows no better, one. Nearby, and without the option, nobody asks for them.
 func TestR9FirstBlockComesWithTheKey(t *testing.T) {
 	s := newShelf(t, sdktest.Extended)
-	content := text(9*small + 7)
+	older := s.olderClient(t)
+	content := text(3*small + 7)
 	e := s.add(t, content)
 	var requests atomic.Int64
 	s.Disturb(wire.PathBlocks+"*", func(next http.Handler) http.Handler {
@@ -189,15 +191,18 @@ func TestR9FirstBlockComesWithTheKey(t *testing.T) {
 		})
 	})
 	for _, tc := range []struct {
+		c    *sdk.Client
 		far  bool
 		opts []sdk.Option
 		read int64
 		want int64 // requests for blocks
 	}{
-		{true, []sdk.Option{sdk.FromStart()}, 1, 0}, {true, []sdk.Option{sdk.FromStart()}, 10, 1}, {true, nil, 1, 1}, {false, []sdk.Option{sdk.FromStart()}, 1, 1},
+		{s.c, true, []sdk.Option{sdk.FromStart()}, 1, 0}, {s.c, true, []sdk.Option{sdk.FromStart()}, 4, 0},
+		{older, true, []sdk.Option{sdk.FromStart()}, 1, 0}, {older, true, []sdk.Option{sdk.FromStart()}, 4, 1},
+		{s.c, true, nil, 1, 1}, {s.c, false, []sdk.Option{sdk.FromStart()}, 1, 1},
 	} {
-		sdk.Far(s.c, tc.far)
-		b, err := s.g.OpenBlocks(t.Context(), e, tc.opts...)
+		sdk.Far(tc.c, tc.far)
+		b, err := tc.c.Group(e.Group).OpenBlocks(t.Context(), e, tc.opts...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,6 +220,90 @@ func TestR9FirstBlockComesWithTheKey(t *testing.T) {
 	}
 	if _, err := s.g.OpenBlocks(t.Context(), e, sdk.Compress()); sdk.KindOf(err) != sdk.ErrInvalid {
 		t.Errorf("an option of another call: %v", err)
+	}
+}
+
+// olderClient is a client of the service as it was before it knew "first-blocks".
+func (s *shelf) olderClient(t *testing.T) *sdk.Client {
+	t.Helper()
+	s.Disturb(wire.PathCapabilities, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			honest := httptest.NewRecorder()
+			next.ServeHTTP(honest, r)
+			_, _ = w.Write(bytes.Replace(honest.Body.Bytes(), []byte(`"`+wire.CapFirstBlocks+`"`), []byte(`"other"`), 1))
+		})
+	})
+	defer s.Disturb(wire.PathCapabilities, nil)
+	c := s.Client(t, s.alice)
+	if _, err := c.Capabilities(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// What comes behind the answer to an open is used as far as it is the file's: a service that breaks off is asked
+// for the rest, and one that lies is found out.
+func TestR9BlocksBehindTheAnswerAreProven(t *testing.T) {
+	s := newShelf(t, sdktest.Extended)
+	content := text(4*small + 7)
+	e := s.add(t, content)
+	sdk.Far(s.c, true)
+	whole := int(small + format.Overhead)
+	count := func(n string) func(head, blocks []byte) []byte {
+		return func(head, blocks []byte) []byte {
+			return append(append(bytes.Replace(head, []byte(`"first_blocks":5`), []byte(`"first_blocks":`+n), 1), '\n'), blocks...)
+		}
+	}
+	var requests atomic.Int64
+	s.Disturb(wire.PathBlocks+"*", func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			requests.Add(1)
+			next.ServeHTTP(w, r)
+		})
+	})
+	for name, tc := range map[string]struct {
+		change   func(head, blocks []byte) []byte
+		requests int64
+		open     sdk.Kind // of the open
+		read     sdk.Kind
+	}{
+		"as it is":       {count("5"), 0, 0, 0},
+		"fewer":          {count("3"), 1, 0, 0},
+		"none":           {count("0"), 1, 0, 0},
+		"cut in a block": {func(head, blocks []byte) []byte { return slices.Concat(head, []byte{'\n'}, blocks[:3*whole/2]) }, 1, 0, 0},
+		"more bytes":     {func(head, blocks []byte) []byte { return slices.Concat(head, []byte{'\n'}, blocks, blocks) }, 0, 0, 0},
+		"another order": {func(head, b []byte) []byte {
+			return slices.Concat(head, []byte{'\n'}, b[whole:2*whole], b[:whole], b[2*whole:])
+		}, 0, 0, sdk.ErrCorrupt},
+		"too many blocks":  {count("6"), 0, sdk.ErrCorrupt, 0},
+		"fewer than none":  {count("-1"), 0, sdk.ErrCorrupt, 0},
+		"no end of a head": {func(head, _ []byte) []byte { return bytes.Repeat(head, 2<<20/len(head)) }, 0, sdk.ErrCorrupt, 0},
+		"no JSON":          {func(_, blocks []byte) []byte { return append([]byte("{\n"), blocks...) }, 0, sdk.ErrCorrupt, 0},
+	} {
+		s.Disturb(wire.PathTools+wire.OpPrepareRetrieve, func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				honest := httptest.NewRecorder()
+				next.ServeHTTP(honest, r)
+				head, blocks, _ := bytes.Cut(honest.Body.Bytes(), []byte{'\n'})
+				w.Header().Set("Content-Type", honest.Header().Get("Content-Type"))
+				_, _ = w.Write(tc.change(bytes.Clone(head), blocks))
+			})
+		})
+		requests.Store(0)
+		b, err := s.g.OpenBlocks(t.Context(), e, sdk.FromStart())
+		if err != nil || tc.open != 0 {
+			if sdk.KindOf(err) != tc.open {
+				t.Errorf("%s: open: %v", name, err)
+			}
+			continue
+		}
+		all := buffers(t, 5)
+		if err := b.Read(t.Context(), 0, all); sdk.KindOf(err) != tc.read || err == nil && !bytes.Equal(joined(all), content) || requests.Load() != tc.requests {
+			t.Errorf("%s: %d requests, %v", name, requests.Load(), err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -75,9 +75,10 @@ func Progress(report func(done, total int64)) Option {
 	return Option{"Progress", func(o *options) { o.progress = report }}
 }
 
-// FromStart makes [Group.OpenBlocks] ask for the first block with the key, where the service offers that and
-// is so far away that a round trip takes longer than the block: a reader that begins there waits for one
-// round trip instead of two.
+// FromStart makes [Group.OpenBlocks] ask for the first block with the key, and for as many more as the line
+// holds in a round trip, up to 4 MiB, where the service offers that and is more than 20 ms away: a reader that
+// begins there waits for one round trip instead of two. The blocks come while they are read; after 5 seconds
+// without a reader the rest is given up.
 func FromStart() Option { return Option{"FromStart", func(o *options) { o.start = true }} }
 
 // Since makes [Group.List] and [Group.Entries] list only records with a larger ChangedSeq.

@@ -206,10 +206,10 @@ func TestTrafficOfALine(t *testing.T) {
 		}
 		c.farAfter = slowRequest
 		c.distance.note(time.Second)
-		want(lineBytes)
+		want(lineAssumed)
 		c.distance.note(200 * time.Millisecond)
 		arrive(10*time.Millisecond, 1000, 30) // a list says nothing
-		want(lineBytes)
+		want(lineAssumed / 5)
 		arrive(time.Millisecond, 10_000, 500)
 		want(2_000_000)
 		time.Sleep(time.Second)

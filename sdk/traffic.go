@@ -14,7 +14,7 @@ type Traffic struct {
 	Moved int64 // since the client was made: what arrived here, and what the service acknowledged
 	Speed int64 // a second, of the last ten seconds
 	// Line is what the line from the service holds in a round trip, so that a reader who has as much under
-	// way waits for the line alone. 0 = the service is nearer than 20 ms. It is 1 MiB until a speed was seen.
+	// way waits for the line alone. 0 = the service is nearer than 20 ms. Until a speed was seen it is that of 100 Mbit/s.
 	Line int64
 }
 
@@ -51,8 +51,8 @@ const nearby = time.Millisecond
 func (c *Client) isFar() bool { return c.distance.isAbove(c.farAfter) }
 
 const (
-	// lineBytes is what a line is taken to hold in a round trip until its speed was seen, in bytes.
-	lineBytes = 1 << 20
+	// lineAssumed is the speed of a line until one was seen, in bytes a second: 100 Mbit/s.
+	lineAssumed = 12_500_000
 	// A speed is measured over lineTime and lineLeast bytes at least. Arrivals that are more
 	// than lineGap apart do not belong together: the line was idle, or the reader was.
 	lineTime  = 100 * time.Millisecond
@@ -97,10 +97,11 @@ func (s *lineSpeed) add(now time.Time, n int64) {
 func (s *lineSpeed) in(trip time.Duration) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.best == 0 {
-		return lineBytes
+	speed := s.best
+	if speed == 0 {
+		speed = lineAssumed
 	}
-	return int64(s.best * trip.Seconds())
+	return int64(speed * trip.Seconds())
 }
 
 // traffic counts bytes, in all and of each of the last seconds.

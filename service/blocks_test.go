@@ -328,6 +328,39 @@ func TestFirstBlockWithTheKey(t *testing.T) {
 	}
 }
 
+// The first blocks come behind the answer to those who ask, as many as fit.
+func TestFirstBlocksBehindTheAnswer(t *testing.T) {
+	r, alice := runLarge(t)
+	content := noise(3*smallBlocks + 7)
+	_, out := alice.uploadBlocks("f", content, 2)
+	o := alice.opens(out.CID)
+	whole := int64(smallBlocks + format.Overhead)
+	for most, want := range map[int64]int64{0: 0, whole - 1: 0, whole: 1, 3 * whole: 3, 3*whole + 6: 3, o.meta.Layout().SealedBytes(): 4, 1 << 60: 4} {
+		status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": out.CID, "formats": []int{1, 2}, "transfer": "raw", "first_bytes": most})
+		head, sealed, _ := strings.Cut(body, "\n")
+		var answer struct{ Result wire.PrepareRetrieveResult }
+		if err := json.Unmarshal([]byte(head), &answer); err != nil || status != http.StatusOK || answer.Result.FirstBlocks != want || answer.Result.Key == "" {
+			t.Errorf("%d bytes: status %d, %d blocks, %v", most, status, answer.Result.FirstBlocks, err)
+			continue
+		}
+		l := o.meta.Layout()
+		for i := range want {
+			got := o.plain(i, []byte(sealed[l.Offset(i):l.Offset(i)+l.Sealed(i)]))
+			if !bytes.Equal(got, content[i*smallBlocks:i*smallBlocks+l.Plain(i)]) {
+				t.Errorf("%d bytes: block %d differs", most, i)
+			}
+		}
+		if want > 0 && int64(len(sealed)) != l.Offset(want-1)+l.Sealed(want-1) {
+			t.Errorf("%d bytes: %d came", most, len(sealed))
+		}
+	}
+	ok(t, os.RemoveAll(r.dir+"/blobs"))
+	answer := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": out.CID, "formats": []int{1, 2}, "transfer": "raw", "first_bytes": 1 << 20})
+	if answer.FirstBlocks != 0 || answer.Key == "" {
+		t.Errorf("blocks that are gone: %+v", answer)
+	}
+}
+
 // Parts come in any order, with holes, and a part may be replaced.
 func TestPartsInAnyOrder(t *testing.T) {
 	r, alice := runLarge(t)

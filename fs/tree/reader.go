@@ -72,7 +72,7 @@ func (r *reader) come(ctx context.Context, s *blockSource, off, end int64) {
 			r.window = s.firstWindow()
 		}
 		for i := (before-1)/bytes + 1; i <= (r.at-1)/bytes; i++ {
-			r.window = min(2*r.window, maxAhead)
+			r.window = min(max(2*r.window, s.firstWindow()), maxAhead)
 			s.pass(i)
 		}
 	case off > r.at && off-r.at <= shuffled:

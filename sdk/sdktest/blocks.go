@@ -420,6 +420,41 @@ func (s *state) retrieveBlocks(f *file, req wire.PrepareRetrieveRequest, out *wi
 	}
 }
 
+// firstBlocks is an answer to a prepare_retrieve with blocks behind it.
+type firstBlocks struct {
+	wire.PrepareRetrieveResult
+	blocks [][]byte
+}
+
+// withFirst returns an answer with the blocks behind it that the request asks for, if any.
+func withFirst(f *file, req wire.PrepareRetrieveRequest, out wire.PrepareRetrieveResult) any {
+	a := firstBlocks{PrepareRetrieveResult: out}
+	left := min(req.FirstBytes, wire.MaxFirstBytes)
+	for _, b := range f.sealed.blocks {
+		if left -= int64(len(b)); left < 0 {
+			break
+		}
+		a.blocks = append(a.blocks, b)
+	}
+	if a.FirstBlocks = int64(len(a.blocks)); a.FirstBlocks == 0 {
+		return out
+	}
+	return a
+}
+
+func (a firstBlocks) send(w http.ResponseWriter) {
+	head, err := json.Marshal(map[string]any{"result": a.PrepareRetrieveResult})
+	if err != nil {
+		panic(err) // our own shapes
+	}
+	w.Header().Set("Content-Type", wire.TypeFirstBlocks)
+	for _, piece := range append([][]byte{append(head, '\n')}, a.blocks...) {
+		if _, err := w.Write(piece); err != nil {
+			return // the client is gone
+		}
+	}
+}
+
 // unsupportedVersion refuses a client that does not read format version 2.
 func unsupportedVersion() error {
 	return refuse(http.StatusNotFound, wire.CodeUnsupported, "the file has format version 2, which this client does not read: update the client")

@@ -229,6 +229,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		a.send(w, r)
 		return
 	}
+	if a, ok := value.(firstBlocks); ok {
+		a.send(w)
+		return
+	}
 	s.answer(w, value, found.bare)
 }
 
@@ -316,7 +320,7 @@ func (s *Server) table() map[string]route {
 				features = append(features, wire.CapSealedUpload)
 			}
 			if st.offersChunks() {
-				features = append(features, wire.CapChunks, wire.CapFirstBlock)
+				features = append(features, wire.CapChunks, wire.CapFirstBlock, wire.CapFirstBlocks)
 			}
 			return wire.Capabilities{Service: "sdktest", Version: "1", ContractID: ContractID, Fees: st.fees(), MaxFileBytes: 64 << 20, Features: features, Vault: vault}, nil
 		}}

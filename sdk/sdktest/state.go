@@ -593,7 +593,7 @@ func (s *state) retrieve(c call, req wire.PrepareRetrieveRequest) (any, error) {
 		}
 		if f.sealed != nil {
 			s.retrieveBlocks(f, req, &out)
-			return out, nil
+			return withFirst(f, req, out), nil
 		}
 		if req.Transfer == wire.TransferRaw && len(f.blob) > wire.InlineBlobBytes {
 			out.DataURL, out.DataSize = wire.PathReadBlob+f.row.TransID, int64(len(f.blob))

@@ -128,6 +128,8 @@ const (
 	CapZstd = "zstd"
 	// CapFirstBlock: [PrepareRetrieveRequest].FirstBlock is answered.
 	CapFirstBlock = "first-block"
+	// CapFirstBlocks: [PrepareRetrieveRequest].FirstBytes is answered.
+	CapFirstBlocks = "first-blocks"
 )
 
 // Role is the role of a member in a group. Extension "roles"; without it members are

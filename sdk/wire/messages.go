@@ -199,7 +199,20 @@ type PrepareRetrieveRequest struct {
 	// FirstBlock (extension "first-block") asks for the first sealed block of a file of format version 2
 	// in the same answer.
 	FirstBlock bool `json:"first_block,omitempty"`
+	// FirstBytes (extension "first-blocks") asks for the first sealed blocks of a file of format version 2 with
+	// the answer: as many as have at most so many bytes together, and at most [MaxFirstBytes]. The answer then
+	// has the content type [TypeFirstBlocks]: the JSON in one line, a line feed, and
+	// [PrepareRetrieveResult].FirstBlocks sealed blocks, one after the other. An answer without blocks
+	// may be plain JSON: one block is longer, the first cannot be read, or the file has another format.
+	FirstBytes int64 `json:"first_bytes,omitempty"`
 }
+
+const (
+	// MaxFirstBytes bounds [PrepareRetrieveRequest].FirstBytes; a larger number means this one.
+	MaxFirstBytes = 4 << 20
+	// TypeFirstBlocks is the content type of an answer to prepare_retrieve with blocks behind it.
+	TypeFirstBlocks = "application/vnd.svcfs.first-blocks"
+)
 
 // TransferRaw is the value of [PrepareRetrieveRequest].Transfer.
 const TransferRaw = "raw"
@@ -230,6 +243,9 @@ type PrepareRetrieveResult struct {
 	// A service leaves out one that is longer than format.BlockBytes, or that it cannot read: DataURL then
 	// tells why.
 	FirstBlock string `json:"first_block,omitempty"`
+	// FirstBlocks (extension "first-blocks") is how many sealed blocks come behind the JSON, see
+	// [PrepareRetrieveRequest].FirstBytes.
+	FirstBlocks int64 `json:"first_blocks,omitempty"`
 }
 
 // FormatRequest is the body of set_group_format: uploads to the group have at most this

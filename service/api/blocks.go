@@ -151,6 +151,31 @@ func (s *server) offerBlocks(account string, req wire.PrepareRetrieveRequest, b 
 	}
 }
 
+// sendFirst answers a retrieval with the first blocks behind it, see [wire.TypeFirstBlocks]. It reports whether
+// it did: not where no block is short enough, or the first cannot be read. The charge is in the ledger.
+func (s *server) sendFirst(w http.ResponseWriter, r *http.Request, b *files.InBlocks, most int64, out wire.PrepareRetrieveResult) bool {
+	var size int64
+	if out.FirstBlocks, size = b.Within(min(most, wire.MaxFirstBytes)); out.FirstBlocks == 0 {
+		return false
+	}
+	blocks := b.Reader(r.Context())
+	defer blocks.Close()
+	if blocks.Open() != nil {
+		return false
+	}
+	head := append(resultOf(r, out), '\n')
+	w.Header().Set("Content-Type", wire.TypeFirstBlocks)
+	w.Header().Set("Content-Length", strconv.FormatInt(int64(len(head))+size, 10))
+	_, err := w.Write(head)
+	if err == nil {
+		_, err = io.CopyN(w, blocks, size)
+	}
+	if err != nil {
+		s.cutOff(r, "first blocks", err)
+	}
+	return true
+}
+
 // openBlocks opens the file of a ticket, if the account may read it still.
 func (s *server) openBlocks(r *http.Request) (*files.InBlocks, error) {
 	account, err := s.caller(r)

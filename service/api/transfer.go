@@ -76,6 +76,9 @@ func (s *server) retrieve(w http.ResponseWriter, r *http.Request) error {
 	out := retrieved(req, stored)
 	if stored.InBlocks != nil {
 		s.offerBlocks(account, req, stored.InBlocks, &out)
+		if req.FirstBytes > 0 && s.sendFirst(w, r, stored.InBlocks, req.FirstBytes, out) {
+			return nil
+		}
 	} else if stored.Inline != nil {
 		out.EncryptedB64 = base64.StdEncoding.EncodeToString(stored.Inline)
 	} else {

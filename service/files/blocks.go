@@ -193,6 +193,16 @@ func (b *InBlocks) first(ctx context.Context) []byte {
 	return sealed
 }
 
+// Within returns how many of the first sealed blocks have at most so many bytes together, and how many these are.
+func (b *InBlocks) Within(bytes int64) (blocks, sealed int64) {
+	l := b.row.layout
+	if b.Size <= bytes {
+		return l.Blocks(), b.Size
+	}
+	blocks = bytes / (l.BlockBytes + format.Overhead)
+	return blocks, l.Offset(blocks)
+}
+
 // Reader returns a reader of all sealed blocks, until ctx ends. It opens a part when bytes
 // of it are read, and looks at the rights of the reader again each time. The caller closes
 // it.

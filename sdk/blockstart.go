@@ -1,0 +1,217 @@
+package sdk
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// startIdle is how long blocks behind the answer to an open wait for somebody who reads them.
+const startIdle = 5 * time.Second
+
+// blocksStart is the beginning of a file, which comes with the answer to its open. What nobody reads stays
+// on the line and in the kernel. Nothing of it is proven. It is safe for concurrent use; nil has no block.
+type blocksStart struct {
+	layout format.Layout
+	end    int64     // block after the last that comes
+	in     io.Reader // sealed blocks, one after the other
+	stop   func()    // ends the answer, at any time and more than once
+	idle   *time.Timer
+
+	turn  chan struct{} // has room for one: who holds it may use what follows
+	next  int64         // block that in has next; end once nothing more comes
+	early map[int64][]byte
+}
+
+func newBlocksStart(l format.Layout, end int64, in io.Reader, stop func()) *blocksStart {
+	s := &blocksStart{layout: l, end: end, in: in, stop: stop, turn: make(chan struct{}, 1), early: make(map[int64][]byte)}
+	s.turn <- struct{}{}
+	s.idle = time.AfterFunc(startIdle, func() {
+		select {
+		case s.turn <- struct{}{}:
+			s.giveUp()
+			<-s.turn
+		default: // somebody reads
+		}
+	})
+	<-s.turn
+	return s
+}
+
+// take returns a sealed block, once; nil if it does not come. Who ends ctx while a block comes ends the answer.
+func (s *blocksStart) take(ctx context.Context, block int64) []byte {
+	if s == nil || block >= s.end {
+		return nil
+	}
+	for {
+		select {
+		case s.turn <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		sealed, more := s.step(ctx, block)
+		<-s.turn
+		if !more {
+			return sealed
+		}
+	}
+}
+
+// step returns a block that is there, or receives the next one: more tells that the wanted one is behind it.
+// The caller has the turn.
+func (s *blocksStart) step(ctx context.Context, block int64) (sealed []byte, more bool) {
+	if sealed = s.early[block]; sealed != nil {
+		delete(s.early, block)
+		return sealed, false
+	}
+	if block < s.next || s.next == s.end {
+		return nil, false
+	}
+	s.idle.Stop()
+	defer context.AfterFunc(ctx, s.stop)()
+	sealed = make([]byte, s.layout.Sealed(s.next))
+	if _, err := io.ReadFull(s.in, sealed); err != nil {
+		s.next = s.end
+		s.stop()
+	} else if s.next++; s.next == s.end {
+		s.stop()
+	}
+	switch {
+	case s.next == block+1:
+		s.idle.Reset(startIdle)
+		return sealed, false
+	case s.next == s.end:
+		return nil, false
+	}
+	s.idle.Reset(startIdle)
+	s.early[s.next-1] = sealed
+	return nil, true
+}
+
+// giveUp ends the answer and frees what nobody took. The caller has the turn.
+func (s *blocksStart) giveUp() {
+	s.idle.Stop()
+	s.stop()
+	s.next, s.early = s.end, nil
+}
+
+// close frees all. Nobody may take any more.
+func (s *blocksStart) close() {
+	if s != nil {
+		s.turn <- struct{}{}
+		s.giveUp()
+		<-s.turn
+	}
+}
+
+// startBytes is how much of the beginning of a file comes with the answer to its open, in bytes: a block, and
+// what the line holds in a round trip.
+func (c *Client) startBytes() int64 {
+	blocks := 1 + (c.Traffic().Line+format.BlockBytes-1)/format.BlockBytes
+	return min(blocks*(format.BlockBytes+format.Overhead), wire.MaxFirstBytes)
+}
+
+// startAnswer is an answer to an open, with blocks behind it.
+type startAnswer struct {
+	in   io.Reader // nil: the answer is JSON and no more
+	stop func()
+}
+
+// close ends an answer that nobody took over.
+func (a startAnswer) close() {
+	if a.stop != nil {
+		a.stop()
+	}
+}
+
+// prepareStart is [Client.tool] for a prepare_retrieve that asks for blocks behind the answer. The caller must
+// call stop of what it returns without an error, if that is not nil.
+func (c *Client) prepareStart(ctx context.Context, request wire.PrepareRetrieveRequest, answer *wire.PrepareRetrieveResult) (a startAnswer, err error) {
+	err = c.authorized(ctx, func(token Secret) (err error) {
+		a, err = c.prepareStartOnce(ctx, token, request, answer)
+		return err
+	})
+	return a, err
+}
+
+func (c *Client) prepareStartOnce(ctx context.Context, token Secret, request wire.PrepareRetrieveRequest, answer *wire.PrepareRetrieveResult) (a startAnswer, err error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return a, fmt.Errorf("encode request: %w", err)
+	}
+	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // the blocks come when the open is over
+	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+	life, pace, unpace := c.paced(life, answerTimes*c.cfg.Timeout)
+	stop := func() {
+		unpace()
+		cancel(nil)
+	}
+	defer func() {
+		if a.in == nil {
+			stop()
+		}
+	}()
+	req, err := http.NewRequestWithContext(life, http.MethodPost, c.cfg.MCPURL+wire.PathTools+wire.OpPrepareRetrieve, bytes.NewReader(body))
+	if err != nil {
+		return a, fmt.Errorf("make request: %w", err)
+	}
+	for k, v := range c.bearer(token) {
+		req.Header[k] = v
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.send(req)
+	if err != nil {
+		return a, err
+	}
+	pace.enter(receiving)
+	in := &pacedReader{life, resp.Body, pace, nil}
+	if resp.Header.Get("Content-Type") != wire.TypeFirstBlocks {
+		defer resp.Body.Close()
+		raw, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
+		if err != nil {
+			return a, err
+		}
+		return a, c.decodeResult(raw, answer)
+	}
+	buffered := bufio.NewReaderSize(in, transferBuffer)
+	head, err := readLine(buffered, maxAnswerBytes)
+	if err == nil {
+		err = c.decodeResult(head, answer)
+	}
+	if err != nil {
+		stop()
+		_ = resp.Body.Close()
+		return a, err
+	}
+	return startAnswer{buffered, func() {
+		stop() // ends a read, which Close would wait for
+		_ = resp.Body.Close()
+	}}, nil
+}
+
+// readLine reads a line of at most so many bytes.
+func readLine(in *bufio.Reader, most int) (line []byte, err error) {
+	for {
+		piece, err := in.ReadSlice('\n')
+		if len(line)+len(piece) > most {
+			return nil, malformed(errTooMuch)
+		}
+		line = append(line, piece...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err == io.EOF:
+			return nil, io.ErrUnexpectedEOF
+		default:
+			return line, err
+		}
+	}
+}
