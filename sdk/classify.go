@@ -266,6 +266,9 @@ func (c *Client) wrap(op string, g GroupID, ref Ref, err error) error {
 	if errors.Is(err, errPage) {
 		code = wire.CodeSignIn
 	}
+	if errors.Is(err, errUnproven) {
+		code = wire.CodeCertificate
+	}
 	return &Error{Op: op, Group: g, Ref: ref, Kind: classify(err), Code: code, Err: c.scrubbed(withoutURL(err))}
 }
 
@@ -322,7 +325,7 @@ func classify(err error) Kind {
 // service.
 func isConnectionLost(err error) bool {
 	var dial *net.OpError
-	return errors.As(err, &dial) || errors.Is(err, errPage) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return errors.As(err, &dial) || errors.Is(err, errPage) || errors.Is(err, errUnproven) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || isClosedIdle(err)
 }
 

@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
@@ -128,8 +129,8 @@ func (c *Client) repeatInGap(ctx context.Context, may func(error) bool, send fun
 	}
 }
 
-// isUnsent reports an error of a request that never left: no connection could be made.
+// isUnsent reports an error of a request that never left: no connection to the service could be made.
 func isUnsent(err error) bool {
 	var lost *net.OpError
-	return errors.As(err, &lost) && lost.Op == "dial"
+	return errors.As(err, &lost) && lost.Op == "dial" || errors.As(err, new(*tls.CertificateVerificationError))
 }

@@ -3,6 +3,7 @@ package sdk
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -193,6 +194,9 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 		_ = resp.Body.Close()
 		err = errPage
 	}
+	if isUnproven(err) {
+		err = fmt.Errorf("%w: %w", errUnproven, withoutURL(err))
+	}
 	if err != nil {
 		if err = whyEnded(req.Context(), err); isConnectionLost(err) {
 			c.gap.failed(time.Now())
@@ -218,6 +222,15 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 // errPage means that something other than the service answered, such as a network that wants a sign-in
 // first: as good as no connection.
 var errPage = errors.New("a sign-in page of the network answers instead of the service")
+
+// errUnproven means that something answered that does not prove to be the service, so that it got no request:
+// as good as no connection.
+var errUnproven = errors.New("what answers does not prove to be the service (a network that wants a sign-in does so)")
+
+// isUnproven reports whether a connection was given up because the other end has no certificate of the service.
+func isUnproven(err error) bool {
+	return errors.As(err, new(*tls.CertificateVerificationError)) || errors.Is(err, http.ErrSchemeMismatch)
+}
 
 // isPage reports whether an answer is for people, or leads to one on another machine. A service at a new
 // address would say that it moved for good.

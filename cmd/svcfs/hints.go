@@ -142,6 +142,7 @@ func hintsOfCodes() map[string]string {
 		wire.CodeAddress:       "Correct the address, for example --url https://files.example.org; plain http to another machine needs --insecure-http.",
 		wire.CodeVerifierKey:   "Ask the operator, or who runs the witness, for the whole key: it is one line, NAME+HASH+KEY.",
 		wire.CodeSignIn:        "Open a browser and sign in to the network.",
+		wire.CodeCertificate:   "If this network wants a sign-in, open a browser and sign in. Else check the address and the clock of this machine, and ask the operator about the certificate.",
 		wire.CodeState:         "Put the file right, or remove it: then the service is trusted anew.",
 		wire.CodeAuthRequired:  "A key begins with svc_sk_ and is shown once, when the account is made: set SVC_API_KEY, or give --api-key-file or --api-key-command.",
 	}

@@ -90,6 +90,7 @@ func TestHintsNameWhoAndWhere(t *testing.T) {
 		"rollback":      {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeHistory}, "accept-rollback."},
 		"receipt":       {sdk.Error{Group: "team", Kind: sdk.ErrCorrupt, Code: wire.CodeReceipt}, "svcfs ls team. If not"},
 		"sign-in page":  {sdk.Error{Kind: sdk.ErrUnavailable, Code: wire.CodeSignIn}, "Open a browser and sign in"},
+		"certificate":   {sdk.Error{Kind: sdk.ErrUnavailable, Code: wire.CodeCertificate}, "If this network wants a sign-in, open a browser"},
 		"changed":       {sdk.Error{Kind: sdk.ErrCorrupt}, "What does not fit was not used; tell the operator"},
 		"recorded so":   {sdk.Error{Group: "team", Kind: sdk.ErrCorrupt, Err: sdk.ErrWrongContent}, "ask who uploaded the file to upload it again, or get an earlier version by its cid (svcfs ledger team)."},
 		"other key":     {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeLogKey}, "--forget-key"},

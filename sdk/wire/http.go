@@ -241,5 +241,6 @@ const (
 	CodeReceipt      = "RECEIPT"         // the service confirmed an upload without a valid receipt
 	CodeVaultKey     = "VAULT_KEY"       // the service shows a key for uploads that must not be used
 	CodeSignIn       = "SIGN_IN_PAGE"    // a page for people answers instead of the service, such as that of a network that wants a sign-in
+	CodeCertificate  = "CERTIFICATE"     // what answers at the address of the service does not prove to be the service
 	CodeState        = "STATE"           // the file that remembers the history of the service cannot be read or written
 )
