@@ -7,7 +7,6 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
-	"github.com/svcfs/svcfs/sdk/outbox"
 )
 
 // Rename moves name to newName in to.
@@ -171,8 +170,8 @@ func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newNa
 	case firstCommit:
 		m.row, err = f.commitAsNamed(ctx, to.group, m.raw)
 	case firstReplace:
-		if t.wereTried(m.renamed) { // and cannot get their name now: nothing is removed for it
-			return outbox.ErrTried
+		if err := t.settleFirst(ctx, m.renamed, there); err != nil { // nothing is removed before it can succeed
+			return err
 		}
 		if err := t.trashVersions(ctx, to.group, there); err != nil {
 			return err

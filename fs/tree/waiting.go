@@ -409,15 +409,30 @@ func (t *Tree) whileItWaits(ctx context.Context, f *File, change func() error) e
 		}
 		err = change()
 	}
+	if errors.Is(err, outbox.ErrTried) || errors.Is(err, outbox.ErrGone) {
+		return &Error{Class: ClassBusy, Err: errors.New("it was saved again, and that is being sent"), Hint: "Try again in a moment."}
+	}
 	return err
 }
 
-// wereTried reports whether one of the versions waits, and the service may have it.
-func (t *Tree) wereTried(list []sdk.Entry) bool {
-	return slices.ContainsFunc(list, func(e sdk.Entry) bool {
-		i, ok := t.itemOf(&e)
-		return ok && i.Tried
-	})
+// settleFirst keeps versions from being replaced while they wait, or while what is to take their name was sent and
+// has no answer: such a rename can fail after they are gone. It waits for their records, and the plan of who asked is
+// out of date then, which is [outbox.ErrTried].
+func (t *Tree) settleFirst(ctx context.Context, renamed, replaced []sdk.Entry) error {
+	waiting := slices.DeleteFunc(slices.Clone(replaced), func(e sdk.Entry) bool { return !isWaiting(&e) })
+	if err := t.settleAll(ctx, waiting); err != nil {
+		return err
+	}
+	if len(waiting) > 0 || slices.ContainsFunc(renamed, t.wasTried) {
+		return outbox.ErrTried
+	}
+	return nil
+}
+
+// wasTried reports whether a version waits, and the service may have it.
+func (t *Tree) wasTried(e sdk.Entry) bool {
+	i, ok := t.itemOf(&e)
+	return ok && i.Tried
 }
 
 // removeWaiting takes what waits from the versions of a name: it is never sent.

@@ -497,6 +497,62 @@ func TestO10FailedRenameKeepsWhatItWouldReplace(t *testing.T) {
 	b.wantContent("/g/target", "kept")
 }
 
+// O10: a rename of a recorded file that is open and changed takes nothing from what waits under the name that it
+// would replace, while the service is away, and succeeds once it is back.
+func TestO10RenameOntoWhatWaits(t *testing.T) {
+	b := mountBoxed(t, newBoxWorld())
+	ok(t, b.save("/g/old", "zero"))
+	b.drained()
+	b.down()
+	ok(t, b.save("/g/first", "x"))
+	waitTried(b)
+	ok(t, b.save("/g/target", "kept"))
+	g := b.dir2("/g")
+	h := b.mounted.open("/g/old", OpenFlags{Read: true, Write: true})
+	defer h.Release()
+	ok(t, put(t, h, []byte("changed"), 0))
+	wantClass(t, g.Rename(t.Context(), "old", g, "target", false), ClassUnreachable)
+	b.wantNames("/g", "first", "old", "target")
+	b.wantContent("/g/target", "kept")
+	b.up()
+	b.drained()
+	ok(t, g.Rename(t.Context(), "old", g, "target", false))
+	flush(t, h)
+	b.drained()
+	ok(t, b.Refresh(t.Context()))
+	b.wantNames("/g", "first", "target")
+	b.wantContent("/g/target", "changed")
+}
+
+// O10: a rename waits for the answer to what it replaces, when that was sent.
+func TestO10RenameOntoWhatWasSent(t *testing.T) {
+	b := mountBoxed(t, newBoxWorld())
+	ok(t, b.save("/g/old", "zero"))
+	b.drained()
+	answer, record := make(chan struct{}), b.service.Record
+	b.service.Record = func(l *outboxtest.Letter, content []byte) sdk.Sent {
+		<-answer
+		return record(l, content)
+	}
+	ok(t, b.save("/g/target", "kept"))
+	waitFor(t, func() bool { items := b.box.Items(); return len(items) == 1 && items[0].Tried })
+	g := b.dir2("/g")
+	h := b.mounted.open("/g/old", OpenFlags{Read: true, Write: true})
+	defer h.Release()
+	ok(t, put(t, h, []byte("changed"), 0))
+	impatient, interrupt := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, interrupt)
+	wantClass(t, g.Rename(impatient, "old", g, "target", false), ClassInterrupted)
+	b.wantContent("/g/target", "kept")
+	close(answer)
+	ok(t, g.Rename(t.Context(), "old", g, "target", false))
+	flush(t, h)
+	b.drained()
+	ok(t, b.Refresh(t.Context()))
+	b.wantNames("/g", "target")
+	b.wantContent("/g/target", "changed")
+}
+
 // O10: a folder that was removed while its files waited does not come back, and neither do they, however
 // often the mount begins anew.
 func TestO10RemovedFoldersStayAway(t *testing.T) {

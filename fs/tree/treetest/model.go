@@ -701,7 +701,8 @@ func (m *model) mayRename(n *node, to string) string {
 	return m.mayRecord(n, to)
 }
 
-// mayRecord refuses a name whose newest upload is later than all of n's.
+// mayRecord refuses a name whose newest upload is later than all of n's, or, where that can be removed, has it
+// recorded first (O10).
 func (m *model) mayRecord(n *node, to string) string {
 	versions, there := m.living(n.ver.name), m.newest(to)
 	switch {
@@ -710,6 +711,9 @@ func (m *model) mayRecord(n *node, to string) string {
 	case there != nil && m.index(there) > m.index(versions[len(versions)-1]):
 		if !m.allows.Trash {
 			return Refused
+		}
+		if slices.ContainsFunc(m.living(to), func(v *version) bool { return v.waits }) {
+			return Away
 		}
 		for _, v := range m.living(to) {
 			v.trashed = true
