@@ -267,11 +267,12 @@ func TestR9BlocksBehindTheAnswerAreProven(t *testing.T) {
 		open     sdk.Kind // of the open
 		read     sdk.Kind
 	}{
-		"as it is":       {count("5"), 0, 0, 0},
-		"fewer":          {count("3"), 1, 0, 0},
-		"none":           {count("0"), 1, 0, 0},
-		"cut in a block": {func(head, blocks []byte) []byte { return slices.Concat(head, []byte{'\n'}, blocks[:3*whole/2]) }, 1, 0, 0},
-		"more bytes":     {func(head, blocks []byte) []byte { return slices.Concat(head, []byte{'\n'}, blocks, blocks) }, 0, 0, 0},
+		"as it is":              {count("5"), 0, 0, 0},
+		"fewer":                 {count("3"), 1, 0, 0},
+		"none":                  {count("0"), 1, 0, 0},
+		"cut in the last block": {func(head, blocks []byte) []byte { return slices.Concat(head, []byte{'\n'}, blocks[:len(blocks)-1]) }, 1, 0, 0},
+		"cut in a block":        {func(head, blocks []byte) []byte { return slices.Concat(head, []byte{'\n'}, blocks[:3*whole/2]) }, 1, 0, 0},
+		"more bytes":            {func(head, blocks []byte) []byte { return slices.Concat(head, []byte{'\n'}, blocks, blocks) }, 0, 0, 0},
 		"another order": {func(head, b []byte) []byte {
 			return slices.Concat(head, []byte{'\n'}, b[whole:2*whole], b[:whole], b[2*whole:])
 		}, 0, 0, sdk.ErrCorrupt},

@@ -82,17 +82,15 @@ func (s *blocksStart) step(ctx context.Context, block int64) (sealed []byte, mor
 	if _, err := io.ReadFull(s.in, sealed); err != nil {
 		s.next = s.end
 		s.stop()
-	} else if s.next++; s.next == s.end {
-		s.stop()
-	}
-	switch {
-	case s.next == block+1:
-		s.idle.Reset(startIdle)
-		return sealed, false
-	case s.next == s.end:
 		return nil, false
 	}
+	if s.next++; s.next == s.end {
+		s.stop()
+	}
 	s.idle.Reset(startIdle)
+	if s.next == block+1 {
+		return sealed, false
+	}
 	s.early[s.next-1] = sealed
 	return nil, true
 }

@@ -58,6 +58,11 @@ func TestBlocksBehindAnAnswer(t *testing.T) {
 		leave()
 		<-ended
 		s.close()
+		s, w = begin()
+		go func() { _, _ = w.Write(sealed[:l.Offset(5)-1]); _ = w.Close() }()
+		want(s, 4, false) // the line broke in the last block
+		want(s, 3, true)
+		s.close()
 		(*blocksStart)(nil).close()
 	})
 }
