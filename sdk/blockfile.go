@@ -65,7 +65,7 @@ type blockRequest struct {
 
 // openBlockFile opens a file of format version 2.
 func (g Group) openBlockFile(ctx context.Context, e Entry, o options) (*File, error) {
-	b, err := g.OpenBlocks(ctx, e, FromStart())
+	b, err := g.OpenBlocks(ctx, e, FromStart(g.c.Traffic().Line))
 	if err != nil {
 		return nil, err
 	}

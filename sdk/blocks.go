@@ -53,7 +53,7 @@ func (g Group) OpenBlocks(ctx context.Context, e Entry, opts ...Option) (*Blocks
 	if err != nil {
 		return nil, g.wrap("open", err)
 	}
-	b, err := g.c.openBlocks(ctx, g.ID, e, o.start)
+	b, err := g.c.openBlocks(ctx, g.ID, e, o)
 	if err != nil {
 		return nil, g.c.wrap("open", g.ID, e.Ref, err)
 	}
@@ -138,7 +138,7 @@ func (b *Blocks) partKey(run *format.Run) (*format.Key, error) {
 }
 
 // openBlocks asks for a file of format version 2 and checks the answer.
-func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, fromStart bool) (*Blocks, error) {
+func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, o options) (*Blocks, error) {
 	ctx = bridging(ctx)
 	if e.Deleted != nil && !e.Deleted.InTrash { // who may bring it back reads it
 		return nil, deleted()
@@ -154,8 +154,8 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, fromStart b
 		return nil, &Error{Op: "check", Kind: ErrUnsupported, Err: errors.New("the file has format version 2, which the service does not offer: ask its operator")}
 	}
 	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref), Formats: []int{format.Version, format.VersionBlocks}}
-	if fromStart = fromStart && c.isFar(); fromStart && offered(caps, wire.CapFirstBlocks) {
-		request.FirstBytes = c.startBytes()
+	if fromStart := o.start && c.isFar(); fromStart && offered(caps, wire.CapFirstBlocks) {
+		request.FirstBytes = startBytes(o.more)
 	} else if fromStart && offered(caps, wire.CapFirstBlock) {
 		request.FirstBlock = true
 	}
@@ -211,7 +211,7 @@ func (c *Client) retrieveBlocks(ctx context.Context, g GroupID, e Entry, buf *me
 	if err := checkSize(e.Size, c.cfg.MaxFileBytes); err != nil { // before it is paid for
 		return retrieved{}, err
 	}
-	b, err := c.openBlocks(ctx, g, e, true)
+	b, err := c.openBlocks(ctx, g, e, options{start: true, more: c.Traffic().Line})
 	if err != nil {
 		return retrieved{}, err
 	}

@@ -197,9 +197,10 @@ func TestR9FirstBlockComesWithTheKey(t *testing.T) {
 		read int64
 		want int64 // requests for blocks
 	}{
-		{s.c, true, []sdk.Option{sdk.FromStart()}, 1, 0}, {s.c, true, []sdk.Option{sdk.FromStart()}, 4, 0},
-		{older, true, []sdk.Option{sdk.FromStart()}, 1, 0}, {older, true, []sdk.Option{sdk.FromStart()}, 4, 1},
-		{s.c, true, nil, 1, 1}, {s.c, false, []sdk.Option{sdk.FromStart()}, 1, 1},
+		{s.c, true, []sdk.Option{sdk.FromStart(1 << 20)}, 1, 0}, {s.c, true, []sdk.Option{sdk.FromStart(1 << 20)}, 4, 0},
+		{s.c, true, []sdk.Option{sdk.FromStart(0)}, 1, 0}, {s.c, true, []sdk.Option{sdk.FromStart(-1)}, 1, 0},
+		{older, true, []sdk.Option{sdk.FromStart(1 << 20)}, 1, 0}, {older, true, []sdk.Option{sdk.FromStart(1 << 20)}, 4, 1},
+		{s.c, true, nil, 1, 1}, {s.c, false, []sdk.Option{sdk.FromStart(1 << 20)}, 1, 1},
 	} {
 		sdk.Far(tc.c, tc.far)
 		b, err := tc.c.Group(e.Group).OpenBlocks(t.Context(), e, tc.opts...)
@@ -291,7 +292,7 @@ func TestR9BlocksBehindTheAnswerAreProven(t *testing.T) {
 			})
 		})
 		requests.Store(0)
-		b, err := s.g.OpenBlocks(t.Context(), e, sdk.FromStart())
+		b, err := s.g.OpenBlocks(t.Context(), e, sdk.FromStart(1<<20))
 		if err != nil || tc.open != 0 {
 			if sdk.KindOf(err) != tc.open {
 				t.Errorf("%s: open: %v", name, err)

@@ -112,9 +112,9 @@ func (s *blocksStart) close() {
 }
 
 // startBytes is how much of the beginning of a file comes with the answer to its open, in bytes: a block, and
-// what the line holds in a round trip.
-func (c *Client) startBytes() int64 {
-	blocks := 1 + (c.Traffic().Line+format.BlockBytes-1)/format.BlockBytes
+// as many as hold more bytes.
+func startBytes(more int64) int64 {
+	blocks := 1 + (min(max(more, 0), wire.MaxFirstBytes)+format.BlockBytes-1)/format.BlockBytes
 	return min(blocks*(format.BlockBytes+format.Overhead), wire.MaxFirstBytes)
 }
 

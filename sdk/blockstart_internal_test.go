@@ -4,12 +4,24 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
+
+// A start is a block, and as many whole ones as hold what is wanted behind it, within what a service sends.
+func TestStartBytes(t *testing.T) {
+	const block = format.BlockBytes + format.Overhead
+	for more, want := range map[int64]int64{-1: block, 0: block, 1: 2 * block, format.BlockBytes: 2 * block, format.BlockBytes + 1: 3 * block, math.MaxInt64: wire.MaxFirstBytes} {
+		if got := startBytes(more); got != want {
+			t.Errorf("%d bytes more: %d, want %d", more, got, want)
+		}
+	}
+}
 
 // Blocks behind an answer go to who asks, once, in any order. They are given up when nobody reads for long, and
 // when who waits for one leaves.

@@ -23,6 +23,7 @@ type options struct {
 	resume   resume
 	base     string // of [Base]; "" = none
 	start    bool
+	more     int64 // with start: bytes behind the first block
 	// ready is called when all of a file of format version 2 was sent, before it is recorded: the result,
 	// if not nil, is the record that it has already. It may be nil.
 	ready func(ctx context.Context, hash Digest) (*Receipt, error)
@@ -75,11 +76,13 @@ func Progress(report func(done, total int64)) Option {
 	return Option{"Progress", func(o *options) { o.progress = report }}
 }
 
-// FromStart makes [Group.OpenBlocks] ask for the first block with the key, and for as many more as the line
-// holds in a round trip, up to 4 MiB, where the service offers that and is more than 20 ms away: a reader that
-// begins there waits for one round trip instead of two. The blocks come while they are read; after 5 seconds
-// without a reader the rest is given up.
-func FromStart() Option { return Option{"FromStart", func(o *options) { o.start = true }} }
+// FromStart makes [Group.OpenBlocks] ask for the first block with the key, and for as many more as hold more
+// bytes, up to 4 MiB in all, where the service offers that and is more than 20 ms away: a reader that begins
+// there waits for one round trip instead of two. Who reads on best asks for [Traffic].Line bytes more. The
+// blocks come while they are read; after 5 seconds without a reader the rest is given up, and that costs the connection.
+func FromStart(more int64) Option {
+	return Option{"FromStart", func(o *options) { o.start, o.more = true, more }}
+}
 
 // Since makes [Group.List] and [Group.Entries] list only records with a larger ChangedSeq.
 func Since(seq Seq) Option { return Option{"Since", func(o *options) { o.since = seq }} }

@@ -193,6 +193,33 @@ func TestR10ReadingInOrderFillsTheLine(t *testing.T) {
 	})
 }
 
+// Far away, a program that looks at the beginnings of files, and at no more, gets the first block of each, once
+// two files showed it. Who reads on gets what the line holds, and so does the next one.
+func TestR10WhoGlancesFetchesNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _, _ := largeWorld(block)
+		m := mount(t, w, "alice", still, func(c *Config) { c.Traffic = func() sdk.Traffic { return sdk.Traffic{Line: 5 * int64(block)} } })
+		data := bytes.Repeat([]byte("0123456789abcdef"), 20*block/16)
+		for i, tc := range []struct {
+			read  int
+			ahead bool
+		}{{block / 2, true}, {block / 2, true}, {block / 2, false}, {block, false}, {block + block/4, true}, {block / 2, true}} {
+			name := fmt.Sprintf("film%d", i)
+			e := w.Put("g", "alice", name, data)
+			ok(t, m.Refresh(t.Context()))
+			h := m.openAt("/g/" + name)
+			for off := 0; off < tc.read; off += block / 4 {
+				wantRead(t, h, data, off, block/4)
+				synctest.Wait()
+			}
+			if got := len(w.Fetched(e.Ref)); tc.ahead && got < 5 || !tc.ahead && got != 1 {
+				t.Errorf("reader %d, of %d bytes: %d blocks", i, tc.read, got)
+			}
+			h.Release()
+		}
+	})
+}
+
 // still is a tree that does nothing by itself.
 func still(c *Config) { c.clock = func() time.Time { return time.Unix(1_700_000_000, 0) } }
 

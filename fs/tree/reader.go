@@ -22,6 +22,9 @@ const (
 	aheadRequests = 4
 	// aheadShare is the part of the cache that all readers together may fill ahead.
 	aheadShare = 4
+	// mostGlances is how many files in a row readers leave within the first block before the next reader is taken
+	// for one who does so, too.
+	mostGlances = 2
 	// shuffled is by how many bytes reads of one reader may overtake each other: the kernel
 	// sends several at a time.
 	shuffled = 1 << 20
@@ -68,6 +71,9 @@ func (r *reader) come(ctx context.Context, s *blockSource, off, end int64) {
 	case off <= r.at && r.at-off <= shuffled:
 		r.at = end
 		r.catchUp()
+		if r.at > bytes {
+			s.t.glances.Store(0)
+		}
 		if r.window == 0 {
 			r.window = s.firstWindow()
 		}
@@ -86,15 +92,33 @@ func (r *reader) come(ctx context.Context, s *blockSource, off, end int64) {
 	r.fetchAhead(ctx)
 }
 
-// firstWindow is how many blocks are fetched ahead once a reader is seen to read in order: what the line holds
-// in a round trip, and one where the service is near.
+// firstWindow is how many blocks are fetched ahead once a reader is seen to read in order: what the line holds,
+// and one where the service is near. Far away it is none for who may want no more than the first block.
 func (s *blockSource) firstWindow() int64 {
-	bytes := s.layout().BlockBytes
-	line := int64(0)
-	if s.t.cfg.Traffic != nil {
-		line = s.t.cfg.Traffic().Line
+	bytes, line := s.layout().BlockBytes, s.t.line()
+	if line > 0 && s.t.onlyGlance() {
+		return 0
 	}
 	return min(1+(line+bytes-1)/bytes, maxAhead)
+}
+
+// line is what the line from the service holds, in bytes, see [sdk.Traffic]; 0 where the service is near.
+func (t *Tree) line() int64 {
+	if t.cfg.Traffic == nil {
+		return 0
+	}
+	return t.cfg.Traffic().Line
+}
+
+// onlyGlance reports whether programs look at the beginnings of files, and at no more: find with head, or file.
+func (t *Tree) onlyGlance() bool { return t.glances.Load() >= mostGlances }
+
+// startAhead is how many bytes behind the first block a reader who begins at the start of a file is to get at once.
+func (t *Tree) startAhead() int64 {
+	if t.onlyGlance() {
+		return 0
+	}
+	return t.line()
 }
 
 // catchUp takes in what was read early. Needs reader.mu.
@@ -178,6 +202,9 @@ func (r *reader) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.source != nil {
+		if l := r.source.layout(); l.Blocks() > 1 && r.at <= l.BlockBytes {
+			r.source.t.glances.Add(1)
+		}
 		r.seek(r.source, 0)
 	}
 	r.closed = true

@@ -156,6 +156,7 @@ type Tree struct {
 	gens    atomic.Uint64
 	closed  closedFiles
 	ahead   atomic.Int64 // bytes that readers asked for and did not come to yet
+	glances atomic.Int64 // files in a row of which readers wanted no more than some of the first block
 	counts  counters
 
 	mu     sync.RWMutex // guards the namespace: every field below and those marked "Tree.mu"
