@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/svcfs/svcfs/format"
 )
 
@@ -41,11 +43,23 @@ type sealedBlock struct {
 	bytes *[]byte
 }
 
-// fetch fetches consecutive blocks with one request, and with further ones for what is missing
-// after a connection was lost. Each block is proven and opened while the next arrives. Of what
-// it writes the caller must not give out anything before done was called for the block, or
+// fetch fetches consecutive blocks. Those that do not come with the answer to the open are asked for at once. Of
+// what it writes the caller must not give out anything before done, which may be nil, was called for the block, or
 // fetch has returned without an error.
 func (b *Blocks) fetch(ctx context.Context, first, count int64, into func(block int64) []byte, done func(block int64)) error {
+	come := b.start.has(first, count)
+	if come == 0 || come == count {
+		return b.fetchRange(ctx, first, count, into, done)
+	}
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error { return b.fetchRange(ctx, first, come, into, done) })
+	both.Go(func() error { return b.fetchRange(ctx, first+come, count-come, into, done) })
+	return both.Wait()
+}
+
+// fetchRange is fetch with one request, and with further ones for what is missing after a connection was lost.
+// Each block is proven and opened while the next arrives.
+func (b *Blocks) fetchRange(ctx context.Context, first, count int64, into func(block int64) []byte, done func(block int64)) error {
 	if count == 0 {
 		return nil
 	}

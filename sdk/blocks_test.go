@@ -2,6 +2,7 @@ package sdk_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -306,6 +307,47 @@ func TestR9BlocksBehindTheAnswerAreProven(t *testing.T) {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// What does not come with the answer to an open is asked for while the blocks of the answer arrive.
+func TestR9WhatIsBehindTheAnswerDoesNotWaitForIt(t *testing.T) {
+	s := newShelf(t, sdktest.Extended)
+	content := text(8*small + 7)
+	e := s.add(t, content)
+	sdk.Far(s.c, true)
+	asked := make(chan struct{})
+	s.Disturb(wire.PathBlocks+"*", func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			close(asked) // once: twice panics
+			next.ServeHTTP(w, r)
+		})
+	})
+	s.Disturb(wire.PathTools+wire.OpPrepareRetrieve, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			honest := httptest.NewRecorder()
+			next.ServeHTTP(honest, r)
+			all := honest.Body.Bytes()
+			w.Header().Set("Content-Type", honest.Header().Get("Content-Type"))
+			_, _ = w.Write(all[:len(all)-1])
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-asked:
+			case <-r.Context().Done():
+			}
+			_, _ = w.Write(all[len(all)-1:])
+		})
+	})
+	b, err := s.g.OpenBlocks(t.Context(), e, sdk.FromStart(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	all := buffers(t, 9)
+	if err := b.Read(ctx, 0, all); err != nil || !bytes.Equal(joined(all), content) {
+		t.Error(err)
 	}
 }
 

@@ -47,6 +47,14 @@ func newBlocksStart(l format.Layout, end int64, in io.Reader, stop func()) *bloc
 	return s
 }
 
+// has returns how many of some consecutive blocks, which begin with the first, come with the answer.
+func (s *blocksStart) has(first, count int64) int64 {
+	if s == nil {
+		return 0
+	}
+	return max(0, min(first+count, s.end)-first)
+}
+
 // take returns a sealed block, once; nil if it does not come. Who ends ctx while a block comes ends the answer.
 func (s *blocksStart) take(ctx context.Context, block int64) []byte {
 	if s == nil || block >= s.end {

@@ -13,10 +13,15 @@ const speedOver = 10
 type Traffic struct {
 	Moved int64 // since the client was made: what arrived here, and what the service acknowledged
 	Speed int64 // a second, of the last ten seconds
-	// Line is what the line from the service holds in a round trip, so that a reader who has as much under
-	// way waits for the line alone. 0 = the service is nearer than 20 ms. Until a speed was seen it is that of 100 Mbit/s.
+	// Line is what the line from the service brings in three round trips, so that a reader who has as much under
+	// way waits for the line alone: a request that begins when the first bytes are here has its answer before the
+	// last are. 0 = the service is nearer than 20 ms. Until a speed was seen it is that of 100 Mbit/s.
 	Line int64
 }
+
+// lineTrips is how many round trips [Traffic].Line is for: one is under way, one is the request for what follows, and
+// one is for the beginning of a connection, which is slower than the line.
+const lineTrips = 3
 
 // Traffic returns what the calls of this client move, for progress and for deciding whether a
 // wait is of use. What a service acknowledged is looked at every two seconds. Local, free.
@@ -24,7 +29,7 @@ func (c *Client) Traffic() Traffic {
 	now := time.Now()
 	t := c.traffic.state(now)
 	if c.isFar() {
-		t.Line = c.traffic.arriving.in(time.Duration(c.distance.ns.Load()))
+		t.Line = c.traffic.arriving.in(lineTrips * time.Duration(c.distance.ns.Load()))
 	}
 	return t
 }
@@ -93,15 +98,15 @@ func (s *lineSpeed) add(now time.Time, n int64) {
 	s.begun, s.bytes = now, 0
 }
 
-// in returns how many bytes arrive in a round trip.
-func (s *lineSpeed) in(trip time.Duration) int64 {
+// in returns how many bytes arrive in a time.
+func (s *lineSpeed) in(d time.Duration) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	speed := s.best
 	if speed == 0 {
 		speed = lineAssumed
 	}
-	return int64(speed * trip.Seconds())
+	return int64(speed * d.Seconds())
 }
 
 // traffic counts bytes, in all and of each of the last seconds.
