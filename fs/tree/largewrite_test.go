@@ -457,3 +457,26 @@ func TestW17EqualsAVersionInOtherBlocks(t *testing.T) {
 		})
 	}
 }
+
+// W17: a file that was shortened and grown again has zeros where bytes were cut off, also where the cut was at the
+// end of a block, and is saved so.
+func TestW17ShortenedAndGrownAgain(t *testing.T) {
+	for _, cut := range []int64{1, int64(block), int64(block) + 1, 2 * int64(block)} {
+		w, _, data := largeWorld(3*block + 5)
+		m := mount(t, w, "alice")
+		h := m.open("/g/film", OpenFlags{Read: true, Write: true})
+		f := h.File()
+		ok(t, f.Truncate(t.Context(), cut, h))
+		ok(t, f.Truncate(t.Context(), int64(len(data)), h))
+		flush(t, h)
+		h.Release()
+		want := append(bytes.Clone(data[:cut]), make([]byte, int64(len(data))-cut)...)
+		other := mount(t, w, "bob")
+		got, err := other.read("/g/film")
+		ok(t, err)
+		if got != string(want) {
+			t.Errorf("cut at %d: other bytes", cut)
+		}
+		m.wantCharges(2, 1)
+	}
+}

@@ -35,6 +35,7 @@ func TestModel(t *testing.T) {
 		{"watched", treetest.Allows{Rename: true, Delete: true}, true, false},
 		{"outbox", treetest.Allows{Rename: true, Trash: true, Outbox: true}, false, false},
 		{"outbox, deletes", treetest.Allows{Rename: true, Delete: true, Folders: true, Outbox: true}, false, false},
+		{"outbox, large files", treetest.Allows{Rename: true, Trash: true, Outbox: true, Blocks: true}, false, true},
 		{"large files", treetest.Allows{Rename: true, Trash: true, Folders: true, Blocks: true}, false, true},
 		{"large files, watched", treetest.Allows{Rename: true, Trash: true, Blocks: true}, true, true},
 	} {

@@ -53,6 +53,7 @@ type node struct {
 	scratch       bool
 	link          bool  // it is a symbolic link to its data
 	unlinked      bool  // written content belongs to no name
+	shortened     bool  // and not saved since, nor emptied
 	half          bool  // a write was refused, and no program changed the file since (W15)
 	shown, base   Shown // its attributes, and those of the upload that it was made from
 	timed         bool  // a program set the time, or saved bytes that were recorded before
@@ -325,6 +326,7 @@ func (m *model) truncate(n *node, size int) string {
 }
 
 func (n *node) change(data string) {
+	n.shortened = data != "" && (n.shortened || len(data) < len(n.data))
 	n.data, n.staged, n.dirty, n.waits, n.half = data, true, true, false, false
 	n.shown.When, n.timed = 0, false
 }
@@ -414,7 +416,13 @@ func (m *model) record(n *node, name string) {
 		n.base, n.timed = n.shown, false
 		m.buy(n.ver)
 	}
-	n.staged, n.dirty = false, false
+	n.staged, n.dirty, n.shortened = false, false, false
+}
+
+// mayBuy reports whether a change leads to bytes whose save is bought or not, as the service cuts the file: those
+// that were recorded, after the file was shortened (W17).
+func (m *model) mayBuy(n *node, data string) bool {
+	return m.allows.Blocks && n.shortened && slices.ContainsFunc(m.ledger, func(v *version) bool { return v.data == data })
 }
 
 // buy records a version. While the service is away it waits, and takes the place of one of its name that
