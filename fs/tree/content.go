@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -353,8 +354,8 @@ func (f *File) stageFor(ctx context.Context, off, n int64) (*stage, error) {
 			s = f.stage
 		}
 		missing := s.Missing(off, n)
-		if len(missing) == 0 && round == 0 {
-			missing = f.t.inMemory(s, off, n)
+		if round == 0 {
+			missing = f.t.withReplaced(s, off, n, missing)
 		}
 		if len(missing) > 0 && round == mostRounds { // one takes the memory of the other
 			f.mu.Unlock()
@@ -379,18 +380,18 @@ func (f *File) stageFor(ctx context.Context, off, n int64) (*stage, error) {
 // mostRounds is how often blocks that a change needs are fetched.
 const mostRounds = 20
 
-// inMemory returns the blocks that a write replaces as a whole and that need not be fetched: they
-// tell whether the bytes are those that were recorded (W3).
-func (t *Tree) inMemory(s *stage, off, n int64) (list []int64) {
+// withReplaced adds to the blocks that a write needs those that it replaces as a whole, where they are in memory and
+// need not be fetched: they tell whether the bytes are those that were recorded (W3).
+func (t *Tree) withReplaced(s *stage, off, n int64, missing []int64) []int64 {
 	if s.under == nil || s.under.source == nil {
-		return nil
+		return missing
 	}
 	for _, i := range s.Replaced(off, n) {
-		if t.cache.Contains(s.under.source.key.BlockOf(i, s.Layout().BlockBytes)) {
-			list = append(list, i)
+		if !slices.Contains(missing, i) && t.cache.Contains(s.under.source.key.BlockOf(i, s.Layout().BlockBytes)) {
+			missing = append(missing, i)
 		}
 	}
-	return list
+	return missing
 }
 
 // fetchInto fetches blocks that a change needs.

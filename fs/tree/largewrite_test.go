@@ -480,3 +480,16 @@ func TestW17ShortenedAndGrownAgain(t *testing.T) {
 		m.wantCharges(2, 1)
 	}
 }
+
+// W3: a large file that is in memory, and of which a program writes the same bytes again, from the middle of a block to
+// the end of another, is not bought again.
+func TestW3SameBytesAcrossBlocksAreFree(t *testing.T) {
+	w, _, data := largeWorld(3*block + 5)
+	m := mount(t, w, "alice")
+	wantRead(t, m.openAt("/g/film"), data, 0, len(data))
+	h := m.open("/g/film", OpenFlags{Read: true, Write: true})
+	ok(t, put(t, h, data[block/2:2*block], block/2))
+	flush(t, h)
+	h.Release()
+	m.wantCharges(1, 0)
+}
