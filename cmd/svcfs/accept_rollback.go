@@ -25,16 +25,17 @@ not accept the history: mount again.`,
 			if err := c.AcceptRollback(forgetKey); err != nil {
 				return err
 			}
+			address := c.NetworkInfo().MCPURL
 			dirs, _ := findMounts() // without the list nothing is lost
 			for _, dir := range dirs {
-				if m := inspect(ctx, dir); m.Status != nil && m.Status.Account == string(c.Account()) {
+				if inspect(ctx, dir).isOf(c.Account(), address) {
 					a.ui.notice("the mount on %s keeps what it saw: unmount it and mount again", dir)
 				}
 			}
 			if a.asJSON {
-				return a.printJSON(map[string]any{"service": c.NetworkInfo().MCPURL, "key_forgotten": forgetKey})
+				return a.printJSON(map[string]any{"service": address, "key_forgotten": forgetKey})
 			}
-			a.ui.printf("forgot what %s had shown: the next command trusts what it shows then\n", escapeText(c.NetworkInfo().MCPURL))
+			a.ui.printf("forgot what %s had shown: the next command trusts what it shows then\n", escapeText(address))
 			return nil
 		}),
 	}

@@ -89,7 +89,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 	}
 	err = agent.Serve(ctx, agent.Options{
 		Client: c, Version: version(), Groups: groups, Budget: budget, ReadBytes: int64(f.readBytes), WriteBytes: int64(f.writeBytes),
-		AllowWrite: f.allowWrite, AllowDelete: f.allowDelete, Hint: a.hints.of, Why: whyIn(c.Account()),
+		AllowWrite: f.allowWrite, AllowDelete: f.allowDelete, Hint: a.hints.of, Why: whyIn(c.Account(), c.NetworkInfo().MCPURL),
 	}, agent.Transport(in, writeCloser{a.ui.out}))
 	if ctx.Err() != nil || errors.Is(err, io.EOF) { // told to end, or the host has closed its side
 		err = nil
@@ -102,8 +102,8 @@ type writeCloser struct{ io.Writer }
 
 func (writeCloser) Close() error { return nil }
 
-// whyIn explains failures at a path of a group, in the mounts of an account on this machine.
-func whyIn(account sdk.AccountID) func(context.Context, sdk.GroupID, string) (any, error) {
+// whyIn explains failures at a path of a group, in the mounts of an account at a service on this machine.
+func whyIn(account sdk.AccountID, address string) func(context.Context, sdk.GroupID, string) (any, error) {
 	return func(ctx context.Context, group sdk.GroupID, name string) (any, error) {
 		dirs, err := findMounts()
 		if err != nil {
@@ -116,7 +116,7 @@ func whyIn(account sdk.AccountID) func(context.Context, sdk.GroupID, string) (an
 		}
 		docs, mounts := []reasonDoc{}, 0
 		for _, dir := range dirs {
-			if m := inspect(ctx, dir); m.Status == nil || m.Status.Account != string(account) {
+			if !inspect(ctx, dir).isOf(account, address) {
 				continue
 			}
 			mounts++

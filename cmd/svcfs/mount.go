@@ -246,7 +246,7 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 		StagingBytes: int64(p.flags.stagingSize), Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir,
 		CanTrash: slices.Contains(caps.Features, wire.CapTrash), AllowDelete: p.flags.allowDelete && deletes, AllowCrawlers: p.flags.allowCrawlers,
 		CanRename: slices.Contains(caps.Features, wire.CapRename), CanRenameFolders: slices.Contains(caps.Features, wire.CapRenameFolder), CanAttributes: slices.Contains(caps.Features, wire.CapAttributes), Scratch: p.flags.scratch,
-		Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, ReadPrice: remote.ReadPrice, Watch: c.Watch, Connection: c.Connection, Traffic: c.Traffic, Version: version(), Mountpoint: p.dir,
+		Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, ReadPrice: remote.ReadPrice, Watch: c.Watch, Connection: c.Connection, Traffic: c.Traffic, Version: version(), Mountpoint: p.dir, Address: c.NetworkInfo().MCPURL,
 		Confined: confinement(), Proofs: func() string { return proofWords(c) }, Hint: a.hints.ofMount,
 	}
 }

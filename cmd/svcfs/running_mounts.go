@@ -14,6 +14,7 @@ import (
 
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
@@ -70,6 +71,11 @@ const (
 func inspect(ctx context.Context, dir string) mountState {
 	text, err := readControl(ctx, dir, "status")
 	return stateOf(dir, text, err)
+}
+
+// isOf reports whether the mount is one of an account at a service. A mount of an older svcfs tells no address.
+func (m mountState) isOf(account sdk.AccountID, address string) bool {
+	return m.Status != nil && m.Status.Account == string(account) && (m.Status.Address == "" || m.Status.Address == address)
 }
 
 // stateOf reads what the mount on dir says of itself.

@@ -165,6 +165,7 @@ type Status struct {
 	PID        int       `json:"pid"`
 	Version    string    `json:"version"`
 	Account    string    `json:"account"`
+	Address    string    `json:"address"` // of the service
 	Mountpoint string    `json:"mountpoint"`
 	Started    time.Time `json:"started"`
 	Reachable  bool      `json:"reachable"` // the service answered the last look at the ledger
@@ -225,7 +226,7 @@ func (t *Tree) service(reachable bool) string {
 func (t *Tree) Status() Status {
 	cached := t.cache.Stats()
 	s := Status{
-		PID: os.Getpid(), Version: t.cfg.Version, Account: string(t.remote.Account()), Mountpoint: t.cfg.Mountpoint, Files: t.cfg.Files, Confined: t.cfg.Confined,
+		PID: os.Getpid(), Version: t.cfg.Version, Account: string(t.remote.Account()), Address: t.cfg.Address, Mountpoint: t.cfg.Mountpoint, Files: t.cfg.Files, Confined: t.cfg.Confined,
 		Started: t.started.UTC(), Reachable: t.reached.Load(), Pending: len(t.Pending()), Staged: t.store.Memory(),
 		Cached: cached.Bytes, CacheLimit: t.cfg.CacheBytes, CacheHits: cached.Hits, Retrieves: t.counts.retrieves.Load(),
 		Uploads: t.counts.uploads.Load(), Looks: t.counts.looks.Load(), Crawlers: t.counts.crawlers.Load(), Spent: t.spent.Spent().Tokens(),

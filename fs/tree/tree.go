@@ -84,6 +84,7 @@ type Config struct {
 	Logger     *slog.Logger
 	Version    string // shown in /.svcfs/version
 	Mountpoint string // shown in /.svcfs/status
+	Address    string // shown there too: of the service
 	Files      string // shown there too: how large files may be, in words
 	Confined   string // shown there too: how the process is confined
 	// Connection tells how it stands with the connections to the service, for
