@@ -2,6 +2,7 @@ package format
 
 import (
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 )
@@ -18,6 +19,19 @@ func (e Extents) Blocks() (n int64) {
 		n += x.Count
 	}
 	return n
+}
+
+// All returns the blocks, ascending.
+func (e Extents) All() iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for _, x := range e {
+			for i := x.First; i < x.First+x.Count; i++ {
+				if !yield(i) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Add appends a block above all others.

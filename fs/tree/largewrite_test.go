@@ -310,6 +310,55 @@ func TestW18ReadersDoNotWaitForTheSave(t *testing.T) {
 	wantSaved(t, w, data)
 }
 
+// A save sends the rest of a file while parts are on their way that were begun before it, and sends none of it twice.
+func TestW18SaveWaitsForNoPart(t *testing.T) {
+	const blocks = 6*treetest.PartBlocks + 3
+	w, _, _ := largeWorld(1)
+	m := mount(t, w, "bob")
+	data := noise(blocks * block)
+	h := m.create("/g/film")
+	defer h.Release()
+	arrive := w.Stall("put part")
+	ok(t, put(t, h, data, 0))
+	proctest.Eventually(t, "two parts are on their way", func() bool { return w.Hanging() == 2 })
+	w.Stall("put part")() // the others pass
+	done := make(chan error, 1)
+	go func() { done <- h.Flush(context.WithoutCancel(t.Context())) }()
+	proctest.Eventually(t, "the rest is sent", func() bool { return w.BlocksSent() == blocks-2*treetest.PartBlocks })
+	select {
+	case err := <-done:
+		t.Errorf("saved without the parts on their way: %v", err)
+	default:
+	}
+	arrive()
+	ok(t, <-done)
+	wantSaved(t, w, data)
+	if n := w.BlocksSent(); n != blocks {
+		t.Errorf("%d blocks were sent, of %d", n, blocks)
+	}
+}
+
+// What a part on its way holds, and was written again before the save, is sent again, after it.
+func TestW18ChangedWhileItWasOnItsWay(t *testing.T) {
+	w, _, _ := largeWorld(1)
+	m := mount(t, w, "bob")
+	data := noise(6 * treetest.PartBlocks * block)
+	h := m.create("/g/film")
+	defer h.Release()
+	arrive := w.Stall("put part")
+	ok(t, put(t, h, data, 0))
+	proctest.Eventually(t, "two parts are on their way", func() bool { return w.Hanging() == 2 })
+	copy(data[5:], "changed")
+	ok(t, put(t, h, []byte("changed"), 5))
+	w.Stall("put part")()
+	done := make(chan error, 1)
+	go func() { done <- h.Flush(context.WithoutCancel(t.Context())) }()
+	proctest.Eventually(t, "the rest is sent", func() bool { return w.BlocksSent() == 4*treetest.PartBlocks })
+	arrive()
+	ok(t, <-done)
+	wantSaved(t, w, data)
+}
+
 // A large file lives under a scratch name, and is sent when it gets a real one; one that is removed is
 // never sent.
 func TestW18ScratchNames(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -22,7 +23,8 @@ import (
 const (
 	// partsAtATime is how many parts of all files are on their way: each is in memory, sealed.
 	partsAtATime = 3
-	// sendersPerFile is how many of them may be of one file.
+	// sendersPerFile is how many of them are sent beside the program that writes a file, and by its save. A save begins
+	// while those of the program are on their way.
 	sendersPerFile = 2
 	// answerPatience is how long a save that may wait in the outbox waits for the service while nothing moves.
 	answerPatience = 5 * time.Second
@@ -34,13 +36,13 @@ var errCutOff = errors.New("the block was cut off")
 // blockSend is the upload of a stage in blocks. Nothing of it is recorded before the file is
 // saved; an error costs the parts on their way, and the next attempt goes on.
 type blockSend struct {
-	t     *Tree
-	group sdk.GroupID
-	c     *staging.Content
-	under *committedContent // the stage's
-	life  context.Context
-	end   context.CancelFunc
-	early sync.WaitGroup // senders beside the program that writes
+	t      *Tree
+	group  sdk.GroupID
+	c      *staging.Content
+	under  *committedContent // the stage's
+	life   context.Context
+	end    context.CancelFunc
+	beside sync.WaitGroup // senders beside the program that writes
 
 	last   attempt // of the save; by the state of the file
 	opened Blocks  // what the save recorded, open; nil = it is not; by the state of the file
@@ -49,10 +51,11 @@ type blockSend struct {
 	beginning gate
 	mu        sync.Mutex
 	senders   int
-	stopped   bool        // no more senders: the file is being saved, or one failed
-	up        BlockUpload // nil until it is begun
-	noBase    bool        // nothing can be taken over
-	done      func()      // after the upload
+	early     map[int64]struct{} // blocks that senders have on their way
+	stopped   bool               // no more senders: the file is being saved, or one failed
+	up        BlockUpload        // nil until it is begun
+	noBase    bool               // nothing can be taken over
+	done      func()             // after the upload
 }
 
 // attempt is what a save tried to record.
@@ -63,7 +66,7 @@ type attempt struct {
 }
 
 func (t *Tree) newBlockSend(g sdk.GroupID, s *stage) *blockSend {
-	b := &blockSend{t: t, group: g, c: s.Content, under: s.under, beginning: newGate()}
+	b := &blockSend{t: t, group: g, c: s.Content, under: s.under, beginning: newGate(), early: make(map[int64]struct{})}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b
 }
@@ -97,7 +100,7 @@ func (b *blockSend) startSender(f *File) {
 		return
 	}
 	b.senders++
-	b.early.Go(func() {
+	b.beside.Go(func() {
 		err := b.sendWhatRests(f)
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -112,27 +115,45 @@ func (b *blockSend) sendWhatRests(f *File) error {
 		ctx, cancel = sdk.WithPatience(ctx, answerPatience)
 	}
 	defer cancel()
-	for {
+	for blocks := b.takeRested(); blocks != nil; blocks = b.takeRested() {
+		err := b.putEarly(ctx, f, blocks)
 		b.mu.Lock()
-		stopped := b.stopped
+		for i := range blocks.All() {
+			delete(b.early, i)
+		}
 		b.mu.Unlock()
-		if stopped {
-			return nil
-		}
-		blocks := b.c.Rested()
-		if blocks == nil {
-			return nil
-		}
-		up, err := b.begin(ctx, f, f.rawName())
 		if err != nil {
 			return err
 		}
-		for _, part := range splitParts(blocks, up.PartBlocks()) {
-			if err := b.put(ctx, up, part); err != nil {
-				return err
-			}
+	}
+	return nil
+}
+
+// takeRested returns a part to send beside the program, none once the file is being saved.
+func (b *blockSend) takeRested() format.Extents {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		return nil
+	}
+	blocks := b.c.Rested()
+	for i := range blocks.All() {
+		b.early[i] = struct{}{}
+	}
+	return blocks
+}
+
+func (b *blockSend) putEarly(ctx context.Context, f *File, blocks format.Extents) error {
+	up, err := b.begin(ctx, f, f.rawName())
+	if err != nil {
+		return err
+	}
+	for _, part := range splitParts(blocks, up.PartBlocks()) {
+		if err := b.put(ctx, up, part); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // begin begins the upload unless it was begun.
@@ -225,12 +246,10 @@ func (b *blockSend) readBase(ctx context.Context, i int64, into []byte) (int, er
 
 // stopEarly waits until no part is on its way beside the caller.
 func (b *blockSend) stopEarly(ctx context.Context) error {
-	b.mu.Lock()
-	b.stopped = true
-	b.mu.Unlock()
+	_ = b.stop()
 	idle := make(chan struct{})
 	go func() {
-		b.early.Wait()
+		b.beside.Wait()
 		close(idle)
 	}()
 	select {
@@ -278,7 +297,7 @@ func (f *File) endStage(s *stage) {
 	b.end()
 	_ = b.stop()
 	f.t.done.Go(func() {
-		b.early.Wait()
+		b.beside.Wait()
 		b.abandon()
 		if under != nil {
 			under.release()
@@ -298,11 +317,9 @@ func (b *blockSend) stop() bool {
 func splitParts(blocks format.Extents, most int64) (parts []format.Extents) {
 	var part format.Extents
 	n := int64(0)
-	for _, x := range blocks {
-		for i := x.First; i < x.First+x.Count; i++ {
-			if part, n = part.Add(i), n+1; n == most {
-				parts, part, n = append(parts, part), nil, 0
-			}
+	for i := range blocks.All() {
+		if part, n = part.Add(i), n+1; n == most {
+			parts, part, n = append(parts, part), nil, 0
 		}
 	}
 	if part != nil {
@@ -320,7 +337,7 @@ func (f *File) commitBlocks(ctx context.Context, s *stage, g *group, raw string)
 		_ = old.stop()
 		old.end()
 		f.t.done.Go(func() {
-			old.early.Wait()
+			old.beside.Wait()
 			old.abandon()
 		})
 	}
@@ -346,13 +363,19 @@ func (f *File) commitBlocks(ctx context.Context, s *stage, g *group, raw string)
 // sendBlocks sends what is not there and records the file. saved means that row held the content
 // before. whole is the content where row holds it in one piece.
 func (f *File) sendBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (row *sdk.Entry, whole *mem.Buffer, saved bool, err error) {
-	if err := b.stopEarly(ctx); err != nil {
-		return nil, nil, false, err
+	_ = b.stop()
+	if f.t.cfg.Outbox != nil || b.last != (attempt{}) { // what comes may give the upload up
+		if err := b.stopEarly(ctx); err != nil {
+			return nil, nil, false, err
+		}
 	}
 	if !f.t.cuts(g) || s.Len() <= f.t.cfg.WholeBytes {
 		return f.sendWhole(ctx, s, b, g, raw)
 	}
 	if row := f.t.holdingBlocks(s, g, raw, f.target); row != nil {
+		if err := b.stopEarly(ctx); err != nil {
+			return nil, nil, false, err
+		}
 		if isCut(row) {
 			return row, nil, true, nil
 		}
@@ -428,7 +451,8 @@ func (f *File) finishBlocks(ctx context.Context, s *stage, b *blockSend, g *grou
 	})
 }
 
-// sendAll sends what is not there.
+// sendAll sends what is not there: first what nobody has on its way, so that the line is never idle, and then what did
+// not arrive so, or was changed meanwhile. No part is on its way beside the caller afterwards, unless ctx ended.
 func (b *blockSend) sendAll(ctx context.Context, f *File, raw string, hurry bool) (up BlockUpload, hash sdk.Digest, err error) {
 	if hurry {
 		patient, cancel := sdk.WithPatience(ctx, answerPatience)
@@ -439,18 +463,31 @@ func (b *blockSend) sendAll(ctx context.Context, f *File, raw string, hurry bool
 		}
 		return up, hash, err
 	}
-	if up, err = b.begin(ctx, f, raw); err != nil {
-		return nil, hash, err
+	if up, err = b.begin(ctx, f, raw); err == nil {
+		err = b.putRest(ctx, up, b.onTheirWay())
 	}
-	if err = b.putRest(ctx, up); err != nil {
+	if ended := b.stopEarly(ctx); ended != nil {
+		return nil, hash, ended
+	}
+	if err == nil {
+		err = b.putRest(ctx, up, nil)
+	}
+	if err != nil {
 		return nil, hash, err
 	}
 	hash, err = b.hash(ctx, up)
 	return up, hash, err
 }
 
-// putRest sends all that is not there, some parts at a time.
-func (b *blockSend) putRest(ctx context.Context, up BlockUpload) error {
+// onTheirWay returns the blocks that senders beside the caller have on their way. No others come once they are stopped.
+func (b *blockSend) onTheirWay() map[int64]struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.early)
+}
+
+// putRest sends all that is not there, but for some blocks, some parts at a time.
+func (b *blockSend) putRest(ctx context.Context, up BlockUpload, but map[int64]struct{}) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(b.life, func() { cancel(b.life.Err()) })()
@@ -478,6 +515,9 @@ func (b *blockSend) putRest(ctx context.Context, up BlockUpload) error {
 			break
 		}
 		from = part[len(part)-1].First + part[len(part)-1].Count
+		if part = without(part, but); part == nil {
+			continue
+		}
 		select {
 		case parts <- part:
 		case <-ctx.Done():
@@ -489,6 +529,16 @@ func (b *blockSend) putRest(ctx context.Context, up BlockUpload) error {
 		return failed
 	}
 	return context.Cause(ctx)
+}
+
+// without returns blocks but for some.
+func without(blocks format.Extents, but map[int64]struct{}) (rest format.Extents) {
+	for i := range blocks.All() {
+		if _, ok := but[i]; !ok {
+			rest = rest.Add(i)
+		}
+	}
+	return rest
 }
 
 // hash returns the hash of the content, zero if that would need blocks that are taken over.
