@@ -110,7 +110,7 @@ func (t *Tree) line() int64 {
 	return t.cfg.Traffic().Line
 }
 
-// onlyGlance reports whether programs look at the beginnings of files, and at no more: find with head, or file.
+// onlyGlance reports whether programs look at the beginnings of files, and at no more, as head and file do.
 func (t *Tree) onlyGlance() bool { return t.glances.Load() >= mostGlances }
 
 // startAhead is how many bytes behind the first block a reader who begins at the start of a file is to get at once.
