@@ -36,6 +36,9 @@ var onlyIn = map[string][]string{
 	"github.com/svcfs/svcfs/service/vault":   {"service", "cmd/svcd"},
 }
 
+// testkit is the service in the process of a test.
+const testkit = "service/testkit"
+
 type listed struct {
 	ImportPath   string
 	Imports      []string
@@ -75,8 +78,15 @@ func TestImportTable(t *testing.T) {
 				t.Errorf("%s reaches %s", p.name(), path)
 			}
 		}
-		for path := range packages.reached(r, p.inTests()) {
-			if strings.HasPrefix(path, module) && r.forbids(p.name(), path) {
+		if p.name() != testkit && slices.Contains(p.Imports, module+testkit) {
+			t.Errorf("%s imports %s, which is for tests", p.name(), testkit)
+		}
+		inTests := *r
+		if inAny([]string{"sdk", "fs", "cmd", "integration"}, p.name()) {
+			inTests.unless = append(slices.Clip(r.unless), testkit)
+		}
+		for path := range packages.reached(&inTests, p.inTests()) {
+			if strings.HasPrefix(path, module) && inTests.forbids(p.name(), path) {
 				t.Errorf("%s reaches %s in its tests", p.name(), path)
 			}
 		}

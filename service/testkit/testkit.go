@@ -1,0 +1,228 @@
+// Package testkit is the service for tests of its clients: the real one, in the process of the test,
+// over a directory of its own, and behind filters. One filter is the hosted network; the others lie.
+// Whatever a client is told is so what svcd says, or differs from it as a filter says.
+//
+// Programs must not import it.
+package testkit
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/store/storetest"
+)
+
+// Dialect is which service a client meets.
+type Dialect uint8
+
+// The dialects.
+const (
+	Ours   Dialect = iota // svcd as it is
+	Hosted                // the hosted network: see hosted.go
+)
+
+// String names the dialect.
+func (d Dialect) String() string { return [...]string{"ours", "hosted"}[d] }
+
+// Account is an account with its API key.
+type Account = sdktest.Account
+
+// ContractID is the ledger contract of a [Server].
+const ContractID = service.DefaultContractID
+
+// memoryDir is a folder in memory, where the system has one.
+const memoryDir = "/dev/shm"
+
+// Server is a service that ends with its test. It is safe for concurrent use.
+type Server struct {
+	URL     string
+	Service *service.Service
+
+	tb      testing.TB
+	cfg     service.Config
+	dialect Dialect
+	behind  http.Handler // the service, or the hosted network before it
+	store   func() *store.Store
+
+	mu      sync.Mutex
+	between map[string]func(http.Handler) http.Handler // by path
+	hits    map[string]int
+}
+
+// Start starts a service. Each change is made to its configuration before.
+func Start(tb testing.TB, d Dialect, changes ...func(*service.Config)) *Server {
+	tb.Helper()
+	s := &Server{tb: tb, dialect: d, between: map[string]func(http.Handler) http.Handler{}, hits: map[string]int{}}
+	listening := httptest.NewUnstartedServer(s)
+	s.URL = "http://" + listening.Listener.Addr().String()
+	s.cfg = service.Config{DataDir: dataDir(tb), PublicURL: s.URL, RequestRate: -1, FreeChanges: -1, MaxAccountBytes: -1, MaxGroupBytes: -1}
+	if d == Hosted {
+		s.cfg.Fees, s.cfg.PlainRefs = hostedFees(), true
+	}
+	for _, change := range changes {
+		change(&s.cfg)
+	}
+	s.must(storetest.Fill(s.cfg.DataDir))
+	var err error
+	s.Service, err = service.Open(context.WithoutCancel(tb.Context()), s.cfg)
+	s.must(err)
+	s.behind = s.Service.Handler()
+	if d == Hosted {
+		s.behind = s.newHosted(s.behind)
+	}
+	listening.Start()
+	tb.Cleanup(func() {
+		listening.Close()
+		if err := s.Service.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	s.store = sync.OnceValue(s.openStore)
+	return s
+}
+
+func (s *Server) must(err error) {
+	s.tb.Helper()
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// dataDir makes a folder that is removed behind the test.
+func dataDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp(memoryDir, "testkit-")
+	if err != nil {
+		return tb.TempDir()
+	}
+	tb.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Error(err)
+		}
+	})
+	return dir
+}
+
+// openStore opens the service's database beside it.
+func (s *Server) openStore() *store.Store {
+	s.tb.Helper()
+	opened, err := store.Open(context.Background(), s.cfg.DataDir, s.cfg.Database)
+	s.must(err)
+	s.tb.Cleanup(func() { _ = opened.Close() })
+	return opened
+}
+
+// Config points a client at the server, without a key.
+func (s *Server) Config() sdk.Config { return sdk.Config{URL: s.URL, ContractID: ContractID} }
+
+// Account creates an account with tokens such as "100".
+func (s *Server) Account(name, tokens string) Account {
+	s.tb.Helper()
+	balance, err := wire.ParseTokens(tokens)
+	s.must(err)
+	made, err := s.Service.CreateAccount(context.Background(), name, balance)
+	s.must(err)
+	return Account{ID: sdk.AccountID(made.AccountID), Key: sdk.NewSecret(made.APIKey.Reveal())}
+}
+
+// Client makes a client of an account, which is closed with the test. Each change is made to its
+// configuration before.
+func (s *Server) Client(tb testing.TB, a Account, changes ...func(*sdk.Config)) *sdk.Client {
+	tb.Helper()
+	cfg := s.Config()
+	cfg.APIKey = a.Key
+	for _, change := range changes {
+		change(&cfg)
+	}
+	c, err := sdk.New(a.ID, cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// World is what the contract suite runs against.
+func (s *Server) World() sdktest.World {
+	s.tb.Helper()
+	return sdktest.World{Config: s.Config(), Alice: s.Account("alice", "100"), Bob: s.Account("bob", "100")}
+}
+
+// Records counts the uploads in the ledger.
+func (s *Server) Records() (n int) {
+	err := s.store().Read(context.Background(), func(tx *store.Tx) error {
+		return tx.QueryRowContext(context.Background(), "SELECT count(*) FROM ledger WHERE kind = ?", chain.KindRecord).Scan(&n)
+	})
+	if err != nil {
+		s.tb.Error(err)
+	}
+	return n
+}
+
+// Hits counts the requests to a path.
+func (s *Server) Hits(path string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hits[path]
+}
+
+// Requests counts all requests.
+func (s *Server) Requests() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, hits := range s.hits {
+		n += hits
+	}
+	return n
+}
+
+// Disturb puts a handler in front of a path, and nil removes it. The path may end in "*".
+func (s *Server) Disturb(path string, between func(next http.Handler) http.Handler) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if between == nil {
+		delete(s.between, path)
+		return
+	}
+	s.between[path] = between
+}
+
+// DisturbUploads puts a handler in front of every path that records files of format version 1, and nil
+// removes it.
+func (s *Server) DisturbUploads(between func(next http.Handler) http.Handler) {
+	for _, path := range []string{wire.PathTools + wire.OpFinalizeUpload, wire.PathTools + wire.OpFinalizeUploads, wire.PathSealed + "*"} {
+		s.Disturb(path, between)
+	}
+}
+
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.hits[r.URL.Path]++
+	h, between := s.behind, s.between[r.URL.Path]
+	for path, f := range s.between {
+		if prefix, ok := strings.CutSuffix(path, "*"); ok && strings.HasPrefix(r.URL.Path, prefix) {
+			between = f
+		}
+	}
+	s.mu.Unlock()
+	if between != nil {
+		h = between(h)
+	}
+	h.ServeHTTP(w, r)
+}
+
+// errNoAnswer stands for a JSON that is not what svcd answers.
+var errNoAnswer = errors.New("the service's answer is not the JSON that was expected")
