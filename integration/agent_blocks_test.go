@@ -220,7 +220,7 @@ func pythons(t *testing.T) []string {
 // agentBlocks is a service that offers format version 2, with a group and an agent of its owner.
 func agentBlocks(t *testing.T) (*sdktest.Server, sdk.Group, *agent) {
 	t.Helper()
-	s := sdktest.NewServer(t, sdktest.Extended).OfferChunks()
+	s := sdktest.NewServer(t, sdktest.Ours).OfferChunks()
 	alice := s.Account("alice", "100")
 	g := s.Client(t, alice).Group("team")
 	if _, err := g.Register(t.Context()); err != nil {

@@ -65,7 +65,7 @@ func withoutReading(t *testing.T, s *sdktest.Server, rows map[string][]map[strin
 
 // Where the service lists no records, the scripts read them from the ledger.
 func TestAgentScriptsReadTheLedger(t *testing.T) {
-	s, alice, c := memoryWorld(t, sdktest.GenA, "tëam")
+	s, alice, c := memoryWorld(t, sdktest.Hosted, "tëam")
 	receipt, err := c.Group("tëam").Put(t.Context(), "f", bytes.NewReader([]byte("content")))
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestAgentScriptsReadTheLedger(t *testing.T) {
 // Threat 40: while the scripts run, no process of the machine has a secret in
 // its arguments, and none but the scripts themselves in its environment.
 func TestThreat40AgentProcessList(t *testing.T) {
-	s, alice, c := memoryWorld(t, sdktest.GenB, "team")
+	s, alice, c := memoryWorld(t, sdktest.Hosted, "team")
 	content := strings.Repeat("canary-of-the-content ", 200_000)
 	receipt, err := c.Group("team").Put(t.Context(), "f", bytes.NewReader([]byte(content)))
 	if err != nil {

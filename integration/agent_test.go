@@ -230,7 +230,7 @@ func memoryWorld(t *testing.T, flavour sdktest.Flavour, group sdk.GroupID) (*sdk
 
 // Every generation of the service, with and without extensions.
 func TestAgentScriptsMeetEveryGeneration(t *testing.T) {
-	for _, flavour := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB, sdktest.Extended} {
+	for _, flavour := range []sdktest.Flavour{sdktest.Hosted, sdktest.Ours} {
 		t.Run(flavour.String(), func(t *testing.T) {
 			s, alice, c := memoryWorld(t, flavour, "team")
 			a := newAgent(t, s.URL, alice.ID, alice.Key.Reveal())
@@ -268,7 +268,7 @@ func TestAgentScriptsMeetEveryGeneration(t *testing.T) {
 
 // A deleted file is refused before anything is asked for.
 func TestAgentScriptsRefuseDeleted(t *testing.T) {
-	s, alice, c := memoryWorld(t, sdktest.Extended, "team")
+	s, alice, c := memoryWorld(t, sdktest.Ours, "team")
 	receipt, err := c.Group("team").Put(t.Context(), "f", bytes.NewReader([]byte("x")))
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestAgentScriptsRefuseDeleted(t *testing.T) {
 
 // A file that was compressed before it was encrypted comes out as it went in.
 func TestAgentScriptsInflate(t *testing.T) {
-	s, alice, c := memoryWorld(t, sdktest.GenB, "team")
+	s, alice, c := memoryWorld(t, sdktest.Hosted, "team")
 	receipt, err := c.Group("team").Put(t.Context(), "f", bytes.NewReader(bytes.Repeat([]byte("compress me "), 10_000)))
 	if err != nil {
 		t.Fatal(err)
@@ -401,7 +401,7 @@ const namingCalls = "execve,open,openat,creat,mknod,mknodat,mkdir,mkdirat,link,l
 // Threat 40: no secret is in an argument, in the environment of a child, in a
 // file or in a trace.
 func TestThreat40AgentSecretsStayInPipes(t *testing.T) {
-	s, alice, _ := memoryWorld(t, sdktest.GenB, "team")
+	s, alice, _ := memoryWorld(t, sdktest.Hosted, "team")
 	key := alice.Key.Reveal()
 	a := newAgent(t, s.URL, alice.ID, key)
 	content := []byte("canary-" + strings.Repeat("0123456789abcdef", 8))
@@ -490,7 +490,7 @@ func checkTrace(t *testing.T, trace, script, key string, secrets map[string]stri
 func TestThreat41AgentHostileNames(t *testing.T) {
 	names := []string{`"`, `'`, "a\nb", "$(touch pwned)", "`touch pwned`", "-rf", "--help", "-", "; touch pwned", "a b  c",
 		`\`, `\n`, "*", "~", "@f", "%s%n", `"},"x":{"`, "ü\u202e", "$HOME", "${x}", "&touch pwned", "\tx"}
-	s, alice, c := memoryWorld(t, sdktest.GenB, "first")
+	s, alice, c := memoryWorld(t, sdktest.Hosted, "first")
 	for i, name := range names {
 		t.Run(fmt.Sprintf("%q", name), func(t *testing.T) {
 			t.Parallel()

@@ -104,40 +104,38 @@ func same(a, b *sdk.Attributes) bool {
 // TestAttributesOfTheNewestAttempt: an upload whose answer was lost is repeated with other
 // attributes. It is paid once, and has the attributes of the newest attempt.
 func TestAttributesOfTheNewestAttempt(t *testing.T) {
-	for _, f := range []sdktest.Flavour{sdktest.Extended, sdktest.Proving} {
-		for _, lostSet := range []int32{0, 9} {
-			t.Run(fmt.Sprint(f, " lost ", lostSet), func(t *testing.T) {
-				t.Parallel()
-				s, c := world(t, f)
-				g := c.Group("g")
-				s.DisturbUploads(lost(4, 0))
-				s.Disturb(wire.PathTools+wire.OpSetAttributes, lost(lostSet, 0))
-				var r sdk.Receipt
-				var err error
-				attempts := int64(0)
-				for {
-					attempts++
-					sent := sdk.Attributes{ModTime: time.Unix(attempts, 0)}
-					if r, err = g.Put(t.Context(), "f", strings.NewReader("content"), sdk.WithAttributes(sent)); err == nil || attempts == 9 {
-						break
-					}
+	for _, lostSet := range []int32{0, 9} {
+		t.Run(fmt.Sprint("lost ", lostSet), func(t *testing.T) {
+			t.Parallel()
+			s, c := world(t, sdktest.Ours)
+			g := c.Group("g")
+			s.DisturbUploads(lost(4, 0))
+			s.Disturb(wire.PathTools+wire.OpSetAttributes, lost(lostSet, 0))
+			var r sdk.Receipt
+			var err error
+			attempts := int64(0)
+			for {
+				attempts++
+				sent := sdk.Attributes{ModTime: time.Unix(attempts, 0)}
+				if r, err = g.Put(t.Context(), "f", strings.NewReader("content"), sdk.WithAttributes(sent)); err == nil || attempts == 9 {
+					break
 				}
-				if err != nil || attempts < 2 || s.Records() != 1 {
-					t.Fatalf("%d attempts, %d records, %v", attempts, s.Records(), err)
-				}
-				entries, err := g.Entries(t.Context())
-				if err != nil || len(entries) != 1 || entries[0].Ref != r.Ref || !same(entries[0].Attributes, &sdk.Attributes{ModTime: time.Unix(attempts, 0)}) {
-					t.Errorf("after %d attempts: %+v, %v", attempts, entries, err)
-				}
-			})
-		}
+			}
+			if err != nil || attempts < 2 || s.Records() != 1 {
+				t.Fatalf("%d attempts, %d records, %v", attempts, s.Records(), err)
+			}
+			entries, err := g.Entries(t.Context())
+			if err != nil || len(entries) != 1 || entries[0].Ref != r.Ref || !same(entries[0].Attributes, &sdk.Attributes{ModTime: time.Unix(attempts, 0)}) {
+				t.Errorf("after %d attempts: %+v, %v", attempts, entries, err)
+			}
+		})
 	}
 }
 
 // TestLinkAndFileAreTwoUploads: a file with the target of a link as its content is another
 // upload, also while the outcome of the first is unknown.
 func TestLinkAndFileAreTwoUploads(t *testing.T) {
-	s, c := world(t, sdktest.Proving)
+	s, c := world(t, sdktest.Ours)
 	g := c.Group("g")
 	s.DisturbUploads(lost(9, 0))
 	if _, err := g.Put(t.Context(), "f", strings.NewReader("target")); err == nil {
@@ -167,7 +165,7 @@ func TestThreat13ReceiptWithOtherAttributes(t *testing.T) {
 		"changed":  {[]sdk.Option{executable}, map[string]any{"mtime": "1"}},
 	} {
 		for _, sealed := range []bool{true, false} {
-			s, c := world(t, sdktest.Proving)
+			s, c := world(t, sdktest.Ours)
 			if !sealed {
 				s.WithoutSealed()
 			}

@@ -171,7 +171,7 @@ type resumeWorld struct {
 
 func newResumeWorld(t *testing.T, size int64) *resumeWorld {
 	t.Helper()
-	w := &resumeWorld{T: t, s: sdktest.NewServer(t, sdktest.Proving).OfferChunks(), path: filepath.Join(t.TempDir(), "film"), dir: filepath.Join(t.TempDir(), "state")}
+	w := &resumeWorld{T: t, s: sdktest.NewServer(t, sdktest.Ours).OfferChunks(), path: filepath.Join(t.TempDir(), "film"), dir: filepath.Join(t.TempDir(), "state")}
 	w.a = w.s.Account("alice", "100")
 	if _, err := w.s.Client(t, w.a).Group("g").Register(t.Context()); err != nil {
 		t.Fatal(err)

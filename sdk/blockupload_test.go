@@ -25,7 +25,7 @@ const smallBlock = format.MinBlockBytes
 // chunkWorld is a service that offers format version 2, with a group and a client.
 func chunkWorld(t testing.TB, changes ...func(*sdk.Config)) (*sdktest.Server, sdk.Group) {
 	t.Helper()
-	s := sdktest.NewServer(t, sdktest.Proving).OfferChunks()
+	s := sdktest.NewServer(t, sdktest.Ours).OfferChunks()
 	patience := func(cfg *sdk.Config) { cfg.Timeout = 5 * time.Second }
 	c := s.Client(t, s.Account("alice", "100"), append([]func(*sdk.Config){patience}, changes...)...)
 	g := c.Group("g")
@@ -303,7 +303,7 @@ func TestKeptUploadsAreWiped(t *testing.T) {
 		"closed":    func(c *sdk.Client, _ *sdk.BlockUpload) { _ = c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := sdktest.NewServer(t, sdktest.Extended).OfferChunks()
+			s := sdktest.NewServer(t, sdktest.Ours).OfferChunks()
 			c := s.Client(t, s.Account("alice", "100"))
 			if _, err := c.Group("g").Register(t.Context()); err != nil {
 				t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 // list goes on behind the last record that came.
 func TestChainsInOneRequest(t *testing.T) {
 	const files = wire.MaxPageRows + 7
-	s, c := world(t, sdktest.Proving)
+	s, c := world(t, sdktest.Ours)
 	a := sdktest.Account{ID: c.Account()}
 	for i := range files {
 		s.AddBlocks(a, "g", fmt.Sprint("file ", i), []byte{1}, format.MinBlockBytes)

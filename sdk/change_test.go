@@ -20,7 +20,7 @@ func TestChangesAreRepeatedOnlyWhenRefusedUnseen(t *testing.T) {
 		"unavailable":       {http.StatusServiceUnavailable, 1, sdk.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c := world(t, sdktest.Extended)
+			s, c := world(t, sdktest.Ours)
 			before := s.Hits(path)
 			s.Disturb(path, scripted(say(tc.status, `{"error":"not now"}`)))
 			_, err := c.Group("another").Register(t.Context())

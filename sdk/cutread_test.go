@@ -27,7 +27,7 @@ func TestRetrievalGoesOnAfterCuts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := sdktest.NewServer(t, sdktest.Extended)
+			s := sdktest.NewServer(t, sdktest.Ours)
 			alice := s.Client(t, s.Account("alice", "10"))
 			g := alice.Group("g")
 			if _, err := g.Register(t.Context()); err != nil {

@@ -27,22 +27,23 @@ func spy(s *sdktest.Server) *spied {
 	p := &spied{}
 	look := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, _ := io.ReadAll(r.Body)
-			r.Body = io.NopCloser(bytes.NewReader(body))
-			var req wire.FinalizeUploadRequest
-			if json.Unmarshal(body, &req) != nil {
-				p.size.Store(int64(len(body)))
+			if r.URL.Path != wire.PathTools+wire.OpFinalizeUpload {
+				r = sdktest.NewHead(r, func(h *wire.SealedHead) {
+					p.size.Store(h.BlobSize)
+					p.format.Store(&h.Format)
+				})
 			} else {
+				body, _ := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				var req wire.FinalizeUploadRequest
+				_ = json.Unmarshal(body, &req)
+				p.size.Store(int64(len(req.EncryptedData)) / 4 * 3)
 				p.format.Store(&req.Format)
-				if req.EncryptedData != "" {
-					p.size.Store(int64(len(req.EncryptedData)) / 4 * 3)
-				}
 			}
 			next.ServeHTTP(w, r)
 		})
 	}
-	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, look)
-	s.Disturb(wire.PathUploadBlob+"*", look)
+	s.DisturbUploads(look)
 	return p
 }
 
@@ -58,7 +59,7 @@ func TestDeflate(t *testing.T) {
 	_, _ = z.Write([]byte(hex.EncodeToString(random)))
 	_ = z.Close()
 	text := []byte(strings.Repeat("a line of a log that says the same thing again and again\n", 20_000))
-	for _, flavour := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB, sdktest.Extended} {
+	for _, flavour := range []sdktest.Flavour{sdktest.Hosted, sdktest.Ours} {
 		for _, tc := range []struct {
 			name    string
 			content []byte
@@ -80,13 +81,11 @@ func TestDeflate(t *testing.T) {
 				if !bytes.Equal(b.Bytes(), tc.content) {
 					t.Error("the content in the buffer was changed")
 				}
-				if flavour != sdktest.GenA { // which finalizes elsewhere
-					if smaller := seen.size.Load() < int64(len(tc.content)); smaller != tc.smaller {
-						t.Errorf("%d bytes were sent for %d", seen.size.Load(), len(tc.content))
-					}
-					if says := strings.Contains(string(*seen.format.Load()), `"compression":"deflate"`); says != tc.smaller {
-						t.Errorf("the format is %s", *seen.format.Load())
-					}
+				if smaller := seen.size.Load() < int64(len(tc.content)); smaller != tc.smaller {
+					t.Errorf("%d bytes were sent for %d", seen.size.Load(), len(tc.content))
+				}
+				if says := strings.Contains(string(*seen.format.Load()), `"compression":"deflate"`); says != tc.smaller {
+					t.Errorf("the format is %s", *seen.format.Load())
 				}
 				got, plain, err := sdktest.Read(t.Context(), c.Group("g"), string(r.Ref))
 				if err != nil || !bytes.Equal(got, tc.content) || plain.Size != int64(len(tc.content)) {
@@ -96,7 +95,7 @@ func TestDeflate(t *testing.T) {
 		}
 	}
 	t.Run("off by default", func(t *testing.T) {
-		s, c := world(t, sdktest.GenB)
+		s, c := world(t, sdktest.Hosted)
 		seen := spy(s)
 		if _, err := c.Group("g").Put(t.Context(), "f.log", bytes.NewReader(text)); err != nil {
 			t.Fatal(err)
@@ -112,8 +111,8 @@ func TestDeflate(t *testing.T) {
 func TestDeflateAndLostAnswers(t *testing.T) {
 	text := []byte(strings.Repeat("the same thing again and again\n", 10_000))
 	for _, deflateFirst := range []bool{true, false} {
-		s, c := world(t, sdktest.Extended)
-		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
+		s, c := world(t, sdktest.Ours)
+		s.DisturbUploads(func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 		})
 		first, then := []sdk.Option(nil), []sdk.Option{sdk.Compress()}
@@ -123,7 +122,7 @@ func TestDeflateAndLostAnswers(t *testing.T) {
 		if _, err := c.Group("g").Put(t.Context(), "f", bytes.NewReader(text), first...); err == nil {
 			t.Fatal("a lost answer is no error")
 		}
-		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, nil)
+		s.DisturbUploads(nil)
 		r, err := c.Group("g").Put(t.Context(), "f", bytes.NewReader(text), then...)
 		if err != nil || s.Records() != 1 {
 			t.Fatalf("%d records, %v", s.Records(), err)

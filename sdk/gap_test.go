@@ -101,7 +101,8 @@ const manyTries = 5
 // What was not sent is sent once the service takes connections again; what was lost on
 // the way only where that is free.
 func TestPatienceBridgesAGap(t *testing.T) {
-	for _, flavour := range []sdktest.Flavour{sdktest.GenB, sdktest.Extended, sdktest.Proving} {
+	uploads := map[sdktest.Flavour]string{sdktest.Hosted: wire.PathTools + wire.OpPrepareUpload, sdktest.Ours: wire.PathSealed}
+	for flavour, upload := range uploads {
 		for _, op := range []string{"dial", "read"} {
 			t.Run(flavour.String()+" "+op, func(t *testing.T) {
 				t.Parallel()
@@ -111,9 +112,9 @@ func TestPatienceBridgesAGap(t *testing.T) {
 				if err := get(t.Context(), g); err != nil {
 					t.Errorf("retrieving: %v", err)
 				}
-				away.fail(wire.PathTools+wire.OpPrepareUpload, op, cause, manyTries)
-				if err := put(t.Context(), g, "new"); err != nil {
-					t.Errorf("uploading: %v", err)
+				away.fail(upload, op, cause, manyTries)
+				if err := put(t.Context(), g, "new"); err != nil || away.tried() != manyTries {
+					t.Errorf("uploading, %d tries: %v", away.tried(), err)
 				}
 			})
 		}
@@ -122,7 +123,7 @@ func TestPatienceBridgesAGap(t *testing.T) {
 
 // What may have been charged is not sent again by itself.
 func TestPatiencePaysOnce(t *testing.T) {
-	g, away := gapClient(t, sdktest.GenB, time.Hour)
+	g, away := gapClient(t, sdktest.Hosted, time.Hour)
 	away.fail(wire.PathTools+wire.OpFinalizeUpload, "read", syscall.ECONNRESET, manyTries)
 	if err := put(t.Context(), g, "new"); sdk.KindOf(err) != sdk.ErrUnavailable || away.tried() != 1 {
 		t.Errorf("a finalize that may have arrived: %v after %d tries", err, away.tried())
@@ -140,7 +141,7 @@ func TestPatiencePaysOnce(t *testing.T) {
 
 // A service that answers and breaks off every answer is not waited for without end.
 func TestPatienceEndsWithAServiceThatBreaksOff(t *testing.T) {
-	s := sdktest.NewServer(t, sdktest.Extended)
+	s := sdktest.NewServer(t, sdktest.Ours)
 	alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Patience = time.Second })
 	g := alice.Group("g")
 	if _, err := g.Register(t.Context()); err != nil {
@@ -161,13 +162,13 @@ func TestPatienceEndsWithAServiceThatBreaksOff(t *testing.T) {
 }
 
 func TestPatienceEnds(t *testing.T) {
-	g, away := gapClient(t, sdktest.Extended, time.Millisecond)
+	g, away := gapClient(t, sdktest.Ours, time.Millisecond)
 	away.fail("", "dial", syscall.ECONNREFUSED, -1)
 	if err := get(t.Context(), g); sdk.KindOf(err) != sdk.ErrUnavailable {
 		t.Errorf("after the patience: %v", err)
 	}
 
-	g, away = gapClient(t, sdktest.Extended, time.Hour)
+	g, away = gapClient(t, sdktest.Ours, time.Hour)
 	away.fail("", "dial", syscall.ECONNREFUSED, -1)
 	ctx, interrupt := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -187,7 +188,7 @@ func TestConnection(t *testing.T) {
 	for patience, want := range map[time.Duration]sdk.Connection{time.Hour: sdk.Reconnecting, time.Millisecond: sdk.Disconnected, 0: sdk.Disconnected} {
 		t.Run(patience.String(), func(t *testing.T) {
 			t.Parallel()
-			s, away := sdktest.NewServer(t, sdktest.Extended), &gone{RoundTripper: http.DefaultTransport}
+			s, away := sdktest.NewServer(t, sdktest.Ours), &gone{RoundTripper: http.DefaultTransport}
 			alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Transport, c.Patience = away, patience })
 			for range 2 {
 				if _, err := alice.OwnedGroups(t.Context()); err != nil || alice.Connection() != sdk.Connected {
@@ -206,7 +207,7 @@ func TestConnection(t *testing.T) {
 
 // A listing does not wait for an upload that asks the service for its extensions.
 func TestPatienceIsNotShared(t *testing.T) {
-	s, away := sdktest.NewServer(t, sdktest.Extended), &gone{RoundTripper: http.DefaultTransport}
+	s, away := sdktest.NewServer(t, sdktest.Ours), &gone{RoundTripper: http.DefaultTransport}
 	alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Transport, c.Patience = away, time.Hour })
 	away.fail(wire.PathCapabilities, "dial", syscall.ECONNREFUSED, -1)
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -230,7 +231,7 @@ func TestPatienceIsNotShared(t *testing.T) {
 // Where each attempt takes long, as when packets are dropped, the end of the patience is
 // the end.
 func TestPatienceEndsOnce(t *testing.T) {
-	g, away := gapClient(t, sdktest.Extended, 500*time.Millisecond)
+	g, away := gapClient(t, sdktest.Ours, 500*time.Millisecond)
 	away.lasts = 300 * time.Millisecond
 	away.fail(wire.PathTools+wire.OpPrepareRetrieve, "dial", syscall.ETIMEDOUT, -1)
 	if err := get(t.Context(), g); err == nil || away.tried() > 3 {

@@ -203,7 +203,7 @@ func refusals(elsewhere string) []told {
 func TestThreat4And7EveryOperationMeetsEveryLie(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a second host was asked") }))
 	defer elsewhere.Close()
-	for flavour, ops := range map[sdktest.Flavour][]called{sdktest.GenB: calls(), sdktest.Extended: moreCalls()} {
+	for flavour, ops := range map[sdktest.Flavour][]called{sdktest.Hosted: calls(), sdktest.Ours: moreCalls()} {
 		for _, op := range ops {
 			for _, lie := range refusals(elsewhere.URL) {
 				t.Run(op.name+"/"+lie.name, func(t *testing.T) {
@@ -279,7 +279,7 @@ func meet(t *testing.T, s *sdktest.Server, op called, lie told) {
 // a member meanwhile is no error.
 func TestJoinGroupsShortcut(t *testing.T) {
 	const join, already = wire.PathTools + wire.OpJoinGroup, "Already a member of 'g'"
-	s, c := world(t, sdktest.GenB)
+	s, c := world(t, sdktest.Hosted)
 	if done, err := c.Group("g").Join(t.Context()); err != nil || done.Message != already || s.Hits(join) != 0 {
 		t.Errorf("a member: %+v, %v, %d requests", done, err, s.Hits(join))
 	}

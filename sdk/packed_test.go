@@ -61,7 +61,7 @@ func TestListsComeCompressedFromFarAway(t *testing.T) {
 		{"white space without end", true, true, "zstd", func([]byte) []byte { return zipped([]byte(`{"result":[` + strings.Repeat(" ", 1<<22))) }, "zstd", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s, c := world(t, sdktest.Proving)
+			s, c := world(t, sdktest.Ours)
 			const files = 3
 			for i := range files {
 				s.AddBlocks(sdktest.Account{ID: c.Account()}, "g", fmt.Sprint("file ", i), []byte{1}, format.MinBlockBytes)

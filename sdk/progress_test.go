@@ -12,7 +12,7 @@ import (
 // Transfers of file content are reported to their end, in JSON and raw; small
 // requests are not.
 func TestProgress(t *testing.T) {
-	for _, flavour := range []sdktest.Flavour{sdktest.GenB, sdktest.Extended} {
+	for _, flavour := range []sdktest.Flavour{sdktest.Hosted, sdktest.Ours} {
 		t.Run(flavour.String(), func(t *testing.T) {
 			s := sdktest.NewServer(t, flavour)
 			alice := s.Account("alice", "100")

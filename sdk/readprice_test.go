@@ -10,7 +10,7 @@ import (
 
 // What a look at the ledger costs is told before it is made, and is what it costs.
 func TestReadPriceIsWhatReadingCosts(t *testing.T) {
-	for _, flavour := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB, sdktest.Extended} {
+	for _, flavour := range []sdktest.Flavour{sdktest.Hosted, sdktest.Ours} {
 		t.Run(flavour.String(), func(t *testing.T) {
 			s := sdktest.NewServer(t, flavour)
 			alice := s.Client(t, s.Account("alice", "10"))
@@ -25,7 +25,7 @@ func TestReadPriceIsWhatReadingCosts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if paid := flavour != sdktest.Extended && g != "open"; price.IsZero() == paid {
+				if paid := flavour != sdktest.Ours && g != "open"; price.IsZero() == paid {
 					t.Errorf("reading %q is said to cost %s", g, price.Tokens())
 				}
 				before, err := alice.Balance(t.Context(), "")

@@ -11,7 +11,7 @@ import (
 // A refused upload is never taken for one whose answer was lost: neither for an
 // equal record of an earlier run, nor for a path that is missing.
 func TestRefusedUploadIsNotFoundInTheLedger(t *testing.T) {
-	for _, flavour := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB, sdktest.Extended} {
+	for _, flavour := range []sdktest.Flavour{sdktest.Hosted, sdktest.Ours} {
 		t.Run(flavour.String(), func(t *testing.T) {
 			s, owner := world(t, flavour)
 			poor := s.Account("poor", "0.05")

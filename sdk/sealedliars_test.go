@@ -69,7 +69,7 @@ func TestThreat51KeysOfTheVault(t *testing.T) {
 			c.Vault.PublicKey = base64.StdEncoding.EncodeToString(other.Public())
 		}, "was not signed with the key"},
 		"another log": {func(_ *sdktest.Server, c *wire.Capabilities) {
-			sdktest.NewServer(t, sdktest.Proving).Log().SignVault(c.Vault, other.Public())
+			sdktest.NewServer(t, sdktest.Ours).Log().SignVault(c.Vault, other.Public())
 		}, "was not signed with the key"},
 		"another end":   {func(_ *sdktest.Server, c *wire.Capabilities) { c.Vault.NotAfter++ }, "was not signed with the key"},
 		"another epoch": {func(_ *sdktest.Server, c *wire.Capabilities) { c.Vault.Epoch++ }, "was not signed with the key"},
@@ -95,7 +95,7 @@ func TestThreat51KeysOfTheVault(t *testing.T) {
 		"a short key": {func(s *sdktest.Server, c *wire.Capabilities) { s.Log().SignVault(c.Vault, other.Public()[1:]) }, "it has 1215 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := sdktest.NewServer(t, sdktest.Proving)
+			s := sdktest.NewServer(t, sdktest.Ours)
 			s.NextEpoch(false)
 			s.NextEpoch(false)
 			alice, dir := s.Account("alice", "10"), t.TempDir()
@@ -130,10 +130,9 @@ func TestThreat51KeysOfTheVault(t *testing.T) {
 
 // A service whose ledger proves nothing vouches for no key: its clients upload as before.
 func TestThreat51NothingIsSealedWithoutALog(t *testing.T) {
-	s, c := world(t, sdktest.Extended)
+	s, c := world(t, sdktest.Ours)
 	showing(s, func(caps *wire.Capabilities) {
-		caps.Features = append(caps.Features, wire.CapSealedUpload)
-		caps.Vault = &wire.VaultKey{Epoch: 1, KEM: format.SealedKeyKEM, NotAfter: 1 << 40}
+		caps.Features = []string{wire.CapSealedUpload}
 	})
 	if err := putNamed(t, c, "f"); err != nil || s.Hits(wire.PathTools+wire.OpFinalizeUpload) != 1 {
 		t.Errorf("%v", err)
@@ -177,7 +176,7 @@ func TestThreat13LiesInABatch(t *testing.T) {
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c := world(t, sdktest.Proving)
+			s, c := world(t, sdktest.Ours)
 			s.Disturb(wire.PathTools+wire.OpFinalizeUploads, func(next http.Handler) http.Handler {
 				return changedJSON(next, func(a *batchAnswer) { a.Result.Uploads = tc.lie(a.Result.Uploads) })
 			})
@@ -213,7 +212,7 @@ func TestThreat13LiesInABatch(t *testing.T) {
 
 // A batch whose answers lie fails each close, and the next ones find what was recorded.
 func TestThreat13LiesToClosesThatWait(t *testing.T) {
-	s, c := world(t, sdktest.Proving)
+	s, c := world(t, sdktest.Ours)
 	sdk.SlowLine(c, false)
 	h := hold(s, 1)
 	var all sync.WaitGroup
@@ -261,7 +260,7 @@ func TestThreat13FalseRefusals(t *testing.T) {
 	}{
 		wire.CodeSpent: {sdk.ErrConflict, 1}, wire.CodeHead: {sdk.ErrCorrupt, 1}, wire.CodeEpoch: {sdk.ErrConflict, 2}, wire.CodeInsufficient: {sdk.ErrInsufficient, 1},
 	} {
-		s, c := world(t, sdktest.Proving)
+		s, c := world(t, sdktest.Ours)
 		tries := 0
 		s.DisturbUploads(func(http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -282,7 +281,7 @@ func TestThreat13FalseRefusals(t *testing.T) {
 // Threat 52: a service that gives another key than the upload was sealed with is found out, and the
 // upload stays as it was.
 func TestThreat52OtherKeysAfterARestart(t *testing.T) {
-	s, c := world(t, sdktest.Proving)
+	s, c := world(t, sdktest.Ours)
 	up := sealed(t, c, "f", []byte("content"))
 	raw, err := up.Encode(sdk.DiskKeys{})
 	if err != nil {

@@ -22,7 +22,7 @@ func TestSealedUploadsModel(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 1))
-			s := sdktest.NewServer(t, sdktest.Proving)
+			s := sdktest.NewServer(t, sdktest.Ours)
 			alice, dir := s.Account("alice", "100"), t.TempDir()
 			client := func() *sdk.Client {
 				return s.Client(t, alice, func(cfg *sdk.Config) { cfg.StateDir = dir })

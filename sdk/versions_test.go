@@ -58,7 +58,7 @@ func TestVersionsOfALyingService(t *testing.T) {
 // An upload says that its client knows versions where the service asks, and nowhere else.
 func TestUploadsSayThatTheyAreVersions(t *testing.T) {
 	for _, offers := range []bool{true, false} {
-		s := sdktest.NewServer(t, sdktest.Extended)
+		s := sdktest.NewServer(t, sdktest.Ours)
 		if offers {
 			s.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler {
 				return answer(200, wire.Capabilities{Features: []string{wire.CapVersions}})

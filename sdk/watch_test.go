@@ -46,7 +46,7 @@ func next(t *testing.T, events iter.Seq2[sdk.Event, error]) (sdk.Event, error) {
 }
 
 func TestWatchWaitsFaultsOut(t *testing.T) {
-	s, c := world(t, sdktest.Extended)
+	s, c := world(t, sdktest.Ours)
 	// The beginning passes. The faults come before any news: the group's own record is number 1.
 	s.Disturb(watchPath, scripted(nil, say(503, `{"error":"not now"}`), func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
 		say(500, `<html>`), say(200, `{"result":{"events":[],"seq":1}}`)))
@@ -81,7 +81,7 @@ func TestWatchEndsForGood(t *testing.T) {
 		"more than it may send": {func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, wire.MaxJSONBytes+1)) }, sdk.ErrCorrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c := world(t, sdktest.Extended)
+			s, c := world(t, sdktest.Ours)
 			s.Disturb(watchPath, scripted(nil, tc.last))
 			events, err := c.Watch(t.Context(), 0)
 			if err != nil {
@@ -95,11 +95,11 @@ func TestWatchEndsForGood(t *testing.T) {
 }
 
 func TestWatchRefused(t *testing.T) {
-	_, c := world(t, sdktest.GenB)
+	_, c := world(t, sdktest.Hosted)
 	if _, err := c.Watch(t.Context(), 0); sdk.KindOf(err) != sdk.ErrUnsupported {
 		t.Errorf("a service without it: %v", err)
 	}
-	s, c := world(t, sdktest.Extended)
+	s, c := world(t, sdktest.Ours)
 	s.Disturb(watchPath, scripted(say(404, `{"error":"account not found","code":"ACCOUNT_NOT_FOUND"}`)))
 	if _, err := c.Watch(t.Context(), 0); sdk.KindOf(err) != sdk.ErrNotFound {
 		t.Errorf("a refused beginning: %v", err)

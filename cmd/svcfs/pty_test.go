@@ -166,7 +166,7 @@ type barWorld struct {
 
 func newBarWorld(t *testing.T) *barWorld {
 	t.Helper()
-	s, alice, c := newHosted(t, sdktest.GenB)
+	s, alice, c := newHosted(t, sdktest.Hosted)
 	if _, err := c.Group("team").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestO12WaitingShowsOnATerminal(t *testing.T) {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		t.Skip("no /dev/fuse")
 	}
-	s, alice, c := newHosted(t, sdktest.Proving)
+	s, alice, c := newHosted(t, sdktest.Ours)
 	if _, err := c.Group("team").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,8 @@ const resumeFiles = 12
 func TestPutAndGetAllGoOnAfterAnInterruption(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
-			s := sdktest.NewServer(t, sdktest.Extended)
+			s := sdktest.NewServer(t, sdktest.Ours)
+			s.WithoutSealed() // each file is recorded by a request of its own
 			alice := s.Account("alice", "100")
 			dir := t.TempDir()
 			w := &barWorld{server: s, dir: dir, env: clientEnv(t, s, alice)}
@@ -160,7 +161,7 @@ func (w *barWorld) files(t *testing.T, name string) (n int) {
 func TestPutOfLargeFilesGoesOn(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
-			s := sdktest.NewServer(t, sdktest.Extended).OfferChunks()
+			s := sdktest.NewServer(t, sdktest.Ours).OfferChunks()
 			alice := s.Account("alice", "100")
 			dir := t.TempDir()
 			w := &barWorld{server: s, dir: dir, env: clientEnv(t, s, alice, "HOME="+dir, "XDG_STATE_HOME="+dir+"/state")}
@@ -204,7 +205,7 @@ func TestPutOfLargeFilesGoesOn(t *testing.T) {
 
 // A put waits while connections break, longer than the few tries of a command that changes nothing.
 func TestPutOutlastsAGap(t *testing.T) {
-	s := sdktest.NewServer(t, sdktest.Extended).OfferChunks()
+	s := sdktest.NewServer(t, sdktest.Ours).OfferChunks()
 	alice := s.Account("alice", "100")
 	w := &barWorld{server: s, dir: t.TempDir(), env: clientEnv(t, s, alice)}
 	ok(t, os.WriteFile(filepath.Join(w.dir, "film"), make([]byte, 5<<20), 0o600))

@@ -81,18 +81,14 @@ func TestScript(t *testing.T) {
 
 // The worlds that a script may run against.
 const (
-	serviceWorld  = "svcd"
-	restrictedToA = "A" // generation A as it was, without extensions
-	restrictedToB = "B" // generation B as the hosted service is
-	extendedWorld = "extended"
+	serviceWorld = "svcd"
+	hostedWorld  = "hosted"
 )
 
-// TestGenerations runs testdata/generations against svcd, against services
-// restricted to either generation and against one of generation B with every
-// extension; the conditions [svcd], [A] and [B] tell which, [extended] those that
-// have extensions.
+// TestGenerations runs testdata/generations against svcd and against the hosted service; the
+// condition [hosted] tells which.
 func TestGenerations(t *testing.T) {
-	for _, world := range []string{serviceWorld, extendedWorld, restrictedToB, restrictedToA} {
+	for _, world := range []string{serviceWorld, hostedWorld} {
 		t.Run(world, func(t *testing.T) { runScripts(t, "testdata/generations", world) })
 	}
 }
@@ -121,10 +117,8 @@ func runScripts(t *testing.T, dir, world string) {
 			case "allow-other": // whether this user may share a mount
 				conf, _ := os.ReadFile("/etc/fuse.conf")
 				return os.Geteuid() == 0 || slices.Contains(strings.Split(string(conf), "\n"), "user_allow_other"), nil
-			case serviceWorld, restrictedToA, restrictedToB:
-				return cond == world, nil
-			case extendedWorld:
-				return world == serviceWorld || world == extendedWorld, nil
+			case hostedWorld:
+				return world == hostedWorld, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
@@ -135,7 +129,7 @@ func runScripts(t *testing.T, dir, world string) {
 				if world == serviceWorld {
 					service(ts, neg, nil)
 				} else {
-					hosted(ts, neg, []string{world})
+					hosted(ts, neg, nil)
 				}
 			},
 			"account": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -316,15 +310,10 @@ func runsIn() map[string][]string {
 
 // hostedCmd serves from the test's own process.
 func hostedCmd(t *testing.T, ts *testscript.TestScript, args []string) {
-	flavours := map[string]sdktest.Flavour{restrictedToA: sdktest.GenA, restrictedToB: sdktest.GenB, extendedWorld: sdktest.Extended}
-	if len(args) != 1 {
-		ts.Fatalf("usage: hosted A|B|extended")
+	if len(args) != 0 {
+		ts.Fatalf("usage: hosted")
 	}
-	flavour, known := flavours[args[0]]
-	if !known {
-		ts.Fatalf("no generation %s", args[0])
-	}
-	s := sdktest.NewServer(t, flavour)
+	s := sdktest.NewServer(t, sdktest.Hosted)
 	*ts.Value(hostedKey).(**sdktest.Server) = s
 	ts.Setenv(envURL, s.URL)
 }

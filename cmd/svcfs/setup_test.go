@@ -15,7 +15,7 @@ import (
 
 // On a terminal setup asks each question until its answer is good, and shows no key.
 func TestSetupAtATerminal(t *testing.T) {
-	s := sdktest.NewServer(t, sdktest.Extended)
+	s := sdktest.NewServer(t, sdktest.Ours)
 	alice := s.Account("alice", "10")
 	home := t.TempDir()
 	p := openTerminal(t, 200)

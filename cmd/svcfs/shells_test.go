@@ -21,7 +21,7 @@ const bashCompletion = "/usr/share/bash-completion/bash_completion"
 // environment of their owner.
 func completionWorld(t *testing.T) []string {
 	t.Helper()
-	s, alice, c := newHosted(t, sdktest.Extended)
+	s, alice, c := newHosted(t, sdktest.Ours)
 	for _, g := range []sdk.GroupID{"team", "tests", "other"} {
 		if _, err := c.Group(g).Register(t.Context()); err != nil {
 			t.Fatal(err)

@@ -126,7 +126,7 @@ func newHosted(t *testing.T, f sdktest.Flavour) (*sdktest.Server, sdktest.Accoun
 
 // A get that is killed while it writes leaves the old file or none, and no other.
 func TestGetKilledWhileWriting(t *testing.T) {
-	s, alice, c := newHosted(t, sdktest.GenB)
+	s, alice, c := newHosted(t, sdktest.Hosted)
 	if _, err := c.Group("team").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -104,63 +104,59 @@ func amount(t *testing.T, tokens string) sdk.Amount {
 // ledger ever more rarely while nothing new is there; an idle mount costs nothing; and the
 // costs are counted.
 func TestR4LooksWithoutAWatch(t *testing.T) {
-	for _, flavour := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB} {
-		t.Run(flavour.String(), func(t *testing.T) {
-			s := sdktest.NewServer(t, flavour)
-			var c clock
-			var before sdk.Amount
-			m, alice := hosted(t, s, c.use, func(cfg *Config) {
-				before, _ = cfg.Remote.(Client).Balance(t.Context(), "")
-			})
-			m.names("/")
-			m.names("/team")
-			records, groups := asked(s)
-			if records != 1 || groups != 1 {
-				t.Errorf("one ls of each asked for %d lists of records and %d of groups", records, groups)
-			}
-			c.pass(m, 24*time.Hour, nil)
-			if r, g := asked(s); r != records || g != groups {
-				t.Errorf("a day in which nobody looks asked %d and %d times", r-records, g-groups)
-			}
-			c.pass(m, time.Hour, func() { m.names("/team"); _, _ = m.lookup("/team/absent") })
-			if r, g := asked(s); r-records > 66 || r-records < 58 || g-groups > 66 || g-groups < 58 {
-				t.Errorf("an hour of looking at the group asked %d and %d times", r-records, g-groups)
-			}
-			if _, err := alice.Group("team").Put(t.Context(), "new", bytes.NewReader([]byte("new"))); err != nil {
-				t.Fatal(err)
-			}
-			seen := time.Duration(0)
-			c.pass(m, 10*time.Minute, func() {
-				if len(m.names("/team")) == 0 {
-					seen += m.cfg.RefreshInterval
-				}
-			})
-			if seen > longestPause+m.cfg.RefreshInterval {
-				t.Errorf("who goes on looking sees what is new after %s", seen)
-			}
-			if _, err := alice.Group("team").Put(t.Context(), "newer", bytes.NewReader([]byte("newer"))); err != nil {
-				t.Fatal(err)
-			}
-			c.pass(m, 10*time.Minute, nil)
-			if n := len(m.names("/team")); n != 2 {
-				t.Errorf("who looks again after a pause sees %d files", n)
-			}
-			records, groups = asked(s)
-			status := m.Status()
-			spent, paid := amount(t, status.Spent), sdk.Amount{}
-			if sum, ok := before.Sub(balance(t, m)); ok {
-				paid = sum
-			}
-			if spent != paid || spent.IsZero() || status.Looks != int64(records+groups) {
-				t.Errorf("%d looks and %s tokens are booked, %s were paid for %d and %d", status.Looks, status.Spent, paid.Tokens(), records, groups)
-			}
-		})
+	s := sdktest.NewServer(t, sdktest.Hosted)
+	var c clock
+	var before sdk.Amount
+	m, alice := hosted(t, s, c.use, func(cfg *Config) {
+		before, _ = cfg.Remote.(Client).Balance(t.Context(), "")
+	})
+	m.names("/")
+	m.names("/team")
+	records, groups := asked(s)
+	if records != 1 || groups != 1 {
+		t.Errorf("one ls of each asked for %d lists of records and %d of groups", records, groups)
+	}
+	c.pass(m, 24*time.Hour, nil)
+	if r, g := asked(s); r != records || g != groups {
+		t.Errorf("a day in which nobody looks asked %d and %d times", r-records, g-groups)
+	}
+	c.pass(m, time.Hour, func() { m.names("/team"); _, _ = m.lookup("/team/absent") })
+	if r, g := asked(s); r-records > 66 || r-records < 58 || g-groups > 66 || g-groups < 58 {
+		t.Errorf("an hour of looking at the group asked %d and %d times", r-records, g-groups)
+	}
+	if _, err := alice.Group("team").Put(t.Context(), "new", bytes.NewReader([]byte("new"))); err != nil {
+		t.Fatal(err)
+	}
+	seen := time.Duration(0)
+	c.pass(m, 10*time.Minute, func() {
+		if len(m.names("/team")) == 0 {
+			seen += m.cfg.RefreshInterval
+		}
+	})
+	if seen > longestPause+m.cfg.RefreshInterval {
+		t.Errorf("who goes on looking sees what is new after %s", seen)
+	}
+	if _, err := alice.Group("team").Put(t.Context(), "newer", bytes.NewReader([]byte("newer"))); err != nil {
+		t.Fatal(err)
+	}
+	c.pass(m, 10*time.Minute, nil)
+	if n := len(m.names("/team")); n != 2 {
+		t.Errorf("who looks again after a pause sees %d files", n)
+	}
+	records, groups = asked(s)
+	status := m.Status()
+	spent, paid := amount(t, status.Spent), sdk.Amount{}
+	if sum, ok := before.Sub(balance(t, m)); ok {
+		paid = sum
+	}
+	if spent != paid || spent.IsZero() || status.Looks != int64(records+groups) {
+		t.Errorf("%d looks and %s tokens are booked, %s were paid for %d and %d", status.Looks, status.Spent, paid.Tokens(), records, groups)
 	}
 }
 
 // R6: looks count against the budget; known names are shown without them.
 func TestR6LooksCountAgainstTheBudget(t *testing.T) {
-	s := sdktest.NewServer(t, sdktest.GenB)
+	s := sdktest.NewServer(t, sdktest.Hosted)
 	var c clock
 	m, alice := hosted(t, s, c.use, func(cfg *Config) {
 		cfg.Budget = amount(t, "0.0039") // one look at the groups, and one at a group
@@ -218,7 +214,7 @@ func TestLooksGoOnWithoutAPrice(t *testing.T) {
 func TestM5RevokedWithoutAWatch(t *testing.T) {
 	for name, open := range map[string]bool{"open": true, "in memory": false} {
 		t.Run(name, func(t *testing.T) {
-			s := sdktest.NewServer(t, sdktest.GenB)
+			s := sdktest.NewServer(t, sdktest.Hosted)
 			var c clock
 			m, alice := hosted(t, s, c.use)
 			if _, err := alice.Group("team").Put(t.Context(), "f", bytes.NewReader([]byte("content"))); err != nil {
@@ -308,7 +304,7 @@ func (doubting) IsAuthorized(context.Context, sdk.GroupID, sdk.AccountID) (bool,
 
 // A list may take longer than the time limit while it moves (E2).
 func TestE2LongListsAreWaitedFor(t *testing.T) {
-	s := sdktest.NewServer(t, sdktest.GenB)
+	s := sdktest.NewServer(t, sdktest.Hosted)
 	m, alice := hosted(t, s, func(c *Config) { c.MetadataTimeout = 2 * time.Second })
 	r, err := alice.Group("team").Put(t.Context(), "f", bytes.NewReader([]byte("content")))
 	if err != nil {

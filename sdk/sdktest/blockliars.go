@@ -52,10 +52,10 @@ type BlockDeceit struct {
 // liarBlock is the plaintext of a block, in bytes.
 const liarBlock = format.MinBlockBytes
 
-// NewBlockDeceit starts a [Proving] service for a lie.
+// NewBlockDeceit starts a [Ours] service for a lie.
 func NewBlockDeceit(tb testing.TB, liar BlockLiar) *BlockDeceit {
 	tb.Helper()
-	d := &BlockDeceit{Server: NewServer(tb, Proving).OfferChunks(), Group: "films", liar: liar}
+	d := &BlockDeceit{Server: NewServer(tb, Ours).OfferChunks(), Group: "films", liar: liar}
 	d.Alice = d.Account("alice", "100")
 	c := d.Client(tb, d.Alice)
 	if _, err := c.Group(d.Group).Register(tb.Context()); err != nil {

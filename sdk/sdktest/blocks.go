@@ -20,7 +20,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// OfferChunks makes an [Extended] or [Proving] service offer files of format version 2. Call it
+// OfferChunks makes an [Ours] service offer files of format version 2. Call it
 // before the first client asks.
 func (s *Server) OfferChunks() *Server {
 	s.state.mu.Lock()

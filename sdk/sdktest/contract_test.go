@@ -14,7 +14,7 @@ func TestContract(t *testing.T) {
 	for _, offers := range []struct {
 		flavour sdktest.Flavour
 		chunks  bool
-	}{{sdktest.GenA, false}, {sdktest.GenB, false}, {sdktest.Extended, false}, {sdktest.Proving, false}, {sdktest.Proving, true}} {
+	}{{sdktest.Hosted, false}, {sdktest.Ours, false}, {sdktest.Ours, true}} {
 		name := offers.flavour.String()
 		if offers.chunks {
 			name += " with chunks"

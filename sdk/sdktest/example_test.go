@@ -31,7 +31,7 @@ func ExampleNewHostile() {
 func ExampleRun() {
 	_ = func(t *testing.T) { // in a test of one's own
 		sdktest.Run(t, func(tb testing.TB) sdktest.World {
-			s := sdktest.NewServer(tb, sdktest.GenB) // start the service instead
+			s := sdktest.NewServer(tb, sdktest.Hosted) // start the service instead
 			return sdktest.World{Config: s.Config(), Alice: s.Account("alice", "100"), Bob: s.Account("bob", "100")}
 		})
 	}

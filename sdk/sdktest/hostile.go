@@ -29,7 +29,7 @@ const (
 	OnUpload   Surface = "upload"   // prepare_upload and finalize_upload
 	OnList     Surface = "list"     // get_group_transactions
 	OnToken    Surface = "token"    // the session token
-	OnWatch    Surface = "watch"    // what happened, at an extended service
+	OnWatch    Surface = "watch"    // what happened, at a service of ours
 )
 
 // Mode is one lie.
@@ -48,7 +48,7 @@ type Mode struct {
 	// keys, 12 a service that fails, 13 false acknowledgements.
 	Threat int
 
-	raw bool // through raw transfer: a large file at an extended service
+	raw bool // through raw transfer: a large file at a service of ours
 	lie lie
 }
 
@@ -68,9 +68,9 @@ type Hostile struct {
 // NewHostile starts a service that lies until [Hostile.Behave].
 func NewHostile(tb testing.TB, mode Mode) *Hostile {
 	tb.Helper()
-	flavour := GenB
+	flavour := Hosted
 	if mode.raw || mode.Surface == OnWatch {
-		flavour = Extended
+		flavour = Ours
 	}
 	h := &Hostile{Server: NewServer(tb, flavour), Mode: mode, Group: "hostile", ended: make(chan struct{})}
 	h.Alice = h.Account("alice", "1000")

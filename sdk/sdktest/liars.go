@@ -40,12 +40,12 @@ type Deceit struct {
 	honest     *Log
 }
 
-// NewDeceit starts an honest, [Proving] service with a group of alice and bob, in
+// NewDeceit starts an honest, [Ours] service with a group of alice and bob, in
 // which payroll.txt has two versions, and draft.txt and old.txt (renamed since)
 // one.
 func NewDeceit(tb testing.TB, liar Liar) *Deceit {
 	tb.Helper()
-	d := &Deceit{Server: NewServer(tb, Proving), Group: "board", liar: liar}
+	d := &Deceit{Server: NewServer(tb, Ours), Group: "board", liar: liar}
 	d.Alice, d.Bob = d.Account("alice", "100"), d.Account("bob", "100")
 	alice := d.Client(tb, d.Alice)
 	must := func(what string, err error) {
@@ -130,7 +130,7 @@ func Liars() []Liar {
 			d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler { return http.NotFoundHandler() })
 		}},
 		{"another key signs", "another key than the pinned one", false, 6, func(d *Deceit) {
-			other := newLog(Proving)
+			other := newLog(Ours)
 			for _, r := range d.Log().records {
 				other.append(r)
 			}

@@ -19,7 +19,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
-// Log is the signed ledger of a [Proving] service, in memory. It signs a
+// Log is the signed ledger of a [Ours] service, in memory. It signs a
 // checkpoint with every record, so that a liar's copy is as well signed as the
 // truth.
 type Log struct {
@@ -42,7 +42,7 @@ type Log struct {
 }
 
 func newLog(f Flavour) *Log {
-	if f != Proving {
+	if f != Ours {
 		return nil
 	}
 	_, key, err := ed25519.GenerateKey(rand.Reader)
@@ -68,7 +68,7 @@ func (l *Log) VerifierKey() string {
 // Rekeyed is the same ledger, signed with another key. The statement about it is
 // signed by whom signers chooses; nil makes none.
 func (l *Log) Rekeyed(signers func(before, after note.Signer) []note.Signer) *Log {
-	next := newLog(Proving)
+	next := newLog(Ours)
 	next.Lag, next.Freshness, next.Cosign = l.Lag, l.Freshness, l.Cosign
 	for _, r := range l.records {
 		next.append(r)
@@ -288,7 +288,7 @@ func (s *state) tlog(path string) []byte {
 	}
 }
 
-// Log returns the ledger that a [Proving] service shows.
+// Log returns the ledger that a [Ours] service shows.
 func (s *Server) Log() *Log {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()

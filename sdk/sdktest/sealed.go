@@ -21,7 +21,7 @@ type vault struct {
 }
 
 func newVault(f Flavour) *vault {
-	if f != Proving {
+	if f != Ours {
 		return nil
 	}
 	v := &vault{}
@@ -226,11 +226,7 @@ func (s *Server) Batches() []int {
 // DisturbUploads puts a handler in front of every path that records files of format version 1,
 // and nil removes it.
 func (s *Server) DisturbUploads(between func(next http.Handler) http.Handler) {
-	paths := []string{wire.PathTools + wire.OpFinalizeUpload, wire.PathTools + wire.OpFinalizeUploads, wire.PathSealed + "*"}
-	if s.flavour == GenA {
-		paths = []string{wire.PathFinalizeGenA}
-	}
-	for _, path := range paths {
+	for _, path := range []string{wire.PathTools + wire.OpFinalizeUpload, wire.PathTools + wire.OpFinalizeUploads, wire.PathSealed + "*"} {
 		s.Disturb(path, between)
 	}
 }

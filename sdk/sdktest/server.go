@@ -17,26 +17,20 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// Flavour is a generation of the protocol.
+// Flavour is a dialect of the protocol.
 type Flavour uint8
 
 // The flavours.
 const (
-	// GenA answers bare results and finalizes below /api; statuses tell errors.
-	GenA Flavour = iota
-	// GenB is the hosted service: envelopes, status 500 for every refusal, no
-	// error codes, quoted record ids, no extensions.
-	GenB
-	// Extended is generation B with error codes and every extension but the next.
-	Extended
-	// Proving is Extended with a signed ledger: it proves what it lists.
-	Proving
+	// Hosted is the hosted service: status 500 for every refusal, no error codes, quoted record
+	// ids, no extensions.
+	Hosted Flavour = iota
+	// Ours has error codes, extensions and a signed ledger: it proves what it lists.
+	Ours
 )
 
 // String names the flavour.
-func (f Flavour) String() string {
-	return [...]string{"generation A", "generation B", "extended", "proving"}[f]
-}
+func (f Flavour) String() string { return [...]string{"hosted", "ours"}[f] }
 
 // Account is an account with its API key.
 type Account struct {
@@ -63,7 +57,7 @@ type Server struct {
 // route answers one path. Its error becomes a refusal in the flavour's form.
 type route struct {
 	open bool // without authentication
-	bare bool // without an envelope in every flavour
+	bare bool // without an envelope
 	run  func(call) (any, error)
 }
 
@@ -244,9 +238,9 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	body := wire.Error{Error: e.text}
 	status := e.status
 	switch s.flavour {
-	case Extended, Proving:
+	case Ours:
 		body.Code = e.code
-	case GenB:
+	case Hosted:
 		if status != http.StatusUnauthorized && e.code != wire.CodeAccountUnknown {
 			status = http.StatusInternalServerError
 		}
@@ -259,10 +253,7 @@ func (s *Server) answer(w http.ResponseWriter, value any, bare bool) {
 		_, _ = w.Write(raw)
 		return
 	}
-	if text, ok := value.(string); ok && s.flavour == GenA {
-		value = map[string]string{"message": text}
-	}
-	if !bare && s.flavour != GenA {
+	if !bare {
 		if _, whole := value.(provenRows); !whole {
 			value = map[string]any{"result": value}
 		}
@@ -297,12 +288,8 @@ func (s *Server) table() map[string]route {
 	} {
 		t[wire.PathTools+op] = route{run: run}
 	}
-	if s.flavour == GenA {
-		t[wire.PathFinalizeGenA] = route{run: asked(st, st.finalize)}
-		return t
-	}
 	t[wire.PathTools+wire.OpFinalizeUpload] = route{run: asked(st, st.finalize)}
-	if st.extended() {
+	if s.flavour == Ours {
 		t[wire.PathTools+wire.OpDeleteFile] = route{run: asked(st, st.delete)}
 		t[wire.PathTools+wire.OpRenameFile] = route{run: asked(st, st.rename)}
 		t[wire.PathTools+wire.OpSetAttributes] = route{run: asked(st, st.setAttributes)}
@@ -311,10 +298,7 @@ func (s *Server) table() map[string]route {
 		t[wire.PathTools+wire.OpWatch] = route{run: st.watch}
 		t[wire.PathCapabilities] = route{open: true, bare: true, run: func(call) (any, error) {
 			features := []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
-				wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapAttributes}
-			if s.flavour == Proving {
-				features = append(features, wire.CapCheckpoints, wire.CapChains, wire.CapRenameFolder)
-			}
+				wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapAttributes, wire.CapCheckpoints, wire.CapChains, wire.CapRenameFolder}
 			vault := st.vaultKey()
 			if vault != nil {
 				features = append(features, wire.CapSealedUpload)
@@ -324,8 +308,6 @@ func (s *Server) table() map[string]route {
 			}
 			return wire.Capabilities{Service: "sdktest", Version: "1", ContractID: ContractID, Fees: st.fees(), MaxFileBytes: 64 << 20, Features: features, Vault: vault}, nil
 		}}
-	}
-	if s.flavour == Proving {
 		t[wire.PathTools+wire.OpFinalizeUploads] = route{run: st.finalizeUploads}
 		t[wire.PathTools+wire.OpOpenSealedKey] = route{run: asked(st, st.openSealedKey)}
 		t[wire.PathTools+wire.OpRenameFolder] = route{run: asked(st, st.renameFolder)}
@@ -338,7 +320,7 @@ func (s *Server) table() map[string]route {
 
 // rawRoute answers the raw transfers.
 func (s *Server) rawRoute(r *http.Request) (route, bool) {
-	if !s.state.extended() {
+	if s.flavour == Hosted {
 		return route{}, false
 	}
 	if id, ok := strings.CutPrefix(r.URL.Path, wire.PathUploadBlob); ok && r.Method == http.MethodPut {

@@ -35,8 +35,8 @@ type state struct {
 	uploads  map[string]*pending
 	claims   map[string]bool
 	seq      int64
-	log      *Log             // nil but for [Proving]
-	vault    *vault           // nil but for [Proving]
+	log      *Log             // nil but for [Ours]
+	vault    *vault           // nil but for [Ours]
 	spent    map[ownID]*spent // sealed uploads
 	batches  []int
 	events   []event
@@ -79,9 +79,6 @@ type pending struct {
 	manifest   []byte
 }
 
-// extended tells whether the service offers more than the hosted one.
-func (s *state) extended() bool { return s.flavour == Extended || s.flavour == Proving }
-
 func newState(f Flavour) state {
 	return state{flavour: f, accounts: map[string]*account{}, tokens: map[string]string{}, groups: map[string]*group{},
 		uploads: map[string]*pending{}, claims: map[string]bool{}, news: make(chan struct{}), log: newLog(f), vault: newVault(f), spent: map[ownID]*spent{}}
@@ -92,7 +89,7 @@ func (s *state) fees() map[string]string {
 	fees := map[string]string{}
 	prices := map[string]string{"register_group": "0.64", "add_group_member": "0.013",
 		"revoke_group_member": "0.001", "upload": "0.039", "retrieve": "0.013"}
-	if !s.extended() { // the hosted test network: reads cost, retrieving does not
+	if s.flavour == Hosted { // the hosted test network: reads cost, retrieving does not
 		delete(prices, "retrieve")
 		for _, read := range []string{readRecords, wire.OpGetGroupMembers, wire.OpGetOwnedGroups, wire.OpGetMemberGroups} {
 			prices[read] = "0.0013"
@@ -392,7 +389,7 @@ func (s *state) prepare(c call, req wire.PrepareUploadRequest) (any, error) {
 	u := &pending{account: c.account, group: req.GroupID, name: req.Filename, key: make([]byte, format.KeyBytes)}
 	_, _ = rand.Read(u.key)
 	out := wire.PrepareUploadResult{UploadID: uuid.NewString(), Key: encode64(u.key), GroupID: req.GroupID, Filename: req.Filename}
-	if s.extended() {
+	if s.flavour == Ours {
 		out.UploadURL = wire.PathUploadBlob + out.UploadID
 	}
 	if err := s.offerParts(u, req, &out); err != nil {
@@ -457,12 +454,10 @@ func (s *state) finalize(c call, req wire.FinalizeUploadRequest) (any, error) {
 		return nil, err
 	}
 	out := &wire.FinalizeUploadResult{Location: f.row.IPFSHash, CID: f.row.IPFSHash, TransID: f.row.TransID, FileHash: req.FileHash}
-	if s.extended() {
+	if s.flavour == Ours {
 		u.result = out // repeated, the same answer
 		out.Seq, out.Time, out.Fee = f.row.Seq, *f.row.Timestamp, fee.String()
-		if s.log != nil {
-			out.Record, out.Receipt = s.log.receipt()
-		}
+		out.Record, out.Receipt = s.log.receipt()
 		if sealed != nil {
 			out.DataURL, out.TilesURL = wire.PathBlocks+f.row.TransID, wire.PathTiles+f.row.TransID
 		}
@@ -480,7 +475,7 @@ func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte, 
 		meta = format.Metadata{OriginalSize: format.SizeUnknown}
 	}
 	attributes, err := attributesText(meta.Attributes)
-	if err != nil && s.extended() {
+	if err != nil && s.flavour == Ours {
 		return nil, err
 	}
 	at := time.Now().UnixNano()
@@ -491,7 +486,7 @@ func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte, 
 	s.note(chain.KindRecord, u.group, ref, u.account)
 	f := &file{key: u.key, blob: blob, sealed: sealed, format: req.Format, row: wire.TransactionRow{TransID: hex.EncodeToString(id), GroupID: u.group,
 		UserID: u.account, FileHash: req.FileHash, IPFSHash: ref, Timestamp: &now}}
-	if s.extended() {
+	if s.flavour == Ours {
 		size := int64(len(blob) - format.Overhead)
 		if meta.OriginalSize != format.SizeUnknown {
 			size = meta.OriginalSize
@@ -581,7 +576,7 @@ func (s *state) retrieve(c call, req wire.PrepareRetrieveRequest) (any, error) {
 		return nil, unsupportedVersion()
 	}
 	out := wire.PrepareRetrieveResult{Key: encode64(f.key), IPFSHash: req.IPFSHash, Location: req.IPFSHash, GroupID: req.GroupID, Format: f.format}
-	if s.extended() {
+	if s.flavour == Ours {
 		claim := c.account + " " + req.ClaimID + " " + req.IPFSHash
 		if !s.claims[claim] {
 			fee, err := s.charge(c.account, "retrieve")
@@ -634,11 +629,11 @@ func (s *state) transactions(c call, req wire.TransactionsRequest) (any, error) 
 	}
 	rows := []wire.TransactionRow{}
 	for _, f := range s.files {
-		if f.row.GroupID == req.GroupID && (!s.extended() || f.row.ChangedSeq > req.AfterSeq) {
+		if f.row.GroupID == req.GroupID && (s.flavour == Hosted || f.row.ChangedSeq > req.AfterSeq) {
 			rows = append(rows, f.row)
 		}
 	}
-	if s.extended() && req.Limit > 0 {
+	if s.flavour == Ours && req.Limit > 0 {
 		slices.SortFunc(rows, func(a, b wire.TransactionRow) int { return int(a.ChangedSeq - b.ChangedSeq) })
 		rows = rows[:min(len(rows), req.Limit)]
 	}
