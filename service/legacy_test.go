@@ -99,8 +99,14 @@ func TestLegacyImportAndRotation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if alice.prepared("g", later.CID).Key == first.Key {
+		key := alice.prepared("g", later.CID).Key
+		if key == first.Key {
 			t.Error("a file imported after the rotation has the key of before")
+		}
+		r.rotated() // the master key, which changes nothing
+		again, err := r.svc.ImportPlain(t.Context(), service.LegacyFile{Group: "g", Name: "later"}, []byte("later"), 1)
+		if err != nil || again.CID != later.CID || alice.prepared("g", later.CID).Key != key {
+			t.Errorf("imported under another master key as %s, %v", again.CID, err)
 		}
 		if alice.upload("g", "new", []byte("x")).CID == "" || *alice.row("g", alice.upload("g", "n", []byte("x")).CID).Backend != "FastFS" {
 			t.Error("a new file is no FastFS file")

@@ -38,7 +38,8 @@ func signedBy(t *testing.T, text, key string) bool {
 // the history goes on, and no checkpoint is signed with the key before any more, also
 // by a process that runs.
 func TestThreat26LogKeyRotation(t *testing.T) {
-	was, first := openOld(t)
+	first := run(t)
+	first.owner()
 	before := first.logKey()
 	if !signedBy(t, first.told("checkpoint"), before) {
 		t.Fatal("the first checkpoint is not signed with the first key")
@@ -67,7 +68,7 @@ func TestThreat26LogKeyRotation(t *testing.T) {
 	}
 	signs("the process that runs", first)
 	first.rotated() // the master key, which changes nothing
-	second := reopen(t, first.dir, was)
+	second := first.again()
 	signs("one that began afterwards", second)
 	if err := json.Unmarshal([]byte(second.told(wire.TlogKeys)), &said); err != nil || len(said.Statements) != 1 {
 		t.Fatalf("statements: %v, %v", said, err)
@@ -87,15 +88,17 @@ func TestThreat26LogKeyRotation(t *testing.T) {
 // Threat 33: the key of session tokens is replaced too, so that a thief of that key, or
 // of the master key that gave it, makes no tokens any more.
 func TestThreat33TokenKeyRotation(t *testing.T) {
-	was, first := openOld(t)
-	was.asBefore(first)
-	stolen := &user{running: first, id: was.Account, token: was.Token}
+	first, stolen := runWithGroup(t)
+	stolen.upload("g", "kept", []byte("content"))
+	if status, body := stolen.tool(wire.OpGetGroupTransactions, object{"group_id": "g"}); status != http.StatusOK {
+		t.Errorf("a token of the key in use: %d %s", status, body)
+	}
 	ok(t, first.svc.RotateTokenKeys(t.Context()))
-	stolen.running = reopen(t, first.dir, was)
+	stolen = stolen.at(first.again())
 	if status, body := stolen.tool(wire.OpGetGroupTransactions, object{"group_id": "g"}); status != http.StatusUnauthorized {
 		t.Errorf("a token of the key before: %d %s", status, body)
 	}
-	if n, err := stolen.svc.Verify(t.Context(), true, func(ref string, err error) { t.Errorf("%s: %v", ref, err) }); err != nil || n != 2 {
+	if n, err := stolen.svc.Verify(t.Context(), true, func(ref string, err error) { t.Errorf("%s: %v", ref, err) }); err != nil || n != 1 {
 		t.Errorf("%d files, %v", n, err)
 	}
 }

@@ -29,24 +29,6 @@ type Epoch struct {
 	NotAfter time.Time // sealed keys are opened at least until then
 }
 
-// addEpoch makes the first epoch of a database from before there were any, and returns all
-// keys. While another master key is being brought in, there is none yet.
-func (m Master) addEpoch(ctx context.Context, s *store.Store, now time.Time) (list []serviceKey, err error) {
-	err = s.Write(ctx, func(tx *store.Tx) error {
-		if list, err = m.load(ctx, tx); err != nil {
-			return err
-		}
-		next, err := NextMaster(ctx, tx)
-		if err != nil || next != "" || slices.ContainsFunc(list, func(k serviceKey) bool { return k.purpose == PurposeUploads }) {
-			return err
-		}
-		first := newServiceKey(PurposeUploads, 1, now)
-		list = append(list, first)
-		return m.store(ctx, tx, []serviceKey{first})
-	})
-	return list, err
-}
-
 // Epoch returns the newest epoch that a transaction knows. Without any it is [ErrEpoch].
 func (v *Vault) Epoch(ctx context.Context, tx *store.Tx, now time.Time) (e Epoch, err error) {
 	if err := v.Current(ctx, tx, PurposeUploads); err != nil {

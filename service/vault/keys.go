@@ -44,7 +44,7 @@ var ErrOtherMaster = errors.New("the database was written under another master k
 type serviceKey struct {
 	purpose string
 	version int64
-	made    int64 // ns; 0 = before this was noted
+	made    int64 // ns; 0 = not noted
 	raw     locked.Bytes
 }
 
@@ -138,43 +138,10 @@ func (m Master) store(ctx context.Context, tx *store.Tx, list []serviceKey) erro
 	return nil
 }
 
-// begin makes the keys of a database without keys. An older database, which holds the
-// name of its master key, had its keys derived from the master key: begin keeps those,
-// so that nothing changes for clients.
-func (m Master) begin(ctx context.Context, tx *store.Tx, now time.Time) ([]serviceKey, error) {
-	var known string
-	err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'master_key'").Scan(&known)
-	derived := err == nil
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, fmt.Errorf("check master key: %w", err)
-	}
-	name, err := m.Name()
-	if err != nil {
-		return nil, err
-	}
-	if derived && known != name {
-		return nil, ErrOtherMaster
-	}
-	var list []serviceKey
+// begin makes the keys of a database without keys.
+func (m Master) begin(ctx context.Context, tx *store.Tx, now time.Time) (list []serviceKey, err error) {
 	for _, purpose := range purposes() {
-		k := serviceKey{purpose: purpose, version: 1, made: now.UnixNano()}
-		switch {
-		case !derived || purpose == PurposeUploads:
-			k = newServiceKey(purpose, 1, now)
-		case purpose == purposeFiles || purpose == purposeLegacy:
-			k.raw = m.raw
-		default:
-			raw, err := m.derive(purpose)
-			if err != nil {
-				return nil, err
-			}
-			k.raw = locked.Copy(raw[:])
-			clear(raw[:])
-		}
-		list = append(list, k)
-	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM meta WHERE name = 'master_key'"); err != nil {
-		return nil, fmt.Errorf("forget the name of the master key: %w", err)
+		list = append(list, newServiceKey(purpose, 1, now))
 	}
 	return list, m.store(ctx, tx, list)
 }
@@ -195,9 +162,6 @@ func Open(ctx context.Context, s *store.Store, source Source, master Master, now
 			}
 			return err
 		})
-	}
-	if err == nil && !slices.ContainsFunc(list, func(k serviceKey) bool { return k.purpose == PurposeUploads }) {
-		list, err = master.addEpoch(ctx, s, now)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open vault: %w", err)
