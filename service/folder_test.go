@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -352,34 +351,5 @@ func TestOlderClientsNeverGetRenamedFolders(t *testing.T) {
 		if asked.Load() < moment {
 			break
 		}
-	}
-}
-
-// A file whose name no record states gets a record of its own, so that everybody computes
-// the same names.
-func TestRenameFolderOfTheOldLayout(t *testing.T) {
-	if newDatabase(t) != "" {
-		return // it is a SQLite database
-	}
-	dir := unpack(t, filepath.Join("testdata", "ledger-1.tar.gz"))
-	r := runWith(t, service.Config{DataDir: dir})
-	account, err := r.svc.RotateKey(t.Context(), "alice") // owns the group
-	if err != nil {
-		t.Fatal(err)
-	}
-	alice := &user{running: r, id: account.AccountID, key: account.APIKey.Reveal()}
-	alice.login()
-	r.exec("UPDATE files SET filename = 'a/' || filename WHERE filename = 'late.txt'") // as an earlier rename would
-	out := must[wire.RenameFolderResult](alice, wire.OpRenameFolder, object{"group_id": "team", "folder": "a", "new_folder": "b", "seq": 1000})
-	rows, proof := alice.chain("team", nil)
-	r.verifies("team", rows, proof)
-	last := rows[len(rows)-2:]
-	if out.Files != 1 || last[0].Kind != chain.KindRename || last[0].Detail != "b/late.txt" || last[1].Kind != chain.KindRenameFolder {
-		t.Errorf("%+v, then %+v", last[0], last[1])
-	}
-	r.audits()
-	r.exec("UPDATE files SET filename = 'b/other' WHERE filename = 'b/late.txt'")
-	if _, err := r.svc.Audit(t.Context()); err == nil {
-		t.Error("the audit finds no difference")
 	}
 }

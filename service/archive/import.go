@@ -30,7 +30,7 @@ import (
 
 // oldestSchema is the oldest schema whose exports are read: each later one only added
 // tables, and columns with a default.
-const oldestSchema = 18
+const oldestSchema = 1
 
 // maxJSON bounds an entry that is read into memory.
 const maxJSON = 64 << 20

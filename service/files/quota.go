@@ -41,8 +41,8 @@ func (f *Files) mayKeep(ctx context.Context, tx *store.Tx, account, group string
 	return nil
 }
 
-// freeFormat is how many bytes of a format count for no bound. The migration
-// 0030_bytes_of_formats counts the others, and CheckStored.
+// freeFormat is how many bytes of a format count for no bound. The triggers
+// formats_counted count the others, and so does CheckStored.
 const freeFormat = 1 << 10
 
 // formatBytes are the bytes of a format that count as bytes of its file.

@@ -22,7 +22,7 @@ import (
 
 // Small ciphertext is a row of the database, so that a save is one commit. The row belongs to
 // the transaction that records its owner, and triggers destroy it with its owner; see the
-// migrations 0023_small_contents and 0029_keys_before_contents.
+// table small_contents.
 
 const (
 	// SmallBytes is the largest ciphertext that lies in the database, in bytes.

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Only this package and the migrations name the table of records.
+// Only this package and the schema name the table of records.
 func TestNobodyElseNamesTheTable(t *testing.T) {
 	inSQL := regexp.MustCompile(`(?i)\b(from|join|into|update|table|truncate)\s+"?ledger\b`)
 	seen := 0

@@ -56,7 +56,7 @@ func FirstInChain(ctx context.Context, tx *store.Tx, group string, after int64) 
 }
 
 // indexedTogether is how many records get their place in the table record_ids at once: see the
-// migration 0027_shorter_ledger_indexes.
+// trigger ledger_ids.
 const indexedTogether = 2048
 
 // selectIndexed and selectNotIndexed find the record with an id. Few records are not in the

@@ -2,8 +2,28 @@ package store
 
 import (
 	"context"
+	"path"
+	"testing/fstest"
 	"time"
 )
+
+// OpenWith is Open with more migrations than this program has: texts of SQL by the name of their file, for
+// both engines.
+func OpenWith(ctx context.Context, dir, url string, more map[string]string) (*Store, error) {
+	all := make(fstest.MapFS)
+	for _, engine := range []string{sqliteEngine{}.name(), postgresEngine{}.name()} {
+		first := path.Join(engine, "0001_initial.sql")
+		text, err := schema.ReadFile(path.Join("schema", first))
+		if err != nil {
+			return nil, err
+		}
+		all[first] = &fstest.MapFile{Data: text}
+		for name, text := range more {
+			all[path.Join(engine, name)] = &fstest.MapFile{Data: []byte(text)}
+		}
+	}
+	return openWith(ctx, dir, url, all)
+}
 
 // SetWriteTimeout shortens how long a write may take.
 func (s *Store) SetWriteTimeout(d time.Duration) { s.timeout = d }

@@ -20,10 +20,10 @@ type migration struct {
 	sql     string
 }
 
-// load reads the migrations of an engine, in order: 0001_name.sql, 0002_…
-func load(engine string) ([]migration, error) {
-	dir := path.Join("migrations", engine)
-	files, err := fs.ReadDir(migrations, dir)
+// load reads the migrations of an engine, in order: 0001_initial.sql, then one for each later change.
+func (s *Store) load() ([]migration, error) {
+	dir := s.engine.name()
+	files, err := fs.ReadDir(s.schema, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func load(engine string) ([]migration, error) {
 		if err != nil || version != i+1 {
 			return nil, fmt.Errorf("migration %s: want number %d", file.Name(), i+1)
 		}
-		text, err := fs.ReadFile(migrations, path.Join(dir, file.Name()))
+		text, err := fs.ReadFile(s.schema, path.Join(dir, file.Name()))
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +62,7 @@ func (s *Store) migratePatiently(ctx context.Context) error {
 
 // migrate runs the missing migrations in one transaction.
 func (s *Store) migrate(ctx context.Context) error {
-	all, err := load(s.engine.name())
+	all, err := s.load()
 	if err != nil {
 		return fmt.Errorf("load migrations: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"strings"
 	"sync"
@@ -29,12 +30,12 @@ var (
 	ErrInvalidText = errors.New("a text holds a NUL character")
 )
 
-//go:embed migrations
-var migrations embed.FS
+//go:embed schema
+var schema embed.FS
 
 // engine holds the differences between the two databases.
 type engine interface {
-	// name is the folder of its migrations.
+	// name is the folder of its schema.
 	name() string
 	// rebind turns the placeholders ? into the engine's own.
 	rebind(query string) string
@@ -74,6 +75,7 @@ type Store struct {
 	turn   chan struct{} // one writing transaction at a time in this process
 	once   sync.Once
 	dir    string // of SQLite
+	schema fs.FS  // folders of migrations, one for each engine
 
 	timeout time.Duration // of a write; 0 = it may take its time
 
@@ -104,10 +106,20 @@ func (s *Store) observed(call string, err *error) func() {
 // Open opens the database at url, postgres://…, or the SQLite database in dir
 // when url is empty, and brings its schema up to date.
 func Open(ctx context.Context, dir, url string) (*Store, error) {
+	all, err := fs.Sub(schema, "schema")
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	return openWith(ctx, dir, url, all)
+}
+
+// openWith is Open with migrations of a test.
+func openWith(ctx context.Context, dir, url string, migrations fs.FS) (*Store, error) {
 	s, err := connect(dir, url)
 	if err != nil {
 		return nil, err
 	}
+	s.schema = migrations
 	s.turn, s.ended, s.patience = make(chan struct{}, 1), make(chan struct{}, 1), patience
 	if err := s.migratePatiently(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())

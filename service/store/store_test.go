@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -342,52 +340,6 @@ func TestAddressIsChecked(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret-word") {
 			t.Errorf("%s: %v", url, err)
 		}
-	}
-}
-
-// TestReleasedSchemaOpens opens a database as each released version left it.
-func TestReleasedSchemaOpens(t *testing.T) {
-	files, err := filepath.Glob("testdata/schema-*.sql")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no released schemas", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			dir := t.TempDir()
-			db, err := sql.Open("sqlite", filepath.Join(dir, store.FileName))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := db.ExecContext(t.Context(), string(text)); err != nil {
-				t.Fatal(err)
-			}
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
-			s, err := store.Open(t.Context(), dir, "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			var backend, versions string
-			var versioned bool
-			var byAccount, byGroup int64
-			err = s.Read(t.Context(), func(tx *store.Tx) error {
-				return tx.QueryRowContext(t.Context(), `SELECT backend, (SELECT bytes FROM stored_bytes WHERE kind = 'account' AND name = uploader),
-					(SELECT bytes FROM stored_bytes WHERE kind = 'group' AND name = group_id), versioned, (SELECT versions FROM groups WHERE id = group_id)
-					FROM files WHERE filename = 'old.txt'`).Scan(&backend, &byAccount, &byGroup, &versioned, &versions)
-			})
-			if err != nil || backend != "FastFS" || byAccount != 28 || byGroup != 28 {
-				t.Errorf("the old file: backend %q, %d bytes of the account, %d of the group, %v", backend, byAccount, byGroup, err)
-			}
-			if versioned || versions != "all" {
-				t.Errorf("after the upgrade the group keeps %q, and the file is versioned: %v", versions, versioned)
-			}
-		})
 	}
 }
 

@@ -54,7 +54,7 @@ func (t Table) Insert() Query {
 
 // SchemaVersion is the number of the newest migration, which an open database has.
 func (s *Store) SchemaVersion() (int, error) {
-	all, err := load(s.engine.name())
+	all, err := s.load()
 	if err != nil {
 		return 0, fmt.Errorf("load migrations: %w", err)
 	}

@@ -1,0 +1,407 @@
+-- sqlite/0001_initial.sql says what tables and columns are for; here stands only what differs. Text has the
+-- collation "C", so that it is compared by bytes, as in SQLite.
+
+-- The service
+
+CREATE TABLE meta (
+	name  TEXT COLLATE "C" PRIMARY KEY,
+	value TEXT COLLATE "C" NOT NULL
+);
+
+-- Space that is given up when the server's disk is full, so that records of reading and removing still find
+-- room.
+CREATE UNLOGGED TABLE held_back (filler CHAR(400) NOT NULL);
+
+CREATE TABLE leases (
+	name     TEXT COLLATE "C" PRIMARY KEY,
+	holder   TEXT COLLATE "C" NOT NULL,
+	until_ns BIGINT NOT NULL
+);
+
+CREATE TABLE service_keys (
+	purpose TEXT COLLATE "C" NOT NULL,
+	version BIGINT NOT NULL,
+	master  TEXT COLLATE "C" NOT NULL,
+	wrapped BYTEA NOT NULL,
+	made_ns BIGINT NOT NULL DEFAULT 0,
+	PRIMARY KEY (purpose, version, master)
+);
+
+-- Accounts
+
+CREATE TABLE accounts (
+	id             TEXT COLLATE "C" PRIMARY KEY,
+	key_hash       BYTEA NOT NULL,
+	key_generation BIGINT NOT NULL,
+	balance        TEXT COLLATE "C" NOT NULL,
+	created_ns     BIGINT NOT NULL,
+	disabled_ns    BIGINT
+);
+
+CREATE TABLE free_changes (
+	account TEXT COLLATE "C" PRIMARY KEY,
+	day     BIGINT NOT NULL,
+	made    BIGINT NOT NULL
+);
+
+CREATE TABLE identities (
+	issuer  TEXT COLLATE "C" NOT NULL,
+	subject TEXT COLLATE "C" NOT NULL,
+	account TEXT COLLATE "C" NOT NULL REFERENCES accounts (id),
+	PRIMARY KEY (issuer, subject)
+);
+
+CREATE TABLE sign_in_links (
+	hash       BYTEA PRIMARY KEY,
+	account    TEXT COLLATE "C" NOT NULL REFERENCES accounts (id),
+	expires_ns BIGINT NOT NULL
+);
+
+CREATE TABLE web_sessions (
+	hash       BYTEA PRIMARY KEY,
+	account    TEXT COLLATE "C" NOT NULL REFERENCES accounts (id),
+	created_ns BIGINT NOT NULL,
+	expires_ns BIGINT NOT NULL
+);
+
+-- Groups
+
+CREATE TABLE groups (
+	id                   TEXT COLLATE "C" PRIMARY KEY,
+	owner                TEXT COLLATE "C" NOT NULL REFERENCES accounts (id),
+	key_version          BIGINT NOT NULL,
+	format               BIGINT NOT NULL DEFAULT 2,
+	joinable             BOOLEAN NOT NULL,
+	join_expires         BIGINT,
+	join_max_uses        BIGINT,
+	join_uses            BIGINT NOT NULL DEFAULT 0,
+	join_role            TEXT COLLATE "C" NOT NULL DEFAULT 'writer',
+	trash_days           BIGINT NOT NULL DEFAULT 30,
+	trash_who            TEXT COLLATE "C" NOT NULL DEFAULT 'uploader',
+	retention_days       BIGINT,
+	pending_retention    BIGINT,
+	pending_retention_ns BIGINT,
+	versions             TEXT COLLATE "C" NOT NULL DEFAULT 'all',
+	pending_versions     TEXT COLLATE "C",
+	pending_versions_ns  BIGINT,
+	thinned_seq          BIGINT NOT NULL DEFAULT 0,
+	thinned_file         BIGINT NOT NULL DEFAULT 0
+);
+CREATE INDEX groups_thinned ON groups (id) WHERE versions <> 'all';
+
+CREATE TABLE members (
+	group_id TEXT COLLATE "C" NOT NULL REFERENCES groups (id),
+	account  TEXT COLLATE "C" NOT NULL,
+	since    BIGINT NOT NULL,
+	role     TEXT COLLATE "C" NOT NULL DEFAULT 'writer',
+	PRIMARY KEY (group_id, account)
+);
+CREATE INDEX members_by_account ON members (account, group_id);
+
+-- Files
+
+CREATE TABLE files (
+	ref            TEXT COLLATE "C" PRIMARY KEY,
+	group_id       TEXT COLLATE "C" NOT NULL REFERENCES groups (id),
+	seq            BIGINT NOT NULL,
+	changed_seq    BIGINT NOT NULL,
+	tx_id          TEXT COLLATE "C" NOT NULL,
+	uploader       TEXT COLLATE "C" NOT NULL,
+	time_ns        BIGINT NOT NULL,
+	filename       TEXT COLLATE "C" NOT NULL,
+	original_size  BIGINT,
+	file_hash      TEXT COLLATE "C" NOT NULL,
+	content        TEXT COLLATE "C" NOT NULL DEFAULT '',
+	versioned      BOOLEAN NOT NULL DEFAULT FALSE,
+	backend        TEXT COLLATE "C" NOT NULL DEFAULT 'FastFS',
+	blob_id        TEXT COLLATE "C" NOT NULL,
+	blob_size      BIGINT NOT NULL,
+	blob_sum       BYTEA NOT NULL,
+	key_version    BIGINT NOT NULL,
+	key_id         BIGINT,
+	deleted_ns     BIGINT,
+	deleted_by     TEXT COLLATE "C",
+	deleted_why    TEXT COLLATE "C",
+	trash_ns       BIGINT,
+	trash_by       TEXT COLLATE "C",
+	trash_until_ns BIGINT,
+	content_type   TEXT COLLATE "C" NOT NULL,
+	format         TEXT COLLATE "C" NOT NULL,
+	attributes     TEXT COLLATE "C" NOT NULL DEFAULT ''
+);
+CREATE UNIQUE INDEX files_by_blob ON files (blob_id) WHERE substr(blob_id, 1, 4) <> 'row:';
+CREATE INDEX files_by_group ON files (group_id, seq);
+CREATE INDEX files_by_change ON files (group_id, changed_seq);
+CREATE INDEX files_by_name ON files (group_id, substr(filename, 1, 200), seq, versioned) WHERE deleted_ns IS NULL;
+CREATE INDEX files_by_renaming ON files (group_id, substr(filename, 1, 200), changed_seq)
+	WHERE changed_seq <> seq AND deleted_ns IS NULL AND trash_ns IS NULL;
+CREATE INDEX files_in_trash ON files (group_id, trash_by) WHERE trash_ns IS NOT NULL;
+CREATE INDEX files_by_trash_end ON files (trash_until_ns) WHERE trash_until_ns IS NOT NULL;
+
+CREATE TABLE file_keys (
+	id          BIGINT PRIMARY KEY,
+	wrapped_key BYTEA NOT NULL,
+	free        BOOLEAN NOT NULL
+);
+CREATE INDEX file_keys_free ON file_keys (id) WHERE free;
+
+-- free is for SQLite, where rows are overwritten. Here they are removed, and only the destruction of the key
+-- counts.
+CREATE TABLE small_contents (
+	id   BIGINT PRIMARY KEY,
+	size BIGINT NOT NULL,
+	free BOOLEAN NOT NULL,
+	data BYTEA NOT NULL
+);
+ALTER TABLE small_contents ALTER COLUMN data SET STORAGE EXTERNAL; -- ciphertext cannot be compressed
+
+CREATE TABLE parts (
+	id          TEXT COLLATE "C" PRIMARY KEY,
+	blob_id     TEXT COLLATE "C" NOT NULL UNIQUE,
+	blob_size   BIGINT NOT NULL,
+	blob_sum    BYTEA NOT NULL,
+	group_id    TEXT COLLATE "C" NOT NULL,
+	account     TEXT COLLATE "C" NOT NULL,
+	upload_id   TEXT COLLATE "C",
+	number      BIGINT,
+	block_size  BIGINT NOT NULL,
+	loose       BIGINT,
+	wrapped_key BYTEA,
+	blocks      TEXT COLLATE "C" NOT NULL,
+	leaves      BYTEA NOT NULL,
+	UNIQUE (upload_id, number)
+);
+CREATE INDEX parts_loose ON parts (loose) WHERE loose IS NOT NULL;
+
+CREATE TABLE part_uses (
+	part TEXT COLLATE "C" NOT NULL REFERENCES parts (id),
+	ref  TEXT COLLATE "C" NOT NULL REFERENCES files (ref),
+	PRIMARY KEY (part, ref)
+);
+CREATE INDEX part_uses_by_ref ON part_uses (ref);
+
+CREATE TABLE contents (
+	ref        TEXT COLLATE "C" PRIMARY KEY REFERENCES files (ref),
+	block_size BIGINT NOT NULL,
+	manifest   BYTEA,
+	tops       BYTEA NOT NULL
+);
+
+-- Uploads and retrievals
+
+CREATE TABLE uploads (
+	id          TEXT COLLATE "C" PRIMARY KEY,
+	account     TEXT COLLATE "C" NOT NULL,
+	group_id    TEXT COLLATE "C" NOT NULL,
+	ref         TEXT COLLATE "C" NOT NULL,
+	filename    TEXT COLLATE "C" NOT NULL,
+	key_version BIGINT NOT NULL,
+	key_id      BIGINT,
+	began_ns    BIGINT NOT NULL DEFAULT 0,
+	expires_ns  BIGINT NOT NULL,
+	base        TEXT COLLATE "C" NOT NULL DEFAULT '',
+	block_size  BIGINT NOT NULL DEFAULT 0,
+	parts       BIGINT NOT NULL DEFAULT 0,
+	part_bytes  BIGINT NOT NULL DEFAULT 0,
+	blob_id     TEXT COLLATE "C",
+	blob_size   BIGINT,
+	blob_sum    BYTEA,
+	result      TEXT COLLATE "C"
+);
+CREATE INDEX uploads_by_expiry ON uploads (expires_ns);
+CREATE INDEX uploads_open ON uploads (account) WHERE result IS NULL;
+
+CREATE TABLE spent_uploads (
+	id  BYTEA PRIMARY KEY,
+	seq BIGINT NOT NULL
+);
+
+CREATE TABLE claims (
+	account  TEXT COLLATE "C" NOT NULL,
+	claim_id TEXT COLLATE "C" NOT NULL,
+	ref      TEXT COLLATE "C" NOT NULL,
+	time_ns  BIGINT NOT NULL,
+	PRIMARY KEY (account, claim_id, ref)
+);
+CREATE INDEX claims_by_time ON claims (time_ns);
+
+-- Deletions
+
+CREATE TABLE pending_deletions (
+	ref      TEXT COLLATE "C" PRIMARY KEY,
+	group_id TEXT COLLATE "C" NOT NULL REFERENCES groups (id),
+	account  TEXT COLLATE "C" NOT NULL,
+	due_ns   BIGINT NOT NULL
+);
+CREATE INDEX pending_deletions_by_group ON pending_deletions (group_id, account);
+CREATE INDEX pending_deletions_by_time ON pending_deletions (due_ns);
+
+CREATE TABLE recent_deletions (
+	group_id TEXT COLLATE "C" NOT NULL,
+	account  TEXT COLLATE "C" NOT NULL,
+	time_ns  BIGINT NOT NULL,
+	ref      TEXT COLLATE "C" NOT NULL,
+	PRIMARY KEY (group_id, account, time_ns, ref)
+);
+
+-- The ledger (service/LEDGER.md)
+
+CREATE TABLE ledger (
+	seq       BIGINT PRIMARY KEY,
+	tx_id     TEXT COLLATE "C" NOT NULL,
+	kind      TEXT COLLATE "C" NOT NULL,
+	time_ns   BIGINT NOT NULL,
+	account   TEXT COLLATE "C" NOT NULL,
+	group_id  TEXT COLLATE "C" NOT NULL,
+	ref       TEXT COLLATE "C" NOT NULL,
+	file_hash TEXT COLLATE "C" NOT NULL,
+	detail    TEXT COLLATE "C" NOT NULL,
+	fee       TEXT COLLATE "C" NOT NULL,
+	request   TEXT COLLATE "C" NOT NULL,
+	chain     TEXT COLLATE "C" NOT NULL DEFAULT '',
+	number    BIGINT NOT NULL DEFAULT 0,
+	prev_hash BYTEA NOT NULL,
+	hash      BYTEA NOT NULL,
+	tags      TEXT COLLATE "C" NOT NULL DEFAULT ''
+);
+CREATE INDEX ledger_by_chain ON ledger (group_id, seq) WHERE kind <> 'claim_token';
+CREATE INDEX ledger_claims ON ledger (group_id, seq) WHERE kind = 'claim_token';
+CREATE INDEX ledger_by_account ON ledger (account, seq);
+CREATE INDEX ledger_revocations ON ledger (detail, group_id, seq) WHERE kind = 'revoke_group_member';
+CREATE INDEX ledger_folders ON ledger (group_id, seq) WHERE kind = 'rename_folder';
+
+CREATE FUNCTION ledger_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE EXCEPTION 'the ledger is append-only';
+END $$;
+CREATE TRIGGER ledger_no_change BEFORE UPDATE OR DELETE ON ledger
+	FOR EACH ROW EXECUTE FUNCTION ledger_is_append_only();
+CREATE TRIGGER ledger_no_truncate BEFORE TRUNCATE ON ledger
+	FOR EACH STATEMENT EXECUTE FUNCTION ledger_is_append_only();
+
+CREATE TABLE chains (
+	chain  TEXT COLLATE "C" PRIMARY KEY,
+	number BIGINT NOT NULL,
+	hash   BYTEA NOT NULL,
+	old    BIGINT NOT NULL
+);
+
+CREATE TABLE record_ids (
+	beginning TEXT COLLATE "C" NOT NULL,
+	seq       BIGINT NOT NULL,
+	PRIMARY KEY (beginning, seq)
+);
+CREATE FUNCTION index_record_ids() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO record_ids SELECT substr(tx_id, 1, 10), seq FROM ledger
+		WHERE seq > NEW.seq - 2048 AND seq <= NEW.seq ORDER BY 1;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER ledger_ids AFTER INSERT ON ledger
+	FOR EACH ROW WHEN (NEW.seq % 2048 = 0) EXECUTE FUNCTION index_record_ids();
+
+-- Counted bytes
+
+CREATE TABLE stored_bytes (
+	kind  TEXT COLLATE "C" NOT NULL,
+	name  TEXT COLLATE "C" NOT NULL,
+	bytes BIGINT NOT NULL,
+	PRIMARY KEY (kind, name)
+);
+
+CREATE FUNCTION add_stored_bytes(account TEXT, group_name TEXT, n BIGINT) RETURNS void LANGUAGE sql AS $$
+	INSERT INTO stored_bytes (kind, name, bytes) VALUES ('account', $1, $3), ('group', $2, $3)
+	ON CONFLICT (kind, name) DO UPDATE SET bytes = stored_bytes.bytes + excluded.bytes
+$$;
+
+-- Of files.
+CREATE FUNCTION count_file() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF TG_OP <> 'INSERT' AND OLD.deleted_ns IS NULL AND OLD.blob_id <> OLD.ref THEN
+		PERFORM add_stored_bytes(OLD.uploader, OLD.group_id, -OLD.blob_size);
+	END IF;
+	IF TG_OP <> 'DELETE' AND NEW.deleted_ns IS NULL AND NEW.blob_id <> NEW.ref THEN
+		PERFORM add_stored_bytes(NEW.uploader, NEW.group_id, NEW.blob_size);
+	END IF;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER files_counted
+	AFTER INSERT OR DELETE OR UPDATE OF deleted_ns, blob_id, blob_size, uploader, group_id, ref ON files
+	FOR EACH ROW EXECUTE FUNCTION count_file();
+
+-- Of formats of files.
+CREATE FUNCTION count_format() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF TG_OP <> 'INSERT' AND OLD.deleted_ns IS NULL AND octet_length(OLD.format) > 1024 THEN
+		PERFORM add_stored_bytes(OLD.uploader, OLD.group_id, 1024 - octet_length(OLD.format));
+	END IF;
+	IF TG_OP <> 'DELETE' AND NEW.deleted_ns IS NULL AND octet_length(NEW.format) > 1024 THEN
+		PERFORM add_stored_bytes(NEW.uploader, NEW.group_id, octet_length(NEW.format) - 1024);
+	END IF;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER formats_counted AFTER INSERT OR DELETE OR UPDATE OF deleted_ns, uploader, group_id, format ON files
+	FOR EACH ROW EXECUTE FUNCTION count_format();
+
+-- Of uploads.
+CREATE FUNCTION count_upload() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF TG_OP <> 'INSERT' AND OLD.blob_id IS NOT NULL THEN
+		PERFORM add_stored_bytes(OLD.account, OLD.group_id, -OLD.blob_size);
+	END IF;
+	IF TG_OP <> 'DELETE' AND NEW.blob_id IS NOT NULL THEN
+		PERFORM add_stored_bytes(NEW.account, NEW.group_id, NEW.blob_size);
+	END IF;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER uploads_counted AFTER INSERT OR DELETE OR UPDATE OF blob_id, blob_size, account, group_id ON uploads
+	FOR EACH ROW EXECUTE FUNCTION count_upload();
+
+-- Of parts. Once for each statement: a file may have thousands of parts, and a row that is changed so
+-- often in one transaction becomes slow.
+CREATE FUNCTION count_parts() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF TG_OP <> 'INSERT' THEN
+		INSERT INTO stored_bytes (kind, name, bytes) SELECT kind, name, -sum(n) FROM (
+			SELECT 'account' AS kind, account AS name, blob_size AS n FROM gone
+			UNION ALL SELECT 'group', group_id, blob_size FROM gone) parts
+		GROUP BY kind, name
+		ON CONFLICT (kind, name) DO UPDATE SET bytes = stored_bytes.bytes + excluded.bytes;
+	END IF;
+	IF TG_OP <> 'DELETE' THEN
+		INSERT INTO stored_bytes (kind, name, bytes) SELECT kind, name, sum(n) FROM (
+			SELECT 'account' AS kind, account AS name, blob_size AS n FROM added
+			UNION ALL SELECT 'group', group_id, blob_size FROM added) parts
+		GROUP BY kind, name
+		ON CONFLICT (kind, name) DO UPDATE SET bytes = stored_bytes.bytes + excluded.bytes;
+	END IF;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER parts_added AFTER INSERT ON parts REFERENCING NEW TABLE AS added
+	FOR EACH STATEMENT EXECUTE FUNCTION count_parts();
+CREATE TRIGGER parts_gone AFTER DELETE ON parts REFERENCING OLD TABLE AS gone
+	FOR EACH STATEMENT EXECUTE FUNCTION count_parts();
+CREATE TRIGGER parts_changed AFTER UPDATE ON parts REFERENCING OLD TABLE AS gone NEW TABLE AS added
+	FOR EACH STATEMENT EXECUTE FUNCTION count_parts();
+
+-- Small contents are removed with their owner: triggers do it, so that no statement can forget it.
+CREATE FUNCTION end_small() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	DELETE FROM small_contents WHERE id = CAST(substr(OLD.blob_id, 5, 12) AS BIGINT);
+	RETURN NULL;
+END $$;
+CREATE FUNCTION end_small_of_upload() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF NOT EXISTS (SELECT 1 FROM files WHERE ref = OLD.ref AND blob_id = OLD.blob_id) THEN
+		DELETE FROM small_contents WHERE id = CAST(substr(OLD.blob_id, 5, 12) AS BIGINT);
+	END IF;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER files_end_small AFTER UPDATE OF deleted_ns ON files FOR EACH ROW
+	WHEN (OLD.deleted_ns IS NULL AND NEW.deleted_ns IS NOT NULL AND substr(OLD.blob_id, 1, 4) = 'row:')
+	EXECUTE FUNCTION end_small();
+CREATE TRIGGER uploads_change_small AFTER UPDATE OF blob_id ON uploads FOR EACH ROW
+	WHEN (substr(OLD.blob_id, 1, 4) = 'row:' AND OLD.blob_id IS DISTINCT FROM NEW.blob_id)
+	EXECUTE FUNCTION end_small_of_upload();
+CREATE TRIGGER uploads_end_small AFTER DELETE ON uploads FOR EACH ROW
+	WHEN (substr(OLD.blob_id, 1, 4) = 'row:') EXECUTE FUNCTION end_small_of_upload();

@@ -1,0 +1,440 @@
+-- Amounts are decimal digits of yocto; names that end in _ns are ns since the epoch, in UTC; hashes of
+-- files are lower-case hex. A seq is the sequence of a record of the ledger. Tables whose rows others
+-- refer to come first. Columns that may be long come last: SQLite reads a row from its beginning.
+
+-- The service
+
+-- Facts about the whole service, such as a rotation of the master key that has begun.
+CREATE TABLE meta (
+	name  TEXT PRIMARY KEY,
+	value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Work that one process does for all.
+CREATE TABLE leases (
+	name     TEXT PRIMARY KEY,
+	holder   TEXT NOT NULL,
+	until_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The keys of the service itself, each wrapped by the master key. One that is replaced gets the next
+-- version. While the master key changes there is a row for the old one and a row for the new one.
+CREATE TABLE service_keys (
+	purpose TEXT NOT NULL,
+	version INTEGER NOT NULL,           -- from 1
+	master  TEXT NOT NULL,              -- name of the master key, which says nothing about it
+	wrapped BLOB NOT NULL,
+	made_ns INTEGER NOT NULL DEFAULT 0, -- 0 = not noted: only the keys of uploads end with time
+	PRIMARY KEY (purpose, version, master)
+) STRICT, WITHOUT ROWID;
+
+-- Accounts
+
+CREATE TABLE accounts (
+	id             TEXT PRIMARY KEY,
+	key_hash       BLOB NOT NULL,    -- SHA-256 of the API key
+	key_generation INTEGER NOT NULL, -- 0 = no key was given out yet
+	balance        TEXT NOT NULL,
+	created_ns     INTEGER NOT NULL,
+	disabled_ns    INTEGER           -- since when the operator lets it do nothing; NULL = it may act
+) STRICT, WITHOUT ROWID;
+
+-- How many changes without a price an account made on the day it made the last one.
+CREATE TABLE free_changes (
+	account TEXT PRIMARY KEY,
+	day     INTEGER NOT NULL, -- days since the epoch, UTC
+	made    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Who a subject of an OpenID Connect issuer is here.
+CREATE TABLE identities (
+	issuer  TEXT NOT NULL,
+	subject TEXT NOT NULL,
+	account TEXT NOT NULL REFERENCES accounts (id),
+	PRIMARY KEY (issuer, subject)
+) STRICT, WITHOUT ROWID;
+
+-- One-time links that sign in to the account page. Only hashes of secrets are kept.
+CREATE TABLE sign_in_links (
+	hash       BLOB PRIMARY KEY, -- SHA-256
+	account    TEXT NOT NULL REFERENCES accounts (id),
+	expires_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE web_sessions (
+	hash       BLOB PRIMARY KEY, -- SHA-256 of the cookie's secret
+	account    TEXT NOT NULL REFERENCES accounts (id),
+	created_ns INTEGER NOT NULL,
+	expires_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Groups
+
+CREATE TABLE groups (
+	id                   TEXT PRIMARY KEY,
+	owner                TEXT NOT NULL REFERENCES accounts (id),
+	key_version          INTEGER NOT NULL,                  -- grows with every revocation
+	format               INTEGER NOT NULL DEFAULT 2,        -- the newest format version that uploads may have
+	joinable             INTEGER NOT NULL,                  -- whether it ever had a window for joining
+	join_expires         INTEGER,                           -- ns; NULL = the window is closed
+	join_max_uses        INTEGER,                           -- NULL = unlimited
+	join_uses            INTEGER NOT NULL DEFAULT 0,
+	join_role            TEXT NOT NULL DEFAULT 'writer',    -- of those who join by themselves
+	trash_days           INTEGER NOT NULL DEFAULT 30,       -- how long a removed file can be brought back
+	trash_who            TEXT NOT NULL DEFAULT 'uploader',  -- who removes a file: 'uploader' or 'writers'
+	retention_days       INTEGER,                           -- NULL = forever
+	pending_retention    INTEGER,                           -- the window that the group gets, see pending_deletions
+	pending_retention_ns INTEGER,                           -- when; NULL = none waits
+	versions             TEXT NOT NULL DEFAULT 'all',       -- kept older ones: 'all', a number, or days as in '30d'
+	pending_versions     TEXT,                              -- the setting that waits
+	pending_versions_ns  INTEGER,                           -- when it begins; NULL = none waits
+	thinned_seq          INTEGER NOT NULL DEFAULT 0,        -- the sweep has seen the names of files changed up to it
+	thinned_file         INTEGER NOT NULL DEFAULT 0         -- and, of the next change, of those uploaded up to it
+) STRICT, WITHOUT ROWID;
+CREATE INDEX groups_thinned ON groups (id) WHERE versions <> 'all';
+
+CREATE TABLE members (
+	group_id TEXT NOT NULL REFERENCES groups (id),
+	account  TEXT NOT NULL,
+	since    INTEGER NOT NULL,               -- seq
+	role     TEXT NOT NULL DEFAULT 'writer', -- the owner of a group is in its own row
+	PRIMARY KEY (group_id, account)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX members_by_account ON members (account, group_id);
+
+-- Files
+
+-- The table has row numbers, so that its indexes do not repeat the whole reference.
+CREATE TABLE files (
+	ref            TEXT PRIMARY KEY,
+	group_id       TEXT NOT NULL REFERENCES groups (id),
+	seq            INTEGER NOT NULL,                -- of the upload
+	changed_seq    INTEGER NOT NULL,                -- of the newest record about the file
+	tx_id          TEXT NOT NULL,                   -- of the upload
+	uploader       TEXT NOT NULL,
+	time_ns        INTEGER NOT NULL,                -- of the upload
+	filename       TEXT NOT NULL,
+	original_size  INTEGER,                         -- of the plaintext, in bytes; NULL = not known
+	file_hash      TEXT NOT NULL,
+	content        TEXT NOT NULL DEFAULT '',        -- the hash of a file of format version 2; '' = another version
+	versioned      INTEGER NOT NULL DEFAULT 0,      -- its client knows that names have versions; others stay
+	backend        TEXT NOT NULL DEFAULT 'FastFS',  -- or Ipfs, for references of an older network
+	blob_id        TEXT NOT NULL,                   -- of a blob or of small_contents; ref = the bytes are in neither
+	blob_size      INTEGER NOT NULL,
+	blob_sum       BLOB NOT NULL,
+	key_version    INTEGER NOT NULL,                -- of the group
+	key_id         INTEGER,                         -- in file_keys, negative: in small_contents; NULL once destroyed
+	deleted_ns     INTEGER,                         -- NULL = it lives
+	deleted_by     TEXT,
+	deleted_why    TEXT,
+	trash_ns       INTEGER,                         -- since when it is in the trash; NULL = it is not
+	trash_by       TEXT,
+	trash_until_ns INTEGER,                         -- when its key is destroyed; NULL = when the owner says so
+	content_type   TEXT NOT NULL,
+	format         TEXT NOT NULL,                   -- as it was sent; 'null' when none was, and once deleted
+	attributes     TEXT NOT NULL DEFAULT ''         -- canonical text: time, execute bit, link target, xattrs; '' = none
+) STRICT;
+CREATE UNIQUE INDEX files_by_blob ON files (blob_id) WHERE substr(blob_id, 1, 4) <> 'row:';
+CREATE INDEX files_by_group ON files (group_id, seq);
+CREATE INDEX files_by_change ON files (group_id, changed_seq);
+-- Names are cut: an entry of an index of PostgreSQL has at most 2,704 bytes, a name up to 4,096. The
+-- index serves the thinning of versions too.
+CREATE INDEX files_by_name ON files (group_id, substr(filename, 1, 200), seq, versioned) WHERE deleted_ns IS NULL;
+-- A save looks for the newest version of its name: the one that was uploaded last, or one of the few that
+-- changed since their upload.
+CREATE INDEX files_by_renaming ON files (group_id, substr(filename, 1, 200), changed_seq)
+	WHERE changed_seq <> seq AND deleted_ns IS NULL AND trash_ns IS NULL;
+CREATE INDEX files_in_trash ON files (group_id, trash_by) WHERE trash_ns IS NOT NULL;
+CREATE INDEX files_by_trash_end ON files (trash_until_ns) WHERE trash_until_ns IS NOT NULL;
+
+-- Wrapped keys have a table of their own. Its rows are appended and overwritten in place, never moved: a
+-- row that moves to another page leaves a copy behind that no deletion reaches.
+CREATE TABLE file_keys (
+	id          INTEGER PRIMARY KEY,
+	wrapped_key BLOB NOT NULL,   -- zeros once destroyed; always of one size
+	free        INTEGER NOT NULL -- may be taken by another file
+) STRICT;
+CREATE INDEX file_keys_free ON file_keys (id) WHERE free;
+
+-- Small ciphertext lies here and not in a blob of its own. The blob_id of its file or upload is row:, the
+-- id in 12 digits, a colon and random digits; or a plus sign instead of the colon, and then the wrapped
+-- key of the file lies before the ciphertext. Rows are overwritten by rows of the same size, never removed,
+-- for the reason of file_keys.
+CREATE TABLE small_contents (
+	id   INTEGER PRIMARY KEY,
+	size INTEGER NOT NULL, -- of data
+	free INTEGER NOT NULL, -- may be taken by another file
+	data BLOB NOT NULL     -- with zeros after it; zeros alone once destroyed
+) STRICT;
+CREATE INDEX small_contents_free ON small_contents (size) WHERE free;
+
+-- Sealed blocks that are stored as one blob. A part belongs to an upload, or once that is recorded to the
+-- files in part_uses.
+CREATE TABLE parts (
+	id          TEXT PRIMARY KEY,
+	blob_id     TEXT NOT NULL UNIQUE,
+	blob_size   INTEGER NOT NULL,
+	blob_sum    BLOB NOT NULL,
+	group_id    TEXT NOT NULL,
+	account     TEXT NOT NULL,
+	upload_id   TEXT,             -- NULL once recorded
+	number      INTEGER,          -- in the upload; NULL once recorded
+	block_size  INTEGER NOT NULL,
+	loose       INTEGER,          -- since this seq some blocks may be of no use: a file that used the part ended, or
+	                              -- its only file never used all of it; NULL = every block is in use
+	wrapped_key BLOB,             -- by the key of the upload; NULL once recorded
+	blocks      TEXT NOT NULL,    -- such as 0-31,40: in the order of the blob
+	leaves      BLOB NOT NULL,    -- 32 bytes for each block; they prove the blob
+	UNIQUE (upload_id, number)
+) STRICT;
+CREATE INDEX parts_loose ON parts (loose) WHERE loose IS NOT NULL;
+
+CREATE TABLE part_uses (
+	part TEXT NOT NULL REFERENCES parts (id),
+	ref  TEXT NOT NULL REFERENCES files (ref),
+	PRIMARY KEY (part, ref)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX part_uses_by_ref ON part_uses (ref);
+
+-- What a file of format version 2 consists of, until its key is destroyed.
+CREATE TABLE contents (
+	ref        TEXT PRIMARY KEY REFERENCES files (ref),
+	block_size INTEGER NOT NULL,
+	manifest   BLOB,         -- NULL = it is the blob of the file
+	tops       BLOB NOT NULL -- the hash over each 256 blocks, but for the rest at the end
+) STRICT;
+
+-- Uploads and retrievals
+
+-- Uploads that were begun. Finished ones stay for a while, for those who ask again.
+CREATE TABLE uploads (
+	id          TEXT PRIMARY KEY,
+	account     TEXT NOT NULL,
+	group_id    TEXT NOT NULL,
+	ref         TEXT NOT NULL,
+	filename    TEXT NOT NULL,
+	key_version INTEGER NOT NULL,
+	key_id      INTEGER,                    -- NULL once the file owns it
+	began_ns    INTEGER NOT NULL DEFAULT 0,
+	expires_ns  INTEGER NOT NULL,
+	base        TEXT NOT NULL DEFAULT '',   -- the file of whose blocks it may take over; '' = none
+	block_size  INTEGER NOT NULL DEFAULT 0, -- 0 = it may have no parts; else its blob is the manifest
+	parts       INTEGER NOT NULL DEFAULT 0, -- how many there are while it is not finished, and their bytes: so
+	part_bytes  INTEGER NOT NULL DEFAULT 0, -- that nobody counts rows while all writers wait
+	blob_id     TEXT,                       -- of a transfer
+	blob_size   INTEGER,
+	blob_sum    BLOB,
+	result      TEXT                        -- answer of the finalize, JSON; NULL = not finished
+) STRICT, WITHOUT ROWID;
+CREATE INDEX uploads_by_expiry ON uploads (expires_ns);
+-- Every upload begins by counting the account's unfinished ones.
+CREATE INDEX uploads_open ON uploads (account) WHERE result IS NULL;
+
+-- The ids of uploads in one request. They stay for ever, so that an old copy of an upload brings nothing
+-- back. The record has account, group and reference.
+CREATE TABLE spent_uploads (
+	id  BLOB PRIMARY KEY, -- 16 bytes that the client chose
+	seq INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Retrievals that were paid for.
+CREATE TABLE claims (
+	account  TEXT NOT NULL,
+	claim_id TEXT NOT NULL,
+	ref      TEXT NOT NULL,
+	time_ns  INTEGER NOT NULL,
+	PRIMARY KEY (account, claim_id, ref)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX claims_by_time ON claims (time_ns);
+
+-- Deletions
+
+-- What would destroy many files waits: files that are deleted when their time comes, unless somebody takes
+-- that back.
+CREATE TABLE pending_deletions (
+	ref      TEXT PRIMARY KEY,
+	group_id TEXT NOT NULL REFERENCES groups (id),
+	account  TEXT NOT NULL, -- who asked
+	due_ns   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX pending_deletions_by_group ON pending_deletions (group_id, account);
+CREATE INDEX pending_deletions_by_time ON pending_deletions (due_ns);
+
+-- Deletions of the last day that did not wait, to count them.
+CREATE TABLE recent_deletions (
+	group_id TEXT NOT NULL,
+	account  TEXT NOT NULL,
+	time_ns  INTEGER NOT NULL,
+	ref      TEXT NOT NULL,
+	PRIMARY KEY (group_id, account, time_ns, ref)
+) STRICT, WITHOUT ROWID;
+
+-- The ledger (service/LEDGER.md)
+
+CREATE TABLE ledger (
+	seq       INTEGER PRIMARY KEY,
+	tx_id     TEXT NOT NULL,
+	kind      TEXT NOT NULL,
+	time_ns   INTEGER NOT NULL,
+	account   TEXT NOT NULL,              -- the account that acted
+	group_id  TEXT NOT NULL,
+	ref       TEXT NOT NULL,
+	file_hash TEXT NOT NULL,
+	detail    TEXT NOT NULL,              -- depends on the kind
+	fee       TEXT NOT NULL,
+	request   TEXT NOT NULL,
+	chain     TEXT NOT NULL DEFAULT '',   -- of its group or account
+	number    INTEGER NOT NULL DEFAULT 0, -- in the chain
+	prev_hash BLOB NOT NULL,              -- of the record before it in the chain
+	hash      BLOB NOT NULL,
+	tags      TEXT NOT NULL DEFAULT ''    -- a JSON list of names and values in turns; '' = none
+) STRICT;
+-- The chain of a group and its retrievals are in an index each: a save changes few pages.
+CREATE INDEX ledger_by_chain ON ledger (group_id, seq) WHERE kind <> 'claim_token';
+CREATE INDEX ledger_claims ON ledger (group_id, seq) WHERE kind = 'claim_token';
+CREATE INDEX ledger_by_account ON ledger (account, seq);
+-- Who was revoked from which group: nobody joins again by himself, and watch tells him.
+CREATE INDEX ledger_revocations ON ledger (detail, group_id, seq) WHERE kind = 'revoke_group_member';
+-- Renamed folders are looked for in the long chain of a group with every rename_folder.
+CREATE INDEX ledger_folders ON ledger (group_id, seq) WHERE kind = 'rename_folder';
+
+CREATE TRIGGER ledger_no_update BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER ledger_no_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+
+-- Where each chain ends.
+CREATE TABLE chains (
+	chain  TEXT PRIMARY KEY,
+	number INTEGER NOT NULL, -- of its records
+	hash   BLOB NOT NULL,    -- of its last record
+	old    INTEGER NOT NULL  -- how many of them have layout 1
+) STRICT, WITHOUT ROWID;
+
+-- The beginnings of the ids of all records up to the last sequence that 2048 divides. An id is a hash, so
+-- that each has a page of its own; this index is written for many records at once.
+CREATE TABLE record_ids (
+	beginning TEXT NOT NULL,
+	seq       INTEGER NOT NULL,
+	PRIMARY KEY (beginning, seq)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER ledger_ids AFTER INSERT ON ledger WHEN NEW.seq % 2048 = 0 BEGIN
+	INSERT INTO record_ids SELECT substr(tx_id, 1, 10), seq FROM ledger
+		WHERE seq > NEW.seq - 2048 AND seq <= NEW.seq ORDER BY 1;
+END;
+
+-- Counted bytes
+
+-- How many bytes are kept for an account, which uploaded them, and for a group: the ciphertext of living
+-- files with all their versions and of uploads that are not finished, and what clients say of a file in
+-- more than 1 KiB. Triggers keep it, so that no statement can forget it.
+CREATE TABLE stored_bytes (
+	kind  TEXT NOT NULL, -- 'account' or 'group'
+	name  TEXT NOT NULL,
+	bytes INTEGER NOT NULL,
+	PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+
+-- Of files.
+CREATE TRIGGER files_counted_in AFTER INSERT ON files
+	WHEN NEW.deleted_ns IS NULL AND NEW.blob_id <> NEW.ref BEGIN
+	INSERT INTO stored_bytes (kind, name, bytes)
+		VALUES ('account', NEW.uploader, NEW.blob_size), ('group', NEW.group_id, NEW.blob_size)
+		ON CONFLICT (kind, name) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+CREATE TRIGGER files_counted_out AFTER DELETE ON files
+	WHEN OLD.deleted_ns IS NULL AND OLD.blob_id <> OLD.ref BEGIN
+	UPDATE stored_bytes SET bytes = bytes - OLD.blob_size
+		WHERE (kind, name) IN (VALUES ('account', OLD.uploader), ('group', OLD.group_id));
+END;
+CREATE TRIGGER files_counted_out_again AFTER UPDATE OF deleted_ns, blob_id, blob_size, uploader, group_id, ref ON files
+	WHEN OLD.deleted_ns IS NULL AND OLD.blob_id <> OLD.ref BEGIN
+	UPDATE stored_bytes SET bytes = bytes - OLD.blob_size
+		WHERE (kind, name) IN (VALUES ('account', OLD.uploader), ('group', OLD.group_id));
+END;
+CREATE TRIGGER files_counted_in_again AFTER UPDATE OF deleted_ns, blob_id, blob_size, uploader, group_id, ref ON files
+	WHEN NEW.deleted_ns IS NULL AND NEW.blob_id <> NEW.ref BEGIN
+	INSERT INTO stored_bytes (kind, name, bytes)
+		VALUES ('account', NEW.uploader, NEW.blob_size), ('group', NEW.group_id, NEW.blob_size)
+		ON CONFLICT (kind, name) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+
+-- Of formats of files.
+CREATE TRIGGER formats_counted_in AFTER INSERT ON files
+	WHEN NEW.deleted_ns IS NULL AND octet_length(NEW.format) > 1024 BEGIN
+	INSERT INTO stored_bytes (kind, name, bytes)
+		VALUES ('account', NEW.uploader, octet_length(NEW.format) - 1024),
+			('group', NEW.group_id, octet_length(NEW.format) - 1024)
+		ON CONFLICT (kind, name) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+CREATE TRIGGER formats_counted_out AFTER DELETE ON files
+	WHEN OLD.deleted_ns IS NULL AND octet_length(OLD.format) > 1024 BEGIN
+	UPDATE stored_bytes SET bytes = bytes - (octet_length(OLD.format) - 1024)
+		WHERE (kind, name) IN (VALUES ('account', OLD.uploader), ('group', OLD.group_id));
+END;
+CREATE TRIGGER formats_counted_out_again AFTER UPDATE OF deleted_ns, uploader, group_id, format ON files
+	WHEN OLD.deleted_ns IS NULL AND octet_length(OLD.format) > 1024 BEGIN
+	UPDATE stored_bytes SET bytes = bytes - (octet_length(OLD.format) - 1024)
+		WHERE (kind, name) IN (VALUES ('account', OLD.uploader), ('group', OLD.group_id));
+END;
+CREATE TRIGGER formats_counted_in_again AFTER UPDATE OF deleted_ns, uploader, group_id, format ON files
+	WHEN NEW.deleted_ns IS NULL AND octet_length(NEW.format) > 1024 BEGIN
+	INSERT INTO stored_bytes (kind, name, bytes)
+		VALUES ('account', NEW.uploader, octet_length(NEW.format) - 1024),
+			('group', NEW.group_id, octet_length(NEW.format) - 1024)
+		ON CONFLICT (kind, name) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+
+-- Of uploads.
+CREATE TRIGGER uploads_counted_at_once AFTER INSERT ON uploads WHEN NEW.blob_id IS NOT NULL BEGIN
+	INSERT INTO stored_bytes (kind, name, bytes)
+		VALUES ('account', NEW.account, NEW.blob_size), ('group', NEW.group_id, NEW.blob_size)
+		ON CONFLICT (kind, name) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+CREATE TRIGGER uploads_counted_gone AFTER DELETE ON uploads WHEN OLD.blob_id IS NOT NULL BEGIN
+	UPDATE stored_bytes SET bytes = bytes - OLD.blob_size
+		WHERE (kind, name) IN (VALUES ('account', OLD.account), ('group', OLD.group_id));
+END;
+CREATE TRIGGER uploads_counted_out AFTER UPDATE OF blob_id, blob_size, account, group_id ON uploads
+	WHEN OLD.blob_id IS NOT NULL BEGIN
+	UPDATE stored_bytes SET bytes = bytes - OLD.blob_size
+		WHERE (kind, name) IN (VALUES ('account', OLD.account), ('group', OLD.group_id));
+END;
+CREATE TRIGGER uploads_counted_in AFTER UPDATE OF blob_id, blob_size, account, group_id ON uploads
+	WHEN NEW.blob_id IS NOT NULL BEGIN
+	INSERT INTO stored_bytes (kind, name, bytes)
+		VALUES ('account', NEW.account, NEW.blob_size), ('group', NEW.group_id, NEW.blob_size)
+		ON CONFLICT (kind, name) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+
+-- Of parts.
+CREATE TRIGGER parts_counted_in AFTER INSERT ON parts BEGIN
+	INSERT INTO stored_bytes (kind, name, bytes)
+		VALUES ('account', NEW.account, NEW.blob_size), ('group', NEW.group_id, NEW.blob_size)
+		ON CONFLICT (kind, name) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+CREATE TRIGGER parts_counted_out AFTER DELETE ON parts BEGIN
+	UPDATE stored_bytes SET bytes = bytes - OLD.blob_size
+		WHERE (kind, name) IN (VALUES ('account', OLD.account), ('group', OLD.group_id));
+END;
+CREATE TRIGGER parts_counted_again AFTER UPDATE OF blob_size, account, group_id ON parts BEGIN
+	UPDATE stored_bytes SET bytes = bytes - OLD.blob_size
+		WHERE (kind, name) IN (VALUES ('account', OLD.account), ('group', OLD.group_id));
+	INSERT INTO stored_bytes (kind, name, bytes)
+		VALUES ('account', NEW.account, NEW.blob_size), ('group', NEW.group_id, NEW.blob_size)
+		ON CONFLICT (kind, name) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+
+-- Small contents are destroyed with their owner: triggers do it, so that no statement can forget it.
+CREATE TRIGGER files_end_small AFTER UPDATE OF deleted_ns ON files
+	WHEN OLD.deleted_ns IS NULL AND NEW.deleted_ns IS NOT NULL AND substr(OLD.blob_id, 1, 4) = 'row:' BEGIN
+	UPDATE small_contents SET data = zeroblob(size), free = 1 WHERE id = CAST(substr(OLD.blob_id, 5, 12) AS INTEGER);
+END;
+CREATE TRIGGER uploads_change_small AFTER UPDATE OF blob_id ON uploads
+	WHEN substr(OLD.blob_id, 1, 4) = 'row:' AND OLD.blob_id IS NOT NEW.blob_id
+	AND NOT EXISTS (SELECT 1 FROM files WHERE ref = OLD.ref AND blob_id = OLD.blob_id) BEGIN
+	UPDATE small_contents SET data = zeroblob(size), free = 1 WHERE id = CAST(substr(OLD.blob_id, 5, 12) AS INTEGER);
+END;
+CREATE TRIGGER uploads_end_small AFTER DELETE ON uploads
+	WHEN substr(OLD.blob_id, 1, 4) = 'row:'
+	AND NOT EXISTS (SELECT 1 FROM files WHERE ref = OLD.ref AND blob_id = OLD.blob_id) BEGIN
+	UPDATE small_contents SET data = zeroblob(size), free = 1 WHERE id = CAST(substr(OLD.blob_id, 5, 12) AS INTEGER);
+END;
