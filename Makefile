@@ -18,6 +18,7 @@ FUZZ_SKIP ?=
 DIR ?=
 ONCE ?=
 TESTFLAGS ?=
+TESTS ?=
 # The commit is in the programs where git tells it; it does not in another user's clone.
 STAMP = $(shell git status >/dev/null 2>&1 && echo auto || echo false)
 BENCH ?=
@@ -25,14 +26,13 @@ BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build dist docs packages demo check test race vet gofmt lint vectors bench fuzz vulnerabilities suites scale test-user man install uninstall clean require-go require-fuse tell-missing s3-server soak cuts at-home
+.PHONY: help build dist docs packages demo test test-all landing vet gofmt lint gosec vectors bench bench-works fuzz vulnerabilities suites scale man install uninstall clean require-go require-fuse s3-server soak cuts at-home
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
 	@echo "make build     bin/svcfs and bin/svcd"
-	@echo "make check     gofmt, vet, and the tests without the race detector and those that are long by nature: minutes"
-	@echo "make test      vet, staticcheck, gosec, every test with the race detector, the test vectors"
-	@echo "make test-user the tests that mount as an ordinary user, for root"
+	@echo "make test      gofmt, vet, staticcheck, each test once (TESTS=./sdk/...: of some packages)"
+	@echo "make test-all  the rest: PostgreSQL, as root, with the race detector everywhere, long tests, gosec, fuzz"
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth, service, large or network)"
 	@echo "make dist      dist/: tar.gz, deb and rpm for amd64 and arm64, an OCI image, SBOMs and hashes"
 	@echo "make docs      dist/docs/index.html: the documents as a site, every link checked"
@@ -50,31 +50,29 @@ require-go:
 demo: build
 	./bin/svcfs demo $(if $(ONCE),--once) $(if $(DIR),"$(DIR)")
 
-# Packages wait more than they work: four run at once, and the longest two begin first.
-check: require-go require-fuse gofmt vet
-	$(GO) test -short -p 4 -timeout 20m $(TESTFLAGS) ./integration ./service ./...
+# Each test once; what a missing program leaves out is in the last line.
+test: require-go
+	@$(GO) run -buildvcs=false ./integration/runtests quick $(TESTS)
 
-test: require-go require-fuse tell-missing s3-server lint race vectors packages
+# The rest: the other engine, as root, with the race detector on real programs, long, at random.
+test-all: require-go require-fuse s3-server
+	@$(GO) run -buildvcs=false ./integration/runtests all
 
-# The tests mount for real. Root needs no helper; a user does.
+# What .ci/run runs of it after make test.
+landing: require-go
+	@$(GO) run -buildvcs=false ./integration/runtests landing
+
+# Mounting for real. Root needs no helper; a user does.
 require-fuse:
 	@lacks=; lack() { echo "make: $$1" >&2; lacks=1; }; \
 	if ! test -e /dev/fuse; then lack "/dev/fuse is missing: run modprobe fuse, or start the container with --device /dev/fuse --cap-add SYS_ADMIN"; \
 	elif ! test -r /dev/fuse -a -w /dev/fuse; then lack "this user may not open /dev/fuse: sudo chmod 666 /dev/fuse"; fi; \
 	test "$$(id -u)" = 0 || command -v fusermount3 >/dev/null || lack "fusermount3 is missing: apt-get install fuse3"; \
-	echo '#include <stdio.h>' | $${CC:-gcc} -E - >/dev/null 2>&1 || lack "the race detector needs a C compiler and its headers: apt-get install gcc libc6-dev"; \
 	test -z "$$lacks"
-
-# Tests that need a program which is not installed are skipped, each with its reason.
-tell-missing:
-	@missing="$$(.ci/missing | tr '\n' ' ')"; test -z "$$missing" || echo "make test: some tests will be skipped; to run all: sudo apt-get install $$missing"
 
 # The S3 server of the tests, in the version that integration/tools pins.
 s3-server:
 	cd integration/tools && $(GO) install tool
-
-race:
-	$(GO) test -race -timeout 45m $(TESTFLAGS) ./...
 
 # svcfs mcp asked by the reference inspector of the protocol, which npm fetches.
 at-home: build dist
@@ -82,10 +80,6 @@ at-home: build dist
 	packaging/check
 	packaging/at-home
 	packaging/at-home-desktop
-
-# Root's run of the tests that mount, as an ordinary user with fusermount3.
-test-user: require-fuse
-	@.ci/test-user
 
 vet:
 	@set -e; for dir in $(MODULES); do (set -x; cd $$dir && $(GO) vet ./...); done
@@ -95,6 +89,8 @@ gofmt:
 
 lint: gofmt vet
 	@set -e; for dir in $(MODULES); do (set -x; cd $$dir && $(STATICCHECK) ./...); done
+
+gosec:
 	$(GOSEC) ./...
 
 vectors:
@@ -109,6 +105,14 @@ vectors:
 bench:
 	$(GO) build -C integration/bench -buildvcs=false -o ../../bin/bench .
 	BENCH="$(BENCH)" ./bin/bench $(BENCHFLAGS)
+
+# The benchmark, small: that it works, not how fast. Each of the ten rows of the line of the
+# targets, without the peers, has a time beside the line's own limit.
+bench-works:
+	@out="$$(mktemp -d)"; trap 'rm -rf "$$out"' EXIT; \
+	$(MAKE) bench BENCH=quick BENCHFLAGS="-out $$out" && grep -q '^## Targets' "$$out/results.md" && \
+	$(MAKE) bench BENCH=network-quick BENCHFLAGS="-only svcfs -out $$out" && \
+	test "$$(grep -cE '^\| 60 ms, [^|]* \| svcfs \| [0-9]' "$$out/network.md")" = 10
 
 # The long forms of other people's suites on a mount: fio, postmark, dbench, bonnie++, stress-ng.
 # PJDFSTEST=DIR and XFSTESTS=DIR name suites that were built there, and run those instead,

@@ -35,7 +35,7 @@ func (m *mount) openHandle(h unix.FileHandle, flags int) (*os.File, error) {
 // R8: a handle of name_to_handle_at(2) opens the file that it was made of, also after the
 // kernel has forgotten the file, wherever programs moved it. It opens no other file.
 func TestR8HandlesSurviveADroppedCache(t *testing.T) {
-	needRoot(t) // who opens by a handle reads past every folder above
+	proctest.Need(t, "root") // who opens by a handle reads past every folder above
 	m := mounting(t, func(p *plan) { p.Renames, p.Trashes, p.Watches = true, true, true })
 	var handles []unix.FileHandle
 	names := []string{"team/folder/f", "team/folder", "team/replaced", "team/moved", "team/removed"}
@@ -83,7 +83,7 @@ func TestR8HandlesSurviveADroppedCache(t *testing.T) {
 // R8: where the kernel has two inodes of a file at times, a handle ends with what the kernel
 // remembers, and opens nothing wrong.
 func TestR8HandlesWherePagesAreLent(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	m := mounting(t, func(p *plan) { p.Options.Reads, p.Watches = ReadsPassthrough, true })
 	m.put("f", "content")
 	h, _, err := unix.NameToHandleAt(unix.AT_FDCWD, m.path("team/f"), 0)

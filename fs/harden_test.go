@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/confine"
 	"golang.org/x/sys/unix"
 )
@@ -180,17 +181,13 @@ func mountPrivateDevice(device string) error {
 // M4, M2: an ordinary user can mount, through fusermount3, from a hardened process.
 // No other user can enter, not even root, unless the user and the machine allow it.
 func TestM4OrdinaryUserCanMount(t *testing.T) {
-	needFuse(t)
-	needRoot(t)
-	if _, err := helper(); err != nil {
-		t.Skip(err)
-	}
+	proctest.Need(t, "mount", "root", "fusermount3")
 	cmd := role("user", plan{})
 	cmd.Env = append(cmd.Env, envPlan+"="+place(t))
 	cmd.SysProcAttr.Unshareflags = unix.CLONE_NEWNS
 	out, err := cmd.CombinedOutput()
 	if reason, ok := strings.CutPrefix(string(out), "SKIP "); ok {
-		t.Skip("no FUSE device for an ordinary user here: ", reason)
+		t.Skip(proctest.LeftOut + "no FUSE device for an ordinary user here: " + reason)
 	}
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)

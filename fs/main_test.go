@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/confine"
 )
@@ -367,20 +368,6 @@ type mount struct {
 	log *bytes.Buffer
 }
 
-func needFuse(t *testing.T) {
-	t.Helper()
-	if err := CheckSupport(); err != nil {
-		t.Skip("cannot mount here:", err)
-	}
-}
-
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to become another user")
-	}
-}
-
 // place makes a directory that every user can reach.
 func place(t *testing.T) string {
 	t.Helper()
@@ -394,7 +381,7 @@ func place(t *testing.T) string {
 
 func mounting(t *testing.T, change ...func(*plan)) *mount {
 	t.Helper()
-	needFuse(t)
+	proctest.Need(t, "mount")
 	p := plan{Dir: filepath.Join(place(t), "mnt"), MaxFile: 64 << 20}
 	ok(t, os.Mkdir(p.Dir, 0o755))
 	for _, c := range change {

@@ -418,7 +418,7 @@ func TestW10TimesOfChanges(t *testing.T) {
 
 // W10: a copy of a file with the access list of the mount succeeds, and gives nobody rights.
 func TestW10AccessListsOfCopies(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	m := mounting(t, func(p *plan) { p.Options.AllowOther, p.Options.ForeignUID = true, 65534 })
 	m.put("f", "x")
 	list := make([]byte, 200)
@@ -627,13 +627,10 @@ func TestW15KilledProgramOnAMount(t *testing.T) {
 
 // W15: a program that leaves by itself has saved its files, however many threads it has.
 func TestW15ProgramThatLeavesIsNotKilled(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("needs python3")
-	}
+	proctest.Need(t, "python3")
 	m := mounting(t)
 	for i := range 10 {
-		out, err := exec.Command(python, "-c", `import os, sys, threading, time
+		out, err := exec.Command("python3", "-c", `import os, sys, threading, time
 f = open(sys.argv[1], "w")
 f.write("whole")
 f.flush()
@@ -1005,7 +1002,7 @@ func TestE2UnmountNeverHangs(t *testing.T) {
 
 // M2, threat 1: only the mounting user can enter.
 func TestM2OtherUsersCannotEnter(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	m := mounting(t)
 	m.put("f", "x")
 	if out, err := asNobody(exec.Command("ls", filepath.Dir(m.dir))).CombinedOutput(); err != nil {
@@ -1021,7 +1018,7 @@ func TestM2OtherUsersCannotEnter(t *testing.T) {
 
 // M2: with AllowOther others enter as far as the bits permit.
 func TestM2AllowOtherChecksPermissions(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	for _, tc := range []struct {
 		umask  uint32
 		script string

@@ -9,15 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 // startMounter makes a mounter and what asks it.
 func startMounter(t *testing.T, m MountFor) *Outside {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	proctest.Need(t, "root")
 	socket, err := StartMounter(m)
 	if err != nil {
 		t.Fatal(err)
@@ -140,9 +139,7 @@ func TestThreat19MounterWantsAnEmptyFolder(t *testing.T) {
 // Threat 19: no link of the user's leads a mount to a directory of root's.
 func TestThreat19MounterFollowsNoLinkOfTheUser(t *testing.T) {
 	const user = 65534
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	proctest.Need(t, "root")
 	top := place(t)
 	theirs, roots := filepath.Join(top, "theirs"), filepath.Join(top, "roots")
 	for _, dir := range []string{theirs, filepath.Join(theirs, "own"), filepath.Join(theirs, "m"), roots, filepath.Join(roots, "m")} {

@@ -156,7 +156,7 @@ func TestA5ChownToOwnersThatAreShown(t *testing.T) {
 // M2, A5: with AllowOther the mounting user still reads, writes and renames files of the
 // user nobody. Neither the user's group nor processes of nobody gain by it.
 func TestM2AllowOtherWithFilesOfOthers(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	const user, sameGroup = 12345, 12346
 	for _, tc := range []struct {
 		umask  uint32

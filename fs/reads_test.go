@@ -22,7 +22,7 @@ func passthrough(p *plan) {
 const sharedBytes = 300_001
 
 func TestPassthroughReadsEveryWay(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	m := mounting(t, passthrough)
 	for _, size := range []int{sharedBytes, 256 << 10, 256<<10 - 8} { // the tag's room lies inside the page, behind it, across
 		content := pattern(size)
@@ -68,7 +68,7 @@ func mapped(t *testing.T, f *os.File, size int) []byte {
 
 // Shared memory is read while svcfs stands still.
 func TestPassthroughAsksNobody(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	m := mounting(t, passthrough)
 	content := pattern(sharedBytes)
 	m.put("f", content)
@@ -93,7 +93,7 @@ func (m *mount) signal(s unix.Signal) {
 // A writer and a reader of the same file: what the reader opened stays, whoever
 // opens it after the close sees the change, and the writer sees its own.
 func TestPassthroughIsClosedToOpen(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	m := mounting(t, passthrough)
 	content := pattern(sharedBytes)
 	m.put("f", content)
@@ -259,7 +259,7 @@ func TestR3WritersOfLentFiles(t *testing.T) {
 
 // R3: who reads a lent file sees the size that it had at open, whatever is saved since.
 func TestR3SizeOfALentFileStays(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	m := mounting(t, passthrough)
 	content := pattern(sharedBytes)
 	m.put("f", content)
@@ -283,7 +283,7 @@ func TestR3SizeOfALentFileStays(t *testing.T) {
 
 // A new length by name is for the next open: a reader of lent memory keeps content and size.
 func TestR3LengthByNameOfALentFile(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	m := mounting(t, passthrough)
 	content := pattern(sharedBytes)
 	m.put("f", content)
@@ -338,7 +338,7 @@ func TestR3ReadersAndWritersAtOnce(t *testing.T) {
 
 // A descriptor has no name to look up: the kernel cannot give it another inode.
 func TestR3LentDescriptorIsNotReopenedForWriting(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	m := mounting(t, passthrough)
 	content := pattern(sharedBytes)
 	m.put("f", content)
@@ -355,7 +355,7 @@ func TestR3LentDescriptorIsNotReopenedForWriting(t *testing.T) {
 
 // M5, with memory that the kernel reads itself.
 func TestM5RevocationEmptiesWhatWasLent(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	m := mounting(t, passthrough)
 	content := pattern(sharedBytes)
 	m.put("f", content)
@@ -379,7 +379,7 @@ func TestM5RevocationEmptiesWhatWasLent(t *testing.T) {
 // M5: a file that was lent has two inodes while a program writes to it, and the pages of both
 // go, whichever was opened last.
 func TestM5PagesOfAWriterBesideAReader(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	m := mounting(t, passthrough)
 	content := pattern(sharedBytes)
 	m.put("f", content)

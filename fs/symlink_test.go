@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -196,20 +197,20 @@ func TestThreat47LinksOfOthersOnAMount(t *testing.T) {
 		t.Errorf("their link over ours: %q", got)
 	}
 	into := t.TempDir()
+	ok(t, os.Remove(m.path("team/here")))
 	for _, copier := range [][]string{{"cp", "-rL"}, {"cp", "-a"}, {"rsync", "-aL"}, {"rsync", "-a"}} {
-		if _, err := exec.LookPath(copier[0]); err != nil {
-			continue
-		}
-		ok(t, os.Remove(m.path("team/here")))
-		to := filepath.Join(into, strings.Join(copier, ""))
-		if out, err := exec.Command(copier[0], append(copier[1:], m.path("team")+"/", to)...).CombinedOutput(); err != nil && !strings.Contains(string(out), "sneaky") {
-			t.Errorf("%v: %s", copier, out)
-		}
-		if out, _ := exec.Command("grep", "-rlx", "secret", to).Output(); len(out) > 0 {
-			t.Errorf("%v carried the secret to %s", copier, out)
-		}
-		ok(t, os.Symlink(filepath.Dir(secret), m.path("team/here")))
+		t.Run(strings.Join(copier, " "), func(t *testing.T) {
+			proctest.Need(t, copier[0])
+			to := filepath.Join(into, strings.Join(copier, ""))
+			if out, err := exec.Command(copier[0], append(copier[1:], m.path("team")+"/", to)...).CombinedOutput(); err != nil && !strings.Contains(string(out), "sneaky") {
+				t.Errorf("%v: %s", copier, out)
+			}
+			if out, _ := exec.Command("grep", "-rlx", "secret", to).Output(); len(out) > 0 {
+				t.Errorf("%v carried the secret to %s", copier, out)
+			}
+		})
 	}
+	ok(t, os.Symlink(filepath.Dir(secret), m.path("team/here")))
 	m.must(order{Do: "member", Group: "team"})
 	m.refresh()
 	if _, err := os.Readlink(m.path("team/good")); !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EKEYREVOKED) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/format/formattest"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -308,9 +309,7 @@ func TestThreat40AgentSecretsOfLargeFiles(t *testing.T) {
 	content := random(t, 64<<10+1)
 	receipt := putBlocks(t, g, nil, format.Extents{{First: 0, Count: 2}}, content, sdk.ComputeHash(content))
 	seen := secretsOf(s)
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("strace is missing: apt-get install strace")
-	}
+	proctest.Need(t, "strace")
 	log := filepath.Join(t.TempDir(), "strace")
 	r := a.finish(a.command("strace", "-f", "-v", "-s", "100000", "-o", log, "-e", "trace="+namingCalls, filepath.Join(a.scripts, "retrieve_and_decrypt.sh"), "team", string(receipt.Ref)))
 	if r.code != agentDone || !bytes.Equal(r.out, content) {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -49,11 +50,7 @@ type agentRun struct {
 
 func newAgent(t *testing.T, url string, account sdk.AccountID, key string) *agent {
 	t.Helper()
-	for _, program := range []string{"bash", "curl", "jq", "python3"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is missing: apt-get install %s", program, program)
-		}
-	}
+	proctest.Need(t, "curl", "jq", "python3")
 	scripts, err := filepath.Abs("agent")
 	if err != nil {
 		t.Fatal(err)
@@ -411,9 +408,7 @@ func TestThreat40AgentSecretsStayInPipes(t *testing.T) {
 	calls := [][]string{{"retrieve_and_decrypt.sh", "team", ref}, {"check_auth.sh", "team"}, {"list_group_transactions.sh", "team"}, {"upload_to_svc.sh", "team", "f"}}
 
 	t.Run("arguments, environments and files", func(t *testing.T) {
-		if _, err := exec.LookPath("strace"); err != nil {
-			t.Skip("strace is missing: apt-get install strace")
-		}
+		proctest.Need(t, "strace")
 		for _, call := range calls {
 			log := filepath.Join(t.TempDir(), "strace")
 			args := []string{"-f", "-v", "-s", "100000", "-o", log, "-e", "trace=" + namingCalls, filepath.Join(a.scripts, call[0])}

@@ -37,7 +37,7 @@ func (m *mount) records(t *testing.T, name string) int {
 // so it is uploaded, and renamed with one request more.
 func TestW16RequestsOfPrograms(t *testing.T) {
 	for _, tool := range []string{"rsync", "unzip", "zip", "setfattr"} {
-		need(t, tool)
+		proctest.Need(t, tool)
 	}
 	w, alice, _ := team(t)
 	m := alice.mount("m")
@@ -83,7 +83,7 @@ func TestW16RequestsOfPrograms(t *testing.T) {
 // W16: after mounting again a second copy, build or backup finds nothing to do, and
 // programs run. Other members see the same.
 func TestW16NothingToDoAfterMountingAgain(t *testing.T) {
-	need(t, "setfattr")
+	proctest.Need(t, "setfattr")
 	w, alice, bob := team(t)
 	a := alice.mount("a")
 	src, out := w.mkdir("src"), w.mkdir("out")
@@ -98,7 +98,7 @@ func TestW16NothingToDoAfterMountingAgain(t *testing.T) {
 		{"restic", "cd $OUT; export RESTIC_PASSWORD=x RESTIC_REPOSITORY=$OUT/repo RESTIC_CACHE_DIR=$OUT/cache; [ -e repo ] || restic init -q; restic backup $OLDPWD", "0 new,     0 changed", 0},
 	} {
 		t.Run(tc.program, func(t *testing.T) {
-			need(t, tc.program)
+			proctest.Need(t, tc.program)
 			inFolder(t, a.path("team"), tc.script, "SRC="+src, "OUT="+out)
 			a.settled(t)
 			a.unmount()

@@ -73,9 +73,9 @@ print(sum(len(m[i * n // 5:i * n // 5 + 10]) for i in range(1, 5)))"`, "40", 0},
 // GiB.
 func TestR10ProgramsFetchLittleOfLargeFiles(t *testing.T) {
 	for _, p := range partsTable() {
-		need(t, p.tool)
+		proctest.Need(t, p.tool)
 	}
-	need(t, "zip")
+	proctest.Need(t, "zip")
 	size := count(64, 2048)
 	w, alice, bob := team(t)
 	src := w.mkdir("src")

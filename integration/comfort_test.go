@@ -16,7 +16,7 @@ import (
 
 // mount(8) runs mount.svcfs ACCOUNT DIR -o OPTIONS for a line of fstab.
 func TestMountHelperOfFstab(t *testing.T) {
-	needFuse(t)
+	proctest.Need(t, "mount")
 	w, alice, _ := team(t)
 	helper := filepath.Join(w.dir, "mount.svcfs")
 	ok(t, os.Symlink(filepath.Join(w.bin, "svcfs"), helper))
@@ -51,7 +51,7 @@ func TestMountHelperOfFstab(t *testing.T) {
 // A line of fstab and mount -t svcfs, as mount(8) reads them, with the helper where
 // mount(8) looks for it: in a mount namespace of its own, so that /sbin stays.
 func TestFstabLine(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	w, alice, _ := team(t)
 	dir, file := w.mkdir("mnt"), filepath.Join(w.dir, "f")
 	write(t, file, []byte("content\n"))
@@ -92,7 +92,7 @@ func TestFstabLine(t *testing.T) {
 // says, with their own key and the log in their home directory, of which mount(8) does
 // not tell. It happens with a user, an fstab and a /dev/fuse of the test's own.
 func TestFstabLineForUsers(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	w, alice, _ := team(t)
 	file := filepath.Join(w.dir, "f")
 	write(t, file, []byte("content\n"))
@@ -148,7 +148,7 @@ func TestHangupRefreshes(t *testing.T) {
 
 // A service manager is told when the mount can be used, and when it ends.
 func TestServiceManagerIsTold(t *testing.T) {
-	needFuse(t)
+	proctest.Need(t, "mount")
 	w, alice, _ := team(t)
 	path := filepath.Join(w.dir, "notify")
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})

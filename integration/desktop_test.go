@@ -25,8 +25,8 @@ const envScreenshot = "SVCFS_SCREENSHOT"
 // another, which saves it too: one upload for each save, one retrieval for who
 // has not seen it.
 func TestDocumentBothWays(t *testing.T) {
-	need(t, "soffice")
-	need(t, unoModule)
+	proctest.Need(t, "soffice")
+	proctest.Need(t, unoModule)
 	w, alice, bob := team(t)
 	a, b := alice.mount("a"), bob.mount("b")
 	write(t, w.mkdir("src")+"/letter.txt", []byte("Dear Bob\n"))
@@ -74,7 +74,7 @@ const fileManagerRow = "| pcmanfm, a folder with previews | 0 |"
 func TestR4FileManager(t *testing.T) {
 	for _, tool := range []string{"pcmanfm", "Xvfb", "convert", "dbus-run-session", "gdk-pixbuf-thumbnailer", "gio", "/usr/share/mime/mime.cache",
 		"/usr/share/icons/Adwaita/index.theme"} {
-		need(t, tool)
+		proctest.Need(t, tool)
 	}
 	w, alice, bob := team(t)
 	a := alice.mount("a")
@@ -128,10 +128,10 @@ func TestR4FileManager(t *testing.T) {
 // R4, R5: what a file manager is asked to copy it reads, also what is so small that
 // its look at the type reads as much. Before that it has paid for nothing.
 func TestR4FileManagersCopy(t *testing.T) {
-	need(t, "Xvfb")
-	need(t, "dbus-run-session")
-	need(t, "xdotool")
-	need(t, "convert")
+	proctest.Need(t, "Xvfb")
+	proctest.Need(t, "dbus-run-session")
+	proctest.Need(t, "xdotool")
+	proctest.Need(t, "convert")
 	for _, tc := range []struct {
 		args    []string
 		title   string   // of a window that shows a folder
@@ -141,7 +141,7 @@ func TestR4FileManagersCopy(t *testing.T) {
 		{[]string{"thunar"}, "%s - Thunar", []string{"notes", "page"}},
 	} {
 		t.Run(tc.args[0], func(t *testing.T) {
-			need(t, tc.args[0])
+			proctest.Need(t, tc.args[0])
 			w, alice, bob := team(t)
 			a := alice.mount("a")
 			shell(t, a.path("team"), `echo hello >README; echo words >notes; head -c 4096 /dev/urandom >page; head -c 4097 /dev/urandom >more

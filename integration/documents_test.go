@@ -86,9 +86,7 @@ func pageSteps(t *testing.T, page string) (steps []pageStep) {
 // TestDocuments runs the console blocks of each page as a reader would, and compares
 // what they print.
 func TestDocuments(t *testing.T) {
-	if _, err := os.Stat("/dev/fuse"); err != nil {
-		t.Skip("no /dev/fuse")
-	}
+	proctest.Need(t, "mount")
 	bin := programs.Dir(t, "svcfs", "svcd")
 	run := 0
 	for _, page := range pages(t) {

@@ -38,7 +38,7 @@ func kills(t *testing.T) int {
 // Fault "kill -9 of the service": what close() acknowledged is there afterwards,
 // once, and the books are right.
 func TestServiceKilledAtRandomMoments(t *testing.T) {
-	longByNature(t)
+	proctest.Long(t)
 	t.Run("SQLite and directory", func(t *testing.T) {
 		t.Parallel() // both wait more than they work
 		testServiceKilled(t)
@@ -165,7 +165,7 @@ func (s *saves) check(t *testing.T, m *mount, prefix string) {
 // Fault "kill -9 of the mount": what close() acknowledged is retrievable, what
 // was not is absent or whole.
 func TestMountKilledAtRandomMoments(t *testing.T) {
-	longByNature(t)
+	proctest.Long(t)
 	for _, c := range []struct {
 		name  string
 		flags []string // of the mount

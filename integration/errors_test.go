@@ -327,10 +327,10 @@ func smallDisk(t *testing.T, w *world) string {
 	if dir := os.Getenv("SVCFS_TEST_SMALL"); dir != "" {
 		return dir
 	}
-	needRoot(t)
+	proctest.Need(t, "root", "apart")
 	dir := w.mkdir("small")
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", dir).CombinedOutput(); err != nil {
-		t.Skipf("cannot mount a tmpfs here: %s", out)
+		t.Fatalf("mount a tmpfs: %s", out)
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {

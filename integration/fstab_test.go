@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // alone begins a script in a mount namespace of its own: a copy there of a mount of
@@ -23,7 +25,7 @@ const alone = `awk '$3 == "fuse.svcfs" {print $2}' /proc/self/mounts | while rea
 // ended PID.
 func fstab(t *testing.T, script string) (out string) {
 	t.Helper()
-	needRoot(t)
+	proctest.Need(t, "root")
 	w, alice, _ := team(t)
 	file := w.dir + "/f"
 	write(t, file, []byte("content\n"))

@@ -16,9 +16,7 @@ import (
 // shows the order of the system calls of one upload. (-D makes svcd itself our
 // child, so that it gets our signals.)
 func TestSyncOrderOfAnUpload(t *testing.T) {
-	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("strace is missing: apt-get install strace")
-	}
+	proctest.Need(t, "strace")
 	w, alice, _ := team(t)
 	w.stop()
 	trace := filepath.Join(w.dir, "trace")

@@ -209,7 +209,7 @@ func (p *person) must(args ...string) string {
 // not waited for, unless flags say so.
 func (p *person) mount(name string, flags ...string) *mount {
 	p.w.t.Helper()
-	needFuse(p.w.t)
+	proctest.Need(p.w.t, "mount")
 	m := &mount{p: p, dir: p.w.mkdir(name), log: &safeBuffer{}}
 	m.cmd = p.command(append([]string{"mount", m.dir, "--patience", "0"}, flags...)...)
 	m.cmd.Stderr = m.log
@@ -310,34 +310,6 @@ func isMounted(t *testing.T, dir string) bool {
 		t.Fatal(err)
 	}
 	return strings.Contains(string(raw), " "+dir+" ")
-}
-
-func needFuse(t *testing.T) {
-	t.Helper()
-	if _, err := os.Stat("/dev/fuse"); err != nil {
-		t.Skip("no /dev/fuse: run modprobe fuse")
-	}
-	if os.Geteuid() == 0 {
-		return
-	}
-	if _, err := exec.LookPath("fusermount3"); err != nil {
-		t.Skip("fusermount3 is missing: apt-get install fuse3")
-	}
-}
-
-// longByNature leaves a test out of make check.
-func longByNature(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("long by nature: make test runs it")
-	}
-}
-
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
 }
 
 func write(t *testing.T, path string, data []byte) {

@@ -27,11 +27,7 @@ const npmVersion = "1.0.3"
 // our programs with it.
 func javaScript(t *testing.T, w *world, program string) func(p *person, group, command string, args ...string) (json.RawMessage, string) {
 	t.Helper()
-	for _, tool := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is missing: apt-get install nodejs npm", tool)
-		}
-	}
+	proctest.Need(t, "node", "npm")
 	dir := w.mkdir("js")
 	shell(t, dir, "npm install --silent --no-audit --no-fund --no-save nova-sdk-js@"+npmVersion+" >npm.log 2>&1 || { cat npm.log; exit 1; }")
 	script, err := filepath.Abs("testdata/" + program)

@@ -23,7 +23,7 @@ import (
 // returns the folder of the keyring.
 func (w *world) desktopSession() string {
 	w.t.Helper()
-	need(w.t, "gnome-keyring-daemon")
+	proctest.Need(w.t, "gnome-keyring-daemon")
 	home := w.mkdir("desktop")
 	w.sessionBus("printf secret | gnome-keyring-daemon --unlock --components=secrets >/dev/null 2>&1",
 		"XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home, "XDG_RUNTIME_DIR="+home)
@@ -34,7 +34,7 @@ func (w *world) desktopSession() string {
 // address and what ends it. It ends with the test.
 func (w *world) sessionBus(command string, env ...string) (address string, end func()) {
 	w.t.Helper()
-	need(w.t, "dbus-run-session")
+	proctest.Need(w.t, "dbus-run-session")
 	cmd := exec.Command("dbus-run-session", "--", "sh", "-c", command+` && echo "$DBUS_SESSION_BUS_ADDRESS" && exec cat`)
 	cmd.Env = w.env(env...)
 	in, err := cmd.StdinPipe()

@@ -76,7 +76,7 @@ func (p largeProgram) row() string {
 // fs/SEMANTICS.md has the same rows.
 func TestProgramsOnLargeFiles(t *testing.T) {
 	for _, tool := range []string{"sqlite3", "ffmpeg", "zip"} {
-		need(t, tool)
+		proctest.Need(t, tool)
 	}
 	w, alice, _ := team(t)
 	src, out := w.mkdir("src"), w.mkdir("out")
@@ -88,7 +88,7 @@ func TestProgramsOnLargeFiles(t *testing.T) {
 	for _, p := range largeProgramsTable() {
 		rows = append(rows, p.row())
 		t.Run(p.name, func(t *testing.T) {
-			need(t, p.tool)
+			proctest.Need(t, p.tool)
 			m := alice.mount("m")
 			defer m.unmount()
 			_, err := os.ReadDir(m.path("team/src"))

@@ -224,10 +224,7 @@ func TestW7EditorsSaveOnce(t *testing.T) {
 		{"vim", "vim", "vim -u NONE -es -c 's/five/six/' -c 'set backupcopy=no backup' -c wq team/f && rm -f team/f~", "six\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := exec.LookPath(tc.tool); err != nil {
-				t.Logf("%s is not installed: not tried", tc.tool)
-				return
-			}
+			proctest.Need(t, tc.tool)
 			if tc.name == "vim" { // whatever ran before
 				write(t, a.path("team/f"), []byte("five\n"))
 			}
@@ -315,7 +312,7 @@ func TestRefusalsByDesign(t *testing.T) {
 
 // M1: a bad mountpoint is refused before any secret is asked for.
 func TestM1BadMountpoints(t *testing.T) {
-	needFuse(t)
+	proctest.Need(t, "mount")
 	w, alice, _ := team(t)
 	full := w.mkdir("full")
 	write(t, filepath.Join(full, "x"), nil)
@@ -337,7 +334,7 @@ func TestM1BadMountpoints(t *testing.T) {
 
 // M2, threat 1: only the mounting user can enter.
 func TestM2OtherUsersCannotEnter(t *testing.T) {
-	needRoot(t)
+	proctest.Need(t, "root")
 	_, alice, _ := team(t)
 	a := alice.mount("a")
 	write(t, a.path("team/f"), []byte("x"))
@@ -380,7 +377,7 @@ func TestM4ProcessIsClosed(t *testing.T) {
 
 // A mount that was killed is cleared at the next start.
 func TestM3DeadMountIsCleared(t *testing.T) {
-	needFuse(t)
+	proctest.Need(t, "mount")
 	_, alice, _ := team(t)
 	a := alice.mount("a")
 	a.gone = true

@@ -84,7 +84,7 @@ func TestRequestsOnALine(t *testing.T) {
 // E7: the address of the machine changed, so that the connections of before are silent for ever:
 // names come from memory meanwhile, and the mount makes new connections by itself.
 func TestE7ChangedAddress(t *testing.T) {
-	longByNature(t)
+	proctest.Long(t)
 	w, alice, bob := team(t)
 	b := bob.mount("b")
 	write(t, b.path("team/old"), []byte("old"))

@@ -134,7 +134,7 @@ func TestNotify(t *testing.T) {
 
 // What the package svcfs-desktop gives to desktops is what they expect.
 func TestDesktopEntries(t *testing.T) {
-	need(t, "desktop-file-validate")
+	proctest.Need(t, "desktop-file-validate")
 	entries, err := filepath.Glob("../packaging/desktop/*.desktop")
 	if err != nil || len(entries) < 2 {
 		t.Fatalf("%d entries, %v", len(entries), err)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // What can come of a test of a suite.
@@ -36,7 +38,7 @@ func TestSuitesOfOthers(t *testing.T) {
 			continue // make suites names it
 		}
 		t.Run(strings.ToLower(name), func(t *testing.T) {
-			needRoot(t)
+			proctest.Need(t, "root")
 			want := list.results[strings.ToLower(name)]
 			got := runs[name](t, dir, want)
 			t.Logf("by folder and file:\n%s", got.figures())

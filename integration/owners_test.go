@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // plant uploads files, by recorded name.
@@ -30,9 +32,7 @@ func repository(place, program string) map[string]string {
 // repository: in .git, in a group's or a folder's own files, or in a repository
 // that was the user's. With --own-all it does, so that the attack is a real one.
 func TestThreat15PlantedRepositoriesRunNothing(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
-	}
+	proctest.Need(t, "git")
 	w, alice, bob := team(t)
 	ran := filepath.Join(w.dir, "ran")
 	program := filepath.Join(w.dir, "monitor")
@@ -98,9 +98,7 @@ func TestThreat15PlantedRepositoriesRunNothing(t *testing.T) {
 // Threat 15: direnv obeys an .envrc that its user allowed, and nothing that another
 // account put in its place.
 func TestThreat15PlantedEnvironmentsRunNothing(t *testing.T) {
-	if _, err := exec.LookPath("direnv"); err != nil {
-		t.Skip("direnv is not installed")
-	}
+	proctest.Need(t, "direnv")
 	w, alice, bob := team(t)
 	a := alice.mount("a")
 	dir := a.path("team/work")

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // shortMoments are how many moments of a command the short form tries, beside its end.
@@ -14,7 +16,7 @@ const shortMoments = 4
 // Fault "power loss": an operator's command that has ended is done, and one that is cut off
 // by a loss of power leaves a service that has everything it acknowledged.
 func TestPowerLossOfOperatorsCommands(t *testing.T) {
-	needFuse(t)
+	proctest.Need(t, "mount")
 	random := rand.New(rand.NewPCG(testSeed(t), 2<<32))
 	p := newPowered(t)
 	p.start()

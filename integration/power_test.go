@@ -80,7 +80,7 @@ type charging struct {
 // synced, or any part of it, the service starts, finds no damage, and has every save,
 // deletion, name and member that it acknowledged. What a client sends again is charged once.
 func TestPowerLossOfTheService(t *testing.T) {
-	needFuse(t)
+	proctest.Need(t, "mount")
 	seed := testSeed(t)
 	p := newPowered(t)
 	p.load(seed)

@@ -227,9 +227,9 @@ func TestPrograms(t *testing.T) {
 	}
 	for i, p := range programsTable() {
 		t.Run(p.name, func(t *testing.T) {
-			need(t, p.tool)
+			proctest.Need(t, p.tool)
 			if p.asRoot {
-				needRoot(t)
+				proctest.Need(t, "root")
 			}
 			dir := a.path("team", fmt.Sprintf("p%02d", i))
 			ok(t, os.Mkdir(dir, 0o700))
@@ -400,16 +400,16 @@ func TestReadingProgramsPayOnce(t *testing.T) {
 	w, alice, bob := team(t)
 	a, b := alice.mount("a"), bob.mount("b")
 	src := w.mkdir("src")
-	need(t, "ffmpeg")
-	need(t, "sqlite3")
-	need(t, "convert")
+	proctest.Need(t, "ffmpeg")
+	proctest.Need(t, "sqlite3")
+	proctest.Need(t, "convert")
 	shell(t, src, `mkdir tree; for i in 1 2 3; do echo "line $i" >tree/$i.txt; done; seq 10000 >lines
 		sqlite3 data.db 'create table t(a); insert into t values(42)'; ffmpeg -v error -f lavfi -i testsrc=duration=2:size=64x64:rate=10 film.mp4
 		zip -q archive.zip lines; convert -size 32x32 xc:red picture.png; cp lines mapped; cp lines paged; cp lines ends; cp lines named; cp lines tailed`)
 	shell(t, w.dir, "cp -r src a/team/")
 	for _, p := range readersTable() {
 		t.Run(p.name, func(t *testing.T) {
-			need(t, p.tool)
+			proctest.Need(t, p.tool)
 			before, _ := b.charges()
 			if got := strings.TrimSpace(inFolder(t, b.path("team/src"), p.script)); got != p.want {
 				t.Errorf("shows %q, want %q", got, p.want)

@@ -39,7 +39,7 @@ type action func(t *testing.T, who *actor)
 // alice owns the group "team", bob belongs to it, carol does not.
 func newScenario(t *testing.T) *scenario {
 	t.Helper()
-	needFuse(t)
+	proctest.Need(t, "mount")
 	w, alice, bob := team(t)
 	s := &scenario{t: t, people: map[string]*actor{}}
 	for name, p := range map[string]*person{"alice": alice, "bob": bob, "carol": w.account("carol", "1000")} {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // stressor is what a stressor of stress-ng meets on a mount.
@@ -58,8 +60,8 @@ func quickStressors() map[string]int {
 // delete, verifies what it reads, and leaves nothing behind, but for what
 // stressRefusals lists.
 func TestStressors(t *testing.T) {
-	longByNature(t)
-	need(t, "stress-ng")
+	proctest.Long(t)
+	proctest.Need(t, "stress-ng")
 	w := newWorld(t)
 	alice := w.account("alice", "1000000")
 	alice.must("group", "create", "team")

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // long asks for the long forms of the suites: make suites.
@@ -25,7 +27,7 @@ func sized(quick, slow string) string {
 // make suites. bonnie++ seeks with one process: each removes the file once it is
 // done, and to a file whose key was destroyed the others cannot write (W9, M5).
 func TestSuites(t *testing.T) {
-	longByNature(t)
+	proctest.Long(t)
 	w := newWorld(t)
 	alice := w.account("alice", "1000000")
 	alice.must("group", "create", "team")
@@ -43,7 +45,7 @@ func TestSuites(t *testing.T) {
 		{"bonnie++", "bonnie++", "bonnie++ -d $DIR -u $(id -un) " + sized("-s 16:8k:8192:1 -r 8 -f -n 0", "-s 256:8k:8192:1 -r 128 -f -n 4") + " -q", ","},
 	} {
 		t.Run(s.name, func(t *testing.T) {
-			need(t, s.tool)
+			proctest.Need(t, s.tool)
 			dir := m.path("team", strings.ReplaceAll(s.name, " ", "-"))
 			ok(t, os.Mkdir(dir, 0o700))
 			limit := 2 * time.Minute

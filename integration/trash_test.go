@@ -3,11 +3,12 @@ package integration
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // W9: in a default mount rm takes a tree away from everybody and destroys nothing; who
@@ -53,7 +54,8 @@ func TestW9TrashOnAMount(t *testing.T) {
 		".svcfs/trash:\nd\nh\n\n.svcfs/trash/d:\ne\nf\nhers\ntwo\ndeep\nregular file\ndirectory\n" {
 		t.Errorf("through .svcfs/trash bob sees %q", got)
 	}
-	if _, err := exec.LookPath("gio"); err == nil {
+	t.Run("wastebasket", func(t *testing.T) {
+		proctest.Need(t, "gio")
 		shell(t, b.path("team"), "gio trash h d")
 		if list := bob.must("ls", "--trash", "team"); list != "d/e/g\nd/f\nh\n" {
 			t.Errorf("after gio trash the trash holds %q", list)
@@ -61,7 +63,7 @@ func TestW9TrashOnAMount(t *testing.T) {
 		if retrieves, uploads := b.charges(); retrieves > 4 || uploads > 4 {
 			t.Errorf("a wastebasket costs: %d retrievals, %d uploads", retrieves, uploads)
 		}
-	}
+	})
 	if text := a.control("errors"); strings.Contains(text, "corrupt") {
 		t.Errorf("the return was taken for a rollback: %s", text)
 	}

@@ -202,9 +202,7 @@ func TestFullDiskOfTheDatabaseServer(t *testing.T) {
 	if os.Getenv(postgresVar) != "" {
 		return // it has a server of its own
 	}
-	if os.Getuid() != 0 {
-		t.Skip("mounts a small disk: root only")
-	}
+	proctest.Need(t, "root", "apart") // mounts a small disk
 	server := pgtest.Start(t)
 	database := smallDatabase(t, server)
 	s := serve(t, func(c *service.Config) { c.Database = database })
@@ -276,7 +274,7 @@ func smallDatabase(t *testing.T, server *pgtest.Server) string {
 		}
 	})
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", dir).CombinedOutput(); err != nil {
-		t.Skipf("cannot mount a tmpfs here: %s", out)
+		t.Fatalf("mount a tmpfs: %s", out)
 	}
 	t.Cleanup(func() {
 		server.Stop()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service"
@@ -246,9 +247,7 @@ func TestRemoveLeavesWhatOthersGaveTheNameLater(t *testing.T) {
 // Versions of others do not become invisible behind many of one's own, nor keep one's own
 // away.
 func TestRemoveAndRestoreBeyondOneRequest(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a thousand uploads")
-	}
+	proctest.Long(t)
 	g := runTrash(t)
 	carol := g.user("carol", "100")
 	g.owner.gives(carol, "g", "writer")

@@ -169,10 +169,7 @@ func TestExampleUnit(t *testing.T) {
 	if err != nil || found.Name() != "serve" {
 		t.Errorf("%v: %v", words, err)
 	}
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("systemd-analyze is not installed: apt-get install systemd")
-	}
+	proctest.Need(t, "systemd-analyze")
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +182,7 @@ func TestExampleUnit(t *testing.T) {
 	for _, text := range [][]byte{raw, withCredential} {
 		unit := filepath.Join(t.TempDir(), "svcd@8001.service")
 		ok(t, os.WriteFile(unit, text, 0o644))
-		out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput()
+		out, err := exec.Command("systemd-analyze", "verify", "--man=no", unit).CombinedOutput()
 		if err != nil || bytes.Contains(out, []byte(filepath.Base(unit))) {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -195,12 +192,7 @@ func TestExampleUnit(t *testing.T) {
 // TestExampleNginx runs the example as it is, in a network of its own so that
 // its ports are free: three processes, TLS, a client whose files go through.
 func TestExampleNginx(t *testing.T) {
-	if _, err := exec.LookPath("nginx"); err != nil {
-		t.Skip("nginx is not installed: apt-get install nginx-light")
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root for port 443 in a network namespace")
-	}
+	proctest.Need(t, "nginx", "root") // root for port 443 in a network of its own
 	bin := programs.Dir(t, "svcd", "svcfs")
 	example, err := filepath.Abs(filepath.Join(root, "service", "examples", "nginx.conf"))
 	if err != nil {

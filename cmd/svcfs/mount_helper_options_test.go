@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 func TestHelperArgs(t *testing.T) {
@@ -128,10 +130,7 @@ func TestSystemdSamples(t *testing.T) {
 
 // systemd finds nothing to say about the samples.
 func TestSystemdVerifiesTheSamples(t *testing.T) {
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("systemd-analyze is not installed: apt-get install systemd")
-	}
+	proctest.Need(t, "systemd-analyze")
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +147,7 @@ func TestSystemdVerifiesTheSamples(t *testing.T) {
 		ok(t, os.WriteFile(filepath.Join(dir, as), []byte(strings.ReplaceAll(string(text), "/usr/local/bin/svcfs", program)), 0o600))
 	}
 	for _, args := range [][]string{{"--user", "svcfs@team.service"}, {"mnt-team.mount", "mnt-team.automount"}} {
-		cmd := exec.Command(analyze, append([]string{"verify", "--man=no"}, args...)...)
+		cmd := exec.Command("systemd-analyze", append([]string{"verify", "--man=no"}, args...)...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "XDG_RUNTIME_DIR="+dir)
 		for i, arg := range cmd.Args {
 			if strings.Contains(arg, ".") {

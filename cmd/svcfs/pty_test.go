@@ -38,6 +38,7 @@ type pseudoTerminal struct {
 
 func openTerminal(t *testing.T, columns uint16) *pseudoTerminal {
 	t.Helper()
+	proctest.Need(t, "terminal")
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -295,9 +296,7 @@ func TestNoProgressWithoutATerminal(t *testing.T) {
 // A mount of a service that does not answer says on a terminal what it waits for,
 // and takes the line away before it says that this was in vain.
 func TestMountSaysWhatItWaitsFor(t *testing.T) {
-	if _, err := os.Stat("/dev/fuse"); err != nil {
-		t.Skip("no /dev/fuse")
-	}
+	proctest.Need(t, "mount")
 	w := newBarWorld(t)
 	for _, args := range [][]string{{"mount"}, {"mount", "--background"}} {
 		asked, answer := make(chan struct{}, 100), make(chan struct{})
@@ -328,9 +327,7 @@ func TestMountSaysWhatItWaitsFor(t *testing.T) {
 // O12: what sync and umount wait for shows on a terminal, on one line that is taken away. Without a terminal nothing of
 // it shows, and nothing beside JSON.
 func TestO12WaitingShowsOnATerminal(t *testing.T) {
-	if _, err := os.Stat("/dev/fuse"); err != nil {
-		t.Skip("no /dev/fuse")
-	}
+	proctest.Need(t, "mount")
 	s, alice, c := newHosted(t, sdktest.Ours)
 	if _, err := c.Group("team").Register(t.Context()); err != nil {
 		t.Fatal(err)

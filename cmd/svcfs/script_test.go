@@ -67,7 +67,8 @@ func ok(t testing.TB, err error) {
 //	                       denied: bound by file modes, also when run by root
 //	                       stranger: another user, who may look at every file
 //	lie KIND               put a proxy that tells a lie before SVC_URL
-//	until COMMAND ...      repeat a command until it succeeds, at most 15 s
+//	need NAME ...          leave the script out where the machine lacks one, see [proctest.Need]
+//	until COMMAND ...      repeat a command until it succeeds
 //	unmounted DIR          check that nothing is mounted on DIR
 //	hosted A|B|extended    a service in the test's process: like the hosted one,
 //	                       without extensions, of that generation, or with all of
@@ -96,6 +97,12 @@ func TestGenerations(t *testing.T) {
 // hostedKey finds, in a script's values, the *sdktest.Server it runs against.
 const hostedKey = "hosted"
 
+// testKey finds, in a script's values, its test.
+const testKey = "test"
+
+// hang is when a program that a script waits for hangs.
+const hang = 5 * time.Minute
+
 func runScripts(t *testing.T, dir, world string) {
 	svcd := filepath.Join(programs.Dir(t, serviceProgram), serviceProgram)
 	service := func(ts *testscript.TestScript, _ bool, args []string) { serviceCmd(ts, svcd, args) }
@@ -110,10 +117,9 @@ func runScripts(t *testing.T, dir, world string) {
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "fuse":
-				_, err := os.Stat("/dev/fuse")
-				return err == nil, nil
+				return proctest.Lacks("mount") == "", nil
 			case "root":
-				return os.Geteuid() == 0, nil
+				return proctest.Lacks("root") == "", nil
 			case "allow-other": // whether this user may share a mount
 				conf, _ := os.ReadFile("/etc/fuse.conf")
 				return os.Geteuid() == 0 || slices.Contains(strings.Split(string(conf), "\n"), "user_allow_other"), nil
@@ -139,6 +145,7 @@ func runScripts(t *testing.T, dir, world string) {
 				ts.Setenv(envAccount, args[0]+".svc.testnet")
 				ts.Setenv(envKeyFile, ts.MkAbs(args[0]+".key"))
 			},
+			"need":   needCmd,
 			"stable": stableCmd,
 			"exits":  exitsCmd,
 			"lie":    func(ts *testscript.TestScript, _ bool, args []string) { lieCmd(t, ts, args) },
@@ -168,6 +175,7 @@ func setupScript(e *testscript.Env) error {
 	e.Setenv("STRANGER", strings.Join(runsIn()["stranger"], " ")) // for scripts of exits apart
 	e.Setenv("OPEN_FUSE", openFuse(filepath.Join(e.WorkDir, ".fuse")))
 	e.Values[hostedKey] = new(*sdktest.Server)
+	e.Values[testKey] = e.T()
 	stop, err := proctest.SweepWhenKilled(e.WorkDir)
 	if err != nil {
 		return err
@@ -206,7 +214,7 @@ func serviceCmd(ts *testscript.TestScript, svcd string, args []string) {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-done:
-		case <-time.After(15 * time.Second):
+		case <-time.After(hang):
 			_ = cmd.Process.Kill()
 			<-done
 		}
@@ -224,13 +232,12 @@ func stopService(ts *testscript.TestScript) {
 	_, err := fmt.Sscan(ts.Getenv("SERVICE_PID"), &pid)
 	ts.Check(err)
 	ts.Check(syscall.Kill(pid, syscall.SIGTERM))
-	for range 300 {
+	for deadline := time.Now().Add(hang); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if syscall.Kill(pid, 0) != nil {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
-	ts.Fatalf("svcd did not end within 15 s of SIGTERM")
+	ts.Fatalf("svcd did not end within %s of SIGTERM", hang)
 }
 
 func accountCmd(ts *testscript.TestScript, svcd string, args []string) {
@@ -332,6 +339,10 @@ var changing = []struct{ pattern, replacement string }{
 	{`"([a-z]+\.svc\.testnet)": "[0-9.]+"`, `"$1": "TOKENS"`},
 }
 
+func needCmd(ts *testscript.TestScript, _ bool, names []string) {
+	proctest.Need(ts.Value(testKey).(testscript.T), names...)
+}
+
 func stableCmd(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: stable FILE")
@@ -345,7 +356,7 @@ func stableCmd(ts *testscript.TestScript, _ bool, args []string) {
 
 func untilCmd(ts *testscript.TestScript, _ bool, args []string) {
 	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(hang); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if err = ts.Exec(args[0], args[1:]...); err == nil {
 			return
 		}

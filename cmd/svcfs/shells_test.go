@@ -44,9 +44,7 @@ type typist struct {
 
 func startTypist(t *testing.T, env []string, program string, args ...string) typist {
 	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		t.Skipf("%s is missing: apt-get install %s", program, program)
-	}
+	proctest.Need(t, program)
 	screen := openTerminal(t, 200)
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, program, args...)
@@ -86,9 +84,7 @@ const clearInput = "\x15"
 // In a real bash the Tab key completes commands, groups and files as the
 // service has them now.
 func TestCompletionInBash(t *testing.T) {
-	if _, err := os.Stat(bashCompletion); err != nil {
-		t.Skip("bash-completion is missing: apt-get install bash-completion")
-	}
+	proctest.Need(t, bashCompletion)
 	s := startTypist(t, completionWorld(t), "bash", "--norc", "--noprofile", "-i")
 	s.typeKeys("source "+bashCompletion+"; source <(svcfs completion bash); echo do''ne\n", "done")
 	s.typeKeys("svcfs ledg\t", "svcfs ledger ")
@@ -111,9 +107,7 @@ func TestCompletionInZsh(t *testing.T) {
 }
 
 func TestCompletionInFish(t *testing.T) {
-	if _, err := exec.LookPath("fish"); err != nil {
-		t.Skip("fish is missing: apt-get install fish")
-	}
+	proctest.Need(t, "fish")
 	env := completionWorld(t)
 	for line, want := range map[string]string{
 		"svcfs ledg": "ledger", "svcfs get o": "other", "svcfs get te": "team\ntests",

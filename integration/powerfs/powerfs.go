@@ -49,6 +49,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 const (
@@ -86,12 +88,7 @@ type object struct {
 // have ended before. It skips the test where nothing can be mounted.
 func New(tb testing.TB) *Disk {
 	tb.Helper()
-	if _, err := os.Stat("/dev/fuse"); err != nil {
-		tb.Skip("no /dev/fuse: run modprobe fuse")
-	}
-	if _, err := exec.LookPath("fusermount3"); err != nil && os.Geteuid() != 0 {
-		tb.Skip("fusermount3 is missing: apt-get install fuse3")
-	}
+	proctest.Need(tb, "mount")
 	d := &Disk{dir: tb.TempDir(), objects: map[uint64]*object{}}
 	d.root = d.add(syscall.S_IFDIR|0o700, nil)
 	keep := believed

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/apikey"
 )
@@ -21,11 +22,7 @@ func TestSystemKeyring(t *testing.T) {
 		useKeyring(t)
 		return
 	}
-	for program, pkg := range map[string]string{"dbus-run-session": "dbus-daemon", "gnome-keyring-daemon": "gnome-keyring"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is missing: apt-get install %s", program, pkg)
-		}
-	}
+	proctest.Need(t, "dbus-run-session", "gnome-keyring-daemon")
 	home := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "dbus-run-session", "--", "sh", "-c",
 		`printf secret | gnome-keyring-daemon --unlock --components=secrets >/dev/null 2>&1 && exec "$0" -test.run='^TestSystemKeyring$' -test.v`, os.Args[0])

@@ -8,21 +8,20 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/store"
 )
 
 // Fault "the disk of SQLite is full": the write-ahead log gives its space back, so that
 // writes that only change rows continue.
 func TestWritesOnAFullDisk(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("mounts a small disk: root only")
-	}
+	proctest.Need(t, "root", "apart") // mounts a small disk
 	dir := filepath.Join(t.TempDir(), "small")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", dir).CombinedOutput(); err != nil {
-		t.Skipf("cannot mount a tmpfs here: %s", out)
+		t.Fatalf("mount a tmpfs: %s", out)
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {

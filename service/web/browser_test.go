@@ -2,7 +2,6 @@ package web_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"strconv"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // patience is how long a test waits for the page.
@@ -55,10 +56,8 @@ type tab struct {
 
 func open(t *testing.T, url string) *tab {
 	t.Helper()
+	proctest.Need(t, "chromium")
 	browser, err := startChromium()
-	if errors.Is(err, exec.ErrNotFound) {
-		t.Skip("chromium is missing: apt-get install chromium")
-	}
 	if err != nil {
 		t.Fatal(err)
 	}

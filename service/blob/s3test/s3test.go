@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 const (
@@ -54,7 +56,7 @@ func start(t testing.TB, bare bool) *Server {
 	t.Helper()
 	program, err := find()
 	if err != nil {
-		t.Skip(err)
+		t.Skip(proctest.LeftOut + err.Error())
 	}
 	dir := t.TempDir()
 	log, err := os.Create(filepath.Join(dir, "log"))
@@ -103,7 +105,7 @@ func find() (string, error) {
 	}
 	path, err := exec.LookPath(filepath.Join(bin, "versitygw"))
 	if err != nil {
-		return "", errors.New("the S3 server versitygw is not installed: run make s3-server, or set VERSITYGW to the program")
+		return "", errors.New("no S3 server: make s3-server")
 	}
 	return path, nil
 }

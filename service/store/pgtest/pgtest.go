@@ -25,6 +25,8 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 const (
@@ -59,10 +61,7 @@ func StartSyncing(t testing.TB) *Server {
 
 func startWith(t testing.TB, options ...string) *Server {
 	t.Helper()
-	bin, err := find()
-	if err != nil {
-		t.Skip(err)
-	}
+	bin := find(t)
 	s := &Server{bin: bin, options: options}
 	if err := s.init(); err != nil {
 		t.Fatal(err)
@@ -78,15 +77,15 @@ func startWith(t testing.TB, options ...string) *Server {
 }
 
 // find returns the folder of PostgreSQL's programs.
-func find() (string, error) {
+func find(t testing.TB) string {
+	t.Helper()
 	if path, err := exec.LookPath("initdb"); err == nil {
-		return filepath.Dir(path), nil
+		return filepath.Dir(path)
 	}
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // Debian keeps them out of PATH
-	if len(found) == 0 {
-		return "", errors.New("PostgreSQL is not installed: apt-get install postgresql")
-	}
-	return filepath.Dir(slices.Max(found)), nil
+	const pattern = "/usr/lib/postgresql/*/bin/initdb" // Debian keeps them out of PATH
+	proctest.Need(t, pattern)
+	found, _ := filepath.Glob(pattern)
+	return filepath.Dir(slices.Max(found))
 }
 
 func (s *Server) init() error {

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/svcfs/svcfs/integration/proctest"
+)
+
+// A run is one call of go test.
+type run struct {
+	name     string
+	dir      string   // of the module, "" = this one
+	packages []string // folders, the longest first
+	race     bool     // with the race detector, also in the programs that the tests start
+	user     bool     // as an ordinary user, by .ci/as-user
+	long     bool     // also what is long by nature
+	only     string   // -run
+	skip     string   // -skip
+	atOnce   int      // how many packages at the same time
+	shards   int      // in how many processes the tests of each package run
+	args     []string // of the test binaries
+}
+
+// A plan is what runs at the same time, and what runs after it, one after the other: make targets.
+type plan struct {
+	runs  []run
+	lint  []string // beside the tests
+	after [][]string
+}
+
+// raced are the folders with goroutines of ours, which run with the race detector.
+var raced = []string{"sdk", "fs/tree", "cache", "service"}
+
+// mounting are the folders that mount.
+var mounting = []string{"integration", "cmd/svcfs", "fs"}
+
+// longest are the packages that take long, the longest first: the others end beside them.
+var longest = []string{"service", "service/web", "sdk", "fs/tree", "sdk/outbox", "service/testkit", "integration", "cmd/svcfs", "fs", "cmd/svcd"}
+
+// ofRoot are the tests of mounts that an ordinary user cannot run: only root can become another user,
+// have the kernel read from memory by itself, or mount a disk to fill. The scripts have lines for root.
+const ofRoot = `^(TestM2(OtherUsersCannotEnter|AllowOtherChecksPermissions|AllowOtherWithFilesOfOthers)|TestM4OrdinaryUserCanMount|TestThreat19Mounter.*` +
+	`|TestM5(RevocationEmptiesWhatWasLent|PagesOfAWriterBesideAReader)|TestR3(SizeOfALentFileStays|LengthByNameOfALentFile|LentDescriptorIsNotReopenedForWriting)` +
+	`|TestPassthrough.*|TestR8.*|TestW10AccessListsOfCopies)$|^TestPrograms$/^Samba`
+const scriptsOfRoot = `|^TestScript$/^(demo-faults|doctor-faults|faults|processes)$`
+
+// ofUser are the tests of integration that mount. The others need what is root's on this machine, such as the
+// module cache of Go, or mount nothing.
+const ofUser = `^Test([NRWAEMO][0-9]|E[A-Z]|Tree|Large|Odd|RefusalsByDesign|Mount|ServiceManager|Hangup|Charges|LargeFile|Thousand|ByteBudgets` +
+	`|Programs|ReadingPrograms|Document|Stressors|Canary|Random|AgentAsks)`
+
+// longByNature are the tests that call proctest.Long and run before a change lands.
+const longByNature = `^Test(Stressors|Suites|ServiceKilledAtRandomMoments|MountKilledAtRandomMoments|E7ChangedAddress|RemoveAndRestoreBeyondOneRequest)$`
+
+// quick is make test: each test once.
+func quick(packages []string) plan {
+	var race, plain, mounts []string
+	for _, dir := range packages {
+		switch {
+		case isRaced(dir):
+			race = append(race, dir)
+		case slices.Contains(mounting, dir):
+			mounts = append(mounts, dir)
+		default:
+			plain = append(plain, dir)
+		}
+	}
+	p := plan{lint: []string{"lint"}, runs: []run{
+		{name: "race", packages: race, race: true, atOnce: 4},
+		{name: "vectors", dir: "integration/vectors", packages: []string{"..."}, atOnce: 1},
+	}}
+	if !canBeUser() {
+		p.runs = append(p.runs, run{name: "plain", packages: append(mounts, plain...), atOnce: 4, shards: 2})
+		return p
+	}
+	p.runs = append(p.runs,
+		run{name: "user", packages: without(mounts, "integration"), user: true, skip: ofRoot, atOnce: 2, shards: 2},
+		run{name: "plain", packages: plain, atOnce: 2, shards: 2},
+		run{name: "root", packages: mounts, only: ofRoot + scriptsOfRoot, atOnce: 1})
+	if slices.Contains(mounts, "integration") {
+		p.runs = append(p.runs,
+			run{name: "user", packages: []string{"integration"}, user: true, only: ofUser, skip: ofRoot, atOnce: 1, shards: 4},
+			run{name: "root", packages: []string{"integration"}, skip: ofUser + "|" + ofRoot, atOnce: 1, shards: 2})
+	}
+	return p
+}
+
+// landing is what .ci/run runs after make test, within 25 minutes together: what is long by nature and kills, the
+// packages, fuzzing and the benchmark so far that they work, and gosec. It is chosen so that each test that
+// fs/SEMANTICS.md and SECURITY.md name runs; what it leaves to make test-all runs there on another engine, as
+// another user, with the race detector, longer or with other seeds.
+func landing() plan {
+	return plan{
+		runs: []run{
+			{name: "long", packages: []string{"integration", "service"}, long: true, only: longByNature, atOnce: 2},
+			{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1},
+		},
+		after: [][]string{
+			{"gosec"},
+			// Two targets in cmd/svcfs take minutes to build for fuzzing; their seeds ran. A number of inputs, and
+			// not a time: go test may fail with "context deadline exceeded" when a time ends.
+			{"fuzz", "FUZZTIME=1000x", "FUZZ_SKIP=./cmd/svcfs"},
+			{"vulnerabilities"},
+			{"demo", "ONCE=1"},
+			{"bench-works"},
+		},
+	}
+}
+
+// rest is make test-all: what make test leaves out, and the same on the other engine, as root and with the race detector.
+func rest(packages []string) plan {
+	var mounts []string
+	for _, dir := range packages {
+		if slices.Contains(mounting, dir) {
+			mounts = append(mounts, dir)
+		}
+	}
+	p := landing()
+	p.runs = []run{
+		{name: "PostgreSQL", packages: []string{"service", "service/web"}, race: true, long: true, args: []string{"-engine=postgres"}, atOnce: 1},
+		{name: "root", packages: mounts, long: true, atOnce: 2},
+		{name: "race", packages: []string{"integration"}, race: true, long: true, atOnce: 1},
+		{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1},
+	}
+	if canBeUser() {
+		p.runs = append(p.runs, run{name: "user", packages: []string{"integration"}, user: true, long: true, only: longByNature, atOnce: 1})
+	}
+	p.after = append(p.after, []string{"suites"}, []string{"soak", "KILLS=50", "LOSSES=200", "ROUNDS=5", "STEPS=5000"}, []string{"fuzz", "FUZZTIME=10s"})
+	return p
+}
+
+// canBeUser reports whether this is root, who can become an ordinary user that mounts.
+func canBeUser() bool {
+	if os.Geteuid() != 0 {
+		return false
+	}
+	return !slices.ContainsFunc([]string{"fusermount3", "setpriv", "mount", "apart"}, func(name string) bool { return proctest.Lacks(name) != "" })
+}
+
+// ours returns the folders of the packages that have tests, or those that patterns match, the longest first.
+func ours(patterns []string) ([]string, error) {
+	if len(patterns) == 0 {
+		patterns = []string{"./..."}
+	}
+	args := append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, patterns...)
+	out, err := exec.Command("go", args...).Output()
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, path := range strings.Fields(string(out)) {
+		list = append(list, strings.TrimPrefix(path, module))
+	}
+	place := func(dir string) int {
+		if i := slices.Index(longest, dir); i >= 0 {
+			return i
+		}
+		return len(longest)
+	}
+	slices.SortStableFunc(list, func(a, b string) int { return place(a) - place(b) })
+	return list, nil
+}
+
+func isRaced(dir string) bool {
+	return slices.ContainsFunc(raced, func(r string) bool { return dir == r || strings.HasPrefix(dir, r+"/") })
+}
+
+func without(list []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == name })
+}
