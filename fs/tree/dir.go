@@ -402,13 +402,14 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 		t.mu.Unlock()
 		return nil, nil, t.fail("create", join(d.Path(), name), err)
 	}
+	h := f.handleIn(d.group, flags) // before others see the file: what they write and close stays while it is open
 	d.attach(shown, f)
 	d.setChanged(t.now())
 	if f.isKind(fileReal) {
 		d.group.version(f.raw).shown = f
 	}
 	t.mu.Unlock()
-	return f, f.newHandle(flags), nil
+	return f, h, nil
 }
 
 // unlink takes the name shown in d from f. An upload that f hid (W8), or whose name f had,

@@ -132,15 +132,17 @@ func (m *mounted) create(p string) *Handle {
 	return h
 }
 
-// save writes a file as a program does: create, write, close.
+// save writes a file as a program does: create, write, close. Nothing is deferred: after a panic
+// the release might wait for ever.
 func (m *mounted) save(p, content string) error {
 	m.t.Helper()
 	h := m.create(p)
-	defer h.Release()
-	if _, err := h.WriteAt(m.t.Context(), []byte(content), 0); err != nil {
-		return err
+	_, err := h.WriteAt(m.t.Context(), []byte(content), 0)
+	if err == nil {
+		err = h.Flush(m.t.Context())
 	}
-	return h.Flush(m.t.Context())
+	h.Release()
+	return err
 }
 
 func (m *mounted) read(p string) (string, error) {
@@ -153,8 +155,9 @@ func (m *mounted) read(p string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer h.Release()
-	return readAll(m.t, h)
+	text, err := readAll(m.t, h)
+	h.Release()
+	return text, err
 }
 
 func readAll(t testing.TB, h *Handle) (string, error) {

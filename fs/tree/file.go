@@ -333,8 +333,11 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 			return f.refuseCrawler(h.flags)
 		}
 	}
-	if ready || e == nil {
+	if ready {
 		return nil
+	}
+	if e == nil { // a file without a record has a stage while a name or a program has it
+		return &Error{Class: ClassStale, Err: errors.New("the file was removed before it was saved")}
 	}
 	if err := f.refuseCrawler(h.flags); err != nil {
 		return err

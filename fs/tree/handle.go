@@ -29,9 +29,14 @@ type Handle struct {
 func (f *File) newHandle(flags OpenFlags) *Handle {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.handleIn(f.groupNow(), flags)
+}
+
+// handleIn opens the file, which is in g. Needs content.mu, except for a file that no other goroutine
+// has yet.
+func (f *File) handleIn(g *group, flags OpenFlags) *Handle {
 	f.opens++
 	f.t.counts.open.Add(1)
-	g := f.groupNow()
 	g.opens.Add(1)
 	return &Handle{f: f, group: g, flags: flags}
 }

@@ -1084,6 +1084,60 @@ func TestParallelWritersAndPollers(t *testing.T) {
 	}
 }
 
+// A new file is open before others see it: one that they write and close at once stays readable
+// through the handle that made it.
+func TestCreatedFileIsOpenWhenOthersSeeIt(t *testing.T) {
+	var seen func() // is called while the file is put into its folder
+	m := mount(t, team(), alice, func(c *Config) {
+		c.clock = func() time.Time {
+			if seen != nil {
+				seen()
+			}
+			return time.Now()
+		}
+	})
+	dir, found := m.dir("/team"), false
+	seen = func() {
+		if f, ok := dir.find("f").(*File); ok {
+			if found = true; f.opens != 1 {
+				t.Errorf("others see the file with %d handles, want the one that made it", f.opens)
+			}
+		}
+	}
+	_, h, err := dir.createHere("f", OpenFlags{Write: true})
+	seen = nil
+	ok(t, err)
+	if !found {
+		t.Error("the clock was not asked while others could see the file")
+	}
+	h.Release()
+}
+
+// A file that was removed before it was saved has no bytes any more: who opens it late, by its inode, is
+// told so, and who empties it goes on.
+func TestRemovedFileThatWasNotSavedIsStale(t *testing.T) {
+	for _, name := range []string{"f", "f.tmp"} {
+		m := mount(t, team(), alice)
+		h := m.create("/team/" + name)
+		f := h.f
+		h.Release()
+		ok(t, m.dir("/team").Unlink(t.Context(), name))
+		_, err := f.Open(t.Context(), OpenFlags{Read: true, Write: true})
+		wantClass(t, err, ClassStale)
+		late, err := f.Open(t.Context(), OpenFlags{Write: true})
+		ok(t, err)
+		_, err = late.WriteAt(t.Context(), []byte("x"), 0)
+		wantClass(t, err, ClassStale)
+		late.Release()
+		emptied, err := f.Open(t.Context(), OpenFlags{Write: true, Truncate: true})
+		ok(t, err)
+		_, err = emptied.WriteAt(t.Context(), []byte("x"), 0)
+		ok(t, err)
+		emptied.Release()
+		m.wantCharges(0, 0)
+	}
+}
+
 // A file that was opened before a newer upload of its name arrived, and written
 // to after, is uploaded all the same: close never says 0 for bytes that are lost.
 func TestW11WriterWhoWasOvertakenLosesNothing(t *testing.T) {
