@@ -1019,6 +1019,11 @@ func TestM2OtherUsersCannotEnter(t *testing.T) {
 // M2: with AllowOther others enter as far as the bits permit.
 func TestM2AllowOtherChecksPermissions(t *testing.T) {
 	proctest.Need(t, "root")
+	mounts := make(map[uint32]*mount)
+	for _, umask := range []uint32{0, 0o022} {
+		mounts[umask] = mounting(t, func(p *plan) { p.Options.AllowOther, p.Options.Umask = true, umask })
+		mounts[umask].put("f", "x")
+	}
 	for _, tc := range []struct {
 		umask  uint32
 		script string
@@ -1032,9 +1037,7 @@ func TestM2AllowOtherChecksPermissions(t *testing.T) {
 		{0o022, "echo x >DIR/team/g", false},
 		{0o022, "chmod 777 DIR/team/f", false},
 	} {
-		m := mounting(t, func(p *plan) { p.Options.AllowOther, p.Options.Umask = true, tc.umask })
-		m.put("f", "x")
-		out, err := asNobody(exec.Command("sh", "-c", strings.ReplaceAll(tc.script, "DIR", m.dir))).CombinedOutput()
+		out, err := asNobody(exec.Command("sh", "-c", strings.ReplaceAll(tc.script, "DIR", mounts[tc.umask].dir))).CombinedOutput()
 		if (err == nil) != tc.ok {
 			t.Errorf("umask %03o: nobody: %s: %v %s", tc.umask, tc.script, err, out)
 		}

@@ -192,6 +192,17 @@ func mapsFile(name string) action {
 	})
 }
 
+// mapsToWrite maps an open file shared and writes into the mapping.
+func mapsToWrite(name, content string) action {
+	return does("map to write "+name, func(who *actor) (err error) {
+		who.maps[name], err = unix.Mmap(int(who.files[name].Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		if err == nil {
+			copy(who.maps[name], content)
+		}
+		return err
+	})
+}
+
 // losesMap: touching the mapping is answered by SIGBUS.
 func losesMap(name string) action {
 	return func(t *testing.T, who *actor) {
@@ -228,20 +239,16 @@ func tells(control, want string) action {
 	}
 }
 
+// N2, R3: what one account writes another reads, and who has a version open keeps it.
 func TestN2WhatOneWritesTheOtherReads(t *testing.T) {
 	s := newScenario(t)
 	s.as("alice", writes("team/f", "one"))
 	s.as("bob", reads("team/f", "one"), writes("team/f", "two"), writes("team/g", "new"))
 	s.as("alice", reads("team/f", "two"), reads("team/g", "new"), sees("team", "f", "g"))
 	s.as("carol", sees("", []string{}...))
-}
-
-func TestR3ReaderKeepsItsVersion(t *testing.T) {
-	s := newScenario(t)
-	s.as("alice", writes("team/f", "one"))
-	s.as("bob", reads("team/f", "one"), opens("team/f"))
-	s.as("alice", writes("team/f", "a longer two"))
-	s.as("bob", reads("team/f", "a longer two"), readsOpen("team/f", "one"))
+	s.as("bob", opens("team/f")) // R3: who has a version open keeps it
+	s.as("alice", writes("team/f", "a longer three"))
+	s.as("bob", reads("team/f", "a longer three"), readsOpen("team/f", "two"))
 }
 
 func TestW8RenameIsSeenByOthers(t *testing.T) {
@@ -271,18 +278,25 @@ func TestW11BothSaveTheSameName(t *testing.T) {
 	}
 }
 
+// M5: a revoked account loses at once what it has open and mapped, while it reads too. What it wrote
+// and did not save, into a shared mapping too, goes nowhere.
 func TestM5RevokedInTheMiddle(t *testing.T) {
 	s := newScenario(t)
-	content := strings.Repeat("content ", 1024)
-	s.as("alice", writes("team/f", content), writes("team/mapped", content))
-	s.as("bob", reads("team/f", content), opens("team/f"), mapsFile("team/mapped"), opens("team/new"), writesOpen("team/new", "unfinished"))
-	s.as("alice", s.runs("group", "revoke", "team", "@bob"))
-	s.as("bob", losesOpen("team/f"), losesMap("team/mapped"), sees("", []string{}...))
+	content, long := strings.Repeat("content ", 1024), strings.Repeat("some content of alice's, ", 100_000)
+	s.as("alice", writes("team/f", content), writes("team/mapped", content), writes("team/shared", content), writes("team/long", long))
+	s.as("bob", reads("team/f", content), opens("team/f"), mapsFile("team/mapped"), opens("team/new"), writesOpen("team/new", "unfinished"),
+		reads("team/shared", content), opens("team/shared"), mapsToWrite("team/shared", "changed by bob"), reads("team/long", long), opens("team/long"))
+	s.keepsReading("bob", "team/long", long, func() { s.as("alice", s.runs("group", "revoke", "team", "@bob")) })
+	s.as("bob", losesOpen("team/f"), losesMap("team/mapped"), losesMap("team/shared"), losesOpen("team/shared"), sees("", []string{}...))
 	s.as("bob", fails(unix.EKEYREVOKED, "close", closes("team/new")))
 	s.as("bob", tells("pending", "/team/new"))
 	s.as("bob", fails(unix.ENOENT, "open again", func(who *actor) error { _, err := os.ReadFile(who.m.path("team/f")); return err }))
-	s.as("alice", reads("team/f", content), sees("team", "f", "mapped"))
-	s.people["bob"].m.lost = true // his unfinished file is nobody's
+	s.as("alice", reads("team/f", content), reads("team/shared", content), sees("team", "f", "long", "mapped", "shared"), func(t *testing.T, who *actor) {
+		if list, err := os.ReadDir(who.m.path("team/.svcfs/history/shared")); err != nil || len(list) != 1 {
+			t.Errorf("shared has %d versions, %v", len(list), err)
+		}
+	})
+	s.people["bob"].m.lost = true // his unfinished files are nobody's
 }
 
 // keepsReading reads an open file piece by piece, from now until it is refused; the
@@ -323,46 +337,6 @@ func (s *scenario) keepsReading(who, name, content string, steps func()) {
 		s.t.Fatalf("%s still reads %s", who, name)
 	}
 	s.as(who, losesOpen(name))
-}
-
-func TestM5RevokedWhileReading(t *testing.T) {
-	s := newScenario(t)
-	content := strings.Repeat("some content of alice's, ", 100_000)
-	s.as("alice", writes("team/f", content))
-	s.as("bob", reads("team/f", content), opens("team/f"))
-	s.keepsReading("bob", "team/f", content, func() { s.as("alice", s.runs("group", "revoke", "team", "@bob")) })
-	s.as("bob", sees("", []string{}...))
-}
-
-func TestM5DeletedWhileReading(t *testing.T) {
-	s := newScenario(t)
-	content := strings.Repeat("some content of alice's, ", 100_000)
-	s.as("alice", writes("team/f", content), writes("team/g", "stays"))
-	s.as("bob", reads("team/f", content), opens("team/f"))
-	s.keepsReading("bob", "team/f", content, func() { s.as("alice", does("delete", removes("team/f"))) })
-	s.as("bob", sees("team", "g"), reads("team/g", "stays"))
-}
-
-// What was written into a shared mapping when the account was revoked goes nowhere.
-func TestM5RevokedWhileWritingAMapping(t *testing.T) {
-	s := newScenario(t)
-	content := strings.Repeat("content ", 1024)
-	s.as("alice", writes("team/f", content))
-	s.as("bob", reads("team/f", content), opens("team/f"), does("map to write", func(who *actor) (err error) {
-		who.maps["team/f"], err = unix.Mmap(int(who.files["team/f"].Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-		if err == nil {
-			copy(who.maps["team/f"], "changed by bob")
-		}
-		return err
-	}))
-	s.as("alice", s.runs("group", "revoke", "team", "@bob"))
-	s.as("bob", losesMap("team/f"), losesOpen("team/f"), sees("", []string{}...))
-	s.as("alice", reads("team/f", content), func(t *testing.T, who *actor) {
-		if list, err := os.ReadDir(who.m.path("team/.svcfs/history/f")); err != nil || len(list) != 1 {
-			t.Errorf("f has %d versions, %v", len(list), err)
-		}
-	})
-	s.people["bob"].m.lost = true
 }
 
 // N4: everybody can look at older versions, and bring one back.
@@ -478,13 +452,15 @@ func TestN1GroupsComeAndGo(t *testing.T) {
 	s.as("alice", reads("club/f", "joined"))
 }
 
+// W9, M5: a file that is deleted ends for those who have it open, while they read too.
 func TestW9DeletedWhileOpen(t *testing.T) {
 	s := newScenario(t)
-	s.as("alice", writes("team/f", "one"))
-	s.as("bob", reads("team/f", "one"), opens("team/f"), writes("team/mine", "x"))
+	content := strings.Repeat("some content of alice's, ", 100_000)
+	s.as("alice", writes("team/f", content))
+	s.as("bob", reads("team/f", content), opens("team/f"), writes("team/mine", "x"))
 	s.as("bob", fails(unix.EPERM, "delete what alice uploaded", removes("team/f")))
-	s.as("alice", does("delete", removes("team/f")), sees("team", "mine"))
-	s.as("bob", losesOpen("team/f"), sees("team", "mine"))
+	s.keepsReading("bob", "team/f", content, func() { s.as("alice", does("delete", removes("team/f")), sees("team", "mine")) })
+	s.as("bob", sees("team", "mine"), reads("team/mine", "x"))
 	s.as("alice", writes("team/f", "again"))
 	s.as("bob", reads("team/f", "again"), does("delete", removes("team/mine")))
 	s.as("alice", sees("team", "f"), does("delete", removes("team/f")))
