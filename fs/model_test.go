@@ -50,7 +50,11 @@ func TestModelOnAMount(t *testing.T) {
 // fewerChecks makes rapid's default number of checks a smaller one for this test:
 // each step asks the kernel for everything. A number on the command line counts.
 func fewerChecks(t *testing.T) {
-	const name, usual, here = "rapid.checks", "100", "10"
+	const name, usual = "rapid.checks", "100"
+	here := "30"
+	if testing.Short() {
+		here = "8"
+	}
 	if f := flag.Lookup(name); f == nil || f.Value.String() != usual {
 		return
 	}

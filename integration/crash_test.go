@@ -55,6 +55,7 @@ func TestCrashPoints(t *testing.T) {
 	}
 	for name, stores := range engines {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			flags := stores(t)
 			c := newCrashing(t, bin, flags)
 			c.walk(len(flags) == 0)
@@ -69,7 +70,7 @@ func newCrashing(t *testing.T, bin string, stores []string) *crashing {
 	c.world = &world{t: t, bin: bin, dir: t.TempDir(), log: &safeBuffer{}, addr: "127.0.0.1:0", stores: stores}
 	c.data = filepath.Join(c.dir, "data")
 	c.armed = filepath.Join(c.data, "armed") // where a confined service reads
-	t.Setenv(crashFileVar, c.armed)
+	c.vars = []string{crashFileVar + "=" + c.armed}
 	c.mkdir("home")
 	c.start()
 	t.Cleanup(c.stop)

@@ -99,7 +99,7 @@ func (w *world) env(more ...string) []string {
 func (w *world) start() {
 	w.t.Helper()
 	w.service = exec.Command(filepath.Join(w.bin, "svcd"), append([]string{"serve", "--data", w.data, "--listen", w.addr, "--destruction-delay", "0", "--log-level", "info"}, w.stores...)...)
-	w.service.Env, w.service.Stderr = w.env(append(s3test.Env(), crashFileVar+"="+os.Getenv(crashFileVar))...), w.log
+	w.service.Env, w.service.Stderr = w.env(s3test.Env()...), w.log
 	out, err := w.service.StdoutPipe()
 	if err != nil {
 		w.t.Fatal(err)

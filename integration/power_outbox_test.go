@@ -26,7 +26,7 @@ const (
 	shortOutboxLosses = 40
 	shortMountLosses  = 4
 	// outboxLoads is how many outboxes lose their power in the short form, each with programs of its own.
-	outboxLoads = 4
+	outboxLoads = 2
 	// programs that save at the same time, and what each does.
 	outboxPrograms, outboxSteps = 3, 24
 	// one save of so many is that of a large file, in blocks

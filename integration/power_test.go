@@ -32,7 +32,7 @@ const (
 	// powerVar is how many moments the long form tries, all = each of them.
 	powerVar = "SVCFS_LOSSES"
 	// shortLosses are the moments of the short form.
-	shortLosses = 40
+	shortLosses = 16
 	// startTokens is what the account of these tests has in the beginning.
 	startTokens = "1000"
 	// repeatable is how long a finalize may be repeated at least; the service says 300 s from

@@ -62,8 +62,8 @@ func memoryOf(t *testing.T, pid int) (now, peak int64) {
 
 // M6: a large group is first listed in seconds, with little memory, and for free.
 func TestM6LargeGroup(t *testing.T) {
-	const perFolder = 500
-	files := count(1000, 100_000)
+	const perFolder = 250
+	files := count(500, 100_000)
 	w := newWorld(t)
 	alice, bob := w.account("alice", "1000000"), w.account("bob", "1000")
 	alice.must("group", "create", "team")
@@ -157,10 +157,10 @@ func TestE2SlowLine(t *testing.T) {
 	}
 }
 
-// A thousand files are open at once, half of them for writing; each keeps its own
-// content, and costs what it costs alone.
+// A thousand files (two hundred in the short form) are open at once, half of them for writing; each
+// keeps its own content, and costs what it costs alone.
 func TestThousandOpenFiles(t *testing.T) {
-	const files = 1000
+	files := count(200, 1000)
 	raiseFileLimit(t)
 	w, alice, bob := team(t)
 	src := w.mkdir("src")
@@ -246,7 +246,7 @@ func TestByteBudgetsUnderPressure(t *testing.T) {
 // them opened at once, take the budget and one file, not the sum of them.
 func TestThreat8BombsOnAMount(t *testing.T) {
 	const bombs, cacheSize, fixed = 6, 32 * mib, 200 * mib // fixed: with the race detector
-	size := int64(count(96, 1024) * mib)
+	size := int64(count(64, 1024) * mib)
 	w, alice, bob := team(t)
 	src := w.mkdir("src")
 	for i := range bombs {
