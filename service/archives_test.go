@@ -27,6 +27,7 @@ import (
 	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/blob/s3test"
+	"github.com/svcfs/svcfs/service/enginetest"
 	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
@@ -61,7 +62,7 @@ func masterKeyOnly(t *testing.T, from string) string {
 }
 
 func TestBackupUnderLoadRestoresClean(t *testing.T) {
-	if os.Getenv(postgresVar) != "" {
+	if enginetest.OnPostgres(t) {
 		r := run(t)
 		refused(t, "PostgreSQL", errOf(r.svc.Backup(t.Context(), filepath.Join(t.TempDir(), "backup"), false)), "svcd export")
 		return
@@ -132,7 +133,7 @@ func TestBackupUnderLoadRestoresClean(t *testing.T) {
 }
 
 func TestBackupAndRestoreRefusals(t *testing.T) {
-	if os.Getenv(postgresVar) != "" {
+	if enginetest.OnPostgres(t) {
 		return // SQLite only
 	}
 	r, alice := runInFiles(t)
@@ -216,7 +217,7 @@ func (b busyBlobs) Open(ctx context.Context, id string) (io.ReadSeekCloser, int6
 // A file that is replaced whenever the backup comes to it is in the backup all the same:
 // in the end writers wait for the backup.
 func TestBackupEndsWhileFilesAreReplaced(t *testing.T) {
-	if os.Getenv(postgresVar) != "" {
+	if enginetest.OnPostgres(t) {
 		return // SQLite only
 	}
 	r, alice := runWithGroup(t)
@@ -251,7 +252,7 @@ func TestBackupEndsWhileFilesAreReplaced(t *testing.T) {
 
 // SQLite beside a bucket: the backup holds the files all the same.
 func TestBackupOfABucket(t *testing.T) {
-	if os.Getenv(postgresVar) != "" {
+	if enginetest.OnPostgres(t) {
 		return // SQLite only
 	}
 	bucket := s3test.Start(t)
@@ -324,7 +325,7 @@ func fillService(t *testing.T, r *running, files int) (owner *user, contents map
 
 // Engine switch: SQLite and a directory to PostgreSQL and S3, and back.
 func TestExportMovesTheServiceBetweenStoresAndBack(t *testing.T) {
-	if os.Getenv(postgresVar) != "" {
+	if enginetest.OnPostgres(t) {
 		return // has both
 	}
 	server := pgtest.Start(t)

@@ -60,6 +60,7 @@ func (u *user) attributesShown(ref string) string {
 // TestAttributesAreRecorded: with the upload, with set_attributes, and in every later record
 // about the file, in their canonical form.
 func TestAttributesAreRecorded(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	const first, second = `{"mtime":"7","executable":true}`, `{"xattrs":{"user.a":"AA==","user.b":""}}`
 	ref := alice.withAttributes("f", ` {"executable":true, "later":{"x":[1]}, "mtime":"7"} `)
@@ -121,6 +122,7 @@ func (u *user) newest() wire.TransactionRow {
 // TestThreat48AttributesThatCannotBeRecorded: a wrong form, what is too large, names that
 // belong to the mount, and links that would show different targets to different clients.
 func TestThreat48AttributesThatCannotBeRecorded(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	long := strings.Repeat("a", format.MaxAttributeBytes)
 	plain := alice.withAttributes("plain", "")
@@ -178,6 +180,7 @@ func TestThreat48AttributesThatCannotBeRecorded(t *testing.T) {
 // TestFinalizeRepeatedKeepsItsFirstAttributes: a client that repeats finalize with others
 // sets them afterwards.
 func TestFinalizeRepeatedKeepsItsFirstAttributes(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	_, first, again := alice.sends("f", "", "x", `{"mtime":"1"}`)
 	if status, second := again(); status != http.StatusOK || second != first {
@@ -191,6 +194,7 @@ func TestFinalizeRepeatedKeepsItsFirstAttributes(t *testing.T) {
 // TestRemovalAfterAChangeOfAttributes: an account that changed the attributes of a file does
 // not know the sequence of that record when it removes the name.
 func TestRemovalAfterAChangeOfAttributes(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	ref := alice.withAttributes("f", "")
 	seen := alice.lastSeq()
@@ -203,6 +207,7 @@ func TestRemovalAfterAChangeOfAttributes(t *testing.T) {
 // TestThreat17AttributesDoNotMakeNamesYounger: a name that two files want stays with the
 // older, also after several changes of attributes.
 func TestThreat17AttributesDoNotMakeNamesYounger(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	ref := alice.withAttributes("f", "")
 	named := func(mtime, want string) {
@@ -224,6 +229,7 @@ func TestThreat17AttributesDoNotMakeNamesYounger(t *testing.T) {
 // TestThreat31ChangesOfAttributesAreBounded: they are free changes. One that changes nothing
 // is none.
 func TestThreat31ChangesOfAttributesAreBounded(t *testing.T) {
+	t.Parallel()
 	noon := time.Now().UTC().Truncate(24 * time.Hour).Add(36 * time.Hour)
 	r := runWith(t, service.Config{Database: newDatabase(t), FreeChanges: 2, Now: func() time.Time { return noon }})
 	alice := r.owner()
@@ -241,6 +247,7 @@ func TestThreat31ChangesOfAttributesAreBounded(t *testing.T) {
 // TestThreat31LongAttributesCountMore: every record about a file repeats its attributes, and
 // stays in the ledger.
 func TestThreat31LongAttributesCountMore(t *testing.T) {
+	t.Parallel()
 	r := runWith(t, service.Config{Database: newDatabase(t), FreeChanges: 12})
 	alice := r.owner()
 	ref := alice.withAttributes("f", "")

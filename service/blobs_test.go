@@ -27,7 +27,6 @@ import (
 func onS3(t *testing.T) (*running, *s3test.Server, string, *lockedBuffer) {
 	t.Helper()
 	server := s3test.Start(t)
-	s3test.SetEnv(t)
 	bucket := server.NewBucket(t)
 	log := &lockedBuffer{}
 	r := runWith(t, service.Config{Database: newDatabase(t), Blobs: server.Location(bucket + "/files"), MaxFileBytes: 20 << 20, SmallBytes: -1,
@@ -55,6 +54,7 @@ func (b *lockedBuffer) String() string {
 
 // All that the service does with ciphertext, over a bucket.
 func TestServiceOnS3(t *testing.T) {
+	t.Parallel()
 	r, _, dir, log := onS3(t)
 	alice := r.owner()
 	small, large := []byte("small"), bytes.Repeat([]byte("large "), 2_000_000)
@@ -151,6 +151,7 @@ func (u *user) fetch(target, ranges string) (int, []byte) {
 // names the part, failed requests are not charged, and the service recovers within 10 s
 // of the bucket's return.
 func TestThreat39BucketGoneUnderLoad(t *testing.T) {
+	t.Parallel()
 	r, server, _, _ := onS3(t)
 	alice := r.owner()
 	ref := alice.upload("g", "f", []byte("kept")).CID
@@ -253,6 +254,7 @@ func (r *running) health() (int, string) {
 // Threat 30: a reference is looked up, never followed: one that is an address
 // causes no connection.
 func TestThreat30ReferencesAreNotFollowed(t *testing.T) {
+	t.Parallel()
 	trap, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -35,6 +35,7 @@ func answers(t *testing.T, what string, status int, body []byte, code string) {
 
 // A part that is not what its request says is refused, and nothing of it is kept.
 func TestPartsRefused(t *testing.T) {
+	t.Parallel()
 	r, alice := runLarge(t)
 	bob := r.user("bob", "10")
 	alice.adds(bob)
@@ -136,6 +137,7 @@ func TestPartsRefused(t *testing.T) {
 // Of a part whose connection breaks the whole blocks are kept, and the rest comes as another
 // part; one that breaks in its first block leaves nothing.
 func TestPartsThatBreakOff(t *testing.T) {
+	t.Parallel()
 	r, alice := runLarge(t)
 	content := noise(5*smallBlocks + 9)
 	s := alice.begins(wire.PrepareUploadRequest{})
@@ -176,6 +178,7 @@ func TestPartsThatBreakOff(t *testing.T) {
 
 // A finalize that does not fit its parts is refused, costs nothing, and can be repeated.
 func TestFinalizeOfBlocksRefused(t *testing.T) {
+	t.Parallel()
 	r, alice := runLarge(t)
 	content := noise(4*smallBlocks + 9)
 	other := alice.begins(wire.PrepareUploadRequest{})
@@ -291,6 +294,7 @@ func TestFinalizeOfBlocksRefused(t *testing.T) {
 
 // An upload that was prepared for parts may be finished in format version 1; its parts go.
 func TestPartsOfAWholeFile(t *testing.T) {
+	t.Parallel()
 	r, alice := runLarge(t)
 	s := alice.begins(wire.PrepareUploadRequest{Filename: "f"})
 	s.puts(0, "0-1", noise(2*smallBlocks))
@@ -305,6 +309,7 @@ func TestPartsOfAWholeFile(t *testing.T) {
 
 // A manifest that is too long for JSON is sent before, and read by itself.
 func TestLongManifest(t *testing.T) {
+	t.Parallel()
 	r, alice := runLarge(t)
 	const blocks = wire.InlineManifestBytes/format.RunBytes + 5
 	content := noise(blocks*smallBlocks - 3)
@@ -349,6 +354,7 @@ func TestLongManifest(t *testing.T) {
 // Parts that are replaced while the upload is finished: either the finish is refused, or the
 // file is whole; nothing else is left.
 func TestPartsReplacedWhileFinished(t *testing.T) {
+	t.Parallel()
 	r, alice := runLarge(t)
 	content := noise(2*smallBlocks + 1)
 	for round := range 10 {
@@ -385,6 +391,7 @@ func TestPartsReplacedWhileFinished(t *testing.T) {
 // Threat 24: after a revocation no part comes, no upload ends, and no block is read, whatever
 // was begun before.
 func TestThreat24RevokedBetweenBlocks(t *testing.T) {
+	t.Parallel()
 	r, alice := runLarge(t)
 	bob := r.user("bob", "10")
 	alice.adds(bob)
@@ -415,6 +422,7 @@ func TestThreat24RevokedBetweenBlocks(t *testing.T) {
 // Threat 24: a file that is removed or deleted while it is open gives no block more, and a
 // ticket is good for one account, one file and seven days.
 func TestThreat24BlocksOfAFileThatEnds(t *testing.T) {
+	t.Parallel()
 	var later atomic.Int64
 	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: 1 << 20, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
 	alice := r.owner()
@@ -465,6 +473,7 @@ func TestThreat24BlocksOfAFileThatEnds(t *testing.T) {
 
 // Clients that do not read format version 2 are told so, get no bytes, and pay nothing.
 func TestBlocksForOldClients(t *testing.T) {
+	t.Parallel()
 	r, alice := runLarge(t)
 	content := noise(3 * smallBlocks)
 	_, out := alice.uploadBlocks("f", content, 2)
@@ -499,6 +508,7 @@ func TestBlocksForOldClients(t *testing.T) {
 
 // A group that changes to version 1 takes no file of version 2 that was begun before.
 func TestBlocksInAGroupThatChanges(t *testing.T) {
+	t.Parallel()
 	_, alice := runLarge(t)
 	content := noise(3 * smallBlocks)
 	s := alice.begins(wire.PrepareUploadRequest{})
@@ -515,6 +525,7 @@ func TestBlocksInAGroupThatChanges(t *testing.T) {
 // An upload with parts goes on in another process, lives a day from its last part, and seven
 // days at most.
 func TestPartsOutliveTheService(t *testing.T) {
+	t.Parallel()
 	var later atomic.Int64
 	cfg := service.Config{Database: newDatabase(t), MaxFileBytes: 1 << 20, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }}
 	r := runWith(t, cfg)
@@ -557,6 +568,7 @@ func TestPartsOutliveTheService(t *testing.T) {
 
 // Threat 31: parts count like other bytes that are not finished, or kept.
 func TestThreat31Parts(t *testing.T) {
+	t.Parallel()
 	const file = 64 * smallBlocks
 	for name, tc := range map[string]struct {
 		cfg  service.Config
@@ -595,6 +607,7 @@ func TestThreat31Parts(t *testing.T) {
 
 // Threat 31: the number of parts is bounded, of an upload and of an account.
 func TestThreat31ManyParts(t *testing.T) {
+	t.Parallel()
 	r, alice := runLarge(t)
 	s, other := alice.begins(wire.PrepareUploadRequest{}), alice.begins(wire.PrepareUploadRequest{})
 	last := s.puts(0, "0", noise(smallBlocks))
@@ -626,6 +639,7 @@ func (r *running) multiplies(p wire.Part, upload string, n int) {
 // Threat 31: the parts of an upload that ended go some at a time, so that other writers get
 // their turn, and nothing of them stays.
 func TestThreat31ManyPartsGo(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	s := g.alice.begins(wire.PrepareUploadRequest{})
 	g.multiplies(s.puts(0, "0", noise(smallBlocks)), s.prepared.UploadID, 2500)
@@ -647,6 +661,7 @@ func TestThreat31ManyPartsGo(t *testing.T) {
 // Threat 31: an upload with parts ends seven days after it began, also while bytes of its
 // manifest come.
 func TestThreat31PartsEnd(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	s := g.alice.begins(wire.PrepareUploadRequest{})
 	content := noise(smallBlocks)
@@ -674,6 +689,7 @@ func TestThreat31PartsEnd(t *testing.T) {
 
 // Threat 31: a finalize without blocks is refused without work on as many as it names.
 func TestThreat31FinalizeOfNothing(t *testing.T) {
+	t.Parallel()
 	const terabytes = int64(1) << 50
 	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: terabytes, RequestRate: -1})
 	alice := r.owner()
@@ -695,6 +711,7 @@ func TestThreat31FinalizeOfNothing(t *testing.T) {
 // Threat 31: a manifest that is long is counted in the memory of its account while a request
 // with it is answered.
 func TestThreat31MemoryOfManifests(t *testing.T) {
+	t.Parallel()
 	const blocks = wire.InlineManifestBytes/format.RunBytes + 1
 	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: blocks * smallBlocks, RequestRate: -1, Memory: 5 * wire.InlineManifestBytes / 2})
 	alice := r.owner()
@@ -732,6 +749,7 @@ func TestThreat31MemoryOfManifests(t *testing.T) {
 // Threat 31: who finishes an upload does not wait until thousands of parts that the file does
 // not use are removed: the sweep removes most of them.
 func TestThreat31UnusedParts(t *testing.T) {
+	t.Parallel()
 	for name, finish := range map[string]func(*sending, []byte){
 		"in blocks": func(s *sending, content []byte) { s.finishes(content, "f") },
 		"whole": func(s *sending, _ []byte) {

@@ -2,16 +2,16 @@ package service_test
 
 import (
 	"bytes"
-
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
-
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,9 +38,7 @@ const smallBlocks = format.MinBlockBytes
 // noise is content of which no two blocks are equal.
 func noise(size int64) []byte {
 	content := make([]byte, size)
-	for i := range content {
-		content[i] = byte(i) ^ byte(i>>8)*7 ^ byte(i>>16)*13
-	}
+	_, _ = rand.NewChaCha8([32]byte{}).Read(content) // never fails
 	return content
 }
 
@@ -81,6 +79,7 @@ func (s *sending) sealed(blocks format.Extents, content []byte) (body []byte, wr
 	w, err := format.WrapKey(s.key, part)
 	ok(s.t, err)
 	for _, x := range blocks {
+		body = slices.Grow(body, int(x.Count*(s.block+format.Overhead)))
 		for i := x.First; i < x.First+x.Count; i++ {
 			at := len(body)
 			body, err = c.Seal(body, i, content[i*s.block:min((i+1)*s.block, int64(len(content)))])
@@ -247,6 +246,7 @@ func (o *opened) plain(first int64, raw []byte) (plain []byte) {
 	o.t.Helper()
 	l := o.meta.Layout()
 	tree := tlog.Tree{N: l.Blocks(), Hash: o.meta.Root}
+	plain = make([]byte, 0, len(raw))
 	for i := first; len(raw) > 0; i++ {
 		sealed := raw[:l.Sealed(i)]
 		raw = raw[len(sealed):]
@@ -287,6 +287,7 @@ func runLarge(t *testing.T) (*running, *user) {
 
 // A file of format version 2 is what was sent, in any size and order of parts.
 func TestBlocksRoundTrip(t *testing.T) {
+	t.Parallel()
 	r, alice := runLarge(t)
 	for _, size := range []int64{1, smallBlocks - 1, smallBlocks, smallBlocks + 1, 256 * smallBlocks, 300*smallBlocks - 1} {
 		content := noise(size)
@@ -311,6 +312,7 @@ func TestBlocksRoundTrip(t *testing.T) {
 // The first block comes with the key to those who ask. One that cannot be read is left out: other
 // blocks may be whole.
 func TestFirstBlockWithTheKey(t *testing.T) {
+	t.Parallel()
 	r, alice := runLarge(t)
 	content := noise(3*smallBlocks + 7)
 	_, out := alice.uploadBlocks("f", content, 2)
@@ -330,6 +332,7 @@ func TestFirstBlockWithTheKey(t *testing.T) {
 
 // The first blocks come behind the answer to those who ask, as many as fit.
 func TestFirstBlocksBehindTheAnswer(t *testing.T) {
+	t.Parallel()
 	r, alice := runLarge(t)
 	content := noise(3*smallBlocks + 7)
 	_, out := alice.uploadBlocks("f", content, 2)
@@ -363,6 +366,7 @@ func TestFirstBlocksBehindTheAnswer(t *testing.T) {
 
 // Parts come in any order, with holes, and a part may be replaced.
 func TestPartsInAnyOrder(t *testing.T) {
+	t.Parallel()
 	r, alice := runLarge(t)
 	content := noise(9*smallBlocks + 7)
 	s := alice.begins(wire.PrepareUploadRequest{})
@@ -425,6 +429,7 @@ func TestPartsInAnyOrder(t *testing.T) {
 
 // Files of format version 2 in a bucket.
 func TestBlocksOnS3(t *testing.T) {
+	t.Parallel()
 	r, _, _, _ := onS3(t)
 	alice := r.owner()
 	content := noise(70*smallBlocks + 9)

@@ -140,6 +140,7 @@ func tag(row wire.TransactionRow, name string) string {
 // Every record of a group's chain is complete, linked, and proven by a signed head and a
 // checkpoint; retrievals are not in the chain.
 func TestThreat26ChainOfAGroupIsProven(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -182,6 +183,7 @@ func TestThreat26ChainOfAGroupIsProven(t *testing.T) {
 // Pages come with proofs of their own; an answer continues the checkpoint that the
 // client knows.
 func TestThreat26ChainProofContinuesWhatIsKnown(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	rows, proof := alice.chain("g", nil)
 	before := r.verifies("g", rows, proof)
@@ -225,6 +227,7 @@ func TestThreat26ChainProofContinuesWhatIsKnown(t *testing.T) {
 
 // A log that has stopped proves nothing, and gives no list that is not proven.
 func TestThreat26NoProofNoList(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	r.checkpoint()
 	if _, err := r.openDatabase().Exec(r.withoutTriggers() + "UPDATE ledger SET fee = '0' WHERE seq = 2"); err != nil {
@@ -243,6 +246,7 @@ func TestThreat26NoProofNoList(t *testing.T) {
 // The answer to an upload holds its record and a receipt, and so does its
 // repetition. The record has the name, also when it came last.
 func TestThreat26UploadIsAnsweredWithAReceipt(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	ready := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
 	request := object{"upload_id": ready.UploadID, "encrypted_data": seal(t, ready.Key, []byte("content")), "file_hash": hash([]byte("content")),
@@ -285,6 +289,7 @@ func TestThreat26UploadIsAnsweredWithAReceipt(t *testing.T) {
 // A client that does not know the layout gets a sentence, not rows that it would
 // call forged.
 func TestOldVerifiersAreToldToUpdate(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	for _, more := range []object{{}, {"limit": 1}, {"layouts": []string{chain.Layout1}}} {
 		request := object{"group_id": "g", "kinds": wire.KindsAll}

@@ -133,6 +133,7 @@ func (tiles) SaveTiles([]tlog.Tile, [][]byte) {}
 // Everything an outsider needs is there without a credential: each record is in
 // the signed tree, and each tree continues the one before.
 func TestThreat26OutsidersCheckTheLedger(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	if tree := r.checkpoint(); tree.N != 0 || tree.Hash != tlog.Hash(sha256.Sum256(nil)) {
 		t.Errorf("empty ledger: %+v", tree)
@@ -252,6 +253,7 @@ func (r *running) forgeChain() {
 // the one that was signed: the audit and the running service name the first
 // row, nothing is signed any more, and files are served all the same.
 func TestThreat26RewrittenHistoryContradictsTheCheckpoint(t *testing.T) {
+	t.Parallel()
 	const swap = "UPDATE ledger SET seq = -2 WHERE seq = 2; UPDATE ledger SET seq = 2 WHERE seq = 3; UPDATE ledger SET seq = 3 WHERE seq = -2; " +
 		"UPDATE ledger SET time_ns = (SELECT time_ns FROM ledger WHERE seq = 1) + seq WHERE seq > 1"
 	for _, tc := range []struct{ name, statement, want string }{
@@ -296,6 +298,7 @@ func TestThreat26RewrittenHistoryContradictsTheCheckpoint(t *testing.T) {
 
 // The root betrays a rewritten database and tree, because the attacker lacks the key.
 func TestThreat26RewrittenTreeContradictsTheCheckpoint(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice := r.user("alice", "10")
 	for _, g := range []string{"a", "b", "c"} {
@@ -339,6 +342,7 @@ func TestThreat26RewrittenTreeContradictsTheCheckpoint(t *testing.T) {
 // the same directory, after a restart, after a crash between two writes, and
 // from nothing.
 func TestCheckpointsAreAFunctionOfTheLedger(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice := r.user("alice", "100")
 	register := func(n int) {
@@ -394,6 +398,7 @@ func TestCheckpointsAreAFunctionOfTheLedger(t *testing.T) {
 
 // A tree that was tampered with on disk is not repaired in silence.
 func TestThreat26DamagedTreeIsReported(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name, file string
 		change     func(raw []byte) []byte
@@ -432,6 +437,7 @@ func TestThreat26DamagedTreeIsReported(t *testing.T) {
 
 // Another address of the service means another name of the log; the history goes on.
 func TestCheckpointsGoOnUnderAnotherAddress(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	r.user("alice", "10")
 	first := r.checkpoint()
@@ -446,6 +452,7 @@ func TestCheckpointsGoOnUnderAnotherAddress(t *testing.T) {
 // Only members see every record of their group with everything that its hash covers,
 // page by page.
 func TestRecordsOfAGroup(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	open := object{"group_id": "g", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())}

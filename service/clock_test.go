@@ -15,6 +15,7 @@ import (
 // One clock decides the age of everything: a retention window, the delay of destruction,
 // a join window and an upload id end by it.
 func TestOneClockDecides(t *testing.T) {
+	t.Parallel()
 	began := time.Now()
 	var later atomic.Int64 // ns
 	now := func() time.Time { return began.Add(time.Duration(later.Load())) }

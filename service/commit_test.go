@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/enginetest"
 	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
@@ -21,7 +21,8 @@ import (
 // TestThreat39AnswerOfACommitIsLost cuts the connection to the database between a commit
 // and its answer: the recorded file keeps its bytes.
 func TestThreat39AnswerOfACommitIsLost(t *testing.T) {
-	if os.Getenv(postgresVar) != "" {
+	t.Parallel()
+	if enginetest.OnPostgres(t) {
 		return // ran already
 	}
 	proxy, database := cutCommits(t, pgtest.NewDatabase(t, pgtest.Start(t).URL()))

@@ -26,6 +26,7 @@ func (e *end) RemoteAddr() net.Addr {
 
 // Threat 31: which connection is given up at a bound.
 func TestThreat31WhichConnectionGoes(t *testing.T) {
+	t.Parallel()
 	proxy := netip.MustParseAddr("10.0.0.1")
 	c := newConnections(6, 3, []netip.Prefix{netip.PrefixFrom(proxy, 32)})
 	open := func(from string) *end {
@@ -103,6 +104,7 @@ func TestThreat31WhichConnectionGoes(t *testing.T) {
 
 // The smallest memory.max of a control group and those above it counts.
 func TestMemoryOfTheControlGroup(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	for name, text := range map[string]string{"a/memory.max": "3000\n", "a/b/memory.max": "max\n", "a/b/c/memory.max": "4000\n", "memory.max": "9000\n"} {
 		path := filepath.Join(root, name)
@@ -130,6 +132,7 @@ func TestMemoryOfTheControlGroup(t *testing.T) {
 // The kernel holds little of an answer that it cannot send, also behind TLS: with megabytes there, a
 // client on a slow line makes no room for minutes, and is taken for one that stands still.
 func TestAnswersFillNoKernelBuffers(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -40,6 +40,7 @@ func (u *user) rows(group string) []wire.TransactionRow {
 }
 
 func TestThreat34(t *testing.T) {
+	t.Parallel()
 	r, alice := runInFiles(t)
 	up := alice.upload("g", "f", []byte("gone for good"))
 	kept := alice.upload("g", "kept", []byte("still here"))
@@ -80,6 +81,7 @@ func TestThreat34(t *testing.T) {
 // Pages of the database are split and joined while files come and go, and the
 // places of destroyed keys are taken by others.
 func TestThreat34ManyFiles(t *testing.T) {
+	t.Parallel()
 	r := runAtOnce(t)
 	alice := r.owner()
 	count := 100
@@ -114,6 +116,7 @@ func TestThreat34ManyFiles(t *testing.T) {
 }
 
 func TestDeleteIsIdempotentAndTheFirstRecordWins(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	owner, uploader := r.user("owner", "10"), r.user("uploader", "10")
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -147,6 +150,7 @@ func TestDeleteIsIdempotentAndTheFirstRecordWins(t *testing.T) {
 
 // The uploader and the owner may delete and rename, while they are members.
 func TestThreat25DeleteAndRename(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	owner, uploader, member, outsider := r.user("owner", "10"), r.user("uploader", "10"), r.user("member", "10"), r.user("outsider", "10")
 	for _, g := range []string{"g", "other"} {
@@ -191,6 +195,7 @@ func TestThreat25DeleteAndRename(t *testing.T) {
 }
 
 func TestRename(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	up := alice.upload("g", "old", []byte("content"))
 	must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": up.CID, "filename": "folder/ünïcödé 文"})
@@ -215,6 +220,7 @@ func TestRename(t *testing.T) {
 
 // Reads under way while a file is deleted give the content or say that it is gone.
 func TestReadsUnderWayEndCleanly(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice := r.user("alice", "50")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})

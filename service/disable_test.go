@@ -12,6 +12,7 @@ import (
 // Threat 44: once the command returns, the account gets no answer. Its groups and files
 // stay for others. Enabling brings back only the key.
 func TestThreat44DisabledAccount(t *testing.T) {
+	t.Parallel()
 	r, alice, bob := runWithMember(t)
 	ref := alice.upload("g", "f", []byte("content")).Location
 	began := alice.finalize("g", "late", []byte("x"))

@@ -35,6 +35,7 @@ func (u *user) named() map[string]string {
 // A folder is renamed with one record: every living version beneath it, and nothing else.
 // The ledger gives the same names as the table.
 func TestRenameFolder(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	alice := g.alice
 	long := strings.Repeat("ü", 250) // longer than the index of names
@@ -138,6 +139,7 @@ func (r *running) moved() *running {
 
 // A refused rename of a folder changes nothing, and no record is left.
 func TestRenameFolderIsRefusedAsAWhole(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	g.alice.upload("g", "mine/a", []byte("a"))
 	g.alice.upload("g", "mixed/a", []byte("a"))
@@ -187,6 +189,7 @@ func TestRenameFolderIsRefusedAsAWhole(t *testing.T) {
 
 // Names are told apart beyond what the index of names holds, 200 characters.
 func TestFoldersWithLongNames(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{199, 200, 201, 400} {
 		r := run(t)
 		alice := r.owner()
@@ -205,6 +208,7 @@ func TestFoldersWithLongNames(t *testing.T) {
 // Threat 31: a refused rename costs nothing, so it is little work, however many names begin
 // alike. Here it took a minute in which nobody could write.
 func TestThreat31FoldersOfNamesThatBeginAlike(t *testing.T) {
+	t.Parallel()
 	alice := run(t).owner()
 	long := strings.Repeat("x", 210)
 	alice.recorded("g", 9000, func(i int) string { return fmt.Sprint(long, "/a/", i) })
@@ -217,6 +221,7 @@ func TestThreat31FoldersOfNamesThatBeginAlike(t *testing.T) {
 // Threat 31: one request renames a bounded number of files, and counts like the renames
 // that it stands for.
 func TestThreat31RenamedFoldersAreBounded(t *testing.T) {
+	t.Parallel()
 	r := runWith(t, service.Config{Database: newDatabase(t), FreeChanges: 5})
 	alice := r.owner()
 	for i := range 3 {
@@ -295,6 +300,7 @@ func pagesByChange(t *testing.T, u *user, after int64, want int) {
 // A client that pages by change gets all files of a renamed folder, although they have one
 // sequence and more follow.
 func TestPagesHoldRenamedFoldersAsAWhole(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	alice.recorded("g", 250, func(i int) string { return fmt.Sprint([]string{"a/", "b/", ""}[i%3], i) })
 	after := alice.lastSeq()
@@ -307,6 +313,7 @@ func TestPagesHoldRenamedFoldersAsAWhole(t *testing.T) {
 // A client of chains that does not apply records of renamed folders is refused such a
 // chain, and told what to do. It lists what comes after.
 func TestOlderClientsAreRefusedRenamedFolders(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	alice.upload("g", "a/x", []byte("x"))
 	old := object{"layouts": []string{chain.Layout1, chain.Layout2}}
@@ -332,6 +339,7 @@ func TestOlderClientsAreRefusedRenamedFolders(t *testing.T) {
 // A folder that is renamed while an older client lists the group is refused, too, or not in
 // the list: at whatever moment it happens.
 func TestOlderClientsNeverGetRenamedFolders(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	for moment := int64(1); ; moment++ {
 		g.alice.upload("g", fmt.Sprint(moment, "/x"), []byte("x"))

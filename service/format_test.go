@@ -11,6 +11,7 @@ import (
 // The owner of a group says which format version new files have at most; the chain of the
 // group tells it, and other values are refused.
 func TestGroupFormat(t *testing.T) {
+	t.Parallel()
 	r, alice, bob := runWithMember(t)
 	has := func(want int64) {
 		t.Helper()

@@ -133,6 +133,7 @@ func (s *sdk12) rpc(params object) (any, string) {
 
 // TestRequestsOf12 walks through every method of the JavaScript SDK 1.2.x.
 func TestRequestsOf12(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice, bob := &sdk12{user: r.user("alice", "10")}, &sdk12{user: r.user("bob", "10")}
 
@@ -295,6 +296,7 @@ func wireAmount(tokens string) string {
 // TestPricedChanges: an operator may price changes that are free by default, and a
 // revocation is followed by a record of the group's new key.
 func TestPricedChanges(t *testing.T) {
+	t.Parallel()
 	fees := ledger.DefaultFees()
 	price, err := wire.ParseTokens("0.5")
 	if err != nil {
@@ -326,6 +328,7 @@ func TestPricedChanges(t *testing.T) {
 
 // Threat 27: a transfer changes two balances and their sum not at all.
 func TestThreat27Transfer(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "1")
 	tokens := func(text string) wire.Amount {
@@ -362,6 +365,7 @@ func TestThreat27Transfer(t *testing.T) {
 // A client that does not name the format, as nova-sdk-js 1.0.3, is refused compressed
 // content before the fee; every other client gets it.
 func TestCompressedContentOf10(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	request := alice.finalize("g", "f", []byte("zlib"))
 	request.Format = json.RawMessage(`{"version":1,"compression":"deflate","original_size":100}`)

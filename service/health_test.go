@@ -14,6 +14,7 @@ import (
 // A part that hangs, even one that ignores its context, delays no caller longer than a
 // second, is asked once, and is the only one that is down.
 func TestHealthOfAHangingPart(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
 		release := make(chan struct{})
@@ -52,6 +53,7 @@ func TestHealthOfAHangingPart(t *testing.T) {
 
 // An answer is repeated for a second, so that asking often costs nothing.
 func TestHealthIsAskedOnceASecond(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		down := errors.New("down")

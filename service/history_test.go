@@ -99,6 +99,7 @@ type member struct {
 // TestHistoryOfMembership: membership is a register. An addition or revocation
 // that was refused tells the state it met.
 func TestHistoryOfMembership(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	users := []*user{r.user("bob", "1"), r.user("carol", "1")}
 	processes := []*running{r, r.again()}
@@ -174,6 +175,7 @@ const (
 // finish the same upload with different bytes. The second gets the answer of the first,
 // and no reader ever gets other bytes, until the deletion.
 func TestHistoryOfContent(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	processes := []*running{r, r.again()}
 	const files = 8
@@ -281,6 +283,7 @@ type money struct {
 // TestHistoryOfBalance: a balance is a counter that never goes below zero and refuses
 // exactly the charges above it.
 func TestHistoryOfBalance(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice := r.user("alice", "2")
 	processes := []*running{r, r.again()}

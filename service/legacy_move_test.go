@@ -15,6 +15,7 @@ import (
 
 // Legacy files move with a service, also references whose bytes are elsewhere.
 func TestLegacyFilesMove(t *testing.T) {
+	t.Parallel()
 	first := runWith(t, service.Config{Database: newDatabase(t), DataDir: filepath.Join(t.TempDir(), "data")})
 	alice := first.user("alice", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})

@@ -42,6 +42,7 @@ func (u *user) row(group, ref string) wire.TransactionRow {
 // Imported files are legacy files in every respect, and a rotation of the
 // group's key loses none.
 func TestLegacyImportAndRotation(t *testing.T) {
+	t.Parallel()
 	r, alice, bob := runWithMember(t)
 	before := alice.balance()
 	contents := [][]byte{{}, []byte("old report"), bytes.Repeat([]byte("large "), 100_000)}
@@ -171,6 +172,7 @@ func sealWith(t *testing.T, key *format.Key, content []byte) []byte {
 
 // Ciphertext of another service, as bytes or base64, under the id it is known by.
 func TestLegacyCiphertext(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "other"})
 	key, outside := oldKey(t)
@@ -296,6 +298,7 @@ func (g *gatewayFor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // recorded. Its answers are bounded and checked, and a retrieval is charged only for a
 // right one. A redirect leads nowhere; fetched bytes are kept.
 func TestThreat30Gateway(t *testing.T) {
+	t.Parallel()
 	key, outside := oldKey(t)
 	content := bytes.Repeat([]byte("elsewhere "), 60_000)
 	gateway := &gatewayFor{data: sealWith(t, outside, content)}
@@ -390,6 +393,7 @@ func TestThreat30Gateway(t *testing.T) {
 // The refusal of a reference without a gateway names the next step of the operator;
 // importing its bytes later fills it.
 func TestLegacyReferenceIsFilledLater(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	key, outside := oldKey(t)
 	l := service.LegacyFile{Group: "g", Key: key}
@@ -415,6 +419,7 @@ func TestLegacyReferenceIsFilledLater(t *testing.T) {
 }
 
 func TestPlainReferences(t *testing.T) {
+	t.Parallel()
 	for _, plain := range []bool{false, true} {
 		r := runWith(t, service.Config{Database: newDatabase(t), PlainRefs: plain})
 		alice := r.owner()
@@ -435,6 +440,7 @@ func TestPlainReferences(t *testing.T) {
 // Threat 31: a file at the gateway that is too large for an answer of JSON is
 // refused before it is charged, also when it was not fetched yet.
 func TestThreat31LargeFileAtTheGateway(t *testing.T) {
+	t.Parallel()
 	key, outside := oldKey(t)
 	content := make([]byte, 65<<20)
 	gateway := &gatewayFor{data: sealWith(t, outside, content)}

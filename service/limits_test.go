@@ -34,6 +34,7 @@ func (r *running) limited(perSecond int) *running {
 
 // Threat 31: one account's flood is refused, and another's requests are not.
 func TestThreat31RequestsPerAccount(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -76,6 +77,7 @@ func TestThreat31RequestsPerAccount(t *testing.T) {
 
 // Threat 31: a field that is too large, too deep or cannot be recorded is refused.
 func TestThreat31SizeOfRequests(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	file := alice.upload("g", "f", []byte("x"))
 	deep := []byte(`{"group_id":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`)
@@ -138,6 +140,7 @@ func TestThreat31MadeUpAccountsTakeLittleMemory(t *testing.T) {
 
 // Threat 31: a view without an account answers a bounded number of files.
 func TestThreat31ViewsAreBounded(t *testing.T) {
+	t.Parallel()
 	r := runAtOnce(t)
 	alice := r.user("alice", "10")
 	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
@@ -163,6 +166,7 @@ func TestThreat31ViewsAreBounded(t *testing.T) {
 
 // A file in one piece has a limit of its own, which older clients are told as the only one.
 func TestLimitOfWholeFiles(t *testing.T) {
+	t.Parallel()
 	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: 3 << 20, MaxWholeBytes: 1 << 20})
 	alice := r.owner()
 	var caps wire.Capabilities
@@ -194,6 +198,7 @@ func TestLimitOfWholeFiles(t *testing.T) {
 // Threat 31: unpaid uploads of an account are bounded in all processes together, and the
 // bound is free again when uploads are finished or end.
 func TestThreat31BytesOfOpenUploads(t *testing.T) {
+	t.Parallel()
 	const file = 256 << 10
 	cfg := service.Config{Database: newDatabase(t), SmallBytes: -1, MaxFileBytes: file, MaxOpenBytes: 3 * file}
 	r := runWith(t, cfg)
@@ -253,6 +258,7 @@ func TestThreat31BytesOfOpenUploads(t *testing.T) {
 
 // Threat 31: uploads at the same time do not pass the bound together.
 func TestThreat31BytesOfOpenUploadsAtOnce(t *testing.T) {
+	t.Parallel()
 	const file = 64 << 10
 	cfg := service.Config{Database: newDatabase(t), MaxFileBytes: file, MaxOpenBytes: 3 * file}
 	r := runWith(t, cfg)
@@ -283,6 +289,7 @@ func TestThreat31BytesOfOpenUploadsAtOnce(t *testing.T) {
 
 // Threat 31: arriving bytes count, at the largest size while their length is unknown.
 func TestThreat31BytesOnTheirWay(t *testing.T) {
+	t.Parallel()
 	const file = 64 << 10
 	r := runWith(t, service.Config{Database: newDatabase(t), SmallBytes: -1, MaxFileBytes: file, MaxOpenBytes: 3 * file})
 	alice := r.owner()
@@ -330,6 +337,7 @@ func (u *user) put(up wire.PrepareUploadResult, content io.Reader) (int, string)
 // Threat 31: free changes are bounded by the day, in all processes together; paid files
 // can be read and deleted nevertheless.
 func TestThreat31FreeChanges(t *testing.T) {
+	t.Parallel()
 	noon := time.Now().UTC().Truncate(24 * time.Hour).Add(36 * time.Hour) // not before now
 	var later atomic.Int64                                                // ns
 	cfg := service.Config{Database: newDatabase(t), FreeChanges: 4, Now: func() time.Time { return noon.Add(time.Duration(later.Load())) }}
@@ -371,6 +379,7 @@ func TestThreat31FreeChanges(t *testing.T) {
 // Threat 31: who used up the free changes of an account, to remove its files, does not
 // keep the account from bringing them back while that can be done.
 func TestThreat31FilesComeBackBeyondTheFreeChanges(t *testing.T) {
+	t.Parallel()
 	r := runWith(t, service.Config{Database: newDatabase(t), FreeChanges: 3})
 	alice := r.user("alice", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -394,6 +403,7 @@ func TestThreat31FilesComeBackBeyondTheFreeChanges(t *testing.T) {
 // Threat 31: a change that has a price is bounded by it alone, and an operator may
 // leave the rest unbounded.
 func TestThreat31PricedChanges(t *testing.T) {
+	t.Parallel()
 	fees := ledger.DefaultFees()
 	price, err := wire.ParseTokens("0.001")
 	if err != nil {
@@ -429,7 +439,8 @@ const inFlight = "svcd_requests_in_flight"
 // Threat 31: accounts that send many large files inside JSON and stall, or do not
 // take those they asked for, leave room to others, however many they are.
 func TestThreat31StalledFilesInsideJSON(t *testing.T) {
-	s := serve(t, func(c *service.Config) { c.Memory = service.MinMemory })
+	t.Parallel()
+	s := serve(t, func(c *service.Config) { c.Memory, c.ClientTimeout = service.MinMemory, time.Hour })
 	other := s.user("other", "10")
 	must[string](other, wire.OpRegisterGroup, object{"group_id": "g"})
 	large := make([]byte, 6<<20)
@@ -466,9 +477,10 @@ func TestThreat31StalledFilesInsideJSON(t *testing.T) {
 // Threat 31: accounts that send content and stall leave room to the small requests of others: what they
 // read, list and save.
 func TestThreat31StalledBodies(t *testing.T) {
+	t.Parallel()
 	for what, route := range map[string]string{"PUT /raw/upload/": "/raw/upload/{id}", "PUT /raw/sealed/": "/raw/sealed/{id}", "POST /tools/finalize_uploads": wire.OpFinalizeUploads} {
 		t.Run(route, func(t *testing.T) {
-			s := serve(t, func(c *service.Config) { c.Memory, c.ClientTimeout = service.MinMemory, 5*time.Minute })
+			s := serve(t, func(c *service.Config) { c.Memory, c.ClientTimeout = service.MinMemory, time.Hour })
 			other := s.user("other", "10")
 			must[string](other, wire.OpRegisterGroup, object{"group_id": "g"})
 			ref := other.upload("g", "f", []byte("x")).CID
@@ -506,9 +518,10 @@ func TestThreat31StalledBodies(t *testing.T) {
 
 // An honest program can send several files at the same time inside JSON, as before.
 func TestManyFilesInsideJSONAtOnce(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	var all sync.WaitGroup
-	for i := range 48 {
+	for i := range 24 {
 		content := bytes.Repeat([]byte{byte(i)}, 100<<10<<(i%4))
 		all.Go(func() {
 			ref := alice.upload("g", "f", content).CID
@@ -520,6 +533,7 @@ func TestManyFilesInsideJSONAtOnce(t *testing.T) {
 
 // Threat 31: a file inside JSON that is broken is refused, and leaves nothing.
 func TestThreat31BrokenFileInsideJSON(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	for _, n := range []int{100, 400_000} {
 		for _, broken := range []string{"!", "=", "a", "AA=A"} {
@@ -537,6 +551,7 @@ func TestThreat31BrokenFileInsideJSON(t *testing.T) {
 
 // Threat 31: deleting a file that is deleted cleans nothing, and is counted.
 func TestThreat31DeletingWhatIsDeleted(t *testing.T) {
+	t.Parallel()
 	r := runWith(t, service.Config{Database: newDatabase(t), FreeChanges: 5, SmallBytes: -1})
 	alice := r.owner()
 	file := object{"group_id": "g", "ipfs_hash": alice.upload("g", "f", []byte("x")).CID}
@@ -564,6 +579,7 @@ func TestThreat31DeletingWhatIsDeleted(t *testing.T) {
 
 // Threat 31: credentials are looked at before a body is read.
 func TestThreat31CredentialsBeforeTheBody(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil)
 	for _, tc := range []struct {
 		request string
@@ -598,6 +614,7 @@ func TestThreat31CredentialsBeforeTheBody(t *testing.T) {
 
 // An upload id is good for as long as bytes of the upload come, on a line of any speed.
 func TestUploadsMayTakeLongerThanTheirID(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil)
 	alice := s.user("alice", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -667,6 +684,7 @@ func TestThreat31AnswersThatStandStill(t *testing.T) {
 // Threat 31: pages and lists of the longest names are complete, though they are read
 // in pieces.
 func TestThreat31PagesOfLongNames(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	const files = 300
 	fill(t, r.openDatabase(), "g", alice.id, files)
@@ -693,6 +711,7 @@ func TestThreat31PagesOfLongNames(t *testing.T) {
 // Threat 31: however many groups an account is in, they come in pages; without pages
 // all of them come.
 func TestThreat31PagesOfGroups(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice := r.user("alice", "10")
 	const groups = 2*wire.MaxPageNames + 5
@@ -735,6 +754,7 @@ func TestThreat31PagesOfGroups(t *testing.T) {
 
 // Threat 31: many ranges at once would be as many requests to a bucket.
 func TestThreat31OneRangeAtATime(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	up := alice.uploadRaw("g", "f", make([]byte, 2*wire.InlineBlobBytes))
 	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
@@ -748,14 +768,15 @@ func TestThreat31OneRangeAtATime(t *testing.T) {
 // Threat 31: a list of any length is sent as it is read, and ends with the membership of
 // its reader.
 func TestThreat31LongListsAreSentInPieces(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	owner, reader := r.user("owner", "10"), r.user("reader", "10")
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
 	owner.adds(reader)
 	const files = 6 * wire.MaxPageRows
 	fill(t, r.openDatabase(), "g", owner.id, files)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{Control: smallBuffer}).DialContext}}
-	list := func() *http.Response {
+	slow := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{Control: smallBuffer}).DialContext}}
+	list := func(client *http.Client) *http.Response {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/tools/get_group_transactions", strings.NewReader(`{"group_id":"g"}`))
 		if err != nil {
 			t.Fatal(err)
@@ -768,7 +789,7 @@ func TestThreat31LongListsAreSentInPieces(t *testing.T) {
 		t.Cleanup(func() { resp.Body.Close() })
 		return resp
 	}
-	resp := list()
+	resp := list(http.DefaultClient)
 	var all struct{ Result []wire.TransactionRow }
 	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil || resp.ContentLength != -1 || len(all.Result) != files {
 		t.Fatalf("%d rows in %d bytes, %v", len(all.Result), resp.ContentLength, err)
@@ -778,7 +799,7 @@ func TestThreat31LongListsAreSentInPieces(t *testing.T) {
 			t.Fatalf("row %d is not in upload order", i)
 		}
 	}
-	resp = list()
+	resp = list(slow)
 	must[string](owner, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": reader.id})
 	if n, err := io.Copy(io.Discard, resp.Body); err == nil {
 		t.Errorf("after the revocation all %d bytes came", n)

@@ -45,6 +45,7 @@ func (u *user) recorded(group string, n int, name func(i int) string) {
 
 // Listings without a limit are whole, whether they fit into a page or not.
 func TestListingsInParts(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice := r.user("alice", "100")
 	for _, n := range []int{0, 1, wire.MaxPageRows, wire.MaxPageRows + 1} {
@@ -89,6 +90,7 @@ func TestListingsInParts(t *testing.T) {
 // Only the owner of the group sees the retrievals of others, in an open group too; every
 // member sees its own.
 func TestThreat32WhoReadWhatIsTheOwnersToKnow(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice, bob, carol := r.user("alice", "10"), r.user("bob", "10"), r.user("carol", "10")
 	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "g", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})

@@ -38,6 +38,7 @@ func signedBy(t *testing.T, text, key string) bool {
 // the history goes on, and no checkpoint is signed with the key before any more, also
 // by a process that runs.
 func TestThreat26LogKeyRotation(t *testing.T) {
+	t.Parallel()
 	first := run(t)
 	first.owner()
 	before := first.logKey()
@@ -88,6 +89,7 @@ func TestThreat26LogKeyRotation(t *testing.T) {
 // Threat 33: the key of session tokens is replaced too, so that a thief of that key, or
 // of the master key that gave it, makes no tokens any more.
 func TestThreat33TokenKeyRotation(t *testing.T) {
+	t.Parallel()
 	first, stolen := runWithGroup(t)
 	stolen.upload("g", "kept", []byte("content"))
 	if status, body := stolen.tool(wire.OpGetGroupTransactions, object{"group_id": "g"}); status != http.StatusOK {

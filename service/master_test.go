@@ -81,6 +81,7 @@ func (r *running) rotated() service.Rotation {
 // Threat 33, after a theft of the master key: a new one changes nothing for
 // clients, and the old one opens nothing that the database holds now.
 func TestThreat33MasterKeyRotation(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	up := alice.upload("g", "before", []byte("before"))
 	small := alice.mustPut(alice.seals("g", "small", noise(5000))) // its key lies before the content
@@ -141,6 +142,7 @@ func unwrapWith(v *vault.Vault, ref string, wrapped []byte) error {
 // Two processes serve while a third brings in other master keys: no upload and
 // no retrieval fails, and every file opens afterwards.
 func TestMasterKeyRotationUnderLoad(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	other := runWith(t, service.Config{DataDir: r.dir, Database: r.database})
 	var stop atomic.Bool
@@ -178,6 +180,7 @@ func TestMasterKeyRotationUnderLoad(t *testing.T) {
 
 // A rotation that was interrupted is run again, or cancelled.
 func TestMasterKeyRotationInterrupted(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	up := alice.upload("g", "kept", []byte("kept"))
 	key := filepath.Join(r.dir, "master.key")
@@ -252,6 +255,7 @@ func TestMasterKeyRotationInterrupted(t *testing.T) {
 // The master key comes from a command, as base64 or 32 bytes, and another one
 // while the old one goes on.
 func TestMasterKeyFromACommand(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	key := service.MasterKey{Command: "printf %s " + strings.Repeat("A", 43) + "="}
 	r := runWith(t, service.Config{DataDir: filepath.Join(dir, "data"), MasterKey: key})

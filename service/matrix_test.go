@@ -179,6 +179,7 @@ func rows() []matrixRow {
 
 // Threats 24, 25: every operation as every role.
 func TestRoleOperationMatrix(t *testing.T) {
+	t.Parallel()
 	m := &matrix{running: run(t)}
 	m.owner, m.member, m.revoked, m.reader = m.user("owner", "1000"), m.user("member", "1000"), m.user("revoked", "1000"), m.user("reader", "1000")
 	outsider, rotated := m.user("outsider", "1000"), m.user("rotated", "1000")

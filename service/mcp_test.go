@@ -47,6 +47,7 @@ func asks(t *testing.T, s *mcp.ClientSession, tool string, args object) (text st
 }
 
 func TestAgentsWorkWithGroups(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	bob := r.user("bob", "10")
 	agent := alice.agent()
@@ -94,6 +95,7 @@ func TestAgentsWorkWithGroups(t *testing.T) {
 
 // The tools are these and no others: none has keys, content, or destroys a file for good.
 func TestThreat73AgentGetsNoKeys(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	list, err := alice.agent().ListTools(t.Context(), nil)
 	ok(t, err)
@@ -127,6 +129,7 @@ func TestThreat73AgentGetsNoKeys(t *testing.T) {
 
 // Without credentials nothing is told, not even the list of tools, and calls count as requests.
 func TestThreat73AgentSignsIn(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	hello := object{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": object{}}
 	mcpHeader := func(h http.Header) http.Header {

@@ -15,6 +15,7 @@ import (
 
 // The chain of a group comes compressed to those who ask for that, and not a short one; other lists do not.
 func TestChainsAreCompressedOnRequest(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice := r.user("alice", "100")
 	for group, n := range map[string]int{"short": 1, "long": 1200} {

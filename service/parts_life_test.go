@@ -15,6 +15,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/blob/s3test"
+	"github.com/svcfs/svcfs/service/enginetest"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
 
@@ -23,6 +24,7 @@ const sealedBlock = block + format.Overhead
 // What the trash and a thinning would give back is what they do give back: parts that
 // versions share count once, and not at all while another version needs them.
 func TestBytesOfSharedParts(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	first := g.alice.savesAll("f", contentOf("a", 9))
 	second := g.alice.savesBlock("f", first, 1)
@@ -65,6 +67,7 @@ func TestBytesOfSharedParts(t *testing.T) {
 
 // Parts of an upload that nobody finishes count while it lives, and go with it.
 func TestAbandonedPartsGo(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	base := g.alice.savesAll("f", contentOf("a", 6))
 	before := g.alice.stored("g")
@@ -94,6 +97,7 @@ func TestAbandonedPartsGo(t *testing.T) {
 
 // Blocks that an upload sent twice, or sent and did not use, go with the next sweep.
 func TestBlocksThatNobodyUsesGo(t *testing.T) {
+	t.Parallel()
 	r := runAtOnce(t)
 	alice := r.owner()
 	s := alice.beginsLarge("g", "f", "", contentOf("a", 6))
@@ -111,6 +115,7 @@ func TestBlocksThatNobodyUsesGo(t *testing.T) {
 // svcd verify follows a file from the ledger down to its blocks, and names every file that
 // a damaged part belongs to.
 func TestVerifyOfFilesInBlocks(t *testing.T) {
+	t.Parallel()
 	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: 32 << 20})
 	alice := r.owner()
 	first := alice.savesAll("f", contentOf("a", 9))
@@ -183,11 +188,11 @@ func TestVerifyOfFilesInBlocks(t *testing.T) {
 // Files in blocks with shared parts go round whole: to the other engine and store and back,
 // and with another master key.
 func TestFilesInBlocksMove(t *testing.T) {
-	if os.Getenv(postgresVar) != "" {
+	t.Parallel()
+	if enginetest.OnPostgres(t) {
 		return // has both
 	}
 	server, bucket := pgtest.Start(t), s3test.Start(t)
-	s3test.SetEnv(t)
 	first := runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data"), DestructionDelay: -1})
 	alice := first.owner()
 	versions := []large{alice.savesAll("f", contentOf("a", 9))}
@@ -250,6 +255,7 @@ func TestFilesInBlocksMove(t *testing.T) {
 
 // Exports and backups are whole while versions are saved and deleted, and parts written anew.
 func TestFilesInBlocksMoveUnderLoad(t *testing.T) {
+	t.Parallel()
 	r := runAtOnce(t)
 	alice := r.owner()
 	stays := alice.savesAll("stays", contentOf("s", 6))
@@ -311,6 +317,7 @@ func TestFilesInBlocksMoveUnderLoad(t *testing.T) {
 
 // A part that the sweep writes anew meanwhile is read all the same.
 func TestPartsAreWrittenAnewUnderReaders(t *testing.T) {
+	t.Parallel()
 	r := runAtOnce(t)
 	alice := r.owner()
 	version := alice.savesAll("f", contentOf("a", 9))

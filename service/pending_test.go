@@ -37,6 +37,7 @@ func inADay(ns string) bool {
 // Threat 45: a short retention window waits, members see it, the owner can cancel it,
 // and no call hastens it.
 func TestThreat45ShortRetentionWaits(t *testing.T) {
+	t.Parallel()
 	r, alice, bob := runWithMember(t)
 	ref := alice.upload("g", "f", []byte("content")).Location
 	r.age(ref, 6*24*time.Hour)
@@ -111,6 +112,7 @@ func (u *user) many(group string, n int) (refs []string) {
 // Threat 45: the first hundred deletions of an hour happen at once. More wait, and are
 // dropped when the account loses the right to delete.
 func TestThreat45DeletionsInBulkWait(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice, bob, carol := r.user("alice", "100"), r.user("bob", "100"), r.user("carol", "100")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -199,6 +201,7 @@ func TestThreat45DeletionsInBulkWait(t *testing.T) {
 // Threat 45: a window that would end many files at once waits also when it is long,
 // and patience does not get around the count of an hour.
 func TestThreat45ManyOldFilesWait(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	refs := alice.many("g", groups.BulkFiles+1)
 	r.exec("UPDATE files SET time_ns = time_ns - ?", (40 * 24 * time.Hour).Nanoseconds())
@@ -225,6 +228,7 @@ func TestThreat45ManyOldFilesWait(t *testing.T) {
 // Threat 45: windows that end few files each do not end many together, and one that
 // ends none yet does not end many before a day is over.
 func TestThreat45WindowsStepByStep(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice := r.user("alice", "100")
 	waiting := func(group string) *int64 {

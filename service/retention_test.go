@@ -72,6 +72,7 @@ func (r *running) view(method string, args object) string {
 }
 
 func TestRetention(t *testing.T) {
+	t.Parallel()
 	const day = 24 * time.Hour
 	r := runAtOnce(t)
 	alice := r.user("alice", "100")
@@ -142,6 +143,7 @@ func TestRetention(t *testing.T) {
 
 // Several processes over one database do the work once.
 func TestRetentionRunsOnce(t *testing.T) {
+	t.Parallel()
 	r := runAtOnce(t)
 	alice := r.owner()
 	const count = 110 // more than one transaction
@@ -187,6 +189,7 @@ func TestRetentionRunsOnce(t *testing.T) {
 
 // The ledger's views about deletion and expiry (wire protocol 4.2).
 func TestViewsOfDeletionAndExpiry(t *testing.T) {
+	t.Parallel()
 	r := runAtOnce(t)
 	alice := r.owner()
 	kept, gone := alice.upload("g", "kept", []byte("x")), alice.upload("g", "gone", []byte("x"))
@@ -226,6 +229,7 @@ func TestViewsOfDeletionAndExpiry(t *testing.T) {
 
 // Every view method of wire protocol 4.2 is answered.
 func TestEveryViewIsAnswered(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	for _, method := range []string{"estimate_fee", "get_dynamic_fee", "group_contains_key", "get_group_owner", "is_authorized", "get_group_checksum",
 		"is_group_joinable", "get_join_window", "get_group_members_public", "get_transactions_for_group_public", "get_group_retention",

@@ -41,6 +41,7 @@ func later() string { return strconv.FormatInt(time.Now().Add(time.Hour).UnixNan
 // Threat 25: uploads that a reader began as a writer end with the demotion, in every way
 // of sending them; reading continues.
 func TestThreat25ReaderChangesNothing(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -82,6 +83,7 @@ func TestThreat25ReaderChangesNothing(t *testing.T) {
 
 // Threat 25: no member gets a higher role silently, and only the owner gives roles.
 func TestThreat25RolesAreGivenByTheOwnerAlone(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice, bob, carol := r.user("alice", "10"), r.user("bob", "10"), r.user("carol", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -149,6 +151,7 @@ func TestThreat25RolesAreGivenByTheOwnerAlone(t *testing.T) {
 // Threat 25: an account that joins gets the role that the owner set, even when a client
 // that knows no roles opens the group again.
 func TestThreat25OpenGroupOfReaders(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice, bob, carol, dave := r.user("alice", "10"), r.user("bob", "10"), r.user("carol", "10"), r.user("dave", "10")
 	open := func(more object) {

@@ -26,6 +26,7 @@ import (
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/blob/s3test"
+	"github.com/svcfs/svcfs/service/enginetest"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
 
@@ -38,6 +39,7 @@ func (u *user) stored(group string) wire.StorageResult {
 // Threat 31: one account, or one group, does not fill the store alone. Versions and
 // unfinished uploads count; deleted files and ended uploads do not.
 func TestThreat31BytesKept(t *testing.T) {
+	t.Parallel()
 	const file = 10_000
 	const sealed = file + format.Overhead
 	cfg := service.Config{Database: newDatabase(t), MaxAccountBytes: 3 * sealed, MaxGroupBytes: 4 * sealed}
@@ -109,6 +111,7 @@ func TestThreat31BytesKept(t *testing.T) {
 // Threat 31: what a client says of tiny files counts like their bytes, however they come, and a
 // deleted file keeps nothing of it.
 func TestThreat31BytesOfFormats(t *testing.T) {
+	t.Parallel()
 	r := runWith(t, service.Config{Database: newDatabase(t), MaxAccountBytes: 40_000})
 	alice := r.user("alice", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -155,6 +158,7 @@ func TestThreat31BytesOfFormats(t *testing.T) {
 
 // Threat 31: uploads that arrive at the same time do not pass the bound together.
 func TestThreat31BytesKeptAtOnce(t *testing.T) {
+	t.Parallel()
 	const sealed = 5000 + format.Overhead
 	cfg := service.Config{Database: newDatabase(t), MaxAccountBytes: 3 * sealed, SmallBytes: -1}
 	r := runWith(t, cfg)
@@ -184,6 +188,7 @@ func TestThreat31BytesKeptAtOnce(t *testing.T) {
 
 // verify names a count that is wrong.
 func TestVerifyComparesStoredBytes(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	alice.upload("g", "f", []byte("x"))
 	if _, err := r.openDatabase().Exec("UPDATE stored_bytes SET bytes = 7 WHERE kind = 'group'"); err != nil {
@@ -199,7 +204,8 @@ func TestVerifyComparesStoredBytes(t *testing.T) {
 // Fault "the database server's disk is full": uploads are refused; reading, removing and
 // administration use the reserve.
 func TestFullDiskOfTheDatabaseServer(t *testing.T) {
-	if os.Getenv(postgresVar) != "" {
+	t.Parallel()
+	if enginetest.OnPostgres(t) {
 		return // it has a server of its own
 	}
 	proctest.Need(t, "root", "apart") // mounts a small disk
@@ -299,8 +305,8 @@ func smallDatabase(t *testing.T, server *pgtest.Server) string {
 // Fault "the bucket has no room": it is not tried again for every upload, reading and
 // removing go on, and removing makes uploads try again.
 func TestFullBucket(t *testing.T) {
+	t.Parallel()
 	server := s3test.Start(t)
-	s3test.SetEnv(t)
 	direct := server.Location(server.NewBucket(t))
 	full, puts, at := fullBucket(t, direct)
 	r := runWith(t, service.Config{Database: newDatabase(t), Blobs: at, SmallBytes: -1})
@@ -370,6 +376,7 @@ func fullBucket(t *testing.T, location string) (full *atomic.Bool, puts *atomic.
 // Threat 31: uploads of every kind are refused the reserve before their bytes are taken,
 // even those prepared before; nothing else is refused it.
 func TestThreat31ReserveIsKept(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -416,6 +423,7 @@ func TestThreat31ReserveIsKept(t *testing.T) {
 // Threat 31: a file inside JSON counts while it arrives, when its upload is not known
 // yet: one such request may come beside the storage of the account.
 func TestThreat31BytesArrivingInsideJSON(t *testing.T) {
+	t.Parallel()
 	const file = 900_000
 	s := serve(t, func(c *service.Config) { c.MaxAccountBytes, c.MaxFileBytes = 2*file, file })
 	alice := s.user("alice", "10")
@@ -445,6 +453,7 @@ func TestThreat31BytesArrivingInsideJSON(t *testing.T) {
 // ones, nor ones of unknown length take more of the disk than the account, or all of a
 // group, may keep.
 func TestThreat31BytesArriving(t *testing.T) {
+	t.Parallel()
 	const sealed = 1 << 20 // a store writes whole pieces
 	s := serve(t, func(c *service.Config) { c.MaxAccountBytes, c.MaxGroupBytes = 3*sealed, 4*sealed })
 	alice, bob := s.user("alice", "10"), s.user("bob", "10")

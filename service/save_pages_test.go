@@ -19,6 +19,7 @@ import (
 // test tells which. Every index of files or of the ledger costs one page more, and an index
 // whose rows come in no order two.
 func TestPagesOfASave(t *testing.T) {
+	t.Parallel()
 	const before, saves, most = 300, 50, 22
 	r := runWith(t, service.Config{RequestRate: -1})
 	alice := r.owner()

@@ -139,6 +139,7 @@ func refuses(t testing.TB, what string, status int, body, code string) {
 
 // The key of the vault is signed by the key of the log, with a text of its own.
 func TestVaultKeyIsSigned(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	v := r.vaultKey()
 	public, err1 := base64.StdEncoding.DecodeString(v.PublicKey)
@@ -160,6 +161,7 @@ func TestVaultKeyIsSigned(t *testing.T) {
 
 // An upload in one request is a file as any other, and costs the same.
 func TestSealedUpload(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	for _, size := range []int{0, 100, 4096, 16 << 10, 100 << 10, 1 << 20} {
 		content := bytes.Repeat([]byte{7}, size)
@@ -187,6 +189,7 @@ func TestSealedUpload(t *testing.T) {
 // Threat 56: an upload in one request is good once, for the account, id, epoch and content
 // that its key was sealed for; whatever is refused costs nothing.
 func TestThreat56StolenUploads(t *testing.T) {
+	t.Parallel()
 	_, alice, bob := runWithMember(t)
 	stranger := alice.running.user("carol", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "other"})
@@ -252,6 +255,7 @@ func TestThreat56StolenUploads(t *testing.T) {
 // Threat 56: who knows the id of an upload that another account has not sent yet, such as from a copy
 // of its disk, cannot spend it: the upload is recorded, and its key is given back until then.
 func TestThreat56IdsOfOthers(t *testing.T) {
+	t.Parallel()
 	r, alice, bob := runWithMember(t)
 	waits := alice.seals("g", "f", []byte("waits"))
 	theirs := bob.seals("g", "theirs", []byte("first"))
@@ -288,6 +292,7 @@ func unhex(t *testing.T, text string) []byte {
 // Threat 57: an id stays spent. The same upload again gives the first answer without a
 // charge, also after the file was deleted; any other use of the id is refused.
 func TestThreat57IdsStaySpent(t *testing.T) {
+	t.Parallel()
 	_, alice, bob := runWithMember(t)
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "other"})
 	item := alice.seals("g", "f", []byte("once"))
@@ -348,6 +353,7 @@ func TestThreat57IdsStaySpent(t *testing.T) {
 // Threat 58: a sealed key is opened for 90 days after its epoch ended, and its epoch's key
 // is destroyed then.
 func TestThreat58EpochsEnd(t *testing.T) {
+	t.Parallel()
 	var later atomic.Int64
 	r := runWith(t, service.Config{Database: newDatabase(t), Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
 	alice := r.owner()
@@ -379,6 +385,7 @@ func TestThreat58EpochsEnd(t *testing.T) {
 
 // An upload that names the version it follows is recorded only after that one.
 func TestSealedBase(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	based := func(name, base string) *sealedItem {
 		i := alice.seals("g", name, []byte(name+base))
@@ -414,6 +421,7 @@ func TestSealedBase(t *testing.T) {
 // Threat 31: a save looks at few of the versions of its name, whoever gave others new attributes. One that would
 // have to look at many is refused, until the name has a newer version.
 func TestThreat31VersionsWithNewAttributes(t *testing.T) {
+	t.Parallel()
 	r := runWith(t, service.Config{Database: newDatabase(t), RequestRate: -1})
 	alice := r.owner()
 	var refs []string
@@ -460,6 +468,7 @@ func (u *user) batches(frames ...[]byte) (status int, body string, answers []wir
 // Many uploads in one request are recorded in their order, next to one another. Each has its
 // own answer, and one that is refused does not stop those after it.
 func TestFinalizeUploads(t *testing.T) {
+	t.Parallel()
 	_, alice, bob := runWithMember(t)
 	items := make([]*sealedItem, wire.MaxSealedBatch)
 	frames := make([][]byte, len(items))
@@ -526,6 +535,7 @@ func TestFinalizeUploads(t *testing.T) {
 // Threat 31: what a request with many uploads takes is bounded, and refused before a byte of
 // it is recorded.
 func TestThreat31ManyUploadsInOneRequest(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	before := alice.balance()
 	one := alice.seals("g", "f", []byte("x")).frame()
@@ -558,6 +568,7 @@ func TestThreat31ManyUploadsInOneRequest(t *testing.T) {
 
 // Threat 31: a head takes no memory before the request is known to be long enough for it.
 func TestThreat31HeadsThatDoNotCome(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	for what, c := range map[string]struct {
 		length int64
@@ -591,6 +602,7 @@ func (l *lengthOfReads) Read(p []byte) (int, error) {
 
 // An account gets the keys of its own uploads back until they are recorded.
 func TestThreat57OpenSealedKey(t *testing.T) {
+	t.Parallel()
 	r, alice, bob := runWithMember(t)
 	item := alice.seals("g", "f", []byte("waits"))
 	request := func(i *sealedItem, group string) wire.OpenSealedKeyRequest {

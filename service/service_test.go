@@ -11,15 +11,16 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,50 +33,33 @@ import (
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/blob/s3test"
+	"github.com/svcfs/svcfs/service/enginetest"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/store/pgtest"
 	"github.com/svcfs/svcfs/service/store/storetest"
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// postgresVar holds the address of a PostgreSQL server in the process that
-// [TestOnPostgres] starts; every test there has a database of its own.
-const postgresVar = "SVCD_TEST_POSTGRES"
-
-func newDatabase(t *testing.T) string {
-	server := os.Getenv(postgresVar)
-	if server == "" {
-		return ""
+func TestMain(m *testing.M) {
+	for _, entry := range s3test.Env() { // where tests run beside each other, none may set it for itself
+		name, value, _ := strings.Cut(entry, "=")
+		_ = os.Setenv(name, value)
 	}
-	return storetest.NewDatabase(t, server)
+	_ = flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))) // tests also wait; -parallel comes later
+	code := m.Run()
+	http.DefaultClient.CloseIdleConnections()
+	err := errors.Join(engines.Close(), goleak.Find())
+	if err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
-// storeless are the tests that take long and do not depend on the database: how bodies and answers come
-// and go, and what the store of blobs does.
-const storeless = "^Test(Threat31(ManyParts|StalledBodies|AnswersThatStandStill|LongListsAreSentInPieces)|ManyFilesInsideJSONAtOnce|BlocksRoundTrip|Threat39BucketGoneUnderLoad)$"
+// engines has the databases of the tests.
+var engines = enginetest.New()
 
-// TestOnPostgres runs the tests of this package once more, on PostgreSQL.
-func TestOnPostgres(t *testing.T) {
-	if os.Getenv(postgresVar) != "" {
-		return // the second run
-	}
-	server := pgtest.Start(t)
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.timeout=30m", "-test.skip="+storeless)
-	cmd.Env = append(os.Environ(), postgresVar+"="+server.URL())
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("on PostgreSQL: %v\n%s", err, regexp.MustCompile(`(?m)^\s*(=== |--- PASS).*\n`).ReplaceAll(out, nil))
-	}
-	for _, m := range regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+)`).FindAllStringSubmatch(string(out), -1) {
-		t.Run(m[2], func(t *testing.T) {
-			if m[1] != "PASS" {
-				t.Error(m[1], "on PostgreSQL")
-			}
-		})
-	}
-}
+func newDatabase(t testing.TB) string { return engines.NewDatabase(t) }
 
 // running is a service behind a real HTTP server.
 type running struct {
@@ -403,6 +387,7 @@ func (u *user) balance() string {
 }
 
 func TestUploadRetrieveListAndFees(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice := r.user("alice", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "team"})
@@ -450,6 +435,7 @@ func (r *running) goodClaims(account string) object {
 
 // Threat 20: forged tokens.
 func TestThreat20ForgedTokens(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	secret, good := r.serviceKey(vault.PurposeTokens), r.goodClaims(r.user("alice", "1").id)
 	now := time.Now().Unix()
@@ -514,6 +500,7 @@ func TestThreat20ForgedTokens(t *testing.T) {
 // Threat 20: the ways in which Wycheproof's JSON Web Signatures are spoilt, on a
 // token that is good.
 func TestThreat20SpoiltTokens(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	whole := forge(t, object{"alg": "HS256", "typ": "JWT"}, r.goodClaims(r.user("alice", "1").id), r.serviceKey(vault.PurposeTokens))
 	r.answered(t, bearer(whole), 200)
@@ -536,6 +523,7 @@ func TestThreat20SpoiltTokens(t *testing.T) {
 
 // Threat 21: mixed credentials.
 func TestThreat21MixedCredentials(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice, bob := r.user("alice", "1"), r.user("bob", "1")
 	for _, tc := range []struct {
@@ -586,6 +574,7 @@ func forgeRaw(header, claims, secret []byte) string {
 
 // Threat 22: guessing is slowed down, and the database holds no key.
 func TestThreat22GuessingIsSlowedDown(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice := r.user("alice", "1")
 	seen := map[int]int{}
@@ -609,6 +598,7 @@ func TestThreat22GuessingIsSlowedDown(t *testing.T) {
 
 // Threat 23.
 func TestThreat23RotationKillsKeyAndTokens(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice := r.user("alice", "1")
 	made, err := r.svc.RotateKey(t.Context(), "alice")
@@ -630,6 +620,7 @@ func TestThreat23RotationKillsKeyAndTokens(t *testing.T) {
 
 // Threat 27: money is spent once. 50 parallel uploads with money for 10.
 func TestThreat27MoneyForTenUploadsPaysTen(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	owner, poor := r.user("owner", "5"), r.user("poor", "0.395") // ten uploads and a little
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -668,6 +659,7 @@ func TestThreat27MoneyForTenUploadsPaysTen(t *testing.T) {
 // Threat 24: nothing that starts after a revocation returned succeeds, also not
 // the end of an upload begun before.
 func TestThreat24RevocationWinsEveryRace(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	owner, member := r.user("owner", "50"), r.user("member", "50")
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -702,6 +694,7 @@ func TestThreat24RevocationWinsEveryRace(t *testing.T) {
 }
 
 func TestFinalizeIsIdempotent(t *testing.T) {
+	t.Parallel()
 	r, alice := runInFiles(t)
 	req := alice.finalize("g", "f", []byte("x"))
 	var first atomic.Pointer[string]
@@ -749,6 +742,7 @@ func countFiles(t *testing.T, dir string) (n int) {
 
 // The extension "raw": ciphertext beside the JSON.
 func TestRawTransfer(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -818,6 +812,7 @@ func TestRawTransfer(t *testing.T) {
 // Threat 26: the audit names the first bad row. Threat 34's base: rows cannot be
 // changed through the database by accident.
 func TestThreat26AuditNamesTheBadRow(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct{ name, statement, want string }{
 		{"edited", "UPDATE ledger SET fee = '0' WHERE seq = 3", "row 3"},
 		{"deleted", "DELETE FROM ledger WHERE seq = 2", "row 2"},
@@ -847,6 +842,7 @@ func TestThreat26AuditNamesTheBadRow(t *testing.T) {
 
 // Threats 28, 29: references and names are only ever values.
 func TestThreat28Threat29HostileInputIsOnlyAValue(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	alice.upload("g", "f", []byte("x"))
 	for _, evil := range []string{"../../svc.db", "/etc/passwd", "..%2f..", "x\x00y", "'; DROP TABLE files; --", `" OR 1=1 --`, "http://127.0.0.1:1/", strings.Repeat("a", 50_000)} {
@@ -888,6 +884,7 @@ func TestThreat28Threat29HostileInputIsOnlyAValue(t *testing.T) {
 
 // Threat 33: without the master key the rest is noise.
 func TestThreat33MasterKeyIsNeededAndGuarded(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	info, err := os.Stat(filepath.Join(r.dir, "master.key"))
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -918,6 +915,7 @@ func TestThreat33MasterKeyIsNeededAndGuarded(t *testing.T) {
 }
 
 func TestPagingTellsEveryChangeOnce(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	for i := range 7 {
 		alice.upload("g", fmt.Sprint(i), []byte{byte(i)})
@@ -940,6 +938,7 @@ func TestPagingTellsEveryChangeOnce(t *testing.T) {
 }
 
 func TestOpenGroups(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	owner, guest, late := r.user("owner", "10"), r.user("guest", "1"), r.user("late", "1")
 	in := func(d time.Duration) string { return fmt.Sprint(time.Now().Add(d).UnixNano()) }
@@ -960,6 +959,7 @@ func TestOpenGroups(t *testing.T) {
 
 // Threat 24: an open window is no way back for a revoked member.
 func TestThreat24RevokedDoesNotJoinAgain(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	owner, guest := r.user("owner", "10"), r.user("guest", "1")
 	open := object{"group_id": "h", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())}
@@ -993,6 +993,7 @@ func TestThreat24RevokedDoesNotJoinAgain(t *testing.T) {
 
 // Threat 28: no new name can be taken for another one.
 func TestThreat28NamesThatLookLikeAnother(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice := r.user("alice", "100")
 	for _, id := range []string{"te\u200bam", "te\u200dam", "te\u00adam", "\ufeffteam", "team\ufe0f", "te\u034fam", "\u202emaet", "te\u2066am", "team\u2028", "te\u00a0am",

@@ -315,6 +315,7 @@ func (r *running) sweeps() {
 // What a version ends gives its space back: parts that no other version uses at once, blocks
 // in shared parts with the next sweep, which changes nothing for readers.
 func TestSpaceOfEndedVersionsComesBack(t *testing.T) {
+	t.Parallel()
 	r := runAtOnce(t)
 	alice := r.owner()
 	first := alice.savesAll("f", contentOf("a", 10))
@@ -371,6 +372,7 @@ func (s *largeUpload) refusedWith(code string, m format.Manifest) {
 // Threat 49: blocks are taken over only from a version of the same uploader, name, group and
 // group key that lives. From any other the service offers none, and takes none.
 func TestThreat49BasesThatAreNotTheCallers(t *testing.T) {
+	t.Parallel()
 	r := runAtOnce(t)
 	alice := r.owner()
 	bob, eve := r.user("bob", "10"), r.user("eve", "10")
@@ -426,6 +428,7 @@ func TestThreat49BasesThatAreNotTheCallers(t *testing.T) {
 // Threat 49: a base that stops being one between the two requests ends the takeover, and
 // all that is recorded later refers to parts that are there.
 func TestThreat49BaseEndsWhileTheUploadIsUnderWay(t *testing.T) {
+	t.Parallel()
 	for what, tc := range map[string]struct {
 		do   func(t *testing.T, g *trashGroup, base large)
 		want string
@@ -475,6 +478,7 @@ func TestThreat49BaseEndsWhileTheUploadIsUnderWay(t *testing.T) {
 // Threat 49: a base that is thinned while an upload is under way is refused like a deleted
 // one; its parts go, and no version refers to them.
 func TestThreat49BaseIsThinnedWhileTheUploadIsUnderWay(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	g.owner.keeps("1")
 	base := g.alice.savesAll("f", contentOf("a", 6))
@@ -498,6 +502,7 @@ func TestThreat49BaseIsThinnedWhileTheUploadIsUnderWay(t *testing.T) {
 // Threat 49: a manifest that names parts which are not the upload's own, nor those of the
 // base at the same place.
 func TestThreat49ManifestsNameForeignParts(t *testing.T) {
+	t.Parallel()
 	r := runAtOnce(t)
 	alice := r.owner()
 	bob := r.user("bob", "10")
@@ -547,6 +552,7 @@ func (s *largeUpload) shifts(from large, by int) {
 // Threat 49: deletions, sweeps and uploads that take blocks over race; no version ever refers
 // to a block that is gone.
 func TestThreat49DeletionRacesTakeover(t *testing.T) {
+	t.Parallel()
 	r := runAtOnce(t)
 	alice := r.owner()
 	newest := alice.savesAll("f", contentOf("a", 9))

@@ -33,6 +33,7 @@ func (l *signInLog) String() string {
 // Threat 32: the log names sign-ins and failed ones, and no secret, even one that was
 // sent in the wrong place.
 func TestThreat32SignInsAreLogged(t *testing.T) {
+	t.Parallel()
 	var log signInLog
 	r := runWith(t, service.Config{SignInLogger: slog.New(slog.NewTextHandler(&log, nil)), Database: newDatabase(t)})
 	alice := r.user("alice", "1")

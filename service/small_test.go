@@ -32,6 +32,7 @@ func (r *running) rowsOfSmall() (used, free int) {
 
 // Ciphertext of up to 16 KiB lies in the database, however it came, and is read in every way.
 func TestSmallContents(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	blobs, wants := 0, 0
 	for _, size := range []int{0, 1, 228, 229, 4096, files.SmallBytes - format.Overhead, files.SmallBytes - format.Overhead + 1} {
@@ -66,6 +67,7 @@ func TestSmallContents(t *testing.T) {
 
 // Small content has ranges and a HEAD, as any other.
 func TestSmallRanges(t *testing.T) {
+	t.Parallel()
 	_, alice := runWithGroup(t)
 	up := alice.upload("g", "f", noise(1000))
 	got := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
@@ -98,6 +100,7 @@ func TestSmallRanges(t *testing.T) {
 // Threat 34: small ciphertext that was deleted, replaced, or never finished is destroyed, with its key,
 // also between others that come and go, and its place is used again.
 func TestThreat34SmallContents(t *testing.T) {
+	t.Parallel()
 	r := runWith(t, service.Config{Database: newDatabase(t), RequestRate: -1, DestructionDelay: -1})
 	alice := r.owner()
 	sizes := []int64{100, 3000, 4000, 4096, 9000, 16000}
@@ -160,6 +163,7 @@ func TestThreat34SmallContents(t *testing.T) {
 
 // A changed row is noticed before a charge, and svcd verify names its file.
 func TestSmallContentDamaged(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	ref := alice.mustPut(alice.seals("g", "f", noise(1000))).CID
 	other := alice.upload("g", "f", noise(1000)).CID
@@ -186,6 +190,7 @@ func TestSmallContentDamaged(t *testing.T) {
 
 // Small contents travel with the rows: in exports between both databases, and in backups.
 func TestSmallContentsMove(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	first := runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data")})
 	alice := first.owner()

@@ -21,6 +21,7 @@ import (
 // Threat 35: an ex-member keeps the content it saw, but gets no key for old or new files
 // from the service, and new files are wrapped by another key.
 func TestThreat35ExMemberGetsNoKey(t *testing.T) {
+	t.Parallel()
 	r, alice, bob := runWithMember(t)
 	old := alice.upload("g", "old", []byte("old"))
 	bob.reads(old.Location, "old")
@@ -48,6 +49,7 @@ func (r *running) checksum(group string) string {
 // Threat 37: a clock that is wrong. Forward, old tokens end and new ones work;
 // back, no token is issued and old ones are not from the future for long.
 func TestThreat37WrongClock(t *testing.T) {
+	t.Parallel()
 	var shift atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }
 	r := runWith(t, service.Config{Database: newDatabase(t), Now: now})
@@ -88,6 +90,7 @@ func TestThreat37WrongClock(t *testing.T) {
 // Threat 32: answers and logs, also of failures, hold no key, token, path,
 // statement or stack.
 func TestThreat32NothingLeaks(t *testing.T) {
+	t.Parallel()
 	var log lockedBuffer
 	r := runWith(t, service.Config{Database: newDatabase(t), SmallBytes: -1, Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	alice := r.owner()
@@ -147,6 +150,7 @@ func TestThreat32NothingLeaks(t *testing.T) {
 // Threat 31: a file that is too large for an answer of JSON is refused before it
 // is charged or read into memory; as a raw transfer it is served.
 func TestThreat31LargeFileInsideJSON(t *testing.T) {
+	t.Parallel()
 	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: 100 << 20})
 	alice := r.owner()
 	p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g", "filename": "large"})
@@ -181,6 +185,7 @@ func (zeros) Read(p []byte) (int, error) {
 // Threat 29: SQL is only a value, in every field of every operation and of the
 // account's credentials.
 func TestThreat29EveryFieldIsOnlyAValue(t *testing.T) {
+	t.Parallel()
 	r := runWith(t, service.Config{Database: newDatabase(t), RequestRate: -1})
 	alice := r.owner()
 	file := alice.upload("g", "f", []byte("x"))

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service"
@@ -105,6 +104,7 @@ func (u *user) refusedAsDeleted(ref string) {
 // Threat 46: removing a name destroys nothing, hides all of its versions from all,
 // and only uploader and owner read them or bring them back.
 func TestThreat46RemovedAndBroughtBack(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	v1, v2 := g.alice.upload("g", "doc", []byte("one")), g.alice.upload("g", "doc", []byte("two"))
 	keys := g.wrappedKeys()
@@ -163,6 +163,7 @@ func TestThreat46RemovedAndBroughtBack(t *testing.T) {
 
 // A request that is repeated after a lost answer changes nothing that came between.
 func TestRemoveIsIdempotent(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	seq := g.alice.upload("g", "doc", []byte("one")).Seq
 	if n := g.alice.removes("doc", seq).Files; n != 1 {
@@ -200,6 +201,7 @@ func TestRemoveIsIdempotent(t *testing.T) {
 
 // The name of an upload that has none is its content.
 func TestRemoveWithoutAName(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	one, two := g.alice.upload("g", "", []byte("same")), g.alice.upload("g", "", []byte("same"))
 	other := g.alice.upload("g", "", []byte("other"))
@@ -215,6 +217,7 @@ func TestRemoveWithoutAName(t *testing.T) {
 
 // A name with a version of another account below it is not removed.
 func TestRemoveNeedsEveryVersion(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	g.alice.upload("g", "doc", []byte("alice's"))
 	seq := g.bob.upload("g", "doc", []byte("bob's")).Seq
@@ -233,6 +236,7 @@ func TestRemoveNeedsEveryVersion(t *testing.T) {
 
 // A file of another account that got the name after the client looked stays.
 func TestRemoveLeavesWhatOthersGaveTheNameLater(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	bobs := g.bob.upload("g", "draft", []byte("bob's"))
 	g.alice.upload("g", "doc", []byte("alice's"))
@@ -247,13 +251,11 @@ func TestRemoveLeavesWhatOthersGaveTheNameLater(t *testing.T) {
 // Versions of others do not become invisible behind many of one's own, nor keep one's own
 // away.
 func TestRemoveAndRestoreBeyondOneRequest(t *testing.T) {
-	proctest.Long(t)
+	t.Parallel()
 	g := runTrash(t)
 	carol := g.user("carol", "100")
 	g.owner.gives(carol, "g", "writer")
-	for range 1001 {
-		carol.upload("g", "doc", []byte("a"))
-	}
+	carol.recorded("g", 1001, func(int) string { return "doc" })
 	g.bob.upload("g", "doc", []byte("b"))
 	if status, body := carol.tool(wire.OpRemoveFile, object{"group_id": "g", "filename": "doc", "seq": carol.lastSeq()}); status != 403 {
 		t.Errorf("carol removes the name of bob's version: %d %s", status, body)
@@ -269,6 +271,7 @@ func TestRemoveAndRestoreBeyondOneRequest(t *testing.T) {
 // Threat 46: when the trash time is over the key is destroyed as by a deletion, and
 // not before.
 func TestThreat46TrashEnds(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	up := g.alice.upload("g", "doc", []byte("content"))
 	must[string](g.owner, wire.OpSetGroupTrash, object{"group_id": "g", "days": 3})
@@ -311,6 +314,7 @@ func TestThreat46TrashEnds(t *testing.T) {
 // Threat 46: a file removed by a member that may not destroy it, or may not any more,
 // waits for the owner of the group.
 func TestThreat46TheEndWaitsForTheOwner(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	alices, bobs := g.alice.upload("g", "alice's", []byte("a")), g.bob.upload("g", "bob's", []byte("b"))
 	must[string](g.owner, wire.OpSetGroupTrash, object{"group_id": "g", "who": "writers"})
@@ -340,6 +344,7 @@ func TestThreat46TheEndWaitsForTheOwner(t *testing.T) {
 // Threat 46: a stolen account removes everything with the shortest trash time. Once the
 // operator has disabled the account, nothing is destroyed.
 func TestThreat46DisabledAccountDestroysNothing(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	up := g.owner.upload("g", "doc", []byte("content"))
 	must[string](g.owner, wire.OpSetGroupTrash, object{"group_id": "g", "days": 1})
@@ -365,6 +370,7 @@ func TestThreat46DisabledAccountDestroysNothing(t *testing.T) {
 
 // Retention wins over trash time, and the delay of deletions in bulk too.
 func TestTrashAndOtherDestruction(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	up := g.alice.upload("g", "doc", []byte("content"))
 	g.owner.retention("g", 8)
@@ -388,6 +394,7 @@ func TestTrashAndOtherDestruction(t *testing.T) {
 // Bringing a file back takes back a deletion of it that waits: else it would be destroyed
 // among the living files.
 func TestRestoreCancelsADeletionThatWaits(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	up := g.alice.upload("g", "doc", []byte("content"))
 	g.alice.removes("doc", up.Seq)
@@ -407,6 +414,7 @@ func TestRestoreCancelsADeletionThatWaits(t *testing.T) {
 // The longest names that are recorded are removed and brought back like others, also
 // when nothing of them can be compressed.
 func TestLongestNamesInTheTrash(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	long := func() (name string) {
 		for len(name) < files.MaxFilename {
@@ -430,6 +438,7 @@ func TestLongestNamesInTheTrash(t *testing.T) {
 // A client that lists by change and knows no chains would call a file that comes back a
 // rollback: such a file never leaves that list.
 func TestTrashInTheListByChange(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	up := g.alice.upload("g", "doc", []byte("content"))
 	g.alice.removes("doc", up.Seq)
@@ -441,6 +450,7 @@ func TestTrashInTheListByChange(t *testing.T) {
 
 // The trash goes with a group to another database.
 func TestTrashIsExported(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	up := g.alice.upload("g", "doc", []byte("content"))
 	must[string](g.owner, wire.OpSetGroupTrash, object{"group_id": "g", "days": 5, "who": "writers"})

@@ -60,6 +60,7 @@ func (g *trashGroup) lives(name, want string) {
 // Threat 45: a group keeps all versions until its owner says otherwise. What the owner is
 // told before is what goes, a day later, and nothing else.
 func TestThreat45OnlyTheOwnerThins(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	for i := range 6 {
 		u := g.alice
@@ -132,6 +133,7 @@ func TestThreat45OnlyTheOwnerThins(t *testing.T) {
 // Threat 45: what came from a client that knows no versions stays, also from before the
 // upgrade; it counts as a version all the same.
 func TestThreat45ReferencesOfOtherClientsStay(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	js := &sdk12{user: g.alice}
 	var held []string
@@ -165,6 +167,7 @@ func TestThreat45ReferencesOfOtherClientsStay(t *testing.T) {
 
 // Names are told apart beyond what the index of names holds, 200 characters.
 func TestVersionsOfLongNames(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	var names []string
 	for _, n := range []int{199, 200, 201, 400} {
@@ -197,6 +200,7 @@ func TestVersionsOfLongNames(t *testing.T) {
 
 // Versions go when they were replaced long enough ago, and the newest never does.
 func TestVersionsOfATime(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	soon := []string{g.alice.saves("soon", "a"), g.alice.saves("soon", "b")}
 	for keep, want := range map[string]int64{"1d": 1, "2d": 0} { // when the setting begins
@@ -233,6 +237,7 @@ func TestVersionsOfATime(t *testing.T) {
 // nor by bringing files back that were uploaded long ago. Versions in the trash count for
 // nothing.
 func TestThreat45PushedOutVersionsWait(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	g.owner.keeps("2")
 	g.wait(1.1)
@@ -296,6 +301,7 @@ func (u *user) rename(ref, name string) int64 {
 // members, and is cancelled by the owner, by a wider setting, and when the operator
 // disables the owner. No call hastens it.
 func TestThreat45StepByStep(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	for i := range 9 {
 		g.alice.saves("doc", strconv.Itoa(i))
@@ -356,6 +362,7 @@ func TestThreat45StepByStep(t *testing.T) {
 // The record of a version that went by a setting tells since when it had its name, so that
 // an old upload makes no name older.
 func TestEndedVersionsTellTheirName(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	must[string](g.owner, wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": 20})
 	first := g.alice.saves("elsewhere", "x")
@@ -385,6 +392,7 @@ func TestEndedVersionsTellTheirName(t *testing.T) {
 // More versions than one transaction takes, of more names than it looks at, go in as many
 // sweeps as it needs; a sweep that was interrupted continues.
 func TestThinningInParts(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	for i := range 130 {
 		g.alice.saves("many", strconv.Itoa(i%10))
@@ -430,6 +438,7 @@ func TestThinningInParts(t *testing.T) {
 
 // What would go is listed in pages.
 func TestTryVersionsInPages(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	g.alice.saves("a", "0")
 	g.alice.saves("b", "0")
@@ -444,6 +453,7 @@ func TestTryVersionsInPages(t *testing.T) {
 
 // The setting goes with a group to another database.
 func TestVersionsAreExported(t *testing.T) {
+	t.Parallel()
 	g := runTrash(t)
 	for i := range 5 {
 		g.alice.saves("doc", strconv.Itoa(i))

@@ -34,6 +34,7 @@ func kinds(events []wire.Event) string {
 }
 
 func TestWatchTellsWhatConcernsTheCaller(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	owner, member, stranger := r.user("owner", "10"), r.user("member", "10"), r.user("stranger", "10")
 	start := must[wire.WatchResult](owner, wire.OpWatch, object{})
@@ -91,6 +92,7 @@ func TestWatchTellsWhatConcernsTheCaller(t *testing.T) {
 
 // Threat 24: the revocation is the last event of the group that a revoked member gets.
 func TestThreat24WatchEndsWithTheRevocation(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	owner, member := r.user("owner", "10"), r.user("member", "10")
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -139,6 +141,7 @@ func receive(t *testing.T, from <-chan wire.WatchResult) wire.WatchResult {
 
 // A waiting call returns at once on an event, also of another process.
 func TestWatchWaits(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -170,6 +173,7 @@ func TestWatchWaits(t *testing.T) {
 
 // A watch checks the caller again before it returns events from its wait.
 func TestWatchEndsWithTheKey(t *testing.T) {
+	t.Parallel()
 	r, alice, bob := runWithMember(t)
 	seq := bob.watch(0, 0).Seq
 	answer := make(chan int, 1)
@@ -188,6 +192,7 @@ func TestWatchEndsWithTheKey(t *testing.T) {
 
 // Threat 31: an account holds a bounded number of watches, at no cost for others.
 func TestThreat31WatchesAreBounded(t *testing.T) {
+	t.Parallel()
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	seq := alice.watch(0, 0).Seq
@@ -232,6 +237,7 @@ func TestThreat31WatchesAreBounded(t *testing.T) {
 // Threat 31: no sequence that a caller may claim to have seen keeps the service
 // searching.
 func TestThreat31WatchFromAnySequence(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	for _, after := range []int64{math.MaxInt64, math.MaxInt64 - 20_000, 1 << 62, -1, math.MinInt64} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -250,6 +256,7 @@ func TestThreat31WatchFromAnySequence(t *testing.T) {
 
 // The end of the service does not wait for waiting calls.
 func TestWatchEndsAtShutdown(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

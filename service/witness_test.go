@@ -38,6 +38,7 @@ func (r *running) witnessed(url, key string) *running {
 // A service with a witness publishes only checkpoints that the witness signed too; the
 // witness signs no second history.
 func TestThreat6WitnessSignsOneHistory(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	w, err := witness.Open(t.TempDir(), "witness.example.org", []string{r.key()})
 	if err != nil {

@@ -76,6 +76,7 @@ const attacks = `
 `
 
 func TestThreat36PagesOfOtherOrigins(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice := s.user("alice", "100")
 	port := attacker(t, "<body><script>"+fmt.Sprintf(attacks, s.url)+"</script>")
@@ -108,6 +109,7 @@ func TestThreat36PagesOfOtherOrigins(t *testing.T) {
 }
 
 func TestThreat36FramesAreRefused(t *testing.T) {
+	t.Parallel()
 	log := &lockedBuffer{}
 	s := serve(t, withLog(log))
 	alice := s.user("alice", "1")
@@ -130,6 +132,7 @@ func TestThreat36FramesAreRefused(t *testing.T) {
 }
 
 func TestThreat36ReboundNameIsRefused(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	port := s.url[strings.LastIndex(s.url, ":")+1:]
 	b := open(t, "about:blank")
@@ -145,6 +148,7 @@ func TestThreat36ReboundNameIsRefused(t *testing.T) {
 }
 
 func TestThreat36NoInlineScriptRuns(t *testing.T) {
+	t.Parallel()
 	b := serve(t).user("alice", "1").browse()
 	b.expect("Content Security Policy")
 	b.expect("This document requires 'Trusted")
@@ -170,6 +174,7 @@ func TestThreat36NoInlineScriptRuns(t *testing.T) {
 
 // TestThreat36SessionOverTLS: the cookie that is for https alone works there.
 func TestThreat36SessionOverTLS(t *testing.T) {
+	t.Parallel()
 	s := serve(t, func(c *service.Config) {
 		c.PublicURL = "https://files.example" + c.PublicURL[strings.LastIndex(c.PublicURL, ":"):]
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/svcfs/svcfs/format/formattest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/enginetest"
 )
 
 // readVector is run in the page: it reads a vector as the page reads a file, and tells what came.
@@ -49,6 +50,7 @@ var pageReasons = map[string]string{"content": "describes another file", "key": 
 // The page reads every frozen vector of format version 2 as the library does, and uses no byte that was
 // not proven.
 func TestPageReadsFrozenVectors(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	vectors := formattest.Read(t, os.DirFS("../../format/testdata/blocks"))
 	data := map[string][]byte{}
@@ -228,6 +230,7 @@ func (s *site) flipPart(holding []byte) {
 }
 
 func TestVerifyLargeFilesInTheBrowser(t *testing.T) {
+	t.Parallel()
 	s := serve(t, func(cfg *service.Config) { cfg.MaxFileBytes = 64 << 20 })
 	var cuts atomic.Int32 // connections that break in the middle
 	s.front = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -331,8 +334,9 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 
 // Blocks, tiles and manifests are for members, at each request.
 func TestBlocksOfThePageAreForMembers(t *testing.T) {
-	onBothEngines(t, func(t *testing.T, start func(...func(*service.Config)) *site) {
-		s := start()
+	t.Parallel()
+	enginetest.OnBoth(t, func(t *testing.T) {
+		s := serve(t)
 		alice, bob := s.user("alice", "10"), s.user("bob", "10")
 		alice.register("team")
 		alice.add("team", bob.id)

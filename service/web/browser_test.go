@@ -19,29 +19,41 @@ import (
 // patience is how long a test waits for the page.
 const patience = 2 * time.Minute
 
-// chromium is one real browser for all tests; each tab has cookies of its own.
-// Names below .example lead to this machine, as an attacker's DNS would do.
+// chromium is one real browser for all tests; each tab has cookies of its own. The first tab starts it, and
+// TestMain closes it. Names below .example lead to this machine, as an attacker's DNS would do.
 type chromium struct {
-	ctx   context.Context
-	close func()
+	once sync.Once
+	ctx  context.Context
+	err  error
+	stop func()
 }
 
-var startChromium = sync.OnceValues(func() (*chromium, error) {
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		return nil, err
+func (c *chromium) start() (context.Context, error) {
+	c.once.Do(func() {
+		path, err := exec.LookPath("chromium")
+		if err != nil {
+			c.err = err
+			return
+		}
+		// No sandbox: it needs privileges that containers lack, and visits only these tests.
+		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.IgnoreCertErrors, chromedp.NoSandbox,
+			chromedp.Flag("host-resolver-rules", "MAP *.example 127.0.0.1"), chromedp.Flag("lang", "en-GB"), chromedp.Env("TZ=UTC", "LANG=en_GB.UTF-8"))
+		allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+		c.ctx, _ = chromedp.NewContext(allocator)
+		c.stop = func() { _ = chromedp.Cancel(c.ctx); stop() }
+		if err := chromedp.Do(c.ctx); err != nil {
+			c.err = fmt.Errorf("start chromium: %w", err)
+		}
+	})
+	return c.ctx, c.err
+}
+
+// close ends the browser, if a test started it.
+func (c *chromium) close() {
+	if c.stop != nil {
+		c.stop()
 	}
-	// No sandbox: it needs privileges that containers lack, and visits only these tests.
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.IgnoreCertErrors, chromedp.NoSandbox,
-		chromedp.Flag("host-resolver-rules", "MAP *.example 127.0.0.1"), chromedp.Flag("lang", "en-GB"), chromedp.Env("TZ=UTC", "LANG=en_GB.UTF-8"))
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, _ := chromedp.NewContext(allocator)
-	if err := chromedp.Do(ctx); err != nil {
-		stop()
-		return nil, fmt.Errorf("start chromium: %w", err)
-	}
-	return &chromium{ctx, func() { _ = chromedp.Cancel(ctx); stop() }}, nil
-})
+}
 
 // tab is a page in a fresh profile. A message on its console that the test did not
 // announce fails the test, including refusals by the content security policy.
@@ -57,11 +69,11 @@ type tab struct {
 func open(t *testing.T, url string) *tab {
 	t.Helper()
 	proctest.Need(t, "chromium")
-	browser, err := startChromium()
+	parent, err := theBrowser.start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := chromedp.NewContext(browser.ctx, chromedp.WithNewBrowserContext())
+	ctx, cancel := chromedp.NewContext(parent, chromedp.WithNewBrowserContext())
 	b := &tab{t: t, ctx: ctx}
 	if err := chromedp.Do(ctx); err != nil { // opens the tab
 		t.Fatal(err)

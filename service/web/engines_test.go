@@ -10,22 +10,8 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk/wire"
-	"github.com/svcfs/svcfs/service"
-	"github.com/svcfs/svcfs/service/store/pgtest"
+	"github.com/svcfs/svcfs/service/enginetest"
 )
-
-// onBothEngines runs a test over SQLite and over PostgreSQL.
-func onBothEngines(t *testing.T, test func(t *testing.T, start func(...func(*service.Config)) *site)) {
-	t.Run("sqlite", func(t *testing.T) {
-		test(t, func(change ...func(*service.Config)) *site { return serve(t, change...) })
-	})
-	t.Run("postgres", func(t *testing.T) {
-		server := pgtest.Start(t)
-		test(t, func(change ...func(*service.Config)) *site {
-			return serve(t, append(change, func(c *service.Config) { c.Database = server.NewDatabase(t) })...)
-		})
-	})
-}
 
 // get is a question of the page.
 func (s *site) get(c *http.Client, path string) object {
@@ -53,8 +39,9 @@ func list(v any) []object {
 }
 
 func TestLedgerShowsWhatOneMaySee(t *testing.T) {
-	onBothEngines(t, func(t *testing.T, start func(...func(*service.Config)) *site) {
-		s := start()
+	t.Parallel()
+	enginetest.OnBoth(t, func(t *testing.T) {
+		s := serve(t)
 		owner, reader, member, outsider := s.user("owner", "10"), s.user("reader", "10"), s.user("member", "10"), s.user("outsider", "10")
 		owner.register("team")
 		owner.add("team", reader.id)
@@ -92,6 +79,7 @@ func TestLedgerShowsWhatOneMaySee(t *testing.T) {
 }
 
 func TestPagesOfRows(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice := s.user("alice", "1000")
 	alice.register("team")
@@ -122,8 +110,9 @@ func TestPagesOfRows(t *testing.T) {
 
 // A folder is listed one level at a time, each entry once, in pages of any length.
 func TestFoldersOnBothEngines(t *testing.T) {
-	onBothEngines(t, func(t *testing.T, start func(...func(*service.Config)) *site) {
-		s := start()
+	t.Parallel()
+	enginetest.OnBoth(t, func(t *testing.T) {
+		s := serve(t)
 		alice := s.user("alice", "1000")
 		alice.register("team")
 		long := strings.Repeat("l", 210)
@@ -205,8 +194,9 @@ func TestFoldersOnBothEngines(t *testing.T) {
 }
 
 func TestPageRulesOnBothEngines(t *testing.T) {
-	onBothEngines(t, func(t *testing.T, start func(...func(*service.Config)) *site) {
-		s := start()
+	t.Parallel()
+	enginetest.OnBoth(t, func(t *testing.T) {
+		s := serve(t)
 		alice, bob := s.user("alice", "10"), s.user("bob", "10")
 		a, b := alice.signedIn(), bob.signedIn()
 		s.post(a, "groups/create", object{"group_id": "open", "window": object{"hours": 1, "max_uses": 1}})
@@ -256,9 +246,10 @@ func TestPageRulesOnBothEngines(t *testing.T) {
 }
 
 func TestIdentitiesOnBothEngines(t *testing.T) {
-	onBothEngines(t, func(t *testing.T, start func(...func(*service.Config)) *site) {
+	t.Parallel()
+	enginetest.OnBoth(t, func(t *testing.T) {
 		o := startIDP(t, lie{})
-		s := start(o.config(true))
+		s := serve(t, o.config(true))
 		c := client(t)
 		if resp, body := visit(t, c, s.url+"/account/oidc/start"); resp.StatusCode != http.StatusOK || s.who(c) != "alice.svc.testnet" {
 			t.Fatalf("%d %s", resp.StatusCode, body)

@@ -10,6 +10,7 @@ import (
 
 // The page shows a file under the name that it has in a mount.
 func TestPageShowsTheNamesOfTheMount(t *testing.T) {
+	t.Parallel()
 	sum := namestest.Sum()
 	for _, c := range namestest.Table() {
 		t.Run(c.Name, func(t *testing.T) {

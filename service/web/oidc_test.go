@@ -198,6 +198,7 @@ func (s *site) who(c *http.Client) any {
 }
 
 func TestSignInAtAProvider(t *testing.T) {
+	t.Parallel()
 	o := startIDP(t, lie{})
 	log := &lockedBuffer{}
 	s := serve(t, o.config(false), withLog(log))
@@ -232,6 +233,7 @@ func TestSignInAtAProvider(t *testing.T) {
 }
 
 func TestFirstSignInMakesAnAccount(t *testing.T) {
+	t.Parallel()
 	o := startIDP(t, lie{})
 	s := serve(t, o.config(true))
 	c := client(t)
@@ -258,6 +260,7 @@ func TestFirstSignInMakesAnAccount(t *testing.T) {
 }
 
 func TestAccountsAreNotTakenOver(t *testing.T) {
+	t.Parallel()
 	for name, claimed := range map[string]any{"of another": "alice", "with a suffix": "alice.svc.testnet", "none": nil, "markup": "<b>x</b>"} {
 		t.Run(name, func(t *testing.T) {
 			o := startIDP(t, lie{claims: map[string]any{"preferred_username": claimed}})
@@ -280,6 +283,7 @@ func TestAccountsAreNotTakenOver(t *testing.T) {
 // Threat 43: a name that others know already, as a member or from the ledger, is
 // not given to a stranger whose provider calls him so.
 func TestThreat43NamesOfOthersAreNotGivenAway(t *testing.T) {
+	t.Parallel()
 	for name, known := range map[string]func(*testing.T, *user){
 		"member": func(t *testing.T, alice *user) {
 			if status, body := alice.tool(wire.OpAddGroupMember, object{"group_id": "board", "member_id": "bob"}); status != http.StatusOK || !strings.Contains(body, `"exists":false`) {
@@ -324,6 +328,7 @@ func TestThreat43NamesOfOthersAreNotGivenAway(t *testing.T) {
 func second[A, B any](_ A, b B) B { return b }
 
 func TestHostileProviders(t *testing.T) {
+	t.Parallel()
 	other, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -399,6 +404,7 @@ func endless(w http.ResponseWriter) {
 
 // TestFlowBelongsToOneBrowser: an attacker's answer does not sign a victim in.
 func TestFlowBelongsToOneBrowser(t *testing.T) {
+	t.Parallel()
 	o := startIDP(t, lie{})
 	s := serve(t, o.config(true))
 	attacker, victim := client(t), client(t)
@@ -431,6 +437,7 @@ func TestFlowBelongsToOneBrowser(t *testing.T) {
 }
 
 func TestProviderIsNotNeededToStart(t *testing.T) {
+	t.Parallel()
 	o := startIDP(t, lie{})
 	o.Close()
 	s := serve(t, o.config(false))
@@ -442,6 +449,7 @@ func TestProviderIsNotNeededToStart(t *testing.T) {
 }
 
 func TestProviderSettingsAreChecked(t *testing.T) {
+	t.Parallel()
 	for name, cfg := range map[string]service.OIDC{
 		"plain http": {Issuer: "http://id.example", ClientID: "x"}, "no client": {Issuer: "https://id.example"}, "no host": {Issuer: "id.example", ClientID: "x"},
 	} {
@@ -453,6 +461,7 @@ func TestProviderSettingsAreChecked(t *testing.T) {
 }
 
 func TestProviderInTheBrowser(t *testing.T) {
+	t.Parallel()
 	o := startIDP(t, lie{})
 	s := serve(t, o.config(false))
 	alice := s.user("alice", "1")

@@ -26,6 +26,7 @@ import (
 )
 
 func TestEveryViewIsQuietAndFits(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice, bob := s.user("alice", "100"), s.user("bob", "100")
 	alice.register("team")
@@ -67,6 +68,7 @@ func TestEveryViewIsQuietAndFits(t *testing.T) {
 
 // A record of a renamed folder is told in words.
 func TestRenamedFolderInWords(t *testing.T) {
+	t.Parallel()
 	alice := serve(t).user("alice", "100")
 	alice.register("team")
 	up := alice.upload("team", "old <b>/a", []byte("a"), nil, "")
@@ -81,6 +83,7 @@ func TestRenamedFolderInWords(t *testing.T) {
 
 // Attributes are told in words, and a link is only text.
 func TestThreat48AttributesOnThePage(t *testing.T) {
+	t.Parallel()
 	alice := serve(t).user("alice", "100")
 	alice.register("team")
 	const target = "javascript:alert(1)//<b>\u202egpj"
@@ -114,6 +117,7 @@ func (b *tab) fits(view string) {
 
 // On a phone each file is a card, and its name has the whole width of the card.
 func TestNamesHaveTheWidthOfAPhone(t *testing.T) {
+	t.Parallel()
 	alice := serve(t).user("alice", "10")
 	alice.register("team")
 	removed := alice.upload("team", "the minutes of last year.txt", []byte("x"), nil, "")
@@ -141,6 +145,7 @@ func TestNamesHaveTheWidthOfAPhone(t *testing.T) {
 // Names with slashes are folders, one level at a time: with links, the keyboard alone, the button
 // back, and an address that can be kept.
 func TestFoldersOnThePage(t *testing.T) {
+	t.Parallel()
 	alice := serve(t).user("alice", "10")
 	const group = "team / a#"
 	alice.register(group)
@@ -198,6 +203,7 @@ func TestFoldersOnThePage(t *testing.T) {
 }
 
 func TestLinkLeavesNoTrace(t *testing.T) {
+	t.Parallel()
 	alice := serve(t).user("alice", "1")
 	link := alice.link()
 	_, secret, _ := strings.Cut(link, "#link=")
@@ -219,6 +225,7 @@ func TestLinkLeavesNoTrace(t *testing.T) {
 }
 
 func TestLinkOpenedWhileSignedIn(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice, bob := s.user("alice", "1"), s.user("bob", "1")
 	b := alice.browse()
@@ -236,6 +243,7 @@ func TestLinkOpenedWhileSignedIn(t *testing.T) {
 }
 
 func TestKeyIsShownOnceAndReplacesTheOld(t *testing.T) {
+	t.Parallel()
 	alice := serve(t).user("alice", "1")
 	b := alice.browse()
 	b.click("Rotate this key")
@@ -284,6 +292,7 @@ func TestKeyIsShownOnceAndReplacesTheOld(t *testing.T) {
 }
 
 func TestFirstKeyIsGenerated(t *testing.T) {
+	t.Parallel()
 	alice := serve(t).user("alice", "1")
 	alice.sql("UPDATE accounts SET key_generation = 0")
 	b := alice.browse()
@@ -298,6 +307,7 @@ func TestFirstKeyIsGenerated(t *testing.T) {
 }
 
 func TestGroupsOnThePage(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice, bob := s.user("alice", "10"), s.user("bob", "1")
 	b := alice.browse()
@@ -395,6 +405,7 @@ func TestGroupsOnThePage(t *testing.T) {
 
 // Threat 46: removed files are listed apart, and those who may bring them back do so.
 func TestThreat46TrashOnThePage(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice, bob := s.user("alice", "10"), s.user("bob", "10")
 	alice.register("team")
@@ -432,6 +443,7 @@ func TestThreat46TrashOnThePage(t *testing.T) {
 }
 
 func TestOpenGroupOnThePage(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice, bob := s.user("alice", "10"), s.user("bob", "10")
 	a := alice.browse()
@@ -520,6 +532,7 @@ func (s *site) flip(ref string) {
 }
 
 func TestVerifyInTheBrowser(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice := s.user("alice", "10")
 	alice.register("team")
@@ -598,6 +611,7 @@ func TestVerifyInTheBrowser(t *testing.T) {
 }
 
 func TestThreat36HostileNamesAreOnlyText(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice := s.user("alice", "10")
 	names := []string{
@@ -640,6 +654,7 @@ func TestThreat36HostileNamesAreOnlyText(t *testing.T) {
 }
 
 func TestKeyboardAlone(t *testing.T) {
+	t.Parallel()
 	alice := serve(t).user("alice", "10")
 	b := open(t, alice.link())
 	b.sees("This link signs you in")
@@ -699,6 +714,7 @@ func TestKeyboardAlone(t *testing.T) {
 }
 
 func TestSessionEndsWhileThePageIsOpen(t *testing.T) {
+	t.Parallel()
 	alice := serve(t).user("alice", "10")
 	b := alice.browse()
 	b.expect("status of 401")
@@ -711,6 +727,7 @@ func TestSessionEndsWhileThePageIsOpen(t *testing.T) {
 // A name that is no file name, such as the name of a group, is escaped in the page by
 // the rules of package names.
 func TestThreat36PageEscapesAsTheMount(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice := s.user("alice", "10")
 	b := alice.browse()
@@ -739,6 +756,7 @@ func TestThreat36PageEscapesAsTheMount(t *testing.T) {
 // An account with more groups than one answer holds sees them all, once each, in
 // order, and groups it is a member of among them.
 func TestManyGroups(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice, bob := s.user("alice", "2000"), s.user("bob", "10")
 	bob.register("group 0500 of bob")

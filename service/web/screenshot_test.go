@@ -33,6 +33,7 @@ var pictures = []struct {
 const maxPicture = 200 << 10
 
 func TestScreenshots(t *testing.T) {
+	t.Parallel()
 	if *update {
 		takePictures(t)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/enginetest"
 )
 
 // marker is in the content of every file that a test uploads.
@@ -101,6 +102,7 @@ func (u *user) plain(group, ref string) (string, format.Metadata) {
 }
 
 func TestThreat59UploadOnThePage(t *testing.T) {
+	t.Parallel()
 	s := serve(t, func(cfg *service.Config) { cfg.MaxFileBytes = 64 << 20 })
 	sent := s.listen()
 	alice := s.user("alice", "10")
@@ -201,6 +203,7 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 }
 
 func TestThreat59RefusedUploads(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	sent := s.listen()
 	alice, bob := s.user("alice", "10"), s.user("bob", "0.1")
@@ -297,8 +300,9 @@ func TestThreat59RefusedUploads(t *testing.T) {
 
 // What the page sends has the checks of every other client.
 func TestThreat59UploadsOnBothEngines(t *testing.T) {
-	onBothEngines(t, func(t *testing.T, start func(...func(*service.Config)) *site) {
-		s := start()
+	t.Parallel()
+	enginetest.OnBoth(t, func(t *testing.T) {
+		s := serve(t)
 		alice, bob, carol := s.user("alice", "10"), s.user("bob", "10"), s.user("carol", "10")
 		alice.register("team")
 		alice.add("team", bob.id)

@@ -11,6 +11,7 @@ import (
 
 // An older version is verified, sealed anew and saved as the newest one; what it costs is told.
 func TestThreat59RestoreAVersion(t *testing.T) {
+	t.Parallel()
 	s := serve(t, func(cfg *service.Config) { cfg.MaxFileBytes = 64 << 20 })
 	sent := s.listen()
 	alice, bob := s.user("alice", "10"), s.user("bob", "10")
@@ -101,6 +102,7 @@ func TestThreat59RestoreAVersion(t *testing.T) {
 
 // A name goes to the trash and comes back on the page; who may do what is told and held.
 func TestThreat46RemoveOnThePage(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice, bob, carol := s.user("alice", "10"), s.user("bob", "10"), s.user("carol", "10")
 	alice.register("team")

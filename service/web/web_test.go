@@ -3,6 +3,8 @@ package web_test
 import (
 	"bytes"
 	"database/sql"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,24 +16,35 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/enginetest"
 )
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if browser, err := startChromium(); err == nil {
-		browser.close()
-	}
+	theBrowser.close()
+	err := engines.Close()
 	http.DefaultClient.CloseIdleConnections()
-	if err := goleak.Find(); err != nil && code == 0 {
-		println(err.Error())
+	if err = errors.Join(err, goleak.Find()); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	os.Exit(code)
 }
 
+// engines has the databases of the tests, theBrowser their tabs.
+var (
+	engines    = enginetest.New()
+	theBrowser chromium
+)
+
+// sql changes the database beside the service.
 func (s *site) sql(statement string, args ...any) {
 	s.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.dir, "svc.db")+"?_pragma=busy_timeout(10000)")
+	driver, address := "sqlite", "file:"+filepath.Join(s.dir, "svc.db")+"?_pragma=busy_timeout(10000)"
+	if s.database != "" {
+		driver, address = "pgx", s.database
+	}
+	db, err := sql.Open(driver, address)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -42,6 +55,7 @@ func (s *site) sql(statement string, args ...any) {
 }
 
 func TestSignInByLink(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice := s.user("alice", "1")
 	link := alice.link()
@@ -80,6 +94,7 @@ func TestSignInByLink(t *testing.T) {
 }
 
 func TestOneLinkSignsInOneOfMany(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	secret := s.user("alice", "1").secret()
 	results := make(chan int)
@@ -107,6 +122,10 @@ func TestOneLinkSignsInOneOfMany(t *testing.T) {
 }
 
 func TestNoSecretOnDiskOrInTheLog(t *testing.T) {
+	t.Parallel()
+	if enginetest.OnPostgres(t) {
+		t.Skip("it reads the files of SQLite")
+	}
 	log := &lockedBuffer{}
 	s := serve(t, withLog(log))
 	alice := s.user("alice", "1")
@@ -142,6 +161,7 @@ func TestNoSecretOnDiskOrInTheLog(t *testing.T) {
 }
 
 func TestSessionEnds(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice := s.user("alice", "1")
 	who := func(c *http.Client) any {
@@ -208,6 +228,7 @@ func TestSessionEnds(t *testing.T) {
 }
 
 func TestThreat36Cookie(t *testing.T) {
+	t.Parallel()
 	s := serve(t, func(c *service.Config) { c.PublicURL = "https://files.example" })
 	alice := s.user("alice", "1")
 	port := s.url[strings.LastIndex(s.url, ":")+1:]
@@ -248,6 +269,7 @@ func TestThreat36Cookie(t *testing.T) {
 }
 
 func TestThreat36StateChangesNeedProof(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice := s.user("alice", "1")
 	c := alice.signedIn()
@@ -294,6 +316,7 @@ func TestThreat36StateChangesNeedProof(t *testing.T) {
 }
 
 func TestThreat36HostNames(t *testing.T) {
+	t.Parallel()
 	s := serve(t, func(c *service.Config) { c.PublicURL = "https://Files.example:443" })
 	port := s.url[strings.LastIndex(s.url, ":")+1:]
 	for host, want := range map[string]int{
@@ -312,6 +335,7 @@ func TestThreat36HostNames(t *testing.T) {
 }
 
 func TestThreat36Headers(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	for _, path := range []string{"/account/", "/account/app.js", "/account/style.css", "/account/api/session", "/account/api/nothing", "/account/nothing"} {
 		resp, err := client(t).Get(s.url + path)
@@ -342,6 +366,7 @@ func TestThreat36Headers(t *testing.T) {
 }
 
 func TestRootIsThePageForBrowsersOnly(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	for accept, want := range map[string]int{"text/html,application/xhtml+xml;q=0.9": http.StatusSeeOther, "application/json": http.StatusOK, "*/*": http.StatusOK, "": http.StatusOK} {
 		req := httptest.NewRequest(http.MethodGet, s.url+"/", nil)
@@ -358,6 +383,7 @@ func TestRootIsThePageForBrowsersOnly(t *testing.T) {
 }
 
 func TestTooManyRequestsOfThePage(t *testing.T) {
+	t.Parallel()
 	s := serve(t, func(c *service.Config) { c.RequestRate = 2 })
 	alice := s.user("alice", "1")
 	c, refused := alice.signedIn(), 0
@@ -376,6 +402,7 @@ func TestTooManyRequestsOfThePage(t *testing.T) {
 // Threat 31: keys are made at the rate of a person, since each is a record that
 // costs nothing; the operator may make one at any time.
 func TestThreat31KeysMadeOnThePage(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	alice := s.user("alice", "1")
 	c := alice.signedIn()

@@ -28,6 +28,8 @@ type site struct {
 	svc *service.Service
 	dir string
 	url string // http://127.0.0.1:PORT
+	// database is the address on PostgreSQL, "" on SQLite.
+	database string
 
 	// front, set before the first request, may answer in the place of the service, which is next.
 	front func(w http.ResponseWriter, r *http.Request, next http.Handler)
@@ -40,7 +42,7 @@ func serve(t *testing.T, change ...func(*service.Config)) *site {
 	s := &site{t: t, dir: filepath.Join(t.TempDir(), "data")}
 	server := httptest.NewUnstartedServer(nil)
 	s.url = "http://" + server.Listener.Addr().String()
-	cfg := service.Config{DataDir: s.dir, PublicURL: s.url, MaxFileBytes: 4 << 20}
+	cfg := service.Config{DataDir: s.dir, PublicURL: s.url, MaxFileBytes: 4 << 20, Database: engines.NewDatabase(t)}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -53,6 +55,7 @@ func serve(t *testing.T, change ...func(*service.Config)) *site {
 	if s.svc, err = service.Open(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
+	s.database = cfg.Database
 	s.front = func(w http.ResponseWriter, r *http.Request, next http.Handler) { next.ServeHTTP(w, r) }
 	handler := s.svc.Handler()
 	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.front(w, r, handler) })

@@ -32,7 +32,7 @@ import (
 const (
 	superuser    = "svc"
 	password     = "test-only"
-	startTimeout = 60 * time.Second
+	startTimeout = 5 * time.Minute
 )
 
 // Server is a running PostgreSQL.
@@ -61,19 +61,37 @@ func StartSyncing(t testing.TB) *Server {
 
 func startWith(t testing.TB, options ...string) *Server {
 	t.Helper()
-	bin := find(t)
-	s := &Server{bin: bin, options: options}
-	if err := s.init(); err != nil {
+	s, err := open(find(t), options...)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.Stop()
-		if err := os.RemoveAll(filepath.Dir(s.dir)); err != nil {
+		if err := s.close(); err != nil {
 			t.Error(err)
 		}
 	})
-	s.Restart(t)
 	return s
+}
+
+// open starts a server of the programs in bin that lives until close.
+func open(bin string, options ...string) (*Server, error) {
+	s := &Server{bin: bin, options: options}
+	err := s.init()
+	if err == nil {
+		err = s.restart()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *Server) close() error {
+	s.Stop()
+	if s.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(filepath.Dir(s.dir))
 }
 
 // find returns the folder of PostgreSQL's programs.
@@ -155,25 +173,31 @@ func freePort() (int, error) {
 // Restart starts the server, on the same port and data, after Stop or Kill.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
+	if err := s.restart(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *Server) restart() error {
 	args := []string{"-D", s.dir, "-c", "listen_addresses=127.0.0.1", "-p", strconv.Itoa(s.port), "-c", "unix_socket_directories=" + s.dir, "-c", "max_connections=200"}
 	s.process = start(exec.Command(filepath.Join(s.bin, "postgres"), append(args, s.options...)...), s.dir, s.user)
 	db, err := sql.Open("pgx", s.URL())
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer db.Close()
 	deadline := time.Now().Add(startTimeout)
 	for {
 		if err = db.Ping(); err == nil {
-			return
+			return nil
 		}
 		select {
 		case <-s.process.done:
-			t.Fatalf("postgres ended: %v\n%s", s.process.err, s.process.output.String())
+			return fmt.Errorf("postgres ended: %w\n%s", s.process.err, s.process.output.String())
 		case <-time.After(50 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("postgres does not answer: %v\n%s", err, s.process.output.String())
+			return fmt.Errorf("postgres does not answer: %w\n%s", err, s.process.output.String())
 		}
 	}
 }
@@ -230,15 +254,20 @@ func NewCopy(t testing.TB, server, from string) string {
 	defer db.Close()
 	name := "test_" + strings.ToLower(rand.Text())
 	statement := "CREATE DATABASE " + name
-	if address, err := url.Parse(from); err != nil {
-		t.Fatal(err)
-	} else if from != "" {
-		statement += " TEMPLATE " + strings.TrimPrefix(address.Path, "/")
+	if from != "" {
+		statement += " TEMPLATE " + nameOf(from)
 	}
 	if _, err := db.ExecContext(context.Background(), statement); err != nil {
 		t.Fatal(err)
 	}
 	return strings.Replace(server, "/postgres?", "/"+name+"?", 1)
+}
+
+// nameOf is the name of the database at an address that this package made.
+func nameOf(address string) string {
+	_, path, _ := strings.Cut(strings.TrimPrefix(address, "postgres://"), "/")
+	name, _, _ := strings.Cut(path, "?")
+	return name
 }
 
 // process is a child that dies with the test, even when that is killed.
