@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"os"
 	"slices"
 	"sync"
 
@@ -616,25 +615,6 @@ func (l *Lease) ViewOnce(off int64, n int) (View, error) {
 	return v, nil
 }
 
-// sharer is a buffer whose memory has a descriptor. Its Release must empty the
-// file.
-type sharer interface {
-	Share() (*os.File, bool)
-}
-
-// Share returns a new descriptor of memory that holds exactly the content, which
-// the caller closes; false where the buffer has none, or was purged. A purge
-// empties the file. Keep the lease for as long as the descriptor is in use.
-func (l *Lease) Share() (*os.File, bool) {
-	l.entry.mu.RLock()
-	defer l.entry.mu.RUnlock()
-	b, ok := l.entry.buf.(sharer)
-	if !ok || l.entry.gone {
-		return nil, false
-	}
-	return b.Share()
-}
-
 // Again leases the same content once more; nil when it is out of the cache.
 func (l *Lease) Again() *Lease {
 	l.store.mu.Lock()
@@ -644,9 +624,6 @@ func (l *Lease) Again() *Lease {
 	}
 	return l.store.lease(l.entry)
 }
-
-// Shows reports whether other leases the same content.
-func (l *Lease) Shows(other *Lease) bool { return other != nil && l.entry == other.entry }
 
 // Release gives the lease up. Releasing twice does nothing.
 func (l *Lease) Release() {

@@ -103,29 +103,6 @@ func (n *node) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrOut) 
 	return 0
 }
 
-// Getattr answers from memory. An inode that is lent and that no look-up shows any more
-// has the size of what was lent.
-func (n *fileNode) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	attr := n.f.Attr()
-	if size, lent := n.lending.Size(); lent && attr.Gen != n.StableAttr().Gen {
-		attr.Size = size
-	}
-	n.m.fillAttr(attr, out)
-	return 0
-}
-
-// Setattr is that of all nodes, with the size of Getattr. The length of an inode that is lent
-// does not change: as an open for writing, a new length needs another inode (R3).
-func (n *fileNode) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
-	if _, ok := in.GetSize(); ok && !n.page() {
-		return syscall.ESTALE // the kernel looks the name up again
-	}
-	if errno := n.node.Setattr(ctx, fh, in, out); errno != 0 {
-		return errno
-	}
-	return n.Getattr(ctx, fh, out)
-}
-
 // Setattr truncates a file, and keeps mode and times (W10, W16).
 func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
 	if n.m.isStranger(ctx, n.shows.Attr(), asOwner) {

@@ -32,8 +32,7 @@ func (m *mount) wantBlocks(what string, fetched int) {
 
 // However the kernel reads, the bytes are right, and every block is fetched once.
 func TestR9BlocksAreReadEveryWay(t *testing.T) {
-	everyReads(t, func(t *testing.T, reads Reads, _ *mount) {
-		m := mounting(t, blocks, func(p *plan) { p.Options.Reads = reads })
+	everyReads(t, func(t *testing.T, m *mount) {
 		content := pattern(20*blockBytes + 5)
 		m.put("film", content)
 		m.refresh()
@@ -56,7 +55,7 @@ func TestR9BlocksAreReadEveryWay(t *testing.T) {
 		}
 		m.wantBlocks("all of it", 21)
 		m.wantCharges(1, 0)
-	})
+	}, blocks)
 }
 
 // A version in the history opens and reads as the file does.

@@ -144,9 +144,6 @@ func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode ui
 	}
 	f.SetFirstMode(mode & permBits)
 	inode := n.child(ctx, f, out)
-	if node, ok := inode.Operations().(*fileNode); ok && !node.page() {
-		inode = n.child(ctx, f, out)
-	}
 	if node, ok := inode.Operations().(*fileNode); ok {
 		n.m.knowFile(node)
 	}

@@ -18,9 +18,6 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 	if n.m.isStranger(ctx, n.f.Attr(), toOpen(want)) {
 		return nil, 0, unix.EACCES
 	}
-	if (want.Write || want.Truncate) && !n.page() {
-		return nil, 0, unix.ESTALE // the kernel looks the name up again
-	}
 	h, err := n.f.Open(ctx, want)
 	if err != nil {
 		return nil, 0, errno(err)
@@ -29,11 +26,6 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 		n.m.use()
 	}
 	fh := n.m.newHandle(ctx, h, want)
-	if !n.lend(fh) {
-		h.Release()
-		n.f.Renew(n.StableAttr().Gen, false)
-		return nil, 0, unix.ESTALE
-	}
 	return fh, n.m.openReply(fh, want), 0
 }
 
@@ -104,8 +96,5 @@ func (fh *fileHandle) Fsync(ctx context.Context, _ uint32) syscall.Errno {
 // Release closes the handle. The kernel passes no error of it to a program.
 func (fh *fileHandle) Release(context.Context) syscall.Errno {
 	fh.h.Release()
-	if fh.memory != nil {
-		_ = fh.memory.Close() // the kernel has its own
-	}
 	return 0
 }

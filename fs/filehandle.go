@@ -11,12 +11,8 @@ import (
 	"github.com/svcfs/svcfs/fs/tree"
 )
 
-// keepsHandles reports whether the kernel may ask for a file by its number, which a program
-// has in a handle of name_to_handle_at(2), after it forgot the file (R8). Of a file that is
-// lent there are two inodes at times, which have one number: then it may not.
-func (opt Options) keepsHandles() bool { return opt.Reads != ReadsPassthrough }
-
-// LookupNode finds a file or folder by its inode number. The kernel compares the
+// LookupNode finds a file or folder by its inode number: a program has it in a handle of
+// name_to_handle_at(2), also after the kernel forgot the file (R8). The kernel compares the
 // generation.
 func (n *dirNode) LookupNode(ctx context.Context, ino uint64, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
 	found := n.m.tree.NodeOf(ino)

@@ -79,21 +79,3 @@ func TestR8HandlesSurviveADroppedCache(t *testing.T) {
 		}
 	}
 }
-
-// R8: where the kernel has two inodes of a file at times, a handle ends with what the kernel
-// remembers, and opens nothing wrong.
-func TestR8HandlesWherePagesAreLent(t *testing.T) {
-	proctest.Need(t, "root")
-	m := mounting(t, func(p *plan) { p.Options.Reads, p.Watches = ReadsPassthrough, true })
-	m.put("f", "content")
-	h, _, err := unix.NameToHandleAt(unix.AT_FDCWD, m.path("team/f"), 0)
-	ok(t, err)
-	f, err := m.openHandle(h, unix.O_RDONLY)
-	ok(t, err)
-	ok(t, f.Close())
-	m.forget()
-	if f, err := m.openHandle(h, unix.O_RDONLY); !errors.Is(err, unix.ESTALE) {
-		t.Errorf("after the kernel forgot it: %v", err)
-		_ = f.Close()
-	}
-}

@@ -199,7 +199,7 @@ func startServer() (*server, error) {
 		}
 		w.put("team", name, []byte("theirs\n"), int64(len("theirs\n")))
 	}
-	cfg := tree.Config{Remote: w, Passthrough: p.Options.Reads == ReadsPassthrough, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, EmptyDelay: time.Hour,
+	cfg := tree.Config{Remote: w, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, EmptyDelay: time.Hour,
 		AttributesDelay: time.Hour,
 		MaxFileBytes:    p.MaxFile, CanRename: p.Renames, CanRenameFolders: p.Folders, AllowDelete: p.Deletes, CanTrash: p.Trashes, CanAttributes: p.Records, ReadOnly: p.Options.ReadOnly, Logger: log}
 	if p.TinyBlocks {

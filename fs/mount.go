@@ -65,8 +65,6 @@ type mounted struct {
 	used atomic.Int64 // when a program last asked for something, ns since the epoch
 
 	teller *teller
-
-	lends atomic.Bool // the kernel reads memory of this process without asking
 }
 
 // Server is a mount that is up. Its methods are safe for concurrent use.
@@ -102,7 +100,7 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	if err == nil {
 		server, err = gofs.Mount(at, root, &gofs.Options{
 			MountOptions: m.mountOptions(), NegativeTimeout: &none,
-			RootStableAttr: &rootAttr, ExternalNodeID: m.opt.keepsHandles(), NullPermissions: true, UID: opt.UID, GID: opt.GID, Logger: m.fuseLog(),
+			RootStableAttr: &rootAttr, ExternalNodeID: true, NullPermissions: true, UID: opt.UID, GID: opt.GID, Logger: m.fuseLog(),
 		})
 	}
 	if err != nil && at != dir {
@@ -114,13 +112,6 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	if err != nil {
 		t.SetKernel(nil)
 		return nil, fmt.Errorf("mount %s: %w", dir, err)
-	}
-	if opt.Reads == ReadsPassthrough {
-		if err := canLend(server); err != nil {
-			opt.Logger.Warn("no passthrough; the kernel keeps pages instead", "error", err)
-		} else {
-			m.lends.Store(true)
-		}
 	}
 	m.use()
 	m.start()
@@ -181,11 +172,10 @@ func (m *mounted) mountOptions() fuse.MountOptions {
 		ExplicitDataCacheControl: true,
 		// O_TRUNC arrives with open, so that a truncating open retrieves nothing
 		// (W4). We never show set-id bits or capabilities, so none need killing: the
-		// kernel then saves asking for them before every write.
-		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_READDIRPLUS_AUTO, // attributes of all names only where they are asked for
-	}
-	if m.opt.keepsHandles() {
-		o.ExtraCapabilities |= fuse.CAP_EXPORT_SUPPORT
+		// kernel then saves asking for them before every write. It asks for the attributes
+		// of all names only where a program does, and for a file that it forgot by number (R8).
+		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_READDIRPLUS_AUTO |
+			fuse.CAP_EXPORT_SUPPORT,
 	}
 	if m.opt.Reads == ReadsPlain {
 		o.ExtraCapabilities |= fuse.CAP_DIRECT_IO_ALLOW_MMAP // else nothing can be mapped shared

@@ -320,8 +320,8 @@ func TestN3LongNamesAreRefusedEverywhere(t *testing.T) {
 
 // A file is all data, up to its end (R4).
 func TestR4SeekingForHolesAndData(t *testing.T) {
-	everyReads(t, func(t *testing.T, _ Reads, m *mount) {
-		content := pattern(sharedBytes)
+	everyReads(t, func(t *testing.T, m *mount) {
+		content := pattern(largeBytes)
 		m.put("f", content)
 		m.put("empty", "")
 		for _, c := range []struct {
@@ -331,8 +331,8 @@ func TestR4SeekingForHolesAndData(t *testing.T) {
 			want   int64
 			err    error
 		}{
-			{"f", unix.SEEK_DATA, 0, 0, nil}, {"f", unix.SEEK_DATA, 7, 7, nil}, {"f", unix.SEEK_DATA, sharedBytes, 0, unix.ENXIO},
-			{"f", unix.SEEK_HOLE, 0, sharedBytes, nil}, {"f", unix.SEEK_HOLE, sharedBytes, 0, unix.ENXIO},
+			{"f", unix.SEEK_DATA, 0, 0, nil}, {"f", unix.SEEK_DATA, 7, 7, nil}, {"f", unix.SEEK_DATA, largeBytes, 0, unix.ENXIO},
+			{"f", unix.SEEK_HOLE, 0, largeBytes, nil}, {"f", unix.SEEK_HOLE, largeBytes, 0, unix.ENXIO},
 			{"empty", unix.SEEK_DATA, 0, 0, unix.ENXIO}, {"empty", unix.SEEK_HOLE, 0, 0, unix.ENXIO},
 		} {
 			f, err := os.Open(m.path("team/" + c.name))
@@ -1548,13 +1548,12 @@ func TestW16AttributesOfOthersOnAMount(t *testing.T) {
 	m.wantCharges(0, 0)
 }
 
-// W16: what others change shows at every descriptor of the file, also where the kernel has two inodes
-// of it.
+// W16: what others change shows at every descriptor of the file.
 func TestW16AttributesOfOthersAtEveryDescriptor(t *testing.T) {
 	for mode, name := range readsNames {
 		t.Run(name, func(t *testing.T) {
 			m := mounting(t, func(p *plan) { p.Records, p.Options.Reads, p.Options.Timeout = true, Reads(mode), time.Hour })
-			m.put("f", pattern(sharedBytes))
+			m.put("f", pattern(largeBytes))
 			reader := openToRead(t, m.path("team/f"))
 			writer, err := os.OpenFile(m.path("team/f"), os.O_RDWR, 0)
 			ok(t, err)

@@ -3,7 +3,6 @@ package fs
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,19 +28,16 @@ type dirNode struct {
 }
 
 // fileNode shows a file of the tree to the kernel. Committed content never
-// changes under it: a newer upload of the name from elsewhere is another node. A file that
-// was lent has two, of one inode number, while a program writes to it.
+// changes under it: a newer upload of the name from elsewhere is another node.
 type fileNode struct {
 	node
-	f       *tree.File
-	lending tree.Lending
+	f *tree.File
 }
 
 // fileHandle is an open file.
 type fileHandle struct {
 	h      *tree.Handle
-	opener uint32   // thread that opened it for writing; 0 = read-only or unknown
-	memory *os.File // content that the kernel reads itself; nil = it asks
+	opener uint32 // thread that opened it for writing; 0 = read-only or unknown
 
 	outside *Outside
 }

@@ -229,24 +229,9 @@ func (n *dirNode) makeToTell(ctx context.Context, then *telling, out *fuse.Entry
 	if then == nil || !then.isShown() {
 		return nil, unix.EPERM
 	}
-	if n.m.opt.keepsHandles() { // the kernel knows it by its number
-		inode := n.child(ctx, then.makes, out)
-		out.SetEntryTimeout(0) // as in lookupToTell
-		return inode, 0
-	}
-	return n.apart(ctx, then.makes, out), 0
-}
-
-// apart makes an inode of node for the process outside alone: other programs look the name up
-// again. go-fuse takes all that is made for new, so the kernel would have two inodes of a
-// file that a program has open by then, each with pages, a size and times of its own.
-func (n *dirNode) apart(ctx context.Context, node tree.Node, out *fuse.EntryOut) *gofs.Inode {
-	attr := node.Attr()
-	id := stable(attr)
-	id.Gen = n.m.tree.NewGeneration()
-	n.m.fillEntry(attr, out)
-	out.SetEntryTimeout(0)
-	return n.NewInode(ctx, n.m.embedder(node), id)
+	inode := n.child(ctx, then.makes, out) // the kernel knows it by its number
+	out.SetEntryTimeout(0)                 // as in lookupToTell
+	return inode, 0
 }
 
 // removeToTell answers the process outside, which removes a name that is gone already.

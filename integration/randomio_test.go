@@ -43,10 +43,7 @@ func TestRandomIO(t *testing.T) {
 	w := newWorld(t)
 	alice := w.account("alice", "1000000")
 	alice.must("group", "create", "team")
-	for _, mode := range []string{"keep", "passthrough", "plain"} {
-		if mode == "passthrough" && os.Geteuid() != 0 {
-			continue // the kernel lends memory to root only
-		}
+	for _, mode := range []string{"keep", "plain"} {
 		a, b := alice.mount(mode+"-a", "--kernel-cache", mode), alice.mount(mode+"-b", "--kernel-cache", mode)
 		for _, c := range []struct {
 			name        string
@@ -60,11 +57,12 @@ func TestRandomIO(t *testing.T) {
 			{"in blocks", 2, []*mount{a, b}, ioMaxBlocks},
 		} {
 			if c.max == ioMaxBlocks && mode != "keep" {
-				continue // of a file in blocks the kernel is lent nothing
+				continue // blocks are read in one way
 			}
 			t.Run(mode+", "+c.name, func(t *testing.T) {
 				seed := testSeed(t)
-				r := &randomIO{t: t, rng: rand.New(rand.NewPCG(seed, 0)), name: strings.ReplaceAll(mode+"-"+c.name, " ", "-"), descriptors: c.descriptors, max: c.max, lends: mode == "passthrough"}
+				r := &randomIO{t: t, rng: rand.New(rand.NewPCG(seed, 0)), descriptors: c.descriptors, max: c.max,
+					name: strings.ReplaceAll(mode+"-"+c.name, " ", "-")}
 				for _, m := range c.mounts {
 					r.sides = append(r.sides, &ioSide{m: m})
 				}
@@ -88,8 +86,8 @@ func TestRandomIO(t *testing.T) {
 }
 
 const (
-	ioMaxBlocks = 6 * mib   // two of three files are in blocks then, or become it
-	ioMaxFile   = 384 * kib // larger than what the kernel is lent
+	ioMaxBlocks = 6 * mib // two of three files are in blocks then, or become it
+	ioMaxFile   = 384 * kib
 	ioMaxSpan   = 64 * kib
 )
 
@@ -100,7 +98,6 @@ type randomIO struct {
 	name        string
 	descriptors int
 	max         int  // bytes of the file
-	lends       bool // a reader may see the file as it was when it opened it
 	noMap       bool // the kernel maps nothing of such a mount shared
 	sides       []*ioSide
 	at          int // the side that works
@@ -130,10 +127,6 @@ type ioOpen struct {
 	read, write bool
 	append      bool
 	mapped      []byte
-
-	live bool   // may show the file as it is
-	then []byte // or as it was when it was opened; nil = no
-	was  bool   // then may be what it shows
 }
 
 func (r *randomIO) run(steps int) {
@@ -245,21 +238,12 @@ func readable(o *ioOpen) bool { return o.read }
 func writable(o *ioOpen) bool { return o.write }
 func mapped(o *ioOpen) bool   { return o.mapped != nil }
 
-// shows compares bytes with what a descriptor may show, which is one of two contents
-// until they differ.
+// shows compares bytes with what a descriptor must show.
 func (r *randomIO) shows(what string, o *ioOpen, got []byte, off, n int) {
 	r.t.Helper()
-	live := o.live && bytes.Equal(got, cut(o.file.data, off, n))
-	was := o.was && bytes.Equal(got, cut(o.then, off, n))
-	if !live && !was {
-		want := o.file.data
-		if !o.live {
-			want = o.then
-		}
-		r.differs(what, got, cut(want, off, n), off)
-		return
+	if want := cut(o.file.data, off, n); !bytes.Equal(got, want) {
+		r.differs(what, got, want, off)
 	}
-	o.live, o.was = live, was
 }
 
 func (r *randomIO) differs(what string, got, want []byte, off int) {
@@ -378,13 +362,7 @@ func (r *randomIO) probeMaps() {
 }
 
 // within is how far a mapping may be touched: what lies on pages behind the end is SIGBUS.
-func (o *ioOpen) within() int {
-	n := len(o.file.data)
-	if o.was {
-		n = min(n, len(o.then))
-	}
-	return n
-}
+func (o *ioOpen) within() int { return len(o.file.data) }
 
 func (r *randomIO) readMapped() {
 	o := r.any(readable)
@@ -565,13 +543,11 @@ func (r *randomIO) openFile(flags int) {
 		return
 	}
 	access := flags & unix.O_ACCMODE
-	o := &ioOpen{file: s.now, fd: fd, read: access != unix.O_WRONLY, write: access != unix.O_RDONLY, append: flags&unix.O_APPEND != 0, live: true}
+	o := &ioOpen{file: s.now, fd: fd, read: access != unix.O_WRONLY, write: access != unix.O_RDONLY,
+		append: flags&unix.O_APPEND != 0}
 	if flags&unix.O_TRUNC != 0 {
 		s.now.resize(0)
 		s.now.changed = true
-	}
-	if r.lends && !o.write {
-		o.then, o.was = bytes.Clone(s.now.data), true
 	}
 	r.note("open %d: %s, of %d", fd, flagNames(flags), len(s.now.data))
 	s.open = append(s.open, o)
@@ -714,10 +690,8 @@ func (r *randomIO) checkSizes() {
 		if !r.must("fstat", unix.Fstat(o.fd, &st)) {
 			continue
 		}
-		live, was := o.live && st.Size == int64(len(o.file.data)), o.was && st.Size == int64(len(o.then))
-		if !live && !was {
+		if st.Size != int64(len(o.file.data)) {
 			r.t.Errorf("fstat of %d, inode %d: %d bytes, the file has %d", o.fd, st.Ino, st.Size, len(o.file.data))
-			continue
 		}
 	}
 	if s.overtaken == "" && r.must("stat", unix.Stat(r.path(), &st)) && st.Size != int64(len(s.now.data)) {

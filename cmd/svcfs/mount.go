@@ -242,7 +242,7 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 		storage = remote.Storage
 	}
 	return tree.Config{
-		Remote: remote, Known: remote, Storage: storage, Passthrough: p.flags.reads == fs.ReadsPassthrough, CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
+		Remote: remote, Known: remote, Storage: storage, CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
 		StagingBytes: int64(p.flags.stagingSize), Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir,
 		CanTrash: slices.Contains(caps.Features, wire.CapTrash), AllowDelete: p.flags.allowDelete && deletes, AllowCrawlers: p.flags.allowCrawlers,
 		CanRename: slices.Contains(caps.Features, wire.CapRename), CanRenameFolders: slices.Contains(caps.Features, wire.CapRenameFolder), CanAttributes: slices.Contains(caps.Features, wire.CapAttributes), Scratch: p.flags.scratch,

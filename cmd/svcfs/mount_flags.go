@@ -104,7 +104,7 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	flags.DurationVar(&f.idle, "idle-unmount", 0, "unmount when no program has used the mount for this long, such as 10m")
 	flags.DurationVar(&f.patience, "patience", f.patience, "how long opening and closing wait while connections to the service are refused or break")
 	flags.StringVar(&f.volumeName, "volume-name", "", "source of the mount in df and findmnt, after svcfs: (default the account)")
-	flags.Var(&f.reads, "kernel-cache", "keep: the kernel caches pages; passthrough: the kernel reads large files from the memory of svcfs, root only; plain: the kernel asks svcfs for every read")
+	flags.Var(&f.reads, "kernel-cache", "keep: the kernel caches pages; plain: the kernel asks svcfs for every read")
 	flags.BoolVar(&f.noXattr, "no-xattr", false, "show no extended attributes, not even user.svcfs.*; saves one request for each file when ls lists attributes")
 	flags.BoolVar(&f.ownAll, "own-all", false, "show files that other accounts uploaded as your own, so that git, ssh and others trust them")
 	flags.StringVar(&f.foreignUID, "foreign-uid", "", "user, as a number, that files of other accounts belong to (default nobody)")

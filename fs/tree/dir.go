@@ -59,7 +59,7 @@ func (t *Tree) newDir(parent *Dir, name string, kind dirKind) *Dir {
 			d.setChanged(t.now())
 		}
 	}
-	d.gen = t.NewGeneration()
+	d.gen = t.gens.Add(1)
 	d.ino = t.freeInode(d.path(), d.gen)
 	return d
 }

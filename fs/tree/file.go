@@ -35,9 +35,7 @@ type File struct {
 
 	copier atomic.Uint32 // thread that asked for the attributes last; see crawlers.go
 	content
-	naming  atomic.Pointer[gate] // see nameGate; nil until it is wanted
-	renewed atomic.Uint64        // generation that a look-up shows, 0 = gen: see Renew
-	paged   atomic.Bool          // never lent again
+	naming atomic.Pointer[gate] // see nameGate; nil until it is wanted
 	attributes
 }
 
@@ -83,7 +81,7 @@ type link struct {
 
 // newFile makes a file that is not yet in the directory where it belongs. Needs Tree.mu.
 func (t *Tree) newFile(dir *Dir, name string) *File {
-	f := &File{t: t, name: name, attributes: attributes{mtime: t.now()}, gen: t.NewGeneration()}
+	f := &File{t: t, name: name, attributes: attributes{mtime: t.now()}, gen: t.gens.Add(1)}
 	f.ino = t.freeInode(join(dir.path(), name), f.gen)
 	return f
 }
@@ -132,7 +130,7 @@ func (f *File) Attr() Attr {
 	if e != nil {
 		recorded = e.Time
 	}
-	return f.fill(Attr{Ino: f.ino, Gen: f.generation(), Link: f.IsLink(), Foreign: f.t.isForeign(e), ReadOnly: readOnly, Control: f.isKind(fileVersion), Nlink: names,
+	return f.fill(Attr{Ino: f.ino, Gen: f.gen, Link: f.IsLink(), Foreign: f.t.isForeign(e), ReadOnly: readOnly, Control: f.isKind(fileVersion), Nlink: names,
 		Unsure: f.isKind(fileReal) && f.isChanging()}, recorded)
 }
 
@@ -280,14 +278,13 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 }
 
 // mayLoadLate reports whether the content is not needed before the first write, or read.
-// An appending open always writes, so it loads now and fails at open. Content that is to be lent
-// is needed at open.
+// An appending open always writes, so it loads now and fails at open.
 func (f *File) mayLoadLate(flags OpenFlags) bool {
 	if !f.isSized() {
 		return false
 	}
 	if !flags.Write {
-		return flags.NoWait && !f.t.cfg.Passthrough
+		return flags.NoWait
 	}
 	return !flags.Read && !flags.Append
 }
@@ -407,11 +404,7 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 	if err := reserve(ctx, room, e.Size); err != nil {
 		return nil, err
 	}
-	get := f.t.pool.Get
-	if f.t.cfg.Passthrough {
-		get = f.t.pool.GetShared
-	}
-	buf, err := get(0)
+	buf, err := f.t.pool.Get(0)
 	if err != nil {
 		return nil, &Error{Class: ClassNoMemory, Err: err}
 	}

@@ -15,13 +15,12 @@ type Handle struct {
 	f        *File
 	group    *group // counts it, also once a rename took the file to another
 	flags    OpenFlags
-	direct   bool         // the size was not known when it was opened
-	late     bool         // the content is loaded by the first write, or read
-	peeks    bool         // of a program that may want no more than to know the type
-	control  []byte       // content of a control file
-	lent     *cache.Lease // content that the kernel reads itself through this handle; nil = none
-	changed  bool         // something was written since it was closed or synced; by content.mu
-	half     *half        // of writes through it that were refused; by content.mu
+	direct   bool   // the size was not known when it was opened
+	late     bool   // the content is loaded by the first write, or read
+	peeks    bool   // of a program that may want no more than to know the type
+	control  []byte // content of a control file
+	changed  bool   // something was written since it was closed or synced; by content.mu
+	half     *half  // of writes through it that were refused; by content.mu
 	released atomic.Bool
 	reader   reader // of a file of format version 2
 }
@@ -85,24 +84,14 @@ func (h *Handle) View(ctx context.Context, p []byte, off int64) (cache.View, err
 			return cache.View{}, h.f.failed("read", err)
 		}
 	}
-	v, err := h.view(ctx, p, off)
+	v, err := h.f.view(ctx, &h.reader, p, off)
+	for errors.Is(err, errSourceEnded) {
+		v, err = h.f.view(ctx, &h.reader, p, off)
+	}
 	if err != nil {
 		return cache.View{}, h.f.failed("read", err)
 	}
 	return v, nil
-}
-
-// view reads lent content where there is any, so that a handle shows one content.
-func (h *Handle) view(ctx context.Context, p []byte, off int64) (cache.View, error) {
-	if h.lent == nil {
-		for {
-			v, err := h.f.view(ctx, &h.reader, p, off)
-			if !errors.Is(err, errSourceEnded) {
-				return v, err
-			}
-		}
-	}
-	return viewOf(h.lent, off, len(p))
 }
 
 func (f *File) view(ctx context.Context, r *reader, p []byte, off int64) (cache.View, error) {
@@ -245,9 +234,6 @@ func (h *Handle) Release() {
 		f.t.closed.keep(lease, f.t.cfg.reopen)
 	} else if lease != nil {
 		lease.Release()
-	}
-	if h.lent != nil {
-		h.lent.Release()
 	}
 	if leftover {
 		f.t.inBackground(func(ctx context.Context) {

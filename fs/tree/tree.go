@@ -44,7 +44,6 @@ const (
 type Config struct {
 	Remote           Remote
 	Pool             *mem.Pool      // memory of staged and cached content
-	Passthrough      bool           // retrieve large files into memory that the kernel can read itself
 	CacheBytes       int64          // budget of decrypted content
 	StagingBytes     int64          // memory for staged content
 	MaxFileBytes     int64          // largest file that is opened or made, in plaintext bytes
@@ -154,7 +153,7 @@ type Tree struct {
 	spent  policy.Budget
 
 	started time.Time
-	gens    atomic.Uint64
+	gens    atomic.Uint64 // the generation of the newest inode
 	closed  closedFiles
 	ahead   atomic.Int64 // bytes that readers asked for and did not come to yet
 	glances atomic.Int64 // files in a row of which readers wanted no more than some of the first block

@@ -222,7 +222,6 @@ type svcfsMode struct {
 
 // modes are how svcfs lets the kernel serve reads.
 var modes = []svcfsMode{
-	{svcfsPassthrough, "the kernel reads decrypted memory of large files itself; needs root", []string{"--kernel-cache", "passthrough"}, ""},
 	{svcfsKeep, "the kernel keeps pages from one open to the next; the default", nil, ""},
 	{"svcfs plain", "no pages are kept: every read asks svcfs", []string{"--kernel-cache", "plain"}, ""},
 	{svcfsNoXattr, "like keep; ls asks for no attributes of files", []string{"--no-xattr"}, sceneList},
@@ -253,9 +252,6 @@ func (w *world) svcfsIn(modes []svcfsMode) (list []*system, err error) {
 		s := &system{name: mode.name, note: mode.note, scene: mode.scene}
 		if !w.wants(s.name) {
 			continue
-		}
-		if mode.name == svcfsPassthrough && os.Geteuid() != 0 {
-			s.missing = "needs root: run make bench as root"
 		}
 		s.fill = func() error {
 			err := fill()

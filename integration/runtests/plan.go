@@ -41,10 +41,9 @@ var mounting = []string{"integration", "cmd/svcfs", "fs"}
 var longest = []string{"service", "service/web", "sdk", "fs/tree", "sdk/outbox", "service/testkit", "integration", "cmd/svcfs", "fs", "cmd/svcd"}
 
 // ofRoot are the tests of mounts that an ordinary user cannot run: only root can become another user,
-// have the kernel read from memory by itself, or mount a disk to fill. The scripts have lines for root.
+// open a file by its handle, or mount a disk to fill. The scripts have lines for root.
 const ofRoot = `^(TestM2(OtherUsersCannotEnter|AllowOtherChecksPermissions|AllowOtherWithFilesOfOthers)|TestM4OrdinaryUserCanMount|TestThreat19Mounter.*` +
-	`|TestM5(RevocationEmptiesWhatWasLent|PagesOfAWriterBesideAReader)|TestR3(SizeOfALentFileStays|LengthByNameOfALentFile|LentDescriptorIsNotReopenedForWriting)` +
-	`|TestPassthrough.*|TestR8.*|TestW10AccessListsOfCopies)$|^TestPrograms$/^Samba`
+	`|TestR8.*|TestW10AccessListsOfCopies)$|^TestPrograms$/^Samba`
 const scriptsOfRoot = `|^TestScript$/^(demo-faults|doctor-faults|faults|processes)$`
 
 // ofUser are the tests of integration that mount. The others need what is root's on this machine, such as the

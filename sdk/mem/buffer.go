@@ -7,10 +7,8 @@ package mem
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 )
 
 const (
@@ -44,15 +42,8 @@ func NewPool() *Pool { return &Pool{free: make(map[int][][]byte)} }
 
 // Get returns a buffer of size zero bytes. The caller owns the buffer until
 // [Buffer.Release]. It fails if the system has no memory.
-func (p *Pool) Get(size int64) (*Buffer, error) { return p.get(size, false) }
-
-// GetShared is [Pool.Get] for content that other processes will read with [Buffer.Share].
-// Sharing works for a buffer with a mapping of its own, on a system that can. Such memory
-// is slower to fill, because few systems give it huge pages.
-func (p *Pool) GetShared(size int64) (*Buffer, error) { return p.get(size, true) }
-
-func (p *Pool) get(size int64, shared bool) (*Buffer, error) {
-	b := &Buffer{pool: p, file: -1, shared: shared}
+func (p *Pool) Get(size int64) (*Buffer, error) {
+	b := &Buffer{pool: p}
 	if err := b.Resize(size); err != nil {
 		return nil, err
 	}
@@ -192,16 +183,11 @@ type Buffer struct {
 	pool *Pool
 	mem  []byte // whole cell or mapping; nil after Release
 	own  bool   // mem is a mapping of its own
-	file int    // descriptor of the file behind mem, closed with it; -1 = none
 	size int
-
-	shared bool // a mapping of its own gets a file behind it
 
 	take  func(bytes int64) error // function of Within; may be nil
 	taken int64                   // bytes that take has granted
 	most  int64                   // expected largest length, in bytes; 0 = unknown
-
-	cut atomic.Bool // the file is cut to the content
 
 	background background
 }
@@ -230,7 +216,7 @@ func (b *Buffer) Expect(size int64) { b.most = size }
 // Copy returns another buffer with the content of b and the limit of [Buffer.Within]. The
 // caller releases it.
 func (b *Buffer) Copy() (*Buffer, error) {
-	c := &Buffer{pool: b.pool, file: -1, take: b.take}
+	c := &Buffer{pool: b.pool, take: b.take}
 	if err := c.Resize(b.Len()); err != nil {
 		return nil, err
 	}
@@ -274,12 +260,6 @@ func (b *Buffer) Resize(size int64) error {
 		return fmt.Errorf("buffer of %d bytes: want 0 to %d", size, maxBufferBytes)
 	}
 	n := int(size)
-	if b.cut.Load() {
-		if err := resizeFile(b.file, len(b.mem)); err != nil {
-			return fmt.Errorf("resize shared buffer: %w", err)
-		}
-		b.cut.Store(false)
-	}
 	if n < int(b.background.appended.Load()) || n == 0 {
 		b.forgetHash(n > 0)
 	}
@@ -321,11 +301,6 @@ func (b *Buffer) grow(need int) error {
 		return err
 	}
 	if b.own {
-		if b.file >= 0 {
-			if err := resizeFile(b.file, need); err != nil {
-				return fmt.Errorf("grow buffer to %d bytes: %w", need, err)
-			}
-		}
 		mem, err := remapMemory(b.mem, need)
 		if err != nil {
 			return fmt.Errorf("grow buffer to %d bytes: %w", need, err)
@@ -333,46 +308,16 @@ func (b *Buffer) grow(need int) error {
 		b.mem = mem
 		return nil
 	}
-	if !b.shared {
-		if kept := b.pool.takeKept(need); kept != nil {
-			b.replace(kept, true)
-			return nil
-		}
+	if kept := b.pool.takeKept(need); kept != nil {
+		b.replace(kept, true)
+		return nil
 	}
-	mem, file, err := mapping(need, b.shared)
+	mem, err := mapMemory(need)
 	if err != nil {
 		return fmt.Errorf("map %d bytes: %w", need, err)
 	}
 	b.replace(mem, true)
-	b.file = file
 	return nil
-}
-
-// mapping returns a mapping, and the file behind it, -1 for none.
-func mapping(size int, shared bool) (mem []byte, file int, err error) {
-	if shared {
-		if mem, file, err = mapFile(size); err == nil {
-			return mem, file, nil
-		}
-	}
-	mem, err = mapMemory(size)
-	return mem, -1, err
-}
-
-// Share returns a new descriptor of a file in memory that holds exactly the content. The
-// caller closes the descriptor. It returns false if the buffer has no file. Release empties
-// the file for all holders of a descriptor. Until then the content must not change.
-func (b *Buffer) Share() (*os.File, bool) {
-	if b.mem == nil || b.file < 0 {
-		return nil, false
-	}
-	if !b.cut.Load() {
-		if resizeFile(b.file, b.size) != nil {
-			return nil, false
-		}
-		b.cut.Store(true)
-	}
-	return duplicate(b.file)
 }
 
 func (b *Buffer) replace(mem []byte, own bool) {
@@ -386,15 +331,9 @@ func (b *Buffer) drop() {
 	if b.mem == nil {
 		return
 	}
-	switch {
-	case b.file >= 0:
-		closeFile(b.file)
-		b.file = -1
-		b.cut.Store(false)
-		_ = unmapMemory(b.mem)
-	case b.own:
+	if b.own {
 		b.pool.keep(b.mem)
-	default:
+	} else {
 		clear(b.mem)
 		b.pool.putCell(b.mem)
 	}

@@ -2,11 +2,6 @@
 
 package mem
 
-import (
-	"errors"
-	"os"
-)
-
 // On systems other than Linux buffers are on the Go heap. Release wipes them.
 
 func mapMemory(size int) ([]byte, error) { return make([]byte, size), nil }
@@ -24,11 +19,3 @@ func unmapMemory(mem []byte) error {
 }
 
 func prefault([]byte) {}
-
-func mapFile(int) ([]byte, int, error) { return nil, -1, errors.ErrUnsupported }
-
-func resizeFile(int, int) error { return errors.ErrUnsupported }
-
-func closeFile(int) {}
-
-func duplicate(int) (*os.File, bool) { return nil, false }

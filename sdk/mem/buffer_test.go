@@ -3,7 +3,6 @@ package mem
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"testing"
 )
@@ -90,11 +89,7 @@ func TestBlocksAreKeptWiped(t *testing.T) {
 		fill(many[len(many)-1])
 	}
 	odd, large, other := get(block+1), get(4<<20), get(1<<20)
-	shared, err := pool.GetShared(block)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, b := range append(many, again, odd, large, shared) {
+	for _, b := range append(many, again, odd, large) {
 		b.Release()
 	}
 	if held := pool.heldBytes(); held != keptBytes {
@@ -139,48 +134,5 @@ func TestBufferRefusesImpossibleSizes(t *testing.T) {
 		if _, err := pool.Get(size); err == nil {
 			t.Errorf("Get(%d) succeeded", size)
 		}
-	}
-}
-
-func TestSharedBufferEndsWithItsContent(t *testing.T) {
-	pool := NewPool()
-	b, err := pool.GetShared(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := b.Share(); ok {
-		t.Error("an empty buffer has a file")
-	}
-	rnd := rand.New(rand.NewPCG(1, 2))
-	for _, size := range []int{200_000, 1 << 20, 1<<20 - 8, 3 << 20, 150_000, 1<<20 + 1} {
-		if err := b.Resize(int64(size)); err != nil {
-			t.Fatal(err)
-		}
-		want := make([]byte, size)
-		for i := range want {
-			want[i] = byte(rnd.Uint32())
-		}
-		copy(b.Bytes(), want)
-		copy(b.Bytes()[:size+sealRoom][size:], "a tag is written") // as sealing does
-		for range 2 {
-			f, ok := b.Share()
-			if !ok {
-				t.Fatal("not shared")
-			}
-			got, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<30))
-			if err != nil || !bytes.Equal(got, want) {
-				t.Fatalf("%d bytes: the file holds %d others, %v", size, len(got), err)
-			}
-			_ = f.Close()
-		}
-	}
-	f, ok := b.Share()
-	if !ok {
-		t.Fatal("not shared")
-	}
-	defer f.Close()
-	b.Release()
-	if info, err := f.Stat(); err != nil || info.Size() != 0 {
-		t.Errorf("after Release the file has %d bytes, %v", info.Size(), err)
 	}
 }
