@@ -182,8 +182,9 @@ func (a *app) groupMembersCommand() *cobra.Command {
 		Use:               "members GROUP",
 		ValidArgsFunction: a.completeGroup,
 		Short:             "List the members of a group and their roles",
-		Example:           "  svcfs group members team\n  svcfs group members team --json --roles",
-		Args:              exactly(1, "one GROUP"),
+		Example: "  svcfs group members team\n  svcfs group members team --json --roles\n" +
+			"  svcfs group members --notify ~/groups/team",
+		Args: exactly(1, "one GROUP"),
 		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
 			members, err := g.Members(ctx)
 			if err != nil {
@@ -208,7 +209,7 @@ func (a *app) groupMembersCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&roles, "roles", false, "with --json: objects with account and role, not names alone")
-	return cmd
+	return a.offerNotify(cmd, answerMembers)
 }
 
 // listedMember is a member in JSON output.

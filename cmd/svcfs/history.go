@@ -35,7 +35,7 @@ type pastVersion struct {
 }
 
 func (a *app) historyCommand() *cobra.Command {
-	return &cobra.Command{
+	return a.offerNotify(&cobra.Command{
 		Use:   "history PATH",
 		Short: "List the versions of a file in a mount; free",
 		Long: `List the versions of a file in a mount, the newest last: the number of each, its size,
@@ -64,7 +64,7 @@ A removed file comes back with 'svcfs undelete'.`,
 			a.printTable(rows)
 			return nil
 		}),
-	}
+	}, answerVersions)
 }
 
 // versionsAt lists the versions of the file at a path in a mount, the newest last.

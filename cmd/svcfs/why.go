@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -22,7 +19,7 @@ import (
 const shownReasons = 20
 
 func (a *app) whyCommand() *cobra.Command {
-	return &cobra.Command{
+	return a.offerNotify(&cobra.Command{
 		Use:   "why PATH",
 		Short: "Explain what failed at a path in a mount, and what is left there",
 		Long: `Explain the last error of PATH in a mount: what failed, which version is recorded,
@@ -35,7 +32,7 @@ asks the service for nothing.`,
 		Example: "  svcfs why ~/groups/team/report.pdf\n  svcfs why ~/groups/team",
 		Args:    exactly(1, "one PATH"),
 		RunE:    a.simple(func(ctx context.Context, args []string) error { return a.why(ctx, args[0]) }),
-	}
+	}, answerWhy)
 }
 
 // reasonDoc is one path of svcfs why in JSON.
@@ -67,28 +64,9 @@ type nextStep struct {
 }
 
 func (a *app) why(ctx context.Context, path string) error {
-	dir, inside, err := mountHolding(path)
+	dir, inside, found, err := reasonsAt(ctx, path)
 	if err != nil {
 		return err
-	}
-	text, err := readControl(ctx, dir, "reasons")
-	if errors.Is(err, fs.ErrNotExist) {
-		return refuse(exitOther, "see what it remembers: cat "+shellWord(dir+"/.svcfs/errors"), fmt.Errorf("the mount on %s is of an older svcfs", dir))
-	}
-	if err != nil {
-		return err
-	}
-	var all []tree.Reason
-	for line := range strings.Lines(string(text)) {
-		var r tree.Reason
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			return fmt.Errorf("read what the mount remembers: %w", err)
-		}
-		all = append(all, r)
-	}
-	found := reasonsAbout(all, inside)
-	if len(found) == 0 {
-		found = reasonsAbout(all, withoutLinks(dir, path, inside))
 	}
 	if len(found) == 0 {
 		return refuse(exitNotFound, "see all of them: cat "+shellWord(dir+"/.svcfs/errors"), fmt.Errorf("no error is recorded for %s", inside))
@@ -110,6 +88,23 @@ func (a *app) why(ctx context.Context, path string) error {
 		a.ui.notice("%s more; all of them: svcfs why --json", plural(more, "path"))
 	}
 	return nil
+}
+
+// reasonsAt returns the reasons that concern a path, which lies inside of the mount on dir.
+func reasonsAt(ctx context.Context, path string) (dir, inside string, found []tree.Reason, err error) {
+	dir, inside, err = mountHolding(path)
+	if err != nil {
+		return dir, inside, nil, err
+	}
+	text, err := readControl(ctx, dir, "reasons")
+	if err != nil {
+		return dir, inside, nil, err
+	}
+	all := parseReasons(text)
+	if found = reasonsAbout(all, inside); len(found) == 0 {
+		found = reasonsAbout(all, withoutLinks(dir, path, inside))
+	}
+	return dir, inside, found, nil
 }
 
 // withoutLinks returns where a path below the mount leads over symbolic links of the mount;

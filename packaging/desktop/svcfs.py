@@ -19,7 +19,12 @@ from gi.repository import Gdk, Gio, GLib, GObject  # noqa: E402
 FileManager = getattr(__import__("gi.repository", fromlist=[API]), API)
 
 EMBLEMS = {"pending": "svcfs-pending", "staged": "svcfs-pending", "cached": "svcfs-cached", "failed": "svcfs-failed"}
-QUESTIONS = (("why", "Why"), ("versions", "Versions"), ("members", "Members"), ("reference", "Copy reference"))
+QUESTIONS = (  # name, label, command
+    ("why", "Why", ["why"]),
+    ("versions", "Versions", ["history"]),
+    ("members", "Members", ["group", "members"]),
+    ("reference", "Copy reference", ["ls", "--ref"]),
+)
 MOUNTS_LAST = 2  # seconds for which the list of mounts is believed
 
 
@@ -91,22 +96,22 @@ class Svcfs(GObject.GObject, FileManager.InfoProvider, FileManager.MenuProvider)
         top = FileManager.MenuItem(name="Svcfs::Top", label="svcfs", tip="", icon="svcfs")
         menu = FileManager.Menu()
         top.set_submenu(menu)
-        for question, label in QUESTIONS:
+        for question, label, command in QUESTIONS:
             if question in ("versions", "reference") and files[0].is_directory():
                 continue
             item = FileManager.MenuItem(name="Svcfs::" + question, label=label, tip="", icon="")
-            item.connect("activate", self.ask, question, path)
+            item.connect("activate", self.ask, command, path)
             menu.append_item(item)
         return [top]
 
     def get_background_items(self, *_):
         return []
 
-    def ask(self, _item, question, path):
-        if question == "reference" and attribute(path, b"ref"):
+    def ask(self, _item, command, path):
+        if command[0] == "ls" and attribute(path, b"ref"):
             copy(attribute(path, b"ref"))
             return
         try:
-            Gio.Subprocess.new(["svcfs", "show", question, "--", os.fsdecode(path)], Gio.SubprocessFlags.NONE)
+            Gio.Subprocess.new(["svcfs", *command, "--notify", "--", os.fsdecode(path)], Gio.SubprocessFlags.NONE)
         except GLib.Error as failed:
             print("svcfs:", failed.message)

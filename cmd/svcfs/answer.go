@@ -17,90 +17,83 @@ import (
 	"github.com/svcfs/svcfs/cmd/svcfs/internal/desktop"
 )
 
-// The answers of svcfs show.
+// The bounds of an answer that a notification shows.
 const (
-	showWhy       = "why"
-	showVersions  = "versions"
-	showMembers   = "members"
-	showReference = "reference"
+	answerLimit   = 20 * time.Second // for the mount to answer
+	shownVersions = 8                // the newest
+	shownMembers  = 12
+	maxReference  = 4096 // of a reference, in bytes
 )
 
-// The bounds of svcfs show.
-const (
-	showLimit     = 20 * time.Second // for the mount to answer
-	shownVersions = 8                // in a notification; the newest
-	shownMembers  = 12               // in a notification
-	maxReference  = 4096             // of a reference, in bytes
-)
+// answerFunc answers a question about a path in a mount. It asks the mount alone.
+type answerFunc func(ctx context.Context, path string) (desktop.Message, error)
 
-func (a *app) showCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "show why|versions|members|reference PATH",
-		Short: "Show on the desktop what is known of a path in a mount",
-		Long: `Answer a question about PATH in a mount: in a notification of the desktop where there is
-one, and on standard output. The menus of file managers run it. PATH may be a file:// address.
-  why        what failed there last, and the next step; as svcfs why
-  versions   the newest versions of a file; as svcfs history
-  members    the members of the group
-  reference  the reference of the newest version, which it also puts into the clipboard
-The mount answers all of it for free.`,
-		Example: "  svcfs show why ~/groups/team/report.pdf\n  svcfs show reference ~/groups/team/report.pdf",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := exactly(2, "a question and one PATH")(cmd, args); err != nil {
-				return err
-			}
-			if a.answers()[args[0]] == nil {
-				return usage("ask why, versions, members or reference", fmt.Sprintf("svcfs show knows nothing of %q", args[0]))
-			}
-			return nil
-		},
-		RunE: a.simple(func(ctx context.Context, args []string) error { return a.show(ctx, args[0], args[1]) }),
+// offerNotify gives a command the flag --notify: then it answers about a path in a mount, asks
+// neither for an account nor for a service, and shows the answer as a notification. The menus of
+// file managers run it.
+func (a *app) offerNotify(cmd *cobra.Command, answer answerFunc) *cobra.Command {
+	var notify bool
+	cmd.Flags().BoolVar(&notify, "notify", false,
+		"answer about PATH in a mount, or its file:// address, as a notification of the desktop; for menus of file managers")
+	checkArgs, run := cmd.Args, cmd.RunE
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if notify {
+			return exactly(1, "one PATH with --notify")(cmd, args)
+		}
+		return checkArgs(cmd, args)
 	}
+	tell := a.simple(func(ctx context.Context, args []string) error { return a.tell(ctx, args[0], answer) })
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if notify {
+			return tell(cmd, args)
+		}
+		return run(cmd, args)
+	}
+	return cmd
 }
 
-// answers are the functions that answer about a path, by question.
-func (a *app) answers() map[string]func(ctx context.Context, path string) (desktop.Message, error) {
-	return map[string]func(context.Context, string) (desktop.Message, error){
-		showWhy: a.answerWhy, showVersions: answerVersions, showMembers: answerMembers, showReference: a.answerReference,
-	}
-}
-
-func (a *app) show(ctx context.Context, question, place string) error {
-	ctx, cancel := context.WithTimeout(ctx, showLimit)
+// tell shows the answer about a path as a notification where there is a desktop, and prints it.
+func (a *app) tell(ctx context.Context, place string, answer answerFunc) error {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	path, err := localPath(place)
 	if err != nil {
 		return err
 	}
-	type answer struct {
-		desktop.Message
-		err error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		m, err := a.answers()[question](ctx, path)
-		done <- answer{m, err}
-	}()
-	var got answer
-	select {
-	case got = <-done:
-	case <-ctx.Done():
-		got.err = refuse(exitUnreachable, "see: svcfs status", fmt.Errorf("the mount of %s does not answer", path))
-	}
-	m := got.Message
+	m, err := answerInTime(ctx, path, answer)
 	m.Kind = desktop.Answer
-	if got.err != nil {
-		m.Title, m.Body = "svcfs cannot tell", desktop.Sentence(got.err.Error())+"\n"+desktop.Sentence(hintText(a.hints.of(got.err)))
+	if err != nil {
+		m.Title, m.Body = "svcfs cannot tell", desktop.Sentence(err.Error())+"\n"+desktop.Sentence(hintText(a.hints.of(err)))
 	}
 	a.showMessage(m)
 	switch {
-	case got.err != nil:
-		return got.err
+	case err != nil:
+		return err
 	case a.asJSON:
 		return a.printJSON(m)
 	}
 	a.ui.printf("%s\n%s\n", m.Title, m.Body)
 	return nil
+}
+
+// answerInTime gives up an answer when ctx ends: a mount may not answer at all.
+func answerInTime(ctx context.Context, path string, answer answerFunc) (desktop.Message, error) {
+	type result struct {
+		desktop.Message
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		m, err := answer(ctx, path)
+		done <- result{m, err}
+	}()
+	select {
+	case got := <-done:
+		return got.Message, got.err
+	case <-ctx.Done():
+		err := fmt.Errorf("the mount of %s does not answer", path)
+		return desktop.Message{}, refuse(exitUnreachable, "see: svcfs status", err)
+	}
 }
 
 // showMessage shows a message where there is a desktop.
@@ -128,16 +121,11 @@ func localPath(place string) (string, error) {
 	return u.Path, nil
 }
 
-func (a *app) answerWhy(ctx context.Context, path string) (m desktop.Message, err error) {
-	dir, inside, err := mountHolding(path)
+func answerWhy(ctx context.Context, path string) (m desktop.Message, err error) {
+	dir, _, found, err := reasonsAt(ctx, path)
 	if err != nil {
 		return m, err
 	}
-	text, err := readControl(ctx, dir, "reasons")
-	if err != nil {
-		return m, err
-	}
-	found := reasonsAbout(parseReasons(text), inside)
 	if len(found) == 0 {
 		return desktop.Message{Title: "Nothing failed here", Body: desktop.Quote(path)}, nil
 	}
