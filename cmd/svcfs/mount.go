@@ -23,7 +23,7 @@ import (
 
 func (a *app) mountCommand() *cobra.Command {
 	f := &mountFlags{readyFD: -1, mounterFD: -1, cacheSize: byteSize(tree.DefaultCacheBytes), maxFileSize: byteSize(tree.DefaultMaxFileBytes),
-		stagingSize: byteSize(tree.DefaultStagingBytes), outboxSize: byteSize(outbox.DefaultBytes), outboxCoalesce: outbox.DefaultCoalesce, drain: outbox.DefaultDrain, patience: defaultPatience}
+		stagingSize: byteSize(tree.DefaultStagingBytes), outboxSize: byteSize(outbox.DefaultBytes), drain: outbox.DefaultDrain, patience: defaultPatience}
 	cmd := &cobra.Command{
 		Use:   "mount DIR",
 		Short: "Mount the groups of the account on the empty folder DIR",

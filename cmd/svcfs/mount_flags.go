@@ -20,41 +20,39 @@ import (
 
 // mountFlags are the flags of mount.
 type mountFlags struct {
-	background     bool
-	readyFD        int // of the pipe on which a background child reports
-	mounterFD      int // of the process of root's that mounts for us
-	logFile        string
-	allowMkdir     bool
-	allowDelete    bool
-	allowCrawlers  bool
-	allowOther     bool
-	options        []string // -o
-	budget         string
-	budgetPerHour  string
-	cacheSize      byteSize
-	stagingSize    byteSize
-	maxFileSize    byteSize
-	sized          bool // maxFileSize was given
-	spoolSize      byteSize
-	spooled        bool // spoolSize was given
-	outbox         bool
-	outboxFsync    string
-	outboxKeepAll  bool
-	outboxCoalesce time.Duration
-	outboxSize     byteSize
-	drain          time.Duration
-	umask          string
-	logLevel       string
-	scratch        []string
-	idle           time.Duration
-	patience       time.Duration
-	volumeName     string
-	reads          fs.Reads
-	noXattr        bool
-	ownAll         bool
-	foreignUID     string
-	cpuProfile     string
-	keyPlace       string // see [keyAgain]; of a background child, which has the key from a pipe
+	background    bool
+	readyFD       int // of the pipe on which a background child reports
+	mounterFD     int // of the process of root's that mounts for us
+	logFile       string
+	allowMkdir    bool
+	allowDelete   bool
+	allowCrawlers bool
+	allowOther    bool
+	options       []string // -o
+	budget        string
+	budgetPerHour string
+	cacheSize     byteSize
+	stagingSize   byteSize
+	maxFileSize   byteSize
+	sized         bool // maxFileSize was given
+	spoolSize     byteSize
+	spooled       bool // spoolSize was given
+	outbox        bool
+	outboxFsync   string
+	outboxSize    byteSize
+	drain         time.Duration
+	umask         string
+	logLevel      string
+	scratch       []string
+	idle          time.Duration
+	patience      time.Duration
+	volumeName    string
+	reads         fs.Reads
+	noXattr       bool
+	ownAll        bool
+	foreignUID    string
+	cpuProfile    string
+	keyPlace      string // see [keyAgain]; of a background child, which has the key from a pipe
 }
 
 // defaultPatience is long enough for a service that is started anew.
@@ -94,8 +92,6 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	flags.Lookup("spool-size").DefValue = "half of the free disk"
 	flags.BoolVar(&f.outbox, "outbox", false, "close and fsync return once a save is on this machine's disk, encrypted; it is sent when it can be, also after a restart")
 	flags.StringVar(&f.outboxFsync, "outbox-fsync", fsyncLocal, "with --outbox, what fsync waits for: local or record")
-	flags.BoolVar(&f.outboxKeepAll, "outbox-keep-all", false, "with --outbox, send every save of a file; without it, of the saves that wait the newest")
-	flags.DurationVar(&f.outboxCoalesce, "outbox-coalesce", f.outboxCoalesce, "with --outbox, how often a file that is saved again and again is sent, at most; 0 for no limit")
 	flags.Var(&f.outboxSize, "outbox-size", "disk for the outbox, in ~/.local/state/svcfs; never more than half of what is free")
 	flags.DurationVar(&f.drain, "drain", f.drain, "with --outbox, how long unmounting sends what waits; what stays is sent by the next mount")
 	flags.StringVar(&f.umask, "umask", "077", "permission bits that are never shown, octal")
@@ -165,7 +161,7 @@ func (f *mountFlags) plan(dir string, settled []string) (mountPlan, error) {
 	if f.outboxFsync != fsyncLocal && f.outboxFsync != fsyncRecord {
 		return p, usage("use local or record", fmt.Sprintf("unknown value %q of --outbox-fsync", f.outboxFsync))
 	}
-	if f.outboxCoalesce < 0 || f.drain < 0 {
+	if f.drain < 0 {
 		return p, usage("use a time such as 10s, or 0", "a negative time")
 	}
 	if f.idle < 0 || f.idle > 0 && f.idle < time.Second {

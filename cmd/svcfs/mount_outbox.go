@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -61,7 +60,7 @@ func (a *app) openOutbox(p mountPlan, s settings, c *sdk.Client, caps wire.Capab
 	remote := outbox.Service{Client: c, State: filepath.Join(dir, "parts")}
 	m := &mountOutbox{settled: make(chan struct{})}
 	keys := sdk.DiskKeys{Group: outboxGroupKey(s), Names: a.namesKey(address, s.account, true)}
-	m.Outbox, err = outbox.New(dir, outbox.Config{Remote: remote, Keys: keys, Bytes: int64(f.outboxSize), KeepAll: f.outboxKeepAll, Coalesce: cmp.Or(f.outboxCoalesce, -1),
+	m.Outbox, err = outbox.New(dir, outbox.Config{Remote: remote, Keys: keys, Bytes: int64(f.outboxSize),
 		Price: func() (sdk.Amount, bool) { return c.Price("upload") }, Balance: func(ctx context.Context) (sdk.Amount, error) { return c.Balance(ctx, c.Account()) },
 		Told: m.told})
 	if errors.Is(err, outbox.ErrTaken) {

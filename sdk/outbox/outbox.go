@@ -52,7 +52,6 @@ type Config struct {
 	Remote   Remote
 	Keys     sdk.DiskKeys  // without Group, the keyed hash of the group serves this process alone
 	Bytes    int64         // most disk
-	KeepAll  bool          // saves of one name that wait are each sent, not the newest alone
 	Coalesce time.Duration // negative = none
 	// Balance returns what the account has; nil, or an error, where it is not known. Price is the fee of
 	// a save, where it is known.
@@ -571,7 +570,7 @@ func (o *Outbox) OpenBlocks(id string) (*Blocks, error) {
 }
 
 // Ready says that the caller knows of the item: it may be sent from now on, and Told tells of
-// it. A save of the same name that waits and was not sent yet is discarded, unless each is kept.
+// it. A save of the same name that waits and was not sent yet is discarded.
 func (o *Outbox) Ready(id string) {
 	o.mu.Lock()
 	n := o.items[id]
@@ -581,11 +580,10 @@ func (o *Outbox) Ready(id string) {
 	}
 	n.ready = true
 	var old []*item
-	if !o.cfg.KeepAll {
-		for _, i := range o.lane(n.group).queue {
-			if i != n && i.name == n.name && i.clear.Position < n.clear.Position && i.ready && (i.state == Waiting && !i.tried || i.state == Parked) {
-				old = append(old, i)
-			}
+	for _, i := range o.lane(n.group).queue {
+		replaced := i.state == Waiting && !i.tried || i.state == Parked
+		if i != n && i.name == n.name && i.clear.Position < n.clear.Position && i.ready && replaced {
+			old = append(old, i)
 		}
 	}
 	var free []string

@@ -158,37 +158,31 @@ func TestO3OrderAndRetries(t *testing.T) {
 	})
 }
 
-// O4: of saves of one name that wait the newest is sent, with --outbox-keep-all each.
+// O4: of saves of one name that wait the newest is sent.
 func TestO4NewestSaveIsSent(t *testing.T) {
-	for _, all := range []bool{false, true} {
-		run(t, func(c *outbox.Config) { c.KeepAll = all; c.Coalesce = -1 }, func(t *testing.T, b *box) {
-			b.hold()
-			b.put("x", "0", nil)
-			synctest.Wait()
-			a := b.put("a", "1", ref(""))
-			b.put("b", "1", ref(""))
-			b.put("a", "22", ref(string(a.Ref())))
-			b.fail(nil)
-			b.Again()
-			synctest.Wait()
-			time.Sleep(time.Minute)
-			var names []string
-			for _, r := range b.s.Sent()[1:] {
-				names = append(names, r...)
-			}
-			want := "x b a"
-			if all {
-				want = "x a b a"
-			}
-			if got := strings.Join(names, " "); got != want || b.s.Contents["g/a"] != "22" {
-				t.Errorf("keep all %v: sent %s with %q, want %s", all, got, b.s.Contents["g/a"], want)
-			}
-			b.wantStates("")
-		})
-	}
+	run(t, func(c *outbox.Config) { c.Coalesce = -1 }, func(t *testing.T, b *box) {
+		b.hold()
+		b.put("x", "0", nil)
+		synctest.Wait()
+		a := b.put("a", "1", ref(""))
+		b.put("b", "1", ref(""))
+		b.put("a", "22", ref(string(a.Ref())))
+		b.fail(nil)
+		b.Again()
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		var names []string
+		for _, r := range b.s.Sent()[1:] {
+			names = append(names, r...)
+		}
+		if got := strings.Join(names, " "); got != "x b a" || b.s.Contents["g/a"] != "22" {
+			t.Errorf("sent %s with %q, want x b a", got, b.s.Contents["g/a"])
+		}
+		b.wantStates("")
+	})
 }
 
-// O5: a file that is saved again and again is sent at once, and then once in --outbox-coalesce.
+// O5: a file that is saved again and again is sent at once, and then once in ten seconds.
 func TestO5Coalescing(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *box) {
 		last := sdk.Ref("")
@@ -818,10 +812,10 @@ func TestThreat53NothingLeavesWithoutAReceipt(t *testing.T) {
 			t.Error("an empty receipt is a record")
 		}
 	})
-	run(t, func(c *outbox.Config) { c.KeepAll, c.Coalesce = true, -1 }, func(t *testing.T, b *box) {
+	run(t, func(c *outbox.Config) { c.Coalesce = -1 }, func(t *testing.T, b *box) {
 		b.s.Record = func(*outboxtest.Letter, []byte) sdk.Sent { return sdk.Sent{Receipt: sdk.Receipt{Ref: "same", Seq: 1}} }
 		b.put("a", "1", nil)
-		b.put("a", "1", nil)
+		b.put("b", "1", nil)
 		time.Sleep(time.Hour)
 		if list := b.Items(); len(list) != 1 || list[0].Reason == "" {
 			t.Errorf("one record is that of two saves: there is %+v", list)
