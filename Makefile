@@ -26,7 +26,7 @@ BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build dist docs packages demo test test-all landing vet gofmt lint gosec vectors bench bench-works fuzz vulnerabilities suites scale man install uninstall clean require-go require-fuse s3-server soak cuts at-home
+.PHONY: help build dist packages demo test test-all landing vet gofmt lint gosec vectors bench bench-works fuzz vulnerabilities suites scale man install uninstall clean require-go require-fuse s3-server soak cuts at-home
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
@@ -35,7 +35,6 @@ help:
 	@echo "make test-all  the rest: PostgreSQL, as root, with the race detector everywhere, long tests, gosec, fuzz"
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth, service, large or network)"
 	@echo "make dist      dist/: tar.gz, deb and rpm for amd64 and arm64, an OCI image, SBOMs and hashes"
-	@echo "make docs      dist/docs/index.html: the documents as a site, every link checked"
 	@echo "make lint fuzz suites man install uninstall clean"
 
 build: require-go
@@ -172,10 +171,6 @@ MINISIGN_KEY ?=
 dist: require-go
 	@test -n "$(SOURCE_DATE_EPOCH)" || { echo "make dist: git tells no commit here: give SOURCE_DATE_EPOCH=SECONDS and VERSION=X" >&2; exit 1; }
 	cd packaging && $(GO) run -buildvcs=false . -version "$(VERSION)" -time "$(SOURCE_DATE_EPOCH)" -buildvcs=$(STAMP) -minisign-key "$(MINISIGN_KEY)"
-
-# The documents as a site, dist/docs/index.html. Every link and anchor is checked.
-docs: build
-	cd packaging && $(GO) run -buildvcs=false ./site -out ../dist/docs
 
 # Two builds in different folders, compared byte for byte.
 packages:

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -80,7 +79,6 @@ func (j *job) contents(p pack, arch string) ([]entry, error) {
 		for _, name := range []string{"mnt-team.mount", "mnt-team.automount"} {
 			c.add(doc+"examples/"+name, 0o644, installed(c.sources("cmd/svcfs/systemd/"+name)))
 		}
-		c.addAll(doc+"html", j.site())
 	case "svcd":
 		unit := installed(c.sources("service/examples/svcd.service"))
 		c.add("/usr/lib/systemd/system/svcd@.service", 0o644, unit)
@@ -143,19 +141,6 @@ type collector struct {
 
 func (c *collector) add(at string, mode os.FileMode, content []byte) {
 	c.entries = append(c.entries, entry{path: path.Clean(at), content: content, mode: mode})
-}
-
-// addAll adds what is below a folder.
-func (c *collector) addAll(at, dir string) {
-	err := filepath.WalkDir(dir, func(file string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(dir, file)
-		c.add(path.Join(at, filepath.ToSlash(name)), 0o644, c.read(file))
-		return err
-	})
-	c.err = errors.Join(c.err, err)
 }
 
 func (c *collector) last() *entry { return &c.entries[len(c.entries)-1] }

@@ -162,7 +162,7 @@ func (j *job) build(arch string) error {
 	return nil
 }
 
-// documents makes manual pages, completions and the site, with programs that run here.
+// documents makes manual pages and completions, with programs that run here.
 func (j *job) documents() error {
 	here := j.programs(runtime.GOARCH)
 	if err := j.build(runtime.GOARCH); err != nil {
@@ -186,15 +186,8 @@ func (j *job) documents() error {
 			}
 		}
 	}
-	cmd := exec.Command("go", "run", "-C", filepath.Join(j.root, "packaging"), "-buildvcs=false", "./site", "-root", j.root, "-programs", here, "-out", j.site())
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the site of the documents: %w: %s", err, out)
-	}
 	return nil
 }
-
-// site is where the documents are, for browsers.
-func (j *job) site() string { return filepath.Join(j.work, "html") }
 
 func (j *job) manual(p pack) string { return filepath.Join(j.work, "man-"+p.name) }
 
