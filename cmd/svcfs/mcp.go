@@ -122,7 +122,7 @@ func whyIn(account sdk.AccountID, address string) func(context.Context, sdk.Grou
 			mounts++
 			text, err := readControl(ctx, dir, "reasons")
 			if errors.Is(err, os.ErrNotExist) {
-				continue // of an older svcfs
+				continue // it was unmounted meanwhile
 			}
 			if err != nil {
 				return nil, err

@@ -237,7 +237,7 @@ func (m *watchedMount) take(now mountAnswer) {
 }
 
 // bury finds out how the mounts that are gone have ended, once their process has. One that left no
-// record, such as that of an older svcfs, is not told of: it may have been unmounted.
+// record is not told of: it was unmounted.
 func (w *mountWatch) bury() {
 	w.gone = slices.DeleteFunc(w.gone, func(m *watchedMount) bool {
 		switch {

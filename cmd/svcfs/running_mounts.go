@@ -73,9 +73,9 @@ func inspect(ctx context.Context, dir string) mountState {
 	return stateOf(dir, text, err)
 }
 
-// isOf reports whether the mount is one of an account at a service. A mount of an older svcfs tells no address.
+// isOf reports whether the mount is one of an account at a service.
 func (m mountState) isOf(account sdk.AccountID, address string) bool {
-	return m.Status != nil && m.Status.Account == string(account) && (m.Status.Address == "" || m.Status.Address == address)
+	return m.Status != nil && m.Status.Account == string(account) && m.Status.Address == address
 }
 
 // stateOf reads what the mount on dir says of itself.

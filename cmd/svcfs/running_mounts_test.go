@@ -14,7 +14,6 @@ func TestMountIsOfAnAccountAtAService(t *testing.T) {
 		is     bool
 	}{
 		{&tree.Status{Account: "alice", Address: here}, true},
-		{&tree.Status{Account: "alice"}, true}, // of an older svcfs
 		{&tree.Status{Account: "alice", Address: "http://127.0.0.1:8001"}, false},
 		{&tree.Status{Account: "bob", Address: here}, false},
 		{nil, false},

@@ -154,7 +154,7 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 	}
 	pairs := [][2]string{
 		{"mountpoint", escapeName(dir)}, {"state", m.State}, {"account", escapeName(s.Account)}, {"process", itoa(s.PID)},
-		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service", serviceWords(s)}, {"last look", lastLookWords(s)}, {"groups", itoa(s.Groups)}, {"proofs", cmp.Or(s.Proofs, "not told")}, {"files", cmp.Or(s.Files, "not told")}, {"confined by", cmp.Or(s.Confined, "nothing")},
+		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service", s.Service}, {"last look", lastLookWords(s)}, {"groups", itoa(s.Groups)}, {"proofs", cmp.Or(s.Proofs, "not told")}, {"files", cmp.Or(s.Files, "not told")}, {"confined by", cmp.Or(s.Confined, "nothing")},
 		{"pending", pending}, {"moving", moving}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
 		{"charged", charged},
 		{"spent", spent + " tokens"}, {"errors", fmt.Sprint(s.Errors)},
@@ -167,18 +167,6 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 	}
 	a.printPairs(pairs...)
 	return a.printPending(ctx, dir)
-}
-
-// serviceWords tells how it stands with the service.
-func serviceWords(s *tree.Status) string {
-	switch s.Service {
-	case tree.ServiceReachable, tree.ServiceReconnecting, tree.ServiceUnreachable:
-		return s.Service
-	}
-	if s.Reachable { // a mount of an older svcfs
-		return tree.ServiceReachable
-	}
-	return tree.ServiceUnreachable
 }
 
 // lastLookWords tells how looking at the ledger went.
