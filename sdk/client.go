@@ -116,9 +116,6 @@ func New(account AccountID, cfg Config) (*Client, error) {
 		return refuse(wire.CodeAddress, err)
 	}
 	memory, err := trust.Open(cfg.stateFile(account))
-	if err == nil {
-		err = memory.Adopt(cfg.oldStateFile())
-	}
 	if err != nil {
 		return nil, &Error{Op: "configure client", Kind: ErrOther, Code: wire.CodeState, Err: err}
 	}

@@ -148,13 +148,6 @@ func (c Config) stateFile(account AccountID) string {
 	return filepath.Join(c.StateDir, fmt.Sprintf("trust-%x.json", sum[:8]))
 }
 
-// oldStateFile returns the path of the file in which svcfs 0.x remembered the key of the
-// service's log.
-func (c Config) oldStateFile() string {
-	sum := sha256.Sum256([]byte(c.MCPURL + "\n" + c.ContractID))
-	return filepath.Join(c.StateDir, fmt.Sprintf("ledger-%x.json", sum[:8]))
-}
-
 func (c Config) checkAddress(address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
-// Place is whose outbox a folder holds. The zero value: an earlier version made the folder, and nobody knows.
+// Place is whose outbox a folder holds. The zero value: the folder does not say.
 type Place struct {
 	Service string        `json:"service"` // its address
 	Account sdk.AccountID `json:"account"`

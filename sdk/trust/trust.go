@@ -18,8 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -126,36 +124,6 @@ func (c contents) salted() contents {
 	c.Salt = make([]byte, saltBytes)
 	_, _ = rand.Read(c.Salt) // never fails
 	return c
-}
-
-// Adopt reads the key and the checkpoint from the file that svcfs 0.x kept of a service for
-// 'ledger --verify'. It does nothing if that file does not exist, or if a key is pinned
-// already. Errors: [ErrDamaged].
-func (m *Memory) Adopt(path string) error {
-	if key, _ := m.Log(); key != "" || m.path == "" {
-		return nil
-	}
-	raw, err := ownfile.Read(path, ownfile.Secret, maxFileBytes)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return nil
-	}
-	var old struct{ Key, Checkpoint string }
-	if err == nil {
-		err = json.Unmarshal(raw, &old)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
-	}
-	// The size is the second line of a checkpoint. Later use verifies the whole checkpoint.
-	size := int64(0)
-	if lines := strings.SplitN(old.Checkpoint, "\n", 3); len(lines) == 3 {
-		size, _ = strconv.ParseInt(lines[1], 10, 64)
-	}
-	m.Pin(old.Key)
-	if size > 0 {
-		m.Checkpoint(old.Checkpoint, size)
-	}
-	return nil
 }
 
 // Log returns the verifier key of the service's log, "" if none is pinned, and the newest

@@ -70,34 +70,6 @@ func TestMemoryOutlivesTheProgram(t *testing.T) {
 	}
 }
 
-// What an earlier version kept for 'ledger --verify' stays pinned.
-func TestFilesOfEarlierVersionsAreAdopted(t *testing.T) {
-	dir := t.TempDir()
-	old := filepath.Join(dir, "ledger-0011223344556677.json")
-	if err := os.WriteFile(old, []byte(`{"key":"the old key","checkpoint":"host/contract\n60\nroot\n\n— sig\n","groups":{"team":{"seqs":[1],"hashes":"AAAA"}}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	m := open(t, filepath.Join(dir, "trust.json"))
-	if err := m.Adopt(old); err != nil {
-		t.Fatal(err)
-	}
-	if key, note := m.Log(); key != "the old key" || !strings.HasPrefix(note, "host/contract\n60\n") || m.Size() != 60 {
-		t.Errorf("%q, %q, %d", key, note, m.Size())
-	}
-	if err := m.Adopt(filepath.Join(dir, "none")); err != nil {
-		t.Error(err)
-	}
-	if err := os.WriteFile(old, []byte("damaged"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Adopt(old); err != nil {
-		t.Errorf("read again although a key is pinned: %v", err)
-	}
-	if err := open(t, filepath.Join(dir, "another.json")).Adopt(old); !errors.Is(err, trust.ErrDamaged) {
-		t.Errorf("damaged: %v", err)
-	}
-}
-
 // Programs that run side by side learn from one another, and notice when they were
 // shown two histories.
 func TestThreat6ProgramsSideBySide(t *testing.T) {
