@@ -95,7 +95,7 @@ func TestR7WatchersOfOthersChanges(t *testing.T) {
 			in, of := watch(m, "team"), watch(m, tc.watch)
 			tc.do()
 			for _, want := range tc.want {
-				proctest.Eventually(t, want, func() bool { return slices.Contains(in.events(), want) || slices.Contains(of.events(), want) })
+				proctest.BeforeAWatchEnds(t, want, func() bool { return slices.Contains(in.events(), want) || slices.Contains(of.events(), want) })
 			}
 			m.must(order{Do: "settle"})
 			for _, got := range in.events() {
@@ -110,9 +110,9 @@ func TestR7WatchersOfOthersChanges(t *testing.T) {
 	before.Retrieves++
 	in, of := watch(m, "team"), watch(m, "team/open")
 	m.must(order{Do: "removed", Group: "team", Name: "open"})
-	proctest.Eventually(t, "the removal is told", func() bool { return slices.Contains(in.events(), "team: delete open") })
+	proctest.BeforeAWatchEnds(t, "the removal is told", func() bool { return slices.Contains(in.events(), "team: delete open") })
 	ok(t, held.Close()) // at the latest then
-	proctest.Eventually(t, "the file is gone", func() bool { return slices.Contains(of.events(), "team/open: delete self") })
+	proctest.BeforeAWatchEnds(t, "the file is gone", func() bool { return slices.Contains(of.events(), "team/open: delete self") })
 	if got := m.must(order{Do: "counts"}).Counts; got != before {
 		t.Errorf("telling cost %+v, before %+v", got, before)
 	}
@@ -130,7 +130,7 @@ func TestR7WatchersOfOthersChanges(t *testing.T) {
 	m.write("team/here", "three")
 	ok(t, os.Remove(m.path("team/here")))
 	m.put("last", "one")
-	proctest.Eventually(t, "the last change is told", func() bool { return slices.Contains(in.events(), "team: close write last") })
+	proctest.BeforeAWatchEnds(t, "the last change is told", func() bool { return slices.Contains(in.events(), "team: close write last") })
 	if got := in.events(); !slices.Equal(got, []string{"team: create here", "team: modify here", "team: close write here", "team: delete here", "team: create last", "team: close write last"}) {
 		t.Errorf("of changes here and there watchers are told %q", got)
 	}
@@ -149,7 +149,7 @@ func TestR7ToldFileStaysOne(t *testing.T) {
 			ok(t, err)
 			defer held.Close()
 			m.must(order{Do: "told", Group: "team", Name: "f"})
-			proctest.Eventually(t, "the new file is told", func() bool { return slices.Contains(in.events(), "team: close write f") })
+			proctest.BeforeAWatchEnds(t, "the new file is told", func() bool { return slices.Contains(in.events(), "team: close write f") })
 			m.must(order{Do: "settle"})
 			again, err := os.OpenFile(m.path("team/f"), os.O_RDWR|os.O_APPEND, 0)
 			ok(t, err)
@@ -176,7 +176,7 @@ func TestR7ToldFileStaysOne(t *testing.T) {
 				t.Errorf("the name shows %v, %v; the descriptors have the numbers %d and %d", info, err, inodeOf(t, held), inodeOf(t, again))
 			}
 			ok(t, errors.Join(held.Close(), again.Close(), os.Remove(m.path("team/f"))))
-			proctest.Eventually(t, "the mount forgets the file", func() bool { return m.must(order{Do: "known"}).Counts.Waiting <= known })
+			proctest.BeforeAWatchEnds(t, "the mount forgets the file", func() bool { return m.must(order{Do: "known"}).Counts.Waiting <= known })
 		})
 	}
 }
@@ -188,7 +188,7 @@ func TestR7WatchersOfAReadOnlyMount(t *testing.T) {
 	m.inode("team/f")
 	in, of := watch(m, "team"), watch(m, "team/f")
 	m.put("f", "two")
-	proctest.Eventually(t, "the old file is gone", func() bool { return slices.Contains(of.events(), "team/f: delete self") })
+	proctest.BeforeAWatchEnds(t, "the old file is gone", func() bool { return slices.Contains(of.events(), "team/f: delete self") })
 	m.put("new", "one")
 	m.must(order{Do: "settle"})
 	if got := in.events(); len(got) > 0 {
@@ -256,7 +256,7 @@ func TestR7FolderLookedUpAgain(t *testing.T) {
 	of := watch(m, "team/f")
 	m.inode("team")
 	m.put("f", "two")
-	proctest.Eventually(t, "the old file is gone", func() bool { return slices.Contains(of.events(), "team/f: delete self") })
+	proctest.BeforeAWatchEnds(t, "the old file is gone", func() bool { return slices.Contains(of.events(), "team/f: delete self") })
 }
 
 // Threat 19: the process outside makes events in the mount and nothing anywhere else, and what

@@ -18,7 +18,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/integration/proctest"
@@ -61,7 +60,7 @@ func newAgent(t *testing.T, url string, account sdk.AccountID, key string) *agen
 }
 
 func (a *agent) command(program string, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(a.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(a.t.Context(), proctest.Hang)
 	a.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Env = a.dir, a.env

@@ -206,7 +206,7 @@ func startShell(t *testing.T, home, bin string) *pageShell {
 		}()
 		select {
 		case <-ended:
-		case <-time.After(20 * time.Second):
+		case <-time.After(proctest.Hang):
 			cancel()
 			<-ended
 		}
@@ -233,7 +233,7 @@ func (s *pageShell) run(t *testing.T, command string) string {
 // until waits for text to appear in the log and returns what is new up to it.
 func (s *pageShell) until(t *testing.T, command, text string) string {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(proctest.Hang); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		all, err := os.ReadFile(s.log)
 		if err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 // alone begins a script in a mount namespace of its own: a copy there of a mount of
 // another test would keep that one from ending. mount(8) gives helpers the home of the
 // password file: an empty one, so that no key is pinned of another service at this address.
-const alone = `awk '$3 == "fuse.svcfs" {print $2}' /proc/self/mounts | while read -r dir; do umount -lic "$(printf %b "$dir")"; done
+const alone = proctest.WaitFor + `awk '$3 == "fuse.svcfs" {print $2}' /proc/self/mounts | while read -r dir; do umount -lic "$(printf %b "$dir")"; done
 	mount -t tmpfs -o mode=0700 home ~root
 	`
 
@@ -134,7 +134,7 @@ func TestThreat18FstabLineOfAUserEnds(t *testing.T) {
 		mount /mnt/x; carol umount /mnt/x; left
 		mount /mnt/x
 		carol sh -c 'cd /mnt/x; echo $$ >/mnt/ran/ready; exec sleep 1000' &
-		until [[ -s /mnt/ran/ready ]]; do sleep 0.01; done
+		wait_for test -s /mnt/ran/ready
 		if umount /mnt/x; then exit 1; fi
 		carol stat -c 'shows %u %g' /mnt/x/team/f
 		kill $(cat /mnt/ran/ready); wait || true
@@ -186,7 +186,7 @@ while packet := os.read(packets, 1024):
 END
 		line x-systemd.automount,api_key_file=/mnt/home/key,user=carol
 		python3 /mnt/automount &
-		until [[ -e /mnt/up ]]; do kill -0 $!; sleep 0.01; done
+		wait_for test -e /mnt/up
 		carol cat /mnt/x/team/f; umount /mnt/x
 		carol cat /mnt/x/team/f; umount /mnt/x
 		cp /mnt/home/key /mnt/other/key

@@ -16,6 +16,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/integration/powerfs"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/outbox"
 	"github.com/svcfs/svcfs/sdk/outbox/outboxtest"
@@ -245,7 +246,7 @@ func (b *boxed) check(position int, seed uint64, late bool) {
 	box, err := outbox.New(b.folder(dir), cfg)
 	ok(t, err)
 	defer box.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), proctest.Hang)
 	defer cancel()
 	if left := box.Drain(ctx); len(left) > 0 {
 		t.Errorf("left: %+v", left)

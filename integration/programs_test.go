@@ -357,7 +357,7 @@ func (p program) row() string {
 // inFolder runs a script and returns what it prints; it may not take for ever.
 func inFolder(t *testing.T, dir, script string, env ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), proctest.Hang)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script)
 	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), "LC_ALL=C.UTF-8", "MAKEFLAGS=", "MAKELEVEL=", "GIT_CONFIG_GLOBAL=/dev/null"), env...)

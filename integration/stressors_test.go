@@ -110,7 +110,7 @@ func (s stressor) run(t *testing.T, m *mount, extent []string) {
 	dir := m.path("team", s.name)
 	ok(t, os.Mkdir(dir, 0o700))
 	before := m.control("errors")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), proctest.Hang)
 	defer cancel()
 	args := slices.Concat([]string{"--" + s.name, "1", "--temp-path", dir, "--verify", "--metrics-brief"}, extent, strings.Fields(s.options))
 	cmd := exec.CommandContext(ctx, "stress-ng", args...)

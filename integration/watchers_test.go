@@ -15,7 +15,7 @@ func TestR7WatchersAcrossMounts(t *testing.T) {
 	_, alice, bob := team(t)
 	a, b := alice.mount("a"), bob.mount("b")
 	write(t, a.path("team/first"), []byte("x"))
-	proctest.Eventually(t, "b lists the group", func() bool {
+	proctest.BeforeAWatchEnds(t, "b lists the group", func() bool {
 		_, err := os.Stat(b.path("team/first"))
 		return err == nil
 	})
@@ -35,10 +35,10 @@ func TestR7WatchersAcrossMounts(t *testing.T) {
 	}
 	watch(unix.IN_CLOSE_WRITE)
 	write(t, a.path("team/second"), []byte("y"))
-	proctest.Eventually(t, "the save is told", told("second"))
+	proctest.BeforeAWatchEnds(t, "the save is told", told("second"))
 	watch(unix.IN_DELETE)
 	ok(t, os.Remove(a.path("team/second")))
-	proctest.Eventually(t, "the removal is told", told("second"))
+	proctest.BeforeAWatchEnds(t, "the removal is told", told("second"))
 	if retrieves, uploads := b.charges(); retrieves != 0 || uploads != 0 {
 		t.Errorf("telling was charged %d retrievals and %d uploads", retrieves, uploads)
 	}

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) { os.Exit(programs.Run(m)) }
 // bash is the environment of a script with a home of its own.
 func bash(t *testing.T, script string, env ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "bash", "--norc", "--noprofile", "-euo", "pipefail", "-c", script)
+	cmd := exec.CommandContext(t.Context(), "bash", "--norc", "--noprofile", "-euo", "pipefail", "-c", proctest.WaitFor+script)
 	cmd.Dir = root
 	cmd.Env = append([]string{"HOME=" + t.TempDir(), "LC_ALL=C.UTF-8", "TMPDIR=" + t.TempDir()}, env...)
 	return cmd
@@ -100,7 +100,7 @@ trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
 umask 077
 psql -q -v ON_ERROR_STOP=1 "$ADMIN_DB" -c "CREATE ROLE svcd LOGIN PASSWORD '$PGPASSWORD'" -c 'CREATE DATABASE svcd OWNER svcd'
 svcd serve --data "$DATA" --listen 127.0.0.1:0 > out &
-until grep -q 'listening on' out; do sleep 0.1; done
+wait_for grep -q 'listening on' out
 export SVC_URL=$(grep -o 'http://[0-9.:]*' out | head -n 1) SVC_ACCOUNT_ID=alice.svc.testnet SVC_API_KEY_FILE=$WORK/key
 svcd account create alice --balance 100 --data "$DATA" | jq -r .api_key > key
 cp -p "$DATA/master.key" "$BACKUP/"
@@ -114,7 +114,7 @@ test ! -e "$WORK/refused"
 	const after = `
 kill %1
 svcd serve --data "$DATA.restored-postgres" --listen "${SVC_URL#http://}" --public-url "$SVC_URL" > out2 &
-until grep -q 'listening on' out2; do sleep 0.1; done
+wait_for grep -q 'listening on' out2
 svcfs get team file2 -o back
 cmp back file2
 `
@@ -213,11 +213,11 @@ export SVCD_DATA=$WORK/data SVCD_PUBLIC_URL=https://127.0.0.1 SVCD_TRUSTED_PROXY
 for port in 8001 8002 8003; do
 	svcd serve --listen 127.0.0.1:$port > $port.out 2> $port.log &
 	echo $! > $port.pid
-	until grep -q 'listening on' $port.out; do sleep 0.05; done
+	wait_for grep -q 'listening on' $port.out
 done
 nginx -p "$WORK" -c "$WORK/nginx.conf" &
 export SSL_CERT_FILE=$WORK/svcd/cert.pem SVC_URL=https://127.0.0.1 SVC_ACCOUNT_ID=alice.svc.testnet SVC_API_KEY_FILE=$WORK/alice.key
-for i in $(seq 200); do curl -sf --cacert "$SSL_CERT_FILE" https://127.0.0.1/health > /dev/null && break; sleep 0.05; done
+wait_for curl -sf --cacert "$SSL_CERT_FILE" https://127.0.0.1/health > /dev/null
 umask 077
 svcd account create alice --balance 100 | jq -r .api_key > alice.key
 svcd doctor

@@ -83,7 +83,7 @@ func (a *attacked) works(from string) {
 		if err != nil {
 			a.t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(a.t.Context(), proctest.Hang)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, method, a.url+path, bytes.NewReader(raw))
 		if err != nil {
@@ -138,7 +138,7 @@ func number(t *testing.T, text []byte, pattern string) int {
 func (a *attacked) stand(n int) {
 	a.t.Helper()
 	now := 0
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(proctest.Hang); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if now = a.inFlight(); now >= n {
 			return
 		}
@@ -150,7 +150,7 @@ func (a *attacked) stand(n int) {
 func (a *attacked) settle(n int) {
 	a.t.Helper()
 	now := 0
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(proctest.Hang); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if now = a.inFlight(); now <= n {
 			return
 		}

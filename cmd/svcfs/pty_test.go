@@ -86,7 +86,7 @@ func (p *pseudoTerminal) shown() string {
 // again and again, a little slower than lines are drawn.
 func (p *pseudoTerminal) until(pattern string, step func()) string {
 	p.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(barEvery * 5 / 4) {
+	for deadline := time.Now().Add(proctest.Hang); time.Now().Before(deadline); time.Sleep(barEvery * 5 / 4) {
 		step()
 		for line := range strings.SplitSeq(p.shown(), eraseLine) {
 			if regexp.MustCompile(pattern).MatchString(line) {

@@ -100,9 +100,6 @@ const hostedKey = "hosted"
 // testKey finds, in a script's values, its test.
 const testKey = "test"
 
-// hang is when a program that a script waits for hangs.
-const hang = 5 * time.Minute
-
 func runScripts(t *testing.T, dir, world string) {
 	svcd := filepath.Join(programs.Dir(t, serviceProgram), serviceProgram)
 	service := func(ts *testscript.TestScript, _ bool, args []string) { serviceCmd(ts, svcd, args) }
@@ -214,7 +211,7 @@ func serviceCmd(ts *testscript.TestScript, svcd string, args []string) {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-done:
-		case <-time.After(hang):
+		case <-time.After(proctest.Hang):
 			_ = cmd.Process.Kill()
 			<-done
 		}
@@ -232,12 +229,12 @@ func stopService(ts *testscript.TestScript) {
 	_, err := fmt.Sscan(ts.Getenv("SERVICE_PID"), &pid)
 	ts.Check(err)
 	ts.Check(syscall.Kill(pid, syscall.SIGTERM))
-	for deadline := time.Now().Add(hang); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(proctest.Hang); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if syscall.Kill(pid, 0) != nil {
 			return
 		}
 	}
-	ts.Fatalf("svcd did not end within %s of SIGTERM", hang)
+	ts.Fatalf("svcd did not end within %s of SIGTERM", proctest.Hang)
 }
 
 func accountCmd(ts *testscript.TestScript, svcd string, args []string) {
@@ -356,7 +353,7 @@ func stableCmd(ts *testscript.TestScript, _ bool, args []string) {
 
 func untilCmd(ts *testscript.TestScript, _ bool, args []string) {
 	var err error
-	for deadline := time.Now().Add(hang); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(proctest.Hang); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if err = ts.Exec(args[0], args[1:]...); err == nil {
 			return
 		}

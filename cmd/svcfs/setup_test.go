@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 )
 
@@ -28,7 +29,7 @@ func TestSetupAtATerminal(t *testing.T) {
 	at := 0 // what is shown before is seen
 	wait := func(text string) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(proctest.Hang); ; time.Sleep(5 * time.Millisecond) {
 			mode, err := unix.IoctlGetTermios(int(p.slave.Fd()), unix.TCGETS)
 			ok(t, err)
 			hides := mode.Lflag&unix.ECHO == 0
@@ -68,7 +69,7 @@ func TestSetupStops(t *testing.T) {
 		p := openTerminal(t, 80)
 		a := testApp(t, map[string]string{"HOME": t.TempDir()}, "")
 		a.stdin, a.ui = p.slave, newTerminal(p.slave, p.slave)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), proctest.Hang)
 		if typed == "" {
 			cancel()
 		} else if _, err := p.master.WriteString(typed); err != nil {

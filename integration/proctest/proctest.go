@@ -11,10 +11,31 @@ import (
 	"time"
 )
 
+// Hang is when what a test waits for hangs. It measures nothing: a busy machine is slow.
+const Hang = 5 * time.Minute
+
+// WaitFor is a function for shells: wait_for COMMAND repeats a command until it succeeds, and ends the shell when
+// that hangs.
+const WaitFor = `wait_for() {
+	for _ in $(seq 3000); do if "$@"; then return; fi; sleep 0.1; done
+	echo "waited in vain: $*" >&2; exit 97
+}
+`
+
 // Eventually waits until check holds; what says, for a failure, what is waited for.
 func Eventually(tb testing.TB, what string, check func() bool) {
 	tb.Helper()
-	const patience = 25 * time.Second // less than a watch lasts, whose end must not pass for news
+	eventually(tb, Hang, what, check)
+}
+
+// BeforeAWatchEnds is Eventually for news: the end of a watch, after which a client looks by itself, is none.
+func BeforeAWatchEnds(tb testing.TB, what string, check func() bool) {
+	tb.Helper()
+	eventually(tb, 25*time.Second, what, check)
+}
+
+func eventually(tb testing.TB, patience time.Duration, what string, check func() bool) {
+	tb.Helper()
 	deadline := time.Now().Add(patience)
 	for pause := time.Millisecond; !check(); pause = min(2*pause, 50*time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -238,7 +238,7 @@ func (t *tester) make(target ...string) {
 // tell ends with the line that counts.
 func (t *tester) tell() (ok bool, err error) {
 	t.results.tell(os.Stdout)
-	fmt.Printf("The slowest packages:\n%s%s, %s of CPU\n", t.results.slowest(12), time.Since(t.begun).Round(time.Second), childrenCPU().Round(time.Second))
+	fmt.Printf("The slowest packages and tests:\n%s%s, %s of CPU\n", t.results.slowest(20), time.Since(t.begun).Round(time.Second), childrenCPU().Round(time.Second))
 	line, ok := t.results.lastLine()
 	fmt.Println(line)
 	return ok, t.results.save()

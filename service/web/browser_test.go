@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long a test waits for the page.
-const patience = 2 * time.Minute
+const patience = proctest.Hang
 
 // chromium is one real browser for all tests; each tab has cookies of its own. The first tab starts it, and
 // TestMain closes it. Names below .example lead to this machine, as an attacker's DNS would do.
