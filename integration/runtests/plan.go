@@ -51,8 +51,8 @@ const scriptsOfRoot = `|^TestScript$/^(demo-faults|doctor-faults|faults|processe
 const ofUser = `^Test([NRWAEMO][0-9]|E[A-Z]|Tree|Large|Odd|RefusalsByDesign|Mount|ServiceManager|Hangup|Charges|LargeFile|Thousand|ByteBudgets` +
 	`|Programs|ReadingPrograms|Document|Stressors|Canary|Random|AgentAsks)`
 
-// longByNature are the tests that call proctest.Long and run before a change lands.
-const longByNature = `^Test(Stressors|Suites|ServiceKilledAtRandomMoments|MountKilledAtRandomMoments|E7ChangedAddress|RemoveAndRestoreBeyondOneRequest)$`
+// longByNature are the tests that call proctest.Long, and those with a short form in make test.
+const longByNature = `^Test(Stressors|Suites|ServiceKilledAtRandomMoments|MountKilledAtRandomMoments|E7ChangedAddress|RemoveAndRestoreBeyondOneRequest|Programs|ModelOnAMount)$`
 
 // quick is make test: each test once.
 func quick(packages []string) plan {
@@ -94,7 +94,7 @@ func quick(packages []string) plan {
 func landing() plan {
 	return plan{
 		runs: []run{
-			{name: "long", packages: []string{"integration", "service"}, long: true, only: longByNature, atOnce: 2},
+			{name: "long", packages: []string{"integration", "service", "fs"}, long: true, only: longByNature, atOnce: 2},
 			{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1},
 		},
 		after: [][]string{
