@@ -36,9 +36,7 @@ func (m *mount) records(t *testing.T, name string) int {
 // files. One in 185 random names of rsync and sed has small letters alone: such a file may be meant,
 // so it is uploaded, and renamed with one request more.
 func TestW16RequestsOfPrograms(t *testing.T) {
-	for _, tool := range []string{"rsync", "unzip", "zip", "setfattr"} {
-		proctest.Need(t, tool)
-	}
+	proctest.Need(t, "rsync", "unzip", "zip", "setfattr")
 	w, alice, _ := team(t)
 	m := alice.mount("m")
 	src := w.mkdir("src")

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -103,6 +104,11 @@ f = open('x', 'r+b'); fcntl.flock(f, fcntl.LOCK_EX); m = mmap.mmap(f.fileno(), 0
 		{"A3 statfs is free", "df . >/dev/null; stat -f . >/dev/null", 0, 0},
 	} {
 		t.Run(tc.statement, func(t *testing.T) {
+			for _, program := range []string{"file", "python3"} {
+				if strings.Contains(tc.script, program+" ") {
+					proctest.Need(t, program)
+				}
+			}
 			here := fmt.Sprintf("c%02d", i)
 			ok(t, os.Mkdir(a.path("team", here), 0o700))
 			for _, name := range []string{"x", "y", "z"} {

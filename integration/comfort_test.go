@@ -51,7 +51,7 @@ func TestMountHelperOfFstab(t *testing.T) {
 // A line of fstab and mount -t svcfs, as mount(8) reads them, with the helper where
 // mount(8) looks for it: in a mount namespace of its own, so that /sbin stays.
 func TestFstabLine(t *testing.T) {
-	proctest.Need(t, "root")
+	proctest.Need(t, "root", "mount", "apart")
 	w, alice, _ := team(t)
 	dir, file := w.mkdir("mnt"), filepath.Join(w.dir, "f")
 	write(t, file, []byte("content\n"))
@@ -92,7 +92,7 @@ func TestFstabLine(t *testing.T) {
 // says, with their own key and the log in their home directory, of which mount(8) does
 // not tell. It happens with a user, an fstab and a /dev/fuse of the test's own.
 func TestFstabLineForUsers(t *testing.T) {
-	proctest.Need(t, "root")
+	proctest.Need(t, "root", "mount", "apart")
 	w, alice, _ := team(t)
 	file := filepath.Join(w.dir, "f")
 	write(t, file, []byte("content\n"))

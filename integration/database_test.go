@@ -22,7 +22,7 @@ c.execute('begin'); c.execute('update t set a = 2'); print('spilled', flush=True
 // recorded in the middle of it, and the mount then dies, nothing is lost: the journal was
 // recorded first.
 func TestW6DatabaseOfAMountThatDies(t *testing.T) {
-	proctest.Need(t, "sqlite3")
+	proctest.Need(t, "sqlite3", "python3")
 	_, alice, _ := team(t)
 	for name, other := range map[string]string{"alone": "true", "beside a program that opens and closes it": "exec 3<>g.db; exec 3>&-"} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ const alone = proctest.WaitFor + `awk '$3 == "fuse.svcfs" {print $2}' /proc/self
 // ended PID.
 func fstab(t *testing.T, script string) (out string) {
 	t.Helper()
-	proctest.Need(t, "root")
+	proctest.Need(t, "root", "mount", "apart")
 	w, alice, _ := team(t)
 	file := w.dir + "/f"
 	write(t, file, []byte("content\n"))
@@ -167,6 +167,7 @@ func TestThreat1FstabLineBoundsTheUser(t *testing.T) {
 // Whoever looks at the folder meanwhile waits until mount(8) has ended, but for the
 // process group that mounts.
 func TestFstabLineOnDemand(t *testing.T) {
+	proctest.Need(t, "python3")
 	out := fstab(t, `cat >/mnt/automount <<'END'
 import ctypes, fcntl, os, struct, subprocess
 packets, pipe = os.pipe()

@@ -75,9 +75,7 @@ func (p largeProgram) row() string {
 // R1, R4, W1: programs that use a part of a large file fetch and send that part. The table of
 // fs/SEMANTICS.md has the same rows.
 func TestProgramsOnLargeFiles(t *testing.T) {
-	for _, tool := range []string{"sqlite3", "ffmpeg", "zip"} {
-		proctest.Need(t, tool)
-	}
+	proctest.Need(t, "sqlite3", "ffmpeg", "zip")
 	w, alice, _ := team(t)
 	src, out := w.mkdir("src"), w.mkdir("out")
 	shell(t, src, fmt.Sprintf(largeFiles, largeFileBytes))

@@ -156,6 +156,7 @@ func TestW18SavesSendWhatChanged(t *testing.T) {
 	url, sent := w.counting()
 	alice.mount("a", "--url", url)
 	large := filepath.Join(w.dir, "large")
+	proctest.Need(t, "python3")
 	randomFile(t, large, count(48, 200))
 	shell(t, w.dir, "head -c 200000 /dev/urandom >>large; cp large a/team/log")
 	for _, tc := range []struct {
@@ -194,6 +195,7 @@ db.close()'`, 4 * mib},
 // A program that keeps a large file open pays for opening it, and then for each save.
 func TestW18OpenFileIsOneClaim(t *testing.T) {
 	w, alice, _ := team(t)
+	proctest.Need(t, "python3")
 	randomFile(t, filepath.Join(w.dir, "db"), 20)
 	alice.mount("a").unmount()
 	alice.must("put", "team", filepath.Join(w.dir, "db"))
@@ -234,6 +236,9 @@ for b in blocks:
 os.close(f)'`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			if strings.HasPrefix(tc.script, "python3") {
+				proctest.Need(t, "python3")
+			}
 			w, alice, _ := team(t)
 			a := alice.mount("a")
 			before, _ := w.memory()

@@ -51,6 +51,7 @@ func TestThreat47LinksOnARealService(t *testing.T) {
 		t.Errorf("the reason: %q, %v", value[:max(n, 0)], err)
 	}
 	out := w.mkdir("out")
+	proctest.Need(t, "rsync")
 	shell(t, out, "cp -rL "+a.path("team")+" mount; rsync -aL "+a.path("team")+"/ rsync; tar -C "+a.path("team")+" -chf - . | tar -xf - -C "+w.mkdir("out/tar"))
 	alice.must("get", "team", "--all", "-o", filepath.Join(out, "get"))
 	if found := shell(t, out, "grep -rlx secret mount rsync tar get || true"); found != "" {

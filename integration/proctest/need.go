@@ -72,10 +72,14 @@ type Skipper interface{ Skip(reason ...any) }
 //	apart     mounts of one's own, as unshare --mount makes them
 //	terminal  pseudo-terminals
 func Need(tb Skipper, names ...string) {
+	var why []string
 	for _, name := range names {
-		if why := Lacks(name); why != "" {
-			tb.Skip(LeftOut + why)
+		if lack := Lacks(name); lack != "" {
+			why = append(why, lack)
 		}
+	}
+	if len(why) > 0 {
+		tb.Skip(LeftOut + strings.Join(why, "; "))
 	}
 }
 

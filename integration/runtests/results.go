@@ -239,10 +239,12 @@ func (r *results) missed() (count int, packages []string, reasons map[string]int
 			continue
 		}
 		count++
-		if named := namesPackage.FindStringSubmatch(found[1]); named != nil {
-			install[named[1]] = true
-		} else {
-			reasons[found[1]]++
+		for why := range strings.SplitSeq(found[1], "; ") {
+			if named := namesPackage.FindStringSubmatch(why); named != nil {
+				install[named[1]] = true
+			} else {
+				reasons[why]++
+			}
 		}
 	}
 	return count, slices.Sorted(maps.Keys(install)), reasons, unexplained
