@@ -20,8 +20,8 @@ import (
 	"github.com/svcfs/svcfs/format/formattest"
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 const vectorsDir = "../format/testdata/blocks"
@@ -219,9 +219,9 @@ func pythons(t *testing.T) []string {
 }
 
 // agentBlocks is a service that offers format version 2, with a group and an agent of its owner.
-func agentBlocks(t *testing.T) (*sdktest.Server, sdk.Group, *agent) {
+func agentBlocks(t *testing.T) (*testkit.Server, sdk.Group, *agent) {
 	t.Helper()
-	s := sdktest.NewServer(t, sdktest.Ours).OfferChunks()
+	s := testkit.Start(t, testkit.Ours)
 	alice := s.Account("alice", "100")
 	g := s.Client(t, alice).Group("team")
 	if _, err := g.Register(t.Context()); err != nil {

@@ -13,14 +13,14 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // withoutReading takes away what a service of the first generation does not
 // have, and answers the ledger's view get_transactions_for_group in its place.
 // It returns how often that was asked, and how often with a secret.
-func withoutReading(t *testing.T, s *sdktest.Server, rows map[string][]map[string]string) (asked, leaked *atomic.Int32) {
+func withoutReading(t *testing.T, s *testkit.Server, rows map[string][]map[string]string) (asked, leaked *atomic.Int32) {
 	t.Helper()
 	for _, op := range []string{wire.OpGetGroupTransactions, wire.OpGetMemberGroups, wire.OpGetOwnedGroups, wire.OpGetGroupMembers} {
 		s.Disturb(wire.PathTools+op, func(http.Handler) http.Handler { return http.NotFoundHandler() })
@@ -40,7 +40,7 @@ func withoutReading(t *testing.T, s *sdktest.Server, rows map[string][]map[strin
 				} `json:"params"`
 			}
 			var args wire.GroupRequest
-			if json.NewDecoder(r.Body).Decode(&q) != nil || json.Unmarshal(q.Params.Args, &args) != nil || q.Params.Method != "get_transactions_for_group" || q.Params.Account != sdktest.ContractID {
+			if json.NewDecoder(r.Body).Decode(&q) != nil || json.Unmarshal(q.Params.Args, &args) != nil || q.Params.Method != "get_transactions_for_group" || q.Params.Account != testkit.ContractID {
 				_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Server error","data":"MethodNotFound"}}`))
 				return
 			}
@@ -65,7 +65,7 @@ func withoutReading(t *testing.T, s *sdktest.Server, rows map[string][]map[strin
 
 // Where the service lists no records, the scripts read them from the ledger.
 func TestAgentScriptsReadTheLedger(t *testing.T) {
-	s, alice, c := memoryWorld(t, sdktest.Hosted, "tëam")
+	s, alice, c := memoryWorld(t, testkit.Hosted, "tëam")
 	receipt, err := c.Group("tëam").Put(t.Context(), "f", bytes.NewReader([]byte("content")))
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestAgentScriptsReadTheLedger(t *testing.T) {
 // Threat 40: while the scripts run, no process of the machine has a secret in
 // its arguments, and none but the scripts themselves in its environment.
 func TestThreat40AgentProcessList(t *testing.T) {
-	s, alice, c := memoryWorld(t, sdktest.Hosted, "team")
+	s, alice, c := memoryWorld(t, testkit.Hosted, "team")
 	content := strings.Repeat("canary-of-the-content ", 200_000)
 	receipt, err := c.Group("team").Put(t.Context(), "f", bytes.NewReader([]byte(content)))
 	if err != nil {

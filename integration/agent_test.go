@@ -22,8 +22,8 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // The exit codes of the agent scripts (specification 7.2).
@@ -213,9 +213,9 @@ func refOf(t *testing.T, a *agent, name string) string {
 }
 
 // memoryWorld is a service in memory with a group and a client of its owner.
-func memoryWorld(t *testing.T, flavour sdktest.Flavour, group sdk.GroupID) (*sdktest.Server, sdktest.Account, *sdk.Client) {
+func memoryWorld(t *testing.T, flavour testkit.Dialect, group sdk.GroupID) (*testkit.Server, testkit.Account, *sdk.Client) {
 	t.Helper()
-	s := sdktest.NewServer(t, flavour)
+	s := testkit.Start(t, flavour)
 	alice := s.Account("alice", "100")
 	c := s.Client(t, alice)
 	if _, err := c.Group(group).Register(t.Context()); err != nil {
@@ -226,7 +226,7 @@ func memoryWorld(t *testing.T, flavour sdktest.Flavour, group sdk.GroupID) (*sdk
 
 // Every generation of the service, with and without extensions.
 func TestAgentScriptsMeetEveryGeneration(t *testing.T) {
-	for _, flavour := range []sdktest.Flavour{sdktest.Hosted, sdktest.Ours} {
+	for _, flavour := range []testkit.Dialect{testkit.Hosted, testkit.Ours} {
 		t.Run(flavour.String(), func(t *testing.T) {
 			s, alice, c := memoryWorld(t, flavour, "team")
 			a := newAgent(t, s.URL, alice.ID, alice.Key.Reveal())
@@ -264,7 +264,7 @@ func TestAgentScriptsMeetEveryGeneration(t *testing.T) {
 
 // A deleted file is refused before anything is asked for.
 func TestAgentScriptsRefuseDeleted(t *testing.T) {
-	s, alice, c := memoryWorld(t, sdktest.Ours, "team")
+	s, alice, c := memoryWorld(t, testkit.Ours, "team")
 	receipt, err := c.Group("team").Put(t.Context(), "f", bytes.NewReader([]byte("x")))
 	if err != nil {
 		t.Fatal(err)
@@ -278,7 +278,7 @@ func TestAgentScriptsRefuseDeleted(t *testing.T) {
 
 // A file that was compressed before it was encrypted comes out as it went in.
 func TestAgentScriptsInflate(t *testing.T) {
-	s, alice, c := memoryWorld(t, sdktest.Hosted, "team")
+	s, alice, c := memoryWorld(t, testkit.Hosted, "team")
 	receipt, err := c.Group("team").Put(t.Context(), "f", bytes.NewReader(bytes.Repeat([]byte("compress me "), 10_000)))
 	if err != nil {
 		t.Fatal(err)
@@ -354,7 +354,7 @@ func TestAgentHelperReadsFrozenSamples(t *testing.T) {
 }
 
 // secretsOf listens to what a service is sent and what it answers.
-func secretsOf(s *sdktest.Server) func() map[string]string {
+func secretsOf(s *testkit.Server) func() map[string]string {
 	var mu sync.Mutex
 	found := map[string]string{}
 	for _, op := range []string{wire.OpPrepareRetrieve, wire.OpPrepareUpload} {
@@ -397,7 +397,7 @@ const namingCalls = "execve,open,openat,creat,mknod,mknodat,mkdir,mkdirat,link,l
 // Threat 40: no secret is in an argument, in the environment of a child, in a
 // file or in a trace.
 func TestThreat40AgentSecretsStayInPipes(t *testing.T) {
-	s, alice, _ := memoryWorld(t, sdktest.Hosted, "team")
+	s, alice, _ := memoryWorld(t, testkit.Hosted, "team")
 	key := alice.Key.Reveal()
 	a := newAgent(t, s.URL, alice.ID, key)
 	content := []byte("canary-" + strings.Repeat("0123456789abcdef", 8))
@@ -484,7 +484,7 @@ func checkTrace(t *testing.T, trace, script, key string, secrets map[string]stri
 func TestThreat41AgentHostileNames(t *testing.T) {
 	names := []string{`"`, `'`, "a\nb", "$(touch pwned)", "`touch pwned`", "-rf", "--help", "-", "; touch pwned", "a b  c",
 		`\`, `\n`, "*", "~", "@f", "%s%n", `"},"x":{"`, "ü\u202e", "$HOME", "${x}", "&touch pwned", "\tx"}
-	s, alice, c := memoryWorld(t, sdktest.Hosted, "first")
+	s, alice, c := memoryWorld(t, testkit.Hosted, "first")
 	for i, name := range names {
 		t.Run(fmt.Sprintf("%q", name), func(t *testing.T) {
 			t.Parallel()
@@ -513,20 +513,20 @@ func TestThreat41AgentHostileNames(t *testing.T) {
 // Threat 42: whatever the one lie is, standard output stays empty and the exit
 // code is right; a fault that passes may be survived.
 func TestThreat42AgentHostileService(t *testing.T) {
-	for _, mode := range sdktest.Modes() {
-		if mode.Surface == sdktest.OnWatch { // the scripts do not watch
+	for _, mode := range testkit.Modes() {
+		if mode.Surface == testkit.OnWatch { // the scripts do not watch
 			continue
 		}
 		t.Run(mode.Name, func(t *testing.T) {
 			t.Parallel()
-			h := sdktest.NewHostile(t, mode)
+			h := testkit.NewHostile(t, mode)
 			a := newAgent(t, h.URL, h.Alice.ID, h.Alice.Key.Reveal())
 			a.env = append(a.env, "SVC_MAX_BYTES=8388608")
 			if mode.Want == sdk.ErrTimeout {
 				a.env = append(a.env, "SVC_TIMEOUT=1")
 			}
 			args := []string{"retrieve_and_decrypt.sh", string(h.Group), string(h.Entry.Ref)}
-			if mode.Surface == sdktest.OnUpload {
+			if mode.Surface == testkit.OnUpload {
 				write(t, filepath.Join(a.dir, "f"), []byte("the plaintext that goes up"))
 				args = []string{"upload_to_svc.sh", string(h.Group), "f"}
 			}
@@ -544,14 +544,14 @@ func TestThreat42AgentHostileService(t *testing.T) {
 	}
 }
 
-func judge(t *testing.T, h *sdktest.Hostile, r agentRun) {
+func judge(t *testing.T, h *testkit.Hostile, r agentRun) {
 	t.Helper()
 	mode := h.Mode
 	// The scripts ask for no transfer beside the JSON, and cannot know the keys
 	// of earlier runs: these lies do not reach them. A passing fault may be waited out.
 	harmless := strings.HasPrefix(mode.Name, "raw:") || mode.Name == "upload: reused key" || mode.Survives
 	if r.code == agentDone {
-		if !harmless || mode.Surface != sdktest.OnUpload && !bytes.Equal(r.out, h.Content) {
+		if !harmless || mode.Surface != testkit.OnUpload && !bytes.Equal(r.out, h.Content) {
 			t.Errorf("ends with 0 and %d bytes", len(r.out))
 		}
 		return
@@ -559,7 +559,7 @@ func judge(t *testing.T, h *sdktest.Hostile, r agentRun) {
 	want := agentMissing
 	switch {
 	case mode.Name == "token: endless", mode.Name == "token: echo", mode.Name == "token: HTML 500": // nothing is said about the account
-	case mode.Surface == sdktest.OnToken, mode.Want == sdk.ErrUnauthenticated, mode.Want == sdk.ErrAudience, mode.Want == sdk.ErrNotAuthorized:
+	case mode.Surface == testkit.OnToken, mode.Want == sdk.ErrUnauthenticated, mode.Want == sdk.ErrAudience, mode.Want == sdk.ErrNotAuthorized:
 		want = agentAuth
 	}
 	if r.code != want || len(r.out) != 0 || r.err == "" {

@@ -36,8 +36,8 @@ var onlyIn = map[string][]string{
 	"github.com/svcfs/svcfs/service/vault":   {"service", "cmd/svcd"},
 }
 
-// testkit is the service in the process of a test.
-const testkit = "service/testkit"
+// testService is the service in the process of a test.
+const testService = "service/testkit"
 
 type listed struct {
 	ImportPath   string
@@ -78,12 +78,12 @@ func TestImportTable(t *testing.T) {
 				t.Errorf("%s reaches %s", p.name(), path)
 			}
 		}
-		if p.name() != testkit && slices.Contains(p.Imports, module+testkit) {
-			t.Errorf("%s imports %s, which is for tests", p.name(), testkit)
+		if p.name() != testService && slices.Contains(p.Imports, module+testService) {
+			t.Errorf("%s imports %s, which is for tests", p.name(), testService)
 		}
 		inTests := *r
 		if inAny([]string{"sdk", "fs", "cmd", "integration"}, p.name()) {
-			inTests.unless = append(slices.Clip(r.unless), testkit)
+			inTests.unless = append(slices.Clip(r.unless), testService)
 		}
 		for path := range packages.reached(&inTests, p.inTests()) {
 			if strings.HasPrefix(path, module) && inTests.forbids(p.name(), path) {

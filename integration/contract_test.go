@@ -6,6 +6,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // TestContract runs the suite every service has to pass against svcd, with every
@@ -18,8 +19,8 @@ func TestContract(t *testing.T) {
 	})
 }
 
-func credentials(tb testing.TB, w *world, name string) sdktest.Account {
+func credentials(tb testing.TB, w *world, name string) testkit.Account {
 	tb.Helper()
 	p := w.account(name, "100")
-	return sdktest.Account{ID: sdk.AccountID(p.id), Key: sdk.NewSecret(p.key)}
+	return testkit.Account{ID: sdk.AccountID(p.id), Key: sdk.NewSecret(p.key)}
 }

@@ -16,9 +16,9 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // TestThreat48AttributesOfOthers: whatever a record says, the list is read, and the target of
@@ -49,7 +49,7 @@ func TestThreat48AttributesOfOthers(t *testing.T) {
 		`{"target":"` + draft + `", "mtime":"1"}`:                      {contentType: format.TypeSymlink, want: &sdk.Attributes{ModTime: time.Unix(0, 1), Target: draft}},
 	} {
 		t.Run(fmt.Sprintf("%.60s", text), func(t *testing.T) {
-			d := sdktest.NewDeceit(t, sdktest.Liar{})
+			d := testkit.NewDeceit(t, testkit.Liar{})
 			d.Show(d.Log().Rewritten(func(r *chain.Record) bool {
 				if r.Kind == chain.KindRecord && r.Detail == "draft.txt" {
 					r.Tags = []chain.Tag{{Name: chain.TagAttributes, Value: text}, {Name: chain.TagType, Value: tc.contentType}}
@@ -72,7 +72,7 @@ func TestThreat48AttributesOfOthers(t *testing.T) {
 // TestThreat17AttributesWithoutTheAgeOfTheName: a record of new attributes says which record
 // gave the file its name, or the list is refused.
 func TestThreat17AttributesWithoutTheAgeOfTheName(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	before := d.Log().Rewritten(keepAll)
 	c := remembering(t, d, "")
 	entries, err := c.Group(d.Group).Entries(t.Context())
@@ -104,38 +104,40 @@ func same(a, b *sdk.Attributes) bool {
 // TestAttributesOfTheNewestAttempt: an upload whose answer was lost is repeated with other
 // attributes. It is paid once, and has the attributes of the newest attempt.
 func TestAttributesOfTheNewestAttempt(t *testing.T) {
-	for _, lostSet := range []int32{0, 9} {
-		t.Run(fmt.Sprint("lost ", lostSet), func(t *testing.T) {
-			t.Parallel()
-			s, c := world(t, sdktest.Ours)
-			g := c.Group("g")
-			s.DisturbUploads(lost(4, 0))
-			s.Disturb(wire.PathTools+wire.OpSetAttributes, lost(lostSet, 0))
-			var r sdk.Receipt
-			var err error
-			attempts := int64(0)
-			for {
-				attempts++
-				sent := sdk.Attributes{ModTime: time.Unix(attempts, 0)}
-				if r, err = g.Put(t.Context(), "f", strings.NewReader("content"), sdk.WithAttributes(sent)); err == nil || attempts == 9 {
-					break
+	for _, f := range []testkit.Dialect{testkit.Keyless, testkit.Ours} {
+		for _, lostSet := range []int32{0, 9} {
+			t.Run(fmt.Sprint(f, " lost ", lostSet), func(t *testing.T) {
+				t.Parallel()
+				s, c := world(t, f)
+				g := c.Group("g")
+				s.DisturbUploads(lost(4, 0))
+				s.Disturb(wire.PathTools+wire.OpSetAttributes, lost(lostSet, 0))
+				var r sdk.Receipt
+				var err error
+				attempts := int64(0)
+				for {
+					attempts++
+					sent := sdk.Attributes{ModTime: time.Unix(attempts, 0)}
+					if r, err = g.Put(t.Context(), "f", strings.NewReader("content"), sdk.WithAttributes(sent)); err == nil || attempts == 9 {
+						break
+					}
 				}
-			}
-			if err != nil || attempts < 2 || s.Records() != 1 {
-				t.Fatalf("%d attempts, %d records, %v", attempts, s.Records(), err)
-			}
-			entries, err := g.Entries(t.Context())
-			if err != nil || len(entries) != 1 || entries[0].Ref != r.Ref || !same(entries[0].Attributes, &sdk.Attributes{ModTime: time.Unix(attempts, 0)}) {
-				t.Errorf("after %d attempts: %+v, %v", attempts, entries, err)
-			}
-		})
+				if err != nil || attempts < 2 || s.Records() != 1 {
+					t.Fatalf("%d attempts, %d records, %v", attempts, s.Records(), err)
+				}
+				entries, err := g.Entries(t.Context())
+				if err != nil || len(entries) != 1 || entries[0].Ref != r.Ref || !same(entries[0].Attributes, &sdk.Attributes{ModTime: time.Unix(attempts, 0)}) {
+					t.Errorf("after %d attempts: %+v, %v", attempts, entries, err)
+				}
+			})
+		}
 	}
 }
 
 // TestLinkAndFileAreTwoUploads: a file with the target of a link as its content is another
 // upload, also while the outcome of the first is unknown.
 func TestLinkAndFileAreTwoUploads(t *testing.T) {
-	s, c := world(t, sdktest.Ours)
+	s, c := world(t, testkit.Ours)
 	g := c.Group("g")
 	s.DisturbUploads(lost(9, 0))
 	if _, err := g.Put(t.Context(), "f", strings.NewReader("target")); err == nil {
@@ -165,7 +167,7 @@ func TestThreat13ReceiptWithOtherAttributes(t *testing.T) {
 		"changed":  {[]sdk.Option{executable}, map[string]any{"mtime": "1"}},
 	} {
 		for _, sealed := range []bool{true, false} {
-			s, c := world(t, sdktest.Ours)
+			s, c := world(t, testkit.Ours)
 			if !sealed {
 				s.WithoutSealed()
 			}
@@ -195,7 +197,7 @@ func withAttributes(t *testing.T, r *http.Request, attributes any) *http.Request
 	t.Helper()
 	var body map[string]any
 	if strings.HasPrefix(r.URL.Path, wire.PathSealed) {
-		return sdktest.NewHead(r, func(h *wire.SealedHead) {
+		return testkit.NewHead(r, func(h *wire.SealedHead) {
 			var meta map[string]any
 			if err := json.Unmarshal(h.Format, &meta); err != nil {
 				t.Error(err)

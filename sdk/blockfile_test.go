@@ -16,8 +16,8 @@ import (
 	"testing/iotest"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 func (s *shelf) open(t testing.TB, e sdk.Entry, opts ...sdk.Option) *sdk.File {
@@ -32,7 +32,7 @@ func (s *shelf) open(t testing.TB, e sdk.Entry, opts ...sdk.Option) *sdk.File {
 
 // A file of format version 2 is a file like any other.
 func TestBlockFileIsAFile(t *testing.T) {
-	s := newShelf(t, sdktest.Ours)
+	s := newShelf(t, testkit.Ours)
 	content := text(9*small + 100)
 	e := s.add(t, content)
 	if err := iotest.TestReader(s.open(t, e), content); err != nil {
@@ -101,7 +101,7 @@ func (w *narrow) Write(p []byte) (int, error) {
 
 // Reads at random places by many at once see the content; Close ends them.
 func TestBlockFileServesManyAtOnce(t *testing.T) {
-	s := newShelf(t, sdktest.Ours)
+	s := newShelf(t, testkit.Ours)
 	content := text(300*small + 100)
 	f := s.open(t, s.add(t, content))
 	var readers sync.WaitGroup
@@ -153,7 +153,7 @@ func TestBlockFileServesManyAtOnce(t *testing.T) {
 // Reads fetch what they need: one block at a random place, and nothing twice while it is in
 // memory; a reader of it all fetches each block once, and has at most four requests under way.
 func TestBlockFileFetchesWhatIsRead(t *testing.T) {
-	s := newShelf(t, sdktest.Ours)
+	s := newShelf(t, testkit.Ours)
 	content := text(700*small + 100)
 	e := s.add(t, content)
 	var flying, most, requests, bytes atomic.Int64
@@ -211,7 +211,7 @@ func TestBlockFileFetchesWhatIsRead(t *testing.T) {
 
 // Who reads all of a file learns that its recorded hash is false, and does not get the end of it.
 func TestFalseHashIsFoundByWhoReadsItAll(t *testing.T) {
-	s := newShelf(t, sdktest.Ours)
+	s := newShelf(t, testkit.Ours)
 	content := text(5*small + 7)
 	e := s.add(t, content)
 	e.Hash[3] ^= 1
@@ -244,7 +244,7 @@ func TestFalseHashIsFoundByWhoReadsItAll(t *testing.T) {
 // beyond it.
 func TestLimitBoundsWhatIsHeld(t *testing.T) {
 	content := text(5*small + 7)
-	s := newShelf(t, sdktest.Ours, func(cfg *sdk.Config) { cfg.MaxFileBytes = int64(len(content)) })
+	s := newShelf(t, testkit.Ours, func(cfg *sdk.Config) { cfg.MaxFileBytes = int64(len(content)) })
 	e := s.add(t, content)
 	b := buffer(t, 0)
 	if fee, err := s.g.Retrieve(t.Context(), e, b); err != nil || !bytes.Equal(b.Bytes(), content) || fee.IsZero() {
@@ -262,7 +262,7 @@ func TestLimitBoundsWhatIsHeld(t *testing.T) {
 
 // Received bytes are reported, and the context of the open ends the reads.
 func TestBlockFileReportsAndIsCanceled(t *testing.T) {
-	s := newShelf(t, sdktest.Ours)
+	s := newShelf(t, testkit.Ours)
 	e := s.add(t, text(20*small))
 	var last, total int64
 	ctx, cancel := context.WithCancel(t.Context())
@@ -282,7 +282,7 @@ func TestBlockFileReportsAndIsCanceled(t *testing.T) {
 
 // A jump ends the requests ahead of a sequential reader that nobody waits for.
 func TestJumpDropsWhatIsFetchedAhead(t *testing.T) {
-	s := newShelf(t, sdktest.Ours)
+	s := newShelf(t, testkit.Ours)
 	content := text(100 * small)
 	f := s.open(t, s.add(t, content))
 	p := make([]byte, 10)

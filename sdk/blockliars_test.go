@@ -12,18 +12,18 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // Threat 50: whatever a service lies about a file of format version 2, or its uploader recorded,
 // no wrong byte is given out, the error says what was proven false and who did it, and the next
 // honest answer is read.
 func TestThreat50LiesAboutBlocks(t *testing.T) {
-	for _, liar := range sdktest.BlockLiars() {
+	for _, liar := range testkit.BlockLiars() {
 		t.Run(liar.Name, func(t *testing.T) {
 			t.Parallel()
-			d := sdktest.NewBlockDeceit(t, liar)
+			d := testkit.NewBlockDeceit(t, liar)
 			g := d.Client(t, d.Alice).Group(d.Group)
 			d.Lie()
 			judge := func(what string, err error) {
@@ -103,7 +103,7 @@ func drain(t *testing.T, g sdk.Group, e sdk.Entry) ([]byte, error) {
 
 // Threat 50: the record says which version a file has. No answer makes a client read it as another.
 func TestThreat50NoWayDownOrUp(t *testing.T) {
-	s := newShelf(t, sdktest.Ours)
+	s := newShelf(t, testkit.Ours)
 	blocks := s.add(t, text(3*small))
 	r, err := s.g.Put(t.Context(), "whole", bytes.NewReader([]byte("sealed whole")))
 	if err != nil {
@@ -144,7 +144,7 @@ func TestThreat50NoWayDownOrUp(t *testing.T) {
 // Threat 50: a file that says to have almost 2^53 bytes is opened, and takes no more memory than
 // what is read of it. It is not retrieved.
 func TestThreat50HugeFilesTakeNoMemory(t *testing.T) {
-	s := newShelf(t, sdktest.Ours)
+	s := newShelf(t, testkit.Ours)
 	e := s.entry(t, s.AddHuge(s.alice, s.g.ID, "huge"))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -173,7 +173,7 @@ func TestThreat50HugeFilesTakeNoMemory(t *testing.T) {
 // Threat 50: who may not read a file any more gets no further block of it; a token that ends is
 // renewed; blocks that stand still are given up.
 func TestThreat50EachReadIsAsked(t *testing.T) {
-	s := newShelf(t, sdktest.Ours, func(cfg *sdk.Config) { cfg.Timeout = 200 * time.Millisecond })
+	s := newShelf(t, testkit.Ours, func(cfg *sdk.Config) { cfg.Timeout = 200 * time.Millisecond })
 	bob := s.Account("bob", "100")
 	if _, err := s.g.Add(t.Context(), bob.ID); err != nil {
 		t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // puts notes which blocks were sent, and lets between answer the request with a number, from 0.
@@ -382,7 +382,7 @@ func TestSmallChangesSendLittle(t *testing.T) {
 	s, g := chunkWorld(t)
 	s.Disturb("*", sent.watch)
 	content := noise(8<<20 + 1000)
-	s.AddBlocks(sdktest.Account{ID: "alice." + sdktest.ContractID}, g.ID, "log", content, format.BlockBytes)
+	s.AddBlocks(testkit.Account{ID: "alice." + testkit.ContractID}, g.ID, "log", content, format.BlockBytes)
 	for i := range 20 {
 		e := newest(t, g, "log")
 		base := openBlocks(t, g, e)

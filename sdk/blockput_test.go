@@ -18,8 +18,8 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // Put makes format version 2 of what is larger than 4 MiB, of a known or unknown size, where
@@ -158,8 +158,8 @@ func (b countedBody) Read(p []byte) (int, error) {
 // resumeWorld is a file, and what sends it in one process after another.
 type resumeWorld struct {
 	*testing.T
-	s     *sdktest.Server
-	a     sdktest.Account
+	s     *testkit.Server
+	a     testkit.Account
 	count sentBytes
 	path  string
 	dir   string
@@ -171,7 +171,7 @@ type resumeWorld struct {
 
 func newResumeWorld(t *testing.T, size int64) *resumeWorld {
 	t.Helper()
-	w := &resumeWorld{T: t, s: sdktest.NewServer(t, sdktest.Ours).OfferChunks(), path: filepath.Join(t.TempDir(), "film"), dir: filepath.Join(t.TempDir(), "state")}
+	w := &resumeWorld{T: t, s: testkit.Start(t, testkit.Ours), path: filepath.Join(t.TempDir(), "film"), dir: filepath.Join(t.TempDir(), "state")}
 	w.a = w.s.Account("alice", "100")
 	if _, err := w.s.Client(t, w.a).Group("g").Register(t.Context()); err != nil {
 		t.Fatal(err)
@@ -410,6 +410,12 @@ func rewritten(next http.Handler, fromTo ...string) http.Handler {
 type answerText struct {
 	http.ResponseWriter
 	text strings.Builder
+}
+
+// WriteHeader tells no length: that of the answer changes.
+func (w *answerText) WriteHeader(status int) {
+	w.Header().Del("Content-Length")
+	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *answerText) Write(p []byte) (int, error) { return w.text.Write(p) }

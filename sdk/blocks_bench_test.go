@@ -15,8 +15,8 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // benchBlocks is the size of the file that is read, in blocks of 256 KiB.
@@ -27,7 +27,7 @@ const benchBlocks = 1024
 // round runs all of them; the metrics are the time of the bare pipeline as a part of theirs, by the
 // clock and by the processor, which also tells on a busy machine. Both have the same service in the process.
 func BenchmarkSequentialReadBesideThePipeline(b *testing.B) {
-	s := newShelf(b, sdktest.Ours)
+	s := newShelf(b, testkit.Ours)
 	content := text(benchBlocks*format.BlockBytes - 5)
 	e := s.entry(b, s.AddBlocks(s.alice, s.g.ID, "film", content, format.BlockBytes))
 	bare := newPipeline(b, s, e)

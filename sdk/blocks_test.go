@@ -17,8 +17,8 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // small is the smallest block, in bytes.
@@ -26,15 +26,15 @@ const small = format.MinBlockBytes
 
 // shelf is a service with a group, and one account in it.
 type shelf struct {
-	*sdktest.Server
-	alice sdktest.Account
+	*testkit.Server
+	alice testkit.Account
 	c     *sdk.Client
 	g     sdk.Group
 }
 
-func newShelf(t testing.TB, flavour sdktest.Flavour, changes ...func(*sdk.Config)) *shelf {
+func newShelf(t testing.TB, flavour testkit.Dialect, changes ...func(*sdk.Config)) *shelf {
 	t.Helper()
-	s := &shelf{Server: sdktest.NewServer(t, flavour).OfferChunks()}
+	s := &shelf{Server: testkit.Start(t, flavour)}
 	s.alice = s.Account("alice", "100")
 	s.c = s.Client(t, s.alice, changes...)
 	s.g = s.c.Group("shelf")
@@ -109,7 +109,7 @@ func joined(list []*mem.Buffer) []byte {
 func TestBlocksAreRead(t *testing.T) {
 	for _, size := range []int64{1, small - 1, small, small + 1, 5*small + 17, 256 * small, 256*small + 1, 600*small + 3} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			s := newShelf(t, sdktest.Ours)
+			s := newShelf(t, testkit.Ours)
 			content := text(size)
 			e := s.add(t, content)
 			before, err := s.c.Balance(t.Context(), "")
@@ -143,7 +143,7 @@ func TestBlocksAreRead(t *testing.T) {
 // The first byte takes two round trips: the open, and the block; a block in the middle of a
 // large file one more at the same time, and its neighbours none.
 func TestFirstByteTakesTwoRoundTrips(t *testing.T) {
-	s := newShelf(t, sdktest.Ours)
+	s := newShelf(t, testkit.Ours)
 	e := s.add(t, text(1000*small))
 	var asked []string
 	var mu sync.Mutex
@@ -180,7 +180,7 @@ func TestFirstByteTakesTwoRoundTrips(t *testing.T) {
 // From far away a reader that begins at the start waits for one round trip: the first blocks come with the key,
 // once; from a service that knows no better, one. Nearby, and without the option, nobody asks for them.
 func TestR9FirstBlockComesWithTheKey(t *testing.T) {
-	s := newShelf(t, sdktest.Ours)
+	s := newShelf(t, testkit.Ours)
 	older := s.olderClient(t)
 	content := text(3*small + 7)
 	e := s.add(t, content)
@@ -246,7 +246,7 @@ func (s *shelf) olderClient(t *testing.T) *sdk.Client {
 // What comes behind the answer to an open is used as far as it is the file's: a service that breaks off is asked
 // for the rest, and one that lies is found out.
 func TestR9BlocksBehindTheAnswerAreProven(t *testing.T) {
-	s := newShelf(t, sdktest.Ours)
+	s := newShelf(t, testkit.Ours)
 	content := text(4*small + 7)
 	e := s.add(t, content)
 	sdk.Far(s.c, true)
@@ -312,7 +312,7 @@ func TestR9BlocksBehindTheAnswerAreProven(t *testing.T) {
 
 // What does not come with the answer to an open is asked for while the blocks of the answer arrive.
 func TestR9WhatIsBehindTheAnswerDoesNotWaitForIt(t *testing.T) {
-	s := newShelf(t, sdktest.Ours)
+	s := newShelf(t, testkit.Ours)
 	content := text(8*small + 7)
 	e := s.add(t, content)
 	sdk.Far(s.c, true)
@@ -353,7 +353,7 @@ func TestR9WhatIsBehindTheAnswerDoesNotWaitForIt(t *testing.T) {
 
 // A connection that breaks again and again costs the blocks that had not arrived, and no more.
 func TestBrokenConnectionsFetchOnlyWhatIsMissing(t *testing.T) {
-	s := newShelf(t, sdktest.Ours)
+	s := newShelf(t, testkit.Ours)
 	content := text(40*small + 5)
 	e := s.add(t, content)
 	var requests, sent atomic.Int64
@@ -386,7 +386,7 @@ func TestBrokenConnectionsFetchOnlyWhatIsMissing(t *testing.T) {
 // Transfers that stand still go on where they were while blocks arrive. Once none does they end, after one more try.
 func TestReadsThatStandStill(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t, sdktest.Ours)
+	s := newShelf(t, testkit.Ours)
 	content := text(40*small + 5)
 	e := s.add(t, content)
 	over := make(chan struct{})

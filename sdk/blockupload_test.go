@@ -16,16 +16,16 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 const smallBlock = format.MinBlockBytes
 
 // chunkWorld is a service that offers format version 2, with a group and a client.
-func chunkWorld(t testing.TB, changes ...func(*sdk.Config)) (*sdktest.Server, sdk.Group) {
+func chunkWorld(t testing.TB, changes ...func(*sdk.Config)) (*testkit.Server, sdk.Group) {
 	t.Helper()
-	s := sdktest.NewServer(t, sdktest.Ours).OfferChunks()
+	s := testkit.Start(t, testkit.Ours)
 	patience := func(cfg *sdk.Config) { cfg.Timeout = 5 * time.Second }
 	c := s.Client(t, s.Account("alice", "100"), append([]func(*sdk.Config){patience}, changes...)...)
 	g := c.Group("g")
@@ -303,7 +303,7 @@ func TestKeptUploadsAreWiped(t *testing.T) {
 		"closed":    func(c *sdk.Client, _ *sdk.BlockUpload) { _ = c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := sdktest.NewServer(t, sdktest.Ours).OfferChunks()
+			s := testkit.Start(t, testkit.Ours)
 			c := s.Client(t, s.Account("alice", "100"))
 			if _, err := c.Group("g").Register(t.Context()); err != nil {
 				t.Fatal(err)

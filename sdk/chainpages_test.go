@@ -7,16 +7,16 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/format"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // A chain of any length is one request, and every record is there, proven. After a lost connection the
 // list goes on behind the last record that came.
 func TestChainsInOneRequest(t *testing.T) {
 	const files = wire.MaxPageRows + 7
-	s, c := world(t, sdktest.Ours)
-	a := sdktest.Account{ID: c.Account()}
+	s, c := world(t, testkit.Ours)
+	a := testkit.Account{ID: c.Account()}
 	for i := range files {
 		s.AddBlocks(a, "g", fmt.Sprint("file ", i), []byte{1}, format.MinBlockBytes)
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // A change is repeated when the service was too busy to look at it, and only then.
@@ -20,7 +20,7 @@ func TestChangesAreRepeatedOnlyWhenRefusedUnseen(t *testing.T) {
 		"unavailable":       {http.StatusServiceUnavailable, 1, sdk.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c := world(t, sdktest.Ours)
+			s, c := world(t, testkit.Ours)
 			before := s.Hits(path)
 			s.Disturb(path, scripted(say(tc.status, `{"error":"not now"}`)))
 			_, err := c.Group("another").Register(t.Context())

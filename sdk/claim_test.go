@@ -4,26 +4,34 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // putWrong records an upload of alice's whose hash is that of something else.
-func putWrong(t *testing.T, s *sdktest.Server, alice *sdk.Client, g sdk.GroupID, content []byte) sdk.Entry {
+func putWrong(t *testing.T, s *testkit.Server, alice *sdk.Client, g sdk.GroupID, content []byte) sdk.Entry {
 	t.Helper()
-	wrong := sdk.ComputeHash([]byte("something else")).String()
-	s.DisturbUploads(func(next http.Handler) http.Handler {
+	right, wrong := sdk.ComputeHash(content).String(), sdk.ComputeHash([]byte("something else")).String()
+	path := wire.PathTools + wire.OpFinalizeUpload
+	s.Disturb(path, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			next.ServeHTTP(w, sdktest.NewHead(r, func(h *wire.SealedHead) { h.FileHash = wrong }))
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			body = bytes.ReplaceAll(body, []byte(right), []byte(wrong))
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			next.ServeHTTP(w, r)
 		})
 	})
 	_, _ = alice.Group(g).Put(t.Context(), "wrong", bytes.NewReader(content)) // she is told that it is not what she sent
-	s.DisturbUploads(nil)
+	s.Disturb(path, nil)
 	list, err := alice.Group(g).Entries(t.Context())
 	if err != nil || len(list) != 1 || list[0].Hash.String() != wrong {
 		t.Fatalf("recorded is %v, %v", list, err)
@@ -34,7 +42,7 @@ func putWrong(t *testing.T, s *sdktest.Server, alice *sdk.Client, g sdk.GroupID,
 // Content with a wrong hash is charged once, however often it is asked for, and
 // everything that failed shares its claim with the next try.
 func TestFailedRetrievalsShareAClaim(t *testing.T) {
-	s := sdktest.NewServer(t, sdktest.Ours)
+	s := testkit.Start(t, testkit.Keyless)
 	alice, bob := s.Client(t, s.Account("alice", "10")), s.Client(t, s.Account("bob", "1"))
 	if _, err := alice.Group("g").Register(t.Context()); err != nil {
 		t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // A whole file that is retrieved over a line with cuts goes on where the last connection ended, however often that
@@ -27,7 +27,7 @@ func TestRetrievalGoesOnAfterCuts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := sdktest.NewServer(t, sdktest.Ours)
+			s := testkit.Start(t, testkit.Ours)
 			alice := s.Client(t, s.Account("alice", "10"))
 			g := alice.Group("g")
 			if _, err := g.Register(t.Context()); err != nil {

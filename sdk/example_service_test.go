@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // exampleTB lets an example start a service that is made for tests.
@@ -23,7 +23,7 @@ func (e *exampleTB) Cleanup(f func()) { e.ends = append(e.ends, f) }
 // 10 tokens each, alice.svc.testnet and bob.svc.testnet.
 func connect() (alice, bob *sdk.Client, done func()) {
 	tb := &exampleTB{}
-	s := sdktest.NewServer(tb, sdktest.Ours)
+	s := testkit.Start(tb, testkit.Ours)
 	client := func(name string) *sdk.Client {
 		account := s.Account(name, "10")
 		cfg := s.Config() // in a program: sdk.Config{URL: "https://files.example.org"}, or nothing for the hosted service

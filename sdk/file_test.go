@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 func TestStreams(t *testing.T) {
-	_, c := world(t, sdktest.Ours)
+	_, c := world(t, testkit.Ours)
 	for _, size := range []int{0, 1, 64 << 10, 64<<10 + 1, 3<<20 + 5} {
 		content := make([]byte, size)
 		for i := range content {
@@ -60,7 +60,7 @@ func TestStreams(t *testing.T) {
 
 // What is left of a file counts, not what was read of it before.
 func TestPutOfTheRestOfAFile(t *testing.T) {
-	_, c := world(t, sdktest.Hosted, func(cfg *sdk.Config) { cfg.MaxFileBytes = 1000 })
+	_, c := world(t, testkit.Hosted, func(cfg *sdk.Config) { cfg.MaxFileBytes = 1000 })
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, bytes.Repeat([]byte("x"), 5000), 0o600); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestPutOfTheRestOfAFile(t *testing.T) {
 
 // A closed file has no content any more, however it is asked for.
 func TestClosedFile(t *testing.T) {
-	_, c := world(t, sdktest.Ours)
+	_, c := world(t, testkit.Ours)
 	if _, err := c.Group("g").Put(t.Context(), "f", strings.NewReader("content")); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestClosedFile(t *testing.T) {
 // A writer may use the file that is written to it, and even close it; it gets all of
 // the content in every case.
 func TestWriteToHoldsNobodyUp(t *testing.T) {
-	_, c := world(t, sdktest.Ours)
+	_, c := world(t, testkit.Ours)
 	if _, err := c.Group("g").Put(t.Context(), "f", strings.NewReader("all of the content")); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // An option that a call does not take is refused before anything is sent.
 func TestOptionsAreRefused(t *testing.T) {
-	s, c := world(t, sdktest.Ours)
+	s, c := world(t, testkit.Ours)
 	g := c.Group("g")
 	requests := func() (n int) {
 		for _, path := range []string{wire.PathCapabilities, wire.PathTools + wire.OpGetGroupTransactions, wire.PathTools + wire.OpAddGroupMember, wire.PathTools + wire.OpPrepareUpload, wire.PathTools + wire.OpCreateHackathonGroup} {
@@ -181,7 +181,7 @@ func TestOptionsAreRefused(t *testing.T) {
 }
 
 func TestStreamRefusals(t *testing.T) {
-	s, c := world(t, sdktest.Hosted, func(cfg *sdk.Config) { cfg.MaxFileBytes = 1000 })
+	s, c := world(t, testkit.Hosted, func(cfg *sdk.Config) { cfg.MaxFileBytes = 1000 })
 	broken := errors.New("the disk is gone")
 	if _, err := c.Group("g").Put(t.Context(), "f", iotest.ErrReader(broken)); !errors.Is(err, broken) {
 		t.Errorf("a broken reader gives %v", err)
@@ -249,7 +249,7 @@ func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 // What was put under a name is what that name opens, whatever names others chose.
 func TestNobodyShadowsARecordedName(t *testing.T) {
-	_, c := world(t, sdktest.Ours)
+	_, c := world(t, testkit.Ours)
 	g := c.Group("g")
 	for _, name := range []string{"c\nd", "c%0Ad"} { // the first is shown as the second is recorded
 		if _, err := g.Put(t.Context(), name, strings.NewReader(name)); err != nil {

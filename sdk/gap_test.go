@@ -14,8 +14,8 @@ import (
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // gone is a transport through which the service cannot be reached for some requests.
@@ -61,9 +61,9 @@ func (g *gone) tried() int {
 }
 
 // gapClient has one uploaded file "f" in the group "g".
-func gapClient(t *testing.T, flavour sdktest.Flavour, patience time.Duration) (sdk.Group, *gone) {
+func gapClient(t *testing.T, flavour testkit.Dialect, patience time.Duration) (sdk.Group, *gone) {
 	t.Helper()
-	s, away := sdktest.NewServer(t, flavour), &gone{RoundTripper: http.DefaultTransport}
+	s, away := testkit.Start(t, flavour), &gone{RoundTripper: http.DefaultTransport}
 	alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Transport, c.Patience = away, patience })
 	g := alice.Group("g")
 	if _, err := g.Register(t.Context()); err != nil {
@@ -101,7 +101,7 @@ const manyTries = 5
 // What was not sent is sent once the service takes connections again; what was lost on
 // the way only where that is free.
 func TestPatienceBridgesAGap(t *testing.T) {
-	uploads := map[sdktest.Flavour]string{sdktest.Hosted: wire.PathTools + wire.OpPrepareUpload, sdktest.Ours: wire.PathSealed}
+	uploads := map[testkit.Dialect]string{testkit.Hosted: wire.PathTools + wire.OpPrepareUpload, testkit.Keyless: wire.PathTools + wire.OpPrepareUpload, testkit.Ours: wire.PathSealed}
 	for flavour, upload := range uploads {
 		for _, op := range []string{"dial", "read"} {
 			t.Run(flavour.String()+" "+op, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestPatienceBridgesAGap(t *testing.T) {
 
 // What may have been charged is not sent again by itself.
 func TestPatiencePaysOnce(t *testing.T) {
-	g, away := gapClient(t, sdktest.Hosted, time.Hour)
+	g, away := gapClient(t, testkit.Hosted, time.Hour)
 	away.fail(wire.PathTools+wire.OpFinalizeUpload, "read", syscall.ECONNRESET, manyTries)
 	if err := put(t.Context(), g, "new"); sdk.KindOf(err) != sdk.ErrUnavailable || away.tried() != 1 {
 		t.Errorf("a finalize that may have arrived: %v after %d tries", err, away.tried())
@@ -141,7 +141,7 @@ func TestPatiencePaysOnce(t *testing.T) {
 
 // A service that answers and breaks off every answer is not waited for without end.
 func TestPatienceEndsWithAServiceThatBreaksOff(t *testing.T) {
-	s := sdktest.NewServer(t, sdktest.Ours)
+	s := testkit.Start(t, testkit.Ours)
 	alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Patience = time.Second })
 	g := alice.Group("g")
 	if _, err := g.Register(t.Context()); err != nil {
@@ -162,13 +162,13 @@ func TestPatienceEndsWithAServiceThatBreaksOff(t *testing.T) {
 }
 
 func TestPatienceEnds(t *testing.T) {
-	g, away := gapClient(t, sdktest.Ours, time.Millisecond)
+	g, away := gapClient(t, testkit.Ours, time.Millisecond)
 	away.fail("", "dial", syscall.ECONNREFUSED, -1)
 	if err := get(t.Context(), g); sdk.KindOf(err) != sdk.ErrUnavailable {
 		t.Errorf("after the patience: %v", err)
 	}
 
-	g, away = gapClient(t, sdktest.Ours, time.Hour)
+	g, away = gapClient(t, testkit.Ours, time.Hour)
 	away.fail("", "dial", syscall.ECONNREFUSED, -1)
 	ctx, interrupt := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -188,7 +188,7 @@ func TestConnection(t *testing.T) {
 	for patience, want := range map[time.Duration]sdk.Connection{time.Hour: sdk.Reconnecting, time.Millisecond: sdk.Disconnected, 0: sdk.Disconnected} {
 		t.Run(patience.String(), func(t *testing.T) {
 			t.Parallel()
-			s, away := sdktest.NewServer(t, sdktest.Ours), &gone{RoundTripper: http.DefaultTransport}
+			s, away := testkit.Start(t, testkit.Ours), &gone{RoundTripper: http.DefaultTransport}
 			alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Transport, c.Patience = away, patience })
 			for range 2 {
 				if _, err := alice.OwnedGroups(t.Context()); err != nil || alice.Connection() != sdk.Connected {
@@ -207,7 +207,7 @@ func TestConnection(t *testing.T) {
 
 // A listing does not wait for an upload that asks the service for its extensions.
 func TestPatienceIsNotShared(t *testing.T) {
-	s, away := sdktest.NewServer(t, sdktest.Ours), &gone{RoundTripper: http.DefaultTransport}
+	s, away := testkit.Start(t, testkit.Ours), &gone{RoundTripper: http.DefaultTransport}
 	alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Transport, c.Patience = away, time.Hour })
 	away.fail(wire.PathCapabilities, "dial", syscall.ECONNREFUSED, -1)
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -231,7 +231,7 @@ func TestPatienceIsNotShared(t *testing.T) {
 // Where each attempt takes long, as when packets are dropped, the end of the patience is
 // the end.
 func TestPatienceEndsOnce(t *testing.T) {
-	g, away := gapClient(t, sdktest.Ours, 500*time.Millisecond)
+	g, away := gapClient(t, testkit.Ours, 500*time.Millisecond)
 	away.lasts = 300 * time.Millisecond
 	away.fail(wire.PathTools+wire.OpPrepareRetrieve, "dial", syscall.ETIMEDOUT, -1)
 	if err := get(t.Context(), g); err == nil || away.tried() > 3 {

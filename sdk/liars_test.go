@@ -19,6 +19,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // Threats 5 and 6 by a service that lies consistently: a client that runs, and one
@@ -26,10 +27,10 @@ import (
 // was proven false, and not one entry. When the service tells the truth again, so
 // does the client.
 func TestThreat5Threat6ConsistentLiars(t *testing.T) {
-	for _, liar := range sdktest.Liars() {
+	for _, liar := range testkit.Liars() {
 		t.Run(liar.Name, func(t *testing.T) {
 			t.Parallel()
-			d := sdktest.NewDeceit(t, liar)
+			d := testkit.NewDeceit(t, liar)
 			path := t.TempDir()
 			running := remembering(t, d, path)
 			listed(t, running, d.Group, 4)
@@ -54,7 +55,7 @@ func TestThreat5Threat6ConsistentLiars(t *testing.T) {
 	}
 }
 
-func remembering(t *testing.T, d *sdktest.Deceit, dir string, changes ...func(*sdk.Config)) *sdk.Client {
+func remembering(t *testing.T, d *testkit.Deceit, dir string, changes ...func(*sdk.Config)) *sdk.Client {
 	t.Helper()
 	return d.Client(t, d.Bob, append(changes, func(c *sdk.Config) { c.StateDir = dir })...)
 }
@@ -67,7 +68,7 @@ func listed(t *testing.T, c *sdk.Client, g sdk.GroupID, want int) {
 	}
 }
 
-func deceived(t *testing.T, who string, c *sdk.Client, liar sdktest.Liar, g sdk.GroupID) {
+func deceived(t *testing.T, who string, c *sdk.Client, liar testkit.Liar, g sdk.GroupID) {
 	t.Helper()
 	entries, err := c.Group(g).Entries(t.Context())
 	if sdk.KindOf(err) != sdk.ErrCorrupt || len(entries) > 0 {
@@ -84,7 +85,7 @@ func deceived(t *testing.T, who string, c *sdk.Client, liar sdktest.Liar, g sdk.
 // Threat 6: the service acknowledges an upload with a signed receipt, and hides it
 // afterwards, from the uploader.
 func TestThreat6HiddenAfterTheReceipt(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	before := d.Log().Rewritten(keepAll)
 	dir := t.TempDir()
 	c := remembering(t, d, dir)
@@ -119,7 +120,7 @@ func TestThreat13FalseReceipts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, sealed := range []bool{true, false} {
-				d := sdktest.NewDeceit(t, sdktest.Liar{})
+				d := testkit.NewDeceit(t, testkit.Liar{})
 				if !sealed {
 					d.WithoutSealed()
 				}
@@ -157,7 +158,7 @@ func TestThreat6SenselessCapabilities(t *testing.T) {
 		"no JSON": say(http.StatusOK, "{"), "a portal": say(http.StatusOK, "<html>sign in</html>"), "forbidden": say(http.StatusForbidden, "{}"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := sdktest.NewDeceit(t, sdktest.Liar{})
+			d := testkit.NewDeceit(t, testkit.Liar{})
 			key := d.Log().VerifierKey()
 			c := remembering(t, d, "", func(c *sdk.Config) { c.LogKey = key })
 			d.Disturb(wire.PathCapabilities, scripted(answer))
@@ -174,7 +175,7 @@ func TestThreat6SenselessCapabilities(t *testing.T) {
 
 // Threat 6: a service that never proved anything is refused by who has its log key.
 func TestThreat6LogKeyDemandsProofs(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	key := d.Log().VerifierKey()
 	withKey := func(c *sdk.Config) { c.LogKey = key }
 	listed(t, remembering(t, d, "", withKey), d.Group, 4)
@@ -186,7 +187,7 @@ func TestThreat6LogKeyDemandsProofs(t *testing.T) {
 		t.Errorf("who requires nothing: %v", err)
 	}
 	d.Disturb(wire.PathCapabilities, nil)
-	other := sdktest.NewDeceit(t, sdktest.Liar{}).Log().VerifierKey()
+	other := testkit.NewDeceit(t, testkit.Liar{}).Log().VerifierKey()
 	if _, err := remembering(t, d, "", func(c *sdk.Config) { c.LogKey = other }).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt {
 		t.Errorf("another key: %v", err)
 	}
@@ -204,7 +205,7 @@ func TestThreat6LogKeyDemandsProofs(t *testing.T) {
 // Threat 6: the service signs a receipt for a place that the group had before, so
 // that it may hide the upload later.
 func TestThreat6ReceiptOfAnOldPlace(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	c := remembering(t, d, "")
 	listed(t, c, d.Group, 4)
 	d.Show(d.Log().Rewritten(func(r *chain.Record) bool { // of a log in which the group is shorter
@@ -221,7 +222,7 @@ func TestThreat6ReceiptOfAnOldPlace(t *testing.T) {
 // Threat 6: who requires a witness or a key, or has seen proofs, is not talked out
 // of them; a fault or a portal before the service is no accusation.
 func TestThreat6CapabilitiesThatVanish(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	dir := t.TempDir()
 	first := remembering(t, d, dir)
 	listed(t, first, d.Group, 4)
@@ -229,7 +230,7 @@ func TestThreat6CapabilitiesThatVanish(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler { return http.NotFoundHandler() })
-	required := func(c *sdk.Config) { c.Witness = sdktest.NewWitness("w.example/1").VerifierKey() }
+	required := func(c *sdk.Config) { c.Witness = testkit.NewWitness("w.example/1").VerifierKey() }
 	if _, err := remembering(t, d, "", required).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt {
 		t.Errorf("a witness is required: %v", err)
 	}
@@ -251,8 +252,8 @@ func TestThreat6CapabilitiesThatVanish(t *testing.T) {
 // signed. Without a witness nobody notices until they compare; a witness signs only
 // one of the two.
 func TestThreat6SplitView(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
-	w := sdktest.NewWitness("witness.example/1")
+	d := testkit.NewDeceit(t, testkit.Liar{})
+	w := testkit.NewWitness("witness.example/1")
 	shown := d.Log()
 	shown.Cosign = w.Cosign
 	required := func(c *sdk.Config) { c.Witness = w.VerifierKey() }
@@ -279,12 +280,12 @@ func TestThreat6SplitView(t *testing.T) {
 // After an honest restore of a backup the client begins anew, with the key it has
 // pinned.
 func TestAcceptRollback(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	dir := t.TempDir()
 	first := remembering(t, d, dir)
 	listed(t, first, d.Group, 4)
 	_ = first.Close()
-	backup := d.Log().Rewritten(func(r *chain.Record) bool { return r.Seq < 5 })
+	backup := d.Log().Rewritten(func(r *chain.Record) bool { return r.Group == "" || r.Number < 5 })
 	d.Show(backup)
 	c := remembering(t, d, dir)
 	if _, err := c.Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt {
@@ -297,14 +298,14 @@ func TestAcceptRollback(t *testing.T) {
 	_ = c.Close()
 	again := remembering(t, d, dir)
 	listed(t, again, d.Group, 2)
-	if trust, err := again.Trust(t.Context()); err != nil || trust.Key != backup.VerifierKey() || !trust.Proves || trust.Size != 4 {
+	if trust, err := again.Trust(t.Context()); err != nil || trust.Key != backup.VerifierKey() || !trust.Proves || trust.Size != 6 { // with those of the accounts
 		t.Errorf("%+v, %v", trust, err)
 	}
 }
 
 // An incremental list costs one request, and brings only what is new.
 func TestProvenListGoesOn(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	c := remembering(t, d, "")
 	all, err := c.Group(d.Group).Entries(t.Context())
 	if err != nil {
@@ -333,13 +334,13 @@ func TestProvenListGoesOn(t *testing.T) {
 }
 
 // aboutPayroll is a record about the newest version of payroll.txt.
-func aboutPayroll(t *testing.T, d *sdktest.Deceit, kind, detail string) chain.Record {
+func aboutPayroll(t *testing.T, d *testkit.Deceit, kind, detail string) chain.Record {
 	t.Helper()
 	return about(t, d, "payroll.txt", kind, detail)
 }
 
 // about is a record about the newest version of a name.
-func about(t *testing.T, d *sdktest.Deceit, name, kind, detail string) chain.Record {
+func about(t *testing.T, d *testkit.Deceit, name, kind, detail string) chain.Record {
 	t.Helper()
 	e, err := remembering(t, d, "").Group(d.Group).Stat(t.Context(), name)
 	if err != nil {
@@ -355,7 +356,7 @@ func about(t *testing.T, d *sdktest.Deceit, name, kind, detail string) chain.Rec
 // service that hides a removal, or shows a removed file again without a return, is
 // found out.
 func TestThreat6Threat46RemovalsAreProven(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	before := d.Log().Rewritten(keepAll)
 	until := time.Now().Add(time.Hour)
 	removed := aboutPayroll(t, d, chain.KindRemove, strconv.FormatInt(until.UnixNano(), 10))
@@ -411,7 +412,7 @@ func TestThreat6Threat46RemovalsAreProven(t *testing.T) {
 
 // Threat 46: records about a file come in an order that makes sense.
 func TestThreat46NoReturnWithoutARemoval(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	before := d.Log().Rewritten(keepAll)
 	record := func(kind, detail string) chain.Record { return aboutPayroll(t, d, kind, detail) }
 	remove, restore, rename, destroy := record(chain.KindRemove, ""), record(chain.KindRestore, ""), record(chain.KindRename, "x"), record(chain.KindTombstone, wire.ReasonOwnerRequest)
@@ -446,7 +447,7 @@ func TestThreat46NoReturnWithoutARemoval(t *testing.T) {
 // it. A service cannot move others with it, hide it, or tell a client that runs other
 // names than one that begins.
 func TestThreat5Threat6FoldersMoveWhatTheyHold(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	for _, name := range []string{"pay/may.txt", "pay/june.txt", "payments.txt", "pay/deleted.txt"} {
 		r, err := alice.Put(t.Context(), name, bytes.NewReader([]byte(name)))
@@ -527,7 +528,7 @@ func TestThreat5Threat6FoldersMoveWhatTheyHold(t *testing.T) {
 // Threat 8: short records of folders make neither more names nor more work than a list may
 // have.
 func TestThreat8FoldersOfManyFiles(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	log := d.Log().Rewritten(keepAll)
 	upload := func(i int) {
 		log.Invent(chain.Record{Kind: chain.KindRecord, Account: string(d.Alice.ID), Group: string(d.Group), Ref: fmt.Sprint("r", i), FileHash: strings.Repeat("ab", 32), Detail: fmt.Sprint("a/", i)})
@@ -586,7 +587,7 @@ func TestThreat13FalseReceiptsOfFolders(t *testing.T) {
 		"signature":      func(a map[string]any) { a["receipt"].(map[string]any)["signature"] = strings.Repeat("A", 86) + "==" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := sdktest.NewDeceit(t, sdktest.Liar{})
+			d := testkit.NewDeceit(t, testkit.Liar{})
 			alice := d.Client(t, d.Alice).Group(d.Group)
 			r, err := alice.Put(t.Context(), "a/x", bytes.NewReader([]byte("x")))
 			if err != nil {
@@ -603,7 +604,7 @@ func TestThreat13FalseReceiptsOfFolders(t *testing.T) {
 // Threat 13: the record of an earlier rename of the same folder proves no new one, also
 // under another sequence, which no hash covers.
 func TestThreat13EarlierRenameOfAFolder(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	r, err := alice.Put(t.Context(), "a/x", bytes.NewReader([]byte("x")))
 	if err != nil {
@@ -630,7 +631,7 @@ func TestThreat13EarlierRenameOfAFolder(t *testing.T) {
 
 // A rename of a folder whose answer is lost is repeated, and happens once.
 func TestRenameFolderAfterALostAnswer(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	r, err := alice.Put(t.Context(), "a/x", bytes.NewReader([]byte("x")))
 	if err != nil {
@@ -657,7 +658,7 @@ func TestThreat13AnotherRenameThanAsked(t *testing.T) {
 		"another folder": {Folder: "c", NewFolder: "b"}, "another name": {Folder: "a", NewFolder: "c2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := sdktest.NewDeceit(t, sdktest.Liar{})
+			d := testkit.NewDeceit(t, testkit.Liar{})
 			alice := d.Client(t, d.Alice).Group(d.Group)
 			for _, name := range []string{"a/x", "c/x"} {
 				if _, err := alice.Put(t.Context(), name, bytes.NewReader([]byte("x"))); err != nil {
@@ -685,7 +686,7 @@ func TestThreat13AnotherRenameThanAsked(t *testing.T) {
 // A client that applied a renamed folder reads only new records from then on, also of the
 // next renamed folder, and gives the same names as a client that begins.
 func TestRenamedFoldersAreReadOnce(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	var seen sdk.Seq
 	for _, name := range []string{"a/x", "a/y", "b/z"} {

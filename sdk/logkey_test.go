@@ -6,7 +6,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // Threat 6: another key of the log is believed when the key before it and the key
@@ -24,7 +24,7 @@ func TestThreat6LogKeyReplaced(t *testing.T) {
 		"nobody says it at all": {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := sdktest.NewDeceit(t, sdktest.Liar{})
+			d := testkit.NewDeceit(t, testkit.Liar{})
 			dir, first := t.TempDir(), d.Log().VerifierKey()
 			withKey := func(c *sdk.Config) { c.LogKey = first }
 			running, required := remembering(t, d, dir), remembering(t, d, "", withKey)

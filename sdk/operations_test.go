@@ -18,8 +18,8 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 const canary = "the plaintext that must never show in an error"
@@ -87,7 +87,7 @@ func calls() []called {
 		{"estimateFee", rpc, false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.EstimateFee(ctx, "upload")) }},
 		{"refreshToken", []string{wire.PathSessionToken}, false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return c.RefreshToken(ctx) }},
 		{"getNetworkInfo", nil, false, func(_ context.Context, c *sdk.Client, _ sdk.Entry) error {
-			if n := c.NetworkInfo(); n.Network != sdk.Testnet || n.ContractID != sdktest.ContractID || n.RPCURL != n.MCPURL+wire.PathRPC || n.AuthURL != n.MCPURL {
+			if n := c.NetworkInfo(); n.Network != sdk.Testnet || n.ContractID != testkit.ContractID || n.RPCURL != n.MCPURL+wire.PathRPC || n.AuthURL != n.MCPURL {
 				return fmt.Errorf("%+v", n)
 			}
 			return nil
@@ -203,19 +203,19 @@ func refusals(elsewhere string) []told {
 func TestThreat4And7EveryOperationMeetsEveryLie(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a second host was asked") }))
 	defer elsewhere.Close()
-	for flavour, ops := range map[sdktest.Flavour][]called{sdktest.Hosted: calls(), sdktest.Ours: moreCalls()} {
+	for flavour, ops := range map[testkit.Dialect][]called{testkit.Hosted: calls(), testkit.Ours: moreCalls()} {
 		for _, op := range ops {
 			for _, lie := range refusals(elsewhere.URL) {
 				t.Run(op.name+"/"+lie.name, func(t *testing.T) {
 					t.Parallel()
-					meet(t, sdktest.NewServer(t, flavour), op, lie)
+					meet(t, testkit.Start(t, flavour), op, lie)
 				})
 			}
 		}
 	}
 }
 
-func meet(t *testing.T, s *sdktest.Server, op called, lie told) {
+func meet(t *testing.T, s *testkit.Server, op called, lie told) {
 	alice := s.Account("alice", "100")
 	c := s.Client(t, alice)
 	if _, err := c.Group("g").Register(t.Context()); err != nil {
@@ -279,7 +279,7 @@ func meet(t *testing.T, s *sdktest.Server, op called, lie told) {
 // a member meanwhile is no error.
 func TestJoinGroupsShortcut(t *testing.T) {
 	const join, already = wire.PathTools + wire.OpJoinGroup, "Already a member of 'g'"
-	s, c := world(t, sdktest.Hosted)
+	s, c := world(t, testkit.Hosted)
 	if done, err := c.Group("g").Join(t.Context()); err != nil || done.Message != already || s.Hits(join) != 0 {
 		t.Errorf("a member: %+v, %v, %d requests", done, err, s.Hits(join))
 	}

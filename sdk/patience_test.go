@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // slowly sends spaces before the answer, in pieces, as a long list over a slow line
@@ -24,7 +24,7 @@ func slowly(pieces int, pause time.Duration) func(next http.Handler) http.Handle
 			next.ServeHTTP(answer, r)
 			w.WriteHeader(answer.Code)
 			for range pieces {
-				_, _ = w.Write([]byte(strings.Repeat(" ", 16<<10)))
+				_, _ = w.Write([]byte(strings.Repeat(" ", 1<<10)))
 				if f, ok := w.(http.Flusher); ok {
 					f.Flush()
 				}
@@ -42,10 +42,10 @@ func slowly(pieces int, pause time.Duration) func(next http.Handler) http.Handle
 // A list may take longer than the time limit while it moves, and no longer than
 // that once it stands still.
 func TestListsTakeAsLongAsTheyMove(t *testing.T) {
-	for _, flavour := range []sdktest.Flavour{sdktest.Hosted, sdktest.Ours} {
+	for _, flavour := range []testkit.Dialect{testkit.Hosted, testkit.Keyless} {
 		t.Run(flavour.String(), func(t *testing.T) {
 			t.Parallel()
-			s := sdktest.NewServer(t, flavour)
+			s := testkit.Start(t, flavour)
 			alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Timeout = 2 * time.Second })
 			if _, err := alice.Group("g").Register(t.Context()); err != nil {
 				t.Fatal(err)

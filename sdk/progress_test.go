@@ -6,15 +6,15 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // Transfers of file content are reported to their end, in JSON and raw; small
 // requests are not.
 func TestProgress(t *testing.T) {
-	for _, flavour := range []sdktest.Flavour{sdktest.Hosted, sdktest.Ours} {
+	for _, flavour := range []testkit.Dialect{testkit.Hosted, testkit.Keyless} {
 		t.Run(flavour.String(), func(t *testing.T) {
-			s := sdktest.NewServer(t, flavour)
+			s := testkit.Start(t, flavour)
 			alice := s.Account("alice", "100")
 			c := s.Client(t, alice)
 			var mu sync.Mutex

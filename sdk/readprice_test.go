@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // What a look at the ledger costs is told before it is made, and is what it costs.
 func TestReadPriceIsWhatReadingCosts(t *testing.T) {
-	for _, flavour := range []sdktest.Flavour{sdktest.Hosted, sdktest.Ours} {
+	for _, flavour := range []testkit.Dialect{testkit.Hosted, testkit.Ours} {
 		t.Run(flavour.String(), func(t *testing.T) {
-			s := sdktest.NewServer(t, flavour)
+			s := testkit.Start(t, flavour)
 			alice := s.Client(t, s.Account("alice", "10"))
 			if _, err := alice.Group("private").Register(t.Context()); err != nil {
 				t.Fatal(err)
@@ -25,7 +25,7 @@ func TestReadPriceIsWhatReadingCosts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if paid := flavour != sdktest.Ours && g != "open"; price.IsZero() == paid {
+				if paid := flavour != testkit.Ours && g != "open"; price.IsZero() == paid {
 					t.Errorf("reading %q is said to cost %s", g, price.Tokens())
 				}
 				before, err := alice.Balance(t.Context(), "")

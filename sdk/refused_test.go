@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // A refused upload is never taken for one whose answer was lost: neither for an
 // equal record of an earlier run, nor for a path that is missing.
 func TestRefusedUploadIsNotFoundInTheLedger(t *testing.T) {
-	for _, flavour := range []sdktest.Flavour{sdktest.Hosted, sdktest.Ours} {
+	for _, flavour := range []testkit.Dialect{testkit.Hosted, testkit.Ours} {
 		t.Run(flavour.String(), func(t *testing.T) {
 			s, owner := world(t, flavour)
 			poor := s.Account("poor", "0.05")

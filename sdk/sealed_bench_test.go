@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // BenchmarkSave saves 4 KiB: by prepare_upload and finalize_upload, and sealed; by one program and
@@ -21,7 +21,7 @@ func BenchmarkSave(b *testing.B) {
 		for _, writers := range []int{1, 8} {
 			for _, delay := range []time.Duration{0, 60 * time.Millisecond} {
 				b.Run(fmt.Sprintf("%s/writers=%d/delay=%s", way, writers, delay), func(b *testing.B) {
-					s := sdktest.NewServer(b, sdktest.Ours)
+					s := testkit.Start(b, testkit.Ours)
 					if way == "prepared" {
 						s.WithoutSealed()
 					}
@@ -66,7 +66,7 @@ func BenchmarkSave(b *testing.B) {
 
 // BenchmarkSeal is what a client does by itself for a save of 4 KiB.
 func BenchmarkSeal(b *testing.B) {
-	s := sdktest.NewServer(b, sdktest.Ours)
+	s := testkit.Start(b, testkit.Ours)
 	c := s.Client(b, s.Account("alice", "1"))
 	content := []byte(strings.Repeat("0123456789abcdef", 256))
 	var up *sdk.Sealed

@@ -13,7 +13,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // sealed seals content under a name that tests look for.
@@ -46,7 +46,7 @@ func waiting(t *testing.T, s *sdk.Sealed) ([]byte, error) {
 // What lies on a disk or is printed shows neither key, name, group, hash nor content; with the
 // keyring it can be sent, and without it nothing of that is known.
 func TestThreat52SealedUploadOnDisk(t *testing.T) {
-	_, c := world(t, sdktest.Ours)
+	_, c := world(t, testkit.Ours)
 	content := []byte("the plaintext " + strings.Repeat("canary ", 500))
 	for _, opts := range [][]sdk.Option{nil, {sdk.Compress()}, {sdk.Base("bafy1"), sdk.WithAttributes(sdk.Attributes{Executable: true})}} {
 		s := sealed(t, c, "the-name.txt", content, opts...)
@@ -110,7 +110,7 @@ func TestThreat52SealedUploadOnDisk(t *testing.T) {
 
 // A changed item is refused, whatever was changed.
 func TestThreat52ChangedItems(t *testing.T) {
-	_, c := world(t, sdktest.Ours)
+	_, c := world(t, testkit.Ours)
 	s, keys := sealed(t, c, "f", []byte("content")), diskKeys(t)
 	raw, err := s.Encode(keys)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // sealedLarge seals content in blocks into a file.
@@ -42,7 +42,7 @@ func sealedLarge(t *testing.T, g sdk.Group, name string, content []byte, opts ..
 // What lies on a disk of a large upload shows neither key, name, group, hash nor content; it can be read, and
 // sent, after its key was fetched, and what was changed is refused.
 func TestThreat52LargeSealedUploadOnDisk(t *testing.T) {
-	server := sdktest.NewServer(t, sdktest.Ours).OfferChunks()
+	server := testkit.Start(t, testkit.Ours)
 	c := server.Client(t, server.Account("alice", "100"))
 	g := c.Group("the-group")
 	if _, err := g.Register(t.Context()); err != nil {
@@ -112,7 +112,7 @@ func TestThreat52LargeSealedUploadOnDisk(t *testing.T) {
 
 // O3: what arrived of a large upload before its process ended is not sent again.
 func TestO3LargeSealedUploadGoesOn(t *testing.T) {
-	server := sdktest.NewServer(t, sdktest.Ours).OfferChunks()
+	server := testkit.Start(t, testkit.Ours)
 	alice := server.Account("alice", "100")
 	c := server.Client(t, alice)
 	g := c.Group("g")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,12 +15,12 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // showing lets a service show another key of its vault.
-func showing(s *sdktest.Server, lie func(*wire.Capabilities)) {
+func showing(s *testkit.Server, lie func(*wire.Capabilities)) {
 	s.Disturb(wire.PathCapabilities, func(next http.Handler) http.Handler {
 		return changedJSON(next, lie)
 	})
@@ -62,40 +63,40 @@ func TestThreat51KeysOfTheVault(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
-		lie  func(s *sdktest.Server, c *wire.Capabilities)
+		lie  func(s *testkit.Server, c *wire.Capabilities)
 		says string
 	}{
-		"another key": {func(_ *sdktest.Server, c *wire.Capabilities) {
+		"another key": {func(_ *testkit.Server, c *wire.Capabilities) {
 			c.Vault.PublicKey = base64.StdEncoding.EncodeToString(other.Public())
 		}, "was not signed with the key"},
-		"another log": {func(_ *sdktest.Server, c *wire.Capabilities) {
-			sdktest.NewServer(t, sdktest.Ours).Log().SignVault(c.Vault, other.Public())
+		"another log": {func(_ *testkit.Server, c *wire.Capabilities) {
+			testkit.Start(t, testkit.Ours).Log().SignVault(c.Vault, other.Public())
 		}, "was not signed with the key"},
-		"another end":   {func(_ *sdktest.Server, c *wire.Capabilities) { c.Vault.NotAfter++ }, "was not signed with the key"},
-		"another epoch": {func(_ *sdktest.Server, c *wire.Capabilities) { c.Vault.Epoch++ }, "was not signed with the key"},
-		"no signature":  {func(_ *sdktest.Server, c *wire.Capabilities) { c.Vault.Signature = "" }, "was not signed with the key"},
-		"no base64":     {func(_ *sdktest.Server, c *wire.Capabilities) { c.Vault.PublicKey = "!" }, "is not base64"},
-		"none":          {func(_ *sdktest.Server, c *wire.Capabilities) { c.Vault = nil }, "it shows none"},
-		"another kind": {func(s *sdktest.Server, c *wire.Capabilities) {
+		"another end":   {func(_ *testkit.Server, c *wire.Capabilities) { c.Vault.NotAfter++ }, "was not signed with the key"},
+		"another epoch": {func(_ *testkit.Server, c *wire.Capabilities) { c.Vault.Epoch++ }, "was not signed with the key"},
+		"no signature":  {func(_ *testkit.Server, c *wire.Capabilities) { c.Vault.Signature = "" }, "was not signed with the key"},
+		"no base64":     {func(_ *testkit.Server, c *wire.Capabilities) { c.Vault.PublicKey = "!" }, "is not base64"},
+		"none":          {func(_ *testkit.Server, c *wire.Capabilities) { c.Vault = nil }, "it shows none"},
+		"another kind": {func(s *testkit.Server, c *wire.Capabilities) {
 			c.Vault.KEM = 0x20
 			s.Log().SignVault(c.Vault, other.Public())
 		}, "update svcfs"},
-		"it ended": {func(s *sdktest.Server, c *wire.Capabilities) {
+		"it ended": {func(s *testkit.Server, c *wire.Capabilities) {
 			c.Vault.NotAfter = time.Now().Add(-time.Minute).Unix()
 			s.Log().SignVault(c.Vault, other.Public())
 		}, "look at the clock of this machine"},
-		"an old epoch": {func(s *sdktest.Server, c *wire.Capabilities) {
+		"an old epoch": {func(s *testkit.Server, c *wire.Capabilities) {
 			c.Vault.Epoch = 2
 			s.Log().SignVault(c.Vault, other.Public())
 		}, "number 3 was seen before"},
-		"no epoch": {func(s *sdktest.Server, c *wire.Capabilities) {
+		"no epoch": {func(s *testkit.Server, c *wire.Capabilities) {
 			c.Vault.Epoch = 0
 			s.Log().SignVault(c.Vault, other.Public())
 		}, "its number is 0"},
-		"a short key": {func(s *sdktest.Server, c *wire.Capabilities) { s.Log().SignVault(c.Vault, other.Public()[1:]) }, "it has 1215 bytes"},
+		"a short key": {func(s *testkit.Server, c *wire.Capabilities) { s.Log().SignVault(c.Vault, other.Public()[1:]) }, "it has 1215 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := sdktest.NewServer(t, sdktest.Ours)
+			s := testkit.Start(t, testkit.Ours)
 			s.NextEpoch(false)
 			s.NextEpoch(false)
 			alice, dir := s.Account("alice", "10"), t.TempDir()
@@ -130,9 +131,10 @@ func TestThreat51KeysOfTheVault(t *testing.T) {
 
 // A service whose ledger proves nothing vouches for no key: its clients upload as before.
 func TestThreat51NothingIsSealedWithoutALog(t *testing.T) {
-	s, c := world(t, sdktest.Ours)
+	s, c := world(t, testkit.Ours)
 	showing(s, func(caps *wire.Capabilities) {
-		caps.Features = []string{wire.CapSealedUpload}
+		caps.Features = slices.DeleteFunc(caps.Features, func(f string) bool { return f == wire.CapCheckpoints || f == wire.CapChains })
+		caps.Vault = &wire.VaultKey{Epoch: 1, KEM: format.SealedKeyKEM, NotAfter: 1 << 40}
 	})
 	if err := putNamed(t, c, "f"); err != nil || s.Hits(wire.PathTools+wire.OpFinalizeUpload) != 1 {
 		t.Errorf("%v", err)
@@ -176,7 +178,7 @@ func TestThreat13LiesInABatch(t *testing.T) {
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c := world(t, sdktest.Ours)
+			s, c := world(t, testkit.Ours)
 			s.Disturb(wire.PathTools+wire.OpFinalizeUploads, func(next http.Handler) http.Handler {
 				return changedJSON(next, func(a *batchAnswer) { a.Result.Uploads = tc.lie(a.Result.Uploads) })
 			})
@@ -212,7 +214,7 @@ func TestThreat13LiesInABatch(t *testing.T) {
 
 // A batch whose answers lie fails each close, and the next ones find what was recorded.
 func TestThreat13LiesToClosesThatWait(t *testing.T) {
-	s, c := world(t, sdktest.Ours)
+	s, c := world(t, testkit.Ours)
 	sdk.SlowLine(c, false)
 	h := hold(s, 1)
 	var all sync.WaitGroup
@@ -260,7 +262,7 @@ func TestThreat13FalseRefusals(t *testing.T) {
 	}{
 		wire.CodeSpent: {sdk.ErrConflict, 1}, wire.CodeHead: {sdk.ErrCorrupt, 1}, wire.CodeEpoch: {sdk.ErrConflict, 2}, wire.CodeInsufficient: {sdk.ErrInsufficient, 1},
 	} {
-		s, c := world(t, sdktest.Ours)
+		s, c := world(t, testkit.Ours)
 		tries := 0
 		s.DisturbUploads(func(http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -281,7 +283,7 @@ func TestThreat13FalseRefusals(t *testing.T) {
 // Threat 52: a service that gives another key than the upload was sealed with is found out, and the
 // upload stays as it was.
 func TestThreat52OtherKeysAfterARestart(t *testing.T) {
-	s, c := world(t, sdktest.Ours)
+	s, c := world(t, testkit.Ours)
 	up := sealed(t, c, "f", []byte("content"))
 	raw, err := up.Encode(sdk.DiskKeys{})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 func putNamed(t *testing.T, c *sdk.Client, name string) error {
@@ -28,7 +29,7 @@ func putNamed(t *testing.T, c *sdk.Client, name string) error {
 
 // A save is one request, whatever its size, and so is one that comes right after another.
 func TestOneRequestASave(t *testing.T) {
-	s, c := world(t, sdktest.Ours)
+	s, c := world(t, testkit.Ours)
 	if err := putNamed(t, c, "first"); err != nil { // the key of the log is fetched, once
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func TestOneRequestASave(t *testing.T) {
 // The number of a receipt is that of its record in the group, without a gap between two saves that
 // nobody came between, and lists have it, too.
 func TestReceiptsTellTheNumber(t *testing.T) {
-	_, c := world(t, sdktest.Ours)
+	_, c := world(t, testkit.Ours)
 	g := c.Group("g")
 	var numbers []int64
 	put := func(name string) sdk.Receipt {
@@ -95,7 +96,7 @@ type held struct {
 	let   chan struct{}
 }
 
-func hold(s *sdktest.Server, n int32) *held {
+func hold(s *testkit.Server, n int32) *held {
 	h := &held{make(chan struct{}, n), make(chan struct{})}
 	var seen atomic.Int32
 	s.DisturbUploads(func(next http.Handler) http.Handler {
@@ -119,7 +120,7 @@ func wait(t *testing.T, c *sdk.Client, n int) {
 // Where requests are quick, small uploads that come while one is under way wait for it, and
 // travel together in the order in which they came. Large ones do not wait.
 func TestSmallUploadsTravelTogether(t *testing.T) {
-	s, c := world(t, sdktest.Ours)
+	s, c := world(t, testkit.Ours)
 	sdk.SlowLine(c, false)
 	if err := putNamed(t, c, "warm"); err != nil {
 		t.Fatal(err)
@@ -164,7 +165,7 @@ func TestSmallUploadsTravelTogether(t *testing.T) {
 // that is too many travel together.
 func TestSmallUploadsOnASlowLine(t *testing.T) {
 	const lanes, more = 8, 5
-	s, c := world(t, sdktest.Ours)
+	s, c := world(t, testkit.Ours)
 	if err := putNamed(t, c, "warm"); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +198,7 @@ func TestSmallUploadsOnASlowLine(t *testing.T) {
 // Who gives up while others are served is alone with that: what was not sent never is, and what
 // was sent goes on for the others.
 func TestWaitingUploadsAreGivenUpAlone(t *testing.T) {
-	s, c := world(t, sdktest.Ours)
+	s, c := world(t, testkit.Ours)
 	sdk.SlowLine(c, false)
 	h := hold(s, 2)
 	var all sync.WaitGroup
@@ -239,7 +240,12 @@ func TestWaitingUploadsAreGivenUpAlone(t *testing.T) {
 
 // The epoch of the vault ends: the client fetches the next key, and the save goes on.
 func TestEndedEpochIsSealedAgain(t *testing.T) {
-	s, c := world(t, sdktest.Ours)
+	s := testkit.Start(t, testkit.Ours)
+	account := s.Account("alice", "100")
+	c := s.Client(t, account)
+	if _, err := c.Group("g").Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	for i, ends := range []bool{false, false, true, true} {
 		if ends {
 			s.NextEpoch(true)
@@ -258,6 +264,7 @@ func TestEndedEpochIsSealedAgain(t *testing.T) {
 		t.Errorf("%v, epoch %d", sent[0].Err, waits.Epoch())
 	}
 	keys := diskKeys(t)
+	c = s.Client(t, account) // knows the newest epoch
 	lasting := sealed(t, c, "late", []byte("x"))
 	raw, err := lasting.Encode(keys)
 	if err != nil {

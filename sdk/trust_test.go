@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // Threat 6: CheckTrust says what the next list would say, and what the service did.
 func TestThreat6CheckTrust(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	dir := t.TempDir()
 	c := remembering(t, d, dir)
 	if trust, err := c.CheckTrust(t.Context()); err != nil || trust.Key != "" {
@@ -24,7 +24,7 @@ func TestThreat6CheckTrust(t *testing.T) {
 	}
 	shorter := d.Log().Rewritten(func(r *chain.Record) bool { return r.Seq < 4 })
 	for name, tc := range map[string]struct {
-		log  *sdktest.Log
+		log  *testkit.Log
 		code string
 	}{
 		"a restored backup": {shorter, wire.CodeHistory},

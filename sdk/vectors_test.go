@@ -15,14 +15,14 @@ import (
 
 	"github.com/svcfs/svcfs/format/formattest"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // The client reads every frozen vector of format version 2, and nothing of a block that was
 // not proven.
 func TestFrozenVectorsAreRead(t *testing.T) {
-	s := newShelf(t, sdktest.Ours)
+	s := newShelf(t, testkit.Ours)
 	vectors := formattest.Read(t, os.DirFS("../format/testdata/blocks"))
 	data := map[string][]byte{}
 	for name, v := range vectors {

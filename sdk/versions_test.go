@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // What a service says of versions is told as it is, and refused where it cannot be.
@@ -58,7 +58,7 @@ func TestVersionsOfALyingService(t *testing.T) {
 // An upload says that its client knows versions where the service asks, and nowhere else.
 func TestUploadsSayThatTheyAreVersions(t *testing.T) {
 	for _, offers := range []bool{true, false} {
-		s := sdktest.NewServer(t, sdktest.Ours)
+		s := testkit.Start(t, testkit.Ours)
 		if offers {
 			s.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler {
 				return answer(200, wire.Capabilities{Features: []string{wire.CapVersions}})
@@ -99,7 +99,7 @@ func TestEndedVersionsKeepTheirName(t *testing.T) {
 // A version that got its name late, and that a newer one ended, makes the name no older
 // than that: nobody takes the name of another file with an old upload.
 func TestEndedVersionsMakeNoNameOlder(t *testing.T) {
-	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	d := testkit.NewDeceit(t, testkit.Liar{})
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	upload, err := alice.Put(t.Context(), "old upload", strings.NewReader("x"))
 	if err != nil {
@@ -136,7 +136,7 @@ func TestEndedVersionsMakeNoNameOlder(t *testing.T) {
 }
 
 // entryOf lists the group of a deceit and returns one file.
-func entryOf(t *testing.T, c *sdk.Client, d *sdktest.Deceit, ref sdk.Ref, opts ...sdk.Option) sdk.Entry {
+func entryOf(t *testing.T, c *sdk.Client, d *testkit.Deceit, ref sdk.Ref, opts ...sdk.Option) sdk.Entry {
 	t.Helper()
 	entries, err := c.Group(d.Group).Entries(t.Context(), opts...)
 	if err != nil {

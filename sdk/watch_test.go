@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 const watchPath = wire.PathTools + wire.OpWatch
@@ -46,10 +46,10 @@ func next(t *testing.T, events iter.Seq2[sdk.Event, error]) (sdk.Event, error) {
 }
 
 func TestWatchWaitsFaultsOut(t *testing.T) {
-	s, c := world(t, sdktest.Ours)
-	// The beginning passes. The faults come before any news: the group's own record is number 1.
+	s, c := world(t, testkit.Ours)
+	// The beginning passes. The faults come before any news: the group's own record is number 2, after that of the account.
 	s.Disturb(watchPath, scripted(nil, say(503, `{"error":"not now"}`), func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
-		say(500, `<html>`), say(200, `{"result":{"events":[],"seq":1}}`)))
+		say(500, `<html>`), say(200, `{"result":{"events":[],"seq":2}}`)))
 	events, err := c.Watch(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestWatchEndsForGood(t *testing.T) {
 		"more than it may send": {func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, wire.MaxJSONBytes+1)) }, sdk.ErrCorrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, c := world(t, sdktest.Ours)
+			s, c := world(t, testkit.Ours)
 			s.Disturb(watchPath, scripted(nil, tc.last))
 			events, err := c.Watch(t.Context(), 0)
 			if err != nil {
@@ -95,11 +95,11 @@ func TestWatchEndsForGood(t *testing.T) {
 }
 
 func TestWatchRefused(t *testing.T) {
-	_, c := world(t, sdktest.Hosted)
+	_, c := world(t, testkit.Hosted)
 	if _, err := c.Watch(t.Context(), 0); sdk.KindOf(err) != sdk.ErrUnsupported {
 		t.Errorf("a service without it: %v", err)
 	}
-	s, c := world(t, sdktest.Ours)
+	s, c := world(t, testkit.Ours)
 	s.Disturb(watchPath, scripted(say(404, `{"error":"account not found","code":"ACCOUNT_NOT_FOUND"}`)))
 	if _, err := c.Watch(t.Context(), 0); sdk.KindOf(err) != sdk.ErrNotFound {
 		t.Errorf("a refused beginning: %v", err)

@@ -22,8 +22,8 @@ import (
 
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // pseudoTerminal is a terminal of the kernel's; what is written to it is kept.
@@ -159,7 +159,7 @@ func (s slowly) requests(next http.Handler) http.Handler {
 
 // barWorld is a service with a group, a file in it and one to be sent.
 type barWorld struct {
-	server *sdktest.Server
+	server *testkit.Server
 	env    []string
 	ref    sdk.Ref
 	dir    string
@@ -167,7 +167,7 @@ type barWorld struct {
 
 func newBarWorld(t *testing.T) *barWorld {
 	t.Helper()
-	s, alice, c := newHosted(t, sdktest.Hosted)
+	s, alice, c := newHosted(t, testkit.Hosted)
 	if _, err := c.Group("team").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func newBarWorld(t *testing.T) *barWorld {
 
 // clientEnv is the environment of svcfs for an account, with a home that is empty: another
 // service may have been at this address before.
-func clientEnv(t *testing.T, s *sdktest.Server, account sdktest.Account, more ...string) []string {
+func clientEnv(t *testing.T, s *testkit.Server, account testkit.Account, more ...string) []string {
 	t.Helper()
 	return append(append(os.Environ(), envURL+"="+s.URL, envAccount+"="+string(account.ID), envKey+"="+account.Key.Reveal(), "HOME="+t.TempDir(), "XDG_STATE_HOME="), more...)
 }
@@ -328,7 +328,7 @@ func TestMountSaysWhatItWaitsFor(t *testing.T) {
 // it shows, and nothing beside JSON.
 func TestO12WaitingShowsOnATerminal(t *testing.T) {
 	proctest.Need(t, "mount")
-	s, alice, c := newHosted(t, sdktest.Ours)
+	s, alice, c := newHosted(t, testkit.Ours)
 	if _, err := c.Group("team").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // gate lets the first calls of a path through, and holds the others until the
@@ -59,7 +59,7 @@ const resumeFiles = 12
 func TestPutAndGetAllGoOnAfterAnInterruption(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
-			s := sdktest.NewServer(t, sdktest.Ours)
+			s := testkit.Start(t, testkit.Ours)
 			s.WithoutSealed() // each file is recorded by a request of its own
 			alice := s.Account("alice", "100")
 			dir := t.TempDir()
@@ -161,7 +161,7 @@ func (w *barWorld) files(t *testing.T, name string) (n int) {
 func TestPutOfLargeFilesGoesOn(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
-			s := sdktest.NewServer(t, sdktest.Ours).OfferChunks()
+			s := testkit.Start(t, testkit.Ours)
 			alice := s.Account("alice", "100")
 			dir := t.TempDir()
 			w := &barWorld{server: s, dir: dir, env: clientEnv(t, s, alice, "HOME="+dir, "XDG_STATE_HOME="+dir+"/state")}
@@ -205,7 +205,7 @@ func TestPutOfLargeFilesGoesOn(t *testing.T) {
 
 // A put waits while connections break, longer than the few tries of a command that changes nothing.
 func TestPutOutlastsAGap(t *testing.T) {
-	s := sdktest.NewServer(t, sdktest.Ours).OfferChunks()
+	s := testkit.Start(t, testkit.Ours)
 	alice := s.Account("alice", "100")
 	w := &barWorld{server: s, dir: t.TempDir(), env: clientEnv(t, s, alice)}
 	ok(t, os.WriteFile(filepath.Join(w.dir, "film"), make([]byte, 5<<20), 0o600))

@@ -18,7 +18,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/svcfs/svcfs/integration/proctest"
-	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/service/testkit"
 	"golang.org/x/sys/unix"
 )
 
@@ -70,9 +70,7 @@ func ok(t testing.TB, err error) {
 //	need NAME ...          leave the script out where the machine lacks one, see [proctest.Need]
 //	until COMMAND ...      repeat a command until it succeeds
 //	unmounted DIR          check that nothing is mounted on DIR
-//	hosted A|B|extended    a service in the test's process: like the hosted one,
-//	                       without extensions, of that generation, or with all of
-//	                       them; sets SVC_URL
+//	hosted                 the hosted network, in the test's process; sets SVC_URL
 //	world                  the service that this run of the script is about
 //	stable FILE            write the last output to FILE, with what differs from
 //	                       run to run replaced
@@ -94,7 +92,7 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// hostedKey finds, in a script's values, the *sdktest.Server it runs against.
+// hostedKey finds, in a script's values, the *testkit.Server it runs against.
 const hostedKey = "hosted"
 
 // testKey finds, in a script's values, its test.
@@ -171,7 +169,7 @@ func setupScript(e *testscript.Env) error {
 	e.Setenv("SVCFS", program)
 	e.Setenv("STRANGER", strings.Join(runsIn()["stranger"], " ")) // for scripts of exits apart
 	e.Setenv("OPEN_FUSE", openFuse(filepath.Join(e.WorkDir, ".fuse")))
-	e.Values[hostedKey] = new(*sdktest.Server)
+	e.Values[hostedKey] = new(*testkit.Server)
 	e.Values[testKey] = e.T()
 	stop, err := proctest.SweepWhenKilled(e.WorkDir)
 	if err != nil {
@@ -242,7 +240,7 @@ func accountCmd(ts *testscript.TestScript, svcd string, args []string) {
 		ts.Fatalf("usage: account NAME TOKENS")
 	}
 	id, key := args[0]+".svc.testnet", ""
-	if s := *ts.Value(hostedKey).(**sdktest.Server); s != nil {
+	if s := *ts.Value(hostedKey).(**testkit.Server); s != nil {
 		key = s.Account(args[0], args[1]).Key.Reveal()
 	} else {
 		key = createAccount(ts, svcd, id, args)
@@ -317,8 +315,8 @@ func hostedCmd(t *testing.T, ts *testscript.TestScript, args []string) {
 	if len(args) != 0 {
 		ts.Fatalf("usage: hosted")
 	}
-	s := sdktest.NewServer(t, sdktest.Hosted)
-	*ts.Value(hostedKey).(**sdktest.Server) = s
+	s := testkit.Start(t, testkit.Hosted)
+	*ts.Value(hostedKey).(**testkit.Server) = s
 	ts.Setenv(envURL, s.URL)
 }
 

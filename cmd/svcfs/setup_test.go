@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/svcfs/svcfs/integration/proctest"
-	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // On a terminal setup asks each question until its answer is good, and shows no key.
 func TestSetupAtATerminal(t *testing.T) {
-	s := sdktest.NewServer(t, sdktest.Ours)
+	s := testkit.Start(t, testkit.Ours)
 	alice := s.Account("alice", "10")
 	home := t.TempDir()
 	p := openTerminal(t, 200)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 const bashCompletion = "/usr/share/bash-completion/bash_completion"
@@ -21,7 +21,7 @@ const bashCompletion = "/usr/share/bash-completion/bash_completion"
 // environment of their owner.
 func completionWorld(t *testing.T) []string {
 	t.Helper()
-	s, alice, c := newHosted(t, sdktest.Ours)
+	s, alice, c := newHosted(t, testkit.Ours)
 	for _, g := range []sdk.GroupID{"team", "tests", "other"} {
 		if _, err := c.Group(g).Register(t.Context()); err != nil {
 			t.Fatal(err)

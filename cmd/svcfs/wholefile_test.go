@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 func openRoot(t *testing.T) *os.Root {
@@ -117,16 +117,16 @@ func openFolder(t *testing.T, dir *os.Root) int {
 
 // newHosted is a service in this process, an account with 100 tokens and its
 // client.
-func newHosted(t *testing.T, f sdktest.Flavour) (*sdktest.Server, sdktest.Account, *sdk.Client) {
+func newHosted(t *testing.T, f testkit.Dialect) (*testkit.Server, testkit.Account, *sdk.Client) {
 	t.Helper()
-	s := sdktest.NewServer(t, f)
+	s := testkit.Start(t, f)
 	alice := s.Account("alice", "100")
 	return s, alice, s.Client(t, alice)
 }
 
 // A get that is killed while it writes leaves the old file or none, and no other.
 func TestGetKilledWhileWriting(t *testing.T) {
-	s, alice, c := newHosted(t, sdktest.Hosted)
+	s, alice, c := newHosted(t, testkit.Hosted)
 	if _, err := c.Group("team").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -13,13 +13,13 @@ import (
 
 	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // hosted is a mount of bob's at the stand-in of the hosted network, which does not
 // announce changes, beside alice's client. They share the group team.
-func hosted(t *testing.T, s *sdktest.Server, change ...func(*Config)) (*mounted, *sdk.Client) {
+func hosted(t *testing.T, s *testkit.Server, change ...func(*Config)) (*mounted, *sdk.Client) {
 	t.Helper()
 	alice, bob := s.Client(t, s.Account("alice", "10")), s.Client(t, s.Account("bob", "10"))
 	return hostedBy(t, alice, bob, change...), alice
@@ -78,7 +78,7 @@ func (m *mounted) settle() {
 }
 
 // asked counts the looks at the records and at the list of groups.
-func asked(s *sdktest.Server) (records, groups int) {
+func asked(s *testkit.Server) (records, groups int) {
 	return s.Hits(wire.PathTools + wire.OpGetGroupTransactions), s.Hits(wire.PathTools + wire.OpGetMemberGroups)
 }
 
@@ -104,7 +104,7 @@ func amount(t *testing.T, tokens string) sdk.Amount {
 // ledger ever more rarely while nothing new is there; an idle mount costs nothing; and the
 // costs are counted.
 func TestR4LooksWithoutAWatch(t *testing.T) {
-	s := sdktest.NewServer(t, sdktest.Hosted)
+	s := testkit.Start(t, testkit.Hosted)
 	var c clock
 	var before sdk.Amount
 	m, alice := hosted(t, s, c.use, func(cfg *Config) {
@@ -156,7 +156,7 @@ func TestR4LooksWithoutAWatch(t *testing.T) {
 
 // R6: looks count against the budget; known names are shown without them.
 func TestR6LooksCountAgainstTheBudget(t *testing.T) {
-	s := sdktest.NewServer(t, sdktest.Hosted)
+	s := testkit.Start(t, testkit.Hosted)
 	var c clock
 	m, alice := hosted(t, s, c.use, func(cfg *Config) {
 		cfg.Budget = amount(t, "0.0039") // one look at the groups, and one at a group
@@ -214,7 +214,7 @@ func TestLooksGoOnWithoutAPrice(t *testing.T) {
 func TestM5RevokedWithoutAWatch(t *testing.T) {
 	for name, open := range map[string]bool{"open": true, "in memory": false} {
 		t.Run(name, func(t *testing.T) {
-			s := sdktest.NewServer(t, sdktest.Hosted)
+			s := testkit.Start(t, testkit.Hosted)
 			var c clock
 			m, alice := hosted(t, s, c.use)
 			if _, err := alice.Group("team").Put(t.Context(), "f", bytes.NewReader([]byte("content"))); err != nil {
@@ -304,7 +304,7 @@ func (doubting) IsAuthorized(context.Context, sdk.GroupID, sdk.AccountID) (bool,
 
 // A list may take longer than the time limit while it moves (E2).
 func TestE2LongListsAreWaitedFor(t *testing.T) {
-	s := sdktest.NewServer(t, sdktest.Hosted)
+	s := testkit.Start(t, testkit.Hosted)
 	m, alice := hosted(t, s, func(c *Config) { c.MetadataTimeout = 2 * time.Second })
 	r, err := alice.Group("team").Put(t.Context(), "f", bytes.NewReader([]byte("content")))
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/names/namestest"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -974,7 +974,7 @@ func TestE2SlowServiceDoesNotBlockOtherPaths(t *testing.T) {
 
 // E2: a request without an answer ends with the time limit.
 func TestE2SlowServiceTimesOut(t *testing.T) {
-	s := sdktest.NewServer(t, sdktest.Hosted)
+	s := testkit.Start(t, testkit.Hosted)
 	client := s.Client(t, s.Account("alice", "10"))
 	m := hostedBy(t, client, s.Client(t, s.Account("bob", "10"), func(cfg *sdk.Config) { cfg.Timeout = time.Second / 2 }))
 	if _, err := client.Group("team").Put(t.Context(), "slow", bytes.NewReader([]byte("x"))); err != nil {

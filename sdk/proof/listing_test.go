@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/proof"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // mixed is a chain of three records of the old layout and three of the new.
@@ -291,7 +291,7 @@ func second[T any](_ T, err error) error { return err }
 // A checkpoint is believed only with the signature of the witness that is required.
 func TestThreat6WitnessMustSign(t *testing.T) {
 	h := newHistory(t, 3)
-	honest, other, namesake := sdktest.NewWitness("witness.example/1"), sdktest.NewWitness("other.example/1"), sdktest.NewWitness("witness.example/1")
+	honest, other, namesake := testkit.NewWitness("witness.example/1"), testkit.NewWitness("other.example/1"), testkit.NewWitness("witness.example/1")
 	raw := h.checkpoint(fmt.Sprintf("%s\n3\n%s\n", origin, h.root()))
 	for _, c := range []struct {
 		name string

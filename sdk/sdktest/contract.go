@@ -20,6 +20,12 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
+// Account is an account with its API key.
+type Account struct {
+	ID  sdk.AccountID
+	Key sdk.Secret
+}
+
 // World is a service under test: where it is, and two accounts that have at
 // least 20 tokens each and nothing in common. Groups are named at random, so
 // one service may serve several runs.

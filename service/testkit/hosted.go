@@ -96,12 +96,33 @@ func (h *hosted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == wire.PathSessionToken && r.Method == http.MethodPost:
 		h.signIn(w, r)
 	case r.URL.Path == wire.PathRPC: // the node of the ledger, section 4
-		h.next.ServeHTTP(w, r)
+		raw, again := body(r)
+		if asksOurPrice(raw) {
+			raw = bytes.Replace(raw, []byte(`"estimate_fee"`), []byte(`"get_dynamic_fee"`), 1) // always 0 (4.2)
+			again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
+		}
+		h.next.ServeHTTP(w, again)
 	case r.URL.Path == wire.PathHealth: // 3.1
 		writeJSON(w, http.StatusOK, map[string]any{"status": "MCP ready", "version": "0.4.4", "auth": "enabled", "rpc_reachable": true})
 	default: // neither extensions nor /api/finalize-upload, 3.3 and 3.4
 		http.Error(w, "Not Found", http.StatusNotFound)
 	}
+}
+
+// asksOurPrice reports whether a request asks for the fee of an action by our name, which the contract does
+// not know: it says 0 (4.6).
+func asksOurPrice(raw []byte) bool {
+	var req struct {
+		Params struct {
+			Method string `json:"method_name"`
+			Args   []byte `json:"args_base64"`
+		} `json:"params"`
+	}
+	var args struct {
+		Action string `json:"action"`
+	}
+	return json.Unmarshal(raw, &req) == nil && req.Params.Method == "estimate_fee" && json.Unmarshal(req.Params.Args, &args) == nil &&
+		(args.Action == ledger.ActionUpload || args.Action == ledger.ActionRetrieve)
 }
 
 // signIn answers as 2.1: an account that does not exist has no key.

@@ -6,20 +6,27 @@
 package testkit
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/store/storetest"
 )
@@ -29,12 +36,13 @@ type Dialect uint8
 
 // The dialects.
 const (
-	Ours   Dialect = iota // svcd as it is
-	Hosted                // the hosted network: see hosted.go
+	Ours    Dialect = iota // svcd as it is
+	Keyless                // svcd while its vault's key is away: it takes no sealed uploads
+	Hosted                 // the hosted network: see hosted.go
 )
 
 // String names the dialect.
-func (d Dialect) String() string { return [...]string{"ours", "hosted"}[d] }
+func (d Dialect) String() string { return [...]string{"ours", "keyless", "hosted"}[d] }
 
 // Account is an account with its API key.
 type Account = sdktest.Account
@@ -59,28 +67,39 @@ type Server struct {
 	mu      sync.Mutex
 	between map[string]func(http.Handler) http.Handler // by path
 	hits    map[string]int
+	shown   *Log  // instead of the service's own; nil = none
+	batches []int // uploads of each finalize_uploads
+	keys    map[sdk.AccountID]string
+
+	clock atomic.Int64 // added to the time of the service, ns
 }
 
 // Start starts a service. Each change is made to its configuration before.
 func Start(tb testing.TB, d Dialect, changes ...func(*service.Config)) *Server {
 	tb.Helper()
-	s := &Server{tb: tb, dialect: d, between: map[string]func(http.Handler) http.Handler{}, hits: map[string]int{}}
+	s := &Server{tb: tb, dialect: d, between: map[string]func(http.Handler) http.Handler{}, hits: map[string]int{}, keys: map[sdk.AccountID]string{}}
 	listening := httptest.NewUnstartedServer(s)
 	s.URL = "http://" + listening.Listener.Addr().String()
-	s.cfg = service.Config{DataDir: dataDir(tb), PublicURL: s.URL, RequestRate: -1, FreeChanges: -1, MaxAccountBytes: -1, MaxGroupBytes: -1}
+	s.cfg = service.Config{DataDir: dataDir(tb), PublicURL: s.URL, RequestRate: -1, FreeChanges: -1, MaxAccountBytes: -1, MaxGroupBytes: -1, Fees: ledger.DefaultFees()}
 	if d == Hosted {
 		s.cfg.Fees, s.cfg.PlainRefs = hostedFees(), true
 	}
 	for _, change := range changes {
 		change(&s.cfg)
 	}
+	if s.cfg.Now == nil {
+		s.cfg.Now = func() time.Time { return time.Now().Add(time.Duration(s.clock.Load())) }
+	}
 	s.must(storetest.Fill(s.cfg.DataDir))
 	var err error
-	s.Service, err = service.Open(context.WithoutCancel(tb.Context()), s.cfg)
+	s.Service, err = service.Open(context.Background(), s.cfg)
 	s.must(err)
 	s.behind = s.Service.Handler()
-	if d == Hosted {
+	switch d {
+	case Hosted:
 		s.behind = s.newHosted(s.behind)
+	case Keyless:
+		s.behind = s.keyless(s.behind)
 	}
 	listening.Start()
 	tb.Cleanup(func() {
@@ -105,7 +124,10 @@ func dataDir(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp(memoryDir, "testkit-")
 	if err != nil {
-		return tb.TempDir()
+		dir, err = os.MkdirTemp("", "testkit-")
+	}
+	if err != nil {
+		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
@@ -134,7 +156,11 @@ func (s *Server) Account(name, tokens string) Account {
 	s.must(err)
 	made, err := s.Service.CreateAccount(context.Background(), name, balance)
 	s.must(err)
-	return Account{ID: sdk.AccountID(made.AccountID), Key: sdk.NewSecret(made.APIKey.Reveal())}
+	a := Account{ID: sdk.AccountID(made.AccountID), Key: sdk.NewSecret(made.APIKey.Reveal())}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys[a.ID] = made.APIKey.Reveal()
+	return a
 }
 
 // Client makes a client of an account, which is closed with the test. Each change is made to its
@@ -211,18 +237,73 @@ func (s *Server) DisturbUploads(between func(next http.Handler) http.Handler) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.hits[r.URL.Path]++
-	h, between := s.behind, s.between[r.URL.Path]
+	h, between, shown := s.behind, s.between[r.URL.Path], s.shown
 	for path, f := range s.between {
 		if prefix, ok := strings.CutSuffix(path, "*"); ok && strings.HasPrefix(r.URL.Path, prefix) {
 			between = f
 		}
 	}
 	s.mu.Unlock()
+	if r.URL.Path == wire.PathTools+wire.OpFinalizeUploads {
+		h = s.counting(h)
+	}
+	if shown != nil {
+		h = s.showing(shown, h)
+	}
 	if between != nil {
 		h = between(h)
 	}
 	h.ServeHTTP(w, r)
 }
 
+// counting notes how many uploads a finalize_uploads records.
+func (s *Server) counting(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := record(next, r)
+		var out struct {
+			Result wire.FinalizeUploadsResult `json:"result"`
+		}
+		if answer.Code == http.StatusOK && json.Unmarshal(answer.Body.Bytes(), &out) == nil {
+			s.mu.Lock()
+			s.batches = append(s.batches, len(out.Result.Uploads))
+			s.mu.Unlock()
+		}
+		forward(w, answer)
+	})
+}
+
+// Batches returns how many uploads each finalize_uploads had.
+func (s *Server) Batches() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.batches)
+}
+
 // errNoAnswer stands for a JSON that is not what svcd answers.
 var errNoAnswer = errors.New("the service's answer is not the JSON that was expected")
+
+// NewHead is a request to record sealed uploads, one or many, with changed heads.
+func NewHead(r *http.Request, change func(*wire.SealedHead)) *http.Request {
+	var out []byte
+	for {
+		head, err := wire.ReadFrameHead(r.Body, wire.MaxSealedBlob)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			panic(err) // the client's own frame
+		}
+		blob := make([]byte, head.BlobSize)
+		if _, err := io.ReadFull(r.Body, blob); err != nil {
+			panic(err)
+		}
+		change(head)
+		if out, err = wire.AppendFrameHead(out, head); err != nil {
+			panic(err)
+		}
+		out = append(out, blob...)
+	}
+	again := r.Clone(r.Context())
+	again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(out)), int64(len(out))
+	return again
+}

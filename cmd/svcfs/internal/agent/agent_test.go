@@ -17,8 +17,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -26,15 +26,15 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // world is a service with the groups team and secret, both of alice; bot, for whom the agent
 // acts, is a member of both.
 type world struct {
-	*sdktest.Server
+	*testkit.Server
 	t          *testing.T
 	alice, bot *sdk.Client
-	account    sdktest.Account // of bot
+	account    testkit.Account // of bot
 }
 
-func newWorld(t *testing.T, flavour sdktest.Flavour) *world {
+func newWorld(t *testing.T, flavour testkit.Dialect) *world {
 	t.Helper()
-	s := sdktest.NewServer(t, flavour)
+	s := testkit.Start(t, flavour)
 	w := &world{Server: s, t: t, alice: s.Client(t, s.Account("alice", "10")), account: s.Account("bot", "10")}
 	w.bot = s.Client(t, w.account)
 	for _, g := range []sdk.GroupID{"team", "secret"} {
@@ -208,7 +208,7 @@ func (w *world) spent(do func()) string {
 // The tools, their texts, hints and arguments are what a host shows to its user: a change of
 // them is read before it is made.
 func TestToolsAreAsWritten(t *testing.T) {
-	w := newWorld(t, sdktest.Ours)
+	w := newWorld(t, testkit.Ours)
 	all := w.options()
 	all.AllowWrite, all.AllowDelete = true, true
 	tools, err := w.connect(all, "", nil).ListTools(t.Context(), nil)
@@ -269,7 +269,7 @@ func reading() []string {
 
 // A tool that costs is no mere read, also a list where lists cost.
 func TestNoToolThatCostsIsReadOnly(t *testing.T) {
-	for _, flavour := range []sdktest.Flavour{sdktest.Hosted, sdktest.Ours} {
+	for _, flavour := range []testkit.Dialect{testkit.Hosted, testkit.Ours} {
 		tools, err := newWorld(t, flavour).listTools()
 		if err != nil {
 			t.Fatal(err)
@@ -277,7 +277,7 @@ func TestNoToolThatCostsIsReadOnly(t *testing.T) {
 		for _, tool := range tools.Tools {
 			want := tool.Name != "read_file"
 			if slices.Contains([]string{"list_groups", "list_files", "stat", "history"}, tool.Name) {
-				want = flavour == sdktest.Ours
+				want = flavour == testkit.Ours
 			}
 			if tool.Annotations.ReadOnlyHint != want {
 				t.Errorf("%s: %s says read only: %t", flavour, tool.Name, !want)
@@ -292,7 +292,7 @@ func (w *world) listTools() (*mcp.ListToolsResult, error) {
 
 // Files are found page by page, and described; names that could trick a reader are shown escaped.
 func TestFindingFiles(t *testing.T) {
-	w := newWorld(t, sdktest.Ours)
+	w := newWorld(t, testkit.Ours)
 	for i := range 5 {
 		w.put("team", fmt.Sprintf("reports/%d.txt", i), "content")
 	}
@@ -349,7 +349,7 @@ func TestFindingFiles(t *testing.T) {
 
 // A file is read in pieces that fit together, text at whole characters, for one retrieval.
 func TestReadingInPieces(t *testing.T) {
-	w := newWorld(t, sdktest.Ours)
+	w := newWorld(t, testkit.Ours)
 	text := strings.Repeat("héllo €uro 𝄞 ", 400)
 	w.put("team", "text", text)
 	binary := string([]byte{0, 1, 0xff, 0xfe, 7})
@@ -397,7 +397,7 @@ func TestReadingInPieces(t *testing.T) {
 // A resource is one small file, asked for by name; there is no list that a host would fetch
 // and pay for.
 func TestResources(t *testing.T) {
-	w := newWorld(t, sdktest.Ours)
+	w := newWorld(t, testkit.Ours)
 	w.put("team", "dir/a file.txt", "content")
 	w.put("team", "large", strings.Repeat("x", MaxRead+1))
 	s := w.connect(w.options(), "", nil)
@@ -426,7 +426,7 @@ func TestResources(t *testing.T) {
 
 // Every version of the protocol that the library has is served.
 func TestProtocolVersions(t *testing.T) {
-	w := newWorld(t, sdktest.Ours)
+	w := newWorld(t, testkit.Ours)
 	w.put("team", "file", "content")
 	for _, version := range mcp.SupportedProtocolVersions() {
 		for _, canAsk := range []bool{false, true} {
@@ -456,7 +456,7 @@ func TestProtocolVersions(t *testing.T) {
 // A file that was paid for is closed when nobody reads it any more, and is handed out only
 // while the account may read it.
 func TestReadingEndsWithTheRight(t *testing.T) {
-	w := newWorld(t, sdktest.Ours)
+	w := newWorld(t, testkit.Ours)
 	ref := w.put("team", "gone", "content")
 	w.put("team", "file", "content")
 	s := w.connect(w.options(), "", nil)
@@ -471,7 +471,7 @@ func TestReadingEndsWithTheRight(t *testing.T) {
 
 // The least recently read file is closed when another is opened beyond the bound.
 func TestFewFilesAreOpen(t *testing.T) {
-	w := newWorld(t, sdktest.Ours)
+	w := newWorld(t, testkit.Ours)
 	for i := range maxOpen + 1 {
 		w.put("team", fmt.Sprint(i), "content")
 	}
@@ -492,7 +492,7 @@ func TestFewFilesAreOpen(t *testing.T) {
 
 // stdout carries the protocol only, and the streams are closed by their owner.
 func TestTransportBoundsALine(t *testing.T) {
-	w := newWorld(t, sdktest.Ours)
+	w := newWorld(t, testkit.Ours)
 	in, agentSays := io.Pipe()
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(t.Context(), w.options(), Transport(in, nopCloser{io.Discard})) }()
@@ -514,7 +514,7 @@ func (nopCloser) Close() error { return nil }
 
 // What was asked before the end of standard input is answered before the program ends.
 func TestTransportAnswersBeforeTheEnd(t *testing.T) {
-	w := newWorld(t, sdktest.Ours)
+	w := newWorld(t, testkit.Ours)
 	var asked strings.Builder
 	asked.WriteString(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}` + "\n" +
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n")

@@ -1,5 +1,5 @@
 //go:build !race
 
-package sdktest_test
+package testkit_test
 
 const raceDetector = false

@@ -1,10 +1,11 @@
-package sdktest
+package testkit
 
 import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -47,15 +48,17 @@ type BlockDeceit struct {
 	key    *format.Key
 	sealed *sealedFile
 	before *sealedFile // an earlier version of the name, of the same size
+
+	beforeRef sdk.Ref
 }
 
 // liarBlock is the plaintext of a block, in bytes.
 const liarBlock = format.MinBlockBytes
 
-// NewBlockDeceit starts a [Ours] service for a lie.
+// NewBlockDeceit starts a service for a lie.
 func NewBlockDeceit(tb testing.TB, liar BlockLiar) *BlockDeceit {
 	tb.Helper()
-	d := &BlockDeceit{Server: NewServer(tb, Ours).OfferChunks(), Group: "films", liar: liar}
+	d := &BlockDeceit{Server: Start(tb, Ours), Group: "films", liar: liar}
 	d.Alice = d.Account("alice", "100")
 	c := d.Client(tb, d.Alice)
 	if _, err := c.Group(d.Group).Register(tb.Context()); err != nil {
@@ -65,12 +68,16 @@ func NewBlockDeceit(tb testing.TB, liar BlockLiar) *BlockDeceit {
 	if blocks == 0 {
 		blocks = 10
 	}
-	older := pattern(int((blocks-1)*liarBlock + 100))
-	slices.Reverse(older)
-	d.before, _ = d.put(older)
 	d.Content = pattern(int((blocks-1)*liarBlock + 100))
+	older := slices.Clone(d.Content)
+	slices.Reverse(older)
 	var ref sdk.Ref
-	d.sealed, ref = d.put(d.Content)
+	d.before, _, d.beforeRef = d.addBlocks(d.Alice, d.Group, "film", older, liarBlock)
+	d.sealed, d.key, ref = d.addBlocks(d.Alice, d.Group, "film", d.Content, liarBlock)
+	if liar.make != nil {
+		liar.make(d, d.sealed)
+		d.forge(ref, d.sealed)
+	}
 	entries, err := c.Group(d.Group).Entries(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
@@ -83,18 +90,13 @@ func NewBlockDeceit(tb testing.TB, liar BlockLiar) *BlockDeceit {
 	return d
 }
 
-func (d *BlockDeceit) put(content []byte) (*sealedFile, sdk.Ref) {
-	key, err := format.RandomKey()
-	if err != nil {
-		panic(err)
+// pattern is content in which no two blocks are the same.
+func pattern(size int) []byte {
+	content := make([]byte, size)
+	for i := range content {
+		content[i] = byte(i*7 + i>>8 + size)
 	}
-	f := sealBlocks(key, content, liarBlock, 4)
-	f.meta.Filename = "film"
-	d.key = key
-	if d.before != nil && d.liar.make != nil {
-		d.liar.make(d, f)
-	}
-	return f, d.addSealed(d.Alice, d.Group, key, f, sdk.ComputeHash(content).String())
+	return content
 }
 
 // Lie begins the lie.
@@ -106,6 +108,9 @@ func (d *BlockDeceit) Lie() {
 
 // Repent ends it. What an uploader recorded stays.
 func (d *BlockDeceit) Repent() {
+	if d.liar.tell == nil {
+		return
+	}
 	for _, path := range []string{wire.PathBlocks, wire.PathTiles, wire.PathManifest} {
 		d.Disturb(path+"*", nil)
 	}
@@ -385,14 +390,11 @@ func answerLiars() []BlockLiar {
 		})},
 		{Name: "a file without a format", Proven: "format version 0 of a file that the ledger recorded as version 2", tell: answered(func(_ *BlockDeceit, r map[string]any) { r["format"] = nil })},
 		{Name: "all of an earlier version", Proven: recorded, tell: answered(func(d *BlockDeceit, r map[string]any) {
-			for _, f := range d.state.files {
-				if f.sealed == d.before {
-					var out wire.PrepareRetrieveResult
-					d.state.retrieveBlocks(f, wire.PrepareRetrieveRequest{}, &out)
-					r["key"], r["format"], r["manifest"], r["tiles"] = encode64(f.key), f.format, out.Manifest, out.Tiles
-					r["data_url"], r["tiles_url"] = out.DataURL, out.TilesURL
-				}
-			}
+			var earlier map[string]any
+			d.call(d.Alice, wire.OpPrepareRetrieve, wire.PrepareRetrieveRequest{GroupID: string(d.Group), IPFSHash: string(d.beforeRef), Formats: []int{format.Version, format.VersionBlocks}}, &earlier)
+			earlier["ipfs_hash"], earlier["location"] = r["ipfs_hash"], r["location"]
+			clear(r)
+			maps.Copy(r, earlier)
 		})},
 	}
 }

@@ -1,15 +1,14 @@
-package sdktest
+package testkit
 
 import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
@@ -19,12 +18,14 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
-// Log is the signed ledger of a [Ours] service, in memory. It signs a
-// checkpoint with every record, so that a liar's copy is as well signed as the
-// truth.
+// Log is a signed ledger in memory that a [Server] shows in place of its own: all that the service says
+// of its records and their proofs is said of those of the Log, signed with its key. It follows the
+// ledger of the service, and signs a checkpoint with every record, so that a liar's copy is as well
+// signed as the truth.
 type Log struct {
 	origin string
 	key    ed25519.PrivateKey
+	of     int64 // the newest record of the service that it follows
 
 	// Lag is how many of the newest records no checkpoint holds yet.
 	Lag int
@@ -32,6 +33,8 @@ type Log struct {
 	Freshness time.Duration
 	// Cosign, where it is set, has a witness sign a checkpoint too.
 	Cosign func(note []byte) []byte
+
+	mu sync.Mutex // guards the rest while the service shows it
 
 	statements []string // by which keys replaced one another
 
@@ -41,19 +44,19 @@ type Log struct {
 	trees   []chain.Tree // of the first n records, at n
 }
 
-func newLog(f Flavour) *Log {
-	if f != Ours {
-		return nil
-	}
+func emptyLog(origin string, key ed25519.PrivateKey) *Log {
+	return &Log{origin: origin, key: key, heads: map[string]chain.Place{}, trees: make([]chain.Tree, 1)}
+}
+
+// empty is a log of the same name with a key of its own.
+func (l *Log) empty() *Log {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		panic(err)
 	}
-	return emptyLog(key)
-}
-
-func emptyLog(key ed25519.PrivateKey) *Log {
-	return &Log{origin: "sdktest/" + ContractID, key: key, heads: map[string]chain.Place{}, trees: make([]chain.Tree, 1)}
+	next := emptyLog(l.origin, key)
+	next.of = l.of
+	return next
 }
 
 // VerifierKey is the public key of the log.
@@ -68,7 +71,7 @@ func (l *Log) VerifierKey() string {
 // Rekeyed is the same ledger, signed with another key. The statement about it is
 // signed by whom signers chooses; nil makes none.
 func (l *Log) Rekeyed(signers func(before, after note.Signer) []note.Signer) *Log {
-	next := newLog(Ours)
+	next := l.empty()
 	next.Lag, next.Freshness, next.Cosign = l.Lag, l.Freshness, l.Cosign
 	for _, r := range l.records {
 		next.append(r)
@@ -130,7 +133,8 @@ func (l *Log) append(r chain.Record) {
 // Rewritten is a consistent lie: a log with the same key in which every record is
 // what change makes of it, and those it refuses are left out.
 func (l *Log) Rewritten(change func(*chain.Record) (keep bool)) *Log {
-	other := emptyLog(l.key)
+	other := emptyLog(l.origin, l.key)
+	other.of = l.of
 	for _, r := range l.records {
 		r.Tags = slices.Clone(r.Tags)
 		if change(&r) {
@@ -245,59 +249,10 @@ func (l *Log) sign(s chain.Statement, text []byte) wire.ChainHead {
 		Signature: encode64(ed25519.Sign(l.key, text))}
 }
 
-// receipt is that of the newest record.
-func (l *Log) receipt() (*wire.TransactionRow, *wire.ChainHead) {
-	return l.receiptOf(&l.records[len(l.records)-1])
-}
-
+// receiptOf is the record as it is answered to its maker, and its receipt.
 func (l *Log) receiptOf(r *chain.Record) (*wire.TransactionRow, *wire.ChainHead) {
 	row := hashedRow(r)
 	s := l.statement(r.Chain, chain.Place{Number: r.Number, Hash: r.Sum()})
 	head := l.sign(s, s.ReceiptText())
 	return &row, &head
-}
-
-// sign records what happened, where the service has a log. The caller holds the
-// lock.
-func (s *state) sign(r chain.Record) {
-	if s.log == nil {
-		return
-	}
-	slices.SortFunc(r.Tags, func(a, b chain.Tag) int { return strings.Compare(a.Name, b.Name) })
-	s.log.append(r)
-}
-
-// later is a record about a file that was uploaded before.
-func (f *file) later(kind, account, detail string) chain.Record {
-	return chain.Record{Kind: kind, Account: account, Group: f.row.GroupID, Ref: f.row.IPFSHash, FileHash: f.row.FileHash, Detail: detail, Tags: f.withContent(f.row.Attributes,
-		chain.Tag{Name: chain.TagUploader, Value: f.row.UserID}, chain.Tag{Name: chain.TagUploaded, Value: *f.row.Timestamp}, chain.Tag{Name: chain.TagUpload, Value: strconv.FormatInt(f.row.Seq, 10)},
-		chain.Tag{Name: chain.TagSize, Value: strconv.FormatInt(*f.row.OriginalSize, 10)}, chain.Tag{Name: chain.TagType, Value: *f.row.ContentType}, chain.Tag{Name: chain.TagName, Value: *f.row.Filename})}
-}
-
-func (s *state) tlog(path string) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch path {
-	case "key":
-		return []byte(s.log.VerifierKey() + "\n")
-	case wire.TlogKeys:
-		raw, _ := json.Marshal(wire.LogKeys{Statements: s.log.statements})
-		return raw
-	default:
-		return s.log.checkpoint()
-	}
-}
-
-// Log returns the ledger that a [Ours] service shows.
-func (s *Server) Log() *Log {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	return s.state.log
-}
-
-// Show makes the service show another ledger from now on.
-func (s *Server) Show(l *Log) {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	s.state.log = l
 }

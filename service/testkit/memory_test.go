@@ -1,4 +1,4 @@
-package sdktest_test
+package testkit_test
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // resident returns the memory this process occupies, in bytes.
@@ -52,13 +52,13 @@ func peakOf(t *testing.T, f func()) int64 {
 // allowed file and 64 MiB, and end.
 func TestThreat8MemoryStaysBounded(t *testing.T) {
 	const largest = 8 << 20
-	for _, mode := range sdktest.Modes() {
+	for _, mode := range testkit.Modes() {
 		if mode.Threat != 8 {
 			continue
 		}
 		t.Run(mode.Name, func(t *testing.T) {
 			try := func() error {
-				return newVictim(t, sdktest.NewHostile(t, mode), largest, 2*time.Second).try(t.Context())
+				return newVictim(t, testkit.NewHostile(t, mode), largest, 2*time.Second).try(t.Context())
 			}
 			if raceDetector { // which keeps notes of memory that is used for the first time
 				_ = try()

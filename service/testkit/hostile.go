@@ -1,11 +1,10 @@
-package sdktest
+package testkit
 
 import (
 	"bytes"
 	"compress/zlib"
 	"encoding/base64"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -29,7 +28,7 @@ const (
 	OnUpload   Surface = "upload"   // prepare_upload and finalize_upload
 	OnList     Surface = "list"     // get_group_transactions
 	OnToken    Surface = "token"    // the session token
-	OnWatch    Surface = "watch"    // what happened, at a service of ours
+	OnWatch    Surface = "watch"    // what happened, at an extended service
 )
 
 // Mode is one lie.
@@ -48,7 +47,7 @@ type Mode struct {
 	// keys, 12 a service that fails, 13 false acknowledgements.
 	Threat int
 
-	raw bool // through raw transfer: a large file at a service of ours
+	raw bool // through raw transfer: a large file at an extended service
 	lie lie
 }
 
@@ -68,11 +67,11 @@ type Hostile struct {
 // NewHostile starts a service that lies until [Hostile.Behave].
 func NewHostile(tb testing.TB, mode Mode) *Hostile {
 	tb.Helper()
-	flavour := Hosted
+	dialect := Hosted
 	if mode.raw || mode.Surface == OnWatch {
-		flavour = Ours
+		dialect = Ours
 	}
-	h := &Hostile{Server: NewServer(tb, flavour), Mode: mode, Group: "hostile", ended: make(chan struct{})}
+	h := &Hostile{Server: Start(tb, dialect), Mode: mode, Group: "hostile", ended: make(chan struct{})}
 	h.Alice = h.Account("alice", "1000")
 	h.Content = bytes.Repeat([]byte("the plaintext that must never show in an error. "), 40)
 	if mode.raw {
@@ -80,8 +79,12 @@ func NewHostile(tb testing.TB, mode Mode) *Hostile {
 	}
 	h.other = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { h.asked.Add(1) }))
 	tb.Cleanup(func() { close(h.ended); h.other.Close() })
-	h.Entry = h.keep(h.Content, "secret.txt")
-	h.keep([]byte("something else"), "other.txt")
+	c := h.Client(tb, h.Alice)
+	if _, err := c.Group(h.Group).Register(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	h.Entry = h.keep(tb, c, h.Content, "secret.txt")
+	h.keep(tb, c, []byte("something else"), "other.txt")
 	for _, path := range mode.Surface.paths(mode.raw) {
 		h.Disturb(path, func(next http.Handler) http.Handler { return mode.lie(h, next) })
 	}
@@ -115,33 +118,14 @@ func (h *Hostile) Behave() {
 // AskedElsewhere counts requests the client was led to make at another host.
 func (h *Hostile) AskedElsewhere() int { return int(h.asked.Load()) }
 
-// keep stores a file without a client.
-func (h *Hostile) keep(content []byte, name string) sdk.Entry {
-	raw := bytes.Repeat([]byte{byte(len(name) + 1)}, format.KeyBytes)
-	key, err := format.NewKey(raw)
+// keep stores a file.
+func (h *Hostile) keep(tb testing.TB, c *sdk.Client, content []byte, name string) sdk.Entry {
+	tb.Helper()
+	r, err := c.Group(h.Group).Put(tb.Context(), name, bytes.NewReader(content))
 	if err != nil {
-		panic(err)
+		tb.Fatal(err)
 	}
-	blob, err := format.SealBlob(key, content)
-	if err != nil {
-		panic(err)
-	}
-	meta, err := json.Marshal(format.NewMetadata(int64(len(content)), "", name))
-	if err != nil {
-		panic(err)
-	}
-	h.state.mu.Lock()
-	defer h.state.mu.Unlock()
-	if h.state.groups[string(h.Group)] == nil {
-		h.state.groups[string(h.Group)] = &group{owner: string(h.Alice.ID), members: []string{string(h.Alice.ID)}}
-	}
-	hash := sdk.ComputeHash(content)
-	f, err := h.state.record(&pending{account: string(h.Alice.ID), group: string(h.Group), name: name, key: raw},
-		wire.FinalizeUploadRequest{FileHash: hash.String(), Format: meta}, blob, nil)
-	if err != nil {
-		panic(err)
-	}
-	return sdk.Entry{Group: h.Group, Ref: sdk.Ref(f.row.IPFSHash), Hash: hash, Size: sdk.SizeUnknown, Uploader: h.Alice.ID}
+	return sdk.Entry{Group: h.Group, Ref: r.Ref, Hash: r.Hash, Size: sdk.SizeUnknown, Uploader: h.Alice.ID}
 }
 
 // Modes returns every lie.
@@ -190,12 +174,6 @@ func changed(change func(h *Hostile, result map[string]any)) lie {
 			writeJSON(w, http.StatusOK, envelope)
 		})
 	}
-}
-
-func forward(w http.ResponseWriter, from *httptest.ResponseRecorder) {
-	maps.Copy(w.Header(), from.Header())
-	w.WriteHeader(from.Code)
-	_, _ = w.Write(from.Body.Bytes())
 }
 
 // said answers a fixed body.

@@ -1,4 +1,4 @@
-package sdktest
+package testkit
 
 import (
 	"bytes"
@@ -40,12 +40,12 @@ type Deceit struct {
 	honest     *Log
 }
 
-// NewDeceit starts an honest, [Ours] service with a group of alice and bob, in
+// NewDeceit starts an honest service of ours with a group of alice and bob, in
 // which payroll.txt has two versions, and draft.txt and old.txt (renamed since)
 // one.
 func NewDeceit(tb testing.TB, liar Liar) *Deceit {
 	tb.Helper()
-	d := &Deceit{Server: NewServer(tb, Ours), Group: "board", liar: liar}
+	d := &Deceit{Server: Start(tb, Ours), Group: "board", liar: liar}
 	d.Alice, d.Bob = d.Account("alice", "100"), d.Account("bob", "100")
 	alice := d.Client(tb, d.Alice)
 	must := func(what string, err error) {
@@ -55,8 +55,10 @@ func NewDeceit(tb testing.TB, liar Liar) *Deceit {
 		}
 	}
 	ctx := tb.Context()
-	must("register", second(alice.Group(d.Group).Register(ctx)))
-	must("add", second(alice.Group(d.Group).Add(ctx, d.Bob.ID)))
+	_, err := alice.Group(d.Group).Register(ctx)
+	must("register", err)
+	_, err = alice.Group(d.Group).Add(ctx, d.Bob.ID)
+	must("add", err)
 	for _, f := range [][2]string{{"payroll.txt", "version 1"}, {"draft.txt", "DRAFT: pay Mallory 999999"}, {"older.txt", "old"}, {"payroll.txt", "version 2"}} {
 		r, err := alice.Group(d.Group).Put(ctx, f[0], bytes.NewReader([]byte(f[1])))
 		must("upload", err)
@@ -130,7 +132,7 @@ func Liars() []Liar {
 			d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler { return http.NotFoundHandler() })
 		}},
 		{"another key signs", "another key than the pinned one", false, 6, func(d *Deceit) {
-			other := newLog(Ours)
+			other := d.Log().empty()
 			for _, r := range d.Log().records {
 				other.append(r)
 			}

@@ -1,0 +1,226 @@
+package testkit
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/checkpoint"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+// Log returns the ledger that the service shows. From the first call on that is a copy of its own, as
+// it is signed, which a test may change.
+func (s *Server) Log() *Log {
+	s.tb.Helper()
+	if l := s.log(); l != nil {
+		return l
+	}
+	key, err := s.openVault().Key(vault.PurposeLog)
+	s.must(err)
+	l := emptyLog(checkpoint.Origin(strings.TrimPrefix(s.URL, "http://"), ContractID), ed25519.NewKeyFromSeed(key[:]))
+	s.follow(l)
+	s.Show(l)
+	return l
+}
+
+// Show makes the service show another ledger from now on. What was recorded before, and is not in it, is left out.
+func (s *Server) Show(l *Log) {
+	s.tb.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.must(s.store().Read(context.Background(), func(tx *store.Tx) error {
+		return tx.QueryRowContext(context.Background(), "SELECT COALESCE(max(seq), 0) FROM ledger").Scan(&l.of)
+	}))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shown = l
+}
+
+func (s *Server) log() *Log {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shown
+}
+
+// openVault opens the service's keys beside it.
+func (s *Server) openVault() *vault.Vault {
+	s.tb.Helper()
+	source := vault.InDirectory(s.cfg.DataDir)
+	master, err := source.Read(context.Background())
+	s.must(err)
+	v, err := vault.Open(context.Background(), s.store(), source, master, time.Now())
+	s.must(err)
+	return v
+}
+
+// follow adds to l what the service has recorded since.
+func (s *Server) follow(l *Log) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	walk := ledger.Walk{}
+	err := s.store().Read(context.Background(), func(tx *store.Tx) error {
+		_, err := walk.Next(context.Background(), tx, math.MaxInt32, func(r chain.Row) error {
+			if r.Seq > l.of {
+				l.append(r.Record)
+				l.of = r.Seq
+			}
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		s.tb.Error(err)
+	}
+}
+
+// showing answers as next does, but for what the ledger and its key have a part in.
+func (s *Server) showing(l *Log, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path, isTlog := strings.CutPrefix(r.URL.Path, wire.PathTlog)
+		switch {
+		case isTlog && (path == "checkpoint" || path == "key" || path == wire.TlogKeys):
+			s.follow(l)
+			_, _ = w.Write(l.tlog(path))
+		case r.URL.Path == wire.PathTools+wire.OpGetGroupTransactions:
+			s.showRows(l, next, w, r)
+		case r.URL.Path == wire.PathCapabilities:
+			answer := record(next, r)
+			var caps wire.Capabilities
+			if json.Unmarshal(answer.Body.Bytes(), &caps) != nil || caps.Vault == nil {
+				forward(w, answer)
+				return
+			}
+			public, err := decode64(caps.Vault.PublicKey)
+			s.must(err)
+			l.SignVault(caps.Vault, public)
+			writeJSON(w, http.StatusOK, caps)
+		case records(r.URL.Path):
+			answer := record(next, r)
+			s.follow(l)
+			value, ok := parsed(answer.Body.Bytes())
+			if answer.Code != http.StatusOK || !ok {
+				forward(w, answer)
+				return
+			}
+			l.mu.Lock()
+			l.receipts(value)
+			l.mu.Unlock()
+			writeJSON(w, http.StatusOK, value)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// records reports whether answers below a path have receipts.
+func records(path string) bool {
+	switch strings.TrimPrefix(path, wire.PathTools) {
+	case wire.OpFinalizeUpload, wire.OpFinalizeUploads, wire.OpRenameFolder:
+		return true
+	}
+	return strings.HasPrefix(path, wire.PathSealed)
+}
+
+// showRows answers a list of records of l, where the service gives one.
+func (s *Server) showRows(l *Log, next http.Handler, w http.ResponseWriter, r *http.Request) {
+	raw, again := body(r)
+	answer := record(next, again)
+	var req wire.TransactionsRequest
+	if answer.Code != http.StatusOK || json.Unmarshal(raw, &req) != nil || req.Kinds == "" {
+		forward(w, answer)
+		return
+	}
+	s.follow(l)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if req.Kinds == wire.KindsAll {
+		writeJSON(w, http.StatusOK, map[string]any{"result": l.all(req)})
+		return
+	}
+	rows, err := l.list(req)
+	s.must(err)
+	writeJSON(w, http.StatusOK, rows)
+}
+
+// receipts puts the records and receipts of l in the place of those in an answer.
+func (l *Log) receipts(value any) {
+	switch v := value.(type) {
+	case []any:
+		for _, item := range v {
+			l.receipts(item)
+		}
+	case map[string]any:
+		row, _ := v["record"].(map[string]any)
+		for i := range l.records {
+			if r := &l.records[i]; row != nil && r.Tx == row["trans_id"] {
+				v["record"], v["receipt"] = l.receiptOf(r)
+				return
+			}
+		}
+		for _, item := range v {
+			l.receipts(item)
+		}
+	}
+}
+
+func (l *Log) tlog(path string) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch path {
+	case "key":
+		return []byte(l.VerifierKey() + "\n")
+	case wire.TlogKeys:
+		raw, _ := json.Marshal(wire.LogKeys{Statements: l.statements})
+		return raw
+	default:
+		return l.checkpoint()
+	}
+}
+
+// SignVault puts a public key into k and signs it.
+func (l *Log) SignVault(k *wire.VaultKey, public []byte) {
+	text := chain.VaultKey{Origin: l.origin, Epoch: k.Epoch, KEM: k.KEM, Public: public, NotAfter: k.NotAfter}.Text()
+	k.PublicKey, k.Signature = encode64(public), encode64(ed25519.Sign(l.key, text))
+}
+
+// NextEpoch begins another epoch of the vault's key. With end the earlier ones end at once: the new one
+// is old enough for that.
+func (s *Server) NextEpoch(end bool) {
+	s.tb.Helper()
+	if end {
+		s.clock.Store(-int64(2 * vault.EpochLife))
+		defer s.clock.Store(0)
+	}
+	s.must(s.Service.RotateUploadKey(context.Background()))
+	record(s.behind, httptest.NewRequest(http.MethodGet, wire.PathCapabilities, nil)) // the service reads its keys again
+}
+
+// WithoutSealed takes the vault's key away.
+func (s *Server) WithoutSealed() { s.Disturb(wire.PathCapabilities, s.keyless) }
+
+// keyless leaves out of the capabilities what needs the vault's key.
+func (s *Server) keyless(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != wire.PathCapabilities {
+			next.ServeHTTP(w, r)
+			return
+		}
+		var caps wire.Capabilities
+		if err := json.Unmarshal(record(next, r).Body.Bytes(), &caps); err != nil {
+			s.tb.Error(err)
+		}
+		caps.Vault, caps.Features = nil, slices.DeleteFunc(caps.Features, func(f string) bool { return f == wire.CapSealedUpload })
+		writeJSON(w, http.StatusOK, caps)
+	})
+}
