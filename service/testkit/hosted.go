@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -28,8 +29,8 @@ type hosted struct {
 	next http.Handler
 
 	mu       sync.Mutex
-	treasury string          // account that the fees of reads go to; "" = not made yet
-	paid     map[string]bool // groups that cost nothing to look at
+	treasury string            // account that the fees of reads go to; "" = not made yet
+	aliases  map[string]string // of groups whose names svcd does not take, to the names
 }
 
 // operation is what the hosted network knows of an operation (3.3). Other fields of a request are
@@ -83,7 +84,7 @@ func hostedFees() ledger.Fees {
 }
 
 func (s *Server) newHosted(next http.Handler) http.Handler {
-	return &hosted{s: s, next: next, paid: map[string]bool{}}
+	return &hosted{s: s, next: next, aliases: map[string]string{}}
 }
 
 // ServeHTTP answers as the hosted network does.
@@ -149,14 +150,18 @@ func (h *hosted) operate(w http.ResponseWriter, r *http.Request, op string, know
 		asked = nil // counts as {} (3.1)
 	}
 	keep(asked, known.ask)
+	var group string
+	if json.Unmarshal(asked["group_id"], &group) == nil { // else ask for a list of groups
+		group = h.alias(group)
+		asked["group_id"], _ = json.Marshal(group)
+	}
 	if raw, err = json.Marshal(asked); err != nil || asked == nil {
 		raw = []byte("{}")
 	}
 	again := r.Clone(r.Context())
 	again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
-	var group string
-	_ = json.Unmarshal(asked["group_id"], &group) // "" for a list of groups
 	answer := record(h.next, again)
+	answer.Body = bytes.NewBuffer(h.named(answer.Body.Bytes()))
 	if answer.Code != http.StatusOK {
 		h.refuse(w, answer, known)
 		return
@@ -171,6 +176,32 @@ func (h *hosted) operate(w http.ResponseWriter, r *http.Request, op string, know
 		h.s.tb.Errorf("%s: %v", op, err)
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"result": result}) // 3.2
+}
+
+// alias is the name under which svcd has a group. The contract takes every name (4.3).
+func (h *hosted) alias(group string) string {
+	if strings.TrimSpace(group) == group && !strings.ContainsFunc(group, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+		return group
+	}
+	alias := fmt.Sprintf("alias-%x", group)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.aliases[alias] = group
+	return alias
+}
+
+// named puts the names of groups in the place of aliases.
+func (h *hosted) named(answer []byte) []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for alias, group := range h.aliases {
+		quoted, err := json.Marshal(group)
+		if err != nil {
+			panic(err)
+		}
+		answer = bytes.ReplaceAll(answer, []byte(alias), quoted[1:len(quoted)-1])
+	}
+	return answer
 }
 
 // refuse says an error as 3.7 has it: status 500 for all but those of the sign-in (3.1), and a text
