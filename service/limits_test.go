@@ -643,7 +643,7 @@ func TestThreat31AnswersThatStandStill(t *testing.T) {
 	s := serve(t, func(c *service.Config) { c.ClientTimeout = timeout })
 	alice := s.user("alice", "1000")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	up := alice.uploadRaw("g", "big", make([]byte, 32<<20))
+	up := alice.uploadRaw("g", "big", make([]byte, 12<<20)) // more than the kernel holds
 	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
 	dial := func() net.Conn {
 		conn, err := (&net.Dialer{Control: smallBuffer}).Dial("tcp", s.addr)

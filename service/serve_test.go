@@ -257,7 +257,7 @@ func TestSlowBigAnswerSucceeds(t *testing.T) {
 	s := serve(t, func(c *service.Config) { c.ClientTimeout = 400 * time.Millisecond })
 	alice := s.user("alice", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
+	content := bytes.Repeat([]byte("0123456789abcdef"), 11<<16)
 	up := alice.uploadRaw("g", "big", content)
 	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
 	for _, request := range []string{
