@@ -192,7 +192,7 @@ func TestExampleUnit(t *testing.T) {
 // TestExampleNginx runs the example as it is, in a network of its own so that
 // its ports are free: three processes, TLS, a client whose files go through.
 func TestExampleNginx(t *testing.T) {
-	proctest.Need(t, "nginx", "root") // root for port 443 in a network of its own
+	proctest.Need(t, "nginx", "root", "curl", "jq", "openssl") // root for port 443 in a network of its own
 	bin := programs.Dir(t, "svcd", "svcfs")
 	example, err := filepath.Abs(filepath.Join(root, "service", "examples", "nginx.conf"))
 	if err != nil {
@@ -238,7 +238,7 @@ test -z "$(find body proxy -type f)"        # nothing of a file in temporary fil
 svcd verify --read-data
 svcd audit
 `
-	cmd := bash(t, "unshare -n bash -euo pipefail -c \"$SCRIPT\"", "SCRIPT="+script, "WORK="+work, "PATH="+bin+":"+os.Getenv("PATH"))
+	cmd := bash(t, "unshare -n bash -euo pipefail -c \"$SCRIPT\"", "SCRIPT="+proctest.WaitFor+script, "WORK="+work, "PATH="+bin+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		logs, _ := exec.Command("bash", "-c", "tail -n 20 "+work+"/*.log").CombinedOutput()
