@@ -49,6 +49,7 @@ func TestOperatingGuide(t *testing.T) {
 	if len(blocks) < 7 {
 		t.Fatalf("OPERATING.md has %d marked blocks, want at least 7", len(blocks))
 	}
+	proctest.Need(t, "jq", "curl", "psql")
 	bin := programs.Dir(t, "svcd", "svcfs")
 	server, bucket := pgtest.Start(t), s3test.Start(t)
 	admin, err := url.Parse(server.URL())
@@ -89,6 +90,7 @@ func TestBackupOfPostgresAndS3(t *testing.T) {
 	if block == nil {
 		t.Fatal("OPERATING.md does not tell how")
 	}
+	proctest.Need(t, "jq", "curl", "psql")
 	bin := programs.Dir(t, "svcd", "svcfs")
 	server, bucket := pgtest.Start(t), s3test.Start(t)
 	admin, err := url.Parse(server.URL())
