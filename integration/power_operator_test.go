@@ -39,12 +39,12 @@ func TestPowerLossOfOperatorsCommands(t *testing.T) {
 		}
 	}
 	before := p.disk.Position()
-	if out, err := p.svcd("backup", filepath.Join(p.disk.Dir(), "safe", "backup")); err != nil {
-		t.Fatalf("backup: %v\n%s", err, out)
+	if out, err := p.svcd("export", filepath.Join(p.disk.Dir(), "safe")); err != nil {
+		t.Fatalf("export: %v\n%s", err, out)
 	}
 	end := p.disk.Position()
 	for _, l := range p.during(before, random) {
-		t.Run(fmt.Sprintf("backup, behind %d with seed %d", l.position, l.seed), func(t *testing.T) {
+		t.Run(fmt.Sprintf("export, behind %d with seed %d", l.position, l.seed), func(t *testing.T) {
 			t.Parallel()
 			p.restore(t, l, end)
 		})
@@ -67,18 +67,18 @@ func (p *powered) during(before int, random *rand.Rand) (list []loss) {
 	return append(list, loss{position: end}, loss{position: end, seed: random.Uint64()})
 }
 
-// restore makes a service of a backup on a disk that lost its power. Before the end the
-// backup is whole, or refused.
+// restore makes a service of an archive on a disk that lost its power. Before the end the
+// archive is whole, or not there.
 func (p *powered) restore(t *testing.T, l loss, end int) {
 	dir := t.TempDir()
 	ok(t, p.disk.Lose(l.position, l.seed, dir))
 	w := &world{t: t, bin: p.bin, dir: t.TempDir(), log: &safeBuffer{}, addr: "127.0.0.1:0"}
 	w.data = w.mkdir("restored")
 	w.mkdir("home")
-	write(t, filepath.Join(w.data, "master.key"), read(t, filepath.Join(p.data, "master.key"))) // it is in no backup
-	if out, err := w.svcd("restore", filepath.Join(dir, "safe", "backup")); err != nil {
-		if l.position >= end {
-			t.Errorf("restore: %v\n%s", err, out)
+	write(t, filepath.Join(w.data, "master.key"), read(t, filepath.Join(p.data, "master.key"))) // it is in no archive
+	if out, err := w.svcd("import", filepath.Join(dir, "safe")); err != nil {
+		if _, missing := os.Stat(filepath.Join(dir, "safe")); missing == nil || l.position >= end {
+			t.Errorf("import: %v\n%s", err, out)
 		}
 		return
 	}

@@ -1,19 +1,14 @@
 package service
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
-	"github.com/svcfs/svcfs/sdk/ownfile"
-	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/archive"
-	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
 )
 
 func (s *Service) archived() (archive.Service, error) {
@@ -23,96 +18,65 @@ func (s *Service) archived() (archive.Service, error) {
 		return archive.Service{}, err
 	}
 	seal, err := master.ArchiveSeal()
-	return archive.Service{Store: s.store, Blobs: s.blobs, Contract: s.cfg.ContractID, MasterKey: name, SealKey: archive.NewSealKey(seal), Version: Version}, err
+	return archive.Service{Store: s.store, Blobs: s.blobs, Dir: s.cfg.DataDir, Contract: s.cfg.ContractID, MasterKey: name, SealKey: archive.NewSealKey(seal), Version: Version}, err
 }
 
-// Export writes the service to w as a stream; see [archive.Export].
-func (s *Service) Export(ctx context.Context, w io.Writer) (archive.Summary, error) {
+// Export writes the service to w as an archive, which continues an earlier one if that is not nil; see
+// [archive.Export].
+func (s *Service) Export(ctx context.Context, w io.Writer, earlier io.Reader) (archive.Summary, error) {
 	a, err := s.archived()
 	if err != nil {
 		return archive.Summary{}, err
 	}
-	return archive.Export(ctx, w, a)
+	return archive.Export(ctx, w, a, earlier)
 }
 
-// Import fills this service, which must be empty, from a stream; see [archive.Import].
+// Import fills this service, which must be empty, from a full archive and its increments; see [archive.Import].
 // No process may serve it meanwhile. Afterwards it has the imported keys; serving needs
 // a new Open.
-func (s *Service) Import(ctx context.Context, r io.Reader) (archive.Summary, error) {
+func (s *Service) Import(ctx context.Context, archives ...io.Reader) (archive.Summary, error) {
+	return s.load(ctx, false, archives)
+}
+
+func (s *Service) load(ctx context.Context, salvage bool, archives []io.Reader) (archive.Summary, error) {
 	a, err := s.archived()
 	if err != nil {
 		return archive.Summary{}, err
 	}
-	sum, err := archive.Import(ctx, r, a)
+	sum, err := archive.Import(ctx, a, salvage, archives...)
 	if err != nil {
 		return sum, err
 	}
-	return sum, s.store.Read(ctx, func(tx *store.Tx) error { return s.vault.Reload(ctx, tx) })
+	if err := s.store.Read(ctx, func(tx *store.Tx) error { return s.vault.Reload(ctx, tx) }); err != nil {
+		return sum, fmt.Errorf("the keys of the service: %w", err)
+	}
+	return sum, nil
 }
 
-// Backup writes the service to a directory; see [archive.Backup]. The backup holds the
-// master key only withMasterKey: with both, one can read every file.
-func (s *Service) Backup(ctx context.Context, dir string, withMasterKey bool) (archive.Manifest, error) {
-	a, err := s.archived()
-	if err != nil {
-		return archive.Manifest{}, err
+// Salvage is Import of all that is whole in archives that may be damaged. It calls missing with each file that cannot
+// be read then; why is empty where the ledger has the file and no row was left.
+func (s *Service) Salvage(ctx context.Context, missing func(group, name, ref string, why error), archives ...io.Reader) (archive.Summary, error) {
+	sum, err := s.load(ctx, true, archives)
+	if err != nil || len(sum.Damage) == 0 {
+		return sum, err
 	}
-	if withMasterKey && !s.cfg.MasterKey.Make {
-		return archive.Manifest{}, fault.New(wire.CodeValidation, "the master key is not in the data directory: copy it from where it is kept")
+	bad := make(map[string]error)
+	if _, err := s.files.Verify(ctx, false, func(ref string, err error) { bad[ref] = cmp.Or(bad[ref], err) }); err != nil {
+		return sum, err
 	}
-	m, err := archive.Backup(ctx, dir, a)
-	if err != nil || !withMasterKey {
-		return m, err
-	}
-	return m, copyKey(s.cfg.DataDir, dir)
-}
-
-// copyKey copies the master key from one directory to another.
-func copyKey(from, to string) error {
-	raw, err := ownfile.Read(filepath.Join(from, vault.FileName), ownfile.Secret, vault.MaxFileBytes)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(to, vault.FileName), raw, 0o600)
-		clear(raw)
-	}
-	if err != nil {
-		return fmt.Errorf("copy master key: %w", err)
-	}
-	return nil
-}
-
-// Restore makes a data directory from a backup. The master key must be in the
-// directory, in the backup, or where master says.
-func Restore(ctx context.Context, from, dataDir string, master MasterKey) (archive.Manifest, error) {
-	to, found := filepath.Join(dataDir, vault.FileName), master
-	if master == (MasterKey{}) {
-		found.File = to
-		if _, err := os.Stat(to); errors.Is(err, os.ErrNotExist) {
-			found.File = filepath.Join(from, vault.FileName)
+	return sum, s.store.Read(ctx, func(tx *store.Tx) error {
+		for rows, err := range tx.Rows(ctx, "SELECT group_id, filename, ref FROM files WHERE deleted_ns IS NULL ORDER BY group_id, seq") {
+			var group, name, ref string
+			if err == nil {
+				err = rows.Scan(&group, &name, &ref)
+			}
+			if err != nil {
+				return fmt.Errorf("list files: %w", err)
+			}
+			if bad[ref] != nil {
+				missing(group, name, ref, bad[ref])
+			}
 		}
-		if _, err := os.Stat(found.File); errors.Is(err, os.ErrNotExist) {
-			return archive.Manifest{}, fault.New(wire.CodeValidation, "the master key is needed: put it into %s with mode 0600 first", to)
-		}
-	}
-	key, err := found.Read(ctx)
-	if err != nil {
-		return archive.Manifest{}, err
-	}
-	seal, err := key.ArchiveSeal()
-	if err != nil {
-		return archive.Manifest{}, err
-	}
-	m, err := archive.Restore(ctx, from, dataDir, archive.NewSealKey(seal))
-	if err != nil {
-		return m, err
-	}
-	if filepath.Dir(found.File) == filepath.Clean(from) {
-		if err := copyKey(from, dataDir); err != nil {
-			return m, err
-		}
-	}
-	s, err := Open(ctx, Config{DataDir: dataDir, ContractID: m.Contract, MasterKey: master}) // checks that the key fits
-	if err != nil {
-		return m, err
-	}
-	return m, s.Close()
+		return ledger.Rowless(ctx, tx, func(group, name, ref string) { missing(group, name, ref, nil) })
+	})
 }

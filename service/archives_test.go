@@ -1,21 +1,20 @@
 package service_test
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
-	"database/sql"
+	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +29,7 @@ import (
 	"github.com/svcfs/svcfs/service/enginetest"
 	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/store/pgtest"
+	"github.com/svcfs/svcfs/service/vault"
 )
 
 // clean verifies every byte and the chain of the ledger.
@@ -61,148 +61,6 @@ func masterKeyOnly(t *testing.T, from string) string {
 	return dir
 }
 
-func TestBackupUnderLoadRestoresClean(t *testing.T) {
-	if enginetest.OnPostgres(t) {
-		r := run(t)
-		refused(t, "PostgreSQL", errOf(r.svc.Backup(t.Context(), filepath.Join(t.TempDir(), "backup"), false)), "svcd export")
-		return
-	}
-	r, alice := runWithGroup(t)
-	before := make(map[string][]byte)
-	for i := range 10 {
-		content := []byte(fmt.Sprint("before ", i))
-		before[alice.upload("g", fmt.Sprint(i), content).CID] = content
-	}
-	var stop atomic.Bool
-	var load sync.WaitGroup
-	for worker := range 3 {
-		load.Go(func() {
-			for i := 0; !stop.Load(); i++ {
-				up := alice.upload("g", "load", []byte(fmt.Sprint(worker, i)))
-				if i%3 == 0 {
-					must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": up.CID})
-				}
-			}
-		})
-	}
-	backup := filepath.Join(t.TempDir(), "backup")
-	var problem error
-	for n := range 3 { // the last one is restored
-		backup = filepath.Join(t.TempDir(), fmt.Sprint("backup", n))
-		if _, err := r.svc.Backup(t.Context(), backup, false); err != nil {
-			problem = errors.Join(problem, err)
-		}
-	}
-	stop.Store(true)
-	load.Wait()
-	if problem != nil {
-		t.Fatal(problem)
-	}
-	t.Run("the backup is its owner's alone and has no master key", func(t *testing.T) {
-		for name, want := range map[string]bool{"svc.db": true, "backup.json": true, "blobs": true, "master.key": false, "svc.db-wal": false} {
-			info, err := os.Stat(filepath.Join(backup, name))
-			if (err == nil) != want {
-				t.Errorf("%s in the backup: %v", name, err)
-			}
-			if err == nil && info.Mode().Perm()&0o077 != 0 {
-				t.Errorf("%s may be read by others: %v", name, info.Mode())
-			}
-		}
-	})
-	t.Run("it is not restored without the master key", func(t *testing.T) {
-		empty := filepath.Join(t.TempDir(), "data")
-		if _, err := service.Restore(t.Context(), backup, empty, service.MasterKey{}); err == nil || !strings.Contains(err.Error(), "master key is needed") {
-			t.Errorf("restored without a master key: %v", err)
-		}
-	})
-	t.Run("restored, it has what was there, and goes on", func(t *testing.T) {
-		dir := masterKeyOnly(t, r.dir)
-		if _, err := service.Restore(t.Context(), backup, dir, service.MasterKey{}); err != nil {
-			t.Fatal(err)
-		}
-		restored := runWith(t, service.Config{DataDir: dir})
-		restored.clean(-1)
-		again := alice.signsInAt(restored)
-		for ref, content := range before {
-			again.reads(ref, string(content))
-		}
-		again.upload("g", "after", []byte("after"))
-		restored.clean(-1)
-		r.clean(-1) // blobs of the backup are links: the service still has its own
-	})
-}
-
-func TestBackupAndRestoreRefusals(t *testing.T) {
-	if enginetest.OnPostgres(t) {
-		return // SQLite only
-	}
-	r, alice := runInFiles(t)
-	alice.upload("g", "f", []byte("content"))
-	key, outside := oldKey(t)
-	ref := legacy.Sum(sealWith(t, outside, []byte("elsewhere")), legacy.Layout{Version: 0, Chunk: 1 << 20, Links: 174}).String()
-	if _, err := r.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g", Key: key}, ref, hash([]byte("elsewhere"))); err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	backup := filepath.Join(dir, "backup")
-	if _, err := r.svc.Backup(t.Context(), backup, true); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(backup, "master.key")); err != nil {
-		t.Error(err)
-	}
-	refused(t, "backup over a backup", errOf(r.svc.Backup(t.Context(), backup, false)), "not empty")
-	refused(t, "restore over a service", errOf(service.Restore(t.Context(), backup, r.dir, service.MasterKey{})), "not empty")
-	refused(t, "restore of nothing", errOf(service.Restore(t.Context(), t.TempDir(), masterKeyOnly(t, r.dir), service.MasterKey{})), "not a complete backup")
-	refused(t, "another master key", errOf(service.Restore(t.Context(), backup, masterKeyOnly(t, run(t).dir), service.MasterKey{})), "another master key")
-	manifest := filepath.Join(backup, "backup.json")
-	sealed, err := os.ReadFile(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	database := filepath.Join(backup, "svc.db")
-	original, err := os.ReadFile(database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	enrich(t, database)
-	refused(t, "a balance is changed", errOf(service.Restore(t.Context(), backup, masterKeyOnly(t, r.dir), service.MasterKey{})), "not the one its manifest speaks of")
-	changed, err := os.ReadFile(database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	was, is := sha256.Sum256(original), sha256.Sum256(changed)
-	ok(t, os.WriteFile(manifest, bytes.Replace(sealed, []byte(hex.EncodeToString(was[:])), []byte(hex.EncodeToString(is[:])), 1), 0o600))
-	refused(t, "a balance is changed, and the digest", errOf(service.Restore(t.Context(), backup, masterKeyOnly(t, r.dir), service.MasterKey{})), "was not sealed")
-	ok(t, errors.Join(os.WriteFile(database, original, 0o600), os.WriteFile(manifest, sealed, 0o600)))
-	blobs := filesBelow(t, filepath.Join(backup, "blobs"))
-	raw, err := os.ReadFile(blobs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw[len(raw)-1] ^= 1
-	if err := errors.Join(os.Remove(blobs[0]), os.WriteFile(blobs[0], raw, 0o600)); err != nil { // a link is cut, not written through
-		t.Fatal(err)
-	}
-	target := filepath.Join(dir, "target")
-	refused(t, "damaged blob", errOf(service.Restore(t.Context(), backup, target, service.MasterKey{})), "damaged in the backup")
-	if entries, _ := os.ReadDir(target); len(entries) > 0 {
-		t.Errorf("a failed restore left %v", entries)
-	}
-	r.clean(2)
-}
-
-// enrich changes a database behind the service's back.
-func enrich(t *testing.T, file string) {
-	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=journal_mode(DELETE)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = db.Exec("UPDATE accounts SET balance = '9' || balance")
-	ok(t, errors.Join(err, db.Close()))
-}
-
 // busyBlobs calls meanwhile before a blob is opened.
 type busyBlobs struct {
 	blob.Store
@@ -214,13 +72,11 @@ func (b busyBlobs) Open(ctx context.Context, id string) (io.ReadSeekCloser, int6
 	return b.Store.Open(ctx, id)
 }
 
-// A file that is replaced whenever the backup comes to it is in the backup all the same:
-// in the end writers wait for the backup.
-func TestBackupEndsWhileFilesAreReplaced(t *testing.T) {
-	if enginetest.OnPostgres(t) {
-		return // SQLite only
-	}
-	r, alice := runWithGroup(t)
+// A file that is replaced whenever the export comes to it is in the archive all the same:
+// in the end writers wait for the export.
+func TestExportEndsWhileFilesAreReplaced(t *testing.T) {
+	r := runAtOnce(t)
+	alice := r.owner()
 	content := bytes.Repeat([]byte("replaced "), 10_000) // too large for the database
 	head := alice.upload("g", "f", content).CID
 	var replacing sync.WaitGroup
@@ -236,55 +92,15 @@ func TestBackupEndsWhileFilesAreReplaced(t *testing.T) {
 		})
 		select {
 		case <-done:
-		case <-time.After(time.Second): // it waits for the backup
+		case <-time.After(time.Second): // it waits for the export
 		}
 	}
-	backup, dir := filepath.Join(t.TempDir(), "backup"), masterKeyOnly(t, r.dir)
-	_, err := r.svc.BackupFrom(t.Context(), backup, func(b blob.Store) blob.Store { return busyBlobs{b, replace} })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := service.Restore(t.Context(), backup, dir, service.MasterKey{}); err != nil {
-		t.Fatal(err)
-	}
-	runWith(t, service.Config{DataDir: dir}).clean(1)
-}
-
-// SQLite beside a bucket: the backup holds the files all the same.
-func TestBackupOfABucket(t *testing.T) {
-	if enginetest.OnPostgres(t) {
-		return // SQLite only
-	}
-	bucket := s3test.Start(t)
-	s3test.SetEnv(t)
-	r := runWith(t, service.Config{Blobs: bucket.Location(bucket.NewBucket(t))})
-	alice := r.owner()
-	ref := alice.upload("g", "f", []byte("content")).CID
-	backup, dir := filepath.Join(t.TempDir(), "backup"), masterKeyOnly(t, r.dir)
-	if _, err := r.svc.Backup(t.Context(), backup, false); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := service.Restore(t.Context(), backup, dir, service.MasterKey{}); err != nil {
-		t.Fatal(err)
-	}
-	restored := runWith(t, service.Config{DataDir: dir})
-	restored.clean(1)
-	again := alice.signsInAt(restored)
-	again.reads(ref, "content")
-}
-
-func filesBelow(t *testing.T, dir string) (list []string) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			list = append(list, path)
-		}
-		return err
-	})
-	if err != nil || len(list) == 0 {
-		t.Fatal(list, err)
-	}
-	return list
+	var stream bytes.Buffer
+	_, err := r.svc.ExportFrom(t.Context(), &stream, func(b blob.Store) blob.Store { return busyBlobs{b, replace} })
+	ok(t, err)
+	target := runWith(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
+	ok(t, errOf(target.svc.Import(t.Context(), &stream)))
+	target.clean(1)
 }
 
 // fillService makes a service with files in all states and returns those with
@@ -323,216 +139,313 @@ func fillService(t *testing.T, r *running, files int) (owner *user, contents map
 	return owner, contents
 }
 
-// Engine switch: SQLite and a directory to PostgreSQL and S3, and back.
-func TestExportMovesTheServiceBetweenStoresAndBack(t *testing.T) {
+// A sectionOf is a section of an archive, as ARCHIVE.md describes it.
+type sectionOf struct {
+	kind byte
+	name string
+	data []byte
+	from int // its first byte in the archive
+}
+
+const magic = "\x89svcd1\r\n"
+
+// encoded returns the section with its checksums.
+func (s sectionOf) encoded() []byte {
+	size := binary.BigEndian.AppendUint64(nil, uint64(len(s.data)))
+	raw := append([]byte(magic), s.kind, byte(len(s.name)))
+	raw = append(append(raw, size[2:]...), s.name...)
+	check := sha256.Sum256(raw)
+	raw = append(append(raw, check[:8]...), s.data...)
+	sum := sha256.Sum256(raw)
+	return append(raw, sum[:]...)
+}
+
+func sections(t *testing.T, archive []byte) (list []sectionOf) {
+	t.Helper()
+	for at := 0; at < len(archive); {
+		head := archive[at:][:16]
+		name := int(head[9])
+		size := int(binary.BigEndian.Uint64(append([]byte{0, 0}, head[10:]...)))
+		s := sectionOf{head[8], string(archive[at+16:][:name]), archive[at+16+name+8:][:size], at}
+		if raw := s.encoded(); !bytes.HasPrefix(archive[at:], raw) {
+			t.Fatalf("the section at byte %d is not as ARCHIVE.md says", at)
+		}
+		list = append(list, s)
+		at += 16 + name + 8 + size + 32
+	}
+	return list
+}
+
+// archiveOf is an archive of sections, whose checksums are right again. With the master key in dir, so are the seals.
+func archiveOf(t *testing.T, dir string, list []sectionOf) []byte {
+	t.Helper()
+	var all []byte
+	for _, s := range list {
+		if dir != "" && s.kind == 'i' {
+			master, err := vault.Source{File: filepath.Join(dir, vault.FileName)}.Read(t.Context())
+			ok(t, err)
+			key, err := master.ArchiveSeal()
+			ok(t, err)
+			mac := hmac.New(sha256.New, key[:])
+			end := bytes.LastIndex(s.data, []byte("seal "))
+			fmt.Fprintf(mac, "archive index %s", s.data[:end])
+			s.data = fmt.Appendf(bytes.Clone(s.data[:end]), "seal %x\n", mac.Sum(nil))
+		}
+		all = append(all, s.encoded()...)
+	}
+	return all
+}
+
+// with returns the sections with old replaced by new in each of a kind.
+func with(t *testing.T, list []sectionOf, kind byte, name, old, new string) []sectionOf {
+	t.Helper()
+	list = slices.Clone(list)
+	changed := 0
+	for i, s := range list {
+		if s.kind == kind && strings.HasPrefix(s.name, name) && bytes.Contains(s.data, []byte(old)) {
+			list[i].data = bytes.ReplaceAll(s.data, []byte(old), []byte(new))
+			changed++
+		}
+	}
+	if changed == 0 {
+		t.Fatalf("no section %c %s holds %s", kind, name, old)
+	}
+	return list
+}
+
+// exports makes an archive, since the last one of a chain.
+func (r *running) exports(chain ...[]byte) []byte {
+	r.t.Helper()
+	var since io.Reader
+	if len(chain) > 0 {
+		since = bytes.NewReader(chain[len(chain)-1])
+	}
+	var b bytes.Buffer
+	if _, err := r.svc.Export(r.t.Context(), &b, since); err != nil {
+		r.t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func readers(chain ...[]byte) (list []io.Reader) {
+	for _, archive := range chain {
+		list = append(list, bytes.NewReader(archive))
+	}
+	return list
+}
+
+// imports imports a chain into a new service.
+func (r *running) imports(t *testing.T, cfg service.Config, chain ...[]byte) *running {
+	t.Helper()
+	cfg.DataDir = masterKeyOnly(t, r.dir)
+	there := runWith(t, cfg)
+	if _, err := there.svc.Import(t.Context(), readers(chain...)...); err != nil {
+		t.Fatal(err)
+	}
+	return there
+}
+
+// stateOf is what the last index of an archive says of the state: the pages of all tables that do not name blobs,
+// whose ids differ at each service.
+func stateOf(t *testing.T, archive []byte) string {
+	t.Helper()
+	var lines []string
+	list := sections(t, archive)
+	for line := range strings.Lines(string(list[len(list)-1].data)) {
+		if f := strings.Fields(line); f[0] == "rows" && !slices.Contains([]string{"files", "uploads", "parts"}, f[1]) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// A service moves with a full archive and increments from SQLite and a directory to PostgreSQL and S3, and back. What
+// was destroyed, revoked or spent meanwhile is so there: every table is equal, in what its rows say.
+func TestIncrementsMoveTheServiceBetweenStoresAndBack(t *testing.T) {
 	if enginetest.OnPostgres(t) {
 		return // has both
 	}
 	server := pgtest.Start(t)
 	bucket := s3test.Start(t)
 	s3test.SetEnv(t)
-	first := runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data"), SmallBytes: -1})
-	owner, contents := fillService(t, first, 200)
+	first := runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data"), DestructionDelay: -1})
+	owner, contents := fillService(t, first, 60)
+	friend := first.user("friend", "10")
+	owner.adds(friend)
+	large := owner.savesAll("blocks", contentOf("a", 3))
+	owner.upload("g", "large", bytes.Repeat([]byte("large"), 10_000))
+	shared := owner.upload("g", "shared", []byte("shared")).CID
+	friend.reads(shared, "shared")
+	gone := owner.upload("g", "destroyed later", []byte("destroyed later")).CID
+	wrapped := first.wrappedKeys()[gone]
+	if !first.databaseHolds(wrapped) {
+		t.Fatal("the key was not found before: the search proves nothing")
+	}
+	full := first.exports()
+	chain := [][]byte{full}
+	change := func(r *running, u *user) {
+		t.Helper()
+		item := u.seals("g", "spent", []byte("spent"))
+		contents[u.mustPut(item).CID] = []byte("spent")
+		added := bytes.Repeat([]byte("new "), 20_000)
+		contents[u.upload("g", "new", added).CID] = added
+	}
+	change(first, owner)
+	must[string](owner, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": gone})
+	must[string](owner, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": friend.id})
+	chain = append(chain, first.exports(chain...))
+	chain = append(chain, first.exports(chain...)) // of nothing
+
+	t.Run("an increment holds what is new", func(t *testing.T) {
+		var blobs, records, before int
+		for _, s := range sections(t, chain[1]) {
+			if s.kind == 'b' {
+				blobs++
+			}
+			if s.kind == 'r' && s.name == "ledger" {
+				records += bytes.Count(s.data, []byte("\n"))
+			}
+		}
+		for _, s := range sections(t, full) {
+			if s.kind == 'r' && s.name == "ledger" {
+				before += bytes.Count(s.data, []byte("\n"))
+			}
+		}
+		if blobs != 1 || records == 0 || records >= before || len(chain[1]) > len(full)*2/3 {
+			t.Errorf("%d blobs, %d records of %d, %d bytes of %d", blobs, records, before, len(chain[1]), len(full))
+		}
+		for _, s := range sections(t, chain[2]) {
+			if s.kind == 'b' || s.kind == 'r' {
+				t.Errorf("an increment of nothing has %c %s", s.kind, s.name)
+			}
+		}
+	})
 	check := func(r *running) {
 		t.Helper()
-		r.clean(len(contents) + 1)
+		r.clean(-1)
 		u := owner.signsInAt(r)
-		rows := must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions, object{"group_id": "g"})
-		if len(rows) != len(contents)+2 { // one is deleted, one elsewhere
-			t.Errorf("%d rows", len(rows))
-		}
 		for ref, want := range contents {
 			u.reads(ref, string(want))
 		}
+		u.readsLarge(large)
+		if _, problem := u.retrieve("g", gone); problem == "" {
+			t.Error("a destroyed file came back")
+		}
+		if r.databaseHolds(wrapped) {
+			t.Error("a destroyed key came back")
+		}
+		if _, problem := friend.signsInAt(r).retrieve("g", shared); problem == "" {
+			t.Error("a revoked member reads")
+		}
 	}
-	second := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), Database: server.NewDatabase(t), Blobs: bucket.Location(bucket.NewBucket(t))})
-	third := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir)})
-	var there, back bytes.Buffer
-	sum, err := first.svc.Export(t.Context(), &there)
-	if err != nil || sum.Blobs != 201 || sum.LedgerRoot == "" {
-		t.Fatal(sum, err)
-	}
-	got, err := second.svc.Import(t.Context(), bytes.NewReader(there.Bytes()))
-	if err != nil || got.LedgerRoot != sum.LedgerRoot {
-		t.Fatal(got, err)
-	}
-	if sum, err = second.svc.Export(t.Context(), &back); err != nil || got.LedgerRoot != sum.LedgerRoot {
-		t.Fatal(sum, err)
-	}
-	if got, err = third.svc.Import(t.Context(), &back); err != nil || got.LedgerRoot != sum.LedgerRoot {
-		t.Fatal(got, err)
+	second := first.imports(t, service.Config{Database: server.NewDatabase(t), Blobs: bucket.Location(bucket.NewBucket(t)), DestructionDelay: -1}, chain...)
+	back := second.exports()
+	if stateOf(t, back) != stateOf(t, chain[2]) {
+		t.Error("the rows in PostgreSQL are not those in SQLite")
 	}
 	check(second)
+	change(second, owner.signsInAt(second))
+	more := second.exports(back)
+	third := second.imports(t, service.Config{}, back, more)
+	if stateOf(t, third.exports()) != stateOf(t, more) {
+		t.Error("the rows in SQLite are not those in PostgreSQL")
+	}
 	check(third)
+	fourth := second.imports(t, service.Config{Database: server.NewDatabase(t)}, second.exports())
+	fifth := second.imports(t, service.Config{}, second.exports())
+	if a, b := fourth.checkpoint(), fifth.checkpoint(); a != b {
+		t.Errorf("the trees are %v and %v", a, b)
+	}
 	master, err := os.ReadFile(filepath.Join(first.dir, "master.key"))
-	if err != nil || bytes.Contains(there.Bytes(), master) {
-		t.Error("the stream holds the master key", err)
-	}
-	_, err = first.svc.Import(t.Context(), bytes.NewReader(there.Bytes()))
-	refused(t, "imported into a service with accounts", err, "holds accounts already")
-}
-
-// entry is one entry of a stream.
-type entry struct {
-	name   string
-	data   []byte
-	header map[string]string // more records
-}
-
-func readStream(t *testing.T, stream []byte) (list []entry) {
-	t.Helper()
-	r := tar.NewReader(bytes.NewReader(stream))
-	for {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return list
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, entry{h.Name, data, own(h.PAXRecords)})
+	if err != nil || bytes.Contains(full, master) {
+		t.Error("the archive holds the master key", err)
 	}
 }
 
-// own are the records of a header that tar itself does not know.
-func own(records map[string]string) map[string]string {
-	maps.DeleteFunc(records, func(name, _ string) bool { return !strings.HasPrefix(name, "SVCD.") })
-	return records
-}
-
-func writeStream(t *testing.T, list []entry) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for _, e := range list {
-		ok(t, w.WriteHeader(&tar.Header{Name: e.name, Size: int64(len(e.data)), Typeflag: tar.TypeReg, Mode: 0o600, PAXRecords: e.header}))
-		if _, err := w.Write(e.data); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ok(t, w.Close())
-	return b.Bytes()
-}
-
-// withDigest returns the entries with a matching digest in the trailer, as an attacker
-// without the master key can compute it.
-func withDigest(t *testing.T, list []entry) []byte {
-	t.Helper()
-	digest, last := sha256.New(), len(list)-1
-	for _, e := range list[:last] {
-		sum := sha256.Sum256(e.data)
-		fmt.Fprintf(digest, "%d %s ", len(e.name), e.name)
-		digest.Write(sum[:])
-	}
-	var trailer map[string]any
-	ok(t, json.Unmarshal(list[last].data, &trailer))
-	trailer["digest"] = hex.EncodeToString(digest.Sum(nil))
-	raw, err := json.Marshal(trailer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return writeStream(t, append(slices.Clone(list[:last]), entry{name: list[last].name, data: raw}))
-}
-
-// sparse is a stream whose second entry is one byte that claims to be a megabyte.
-func sparse(t *testing.T, first entry) []byte {
-	t.Helper()
-	var records string
-	for _, record := range []string{"GNU.sparse.size=1048576", "GNU.sparse.numblocks=1", "GNU.sparse.map=1048575,1"} {
-		n := len(record) + 2
-		records += fmt.Sprintf("%d %s\n", n+len(strconv.Itoa(n)), record)
-	}
-	stream := writeStream(t, []entry{first, {name: "pax", data: []byte(records)}, {name: "blobs/large", data: []byte("x")}})
-	header := stream[bytes.Index(stream, []byte("pax\x00")):][:512]
-	header[156] = tar.TypeXHeader
-	copy(header[148:156], "        ")
-	sum := 0
-	for _, c := range header {
-		sum += int(c)
-	}
-	copy(header[148:156], fmt.Sprintf("%06o\x00 ", sum))
-	return stream
-}
-
-func TestImportRefusesEverythingButAWholeExport(t *testing.T) {
+func TestImportRefusesEverythingButAWholeChain(t *testing.T) {
 	source := run(t)
-	_, contents := fillService(t, source, 5)
-	var b bytes.Buffer
-	if _, err := source.svc.Export(t.Context(), &b); err != nil {
-		t.Fatal(err)
-	}
-	whole := readStream(t, b.Bytes())
-	find := func(prefix string) int {
-		return slices.IndexFunc(whole, func(e entry) bool { return strings.HasPrefix(e.name, prefix) })
-	}
-	change := func(prefix, old, new string) []byte {
-		list := slices.Clone(whole)
-		i := find(prefix)
-		changed := bytes.Replace(list[i].data, []byte(old), []byte(new), 1)
-		if bytes.Equal(changed, list[i].data) {
-			t.Fatalf("%s holds no %s", prefix, old)
+	owner, contents := fillService(t, source, 5)
+	large := bytes.Repeat([]byte("large"), 10_000)
+	contents[owner.upload("g", "large", large).CID] = large
+	full := source.exports()
+	owner.upload("g", "a", []byte("a"))
+	second := source.exports(full)
+	owner.upload("g", "b", []byte("b"))
+	third := source.exports(full, second)
+	fork := source.exports(full)
+	list := sections(t, full)
+	last := len(list) - 1
+
+	empty := func(cfg service.Config) *running {
+		if cfg.DataDir == "" {
+			cfg.DataDir = masterKeyOnly(t, source.dir)
 		}
-		list[i].data = changed
-		return writeStream(t, list)
+		cfg.Database = newDatabase(t)
+		return runWith(t, cfg)
 	}
-	without := func(prefix string) []byte {
-		i := find(prefix)
-		return writeStream(t, slices.Delete(slices.Clone(whole), i, i+1))
-	}
-	target := runWith(t, service.Config{DataDir: masterKeyOnly(t, source.dir), Database: newDatabase(t)})
-	other := runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data"), Database: newDatabase(t), ContractID: "x.testnet"})
-	cases := []struct {
-		name   string
-		stream []byte
-		want   string
-		into   *running
+	target := empty(service.Config{})
+	own := func(list []sectionOf) []byte { return archiveOf(t, source.dir, list) }
+	plain := func(list []sectionOf) []byte { return archiveOf(t, "", list) }
+	one := func(archive []byte) [][]byte { return [][]byte{archive} }
+	for _, tc := range []struct {
+		name  string
+		chain [][]byte
+		want  string
+		into  *running
 	}{
-		{"nothing", nil, "ends early", target},
-		{"text", []byte(strings.Repeat("no tar ", 200)), "read the stream", target},
-		{"another tar", writeStream(t, []entry{{name: "a", data: []byte("b")}}), "no export of svcd", target},
-		{"newer format", change(headerPrefix, `"version": 1`, `"version": 2`), "newer", target},
-		{"newer schema", change(headerPrefix, `"schema": `, `"schema": 1`), "newer", target},
-		{"no trailer", without("trailer.json"), "ends early", target},
-		{"something after the trailer", writeStream(t, append(slices.Clone(whole), entry{name: "rows/meta/000009.jsonl"})), "follows the trailer", target},
-		{"a blob is missing", without("blobs/"), "not in the stream", target},
-		{"a blob twice", writeStream(t, slices.Insert(slices.Clone(whole), 1, whole[find("blobs/")])), "comes twice", target},
-		{"rows are missing", without("rows/uploads"), "trailer", target},
-		{"ledger rows are missing", without("rows/ledger"), "no such chain", target},
-		{"a ledger row is changed", change("rows/ledger", `"kind":"create_account"`, `"kind":"fund"`), "row 1", target},
-		{"a balance is changed", change("rows/accounts", `"balance":"`, `"balance":"9`), "trailer", target},
-		{"a balance is changed, and the digest", withDigest(t, readStream(t, change("rows/accounts", `"balance":"`, `"balance":"9`))), "was not sealed", target},
-		{"a key is changed, and the digest", withDigest(t, readStream(t, change("rows/accounts", `"key_hash":"`, `"key_hash":"AAAA`))), "was not sealed", target},
-		{"an entry with holes", sparse(t, whole[0]), "does not belong", target},
-		{"a column is missing", change("rows/accounts", `"balance"`, `"balanse"`), "has no balance", target},
-		{"a column of another type", change("rows/accounts", `"key_generation":1`, `"key_generation":"1"`), "wrong type", target},
-		{"an unknown table", writeStream(t, slices.Insert(slices.Clone(whole), len(whole)-1, entry{name: "rows/sqlite_master/000001.jsonl", data: []byte("{}")})), "does not belong", target},
-		{"a path", writeStream(t, slices.Insert(slices.Clone(whole), 1, entry{name: "../evil", data: []byte("{}")})), "does not belong", target},
-		{"another contract", b.Bytes(), "--contract svc.testnet", other},
-		{"another master key", b.Bytes(), "another master key", runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data"), Database: newDatabase(t)})},
-	}
-	i := find("blobs/")
-	damaged := slices.Clone(whole)
-	damaged[i].data = bytes.Clone(damaged[i].data)
-	damaged[i].data[0] ^= 1
-	cases = append(cases, struct {
-		name   string
-		stream []byte
-		want   string
-		into   *running
-	}{"a blob is changed", writeStream(t, damaged), "changed on the way", target})
-	for _, tc := range cases {
-		_, err := tc.into.svc.Import(t.Context(), bytes.NewReader(tc.stream))
+		{"nothing", one(nil), "no archive of svcd", target},
+		{"text", one([]byte(strings.Repeat("no archive ", 200))), "no archive of svcd", target},
+		{"an increment alone", one(second), "give the full archive and all increments", target},
+		{"a gap", [][]byte{full, third}, "archive 2 continues the archive", target},
+		{"a wrong order", [][]byte{full, third, second}, "archive 2 continues archive 3: give the archives in the order", target},
+		{"a full one in the middle", [][]byte{full, full}, "archive 2 is a full archive", target},
+		{"an increment of another branch", [][]byte{full, fork, third}, "archive 3 continues the archive", target},
+		{"a page is missing", one(own(slices.DeleteFunc(slices.Clone(list), func(s sectionOf) bool { return s.name == "accounts" }))), "it is in none of the archives", target},
+		{"a blob is missing", one(own(slices.DeleteFunc(slices.Clone(list), func(s sectionOf) bool { return s.kind == 'b' }))), "is in none of the archives", target},
+		{"no end", one(plain(list[:last])), "it does not end with its index", target},
+		{"something after the end", one(plain(append(slices.Clone(list), list[3]))), "it does not end with its index", target},
+		{"a newer format", one(own(with(t, list, 'h', "", `"version":1`, `"version":2`))), "newer", target},
+		{"another schema", one(own(with(t, list, 'i', "", `"schema":`, `"schema":1`))), "import it with that svcd", target},
+		{"a balance is changed", one(own(with(t, list, 'r', "accounts", `"balance":"`, `"balance":"9`))), "it is in none of the archives", target},
+		{"the index is changed", one(plain(with(t, list, 'i', "", "rows accounts", "rows groups"))), "not sealed with this master key", target},
+		{"the ledger is another", one(own(with(t, list, 'i', "", `"records":`, `"records":1`))), "not the one that the index names", target},
+		{"an unknown table", one(own(with(t, list, 'i', "", "rows accounts", "rows sqlite_master"))), "does not belong here", target},
+		{"nonsense in the index", one(own(with(t, list, 'i', "", "rows accounts", "rows"))), "no archive of svcd", target},
+		{"an index of another archive", one(own(append(slices.Clone(list), sections(t, second)[len(sections(t, second))-1]))), "no archive of svcd", target},
+		{"another contract", one(full), "--contract svc.testnet", empty(service.Config{ContractID: "x.testnet"})},
+		{"another master key", one(full), "another master key", empty(service.Config{DataDir: filepath.Join(t.TempDir(), "data")})},
+		{"a service with accounts", one(full), "holds accounts already", source},
+	} {
+		_, err := tc.into.svc.Import(t.Context(), readers(tc.chain...)...)
 		refused(t, tc.name, err, tc.want)
 	}
-	t.Run("cut anywhere", func(t *testing.T) {
-		for cut := 0; cut < len(bytes.TrimRight(b.Bytes(), "\x00")); cut += 997 { // what tar fills up with zeros says nothing
-			if _, err := target.svc.Import(t.Context(), bytes.NewReader(b.Bytes()[:cut])); err == nil {
-				t.Errorf("a stream cut at byte %d was accepted", cut)
+	t.Run("a row that is not one", func(t *testing.T) {
+		for change, want := range map[[2]string]string{{`"balance"`, `"balanse"`}: "has no balance", {`"key_generation":1`, `"key_generation":"1"`}: "wrong type", {`{"`, `["`}: "not JSON"} {
+			changed := with(t, list, 'r', "accounts", change[0], change[1])
+			for i, s := range list {
+				if s.name == "accounts" { // the index names the changed page
+					was, is := sha256.Sum256(trimSum(s.encoded())), sha256.Sum256(trimSum(changed[i].encoded()))
+					changed = with(t, changed, 'i', "", hex.EncodeToString(was[:]), hex.EncodeToString(is[:]))
+					break
+				}
 			}
+			refused(t, want, errOf(target.svc.Import(t.Context(), bytes.NewReader(own(changed)))), want)
+		}
+	})
+	t.Run("what an increment may not continue", func(t *testing.T) {
+		for name, tc := range map[string]struct {
+			since []byte
+			want  string
+			at    *running
+		}{
+			"a cut archive":       {full[:list[last].from], "is not complete", source},
+			"a damaged one":       {append([]byte{0}, full...), "no archive of svcd", source},
+			"text":                {[]byte("text"), "no archive of svcd", source},
+			"one of another":      {full, "another service", target},
+			"another master key":  {full, "another master key", run(t)},
+			"one with other ends": {archiveOf(t, "", with(t, list, 'i', "", `"records":`, `"records":1`)), "not sealed", source},
+		} {
+			refused(t, name, errOf(tc.at.svc.Export(t.Context(), io.Discard, bytes.NewReader(tc.since))), tc.want)
 		}
 	})
 	t.Run("nothing is left of what was refused", func(t *testing.T) {
@@ -543,33 +456,168 @@ func TestImportRefusesEverythingButAWholeExport(t *testing.T) {
 			t.Errorf("a refused import left %d blobs", n)
 		}
 	})
-	t.Run("the whole one is taken afterwards", func(t *testing.T) {
-		if _, err := target.svc.Import(t.Context(), bytes.NewReader(b.Bytes())); err != nil {
-			t.Fatal(err) // after all this the target still takes the whole one
-		}
-		target.clean(len(contents) + 1)
-	})
-	t.Run("who starts it again, because it was killed before it could say so, is told", func(t *testing.T) {
-		blobs := countFiles(t, filepath.Join(target.dir, "blobs"))
-		if sum, err := target.svc.Import(t.Context(), bytes.NewReader(b.Bytes())); !errors.Is(err, archive.ErrImported) || sum.Blobs != int64(blobs) {
-			t.Errorf("imported again: %+v, %v", sum, err)
-		}
-		if n := countFiles(t, filepath.Join(target.dir, "blobs")); n != blobs {
-			t.Errorf("importing again left %d blobs of %d", n, blobs)
-		}
-		b.Reset()
-		if _, err := source.svc.Export(t.Context(), &b); err != nil { // made at another time
-			t.Fatal(err)
-		}
-		for name, stream := range map[string][]byte{"another export": b.Bytes(), "a cut one": b.Bytes()[:b.Len()/2], "no export": []byte("x"), "a changed one": change("rows/accounts", `"balance":"`, `"balance":"9`)} {
-			if _, err := target.svc.Import(t.Context(), bytes.NewReader(stream)); err == nil || errors.Is(err, archive.ErrImported) {
-				t.Errorf("%s into a full service: %v", name, err)
+	t.Run("the whole chain is taken afterwards", func(t *testing.T) {
+		for range 2 { // who starts it again, because it was killed before it could say so, is told
+			_, err := target.svc.Import(t.Context(), readers(full, second, third)...)
+			if err != nil && !errors.Is(err, archive.ErrImported) {
+				t.Fatal(err)
 			}
+		}
+		refused(t, "another chain", errOf(target.svc.Import(t.Context(), readers(full, second)...)), "holds accounts already")
+		target.clean(len(contents) + 3)
+	})
+}
+
+// trimSum is a section without its checksum.
+func trimSum(raw []byte) []byte { return raw[:len(raw)-sha256.Size] }
+
+// salvaged salvages a chain into a new service. Each file is read there, or was named as missing, and
+// why may be false only where no file may be missing. It returns how many are missing.
+func (u *user) salvaged(t *testing.T, contents map[string][]byte, chain ...[]byte) (missing int, sum archive.Summary) {
+	t.Helper()
+	there := runWith(t, service.Config{DataDir: masterKeyOnly(t, u.dir), Database: newDatabase(t)})
+	defer there.svc.Close()
+	lost := make(map[string]bool)
+	sum, err := there.svc.Salvage(t.Context(), func(group, name, ref string, _ error) {
+		if group != "g" || name == "" {
+			t.Errorf("missing is %q in group %q", name, group)
+		}
+		lost[ref] = true
+	}, readers(chain...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := u.signsInAt(there)
+	for ref, want := range contents {
+		got, problem := reader.retrieve("g", ref)
+		if bytes.Equal(got, want) == lost[ref] {
+			t.Errorf("%s is named as missing: %v; it reads %d bytes, %s", ref, lost[ref], len(got), problem)
+		}
+	}
+	return len(lost), sum
+}
+
+// Damage of a byte, wherever it is, is named and refused. All that it does not hit is restored: rows are there twice,
+// and what is lost with a blob, or with contents in the database, is listed by group and name.
+func TestDamageIsNamedAndTheRestSurvives(t *testing.T) {
+	r, alice := runWithGroup(t)
+	contents := make(map[string][]byte)
+	save := func(n, size int) {
+		content := bytes.Repeat([]byte(fmt.Sprint("content ", n, " ")), size)
+		contents[alice.upload("g", fmt.Sprint("file ", n), content).CID] = content
+	}
+	for n := range 12 {
+		save(n, 1)
+	}
+	save(100, 5_000)
+	full := r.exports()
+	save(101, 5_000)
+	save(102, 1)
+	increment := r.exports(full)
+	random := rand.New(rand.NewPCG(1, 2))
+	target := runWith(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
+	hit := func(list []sectionOf, archive []byte, n int, may func([]byte) [][]byte) {
+		s, end := list[n], len(archive)
+		if n+1 < len(list) {
+			end = list[n+1].from
+		}
+		at := s.from + random.IntN(end-s.from)
+		damaged := bytes.Clone(archive)
+		damaged[at] ^= byte(1 + random.IntN(255))
+		what := fmt.Sprintf("byte %d of section %d, %c %s", at, n, s.kind, s.name)
+		chain := may(damaged)
+		_, err := target.svc.Import(t.Context(), readers(chain...)...)
+		refused(t, what, err, "because of damage")
+		missing, sum := alice.salvaged(t, contents, chain...)
+		if len(sum.Damage) == 0 || missing > 0 && s.kind != 'b' && s.name != "small_contents" || missing == 0 && s.kind == 'b' {
+			t.Errorf("%s: %d files are missing, damage %q", what, missing, sum.Damage)
+		}
+	}
+	step := 1
+	if r.database != "" {
+		step = 4 // each salvage is a database
+	}
+	list := sections(t, full)
+	for n := random.IntN(step); n < len(list); n += step {
+		hit(list, full, n, func(damaged []byte) [][]byte { return [][]byte{damaged, increment} })
+	}
+	list = sections(t, increment)
+	for n := random.IntN(step); n < len(list); n += step {
+		hit(list, increment, n, func(damaged []byte) [][]byte { return [][]byte{full, damaged} })
+	}
+	t.Run("both copies of the files are lost", func(t *testing.T) {
+		var rest []sectionOf
+		for _, s := range sections(t, full) {
+			if s.name != "files" {
+				rest = append(rest, s)
+			}
+		}
+		older := maps.Clone(contents)
+		for ref := range older {
+			if alice.names()[ref] >= "file 101" && alice.names()[ref] <= "file 102" {
+				delete(older, ref)
+			}
+		}
+		missing, sum := alice.salvaged(t, older, archiveOf(t, "", rest))
+		if missing != len(older) || !strings.Contains(strings.Join(sum.Damage, "; "), "rows of files are lost") {
+			t.Errorf("%d of %d files are missing: %q", missing, len(older), sum.Damage)
+		}
+	})
+	t.Run("an increment is lost", func(t *testing.T) {
+		save(103, 1)
+		last := r.exports(full, increment)
+		missing, sum := alice.salvaged(t, contents, full, last)
+		if missing == 0 || missing > 3 || len(sum.Damage) == 0 {
+			t.Errorf("%d files are missing: %q", missing, sum.Damage)
 		}
 	})
 }
 
-const headerPrefix = "header.json"
+// names are those of the files of the group g, by reference.
+func (u *user) names() map[string]string {
+	all := make(map[string]string)
+	for _, row := range u.rows("g") {
+		all[row.IPFSHash] = row.Filename
+	}
+	return all
+}
+
+// An archive that is cut, wherever it is, is refused. What came is restored.
+func TestCutArchives(t *testing.T) {
+	r, alice := runWithGroup(t)
+	contents := make(map[string][]byte)
+	for n := range 3 {
+		content := bytes.Repeat([]byte(fmt.Sprint(n, " content ")), 1+n*5_000)
+		contents[alice.upload("g", fmt.Sprint(n), content).CID] = content
+	}
+	full := r.exports()
+	target := runWith(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
+	hasIndex := false
+	blobs := 0
+	for n, s := range sections(t, full) {
+		for _, cut := range []int{s.from, s.from + 1 + n*7%40} {
+			_, err := target.svc.Import(t.Context(), bytes.NewReader(full[:cut]))
+			if err == nil {
+				t.Fatalf("an archive that is cut at byte %d was taken", cut)
+			}
+			if !hasIndex {
+				_, err = target.svc.Salvage(t.Context(), nil, bytes.NewReader(full[:cut]))
+				refused(t, "salvaged without an index", err, "archive")
+			} else if r.database == "" || s.kind == 'b' {
+				if missing, sum := alice.salvaged(t, contents, full[:cut]); missing != 2-blobs || len(sum.Damage) == 0 {
+					t.Errorf("cut at byte %d, behind %d of 2 blobs: %d files are missing", cut, blobs, missing)
+				}
+			}
+		}
+		hasIndex = hasIndex || s.kind == 'i'
+		if s.kind == 'b' {
+			blobs++
+		}
+	}
+	if blobs != 2 {
+		t.Errorf("%d blobs", blobs)
+	}
+}
 
 func TestExportUnderLoad(t *testing.T) {
 	r, alice := runWithGroup(t)
@@ -582,21 +630,50 @@ func TestExportUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	var streams []*bytes.Buffer
-	for range 3 {
-		b := &bytes.Buffer{}
-		if _, err := r.svc.Export(context.Background(), b); err != nil {
-			t.Error(err)
-		}
-		streams = append(streams, b)
+	var chain [][]byte
+	for range 3 { // a full archive and increments
+		chain = append(chain, r.exports(chain...))
 	}
 	stop.Store(true)
 	load.Wait()
-	for _, b := range streams {
-		target := runWith(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
-		if _, err := target.svc.Import(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-		target.clean(-1)
+	for n := range chain {
+		r.imports(t, service.Config{Database: newDatabase(t)}, chain[:n+1]...).clean(-1)
 	}
+}
+
+// A part whose bytes are not those of its leaves leaves no service, and enters none.
+func TestChangedPartsDoNotMove(t *testing.T) {
+	r := runWith(t, service.Config{Database: newDatabase(t)})
+	alice := r.owner()
+	alice.savesAll("f", contentOf("a", 3))
+	list := sections(t, r.exports())
+	imports := func(what, word string, change func(*sectionOf)) {
+		t.Helper()
+		changed := slices.Clone(list)
+		for i := range changed {
+			if changed[i].kind == 'b' {
+				change(&changed[i])
+			}
+		}
+		target := runWith(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
+		_, err := target.svc.Import(t.Context(), bytes.NewReader(archiveOf(t, r.dir, changed)))
+		if word == "" {
+			ok(t, err)
+			return
+		}
+		refused(t, what, err, word)
+	}
+	id := func(s *sectionOf) string { id, _, _ := strings.Cut(s.name, "/"); return id }
+	imports("as it was", "", func(*sectionOf) {})
+	imports("another byte", "was changed on the way", func(s *sectionOf) {
+		s.data = bytes.Clone(s.data)
+		s.data[len(s.data)-1] ^= 1
+	})
+	imports("nothing that proves it", "was changed on the way", func(s *sectionOf) { s.name = id(s) })
+	imports("blocks of another size", "was changed on the way", func(s *sectionOf) { s.name = id(s) + "/131100" })
+	imports("blocks of no size", "which svcd does not write", func(s *sectionOf) { s.name = id(s) + "/-1" })
+	if found, _ := filepath.Glob(filepath.Join(r.dir, "blobs", "??", "*")); len(found) > 0 {
+		flip(t, found[0], 70_000)
+	}
+	refused(t, "an export", errOf(r.svc.Export(t.Context(), io.Discard, nil)), "was changed since it was stored")
 }

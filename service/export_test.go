@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"io"
 
 	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/blob"
@@ -10,12 +11,12 @@ import (
 // Sweep sweeps at once what [Service.Serve] sweeps once a minute.
 func (s *Service) Sweep(ctx context.Context) error { return s.files.Sweep(ctx) }
 
-// BackupFrom is Backup that reads the blobs through wrap.
-func (s *Service) BackupFrom(ctx context.Context, dir string, wrap func(blob.Store) blob.Store) (archive.Manifest, error) {
+// ExportFrom is a full Export that reads the blobs through wrap.
+func (s *Service) ExportFrom(ctx context.Context, w io.Writer, wrap func(blob.Store) blob.Store) (archive.Summary, error) {
 	a, err := s.archived()
 	if err != nil {
-		return archive.Manifest{}, err
+		return archive.Summary{}, err
 	}
 	a.Blobs = wrap(a.Blobs)
-	return archive.Backup(ctx, dir, a)
+	return archive.Export(ctx, w, a, nil)
 }

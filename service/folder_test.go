@@ -128,7 +128,7 @@ func (r *running) moved() *running {
 	cfg := service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)}
 	there := runWith(t, cfg)
 	stream := new(strings.Builder)
-	if _, err := r.svc.Export(t.Context(), stream); err != nil {
+	if _, err := r.svc.Export(t.Context(), stream, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := there.svc.Import(t.Context(), strings.NewReader(stream.String())); err != nil {

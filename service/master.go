@@ -51,7 +51,7 @@ func (s *Service) RotateMasterKey(ctx context.Context, newFile string) (r Rotati
 			return r, err
 		}
 	}
-	if r.Keys, r.Bad, err = s.files.Rewrap(ctx); err != nil || !source.Make || !s.store.HasSnapshots() {
+	if r.Keys, r.Bad, err = s.files.Rewrap(ctx); err != nil || !source.Make || s.cfg.Database != "" {
 		return r, err
 	}
 	r.Finished = true

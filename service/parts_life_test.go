@@ -207,7 +207,7 @@ func TestFilesInBlocksMove(t *testing.T) {
 	third := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), DestructionDelay: -1})
 	for _, move := range [][2]*running{{first, second}, {second, third}} {
 		var stream bytes.Buffer
-		if _, err := move[0].svc.Export(t.Context(), &stream); err != nil {
+		if _, err := move[0].svc.Export(t.Context(), &stream, nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := move[1].svc.Import(t.Context(), &stream); err != nil {
@@ -227,14 +227,7 @@ func TestFilesInBlocksMove(t *testing.T) {
 	}
 	at.readsLarge(versions...)
 	third.clean(5)
-	backup, dir := filepath.Join(t.TempDir(), "backup"), masterKeyOnly(t, third.dir)
-	if _, err := third.svc.Backup(t.Context(), backup, false); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := service.Restore(t.Context(), backup, dir, service.MasterKey{}); err != nil {
-		t.Fatal(err)
-	}
-	restored := runWith(t, service.Config{DataDir: dir})
+	restored := third.moved()
 	restored.clean(5)
 	alice.signsInAt(restored).readsLarge(versions...)
 	for _, r := range []*running{second, restored} { // on the other engine, too, space comes back
@@ -253,7 +246,7 @@ func TestFilesInBlocksMove(t *testing.T) {
 	second.keepsParts("7") // of the upload that nobody finished there
 }
 
-// Exports and backups are whole while versions are saved and deleted, and parts written anew.
+// Archives are whole while versions are saved and deleted, and parts written anew.
 func TestFilesInBlocksMoveUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := runAtOnce(t)
@@ -276,39 +269,29 @@ func TestFilesInBlocksMoveUnderLoad(t *testing.T) {
 			}
 		}
 	})
-	copies := map[string]func() *running{
-		"export": func() *running {
-			var stream bytes.Buffer
-			if _, err := r.svc.Export(t.Context(), &stream); err != nil {
-				t.Error(err)
-			}
-			target := runWith(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
-			if _, err := target.svc.Import(t.Context(), &stream); err != nil {
-				t.Error(err)
-			}
-			return target
-		},
-		"backup": func() *running {
-			backup, dir := filepath.Join(t.TempDir(), "backup"), masterKeyOnly(t, r.dir)
-			if _, err := r.svc.Backup(t.Context(), backup, false); err != nil {
-				t.Error(err)
-			}
-			if _, err := service.Restore(t.Context(), backup, dir, service.MasterKey{}); err != nil {
-				t.Error(err)
-			}
-			return runWith(t, service.Config{DataDir: dir})
-		},
-	}
-	if r.database != "" {
-		delete(copies, "backup") // SQLite only
-	}
-	var made []*running
-	for _, c := range copies {
-		made = append(made, c(), c())
+	var chain []*bytes.Buffer
+	for range 4 { // a full archive and increments
+		archive := &bytes.Buffer{}
+		var since io.Reader
+		if n := len(chain); n > 0 {
+			since = bytes.NewReader(chain[n-1].Bytes())
+		}
+		if _, err := r.svc.Export(t.Context(), archive, since); err != nil {
+			t.Error(err)
+		}
+		chain = append(chain, archive)
 	}
 	stop.Store(true)
 	load.Wait()
-	for _, m := range made {
+	for n := range chain {
+		m := runWith(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
+		var readers []io.Reader
+		for _, archive := range chain[:n+1] {
+			readers = append(readers, bytes.NewReader(archive.Bytes()))
+		}
+		if _, err := m.svc.Import(t.Context(), readers...); err != nil {
+			t.Fatal(err)
+		}
 		m.clean(-1)
 		alice.signsInAt(m).readsLarge(stays)
 	}

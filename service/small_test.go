@@ -188,7 +188,7 @@ func TestSmallContentDamaged(t *testing.T) {
 	}
 }
 
-// Small contents travel with the rows: in exports between both databases, and in backups.
+// Small contents travel with the rows: in archives, between both databases.
 func TestSmallContentsMove(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -220,17 +220,13 @@ func TestSmallContentsMove(t *testing.T) {
 	second := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), Database: server.NewDatabase(t)})
 	third := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir)})
 	var there, back bytes.Buffer
-	sum, err := first.svc.Export(t.Context(), &there)
+	sum, err := first.svc.Export(t.Context(), &there, nil)
 	if err != nil || sum.Blobs != 1 {
 		t.Fatal(sum, err)
 	}
 	ok(t, errOf(second.svc.Import(t.Context(), &there)))
 	check(second)
-	ok(t, errOf(second.svc.Export(t.Context(), &back)))
+	ok(t, errOf(second.svc.Export(t.Context(), &back, nil)))
 	ok(t, errOf(third.svc.Import(t.Context(), &back)))
 	check(third)
-	backup, restored := filepath.Join(t.TempDir(), "backup"), masterKeyOnly(t, first.dir)
-	ok(t, errOf(third.svc.Backup(t.Context(), backup, false)))
-	ok(t, errOf(service.Restore(t.Context(), backup, restored, service.MasterKey{})))
-	check(runWith(t, service.Config{DataDir: restored}))
 }

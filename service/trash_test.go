@@ -456,7 +456,7 @@ func TestTrashIsExported(t *testing.T) {
 	must[string](g.owner, wire.OpSetGroupTrash, object{"group_id": "g", "days": 5, "who": "writers"})
 	g.alice.removes("doc", up.Seq)
 	var export bytes.Buffer
-	if _, err := g.svc.Export(t.Context(), &export); err != nil {
+	if _, err := g.svc.Export(t.Context(), &export, nil); err != nil {
 		t.Fatal(err)
 	}
 	there := runWith(t, service.Config{DataDir: masterKeyOnly(t, g.dir), Database: newDatabase(t)})

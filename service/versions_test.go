@@ -463,7 +463,7 @@ func TestVersionsAreExported(t *testing.T) {
 	g.running.removes(1)
 	g.owner.keeps("2")
 	var export bytes.Buffer
-	if _, err := g.svc.Export(t.Context(), &export); err != nil {
+	if _, err := g.svc.Export(t.Context(), &export, nil); err != nil {
 		t.Fatal(err)
 	}
 	there := runWith(t, service.Config{DataDir: masterKeyOnly(t, g.dir), Database: newDatabase(t), Now: func() time.Time { return time.Now().Add(48*time.Hour + time.Duration(g.ahead.Load())) }})

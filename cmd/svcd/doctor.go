@@ -192,7 +192,7 @@ func checkParts(ctx context.Context, svc *service.Service) []cli.Finding {
 		add(checkSpace(p))
 	}
 	if detail, err := svc.CheckDatabase(ctx); err != nil {
-		add(cli.Failed("database", err.Error(), "stop the service and restore a backup: service/OPERATING.md, Backup and restore"))
+		add(cli.Failed("database", err.Error(), "stop the service and import an archive: service/OPERATING.md, Backup and restore"))
 	} else {
 		add(cli.Passed("database", detail+", no damage found"))
 	}

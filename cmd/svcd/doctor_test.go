@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"math/big"
 	"net"
 	"net/http"
@@ -179,7 +178,7 @@ func TestDoctorOnCertificates(t *testing.T) {
 	}
 }
 
-func TestBackupRestoreExportImportCommands(t *testing.T) {
+func TestExportImportCommands(t *testing.T) {
 	dir, _ := serving(t)
 	good := func(want string, args ...string) string {
 		t.Helper()
@@ -197,35 +196,42 @@ func TestBackupRestoreExportImportCommands(t *testing.T) {
 	}
 	good("api_key", "account", "create", "alice", "--data", dir)
 	tmp := t.TempDir()
-	backup, stream, restored, imported := filepath.Join(tmp, "backup"), filepath.Join(tmp, "svcd.tar"), filepath.Join(tmp, "restored"), filepath.Join(tmp, "imported")
-	out := good("not in the backup", "backup", backup, "--data", dir)
+	full, more, imported := filepath.Join(tmp, "full"), filepath.Join(tmp, "more"), filepath.Join(tmp, "imported")
+	good("not in the archive", "export", full, "--data", dir)
+	bad(exitUsage, "exists already", "export", full, "--data", dir)
+	bad(exitUsage, "open the earlier archive", "export", more, "--since", filepath.Join(tmp, "none"), "--data", dir)
+	bad(exitUsage, "make a full archive", "export", more, "--since", filepath.Join(dir, "svc.db"), "--data", dir)
+	good("api_key", "account", "create", "bob", "--data", dir)
+	out := good("ledger root", "export", more, "--since", full, "--data", dir)
 	root := out[strings.Index(out, "ledger root"):][:40]
-	good("whoever has it", "backup", filepath.Join(tmp, "with-key"), "--data", dir, "--with-master-key")
-	bad(exitUsage, "not empty", "backup", backup, "--data", dir)
-	bad(exitUsage, "master key is needed", "restore", backup, "--data", restored)
-	other := filepath.Join(tmp, "other")
-	ok(t, errors.Join(os.Mkdir(other, 0o700), os.WriteFile(filepath.Join(other, "master.key"), make([]byte, 32), 0o600)))
-	bad(exitOther, "backup.json, which names the master key \"", "restore", backup, "--data", other)
-	if out := good(root, "restore", filepath.Join(tmp, "with-key"), "--data", restored); !strings.Contains(out, "svcfs accept-rollback --forget-key") {
-		t.Errorf("the next step is missing: %s", out)
-	}
-	good("chain intact", "audit", "--data", restored)
-	good(root, "export", stream, "--data", dir)
-	bad(exitUsage, "exists already", "export", stream, "--data", dir)
 	ok(t, os.Mkdir(imported, 0o700))
-	bad(exitUsage, "master.key", "import", stream, "--data", imported)
+	bad(exitUsage, "master.key", "import", full, more, "--data", imported)
 	key, err := os.ReadFile(filepath.Join(dir, "master.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	ok(t, os.WriteFile(filepath.Join(imported, "master.key"), key, 0o600))
-	good(root, "import", stream, "--data", imported)
-	good("imported before, and completely", "import", stream, "--data", imported)
-	bad(exitOther, "holds accounts already", "import", stream, "--data", dir)
-	bad(exitUsage, "open export", "import", filepath.Join(tmp, "none"), "--data", imported)
+	bad(exitUsage, "want FILE", "import", "--data", imported)
+	bad(exitUsage, more+" continues the archive", "import", more, "--data", imported)
+	bad(exitUsage, more+" continues "+full+": give the archives in the order", "import", more, full, "--data", imported)
+	whole, err := os.ReadFile(full)
+	ok(t, err)
+	ok(t, os.WriteFile(full, whole[:len(whole)-1], 0o600))
+	bad(exitOther, full+": the index at byte", "import", full, more, "--data", imported)
+	if out, errs, code := execute(t, "import", "--salvage", full, more, "--data", imported); code != exitOther || !strings.Contains(out, root) || !strings.Contains(out, "svcfs accept-rollback --forget-key") || !strings.Contains(errs, "no file is missing") {
+		t.Errorf("salvaged: exit %d\n%s%s", code, out, errs)
+	}
+	good("chain intact", "audit", "--data", imported)
+	ok(t, os.WriteFile(full, whole, 0o600))
+	bad(exitOther, "holds accounts already", "import", full, more, "--data", imported)
+	again := filepath.Join(tmp, "again")
+	ok(t, os.Mkdir(again, 0o700))
+	ok(t, os.WriteFile(filepath.Join(again, "master.key"), key, 0o600))
+	good(root, "import", full, more, "--data", again)
+	good("imported before, and completely", "import", full, more, "--data", again)
+	bad(exitOther, "holds accounts already", "import", full, "--data", dir)
+	bad(exitUsage, "open archive", "import", filepath.Join(tmp, "none"), "--data", again)
 	bad(exitOther, "no such file", "audit", "--data", filepath.Join(tmp, "none"))
-	if got := good("", "export", "-", "--data", imported); !strings.Contains(got, "header.json") {
-		t.Error("an export to standard output is not the stream alone")
+	if got := good("", "export", "-", "--data", again); !strings.HasPrefix(got, "\x89svcd1\r\n") {
+		t.Error("an export to standard output is not the archive alone")
 	}
 }
 

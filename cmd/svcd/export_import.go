@@ -22,17 +22,35 @@ import (
 const standardStream = "-"
 
 func newExport(s *settings) *cobra.Command {
-	return &cobra.Command{
-		Use: "export FILE", Short: "Write the whole service as one stream, also while the service runs", Args: oneArg("FILE, or - for standard output"),
-		Long: `Write the whole service as one stream, which svcd import reads into any database and
-any file store. The service may run meanwhile. The end of the stream proves that the
-stream is complete. The stream holds no master key, no sign-in link and no session of
-the account page.`,
-		Example: "  svcd export /backup/svcd.tar --data /var/lib/svcd\n  svcd export - --data /var/lib/svcd",
+	var since string
+	cmd := &cobra.Command{
+		Use: "export FILE", Short: "Write an archive of the service, also while the service runs", Args: oneArg("FILE, or - for standard output"),
+		Long: `Write an archive of the service: one state of the database, and every file of that
+state. svcd import reads it into any database and any file store. The service may run
+meanwhile.
+
+With --since FILE the archive is an increment: it holds what FILE, an earlier
+archive, and those before it lack. To import it takes the full archive and every
+increment since.
+
+The archive holds no master key, no sign-in link and no session of the account page.
+Without the master key nobody can read the files: keep a copy of the key elsewhere.`,
+		Example: "  svcd export /backup/sunday --data /var/lib/svcd\n  svcd export /backup/monday --since /backup/sunday --data /var/lib/svcd\n  svcd export - --data /var/lib/svcd",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
-			return s.export(args[0], func(w io.Writer) (archive.Summary, error) { return svc.Export(ctx, w) })
+			var earlier io.Reader
+			if since != "" {
+				f, err := os.Open(since)
+				if err != nil {
+					return usageError{fmt.Errorf("open the earlier archive: %w", err)}
+				}
+				defer f.Close()
+				earlier = f
+			}
+			return s.export(args[0], func(w io.Writer) (archive.Summary, error) { return svc.Export(ctx, w, earlier) })
 		}),
 	}
+	cmd.Flags().StringVar(&since, "since", "", "`FILE` is an earlier archive: write only what it and those before it lack")
+	return cmd
 }
 
 // export gives what write writes the name path, which must be free.
@@ -61,42 +79,92 @@ func (s *settings) export(path string, write func(io.Writer) (archive.Summary, e
 		return fmt.Errorf("name export: %w", err)
 	}
 	s.printSummary("exported", sum)
+	fmt.Fprintf(s.stdout, "written: %d bytes\nmaster key: not in the archive: keep a copy of %s elsewhere, without it nothing can be read\n", sum.Bytes, s.whereMasterKey())
 	return nil
 }
 
+// printSummary prints what an archive holds.
+func (s *settings) printSummary(what string, sum archive.Summary) {
+	fmt.Fprintf(s.stdout, "%s: the database with small files and %d ledger records, and %d larger files of %d bytes\nledger root: %s\n", what, sum.Records, sum.Blobs, sum.BlobBytes, sum.LedgerRoot)
+}
+
 func newImport(s *settings) *cobra.Command {
-	return &cobra.Command{
-		Use: "import FILE", Short: "Fill an empty service from an export", Args: oneArg("FILE, or - for standard input"),
-		Long: `Fill an empty service from an export, on any database and any file store. Put the
+	var salvage bool
+	cmd := &cobra.Command{
+		Use: "import FILE [FILE…]", Short: "Fill an empty service from a full archive and its increments", Args: someArchives,
+		Long: `Fill an empty service from a full archive and its increments, in the order in which they
+were made, on any database and any file store. FILE may be - for standard input. Put the
 master key of the exported service into the data directory first. No process may
 serve this database meanwhile. After an error the service is empty, as before. After
-a kill run the command again: it starts over, or says that the import is complete.`,
-		Example: "  svcd import /backup/svcd.tar --data /srv/svcd --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
+a kill run the command again: it starts over, or says that the import is complete.
+
+Archives that are damaged or incomplete are refused, and the damage is named. With
+--salvage everything that is whole is restored, each file that is missing is listed,
+and the exit code is 6 if something was damaged.`,
+		Example: "  svcd import /backup/sunday /backup/monday --data /srv/svcd\n  svcd import /backup/sunday --data /srv/svcd --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := os.Stat(filepath.Join(s.cfg.DataDir, vault.FileName)); err != nil { // a new one would not fit
 				return usageError{fmt.Errorf("put master.key of the exported service into %s first, mode 0600: %w", s.cfg.DataDir, err)}
 			}
-			in := io.Reader(os.Stdin)
-			if args[0] != standardStream {
-				f, err := os.Open(args[0])
+			var archives []io.Reader
+			for _, name := range args {
+				if name == standardStream {
+					archives = append(archives, os.Stdin)
+					continue
+				}
+				f, err := os.Open(name)
 				if err != nil {
-					return usageError{fmt.Errorf("open export: %w", err)}
+					return usageError{fmt.Errorf("open archive: %w", err)}
 				}
 				defer f.Close()
-				in = f
+				archives = append(archives, f)
 			}
-			return s.with(cmd.Context(), func(svc *service.Service) error {
-				sum, err := svc.Import(cmd.Context(), in)
-				switch {
-				case errors.Is(err, archive.ErrImported):
-					s.printSummary("imported before, and completely", sum)
-				case err != nil:
-					return err
-				default:
-					s.printSummary("imported", sum)
-				}
-				return nil
-			})
+			return s.with(cmd.Context(), func(svc *service.Service) error { return s.load(cmd.Context(), svc, salvage, archives) })
 		},
 	}
+	cmd.Flags().BoolVar(&salvage, "salvage", false, "restore what is whole in damaged archives, and list the files that are missing")
+	return cmd
+}
+
+func someArchives(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usageError{errors.New("want FILE, or several: see --help")}
+	}
+	return nil
+}
+
+func (s *settings) load(ctx context.Context, svc *service.Service, salvage bool, archives []io.Reader) (err error) {
+	var sum archive.Summary
+	missing := 0
+	if salvage {
+		sum, err = svc.Salvage(ctx, func(group, name, ref string, why error) {
+			missing++
+			if why == nil {
+				why = errors.New("its row in the database was lost")
+			}
+			fmt.Fprintf(s.stdout, "missing\t%q\t%q\t%s\t%v\n", group, name, ref, why)
+		}, archives...)
+	} else {
+		sum, err = svc.Import(ctx, archives...)
+	}
+	switch {
+	case errors.Is(err, archive.ErrImported):
+		fmt.Fprintln(s.stdout, "imported before, and completely: nothing is left to do")
+		return nil
+	case err != nil:
+		return err
+	}
+	for _, damage := range sum.Damage {
+		fmt.Fprintf(s.stdout, "damaged\t%s\n", damage)
+	}
+	s.printSummary("imported", sum)
+	fmt.Fprintln(s.stdout, "next: start it with svcd serve; members whose machine saw newer records refuse it until they run: svcfs accept-rollback, and mount again\n"+
+		"      an archive from before svcd rotate-log-key: svcfs accept-rollback --forget-key")
+	if len(sum.Damage) > 0 && missing == 0 {
+		return errors.New("the archives are damaged, but no file is missing: make a full archive of the new service")
+	}
+	if missing > 0 {
+		return fmt.Errorf("%d files are missing: get their content from another copy of the archive, or from members, who save it again", missing)
+	}
+	return nil
 }

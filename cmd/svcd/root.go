@@ -85,7 +85,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	s.register(root.PersistentFlags())
 	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newWitness(s), newVerify(s), newChecksum(s), newRotateMasterKey(s), newRotateLogKey(s), newRotateTokenKey(s), newRotateUploadKey(s), newRetention(s), newImportLegacy(s),
-		newConfig(s), newBackup(s), newRestore(s), newExport(s), newImport(s), newDoctor(s), newWhere(s), newMan())
+		newConfig(s), newExport(s), newImport(s), newDoctor(s), newWhere(s), newMan())
 	cli.OfferNoFiles(root, "DIR", "FILE")
 	return root
 }

@@ -21,7 +21,7 @@ func newRotateMasterKey(s *settings) *cobra.Command {
 		Long: `Replace the master key. The service may run meanwhile, and clients notice nothing: the
 keys that sign session tokens and the ledger stay the same. The key of every file is
 wrapped anew, so that the old master key opens nothing in the database any more.
-Backups and exports from before need the old master key. After a theft of the master
+Archives from before need the old master key. After a theft of the master
 key run svcd rotate-token-key too.
 
 With SQLite, and the master key in the data directory, one run does everything.
@@ -45,7 +45,7 @@ After an interruption run the command again.`,
 				r, err := rotate()
 				if r.Before != "" {
 					fmt.Fprintf(s.stdout, "master key: a new one is in %s: copy it to where you keep master keys\n", s.whereMasterKey())
-					fmt.Fprintf(s.stdout, "the one from before is in %s: backups and exports from before need it; keep it with them and remove it here\n", r.Before)
+					fmt.Fprintf(s.stdout, "the one from before is in %s: archives from before need it; keep it with them and remove it here\n", r.Before)
 				}
 				if err != nil {
 					return err

@@ -24,7 +24,7 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	ok(t, os.Mkdir(dir, 0o700))
 	mustRun(t, "account", "create", "alice", "--data", dir)
-	mustRun(t, "backup", filepath.Join(dir, "..", "before"), "--data", dir)
+	mustRun(t, "export", filepath.Join(dir, "..", "before"), "--data", dir)
 	out := mustRun(t, "rotate-master-key", "--data", dir)
 	if !strings.Contains(out, "a new one is in "+filepath.Join(dir, "master.key")) || !strings.Contains(out, "finished: one master key") {
 		t.Errorf("it says\n%s", out)
@@ -48,7 +48,7 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 		t.Errorf("rotate-token-key says %s", out)
 	}
 
-	// A backup from before wants the key from before.
+	// An archive from before wants the key from before.
 	restored := filepath.Join(t.TempDir(), "restored")
 	ok(t, os.Mkdir(restored, 0o700))
 	put := func(from string) {
@@ -62,9 +62,9 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 		}
 	}
 	put(filepath.Join(dir, vault.FileName))
-	refused(t, exitOther, "another master key", "restore", filepath.Join(dir, "..", "before"), "--data", restored)
+	refused(t, exitOther, "another master key", "import", filepath.Join(dir, "..", "before"), "--data", restored)
 	put(kept[0])
-	mustRun(t, "restore", filepath.Join(dir, "..", "before"), "--data", restored)
+	mustRun(t, "import", filepath.Join(dir, "..", "before"), "--data", restored)
 }
 
 // systemd gives the key as a file in a directory that it names.
@@ -78,8 +78,8 @@ func TestMasterKeyAsACredential(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, vault.FileName)); err == nil {
 		t.Error("a master key was made in the data directory")
 	}
-	if out := mustRun(t, "backup", filepath.Join(t.TempDir(), "b"), "--data", dir); !strings.Contains(out, "keep a copy of "+key) {
-		t.Errorf("backup says %s", out)
+	if out := mustRun(t, "export", filepath.Join(t.TempDir(), "b"), "--data", dir); !strings.Contains(out, "keep a copy of "+key) {
+		t.Errorf("export says %s", out)
 	}
 	next := filepath.Join(t.TempDir(), "next.key")
 	refused(t, exitUsage, "--new-master-key-file FILE", "rotate-master-key", "--data", dir)

@@ -1,26 +1,25 @@
-// Package archive moves a whole service: as a stream that every database and blob store
-// writes and reads, or as a directory from which a service can be started.
+// Package archive writes a whole service as an archive, which every database and every blob store
+// writes and reads, and reads it back. An archive is full, or an increment: it then holds what an
+// earlier archive and those before it lack. ARCHIVE.md beside the package defines the bytes.
 //
-// A stream is a tar file: header.json, then blobs/ID, then rows/TABLE/N.jsonl with a
-// JSON object per row, and trailer.json. The header of the blob of a part says how long its sealed blocks
-// are, so that an import compares the part with its leaves. The trailer proves that the stream is complete.
-// It is sealed with the master key: anyone who could alter rows could become owner of a
-// group. A stream holds ciphertext, wrapped keys and hashes of API keys, but never the
-// master key.
+// The rows of each table, in order, are cut into pages by their content, so that a changed row changes
+// its page alone. An index names the pages and blobs of one state of the service, wherever in the chain of
+// archives they are. So an import has exactly the rows of the newest state, and what was deleted
+// after an earlier archive stays deleted.
 package archive
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
+	"os"
 	"slices"
 
 	"github.com/svcfs/svcfs/format"
-	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -28,80 +27,60 @@ import (
 )
 
 const (
-	formatName    = "svcd-export"
+	formatName    = "svcd-archive"
 	formatVersion = 1
-
-	headerName  = "header.json"
-	trailerName = "trailer.json"
-	blobPrefix  = "blobs/"
-	rowsPrefix  = "rows/"
-
-	// sealedRecord is in the header of a part's blob: the bytes of a full sealed block, so that an
-	// import can take its leaves while it arrives.
-	sealedRecord = "SVCD.sealed"
 )
 
 // Service is the service that is moved.
 type Service struct {
 	Store     *store.Store
 	Blobs     blob.Store
+	Dir       string // for rows on their way, which are as secret as an archive
 	Contract  string
 	MasterKey string // name of the master key, which says nothing about it
 	SealKey   SealKey
 	Version   string // of the program
 }
 
-// SealKey is derived from the master key. It prints as "redacted".
-type SealKey struct {
-	locked.Redacted
-	raw [sha256.Size]byte
+// Head begins an archive.
+type Head struct {
+	Format    string `json:"format"`
+	Version   int    `json:"version"`
+	Program   string `json:"program"`
+	Schema    int    `json:"schema"`
+	Contract  string `json:"contract"`
+	MasterKey string `json:"master_key"`
+	CreatedNS int64  `json:"created_ns"`
+	ID        string `json:"id"`              // of the archive, random
+	Since     string `json:"since,omitempty"` // ID of the archive that this one continues; "" = it is full
 }
 
-// NewSealKey wraps the key.
-func NewSealKey(raw [sha256.Size]byte) SealKey { return SealKey{raw: raw} }
-
-// seal proves that the holder of the master key made a digest.
-func (k SealKey) seal(kind, digest string) string {
-	mac := hmac.New(sha256.New, k.raw[:])
-	fmt.Fprintf(mac, "%s %s", kind, digest)
-	return hex.EncodeToString(mac.Sum(nil))
-}
-
-// check refuses a digest that was not sealed with the master key.
-func (k SealKey) check(kind string, s Summary) error {
-	if !hmac.Equal([]byte(k.seal(kind, s.Digest)), []byte(s.Seal)) {
-		return errors.New("it was not sealed with this master key: it was changed, or belongs to another master key")
+// accept refuses the head of an archive that is not of this service, or of a newer program.
+func (s Service) accept(h *Head) error {
+	switch {
+	case h.Format != formatName || h.ID == "":
+		return errNoArchive
+	case h.Version > formatVersion:
+		return fmt.Errorf("it was made by svcd %s, which is newer: install that version", h.Program)
+	case h.Contract != s.Contract:
+		return fmt.Errorf("it is of contract %s, this service has %s: give --contract %s", h.Contract, s.Contract, h.Contract)
+	case h.MasterKey != s.MasterKey:
+		return errors.New("it belongs to another master key: put master.key of the exported service into the data directory, mode 0600; for svcd export --since make a full archive after the key was replaced")
 	}
 	return nil
 }
 
-// Kinds of seals.
-const (
-	sealedStream = "stream"
-	sealedBackup = "backup"
-)
+var errNoArchive = errors.New("this is no archive of svcd")
 
-// Header begins a stream.
-type Header struct {
-	Format    string   `json:"format"`
-	Version   int      `json:"version"`
-	Program   string   `json:"program"`
-	Schema    int      `json:"schema"`
-	Engine    string   `json:"engine"` // of the exported service
-	Contract  string   `json:"contract"`
-	MasterKey string   `json:"master_key"`
-	CreatedNS int64    `json:"created_ns"`
-	Tables    []string `json:"tables"` // in the order in which they can be filled
-}
-
-// Summary ends a stream, and describes its content.
+// Summary describes the state that an archive holds.
 type Summary struct {
-	Blobs      int64            `json:"blobs"`
-	BlobBytes  int64            `json:"blob_bytes"`
-	Rows       map[string]int64 `json:"rows"`
-	LedgerRoot string           `json:"ledger_root"` // hash of the last record, hex
-	Digest     string           `json:"digest"`      // hex SHA-256 of all entries before, or of a backup's database
-	Seal       string           `json:"seal"`        // hex, of the digest
+	ID         string
+	Records    int64  // of the ledger
+	LedgerRoot string // hash of the last record, hex
+	Blobs      int    // of the state, wherever in the chain they are
+	BlobBytes  int64
+	Bytes      int64    // of the new archive
+	Damage     []string // what of the archives could not be read, and how many rows were lost with it
 }
 
 // leftBehind are tables that start empty in the new service: leases, sign-ins at the old
@@ -110,7 +89,20 @@ func leftBehind() []string {
 	return []string{"leases", "sign_in_links", "web_sessions", "stored_bytes", "record_ids"}
 }
 
-// tables lists the tables that are moved.
+// contentTable has contents of small files. An archive has its new pages of all other tables twice, because little
+// can be read without them.
+const contentTable = "small_contents"
+
+// spool makes a file without a name, for rows.
+func (s Service) spool() (*os.File, error) {
+	f, err := os.CreateTemp(s.Dir, ".archive-*")
+	if err == nil {
+		err = os.Remove(f.Name()) // it goes with the process
+	}
+	return f, err
+}
+
+// tables lists the tables that are moved, in the order in which they can be filled.
 func (s Service) tables(ctx context.Context, tx *store.Tx) ([]store.Table, error) {
 	all, err := s.Store.Tables(ctx, tx)
 	if err != nil {
@@ -122,23 +114,21 @@ func (s Service) tables(ctx context.Context, tx *store.Tx) ([]store.Table, error
 // blobRow is a blob that the database refers to.
 type blobRow struct {
 	id     string
+	size   int64
 	sum    [sha256.Size]byte // SHA-256; of a part the root of its leaves
 	sealed int64             // of a part: bytes of a full sealed block; 0 = no part
 }
 
-// hasher hashes the bytes of a blob.
-type hasher interface {
-	io.Writer
-	Sum(b []byte) []byte
-}
-
 // newHasher returns the hash that proves a blob: SHA-256, or for a part the root of the leaves of sealed
 // blocks of so many bytes.
-func newHasher(sealed int64) hasher {
+func newHasher(sealed int64) interface {
+	io.Writer
+	Sum(b []byte) []byte
+} {
 	if sealed > 0 {
 		return format.NewRootHash(sealed)
 	}
-	return sha256.New()
+	return hash.Hash(sha256.New())
 }
 
 // rootOf returns the root of the leaves in a row of parts, or of a damaged row a hash that no blob has.
@@ -157,14 +147,14 @@ func rootOf(leaves []byte) format.Hash {
 // way, without those of legacy references whose bytes are elsewhere, and without contents in
 // the database, which are rows.
 func livingBlobs(ctx context.Context, tx *store.Tx) (list []blobRow, err error) {
-	for rows, err := range tx.Rows(ctx, `SELECT blob_id, blob_sum, 0 FROM files WHERE deleted_ns IS NULL AND blob_id <> ref AND blob_id NOT LIKE '`+files.SmallPrefix+`%'
-		UNION ALL SELECT blob_id, blob_sum, 0 FROM uploads WHERE blob_id IS NOT NULL AND blob_id NOT LIKE '`+files.SmallPrefix+`%'
-		UNION ALL SELECT blob_id, leaves, block_size FROM parts ORDER BY 1`) {
+	for rows, err := range tx.Rows(ctx, `SELECT blob_id, blob_size, blob_sum, 0 FROM files WHERE deleted_ns IS NULL AND blob_id <> ref AND blob_id NOT LIKE '`+files.SmallPrefix+`%'
+		UNION ALL SELECT blob_id, blob_size, blob_sum, 0 FROM uploads WHERE blob_id IS NOT NULL AND blob_id NOT LIKE '`+files.SmallPrefix+`%'
+		UNION ALL SELECT blob_id, blob_size, leaves, block_size FROM parts ORDER BY 1`) {
 		var r blobRow
 		var proof []byte
 		var blockBytes int64
 		if err == nil {
-			err = rows.Scan(&r.id, &proof, &blockBytes)
+			err = rows.Scan(&r.id, &r.size, &proof, &blockBytes)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("list blobs: %w", err)
@@ -179,8 +169,12 @@ func livingBlobs(ctx context.Context, tx *store.Tx) (list []blobRow, err error) 
 	return list, nil
 }
 
-// ledgerRoot returns the hash of the last record, "" for an empty ledger.
-func ledgerRoot(ctx context.Context, tx *store.Tx) (string, error) {
+// ledgerRoot returns how many records there are, and the hash of the last one, "" for none.
+func ledgerRoot(ctx context.Context, tx *store.Tx) (int64, string, error) {
+	n, err := ledger.Head(ctx, tx)
+	if err != nil {
+		return 0, "", err
+	}
 	_, hash, err := ledger.Newest(ctx, tx)
-	return hex.EncodeToString(hash), err
+	return n, hex.EncodeToString(hash), err
 }

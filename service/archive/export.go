@@ -1,192 +1,348 @@
 package archive
 
 import (
-	"archive/tar"
+	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
+	"hash/crc32"
 	"io"
 	"io/fs"
-	"strconv"
+	"os"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// chunkBytes is how much of a table is one entry of a stream.
-const chunkBytes = 1 << 20
+const (
+	// pageBytes is how long a page is on average, maxPageBytes at most, unless one row is longer.
+	pageBytes    = 64 << 10
+	maxPageBytes = 1 << 20
+	// rounds bounds how often an export looks at the state anew because blobs were deleted meanwhile. In the
+	// last round writers wait.
+	rounds = 3
+)
 
-// Export writes the service to w while it may be serving. All rows are of one
-// state of the database.
-func Export(ctx context.Context, w io.Writer, s Service) (Summary, error) {
-	e := &exporter{Service: s, tar: tar.NewWriter(w), now: time.Now(), digest: sha256.New(), sent: make(map[string]bool),
-		sum: Summary{Rows: make(map[string]int64)}}
-	if err := e.run(ctx); err != nil {
-		return e.sum, fmt.Errorf("export: %w", err)
+// errGone means that a blob of the state does not exist any more.
+var errGone = errors.New("a blob is gone")
+
+// Export writes the service to w while it may be serving. With an earlier archive, it writes what that archive and
+// those before it lack.
+func Export(ctx context.Context, w io.Writer, s Service, earlier io.Reader) (Summary, error) {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	e := &exporter{Service: s, out: writer{w: bufio.NewWriterSize(w, 64<<10)}, held: make(map[[sha256.Size]byte]bool), sent: make(map[string]bool),
+		head: Head{Format: formatName, Version: formatVersion, Program: s.Version, Contract: s.Contract, MasterKey: s.MasterKey, CreatedNS: time.Now().UnixNano(), ID: hex.EncodeToString(id[:])}}
+	var err error
+	if e.again, err = s.spool(); err != nil {
+		return Summary{}, fmt.Errorf("export: %w", err)
 	}
-	return e.sum, nil
+	defer e.again.Close()
+	if err := e.begin(ctx, earlier); err != nil {
+		return Summary{}, fmt.Errorf("export: %w", err)
+	}
+	sum, err := e.run(ctx)
+	if err != nil {
+		return sum, fmt.Errorf("export: %w", err)
+	}
+	return sum, nil
 }
 
 type exporter struct {
 	Service
-	tar    *tar.Writer
-	now    time.Time
-	digest hash.Hash
-	sent   map[string]bool // blobs
-	sum    Summary
+	out   writer
+	head  Head
+	held  map[[sha256.Size]byte]bool // pages of the chain so far
+	sent  map[string]bool            // blobs of the chain so far
+	again *os.File                   // second copies
+	twice []section                  // that are in again, in order
+
+	living []blobRow // of the state
 }
 
-func (e *exporter) run(ctx context.Context) error {
-	var tables []store.Table
-	var early []blobRow
-	err := e.Store.Read(ctx, func(tx *store.Tx) (err error) {
-		if tables, err = e.tables(ctx, tx); err != nil {
-			return err
+// begin writes the head, after a look at the earlier archive.
+func (e *exporter) begin(ctx context.Context, earlier io.Reader) (err error) {
+	if e.head.Schema, err = e.Store.SchemaVersion(); err != nil {
+		return err
+	}
+	if earlier != nil {
+		if err := e.continues(ctx, earlier); err != nil {
+			return fault.New(wire.CodeValidation, "--since: %v; or make a full archive, without --since", err)
 		}
-		early, err = livingBlobs(ctx, tx)
+	}
+	text, err := json.Marshal(e.head)
+	if err != nil {
+		return err
+	}
+	return e.out.text(kindHead, "", text)
+}
+
+// continues takes over what an earlier archive and those before it hold.
+func (e *exporter) continues(ctx context.Context, earlier io.Reader) error {
+	x, err := e.indexOf(newReader(earlier))
+	if err != nil {
+		return err
+	}
+	err = e.Store.Read(ctx, func(tx *store.Tx) error {
+		if x.Records == 0 {
+			return nil
+		}
+		r, err := ledger.At(ctx, tx, x.Records)
+		if errors.Is(err, sql.ErrNoRows) || err == nil && hex.EncodeToString(r.Hash[:]) != x.LedgerRoot {
+			return errors.New("the archive is of another service, or has records that this one does not have")
+		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := e.header(tables); err != nil {
-		return err
-	}
-	// Most blobs are written before the state is fixed, so that it is not held for long.
-	// A blob that vanishes meanwhile belongs to a deleted file.
-	for _, b := range early {
-		if err := e.blob(ctx, b); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+	e.head.Since = x.ID
+	for _, pages := range x.pages {
+		for _, p := range pages {
+			e.held[p.sum] = true
 		}
 	}
-	// A blob that vanishes meanwhile gives the state up before any row is written: another one
-	// lacks it. The import leaves out blobs that no row refers to.
-	for try := 1; ; try++ {
-		err = e.Store.Read(ctx, func(tx *store.Tx) error { return e.state(ctx, tx, tables) })
-		if !errors.Is(err, errGone) || try == snapshotTries {
+	for id := range x.blobs {
+		e.sent[id] = true
+	}
+	return nil
+}
+
+// indexOf returns the last index of a complete archive. It looks at nothing else.
+func (s Service) indexOf(r *reader) (*index, error) {
+	all, complete := indexes{}, false
+	for first := true; ; first = false {
+		at, skipped, err := r.next()
+		switch {
+		case errors.Is(err, io.EOF) && skipped == 0 && !first:
+			if x := all.newest(); x != nil && complete {
+				return x, nil
+			}
+			return nil, errors.New("the archive is not complete: give another one")
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, err
+		case at == nil || first && (at.kind != kindHead || skipped > 0):
+			return nil, errNoArchive
+		case skipped > 0:
+			return nil, fmt.Errorf("the archive is damaged before byte %d: give another one", at.at)
+		}
+		complete = false
+		if at.kind == kindRows || at.kind == kindBlob {
+			if err := at.skip(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		text, _, err := at.text()
+		if err != nil {
+			return nil, fmt.Errorf("the archive is damaged at byte %d, %w: give another one", at.at, err)
+		}
+		if at.kind == kindIndex {
+			complete, err = all.read(text, s)
+		} else {
+			err = s.acceptText(text)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// acceptText is accept of a head as it is written.
+func (s Service) acceptText(text []byte) error {
+	var h Head
+	if json.Unmarshal(text, &h) != nil {
+		return errNoArchive
+	}
+	return s.accept(&h)
+}
+
+func (e *exporter) run(ctx context.Context) (sum Summary, err error) {
+	var x *index
+	for round := 1; ; round++ {
+		// Rows come first: an archive that is cut has them. Blobs come when the state is no longer held,
+		// and one that vanishes meanwhile, because its file is deleted, gives the state up.
+		read, last := e.Store.Read, round == rounds
+		if last {
+			read = e.Store.Load // what is new since the round before is little
+		}
+		err = read(ctx, func(tx *store.Tx) error {
+			if x, err = e.state(ctx, tx, round); err != nil || !last {
+				return err
+			}
+			return e.blobs(ctx)
+		})
+		if err == nil && !last {
+			err = e.blobs(ctx)
+		}
+		if !errors.Is(err, errGone) || last {
 			break
 		}
 	}
 	if err != nil {
-		return err
+		return sum, err
 	}
-	e.sum.Digest = hex.EncodeToString(e.digest.Sum(nil))
-	e.sum.Seal = e.SealKey.seal(sealedStream, e.sum.Digest)
-	if err := e.json(trailerName, e.sum); err != nil {
-		return err
+	for _, p := range e.twice {
+		if err := e.out.section(kindRows, p.name, p.size, io.NewSectionReader(e.again, p.at, p.size)); err != nil {
+			return sum, err
+		}
 	}
-	return e.tar.Close()
+	x.Complete = true
+	if err := e.index(x); err != nil {
+		return sum, err
+	}
+	sum = x.summary()
+	sum.Bytes = e.out.bytes
+	return sum, e.out.w.Flush()
 }
 
-func (e *exporter) header(tables []store.Table) error {
-	schema, err := e.Store.SchemaVersion()
+// state writes the pages of one state that are new, and its index, and notes its blobs.
+func (e *exporter) state(ctx context.Context, tx *store.Tx, round int) (*index, error) {
+	x := newIndex(indexHead{Head: e.head, Round: round})
+	tables, err := e.tables(ctx, tx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	h := Header{Format: formatName, Version: formatVersion, Program: e.Version, Schema: schema, Engine: e.Store.Engine(), Contract: e.Contract,
-		MasterKey: e.MasterKey, CreatedNS: e.now.UnixNano()}
 	for _, t := range tables {
-		h.Tables = append(h.Tables, t.Name)
+		if err := e.table(ctx, tx, t, x); err != nil {
+			return nil, fmt.Errorf("table %s: %w", t.Name, err)
+		}
 	}
-	return e.json(headerName, h)
+	if e.living, err = livingBlobs(ctx, tx); err != nil {
+		return nil, err
+	}
+	for _, b := range e.living {
+		x.blobs[b.id] = b.size
+	}
+	if x.Records, x.LedgerRoot, err = ledgerRoot(ctx, tx); err != nil {
+		return nil, err
+	}
+	return x, e.index(x)
 }
 
-// state writes one state of the database, with the blobs that were not written yet.
-func (e *exporter) state(ctx context.Context, tx *store.Tx, tables []store.Table) (err error) {
-	late, err := livingBlobs(ctx, tx)
-	if err != nil {
-		return err
-	}
-	for _, b := range late {
-		err := e.blob(ctx, b)
-		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("blob %s is missing, see svcd verify: %w", b.id, errGone)
-		}
-		if err != nil {
-			return err
+func (e *exporter) index(x *index) error {
+	texts, err := x.encode(e.SealKey)
+	for _, text := range texts {
+		if err == nil {
+			err = e.out.text(kindIndex, "", text)
 		}
 	}
-	for _, t := range tables {
-		if err := e.table(ctx, tx, t); err != nil {
-			return fmt.Errorf("table %s: %w", t.Name, err)
-		}
-	}
-	e.sum.LedgerRoot, err = ledgerRoot(ctx, tx)
 	return err
 }
 
-// blob writes a blob that was not written yet. A missing one is fs.ErrNotExist.
-func (e *exporter) blob(ctx context.Context, b blobRow) error {
-	if e.sent[b.id] {
-		return nil
+// blobs writes blobs that are new. errGone means that the others were written.
+func (e *exporter) blobs(ctx context.Context) (err error) {
+	for _, b := range e.living {
+		if e.sent[b.id] {
+			continue
+		}
+		switch failed := e.blob(ctx, b); {
+		case failed == nil:
+			e.sent[b.id] = true
+		case errors.Is(failed, fs.ErrNotExist):
+			err = fmt.Errorf("blob %s is missing, see svcd verify: %w", b.id, errGone)
+		default:
+			return fmt.Errorf("blob %s: %w", b.id, failed)
+		}
 	}
+	return err
+}
+
+func (e *exporter) blob(ctx context.Context, b blobRow) error {
 	r, size, err := e.Blobs.Open(ctx, b.id)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	content := newHasher(b.sealed)
-	var header map[string]string
-	if b.sealed > 0 {
-		header = map[string]string{sealedRecord: strconv.FormatInt(b.sealed, 10)}
-	}
-	if err := e.entry(blobPrefix+b.id, size, io.TeeReader(r, content), header); err != nil {
-		return fmt.Errorf("blob %s: %w", b.id, err)
+	if err := e.out.section(kindBlob, blobName(b.id, b.sealed), size, io.TeeReader(r, content)); err != nil {
+		return err
 	}
 	if [sha256.Size]byte(content.Sum(nil)) != b.sum {
-		return fmt.Errorf("blob %s was changed since it was stored: svcd verify --read-data names its file", b.id)
+		return errors.New("it was changed since it was stored: svcd verify --read-data names its file")
 	}
-	e.sent[b.id] = true
-	e.sum.Blobs++
-	e.sum.BlobBytes += size
 	return nil
 }
 
-// table writes the rows of a table in chunks.
-func (e *exporter) table(ctx context.Context, tx *store.Tx, t store.Table) error {
-	var chunk bytes.Buffer
-	n := 0
-	flush := func() error {
-		n++
-		err := e.entry(fmt.Sprintf("%s%s/%06d.jsonl", rowsPrefix, t.Name, n), int64(chunk.Len()), &chunk, nil)
-		chunk.Reset()
+// blobName names the section of a blob.
+func blobName(id string, sealed int64) string {
+	if sealed == 0 {
+		return id
+	}
+	return fmt.Sprintf("%s/%d", id, sealed)
+}
+
+// table writes the pages of a table that are new. A page ends where the checksum of a row says so.
+func (e *exporter) table(ctx context.Context, tx *store.Tx, t store.Table, x *index) error {
+	var content bytes.Buffer
+	var rows int64
+	end := func() error {
+		if rows == 0 {
+			return nil
+		}
+		sum := sumOf(kindRows, t.Name, content.Bytes())
+		x.pages[t.Name] = append(x.pages[t.Name], page{len(x.pages[t.Name]), sum, rows})
+		var err error
+		if !e.held[sum] {
+			err = e.page(t.Name, content.Bytes())
+		}
+		e.held[sum], rows = true, 0
+		content.Reset()
 		return err
 	}
-	for rows, err := range tx.Rows(ctx, t.SelectAll()) {
+	for row, err := range tx.Rows(ctx, t.SelectAll()) {
+		var line []byte
+		if err == nil {
+			line, err = encodeRow(row, t)
+		}
 		if err != nil {
 			return err
 		}
-		row, err := scanRow(rows, t)
-		if err != nil {
-			return err
+		if line == nil {
+			continue
 		}
-		if t.Name == "meta" && row["name"] == metaImported {
-			continue // is about the origin of this service, not about its content
+		if content.Len()+len(line) > maxPageBytes {
+			if err := end(); err != nil {
+				return err
+			}
 		}
-		if err := json.NewEncoder(&chunk).Encode(row); err != nil {
-			return err
-		}
-		e.sum.Rows[t.Name]++
-		if chunk.Len() >= chunkBytes {
-			if err := flush(); err != nil {
+		content.Write(line)
+		rows++
+		if uint64(crc32.ChecksumIEEE(line)) < uint64(len(line))<<32/pageBytes {
+			if err := end(); err != nil {
 				return err
 			}
 		}
 	}
-	if chunk.Len() == 0 {
-		return nil
-	}
-	return flush()
+	return end()
 }
 
-// scanRow reads a row as JSON holds it: bytes in base64, truth as 0 and 1.
-func scanRow(rows *sql.Rows, t store.Table) (map[string]any, error) {
+func (e *exporter) page(table string, content []byte) error {
+	if table != contentTable {
+		p := section{name: table, size: int64(len(content))}
+		if n := len(e.twice); n > 0 {
+			p.at = e.twice[n-1].at + e.twice[n-1].size
+		}
+		if _, err := e.again.WriteAt(content, p.at); err != nil {
+			return err
+		}
+		e.twice = append(e.twice, p)
+	}
+	return e.out.text(kindRows, table, content)
+}
+
+// encodeRow returns a row as a line of JSON: bytes in base64, truth as 0 and 1. nil is a row about the origin of this
+// service, not about its content.
+func encodeRow(rows *sql.Rows, t store.Table) ([]byte, error) {
 	into := make([]any, len(t.Columns))
 	for i, c := range t.Columns {
 		switch c.Kind {
@@ -220,7 +376,11 @@ func scanRow(rows *sql.Rows, t store.Table) (map[string]any, error) {
 			row[c.Name] = orNull(v.Valid, append([]byte{}, v.V...))
 		}
 	}
-	return row, nil
+	if t.Name == "meta" && row["name"] == metaImported {
+		return nil, nil
+	}
+	line, err := json.Marshal(row)
+	return append(line, '\n'), err
 }
 
 func orNull(valid bool, v any) any {
@@ -228,30 +388,4 @@ func orNull(valid bool, v any) any {
 		return nil
 	}
 	return v
-}
-
-func (e *exporter) json(name string, v any) error {
-	raw, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	return e.entry(name, int64(len(raw)), bytes.NewReader(raw), nil)
-}
-
-// entry writes one entry, with more records in its header, and adds it to the digest.
-func (e *exporter) entry(name string, size int64, r io.Reader, header map[string]string) error {
-	if err := e.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: e.now, Format: tar.FormatPAX, PAXRecords: header}); err != nil {
-		return err
-	}
-	content := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(e.tar, content), r); err != nil {
-		return err
-	}
-	addToDigest(e.digest, name, [sha256.Size]byte(content.Sum(nil)))
-	return nil
-}
-
-func addToDigest(h hash.Hash, name string, sum [sha256.Size]byte) {
-	fmt.Fprintf(h, "%d %s ", len(name), name)
-	h.Write(sum[:])
 }

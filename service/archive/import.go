@@ -1,20 +1,18 @@
 package archive
 
 import (
-	"archive/tar"
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"maps"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,133 +26,181 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-// oldestSchema is the oldest schema whose exports are read: each later one only added
-// tables, and columns with a default.
-const oldestSchema = 1
-
-// maxJSON bounds an entry that is read into memory.
-const maxJSON = 64 << 20
-
-// errCut means that a stream ends before its trailer.
-var errCut = errors.New("the stream ends early: it is not a complete export")
-
-// Import fills an empty service from a stream, or leaves it empty and returns an error.
-// [ErrImported] means that an earlier import of this very stream was complete, even if
-// it was killed before it could report that.
-func Import(ctx context.Context, r io.Reader, s Service) (Summary, error) {
-	i := &importer{Service: s, tar: tar.NewReader(r), digest: sha256.New(), blobs: make(map[string]arrived), used: make(map[string]bool),
-		sum: Summary{Rows: make(map[string]int64)}}
-	before, err := i.importedBefore(ctx)
-	if err == nil && before != "" {
-		return i.again(before)
+// Import fills an empty service from a full archive and its increments, in order, or leaves it empty and returns an
+// error. [ErrImported] means that an earlier import of the last one was complete, even if it was killed before
+// it could report that. To salvage is to take all that is whole from damaged archives; the summary names the damage.
+func Import(ctx context.Context, s Service, salvage bool, archives ...io.Reader) (sum Summary, err error) {
+	i := &importer{Service: s, salvage: salvage, pages: make(map[[sha256.Size]byte]extent), blobs: make(map[string][]arrived), used: make(map[string]bool), lost: make(map[string]int64)}
+	if i.file, err = s.spool(); err != nil {
+		return sum, fmt.Errorf("import: %w", err)
 	}
-	if err == nil {
-		err = i.run(ctx)
-	}
+	defer i.file.Close()
+	sum, err = i.run(ctx, archives)
 	if !errors.Is(err, store.ErrUnavailable) { // or the rows may be there
 		i.removeUnused(ctx, err != nil)
 	}
 	if err != nil {
-		return i.sum, fmt.Errorf("import: %w", err)
+		return sum, fmt.Errorf("import: %w", err)
 	}
-	return i.sum, nil
+	return sum, nil
 }
 
 type importer struct {
 	Service
-	tar    *tar.Reader
-	digest hash.Hash
-	blobs  map[string]arrived // by the id they had
-	used   map[string]bool    // ids they had
-	older  bool               // the export lacks the columns of later schemas
-	sum    Summary
+	salvage bool
+	file    *os.File // has the pages
+	end     int64    // of file
+	pages   map[[sha256.Size]byte]extent
+	blobs   map[string][]arrived // by the id they had; a forged one may come before the right one
+	used    map[string]bool      // ids here
+	damage  []string
+	lost    map[string]int64 // rows, by table
 }
 
-// arrived is a blob of a stream.
+// extent is the place of a page in the spool.
+type extent struct{ at, size int64 }
+
+// arrived is a blob of an archive.
 type arrived struct {
 	blob.Info
-	root []byte // of the leaves of a part; nil = the stream does not say how long its blocks are
+	root []byte // of the leaves of a part; nil = the archive does not say how long its blocks are
 }
 
-// entry is one entry of a stream; content is nil for a blob.
-type entry struct {
-	name    string
-	content []byte
+// opened is an archive whose beginning was read.
+type opened struct {
+	*reader
+	name  string
+	head  *Head    // nil = it is damaged
+	first *section // that was found instead
+	all   indexes
 }
 
-func (i *importer) run(ctx context.Context) error {
-	if err := i.Store.Read(ctx, func(tx *store.Tx) error { return requireEmpty(ctx, tx) }); err != nil {
-		return err
+// run reads the archives, and loads the state of the last one.
+func (i *importer) run(ctx context.Context, archives []io.Reader) (sum Summary, err error) {
+	list := make([]*opened, len(archives))
+	for n, from := range archives {
+		o := &opened{reader: newReader(from), name: fmt.Sprintf("archive %d", n+1), all: indexes{}}
+		if file, ok := from.(interface{ Name() string }); ok {
+			o.name = file.Name()
+		}
+		if err := i.open(o); err != nil {
+			return sum, fmt.Errorf("%s: %w", o.name, err)
+		}
+		list[n] = o
 	}
-	first, err := i.next(ctx)
+	last := list[len(list)-1]
+	if err := i.Store.Read(ctx, func(tx *store.Tx) error { return requireEmpty(ctx, tx, last.head) }); err != nil {
+		return sum, err
+	}
+	if err := i.inOrder(list); err != nil {
+		return sum, err
+	}
+	var x *index
+	for _, o := range list {
+		if err := i.read(ctx, o); err != nil {
+			return sum, fmt.Errorf("%s: %w", o.name, err)
+		}
+		if newest := o.all.newest(); newest != nil {
+			x = newest
+		}
+	}
+	if err := i.refuse(); err != nil {
+		return sum, err
+	}
+	if x == nil {
+		return sum, errors.New("without an index nothing can be restored: use an earlier archive")
+	}
+	if schema, err := i.Store.SchemaVersion(); err != nil || x.Schema != schema {
+		return sum, errors.Join(err, fmt.Errorf("the archive was made by svcd %s with schema %d of the database, which is %d here: import it with that svcd, then upgrade", x.Program, x.Schema, schema))
+	}
+	err = i.Store.Load(ctx, func(tx *store.Tx) error { return i.fill(ctx, tx, x) })
+	sum = x.summary()
+	for _, table := range slices.Sorted(maps.Keys(i.lost)) {
+		i.damaged("%d rows of %s are lost", i.lost[table], table)
+	}
+	sum.Damage = i.damage
+	return sum, err
+}
+
+func (i *importer) damaged(format string, args ...any) {
+	i.damage = append(i.damage, fmt.Sprintf(format, args...))
+}
+
+// damageShown is how much damage a refusal lists.
+const damageShown = 20
+
+// refuse refuses damage, unless it is to be left out.
+func (i *importer) refuse() error {
+	if len(i.damage) == 0 || i.salvage {
+		return nil
+	}
+	more := ""
+	if len(i.damage) > damageShown {
+		more = fmt.Sprintf("\n  and %d more", len(i.damage)-damageShown)
+	}
+	return fmt.Errorf("nothing was imported, because of damage:\n  %s%s\nuse another copy, or restore what is whole: svcd import --salvage", strings.Join(i.damage[:min(len(i.damage), damageShown)], "\n  "), more)
+}
+
+// open reads the head of an archive.
+func (i *importer) open(o *opened) error {
+	s, skipped, err := o.next()
+	switch {
+	case errors.Is(err, io.EOF):
+		return errNoArchive
+	case err != nil:
+		return fmt.Errorf("read: %w", err)
+	case s.kind != kindHead:
+		i.damaged("%s: its beginning, %d bytes", o.name, skipped)
+		o.first = s
+		return nil
+	}
+	text, _, err := s.text()
 	if err != nil {
+		i.damaged("%s: its beginning: %v", o.name, err)
+		return nil
+	}
+	if err := i.acceptText(text); err != nil {
 		return err
 	}
-	var h Header
-	if err := json.Unmarshal(first.content, &h); err != nil || first.name != headerName {
-		return errors.New("this is no export of svcd")
-	}
-	if err := i.accept(h); err != nil {
-		return err
-	}
-	e, err := i.next(ctx)
-	for err == nil && e.content == nil { // blobs
-		e, err = i.next(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	return i.Store.Load(ctx, func(tx *store.Tx) error { return i.fill(ctx, tx, h, e) })
+	o.head = &Head{}
+	return json.Unmarshal(text, o.head)
 }
 
-// ErrImported means that the service was filled from the stream before.
-var ErrImported = errors.New("this export was completely imported here before: nothing is left to do")
-
-// metaImported holds the digest of the stream that a service was filled from.
-const metaImported = "imported"
-
-// importedBefore returns the digest of the stream that the service was filled
-// from, "" for none.
-func (i *importer) importedBefore(ctx context.Context) (digest string, err error) {
-	err = i.Store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = ?", metaImported).Scan(&digest)
-	})
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
+// inOrder refuses archives that are not a full one and its increments, in order.
+func (i *importer) inOrder(list []*opened) error {
+	given := make(map[string]string)
+	for _, o := range list {
+		if o.head != nil {
+			given[o.head.ID] = o.name
+		}
 	}
-	return digest, err
+	for n, o := range list {
+		switch {
+		case o.head == nil || n > 0 && list[n-1].head == nil: // it is damaged
+		case n == 0 && o.head.Since == "" || n > 0 && o.head.Since == list[n-1].head.ID:
+		case o.head.Since == "":
+			return fault.New(wire.CodeValidation, "%s is a full archive: give one full archive first, and after it only its increments", o.name)
+		case given[o.head.Since] != "":
+			return fault.New(wire.CodeValidation, "%s continues %s: give the archives in the order in which they were made", o.name, given[o.head.Since])
+		case i.salvage:
+			i.damaged("%s continues the archive %s, which is not given", o.name, o.head.Since)
+		default:
+			return fault.New(wire.CodeValidation, "%s continues the archive %s, which is not given: give the full archive and all increments since, in order", o.name, o.head.Since)
+		}
+	}
+	return nil
 }
 
-// again reads a stream without keeping it. The error is [ErrImported] when the stream
-// has that digest.
-func (i *importer) again(digest string) (Summary, error) {
-	for {
-		h, err := i.tar.Next()
-		if err != nil {
-			return i.sum, fmt.Errorf("import: %w", errHoldsAccounts)
-		}
-		if h.Name == trailerName {
-			break
-		}
-		content := sha256.New()
-		if _, err := io.Copy(content, i.tar); err != nil {
-			return i.sum, fmt.Errorf("import: %w", errCut)
-		}
-		addToDigest(i.digest, h.Name, [sha256.Size]byte(content.Sum(nil)))
-	}
-	var want Summary
-	err := json.NewDecoder(io.LimitReader(i.tar, maxJSON)).Decode(&want)
-	i.sum.Digest = hex.EncodeToString(i.digest.Sum(nil))
-	if err != nil || i.sum.Digest != digest || want.Digest != digest || i.SealKey.check(sealedStream, want) != nil {
-		return i.sum, fmt.Errorf("import: %w", errHoldsAccounts)
-	}
-	return want, ErrImported
-}
+// ErrImported means that the service was filled from the archive before.
+var ErrImported = errors.New("this archive was completely imported here before: nothing is left to do")
 
 var errHoldsAccounts = fault.New(wire.CodeConflict, "this service holds accounts already: import into a new --data directory or --db database")
 
+// metaImported names the archive that a service was filled from.
+const metaImported = "imported"
+
 // requireEmpty refuses a service that holds anything.
-func requireEmpty(ctx context.Context, tx *store.Tx) error {
+func requireEmpty(ctx context.Context, tx *store.Tx, last *Head) error {
 	records, err := ledger.Head(ctx, tx)
 	if err != nil {
 		return err
@@ -163,88 +209,101 @@ func requireEmpty(ctx context.Context, tx *store.Tx) error {
 	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM accounts").Scan(&accounts); err != nil {
 		return fmt.Errorf("look for rows: %w", err)
 	}
-	if accounts+records > 0 {
-		return errHoldsAccounts
+	if accounts+records == 0 {
+		return nil
+	}
+	var before string
+	err = tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = ?", metaImported).Scan(&before)
+	switch {
+	case err == nil && last != nil && before == last.ID:
+		return ErrImported
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("look for an earlier import: %w", err)
+	}
+	return errHoldsAccounts
+}
+
+// read reads an archive. Pages go to the spool, blobs to the store.
+func (i *importer) read(ctx context.Context, o *opened) error {
+	complete := false
+	for s := o.first; ; s = nil {
+		if s == nil {
+			var skipped int64
+			var err error
+			if s, skipped, err = o.next(); skipped > 0 {
+				i.damaged("%s: %d bytes before byte %d", o.name, skipped, o.at)
+			}
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return fmt.Errorf("read: %w", err)
+			}
+		}
+		var err error
+		complete, err = i.section(ctx, o, s)
+		if errors.Is(err, errChanged) || errors.Is(err, errCut) || errors.Is(err, errSeal) && i.salvage {
+			i.damaged("%s: %s at byte %d: %v", o.name, s.what(), s.at, err)
+		} else if err != nil {
+			return fmt.Errorf("%s at byte %d: %w", s.what(), s.at, err)
+		}
+	}
+	if !complete {
+		i.damaged("%s: it is not complete, because it does not end with its index", o.name)
 	}
 	return nil
 }
 
-func (i *importer) accept(h Header) error {
-	schema, err := i.Store.SchemaVersion()
+// what names a section to an operator.
+func (s *section) what() string {
+	switch s.kind {
+	case kindRows:
+		return fmt.Sprintf("rows of %.80q", s.name)
+	case kindBlob:
+		return fmt.Sprintf("blob %.80q", s.name)
+	}
+	return map[kind]string{kindHead: "the head", kindIndex: "the index"}[s.kind]
+}
+
+// section reads a section. complete means that the archive may end there.
+func (i *importer) section(ctx context.Context, o *opened, s *section) (complete bool, err error) {
+	if s.kind == kindBlob {
+		return false, i.blob(ctx, s)
+	}
+	text, sum, err := s.text()
 	switch {
 	case err != nil:
-		return err
-	case h.Format != formatName:
-		return errors.New("this is no export of svcd")
-	case h.Version > formatVersion || h.Schema > schema:
-		return fmt.Errorf("the export was made by svcd %s, which is newer: install that version", h.Program)
-	case h.Schema < oldestSchema:
-		return fmt.Errorf("the export was made by svcd %s, whose database is older (schema %d, here %d): upgrade that service, then export again", h.Program, h.Schema, schema)
-	case h.Contract != i.Contract:
-		return fmt.Errorf("the export is of contract %s, this service has %s: give --contract %s", h.Contract, i.Contract, h.Contract)
-	case h.MasterKey != i.MasterKey:
-		return errors.New("the export belongs to another master key: copy master.key of the exported service into the new data directory first, mode 0600")
-	}
-	i.older = h.Schema < schema
-	return nil
-}
-
-// next reads an entry. Blobs go to the store at once.
-func (i *importer) next(ctx context.Context) (entry, error) {
-	h, err := i.tar.Next()
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return entry{}, errCut
-	}
-	if err != nil {
-		return entry{}, fmt.Errorf("read the stream: %w", err)
-	}
-	if isSparse(h) {
-		return entry{}, fmt.Errorf("entry %.80q does not belong here", h.Name)
-	}
-	if id, ok := strings.CutPrefix(h.Name, blobPrefix); ok && h.Typeflag == tar.TypeReg {
-		return entry{name: h.Name}, i.blob(ctx, h, id)
-	}
-	if h.Typeflag != tar.TypeReg || h.Size > maxJSON {
-		return entry{}, fmt.Errorf("entry %.80q does not belong here", h.Name)
-	}
-	content, err := io.ReadAll(i.tar)
-	if err != nil {
-		return entry{}, errCut
-	}
-	if h.Name != trailerName {
-		addToDigest(i.digest, h.Name, sha256.Sum256(content))
-	}
-	return entry{h.Name, content}, nil
-}
-
-// isSparse reports an entry with holes. A few bytes of such an entry may stand for any
-// size; exports have none.
-func isSparse(h *tar.Header) bool {
-	for name := range h.PAXRecords {
-		if strings.HasPrefix(name, "GNU.sparse.") {
-			return true
+		return false, err
+	case s.kind == kindIndex:
+		return o.all.read(text, i.Service)
+	case s.kind == kindRows && i.pages[sum] == extent{}:
+		if _, err := i.file.WriteAt(text, i.end); err != nil {
+			return false, err
 		}
+		i.pages[sum] = extent{i.end, int64(len(text))}
+		i.end += int64(len(text))
 	}
-	return h.Typeflag == tar.TypeGNUSparse
+	return false, nil
 }
 
-func (i *importer) blob(ctx context.Context, h *tar.Header, id string) error {
-	if _, twice := i.blobs[id]; twice {
-		return fmt.Errorf("blob %.80q comes twice", id)
-	}
-	var content io.Reader = i.tar
+func (i *importer) blob(ctx context.Context, s *section) error {
+	id, blocks, isPart := strings.Cut(s.name, "/")
 	var root *format.RootHash
-	if text := h.PAXRecords[sealedRecord]; text != "" {
-		sealed, err := strconv.ParseInt(text, 10, 64)
+	content := io.Reader(s)
+	if isPart {
+		sealed, err := strconv.ParseInt(blocks, 10, 64)
 		if err != nil || sealed < format.MinBlockBytes+format.Overhead || sealed > format.MaxBlockBytes+format.Overhead {
-			return fmt.Errorf("blob %.80q has blocks of %.20q bytes, which svcd does not write", id, text)
+			return errors.New("it has blocks of a size which svcd does not write")
 		}
 		root = format.NewRootHash(sealed)
-		content = io.TeeReader(content, root)
+		content = io.TeeReader(s, root)
 	}
-	info, err := i.Blobs.Put(ctx, content, h.Size)
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errCut
+	info, err := i.Blobs.Put(ctx, content, s.size)
+	if err == nil {
+		_, err = io.Copy(io.Discard, s) // nothing, but its checksum
+		if err != nil {
+			_ = i.Blobs.Delete(context.WithoutCancel(ctx), info.ID)
+		}
 	}
 	if err != nil {
 		return err
@@ -253,17 +312,13 @@ func (i *importer) blob(ctx context.Context, h *tar.Header, id string) error {
 	if root != nil {
 		got.root = root.Sum(nil)
 	}
-	i.blobs[id] = got
-	i.sum.Blobs++
-	i.sum.BlobBytes += info.Size
-	addToDigest(i.digest, h.Name, info.Sum)
+	i.blobs[id] = append(i.blobs[id], got)
 	return nil
 }
 
-// fill inserts all rows, the first of which is in e. It accepts them when the trailer
-// matches and the ledger is intact.
-func (i *importer) fill(ctx context.Context, tx *store.Tx, h Header, e entry) error {
-	if err := requireEmpty(ctx, tx); err != nil {
+// fill inserts the rows of a state, and compares the ledger with the index.
+func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
+	if err := requireEmpty(ctx, tx, nil); err != nil {
 		return err
 	}
 	// The imported keys replace those that this service made for itself.
@@ -274,77 +329,131 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, h Header, e entry) er
 	if err != nil {
 		return err
 	}
-	byName := make(map[string]store.Table)
 	for _, t := range tables {
-		byName[t.Name] = t
+		for _, p := range x.pages[t.Name] {
+			if err := i.page(ctx, tx, t, p); err != nil {
+				return fmt.Errorf("page %d of table %s: %w", p.number, t.Name, err)
+			}
+		}
+		delete(x.pages, t.Name)
 	}
-	for ; e.name != trailerName; e, err = i.next(ctx) {
+	for name := range x.pages {
+		return fmt.Errorf("the archive has a table %.80q, which does not belong here", name)
+	}
+	_, err = ledger.Audit(ctx, tx)
+	records, root, failed := ledgerRoot(ctx, tx)
+	if failed != nil {
+		return failed
+	}
+	if err == nil && (records != x.Records || root != x.LedgerRoot) {
+		err = errors.New("the ledger is not the one that the index names")
+	}
+	if i.salvage && len(i.damage)+len(i.lost) > 0 {
 		if err != nil {
-			return err
+			i.damaged("ledger: %v", err)
 		}
-		name, _, _ := strings.Cut(strings.TrimPrefix(e.name, rowsPrefix), "/")
-		t, ok := byName[name]
-		if !ok || e.content == nil || !strings.HasPrefix(e.name, rowsPrefix) {
-			return fmt.Errorf("entry %.80q does not belong here", e.name)
-		}
-		if err := i.rows(ctx, tx, t, e.content); err != nil {
-			return fmt.Errorf("%s: %w", e.name, err)
-		}
+		return nil
 	}
-	return i.compare(ctx, tx, e.content)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?)", metaImported, x.ID)
+	}
+	return err
 }
 
-// rows inserts the rows of one entry.
-func (i *importer) rows(ctx context.Context, tx *store.Tx, t store.Table, content []byte) error {
-	lines := bufio.NewScanner(bytes.NewReader(content))
-	lines.Buffer(nil, maxJSON)
-	for lines.Scan() {
-		row, has, err := decodeRow(lines.Bytes(), t, i.older)
-		if err != nil {
-			return err
-		}
-		i.sum.Rows[t.Name]++
-		if err := i.moveBlob(row); err != nil {
-			return err
-		}
-		values := make([]any, len(has.Columns))
-		for k, c := range has.Columns {
-			values[k] = row[c.Name]
-		}
-		if _, err := tx.ExecContext(ctx, has.Insert(), values...); err != nil {
-			return fmt.Errorf("insert: %w", err)
-		}
+// page inserts the rows of a page.
+func (i *importer) page(ctx context.Context, tx *store.Tx, t store.Table, p page) error {
+	at, ok := i.pages[p.sum]
+	if !ok && i.salvage {
+		i.lost[t.Name] += p.rows
+		return nil
 	}
-	return lines.Err()
+	if !ok {
+		return errors.New("it is in none of the archives")
+	}
+	content := make([]byte, at.size)
+	if _, err := i.file.ReadAt(content, at.at); err != nil {
+		return err
+	}
+	return i.rows(ctx, tx, t, slices.Collect(bytes.Lines(content)))
 }
 
-// decodeRow reads a row for the columns of a table, all of which it must have; an older one
-// lacks those that were added later. has are those that it has.
-func decodeRow(line []byte, t store.Table, older bool) (row map[string]any, has store.Table, err error) {
+// rows inserts rows. Where something was lost, rows that refer to it are lost too: those that can be are inserted.
+func (i *importer) rows(ctx context.Context, tx *store.Tx, t store.Table, lines [][]byte) error {
+	if len(i.lost) == 0 {
+		for _, line := range lines {
+			if err := i.row(ctx, tx, t, line); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT some_rows"); err != nil {
+		return err
+	}
+	var err error
+	for _, line := range lines {
+		if err = i.row(ctx, tx, t, line); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, "RELEASE SAVEPOINT some_rows")
+		return err
+	}
+	if !strings.Contains(strings.ToLower(err.Error()), "foreign key") { // as both engines say
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT some_rows"); err != nil {
+		return err
+	}
+	if len(lines) == 1 {
+		i.lost[t.Name]++
+		return nil
+	}
+	half := len(lines) / 2
+	return errors.Join(i.rows(ctx, tx, t, lines[:half]), i.rows(ctx, tx, t, lines[half:]))
+}
+
+func (i *importer) row(ctx context.Context, tx *store.Tx, t store.Table, line []byte) error {
+	row, err := decodeRow(line, t)
+	if err == nil {
+		err = i.moveBlob(row)
+	}
+	if err != nil {
+		return err
+	}
+	values := make([]any, len(t.Columns))
+	for k, c := range t.Columns {
+		values[k] = row[c.Name]
+	}
+	if _, err := tx.ExecContext(ctx, t.Insert(), values...); err != nil {
+		return fmt.Errorf("insert: %w", err)
+	}
+	return nil
+}
+
+// decodeRow reads a row for the columns of a table.
+func decodeRow(line []byte, t store.Table) (map[string]any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.UseNumber()
-	var given map[string]any
-	if err := decoder.Decode(&given); err != nil {
-		return nil, has, errors.New("a row is not JSON")
+	var row map[string]any
+	if err := decoder.Decode(&row); err != nil {
+		return nil, errors.New("a row is not JSON")
 	}
-	row, has.Name = make(map[string]any, len(given)), t.Name
 	for _, c := range t.Columns {
-		value, ok := given[c.Name]
-		if !ok && older {
-			continue
-		}
+		value, ok := row[c.Name]
 		if !ok {
-			return nil, has, fmt.Errorf("a row has no %s", c.Name)
+			return nil, fmt.Errorf("a row has no %s", c.Name)
 		}
+		var err error
 		if row[c.Name], err = convert(value, c.Kind); err != nil {
-			return nil, has, fmt.Errorf("column %s: %w", c.Name, err)
+			return nil, fmt.Errorf("column %s: %w", c.Name, err)
 		}
-		has.Columns = append(has.Columns, c)
 	}
-	if len(given) != len(has.Columns) {
-		return nil, has, fmt.Errorf("a row has %d columns, the table %d", len(given), len(has.Columns))
+	if len(row) != len(t.Columns) {
+		return nil, fmt.Errorf("a row has %d columns, the table %d", len(row), len(t.Columns))
 	}
-	return row, has, nil
+	return row, nil
 }
 
 // convert turns a JSON value into a value of the column.
@@ -375,31 +484,33 @@ func convert(v any, kind store.Kind) (any, error) {
 	return nil, errors.New("has the wrong type")
 }
 
-// moveBlob gives a row the new id of its blob, after comparing the blob with the row.
+// moveBlob gives a row the new id of its blob, after comparing the blob with the row. One that was
+// salvaged keeps the id of a blob that is missing.
 func (i *importer) moveBlob(row map[string]any) error {
 	id, ok := row["blob_id"].(string)
-	if !ok || row["ref"] == id || strings.HasPrefix(id, files.SmallPrefix) { // none, or elsewhere: a legacy reference without bytes, or a row
+	if !ok || row["ref"] == id || row["deleted_ns"] != nil || strings.HasPrefix(id, files.SmallPrefix) { // none, or elsewhere: a legacy reference without bytes, or a row
 		return nil
 	}
-	info, ok := i.blobs[id]
-	if !ok {
-		if row["deleted_ns"] != nil {
-			return nil // gone with its file
+	for _, info := range i.blobs[id] {
+		if row["blob_size"] == info.Size && info.isProvedBy(row) {
+			row["blob_id"] = info.ID
+			i.used[info.ID] = true
+			return nil
 		}
-		return fmt.Errorf("blob %s is not in the stream", id)
 	}
-	if row["blob_size"] != info.Size || !info.isProvedBy(row) {
+	switch {
+	case i.salvage:
+		i.damaged("blob %s is lost", id)
+		return nil
+	case len(i.blobs[id]) > 0:
 		return fmt.Errorf("blob %s was changed on the way", id)
 	}
-	row["blob_id"] = info.ID
-	i.used[id] = true
-	return nil
+	return fmt.Errorf("blob %s is in none of the archives", id)
 }
 
-// isProvedBy compares a blob with its row: that of a part by its leaves. An export from before leaves
-// proved parts has a SHA-256 of them, too.
+// isProvedBy compares a blob with its row: that of a part by its leaves.
 func (a *arrived) isProvedBy(row map[string]any) bool {
-	if leaves, ok := row["leaves"].([]byte); ok && a.root != nil {
+	if leaves, ok := row["leaves"].([]byte); ok {
 		root := rootOf(leaves)
 		return bytes.Equal(a.root, root[:])
 	}
@@ -407,42 +518,13 @@ func (a *arrived) isProvedBy(row map[string]any) bool {
 	return bytes.Equal(sum, a.Sum[:])
 }
 
-// compare checks the trailer and its seal, the chain of the ledger, and that
-// nothing follows.
-func (i *importer) compare(ctx context.Context, tx *store.Tx, trailer []byte) error {
-	var want Summary
-	if err := json.Unmarshal(trailer, &want); err != nil {
-		return errCut
-	}
-	if _, err := ledger.Audit(ctx, tx); err != nil {
-		return err
-	}
-	root, err := ledgerRoot(ctx, tx)
-	if err != nil {
-		return err
-	}
-	i.sum.LedgerRoot, i.sum.Digest = root, hex.EncodeToString(i.digest.Sum(nil))
-	if i.sum.Digest != want.Digest || root != want.LedgerRoot || i.sum.Blobs != want.Blobs || i.sum.BlobBytes != want.BlobBytes || !maps.Equal(i.sum.Rows, want.Rows) {
-		return errors.New("the stream is not what its trailer says: it was changed or put together from parts")
-	}
-	if _, err := i.tar.Next(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the trailer")
-	}
-	i.sum.Seal = want.Seal
-	if err := i.SealKey.check(sealedStream, want); err != nil {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?)", metaImported, i.sum.Digest); err != nil {
-		return fmt.Errorf("note the import: %w", err)
-	}
-	return nil
-}
-
 // removeUnused removes blobs that no row refers to, or all after a failure.
 func (i *importer) removeUnused(ctx context.Context, all bool) {
-	for id, info := range i.blobs {
-		if all || !i.used[id] {
-			_ = i.Blobs.Delete(context.WithoutCancel(ctx), info.ID) // the sweep repeats it
+	for _, list := range i.blobs {
+		for _, info := range list {
+			if all || !i.used[info.ID] {
+				_ = i.Blobs.Delete(context.WithoutCancel(ctx), info.ID) // the sweep repeats it
+			}
 		}
 	}
 }

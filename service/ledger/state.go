@@ -521,3 +521,35 @@ func (s *State) comparePending(ctx context.Context, tx *store.Tx) error {
 		})
 	return err
 }
+
+// Rowless calls visit with every file that lives by the records that are there, and has no row. The ledger
+// may lack records.
+func Rowless(ctx context.Context, tx *store.Tx, visit func(group, name, ref string)) error {
+	var s State
+	for rows, err := range tx.Rows(ctx, "SELECT "+columns+" FROM ledger ORDER BY seq") {
+		var r chain.Row
+		if err == nil {
+			r, err = scan(rows)
+		}
+		if err != nil {
+			return fmt.Errorf("read ledger: %w", err)
+		}
+		s.Apply(&r)
+	}
+	for rows, err := range tx.Rows(ctx, "SELECT ref FROM files") {
+		var ref string
+		if err == nil {
+			err = rows.Scan(&ref)
+		}
+		if err != nil {
+			return fmt.Errorf("list files: %w", err)
+		}
+		delete(s.files, ref)
+	}
+	for _, ref := range slices.Sorted(maps.Keys(s.files)) {
+		if f := s.files[ref]; f.deleted == nil {
+			visit(f.group, f.name, ref)
+		}
+	}
+	return nil
+}

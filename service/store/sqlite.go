@@ -251,32 +251,6 @@ func (sqliteEngine) references(ctx context.Context, tx queries) (map[string][]st
 	return scanReferences(rows)
 }
 
-// HasSnapshots reports that the database is SQLite. PostgreSQL has tools of its own.
-func (s *Store) HasSnapshots() bool { return s.Engine() == (sqliteEngine{}).name() }
-
-// Snapshot writes one state of the SQLite database into a new file while others
-// read and write.
-func (s *Store) Snapshot(ctx context.Context, file string) error {
-	if !s.HasSnapshots() {
-		return errors.New("snapshot database: not with this one")
-	}
-	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("snapshot database: %w", err)
-	}
-	if err := makePrivate(file); err != nil {
-		return fmt.Errorf("snapshot database: %w", err)
-	}
-	db, err := connectSQLite(sqliteFile(s.dir), true) // a connection of its own, which waits for no other
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", file); err != nil {
-		return mark(s.engine, fmt.Errorf("snapshot database: %w", err))
-	}
-	return nil
-}
-
 func (sqliteEngine) check(ctx context.Context, db *sql.DB) error {
 	var result string
 	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil {

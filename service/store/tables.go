@@ -41,9 +41,14 @@ func (t Table) names() string {
 	return strings.Join(list, ", ")
 }
 
-// SelectAll reads every row, in an order that is the same in every database.
+// SelectAll reads every row, in an order that is the same in every database. Rows with a sequence
+// are in its order, so that new ones come last.
 func (t Table) SelectAll() Query {
-	return Query("SELECT " + t.names() + " FROM " + t.Name + " ORDER BY 1, 2")
+	order := "1, 2"
+	if slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Name == "seq" }) {
+		order = "seq, 1"
+	}
+	return Query("SELECT " + t.names() + " FROM " + t.Name + " ORDER BY " + order)
 }
 
 // Insert adds a row; the arguments are its columns in order.

@@ -34,7 +34,7 @@ const (
 // Purposes of keys that come from the master key itself, and change with it.
 const (
 	purposeName     = "name of the master key"
-	purposeArchives = "exports and backups"
+	purposeArchives = "archives"
 	purposeWrapping = "keys of the service"
 )
 
@@ -51,7 +51,7 @@ func (m Master) Name() (string, error) {
 	return hex.EncodeToString(raw[:]), err
 }
 
-// ArchiveSeal is the key that seals exports and backups.
+// ArchiveSeal is the key that seals archives.
 func (m Master) ArchiveSeal() ([keyBytes]byte, error) { return m.derive(purposeArchives) }
 
 // derive returns a key for a purpose, by HKDF-SHA256. Two purposes never share
