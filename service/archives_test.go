@@ -269,7 +269,7 @@ func TestIncrementsMoveTheServiceBetweenStoresAndBack(t *testing.T) {
 	bucket := s3test.Start(t)
 	s3test.SetEnv(t)
 	first := runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data"), DestructionDelay: -1})
-	owner, contents := fillService(t, first, 60)
+	owner, contents := fillService(t, first, 250)
 	friend := first.user("friend", "10")
 	owner.adds(friend)
 	large := owner.savesAll("blocks", contentOf("a", 3))
@@ -577,7 +577,7 @@ func TestDamageIsNamedAndTheRestSurvives(t *testing.T) {
 func (u *user) names() map[string]string {
 	all := make(map[string]string)
 	for _, row := range u.rows("g") {
-		all[row.IPFSHash] = row.Filename
+		all[row.IPFSHash] = *row.Filename
 	}
 	return all
 }

@@ -329,16 +329,17 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 	if err != nil {
 		return err
 	}
+	for name := range x.pages {
+		if !slices.ContainsFunc(tables, func(t store.Table) bool { return t.Name == name }) {
+			return fmt.Errorf("the archive has a table %.80q, which does not belong here", name)
+		}
+	}
 	for _, t := range tables {
 		for _, p := range x.pages[t.Name] {
 			if err := i.page(ctx, tx, t, p); err != nil {
 				return fmt.Errorf("page %d of table %s: %w", p.number, t.Name, err)
 			}
 		}
-		delete(x.pages, t.Name)
-	}
-	for name := range x.pages {
-		return fmt.Errorf("the archive has a table %.80q, which does not belong here", name)
 	}
 	_, err = ledger.Audit(ctx, tx)
 	records, root, failed := ledgerRoot(ctx, tx)
