@@ -75,6 +75,7 @@ func (b busyBlobs) Open(ctx context.Context, id string) (io.ReadSeekCloser, int6
 // A file that is replaced whenever the export comes to it is in the archive all the same:
 // in the end writers wait for the export.
 func TestExportEndsWhileFilesAreReplaced(t *testing.T) {
+	t.Parallel()
 	r := runAtOnce(t)
 	alice := r.owner()
 	content := bytes.Repeat([]byte("replaced "), 10_000) // too large for the database
@@ -262,12 +263,12 @@ func stateOf(t *testing.T, archive []byte) string {
 // A service moves with a full archive and increments from SQLite and a directory to PostgreSQL and S3, and back. What
 // was destroyed, revoked or spent meanwhile is so there: every table is equal, in what its rows say.
 func TestIncrementsMoveTheServiceBetweenStoresAndBack(t *testing.T) {
+	t.Parallel()
 	if enginetest.OnPostgres(t) {
 		return // has both
 	}
 	server := pgtest.Start(t)
 	bucket := s3test.Start(t)
-	s3test.SetEnv(t)
 	first := runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data"), DestructionDelay: -1})
 	owner, contents := fillService(t, first, 250)
 	friend := first.user("friend", "10")
@@ -363,6 +364,7 @@ func TestIncrementsMoveTheServiceBetweenStoresAndBack(t *testing.T) {
 }
 
 func TestImportRefusesEverythingButAWholeChain(t *testing.T) {
+	t.Parallel()
 	source := run(t)
 	owner, contents := fillService(t, source, 5)
 	large := bytes.Repeat([]byte("large"), 10_000)
@@ -500,6 +502,7 @@ func (u *user) salvaged(t *testing.T, contents map[string][]byte, chain ...[]byt
 // Damage of a byte, wherever it is, is named and refused. All that it does not hit is restored: rows are there twice,
 // and what is lost with a blob, or with contents in the database, is listed by group and name.
 func TestDamageIsNamedAndTheRestSurvives(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	contents := make(map[string][]byte)
 	save := func(n, size int) {
@@ -584,6 +587,7 @@ func (u *user) names() map[string]string {
 
 // An archive that is cut, wherever it is, is refused. What came is restored.
 func TestCutArchives(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	contents := make(map[string][]byte)
 	for n := range 3 {
@@ -620,6 +624,7 @@ func TestCutArchives(t *testing.T) {
 }
 
 func TestExportUnderLoad(t *testing.T) {
+	t.Parallel()
 	r, alice := runWithGroup(t)
 	var stop atomic.Bool
 	var load sync.WaitGroup
@@ -643,6 +648,7 @@ func TestExportUnderLoad(t *testing.T) {
 
 // A part whose bytes are not those of its leaves leaves no service, and enters none.
 func TestChangedPartsDoNotMove(t *testing.T) {
+	t.Parallel()
 	r := runWith(t, service.Config{Database: newDatabase(t)})
 	alice := r.owner()
 	alice.savesAll("f", contentOf("a", 3))

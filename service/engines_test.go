@@ -52,10 +52,13 @@ func TestOnPostgres(t *testing.T) {
 		"SmallContents":                        TestThreat34SmallContents,
 		"Threat34":                             TestThreat34,
 		// Archives.
-		"ExportUnderLoad":     TestExportUnderLoad,
-		"FilesInBlocksMove":   TestFilesInBlocksMove,
-		"TrashIsExported":     TestTrashIsExported,
-		"VersionsAreExported": TestVersionsAreExported,
+		"ExportUnderLoad":                       TestExportUnderLoad,
+		"ExportEndsWhileFilesAreReplaced":       TestExportEndsWhileFilesAreReplaced,
+		"ImportRefusesEverythingButAWholeChain": TestImportRefusesEverythingButAWholeChain,
+		"DamageIsNamedAndTheRestSurvives":       TestDamageIsNamedAndTheRestSurvives,
+		"FilesInBlocksMove":                     TestFilesInBlocksMove,
+		"TrashIsExported":                       TestTrashIsExported,
+		"VersionsAreExported":                   TestVersionsAreExported,
 		// Lists and pages.
 		"PagingTellsEveryChangeOnce":      TestPagingTellsEveryChangeOnce,
 		"ChainOfAGroupIsProven":           TestThreat26ChainOfAGroupIsProven,
