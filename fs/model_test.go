@@ -50,11 +50,7 @@ func TestModelOnAMount(t *testing.T) {
 // fewerChecks makes rapid's default number of checks a smaller one for this test:
 // each step asks the kernel for everything. A number on the command line counts.
 func fewerChecks(t *testing.T) {
-	const name, usual = "rapid.checks", "100"
-	here := "30"
-	if testing.Short() {
-		here = "8"
-	}
+	const name, usual, here = "rapid.checks", "100", "30"
 	if f := flag.Lookup(name); f == nil || f.Value.String() != usual {
 		return
 	}
