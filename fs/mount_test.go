@@ -555,26 +555,6 @@ func TestW10ReadOnlyMount(t *testing.T) {
 	}
 }
 
-// W12: a write that would be too large fails when it is made.
-func TestW12TooLargeFailsAtWrite(t *testing.T) {
-	m := mounting(t, func(p *plan) { p.MaxFile = 10_000 })
-	f, err := os.Create(m.path("team/f"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Write([]byte(pattern(10_000))); err != nil {
-		t.Error(err)
-	}
-	_, err = f.Write([]byte("x"))
-	wantErrno(t, "one byte more", err, unix.EFBIG)
-	wantErrno(t, "truncate", f.Truncate(1<<40), unix.EFBIG)
-	wantErrno(t, "close", f.Close(), unix.EFBIG) // W15
-	if got := m.read("team/f"); got != pattern(10_000) {
-		t.Errorf("%d bytes were kept", len(got))
-	}
-	m.wantCharges(0, 0)
-}
-
 // W15: a program that ignores that a write was refused is told again when it closes.
 func TestW15RefusedWriteOnAMount(t *testing.T) {
 	m := mounting(t, func(p *plan) { p.MaxFile = 10_000 })
@@ -881,20 +861,6 @@ func TestA4NumbersInAListing(t *testing.T) {
 	entries, err := os.ReadDir(m.path("team"))
 	if err != nil || len(entries) != many+1 || !entries[many].IsDir() || entries[0].Type() != 0 {
 		t.Errorf("%d entries, %v", len(entries), err)
-	}
-}
-
-// A4, W8: the backup an editor keeps and the new file are two files.
-func TestA4BackupIsAnotherFile(t *testing.T) {
-	m := mounting(t)
-	m.put("f", "old")
-	ok(t, os.Rename(m.path("team/f"), m.path("team/f~")))
-	m.write("team/f", "new")
-	a, errA := os.Stat(m.path("team/f"))
-	b, errB := os.Stat(m.path("team/f~"))
-	ok(t, errors.Join(errA, errB))
-	if os.SameFile(a, b) {
-		t.Error("file and backup share an inode number: cp and mv take them for one file")
 	}
 }
 
