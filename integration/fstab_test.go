@@ -1,11 +1,13 @@
 package integration
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/integration/proctest"
 )
@@ -48,8 +50,11 @@ func fstab(t *testing.T, script string) (out string) {
 		running() { for p in /proc/[0-9]*; do if [[ $(readlink $p/exe) == /mnt/bin/svcfs ]]; then echo "${p#/proc/}"; fi; done; }
 		left() { for p in $(running); do ended $p; done; echo "left: $(running) $(grep " /mnt/x " /proc/self/mounts || true)."; }
 		`
-	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-euc", setup+script)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // the loops of the scripts have no bound of their own
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-euc", setup+script)
 	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "SVC_URL=" + w.url, "BIN=" + w.bin, "KEY=" + alice.keyFile, "ACCOUNT=" + alice.id, "LC_ALL=C"}
+	cmd.WaitDelay = time.Minute
 	raw, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, raw)
