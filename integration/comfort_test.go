@@ -92,7 +92,7 @@ func TestFstabLine(t *testing.T) {
 // says, with their own key and the log in their home directory, of which mount(8) does
 // not tell. It happens with a user, an fstab and a /dev/fuse of the test's own.
 func TestFstabLineForUsers(t *testing.T) {
-	proctest.Need(t, "root", "mount", "apart")
+	proctest.Need(t, "root", "mount", "apart", "fusermount3")
 	w, alice, _ := team(t)
 	file := filepath.Join(w.dir, "f")
 	write(t, file, []byte("content\n"))
