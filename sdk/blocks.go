@@ -1,7 +1,6 @@
 package sdk
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -154,10 +153,8 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, o options) 
 		return nil, &Error{Op: "check", Kind: ErrUnsupported, Err: errors.New("the file has format version 2, which the service does not offer: ask its operator")}
 	}
 	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref), Formats: []int{format.Version, format.VersionBlocks}}
-	if fromStart := o.start && c.isFar(); fromStart && offered(caps, wire.CapFirstBlocks) {
+	if o.start && c.isFar() && offered(caps, wire.CapFirstBlocks) {
 		request.FirstBytes = startBytes(o.more)
-	} else if fromStart && offered(caps, wire.CapFirstBlock) {
-		request.FirstBlock = true
 	}
 	if offered(caps, wire.CapRaw) {
 		request.Transfer = wire.TransferRaw
@@ -268,13 +265,6 @@ func (c *Client) checkBlocks(ctx context.Context, g GroupID, e Entry, a wire.Pre
 	b := &Blocks{c: c, group: g, entry: e, meta: meta, layout: meta.Layout(), dataURL: a.DataURL}
 	if a.DataURL == "" || a.TilesURL == "" || a.DataSize != b.layout.SealedBytes() {
 		return nil, malformed(fmt.Errorf("data of %d bytes, and the blocks have %d; or an address is missing", a.DataSize, b.layout.SealedBytes()))
-	}
-	if a.FirstBlock != "" {
-		first, err := base64.StdEncoding.Strict().DecodeString(a.FirstBlock)
-		if err != nil || int64(len(first)) != b.layout.Sealed(0) {
-			return nil, malformed(fmt.Errorf("a first block of %d bytes, and it has %d; or it is not base64", len(first), b.layout.Sealed(0)))
-		}
-		b.start = newBlocksStart(b.layout, 1, bytes.NewReader(first), func() {})
 	}
 	raw, err := c.fetchManifest(ctx, a, b.layout)
 	if err != nil {

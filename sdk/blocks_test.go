@@ -178,10 +178,9 @@ func TestFirstByteTakesTwoRoundTrips(t *testing.T) {
 }
 
 // From far away a reader that begins at the start waits for one round trip: the first blocks come with the key,
-// once; from a service that knows no better, one. Nearby, and without the option, nobody asks for them.
+// once. Nearby, and without the option, nobody asks for them.
 func TestR9FirstBlockComesWithTheKey(t *testing.T) {
 	s := newShelf(t, testkit.Ours)
-	older := s.olderClient(t)
 	content := text(3*small + 7)
 	e := s.add(t, content)
 	var requests atomic.Int64
@@ -192,19 +191,17 @@ func TestR9FirstBlockComesWithTheKey(t *testing.T) {
 		})
 	})
 	for _, tc := range []struct {
-		c    *sdk.Client
 		far  bool
 		opts []sdk.Option
 		read int64
 		want int64 // requests for blocks
 	}{
-		{s.c, true, []sdk.Option{sdk.FromStart(1 << 20)}, 1, 0}, {s.c, true, []sdk.Option{sdk.FromStart(1 << 20)}, 4, 0},
-		{s.c, true, []sdk.Option{sdk.FromStart(0)}, 1, 0}, {s.c, true, []sdk.Option{sdk.FromStart(-1)}, 1, 0},
-		{older, true, []sdk.Option{sdk.FromStart(1 << 20)}, 1, 0}, {older, true, []sdk.Option{sdk.FromStart(1 << 20)}, 4, 1},
-		{s.c, true, nil, 1, 1}, {s.c, false, []sdk.Option{sdk.FromStart(1 << 20)}, 1, 1},
+		{true, []sdk.Option{sdk.FromStart(1 << 20)}, 1, 0}, {true, []sdk.Option{sdk.FromStart(1 << 20)}, 4, 0},
+		{true, []sdk.Option{sdk.FromStart(0)}, 1, 0}, {true, []sdk.Option{sdk.FromStart(-1)}, 1, 0},
+		{true, nil, 1, 1}, {false, []sdk.Option{sdk.FromStart(1 << 20)}, 1, 1},
 	} {
-		sdk.Far(tc.c, tc.far)
-		b, err := tc.c.Group(e.Group).OpenBlocks(t.Context(), e, tc.opts...)
+		sdk.Far(s.c, tc.far)
+		b, err := s.g.OpenBlocks(t.Context(), e, tc.opts...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,24 +220,6 @@ func TestR9FirstBlockComesWithTheKey(t *testing.T) {
 	if _, err := s.g.OpenBlocks(t.Context(), e, sdk.Compress()); sdk.KindOf(err) != sdk.ErrInvalid {
 		t.Errorf("an option of another call: %v", err)
 	}
-}
-
-// olderClient is a client of the service as it was before it knew "first-blocks".
-func (s *shelf) olderClient(t *testing.T) *sdk.Client {
-	t.Helper()
-	s.Disturb(wire.PathCapabilities, func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			honest := httptest.NewRecorder()
-			next.ServeHTTP(honest, r)
-			_, _ = w.Write(bytes.Replace(honest.Body.Bytes(), []byte(`"`+wire.CapFirstBlocks+`"`), []byte(`"other"`), 1))
-		})
-	})
-	defer s.Disturb(wire.PathCapabilities, nil)
-	c := s.Client(t, s.alice)
-	if _, err := c.Capabilities(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // What comes behind the answer to an open is used as far as it is the file's: a service that breaks off is asked

@@ -266,7 +266,7 @@ func (u *BlockUpload) sendFinalize(ctx context.Context, answer *wire.FinalizeUpl
 	if err != nil {
 		return err
 	}
-	return u.postFinalize(ctx, wire.PathTools+wire.OpFinalizeUpload, jsonBody(raw), answer)
+	return u.postFinalize(ctx, jsonBody(raw), answer)
 }
 
 // prepareFinish makes manifest, tree and metadata.

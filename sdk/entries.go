@@ -23,27 +23,11 @@ func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, er
 	if proves {
 		return c.chainEntries(ctx, g, after)
 	}
-	paging, err := c.offers(ctx, wire.CapPaging)
-	if err != nil {
+	var all page
+	if err := c.read(ctx, wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: string(g)}, &all); err != nil {
 		return nil, err
 	}
-	if !paging {
-		var all page
-		if err := c.read(ctx, wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: string(g)}, &all); err != nil {
-			return nil, err
-		}
-		return appendEntries(nil, g, all.rows), nil
-	}
-	var all []Entry
-	request := wire.TransactionsRequest{GroupID: string(g), AfterSeq: int64(after)}
-	err = c.eachPage(ctx, request, func(row wire.TransactionRow) int64 { return row.ChangedSeq }, func(rows []wire.TransactionRow) error {
-		all = appendEntries(all, g, rows)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+	return appendEntries(nil, g, all.rows), nil
 }
 
 // rowBytes is the memory of a record without its texts, in bytes.

@@ -140,9 +140,9 @@ func (u *recording) findRecorded(ctx context.Context, since time.Time) (Receipt,
 	return Receipt{}, false, nil
 }
 
-func (u *recording) postFinalize(ctx context.Context, path string, body outgoing, answer *wire.FinalizeUploadResult) error {
+func (u *recording) postFinalize(ctx context.Context, body outgoing, answer *wire.FinalizeUploadResult) error {
 	return u.c.authorized(ctx, func(token Secret) error {
-		return u.c.transfer(ctx, http.MethodPost, path, token, body, func(resp *http.Response, in io.Reader) error {
+		return u.c.transfer(ctx, http.MethodPost, wire.PathTools+wire.OpFinalizeUpload, token, body, func(resp *http.Response, in io.Reader) error {
 			answered, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
 			if err != nil {
 				return err

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -275,27 +274,7 @@ func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool,
 	if !raw {
 		body = outgoing{kind: body.kind, length: finalizeLength(head, b), open: func() io.Reader { return finalizeBody(head, b) }, sent: u.progress}
 	}
-	if u.c.uploads.generationA.Load() {
-		return u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer)
-	}
-	err = u.postFinalize(ctx, wire.PathTools+wire.OpFinalizeUpload, body, answer)
-	if !mayLackPath(err) {
-		return err
-	}
-	// Generation A has another path; a service without the first path carried out nothing.
-	otherErr := u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer)
-	if mayLackPath(otherErr) {
-		return err
-	}
-	var refused *answerError
-	u.c.uploads.generationA.Store(otherErr == nil || errors.As(otherErr, &refused) && !isOutcomeUnknown(otherErr))
-	return otherErr
-}
-
-// mayLackPath reports whether err is the answer of a service without the path.
-func mayLackPath(err error) bool {
-	var refused *answerError
-	return errors.As(err, &refused) && refused.status == http.StatusNotFound && refused.code == ""
+	return u.postFinalize(ctx, body, answer)
 }
 
 const encryptedField = `,"encrypted_data":"`

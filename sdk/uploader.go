@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
@@ -32,8 +31,7 @@ type uploadKey struct {
 
 // uploader is the state that all uploads of a client share.
 type uploader struct {
-	c           *Client
-	generationA atomic.Bool // the service has the finalize path of generation A
+	c *Client
 
 	mu         sync.Mutex
 	keys       map[[32]byte]string         // upload id by the fingerprint of its file key

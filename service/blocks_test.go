@@ -309,27 +309,6 @@ func TestBlocksRoundTrip(t *testing.T) {
 	}
 }
 
-// The first block comes with the key to those who ask. One that cannot be read is left out: other
-// blocks may be whole.
-func TestFirstBlockWithTheKey(t *testing.T) {
-	t.Parallel()
-	r, alice := runLarge(t)
-	content := noise(3*smallBlocks + 7)
-	_, out := alice.uploadBlocks("f", content, 2)
-	o := alice.opens(out.CID)
-	ask := func(first bool) wire.PrepareRetrieveResult {
-		return must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": out.CID, "formats": []int{1, 2}, "transfer": "raw", "first_block": first})
-	}
-	raw, err := base64.StdEncoding.DecodeString(ask(true).FirstBlock)
-	if err != nil || !bytes.Equal(o.plain(0, raw), content[:smallBlocks]) || ask(false).FirstBlock != "" {
-		t.Errorf("a first block of %d bytes, %v", len(raw), err)
-	}
-	ok(t, os.RemoveAll(r.dir+"/blobs"))
-	if answer := ask(true); answer.FirstBlock != "" || answer.Key == "" {
-		t.Errorf("a block that is gone: %+v", answer)
-	}
-}
-
 // The first blocks come behind the answer to those who ask, as many as fit.
 func TestFirstBlocksBehindTheAnswer(t *testing.T) {
 	t.Parallel()

@@ -126,8 +126,6 @@ const (
 	// CapZstd: get_group_transactions with [KindsChain] is answered compressed (RFC 8878) to a request
 	// with Accept-Encoding: zstd (RFC 9110 section 12.5.3), and says so with Content-Encoding: zstd.
 	CapZstd = "zstd"
-	// CapFirstBlock: [PrepareRetrieveRequest].FirstBlock is answered.
-	CapFirstBlock = "first-block"
 	// CapFirstBlocks: [PrepareRetrieveRequest].FirstBytes is answered.
 	CapFirstBlocks = "first-blocks"
 )

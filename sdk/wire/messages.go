@@ -196,9 +196,6 @@ type PrepareRetrieveRequest struct {
 	// Formats (extension "chunks") are the format versions that the client reads. Without 2
 	// among them a file of version 2 is UNSUPPORTED.
 	Formats []int `json:"formats,omitempty"`
-	// FirstBlock (extension "first-block") asks for the first sealed block of a file of format version 2
-	// in the same answer.
-	FirstBlock bool `json:"first_block,omitempty"`
 	// FirstBytes (extension "first-blocks") asks for the first sealed blocks of a file of format version 2 with
 	// the answer: as many as have at most so many bytes together, and at most [MaxFirstBytes]. The answer then
 	// has the content type [TypeFirstBlocks]: the JSON in one line, a line feed, and
@@ -239,10 +236,6 @@ type PrepareRetrieveResult struct {
 	Tiles       map[string]string `json:"tiles,omitempty"`
 	Manifest    string            `json:"manifest,omitempty"`     // in standard base64, up to InlineManifestBytes
 	ManifestURL string            `json:"manifest_url,omitempty"` // else
-	// FirstBlock (extension "first-block") is the first sealed block in standard base64, when it was asked for.
-	// A service leaves out one that is longer than format.BlockBytes, or that it cannot read: DataURL then
-	// tells why.
-	FirstBlock string `json:"first_block,omitempty"`
 	// FirstBlocks (extension "first-blocks") is how many sealed blocks come behind the JSON, see
 	// [PrepareRetrieveRequest].FirstBytes.
 	FirstBlocks int64 `json:"first_blocks,omitempty"`

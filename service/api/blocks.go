@@ -140,7 +140,6 @@ func (s *server) offerBlocks(account string, req wire.PrepareRetrieveRequest, b 
 	ticket := s.ticket(account, req.GroupID, req.IPFSHash, true)
 	out.DataURL, out.DataSize, out.TilesURL = wire.PathBlocks+ticket, b.Size, wire.PathTiles+ticket
 	out.Tiles = make(map[string]string, len(b.Edges))
-	out.FirstBlock = base64.StdEncoding.EncodeToString(b.First)
 	for path, raw := range b.Edges {
 		out.Tiles[path] = base64.StdEncoding.EncodeToString(raw)
 	}

@@ -152,7 +152,7 @@ func (s *server) capabilities(w http.ResponseWriter, r *http.Request) {
 	out := wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
 		Features: []string{wire.CapRows, wire.CapPaging, wire.CapGroupPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
 			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints, wire.CapRoles, wire.CapDelay, wire.CapStorage,
-			wire.CapChains, wire.CapTrash, wire.CapRenameFolder, wire.CapAttributes, wire.CapVersions, wire.CapChunks, wire.CapZstd, wire.CapFirstBlock, wire.CapFirstBlocks},
+			wire.CapChains, wire.CapTrash, wire.CapRenameFolder, wire.CapAttributes, wire.CapVersions, wire.CapChunks, wire.CapZstd, wire.CapFirstBlocks},
 		MaxFileBytes: s.MaxWholeBytes, MaxBlocksBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()}
 	key, err := s.Files.VaultKey(r.Context())
 	if err == nil {

@@ -61,11 +61,7 @@ func (s *server) retrieve(w http.ResponseWriter, r *http.Request) error {
 			return s.streamInline(w, r, account, req)
 		}
 	}
-	longest := inlineUpTo
-	if req.FirstBlock {
-		longest = max(longest, format.BlockBytes+format.Overhead)
-	}
-	if err := s.holdMemory(r, retrieveCopies*longest); err != nil {
+	if err := s.holdMemory(r, retrieveCopies*inlineUpTo); err != nil {
 		return err
 	}
 	stored, err := s.Files.Retrieve(r.Context(), account, req, inlineUpTo)

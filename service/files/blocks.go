@@ -126,9 +126,6 @@ type InBlocks struct {
 	// Edges are the tiles with all hashes that prove the first and the last block, by path;
 	// only of a retrieval.
 	Edges map[string][]byte
-	// First is the first sealed block; only of a retrieval that asks for it, and nil if it is longer than
-	// [format.BlockBytes] or cannot be read.
-	First []byte
 
 	f       *Files
 	account string
@@ -176,21 +173,8 @@ func (f *Files) openWithEdges(ctx context.Context, account string, req wire.Prep
 	if err != nil {
 		return nil, err
 	}
-	if b.Edges, err = b.edges(ctx); err == nil && req.FirstBlock && b.row.layout.BlockBytes <= format.BlockBytes {
-		b.First = b.first(ctx)
-	}
+	b.Edges, err = b.edges(ctx)
 	return b, err
-}
-
-// first returns the first sealed block, nil if it cannot be read: other blocks may be whole.
-func (b *InBlocks) first(ctx context.Context) []byte {
-	r := b.Reader(ctx)
-	defer r.Close()
-	sealed := make([]byte, b.row.layout.Sealed(0))
-	if _, err := io.ReadFull(r, sealed); err != nil {
-		return nil
-	}
-	return sealed
 }
 
 // Within returns how many of the first sealed blocks have at most so many bytes together, and how many these are.
