@@ -86,12 +86,12 @@ func (c *Client) groupList(ctx context.Context, op string, owned bool) ([]Group,
 }
 
 func (c *Client) groupPages(ctx context.Context, op string) (all roleList[GroupID], err error) {
-	paging, err := c.offers(ctx, wire.CapGroupPaging)
+	caps, err := c.Capabilities(ctx)
 	if err != nil {
 		return all, err
 	}
 	var request wire.NamesRequest
-	if paging {
+	if caps.Dialect.IsOurs() {
 		request.Limit = wire.MaxPageNames
 	}
 	for {
@@ -123,11 +123,11 @@ func (c *Client) Health(ctx context.Context) error {
 	return c.wrap("ask health", "", "", c.get(ctx, c.cfg.MCPURL+wire.PathHealth, &any))
 }
 
-// need returns an error if the service does not offer an extension. does completes the
+// needOurs returns an error if the service does not speak our dialect. does completes the
 // sentence "the service does not offer to".
-func (c *Client) need(ctx context.Context, feature, does string) error {
-	offered, err := c.offers(ctx, feature)
-	if err != nil || offered {
+func (c *Client) needOurs(ctx context.Context, does string) error {
+	caps, err := c.Capabilities(ctx)
+	if err != nil || caps.Dialect.IsOurs() {
 		return err
 	}
 	return &Error{Op: does, Kind: ErrUnsupported, Err: errors.New("the service does not offer to " + does)}

@@ -62,11 +62,11 @@ func checkAttributes(a Attributes, content Digest) (string, error) {
 	return text, err
 }
 
-// useAttributes checks the attributes that the caller gave. A service without the extension
-// would not record them, so they are not sent there.
+// useAttributes checks the attributes that the caller gave. The hosted service would not record
+// them, so they are not sent there.
 func (u *recording) useAttributes() error {
 	text, err := checkAttributes(u.attrs, u.key.digest)
-	if err == nil && u.offers(wire.CapAttributes) {
+	if err == nil && u.isOurs {
 		u.attributes, u.key.link = text, u.attrs.Target != ""
 	}
 	return err
@@ -85,9 +85,6 @@ func (c *Client) settle(ctx context.Context, g GroupID, ref Ref, a Attributes) e
 
 // settleFound is settle for a record that the ledger lists.
 func (u *recording) settleFound(ctx context.Context, e *Entry) error {
-	if !u.offers(wire.CapAttributes) {
-		return nil
-	}
 	if e.attributes().Equal(u.attrs) {
 		return nil
 	}
@@ -101,7 +98,7 @@ func (u *recording) settleFound(ctx context.Context, e *Entry) error {
 // Attributes that the file has already leave no record. Errors: those of [Group.Rename],
 // [ErrInvalid], [ErrTooLarge]. Our extension.
 func (g Group) SetAttributes(ctx context.Context, ref Ref, a Attributes) (Change, error) {
-	err := g.c.need(ctx, wire.CapAttributes, "change the attributes of files")
+	err := g.c.needOurs(ctx, "change the attributes of files")
 	if err != nil {
 		return Change{}, g.c.wrap("set attributes", g.ID, ref, err)
 	}

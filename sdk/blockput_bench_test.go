@@ -23,6 +23,14 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
+// unproven is err but for a receipt that the service of a test did not sign: all was sent before.
+func unproven(err error) error {
+	if codeOf(err) == wire.CodeReceipt {
+		return nil
+	}
+	return err
+}
+
 // partsSink is a service that hashes parts as they come, and keeps nothing. most is its limit, 0 = none.
 func partsSink(b testing.TB, most int64, arrived func(bytes int64)) *httptest.Server {
 	b.Helper()
@@ -32,7 +40,7 @@ func partsSink(b testing.TB, most int64, arrived func(bytes int64)) *httptest.Se
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc(wire.PathSessionToken, answer(200, wire.SessionTokenResult{Token: token, AccountID: string(account), ExpiresIn: "24h"}))
-	mux.HandleFunc(wire.PathCapabilities, answer(200, wire.Capabilities{MaxBlocksBytes: most, Features: []string{wire.CapChunks, wire.CapIdempotentFinalize, wire.CapLateName}}))
+	mux.HandleFunc(wire.PathCapabilities, answer(200, wire.Capabilities{MaxBlocksBytes: most, Dialect: wire.Ours}))
 	uploads := 0
 	mux.HandleFunc(wire.PathTools+wire.OpPrepareUpload, func(w http.ResponseWriter, r *http.Request) {
 		uploads++
@@ -152,7 +160,7 @@ func BenchmarkPutInBlocks(b *testing.B) {
 	var putWork, bareWork time.Duration
 	for b.Loop() {
 		began, worked := time.Now(), processorTime(b)
-		if _, err := c.Group("g").Put(b.Context(), "f", bytes.NewReader(content)); err != nil {
+		if _, err := c.Group("g").Put(b.Context(), fmt.Sprint("f", len(put)), bytes.NewReader(content)); unproven(err) != nil {
 			b.Fatal(err)
 		}
 		put, putWork = append(put, time.Since(began)), putWork+processorTime(b)-worked
@@ -197,7 +205,7 @@ func TestPutInBlocksTakesLittleMemory(t *testing.T) {
 		read.Add(int64(len(p)))
 		return len(p), nil
 	})
-	if _, err := c.Group("g").Put(t.Context(), "f", io.LimitReader(zeros, size)); err != nil {
+	if _, err := c.Group("g").Put(t.Context(), "f", io.LimitReader(zeros, size)); unproven(err) != nil {
 		t.Fatal(err)
 	}
 	runtime.ReadMemStats(&after)

@@ -145,19 +145,13 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, o options) 
 	if e.Content == (Digest{}) {
 		return nil, &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("the file is not of format version 2: retrieve it whole")}
 	}
-	caps, err := c.Capabilities(ctx)
-	if err != nil {
+	if err := c.needOurs(ctx, "read files of format version 2"); err != nil {
 		return nil, err
 	}
-	if !offered(caps, wire.CapChunks) {
-		return nil, &Error{Op: "check", Kind: ErrUnsupported, Err: errors.New("the file has format version 2, which the service does not offer: ask its operator")}
-	}
-	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref), Formats: []int{format.Version, format.VersionBlocks}}
-	if o.start && c.isFar() && offered(caps, wire.CapFirstBlocks) {
+	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), Transfer: wire.TransferRaw,
+		ClaimID: c.takeClaim(e.Ref), Formats: []int{format.Version, format.VersionBlocks}}
+	if o.start && c.isFar() {
 		request.FirstBytes = startBytes(o.more)
-	}
-	if offered(caps, wire.CapRaw) {
-		request.Transfer = wire.TransferRaw
 	}
 	var answer wire.PrepareRetrieveResult
 	var behind startAnswer
@@ -169,11 +163,7 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, o options) 
 		}
 		return c.tool(ctx, wire.OpPrepareRetrieve, answerTimes*c.cfg.Timeout, request, &answer)
 	}
-	if offered(caps, wire.CapIdempotentRetrieve) { // else a repetition is not free
-		err = c.retry(ctx, ask)
-	} else {
-		err = ask(ctx)
-	}
+	err := c.retry(ctx, ask)
 	var b *Blocks
 	if err == nil {
 		if b, err = c.checkBlocks(ctx, g, e, answer); err == nil && behind.in != nil {

@@ -69,14 +69,14 @@ func (g Group) beginBlocks(ctx context.Context, base *Blocks, blockBytes int64, 
 	if err != nil {
 		return nil, err
 	}
-	if !offersBlocks(caps) {
+	if !caps.Dialect.IsOurs() {
 		return nil, errNoBlocks
 	}
 	request := wire.PrepareUploadRequest{GroupID: string(g.ID), Formats: []int{format.Version, format.VersionBlocks}, BlockSize: blockBytes, Resume: resume}
 	if base != nil && base.Layout().BlockBytes == blockBytes && base.Entry().Group == g.ID {
 		request.Base = string(base.Entry().Ref)
 	}
-	t, err := g.c.uploads.prepare(ctx, caps, request)
+	t, err := g.c.uploads.prepare(ctx, true, request)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (g Group) beginBlocks(ctx context.Context, base *Blocks, blockBytes int64, 
 		t.key.Wipe()
 		return nil, malformed(errors.New("it offers an upload other than the one asked for"))
 	}
-	u := &BlockUpload{recording: recording{c: g.c, caps: caps, key: uploadKey{group: g.ID}, ticket: t}, blockBytes: blockBytes, partBlocks: 1,
+	u := &BlockUpload{recording: recording{c: g.c, isOurs: true, key: uploadKey{group: g.ID}, ticket: t}, blockBytes: blockBytes, partBlocks: 1,
 		owners: make(map[int64]*[ownersTogether]int32)}
 	if t.parts.base != "" {
 		u.base = base
@@ -111,12 +111,6 @@ func (u *BlockUpload) PartBlocks() int64 { return u.partBlocks }
 
 // BlockBytes returns the plaintext of a block, in bytes. Local, free.
 func (u *BlockUpload) BlockBytes() int64 { return u.blockBytes }
-
-// offersBlocks reports whether files of format version 2 can be uploaded. Every service with chunks
-// has the other two; without them a lost answer could cost twice.
-func offersBlocks(caps wire.Capabilities) bool {
-	return offered(caps, wire.CapChunks) && offered(caps, wire.CapIdempotentFinalize) && offered(caps, wire.CapLateName)
-}
 
 // finish is what a finalize says.
 type finish struct {
@@ -258,7 +252,7 @@ func (u *BlockUpload) sendFinalize(ctx context.Context, answer *wire.FinalizeUpl
 	if err != nil {
 		return err
 	}
-	request := wire.FinalizeUploadRequest{UploadID: u.ticket.id, FileHash: hashText(u.last.hash), Format: facts, Versioned: u.offers(wire.CapVersions)}
+	request := wire.FinalizeUploadRequest{UploadID: u.ticket.id, FileHash: hashText(u.last.hash), Format: facts, Versioned: true}
 	if len(u.last.manifest) <= wire.InlineManifestBytes {
 		request.Manifest = base64.StdEncoding.EncodeToString(u.last.manifest)
 	}

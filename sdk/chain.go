@@ -141,11 +141,7 @@ func (c *Client) streamRows(ctx context.Context, request *wire.TransactionsReque
 		_, passes := passingBlocks(err)
 		return passes && last > before && ctx.Err() == nil
 	}
-	caps, err := c.Capabilities(ctx)
-	if err != nil {
-		return rest, err
-	}
-	packed := offered(caps, wire.CapZstd) && c.distance.isAbove(c.packAfter) // within a machine packing takes longer than it spares
+	packed := c.distance.isAbove(c.packAfter) // within a machine packing takes longer than it spares
 	for {
 		began := last
 		err = c.retry(ctx, func(ctx context.Context) error {

@@ -45,7 +45,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
@@ -186,11 +185,11 @@ func (c *Client) NetworkInfo() NetworkInfo {
 		MCPURL: c.cfg.MCPURL, AuthURL: c.cfg.AuthURL, AccountPage: c.cfg.hostedPage()}
 }
 
-// Capabilities returns the extensions that the service offers. A service without the path,
-// or with something else there, offers none. The first call asks the service, later calls
-// are local; after an error the next call asks again. Free, no authentication. Errors:
-// [ErrUnavailable], [ErrTimeout], [ErrRateLimited], and [ErrCorrupt] when the service no
-// longer offers an extension that it offered before.
+// Capabilities returns which dialect the service speaks, and its limits. A service without the
+// path, or with something else there, speaks that of the hosted one. The first call asks the
+// service, later calls are local; after an error the next call asks again. Free, no
+// authentication. Errors: [ErrUnavailable], [ErrTimeout], [ErrRateLimited], and [ErrCorrupt] when
+// the service no longer speaks the dialect that it spoke before.
 func (c *Client) Capabilities(ctx context.Context) (wire.Capabilities, error) {
 	c.mu.Lock()
 	known := c.caps
@@ -220,7 +219,7 @@ func (c *Client) sharedCapabilities(ctx context.Context) (wire.Capabilities, err
 }
 
 // askCapabilities asks, and keeps the answer for later calls. An answer that makes no sense
-// counts as no extensions, unless the service must prove what it lists.
+// counts as that of the hosted service, unless the service must prove what it lists.
 func (c *Client) askCapabilities(ctx context.Context) (wire.Capabilities, error) {
 	var caps wire.Capabilities
 	err := c.retry(ctx, func(ctx context.Context) error {
@@ -244,7 +243,7 @@ func (c *Client) askCapabilities(ctx context.Context) (wire.Capabilities, error)
 			return caps, err
 		}
 	}
-	if err := c.checkOffers(caps); err != nil {
+	if err := c.checkDialect(caps.Dialect); err != nil {
 		return wire.Capabilities{}, err
 	}
 	if !isRefused || refused.status < http.StatusInternalServerError { // after a fault the next call asks again
@@ -253,19 +252,6 @@ func (c *Client) askCapabilities(ctx context.Context) (wire.Capabilities, error)
 		c.mu.Unlock()
 	}
 	return caps, nil
-}
-
-// offers reports whether the service has an extension.
-func (c *Client) offers(ctx context.Context, feature string) (bool, error) {
-	caps, err := c.Capabilities(ctx)
-	if err != nil {
-		return false, err
-	}
-	return offered(caps, feature), nil
-}
-
-func offered(caps wire.Capabilities, feature string) bool {
-	return slices.Contains(caps.Features, feature)
 }
 
 // Price returns the price of an action, see [Client.EstimateFee], if an earlier answer

@@ -16,11 +16,11 @@ import (
 )
 
 func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
-	proves, err := c.offers(ctx, wire.CapChains)
+	caps, err := c.Capabilities(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if proves {
+	if caps.Dialect.IsOurs() {
 		return c.chainEntries(ctx, g, after)
 	}
 	var all page

@@ -8,7 +8,6 @@ import (
 	"log"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -444,7 +443,7 @@ func ExampleClient_Watch() {
 	// record_transaction team alice.svc.testnet
 }
 
-// Capabilities returns the extensions of a service, Price its prices, and NetworkInfo its
+// Capabilities returns the dialect of a service, Price its prices, and NetworkInfo its
 // addresses.
 func ExampleClient_Capabilities() {
 	alice, _, done := connect()
@@ -454,7 +453,7 @@ func ExampleClient_Capabilities() {
 		log.Fatal(err)
 	}
 	price, known := alice.Price("upload")
-	fmt.Println(slices.Contains(caps.Features, wire.CapWatch), price.Tokens(), known, alice.NetworkInfo().Network)
+	fmt.Println(caps.Dialect == wire.Ours, price.Tokens(), known, alice.NetworkInfo().Network)
 	// Output: true 0.039 true testnet
 }
 

@@ -139,7 +139,7 @@ func (g Group) put(ctx context.Context, name string, r io.Reader, opts []Option)
 		return Receipt{}, err
 	}
 	size := lengthOf(r)
-	isWhole := !offersBlocks(caps)
+	isWhole := !caps.Dialect.IsOurs()
 	if !isWhole && size > wire.WholeFileBytes {
 		receipt, err := g.putBlocks(ctx, name, r, nil, size, o)
 		if err != errNoBlocks {

@@ -40,7 +40,7 @@ func (g Group) RenameFolder(ctx context.Context, folder, to string, seen Seq) (F
 }
 
 func (g Group) renameFolder(ctx context.Context, folder, to string, seen Seq) (done FolderRename, err error) {
-	if err := g.c.need(ctx, wire.CapRenameFolder, "rename folders"); err != nil {
+	if err := g.c.needOurs(ctx, "rename folders"); err != nil {
 		return done, err
 	}
 	if !chain.IsFolderMove(folder, to) || seen <= 0 {

@@ -41,5 +41,5 @@ func (g Group) SetFormat(ctx context.Context, newest int64) (Change, error) {
 }
 
 func (g Group) needFormat(ctx context.Context, op string) error {
-	return g.wrap(op, g.c.need(ctx, wire.CapChunks, "store files of format version 2"))
+	return g.wrap(op, g.c.needOurs(ctx, "store files of format version 2"))
 }

@@ -11,7 +11,7 @@ import (
 func TestFormatOfALyingService(t *testing.T) {
 	for said, want := range map[string]int64{`{"format":1}`: 1, `{"format":2}`: 2, `{"format":0}`: 0, `{"format":3}`: 0, `{}`: 0, `{"format":"2"}`: 0} {
 		s := newServer(t)
-		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Features: []string{wire.CapChunks}}))
+		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: wire.Ours}))
 		s.tool(wire.OpGetGroupFormat, answer(200, `{"result":`+said+`}`))
 		got, err := client(t, s.url).Group("g").Format(t.Context())
 		if got != want || (want == 0) != (sdk.KindOf(err) == sdk.ErrCorrupt) || want != 0 && err != nil {

@@ -138,12 +138,12 @@ func FuzzView(f *testing.F) {
 }
 
 // FuzzAnswers: whatever a service answers to a token, to the question for its
-// extensions and to every operation, each ends with a value or an error of one
+// dialect and to every operation, each ends with a value or an error of one
 // line, a file with its content, and the plaintext of an upload is restored.
 func FuzzAnswers(f *testing.F) {
 	const row = `{"trans_id":"t","user_id":"alice","ipfs_hash":"r","file_hash":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","timestamp":"1","filename":"../x","original_size":-5,"seq":9,"hash":"00","fee":"1"}`
-	everything := `{"service":"svcd","features":["rows","paging","raw","idempotent-finalize","idempotent-retrieve","watch","delete","rename","checkpoints"],"max_file_bytes":-1,"fees":{"upload":"x"}}`
-	caps := []string{everything, `{"features":[]}`, `{"features":7}`, `{"fees":[]}`, `null`, `[]`, ``}
+	everything := `{"service":"svcd","dialect":1,"max_file_bytes":-1,"fees":{"upload":"x"}}`
+	caps := []string{everything, `{"dialect":0}`, `{"dialect":9}`, `{"dialect":"1"}`, `{"dialect":-1}`, `{"fees":[]}`, `null`, `[]`, ``}
 	answers := []string{`{"result":[` + row + `]}`, `{"result":[null,{}]}`, `[]`, `{"result":"words"}`, `{"message":"words"}`, `{"result":{"message":{"a":1}}}`, `{"error":"User not authorized","code":7}`,
 		`{"result":["a","b",""]}`, `{"result":[1]}`, `{"result":{"events":[{"seq":2,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":2}}`, `{"result":{"events":[{"seq":-9}],"seq":-9}}`,
 		`{"result":{"upload_id":"u","key":"` + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32))) + `","upload_url":"/raw/upload/u","location":"r","trans_id":"\"t\"","file_hash":"` + ComputeHash([]byte("abc")).String() + `","fee":"5","seq":-1,"timestamp":"1e9"}}`,
@@ -248,7 +248,7 @@ func everyCall(t *testing.T, c *Client) map[string]error {
 
 func uploadABC(t *testing.T, c *Client) error {
 	content := []byte("abc")
-	if c.caps != nil && offered(*c.caps, wire.CapRaw) {
+	if c.caps != nil && c.caps.Dialect.IsOurs() {
 		content = bytes.Repeat(content, 30_000)
 	}
 	b, err := c.pool.Get(int64(len(content)))

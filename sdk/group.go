@@ -99,7 +99,7 @@ func (g Group) Add(ctx context.Context, member AccountID, opts ...Option) (Chang
 	op := "add " + quote(string(member))
 	o, err := resolve(opts, "As")
 	if err == nil && o.role != "" {
-		err = g.c.need(ctx, wire.CapRoles, "give roles to members")
+		err = g.c.needOurs(ctx, "give roles to members")
 	}
 	if err != nil {
 		return Change{}, g.wrap(op, err)
@@ -154,7 +154,7 @@ func (g Group) OpenJoin(ctx context.Context, until time.Time, opts ...Option) (C
 	}
 	if err == nil && o.role != "" {
 		request.Role = o.role
-		err = g.c.need(ctx, wire.CapRoles, "give roles to members")
+		err = g.c.needOurs(ctx, "give roles to members")
 	}
 	if err != nil {
 		return Change{}, g.wrap("open", err)
@@ -223,7 +223,7 @@ type Pending struct {
 // [ErrNotFound], [ErrNotAuthorized]. Our extension.
 func (g Group) Pending(ctx context.Context) (Pending, error) {
 	var told wire.PendingResult
-	err := g.c.need(ctx, wire.CapDelay, "delay destruction")
+	err := g.c.needOurs(ctx, "delay destruction")
 	if err == nil {
 		err = g.c.read(ctx, wire.OpGetPending, g.request(), &told)
 	}
@@ -250,7 +250,7 @@ func (g Group) Pending(ctx context.Context) (Pending, error) {
 // set a price. Only the owner may call it; it needs the API key. Errors: [ErrUnsupported]
 // at a service without delays, [ErrNotFound], [ErrNotAuthorized]. Our extension.
 func (g Group) Keep(ctx context.Context) (Change, error) {
-	if err := g.c.need(ctx, wire.CapDelay, "delay destruction"); err != nil {
+	if err := g.c.needOurs(ctx, "delay destruction"); err != nil {
 		return Change{}, g.wrap("keep files", err)
 	}
 	done, err := g.change(ctx, wire.OpKeepFiles, g.request(), "Kept the files of group "+g.quoted())
@@ -328,7 +328,7 @@ func (g Group) AuthStatus(ctx context.Context) (AuthStatus, error) {
 // many files in a short time, [ErrUnsupported] when the service offers no deletion (nothing
 // is sent), [ErrNotFound], [ErrNotAuthorized]. Source: specification 1.3.
 func (g Group) Delete(ctx context.Context, ref Ref) error {
-	err := g.c.need(ctx, wire.CapDelete, "delete files")
+	err := g.c.needOurs(ctx, "delete files")
 	if err != nil {
 		return g.c.wrap("delete", g.ID, ref, err)
 	}
@@ -340,7 +340,7 @@ func (g Group) Delete(ctx context.Context, ref Ref) error {
 // [Group.Delete]: mostly free. The same accounts may call it; it needs the API key. Errors:
 // those of [Group.Delete], [ErrDeleted]. Our extension.
 func (g Group) Rename(ctx context.Context, ref Ref, name string) error {
-	err := g.c.need(ctx, wire.CapRename, "rename files")
+	err := g.c.needOurs(ctx, "rename files")
 	if err != nil {
 		return g.c.wrap("rename", g.ID, ref, err)
 	}

@@ -259,12 +259,10 @@ func (u *uploads) finalize(w http.ResponseWriter, r *http.Request) {
 	result(out)(w, r)
 }
 
-func uploadServer(t *testing.T, features ...string) (*server, *uploads) {
+func uploadServer(t *testing.T, d wire.Dialect) (*server, *uploads) {
 	s := newServer(t)
 	u := &uploads{done: map[string]wire.FinalizeUploadResult{}}
-	if len(features) > 0 {
-		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Features: features}))
-	}
+	s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: d}))
 	s.tool(wire.OpPrepareUpload, u.prepare)
 	s.tool(wire.OpFinalizeUpload, u.finalize)
 	s.tool(wire.OpGetGroupTransactions, func(w http.ResponseWriter, r *http.Request) {
@@ -276,33 +274,31 @@ func uploadServer(t *testing.T, features ...string) (*server, *uploads) {
 }
 
 // Fault "answer lost after commit": recorded once, paid once, and the caller
-// hears of it; with a service that knows upload ids and with one that does not.
+// hears of it.
 func TestLostAnswerIsNotPaidTwice(t *testing.T) {
-	for name, features := range map[string][]string{"idempotent": {wire.CapIdempotentFinalize}, "hosted": nil} {
-		for _, cut := range []int{1, 3, 6} {
-			t.Run(fmt.Sprint(name, cut), func(t *testing.T) {
-				s, u := uploadServer(t, features...)
-				u.cut = cut
-				c := client(t, s.url)
-				var receipt sdk.Receipt
-				var err error
-				for range 3 { // a program that saves again
-					if receipt, err = c.Group("g").Put(t.Context(), "f", bytes.NewReader([]byte("content"))); err == nil {
-						break
-					}
+	for _, cut := range []int{1, 3, 6} {
+		t.Run(fmt.Sprint(cut), func(t *testing.T) {
+			s, u := uploadServer(t, wire.Hosted)
+			u.cut = cut
+			c := client(t, s.url)
+			var receipt sdk.Receipt
+			var err error
+			for range 3 { // a program that saves again
+				if receipt, err = c.Group("g").Put(t.Context(), "f", bytes.NewReader([]byte("content"))); err == nil {
+					break
 				}
-				if err != nil || u.recorded != 1 || receipt.Ref != "ref1" || receipt.Hash != sdk.ComputeHash([]byte("content")) {
-					t.Errorf("recorded %d times, receipt %+v, %v", u.recorded, receipt, err)
-				}
-			})
-		}
+			}
+			if err != nil || u.recorded != 1 || receipt.Ref != "ref1" || receipt.Hash != sdk.ComputeHash([]byte("content")) {
+				t.Errorf("recorded %d times, receipt %+v, %v", u.recorded, receipt, err)
+			}
+		})
 	}
 }
 
 // A refusal stays one, also when the same content was recorded just before
 // under another name and the service tells neither names nor codes.
 func TestRefusalIsNotAnEarlierRecord(t *testing.T) {
-	s, u := uploadServer(t)
+	s, u := uploadServer(t, wire.Hosted)
 	c := client(t, s.url)
 	if _, err := c.Group("g").Put(t.Context(), "first", bytes.NewReader([]byte("content"))); err != nil {
 		t.Fatal(err)
@@ -315,7 +311,7 @@ func TestRefusalIsNotAnEarlierRecord(t *testing.T) {
 
 // A file over the service's limit is refused before anything is asked.
 func TestUploadOverTheServicesLimit(t *testing.T) {
-	s, _ := uploadServer(t)
+	s, _ := uploadServer(t, wire.Hosted)
 	s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{MaxFileBytes: 10}))
 	if _, err := client(t, s.url).Group("g").Put(t.Context(), "f", strings.NewReader("more than ten bytes")); !errors.Is(err, sdk.ErrTooLarge) || s.count(wire.PathTools+wire.OpPrepareUpload) != 0 {
 		t.Error(err)

@@ -24,9 +24,9 @@ func TestEarlyAnswerNeverReceivesPlaintext(t *testing.T) {
 		encoded := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("canary!!"), 6)[shift:])
 		needles = append(needles, []byte(encoded[4:24]))
 	}
-	for name, features := range map[string][]string{"raw": {wire.CapRaw}, "inline": nil} {
+	for name, d := range map[string]wire.Dialect{"raw": wire.Ours, "inline": wire.Hosted} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := uploadServer(t, features...)
+			s, _ := uploadServer(t, d)
 			var received sync.WaitGroup
 			early := func(w http.ResponseWriter, r *http.Request) {
 				received.Add(1)
@@ -71,7 +71,7 @@ func TestEarlyAnswerNeverReceivesPlaintext(t *testing.T) {
 // then wants it once more, it gets the same ciphertext, and never content.
 func TestThreat11RepeatedTransferIsTheSameMessage(t *testing.T) {
 	content := bytes.Repeat([]byte("canary!!"), 1<<18)
-	s, _ := uploadServer(t, wire.CapRaw)
+	s, _ := uploadServer(t, wire.Ours)
 	var bodies [][]byte
 	s.tool(wire.OpPrepareUpload, result(wire.PrepareUploadResult{UploadID: "u", UploadURL: wire.PathUploadBlob + "u",
 		Key: base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))}))

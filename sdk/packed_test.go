@@ -2,12 +2,10 @@ package sdk_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 
@@ -37,29 +35,28 @@ func TestListsComeCompressedFromFarAway(t *testing.T) {
 	zipped := func(raw []byte) []byte { return zippedWithin(wire.PackWindowBytes, raw) }
 	whole := func(raw []byte) []byte { return raw }
 	for _, tc := range []struct {
-		name       string
-		far, offer bool
-		coding     string
-		body       func([]byte) []byte
-		asks       string
-		fails      bool
+		name   string
+		far    bool
+		coding string
+		body   func([]byte) []byte
+		asks   string
+		fails  bool
 	}{
-		{"compressed", true, true, "zstd", zipped, "zstd", false},
-		{"plain all the same", true, true, "", whole, "zstd", false},
-		{"near", false, true, "", whole, "", false},
-		{"not offered", true, false, "", whole, "", false},
-		{"another coding", true, true, "br", whole, "zstd", true},
-		{"plain, and says compressed", true, true, "zstd", whole, "zstd", true},
-		{"damaged", true, true, "zstd", func(raw []byte) []byte {
+		{"compressed", true, "zstd", zipped, "zstd", false},
+		{"plain all the same", true, "", whole, "zstd", false},
+		{"near", false, "", whole, "", false},
+		{"another coding", true, "br", whole, "zstd", true},
+		{"plain, and says compressed", true, "zstd", whole, "zstd", true},
+		{"damaged", true, "zstd", func(raw []byte) []byte {
 			z := zipped(raw)
 			z[len(z)-2] ^= 1 // of the checksum
 			return z
 		}, "zstd", true},
-		{"cut off", true, true, "zstd", func(raw []byte) []byte { z := zipped(raw); return z[:len(z)/2] }, "zstd", true},
-		{"more memory than agreed", true, true, "zstd", func(raw []byte) []byte {
+		{"cut off", true, "zstd", func(raw []byte) []byte { z := zipped(raw); return z[:len(z)/2] }, "zstd", true},
+		{"more memory than agreed", true, "zstd", func(raw []byte) []byte {
 			return zippedWithin(8*wire.PackWindowBytes, append(raw, bytes.Repeat([]byte(" "), 16*wire.PackWindowBytes)...))
 		}, "zstd", true},
-		{"white space without end", true, true, "zstd", func([]byte) []byte { return zipped([]byte(`{"result":[` + strings.Repeat(" ", 1<<22))) }, "zstd", true},
+		{"white space without end", true, "zstd", func([]byte) []byte { return zipped([]byte(`{"result":[` + strings.Repeat(" ", 1<<22))) }, "zstd", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, c := world(t, testkit.Ours)
@@ -67,20 +64,6 @@ func TestListsComeCompressedFromFarAway(t *testing.T) {
 			for i := range files {
 				s.AddBlocks(testkit.Account{ID: c.Account()}, "g", fmt.Sprint("file ", i), []byte{1}, format.MinBlockBytes)
 			}
-			s.Disturb(wire.PathCapabilities, func(next http.Handler) http.Handler {
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					answer := httptest.NewRecorder()
-					next.ServeHTTP(answer, r)
-					var caps wire.Capabilities
-					if err := json.Unmarshal(answer.Body.Bytes(), &caps); err != nil {
-						t.Error(err)
-					}
-					if !tc.offer {
-						caps.Features = slices.DeleteFunc(caps.Features, func(f string) bool { return f == wire.CapZstd })
-					}
-					_ = json.NewEncoder(w).Encode(caps)
-				})
-			})
 			s.Disturb(wire.PathTools+wire.OpGetGroupTransactions, func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if got := r.Header.Get("Accept-Encoding"); got != tc.asks {

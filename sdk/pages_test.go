@@ -3,7 +3,6 @@ package sdk_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,69 +10,66 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // A member who gives files the longest names a service takes does not make the
-// group's list or ledger too long for the others.
+// group's list too long for the others.
 func TestLongestNamesAreListed(t *testing.T) {
-	const files = 6000
-	name, hash := strings.Repeat("\x01", 4096), strings.Repeat("ab", 32)
-	stamp := "1"
-	row := wire.TransactionRow{Seq: 987654321, ChangedSeq: 987654321, IPFSHash: "987654321", FileHash: hash, Timestamp: &stamp, PrevHash: hash, Hash: hash}
-	row.Detail = name
-	rowWithoutName, err1 := json.Marshal(row)
-	row.Detail, row.Filename = "", &name
-	rowWithName, err2 := json.Marshal(row)
-	if err := errors.Join(err1, err2); err != nil {
+	const files = 1000
+	s, c := world(t, testkit.Ours)
+	for i := range files { // each takes six times as many bytes in JSON: together more than an answer may have
+		s.AddBlocks(testkit.Account{ID: c.Account()}, "g", fmt.Sprint(i, strings.Repeat("\x01", 4090)), []byte{1}, format.MinBlockBytes)
+	}
+	if list, err := c.Group("g").Entries(t.Context()); err != nil || len(list) != files {
+		t.Errorf("%d files, %v", len(list), err)
+	}
+}
+
+// So do records, which come page by page.
+func TestLongestDetailsAreListed(t *testing.T) {
+	const records = 6000
+	hash, stamp := strings.Repeat("ab", 32), "1"
+	row, err := json.Marshal(wire.TransactionRow{Seq: 987654321, ChangedSeq: 987654321, IPFSHash: "987654321", FileHash: hash,
+		Timestamp: &stamp, PrevHash: hash, Hash: hash, Detail: strings.Repeat("\x01", 4096)})
+	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case wire.PathCapabilities:
-			fmt.Fprintf(w, `{"features":[%q,%q]}`, wire.CapPaging, wire.CapCheckpoints)
-		case wire.PathSessionToken:
-			fmt.Fprint(w, `{"token":"session-token","account_id":"a.svc.testnet","expires_in":"24h"}`)
-		default:
-			var req wire.TransactionsRequest
-			if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-				t.Error(err)
-			}
-			row := rowWithoutName
-			if req.Kinds == "" {
-				row = rowWithName
-			}
-			var rows [][]byte
-			for seq := req.AfterSeq + 1; seq <= files && len(rows) < req.Limit; seq++ {
-				rows = append(rows, bytes.ReplaceAll(row, []byte("987654321"), []byte(fmt.Sprint(seq))))
-			}
-			fmt.Fprintf(w, `{"result":[%s]}`, bytes.Join(rows, []byte(","))) // the client may have had enough
+	server := newServer(t)
+	server.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: wire.Ours}))
+	server.tool(wire.OpGetGroupTransactions, func(w http.ResponseWriter, r *http.Request) {
+		var req wire.TransactionsRequest
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			t.Error(err)
 		}
-	}))
-	defer server.Close()
-	c, err := sdk.New("a.svc.testnet", sdk.Config{URL: server.URL, APIKey: sdk.NewSecret("svc_sk_test"), Timeout: 5 * time.Minute})
+		var rows [][]byte
+		for seq := req.AfterSeq + 1; seq <= records && len(rows) < req.Limit; seq++ {
+			rows = append(rows, bytes.ReplaceAll(row, []byte("987654321"), []byte(fmt.Sprint(seq))))
+		}
+		fmt.Fprintf(w, `{"result":[%s]}`, bytes.Join(rows, []byte(","))) // the client may have had enough
+	})
+	c, err := sdk.New(account, sdk.Config{URL: server.url, APIKey: sdk.NewSecret(apiKey), Timeout: 5 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if list, err := c.Group("g").Entries(t.Context()); err != nil || len(list) != files {
-		t.Errorf("%d files, %v", len(list), err)
-	}
-	if list, err := c.Group("g").Records(t.Context()); err != nil || len(list) != files {
+	if list, err := c.Group("g").Records(t.Context()); err != nil || len(list) != records {
 		t.Errorf("%d records, %v", len(list), err)
 	}
 }
 
-// Groups come page by page where the service has pages; a list that does not go on
+// Groups come page by page from a service of ours; a list that does not go on
 // ends with an error.
 func TestGroupsInPages(t *testing.T) {
 	const groups = 2*wire.MaxPageNames + 5
-	endless, offered := false, wire.CapGroupPaging
+	endless, offered := false, wire.Ours
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case wire.PathCapabilities:
-			fmt.Fprintf(w, `{"features":[%q]}`, offered)
+			fmt.Fprintf(w, `{"dialect":%d}`, offered)
 		case wire.PathSessionToken:
 			fmt.Fprint(w, `{"token":"session-token","account_id":"a.svc.testnet","expires_in":"24h"}`)
 		default:
@@ -81,8 +77,8 @@ func TestGroupsInPages(t *testing.T) {
 			if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 				t.Error(err)
 			}
-			if (req.Limit > 0) != (offered == wire.CapGroupPaging) {
-				t.Errorf("limit %d with %s", req.Limit, offered)
+			if (req.Limit > 0) != (offered == wire.Ours) {
+				t.Errorf("limit %d with dialect %d", req.Limit, offered)
 			}
 			var names []string
 			for i := range groups {
@@ -110,12 +106,12 @@ func TestGroupsInPages(t *testing.T) {
 		defer c.Close()
 		return c.OwnedGroups(t.Context())
 	}
-	for _, offered = range []string{wire.CapGroupPaging, wire.CapRows} {
+	for _, offered = range []wire.Dialect{wire.Ours, wire.Hosted} {
 		if got, err := list(); err != nil || len(got) != groups || got[groups-1].ID != sdk.GroupID(fmt.Sprintf("g%05d", groups-1)) {
-			t.Errorf("with %s: %d groups, %v", offered, len(got), err)
+			t.Errorf("with dialect %d: %d groups, %v", offered, len(got), err)
 		}
 	}
-	offered, endless = wire.CapGroupPaging, true
+	offered, endless = wire.Ours, true
 	if _, err := list(); sdk.KindOf(err) != sdk.ErrCorrupt {
 		t.Errorf("an endless list: %v", err)
 	}

@@ -16,7 +16,7 @@ import (
 // finalized, and how its record is found after a lost answer.
 type recording struct {
 	c       *Client
-	caps    wire.Capabilities
+	isOurs  bool // the dialect of the service is ours
 	key     uploadKey
 	size    int64  // of the plaintext, in bytes
 	content Digest // of format version 2, see [Entry]; zero for version 1
@@ -26,8 +26,6 @@ type recording struct {
 	// a repetition is the same upload, and the attributes of the newest attempt count.
 	attributes string
 }
-
-func (u *recording) offers(feature string) bool { return offered(u.caps, feature) }
 
 // record has the upload recorded. send is the finalize; record repeats it only with the same
 // upload id. Afterwards the ticket is recorded, refused, gone or unsure.
@@ -48,7 +46,7 @@ func (u *recording) record(ctx context.Context, send func(context.Context, *wire
 		return err
 	}
 	var err error
-	if u.offers(wire.CapIdempotentFinalize) {
+	if u.isOurs {
 		err = u.c.retry(ctx, finalize)
 	} else {
 		err = finalize(ctx)
@@ -80,7 +78,7 @@ func (u *recording) unanswered(ctx context.Context, err error) (Receipt, error) 
 		u.ticket.step(stepRefused)
 		return Receipt{}, err
 	}
-	if u.offers(wire.CapIdempotentFinalize) && isOutcomeUnknown(err) {
+	if u.isOurs && isOutcomeUnknown(err) {
 		return Receipt{}, err
 	}
 	r, found, lookErr := u.findRecorded(ctx, u.ticket.since)
@@ -173,7 +171,7 @@ func (u *recording) receipt(ctx context.Context, a wire.FinalizeUploadResult) (R
 			sent.Attributes = &u.attrs
 		}
 	}
-	return u.c.receipt(ctx, sent, u.ticket.after, u.offers(wire.CapChains), a)
+	return u.c.receipt(ctx, sent, u.ticket.after, u.isOurs, a)
 }
 
 // receipt checks the confirmation of the service (threat 13): what was sent is recorded, as one

@@ -77,19 +77,15 @@ func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer
 		return retrieved{}, err
 	}
 	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref)}
-	if offered(caps, wire.CapRaw) {
+	if caps.Dialect.IsOurs() {
 		request.Transfer = wire.TransferRaw
 	}
 	sink := &blobSink{buf: b, limit: c.mostSealed(e.Size), recorded: e.Size != SizeUnknown, report: report}
 	var answer retrieveAnswer
 	ask := func(ctx context.Context) error { return c.prepareRetrieve(ctx, request, sink, &answer) }
-	// A repetition must be free. It is at a service that knows claim ids, which charges
-	// once, and at the hosted service, which charges nothing for a retrieval.
-	if offered(caps, wire.CapIdempotentRetrieve) || caps.Service == "" {
-		err = c.retry(ctx, ask)
-	} else {
-		err = ask(ctx)
-	}
+	// A repetition is free: our service charges a claim id once, and the hosted service charges
+	// nothing for a retrieval.
+	err = c.retry(ctx, ask)
 	var got retrieved
 	if err == nil {
 		got, err = c.openAnswer(ctx, e, answer, sink)

@@ -93,7 +93,7 @@ func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o option
 		return nil, err
 	}
 	s := &Sealed{account: c.account, time: time.Now(), size: size, after: c.memory.Group(string(k.group)).Number}
-	if s.facts, s.attrs, err = factsOf(caps, k, size, o.attrs); err != nil {
+	if s.facts, s.attrs, err = factsOf(k, size, o.attrs); err != nil {
 		return nil, err
 	}
 	id, err := newUploadID(s.time)
@@ -116,16 +116,15 @@ func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o option
 	sum := sha256.Sum256(blob)
 	s.cipher = bytes.NewReader(blob)
 	s.head = wire.SealedHead{ID: id, GroupID: string(k.group), FileHash: k.digest.String(), Format: meta,
-		BlobSize: int64(len(blob)), BlobHash: hex.EncodeToString(sum[:]), Versioned: offered(caps, wire.CapVersions), Base: o.base}
+		BlobSize: int64(len(blob)), BlobHash: hex.EncodeToString(sum[:]), Versioned: true, Base: o.base}
 	return s, s.sealKey(vault)
 }
 
-// factsOf returns what is recorded beside the content, and the attributes among it. A service
-// without attributes gets none.
-func factsOf(caps wire.Capabilities, k uploadKey, size int64, a Attributes) (format.Metadata, Attributes, error) {
+// factsOf returns what is recorded beside the content, and the attributes among it.
+func factsOf(k uploadKey, size int64, a Attributes) (format.Metadata, Attributes, error) {
 	facts := format.NewMetadata(size, contentType(k.name), k.name)
 	text, err := checkAttributes(a, k.digest)
-	if err != nil || !offered(caps, wire.CapAttributes) {
+	if err != nil {
 		return facts, Attributes{}, err
 	}
 	if facts.Attributes = text; a.Target != "" {
@@ -393,7 +392,7 @@ func (c *Client) openSealed(ctx context.Context, s *Sealed, g, of GroupID) error
 	if err := c.ownSealed(s); err != nil {
 		return err
 	}
-	if err := c.need(ctx, wire.CapSealedUpload, "open sealed uploads"); err != nil {
+	if err := c.needOurs(ctx, "open sealed uploads"); err != nil {
 		return err
 	}
 	s.mu.Lock()

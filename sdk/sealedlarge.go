@@ -63,9 +63,6 @@ func (c *Client) sealLarge(ctx context.Context, k uploadKey, content LargeConten
 	if err != nil {
 		return nil, err
 	}
-	if !offersBlocks(caps) {
-		return nil, errNoBlocks
-	}
 	if err := checkSize(l.Size, maxBlocks(caps)); err != nil {
 		return nil, err
 	}
@@ -88,7 +85,7 @@ func (c *Client) sealLarge(ctx context.Context, k uploadKey, content LargeConten
 	hash, sum, err := s.writeBlocks(ctx, c.pool, content, to)
 	if err == nil {
 		k.digest = hash
-		s.facts, s.attrs, err = factsOf(caps, k, l.Size, o.attrs)
+		s.facts, s.attrs, err = factsOf(k, l.Size, o.attrs)
 	}
 	if err != nil {
 		s.Wipe()
@@ -99,7 +96,7 @@ func (c *Client) sealLarge(ctx context.Context, k uploadKey, content LargeConten
 		return nil, err
 	}
 	s.head = wire.SealedHead{ID: id, GroupID: string(k.group), FileHash: hash.String(), Format: meta, BlobSize: l.SealedBytes(), BlobHash: sum.String(),
-		Versioned: offered(caps, wire.CapVersions), Base: o.base}
+		Versioned: true, Base: o.base}
 	return s, s.sealKey(vault)
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,7 +75,6 @@ func TestThreat51KeysOfTheVault(t *testing.T) {
 		"another epoch": {func(_ *testkit.Server, c *wire.Capabilities) { c.Vault.Epoch++ }, "was not signed with the key"},
 		"no signature":  {func(_ *testkit.Server, c *wire.Capabilities) { c.Vault.Signature = "" }, "was not signed with the key"},
 		"no base64":     {func(_ *testkit.Server, c *wire.Capabilities) { c.Vault.PublicKey = "!" }, "is not base64"},
-		"none":          {func(_ *testkit.Server, c *wire.Capabilities) { c.Vault = nil }, "it shows none"},
 		"another kind": {func(s *testkit.Server, c *wire.Capabilities) {
 			c.Vault.KEM = 0x20
 			s.Log().SignVault(c.Vault, other.Public())
@@ -133,8 +131,7 @@ func TestThreat51KeysOfTheVault(t *testing.T) {
 func TestThreat51NothingIsSealedWithoutALog(t *testing.T) {
 	s, c := world(t, testkit.Ours)
 	showing(s, func(caps *wire.Capabilities) {
-		caps.Features = slices.DeleteFunc(caps.Features, func(f string) bool { return f == wire.CapCheckpoints || f == wire.CapChains })
-		caps.Vault = &wire.VaultKey{Epoch: 1, KEM: format.SealedKeyKEM, NotAfter: 1 << 40}
+		caps.Dialect = wire.Hosted
 	})
 	if err := putNamed(t, c, "f"); err != nil || s.Hits(wire.PathTools+wire.OpFinalizeUpload) != 1 {
 		t.Errorf("%v", err)

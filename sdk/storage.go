@@ -26,7 +26,7 @@ func (c *Client) Storage(ctx context.Context) (Storage, error) { return c.storag
 func (g Group) Storage(ctx context.Context) (Storage, error) { return g.c.storage(ctx, g.ID) }
 
 func (c *Client) storage(ctx context.Context, g GroupID) (Storage, error) {
-	if err := c.need(ctx, wire.CapStorage, "report stored bytes"); err != nil {
+	if err := c.needOurs(ctx, "report stored bytes"); err != nil {
 		return Storage{}, c.wrap("ask storage", g, "", err)
 	}
 	var a wire.StorageResult

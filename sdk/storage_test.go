@@ -28,7 +28,7 @@ func TestStorage(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newServer(t)
-			s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Features: []string{wire.CapStorage}}))
+			s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: wire.Ours}))
 			s.tool(wire.OpGetStorage, answer(200, tc.said))
 			got, err := client(t, s.url).Group(tc.group).Storage(t.Context())
 			if got != tc.want || err == nil != (tc.kind == 0) || err != nil && sdk.KindOf(err) != tc.kind {

@@ -145,7 +145,7 @@ func (g Group) SetTrash(ctx context.Context, days int64, who string) (Change, er
 }
 
 func (g Group) needTrash(ctx context.Context, op string) error {
-	return g.wrap(op, g.c.need(ctx, wire.CapTrash, "keep removed files"))
+	return g.wrap(op, g.c.needOurs(ctx, "keep removed files"))
 }
 
 func versionsOf(entries []Entry, is func(*Entry) bool) (list []Entry) {

@@ -14,19 +14,15 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// lasting lists the extensions that a service must keep offering after it offered them
-// once. Without them the service could claim anything.
-var lasting = []string{wire.CapCheckpoints, wire.CapChains, wire.CapRoles, wire.CapTrash}
-
 // Trust returns whether the service proves what it lists, and how much of its history was
 // verified so far. Free; no authentication. Errors: those of [Client.Capabilities].
 func (c *Client) Trust(ctx context.Context) (trust.State, error) {
-	proves, err := c.offers(ctx, wire.CapChains)
+	caps, err := c.Capabilities(ctx)
 	if err != nil {
 		return trust.State{}, err
 	}
 	key, _ := c.memory.Log()
-	return trust.State{Proves: proves, Key: key, Size: c.memory.Size(), Witness: c.cfg.Witness}, nil
+	return trust.State{Proves: caps.Dialect.IsOurs(), Key: key, Size: c.memory.Size(), Witness: c.cfg.Witness}, nil
 }
 
 // CheckTrust is [Client.Trust] after a comparison: the service must show the pinned key
@@ -92,17 +88,20 @@ func (g Group) Order() int64 { return g.c.memory.Order(string(g.ID)) }
 // demandsProofs reports whether the service must prove what it lists, because it offered
 // proofs before, or because the settings require a log key or a witness.
 func (c *Client) demandsProofs() bool {
-	return c.cfg.LogKey != "" || c.cfg.Witness != "" || c.memory.IsHeldTo(wire.CapChains)
+	return c.cfg.LogKey != "" || c.cfg.Witness != "" || c.memory.IsHeld()
 }
 
-// checkOffers refuses a service that lacks an extension it must offer. It remembers the
-// extensions that the service offers.
-func (c *Client) checkOffers(caps wire.Capabilities) error {
-	if (c.cfg.LogKey != "" || c.cfg.Witness != "") && !offered(caps, wire.CapChains) {
+// checkDialect refuses a service that does not speak our dialect and must, because without it the
+// service could claim anything. It remembers that the service speaks it.
+func (c *Client) checkDialect(d wire.Dialect) error {
+	switch {
+	case d.IsOurs():
+		c.memory.Hold()
+		return nil
+	case c.cfg.LogKey != "" || c.cfg.Witness != "":
 		return c.distrust(errors.New("the service does not prove what it lists, although a log key or a witness is required"))
-	}
-	if missing := c.memory.Offer(caps.Features, lasting); len(missing) > 0 {
-		return c.distrust(fmt.Errorf("the service offered %s before, and does not any more", strings.Join(missing, ", ")))
+	case c.memory.IsHeld():
+		return c.distrust(errors.New("the service proved what it lists before, and does not any more"))
 	}
 	return nil
 }
@@ -229,21 +228,13 @@ func (c *Client) keyChanged(ctx context.Context, log *proof.Log) error {
 	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeLogKey, Err: errors.New("the service signs with another key than the pinned one")}
 }
 
-func (c *Client) needCheckpoints(ctx context.Context) error {
-	ok, err := c.offers(ctx, wire.CapCheckpoints)
-	if err == nil && !ok {
-		err = &Error{Op: "verify ledger", Kind: ErrUnsupported, Err: errors.New("the service signs no checkpoints of its ledger")}
-	}
-	return err
-}
-
 // maxTlogBytes bounds a checkpoint, a key or a tile, in bytes.
 const maxTlogBytes = 64 << 10
 
 // tlog reads "checkpoint", "key" or a tile of the ledger's transparency log. It is a
-// [proof.Fetch]. The service must have the extension "checkpoints".
+// [proof.Fetch]. The service must speak our dialect.
 func (c *Client) tlog(ctx context.Context, path string) (raw []byte, err error) {
-	if err := c.needCheckpoints(ctx); err != nil {
+	if err := c.needOurs(ctx, "sign checkpoints of its ledger"); err != nil {
 		return nil, err
 	}
 	err = c.retry(ctx, func(ctx context.Context) error {

@@ -48,7 +48,7 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buff
 	if err := checkSize(b.Len(), c.maxWhole(caps)); err != nil {
 		return Receipt{}, err
 	}
-	k := uploadKey{group: g, name: name, digest: b.Hash(), link: o.attrs.Target != "" && offered(caps, wire.CapAttributes)}
+	k := uploadKey{group: g, name: name, digest: b.Hash(), link: o.attrs.Target != "" && caps.Dialect.IsOurs()}
 	done, err := c.uploads.exclusive(ctx, k)
 	if err != nil {
 		return Receipt{}, err
@@ -104,7 +104,7 @@ func (c *Client) uploadSealed(ctx context.Context, k uploadKey, content []byte, 
 // uploadPrepared uploads to a service without sealed uploads, or what is too large for one.
 func (c *Client) uploadPrepared(ctx context.Context, caps wire.Capabilities, k uploadKey, b *mem.Buffer, o options) (Receipt, error) {
 	u := &uploading{buf: b, compress: o.compress, progress: o.progress,
-		recording: recording{c: c, caps: caps, key: k, size: b.Len(), attrs: o.attrs}}
+		recording: recording{c: c, isOurs: caps.Dialect.IsOurs(), key: k, size: b.Len(), attrs: o.attrs}}
 	if err := u.useAttributes(); err != nil {
 		return Receipt{}, err
 	}
@@ -120,7 +120,7 @@ func (c *Client) MaxUpload(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if offersBlocks(caps) {
+	if caps.Dialect.IsOurs() {
 		return maxBlocks(caps), nil
 	}
 	return c.maxWhole(caps), nil
@@ -177,7 +177,7 @@ func (u *uploading) run(ctx context.Context) (Receipt, error) {
 		}
 	}
 	request := wire.PrepareUploadRequest{GroupID: string(u.key.group), Filename: u.key.name, Size: u.body.Len() + format.Overhead}
-	if u.ticket, err = u.c.uploads.prepare(ctx, u.caps, request); err != nil {
+	if u.ticket, err = u.c.uploads.prepare(ctx, u.isOurs, request); err != nil {
 		return Receipt{}, err
 	}
 	return u.sealAndSend(ctx)
@@ -190,7 +190,7 @@ func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error
 	if t == nil {
 		return Receipt{}, false, nil
 	}
-	if time.Since(t.since) < ticketLife && u.offers(wire.CapIdempotentFinalize) {
+	if time.Since(t.since) < ticketLife && u.isOurs {
 		u.ticket = t // the finalize is repeated with the same id
 		return Receipt{}, false, nil
 	}
@@ -266,7 +266,7 @@ func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool,
 	if err != nil {
 		return err
 	}
-	head, err := json.Marshal(wire.FinalizeUploadRequest{UploadID: u.ticket.id, FileHash: u.key.digest.String(), Format: meta, Versioned: u.offers(wire.CapVersions)})
+	head, err := json.Marshal(wire.FinalizeUploadRequest{UploadID: u.ticket.id, FileHash: u.key.digest.String(), Format: meta, Versioned: u.isOurs})
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func TestNobodyPaysTwice(t *testing.T) {
 		for _, size := range []int{10, 200_000} {
 			for _, cut := range []int32{1, 4, 7} {
 				for _, after := range []int{0, 429, 401} {
-					t.Run(fmt.Sprint(f, size, " cut ", cut, " then ", after), func(t *testing.T) {
+					t.Run(fmt.Sprint(int(f), size, " cut ", cut, " then ", after), func(t *testing.T) {
 						t.Parallel()
 						s, c := world(t, f)
 						before, err := c.Balance(t.Context(), "")

@@ -156,7 +156,7 @@ func (u *uploader) wasReported(ref Ref) bool {
 
 // prepare asks for a ticket. The request may be repeated, because an unused upload id costs
 // nothing.
-func (u *uploader) prepare(ctx context.Context, caps wire.Capabilities, request wire.PrepareUploadRequest) (*ticket, error) {
+func (u *uploader) prepare(ctx context.Context, isOurs bool, request wire.PrepareUploadRequest) (*ticket, error) {
 	var answer wire.PrepareUploadResult
 	if err := u.c.read(ctx, wire.OpPrepareUpload, request, &answer); err != nil {
 		return nil, err
@@ -172,10 +172,8 @@ func (u *uploader) prepare(ctx context.Context, caps wire.Capabilities, request 
 		return nil, err
 	}
 	t := &ticket{id: answer.UploadID, key: key, since: time.Now(), state: uploadIssued}
-	if offered(caps, wire.CapRaw) {
+	if isOurs {
 		t.uploadURL = answer.UploadURL
-	}
-	if offered(caps, wire.CapChunks) {
 		t.parts = parts{url: answer.PartsURL, bytes: answer.PartBytes, base: Ref(answer.Base)}
 	}
 	return t, nil

@@ -26,11 +26,9 @@ type vaultKey struct {
 // ended reports whether the service opens no more keys that are sealed to k.
 func (k *vaultKey) ended(now time.Time) bool { return now.Unix() >= k.stated.NotAfter }
 
-// offersSealed reports whether uploads can be sealed. Without chains nothing vouches for the
-// key of the vault.
-func offersSealed(caps wire.Capabilities) bool {
-	return offered(caps, wire.CapSealedUpload) && offered(caps, wire.CapChains)
-}
+// offersSealed reports whether uploads can be sealed now. Only the log of a service of ours vouches for
+// the key of the vault.
+func offersSealed(caps wire.Capabilities) bool { return caps.Dialect.IsOurs() && caps.Vault != nil }
 
 // vault returns the key of the vault. It asks the service for another one if none is known, or
 // if the known one has ended.
@@ -79,9 +77,6 @@ func (c *Client) vaultIsOld() bool {
 // verifyVault verifies the key of the vault with the key of the log, and keeps it. Nothing is
 // sealed to another key (threat 51).
 func (c *Client) verifyVault(ctx context.Context, caps wire.Capabilities) (*vaultKey, error) {
-	if caps.Vault == nil {
-		return nil, refuseVault("it shows none")
-	}
 	k := &vaultKey{stated: *caps.Vault, service: caps.ContractID, verified: time.Now()}
 	switch {
 	case k.stated.KEM != format.SealedKeyKEM:

@@ -24,7 +24,7 @@ func (g Group) Records(ctx context.Context) ([]chain.Row, error) {
 }
 
 func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]chain.Row, error) {
-	if err := c.needCheckpoints(ctx); err != nil {
+	if err := c.needOurs(ctx, "sign checkpoints of its ledger"); err != nil {
 		return nil, err
 	}
 	var all []chain.Row
@@ -62,7 +62,7 @@ func (g Group) Verify(ctx context.Context) (proof.Report, error) {
 }
 
 func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report proof.Report, err error) {
-	if err := c.needCheckpoints(ctx); err != nil {
+	if err := c.needOurs(ctx, "sign checkpoints of its ledger"); err != nil {
 		return report, err
 	}
 	pinned, _ := c.memory.Log()
@@ -70,19 +70,13 @@ func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report proof.Repo
 	if err != nil {
 		return report, err
 	}
-	report = proof.Report{Files: -1, Key: log.Key(), Origin: log.Origin(), Before: before.N, Pinned: pinned != "" || c.cfg.LogKey != "", Witness: c.cfg.Witness}
-	proves, err := c.offers(ctx, wire.CapChains)
+	report = proof.Report{Key: log.Key(), Origin: log.Origin(), Before: before.N, Pinned: pinned != "" || c.cfg.LogKey != "", Witness: c.cfg.Witness}
+	entries, err := c.chainEntries(ctx, g, 0)
 	if err != nil {
 		return report, err
 	}
-	var view chain.Place
-	if proves {
-		entries, err := c.chainEntries(ctx, g, 0)
-		if err != nil {
-			return report, err
-		}
-		report.Files, view = len(entries), c.memory.Group(string(g))
-	}
+	view := c.memory.Group(string(g))
+	report.Files = len(entries)
 	rows, err := c.ledgerRows(ctx, g)
 	if err != nil {
 		return report, err

@@ -21,24 +21,25 @@ func TestHostileLedgerRows(t *testing.T) {
 	}
 	full := strings.Repeat(row(1)+",", wire.MaxPageRows-1) + row(1)
 	for _, tc := range []struct {
-		name, rows, capability string
-		want                   error
+		name, rows string
+		dialect    wire.Dialect
+		want       error
 	}{
-		{"honest", row(1) + "," + row(2), wire.CapCheckpoints, nil},
-		{"no checkpoints", row(1), "paging", sdk.ErrUnsupported},
-		{"no time", `{"seq":1,"prev_hash":"` + hash + `","hash":"` + hash + `"}`, wire.CapCheckpoints, sdk.ErrCorrupt},
-		{"time of words", strings.Replace(row(1), `"1"`, `"now"`, 1), wire.CapCheckpoints, sdk.ErrCorrupt},
-		{"no hash", `{"seq":1,"timestamp":"1"}`, wire.CapCheckpoints, sdk.ErrCorrupt},
-		{"short hash", strings.Replace(row(1), hash, "ab", 1), wire.CapCheckpoints, sdk.ErrCorrupt},
-		{"hash of words", strings.Replace(row(1), hash, strings.Repeat("xy", 32), 1), wire.CapCheckpoints, sdk.ErrCorrupt},
-		{"number for a text", strings.Replace(row(1), `"fund"`, "7", 1), wire.CapCheckpoints, sdk.ErrCorrupt},
-		{"pages that stand still", full, wire.CapCheckpoints, sdk.ErrCorrupt},
+		{"honest", row(1) + "," + row(2), wire.Ours, nil},
+		{"no checkpoints", row(1), wire.Hosted, sdk.ErrUnsupported},
+		{"no time", `{"seq":1,"prev_hash":"` + hash + `","hash":"` + hash + `"}`, wire.Ours, sdk.ErrCorrupt},
+		{"time of words", strings.Replace(row(1), `"1"`, `"now"`, 1), wire.Ours, sdk.ErrCorrupt},
+		{"no hash", `{"seq":1,"timestamp":"1"}`, wire.Ours, sdk.ErrCorrupt},
+		{"short hash", strings.Replace(row(1), hash, "ab", 1), wire.Ours, sdk.ErrCorrupt},
+		{"hash of words", strings.Replace(row(1), hash, strings.Repeat("xy", 32), 1), wire.Ours, sdk.ErrCorrupt},
+		{"number for a text", strings.Replace(row(1), `"fund"`, "7", 1), wire.Ours, sdk.ErrCorrupt},
+		{"pages that stand still", full, wire.Ours, sdk.ErrCorrupt},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				switch r.URL.Path {
 				case wire.PathCapabilities:
-					fmt.Fprintf(w, `{"features":[%q]}`, tc.capability)
+					fmt.Fprintf(w, `{"dialect":%d}`, tc.dialect)
 				case wire.PathSessionToken:
 					fmt.Fprint(w, `{"token":"t","account_id":"a.svc.testnet","expires_in":"24h"}`)
 				default:

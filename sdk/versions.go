@@ -117,5 +117,5 @@ func (g Group) TryVersions(ctx context.Context, keep Keep, after string) (Thinni
 }
 
 func (g Group) needVersions(ctx context.Context, op string) error {
-	return g.wrap(op, g.c.need(ctx, wire.CapVersions, "take older versions away"))
+	return g.wrap(op, g.c.needOurs(ctx, "take older versions away"))
 }

@@ -28,7 +28,7 @@ func TestVersionsOfALyingService(t *testing.T) {
 		`{"keep":7}`:                             {},
 	} {
 		s := newServer(t)
-		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Features: []string{wire.CapVersions}}))
+		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: wire.Ours}))
 		s.tool(wire.OpGetGroupVersions, answer(200, `{"result":`+said+`}`))
 		got, err := client(t, s.url).Group("g").VersionSettings(t.Context())
 		isLie := want == (sdk.VersionSettings{}) && said != `{"keep":"all"}`
@@ -47,7 +47,7 @@ func TestVersionsOfALyingService(t *testing.T) {
 		`{"files":0,"versions":2,"bytes":9,"names":[{"filename":"b","versions":1,"bytes":9}]}`: true,
 	} {
 		s := newServer(t)
-		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Features: []string{wire.CapVersions}}))
+		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: wire.Ours}))
 		s.tool(wire.OpTryGroupVersions, answer(200, `{"result":`+said+`}`))
 		if got, err := client(t, s.url).Group("g").TryVersions(t.Context(), sdk.Keep{Last: 1}, "a"); isLie != (sdk.KindOf(err) == sdk.ErrCorrupt) || !isLie && err != nil {
 			t.Errorf("%s: %+v, %v", said, got, err)
@@ -55,15 +55,10 @@ func TestVersionsOfALyingService(t *testing.T) {
 	}
 }
 
-// An upload says that its client knows versions where the service asks, and nowhere else.
+// An upload says that its client knows versions to a service of ours, and nowhere else.
 func TestUploadsSayThatTheyAreVersions(t *testing.T) {
-	for _, offers := range []bool{true, false} {
-		s := testkit.Start(t, testkit.Ours)
-		if offers {
-			s.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler {
-				return answer(200, wire.Capabilities{Features: []string{wire.CapVersions}})
-			})
-		}
+	for flavour, offers := range map[testkit.Dialect]bool{testkit.Keyless: true, testkit.Hosted: false} {
+		s := testkit.Start(t, flavour)
 		var sent []byte
 		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

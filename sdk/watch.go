@@ -71,7 +71,7 @@ const (
 // Watch is free and needs the API key. Errors: [ErrUnsupported] at a service without this
 // extension, and those of the first request. Our extension.
 func (c *Client) Watch(ctx context.Context, from Seq) (iter.Seq2[Event, error], error) {
-	if err := c.need(ctx, wire.CapWatch, "watch"); err != nil {
+	if err := c.needOurs(ctx, "watch"); err != nil {
 		return nil, c.wrap("watch", "", "", err)
 	}
 	request := wire.WatchRequest{}

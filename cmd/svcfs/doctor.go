@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -161,7 +160,7 @@ func (a *app) checkService(ctx context.Context) []cli.Finding {
 	}
 	add(cli.Passed("service", c.NetworkInfo().MCPURL+" answers"))
 	add(checkClock(ctx, c.NetworkInfo().MCPURL))
-	add(checkCapabilities(ctx, c))
+	add(checkDialect(ctx, c))
 	add(checkFiles(ctx, c))
 	add(checkProofs(ctx, c))
 	if _, err := c.AuthStatus(ctx); err != nil {
@@ -203,15 +202,21 @@ func checkStorage(ctx context.Context, c *sdk.Client) cli.Finding {
 	return cli.Passed(check, detail)
 }
 
-func checkCapabilities(ctx context.Context, c *sdk.Client) cli.Finding {
+// checkDialect tells which dialect of the protocol the service speaks, and what it lacks now.
+func checkDialect(ctx context.Context, c *sdk.Client) cli.Finding {
+	const check = "dialect"
 	caps, err := c.Capabilities(ctx)
 	if err != nil {
-		return failed("extensions", err, "")
+		return failed(check, err, "")
 	}
-	if len(caps.Features) == 0 {
-		return cli.Warned("extensions", "none: names and sizes are not known before a file is opened", "this is how the hosted service is; nothing to do")
+	if !caps.Dialect.IsOurs() {
+		return cli.Warned(check, "hosted: names and sizes are not known before a file is opened", "this is how the hosted service is; nothing to do")
 	}
-	return cli.Passed("extensions", escapeText(strings.TrimSpace(caps.Service+" "+caps.Version)+": "+strings.Join(caps.Features, " ")))
+	detail := escapeText(strings.TrimSpace(fmt.Sprintf("%d, by %s %s", caps.Dialect, caps.Service, caps.Version)))
+	if caps.Vault == nil {
+		return cli.Warned(check, detail+"; it takes no sealed uploads now", "saves take longer and an outbox cannot be used; tell the operator of the service: svcd doctor")
+	}
+	return cli.Passed(check, detail)
 }
 
 // checkFiles tells how large a file may be, and how large ones are kept.
@@ -229,7 +234,7 @@ func checkFiles(ctx context.Context, c *sdk.Client) cli.Finding {
 
 // fileWords is what checkFiles tells, for a mount.
 func fileWords(caps wire.Capabilities, largest int64) string {
-	if slices.Contains(caps.Features, wire.CapChunks) {
+	if caps.Dialect.IsOurs() {
 		return fmt.Sprintf("up to %s; those above %s are kept in blocks, read and changed in part", roughSize(largest), roughSize(wire.WholeFileBytes))
 	}
 	return fmt.Sprintf("up to %s, sent and fetched whole, because the service keeps no blocks", roughSize(largest))

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -109,7 +108,7 @@ func (f formatFlag) setNewFormat(ctx context.Context, c *sdk.Client, g sdk.Group
 	if err != nil {
 		return err
 	}
-	offered := slices.Contains(caps.Features, wire.CapChunks)
+	offered := caps.Dialect.IsOurs()
 	if f == format.VersionBlocks && !offered {
 		return refuse(exitOther, "leave --format out: this service keeps every file whole", fmt.Errorf("the service does not offer format %d", f))
 	}

@@ -87,16 +87,14 @@ func (a *app) verifyLedger(ctx context.Context, g sdk.Group) error {
 }
 
 func (a *app) printReport(r proof.Report) {
-	trust, before, view := "trusted at this first check; compare it with the operator's", "nothing was seen", "not proven: the service is too old for that"
+	trust, before := "trusted at this first check; compare it with the operator's", "nothing was seen"
 	if r.Pinned {
 		trust = "as pinned"
 	}
 	if r.Before > 0 {
 		before = plural(int(r.Before), "record") + ", which this history continues"
 	}
-	if r.Files >= 0 {
-		view = "the " + plural(r.Files, "file record") + " that mount, ls and get show are these and no others"
-	}
+	view := "the " + plural(r.Files, "file record") + " that mount, ls and get show are these and no others"
 	witness := "none is required"
 	if r.Witness != "" {
 		witness = escapeText(r.Witness) + " signed it too"

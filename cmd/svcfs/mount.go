@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"syscall"
 	"time"
 
@@ -232,20 +231,20 @@ func (a *app) waitsFor(service string) (done func()) {
 
 // treeConfig puts together what the flags and the service allow.
 func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, logger *slog.Logger) tree.Config {
-	deletes := slices.Contains(caps.Features, wire.CapDelete)
-	if p.flags.allowDelete && !deletes {
+	ours := caps.Dialect.IsOurs()
+	if p.flags.allowDelete && !ours {
 		a.ui.notice("this service does not delete files: --allow-delete has no effect")
 	}
 	remote := tree.Client{Client: c}
 	var storage func(context.Context, sdk.GroupID) (sdk.Storage, error)
-	if slices.Contains(caps.Features, wire.CapStorage) {
+	if ours {
 		storage = remote.Storage
 	}
 	return tree.Config{
 		Remote: remote, Known: remote, Storage: storage, CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
 		StagingBytes: int64(p.flags.stagingSize), Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir,
-		CanTrash: slices.Contains(caps.Features, wire.CapTrash), AllowDelete: p.flags.allowDelete && deletes, AllowCrawlers: p.flags.allowCrawlers,
-		CanRename: slices.Contains(caps.Features, wire.CapRename), CanRenameFolders: slices.Contains(caps.Features, wire.CapRenameFolder), CanAttributes: slices.Contains(caps.Features, wire.CapAttributes), Scratch: p.flags.scratch,
+		CanTrash: ours, AllowDelete: p.flags.allowDelete && ours, AllowCrawlers: p.flags.allowCrawlers,
+		CanRename: ours, CanRenameFolders: ours, CanAttributes: ours, Scratch: p.flags.scratch,
 		Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, ReadPrice: remote.ReadPrice, Watch: c.Watch, Connection: c.Connection, Traffic: c.Traffic, Version: version(), Mountpoint: p.dir, Address: c.NetworkInfo().MCPURL,
 		Confined: confinement(), Proofs: func() string { return proofWords(c) }, Hint: a.hints.ofMount,
 	}

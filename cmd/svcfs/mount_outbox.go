@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,8 +45,8 @@ func (a *app) openOutbox(p mountPlan, s settings, c *sdk.Client, caps wire.Capab
 	if !f.outbox || p.readOnly {
 		return nil, nil
 	}
-	if !slices.Contains(caps.Features, wire.CapSealedUpload) {
-		return nil, refuse(exitUsage, "leave --outbox out; your own service needs a newer svcd", errors.New("this service takes no sealed uploads, which an outbox needs"))
+	if !caps.Dialect.IsOurs() || caps.Vault == nil {
+		return nil, refuse(exitUsage, "leave --outbox out; at a service of your own, look at svcd doctor", errors.New("this service takes no sealed uploads, which an outbox needs"))
 	}
 	dir, err := a.outboxDir(s)
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
 
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/fs/tree/staging"
@@ -13,7 +12,7 @@ import (
 // openSpool makes the spool of a mount, nil for none: it is for files in blocks. A mount without
 // one keeps what programs write in memory.
 func (a *app) openSpool(p mountPlan, caps wire.Capabilities) *staging.Spool {
-	if p.readOnly || !slices.Contains(caps.Features, wire.CapChunks) || p.flags.spooled && p.flags.spoolSize == 0 {
+	if p.readOnly || !caps.Dialect.IsOurs() || p.flags.spooled && p.flags.spoolSize == 0 {
 		return nil
 	}
 	dir := a.userDir("XDG_CACHE_HOME", ".cache", "")
@@ -55,7 +54,7 @@ func (f *mountFlags) checkSizes(readOnly bool) error {
 // sizeFiles tells the tree how large files may be: in one piece, and in blocks.
 func (f *mountFlags) sizeFiles(cfg *tree.Config, caps wire.Capabilities, largest int64) {
 	cfg.MaxUploadBytes = largest
-	if !slices.Contains(caps.Features, wire.CapChunks) {
+	if !caps.Dialect.IsOurs() {
 		return
 	}
 	cfg.WholeBytes, cfg.MaxBlocksBytes, cfg.MaxUploadBytes = wire.WholeFileBytes, largest, cfg.MaxFileBytes

@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
-	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // sendingPatience is how long put waits for a service that it was sending to: as long as a tunnel. A
@@ -236,7 +235,7 @@ func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []local
 	if err != nil {
 		return err
 	}
-	records := slices.Contains(caps.Features, wire.CapAttributes)
+	records := caps.Dialect.IsOurs()
 	files = slices.DeleteFunc(files, func(file localFile) bool {
 		leave := file.link != "" && !records
 		if leave {

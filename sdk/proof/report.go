@@ -3,7 +3,7 @@ package proof
 // Report is the result of [sdk.Group.Verify].
 type Report struct {
 	Rows   int    `json:"rows"`   // records of the group that this account may see; each is in the signed tree
-	Files  int    `json:"files"`  // file records that mount, list and get show, from exactly these records; -1 = the service does not prove them
+	Files  int    `json:"files"`  // file records that mount, list and get show, from exactly these records
 	Size   int64  `json:"size"`   // records of the whole ledger in the checkpoint
 	Root   string `json:"root"`   // base64
 	Origin string `json:"origin"` // name of the log

@@ -34,8 +34,8 @@ type World struct {
 	Alice, Bob Account
 }
 
-// Run checks what every service promises its clients, whatever its generation:
-// what an extension promises is checked where the service offers it.
+// Run checks what every service promises its clients, and what one that speaks our
+// dialect promises them beyond that.
 func Run(t *testing.T, factory func(testing.TB) World) {
 	for _, tc := range []struct {
 		name string
@@ -76,13 +76,13 @@ func dial(t *testing.T, w World, a Account) *sdk.Client {
 	return c
 }
 
-func (s *suite) offers(t *testing.T, feature string) bool {
+func (s *suite) isOurs(t *testing.T) bool {
 	t.Helper()
 	caps, err := s.alice.Capabilities(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.Contains(caps.Features, feature)
+	return caps.Dialect.IsOurs()
 }
 
 func (s *suite) upload(t *testing.T, c *sdk.Client, name string, content []byte) sdk.Receipt {
@@ -216,7 +216,7 @@ func openGroup(t *testing.T, s *suite) {
 
 func roles(t *testing.T, s *suite) {
 	ctx := t.Context()
-	if !s.offers(t, wire.CapRoles) {
+	if !s.isOurs(t) {
 		_, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.As(sdk.RoleReader))
 		is(t, "add a reader where there are no roles", err, sdk.ErrUnsupported)
 		_, err = s.alice.Group(s.group+"-open").OpenJoin(ctx, time.Now().Add(time.Hour), sdk.As(sdk.RoleReader))
@@ -353,7 +353,7 @@ func versions(t *testing.T, s *suite) {
 	if err != nil || string(old) != "one" {
 		t.Errorf("the older version is %q, %v", old, err)
 	}
-	if s.offers(t, wire.CapRows) {
+	if s.isOurs(t) {
 		newest, _, err := Read(t.Context(), s.alice.Group(s.group), "notes.txt")
 		if err != nil || string(newest) != "two" {
 			t.Errorf("the name means %q, %v", newest, err)
@@ -376,7 +376,7 @@ func listing(t *testing.T, s *suite) {
 	if err != nil || len(entries) != len(names) {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
-	rows := s.offers(t, wire.CapRows)
+	rows := s.isOurs(t)
 	for i, e := range entries {
 		if e.Ref != receipts[i].Ref || e.Hash != receipts[i].Hash || e.Uploader != s.world.Alice.ID || e.Deleted != nil || e.Group != s.group || e.Tx != receipts[i].Tx {
 			t.Errorf("entry %d is %+v, uploaded was %+v", i, e, receipts[i])
@@ -388,7 +388,7 @@ func listing(t *testing.T, s *suite) {
 			t.Errorf("entry %d has facts nobody told: %+v", i, e)
 		}
 	}
-	if !s.offers(t, wire.CapPaging) {
+	if !s.isOurs(t) {
 		return
 	}
 	for i, e := range entries {
@@ -503,7 +503,7 @@ func deleteAndRename(t *testing.T, s *suite) {
 	ctx := t.Context()
 	r := s.upload(t, s.alice, "old name", []byte("content"))
 	err := s.alice.Group(s.group).Rename(ctx, r.Ref, "new name")
-	if s.offers(t, wire.CapRename) {
+	if s.isOurs(t) {
 		ok(t, "rename", err)
 		e, err := s.alice.Group(s.group).Stat(ctx, "new name")
 		if err != nil || e.Ref != r.Ref || e.ChangedSeq <= e.Seq {
@@ -513,7 +513,7 @@ func deleteAndRename(t *testing.T, s *suite) {
 		is(t, "rename", err, sdk.ErrUnsupported)
 	}
 	err = s.alice.Group(s.group).Delete(ctx, r.Ref)
-	if !s.offers(t, wire.CapDelete) {
+	if !s.isOurs(t) {
 		is(t, "delete", err, sdk.ErrUnsupported)
 		return
 	}
@@ -543,7 +543,7 @@ func folders(t *testing.T, s *suite) {
 		newest = s.upload(t, s.alice, name, []byte(name))
 	}
 	_, err := g.RenameFolder(ctx, "a", "c", newest.Seq)
-	if !s.offers(t, wire.CapRenameFolder) {
+	if !s.isOurs(t) {
 		is(t, "rename a folder", err, sdk.ErrUnsupported)
 		return
 	}
@@ -627,7 +627,7 @@ func attributes(t *testing.T, s *suite) {
 	is(t, "put a link to something else than its content", err, sdk.ErrInvalid)
 	_, err = g.Put(ctx, "f", strings.NewReader("x"), sdk.WithAttributes(sdk.Attributes{XAttrs: map[string]string{"user.svcfs.a": ""}}))
 	is(t, "put a name of the mount", err, sdk.ErrInvalid)
-	if !s.offers(t, wire.CapAttributes) {
+	if !s.isOurs(t) {
 		is(t, "set", second(g.SetAttributes(ctx, r.Ref, sent)), sdk.ErrUnsupported)
 		if e := entry(t, g, r.Ref); e.Attributes != nil {
 			t.Errorf("attributes %+v", *e.Attributes)
@@ -660,7 +660,7 @@ func attributes(t *testing.T, s *suite) {
 	changed, err := g.Entries(ctx, sdk.Since(before.ChangedSeq))
 	ok(t, "list changes", err)
 	changed = slices.DeleteFunc(changed, func(e sdk.Entry) bool { return e.Ref == link.Ref || e.Ref == full.Ref })
-	if s.offers(t, wire.CapChains) { // also where the list begins with the changes, a name is as old as it was
+	if s.isOurs(t) { // also where the list begins with the changes, a name is as old as it was
 		for _, e := range append(slices.Clone(changed), entry(t, g, r.Ref)) {
 			if e.NamedSeq != r.Seq || e.Named().Age != int64(r.Seq) {
 				t.Errorf("the name is of record %d, with the age %d, want %d", e.NamedSeq, e.Named().Age, r.Seq)
@@ -705,7 +705,7 @@ func trash(t *testing.T, s *suite) {
 	g := s.alice.Group(s.group)
 	first := s.upload(t, s.alice, "name", []byte("first"))
 	newest := s.upload(t, s.alice, "name", []byte("second"))
-	if !s.offers(t, wire.CapTrash) {
+	if !s.isOurs(t) {
 		is(t, "remove", second(g.Remove(ctx, "name")), sdk.ErrUnsupported)
 		return
 	}
@@ -766,7 +766,7 @@ func trash(t *testing.T, s *suite) {
 // trashNames removes and brings back names that are shown like others.
 func trashNames(t *testing.T, s *suite) {
 	ctx := t.Context()
-	if !s.offers(t, wire.CapTrash) {
+	if !s.isOurs(t) {
 		return
 	}
 	g := s.alice.Group(s.group)
@@ -804,7 +804,7 @@ func keptVersions(t *testing.T, s *suite) {
 	for _, content := range []string{"second", "third"} {
 		newest = s.upload(t, s.alice, "saved", []byte(content))
 	}
-	if !s.offers(t, wire.CapVersions) {
+	if !s.isOurs(t) {
 		is(t, "set", second(g.SetVersions(ctx, sdk.Keep{Last: 1})), sdk.ErrUnsupported)
 		is(t, "ask", second(g.VersionSettings(ctx)), sdk.ErrUnsupported)
 		is(t, "try", second(g.TryVersions(ctx, sdk.Keep{Last: 1}, "")), sdk.ErrUnsupported)
@@ -832,7 +832,7 @@ func keptVersions(t *testing.T, s *suite) {
 	if err != nil || set.Keep != is2 && (set.Next != is2 || set.NextAt.IsZero()) {
 		t.Errorf("the setting is %+v, %v", set, err)
 	}
-	if p, err := bobs.Pending(ctx); s.offers(t, wire.CapDelay) && (err != nil || p.VersionsKeep != set.Next || !p.VersionsAt.Equal(set.NextAt)) {
+	if p, err := bobs.Pending(ctx); s.isOurs(t) && (err != nil || p.VersionsKeep != set.Next || !p.VersionsAt.Equal(set.NextAt)) {
 		t.Errorf("there waits %+v, %v, of %+v", p, err, set)
 	}
 	_, err = g.SetVersions(ctx, sdk.Keep{})
@@ -850,7 +850,7 @@ func keptVersions(t *testing.T, s *suite) {
 func groupFormat(t *testing.T, s *suite) {
 	ctx := t.Context()
 	g, bobs := s.alice.Group(s.group), s.bob.Group(s.group)
-	if !s.offers(t, wire.CapChunks) {
+	if !s.isOurs(t) {
 		is(t, "set", second(g.SetFormat(ctx, 1)), sdk.ErrUnsupported)
 		is(t, "ask", second(g.Format(ctx)), sdk.ErrUnsupported)
 		return
@@ -881,7 +881,7 @@ func watch(t *testing.T, s *suite) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for what does not come
 	defer cancel()
 	events, err := s.bob.Watch(ctx, 0)
-	if !s.offers(t, wire.CapWatch) {
+	if !s.isOurs(t) {
 		is(t, "watch", err, sdk.ErrUnsupported)
 		return
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
-	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // blocks checks files of format version 2: what they cost, that every form of reading gives their
@@ -17,7 +16,7 @@ import (
 func blocks(t *testing.T, s *suite) {
 	ctx := t.Context()
 	g, bobs := s.alice.Group(s.group), s.bob.Group(s.group)
-	if !s.offers(t, wire.CapChunks) {
+	if !s.isOurs(t) {
 		_, err := g.BeginBlocks(ctx, nil, format.MinBlockBytes)
 		is(t, "begin", err, sdk.ErrUnsupported)
 		return

@@ -25,7 +25,7 @@ func sealedUploads(t *testing.T, s *suite) {
 		}
 		return up
 	}
-	if !s.offers(t, wire.CapSealedUpload) {
+	if !s.isOurs(t) {
 		is(t, "seal", second(g.Seal(ctx, "f", nil)), sdk.ErrUnsupported)
 		return
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
-	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // operation is a row of the specification's table 4.2, or of what services offer
@@ -25,9 +24,8 @@ type operation struct {
 	try func(ctx context.Context, c *sdk.Client, s *suite) error
 	// refusals of a stranger, bob, who is not a member; none means that he may.
 	stranger []sdk.Kind
-	// feature is the extension that offers it; a service without it refuses
-	// everybody as unsupported.
-	feature string
+	// ours tells that the hosted service refuses everybody as unsupported.
+	ours bool
 }
 
 // operations checks the table row by row: who may call, and whether it needs
@@ -37,7 +35,7 @@ func operations(t *testing.T, s *suite) {
 	for _, op := range table() {
 		t.Run(op.name, func(t *testing.T) {
 			ctx := t.Context()
-			if op.feature != "" && !s.offers(t, op.feature) {
+			if op.ours && !s.isOurs(t) {
 				for _, c := range []*sdk.Client{s.alice, s.bob, anonymous} {
 					is(t, "not offered", op.try(ctx, c, s), sdk.ErrUnsupported)
 				}
@@ -82,7 +80,7 @@ func fileOperations(member []sdk.Kind) []operation {
 	return []operation{
 		{"upload", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).Put(ctx, "f", bytes.NewReader([]byte("content"))))
-		}, member, ""},
+		}, member, false},
 		{"retrieve", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			r, err := s.alice.Group(s.group).Put(ctx, "to be read", bytes.NewReader([]byte("content")))
 			if err != nil {
@@ -95,10 +93,10 @@ func fileOperations(member []sdk.Kind) []operation {
 			defer b.Release()
 			_, err = c.Group(sdk.Entry{Group: s.group, Ref: r.Ref, Hash: r.Hash, Size: r.Size}.Group).Retrieve(ctx, sdk.Entry{Group: s.group, Ref: r.Ref, Hash: r.Hash, Size: r.Size}, b)
 			return err
-		}, member, ""},
+		}, member, false},
 		{"getTransactionsForGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).Entries(ctx))
-		}, member, ""},
+		}, member, false},
 	}
 }
 
@@ -106,10 +104,10 @@ func groupOperations(member []sdk.Kind) []operation {
 	return []operation{
 		{"registerGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group + "-of-" + sdk.GroupID(c.Account())).Register(ctx))
-		}, nil, ""},
+		}, nil, false},
 		{"addGroupMember", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return undone(ctx, s, second(c.Group(s.group).Add(ctx, s.world.Bob.ID)))
-		}, member, ""},
+		}, member, false},
 		{"joinGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			open := s.group + "-open"
 			if _, err := s.alice.Group(open).OpenJoin(ctx, time.Now().Add(time.Hour)); err != nil {
@@ -123,28 +121,28 @@ func groupOperations(member []sdk.Kind) []operation {
 				err = fmt.Errorf("joining twice says %q", done.Message)
 			}
 			return err
-		}, nil, ""},
+		}, nil, false},
 		{"revokeGroupMember", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			if _, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID); err != nil {
 				return err
 			}
 			return undone(ctx, s, second(c.Group(s.group).Revoke(ctx, s.world.Bob.ID)))
-		}, member, ""},
+		}, member, false},
 		{"authStatus", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).AuthStatus(ctx))
-		}, nil, ""},
+		}, nil, false},
 		{"isAuthorized", false, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).IsAuthorized(ctx, ""))
-		}, nil, ""},
-		{"getGroupOwner", false, func(ctx context.Context, c *sdk.Client, s *suite) error { return second(c.Group(s.group).Owner(ctx)) }, nil, ""},
+		}, nil, false},
+		{"getGroupOwner", false, func(ctx context.Context, c *sdk.Client, s *suite) error { return second(c.Group(s.group).Owner(ctx)) }, nil, false},
 		{"getGroupChecksum", false, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).Checksum(ctx))
-		}, nil, ""},
-		{"getOwnedGroups", true, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.OwnedGroups(ctx)) }, nil, ""},
-		{"getMemberGroups", true, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.MemberGroups(ctx)) }, nil, ""},
+		}, nil, false},
+		{"getOwnedGroups", true, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.OwnedGroups(ctx)) }, nil, false},
+		{"getMemberGroups", true, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.MemberGroups(ctx)) }, nil, false},
 		{"getGroupMembers", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).Members(ctx))
-		}, member, ""},
+		}, member, false},
 	}
 }
 
@@ -162,41 +160,41 @@ func moreOperations(member []sdk.Kind) []operation {
 				return err
 			}
 			return second(c.Group(s.group).ClearRetention(ctx))
-		}, member, ""},
+		}, member, false},
 		{"openGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group+"-opened").OpenJoin(ctx, time.Now().Add(time.Hour)))
-		}, member, ""},
+		}, member, false},
 		{"closeGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group + "-opened").CloseJoin(ctx))
-		}, member, ""},
+		}, member, false},
 		{"delete", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			ref, err := upload(ctx, s)
 			if err != nil {
 				return err
 			}
 			return c.Group(s.group).Delete(ctx, ref)
-		}, member, wire.CapDelete},
+		}, member, true},
 		{"rename", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			ref, err := upload(ctx, s)
 			if err != nil {
 				return err
 			}
 			return c.Group(s.group).Rename(ctx, ref, "changed")
-		}, member, wire.CapRename},
+		}, member, true},
 		{"setAttributes", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			ref, err := upload(ctx, s)
 			if err != nil {
 				return err
 			}
 			return second(c.Group(s.group).SetAttributes(ctx, ref, sdk.Attributes{Executable: true}))
-		}, member, wire.CapAttributes},
+		}, member, true},
 		{"renameFolder", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			r, err := s.alice.Group(s.group).Put(ctx, "folder/f", bytes.NewReader([]byte("content")))
 			if err != nil {
 				return err
 			}
 			return second(c.Group(s.group).RenameFolder(ctx, "folder", "folder "+strconv.FormatInt(int64(r.Seq), 10), r.Seq))
-		}, member, wire.CapRenameFolder},
+		}, member, true},
 		{"remove", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			if _, err := upload(ctx, s); err != nil {
 				return err
@@ -205,28 +203,28 @@ func moreOperations(member []sdk.Kind) []operation {
 				return err
 			}
 			return second(c.Group(s.group).Restore(ctx, "to be changed"))
-		}, member, wire.CapTrash},
+		}, member, true},
 		{"trashSettings", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).TrashSettings(ctx))
-		}, member, wire.CapTrash},
+		}, member, true},
 		{"setTrash", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).SetTrash(ctx, 30, ""))
-		}, member, wire.CapTrash},
+		}, member, true},
 		{"versionSettings", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).VersionSettings(ctx))
-		}, member, wire.CapVersions},
+		}, member, true},
 		{"setVersions", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).SetVersions(ctx, sdk.Keep{}))
-		}, member, wire.CapVersions},
+		}, member, true},
 		{"tryVersions", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).TryVersions(ctx, sdk.Keep{Last: 3}, ""))
-		}, member, wire.CapVersions},
+		}, member, true},
 		{"format", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).Format(ctx))
-		}, member, wire.CapChunks},
+		}, member, true},
 		{"setFormat", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).SetFormat(ctx, 2))
-		}, member, wire.CapChunks},
+		}, member, true},
 		{"watch", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			ctx, cancel := context.WithCancel(ctx)
 			events, err := c.Watch(ctx, 0)
@@ -237,16 +235,16 @@ func moreOperations(member []sdk.Kind) []operation {
 			for range events { // ends with an error
 			}
 			return nil
-		}, nil, wire.CapWatch},
+		}, nil, true},
 		{"storage", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).Storage(ctx))
-		}, member, wire.CapStorage},
+		}, member, true},
 		{"ledgerRows", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).Records(ctx))
-		}, member, wire.CapCheckpoints},
-		{"trust", false, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.Trust(ctx)) }, nil, ""},
-		{"capabilities", false, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.Capabilities(ctx)) }, nil, ""},
-		{"health", false, func(ctx context.Context, c *sdk.Client, _ *suite) error { return c.Health(ctx) }, nil, ""},
+		}, member, true},
+		{"trust", false, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.Trust(ctx)) }, nil, false},
+		{"capabilities", false, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.Capabilities(ctx)) }, nil, false},
+		{"health", false, func(ctx context.Context, c *sdk.Client, _ *suite) error { return c.Health(ctx) }, nil, false},
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package trust remembers what an account has seen of a service: the key of its
-// log, the newest signed checkpoint, the extensions it offered, and how far each
+// log, the newest signed checkpoint, that it proves what it lists, and how far each
 // group had come. Every mount and every command of the account holds the service
 // to that. There is one small file for each service and account. The file holds
 // groups as keyed hashes, never by name, and nothing of any file.
@@ -50,7 +50,7 @@ type contents struct {
 	Earlier    []string        `json:"earlier,omitempty"`    // keys that Key replaced by signed statements, the oldest first
 	Checkpoint string          `json:"checkpoint,omitempty"` // newest verified checkpoint, as signed
 	Size       int64           `json:"size,omitempty"`       // records in Checkpoint
-	Offered    []string        `json:"offered,omitempty"`    // extensions that the service must keep offering, ascending
+	Held       bool            `json:"held,omitempty"`       // the service proved what it lists, and must go on
 	Epoch      int64           `json:"epoch,omitempty"`      // how often the history was forgotten
 	Vault      int64           `json:"vault,omitempty"`      // newest number of a key of the vault that was verified
 	Next       int64           `json:"next,omitempty"`       // number of groups that have an Order
@@ -187,23 +187,14 @@ func (m *Memory) Checkpoint(note string, size int64) {
 	}
 }
 
-// Offer compares the extensions that a service offers with those it offered before, for the
-// names in lasting, and remembers them. It returns the missing names.
-func (m *Memory) Offer(features, lasting []string) (missing []string) {
+// Hold remembers that the service proves what it lists.
+func (m *Memory) Hold() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, name := range lasting {
-		offers, offered := slices.Contains(features, name), slices.Contains(m.now.Offered, name)
-		if offered && !offers {
-			missing = append(missing, name)
-		}
-		if offers && !offered {
-			m.now.Offered = append(m.now.Offered, name)
-			slices.Sort(m.now.Offered)
-			m.touch()
-		}
+	if !m.now.Held {
+		m.now.Held = true
+		m.touch()
 	}
-	return missing
 }
 
 // SawVault remembers the number of a verified key of the service's vault.
@@ -223,11 +214,11 @@ func (m *Memory) Vault() int64 {
 	return m.now.Vault
 }
 
-// IsHeldTo reports whether the service must keep offering an extension.
-func (m *Memory) IsHeldTo(feature string) bool {
+// IsHeld reports whether the service must prove what it lists.
+func (m *Memory) IsHeld() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Contains(m.now.Offered, feature)
+	return m.now.Held
 }
 
 // Group returns how far a group had come.
@@ -300,7 +291,7 @@ func (m *Memory) Forget(keepKey bool) {
 	if !keepKey {
 		m.now.Key, m.now.Earlier = "", nil
 	}
-	m.now.Checkpoint, m.now.Size, m.now.Offered, m.now.Vault = "", 0, nil, 0
+	m.now.Checkpoint, m.now.Size, m.now.Held, m.now.Vault = "", 0, false, 0
 	for id, s := range m.now.Groups {
 		s.Number, s.Hash, s.Proven, s.Since = 0, "", 0, 0
 		m.now.Groups[id] = s
@@ -433,7 +424,7 @@ func merge(ours, file contents) (contents, error) {
 	} else if file.Size == out.Size && out.Checkpoint == "" {
 		out.Checkpoint = file.Checkpoint
 	}
-	out.Offered = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(ours.Offered), file.Offered...))))
+	out.Held = ours.Held || file.Held
 	if out.Key == file.Key {
 		for _, key := range file.Earlier {
 			if !slices.Contains(out.Earlier, key) {

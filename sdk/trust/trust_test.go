@@ -44,9 +44,10 @@ func TestMemoryOutlivesTheProgram(t *testing.T) {
 	m.SawVault(2)
 	m.SawGroup("secret group", place(3, 1), 0, time.Unix(100, 0))
 	m.SawGroup("secret group", place(2, 9), 0, time.Unix(100, 0))
-	if missing := m.Offer([]string{"chains", "other"}, []string{"chains", "trash"}); len(missing) > 0 {
-		t.Errorf("missing %q", missing)
+	if m.IsHeld() {
+		t.Error("it is held to proofs that it never gave")
 	}
+	m.Hold()
 	if a, b, again := m.Order("secret group"), m.Order("later"), m.Order("secret group"); a != 1 || b != 2 || again != 1 {
 		t.Errorf("order %d, %d, %d", a, b, again)
 	}
@@ -58,8 +59,8 @@ func TestMemoryOutlivesTheProgram(t *testing.T) {
 	if key != "the key" || note != "note of 7" || m.Group("secret group") != place(3, 1) || m.Group("unknown") != (chain.Place{}) || m.Order("later") != 2 || m.Vault() != 3 {
 		t.Errorf("%q, %q, %v", key, note, m.Group("secret group"))
 	}
-	if missing := m.Offer([]string{"trash"}, []string{"chains", "trash"}); len(missing) != 1 || missing[0] != "chains" {
-		t.Errorf("missing %q", missing)
+	if !m.IsHeld() {
+		t.Error("it is not held to its proofs")
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil || bytes.Contains(raw, []byte("secret")) {
@@ -242,7 +243,7 @@ func TestNowhereToRemember(t *testing.T) {
 // gives what can be read.
 func FuzzFile(f *testing.F) {
 	f.Add([]byte(`{"version":1,"salt":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","groups":{"x":{"number":-1,"hash":"zz"}}}`))
-	f.Add([]byte(`{"version":1,"salt":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","size":9223372036854775807,"offered":["b","a"]}`))
+	f.Add([]byte(`{"version":1,"salt":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","size":9223372036854775807,"held":true}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		path := filepath.Join(t.TempDir(), "f")
 		if err := os.WriteFile(path, raw, 0o600); err != nil {

@@ -5,17 +5,17 @@ const (
 	PathSessionToken = "/api/auth/session-token" // POST, authentication address
 	PathTools        = "/tools/"                 // POST PathTools + operation name
 	PathFinalizeGenA = "/api/finalize-upload"    // POST, generation A finalize
-	PathCapabilities = "/capabilities"           // GET, extension; 404 means no extensions
+	PathCapabilities = "/capabilities"           // GET, ours; 404 means [Hosted]
 	PathHealth       = "/health"                 // GET
 	PathRPC          = "/rpc"                    // POST, JSON-RPC of a self-hosted ledger
-	PathUploadBlob   = "/raw/upload/"            // PUT PathUploadBlob + upload id, extension "raw"
-	PathReadBlob     = "/raw/read/"              // GET PathReadBlob + ticket, extension "raw"
-	PathParts        = "/raw/parts/"             // GET PathParts + upload id, PUT PathParts + upload id + "/" + number or [ManifestPart]; extension "chunks"
-	PathBlocks       = "/raw/blocks/"            // GET PathBlocks + ticket, with ranges; extension "chunks"
-	PathTiles        = "/raw/tiles/"             // GET PathTiles + ticket + "/" + a path of package tlog, such as tile/8/0/000; extension "chunks"
-	PathManifest     = "/raw/manifest/"          // GET PathManifest + ticket, extension "chunks"
-	PathMCP          = "/mcp"                    // the Model Context Protocol, streamable HTTP without sessions: groups, members and names for agents; extension
-	PathTlog         = "/tlog/"                  // GET checkpoint, key, tile/…; extension "checkpoints"
+	PathUploadBlob   = "/raw/upload/"            // PUT PathUploadBlob + upload id, ours
+	PathReadBlob     = "/raw/read/"              // GET PathReadBlob + ticket, ours
+	PathParts        = "/raw/parts/"             // GET PathParts + upload id, PUT PathParts + upload id + "/" + number or [ManifestPart]; ours
+	PathBlocks       = "/raw/blocks/"            // GET PathBlocks + ticket, with ranges; ours
+	PathTiles        = "/raw/tiles/"             // GET PathTiles + ticket + "/" + a path of package tlog, such as tile/8/0/000; ours
+	PathManifest     = "/raw/manifest/"          // GET PathManifest + ticket, ours
+	PathMCP          = "/mcp"                    // the Model Context Protocol, streamable HTTP without sessions: groups, members and names for agents; ours
+	PathTlog         = "/tlog/"                  // GET checkpoint, key, tile/…; ours
 )
 
 // Request headers. HTTP header names are case-insensitive.
@@ -25,7 +25,7 @@ const (
 	// HeaderWalletID repeats the account id. Every JavaScript SDK from 1.1.1 on sends it;
 	// 1.0.3 does not. A service may tell the generations apart by it.
 	HeaderWalletID  = "X-Wallet-Id"
-	HeaderRequestID = "X-Request-Id" // of an answer; extension. It is also in the log of the service
+	HeaderRequestID = "X-Request-Id" // of an answer; ours. It is also in the log of the service
 	// HeaderPartKey is the wrapped key of a part ([format.WrapKey]), in standard base64. The
 	// service gives it back to a client that resumes, see [Part].
 	HeaderPartKey = "X-Part-Key"
@@ -48,90 +48,41 @@ const (
 	OpGetMemberGroups      = "get_member_groups"
 	OpGetGroupMembers      = "get_group_members"
 	OpGetGroupTransactions = "get_group_transactions"
-	OpDeleteFile           = "delete_file"             // extension "delete"
-	OpRenameFile           = "rename_file"             // extension "rename"
-	OpSetAttributes        = "set_attributes"          // extension "attributes"
-	OpRenameFolder         = "rename_folder"           // extension "rename-folder"
-	OpWatch                = "watch"                   // extension "watch"
-	OpGetPending           = "get_pending_destruction" // extension "destruction-delay"
-	OpKeepFiles            = "keep_files"              // extension "destruction-delay"
-	OpGetStorage           = "get_storage"             // extension "storage"
-	OpRemoveFile           = "remove_file"             // extension "trash"
-	OpRestoreFile          = "restore_file"            // extension "trash"
-	OpSetGroupTrash        = "set_group_trash"         // extension "trash"
-	OpGetTrash             = "get_trash"               // extension "trash"
-	OpSetGroupVersions     = "set_group_versions"      // extension "versions"
-	OpGetGroupVersions     = "get_group_versions"      // extension "versions"
-	OpTryGroupVersions     = "try_group_versions"      // extension "versions"
-	OpSetGroupFormat       = "set_group_format"        // extension "chunks"
-	OpGetGroupFormat       = "get_group_format"        // extension "chunks"
+	OpDeleteFile           = "delete_file"             // ours
+	OpRenameFile           = "rename_file"             // ours
+	OpSetAttributes        = "set_attributes"          // ours
+	OpRenameFolder         = "rename_folder"           // ours
+	OpWatch                = "watch"                   // ours
+	OpGetPending           = "get_pending_destruction" // ours
+	OpKeepFiles            = "keep_files"              // ours
+	OpGetStorage           = "get_storage"             // ours
+	OpRemoveFile           = "remove_file"             // ours
+	OpRestoreFile          = "restore_file"            // ours
+	OpSetGroupTrash        = "set_group_trash"         // ours
+	OpGetTrash             = "get_trash"               // ours
+	OpSetGroupVersions     = "set_group_versions"      // ours
+	OpGetGroupVersions     = "get_group_versions"      // ours
+	OpTryGroupVersions     = "try_group_versions"      // ours
+	OpSetGroupFormat       = "set_group_format"        // ours
+	OpGetGroupFormat       = "get_group_format"        // ours
 )
 
-// Capability names in [Capabilities].Features.
+// Dialect is what a service speaks: which operations, fields and answers it knows. A service of a
+// higher number knows everything that lower ones do.
+type Dialect int64
+
+// The dialects.
 const (
-	// CapRows: rows of get_group_transactions have filename, original_size, content_type
-	// and seq.
-	CapRows = "rows"
-	// CapPaging: get_group_transactions has after_seq and limit.
-	CapPaging = "paging"
-	// CapGroupPaging: get_owned_groups and get_member_groups have after and limit, see
-	// [NamesRequest].
-	CapGroupPaging = "group-paging"
-	// CapRaw: ciphertext may travel as raw bytes beside the JSON, see
-	// [PrepareUploadResult].UploadURL and [PrepareRetrieveRequest].Transfer.
-	CapRaw = "raw"
-	// CapIdempotentFinalize: a repeated finalize_upload with the same upload id returns the
-	// first answer again and charges no second fee.
-	CapIdempotentFinalize = "idempotent-finalize"
-	// CapIdempotentRetrieve: a repeated prepare_retrieve with the same claim_id charges no
-	// second fee.
-	CapIdempotentRetrieve = "idempotent-retrieve"
-	// CapLateName: an upload may be prepared without a filename; the format of
-	// finalize_upload then has the filename.
-	CapLateName = "late-name"
-	// CapWatch: the operation watch waits for events, see [WatchRequest].
-	CapWatch  = "watch"
-	CapDelete = "delete"
-	CapRename = "rename"
-	// CapCheckpoints: signed checkpoints of the ledger are below [PathTlog], see
-	// service/LEDGER.md.
-	CapCheckpoints = "checkpoints"
-	// CapChains: records have chain.Layout2, get_group_transactions lists the chain of a
-	// group with its proof ([KindsChain]), and the answer to an upload has a receipt.
-	CapChains = "chains"
-	// CapRoles: members have roles, see [Role]. Requests may name a role, and lists of
-	// groups and of members have "roles" beside "result".
-	CapRoles = "roles"
-	// CapDelay: a change that would destroy many files is delayed, see [PendingResult].
-	CapDelay = "destruction-delay"
-	// CapStorage: the operation get_storage returns how many bytes are stored and how many
-	// may be.
-	CapStorage = "storage"
-	// CapTrash: a removed name can be restored until its trash time is over, see
-	// [NameRequest]. A client without this extension sees a file in the trash as deleted.
-	CapTrash = "trash"
-	// CapAttributes: the field "attributes" of the format object of an upload is recorded
-	// with the file, and the operation set_attributes records others, see
-	// [AttributesRequest].
-	CapAttributes = "attributes"
-	// CapRenameFolder: the operation rename_folder renames the files beneath a folder in
-	// one record, see [RenameFolderRequest].
-	CapRenameFolder = "rename-folder"
-	// CapVersions: the owner of a group chooses which older versions of its names stay, see
-	// [Keep]. Only uploads with [FinalizeUploadRequest].Versioned ever go.
-	CapVersions = "versions"
-	// CapChunks: files may have format version 2, see [PrepareUploadRequest].Formats and
-	// [PrepareRetrieveRequest].Formats. Their records have chain.TagContent.
-	CapChunks = "chunks"
-	// CapZstd: get_group_transactions with [KindsChain] is answered compressed (RFC 8878) to a request
-	// with Accept-Encoding: zstd (RFC 9110 section 12.5.3), and says so with Content-Encoding: zstd.
-	CapZstd = "zstd"
-	// CapFirstBlocks: [PrepareRetrieveRequest].FirstBytes is answered.
-	CapFirstBlocks = "first-blocks"
+	// Hosted is the dialect of the hosted service: all that is not marked "ours".
+	Hosted Dialect = 0
+	// Ours is the dialect of svcd, with all that is marked "ours".
+	Ours Dialect = 1
 )
 
-// Role is the role of a member in a group. Extension "roles"; without it members are
-// writers.
+// IsOurs reports whether the service knows what is marked "ours".
+func (d Dialect) IsOurs() bool { return d >= Ours }
+
+// Role is the role of a member in a group. Ours; members of the hosted service are writers.
 type Role string
 
 // Values of [Role]. "" means no member.
@@ -141,7 +92,8 @@ const (
 	RoleReader = "reader" // may read, and change nothing
 )
 
-// CodingZstd is the content coding of [CapZstd].
+// CodingZstd is a content coding of the answer to get_group_transactions with [KindsChain]: compressed
+// (RFC 8878) to a request with Accept-Encoding: zstd (RFC 9110 section 12.5.3).
 const CodingZstd = "zstd"
 
 // Limits that both sides know.
@@ -173,21 +125,23 @@ const (
 	MaxWatchMillis = 30_000
 )
 
-// Capabilities answers GET [PathCapabilities]. Extension.
+// Capabilities answers GET [PathCapabilities]: the dialect, and what depends on the operator or changes with
+// time. Ours.
 type Capabilities struct {
-	Service      string   `json:"service"`                  // product name of the service, "svcd"
-	Version      string   `json:"version"`                  // of the service
-	ContractID   string   `json:"contract_id"`              // ledger contract the service acts for
-	Features     []string `json:"features"`                 // Cap… names; unknown ones are ignored
-	MaxFileBytes int64    `json:"max_file_bytes,omitempty"` // largest plaintext accepted in one piece, in bytes; 0 = unstated
+	Service      string  `json:"service"`                  // product name of the service, "svcd"
+	Version      string  `json:"version"`                  // of the service
+	ContractID   string  `json:"contract_id"`              // ledger contract the service acts for
+	Dialect      Dialect `json:"dialect"`                  // a client speaks what it knows of it
+	MaxFileBytes int64   `json:"max_file_bytes,omitempty"` // largest plaintext accepted in one piece, in bytes; 0 = unstated
 	// MaxBlocksBytes is the largest plaintext of a file of format version 2, in bytes; 0 =
-	// MaxFileBytes. Extension "chunks".
+	// MaxFileBytes. Ours.
 	MaxBlocksBytes int64 `json:"max_blocks_bytes,omitempty"`
 	// Fees maps an action ("upload", "retrieve", "register_group", …) to its
 	// price in yocto (10^-24 of the native token) as a decimal string.
 	Fees map[string]string `json:"fees,omitempty"`
-	// Vault is the key that file keys are sealed to. Extension "sealed-upload".
-	Vault *VaultKey `json:"vault,omitempty"`
+	// Vault is the key that file keys are sealed to. It is null while the service cannot open sealed uploads:
+	// it takes the others then.
+	Vault *VaultKey `json:"vault"`
 }
 
 // Error is the body of every answer that is not 2xx.
@@ -223,16 +177,16 @@ const (
 	CodeBlobCorrupt    = "BLOB_CORRUPT"       // 500 stored ciphertext fails its checksum
 	CodeUnavailable    = "UNAVAILABLE"        // 503, with Retry-After
 	CodeInternal       = "INTERNAL"           // 500
-	CodeBase           = "BASE_UNUSABLE"      // 409 blocks of the base may not be taken over: send all blocks; extension "chunks"
-	CodeMissing        = "BLOCKS_MISSING"     // 409 the text lists blocks that the upload lacks; extension "chunks"
-	CodePartExists     = "PART_EXISTS"        // 412 the part has other content; extension "chunks"
+	CodeBase           = "BASE_UNUSABLE"      // 409 blocks of the base may not be taken over: send all blocks; ours
+	CodeMissing        = "BLOCKS_MISSING"     // 409 the text lists blocks that the upload lacks; ours
+	CodePartExists     = "PART_EXISTS"        // 412 the part has other content; ours
 )
 
 // Codes of errors that a client detects itself. No service sends them.
 const (
 	CodeOwnerOnly    = "OWNER_ONLY"      // only the owner of the group may do this
 	CodeUploaderOnly = "UPLOADER_ONLY"   // only the uploader, while a writer, and the owner of the group may do this
-	CodeHistory      = "HISTORY_CHANGED" // the service contradicts its earlier history, or lacks an extension it offered before
+	CodeHistory      = "HISTORY_CHANGED" // the service contradicts its earlier history, or speaks the dialect no more that it spoke before
 	CodeLogKey       = "LOG_KEY_CHANGED" // the service signs with another key than the pinned one
 	CodeAddress      = "ADDRESS"         // an address in the configuration is wrong, or must not receive keys
 	CodeVerifierKey  = "VERIFIER_KEY"    // a verifier key in the configuration is wrong

@@ -5,7 +5,7 @@ import "strings"
 // TlogKeys is the path of [LogKeys] below [PathTlog].
 const TlogKeys = "keys"
 
-// LogKeys lists the replacements of the key of a log. Extension "checkpoints". A service
+// LogKeys lists the replacements of the key of a log. Ours. A service
 // without this path never replaced a key.
 type LogKeys struct {
 	// Statements are signed notes (c2sp.org/signed-note), the oldest first. The text of

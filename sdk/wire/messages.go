@@ -28,7 +28,7 @@ type GroupRequest struct {
 
 // NamesRequest is the body of get_owned_groups and get_member_groups. With Limit (at most
 // [MaxPageNames]) they return that many names after After, in order, and "more": true
-// beside "result" if more follow. Extension "group-paging".
+// beside "result" if more follow. Ours.
 type NamesRequest struct {
 	After string `json:"after,omitempty"`
 	Limit int    `json:"limit,omitempty"` // 0 = all
@@ -38,12 +38,12 @@ type NamesRequest struct {
 type MemberRequest struct {
 	GroupID  string `json:"group_id"`
 	MemberID string `json:"member_id"`
-	// Role (extension "roles") is the role that add_group_member gives, also to a present
+	// Role (ours) is the role that add_group_member gives, also to a present
 	// member. "" gives the role of a writer, to new members only.
 	Role Role `json:"role,omitempty"`
 }
 
-// AddedResult is beside the result of add_group_member. Extension "roles".
+// AddedResult is beside the result of add_group_member. Ours.
 type AddedResult struct {
 	Exists *bool `json:"exists,omitempty"` // the new member has an account at this service
 }
@@ -59,7 +59,7 @@ type OpenJoinRequest struct {
 	GroupID   string `json:"group_id"`
 	ExpiresAt string `json:"expires_at"` // ns since the epoch, decimal
 	MaxUses   *int64 `json:"max_uses"`   // nil = unlimited
-	// Role (extension "roles") is the role of accounts that join from now on. "" keeps the
+	// Role (ours) is the role of accounts that join from now on. "" keeps the
 	// present role, which is writer at first.
 	Role Role `json:"role,omitempty"`
 }
@@ -72,7 +72,7 @@ type AuthStatusResult struct {
 	GroupID            string `json:"group_id"`
 	AuthorizedForGroup *bool  `json:"authorized_for_group,omitempty"`
 	AuthError          string `json:"auth_error,omitempty"`
-	Role               Role   `json:"role,omitempty"` // extension "roles"
+	Role               Role   `json:"role,omitempty"` // ours
 }
 
 // PrepareUploadRequest is the body of prepare_upload. Filename may be empty.
@@ -80,10 +80,10 @@ type PrepareUploadRequest struct {
 	GroupID  string `json:"group_id"`
 	Filename string `json:"filename,omitempty"`
 	// Size is the size of the ciphertext, in bytes, so that a service can refuse early. 0 =
-	// unstated. Extension.
+	// unstated. Ours.
 	Size int64 `json:"size,omitempty"`
 
-	// Extension "chunks". Formats are the format versions that the client writes; with 2 among
+	// Ours. Formats are the format versions that the client writes; with 2 among
 	// them, and unless the group stays with version 1, the answer has PartsURL.
 	Formats []int `json:"formats,omitempty"`
 	// BlockSize is the plaintext of a block, in bytes, of an upload with PartsURL; 0 = 262144.
@@ -97,7 +97,7 @@ type PrepareUploadRequest struct {
 }
 
 // PrepareUploadResult answers a [PrepareUploadRequest]. Key is 32 bytes in standard base64
-// with padding. UploadURL (extension "raw") is a path on the MCP address: the ciphertext
+// with padding. UploadURL (ours) is a path on the MCP address: the ciphertext
 // may be PUT there before a finalize_upload without encrypted_data.
 type PrepareUploadResult struct {
 	UploadID  string `json:"upload_id"`
@@ -106,7 +106,7 @@ type PrepareUploadResult struct {
 	Filename  string `json:"filename"`
 	UploadURL string `json:"upload_url,omitempty"`
 
-	// Extension "chunks". PartsURL is a path on the MCP address. PUT PartsURL/N?blocks=0-31
+	// Ours. PartsURL is a path on the MCP address. PUT PartsURL/N?blocks=0-31
 	// stores sealed blocks, in the order of their numbers, as part N of this upload (N from 0
 	// to 2^31-1, of the client's choice), at most PartBytes bytes of the listed blocks together; the
 	// answer is a [Part]. N that is taken is refused with 412, unless If-Match has its ETag:
@@ -120,10 +120,10 @@ type PrepareUploadResult struct {
 }
 
 // ManifestPart is the number under which a manifest of more than [InlineManifestBytes] is
-// PUT, before finalize_upload. It replaces an earlier one. Extension "chunks".
+// PUT, before finalize_upload. It replaces an earlier one. Ours.
 const ManifestPart = "manifest"
 
-// Part is a part of an upload that is not finished. Extension "chunks".
+// Part is a part of an upload that is not finished. Ours.
 type Part struct {
 	ID     string `json:"id"`            // of the service's choice, 32 hex digits; the manifest names it
 	Number int64  `json:"number"`        // as in the request
@@ -133,7 +133,7 @@ type Part struct {
 }
 
 // PartsResult answers GET [PrepareUploadResult].PartsURL: the parts in order of their
-// numbers. Extension "chunks".
+// numbers. Ours.
 type PartsResult struct {
 	Parts []Part `json:"parts"`
 }
@@ -146,11 +146,11 @@ type FinalizeUploadRequest struct {
 	EncryptedData string          `json:"encrypted_data,omitempty"`
 	FileHash      string          `json:"file_hash"`
 	Format        json.RawMessage `json:"format,omitempty"`
-	// Versioned (extension "versions") says that the client knows that a name has versions:
+	// Versioned (ours) says that the client knows that a name has versions:
 	// a later upload of the name may end this one, see [Keep]. Without it the file stays,
 	// because the client may hold the reference.
 	Versioned bool `json:"versioned,omitempty"`
-	// Manifest (extension "chunks") is the manifest of a file of format version 2, in
+	// Manifest (ours) is the manifest of a file of format version 2, in
 	// standard base64: its runs lie in parts of this upload, or, at the same place, in those of
 	// the Base of prepare_upload. Without it the one that was PUT is taken. FileHash may be empty
 	// if there is a Base. Refusals: 409 with the blocks that are missing; CodeBase if blocks
@@ -169,15 +169,15 @@ type FinalizeUploadResult struct {
 	CID      string `json:"cid"`
 	TransID  string `json:"trans_id"`
 	FileHash string `json:"file_hash"`
-	Seq      int64  `json:"seq,omitempty"`       // ledger sequence of the row; extension
-	Time     string `json:"timestamp,omitempty"` // ns since the epoch, decimal; extension
-	Fee      string `json:"fee,omitempty"`       // yocto charged, decimal; extension
-	// Extension "chains". Record is the record as [KindsChain] lists it, with PrevHash.
+	Seq      int64  `json:"seq,omitempty"`       // ledger sequence of the row; ours
+	Time     string `json:"timestamp,omitempty"` // ns since the epoch, decimal; ours
+	Fee      string `json:"fee,omitempty"`       // yocto charged, decimal; ours
+	// Ours. Record is the record as [KindsChain] lists it, with PrevHash.
 	// Receipt is the signed statement that the record is in the chain of its group and,
 	// within chain.MaxMergeDelaySeconds, in the log.
 	Record  *TransactionRow `json:"record,omitempty"`
 	Receipt *ChainHead      `json:"receipt,omitempty"`
-	// Extension "chunks", for a file of format version 2: as in [PrepareRetrieveResult]. Whoever
+	// Ours, for a file of format version 2: as in [PrepareRetrieveResult]. Whoever
 	// made the content goes on reading it without a claim.
 	DataURL  string `json:"data_url,omitempty"`
 	TilesURL string `json:"tiles_url,omitempty"`
@@ -187,16 +187,16 @@ type FinalizeUploadResult struct {
 type PrepareRetrieveRequest struct {
 	GroupID  string `json:"group_id"`
 	IPFSHash string `json:"ipfs_hash"`
-	// Transfer "raw" (extension) allows DataURL instead of EncryptedB64 in the answer, for
+	// Transfer "raw" (ours) allows DataURL instead of EncryptedB64 in the answer, for
 	// a blob larger than [InlineBlobBytes].
 	Transfer string `json:"transfer,omitempty"`
-	// ClaimID (extension "idempotent-retrieve") is a UUID of the client. A repetition
+	// ClaimID (ours) is a UUID of the client. A repetition
 	// within an hour with the same ClaimID charges no second fee.
 	ClaimID string `json:"claim_id,omitempty"`
-	// Formats (extension "chunks") are the format versions that the client reads. Without 2
+	// Formats (ours) are the format versions that the client reads. Without 2
 	// among them a file of version 2 is UNSUPPORTED.
 	Formats []int `json:"formats,omitempty"`
-	// FirstBytes (extension "first-blocks") asks for the first sealed blocks of a file of format version 2 with
+	// FirstBytes (ours) asks for the first sealed blocks of a file of format version 2 with
 	// the answer: as many as have at most so many bytes together, and at most [MaxFirstBytes]. The answer then
 	// has the content type [TypeFirstBlocks]: the JSON in one line, a line feed, and
 	// [PrepareRetrieveResult].FirstBlocks sealed blocks, one after the other. An answer without blocks
@@ -224,11 +224,11 @@ type PrepareRetrieveResult struct {
 	Location     string          `json:"location"`
 	GroupID      string          `json:"group_id"`
 	Format       json.RawMessage `json:"format"`
-	DataURL      string          `json:"data_url,omitempty"`  // extension "raw"
+	DataURL      string          `json:"data_url,omitempty"`  // ours
 	DataSize     int64           `json:"data_size,omitempty"` // size of the answer of DataURL, in bytes
-	Fee          string          `json:"fee,omitempty"`       // yocto charged, decimal; extension
+	Fee          string          `json:"fee,omitempty"`       // yocto charged, decimal; ours
 
-	// Extension "chunks", for a file of format version 2. DataURL then returns all sealed
+	// Ours, for a file of format version 2. DataURL then returns all sealed
 	// blocks, one after the other, and honours Range; TilesURL + "/" + a path of package tlog the
 	// tiles of height 8 of the tree over them. Each request looks at the membership. Tiles
 	// holds those that prove the first and the last block, by path, in standard base64.
@@ -236,30 +236,30 @@ type PrepareRetrieveResult struct {
 	Tiles       map[string]string `json:"tiles,omitempty"`
 	Manifest    string            `json:"manifest,omitempty"`     // in standard base64, up to InlineManifestBytes
 	ManifestURL string            `json:"manifest_url,omitempty"` // else
-	// FirstBlocks (extension "first-blocks") is how many sealed blocks come behind the JSON, see
+	// FirstBlocks (ours) is how many sealed blocks come behind the JSON, see
 	// [PrepareRetrieveRequest].FirstBytes.
 	FirstBlocks int64 `json:"first_blocks,omitempty"`
 }
 
 // FormatRequest is the body of set_group_format: uploads to the group have at most this
-// format version, 1 or 2. Only the owner; free. Extension "chunks".
+// format version, 1 or 2. Only the owner; free. Ours.
 type FormatRequest struct {
 	GroupID string `json:"group_id"`
 	Format  int64  `json:"format"`
 }
 
-// FormatResult answers get_group_format, a [GroupRequest], for members. Extension "chunks".
+// FormatResult answers get_group_format, a [GroupRequest], for members. Ours.
 type FormatResult struct {
 	Format int64 `json:"format"`
 }
 
-// FileRequest is the body of delete_file. Extension "delete".
+// FileRequest is the body of delete_file. Ours.
 type FileRequest struct {
 	GroupID  string `json:"group_id"`
 	IPFSHash string `json:"ipfs_hash"`
 }
 
-// RenameRequest is the body of rename_file. Extension "rename".
+// RenameRequest is the body of rename_file. Ours.
 type RenameRequest struct {
 	GroupID  string `json:"group_id"`
 	IPFSHash string `json:"ipfs_hash"`
@@ -268,7 +268,7 @@ type RenameRequest struct {
 
 // AttributesRequest is the body of set_attributes. Attributes replace all that were recorded,
 // except the target of a symbolic link, which must stay. Package format has their form.
-// Extension "attributes".
+// Ours.
 type AttributesRequest struct {
 	GroupID    string          `json:"group_id"`
 	IPFSHash   string          `json:"ipfs_hash"`
@@ -279,7 +279,7 @@ type AttributesRequest struct {
 // recorded name is Folder, a slash and a rest get the name NewFolder, a slash and the rest.
 // Files in the trash keep their names. Files uploaded after Seq are renamed too. If the
 // caller recorded the same rename after Seq, the request changes nothing and is answered
-// again: so it may be repeated after a lost answer. Extension "rename-folder".
+// again: so it may be repeated after a lost answer. Ours.
 type RenameFolderRequest struct {
 	GroupID   string `json:"group_id"`
 	Folder    string `json:"folder"`     // as recorded, without a slash at its end
@@ -299,7 +299,7 @@ type RenameFolderResult struct {
 // name. remove_file moves the living versions to the trash. restore_file brings back the
 // versions in the trash that the caller may restore. Neither touches a version that changed
 // after Seq, unless only its name changed, so that a repetition after a lost answer undoes
-// no later change. Extension "trash".
+// no later change. Ours.
 type NameRequest struct {
 	GroupID  string `json:"group_id"`
 	Filename string `json:"filename,omitempty"`  // as recorded
@@ -317,24 +317,23 @@ type NameResult struct {
 }
 
 // SetTrashRequest is the body of set_group_trash. An absent field keeps its setting. A new
-// time applies to later removals. Extension "trash".
+// time applies to later removals. Ours.
 type SetTrashRequest struct {
 	GroupID string `json:"group_id"`
 	Days    *int64 `json:"days,omitempty"` // 1 to [MaxTrashDays]
 	Who     string `json:"who,omitempty"`  // one of the Trash… constants
 }
 
-// TrashResult answers get_trash, a [GroupRequest], for members. Extension "trash".
+// TrashResult answers get_trash, a [GroupRequest], for members. Ours.
 type TrashResult struct {
 	Days  int64  `json:"days"`
 	Who   string `json:"who"`
 	Files int64  `json:"files"` // versions of files in the trash
-	Bytes int64  `json:"bytes"` // their ciphertext, in bytes; of parts (extension "chunks") those that no other file uses
+	Bytes int64  `json:"bytes"` // their ciphertext, in bytes; of parts (ours) those that no other file uses
 	Held  int64  `json:"held"`  // versions among Files that only the owner of the group can delete
 }
 
-// SetVersionsRequest is the body of set_group_versions and try_group_versions. Extension
-// "versions".
+// SetVersionsRequest is the body of set_group_versions and try_group_versions. Ours.
 type SetVersionsRequest struct {
 	GroupID string `json:"group_id"`
 	Keep    string `json:"keep"` // text of a [Keep]
@@ -342,8 +341,7 @@ type SetVersionsRequest struct {
 	After string `json:"after,omitempty"`
 }
 
-// VersionsResult answers get_group_versions, a [GroupRequest], for members. Extension
-// "versions".
+// VersionsResult answers get_group_versions, a [GroupRequest], for members. Ours.
 type VersionsResult struct {
 	Keep string `json:"keep"` // text of a [Keep]
 	// Next is the setting that is delayed, "" if none is; At is when it begins, in ns since
@@ -363,7 +361,7 @@ type TryVersionsResult struct {
 }
 
 // ThinnedName is a name that would lose versions. Bytes are those that come free at once. A
-// part (extension "chunks") counts if only versions that go use it, and at the first of their names;
+// part (ours) counts if only versions that go use it, and at the first of their names;
 // blocks in parts that others use come free too, a little later, and are not counted.
 type ThinnedName struct {
 	Filename string `json:"filename"`
@@ -386,8 +384,7 @@ const (
 )
 
 // StorageResult answers get_storage, a [GroupRequest] whose group is optional: the bytes
-// stored for the caller in all groups, and for all members of the group. Extension
-// "storage".
+// stored for the caller in all groups, and for all members of the group. Ours.
 type StorageResult struct {
 	Account StoredBytes  `json:"account"`
 	Group   *StoredBytes `json:"group,omitempty"`
@@ -403,8 +400,7 @@ type StoredBytes struct {
 	Max   int64 `json:"max_bytes,omitempty"` // 0 = no limit
 }
 
-// TransactionsRequest is the body of get_group_transactions. AfterSeq and Limit (extension
-// "paging") select the rows with a larger ChangedSeq, at most Limit of them, in order of
+// TransactionsRequest is the body of get_group_transactions. AfterSeq and Limit (ours) select the rows with a larger ChangedSeq, at most Limit of them, in order of
 // ChangedSeq. A client that remembers the largest ChangedSeq and merges by reference learns
 // of every upload, deletion and rename exactly once. Limit 0 means no paging: all rows in
 // upload order.
@@ -412,11 +408,11 @@ type TransactionsRequest struct {
 	GroupID  string `json:"group_id"`
 	AfterSeq int64  `json:"after_seq,omitempty"`
 	Limit    int    `json:"limit,omitempty"`
-	// Kinds [KindsAll] (extension "checkpoints") selects every record of the group instead
+	// Kinds [KindsAll] (ours) selects every record of the group instead
 	// of its files, as rows with Hash, in order of Seq. AfterSeq and Limit then count Seq.
 	// Only members may ask.
 	//
-	// Kinds [KindsChain] (extension "chains") selects the records of the group's own chain,
+	// Kinds [KindsChain] (ours) selects the records of the group's own chain,
 	// with their proof, in order of Seq. Every account that may list the group may ask. Without
 	// Limit the answer has all records after AfterSeq, written as they are read: a client takes
 	// them as they come, see [RowReader].
@@ -427,10 +423,10 @@ type TransactionsRequest struct {
 	// without it the service refuses [KindsChain] with such a record.
 	Layouts []string `json:"layouts,omitempty"`
 	// Nonce is text of the client for this request, 1 to [MaxNonceBytes] letters and
-	// digits. The signature of the chain's head covers it. Extension "chains".
+	// digits. The signature of the chain's head covers it. Ours.
 	Nonce string `json:"nonce,omitempty"`
 	// KnownSize is the number of records in the newest checkpoint that the client verified.
-	// The answer proves that its checkpoint continues that one. Extension "chains".
+	// The answer proves that its checkpoint continues that one. Ours.
 	KnownSize int64 `json:"known_size,omitempty"`
 }
 
@@ -491,17 +487,17 @@ type TransactionRow struct {
 	Timestamp *string  `json:"timestamp"` // ns since the epoch, decimal, or null
 	Deleted   *Deleted `json:"deleted"`
 
-	// Extension "rows". A pointer is nil if the service lacks the extension, or if the
+	// Ours. A pointer is nil if the service is the hosted one, or if the
 	// upload lacked the value.
 	Filename     *string `json:"filename,omitempty"`
 	OriginalSize *int64  `json:"original_size,omitempty"` // plaintext bytes
 	ContentType  *string `json:"content_type,omitempty"`
-	Content      *string `json:"content,omitempty"`     // extension "chunks": hex, of files of format version 2 only; see chain.TagContent
-	Attributes   *string `json:"attributes,omitempty"`  // extension "attributes": their canonical text, see package format
+	Content      *string `json:"content,omitempty"`     // ours: hex, of files of format version 2 only; see chain.TagContent
+	Attributes   *string `json:"attributes,omitempty"`  // ours: their canonical text, see package format
 	Seq          int64   `json:"seq,omitempty"`         // ledger sequence of the upload, ascending, 0 = unknown
 	ChangedSeq   int64   `json:"changed_seq,omitempty"` // of the newest record about this file
 
-	// Extension "checkpoints", in rows of [KindsAll]. Hash covers these fields, and
+	// Ours, in rows of [KindsAll]. Hash covers these fields, and
 	// TransID, GroupID, UserID (the account that acted), FileHash, IPFSHash, Timestamp and
 	// Seq; service/LEDGER.md has the layout.
 	Kind     string `json:"kind,omitempty"`   // such as "add_group_member"
@@ -511,7 +507,7 @@ type TransactionRow struct {
 	PrevHash string `json:"prev_hash,omitempty"` // hex SHA-256 of the record before, see package chain
 	Hash     string `json:"hash,omitempty"`      // hex
 
-	// Extension "chains". Rows of [KindsChain] lack what the client computes or knows:
+	// Ours. Rows of [KindsChain] lack what the client computes or knows:
 	// Hash, GroupID, Backend and, in records of layout 2, PrevHash. They have Filename,
 	// OriginalSize and ContentType of an upload only in layout 1, whose records do not hold
 	// them.
@@ -528,14 +524,13 @@ func RowOf(r *chain.Record) TransactionRow {
 }
 
 // PendingResult answers get_pending_destruction, for members: the destruction that is
-// delayed in a group, unless its owner cancels it with keep_files. Extension
-// "destruction-delay".
+// delayed in a group, unless its owner cancels it with keep_files. Ours.
 type PendingResult struct {
 	RetentionDays *int64 `json:"retention_days"`         // nil = no window is delayed
 	RetentionAt   string `json:"retention_at,omitempty"` // ns since the epoch, decimal
 	Files         int64  `json:"files"`                  // delayed deletions
 	FilesAt       string `json:"files_at,omitempty"`     // when the first of them happens, ns since the epoch, decimal
-	// Extension "versions": the setting that is delayed, as [VersionsResult] has it, and how
+	// Ours: the setting that is delayed, as [VersionsResult] has it, and how
 	// many older versions go within the delay by the present setting. Names beyond the first
 	// [MaxPageNames] that changed are not counted.
 	VersionsKeep string `json:"versions_keep,omitempty"`
@@ -546,7 +541,7 @@ type PendingResult struct {
 // WatchRequest is the body of watch, which returns the events after AfterSeq that concern
 // the caller. If there is none, it waits for the next, at most TimeoutMS (up to
 // [MaxWatchMillis]; 0 = do not wait). Without AfterSeq it returns the present sequence
-// number at once. Extension "watch".
+// number at once. Ours.
 type WatchRequest struct {
 	AfterSeq  *int64 `json:"after_seq,omitempty"`
 	TimeoutMS int64  `json:"timeout_ms,omitempty"`
@@ -584,7 +579,7 @@ type Deleted struct {
 	DeletedBy string `json:"deleted_by"`
 	Reason    string `json:"reason"` // one of the Reason… constants
 
-	// Extension "trash". InTrash means that the key exists until Until, in ns since the
+	// Ours. InTrash means that the key exists until Until, in ns since the
 	// epoch, decimal, or with Until "" until the owner of the group decides.
 	Trash bool   `json:"trash,omitempty"`
 	Until string `json:"until,omitempty"`
@@ -596,5 +591,5 @@ const (
 	ReasonOwnerRequest      = "OwnerRequest"
 	ReasonRetentionPolicy   = "RetentionPolicy"
 	ReasonComplianceRequest = "ComplianceRequest"
-	ReasonVersionPolicy     = "VersionPolicy" // newer versions of the name replaced it, see [Keep]; extension "versions"
+	ReasonVersionPolicy     = "VersionPolicy" // newer versions of the name replaced it, see [Keep]; ours
 )

@@ -2,14 +2,11 @@ package wire
 
 import "encoding/json"
 
-// Uploads in one request. Extension "sealed-upload": the client makes the file key, seals it to
-// the vault of the service ([VaultKey]), and sends everything in one PUT, under an id of its own.
+// Uploads in one request. Ours: the client makes the file key, seals it to the vault of the service
+// ([VaultKey]), and sends everything in one PUT of [PathSealed], under an id of its own. finalize_uploads
+// records many, and open_sealed_key gives an account the keys of its own.
 
-// CapSealedUpload: [Capabilities].Vault is set, PUT [PathSealed] records a file in one request,
-// finalize_uploads records many, and open_sealed_key gives an account the keys of its own.
-const CapSealedUpload = "sealed-upload"
-
-// Operations and paths of the extension "sealed-upload".
+// Operations and paths of sealed uploads.
 const (
 	// PathSealed + id: PUT of one frame.
 	PathSealed = "/raw/sealed/"
@@ -20,7 +17,7 @@ const (
 	OpOpenSealedKey   = "open_sealed_key"
 )
 
-// Limits of the extension "sealed-upload".
+// Limits of sealed uploads.
 const (
 	// UploadIDBytes is the length of the id of a sealed upload, in bytes, written in hex. Clients
 	// begin it with 6 bytes of the time (ms since the epoch of Unix, big-endian), so that a service
@@ -39,7 +36,7 @@ const (
 	MaxSealedBlob = WholeFileBytes + 28
 )
 
-// Codes of the extension "sealed-upload".
+// Codes of sealed uploads.
 const (
 	CodeEpoch = "EPOCH_ENDED"  // 409 the key was sealed for an epoch that ended: seal it again
 	CodeHead  = "HEAD_CHANGED" // 409 the newest version of the name is another than the one that SealedHead.Base names

@@ -17,7 +17,7 @@ import (
 	"github.com/svcfs/svcfs/service/files"
 )
 
-// The requests of format version 2, see [wire.CapChunks].
+// The requests of format version 2, see [wire.PathBlocks].
 
 // partMemory is the memory of a part that comes, beside that of the store: a block.
 const partMemory = format.MaxBlockBytes + format.Overhead

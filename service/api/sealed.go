@@ -12,7 +12,7 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 )
 
-// Uploads in one request, see [wire.CapSealedUpload].
+// Uploads in one request, see [wire.PathSealed].
 
 // smallFrame is how long a frame is, in bytes, whose content surely lies in the database.
 const smallFrame = files.SmallBytes

@@ -150,15 +150,11 @@ func New(d Deps) (http.Handler, error) {
 
 func (s *server) capabilities(w http.ResponseWriter, r *http.Request) {
 	out := wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
-		Features: []string{wire.CapRows, wire.CapPaging, wire.CapGroupPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
-			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints, wire.CapRoles, wire.CapDelay, wire.CapStorage,
-			wire.CapChains, wire.CapTrash, wire.CapRenameFolder, wire.CapAttributes, wire.CapVersions, wire.CapChunks, wire.CapZstd, wire.CapFirstBlocks},
-		MaxFileBytes: s.MaxWholeBytes, MaxBlocksBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()}
-	key, err := s.Files.VaultKey(r.Context())
-	if err == nil {
-		out.Vault, out.Features = key, append(out.Features, wire.CapSealedUpload)
-	} else { // clients can do without
-		s.Logger.Warn("sealed uploads are not offered", "request", ledger.RequestID(r.Context()), "cause", err.Error())
+		Dialect: wire.Ours, MaxFileBytes: s.MaxWholeBytes, MaxBlocksBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()}
+	var err error
+	if out.Vault, err = s.Files.VaultKey(r.Context()); err != nil { // clients can do without
+		out.Vault = nil
+		s.Logger.Warn("sealed uploads are not taken", "request", ledger.RequestID(r.Context()), "cause", err.Error())
 	}
 	writeJSON(w, http.StatusOK, out)
 }

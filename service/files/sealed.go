@@ -27,7 +27,7 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-// Uploads in one request, see [wire.CapSealedUpload]: the client chose the id and made the
+// Uploads in one request, see [wire.PathSealed]: the client chose the id and made the
 // key, which it sealed to the vault. One transaction records everything. The id is spent
 // from then on: the same upload again gives the first answer again, also after the file was
 // deleted, and any other is refused.

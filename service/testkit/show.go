@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"time"
 
@@ -220,7 +219,7 @@ func (s *Server) keyless(next http.Handler) http.Handler {
 		if err := json.Unmarshal(record(next, r).Body.Bytes(), &caps); err != nil {
 			s.tb.Error(err)
 		}
-		caps.Vault, caps.Features = nil, slices.DeleteFunc(caps.Features, func(f string) bool { return f == wire.CapSealedUpload })
+		caps.Vault = nil
 		writeJSON(w, http.StatusOK, caps)
 	})
 }
