@@ -19,10 +19,10 @@ import (
 // answers all records each time, in upload order; then the caller merges by Ref. An error
 // ends the list and comes without an entry. All entries before it are verified.
 //
-// From a service with the extension "chains", List computes the hash of every record, and
+// From a service of ours, List computes the hash of every record, and
 // checks that the records are all that the service signed for the group and continue the
 // history seen before. Otherwise the error is [ErrCorrupt], and List yields no entry.
-// Records of other services are believed.
+// Records of the hosted service are believed.
 //
 // Names are hostile input. A field of the wrong JSON type makes the whole answer
 // [ErrCorrupt]. A row without a reference is left out. A row without a readable hash has a

@@ -38,7 +38,7 @@ func Compress() Option { return Option{"Compress", func(o *options) { o.compress
 // WithAttributes makes [Group.Put] and [Group.Upload] record a with the file. They return
 // [ErrInvalid] or [ErrTooLarge] for attributes that cannot be recorded, see
 // [Attributes.Check]. With a target the file is a symbolic link, whose content must be the
-// target. a is not sent to a service without the extension "attributes"; look at
+// target. a is not sent to the hosted service; look at
 // [Client.Capabilities] first if the file would be wrong without, as a link is. An upload
 // that is repeated after a lost answer gets the attributes of the newest attempt.
 func WithAttributes(a Attributes) Option {

@@ -131,7 +131,7 @@ type Entry struct {
 	Number     int64     // of that record among all records of the group, which count from 1 without a gap; 0 = unknown
 	NamedSeq   Seq       // of the record that gave the name, if newer ones only changed attributes or, by retention or newer versions, ended the file; else 0
 
-	// Only a service with the extension "rows" tells these. Name is hostile input: it may
+	// Only a service of ours tells these. Name is hostile input: it may
 	// be empty, contain slashes, or anything else.
 	Name        string
 	Size        int64 // plaintext bytes, or SizeUnknown

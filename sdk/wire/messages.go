@@ -400,10 +400,10 @@ type StoredBytes struct {
 	Max   int64 `json:"max_bytes,omitempty"` // 0 = no limit
 }
 
-// TransactionsRequest is the body of get_group_transactions. AfterSeq and Limit (ours) select the rows with a larger ChangedSeq, at most Limit of them, in order of
-// ChangedSeq. A client that remembers the largest ChangedSeq and merges by reference learns
-// of every upload, deletion and rename exactly once. Limit 0 means no paging: all rows in
-// upload order.
+// TransactionsRequest is the body of get_group_transactions. AfterSeq and Limit (ours) select the
+// rows with a larger ChangedSeq, at most Limit of them, in order of ChangedSeq. A client that remembers
+// the largest ChangedSeq and merges by reference learns of every upload, deletion and rename exactly
+// once. Limit 0 means no paging: all rows in upload order.
 type TransactionsRequest struct {
 	GroupID  string `json:"group_id"`
 	AfterSeq int64  `json:"after_seq,omitempty"`
