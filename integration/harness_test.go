@@ -17,7 +17,6 @@ import (
 	"github.com/svcfs/svcfs/integration/line"
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/blob/s3test"
-	"github.com/svcfs/svcfs/service/store/storetest"
 )
 
 // programs are the two binaries, with the race detector when the tests run with it.
@@ -69,7 +68,6 @@ func newWorldOn(t *testing.T, stores ...string) *world {
 	w := &world{t: t, bin: bin, dir: t.TempDir(), log: &safeBuffer{}, addr: "127.0.0.1:0", stores: stores}
 	w.data = filepath.Join(w.dir, "data")
 	w.mkdir("home")
-	ok(t, storetest.Fill(w.data))
 	w.start()
 	t.Cleanup(w.stop)
 	return w

@@ -36,7 +36,6 @@ import (
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/enginetest"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/store/storetest"
 	"github.com/svcfs/svcfs/service/vault"
 )
 
@@ -120,9 +119,6 @@ func runWith(t testing.TB, cfg service.Config) *running {
 	server := httptest.NewUnstartedServer(nil)
 	url := "http://" + server.Listener.Addr().String()
 	cfg.DataDir, cfg.PublicURL, cfg.MaxFileBytes = dir, url, cmp.Or(cfg.MaxFileBytes, 1<<20)
-	if cfg.Database == "" {
-		ok(t, storetest.Fill(dir))
-	}
 	svc, err := service.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

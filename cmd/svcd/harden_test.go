@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/service"
-	"github.com/svcfs/svcfs/service/store/storetest"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,7 +28,6 @@ func TestEveryCommandClosesItsProcess(t *testing.T) {
 // makeData makes a data directory, as svcd serve does.
 func makeData(t *testing.T, dir string) string {
 	t.Helper()
-	ok(t, storetest.Fill(dir))
 	svc, err := service.Open(t.Context(), service.Config{DataDir: dir})
 	if err != nil {
 		t.Fatal(err)

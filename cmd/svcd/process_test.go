@@ -17,7 +17,6 @@ import (
 
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
-	"github.com/svcfs/svcfs/service/store/storetest"
 )
 
 // process is a running svcd.
@@ -31,7 +30,6 @@ type process struct {
 func startServe(t *testing.T, flags ...string) *process {
 	t.Helper()
 	p := &process{data: filepath.Join(t.TempDir(), "data")}
-	ok(t, storetest.Fill(p.data))
 	p.cmd = exec.Command(filepath.Join(programs.Dir(t, "svcd"), "svcd"), append([]string{"serve", "--data", p.data, "--listen", "127.0.0.1:0", "--log-level", "info"}, flags...)...)
 	p.cmd.Stderr = &p.log
 	out, err := p.cmd.StdoutPipe()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf16"
 
@@ -52,8 +53,8 @@ type listFiles struct {
 	Limit    int    `json:"limit,omitempty" jsonschema:"rows in the answer, 200 at most"`
 }
 
-// mcpHandler returns the handler of [wire.PathMCP]. serve is the handler of the whole service.
-func (s *server) mcpHandler(serve http.Handler) http.Handler {
+// newTools makes the server of the protocol. serve is the handler of the whole service.
+func (s *server) newTools(serve http.Handler) *mcp.Server {
 	h := mcp.NewServer(&mcp.Implementation{Name: "svcd", Title: "Groups of encrypted files", Version: s.Version}, &mcp.ServerOptions{
 		Instructions: mcpInstructions, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}})
 	t := tools{h, serve}
@@ -77,10 +78,16 @@ func (s *server) mcpHandler(serve http.Handler) http.Handler {
 	addOperation[wire.NameRequest](t, wire.OpRemoveFile, "Put a file into the trash", "Move all versions of a name to the trash of the group, from where restore_file brings them back for some days. seq is the largest changed_seq that you have seen of the group. Costs tokens.", takeOff)
 	addOperation[wire.NameRequest](t, wire.OpRestoreFile, "Bring a file back", "Bring a name back from the trash. seq is the largest changed_seq that you have seen of the group. Costs tokens.", change)
 	addOperation[wire.GroupRequest](t, wire.OpKeepFiles, "Keep files", "Keep all files of a group that are about to be destroyed.", change)
+	return h
+}
 
+// mcpHandler returns the handler of [wire.PathMCP]. serve is the handler of the whole service. The tools, whose
+// descriptions take a fifth of the start of a service, are made for the first request.
+func (s *server) mcpHandler(serve http.Handler) http.Handler {
+	made := sync.OnceValue(func() *mcp.Server { return s.newTools(serve) })
 	// The credentials are in a header, which no page of a browser sends by itself: a name that leads
 	// here, such as that of a proxy, does no harm.
-	stream := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return h },
+	stream := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return made() },
 		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxToolRequest, DisableLocalhostProtection: true})
 	return s.refusing(func(w http.ResponseWriter, r *http.Request) error {
 		if r.Method != http.MethodPost {

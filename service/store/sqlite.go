@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/url"
@@ -30,7 +29,7 @@ const (
 	// that changes often is then moved once for many changes.
 	maxWALBytes = 16 << 20
 	minWALBytes = 128 << 10
-	// pageBytes is the page size of a new database: a save changes some twenty pages, of
+	// pageBytes is the page size of the database: a save changes some twenty pages, of
 	// most of them a row. A row of the ledger or of a file takes a third of one.
 	pageBytes = 2048
 )
@@ -42,21 +41,7 @@ func walPages(file string) int64 {
 	if size := space.Size(filepath.Dir(file)); size >= 0 {
 		most = max(minWALBytes, min(most, size/space.ReserveShare/4))
 	}
-	return most / pageSize(file)
-}
-
-// pageSize is the page size of a database, in bytes: 4096 in those that older programs made.
-func pageSize(file string) int64 {
-	f, err := os.Open(file)
-	if err != nil {
-		return pageBytes
-	}
-	defer f.Close()
-	var field [2]byte
-	if _, err := f.ReadAt(field[:], 16); err != nil {
-		return pageBytes
-	}
-	return int64(max(512, binary.BigEndian.Uint16(field[:])))
+	return most / pageBytes
 }
 
 // sqliteEngine: a write-ahead log that is synced at every commit.
@@ -97,7 +82,7 @@ func makePrivate(file string) error {
 }
 
 // setPageSize gives an empty database its page size, before the switch to a write-ahead log
-// settles it. A database that is there keeps its own.
+// settles it.
 func setPageSize(file string) error {
 	if info, err := os.Stat(file); err != nil || info.Size() > 0 {
 		return err

@@ -28,7 +28,6 @@ import (
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/store/storetest"
 )
 
 // Dialect is which service a client meets.
@@ -90,7 +89,6 @@ func Start(tb testing.TB, d Dialect, changes ...func(*service.Config)) *Server {
 	if s.cfg.Now == nil {
 		s.cfg.Now = func() time.Time { return time.Now().Add(time.Duration(s.clock.Load())) }
 	}
-	s.must(storetest.Fill(s.cfg.DataDir))
 	var err error
 	s.Service, err = service.Open(context.Background(), s.cfg)
 	s.must(err)

@@ -19,7 +19,6 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
-	"github.com/svcfs/svcfs/service/store/storetest"
 )
 
 // site is a real service behind a real HTTP server.
@@ -45,11 +44,6 @@ func serve(t *testing.T, change ...func(*service.Config)) *site {
 	cfg := service.Config{DataDir: s.dir, PublicURL: s.url, MaxFileBytes: 4 << 20, Database: engines.NewDatabase(t)}
 	for _, f := range change {
 		f(&cfg)
-	}
-	if cfg.Database == "" {
-		if err := storetest.Fill(s.dir); err != nil {
-			t.Fatal(err)
-		}
 	}
 	var err error
 	if s.svc, err = service.Open(t.Context(), cfg); err != nil {
