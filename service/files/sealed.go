@@ -463,8 +463,7 @@ func (f *Files) spent(ctx context.Context, tx *store.Tx, s *sealed) (out wire.Fi
 // has not spent the id. An id is an account's own: who learns that of another's upload, such as from
 // a stolen disk, cannot spend it before its owner does.
 func spentBy(ctx context.Context, tx *store.Tx, account string, id [wire.UploadIDBytes]byte) (seq int64, err error) {
-	err = tx.QueryRowContext(ctx, "SELECT seq FROM spent_uploads WHERE id IN (?, ?) AND "+ledger.MadeBy+"spent_uploads.seq)",
-		spentID(account, id), id[:], account).Scan(&seq) // earlier versions noted the id alone
+	err = tx.QueryRowContext(ctx, "SELECT seq FROM spent_uploads WHERE id = ?", spentID(account, id)).Scan(&seq)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, fmt.Errorf("look for the id of the upload: %w", err)
 	}

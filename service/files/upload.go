@@ -479,7 +479,7 @@ func (u upload) answer(r *chain.Record, receipt *wire.ChainHead) wire.FinalizeUp
 // part of it that the ledger lacks: in SQLite, a row of more than about 1000 bytes takes
 // a page of its own, and every search that meets the row reads that page.
 func (u upload) answered(ctx context.Context, tx *store.Tx) (out wire.FinalizeUploadResult, err error) {
-	if err := json.Unmarshal(u.result, &out); err != nil || out.Location != "" { // kept as a whole by an earlier version
+	if err := json.Unmarshal(u.result, &out); err != nil {
 		return out, err
 	}
 	r, err := ledger.At(ctx, tx, out.Seq)
