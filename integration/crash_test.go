@@ -452,7 +452,7 @@ func (c *crashing) fees() (sum wire.Amount) {
 		c.t.Fatal(status, out)
 	}
 	for _, group := range groups {
-		_, out := c.tool(wire.OpGetGroupTransactions, map[string]any{"group_id": group, "kinds": "all", "layouts": []string{chain.Layout1, chain.Layout2}})
+		_, out := c.tool(wire.OpGetGroupTransactions, map[string]any{"group_id": group, "kinds": "all", "layouts": []string{chain.Layout2}})
 		rows, ok := out["result"].([]any)
 		if !ok {
 			c.t.Fatal(out)

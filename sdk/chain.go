@@ -17,9 +17,9 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
-// layouts are the layouts of ledger records that this client understands. It also applies
+// layouts is the layout of ledger records that this client understands. It also applies
 // records of renamed folders.
-var layouts = []string{chain.Layout1, chain.Layout2, chain.ReadsFolders}
+var layouts = []string{chain.Layout2, chain.ReadsFolders}
 
 // verified says how far the chain of a group was verified.
 type verified struct {
@@ -233,12 +233,11 @@ type folding struct {
 	at      map[Ref]int
 	changed int // index of one that the newest record changed
 
-	isPart   bool                // records before the first of these were verified earlier
-	nameless map[int]bool        // those whose first record states no name, see [chain.Folders]
-	folders  *chain.Folders[int] // of the others that live; nil = no folder was renamed so far
-	upTo     chain.Place         // where the records end, once all are proven
-	renamed  Seq                 // of the newest record that may have changed several
-	moved    int64               // what new names by folders took of the room for a list, in bytes
+	isPart  bool                // records before the first of these were verified earlier
+	folders *chain.Folders[int] // of those that live; nil = no folder was renamed so far
+	upTo    chain.Place         // where the records end, once all are proven
+	renamed Seq                 // of the newest record that may have changed several
+	moved   int64               // what new names by folders took of the room for a list, in bytes
 }
 
 // movedBytes is what a file that gets a new name with its folder takes of the room for a
@@ -298,13 +297,7 @@ func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 		if _, known := f.at[Ref(r.Ref)]; known || r.Ref == "" {
 			return &proof.Refusal{Row: r.Seq, Text: "its reference was recorded before"}
 		}
-		f.add(uploadEntry(&r, row))
-		if r.IsOld() && r.Detail == "" {
-			if f.nameless == nil {
-				f.nameless = make(map[int]bool)
-			}
-			f.nameless[f.changed] = true
-		}
+		f.add(uploadEntry(&r))
 		f.enterFolder(f.changed)
 	case EventRenamed, EventDeleted, EventRemoved, EventRestored, EventAttributes:
 		i, known := f.at[Ref(r.Ref)]
@@ -320,7 +313,7 @@ func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 		if err := f.mayFollow(&r, f.entries[i].Deleted, known); err != nil {
 			return err
 		}
-		if e := &f.entries[i]; !r.IsOld() && (!isHash(r.FileHash, e.Hash) || r.Tag(chain.TagUploader) != string(e.Uploader)) {
+		if e := &f.entries[i]; !isHash(r.FileHash, e.Hash) || r.Tag(chain.TagUploader) != string(e.Uploader) {
 			return &proof.Refusal{Row: r.Seq, Text: "its content or uploader differs from the upload that it names"}
 		}
 		if f.folders != nil {
@@ -336,7 +329,7 @@ func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 // renameFolder gives the files beneath a folder their new names.
 func (f *folding) renameFolder(r *chain.Record) error {
 	before, after, ok := chain.FolderOf(r)
-	if !ok || r.IsOld() {
+	if !ok {
 		return &proof.Refusal{Row: r.Seq, Text: "it does not say which folder has which name now"}
 	}
 	if f.isPart {
@@ -362,7 +355,7 @@ func (f *folding) renameFolder(r *chain.Record) error {
 
 // enterFolder adds an entry to those that the rename of a folder may concern.
 func (f *folding) enterFolder(i int) {
-	if e := &f.entries[i]; f.folders != nil && e.Deleted == nil && !f.nameless[i] {
+	if e := &f.entries[i]; f.folders != nil && e.Deleted == nil {
 		f.folders.Put(i, e.Name)
 	}
 }
@@ -373,7 +366,6 @@ func (f *folding) enterFolder(i int) {
 func (f *folding) mayFollow(r *chain.Record, gone *Deletion, known bool) error {
 	text := ""
 	switch {
-	case r.IsOld():
 	case gone != nil && !gone.InTrash:
 		text = "its file was deleted before"
 	case gone != nil && r.Kind != EventDeleted && r.Kind != EventRestored:
@@ -411,26 +403,13 @@ func (f *folding) change(e *Entry, r *chain.Record) {
 	}
 }
 
-// uploadEntry returns the file of an upload record. A record of the old layout lacks size
-// and type, and sometimes the name; then the row of the service is believed.
-func uploadEntry(r *chain.Record, row *wire.TransactionRow) Entry {
+// uploadEntry returns the file of an upload record.
+func uploadEntry(r *chain.Record) Entry {
 	e := Entry{Group: GroupID(r.Group), Ref: Ref(r.Ref), Tx: r.Tx, Uploader: AccountID(r.Account), Time: timeOf(r.TimeNS), Seq: Seq(r.Seq),
 		ChangedSeq: Seq(r.Seq), Number: r.Number, Name: r.Detail, Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
 	e.Hash, _ = parseDigest(r.FileHash)
-	if !r.IsOld() {
-		e.Content, _ = parseDigest(r.Tag(chain.TagContent))
-		e.Attributes = attributesOf(r.Tag(chain.TagAttributes), &e)
-		return e
-	}
-	if row.Filename != nil && e.Name == "" {
-		e.Name = *row.Filename
-	}
-	if row.OriginalSize != nil && *row.OriginalSize >= 0 {
-		e.Size = *row.OriginalSize
-	}
-	if row.ContentType != nil {
-		e.ContentType = *row.ContentType
-	}
+	e.Content, _ = parseDigest(r.Tag(chain.TagContent))
+	e.Attributes = attributesOf(r.Tag(chain.TagAttributes), &e)
 	return e
 }
 
@@ -543,7 +522,7 @@ func (c *Client) checkReceipt(ctx context.Context, e Entry, after int64, a wire.
 		!isHash(r.FileHash, e.Hash) || r.Detail != e.Name || size != SizeUnknown && size != e.Size {
 		return malformed(errors.New("its receipt is for another record"))
 	}
-	recorded := uploadEntry(&r, a.Record)
+	recorded := uploadEntry(&r)
 	if recorded.Content != e.Content {
 		return malformed(errors.New("its receipt is for other blocks than those sent"))
 	}

@@ -103,7 +103,7 @@ func confirm(rows []chain.Row, name string, view chain.Place) error {
 		if chain.Of(r.Kind, r.Account, r.Group) != name {
 			continue
 		}
-		at = at.Next(r)
+		at = chain.PlaceOf(r)
 		if at.Number == view.Number && at != view {
 			return &proof.Refusal{Row: r.Seq, Text: "this record, or an earlier one, is not the one from which the files are listed"}
 		}

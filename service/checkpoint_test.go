@@ -200,7 +200,7 @@ func (r *running) hashes() map[int64][]byte {
 }
 
 // layouts are those of records that a client of today understands.
-func layouts() []string { return []string{chain.Layout1, chain.Layout2, chain.ReadsFolders} }
+func layouts() []string { return []string{chain.Layout2, chain.ReadsFolders} }
 
 // forgeChain makes the chains valid again after a change of rows, as an attacker with
 // the whole database could.
@@ -236,13 +236,13 @@ func (r *running) forgeChain() {
 		}
 		end := ends[c.Chain]
 		c.Prev, c.Number = end.Hash, end.Number+1
-		ends[c.Chain] = end.Next(&c)
+		ends[c.Chain] = chain.PlaceOf(&c)
 		statements += fmt.Sprintf("UPDATE ledger SET prev_hash = %s, hash = %s, number = %d WHERE seq = %d; ", literal(c.Prev), literal(c.Sum()), c.Number, c.Seq)
 	}
 	ok(r.t, errors.Join(rows.Err(), rows.Close()))
 	statements += "DELETE FROM chains; "
 	for name, end := range ends {
-		statements += fmt.Sprintf("INSERT INTO chains (chain, number, hash, old) VALUES ('%s', %d, %s, 0); ", name, end.Number, literal(end.Hash))
+		statements += fmt.Sprintf("INSERT INTO chains (chain, number, hash) VALUES ('%s', %d, %s); ", name, end.Number, literal(end.Hash))
 	}
 	if _, err := db.Exec(statements); err != nil {
 		r.t.Fatal(err)

@@ -177,9 +177,6 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 	if s.vault, err = openVault(ctx, s.store, cfg.MasterKey, master, cfg.Now()); err != nil {
 		return err
 	}
-	if err := ledger.FillChains(ctx, s.store); err != nil {
-		return err
-	}
 	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
 		return err
 	}

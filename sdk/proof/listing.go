@@ -15,7 +15,6 @@ import (
 type Cursor struct {
 	chain.Place       // place of the newest record
 	Seq         int64 // ledger sequence of the newest record
-	now         bool  // the newest record has layout 2; no record of layout 1 may follow
 
 	// young are the records that no checkpoint has held yet, the oldest first; the newest
 	// is at Place. The list is short, because the service has only
@@ -66,20 +65,13 @@ func (l *Listing) Add(r *chain.Record) error {
 	switch {
 	case r.Seq <= l.at.Seq:
 		return refuse(r.Seq, "listed after record %d", l.at.Seq)
-	case r.IsOld() && l.at.now:
-		return refuse(r.Seq, "it has the old layout, and follows one of the new")
-	case chain.Of(r.Kind, r.Account, r.Group) != l.chain, !r.IsOld() && r.Chain != l.chain:
+	case chain.Of(r.Kind, r.Account, r.Group) != l.chain, r.Chain != l.chain:
 		return refuse(r.Seq, "it belongs to another chain")
-	case !r.IsOld() && r.Number != l.at.Number+1:
+	case r.Number != l.at.Number+1:
 		return refuse(r.Seq, "it is number %d of its chain, and follows number %d: one between them was left out", r.Number, l.at.Number)
-	case !r.IsOld() && !l.at.now && l.at.Number > 0 && r.Tag(chain.TagContinues) != strconv.FormatInt(l.at.Number, 10):
-		return refuse(r.Seq, "it does not say that it continues %d records of the old layout", l.at.Number)
 	}
-	if !r.IsOld() {
-		r.Prev = l.at.Hash
-	}
-	l.at.Place = l.at.Next(r)
-	l.at.Seq, l.at.now = r.Seq, !r.IsOld()
+	r.Prev = l.at.Hash
+	l.at.Place, l.at.Seq = chain.PlaceOf(r), r.Seq
 	l.at.young = append(l.at.young, young{l.at.Hash, r.TimeNS, l.now})
 	if l.at.Place.Number == l.must.Number && l.at.Hash != l.must.Hash {
 		return refuse(r.Seq, "it, or one before it in its chain, is not the one that was seen before: a name, a version, a time or an uploader was changed")
@@ -201,7 +193,7 @@ func CheckReceipt(log *Log, r *chain.Record, receipt wire.ChainHead) (chain.Plac
 	switch {
 	case err != nil:
 		return chain.Place{}, err
-	case r.IsOld() || s.Number != r.Number || s.Hash != r.Sum():
+	case s.Number != r.Number || s.Hash != r.Sum():
 		return chain.Place{}, refuse(0, "the receipt is of another record")
 	case !log.signer.Verify(s.ReceiptText(), signature):
 		return chain.Place{}, refuse(0, "the receipt was not signed with the key %s", log.key)

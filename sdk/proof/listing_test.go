@@ -16,21 +16,14 @@ import (
 	"github.com/svcfs/svcfs/service/testkit"
 )
 
-// mixed is a chain of three records of the old layout and three of the new.
-func mixed() []chain.Record {
+// six is a chain of six records.
+func six() []chain.Record {
 	var records []chain.Record
 	var at chain.Place
 	for i := range int64(6) {
-		r := chain.Record{Seq: 2*i + 1, TimeNS: i + 1e18, Tx: fmt.Sprint("tx", i), Kind: "record_transaction", Account: "a", Group: "team", Ref: fmt.Sprint("ref", i), Fee: "0", Request: "r"}
-		if i < 3 {
-			r.Prev = chain.Hash{byte(i)} // of whatever group
-		} else {
-			r.Chain, r.Number, r.Prev = chain.OfGroup("team"), at.Number+1, at.Hash
-		}
-		if i == 3 {
-			r.Tags = []chain.Tag{{Name: chain.TagContinues, Value: "3"}}
-		}
-		at = at.Next(&r)
+		r := chain.Record{Seq: 2*i + 1, TimeNS: i + 1e18, Tx: fmt.Sprint("tx", i), Kind: "record_transaction", Account: "a", Group: "team", Ref: fmt.Sprint("ref", i), Fee: "0", Request: "r",
+			Chain: chain.OfGroup("team"), Number: i + 1, Prev: at.Hash}
+		at = chain.PlaceOf(&r)
 		records = append(records, r)
 	}
 	return records
@@ -76,18 +69,17 @@ func add(l *proof.Listing, records []chain.Record) error {
 	return nil
 }
 
-// A chain that began in the old layout is verified as one, in one piece and in
-// two, and what a list leaves out is filled in.
-func TestListingOfBothLayouts(t *testing.T) {
+// A chain is verified in one piece and in two, and what a list leaves out is filled in.
+func TestListingInPieces(t *testing.T) {
 	w := newWorld(t)
 	name, now := chain.OfGroup("team"), time.Unix(0, 1e18+6)
-	all := mixed()
+	all := six()
 	var end chain.Place
 	for i := range all {
-		end = end.Next(&all[i])
+		end = chain.PlaceOf(&all[i])
 		w.tree = w.tree.With(name, end)
 	}
-	for i := 3; i < len(all); i++ {
+	for i := range all {
 		all[i].Prev = chain.Hash{} // left out
 	}
 	whole := proof.NewListing(name, proof.Cursor{}, proof.Past{}, now)
@@ -122,17 +114,16 @@ func TestThreat6ListingsThatAreRefused(t *testing.T) {
 		text string
 		to   func([]chain.Record) []chain.Record
 	}{
-		"old after new":        {"has the old layout", func(l []chain.Record) []chain.Record { r := l[0]; r.Seq = 90; return append(l, r) }},
-		"of another group":     {"another chain", func(l []chain.Record) []chain.Record { l[1].Group = "other"; return l }},
-		"a retrieval":          {"another chain", func(l []chain.Record) []chain.Record { l[1].Kind = "claim_token"; return l }},
-		"new of another chain": {"another chain", func(l []chain.Record) []chain.Record { l[4].Chain = "group:other"; return l }},
-		"left out":             {"left out", func(l []chain.Record) []chain.Record { return append(l[:4:4], l[5]) }},
-		"old left out":         {"left out", func(l []chain.Record) []chain.Record { return append(l[:1:1], l[2:]...) }},
-		"does not continue":    {"does not say that it continues", func(l []chain.Record) []chain.Record { l[3].Tags = nil; return l }},
-		"not ascending":        {"listed after", func(l []chain.Record) []chain.Record { l[5].Seq = l[4].Seq; return l }},
+		"of no chain":        {"another chain", func(l []chain.Record) []chain.Record { l[4].Chain = ""; return l }},
+		"of another group":   {"another chain", func(l []chain.Record) []chain.Record { l[1].Group = "other"; return l }},
+		"a retrieval":        {"another chain", func(l []chain.Record) []chain.Record { l[1].Kind = "claim_token"; return l }},
+		"filed in another":   {"another chain", func(l []chain.Record) []chain.Record { l[4].Chain = "group:other"; return l }},
+		"left out":           {"left out", func(l []chain.Record) []chain.Record { return append(l[:4:4], l[5]) }},
+		"one early left out": {"left out", func(l []chain.Record) []chain.Record { return append(l[:1:1], l[2:]...) }},
+		"not ascending":      {"listed after", func(l []chain.Record) []chain.Record { l[5].Seq = l[4].Seq; return l }},
 	} {
 		l := proof.NewListing(name, proof.Cursor{}, proof.Past{}, time.Now())
-		err := add(l, change.to(mixed()))
+		err := add(l, change.to(six()))
 		var refused *proof.Refusal
 		if !errors.As(err, &refused) || !strings.Contains(refused.Text, change.text) {
 			t.Errorf("%s: %v, want %q", what, err, change.text)
@@ -181,10 +172,10 @@ func TestThreat6ProofsThatAreRefused(t *testing.T) {
 		"shorter chain": {"are listed, and", func(w *world, p *wire.ChainProof, end chain.Place) {}},
 	} {
 		w := newWorld(t)
-		all := mixed()
+		all := six()
 		var end chain.Place
 		for i := range all {
-			end = end.Next(&all[i])
+			end = chain.PlaceOf(&all[i])
 		}
 		w.tree = (chain.Tree{}).With("group:other", chain.Place{Number: 1}).With(name, end).With("group:third", end)
 		p := w.prove(name, end, "n", now)
@@ -210,7 +201,7 @@ func TestThreat6ProofsThatAreRefused(t *testing.T) {
 func TestYoungRecordsMustBeSigned(t *testing.T) {
 	w := newWorld(t)
 	name := chain.OfGroup("team")
-	all := mixed()[:3]
+	all := six()[:3]
 	start := time.Unix(0, 1e18+6)
 	var cursor proof.Cursor
 	for _, c := range []struct {
@@ -242,7 +233,7 @@ func TestYoungRecordsMustBeSigned(t *testing.T) {
 // A program that begins remembers how long another one has waited.
 func TestThreat6YoungRecordsAcrossPrograms(t *testing.T) {
 	w := newWorld(t)
-	name, all, now := chain.OfGroup("team"), mixed()[:3], time.Unix(0, 1e18+6)
+	name, all, now := chain.OfGroup("team"), six()[:3], time.Unix(0, 1e18+6)
 	for _, c := range []struct {
 		waited time.Duration
 		held   int
@@ -250,7 +241,7 @@ func TestThreat6YoungRecordsAcrossPrograms(t *testing.T) {
 	}{{9 * time.Second, 2, true}, {11 * time.Second, 2, false}, {11 * time.Second, 3, true}} {
 		var at chain.Place
 		for i := range all[:c.held] {
-			at = at.Next(&all[i])
+			at = chain.PlaceOf(&all[i])
 		}
 		w.tree = chain.Tree{}.With("group:other", chain.Place{Number: 1}).With(name, at)
 		l := proof.NewListing(name, proof.Cursor{}, proof.Past{Proven: 2, Since: now.Add(-c.waited)}, now)
@@ -265,7 +256,7 @@ func TestThreat6YoungRecordsAcrossPrograms(t *testing.T) {
 
 func TestReceipts(t *testing.T) {
 	w := newWorld(t)
-	all := mixed()
+	all := six()
 	r := all[5]
 	place := chain.Place{Number: r.Number, Hash: r.Sum()}
 	s := chain.Statement{Origin: origin, Chain: r.Chain, Place: place, TimeNS: 7}
@@ -328,7 +319,7 @@ func BenchmarkListing(b *testing.B) {
 		records[i] = chain.Record{Seq: n, TimeNS: 1e18, Tx: strings.Repeat("t", 64), Kind: chain.KindRecord, Account: "alice.svc.testnet", Group: "team", Ref: fmt.Sprintf("%0150d", i),
 			FileHash: strings.Repeat("f", 64), Detail: fmt.Sprintf("entry-%06d.txt", i), Fee: "39000000000000000000000", Request: "0011223344556677", Prev: end.Hash,
 			Chain: name, Number: n, Tags: []chain.Tag{{Name: chain.TagSize, Value: "5"}, {Name: chain.TagType, Value: "text/plain; charset=utf-8"}}}
-		end = end.Next(&records[i])
+		end = chain.PlaceOf(&records[i])
 	}
 	w.tree = w.tree.With(name, end)
 	proven, log := w.prove(name, end, "n", now), w.log()

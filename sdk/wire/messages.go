@@ -508,10 +508,8 @@ type TransactionRow struct {
 	Hash     string `json:"hash,omitempty"`      // hex
 
 	// Ours. Rows of [KindsChain] lack what the client computes or knows:
-	// Hash, GroupID, Backend and, in records of layout 2, PrevHash. They have Filename,
-	// OriginalSize and ContentType of an upload only in layout 1, whose records do not hold
-	// them.
-	Chain  string   `json:"chain,omitempty"`  // "" = layout 1
+	// Hash, GroupID, Backend, PrevHash, Filename, OriginalSize and ContentType.
+	Chain  string   `json:"chain,omitempty"`  // of the group or of the account
 	Number int64    `json:"number,omitempty"` // place in the chain
 	Tags   []string `json:"tags,omitempty"`   // name, value, name, value, …; ascending by name
 }

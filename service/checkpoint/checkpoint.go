@@ -221,7 +221,7 @@ func (l *Log) update(ctx context.Context) error {
 			return err
 		}
 		for name, end := range l.walk.Join(walk) {
-			l.chains = l.chains.With(name, end.Place)
+			l.chains = l.chains.With(name, end)
 		}
 		done = n < limit
 		if !l.compared && l.walk.Seq == signed.N {

@@ -223,7 +223,7 @@ func auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, chains *cha
 			return addTo(fresh, r)
 		})
 		for name, end := range walk.Join(fork) {
-			*chains = chains.With(name, end.Place)
+			*chains = chains.With(name, end)
 		}
 		if err != nil {
 			return err

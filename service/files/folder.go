@@ -54,7 +54,6 @@ func (f *Files) RenameFolder(ctx context.Context, account string, req wire.Renam
 // [wire.MaxFolderFiles].
 type beneath struct {
 	ref, uploader, name string
-	isNameless          bool // its first record states no name, see [chain.Folders]
 }
 
 // inFolder is the condition for the living files beneath a folder; [inFolderArgs] are its
@@ -75,7 +74,7 @@ func inFolderArgs(folder string) []any {
 }
 
 // selectBeneath lists the living files beneath a folder.
-const selectBeneath = "SELECT ref, uploader, filename, " + ledger.IsNameless + " FROM files WHERE group_id = ? AND " + inFolder + " ORDER BY seq LIMIT ?"
+const selectBeneath = "SELECT ref, uploader, filename FROM files WHERE group_id = ? AND " + inFolder + " ORDER BY seq LIMIT ?"
 
 // selectTaken finds a file beneath a folder whose new name is that of a living file, among
 // those whose new name the index holds as a whole. It begins with the files that are
@@ -89,7 +88,7 @@ const selectTaken = "SELECT filename FROM files WHERE group_id = ? AND " + inFol
 const selectBeginning = "SELECT filename FROM files WHERE group_id = ? AND deleted_ns IS NULL AND trash_ns IS NULL AND substr(filename, 1, 200) = ?"
 
 func (f *Files) renameFolder(ctx context.Context, tx *store.Tx, g groups.Group, account, from, to string) (r chain.Row, err error) {
-	list, err := store.List(ctx, tx, "list a folder", func(b *beneath) []any { return []any{&b.ref, &b.uploader, &b.name, &b.isNameless} },
+	list, err := store.List(ctx, tx, "list a folder", func(b *beneath) []any { return []any{&b.ref, &b.uploader, &b.name} },
 		selectBeneath, append(append([]any{g.ID}, inFolderArgs(from)...), wire.MaxFolderFiles+1)...)
 	switch {
 	case err != nil:
@@ -159,21 +158,8 @@ func longNotTaken(ctx context.Context, tx *store.Tx, group, from, to string, lis
 	return nil
 }
 
-// recordFolder appends the record and changes the rows. The files whose names no record
-// states get records of their own first.
+// recordFolder appends the record and changes the rows.
 func (f *Files) recordFolder(ctx context.Context, tx *store.Tx, group, account, from, to string, list []beneath) (r chain.Row, err error) {
-	for _, b := range list {
-		if !b.isNameless {
-			continue
-		}
-		t := target{group: group}
-		if err := tx.QueryRowContext(ctx, "SELECT "+targetColumns+" FROM files WHERE ref = ?", b.ref).Scan(t.fields()...); err != nil {
-			return r, fmt.Errorf("read file: %w", err)
-		}
-		if err := f.recordRename(ctx, tx, t, account, to+strings.TrimPrefix(t.name, from), f.ledger.Append); err != nil {
-			return r, err
-		}
-	}
 	r, err = f.ledger.ChargeTimes(ctx, tx, chain.KindRename, int64(len(list)), chain.Record{Kind: chain.KindRenameFolder, Account: account, Group: group, Detail: to,
 		Tags: ledger.WithTags(nil, chain.Tag{Name: chain.TagFolder, Value: from}, chain.Tag{Name: chain.TagFiles, Value: strconv.Itoa(len(list))})})
 	if err != nil {

@@ -25,10 +25,10 @@ func (f *Files) records(ctx context.Context, account string, req wire.Transactio
 		if err != nil {
 			return err
 		}
-		who := ledger.Viewer{Account: account, IsOwner: g.Owner == account}
-		if err := understands(ctx, tx, req, who, after); err != nil {
-			return err
+		if !slices.Contains(req.Layouts, chain.Layout2) { // the client would call the records forged
+			return fault.New(wire.CodeValidation, "these records have the layout %s: update svcfs", chain.Layout2)
 		}
+		who := ledger.Viewer{Account: account, IsOwner: g.Owner == account}
 		size := 0
 		for row, err := range ledger.OfGroup(ctx, tx, req.GroupID, who, after, limit) {
 			if err != nil {
@@ -43,19 +43,6 @@ func (f *Files) records(ctx context.Context, account string, req wire.Transactio
 		return nil
 	})
 	return list, more, err
-}
-
-// understands refuses a client that does not know the layout of the records: it would
-// call them forged. Only the first piece is checked.
-func understands(ctx context.Context, tx *store.Tx, req wire.TransactionsRequest, who ledger.Viewer, after int64) error {
-	if slices.Contains(req.Layouts, chain.Layout2) || after > max(req.AfterSeq, 0) {
-		return nil
-	}
-	layout, err := ledger.NewestLayout(ctx, tx, req.GroupID, who, after, min(req.Limit, wire.MaxPageRows))
-	if err == nil && layout == chain.Layout2 {
-		err = fault.New(wire.CodeValidation, "these records have the layout %s: update svcfs", chain.Layout2)
-	}
-	return err
 }
 
 // noFolders refuses a chain with a renamed folder to a client that does not apply such a
@@ -102,10 +89,7 @@ func chainRows(ctx context.Context, tx *store.Tx, list []wire.TransactionRow, ac
 		return nil, false, err
 	}
 	size := 0
-	err = ledger.OfChain(ctx, tx, group, after, limit, func(row wire.TransactionRow, facts ledger.FileFacts) bool {
-		if row.Chain == "" {
-			fileFacts(&row, facts.Name.String, facts.Size, facts.ContentType.String)
-		}
+	err = ledger.OfChain(ctx, tx, group, after, limit, func(row wire.TransactionRow) bool {
 		list = append(list, row)
 		size += recordBytes(&row)
 		return size < pieceBytes

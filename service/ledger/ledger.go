@@ -160,20 +160,13 @@ func (l *Ledger) Append(ctx context.Context, tx *store.Tx, record chain.Record) 
 	r := chain.Row{Record: record}
 	r.Chain = chain.Of(r.Kind, r.Account, r.Group)
 	var lastTime int64
-	var lastChain string
-	var last, head []byte
-	var number, old sql.NullInt64
-	err := tx.QueryRowContext(ctx, `SELECT seq, time_ns, ledger.chain, ledger.hash, chains.number, chains.hash, chains.old
+	var head []byte
+	var number sql.NullInt64
+	err := tx.QueryRowContext(ctx, `SELECT seq, time_ns, chains.number, chains.hash
 		FROM ledger LEFT JOIN chains ON chains.chain = ? ORDER BY seq DESC LIMIT 1`, r.Chain).
-		Scan(&r.Seq, &lastTime, &lastChain, &last, &number, &head, &old)
+		Scan(&r.Seq, &lastTime, &number, &head)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return r, fmt.Errorf("read last record: %w", err)
-	}
-	if r.Seq > 0 && lastChain == "" { // the first of layout 2
-		r.Tags = WithTags(r.Tags, chain.Tag{Name: chain.TagAfter, Value: hex.EncodeToString(last)})
-	}
-	if old.Int64 > 0 && old.Int64 == number.Int64 { // the first of layout 2 in its chain
-		r.Tags = WithTags(r.Tags, chain.Tag{Name: chain.TagContinues, Value: strconv.FormatInt(old.Int64, 10)})
 	}
 	copy(r.Prev[:], head)
 	r.Number = number.Int64 + 1
@@ -196,7 +189,7 @@ func (l *Ledger) Append(ctx context.Context, tx *store.Tx, record chain.Record) 
 	if err != nil {
 		return r, fmt.Errorf("append record: %w", err)
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO chains (chain, number, hash, old) VALUES (?, ?, ?, 0)
+	_, err = tx.ExecContext(ctx, `INSERT INTO chains (chain, number, hash) VALUES (?, ?, ?)
 		ON CONFLICT (chain) DO UPDATE SET number = excluded.number, hash = excluded.hash`, r.Chain, r.Number, r.Hash[:])
 	if err != nil {
 		return r, fmt.Errorf("move the chain: %w", err)

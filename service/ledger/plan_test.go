@@ -32,13 +32,11 @@ func TestThreat31WatchReadsOnlyTheCallersRecords(t *testing.T) {
 func TestRecordsAreReadInOrder(t *testing.T) {
 	of := Viewer{Account: "a"}.may("g", 0)
 	both := []string{"SEARCH ledger USING INDEX ledger_by_chain (group_id=? AND seq>?)", "SEARCH ledger USING INDEX ledger_claims (group_id=? AND seq>?)"}
-	for query, args := range map[store.Query][]any{selectOfGroup: append(of, 9), selectSeqs + " DESC LIMIT 1": of} {
-		if got := plantest.Steps(t, "ledger", query, args...); !slices.Equal(got, both) {
-			t.Errorf("how the ledger is read: %q", got)
-		}
-		if sorts := plantest.Steps(t, "B-TREE", query, args...); len(sorts) > 0 {
-			t.Errorf("%q", sorts)
-		}
+	if got := plantest.Steps(t, "ledger", selectOfGroup, append(of, 9)...); !slices.Equal(got, both) {
+		t.Errorf("how the ledger is read: %q", got)
+	}
+	if sorts := plantest.Steps(t, "B-TREE", selectOfGroup, append(of, 9)...); len(sorts) > 0 {
+		t.Errorf("%q", sorts)
 	}
 	for query, want := range map[store.Query]string{selectIndexed: "SEARCH ledger USING INTEGER PRIMARY KEY (rowid=?)", selectNotIndexed: "SEARCH ledger USING INTEGER PRIMARY KEY (rowid>?)"} {
 		if got := plantest.Steps(t, "ledger", query, "id", "id"); !slices.Equal(got, []string{want}) {

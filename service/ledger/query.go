@@ -97,14 +97,6 @@ func WasNamed(ctx context.Context, tx *store.Tx, account string) (was bool, err 
 // bracket.
 const WasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + chain.KindRevoke + "' AND r.detail = ? AND r.group_id = "
 
-// IsNameless is part of a query of files: true for a file whose upload has a record of the
-// old layout without a name.
-const IsNameless = "EXISTS (SELECT 1 FROM ledger WHERE ledger.seq = files.seq AND chain = '' AND detail = '')"
-
-// MadeBy is part of a query: true when the record with a sequence is of an account, its
-// argument. The caller adds the column of the sequence and a bracket.
-const MadeBy = "EXISTS (SELECT 1 FROM ledger WHERE ledger.account = ? AND ledger.seq = "
-
 // RenamedBy is part of a query: true when the record with a sequence is a new name, or new
 // attributes, that an account, its argument, gave. The caller adds the column of the sequence and a
 // bracket.
@@ -152,11 +144,8 @@ func (v Viewer) may(group string, after int64) []any {
 // listed are the columns that scanRow reads, of table ledger.
 const listed = "ledger.seq, ledger.tx_id, kind, ledger.time_ns, account, ledger.ref, ledger.file_hash, detail, fee, request, chain, number, tags"
 
-// selectOfGroup and selectSeqs read the records of a group in turns of their two indexes, in order.
-const (
-	selectOfGroup = "SELECT " + listed + ", prev_hash, hash FROM ledger WHERE " + inChain + " UNION ALL SELECT " + listed + ", prev_hash, hash FROM ledger WHERE " + isClaim + " ORDER BY 1 LIMIT ?"
-	selectSeqs    = "SELECT seq FROM ledger WHERE " + inChain + " UNION ALL SELECT seq FROM ledger WHERE " + isClaim + " ORDER BY 1"
-)
+// selectOfGroup reads the records of a group in turns of their two indexes, in order.
+const selectOfGroup = "SELECT " + listed + ", prev_hash, hash FROM ledger WHERE " + inChain + " UNION ALL SELECT " + listed + ", prev_hash, hash FROM ledger WHERE " + isClaim + " ORDER BY 1 LIMIT ?"
 
 // OfGroup passes at most limit records of a group after a sequence that a viewer may
 // see, with all that their hashes cover.
@@ -174,30 +163,6 @@ func OfGroup(ctx context.Context, tx *store.Tx, group string, v Viewer, after in
 				return
 			}
 		}
-	}
-}
-
-// NewestLayout returns the layout of the newest of at most limit records that
-// [OfGroup] would pass, "" when there is none; 0 means no limit. Records of the old
-// layout come before all others.
-func NewestLayout(ctx context.Context, tx *store.Tx, group string, v Viewer, after int64, limit int) (string, error) {
-	var newest store.Query = selectSeqs + " DESC LIMIT 1"
-	args := v.may(group, after)
-	if limit > 0 {
-		newest = "SELECT max(seq) FROM (" + selectSeqs + " LIMIT ?) page"
-		args = append(args, limit)
-	}
-	var isNew bool
-	err := tx.QueryRowContext(ctx, "SELECT chain <> '' FROM ledger WHERE seq = ("+newest+")", args...).Scan(&isNew)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("look at the newest record: %w", err)
-	case isNew:
-		return chain.Layout2, nil
-	default:
-		return chain.Layout1, nil
 	}
 }
 
@@ -232,26 +197,13 @@ func FolderRenamed(ctx context.Context, tx *store.Tx, group, account, before, af
 	return found, nil
 }
 
-// selectChain reads a page of a group's chain. Records of the old layout take missing
-// facts from the file's row. For other records no file is looked up, because no file has
-// the reference NULL.
-const selectChain = "SELECT " + listed + `, CASE WHEN chain = '' THEN prev_hash END, filename, original_size, content_type
-	FROM ledger LEFT JOIN files ON files.ref = CASE WHEN chain = '' AND kind = '` + chain.KindRecord + `' THEN ledger.ref END AND files.seq = ledger.seq
-	WHERE ledger.group_id = ? AND kind <> '` + chain.KindClaim + `' AND ledger.seq > ? ORDER BY ledger.seq LIMIT ?`
-
-// FileFacts are facts of a file's row that an old record lacks.
-type FileFacts struct {
-	Name, ContentType sql.NullString
-	Size              sql.NullInt64
-}
+// selectChain reads a page of a group's chain.
+const selectChain = "SELECT " + listed + " FROM ledger WHERE group_id = ? AND kind <> '" + chain.KindClaim + "' AND seq > ? ORDER BY seq LIMIT ?"
 
 // OfChain passes at most limit records of a group's own chain after a sequence to each
-// until each has enough. Records of the old layout come with the known facts of the
-// file.
-func OfChain(ctx context.Context, tx *store.Tx, group string, after int64, limit int, each func(wire.TransactionRow, FileFacts) (more bool)) error {
-	var prev []byte
-	var facts FileFacts
-	record := newRowScan(&prev, &facts.Name, &facts.Size, &facts.ContentType)
+// until each has enough.
+func OfChain(ctx context.Context, tx *store.Tx, group string, after int64, limit int, each func(wire.TransactionRow) (more bool)) error {
+	record := newRowScan()
 	for rows, err := range tx.Rows(ctx, selectChain, group, after, limit) {
 		var row wire.TransactionRow
 		if err == nil {
@@ -260,10 +212,7 @@ func OfChain(ctx context.Context, tx *store.Tx, group string, after int64, limit
 		if err != nil {
 			return fmt.Errorf("list the chain: %w", err)
 		}
-		if row.Chain == "" {
-			row.PrevHash = hex.EncodeToString(prev)
-		}
-		if !each(row, facts) {
+		if !each(row) {
 			break
 		}
 	}

@@ -42,13 +42,11 @@ type accountState struct {
 	generations [2]int64
 }
 
-// A pointer is nil where the database has NULL; a field named known… is false where old
-// records lack the fact.
+// A pointer is nil where the database has NULL.
 type groupState struct {
 	owner              string
 	joinable           bool // only a window makes it so
 	expires, maxUses   *int64
-	knowsMaxUses       bool
 	uses, keyVersion   int64
 	pending, pendingNS *int64
 	retention          *int64
@@ -75,7 +73,7 @@ type fileState struct {
 	content                                                    string // of format version 2, else ""
 	seq, changed, timeNS                                       int64
 	size                                                       *int64
-	isOld, knowsName, isNameless, versioned                    bool // isNameless: its first record states no name, see chain.Folders
+	versioned                                                  bool
 	deleted                                                    *chain.Row
 	trash                                                      *trashState // nil = it is not in the trash
 }
@@ -151,7 +149,7 @@ func (a *accountState) add(amount string) {
 
 func (s *State) applyToGroup(r *chain.Row) {
 	if r.Kind == chain.KindRegister {
-		s.groups[r.Group] = &groupState{owner: r.Account, knowsMaxUses: true, keyVersion: 1, joinRole: string(wire.RoleWriter),
+		s.groups[r.Group] = &groupState{owner: r.Account, keyVersion: 1, joinRole: string(wire.RoleWriter),
 			trashDays: wire.DefaultTrashDays, trashWho: wire.TrashUploader, format: format.VersionBlocks}
 		s.members[memberKey{r.Group, r.Account}] = &memberState{r.Seq, string(wire.RoleWriter)}
 	}
@@ -184,7 +182,7 @@ func (s *State) applyToGroup(r *chain.Row) {
 		}
 		g.joinable, g.joinRole, g.uses = true, role, 0
 		g.expires = number(until)
-		g.maxUses, g.knowsMaxUses = number(r.Tag(chain.TagMaxUses)), !r.IsOld()
+		g.maxUses = number(r.Tag(chain.TagMaxUses))
 	case chain.KindCloseJoin:
 		g.expires = nil
 	case chain.KindRetention:
@@ -251,7 +249,7 @@ func number(text string) *int64 {
 func (s *State) applyToFile(r *chain.Row) {
 	if r.Kind == chain.KindRecord {
 		s.files[r.Ref] = &fileState{group: r.Group, txID: r.Tx, uploader: r.Account, hash: r.FileHash, name: r.Detail, contentType: r.Tag(chain.TagType), attributes: r.Tag(chain.TagAttributes), content: r.Tag(chain.TagContent),
-			seq: r.Seq, changed: r.Seq, timeNS: r.TimeNS, size: number(r.Tag(chain.TagSize)), isOld: r.IsOld(), knowsName: !r.IsOld() || r.Detail != "", isNameless: r.IsOld() && r.Detail == "",
+			seq: r.Seq, changed: r.Seq, timeNS: r.TimeNS, size: number(r.Tag(chain.TagSize)),
 			versioned: r.Tag(chain.TagVersioned) == chain.Versioned}
 	}
 	if r.Kind == chain.KindRenameFolder {
@@ -266,7 +264,7 @@ func (s *State) applyToFile(r *chain.Row) {
 	defer func() { s.enterFolder(r.Ref, f) }()
 	switch r.Kind {
 	case chain.KindRename:
-		f.name, f.knowsName, f.changed = r.Detail, true, r.Seq
+		f.name, f.changed = r.Detail, r.Seq
 	case chain.KindAttributes:
 		f.attributes, f.changed = r.Tag(chain.TagAttributes), r.Seq
 	case chain.KindTombstone:
@@ -309,7 +307,7 @@ func (s *State) renameFolder(r *chain.Row) {
 // enterFolder adds a file to the names of its group that a renamed folder changes, if it
 // is one of them.
 func (s *State) enterFolder(ref string, f *fileState) {
-	if s.names == nil || f.isNameless || f.deleted != nil || f.trash != nil {
+	if s.names == nil || f.deleted != nil || f.trash != nil {
 		return
 	}
 	if s.names[f.group] == nil {
@@ -450,10 +448,7 @@ func (s *State) compareGroups(ctx context.Context, tx *store.Tx) error {
 					{"pending_retention", null(pending), pointed(g.pending)}, {"pending_retention_ns", null(pendingNS), pointed(g.pendingNS)},
 					{"join_role", has.joinRole, g.joinRole}, {"trash_days", has.trashDays, g.trashDays}, {"trash_who", has.trashWho, g.trashWho},
 					{"versions", versions, g.versions.String()}, {"pending_versions", has.nextVersions, g.nextVersions},
-					{"pending_versions_ns", null(nextVersionsNS), pointed(g.nextVersionsNS)}, {"format", has.format, g.format}}
-				if g.knowsMaxUses {
-					facts = append(facts, fact{"join_max_uses", null(maxUses), pointed(g.maxUses)})
-				}
+					{"pending_versions_ns", null(nextVersionsNS), pointed(g.nextVersionsNS)}, {"format", has.format, g.format}, {"join_max_uses", null(maxUses), pointed(g.maxUses)}}
 				return facts
 			}, err
 		})
@@ -493,14 +488,8 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 					{"deleted_by", by.String, deleted.Account}, {"deleted_why", why.String, deleted.Detail}, {"key_id IS NOT NULL", hasKey, f.deleted == nil},
 					{"trash_ns IS NOT NULL", trashNS.Valid, f.trash != nil}, {"trash_ns", trashNS.Int64, trash.since}, {"trash_by", trashBy.String, trash.by},
 					{"trash_until_ns", null(trashUntil), pointed(trash.until)}, {"attributes", has.attributes, f.attributes}, {"content", has.content, f.content},
-					{"versioned", has.versioned, f.versioned}}
-				if f.knowsName {
-					facts = append(facts, fact{"filename", has.name, f.name})
-				}
-				if !f.isOld {
-					facts = append(facts, fact{"content_type", has.contentType, f.contentType})
-				}
-				if !f.isOld && (f.size != nil || !isLegacy) { // the bytes of a legacy file may come later
+					{"versioned", has.versioned, f.versioned}, {"filename", has.name, f.name}, {"content_type", has.contentType, f.contentType}}
+				if f.size != nil || !isLegacy { // the bytes of a legacy file may come later
 					facts = append(facts, fact{"original_size", null(size), pointed(f.size)})
 				}
 				return facts

@@ -3,12 +3,10 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
-	"strconv"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -21,50 +19,42 @@ var ErrBroken = errors.New("the ledger is broken")
 // columns of a record, in the order in which scan reads them.
 const columns = "seq, tx_id, kind, time_ns, ledger.account, ledger.group_id, ref, file_hash, detail, fee, request, prev_hash, hash, chain, number, tags"
 
-// End is where a chain ends.
-type End struct {
-	chain.Place
-	Old int64 // how many of its records have layout 1
-}
-
 // Walk is a place in the ledger: the newest record that was checked, and where
 // each chain ended there. The zero value stands before the first record.
 type Walk struct {
 	Seq   int64
-	time  int64          // of the newest record, ns
-	last  chain.Hash     // of the newest record of layout 1
-	isNew bool           // a record of layout 2 came
-	ends  map[string]End // shared with forks: read only
-	moved map[string]End // since the fork
+	time  int64                  // of the newest record, ns
+	ends  map[string]chain.Place // shared with forks: read only
+	moved map[string]chain.Place // since the fork
 }
 
 // Fork returns a walk that continues from w and leaves w unchanged.
 func (w *Walk) Fork() *Walk {
-	return &Walk{Seq: w.Seq, time: w.time, last: w.last, isNew: w.isNew, ends: w.ends, moved: make(map[string]End)}
+	return &Walk{Seq: w.Seq, time: w.time, ends: w.ends, moved: make(map[string]chain.Place)}
 }
 
 // Join moves w to the place of a fork of it, and returns the chains that moved. No other
 // fork of w may be used afterwards.
-func (w *Walk) Join(fork *Walk) map[string]End {
+func (w *Walk) Join(fork *Walk) map[string]chain.Place {
 	if w.ends == nil {
-		w.ends = make(map[string]End)
+		w.ends = make(map[string]chain.Place)
 	}
 	maps.Copy(w.ends, fork.moved)
-	w.Seq, w.time, w.last, w.isNew = fork.Seq, fork.time, fork.last, fork.isNew
+	w.Seq, w.time = fork.Seq, fork.time
 	return fork.moved
 }
 
 // end returns where a chain ends.
-func (w *Walk) end(name string) End {
+func (w *Walk) end(name string) chain.Place {
 	if e, ok := w.moved[name]; ok {
 		return e
 	}
 	return w.ends[name]
 }
 
-func (w *Walk) move(name string, e End) {
+func (w *Walk) move(name string, e chain.Place) {
 	if w.moved == nil {
-		w.moved = make(map[string]End)
+		w.moved = make(map[string]chain.Place)
 	}
 	w.moved[name] = e
 }
@@ -94,57 +84,30 @@ func (w *Walk) Next(ctx context.Context, tx *store.Tx, limit int, f func(chain.R
 		}
 		w.move(name, end)
 		w.Seq, w.time = r.Seq, r.TimeNS
-		if r.IsOld() {
-			w.last = r.Hash
-		} else {
-			w.isNew = true
-		}
 		n++
 	}
 	return n, nil
 }
 
 // check returns the fault of the record after w, or the new end of its chain.
-func (w *Walk) check(r *chain.Row) (name string, end End, fault string) {
+func (w *Walk) check(r *chain.Row) (name string, end chain.Place, fault string) {
 	name = chain.Of(r.Kind, r.Account, r.Group)
 	end = w.end(name)
-	isOld := r.IsOld()
-	after, continues := "", ""
-	if !w.isNew && w.Seq > 0 {
-		after = hex.EncodeToString(w.last[:])
-	}
-	if end.Old > 0 && end.Old == end.Number {
-		continues = strconv.FormatInt(end.Old, 10)
-	}
 	switch {
 	case r.Seq != w.Seq+1:
 		fault = fmt.Sprintf("the next row has sequence %d", r.Seq)
-	case isOld && w.isNew:
-		fault = "it has the old layout after rows with the new one"
-	case isOld && (r.Number != 0 || len(r.Tags) > 0):
-		fault = "it has the old layout, and fields of the new one"
-	case isOld && r.Prev != w.last:
-		fault = "it does not follow the row before"
-	case !isOld && r.Chain != name:
+	case r.Chain != name:
 		fault = fmt.Sprintf("it is in chain %q, and belongs in %q", r.Chain, name)
-	case !isOld && r.Number != end.Number+1:
+	case r.Number != end.Number+1:
 		fault = fmt.Sprintf("it has number %d in its chain, and %d is the next", r.Number, end.Number+1)
-	case !isOld && r.Prev != end.Hash:
+	case r.Prev != end.Hash:
 		fault = "it does not follow the row before it in its chain"
 	case r.Sum() != r.Hash:
 		fault = "its content was changed"
-	case !isOld && r.Tag(chain.TagAfter) != after:
-		fault = "it does not name the last row of the old layout"
-	case !isOld && r.Tag(chain.TagContinues) != continues:
-		fault = "it does not count the rows of the old layout in its chain"
 	case r.TimeNS <= w.time:
 		fault = "it is not later than the row before"
 	}
-	end.Place = end.After(isOld, r.Hash)
-	if isOld {
-		end.Old++
-	}
-	return name, end, fault
+	return name, chain.Place{Number: r.Number, Hash: r.Hash}, fault
 }
 
 // Settled compares the ends of chains in the database with those of the walk, which has
@@ -152,17 +115,17 @@ func (w *Walk) check(r *chain.Row) (name string, end End, fault string) {
 func (w *Walk) Settled(ctx context.Context, tx *store.Tx) error {
 	all := maps.Clone(w.ends)
 	if all == nil {
-		all = make(map[string]End)
+		all = make(map[string]chain.Place)
 	}
 	maps.Copy(all, w.moved)
-	for rows, err := range tx.Rows(ctx, "SELECT chain, number, hash, old FROM chains ORDER BY chain") {
+	for rows, err := range tx.Rows(ctx, "SELECT chain, number, hash FROM chains ORDER BY chain") {
 		if err != nil {
 			return fmt.Errorf("read chains: %w", err)
 		}
 		var name string
-		var kept End
+		var kept chain.Place
 		var hash []byte
-		if err := rows.Scan(&name, &kept.Number, &hash, &kept.Old); err != nil {
+		if err := rows.Scan(&name, &kept.Number, &hash); err != nil {
 			return fmt.Errorf("table chains: %w: a field has the wrong type", ErrBroken)
 		}
 		copy(kept.Hash[:], hash)
@@ -171,8 +134,8 @@ func (w *Walk) Settled(ctx context.Context, tx *store.Tx) error {
 			return fmt.Errorf("table chains, %q: %w: the ledger has no such chain", name, ErrBroken)
 		}
 		if kept != want || len(hash) != len(kept.Hash) {
-			return fmt.Errorf("table chains, %q: %w: it is kept with %d records and hash %x, of which %d old; the ledger has %d, %x, %d",
-				name, ErrBroken, kept.Number, hash, kept.Old, want.Number, want.Hash, want.Old)
+			return fmt.Errorf("table chains, %q: %w: it is kept with %d records and hash %x; the ledger has %d, %x",
+				name, ErrBroken, kept.Number, hash, want.Number, want.Hash)
 		}
 		delete(all, name)
 	}
@@ -196,55 +159,6 @@ func Audit(ctx context.Context, tx *store.Tx) (int64, error) {
 		return w.Seq, err
 	}
 	return w.Seq, w.Settled(ctx, tx)
-}
-
-// FillChains computes the ends of the chains of a ledger that is older than chains.
-// Every process calls it when it opens the database, and one of them does the work.
-// Other writers wait.
-func FillChains(ctx context.Context, s *store.Store) error {
-	missing := false
-	look := func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM ledger) AND NOT EXISTS (SELECT 1 FROM chains)").Scan(&missing)
-	}
-	if err := s.Look(ctx, look); err != nil || !missing {
-		return err
-	}
-	return s.Load(ctx, func(tx *store.Tx) error {
-		if err := look(tx); err != nil || !missing {
-			return err
-		}
-		return fillChains(ctx, tx)
-	})
-}
-
-// fillChains reads only kinds and hashes; the audit finds a broken ledger.
-func fillChains(ctx context.Context, tx *store.Tx) error {
-	ends := make(map[string]End)
-	for rows, err := range tx.Rows(ctx, "SELECT kind, account, group_id, hash, chain FROM ledger ORDER BY seq") {
-		var kind, account, group, inChain string
-		var hash []byte
-		if err == nil {
-			err = rows.Scan(&kind, &account, &group, &hash, &inChain)
-		}
-		if err != nil {
-			return fmt.Errorf("fill chains: %w", err)
-		}
-		name, isOld := chain.Of(kind, account, group), inChain == ""
-		end := ends[name]
-		var sum chain.Hash
-		copy(sum[:], hash)
-		end.Place = end.After(isOld, sum)
-		if isOld {
-			end.Old++
-		}
-		ends[name] = end
-	}
-	for name, end := range ends {
-		if _, err := tx.ExecContext(ctx, "INSERT INTO chains (chain, number, hash, old) VALUES (?, ?, ?, ?)", name, end.Number, end.Hash[:], end.Old); err != nil {
-			return fmt.Errorf("fill chains: %w", err)
-		}
-	}
-	return nil
 }
 
 // ChainEnd returns where a chain ends, as the database keeps it.

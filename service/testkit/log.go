@@ -119,7 +119,7 @@ func (l *Log) append(r chain.Record) {
 	if r.Tx == "" {
 		r.Tx = fmt.Sprintf("%064x", r.Seq)
 	}
-	place := before.Next(&r)
+	place := chain.PlaceOf(&r)
 	l.heads[r.Chain] = place
 	hashes, err := tlog.StoredHashesForRecordHash(r.Seq-1, tlog.RecordHash(place.Hash[:]), l)
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 
 // Folders says which files a record of [KindRenameFolder] renames: those that live, and
 // whose name begins with the folder and a slash. The audit of the service and every client
-// compute it, so that no record names its files. A file that a record of [Layout1] without
-// a name brought is none of them: nobody can compute its name.
+// compute it, so that no record names its files.
 //
 // Keep what lives: Put each file, Drop what is deleted or removed, Put what comes back. The
 // time of Rename grows with the files that it renames, not with all. The zero value has no

@@ -13,29 +13,25 @@ import (
 	"strings"
 )
 
-// Layouts of records. The hash of a record begins with the name of its layout.
-const (
-	Layout1 = "svc-ledger-1" // numbered and linked through the whole ledger
-	Layout2 = "svc-ledger-2" // numbered and linked in their chain
-)
+// Layout2 is the layout of records, which are numbered and linked in their chain. The hash of a record begins
+// with the name of its layout.
+const Layout2 = "svc-ledger-2"
 
-// ReadsFolders is what a reader of a chain states beside the layouts if it applies records
+// ReadsFolders is what a reader of a chain states beside the layout if it applies records
 // of [KindRenameFolder]. A reader that ignored such a record would show names of before.
 const ReadsFolders = KindRenameFolder
 
 // Tags of records of [Layout2]. A record may have other tags: the hash covers every tag,
 // and readers ignore unknown ones.
 const (
-	TagAfter     = "after"     // hex hash of the last record of layout 1, in the first record of layout 2 in the ledger
-	TagContinues = "continues" // number of records of layout 1 in the chain, in its first record of layout 2
-	TagSize      = "size"      // of the plaintext in bytes
-	TagType      = "type"      // media type of the plaintext
-	TagUploader  = "uploader"  // in a later record about a file: its uploader
-	TagUploaded  = "uploaded"  // … the time of the upload, in ns since the epoch
-	TagUpload    = "upload"    // … the Seq of the upload's record
-	TagName      = "name"      // … its name before
-	TagFolder    = "folder"    // of a renamed folder: the folder before
-	TagFiles     = "files"     // of a renamed folder: how many versions of files have new names
+	TagSize     = "size"     // of the plaintext in bytes
+	TagType     = "type"     // media type of the plaintext
+	TagUploader = "uploader" // in a later record about a file: its uploader
+	TagUploaded = "uploaded" // … the time of the upload, in ns since the epoch
+	TagUpload   = "upload"   // … the Seq of the upload's record
+	TagName     = "name"     // … its name before
+	TagFolder   = "folder"   // of a renamed folder: the folder before
+	TagFiles    = "files"    // of a renamed folder: how many versions of files have new names
 	// TagAttributes: the canonical text of the attributes of a file, in every record about
 	// the file; absent = none.
 	TagAttributes = "attributes"
@@ -59,7 +55,7 @@ type Tag struct{ Name, Value string }
 
 // Record is one record of the ledger with every field that its hash covers.
 type Record struct {
-	Seq      int64 // place in the whole ledger, from 1; hashed in layout 1 only
+	Seq      int64 // place in the whole ledger, from 1; not hashed
 	TimeNS   int64
 	Tx       string
 	Kind     string
@@ -70,10 +66,10 @@ type Record struct {
 	Detail   string // depends on the kind: the name, the member, the amount, …
 	Fee      string // yocto, decimal
 	Request  string // id of the request, as in the service's log
-	Prev     Hash   // hash of the record before: in the ledger in layout 1, in the chain in layout 2
+	Prev     Hash   // hash of the record before in the chain
 
-	Chain  string // "" in layout 1
-	Number int64  // place in the chain, from 1; 0 in layout 1
+	Chain  string // of the group or the account
+	Number int64  // place in the chain, from 1
 	Tags   []Tag  // ascending by name, none twice
 }
 
@@ -83,11 +79,8 @@ type Row struct {
 	Hash Hash
 }
 
-// IsOld reports whether the record has [Layout1].
-func (r *Record) IsOld() bool { return r.Chain == "" }
-
-// Sum computes the hash of a record from its fields. service/LEDGER.md has both
-// layouts byte by byte; neither ever changes.
+// Sum computes the hash of a record from its fields. service/LEDGER.md has the layout
+// byte by byte; it never changes.
 func (r *Record) Sum() Hash {
 	b := make([]byte, 0, 1024) // nearly every record fits, so that the buffer stays on the stack
 	text := func(s string) {
@@ -95,24 +88,17 @@ func (r *Record) Sum() Hash {
 		b = append(b, s...)
 	}
 	number := func(n int64) { b = binary.BigEndian.AppendUint64(b, uint64(n)) }
-	if r.IsOld() {
-		text(Layout1)
-		number(r.Seq)
-	} else {
-		text(Layout2)
-		text(r.Chain)
-		number(r.Number)
-	}
+	text(Layout2)
+	text(r.Chain)
+	number(r.Number)
 	number(r.TimeNS)
 	for _, s := range [...]string{r.Tx, r.Kind, r.Account, r.Group, r.Ref, r.FileHash, r.Detail, r.Fee, r.Request} {
 		text(s)
 	}
-	if !r.IsOld() {
-		number(int64(len(r.Tags)))
-		for _, tag := range r.Tags {
-			text(tag.Name)
-			text(tag.Value)
-		}
+	number(int64(len(r.Tags)))
+	for _, tag := range r.Tags {
+		text(tag.Name)
+		text(tag.Value)
 	}
 	b = append(b, r.Prev[:]...)
 	return sha256.Sum256(b)
@@ -179,30 +165,8 @@ type Place struct {
 	Hash   Hash
 }
 
-// Next returns the place of r, which follows p, in the chain of r. In a chain of layout 1
-// the hash of a place is a running hash over the hashes of the records, so that the first
-// record of layout 2 fixes all of them.
-func (p Place) Next(r *Record) Place {
-	sum := r.Sum()
-	if r.IsOld() {
-		return p.nextOld(sum)
-	}
-	return Place{Number: r.Number, Hash: sum}
-}
-
-func (p Place) nextOld(sum Hash) Place {
-	b := append(make([]byte, 0, 80), "svc-chain-1\x00"...)
-	b = append(b, p.Hash[:]...)
-	return Place{Number: p.Number + 1, Hash: sha256.Sum256(append(b, sum[:]...))}
-}
-
-// After is [Place.Next] for a record of which only the layout and the hash are known.
-func (p Place) After(old bool, sum Hash) Place {
-	if old {
-		return p.nextOld(sum)
-	}
-	return Place{Number: p.Number + 1, Hash: sum}
-}
+// PlaceOf returns the place of r in its chain.
+func PlaceOf(r *Record) Place { return Place{Number: r.Number, Hash: r.Sum()} }
 
 // Statement is what the service signs about a chain: a head, bound to the request that
 // asked for it, or the receipt of a record.

@@ -282,8 +282,7 @@ CREATE TRIGGER ledger_no_truncate BEFORE TRUNCATE ON ledger
 CREATE TABLE chains (
 	chain  TEXT COLLATE "C" PRIMARY KEY,
 	number BIGINT NOT NULL,
-	hash   BYTEA NOT NULL,
-	old    BIGINT NOT NULL
+	hash   BYTEA NOT NULL
 );
 
 CREATE TABLE record_ids (

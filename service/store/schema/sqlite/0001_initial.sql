@@ -305,8 +305,7 @@ CREATE TRIGGER ledger_no_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT
 CREATE TABLE chains (
 	chain  TEXT PRIMARY KEY,
 	number INTEGER NOT NULL, -- of its records
-	hash   BLOB NOT NULL,    -- of its last record
-	old    INTEGER NOT NULL  -- how many of them have layout 1
+	hash   BLOB NOT NULL     -- of its last record
 ) STRICT, WITHOUT ROWID;
 
 -- The beginnings of the ids of all records up to the last sequence that 2048 divides. An id is a hash, so
