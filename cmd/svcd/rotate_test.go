@@ -49,10 +49,9 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 	}
 
 	// An archive from before wants the key from before.
-	restored := filepath.Join(t.TempDir(), "restored")
-	ok(t, os.Mkdir(restored, 0o700))
-	put := func(from string) {
+	put := func(from string) (restored string) {
 		t.Helper()
+		restored = t.TempDir()
 		raw, err := os.ReadFile(from)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(restored, vault.FileName), raw, 0o600)
@@ -60,11 +59,10 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		return restored
 	}
-	put(filepath.Join(dir, vault.FileName))
-	refused(t, exitOther, "another master key", "import", filepath.Join(dir, "..", "before"), "--data", restored)
-	put(kept[0])
-	mustRun(t, "import", filepath.Join(dir, "..", "before"), "--data", restored)
+	refused(t, exitOther, "into a new data directory", "import", filepath.Join(dir, "..", "before"), "--data", put(filepath.Join(dir, vault.FileName)))
+	mustRun(t, "import", filepath.Join(dir, "..", "before"), "--data", put(kept[0]))
 }
 
 // systemd gives the key as a file in a directory that it names.

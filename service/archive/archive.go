@@ -65,7 +65,7 @@ func (s Service) accept(h *Head) error {
 	case h.Contract != s.Contract:
 		return fmt.Errorf("it is of contract %s, this service has %s: give --contract %s", h.Contract, s.Contract, h.Contract)
 	case h.MasterKey != s.MasterKey:
-		return errors.New("it belongs to another master key: put master.key of the exported service into the data directory, mode 0600; for svcd export --since make a full archive after the key was replaced")
+		return errors.New("it belongs to another master key: put master.key of the exported service, mode 0600, into a new data directory; for svcd export --since make a full archive after the key was replaced")
 	}
 	return nil
 }
