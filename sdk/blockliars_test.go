@@ -180,7 +180,9 @@ func TestThreat50EachReadIsAsked(t *testing.T) {
 	}
 	content := text(8 * small)
 	e := s.add(t, content)
-	g := s.Client(t, bob).Group("shelf")
+	c := s.Client(t, bob)
+	sdk.Far(c, false) // no block comes with the key
+	g := c.Group("shelf")
 	read := func(f *sdk.File, block int64) error {
 		p := make([]byte, 10)
 		n, err := f.ReadAt(p, block*small)

@@ -37,6 +37,7 @@ func newShelf(t testing.TB, flavour testkit.Dialect, changes ...func(*sdk.Config
 	s := &shelf{Server: testkit.Start(t, flavour)}
 	s.alice = s.Account("alice", "100")
 	s.c = s.Client(t, s.alice, changes...)
+	sdk.Far(s.c, false) // also on a busy machine
 	s.g = s.c.Group("shelf")
 	if _, err := s.g.Register(t.Context()); err != nil {
 		t.Fatal(err)

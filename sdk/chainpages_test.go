@@ -5,8 +5,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/testkit"
 )
@@ -15,7 +17,7 @@ import (
 // list goes on behind the last record that came.
 func TestChainsInOneRequest(t *testing.T) {
 	const files = wire.MaxPageRows + 7
-	s, c := world(t, testkit.Ours)
+	s, c := world(t, testkit.Ours, func(cfg *sdk.Config) { cfg.Timeout = time.Minute })
 	a := testkit.Account{ID: c.Account()}
 	for i := range files {
 		s.AddBlocks(a, "g", fmt.Sprint("file ", i), []byte{1}, format.MinBlockBytes)

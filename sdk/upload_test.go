@@ -24,7 +24,8 @@ func world(t *testing.T, f testkit.Dialect, changes ...func(*sdk.Config)) (*test
 	t.Helper()
 	s := testkit.Start(t, f)
 	patience := func(cfg *sdk.Config) { cfg.Timeout = 2 * time.Second }
-	c := s.Client(t, s.Account("alice", "100"), append(changes, patience)...)
+	c := s.Client(t, s.Account("alice", "100"), append([]func(*sdk.Config){patience}, changes...)...)
+	sdk.Far(c, false) // also on a busy machine
 	if _, err := c.Group("g").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}

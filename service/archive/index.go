@@ -85,12 +85,12 @@ func (x *index) lines() (list []string) {
 
 // encode returns the parts of the index, sealed.
 func (x *index) encode(key SealKey) (texts [][]byte, err error) {
-	var bodies []*bytes.Buffer
-	for _, line := range append([]string{""}, x.lines()...) {
-		if len(bodies) == 0 || bodies[len(bodies)-1].Len() >= indexBytes {
-			bodies = append(bodies, &bytes.Buffer{})
+	bodies := [][]byte{nil}
+	for _, line := range x.lines() {
+		if len(bodies[len(bodies)-1]) >= indexBytes {
+			bodies = append(bodies, nil)
 		}
-		bodies[len(bodies)-1].WriteString(line)
+		bodies[len(bodies)-1] = append(bodies[len(bodies)-1], line...)
 	}
 	for n, body := range bodies {
 		h := x.indexHead
@@ -99,7 +99,7 @@ func (x *index) encode(key SealKey) (texts [][]byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		text = append(append(text, '\n'), body.Bytes()...)
+		text = append(append(text, '\n'), body...)
 		texts = append(texts, append(text, key.seal(text)...))
 	}
 	return texts, nil

@@ -27,7 +27,7 @@ func TestThreats4To13EveryLie(t *testing.T) {
 		t.Run(fmt.Sprintf("Threat%d %s", mode.Threat, mode.Name), func(t *testing.T) {
 			t.Parallel()
 			h := testkit.NewHostile(t, mode)
-			v := newVictim(t, h, 8<<20, 20*time.Second)
+			v := newVictim(t, h, 8<<20, 5*time.Minute)
 			c := v.c
 			v.check(v.try(t.Context()))
 			h.Behave()
@@ -121,7 +121,7 @@ func (v *victim) upload(ctx context.Context) error {
 // nothing for a while; or the watch ends for a reason.
 func (v *victim) watch(ctx context.Context) error {
 	silent := strings.Contains(v.h.Mode.Name, "no answer")
-	patience := time.Minute
+	patience := 5 * time.Minute
 	if silent {
 		patience = time.Second
 	}
