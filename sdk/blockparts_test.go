@@ -176,7 +176,7 @@ func TestPartsThatStandStill(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s, g := chunkWorld(t, func(cfg *sdk.Config) { cfg.Timeout = 250 * time.Millisecond })
+			s, g := chunkWorld(t, func(cfg *sdk.Config) { cfg.Timeout = 2 * time.Second })
 			over := make(chan struct{})
 			wait := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over; panic(http.ErrAbortHandler) })
 			p := &puts{between: map[int]func(http.Handler) http.Handler{0: cutAndThen(tc.gets[0], wait), 1: cutAndThen(tc.gets[1], wait)}}

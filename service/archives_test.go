@@ -573,7 +573,8 @@ func TestDamageIsNamedAndTheRestSurvives(t *testing.T) {
 		save(103, 1)
 		last := r.exports(full, increment)
 		missing, sum := alice.salvaged(t, contents, full, last)
-		if missing == 0 || missing > 3 || len(sum.Damage) == 0 {
+		// How many more than those of the lost increment: those beside them in pages that it wrote anew.
+		if missing < 2 || len(sum.Damage) == 0 {
 			t.Errorf("%d files are missing: %q", missing, sum.Damage)
 		}
 	})

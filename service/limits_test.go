@@ -639,7 +639,7 @@ func TestUploadsMayTakeLongerThanTheirID(t *testing.T) {
 // Threat 31: a client that takes a raw download is cut off when it stands still,
 // and one that is not signed in also when it takes an answer slowly.
 func TestThreat31AnswersThatStandStill(t *testing.T) {
-	const timeout = 500 * time.Millisecond
+	const timeout = 1500 * time.Millisecond
 	s := serve(t, func(c *service.Config) { c.ClientTimeout = timeout })
 	alice := s.user("alice", "1000")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -670,8 +670,8 @@ func TestThreat31AnswersThatStandStill(t *testing.T) {
 	conn := dial()
 	fmt.Fprintf(conn, "POST /rpc HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(view), view)
 	piece, total := make([]byte, 64<<10), 0
-	for err == nil && total < 64<<20 { // 64 KiB in 100 ms: five times the pace of a signed-in client
-		time.Sleep(100 * time.Millisecond)
+	for err == nil && total < 64<<20 { // 64 KiB in 300 ms: five times the pace of a signed-in client
+		time.Sleep(timeout / 5)
 		var n int
 		n, err = io.ReadFull(conn, piece)
 		total += n

@@ -189,7 +189,7 @@ func (t *tester) run(r run) error {
 		}
 		with += " " + here
 	}
-	args := []string{"test", "-json", "-count=1", "-vet=off", "-timeout=" + hang, "-parallel=8", fmt.Sprint("-p=", r.atOnce), "-exec=" + with}
+	args := []string{"test", "-json", "-count=1", "-vet=off", "-timeout=" + hang, "-parallel=4", fmt.Sprint("-p=", r.atOnce), "-exec=" + with}
 	if r.race {
 		args = append(args, "-race", notOurs)
 	}

@@ -68,20 +68,20 @@ func quick(packages []string) plan {
 		}
 	}
 	p := plan{lint: []string{"lint"}, runs: []run{
-		{name: "race", packages: race, race: true, atOnce: 4},
+		{name: "race", packages: race, race: true, atOnce: 2},
 		{name: "vectors", dir: "integration/vectors", packages: []string{"..."}, atOnce: 1},
 	}}
 	if !canBeUser() {
-		p.runs = append(p.runs, run{name: "plain", packages: append(mounts, plain...), atOnce: 4, shards: 2})
+		p.runs = append(p.runs, run{name: "plain", packages: append(mounts, plain...), atOnce: 3, shards: 2})
 		return p
 	}
 	p.runs = append(p.runs,
-		run{name: "user", packages: without(mounts, "integration"), user: true, skip: ofRoot, atOnce: 2, shards: 2},
-		run{name: "plain", packages: plain, atOnce: 2, shards: 2},
+		run{name: "user", packages: without(mounts, "integration"), user: true, skip: ofRoot, atOnce: 1, shards: 2},
+		run{name: "plain", packages: plain, atOnce: 1, shards: 2},
 		run{name: "root", packages: mounts, only: ofRoot + scriptsOfRoot, atOnce: 1})
 	if slices.Contains(mounts, "integration") {
 		p.runs = append(p.runs,
-			run{name: "user", packages: []string{"integration"}, user: true, only: ofUser, skip: ofRoot, atOnce: 1, shards: 4},
+			run{name: "user", packages: []string{"integration"}, user: true, only: ofUser, skip: ofRoot, atOnce: 1, shards: 3},
 			run{name: "root", packages: []string{"integration"}, skip: ofUser + "|" + ofRoot, atOnce: 1, shards: 2})
 	}
 	return p
