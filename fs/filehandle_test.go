@@ -36,7 +36,7 @@ func (m *mount) openHandle(h unix.FileHandle, flags int) (*os.File, error) {
 // kernel has forgotten the file, wherever programs moved it. It opens no other file.
 func TestR8HandlesSurviveADroppedCache(t *testing.T) {
 	proctest.Need(t, "root") // who opens by a handle reads past every folder above
-	m := mounting(t, func(p *plan) { p.Renames, p.Trashes, p.Watches = true, true, true })
+	m := mounting(t, func(p *plan) { p.Ours, p.Watches = true, true })
 	var handles []unix.FileHandle
 	names := []string{"team/folder/f", "team/folder", "team/replaced", "team/moved", "team/removed"}
 	for _, name := range []string{"folder/f", "replaced", "moved", "removed"} {

@@ -72,7 +72,7 @@ func asUser() int {
 
 // alone has an ordinary user mount dir, write, read and unmount.
 func alone(dir string) error {
-	return userSession(plan{Dir: dir, Harden: true, MaxFile: 1 << 20, Renames: true, Theirs: []string{"theirs/f", "theirs/g"}, Options: Options{NoExec: true}}, func() {
+	return userSession(plan{Dir: dir, Harden: true, MaxFile: 1 << 20, Ours: true, Theirs: []string{"theirs/f", "theirs/g"}, Options: Options{NoExec: true}}, func() {
 		show("user", nobody, dir, "echo hello >team/f && cat team/f")
 		show("user on theirs", nobody, dir, "cd team/theirs && cat f && test -w f && echo mine >>f && cat f && touch -d @0 g && chmod 640 g && echo >h && mv f new && stat -c %u . g new")
 		show("noexec", nobody, dir, "cp /bin/true team/ && chmod 700 team/true && team/true")

@@ -116,7 +116,7 @@ func TestA4SaveOfAReplacedFileOnAMount(t *testing.T) {
 
 // A4: a removed file that is open, and what has its name since, are two files.
 func TestA4RemovedFileIsAnotherOnAMount(t *testing.T) {
-	m := mounting(t, func(p *plan) { p.Trashes = true })
+	m := mounting(t, func(p *plan) { p.Ours = true })
 	m.write("team/uploaded", "one")
 	m.write("team/only-here.tmp", "one")
 	for _, name := range []string{"team/uploaded", "team/only-here.tmp"} {

@@ -94,13 +94,10 @@ type plan struct {
 	Harden     bool
 	Confine    bool // with a process outside
 	MaxFile    int64
-	Renames    bool     // the service renames
-	Folders    bool     // and folders as a whole
-	Deletes    bool     // and deletes, and the mount may
-	Trashes    bool     // and keeps what is removed
+	Ours       bool     // the service renames, has a trash and records attributes, so also links
+	Deletes    bool     // with Ours: the mount destroys what it removes
 	Clock      bool     // records have the time of day
 	Watches    bool     // the service tells what others do
-	Records    bool     // the service records attributes of files, so also links
 	Blocks     bool     // files above 100,000 bytes have blocks
 	TinyBlocks bool     // files above 3 bytes have blocks of 4, and are saved so
 	Theirs     []string // what another account uploaded before, one line each; "NAME -> TARGET" is a link
@@ -201,7 +198,7 @@ func startServer() (*server, error) {
 	}
 	cfg := tree.Config{Remote: w, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, EmptyDelay: time.Hour,
 		AttributesDelay: time.Hour,
-		MaxFileBytes:    p.MaxFile, CanRename: p.Renames, CanRenameFolders: p.Folders, AllowDelete: p.Deletes, CanTrash: p.Trashes, CanAttributes: p.Records, ReadOnly: p.Options.ReadOnly, Logger: log}
+		MaxFileBytes:    p.MaxFile, Ours: p.Ours, AllowDelete: p.Deletes, ReadOnly: p.Options.ReadOnly, Logger: log}
 	if p.TinyBlocks {
 		cfg.WholeBytes, cfg.BlockBytes, cfg.MaxBlocksBytes = w.BlocksAbove, w.BlockBytes, p.MaxFile
 	}

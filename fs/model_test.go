@@ -24,17 +24,16 @@ func TestModelOnAMount(t *testing.T) {
 	for name, change := range map[string]func(*plan){
 		"names asked for every time": func(p *plan) { p.Options.Timeout = -1 },
 		"names remembered":           func(*plan) {},
-		"renames and deletes":        func(p *plan) { p.Renames, p.Deletes = true, true },
-		"renames and removes":        func(p *plan) { p.Renames, p.Trashes = true, true },
-		"renames folders":            func(p *plan) { p.Renames, p.Folders, p.Trashes = true, true, true },
-		"large files":                func(p *plan) { p.Renames, p.Trashes, p.TinyBlocks = true, true, true },
-		"told by events":             func(p *plan) { p.Renames, p.Deletes, p.Watches, p.Confine = true, true, true, true },
+		"ours":                       func(p *plan) { p.Ours = true },
+		"ours, deletes":              func(p *plan) { p.Ours, p.Deletes = true, true },
+		"large files":                func(p *plan) { p.Ours, p.TinyBlocks = true, true },
+		"told by events":             func(p *plan) { p.Ours, p.Deletes, p.Watches, p.Confine = true, true, true, true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p plan
 			change(&p)
-			limit := func(p *plan) { p.MaxFile, p.Records = treetest.MaxBytes, true }
-			m, groups, allows := mounting(t, change, limit), 0, treetest.Allows{Rename: p.Renames, Delete: p.Deletes, Trash: p.Trashes, Folders: p.Folders, Blocks: p.TinyBlocks}
+			limit := func(p *plan) { p.MaxFile = treetest.MaxBytes }
+			m, groups, allows := mounting(t, change, limit), 0, treetest.Allows{Ours: p.Ours, Delete: p.Deletes, Blocks: p.TinyBlocks}
 			rapid.Check(t, func(rt *rapid.T) {
 				groups++
 				s := &modelSystem{m: m, group: sdk.GroupID(fmt.Sprint("group", groups)), watched: p.Watches}

@@ -303,7 +303,7 @@ func TestN5MknodMakesAFile(t *testing.T) {
 
 // N3: a name that is longer than names can be is that to every operation.
 func TestN3LongNamesAreRefusedEverywhere(t *testing.T) {
-	m := mounting(t, func(p *plan) { p.Renames, p.Deletes = true, true })
+	m := mounting(t, func(p *plan) { p.Ours, p.Deletes = true, true })
 	m.put("f", "x")
 	for _, size := range []int{256, 1000} {
 		long := m.path("team/" + strings.Repeat("n", size))
@@ -364,7 +364,7 @@ func TestW10AccessTimeMovesTheCtime(t *testing.T) {
 
 // W10: times of changes move as POSIX says.
 func TestW10TimesOfChanges(t *testing.T) {
-	m := mounting(t, func(p *plan) { p.Renames, p.Deletes, p.Clock = true, true, true })
+	m := mounting(t, func(p *plan) { p.Ours, p.Deletes, p.Clock = true, true, true })
 	old := time.Unix(1_000_000_000, 0)
 	stat := func(name string) (mtime, ctime time.Time) {
 		t.Helper()
@@ -1433,7 +1433,7 @@ func TestN3HostileNamesOnTheMount(t *testing.T) {
 
 // W9: what comes back from the trash is the file at once, not the folder of its versions.
 func TestW9ComesBackAtOnce(t *testing.T) {
-	m := mounting(t, func(p *plan) { p.Trashes = true })
+	m := mounting(t, func(p *plan) { p.Ours = true })
 	for i := range 20 {
 		name := fmt.Sprint(i)
 		m.write("team/"+name, "text")
@@ -1448,7 +1448,7 @@ func TestW9ComesBackAtOnce(t *testing.T) {
 // W16: what programs set through the kernel is recorded, and shows as on other file
 // systems.
 func TestW16AttributesOnAMount(t *testing.T) {
-	m := mounting(t, func(p *plan) { p.Records = true })
+	m := mounting(t, func(p *plan) { p.Ours = true })
 	when := time.Unix(1_500_000_000, 123_456_789)
 	m.put("theirs", "x")
 	m.write("team/f", "#!/bin/sh\necho it runs\n")
@@ -1495,7 +1495,7 @@ func TestW16AttributesOnAMount(t *testing.T) {
 
 // W16: what others change shows, also at a file that the kernel knows.
 func TestW16AttributesOfOthersOnAMount(t *testing.T) {
-	m := mounting(t, func(p *plan) { p.Records, p.Options.Timeout = true, time.Hour })
+	m := mounting(t, func(p *plan) { p.Ours, p.Options.Timeout = true, time.Hour })
 	m.put("f", "x")
 	before, err := os.Stat(m.path("team/f"))
 	ok(t, err)
@@ -1518,7 +1518,7 @@ func TestW16AttributesOfOthersOnAMount(t *testing.T) {
 func TestW16AttributesOfOthersAtEveryDescriptor(t *testing.T) {
 	for mode, name := range readsNames {
 		t.Run(name, func(t *testing.T) {
-			m := mounting(t, func(p *plan) { p.Records, p.Options.Reads, p.Options.Timeout = true, Reads(mode), time.Hour })
+			m := mounting(t, func(p *plan) { p.Ours, p.Options.Reads, p.Options.Timeout = true, Reads(mode), time.Hour })
 			m.put("f", pattern(largeBytes))
 			reader := openToRead(t, m.path("team/f"))
 			writer, err := os.OpenFile(m.path("team/f"), os.O_RDWR, 0)

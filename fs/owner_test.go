@@ -191,8 +191,8 @@ func TestM2AllowOtherWithFilesOfOthers(t *testing.T) {
 		{0o022, nobody, "mv d/l d/new", false},
 	} {
 		m := mounting(t, func(p *plan) {
-			p.Options, p.Theirs, p.Renames = Options{AllowOther: true, Umask: tc.umask, UID: user, GID: user}, []string{"d/f", "other/g", "d/l -> f"}, true
-			p.Deletes, p.Records = true, true
+			p.Options, p.Theirs = Options{AllowOther: true, Umask: tc.umask, UID: user, GID: user}, []string{"d/f", "other/g", "d/l -> f"}
+			p.Ours, p.Deletes = true, true
 		})
 		cmd := asUID(tc.uid, exec.Command("sh", "-c", tc.script))
 		cmd.SysProcAttr.Credential.Gid = map[bool]uint32{true: nobody, false: user}[tc.uid == nobody]

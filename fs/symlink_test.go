@@ -16,7 +16,7 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-func links(p *plan) { p.Records = true }
+func links(p *plan) { p.Ours = true }
 
 // putLink uploads a symbolic link as bob, which the mount then has seen.
 func (m *mount) putLink(name, target string) {
@@ -45,7 +45,7 @@ func (m *mount) show(name string) string {
 
 // N6: links do what those of other filesystems do.
 func TestN6LinksOnTheMount(t *testing.T) {
-	m := mounting(t, links, func(p *plan) { p.Trashes, p.Renames = true, true })
+	m := mounting(t, links)
 	ok(t, os.Mkdir(m.path("team/d"), 0o700))
 	m.write("team/d/f", "content")
 	for name, target := range map[string]string{"rel": "d/f", "dir": "d", "abs": m.path("team/d/f"), "out": "/etc", "none": "nowhere", "d/up": "../d/f"} {
@@ -163,7 +163,7 @@ func TestN6FileBecomesLinkOnAMount(t *testing.T) {
 func TestThreat47LinksOfOthersOnAMount(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	ok(t, os.WriteFile(secret, []byte("secret"), 0o600))
-	m := mounting(t, links, func(p *plan) { p.Renames, p.Options.Timeout = true, time.Hour })
+	m := mounting(t, links, func(p *plan) { p.Options.Timeout = time.Hour })
 	m.put("d/f", "content")
 	up := strings.Repeat("../", strings.Count(m.path("team"), "/")) + strings.TrimPrefix(secret, "/")
 	for name, target := range map[string]string{"absolute": secret, "up": up, "d/up": "../" + up, "group": "../team/d/f", "control": ".svcfs/members"} {

@@ -70,7 +70,7 @@ func (w *watcher) events() []string {
 // R7: programs that watch with inotify learn of what others do, once, and nothing comes of
 // that.
 func TestR7WatchersOfOthersChanges(t *testing.T) {
-	m := mounting(t, remembers, confined, func(p *plan) { p.Renames, p.Trashes = true, true })
+	m := mounting(t, remembers, confined, func(p *plan) { p.Ours = true })
 	for _, name := range []string{"replaced", "renamed", "removed", "folder/removed", "open"} {
 		m.put(name, "one")
 		m.inode("team/" + name)
@@ -141,7 +141,7 @@ func TestR7WatchersOfOthersChanges(t *testing.T) {
 func TestR7ToldFileStaysOne(t *testing.T) {
 	for mode, name := range readsNames {
 		t.Run(name, func(t *testing.T) {
-			m := mounting(t, confined, func(p *plan) { p.Options.Reads, p.Options.Timeout, p.Deletes = Reads(mode), -1, true }) // the kernel asks for each name
+			m := mounting(t, confined, func(p *plan) { p.Options.Reads, p.Options.Timeout, p.Ours, p.Deletes = Reads(mode), -1, true, true }) // the kernel asks for each name
 			in := watch(m, "team")
 			known := m.must(order{Do: "known"}).Counts.Waiting
 			m.put("f", "0123456789")
@@ -201,7 +201,9 @@ func TestR7WatchersOfAReadOnlyMount(t *testing.T) {
 func TestR7NewsOfARemovedFile(t *testing.T) {
 	for mode, name := range readsNames {
 		t.Run(name, func(t *testing.T) {
-			m := mounting(t, confined, func(p *plan) { p.Options.Reads, p.Options.Timeout, p.Deletes = Reads(mode), time.Minute, true })
+			m := mounting(t, confined, func(p *plan) {
+				p.Options.Reads, p.Options.Timeout, p.Ours, p.Deletes = Reads(mode), time.Minute, true, true
+			})
 			m.put("f", "theirs")
 			m.must(order{Do: "to be told", Group: "team", Name: "f"})
 			ok(t, os.Remove(m.path("team/f")))

@@ -23,7 +23,7 @@ type Remote interface {
 	// Upload records one file. Costs one upload; never twice for one content.
 	Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, a sdk.Attributes) (sdk.Receipt, error)
 	// SetAttributes records other attributes of one upload. Free. Only with
-	// Config.CanAttributes.
+	// Config.Ours.
 	SetAttributes(ctx context.Context, g sdk.GroupID, ref sdk.Ref, a sdk.Attributes) error
 	// RegisterGroup creates a group. Costs one registration.
 	RegisterGroup(ctx context.Context, g sdk.GroupID) error
@@ -32,16 +32,16 @@ type Remote interface {
 	GroupMembers(ctx context.Context, g sdk.GroupID) ([]sdk.AccountID, error)
 	GroupOwner(ctx context.Context, g sdk.GroupID) (sdk.AccountID, error)
 	GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error)
-	// RenameFile records another name for one upload. Only with Config.CanRename.
+	// RenameFile records another name for one upload. Only with Config.Ours.
 	RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error
 	// RenameFolder records other names for all uploads beneath a folder, or for none; seen is
 	// the newest record that is known of them. It costs what renaming each costs. Only with
-	// Config.CanRenameFolders.
+	// Config.Ours.
 	RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string, seen sdk.Seq) (sdk.FolderRename, error)
 	// RemoveVersions puts the versions of a name into the trash. Only with
-	// Config.CanTrash.
+	// Config.Ours.
 	RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error
-	// RestoreVersions brings them back. Only with Config.CanTrash.
+	// RestoreVersions brings them back. Only with Config.Ours.
 	RestoreVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error
 	// DeleteFile destroys the key of one upload. Only with Config.AllowDelete.
 	DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error

@@ -226,7 +226,7 @@ func (f *File) upload(ctx context.Context, s *stage, g *group, raw string, whole
 // recordAs makes a record of the content with the attributes of the moment, and pays for it.
 func (f *File) recordAs(g *group, raw string, base sdk.Seq, do func(a sdk.Attributes) (sdk.Receipt, error)) (*sdk.Entry, error) {
 	var sent sdk.Attributes
-	if f.t.cfg.CanAttributes {
+	if f.t.cfg.Ours {
 		sent, _ = f.wanted(true)
 	}
 	sent.Target = f.target

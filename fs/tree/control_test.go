@@ -182,7 +182,7 @@ func TestN4Trash(t *testing.T) {
 	w.Put("team", alice, "d/f.txt", []byte("two"))
 	w.Put("team", alice, "g", []byte("g"))
 	w.Put("team", bob, "bobs", []byte("b"))
-	m := mount(t, w, alice, trashes)
+	m := mount(t, w, alice, ours)
 	m.wantNames("/team/.svcfs/trash")
 	for _, name := range []string{"g", "bobs"} {
 		ok(t, m.dir("/team").Unlink(t.Context(), name))
@@ -219,7 +219,7 @@ func TestN4Trash(t *testing.T) {
 	ok(t, trash.Rename(t.Context(), "e%0A", m.dir("/team"), "e%0A", false))
 	m.wantContent("/team/e%0A/%2E%2E", "escaped")
 
-	other := mount(t, w, bob, trashes)
+	other := mount(t, w, bob, ours)
 	other.wantNames("/team/.svcfs/trash", "bobs", "g")
 	wantClass(t, other.dir("/team/.svcfs/trash").Rename(t.Context(), "g", other.dir("/team"), "g", false), ClassByDesign)
 	if _, err := mount(t, w, bob).lookup("/team/.svcfs/trash"); err == nil {

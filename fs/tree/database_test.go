@@ -101,7 +101,7 @@ func TestW6JournalsOfDatabases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := team()
 			w.Put("team", alice, "f.db", []byte("old!"))
-			m := mount(t, w, alice, func(c *Config) { c.CanTrash = true })
+			m := mount(t, w, alice, ours)
 			tc.do(m)
 			if p := m.Pending(); len(p) != tc.pending {
 				t.Errorf("pending is %+v", p)

@@ -456,7 +456,7 @@ func (d *Dir) mkGroup(ctx context.Context, name string) (*Dir, error) {
 	if d.child(name) != nil {
 		return nil, plain(ClassExist, "mkdir", join("/", name), "the group exists")
 	}
-	if d.t.cfg.CanTrash && policy.IsWastebasket(name) {
+	if d.t.cfg.Ours && policy.IsWastebasket(name) {
 		return d.t.addWastebasket(name), nil
 	}
 	if d.isScratch(name) { // file managers make a wastebasket where there is none
@@ -583,7 +583,7 @@ func (d *Dir) unlink(ctx context.Context, name string, remove func(context.Conte
 	}
 	defer f.nameGate().leave()
 	if f.entry.Load() != nil && f.isKind(fileReal) && !f.isLink(d, names.Component(name)) {
-		if !d.t.canRemove() {
+		if !d.t.cfg.Ours {
 			return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",
 				"Upload another file of this name to replace what is shown, or mount with --allow-delete.")
 		}

@@ -112,7 +112,7 @@ type folderMove struct {
 	overFile  bool // a file has the name
 	overFull  bool // a folder has the name, and is not empty
 	overtaken bool // a file beneath would get a name that has a later upload
-	canRename bool // the service renames uploads
+	ours      bool // the service renames uploads
 	canRemove bool // the mount removes what is beneath
 	whole     bool // it renames all of these with one record
 
@@ -139,7 +139,7 @@ func (m *folderMove) plan() *Error {
 		return &Error{Class: ClassInvalid, Err: errors.New("a folder cannot move into itself")}
 	case len(m.uploads) == 0:
 		return nil
-	case !m.canRename:
+	case !m.ours:
 		return &Error{Class: ClassByDesign, Err: errors.New("files beneath it are uploaded, and the ledger keeps their names"),
 			Hint: "Copy the folder to the new name, which uploads the files again."}
 	case m.overtaken:
@@ -155,13 +155,13 @@ func (m *folderMove) rename(name string) string { return m.new + strings.TrimPre
 
 // folderMoveOf gathers the facts before a folder gets a name. Needs Tree.mu.
 func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
-	m := &folderMove{fixed: dir.kind != dirFolder, crosses: dir.group != to.group, gone: dir.parent == nil || to.parent == nil, canRename: t.cfg.CanRename}
+	m := &folderMove{fixed: dir.kind != dirFolder, crosses: dir.group != to.group, gone: dir.parent == nil || to.parent == nil, ours: t.cfg.Ours}
 	if m.fixed || m.gone {
 		return m
 	}
 	if m.crosses {
 		uploads := dir.group.beneath(dir.parent.rawPath(dir.raw) + "/")
-		m.canRemove = len(uploads) == 0 || t.canRemove() && t.uploaderOf(dir.group, uploads) == ""
+		m.canRemove = len(uploads) == 0 || t.cfg.Ours && t.uploaderOf(dir.group, uploads) == ""
 		return m
 	}
 	switch target := to.find(newName).(type) {
@@ -173,7 +173,7 @@ func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
 	m.beneath = to.isIn(dir)
 	g := dir.group
 	m.old, m.new = dir.parent.rawPath(dir.raw)+"/", to.rawPath(newName)+"/"
-	m.whole = t.cfg.CanRenameFolders && chain.IsFolderMove(strings.TrimSuffix(m.old, "/"), strings.TrimSuffix(m.new, "/"))
+	m.whole = chain.IsFolderMove(strings.TrimSuffix(m.old, "/"), strings.TrimSuffix(m.new, "/"))
 	for raw, v := range g.names {
 		living := livingOf(v)
 		if len(living) == 0 || !strings.HasPrefix(raw, m.old) {

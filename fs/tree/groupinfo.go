@@ -45,7 +45,7 @@ func (t *Tree) addGroupControl(g *group) {
 	g.history.dir.past = g.history
 	dir.attach(historyName, g.history.dir)
 	g.trash = &past{trash: true}
-	if t.cfg.CanTrash {
+	if t.cfg.Ours {
 		g.trash.dir = t.newDir(dir, "trash", dirHistory)
 		g.trash.dir.past = g.trash
 		dir.attach("trash", g.trash.dir)

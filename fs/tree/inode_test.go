@@ -85,7 +85,7 @@ func TestA4NumbersOfVersions(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := team()
 			w.Put("team", bob, "f", []byte("one"))
-			m := mount(t, w, bob, trashes)
+			m := mount(t, w, bob, ours)
 			f := m.node("/team/f").(*File)
 			was, err := f.Open(t.Context(), OpenFlags{Read: true, Write: true})
 			ok(t, err)
@@ -119,7 +119,7 @@ func TestA4NumbersOfVersions(t *testing.T) {
 func TestA4NumbersOfFolders(t *testing.T) {
 	w := team()
 	w.Put("team", bob, "d/f", []byte("one"))
-	m := mount(t, w, bob, trashes)
+	m := mount(t, w, bob, ours)
 	numbers := func() (list []uint64) {
 		for _, p := range []string{"/team", "/team/d", "/team/d/f"} {
 			list = append(list, m.node(p).Attr().Ino)

@@ -41,7 +41,7 @@ func (f *File) isKept() (e *sdk.Entry, ok bool) {
 
 // mayKeep reports whether the service records attributes of an upload for this account.
 func (t *Tree) mayKeep(g *group, e *sdk.Entry) bool {
-	return t.cfg.CanAttributes && !t.cfg.ReadOnly && !g.waste && (g.owned || !t.isForeign(e))
+	return t.cfg.Ours && !t.cfg.ReadOnly && !g.waste && (g.owned || !t.isForeign(e))
 }
 
 // isChanging reports whether the next save has the attributes.
@@ -50,7 +50,7 @@ func (f *File) isChanging() bool { return f.isStaged() && !f.is(stateCopied) }
 // keep has the attributes recorded in a moment, if they differ from the record and no save
 // is to come. It takes no content.mu.
 func (f *File) keep() {
-	if !f.t.cfg.CanAttributes || f.isChanging() {
+	if !f.t.cfg.Ours || f.isChanging() {
 		return
 	}
 	f.t.mu.RLock()
@@ -389,7 +389,7 @@ func (f *File) losesXattr(name string) *Error {
 		return controlOnly()
 	case f.isKind(fileVersion):
 		return oldVersion()
-	case !f.t.cfg.CanAttributes:
+	case !f.t.cfg.Ours:
 		return &Error{Class: ClassUnsupported, Err: errors.New("the service records no attributes of files")}
 	}
 	if (&sdk.Attributes{XAttrs: map[string]string{name: ""}}).Check() != nil {

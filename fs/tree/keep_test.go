@@ -15,10 +15,10 @@ import (
 )
 
 // keeps is a service that records attributes, whose requests wait until a test wants them.
-func keeps(c *Config) { c.CanAttributes, c.AttributesDelay = true, time.Hour }
+func keeps(c *Config) { c.Ours, c.AttributesDelay = true, time.Hour }
 
 // keepsSoon is the same without the wait.
-func keepsSoon(c *Config) { c.CanAttributes, c.AttributesDelay = true, time.Nanosecond }
+func keepsSoon(c *Config) { c.Ours, c.AttributesDelay = true, time.Nanosecond }
 
 func (m *mounted) file(p string) *File {
 	m.t.Helper()
@@ -134,7 +134,7 @@ func TestW16AttributesAreRecorded(t *testing.T) {
 	} {
 		t.Run(tc.what, func(t *testing.T) {
 			w := team()
-			m := mount(t, w, alice, keeps, renames)
+			m := mount(t, w, alice, keeps)
 			tc.do(m)
 			m.drained()
 			m.wantRequests(tc.requests)
@@ -156,7 +156,7 @@ func TestW16AttributesAreRecorded(t *testing.T) {
 func TestW16RequestsAreGathered(t *testing.T) {
 	w := team()
 	synctest.Test(t, func(t *testing.T) {
-		m := mount(t, w, alice, func(c *Config) { c.CanAttributes = true })
+		m := mount(t, w, alice, ours)
 		ok(t, m.save("/team/f", "x"))
 		give(t, m.file("/team/f"), someAttributes())
 		if p := m.Pending(); len(p) != 1 || !p[0].Attributes || p[0].Path != "/team/f" {

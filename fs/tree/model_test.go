@@ -26,18 +26,15 @@ func TestModel(t *testing.T) {
 		large   bool // files of more than a few bytes are cut into blocks
 	}{
 		{"hosted service", treetest.Allows{}, false, false},
-		{"renames", treetest.Allows{Rename: true}, false, false},
-		{"renames and deletes", treetest.Allows{Rename: true, Delete: true}, false, false},
-		{"renames and removes", treetest.Allows{Rename: true, Trash: true}, false, false},
-		{"renames folders", treetest.Allows{Rename: true, Trash: true, Folders: true}, false, false},
-		{"renames folders, watched", treetest.Allows{Rename: true, Delete: true, Folders: true}, true, false},
-		{"removes, watched", treetest.Allows{Trash: true}, true, false},
-		{"watched", treetest.Allows{Rename: true, Delete: true}, true, false},
-		{"outbox", treetest.Allows{Rename: true, Trash: true, Outbox: true}, false, false},
-		{"outbox, deletes", treetest.Allows{Rename: true, Delete: true, Folders: true, Outbox: true}, false, false},
-		{"outbox, large files", treetest.Allows{Rename: true, Trash: true, Outbox: true, Blocks: true}, false, true},
-		{"large files", treetest.Allows{Rename: true, Trash: true, Folders: true, Blocks: true}, false, true},
-		{"large files, watched", treetest.Allows{Rename: true, Trash: true, Blocks: true}, true, true},
+		{"ours", treetest.Allows{Ours: true}, false, false},
+		{"deletes", treetest.Allows{Ours: true, Delete: true}, false, false},
+		{"watched", treetest.Allows{Ours: true}, true, false},
+		{"deletes, watched", treetest.Allows{Ours: true, Delete: true}, true, false},
+		{"outbox", treetest.Allows{Ours: true, Outbox: true}, false, false},
+		{"outbox, deletes", treetest.Allows{Ours: true, Delete: true, Outbox: true}, false, false},
+		{"outbox, large files", treetest.Allows{Ours: true, Outbox: true, Blocks: true}, false, true},
+		{"large files", treetest.Allows{Ours: true, Blocks: true}, false, true},
+		{"large files, watched", treetest.Allows{Ours: true, Blocks: true}, true, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
@@ -49,9 +46,8 @@ func TestModel(t *testing.T) {
 				s := &modelSystem{w: w}
 				change := func(c *Config) {
 					c.MaxFileBytes, c.MaxBlocksBytes = treetest.MaxBytes, treetest.MaxBytes
-					c.CanRename, c.AllowDelete, c.CanTrash = tc.allows.Rename, tc.allows.Delete, tc.allows.Trash
 					keeps(c)
-					c.CanRenameFolders = tc.allows.Folders
+					c.Ours, c.AllowDelete = tc.allows.Ours, tc.allows.Delete
 					if tc.watches {
 						s.events = make(chan sdk.Event)
 						c.Watch = func(context.Context, sdk.Seq) (iter.Seq2[sdk.Event, error], error) {

@@ -197,16 +197,14 @@ type move struct {
 	staged    bool // it holds changes that are not recorded
 	uploaded  bool // it was uploaded
 	symlink   bool // it is a symbolic link
-	canLink   bool // the service records links
 	recorded  bool // it was, and others gave it no other name since
 	crosses   bool // to another group
 	toScratch bool // the name it gets is a scratch name
 	back      bool // that name is the recorded one
 	newest    bool // the recorded name shows its upload
 	overtaken bool // the name it gets has a later upload
-	canRename bool // the service renames uploads
+	ours      bool // the service renames and removes uploads, and records links
 	canDelete bool // the mount removes them
-	canTrash  bool // the mount removes what has the name it gets
 
 	raw      string        // the name it gets, as it would be recorded
 	versions []sdk.Entry   // the living uploads of its recorded name
@@ -238,7 +236,7 @@ func (m *move) plan() (plan, *Error) {
 		return plan{}, &Error{Class: ClassNotExist, Err: errors.New("the file is gone")}
 	case m.symlink && m.link:
 		return plan{}, &Error{Class: ClassByDesign, Err: errors.New("a symbolic link has one name"), Hint: "Make another link with: ln -s"}
-	case m.symlink && !m.toScratch && !m.canLink:
+	case m.symlink && !m.toScratch && !m.ours:
 		return plan{}, noLinks()
 	case m.further && (!m.toScratch || m.crosses), m.link && !m.toScratch && (m.uploaded || !m.scratch), m.link && m.uploaded && !m.scratch:
 		return plan{}, &Error{Class: ClassByDesign, Err: errors.New("a file of the ledger has one name"), Hint: "Copy the file instead."}
@@ -257,12 +255,10 @@ func (m *move) plan() (plan, *Error) {
 		return plan{}, nil // a backup takes its own name again
 	case m.scratch && !m.newest: // the versions are not this file's alone
 		return plan{}, keepsName("the name it was uploaded under was saved again since")
-	case !m.canRename:
+	case !m.ours:
 		return plan{}, keepsName("the ledger keeps the name a file was uploaded under")
 	case len(m.versions) == 0:
 		return plan{}, &Error{Class: ClassNotExist, Err: errors.New("the file is gone")}
-	case m.overtaken && !m.canTrash: // the later upload would go on showing
-		return plan{}, keepsName("the name was uploaded later than the file that would take it")
 	case m.theirs != "":
 		return plan{}, uploadedBy(m.theirs, "rename")
 	case m.overtaken:
@@ -279,8 +275,7 @@ func keepsName(why string) *Error {
 // moveOf gathers the facts before f gets a name. Needs Tree.mu.
 func (t *Tree) moveOf(f *File, from *link, to *Dir, newName string) *move {
 	m := &move{gone: f.isKind(fileRemoved) || from == nil && f.dir == nil || to.parent == nil, link: from == nil, scratch: f.isKind(fileScratch), staged: f.isStaged(), uploaded: f.entry.Load() != nil, crosses: f.group != to.group,
-		symlink: f.IsLink(), canLink: t.cfg.CanAttributes,
-		toScratch: to.namesScratch(newName), raw: to.rawPath(newName), canRename: t.cfg.CanRename, canDelete: t.cfg.AllowDelete}
+		symlink: f.IsLink(), toScratch: to.namesScratch(newName), raw: to.rawPath(newName), ours: t.cfg.Ours, canDelete: t.cfg.AllowDelete}
 	m.further = from != nil && !m.scratch && slices.Contains(f.links, *from)
 	e := f.record()
 	m.recorded = e != nil && !(m.staged && !m.scratch && recordedName(e) != f.raw)
@@ -292,8 +287,8 @@ func (t *Tree) moveOf(f *File, from *link, to *Dir, newName string) *move {
 	m.back, m.newest = m.raw == recordedName(e), t.isNewest(e)
 	m.overtaken = to.group.names[m.raw].isLaterThan(was)
 	m.theirs = t.uploaderOf(f.group, m.versions)
-	m.there, m.canTrash = livingOf(to.group.names[m.raw]), t.cfg.CanTrash
-	m.canDelete = m.canDelete || m.canTrash && m.theirs == ""
+	m.there = livingOf(to.group.names[m.raw])
+	m.canDelete = m.canDelete || m.ours && m.theirs == ""
 	return m
 }
 

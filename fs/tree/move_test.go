@@ -23,17 +23,17 @@ func TestMovePlans(t *testing.T) {
 		{"changed, then renamed by others", move{staged: true, uploaded: true}, plan{first: firstCommit}, 0},
 		{"uploaded, made a backup", move{uploaded: true, recorded: true, newest: true, toScratch: true}, plan{becomes: fileScratch}, 0},
 		{"uploaded", move{uploaded: true, recorded: true, newest: true, versions: one}, plan{}, ClassByDesign},
-		{"uploaded, where the service renames", move{uploaded: true, recorded: true, newest: true, versions: one, canRename: true}, plan{first: firstRename}, 0},
-		{"uploaded, and deleted by now", move{uploaded: true, recorded: true, canRename: true}, plan{}, ClassNotExist},
-		{"uploaded, onto a later upload", move{uploaded: true, recorded: true, newest: true, versions: one, overtaken: true, canRename: true}, plan{}, ClassByDesign},
+		{"uploaded, where the service renames", move{uploaded: true, recorded: true, newest: true, versions: one, ours: true}, plan{first: firstRename}, 0},
+		{"uploaded, and deleted by now", move{uploaded: true, recorded: true, ours: true}, plan{}, ClassNotExist},
+		{"uploaded, onto a later upload", move{uploaded: true, recorded: true, newest: true, versions: one, overtaken: true, ours: true}, plan{first: firstReplace}, 0},
 		{"uploaded, to another group", move{uploaded: true, recorded: true, crosses: true}, plan{}, ClassByDesign},
 		{"uploaded, to another group, with deleting", move{uploaded: true, recorded: true, crosses: true, canDelete: true}, plan{}, ClassCrossDevice},
 		{"backup, taking its name back", move{scratch: true, uploaded: true, recorded: true, back: true, newest: true}, plan{}, 0},
 		{"backup, taking it back after another save", move{scratch: true, uploaded: true, recorded: true, back: true}, plan{first: firstCommit}, 0},
 		{"backup, changed", move{scratch: true, staged: true, uploaded: true, recorded: true, newest: true}, plan{first: firstCommit}, 0},
-		{"backup, to another name", move{scratch: true, uploaded: true, recorded: true, newest: true, versions: one, canRename: true}, plan{first: firstRename}, 0},
-		{"backup of an older save, to another name", move{scratch: true, uploaded: true, recorded: true, versions: one, canRename: true}, plan{}, ClassByDesign},
-		{"uploaded, with a version of another member's", move{uploaded: true, recorded: true, newest: true, versions: one, canRename: true, theirs: bob}, plan{}, ClassByDesign},
+		{"backup, to another name", move{scratch: true, uploaded: true, recorded: true, newest: true, versions: one, ours: true}, plan{first: firstRename}, 0},
+		{"backup of an older save, to another name", move{scratch: true, uploaded: true, recorded: true, versions: one, ours: true}, plan{}, ClassByDesign},
+		{"uploaded, with a version of another member's", move{uploaded: true, recorded: true, newest: true, versions: one, ours: true, theirs: bob}, plan{}, ClassByDesign},
 		{"removed meanwhile", move{gone: true, staged: true}, plan{}, ClassNotExist},
 		{"link: to a folder that has vanished", move{gone: true, link: true, scratch: true, toScratch: true}, plan{}, ClassNotExist},
 		{"link: scratch to scratch", move{link: true, scratch: true, toScratch: true}, plan{aside: true}, 0},
@@ -44,7 +44,7 @@ func TestMovePlans(t *testing.T) {
 		{"link: backup to real", move{link: true, scratch: true, uploaded: true, recorded: true}, plan{}, ClassByDesign},
 		{"link: uploaded to scratch", move{link: true, uploaded: true, recorded: true, toScratch: true}, plan{}, ClassByDesign},
 		{"a link of a saved file, to scratch", move{further: true, uploaded: true, recorded: true, toScratch: true}, plan{aside: true}, 0},
-		{"a link of a saved file, to real", move{further: true, uploaded: true, recorded: true, canRename: true, versions: one}, plan{}, ClassByDesign},
+		{"a link of a saved file, to real", move{further: true, uploaded: true, recorded: true, ours: true, versions: one}, plan{}, ClassByDesign},
 		{"a link of a saved file, to another group", move{further: true, uploaded: true, recorded: true, toScratch: true, crosses: true}, plan{}, ClassByDesign},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -69,9 +69,9 @@ func TestFolderMovePlans(t *testing.T) {
 	}{
 		{"nothing beneath it is uploaded", folderMove{}, 0},
 		{"uploads beneath it", folderMove{uploads: one}, ClassByDesign},
-		{"uploads beneath it, where the service renames", folderMove{uploads: one, canRename: true}, 0},
-		{"uploads of another member's", folderMove{uploads: one, canRename: true, theirs: bob}, ClassByDesign},
-		{"onto the name of a later upload", folderMove{uploads: one, canRename: true, overtaken: true}, ClassByDesign},
+		{"uploads beneath it, where the service renames", folderMove{uploads: one, ours: true}, 0},
+		{"uploads of another member's", folderMove{uploads: one, ours: true, theirs: bob}, ClassByDesign},
+		{"onto the name of a later upload", folderMove{uploads: one, ours: true, overtaken: true}, ClassByDesign},
 		{"a group", folderMove{fixed: true}, ClassByDesign},
 		{"to another group", folderMove{crosses: true}, ClassByDesign},
 		{"gone meanwhile", folderMove{gone: true}, ClassNotExist},
@@ -96,7 +96,7 @@ func TestFolderMovePlans(t *testing.T) {
 func TestW8BackupInARenamedFolder(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "d/f", []byte("content"))
-	m := mount(t, w, alice, func(c *Config) { c.CanRename = true })
+	m := mount(t, w, alice, ours)
 	d := m.dir("/team/d")
 	if err := d.Rename(t.Context(), "f", d, "f~", false); err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestN5FolderOntoALaterUpload(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "d/f", []byte("older"))
 	w.Put("team", alice, "e/f", []byte("later"))
-	m := mount(t, w, alice, func(c *Config) { c.CanRename = true })
+	m := mount(t, w, alice, ours)
 	if err := m.dir("/team/e").Rename(t.Context(), "f", m.dir("/team"), "f~", false); err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestW8BackupReplacesABackup(t *testing.T) {
 func TestW8FolderGoesWithItsLastFile(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "d/e/f", []byte("content"))
-	m := mount(t, w, alice, func(c *Config) { c.CanRename = true })
+	m := mount(t, w, alice, ours)
 	ok(t, m.dir("/team/d/e").Rename(t.Context(), "f", m.dir("/team"), "f", false))
 	m.wantNames("/team", "f")
 	m.wantContent("/team/f", "content")

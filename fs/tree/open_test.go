@@ -718,7 +718,7 @@ func TestW10TimesSurviveTheSave(t *testing.T) {
 // and forth, two files of one name.
 func TestW11OneMountHasNoConflicts(t *testing.T) {
 	w := team()
-	m := mount(t, w, alice, deletes, renames)
+	m := mount(t, w, alice, deletes)
 	dir := m.dir("/team")
 	for i := range 3 {
 		ok(t, m.save("/team/f", fmt.Sprint("f", i)))

@@ -33,7 +33,7 @@ func (m *mounted) wantForeign(what string, paths []string, want ...string) {
 func TestA5FilesAndFoldersOfOthers(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "a/b/mine", []byte("x"))
-	m := mount(t, w, alice, func(c *Config) { c.CanRename = true })
+	m := mount(t, w, alice, ours)
 	all := []string{"/team", "/team/a", "/team/a/b", "/team/a/b/mine"}
 	m.wantForeign("own files", all)
 	gone := w.Put("team", bob, "a/b/theirs", []byte("x"))
@@ -61,7 +61,7 @@ func TestA5FoldersThatMove(t *testing.T) {
 	w := team()
 	w.Put("team", bob, "theirs/f", []byte("x"))
 	w.Put("team", alice, "mine/f", []byte("x"))
-	m := mount(t, w, alice, func(c *Config) { c.CanRename = true })
+	m := mount(t, w, alice, ours)
 	m.names("/team")
 	m.wantForeign("before", []string{"/team/theirs", "/team/mine"}, "/team/theirs")
 	ok(t, m.dir("/team").Rename(t.Context(), "theirs", m.dir("/team/mine"), "moved", false))
@@ -144,7 +144,7 @@ func TestThreat17ARemovedNameIsNotOlder(t *testing.T) {
 	w.Put("team", alice, "plan", []byte("the plan"))
 	w.Put("team", bob, "plan/x", []byte("planted"))
 	w.Put("team", bob, "plan/y", []byte("planted"))
-	m := mount(t, w, alice, trashes)
+	m := mount(t, w, alice, ours)
 	m.wantContent("/team/plan", "the plan")
 	m.wantNames("/team/"+names.WithSuffix("plan", "plan"), "x", "y")
 }

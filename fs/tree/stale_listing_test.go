@@ -39,6 +39,13 @@ func (r *racing) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, nam
 	return err
 }
 
+func (r *racing) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string, seen sdk.Seq) (sdk.FolderRename, error) {
+	once(&r.beforeRename)
+	done, err := r.Person.RenameFolder(ctx, g, folder, to, seen)
+	once(&r.afterRename)
+	return done, err
+}
+
 func (r *racing) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, a sdk.Attributes) (sdk.Receipt, error) {
 	once(&r.beforeUpload)
 	return r.Person.Upload(ctx, g, name, b, a)
@@ -48,7 +55,7 @@ func (r *racing) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.
 func race(t *testing.T, w *world, change ...func(*Config)) (*mounted, *racing) {
 	t.Helper()
 	r := &racing{Person: w.As(alice)}
-	return mount(t, w, alice, append(change, renames, deletes, func(c *Config) { c.Remote = r })...), r
+	return mount(t, w, alice, append(change, deletes, func(c *Config) { c.Remote = r })...), r
 }
 
 func (m *mounted) refresh() {

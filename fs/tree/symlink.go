@@ -81,7 +81,7 @@ func (d *Dir) mayLink(target, name string) *Error {
 		return &Error{Class: ClassInvalid, Err: errors.New("the target of the link is empty")}
 	case !utf8.ValidString(target) || strings.ContainsRune(target, 0):
 		return &Error{Class: ClassInvalid, Err: errors.New("the target of the link is not UTF-8 and the ledger holds only text"), Hint: "Rename what it points to first, for example with convmv."}
-	case !d.t.cfg.CanAttributes && !d.isScratch(name):
+	case !d.t.cfg.Ours && !d.isScratch(name):
 		return noLinks()
 	}
 	return nil

@@ -11,8 +11,6 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-func links(c *Config) { c.CanAttributes = true }
-
 // putLink records a link, as another mount of the account does.
 func putLink(w *world, by sdk.AccountID, name, target string) sdk.Entry {
 	return w.PutWith("team", by, name, []byte(target), sdk.Attributes{Target: target})
@@ -56,7 +54,7 @@ func (m *mounted) symlink(target, p string) error {
 // N6: a link exists at once, and is uploaded later, with its target.
 func TestN6LinksWaitLikeEmptyFiles(t *testing.T) {
 	w := team()
-	m := mount(t, w, alice, links)
+	m := mount(t, w, alice, ours)
 	ok(t, m.symlink("../any/where", "/team/l"))
 	m.wantShown("/team/l", "-> ../any/where")
 	attr := m.node("/team/l").Attr()
@@ -86,7 +84,7 @@ func TestN6LinksWaitLikeEmptyFiles(t *testing.T) {
 func TestN6OneUploadForEachLinkThatStays(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("content"))
-	m := mount(t, w, alice, links, trashes)
+	m := mount(t, w, alice, ours)
 	dir := m.dir("/team")
 	ok(t, m.symlink("a", "/team/gone"))
 	ok(t, dir.Unlink(t.Context(), "gone"))
@@ -113,7 +111,7 @@ func TestN6OneUploadForEachLinkThatStays(t *testing.T) {
 func TestN6ScratchLinks(t *testing.T) {
 	w := team()
 	for _, can := range []bool{false, true} {
-		m := mount(t, w, alice, func(c *Config) { c.CanAttributes = can })
+		m := mount(t, w, alice, func(c *Config) { c.Ours = can })
 		dir := m.dir("/team")
 		ok(t, m.symlink("me@here.1234", "/team/.#notes"))
 		m.wantShown("/team/.#notes", "-> me@here.1234")
@@ -135,7 +133,7 @@ func TestN6ScratchLinks(t *testing.T) {
 func TestN6Refusals(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("x"))
-	m := mount(t, w, alice, links)
+	m := mount(t, w, alice, ours)
 	for what, tc := range map[string]struct {
 		target, path string
 		want         Class
@@ -162,7 +160,7 @@ func TestN6Refusals(t *testing.T) {
 		change func(*Config)
 	}{
 		"without the extension": {ClassByDesign, func(*Config) {}},
-		"read-only":             {ClassReadOnly, func(c *Config) { c.CanAttributes, c.ReadOnly = true, true }},
+		"read-only":             {ClassReadOnly, func(c *Config) { c.Ours, c.ReadOnly = true, true }},
 	} {
 		m := mount(t, w, alice, refused.change)
 		wantClass(t, m.symlink("x", "/team/l"), refused.want)
@@ -171,13 +169,13 @@ func TestN6Refusals(t *testing.T) {
 		}
 	}
 	w.Role("team", alice, sdk.RoleReader)
-	wantClass(t, mount(t, w, alice, links).symlink("x", "/team/l"), ClassReadOnly)
+	wantClass(t, mount(t, w, alice, ours).symlink("x", "/team/l"), ClassReadOnly)
 }
 
 // N6: a link has one name and no content of its own to open.
 func TestN6LinksAreNotOpened(t *testing.T) {
 	w := team()
-	m := mount(t, w, alice, links)
+	m := mount(t, w, alice, ours)
 	dir := m.dir("/team")
 	for _, name := range []string{"l", "l.tmp"} {
 		ok(t, m.symlink("f", "/team/"+name))
@@ -199,7 +197,7 @@ func TestN6LinksAreNotOpened(t *testing.T) {
 // N6, W16: a link has times of its own, which are recorded beside its target, and no mode.
 func TestN6TimesOfLinks(t *testing.T) {
 	w := team()
-	m := mount(t, w, alice, links)
+	m := mount(t, w, alice, ours)
 	ok(t, m.symlink("f", "/team/l"))
 	f := m.node("/team/l").(*File)
 	for i, when := range []time.Time{time.Unix(1000, 1), time.Unix(2000, 2)} { // with the save, and after it
@@ -223,7 +221,7 @@ func TestN6TimesOfLinks(t *testing.T) {
 // N6, W2: a link that could not be uploaded stays pending, and is sent later.
 func TestN6FailedLinksStayPending(t *testing.T) {
 	w := team()
-	m := mount(t, w, alice, links)
+	m := mount(t, w, alice, ours)
 	w.Fail("upload", &sdk.Error{Kind: sdk.ErrInsufficient, Err: errors.New("no tokens")})
 	ok(t, m.symlink("f", "/team/l"))
 	wantClass(t, m.dir("/team").Fsync(t.Context()), ClassBudget)
@@ -246,7 +244,7 @@ func TestN6FailedLinksStayPending(t *testing.T) {
 // equal bytes are no reason not to record the change.
 func TestN6FileBecomesLinkAndBack(t *testing.T) {
 	w := team()
-	m, other := mount(t, w, alice, links, trashes), mount(t, w, alice, links)
+	m, other := mount(t, w, alice, ours), mount(t, w, alice, ours)
 	dir := m.dir("/team")
 	ok(t, m.save("/team/n", "same"))
 	ok(t, m.symlink("same", "/team/l"))
@@ -286,7 +284,7 @@ func TestN6FileBecomesLinkAndBack(t *testing.T) {
 func TestN6LinksInTheTrash(t *testing.T) {
 	w := team()
 	putLink(w, alice, "d/l", "../f")
-	m := mount(t, w, alice, links, trashes)
+	m := mount(t, w, alice, ours)
 	m.wantShown("/team/d/l", "-> ../f")
 	ok(t, m.dir("/team/d").Unlink(t.Context(), "l"))
 	m.wantNames("/team/d")
@@ -353,7 +351,7 @@ func TestThreat47LinksOfOthers(t *testing.T) {
 		putLink(w, alice, "own", "/home/alice")
 		putLink(w, bob, "safe", "d")
 		putLink(w, bob, "unsafe", "/d")
-		late := mount(t, w, alice, links)
+		late := mount(t, w, alice, ours)
 		ok(t, late.symlink("/home/alice", "/team/own.tmp"))
 		putLink(w, bob, tc.at, tc.target)
 		late.refresh()
@@ -363,7 +361,7 @@ func TestThreat47LinksOfOthers(t *testing.T) {
 		}
 		mounts := []*mounted{late}
 		if !strings.Contains(tc.target, ".tmp") {
-			mounts = append(mounts, mount(t, w, alice, links))
+			mounts = append(mounts, mount(t, w, alice, ours))
 		}
 		for _, m := range mounts {
 			m.wantShown("/team/"+tc.at, want)
@@ -387,7 +385,7 @@ func TestThreat47LinksOfOthersWhenNamesChange(t *testing.T) {
 	w.Put("team", alice, "d/x", []byte("x"))
 	putLink(w, bob, "l", "d/x")
 	putLink(w, bob, "deep/er/up", "../../d/x")
-	m := mount(t, w, alice, links, trashes, func(c *Config) { c.CanRename = true })
+	m := mount(t, w, alice, ours)
 	dir := m.dir("/team")
 	k := &kernelNotes{}
 	m.SetKernel(k)
@@ -461,7 +459,7 @@ func TestThreat47ChangingLinksOfOthers(t *testing.T) {
 	w := team()
 	putLink(w, bob, "bad", "/etc/passwd")
 	putLink(w, bob, "good", "d/f")
-	m := mount(t, w, alice, links, trashes, func(c *Config) { c.CanRename = true })
+	m := mount(t, w, alice, ours)
 	dir := m.dir("/team")
 	ok(t, dir.Rename(t.Context(), "good", dir, "moved", false))
 	m.wantShown("/team/moved", "-> d/f")
@@ -516,7 +514,7 @@ func TestThreat47ManyLinksOfOthers(t *testing.T) {
 	for i := range many {
 		putLink(w, bob, fmt.Sprint("d/", i), fmt.Sprint("../d/", i+1)) // each leads over the next
 	}
-	m := mount(t, w, alice, links)
+	m := mount(t, w, alice, ours)
 	if got := len(m.names("/team/d")); got != many {
 		t.Errorf("%d names", got)
 	}

@@ -755,7 +755,7 @@ func TestW14ReaderChangesNothing(t *testing.T) {
 	mine := w.Put("team", bob, "mine", []byte("from before"))
 	w.Put("team", alice, "dir/f", []byte("x"))
 	w.Role("team", bob, sdk.RoleReader)
-	m := mount(t, w, bob, deletes, renames)
+	m := mount(t, w, bob, deletes)
 	file, dir := m.node("/team/mine").(*File), m.dir("/team")
 	_, _, created := dir.Create(t.Context(), "new", false, OpenFlags{Write: true})
 	_, _, scratch := dir.Create(t.Context(), ".new.swp", false, OpenFlags{Write: true})
@@ -888,7 +888,7 @@ func TestM3NoKernelIsLeft(t *testing.T) {
 // M3: what programs make while the last uploads are under way is uploaded, too.
 func TestM3DrainSeesWhatComesMeanwhile(t *testing.T) {
 	w := team()
-	m := mount(t, w, bob, links, func(c *Config) { c.EmptyDelay = time.Hour })
+	m := mount(t, w, bob, ours, func(c *Config) { c.EmptyDelay = time.Hour })
 	h := m.create("/team/large")
 	defer h.Release()
 	m.write(h, "x", 0)
@@ -1190,7 +1190,7 @@ func TestA4RenamedFilesShareNoInode(t *testing.T) {
 // the old name has others. Else find takes a folder in a folder for a loop, and cp two
 // files for one.
 func TestA4RenamedFoldersShareNoInode(t *testing.T) {
-	m := mount(t, team(), alice, trashes)
+	m := mount(t, team(), alice, ours)
 	dir, numbers := m.dir("/team"), make(map[uint64]string)
 	made := []string{"A/d/f", "B/d/f", "C/d/f"}
 	for _, p := range []string{"C", "B", "A"} {

@@ -92,9 +92,6 @@ func (g *group) mergeRenamed(list []sdk.Entry, rename func(old string) string, a
 	return touched
 }
 
-// canRemove reports whether uploaded files can be removed.
-func (t *Tree) canRemove() bool { return t.cfg.AllowDelete || t.cfg.CanTrash }
-
 // trashUploads puts all versions of a file into the trash of its group (W9).
 func (t *Tree) trashUploads(ctx context.Context, f *File) error {
 	t.mu.RLock()

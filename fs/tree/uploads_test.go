@@ -11,8 +11,10 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-func renames(c *Config) { c.CanRename = true }
-func deletes(c *Config) { c.AllowDelete = true }
+// ours is a service of our dialect.
+func ours(c *Config) { c.Ours = true }
+
+func deletes(c *Config) { c.Ours, c.AllowDelete = true, true }
 func advises(c *Config) {
 	c.Hint = func(err error) string { return "About " + sdk.KindOf(err).Error() + "." }
 }
@@ -23,7 +25,7 @@ func TestW8ServiceRenamesAllVersions(t *testing.T) {
 	w.Put("team", alice, "f", []byte("one"))
 	w.Put("team", alice, "f", []byte("two"))
 	w.Put("team", alice, "d/old", []byte("three"))
-	m := mount(t, w, alice, renames)
+	m := mount(t, w, alice, ours)
 	h := m.open("/team/f", OpenFlags{Read: true, Write: true})
 	ok(t, m.rename("f", "g"))
 	m.write(h, "TWO!", 0)
@@ -49,8 +51,8 @@ func TestW8ServiceRenamesAllVersions(t *testing.T) {
 	})
 	t.Run("onto a newer upload", func(t *testing.T) {
 		ok(t, m.save("/team/newer", "x"))
-		wantClass(t, m.dir("/team/d").Rename(t.Context(), "old", m.dir("/team"), "newer", false), ClassByDesign)
-		m.wantContent("/team/newer", "x")
+		ok(t, m.dir("/team/d").Rename(t.Context(), "old", m.dir("/team"), "newer", false))
+		m.wantContent("/team/newer", "TWO!")
 	})
 }
 
@@ -58,7 +60,7 @@ func TestW8ServiceRenamesAllVersions(t *testing.T) {
 func TestW8BackupDoesNotTakeLaterSavesAlong(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("one"))
-	m := mount(t, w, alice, renames)
+	m := mount(t, w, alice, ours)
 	ok(t, m.rename("f", "f~"))
 	ok(t, m.save("/team/f", "two"))
 	wantClass(t, m.rename("f~", "g"), ClassByDesign)
@@ -70,7 +72,7 @@ func TestW8BackupDoesNotTakeLaterSavesAlong(t *testing.T) {
 func TestW8RenameWhileOthersOpen(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("one"))
-	m := mount(t, w, alice, renames)
+	m := mount(t, w, alice, ours)
 	f := m.node("/team/f").(*File)
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -98,7 +100,7 @@ func TestN5ServiceRenamesFolders(t *testing.T) {
 	w.Put("team", alice, "d/e/b", []byte("b1"))
 	w.Put("team", alice, "d/e/b", []byte("b2"))
 	w.Put("team", alice, "deep", []byte("not beneath"))
-	m := mount(t, w, alice, renames)
+	m := mount(t, w, alice, ours)
 	ok(t, m.save("/team/d/c.tmp", "scratch"))
 	h := m.open("/team/d/a", OpenFlags{Read: true})
 	defer h.Release()
@@ -119,8 +121,6 @@ func TestN5ServiceRenamesFolders(t *testing.T) {
 	}
 }
 
-func renamesFolders(c *Config) { c.CanRename, c.CanRenameFolders = true, true }
-
 // N5: where the service renames folders, a folder with all its versions is renamed by one
 // request; what is only here goes along.
 func TestN5FolderIsRenamedByOneRequest(t *testing.T) {
@@ -128,7 +128,7 @@ func TestN5FolderIsRenamedByOneRequest(t *testing.T) {
 	for _, name := range []string{"d/a", "d/e/b", "d/e/b", "deep"} {
 		w.Put("team", alice, name, []byte(name))
 	}
-	m, other := mount(t, w, alice, renamesFolders), mount(t, w, bob)
+	m, other := mount(t, w, alice, ours), mount(t, w, bob)
 	m.wantNames("/team", "d", "deep")
 	ok(t, m.save("/team/d/c.tmp", "scratch"))
 	_, err := m.dir("/team/d").Mkdir(t.Context(), "empty")
@@ -157,7 +157,7 @@ func TestN5FolderIsRenamedByOneRequest(t *testing.T) {
 func TestN5FolderThereAndBack(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "d/a", []byte("a"))
-	m := mount(t, w, alice, renamesFolders, func(c *Config) { c.RefreshInterval = time.Hour })
+	m := mount(t, w, alice, ours, func(c *Config) { c.RefreshInterval = time.Hour })
 	m.wantFiles("d/a")
 	for range 3 {
 		ok(t, m.rename("d", "n"))
@@ -176,7 +176,7 @@ func TestN5FolderIsRenamedAsAWholeOrNot(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "d/a", []byte("a"))
 	w.Put("team", alice, "d/b", []byte("b"))
-	m := mount(t, w, alice, renamesFolders)
+	m := mount(t, w, alice, ours)
 	m.wantFiles("d/a", "d/b")
 	w.Fail("rename folder", &sdk.Error{Op: "rename folder", Kind: sdk.ErrUnavailable})
 	wantClass(t, m.rename("d", "n"), ClassUnreachable)
@@ -208,7 +208,7 @@ func TestN5FolderThatOthersChangedMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := team()
 			w.Put("team", tc.as, "d/a", []byte("a"))
-			m := mount(t, w, tc.as, renamesFolders, func(c *Config) { c.RefreshInterval = time.Hour })
+			m := mount(t, w, tc.as, ours, func(c *Config) { c.RefreshInterval = time.Hour })
 			m.wantFiles("d/a")
 			w.Put("team", tc.puts, tc.put, []byte("theirs"))
 			if err := m.rename("d", "n"); tc.how == 0 {
@@ -228,7 +228,7 @@ func TestN5FolderGoesFileByFileOntoEarlierUploads(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "n/a", []byte("earlier"))
 	w.Put("team", alice, "d/a", []byte("later"))
-	m := mount(t, w, alice, renamesFolders)
+	m := mount(t, w, alice, ours)
 	ok(t, m.dir("/team/n").Rename(t.Context(), "a", m.dir("/team"), "a~", false))
 	ok(t, m.dir("/team").Rmdir(t.Context(), "n"))
 	ok(t, m.rename("d", "n"))
@@ -243,7 +243,7 @@ func TestW8RenameOfOthersUploadsChangesNothing(t *testing.T) {
 	w := team()
 	w.Put("team", bob, "d/mine", []byte("a"))
 	w.Put("team", alice, "d/theirs", []byte("b"))
-	m := mount(t, w, bob, renames)
+	m := mount(t, w, bob, ours)
 	wantClass(t, m.rename("d", "n"), ClassByDesign)
 	wantClass(t, m.dir("/team/d").Rename(t.Context(), "theirs", m.dir("/team"), "x", false), ClassByDesign)
 	if w.Begun("rename") != 0 {
@@ -288,7 +288,7 @@ func TestW8AcrossGroups(t *testing.T) {
 	w := team()
 	w.Member("other", alice, bob)
 	w.Put("team", alice, "f", []byte("x"))
-	for class, change := range map[Class]func(*Config){ClassByDesign: renames, ClassCrossDevice: deletes} {
+	for class, change := range map[Class]func(*Config){ClassByDesign: func(*Config) {}, ClassCrossDevice: deletes} {
 		m := mount(t, w, alice, change)
 		wantClass(t, m.dir("/team").Rename(t.Context(), "f", m.dir("/other"), "f", false), class)
 		m.wantCharges(0, 0)
@@ -310,13 +310,13 @@ func TestW8FoldersAcrossGroups(t *testing.T) {
 		change func(*Config)
 		class  Class
 	}{
-		"own files and a trash":       {bob, "bobs", trashes, ClassCrossDevice},
+		"own files and a trash":       {bob, "bobs", ours, ClassCrossDevice},
 		"own files and deletion":      {bob, "bobs", deletes, ClassCrossDevice},
-		"the owner":                   {alice, "mixed", trashes, ClassCrossDevice},
-		"files of others":             {bob, "mixed", trashes, ClassByDesign},
+		"the owner":                   {alice, "mixed", ours, ClassCrossDevice},
+		"files of others":             {bob, "mixed", ours, ClassByDesign},
 		"files of others, deletion":   {bob, "mixed", deletes, ClassByDesign},
-		"nothing is ever removed":     {alice, "mixed", renames, ClassByDesign},
-		"nothing beneath is uploaded": {bob, "empty", renames, ClassCrossDevice},
+		"nothing is ever removed":     {alice, "mixed", func(*Config) {}, ClassByDesign},
+		"nothing beneath is uploaded": {bob, "empty", func(*Config) {}, ClassCrossDevice},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := team()
@@ -344,7 +344,7 @@ func TestR6ChangesCountAgainstTheBudget(t *testing.T) {
 		w.Put("team", alice, name, []byte(name))
 	}
 	one, _ := wire.ParseTokens("1")
-	m := mount(t, w, alice, renames, deletes, func(c *Config) {
+	m := mount(t, w, alice, deletes, func(c *Config) {
 		c.Budget, _ = wire.ParseTokens("2")
 		c.Price = func(action string) (sdk.Amount, bool) {
 			return one, action == sdk.EventRenamed || action == sdk.EventDeleted
@@ -369,7 +369,7 @@ func TestR6FoldersCountAgainstTheBudget(t *testing.T) {
 		w.Put("team", alice, name, []byte(name))
 	}
 	one, _ := wire.ParseTokens("1")
-	m := mount(t, w, alice, renamesFolders, func(c *Config) {
+	m := mount(t, w, alice, ours, func(c *Config) {
 		c.Budget, _ = wire.ParseTokens("5")
 		c.Price = func(action string) (sdk.Amount, bool) { return one, action == sdk.EventRenamed }
 	})
@@ -382,8 +382,6 @@ func TestR6FoldersCountAgainstTheBudget(t *testing.T) {
 	ok(t, m.dir("/team/n").Rename(t.Context(), "a", m.dir("/team"), "k", false))
 }
 
-func trashes(c *Config) { c.CanRename, c.CanTrash = true, true }
-
 // W9: where the service has a trash, a name goes with all its versions by one request,
 // for everybody, and no key is destroyed: a program that has the file open reads on.
 func TestW9RemovedToTheTrash(t *testing.T) {
@@ -391,7 +389,7 @@ func TestW9RemovedToTheTrash(t *testing.T) {
 	w.Put("team", alice, "d/f", []byte("one"))
 	w.Put("team", alice, "d/f", []byte("two"))
 	w.Put("team", bob, "bobs", []byte("bob's"))
-	m, other := mount(t, w, alice, trashes), mount(t, w, bob, trashes)
+	m, other := mount(t, w, alice, ours), mount(t, w, bob, ours)
 	h, theirs := m.open("/team/d/f", OpenFlags{Read: true}), other.open("/team/d/f", OpenFlags{Read: true})
 	defer h.Release()
 	defer theirs.Release()
@@ -426,7 +424,7 @@ func TestW9RemovedToTheTrash(t *testing.T) {
 func TestW9RemovedByOthers(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("one"))
-	m := mount(t, w, bob, trashes)
+	m := mount(t, w, bob, ours)
 	if w.Owner("team") == bob {
 		t.Fatal("bob owns the group")
 	}
@@ -442,7 +440,7 @@ func TestW8OntoALaterUpload(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "old", []byte("old"))
 	w.Put("team", alice, "new", []byte("new"))
-	m := mount(t, w, alice, trashes)
+	m := mount(t, w, alice, ours)
 	h := m.open("/team/new", OpenFlags{Read: true})
 	defer h.Release()
 	ok(t, m.rename("old", "new"))
@@ -463,7 +461,7 @@ func TestW8AcrossGroupsWithATrash(t *testing.T) {
 	w.Member("other", alice)
 	w.Put("team", alice, "f", []byte("one"))
 	w.Put("team", bob, "bobs", []byte("two"))
-	m := mount(t, w, alice, trashes)
+	m := mount(t, w, alice, ours)
 	wantClass(t, m.dir("/team").Rename(t.Context(), "f", m.dir("/other"), "f", false), ClassCrossDevice)
 	if w.Owner("team") != alice {
 		wantClass(t, m.dir("/team").Rename(t.Context(), "bobs", m.dir("/other"), "bobs", false), ClassByDesign)
@@ -478,8 +476,8 @@ func TestW9Wastebasket(t *testing.T) {
 	w.Put("team", alice, "d/a", []byte("a"))
 	w.Put("team", alice, "d/e/b", []byte("b"))
 	w.Put("team", bob, "bobs", []byte("bob's"))
-	m := mount(t, w, bob, trashes, func(c *Config) { c.AllowMkdir = true })
-	alices := mount(t, w, alice, trashes)
+	m := mount(t, w, bob, ours, func(c *Config) { c.AllowMkdir = true })
+	alices := mount(t, w, alice, ours)
 	for _, m := range []*mounted{m, alices} {
 		_, err := m.Root().Mkdir(t.Context(), ".Trash-1000")
 		ok(t, err)
@@ -515,7 +513,7 @@ func TestW9WastebasketLosesNothing(t *testing.T) {
 	w.Put("team", alice, "f", []byte("one"))
 	w.Put("team", alice, "d/f", []byte("one"))
 	w.Put("team", alice, "changed/f", []byte("one"))
-	m := mount(t, w, alice, trashes, func(c *Config) { c.AllowDelete = true })
+	m := mount(t, w, alice, deletes)
 	_, err := m.Root().Mkdir(t.Context(), ".Trash-1000")
 	ok(t, err)
 	throwAway := func(from *Dir, name string) error {

@@ -185,7 +185,7 @@ func (b *blockSend) isHere() bool {
 func (f *File) queueSave(ctx context.Context, s *stage, g *group, raw string, save outbox.Save) (*sdk.Entry, error) {
 	t := f.t
 	var attrs sdk.Attributes
-	if t.cfg.CanAttributes {
+	if t.cfg.Ours {
 		attrs, _ = f.wanted(true)
 	}
 	attrs.Target = f.target

@@ -38,7 +38,7 @@ var errAway error = &sdk.Error{Op: "upload", Kind: sdk.ErrUnavailable, Err: erro
 // mountBoxed mounts with an outbox of alice, whose service is the world.
 func mountBoxed(t *testing.T, w *world, change ...func(*Config)) *boxed {
 	t.Helper()
-	b := mountBoxedAs(t, w, "alice", "g", append([]func(*Config){func(c *Config) { c.CanTrash, c.CanRename = true, true }}, change...)...)
+	b := mountBoxedAs(t, w, "alice", "g", append([]func(*Config){ours}, change...)...)
 	b.service.Mine = append(b.service.Mine, sdk.Group{ID: "h"})
 	return b
 }
@@ -365,7 +365,6 @@ func TestO6BudgetIsReserved(t *testing.T) {
 	b := mountBoxed(t, newBoxWorld(), func(c *Config) {
 		c.Budget = two
 		c.Price = func(string) (sdk.Amount, bool) { return one, true }
-		c.CanTrash = true
 	})
 	b.down()
 	ok(t, b.save("/g/first", "1"))

@@ -108,6 +108,11 @@ func Run(t *rapid.T, sys System, allows Allows) {
 		"restored": x.present(x.restored),
 		"revoke":   x.present(x.revoke),
 	}
+	if !allows.Ours {
+		for _, step := range []string{"chmod", "times", "note", "symlink", "putlink"} {
+			delete(steps, step)
+		}
+	}
 	if boxed, ok := sys.(Boxed); ok && allows.Outbox {
 		steps["leave"] = func(*rapid.T) { boxed.Leave(); x.m.away = true }
 		steps["return"] = func(*rapid.T) { boxed.Return(); x.m.back() }

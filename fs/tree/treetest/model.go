@@ -81,13 +81,12 @@ type model struct {
 	allows  Allows
 }
 
-// Allows holds the extensions that the service offers to the owner of the group, whose mount
-// this is.
+// Allows holds what the service offers to the owner of the group, whose mount this is.
 type Allows struct {
-	Rename, Delete, Trash bool
-	Folders               bool // as a whole; it makes no difference while the service answers
-	Outbox                bool // of the mount, whose service goes away now and then
-	Blocks                bool // a changed file loses what was not changed with the key of the version that it stands on
+	Ours   bool // it renames, has a trash and records attributes
+	Delete bool // with Ours: the mount destroys what it removes
+	Outbox bool // of the mount, whose service goes away now and then
+	Blocks bool // a changed file loses what was not changed with the key of the version that it stands on
 }
 
 func newModel(allows Allows) *model {
@@ -245,7 +244,7 @@ func (m *model) renameFolder(from, to string) string {
 	}
 	moved := func(name string) string { return to + strings.TrimPrefix(name, from) }
 	for _, v := range uploads {
-		if there := m.newest(moved(v.name)); !m.allows.Rename || there != nil && m.index(there) > m.index(m.newest(v.name)) {
+		if there := m.newest(moved(v.name)); !m.allows.Ours || there != nil && m.index(there) > m.index(m.newest(v.name)) {
 			return Refused
 		}
 	}
@@ -526,12 +525,12 @@ func (m *model) unlink(name string) string {
 		return NoEntry
 	case n.ver == nil || n.scratch || name != n.main:
 		m.keepFolder(name)
-	case (m.allows.Delete || m.allows.Trash) && m.needsRecords(n):
+	case m.allows.Ours && m.needsRecords(n):
 		return Away
 	case m.allows.Delete:
 		m.keepFolder(name)
 		m.deleteAll(name)
-	case m.allows.Trash:
+	case m.allows.Ours:
 		m.keepFolder(name)
 		m.remove(name)
 	default:
@@ -703,23 +702,19 @@ func (m *model) mayRename(n *node, to string) string {
 			return NoEntry // the content of the backup was deleted
 		}
 		return OK
-	case !m.allows.Rename, n.scratch && n.ver != m.newest(n.ver.name):
+	case !m.allows.Ours, n.scratch && n.ver != m.newest(n.ver.name):
 		return Refused
 	}
 	return m.mayRecord(n, to)
 }
 
-// mayRecord refuses a name whose newest upload is later than all of n's, or, where that can be removed, has it
-// recorded first (O10).
+// mayRecord removes what a name shows whose newest upload is later than all of n's, once that is recorded (O10).
 func (m *model) mayRecord(n *node, to string) string {
 	versions, there := m.living(n.ver.name), m.newest(to)
 	switch {
 	case len(versions) == 0:
 		return NoEntry
 	case there != nil && m.index(there) > m.index(versions[len(versions)-1]):
-		if !m.allows.Trash {
-			return Refused
-		}
 		if slices.ContainsFunc(m.living(to), func(v *version) bool { return v.waits }) {
 			return Away
 		}
