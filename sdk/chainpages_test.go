@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/testkit"
@@ -18,10 +17,11 @@ import (
 func TestChainsInOneRequest(t *testing.T) {
 	const files = wire.MaxPageRows + 7
 	s, c := world(t, testkit.Ours, func(cfg *sdk.Config) { cfg.Timeout = time.Minute })
-	a := testkit.Account{ID: c.Account()}
+	var names []string
 	for i := range files {
-		s.AddBlocks(a, "g", fmt.Sprint("file ", i), []byte{1}, format.MinBlockBytes)
+		names = append(names, fmt.Sprint("file ", i))
 	}
+	s.AddRecords(testkit.Account{ID: c.Account()}, "g", names)
 	const list = wire.PathTools + wire.OpGetGroupTransactions
 	before, cut := s.Hits(list), 0
 	s.Disturb(list, func(next http.Handler) http.Handler {

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/testkit"
@@ -21,9 +20,11 @@ import (
 func TestLongestNamesAreListed(t *testing.T) {
 	const files = 1000
 	s, c := world(t, testkit.Ours)
+	var names []string
 	for i := range files { // each takes six times as many bytes in JSON: together more than an answer may have
-		s.AddBlocks(testkit.Account{ID: c.Account()}, "g", fmt.Sprint(i, strings.Repeat("\x01", 4090)), []byte{1}, format.MinBlockBytes)
+		names = append(names, fmt.Sprint(i, strings.Repeat("\x01", 4090)))
 	}
+	s.AddRecords(testkit.Account{ID: c.Account()}, "g", names)
 	if list, err := c.Group("g").Entries(t.Context()); err != nil || len(list) != files {
 		t.Errorf("%d files, %v", len(list), err)
 	}

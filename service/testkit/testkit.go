@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -182,6 +183,23 @@ func (s *Server) Client(tb testing.TB, a Account, changes ...func(*sdk.Config)) 
 func (s *Server) World() sdktest.World {
 	s.tb.Helper()
 	return sdktest.World{Config: s.Config(), Alice: s.Account("alice", "100"), Bob: s.Account("bob", "100")}
+}
+
+// AddRecords puts records of uploads into the ledger, one for each name, without content: a list shows them,
+// and they take no request each.
+func (s *Server) AddRecords(a Account, g sdk.GroupID, names []string) {
+	s.tb.Helper()
+	l := ledger.New(s.cfg.Fees, 0, s.cfg.Now)
+	s.must(s.store().Write(context.Background(), func(tx *store.Tx) error {
+		for i, name := range names {
+			_, err := l.Append(context.Background(), tx, chain.Record{Kind: chain.KindRecord, Account: string(a.ID), Group: string(g), Ref: fmt.Sprint("record-", i),
+				FileHash: sdk.ComputeHash([]byte(name)).String(), Detail: name, Tags: []chain.Tag{{Name: chain.TagSize, Value: "1"}}})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
 }
 
 // Records counts the uploads in the ledger.
