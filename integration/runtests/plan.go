@@ -24,10 +24,10 @@ type run struct {
 	args     []string // of the test binaries
 }
 
-// A plan is what runs at the same time, and what runs after it, one after the other: make targets.
+// A plan is what runs at the same time, and what runs after it, one after the other: make targets with their variables.
 type plan struct {
 	runs  []run
-	lint  []string // beside the tests
+	lint  [][]string // beside the tests
 	after [][]string
 }
 
@@ -67,7 +67,7 @@ func quick(packages []string) plan {
 			plain = append(plain, dir)
 		}
 	}
-	p := plan{lint: []string{"lint"}, runs: []run{
+	p := plan{lint: [][]string{{"gofmt"}, {"vet", "MODULES=. integration/vectors"}}, runs: []run{
 		{name: "race", packages: race, race: true, atOnce: 2},
 		{name: "vectors", dir: "integration/vectors", packages: []string{"..."}, atOnce: 1},
 	}}
@@ -88,7 +88,7 @@ func quick(packages []string) plan {
 }
 
 // landing is what .ci/run runs after make test, within 25 minutes together: what is long by nature and kills, the
-// packages, fuzzing and the benchmark so far that they work, and gosec. It is chosen so that each test that
+// packages, fuzzing and the benchmark so far that they work, vet of all modules, staticcheck and gosec. It is chosen so that each test that
 // fs/SEMANTICS.md and SECURITY.md name runs; what it leaves to make test-all runs there on another engine, as
 // another user, with the race detector, longer or with other seeds.
 func landing() plan {
@@ -98,6 +98,7 @@ func landing() plan {
 			{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1},
 		},
 		after: [][]string{
+			{"lint"},
 			{"gosec"},
 			// Two targets in cmd/svcfs take minutes to build for fuzzing; their seeds ran. A number of inputs, and
 			// not a time: go test may fail with "context deadline exceeded" when a time ends.
