@@ -39,7 +39,7 @@ type crashing struct {
 
 // TestCrashPoints kills the service between every two durable steps of every
 // operation. After a restart the ledger is whole, every file can be served, the
-// books are right, and the same call can be repeated.
+// books are right, and the same call can be repeated. make test kills on SQLite.
 func TestCrashPoints(t *testing.T) {
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-tags", "faultpoints", "-o", bin, "../cmd/svcd")
@@ -52,6 +52,9 @@ func TestCrashPoints(t *testing.T) {
 			s3 := s3test.Start(t)
 			return []string{"--db", pgtest.Start(t).NewDatabase(t), "--blobs", s3.Location(s3.NewBucket(t))}
 		},
+	}
+	if testing.Short() {
+		delete(engines, "PostgreSQL and S3")
 	}
 	for name, stores := range engines {
 		t.Run(name, func(t *testing.T) {

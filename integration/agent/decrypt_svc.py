@@ -21,13 +21,11 @@ import base64
 import binascii
 import hashlib
 import hmac
-import http.client
 import json
 import re
 import struct
 import sys
 import time
-import urllib.request
 import zlib
 
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
@@ -175,18 +173,22 @@ class Service:
     """Fetches from the paths that the answer names, at the one address that the token is for."""
 
     def __init__(self, address, headers, timeout):
+        from http.client import HTTPException, IncompleteRead  # here, for these load longer than the rest together
+        from urllib import request as web
+
         self.address, self.timeout = address, timeout
         self.headers = dict(line.split(": ", 1) for line in headers.splitlines() if not line.startswith("Content-Type"))
         proxies = {} if address.startswith("http:") else None  # a proxy sees no plain http
-        self.opener = urllib.request.OpenerDirector()
-        for handler in (urllib.request.ProxyHandler(proxies), urllib.request.HTTPHandler(), urllib.request.HTTPSHandler()):
+        self.web, self.cut, self.broken = web, IncompleteRead, (OSError, HTTPException)
+        self.opener = web.OpenerDirector()
+        for handler in (web.ProxyHandler(proxies), web.HTTPHandler(), web.HTTPSHandler()):
             self.opener.add_handler(handler)  # none follows a redirect
 
     def open(self, path, start=0, size=0):
         """Returns an answer of status 200, or 206 if it begins at start and ends with size."""
         if not isinstance(path, str) or not re.fullmatch(r"(/[A-Za-z0-9._~%=-]+)+", path):
             raise Undecryptable("the answer names no path of the service")
-        request = urllib.request.Request(self.address + path, headers=self.headers)
+        request = self.web.Request(self.address + path, headers=self.headers)
         if start:
             request.add_header("Range", f"bytes={start}-{size - 1}")
         response = self.opener.open(request, timeout=self.timeout)
@@ -209,7 +211,7 @@ class Service:
             except Refused as refusal:
                 if pause is None or refusal.args[0] not in ("429", "502", "503"):
                     raise
-            except (OSError, http.client.HTTPException):
+            except self.broken:
                 pass
             if pause is None:
                 raise Undecryptable(f"the connection broke while the {what} was fetched")
@@ -244,9 +246,9 @@ class Stream:
             except Refused as refusal:
                 if refusal.args[0] not in ("429", "502", "503") or tries == len(PAUSES):
                     raise
-            except http.client.IncompleteRead as cut:
+            except self.service.cut as cut:
                 more = cut.partial
-            except (OSError, http.client.HTTPException):
+            except self.service.broken:
                 pass
             if more:
                 data, tries, self.at = data + more, 0, self.at + len(more)

@@ -62,8 +62,8 @@ expect_arguments $# 2 'GROUP_ID IPFS_CID'
 start
 recorded_hash "$1" "$2"
 # A repeat with the same claim_id is charged once.
-claim_id=$(python3 -B -c 'import uuid; print(uuid.uuid4())')
-body=$(jq -cn --arg group_id "$1" --arg ref "$2" --arg claim_id "$claim_id" --arg content "$content" '{group_id: $group_id, ipfs_hash: $ref, claim_id: $claim_id}
+claim_id=$(od -An -N16 -tx1 /dev/urandom)
+body=$(jq -cn --arg group_id "$1" --arg ref "$2" --arg claim_id "${claim_id//[[:space:]]/}" --arg content "$content" '{group_id: $group_id, ipfs_hash: $ref, claim_id: $claim_id}
 	+ if $content == "" then {} else {formats: [1, 2]} end')
 signed_in_again=''
 for pause in 0.5 1 2 0; do

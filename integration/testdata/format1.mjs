@@ -1,14 +1,14 @@
 // A client of file format v1 in plain Node, which speaks as the JavaScript SDK
 // 1.2 does (that version is in no registry): envelopes, both account headers, the
 // format beside the ciphertext, deflate by the web's CompressionStream.
-// node format1.mjs URL ACCOUNT GROUP upload FILE NAME [deflate]
-// node format1.mjs URL ACCOUNT GROUP retrieve REFERENCE FILE
-// with the API key on standard input. Answers one line of JSON.
+// node format1.mjs URL. Each line of standard input is a call in JSON, with "account",
+// "key", "group", and "command" and "args": upload FILE NAME [deflate], or retrieve
+// REFERENCE FILE. Answers each with one line of JSON.
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
 
-const [url, account, group, command, ...args] = process.argv.slice(2);
-const apiKey = readFileSync(0, 'utf8').trim();
+const url = process.argv[2];
 
 async function post(path, headers, body) {
   const response = await fetch(url + path, {
@@ -19,16 +19,19 @@ async function post(path, headers, body) {
   return answer;
 }
 
-const { token } = await post('/api/auth/session-token', { 'x-api-key': apiKey }, { account_id: account });
-const tool = async (name, body) =>
-  (await post('/tools/' + name, { authorization: 'Bearer ' + token, 'x-account-id': account, 'x-wallet-id': account }, body)).result;
+// signIn returns how to call a tool.
+async function signIn(account, key) {
+  const { token } = await post('/api/auth/session-token', { 'x-api-key': key }, { account_id: account });
+  return async (name, body) =>
+    (await post('/tools/' + name, { authorization: 'Bearer ' + token, 'x-account-id': account, 'x-wallet-id': account }, body)).result;
+}
 
 // through pipes bytes through a CompressionStream or DecompressionStream.
 async function through(bytes, stream) {
   return Buffer.from(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
 }
 
-const commands = {
+const commandsOf = (tool, group) => ({
   async upload(file, name, compression) {
     const data = readFileSync(file);
     const { upload_id, key } = await tool('prepare_upload', { group_id: group, filename: name });
@@ -54,10 +57,14 @@ const commands = {
     writeFileSync(file, data);
     return { format };
   },
-};
+});
 
-try {
-  process.stdout.write(JSON.stringify({ ok: await commands[command](...args) }) + '\n');
-} catch (e) {
-  process.stdout.write(JSON.stringify({ error: String(e.message) }) + '\n');
+for await (const line of createInterface({ input: process.stdin })) {
+  const { account, key, group, command, args } = JSON.parse(line);
+  try {
+    const tool = await signIn(account, key);
+    process.stdout.write(JSON.stringify({ ok: await commandsOf(tool, group)[command](...args) }) + '\n');
+  } catch (e) {
+    process.stdout.write(JSON.stringify({ error: String(e.message) }) + '\n');
+  }
 }

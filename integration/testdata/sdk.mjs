@@ -1,20 +1,17 @@
 // Drives the unmodified npm package nova-sdk-js against a self-hosted service:
-// node sdk.mjs URL ACCOUNT GROUP COMMAND ARGUMENT… with the API key on standard
-// input. Answers one line of JSON.
+// node sdk.mjs URL. Each line of standard input is a call in JSON, with "account",
+// "key", "group", "command" and "args". Answers each with one line of JSON.
 import { createRequire } from 'node:module';
 import { readFileSync, writeFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
 
 const require = createRequire(process.cwd() + '/');
 const { NovaSdk } = require('nova-sdk-js');
 console.log = console.warn = () => {};
 
-const [url, account, group, command, ...args] = process.argv.slice(2);
-const sdk = new NovaSdk(account, {
-  apiKey: readFileSync(0, 'utf8').trim(),
-  authUrl: url, mcpUrl: url, rpcUrl: url + '/rpc', contractId: 'svc.testnet',
-});
+const url = process.argv[2];
 
-const commands = {
+const commandsOf = (sdk, group) => ({
   status: () => sdk.authStatus(group),
   register: () => sdk.registerGroup(group),
   add: (member) => sdk.addGroupMember(group, member),
@@ -39,10 +36,14 @@ const commands = {
     return Buffer.compare(down.data, readFileSync(file)) === 0;
   },
   fee: async (action) => String(await sdk.estimateFee(action)),
-};
+});
 
-try {
-  process.stdout.write(JSON.stringify({ ok: await commands[command](...args) }) + '\n');
-} catch (e) {
-  process.stdout.write(JSON.stringify({ error: String(e.message), name: e.name }) + '\n');
+for await (const line of createInterface({ input: process.stdin })) {
+  const { account, key, group, command, args } = JSON.parse(line);
+  try {
+    const sdk = new NovaSdk(account, { apiKey: key, authUrl: url, mcpUrl: url, rpcUrl: url + '/rpc', contractId: 'svc.testnet' });
+    process.stdout.write(JSON.stringify({ ok: await commandsOf(sdk, group)[command](...(args ?? [])) }) + '\n');
+  } catch (e) {
+    process.stdout.write(JSON.stringify({ error: String(e.message), name: e.name }) + '\n');
+  }
 }
