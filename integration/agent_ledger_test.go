@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/testkit"
@@ -125,7 +126,7 @@ func TestThreat40AgentProcessList(t *testing.T) {
 			select {
 			case r = <-ended:
 				running = false
-			default:
+			case <-time.After(5 * time.Millisecond): // a look takes as long
 				collectProcesses(t, lines, children)
 			}
 		}

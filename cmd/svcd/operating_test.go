@@ -230,8 +230,8 @@ kill "$(cat 8002.pid)"                      # an upgrade: one process leaves, no
 for i in $(seq 12); do test "$(svcfs get team "small $i")" = "content $i"; done
 test "$(curl -s --cacert "$SSL_CERT_FILE" --http2 -o /dev/null -w '%{http_version} %{http_code}' https://127.0.0.1/health)" = "2 200"
 test "$(curl -s --tls-max 1.1 --cacert "$SSL_CERT_FILE" https://127.0.0.1/health || echo refused)" = refused
-for i in $(seq 130); do curl -s --cacert "$SSL_CERT_FILE" -H 'X-Forwarded-For: 203.0.113.9' -o /dev/null -w '%{http_code}\n' -X POST https://127.0.0.1/tools/auth_status; done | sort -u > codes
-test "$(cat codes)" = 401                   # what a client claims about its address does not count
+curl -s --cacert "$SSL_CERT_FILE" -H 'X-Forwarded-For: 203.0.113.9' -o /dev/null -w '%{http_code}\n' -X POST 'https://127.0.0.1/tools/auth_status?[1-130]' | sort | uniq -c > codes
+test "$(tr -s ' ' < codes)" = ' 130 401'                   # what a client claims about its address does not count
 for port in 8001 8003; do grep -q '"account":"alice.svc.testnet"' $port.log; grep -q '"client":"127.0.0.1"' $port.log; ! grep -q 203.0.113.9 $port.log; done
 test -z "$(find body proxy -type f)"        # nothing of a file in temporary files
 svcd verify --read-data

@@ -177,6 +177,14 @@ func openBody(size int) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", wire.PathRPC, size, strings.Repeat(" ", size-1))
 }
 
+// many is a number of attackers, of which make test has an eighth.
+func many(all int) int {
+	if testing.Short() {
+		return all / 8
+	}
+	return all
+}
+
 // How far a stranger reaches (SECURITY.md has the figures this prints).
 func TestThreat31Reach(t *testing.T) {
 	t.Run("slow bodies", reachOfSlowBodies)
@@ -186,7 +194,7 @@ func TestThreat31Reach(t *testing.T) {
 
 // 4,096 slow bodies, from one address and from 64.
 func reachOfSlowBodies(t *testing.T) {
-	const all = 4096
+	all := many(4096)
 	a := attack(t)
 	var conns []net.Conn
 	for range all {
@@ -219,7 +227,7 @@ func reachBeforeSignIn(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	writePair(t, cert, key, time.Now().Add(time.Hour))
-	a := attack(t, "--tls-cert", cert, "--tls-key", key)
+	a, bodies := attack(t, "--tls-cert", cert, "--tls-key", key), many(1500)
 	handshake := func(from string, protocols ...string) net.Conn {
 		conn := tls.Client(a.dial(from), &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}) // signed by itself
 		ok(t, conn.HandshakeContext(t.Context()))
@@ -229,19 +237,19 @@ func reachBeforeSignIn(t *testing.T) {
 		openStreams(t, handshake(fmt.Sprintf("127.0.0.%d", 10+i), http2.NextProtoTLS), 240)
 	}
 	a.stand(8 * 32)
-	for i := range 1500 { // larger than what is taken from strangers
+	for i := range bodies { // larger than what is taken from strangers
 		_, _ = io.WriteString(handshake(fmt.Sprintf("127.0.1.%d", 1+i%50)), openBody(1 << 20)[:64<<10]) // it may be closed already
 	}
 	a.settle(8 * 32)
-	for i := range 1500 {
+	for i := range bodies {
 		if _, err := io.WriteString(handshake(fmt.Sprintf("127.0.1.%d", 1+i%50)), openBody(16<<10)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	a.stand(1500 + 8*32)
+	a.stand(bodies + 8*32)
 	a.works("127.0.0.3")
-	a.peakBelow(256, "8 connections with 240 streams and 1,500 bodies before sign-in")
-	if n := a.inFlight(); n > 1500+8*32 {
+	a.peakBelow(256, fmt.Sprintf("8 connections with 240 streams and %d bodies before sign-in", bodies))
+	if n := a.inFlight(); n > bodies+8*32 {
 		t.Errorf("%d requests are under way, want at most 32 on each connection", n)
 	}
 }
@@ -274,7 +282,8 @@ func openStreams(t *testing.T, conn net.Conn, n int) {
 
 // 200 readers of the longest view, and 200 of a file inside JSON, who take nothing.
 func reachOfReaders(t *testing.T) {
-	const readers, files = 200, 150
+	const files = 150
+	readers := many(200)
 	a := attack(t, "--memory", fmt.Sprint(4<<30))
 	call[string](t, a.process, a.id, a.key, wire.OpCreateHackathonGroup, map[string]any{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
 	upload := func(name string, size int) wire.FinalizeUploadResult {
@@ -300,5 +309,5 @@ func reachOfReaders(t *testing.T) {
 	if n := a.inFlight(); n != 2*readers {
 		t.Errorf("%d requests are under way, want %d", n, 2*readers)
 	}
-	a.peakBelow(512, "200 readers of a view and 200 of a file inside JSON that do not read")
+	a.peakBelow(512, fmt.Sprintf("%d readers of a view and as many of a file inside JSON that do not read", readers))
 }

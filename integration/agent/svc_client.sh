@@ -147,8 +147,8 @@ code_of() {
 # sign_in trades the API key for a session token.
 sign_in() {
 	local body text code LC_ALL=C
-	body=$(jq -cn --arg account "$account" '{account_id: $account}')
-	exchange "$small_answer" "$body" "$auth_url/api/auth/session-token" "$token_timeout" key_headers
+	body=${account//\\/\\\\} # check_settings let nothing else pass that JSON escapes
+	exchange "$small_answer" "{\"account_id\":\"${body//\"/\\\"}\"}" "$auth_url/api/auth/session-token" "$token_timeout" key_headers
 	if [[ $status != 200 ]]; then
 		text=$(reason) code=1
 		case $status in # of a service that cannot be asked, nothing is known about the account

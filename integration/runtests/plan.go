@@ -53,7 +53,7 @@ const ofUser = `^Test([NRWAEMO][0-9]|E[A-Z]|Tree|Large|Odd|RefusalsByDesign|Moun
 
 // longByNature are the tests that call proctest.Long, and those with a short form in make test.
 const longByNature = `^Test(Stressors|Suites|ServiceKilledAtRandomMoments|MountKilledAtRandomMoments|E7ChangedAddress|RemoveAndRestoreBeyondOneRequest|Programs|ModelOnAMount` +
-	`|CrashPoints|Threat41AgentHostileNames|Threat42AgentHostileService)$`
+	`|CrashPoints|Threat41AgentHostileNames|Threat42AgentHostileService|Threat31Reach)$`
 
 // quick is make test: each test once.
 func quick(packages []string) plan {
@@ -95,7 +95,7 @@ func quick(packages []string) plan {
 func landing() plan {
 	return plan{
 		runs: []run{
-			{name: "long", packages: []string{"integration", "service", "fs"}, long: true, only: longByNature, atOnce: 2},
+			{name: "long", packages: []string{"integration", "service", "fs", "cmd/svcd"}, long: true, only: longByNature, atOnce: 2},
 			{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1},
 		},
 		after: [][]string{
