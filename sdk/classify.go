@@ -91,11 +91,15 @@ const maxAnswerText = 300
 // replaces control and format characters by spaces. The result has at most maxAnswerText
 // bytes.
 func (c *Client) scrub(text string) string {
+	var redacted []string // in one pass: a service chooses its tokens, and what replaces one must not be replaced again
 	for _, secret := range c.tokens.used() {
 		for _, form := range formsOf(secret) {
-			text = strings.ReplaceAll(text, form, "redacted")
+			if form != "" {
+				redacted = append(redacted, form, "redacted")
+			}
 		}
 	}
+	text = strings.NewReplacer(redacted...).Replace(text)
 	for _, marker := range []string{"Bearer ", "svc_sk_", "nova_sk_"} {
 		text = cutSecrets(text, marker)
 	}

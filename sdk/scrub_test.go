@@ -19,6 +19,18 @@ import (
 	"pgregory.net/rapid"
 )
 
+// Threat 8: a service chooses its tokens. One of a single character makes no error longer.
+func TestThreat8ShortTokens(t *testing.T) {
+	c, err := New("alice.svc.testnet", Config{URL: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.tokens.token = NewSecret("e")
+	if got := c.scrub("a text, beyond it"); got != "a tredactedxt, bredactedyond it" {
+		t.Errorf("%d bytes: %.100q", len(got), got)
+	}
+}
+
 // Threat 4: however a service repeats our key or a token, alone or encoded
 // together with something else, whole or cut, no error shows it, nor anything
 // that a terminal would obey.
