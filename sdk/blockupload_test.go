@@ -156,12 +156,12 @@ func TestBlockUpload(t *testing.T) {
 // A new version takes over what did not change, by runs, groups and single blocks.
 func TestBlockUploadTakesOver(t *testing.T) {
 	s, g := chunkWorld(t)
-	content := noise(515*smallBlock + 99)
+	content := noise(259*smallBlock + 99)
 	record := func(u *sdk.BlockUpload, size int64, hash sdk.Digest) (sdk.Receipt, error) {
 		return u.Finish(t.Context(), "f", size, hash, sdk.Attributes{})
 	}
 	first := begin(t, g, nil)
-	if err := first.PutPart(t.Context(), extents(0, 516), blocksOf(content, smallBlock)); err != nil {
+	if err := first.PutPart(t.Context(), extents(0, 260), blocksOf(content, smallBlock)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := record(first, int64(len(content)), sdk.ComputeHash(content)); err != nil {
@@ -173,9 +173,9 @@ func TestBlockUploadTakesOver(t *testing.T) {
 		sends format.Extents
 		knows bool
 	}{
-		{"append within a block", 515*smallBlock + 5000, extents(515, 1), true},
-		{"append blocks", 517*smallBlock + 1, extents(515, 3), false},
-		{"change here and there", 517*smallBlock + 1, format.Extents{{First: 0, Count: 1}, {First: 400, Count: 2}, {First: 517, Count: 1}}, false},
+		{"append within a block", 259*smallBlock + 5000, extents(259, 1), true},
+		{"append blocks", 261*smallBlock + 1, extents(259, 3), false},
+		{"change here and there", 261*smallBlock + 1, format.Extents{{First: 0, Count: 1}, {First: 140, Count: 2}, {First: 261, Count: 1}}, false},
 		{"cut", 256*smallBlock - 1, extents(255, 1), false},
 	} {
 		t.Run(change.name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func streamed(t testing.TB, f stored) http.HandlerFunc {
 
 // A file inside JSON is held once, in its buffer: not as text, not on the heap.
 func TestInlineRetrieveHoldsTheFileOnce(t *testing.T) {
-	content := make([]byte, 48<<20)
+	content := make([]byte, 12<<20)
 	s := newServer(t)
 	s.tool(wire.OpPrepareRetrieve, streamed(t, store(t, content)))
 	c, err := sdk.New(account, sdk.Config{URL: s.url, APIKey: sdk.NewSecret(apiKey)})
