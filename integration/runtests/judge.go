@@ -41,7 +41,7 @@ func (t *tester) checkCPU() error {
 	}
 	defer os.RemoveAll(dir)
 	cmd := command(false, "go", "build", "-o", os.DevNull, "net/http")
-	cmd.Env = append(cmd.Env, "GOCACHE="+dir)
+	cmd.Env = append(cmd.Env, "GOCACHE="+dir, "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("compile net/http: %w\n%s", err, out)
 	}

@@ -23,8 +23,8 @@ type Clear struct {
 	Check []byte `json:"check,omitempty"`
 	// Body is the length of the ciphertext, in bytes, of a large save: it has a file of its own.
 	Body int64 `json:"body,omitempty"`
-	// NameCheck is the same for its name. Items of earlier versions have none.
-	NameCheck []byte `json:"name_check,omitempty"`
+	// NameCheck is the same for its name.
+	NameCheck []byte `json:"name_check"`
 }
 
 // record is an item as it lies on the disk.
