@@ -311,10 +311,16 @@ func TestMountSaysWhatItWaitsFor(t *testing.T) {
 		cmd := w.command(t, io.Discard, screen.slave, append(args, t.TempDir())...)
 		ok(t, cmd.Start())
 		_ = screen.slave.Close()
-		<-asked
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		select {
+		case <-asked:
+		case err := <-ended:
+			t.Fatalf("svcfs %v ended before it asked: %v, %s", args, err, screen.shown())
+		}
 		screen.until("^waiting for "+regexp.QuoteMeta(w.server.URL)+"$", func() {})
 		close(answer)
-		if err := cmd.Wait(); err == nil {
+		if <-ended == nil {
 			t.Errorf("svcfs %v mounted", args)
 		}
 		<-screen.done

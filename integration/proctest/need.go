@@ -129,10 +129,13 @@ func lacksMount() string {
 	if !opens("/dev/fuse") {
 		return "/dev/fuse is missing or closed to this user: modprobe fuse, or chmod 666 /dev/fuse"
 	}
-	if os.Geteuid() != 0 {
-		return Lacks("fusermount3")
+	if os.Geteuid() == 0 {
+		return ""
 	}
-	return ""
+	if _, err := os.Stat("/etc/mtab"); err != nil {
+		return "/etc/mtab is missing, without which fusermount3 cannot unmount: ln -s /proc/self/mounts /etc/mtab"
+	}
+	return Lacks("fusermount3")
 }
 
 func opens(device string) bool {
