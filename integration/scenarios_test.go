@@ -278,16 +278,23 @@ func TestW11BothSaveTheSameName(t *testing.T) {
 	}
 }
 
-// M5: a revoked account loses at once what it has open and mapped, while it reads too. What it wrote
-// and did not save, into a shared mapping too, goes nowhere.
+// M5: a revoked account loses at once what it has open and mapped, while it reads too, and nothing of that stays in
+// memory. What it wrote and did not save, into a shared mapping too, goes nowhere.
 func TestM5RevokedInTheMiddle(t *testing.T) {
 	s := newScenario(t)
 	content, long := strings.Repeat("content ", 1024), strings.Repeat("some content of alice's, ", 100_000)
 	s.as("alice", writes("team/f", content), writes("team/mapped", content), writes("team/shared", content), writes("team/long", long))
 	s.as("bob", reads("team/f", content), opens("team/f"), mapsFile("team/mapped"), opens("team/new"), writesOpen("team/new", "unfinished"),
-		reads("team/shared", content), opens("team/shared"), mapsToWrite("team/shared", "changed by bob"), reads("team/long", long), opens("team/long"))
+		reads("team/shared", content), opens("team/shared"), mapsToWrite("team/shared", "changed by bob"), reads("team/long", long), opens("team/long"),
+		func(t *testing.T, who *actor) {
+			if who.m.status().Cached == 0 {
+				t.Error("nothing is in memory that could go")
+			}
+		})
 	s.keepsReading("bob", "team/long", long, func() { s.as("alice", s.runs("group", "revoke", "team", "@bob")) })
-	s.as("bob", losesOpen("team/f"), losesMap("team/mapped"), losesMap("team/shared"), losesOpen("team/shared"), sees("", []string{}...))
+	s.as("bob", losesOpen("team/f"), losesMap("team/mapped"), losesMap("team/shared"), losesOpen("team/shared"), sees("", []string{}...), func(t *testing.T, who *actor) {
+		proctest.Eventually(t, "nothing of the group is in memory", func() bool { return who.m.status().Cached == 0 })
+	})
 	s.as("bob", fails(unix.EKEYREVOKED, "close", closes("team/new")))
 	s.as("bob", tells("pending", "/team/new"))
 	s.as("bob", fails(unix.ENOENT, "open again", func(who *actor) error { _, err := os.ReadFile(who.m.path("team/f")); return err }))
