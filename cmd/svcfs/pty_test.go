@@ -165,13 +165,13 @@ type barWorld struct {
 	dir    string
 }
 
-func newBarWorld(t *testing.T) *barWorld {
+func newBarWorld(t *testing.T, size int) *barWorld {
 	t.Helper()
 	s, alice, c := newHosted(t, testkit.Hosted)
 	if _, err := c.Group("team").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // 16 MiB, more than sockets hold
+	content := bytes.Repeat([]byte("0123456789abcdef"), size/16)
 	receipt, err := c.Group("team").Put(t.Context(), "f", bytes.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func clientEnv(t *testing.T, s *testkit.Server, account testkit.Account, more ..
 // On a terminal put and get show how far they are, in its width as it is now, and
 // take the line away at the end.
 func TestProgressOnATerminal(t *testing.T) {
-	w := newBarWorld(t)
+	w := newBarWorld(t, 16<<20) // more than sockets hold
 	for _, tc := range []struct {
 		verb, path string
 		slow       func(slowly) func(http.Handler) http.Handler
@@ -273,7 +273,7 @@ func TestProgressFollowsTheWidth(t *testing.T) {
 
 // Without a terminal, and with --json, there is no progress at all.
 func TestNoProgressWithoutATerminal(t *testing.T) {
-	w := newBarWorld(t)
+	w := newBarWorld(t, 1<<20)
 	for _, args := range [][]string{{"get", "team", string(w.ref), "-o", "out"}, {"put", "team", "out", "--name", "again"}} {
 		var out, errs bytes.Buffer
 		if err := w.command(t, &out, &errs, args...).Run(); err != nil || errs.Len() > 0 {
@@ -297,7 +297,7 @@ func TestNoProgressWithoutATerminal(t *testing.T) {
 // and takes the line away before it says that this was in vain.
 func TestMountSaysWhatItWaitsFor(t *testing.T) {
 	proctest.Need(t, "mount")
-	w := newBarWorld(t)
+	w := newBarWorld(t, 16)
 	for _, args := range [][]string{{"mount"}, {"mount", "--background"}} {
 		asked, answer := make(chan struct{}, 100), make(chan struct{})
 		w.server.Disturb(wire.PathTools+wire.OpAuthStatus, func(http.Handler) http.Handler {
