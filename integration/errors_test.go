@@ -32,6 +32,7 @@ func (m *mount) wantError(err error, want syscall.Errno, path, sentence string) 
 }
 
 func TestEWrongKeyIsRefusedBeforeMounting(t *testing.T) {
+	proctest.Need(t, "mount")
 	w, alice, _ := team(t)
 	ok(t, os.WriteFile(alice.keyFile, []byte("svc_sk_"+strings.Repeat("A", 43)), 0o600))
 	out, code := alice.try("mount", w.mkdir("m"))

@@ -40,6 +40,7 @@ func TestE2StatusTellsTheSpeed(t *testing.T) {
 // The everyday work of programs on a line with a delay: so many requests, and no more bytes.
 // make bench BENCH=network has the times.
 func TestRequestsOnALine(t *testing.T) {
+	proctest.Need(t, "mount")
 	const files, names, content = 10, 200, 4 * kib
 	w, alice, _ := team(t)
 	src := w.mkdir("src")
