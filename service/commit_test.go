@@ -15,7 +15,6 @@ import (
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/enginetest"
 	"github.com/svcfs/svcfs/service/legacy"
-	"github.com/svcfs/svcfs/service/store/pgtest"
 )
 
 // TestThreat39AnswerOfACommitIsLost cuts the connection to the database between a commit
@@ -25,7 +24,7 @@ func TestThreat39AnswerOfACommitIsLost(t *testing.T) {
 	if enginetest.OnPostgres(t) {
 		return // ran already
 	}
-	proxy, database := cutCommits(t, pgtest.NewDatabase(t, pgtest.Start(t).URL()))
+	proxy, database := cutCommits(t, engines.NewPostgres(t))
 	key, outside := oldKey(t)
 	content := bytes.Repeat([]byte("elsewhere "), 1000)
 	gateway := &gatewayFor{data: sealWith(t, outside, content)}

@@ -209,10 +209,11 @@ func TestFoldersWithLongNames(t *testing.T) {
 // alike. Here it took a minute in which nobody could write.
 func TestThreat31FoldersOfNamesThatBeginAlike(t *testing.T) {
 	t.Parallel()
-	alice := run(t).owner()
+	r, alice := runWithGroup(t)
 	long := strings.Repeat("x", 210)
-	alice.recorded("g", 9000, func(i int) string { return fmt.Sprint(long, "/a/", i) })
-	alice.upload("g", long+"/b/8999", []byte("x"))
+	fill(t, r.openDatabase(), "g", alice.id, 9000)
+	r.exec("UPDATE files SET filename = ? || substr(filename, 13)", long+"/a/") // folder/file-N
+	alice.upload("g", long+"/b/8999.txt", []byte("x"))
 	if status, body := alice.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": long + "/a", "new_folder": long + "/b", "seq": 1}); status != http.StatusConflict {
 		t.Errorf("%d %s", status, body)
 	}

@@ -444,7 +444,7 @@ func TestThreat31StalledFilesInsideJSON(t *testing.T) {
 	other := s.user("other", "10")
 	must[string](other, wire.OpRegisterGroup, object{"group_id": "g"})
 	large := make([]byte, 6<<20)
-	file := other.upload("g", "f", large)
+	file := other.uploadRaw("g", "f", large)
 	for i, name := range []string{"stalls1", "stalls2"} {
 		slow := s.user(name, "10")
 		other.adds(slow)
@@ -522,7 +522,7 @@ func TestManyFilesInsideJSONAtOnce(t *testing.T) {
 	_, alice := runWithGroup(t)
 	var all sync.WaitGroup
 	for i := range 24 {
-		content := bytes.Repeat([]byte{byte(i)}, 100<<10<<(i%4))
+		content := bytes.Repeat([]byte{byte(i)}, 50<<10<<(i%4))
 		all.Go(func() {
 			ref := alice.upload("g", "f", content).CID
 			alice.reads(ref, string(content))
@@ -686,7 +686,7 @@ func TestThreat31AnswersThatStandStill(t *testing.T) {
 func TestThreat31PagesOfLongNames(t *testing.T) {
 	t.Parallel()
 	r, alice := runWithGroup(t)
-	const files = 300
+	const files = 200
 	fill(t, r.openDatabase(), "g", alice.id, files)
 	r.exec("UPDATE files SET filename = ?", strings.Repeat("<", 4096))
 	for limit, want := range map[int]int{0: files, 1: 1, 150: 150, files: files, wire.MaxPageRows: files} {
@@ -704,7 +704,7 @@ func TestThreat31PagesOfLongNames(t *testing.T) {
 	fill(t, r.openDatabase(), "open", alice.id, files)
 	r.exec("UPDATE files SET filename = ?", strings.Repeat("<", 4096))
 	if got := r.view("get_transactions_for_group_public", object{"group_id": "open"}); !strings.Contains(got, "get_group_transactions") {
-		t.Errorf("a view of 7 MB: %.200s", got)
+		t.Errorf("a view of 5 MB: %.200s", got)
 	}
 }
 
@@ -773,7 +773,7 @@ func TestThreat31LongListsAreSentInPieces(t *testing.T) {
 	owner, reader := r.user("owner", "10"), r.user("reader", "10")
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
 	owner.adds(reader)
-	const files = 6 * wire.MaxPageRows
+	const files = 3 * wire.MaxPageRows // more bytes than the kernel holds
 	fill(t, r.openDatabase(), "g", owner.id, files)
 	slow := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{Control: smallBuffer}).DialContext}}
 	list := func(client *http.Client) *http.Response {

@@ -17,7 +17,6 @@ import (
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/enginetest"
-	"github.com/svcfs/svcfs/service/store/pgtest"
 )
 
 const sealedBlock = block + format.Overhead
@@ -193,7 +192,7 @@ func TestFilesInBlocksMove(t *testing.T) {
 	if enginetest.OnPostgres(t) {
 		return // has both
 	}
-	server, bucket := pgtest.Start(t), s3test.Start(t)
+	bucket := s3test.Start(t)
 	first := runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data"), DestructionDelay: -1})
 	alice := first.owner()
 	versions := []large{alice.savesAll("f", contentOf("a", 9))}
@@ -204,7 +203,7 @@ func TestFilesInBlocksMove(t *testing.T) {
 	versions = versions[1:]
 	open := alice.beginsLarge("g", "f", versions[3].CID, changed(versions[3].plain, 7, "new"))
 	open.puts("7")
-	second := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), Database: server.NewDatabase(t), Blobs: bucket.Location(bucket.NewBucket(t)), DestructionDelay: -1})
+	second := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), Database: engines.NewPostgres(t), Blobs: bucket.Location(bucket.NewBucket(t)), DestructionDelay: -1})
 	third := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), DestructionDelay: -1})
 	for _, move := range [][2]*running{{first, second}, {second, third}} {
 		var stream bytes.Buffer

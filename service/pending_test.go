@@ -3,6 +3,7 @@ package service_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -103,8 +104,16 @@ func TestThreat45ShortRetentionWaits(t *testing.T) {
 // many uploads files and returns their references.
 func (u *user) many(group string, n int) (refs []string) {
 	u.t.Helper()
+	var frames [][]byte
+	v := u.vaultKey()
 	for i := range n {
-		refs = append(refs, u.upload(group, fmt.Sprint("file ", i), []byte{byte(i)}).Location)
+		frames = append(frames, u.sealsFor(v, group, fmt.Sprint("file ", i), []byte{byte(i)}).frame())
+	}
+	for some := range slices.Chunk(frames, wire.MaxSealedBatch) {
+		_, _, answers := u.batches(some...)
+		for _, a := range answers {
+			refs = append(refs, a.Result.Location)
+		}
 	}
 	return refs
 }

@@ -31,8 +31,15 @@ func TestPagesOfASave(t *testing.T) {
 			t.Fatal(status, body)
 		}
 	}
-	for i := range before {
-		save(i)
+	v := alice.vaultKey()
+	for from := 0; from < before; from += 50 {
+		var frames [][]byte
+		for i := from; i < from+50; i++ {
+			frames = append(frames, alice.sealsFor(v, "g", fmt.Sprintf("folder/file-%06d", i), noise(4096)).frame())
+		}
+		if status, body, _ := alice.batches(frames...); status != http.StatusOK {
+			t.Fatal(status, body)
+		}
 	}
 	db := r.openDatabase()
 	var busy, inLog, moved, pageSize int

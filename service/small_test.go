@@ -17,7 +17,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/files"
-	"github.com/svcfs/svcfs/service/store/pgtest"
 	"github.com/svcfs/svcfs/service/vault"
 )
 
@@ -191,7 +190,6 @@ func TestSmallContentDamaged(t *testing.T) {
 // Small contents travel with the rows: in archives, between both databases.
 func TestSmallContentsMove(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t)
 	first := runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data")})
 	alice := first.owner()
 	content := map[string][]byte{}
@@ -217,7 +215,7 @@ func TestSmallContentsMove(t *testing.T) {
 		}
 		r.clean(len(content))
 	}
-	second := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), Database: server.NewDatabase(t)})
+	second := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), Database: engines.NewPostgres(t)})
 	third := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir)})
 	var there, back bytes.Buffer
 	sum, err := first.svc.Export(t.Context(), &there, nil)

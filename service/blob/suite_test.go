@@ -54,17 +54,15 @@ func TestStores(t *testing.T) {
 			return backend{dir, dir}
 		})
 	})
+	server := s3test.Start(t)
+	s3test.SetEnv(t)
 	t.Run("S3", func(t *testing.T) {
-		server := s3test.Start(t)
-		s3test.SetEnv(t)
 		suite(t, func(t *testing.T) backend {
 			bucket := server.NewBucket(t)
 			return backend{server.Location(bucket), server.Dir(bucket)}
 		})
 	})
 	t.Run("S3 below a prefix", func(t *testing.T) {
-		server := s3test.Start(t)
-		s3test.SetEnv(t)
 		suite(t, func(t *testing.T) backend {
 			bucket := server.NewBucket(t)
 			return backend{server.Location(bucket + "/some/prefix"), server.Dir(bucket)}
@@ -218,16 +216,17 @@ func testSeek(t *testing.T, b backend) {
 func testLimit(t *testing.T, b backend) {
 	s := b.open(t)
 	before := files(t, b.files)
+	more := content(12 << 20)
 	for name, put := range puts(s) {
 		for _, limit := range []int64{0, 10, 5_000, 9 << 20} {
-			endless := &counted{r: bytes.NewReader(content(20 << 20))}
+			endless := &counted{r: bytes.NewReader(more)}
 			if _, err := put(t.Context(), endless, limit); !errors.Is(err, blob.ErrTooLarge) {
 				t.Errorf("%s: limit %d: %v", name, limit, err)
 			}
 			if endless.n > limit+1 {
 				t.Errorf("%s: limit %d: %d bytes were read", name, limit, endless.n)
 			}
-			if _, err := put(t.Context(), bytes.NewReader(content(20<<20)), limit); !errors.Is(err, blob.ErrTooLarge) {
+			if _, err := put(t.Context(), bytes.NewReader(more), limit); !errors.Is(err, blob.ErrTooLarge) {
 				t.Errorf("%s: limit %d, written by the source: %v", name, limit, err)
 			}
 		}
@@ -276,18 +275,19 @@ func (c *counted) Read(p []byte) (int, error) {
 func testInterrupted(t *testing.T, b backend) {
 	s := b.open(t)
 	before := files(t, b.files)
+	all := content(12 << 20)
 	for name, put := range puts(s) {
-		for i, n := range []int{0, 1, 100_000, 10 << 20, 20 << 20} {
+		for i, n := range []int{0, 1, 100_000, 6 << 20, len(all)} { // the last two are several parts of an object
 			broken := errors.New("the sender is gone")
 			if i%2 == 1 {
 				broken = io.ErrUnexpectedEOF // the error of a cut body, not its end
 			}
-			_, err := put(t.Context(), io.MultiReader(bytes.NewReader(content(n)), failing{broken}), 1<<30)
+			_, err := put(t.Context(), io.MultiReader(bytes.NewReader(all[:n]), failing{broken}), 1<<30)
 			if !errors.Is(err, broken) || errors.Is(err, blob.ErrUnavailable) {
 				t.Errorf("%s: after %d bytes: %v", name, n, err)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			_, err = put(ctx, io.MultiReader(bytes.NewReader(content(n)), calling{cancel}), 1<<30)
+			_, err = put(ctx, io.MultiReader(bytes.NewReader(all[:n]), calling{cancel}), 1<<30)
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: given up after %d bytes: %v", name, n, err)
 			}

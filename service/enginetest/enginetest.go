@@ -45,6 +45,12 @@ func (e *Engines) NewDatabase(t testing.TB) string {
 	if !OnPostgres(t) {
 		return ""
 	}
+	return e.NewPostgres(t)
+}
+
+// NewPostgres returns the address of a database of its own for a test that needs PostgreSQL on any engine.
+func (e *Engines) NewPostgres(t testing.TB) string {
+	t.Helper()
 	return e.server.NewDatabase(t)
 }
 

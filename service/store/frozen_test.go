@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/store/pgtest"
 )
 
 // TestThreat39MachineGoneWhileItWrites: the machine of one process loses power in a
 // transaction, and PostgreSQL does not notice. The other processes get their turn
 // nevertheless.
 func TestThreat39MachineGoneWhileItWrites(t *testing.T) {
-	direct := pgtest.Start(t).NewDatabase(t)
+	direct := postgres.NewDatabase(t)
 	ours := open(t, func() (*store.Store, error) { return store.Open(t.Context(), "", direct) })
 	freeze, address := freezable(t, direct)
 	lost, err := store.Open(t.Context(), "", address)

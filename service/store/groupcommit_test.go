@@ -269,8 +269,7 @@ func TestThreat39DatabaseGoneWithSeveralWrites(t *testing.T) {
 
 // TestPostgresParsesEachStatementOnce: the driver keeps its statements.
 func TestPostgresParsesEachStatementOnce(t *testing.T) {
-	server := pgtest.Start(t)
-	s, err := store.Open(t.Context(), "", server.NewDatabase(t))
+	s, err := store.Open(t.Context(), "", postgres.NewDatabase(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/store/pgtest"
 )
 
 // The schema changes in two steps. Expand adds what the next version needs, and the version before goes on
@@ -27,7 +26,7 @@ func afterNext() map[string]string {
 func opensWith(t *testing.T, test func(*testing.T, func(more map[string]string) (*store.Store, error))) {
 	for engine, place := range map[string]func(*testing.T) (dir, url string){
 		"sqlite":   func(t *testing.T) (dir, url string) { return t.TempDir(), "" },
-		"postgres": func(t *testing.T) (dir, url string) { return "", pgtest.Start(t).NewDatabase(t) },
+		"postgres": func(t *testing.T) (dir, url string) { return "", postgres.NewDatabase(t) },
 	} {
 		t.Run(engine, func(t *testing.T) {
 			dir, url := place(t)

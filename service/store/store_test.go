@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,18 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
+
+// postgres is the server of the tests that do not stop it.
+var postgres pgtest.Shared
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := postgres.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
 
 // source opens stores over one database.
 type source struct {
@@ -22,18 +35,17 @@ type source struct {
 
 // engines lists the databases; every test of the suite runs on each.
 func engines(t *testing.T) []source {
-	server := pgtest.Start(t)
 	return []source{
 		{"sqlite", func(t *testing.T) func() (*store.Store, error) {
 			dir := t.TempDir()
 			return func() (*store.Store, error) { return store.Open(t.Context(), dir, "") }
 		}},
 		{"postgres", func(t *testing.T) func() (*store.Store, error) {
-			url := server.NewDatabase(t)
+			url := postgres.NewDatabase(t)
 			return func() (*store.Store, error) { return store.Open(t.Context(), "", url) }
 		}},
 		{"postgres with defaults of its own", func(t *testing.T) func() (*store.Store, error) {
-			address, err := url.Parse(server.NewDatabase(t))
+			address, err := url.Parse(postgres.NewDatabase(t))
 			if err != nil {
 				t.Fatal(err)
 			}
