@@ -56,6 +56,7 @@ func TestOnPostgres(t *testing.T) {
 		"ExportEndsWhileFilesAreReplaced":       TestExportEndsWhileFilesAreReplaced,
 		"ImportRefusesEverythingButAWholeChain": TestImportRefusesEverythingButAWholeChain,
 		"DamageIsNamedAndTheRestSurvives":       TestDamageIsNamedAndTheRestSurvives,
+		"ALostIncrementCostsNoOlderFile":        TestALostIncrementCostsNoOlderFile,
 		"FilesInBlocksMove":                     TestFilesInBlocksMove,
 		"TrashIsExported":                       TestTrashIsExported,
 		"VersionsAreExported":                   TestVersionsAreExported,

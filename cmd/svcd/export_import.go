@@ -56,7 +56,8 @@ Without the master key nobody can read the files: keep a copy of the key elsewhe
 // export gives what write writes the name path, which must be free.
 func (s *settings) export(path string, write func(io.Writer) (archive.Summary, error)) error {
 	if path == standardStream {
-		_, err := write(s.stdout)
+		sum, err := write(s.stdout)
+		s.warn(sum)
 		return err
 	}
 	taken := fault.New(wire.CodeValidation, "%s exists already: give a new name", path)
@@ -78,9 +79,17 @@ func (s *settings) export(path string, write func(io.Writer) (archive.Summary, e
 	case err != nil:
 		return fmt.Errorf("name export: %w", err)
 	}
+	s.warn(sum)
 	s.printSummary("exported", sum)
 	fmt.Fprintf(s.stdout, "written: %d bytes\nmaster key: not in the archive: keep a copy of %s elsewhere, without it nothing can be read\n", sum.Bytes, s.whereMasterKey())
 	return nil
+}
+
+// warn names what an export did not find.
+func (s *settings) warn(sum archive.Summary) {
+	for _, damage := range sum.Damage {
+		fmt.Fprintf(s.stderr, "warning: %s\n", damage)
+	}
 }
 
 // printSummary prints what an archive holds.

@@ -80,7 +80,7 @@ type Summary struct {
 	Blobs      int    // of the state, wherever in the chain they are
 	BlobBytes  int64
 	Bytes      int64    // of the new archive
-	Damage     []string // what of the archives could not be read, and how many rows were lost with it
+	Damage     []string // what of the archives could not be read, and how many rows were lost with it; blobs that an export did not find
 }
 
 // leftBehind are tables that start empty in the new service: leases, sign-ins at the old

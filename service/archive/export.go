@@ -40,7 +40,7 @@ var errGone = errors.New("a blob is gone")
 func Export(ctx context.Context, w io.Writer, s Service, earlier io.Reader) (Summary, error) {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
-	e := &exporter{Service: s, out: writer{w: bufio.NewWriterSize(w, 64<<10)}, held: make(map[[sha256.Size]byte]bool), sent: make(map[string]bool),
+	e := &exporter{Service: s, out: writer{w: bufio.NewWriterSize(w, 64<<10)}, held: make(map[[sha256.Size]byte]bool), sent: make(map[string]bool), gone: make(map[string]bool),
 		head: Head{Format: formatName, Version: formatVersion, Program: s.Version, Contract: s.Contract, MasterKey: s.MasterKey, CreatedNS: time.Now().UnixNano(), ID: hex.EncodeToString(id[:])}}
 	var err error
 	if e.again, err = s.spool(); err != nil {
@@ -66,7 +66,9 @@ type exporter struct {
 	again *os.File                   // second copies
 	twice []section                  // that are in again, in order
 
-	living []blobRow // of the state
+	living  []blobRow       // of the state
+	gone    map[string]bool // blobs that were not there
+	missing []string        // that of the state
 }
 
 // begin writes the head, after a look at the earlier archive.
@@ -201,7 +203,7 @@ func (e *exporter) run(ctx context.Context) (sum Summary, err error) {
 		return sum, err
 	}
 	sum = x.summary()
-	sum.Bytes = e.out.bytes
+	sum.Bytes, sum.Damage = e.out.bytes, e.missing
 	return sum, e.out.w.Flush()
 }
 
@@ -220,8 +222,13 @@ func (e *exporter) state(ctx context.Context, tx *store.Tx, round int) (*index, 
 	if e.living, err = livingBlobs(ctx, tx); err != nil {
 		return nil, err
 	}
+	e.missing = nil
 	for _, b := range e.living {
-		x.blobs[b.id] = b.size
+		if e.gone[b.id] { // and its rows are still there
+			e.missing = append(e.missing, fmt.Sprintf("blob %s is missing: svcd verify names its file", b.id))
+		} else {
+			x.blobs[b.id] = b.size
+		}
 	}
 	if x.Records, x.LedgerRoot, err = ledgerRoot(ctx, tx); err != nil {
 		return nil, err
@@ -242,14 +249,14 @@ func (e *exporter) index(x *index) error {
 // blobs writes blobs that are new. errGone means that the others were written.
 func (e *exporter) blobs(ctx context.Context) (err error) {
 	for _, b := range e.living {
-		if e.sent[b.id] {
+		if e.sent[b.id] || e.gone[b.id] {
 			continue
 		}
 		switch failed := e.blob(ctx, b); {
 		case failed == nil:
 			e.sent[b.id] = true
 		case errors.Is(failed, fs.ErrNotExist):
-			err = fmt.Errorf("blob %s is missing, see svcd verify: %w", b.id, errGone)
+			e.gone[b.id], err = true, errGone
 		default:
 			return fmt.Errorf("blob %s: %w", b.id, failed)
 		}

@@ -55,6 +55,7 @@ type importer struct {
 	used    map[string]bool      // ids here
 	damage  []string
 	lost    map[string]int64 // rows, by table
+	states  []*index         // of the archives, in order
 }
 
 // extent is the place of a page in the spool.
@@ -95,28 +96,28 @@ func (i *importer) run(ctx context.Context, archives []io.Reader) (sum Summary, 
 	if err := i.inOrder(list); err != nil {
 		return sum, err
 	}
-	var x *index
 	for _, o := range list {
 		if err := i.read(ctx, o); err != nil {
 			return sum, fmt.Errorf("%s: %w", o.name, err)
 		}
 		if newest := o.all.newest(); newest != nil {
-			x = newest
+			i.states = append(i.states, newest)
 		}
 	}
 	if err := i.refuse(); err != nil {
 		return sum, err
 	}
-	if x == nil {
+	if len(i.states) == 0 {
 		return sum, errors.New("without an index nothing can be restored: use an earlier archive")
 	}
+	x := i.states[len(i.states)-1]
 	if schema, err := i.Store.SchemaVersion(); err != nil || x.Schema != schema {
 		return sum, errors.Join(err, fmt.Errorf("the archive was made by svcd %s with schema %d of the database, which is %d here: import it with that svcd, then upgrade", x.Program, x.Schema, schema))
 	}
 	err = i.Store.Load(ctx, func(tx *store.Tx) error { return i.fill(ctx, tx, x) })
 	sum = x.summary()
 	for _, table := range slices.Sorted(maps.Keys(i.lost)) {
-		i.damaged("%d rows of %s are lost", i.lost[table], table)
+		i.damaged("%d rows of %s are lost, but for those that an earlier archive has in their place", i.lost[table], table)
 	}
 	sum.Damage = i.damage
 	return sum, err
@@ -335,10 +336,12 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 		}
 	}
 	for _, t := range tables {
-		for _, p := range x.pages[t.Name] {
-			if err := i.page(ctx, tx, t, p); err != nil {
-				return fmt.Errorf("page %d of table %s: %w", p.number, t.Name, err)
-			}
+		gaps, err := i.table(ctx, tx, t, x)
+		for n := len(i.states) - 2; n >= 0 && len(gaps) > 0 && err == nil; n-- {
+			err = i.earlier(ctx, tx, t, i.states[n], gaps)
+		}
+		if err != nil {
+			return fmt.Errorf("table %s: %w", t.Name, err)
 		}
 	}
 	_, err = ledger.Audit(ctx, tx)
@@ -361,21 +364,87 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 	return err
 }
 
-// page inserts the rows of a page.
-func (i *importer) page(ctx context.Context, tx *store.Tx, t store.Table, p page) error {
+// lines are the rows of a page, nil where it is lost.
+func (i *importer) lines(p page) ([][]byte, error) {
 	at, ok := i.pages[p.sum]
-	if !ok && i.salvage {
-		i.lost[t.Name] += p.rows
-		return nil
-	}
 	if !ok {
-		return errors.New("it is in none of the archives")
+		return nil, nil
 	}
 	content := make([]byte, at.size)
-	if _, err := i.file.ReadAt(content, at.at); err != nil {
-		return err
+	_, err := i.file.ReadAt(content, at.at)
+	return slices.Collect(bytes.Lines(content)), err
+}
+
+// gap is where rows were lost: between two places, the second one "" for the end.
+type gap struct{ after, before string }
+
+// placeOf is the place of a row in its table, a text in whose order the rows are.
+func placeOf(line []byte, t store.Table) (place string, err error) {
+	row, err := decodeRow(line, t)
+	for _, name := range t.Order() {
+		if n, is := row[name].(int64); is {
+			place += fmt.Sprintf("%020d", n)
+		} else {
+			place += fmt.Sprintf("%s\x00", row[name])
+		}
 	}
-	return i.rows(ctx, tx, t, slices.Collect(bytes.Lines(content)))
+	return place, err
+}
+
+// table inserts the rows of a table, and returns where some were lost.
+func (i *importer) table(ctx context.Context, tx *store.Tx, t store.Table, x *index) (gaps []gap, err error) {
+	last, open := "", false
+	for _, p := range x.pages[t.Name] {
+		lines, err := i.lines(p)
+		switch {
+		case err != nil:
+			return nil, err
+		case lines == nil && !i.salvage:
+			return nil, fmt.Errorf("page %d: it is in none of the archives", p.number)
+		case lines == nil:
+			i.lost[t.Name] += p.rows
+			if !open {
+				gaps, open = append(gaps, gap{after: last}), true
+			}
+			continue
+		}
+		if open {
+			gaps[len(gaps)-1].before, err = placeOf(lines[0], t)
+			open = false
+		}
+		if err == nil {
+			last, err = placeOf(lines[len(lines)-1], t)
+		}
+		if err == nil {
+			err = i.rows(ctx, tx, t, lines)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("page %d: %w", p.number, err)
+		}
+	}
+	return gaps, nil
+}
+
+// earlier inserts what an earlier state has where rows were lost. What was deleted elsewhere stays deleted.
+func (i *importer) earlier(ctx context.Context, tx *store.Tx, t store.Table, x *index, gaps []gap) error {
+	for _, p := range x.pages[t.Name] {
+		lines, err := i.lines(p)
+		var in [][]byte
+		for _, line := range lines {
+			place, failed := placeOf(line, t)
+			err = errors.Join(err, failed)
+			if slices.ContainsFunc(gaps, func(g gap) bool { return place > g.after && (place < g.before || g.before == "") }) {
+				in = append(in, line)
+			}
+		}
+		if err == nil && len(in) > 0 {
+			err = i.rows(ctx, tx, t, in)
+		}
+		if err != nil {
+			return fmt.Errorf("page %d of an earlier archive: %w", p.number, err)
+		}
+	}
+	return nil
 }
 
 // rows inserts rows. Where something was lost, rows that refer to it are lost too: those that can be are inserted.
@@ -427,7 +496,11 @@ func (i *importer) row(ctx context.Context, tx *store.Tx, t store.Table, line []
 	for k, c := range t.Columns {
 		values[k] = row[c.Name]
 	}
-	if _, err := tx.ExecContext(ctx, t.Insert(), values...); err != nil {
+	insert := t.Insert()
+	if len(i.lost) > 0 {
+		insert = t.InsertNew() // a newer row is there
+	}
+	if _, err := tx.ExecContext(ctx, insert, values...); err != nil {
 		return fmt.Errorf("insert: %w", err)
 	}
 	return nil
@@ -499,7 +572,10 @@ func (i *importer) moveBlob(row map[string]any) error {
 			return nil
 		}
 	}
+	_, had := i.states[len(i.states)-1].blobs[id]
 	switch {
+	case !had: // the service that was exported lacked it too
+		return nil
 	case i.salvage:
 		i.damaged("blob %s is lost", id)
 		return nil

@@ -41,14 +41,19 @@ func (t Table) names() string {
 	return strings.Join(list, ", ")
 }
 
-// SelectAll reads every row, in an order that is the same in every database. Rows with a sequence
-// are in its order, so that new ones come last.
-func (t Table) SelectAll() Query {
-	order := "1, 2"
+// Order are the columns that order the rows, the same in every database. Rows with a sequence are in its order, so
+// that new ones come last.
+func (t Table) Order() [2]string {
 	if slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Name == "seq" }) {
-		order = "seq, 1"
+		return [2]string{"seq", t.Columns[0].Name}
 	}
-	return Query("SELECT " + t.names() + " FROM " + t.Name + " ORDER BY " + order)
+	return [2]string{t.Columns[0].Name, t.Columns[1].Name}
+}
+
+// SelectAll reads every row, in order.
+func (t Table) SelectAll() Query {
+	order := t.Order()
+	return Query("SELECT " + t.names() + " FROM " + t.Name + " ORDER BY " + order[0] + ", " + order[1])
 }
 
 // Insert adds a row; the arguments are its columns in order.
@@ -56,6 +61,9 @@ func (t Table) Insert() Query {
 	marks := strings.TrimSuffix(strings.Repeat("?, ", len(t.Columns)), ", ")
 	return Query("INSERT INTO " + t.Name + " (" + t.names() + ") VALUES (" + marks + ")")
 }
+
+// InsertNew is Insert, which leaves a row that is there as it is.
+func (t Table) InsertNew() Query { return t.Insert() + " ON CONFLICT DO NOTHING" }
 
 // SchemaVersion is the number of the newest migration, which an open database has.
 func (s *Store) SchemaVersion() (int, error) {
