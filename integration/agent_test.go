@@ -550,27 +550,29 @@ func TestThreat41AgentHostileNames(t *testing.T) {
 // Threat 42: whatever the one lie is, standard output stays empty and the exit
 // code is right; a fault that passes may be survived. make test has an eighth of the lies.
 func TestThreat42AgentHostileService(t *testing.T) {
-	modes := testkit.Modes()
-	slices.SortFunc(modes, func(a, b testkit.Mode) int { return strings.Compare(a.Name, b.Name) })
-	for i, mode := range modes {
-		if mode.Surface == testkit.OnWatch || testing.Short() && i%8 != 0 { // the scripts do not watch
+	asked := []testkit.Subject{testkit.OnRetrieve, testkit.OnUpload, testkit.OnList, testkit.OnToken}
+	list := slices.DeleteFunc(testkit.Lies(), func(l testkit.Lie) bool { return !slices.Contains(asked, l.On) }) // the scripts ask for nothing else
+	slices.SortFunc(list, func(a, b testkit.Lie) int { return strings.Compare(a.Name, b.Name) })
+	for i, lie := range list {
+		if testing.Short() && i%8 != 0 {
 			continue
 		}
-		t.Run(mode.Name, func(t *testing.T) {
+		t.Run(lie.Name, func(t *testing.T) {
 			t.Parallel()
-			h := testkit.NewHostile(t, mode)
+			h := testkit.NewWorld(t, lie.On, lie.Large)
+			h.Tell(lie)
 			a := newAgent(t, h.URL, h.Alice.ID, h.Alice.Key.Reveal())
 			a.env = append(a.env, "SVC_MAX_BYTES=8388608")
-			if mode.Want == sdk.ErrTimeout {
+			if lie.Want == sdk.ErrTimeout {
 				a.env = append(a.env, "SVC_TIMEOUT=1")
 			}
 			args := []string{"retrieve_and_decrypt.sh", string(h.Group), string(h.Entry.Ref)}
-			if mode.Surface == testkit.OnUpload {
+			if lie.On == testkit.OnUpload {
 				write(t, filepath.Join(a.dir, "f"), []byte("the plaintext that goes up"))
 				args = []string{"upload_to_svc.sh", string(h.Group), "f"}
 			}
 			r := a.run(args[0], args[1:]...)
-			judge(t, h, r)
+			judge(t, h, lie, r)
 			if n := h.AskedElsewhere(); n != 0 {
 				t.Errorf("%d requests went to another host", n)
 			}
@@ -583,22 +585,21 @@ func TestThreat42AgentHostileService(t *testing.T) {
 	}
 }
 
-func judge(t *testing.T, h *testkit.Hostile, r agentRun) {
+func judge(t *testing.T, h *testkit.World, lie testkit.Lie, r agentRun) {
 	t.Helper()
-	mode := h.Mode
 	// The scripts ask for no transfer beside the JSON, and cannot know the keys
 	// of earlier runs: these lies do not reach them. A passing fault may be waited out.
-	harmless := strings.HasPrefix(mode.Name, "raw:") || mode.Name == "upload: reused key" || mode.Survives
+	harmless := strings.HasPrefix(lie.Name, "raw:") || lie.Name == "upload: reused key" || lie.Survives
 	if r.code == agentDone {
-		if !harmless || mode.Surface != testkit.OnUpload && !bytes.Equal(r.out, h.Content) {
+		if !harmless || lie.On != testkit.OnUpload && !bytes.Equal(r.out, h.Content) {
 			t.Errorf("ends with 0 and %d bytes", len(r.out))
 		}
 		return
 	}
 	want := agentMissing
 	switch {
-	case mode.Name == "token: endless", mode.Name == "token: echo", mode.Name == "token: HTML 500": // nothing is said about the account
-	case mode.Surface == testkit.OnToken, mode.Want == sdk.ErrUnauthenticated, mode.Want == sdk.ErrAudience, mode.Want == sdk.ErrNotAuthorized:
+	case lie.Name == "token: endless", lie.Name == "token: echo", lie.Name == "token: HTML 500": // nothing is said about the account
+	case lie.On == testkit.OnToken, lie.Want == sdk.ErrUnauthenticated, lie.Want == sdk.ErrAudience, lie.Want == sdk.ErrNotAuthorized:
 		want = agentAuth
 	}
 	if r.code != want || len(r.out) != 0 || r.err == "" {

@@ -49,7 +49,7 @@ func TestThreat48AttributesOfOthers(t *testing.T) {
 		`{"target":"` + draft + `", "mtime":"1"}`:                      {contentType: format.TypeSymlink, want: &sdk.Attributes{ModTime: time.Unix(0, 1), Target: draft}},
 	} {
 		t.Run(fmt.Sprintf("%.60s", text), func(t *testing.T) {
-			d := testkit.NewDeceit(t, testkit.Liar{})
+			d := testkit.NewWorld(t, testkit.OnHistory, false)
 			d.Show(d.Log().Rewritten(func(r *chain.Record) bool {
 				if r.Kind == chain.KindRecord && r.Detail == "draft.txt" {
 					r.Tags = []chain.Tag{{Name: chain.TagAttributes, Value: text}, {Name: chain.TagType, Value: tc.contentType}}
@@ -72,7 +72,7 @@ func TestThreat48AttributesOfOthers(t *testing.T) {
 // TestThreat17AttributesWithoutTheAgeOfTheName: a record of new attributes says which record
 // gave the file its name, or the list is refused.
 func TestThreat17AttributesWithoutTheAgeOfTheName(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	before := d.Log().Rewritten(keepAll)
 	c := remembering(t, d, "")
 	entries, err := c.Group(d.Group).Entries(t.Context())

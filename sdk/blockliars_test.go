@@ -2,7 +2,6 @@ package sdk_test
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,60 +14,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/testkit"
 )
-
-// Threat 50: whatever a service lies about a file of format version 2, or its uploader recorded,
-// no wrong byte is given out, the error says what was proven false and who did it, and the next
-// honest answer is read.
-func TestThreat50LiesAboutBlocks(t *testing.T) {
-	for _, liar := range testkit.BlockLiars() {
-		t.Run(liar.Name, func(t *testing.T) {
-			t.Parallel()
-			d := testkit.NewBlockDeceit(t, liar)
-			g := d.Client(t, d.Alice).Group(d.Group)
-			d.Lie()
-			judge := func(what string, err error) {
-				t.Helper()
-				if sdk.KindOf(err) != sdk.ErrCorrupt || errors.Is(err, sdk.ErrWrongContent) != liar.Uploader || !strings.Contains(err.Error(), liar.Proven) {
-					t.Errorf("%s: %v, which lacks %q", what, err, liar.Proven)
-				}
-			}
-			askBlocks(t, g, d.Entry, func(list [][]byte, err error) {
-				judge("blocks", err)
-				for _, got := range list {
-					if len(got) > 0 {
-						t.Errorf("%d bytes of a block were given out", len(got))
-					}
-				}
-			})
-			// A lie beside blocks that are the right ones, such as bytes after them, need not end a read.
-			harmed := func(what string, given []byte, err error) {
-				t.Helper()
-				if err == nil && !liar.Uploader && bytes.Equal(given, d.Content) {
-					return
-				}
-				judge(what, err)
-				if !bytes.HasPrefix(d.Content, given) || len(given) == len(d.Content) {
-					t.Errorf("%s gave out %d bytes", what, len(given))
-				}
-			}
-			given, err := drain(t, g, d.Entry)
-			harmed("a file", given, err)
-			b := buffer(t, 0)
-			_, err = g.Retrieve(t.Context(), d.Entry, b)
-			harmed("a buffer", b.Bytes(), err)
-			if err != nil && b.Len() > 0 {
-				t.Errorf("%d bytes are in the buffer", b.Len())
-			}
-			d.Repent()
-			if liar.Uploader {
-				return
-			}
-			if given, err = drain(t, g, d.Entry); err != nil || !bytes.Equal(given, d.Content) {
-				t.Errorf("the next honest answer: %d bytes, %v", len(given), err)
-			}
-		})
-	}
-}
 
 // askBlocks opens a file, reads its first block, then all, and tells what the blocks hold then.
 func askBlocks(t *testing.T, g sdk.Group, e sdk.Entry, tell func([][]byte, error)) {

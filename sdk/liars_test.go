@@ -16,46 +16,12 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/testkit"
 )
 
-// Threats 5 and 6 by a service that lies consistently: a client that runs, and one
-// that begins and remembers what an earlier one saw, get an error that says what
-// was proven false, and not one entry. When the service tells the truth again, so
-// does the client.
-func TestThreat5Threat6ConsistentLiars(t *testing.T) {
-	for _, liar := range testkit.Liars() {
-		t.Run(liar.Name, func(t *testing.T) {
-			t.Parallel()
-			d := testkit.NewDeceit(t, liar)
-			path := t.TempDir()
-			running := remembering(t, d, path)
-			listed(t, running, d.Group, 4)
-			remembered := remembering(t, d, path)
-			listed(t, remembered, d.Group, 4)
-			if err := remembered.Close(); err != nil {
-				t.Fatal(err)
-			}
-			fresh := remembering(t, d, "")
-			d.Lie()
-			if liar.Name != "checkpoints are not offered any more" { // asked for once by a client
-				deceived(t, "a client that runs", running, liar, d.Group)
-			}
-			deceived(t, "a client that remembers", remembering(t, d, path), liar, d.Group)
-			if liar.Fresh {
-				deceived(t, "a client that remembers nothing", fresh, liar, d.Group)
-			}
-			d.Repent()
-			listed(t, running, d.Group, 4)
-			listed(t, remembering(t, d, path), d.Group, 4)
-		})
-	}
-}
-
-func remembering(t *testing.T, d *testkit.Deceit, dir string, changes ...func(*sdk.Config)) *sdk.Client {
+func remembering(t *testing.T, d *testkit.World, dir string, changes ...func(*sdk.Config)) *sdk.Client {
 	t.Helper()
 	return d.Client(t, d.Bob, append(changes, func(c *sdk.Config) { c.StateDir = dir })...)
 }
@@ -68,24 +34,10 @@ func listed(t *testing.T, c *sdk.Client, g sdk.GroupID, want int) {
 	}
 }
 
-func deceived(t *testing.T, who string, c *sdk.Client, liar testkit.Liar, g sdk.GroupID) {
-	t.Helper()
-	entries, err := c.Group(g).Entries(t.Context())
-	if sdk.KindOf(err) != sdk.ErrCorrupt || len(entries) > 0 {
-		t.Fatalf("%s: %d entries, %v", who, len(entries), err)
-	}
-	if who != "a client that remembers nothing" && !strings.Contains(err.Error(), liar.Proven) {
-		t.Errorf("%s is told %q, which lacks %q", who, err, liar.Proven)
-	}
-	if b, _, err := sdktest.Read(t.Context(), c.Group(g), "payroll.txt"); err == nil {
-		t.Errorf("%s read %q", who, b)
-	}
-}
-
 // Threat 6: the service acknowledges an upload with a signed receipt, and hides it
 // afterwards, from the uploader.
 func TestThreat6HiddenAfterTheReceipt(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	before := d.Log().Rewritten(keepAll)
 	dir := t.TempDir()
 	c := remembering(t, d, dir)
@@ -107,6 +59,13 @@ func keepAll(*chain.Record) bool { return true }
 // Threat 13: a receipt of another record, another name or another key is no
 // confirmation of an upload.
 func TestThreat13FalseReceipts(t *testing.T) {
+	worlds := map[bool]*testkit.World{}
+	for _, sealed := range []bool{true, false} {
+		worlds[sealed] = testkit.NewWorld(t, testkit.OnHistory, false)
+		if !sealed {
+			worlds[sealed].WithoutSealed()
+		}
+	}
 	for name, lie := range map[string]func(answer map[string]any){
 		"none":          func(a map[string]any) { delete(a, "receipt") },
 		"no record":     func(a map[string]any) { delete(a, "record") },
@@ -119,13 +78,9 @@ func TestThreat13FalseReceipts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, sealed := range []bool{true, false} {
-				d := testkit.NewDeceit(t, testkit.Liar{})
-				if !sealed {
-					d.WithoutSealed()
-				}
+			for sealed, d := range worlds {
 				d.DisturbUploads(changing(t, lie))
-				_, err := remembering(t, d, "").Group(d.Group).Put(t.Context(), "new.txt", bytes.NewReader([]byte("new")))
+				_, err := remembering(t, d, "").Group(d.Group).Put(t.Context(), "new.txt", strings.NewReader(name))
 				var refused *sdk.Error
 				if !errors.As(err, &refused) || refused.Kind != sdk.ErrCorrupt || refused.Code != wire.CodeReceipt || !strings.Contains(err.Error(), "may be recorded or not") {
 					t.Errorf("sealed %v: got %v", sealed, err)
@@ -158,7 +113,7 @@ func TestThreat6SenselessCapabilities(t *testing.T) {
 		"no JSON": say(http.StatusOK, "{"), "a portal": say(http.StatusOK, "<html>sign in</html>"), "forbidden": say(http.StatusForbidden, "{}"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := testkit.NewDeceit(t, testkit.Liar{})
+			d := testkit.NewWorld(t, testkit.OnHistory, false)
 			key := d.Log().VerifierKey()
 			c := remembering(t, d, "", func(c *sdk.Config) { c.LogKey = key })
 			d.Disturb(wire.PathCapabilities, scripted(answer))
@@ -175,7 +130,7 @@ func TestThreat6SenselessCapabilities(t *testing.T) {
 
 // Threat 6: a service that never proved anything is refused by who has its log key.
 func TestThreat6LogKeyDemandsProofs(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	key := d.Log().VerifierKey()
 	withKey := func(c *sdk.Config) { c.LogKey = key }
 	listed(t, remembering(t, d, "", withKey), d.Group, 4)
@@ -187,7 +142,7 @@ func TestThreat6LogKeyDemandsProofs(t *testing.T) {
 		t.Errorf("who requires nothing: %v", err)
 	}
 	d.Disturb(wire.PathCapabilities, nil)
-	other := testkit.NewDeceit(t, testkit.Liar{}).Log().VerifierKey()
+	other := testkit.NewWorld(t, testkit.OnHistory, false).Log().VerifierKey()
 	if _, err := remembering(t, d, "", func(c *sdk.Config) { c.LogKey = other }).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt {
 		t.Errorf("another key: %v", err)
 	}
@@ -205,7 +160,7 @@ func TestThreat6LogKeyDemandsProofs(t *testing.T) {
 // Threat 6: the service signs a receipt for a place that the group had before, so
 // that it may hide the upload later.
 func TestThreat6ReceiptOfAnOldPlace(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	c := remembering(t, d, "")
 	listed(t, c, d.Group, 4)
 	d.Show(d.Log().Rewritten(func(r *chain.Record) bool { // of a log in which the group is shorter
@@ -222,7 +177,7 @@ func TestThreat6ReceiptOfAnOldPlace(t *testing.T) {
 // Threat 6: who requires a witness or a key, or has seen proofs, is not talked out
 // of them; a fault or a portal before the service is no accusation.
 func TestThreat6CapabilitiesThatVanish(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	dir := t.TempDir()
 	first := remembering(t, d, dir)
 	listed(t, first, d.Group, 4)
@@ -252,7 +207,7 @@ func TestThreat6CapabilitiesThatVanish(t *testing.T) {
 // signed. Without a witness nobody notices until they compare; a witness signs only
 // one of the two.
 func TestThreat6SplitView(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	w := testkit.NewWitness("witness.example/1")
 	shown := d.Log()
 	shown.Cosign = w.Cosign
@@ -280,7 +235,7 @@ func TestThreat6SplitView(t *testing.T) {
 // After an honest restore of a backup the client begins anew, with the key it has
 // pinned.
 func TestAcceptRollback(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	dir := t.TempDir()
 	first := remembering(t, d, dir)
 	listed(t, first, d.Group, 4)
@@ -305,7 +260,7 @@ func TestAcceptRollback(t *testing.T) {
 
 // An incremental list costs one request, and brings only what is new.
 func TestProvenListGoesOn(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	c := remembering(t, d, "")
 	all, err := c.Group(d.Group).Entries(t.Context())
 	if err != nil {
@@ -334,13 +289,13 @@ func TestProvenListGoesOn(t *testing.T) {
 }
 
 // aboutPayroll is a record about the newest version of payroll.txt.
-func aboutPayroll(t *testing.T, d *testkit.Deceit, kind, detail string) chain.Record {
+func aboutPayroll(t *testing.T, d *testkit.World, kind, detail string) chain.Record {
 	t.Helper()
 	return about(t, d, "payroll.txt", kind, detail)
 }
 
 // about is a record about the newest version of a name.
-func about(t *testing.T, d *testkit.Deceit, name, kind, detail string) chain.Record {
+func about(t *testing.T, d *testkit.World, name, kind, detail string) chain.Record {
 	t.Helper()
 	e, err := remembering(t, d, "").Group(d.Group).Stat(t.Context(), name)
 	if err != nil {
@@ -356,7 +311,7 @@ func about(t *testing.T, d *testkit.Deceit, name, kind, detail string) chain.Rec
 // service that hides a removal, or shows a removed file again without a return, is
 // found out.
 func TestThreat6Threat46RemovalsAreProven(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	before := d.Log().Rewritten(keepAll)
 	until := time.Now().Add(time.Hour)
 	removed := aboutPayroll(t, d, chain.KindRemove, strconv.FormatInt(until.UnixNano(), 10))
@@ -412,7 +367,7 @@ func TestThreat6Threat46RemovalsAreProven(t *testing.T) {
 
 // Threat 46: records about a file come in an order that makes sense.
 func TestThreat46NoReturnWithoutARemoval(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	before := d.Log().Rewritten(keepAll)
 	record := func(kind, detail string) chain.Record { return aboutPayroll(t, d, kind, detail) }
 	remove, restore, rename, destroy := record(chain.KindRemove, ""), record(chain.KindRestore, ""), record(chain.KindRename, "x"), record(chain.KindTombstone, wire.ReasonOwnerRequest)
@@ -447,7 +402,7 @@ func TestThreat46NoReturnWithoutARemoval(t *testing.T) {
 // it. A service cannot move others with it, hide it, or tell a client that runs other
 // names than one that begins.
 func TestThreat5Threat6FoldersMoveWhatTheyHold(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	for _, name := range []string{"pay/may.txt", "pay/june.txt", "payments.txt", "pay/deleted.txt"} {
 		r, err := alice.Put(t.Context(), name, bytes.NewReader([]byte(name)))
@@ -528,7 +483,7 @@ func TestThreat5Threat6FoldersMoveWhatTheyHold(t *testing.T) {
 // Threat 8: short records of folders make neither more names nor more work than a list may
 // have.
 func TestThreat8FoldersOfManyFiles(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	log := d.Log().Rewritten(keepAll)
 	upload := func(i int) {
 		log.Invent(chain.Record{Kind: chain.KindRecord, Account: string(d.Alice.ID), Group: string(d.Group), Ref: fmt.Sprint("r", i), FileHash: strings.Repeat("ab", 32), Detail: fmt.Sprint("a/", i)})
@@ -575,6 +530,8 @@ func TestThreat8FoldersOfManyFiles(t *testing.T) {
 
 // Threat 13: a folder is renamed when its own record is proven, and no other.
 func TestThreat13FalseReceiptsOfFolders(t *testing.T) {
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
+	alice := d.Client(t, d.Alice).Group(d.Group)
 	for name, lie := range map[string]func(answer map[string]any){
 		"none":           func(a map[string]any) { delete(a, "receipt") },
 		"no record":      func(a map[string]any) { delete(a, "record") },
@@ -587,14 +544,12 @@ func TestThreat13FalseReceiptsOfFolders(t *testing.T) {
 		"signature":      func(a map[string]any) { a["receipt"].(map[string]any)["signature"] = strings.Repeat("A", 86) + "==" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := testkit.NewDeceit(t, testkit.Liar{})
-			alice := d.Client(t, d.Alice).Group(d.Group)
-			r, err := alice.Put(t.Context(), "a/x", bytes.NewReader([]byte("x")))
+			r, err := alice.Put(t.Context(), name+"/x", strings.NewReader("x"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			d.Disturb(wire.PathTools+wire.OpRenameFolder, changing(t, lie))
-			if done, err := alice.RenameFolder(t.Context(), "a", "b", r.Seq); sdk.KindOf(err) != sdk.ErrCorrupt {
+			if done, err := alice.RenameFolder(t.Context(), name, name+" renamed", r.Seq); sdk.KindOf(err) != sdk.ErrCorrupt {
 				t.Errorf("renamed %+v, %v", done, err)
 			}
 		})
@@ -604,7 +559,7 @@ func TestThreat13FalseReceiptsOfFolders(t *testing.T) {
 // Threat 13: the record of an earlier rename of the same folder proves no new one, also
 // under another sequence, which no hash covers.
 func TestThreat13EarlierRenameOfAFolder(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	r, err := alice.Put(t.Context(), "a/x", bytes.NewReader([]byte("x")))
 	if err != nil {
@@ -631,7 +586,7 @@ func TestThreat13EarlierRenameOfAFolder(t *testing.T) {
 
 // A rename of a folder whose answer is lost is repeated, and happens once.
 func TestRenameFolderAfterALostAnswer(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	r, err := alice.Put(t.Context(), "a/x", bytes.NewReader([]byte("x")))
 	if err != nil {
@@ -658,7 +613,7 @@ func TestThreat13AnotherRenameThanAsked(t *testing.T) {
 		"another folder": {Folder: "c", NewFolder: "b"}, "another name": {Folder: "a", NewFolder: "c2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := testkit.NewDeceit(t, testkit.Liar{})
+			d := testkit.NewWorld(t, testkit.OnHistory, false)
 			alice := d.Client(t, d.Alice).Group(d.Group)
 			for _, name := range []string{"a/x", "c/x"} {
 				if _, err := alice.Put(t.Context(), name, bytes.NewReader([]byte("x"))); err != nil {
@@ -686,7 +641,7 @@ func TestThreat13AnotherRenameThanAsked(t *testing.T) {
 // A client that applied a renamed folder reads only new records from then on, also of the
 // next renamed folder, and gives the same names as a client that begins.
 func TestRenamedFoldersAreReadOnce(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	var seen sdk.Seq
 	for _, name := range []string{"a/x", "a/y", "b/z"} {

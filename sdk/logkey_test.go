@@ -24,7 +24,7 @@ func TestThreat6LogKeyReplaced(t *testing.T) {
 		"nobody says it at all": {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := testkit.NewDeceit(t, testkit.Liar{})
+			d := testkit.NewWorld(t, testkit.OnHistory, false)
 			dir, first := t.TempDir(), d.Log().VerifierKey()
 			withKey := func(c *sdk.Config) { c.LogKey = first }
 			running, required := remembering(t, d, dir), remembering(t, d, "", withKey)

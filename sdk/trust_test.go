@@ -12,7 +12,7 @@ import (
 
 // Threat 6: CheckTrust says what the next list would say, and what the service did.
 func TestThreat6CheckTrust(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	dir := t.TempDir()
 	c := remembering(t, d, dir)
 	if trust, err := c.CheckTrust(t.Context()); err != nil || trust.Key != "" {

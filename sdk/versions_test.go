@@ -94,7 +94,7 @@ func TestEndedVersionsKeepTheirName(t *testing.T) {
 // A version that got its name late, and that a newer one ended, makes the name no older
 // than that: nobody takes the name of another file with an old upload.
 func TestEndedVersionsMakeNoNameOlder(t *testing.T) {
-	d := testkit.NewDeceit(t, testkit.Liar{})
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	upload, err := alice.Put(t.Context(), "old upload", strings.NewReader("x"))
 	if err != nil {
@@ -130,8 +130,8 @@ func TestEndedVersionsMakeNoNameOlder(t *testing.T) {
 	}
 }
 
-// entryOf lists the group of a deceit and returns one file.
-func entryOf(t *testing.T, c *sdk.Client, d *testkit.Deceit, ref sdk.Ref, opts ...sdk.Option) sdk.Entry {
+// entryOf lists the group of a world and returns one file.
+func entryOf(t *testing.T, c *sdk.Client, d *testkit.World, ref sdk.Ref, opts ...sdk.Option) sdk.Entry {
 	t.Helper()
 	entries, err := c.Group(d.Group).Entries(t.Context(), opts...)
 	if err != nil {

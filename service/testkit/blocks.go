@@ -211,8 +211,9 @@ func (s *Server) AddHuge(a Account, g sdk.GroupID, name string) sdk.Ref {
 	return ref
 }
 
-// forge makes the service tell, in its ledger as well, that its uploader recorded f under a reference.
-func (s *Server) forge(ref sdk.Ref, f *sealedFile) {
+// forge makes the service tell, in its ledger as well, that its uploader recorded f under a reference. It
+// returns where.
+func (s *Server) forge(ref sdk.Ref, f *sealedFile) (paths []string) {
 	s.tb.Helper()
 	sum := f.meta.Content(format.ManifestSum(f.manifest))
 	s.Show(s.Log().Rewritten(func(r *chain.Record) bool {
@@ -228,7 +229,7 @@ func (s *Server) forge(ref sdk.Ref, f *sealedFile) {
 		return true
 	}))
 	const ticket = "forged"
-	s.Disturb(wire.PathTools+wire.OpPrepareRetrieve, func(next http.Handler) http.Handler {
+	s.Disturb(retrievePath, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			answer, ok := parsed(record(next, r).Body.Bytes())
 			result, isFile := answer["result"].(map[string]any)
@@ -246,7 +247,9 @@ func (s *Server) forge(ref sdk.Ref, f *sealedFile) {
 	})
 	for path, serve := range map[string]http.HandlerFunc{wire.PathBlocks: f.sendRange, wire.PathTiles: f.sendTile} {
 		s.Disturb(path+ticket+"*", func(http.Handler) http.Handler { return serve })
+		paths = append(paths, path+ticket+"*")
 	}
+	return append(paths, retrievePath)
 }
 
 // inlineTiles are the tiles that come with an answer.

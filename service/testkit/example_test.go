@@ -10,17 +10,18 @@ import (
 
 // A program of one's own is tried against a service that lies: whatever it does
 // with an error, it must not take a changed file for the real one.
-func ExampleNewHostile() {
+func ExampleLies() {
 	_ = func(t *testing.T) { // in a test of one's own
-		for _, mode := range testkit.Modes() {
-			if mode.Surface != testkit.OnRetrieve {
+		for _, lie := range testkit.Lies() {
+			if lie.On != testkit.OnRetrieve {
 				continue
 			}
-			t.Run(mode.Name, func(t *testing.T) {
-				h := testkit.NewHostile(t, mode)
+			t.Run(lie.Name, func(t *testing.T) {
+				h := testkit.NewWorld(t, lie.On, lie.Large)
+				h.Tell(lie)
 				c := h.Client(t, h.Alice, func(cfg *sdk.Config) { cfg.MaxFileBytes = 8 << 20 })
 				content, _, err := sdktest.Read(t.Context(), c.Group(h.Group), string(h.Entry.Ref))
-				if (err == nil) != mode.Survives || err != nil && sdk.KindOf(err) != mode.Want || err == nil && string(content) != string(h.Content) {
+				if (err == nil) != lie.Survives || err != nil && sdk.KindOf(err) != lie.Want || err == nil && string(content) != string(h.Content) {
 					t.Errorf("%d bytes, %v", len(content), err)
 				}
 			})

@@ -1,6 +1,6 @@
 //go:build race
 
-package testkit_test
+package sdk_test
 
 // raceDetector tells that these tests run with the race detector: the programs
 // under test then do too.

@@ -1,5 +1,5 @@
 //go:build !race
 
-package testkit_test
+package sdk_test
 
 const raceDetector = false
