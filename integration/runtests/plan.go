@@ -34,6 +34,9 @@ type plan struct {
 // raced are the folders with goroutines of ours, which run with the race detector.
 var raced = []string{"sdk", "fs/tree", "cache", "service"}
 
+// ofMemory is the test of sdk that measures the memory of this process, which the race detector takes more of.
+const ofMemory = `^TestThreat8MemoryStaysBounded$`
+
 // mounting are the folders that mount.
 var mounting = []string{"integration", "cmd/svcfs", "fs"}
 
@@ -69,9 +72,12 @@ func quick(packages []string) plan {
 		}
 	}
 	p := plan{lint: [][]string{{"gofmt"}, {"vet", "MODULES=. integration/vectors"}}, runs: []run{
-		{name: "race", packages: race, race: true, atOnce: 2},
+		{name: "race", packages: race, race: true, skip: ofMemory, atOnce: 2},
 		{name: "vectors", dir: "integration/vectors", packages: []string{"..."}, atOnce: 1},
 	}}
+	if slices.Contains(race, "sdk") {
+		p.runs = append(p.runs, run{name: "memory", packages: []string{"sdk"}, only: ofMemory, atOnce: 1})
+	}
 	if !canBeUser() {
 		p.runs = append(p.runs, run{name: "plain", packages: append(mounts, plain...), atOnce: 3, shards: 2})
 		return p

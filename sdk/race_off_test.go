@@ -1,5 +1,0 @@
-//go:build !race
-
-package sdk_test
-
-const raceDetector = false
