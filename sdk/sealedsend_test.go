@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -101,6 +102,9 @@ func hold(s *testkit.Server, n int32) *held {
 	var seen atomic.Int32
 	s.DisturbUploads(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			raw, _ := io.ReadAll(r.Body) // sent is sent, also where the client leaves
+			r = r.WithContext(context.WithoutCancel(r.Context()))
+			r.Body = io.NopCloser(bytes.NewReader(raw))
 			if seen.Add(1) <= n {
 				h.began <- struct{}{}
 				<-h.let
