@@ -630,9 +630,9 @@ func TestThreat31ManyParts(t *testing.T) {
 
 // multiplies gives an upload more parts without bytes, in the database alone.
 func (r *running) multiplies(p wire.Part, upload string, n int) {
-	r.exec(fmt.Sprintf(`INSERT INTO parts (id, blob_id, blob_size, blob_sum, group_id, account, upload_id, number, blocks, block_size, leaves, wrapped_key)
+	r.exec(fmt.Sprintf(`INSERT INTO parts (id, blob_id, blob_size, group_id, account, upload_id, number, blocks, block_size, leaves, wrapped_key)
 		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < %d)
-		SELECT '%s' || i, '%s' || i, 0, blob_sum, group_id, account, '%s', i, blocks, block_size, leaves, wrapped_key FROM parts, n WHERE id = '%s'`, n, upload, upload, upload, p.ID))
+		SELECT '%s' || i, '%s' || i, 0, group_id, account, '%s', i, blocks, block_size, leaves, wrapped_key FROM parts, n WHERE id = '%s'`, n, upload, upload, upload, p.ID))
 	r.exec("UPDATE uploads SET parts = parts + ? WHERE id = ?", n, upload)
 }
 

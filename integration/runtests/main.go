@@ -107,7 +107,8 @@ func newTester() (*tester, error) {
 
 func (t *tester) close() { _ = os.RemoveAll(t.dir) }
 
-// build makes the programs that the tests start, once for all packages.
+// build makes the programs that the tests start, once for all packages. What runs without the race detector waits
+// for it: Go compiles a package as often as commands need it at the same time.
 func (t *tester) build(race bool) (string, error) {
 	dir := filepath.Join(t.dir, map[bool]string{false: "plain", true: "race"}[race])
 	args := []string{"build", "-buildvcs=false", "-o", dir + "/"}
@@ -152,7 +153,10 @@ func (t *tester) do(p plan) {
 		}
 	}
 	for _, target := range p.lint {
-		wait.Go(func() { t.make(target...) })
+		wait.Go(func() {
+			_, _ = t.builds[false]() // a run tells what does not compile
+			t.make(target...)
+		})
 	}
 	wait.Wait()
 	for _, target := range p.after {
@@ -175,7 +179,7 @@ const notOurs = "-gcflags=modernc.org/...=-dwarf=false -race=false"
 // run runs a part of the tests. Its error says that they could not be run, or that one failed.
 func (t *tester) run(r run) error {
 	programs := ""
-	if slices.ContainsFunc(r.packages, startsPrograms) {
+	if !r.race || slices.ContainsFunc(r.packages, startsPrograms) {
 		var err error
 		if programs, err = t.builds[r.race](); err != nil {
 			return err

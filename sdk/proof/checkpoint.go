@@ -65,7 +65,7 @@ func (l *Log) Origin() string { return l.signer.Name() }
 type Checkpoint struct {
 	tlog.Tree
 	Chains    chain.Hash // root of the tree of chains
-	HasChains bool       // false in a checkpoint that is older than chains
+	HasChains bool       // the line of that root is there
 	Note      string     // the signed text with its signatures
 }
 

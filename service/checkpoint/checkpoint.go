@@ -57,9 +57,8 @@ var ErrContradiction = errors.New("the ledger contradicts its signed checkpoint"
 type Checkpoint struct {
 	Origin string // which log: the note's first line
 	tlog.Tree
-	HasChains bool       // false in one that was signed before there were chains
-	Chains    chain.Hash // root of the tree of chains
-	Note      []byte     // as it is served; nil when nothing was signed yet
+	Chains chain.Hash // root of the tree of chains
+	Note   []byte     // as it is served; nil when nothing was signed yet
 
 	// tree has the root Chains; nil in one that was read and not compared yet.
 	tree *chain.Tree
@@ -288,7 +287,7 @@ func (l *Log) sign(ctx context.Context, file *os.File, keys []ed25519.PrivateKey
 		return fmt.Errorf("sync tree: %w", err)
 	}
 	chains := l.chains
-	c := Checkpoint{Origin: l.origin, Tree: tlog.Tree{N: l.walk.Seq}, HasChains: true, Chains: chains.Root(), tree: &chains, key: newest(keys)}
+	c := Checkpoint{Origin: l.origin, Tree: tlog.Tree{N: l.walk.Seq}, Chains: chains.Root(), tree: &chains, key: newest(keys)}
 	var err error
 	if c.Hash, err = tlog.TreeHash(c.N, hashReader(file)); err != nil {
 		return fmt.Errorf("compute root: %w", err)
@@ -320,11 +319,8 @@ func (l *Log) sign(ctx context.Context, file *os.File, keys []ed25519.PrivateKey
 
 // text is the body of a checkpoint: origin, size, root, root of the tree of chains.
 func (c Checkpoint) text() string {
-	text := c.Origin + "\n" + strconv.FormatInt(c.N, 10) + "\n" + base64.StdEncoding.EncodeToString(c.Hash[:]) + "\n"
-	if c.HasChains {
-		text += wire.ChainsLine + base64.StdEncoding.EncodeToString(c.Chains[:]) + "\n"
-	}
-	return text
+	return c.Origin + "\n" + strconv.FormatInt(c.N, 10) + "\n" + base64.StdEncoding.EncodeToString(c.Hash[:]) + "\n" +
+		wire.ChainsLine + base64.StdEncoding.EncodeToString(c.Chains[:]) + "\n"
 }
 
 // parse reads a checkpoint that key signed, under whatever origin it has.
@@ -350,13 +346,11 @@ func parse(raw []byte, key ed25519.PublicKey) (Checkpoint, error) {
 	if c.N, err = strconv.ParseInt(lines[1], 10, 64); err != nil {
 		return c, errors.New("its size is not a number")
 	}
-	if line, ok := strings.CutPrefix(lines[3], wire.ChainsLine); ok {
-		root, err := tlog.ParseHash(strings.TrimSuffix(line, "\n"))
-		if err != nil {
-			return c, errors.New("its root of chains is not a hash")
-		}
-		c.HasChains, c.Chains = true, chain.Hash(root)
+	root, err := tlog.ParseHash(strings.TrimSuffix(strings.TrimPrefix(lines[3], wire.ChainsLine), "\n"))
+	if err != nil {
+		return c, errors.New("its root of chains is not a hash")
 	}
+	c.Chains = chain.Hash(root)
 	if c.Hash, err = tlog.ParseHash(lines[2]); err != nil || c.text() != opened.Text {
 		return c, errors.New("it is not written as this service writes it")
 	}

@@ -148,7 +148,7 @@ func compareRoot(signed Checkpoint, n int64, r tlog.HashReader) error {
 
 // compareChains checks that the chains end where the checkpoint says.
 func compareChains(signed Checkpoint, chains chain.Tree) error {
-	if root := chains.Root(); signed.HasChains && root != signed.Chains {
+	if root := chains.Root(); root != signed.Chains {
 		return fmt.Errorf("rows 1 to %d: %w: their chains give root %s, signed was %s", signed.N, ErrContradiction, tlog.Hash(root), tlog.Hash(signed.Chains))
 	}
 	return nil

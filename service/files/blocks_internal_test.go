@@ -58,8 +58,8 @@ func TestPartsMoveBetweenOpenAndRead(t *testing.T) {
 	}
 	part := format.PartID{1}
 	err = s.Write(t.Context(), func(tx *store.Tx) error {
-		_, err := tx.ExecContext(t.Context(), "INSERT INTO parts (id, blob_id, blob_size, blob_sum, group_id, account, blocks, block_size, leaves) VALUES (?, 'before', ?, ?, 'g', 'a', '0-2', ?, ?)",
-			part.String(), layout.SealedBytes(), []byte{1}, layout.BlockBytes, []byte{1})
+		_, err := tx.ExecContext(t.Context(), "INSERT INTO parts (id, blob_id, blob_size, group_id, account, blocks, block_size, leaves) VALUES (?, 'before', ?, 'g', 'a', '0-2', ?, ?)",
+			part.String(), layout.SealedBytes(), layout.BlockBytes, []byte{1})
 		return err
 	})
 	if err != nil {

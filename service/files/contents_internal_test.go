@@ -29,8 +29,8 @@ func TestPartsThatChangeAreNoticed(t *testing.T) {
 			var useless []string
 			err := s.Write(t.Context(), func(tx *store.Tx) (err error) {
 				for i, id := range now {
-					if _, err := tx.ExecContext(t.Context(), `INSERT INTO parts (id, blob_id, blob_size, blob_sum, group_id, account, upload_id, number, blocks, block_size, leaves)
-						VALUES (?, ?, 1, x'00', 'g', 'alice', ?, ?, '0', 65536, x'00')`, id+name, fmt.Sprint("blob ", id, name), name, i); err != nil {
+					if _, err := tx.ExecContext(t.Context(), `INSERT INTO parts (id, blob_id, blob_size, group_id, account, upload_id, number, blocks, block_size, leaves)
+						VALUES (?, ?, 1, 'g', 'alice', ?, ?, '0', 65536, x'00')`, id+name, fmt.Sprint("blob ", id, name), name, i); err != nil {
 						return err
 					}
 				}

@@ -383,8 +383,8 @@ func (f *Files) addPart(ctx context.Context, tx *store.Tx, account string, p Par
 	if u.parts > maxParts {
 		return "", fault.New(wire.CodeTooLarge, "the upload has %d parts already: send larger parts", maxParts)
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO parts (id, blob_id, blob_size, blob_sum, group_id, account, upload_id, number, blocks, block_size, leaves, wrapped_key)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, row.id, row.blob.ID, row.blob.Size, []byte(provedByLeaves), u.group, account, u.id, p.Number, row.blocks, u.blockBytes, row.leaves, p.Key[:])
+	_, err = tx.ExecContext(ctx, `INSERT INTO parts (id, blob_id, blob_size, group_id, account, upload_id, number, blocks, block_size, leaves, wrapped_key)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, row.id, row.blob.ID, row.blob.Size, u.group, account, u.id, p.Number, row.blocks, u.blockBytes, row.leaves, p.Key[:])
 	if err != nil {
 		return "", fmt.Errorf("insert part: %w", err)
 	}

@@ -35,9 +35,6 @@ type part struct {
 
 const partColumns = "id, account, blob_id, blob_size, blocks, block_size, COALESCE(loose, 0), leaves"
 
-// provedByLeaves is the blob_sum of a part: its leaves prove its blob, and nothing reads a sum.
-const provedByLeaves = ""
-
 // selectLoose finds the parts of which blocks may be of no use.
 const selectLoose = "SELECT " + partColumns + " FROM parts WHERE loose >= ? AND upload_id IS NULL AND (loose, id) > (?, ?) ORDER BY loose, id LIMIT ?"
 
@@ -207,8 +204,8 @@ func (f *Files) tightenPart(ctx context.Context, p *part, used *usage) (anew boo
 	}
 	faultpoint.Hit("tighten.stored")
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		result, err := tx.ExecContext(ctx, `UPDATE parts SET blob_id = ?, blob_size = ?, blob_sum = ?, blocks = ?, leaves = ?, loose = CASE WHEN loose = ? THEN NULL ELSE loose END
-			WHERE id = ? AND blob_id = ? AND upload_id IS NULL`, info.ID, info.Size, []byte(provedByLeaves), keep.String(), leaves, p.loose, p.id, p.blob.ID)
+		result, err := tx.ExecContext(ctx, `UPDATE parts SET blob_id = ?, blob_size = ?, blocks = ?, leaves = ?, loose = CASE WHEN loose = ? THEN NULL ELSE loose END
+			WHERE id = ? AND blob_id = ? AND upload_id IS NULL`, info.ID, info.Size, keep.String(), leaves, p.loose, p.id, p.blob.ID)
 		if err != nil {
 			return err
 		}

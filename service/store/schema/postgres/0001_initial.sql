@@ -159,7 +159,6 @@ CREATE TABLE parts (
 	id          TEXT COLLATE "C" PRIMARY KEY,
 	blob_id     TEXT COLLATE "C" NOT NULL UNIQUE,
 	blob_size   BIGINT NOT NULL,
-	blob_sum    BYTEA NOT NULL,
 	group_id    TEXT COLLATE "C" NOT NULL,
 	account     TEXT COLLATE "C" NOT NULL,
 	upload_id   TEXT COLLATE "C",

@@ -174,7 +174,6 @@ CREATE TABLE parts (
 	id          TEXT PRIMARY KEY,
 	blob_id     TEXT NOT NULL UNIQUE,
 	blob_size   INTEGER NOT NULL,
-	blob_sum    BLOB NOT NULL,
 	group_id    TEXT NOT NULL,
 	account     TEXT NOT NULL,
 	upload_id   TEXT,             -- NULL once recorded
