@@ -31,11 +31,16 @@ type plan struct {
 	after [][]string
 }
 
-// raced are the folders with goroutines of ours, which run with the race detector.
-var raced = []string{"sdk", "fs/tree", "cache", "service"}
+// raced are the folders with goroutines of ours, which run with the race detector; not the page, of which a browser
+// shows more than the detector.
+var (
+	raced    = []string{"sdk", "fs/tree", "cache", "service"}
+	notRaced = "service/web"
+)
 
-// ofMemory is the test of sdk that measures the memory of this process, which the race detector takes more of.
-const ofMemory = `^TestThreat8MemoryStaysBounded$`
+// unraced are the tests in such folders that run without it: the one that measures the memory of this process, and
+// the tests of service again on PostgreSQL, which make test-all runs with it.
+const unraced = `^(TestThreat8MemoryStaysBounded|TestOnPostgres)$`
 
 // mounting are the folders that mount.
 var mounting = []string{"integration", "cmd/svcfs", "fs"}
@@ -72,12 +77,10 @@ func quick(packages []string) plan {
 		}
 	}
 	p := plan{lint: [][]string{{"gofmt"}, {"vet", "MODULES=. integration/vectors"}}, runs: []run{
-		{name: "race", packages: race, race: true, skip: ofMemory, atOnce: 2},
+		{name: "race", packages: race, race: true, skip: unraced, atOnce: 2},
+		{name: "unraced", packages: slices.DeleteFunc(slices.Clone(race), func(dir string) bool { return dir != "sdk" && dir != "service" }), only: unraced, atOnce: 1},
 		{name: "vectors", dir: "integration/vectors", packages: []string{"..."}, atOnce: 1},
 	}}
-	if slices.Contains(race, "sdk") {
-		p.runs = append(p.runs, run{name: "memory", packages: []string{"sdk"}, only: ofMemory, atOnce: 1})
-	}
 	if !canBeUser() {
 		p.runs = append(p.runs, run{name: "plain", packages: append(mounts, plain...), atOnce: 3, shards: 2})
 		return p
@@ -172,7 +175,7 @@ func ours(patterns []string) ([]string, error) {
 }
 
 func isRaced(dir string) bool {
-	return slices.ContainsFunc(raced, func(r string) bool { return dir == r || strings.HasPrefix(dir, r+"/") })
+	return dir != notRaced && slices.ContainsFunc(raced, func(r string) bool { return dir == r || strings.HasPrefix(dir, r+"/") })
 }
 
 func without(list []string, name string) []string {
