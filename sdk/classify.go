@@ -91,15 +91,11 @@ const maxAnswerText = 300
 // replaces control and format characters by spaces. The result has at most maxAnswerText
 // bytes.
 func (c *Client) scrub(text string) string {
-	var redacted []string // in one pass: a service chooses its tokens, and what replaces one must not be replaced again
+	var forms []string
 	for _, secret := range c.tokens.used() {
-		for _, form := range formsOf(secret) {
-			if form != "" {
-				redacted = append(redacted, form, "redacted")
-			}
-		}
+		forms = append(forms, formsOf(secret)...)
 	}
-	text = strings.NewReplacer(redacted...).Replace(text)
+	text = redact(text, forms)
 	for _, marker := range []string{"Bearer ", "svc_sk_", "nova_sk_"} {
 		text = cutSecrets(text, marker)
 	}
@@ -113,6 +109,35 @@ func (c *Client) scrub(text string) string {
 		text = strings.ToValidUTF8(text[:maxAnswerText], "") + "…"
 	}
 	return text
+}
+
+// redact replaces all that one of the forms covers by "redacted". A service chooses its tokens: one that is a part of
+// the API key must not leave the rest of the key, and what replaces a form is not searched again.
+func redact(text string, forms []string) string {
+	covered := make([]bool, len(text))
+	for _, form := range forms {
+		marked := 0
+		for at := 0; form != ""; at++ {
+			next := strings.Index(text[at:], form)
+			if next < 0 {
+				break
+			}
+			at += next
+			for marked = max(marked, at); marked < at+len(form); marked++ {
+				covered[marked] = true
+			}
+		}
+	}
+	var out strings.Builder
+	for i := range len(text) {
+		switch {
+		case !covered[i]:
+			out.WriteByte(text[i])
+		case i == 0 || !covered[i-1]:
+			out.WriteString("redacted")
+		}
+	}
+	return out.String()
 }
 
 // formsOf returns the forms in which a text could hold a credential.

@@ -29,6 +29,12 @@ func TestThreat8ShortTokens(t *testing.T) {
 	if got := c.scrub("a text, beyond it"); got != "a tredactedxt, bredactedyond it" {
 		t.Errorf("%d bytes: %.100q", len(got), got)
 	}
+	// One that is the beginning or the end of another leaves nothing of it.
+	for _, token := range []string{"abc", "bcd", "xab", "cdx"} {
+		if got := redact("xabcdx", []string{token, "abcd"}); strings.Trim(got, "x") != "redacted" {
+			t.Errorf("%s: %q", token, got)
+		}
+	}
 }
 
 // Threat 4: however a service repeats our key or a token, alone or encoded
