@@ -52,6 +52,9 @@ func openSQLite(dir string) (*Store, error) {
 	if err := makePrivate(file); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
+	if err := setPageSize(file); err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
 	s := &Store{engine: sqliteEngine{}, reads: &sql.TxOptions{ReadOnly: true}, dir: dir}
 	var err error
 	if s.write, err = connectSQLite(file, true); err != nil {
@@ -78,11 +81,29 @@ func makePrivate(file string) error {
 	return f.Close()
 }
 
+// setPageSize gives an empty database its page size, before the switch to a write-ahead log
+// settles it.
+func setPageSize(file string) error {
+	if info, err := os.Stat(file); err != nil || info.Size() > 0 {
+		return err
+	}
+	c, err := sqlite.NewConnector(address(file) + "?_pragma=busy_timeout(" + busyTimeout + ")")
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(c)
+	db.SetMaxOpenConns(1)
+	_, err = db.Exec(fmt.Sprintf("PRAGMA page_size = %d; PRAGMA application_id = 0", pageBytes)) // the second writes the first page
+	if errors.Is((sqliteEngine{}).kind(err), ErrUnavailable) {
+		err = nil // another process makes the same database
+	}
+	return errors.Join(err, db.Close())
+}
+
 func address(file string) string { return "file:" + (&url.URL{Path: file}).EscapedPath() }
 
-// connectSQLite opens the database. An empty one gets its page size before the switch to a write-ahead log settles it.
 func connectSQLite(file string, forWriting bool) (*sql.DB, error) {
-	q := url.Values{"_pragma": {"busy_timeout(" + busyTimeout + ")", fmt.Sprintf("page_size(%d)", pageBytes), "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+	q := url.Values{"_pragma": {"busy_timeout(" + busyTimeout + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
 		"secure_delete(1)", "trusted_schema(0)", "cache_size(-16000)", "temp_store(MEMORY)",
 		"wal_autocheckpoint(" + strconv.FormatInt(walPages(file), 10) + ")"}}
 	if !forWriting {
