@@ -24,8 +24,9 @@ STAMP = $(shell git status >/dev/null 2>&1 && echo auto || echo false)
 BENCH ?=
 BENCHFLAGS ?=
 
-# Without tables for a debugger, which are a seventh of the work of compiling; go build makes them.
-export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -gcflags=all=-dwarf=false
+# Without tables for a debugger, which are a seventh of the work of compiling; go build makes them. The same flags
+# for the programs and the tests: nothing is compiled twice.
+export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath -gcflags=all=-dwarf=false
 
 .DEFAULT_GOAL := help
 
@@ -34,15 +35,15 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -gcflags=all=-dwarf=fal
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
 	@echo "make build     bin/svcfs and bin/svcd"
-	@echo "make test      gofmt, vet, each test once (TESTS=./sdk/...: of some packages)"
-	@echo "make test-all  the rest: PostgreSQL, as root, with the race detector everywhere, long tests, staticcheck, gosec, fuzz"
+	@echo "make test      gofmt, each test once (TESTS=./sdk/...: of some packages)"
+	@echo "make test-all  the rest: with the race detector, on PostgreSQL, as root, long tests, vet, staticcheck, gosec, fuzz"
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth, service, large or network)"
 	@echo "make dist      dist/: tar.gz, deb and rpm for amd64 and arm64, an OCI image, SBOMs and hashes"
 	@echo "make lint fuzz suites man install uninstall clean"
 
 build: require-go
 	@test -e bin/svcfs || echo "The first build fetches the modules it needs and takes a few minutes; later ones take seconds."
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(STAMP) -o bin/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -buildvcs=$(STAMP) -o bin/ ./cmd/...
 
 # A Go from 1.21 on fetches the version that go.mod asks for; older ones only complain about go.mod.
 require-go:

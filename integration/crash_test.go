@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -39,8 +40,9 @@ type crashing struct {
 
 // TestCrashPoints kills the service between every two durable steps of every
 // operation. After a restart the ledger is whole, every file can be served, the
-// books are right, and the same call can be repeated. make test kills on SQLite.
+// books are right, and the same call can be repeated.
 func TestCrashPoints(t *testing.T) {
+	proctest.Long(t)
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-tags", "faultpoints", "-o", bin, "../cmd/svcd")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -52,9 +54,6 @@ func TestCrashPoints(t *testing.T) {
 			s3 := s3test.Start(t)
 			return []string{"--db", pgtest.Start(t).NewDatabase(t), "--blobs", s3.Location(s3.NewBucket(t))}
 		},
-	}
-	if testing.Short() {
-		delete(engines, "PostgreSQL and S3")
 	}
 	for name, stores := range engines {
 		t.Run(name, func(t *testing.T) {

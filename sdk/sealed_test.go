@@ -59,7 +59,11 @@ func TestThreat52SealedUploadOnDisk(t *testing.T) {
 		if _, err := s.Ciphertext().ReadAt(cipher, 0); err != nil {
 			t.Fatal(err)
 		}
-		shown := fmt.Sprintf("%v %+v %#v %s", s, s, s, raw) + string(cipher)
+		shown := fmt.Sprintf("%v %+v %#v %s", s, s, s, raw)
+		if strings.Contains(shown, `"g"`) { // random bytes can have these three
+			t.Errorf("the group is shown: %.300s", shown)
+		}
+		shown += string(cipher)
 		var fields map[string]any
 		if err := json.Unmarshal(raw, &fields); err != nil {
 			t.Fatal(err)
@@ -70,7 +74,7 @@ func TestThreat52SealedUploadOnDisk(t *testing.T) {
 				shown += string(part)
 			}
 		}
-		for _, secret := range []string{"the-name", "canary", s.Hash().String(), `"g"`, "executable"} {
+		for _, secret := range []string{"the-name", "canary", s.Hash().String(), "executable"} {
 			if strings.Contains(shown, secret) {
 				t.Errorf("%s is shown: %.300s", secret, shown)
 			}

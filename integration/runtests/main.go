@@ -50,7 +50,7 @@ func act(args []string) (ok bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("list the packages: %w", err)
 	}
-	t, err := newTester()
+	t, err := newTester(packages)
 	if err != nil {
 		return false, err
 	}
@@ -65,7 +65,7 @@ func act(args []string) (ok bool, err error) {
 		t.do(p)
 		t.results.CPU = childrenCPU()
 	case "landing":
-		t.do(landing())
+		t.do(landing(packages))
 		t.judge()
 	case "all":
 		t.do(rest(packages))
@@ -77,17 +77,18 @@ func act(args []string) (ok bool, err error) {
 
 // tester runs the parts of a plan.
 type tester struct {
-	self    string // this program
-	dir     string // of the programs that the tests start
-	begun   time.Time
-	results *results
+	self     string   // this program
+	packages []string // what is tested, as folders
+	dir      string   // of the programs that the tests start
+	begun    time.Time
+	results  *results
 
 	mu     sync.Mutex // for what is printed
 	builds map[bool]func() (string, error)
 }
 
-func newTester() (*tester, error) {
-	t := &tester{begun: time.Now(), results: newResults()}
+func newTester(packages []string) (*tester, error) {
+	t := &tester{packages: packages, begun: time.Now(), results: newResults()}
 	var err error
 	if t.self, err = os.Executable(); err != nil {
 		return nil, err
@@ -108,7 +109,7 @@ func newTester() (*tester, error) {
 func (t *tester) close() { _ = os.RemoveAll(t.dir) }
 
 // build makes the programs that the tests start, once for all packages. What runs without the race detector waits
-// for it: Go compiles a package as often as commands need it at the same time.
+// for it, and for its tests to be compiled: Go compiles a package as often as commands need it at the same time.
 func (t *tester) build(race bool) (string, error) {
 	dir := filepath.Join(t.dir, map[bool]string{false: "plain", true: "race"}[race])
 	args := []string{"build", "-buildvcs=false", "-o", dir + "/"}
@@ -119,7 +120,19 @@ func (t *tester) build(race bool) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("build the programs: %w\n%s", err, out)
 	}
+	if !race {
+		// Its error is not looked at: the run of the package whose tests do not compile says so.
+		_ = command(race, "go", append([]string{"list", "-test", "-export", "-f="}, patterns(t.packages)...)...).Run()
+	}
 	return dir, nil
+}
+
+// patterns names folders for Go.
+func patterns(folders []string) (list []string) {
+	for _, dir := range folders {
+		list = append(list, "./"+dir)
+	}
+	return list
 }
 
 // Write prints a line.
@@ -153,10 +166,7 @@ func (t *tester) do(p plan) {
 		}
 	}
 	for _, target := range p.lint {
-		wait.Go(func() {
-			_, _ = t.builds[false]() // a run tells what does not compile
-			t.make(target...)
-		})
+		wait.Go(func() { t.make(target...) })
 	}
 	wait.Wait()
 	for _, target := range p.after {
@@ -206,10 +216,8 @@ func (t *tester) run(r run) error {
 	if r.skip != "" {
 		args = append(args, "-skip="+r.skip)
 	}
-	for _, dir := range r.packages {
-		args = append(args, "./"+dir)
-	}
-	cmd := command(r.race, "go", append(args, r.args...)...)
+	args = append(append(args, patterns(r.packages)...), r.args...)
+	cmd := command(r.race, "go", args...)
 	cmd.Dir, cmd.Stderr = r.dir, t
 	cmd.Env = append(cmd.Env, proctest.EnvPrograms+"="+programs)
 	out, err := cmd.StdoutPipe()

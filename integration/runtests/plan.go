@@ -31,16 +31,20 @@ type plan struct {
 	after [][]string
 }
 
-// raced are the folders with goroutines of ours, which run with the race detector; not the page, of which a browser
-// shows more than the detector.
+// raced are the folders with goroutines of ours, whose tests .ci/run runs again with the race detector; not the page,
+// of which a browser shows more than the detector. make test runs nothing with it: to compile all that a second time
+// takes as long as half of the tests, and the tests take three times as long.
 var (
 	raced    = []string{"sdk", "fs/tree", "cache", "service"}
 	notRaced = "service/web"
 )
 
-// unraced are the tests in such folders that run without it: the one that measures the memory of this process, and
-// the tests of service again on PostgreSQL, which make test-all runs with it.
-const unraced = `^(TestThreat8MemoryStaysBounded|TestOnPostgres)$`
+// onPostgres are the tests of service again on PostgreSQL, which .ci/run runs.
+const onPostgres = `^TestOnPostgres$`
+
+// ofOneProcess are the tests that the race detector or another engine changes nothing of: the one that measures the
+// memory of this process, and those on PostgreSQL, which make test-all runs with it.
+const ofOneProcess = `^(TestThreat8MemoryStaysBounded|TestOnPostgres)$`
 
 // mounting are the folders that mount.
 var mounting = []string{"integration", "cmd/svcfs", "fs"}
@@ -65,45 +69,44 @@ const longByNature = `^Test(Stressors|Suites|ServiceKilledAtRandomMoments|MountK
 
 // quick is make test: each test once.
 func quick(packages []string) plan {
-	var race, plain, mounts []string
+	var plain, mounts []string
 	for _, dir := range packages {
-		switch {
-		case isRaced(dir):
-			race = append(race, dir)
-		case slices.Contains(mounting, dir):
+		if slices.Contains(mounting, dir) {
 			mounts = append(mounts, dir)
-		default:
+		} else {
 			plain = append(plain, dir)
 		}
 	}
-	p := plan{lint: [][]string{{"gofmt"}, {"vet", "MODULES=. integration/vectors"}}, runs: []run{
-		{name: "race", packages: race, race: true, skip: unraced, atOnce: 2},
-		{name: "unraced", packages: slices.DeleteFunc(slices.Clone(race), func(dir string) bool { return dir != "sdk" && dir != "service" }), only: unraced, atOnce: 1},
+	p := plan{lint: [][]string{{"gofmt"}}, runs: []run{
 		{name: "vectors", dir: "integration/vectors", packages: []string{"..."}, atOnce: 1},
 	}}
 	if !canBeUser() {
-		p.runs = append(p.runs, run{name: "plain", packages: append(mounts, plain...), atOnce: 3, shards: 2})
+		p.runs = append(p.runs,
+			run{name: "plain", packages: plain, skip: onPostgres, atOnce: 2},
+			run{name: "mounts", packages: mounts, atOnce: 2, shards: 2})
 		return p
 	}
 	p.runs = append(p.runs,
+		run{name: "plain", packages: plain, skip: onPostgres, atOnce: 2},
 		run{name: "user", packages: without(mounts, "integration"), user: true, skip: ofRoot, atOnce: 1, shards: 2},
-		run{name: "plain", packages: plain, atOnce: 1, shards: 2},
 		run{name: "root", packages: mounts, only: ofRoot + scriptsOfRoot, atOnce: 1})
 	if slices.Contains(mounts, "integration") {
 		p.runs = append(p.runs,
 			run{name: "user", packages: []string{"integration"}, user: true, only: ofUser, skip: ofRoot, atOnce: 1, shards: 3},
-			run{name: "root", packages: []string{"integration"}, skip: ofUser + "|" + ofRoot, atOnce: 1, shards: 2})
+			run{name: "root", packages: []string{"integration"}, skip: ofUser + "|" + ofRoot, atOnce: 1, shards: 3})
 	}
 	return p
 }
 
-// landing is what .ci/run runs after make test, within 25 minutes together: what is long by nature and kills, the
-// packages, fuzzing and the benchmark so far that they work, vet of all modules, staticcheck and gosec. It is chosen so that each test that
-// fs/SEMANTICS.md and SECURITY.md name runs; what it leaves to make test-all runs there on another engine, as
-// another user, with the race detector, longer or with other seeds.
-func landing() plan {
+// landing is what .ci/run runs after make test, within 25 minutes together: the race detector, PostgreSQL, what is long
+// by nature and kills, the packages, fuzzing and the benchmark so far that they work, vet of all modules, staticcheck
+// and gosec. It is chosen so that each test that fs/SEMANTICS.md and SECURITY.md name runs; what it leaves to
+// make test-all runs there on another engine, as another user, with the race detector, longer or with other seeds.
+func landing(packages []string) plan {
 	return plan{
 		runs: []run{
+			withRace(packages),
+			{name: "PostgreSQL", packages: []string{"service"}, only: onPostgres, atOnce: 1},
 			{name: "long", packages: []string{"integration", "service", "fs", "cmd/svcd"}, long: true, only: longByNature, atOnce: 2},
 			{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1},
 		},
@@ -120,6 +123,12 @@ func landing() plan {
 	}
 }
 
+// withRace runs what of the packages has goroutines of ours with the race detector.
+func withRace(packages []string) run {
+	return run{name: "race", packages: slices.DeleteFunc(slices.Clone(packages), func(dir string) bool { return !isRaced(dir) }),
+		race: true, skip: ofOneProcess, atOnce: 2}
+}
+
 // rest is make test-all: what make test leaves out, and the same on the other engine, as root and with the race detector.
 func rest(packages []string) plan {
 	var mounts []string
@@ -128,8 +137,9 @@ func rest(packages []string) plan {
 			mounts = append(mounts, dir)
 		}
 	}
-	p := landing()
+	p := landing(packages)
 	p.runs = []run{
+		withRace(packages),
 		{name: "PostgreSQL", packages: []string{"service", "service/web"}, race: true, long: true, args: []string{"-engine=postgres"}, atOnce: 1},
 		{name: "root", packages: mounts, long: true, atOnce: 2},
 		{name: "race", packages: []string{"integration"}, race: true, long: true, atOnce: 1},
