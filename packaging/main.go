@@ -148,12 +148,14 @@ func (j *job) pack(p pack, arch string) error {
 // programs is where the programs for an architecture are.
 func (j *job) programs(arch string) string { return filepath.Join(j.work, "bin", arch) }
 
-// build compiles both programs, once for each architecture.
+// build compiles both programs, once for each architecture, with the compiler's flags of the Makefile: what make build
+// compiled is not compiled again.
 func (j *job) build(arch string) error {
 	if _, err := os.Stat(j.programs(arch)); err == nil {
 		return nil
 	}
-	cmd := exec.Command("go", "build", "-C", j.root, "-trimpath", "-ldflags=-s -w", "-buildvcs="+j.stamp, "-o", j.programs(arch)+"/", "./cmd/...")
+	cmd := exec.Command("go", "build", "-C", j.root, "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", "-buildvcs="+j.stamp,
+		"-o", j.programs(arch)+"/", "./cmd/...")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS=linux", "GOARCH="+arch)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {

@@ -46,6 +46,11 @@ const onPostgres = `^TestOnPostgres$`
 // memory of this process, and those on PostgreSQL, which make test-all runs with it.
 const ofOneProcess = `^(TestThreat8MemoryStaysBounded|TestOnPostgres)$`
 
+// withSQLite are the folders whose tests link SQLite. go test -fuzz compiles all that a test links anew, which takes
+// minutes with SQLite, so make test-all fuzzes them; their seeds run in make test. A number of inputs, and not a time:
+// go test may fail with "context deadline exceeded" when a time ends.
+const withSQLite = "./cmd/svcfs ./sdk ./sdk/proof ./service/api ./service/archive ./service/files"
+
 // mounting are the folders that mount.
 var mounting = []string{"integration", "cmd/svcfs", "fs"}
 
@@ -113,9 +118,7 @@ func landing(packages []string) plan {
 		after: [][]string{
 			{"lint"},
 			{"gosec"},
-			// Two targets in cmd/svcfs take minutes to build for fuzzing; their seeds ran. A number of inputs, and
-			// not a time: go test may fail with "context deadline exceeded" when a time ends.
-			{"fuzz", "FUZZTIME=1000x", "FUZZ_SKIP=./cmd/svcfs"},
+			{"fuzz", "FUZZTIME=1000x", "FUZZ_SKIP=" + withSQLite},
 			{"vulnerabilities"},
 			{"demo", "ONCE=1"},
 			{"bench-works"},
