@@ -68,14 +68,14 @@ func (m *liveMount) serve(signals *signalWatch) error {
 		case <-signals.interrupt:
 			if left = m.drain(signals.nextInterrupt(), 0); len(left) > 0 && !signals.again() {
 				m.list("kept the mount: not uploaded yet", left)
+				signals.arm() // before the person is asked: the answer may come at once
 				m.app.ui.notice("interrupt again to give these up")
-				signals.arm()
 				continue
 			}
 			m.giveUp = signals.nextInterrupt()
 			if err = m.unmount(gone, signals.again()); err != nil {
-				m.app.ui.notice("%s is in use: %v; interrupt again to leave anyway", m.dir, err)
 				signals.arm()
+				m.app.ui.notice("%s is in use: %v; interrupt again to leave anyway", m.dir, err)
 				continue
 			}
 			return m.finish(left, nil)
