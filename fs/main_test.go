@@ -35,7 +35,7 @@ const (
 	// envRoot is the directory beneath which every mountpoint lies.
 	envRoot = "SVCFS_FS_TEST_ROOT"
 	// hangLimit is how long an operation may take that must not wait for the service.
-	hangLimit = 20 * time.Second
+	hangLimit = proctest.Hang
 )
 
 func TestMain(m *testing.M) {

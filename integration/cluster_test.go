@@ -173,7 +173,7 @@ func (c *cluster) account(name, tokens string) *person {
 func (c *cluster) on(p *person, process int) *sdk.Client {
 	c.t.Helper()
 	client, err := sdk.New(sdk.AccountID(p.id), sdk.Config{APIKey: sdk.NewSecret(p.key), URL: c.processes[process].url, Network: sdk.Testnet,
-		ContractID: "svc.testnet", Timeout: 20 * time.Second})
+		ContractID: "svc.testnet", Timeout: proctest.Hang})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -168,7 +168,7 @@ func TestServiceManagerIsTold(t *testing.T) {
 	told := func(want string) {
 		t.Helper()
 		message := make([]byte, 1000)
-		ok(t, socket.SetReadDeadline(time.Now().Add(30*time.Second)))
+		ok(t, socket.SetReadDeadline(time.Now().Add(proctest.Hang)))
 		n, err := socket.Read(message)
 		if err != nil || !strings.HasPrefix(string(message[:n]), want) {
 			t.Errorf("told %q, %v; want %s\n%s", message[:n], err, want, log)

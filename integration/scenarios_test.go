@@ -340,7 +340,7 @@ func (s *scenario) keepsReading(who, name, content string, steps func()) {
 		if !errors.Is(err, unix.EKEYREVOKED) {
 			s.t.Errorf("%s: reading %s ends with %v", who, name, err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(proctest.Hang):
 		s.t.Fatalf("%s still reads %s", who, name)
 	}
 	s.as(who, losesOpen(name))

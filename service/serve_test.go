@@ -92,7 +92,7 @@ func (s *serving) dial() net.Conn {
 // asked asks for /health over a connection of its own and fails when no answer comes.
 func (s *serving) asked() (int, object) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), proctest.Hang)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+wire.PathHealth, nil)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *serving) asked() (int, object) {
 // service closed it without one.
 func reply(t *testing.T, conn net.Conn) (int, string) {
 	t.Helper()
-	ok(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+	ok(t, conn.SetReadDeadline(time.Now().Add(proctest.Hang)))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
@@ -162,7 +162,7 @@ func TestThreat31(t *testing.T) {
 			fmt.Fprint(conn, start+" HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
 			answers(t)
 			reader := bufio.NewReader(conn)
-			ok(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+			ok(t, conn.SetReadDeadline(time.Now().Add(proctest.Hang)))
 			if _, err := io.Copy(io.Discard, reader); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("%s: the connection stays open: %v", start, err)
 			}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service"
@@ -133,7 +134,7 @@ func receive(t *testing.T, from <-chan wire.WatchResult) wire.WatchResult {
 	select {
 	case got := <-from:
 		return got
-	case <-time.After(20 * time.Second):
+	case <-time.After(proctest.Hang):
 		t.Fatal("the watch does not answer")
 		panic("unreachable")
 	}
@@ -223,7 +224,7 @@ func TestThreat31WatchesAreBounded(t *testing.T) {
 	bob.watch(seq, 0)
 	cancel()
 	all.Wait()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(proctest.Hang); ; {
 		status, _ := alice.tool(wire.OpWatch, object{})
 		if status == http.StatusOK {
 			break

@@ -366,7 +366,11 @@ func TestO12WaitingShowsOnATerminal(t *testing.T) {
 			})
 		}
 		ok(t, os.WriteFile(filepath.Join(dir, "team", name), []byte("12345"), 0o600))
-		<-asked
+		select {
+		case <-asked:
+		case <-time.After(proctest.Hang):
+			t.Fatalf("%s: nothing is sent", name)
+		}
 		args := []string{tc.verb, dir}
 		if tc.json {
 			args = append(args, "--json")

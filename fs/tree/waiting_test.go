@@ -133,7 +133,7 @@ func (b *boxed) up() {
 // drained waits until nothing waits.
 func (b *boxed) drained() {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.t.Context(), proctest.Hang)
 	defer cancel()
 	if left := b.box.Drain(ctx); len(left) > 0 {
 		b.t.Fatalf("left: %+v", left)

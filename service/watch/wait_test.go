@@ -294,7 +294,7 @@ func TestAWaiterWhomThePollerOvertook(t *testing.T) {
 		defer watch.mu.Unlock()
 		return watch.head >= want
 	})
-	if again, err := watch.wait(ctx, late, time.After(10*time.Second)); !again || err != nil {
+	if again, err := watch.wait(ctx, late, time.After(proctest.Hang)); !again || err != nil {
 		t.Errorf("it waits: %t, %v", again, err)
 	}
 	if got, _, _, err := watch.read(ctx, owner, seq); err != nil || len(got) != 1 || got[0].Seq != want {
