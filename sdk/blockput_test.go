@@ -190,7 +190,7 @@ func (w *resumeWorld) write(content []byte) {
 // put sends the file as a new process does. limit is after how many bytes the service fails, 0 = never.
 func (w *resumeWorld) put(limit int64) (sdk.Receipt, sdk.Group, error) {
 	w.Helper()
-	g := w.s.Client(w.T, w.a, func(c *sdk.Config) { c.Timeout = 5 * time.Second }).Group("g")
+	g := w.s.Client(w.T, w.a, func(c *sdk.Config) { c.Timeout = time.Minute }).Group("g")
 	f, err := os.Open(w.path)
 	if err != nil {
 		w.Fatal(err)

@@ -26,7 +26,7 @@ const smallBlock = format.MinBlockBytes
 func chunkWorld(t testing.TB, changes ...func(*sdk.Config)) (*testkit.Server, sdk.Group) {
 	t.Helper()
 	s := testkit.Start(t, testkit.Ours)
-	patience := func(cfg *sdk.Config) { cfg.Timeout = 5 * time.Second }
+	patience := func(cfg *sdk.Config) { cfg.Timeout = time.Minute }
 	c := s.Client(t, s.Account("alice", "100"), append([]func(*sdk.Config){patience}, changes...)...)
 	g := c.Group("g")
 	if _, err := g.Register(t.Context()); err != nil {

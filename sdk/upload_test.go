@@ -23,7 +23,7 @@ import (
 func world(t *testing.T, f testkit.Dialect, changes ...func(*sdk.Config)) (*testkit.Server, *sdk.Client) {
 	t.Helper()
 	s := testkit.Start(t, f)
-	patience := func(cfg *sdk.Config) { cfg.Timeout = 2 * time.Second }
+	patience := func(cfg *sdk.Config) { cfg.Timeout = time.Minute }
 	c := s.Client(t, s.Account("alice", "100"), append([]func(*sdk.Config){patience}, changes...)...)
 	sdk.Far(c, false) // also on a busy machine
 	if _, err := c.Group("g").Register(t.Context()); err != nil {
