@@ -24,6 +24,7 @@ import (
 // TestThreat48AttributesOfOthers: whatever a record says, the list is read, and the target of
 // a link is its content.
 func TestThreat48AttributesOfOthers(t *testing.T) {
+	t.Parallel()
 	const draft = "DRAFT: pay Mallory 999999"
 	for text, tc := range map[string]struct {
 		contentType string
@@ -72,6 +73,7 @@ func TestThreat48AttributesOfOthers(t *testing.T) {
 // TestThreat17AttributesWithoutTheAgeOfTheName: a record of new attributes says which record
 // gave the file its name, or the list is refused.
 func TestThreat17AttributesWithoutTheAgeOfTheName(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	before := d.Log().Rewritten(keepAll)
 	c := remembering(t, d, "")
@@ -104,6 +106,7 @@ func same(a, b *sdk.Attributes) bool {
 // TestAttributesOfTheNewestAttempt: an upload whose answer was lost is repeated with other
 // attributes. It is paid once, and has the attributes of the newest attempt.
 func TestAttributesOfTheNewestAttempt(t *testing.T) {
+	t.Parallel()
 	for _, f := range []testkit.Dialect{testkit.Keyless, testkit.Ours} {
 		for _, lostSet := range []int32{0, 9} {
 			t.Run(fmt.Sprint(f, " lost ", lostSet), func(t *testing.T) {
@@ -137,6 +140,7 @@ func TestAttributesOfTheNewestAttempt(t *testing.T) {
 // TestLinkAndFileAreTwoUploads: a file with the target of a link as its content is another
 // upload, also while the outcome of the first is unknown.
 func TestLinkAndFileAreTwoUploads(t *testing.T) {
+	t.Parallel()
 	s, c := world(t, testkit.Ours)
 	g := c.Group("g")
 	s.DisturbUploads(lost(9, 0))
@@ -157,6 +161,7 @@ func TestLinkAndFileAreTwoUploads(t *testing.T) {
 // TestThreat13ReceiptWithOtherAttributes: the record that a receipt confirms must have the
 // attributes that were sent, and no others.
 func TestThreat13ReceiptWithOtherAttributes(t *testing.T) {
+	t.Parallel()
 	executable := sdk.WithAttributes(sdk.Attributes{Executable: true})
 	for lie, tc := range map[string]struct {
 		sent []sdk.Option

@@ -32,6 +32,7 @@ func (s *shelf) open(t testing.TB, e sdk.Entry, opts ...sdk.Option) *sdk.File {
 
 // A file of format version 2 is a file like any other.
 func TestBlockFileIsAFile(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t, testkit.Ours)
 	content := text(9*small + 100)
 	e := s.add(t, content)
@@ -101,6 +102,7 @@ func (w *narrow) Write(p []byte) (int, error) {
 
 // Reads at random places by many at once see the content; Close ends them.
 func TestBlockFileServesManyAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t, testkit.Ours)
 	content := text(300*small + 100)
 	f := s.open(t, s.add(t, content))
@@ -153,6 +155,7 @@ func TestBlockFileServesManyAtOnce(t *testing.T) {
 // Reads fetch what they need: one block at a random place, and nothing twice while it is in
 // memory; a reader of it all fetches each block once, and has at most four requests under way.
 func TestBlockFileFetchesWhatIsRead(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t, testkit.Ours)
 	content := text(700*small + 100)
 	e := s.add(t, content)
@@ -211,6 +214,7 @@ func TestBlockFileFetchesWhatIsRead(t *testing.T) {
 
 // Who reads all of a file learns that its recorded hash is false, and does not get the end of it.
 func TestFalseHashIsFoundByWhoReadsItAll(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t, testkit.Ours)
 	content := text(5*small + 7)
 	e := s.add(t, content)
@@ -243,6 +247,7 @@ func TestFalseHashIsFoundByWhoReadsItAll(t *testing.T) {
 // A file of format version 2 is retrieved whole up to the limit of what is held in memory, and opened
 // beyond it.
 func TestLimitBoundsWhatIsHeld(t *testing.T) {
+	t.Parallel()
 	content := text(5*small + 7)
 	s := newShelf(t, testkit.Ours, func(cfg *sdk.Config) { cfg.MaxFileBytes = int64(len(content)) })
 	e := s.add(t, content)
@@ -262,6 +267,7 @@ func TestLimitBoundsWhatIsHeld(t *testing.T) {
 
 // Received bytes are reported, and the context of the open ends the reads.
 func TestBlockFileReportsAndIsCanceled(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t, testkit.Ours)
 	e := s.add(t, text(20*small))
 	var last, total int64
@@ -282,6 +288,7 @@ func TestBlockFileReportsAndIsCanceled(t *testing.T) {
 
 // A jump ends the requests ahead of a sequential reader that nobody waits for.
 func TestJumpDropsWhatIsFetchedAhead(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t, testkit.Ours)
 	content := text(100 * small)
 	f := s.open(t, s.add(t, content))

@@ -48,6 +48,7 @@ func drain(t *testing.T, g sdk.Group, e sdk.Entry) ([]byte, error) {
 
 // Threat 50: the record says which version a file has. No answer makes a client read it as another.
 func TestThreat50NoWayDownOrUp(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t, testkit.Ours)
 	blocks := s.add(t, text(3*small))
 	r, err := s.g.Put(t.Context(), "whole", bytes.NewReader([]byte("sealed whole")))
@@ -88,7 +89,7 @@ func TestThreat50NoWayDownOrUp(t *testing.T) {
 
 // Threat 50: a file that says to have almost 2^53 bytes is opened, and takes no more memory than
 // what is read of it. It is not retrieved.
-func TestThreat50HugeFilesTakeNoMemory(t *testing.T) {
+func TestThreat50HugeFilesTakeNoMemory(t *testing.T) { // alone: it measures the memory of the process
 	s := newShelf(t, testkit.Ours)
 	e := s.entry(t, s.AddHuge(s.alice, s.g.ID, "huge"))
 	var before, after runtime.MemStats
@@ -118,6 +119,7 @@ func TestThreat50HugeFilesTakeNoMemory(t *testing.T) {
 // Threat 50: who may not read a file any more gets no further block of it; a token that ends is
 // renewed; blocks that stand still are given up.
 func TestThreat50EachReadIsAsked(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t, testkit.Ours, func(cfg *sdk.Config) { cfg.Timeout = 200 * time.Millisecond })
 	bob := s.Account("bob", "100")
 	if _, err := s.g.Add(t.Context(), bob.ID); err != nil {

@@ -98,6 +98,7 @@ const sealedSmall = smallBlock + format.Overhead
 
 // What arrived is not sent again, and nothing is believed that was not sent.
 func TestPartsThatAreCut(t *testing.T) {
+	t.Parallel()
 	type handlers = map[int]func(http.Handler) http.Handler
 	swap := func(from, to string) func(http.Handler) http.Handler {
 		return func(next http.Handler) http.Handler { return rewritten(next, from, to) }
@@ -165,6 +166,7 @@ func TestPartsThatAreCut(t *testing.T) {
 
 // Parts that stand still go on while blocks of them arrive, and end once none do.
 func TestPartsThatStandStill(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		gets [2]int64 // bytes that arrive of the first two
@@ -213,6 +215,7 @@ func finishAndCompare(t *testing.T, g sdk.Group, u *sdk.BlockUpload, content []b
 
 // The same blocks again replace their part, also when a connection is cut; others are a part more.
 func TestPartsThatAreReplaced(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		between map[int]func(http.Handler) http.Handler
 		want    []string
@@ -251,6 +254,7 @@ func TestPartsThatAreReplaced(t *testing.T) {
 // The service lost parts: what it lacks is sent again, from a file that can be read again.
 // A file that changes meanwhile is not recorded with a hash that is not its own.
 func TestBlocksMissing(t *testing.T) {
+	t.Parallel()
 	t.Run("file stays", func(t *testing.T) { blocksMissing(t, false) })
 	t.Run("file changes", func(t *testing.T) { blocksMissing(t, true) })
 }
@@ -322,6 +326,7 @@ func blocksMissing(t *testing.T, changes bool) {
 
 // Nothing is taken over from a base that the service refuses, at the begin or at the end.
 func TestBaseThatIsUnusable(t *testing.T) {
+	t.Parallel()
 	s, g := chunkWorld(t)
 	carol := s.Account("carol", "100")
 	content := noise(4 * smallBlock)

@@ -9,6 +9,7 @@ import (
 // Threat 50: a service that gave two parts one id makes no file whose blocks have wrong keys: what is taken
 // over keeps the key of its run.
 func TestThreat50PartsWithOneID(t *testing.T) {
+	t.Parallel()
 	newKey := func() *format.Key {
 		key, err := format.RandomKey()
 		if err != nil {

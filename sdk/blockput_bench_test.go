@@ -185,7 +185,7 @@ func processorTime(b *testing.B) time.Duration {
 }
 
 // A stream of unknown size takes no more memory than five parts, and few allocations.
-func TestPutInBlocksTakesLittleMemory(t *testing.T) {
+func TestPutInBlocksTakesLittleMemory(t *testing.T) { // alone: it measures the memory of the process
 	const size = 96 << 20
 	var read, stored atomic.Int64
 	s := partsSink(t, 0, func(bytes int64) {

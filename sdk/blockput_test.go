@@ -25,6 +25,7 @@ import (
 // Put makes format version 2 of what is larger than 4 MiB, of a known or unknown size, where
 // service and group have it, and version 1 of all else.
 func TestPutInBlocks(t *testing.T) {
+	t.Parallel()
 	large := noise(wire.WholeFileBytes + 9<<20 + 12_345)
 	for _, tc := range []struct {
 		name    string
@@ -279,6 +280,7 @@ func TestPutResumesWithinParts(t *testing.T) {
 
 // What cannot go on begins anew, and says why.
 func TestPutResumesNot(t *testing.T) {
+	t.Parallel()
 	const size = 12 << 20
 	for name, tc := range map[string]struct {
 		between func(*resumeWorld)

@@ -108,6 +108,7 @@ func joined(list []*mem.Buffer) []byte {
 // Files of all shapes are read whole and in parts. An open costs one claim, and reads cost
 // nothing; a read is one request, and a tile at most where the open did not bring it.
 func TestBlocksAreRead(t *testing.T) {
+	t.Parallel()
 	for _, size := range []int64{1, small - 1, small, small + 1, 5*small + 17, 256 * small, 256*small + 1, 600*small + 3} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			s := newShelf(t, testkit.Ours)
@@ -144,6 +145,7 @@ func TestBlocksAreRead(t *testing.T) {
 // The first byte takes two round trips: the open, and the block; a block in the middle of a
 // large file one more at the same time, and its neighbours none.
 func TestFirstByteTakesTwoRoundTrips(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t, testkit.Ours)
 	e := s.add(t, text(1000*small))
 	var asked []string
@@ -181,6 +183,7 @@ func TestFirstByteTakesTwoRoundTrips(t *testing.T) {
 // From far away a reader that begins at the start waits for one round trip: the first blocks come with the key,
 // once. Nearby, and without the option, nobody asks for them.
 func TestR9FirstBlockComesWithTheKey(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t, testkit.Ours)
 	content := text(3*small + 7)
 	e := s.add(t, content)
@@ -226,6 +229,7 @@ func TestR9FirstBlockComesWithTheKey(t *testing.T) {
 // What comes behind the answer to an open is used as far as it is the file's: a service that breaks off is asked
 // for the rest, and one that lies is found out.
 func TestR9BlocksBehindTheAnswerAreProven(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t, testkit.Ours)
 	content := text(4*small + 7)
 	e := s.add(t, content)
@@ -292,6 +296,7 @@ func TestR9BlocksBehindTheAnswerAreProven(t *testing.T) {
 
 // What does not come with the answer to an open is asked for while the blocks of the answer arrive.
 func TestR9WhatIsBehindTheAnswerDoesNotWaitForIt(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t, testkit.Ours)
 	content := text(8*small + 7)
 	e := s.add(t, content)
@@ -333,6 +338,7 @@ func TestR9WhatIsBehindTheAnswerDoesNotWaitForIt(t *testing.T) {
 
 // A connection that breaks again and again costs the blocks that had not arrived, and no more.
 func TestBrokenConnectionsFetchOnlyWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t, testkit.Ours)
 	content := text(40*small + 5)
 	e := s.add(t, content)

@@ -15,6 +15,7 @@ import (
 
 // A start is a block, and as many whole ones as hold what is wanted behind it, within what a service sends.
 func TestStartBytes(t *testing.T) {
+	t.Parallel()
 	const block = format.BlockBytes + format.Overhead
 	for more, want := range map[int64]int64{-1: block, 0: block, 1: 2 * block, format.BlockBytes: 2 * block, format.BlockBytes + 1: 3 * block, math.MaxInt64: wire.MaxFirstBytes} {
 		if got := startBytes(more); got != want {

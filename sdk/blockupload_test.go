@@ -108,6 +108,7 @@ func openBlocks(t testing.TB, g sdk.Group, e sdk.Entry) *sdk.Blocks {
 
 // Parts go in any order, at the same time, and again; the file is what was sent last.
 func TestBlockUpload(t *testing.T) {
+	t.Parallel()
 	s, g := chunkWorld(t)
 	content := noise(200*smallBlock + 12_345)
 	u := begin(t, g, nil)
@@ -155,6 +156,7 @@ func TestBlockUpload(t *testing.T) {
 
 // A new version takes over what did not change, by runs, groups and single blocks.
 func TestBlockUploadTakesOver(t *testing.T) {
+	t.Parallel()
 	s, g := chunkWorld(t)
 	content := noise(259*smallBlock + 99)
 	record := func(u *sdk.BlockUpload, size int64, hash sdk.Digest) (sdk.Receipt, error) {
@@ -227,6 +229,7 @@ func TestBlockUploadTakesOver(t *testing.T) {
 
 // What cannot be recorded says why, and nothing is.
 func TestBlockUploadRefuses(t *testing.T) {
+	t.Parallel()
 	s, g := chunkWorld(t)
 	content := noise(3 * smallBlock)
 	u := begin(t, g, nil)

@@ -19,6 +19,7 @@ import (
 // Threat 8: pages of records that have no end are given up while they fit into
 // memory, whatever is large in them.
 func TestThreat8PagesWithoutEnd(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("n", 3000)
 	for _, tc := range []struct {
 		name, field string
@@ -62,6 +63,7 @@ func TestThreat8PagesWithoutEnd(t *testing.T) {
 // Threat 8: where the ledger tells a file's size, no room is made for content that
 // such a file cannot have, sealed or inflated.
 func TestThreat8MoreThanTheRecordedSize(t *testing.T) {
+	t.Parallel()
 	content := []byte("ten bytes!")
 	entry := sdk.Entry{Group: "g", Ref: "ref", Hash: sdk.ComputeHash(content), Size: int64(len(content))}
 	good := store(t, content)

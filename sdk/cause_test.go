@@ -16,6 +16,7 @@ import (
 // A call that its caller ends is canceled, whatever the cause that the caller gave: an
 // errgroup gives the error of another call.
 func TestCauseIsNotTheKind(t *testing.T) {
+	t.Parallel()
 	tokens := wire.PathSessionToken
 	for name, cause := range map[string]error{
 		"any error":           errors.New("the window was closed"),
@@ -63,6 +64,7 @@ func TestCauseIsNotTheKind(t *testing.T) {
 
 // A limit of the caller's is a timeout, whatever its cause.
 func TestCauseOfALimit(t *testing.T) {
+	t.Parallel()
 	gone := make(chan struct{})
 	h := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-gone }))
 	defer h.Close()

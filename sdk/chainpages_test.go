@@ -15,6 +15,7 @@ import (
 // A chain of any length is one request, and every record is there, proven. After a lost connection the
 // list goes on behind the last record that came.
 func TestChainsInOneRequest(t *testing.T) {
+	t.Parallel()
 	const files = wire.MaxPageRows + 7
 	s, c := world(t, testkit.Ours, func(cfg *sdk.Config) { cfg.Timeout = time.Minute })
 	var names []string

@@ -11,6 +11,7 @@ import (
 
 // A change is repeated when the service was too busy to look at it, and only then.
 func TestChangesAreRepeatedOnlyWhenRefusedUnseen(t *testing.T) {
+	t.Parallel()
 	const path = wire.PathTools + wire.OpRegisterGroup
 	for name, tc := range map[string]struct {
 		status, requests int

@@ -42,6 +42,7 @@ func putWrong(t *testing.T, s *testkit.Server, alice *sdk.Client, g sdk.GroupID,
 // Content with a wrong hash is charged once, however often it is asked for, and
 // everything that failed shares its claim with the next try.
 func TestFailedRetrievalsShareAClaim(t *testing.T) {
+	t.Parallel()
 	s := testkit.Start(t, testkit.Keyless)
 	alice, bob := s.Client(t, s.Account("alice", "10")), s.Client(t, s.Account("bob", "1"))
 	if _, err := alice.Group("g").Register(t.Context()); err != nil {
@@ -79,6 +80,7 @@ func TestFailedRetrievalsShareAClaim(t *testing.T) {
 
 // The claims that are kept are bounded.
 func TestKeptClaimsAreBounded(t *testing.T) {
+	t.Parallel()
 	c, err := sdk.New("a", sdk.Config{URL: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)

@@ -32,6 +32,7 @@ func (c *idleConn) Close() error { return c.close() }
 // A service that restarts closes idle connections. The error that net/http makes of a
 // request at that moment is a lost connection.
 func TestClosedIdleConnectionIsLost(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
 	}))

@@ -11,6 +11,7 @@ import (
 // Both worlds: the hosted networks without any address, a service of one's own
 // by one, and each address alone (specification 2.7, wire protocol 1 and 8.1).
 func TestWhereTheServiceIs(t *testing.T) {
+	t.Parallel()
 	const hosted = "https://5a5223f7d1bfe777433c496b9d52ff851e927259-8000.dstack-prod5.phala.network"
 	for name, tc := range map[string]struct {
 		cfg  sdk.Config

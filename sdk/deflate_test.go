@@ -50,6 +50,7 @@ func spy(s *testkit.Server) *spied {
 // Compression is opt in, skipped where it does not pay, and comes back as it
 // went in, through JSON and raw.
 func TestDeflate(t *testing.T) {
+	t.Parallel()
 	random := make([]byte, 1<<18)
 	if _, err := rand.Read(random); err != nil {
 		t.Fatal(err)
@@ -111,6 +112,7 @@ func TestDeflate(t *testing.T) {
 // A repeat after a lost answer is packed as the first time, whatever the
 // repeat's options say: it is charged once and can be read.
 func TestDeflateAndLostAnswers(t *testing.T) {
+	t.Parallel()
 	text := []byte(strings.Repeat("the same thing again and again\n", 10_000))
 	for _, deflateFirst := range []bool{true, false} {
 		s, c := world(t, testkit.Keyless)

@@ -13,6 +13,7 @@ import (
 // Every method of a client and of a group says what it costs, whether it needs the API
 // key, and which errors to expect.
 func TestEveryMethodSaysItsPriceAndWhatItNeeds(t *testing.T) {
+	t.Parallel()
 	paths, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -69,6 +70,7 @@ func TestEveryMethodSaysItsPriceAndWhatItNeeds(t *testing.T) {
 // Each of the twenty operations of the specification is found by its name in the
 // package's documentation, at what does it.
 func TestEveryOperationIsFoundInTheDocumentation(t *testing.T) {
+	t.Parallel()
 	sources, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -121,6 +123,7 @@ func nameOf(f *ast.FuncDecl) string {
 // Everything that a user of the library can name is documented, in every package
 // that is meant for users.
 func TestEveryExportedNameIsDocumented(t *testing.T) {
+	t.Parallel()
 	for _, dir := range []string{".", "apikey", "mem", "proof", "sdktest", "wire", "../format", "../cache"} {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(paths) == 0 {

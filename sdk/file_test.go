@@ -20,6 +20,7 @@ import (
 )
 
 func TestStreams(t *testing.T) {
+	t.Parallel()
 	_, c := world(t, testkit.Ours)
 	for _, size := range []int{0, 1, 64 << 10, 64<<10 + 1, 3<<20 + 5} {
 		content := make([]byte, size)
@@ -60,6 +61,7 @@ func TestStreams(t *testing.T) {
 
 // What is left of a file counts, not what was read of it before.
 func TestPutOfTheRestOfAFile(t *testing.T) {
+	t.Parallel()
 	_, c := world(t, testkit.Hosted, func(cfg *sdk.Config) { cfg.MaxFileBytes = 1000 })
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, bytes.Repeat([]byte("x"), 5000), 0o600); err != nil {
@@ -80,6 +82,7 @@ func TestPutOfTheRestOfAFile(t *testing.T) {
 
 // A closed file has no content any more, however it is asked for.
 func TestClosedFile(t *testing.T) {
+	t.Parallel()
 	_, c := world(t, testkit.Ours)
 	if _, err := c.Group("g").Put(t.Context(), "f", strings.NewReader("content")); err != nil {
 		t.Fatal(err)
@@ -106,6 +109,7 @@ func TestClosedFile(t *testing.T) {
 // A writer may use the file that is written to it, and even close it; it gets all of
 // the content in every case.
 func TestWriteToHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	_, c := world(t, testkit.Ours)
 	if _, err := c.Group("g").Put(t.Context(), "f", strings.NewReader("all of the content")); err != nil {
 		t.Fatal(err)
@@ -156,6 +160,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // An option that a call does not take is refused before anything is sent.
 func TestOptionsAreRefused(t *testing.T) {
+	t.Parallel()
 	s, c := world(t, testkit.Ours)
 	g := c.Group("g")
 	requests := func() (n int) {
@@ -181,6 +186,7 @@ func TestOptionsAreRefused(t *testing.T) {
 }
 
 func TestStreamRefusals(t *testing.T) {
+	t.Parallel()
 	s, c := world(t, testkit.Hosted, func(cfg *sdk.Config) { cfg.MaxFileBytes = 1000 })
 	broken := errors.New("the disk is gone")
 	if _, err := c.Group("g").Put(t.Context(), "f", iotest.ErrReader(broken)); !errors.Is(err, broken) {
@@ -249,6 +255,7 @@ func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 // What was put under a name is what that name opens, whatever names others chose.
 func TestNobodyShadowsARecordedName(t *testing.T) {
+	t.Parallel()
 	_, c := world(t, testkit.Ours)
 	g := c.Group("g")
 	for _, name := range []string{"c\nd", "c%0Ad"} { // the first is shown as the second is recorded

@@ -7,6 +7,7 @@ import (
 
 // A program that opens what Stat names opens one file of a folder, whoever chose the name.
 func TestStatNamesOneComponent(t *testing.T) {
+	t.Parallel()
 	for recorded, want := range map[string]string{
 		"":          "000000000000.pdf",
 		"..":        "%2E%2E",

@@ -9,6 +9,7 @@ import (
 
 // A format that no owner can set is refused.
 func TestFormatOfALyingService(t *testing.T) {
+	t.Parallel()
 	for said, want := range map[string]int64{`{"format":1}`: 1, `{"format":2}`: 2, `{"format":0}`: 0, `{"format":3}`: 0, `{}`: 0, `{"format":"2"}`: 0} {
 		s := newServer(t)
 		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: wire.Ours}))

@@ -101,6 +101,7 @@ const manyTries = 5
 // What was not sent is sent once the service takes connections again; what was lost on
 // the way only where that is free.
 func TestPatienceBridgesAGap(t *testing.T) {
+	t.Parallel()
 	uploads := map[testkit.Dialect]string{testkit.Hosted: wire.PathTools + wire.OpPrepareUpload, testkit.Keyless: wire.PathTools + wire.OpPrepareUpload, testkit.Ours: wire.PathSealed}
 	for flavour, upload := range uploads {
 		for _, op := range []string{"dial", "read"} {
@@ -123,6 +124,7 @@ func TestPatienceBridgesAGap(t *testing.T) {
 
 // What may have been charged is not sent again by itself.
 func TestPatiencePaysOnce(t *testing.T) {
+	t.Parallel()
 	g, away := gapClient(t, testkit.Hosted, time.Hour)
 	away.fail(wire.PathTools+wire.OpFinalizeUpload, "read", syscall.ECONNRESET, manyTries)
 	if err := put(t.Context(), g, "new"); sdk.KindOf(err) != sdk.ErrUnavailable || away.tried() != 1 {
@@ -141,6 +143,7 @@ func TestPatiencePaysOnce(t *testing.T) {
 
 // A service that answers and breaks off every answer is not waited for without end.
 func TestPatienceEndsWithAServiceThatBreaksOff(t *testing.T) {
+	t.Parallel()
 	s := testkit.Start(t, testkit.Ours)
 	alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Patience = time.Second })
 	g := alice.Group("g")
@@ -162,6 +165,7 @@ func TestPatienceEndsWithAServiceThatBreaksOff(t *testing.T) {
 }
 
 func TestPatienceEnds(t *testing.T) {
+	t.Parallel()
 	g, away := gapClient(t, testkit.Ours, time.Millisecond)
 	away.fail("", "dial", syscall.ECONNREFUSED, -1)
 	if err := get(t.Context(), g); sdk.KindOf(err) != sdk.ErrUnavailable {
@@ -185,6 +189,7 @@ func TestPatienceEnds(t *testing.T) {
 
 // The client tells a gap that it waits through from one that is too long.
 func TestConnection(t *testing.T) {
+	t.Parallel()
 	for patience, want := range map[time.Duration]sdk.Connection{time.Hour: sdk.Reconnecting, time.Millisecond: sdk.Disconnected, 0: sdk.Disconnected} {
 		t.Run(patience.String(), func(t *testing.T) {
 			t.Parallel()
@@ -207,6 +212,7 @@ func TestConnection(t *testing.T) {
 
 // A listing does not wait for an upload that asks the service for its extensions.
 func TestPatienceIsNotShared(t *testing.T) {
+	t.Parallel()
 	s, away := testkit.Start(t, testkit.Ours), &gone{RoundTripper: http.DefaultTransport}
 	alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Transport, c.Patience = away, time.Hour })
 	away.fail(wire.PathCapabilities, "dial", syscall.ECONNREFUSED, -1)
@@ -231,6 +237,7 @@ func TestPatienceIsNotShared(t *testing.T) {
 // Where each attempt takes long, as when packets are dropped, the end of the patience is
 // the end.
 func TestPatienceEndsOnce(t *testing.T) {
+	t.Parallel()
 	g, away := gapClient(t, testkit.Ours, 500*time.Millisecond)
 	away.lasts = 300 * time.Millisecond
 	away.fail(wire.PathTools+wire.OpPrepareRetrieve, "dial", syscall.ETIMEDOUT, -1)

@@ -144,6 +144,7 @@ func (f stored) answer() map[string]any {
 
 // Compressed files are read, and both generations' envelopes.
 func TestRetrieveForms(t *testing.T) {
+	t.Parallel()
 	content := bytes.Repeat([]byte("compressible "), 1000)
 	deflated, err := format.Deflate(content)
 	if err != nil {
@@ -172,6 +173,7 @@ func TestRetrieveForms(t *testing.T) {
 
 // One token for many callers; one more when it is refused, never a loop.
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	c := client(t, s.url)
 	s.tool(wire.OpGetOwnedGroups, result([]string{}))
@@ -276,6 +278,7 @@ func uploadServer(t *testing.T, d wire.Dialect) (*server, *uploads) {
 // Fault "answer lost after commit": recorded once, paid once, and the caller
 // hears of it.
 func TestLostAnswerIsNotPaidTwice(t *testing.T) {
+	t.Parallel()
 	for _, cut := range []int{1, 3, 6} {
 		t.Run(fmt.Sprint(cut), func(t *testing.T) {
 			s, u := uploadServer(t, wire.Hosted)
@@ -298,6 +301,7 @@ func TestLostAnswerIsNotPaidTwice(t *testing.T) {
 // A refusal stays one, also when the same content was recorded just before
 // under another name and the service tells neither names nor codes.
 func TestRefusalIsNotAnEarlierRecord(t *testing.T) {
+	t.Parallel()
 	s, u := uploadServer(t, wire.Hosted)
 	c := client(t, s.url)
 	if _, err := c.Group("g").Put(t.Context(), "first", bytes.NewReader([]byte("content"))); err != nil {
@@ -311,6 +315,7 @@ func TestRefusalIsNotAnEarlierRecord(t *testing.T) {
 
 // A file over the service's limit is refused before anything is asked.
 func TestUploadOverTheServicesLimit(t *testing.T) {
+	t.Parallel()
 	s, _ := uploadServer(t, wire.Hosted)
 	s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{MaxFileBytes: 10}))
 	if _, err := client(t, s.url).Group("g").Put(t.Context(), "f", strings.NewReader("more than ten bytes")); !errors.Is(err, sdk.ErrTooLarge) || s.count(wire.PathTools+wire.OpPrepareUpload) != 0 {
@@ -320,6 +325,7 @@ func TestUploadOverTheServicesLimit(t *testing.T) {
 
 // Threat 9: keys do not travel over plain http to another machine.
 func TestThreat9Addresses(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		url string
 		ok  bool
@@ -350,6 +356,7 @@ func TestThreat9Addresses(t *testing.T) {
 
 // Threat 12: a dead service ends in an error in time; cancelling ends at once.
 func TestThreat12DeadService(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	hang := make(chan struct{})
 	defer close(hang)
@@ -379,6 +386,7 @@ func TestThreat12DeadService(t *testing.T) {
 
 // Passing faults are waited out where repeating is free.
 func TestReadsAreRepeated(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	c := client(t, s.url)
 	for _, status := range []int{429, 502, 503} {
@@ -404,6 +412,7 @@ func TestReadsAreRepeated(t *testing.T) {
 // Threat 8: a hundred thousand records in one answer are listed; more than may
 // be are refused.
 func TestThreat8ManyRows(t *testing.T) {
+	t.Parallel()
 	const rows = 100_000
 	s := newServer(t)
 	row := fmt.Sprintf(`{"trans_id":"%s","group_id":"g","user_id":"%s","file_hash":"%s","ipfs_hash":"nova-sdk.near/fastfs.near/%s/%%d","backend":"FastFS","timestamp":"1","deleted":null}`,

@@ -10,6 +10,7 @@ import (
 
 // A reader made after the content was restored, or is about to be, gives the blob.
 func TestBlobIsReadAgain(t *testing.T) {
+	t.Parallel()
 	key, err := format.NewKey(bytes.Repeat([]byte{7}, format.KeyBytes))
 	if err != nil {
 		t.Fatal(err)

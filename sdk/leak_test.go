@@ -18,6 +18,7 @@ import (
 // the plaintext while the connection is still sending from the same memory. No
 // byte of plaintext may follow the ciphertext.
 func TestEarlyAnswerNeverReceivesPlaintext(t *testing.T) {
+	t.Parallel()
 	content := bytes.Repeat([]byte("canary!!"), 4<<20)
 	needles := [][]byte{[]byte("canary!!canary!!")}
 	for shift := range 3 {
@@ -70,6 +71,7 @@ func TestEarlyAnswerNeverReceivesPlaintext(t *testing.T) {
 // Content is decrypted while the service still works on what it received. When it
 // then wants it once more, it gets the same ciphertext, and never content.
 func TestThreat11RepeatedTransferIsTheSameMessage(t *testing.T) {
+	t.Parallel()
 	content := bytes.Repeat([]byte("canary!!"), 1<<18)
 	s, _ := uploadServer(t, wire.Ours)
 	var bodies [][]byte

@@ -37,6 +37,7 @@ func listed(t *testing.T, c *sdk.Client, g sdk.GroupID, want int) {
 // Threat 6: the service acknowledges an upload with a signed receipt, and hides it
 // afterwards, from the uploader.
 func TestThreat6HiddenAfterTheReceipt(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	before := d.Log().Rewritten(keepAll)
 	dir := t.TempDir()
@@ -59,6 +60,7 @@ func keepAll(*chain.Record) bool { return true }
 // Threat 13: a receipt of another record, another name or another key is no
 // confirmation of an upload.
 func TestThreat13FalseReceipts(t *testing.T) {
+	t.Parallel()
 	worlds := map[bool]*testkit.World{}
 	for _, sealed := range []bool{true, false} {
 		worlds[sealed] = testkit.NewWorld(t, testkit.OnHistory, false)
@@ -109,6 +111,7 @@ func changing(t *testing.T, lie func(result map[string]any)) func(http.Handler) 
 // Threat 6: an answer about extensions that makes no sense does not free a service from
 // proving what it lists: the next call asks again. After the page of a portal the same call does.
 func TestThreat6SenselessCapabilities(t *testing.T) {
+	t.Parallel()
 	for name, answer := range map[string]func(http.ResponseWriter){
 		"no JSON": say(http.StatusOK, "{"), "a portal": say(http.StatusOK, "<html>sign in</html>"), "forbidden": say(http.StatusForbidden, "{}"),
 	} {
@@ -130,6 +133,7 @@ func TestThreat6SenselessCapabilities(t *testing.T) {
 
 // Threat 6: a service that never proved anything is refused by who has its log key.
 func TestThreat6LogKeyDemandsProofs(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	key := d.Log().VerifierKey()
 	withKey := func(c *sdk.Config) { c.LogKey = key }
@@ -160,6 +164,7 @@ func TestThreat6LogKeyDemandsProofs(t *testing.T) {
 // Threat 6: the service signs a receipt for a place that the group had before, so
 // that it may hide the upload later.
 func TestThreat6ReceiptOfAnOldPlace(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	c := remembering(t, d, "")
 	listed(t, c, d.Group, 4)
@@ -177,6 +182,7 @@ func TestThreat6ReceiptOfAnOldPlace(t *testing.T) {
 // Threat 6: who requires a witness or a key, or has seen proofs, is not talked out
 // of them; a fault or a portal before the service is no accusation.
 func TestThreat6CapabilitiesThatVanish(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	dir := t.TempDir()
 	first := remembering(t, d, dir)
@@ -207,6 +213,7 @@ func TestThreat6CapabilitiesThatVanish(t *testing.T) {
 // signed. Without a witness nobody notices until they compare; a witness signs only
 // one of the two.
 func TestThreat6SplitView(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	w := testkit.NewWitness("witness.example/1")
 	shown := d.Log()
@@ -235,6 +242,7 @@ func TestThreat6SplitView(t *testing.T) {
 // After an honest restore of a backup the client begins anew, with the key it has
 // pinned.
 func TestAcceptRollback(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	dir := t.TempDir()
 	first := remembering(t, d, dir)
@@ -260,6 +268,7 @@ func TestAcceptRollback(t *testing.T) {
 
 // An incremental list costs one request, and brings only what is new.
 func TestProvenListGoesOn(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	c := remembering(t, d, "")
 	all, err := c.Group(d.Group).Entries(t.Context())
@@ -311,6 +320,7 @@ func about(t *testing.T, d *testkit.World, name, kind, detail string) chain.Reco
 // service that hides a removal, or shows a removed file again without a return, is
 // found out.
 func TestThreat6Threat46RemovalsAreProven(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	before := d.Log().Rewritten(keepAll)
 	until := time.Now().Add(time.Hour)
@@ -367,6 +377,7 @@ func TestThreat6Threat46RemovalsAreProven(t *testing.T) {
 
 // Threat 46: records about a file come in an order that makes sense.
 func TestThreat46NoReturnWithoutARemoval(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	before := d.Log().Rewritten(keepAll)
 	record := func(kind, detail string) chain.Record { return aboutPayroll(t, d, kind, detail) }
@@ -402,6 +413,7 @@ func TestThreat46NoReturnWithoutARemoval(t *testing.T) {
 // it. A service cannot move others with it, hide it, or tell a client that runs other
 // names than one that begins.
 func TestThreat5Threat6FoldersMoveWhatTheyHold(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	for _, name := range []string{"pay/may.txt", "pay/june.txt", "payments.txt", "pay/deleted.txt"} {
@@ -483,6 +495,7 @@ func TestThreat5Threat6FoldersMoveWhatTheyHold(t *testing.T) {
 // Threat 8: short records of folders make neither more names nor more work than a list may
 // have.
 func TestThreat8FoldersOfManyFiles(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	log := d.Log().Rewritten(keepAll)
 	upload := func(i int) {
@@ -530,6 +543,7 @@ func TestThreat8FoldersOfManyFiles(t *testing.T) {
 
 // Threat 13: a folder is renamed when its own record is proven, and no other.
 func TestThreat13FalseReceiptsOfFolders(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	for name, lie := range map[string]func(answer map[string]any){
@@ -559,6 +573,7 @@ func TestThreat13FalseReceiptsOfFolders(t *testing.T) {
 // Threat 13: the record of an earlier rename of the same folder proves no new one, also
 // under another sequence, which no hash covers.
 func TestThreat13EarlierRenameOfAFolder(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	r, err := alice.Put(t.Context(), "a/x", bytes.NewReader([]byte("x")))
@@ -586,6 +601,7 @@ func TestThreat13EarlierRenameOfAFolder(t *testing.T) {
 
 // A rename of a folder whose answer is lost is repeated, and happens once.
 func TestRenameFolderAfterALostAnswer(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	r, err := alice.Put(t.Context(), "a/x", bytes.NewReader([]byte("x")))
@@ -609,6 +625,7 @@ func TestRenameFolderAfterALostAnswer(t *testing.T) {
 // Threat 13: a service that renames another folder, or to another name, confirms nothing,
 // although its record is signed.
 func TestThreat13AnotherRenameThanAsked(t *testing.T) {
+	t.Parallel()
 	for name, other := range map[string]wire.RenameFolderRequest{
 		"another folder": {Folder: "c", NewFolder: "b"}, "another name": {Folder: "a", NewFolder: "c2"},
 	} {
@@ -641,6 +658,7 @@ func TestThreat13AnotherRenameThanAsked(t *testing.T) {
 // A client that applied a renamed folder reads only new records from then on, also of the
 // next renamed folder, and gives the same names as a client that begins.
 func TestRenamedFoldersAreReadOnce(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	var seen sdk.Seq

@@ -24,6 +24,7 @@ const largest = 8 << 20
 // Whatever the one lie is: the right kind of error, nothing in the buffer, no secret in the message, no
 // request elsewhere, an end in time; and the next honest answer works.
 func TestThreats4To13EveryLie(t *testing.T) {
+	t.Parallel()
 	meetLies(t, testkit.OnRetrieve, testkit.OnUpload, testkit.OnList, testkit.OnToken, testkit.OnWatch)
 }
 
@@ -38,6 +39,7 @@ func TestThreat50LiesAboutBlocks(t *testing.T) { meetLies(t, testkit.OnBlocks) }
 
 // The name of a lie is that of its test.
 func TestLiesHaveNames(t *testing.T) {
+	t.Parallel()
 	seen := map[string]bool{}
 	for _, lie := range testkit.Lies() {
 		if seen[lie.Name] {
@@ -122,7 +124,7 @@ func peakOf(t *testing.T, f func()) int64 {
 
 // Threat 8: bombs and answers without end take at most three times the largest allowed file and 64 MiB, and
 // end, as every lie does. It runs without the race detector, which keeps notes of memory.
-func TestThreat8MemoryStaysBounded(t *testing.T) {
+func TestThreat8MemoryStaysBounded(t *testing.T) { // alone: it measures the memory of the process
 	for _, lie := range testkit.Lies() {
 		if lie.Threat != 8 {
 			continue

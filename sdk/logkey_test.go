@@ -13,6 +13,7 @@ import (
 // itself signed that, and never otherwise: by a client that runs, by one that
 // remembers, and by one whose user gave the key before.
 func TestThreat6LogKeyReplaced(t *testing.T) {
+	t.Parallel()
 	both := func(before, after note.Signer) []note.Signer { return []note.Signer{before, after} }
 	for name, tc := range map[string]struct {
 		signers  func(before, after note.Signer) []note.Signer

@@ -30,7 +30,7 @@ func streamed(t testing.TB, f stored) http.HandlerFunc {
 }
 
 // A file inside JSON is held once, in its buffer: not as text, not on the heap.
-func TestInlineRetrieveHoldsTheFileOnce(t *testing.T) {
+func TestInlineRetrieveHoldsTheFileOnce(t *testing.T) { // alone: it measures the memory of the process
 	content := make([]byte, 12<<20)
 	s := newServer(t)
 	s.tool(wire.OpPrepareRetrieve, streamed(t, store(t, content)))

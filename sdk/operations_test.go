@@ -201,6 +201,7 @@ func refusals(elsewhere string) []told {
 // refusal and every shape that makes no sense. It ends with the right kind and
 // what to do next, shows no secret and asks nobody else; then it works.
 func TestThreat4And7EveryOperationMeetsEveryLie(t *testing.T) {
+	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a second host was asked") }))
 	defer elsewhere.Close()
 	for flavour, ops := range map[testkit.Dialect][]called{testkit.Hosted: calls(), testkit.Ours: moreCalls()} {
@@ -281,6 +282,7 @@ func meet(t *testing.T, s *testkit.Server, alice testkit.Account, e sdk.Entry, o
 // the ledger answers to the question before, joining goes on; and having become
 // a member meanwhile is no error.
 func TestJoinGroupsShortcut(t *testing.T) {
+	t.Parallel()
 	const join, already = wire.PathTools + wire.OpJoinGroup, "Already a member of 'g'"
 	s, c := world(t, testkit.Hosted)
 	if done, err := c.Group("g").Join(t.Context()); err != nil || done.Message != already || s.Hits(join) != 0 {
@@ -324,6 +326,7 @@ func judge(t *testing.T, err error, want sdk.Kind) {
 // What the ledger answers is a number, a truth or a name, or it is an error: a
 // missing value is never zero or false (specification 4.2).
 func TestThreat7LedgerAnswersWithoutValues(t *testing.T) {
+	t.Parallel()
 	bytesOf := func(text string) json.RawMessage {
 		numbers := make([]int, len(text))
 		for i, b := range []byte(text) {
@@ -379,6 +382,7 @@ func TestThreat7LedgerAnswersWithoutValues(t *testing.T) {
 // Nodes of the network tell errors with status 200 or 4xx, and 408 or 500 when
 // another try may help (wire protocol 4.1).
 func TestLedgerNodes(t *testing.T) {
+	t.Parallel()
 	unknown := map[string]any{"jsonrpc": "2.0", "id": 1, "error": map[string]any{"code": -32000, "name": "HANDLER_ERROR", "message": "Server error",
 		"cause": map[string]any{"name": "UNKNOWN_ACCOUNT", "info": map[string]any{}}, "data": "account x does not exist while viewing"}}
 	for _, status := range []int{200, 400, 404, 422} {

@@ -14,6 +14,7 @@ import (
 // E7: the token expired while the network was gone: the first request fetches a new one, and the
 // program notices nothing.
 func TestE7TokenExpiredMeanwhile(t *testing.T) {
+	t.Parallel()
 	var signIns, refused atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -57,6 +58,7 @@ func (c *closings) CloseIdleConnections() { c.n++ }
 
 // E7: after the machine slept, no connection from before is used.
 func TestE7ConnectionsAfterSleep(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }))
 	defer server.Close()
 	transport := &closings{RoundTripper: http.DefaultTransport}

@@ -44,6 +44,7 @@ func every(ctx context.Context, pause time.Duration, do func() bool) {
 
 // The table of errors in docs/reference/errors.md has the limits that hold.
 func TestErrorsHaveTheLimitsOfThePace(t *testing.T) {
+	t.Parallel()
 	raw, err := os.ReadFile("../docs/reference/errors.md")
 	if err != nil {
 		t.Fatal(err)
@@ -154,6 +155,7 @@ func TestE2PaceOfDeadConnections(t *testing.T) {
 // Connections from before the machine slept are not used: the clock that stops meanwhile is
 // behind the one on the wall.
 func TestSleepIsNoticed(t *testing.T) {
+	t.Parallel()
 	var a awake
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for i, tc := range []struct {

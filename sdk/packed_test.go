@@ -20,6 +20,7 @@ import (
 // A service that is far away and offers it is asked for compressed lists, and may answer either way.
 // What is not as it says is refused.
 func TestListsComeCompressedFromFarAway(t *testing.T) {
+	t.Parallel()
 	zippedWithin := func(window int, raw []byte) []byte {
 		t.Helper()
 		var b bytes.Buffer

@@ -18,6 +18,7 @@ import (
 // A member who gives files the longest names a service takes does not make the
 // group's list too long for the others.
 func TestLongestNamesAreListed(t *testing.T) {
+	t.Parallel()
 	const files = 1000
 	s, c := world(t, testkit.Ours)
 	var names []string
@@ -32,6 +33,7 @@ func TestLongestNamesAreListed(t *testing.T) {
 
 // So do records, which come page by page.
 func TestLongestDetailsAreListed(t *testing.T) {
+	t.Parallel()
 	const records = 700 // together more than an answer of a client of small files may have
 	hash, stamp := strings.Repeat("ab", 32), "1"
 	row, err := json.Marshal(wire.TransactionRow{Seq: 987654321, ChangedSeq: 987654321, IPFSHash: "987654321", FileHash: hash,
@@ -65,6 +67,7 @@ func TestLongestDetailsAreListed(t *testing.T) {
 // Groups come page by page from a service of ours; a list that does not go on
 // ends with an error.
 func TestGroupsInPages(t *testing.T) {
+	t.Parallel()
 	const groups = 2*wire.MaxPageNames + 5
 	endless, offered, pages, many := false, wire.Ours, 0, strings.Repeat(`,"gggggggg"`, 200_000)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

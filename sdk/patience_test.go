@@ -42,6 +42,7 @@ func slowly(pieces int, pause time.Duration) func(next http.Handler) http.Handle
 // A list may take longer than the time limit while it moves, and no longer than
 // that once it stands still.
 func TestListsTakeAsLongAsTheyMove(t *testing.T) {
+	t.Parallel()
 	for _, flavour := range []testkit.Dialect{testkit.Hosted, testkit.Keyless} {
 		t.Run(flavour.String(), func(t *testing.T) {
 			t.Parallel()

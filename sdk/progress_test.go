@@ -12,6 +12,7 @@ import (
 // Transfers of file content are reported to their end, in JSON and raw; small
 // requests are not.
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	for _, flavour := range []testkit.Dialect{testkit.Hosted, testkit.Keyless} {
 		t.Run(flavour.String(), func(t *testing.T) {
 			s := testkit.Start(t, flavour)

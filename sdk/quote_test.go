@@ -7,6 +7,7 @@ import (
 
 // References of one account and group differ at their end only.
 func TestLongReferencesAreToldByTheirEnd(t *testing.T) {
+	t.Parallel()
 	long := Ref("bafy.svc.testnet/fastfs.svc.testnet/" + strings.Repeat("0", 64) + "/01a1fead-9b3b-7759-8000-000000000001")
 	for ref, want := range map[Ref]string{
 		long: `"…/01a1fead-9b3b-7759-8000-000000000001"`,

@@ -11,6 +11,7 @@ import (
 
 // README.md names every method, ours and those of the JavaScript SDK 1.2.3.
 func TestReadmeNamesEveryMethod(t *testing.T) {
+	t.Parallel()
 	raw, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)

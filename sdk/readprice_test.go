@@ -10,6 +10,7 @@ import (
 
 // What a look at the ledger costs is told before it is made, and is what it costs.
 func TestReadPriceIsWhatReadingCosts(t *testing.T) {
+	t.Parallel()
 	for _, flavour := range []testkit.Dialect{testkit.Hosted, testkit.Ours} {
 		t.Run(flavour.String(), func(t *testing.T) {
 			s := testkit.Start(t, flavour)

@@ -11,6 +11,7 @@ import (
 // A refused upload is never taken for one whose answer was lost: neither for an
 // equal record of an earlier run, nor for a path that is missing.
 func TestRefusedUploadIsNotFoundInTheLedger(t *testing.T) {
+	t.Parallel()
 	for _, flavour := range []testkit.Dialect{testkit.Hosted, testkit.Ours} {
 		t.Run(flavour.String(), func(t *testing.T) {
 			s, owner := world(t, flavour)

@@ -34,6 +34,7 @@ func (s *blobSink) blob() []byte { return append(bytes.Clone(s.nonce[:s.have]), 
 // The scanner reads what encoding/json reads, in every envelope, however the
 // bytes arrive.
 func TestScanAgreesWithJSON(t *testing.T) {
+	t.Parallel()
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for _, size := range []int{28, 29, 30, 31, 100, 4095, 9_000, 70_001} {
 		blob := make([]byte, size)
@@ -68,6 +69,7 @@ func TestScanAgreesWithJSON(t *testing.T) {
 }
 
 func TestScanRefuses(t *testing.T) {
+	t.Parallel()
 	good := base64.StdEncoding.EncodeToString(make([]byte, 60))
 	for name, document := range map[string]string{
 		"nothing": "", "spaces": "   ", "half": `{"result":`, "no colon": `{"a" 1}`, "no comma": `{"a":1 "b":2}`, "trailing comma": `{"a":1,}`, "bare name": `{a:1}`,
@@ -146,6 +148,7 @@ func FuzzClassify(f *testing.F) {
 
 // What net/http may read is not read any more once its lease has ended.
 func TestLeaseEnds(t *testing.T) {
+	t.Parallel()
 	l := &lease{}
 	memory := []byte("ciphertext")
 	read := 0
@@ -178,6 +181,7 @@ func TestLeaseEnds(t *testing.T) {
 }
 
 func TestLifetime(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{`"24h"`: "24h0m0s", `"5m"`: "5m0s", `"2d"`: "48h0m0s", `"30s"`: "30s", `3600`: "1h0m0s", ``: "24h0m0s", `null`: "24h0m0s",
 		`""`: "23h0m0s", `"h"`: "23h0m0s", `"5"`: "23h0m0s", `"-5m"`: "23h0m0s", `"1h30m"`: "23h0m0s", `"99999999999d"`: "23h0m0s", `"2000000000d"`: "8760h0m0s", `{}`: "23h0m0s", `-1`: "23h0m0s"} {
 		if got := lifetime(json.RawMessage(text)).String(); got != want {

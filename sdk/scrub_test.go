@@ -21,6 +21,7 @@ import (
 
 // Threat 8: a service chooses its tokens. One of a single character makes no error longer.
 func TestThreat8ShortTokens(t *testing.T) {
+	t.Parallel()
 	c, err := New("alice.svc.testnet", Config{URL: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +42,7 @@ func TestThreat8ShortTokens(t *testing.T) {
 // together with something else, whole or cut, no error shows it, nor anything
 // that a terminal would obey.
 func TestThreat4NoErrorShowsACredential(t *testing.T) {
+	t.Parallel()
 	const key, token = "svc_sk_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG", "eyJhbGciOiJIUzI1NiJ9.eyJhY2NvdW50X2lkIjoiYWxpY2UifQ.QmFzZTY0dXJsIHNpZ25hdHVyZQ"
 	c, err := New("alice.svc.testnet", Config{URL: "http://127.0.0.1:1", APIKey: NewSecret(key)})
 	if err != nil {
@@ -79,6 +81,7 @@ func TestThreat4NoErrorShowsACredential(t *testing.T) {
 // Threat 9: a service that speaks only what was broken long ago is refused; the
 // same one with TLS 1.2 is not.
 func TestThreat9OldTLS(t *testing.T) {
+	t.Parallel()
 	for version, refused := range map[uint16]bool{tls.VersionTLS11: true, tls.VersionTLS12: false, tls.VersionTLS13: false} {
 		h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) }))
 		h.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: version}
@@ -101,6 +104,7 @@ func TestThreat9OldTLS(t *testing.T) {
 
 // A code of a later version is kept: it says that the service answered.
 func TestUnknownCodeIsKept(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"gone fishing", "not found"} {
 		err := newAnswerError(http.StatusNotFound, "later-version", text)
 		if err.code != "later-version" {

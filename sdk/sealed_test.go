@@ -46,6 +46,7 @@ func waiting(t *testing.T, s *sdk.Sealed) ([]byte, error) {
 // What lies on a disk or is printed shows neither key, name, group, hash nor content; with the
 // keyring it can be sent, and without it nothing of that is known.
 func TestThreat52SealedUploadOnDisk(t *testing.T) {
+	t.Parallel()
 	_, c := world(t, testkit.Ours)
 	content := []byte("the plaintext " + strings.Repeat("canary ", 500))
 	for _, opts := range [][]sdk.Option{nil, {sdk.Compress()}, {sdk.Base("bafy1"), sdk.WithAttributes(sdk.Attributes{Executable: true})}} {
@@ -114,6 +115,7 @@ func TestThreat52SealedUploadOnDisk(t *testing.T) {
 
 // A changed item is refused, whatever was changed.
 func TestThreat52ChangedItems(t *testing.T) {
+	t.Parallel()
 	_, c := world(t, testkit.Ours)
 	s, keys := sealed(t, c, "f", []byte("content")), diskKeys(t)
 	raw, err := s.Encode(keys)

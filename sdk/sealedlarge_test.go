@@ -42,6 +42,7 @@ func sealedLarge(t *testing.T, g sdk.Group, name string, content []byte, opts ..
 // What lies on a disk of a large upload shows neither key, name, group, hash nor content; it can be read, and
 // sent, after its key was fetched, and what was changed is refused.
 func TestThreat52LargeSealedUploadOnDisk(t *testing.T) {
+	t.Parallel()
 	server := testkit.Start(t, testkit.Ours)
 	c := server.Client(t, server.Account("alice", "100"))
 	g := c.Group("the-group")
@@ -112,6 +113,7 @@ func TestThreat52LargeSealedUploadOnDisk(t *testing.T) {
 
 // O3: what arrived of a large upload before its process ended is not sent again.
 func TestO3LargeSealedUploadGoesOn(t *testing.T) {
+	t.Parallel()
 	server := testkit.Start(t, testkit.Ours)
 	alice := server.Account("alice", "100")
 	c := server.Client(t, alice)

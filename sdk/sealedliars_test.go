@@ -57,6 +57,7 @@ func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
 // Threat 51: no key is sealed to a key of the vault that the pinned key of the log did not sign,
 // that ended, or that is older than one seen before. Nothing is sent.
 func TestThreat51KeysOfTheVault(t *testing.T) {
+	t.Parallel()
 	other, err := format.NewVaultSecret(bytes.Repeat([]byte{9}, 32))
 	if err != nil {
 		t.Fatal(err)
@@ -129,6 +130,7 @@ func TestThreat51KeysOfTheVault(t *testing.T) {
 
 // A service whose ledger proves nothing vouches for no key: its clients upload as before.
 func TestThreat51NothingIsSealedWithoutALog(t *testing.T) {
+	t.Parallel()
 	s, c := world(t, testkit.Ours)
 	showing(s, func(caps *wire.Capabilities) {
 		caps.Dialect = wire.Hosted
@@ -149,6 +151,7 @@ type batchAnswer struct {
 // Threat 13: in a batch, too, each upload has its own receipt, or the close fails: whatever the
 // service swaps, leaves out, doubles or invents. Repeated, each is recorded and paid once.
 func TestThreat13LiesInABatch(t *testing.T) {
+	t.Parallel()
 	type answers = []wire.SealedAnswer
 	for name, tc := range map[string]struct {
 		lie   func(answers) answers
@@ -211,6 +214,7 @@ func TestThreat13LiesInABatch(t *testing.T) {
 
 // A batch whose answers lie fails each close, and the next ones find what was recorded.
 func TestThreat13LiesToClosesThatWait(t *testing.T) {
+	t.Parallel()
 	s, c := world(t, testkit.Ours)
 	sdk.SlowLine(c, false)
 	h := hold(s, 1)
@@ -253,6 +257,7 @@ func TestThreat13LiesToClosesThatWait(t *testing.T) {
 
 // Refusals that are lies end the call with their reason, and keep nothing from being saved later.
 func TestThreat13FalseRefusals(t *testing.T) {
+	t.Parallel()
 	for code, tc := range map[string]struct {
 		kind  sdk.Kind
 		tries int
@@ -280,6 +285,7 @@ func TestThreat13FalseRefusals(t *testing.T) {
 // Threat 52: a service that gives another key than the upload was sealed with is found out, and the
 // upload stays as it was.
 func TestThreat52OtherKeysAfterARestart(t *testing.T) {
+	t.Parallel()
 	s, c := world(t, testkit.Ours)
 	up := sealed(t, c, "f", []byte("content"))
 	raw, err := up.Encode(sdk.DiskKeys{})

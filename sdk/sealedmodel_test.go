@@ -19,6 +19,7 @@ import (
 // epoch changes, and the client is started anew: at the end every upload is recorded once, paid
 // once, and has the content that was sealed.
 func TestSealedUploadsModel(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()

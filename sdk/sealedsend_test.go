@@ -30,6 +30,7 @@ func putNamed(t *testing.T, c *sdk.Client, name string) error {
 
 // A save is one request, whatever its size, and so is one that comes right after another.
 func TestOneRequestASave(t *testing.T) {
+	t.Parallel()
 	s, c := world(t, testkit.Ours)
 	if err := putNamed(t, c, "first"); err != nil { // the key of the log is fetched, once
 		t.Fatal(err)
@@ -58,6 +59,7 @@ func TestOneRequestASave(t *testing.T) {
 // The number of a receipt is that of its record in the group, without a gap between two saves that
 // nobody came between, and lists have it, too.
 func TestReceiptsTellTheNumber(t *testing.T) {
+	t.Parallel()
 	_, c := world(t, testkit.Ours)
 	g := c.Group("g")
 	var numbers []int64
@@ -124,6 +126,7 @@ func wait(t *testing.T, c *sdk.Client, n int) {
 // Where requests are quick, small uploads that come while one is under way wait for it, and
 // travel together in the order in which they came. Large ones do not wait.
 func TestSmallUploadsTravelTogether(t *testing.T) {
+	t.Parallel()
 	s, c := world(t, testkit.Ours)
 	sdk.SlowLine(c, false)
 	if err := putNamed(t, c, "warm"); err != nil {
@@ -168,6 +171,7 @@ func TestSmallUploadsTravelTogether(t *testing.T) {
 // Where requests take long, several small uploads are under way at once, and those for which
 // that is too many travel together.
 func TestSmallUploadsOnASlowLine(t *testing.T) {
+	t.Parallel()
 	const lanes, more = 8, 5
 	s, c := world(t, testkit.Ours)
 	if err := putNamed(t, c, "warm"); err != nil {
@@ -202,6 +206,7 @@ func TestSmallUploadsOnASlowLine(t *testing.T) {
 // Who gives up while others are served is alone with that: what was not sent never is, and what
 // was sent goes on for the others.
 func TestWaitingUploadsAreGivenUpAlone(t *testing.T) {
+	t.Parallel()
 	s, c := world(t, testkit.Ours)
 	sdk.SlowLine(c, false)
 	h := hold(s, 2)
@@ -244,6 +249,7 @@ func TestWaitingUploadsAreGivenUpAlone(t *testing.T) {
 
 // The epoch of the vault ends: the client fetches the next key, and the save goes on.
 func TestEndedEpochIsSealedAgain(t *testing.T) {
+	t.Parallel()
 	s := testkit.Start(t, testkit.Ours)
 	account := s.Account("alice", "100")
 	c := s.Client(t, account)

@@ -10,6 +10,7 @@ import (
 // What is kept is told as the service says it, where it offers that; sizes that
 // cannot be are refused.
 func TestStorage(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		said  string

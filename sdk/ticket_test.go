@@ -5,6 +5,7 @@ import "testing"
 // What may be in the ledger already is given up only when it is known: a refusal says
 // nothing about an earlier finalize, and what has ended stays so.
 func TestUploadStates(t *testing.T) {
+	t.Parallel()
 	ended := map[uploadState]bool{uploadRecorded: true, uploadRefused: true, uploadGone: true}
 	reached := map[uploadState]bool{uploadIssued: true}
 	for state := uploadIssued; state < uploadStates; state++ {

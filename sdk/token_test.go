@@ -44,6 +44,7 @@ func signIn(t *testing.T, expires string, life, skew time.Duration) (c *Client, 
 // A token is renewed 5 minutes before its end, a short-lived one after four
 // fifths of its life, by its own life and not by either side's clock.
 func TestTokensAreRenewedBeforeTheirEnd(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name, expires    string
 		life, skew, want time.Duration // want: from now to the renewal
@@ -125,6 +126,7 @@ func keyed(t *testing.T, again func(context.Context) (Secret, error)) (c *Client
 // When the service refuses the key, the client takes the one that the account has now, if
 // the service takes it for this account.
 func TestNewKeyAfterARefusal(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name, there string // the key that is there now
 		fails       error  // of looking there

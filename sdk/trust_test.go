@@ -12,6 +12,7 @@ import (
 
 // Threat 6: CheckTrust says what the next list would say, and what the service did.
 func TestThreat6CheckTrust(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	dir := t.TempDir()
 	c := remembering(t, d, dir)

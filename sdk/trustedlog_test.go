@@ -11,6 +11,7 @@ import (
 // Every save asks for the log. The signature of a checkpoint is verified once, and each other
 // checkpoint anew.
 func TestTrustedLogVerifiesACheckpointOnce(t *testing.T) {
+	t.Parallel()
 	secret, key, err := note.GenerateKey(nil, "svc.example/log")
 	if err != nil {
 		t.Fatal(err)

@@ -80,6 +80,7 @@ func newUnproven(t *testing.T, config Config) (*unproven, *Client) {
 // E7: a network that wants a sign-in takes over connections to the service: it cannot prove to be the
 // service. It gets no request, and the error says what may be the cause.
 func TestE7CertificateOfANetwork(t *testing.T) {
+	t.Parallel()
 	u, c := newUnproven(t, Config{})
 	u.isTaken.Store(true)
 	err := c.Health(t.Context())
@@ -102,6 +103,7 @@ func TestE7CertificateOfANetwork(t *testing.T) {
 // E5, E7: a call that waits for the service goes on by itself after the sign-in. Nothing was sent
 // before, so that what must not be sent twice goes on, too.
 func TestE7CertificateIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	u, c := newUnproven(t, Config{Patience: time.Minute})
 	u.isTaken.Store(true)
 	ended := make(chan error, 1)
@@ -127,6 +129,7 @@ func TestE7CertificateIsWaitedFor(t *testing.T) {
 
 // E7: a network may also answer without TLS where the service speaks it.
 func TestE7NoTLSAtAll(t *testing.T) {
+	t.Parallel()
 	h := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(h.Close)
 	c, err := New("alice.svc.testnet", Config{URL: strings.Replace(h.URL, "http:", "https:", 1)})

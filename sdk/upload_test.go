@@ -57,6 +57,7 @@ func lost(n int32, status int) func(http.Handler) http.Handler {
 // The service records and the answer is lost, once or for good, or lost and then
 // refused for a while: one record, one fee, and the caller hears of it.
 func TestNobodyPaysTwice(t *testing.T) {
+	t.Parallel()
 	for _, f := range []testkit.Dialect{testkit.Hosted, testkit.Keyless, testkit.Ours} {
 		for _, size := range []int{10, 200_000} {
 			for _, cut := range []int32{1, 4, 7} {
@@ -121,6 +122,7 @@ func paidFor(t *testing.T, c *sdk.Client, looks int) sdk.Amount {
 // An upload id the service has forgotten, with nothing recorded, does not keep
 // the file from being uploaded.
 func TestForgottenUploadStartsAgain(t *testing.T) {
+	t.Parallel()
 	s, c := world(t, testkit.Keyless)
 	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }) // nothing is recorded
@@ -147,6 +149,7 @@ func TestForgottenUploadStartsAgain(t *testing.T) {
 // The same content under the same name at the same time, while answers get
 // lost: nobody shares a key that is wiped, every plaintext comes back.
 func TestSameContentAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, f := range []testkit.Dialect{testkit.Keyless, testkit.Ours} {
 		s, c := world(t, f)
 		s.DisturbUploads(lost(5, 0))
@@ -179,6 +182,7 @@ func TestSameContentAtOnce(t *testing.T) {
 
 // A service that takes nothing in ends the upload in time, and so does a caller.
 func TestUploadThatStandsStill(t *testing.T) {
+	t.Parallel()
 	for size, f := range map[int]testkit.Dialect{10: testkit.Keyless, 32 << 20: testkit.Keyless, 11: testkit.Ours, 2 << 20: testkit.Ours} {
 		s, _ := world(t, f)
 		a := s.Account("bob", "100")
@@ -211,6 +215,7 @@ func TestUploadThatStandsStill(t *testing.T) {
 
 // A waiter for the token gives up alone; the others get it.
 func TestTokenWaiterGivesUpAlone(t *testing.T) {
+	t.Parallel()
 	s, _ := world(t, testkit.Ours)
 	a := s.Account("bob", "1")
 	release := make(chan struct{})
@@ -238,6 +243,7 @@ func TestTokenWaiterGivesUpAlone(t *testing.T) {
 // A caller that comes back after hours, when other uploads were lost meanwhile,
 // still does not pay twice.
 func TestNobodyPaysTwiceHoursLater(t *testing.T) {
+	t.Parallel()
 	for _, f := range []testkit.Dialect{testkit.Hosted, testkit.Keyless, testkit.Ours} {
 		t.Run(f.String(), func(t *testing.T) {
 			s, c := world(t, f)

@@ -22,6 +22,7 @@ import (
 // The client reads every frozen vector of format version 2, and nothing of a block that was
 // not proven.
 func TestFrozenVectorsAreRead(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t, testkit.Ours)
 	vectors := formattest.Read(t, os.DirFS("../format/testdata/blocks"))
 	data := map[string][]byte{}

@@ -15,6 +15,7 @@ import (
 // Records are hostile input: what cannot be read makes the answer corrupt, and
 // pages that do not advance end.
 func TestHostileLedgerRows(t *testing.T) {
+	t.Parallel()
 	hash := strings.Repeat("ab", 32)
 	row := func(seq int) string {
 		return fmt.Sprintf(`{"seq":%d,"timestamp":"1","kind":"fund","prev_hash":"%s","hash":"%s"}`, seq, hash, hash)

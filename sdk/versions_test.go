@@ -17,6 +17,7 @@ import (
 
 // What a service says of versions is told as it is, and refused where it cannot be.
 func TestVersionsOfALyingService(t *testing.T) {
+	t.Parallel()
 	keeps := sdk.VersionSettings{Keep: sdk.Keep{Last: 5}}
 	for said, want := range map[string]sdk.VersionSettings{
 		`{"keep":"5"}`:                           keeps,
@@ -57,6 +58,7 @@ func TestVersionsOfALyingService(t *testing.T) {
 
 // An upload says that its client knows versions to a service of ours, and nowhere else.
 func TestUploadsSayThatTheyAreVersions(t *testing.T) {
+	t.Parallel()
 	for flavour, offers := range map[testkit.Dialect]bool{testkit.Keyless: true, testkit.Hosted: false} {
 		s := testkit.Start(t, flavour)
 		var sent []byte
@@ -83,6 +85,7 @@ func TestUploadsSayThatTheyAreVersions(t *testing.T) {
 // A version that a newer one ended keeps its name old, as one that retention ended does:
 // nobody takes the name of a file because the file has changed.
 func TestEndedVersionsKeepTheirName(t *testing.T) {
+	t.Parallel()
 	for reason, keeps := range map[string]bool{wire.ReasonVersionPolicy: true, wire.ReasonRetentionPolicy: true, wire.ReasonOwnerRequest: false} {
 		e := sdk.Entry{Seq: 3, ChangedSeq: 9, Deleted: &sdk.Deletion{Reason: reason}}
 		if age := e.Named().Age; (age == 3) != keeps {
@@ -94,6 +97,7 @@ func TestEndedVersionsKeepTheirName(t *testing.T) {
 // A version that got its name late, and that a newer one ended, makes the name no older
 // than that: nobody takes the name of another file with an old upload.
 func TestEndedVersionsMakeNoNameOlder(t *testing.T) {
+	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
 	alice := d.Client(t, d.Alice).Group(d.Group)
 	upload, err := alice.Put(t.Context(), "old upload", strings.NewReader("x"))

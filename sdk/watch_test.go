@@ -46,6 +46,7 @@ func next(t *testing.T, events iter.Seq2[sdk.Event, error]) (sdk.Event, error) {
 }
 
 func TestWatchWaitsFaultsOut(t *testing.T) {
+	t.Parallel()
 	s, c := world(t, testkit.Ours)
 	// The beginning passes. The faults come before any news: the group's own record is number 2, after that of the account.
 	s.Disturb(watchPath, scripted(nil, say(503, `{"error":"not now"}`), func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
@@ -69,6 +70,7 @@ func TestWatchWaitsFaultsOut(t *testing.T) {
 }
 
 func TestWatchEndsForGood(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		last   func(http.ResponseWriter)
 		reason sdk.Kind
@@ -95,6 +97,7 @@ func TestWatchEndsForGood(t *testing.T) {
 }
 
 func TestWatchRefused(t *testing.T) {
+	t.Parallel()
 	_, c := world(t, testkit.Hosted)
 	if _, err := c.Watch(t.Context(), 0); sdk.KindOf(err) != sdk.ErrUnsupported {
 		t.Errorf("a service without it: %v", err)

@@ -144,8 +144,8 @@ func rest(packages []string) plan {
 	p.runs = []run{
 		withRace(packages),
 		{name: "PostgreSQL", packages: []string{"service", "service/web"}, race: true, long: true, args: []string{"-engine=postgres"}, atOnce: 1},
-		{name: "root", packages: mounts, long: true, atOnce: 2},
-		{name: "race", packages: []string{"integration"}, race: true, long: true, atOnce: 1},
+		{name: "root", packages: mounts, long: true, atOnce: 2, shards: 3}, // each ends within the bound of a hang
+		{name: "race", packages: []string{"integration"}, race: true, long: true, atOnce: 1, shards: 4},
 		{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1},
 	}
 	if canBeUser() {
