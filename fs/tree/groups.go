@@ -332,11 +332,12 @@ func (t *Tree) applyListed(g *group, entries []sdk.Entry, number int) (notices [
 	return append(t.wipeDeleted(g, entries), notices...), again
 }
 
-// applyDeleted merges the record of an upload that this mount deleted.
+// applyDeleted merges the record of an upload that this mount deleted. A listing may have brought
+// the record of the deletion before its answer came: its sequence is needed to restore the file.
 func (t *Tree) applyDeleted(g *group, e sdk.Entry) []notice {
 	t.mu.Lock()
 	if known := g.byRef[e.Ref]; known != nil {
-		e.Name = known.Name
+		e.Name, e.ChangedSeq = known.Name, known.ChangedSeq
 	}
 	g.here[e.Ref] = g.listings
 	entries := []sdk.Entry{e}

@@ -11,11 +11,11 @@ import (
 )
 
 // racing is a service at which something else happens at the worst moment: when a
-// listing, a rename or an upload is about to be made, and when a listing or a rename
+// listing, a rename or an upload is about to be made, and when a listing, a rename or a removal
 // was made and its answer is on its way. Each happens once.
 type racing struct {
 	treetest.Person
-	beforeEntries, afterEntries, beforeRename, afterRename, beforeUpload func()
+	beforeEntries, afterEntries, beforeRename, afterRename, afterRemoval, beforeUpload func()
 }
 
 func once(f *func()) {
@@ -44,6 +44,12 @@ func (r *racing) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to str
 	done, err := r.Person.RenameFolder(ctx, g, folder, to, seen)
 	once(&r.afterRename)
 	return done, err
+}
+
+func (r *racing) RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error {
+	err := r.Person.RemoveVersions(ctx, g, versions)
+	once(&r.afterRemoval)
+	return err
 }
 
 func (r *racing) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, a sdk.Attributes) (sdk.Receipt, error) {
@@ -104,6 +110,20 @@ func TestW9ListingFromBeforeARemoval(t *testing.T) {
 	m.wantFiles()
 	m.refresh()
 	m.wantFiles()
+}
+
+// W9: a file comes back out of the trash also when a listing brought the record of its removal
+// before the answer to that removal came.
+func TestW9ReturnAfterARemovalThatWasListed(t *testing.T) {
+	w := team()
+	r := &racing{Person: w.As(alice)}
+	m := mount(t, w, alice, func(c *Config) { c.Ours, c.Remote = true, r })
+	ok(t, m.save("/team/f", "one"))
+	r.afterRemoval = m.refresh
+	ok(t, m.dir("/team").Unlink(t.Context(), "f"))
+	m.wantFiles()
+	ok(t, m.dir("/team/.svcfs/trash").Rename(t.Context(), "f", m.dir("/team"), "f", false))
+	m.wantFiles("f")
 }
 
 // W8: what others renamed after this mount did is shown, whichever answer comes
