@@ -287,9 +287,11 @@ func (s *server) obey(o order) (a answer) {
 			}
 		}
 	case "settle":
-		for !s.mount.m.isQuiet() || !s.mount.m.teller.isQuiet() {
+		s.mount.m.Settle(context.Background())
+		for !s.mount.m.teller.isQuiet() {
 			time.Sleep(time.Millisecond)
 		}
+		s.mount.m.Settle(context.Background())
 	case "teller": // pretends that the thread of that number tells of changes
 		s.mount.m.teller.thread.Store(uint32(o.Size))
 	case "told", "to be told": // as if the process outside came late
@@ -333,13 +335,6 @@ func (s *server) obey(o order) (a answer) {
 		a.Error = "unknown order " + o.Do
 	}
 	return a
-}
-
-// isQuiet reports whether the kernel has got all notices.
-func (k *notifier) isQuiet() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.names) == 0 && len(k.contents) == 0 && k.telling == 0
 }
 
 // isQuiet reports whether all changes by others were told.

@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -77,6 +78,7 @@ func deliver[N comparable](k *notifier, queue map[N]struct{}, tell func(N)) {
 		tell(n)
 		k.mu.Lock()
 		k.telling--
+		k.wake.Broadcast() // for Settle
 	}
 }
 
@@ -162,6 +164,25 @@ func (k *notifier) ContentChanged(f *tree.File) {
 	for _, file := range k.files[f] {
 		k.drop(&file.Inode)
 	}
+}
+
+// Settle waits until the kernel has got all notices, or ctx ends.
+func (k *notifier) Settle(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.wake.Broadcast()
+	})()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for !k.isQuiet() && !k.ended && ctx.Err() == nil {
+		k.wake.Wait()
+	}
+}
+
+// isQuiet reports whether the kernel has got all notices; k.mu is held.
+func (k *notifier) isQuiet() bool {
+	return len(k.names) == 0 && len(k.contents) == 0 && k.telling == 0
 }
 
 // drop queues an inode; k.mu is held.

@@ -166,6 +166,7 @@ func (k *watcher) EntryChanged(d *Dir, name string) {
 }
 func (k *watcher) ContentChanged(*File)           {}
 func (k *watcher) ContentGone(func(*File) bool)   {}
+func (k *watcher) Settle(context.Context)         {}
 func (k *watcher) AttributesChanged(*Dir, string) {}
 func (k *watcher) OwnerChanged(*Dir)              {}
 func (k *watcher) ChangedByOthers(list []Change)  { k.told = append(k.told, list...) }
@@ -601,6 +602,7 @@ type pages struct {
 
 func (k *pages) EntryChanged(*Dir, string)    {}
 func (*pages) OwnerChanged(*Dir)              {}
+func (*pages) Settle(context.Context)         {}
 func (*pages) ChangedByOthers([]Change)       {}
 func (*pages) AttributesChanged(*Dir, string) {}
 func (k *pages) ContentChanged(f *File)       { k.gone[f] = true }

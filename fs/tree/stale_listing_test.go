@@ -284,3 +284,26 @@ func TestW2ListingInTheMiddleOfASave(t *testing.T) {
 		})
 	}
 }
+
+// settling is a Kernel that takes its time with the notices.
+type settling struct {
+	noKernel
+	meanwhile func()
+}
+
+func (k settling) Settle(context.Context) { k.meanwhile() }
+
+// R4: a refresh has succeeded only when the kernel knows what it brought.
+func TestR4RefreshWaitsForTheKernel(t *testing.T) {
+	m := mount(t, team(), alice)
+	before, settled := m.Status().Refreshed, false
+	m.SetKernel(settling{meanwhile: func() {
+		if settled = true; !m.Status().Refreshed.Equal(before) {
+			t.Error("the mount says that it is refreshed, and the kernel does not know yet")
+		}
+	}})
+	m.refresh()
+	if !settled {
+		t.Error("nobody waited for the kernel")
+	}
+}

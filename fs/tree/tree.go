@@ -319,6 +319,9 @@ func (t *Tree) Refresh(ctx context.Context) error {
 	return t.refresh(ctx)
 }
 
+// settleLimit bounds how long a look at the ledger waits for the kernel to take the notices.
+const settleLimit = time.Second
+
 func (t *Tree) refresh(ctx context.Context) error {
 	began := t.now()
 	if err := t.refreshGroups(ctx); err != nil {
@@ -331,6 +334,9 @@ func (t *Tree) refresh(ctx context.Context) error {
 		}
 	}
 	if failed == nil {
+		settling, cancel := context.WithTimeout(ctx, settleLimit)
+		defer cancel()
+		t.tell([]notice{func(k Kernel) { k.Settle(settling) }})
 		t.mu.Lock()
 		t.refreshedAt = began
 		t.mu.Unlock()
@@ -399,3 +405,4 @@ func (noKernel) ContentChanged(*File)           {}
 func (noKernel) OwnerChanged(*Dir)              {}
 func (noKernel) ChangedByOthers([]Change)       {}
 func (noKernel) ContentGone(func(*File) bool)   {}
+func (noKernel) Settle(context.Context)         {}
