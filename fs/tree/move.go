@@ -152,12 +152,12 @@ func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newNa
 		if m.plan, refused = facts.plan(); refused != nil {
 			return nil
 		}
+		m.replaced, _ = to.children[names.Component(newName)].(*File)
 		switch m.first {
 		case firstNothing:
 			return t.applyMove(m)
 		case firstRename, firstReplace:
 			m.renamed, there = facts.versions, facts.there
-			m.replaced, _ = to.children[names.Component(newName)].(*File)
 		}
 		return nil
 	})
@@ -313,7 +313,7 @@ type moved struct {
 	row     *sdk.Entry  // the record of its content under the name, if one was needed
 	renamed []sdk.Entry // its uploads, as they were before the service renamed them
 
-	replaced *File // had the name; nil = nothing that the ledger was asked about
+	replaced *File // had the name
 }
 
 // applyMove gives the file its name. Needs Tree.mu.
@@ -325,12 +325,11 @@ func (t *Tree) applyMove(m moved) (notices []notice) {
 	}
 	left, was := t.leave(m)
 	var freed *versions
-	old, ok := to.children[shown].(*File)
-	if !ok {
-		old = m.replaced // its uploads are in the trash already
-	}
-	if old != nil && old != f {
+	if old, ok := to.children[shown].(*File); ok && old != f {
 		freed, _ = t.drop(old, to, shown) // the kernel knows of this name
+	}
+	if m.replaced != nil && m.replaced != f && m.replaced.dir == nil && m.replaced.isKind(fileReal) {
+		_, _ = t.drop(m.replaced, to, shown) // a listing took the name from it already
 	}
 	to.setChanged(t.now())
 	if m.row == nil { // else the record is newer

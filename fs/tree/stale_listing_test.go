@@ -11,11 +11,11 @@ import (
 )
 
 // racing is a service at which something else happens at the worst moment: when a
-// listing, a rename or an upload is about to be made, and when a listing, a rename or a removal
-// was made and its answer is on its way. Each happens once.
+// listing, a rename or an upload is about to be made, and when one, or a removal, was made and
+// its answer is on its way. Each happens once.
 type racing struct {
 	treetest.Person
-	beforeEntries, afterEntries, beforeRename, afterRename, afterRemoval, beforeUpload func()
+	beforeEntries, afterEntries, beforeRename, afterRename, afterRemoval, beforeUpload, afterUpload func()
 }
 
 func once(f *func()) {
@@ -54,7 +54,9 @@ func (r *racing) RemoveVersions(ctx context.Context, g sdk.GroupID, versions []s
 
 func (r *racing) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, a sdk.Attributes) (sdk.Receipt, error) {
 	once(&r.beforeUpload)
-	return r.Person.Upload(ctx, g, name, b, a)
+	receipt, err := r.Person.Upload(ctx, g, name, b, a)
+	once(&r.afterUpload)
+	return receipt, err
 }
 
 // race mounts alice on such a service.
@@ -153,6 +155,35 @@ func TestW8RenameByOthersAfterOurs(t *testing.T) {
 			m.refresh()
 			m.wantFiles("theirs")
 		})
+	}
+}
+
+// W7: a program that has a replaced file open saves nothing under its name, also when a listing
+// shows the new file before the rename has its answer.
+func TestW7ListingInTheMiddleOfAReplacement(t *testing.T) {
+	for _, from := range []string{"new", "new.tmp"} { // uploaded before, or by the rename
+		for when, hook := range map[string]func(r *racing, list func()){
+			"before the rename": func(r *racing, list func()) { r.beforeRename = list },
+			"before its answer": func(r *racing, list func()) { r.afterRename, r.afterUpload = list, list },
+		} {
+			t.Run(from+", "+when, func(t *testing.T) {
+				w := team()
+				m, r := race(t, w)
+				ok(t, m.save("/team/f", "old"))
+				h := m.open("/team/f", OpenFlags{Write: true})
+				ok(t, m.save("/team/"+from, "replacement"))
+				hook(r, m.refresh)
+				ok(t, m.rename(from, "f"))
+				m.write(h, "late", 0)
+				ok(t, h.Fsync(t.Context()))
+				m.wantFiles("f")
+				m.wantContent("/team/f", "replacement")
+				ok(t, h.Flush(t.Context()))
+				h.Release()
+				m.refresh()
+				m.wantContent("/team/f", "replacement")
+			})
+		}
 	}
 }
 
