@@ -120,7 +120,7 @@ func TestThreat50HugeFilesTakeNoMemory(t *testing.T) { // alone: it measures the
 // renewed; blocks that stand still are given up.
 func TestThreat50EachReadIsAsked(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t, testkit.Ours, func(cfg *sdk.Config) { cfg.Timeout = 200 * time.Millisecond })
+	s := newShelf(t, testkit.Ours, func(cfg *sdk.Config) { cfg.Timeout = 2 * time.Second })
 	bob := s.Account("bob", "100")
 	if _, err := s.g.Add(t.Context(), bob.ID); err != nil {
 		t.Fatal(err)

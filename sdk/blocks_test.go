@@ -390,7 +390,7 @@ func TestReadsThatStandStill(t *testing.T) {
 			next.ServeHTTP(&stuckWriter{w, left, over}, r)
 		})
 	})
-	c := s.Client(t, s.alice, func(cfg *sdk.Config) { cfg.Timeout = 250 * time.Millisecond })
+	c := s.Client(t, s.alice, func(cfg *sdk.Config) { cfg.Timeout = time.Second })
 	b, err := c.Group(e.Group).OpenBlocks(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)

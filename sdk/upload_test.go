@@ -186,8 +186,8 @@ func TestUploadThatStandsStill(t *testing.T) {
 	for size, f := range map[int]testkit.Dialect{10: testkit.Keyless, 32 << 20: testkit.Keyless, 11: testkit.Ours, 2 << 20: testkit.Ours} {
 		s, _ := world(t, f)
 		a := s.Account("bob", "100")
-		c := s.Client(t, a, func(cfg *sdk.Config) { cfg.Timeout = 200 * time.Millisecond })
-		if _, err := c.Group("h").Register(t.Context()); err != nil {
+		c := s.Client(t, a, func(cfg *sdk.Config) { cfg.Timeout = time.Second })
+		if _, err := s.Client(t, a).Group("h").Register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		over := make(chan struct{}) // the service answers nothing until then

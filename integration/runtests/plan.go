@@ -46,6 +46,10 @@ const onPostgres = `^TestOnPostgres$`
 // memory of this process, and those on PostgreSQL, which make test-all runs with it.
 const ofOneProcess = `^(TestThreat8MemoryStaysBounded|TestOnPostgres)$`
 
+// ofSpeed are the tests that count what a mount asks for while programs work: with the race detector programs take so
+// long that the mount looks at the ledger meanwhile.
+const ofSpeed = `^TestRequestsOnALine$`
+
 // withSQLite are the folders whose tests link SQLite. go test -fuzz compiles all that a test links anew, which takes
 // minutes with SQLite, so make test-all fuzzes them; their seeds run in make test. A number of inputs, and not a time:
 // go test may fail with "context deadline exceeded" when a time ends.
@@ -143,9 +147,9 @@ func rest(packages []string) plan {
 	p := landing(packages)
 	p.runs = []run{
 		withRace(packages),
-		{name: "PostgreSQL", packages: []string{"service", "service/web"}, race: true, long: true, args: []string{"-engine=postgres"}, atOnce: 1},
+		{name: "PostgreSQL", packages: []string{"service", "service/web"}, long: true, args: []string{"-engine=postgres"}, atOnce: 1},
 		{name: "root", packages: mounts, long: true, atOnce: 2, shards: 3}, // each ends within the bound of a hang
-		{name: "race", packages: []string{"integration"}, race: true, long: true, atOnce: 1, shards: 4},
+		{name: "race", packages: []string{"integration"}, race: true, long: true, skip: ofSpeed, atOnce: 1, shards: 4},
 		{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1},
 	}
 	if canBeUser() {
