@@ -388,15 +388,11 @@ func (s *Store) evict() []*entry {
 func (s *Store) unlease(e *entry) []*entry {
 	e.leases--
 	s.recount(e)
-	switch {
-	case e.leases > 0 || !e.stored:
-	case e.retired:
+	if e.leases == 0 && e.stored && e.retired {
 		s.recency.Remove(e.key)
 		e.stored = false
-	default:
-		return s.evict()
 	}
-	return s.drop(e)
+	return append(s.drop(e), s.evict()...) // what was beyond the budget may be within it now
 }
 
 // drop returns e for wiping when it is out of the store and nobody leases it.
@@ -458,9 +454,11 @@ func (s *Store) Purge(match func(Key) bool) (n int) {
 			s.detach(l) // whoever asks from now on gets a load of their own
 		}
 	}
+	n = len(wipe)
+	wipe = append(wipe, s.evict()...) // what was beyond the budget may be within it now
 	s.mu.Unlock()
 	wipeAll(wipe)
-	return len(wipe)
+	return n
 }
 
 // Retire drops and wipes every entry that match selects as soon as nobody leases it. Live

@@ -184,6 +184,28 @@ func TestRoomThatGrows(t *testing.T) {
 	})
 }
 
+// Content beyond the budget is counted within it once it fits, and then takes the place of what nobody leases.
+func TestRoomOfWhatWasBeyond(t *testing.T) {
+	for name, end := range map[string]func(*Store, *opening){
+		"purged":  func(s *Store, o *opening) { s.Purge(func(k Key) bool { return k == key("leased") }) },
+		"retired": func(s *Store, o *opening) { s.Drop(key("leased")); o.lease.Release() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := New(100)
+				defer s.Close()
+				s.open(t.Context(), "cached", 40).lease.Release()
+				leased, beyond := s.open(t.Context(), "leased", 50), s.open(t.Context(), "beyond", 80)
+				wantOpen(t, "oo", leased, beyond)
+				end(s, leased)
+				if n := s.Stats().Bytes; n != 80 {
+					t.Errorf("%d bytes are cached", n)
+				}
+			})
+		})
+	}
+}
+
 // Whatever comes and goes, what is within the budget is within it, and all of it is
 // given back.
 func TestRoomUnderLoad(t *testing.T) {
