@@ -130,7 +130,7 @@ func reply(t *testing.T, conn net.Conn) (int, string) {
 }
 
 func TestThreat31(t *testing.T) {
-	s := serve(t, func(c *service.Config) { c.MaxConnections, c.ClientTimeout = 200, 300*time.Millisecond })
+	s := serve(t, func(c *service.Config) { c.MaxConnections, c.ClientTimeout = 200, time.Second })
 	alice := s.user("alice", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	bearer := "Authorization: Bearer " + alice.token + "\r\n" + wire.HeaderAPIKey + ": " + alice.key + "\r\n"
@@ -224,14 +224,15 @@ func TestThreat31(t *testing.T) {
 
 // A big upload that makes progress outlives every time-out.
 func TestSlowBigUploadSucceeds(t *testing.T) {
-	s := serve(t, func(c *service.Config) { c.ClientTimeout = 400 * time.Millisecond })
+	t.Parallel()
+	s := serve(t, func(c *service.Config) { c.ClientTimeout = time.Second })
 	alice := s.user("alice", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "g"})
 	blob := bytes.Repeat([]byte("b"), 40*(16<<10)) // three times as long as the time-out
 	reader, writer := io.Pipe()
 	go func() {
-		tick := time.NewTicker(30 * time.Millisecond)
+		tick := time.NewTicker(80 * time.Millisecond)
 		defer tick.Stop()
 		for rest := blob; len(rest) > 0; rest = rest[16<<10:] {
 			<-tick.C
@@ -254,7 +255,8 @@ func TestSlowBigUploadSucceeds(t *testing.T) {
 // A client that reads a long answer slowly, and a service that works long before
 // it answers, are not cut off.
 func TestSlowBigAnswerSucceeds(t *testing.T) {
-	s := serve(t, func(c *service.Config) { c.ClientTimeout = 400 * time.Millisecond })
+	t.Parallel()
+	s := serve(t, func(c *service.Config) { c.ClientTimeout = time.Second })
 	alice := s.user("alice", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	content := bytes.Repeat([]byte("0123456789abcdef"), 11<<16)
@@ -285,18 +287,19 @@ func TestSlowBigAnswerSucceeds(t *testing.T) {
 
 // A call that waits for news is not a client that stands still.
 func TestWaitingLongerThanTheClientTimeout(t *testing.T) {
-	s := serve(t, func(c *service.Config) { c.ClientTimeout = 100 * time.Millisecond })
+	t.Parallel()
+	s := serve(t, func(c *service.Config) { c.ClientTimeout = time.Second })
 	alice := s.user("alice", "10")
 	now := must[wire.WatchResult](alice, wire.OpWatch, wire.WatchRequest{})
 	for range 2 { // on one connection
-		got := must[wire.WatchResult](alice, wire.OpWatch, wire.WatchRequest{AfterSeq: &now.Seq, TimeoutMS: 500})
+		got := must[wire.WatchResult](alice, wire.OpWatch, wire.WatchRequest{AfterSeq: &now.Seq, TimeoutMS: 2000})
 		if len(got.Events) != 0 {
 			t.Errorf("%+v", got)
 		}
 	}
 }
 
-// slowly reads at most 256 KiB in 15 ms.
+// slowly reads at most 256 KiB in 40 ms.
 type slowly struct {
 	conn  net.Conn
 	reads int
@@ -304,7 +307,7 @@ type slowly struct {
 
 func (s *slowly) Read(p []byte) (int, error) {
 	s.reads++
-	time.Sleep(15 * time.Millisecond)
+	time.Sleep(40 * time.Millisecond)
 	return s.conn.Read(p[:min(len(p), 256<<10)])
 }
 

@@ -296,22 +296,3 @@ func TestWatchEndsAtShutdown(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// A waiting call is silent on purpose, and is not cut off as a slow client.
-func TestWatchOutlastsTheClientTimeout(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	svc, err := service.Open(t.Context(), service.Config{DataDir: r.dir, Database: r.database, PublicURL: r.url, ClientTimeout: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(svc.Handler())
-	t.Cleanup(func() { server.Close(); svc.Close() })
-	alice.running = &running{t: t, svc: svc, dir: r.dir, url: server.URL, database: r.database}
-	seq := alice.watch(0, 0).Seq
-	for range 2 { // on one connection
-		if got := alice.watch(seq, time.Second); got.Seq != seq || len(got.Events) > 0 {
-			t.Errorf("told %+v", got)
-		}
-	}
-}

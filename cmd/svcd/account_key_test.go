@@ -80,3 +80,17 @@ func TestExportLeavesWhatAppears(t *testing.T) {
 		t.Errorf("the other export became %q, %v", text, err)
 	}
 }
+
+// What an export did not find is named, also when the archive goes to standard output.
+func TestExportWarns(t *testing.T) {
+	for _, path := range []string{filepath.Join(t.TempDir(), "export"), standardStream} {
+		var told strings.Builder
+		s := &settings{stdout: io.Discard, stderr: &told, lookupEnv: func(string) (string, bool) { return "", false }}
+		err := s.export(path, func(io.Writer) (archive.Summary, error) {
+			return archive.Summary{Damage: []string{"file r is missing"}}, nil
+		})
+		if err != nil || told.String() != "warning: file r is missing\n" {
+			t.Errorf("%s: %q, %v", path, told.String(), err)
+		}
+	}
+}

@@ -974,9 +974,10 @@ func TestE2SlowServiceDoesNotBlockOtherPaths(t *testing.T) {
 
 // E2: a request without an answer ends with the time limit.
 func TestE2SlowServiceTimesOut(t *testing.T) {
+	t.Parallel()
 	s := testkit.Start(t, testkit.Hosted)
 	client := s.Client(t, s.Account("alice", "10"))
-	m := hostedBy(t, client, s.Client(t, s.Account("bob", "10"), func(cfg *sdk.Config) { cfg.Timeout = time.Second / 2 }))
+	m := hostedBy(t, client, s.Client(t, s.Account("bob", "10"), func(cfg *sdk.Config) { cfg.Timeout = time.Second }))
 	if _, err := client.Group("team").Put(t.Context(), "slow", bytes.NewReader([]byte("x"))); err != nil {
 		t.Fatal(err)
 	}
