@@ -287,7 +287,6 @@ func (s *server) obey(o order) (a answer) {
 			}
 		}
 	case "settle":
-		s.mount.m.Settle(context.Background())
 		for !s.mount.m.teller.isQuiet() {
 			time.Sleep(time.Millisecond)
 		}

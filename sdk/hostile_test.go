@@ -98,7 +98,9 @@ func result(v any) http.HandlerFunc { return answer(200, map[string]any{"result"
 
 func client(t *testing.T, url string) *sdk.Client {
 	t.Helper()
-	c, err := sdk.New(account, sdk.Config{URL: url, APIKey: sdk.NewSecret(apiKey), MaxFileBytes: 8 << 20, Timeout: time.Minute})
+	c, err := sdk.New(account, sdk.Config{
+		URL: url, APIKey: sdk.NewSecret(apiKey), MaxFileBytes: 8 << 20, Timeout: time.Minute,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -147,7 +147,9 @@ func rest(packages []string) plan {
 	p := landing(packages)
 	p.runs = []run{
 		withRace(packages),
-		{name: "PostgreSQL", packages: []string{"service", "service/web"}, long: true, args: []string{"-engine=postgres"}, atOnce: 1},
+		{name: "race", packages: []string{"service"}, race: true, only: onPostgres, atOnce: 1},
+		{name: "PostgreSQL", packages: []string{"service", "service/web"}, long: true,
+			args: []string{"-engine=postgres"}, atOnce: 1},
 		{name: "root", packages: mounts, long: true, atOnce: 2, shards: 3}, // each ends within the bound of a hang
 		{name: "race", packages: []string{"integration"}, race: true, long: true, skip: ofSpeed, atOnce: 1, shards: 4},
 		{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1},

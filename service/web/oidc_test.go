@@ -300,7 +300,9 @@ func TestThreat43NamesOfOthersAreNotGivenAway(t *testing.T) {
 		"by another identity": func(t *testing.T, alice *user) {
 			t.Helper()
 			o := startIDP(t, lie{claims: map[string]any{"preferred_username": "bob", "sub": "another"}})
-			first := serve(t, o.config(true), func(c *service.Config) { c.DataDir, c.Database = alice.dir, alice.database })
+			first := serve(t, o.config(true), func(c *service.Config) {
+				c.DataDir, c.Database = alice.dir, alice.database
+			})
 			visit(t, client(t), first.url+"/account/oidc/start")
 		},
 	} {
