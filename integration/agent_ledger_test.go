@@ -24,42 +24,40 @@ import (
 func withoutReading(t *testing.T, s *testkit.Server, rows map[string][]map[string]string) (asked, leaked *atomic.Int32) {
 	t.Helper()
 	for _, op := range []string{wire.OpGetGroupTransactions, wire.OpGetMemberGroups, wire.OpGetOwnedGroups, wire.OpGetGroupMembers} {
-		s.Disturb(wire.PathTools+op, func(http.Handler) http.Handler { return http.NotFoundHandler() })
+		s.Answer(wire.PathTools+op, http.NotFound)
 	}
 	asked, leaked = new(atomic.Int32), new(atomic.Int32)
-	s.Disturb(wire.PathRPC, func(http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			asked.Add(1)
-			if r.Header.Get("Authorization")+r.Header.Get(wire.HeaderAPIKey)+r.Header.Get(wire.HeaderAccountID) != "" {
-				leaked.Add(1)
-			}
-			var q struct {
-				Params struct {
-					Account string `json:"account_id"`
-					Method  string `json:"method_name"`
-					Args    []byte `json:"args_base64"`
-				} `json:"params"`
-			}
-			var args wire.GroupRequest
-			if json.NewDecoder(r.Body).Decode(&q) != nil || json.Unmarshal(q.Params.Args, &args) != nil || q.Params.Method != "get_transactions_for_group" || q.Params.Account != testkit.ContractID {
-				_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Server error","data":"MethodNotFound"}}`))
-				return
-			}
-			found, known := rows[args.GroupID]
-			if !known {
-				_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Server error","data":"Smart contract panicked: Unauthorized"}}`))
-				return
-			}
-			text, err := json.Marshal(found)
-			if err != nil {
-				panic(err)
-			}
-			numbers := make([]int, len(text))
-			for i, b := range text {
-				numbers[i] = int(b)
-			}
-			_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": map[string]any{"result": numbers, "logs": []string{}}})
-		})
+	s.Answer(wire.PathRPC, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if r.Header.Get("Authorization")+r.Header.Get(wire.HeaderAPIKey)+r.Header.Get(wire.HeaderAccountID) != "" {
+			leaked.Add(1)
+		}
+		var q struct {
+			Params struct {
+				Account string `json:"account_id"`
+				Method  string `json:"method_name"`
+				Args    []byte `json:"args_base64"`
+			} `json:"params"`
+		}
+		var args wire.GroupRequest
+		if json.NewDecoder(r.Body).Decode(&q) != nil || json.Unmarshal(q.Params.Args, &args) != nil || q.Params.Method != "get_transactions_for_group" || q.Params.Account != testkit.ContractID {
+			_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Server error","data":"MethodNotFound"}}`))
+			return
+		}
+		found, known := rows[args.GroupID]
+		if !known {
+			_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Server error","data":"Smart contract panicked: Unauthorized"}}`))
+			return
+		}
+		text, err := json.Marshal(found)
+		if err != nil {
+			panic(err)
+		}
+		numbers := make([]int, len(text))
+		for i, b := range text {
+			numbers[i] = int(b)
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": map[string]any{"result": numbers, "logs": []string{}}})
 	})
 	return asked, leaked
 }

@@ -290,24 +290,22 @@ func TestAgentScriptsInflate(t *testing.T) {
 		t.Fatal(err)
 	}
 	content := bytes.Repeat([]byte("compress me "), 10_000)
-	s.Disturb(wire.PathTools+wire.OpPrepareRetrieve, func(http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			stream, err := format.Deflate(content)
-			if err != nil {
-				panic(err)
-			}
-			raw := bytes.Repeat([]byte{7}, format.KeyBytes)
-			key, err := format.NewKey(raw)
-			if err != nil {
-				panic(err)
-			}
-			blob, err := format.SealBlob(key, stream)
-			if err != nil {
-				panic(err)
-			}
-			_ = json.NewEncoder(w).Encode(map[string]any{"key": base64.StdEncoding.EncodeToString(raw), "encrypted_b64": base64.StdEncoding.EncodeToString(blob),
-				"format": map[string]any{"version": 1, "compression": "deflate", "original_size": len(content)}})
-		})
+	s.Answer(wire.PathTools+wire.OpPrepareRetrieve, func(w http.ResponseWriter, _ *http.Request) {
+		stream, err := format.Deflate(content)
+		if err != nil {
+			panic(err)
+		}
+		raw := bytes.Repeat([]byte{7}, format.KeyBytes)
+		key, err := format.NewKey(raw)
+		if err != nil {
+			panic(err)
+		}
+		blob, err := format.SealBlob(key, stream)
+		if err != nil {
+			panic(err)
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"key": base64.StdEncoding.EncodeToString(raw), "encrypted_b64": base64.StdEncoding.EncodeToString(blob),
+			"format": map[string]any{"version": 1, "compression": "deflate", "original_size": len(content)}})
 	})
 	a := newAgent(t, s.URL, alice.ID, alice.Key.Reveal())
 	if got := a.want(agentDone, "retrieve_and_decrypt.sh", "team", string(receipt.Ref)); !bytes.Equal(got.out, content) {

@@ -31,16 +31,16 @@ func unproven(err error) error {
 	return err
 }
 
-// partsSink is a service that hashes parts as they come, and keeps nothing. most is its limit, 0 = none.
-func partsSink(b testing.TB, most int64, arrived func(bytes int64)) *httptest.Server {
+// partsSink is less than a service: it hashes parts as they come, and keeps nothing, so that only the client is measured.
+func partsSink(b testing.TB, arrived func(bytes int64)) *httptest.Server {
 	b.Helper()
 	key, err := format.RandomKey()
 	if err != nil {
 		b.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc(wire.PathSessionToken, answer(200, wire.SessionTokenResult{Token: token, AccountID: string(account), ExpiresIn: "24h"}))
-	mux.HandleFunc(wire.PathCapabilities, answer(200, wire.Capabilities{MaxBlocksBytes: most, Dialect: wire.Ours}))
+	mux.HandleFunc(wire.PathSessionToken, answer(200, wire.SessionTokenResult{Token: "token", AccountID: string(account), ExpiresIn: "24h"}))
+	mux.HandleFunc(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: wire.Ours}))
 	uploads := 0
 	mux.HandleFunc(wire.PathTools+wire.OpPrepareUpload, func(w http.ResponseWriter, r *http.Request) {
 		uploads++
@@ -149,7 +149,7 @@ func (s *bareBody) Read(p []byte) (int, error) {
 // beside it.
 func BenchmarkPutInBlocks(b *testing.B) {
 	content := noise(256 << 20)
-	s := partsSink(b, 0, func(int64) {})
+	s := partsSink(b, func(int64) {})
 	c, err := sdk.New(account, sdk.Config{URL: s.URL, APIKey: sdk.NewSecret(apiKey)})
 	if err != nil {
 		b.Fatal(err)
@@ -188,7 +188,7 @@ func processorTime(b *testing.B) time.Duration {
 func TestPutInBlocksTakesLittleMemory(t *testing.T) { // alone: it measures the memory of the process
 	const size = 96 << 20
 	var read, stored atomic.Int64
-	s := partsSink(t, 0, func(bytes int64) {
+	s := partsSink(t, func(bytes int64) {
 		stored.Add(bytes)
 		if ahead := read.Load() - stored.Load(); ahead > 44<<20 {
 			t.Errorf("%d bytes are in memory", ahead)

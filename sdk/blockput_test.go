@@ -19,6 +19,7 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/testkit"
 )
 
@@ -85,16 +86,18 @@ func TestPutInBlocksFails(t *testing.T) {
 	if _, err := g.Put(t.Context(), "f", io.MultiReader(bytes.NewReader(noise(12<<20)), iotest.ErrReader(broken))); !errors.Is(err, broken) {
 		t.Errorf("broken source: %v", err)
 	}
-	small := client(t, partsSink(t, 9<<20, func(int64) {}).URL).Group("g")
+	limited := testkit.Start(t, testkit.Ours, func(cfg *service.Config) { cfg.MaxFileBytes = 9 << 20 })
+	small := limited.Client(t, limited.Account("alice", "100")).Group("g")
+	if _, err := small.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := small.Put(t.Context(), "f", bytes.NewReader(make([]byte, 9<<20+1))); !errors.Is(err, sdk.ErrTooLarge) {
 		t.Errorf("too large: %v", err)
 	}
 	if _, err := small.Put(t.Context(), "f", struct{ io.Reader }{bytes.NewReader(make([]byte, 9<<20+1))}); !errors.Is(err, sdk.ErrTooLarge) {
 		t.Errorf("too large, size unknown: %v", err)
 	}
-	s.Disturb(wire.PathParts+"*", func(http.Handler) http.Handler {
-		return answer(http.StatusInsufficientStorage, wire.Error{Error: "the disk is full", Code: wire.CodeStorageFull})
-	})
+	s.Answer(wire.PathParts+"*", answer(http.StatusInsufficientStorage, wire.Error{Error: "the disk is full", Code: wire.CodeStorageFull}))
 	if _, err := g.Put(t.Context(), "f", bytes.NewReader(noise(12<<20))); !errors.Is(err, sdk.ErrStorageFull) {
 		t.Errorf("full: %v", err)
 	}

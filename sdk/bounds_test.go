@@ -14,6 +14,7 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // Threat 8: pages of records that have no end are given up while they fit into
@@ -28,10 +29,9 @@ func TestThreat8PagesWithoutEnd(t *testing.T) {
 		{"details of records", "detail", func(c *sdk.Client) error { _, err := c.Group("g").Records(t.Context()); return err }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := newServer(t)
-			s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: wire.Ours}))
+			s, c := world(t, testkit.Ours, func(cfg *sdk.Config) { cfg.MaxFileBytes, cfg.Timeout = 1<<20, 5*time.Minute })
 			hash := strings.Repeat("ab", 32)
-			s.tool(wire.OpGetGroupTransactions, func(w http.ResponseWriter, r *http.Request) {
+			s.Answer(wire.PathTools+wire.OpGetGroupTransactions, func(w http.ResponseWriter, r *http.Request) {
 				var asked wire.TransactionsRequest
 				if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
 					t.Error(err)
@@ -45,15 +45,10 @@ func TestThreat8PagesWithoutEnd(t *testing.T) {
 				page.Bytes()[0] = '['
 				_, _ = fmt.Fprintf(w, `{"result":%s]}`, page.Bytes())
 			})
-			c, err := sdk.New(account, sdk.Config{URL: s.url, APIKey: sdk.NewSecret(apiKey), MaxFileBytes: 1 << 20, Timeout: 5 * time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
 			if err := tc.list(c); !errors.Is(err, sdk.ErrCorrupt) || !strings.Contains(fmt.Sprint(err), "have no end") {
 				t.Errorf("%v", err)
 			}
-			if asked := s.count(wire.PathTools + wire.OpGetGroupTransactions); asked > 100 {
+			if asked := s.Hits(wire.PathTools + wire.OpGetGroupTransactions); asked > 100 {
 				t.Errorf("%d requests were made", asked)
 			}
 		})
@@ -82,6 +77,7 @@ func TestThreat8MoreThanTheRecordedSize(t *testing.T) {
 		change(m)
 		return result(m)
 	}
+	s, c := world(t, testkit.Hosted)
 	for _, tc := range []struct {
 		name string
 		lie  http.HandlerFunc
@@ -101,9 +97,7 @@ func TestThreat8MoreThanTheRecordedSize(t *testing.T) {
 		}), sdk.ErrCorrupt},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := newServer(t)
-			s.tool(wire.OpPrepareRetrieve, tc.lie)
-			c := client(t, s.url)
+			s.Answer(wire.PathTools+wire.OpPrepareRetrieve, tc.lie)
 			b := buffer(t, 0)
 			_, err = c.Group(entry.Group).Retrieve(t.Context(), entry, b)
 			if !errors.Is(err, tc.want) || err == nil && b.Len() != entry.Size {
@@ -112,7 +106,7 @@ func TestThreat8MoreThanTheRecordedSize(t *testing.T) {
 			if b.Footprint() > 64<<10 {
 				t.Errorf("the buffer has %d bytes", b.Footprint())
 			}
-			if s.count("/data") > 0 {
+			if s.Hits("/data") > 0 {
 				t.Error("the data was asked for")
 			}
 		})

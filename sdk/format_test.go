@@ -5,16 +5,16 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // A format that no owner can set is refused.
 func TestFormatOfALyingService(t *testing.T) {
 	t.Parallel()
+	s, c := world(t, testkit.Ours)
 	for said, want := range map[string]int64{`{"format":1}`: 1, `{"format":2}`: 2, `{"format":0}`: 0, `{"format":3}`: 0, `{}`: 0, `{"format":"2"}`: 0} {
-		s := newServer(t)
-		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: wire.Ours}))
-		s.tool(wire.OpGetGroupFormat, answer(200, `{"result":`+said+`}`))
-		got, err := client(t, s.url).Group("g").Format(t.Context())
+		s.Answer(wire.PathTools+wire.OpGetGroupFormat, answer(200, `{"result":`+said+`}`))
+		got, err := c.Group("g").Format(t.Context())
 		if got != want || (want == 0) != (sdk.KindOf(err) == sdk.ErrCorrupt) || want != 0 && err != nil {
 			t.Errorf("%s: %d, %v", said, got, err)
 		}

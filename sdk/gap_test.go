@@ -153,11 +153,9 @@ func TestPatienceEndsWithAServiceThatBreaksOff(t *testing.T) {
 	if err := put(t.Context(), g, "f"); err != nil {
 		t.Fatal(err)
 	}
-	s.Disturb(wire.PathTools+wire.OpPrepareRetrieve, func(http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "1000")
-			_, _ = w.Write([]byte("{"))
-		})
+	s.Answer(wire.PathTools+wire.OpPrepareRetrieve, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write([]byte("{"))
 	})
 	if err := get(t.Context(), g); sdk.KindOf(err) != sdk.ErrUnavailable {
 		t.Errorf("breaking off: %v", err)

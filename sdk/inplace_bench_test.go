@@ -1,65 +1,25 @@
 package sdk_test
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"testing"
 
-	"github.com/svcfs/svcfs/format"
-	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
-	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/testkit"
 )
-
-// keeping takes uploads as a service of one's own does: raw, into a file that is
-// synced.
-func keeping(b *testing.B, s *server) {
-	const put = "/blob"
-	path := filepath.Join(b.TempDir(), "blob")
-	n := 0
-	s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: wire.Ours}))
-	s.tool(wire.OpPrepareUpload, func(w http.ResponseWriter, _ *http.Request) {
-		n++
-		key := make([]byte, format.KeyBytes)
-		copy(key, fmt.Sprintf("a key for file %d", n))
-		answer(200, map[string]any{"result": wire.PrepareUploadResult{UploadID: fmt.Sprint(n), Key: base64.StdEncoding.EncodeToString(key), UploadURL: put}})(w, nil)
-	})
-	s.lie(put, func(w http.ResponseWriter, r *http.Request) {
-		f, err := os.Create(path)
-		if err == nil {
-			_, err = io.Copy(f, r.Body)
-		}
-		if err != nil || f.Sync() != nil || f.Close() != nil {
-			b.Error("the file is not kept: ", err)
-		}
-		_, _ = w.Write([]byte("{}"))
-	})
-	s.tool(wire.OpFinalizeUpload, func(w http.ResponseWriter, r *http.Request) {
-		var req wire.FinalizeUploadRequest
-		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-			b.Error(err)
-		}
-		answer(200, map[string]any{"result": wire.FinalizeUploadResult{CID: "ref-" + req.UploadID, TransID: "tx", FileHash: req.FileHash}})(w, nil)
-	})
-}
 
 // BenchmarkWrite is a mount that a file of 256 MiB is written through: appended in
 // pieces of 128 KiB, and uploaded. peak-MiB is the most memory that the process had.
 func BenchmarkWrite(b *testing.B) {
-	s := newServer(b)
-	keeping(b, s)
-	c, err := sdk.New(account, sdk.Config{URL: s.url, APIKey: sdk.NewSecret(apiKey)})
-	if err != nil {
+	s := testkit.Start(b, testkit.Keyless, func(cfg *service.Config) { cfg.DataDir = b.TempDir() }) // not in memory
+	c := s.Client(b, s.Account("alice", "1000"))
+	if _, err := c.Group("g").Register(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	defer c.Close()
 	pool := mem.NewPool()
 	defer pool.Close()
 	piece := make([]byte, 128<<10)
@@ -76,7 +36,7 @@ func BenchmarkWrite(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		if _, err := c.Group("g").Upload(b.Context(), fmt.Sprint("file-", i), buf); unproven(err) != nil {
+		if _, err := c.Group("g").Upload(b.Context(), fmt.Sprint("file-", i), buf); err != nil {
 			b.Fatal(err)
 		}
 		buf.Release()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // A service that answers before it has read the request makes Upload restore
@@ -25,9 +26,9 @@ func TestEarlyAnswerNeverReceivesPlaintext(t *testing.T) {
 		encoded := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("canary!!"), 6)[shift:])
 		needles = append(needles, []byte(encoded[4:24]))
 	}
-	for name, d := range map[string]wire.Dialect{"raw": wire.Ours, "inline": wire.Hosted} {
+	for name, d := range map[string]testkit.Dialect{"raw": testkit.Keyless, "inline": testkit.Hosted} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := uploadServer(t, d)
+			s, c := world(t, d)
 			var received sync.WaitGroup
 			early := func(w http.ResponseWriter, r *http.Request) {
 				received.Add(1)
@@ -46,15 +47,10 @@ func TestEarlyAnswerNeverReceivesPlaintext(t *testing.T) {
 					}
 				}
 			}
-			s.tool(wire.OpPrepareUpload, result(wire.PrepareUploadResult{UploadID: "u", UploadURL: wire.PathUploadBlob + "u",
+			s.Answer(wire.PathTools+wire.OpPrepareUpload, result(wire.PrepareUploadResult{UploadID: "u", UploadURL: wire.PathUploadBlob + "u",
 				Key: base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))}))
-			s.lie(wire.PathUploadBlob+"u", early)
-			s.tool(wire.OpFinalizeUpload, early)
-			c, err := sdk.New(account, sdk.Config{URL: s.url, APIKey: sdk.NewSecret(apiKey)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
+			s.Answer(wire.PathUploadBlob+"u", early)
+			s.Answer(wire.PathTools+wire.OpFinalizeUpload, early)
 			b := buffer(t, int64(len(content)))
 			copy(b.Bytes(), content)
 			if _, err := c.Group("g").Upload(t.Context(), "f", b); sdk.KindOf(err) != sdk.ErrTooLarge {
@@ -73,11 +69,11 @@ func TestEarlyAnswerNeverReceivesPlaintext(t *testing.T) {
 func TestThreat11RepeatedTransferIsTheSameMessage(t *testing.T) {
 	t.Parallel()
 	content := bytes.Repeat([]byte("canary!!"), 1<<18)
-	s, _ := uploadServer(t, wire.Ours)
+	s, c := world(t, testkit.Keyless)
 	var bodies [][]byte
-	s.tool(wire.OpPrepareUpload, result(wire.PrepareUploadResult{UploadID: "u", UploadURL: wire.PathUploadBlob + "u",
+	s.Answer(wire.PathTools+wire.OpPrepareUpload, result(wire.PrepareUploadResult{UploadID: "u", UploadURL: wire.PathUploadBlob + "u",
 		Key: base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))}))
-	s.lie(wire.PathUploadBlob+"u", func(w http.ResponseWriter, r *http.Request) {
+	s.Answer(wire.PathUploadBlob+"u", func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)
@@ -88,11 +84,6 @@ func TestThreat11RepeatedTransferIsTheSameMessage(t *testing.T) {
 		}
 		answer(http.StatusRequestEntityTooLarge, wire.Error{Error: "too large"})(w, r)
 	})
-	c, err := sdk.New(account, sdk.Config{URL: s.url, APIKey: sdk.NewSecret(apiKey)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
 	b := buffer(t, 0)
 	if _, err := b.WriteAt(content, 0); err != nil {
 		t.Fatal(err)

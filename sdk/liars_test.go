@@ -138,7 +138,7 @@ func TestThreat6LogKeyDemandsProofs(t *testing.T) {
 	key := d.Log().VerifierKey()
 	withKey := func(c *sdk.Config) { c.LogKey = key }
 	listed(t, remembering(t, d, "", withKey), d.Group, 4)
-	d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler { return http.NotFoundHandler() })
+	d.Answer(wire.PathCapabilities, http.NotFound)
 	if _, err := remembering(t, d, "", withKey).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt {
 		t.Errorf("without proofs: %v", err)
 	}
@@ -190,17 +190,15 @@ func TestThreat6CapabilitiesThatVanish(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler { return http.NotFoundHandler() })
+	d.Answer(wire.PathCapabilities, http.NotFound)
 	required := func(c *sdk.Config) { c.Witness = testkit.NewWitness("w.example/1").VerifierKey() }
 	if _, err := remembering(t, d, "", required).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt {
 		t.Errorf("a witness is required: %v", err)
 	}
 	for status, body := range map[int]string{500: "oops", 507: "full", 403: "no", 200: "<html>Sign in to the Wi-Fi</html>"} {
-		d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(status)
-				_, _ = w.Write([]byte(body))
-			})
+		d.Answer(wire.PathCapabilities, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
 		})
 		entries, err := remembering(t, d, dir).Group(d.Group).Entries(t.Context())
 		if err == nil || len(entries) > 0 || strings.Contains(err.Error(), "does not any more") {

@@ -11,6 +11,7 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // streamed answers a file inside JSON without holding its text.
@@ -32,13 +33,8 @@ func streamed(t testing.TB, f stored) http.HandlerFunc {
 // A file inside JSON is held once, in its buffer: not as text, not on the heap.
 func TestInlineRetrieveHoldsTheFileOnce(t *testing.T) { // alone: it measures the memory of the process
 	content := make([]byte, 12<<20)
-	s := newServer(t)
-	s.tool(wire.OpPrepareRetrieve, streamed(t, store(t, content)))
-	c, err := sdk.New(account, sdk.Config{URL: s.url, APIKey: sdk.NewSecret(apiKey)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	s, c := world(t, testkit.Hosted)
+	s.Answer(wire.PathTools+wire.OpPrepareRetrieve, streamed(t, store(t, content)))
 	b := buffer(t, 0)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -57,13 +53,8 @@ func TestInlineRetrieveHoldsTheFileOnce(t *testing.T) { // alone: it measures th
 
 func BenchmarkInlineRetrieve(b *testing.B) {
 	content := make([]byte, 48<<20)
-	s := newServer(b)
-	s.tool(wire.OpPrepareRetrieve, streamed(b, store(b, content)))
-	c, err := sdk.New(account, sdk.Config{URL: s.url, APIKey: sdk.NewSecret(apiKey)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer c.Close()
+	s, c := world(b, testkit.Hosted)
+	s.Answer(wire.PathTools+wire.OpPrepareRetrieve, streamed(b, store(b, content)))
 	buf, err := mem.NewPool().Get(0)
 	if err != nil {
 		b.Fatal(err)

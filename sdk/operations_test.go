@@ -245,12 +245,10 @@ func meet(t *testing.T, s *testkit.Server, alice testkit.Account, e sdk.Entry, o
 		handler = lie.rpc
 	}
 	var token string
-	s.Disturb(op.paths[0], func(http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			token = strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-			_, _ = io.Copy(io.Discard, r.Body)
-			handler(w, r)
-		})
+	s.Answer(op.paths[0], func(w http.ResponseWriter, r *http.Request) {
+		token = strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		_, _ = io.Copy(io.Discard, r.Body)
+		handler(w, r)
 	})
 	err := op.call(t.Context(), c, e)
 	if op.message && lie.onlyTyped {
@@ -293,17 +291,15 @@ func TestJoinGroupsShortcut(t *testing.T) {
 		if lie.rpc != nil {
 			handler = lie.rpc
 		}
-		s.Disturb(wire.PathRPC, func(http.Handler) http.Handler { return handler })
+		s.Answer(wire.PathRPC, handler)
 		open := sdk.GroupID(fmt.Sprint("open ", i))
-		s.Disturb(join, func(http.Handler) http.Handler { return result("Joined group") })
+		s.Answer(join, result("Joined group"))
 		if done, err := c.Group(open).Join(t.Context()); err != nil || done.Message != "Joined group" {
 			t.Errorf("%s: %+v, %v", lie.name, done, err)
 		}
 	}
 	for _, status := range []int{409, 500} {
-		s.Disturb(join, func(http.Handler) http.Handler {
-			return answer(status, wire.Error{Error: "Smart contract panicked: Already a member"})
-		})
+		s.Answer(join, answer(status, wire.Error{Error: "Smart contract panicked: Already a member"}))
 		if done, err := c.Group("g").Join(t.Context()); err != nil || done.Message != already {
 			t.Errorf("%d: %+v, %v", status, done, err)
 		}
@@ -338,6 +334,7 @@ func TestThreat7LedgerAnswersWithoutValues(t *testing.T) {
 		}
 		return raw
 	}
+	s, c := world(t, testkit.Hosted)
 	for _, tc := range []struct {
 		call   string
 		answer json.RawMessage
@@ -368,11 +365,10 @@ func TestThreat7LedgerAnswersWithoutValues(t *testing.T) {
 		{"getGroupChecksum", bytesOf("[]"), sdk.ErrCorrupt},
 	} {
 		t.Run(tc.call+" "+string(tc.answer), func(t *testing.T) {
-			s := newServer(t)
-			s.lie(wire.PathRPC, answer(200, string(tc.answer)))
+			s.Answer(wire.PathRPC, answer(200, string(tc.answer)))
 			for _, op := range calls() {
 				if op.name == tc.call {
-					judge(t, op.call(t.Context(), client(t, s.url), sdk.Entry{Group: "g"}), tc.want)
+					judge(t, op.call(t.Context(), c, sdk.Entry{Group: "g"}), tc.want)
 				}
 			}
 		})
@@ -385,39 +381,34 @@ func TestLedgerNodes(t *testing.T) {
 	t.Parallel()
 	unknown := map[string]any{"jsonrpc": "2.0", "id": 1, "error": map[string]any{"code": -32000, "name": "HANDLER_ERROR", "message": "Server error",
 		"cause": map[string]any{"name": "UNKNOWN_ACCOUNT", "info": map[string]any{}}, "data": "account x does not exist while viewing"}}
+	s, c := world(t, testkit.Hosted)
 	for _, status := range []int{200, 400, 404, 422} {
-		s := newServer(t)
-		s.lie(wire.PathRPC, answer(status, unknown))
-		_, err := client(t, s.url).Balance(t.Context(), "x")
+		s.Answer(wire.PathRPC, answer(status, unknown))
+		before := s.Hits(wire.PathRPC)
+		_, err := c.Balance(t.Context(), "x")
 		judge(t, err, sdk.ErrNotFound)
-		if !strings.Contains(err.Error(), "does not exist") || s.count(wire.PathRPC) != 1 {
-			t.Errorf("%d: %v after %d requests", status, err, s.count(wire.PathRPC))
+		if n := s.Hits(wire.PathRPC) - before; !strings.Contains(err.Error(), "does not exist") || n != 1 {
+			t.Errorf("%d: %v after %d requests", status, err, n)
 		}
 	}
 	for _, status := range []int{408, 429, 500, 502, 503, 504} {
-		s := newServer(t)
 		tries := 0
-		s.lie(wire.PathRPC, func(w http.ResponseWriter, r *http.Request) {
+		s.Answer(wire.PathRPC, func(w http.ResponseWriter, r *http.Request) {
 			if tries++; tries <= 2 {
 				answer(status, "<html>try again")(w, r)
 				return
 			}
 			answer(200, `{"result":{"amount":"5","locked":"0"}}`)(w, r)
 		})
-		if got, err := client(t, s.url).Balance(t.Context(), "x"); err != nil || got.String() != "5" {
+		if got, err := c.Balance(t.Context(), "x"); err != nil || got.String() != "5" {
 			t.Errorf("%d twice: %s, %v", status, got, err)
 		}
 	}
-	s := newServer(t)
-	s.lie(wire.PathRPC, func(_ http.ResponseWriter, r *http.Request) {
+	s.Answer(wire.PathRPC, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
 	})
-	c, err := sdk.New(account, sdk.Config{URL: s.url, Timeout: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_, err = c.Balance(t.Context(), "x")
+	hasty := s.Client(t, s.Account("hasty", "1"), func(cfg *sdk.Config) { cfg.Timeout = 100 * time.Millisecond })
+	_, err := hasty.Balance(t.Context(), "x")
 	judge(t, err, sdk.ErrTimeout)
 }

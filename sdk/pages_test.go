@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -41,9 +40,8 @@ func TestLongestDetailsAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := newServer(t)
-	server.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: wire.Ours}))
-	server.tool(wire.OpGetGroupTransactions, func(w http.ResponseWriter, r *http.Request) {
+	s, c := world(t, testkit.Ours, func(cfg *sdk.Config) { cfg.MaxFileBytes, cfg.Timeout = 1<<20, 5*time.Minute })
+	s.Answer(wire.PathTools+wire.OpGetGroupTransactions, func(w http.ResponseWriter, r *http.Request) {
 		var req wire.TransactionsRequest
 		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 			t.Error(err)
@@ -54,11 +52,6 @@ func TestLongestDetailsAreListed(t *testing.T) {
 		}
 		fmt.Fprintf(w, `{"result":[%s]}`, bytes.Join(rows, []byte(","))) // the client may have had enough
 	})
-	c, err := sdk.New(account, sdk.Config{URL: server.url, APIKey: sdk.NewSecret(apiKey), MaxFileBytes: 1 << 20, Timeout: 5 * time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
 	if list, err := c.Group("g").Records(t.Context()); err != nil || len(list) != records {
 		t.Errorf("%d records, %v", len(list), err)
 	}
@@ -69,20 +62,16 @@ func TestLongestDetailsAreListed(t *testing.T) {
 func TestGroupsInPages(t *testing.T) {
 	t.Parallel()
 	const groups = 2*wire.MaxPageNames + 5
-	endless, offered, pages, many := false, wire.Ours, 0, strings.Repeat(`,"gggggggg"`, 200_000)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case wire.PathCapabilities:
-			fmt.Fprintf(w, `{"dialect":%d}`, offered)
-		case wire.PathSessionToken:
-			fmt.Fprint(w, `{"token":"session-token","account_id":"a.svc.testnet","expires_in":"24h"}`)
-		default:
+	endless, pages, many := false, 0, strings.Repeat(`,"gggggggg"`, 200_000)
+	for _, d := range []testkit.Dialect{testkit.Ours, testkit.Hosted} {
+		s, c := world(t, d)
+		s.Answer(wire.PathTools+wire.OpGetOwnedGroups, func(w http.ResponseWriter, r *http.Request) {
 			var req wire.NamesRequest
 			if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 				t.Error(err)
 			}
-			if (req.Limit > 0) != (offered == wire.Ours) {
-				t.Errorf("limit %d with dialect %d", req.Limit, offered)
+			if (req.Limit > 0) != (d == testkit.Ours) {
+				t.Errorf("limit %d, %s", req.Limit, d)
 			}
 			if endless { // pages that seem to go on
 				pages++
@@ -99,29 +88,18 @@ func TestGroupsInPages(t *testing.T) {
 			if more {
 				names = names[:req.Limit]
 			}
-			raw, err := json.Marshal(map[string]any{"result": names, "more": more})
-			if err != nil {
-				t.Error(err)
-			}
-			_, _ = w.Write(raw) // the client may have had enough
+			answer(200, map[string]any{"result": names, "more": more})(w, r)
+		})
+		if got, err := c.OwnedGroups(t.Context()); err != nil || len(got) != groups || got[groups-1].ID != sdk.GroupID(fmt.Sprintf("g%05d", groups-1)) {
+			t.Errorf("%s: %d groups, %v", d, len(got), err)
 		}
-	}))
-	defer server.Close()
-	list := func() ([]sdk.Group, error) {
-		c, err := sdk.New("a.svc.testnet", sdk.Config{URL: server.URL, APIKey: sdk.NewSecret("svc_sk_test")})
-		if err != nil {
-			t.Fatal(err)
+		if d != testkit.Ours {
+			continue
 		}
-		defer c.Close()
-		return c.OwnedGroups(t.Context())
-	}
-	for _, offered = range []wire.Dialect{wire.Ours, wire.Hosted} {
-		if got, err := list(); err != nil || len(got) != groups || got[groups-1].ID != sdk.GroupID(fmt.Sprintf("g%05d", groups-1)) {
-			t.Errorf("with dialect %d: %d groups, %v", offered, len(got), err)
+		endless = true
+		if _, err := c.OwnedGroups(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt || pages < 2 {
+			t.Errorf("an endless list: %v after %d pages", err, pages)
 		}
-	}
-	offered, endless = wire.Ours, true
-	if _, err := list(); sdk.KindOf(err) != sdk.ErrCorrupt || pages < 2 {
-		t.Errorf("an endless list: %v after %d pages", err, pages)
+		endless = false
 	}
 }

@@ -5,12 +5,14 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // What is kept is told as the service says it, where it offers that; sizes that
 // cannot be are refused.
 func TestStorage(t *testing.T) {
 	t.Parallel()
+	s, c := world(t, testkit.Ours)
 	for _, tc := range []struct {
 		name  string
 		said  string
@@ -28,16 +30,15 @@ func TestStorage(t *testing.T) {
 		{"negative rest", `{"result":{"account":{"bytes":7},"left":-1}}`, "", sdk.Storage{}, sdk.ErrCorrupt},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := newServer(t)
-			s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: wire.Ours}))
-			s.tool(wire.OpGetStorage, answer(200, tc.said))
-			got, err := client(t, s.url).Group(tc.group).Storage(t.Context())
+			s.Answer(wire.PathTools+wire.OpGetStorage, answer(200, tc.said))
+			got, err := c.Group(tc.group).Storage(t.Context())
 			if got != tc.want || err == nil != (tc.kind == 0) || err != nil && sdk.KindOf(err) != tc.kind {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
 	}
-	if _, err := client(t, newServer(t).url).Storage(t.Context()); sdk.KindOf(err) != sdk.ErrUnsupported {
+	_, c = world(t, testkit.Hosted)
+	if _, err := c.Storage(t.Context()); sdk.KindOf(err) != sdk.ErrUnsupported {
 		t.Errorf("where it is not offered: %v", err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // world is an honest service with a group and a client.
-func world(t *testing.T, f testkit.Dialect, changes ...func(*sdk.Config)) (*testkit.Server, *sdk.Client) {
+func world(t testing.TB, f testkit.Dialect, changes ...func(*sdk.Config)) (*testkit.Server, *sdk.Client) {
 	t.Helper()
 	s := testkit.Start(t, f)
 	patience := func(cfg *sdk.Config) { cfg.Timeout = time.Minute }
@@ -124,9 +124,7 @@ func paidFor(t *testing.T, c *sdk.Client, looks int) sdk.Amount {
 func TestForgottenUploadStartsAgain(t *testing.T) {
 	t.Parallel()
 	s, c := world(t, testkit.Keyless)
-	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(http.Handler) http.Handler {
-		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }) // nothing is recorded
-	})
+	s.Answer(wire.PathTools+wire.OpFinalizeUpload, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }) // nothing is recorded
 	if _, err := c.Group("g").Put(t.Context(), "f", bytes.NewReader([]byte("content"))); !errors.Is(err, sdk.ErrUnavailable) {
 		t.Fatal(err)
 	}
@@ -250,7 +248,7 @@ func TestNobodyPaysTwiceHoursLater(t *testing.T) {
 			const list = wire.PathTools + wire.OpGetGroupTransactions
 			down := func() {
 				s.DisturbUploads(lost(100, 0))
-				s.Disturb(list, func(http.Handler) http.Handler { return http.HandlerFunc(answer(500, wire.Error{Error: "not now"})) })
+				s.Answer(list, answer(500, wire.Error{Error: "not now"}))
 			}
 			down()
 			for _, name := range []string{"first", "second"} {

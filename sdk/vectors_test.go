@@ -29,22 +29,18 @@ func TestFrozenVectorsAreRead(t *testing.T) {
 	for name, v := range vectors {
 		data[name] = v.Bytes(t)
 	}
-	s.Disturb(wire.PathTools+wire.OpPrepareRetrieve, func(http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			var req wire.PrepareRetrieveRequest
-			_ = json.NewDecoder(r.Body).Decode(&req)
-			v := vectors[req.IPFSHash]
-			_ = json.NewEncoder(w).Encode(map[string]any{"result": wire.PrepareRetrieveResult{IPFSHash: req.IPFSHash, GroupID: req.GroupID, Key: v.Key, Format: v.Format,
-				DataURL: wire.PathBlocks + req.IPFSHash, DataSize: int64(len(data[req.IPFSHash])), TilesURL: wire.PathTiles + req.IPFSHash,
-				Manifest: base64.StdEncoding.EncodeToString(v.Manifest)}})
-		})
+	s.Answer(wire.PathTools+wire.OpPrepareRetrieve, func(w http.ResponseWriter, r *http.Request) {
+		var req wire.PrepareRetrieveRequest
+		_ = json.NewDecoder(r.Body).Decode(&req)
+		v := vectors[req.IPFSHash]
+		_ = json.NewEncoder(w).Encode(map[string]any{"result": wire.PrepareRetrieveResult{IPFSHash: req.IPFSHash, GroupID: req.GroupID, Key: v.Key, Format: v.Format,
+			DataURL: wire.PathBlocks + req.IPFSHash, DataSize: int64(len(data[req.IPFSHash])), TilesURL: wire.PathTiles + req.IPFSHash,
+			Manifest: base64.StdEncoding.EncodeToString(v.Manifest)}})
 	})
 	serve := func(prefix string, answer func(w http.ResponseWriter, r *http.Request, name, rest string)) {
-		s.Disturb(prefix+"*", func(http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				name, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, prefix), "/")
-				answer(w, r, name, rest)
-			})
+		s.Answer(prefix+"*", func(w http.ResponseWriter, r *http.Request) {
+			name, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, prefix), "/")
+			answer(w, r, name, rest)
 		})
 	}
 	serve(wire.PathBlocks, func(w http.ResponseWriter, r *http.Request, name, _ string) {

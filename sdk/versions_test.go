@@ -18,6 +18,7 @@ import (
 // What a service says of versions is told as it is, and refused where it cannot be.
 func TestVersionsOfALyingService(t *testing.T) {
 	t.Parallel()
+	s, c := world(t, testkit.Ours)
 	keeps := sdk.VersionSettings{Keep: sdk.Keep{Last: 5}}
 	for said, want := range map[string]sdk.VersionSettings{
 		`{"keep":"5"}`:                           keeps,
@@ -28,10 +29,8 @@ func TestVersionsOfALyingService(t *testing.T) {
 		`{"keep":"5","next":"many","at":"1000"}`: {},
 		`{"keep":7}`:                             {},
 	} {
-		s := newServer(t)
-		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: wire.Ours}))
-		s.tool(wire.OpGetGroupVersions, answer(200, `{"result":`+said+`}`))
-		got, err := client(t, s.url).Group("g").VersionSettings(t.Context())
+		s.Answer(wire.PathTools+wire.OpGetGroupVersions, answer(200, `{"result":`+said+`}`))
+		got, err := c.Group("g").VersionSettings(t.Context())
 		isLie := want == (sdk.VersionSettings{}) && said != `{"keep":"all"}`
 		if got != want || isLie != (sdk.KindOf(err) == sdk.ErrCorrupt) || !isLie && err != nil {
 			t.Errorf("%s: %+v, %v", said, got, err)
@@ -47,10 +46,8 @@ func TestVersionsOfALyingService(t *testing.T) {
 		`{"files":1,"versions":2,"bytes":9,"names":[{"filename":"b","versions":0,"bytes":9}]}`: true,
 		`{"files":0,"versions":2,"bytes":9,"names":[{"filename":"b","versions":1,"bytes":9}]}`: true,
 	} {
-		s := newServer(t)
-		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: wire.Ours}))
-		s.tool(wire.OpTryGroupVersions, answer(200, `{"result":`+said+`}`))
-		if got, err := client(t, s.url).Group("g").TryVersions(t.Context(), sdk.Keep{Last: 1}, "a"); isLie != (sdk.KindOf(err) == sdk.ErrCorrupt) || !isLie && err != nil {
+		s.Answer(wire.PathTools+wire.OpTryGroupVersions, answer(200, `{"result":`+said+`}`))
+		if got, err := c.Group("g").TryVersions(t.Context(), sdk.Keep{Last: 1}, "a"); isLie != (sdk.KindOf(err) == sdk.ErrCorrupt) || !isLie && err != nil {
 			t.Errorf("%s: %+v, %v", said, got, err)
 		}
 	}

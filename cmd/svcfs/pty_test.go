@@ -300,12 +300,10 @@ func TestMountSaysWhatItWaitsFor(t *testing.T) {
 	w := newBarWorld(t, 16)
 	for _, args := range [][]string{{"mount"}, {"mount", "--background"}} {
 		asked, answer := make(chan struct{}, 100), make(chan struct{})
-		w.server.Disturb(wire.PathTools+wire.OpAuthStatus, func(http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				asked <- struct{}{}
-				<-answer
-				w.WriteHeader(http.StatusForbidden)
-			})
+		w.server.Answer(wire.PathTools+wire.OpAuthStatus, func(w http.ResponseWriter, _ *http.Request) {
+			asked <- struct{}{}
+			<-answer
+			w.WriteHeader(http.StatusForbidden)
 		})
 		screen := openTerminal(t, 100)
 		cmd := w.command(t, io.Discard, screen.slave, append(args, t.TempDir())...)

@@ -245,6 +245,11 @@ func (s *Server) Disturb(path string, between func(next http.Handler) http.Handl
 	s.between[path] = between
 }
 
+// Answer has a handler answer a path instead of the service.
+func (s *Server) Answer(path string, instead http.HandlerFunc) {
+	s.Disturb(path, func(http.Handler) http.Handler { return instead })
+}
+
 // DisturbUploads puts a handler in front of every path that records files of format version 1, and nil
 // removes it.
 func (s *Server) DisturbUploads(between func(next http.Handler) http.Handler) {
