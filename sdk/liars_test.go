@@ -3,7 +3,6 @@ package sdk_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -56,41 +55,6 @@ func TestThreat6HiddenAfterTheReceipt(t *testing.T) {
 }
 
 func keepAll(*chain.Record) bool { return true }
-
-// Threat 13: a receipt of another record, another name or another key is no
-// confirmation of an upload.
-func TestThreat13FalseReceipts(t *testing.T) {
-	t.Parallel()
-	worlds := map[bool]*testkit.World{}
-	for _, sealed := range []bool{true, false} {
-		worlds[sealed] = testkit.NewWorld(t, testkit.OnHistory, false)
-		if !sealed {
-			worlds[sealed].WithoutSealed()
-		}
-	}
-	for name, lie := range map[string]func(answer map[string]any){
-		"none":          func(a map[string]any) { delete(a, "receipt") },
-		"no record":     func(a map[string]any) { delete(a, "record") },
-		"another name":  func(a map[string]any) { a["record"].(map[string]any)["detail"] = "other.txt" },
-		"another group": func(a map[string]any) { a["record"].(map[string]any)["group_id"] = "other" },
-		"another chain": func(a map[string]any) { a["record"].(map[string]any)["chain"] = "account:bob" },
-		"another time":  func(a map[string]any) { a["record"].(map[string]any)["timestamp"] = "7" },
-		"signature": func(a map[string]any) {
-			a["receipt"].(map[string]any)["signature"] = strings.Repeat("A", 86) + "=="
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for sealed, d := range worlds {
-				d.DisturbUploads(changing(t, lie))
-				_, err := remembering(t, d, "").Group(d.Group).Put(t.Context(), "new.txt", strings.NewReader(name))
-				var refused *sdk.Error
-				if !errors.As(err, &refused) || refused.Kind != sdk.ErrCorrupt || refused.Code != wire.CodeReceipt || !strings.Contains(err.Error(), "may be recorded or not") {
-					t.Errorf("sealed %v: got %v", sealed, err)
-				}
-			}
-		})
-	}
-}
 
 // changing lies about the result of an operation that succeeded.
 func changing(t *testing.T, lie func(result map[string]any)) func(http.Handler) http.Handler {
@@ -537,35 +501,6 @@ func TestThreat8FoldersOfManyFiles(t *testing.T) {
 	upload(sdk.MaxFolderFiles)
 	folder("a", "b")
 	list("more than 10000 files")
-}
-
-// Threat 13: a folder is renamed when its own record is proven, and no other.
-func TestThreat13FalseReceiptsOfFolders(t *testing.T) {
-	t.Parallel()
-	d := testkit.NewWorld(t, testkit.OnHistory, false)
-	alice := d.Client(t, d.Alice).Group(d.Group)
-	for name, lie := range map[string]func(answer map[string]any){
-		"none":           func(a map[string]any) { delete(a, "receipt") },
-		"no record":      func(a map[string]any) { delete(a, "record") },
-		"nothing":        func(a map[string]any) { a["files"] = 0 },
-		"another folder": func(a map[string]any) { a["record"].(map[string]any)["detail"] = "other" },
-		"another before": func(a map[string]any) { a["record"].(map[string]any)["tags"] = []any{"files", "1", "folder", "other"} },
-		"another group":  func(a map[string]any) { a["record"].(map[string]any)["group_id"] = "other" },
-		"an old record":  func(a map[string]any) { a["record"].(map[string]any)["seq"] = 1 },
-		"another kind":   func(a map[string]any) { a["record"].(map[string]any)["kind"] = chain.KindRename },
-		"signature":      func(a map[string]any) { a["receipt"].(map[string]any)["signature"] = strings.Repeat("A", 86) + "==" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, err := alice.Put(t.Context(), name+"/x", strings.NewReader("x"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			d.Disturb(wire.PathTools+wire.OpRenameFolder, changing(t, lie))
-			if done, err := alice.RenameFolder(t.Context(), name, name+" renamed", r.Seq); sdk.KindOf(err) != sdk.ErrCorrupt {
-				t.Errorf("renamed %+v, %v", done, err)
-			}
-		})
-	}
 }
 
 // Threat 13: the record of an earlier rename of the same folder proves no new one, also

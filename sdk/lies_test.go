@@ -37,6 +37,20 @@ func TestThreat5Threat6ConsistentLiars(t *testing.T) { meetLies(t, testkit.OnHis
 // is given out, the error says what was proven false and who did it, and the next honest answer is read.
 func TestThreat50LiesAboutBlocks(t *testing.T) { meetLies(t, testkit.OnBlocks) }
 
+// Threat 13: what confirms an upload or a renamed folder is its own record with the log's receipt, or the call fails;
+// in a batch each upload has its own. Repeated, each is recorded and paid once.
+func TestThreat13FalseReceipts(t *testing.T) {
+	t.Parallel()
+	meetLies(t, testkit.OnReceipt, testkit.OnBatch, testkit.OnFolder)
+}
+
+// Threat 51: no key is sealed to a key of the vault that the pinned key of the log did not sign, that ended, or that
+// is older than one seen before. Nothing is sent.
+func TestThreat51KeysOfTheVault(t *testing.T) {
+	t.Parallel()
+	meetLies(t, testkit.OnVault)
+}
+
 // The name of a lie is that of its test.
 func TestLiesHaveNames(t *testing.T) {
 	t.Parallel()
@@ -149,12 +163,26 @@ type victim struct {
 	dir string // what c has seen, for clients after it
 	new *sdk.Client
 	n   int
+
+	batch  []*sdk.Sealed // four, for one request
+	before int           // records
 }
 
 // begin makes the clients. Those that are told another history have seen the true one, or nothing.
 func (v *victim) begin() {
 	v.t.Helper()
-	if v.lie.On != testkit.OnHistory {
+	switch v.lie.On {
+	case testkit.OnHistory:
+	case testkit.OnVault:
+		v.dir = v.t.TempDir()
+		before := v.client(v.dir)
+		v.c = before
+		if err := errors.Join(v.try(v.t.Context()), before.Close()); err != nil {
+			v.t.Fatal(err)
+		}
+		v.c = v.client(v.dir)
+		return
+	default:
 		v.c = v.client("")
 		return
 	}
@@ -201,6 +229,24 @@ func (v *victim) meet() {
 		}
 	case testkit.OnBlocks:
 		v.blocks(ctx)
+	case testkit.OnBatch:
+		v.before = v.w.Records()
+		for i := range 4 {
+			up, err := v.c.Group(v.w.Group).Seal(ctx, fmt.Sprint("sealed ", i), fmt.Append(nil, v.lie.Name, i))
+			if err != nil {
+				v.t.Fatal(err)
+			}
+			v.batch = append(v.batch, up)
+		}
+		v.send(v.lie.Unconfirmed)
+	case testkit.OnVault:
+		v.before = v.w.Records()
+		for range 2 {
+			v.check("a save", v.try(ctx))
+		}
+		if n := v.w.Records() - v.before; n != 0 {
+			v.t.Errorf("%d uploads were recorded", n)
+		}
 	default:
 		v.check("it", v.try(ctx))
 	}
@@ -219,6 +265,14 @@ func (v *victim) recover() {
 			v.t.Errorf("the next honest answer: %d bytes, %v", len(given), err)
 		}
 		return
+	case testkit.OnBatch:
+		v.send(0)
+		if n := v.w.Records() - v.before; n != len(v.batch) {
+			v.t.Errorf("%d records of %d uploads", n, len(v.batch))
+		}
+		return
+	case testkit.OnVault:
+		v.c = v.client(v.dir)
 	case testkit.OnToken:
 		if err := v.c.RefreshToken(v.t.Context()); err != nil {
 			v.t.Errorf("a new token: %v", err)
@@ -226,6 +280,22 @@ func (v *victim) recover() {
 	}
 	if err := v.try(v.t.Context()); err != nil {
 		v.t.Errorf("the next honest answer: %v", err)
+	}
+}
+
+// send sends the batch, of which some must fail.
+func (v *victim) send(unconfirmed int) {
+	v.t.Helper()
+	failed := 0
+	for i, sent := range v.c.SendSealed(v.t.Context(), v.batch...) {
+		if sent.Err == nil && sent.Receipt.Hash == v.batch[i].Hash() {
+			continue
+		}
+		failed++
+		v.check(fmt.Sprint("upload ", i), sent.Err)
+	}
+	if failed != unconfirmed {
+		v.t.Errorf("%d of %d are not confirmed, want %d", failed, len(v.batch), unconfirmed)
 	}
 }
 
@@ -289,6 +359,19 @@ func (v *victim) try(ctx context.Context) error {
 		return nil
 	case testkit.OnWatch:
 		return v.watch(ctx)
+	case testkit.OnReceipt, testkit.OnVault:
+		v.n++
+		_, err := v.c.Group(v.w.Group).Put(ctx, "new.txt", strings.NewReader(fmt.Sprint(v.lie.Name, v.n)))
+		return err
+	case testkit.OnFolder:
+		v.n++
+		g, folder := v.c.Group(v.w.Group), fmt.Sprint(v.lie.Name, v.n)
+		r, err := g.Put(ctx, folder+"/x", strings.NewReader("x"))
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		_, err = g.RenameFolder(ctx, folder, folder+" renamed", r.Seq)
+		return err
 	case testkit.OnList:
 		entries, err := v.c.Group(v.w.Group).Entries(ctx)
 		for _, e := range entries {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -48,7 +49,7 @@ func TestSealedUploadsModel(t *testing.T) {
 					case n%3 == 0: // the request is lost
 						panic(http.ErrAbortHandler)
 					case n%3 == 1: // the answer is lost
-						next.ServeHTTP(newRecorder(), r)
+						next.ServeHTTP(httptest.NewRecorder(), r)
 						panic(http.ErrAbortHandler)
 					default:
 						answer(http.StatusServiceUnavailable, wire.Error{Error: "not now", Code: wire.CodeUnavailable})(w, r)

@@ -26,6 +26,10 @@ const (
 	OnWatch    Subject = "watch"    // what happened
 	OnHistory  Subject = "history"  // the ledger, consistently: all that the service says fits together
 	OnBlocks   Subject = "blocks"   // a file of format version 2, consistently
+	OnReceipt  Subject = "receipt"  // what proves an upload
+	OnBatch    Subject = "batch"    // four uploads in one request
+	OnFolder   Subject = "folder"   // what proves that a folder was renamed
+	OnVault    Subject = "vault"    // the key that uploads are sealed to
 )
 
 // Lie is one lie of a service that is honest but for it: a row of the table.
@@ -51,6 +55,8 @@ type Lie struct {
 	// Unseen tells that a client which remembers nothing cannot find it out: it is a history of which
 	// nothing was seen before. A witness finds those ([sdk.Config].Witness).
 	Unseen bool
+	// Unconfirmed is how many of four uploads in one request must fail, where the lie is about those.
+	Unconfirmed int
 	// Uploader tells that the uploader lied, and the service told what was recorded: the error is
 	// [sdk.ErrWrongContent].
 	Uploader bool
@@ -62,7 +68,7 @@ type Mutation func(w *World, honest http.Handler) http.Handler
 // Lies returns the table.
 func Lies() []Lie {
 	return slices.Concat(blobLies(), keyLies(), metadataLies(), transportLies(), rawLies(), uploadLies(), listLies(), tokenLies(), watchLies(),
-		historyLies(), dataLies(), answerLies(), tileLies(), uploaderLies())
+		historyLies(), dataLies(), answerLies(), tileLies(), uploaderLies(), receiptLies(), batchLies(), folderLies(), vaultLies())
 }
 
 // like completes rows with what they have in common.
@@ -119,9 +125,9 @@ type World struct {
 // NewWorld starts a service for lies about a subject.
 func NewWorld(tb testing.TB, on Subject, large bool) *World {
 	tb.Helper()
-	dialect := Hosted
-	if large || on == OnWatch || on == OnHistory || on == OnBlocks {
-		dialect = Ours
+	dialect := Ours
+	if !large && slices.Contains([]Subject{OnRetrieve, OnUpload, OnList, OnToken}, on) {
+		dialect = Hosted
 	}
 	w := &World{Server: Start(tb, dialect), Group: "board", ended: make(chan struct{})}
 	w.Alice, w.Bob = w.Account("alice", "1000"), w.Account("bob", "100")
@@ -130,6 +136,10 @@ func NewWorld(tb testing.TB, on Subject, large bool) *World {
 	g := w.Client(tb, w.Alice).Group(w.Group)
 	_, err := g.Register(tb.Context())
 	w.must(err)
+	if on == OnVault {
+		w.NextEpoch(false)
+		w.NextEpoch(false)
+	}
 	switch on {
 	case OnHistory:
 		w.addHistory(tb, g)

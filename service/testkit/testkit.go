@@ -253,9 +253,13 @@ func (s *Server) Answer(path string, instead http.HandlerFunc) {
 // DisturbUploads puts a handler in front of every path that records files of format version 1, and nil
 // removes it.
 func (s *Server) DisturbUploads(between func(next http.Handler) http.Handler) {
-	for _, path := range []string{wire.PathTools + wire.OpFinalizeUpload, wire.PathTools + wire.OpFinalizeUploads, wire.PathSealed + "*"} {
+	for _, path := range recording() {
 		s.Disturb(path, between)
 	}
+}
+
+func recording() []string {
+	return []string{wire.PathTools + wire.OpFinalizeUpload, wire.PathTools + wire.OpFinalizeUploads, wire.PathSealed + "*"}
 }
 
 // ServeHTTP answers a request.
