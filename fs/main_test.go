@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/confine"
@@ -242,6 +243,8 @@ func (s *server) obey(o order) (a answer) {
 		s.world.stall(o.Name, o.On)
 	case "fail":
 		s.world.failWith(o.Name, o.Kind)
+	case "panic":
+		s.world.Fail(o.Name, treetest.Panic("a mistake in "+o.Name))
 	case "member":
 		s.world.join(o.Group, o.On)
 		s.world.told(map[bool]string{true: sdk.EventAdded, false: sdk.EventRevoked}[o.On], o.Group)

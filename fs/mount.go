@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -209,7 +208,7 @@ func (m *mounted) mountOptions() fuse.MountOptions {
 // panicked answers a request whose handler has a bug: an I/O error for one
 // program, a line for us, and the mount goes on.
 func (m *mounted) panicked(what any) fuse.Status {
-	m.opt.Logger.Error("bug: a request failed", "panic", fmt.Sprint(what), "stack", string(debug.Stack()))
+	m.tree.Panicked(what)
 	return fuse.EIO
 }
 

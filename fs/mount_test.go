@@ -1298,6 +1298,29 @@ func TestM5MappingsOfOldVersionsAreDropped(t *testing.T) {
 	proctest.Eventually(t, "the newer version's mapping is gone", func() bool { return faults(newer) })
 }
 
+// E8: a panic in a request is the error of that request. The mount goes on with what is not saved.
+func TestE8RequestsThatPanic(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.Ours = true })
+	ok(t, os.Mkdir(m.path("team/d"), 0o700))
+	m.write("team/d/f", "saved")
+	unsaved, err := os.Create(m.path("team/unsaved"))
+	ok(t, err)
+	defer unsaved.Close()
+	_, err = unsaved.WriteString("kept")
+	ok(t, err)
+	m.must(order{Do: "panic", Name: "rename folder"})
+	wantErrno(t, "rename", os.Rename(m.path("team/d"), m.path("team/e")), unix.EIO)
+	m.must(order{Do: "fail", Name: "rename folder"})
+	if told := m.read(".svcfs/errors"); !strings.Contains(told, "svcfs made a mistake: a mistake in rename folder") {
+		t.Errorf("errors say %q", told)
+	}
+	ok(t, os.Rename(m.path("team/d"), m.path("team/e")))
+	ok(t, unsaved.Close())
+	if m.read("team/e/f") != "saved" || m.read("team/unsaved") != "kept" {
+		t.Error("content was lost")
+	}
+}
+
 // E1: every refusal leaves one line of six fields that says what to do next.
 func TestE1EveryRefusalLeavesALine(t *testing.T) {
 	m := mounting(t, func(p *plan) { p.MaxFile = 1000 })

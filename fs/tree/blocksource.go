@@ -387,7 +387,7 @@ func (s *blockSource) whyPurged(err error) error {
 func (s *blockSource) block(ctx context.Context, i int64) (*cache.Lease, error) {
 	for again := false; ; again = true {
 		var own atomic.Bool
-		lease, err := s.t.cache.Get(ctx, s.blockKey(i), func(ctx context.Context, room *cache.Room) (cache.Buffer, error) {
+		lease, err := s.t.cache.Get(ctx, s.blockKey(i), guardedFetch(func(ctx context.Context, room *cache.Room) (cache.Buffer, error) {
 			own.Store(true)
 			if err := await(ctx, mem.FootprintOf(s.layout().Plain(i)), room.Reserve); err != nil {
 				return nil, err
@@ -397,7 +397,7 @@ func (s *blockSource) block(ctx context.Context, i int64) (*cache.Lease, error) 
 				return nil, err
 			}
 			return got[0], nil
-		})
+		}))
 		if err == nil || own.Load() || again || ctx.Err() != nil {
 			return lease, s.readError(ctx, err)
 		}

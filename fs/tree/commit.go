@@ -176,7 +176,7 @@ func (t *Tree) newestOf(g *group, raw string) *sdk.Entry {
 // content.mu.
 func (f *File) send(ctx context.Context, s *stage, g *group, raw string) (*sdk.Entry, error) {
 	f.beginSending(s)
-	row, err := f.upload(ctx, s, g, raw, s.Whole())
+	row, err := guarded(func() (*sdk.Entry, error) { return f.upload(ctx, s, g, raw, s.Whole()) })
 	f.endSending(s, err)
 	return row, err
 }
@@ -372,5 +372,5 @@ func (f *File) delay(s *stage) {
 
 // inBackground runs work that outlives a request, until the tree is closed.
 func (t *Tree) inBackground(work func(context.Context)) {
-	t.done.Go(func() { work(t.life) })
+	t.done.Go(func() { t.alone("background", work) })
 }

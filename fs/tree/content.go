@@ -123,9 +123,12 @@ func (f *File) move(to state) {
 func (t *Tree) mistake(text string) {
 	t.log.Error("please report this mistake of the program", "what", text)
 	if raceEnabled {
-		panic(text)
+		panic(mistaken(text))
 	}
 }
+
+// mistaken is what [Tree.mistake] panics with.
+type mistaken string
 
 // isLeftover reports whether a file that is closed has content that is not recorded, and
 // no program got an error for that: a close was interrupted, or pages of a mapping came
@@ -235,8 +238,14 @@ func (f *File) length() int64 {
 	return 0
 }
 
+// hasContent reports whether the content can be read, or was never recorded: a stage or a lease has it.
+// A handle that loads late, and content that was given up, leave a file without both (D0). Needs content.mu.
+func (f *File) hasContent() bool {
+	return f.stage != nil || f.lease != nil || f.entry.Load() == nil
+}
+
 // copyIn makes the stage from the committed content: of format version 2 it fetches nothing,
-// else it copies all. Needs content.mu and a lease.
+// else it copies all. Needs content.mu and hasContent.
 func (f *File) copyIn() *Error {
 	if f.remote != nil {
 		under := f.holdCommitted()
@@ -246,6 +255,9 @@ func (f *File) copyIn() *Error {
 		layout, _ := under.layout()
 		f.putStage(&stage{Content: f.t.store.NewOn(layout), under: under, kept: layout.Size}, stateCopied)
 		return nil
+	}
+	if f.lease == nil {
+		return removedUnsaved()
 	}
 	size := f.length()
 	if err := f.addStage(stateCopied); err != nil {
@@ -333,12 +345,28 @@ func (t *Tree) cuts(g *group) bool {
 	return t.blocks != nil && t.cfg.WholeBytes > 0 && !g.whole.Load()
 }
 
+// ready waits until the file is not being sealed, loads its content if nothing has it, and returns the
+// stage, or nil, with content.mu held. On error the lock is not held.
+func (h *Handle) ready(ctx context.Context) (*stage, error) {
+	for {
+		s, err := h.f.quiet(ctx)
+		if err != nil || h.f.hasContent() {
+			return s, err
+		}
+		h.f.mu.Unlock()
+		if err := h.f.load(ctx, h); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // stageFor returns the stage, made if there is none, with all that is needed before bytes
 // from off on are written, or with n = 0 before the length becomes off; content.mu is held. On
 // error the lock is not held.
-func (f *File) stageFor(ctx context.Context, off, n int64) (*stage, error) {
+func (h *Handle) stageFor(ctx context.Context, off, n int64) (*stage, error) {
+	f := h.f
 	for round := 0; ; round++ {
-		s, err := f.quiet(ctx)
+		s, err := h.ready(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -432,7 +460,7 @@ func (h *Handle) writeAt(ctx context.Context, p []byte, off int64) error {
 	if err := f.mayHold(size); err != nil {
 		return err
 	}
-	s, err := f.stageFor(ctx, off, int64(len(p)))
+	s, err := h.stageFor(ctx, off, int64(len(p)))
 	if err != nil {
 		return err
 	}
@@ -520,7 +548,7 @@ func (h *Handle) setLength(ctx context.Context, size int64) error {
 	if same {
 		return nil
 	}
-	if s, err = f.stageFor(ctx, size, 0); err != nil {
+	if s, err = h.stageFor(ctx, size, 0); err != nil {
 		return err
 	}
 	defer f.mu.Unlock()

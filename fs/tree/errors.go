@@ -196,6 +196,9 @@ func (t *Tree) Note(err *Error) {
 	}
 	t.log.Log(context.Background(), level, "refused", "op", err.Op, "path", err.Path, "class", err.Class.String(),
 		"reason", err.Err.Error(), "hint", hint)
+	if stack := stackOf(err.Err); stack != "" {
+		t.log.Error("please report this mistake of the program", "what", err.Err.Error(), "stack", stack)
+	}
 }
 
 // hint returns the next step after err: its own, or that of [Config.Hint] for its cause.

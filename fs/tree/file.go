@@ -334,7 +334,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 		return nil
 	}
 	if e == nil { // a file without a record has a stage while a name or a program has it
-		return &Error{Class: ClassStale, Err: errors.New("the file was removed before it was saved")}
+		return removedUnsaved()
 	}
 	if err := f.refuseCrawler(h.flags); err != nil {
 		return err
@@ -342,7 +342,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	if !f.isSized() {
 		h.direct = true
 	}
-	lease, err := f.t.cache.Get(ctx, f.key(e), func(ctx context.Context, room *cache.Room) (cache.Buffer, error) {
+	lease, err := f.t.cache.Get(ctx, f.key(e), guardedFetch(func(ctx context.Context, room *cache.Room) (cache.Buffer, error) {
 		if isCut(e) && h.flags.Write { // it may begin anywhere
 			return f.openBlocks(ctx, e)
 		}
@@ -350,7 +350,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 			return f.openBlocks(ctx, e, sdk.FromStart(f.t.startAhead()))
 		}
 		return f.retrieve(ctx, e, room)
-	})
+	}))
 	if errors.Is(err, cache.ErrPurged) { // deleted or revoked while it was on its way
 		if f.isLost() {
 			return revoked()

@@ -84,9 +84,9 @@ func (h *Handle) View(ctx context.Context, p []byte, off int64) (cache.View, err
 			return cache.View{}, h.f.failed("read", err)
 		}
 	}
-	v, err := h.f.view(ctx, &h.reader, p, off)
+	v, err := h.view(ctx, p, off)
 	for errors.Is(err, errSourceEnded) {
-		v, err = h.f.view(ctx, &h.reader, p, off)
+		v, err = h.view(ctx, p, off)
 	}
 	if err != nil {
 		return cache.View{}, h.f.failed("read", err)
@@ -94,11 +94,12 @@ func (h *Handle) View(ctx context.Context, p []byte, off int64) (cache.View, err
 	return v, nil
 }
 
-func (f *File) view(ctx context.Context, r *reader, p []byte, off int64) (cache.View, error) {
+func (h *Handle) view(ctx context.Context, p []byte, off int64) (cache.View, error) {
+	f, r := h.f, &h.reader
 	if v, done, err := f.viewStagedBlocks(ctx, r, p, off); done {
 		return v, err
 	}
-	s, err := f.quiet(ctx)
+	s, err := h.ready(ctx)
 	if err != nil {
 		return cache.View{}, err
 	}
@@ -118,7 +119,7 @@ func (f *File) view(ctx context.Context, r *reader, p []byte, off int64) (cache.
 	f.mu.Unlock()
 	switch {
 	case lease == nil:
-		return cache.View{}, nil // created, never written
+		return cache.View{}, nil // removed before it was saved
 	case source == nil:
 		return viewOf(lease, off, len(p))
 	case isPurged(lease):
@@ -171,6 +172,10 @@ func viewOf(lease *cache.Lease, off int64, n int) (cache.View, error) {
 		return cache.View{}, revoked()
 	}
 	return v, err
+}
+
+func removedUnsaved() *Error {
+	return &Error{Class: ClassStale, Err: errors.New("the file was removed before it was saved")}
 }
 
 func outOfGroup() *Error {

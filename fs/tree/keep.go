@@ -232,7 +232,7 @@ func (t *Tree) keepAll(ctx context.Context, files []*File) {
 	for range delayedRequests {
 		workers.Go(func() {
 			for f := range next {
-				err := f.keepNow(ctx)
+				err := guard(func() error { return f.keepNow(ctx) })
 				if err == nil || ctx.Err() != nil {
 					continue
 				}

@@ -219,7 +219,7 @@ func (s *blockSource) begin(ctx context.Context, first, n int64) (done int64, be
 		keys[i] = s.blockKey(first + int64(i))
 	}
 	upTo, began := s.t.cache.Begin(ctx, keys, mem.FootprintOf(s.layout().BlockBytes), func(ctx context.Context, at, n int) ([]cache.Buffer, error) {
-		return s.fetch(ctx, first+int64(at), n)
+		return guarded(func() ([]cache.Buffer, error) { return s.fetch(ctx, first+int64(at), n) })
 	})
 	return int64(upTo), began
 }

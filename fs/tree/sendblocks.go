@@ -101,7 +101,7 @@ func (b *blockSend) startSender(f *File) {
 	}
 	b.senders++
 	b.beside.Go(func() {
-		err := b.sendWhatRests(f)
+		err := guard(func() error { return b.sendWhatRests(f) })
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.senders--
@@ -347,7 +347,12 @@ func (f *File) commitBlocks(ctx context.Context, s *stage, g *group, raw string)
 	b := s.sending
 	before := f.entry.Load() == nil
 	f.beginSending(s)
-	row, whole, saved, err := f.sendBlocks(ctx, s, b, g, raw)
+	var whole *mem.Buffer
+	var saved bool
+	row, err := guarded(func() (row *sdk.Entry, err error) {
+		row, whole, saved, err = f.sendBlocks(ctx, s, b, g, raw)
+		return row, err
+	})
 	f.endSending(s, err)
 	if err != nil {
 		b.goOn()
@@ -498,7 +503,7 @@ func (b *blockSend) putRest(ctx context.Context, up BlockUpload, but map[int64]s
 	for range sendersPerFile {
 		workers.Go(func() {
 			for part := range parts {
-				if err := b.put(ctx, up, part); err != nil {
+				if err := guard(func() error { return b.put(ctx, up, part) }); err != nil {
 					mu.Lock()
 					if failed == nil {
 						failed = err

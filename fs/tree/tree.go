@@ -303,7 +303,7 @@ func (t *Tree) poll() {
 		case <-t.life.Done():
 			return
 		case <-every.C:
-			t.tick(t.life)
+			t.alone("refresh", t.tick)
 		}
 	}
 }

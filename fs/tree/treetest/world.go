@@ -74,6 +74,9 @@ func (w *World) begin(ctx context.Context, op string) error {
 	w.begun[op]++
 	err, hold, pause := w.fail[op], w.hold[op], w.pause[op]
 	w.mu.Unlock()
+	if p, is := err.(Panic); is {
+		panic(p)
+	}
 	if pause > 0 {
 		select {
 		case <-time.After(pause):
@@ -93,6 +96,11 @@ func (w *World) begin(ctx context.Context, op string) error {
 		return context.Cause(ctx)
 	}
 }
+
+// Panic is an error that [World.Fail] makes a panic of, as if its caller had a mistake.
+type Panic string
+
+func (p Panic) Error() string { return string(p) }
 
 // Fail makes an operation fail, or with nil succeed again.
 func (w *World) Fail(op string, err error) {
