@@ -151,6 +151,12 @@ func TestThreat73AgentSignsIn(t *testing.T) {
 	if status, _ := r.do(req); status != http.StatusMethodNotAllowed {
 		t.Errorf("GET: status %d", status)
 	}
+	batch := []object{hello, hello} // whose answers would be in memory at once
+	header := mcpHeader(alice.header())
+	header.Set("Mcp-Protocol-Version", "2025-03-26")
+	if status, body := r.post(wire.PathMCP, header, batch); status != http.StatusBadRequest || !strings.Contains(string(body), "one message in each request") {
+		t.Errorf("a batch: status %d, %s", status, body)
+	}
 	long, err := json.Marshal(strings.Repeat("x", 1<<20))
 	ok(t, err)
 	if status, _ := r.post(wire.PathMCP, mcpHeader(alice.header()), object{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": json.RawMessage(long)}); status != http.StatusRequestEntityTooLarge {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
 )
 
 // The service speaks the Model Context Protocol, too: an agent works with groups, members, names
@@ -28,6 +30,9 @@ const (
 	maxToolRequest = maxRequestBytes
 	// maxToolAnswer is the longest answer of a tool, in bytes. A model reads every byte.
 	maxToolAnswer = 256 << 10
+	// toolAnswerCopies is how often an answer is in memory: as it is, as text and as structure with escapes that take
+	// three times as much, and as text quoted in the message, twice as long.
+	toolAnswerCopies = 1 + 3 + 3 + 3*2
 	// maxToolRows is how many files, groups or records one answer has.
 	maxToolRows = 200
 	// metaUntrusted marks answers that hold what other people wrote.
@@ -88,7 +93,7 @@ func (s *server) mcpHandler(serve http.Handler) http.Handler {
 	// The credentials are in a header, which no page of a browser sends by itself: a name that leads
 	// here, such as that of a proxy, does no harm.
 	stream := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return made() },
-		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxToolRequest, DisableLocalhostProtection: true})
+		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, DisableLocalhostProtection: true})
 	return s.refusing(func(w http.ResponseWriter, r *http.Request) error {
 		if r.Method != http.MethodPost {
 			stream.ServeHTTP(w, r) // which refuses it
@@ -98,9 +103,17 @@ func (s *server) mcpHandler(serve http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			return err
 		}
-		if err := s.holdMemory(r, bodyCopies*maxToolRequest+maxToolAnswer); err != nil {
+		if err := s.holdMemory(r, bodyCopies*maxToolRequest+toolAnswerCopies*maxToolAnswer); err != nil {
 			return err
 		}
+		raw, err := readAll(w, r, maxToolRequest)
+		if err != nil {
+			return err
+		}
+		if bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("[")) { // the library would run all at once
+			return fault.New(wire.CodeValidation, "a batch of messages is not taken: send one message in each request")
+		}
+		r.Body = io.NopCloser(bytes.NewReader(raw))
 		r = r.WithContext(context.WithValue(r.Context(), outerKey{}, r))
 		stream.ServeHTTP(w, r)
 		return nil

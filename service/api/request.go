@@ -37,15 +37,22 @@ func asked[Request any](s *server, w http.ResponseWriter, r *http.Request) (acco
 // body reads a JSON request. A missing or malformed body counts as {}, as at
 // the hosted service; one nested too deep is refused.
 func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	raw, err := readAll(w, r, limit)
+	if err != nil {
+		return nil, err
+	}
+	return wellFormed(raw)
+}
+
+// readAll reads the body of a request, of at most limit bytes.
+func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit { // before a byte of it is read
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
 	var all bytes.Buffer
 	all.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead)
-	if _, err := all.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
-		return nil, err
-	}
-	return wellFormed(all.Bytes())
+	_, err := all.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	return all.Bytes(), err
 }
 
 // wellFormed is the JSON of a body.
