@@ -195,12 +195,9 @@ func (c *Client) followLogKey(ctx context.Context) bool {
 	if err != nil || json.Unmarshal(raw, &said) != nil {
 		return false
 	}
-	next := proof.Successor(pinned, said.Statements)
-	if next == pinned {
-		return false
-	}
+	next := proof.Successors(pinned, said.Statements)
 	c.memory.Succeed(next)
-	return true
+	return len(next) > 0
 }
 
 // distrust returns the error for a service that must not be believed.

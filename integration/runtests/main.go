@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -156,9 +157,12 @@ func command(race bool, name string, args ...string) *exec.Cmd {
 // do runs a plan.
 func (t *tester) do(p plan) {
 	var wait sync.WaitGroup
+	turn := make(chan struct{}, cmp.Or(p.few, len(p.runs)))
 	for _, r := range p.runs {
 		if len(r.packages) > 0 {
 			wait.Go(func() {
+				turn <- struct{}{}
+				defer func() { <-turn }()
 				if err := t.run(r); err != nil {
 					t.results.end(test{"go test", r.name}, "fail", err.Error()+"\n")
 				}

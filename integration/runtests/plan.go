@@ -27,6 +27,7 @@ type run struct {
 // A plan is what runs at the same time, and what runs after it, one after the other: make targets with their variables.
 type plan struct {
 	runs  []run
+	few   int        // how many runs at the same time; 0 = all
 	lint  [][]string // beside the tests
 	after [][]string
 }
@@ -157,7 +158,8 @@ func rest(packages []string) plan {
 	if canBeUser() {
 		p.runs = append(p.runs, run{name: "user", packages: []string{"integration"}, user: true, long: true, only: longByNature, atOnce: 1})
 	}
-	p.after = append(p.after, []string{"suites"}, []string{"soak", "KILLS=50", "LOSSES=200", "ROUNDS=5", "STEPS=5000"}, []string{"fuzz", "FUZZTIME=10s"})
+	p.few = 2 // each has several processes, and more at once only wait for each other until they run out of time
+	p.after = append(p.after, []string{"suites"}, []string{"soak", "KILLS=50", "LOSSES=200", "ROUNDS=5", "STEPS=5000"}, []string{"fuzz", "FUZZTIME=5000x"})
 	return p
 }
 

@@ -6,16 +6,16 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// Successor returns the key that replaced key. Each statement is one replacement, which
-// both keys signed. Without a valid statement it returns key itself. The name of a log
-// never changes.
-func Successor(key string, statements []string) string {
+// Successors returns the keys that replaced key one after the other, the newest last. Each
+// statement is one replacement, which both keys signed. The name of a log never changes.
+func Successors(key string, statements []string) (keys []string) {
 	for _, raw := range statements {
 		if next, ok := succeeds(key, raw); ok {
 			key = next
+			keys = append(keys, key)
 		}
 	}
-	return key
+	return keys
 }
 
 // succeeds returns the key that replaced key by one statement.

@@ -158,11 +158,15 @@ func (m *Memory) Pin(key string) {
 	}
 }
 
-// Succeed remembers that key replaced the pinned key.
-func (m *Memory) Succeed(key string) {
+// Succeed remembers that keys replaced the pinned key one after the other. All of them count: another program of
+// this machine may have come to any of them.
+func (m *Memory) Succeed(keys []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.now.Key != key {
+	for _, key := range keys {
+		if m.now.Key == key {
+			continue
+		}
 		m.now.Earlier = append(slices.Clone(m.now.Earlier), m.now.Key)
 		m.now.Key = key
 		m.touch()

@@ -105,6 +105,24 @@ func TestThreat6ProgramsSideBySide(t *testing.T) {
 	}
 }
 
+// Programs of one machine learn of a key that was replaced twice at different times: neither takes the other for one
+// that was shown another history.
+func TestKeyThatWasReplacedTwice(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trust.json")
+	first := open(t, path)
+	first.Pin("one")
+	save(t, first)
+	slow, late := open(t, path), open(t, path)
+	slow.Succeed([]string{"two"})
+	late.Succeed([]string{"two", "three"})
+	for _, m := range []*trust.Memory{slow, late, slow} {
+		save(t, m)
+	}
+	if key, _ := open(t, path).Log(); key != "three" {
+		t.Errorf("the key is %q", key)
+	}
+}
+
 // How long a record has waited for a checkpoint is remembered across programs.
 func TestThreat6WaitingForACheckpoint(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trust.json")
