@@ -585,7 +585,7 @@ func (d *Dir) unlink(ctx context.Context, name string, remove func(context.Conte
 	if f.entry.Load() != nil && f.isKind(fileReal) && !f.isLink(d, names.Component(name)) {
 		if !d.t.cfg.Ours {
 			return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",
-				"Upload another file of this name to replace what is shown, or mount with --allow-delete.")
+				"Upload another file of this name to replace what is shown.")
 		}
 		err := d.t.whileItWaits(ctx, f, func() error { return d.removeUploads(ctx, f, remove) })
 		if err != nil {
