@@ -116,7 +116,7 @@ func TestN6LinksOnTheMount(t *testing.T) {
 	}
 }
 
-// N6: without the extension links are refused as before, but those of this mount alone.
+// N6: at the hosted service links are refused, but those of this mount alone.
 func TestN6WithoutTheExtension(t *testing.T) {
 	m := mounting(t)
 	wantErrno(t, "symlink", os.Symlink("f", m.path("team/l")), unix.EPERM)

@@ -230,7 +230,7 @@ func memoryWorld(t *testing.T, flavour testkit.Dialect, group sdk.GroupID) (*tes
 	return s, alice, c
 }
 
-// Every generation of the service, with and without extensions.
+// The service in each dialect.
 func TestAgentScriptsMeetEveryGeneration(t *testing.T) {
 	for _, flavour := range []testkit.Dialect{testkit.Hosted, testkit.Ours} {
 		t.Run(flavour.String(), func(t *testing.T) {

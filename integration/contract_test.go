@@ -9,8 +9,7 @@ import (
 	"github.com/svcfs/svcfs/service/testkit"
 )
 
-// TestContract runs the suite every service has to pass against svcd, with every
-// extension it offers.
+// TestContract runs the suite every service has to pass against svcd.
 func TestContract(t *testing.T) {
 	w := newWorld(t)
 	sdktest.Run(t, func(tb testing.TB) sdktest.World {

@@ -96,7 +96,7 @@ func (u *recording) settleFound(ctx context.Context, e *Entry) error {
 // free unless the operator set a price. The accounts of [Group.Delete] may call it; it needs
 // the API key.
 // Attributes that the file has already leave no record. Errors: those of [Group.Rename],
-// [ErrInvalid], [ErrTooLarge]. Our extension.
+// [ErrInvalid], [ErrTooLarge]. Only svcd has it.
 func (g Group) SetAttributes(ctx context.Context, ref Ref, a Attributes) (Change, error) {
 	err := g.c.needOurs(ctx, "change the attributes of files")
 	if err != nil {

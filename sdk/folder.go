@@ -33,7 +33,7 @@ type FolderRename struct {
 // no folders, or one inside the other; [ErrNotFound] if no file is beneath folder;
 // [ErrConflict] if a file has one of the new names, or if the caller's list is too old; [ErrTooLarge] for more than
 // [MaxFolderFiles] versions; [ErrNotAuthorized]; [ErrCorrupt] if the service confirms the
-// rename without proof. Our extension.
+// rename without proof. Only svcd has it.
 func (g Group) RenameFolder(ctx context.Context, folder, to string, seen Seq) (FolderRename, error) {
 	done, err := g.renameFolder(ctx, folder, to, seen)
 	return done, withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.wrap("rename folder", err))

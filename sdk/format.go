@@ -12,7 +12,7 @@ import (
 // default, or 1. Files of version 2 have any size and are read and changed in part; the JavaScript
 // SDKs and the hosted service read version 1 only. It is free and needs the API key and
 // membership. Errors: [ErrUnsupported] at a service that has version 1 only, [ErrNotFound],
-// [ErrNotAuthorized], [ErrCorrupt]. Our extension.
+// [ErrNotAuthorized], [ErrCorrupt]. Only svcd has it.
 func (g Group) Format(ctx context.Context) (int64, error) {
 	var told wire.FormatResult
 	if err := g.needFormat(ctx, "ask for the format"); err != nil {
@@ -31,7 +31,7 @@ func (g Group) Format(ctx context.Context) (int64, error) {
 // SetFormat sets the newest format version that new files of the group may have, 1 or 2.
 // Files that are there, and uploads that were begun, stay as they are. SetFormat is free unless the
 // operator set a price. Only the owner may call it; it needs the API key. Errors:
-// [ErrInvalid], and those of [Group.Format]. Our extension.
+// [ErrInvalid], and those of [Group.Format]. Only svcd has it.
 func (g Group) SetFormat(ctx context.Context, newest int64) (Change, error) {
 	if err := g.needFormat(ctx, "set the format"); err != nil {
 		return Change{}, err

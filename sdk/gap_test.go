@@ -208,7 +208,7 @@ func TestConnection(t *testing.T) {
 	}
 }
 
-// A listing does not wait for an upload that asks the service for its extensions.
+// A listing does not wait for an upload that asks the service for its dialect.
 func TestPatienceIsNotShared(t *testing.T) {
 	t.Parallel()
 	s, away := testkit.Start(t, testkit.Ours), &gone{RoundTripper: http.DefaultTransport}

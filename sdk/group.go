@@ -93,8 +93,8 @@ func (g Group) Register(ctx context.Context) (Change, error) {
 // Add costs about 0.013 tokens. A change of a role is free unless the operator set a price.
 // Only the owner may call it; it needs the API key. Errors: [ErrNotFound],
 // [ErrNotAuthorized], [ErrInsufficient], [ErrConflict] when the account is a member
-// already, with that role if one was given. Specification 4.2 (addGroupMember); roles are
-// our extension.
+// already, with that role if one was given. Specification 4.2 (addGroupMember); only
+// svcd has roles.
 func (g Group) Add(ctx context.Context, member AccountID, opts ...Option) (Change, error) {
 	op := "add " + quote(string(member))
 	o, err := resolve(opts, "As")
@@ -220,7 +220,7 @@ type Pending struct {
 // Pending returns the destruction that is delayed. A service delays a change that would
 // destroy many files by a time that its operator sets; [Group.Keep] cancels it. Free.
 // Members only; it needs the API key. Errors: [ErrUnsupported] at a service without delays,
-// [ErrNotFound], [ErrNotAuthorized]. Our extension.
+// [ErrNotFound], [ErrNotAuthorized]. Only svcd has it.
 func (g Group) Pending(ctx context.Context) (Pending, error) {
 	var told wire.PendingResult
 	err := g.c.needOurs(ctx, "delay destruction")
@@ -248,7 +248,7 @@ func (g Group) Pending(ctx context.Context) (Pending, error) {
 // Keep cancels all delayed destruction, see [Group.Pending], and makes a group that takes
 // older versions away keep all versions, see [Group.SetVersions]. It is free unless the operator
 // set a price. Only the owner may call it; it needs the API key. Errors: [ErrUnsupported]
-// at a service without delays, [ErrNotFound], [ErrNotAuthorized]. Our extension.
+// at a service without delays, [ErrNotFound], [ErrNotAuthorized]. Only svcd has it.
 func (g Group) Keep(ctx context.Context) (Change, error) {
 	if err := g.c.needOurs(ctx, "delay destruction"); err != nil {
 		return Change{}, g.wrap("keep files", err)
@@ -338,7 +338,7 @@ func (g Group) Delete(ctx context.Context, ref Ref) error {
 
 // Rename records another name for a file. Content and reference stay. The price is that of
 // [Group.Delete]: mostly free. The same accounts may call it; it needs the API key. Errors:
-// those of [Group.Delete], [ErrDeleted]. Our extension.
+// those of [Group.Delete], [ErrDeleted]. Only svcd has it.
 func (g Group) Rename(ctx context.Context, ref Ref, name string) error {
 	err := g.c.needOurs(ctx, "rename files")
 	if err != nil {

@@ -72,7 +72,7 @@ func changing(t *testing.T, lie func(result map[string]any)) func(http.Handler) 
 	}
 }
 
-// Threat 6: an answer about extensions that makes no sense does not free a service from
+// Threat 6: an answer about the dialect that makes no sense does not free a service from
 // proving what it lists: the next call asks again. After the page of a portal the same call does.
 func TestThreat6SenselessCapabilities(t *testing.T) {
 	t.Parallel()

@@ -324,7 +324,7 @@ func (c *Client) decodeResult(raw json.RawMessage, result any) error {
 	return c.scrubAnswer(decodeResult(raw, result))
 }
 
-// envelope is an answer: the result, and the fields of extensions beside it.
+// envelope is an answer: the result, and the fields of ours beside it.
 type envelope struct{ Result, Error, Code, Roles, Exists, More, Proof json.RawMessage }
 
 // decodeResult decodes {"result": …}, or a bare body (generation A), into result. If result

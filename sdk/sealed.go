@@ -68,7 +68,7 @@ func Base(ref Ref) Option {
 // capabilities and, verified, the key of its vault; else it asks for both. Errors:
 // [ErrUnsupported] at a service that takes no sealed uploads; [ErrTooLarge]; [ErrInvalid] for
 // attributes that cannot be recorded; [ErrCorrupt] with [wire.CodeVaultKey] if the key of
-// the vault must not be used; [ErrUnavailable], [ErrTimeout]. Our extension.
+// the vault must not be used; [ErrUnavailable], [ErrTimeout]. Only svcd has it.
 func (g Group) Seal(ctx context.Context, name string, content []byte, opts ...Option) (*Sealed, error) {
 	o, err := resolve(opts, "Base", "Compress", "WithAttributes")
 	var s *Sealed
@@ -382,7 +382,7 @@ func (s *Sealed) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "sealed upload %s"
 // [ErrNotAuthorized] for a revoked member, [ErrConflict] with [wire.CodeEpoch] if the vault
 // opens keys of that epoch no more, [ErrInvalid] for an upload of another account,
 // [ErrCorrupt] if the service gives another key, [ErrUnsupported], [ErrUnavailable],
-// [ErrTimeout]. Our extension.
+// [ErrTimeout]. Only svcd has it.
 func (c *Client) OpenSealed(ctx context.Context, s *Sealed, g GroupID) error {
 	return c.wrap("open upload", g, "", c.openSealed(ctx, s, g, g))
 }

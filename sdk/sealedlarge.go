@@ -44,7 +44,7 @@ type LargeContent struct {
 // SealLarge is [Group.Seal] for content of any size: it is encrypted block by block, and written to where
 // Body says. The caller says with [Sealed.KeepIn] where it is read. Free. It takes the options [Base]
 // and [WithAttributes]. Errors: those of Seal; [ErrUnsupported] at a service without format version 2;
-// those of Read and of writing. Our extension.
+// those of Read and of writing. Only svcd has it.
 func (g Group) SealLarge(ctx context.Context, name string, content LargeContent, opts ...Option) (*Sealed, error) {
 	o, err := resolve(opts, "Base", "WithAttributes")
 	var s *Sealed

@@ -32,7 +32,7 @@ type Sent struct {
 // in memory: no key opens the upload any more; [ErrConflict] with [wire.CodeSpent] if the
 // service says that the id was used for another upload, which only a faulty service does;
 // [ErrInvalid] for an upload of another account, one that is locked, or one without
-// ciphertext. Our extension.
+// ciphertext. Only svcd has it.
 func (c *Client) SendSealed(ctx context.Context, uploads ...*Sealed) []Sent {
 	ctx = bridging(ctx)
 	if c.vaultIsOld() {

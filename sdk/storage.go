@@ -16,13 +16,13 @@ type Storage struct {
 }
 
 // Storage returns what the service keeps for the caller in all groups, and how large the
-// next upload may be. It is free and needs the API key. Errors: [ErrUnsupported] at a
-// service without this extension, where nothing is sent, [ErrCorrupt]. Our extension.
+// next upload may be. It is free and needs the API key. Errors: [ErrUnsupported] at
+// the hosted service, where nothing is sent, [ErrCorrupt]. Only svcd has it.
 func (c *Client) Storage(ctx context.Context) (Storage, error) { return c.storage(ctx, "") }
 
 // Storage returns what the service keeps for all members of the group, and how large the
 // next upload of the caller may be. It is free and needs the API key and membership.
-// Errors: those of [Client.Storage], [ErrNotFound], [ErrNotAuthorized]. Our extension.
+// Errors: those of [Client.Storage], [ErrNotFound], [ErrNotAuthorized]. Only svcd has it.
 func (g Group) Storage(ctx context.Context) (Storage, error) { return g.c.storage(ctx, g.ID) }
 
 func (c *Client) storage(ctx context.Context, g GroupID) (Storage, error) {

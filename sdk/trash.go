@@ -41,7 +41,7 @@ const (
 // Remove is free unless the operator set a price. The owner may call it, an account that
 // uploaded every version, and with [TrashWriters] each writer. It needs the API key. It may
 // be repeated after a lost answer. Errors: [ErrUnsupported] at a service without trash,
-// where nothing is sent, [ErrNotFound], [ErrNotAuthorized]. Our extension.
+// where nothing is sent, [ErrNotFound], [ErrNotAuthorized]. Only svcd has it.
 func (g Group) Remove(ctx context.Context, name string) (Removal, error) {
 	if err := g.needTrash(ctx, "remove"); err != nil {
 		return Removal{}, err
@@ -111,7 +111,7 @@ func (g Group) RestoreVersions(ctx context.Context, versions []Entry) (Removal, 
 // TrashSettings returns for how long removed files of the group can be restored, which
 // accounts may remove files, and how much is in the trash. It is free and needs the API key
 // and membership. Errors: [ErrUnsupported] at a service without trash, [ErrNotFound],
-// [ErrNotAuthorized], [ErrCorrupt]. Our extension.
+// [ErrNotAuthorized], [ErrCorrupt]. Only svcd has it.
 func (g Group) TrashSettings(ctx context.Context) (TrashSettings, error) {
 	var told wire.TrashResult
 	if err := g.needTrash(ctx, "ask about the trash"); err != nil {
@@ -131,7 +131,7 @@ func (g Group) TrashSettings(ctx context.Context) (TrashSettings, error) {
 // accounts may remove files, [TrashUploader] or [TrashWriters]. 0 and "" keep the present
 // setting. A new time applies to later removals. SetTrash is free unless the operator set a
 // price. Only the owner may call it; it needs the API key. Errors: [ErrInvalid], and those
-// of [Group.TrashSettings]. Our extension.
+// of [Group.TrashSettings]. Only svcd has it.
 func (g Group) SetTrash(ctx context.Context, days int64, who string) (Change, error) {
 	if err := g.needTrash(ctx, "set the trash"); err != nil {
 		return Change{}, err

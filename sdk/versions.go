@@ -44,7 +44,7 @@ type ThinnedName struct {
 // VersionSettings returns which older versions of its names the group keeps, and the
 // setting that is delayed. It is free and needs the API key and membership. Errors:
 // [ErrUnsupported] at a service that always keeps all, [ErrNotFound], [ErrNotAuthorized],
-// [ErrCorrupt]. Our extension.
+// [ErrCorrupt]. Only svcd has it.
 func (g Group) VersionSettings(ctx context.Context) (VersionSettings, error) {
 	var told wire.VersionsResult
 	if err := g.needVersions(ctx, "ask which versions are kept"); err != nil {
@@ -80,7 +80,7 @@ func settingsOf(keep, next, at string) (s VersionSettings, err error) {
 // [Group.Keep] cancels it. [Group.TryVersions] tells before what would go.
 //
 // SetVersions is free unless the operator set a price. Only the owner may call it; it needs
-// the API key. Errors: [ErrInvalid], and those of [Group.VersionSettings]. Our extension.
+// the API key. Errors: [ErrInvalid], and those of [Group.VersionSettings]. Only svcd has it.
 func (g Group) SetVersions(ctx context.Context, keep Keep) (Change, error) {
 	if err := g.needVersions(ctx, "set which versions are kept"); err != nil {
 		return Change{}, err
@@ -93,7 +93,7 @@ func (g Group) SetVersions(ctx context.Context, keep Keep) (Change, error) {
 // TryVersions returns what [Group.SetVersions] would destroy first, if nothing else changed
 // until then, and a page of the names that sort after the name after; "" begins. Nothing
 // changes. It is free. Only the owner may call it; it needs the API key. The slice belongs
-// to the caller. Errors: those of [Group.SetVersions], [ErrCorrupt]. Our extension.
+// to the caller. Errors: those of [Group.SetVersions], [ErrCorrupt]. Only svcd has it.
 func (g Group) TryVersions(ctx context.Context, keep Keep, after string) (Thinning, error) {
 	if err := g.needVersions(ctx, "try which versions would go"); err != nil {
 		return Thinning{}, err

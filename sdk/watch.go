@@ -68,8 +68,8 @@ const (
 // poll instead. A loop that was left may range over the iterator again, which continues
 // after the last event. Only one loop may use it at a time.
 //
-// Watch is free and needs the API key. Errors: [ErrUnsupported] at a service without this
-// extension, and those of the first request. Our extension.
+// Watch is free and needs the API key. Errors: [ErrUnsupported] at the hosted
+// service, and those of the first request. Only svcd has it.
 func (c *Client) Watch(ctx context.Context, from Seq) (iter.Seq2[Event, error], error) {
 	if err := c.needOurs(ctx, "watch"); err != nil {
 		return nil, c.wrap("watch", "", "", err)

@@ -736,7 +736,7 @@ func countFiles(t *testing.T, dir string) (n int) {
 	return n
 }
 
-// The extension "raw": ciphertext beside the JSON.
+// Ciphertext beside the JSON.
 func TestRawTransfer(t *testing.T) {
 	t.Parallel()
 	r := run(t)

@@ -159,7 +159,7 @@ func TestN6Refusals(t *testing.T) {
 		want   Class
 		change func(*Config)
 	}{
-		"without the extension": {ClassByDesign, func(*Config) {}},
+		"at the hosted service": {ClassByDesign, func(*Config) {}},
 		"read-only":             {ClassReadOnly, func(c *Config) { c.Ours, c.ReadOnly = true, true }},
 	} {
 		m := mount(t, w, alice, refused.change)

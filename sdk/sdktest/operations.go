@@ -147,7 +147,7 @@ func groupOperations(member []sdk.Kind) []operation {
 }
 
 // moreOperations are not in the specification's table: the window of an open
-// group, retention, and our extensions.
+// group, retention, and what only our dialect has.
 func moreOperations(member []sdk.Kind) []operation {
 	upload := func(ctx context.Context, s *suite) (sdk.Ref, error) {
 		r, err := s.alice.Group(s.group).Put(ctx, "to be changed", bytes.NewReader([]byte("content")))

@@ -102,7 +102,7 @@ func isFailedSignIn(e *fault.Error) bool {
 
 // result answers the result of an operation in the form that both generations read: an
 // object as {"result": {…}, …}, a sentence as {"result": s, "message": s}, a list as
-// {"result": […]}. A fact of an extension has its own field beside it.
+// {"result": […]}. What only our dialect has is in fields of its own beside it.
 func result(w http.ResponseWriter, v any) {
 	switch v := v.(type) {
 	case groups.Listing:

@@ -67,7 +67,7 @@ var hostedOperations = map[string]operation{ //nolint:gochecknoglobals // a tabl
 // readRecords is what the ledger calls reading the records of a group (4.6).
 const readRecords = "get_transactions_for_group"
 
-// hostedFees are the prices of 4.6, as they come out in the seed's table of costs. An upload pays its record alone, and a
+// hostedFees are the prices of 4.6, as the specification's table of costs has them. An upload pays its record alone, and a
 // retrieval nothing.
 func hostedFees() ledger.Fees {
 	fees := ledger.Fees{}
@@ -105,7 +105,7 @@ func (h *hosted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, again)
 	case r.URL.Path == wire.PathHealth: // 3.1
 		writeJSON(w, http.StatusOK, map[string]any{"status": "MCP ready", "version": "0.4.4", "auth": "enabled", "rpc_reachable": true})
-	default: // neither extensions nor /api/finalize-upload, 3.3 and 3.4
+	default: // neither what is ours nor /api/finalize-upload, 3.3 and 3.4
 		http.Error(w, "Not Found", http.StatusNotFound)
 	}
 }
