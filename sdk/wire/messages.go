@@ -34,18 +34,14 @@ type NamesRequest struct {
 	Limit int    `json:"limit,omitempty"` // 0 = all
 }
 
-// MemberRequest is the body of add_group_member and revoke_group_member.
+// MemberRequest is the body of add_group_member and revoke_group_member. Beside the result of
+// add_group_member is "exists" (ours): whether the new member has an account at this service.
 type MemberRequest struct {
 	GroupID  string `json:"group_id"`
 	MemberID string `json:"member_id"`
 	// Role (ours) is the role that add_group_member gives, also to a present
 	// member. "" gives the role of a writer, to new members only.
 	Role Role `json:"role,omitempty"`
-}
-
-// AddedResult is beside the result of add_group_member. Ours.
-type AddedResult struct {
-	Exists *bool `json:"exists,omitempty"` // the new member has an account at this service
 }
 
 // RetentionRequest is the body of set_group_retention; nil clears the window.

@@ -14,7 +14,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"slices"
@@ -128,7 +127,7 @@ func newHasher(sealed int64) interface {
 	if sealed > 0 {
 		return format.NewRootHash(sealed)
 	}
-	return hash.Hash(sha256.New())
+	return sha256.New()
 }
 
 // rootOf returns the root of the leaves in a row of parts, or of a damaged row a hash that no blob has.

@@ -55,7 +55,7 @@ func openSQLite(dir string) (*Store, error) {
 	if err := setPageSize(file); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	s := &Store{engine: sqliteEngine{}, reads: &sql.TxOptions{ReadOnly: true}, dir: dir}
+	s := &Store{engine: sqliteEngine{}, reads: &sql.TxOptions{ReadOnly: true}}
 	var err error
 	if s.write, err = connectSQLite(file, true); err != nil {
 		return nil, err

@@ -74,8 +74,7 @@ type Store struct {
 	reads  *sql.TxOptions
 	turn   chan struct{} // one writing transaction at a time in this process
 	once   sync.Once
-	dir    string // of SQLite
-	schema fs.FS  // folders of migrations, one for each engine
+	schema fs.FS // folders of migrations, one for each engine
 
 	timeout time.Duration // of a write; 0 = it may take its time
 

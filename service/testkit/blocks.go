@@ -237,7 +237,7 @@ func (s *Server) forge(ref sdk.Ref, f *sealedFile) (paths []string) {
 				next.ServeHTTP(w, r)
 				return
 			}
-			for _, name := range []string{"first_block", "first_blocks", "manifest_url"} {
+			for _, name := range []string{"first_blocks", "manifest_url"} {
 				delete(result, name)
 			}
 			result["format"], result["manifest"], result["data_size"] = f.meta, encode64(f.manifest), f.meta.Layout().SealedBytes()

@@ -58,11 +58,10 @@ type Server struct {
 	URL     string
 	Service *service.Service
 
-	tb      testing.TB
-	cfg     service.Config
-	dialect Dialect
-	behind  http.Handler // the service, or the hosted network before it
-	store   func() *store.Store
+	tb     testing.TB
+	cfg    service.Config
+	behind http.Handler // the service, or the hosted network before it
+	store  func() *store.Store
 
 	mu      sync.Mutex
 	between map[string]func(http.Handler) http.Handler // by path
@@ -77,7 +76,7 @@ type Server struct {
 // Start starts a service. Each change is made to its configuration before.
 func Start(tb testing.TB, d Dialect, changes ...func(*service.Config)) *Server {
 	tb.Helper()
-	s := &Server{tb: tb, dialect: d, between: map[string]func(http.Handler) http.Handler{}, hits: map[string]int{}, keys: map[sdk.AccountID]string{}}
+	s := &Server{tb: tb, between: map[string]func(http.Handler) http.Handler{}, hits: map[string]int{}, keys: map[sdk.AccountID]string{}}
 	listening := httptest.NewUnstartedServer(s)
 	s.URL = "http://" + listening.Listener.Addr().String()
 	s.cfg = service.Config{DataDir: dataDir(tb), PublicURL: s.URL, RequestRate: -1, FreeChanges: -1, MaxAccountBytes: -1, MaxGroupBytes: -1, Fees: ledger.DefaultFees()}

@@ -57,9 +57,6 @@ func (s *Store) Spooled() int64 {
 	return s.opt.Spool.Used()
 }
 
-// HasSpool reports whether content may be larger than memory.
-func (s *Store) HasSpool() bool { return s.opt.Spool != nil }
-
 // Full is the error of a change for which there is no room. The content is as it was.
 type Full struct {
 	Held, Limit int64 // bytes, by all contents
