@@ -44,7 +44,7 @@ var ErrOtherMaster = errors.New("the database was written under another master k
 type serviceKey struct {
 	purpose string
 	version int64
-	made    int64 // ns; 0 = not noted
+	made    int64 // ns
 	raw     locked.Bytes
 }
 

@@ -99,7 +99,7 @@ func (v *Vault) Use(next Master) {
 func (s Source) Next() Source { return Source{File: s.File + ".new", Make: true} }
 
 // Replace brings the prepared master key in file to its place. The earlier one is kept
-// beside it; its file is named after the name in backups and exports.
+// beside it; its file is named after the name in archives.
 func (s Source) Replace(file string, before Master) (kept string, err error) {
 	name, err := before.Name()
 	if err != nil {

@@ -24,7 +24,7 @@ CREATE TABLE service_keys (
 	version INTEGER NOT NULL,           -- from 1
 	master  TEXT NOT NULL,              -- name of the master key, which says nothing about it
 	wrapped BLOB NOT NULL,
-	made_ns INTEGER NOT NULL DEFAULT 0, -- 0 = not noted: only the keys of uploads end with time
+	made_ns INTEGER NOT NULL DEFAULT 0, -- the keys of uploads end with time
 	PRIMARY KEY (purpose, version, master)
 ) STRICT, WITHOUT ROWID;
 
@@ -232,7 +232,7 @@ CREATE INDEX uploads_open ON uploads (account) WHERE result IS NULL;
 -- The ids of uploads in one request. They stay for ever, so that an old copy of an upload brings nothing
 -- back. The record has account, group and reference.
 CREATE TABLE spent_uploads (
-	id  BLOB PRIMARY KEY, -- 16 bytes that the client chose
+	id  BLOB PRIMARY KEY, -- 16 bytes: the time in the id that the client chose, then a hash of account and id
 	seq INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
