@@ -78,7 +78,9 @@ func deliver[N comparable](k *notifier, queue map[N]struct{}, tell func(N)) {
 		tell(n)
 		k.mu.Lock()
 		k.telling--
-		k.wake.Broadcast() // for Settle
+		if k.isQuiet() {
+			k.wake.Broadcast() // for Settle
+		}
 	}
 }
 
