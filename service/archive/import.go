@@ -154,6 +154,8 @@ func (i *importer) open(o *opened) error {
 		i.damaged("%s: its beginning, %d bytes", o.name, skipped)
 		o.first = s
 		return nil
+	case skipped > 0:
+		i.damaged("%s: %d bytes before byte %d", o.name, skipped, s.at)
 	}
 	text, _, err := s.text()
 	if err != nil {
