@@ -191,7 +191,7 @@ func (g Group) ReadPrice(ctx context.Context) (Amount, error) { return g.c.readP
 
 func (c *Client) readPrice(ctx context.Context, g GroupID) (Amount, error) {
 	caps, err := c.Capabilities(ctx)
-	if err != nil || caps.Service != "" {
+	if err != nil || caps.Dialect.IsOurs() {
 		return Amount{}, err
 	}
 	if g != "" {
@@ -200,7 +200,7 @@ func (c *Client) readPrice(ctx context.Context, g GroupID) (Amount, error) {
 		if err = c.wrap("ask how a group is read", g, "", err); errors.Is(err, ErrUnavailable) || errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled) {
 			return Amount{}, err
 		}
-		if joinable { // an older ledger has neither the view nor such groups
+		if joinable { // a contract without the view has no such groups
 			return Amount{}, nil
 		}
 		return c.EstimateFee(ctx, "get_transactions_for_group")
