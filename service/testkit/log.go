@@ -3,7 +3,6 @@ package testkit
 import (
 	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -163,12 +162,8 @@ func (l *Log) checkpoint() []byte {
 		panic(err)
 	}
 	chains := l.trees[n].Root()
-	text := fmt.Sprintf("%s\n%d\n%s\n%s%s\n", l.origin, n, base64.StdEncoding.EncodeToString(root[:]), wire.ChainsLine, encode64(chains[:]))
-	verifier, err := note.NewVerifier(l.VerifierKey())
-	if err != nil {
-		panic(err)
-	}
-	out, err := note.Sign(&note.Note{Text: text}, logSigner{verifier, l.key})
+	text := fmt.Sprintf("%s\n%d\n%s\n%s%s\n", l.origin, n, encode64(root[:]), wire.ChainsLine, encode64(chains[:]))
+	out, err := note.Sign(&note.Note{Text: text}, l.signer())
 	if err != nil {
 		panic(err)
 	}
