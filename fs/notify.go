@@ -109,7 +109,7 @@ func (k *notifier) tellName(n nameNotice) {
 	}
 }
 
-// inodesOf returns an inode, and those of the same file that programs opened (R3).
+// inodesOf returns an inode, and those of the same file that programs opened: see forgetFile.
 func (k *notifier) inodesOf(inode *gofs.Inode) []*gofs.Inode {
 	list := []*gofs.Inode{inode}
 	file, ok := inode.Operations().(*fileNode)

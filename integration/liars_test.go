@@ -18,9 +18,8 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// liar is a proxy before a real service that changes lists, and leaves all that
-// 'ledger --verify' asked for in earlier versions alone: records with hashes, tiles
-// and checkpoints.
+// liar is a proxy before a real service that changes lists, and leaves records with
+// hashes, tiles and checkpoints alone.
 type liar struct {
 	mu     sync.Mutex
 	change func(rows []map[string]any) []map[string]any

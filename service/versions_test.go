@@ -130,8 +130,7 @@ func TestThreat45OnlyTheOwnerThins(t *testing.T) {
 	g.audits()
 }
 
-// Threat 45: what came from a client that knows no versions stays, also from before the
-// upgrade; it counts as a version all the same.
+// Threat 45: what came from a client that knows no versions stays; it counts as a version all the same.
 func TestThreat45ReferencesOfOtherClientsStay(t *testing.T) {
 	t.Parallel()
 	g := runTrash(t)

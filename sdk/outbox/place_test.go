@@ -10,7 +10,7 @@ import (
 )
 
 // O13: a folder says whose outbox it is, and counts as no damage; those in which something waits are found, also
-// a folder of an earlier version, and one in which somebody planted something.
+// one that does not say, and one in which somebody planted something.
 func TestO13FoldersSayWhoseTheyAre(t *testing.T) {
 	parent := t.TempDir()
 	if found, err := Folders(filepath.Join(parent, "none")); err != nil || found != nil {
