@@ -164,7 +164,7 @@ type Kernel interface {
 	// ContentGone: no page of the files that match selects may be shown again,
 	// also of files that no name points at any more (M5).
 	ContentGone(match func(f *File) bool)
-	// Settle waits until the kernel has got the notices so far, or ctx ends: a program that saves
+	// Settle waits until no notice waits for the kernel, or ctx ends: a program that saves
 	// by a rename holds its folder, and the notices, for as long as the upload takes.
 	Settle(ctx context.Context)
 }

@@ -22,8 +22,8 @@ import (
 )
 
 // hosted makes the hosted network of the real service. It takes from questions and answers what the
-// hosted network does not have, and says what is left in its words. The numbers are the sections of the
-// fact sheet of its protocol.
+// hosted network does not have, and says what is left in its words. The numbers are the sections of its
+// wire protocol, as in the comments of package sdk.
 type hosted struct {
 	s    *Server
 	next http.Handler
