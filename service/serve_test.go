@@ -447,12 +447,12 @@ func TestHealthNamesThePart(t *testing.T) {
 	if status != 200 || out["status"] != "ok" || out["version"] != service.Version || out["auth"] != "enabled" || out["rpc_reachable"] != true || out["space"] == nil {
 		t.Errorf("%d %v", status, out)
 	}
-	if parts := fmt.Sprint(out["parts"]); parts != "map[blobs:ok checkpoints:ok database:ok]" {
+	if parts := fmt.Sprint(out["parts"]); parts != "map[blobs:ok checkpoints:ok clock:ok database:ok]" {
 		t.Errorf("parts %s", parts)
 	}
 	ok(t, os.Rename(filepath.Join(s.dir, "blobs", "tmp"), filepath.Join(s.dir, "gone")))
 	proctest.Eventually(t, "health tells", func() bool { status, out = s.asked(); return status == 503 })
-	if out["status"] != "degraded" || fmt.Sprint(out["parts"]) != "map[blobs:down checkpoints:ok database:ok]" || strings.Contains(fmt.Sprint(out), s.dir) {
+	if out["status"] != "degraded" || fmt.Sprint(out["parts"]) != "map[blobs:down checkpoints:ok clock:ok database:ok]" || strings.Contains(fmt.Sprint(out), s.dir) {
 		t.Errorf("%v", out)
 	}
 	ok(t, os.Rename(filepath.Join(s.dir, "gone"), filepath.Join(s.dir, "blobs", "tmp")))

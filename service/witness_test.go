@@ -84,7 +84,7 @@ func TestThreat6WitnessSignsOneHistory(t *testing.T) {
 		if again, _ := published(); again != first {
 			t.Errorf("without the witness %q was published", again)
 		}
-		if status, health := there.get("/health"); status != http.StatusOK || !strings.Contains(health, "degraded") || !strings.Contains(health, "not signed") || strings.Contains(health, "127.0.0.1") {
+		if status, health := there.get("/health"); status != http.StatusServiceUnavailable || !strings.Contains(health, "degraded") || !strings.Contains(health, "not signed") || strings.Contains(health, "127.0.0.1") {
 			t.Errorf("without the witness: %d %s", status, health)
 		}
 	})
@@ -93,7 +93,7 @@ func TestThreat6WitnessSignsOneHistory(t *testing.T) {
 		if raw, ok := published(); !ok || !strings.Contains(raw, "\n4\n") {
 			t.Errorf("the witness is back, and did not sign %q", raw)
 		}
-		if _, health := there.get("/health"); strings.Contains(health, "degraded") {
+		if status, health := there.get("/health"); status != http.StatusOK || strings.Contains(health, "degraded") {
 			t.Errorf("the witness is back: %s", health)
 		}
 	})

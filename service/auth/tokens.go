@@ -42,7 +42,7 @@ type Tokens struct {
 	address  string // of the service: issuer and audience
 	lifetime time.Duration
 	now      func() time.Time
-	started  time.Time
+	clock    *clock
 
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]claims // by the hash of their token: those that were verified
@@ -53,7 +53,7 @@ func NewTokens(a *Accounts, secret [sha256.Size]byte, address string, lifetime t
 	if lifetime <= 0 || lifetime > MaxTokenLifetime {
 		lifetime = MaxTokenLifetime
 	}
-	return &Tokens{accounts: a, secret: secret[:], address: address, lifetime: lifetime, now: now, started: time.Now(), known: make(map[[sha256.Size]byte]claims)}
+	return &Tokens{accounts: a, secret: secret[:], address: address, lifetime: lifetime, now: now, clock: newClock(now), known: make(map[[sha256.Size]byte]claims)}
 }
 
 // Lifetime returns how long a token is good, as expires_in says it.
@@ -70,10 +70,9 @@ func (t *Tokens) Lifetime() string {
 // Issue makes a token for an account whose key of this generation was checked.
 func (t *Tokens) Issue(account string, generation int64) (string, error) {
 	now := t.now()
-	if behind := t.setBack(now); behind > leeway {
-		return "", &fault.Error{Code: wire.CodeUnavailable, RetryAfter: time.Minute,
-			Text: "the service's clock was set back: it issues no tokens until the clock is right again, or svcd is restarted",
-			Err:  fmt.Errorf("the clock is %s behind where it was", behind.Round(time.Second))}
+	if err := t.Problem(); err != nil {
+		return "", &fault.Error{Code: wire.CodeUnavailable, RetryAfter: settled, Err: err,
+			Text: "the clock of the service was set back: it signs nobody in until the clock has gone on evenly for a minute"}
 	}
 	c := claims{AccountID: account, Type: tokenType, Generation: generation, RegisteredClaims: jwt.RegisteredClaims{
 		Issuer: t.address, Subject: "apikey|" + account, Audience: jwt.ClaimStrings{t.address},
@@ -85,11 +84,13 @@ func (t *Tokens) Issue(account string, generation int64) (string, error) {
 	return token, nil
 }
 
-// setBack returns how far the clock is behind the monotonic clock. A token with a wrong
-// time would live too long.
-func (t *Tokens) setBack(now time.Time) time.Duration {
-	expected := t.started.Round(0).Add(time.Since(t.started))
-	return expected.Sub(now.Round(0))
+// Problem returns why no tokens are issued for a while, nil if they are. Tokens that were issued before are good,
+// but for those that the clock has not come to yet.
+func (t *Tokens) Problem() error {
+	if behind := t.clock.setBack(); behind > 0 {
+		return fmt.Errorf("it was set back by %s: nobody can sign in until it has gone on evenly for a minute", behind.Round(time.Second))
+	}
+	return nil
 }
 
 // singleAudience writes aud as one string, as the hosted service does.

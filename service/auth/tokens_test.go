@@ -30,3 +30,58 @@ func TestThreat20KnownTokensEnd(t *testing.T) {
 		t.Error("the beginning of a known token is good")
 	}
 }
+
+// A clock that is set goes on being believed once it has gone on evenly for a minute. Until then nobody signs in if it
+// was set back; tokens from before are good, but for those that it has not come to yet.
+func TestClockThatIsSet(t *testing.T) {
+	wall, elapsed := time.Now(), time.Duration(0)
+	pass := func(d time.Duration) { wall, elapsed = wall.Add(d), elapsed+d }
+	tokens := NewTokens(nil, [32]byte{1}, "http://svc.example", time.Hour, func() time.Time { return wall })
+	tokens.clock.elapsed = func() time.Duration { return elapsed }
+	issue := func(can bool) string {
+		t.Helper()
+		token, err := tokens.Issue("alice.svc.testnet", 1)
+		if (err == nil) != can || (tokens.Problem() == nil) != can {
+			t.Errorf("after %s, with the clock at %s: %v, %v", elapsed, wall.Format(time.TimeOnly), err, tokens.Problem())
+		}
+		return token
+	}
+	good := func(token string, is bool) {
+		t.Helper()
+		if _, err := tokens.claimsOf(token); (err == nil) != is {
+			t.Errorf("after %s: %v", elapsed, err)
+		}
+	}
+	old := issue(true)
+	pass(10 * time.Minute)
+	fast := issue(true)
+	wall = wall.Add(-20 * time.Second) // less than a step
+	issue(true)
+
+	wall = wall.Add(-90 * time.Second)
+	issue(false)
+	good(old, true)
+	good(fast, false)
+	pass(50 * time.Second)
+	issue(false)
+	wall = wall.Add(-time.Hour) // it is not even: the minute begins anew
+	issue(false)
+	pass(50 * time.Second)
+	issue(false)
+	pass(10 * time.Second)
+	now := issue(true)
+	good(now, true)
+	pass(time.Minute)
+	issue(true)
+
+	wall = wall.Add(24 * time.Hour) // ahead: what is issued ends earlier, at the worst
+	ahead := issue(true)
+	pass(2 * time.Minute)
+	issue(true)
+	wall = wall.Add(-24 * time.Hour) // and right again
+	issue(false)
+	good(ahead, false)
+	good(now, true)
+	pass(time.Minute)
+	good(issue(true), true)
+}

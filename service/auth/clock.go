@@ -1,0 +1,45 @@
+package auth
+
+import (
+	"sync"
+	"time"
+)
+
+// settled is how long a clock must go on evenly after it was set, before it is believed.
+const settled = time.Minute
+
+// clock compares the clock of the machine, which people and programs set, with a stopwatch, which nobody sets.
+// A clock that was set back gives tokens that live too long, or that live again. It is safe for concurrent use.
+type clock struct {
+	now     func() time.Time     // the machine's clock
+	elapsed func() time.Duration // the stopwatch, since the process began
+
+	mu    sync.Mutex
+	begun time.Time     // by the machine's clock, when the stopwatch began
+	step  time.Duration // by which the clock was set, while it is not believed; 0 = it is right
+	at    time.Duration // on the stopwatch, when step was seen first
+}
+
+func newClock(now func() time.Time) *clock {
+	started := time.Now()
+	return &clock{now: now, elapsed: func() time.Duration { return time.Since(started) }, begun: now().Round(0)}
+}
+
+// setBack returns by how much the clock was set back, 0 if it was not. A step of the clock, in either direction, is
+// believed once the clock has gone on evenly for settled. Less than leeway is no step.
+func (c *clock) setBack() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	elapsed := c.elapsed()
+	off := c.now().Round(0).Sub(c.begun.Add(elapsed))
+	if off.Abs() > leeway {
+		if (off - c.step).Abs() > leeway {
+			c.step, c.at = off, elapsed
+		}
+		if elapsed-c.at < settled {
+			return max(-off, 0)
+		}
+	}
+	c.begun, c.step = c.begun.Add(off), 0
+	return 0
+}
