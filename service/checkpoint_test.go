@@ -287,13 +287,38 @@ func TestThreat26RewrittenHistoryContradictsTheCheckpoint(t *testing.T) {
 			if got := again.checkpoint(); got != signed {
 				t.Errorf("signed %+v after %+v", got, signed)
 			}
-			_, health := again.get("/health")
+			status, health := again.get("/health")
 			var answer struct{ Status, Checkpoints string }
-			if err := json.Unmarshal([]byte(health), &answer); err != nil || answer.Status != "degraded" || !strings.Contains(answer.Checkpoints, "contradicts") {
-				t.Errorf("health %s", health)
+			if err := json.Unmarshal([]byte(health), &answer); err != nil || status != http.StatusServiceUnavailable || answer.Status != "degraded" || !strings.Contains(answer.Checkpoints, "contradicts") {
+				t.Errorf("health %d %s", status, health)
+			}
+			_, body := alice.at(again).tool(wire.OpGetGroupTransactions, object{"group_id": "a", "kinds": wire.KindsChain, "layouts": layouts(), "nonce": nonce})
+			if !strings.Contains(body, wire.CodeUnproven) {
+				t.Errorf("a list: %s", body)
 			}
 		})
 	}
+}
+
+// A data directory that has signed checkpoints of another ledger is refused at the start, with what to do.
+func TestDirectoryOfAnotherLedgerIsRefused(t *testing.T) {
+	t.Parallel()
+	r := run(t)
+	r.user("alice", "10")
+	r.checkpoint()
+	dir := filepath.Join(t.TempDir(), "data")
+	ok(t, os.Mkdir(dir, 0o700))
+	ok(t, os.CopyFS(filepath.Join(dir, checkpoint.Dir), os.DirFS(filepath.Join(r.dir, checkpoint.Dir))))
+	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, PublicURL: r.url})
+	if err == nil {
+		ok(t, svc.Close())
+	}
+	refused(t, "another ledger's directory", err, "belongs to another database")
+	refused(t, "another ledger's directory", err, "a new, empty data directory")
+	ok(t, os.RemoveAll(filepath.Join(dir, checkpoint.Dir)))
+	svc, err = service.Open(t.Context(), service.Config{DataDir: dir, PublicURL: r.url})
+	ok(t, err)
+	ok(t, svc.Close())
 }
 
 // The root betrays a rewritten database and tree, because the attacker lacks the key.

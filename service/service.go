@@ -185,6 +185,11 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 		return err
 	}
 	s.closeLater(s.log.Close)
+	if err := s.log.IsOwn(ctx); errors.Is(err, checkpoint.ErrOtherLedger) {
+		return fmt.Errorf("%w: %s belongs to another database: give this database a new, empty data directory, or use the database that the directory belongs to", err, cfg.DataDir)
+	} else if err != nil {
+		return err
+	}
 	s.watch = watch.New(s.store)
 	s.closeLater(func() error { s.watch.Close(); return nil })
 	s.observeParts()

@@ -141,6 +141,7 @@ func hintsOfCodes() map[string]string {
 		wire.CodeLogKey:        "Ask the operator why. If this is a new service at the address of an old one: svcfs accept-rollback --forget-key.",
 		wire.CodeAddress:       "Correct the address, for example --url https://files.example.org; plain http to another machine needs --insecure-http.",
 		wire.CodeVerifierKey:   "Ask the operator, or who runs the witness, for the whole key: it is one line, NAME+HASH+KEY.",
+		wire.CodeUnproven:      "Only the operator of the service can mend this; svcd audit names the row of the ledger.",
 		wire.CodeSignIn:        "Open a browser and sign in to the network.",
 		wire.CodeCertificate:   "If this network wants a sign-in, open a browser and sign in. Else check the address and the clock of this machine, and ask the operator about the certificate.",
 		wire.CodeState:         "Put the file right, or remove it: then the service is trusted anew.",

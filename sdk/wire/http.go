@@ -176,6 +176,7 @@ const (
 	CodeStorageFull    = "STORAGE_FULL"       // 507
 	CodeBlobCorrupt    = "BLOB_CORRUPT"       // 500 stored ciphertext fails its checksum
 	CodeUnavailable    = "UNAVAILABLE"        // 503, with Retry-After
+	CodeUnproven       = "LEDGER_UNPROVEN"    // 503 the ledger contradicts its signed checkpoint, until the operator mends it; ours
 	CodeInternal       = "INTERNAL"           // 500
 	CodeBase           = "BASE_UNUSABLE"      // 409 blocks of the base may not be taken over: send all blocks; ours
 	CodeMissing        = "BLOCKS_MISSING"     // 409 the text lists blocks that the upload lacks; ours

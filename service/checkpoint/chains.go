@@ -57,7 +57,8 @@ func (l *Log) Prove(ctx context.Context, q Question, read func(*store.Tx) error)
 	}
 	for updated := false; ; updated = true {
 		if err := l.Problem(); err != nil {
-			return proof, unproven("the ledger contradicts its signed checkpoint, so it can prove nothing: the operator finds the row with svcd audit", err)
+			return proof, &fault.Error{Code: wire.CodeUnproven, Err: err,
+				Text: "the ledger contradicts its signed checkpoint, so it can prove nothing: the operator finds the row with svcd audit"}
 		}
 		signed, file := l.newest()
 		var head chain.Place

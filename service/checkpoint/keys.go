@@ -4,6 +4,11 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -18,6 +23,32 @@ func (l *Log) readKeys(ctx context.Context) (keys []ed25519.PrivateKey, err erro
 		return err
 	})
 	return keys, err
+}
+
+// ErrOtherLedger means that the checkpoint in the directory was signed for the ledger of another database.
+var ErrOtherLedger = errors.New("the data directory has the signed checkpoint of another ledger")
+
+// IsOwn fails as [ErrOtherLedger]. A directory without a checkpoint belongs to nobody yet, and of one that is damaged
+// [Log.Update] tells.
+func (l *Log) IsOwn(ctx context.Context) error {
+	keys, err := l.readKeys(ctx)
+	if err != nil {
+		return err
+	}
+	raw, err := os.ReadFile(filepath.Join(l.dir, noteFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read checkpoint: %w", err)
+	}
+	for _, key := range keys {
+		var byOthers *note.UnverifiedNoteError
+		if _, err := parse(raw, key.Public().(ed25519.PublicKey)); !errors.As(err, &byOthers) {
+			return nil
+		}
+	}
+	return ErrOtherLedger
 }
 
 func newest(keys []ed25519.PrivateKey) ed25519.PrivateKey { return keys[len(keys)-1] }

@@ -64,7 +64,7 @@ func (e *Error) Status() int {
 		return http.StatusBadRequest
 	case wire.CodeStorageFull:
 		return http.StatusInsufficientStorage
-	case wire.CodeUnavailable:
+	case wire.CodeUnavailable, wire.CodeUnproven:
 		return http.StatusServiceUnavailable
 	default:
 		return http.StatusInternalServerError
