@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -490,22 +489,19 @@ func TestFewFilesAreOpen(t *testing.T) {
 	}
 }
 
-// stdout carries the protocol only, and the streams are closed by their owner.
-func TestTransportBoundsALine(t *testing.T) {
+// A line that is too long, or that is not one message, is answered with an error, and the conversation goes on.
+func TestTransportRefusesALine(t *testing.T) {
 	w := newWorld(t, testkit.Ours)
-	in, agentSays := io.Pipe()
-	ended := make(chan error, 1)
-	go func() { ended <- Serve(t.Context(), w.options(), Transport(in, nopCloser{io.Discard})) }()
-	go func() { // the server stops reading in the middle
-		_, _ = agentSays.Write(append([]byte(`{"jsonrpc":"2.0","id":1,"method":"`), bytes.Repeat([]byte("x"), maxLine+1)...))
-		_ = agentSays.Close()
-	}()
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-		t.Fatal("a line beyond the bound is read on and on")
+	long := `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", maxLine) + `"}`
+	const hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+	asked := strings.Join([]string{"what?", hello, long, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "", "[]", `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, long}, "\n")
+	var out safeBuffer
+	_ = Serve(t.Context(), w.options(), Transport(io.NopCloser(strings.NewReader(asked)), nopCloser{&out}))
+	for what, want := range map[string]int{`"id":null,"error":{"code":-32700,`: 2, `"id":null,"error":{"code":-32600,`: 2, `"result":`: 2, `"id":7`: 1} {
+		if got := strings.Count(out.String(), what); got != want {
+			t.Errorf("%d times %s, want %d", got, what, want)
+		}
 	}
-	_ = in.Close()
 }
 
 type nopCloser struct{ io.Writer }
