@@ -588,6 +588,9 @@ func TestVerifyInTheBrowser(t *testing.T) {
 		row := fmt.Sprintf(`Array.from(document.querySelectorAll("tr")).find((r) => r.textContent.startsWith("%s"))`, f.name)
 		b.click("Verify " + f.name)
 		b.sees("It costs one retrieval: 0.013 tokens.")
+		if text := eval[string](b, `document.querySelector("dialog").innerText`); strings.Contains(text, "undefined") {
+			t.Errorf("%s: the dialog says %q", f.name, text)
+		}
 		b.click("Verify for 0.013 tokens")
 		b.await(row + `?.querySelector(".result .badge")`)
 		if got := eval[string](b, row+`.querySelector(".result").innerText`); !strings.HasPrefix(got, f.verdict) {
@@ -608,6 +611,11 @@ func TestVerifyInTheBrowser(t *testing.T) {
 	b.click("Verify small.txt")
 	b.sees("It was paid a moment ago and costs nothing now.")
 	b.click("Verify, free")
+
+	b.click("Verify small.txt") // a dialog ends with its page
+	b.sees("Verify small.txt?")
+	b.js("location.hash = '#/groups'")
+	b.await(`document.querySelector("dialog") === null`)
 }
 
 func TestThreat36HostileNamesAreOnlyText(t *testing.T) {

@@ -116,8 +116,14 @@ function openDialog(title, content) {
 		let answer;
 		const heading = h("h2", { id: "dialog-title" }, title);
 		const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, heading);
-		dialog.append(...content((value) => { answer = value; dialog.close(); }));
-		dialog.addEventListener("close", () => { dialog.remove(); resolve(answer); });
+		fill(dialog, null, content((value) => { answer = value; dialog.close(); }));
+		const leave = () => dialog.close(); // it belongs to the page that is left
+		window.addEventListener("hashchange", leave);
+		dialog.addEventListener("close", () => {
+			window.removeEventListener("hashchange", leave);
+			dialog.remove();
+			resolve(answer);
+		});
 		document.body.append(dialog);
 		dialog.showModal();
 	});
