@@ -150,6 +150,13 @@ func (c Config) stateFile(account AccountID) string {
 
 func (c Config) checkAddress(address string) (string, error) {
 	u, err := url.Parse(address)
+	if host := hostOf(address); host != "" {
+		scheme := "https://"
+		if isLoopback(host) {
+			scheme = "http://"
+		}
+		return "", fmt.Errorf("address %s: did you mean %s?", quote(address), quote(scheme+address))
+	}
 	if err != nil || u.Host == "" {
 		return "", fmt.Errorf("address %s: want https://host[:port][/path]", quote(address))
 	}
@@ -166,6 +173,15 @@ func (c Config) checkAddress(address string) (string, error) {
 		return "", fmt.Errorf("address %s: want https://", quote(address))
 	}
 	return strings.TrimRight(address, "/"), nil
+}
+
+// hostOf returns the host of an address that lacks its scheme, such as files.example.org:8443, "" for any other text.
+func hostOf(address string) string {
+	u, err := url.Parse("https://" + address)
+	if err != nil || strings.Contains(address, "://") || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return ""
+	}
+	return u.Hostname()
 }
 
 func isLoopback(host string) bool {

@@ -92,7 +92,7 @@ func (c *Client) ledgerError(e *rpcError) error {
 	if json.Unmarshal(e.Data, &data) != nil || data == "" {
 		data = e.Message
 	}
-	text := c.scrub(data)
+	text := strings.TrimSuffix(c.scrub(data), " while viewing") // "account x does not exist while viewing": so nodes say it
 	kind, code, ok := kindByWords(strings.ToLower(text))
 	if e.Cause.Name == "UNKNOWN_ACCOUNT" {
 		kind, ok = ErrNotFound, true

@@ -141,7 +141,12 @@ func (a *app) groupCloseCommand() *cobra.Command {
 // timeSpan is a flag value such as 90m, 24h or 7d.
 type timeSpan time.Duration
 
-func (s *timeSpan) String() string { return time.Duration(*s).String() }
+func (s *timeSpan) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return time.Duration(*s).String()
+}
 
 // Type names the value in help texts.
 func (s *timeSpan) Type() string { return "TIME" }

@@ -15,6 +15,7 @@ import (
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/outbox"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -97,7 +98,7 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.umask, "umask", "077", "permission bits that are never shown, octal")
 	flags.StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
 	flags.StringArrayVar(&f.scratch, "scratch", nil, "more names that stay in memory and are never uploaded, such as *.bak")
-	flags.DurationVar(&f.idle, "idle-unmount", 0, "unmount when no program has used the mount for this long, such as 10m")
+	flags.Var((*timeSpan)(&f.idle), "idle-unmount", "unmount when no program has used the mount for this long, such as 10m or 5d")
 	flags.DurationVar(&f.patience, "patience", f.patience, "how long opening and closing wait while connections to the service are refused or break")
 	flags.StringVar(&f.volumeName, "volume-name", "", "source of the mount in df and findmnt, after svcfs: (default the account)")
 	flags.Var(&f.reads, "kernel-cache", "keep: the kernel caches pages; plain: the kernel asks svcfs for every read")
@@ -160,6 +161,9 @@ func (f *mountFlags) plan(dir string, settled []string) (mountPlan, error) {
 	}
 	if f.outboxFsync != fsyncLocal && f.outboxFsync != fsyncRecord {
 		return p, usage("use local or record", fmt.Sprintf("unknown value %q of --outbox-fsync", f.outboxFsync))
+	}
+	if f.drain != outbox.DefaultDrain && !f.outbox {
+		return p, usage("add --outbox", "--drain is about an outbox")
 	}
 	if f.drain < 0 {
 		return p, usage("use a time such as 10s, or 0", "a negative time")

@@ -151,7 +151,7 @@ func (a *app) findOne(arg, name string) ([]localFile, error) {
 	case info.IsDir():
 		return a.findBelow(arg, name)
 	default:
-		return nil, usage("put takes files and folders", fmt.Sprintf("%s is neither", arg))
+		return nil, usage("put takes files and folders", fmt.Sprintf("%s is neither a file nor a folder", arg))
 	}
 }
 
