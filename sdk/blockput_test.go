@@ -19,7 +19,6 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
-	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/testkit"
 )
 
@@ -86,7 +85,7 @@ func TestPutInBlocksFails(t *testing.T) {
 	if _, err := g.Put(t.Context(), "f", io.MultiReader(bytes.NewReader(noise(12<<20)), iotest.ErrReader(broken))); !errors.Is(err, broken) {
 		t.Errorf("broken source: %v", err)
 	}
-	limited := testkit.Start(t, testkit.Ours, func(cfg *service.Config) { cfg.MaxFileBytes = 9 << 20 })
+	limited := testkit.Start(t, testkit.Ours, testkit.MaxFileBytes(9<<20))
 	small := limited.Client(t, limited.Account("alice", "100")).Group("g")
 	if _, err := small.Register(t.Context()); err != nil {
 		t.Fatal(err)

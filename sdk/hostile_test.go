@@ -22,7 +22,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
-	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/testkit"
 )
 
@@ -188,7 +187,7 @@ func TestRefusalIsNotAnEarlierRecord(t *testing.T) {
 // A file over the service's limit is refused before anything is asked.
 func TestUploadOverTheServicesLimit(t *testing.T) {
 	t.Parallel()
-	s := testkit.Start(t, testkit.Ours, func(cfg *service.Config) { cfg.MaxFileBytes = 10 })
+	s := testkit.Start(t, testkit.Ours, testkit.MaxFileBytes(10))
 	if _, err := s.Client(t, s.Account("alice", "1")).Group("g").Put(t.Context(), "f", strings.NewReader("more than ten bytes")); !errors.Is(err, sdk.ErrTooLarge) || s.Hits(wire.PathTools+wire.OpPrepareUpload) != 0 {
 		t.Error(err)
 	}

@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk/mem"
-	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // BenchmarkWrite is a mount that a file of 256 MiB is written through: appended in
 // pieces of 128 KiB, and uploaded. peak-MiB is the most memory that the process had.
 func BenchmarkWrite(b *testing.B) {
-	s := testkit.Start(b, testkit.Keyless, func(cfg *service.Config) { cfg.DataDir = b.TempDir() }) // not in memory
+	s := testkit.Start(b, testkit.Keyless, testkit.DataIn(b.TempDir())) // not in memory
 	c := s.Client(b, s.Account("alice", "1000"))
 	if _, err := c.Group("g").Register(b.Context()); err != nil {
 		b.Fatal(err)

@@ -55,7 +55,7 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buff
 	}
 	defer done()
 	var receipt Receipt
-	if offersSealed(caps) && name != "" && b.Len() <= wire.WholeFileBytes {
+	if caps.TakesSealed() && name != "" && b.Len() <= wire.WholeFileBytes {
 		receipt, err = c.uploadSealed(ctx, k, b.Bytes(), o)
 	} else {
 		receipt, err = c.uploadPrepared(ctx, caps, k, b, o)

@@ -26,10 +26,6 @@ type vaultKey struct {
 // ended reports whether the service opens no more keys that are sealed to k.
 func (k *vaultKey) ended(now time.Time) bool { return now.Unix() >= k.stated.NotAfter }
 
-// offersSealed reports whether uploads can be sealed now. Only the log of a service of ours vouches for
-// the key of the vault.
-func offersSealed(caps wire.Capabilities) bool { return caps.Dialect.IsOurs() && caps.Vault != nil }
-
 // vault returns the key of the vault. It asks the service for another one if none is known, or
 // if the known one has ended.
 func (c *Client) vault(ctx context.Context) (*vaultKey, error) {
@@ -37,7 +33,7 @@ func (c *Client) vault(ctx context.Context) (*vaultKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !offersSealed(caps) {
+	if !caps.TakesSealed() {
 		return nil, errNotSealed
 	}
 	c.mu.Lock()
@@ -58,7 +54,7 @@ func (c *Client) newerVault(ctx context.Context) (*vaultKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !offersSealed(caps) {
+	if !caps.TakesSealed() {
 		return nil, errNotSealed
 	}
 	return c.verifyVault(ctx, caps)

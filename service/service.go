@@ -197,7 +197,7 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 	s.accounts = auth.NewAccounts(s.store, s.ledger, cfg.ContractID, s.signIns)
 	s.files = files.New(s.store, s.ledger, s.log, s.vault, measuredBlobs{s.blobs, s}, files.Config{
 		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, MaxWholeBytes: cfg.MaxWholeBytes, PlainRefs: cfg.PlainRefs, Gateway: gateway, DestructionDelay: cfg.DestructionDelay,
-		MaxOpenBytes: cfg.MaxOpenBytes, SmallBytes: cfg.SmallBytes, MaxAccountBytes: quota(cfg.MaxAccountBytes, cfg), MaxGroupBytes: quota(cfg.MaxGroupBytes, cfg), Space: s.space})
+		MaxOpenBytes: cfg.MaxOpenBytes, SmallBytes: cfg.SmallBytes, MaxAccountBytes: cfg.MaxAccountBytes, MaxGroupBytes: cfg.MaxGroupBytes, Space: s.space})
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/space"
 )
 
@@ -24,14 +23,6 @@ func blobDisk(cfg Config) string {
 		return ""
 	}
 	return cfg.Blobs
-}
-
-// quota is the bound of the operator, or else the share of the disk; 0 means any number.
-func quota(set int64, cfg Config) int64 {
-	if set != 0 {
-		return max(set, 0)
-	}
-	return max(space.Size(blobDisk(cfg)), 0) / files.QuotaShare
 }
 
 // Space returns the room by place.

@@ -45,7 +45,7 @@ func (a *app) openOutbox(p mountPlan, s settings, c *sdk.Client, caps wire.Capab
 	if !f.outbox || p.readOnly {
 		return nil, nil
 	}
-	if !caps.Dialect.IsOurs() || caps.Vault == nil {
+	if !caps.TakesSealed() {
 		return nil, refuse(exitUsage, "leave --outbox out; at a service of your own, look at svcd doctor", errors.New("this service takes no sealed uploads, which an outbox needs"))
 	}
 	dir, err := a.outboxDir(s)

@@ -38,9 +38,6 @@ start
 name=${2##*/}
 call "$small_answer" prepare_upload "$(jq -cn --arg group_id "$1" --arg filename "$name" '{group_id: $group_id, filename: $filename}')"
 send /tools/finalize_upload "$2"
-if [[ $status == 404 && $answer != *'"error"'* ]]; then # an older service has it elsewhere
-	send /api/finalize-upload "$2"
-fi
 if [[ $status != 200 ]]; then
 	text=$(reason)
 	[[ $status != 000 ]] || text='the answer was lost: look for the file with list_group_transactions.sh before sending it again'

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,20 +46,24 @@ func eventually(tb testing.TB, patience time.Duration, what string, check func()
 	}
 }
 
-// FreePort returns a TCP port of the loopback interface that was free a moment
-// ago.
+// FreePort returns a TCP port of the loopback interface that was free a moment ago.
 func FreePort(tb testing.TB) string {
 	tb.Helper()
+	port, err := PickPort()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return strconv.Itoa(port)
+}
+
+// PickPort is FreePort outside of a test.
+func PickPort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		tb.Fatal(err)
+		return 0, err
 	}
 	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return port
+	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // MountsBelow lists the mounts on dir and below it.

@@ -82,6 +82,10 @@ const (
 // IsOurs reports whether the service knows what is marked "ours".
 func (d Dialect) IsOurs() bool { return d >= Ours }
 
+// TakesSealed reports whether uploads can be sealed now. Only the log of a service of ours vouches for the key of the
+// vault.
+func (c Capabilities) TakesSealed() bool { return c.Dialect.IsOurs() && c.Vault != nil }
+
 // Role is the role of a member in a group. Ours; members of the hosted service are writers.
 type Role string
 

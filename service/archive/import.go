@@ -30,7 +30,7 @@ import (
 // error. [ErrImported] means that an earlier import of the last one was complete, even if it was killed before
 // it could report that. To salvage is to take all that is whole from damaged archives; the summary names the damage.
 func Import(ctx context.Context, s Service, salvage bool, archives ...io.Reader) (sum Summary, err error) {
-	i := &importer{Service: s, salvage: salvage, pages: make(map[[sha256.Size]byte]extent), blobs: make(map[string][]arrived), used: make(map[string]bool), lost: make(map[string]int64)}
+	i := &importer{Service: s, salvage: salvage, pages: make(map[[sha256.Size]byte]extent), blobs: make(map[string][]arrived), used: make(map[string]bool), lost: make(map[string]int64), missing: make(map[string]bool)}
 	if i.file, err = s.spool(); err != nil {
 		return sum, fmt.Errorf("import: %w", err)
 	}
@@ -55,6 +55,7 @@ type importer struct {
 	used    map[string]bool      // ids here
 	damage  []string
 	lost    map[string]int64 // rows, by table
+	missing map[string]bool  // blobs that rows name and no archive has whole
 	states  []*index         // of the archives, in order
 }
 
@@ -116,6 +117,9 @@ func (i *importer) run(ctx context.Context, archives []io.Reader) (sum Summary, 
 	}
 	err = i.Store.Load(ctx, func(tx *store.Tx) error { return i.fill(ctx, tx, x) })
 	sum = x.summary()
+	for _, id := range slices.Sorted(maps.Keys(i.missing)) {
+		i.damaged("blob %s is lost", id)
+	}
 	for _, table := range slices.Sorted(maps.Keys(i.lost)) {
 		i.damaged("%d rows of %s are lost, but for those that an earlier archive has in their place", i.lost[table], table)
 	}
@@ -346,6 +350,13 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 			return fmt.Errorf("table %s: %w", t.Name, err)
 		}
 	}
+	var keys int64
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM "+vault.Table).Scan(&keys); err != nil {
+		return fmt.Errorf("count keys: %w", err)
+	}
+	if keys == 0 {
+		return errors.New("the keys of the service are lost in these archives, and without them no file can be read: use another copy")
+	}
 	_, err = ledger.Audit(ctx, tx)
 	records, root, failed := ledgerRoot(ctx, tx)
 	if failed != nil {
@@ -354,7 +365,7 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 	if err == nil && (records != x.Records || root != x.LedgerRoot) {
 		err = errors.New("the ledger is not the one that the index names")
 	}
-	if i.salvage && len(i.damage)+len(i.lost) > 0 {
+	if i.salvage && len(i.damage)+len(i.lost)+len(i.missing) > 0 {
 		if err != nil {
 			i.damaged("ledger: %v", err)
 		}
@@ -472,7 +483,7 @@ func (i *importer) rows(ctx context.Context, tx *store.Tx, t store.Table, lines 
 		_, err = tx.ExecContext(ctx, "RELEASE SAVEPOINT some_rows")
 		return err
 	}
-	if !strings.Contains(strings.ToLower(err.Error()), "foreign key") { // as both engines say
+	if !tx.IsReference(err) {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT some_rows"); err != nil {
@@ -579,7 +590,7 @@ func (i *importer) moveBlob(row map[string]any) error {
 	case !had: // the service that was exported lacked it too
 		return nil
 	case i.salvage:
-		i.damaged("blob %s is lost", id)
+		i.missing[id] = true
 		return nil
 	case len(i.blobs[id]) > 0:
 		return fmt.Errorf("blob %s was changed on the way", id)

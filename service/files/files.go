@@ -81,7 +81,7 @@ type Config struct {
 	MaxOpenBytes     int64           // of the uploads an account has begun and not finished; 0 = OpenBytes, OpenFiles of MaxWholeBytes or one of MaxFileBytes, whichever is most
 
 	SmallBytes      int64         // the largest ciphertext that lies in the database; 0 = SmallBytes, negative = none does
-	MaxAccountBytes int64         // of ciphertext that is kept for an account; 0 = any number
+	MaxAccountBytes int64         // of ciphertext that is kept for an account; 0 = a QuotaShare-th of the disk, negative = any number
 	MaxGroupBytes   int64         // and for a group
 	Space           *space.Keeper // of the disks
 }

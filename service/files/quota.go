@@ -8,17 +8,26 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
 )
 
 // QuotaShare is the default bound: one account, and one group, may fill one
-// QuotaShare-th of the disk. A bucket has no size.
+// QuotaShare-th of the disk, as large as it is now. A bucket has no size.
 const QuotaShare = 2
+
+// quota is the bound of the operator, or else the share of the disk; 0 means any number.
+func (f *Files) quota(set int64) int64 {
+	if set != 0 {
+		return max(set, 0)
+	}
+	return max(f.config.Space.Size(space.Files), 0) / QuotaShare
+}
 
 // stored returns the bytes that are kept for an account and for a group, "" for none.
 // Triggers of the database count them, see the table stored_bytes.
 func (f *Files) stored(ctx context.Context, tx *store.Tx, account, group string) (byAccount, byGroup wire.StoredBytes, err error) {
-	byAccount.Max, byGroup.Max = f.config.MaxAccountBytes, f.config.MaxGroupBytes
+	byAccount.Max, byGroup.Max = f.quota(f.config.MaxAccountBytes), f.quota(f.config.MaxGroupBytes)
 	err = tx.QueryRowContext(ctx, `SELECT COALESCE((SELECT bytes FROM stored_bytes WHERE kind = 'account' AND name = ?), 0),
 		COALESCE((SELECT bytes FROM stored_bytes WHERE kind = 'group' AND name = ?), 0)`, account, group).Scan(&byAccount.Bytes, &byGroup.Bytes)
 	if err != nil {

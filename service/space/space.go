@@ -89,6 +89,12 @@ func Size(dir string) int64 {
 	return size
 }
 
+// Size is the size of the disk of a place in bytes, -1 when unknown.
+func (k *Keeper) Size(name string) int64 {
+	_, size := k.look(k.dirs[name])
+	return size
+}
+
 // place returns one place with its free space.
 func (k *Keeper) place(name string) Place {
 	p := Place{Name: name, Dir: k.dirs[name], State: OK}

@@ -225,6 +225,8 @@ func kindOfCode(code string) error {
 		return ErrFull
 	case code == "22021": // character_not_in_repertoire
 		return ErrInvalidText
+	case code == "23503": // foreign_key_violation
+		return ErrReference
 	case strings.HasPrefix(code, "08"), strings.HasPrefix(code, "57P"), strings.HasPrefix(code, "53"), code == "25006", code == "25P03":
 		return ErrUnavailable // connection lost, shutting down, too many connections or locks, a standby, the turn was lost
 	default:

@@ -200,8 +200,11 @@ func (sqliteEngine) kind(err error) error {
 	if !errors.As(err, &failed) {
 		return nil
 	}
-	if failed.Code() == sqlite3.SQLITE_IOERR_SHMSIZE { // the index of the write-ahead log cannot grow
+	switch failed.Code() {
+	case sqlite3.SQLITE_IOERR_SHMSIZE: // the index of the write-ahead log cannot grow
 		return ErrFull
+	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+		return ErrReference
 	}
 	switch failed.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:

@@ -28,6 +28,8 @@ var (
 	ErrUnavailable = errors.New("the database is unavailable")
 	// ErrInvalidText means that a text cannot be stored: it holds a NUL.
 	ErrInvalidText = errors.New("a text holds a NUL character")
+	// ErrReference means that a row refers to a row that is not there.
+	ErrReference = errors.New("a row refers to one that is not there")
 )
 
 //go:embed schema
@@ -61,7 +63,7 @@ type engine interface {
 	// holdBack makes a reserve, if the engine can, and reports whether there is room for
 	// it.
 	holdBack(ctx context.Context, db *sql.DB) (bool, error)
-	// kind returns ErrFull, ErrUnavailable or ErrInvalidText for errors of that kind, else nil.
+	// kind returns ErrFull, ErrUnavailable, ErrInvalidText or ErrReference for errors of that kind, else nil.
 	kind(err error) error
 }
 
@@ -190,6 +192,9 @@ func (t *Tx) context(ctx context.Context) context.Context {
 func (t *Tx) ExecContext(ctx context.Context, query Query, args ...any) (sql.Result, error) {
 	return t.tx.ExecContext(t.context(ctx), t.engine.rebind(string(query)), args...)
 }
+
+// IsReference reports whether an error of a statement is [ErrReference], before the transaction ends.
+func (t *Tx) IsReference(err error) bool { return t.engine.kind(err) == ErrReference }
 
 // Rows runs a query for a loop over its rows. An error ends the loop; the rows are
 // closed after it.

@@ -110,6 +110,16 @@ func Start(tb testing.TB, d Dialect, changes ...func(*service.Config)) *Server {
 	return s
 }
 
+// MaxFileBytes is a change for [Start]: the largest plaintext of a file.
+func MaxFileBytes(n int64) func(*service.Config) {
+	return func(cfg *service.Config) { cfg.MaxFileBytes = n }
+}
+
+// DataIn is a change for [Start]: the directory of the data, for what should not lie in memory.
+func DataIn(dir string) func(*service.Config) {
+	return func(cfg *service.Config) { cfg.DataDir = dir }
+}
+
 func (s *Server) must(err error) {
 	s.tb.Helper()
 	if err != nil {

@@ -5,7 +5,6 @@ package s3test
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -74,7 +73,7 @@ func start(t testing.TB, bare bool) *Server {
 			t.Fatal(err)
 		}
 	}
-	if s.port, err = freePort(); err != nil {
+	if s.port, err = proctest.PickPort(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -108,15 +107,6 @@ func find() (string, error) {
 		return "", errors.New("no S3 server: make s3-server")
 	}
 	return path, nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // Restart starts the server, on the same port and data, after Stop or Kill.

@@ -10,7 +10,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -125,7 +124,7 @@ func (s *Server) init() error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	s.port, err = freePort()
+	s.port, err = proctest.PickPort()
 	return err
 }
 
@@ -159,15 +158,6 @@ func (s *Server) Own(t testing.TB, dir string) {
 	if err := os.Chown(dir, int(s.user.Uid), int(s.user.Gid)); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // Restart starts the server, on the same port and data, after Stop or Kill.
