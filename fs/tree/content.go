@@ -239,7 +239,7 @@ func (f *File) length() int64 {
 }
 
 // hasContent reports whether the content can be read, or was never recorded: a stage or a lease has it.
-// A handle that loads late, and content that was given up, leave a file without both (D0). Needs content.mu.
+// A handle that loads late, and content that was given up, leave a file without both. Needs content.mu.
 func (f *File) hasContent() bool {
 	return f.stage != nil || f.lease != nil || f.entry.Load() == nil
 }
