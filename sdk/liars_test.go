@@ -57,18 +57,9 @@ func TestThreat6HiddenAfterTheReceipt(t *testing.T) {
 func keepAll(*chain.Record) bool { return true }
 
 // changing lies about the result of an operation that succeeded.
-func changing(t *testing.T, lie func(result map[string]any)) func(http.Handler) http.Handler {
+func changing(lie func(result map[string]any)) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			honest := httptest.NewRecorder()
-			next.ServeHTTP(honest, r)
-			var answer map[string]any
-			if err := json.Unmarshal(honest.Body.Bytes(), &answer); err != nil {
-				t.Error(err)
-			}
-			lie(answer["result"].(map[string]any))
-			_ = json.NewEncoder(w).Encode(answer)
-		})
+		return testkit.Changed(next, func(answer *map[string]any) { lie((*answer)["result"].(map[string]any)) })
 	}
 }
 
@@ -514,7 +505,7 @@ func TestThreat13EarlierRenameOfAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	var first any // answer
-	d.Disturb(wire.PathTools+wire.OpRenameFolder, changing(t, func(a map[string]any) { first = maps.Clone(a) }))
+	d.Disturb(wire.PathTools+wire.OpRenameFolder, changing(func(a map[string]any) { first = maps.Clone(a) }))
 	if _, err := alice.RenameFolder(t.Context(), "a", "b", r.Seq); err != nil {
 		t.Fatal(err)
 	}
@@ -523,7 +514,7 @@ func TestThreat13EarlierRenameOfAFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Disturb(wire.PathTools+wire.OpRenameFolder, changing(t, func(a map[string]any) {
+	d.Disturb(wire.PathTools+wire.OpRenameFolder, changing(func(a map[string]any) {
 		maps.Copy(a, first.(map[string]any))
 		a["record"].(map[string]any)["seq"] = back.Seq + 1
 	}))

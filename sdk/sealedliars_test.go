@@ -3,11 +3,9 @@ package sdk_test
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -17,28 +15,12 @@ import (
 	"github.com/svcfs/svcfs/service/testkit"
 )
 
-// changedJSON changes an answer.
-func changedJSON[T any](next http.Handler, change func(*T)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		honest := httptest.NewRecorder()
-		next.ServeHTTP(honest, r)
-		var answer T
-		if honest.Code != http.StatusOK || json.Unmarshal(honest.Body.Bytes(), &answer) != nil {
-			w.WriteHeader(honest.Code)
-			_, _ = w.Write(honest.Body.Bytes())
-			return
-		}
-		change(&answer)
-		_ = json.NewEncoder(w).Encode(answer)
-	})
-}
-
 // A service whose ledger proves nothing vouches for no key: its clients upload as before.
 func TestThreat51NothingIsSealedWithoutALog(t *testing.T) {
 	t.Parallel()
 	s, c := world(t, testkit.Ours)
 	s.Disturb(wire.PathCapabilities, func(next http.Handler) http.Handler {
-		return changedJSON(next, func(caps *wire.Capabilities) { caps.Dialect = wire.Hosted })
+		return testkit.Changed(next, func(caps *wire.Capabilities) { caps.Dialect = wire.Hosted })
 	})
 	if err := putNamed(t, c, "f"); err != nil || s.Hits(wire.PathTools+wire.OpFinalizeUpload) != 1 {
 		t.Errorf("%v", err)
@@ -81,7 +63,7 @@ func TestThreat13LiesToClosesThatWait(t *testing.T) {
 		wait(t, c, i+1)
 	}
 	s.Disturb(wire.PathTools+wire.OpFinalizeUploads, func(next http.Handler) http.Handler {
-		return changedJSON(next, func(a *batchAnswer) { a.Result.Uploads = a.Result.Uploads[1:] })
+		return testkit.Changed(next, func(a *batchAnswer) { a.Result.Uploads = a.Result.Uploads[1:] })
 	})
 	close(h.let)
 	all.Wait()

@@ -80,7 +80,7 @@ func batchLies() (list []Lie) {
 				type batch struct {
 					Result wire.FinalizeUploadsResult `json:"result"`
 				}
-				return decoded(next, func(b *batch) { b.Result.Uploads = change(b.Result.Uploads) })
+				return Changed(next, func(b *batch) { b.Result.Uploads = change(b.Result.Uploads) })
 			}})
 	}
 	row("fewer", 4, func(a answers) answers { return a[:3] })
@@ -115,7 +115,7 @@ func vaultLies() (list []Lie) {
 	row := func(name, proven string, change func(w *World, k *wire.VaultKey)) {
 		list = append(list, Lie{Name: "vault's key: " + name, On: OnVault, Threat: 51, Path: wire.PathCapabilities, Want: sdk.ErrCorrupt, Proven: proven,
 			Mutate: func(w *World, next http.Handler) http.Handler {
-				return decoded(next, func(c *wire.Capabilities) { change(w, c.Vault) })
+				return Changed(next, func(c *wire.Capabilities) { change(w, c.Vault) })
 			}})
 	}
 	signed := func(name, proven string, change func(k *wire.VaultKey)) { // the log of the service itself signs it
@@ -141,8 +141,8 @@ func vaultLies() (list []Lie) {
 	return list
 }
 
-// decoded lets the honest service answer and changes the answer, if it is a success.
-func decoded[T any](next http.Handler, change func(*T)) http.Handler {
+// Changed lets the honest service answer and changes the answer, if it is a success.
+func Changed[T any](next http.Handler, change func(*T)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		honest := record(next, r)
 		answer := new(T)

@@ -210,7 +210,7 @@ func (s *Server) WithoutSealed() { s.Disturb(wire.PathCapabilities, s.keyless) }
 
 // keyless leaves out of the capabilities what needs the vault's key.
 func (s *Server) keyless(next http.Handler) http.Handler {
-	silent := decoded(next, func(c *wire.Capabilities) { c.Vault = nil })
+	silent := Changed(next, func(c *wire.Capabilities) { c.Vault = nil })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == wire.PathCapabilities {
 			silent.ServeHTTP(w, r)
