@@ -248,7 +248,7 @@ func TestThreat31ChangesOfAttributesAreBounded(t *testing.T) {
 // stays in the ledger.
 func TestThreat31LongAttributesCountMore(t *testing.T) {
 	t.Parallel()
-	r := runWith(t, service.Config{Database: newDatabase(t), FreeChanges: 12})
+	r := runWith(t, service.Config{Database: newDatabase(t), FreeChanges: 14})
 	alice := r.owner()
 	ref := alice.withAttributes("f", "")
 	long := fmt.Sprintf(`{"xattrs":{"user.a":"%s"}}`, strings.Repeat("A", 5000))
@@ -257,7 +257,7 @@ func TestThreat31LongAttributesCountMore(t *testing.T) {
 		request object
 		want    int
 	}{
-		{wire.OpSetAttributes, attributesRequest(ref, long), 200}, // 5
+		{wire.OpSetAttributes, attributesRequest(ref, long), 200}, // 6, and so the rename
 		{wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": ref, "filename": "g"}, 200},
 		{wire.OpSetAttributes, attributesRequest(ref, `{"mtime":"1"}`), 200}, // 1
 		{wire.OpSetAttributes, attributesRequest(ref, long), 429},

@@ -22,7 +22,7 @@ func (u *user) recorded(group string, n int, name func(i int) string) {
 		u.t.Fatal(err)
 	}
 	defer s.Close()
-	l := ledger.New(ledger.DefaultFees(), 0, time.Now)
+	l := ledger.New(ledger.DefaultFees(), ledger.Bounds{}, time.Now)
 	sum := hash(nil)
 	const batch = 500 // a transaction of all of them would last too long for a busy PostgreSQL
 	for from := 0; from < n; from += batch {

@@ -270,28 +270,20 @@ func TestFullDiskOfTheDatabaseServer(t *testing.T) {
 // The limits of accounts and groups are half of the disk as it is now, not as it was at the start.
 func TestLimitsFollowTheDisk(t *testing.T) {
 	t.Parallel()
-	proctest.Need(t, "root", "apart") // mounts a small disk
-	dir := filepath.Join(t.TempDir(), "blobs")
-	ok(t, os.Mkdir(dir, 0o700))
+	dir := smallDisk(t, "64m")
 	resize := func(options string) {
 		t.Helper()
-		if out, err := exec.Command("mount", "-t", "tmpfs", "-o", options, "tmpfs", dir).CombinedOutput(); err != nil {
+		if out, err := exec.Command("mount", "-o", "remount,"+options, dir).CombinedOutput(); err != nil {
 			t.Fatalf("mount a tmpfs: %s", out)
 		}
 	}
-	resize("size=64m,mode=700")
-	t.Cleanup(func() {
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-			t.Errorf("umount: %s", out)
-		}
-	})
 	r := runWith(t, service.Config{Database: newDatabase(t), Blobs: dir})
 	alice := r.owner()
 	for _, size := range []int64{64 << 20, 128 << 20} {
 		if got := alice.stored("g"); got.Account.Max != size/2 || got.Group == nil || got.Group.Max != size/2 {
 			t.Errorf("with %d bytes of disk the limits are %+v, %+v", size, got.Account, got.Group)
 		}
-		resize("remount,size=128m")
+		resize("size=128m")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/files"
 )
 
 // BenchmarkSave records files of 4 KiB: prepared and finalized, in one request, and many in one
@@ -107,4 +108,34 @@ func spent(b *testing.B) time.Duration {
 	var usage syscall.Rusage
 	ok(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// BenchmarkFreeChanges changes the attributes of a file with a short and with the longest name, and
+// reports how much the database grows for each change that counts.
+func BenchmarkFreeChanges(b *testing.B) {
+	for name, length := range map[string]int{"short": 10, "longest": files.MaxFilename} {
+		b.Run(name, func(b *testing.B) {
+			r := runWith(b, service.Config{Database: newDatabase(b), RequestRate: -1, FreeChanges: 1 << 30})
+			alice := r.owner()
+			ref := alice.upload("g", strings.Repeat("n", length), nil).CID
+			db := r.openDatabase()
+			defer db.Close()
+			size := func() (n int64) {
+				query := "SELECT pg_database_size(current_database())"
+				if r.database == "" {
+					query = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+				}
+				ok(b, db.QueryRow(query).Scan(&n))
+				return n
+			}
+			before := size()
+			for i := range b.N {
+				must[string](alice, wire.OpSetAttributes, attributesRequest(ref, fmt.Sprintf(`{"mtime":"%d"}`, i+1)))
+			}
+			var counted int64
+			ok(b, db.QueryRow("SELECT made FROM free_changes WHERE scope = ''").Scan(&counted))
+			b.ReportMetric(float64(size()-before)/float64(counted), "B/counted")
+			b.ReportMetric(float64(counted)/float64(b.N), "counted/op")
+		})
+	}
 }

@@ -170,7 +170,7 @@ func fillRecords(b *testing.B, dir, group, account string, files int) {
 		b.Fatal(err)
 	}
 	defer db.Close()
-	l := ledger.New(ledger.DefaultFees(), 0, time.Now)
+	l := ledger.New(ledger.DefaultFees(), ledger.Bounds{}, time.Now)
 	err = db.Load(b.Context(), func(tx *store.Tx) error {
 		for i := range files {
 			name := fmt.Sprintf("folder/file-%06d.txt", i)

@@ -43,6 +43,7 @@ type serving struct {
 	addr  string
 	stop  context.CancelFunc
 	ended chan error // of Serve
+	end   func()     // stops and closes it
 }
 
 func serve(t *testing.T, change func(*service.Config)) *serving {
@@ -66,7 +67,7 @@ func serve(t *testing.T, change func(*service.Config)) *serving {
 		s.ended <- svc.Serve(ctx, l)
 		close(s.ended)
 	}()
-	t.Cleanup(func() {
+	s.end = sync.OnceFunc(func() {
 		http.DefaultClient.CloseIdleConnections()
 		stop()
 		if err := <-s.ended; err != nil {
@@ -76,6 +77,7 @@ func serve(t *testing.T, change func(*service.Config)) *serving {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(s.end)
 	return s
 }
 

@@ -193,7 +193,10 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 	s.watch = watch.New(s.store)
 	s.closeLater(func() error { s.watch.Close(); return nil })
 	s.observeParts()
-	s.ledger = ledger.New(cfg.Fees, cfg.FreeChanges, cfg.Now)
+	s.ledger = ledger.New(cfg.Fees, ledger.Bounds{PerDay: cfg.FreeChanges, Room: s.space.Room, Reserve: s.space.Reserve,
+		MayKeep: func(ctx context.Context, tx *store.Tx, account, group string, bytes int64) error {
+			return s.files.MayKeep(ctx, tx, account, group, bytes)
+		}}, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, s.ledger, cfg.ContractID, s.signIns)
 	s.files = files.New(s.store, s.ledger, s.log, s.vault, measuredBlobs{s.blobs, s}, files.Config{
 		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, MaxWholeBytes: cfg.MaxWholeBytes, PlainRefs: cfg.PlainRefs, Gateway: gateway, DestructionDelay: cfg.DestructionDelay,

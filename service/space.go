@@ -44,9 +44,12 @@ func (s *Service) databaseWasFull() {
 	}
 }
 
-// holdBack makes the reserve of a database server, and notes whether there is room for
-// it.
+// holdBack holds back space on the disk of the data directory and in a database server, and
+// notes whether the server has room for it.
 func (s *Service) holdBack(ctx context.Context) error {
+	if err := space.HoldBack(s.cfg.DataDir); err != nil {
+		return err
+	}
 	room, err := s.store.HoldBack(ctx)
 	switch {
 	case err != nil:

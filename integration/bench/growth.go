@@ -175,7 +175,7 @@ func (s *service) addRecords(ctx context.Context, group string, from, to int) er
 	if err != nil {
 		return err
 	}
-	l := ledger.New(ledger.DefaultFees(), 0, time.Now)
+	l := ledger.New(ledger.DefaultFees(), ledger.Bounds{}, time.Now)
 	for ; from < to && err == nil; from += atOnce {
 		err = db.Write(ctx, func(tx *store.Tx) error {
 			for i := from; i < min(to, from+atOnce); i++ {

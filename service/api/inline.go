@@ -12,7 +12,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
@@ -21,6 +20,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/space"
 )
 
 const (
@@ -111,7 +111,7 @@ func (s *server) newSpool() (*os.File, error) {
 
 // noRoom marks errors of a full disk.
 func noRoom(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if space.IsFull(err) {
 		return errors.Join(blob.ErrFull, err)
 	}
 	return err

@@ -24,7 +24,7 @@ func TestThreat22UnknownAndWrongAreTheSameWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	accounts := NewAccounts(s, ledger.New(ledger.Fees{}, 0, time.Now), "svc.testnet", nil)
+	accounts := NewAccounts(s, ledger.New(ledger.Fees{}, ledger.Bounds{}, time.Now), "svc.testnet", nil)
 	id, key, err := accounts.Create(t.Context(), "alice", wire.Amount{})
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/service/faultpoint"
+	"github.com/svcfs/svcfs/service/space"
 )
 
 // Dir stores blobs in a directory: in tmp/ while they arrive, then under xx/ID where xx
@@ -183,7 +184,7 @@ func (d *Dir) publish(tmp, id string) error {
 
 // full marks errors of a disk without room.
 func full(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
+	if space.IsFull(err) || errors.Is(err, syscall.EFBIG) {
 		return errors.Join(ErrFull, err)
 	}
 	return err

@@ -37,6 +37,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/witness"
 )
@@ -182,6 +183,9 @@ func (l *Log) Update(ctx context.Context) error {
 		return err
 	}
 	err := l.update(ctx)
+	if space.IsFull(err) && space.GiveUp(filepath.Dir(l.dir)) {
+		err = l.update(ctx)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

@@ -369,7 +369,7 @@ func (f *Files) addPart(ctx context.Context, tx *store.Tx, account string, p Par
 	if open+row.blob.Size > f.mostOpen(u.blockBytes) {
 		return "", f.tooManyBytes()
 	}
-	if err := f.mayKeep(ctx, tx, account, u.group, row.blob.Size-old.size()); err != nil {
+	if err := f.MayKeep(ctx, tx, account, u.group, row.blob.Size-old.size()); err != nil {
 		return "", err
 	}
 	u.parts, u.partBytes = u.parts+1, u.partBytes+row.blob.Size-old.size()

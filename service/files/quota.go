@@ -8,6 +8,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
 )
@@ -36,8 +37,8 @@ func (f *Files) stored(ctx context.Context, tx *store.Tx, account, group string)
 	return byAccount, byGroup, nil
 }
 
-// mayKeep refuses more bytes when an account or a group would keep too many.
-func (f *Files) mayKeep(ctx context.Context, tx *store.Tx, account, group string, more int64) error {
+// MayKeep refuses more bytes when an account or a group would keep too many.
+func (f *Files) MayKeep(ctx context.Context, tx *store.Tx, account, group string, more int64) error {
 	byAccount, byGroup, err := f.stored(ctx, tx, account, group)
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func formatBytes(raw json.RawMessage) int64 { return max(0, int64(len(raw))-free
 // mayKeepFormat refuses a format when an account or a group would keep too many bytes.
 func (f *Files) mayKeepFormat(ctx context.Context, tx *store.Tx, account, group string, raw json.RawMessage) error {
 	if n := formatBytes(raw); n > 0 {
-		return f.mayKeep(ctx, tx, account, group, n)
+		return f.MayKeep(ctx, tx, account, group, n)
 	}
 	return nil
 }
@@ -119,6 +120,7 @@ func (f *Files) CheckStored(ctx context.Context, report func(what string, err er
 			UNION ALL SELECT 'group', group_id, 0, blob_size FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
 			UNION ALL SELECT 'account', uploader, 0, octet_length(format) - 1024 FROM files WHERE deleted_ns IS NULL AND octet_length(format) > 1024
 			UNION ALL SELECT 'group', group_id, 0, octet_length(format) - 1024 FROM files WHERE deleted_ns IS NULL AND octet_length(format) > 1024
+			`+ledger.FreeBytesKept+`
 			UNION ALL SELECT 'account', account, 0, blob_size FROM uploads WHERE blob_id IS NOT NULL
 			UNION ALL SELECT 'group', group_id, 0, blob_size FROM uploads WHERE blob_id IS NOT NULL
 			UNION ALL SELECT 'account', account, 0, blob_size FROM parts

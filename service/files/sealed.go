@@ -346,7 +346,7 @@ func (f *Files) recordSealed(ctx context.Context, tx *store.Tx, s *sealed) error
 		g, err = f.mayRecord(ctx, tx, s)
 	}
 	if err == nil {
-		err = f.mayKeep(ctx, tx, s.account, g.ID, s.BlobSize+formatBytes(s.Format))
+		err = f.MayKeep(ctx, tx, s.account, g.ID, s.BlobSize+formatBytes(s.Format))
 	}
 	var refused *fault.Error
 	if s.refused = nil; errors.As(err, &refused) {

@@ -28,6 +28,9 @@ func (f *Files) Sweep(ctx context.Context) error {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM claims WHERE time_ns < ?", now.Add(-claimLife).UnixNano()); err != nil {
 			return fmt.Errorf("delete old claims: %w", err)
 		}
+		if err := f.ledger.ForgetCounts(ctx, tx); err != nil {
+			return err
+		}
 		return f.vault.EndEpochs(ctx, tx, now)
 	})
 	if err != nil {

@@ -94,17 +94,12 @@ func (f *Files) putInTrash(ctx context.Context, tx *store.Tx, t target, account 
 }
 
 // recordVersion appends the record of one version. Where the kind has a price, a name
-// costs it once; each removal counts as a change.
+// costs it once, and its other versions are free changes.
 func (f *Files) recordVersion(ctx context.Context, tx *store.Tx, r chain.Record, isFirst bool) (chain.Row, error) {
 	if isFirst {
 		return f.ledger.Charge(ctx, tx, r.Kind, r)
 	}
-	if r.Kind == chain.KindRemove {
-		if err := f.ledger.CountFree(ctx, tx, r.Account); err != nil {
-			return chain.Row{}, err
-		}
-	}
-	return f.ledger.Append(ctx, tx, r)
+	return f.ledger.Free(ctx, tx, r.Kind, 1, r)
 }
 
 func trashRecord(kind string, t target, account, detail string) chain.Record {

@@ -57,7 +57,7 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 		if err := f.canPay(ctx, tx, account); err != nil {
 			return err
 		}
-		if err := f.mayKeep(ctx, tx, account, req.GroupID, max(req.Size, format.Overhead)); err != nil {
+		if err := f.MayKeep(ctx, tx, account, req.GroupID, max(req.Size, format.Overhead)); err != nil {
 			return err
 		}
 		now, life := f.ledger.Now(), UploadLife
@@ -303,7 +303,7 @@ func (f *Files) replaceBlob(ctx context.Context, tx *store.Tx, account, uploadID
 	if open+came.Size > f.config.MaxOpenBytes {
 		return "", f.tooManyBytes()
 	}
-	if err := f.mayKeep(ctx, tx, account, u.group, came.Size-u.blobSize()); err != nil {
+	if err := f.MayKeep(ctx, tx, account, u.group, came.Size-u.blobSize()); err != nil {
 		return "", err
 	}
 	if u.blob != nil {
@@ -424,7 +424,7 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 		return out, false, fault.New(wire.CodeValidation, "Required: encrypted_data, or a PUT to upload_url before")
 	}
 	if own != nil { // the bytes of a raw transfer count already
-		if err := f.mayKeep(ctx, tx, account, u.group, own.Size-u.blobSize()+formatBytes(req.Format)); err != nil {
+		if err := f.MayKeep(ctx, tx, account, u.group, own.Size-u.blobSize()+formatBytes(req.Format)); err != nil {
 			return out, false, err
 		}
 	} else if err := f.mayKeepFormat(ctx, tx, account, u.group, req.Format); err != nil {

@@ -127,15 +127,14 @@ func readTags(text string) ([]chain.Tag, error) {
 
 // Ledger appends records. It is safe for concurrent use: transactions serialise.
 type Ledger struct {
-	fees       Fees
-	freePerDay int
-	now        func() time.Time
+	fees   Fees
+	bounds Bounds
+	now    func() time.Time
 }
 
-// New returns a ledger with the given prices. An account may make freePerDay
-// changes a day (UTC) that cost nothing; 0 or less means any number.
-func New(fees Fees, freePerDay int, now func() time.Time) *Ledger {
-	return &Ledger{fees: fees, freePerDay: freePerDay, now: now}
+// New returns a ledger with the given prices, and bounds of what costs nothing.
+func New(fees Fees, bounds Bounds, now func() time.Time) *Ledger {
+	return &Ledger{fees: fees, bounds: bounds, now: now}
 }
 
 // Now is the time of the service. Records, expiry and waiting all use it.
@@ -214,8 +213,8 @@ func (l *Ledger) Charge(ctx context.Context, tx *store.Tx, action string, r chai
 }
 
 // ChargeTimes is [Ledger.Charge] for n actions with one record. Its fee is n times the
-// price, and n free changes count, with one more for each [FreeBytes] of attributes in the
-// record. An error means that the transaction must not commit.
+// price; where that is nothing, see [Ledger.Free]. An error means that the transaction must
+// not commit.
 func (l *Ledger) ChargeTimes(ctx context.Context, tx *store.Tx, action string, n int64, r chain.Record) (row chain.Row, err error) {
 	fee, ok := times(l.Fee(action), n)
 	if !ok {
@@ -223,21 +222,18 @@ func (l *Ledger) ChargeTimes(ctx context.Context, tx *store.Tx, action string, n
 	}
 	r.Fee = fee.String()
 	if fee.IsZero() {
-		if err := l.countFree(ctx, tx, r.Account, action, n+int64(len(r.Tag(chain.TagAttributes)))/FreeBytes); err != nil {
-			return row, err
-		}
-	} else {
-		balance, err := Balance(ctx, tx, r.Account)
-		if err != nil {
-			return row, err
-		}
-		left, ok := balance.Sub(fee)
-		if !ok {
-			return row, Insufficient(action, fee, balance)
-		}
-		if err := setBalance(ctx, tx, r.Account, left); err != nil {
-			return row, err
-		}
+		return l.Free(ctx, tx, action, n, r)
+	}
+	balance, err := Balance(ctx, tx, r.Account)
+	if err != nil {
+		return row, err
+	}
+	left, ok := balance.Sub(fee)
+	if !ok {
+		return row, Insufficient(action, fee, balance)
+	}
+	if err := setBalance(ctx, tx, r.Account, left); err != nil {
+		return row, err
 	}
 	return l.Append(ctx, tx, r)
 }

@@ -174,6 +174,9 @@ func (k *Keeper) Room(bytes int64) error {
 	return nil
 }
 
+// Reserve is how many bytes of the database's disk are held back from uploads.
+func (k *Keeper) Reserve() int64 { return k.place(Database).Reserve }
+
 // Upload is room that was promised to one.
 type Upload struct {
 	k    *Keeper

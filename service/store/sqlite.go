@@ -29,6 +29,8 @@ const (
 	// that changes often is then moved once for many changes.
 	maxWALBytes = 16 << 20
 	minWALBytes = 128 << 10
+	// minRoom is how many bytes a write on a full disk should find once the log is empty.
+	minRoom = 1 << 20
 	// pageBytes is the page size of the database: a save changes some twenty pages, of
 	// most of them a row. A row of the ledger or of a file takes a third of one.
 	pageBytes = 2048
@@ -45,7 +47,7 @@ func walPages(file string) int64 {
 }
 
 // sqliteEngine: a write-ahead log that is synced at every commit.
-type sqliteEngine struct{}
+type sqliteEngine struct{ dir string }
 
 func openSQLite(dir string) (*Store, error) {
 	file := sqliteFile(dir)
@@ -55,7 +57,7 @@ func openSQLite(dir string) (*Store, error) {
 	if err := setPageSize(file); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	s := &Store{engine: sqliteEngine{}, reads: &sql.TxOptions{ReadOnly: true}}
+	s := &Store{engine: sqliteEngine{dir}, reads: &sql.TxOptions{ReadOnly: true}}
 	var err error
 	if s.write, err = connectSQLite(file, true); err != nil {
 		return nil, err
@@ -189,8 +191,15 @@ func (sqliteEngine) scrub(ctx context.Context, db *sql.DB) error {
 }
 
 // makeRoom moves the write-ahead log into the database, where it mostly replaces
-// existing pages, and gives its space back to the disk.
-func (e sqliteEngine) makeRoom(ctx context.Context, db *sql.DB) bool { return e.scrub(ctx, db) == nil }
+// existing pages, and gives its space back to the disk. Where that is not enough, it gives
+// up what package space holds back.
+func (e sqliteEngine) makeRoom(ctx context.Context, db *sql.DB) bool {
+	scrubbed := e.scrub(ctx, db) == nil
+	if free := space.Free(e.dir); scrubbed && (free < 0 || free > minRoom) {
+		return true
+	}
+	return space.GiveUp(e.dir) || scrubbed
+}
 
 // holdBack has nothing to do: package space looks at the disk.
 func (sqliteEngine) holdBack(context.Context, *sql.DB) (bool, error) { return true, nil }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/svcfs/svcfs/service/space"
 )
 
 // writeTimeout bounds a commit where the database is a server.
@@ -114,8 +116,16 @@ func Open(ctx context.Context, dir, url string) (*Store, error) {
 	return openWith(ctx, dir, url, all)
 }
 
-// openWith is Open with migrations of a test.
+// openWith is Open with migrations of a test. On a full disk it gives up what is held back.
 func openWith(ctx context.Context, dir, url string, migrations fs.FS) (*Store, error) {
+	s, err := openOnce(ctx, dir, url, migrations)
+	if errors.Is(err, ErrFull) && space.GiveUp(dir) {
+		return openOnce(ctx, dir, url, migrations)
+	}
+	return s, err
+}
+
+func openOnce(ctx context.Context, dir, url string, migrations fs.FS) (*Store, error) {
 	s, err := connect(dir, url)
 	if err != nil {
 		return nil, err

@@ -199,7 +199,7 @@ func (s *Server) World() sdktest.World {
 func (s *Server) AddRecords(a Account, g sdk.GroupID, names []string) {
 	s.tb.Helper()
 	const rows = 1000
-	l := ledger.New(s.cfg.Fees, 0, s.cfg.Now)
+	l := ledger.New(s.cfg.Fees, ledger.Bounds{}, s.cfg.Now)
 	for from := 0; from < len(names); from += rows {
 		s.must(s.store().Write(context.Background(), func(tx *store.Tx) error {
 			for i, name := range names[from:min(from+rows, len(names))] {

@@ -41,7 +41,7 @@ func newWorld(t testing.TB, database string) *world {
 			w.reads.Add(1)
 		}
 	})
-	w.ledger = ledger.New(ledger.Fees{}, 0, time.Now)
+	w.ledger = ledger.New(ledger.Fees{}, ledger.Bounds{}, time.Now)
 	w.users = auth.NewAccounts(w.store, w.ledger, "svc.testnet", nil)
 	w.groups = groups.New(w.store, w.ledger, w.users, 0)
 	return w

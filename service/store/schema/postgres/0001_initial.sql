@@ -39,9 +39,11 @@ CREATE TABLE accounts (
 );
 
 CREATE TABLE free_changes (
-	account TEXT COLLATE "C" PRIMARY KEY,
+	account TEXT COLLATE "C" NOT NULL,
+	scope   TEXT COLLATE "C" NOT NULL,
 	day     BIGINT NOT NULL,
-	made    BIGINT NOT NULL
+	made    BIGINT NOT NULL,
+	PRIMARY KEY (account, scope)
 );
 
 CREATE TABLE identities (
@@ -340,6 +342,19 @@ BEGIN
 END $$;
 CREATE TRIGGER formats_counted AFTER INSERT OR DELETE OR UPDATE OF deleted_ns, uploader, group_id, format ON files
 	FOR EACH ROW EXECUTE FUNCTION count_format();
+
+-- Of records. What makes room, and what takes rights away, is not counted: it is possible at every bound.
+CREATE FUNCTION count_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM add_stored_bytes(NEW.account, NEW.group_id,
+		octet_length(NEW.kind || NEW.account || NEW.group_id || NEW.ref || NEW.file_hash || NEW.detail || NEW.chain || NEW.tags) + 192);
+	RETURN NULL;
+END
+$$;
+CREATE TRIGGER ledger_counted AFTER INSERT ON ledger FOR EACH ROW
+	WHEN (NEW.fee = '0' AND NEW.group_id <> '' AND NEW.kind NOT IN ('record_transaction', 'claim_token', 'tombstone_transaction',
+		'remove_file', 'restore_file', 'revoke_group_member', 'keep_files', 'pend_destruction'))
+	EXECUTE FUNCTION count_change();
 
 -- Of uploads.
 CREATE FUNCTION count_upload() RETURNS trigger LANGUAGE plpgsql AS $$

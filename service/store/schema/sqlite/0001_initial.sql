@@ -41,9 +41,11 @@ CREATE TABLE accounts (
 
 -- How many changes without a price an account made on the day it made the last one.
 CREATE TABLE free_changes (
-	account TEXT PRIMARY KEY,
+	account TEXT NOT NULL,
+	scope   TEXT NOT NULL,    -- '' = all; group:… and file:…, as others own that group; reserve = bytes on a full disk
 	day     INTEGER NOT NULL, -- days since the epoch, UTC
-	made    INTEGER NOT NULL
+	made    INTEGER NOT NULL,
+	PRIMARY KEY (account, scope)
 ) STRICT, WITHOUT ROWID;
 
 -- Who a subject of an OpenID Connect issuer is here.
@@ -322,8 +324,9 @@ END;
 -- Counted bytes
 
 -- How many bytes are kept for an account, which uploaded them, and for a group: the ciphertext of living
--- files with all their versions and of uploads that are not finished, and what clients say of a file in
--- more than 1 KiB. Triggers keep it, so that no statement can forget it.
+-- files with all their versions and of uploads that are not finished, what clients say of a file in
+-- more than 1 KiB, and the records of changes that cost nothing. Triggers keep it, so that no statement can
+-- forget it.
 CREATE TABLE stored_bytes (
 	kind  TEXT NOT NULL, -- 'account' or 'group'
 	name  TEXT NOT NULL,
@@ -378,6 +381,16 @@ CREATE TRIGGER formats_counted_in_again AFTER UPDATE OF deleted_ns, uploader, gr
 	INSERT INTO stored_bytes (kind, name, bytes)
 		VALUES ('account', NEW.uploader, octet_length(NEW.format) - 1024),
 			('group', NEW.group_id, octet_length(NEW.format) - 1024)
+		ON CONFLICT (kind, name) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+
+-- Of records. What makes room, and what takes rights away, is not counted: it is possible at every bound.
+CREATE TRIGGER ledger_counted AFTER INSERT ON ledger
+	WHEN NEW.fee = '0' AND NEW.group_id <> '' AND NEW.kind NOT IN ('record_transaction', 'claim_token', 'tombstone_transaction',
+		'remove_file', 'restore_file', 'revoke_group_member', 'keep_files', 'pend_destruction') BEGIN
+	INSERT INTO stored_bytes (kind, name, bytes)
+		SELECT kind, name, octet_length(NEW.kind || NEW.account || NEW.group_id || NEW.ref || NEW.file_hash || NEW.detail || NEW.chain || NEW.tags) + 192
+			FROM (SELECT 'account' AS kind, NEW.account AS name UNION ALL SELECT 'group', NEW.group_id) WHERE true
 		ON CONFLICT (kind, name) DO UPDATE SET bytes = bytes + excluded.bytes;
 END;
 
