@@ -311,5 +311,8 @@ func (s *Store) transaction(ctx context.Context, idle time.Duration, f func(*Tx)
 		return mark(s.engine, fmt.Errorf("commit: %w", err))
 	}
 	faultpoint.Hit("write.committed")
+	if s.committed != nil {
+		s.committed()
+	}
 	return nil
 }

@@ -89,8 +89,13 @@ type Store struct {
 	waiting   []*pending // writes, in the order in which they came
 	announced int        // writes
 
-	observe func(call string, took time.Duration, err error)
+	observe   func(call string, took time.Duration, err error)
+	committed func() // nil = nobody wants to know
 }
+
+// OnCommit sets a function that is called after each commit of this process that changed
+// something. It must return at once. It is set before the store is used.
+func (s *Store) OnCommit(f func()) { s.committed = f }
 
 // Observe sets a function that is called after every transaction, with call "read" or
 // "write", and after the reserve was freed, "make room". It is set before the store is

@@ -13,6 +13,11 @@ import (
 const (
 	// pollInterval is how late a record of another process may be noticed.
 	pollInterval = 200 * time.Millisecond
+	// pollPause is the time between two looks because of records of this process: an event wakes many,
+	// and one look finds all that came meanwhile.
+	pollPause = 50 * time.Millisecond
+	// crowd is how many callers one look wakes before it is pollInterval to the next look.
+	crowd = 100
 	// maxGroups bounds the memory of one waiter: with more groups, every event
 	// wakes it.
 	maxGroups = 1000
@@ -159,19 +164,42 @@ func (w *Watch) wake(some set, seq int64, why error) {
 }
 
 func (w *Watch) poll(ctx context.Context) {
-	tick := time.NewTicker(pollInterval)
+	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
-	for w.pollOnce(ctx) {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
+	for {
+		woken, goesOn := w.pollOnce(ctx)
+		if !goesOn {
+			return
 		}
+		news := w.news
+		if woken >= crowd {
+			news = nil
+		}
+		pause(ctx, time.After(pollPause), nil)
+		pause(ctx, tick.C, news)
 	}
 }
 
-// pollOnce wakes the waiters that new records concern. It returns false when this poller
-// has no waiters any more.
-func (w *Watch) pollOnce(ctx context.Context) bool {
+// pause waits until a moment has come, for news, or until ctx ends.
+func pause(ctx context.Context, until <-chan time.Time, news <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-until:
+	case <-news:
+	}
+}
+
+// noteCommit has the poller look, if there is one.
+func (w *Watch) noteCommit() {
+	select {
+	case w.news <- struct{}{}:
+	default: // it is noted already
+	}
+}
+
+// pollOnce wakes the waiters that new records concern, and returns how many. goesOn is false
+// when this poller has no waiters any more.
+func (w *Watch) pollOnce(ctx context.Context) (woken int, goesOn bool) {
 	w.mu.Lock()
 	since := w.head
 	w.mu.Unlock()
@@ -179,13 +207,14 @@ func (w *Watch) pollOnce(ctx context.Context) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ctx.Err() != nil { // also when another poller has begun meanwhile
-		return false
+		return 0, false
 	}
 	if err != nil {
 		w.wake(w.waiters.all, math.MaxInt64, err)
-		return false
+		return 0, false
 	}
 	w.head = head
+	before := len(w.waiters.all)
 	if head < since { // a backup was restored: every waiter has a stale position
 		w.wake(w.waiters.all, math.MaxInt64, nil)
 	}
@@ -194,7 +223,7 @@ func (w *Watch) pollOnce(ctx context.Context) bool {
 		w.wake(w.waiters.ofGroup[n.Group], n.Seq, nil)
 		w.wake(w.waiters.withAccount[n.Account], n.Seq, nil)
 	}
-	return ctx.Err() == nil // nor when it woke the last
+	return before - len(w.waiters.all), ctx.Err() == nil // nor when it woke the last
 }
 
 // look returns the newest sequence, and the accounts that the events after since

@@ -154,6 +154,25 @@ func waiting(t *testing.T, w *Watch, accounts int) (all map[string]*waiter) {
 	return all
 }
 
+// A record of this process is told at once: nobody waits for the look at what other processes recorded.
+func TestOwnRecordsAreToldAtOnce(t *testing.T) {
+	w := newWorld(t, "")
+	watch := w.watch(w.store)
+	watch.interval = time.Hour
+	owner := w.account("owner")
+	w.register(owner, "g")
+	f := new(follower)
+	go f.follow(t.Context(), watch, owner, headNow(t, watch))
+	for range 3 {
+		waiting(t, watch, 1)
+		seq := w.upload(owner, "g")
+		proctest.Eventually(t, "the record is told", func() bool {
+			told, _ := f.told()
+			return slices.Contains(told, seq)
+		})
+	}
+}
+
 // An event wakes the accounts that it concerns, and no others: the members of its group,
 // and an account that became or stopped being a member.
 func TestAnEventWakesWhomItConcerns(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package watch reports the events of a group to its members, as soon as the ledger has
 // them. Callers wait without a transaction. While there are waiters, one poller per
-// process looks at the end of the ledger and wakes those that new records concern, so
-// records of other processes are noticed too.
+// process looks at the end of the ledger, after each commit of the process and now and then, and
+// wakes those that new records concern: records of other processes are noticed a little later.
 package watch
 
 import (
@@ -42,11 +42,16 @@ type Watch struct {
 	waiters waiters
 	endPoll context.CancelFunc // nil = no poller, because there are no waiters
 	head    int64              // newest sequence the poller saw
+
+	news     chan struct{} // a commit of this process; of one, for all that come meanwhile
+	interval time.Duration // how late a record of another process may be noticed
 }
 
 // New returns the watch over a store; Close ends it.
 func New(s *store.Store) *Watch {
-	return &Watch{store: s, stop: make(chan struct{}), calls: throttle.NewSlots[string](perAccount), waiters: newWaiters()}
+	w := &Watch{store: s, stop: make(chan struct{}), calls: throttle.NewSlots[string](perAccount), waiters: newWaiters(), news: make(chan struct{}, 1), interval: pollInterval}
+	s.OnCommit(w.noteCommit)
+	return w
 }
 
 // Close makes all waiting calls answer at once.
