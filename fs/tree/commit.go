@@ -203,7 +203,7 @@ func (f *File) endSending(s *stage, err error) {
 // upload records content that is whole. The caller is sending.
 func (f *File) upload(ctx context.Context, s *stage, g *group, raw string, whole *mem.Buffer) (*sdk.Entry, error) {
 	now := func() (*sdk.Entry, error) {
-		return f.recordAs(g, raw, s.base, func(a sdk.Attributes) (sdk.Receipt, error) {
+		return f.recordAs(g, raw, s, func(a sdk.Attributes) (sdk.Receipt, error) {
 			return f.t.remote.Upload(ctx, g.id, raw, whole, a)
 		})
 	}
@@ -224,7 +224,7 @@ func (f *File) upload(ctx context.Context, s *stage, g *group, raw string, whole
 }
 
 // recordAs makes a record of the content with the attributes of the moment, and pays for it.
-func (f *File) recordAs(g *group, raw string, base sdk.Seq, do func(a sdk.Attributes) (sdk.Receipt, error)) (*sdk.Entry, error) {
+func (f *File) recordAs(g *group, raw string, s *stage, do func(a sdk.Attributes) (sdk.Receipt, error)) (*sdk.Entry, error) {
 	var sent sdk.Attributes
 	if f.t.cfg.Ours {
 		sent, _ = f.wanted(true)
@@ -240,20 +240,20 @@ func (f *File) recordAs(g *group, raw string, base sdk.Seq, do func(a sdk.Attrib
 		return nil, err
 	}
 	f.t.counts.uploads.Add(1)
-	row := f.t.ownRecord(g, raw, receipt, base, sent)
+	row := f.t.ownRecord(g, raw, receipt, s, sent)
 	f.t.noteSaved(g, receipt.Number, began)
 	f.setSaved(row.Attributes, true)
 	return row, nil
 }
 
-// ownRecord makes the row of an upload that this mount has just made, and remembers base,
-// the upload that it was made from. Takes Tree.mu.
-func (t *Tree) ownRecord(g *group, raw string, r sdk.Receipt, base sdk.Seq, a sdk.Attributes) *sdk.Entry {
+// ownRecord makes the row of an upload that this mount has just made of a stage, and
+// remembers the upload that it replaces. Takes Tree.mu.
+func (t *Tree) ownRecord(g *group, raw string, r sdk.Receipt, s *stage, a sdk.Attributes) *sdk.Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v := g.version(raw)
-	if n := len(v.entries); base == 0 && n > 0 { // made anew, or under another name: it replaces all that was known
-		base = v.entries[n-1].Seq
+	v, base := g.version(raw), s.base
+	if before := g.before(raw, s.known); base == 0 && before != nil {
+		base = before.Seq
 	}
 	v.saved, v.base = r.Seq, base
 	g.own[r.Ref] = struct{}{}

@@ -94,7 +94,8 @@ type stage struct {
 	since    time.Time
 	failed   *Error        // of the last attempt to record it; nil when none failed
 	sent     chan struct{} // closed when sending ends
-	base     sdk.Seq       // newest upload of the name when the change began (W11)
+	base     sdk.Seq       // the upload that was changed (W11); 0 = the file was made anew
+	known    sdk.Seq       // of a file made anew: up to which changes of the group were known then
 	kept     int64         // length of the committed content
 	replaces bool          // committed content was overwritten, or cut off
 }

@@ -3,6 +3,7 @@ package tree
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -591,6 +592,51 @@ func TestW11SecondWriterIsTold(t *testing.T) {
 				t.Errorf("told %d times", n)
 			}
 		})
+	}
+}
+
+// A program that read a file and replaces it by a rename, as sed -i and editors do, replaces the version that
+// was there when it began the new file: what others saved meanwhile is told, however soon the mount learns of it.
+func TestW11ReplacedByRename(t *testing.T) {
+	for name, learns := range map[string]string{"before the rename": "before", "after the rename": "after", "before the file was made": "never unknown"} {
+		for made, becomes := range map[string]func(m *mounted) error{
+			"renamed": func(m *mounted) error {
+				return m.dir("/team").Rename(t.Context(), "sedA1b2C3", m.dir("/team"), "f", false)
+			},
+			"removed and renamed": func(m *mounted) error {
+				dir := m.dir("/team")
+				return errors.Join(dir.Rename(t.Context(), "f", dir, "f~", false), dir.Rename(t.Context(), "sedA1b2C3", dir, "f", false))
+			},
+		} {
+			t.Run(name+", "+made, func(t *testing.T) {
+				w := team()
+				w.Put("team", alice, "f", []byte("base"))
+				m := mount(t, w, bob)
+				theirs := func(at string) {
+					if learns == at {
+						w.Put("team", alice, "f", []byte("theirs"))
+						m.refresh()
+					}
+				}
+				theirs("never unknown")
+				_, h, err := m.dir("/team").Create(t.Context(), "sedA1b2C3", true, OpenFlags{Write: true})
+				ok(t, err)
+				m.write(h, "base and mine", 0)
+				theirs("before")
+				ok(t, h.Flush(t.Context()))
+				h.Release()
+				if learns == "after" {
+					w.Put("team", alice, "f", []byte("theirs"))
+				}
+				ok(t, becomes(m))
+				m.refresh()
+				m.wantContent("/team/f", "base and mine")
+				text := string(m.errors.text())
+				if want := learns != "never unknown"; strings.Contains(text, "\tconflict\t") != want {
+					t.Errorf("errors holds %q", text)
+				}
+			})
+		}
 	}
 }
 

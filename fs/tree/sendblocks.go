@@ -440,7 +440,7 @@ func (f *File) finishBlocks(ctx context.Context, s *stage, b *blockSend, g *grou
 	if b.last != (attempt{}) && b.last != tried {
 		b.abandon() // it may be recorded: what changed since is another version
 	}
-	return f.recordAs(g, raw, s.base, func(a sdk.Attributes) (sdk.Receipt, error) { // its price is set aside before anything is sent
+	return f.recordAs(g, raw, s, func(a sdk.Attributes) (sdk.Receipt, error) { // its price is set aside before anything is sent
 		up, hash, err := b.sendAll(ctx, f, raw, hurry)
 		if err != nil {
 			return sdk.Receipt{}, err

@@ -193,7 +193,7 @@ func (f *File) queueSave(ctx context.Context, s *stage, g *group, raw string, sa
 	if err := t.spent.Reserve(t.now(), price); err != nil {
 		return nil, &Error{Class: ClassBudget, Err: err, Hint: "Mount again with a larger --budget or --budget-per-hour."}
 	}
-	base := t.baseOf(f, g, raw, s.base)
+	base := t.baseOf(f, g, raw, s)
 	save.Group, save.Name, save.Base, save.Attributes = g.id, raw, &base, attrs
 	item, err := t.cfg.Outbox.Put(ctx, save)
 	if err != nil {
@@ -230,16 +230,19 @@ func (t *Tree) waitingRow(g *group, i outbox.Item) *sdk.Entry {
 }
 
 // baseOf returns the version that a save replaces: the one that the change began from, or, for a
-// file made anew or under another name, the newest that is known. "" = none.
-func (t *Tree) baseOf(f *File, g *group, raw string, from sdk.Seq) sdk.Ref {
+// file made anew or under another name, the newest that was known when it was made. "" = none.
+func (t *Tree) baseOf(f *File, g *group, raw string, s *stage) sdk.Ref {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if e := f.entry.Load(); from != 0 && e != nil && f.isKind(fileReal) && e.Name == raw && e.Group == g.id && e.Deleted == nil {
+	if e := f.entry.Load(); s.base != 0 && e != nil && f.isKind(fileReal) && e.Name == raw && e.Group == g.id && e.Deleted == nil {
 		if known := g.byRef[e.Ref]; known == nil || known.Deleted == nil {
 			return e.Ref
 		}
 	}
-	return g.names[raw].newestRef()
+	if before := g.before(raw, s.known); before != nil {
+		return before.Ref
+	}
+	return ""
 }
 
 // refOf returns the newest version of a name that is known, "" for none.

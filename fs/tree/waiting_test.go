@@ -254,6 +254,33 @@ func TestO7ConflictOnTheMount(t *testing.T) {
 	}
 }
 
+// O7: a file that was made anew and renamed over another replaces the version that was known when it was made.
+func TestO7ReplacedByRename(t *testing.T) {
+	w := newBoxWorld()
+	b := mountBoxed(t, w)
+	ok(t, b.save("/g/a.txt", "zero"))
+	b.drained()
+	_, h, err := b.dir2("/g").Create(t.Context(), "sedA1b2C3", true, OpenFlags{Write: true})
+	ok(t, err)
+	b.write(h, "zero and mine", 0)
+	w.Put("g", "bob", "a.txt", []byte("theirs"))
+	ok(t, b.Refresh(t.Context()))
+	ok(t, h.Flush(t.Context()))
+	h.Release()
+	ok(t, b.dir2("/g").Rename(t.Context(), "sedA1b2C3", b.dir2("/g"), "a.txt", false))
+	b.drained()
+	ok(t, b.Refresh(t.Context()))
+	b.wantContent("/g/a.txt", "theirs")
+	list := b.names("/g")
+	if len(list) != 2 || !strings.HasPrefix(list[0], "a (conflict alice ") {
+		t.Fatalf("names %v", list)
+	}
+	b.wantContent("/g/"+list[0], "zero and mine")
+	if text := string(b.errors.text()); !strings.Contains(text, "\tconflict\t") {
+		t.Errorf("errors: %s", text)
+	}
+}
+
 // O10: what waits can be renamed and removed, and other files are as ever.
 func TestO10RenameAndRemoveWhatWaits(t *testing.T) {
 	w := newBoxWorld()
