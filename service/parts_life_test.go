@@ -31,7 +31,7 @@ func TestBytesOfSharedParts(t *testing.T) {
 	third := g.alice.savesBlock("f", second, 1)
 	other := g.alice.savesAll("other", contentOf("b", 5))
 	whole := int64(8*sealedBlock + 1000 + format.Overhead)
-	stored := g.alice.stored("g").Group.Bytes
+	stored := g.alice.ofFiles()
 	if want := whole + 2*sealedBlock + 4*sealedBlock + 1000 + format.Overhead; stored != want {
 		t.Errorf("%d bytes are stored, want %d", stored, want)
 	}
@@ -47,7 +47,7 @@ func TestBytesOfSharedParts(t *testing.T) {
 	}
 	trash(0)
 	must[string](g.alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": second.CID})
-	if got := g.alice.stored("g").Group.Bytes; got != stored-sealedBlock {
+	if got := g.alice.ofFiles(); got != stored-sealedBlock {
 		t.Errorf("%d bytes are stored, want %d", got, stored-sealedBlock)
 	}
 	must[wire.NameResult](g.alice, wire.OpRemoveFile, object{"group_id": "g", "filename": "f", "seq": g.alice.lastSeq()})
@@ -58,7 +58,7 @@ func TestBytesOfSharedParts(t *testing.T) {
 	must[wire.NameResult](g.alice, wire.OpRemoveFile, object{"group_id": "g", "filename": "f", "seq": g.alice.lastSeq()})
 	g.wait(31)
 	g.running.removes(2)
-	if got := g.alice.stored("g").Group.Bytes; got != 4*sealedBlock+1000+format.Overhead {
+	if got := g.alice.ofFiles(); got != 4*sealedBlock+1000+format.Overhead {
 		t.Errorf("after the trash time %d bytes are stored", got)
 	}
 	g.clean(1)

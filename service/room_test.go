@@ -24,6 +24,7 @@ import (
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/enginetest"
@@ -34,6 +35,16 @@ import (
 func (u *user) stored(group string) wire.StorageResult {
 	u.t.Helper()
 	return must[wire.StorageResult](u, wire.OpGetStorage, object{"group_id": group})
+}
+
+// ofFiles are the bytes stored for group g without the records of free changes.
+func (u *user) ofFiles() int64 {
+	u.t.Helper()
+	db := u.openDatabase()
+	defer db.Close()
+	var changes int64
+	ok(u.t, db.QueryRow("SELECT CAST(sum(n) AS BIGINT) FROM (SELECT '' AS kind, '' AS name, 0 AS counted, 0 AS n "+ledger.FreeBytesKept+") kept WHERE kind = '' OR kind = 'group' AND name = 'g'").Scan(&changes))
+	return u.stored("g").Group.Bytes - changes
 }
 
 // Threat 31: one account, or one group, does not fill the store alone. Versions and

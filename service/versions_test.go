@@ -89,7 +89,7 @@ func TestThreat45OnlyTheOwnerThins(t *testing.T) {
 			}
 		}
 	}
-	keys, before := g.wrappedKeys(), must[wire.StorageResult](g.owner, wire.OpGetStorage, object{"group_id": "g"}).Group.Bytes
+	keys, before := g.wrappedKeys(), g.owner.ofFiles()
 	would := g.owner.tries("2")
 	if would.Files != 2 || would.Versions != 8 || would.More || len(would.Names) != 2 || would.Names[0].Filename != "doc" || would.Names[0].Versions != 4 {
 		t.Errorf("it would take %+v", would)
@@ -109,7 +109,7 @@ func TestThreat45OnlyTheOwnerThins(t *testing.T) {
 	g.lives("doc", "45")
 	g.lives("once", "xx")
 	g.lives("one version", "x")
-	if after := must[wire.StorageResult](g.owner, wire.OpGetStorage, object{"group_id": "g"}).Group.Bytes; before-after != would.Bytes {
+	if after := g.owner.ofFiles(); before-after != would.Bytes {
 		t.Errorf("%d bytes were freed, and %d promised", before-after, would.Bytes)
 	}
 	for _, row := range g.alice.rows("g") {
