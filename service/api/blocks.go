@@ -176,21 +176,21 @@ func (s *server) sendFirst(w http.ResponseWriter, r *http.Request, b *files.InBl
 }
 
 // openBlocks opens the file of a ticket, if the account may read it still.
-func (s *server) openBlocks(r *http.Request) (*files.InBlocks, error) {
+func (s *server) openBlocks(r *http.Request) (t ticketBody, b *files.InBlocks, err error) {
 	account, err := s.caller(r)
 	if err != nil {
-		return nil, err
+		return t, nil, err
 	}
-	t, err := s.openTicket(r.PathValue("ticket"), account, true)
-	if err != nil {
-		return nil, err
+	if t, err = s.openTicket(r.PathValue("ticket"), account, true); err != nil {
+		return t, nil, err
 	}
-	return s.Files.OpenBlocks(r.Context(), account, t.Group, t.Ref)
+	b, err = s.Files.OpenBlocks(r.Context(), account, t.Group, t.Ref)
+	return t, b, err
 }
 
 // getBlocks streams sealed blocks to the holder of a ticket, with ranges.
 func (s *server) getBlocks(w http.ResponseWriter, r *http.Request) error {
-	b, err := s.openBlocks(r)
+	t, b, err := s.openBlocks(r)
 	if err != nil {
 		return err
 	}
@@ -203,10 +203,7 @@ func (s *server) getBlocks(w http.ResponseWriter, r *http.Request) error {
 	if err := blocks.Open(); err != nil { // as long as an error can be answered
 		return err
 	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("ETag", strconv.Quote(b.Content))
-	http.ServeContent(w, r, "", time.Time{}, blocks)
-	return nil
+	return s.serveContent(w, r, t, b.Content, b.Size, blocks)
 }
 
 // firstByte returns where a range begins, 0 for one that is not understood.
@@ -223,7 +220,7 @@ func firstByte(ranges string, size int64) int64 {
 
 // getTile answers hashes of the tree over the blocks.
 func (s *server) getTile(w http.ResponseWriter, r *http.Request) error {
-	b, err := s.openBlocks(r)
+	_, b, err := s.openBlocks(r)
 	if err != nil {
 		return err
 	}
@@ -239,7 +236,7 @@ func (s *server) getTile(w http.ResponseWriter, r *http.Request) error {
 
 // getManifest answers the manifest of a file.
 func (s *server) getManifest(w http.ResponseWriter, r *http.Request) error {
-	b, err := s.openBlocks(r)
+	_, b, err := s.openBlocks(r)
 	if err != nil {
 		return err
 	}

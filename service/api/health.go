@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 
@@ -9,7 +10,7 @@ import (
 
 // health answers as the hosted service does, and adds the state of each part, with the reason where there is one to
 // tell. The status is 503 while something cannot be kept that was promised: files are served, the ledger is signed,
-// people can sign in. It is only "degraded" when uploads have no room. Low room is reported before that.
+// people can sign in. It is only "degraded" when uploads have no room, or single files cannot be read. Low room is reported before that.
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	parts, told := maps.Clone(s.Health(r.Context())), map[string]string{"checkpoints": "ok", "clock": "ok"}
 	if err := s.Checkpoints.Problem(); err != nil {
@@ -27,7 +28,11 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	code, status, room := http.StatusOK, "ok", s.Space.State()
-	if room == space.Full {
+	unread := "ok"
+	if n := s.Files.Unreadable(); n > 0 {
+		unread = fmt.Sprintf("%d reads failed within the last hour: the log names the files", n)
+	}
+	if room == space.Full || unread != "ok" {
 		status = "degraded"
 	}
 	for _, state := range parts {
@@ -37,5 +42,5 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	writeJSON(w, code, map[string]any{"status": status, "version": s.Version, "auth": "enabled", "rpc_reachable": parts["database"] == "ok",
-		"checkpoints": told["checkpoints"], "clock": told["clock"], "space": room, "parts": parts})
+		"checkpoints": told["checkpoints"], "clock": told["clock"], "files": unread, "space": room, "parts": parts})
 }

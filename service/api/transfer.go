@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/ledger"
 )
 
 // finalize records an upload, with the ciphertext inside the JSON or sent before.
@@ -158,10 +160,39 @@ func (s *server) getBlob(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer f.Close()
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("ETag", strconv.Quote(hex.EncodeToString(info.Sum[:])))
 	oneRange(r)
-	http.ServeContent(w, r, "", time.Time{}, f)
+	return s.serveContent(w, r, t, hex.EncodeToString(info.Sum[:]), info.Size, f)
+}
+
+// serveContent answers stored bytes, with one range. Where they cannot be read, the answer breaks off, and the
+// reader finds the error when it asks for the rest; the file costs the reader nothing more until it was read.
+func (s *server) serveContent(w http.ResponseWriter, r *http.Request, t ticketBody, etag string, size int64, content io.ReadSeeker) error {
+	if s.Files.IsUnread(t.Account, t.Ref) {
+		_, err := content.Seek(firstByte(r.Header.Get("Range"), size), io.SeekStart)
+		if err = errors.Join(err, canRead(content)); err != nil {
+			return s.Files.CouldNotRead(t.Account, t.Ref, err)
+		}
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("ETag", strconv.Quote(etag))
+	http.ServeContent(w, r, "", time.Time{}, content)
+	want, err := strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64)
+	if counted, ok := w.(*countedWriter); !ok || err != nil || r.Method != http.MethodGet || counted.pace.n >= want || r.Context().Err() != nil {
+		return nil
+	}
+	if err := canRead(content); err != nil && r.Context().Err() == nil {
+		_ = s.Files.CouldNotRead(t.Account, t.Ref, err) // the answer has begun
+		s.Logger.Error("a file cannot be read: check the disk or the bucket, and run svcd verify --read-data", "request", ledger.RequestID(r.Context()), "ref", t.Ref, "cause", err.Error())
+	}
+	return nil
+}
+
+// canRead reads the next byte, if there is one.
+func canRead(content io.Reader) error {
+	var next [1]byte
+	if _, err := content.Read(next[:]); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
 	return nil
 }
 

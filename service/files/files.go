@@ -65,6 +65,7 @@ type Files struct {
 	coming   coming
 	contents contents
 	limits   Limits
+	unread   unread
 
 	scrubbing sync.Mutex
 	traces    atomic.Bool // keys were destroyed since the last scrub, or may have been

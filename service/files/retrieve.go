@@ -73,6 +73,13 @@ func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRe
 		return s, err
 	}
 	s = Stored{BlobID: row.blob.ID, BlobSize: row.blob.Size, Format: json.RawMessage(row.format)}
+	isPaid := f.IsUnread(account, req.IPFSHash)
+	if isPaid && row.content == "" {
+		if err := f.readAgain(ctx, row); err != nil {
+			return s, f.unlessDeleted(ctx, account, req, err)
+		}
+		f.unread.forget(account, req.IPFSHash) // this retrieval is still free
+	}
 	if row.content != "" {
 		s.InBlocks, err = f.openWithEdges(ctx, account, req, row)
 	} else {
@@ -89,7 +96,9 @@ func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRe
 		if s.Key, _, err = f.vault.UnwrapFileKey(ctx, tx, vault.Binding{Group: req.GroupID, Ref: req.IPFSHash, Version: row.keyVersion}, row.wrapped); err != nil {
 			return err
 		}
-		s.Fee, err = f.claim(ctx, tx, account, req)
+		if !isPaid {
+			s.Fee, err = f.claim(ctx, tx, account, req)
+		}
 		return err
 	})
 	return s, err
