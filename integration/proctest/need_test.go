@@ -28,7 +28,8 @@ func TestNeedAsksWhoItIs(t *testing.T) {
 	if r.isThere() {
 		t.Error("a shell passes for another program")
 	}
-	if !strings.Contains(packages, "convert imagemagick -version ImageMagick") {
+	// A stand-in says that ImageMagick is missing: its name alone proves nothing.
+	if !strings.Contains(packages, "convert imagemagick -version Version:") {
 		t.Error("any convert passes for that of ImageMagick")
 	}
 }
