@@ -73,20 +73,20 @@ func (s *settings) serve(ctx context.Context) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(min(svc.Memory()+memoryBeside, memoryTimes*svc.Memory()))
 	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // before anybody knows the process
+	defer signal.Stop(hangup)
+	fmt.Fprintln(s.stdout, "listening on", cfg.PublicURL) // who connects now is answered as soon as the service runs
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return svc.Serve(ctx, listeners[0]) })
 	if len(listeners) > 1 {
 		cfg.Logger.Info("metrics", "url", "http://"+listeners[1].Addr().String()+"/metrics")
 		all.Go(func() error { return svc.ServeMetrics(ctx, listeners[1]) })
 	}
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP) // before anybody knows the process
-	defer signal.Stop(hangup)
 	all.Go(func() error {
 		reloadOn(ctx, hangup, svc.Reload)
 		return nil
 	})
-	fmt.Fprintln(s.stdout, "listening on", cfg.PublicURL)
 	return errors.Join(all.Wait(), svc.Close())
 }
 
