@@ -278,6 +278,30 @@ func TestW11BothSaveTheSameName(t *testing.T) {
 	}
 }
 
+// W11: sed -i right after a close in another mount either sees that save, or its mount tells of a conflict.
+func TestW11ReplacedRightAfterAnotherClose(t *testing.T) {
+	s := newScenario(t)
+	bob := s.people["bob"]
+	conflicts := func() int {
+		return strings.Count(string(read(t, bob.m.path(".svcfs/errors"))), "\tconflict\t")
+	}
+	for i := range 10 {
+		base := fmt.Sprintf("base %d\n", i)
+		s.as("alice", writes("team/f", base))
+		s.as("bob", reads("team/f", base))
+		before := conflicts()
+		s.as("alice", writes("team/f", strings.TrimSpace(base)+" and alice's\n"))
+		shell(t, bob.m.path("team"), "sed -i 's/$/ and bob/' f")
+		switch got := string(read(t, bob.m.path("team/f"))); {
+		case got == strings.TrimSpace(base)+" and alice's and bob\n":
+		case got == strings.TrimSpace(base)+" and bob\n":
+			proctest.Eventually(t, "the lost update is told", func() bool { return conflicts() > before })
+		default:
+			t.Errorf("the file holds %q", got)
+		}
+	}
+}
+
 // M5: a revoked account loses at once what it has open and mapped, while it reads too, and nothing of that stays in
 // memory. What it wrote and did not save, into a shared mapping too, goes nowhere.
 func TestM5RevokedInTheMiddle(t *testing.T) {

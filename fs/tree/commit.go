@@ -252,8 +252,8 @@ func (t *Tree) ownRecord(g *group, raw string, r sdk.Receipt, s *stage, a sdk.At
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v, base := g.version(raw), s.base
-	if before := g.before(raw, s.known); base == 0 && before != nil {
-		base = before.Seq
+	if was := t.replacedBy(s, g, raw); base == 0 && was != nil {
+		base = max(was.Seq, v.saved) // what came before the last save from here was told then
 	}
 	v.saved, v.base = r.Seq, base
 	g.own[r.Ref] = struct{}{}

@@ -258,6 +258,7 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 	if f.IsLink() {
 		return nil, plain(ClassInvalid, "open", f.Path(), "it is a symbolic link")
 	}
+	f.noteOpened(flags.Caller)
 	h := f.newHandle(flags)
 	if flags.Truncate {
 		if err := f.Truncate(ctx, 0, h); err != nil {

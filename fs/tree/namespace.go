@@ -189,22 +189,6 @@ func (v *versions) newest() *sdk.Entry {
 	return nil
 }
 
-// before returns the newest upload that is not deleted of those that a file replaces that was made
-// anew when the group was known up to a change, or nil: what this mount saved since is replaced, too.
-// Needs Tree.mu.
-func (g *group) before(raw string, known sdk.Seq) *sdk.Entry {
-	v := g.names[raw]
-	if v == nil {
-		return nil
-	}
-	for _, e := range slices.Backward(v.entries) {
-		if _, ours := g.own[e.Ref]; e.Deleted == nil && (ours || isWaiting(e) || e.Seq <= known) {
-			return e
-		}
-	}
-	return nil
-}
-
 // newestRecord is newest without what waits to be recorded.
 func (v *versions) newestRecord() *sdk.Entry {
 	for _, e := range slices.Backward(v.entries) {

@@ -598,7 +598,7 @@ func TestW11SecondWriterIsTold(t *testing.T) {
 // A program that read a file and replaces it by a rename, as sed -i and editors do, replaces the version that
 // was there when it began the new file: what others saved meanwhile is told, however soon the mount learns of it.
 func TestW11ReplacedByRename(t *testing.T) {
-	for name, learns := range map[string]string{"before the rename": "before", "after the rename": "after", "before the file was made": "never unknown"} {
+	for name, learns := range map[string]string{"before the rename": "before", "after the rename": "after", "after the read": "read", "before the read": "never unknown"} {
 		for made, becomes := range map[string]func(m *mounted) error{
 			"renamed": func(m *mounted) error {
 				return m.dir("/team").Rename(t.Context(), "sedA1b2C3", m.dir("/team"), "f", false)
@@ -619,21 +619,33 @@ func TestW11ReplacedByRename(t *testing.T) {
 					}
 				}
 				theirs("never unknown")
-				_, h, err := m.dir("/team").Create(t.Context(), "sedA1b2C3", true, OpenFlags{Write: true})
+				sed := Caller{PID: 7}
+				old := m.open("/team/f", OpenFlags{Read: true, Caller: sed})
+				theirs("read")
+				_, h, err := m.dir("/team").Create(t.Context(), "sedA1b2C3", true, OpenFlags{Write: true, Caller: sed})
 				ok(t, err)
 				m.write(h, "base and mine", 0)
 				theirs("before")
 				ok(t, h.Flush(t.Context()))
 				h.Release()
+				old.Release()
 				if learns == "after" {
 					w.Put("team", alice, "f", []byte("theirs"))
 				}
 				ok(t, becomes(m))
 				m.refresh()
 				m.wantContent("/team/f", "base and mine")
-				text := string(m.errors.text())
-				if want := learns != "never unknown"; strings.Contains(text, "\tconflict\t") != want {
-					t.Errorf("errors holds %q", text)
+				told := strings.Count(string(m.errors.text()), "\tconflict\t")
+				if want := learns != "never unknown"; told != 0 != want {
+					t.Errorf("errors holds %q", m.errors.text())
+				}
+				_, h, err = m.dir("/team").Create(t.Context(), "sedD4e5F6", true, OpenFlags{Write: true, Caller: sed})
+				ok(t, err)
+				ok(t, h.Flush(t.Context()))
+				h.Release()
+				ok(t, m.dir("/team").Rename(t.Context(), "sedD4e5F6", m.dir("/team"), "f", false))
+				if n := strings.Count(string(m.errors.text()), "\tconflict\t"); n != told {
+					t.Errorf("told %d times", n)
 				}
 			})
 		}

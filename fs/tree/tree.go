@@ -170,6 +170,7 @@ type Tree struct {
 
 	staged sync.Map // the files that have a stage, as keys
 	unkept sync.Map // the files whose attributes wait to be recorded, as keys
+	opened opened   // by which processes, lately
 
 	parts     gate        // how many parts are on their way
 	delayed   gate        // how many empty files are being uploaded (W5)

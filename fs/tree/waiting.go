@@ -239,8 +239,8 @@ func (t *Tree) baseOf(f *File, g *group, raw string, s *stage) sdk.Ref {
 			return e.Ref
 		}
 	}
-	if before := g.before(raw, s.known); before != nil {
-		return before.Ref
+	if was := t.replacedBy(s, g, raw); was != nil {
+		return was.Ref
 	}
 	return ""
 }

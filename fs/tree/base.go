@@ -1,0 +1,82 @@
+package tree
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// openedKept is how many opens are remembered: 200 KB.
+const openedKept = 4096
+
+// opened remembers which version of a name a process saw: a program that reads a file, and later renames
+// another one over it, replaces that version, whatever the mount learned in between (W11, O7). It is safe
+// for concurrent use.
+type opened struct {
+	mu    sync.Mutex
+	seqs  map[openedBy]sdk.Seq
+	order []openedBy // in which they came; a ring
+	next  int
+}
+
+type openedBy struct {
+	pid   uint32
+	group sdk.GroupID
+	raw   string
+}
+
+// note remembers that a process opened a version of a name; process 0 is not known.
+func (o *opened) note(by openedBy, seq sdk.Seq) {
+	if by.pid == 0 {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.seqs == nil {
+		o.seqs = make(map[openedBy]sdk.Seq)
+	}
+	if _, ok := o.seqs[by]; !ok && len(o.order) < openedKept {
+		o.order = append(o.order, by)
+	} else if !ok {
+		delete(o.seqs, o.order[o.next])
+		o.order[o.next] = by
+		o.next = (o.next + 1) % openedKept
+	}
+	o.seqs[by] = seq
+}
+
+func (o *opened) by(who openedBy) (seq sdk.Seq, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	seq, ok = o.seqs[who]
+	return seq, ok
+}
+
+// noteOpened remembers the version that a program opens.
+func (f *File) noteOpened(caller Caller) {
+	if e := f.entry.Load(); e != nil && !isWaiting(e) {
+		f.t.opened.note(openedBy{caller.PID, e.Group, recordedName(e)}, e.Seq)
+	}
+}
+
+// replacedBy returns the newest upload that is not deleted of those that a file replaces that a program
+// made anew and gave this name, or nil: the program knew what it had opened under the name, or else what
+// the mount knew when the program made the file. What this mount saved since is replaced, too. Needs
+// Tree.mu.
+func (t *Tree) replacedBy(s *stage, g *group, raw string) *sdk.Entry {
+	v := g.names[raw]
+	if v == nil {
+		return nil
+	}
+	known := s.known
+	if seq, ok := t.opened.by(openedBy{s.maker, g.id, raw}); ok {
+		known = min(known, seq)
+	}
+	for _, e := range slices.Backward(v.entries) {
+		if _, ours := g.own[e.Ref]; e.Deleted == nil && (ours || isWaiting(e) || e.Seq <= known) {
+			return e
+		}
+	}
+	return nil
+}
