@@ -116,7 +116,7 @@ func fillService(t *testing.T, r *running, files int) (owner *user, contents map
 	for i := range files {
 		u := []*user{owner, member}[i%2]
 		content := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, 1+i*7)
-		contents[u.upload("g", fmt.Sprintf("file %d ü\u2028", i), content).CID] = content
+		contents[u.upload("g", fmt.Sprintf("file %d ü\n", i), content).CID] = content
 	}
 	gone := owner.upload("g", "deleted", []byte("deleted"))
 	must[string](owner, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": gone.CID})

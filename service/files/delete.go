@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -243,8 +242,8 @@ func (f *Files) recordRename(ctx context.Context, tx *store.Tx, t target, accoun
 // checkName refuses names that cannot be recorded. Any other name is only a
 // value, also one with slashes.
 func checkName(name string) error {
-	if len(name) > MaxFilename || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return fault.New(wire.CodeValidation, "filename must be UTF-8 of at most %d bytes without control characters", MaxFilename)
+	if len(name) > MaxFilename || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+		return fault.New(wire.CodeValidation, "filename must be UTF-8 of at most %d bytes without NUL", MaxFilename)
 	}
 	return nil
 }
