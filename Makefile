@@ -172,8 +172,8 @@ vulnerabilities:
 # What is made hangs on the commit alone: the same one gives the same bytes in every folder.
 # MINISIGN_KEY=FILE signs the hashes. Every time in a package is that of the commit.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
-VERSION ?= $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' service/service.go)~git$(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y%m%d 2>/dev/null).$(shell git rev-parse --short=12 HEAD 2>/dev/null)
-MINISIGN_KEY ?=
+VERSION ?= $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' sdk/wire/version.go)~git$(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y%m%d 2>/dev/null).$(shell git rev-parse --short=12 HEAD 2>/dev/null)
+KEY ?=
 dist: require-go
 	@test -n "$(SOURCE_DATE_EPOCH)" || { echo "make dist: git tells no commit here: give SOURCE_DATE_EPOCH=SECONDS and VERSION=X" >&2; exit 1; }
 	cd packaging && $(GO) run -buildvcs=false . -version "$(VERSION)" -time "$(SOURCE_DATE_EPOCH)" -buildvcs=$(STAMP) -minisign-key "$(MINISIGN_KEY)"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
@@ -18,7 +19,7 @@ func (s *Service) archived() (archive.Service, error) {
 		return archive.Service{}, err
 	}
 	seal, err := master.ArchiveSeal()
-	return archive.Service{Store: s.store, Blobs: s.blobs, Dir: s.cfg.DataDir, Contract: s.cfg.ContractID, MasterKey: name, SealKey: archive.NewSealKey(seal), Version: Version}, err
+	return archive.Service{Store: s.store, Blobs: s.blobs, Dir: s.cfg.DataDir, Contract: s.cfg.ContractID, MasterKey: name, SealKey: archive.NewSealKey(seal), Version: wire.Version}, err
 }
 
 // Export writes the service to w as an archive, which continues an earlier one if that is not nil; see

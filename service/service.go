@@ -33,9 +33,6 @@ import (
 	"github.com/svcfs/svcfs/service/web"
 )
 
-// Version is the version of the service.
-const Version = "0.1.0"
-
 // Defaults of [Config].
 const (
 	DefaultContractID             = "svc.testnet"
@@ -143,7 +140,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, signIns: auth.NewSignIns(cfg.SignInLogger, time.Now), metrics: metrics.New(Version),
+	s := &Service{cfg: cfg, signIns: auth.NewSignIns(cfg.SignInLogger, time.Now), metrics: metrics.New(wire.Version),
 		space:       space.New(cfg.ReserveBytes, map[string]string{space.Database: cfg.DataDir, space.Files: blobDisk(cfg)}),
 		connections: newConnections(cfg.MaxConnections, cfg.MaxPerAddress, cfg.TrustedProxies)}
 	if err = s.open(ctx, master); err == nil {
@@ -227,7 +224,7 @@ func (s *Service) newHandler() (http.Handler, error) {
 			Ledger: s.ledger, PublicURL: cfg.PublicURL, ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, MaxWholeBytes: cfg.MaxWholeBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger},
 		Limits: api.Limits{RequestRate: cfg.RequestRate, TrustedProxies: cfg.TrustedProxies, ClientTimeout: cfg.ClientTimeout, Memory: cfg.Memory},
 		Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now), Watch: s.watch, Checkpoints: s.log, Space: s.space,
-		Metrics: s.metrics, Health: s.health.check, SignedIn: s.connections.signedIn, Version: Version, TicketKey: ticketKey[:], Spool: spool, PutMemory: s.blobs.PutMemory,
+		Metrics: s.metrics, Health: s.health.check, SignedIn: s.connections.signedIn, Version: wire.Version, TicketKey: ticketKey[:], Spool: spool, PutMemory: s.blobs.PutMemory,
 	})
 }
 

@@ -29,7 +29,7 @@ func newAccountCreate(s *settings) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			amount, err := wire.ParseTokens(balance)
 			if err != nil {
-				return usageError{err}
+				return usage("use a number of tokens, such as 2.5", "%w", err)
 			}
 			return s.with(cmd.Context(), func(svc *service.Service) error {
 				return s.makeKey(keyPath, false, func() (service.NewAccount, error) { return svc.CreateAccount(cmd.Context(), args[0], amount) })
@@ -89,7 +89,7 @@ func newAccountTransfer(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "transfer FROM TO TOKENS", Short: "Move tokens from one account to another, as a record of the ledger",
 		Example: "  svcd account transfer alice bob 5 --data ./data",
-		Args:    wantArgs(3, "want FROM, TO and TOKENS, for example: svcd account transfer alice bob 5"),
+		Args:    wantArgs(3, "want FROM, TO and TOKENS", "for example: svcd account transfer alice bob 5"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.pay(cmd.Context(), args[2], func(svc *service.Service, amount wire.Amount) (wire.Amount, error) {
 				return svc.Transfer(cmd.Context(), args[0], args[1], amount)
@@ -102,7 +102,7 @@ func newAccountFund(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "fund NAME TOKENS", Short: "Add tokens to the balance of an account",
 		Example: "  svcd account fund alice 5 --data ./data",
-		Args:    wantArgs(2, "want NAME and TOKENS, for example: svcd account fund alice 5"),
+		Args:    wantArgs(2, "want NAME and TOKENS", "for example: svcd account fund alice 5"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.pay(cmd.Context(), args[1], func(svc *service.Service, amount wire.Amount) (wire.Amount, error) {
 				return svc.Fund(cmd.Context(), args[0], amount)
@@ -115,7 +115,7 @@ func newAccountFund(s *settings) *cobra.Command {
 func (s *settings) pay(ctx context.Context, tokens string, move func(*service.Service, wire.Amount) (wire.Amount, error)) error {
 	amount, err := wire.ParseTokens(tokens)
 	if err != nil {
-		return usageError{err}
+		return usage("use a number of tokens, such as 2.5", "%w", err)
 	}
 	return s.with(ctx, func(svc *service.Service) error {
 		balance, err := move(svc, amount)
@@ -158,7 +158,7 @@ func newAccountIdentity(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "identity NAME ISSUER SUBJECT", Short: "Let a person at an OpenID Connect provider sign in to an account",
 		Example: "  svcd account identity alice https://id.example.org 248289761001 --data ./data",
-		Args:    wantArgs(3, "want NAME, ISSUER and SUBJECT, as the refused sign-in shows them"),
+		Args:    wantArgs(3, "want NAME, ISSUER and SUBJECT", "the refused sign-in shows them"),
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
 			account, err := svc.AddIdentity(ctx, args[0], args[1], args[2])
 			if err != nil {

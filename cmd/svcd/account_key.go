@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
@@ -13,10 +14,10 @@ import (
 // refused: the file may be the only place of another key.
 func newKeyFile(path string, replace bool) (*ownfile.Pending, error) {
 	if _, err := os.Lstat(path); err == nil && !replace {
-		return nil, usageError{fmt.Errorf("%s is there already and may hold another key: name a new file", path)}
+		return nil, usage("name a new file", "%s is there already and may hold another key", path)
 	}
 	if err := ownfile.Replaceable(path); err != nil {
-		return nil, usageError{err}
+		return nil, usage(cmp.Or(ownfile.MendOf(err), "name a file in a folder of yours"), "%w", err)
 	}
 	f, err := ownfile.New(path)
 	if err != nil {
@@ -37,7 +38,7 @@ func writeKey(f *ownfile.Pending, replace bool, key string) error {
 		err = place()
 	}
 	if err != nil {
-		return fmt.Errorf("write the API key: %w; the key is lost: make another one with svcd account rotate-key", err)
+		return refuse("make another one with svcd account rotate-key", "write the API key: %w; the key is lost", err)
 	}
 	return nil
 }

@@ -3,20 +3,29 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/checkpoint"
+	"github.com/svcfs/svcfs/service/ledger"
 )
 
 func newAudit(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "audit", Short: "Check the ledger's hash chain and signed checkpoint; names the first bad row", Args: noArgs,
+		Long: "Check the hash chain of the ledger, and compare it with the newest signed checkpoint. The first bad row is\n" +
+			"named, and the exit code is 7.",
 		Example: "  svcd audit --data ./data",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
 			report, err := svc.AuditReport(ctx)
+			if errors.Is(err, checkpoint.ErrContradiction) || errors.Is(err, ledger.ErrBroken) {
+				return cli.Refuse(cli.ExitProof, "keep a copy of the data directory as it is, and restore a backup", err)
+			}
 			if err != nil {
 				return err
 			}
@@ -71,9 +80,9 @@ no file and no upload, which svcd serve removes. They are no failure.`,
 			}
 			switch {
 			case bad > 0:
-				return fmt.Errorf("%d files cannot be served as they were stored: restore %s from a backup", bad, cmp.Or(s.cfg.Blobs, filepath.Join(s.cfg.DataDir, "blobs")))
+				return refuse(fmt.Sprintf("restore %s from a backup", cmp.Or(s.cfg.Blobs, filepath.Join(s.cfg.DataDir, "blobs"))), "%d files cannot be served as they were stored", bad)
 			case miscounted > 0:
-				return fmt.Errorf("the bytes of %d accounts and groups are counted wrong: uploads may be refused too early or too late; svcd export and svcd import count them anew", miscounted)
+				return refuse("svcd export and svcd import count them anew", "the bytes of %d accounts and groups are counted wrong: uploads may be refused too early or too late", miscounted)
 			}
 			return nil
 		}),

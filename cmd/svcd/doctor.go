@@ -68,7 +68,7 @@ func (s *settings) printFindings(list []cli.Finding, asJSON bool) error {
 func (s *settings) examine(ctx context.Context) []cli.Finding {
 	cfg, err := s.serviceConfig()
 	if err != nil {
-		return []cli.Finding{cli.Failed("settings", err.Error(), cmp.Or(ownfile.MendOf(err), "see svcd config and svcd serve --help"))}
+		return []cli.Finding{cli.Failed("settings", err.Error(), settingsHint(err))}
 	}
 	list := []cli.Finding{s.checkSettings(), checkPlace("data directory", s.cfg.DataDir, 0o700),
 		s.checkMasterKey(ctx), checkFiles(s.cfg.MaxConnections), cli.CheckLockLimit(littleLocked, "enough for keys", "LimitMEMLOCK=1M in the unit, or ulimit -l 1024"), s.checkConfinement()}
@@ -88,6 +88,15 @@ func (s *settings) examine(ctx context.Context) []cli.Finding {
 		list = append(list, cli.Failed("service", err.Error(), "report this line"))
 	}
 	return append(list, s.checkAddress(ctx))
+}
+
+// settingsHint is what to do about settings that svcd serve refuses.
+func settingsHint(err error) string {
+	see := "see svcd config and svcd serve --help"
+	if own := cli.FailureOf(err); own != nil && own.Hint != "" {
+		return own.Hint + "; " + see
+	}
+	return cmp.Or(ownfile.MendOf(err), see)
 }
 
 // checkSettings warns of a password that every user of the machine can see.

@@ -12,10 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/svcfs/svcfs/sdk/ownfile"
-	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/archive"
-	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/vault"
 )
 
@@ -41,7 +39,7 @@ Without the master key nobody can read the files: keep a copy of the key elsewhe
 			if since != "" {
 				f, err := os.Open(since)
 				if err != nil {
-					return usageError{fmt.Errorf("open the earlier archive: %w", err)}
+					return usage("", "open the earlier archive: %w", err)
 				}
 				defer f.Close()
 				earlier = f
@@ -60,7 +58,7 @@ func (s *settings) export(path string, write func(io.Writer) (archive.Summary, e
 		s.warn(sum)
 		return err
 	}
-	taken := fault.New(wire.CodeValidation, "%s exists already: give a new name", path)
+	taken := usage("give a new name", "%s exists already", path)
 	if _, err := os.Lstat(path); err == nil {
 		return taken // before a long export
 	}
@@ -113,7 +111,7 @@ and the exit code is 6 if something was damaged.`,
 		Example: "  svcd import /backup/sunday /backup/monday --data /srv/svcd\n  svcd import /backup/sunday --data /srv/svcd --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := os.Stat(filepath.Join(s.cfg.DataDir, vault.FileName)); err != nil { // a new one would not fit
-				return usageError{fmt.Errorf("put master.key of the exported service into %s first, mode 0600: %w", s.cfg.DataDir, err)}
+				return usage(fmt.Sprintf("put master.key of the exported service into %s first, mode 0600", s.cfg.DataDir), "the master key is missing: %w", err)
 			}
 			var archives []io.Reader
 			for _, name := range args {
@@ -123,7 +121,7 @@ and the exit code is 6 if something was damaged.`,
 				}
 				f, err := os.Open(name)
 				if err != nil {
-					return usageError{fmt.Errorf("open archive: %w", err)}
+					return usage("", "open archive: %w", err)
 				}
 				defer f.Close()
 				archives = append(archives, f)
@@ -137,7 +135,7 @@ and the exit code is 6 if something was damaged.`,
 
 func someArchives(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return usageError{errors.New("want FILE, or several: see --help")}
+		return usage("", "want FILE, or several")
 	}
 	return nil
 }
@@ -170,10 +168,10 @@ func (s *settings) load(ctx context.Context, svc *service.Service, salvage bool,
 	fmt.Fprintln(s.stdout, "next: start it with svcd serve; members whose machine saw newer records refuse it until they run: svcfs accept-rollback, and mount again\n"+
 		"      an archive from before svcd rotate-log-key: svcfs accept-rollback --forget-key")
 	if len(sum.Damage) > 0 && missing == 0 {
-		return errors.New("the archives are damaged, but no file is missing: make a full archive of the new service")
+		return refuse("make a full archive of the new service", "the archives are damaged, but no file is missing")
 	}
 	if missing > 0 {
-		return fmt.Errorf("%d files are missing: get their content from another copy of the archive, or from members, who save it again", missing)
+		return refuse("get their content from another copy of the archive, or from members, who save it again", "%d files are missing", missing)
 	}
 	return nil
 }

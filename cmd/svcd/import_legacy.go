@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -57,7 +56,7 @@ of the group's key for each file, so that revoking members loses no file.`,
 }
 
 func (l *legacyImport) checkArgs(_ *cobra.Command, args []string) error {
-	wrong := func(text string) error { return usageError{errors.New(text + ": see svcd import-legacy --help")} }
+	wrong := func(text string) error { return usage("", "%s", text) }
 	switch {
 	case len(args) == 0:
 		return wrong("want GROUP and files")
@@ -135,7 +134,7 @@ func readRegular(name string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, usageError{fmt.Errorf("%s is not a file", name)}
+		return nil, usage("", "%s is not a file", name)
 	}
 	return io.ReadAll(f)
 }

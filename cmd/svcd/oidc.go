@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"strings"
 
@@ -35,7 +33,7 @@ func (o *oidcSettings) register(set *pflag.FlagSet) {
 func (o *oidcSettings) config() (service.OIDC, error) {
 	if o.issuer == "" {
 		if o.clientID != "" || o.secretFile != "" || o.create {
-			return service.OIDC{}, usageError{errors.New("--oidc-… without --oidc-issuer: give the provider's address")}
+			return service.OIDC{}, usage("give the provider's address: --oidc-issuer", "--oidc-… without --oidc-issuer")
 		}
 		return service.OIDC{}, nil
 	}
@@ -43,7 +41,7 @@ func (o *oidcSettings) config() (service.OIDC, error) {
 	if o.secretFile != "" {
 		raw, err := ownfile.Read(o.secretFile, ownfile.SecretKind(o.secretFile), maxSecretBytes)
 		if err != nil {
-			return service.OIDC{}, usageError{fmt.Errorf("read client secret: %w", err)}
+			return service.OIDC{}, usage(ownfile.MendOf(err), "read client secret: %w", err)
 		}
 		secret = string(raw)
 	}

@@ -26,7 +26,7 @@ value of svcd serve.`,
 		PreRunE: func(*cobra.Command, []string) error {
 			switch {
 			case s.cfg.DestructionDelay < 0:
-				return usageError{fmt.Errorf("--destruction-delay %s: want 0 or more", s.cfg.DestructionDelay)}
+				return usage("want 0 or more", "--destruction-delay %s", s.cfg.DestructionDelay)
 			case s.cfg.DestructionDelay == 0:
 				s.cfg.DestructionDelay = -1 // none
 			}

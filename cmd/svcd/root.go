@@ -27,11 +27,16 @@ const (
 	exitOther    = int(cli.ExitOther)
 )
 
-// usageError is a mistake on the command line.
-type usageError struct{ err error }
+// usage is a mistake on the command line or in the settings, with what to do about it; "" is the help
+// of the command.
+func usage(hint, format string, args ...any) error {
+	return cli.Refuse(cli.ExitUsage, hint, fmt.Errorf(format, args...))
+}
 
-func (e usageError) Error() string { return e.err.Error() }
-func (e usageError) Unwrap() error { return e.err }
+// refuse is another failure, with what to do about it.
+func refuse(hint, format string, args ...any) error {
+	return cli.Refuse(cli.ExitOther, hint, fmt.Errorf(format, args...))
+}
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
@@ -41,36 +46,60 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	if _, _, unknown := root.Find(args); unknown != nil {
-		err = usageError{err}
+		err = cli.WrongCommand(root, args, err)
 	}
-	fmt.Fprintln(stderr, "svcd:", err)
-	if mend := ownfile.MendOf(err); mend != "" {
-		fmt.Fprintln(stderr, "do:", mend)
+	code := exitCode(err)
+	if ctx.Err() != nil && cli.FailureOf(err) == nil {
+		code, err = cli.ExitInterrupted, errors.New("interrupted")
 	}
-	return exitCode(err)
+	fmt.Fprint(stderr, cli.FailureText("svcd", err, hintOf(root, args, code, err)))
+	return int(code)
 }
 
-func exitCode(err error) int {
-	var usage usageError
-	if errors.As(err, &usage) {
-		return exitUsage
+// exitCode classifies err: our own refusals first, then those of the service.
+func exitCode(err error) cli.ExitCode {
+	if own := cli.FailureOf(err); own != nil {
+		return own.Code
 	}
 	switch fault.Of(err).Code {
 	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound:
-		return exitNotFound
+		return cli.ExitNotFound
 	case wire.CodeValidation:
-		return exitUsage
+		return cli.ExitUsage
 	default:
-		return exitOther
+		return cli.ExitOther
 	}
+}
+
+// hintOf is the next step after err.
+func hintOf(root *cobra.Command, args []string, code cli.ExitCode, err error) string {
+	if own := cli.FailureOf(err); own != nil && own.Hint != "" {
+		return own.Hint
+	}
+	if mend := ownfile.MendOf(err); mend != "" {
+		return mend
+	}
+	cmd, _, _ := root.Find(args)
+	switch code {
+	case cli.ExitUsage:
+		return "see: " + cmd.CommandPath() + " --help"
+	case cli.ExitNotFound:
+		return "see the accounts with: svcd account list"
+	case cli.ExitInterrupted:
+		return "run it again"
+	}
+	if cmd.Name() == "doctor" {
+		return "each line with ✗ says what to do"
+	}
+	return "see what is wrong with: svcd doctor"
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	s := &settings{stdout: stdout, stderr: stderr, lookupEnv: os.LookupEnv}
 	root := &cobra.Command{
-		Use: "svcd", Short: "Self-hosted service for encrypted group files", Version: service.Version,
+		Use: "svcd", Short: "Self-hosted service for encrypted group files",
 		SilenceUsage: true, SilenceErrors: true,
-		Long:    "svcd stores encrypted files, keeps their keys, controls access by groups and records every action on a ledger.",
+		Long:    "svcd stores encrypted files, keeps their keys, controls access by groups and records every action on a ledger.\n\n" + cli.ExitHelp(),
 		Example: "  svcd serve --data /var/lib/svcd\n  svcd account create alice --data /var/lib/svcd --balance 10 --api-key-file alice.key",
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := confine.Harden(); err != nil { // before a key is read
@@ -82,10 +111,11 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(cli.WrongFlag)
 	s.register(root.PersistentFlags())
 	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newWitness(s), newVerify(s), newChecksum(s), newRotateMasterKey(s), newRotateLogKey(s), newRotateTokenKey(s), newRotateUploadKey(s), newRetention(s), newImportLegacy(s),
-		newConfig(s), newExport(s), newImport(s), newDoctor(s), newWhere(s), newMan())
+		newConfig(s), newExport(s), newImport(s), newDoctor(s), newWhere(s), newMan(),
+		cli.VersionCommand(root, func(version string) error { _, err := fmt.Fprintf(stdout, "svcd version %s\n", version); return err }))
 	cli.OfferNoFiles(root, "DIR", "FILE")
 	return root
 }
@@ -100,7 +130,7 @@ func (s *settings) with(ctx context.Context, f func(*service.Service) error) err
 		return err
 	}
 	if _, err := os.Stat(s.cfg.DataDir); err != nil {
-		return fmt.Errorf("look at data directory: %w; svcd serve --data DIR makes one", err)
+		return refuse("svcd serve --data DIR makes one", "look at data directory: %w", err)
 	}
 	cfg := s.cfg
 	cfg.MasterKey = s.masterKey()
@@ -120,7 +150,7 @@ func (s *settings) run(f func(ctx context.Context, svc *service.Service, args []
 
 func (s *settings) needData() error {
 	if s.cfg.DataDir == "" {
-		return usageError{errors.New("no data directory: give --data DIR, set SVCD_DATA, or write data = \"DIR\" into the file that --config names")}
+		return usage("give --data DIR, set SVCD_DATA, or write data = \"DIR\" into the file that --config names", "no data directory")
 	}
 	return nil
 }
@@ -130,11 +160,11 @@ func (s *settings) printJSON(v any) error { return json.NewEncoder(s.stdout).Enc
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 && cmd.HasSubCommands() {
 		if near := cli.NearestCommand(cmd, args[0]); near != "" {
-			return usageError{fmt.Errorf("unknown command %q: did you mean: %s %s", args[0], cmd.CommandPath(), near)}
+			return usage(fmt.Sprintf("did you mean: %s %s", cmd.CommandPath(), near), "unknown command %q", args[0])
 		}
 	}
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("unexpected %q: see --help", args[0])}
+		return usage("", "unexpected %q", args[0])
 	}
 	return nil
 }
@@ -146,7 +176,7 @@ func oneArg(name string) cobra.PositionalArgs {
 func wantArgs(n int, text string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usageError{errors.New(text)}
+			return usage(hint, "%s", text)
 		}
 		return nil
 	}

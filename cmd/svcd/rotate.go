@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -35,7 +34,7 @@ After an interruption run the command again.`,
 			"  svcd rotate-master-key --data ./data --finish",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if finish && cancel || newFile != "" && (finish || cancel) {
-				return usageError{errors.New("--finish, --cancel and --new-master-key-file exclude each other")}
+				return usage("", "--finish, --cancel and --new-master-key-file exclude each other")
 			}
 			return s.with(cmd.Context(), func(svc *service.Service) error {
 				rotate := func() (service.Rotation, error) { return svc.RotateMasterKey(cmd.Context(), newFile) }

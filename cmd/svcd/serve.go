@@ -106,8 +106,8 @@ func inTheClear(publicURL string, listening net.Addr) error {
 	if what == "" {
 		return nil
 	}
-	return usageError{fmt.Errorf("%s is plain http that other machines reach: API keys would cross the network in the clear; "+
-		"give --tls-cert and --tls-key, or let a proxy do TLS and give --public-url https://HOST; --insecure-http allows it on a network that you trust", what)}
+	return usage("give --tls-cert and --tls-key, or let a proxy do TLS and give --public-url https://HOST; --insecure-http allows it on a network that you trust",
+		"%s is plain http that other machines reach: API keys would cross the network in the clear", what)
 }
 
 // reloadOn calls reload at every signal until ctx ends.
@@ -130,7 +130,7 @@ func listenOn(addresses ...string) (list []net.Listener, err error) {
 		}
 		l, err := net.Listen("tcp", address)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("listen: %w; choose another address", err), closeAll(list))
+			return nil, errors.Join(refuse("choose another address", "listen: %w", err), closeAll(list))
 		}
 		list = append(list, l)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -89,38 +88,38 @@ func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	for _, text := range s.trustedProxies {
 		network, err := netip.ParsePrefix(strings.TrimSpace(text))
 		if err != nil {
-			return cfg, usageError{fmt.Errorf("--trusted-proxy %q: want a network such as 10.0.0.0/8 or 127.0.0.1/32", text)}
+			return cfg, usage("want a network such as 10.0.0.0/8 or 127.0.0.1/32", "--trusted-proxy %q", text)
 		}
 		cfg.TrustedProxies = append(cfg.TrustedProxies, network.Masked())
 	}
 	for name, address := range map[string]string{"listen": s.listen, "metrics-listen": s.metricsListen} {
 		if _, _, err := net.SplitHostPort(address); err != nil && address != "" {
-			return cfg, usageError{fmt.Errorf("--%s %q: want HOST:PORT", name, address)}
+			return cfg, usage("want HOST:PORT", "--%s %q", name, address)
 		}
 	}
 	switch {
 	case s.refs != refsBafy && s.refs != refsPlain:
-		return cfg, usageError{fmt.Errorf("--refs %q: want %s or %s", s.refs, refsBafy, refsPlain)}
+		return cfg, usage(fmt.Sprintf("want %s or %s", refsBafy, refsPlain), "--refs %q", s.refs)
 	case (s.cfg.Witness == "") != (s.cfg.WitnessKey == ""):
-		return cfg, usageError{errors.New("give --witness and --witness-key together")}
+		return cfg, usage("give --witness and --witness-key together", "one of --witness and --witness-key is missing")
 	case (s.cfg.TLSCert == "") != (s.cfg.TLSKey == ""):
-		return cfg, usageError{errors.New("give --tls-cert and --tls-key together")}
+		return cfg, usage("give --tls-cert and --tls-key together", "one of --tls-cert and --tls-key is missing")
 	case s.cfg.TokenLifetime <= 0 || s.cfg.TokenLifetime > service.DefaultTokenLifetime:
-		return cfg, usageError{fmt.Errorf("--token-lifetime %s: want more than 0 and at most 24h", s.cfg.TokenLifetime)}
+		return cfg, usage("want more than 0 and at most 24h", "--token-lifetime %s", s.cfg.TokenLifetime)
 	case s.cfg.DestructionDelay < 0:
-		return cfg, usageError{fmt.Errorf("--destruction-delay %s: want 0 or more", s.cfg.DestructionDelay)}
+		return cfg, usage("want 0 or more", "--destruction-delay %s", s.cfg.DestructionDelay)
 	case s.cfg.MaxFileBytes <= 0 || s.cfg.MaxWholeBytes <= 0 || s.cfg.MaxConnections <= 0 || s.cfg.ClientTimeout <= 0:
-		return cfg, usageError{errors.New("--max-file-bytes, --max-whole-bytes, --max-connections and --client-timeout must be above 0")}
+		return cfg, usage("give each a number above 0", "--max-file-bytes, --max-whole-bytes, --max-connections and --client-timeout must be above 0")
 	}
 	if s.cfg.MaxPerAddress < 0 || s.cfg.MaxPerAddress > s.cfg.MaxConnections {
-		return cfg, usageError{fmt.Errorf("--max-connections-per-address %d: want 0, or at most --max-connections: %d", s.cfg.MaxPerAddress, s.cfg.MaxConnections)}
+		return cfg, usage(fmt.Sprintf("want 0, or at most --max-connections: %d", s.cfg.MaxConnections), "--max-connections-per-address %d", s.cfg.MaxPerAddress)
 	}
 	if s.cfg.Memory < 0 || s.cfg.Memory > 0 && s.cfg.Memory < service.MinMemory {
-		return cfg, usageError{fmt.Errorf("--memory %d: want 0, or at least %d bytes", s.cfg.Memory, service.MinMemory)}
+		return cfg, usage(fmt.Sprintf("want 0, or at least %d bytes", service.MinMemory), "--memory %d", s.cfg.Memory)
 	}
 	largest := (format.Layout{Size: s.cfg.MaxFileBytes, BlockBytes: format.MinBlockBytes}).SealedBytes()
 	if s.cfg.MaxOpenBytes < 0 || s.cfg.MaxOpenBytes > 0 && s.cfg.MaxOpenBytes < largest {
-		return cfg, usageError{fmt.Errorf("--max-open-bytes %d: want 0, or at least one file of --max-file-bytes, encrypted: %d", s.cfg.MaxOpenBytes, largest)}
+		return cfg, usage(fmt.Sprintf("want 0, or at least one file of --max-file-bytes, encrypted: %d", largest), "--max-open-bytes %d", s.cfg.MaxOpenBytes)
 	}
 	return cfg, s.checkPublicURL()
 }
@@ -131,7 +130,7 @@ func (s *settings) checkPublicURL() error {
 	}
 	u, err := url.Parse(s.cfg.PublicURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return usageError{errors.New("--public-url: want http://HOST or https://HOST")}
+		return usage("want http://HOST or https://HOST", "--public-url is no address")
 	}
 	return nil
 }
@@ -141,11 +140,11 @@ func (s *settings) feeTable() (ledger.Fees, error) {
 	known := ledger.Actions()
 	for action, tokens := range s.fees {
 		if !slices.Contains(known, action) {
-			return nil, usageError{fmt.Errorf("fees: unknown action %q; did you mean %q?", action, cli.Nearest(action, known))}
+			return nil, usage(fmt.Sprintf("did you mean %q?", cli.Nearest(action, known)), "fees: unknown action %q", action)
 		}
 		amount, err := wire.ParseTokens(strings.TrimSpace(tokens))
 		if err != nil {
-			return nil, usageError{fmt.Errorf("fees: %s: %w", action, err)}
+			return nil, usage("use a number of tokens, such as 0.039", "fees: %s: %w", action, err)
 		}
 		fees[action] = amount
 	}
@@ -157,7 +156,7 @@ func (s *settings) feeTable() (ledger.Fees, error) {
 func (s *settings) loggers() (all, signIns *slog.Logger, err error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
-		return nil, nil, usageError{fmt.Errorf("--log-level %q: want debug, info, warn or error", s.logLevel)}
+		return nil, nil, usage("want debug, info, warn or error", "--log-level %q", s.logLevel)
 	}
 	signInLevel := level
 	if level <= slog.LevelWarn {
@@ -171,6 +170,6 @@ func (s *settings) loggers() (all, signIns *slog.Logger, err error) {
 		return slog.New(slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: level})),
 			slog.New(slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: signInLevel})), nil
 	default:
-		return nil, nil, usageError{fmt.Errorf("--log-format %q: want text or json", s.logFormat)}
+		return nil, nil, usage("want text or json", "--log-format %q", s.logFormat)
 	}
 }

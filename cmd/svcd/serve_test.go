@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
+	"io"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/service"
 )
 
@@ -26,7 +30,7 @@ func TestThreat9PlainHTTPForOthersIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := inTheClear(tc.url, address); (err != nil) != tc.refused || tc.refused && !strings.Contains(err.Error(), "--tls-cert") {
+		if err := inTheClear(tc.url, address); (err != nil) != tc.refused || tc.refused && !strings.Contains(cli.FailureOf(err).Hint, "--tls-cert") {
 			t.Errorf("%s on %s: %v", tc.url, tc.listening, err)
 		}
 	}
@@ -67,6 +71,45 @@ func TestMisspeltCommandIsToldTheNearest(t *testing.T) {
 		_, stderr, code := execute(t, strings.Fields(line)...)
 		if want == "" && code != exitOK || want != "" && (code != exitUsage || !strings.Contains(stderr, "did you mean: "+want)) {
 			t.Errorf("svcd %s: code %d, %s", line, code, stderr)
+		}
+	}
+}
+
+// A failure is one line, and the next step is another.
+func TestEveryFailureHasANextStep(t *testing.T) {
+	dir := makeData(t, filepath.Join(t.TempDir(), "data"))
+	for line, want := range map[string]struct {
+		code int
+		hint string
+	}{
+		"nonsense":                                 {exitUsage, "run 'svcd help'"},
+		"audit --nonsense":                         {exitUsage, "run 'svcd audit --help'"},
+		"audit x --data " + dir:                    {exitUsage, "see: svcd audit --help"},
+		"audit --data " + dir + "/absent":          {exitOther, "svcd serve --data DIR makes one"},
+		"account fund nobody 1 --data " + dir:      {exitNotFound, "svcd account list"},
+		"account fund nobody little --data " + dir: {exitUsage, "a number of tokens"},
+		"account create Bad/Name --data " + dir:    {exitUsage, "see: svcd account create --help"},
+	} {
+		_, stderr, code := execute(t, strings.Fields(line)...)
+		if first, hint, _ := strings.Cut(stderr, "\nhint: "); code != want.code || !strings.HasPrefix(first, "svcd: ") || !strings.Contains(hint, want.hint) || strings.Count(stderr, "\n") != 2 {
+			t.Errorf("svcd %s: code %d, %s", line, code, stderr)
+		}
+	}
+}
+
+func TestInterruptedCommandSaysSo(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	var stderr strings.Builder
+	if code := run(ctx, []string{"audit", "--data", makeData(t, filepath.Join(t.TempDir(), "data"))}, io.Discard, &stderr); code != int(cli.ExitInterrupted) || !strings.HasPrefix(stderr.String(), "svcd: interrupted\nhint: ") {
+		t.Errorf("code %d, %s", code, stderr.String())
+	}
+}
+
+func TestOneVersion(t *testing.T) {
+	for _, args := range [][]string{{"version"}, {"--version"}, {"-V"}} {
+		if out, _, code := execute(t, args...); code != exitOK || out != "svcd version "+cli.Version()+"\n" {
+			t.Errorf("svcd %v: code %d, %q", args, code, out)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net/url"
 	"os"
@@ -134,7 +133,7 @@ func (s *settings) resolve(cmd *cobra.Command) error {
 				from += " " + envName(name)
 			}
 			if err := flag.Value.Set(value); err != nil {
-				return usageError{fmt.Errorf("%s, %s: %w", name, from, err)}
+				return usage("", "%s, %s: %w", name, from, err)
 			}
 		}
 		s.effective = append(s.effective, setting{name, shown(name, flag.Value), from})
@@ -175,7 +174,7 @@ func redactURL(text string) string {
 // needTLS refuses stores on other machines that are reached without TLS.
 func (s *settings) needTLS() error {
 	if err := errors.Join(store.CheckEncrypted(s.cfg.Database), blob.CheckEncrypted(s.cfg.Blobs)); err != nil && !s.insecure {
-		return usageError{fmt.Errorf("%w; --insecure-http allows it on a network that you trust", err)}
+		return usage("use TLS; --insecure-http allows it on a network that you trust", "%w", err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/svcfs/svcfs/cmd/internal/cli"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 // readFile reads the configuration file into values as flags take them.
@@ -16,11 +18,10 @@ func (s *settings) readFile() (map[string]string, error) {
 		return nil, nil
 	}
 	values, err := cli.ReadFile(s.file, s.parse, password)
-	var wrong usageError
-	if err == nil || errors.As(err, &wrong) {
+	if err == nil || cli.FailureOf(err) != nil {
 		return values, err
 	}
-	return nil, usageError{fmt.Errorf("read configuration: %w", err)}
+	return nil, usage(cmp.Or(ownfile.MendOf(err), "run it as the user of the service, such as sudo -u svcd svcd …, or name another file with --config"), "read configuration: %w", err)
 }
 
 func (s *settings) parse(text []byte) (map[string]string, error) {
@@ -31,17 +32,17 @@ func (s *settings) parse(text []byte) (map[string]string, error) {
 		if errors.As(err, &at) {
 			line, _ = at.Position()
 		}
-		return nil, usageError{fmt.Errorf("%s line %d is not TOML: write NAME = \"VALUE\"", s.file, line)}
+		return nil, usage("write NAME = \"VALUE\"", "%s line %d is not TOML", s.file, line)
 	}
 	known := settingNames()
 	values := make(map[string]string)
 	for name, v := range tree {
 		if name == "config" || !slices.Contains(known, name) {
-			return nil, usageError{fmt.Errorf("%s: unknown setting %q; did you mean %q? All are: %s", s.file, name, cli.Nearest(name, known), strings.Join(known[1:], " "))}
+			return nil, usage(fmt.Sprintf("did you mean %q? All are: %s", cli.Nearest(name, known), strings.Join(known[1:], " ")), "%s: unknown setting %q", s.file, name)
 		}
 		var err error
 		if values[name], err = flat(v); err != nil {
-			return nil, usageError{fmt.Errorf("%s: %s: %w", s.file, name, err)}
+			return nil, usage("see: svcd serve --help", "%s: %s: %w", s.file, name, err)
 		}
 	}
 	return values, nil

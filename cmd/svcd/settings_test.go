@@ -96,7 +96,7 @@ func TestRefusedSettings(t *testing.T) {
 		{"wrong type", "max-file-bytes = 'many'", nil, "max-file-bytes, file "},
 		{"unknown action", "", []string{"--fees", "uplod=1"}, `did you mean "upload"`},
 		{"negative fee", "", []string{"--fees", "upload=-1"}, "upload"},
-		{"no data", "", []string{"--data", ""}, "svcd serve refuses these settings: no data directory: give --data DIR, set SVCD_DATA, or write data = "},
+		{"no data", "", []string{"--data", ""}, "svcd serve refuses these settings: no data directory\nhint: give --data DIR, set SVCD_DATA, or write data = "},
 		{"log level", "", []string{"--log-level", "loud"}, "want debug"},
 		{"log format", "", []string{"--log-format", "xml"}, "want text or json"},
 		{"proxy", "", []string{"--trusted-proxy", "localhost"}, "want a network"},
@@ -116,8 +116,8 @@ func TestRefusedSettings(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			args := append([]string{"config", "--data", "/x", "--config", configFile(t, tc.file)}, tc.args...)
 			out, errs, code := execute(t, args...)
-			if code != exitUsage || !strings.Contains(errs, tc.want) {
-				t.Errorf("exit %d, %q: want %d and %q", code, errs, exitUsage, tc.want)
+			if code != exitUsage || !strings.Contains(errs, tc.want) || strings.Count(errs, "\nhint: ") != 1 {
+				t.Errorf("exit %d, %q: want %d, %q and a hint", code, errs, exitUsage, tc.want)
 			}
 			if strings.Contains(out+errs, "hunter2") {
 				t.Errorf("the password is shown: %s%s", out, errs)

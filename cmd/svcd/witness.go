@@ -32,7 +32,7 @@ key and the newest checkpoint of each ledger: if --data is lost, a new witness b
 				return err
 			}
 			if len(logs) == 0 {
-				return usageError{errors.New("no log to witness: give --log KEY, as https://HOST/tlog/key shows it")}
+				return usage("give --log KEY, as https://HOST/tlog/key shows it", "no log to witness")
 			}
 			w, err := witness.Open(s.cfg.DataDir, name, logs)
 			if err != nil {

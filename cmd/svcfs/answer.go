@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/cmd/svcfs/internal/desktop"
 )
 
@@ -63,7 +64,7 @@ func (a *app) tell(ctx context.Context, place string, answer answerFunc) error {
 	m, err := answerInTime(ctx, path, answer)
 	m.Kind = desktop.Answer
 	if err != nil {
-		m.Title, m.Body = "svcfs cannot tell", desktop.Sentence(err.Error())+"\n"+desktop.Sentence(hintText(a.hints.of(err)))
+		m.Title, m.Body = "svcfs cannot tell", desktop.Sentence(err.Error())+"\n"+desktop.Sentence(cli.HintText(a.hints.of(err)))
 	}
 	a.showMessage(m)
 	switch {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -45,9 +44,8 @@ func (a *app) execute(ctx context.Context, args []string) exitCode {
 	if err == nil {
 		return exitOK
 	}
-	var own *commandError
-	if !a.began && !errors.As(err, &own) {
-		err = usage(commandHint(root, args), firstLine(err.Error()))
+	if !a.began && cli.FailureOf(err) == nil {
+		err = cli.WrongCommand(root, args, err)
 	}
 	if !errors.Is(err, errReported) {
 		a.ui.fail(err, a.hints.of(err))
@@ -55,32 +53,8 @@ func (a *app) execute(ctx context.Context, args []string) exitCode {
 	return exitCodeOf(err)
 }
 
-// commandHint tells what to do about a command that there is not.
-func commandHint(root *cobra.Command, args []string) string {
-	found, rest, _ := root.Find(args)
-	for _, word := range rest {
-		if strings.HasPrefix(word, "-") {
-			continue
-		}
-		if near := cli.NearestCommand(found, word); near != "" {
-			return "did you mean: " + found.CommandPath() + " " + near
-		}
-		break
-	}
-	if found != root {
-		return "run 'svcfs help" + strings.TrimPrefix(found.CommandPath(), "svcfs") + "' for its commands and flags"
-	}
-	return "run 'svcfs help' for the commands, 'svcfs help COMMAND' for its flags"
-}
-
 // errReported marks a failure that the command has told already.
 var errReported = errors.New("reported")
-
-// firstLine cuts what the flag library adds, such as a whole help text.
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
-}
 
 // commandFunc is a command's own code.
 type commandFunc func(ctx context.Context, args []string) error
@@ -93,8 +67,7 @@ func (a *app) simple(run commandFunc) func(*cobra.Command, []string) error {
 		a.began = true
 		a.ui.live = a.ui.live && !a.asJSON // no progress beside JSON
 		err := run(ctx, args)
-		var own *commandError
-		if err != nil && ctx.Err() != nil && !errors.As(err, &own) {
+		if err != nil && ctx.Err() != nil && cli.FailureOf(err) == nil {
 			return interruption("run it again")
 		}
 		return err
@@ -102,7 +75,7 @@ func (a *app) simple(run commandFunc) func(*cobra.Command, []string) error {
 }
 
 // interruption is how a command ends that the user interrupted.
-func interruption(hint string) error { return refuse(exitOther, hint, errors.New("interrupted")) }
+func interruption(hint string) error { return refuse(exitInterrupted, hint, errors.New("interrupted")) }
 
 // withClient is a simple command that talks to the service.
 func (a *app) withClient(run func(ctx context.Context, c *sdk.Client, args []string) error) func(*cobra.Command, []string) error {

@@ -141,7 +141,7 @@ func (a *app) demo(ctx context.Context, dir, from string, once bool) (err error)
 // interrupted replaces the error of a demo that the user interrupted.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return refuse(exitOther, "run it again with: svcfs demo", errors.New("interrupted; everything was unmounted"))
+		return refuse(exitInterrupted, "run it again with: svcfs demo", errors.New("interrupted; everything was unmounted"))
 	}
 	return err
 }

@@ -59,7 +59,7 @@ func buildService(ctx context.Context, dir string) (string, error) {
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", refuse(exitOther, "run 'go build ./cmd/svcd' in "+root+" to see why", fmt.Errorf("build svcd: %w: %s", err, firstLine(string(out))))
+		return "", refuse(exitOther, "run 'go build ./cmd/svcd' in "+root+" to see why", fmt.Errorf("build svcd: %w: %s", err, firstLine(out)))
 	}
 	return path, nil
 }

@@ -62,7 +62,7 @@ func (a *app) printFindings(findings []cli.Finding) {
 	for _, f := range findings {
 		a.ui.printf("%-4s  %-13s  %s\n", f.State, f.Check, escapeText(f.Detail))
 		if f.Hint != "" {
-			a.ui.printf("      %-13s  hint: %s\n", "", escapeText(hintText(f.Hint)))
+			a.ui.printf("      %-13s  hint: %s\n", "", escapeText(cli.HintText(f.Hint)))
 		}
 	}
 }

@@ -21,22 +21,12 @@ const (
 	exitMoney       = cli.ExitMoney
 	exitUnreachable = cli.ExitUnreachable
 	exitOther       = cli.ExitOther
+	exitProof       = cli.ExitProof
+	exitInterrupted = cli.ExitInterrupted
 )
 
-// commandError is a failure with an exit code of its own and the next step.
-type commandError struct {
-	code exitCode
-	err  error
-	hint string
-}
-
-func (e *commandError) Error() string { return e.err.Error() }
-func (e *commandError) Unwrap() error { return e.err }
-
 // refuse returns an error of this command, with what to do next.
-func refuse(code exitCode, hint string, err error) error {
-	return &commandError{code: code, err: err, hint: hint}
-}
+func refuse(code exitCode, hint string, err error) error { return cli.Refuse(code, hint, err) }
 
 // usage returns a mistake in the command line or settings.
 func usage(hint, text string) error { return refuse(exitUsage, hint, errors.New(text)) }
@@ -44,14 +34,16 @@ func usage(hint, text string) error { return refuse(exitUsage, hint, errors.New(
 // exitCodeOf classifies err: our own refusals first, then the tree's, then the
 // service's.
 func exitCodeOf(err error) exitCode {
-	var own *commandError
 	var fromTree *tree.Error
 	var refused *sdk.Error
+	own := cli.FailureOf(err)
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &own):
-		return own.code
+	case own != nil:
+		return own.Code
+	case isProof(err):
+		return exitProof
 	case errors.As(err, &fromTree):
 		return exitCodeOfClass(fromTree.Class)
 	case errors.As(err, &refused) && refused.Code == wire.CodeAccountUnknown: // the account that signs in
@@ -64,6 +56,20 @@ func exitCodeOf(err error) exitCode {
 		return exitUnreachable
 	}
 	return exitOther
+}
+
+// isProof reports whether what the service showed was proven false: its history, its keys, or the
+// receipt of a save. Content that does not decrypt, or that its uploader recorded wrongly, is not that.
+func isProof(err error) bool {
+	var refused *sdk.Error
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.Code {
+	case wire.CodeHistory, wire.CodeLogKey, wire.CodeVaultKey, wire.CodeReceipt:
+		return true
+	}
+	return false
 }
 
 func exitCodeOfKind(kind sdk.Kind) exitCode {
@@ -98,8 +104,12 @@ func exitCodeOfClass(class tree.Class) exitCode {
 	return exitOther
 }
 
-// exitCodeOfClassName is exitCodeOfClass of a class as a mount tells it.
-func exitCodeOfClassName(name string) exitCode {
+// exitCodeOfLook is exitCodeOfClass for a look at the lists of the service, as a mount tells it: a list
+// holds no content, so that a corrupt one is one that is not proven.
+func exitCodeOfLook(name string) exitCode {
+	if name == tree.ClassCorrupt.String() {
+		return exitProof
+	}
 	for class := tree.ClassOther; class <= tree.ClassConflict; class++ {
 		if class.String() == name {
 			return exitCodeOfClass(class)

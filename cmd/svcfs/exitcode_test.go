@@ -8,6 +8,7 @@ import (
 
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 func TestExitCodeOf(t *testing.T) {
@@ -27,6 +28,10 @@ func TestExitCodeOf(t *testing.T) {
 		{"not found", kind(sdk.ErrNotFound), exitNotFound},
 		{"deleted", kind(sdk.ErrDeleted), exitNotFound},
 		{"decryption failed", kind(sdk.ErrCorrupt), exitNotFound},
+		{"another history", &sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeHistory}, exitProof},
+		{"another history, in a mount", &tree.Error{Class: tree.ClassCorrupt, Err: &sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeHistory}}, exitProof},
+		{"no receipt", &sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeReceipt}, exitProof},
+		{"recorded wrongly", &sdk.Error{Kind: sdk.ErrCorrupt, Err: sdk.ErrWrongContent}, exitNotFound},
 		{"bad argument", kind(sdk.ErrInvalid), exitUsage},
 		{"balance", kind(sdk.ErrInsufficient), exitMoney},
 		{"down", kind(sdk.ErrUnavailable), exitUnreachable},

@@ -7,8 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
-	"unicode"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
@@ -28,9 +28,8 @@ type hints struct {
 
 // of returns what to do about err, or "".
 func (h hints) of(err error) string {
-	var own *commandError
-	if errors.As(err, &own) && own.hint != "" {
-		return own.hint
+	if own := cli.FailureOf(err); own != nil && own.Hint != "" {
+		return own.Hint
 	}
 	var mountpoint *fs.MountpointError
 	if errors.As(err, &mountpoint) && mountpoint.Hint != "" {
@@ -61,6 +60,10 @@ func (h hints) of(err error) string {
 		return "run 'svcfs doctor' to see what cannot be reached"
 	case exitUsage:
 		return "run the command with --help to see what it wants"
+	case exitProof:
+		return "show this to the operator and to other members"
+	case exitInterrupted:
+		return "run it again"
 	case exitOther:
 		return "run 'svcfs doctor' to check this machine and the service"
 	}
@@ -205,17 +208,4 @@ func groupOf(err error) string {
 		}
 	}
 	return "GROUP"
-}
-
-// hintText makes a sentence into what follows "hint: ": it begins with a small
-// letter, unless its first word is a name, and has no full stop when it is the
-// only one.
-func hintText(hint string) string {
-	if !strings.Contains(hint, ". ") && !strings.HasSuffix(hint, "...") {
-		hint = strings.TrimSuffix(hint, ".")
-	}
-	if len(hint) > 1 && unicode.IsUpper(rune(hint[0])) && (unicode.IsLower(rune(hint[1])) || hint[1] == ' ') {
-		hint = strings.ToLower(hint[:1]) + hint[1:]
-	}
-	return hint
 }

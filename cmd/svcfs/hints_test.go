@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -25,7 +26,7 @@ func TestEveryFailureClassHasANextStep(t *testing.T) {
 			t.Errorf("%v: hint %q", kind, hint)
 		}
 	}
-	for code := exitAuth; code <= exitOther; code++ {
+	for code := exitAuth; code <= exitProof; code++ {
 		if hintFor(refuse(code, "", errors.New("why"))) == "" {
 			t.Errorf("no hint for exit code %d", code)
 		}
@@ -120,8 +121,8 @@ func TestHintsReadAlike(t *testing.T) {
 		"put GROUP FILE...":                 "put GROUP FILE...",
 		"":                                  "",
 	} {
-		if got := hintText(raw); got != want {
-			t.Errorf("hintText(%q) = %q, want %q", raw, got, want)
+		if got := cli.HintText(raw); got != want {
+			t.Errorf("HintText(%q) = %q, want %q", raw, got, want)
 		}
 	}
 }

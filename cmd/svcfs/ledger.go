@@ -22,7 +22,7 @@ members and retrievals. Each record must match its hash and be in the tree that 
 service signed. The history must continue the history seen before. The files that
 mount, ls and get show must be the files of these records, and no others. When the
 history was altered, shortened or forked, the command says what was proven false, and
-the exit code is 6.`,
+the exit code is 7.`,
 		Example: "  svcfs ledger team\n  svcfs ledger team --json\n  svcfs ledger team --verify",
 		Args:    exactly(1, "one GROUP"),
 		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
@@ -66,11 +66,11 @@ func (a *app) printLedger(entries []sdk.Entry, paths []string) {
 }
 
 // verifyLedger checks every record of a group. A history that must not be believed
-// ends with exit code 6.
+// ends with [exitProof].
 func (a *app) verifyLedger(ctx context.Context, g sdk.Group) error {
 	report, err := g.Verify(ctx)
 	if errors.Is(err, sdk.ErrCorrupt) {
-		return refuse(exitOther, "show this to the other members and the operator, who can run 'svcd audit'; after an honest restore of a backup: svcfs accept-rollback",
+		return refuse(exitProof, "show this to the other members and the operator, who can run 'svcd audit'; after an honest restore of a backup: svcfs accept-rollback",
 			fmt.Errorf("the history of group %q must not be believed: %w", g.ID, err))
 	}
 	if err != nil {

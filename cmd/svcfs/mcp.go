@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/cmd/svcfs/internal/agent"
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
@@ -88,7 +89,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 		groups = append(groups, sdk.GroupID(g))
 	}
 	err = agent.Serve(ctx, agent.Options{
-		Client: c, Version: version(), Groups: groups, Budget: budget, ReadBytes: int64(f.readBytes), WriteBytes: int64(f.writeBytes),
+		Client: c, Version: cli.Version(), Groups: groups, Budget: budget, ReadBytes: int64(f.readBytes), WriteBytes: int64(f.writeBytes),
 		AllowWrite: f.allowWrite, AllowDelete: f.allowDelete, Hint: a.hints.of, Why: whyIn(c.Account(), c.NetworkInfo().MCPURL),
 	}, agent.Transport(in, writeCloser{a.ui.out}))
 	if ctx.Err() != nil || errors.Is(err, io.EOF) { // told to end, or the host has closed its side

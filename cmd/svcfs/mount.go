@@ -244,7 +244,7 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 		Remote: remote, Known: remote, Storage: storage, CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
 		StagingBytes: int64(p.flags.stagingSize), Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir,
 		Ours: ours, AllowDelete: p.flags.allowDelete && ours, AllowCrawlers: p.flags.allowCrawlers,
-		Scratch: p.flags.scratch, Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, ReadPrice: remote.ReadPrice, Watch: c.Watch, Connection: c.Connection, Traffic: c.Traffic, Version: version(), Mountpoint: p.dir, Address: c.NetworkInfo().MCPURL,
+		Scratch: p.flags.scratch, Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, ReadPrice: remote.ReadPrice, Watch: c.Watch, Connection: c.Connection, Traffic: c.Traffic, Version: cli.Version(), Mountpoint: p.dir, Address: c.NetworkInfo().MCPURL,
 		Confined: confinement(), Proofs: func() string { return proofWords(c) }, Hint: a.hints.ofMount,
 	}
 }

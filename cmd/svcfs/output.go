@@ -73,6 +73,12 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
+// firstLine is the first line of what a program said.
+func firstLine(said []byte) string {
+	line, _, _ := strings.Cut(string(said), "\n")
+	return line
+}
+
 func itoa(n int) string { return strconv.Itoa(n) }
 
 // each returns what of makes of every item; for JSON an empty list is not absent.

@@ -59,7 +59,7 @@ func (a *app) refresh(ctx context.Context, path string) error {
 			return nil
 		}
 		if failed := newFailure(before, m.Status); failed != nil {
-			return refuse(exitCodeOfClassName(failed.Class), failed.Hint, fmt.Errorf("look at %s: %s", failed.Path, failed.Error))
+			return refuse(exitCodeOfLook(failed.Class), failed.Hint, fmt.Errorf("look at %s: %s", failed.Path, failed.Error))
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):

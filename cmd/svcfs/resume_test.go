@@ -133,7 +133,7 @@ func (w *barWorld) interrupt(t *testing.T, path string, pass int32, signal sysca
 	if err := cmd.Wait(); err == nil {
 		t.Errorf("%v ended well", args)
 	}
-	if signal == syscall.SIGINT && (cmd.ProcessState.ExitCode() != int(exitOther) || !strings.HasPrefix(errs.String(), "svcfs: interrupted\nhint: run the same command ")) {
+	if signal == syscall.SIGINT && (cmd.ProcessState.ExitCode() != int(exitInterrupted) || !strings.HasPrefix(errs.String(), "svcfs: interrupted\nhint: run the same command ")) {
 		t.Errorf("exit %d: %s", cmd.ProcessState.ExitCode(), errs.String())
 	}
 }

@@ -24,17 +24,15 @@ Settings come from flags, then the environment, then ~/.config/svcfs/config
                   SVC_AUTH_URL SVC_MCP_URL SVC_RPC_URL SVC_CONTRACT_ID
   SVC_NETWORK     mainnet or testnet of the hosted service
 
-Exit codes: 0 ok, 1 authentication or membership, 2 not found or decryption
-failed, 3 usage, 4 insufficient balance or budget, 5 unreachable, 6 other.`,
+` + cli.ExitHelp(),
 		Example:       "  svcfs demo\n  svcfs mount ~/groups\n  svcfs put team report.pdf\n  svcfs ls -l team",
-		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage("run '"+cmd.CommandPath()+" --help' for its flags", firstLine(err.Error()))
+		return cli.WrongFlag(cmd, err)
 	})
 	a.flags.register(root.PersistentFlags())
 	addGroup(root, "To begin with:", asksNobody(a.demoCommand()), a.setupCommand(), a.doctorCommand(), a.loginCommand())
@@ -43,12 +41,23 @@ failed, 3 usage, 4 insufficient balance or budget, 5 unreachable, 6 other.`,
 		asksNobody(a.refreshCommand()), asksNobody(a.syncCommand()), a.outboxCommand(), asksNobody(a.notifyCommand()))
 	addGroup(root, "Files and groups, without a mount:", a.putCommand(), a.getCommand(), a.lsCommand(), a.rmCommand(), a.undeleteCommand(), a.mvCommand(), a.groupCommand(),
 		a.ledgerCommand(), a.mcpCommand())
-	addGroup(root, "The account:", a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.logoutCommand(), a.acceptRollbackCommand())
-	root.AddCommand(asksNobody(a.manCommand()))
+	addGroup(root, "The account:", a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.logoutCommand(), a.acceptRollbackCommand(), asksNobody(a.forgetCommand()))
+	root.AddCommand(asksNobody(a.manCommand()), asksNobody(a.versionCommand(root)))
 	a.offerJSON(root)
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	cli.OfferNoFiles(root, "PATH")
 	return root
+}
+
+// versionCommand prints the version.
+func (a *app) versionCommand(root *cobra.Command) *cobra.Command {
+	return cli.VersionCommand(root, func(version string) error {
+		if a.asJSON {
+			return a.printJSON(map[string]string{"version": version})
+		}
+		a.ui.printf("svcfs version %s\n", version)
+		return nil
+	})
 }
 
 // addGroup adds commands that stand together under a title in the help.
@@ -87,7 +96,7 @@ func strictDefaults(root *cobra.Command) {
 			asksNobody(cmd)
 			cmd.Args = func(_ *cobra.Command, topic []string) error {
 				if found, rest, err := root.Find(topic); err != nil || len(rest) > 0 && found.HasSubCommands() {
-					return usage(commandHint(root, topic), fmt.Sprintf("no help about %q", strings.Join(topic, " ")))
+					return usage(cli.CommandHint(root, topic), fmt.Sprintf("no help about %q", strings.Join(topic, " ")))
 				}
 				return nil
 			}

@@ -231,8 +231,7 @@ func readConfig(path string) (map[string]string, error) {
 		}
 		return "an API key"
 	})
-	var own *commandError
-	if err == nil || errors.As(err, &own) {
+	if err == nil || cli.FailureOf(err) != nil {
 		return values, err
 	}
 	return nil, refuse(exitUsage, cmp.Or(ownfile.MendOf(err), "check the path and its permissions"), fmt.Errorf("read settings: %w", err))

@@ -383,7 +383,7 @@ func (a *app) enableUnit(ctx context.Context, folder string) (string, error) {
 	}
 	unit := strings.TrimSpace(string(name))
 	if out, err := exec.CommandContext(ctx, "systemctl", "--user", "enable", "--now", "--", unit).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("systemctl --user enable --now %s: %w: %s", unit, err, firstLine(string(out)))
+		return "", fmt.Errorf("systemctl --user enable --now %s: %w: %s", unit, err, firstLine(out))
 	}
 	return unit, nil
 }

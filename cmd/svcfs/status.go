@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs/tree"
 )
 
@@ -163,7 +164,7 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 		pairs = append(pairs, [2]string{"outbox", outboxWords(s.Outbox)})
 	}
 	if f := s.FailedLook; f != nil && f.Hint != "" {
-		pairs = append(pairs, [2]string{"hint", escapeText(hintText(f.Hint))})
+		pairs = append(pairs, [2]string{"hint", escapeText(cli.HintText(f.Hint))})
 	}
 	a.printPairs(pairs...)
 	return a.printPending(ctx, dir)

@@ -8,14 +8,15 @@ import (
 	"sync"
 
 	"golang.org/x/term"
+
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 )
 
 // terminal is how the program speaks. The rules:
 //
 //   - Data goes to standard output and nothing else does; everything else goes
 //     to standard error.
-//   - A failure is one line "svcfs: sentence" and, where there is a next step,
-//     one line "hint: next step". Nothing is printed twice.
+//   - A failure is as [cli.FailureText] writes it. Nothing is printed twice.
 //   - Progress is shown only when standard error is a terminal, on one line that
 //     is erased before anything else is printed.
 //   - Whatever is printed is escaped here: no control character of a file's name, of
@@ -80,10 +81,7 @@ func (t *terminal) fail(err error, hint string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.erase()
-	fmt.Fprintf(t.err, "svcfs: %s\n", escapeText(err.Error()))
-	if hint != "" {
-		fmt.Fprintf(t.err, "hint: %s\n", escapeText(hintText(hint)))
-	}
+	fmt.Fprint(t.err, cli.FailureText("svcfs", err, hint))
 }
 
 // progress replaces the progress line; "" erases it.

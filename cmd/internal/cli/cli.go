@@ -13,21 +13,6 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// ExitCode is what a program ends with. The list is closed: scripts depend on it,
-// and 0, 1 and 2 are those of the agent scripts.
-type ExitCode int
-
-// The exit codes.
-const (
-	ExitOK          ExitCode = 0 // done
-	ExitAuth        ExitCode = 1 // authentication failed, or not a member
-	ExitNotFound    ExitCode = 2 // no such thing, or it could not be decrypted
-	ExitUsage       ExitCode = 3 // wrong command line or settings
-	ExitMoney       ExitCode = 4 // balance or budget does not cover it
-	ExitUnreachable ExitCode = 5 // service not reachable, or no answer in time
-	ExitOther       ExitCode = 6 // anything else
-)
-
 // WriteManual makes the manual pages of a program in dir, which it makes, from the
 // same texts as the help.
 func WriteManual(root *cobra.Command, dir string) error {

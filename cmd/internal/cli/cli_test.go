@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -95,5 +96,22 @@ func TestFirstFailure(t *testing.T) {
 func TestNearest(t *testing.T) {
 	if got := Nearest("lisen", []string{"log-level", "listen", "data"}); got != "listen" {
 		t.Errorf("%q", got)
+	}
+}
+
+// The page of the settings lists every exit code as the help does.
+func TestExitCodesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/reference/settings.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "## Exit codes\n\n| Code | Meaning |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var want []string
+	for _, m := range ExitMeanings() {
+		want = append(want, fmt.Sprintf("| %d | %s |", m.Code, m.Meaning))
+	}
+	if strings.Join(want, "\n") != table {
+		t.Errorf("the page has\n%s\nwant\n%s", table, strings.Join(want, "\n"))
 	}
 }

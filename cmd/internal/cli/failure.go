@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/sdk/names"
+)
+
+// Failure is an error with an exit code of its own and the next step.
+type Failure struct {
+	Code ExitCode
+	Err  error
+	Hint string // "" = the program finds one
+}
+
+func (f *Failure) Error() string { return f.Err.Error() }
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Refuse returns err with the exit code that it ends the program with, and with what to do next.
+func Refuse(code ExitCode, hint string, err error) error {
+	return &Failure{Code: code, Err: err, Hint: hint}
+}
+
+// FailureOf returns the [Failure] in err, or nil.
+func FailureOf(err error) *Failure {
+	var f *Failure
+	if errors.As(err, &f) {
+		return f
+	}
+	return nil
+}
+
+// FailureText is how a program tells a failure: one line "PROGRAM: sentence" and, where there is a next
+// step, one line "hint: next step".
+func FailureText(program string, err error, hint string) string {
+	line := func(before, text string) string {
+		return before + names.Escape(strings.ReplaceAll(text, "\n", "; "), "") + "\n"
+	}
+	text := line(program+": ", err.Error())
+	if hint != "" {
+		text += line("hint: ", HintText(hint))
+	}
+	return text
+}
+
+// HintText makes a sentence into what follows "hint: ": it begins with a small
+// letter, unless its first word is a name, and has no full stop when it is the
+// only one.
+func HintText(hint string) string {
+	if !strings.Contains(hint, ". ") && !strings.HasSuffix(hint, "...") {
+		hint = strings.TrimSuffix(hint, ".")
+	}
+	if len(hint) > 1 && unicode.IsUpper(rune(hint[0])) && (unicode.IsLower(rune(hint[1])) || hint[1] == ' ') {
+		hint = strings.ToLower(hint[:1]) + hint[1:]
+	}
+	return hint
+}
+
+// WrongCommand is err, a mistake on a command line that the library found, with what to do about it.
+func WrongCommand(root *cobra.Command, args []string, err error) error {
+	text, _, _ := strings.Cut(err.Error(), "\n") // without what the library adds, such as a whole help text
+	return Refuse(ExitUsage, CommandHint(root, args), errors.New(text))
+}
+
+// WrongFlag is err, a mistake in the flags of a command, with what to do about it.
+func WrongFlag(cmd *cobra.Command, err error) error {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return Refuse(ExitUsage, "run '"+cmd.CommandPath()+" --help' for its flags", errors.New(text))
+}
+
+// CommandHint tells what to do about a command that there is not.
+func CommandHint(root *cobra.Command, args []string) string {
+	found, rest, _ := root.Find(args)
+	for _, word := range rest {
+		if strings.HasPrefix(word, "-") {
+			continue
+		}
+		if near := NearestCommand(found, word); near != "" {
+			return "did you mean: " + found.CommandPath() + " " + near
+		}
+		break
+	}
+	if found != root {
+		return fmt.Sprintf("run '%s help%s' for its commands and flags", root.Name(), strings.TrimPrefix(found.CommandPath(), root.Name()))
+	}
+	return fmt.Sprintf("run '%s help' for the commands, '%s help COMMAND' for its flags", root.Name(), root.Name())
+}
