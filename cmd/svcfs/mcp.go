@@ -88,6 +88,9 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 	for _, g := range f.groups {
 		groups = append(groups, sdk.GroupID(g))
 	}
+	if err := a.checkGroups(ctx, c, groups); err != nil {
+		return errors.Join(err, c.Close())
+	}
 	err = agent.Serve(ctx, agent.Options{
 		Client: c, Version: cli.Version(), Groups: groups, Budget: budget, ReadBytes: int64(f.readBytes), WriteBytes: int64(f.writeBytes),
 		AllowWrite: f.allowWrite, AllowDelete: f.allowDelete, Hint: a.hints.of, Why: whyIn(c.Account(), c.NetworkInfo().MCPURL),
@@ -96,6 +99,30 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 		err = nil
 	}
 	return errors.Join(err, a.closeClient(c))
+}
+
+// checkGroups refuses groups that this account has not. It asks nothing that costs, and believes the
+// names where the service does not answer: the agent is told then.
+func (a *app) checkGroups(ctx context.Context, c *sdk.Client, named []sdk.GroupID) error {
+	if len(named) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if price, err := c.ReadPrice(ctx); err != nil || !price.IsZero() {
+		return nil
+	}
+	there, err := c.Groups(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, g := range named {
+		if !slices.ContainsFunc(there, func(t sdk.Group) bool { return t.ID == g }) {
+			return refuse(exitNotFound, "see the groups of this account with: svcfs group list; make one with: svcfs group create GROUP",
+				fmt.Errorf("--groups: this account is in no group %q", g))
+		}
+	}
+	return nil
 }
 
 // writeCloser leaves standard output open: it is the program's.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -111,7 +112,7 @@ func (a *app) changeOutbox(ctx context.Context, request outboxRequest, state str
 	case err != nil:
 		return err
 	case answer.Gone:
-		return refuse(exitNotFound, "see: svcfs outbox list", fmt.Errorf("nothing waits under the id %s", request.ID))
+		return nothingWaits(request.ID)
 	case answer.Error != "":
 		return refuse(exitOther, "see: svcfs outbox list", errors.New(answer.Error))
 	}
@@ -119,6 +120,10 @@ func (a *app) changeOutbox(ctx context.Context, request outboxRequest, state str
 		return a.printJSON(outboxChange{request.ID, state})
 	}
 	return nil
+}
+
+func nothingWaits(id string) error {
+	return refuse(exitNotFound, "see: svcfs outbox list", fmt.Errorf("nothing waits under the id %s", id))
 }
 
 func (a *app) outboxRetryCommand() *cobra.Command {
@@ -158,7 +163,15 @@ unless a program has it. The command asks first.`,
 		Args:    exactly(1, "one ID"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
 			if !yes {
-				a.ui.notice("the save %s is lost for good; type yes to discard it", escapeName(args[0]))
+				items, err := a.outboxItems(ctx)
+				if err != nil {
+					return err
+				}
+				at := slices.IndexFunc(items, func(i outbox.Item) bool { return i.ID == args[0] })
+				if at < 0 {
+					return nothingWaits(args[0])
+				}
+				a.ui.notice("the save of %s is lost for good; type yes to discard it", escapeName(itemPath(items[at])))
 				line, _ := bufio.NewReader(a.stdin).ReadString('\n')
 				if strings.TrimSpace(line) != "yes" {
 					return refuse(exitUsage, "answer yes, or use --yes", errors.New("nothing was discarded"))
