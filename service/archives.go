@@ -51,7 +51,26 @@ func (s *Service) load(ctx context.Context, salvage bool, archives []io.Reader) 
 	if err := s.store.Read(ctx, func(tx *store.Tx) error { return s.vault.Reload(ctx, tx) }); err != nil {
 		return sum, fmt.Errorf("the keys of the service: %w", err)
 	}
-	return sum, nil
+	err = s.signImported(ctx)
+	if err != nil && salvage { // a ledger that is damaged cannot be signed
+		sum.Damage, err = append(sum.Damage, err.Error()), nil
+	}
+	return sum, err
+}
+
+// signImported signs what was imported, with the key and under the name that the log had: who starts the
+// service, or audits it, finds a checkpoint of every record. A witness signs when the service starts.
+func (s *Service) signImported(ctx context.Context) (err error) {
+	cfg := s.cfg
+	cfg.Witness = ""
+	if s.log, err = newLog(ctx, s.store, s.vault, cfg); err != nil {
+		return err
+	}
+	s.closeLater(s.log.Close)
+	if err := s.log.Update(ctx); err != nil {
+		return fmt.Errorf("sign the imported ledger: %w", err)
+	}
+	return nil
 }
 
 // Salvage is Import of all that is whole in archives that may be damaged. It calls missing with each file that cannot

@@ -460,17 +460,48 @@ func TestThreat26DamagedTreeIsReported(t *testing.T) {
 	}
 }
 
-// Another address of the service means another name of the log; the history goes on.
-func TestCheckpointsGoOnUnderAnotherAddress(t *testing.T) {
+// Under another address of the service the log keeps its name, and so the key that members have pinned.
+func TestLogKeepsItsNameUnderAnotherAddress(t *testing.T) {
 	t.Parallel()
 	r := run(t)
 	r.user("alice", "10")
 	first := r.checkpoint()
+	_, before := r.get("/tlog/checkpoint")
+	_, key := r.get("/tlog/key")
 	r.public = "https://files.example.org"
 	moved := r.again()
-	_, raw := moved.get("/tlog/checkpoint")
-	if !strings.HasPrefix(raw, "files.example.org/svc.testnet\n1\n"+first.Hash.String()+"\n") {
-		t.Errorf("checkpoint %q", raw)
+	name, _, _ := strings.Cut(before, "\n")
+	if _, raw := moved.get("/tlog/checkpoint"); !strings.HasPrefix(raw, name+"\n1\n"+first.Hash.String()+"\n") {
+		t.Errorf("checkpoint %q, before %q", raw, before)
+	}
+	if _, now := moved.get("/tlog/key"); now != key {
+		t.Errorf("key %q, before %q", now, key)
+	}
+}
+
+// An imported service has a checkpoint of every record before it starts, under the name and the key that
+// the log had.
+func TestImportSignsACheckpoint(t *testing.T) {
+	t.Parallel()
+	r := run(t)
+	r.user("alice", "10")
+	r.checkpoint()
+	_, key := r.get("/tlog/key")
+	var archived bytes.Buffer
+	if _, err := r.svc.Export(t.Context(), &archived, nil); err != nil {
+		t.Fatal(err)
+	}
+	svc, err := service.Open(t.Context(), service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer svc.Close()
+	if _, err := svc.Import(t.Context(), &archived); err != nil {
+		t.Fatal(err)
+	}
+	report, err := svc.AuditReport(t.Context())
+	if err != nil || report.Signed != report.Records || report.Records == 0 || report.Key != strings.TrimSpace(key) {
+		t.Errorf("%+v, %v, want all records signed with %s", report, err, key)
 	}
 }
 

@@ -1,8 +1,10 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
@@ -17,10 +19,14 @@ import (
 	"github.com/svcfs/svcfs/service/witness"
 )
 
-// newLog makes the transparency log of the ledger. Its name is the public address with
-// the contract, so that two services never share one.
-func newLog(s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error) {
-	host := "localhost" // for commands that never sign
+// metaLogHost is the host in the name of the log.
+const metaLogHost = "log_host"
+
+// newLog makes the transparency log of the ledger. Its name is the first public address with the contract,
+// so that two services never share one. It keeps that name under another address: the name is part of the
+// key that members have pinned.
+func newLog(ctx context.Context, s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error) {
+	host := ""
 	if cfg.PublicURL != "" {
 		u, err := url.Parse(cfg.PublicURL)
 		if err != nil || u.Host == "" {
@@ -28,14 +34,41 @@ func newLog(s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error)
 		}
 		host = u.Host
 	}
+	host, err := firstHost(ctx, s, host)
+	if err != nil {
+		return nil, err
+	}
 	var w *witness.Client
 	if cfg.Witness != "" {
-		var err error
 		if w, err = witness.NewClient(cfg.Witness, cfg.WitnessKey); err != nil {
 			return nil, err
 		}
 	}
-	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(host, cfg.ContractID), logKeys(v), w, cfg.Logger, cfg.Now), nil
+	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(cmp.Or(host, "localhost"), cfg.ContractID), logKeys(v), w, cfg.Logger, cfg.Now), nil
+}
+
+// firstHost returns the first host that the database was served at, which is noted once; "" if there was
+// none.
+func firstHost(ctx context.Context, s *store.Store, now string) (host string, err error) {
+	read := func(tx *store.Tx) error {
+		err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = ?", metaLogHost).Scan(&host)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	}
+	if err = s.Read(ctx, read); err == nil && host == "" && now != "" {
+		err = s.Write(ctx, func(tx *store.Tx) error {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", metaLogHost, now); err != nil {
+				return err
+			}
+			return read(tx)
+		})
+	}
+	if err != nil {
+		return "", fmt.Errorf("name the log: %w", err)
+	}
+	return host, nil
 }
 
 // logKeys gives the log's keys from the vault, which never loses one.

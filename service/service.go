@@ -178,7 +178,7 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 		return err
 	}
 	s.closeLater(s.blobs.Close)
-	if s.log, err = newLog(s.store, s.vault, cfg); err != nil {
+	if s.log, err = newLog(ctx, s.store, s.vault, cfg); err != nil {
 		return err
 	}
 	s.closeLater(s.log.Close)

@@ -328,9 +328,11 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 	if err := requireEmpty(ctx, tx, nil); err != nil {
 		return err
 	}
-	// The imported keys replace those that this service made for itself.
-	if _, err := tx.ExecContext(ctx, "DELETE FROM "+vault.Table); err != nil {
-		return fmt.Errorf("remove keys: %w", err)
+	// The imported keys and addresses replace those that this service made and noted for itself.
+	for _, remove := range []store.Query{"DELETE FROM " + vault.Table, "DELETE FROM meta"} {
+		if _, err := tx.ExecContext(ctx, remove); err != nil {
+			return fmt.Errorf("remove what was made at the start: %w", err)
+		}
 	}
 	tables, err := i.tables(ctx, tx)
 	if err != nil {
