@@ -94,6 +94,9 @@ func TestDocuments(t *testing.T) {
 		if len(steps) == 0 {
 			continue
 		}
+		if page == "../docs/tutorial.md" { // it works any number of times
+			steps = slices.Concat(steps, steps)
+		}
 		run++
 		t.Run(strings.TrimPrefix(page, "../"), func(t *testing.T) {
 			home := t.TempDir()

@@ -108,7 +108,7 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 		fold.grow(len(rows))
 		for i := range rows {
 			if err := fold.take(&rows[i], listing); err != nil {
-				return c.unproven(err)
+				return c.refusal(ctx, log, err)
 			}
 			if room -= rowBytes + textBytes(rows[i]); room < fold.moved {
 				return malformed(errors.New("its pages have no end"))
@@ -121,10 +121,7 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 	}
 	checkpoint, err := listing.End(log, before, rest.proof, request.Nonce)
 	if err != nil {
-		if other := c.keyChanged(ctx, log); other != nil {
-			return other
-		}
-		return c.unproven(err)
+		return c.refusal(ctx, log, err)
 	}
 	fold.upTo = listing.Cursor().Place
 	c.learn(g, checkpoint, verified{Cursor: listing.Cursor(), last: fold.newest()})

@@ -114,7 +114,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	if err != nil {
 		return refuse(wire.CodeAddress, err)
 	}
-	memory, err := trust.Open(cfg.stateFile(account))
+	memory, err := trust.Open(cfg.stateFile(account), cfg.of(account))
 	if err != nil {
 		return nil, &Error{Op: "configure client", Kind: ErrOther, Code: wire.CodeState, Err: err}
 	}

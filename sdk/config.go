@@ -2,7 +2,6 @@ package sdk
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/proof"
+	"github.com/svcfs/svcfs/sdk/trust"
 )
 
 // Addresses of the hosted service.
@@ -144,8 +144,12 @@ func (c Config) stateFile(account AccountID) string {
 	if c.StateDir == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(c.MCPURL + "\n" + c.ContractID + "\n" + string(account)))
-	return filepath.Join(c.StateDir, fmt.Sprintf("trust-%x.json", sum[:8]))
+	return filepath.Join(c.StateDir, c.of(account).FileName(c.ContractID))
+}
+
+// of says which account at which service a file is of.
+func (c Config) of(account AccountID) trust.Of {
+	return trust.Of{Service: c.MCPURL, Account: string(account)}
 }
 
 func (c Config) checkAddress(address string) (string, error) {

@@ -95,10 +95,5 @@ func (c *Client) openReceipt(ctx context.Context, r *chain.Record, receipt wire.
 		return chain.Place{}, err
 	}
 	place, err := proof.CheckReceipt(log, r, receipt)
-	if err != nil {
-		if other := c.keyChanged(ctx, log); other != nil {
-			return place, other
-		}
-	}
-	return place, c.unproven(err)
+	return place, c.refusal(ctx, log, err)
 }

@@ -207,7 +207,7 @@ func TestAcceptRollback(t *testing.T) {
 	if _, err := c.Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt {
 		t.Fatalf("a rollback: %v", err)
 	}
-	if err := c.AcceptRollback(false); err != nil {
+	if err := c.AcceptRollback(); err != nil {
 		t.Fatal(err)
 	}
 	listed(t, c, d.Group, 2)

@@ -60,7 +60,7 @@ func (c *Client) compareLog(ctx context.Context) error {
 		now, err = proof.Checker{Fetch: c.tlog, Log: log}.Check(ctx, before, nil)
 	}
 	if err != nil {
-		return errors.Join(c.keyChanged(ctx, log), c.unproven(err))
+		return c.refusal(ctx, log, err)
 	}
 	c.memory.Checkpoint(now.Note, now.N)
 	return nil
@@ -68,10 +68,10 @@ func (c *Client) compareLog(ctx context.Context) error {
 
 // AcceptRollback forgets the history that was seen of the service, for example after the
 // honest restore of a backup. It does so for every client with the same StateDir from now
-// on. With forgetKey it also forgets the key of the log. Local, free. Errors: [ErrOther]
+// on. The key of the log stays: see [Forget]. Local, free. Errors: [ErrOther]
 // when the file could not be written.
-func (c *Client) AcceptRollback(forgetKey bool) error {
-	c.memory.Forget(!forgetKey)
+func (c *Client) AcceptRollback() error {
+	c.memory.Forget()
 	c.mu.Lock()
 	clear(c.chains)
 	c.mu.Unlock()
@@ -79,6 +79,18 @@ func (c *Client) AcceptRollback(forgetKey bool) error {
 		return c.wrap("accept rollback", "", "", err)
 	}
 	return nil
+}
+
+// Forget removes what every account of stateDir, a [Config.StateDir], remembers of the service at
+// address, its key too, and returns those accounts. For a service that is gone, or that begins anew at its
+// old address. A client that runs meanwhile remembers again what it saw. Local, free. Errors: those of the folder.
+func Forget(stateDir, address string) ([]AccountID, error) {
+	accounts, err := trust.Remove(stateDir, strings.TrimRight(address, "/"))
+	ids := make([]AccountID, len(accounts))
+	for i, account := range accounts {
+		ids[i] = AccountID(account)
+	}
+	return ids, err
 }
 
 // Order returns the number of the group in the order in which this account and StateDir
@@ -205,14 +217,17 @@ func (c *Client) distrust(err error) error {
 	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeHistory, Err: c.scrubbed(err)}
 }
 
-// unproven makes a refusal of package proof an error of this package. It returns other
-// errors unchanged.
-func (c *Client) unproven(err error) error {
-	var refusal *proof.Refusal
-	if errors.As(err, &refusal) {
-		return c.distrust(fmt.Errorf("what the service lists is not what it signed: %w", err))
+// refusal makes a refusal of package proof an error of this package. That the service signs with another
+// key comes first: then nothing else that it shows fits either. Other errors stay as they are.
+func (c *Client) refusal(ctx context.Context, log *proof.Log, err error) error {
+	var refused *proof.Refusal
+	if !errors.As(err, &refused) {
+		return err
 	}
-	return err
+	if other := c.keyChanged(ctx, log); other != nil {
+		return other
+	}
+	return c.distrust(fmt.Errorf("what the service lists is not what it signed: %w", err))
 }
 
 // keyChanged returns an error if the service shows another key than the pinned one, for

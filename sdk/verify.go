@@ -83,11 +83,11 @@ func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report proof.Repo
 	}
 	report.Rows = len(rows)
 	if err := confirm(rows, chain.OfGroup(string(g)), view); err != nil {
-		return report, c.unproven(err)
+		return report, c.refusal(ctx, log, err)
 	}
 	now, err := proof.Checker{Fetch: c.tlog, Log: log, Patience: mergePatience}.Check(ctx, before, rows)
 	if err != nil {
-		return report, c.unproven(err)
+		return report, c.refusal(ctx, log, err)
 	}
 	report.Size, report.Root = now.N, now.Hash.String()
 	c.memory.Checkpoint(now.Note, now.N)

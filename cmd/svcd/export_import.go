@@ -166,7 +166,7 @@ func (s *settings) load(ctx context.Context, svc *service.Service, salvage bool,
 	}
 	s.printSummary("imported", sum)
 	fmt.Fprintln(s.stdout, "next: start it with svcd serve; members whose machine saw newer records refuse it until they run: svcfs accept-rollback, and mount again\n"+
-		"      an archive from before svcd rotate-log-key: svcfs accept-rollback --forget-key")
+		"      an archive from before svcd rotate-log-key: svcfs forget URL")
 	if len(sum.Damage) > 0 && missing == 0 {
 		return refuse("make a full archive of the new service", "the archives are damaged, but no file is missing")
 	}

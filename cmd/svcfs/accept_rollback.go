@@ -8,8 +8,7 @@ import (
 )
 
 func (a *app) acceptRollbackCommand() *cobra.Command {
-	var forgetKey bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "accept-rollback",
 		Short: "Accept the history of a service whose operator restored a backup; free",
 		Long: `Accept the history of a service whose operator restored a backup.
@@ -17,12 +16,12 @@ func (a *app) acceptRollbackCommand() *cobra.Command {
 svcfs remembers the newest record of each group and the newest checkpoint that the
 service signed, and refuses a history that is shorter or differs. A service restored
 from a backup shows such a history: ask the operator what was lost, then accept it.
-The key of the log stays pinned, unless --forget-key is given. A running mount does
+The key of the log stays pinned: svcfs forget also forgets that. A running mount does
 not accept the history: mount again.`,
 		Example: "  svcfs accept-rollback",
 		Args:    exactly(0, "no arguments"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, _ []string) error {
-			if err := c.AcceptRollback(forgetKey); err != nil {
+			if err := c.AcceptRollback(); err != nil {
 				return err
 			}
 			address := c.NetworkInfo().MCPURL
@@ -33,12 +32,10 @@ not accept the history: mount again.`,
 				}
 			}
 			if a.asJSON {
-				return a.printJSON(map[string]any{"service": address, "key_forgotten": forgetKey})
+				return a.printJSON(map[string]any{"service": address})
 			}
 			a.ui.printf("forgot what %s had shown: the next command trusts what it shows then\n", escapeText(address))
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVar(&forgetKey, "forget-key", false, "also believe another key of the log")
-	return cmd
 }

@@ -94,7 +94,7 @@ func TestHintsNameWhoAndWhere(t *testing.T) {
 		"certificate":   {sdk.Error{Kind: sdk.ErrUnavailable, Code: wire.CodeCertificate}, "If this network wants a sign-in, open a browser"},
 		"changed":       {sdk.Error{Kind: sdk.ErrCorrupt}, "What does not fit was not used; tell the operator"},
 		"recorded so":   {sdk.Error{Group: "team", Kind: sdk.ErrCorrupt, Err: sdk.ErrWrongContent}, "ask who uploaded the file to upload it again, or get an earlier version by its cid (svcfs ledger team)."},
-		"other key":     {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeLogKey}, "--forget-key"},
+		"other key":     {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeLogKey}, "svcfs forget "},
 		"unknown code":  {sdk.Error{Kind: sdk.ErrRateLimited, Code: "NEW"}, "Wait a little"},
 	} {
 		if hint := h.of(fmt.Errorf("outer: %w", &tc.err)); !strings.Contains(hint, tc.want) {

@@ -60,7 +60,7 @@ func actConfined(home string) int {
 	_, first := l.Write([]byte("first line\n"))
 	_, second := l.Write([]byte("second line\n")) // puts the first aside
 	try("a log put aside", errors.Join(first, second, read(log), read(log+".1")))
-	memory, err := trust.Open(filepath.Join(state, "trust-x.json"))
+	memory, err := trust.Open(filepath.Join(state, "trust-x.json"), trust.Of{})
 	if err == nil {
 		memory.Pin("key")
 		err = memory.Close()

@@ -274,7 +274,7 @@ func TestOwnFoldersSurvive(t *testing.T) {
 func TestTrustSurvives(t *testing.T) {
 	d := powerfs.New(t)
 	const place = "state/svcfs/trust.json"
-	m, err := trust.Open(filepath.Join(d.Dir(), place))
+	m, err := trust.Open(filepath.Join(d.Dir(), place), trust.Of{})
 	must(t, err)
 	var saved []int // positions
 	for size := range int64(4) {
@@ -283,7 +283,7 @@ func TestTrustSurvives(t *testing.T) {
 		saved = append(saved, d.Position())
 	}
 	each(t, d, 0, func(dir string, position int) {
-		found, err := trust.Open(filepath.Join(dir, place))
+		found, err := trust.Open(filepath.Join(dir, place), trust.Of{})
 		if err != nil {
 			t.Errorf("behind %d (%s): %v", position, d.Op(position), err)
 			return

@@ -44,7 +44,8 @@ var ErrContradiction = errors.New("the service showed this machine two histories
 
 // contents is the content of the file.
 type contents struct {
-	Version    int             `json:"version"`
+	Version int `json:"version"`
+	Of
 	Salt       []byte          `json:"salt"`
 	Key        string          `json:"key,omitempty"`        // verifier key of the log
 	Earlier    []string        `json:"earlier,omitempty"`    // keys that Key replaced by signed statements, the oldest first
@@ -55,6 +56,12 @@ type contents struct {
 	Vault      int64           `json:"vault,omitempty"`      // newest number of a key of the vault that was verified
 	Next       int64           `json:"next,omitempty"`       // number of groups that have an Order
 	Groups     map[string]seen `json:"groups,omitempty"`     // by keyed hash
+}
+
+// Of says which account a file is of, and at which service.
+type Of struct {
+	Service string `json:"service"` // its address
+	Account string `json:"account"`
 }
 
 // seen says how far a group had come.
@@ -78,16 +85,17 @@ type Memory struct {
 	closed  bool
 }
 
-// Open reads the file at path, or creates it. With path "" the memory lasts until
+// Open reads the file of an account at path, or creates it. With path "" the memory lasts until
 // [Memory.Close]. Errors: [ErrDamaged]. If the file cannot be created, [Memory.Save]
 // returns the error.
-func Open(path string) (*Memory, error) {
+func Open(path string, of Of) (*Memory, error) {
 	m := &Memory{path: path}
 	found, isNew, err := read(path)
 	if err != nil {
 		return nil, err
 	}
 	m.now = found
+	m.now.Of = of
 	if isNew && path != "" { // programs that start at the same time must find one salt
 		_ = m.begin()
 		if found, isNew, err = read(path); err == nil && !isNew {
@@ -95,6 +103,45 @@ func Open(path string) (*Memory, error) {
 		}
 	}
 	return m, nil
+}
+
+// FileName is how the file of an account at a service is called.
+func (of Of) FileName(contract string) string {
+	sum := sha256.Sum256([]byte(of.Service + "\n" + contract + "\n" + of.Account))
+	return fmt.Sprintf(filePattern, hex.EncodeToString(sum[:8]))
+}
+
+// filePattern is the name of a file, with a mark of its own.
+const filePattern = "trust-%s.json"
+
+// Remove removes the files of every account at a service in a folder, and returns the accounts. The lock
+// files stay, because another program may hold one. Errors: those of the folder and of removing. A
+// file that svcfs did not write stays.
+func Remove(dir, service string) (accounts []string, err error) {
+	paths, err := filepath.Glob(filepath.Join(dir, fmt.Sprintf(filePattern, "*")))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		found, isNew, err := read(path)
+		if err != nil || isNew || found.Service != service {
+			continue
+		}
+		if err := remove(path); err != nil {
+			return accounts, fmt.Errorf("forget the history of the service: %w", err)
+		}
+		accounts = append(accounts, found.Account)
+	}
+	return accounts, nil
+}
+
+func remove(path string) error {
+	unlock, err := lock(path + ".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return os.Remove(path)
 }
 
 // read returns the content of a file. isNew means that there was no file.
@@ -288,13 +335,10 @@ func (m *Memory) Order(name string) int64 {
 }
 
 // Forget forgets the history of the service, for example after the honest restore of a
-// backup. The order of groups stays. With keepKey the key of the log stays too.
-func (m *Memory) Forget(keepKey bool) {
+// backup. The order of groups and the key of the log stay; see [Remove].
+func (m *Memory) Forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !keepKey {
-		m.now.Key, m.now.Earlier = "", nil
-	}
 	m.now.Checkpoint, m.now.Size, m.now.Held, m.now.Vault = "", 0, false, 0
 	for id, s := range m.now.Groups {
 		s.Number, s.Hash, s.Proven, s.Since = 0, "", 0, 0

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +17,7 @@ import (
 
 func open(t *testing.T, path string) *trust.Memory {
 	t.Helper()
-	m, err := trust.Open(path)
+	m, err := trust.Open(path, trust.Of{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestManyProgramsBeginAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			m, err := trust.Open(path)
+			m, err := trust.Open(path, trust.Of{})
 			if err != nil {
 				t.Error(err)
 				return
@@ -182,18 +183,37 @@ func TestForget(t *testing.T) {
 	running.SawVault(2)
 	save(t, running)
 	m := open(t, path)
-	m.Forget(true)
+	m.Forget()
 	save(t, m)
 	running.SawGroup("g", place(9, 3), 0, time.Unix(100, 0)) // of the history that was given up
 	save(t, running)
 	if key, _ := running.Log(); key != "key" || running.Group("g") != (chain.Place{}) || running.Order("g") != 1 || running.Vault() != 0 {
 		t.Errorf("%q, %v", key, running.Group("g"))
 	}
-	m = open(t, path)
-	m.Forget(false)
-	save(t, m)
-	if key, _ := open(t, path).Log(); key != "" {
-		t.Errorf("key %q", key)
+}
+
+// Remove forgets a service for all its accounts, and no other service.
+func TestRemoveForgetsAllAccountsOfAService(t *testing.T) {
+	dir := t.TempDir()
+	for _, of := range []trust.Of{{Service: "https://a", Account: "alice"}, {Service: "https://a", Account: "bob"}, {Service: "https://b", Account: "alice"}} {
+		m, err := trust.Open(filepath.Join(dir, of.FileName("svc.testnet")), of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Pin("key")
+		save(t, m)
+	}
+	accounts, err := trust.Remove(dir, "https://a")
+	slices.Sort(accounts)
+	if err != nil || !slices.Equal(accounts, []string{"alice", "bob"}) {
+		t.Errorf("%q, %v", accounts, err)
+	}
+	left, _ := filepath.Glob(filepath.Join(dir, "trust-*.json"))
+	if want := filepath.Join(dir, trust.Of{Service: "https://b", Account: "alice"}.FileName("svc.testnet")); !slices.Equal(left, []string{want}) {
+		t.Errorf("left %q, want %q", left, want)
+	}
+	if accounts, err := trust.Remove(dir, "https://a"); len(accounts) > 0 || err != nil {
+		t.Errorf("again: %q, %v", accounts, err)
 	}
 }
 
@@ -213,14 +233,14 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := trust.Open(path); !errors.Is(err, trust.ErrDamaged) {
+		if _, err := trust.Open(path, trust.Of{}); !errors.Is(err, trust.ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if err := os.Chmod(good, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := trust.Open(good); !errors.Is(err, trust.ErrDamaged) {
+	if _, err := trust.Open(good, trust.Of{}); !errors.Is(err, trust.ErrDamaged) {
 		t.Errorf("writable by all: %v", err)
 	}
 	if err := os.Chmod(good, 0o600); err != nil {
@@ -230,7 +250,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 	if err := os.Symlink(good, link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := trust.Open(link); !errors.Is(err, trust.ErrDamaged) {
+	if _, err := trust.Open(link, trust.Of{}); !errors.Is(err, trust.ErrDamaged) {
 		t.Errorf("a link: %v", err)
 	}
 }
@@ -242,7 +262,7 @@ func TestNowhereToRemember(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m, err := trust.Open(filepath.Join(file, "below", "trust.json"))
+	m, err := trust.Open(filepath.Join(file, "below", "trust.json"), trust.Of{})
 	if err == nil {
 		m.Pin("key")
 		err = m.Save()
@@ -267,7 +287,7 @@ func FuzzFile(f *testing.F) {
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m, err := trust.Open(path)
+		m, err := trust.Open(path, trust.Of{})
 		if err != nil {
 			return
 		}
@@ -275,7 +295,7 @@ func FuzzFile(f *testing.F) {
 		m.SawGroup("g", place(3, 1), 0, time.Unix(100, 0))
 		_ = m.Group("g")
 		if err := m.Save(); err == nil {
-			if _, err := trust.Open(path); err != nil {
+			if _, err := trust.Open(path, trust.Of{}); err != nil {
 				t.Errorf("%q: %v", raw, err)
 			}
 		}
