@@ -123,13 +123,13 @@ func installed(text []byte) []byte {
 	return bytes.ReplaceAll(text, []byte("/usr/local/bin/"), []byte("/usr/bin/"))
 }
 
-// single makes the unit of one service, on port 8000, of the template for several. It needs
-// no settings.
+// single makes the unit of one service of the template for several. It needs no settings: svcd finds
+// /etc/svcd/svcd.toml, where it exists, and /var/lib/svcd by itself.
 func single(template []byte) []byte {
-	text := bytes.ReplaceAll(template, []byte("svcd@8001 listens on port 8001"), []byte("svcd listens on port 8000"))
+	text := bytes.ReplaceAll(template, []byte("svcd@8001 listens on port 8001"), []byte("settings are in /etc/svcd/svcd.toml, where it exists"))
 	text = bytes.ReplaceAll(text, []byte("/etc/systemd/system/svcd@.service"), []byte("svcd.service"))
-	text = bytes.ReplaceAll(text, []byte("--config /etc/svcd/svcd.toml"), []byte("--data /var/lib/svcd"))
-	return bytes.ReplaceAll(text, []byte("%i"), []byte("8000"))
+	text = bytes.ReplaceAll(text, []byte(" --config /etc/svcd/svcd.toml --listen 127.0.0.1:%i --metrics-listen 127.0.0.1:1%i"), nil)
+	return bytes.ReplaceAll(text, []byte("svcd on port %i"), []byte("svcd, the service of svcfs"))
 }
 
 // collector collects entries; its first error is kept.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/archive"
 )
@@ -58,7 +59,7 @@ func TestAPIKeyFileLeavesWhatAppears(t *testing.T) {
 	err := s.makeKey(file, false, func() (service.NewAccount, error) {
 		return service.NewAccount{AccountID: "carol"}, os.WriteFile(file, []byte("another key"), 0o600)
 	})
-	if !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "make another one with svcd account rotate-key") {
+	if !errors.Is(err, fs.ErrExist) || !strings.Contains(cli.FailureOf(err).Hint, "make another one with svcd account rotate-key") {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "another key" {
@@ -73,7 +74,7 @@ func TestExportLeavesWhatAppears(t *testing.T) {
 	err := s.export(file, func(w io.Writer) (archive.Summary, error) {
 		return archive.Summary{}, os.WriteFile(file, []byte("another export"), 0o600)
 	})
-	if err == nil || !strings.Contains(err.Error(), "exists already: give a new name") {
+	if err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "another export" {

@@ -95,7 +95,11 @@ func hintOf(root *cobra.Command, args []string, code cli.ExitCode, err error) st
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
-	s := &settings{stdout: stdout, stderr: stderr, lookupEnv: os.LookupEnv}
+	return rootOf(&settings{stdout: stdout, stderr: stderr, lookupEnv: os.LookupEnv, packaged: systemPlaces()})
+}
+
+func rootOf(s *settings) *cobra.Command {
+	stdout, stderr := s.stdout, s.stderr
 	root := &cobra.Command{
 		Use: "svcd", Short: "Self-hosted service for encrypted group files",
 		SilenceUsage: true, SilenceErrors: true,
@@ -149,6 +153,9 @@ func (s *settings) run(f func(ctx context.Context, svc *service.Service, args []
 }
 
 func (s *settings) needData() error {
+	if s.unread != nil {
+		return s.unread
+	}
 	if s.cfg.DataDir == "" {
 		return usage("give --data DIR, set SVCD_DATA, or write data = \"DIR\" into the file that --config names", "no data directory")
 	}
@@ -170,10 +177,10 @@ func noArgs(cmd *cobra.Command, args []string) error {
 }
 
 func oneArg(name string) cobra.PositionalArgs {
-	return wantArgs(1, "want exactly one "+name+": see --help")
+	return wantArgs(1, "want exactly one "+name, "")
 }
 
-func wantArgs(n int, text string) cobra.PositionalArgs {
+func wantArgs(n int, text, hint string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
 			return usage(hint, "%s", text)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -38,11 +39,28 @@ type settings struct {
 	metricsListen  string
 	trustedProxies []string
 
+	packaged  places
+	unread    error     // why the settings of the packaged service could not be read
 	effective []setting // after resolve
 	lookupEnv func(string) (string, bool)
 	stdout    io.Writer
 	stderr    io.Writer
 }
+
+// places are where a packaged service has its settings and its data. A command takes what is there if it
+// is told no --data and no --config.
+type places struct{ config, data string }
+
+func systemPlaces() places { return places{"/etc/svcd/svcd.toml", "/var/lib/svcd"} }
+
+// isThere reports whether there is something at path, also where this user may not look.
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return path != "" && !errors.Is(err, fs.ErrNotExist)
+}
+
+// ofItsOwn marks a command whose data is not that of a service.
+const ofItsOwn = "data of its own"
 
 // What references of new files look like.
 const (
@@ -73,8 +91,8 @@ func envName(flag string) string {
 
 // register adds the settings that every command has.
 func (s *settings) register(set *pflag.FlagSet) {
-	set.StringVar(&s.file, "config", "", "configuration file (TOML); every setting has also an environment variable, SVCD_DATA for --data")
-	set.StringVar(&s.cfg.DataDir, "data", "", "data directory (required)")
+	set.StringVar(&s.file, "config", "", "configuration file (TOML; default without --data: /etc/svcd/svcd.toml, where it exists); every setting has also an environment variable, SVCD_DATA for --data")
+	set.StringVar(&s.cfg.DataDir, "data", "", "data directory (default: /var/lib/svcd, where it exists)")
 	set.StringVar(&s.keyFrom, "master-key-command", "", "command that prints the master key, 32 bytes or base64 of them, run by /bin/sh "+
 		"(default: the systemd credential "+vault.FileName+" if there is one, else "+vault.FileName+" in the data directory, made at the first start)")
 	set.StringVar(&s.cfg.Database, "db", "", "PostgreSQL database, postgres://USER@HOST/DATABASE; "+
@@ -112,7 +130,7 @@ func (s *settings) resolve(cmd *cobra.Command) error {
 	if flag := cmd.Flags().Lookup("config"); !flag.Changed { // says where the file is
 		_ = flag.Value.Set(sources[0].Values["config"])
 	}
-	file, err := s.readFile()
+	file, err := s.settingsOf(cmd, sources[0].Values["data"])
 	if err != nil {
 		return err
 	}
@@ -139,6 +157,26 @@ func (s *settings) resolve(cmd *cobra.Command) error {
 		s.effective = append(s.effective, setting{name, shown(name, flag.Value), from})
 	}
 	return nil
+}
+
+// settingsOf reads the configuration file. Without one, and without a data directory of flag or
+// environment, it takes the places of the packaged service.
+func (s *settings) settingsOf(cmd *cobra.Command, data string) (map[string]string, error) {
+	if cmd.Flags().Changed("data") || data != "" || cmd.Annotations[ofItsOwn] != "" {
+		return s.readFile()
+	}
+	if isThere(s.packaged.data) {
+		s.cfg.DataDir = s.packaged.data // unless the file says otherwise
+	}
+	if s.file == "" && isThere(s.packaged.config) {
+		s.file = s.packaged.config
+		values, err := s.readFile()
+		if err != nil { // a command that needs no data goes on
+			s.unread = err
+		}
+		return values, nil
+	}
+	return s.readFile()
 }
 
 // shown is a value as it may be printed.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -205,4 +206,49 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 		}
 	}
 	visit(newRoot(&bytes.Buffer{}, &bytes.Buffer{}))
+}
+
+// Without --data and --config a command is about the packaged service, with its settings; with --data it
+// is not. A file that this user may not read stops only what needs data.
+func TestPackagedServiceIsFound(t *testing.T) {
+	dir := t.TempDir()
+	place := places{filepath.Join(dir, "svcd.toml"), filepath.Join(dir, "data")}
+	config := func(args ...string) (byName map[string]setting, code int) {
+		var out, errs strings.Builder
+		root := rootOf(&settings{stdout: &out, stderr: &errs, lookupEnv: func(string) (string, bool) { return "", false }, packaged: place})
+		root.SetArgs(append([]string{"config", "--json"}, args...))
+		err := root.ExecuteContext(t.Context())
+		var list []setting
+		_ = json.Unmarshal([]byte(out.String()), &list)
+		byName = make(map[string]setting)
+		for _, s := range list {
+			byName[s.Name] = s
+		}
+		if err != nil {
+			return byName, int(exitCode(err))
+		}
+		return byName, exitOK
+	}
+	if _, code := config(); code != exitUsage {
+		t.Errorf("nothing is there: exit code %d", code)
+	}
+	ok(t, os.Mkdir(place.data, 0o700))
+	if got, code := config(); code != exitOK || got["data"] != (setting{"data", place.data, "default"}) {
+		t.Errorf("the data is there: exit code %d, %+v", code, got["data"])
+	}
+	ok(t, os.WriteFile(place.config, []byte("listen = '127.0.0.1:9'\n"), 0o600))
+	if got, code := config(); code != exitOK || got["listen"].Value != "127.0.0.1:9" || got["data"].Value != place.data {
+		t.Errorf("the settings are there: exit code %d, %+v", code, got)
+	}
+	if got, code := config("--data", dir); code != exitOK || got["listen"].From != "default" || got["data"].Value != dir {
+		t.Errorf("another directory: exit code %d, %+v", code, got)
+	}
+	ok(t, os.WriteFile(place.config, []byte("nonsense"), 0o600))
+	if _, code := config(); code != exitUsage {
+		t.Errorf("a damaged file: exit code %d", code)
+	}
+	var out strings.Builder
+	root := rootOf(&settings{stdout: &out, stderr: io.Discard, lookupEnv: os.LookupEnv, packaged: place})
+	root.SetArgs([]string{"man", filepath.Join(dir, "man")})
+	ok(t, root.ExecuteContext(t.Context()))
 }

@@ -17,7 +17,7 @@ func newWitness(s *settings) *cobra.Command {
 	var listen, name string
 	var logs []string
 	cmd := &cobra.Command{
-		Use: "witness", Short: "Run a witness of other services' ledgers", Args: noArgs,
+		Use: "witness", Short: "Run a witness of other services' ledgers", Args: noArgs, Annotations: map[string]string{ofItsOwn: "true"},
 		Long: `Run a witness (c2sp.org/tlog-witness) for the ledgers of other services. The witness
 signs a checkpoint of a ledger only if the checkpoint continues the last one that the
 witness signed. A service with a witness (svcd serve --witness) cannot show different

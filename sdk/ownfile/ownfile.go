@@ -14,6 +14,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -176,11 +177,15 @@ func judge(path string, mode fs.FileMode, owner int, kind Kind) error {
 }
 
 // notMine returns the reason for a wrong owner: root must act as the owner, other users
-// must own the file.
+// must own the file. To give the file to root would take it from the program that it is for.
 func notMine(path string, owner int) error {
 	detail := fmt.Sprintf("uid %d", owner)
 	if os.Geteuid() == 0 {
-		return &Error{path, ErrOwner, detail, "chown root " + quote(path) + ", or run this as its owner: sudo -u '#" + strconv.Itoa(owner) + "' …"}
+		name := "'#" + strconv.Itoa(owner) + "'"
+		if u, err := user.LookupId(strconv.Itoa(owner)); err == nil {
+			name = quote(u.Username)
+		}
+		return &Error{path, ErrOwner, detail, "sudo -u " + name + " " + filepath.Base(os.Args[0]) + " …  # as the owner of " + quote(path)}
 	}
 	return &Error{path, ErrOwner, detail, "sudo chown " + strconv.Itoa(os.Geteuid()) + " " + quote(path)}
 }
