@@ -93,9 +93,9 @@ func (a *app) completeMember(cmd *cobra.Command, args []string, toComplete strin
 	})
 }
 
-// completeMount offers the mounts there are.
+// completeMount offers the mounts of this user.
 func completeMount(_ *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	dirs, err := findMounts()
+	dirs, err := ownMounts()
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

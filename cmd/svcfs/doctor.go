@@ -115,7 +115,7 @@ func checkHarden(err error) cli.Finding {
 }
 
 func (a *app) checkMounts(ctx context.Context) []cli.Finding {
-	dirs, err := findMounts()
+	dirs, err := ownMounts()
 	if err != nil {
 		return []cli.Finding{failed("mounts", err, "")}
 	}

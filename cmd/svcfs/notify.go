@@ -162,7 +162,7 @@ func (w *mountWatch) look(ctx context.Context) ([]desktop.Thing, error) {
 	ids := make(map[string]int)
 	for _, m := range mounts {
 		_, _, counts := below(w.only, m.Dir)
-		if user := os.Geteuid(); (counts || len(w.only) == 0) && (m.User == user || m.User == 0) { // another user may have put anything there
+		if (counts || len(w.only) == 0) && isOwn(m) {
 			ids[m.Dir] = m.ID // of the last, which is the one that shows
 		}
 	}

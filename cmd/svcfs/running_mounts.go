@@ -56,15 +56,16 @@ func inTime[T any](ctx context.Context, ask func() T) (got T, ok bool) {
 // mountState is a mount of ours as found.
 type mountState struct {
 	Dir    string       `json:"mountpoint"`
-	State  string       `json:"state"` // "mounted", "dead" or "stuck"
+	State  string       `json:"state"` // one of the states below
 	Status *tree.Status `json:"status,omitempty"`
 }
 
 // The states of a mount.
 const (
 	stateMounted = "mounted"
-	stateDead    = "dead"  // no process serves it any more
-	stateStuck   = "stuck" // it does not answer, or not to us
+	stateDead    = "dead"           // no process serves it any more
+	stateStuck   = "stuck"          // it does not answer
+	stateOthers  = "another user's" // the kernel lets its user alone ask it
 )
 
 // inspect asks the mount on dir how it is.
@@ -81,8 +82,11 @@ func (m mountState) isOf(account sdk.AccountID, address string) bool {
 // stateOf reads what the mount on dir says of itself.
 func stateOf(dir string, text []byte, err error) mountState {
 	m := mountState{Dir: dir, State: stateStuck}
-	if errors.Is(err, syscall.ENOTCONN) {
+	switch {
+	case errors.Is(err, syscall.ENOTCONN):
 		m.State = stateDead
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		m.State = stateOthers
 	}
 	var status tree.Status
 	if err == nil && json.Unmarshal(text, &status) == nil && status.PID > 0 {
@@ -140,15 +144,27 @@ func (a *app) forgetRunning(dir string, pid int) {
 	}
 }
 
-// findMounts lists the mountpoints of ours that this user may ask about.
+// findMounts lists the mountpoints of svcfs on this machine, also those of other users.
 func findMounts() ([]string, error) {
+	return mountsThat(func(fs.MountInfo) bool { return true })
+}
+
+// ownMounts lists the mountpoints of svcfs that this user, or root for this user, has mounted.
+func ownMounts() ([]string, error) { return mountsThat(isOwn) }
+
+// isOwn reports whether this user or root mounted m: another user may have put anything there.
+func isOwn(m fs.MountInfo) bool { return m.User == os.Geteuid() || m.User == 0 }
+
+func mountsThat(count func(fs.MountInfo) bool) ([]string, error) {
 	all, err := fs.Mounts()
 	if err != nil {
 		return nil, fmt.Errorf("list mounts: %w", err)
 	}
 	var dirs []string
 	for _, m := range all {
-		dirs = append(dirs, m.Dir)
+		if count(m) {
+			dirs = append(dirs, m.Dir)
+		}
 	}
 	slices.Sort(dirs)
 	return slices.Compact(dirs), nil

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"io/fs"
+	"syscall"
 	"testing"
 
 	"github.com/svcfs/svcfs/fs/tree"
@@ -21,5 +24,17 @@ func TestMountIsOfAnAccountAtAService(t *testing.T) {
 		if got := (mountState{Status: tc.status}).isOf("alice", here); got != tc.is {
 			t.Errorf("%+v: %t", tc.status, got)
 		}
+	}
+}
+
+// A mount that does not answer this user is not called stuck: it may be well.
+func TestMountOfAnotherUserIsNotStuck(t *testing.T) {
+	for errno, want := range map[syscall.Errno]string{syscall.EACCES: stateOthers, syscall.EPERM: stateOthers, syscall.ENOTCONN: stateDead, syscall.EIO: stateStuck} {
+		if m := stateOf("/mnt", nil, &fs.PathError{Op: "open", Path: "/mnt/.svcfs/status", Err: errno}); m.State != want {
+			t.Errorf("%v: %q, want %q", errno, m.State, want)
+		}
+	}
+	if m := stateOf("/mnt", nil, fmt.Errorf("the mount does not answer")); m.State != stateStuck {
+		t.Errorf("no answer: %q", m.State)
 	}
 }

@@ -129,7 +129,9 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 		case stateDead:
 			a.ui.notice("its process is gone; run: svcfs umount %s", dir)
 		case stateStuck:
-			a.ui.notice("it does not answer: its process is busy or stopped, or it is not yours; run it again, or: svcfs umount %s", dir)
+			a.ui.notice("it does not answer: its process is busy or stopped; run it again, or: svcfs umount %s", dir)
+		case stateOthers:
+			a.ui.notice("it is the mount of another user, and answers that user alone")
 		}
 		return nil
 	}

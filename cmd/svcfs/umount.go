@@ -55,6 +55,10 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 		return err
 	}
 	m := inspect(ctx, dir)
+	if m.State == stateOthers { // it may be well
+		return refuse(exitOther, "unmount it as the user who mounted it, or as root, without what is not uploaded: umount -l "+dir,
+			fmt.Errorf("%s is the mount of another user", dir))
+	}
 	if m.Status == nil || !isOurProcess(m.Status.PID) {
 		if err := fs.UnmountLazily(dir); err != nil {
 			return refuse(exitOther, "unmount it as the user who mounted it, or as root with: umount -l "+dir, err)
