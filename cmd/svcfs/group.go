@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -30,17 +31,24 @@ func (a *app) groupCommand() *cobra.Command {
 
 func (a *app) groupAddCommand() *cobra.Command {
 	var role sdk.Role
+	var unknown bool
 	cmd := &cobra.Command{
 		Use:   "add GROUP ACCOUNT",
 		Short: "Add a member to a group this account owns, or change its role",
 		Long: `Add a member to a group this account owns; costs one membership change. A member
 is a writer, who uploads files and renames and removes its own. With --role
 reader the member only reads. --role also changes the role of a present member,
-which is free; without --role a present member keeps the role.`,
+which is free; without --role a present member keeps the role. An account that does not
+exist is refused: with --unknown it is added, and whoever gets that name reads the group.`,
 		Example: "  svcfs group add team bob.svc.testnet\n  svcfs group add team carol.svc.testnet --role reader",
 		Args:    exactly(2, "a GROUP and an ACCOUNT"),
-		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
-			done, err := g.Add(ctx, sdk.AccountID(args[1]), sdk.As(role))
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			if !unknown {
+				if err := mustExist(ctx, c, sdk.AccountID(args[1])); err != nil {
+					return err
+				}
+			}
+			done, err := c.Group(sdk.GroupID(args[0])).Add(ctx, sdk.AccountID(args[1]), sdk.As(role))
 			if err != nil {
 				return err
 			}
@@ -53,7 +61,21 @@ which is free; without --role a present member keeps the role.`,
 		ValidArgsFunction: a.completeGroup,
 	}
 	addRole(cmd, &role, "what the member may do: reader or writer")
+	cmd.Flags().BoolVar(&unknown, "unknown", false, "also add an account that does not exist yet")
 	return cmd
+}
+
+// mustExist refuses an account that the service says does not exist. Free.
+func mustExist(ctx context.Context, c *sdk.Client, account sdk.AccountID) error {
+	whole := account
+	if contract := c.NetworkInfo().ContractID; !strings.Contains(string(account), ".") {
+		whole += sdk.AccountID("." + contract) // as the service completes it
+	}
+	_, err := c.Balance(ctx, whole)
+	if sdk.KindOf(err) != sdk.ErrNotFound {
+		return nil // it exists, or the service does not tell
+	}
+	return refuse(exitNotFound, "correct the name (the GROUP comes before other arguments); to add it before it exists: --unknown", fmt.Errorf("nobody is called %s here", escapeName(string(account))))
 }
 
 func (a *app) groupRevokeCommand() *cobra.Command {

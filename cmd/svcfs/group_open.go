@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 // openFlags say for how long, and for how many, a group is open.
@@ -54,7 +55,10 @@ the JavaScript SDK: see 'svcfs group format'.`,
 		Example: "  svcfs group create team\n  svcfs group create website --format 1\n  svcfs group create submissions --open --for 7d",
 		Args:    exactly(1, "one GROUP"),
 	}
-	cmd.PreRunE = first(func([]string) error {
+	cmd.PreRunE = first(func(args []string) error {
+		if strings.Contains(args[0], "/") || names.CheckNew(args[0]) != nil {
+			return usage("a group is a folder: use a name such as team, without slashes and control characters", fmt.Sprintf("%q is no good name for a group", args[0]))
+		}
 		if !open && (cmd.Flags().Changed("for") || cmd.Flags().Changed("uses") || f.role != "") {
 			return usage("add --open", "--for, --uses and --role are about an open group")
 		}

@@ -22,10 +22,7 @@ or folders. One command renames at most 10,000 versions in a folder.`,
 		Example: "  svcfs mv team draft.txt final.txt\n  svcfs mv team notes.txt archive/2026/notes.txt\n  svcfs mv team drafts archive/drafts",
 		Args:    exactly(3, "a GROUP, a REF, NAME or FOLDER, and a NEWNAME"),
 		PreRunE: first(func(args []string) error {
-			if args[2] == "" {
-				return usage("give a name", "the new name is empty")
-			}
-			return nil
+			return checkNewName(strings.TrimSuffix(args[2], "/")) // of a folder
 		}),
 		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
 			return a.mv(ctx, g, args[1], args[2])
@@ -45,6 +42,9 @@ func (a *app) mv(ctx context.Context, g sdk.Group, what, name string) error {
 		if folder, is := list.Folder(strings.TrimSuffix(what, "/")); is {
 			return a.mvFolder(ctx, g, list, folder, strings.TrimSuffix(name, "/"))
 		}
+		return err
+	}
+	if err := checkNewName(name); err != nil {
 		return err
 	}
 	if _, isUsed := list.Newest(name); isUsed {

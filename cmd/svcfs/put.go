@@ -108,8 +108,13 @@ type localFile struct {
 // findLocal lists what the arguments name. It refuses what cannot work before a
 // secret is read or a token spent.
 func (a *app) findLocal(args []string, name string) ([]localFile, error) {
-	if name != "" && len(args) > 1 {
-		return nil, usage("put them one by one, each with its --name", "--name was given with several files")
+	if name != "" {
+		if len(args) > 1 {
+			return nil, usage("put them one by one, each with its --name", "--name was given with several files")
+		}
+		if err := checkNewName(name); err != nil {
+			return nil, err
+		}
 	}
 	var files []localFile
 	from := make(map[string]string)
@@ -127,6 +132,14 @@ func (a *app) findLocal(args []string, name string) ([]localFile, error) {
 		files = append(files, found...)
 	}
 	return files, nil
+}
+
+// checkNewName refuses a name that a new file must not get.
+func checkNewName(name string) error {
+	if err := names.CheckNew(name); err != nil {
+		return usage("use a name such as notes/today.txt: no slash at its ends, no empty part, no . and ..", err.Error())
+	}
+	return nil
 }
 
 func (a *app) findOne(arg, name string) ([]localFile, error) {

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // trashedName is what 'rm --trash' and undelete print as JSON, one document per name.
@@ -136,6 +138,12 @@ and such a file stays in the trash until the owner destroys it with 'svcfs rm'.`
 		}),
 		ValidArgsFunction: a.completeGroup,
 	}
+	cmd.PreRunE = first(func([]string) error {
+		if cmd.Flags().Changed("days") && (days < 1 || days > wire.MaxTrashDays) {
+			return usage(fmt.Sprintf("give 1 to %d; svcfs rm destroys a file at once", wire.MaxTrashDays), fmt.Sprintf("--days %d", days))
+		}
+		return nil
+	})
 	cmd.Flags().Int64Var(&days, "days", 0, "how long files that are removed from now on can be brought back, 1 to 3650")
 	cmd.Flags().StringVar(&who, "who", "", "who removes files: uploader (and the owner) or writers (all of them)")
 	_ = cmd.RegisterFlagCompletionFunc("who", cobra.FixedCompletions([]string{sdk.TrashUploader, sdk.TrashWriters}, cobra.ShellCompDirectiveNoFileComp)) // exists

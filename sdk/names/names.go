@@ -6,6 +6,7 @@ package names
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -63,6 +64,20 @@ func Component(raw string) string {
 		return raw
 	}
 	return Escape(raw, "%/")
+}
+
+// MaxPathBytes is the longest recorded name, in bytes: a path of components.
+const MaxPathBytes = 4096
+
+// CheckNew returns an error for a name that a new file must not get, because it is no path below a
+// folder: a part between its slashes is empty, "." or "..".
+func CheckNew(name string) error {
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part == "." || part == ".." {
+			return fmt.Errorf("%q is no path in a group", name)
+		}
+	}
+	return nil
 }
 
 // Escape returns s with %XX for unsafe characters ([IsUnsafe]), for bytes that are not

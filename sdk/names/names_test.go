@@ -85,3 +85,15 @@ func TestFolderAsShownOrRecorded(t *testing.T) {
 		}
 	}
 }
+
+// A new name is a path below the folder of its group.
+func TestCheckNew(t *testing.T) {
+	for name, good := range map[string]bool{
+		"a": true, "notes/today.txt": true, "ä%b~": true, ".hidden": true, "...": true, "two\nlines": true,
+		"": false, "../x": false, "/abs/x": false, "a//b": false, "a/": false, ".": false, "a/../b": false, "a/./b": false,
+	} {
+		if err := names.CheckNew(name); (err == nil) != good {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
