@@ -110,7 +110,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	if err := cfg.checkKeys(); err != nil {
 		return refuse(wire.CodeVerifierKey, err)
 	}
-	cfg, err := cfg.resolve()
+	cfg, err := cfg.resolve(account)
 	if err != nil {
 		return refuse(wire.CodeAddress, err)
 	}

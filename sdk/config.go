@@ -86,8 +86,12 @@ type Config struct {
 	Transport http.RoundTripper
 }
 
-// resolve sets defaults and checks every address.
-func (c Config) resolve() (Config, error) {
+// resolve sets defaults and checks every address. The key of an account of a self-hosted service does not
+// go to the hosted one because an address was forgotten.
+func (c Config) resolve(account AccountID) (Config, error) {
+	if isLocal(account) && c.Network == "" && c.URL == "" && (c.AuthURL == "" || c.MCPURL == "") {
+		return c, fmt.Errorf("%s is an account of a self-hosted service, and no address of that service is given", quote(string(account)))
+	}
 	hosted := Config{AuthURL: hostedAuthURL, MCPURL: hostedMCPURL, RPCURL: mainnetRPCURL, ContractID: mainnetContract}
 	switch c.Network {
 	case "", Mainnet:
@@ -121,6 +125,11 @@ func (c Config) resolve() (Config, error) {
 		c.Timeout = defaultTimeout
 	}
 	return c, nil
+}
+
+// isLocal reports whether the account is one of a self-hosted service, by its default contract.
+func isLocal(account AccountID) bool {
+	return strings.HasSuffix(string(account), "."+selfHostedContract)
 }
 
 // checkKeys checks the verifier keys.

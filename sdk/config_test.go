@@ -31,17 +31,41 @@ func TestWhereTheServiceIs(t *testing.T) {
 		"one address and one alone": {sdk.Config{URL: "https://files.example.org", RPCURL: "https://r.example"},
 			sdk.NetworkInfo{Network: sdk.Testnet, ContractID: "svc.testnet", RPCURL: "https://r.example", MCPURL: "https://files.example.org", AuthURL: "https://files.example.org"}},
 	} {
-		c, err := sdk.New(account, tc.cfg)
+		c, err := sdk.New("alice.near", tc.cfg)
 		if err != nil || c.NetworkInfo() != tc.want {
 			t.Errorf("%s: %+v, %v", name, c.NetworkInfo(), err)
 		}
 	}
-	for id, key := range map[sdk.AccountID]string{account: "svc_sk_read_with_its_line\n", "alice\r\nX-Evil: 1": "svc_sk_x", "alice ": ""} {
+	for id, key := range map[sdk.AccountID]string{"alice.near": "svc_sk_read_with_its_line\n", "alice\r\nX-Evil: 1": "svc_sk_x", "alice ": ""} {
 		if _, err := sdk.New(id, sdk.Config{APIKey: sdk.NewSecret(key)}); !errors.Is(err, sdk.ErrInvalid) || strings.Contains(err.Error(), "svc_sk") {
 			t.Errorf("account %q: %v", id, err)
 		}
 	}
-	if _, err := sdk.New(account, sdk.Config{Network: "moon"}); !errors.Is(err, sdk.ErrInvalid) {
+	if _, err := sdk.New("alice.near", sdk.Config{Network: "moon"}); !errors.Is(err, sdk.ErrInvalid) {
 		t.Errorf("an unknown network: %v", err)
+	}
+}
+
+// The key of an account of a self-hosted service goes to nobody else because an address is missing.
+func TestLocalAccountNeedsAnAddress(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		cfg     sdk.Config
+		refused bool
+	}{
+		"no address":       {sdk.Config{}, true},
+		"one of two":       {sdk.Config{AuthURL: "https://a.example"}, true},
+		"rpc alone":        {sdk.Config{RPCURL: "https://r.example"}, true},
+		"its address":      {sdk.Config{URL: "https://a.example"}, false},
+		"each address":     {sdk.Config{AuthURL: "https://a.example", MCPURL: "https://m.example"}, false},
+		"a hosted network": {sdk.Config{Network: sdk.Testnet}, false},
+	} {
+		_, err := sdk.New(account, tc.cfg)
+		if (err != nil) != tc.refused || tc.refused && (!errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "no address")) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := sdk.New("alice.testnet", sdk.Config{}); err != nil {
+		t.Errorf("an account of the hosted network: %v", err)
 	}
 }

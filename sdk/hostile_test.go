@@ -209,7 +209,7 @@ func TestThreat9Addresses(t *testing.T) {
 			t.Errorf("%s: %v", tc.url, err)
 		}
 	}
-	if c, err := sdk.New(account, sdk.Config{}); err != nil || c.NetworkInfo().Network != sdk.Mainnet {
+	if c, err := sdk.New("alice.near", sdk.Config{}); err != nil || c.NetworkInfo().Network != sdk.Mainnet {
 		t.Error(err)
 	}
 	if _, err := sdk.New("", sdk.Config{}); !errors.Is(err, sdk.ErrInvalid) {

@@ -168,15 +168,11 @@ func (q *setupSteps) ask(ctx context.Context) error {
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return usage("run it on a terminal, or give the answers to: svcfs setup --json", "setup asks, and standard input is no terminal")
 	}
-	before := "mainnet"
-	if q.s.config.Network != "" {
-		before = q.s.config.Network
-	}
 	questions := []struct {
 		text, before string
 		check        func(context.Context, string) error
 	}{
-		{"Service, its address or mainnet or testnet", cmp.Or(q.s.config.URL, before), q.service},
+		{"Service, its address or mainnet or testnet", cmp.Or(q.s.config.URL, q.s.config.Network), q.service},
 		{"Account", string(q.s.account), func(ctx context.Context, answer string) error {
 			if err := q.account(answer); err != nil {
 				return err
@@ -249,6 +245,9 @@ func readAnswer(ctx context.Context, from io.Reader, to io.Writer, question, bef
 // service takes the first answer, and asks the service whether it is one.
 func (q *setupSteps) service(ctx context.Context, answer string) error {
 	s := q.s
+	if answer == "" && s.urlVia == "" && s.config.Network == "" {
+		return usage("give its address, such as https://files.example.org, or mainnet or testnet of the hosted one", "no service was given")
+	}
 	if answer != "" {
 		s.config.URL, s.config.Network, s.config.ContractID = "", "", ""
 		s.config.AuthURL, s.config.MCPURL, s.config.RPCURL = "", "", ""

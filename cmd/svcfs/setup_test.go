@@ -43,7 +43,7 @@ func TestSetupAtATerminal(t *testing.T) {
 		}
 	}
 	for _, step := range [][2]string{
-		{"Service, its address or mainnet or testnet [mainnet]: ", "nowhere"}, {"Service, its address or mainnet or testnet [mainnet]: ", s.URL},
+		{"Service, its address or mainnet or testnet: ", ""}, {"Service, its address or mainnet or testnet: ", "nowhere"}, {"Service, its address or mainnet or testnet: ", s.URL},
 		{"Account: ", string(alice.ID)}, {"(not shown): ", "svc_sk_wrong"}, {"Account: ", string(alice.ID)}, {"(not shown): ", alice.Key.Reveal()},
 		{"groups]: ", "relative"}, {"groups]: ", ""},
 	} {
