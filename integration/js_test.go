@@ -214,6 +214,35 @@ func TestJavaScriptSDK(t *testing.T) {
 	})
 }
 
+// A file above 4 MiB that svcfs saved is refused to the JavaScript SDK, with the command of the group's owner,
+// and read once the owner ran it.
+func TestJavaScriptSDKAboveFourMiB(t *testing.T) {
+	w, alice, _ := team(t)
+	js := javaScript(t, w, "sdk.mjs")
+	content, file := bytes.Repeat([]byte("large \x00\xff"), 700_000), filepath.Join(w.dir, "upload.bin") // 5.6 MB
+	write(t, file, content)
+	cid := func() (cid string) {
+		var listed []struct{ Name, CID string }
+		ok(t, json.Unmarshal([]byte(alice.must("ls", "team", "--json")), &listed))
+		for _, f := range listed {
+			cid = f.CID
+		}
+		return cid
+	}
+	alice.must("put", "team", file)
+	back := filepath.Join(w.dir, "back")
+	if _, problem := js(alice, "team", "retrieve", cid(), back); !strings.Contains(problem, "svcfs group format GROUP 1 --existing") {
+		t.Errorf("JavaScript is told %q", problem)
+	}
+	alice.must("group", "format", "team", "1", "--existing", "--yes")
+	if _, problem := js(alice, "team", "retrieve", cid(), back); problem != "" {
+		t.Fatal(problem)
+	}
+	if got, err := os.ReadFile(back); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("JavaScript reads %d bytes, %v, want %d", len(got), err, len(content))
+	}
+}
+
 // wantInReadme checks that the table in sdk/README.md names every public method
 // that the types of the npm package declare.
 func wantInReadme(t *testing.T, types string) {

@@ -140,10 +140,15 @@ func (c *costDoc) add(path string, total *sdk.Amount) error {
 		return nil
 	}
 	c.Charged++
+	*total, err = addPrice(*total, price)
+	return err
+}
+
+// addPrice adds a price to a sum.
+func addPrice(total, price sdk.Amount) (sdk.Amount, error) {
 	sum, ok := total.Add(price)
 	if !ok {
-		return refuse(exitOther, "ask about fewer files at a time", errors.New("the sum of the prices is beyond what can be counted"))
+		return total, refuse(exitOther, "ask about fewer files at a time", errors.New("the sum of the prices is beyond what can be counted"))
 	}
-	*total = sum
-	return nil
+	return sum, nil
 }

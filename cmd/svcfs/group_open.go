@@ -50,8 +50,9 @@ func (a *app) groupCreateCommand() *cobra.Command {
 		Short: "Register a group that this account owns; costs one registration",
 		Long: `Register a group that this account owns; costs one registration. With --open it
 accounts may join the group by themselves, for a while: only a group made
-that way can be opened and closed. --format 1 keeps large files whole, for members with
-the JavaScript SDK: see 'svcfs group format'.`,
+that way can be opened and closed. --format 1 keeps files above 4 MiB whole, as members with
+the JavaScript SDK need it: without it they cannot read those files. See 'svcfs group
+format', which changes it later.`,
 		Example: "  svcfs group create team\n  svcfs group create website --format 1\n  svcfs group create submissions --open --for 7d",
 		Args:    exactly(1, "one GROUP"),
 	}
