@@ -92,14 +92,15 @@ func (a *Accounts) CheckKey(ctx context.Context, id, key string) (generation int
 	return 0, wrong
 }
 
-// compareKey compares the hash of the key in constant time, for an unknown account too.
+// compareKey compares the hash of the key in constant time, for an unknown account too. found tells whether
+// there is the account, also where the key is none.
 func (a *Accounts) compareKey(ctx context.Context, id, key string) (generation int64, found bool, err error) {
-	if !strings.HasPrefix(key, keyPrefix) || len(key) < minKeyLength {
-		return 0, false, fault.New(wire.CodeInvalidKey, "Invalid format")
-	}
 	stored, err := a.keyOf(ctx, id)
 	if err != nil {
 		return 0, false, err
+	}
+	if !strings.HasPrefix(key, keyPrefix) || len(key) < minKeyLength {
+		return 0, stored.found, fault.New(wire.CodeInvalidKey, "Invalid format")
 	}
 	equal := a.equal(hashOf(key), stored.hash) == 1
 	switch {

@@ -18,8 +18,10 @@ const (
 	// maxSignIns bounds the lines about sign-ins in that time, and the memory of
 	// them.
 	maxSignIns = 10_000
-	// failureRepeat is how long a repeated failure is not logged.
+	// failureRepeat is the time in which a failure is logged failureLines times: programs that block an
+	// address count the lines.
 	failureRepeat = time.Minute
+	failureLines  = 5
 	// maxFailures bounds the lines about failures in that time: any client can cause
 	// them.
 	maxFailures = 60
@@ -45,7 +47,8 @@ type signIn struct {
 // seen are the sign-ins of a while.
 type seen struct {
 	since  time.Time
-	lines  map[signIn]bool
+	lines  map[signIn]int // how often each was logged
+	total  int            // of them
 	hidden int
 }
 
@@ -77,7 +80,7 @@ func (s *SignIns) Good(ctx context.Context, way, account string) {
 	if s == nil {
 		return
 	}
-	s.note(ctx, slog.LevelInfo, "signed in", &s.good, signIn{way: way, account: account}, signInRepeat, maxSignIns)
+	s.note(ctx, slog.LevelInfo, "signed in", &s.good, signIn{way: way, account: account}, signInRepeat, 1, maxSignIns)
 }
 
 // Failed logs a failed sign-in. account is an existing one, or "": other text of the
@@ -86,27 +89,26 @@ func (s *SignIns) Failed(ctx context.Context, way, account, code string) {
 	if s == nil {
 		return
 	}
-	s.note(ctx, slog.LevelWarn, "sign-in failed", &s.failures, signIn{way: way, account: account, code: code}, failureRepeat, maxFailures)
+	s.note(ctx, slog.LevelWarn, "sign-in failed", &s.failures, signIn{way: way, account: account, code: code}, failureRepeat, failureLines, maxFailures)
 }
 
-// note logs a sign-in, unless it is a repeat or one too many.
-func (s *SignIns) note(ctx context.Context, level slog.Level, text string, in *seen, what signIn, repeat time.Duration, most int) {
+// note logs a sign-in, unless that kind was logged often enough in this period, or it is one too many.
+func (s *SignIns) note(ctx context.Context, level slog.Level, text string, in *seen, what signIn, repeat time.Duration, often, most int) {
 	client := clientOf(ctx)
 	what.network = throttle.Network(client)
 	s.mu.Lock()
 	now := s.now()
 	hidden := in.begin(now, repeat)
-	known := in.lines[what]
-	full := len(in.lines) >= most
-	switch {
-	case known || full:
+	hide := in.lines[what] >= often || in.total >= most
+	if hide {
 		in.hidden++
-	default:
-		in.lines[what] = true
+	} else {
+		in.lines[what]++
+		in.total++
 	}
 	s.mu.Unlock()
 	s.tellHidden(ctx, level, text, hidden)
-	if known || full {
+	if hide {
 		return
 	}
 	attrs := []slog.Attr{slog.String("request", ledger.RequestID(ctx)), slog.String("by", what.way), slog.String("account", what.account)}
@@ -123,7 +125,7 @@ func (in *seen) begin(now time.Time, repeat time.Duration) (hidden int) {
 		return 0
 	}
 	hidden = in.hidden
-	*in = seen{since: now, lines: make(map[signIn]bool)}
+	*in = seen{since: now, lines: make(map[signIn]int)}
 	return hidden
 }
 

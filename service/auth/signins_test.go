@@ -45,6 +45,25 @@ func TestThreat32SignInLogIsBounded(t *testing.T) {
 	}
 }
 
+// A few failures of one kind are a line each, for programs that count them; the rest are counted.
+func TestEachOfAFewFailuresIsALine(t *testing.T) {
+	var log bytes.Buffer
+	now := time.Unix(1_700_000_000, 0)
+	s := auth.NewSignIns(slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
+	for range 8 {
+		s.Failed(t.Context(), "api key", "alice.svc.testnet", "INVALID_KEY")
+	}
+	if n := strings.Count(log.String(), "account=alice.svc.testnet"); n != 5 {
+		t.Errorf("%d lines of 8 failures, want 5", n)
+	}
+	log.Reset()
+	now = now.Add(time.Minute)
+	s.Flush(t.Context())
+	if text := log.String(); !strings.Contains(text, "count=3") {
+		t.Errorf("the rest is not counted:\n%s", text)
+	}
+}
+
 // Accounts without a log of sign-ins have none to write to.
 func TestNoSignInLog(t *testing.T) {
 	var s *auth.SignIns
