@@ -38,7 +38,7 @@ help:
 	@echo "make test      gofmt, each test once (TESTS=./sdk/...: of some packages)"
 	@echo "make test-all  the rest: with the race detector, on PostgreSQL, as root, long tests, vet, staticcheck, gosec, fuzz"
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth, service, large or network)"
-	@echo "make dist      dist/: tar.gz, deb and rpm for amd64 and arm64, an OCI image, SBOMs and hashes"
+	@echo "make dist      dist/: tar.gz, deb and rpm for amd64 and arm64, an OCI image, SBOMs and hashes (KEY=FILE: signed)"
 	@echo "make lint fuzz suites man install uninstall clean"
 
 build: require-go
@@ -170,13 +170,13 @@ vulnerabilities:
 	@.ci/vulnerabilities
 
 # What is made hangs on the commit alone: the same one gives the same bytes in every folder.
-# MINISIGN_KEY=FILE signs the hashes. Every time in a package is that of the commit.
+# KEY=FILE, a minisign key, signs the hashes; without it the names of the files say unsigned. Every time in a package is that of the commit.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 VERSION ?= $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' sdk/wire/version.go)~git$(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y%m%d 2>/dev/null).$(shell git rev-parse --short=12 HEAD 2>/dev/null)
 KEY ?=
 dist: require-go
 	@test -n "$(SOURCE_DATE_EPOCH)" || { echo "make dist: git tells no commit here: give SOURCE_DATE_EPOCH=SECONDS and VERSION=X" >&2; exit 1; }
-	cd packaging && $(GO) run -buildvcs=false . -version "$(VERSION)" -time "$(SOURCE_DATE_EPOCH)" -buildvcs=$(STAMP) -minisign-key "$(MINISIGN_KEY)"
+	cd packaging && $(GO) run -buildvcs=false . -version "$(VERSION)" -time "$(SOURCE_DATE_EPOCH)" -buildvcs=$(STAMP) -minisign-key "$(KEY)"
 
 # Two builds in different folders, compared byte for byte.
 packages:

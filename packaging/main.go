@@ -33,6 +33,7 @@ type job struct {
 	stamp   string    // value of go build -buildvcs
 	arches  []string
 	formats []string
+	key     string // file with the key that signs; "" = the files say that they are unsigned
 }
 
 // The formats.
@@ -50,7 +51,7 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("packaging: ")
 	var j job
-	var arches, formats, key string
+	var arches, formats string
 	var seconds int64
 	flag.StringVar(&j.root, "root", "..", "folder of the sources")
 	flag.StringVar(&j.out, "out", "../dist", "folder of the packages; what was in it is removed")
@@ -59,19 +60,19 @@ func main() {
 	flag.StringVar(&j.stamp, "buildvcs", "auto", "whether the programs tell the commit: true, false or auto")
 	flag.StringVar(&arches, "arch", "amd64,arm64", "architectures")
 	flag.StringVar(&formats, "formats", "tar,deb,rpm,oci", "formats")
-	flag.StringVar(&key, "minisign-key", "", "file with a minisign key without a password, which signs the hashes")
+	flag.StringVar(&j.key, "minisign-key", "", "file with a minisign key without a password, which signs the hashes; without it the names of the files say unsigned")
 	flag.Parse()
 	j.made = time.Unix(seconds, 0).UTC()
 	j.arches, j.formats = strings.Split(arches, ","), strings.Split(formats, ",")
 	if j.version == "" || seconds <= 0 {
 		log.Fatal("give -version and -time")
 	}
-	if err := j.run(key); err != nil {
+	if err := j.run(); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func (j *job) run(key string) (err error) {
+func (j *job) run() (err error) {
 	if j.root, err = filepath.Abs(j.root); err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (j *job) run(key string) (err error) {
 			return fmt.Errorf("image: %w", err)
 		}
 	}
-	return j.sum(key)
+	return j.sum()
 }
 
 // pack makes one package in each format, and says what is in its program.
@@ -197,13 +198,19 @@ func (j *job) completion(p pack, shell string) string {
 	return filepath.Join(j.work, p.name+"."+shell)
 }
 
-// write writes a file of the result.
+// unsigned stands behind the version in the name of each file that no signature covers.
+const unsigned = "-unsigned"
+
+// write writes a file of the result, whose name has the version.
 func (j *job) write(name string, content []byte) error {
+	if j.key == "" {
+		name = strings.Replace(name, j.version, j.version+unsigned, 1)
+	}
 	return os.WriteFile(filepath.Join(j.out, name), content, 0o644)
 }
 
 // sum writes the hashes of all that was made, and signs them where there is a key.
-func (j *job) sum(key string) error {
+func (j *job) sum() error {
 	files, err := os.ReadDir(j.out) // sorted
 	if err != nil {
 		return err
@@ -216,10 +223,10 @@ func (j *job) sum(key string) error {
 		}
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(text), f.Name())
 	}
-	if err := j.write("SHA256SUMS", sums.Bytes()); err != nil || key == "" {
+	if err := j.write("SHA256SUMS", sums.Bytes()); err != nil || j.key == "" {
 		return err
 	}
-	text, err := os.ReadFile(key)
+	text, err := os.ReadFile(j.key)
 	if err != nil {
 		return err
 	}

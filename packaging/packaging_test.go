@@ -68,8 +68,8 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 		}
 		copySources(t, root)
 		outs[i] = t.TempDir()
-		j := job{root: root, out: outs[i], version: "1.2.3", made: time.Unix(1_600_000_000, 0).UTC(), stamp: "false", arches: []string{"amd64"}, formats: []string{formatTar, formatDeb}}
-		if err := j.run(key); err != nil {
+		j := job{root: root, out: outs[i], version: "1.2.3", made: time.Unix(1_600_000_000, 0).UTC(), stamp: "false", arches: []string{"amd64"}, formats: []string{formatTar, formatDeb}, key: key}
+		if err := j.run(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,6 +96,31 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 	checkSums(t, outs[0], public)
 	checkBill(t, filepath.Join(outs[0], "svcfs_1.2.3_amd64.cdx.json"))
 	checkTar(t, filepath.Join(outs[0], "svcfs_1.2.3_linux_amd64.tar.gz"))
+}
+
+// What no signature covers says so in its name; the hashes are called as ever.
+func TestUnsignedFilesSaySo(t *testing.T) {
+	j := job{out: t.TempDir(), version: "1.2.3~git1"}
+	for _, name := range []string{"svcfs_1.2.3~git1_amd64.deb", "svcfs-1.2.3~git1-1.x86_64.rpm", "svcd_1.2.3~git1_oci.tar"} {
+		if err := j.write(name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.sum(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(j.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range files {
+		names = append(names, f.Name())
+	}
+	const want = "SHA256SUMS svcd_1.2.3~git1-unsigned_oci.tar svcfs-1.2.3~git1-unsigned-1.x86_64.rpm svcfs_1.2.3~git1-unsigned_amd64.deb"
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("made %s, want %s", got, want)
+	}
 }
 
 func checkSums(t *testing.T, dir string, public minisign.PublicKey) {
