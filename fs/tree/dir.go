@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -349,7 +350,21 @@ func (d *Dir) changeable(ctx context.Context, op, name string) error {
 	if err := d.t.use(ctx, d.group, -1); err != nil {
 		return d.failed(op, name, err)
 	}
+	if d.isTooDeep(name) {
+		return d.failed(op, name, tooDeep())
+	}
 	return nil
+}
+
+// isTooDeep reports whether a new file called name in d would have a path that the ledger cannot hold.
+func (d *Dir) isTooDeep(name string) bool {
+	d.t.mu.RLock()
+	defer d.t.mu.RUnlock()
+	return len(d.rawPath(name)) > names.MaxPathBytes && d.find(name) == nil
+}
+
+func tooDeep() *Error {
+	return &Error{Class: ClassNameTooLong, Err: fmt.Errorf("the path inside the group is longer than %d bytes", names.MaxPathBytes), Hint: "Use fewer or shorter folders."}
 }
 
 // Create makes a file for writing, or opens the one that is there. Free until

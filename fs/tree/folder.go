@@ -111,6 +111,7 @@ type folderMove struct {
 	beneath   bool // it would go to a folder beneath itself
 	overFile  bool // a file has the name
 	overFull  bool // a folder has the name, and is not empty
+	tooDeep   bool // a path beneath would be too long
 	overtaken bool // a file beneath would get a name that has a later upload
 	ours      bool // the service renames uploads
 	canRemove bool // the mount removes what is beneath
@@ -137,6 +138,8 @@ func (m *folderMove) plan() *Error {
 		return &Error{Class: ClassNotEmpty, Err: errors.New("the folder of the new name is not empty")}
 	case m.beneath:
 		return &Error{Class: ClassInvalid, Err: errors.New("a folder cannot move into itself")}
+	case m.tooDeep:
+		return tooDeep()
 	case len(m.uploads) == 0:
 		return nil
 	case !m.ours:
@@ -180,9 +183,13 @@ func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
 			continue
 		}
 		m.uploads = append(m.uploads, living...)
+		m.tooDeep = m.tooDeep || len(m.rename(raw)) > names.MaxPathBytes
 		there := g.names[m.rename(raw)]
 		m.overtaken = m.overtaken || there.isLaterThan(v)
 		m.whole = m.whole && (there == nil || there.newest() == nil) && !slices.ContainsFunc(living, func(e sdk.Entry) bool { return e.Name != raw })
+	}
+	for _, f := range dir.files(nil) {
+		m.tooDeep = m.tooDeep || len(m.rename(f.raw)) > names.MaxPathBytes
 	}
 	m.whole = m.whole && len(m.uploads) <= sdk.MaxFolderFiles
 	slices.SortFunc(m.uploads, func(a, b sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })

@@ -1236,3 +1236,26 @@ func BenchmarkFirstListing(b *testing.B) {
 		_ = m.Close()
 	}
 }
+
+// A path that the ledger cannot hold is refused where it begins, not when a file is closed.
+func TestN3DeepPathsAreRefused(t *testing.T) {
+	m := mount(t, team(), alice, ours)
+	part, at := strings.Repeat("d", 200), "/team"
+	for len(at)+1+len(part)-len("/team/") <= names.MaxPathBytes {
+		_, err := m.dir(at).Mkdir(t.Context(), part)
+		ok(t, err)
+		at += "/" + part
+	}
+	deep, long := m.dir(at), strings.Repeat("n", 240)
+	_, err := deep.Mkdir(t.Context(), long)
+	wantClass(t, err, ClassNameTooLong)
+	_, _, err = deep.Create(t.Context(), long, false, OpenFlags{Write: true})
+	wantClass(t, err, ClassNameTooLong)
+	_, err = deep.Symlink(t.Context(), "x", long)
+	wantClass(t, err, ClassNameTooLong)
+	ok(t, m.save("/team/f", "content"))
+	wantClass(t, m.dir("/team").Rename(t.Context(), "f", deep, long, false), ClassNameTooLong)
+	ok(t, m.save(at+"/"+strings.Repeat("f", 70), "content")) // 4,090 bytes
+	wantClass(t, m.rename(part, part+strings.Repeat("e", 15)), ClassNameTooLong)
+	ok(t, m.rename(part, "short"))
+}

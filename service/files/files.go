@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/checkpoint"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -33,7 +34,7 @@ const (
 	// claimLife is how long a claim may be repeated without a second fee.
 	claimLife = time.Hour
 	// MaxFilename is the longest recorded name, in bytes: a path of components.
-	MaxFilename = 4096
+	MaxFilename = names.MaxPathBytes
 	// maxContentType is the longest recorded type, in bytes (RFC 6838 section 4.2).
 	maxContentType = 255
 	// maxClaimID is the longest claim id, in bytes; a UUID has 36.
