@@ -73,6 +73,8 @@ func (j *job) contents(p pack, arch string) ([]entry, error) {
 	case "svcfs":
 		c.add("/usr/sbin/mount.svcfs", 0o777, nil)
 		c.last().link = "../bin/svcfs"
+		c.add("/usr/sbin/mount.fuse.svcfs", 0o777, nil)
+		c.last().link = "../bin/svcfs"
 		c.add("/usr/share/man/man8/mount.svcfs.8.gz", 0o777, nil)
 		c.last().link = "../man1/svcfs-mount.1.gz"
 		c.add("/usr/lib/systemd/user/svcfs@.service", 0o644, installed(c.sources("cmd/svcfs/systemd/svcfs@.service")))

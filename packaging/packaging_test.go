@@ -175,11 +175,25 @@ func checkTar(t *testing.T, file string) {
 			t.Error(err)
 		}
 	}
-	if target, err := os.Readlink(filepath.Join(dir, "usr/sbin/mount.svcfs")); target != "../bin/svcfs" {
-		t.Errorf("mount.svcfs leads to %q: %v", target, err)
+	for _, name := range []string{"mount.svcfs", "mount.fuse.svcfs"} {
+		if target, err := os.Readlink(filepath.Join(dir, "usr/sbin", name)); target != "../bin/svcfs" {
+			t.Errorf("%s leads to %q: %v", name, target, err)
+		}
 	}
 	unit, err := os.ReadFile(filepath.Join(dir, "usr/lib/systemd/user/svcfs@.service"))
 	if err != nil || !bytes.Contains(unit, []byte("ExecStart=/usr/bin/svcfs mount")) || bytes.Contains(unit, []byte("/usr/local")) {
 		t.Errorf("the unit starts another program: %v\n%s", err, unit)
+	}
+}
+
+// The unit of one service gives svcd no settings: svcd finds its file and its data by itself.
+func TestUnitOfOneService(t *testing.T) {
+	template, err := os.ReadFile("../service/examples/svcd.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := single(installed(template))
+	if !bytes.Contains(unit, []byte("\nExecStart=/usr/bin/svcd serve\n")) || bytes.Contains(unit, []byte("%i")) || bytes.Contains(unit, []byte("svcd@")) {
+		t.Errorf("the unit is\n%s", unit)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -10,7 +11,7 @@ import (
 )
 
 // isMountHelper reports whether mount(8) runs us: as mount.svcfs it is given the
-// lines of fstab whose type is svcfs.
+// lines of fstab whose type is svcfs; mount -o remount looks for the type that the kernel knows.
 func isMountHelper(program string) bool {
 	name := filepath.Base(program)
 	return name == "mount.svcfs" || name == "mount.fuse.svcfs"
@@ -121,6 +122,8 @@ func helperOption(option string) (string, error) {
 	switch {
 	case option == "" || helperIgnores(name):
 		return "", nil
+	case name == "remount":
+		return "", refuse(exitUsage, "unmount it, and mount it again with the new options: svcfs umount DIR", errors.New("a mount of svcfs keeps its options while it lasts: it cannot be remounted"))
 	case slices.Contains([]string{"ro", "rw", "exec", "noexec", "allow_other", "uid", "gid"}, name):
 		return "--options=" + option, nil
 	case !isFlag:

@@ -30,6 +30,7 @@ func TestHelperArgs(t *testing.T) {
 		{"alice /mnt -o", "", "-o wants a value"},
 		{"alice /mnt -o api_key=svc_sk_x", "", "unknown mount option"},
 		{"alice /mnt -o ready-fd=3", "", "unknown mount option"},
+		{"alice /mnt -o remount,ro", "", "cannot be remounted"},
 		{"alice /mnt -o budget", "", "mount option"},
 		{"alice /mnt -o allow_mkdir=yes", "", "mount option"},
 		{"alice /mnt -o api_key_file=key", "", "api_key_file=key"},
