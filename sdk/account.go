@@ -94,9 +94,19 @@ func (c *Client) groupPages(ctx context.Context, op string) (all roleList[GroupI
 	if caps.Dialect.IsOurs() {
 		request.Limit = wire.MaxPageNames
 	}
+	held := int64(0)
+	defer func() { _ = c.lists.hold(-held) }()
 	for {
 		var page roleList[GroupID]
 		if err := c.read(ctx, op, request, &page); err != nil {
+			return all, err
+		}
+		size := int64(0)
+		for _, name := range page.names {
+			size += nameBytes + int64(len(name))
+		}
+		held += size
+		if err := c.lists.hold(size); err != nil {
 			return all, err
 		}
 		all.names, all.roles = append(all.names, page.names...), append(all.roles, page.roles...)

@@ -41,7 +41,7 @@ func TestThreat48AttributesOfOthers(t *testing.T) {
 		`{"mtime":"1","xattrs":{"a":""}}`:      {},
 		`{"xattrs":{"user.svcfs.ref":"eA=="}}`: {},
 		`{"xattrs":{"user.a":"` + strings.Repeat("AAAA", 2000) + `"}}`: {},
-		`{"target":"` + strings.Repeat("a", 1<<20) + `"}`:              {},
+		`{"target":"` + strings.Repeat("a", 1<<17) + `"}`:              {},
 		` {"executable":true,"mtime":"7","later":[{}]}`:                {want: &sdk.Attributes{ModTime: time.Unix(0, 7), Executable: true}},
 		`{"mtime":"9223372036854775807"}`:                              {want: &sdk.Attributes{ModTime: time.Unix(0, 1<<63-1)}},
 		`{"target":"/etc/passwd"}`:                                     {contentType: format.TypeSymlink},

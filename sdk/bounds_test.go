@@ -29,7 +29,7 @@ func TestThreat8PagesWithoutEnd(t *testing.T) {
 		{"details of records", "detail", func(c *sdk.Client) error { _, err := c.Group("g").Records(t.Context()); return err }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s, c := world(t, testkit.Ours, func(cfg *sdk.Config) { cfg.MaxFileBytes, cfg.Timeout = 1<<20, 5*time.Minute })
+			s, c := world(t, testkit.Ours, func(cfg *sdk.Config) { cfg.ListMemory, cfg.Timeout = 32<<20, 5*time.Minute })
 			hash := strings.Repeat("ab", 32)
 			s.Answer(wire.PathTools+wire.OpGetGroupTransactions, func(w http.ResponseWriter, r *http.Request) {
 				var asked wire.TransactionsRequest
@@ -45,7 +45,7 @@ func TestThreat8PagesWithoutEnd(t *testing.T) {
 				page.Bytes()[0] = '['
 				_, _ = fmt.Fprintf(w, `{"result":%s]}`, page.Bytes())
 			})
-			if err := tc.list(c); !errors.Is(err, sdk.ErrCorrupt) || !strings.Contains(fmt.Sprint(err), "have no end") {
+			if err := tc.list(c); !errors.Is(err, sdk.ErrTooLarge) || errorCode(err) != wire.CodeListMemory || c.ListMemory() != 0 {
 				t.Errorf("%v", err)
 			}
 			if asked := s.Hits(wire.PathTools + wire.OpGetGroupTransactions); asked > 100 {

@@ -27,7 +27,6 @@ type verified struct {
 	last []Entry // the files of the newest record about files; several for a folder
 	// all holds every file of a group with a renamed folder, so that the next such record
 	// does not need the chain from its beginning. One call at a time has it: nil meanwhile.
-	// It takes some 400 bytes for each file.
 	all *folding
 }
 
@@ -38,6 +37,11 @@ func (c *Client) chainEntries(ctx context.Context, g GroupID, after Seq) ([]Entr
 }
 
 func (c *Client) readEntries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
+	end, err := c.lists.begin(ctx, c.lists.paged)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	c.mu.Lock()
 	from := c.chains[g]
 	if from.all != nil {
@@ -46,11 +50,14 @@ func (c *Client) readEntries(ctx context.Context, g GroupID, after Seq) ([]Entry
 		c.chains[g] = lent
 	}
 	c.mu.Unlock()
-	if from.all != nil && after > 0 {
-		if err := c.readChain(ctx, g, from, from.all); err != nil {
-			return nil, err // all is lost with it: it may hold records that are not proven
+	if all := from.all; all != nil && after > 0 {
+		if err := c.readChain(ctx, g, from, all); err != nil {
+			all.release() // it may lack the records of some pages
+			return nil, err
 		}
-		return c.keepAll(from.all, after), nil
+		return c.keepAll(all, after), nil
+	} else if all != nil {
+		all.release()
 	}
 	// A caller that wants the newest record again continues one record before it.
 	var newest Seq
@@ -60,21 +67,19 @@ func (c *Client) readEntries(ctx context.Context, g GroupID, after Seq) ([]Entry
 	if after == 0 || newest == 0 || after != newest && after != newest-1 {
 		from = verified{}
 	}
-	fold := &folding{group: g, at: map[Ref]int{}, isPart: from.Seq > 0}
-	for _, e := range from.last {
-		fold.add(e)
-		fold.renamed = e.ChangedSeq
-	}
-	err := c.readChain(ctx, g, from, fold)
+	fold := newFolding(c.lists, g, from)
+	err = c.readChain(ctx, g, from, fold)
 	if errors.Is(err, errNeedsAll) {
-		fold = &folding{group: g, at: map[Ref]int{}}
+		fold.release()
+		fold = newFolding(c.lists, g, verified{})
 		err = c.readChain(ctx, g, verified{}, fold)
 	}
+	if err == nil && fold.folders != nil {
+		return c.keepAll(fold, after), nil
+	}
+	fold.release()
 	if err != nil {
 		return nil, err
-	}
-	if fold.folders != nil {
-		return c.keepAll(fold, after), nil
 	}
 	return slices.DeleteFunc(fold.entries, func(e Entry) bool { return e.ChangedSeq <= after }), nil
 }
@@ -87,13 +92,23 @@ func (c *Client) keepAll(all *folding, after Seq) []Entry {
 	defer c.mu.Unlock()
 	if now := c.chains[all.group]; now.Place == all.upTo { // no other call got further
 		now.all = all
-		c.chains[all.group] = now
+		c.setVerified(all.group, now)
+	} else {
+		all.release()
 	}
 	return list
 }
 
-// readChain gives the records of a group after from to fold. It returns once all of them
-// are proven.
+// setVerified needs Client.mu.
+func (c *Client) setVerified(g GroupID, now verified) {
+	if before := c.chains[g].all; before != nil && before != now.all {
+		before.release()
+	}
+	c.chains[g] = now
+}
+
+// readChain gives the records of a group after from to fold, page by page: a page once the
+// service has signed it. It returns once all of them are proven. After an error fold may lack some.
 func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *folding) error {
 	log, before, err := c.trustedLog(ctx)
 	if err != nil {
@@ -103,15 +118,31 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 	fold.moved = 0 // of earlier calls
 	listing := proof.NewListing(name, from.Cursor, c.past(g), time.Now())
 	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsChain, Layouts: layouts, KnownSize: before.N, AfterSeq: from.Seq}
-	room := max(maxListBytes, c.cfg.MaxFileBytes/2)
+	var page pageOfChain
+	marks := int64(0) // what listing holds, in bytes
+	defer func() { _ = c.lists.hold(-marks) }()
+	apply := func() error {
+		more := markBytes * int64(len(page.records))
+		marks += more
+		if err := c.lists.hold(more); err != nil {
+			return err
+		}
+		return fold.apply(page.take(), c.mostMoved())
+	}
 	rest, err := c.streamRows(ctx, &request, func(rows []wire.TransactionRow) error {
-		fold.grow(len(rows))
 		for i := range rows {
-			if err := fold.take(&rows[i], listing); err != nil {
+			row := &rows[i]
+			if err := page.add(row, g, listing); err != nil {
 				return c.refusal(ctx, log, err)
 			}
-			if room -= rowBytes + textBytes(rows[i]); room < fold.moved {
-				return malformed(errors.New("its pages have no end"))
+			if row.Page == nil {
+				continue
+			}
+			if err := listing.Page(log, *row.Page, request.Nonce); err != nil {
+				return c.refusal(ctx, log, err)
+			}
+			if err := apply(); err != nil {
+				return c.refusal(ctx, log, err)
 			}
 		}
 		return nil
@@ -123,9 +154,45 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 	if err != nil {
 		return c.refusal(ctx, log, err)
 	}
+	if err := apply(); err != nil {
+		return c.refusal(ctx, log, err)
+	}
 	fold.upTo = listing.Cursor().Place
 	c.learn(g, checkpoint, verified{Cursor: listing.Cursor(), last: fold.newest()})
 	return nil
+}
+
+// mostMoved bounds the work of new names by folders, in bytes of names: short records could
+// make that of very many.
+func (c *Client) mostMoved() int64 { return max(maxListBytes, c.cfg.MaxFileBytes/2) }
+
+// pageOfChain is the records of a list that nothing proves yet.
+type pageOfChain struct {
+	records []chain.Record
+	bytes   int64
+}
+
+// add verifies that a row goes on with the list, and keeps its record.
+func (p *pageOfChain) add(row *wire.TransactionRow, g GroupID, listing *proof.Listing) error {
+	if p.bytes += footprint(row); p.bytes > maxPageBytes {
+		return malformed(errNoPages)
+	}
+	r, err := chainRecord(row, g)
+	if err != nil {
+		return malformed(fmt.Errorf("row %d: %w", row.Seq, err))
+	}
+	if err := listing.Add(&r); err != nil {
+		return err
+	}
+	p.records = append(p.records, r)
+	return nil
+}
+
+// take returns the records, until the next add.
+func (p *pageOfChain) take() []chain.Record {
+	records := p.records
+	p.records, p.bytes = records[:0], 0
+	return records
 }
 
 // streamRows asks for all records after request.AfterSeq with one request, and gives them to take
@@ -217,7 +284,7 @@ func (c *Client) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
 	c.memory.Checkpoint(checkpoint.Note, checkpoint.N)
 	c.mu.Lock()
 	if now.Number >= c.chains[g].Number {
-		c.chains[g] = now
+		c.setVerified(g, now)
 	}
 	c.mu.Unlock()
 	c.memory.SawGroup(string(g), now.Place, now.Proven(), time.Now())
@@ -225,6 +292,9 @@ func (c *Client) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
 
 // folding builds entries from the records of a chain.
 type folding struct {
+	lists   *listMemory
+	held    int64 // counted there, in bytes
+	bytes   int64 // of entries
 	group   GroupID
 	entries []Entry // in the order of their first record
 	at      map[Ref]int
@@ -234,26 +304,54 @@ type folding struct {
 	folders *chain.Folders[int] // of those that live; nil = no folder was renamed so far
 	upTo    chain.Place         // where the records end, once all are proven
 	renamed Seq                 // of the newest record that may have changed several
-	moved   int64               // what new names by folders took of the room for a list, in bytes
+	moved   int64               // bytes of new names by folders
 }
 
-// movedBytes is what a file that gets a new name with its folder takes of the room for a
-// list, beside the name: short records could make the work of very many.
+// newFolding goes on after what was verified.
+func newFolding(lists *listMemory, g GroupID, from verified) *folding {
+	f := &folding{lists: lists, group: g, at: map[Ref]int{}, isPart: from.Seq > 0}
+	for _, e := range from.last {
+		f.add(e)
+		f.renamed = e.ChangedSeq
+	}
+	return f
+}
+
+// release says that nobody holds the entries here any more.
+func (f *folding) release() {
+	_ = f.lists.hold(-f.held)
+	f.held = 0
+}
+
+// apply applies proven records. moved bounds what new names by folders take.
+func (f *folding) apply(records []chain.Record, moved int64) error {
+	for i := range records {
+		if err := f.take(&records[i]); err != nil {
+			return err
+		}
+		if f.moved > moved {
+			return malformed(errors.New("its renamed folders have no end"))
+		}
+		// At each record: one that renames a folder may change many entries.
+		if more := f.bytes - f.held; more != 0 {
+			f.held += more
+			if err := f.lists.hold(more); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// movedBytes is what a file that gets a new name with its folder costs beside the name.
 const movedBytes = 64
 
 // errNeedsAll means that the records must be read from the first one on: a folder was
 // renamed, and the files in it are not known.
 var errNeedsAll = errors.New("a folder was renamed")
 
-// grow allocates for n more records.
-func (f *folding) grow(n int) {
-	f.entries = slices.Grow(f.entries, n)
-	if len(f.at) == 0 {
-		f.at = make(map[Ref]int, n)
-	}
-}
-
 func (f *folding) add(e Entry) {
+	f.bytes += e.Footprint()
 	f.at[e.Ref] = len(f.entries)
 	f.changed = len(f.entries)
 	f.entries = append(f.entries, e)
@@ -278,28 +376,21 @@ func (f *folding) newest() []Entry {
 	return list
 }
 
-// take verifies the next record and applies it. Only records about files change entries.
-func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
-	r, err := chainRecord(row, f.group)
-	if err != nil {
-		return malformed(fmt.Errorf("row %d: %w", row.Seq, err))
-	}
-	if err := listing.Add(&r); err != nil {
-		return err
-	}
+// take applies the next record. Only records about files change entries.
+func (f *folding) take(r *chain.Record) error {
 	switch r.Kind {
 	case EventFolderRenamed:
-		return f.renameFolder(&r)
+		return f.renameFolder(r)
 	case EventUploaded:
 		if _, known := f.at[Ref(r.Ref)]; known || r.Ref == "" {
 			return &proof.Refusal{Row: r.Seq, Text: "its reference was recorded before"}
 		}
-		f.add(uploadEntry(&r))
+		f.add(uploadEntry(r))
 		f.enterFolder(f.changed)
 	case EventRenamed, EventDeleted, EventRemoved, EventRestored, EventAttributes:
 		i, known := f.at[Ref(r.Ref)]
 		if !known {
-			earlier, err := changedEntry(&r)
+			earlier, err := changedEntry(r)
 			if err != nil {
 				return &proof.Refusal{Row: r.Seq, Text: err.Error()}
 			}
@@ -307,7 +398,7 @@ func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 			f.add(earlier)
 			i = f.changed
 		}
-		if err := f.mayFollow(&r, f.entries[i].Deleted, known); err != nil {
+		if err := f.mayFollow(r, f.entries[i].Deleted, known); err != nil {
 			return err
 		}
 		if e := &f.entries[i]; !isHash(r.FileHash, e.Hash) || r.Tag(chain.TagUploader) != string(e.Uploader) {
@@ -316,7 +407,9 @@ func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 		if f.folders != nil {
 			f.folders.Drop(i, f.entries[i].Name)
 		}
-		f.change(&f.entries[i], &r)
+		f.bytes -= f.entries[i].Footprint()
+		f.change(&f.entries[i], r)
+		f.bytes += f.entries[i].Footprint()
 		f.changed = i
 		f.enterFolder(i)
 	}
@@ -340,6 +433,7 @@ func (f *folding) renameFolder(r *chain.Record) error {
 	}
 	f.renamed = Seq(r.Seq)
 	few := f.folders.Rename(before, after, MaxFolderFiles, func(i int, name string) {
+		f.bytes += int64(len(name) - len(f.entries[i].Name))
 		f.entries[i].Name, f.entries[i].ChangedSeq, f.entries[i].Number, f.entries[i].NamedSeq = name, f.renamed, r.Number, 0
 		f.changed = i
 		f.moved += movedBytes + int64(len(name))

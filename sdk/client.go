@@ -86,6 +86,7 @@ type Client struct {
 	made      time.Time
 
 	memory *trust.Memory
+	lists  *listMemory
 	mu     sync.Mutex
 	caps   *wire.Capabilities   // nil until asked
 	claims map[Ref]string       // claim ids of retrievals that failed after they may have been charged
@@ -118,7 +119,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "configure client", Kind: ErrOther, Code: wire.CodeState, Err: err}
 	}
-	c := &Client{account: account, cfg: cfg, memory: memory, pool: mem.NewPool(), made: time.Now(), claims: make(map[Ref]string), chains: make(map[GroupID]verified)}
+	c := &Client{account: account, cfg: cfg, memory: memory, lists: newListMemory(cfg.ListMemory), pool: mem.NewPool(), made: time.Now(), claims: make(map[Ref]string), chains: make(map[GroupID]verified)}
 	c.uploads, c.small.c, c.small.slowAfter, c.farAfter, c.packAfter = newUploader(c), c, slowRequest, slowRequest, nearby
 	transport := cfg.Transport
 	if transport == nil {

@@ -73,7 +73,12 @@ type Config struct {
 	// MaxFileBytes is the largest plaintext, in bytes, of a file that is held in memory whole;
 	// 0 = 4 GiB. Files of format version 2 are not held: [Group.Open] opens those of any size.
 	MaxFileBytes int64
-	Timeout      time.Duration // for a request without file content; 0 = 15 s
+	// ListMemory is how much memory the records of groups may take, in bytes, in lists that are
+	// read at the same time, that the client keeps for later ones, and that the caller counts
+	// with [Client.HoldList]; 0 = [DefaultListMemory]. A list beyond it is [ErrTooLarge]. At a
+	// service that proves what it lists, records that are not proven yet take 32 MiB more at most.
+	ListMemory int64
+	Timeout    time.Duration // for a request without file content; 0 = 15 s
 
 	// Patience is how long an upload or a retrieval goes on trying while connections to
 	// the service are refused or break, counted from the first of them. The wait ends
@@ -123,6 +128,9 @@ func (c Config) resolve(account AccountID) (Config, error) {
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = defaultTimeout
+	}
+	if c.ListMemory <= 0 {
+		c.ListMemory = DefaultListMemory
 	}
 	return c, nil
 }

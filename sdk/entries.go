@@ -23,45 +23,73 @@ func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, er
 	if caps.Dialect.IsOurs() {
 		return c.chainEntries(ctx, g, after)
 	}
+	// Nothing proves the rows: they count as soon as they are there, one answer at a time.
+	end, err := c.lists.begin(ctx, c.lists.whole)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	var all page
-	if err := c.read(ctx, wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: string(g)}, &all); err != nil {
+	err = c.read(ctx, wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: string(g)}, &all)
+	if errors.Is(err, errTooMuch) && c.answerLimit(wire.OpGetGroupTransactions) == c.cfg.ListMemory/wholeShare {
+		err = c.lists.full()
+	}
+	if err != nil {
+		return nil, err
+	}
+	held := footprints(all.rows)
+	defer func() { _ = c.lists.hold(-held) }()
+	if err := c.lists.hold(held); err != nil {
 		return nil, err
 	}
 	return appendEntries(nil, g, all.rows), nil
 }
 
-// rowBytes is the memory of a record without its texts, in bytes.
-const rowBytes = 400
+func footprints(rows []wire.TransactionRow) (bytes int64) {
+	for i := range rows {
+		bytes += footprint(&rows[i])
+	}
+	return bytes
+}
 
 // eachPage calls take with each page of records. next returns the AfterSeq of the page that
-// follows a row. A service can always send one more page (threat 8), so all pages together
-// may take as much memory as a single list or half a file, whichever is more.
+// follows a row. A service can always send one more page (threat 8): while eachPage runs, all of
+// them count as memory of lists.
 func (c *Client) eachPage(ctx context.Context, request wire.TransactionsRequest, next func(wire.TransactionRow) int64,
 	take func([]wire.TransactionRow) error) error {
-	for room := max(maxListBytes, c.cfg.MaxFileBytes/2); ; {
+	end, err := c.lists.begin(ctx, c.lists.whole)
+	if err != nil {
+		return err
+	}
+	defer end()
+	held := int64(0)
+	defer func() { _ = c.lists.hold(-held) }()
+	for {
 		p, more, err := c.page(ctx, &request)
-		if err == nil {
-			err = take(p.rows)
-		}
-		if err != nil || !more {
+		if err != nil {
 			return err
 		}
-		for _, row := range p.rows {
-			room -= rowBytes + textBytes(row)
+		size := footprints(p.rows)
+		held += size
+		if err := c.lists.hold(size); err != nil {
+			return err
+		}
+		if err := take(p.rows); err != nil || !more {
+			return err
 		}
 		last := next(p.rows[len(p.rows)-1])
-		if last <= request.AfterSeq || room < 0 {
-			return malformed(errors.New("its pages do not advance, or have no end"))
+		if last <= request.AfterSeq {
+			return malformed(errors.New("its pages do not advance"))
 		}
 		request.AfterSeq = last
 	}
 }
 
-// textBytes returns the length of the longest texts of a record, in bytes.
-func textBytes(row wire.TransactionRow) int64 {
-	n := len(row.TransID) + len(row.UserID) + len(row.FileHash) + len(row.IPFSHash) + len(row.Detail) + len(row.Request)
+// footprint returns about how much memory a row takes, in bytes.
+func footprint(row *wire.TransactionRow) int64 {
+	n := rowBytes + len(row.TransID) + len(row.UserID) + len(row.FileHash) + len(row.IPFSHash) + len(row.Detail) + len(row.Request)
 	for _, text := range row.Tags {
-		n += len(text)
+		n += textHead + len(text)
 	}
 	for _, text := range []*string{row.Filename, row.ContentType, row.Attributes} {
 		if text != nil {

@@ -207,6 +207,9 @@ func (v *victim) client(dir string) *sdk.Client {
 		if v.lie.On != testkit.OnBlocks { // whose files are larger
 			cfg.MaxFileBytes = largest
 		}
+		if v.lie.On == testkit.OnChain {
+			cfg.ListMemory = 32 << 20
+		}
 		if v.lie.Want == sdk.ErrTimeout {
 			cfg.Timeout = 100 * time.Millisecond
 		}
@@ -372,7 +375,7 @@ func (v *victim) try(ctx context.Context) error {
 		}
 		_, err = g.RenameFolder(ctx, folder, folder+" renamed", r.Seq)
 		return err
-	case testkit.OnList:
+	case testkit.OnList, testkit.OnChain:
 		entries, err := v.c.Group(v.w.Group).Entries(ctx)
 		for _, e := range entries {
 			if e.Ref == "" || e.Size < sdk.SizeUnknown || err != nil {

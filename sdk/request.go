@@ -172,7 +172,7 @@ const (
 func (c *Client) answerLimit(path string) int64 {
 	switch path[strings.LastIndexByte(path, '/')+1:] {
 	case wire.OpGetGroupTransactions:
-		return max(wire.MaxJSONBytes, min(maxListBytes, c.cfg.MaxFileBytes/2))
+		return max(wire.MaxJSONBytes, min(maxListBytes, c.cfg.MaxFileBytes/2, c.cfg.ListMemory/wholeShare))
 	case wire.OpGetOwnedGroups, wire.OpGetMemberGroups, wire.OpGetGroupMembers, wire.OpWatch:
 		return wire.MaxJSONBytes
 	default:

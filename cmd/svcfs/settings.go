@@ -31,6 +31,7 @@ const (
 	envInsecure   = "SVC_INSECURE_HTTP"
 	envLogKey     = "SVC_LOG_KEY"
 	envWitness    = "SVC_WITNESS"
+	envListMemory = "SVC_LIST_MEMORY"
 	// envMountOptions are options of every mount, as after -o.
 	envMountOptions = "SVC_MOUNT_OPTIONS"
 )
@@ -38,7 +39,7 @@ const (
 // settingNames lists what a configuration file may hold.
 func settingNames() []string {
 	return []string{envAccount, envKey, envKeyFile, envKeyCommand, envURL, envAuthURL, envMCPURL, envRPCURL,
-		envContract, envNetwork, envInsecure, envLogKey, envWitness, envMountOptions}
+		envContract, envNetwork, envInsecure, envLogKey, envWitness, envListMemory, envMountOptions}
 }
 
 // environment is the process environment, replaceable in tests.
@@ -57,8 +58,8 @@ func (e environment) get(name string) string {
 // settingFlags are the command-line flags behind the settings. The API key
 // itself is never one: a command line is visible to every user of a machine.
 type settingFlags struct {
-	account, url, network, keyFile, keyCommand, config, logKey, witness string
-	insecureHTTP                                                        bool
+	account, url, network, keyFile, keyCommand, config, logKey, witness, listMemory string
+	insecureHTTP                                                                    bool
 }
 
 func (f *settingFlags) register(set *pflag.FlagSet) {
@@ -70,6 +71,7 @@ func (f *settingFlags) register(set *pflag.FlagSet) {
 	set.StringVar(&f.config, "config", "", "configuration file of KEY=VALUE lines (default ~/.config/svcfs/config)")
 	set.StringVar(&f.logKey, "log-key", "", "verifier key of the service's log, from its operator; svcfs refuses records without a proof by this key (environment: "+envLogKey+"; default: the one seen first)")
 	set.StringVar(&f.witness, "require-witness", "", "verifier key of a witness that must have signed every checkpoint (environment: "+envWitness+")")
+	set.StringVar(&f.listMemory, "list-memory", "", "memory for the lists of groups together, such as 1G (environment: "+envListMemory+"; default "+sizeWords(sdk.DefaultListMemory)+")")
 	set.BoolVar(&f.insecureHTTP, "insecure-http", false, "allow http:// to a host that is not this machine (environment: "+envInsecure+"=1)")
 }
 
@@ -110,6 +112,9 @@ func (a *app) loadSettings() (settings, error) {
 	s.config.InsecureHTTP = insecure == "1" || insecure == "true"
 	s.config.LogKey, _ = sources.Find(envLogKey)
 	s.config.Witness, _ = sources.Find(envWitness)
+	if s.config.ListMemory, err = listMemory(sources); err != nil {
+		return settings{}, err
+	}
 	s.config.StateDir = a.userDir("XDG_STATE_HOME", ".local/state", "")
 	s.setAddresses(sources)
 	s.key = findKey(sources)
@@ -117,6 +122,22 @@ func (a *app) loadSettings() (settings, error) {
 		return settings{}, usage("use mainnet or testnet, or --url for a service of your own", fmt.Sprintf("unknown network %q", n))
 	}
 	return s, nil
+}
+
+// leastListMemory is the smallest memory for lists, in bytes: some thousand files.
+const leastListMemory = 8 << 20
+
+// listMemory reads the memory for lists, in bytes; 0 = the default.
+func listMemory(sources cli.Sources) (int64, error) {
+	text, via := sources.Find(envListMemory)
+	if text == "" {
+		return 0, nil
+	}
+	var size byteSize
+	if err := size.Set(text); err != nil || size < leastListMemory {
+		return 0, usage("give a size such as "+sizeWords(2*sdk.DefaultListMemory)+", at least "+sizeWords(leastListMemory), fmt.Sprintf("memory for lists %q, from %s", text, via))
+	}
+	return int64(size), nil
 }
 
 // setAddresses takes the addresses. One address for all hides the single addresses of
@@ -154,7 +175,7 @@ func (a *app) settingSources() (cli.Sources, error) {
 	if a.flags.keyFile != "" && a.flags.keyCommand != "" {
 		return nil, usage("give one of them", "both --api-key-file and --api-key-command were given")
 	}
-	fromFlags := map[string]string{envAccount: a.flags.account, envURL: a.flags.url, envNetwork: a.flags.network, envLogKey: a.flags.logKey, envWitness: a.flags.witness,
+	fromFlags := map[string]string{envAccount: a.flags.account, envURL: a.flags.url, envNetwork: a.flags.network, envLogKey: a.flags.logKey, envWitness: a.flags.witness, envListMemory: a.flags.listMemory,
 		envKeyFile: a.flags.keyFile, envKeyCommand: a.flags.keyCommand}
 	if a.flags.insecureHTTP {
 		fromFlags[envInsecure] = "1"

@@ -64,6 +64,21 @@ func TestSettingsPrecedence(t *testing.T) {
 	}
 }
 
+func TestListMemory(t *testing.T) {
+	for text, want := range map[string]int64{"": 0, "1G": 1 << 30, "8MiB": 8 << 20, "1M": -1, "much": -1, "-1": -1} {
+		a := testApp(t, map[string]string{envAccount: "a", envListMemory: text}, "")
+		got, err := a.loadSettings()
+		if want < 0 && exitCodeOf(err) != exitUsage || want >= 0 && (err != nil || got.config.ListMemory != want) {
+			t.Errorf("%q: %d, %v", text, got.config.ListMemory, err)
+		}
+	}
+	a := testApp(t, map[string]string{envAccount: "a", envListMemory: "1G"}, "")
+	a.flags.listMemory = "2G"
+	if got, err := a.loadSettings(); err != nil || got.config.ListMemory != 2<<30 {
+		t.Errorf("the flag wins: %d, %v", got.config.ListMemory, err)
+	}
+}
+
 func TestSettingsRefusals(t *testing.T) {
 	for _, tc := range []struct{ name, content, want string }{
 		{"unknown setting", "SVC_COLOUR=red\n", "line 1"},

@@ -18,6 +18,9 @@ type Remote interface {
 	IsAuthorized(ctx context.Context, g sdk.GroupID, account sdk.AccountID) (bool, error)
 	// Entries lists file records changed after a sequence. See [Config].ReadPrice.
 	Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error)
+	// HoldList counts bytes of memory that listed entries take here, negative for those that are
+	// gone. See [sdk.Client.HoldList]. Local.
+	HoldList(bytes int64) error
 	// Retrieve fetches and verifies one file. Costs one claim.
 	Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (fee sdk.Amount, err error)
 	// Upload records one file. Costs one upload; never twice for one content.
@@ -118,7 +121,7 @@ const (
 	ClassTimeout                  // ETIMEDOUT
 	ClassInterrupted              // EINTR
 	ClassTooBig                   // EFBIG
-	ClassNoMemory                 // ENOMEM: staging budget
+	ClassNoMemory                 // ENOMEM: the memory for staged content, or for lists
 	ClassReadOnly                 // EROFS
 	ClassCrossDevice              // EXDEV
 	ClassInvalid                  // EINVAL

@@ -80,6 +80,7 @@ func (t *Tree) freeInode(path string, gen uint64) uint64 {
 func (d *Dir) spend(name string, n Node) {
 	if ino := inodeOf(join(d.path(), name)); ino == inode(n) {
 		d.t.given[ino] = struct{}{}
+		d.t.held += givenBytes
 	}
 }
 

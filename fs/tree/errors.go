@@ -13,6 +13,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // String returns the class in words, such as "refused by design".
@@ -75,6 +76,10 @@ func wrapRemote(op, path string, err error) *Error {
 		return &Error{Class: own.Class, Op: op, Path: path, Err: own.Err, Hint: own.Hint}
 	}
 	class := classOf(sdk.KindOf(err))
+	var refused *sdk.Error
+	if errors.As(err, &refused) && refused.Code == wire.CodeListMemory {
+		class = ClassNoMemory
+	}
 	if class == ClassOther {
 		switch {
 		case errors.Is(err, context.Canceled):

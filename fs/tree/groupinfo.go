@@ -127,12 +127,17 @@ func (t *Tree) ask(ctx context.Context, g *group, name string) error {
 	if err != nil {
 		return err
 	}
-	g.info.mu.Lock()
-	defer g.info.mu.Unlock()
 	var text []byte
 	for _, line := range list {
 		text = append(append(text, oneLine(line)...), '\n')
 	}
+	g.info.mu.Lock()
+	defer g.info.mu.Unlock()
+	more := int64(cap(text) - cap(g.info.texts[name]))
+	if err := t.hasRoom(more); err != nil {
+		return err
+	}
+	t.texts.Add(more)
 	g.info.texts[name], g.info.askedAt[name] = text, t.now()
 	return nil
 }
@@ -179,8 +184,21 @@ func (t *Tree) ledgerText(g *group) []byte {
 	for _, e := range rows {
 		_ = enc.Encode(rowOf(e)) // strings and numbers, into memory
 	}
+	t.texts.Add(int64(text.Cap() - cap(g.info.ledger)))
 	g.info.ledger, g.info.ledgerSeen = text.Bytes(), g.changes
 	return g.info.ledger
+}
+
+// forget frees the texts of a group that is gone.
+func (i *groupInfo) forget(t *Tree) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, text := range i.texts {
+		t.texts.Add(-int64(cap(text)))
+	}
+	t.texts.Add(-int64(cap(i.ledger)))
+	i.ledger = nil
+	clear(i.texts)
 }
 
 func rowOf(e *sdk.Entry) ledgerRow {

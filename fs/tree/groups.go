@@ -52,7 +52,8 @@ type group struct {
 	info      groupInfo
 	history   *past
 	trash     *past
-	unlearned []*versions // names that history and trash do not have yet
+	unlearned map[*versions]struct{} // names that history and trash do not have yet
+	held      int64                  // memory of names and byRef, in bytes
 }
 
 // refreshGroups lists the groups; ones that appeared or vanished show at once.
@@ -81,8 +82,15 @@ func (t *Tree) refreshGroups(ctx context.Context) (err error) {
 		return failed
 	}
 	newcomers := t.newcomers(listed)
+	need := int64(0)
+	for _, g := range newcomers {
+		need += groupFootprint(g.ID)
+	}
+	if full := t.hasRoom(need); full != nil { // groups that are lost vanish all the same
+		newcomers, err = nil, wrapRemote("list groups", "/", full)
+	}
 	t.tell(t.applyGroups(listed, newcomers, t.ownersOf(ctx, t.lookAlikes(newcomers))))
-	return nil
+	return err
 }
 
 // isNewsOfGroups needs Tree.mu.
@@ -131,6 +139,7 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 			notices = append(notices, t.noted(gone))
 		}
 	}
+	t.countHeld()
 	t.mu.Unlock()
 	for _, g := range lost {
 		if t.cfg.Outbox != nil {
@@ -142,14 +151,19 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 	return notices
 }
 
+func newGroup() *group {
+	return &group{listing: newGate(), names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry), own: make(map[sdk.Ref]struct{}),
+		here: make(map[sdk.Ref]int), unlearned: make(map[*versions]struct{})}
+}
+
 // addGroup shows a group under name, with a suffix if the name is taken. Needs Tree.mu.
 func (t *Tree) addGroup(listed sdk.Group, name string) {
-	g := &group{id: listed.ID, owned: listed.Owned, role: listed.Role, listing: newGate(),
-		names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry), own: make(map[sdk.Ref]struct{}),
-		here: make(map[sdk.Ref]int)}
+	g := newGroup()
+	g.id, g.owned, g.role = listed.ID, listed.Owned, listed.Role
 	name = names.Free(name, string(listed.ID), func(name string) bool { return t.root.children[name] == nil })
 	g.dir = t.newDir(t.root, name, dirGroup)
 	g.dir.group = g
+	g.hold(groupFootprint(g.id))
 	t.addGroupControl(g)
 	g.source = source{group: g.id, path: g.dir.path(), refresh: func(ctx context.Context, maxAge time.Duration) error { return t.refreshGroup(ctx, g, maxAge) }}
 	t.root.attach(name, g.dir)
@@ -158,6 +172,9 @@ func (t *Tree) addGroup(listed sdk.Group, name string) {
 
 // removeGroup needs Tree.mu. Open handles fail from now on (E, revoked).
 func (t *Tree) removeGroup(g *group) []notice {
+	g.hold(-g.held)
+	g.info.forget(t)
+	t.countHeld()
 	g.gone = true
 	delete(t.groups, g.id)
 	t.log.Warn("group is no longer ours", "group", string(g.id))
@@ -229,7 +246,10 @@ func (t *Tree) listOnce(ctx context.Context, g *group) (again bool, err error) {
 	if err != nil {
 		return false, t.failedInGroup(ctx, g, "list", g.dir.Path(), err)
 	}
-	if entries, err = t.continued(g, entries); err != nil {
+	if entries, err = t.continued(g, entries); err == nil {
+		err = t.roomFor(g, entries)
+	}
+	if err != nil {
 		return false, err
 	}
 	notices, again := t.applyListed(g, entries, number)
@@ -353,9 +373,15 @@ func (t *Tree) mergeEntries(g *group, entries []sdk.Entry) []notice {
 	g.loaded, g.listedAt = true, t.now()
 	touched := make(map[*versions]bool, len(entries))
 	for i := range entries {
-		g.merge(&entries[i], touched)
+		e := entries[i] // of its own: one that stays does not keep the memory of the whole list
+		g.merge(&e, touched)
 	}
-	return append(t.placeMerged(g, touched), t.relinkAll()...)
+	notices := append(t.placeMerged(g, touched), t.relinkAll()...)
+	for v := range touched {
+		g.forgetEmpty(v)
+	}
+	t.countHeld()
+	return notices
 }
 
 // wipeDeleted takes the content of deleted uploads from the cache and from the

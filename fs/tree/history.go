@@ -38,23 +38,61 @@ func (p *past) shows(e *sdk.Entry) bool {
 // learnPast puts the names of the group that are not in its history yet there.
 // Needs Tree.mu for writing.
 func (g *group) learnPast() {
-	for _, v := range g.unlearned {
+	for v := range g.unlearned {
 		for _, at := range []*past{g.history, g.trash} {
 			for _, part := range strings.Split(v.raw, "/") {
 				at = at.step(part)
 			}
 			at.v = v
 		}
+		g.hold(pastBytes)
 	}
-	g.unlearned = nil
+	clear(g.unlearned)
 }
 
-// step returns the directory of a component, making it.
-func (p *past) step(raw string) *past {
+// unlearnPast takes a name out that no upload has. Needs Tree.mu.
+func (g *group) unlearnPast(v *versions) {
+	if _, isNew := g.unlearned[v]; isNew {
+		delete(g.unlearned, v)
+		return
+	}
+	parts := strings.Split(v.raw, "/")
+	files := g.history.forget(parts) + g.trash.forget(parts)
+	g.hold(-pastBytes - int64(files)*versionBytes)
+}
+
+// forget takes the name of components beneath p out, with directories that are empty then. It
+// returns how many files of versions the name had.
+func (p *past) forget(parts []string) (files int) {
+	if len(parts) == 0 {
+		files = len(p.files)
+		p.v, p.files = nil, nil
+		return files
+	}
+	shown := p.shownAs(parts[0])
+	next := p.under[shown]
+	if next == nil {
+		return 0
+	}
+	files = next.forget(parts[1:])
+	if next.v == nil && len(next.under) == 0 {
+		delete(p.under, shown)
+	}
+	return files
+}
+
+// shownAs returns how a component is shown in p.
+func (p *past) shownAs(raw string) string {
 	shown := names.Component(raw)
 	if next := p.under[shown]; len(shown) > names.MaxBytes || next != nil && next.raw != raw {
 		shown = names.WithSuffix(shown, raw)
 	}
+	return shown
+}
+
+// step returns the directory of a component, making it.
+func (p *past) step(raw string) *past {
+	shown := p.shownAs(raw)
 	next := p.under[shown]
 	if next == nil {
 		next = &past{raw: raw, name: shown, trash: p.trash}
@@ -108,6 +146,7 @@ func (t *Tree) refreshPast(d *Dir) {
 		children[name] = f
 	}
 	d.children = children
+	t.countHeld()
 }
 
 // pastFiles returns the files of the versions in d, by name. Needs Tree.mu.
@@ -136,6 +175,7 @@ func (t *Tree) pastFiles(d *Dir) map[string]*File {
 			d.spend(f.name, f) // it may be open still when it comes back
 		}
 	}
+	d.group.hold(int64(len(files)-len(p.files)) * versionBytes)
 	p.files = files
 	return named
 }

@@ -208,7 +208,9 @@ func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
 		v := g.names[recordedName(known)]
 		v.entries = slices.DeleteFunc(v.entries, func(other *sdk.Entry) bool { return other == known })
 		touched[v] = true
+		g.hold(-known.Footprint())
 	}
+	g.hold(e.Footprint())
 	g.byRef[e.Ref] = e
 	g.changes++
 	if !isWaiting(e) {
@@ -239,9 +241,22 @@ func (g *group) version(raw string) *versions {
 	if v == nil {
 		v = &versions{raw: raw}
 		g.names[raw] = v
-		g.unlearned = append(g.unlearned, v)
+		g.unlearned[v] = struct{}{}
+		g.hold(v.footprint())
 	}
 	return v
+}
+
+// forgetEmpty forgets a name that no upload has any more, because all were renamed: a service
+// could give a file one name after the other. Needs Tree.mu.
+func (g *group) forgetEmpty(v *versions) {
+	if len(v.entries) > 0 || v.shown != nil || v.hidden != "" || v.saved != 0 || g.names[v.raw] != v {
+		return
+	}
+	delete(g.names, v.raw)
+	delete(g.theirLinks, v)
+	g.unlearnPast(v)
+	g.hold(-v.footprint())
 }
 
 // placeMerged places the names that a merge touched, and reports conflicts. Needs

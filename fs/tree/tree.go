@@ -163,6 +163,10 @@ type Tree struct {
 	// given holds the inode numbers of paths whose file or folder lost the name, or took it
 	// along: what gets such a name later is another file, with another number (A4).
 	given map[uint64]struct{}
+	// held is the memory of the names and uploads of all groups, and of given, in bytes; counted
+	// is how much of it the client counts, see listmemory.go.
+	held, counted int64
+	texts         atomic.Int64 // memory of ledger.jsonl, members, and so on, of all groups, in bytes
 	// reserved is what is set aside of the budget for saves that wait, see waiting.go.
 	reserved map[sdk.Ref]sdk.Amount
 	rooms    map[sdk.GroupID]*room
@@ -279,6 +283,11 @@ func (t *Tree) Close() error {
 	}
 	t.done.Wait() // for uploads that are given up
 	t.cache.Close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.held = 0
+	t.texts.Store(0)
+	t.countHeld()
 	return nil
 }
 

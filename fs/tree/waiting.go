@@ -538,6 +538,7 @@ func (t *Tree) forgetRow(g *group, ref sdk.Ref) []notice {
 	v := g.names[recordedName(known)]
 	v.entries = slices.DeleteFunc(v.entries, func(e *sdk.Entry) bool { return e == known })
 	delete(g.byRef, ref)
+	g.hold(-known.Footprint())
 	g.changes++
 	return t.placeAll(g, map[*versions]bool{v: true})
 }
@@ -560,6 +561,8 @@ func (t *Tree) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
 	was := g.byRef[i.Ref()]
 	if was == nil {
 		was = t.waitingRow(g, i)
+	} else {
+		g.hold(-was.Footprint())
 	}
 	now := *was
 	now.Content = r.Content

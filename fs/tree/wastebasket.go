@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 )
 
@@ -13,8 +12,8 @@ import (
 func (t *Tree) addWastebasket(name string) *Dir {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g := &group{owned: true, waste: true, loaded: true, listing: newGate(), names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry),
-		own: make(map[sdk.Ref]struct{}), here: make(map[sdk.Ref]int)}
+	g := newGroup()
+	g.owned, g.waste, g.loaded = true, true, true
 	g.dir = t.newDir(t.root, names.Component(name), dirGroup)
 	g.dir.group = g
 	t.root.attach(g.dir.name, g.dir)

@@ -79,6 +79,22 @@ func (l *Listing) Add(r *chain.Record) error {
 	return nil
 }
 
+// Page verifies the end of a page: the service signed the records so far. They are no list yet:
+// [Listing.End] says whether they are all, and continue the history. nonce is the nonce of the
+// request.
+func (l *Listing) Page(log *Log, p wire.ChainHead, nonce string) error {
+	s, signature, err := ReadHead(p, log, l.chain)
+	switch {
+	case err != nil:
+		return err
+	case s.Place != l.at.Place:
+		return refuse(l.at.Seq, "the records up to number %d are not those that the service signed: a name, a version, a time, an uploader or a hash was changed", l.at.Number)
+	case !log.signer.Verify(s.PageText(nonce), signature):
+		return refuse(l.at.Seq, "the page that ends there was not signed for this request with the key %s", log.key)
+	}
+	return nil
+}
+
 // End verifies the proof of the last page: the records are all that the service signed for
 // the chain, and the history continues the checkpoint before. nonce is the nonce of the
 // request.

@@ -200,4 +200,5 @@ const (
 	CodeSignIn       = "SIGN_IN_PAGE"    // a page for people answers instead of the service, such as that of a network that wants a sign-in
 	CodeCertificate  = "CERTIFICATE"     // what answers at the address of the service does not prove to be the service
 	CodeState        = "STATE"           // the file that remembers the history of the service cannot be read or written
+	CodeListMemory   = "LIST_MEMORY"     // the lists of groups take more memory than the client allows
 )

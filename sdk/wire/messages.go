@@ -508,7 +508,17 @@ type TransactionRow struct {
 	Chain  string   `json:"chain,omitempty"`  // of the group or of the account
 	Number int64    `json:"number,omitempty"` // place in the chain
 	Tags   []string `json:"tags,omitempty"`   // name, value, name, value, …; ascending by name
+	// Page is in the last row of a page of [KindsChain]: what the service signed of the records
+	// up to this one, see [chain.Statement.PageText] and [IsPageEnd].
+	Page *ChainHead `json:"page,omitempty"`
 }
+
+// pageRecords is the longest page of a chain, in records.
+const pageRecords = 256
+
+// IsPageEnd reports whether the record with that number in its chain ends a page. Where
+// records are long, a service ends pages earlier too.
+func IsPageEnd(number int64) bool { return number%pageRecords == 0 }
 
 // RowOf returns the row of a record, for a list whose reader knows group and hashes.
 func RowOf(r *chain.Record) TransactionRow {

@@ -18,7 +18,7 @@ const (
 	// rowsTogether is how many rows it passes on at a time.
 	rowsTogether = 512
 	// MaxRowBytes is the longest row that a [RowReader] takes, in bytes.
-	MaxRowBytes = 1 << 20
+	MaxRowBytes = 256 << 10
 	// rowDepth bounds the nesting of a row that [ParseRows] would leave to encoding/json.
 	rowDepth = 64
 	// rowsHead is how many bytes the beginning of a list takes at most, with white space.

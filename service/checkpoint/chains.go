@@ -161,6 +161,16 @@ func (l *Log) Receipt(ctx context.Context, tx *store.Tx, r chain.Row) (*wire.Cha
 	return &head, nil
 }
 
+// SignPage states, for the request of a question, that a group's chain has a record at a place.
+func (l *Log) SignPage(ctx context.Context, tx *store.Tx, q Question, at chain.Place) (*wire.ChainHead, error) {
+	keys, err := l.keys(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	page := l.state(newest(keys), chain.Statement{Chain: chain.OfGroup(q.Group), Place: at}, func(s chain.Statement) []byte { return s.PageText(q.Nonce) })
+	return &page, nil
+}
+
 // SignVaultKey signs the key of the vault.
 func (l *Log) SignVaultKey(ctx context.Context, tx *store.Tx, k chain.VaultKey) (signature []byte, err error) {
 	keys, err := l.keys(ctx, tx)

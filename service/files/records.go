@@ -72,7 +72,7 @@ func (f *Files) ListChain(ctx context.Context, account string, req wire.Transact
 	var list []wire.TransactionRow // of the piece; each is done with it before the next
 	read := func(ctx context.Context, after int64, limit int) (_ []wire.TransactionRow, more bool, err error) {
 		proof, err = f.log.Prove(ctx, question, func(tx *store.Tx) error {
-			if list, more, err = chainRows(ctx, tx, list[:0], account, req.GroupID, after, limit); err != nil {
+			if list, more, err = f.chainRows(ctx, tx, list[:0], account, question, after, limit); err != nil {
 				return err
 			}
 			return noFolders(ctx, tx, req)
@@ -83,18 +83,24 @@ func (f *Files) ListChain(ctx context.Context, account string, req wire.Transact
 	return proof, err
 }
 
-// chainRows appends a piece of the chain to list.
-func chainRows(ctx context.Context, tx *store.Tx, list []wire.TransactionRow, account, group string, after int64, limit int) (_ []wire.TransactionRow, more bool, err error) {
-	if err := groups.MayList(ctx, tx, group, account); err != nil {
+// chainRows appends a piece of the chain to list. It signs the end of each page, and of a
+// piece that another one follows.
+func (f *Files) chainRows(ctx context.Context, tx *store.Tx, list []wire.TransactionRow, account string, q checkpoint.Question, after int64, limit int) (_ []wire.TransactionRow, more bool, err error) {
+	if err := groups.MayList(ctx, tx, q.Group, account); err != nil {
 		return nil, false, err
 	}
 	size := 0
-	err = ledger.OfChain(ctx, tx, group, after, limit, func(row wire.TransactionRow) bool {
-		list = append(list, row)
+	err = ledger.OfChain(ctx, tx, q.Group, after, limit, func(row wire.TransactionRow, hash []byte) (bool, error) {
 		size += recordBytes(&row)
-		return size < pieceBytes
+		more = len(list)+1 == limit || size >= pieceBytes
+		var err error
+		if len(hash) == len(chain.Hash{}) && (more || wire.IsPageEnd(row.Number)) {
+			row.Page, err = f.log.SignPage(ctx, tx, q, chain.Place{Number: row.Number, Hash: chain.Hash(hash)})
+		}
+		list = append(list, row)
+		return size < pieceBytes, err
 	})
-	return list, len(list) == limit || size >= pieceBytes, err
+	return list, more, err
 }
 
 // recordBytes is about the memory of a record.

@@ -198,12 +198,13 @@ func FolderRenamed(ctx context.Context, tx *store.Tx, group, account, before, af
 }
 
 // selectChain reads a page of a group's chain.
-const selectChain = "SELECT " + listed + " FROM ledger WHERE group_id = ? AND kind <> '" + chain.KindClaim + "' AND seq > ? ORDER BY seq LIMIT ?"
+const selectChain = "SELECT " + listed + ", hash FROM ledger WHERE group_id = ? AND kind <> '" + chain.KindClaim + "' AND seq > ? ORDER BY seq LIMIT ?"
 
-// OfChain passes at most limit records of a group's own chain after a sequence to each
-// until each has enough.
-func OfChain(ctx context.Context, tx *store.Tx, group string, after int64, limit int, each func(wire.TransactionRow) (more bool)) error {
-	record := newRowScan()
+// OfChain passes at most limit records of a group's own chain after a sequence to each, with
+// their hashes, until each has enough or fails.
+func OfChain(ctx context.Context, tx *store.Tx, group string, after int64, limit int, each func(row wire.TransactionRow, hash []byte) (more bool, err error)) error {
+	var hash []byte
+	record := newRowScan(&hash)
 	for rows, err := range tx.Rows(ctx, selectChain, group, after, limit) {
 		var row wire.TransactionRow
 		if err == nil {
@@ -212,8 +213,8 @@ func OfChain(ctx context.Context, tx *store.Tx, group string, after int64, limit
 		if err != nil {
 			return fmt.Errorf("list the chain: %w", err)
 		}
-		if !each(row) {
-			break
+		if more, err := each(row, hash); err != nil || !more {
+			return err
 		}
 	}
 	return nil

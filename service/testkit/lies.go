@@ -22,6 +22,7 @@ const (
 	OnRetrieve Subject = "retrieve" // prepare_retrieve and the data behind it
 	OnUpload   Subject = "upload"   // prepare_upload and finalize_upload
 	OnList     Subject = "list"     // get_group_transactions of a service that proves nothing
+	OnChain    Subject = "chain"    // get_group_transactions of a service that proves what it lists
 	OnToken    Subject = "token"    // the session token
 	OnWatch    Subject = "watch"    // what happened
 	OnHistory  Subject = "history"  // the ledger, consistently: all that the service says fits together
@@ -67,7 +68,7 @@ type Mutation func(w *World, honest http.Handler) http.Handler
 
 // Lies returns the table.
 func Lies() []Lie {
-	return slices.Concat(blobLies(), keyLies(), metadataLies(), transportLies(), rawLies(), uploadLies(), listLies(), tokenLies(), watchLies(),
+	return slices.Concat(blobLies(), keyLies(), metadataLies(), transportLies(), rawLies(), uploadLies(), listLies(), chainLies(), tokenLies(), watchLies(),
 		historyLies(), dataLies(), answerLies(), tileLies(), uploaderLies(), receiptLies(), batchLies(), folderLies(), vaultLies())
 }
 

@@ -38,7 +38,7 @@ func historyLies() []Lie {
 		Lie{Name: "attributes added in the list", Proven: "was changed", Threat: 5, Mutate: rows(func(list []any) []any {
 			return each(list, "tags", []any{"attributes", `{"executable":true}`, "size", "9", "type", "text/plain"})
 		})},
-		Lie{Name: "file invented outside the ledger", Proven: "recorded before", Threat: 5, Mutate: rows(inventRow)},
+		Lie{Name: "file invented outside the ledger", Proven: "was changed", Threat: 5, Mutate: rows(inventRow)},
 		Lie{Name: "numbers of the ledger swapped", Proven: "listed after", Threat: 5, Mutate: rows(swapNumbers)},
 		// Everything is signed again, for another history.
 		Lie{Name: "names swapped and signed", Proven: "seen before", Threat: 5, Unseen: true, tell: rewritten(func(r *chain.Record) bool {

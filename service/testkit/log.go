@@ -192,7 +192,13 @@ func (l *Log) list(req wire.TransactionsRequest) (any, error) {
 	out := provenRows{Result: []wire.TransactionRow{}}
 	for i := range l.records {
 		if r := &l.records[i]; r.Chain == name && r.Seq > req.AfterSeq && (req.Limit == 0 || len(out.Result) < req.Limit) {
-			out.Result = append(out.Result, wire.RowOf(r))
+			row := wire.RowOf(r)
+			if wire.IsPageEnd(r.Number) {
+				s := l.statement(name, chain.PlaceOf(r))
+				page := l.sign(s, s.PageText(req.Nonce))
+				row.Page = &page
+			}
+			out.Result = append(out.Result, row)
 		}
 	}
 	n := l.signed()

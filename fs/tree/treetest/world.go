@@ -13,6 +13,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // World is a service in memory that several mounts share. Every charge is
@@ -37,6 +38,10 @@ type World struct {
 
 	// EveryWriterRemoves what others uploaded, too.
 	EveryWriterRemoves bool
+
+	// ListMemory is how many bytes of lists a mount may hold; 0 = any number.
+	ListMemory int64
+	held       int64
 
 	// BlocksAbove is the largest file that has no blocks, in bytes; 0 = no file has any.
 	BlocksAbove int64
@@ -301,6 +306,24 @@ func (p Person) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sd
 		}
 	}
 	return list, nil
+}
+
+// HoldList counts for all mounts of the world together.
+func (p Person) HoldList(bytes int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held += bytes
+	if bytes <= 0 || p.ListMemory == 0 || p.held <= p.ListMemory {
+		return nil
+	}
+	return &sdk.Error{Op: "fake", Kind: sdk.ErrTooLarge, Code: wire.CodeListMemory, Err: fmt.Errorf("more than %d bytes", p.ListMemory)}
+}
+
+// Held returns how many bytes of lists mounts hold.
+func (w *World) Held() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.held
 }
 
 func (p Person) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (sdk.Amount, error) {

@@ -181,6 +181,10 @@ type Statement struct {
 // nonce of the request.
 func (s Statement) HeadText(nonce string) []byte { return s.text("svc-head-1", nonce) }
 
+// PageText returns the signed text of the end of a page: the records of the list up to Place
+// are those of the chain. It says nothing of what follows. nonce is the nonce of the request.
+func (s Statement) PageText(nonce string) []byte { return s.text("svc-page-1", nonce) }
+
 // ReceiptText returns the signed text of a receipt: the record is in the chain, and will be
 // in the log within [MaxMergeDelaySeconds].
 func (s Statement) ReceiptText() []byte { return s.text("svc-receipt-1", "") }

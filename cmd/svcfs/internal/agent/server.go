@@ -131,6 +131,35 @@ type view struct {
 	mu    sync.Mutex // held while the service is asked
 	after sdk.Seq
 	byRef map[sdk.Ref]sdk.Entry
+	held  int64 // bytes that the client counts for it; guarded by server.mu
+}
+
+// hold counts what news take beside what they replace.
+func (s *server) hold(g sdk.GroupID, v *view, news []sdk.Entry) error {
+	more := int64(0)
+	for i := range news {
+		more += news[i].Footprint()
+		if known, ok := v.byRef[news[i].Ref]; ok {
+			more -= known.Footprint()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.views[g] != v { // it ends with its caller
+		return nil
+	}
+	if err := s.Client.HoldList(more); err != nil {
+		_ = s.Client.HoldList(-more)
+		return err
+	}
+	v.held += more
+	return nil
+}
+
+// release says that a view has no files any more. Needs server.mu.
+func (s *server) release(v *view) {
+	_ = s.Client.HoldList(-v.held)
+	v.held = 0
 }
 
 // listing is the files of a group at one moment.
@@ -157,7 +186,13 @@ func (s *server) look(ctx context.Context, g sdk.Group) (listing, error) {
 		if lostAccess(err) {
 			go s.files.forget(func(e sdk.Entry) bool { return e.Group == g.ID })
 			v.after, v.byRef = 0, make(map[sdk.Ref]sdk.Entry)
+			s.mu.Lock()
+			s.release(v)
+			s.mu.Unlock()
 		}
+		return listing{}, err
+	}
+	if err := s.hold(g.ID, v, news); err != nil {
 		return listing{}, err
 	}
 	removed := make(map[sdk.Ref]bool)
@@ -196,6 +231,9 @@ func (s *server) view(id sdk.GroupID) *view {
 	v := s.views[id]
 	if v == nil {
 		if len(s.views) >= maxViews {
+			for _, v := range s.views {
+				s.release(v)
+			}
 			clear(s.views)
 		}
 		v = &view{byRef: make(map[sdk.Ref]sdk.Entry)}

@@ -1,0 +1,126 @@
+package tree
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/svcfs/svcfs/fs/tree/treetest"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// files puts files into a group of the world.
+func files(w *world, g string, n int) {
+	for i := range n {
+		w.Put(sdk.GroupID(g), "bob", fmt.Sprintf("a folder/a name of some length %d", i), []byte("x"))
+	}
+}
+
+// M6, threat 8: a group that has no room in the memory for lists is not listed, and the error says
+// so; what was listed before stays as it is. A group that is gone makes room.
+func TestThreat8ListsFillTheMemory(t *testing.T) {
+	w := treetest.NewWorld()
+	for _, g := range []string{"small", "large"} {
+		w.Member(sdk.GroupID(g), "alice", "bob")
+	}
+	files(w, "small", 500)
+	files(w, "large", 2000)
+	m := mount(t, w, "alice", func(*Config) { w.ListMemory = 3 << 20 })
+	names := m.names("/small/a folder")
+	held := w.Held()
+	_, err := m.dir("/large").Entries(t.Context())
+	if wrapRemote("", "", err).Class != ClassNoMemory {
+		t.Fatalf("the large group is listed: %v", err)
+	}
+	if w.Held() != held || held == 0 {
+		t.Errorf("%d bytes are held after the refusal, %d before", w.Held(), held)
+	}
+	if got := m.names("/small/a folder"); !slices.Equal(got, names) || len(got) != 500 {
+		t.Errorf("the small group has %d names", len(got))
+	}
+	w.Revoke("small", "alice")
+	ok(t, m.refreshGroups(t.Context()))
+	if n := len(m.names("/large/a folder")); n != 2000 {
+		t.Errorf("once there is room, the large group has %d names", n)
+	}
+	w.Revoke("large", "alice")
+	ok(t, m.refreshGroups(t.Context()))
+	if w.Held() > 2600*givenBytes {
+		t.Errorf("without groups %d bytes are held", w.Held())
+	}
+}
+
+// Threat 8: very many groups take no more memory than lists may. The groups that were there stay.
+func TestThreat8ManyGroups(t *testing.T) { // alone: it measures the heap of the process
+	w := treetest.NewWorld()
+	w.Member("first", "alice")
+	w.Put("first", "alice", "file", []byte("x"))
+	m := mount(t, w, "alice")
+	m.names("/first")
+	const groups = 500
+	before, held := heap(), w.Held()
+	for i := range groups {
+		w.Member(sdk.GroupID(fmt.Sprint("group ", i)), "alice")
+	}
+	ok(t, m.refreshGroups(t.Context()))
+	if taken := int64(heap() - before); w.Held()-held < taken {
+		t.Errorf("%d groups take %d bytes, and %d are counted", groups, taken, w.Held()-held)
+	}
+	w.ListMemory = w.Held() + 100*groupBytes
+	for i := range groups {
+		w.Member(sdk.GroupID(fmt.Sprint("another group ", i)), "alice")
+	}
+	if err := m.refreshGroups(t.Context()); wrapRemote("", "", err).Class != ClassNoMemory {
+		t.Errorf("500 groups more are listed: %v", err)
+	}
+	if n := len(m.groups); n != groups+1 {
+		t.Errorf("there are %d groups", n)
+	}
+	m.wantContent("/first/file", "x")
+}
+
+// Threat 8: one name after the other for a file takes no memory for ever.
+func TestThreat8NamesThatAreNoMore(t *testing.T) {
+	w := treetest.NewWorld()
+	w.Member("g", "alice", "bob")
+	e := w.Put("g", "bob", "first", []byte("x"))
+	files(w, "g", 10)
+	m := mount(t, w, "alice")
+	m.names("/g")
+	m.names("/g/.svcfs/history")
+	before := w.Held()
+	const moves = 200
+	for i := range moves {
+		ok(t, w.As("bob").RenameFile(t.Context(), "g", e.Ref, fmt.Sprintf("folder %d/name %d", i, i)))
+		ok(t, m.refreshGroup(t.Context(), m.groups["g"], 0))
+		if i%2 == 0 {
+			m.names("/g/.svcfs/history")
+		}
+	}
+	g := m.groups["g"]
+	if grown := w.Held() - before; len(g.names) != 11 || len(g.unlearned) > 1 || len(g.history.under) > 2 || grown > moves*2*givenBytes+100 {
+		t.Errorf("%d names, %d of them new to the history, %d names there, %d bytes more", len(g.names), len(g.unlearned), len(g.history.under), grown)
+	}
+}
+
+// M6: what counts as held is no less than what the names take, with history and ledger.
+func TestM6HeldIsWhatItTakes(t *testing.T) { // alone: it measures the heap of the process
+	w := treetest.NewWorld()
+	w.Member("g", "alice", "bob")
+	files(w, "g", 5000)
+	m := mount(t, w, "alice")
+	before := heap()
+	m.names("/g/a folder")
+	listed := heap() - before
+	for _, name := range m.names("/g/.svcfs/history/a folder") {
+		m.names("/g/.svcfs/history/a folder/" + name)
+	}
+	_ = m.ledgerText(m.groups["g"])
+	all := int64(heap() - before)
+	t.Logf("of 5,000 files: %d bytes in a list, %d with history and ledger, %d counted", listed, all, w.Held())
+	if w.Held() < all {
+		t.Errorf("%d bytes are counted, and %d taken", w.Held(), all)
+	}
+	runtime.KeepAlive(m)
+}

@@ -1,0 +1,100 @@
+package sdk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
+)
+
+const listPath = wire.PathTools + wire.OpGetGroupTransactions
+
+// Threat 8: the lists of a client that are read at the same time, and never end, take no more
+// memory together than a client allows. Once they end they take none.
+func TestThreat8ListsTogether(t *testing.T) { // alone: it measures the heap of the process
+	const (
+		limit  = 64 << 20
+		groups = 40
+	)
+	for name, tc := range map[string]struct {
+		lie   testkit.Invented
+		least int // how many lists are refused
+	}{
+		"signed":     {testkit.Invented{Signed: true, Records: 12 << 10}, groups - 8},
+		"not signed": {testkit.Invented{Records: 8 << 10}, groups - listsTogether},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := testkit.NewWorld(t, testkit.OnChain, false)
+			c := w.Client(t, w.Alice, func(cfg *sdk.Config) { cfg.ListMemory = limit })
+			events := make(chan string, 2*groups) // groups whose list ended, or has no more rows
+			tc.lie.Stopped = func(group string) { events <- group }
+			w.Tell(testkit.Lie{Path: listPath, Mutate: tc.lie.Mutation()})
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			before := heap()
+			var done sync.WaitGroup
+			errs := make([]error, groups)
+			for i := range groups {
+				done.Go(func() {
+					group := fmt.Sprint("group ", i)
+					_, errs[i] = c.Group(sdk.GroupID(group)).Entries(ctx)
+					events <- group
+				})
+			}
+			for seen := map[string]bool{}; len(seen) < groups; {
+				seen[<-events] = true
+			}
+			if grown := heap() - before; grown > 2*limit {
+				t.Errorf("the heap grew by %d bytes", grown)
+			}
+			if held := c.ListMemory(); held > limit+listsTogether*pageOfRecords {
+				t.Errorf("%d bytes are counted", held)
+			}
+			stop()
+			done.Wait()
+			if held := c.ListMemory(); held != 0 {
+				t.Errorf("after the lists %d bytes are counted", held)
+			}
+			refused := 0
+			for _, err := range errs {
+				if errorCode(err) == wire.CodeListMemory || strings.Contains(err.Error(), "without a signature") {
+					refused++
+				} else if !errors.Is(err, sdk.ErrCanceled) {
+					t.Errorf("a list ends in %v", err)
+				}
+			}
+			if refused < tc.least {
+				t.Errorf("%d lists were refused, want %d", refused, tc.least)
+			}
+		})
+	}
+}
+
+const (
+	listsTogether = 16      // lists that a client reads at the same time
+	pageOfRecords = 1 << 20 // bytes that each of them may count beyond the limit, before it is refused
+)
+
+func errorCode(err error) string {
+	var own *sdk.Error
+	_ = errors.As(err, &own)
+	if own == nil {
+		return ""
+	}
+	return own.Code
+}
+
+// heap returns the bytes of the heap that are in use.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
