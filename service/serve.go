@@ -35,7 +35,7 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 		return errors.Join(err, l.Close())
 	}
 	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: min(headerTimeout, s.cfg.ClientTimeout), IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug), ConnState: s.connections.changed, ConnContext: s.connections.context,
+		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug), ConnState: s.connections.Changed, ConnContext: s.connections.Context,
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: s.cfg.ClientTimeout}}
 	serve := server.Serve
 	if s.certificate != nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/svcfs/svcfs/service/metrics"
 	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/throttle"
 	"github.com/svcfs/svcfs/service/vault"
 	"github.com/svcfs/svcfs/service/watch"
 	"github.com/svcfs/svcfs/service/web"
@@ -112,7 +113,7 @@ type Service struct {
 	space    *space.Keeper
 	handler  http.Handler
 
-	connections *connections
+	connections *throttle.Connections
 	signIns     *auth.SignIns
 	certificate *certificate // nil = plain HTTP
 	vault       *vault.Vault
@@ -142,7 +143,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	s := &Service{cfg: cfg, signIns: auth.NewSignIns(cfg.SignInLogger, time.Now), metrics: metrics.New(wire.Version),
 		space:       space.New(cfg.ReserveBytes, map[string]string{space.Database: cfg.DataDir, space.Files: blobDisk(cfg)}),
-		connections: newConnections(cfg.MaxConnections, cfg.MaxPerAddress, cfg.TrustedProxies)}
+		connections: throttle.NewConnections(cfg.MaxConnections, cfg.MaxPerAddress, cfg.TrustedProxies)}
 	if err = s.open(ctx, master); err == nil {
 		s.handler, err = s.newHandler()
 	}
@@ -224,7 +225,7 @@ func (s *Service) newHandler() (http.Handler, error) {
 			Ledger: s.ledger, PublicURL: cfg.PublicURL, ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, MaxWholeBytes: cfg.MaxWholeBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger},
 		Limits: api.Limits{RequestRate: cfg.RequestRate, TrustedProxies: cfg.TrustedProxies, ClientTimeout: cfg.ClientTimeout, Memory: cfg.Memory},
 		Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now), Watch: s.watch, Checkpoints: s.log, Space: s.space,
-		Metrics: s.metrics, Health: s.health.check, SignedIn: s.connections.signedIn, Version: wire.Version, TicketKey: ticketKey[:], Spool: spool, PutMemory: s.blobs.PutMemory,
+		Metrics: s.metrics, Health: s.health.check, SignedIn: s.connections.SignedIn, Version: wire.Version, TicketKey: ticketKey[:], Spool: spool, PutMemory: s.blobs.PutMemory,
 	})
 }
 

@@ -50,7 +50,7 @@ func TestThreat6WitnessSignsOneHistory(t *testing.T) {
 			rw.WriteHeader(http.StatusBadGateway)
 			return
 		}
-		w.Handler().ServeHTTP(rw, req)
+		w.Handler(nil).ServeHTTP(rw, req)
 	}))
 	t.Cleanup(server.Close)
 	verifier, err := cosign.NewVerifier(w.Key())

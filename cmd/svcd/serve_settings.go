@@ -85,12 +85,8 @@ func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	if cfg.Fees, err = s.feeTable(); err != nil {
 		return cfg, err
 	}
-	for _, text := range s.trustedProxies {
-		network, err := netip.ParsePrefix(strings.TrimSpace(text))
-		if err != nil {
-			return cfg, usage("want a network such as 10.0.0.0/8 or 127.0.0.1/32", "--trusted-proxy %q", text)
-		}
-		cfg.TrustedProxies = append(cfg.TrustedProxies, network.Masked())
+	if cfg.TrustedProxies, err = networks(s.trustedProxies); err != nil {
+		return cfg, err
 	}
 	for name, address := range map[string]string{"listen": s.listen, "metrics-listen": s.metricsListen} {
 		if _, _, err := net.SplitHostPort(address); err != nil && address != "" {
@@ -172,4 +168,16 @@ func (s *settings) loggers() (all, signIns *slog.Logger, err error) {
 	default:
 		return nil, nil, usage("want text or json", "--log-format %q", s.logFormat)
 	}
+}
+
+// networks reads the values of --trusted-proxy.
+func networks(texts []string) (list []netip.Prefix, err error) {
+	for _, text := range texts {
+		network, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return nil, usage("want a network such as 10.0.0.0/8 or 127.0.0.1/32", "--trusted-proxy %q", text)
+		}
+		list = append(list, network.Masked())
+	}
+	return list, nil
 }

@@ -15,7 +15,7 @@ import (
 
 func newWitness(s *settings) *cobra.Command {
 	var listen, name string
-	var logs []string
+	var logs, proxies []string
 	cmd := &cobra.Command{
 		Use: "witness", Short: "Run a witness of other services' ledgers", Args: noArgs, Annotations: map[string]string{ofItsOwn: "true"},
 		Long: `Run a witness (c2sp.org/tlog-witness) for the ledgers of other services. The witness
@@ -38,27 +38,28 @@ key and the newest checkpoint of each ledger: if --data is lost, a new witness b
 			if err != nil {
 				return err
 			}
-			return s.serveWitness(cmd.Context(), w, listen)
+			trusted, err := networks(proxies)
+			if err != nil {
+				return err
+			}
+			return s.serveWitness(cmd.Context(), w.Server(trusted), w.Key(), listen)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8001", "address to listen on; port 0 takes a free one. A proxy does TLS where it is needed: nothing secret passes")
 	cmd.Flags().StringVar(&name, "name", "svcd-witness", "name of the witness in its key, such as witness.example.net")
 	cmd.Flags().StringArrayVar(&logs, "log", nil, "verifier key of a log to witness; may be given several times")
+	cmd.Flags().StringSliceVar(&proxies, "trusted-proxy", nil, "networks (CIDR) whose X-Forwarded-For is believed, for the limits of each address")
 	return cmd
 }
 
-// Bounds of a witness's connections.
-const (
-	witnessPatience = 10 * time.Second
-	witnessHeader   = 16 << 10
-)
+// witnessDrain is how long a witness that ends waits for requests under way.
+const witnessDrain = 10 * time.Second
 
-func (s *settings) serveWitness(ctx context.Context, w *witness.Witness, address string) error {
+func (s *settings) serveWitness(ctx context.Context, server *http.Server, key, address string) error {
 	listeners, err := listenOn(address)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: w.Handler(), ReadTimeout: witnessPatience, WriteTimeout: witnessPatience, IdleTimeout: time.Minute, MaxHeaderBytes: witnessHeader}
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error {
 		if err := server.Serve(listeners[0]); !errors.Is(err, http.ErrServerClosed) {
@@ -68,11 +69,11 @@ func (s *settings) serveWitness(ctx context.Context, w *witness.Witness, address
 	})
 	all.Go(func() error {
 		<-ctx.Done()
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), witnessPatience)
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), witnessDrain)
 		defer cancel()
 		return server.Shutdown(end)
 	})
-	fmt.Fprintln(s.stdout, "witness key", w.Key())
+	fmt.Fprintln(s.stdout, "witness key", key)
 	fmt.Fprintln(s.stdout, "listening on http://"+listeners[0].Addr().String())
 	return all.Wait()
 }

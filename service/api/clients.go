@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -47,35 +46,16 @@ func newClients(trusted []netip.Prefix, log *slog.Logger) *clients {
 		looks: throttle.New[netip.Addr](looksPerClient, looksAtOnce), open: throttle.NewSlots[netip.Addr](openPerClient), log: log}
 }
 
-// address returns the address of the client: the address of the connection or, as long
-// as that is a trusted proxy, the next one in X-Forwarded-For, from the right. The
-// header of an untrusted client is ignored, but for a warning in the log.
+// address is [throttle.Address], with a warning in the log about a proxy that is not trusted.
 func (c *clients) address(r *http.Request) netip.Addr {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	addr := at.Addr().Unmap()
-	forwarded := r.Header.Values("X-Forwarded-For")
-	if len(forwarded) > 0 && addr.IsLoopback() && !c.isTrusted(addr) {
+	addr := throttle.Address(r, c.trusted)
+	if addr.IsLoopback() && r.Header.Get("X-Forwarded-For") != "" && !slices.ContainsFunc(c.trusted, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		c.proxySeen.Do(func() {
 			c.log.Warn("a proxy on this machine is not trusted, so all of its clients share the limits of one address: give --trusted-proxy "+
 				netip.PrefixFrom(addr, addr.BitLen()).String(), "proxy", addr.String())
 		})
 	}
-	hops := strings.Split(strings.Join(forwarded, ","), ",")
-	for i := len(hops) - 1; i >= 0 && c.isTrusted(addr); i-- {
-		next, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
-		if err != nil {
-			break
-		}
-		addr = next.Unmap().WithZone("")
-	}
 	return addr
-}
-
-func (c *clients) isTrusted(a netip.Addr) bool {
-	return slices.ContainsFunc(c.trusted, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // mayFail reports whether an address has had few enough failed sign-ins to learn of

@@ -15,6 +15,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire/cosign"
+	"github.com/svcfs/svcfs/service/throttle"
 )
 
 const (
@@ -41,6 +43,20 @@ const (
 	// sizeType is the content type of a conflict.
 	sizeType = "text/x.tlog.size"
 
+	// perSecond is how many checkpoints an address may send in a second, and atOnce how many it may have
+	// saved up: a service sends one a second, and more while members ask for its checkpoints.
+	perSecond = 20
+	atOnce    = 120
+	// maxConnections and maxPerAddress bound the open connections, in all and from one address. A
+	// service needs one for each of its processes.
+	maxConnections = 256
+	maxPerAddress  = 16
+	// requestPatience is how long a request may take to come, and an answer to go; idle is how long a
+	// connection stays open without one.
+	requestPatience = 10 * time.Second
+	idle            = time.Minute
+	maxHeader       = 16 << 10 // bytes
+
 	keyFile    = "witness.key" // seed of the Ed25519 key, 32 bytes
 	latestFile = "latest-"     // …, and the start of the hash of the origin: the checkpoint that was signed last
 )
@@ -52,13 +68,15 @@ type Witness struct {
 	signer *cosign.Signer
 	logs   map[string]note.Verifiers // by origin
 
+	callers *throttle.Throttle[netip.Addr] // by network
+
 	mu sync.Mutex // held from the comparison with the latest checkpoint until the new one is kept
 }
 
 // Open opens the witness in a directory, making both at the first start. logs are
 // the verifier keys of logs that it witnesses.
 func Open(dir, name string, logs []string) (*Witness, error) {
-	w := &Witness{dir: dir, logs: make(map[string]note.Verifiers)}
+	w := &Witness{dir: dir, logs: make(map[string]note.Verifiers), callers: throttle.New[netip.Addr](perSecond, atOnce)}
 	keys := make(map[string][]note.Verifier)
 	for _, text := range logs {
 		v, err := note.NewVerifier(text)
@@ -102,10 +120,23 @@ func readSeed(file string) ([]byte, error) {
 // Key returns the verifier key, which readers of a log require.
 func (w *Witness) Key() string { return w.signer.Verifier.String() }
 
+// Server answers [Path], within bounds for each address, on a listener of the caller's. trusted are the
+// proxies whose X-Forwarded-For is believed.
+func (w *Witness) Server(trusted []netip.Prefix) *http.Server {
+	open := throttle.NewConnections(maxConnections, maxPerAddress, trusted)
+	return &http.Server{Handler: w.Handler(trusted), ReadTimeout: requestPatience, WriteTimeout: requestPatience, IdleTimeout: idle, MaxHeaderBytes: maxHeader,
+		ConnState: open.Changed, ConnContext: open.Context}
+}
+
 // Handler answers [Path].
-func (w *Witness) Handler() http.Handler {
+func (w *Witness) Handler(trusted []netip.Prefix) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+Path, func(rw http.ResponseWriter, r *http.Request) {
+		if !w.callers.Allow(throttle.Network(throttle.Address(r, trusted))) {
+			rw.Header().Set("Retry-After", "1")
+			http.Error(rw, "too many requests from this address: wait a second and send it again", http.StatusTooManyRequests)
+			return
+		}
 		raw, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxRequest))
 		if err != nil {
 			http.Error(rw, "the request is too long, or was cut", http.StatusBadRequest)
@@ -179,15 +210,18 @@ func (w *Witness) Add(request string) (signature string, err error) {
 	if err := continues(now, before, old, proof); err != nil {
 		return "", err
 	}
-	if now.N == before.N && text != "" && text != opened.Text {
+	isKept := now.N == before.N && text == opened.Text
+	if now.N == before.N && text != "" && !isKept {
 		return "", refuse(http.StatusConflict, "another checkpoint of %d records was signed, which differs in its extension lines", now.N)
 	}
 	out, err := note.Sign(&note.Note{Text: opened.Text}, w.signer)
 	if err != nil {
 		return "", fmt.Errorf("cosign: %w", err)
 	}
-	if err := ownfile.Replace(w.latestFile(origin), []byte(signed)); err != nil {
-		return "", err
+	if !isKept { // anybody may send it again, and a sync each time would wear out the disk
+		if err := ownfile.Replace(w.latestFile(origin), []byte(signed)); err != nil {
+			return "", err
+		}
 	}
 	return strings.TrimPrefix(string(out), opened.Text+"\n"), nil
 }

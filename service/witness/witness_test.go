@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,7 +100,7 @@ func TestWitnessAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(w.Handler())
+	server := httptest.NewServer(w.Handler(nil))
 	t.Cleanup(server.Close)
 	verifier, err := cosign.NewVerifier(w.Key())
 	if err != nil {
@@ -169,6 +171,125 @@ func TestWitnessAnswers(t *testing.T) {
 			t.Errorf("the key: %v, %v", info, err)
 		}
 	})
+}
+
+// Threat 31: an address that sends without a pause is told to wait, and others are served; the clients of a
+// trusted proxy are told apart.
+func TestThreat31WitnessCallers(t *testing.T) {
+	l := newLog(t, 1)
+	l.grow(5, "a")
+	w, err := witness.Open(t.TempDir(), "w.example.org", []string{l.key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := w.Handler([]netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")})
+	send := func(from, forwarded string) int {
+		r := httptest.NewRequest(http.MethodPost, witness.Path, strings.NewReader("old 0\n\n"+l.checkpoint()))
+		r.RemoteAddr = from + ":1234"
+		r.Header.Set("X-Forwarded-For", forwarded)
+		rw := httptest.NewRecorder()
+		handler.ServeHTTP(rw, r)
+		if rw.Code == http.StatusTooManyRequests && rw.Header().Get("Retry-After") == "" {
+			t.Error("it is not said when to ask again")
+		}
+		return rw.Code
+	}
+	flood := func(from, forwarded string) {
+		t.Helper()
+		for range 10_000 {
+			if send(from, forwarded) == http.StatusTooManyRequests {
+				return
+			}
+		}
+		t.Errorf("%s, %s: 10,000 requests without an end are answered", from, forwarded)
+	}
+	flood("192.0.2.1", "")
+	flood("192.0.2.1", "198.51.100.7") // no proxy that is trusted
+	flood("10.0.0.1", "192.0.2.2")
+	for _, other := range [][2]string{{"192.0.2.3", ""}, {"10.0.0.1", "192.0.2.4"}} {
+		if status := send(other[0], other[1]); status != http.StatusOK && status != http.StatusConflict {
+			t.Errorf("another address, %s: status %d", other, status)
+		}
+	}
+}
+
+// Threat 31: connections that send nothing do not keep others out, and one address has few.
+func TestThreat31WitnessConnections(t *testing.T) {
+	l := newLog(t, 1)
+	l.grow(5, "a")
+	w, err := witness.Open(t.TempDir(), "w.example.org", []string{l.key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := w.Server(nil)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	closed := make(chan struct{}, 100)
+	for range 40 {
+		conn, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		go func() {
+			_, _ = conn.Read(make([]byte, 1)) // until the witness ends it
+			closed <- struct{}{}
+		}()
+	}
+	for range 40 - 16 {
+		<-closed
+	}
+	resp, err := http.Post("http://"+listener.Addr().String()+witness.Path, "", strings.NewReader("old 0\n\n"+l.checkpoint()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("beside them: status %d", resp.StatusCode)
+	}
+}
+
+// An unchanged checkpoint is signed again, and costs no write: its file stays the same.
+func TestWitnessKeepsOnce(t *testing.T) {
+	l, dir := newLog(t, 1), t.TempDir()
+	w, err := witness.Open(dir, "w.example.org", []string{l.key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := func() os.FileInfo {
+		t.Helper()
+		files, err := filepath.Glob(filepath.Join(dir, "latest-*"))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("%v, %v", files, err)
+		}
+		info, err := os.Stat(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	l.grow(5, "a")
+	add := func(request string) {
+		t.Helper()
+		if _, err := w.Add(request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("old 0\n\n" + l.checkpoint())
+	first := kept()
+	add("old 5\n\n" + l.checkpoint())
+	if !os.SameFile(first, kept()) {
+		t.Error("an unchanged checkpoint was written again")
+	}
+	l.grow(1, "a")
+	add("old 5\n" + l.proof(5) + "\n" + l.checkpoint())
+	if os.SameFile(first, kept()) {
+		t.Error("a new checkpoint was not written")
+	}
 }
 
 // Witnesses that start at the same time in a new directory have one key.

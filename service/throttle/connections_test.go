@@ -1,14 +1,11 @@
-package service
+package throttle
 
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -28,7 +25,7 @@ func (e *end) RemoteAddr() net.Addr {
 func TestThreat31WhichConnectionGoes(t *testing.T) {
 	t.Parallel()
 	proxy := netip.MustParseAddr("10.0.0.1")
-	c := newConnections(6, 3, []netip.Prefix{netip.PrefixFrom(proxy, 32)})
+	c := NewConnections(6, 3, []netip.Prefix{netip.PrefixFrom(proxy, 32)})
 	open := func(from string) *end {
 		t.Helper()
 		conn := &end{from: from}
@@ -54,7 +51,7 @@ func TestThreat31WhichConnectionGoes(t *testing.T) {
 			c.note(conn, http.StateActive)
 		}
 	}
-	signIn := func(conn *end) { c.signedIn(c.context(context.Background(), conn)) }
+	signIn := func(conn *end) { c.SignedIn(c.Context(context.Background(), conn)) }
 	t.Run("idle before busy, and of strangers before those who signed in", func(t *testing.T) {
 		a1, a2, a3 := open("192.0.2.1"), open("192.0.2.1"), open("192.0.2.1")
 		busy(a1, a3)
@@ -79,7 +76,7 @@ func TestThreat31WhichConnectionGoes(t *testing.T) {
 		}
 	})
 	t.Run("a new one stays for the time in which all others would go", func(t *testing.T) {
-		c = newConnections(6, 6, nil)
+		c = NewConnections(6, 6, nil)
 		var busyOnes []*end
 		for range 6 {
 			busyOnes = append(busyOnes, open("192.0.2.1"))
@@ -92,7 +89,7 @@ func TestThreat31WhichConnectionGoes(t *testing.T) {
 		instead("192.0.2.4", honest)
 	})
 	t.Run("clients behind a proxy are many", func(t *testing.T) {
-		c = newConnections(6, 3, []netip.Prefix{netip.PrefixFrom(proxy, 32)})
+		c = NewConnections(6, 3, []netip.Prefix{netip.PrefixFrom(proxy, 32)})
 		for range 6 { // many clients
 			conn := open("10.0.0.1")
 			busy(conn)
@@ -100,33 +97,6 @@ func TestThreat31WhichConnectionGoes(t *testing.T) {
 		}
 		instead("192.0.2.1", nil)
 	})
-}
-
-// The smallest memory.max of a control group and those above it counts.
-func TestMemoryOfTheControlGroup(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	for name, text := range map[string]string{"a/memory.max": "3000\n", "a/b/memory.max": "max\n", "a/b/c/memory.max": "4000\n", "memory.max": "9000\n"} {
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for group, want := range map[string]int64{"/a/b/c": 3000, "/a": 3000, "/": 9000, "/other": 9000, "": 10_000} {
-		file := filepath.Join(root, "cgroup")
-		if err := os.WriteFile(file, fmt.Appendf(nil, "1:name=systemd:/x\n0::%s\n", group), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := groupMemory(file, root, 10_000); got != want {
-			t.Errorf("group %q: %d, want %d", group, got, want)
-		}
-	}
-	if got := groupMemory(filepath.Join(root, "none"), root, 10_000); got != 10_000 {
-		t.Errorf("without control groups: %d", got)
-	}
 }
 
 // The kernel holds little of an answer that it cannot send, also behind TLS: with megabytes there, a
@@ -143,7 +113,7 @@ func TestAnswersFillNoKernelBuffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = newConnections(1, 1, nil).context(t.Context(), tls.Server(conn, &tls.Config{MinVersion: tls.VersionTLS12}))
+	_ = NewConnections(1, 1, nil).Context(t.Context(), tls.Server(conn, &tls.Config{MinVersion: tls.VersionTLS12}))
 	raw, err := conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package service
+package throttle
 
 import (
 	"container/list"
@@ -7,19 +7,17 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 
-	"github.com/svcfs/svcfs/service/throttle"
 	"golang.org/x/sys/unix"
 )
 
-// connections bounds the open connections, in all and from one address. At a bound, a
+// Connections bounds the open connections, in all and from one address. At a bound, a
 // new connection takes the place of another: the one that has been idle longest, else,
 // at the bound of all, the one that has been busy longest without a sign-in. Without
 // such a connection the new one is refused. So clients that hold many connections and
 // send little lock nobody out.
-type connections struct {
+type Connections struct {
 	most, perAddress int
 	proxies          []netip.Prefix // not bounded by address, because many clients share a proxy
 
@@ -40,8 +38,10 @@ type connection struct {
 	place    *list.Element // there
 }
 
-func newConnections(most, perAddress int, proxies []netip.Prefix) *connections {
-	return &connections{most: most, perAddress: perAddress, proxies: proxies, all: make(map[net.Conn]*connection), ofAddress: make(map[netip.Addr]int),
+// NewConnections allows so many in all, and from an address that is not in proxies. The server that
+// counts with it has Changed as ConnState and Context as ConnContext.
+func NewConnections(most, perAddress int, proxies []netip.Prefix) *Connections {
+	return &Connections{most: most, perAddress: perAddress, proxies: proxies, all: make(map[net.Conn]*connection), ofAddress: make(map[netip.Addr]int),
 		idle: list.New(), strangers: list.New()}
 }
 
@@ -53,8 +53,8 @@ type connectionKey struct{}
 // as if it stood still.
 const unsentBytes = 128 << 10
 
-// context is the server's ConnContext.
-func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
+// Context is the server's ConnContext.
+func (c *Connections) Context(ctx context.Context, conn net.Conn) context.Context {
 	holdLittle(conn)
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
@@ -74,8 +74,8 @@ func holdLittle(conn net.Conn) {
 	}
 }
 
-// signedIn notes a sign-in on the connection of a request.
-func (c *connections) signedIn(ctx context.Context) {
+// SignedIn notes a sign-in on the connection of a request.
+func (c *Connections) SignedIn(ctx context.Context) {
 	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,15 +87,15 @@ func (c *connections) signedIn(ctx context.Context) {
 	}
 }
 
-// changed is the server's ConnState.
-func (c *connections) changed(conn net.Conn, state http.ConnState) {
+// Changed is the server's ConnState.
+func (c *Connections) Changed(conn net.Conn, state http.ConnState) {
 	if surplus := c.note(conn, state); surplus != nil {
 		_ = surplus.Close() // the server notices and forgets it
 	}
 }
 
 // note updates the lists and returns a connection to close, or nil.
-func (c *connections) note(conn net.Conn, state http.ConnState) net.Conn {
+func (c *Connections) note(conn net.Conn, state http.ConnState) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.all[conn]
@@ -122,10 +122,10 @@ func (c *connections) note(conn net.Conn, state http.ConnState) net.Conn {
 
 // add adds a new connection, and returns the connection to close for it, which may be
 // the new one, or nil.
-func (c *connections) add(conn net.Conn) net.Conn {
+func (c *Connections) add(conn net.Conn) net.Conn {
 	o := &connection{Conn: conn, fresh: true}
 	if at, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil && !c.isProxy(at.Addr().Unmap()) {
-		o.from = throttle.Network(at.Addr())
+		o.from = Network(at.Addr())
 	}
 	var surplus *connection
 	switch {
@@ -152,13 +152,13 @@ func (c *connections) add(conn net.Conn) net.Conn {
 	return surplus.Conn
 }
 
-func (c *connections) isProxy(a netip.Addr) bool {
-	return slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(a) })
+func (c *Connections) isProxy(a netip.Addr) bool {
+	return contains(c.proxies, a)
 }
 
 // silentOf is the connection of an address that has been idle longest, else the oldest
 // without any byte, or nil.
-func (c *connections) silentOf(from netip.Addr) *connection {
+func (c *Connections) silentOf(from netip.Addr) *connection {
 	for _, l := range []*list.List{c.idle, c.strangers} {
 		for e := l.Front(); e != nil; e = e.Next() {
 			if o := e.Value.(*connection); o.from == from && (o.fresh || l == c.idle) {
@@ -170,7 +170,7 @@ func (c *connections) silentOf(from netip.Addr) *connection {
 }
 
 // longest is the first connection to close for others, or nil.
-func (c *connections) longest() *connection {
+func (c *Connections) longest() *connection {
 	for _, l := range []*list.List{c.idle, c.strangers} {
 		if first := l.Front(); first != nil {
 			return first.Value.(*connection)
@@ -179,7 +179,7 @@ func (c *connections) longest() *connection {
 	return nil
 }
 
-func (c *connections) forget(o *connection) {
+func (c *Connections) forget(o *connection) {
 	o.move(nil)
 	delete(c.all, o.Conn)
 	if !o.from.IsValid() {
