@@ -61,8 +61,11 @@ type Config struct {
 	// service without proofs is refused. "" trusts the first key that the service shows.
 	LogKey string
 	// Witness is the verifier key of a witness (c2sp.org/tlog-cosignature) that must have
-	// signed every checkpoint. "" requires no witness.
+	// signed every checkpoint, not long ago. "" requires no witness.
 	Witness string
+	// WitnessAge is how old the signature of the witness may be, at most 24 hours; 0 = 10 minutes.
+	// With an older one lists are [ErrUnavailable]: the service may show an old history.
+	WitnessAge time.Duration
 	// StateDir is a folder with a small file for each service and account. The file
 	// remembers what the service showed, as numbers and keyed hashes (see package trust),
 	// so that every later client holds the service to it. "" remembers in memory, until
@@ -126,11 +129,11 @@ func (c Config) resolve(account AccountID) (Config, error) {
 	if c.MaxFileBytes <= 0 {
 		c.MaxFileBytes = defaultMaxFileBytes
 	}
-	if c.Timeout <= 0 {
-		c.Timeout = defaultTimeout
-	}
 	if c.ListMemory <= 0 {
 		c.ListMemory = DefaultListMemory
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = defaultTimeout
 	}
 	return c, nil
 }
@@ -147,13 +150,13 @@ func (c Config) checkKeys() error {
 			return fmt.Errorf("the required log key: %w", err)
 		}
 	}
-	if c.Witness != "" {
-		if err := proof.CheckWitness(c.Witness); err != nil {
-			return fmt.Errorf("the required witness: %w", err)
-		}
+	if err := c.witness().Check(); err != nil {
+		return fmt.Errorf("the required witness: %w", err)
 	}
 	return nil
 }
+
+func (c Config) witness() proof.Witness { return proof.Witness{Key: c.Witness, Age: c.WitnessAge} }
 
 // stateFile returns the path of the file that remembers what an account saw of the service,
 // "" for none.

@@ -192,6 +192,40 @@ func TestThreat6SplitView(t *testing.T) {
 	listed(t, remembering(t, d, "", required), d.Group, 4)
 }
 
+// Threat 6: an operator shows last week's history, with the signature that the witness gave it then. Who
+// requires the witness gets no list of it; one that is signed anew, or a client that allows the age, goes on.
+func TestThreat6WitnessSignedLongAgo(t *testing.T) {
+	t.Parallel()
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
+	w := testkit.NewWitness("witness.example/1")
+	age := 11 * time.Minute
+	w.Clock = func() time.Time { return time.Now().Add(-age) }
+	shown := d.Log()
+	shown.Cosign = w.Cosign
+	required := func(c *sdk.Config) { c.Witness = w.VerifierKey() }
+	c := remembering(t, d, "", required)
+	_, err := c.Group(d.Group).Entries(t.Context())
+	if sdk.KindOf(err) != sdk.ErrUnavailable || errorCode(err) != wire.CodeWitness || !strings.Contains(err.Error(), "witness.example/1") {
+		t.Errorf("11 minutes old: %v", err)
+	}
+	if _, err := c.CheckTrust(t.Context()); errorCode(err) != wire.CodeWitness {
+		t.Errorf("11 minutes old, compared: %v", err)
+	}
+	listed(t, remembering(t, d, "", required, func(c *sdk.Config) { c.WitnessAge = time.Hour }), d.Group, 4)
+	age = 9 * time.Minute
+	listed(t, c, d.Group, 4)
+	if _, err := c.CheckTrust(t.Context()); err != nil {
+		t.Errorf("9 minutes old: %v", err)
+	}
+	age = 25 * time.Hour
+	if _, err := c.Group(d.Group).Verify(t.Context()); errorCode(err) != wire.CodeWitness {
+		t.Errorf("25 hours old, verified: %v", err)
+	}
+	if _, err := sdk.New(d.Alice.ID, sdk.Config{URL: d.URL, WitnessAge: 25 * time.Hour}); sdk.KindOf(err) != sdk.ErrInvalid {
+		t.Errorf("an age of 25 hours: %v", err)
+	}
+}
+
 // After an honest restore of a backup the client begins anew, with the key it has
 // pinned.
 func TestAcceptRollback(t *testing.T) {

@@ -142,7 +142,7 @@ func (c *Client) trustedLog(ctx context.Context) (log *proof.Log, newest proof.C
 	if known != nil && known.log.Key() == key && known.seen == seen && slices.Equal(known.earlier, earlier) {
 		return known.log, known.newest, nil
 	}
-	if log, err = proof.NewLog(key, c.cfg.Witness, earlier...); err != nil {
+	if log, err = proof.NewLog(key, c.cfg.witness(), earlier...); err != nil {
 		return nil, newest, err
 	}
 	if seen != "" {
@@ -225,6 +225,10 @@ func (c *Client) distrust(err error) error {
 // refusal makes a refusal of package proof an error of this package. That the service signs with another
 // key comes first: then nothing else that it shows fits either. Other errors stay as they are.
 func (c *Client) refusal(ctx context.Context, log *proof.Log, err error) error {
+	var stale *proof.Stale
+	if errors.As(err, &stale) {
+		return &Error{Op: "verify", Kind: ErrUnavailable, Code: wire.CodeWitness, Err: c.scrubbed(err)}
+	}
 	var refused *proof.Refusal
 	if !errors.As(err, &refused) {
 		return err

@@ -143,12 +143,13 @@ func hintsOfCodes() map[string]string {
 		wire.CodeVaultKey:      "Show this to the operator. See what the service offers with: svcfs doctor",
 		wire.CodeLogKey:        "Ask the operator why. If this is a new service at the address of an old one: svcfs forget {service}",
 		wire.CodeAddress:       "Give the address of the service, for example SVC_URL or --url https://files.example.org; plain http to another machine needs --insecure-http.",
+		wire.CodeWitness:       "Try again in a minute. If it stays so, ask who runs the witness whether it answers, and the operator of the service; see whether the clock of this machine is right. --witness-age 1h accepts an older signature, at most 24h.",
 		wire.CodeVerifierKey:   "Ask the operator, or who runs the witness, for the whole key: it is one line, NAME+HASH+KEY.",
 		wire.CodeUnproven:      "Only the operator of the service can mend this; svcd audit names the row of the ledger.",
 		wire.CodeSignIn:        "Open a browser and sign in to the network.",
 		wire.CodeCertificate:   "If this network wants a sign-in, open a browser and sign in. Else check the address and the clock of this machine, and ask the operator about the certificate.",
-		wire.CodeState:         "Put the file right, or remove it: then the service is trusted anew.",
 		wire.CodeListMemory:    "If the groups are as large as that, give more, for example with --list-memory 1G (or SVC_LIST_MEMORY, also in the configuration file of a mount). Else ask the operator of the service what it lists.",
+		wire.CodeState:         "Put the file right, or remove it: then the service is trusted anew.",
 		wire.CodeAuthRequired:  "A key begins with svc_sk_ and is shown once, when the account is made: set SVC_API_KEY, or give --api-key-file or --api-key-command.",
 	}
 }

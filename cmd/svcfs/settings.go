@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/ownfile"
+	"github.com/svcfs/svcfs/sdk/proof"
 )
 
 // Names of the settings, in the environment and in the configuration file.
@@ -31,6 +33,7 @@ const (
 	envInsecure   = "SVC_INSECURE_HTTP"
 	envLogKey     = "SVC_LOG_KEY"
 	envWitness    = "SVC_WITNESS"
+	envWitnessAge = "SVC_WITNESS_AGE"
 	envListMemory = "SVC_LIST_MEMORY"
 	// envMountOptions are options of every mount, as after -o.
 	envMountOptions = "SVC_MOUNT_OPTIONS"
@@ -39,7 +42,7 @@ const (
 // settingNames lists what a configuration file may hold.
 func settingNames() []string {
 	return []string{envAccount, envKey, envKeyFile, envKeyCommand, envURL, envAuthURL, envMCPURL, envRPCURL,
-		envContract, envNetwork, envInsecure, envLogKey, envWitness, envListMemory, envMountOptions}
+		envContract, envNetwork, envInsecure, envLogKey, envWitness, envWitnessAge, envListMemory, envMountOptions}
 }
 
 // environment is the process environment, replaceable in tests.
@@ -58,8 +61,8 @@ func (e environment) get(name string) string {
 // settingFlags are the command-line flags behind the settings. The API key
 // itself is never one: a command line is visible to every user of a machine.
 type settingFlags struct {
-	account, url, network, keyFile, keyCommand, config, logKey, witness, listMemory string
-	insecureHTTP                                                                    bool
+	account, url, network, keyFile, keyCommand, config, logKey, witness, witnessAge, listMemory string
+	insecureHTTP                                                                                bool
 }
 
 func (f *settingFlags) register(set *pflag.FlagSet) {
@@ -71,6 +74,7 @@ func (f *settingFlags) register(set *pflag.FlagSet) {
 	set.StringVar(&f.config, "config", "", "configuration file of KEY=VALUE lines (default ~/.config/svcfs/config)")
 	set.StringVar(&f.logKey, "log-key", "", "verifier key of the service's log, from its operator; svcfs refuses records without a proof by this key (environment: "+envLogKey+"; default: the one seen first)")
 	set.StringVar(&f.witness, "require-witness", "", "verifier key of a witness that must have signed every checkpoint (environment: "+envWitness+")")
+	set.StringVar(&f.witnessAge, "witness-age", "", "with --require-witness, how old its signature may be, such as 1h (environment: "+envWitnessAge+"; default 10m, at most 24h)")
 	set.StringVar(&f.listMemory, "list-memory", "", "memory for the lists of groups together, such as 1G (environment: "+envListMemory+"; default "+sizeWords(sdk.DefaultListMemory)+")")
 	set.BoolVar(&f.insecureHTTP, "insecure-http", false, "allow http:// to a host that is not this machine (environment: "+envInsecure+"=1)")
 }
@@ -112,6 +116,9 @@ func (a *app) loadSettings() (settings, error) {
 	s.config.InsecureHTTP = insecure == "1" || insecure == "true"
 	s.config.LogKey, _ = sources.Find(envLogKey)
 	s.config.Witness, _ = sources.Find(envWitness)
+	if s.config.WitnessAge, err = witnessAge(sources); err != nil {
+		return settings{}, err
+	}
 	if s.config.ListMemory, err = listMemory(sources); err != nil {
 		return settings{}, err
 	}
@@ -122,6 +129,22 @@ func (a *app) loadSettings() (settings, error) {
 		return settings{}, usage("use mainnet or testnet, or --url for a service of your own", fmt.Sprintf("unknown network %q", n))
 	}
 	return s, nil
+}
+
+// witnessAge reads how old the signature of a witness may be; 0 = the default.
+func witnessAge(sources cli.Sources) (time.Duration, error) {
+	text, via := sources.Find(envWitnessAge)
+	if text == "" {
+		return 0, nil
+	}
+	age, err := time.ParseDuration(text)
+	if err != nil || age < time.Second || age > proof.MaxWitnessAge {
+		return 0, usage("give a time such as 10m, at most 24h", fmt.Sprintf("age of the signature of a witness %q, from %s", text, via))
+	}
+	if witness, _ := sources.Find(envWitness); witness == "" {
+		return 0, usage("give the key of the witness as well, with --require-witness", "--witness-age is about a witness, and none is required")
+	}
+	return age, nil
 }
 
 // leastListMemory is the smallest memory for lists, in bytes: some thousand files.
@@ -175,7 +198,7 @@ func (a *app) settingSources() (cli.Sources, error) {
 	if a.flags.keyFile != "" && a.flags.keyCommand != "" {
 		return nil, usage("give one of them", "both --api-key-file and --api-key-command were given")
 	}
-	fromFlags := map[string]string{envAccount: a.flags.account, envURL: a.flags.url, envNetwork: a.flags.network, envLogKey: a.flags.logKey, envWitness: a.flags.witness, envListMemory: a.flags.listMemory,
+	fromFlags := map[string]string{envAccount: a.flags.account, envURL: a.flags.url, envNetwork: a.flags.network, envLogKey: a.flags.logKey, envWitness: a.flags.witness, envWitnessAge: a.flags.witnessAge, envListMemory: a.flags.listMemory,
 		envKeyFile: a.flags.keyFile, envKeyCommand: a.flags.keyCommand}
 	if a.flags.insecureHTTP {
 		fromFlags[envInsecure] = "1"

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // testApp is an app over a made-up environment.
@@ -61,6 +62,21 @@ func TestSettingsPrecedence(t *testing.T) {
 				t.Error("the API key stayed in the environment")
 			}
 		})
+	}
+}
+
+func TestWitnessAge(t *testing.T) {
+	for text, want := range map[string]time.Duration{"": 0, "1h": time.Hour, "24h": 24 * time.Hour, "25h": -1, "soon": -1, "-1m": -1, "0": -1} {
+		a := testApp(t, map[string]string{envAccount: "a", envWitness: "w+00000000+x"}, "")
+		a.flags.witnessAge = text
+		got, err := a.loadSettings()
+		if want < 0 && exitCodeOf(err) != exitUsage || want >= 0 && (err != nil || got.config.WitnessAge != want) {
+			t.Errorf("%q: %s, %v", text, got.config.WitnessAge, err)
+		}
+	}
+	a := testApp(t, map[string]string{envAccount: "a", envWitnessAge: "1h"}, "")
+	if _, err := a.loadSettings(); exitCodeOf(err) != exitUsage {
+		t.Errorf("without a witness: %v", err)
 	}
 }
 

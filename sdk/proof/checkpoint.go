@@ -1,10 +1,12 @@
 package proof
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -20,15 +22,14 @@ type Log struct {
 	key     string
 	signer  note.Verifier
 	earlier []note.Verifier // keys of the log before, for Reopen
-	witness note.Verifier   // nil = no witness is required
+	witness *required       // nil = no witness is required
 }
 
 // NewLog returns the log with a verifier key, NAME+HASH+KEY as in
-// golang.org/x/mod/sumdb/note. witness is the verifier key of a cosigner
-// (c2sp.org/tlog-cosignature): then a checkpoint is believed only if the witness signed it
-// too. "" requires no witness. earlier are the keys that the log had before, for
+// golang.org/x/mod/sumdb/note. With a witness, a checkpoint is believed only if the witness
+// signed it too, not long ago. earlier are the keys that the log had before, for
 // [Log.Reopen].
-func NewLog(key, witness string, earlier ...string) (*Log, error) {
+func NewLog(key string, witness Witness, earlier ...string) (*Log, error) {
 	signer, err := note.NewVerifier(key)
 	if err != nil {
 		return nil, fmt.Errorf("verifier key %.200q: want NAME+HASH+KEY", key)
@@ -41,17 +42,20 @@ func NewLog(key, witness string, earlier ...string) (*Log, error) {
 		}
 		l.earlier = append(l.earlier, v)
 	}
-	if witness != "" {
-		if l.witness, err = cosign.NewVerifier(witness); err != nil {
-			return nil, err
-		}
+	if witness.Key == "" {
+		return l, nil
 	}
-	return l, nil
+	l.witness = &required{age: cmp.Or(witness.Age, DefaultWitnessAge), now: witness.Now}
+	if l.witness.now == nil {
+		l.witness.now = time.Now
+	}
+	l.witness.key, err = cosign.NewVerifier(witness.Key)
+	return l, err
 }
 
 // CheckKey returns what is wrong with the text of a log's verifier key, or nil.
 func CheckKey(key string) error {
-	_, err := NewLog(key, "")
+	_, err := NewLog(key, Witness{})
 	return err
 }
 
@@ -73,16 +77,14 @@ type Checkpoint struct {
 // 2^63.
 const maxRecords = 1 << 48
 
-// Open verifies a checkpoint.
+// Open verifies a checkpoint that the service shows now. Errors: a [*Refusal], and a [*Stale] if the
+// witness signed it too long ago.
 func (l *Log) Open(raw string) (Checkpoint, error) {
 	c, err := l.read(raw, l.signer)
 	if err != nil || l.witness == nil {
 		return c, err
 	}
-	if _, err := note.Open([]byte(raw), note.VerifierList(l.witness)); err != nil {
-		return c, refuse(0, "the checkpoint of %d records lacks the signature of the witness %s", c.N, l.witness.Name())
-	}
-	return c, nil
+	return c, l.witness.check(raw, c.N)
 }
 
 // Reopen verifies a checkpoint that was believed before, perhaps when no witness was

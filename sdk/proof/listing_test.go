@@ -290,7 +290,7 @@ func TestThreat6WitnessMustSign(t *testing.T) {
 		ok   bool
 	}{{"none", raw, false}, {"the one", honest.Cosign(raw), true}, {"another", other.Cosign(raw), false}, {"both", other.Cosign(honest.Cosign(raw)), true},
 		{"its name, another key", namesake.Cosign(raw), false}} {
-		log, err := proof.NewLog(h.key, honest.VerifierKey())
+		log, err := proof.NewLog(h.key, proof.Witness{Key: honest.VerifierKey()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -302,8 +302,43 @@ func TestThreat6WitnessMustSign(t *testing.T) {
 		}
 	}
 	for _, key := range []string{"x", h.key, "witness.example/1+00000000+" + strings.Split(honest.VerifierKey(), "+")[2]} {
-		if proof.CheckWitness(key) == nil {
+		if (proof.Witness{Key: key}).Check() == nil {
 			t.Errorf("key %q was accepted", key)
+		}
+	}
+}
+
+// A signature of the witness counts for a while only: an old checkpoint with its old signature is
+// an old history.
+func TestThreat6WitnessSignedLately(t *testing.T) {
+	h, witness := newHistory(t, 3), testkit.NewWitness("witness.example/1")
+	now := time.Unix(1_800_000_000, 0)
+	witness.Clock = func() time.Time { return now }
+	raw := string(witness.Cosign(h.checkpoint(fmt.Sprintf("%s\n3\n%s\n", origin, h.root()))))
+	for _, c := range []struct {
+		age, later time.Duration
+		ok         bool
+		text       string
+	}{
+		{0, 0, true, ""}, {0, 10 * time.Minute, true, ""}, {0, 10*time.Minute + time.Second, false, "witness.example/1 signed the newest checkpoint 10m1s ago, and it may be 10m0s"},
+		{time.Hour, 59 * time.Minute, true, ""}, {24 * time.Hour, 25 * time.Hour, false, "25h0m0s ago"},
+		{0, -5 * time.Minute, true, ""}, {24 * time.Hour, -6 * time.Minute, false, "6m0s ahead of the clock"},
+	} {
+		log, err := proof.NewLog(h.key, proof.Witness{Key: witness.VerifierKey(), Age: c.age, Now: func() time.Time { return now.Add(c.later) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stale *proof.Stale
+		if _, err := log.Open(raw); (err == nil) != c.ok || !c.ok && (!errors.As(err, &stale) || !strings.Contains(err.Error(), c.text)) {
+			t.Errorf("%s later, with %s: %v", c.later, c.age, err)
+		}
+		if _, err := log.Reopen(raw); err != nil {
+			t.Errorf("%s later, believed before: %v", c.later, err)
+		}
+	}
+	for _, age := range []time.Duration{-time.Second, 24*time.Hour + 1} {
+		if (proof.Witness{Age: age}).Check() == nil {
+			t.Errorf("age %s was accepted", age)
 		}
 	}
 }

@@ -142,7 +142,7 @@ func (h *history) checkpoint(text string) []byte {
 }
 
 func (h *history) log() *proof.Log {
-	log, err := proof.NewLog(h.key, "")
+	log, err := proof.NewLog(h.key, proof.Witness{})
 	if err != nil {
 		h.t.Fatal(err)
 	}

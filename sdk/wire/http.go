@@ -194,11 +194,12 @@ const (
 	CodeHistory      = "HISTORY_CHANGED" // the service contradicts its earlier history, or speaks the dialect no more that it spoke before
 	CodeLogKey       = "LOG_KEY_CHANGED" // the service signs with another key than the pinned one
 	CodeAddress      = "ADDRESS"         // an address in the configuration is wrong, or must not receive keys
+	CodeWitness      = "WITNESS_STALE"   // the required witness signed too long ago
 	CodeVerifierKey  = "VERIFIER_KEY"    // a verifier key in the configuration is wrong
 	CodeReceipt      = "RECEIPT"         // the service confirmed an upload without a valid receipt
 	CodeVaultKey     = "VAULT_KEY"       // the service shows a key for uploads that must not be used
 	CodeSignIn       = "SIGN_IN_PAGE"    // a page for people answers instead of the service, such as that of a network that wants a sign-in
 	CodeCertificate  = "CERTIFICATE"     // what answers at the address of the service does not prove to be the service
-	CodeState        = "STATE"           // the file that remembers the history of the service cannot be read or written
 	CodeListMemory   = "LIST_MEMORY"     // the lists of groups take more memory than the client allows
+	CodeState        = "STATE"           // the file that remembers the history of the service cannot be read or written
 )

@@ -48,6 +48,11 @@ const (
 	noteFile = "checkpoint" // the newest signed checkpoint
 	pageRows = 4096         // records read in one transaction
 	interval = time.Second  // between two looks at the ledger
+
+	// cosignEvery is how often the witness signs an unchanged checkpoint anew, so that members see
+	// that it is not an old one. cosignPause is the pause after it did not.
+	cosignEvery = time.Minute
+	cosignPause = 10 * time.Second
 )
 
 // ErrContradiction means that the ledger does not match a signed checkpoint any more.
@@ -89,6 +94,7 @@ type Log struct {
 	walk     ledger.Walk // newest record that is in the tree
 	chains   chain.Tree  // where the chains end there
 	compared bool        // the records below the checkpoint found at the start were compared with it
+	cosignAt time.Time   // when the witness is asked again, at the earliest
 
 	mu     sync.Mutex // guards the rest
 	hashes *os.File
@@ -116,14 +122,22 @@ func (l *Log) Run(ctx context.Context) {
 	defer tick.Stop()
 	reported := ""
 	for {
-		if err := l.Update(ctx); err != nil && ctx.Err() == nil && err.Error() != reported {
-			reported = err.Error()
-			if l.Problem() != nil {
+		err := l.Update(ctx)
+		renewed := err
+		if err == nil {
+			renewed = l.Cosign(ctx)
+		}
+		if renewed != nil && ctx.Err() == nil && renewed.Error() != reported {
+			reported = renewed.Error()
+			switch {
+			case l.Problem() != nil:
 				l.logger.Error("ledger checkpoints have stopped: run svcd audit", "cause", reported)
-			} else {
+			case err != nil:
 				l.logger.Error("the ledger's newest records cannot be signed", "cause", reported)
+			default:
+				l.logger.Warn("the witness does not sign again: members who require it will see no lists", "cause", reported)
 			}
-		} else if err == nil {
+		} else if renewed == nil {
 			reported = ""
 		}
 		select {
@@ -169,20 +183,52 @@ func (l *Log) Close() error {
 	return l.hashes.Close()
 }
 
+// begin waits for the turn. The caller calls end after it.
+func (l *Log) begin(ctx context.Context) (end func(), err error) {
+	select {
+	case l.turn <- struct{}{}:
+		end = func() { <-l.turn }
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err := l.Problem(); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
+// Cosign has the witness sign the newest checkpoint once more if it did so a minute ago. It does
+// nothing without a witness. After an error the checkpoint stays as it is.
+func (l *Log) Cosign(ctx context.Context) error {
+	end, err := l.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	signed, file := l.newest()
+	wait := l.cosignAt.Sub(l.now())
+	if l.witness == nil || signed.tree == nil || wait > 0 && wait <= cosignEvery { // else the clock went back
+		return nil
+	}
+	l.cosignAt = l.now().Add(cosignPause)
+	keys, err := l.readKeys(ctx)
+	if err != nil {
+		return err
+	}
+	return l.sign(ctx, file, keys)
+}
+
 // Update brings the tree up to the newest record and signs it. The first call compares
 // every record with the tree on disk. [ErrContradiction] and [ledger.ErrBroken] are
 // final: the tree stays as it is for the investigation.
 func (l *Log) Update(ctx context.Context) error {
-	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if err := l.Problem(); err != nil {
+	end, err := l.begin(ctx)
+	if err != nil {
 		return err
 	}
-	err := l.update(ctx)
+	defer end()
+	err = l.update(ctx)
 	if space.IsFull(err) && space.GiveUp(filepath.Dir(l.dir)) {
 		err = l.update(ctx)
 	}
@@ -308,6 +354,7 @@ func (l *Log) sign(ctx context.Context, file *os.File, keys []ed25519.PrivateKey
 		if c.Note, err = l.witness.Sign(ctx, c.Note, c.N, prove); err != nil {
 			return err
 		}
+		l.cosignAt = l.now().Add(cosignEvery)
 	}
 	// Another process over this directory may be ahead.
 	if other, err := l.load(keys); err != nil || other.Origin != l.origin || other.N <= c.N {

@@ -15,6 +15,8 @@ import (
 // never two that contradict each other. Unlike a real one it believes that a longer
 // tree continues a shorter one.
 type Witness struct {
+	Clock func() time.Time // by which it signs; nil = that of the machine
+
 	name string
 	key  ed25519.PrivateKey
 	hash uint32
@@ -54,7 +56,11 @@ func (w *Witness) Cosign(note []byte) []byte {
 		return note
 	}
 	w.seen[size] = string(text)
-	stamp := uint64(time.Now().Unix())
+	now := time.Now
+	if w.Clock != nil {
+		now = w.Clock
+	}
+	stamp := uint64(now().Unix())
 	signed := append(fmt.Appendf(nil, "cosignature/v1\ntime %d\n", stamp), append(text, '\n')...)
 	sig := binary.BigEndian.AppendUint32(nil, w.hash)
 	sig = binary.BigEndian.AppendUint64(sig, stamp)

@@ -22,6 +22,7 @@ import (
 // Numbers of c2sp.org/tlog-cosignature.
 const (
 	algorithm  = 0x04 // of an Ed25519 key that cosigns
+	hashBytes  = 4    // length of the hash of the key in front of a signature in a note
 	stampBytes = 8    // length of the time before the signature: s since the epoch, big-endian
 )
 
@@ -73,6 +74,20 @@ func (v *Verifier) Verify(text, sig []byte) bool {
 		return false
 	}
 	return ed25519.Verify(v.key, signed(binary.BigEndian.Uint64(sig), text), sig[stampBytes:])
+}
+
+// latestStamp is far enough in the future, in s since the epoch, that no time overflows.
+const latestStamp = 1 << 40
+
+// TimeOf returns when the witness signed. sig must be a signature that the verifier verified, as
+// [note.Open] returns it.
+func (v *Verifier) TimeOf(sig note.Signature) (time.Time, error) {
+	raw, err := base64.StdEncoding.DecodeString(sig.Base64)
+	if err != nil || len(raw) != hashBytes+stampBytes+ed25519.SignatureSize {
+		return time.Time{}, errors.New("the signature of a witness has no time")
+	}
+	stamp := binary.BigEndian.Uint64(raw[hashBytes:])
+	return time.Unix(int64(min(stamp, latestStamp)), 0), nil
 }
 
 func signed(stamp uint64, text []byte) []byte {
