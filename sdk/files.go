@@ -99,8 +99,8 @@ func (g Group) absent(what string) error {
 }
 
 // Put reads r to its end and uploads the content under name. It returns once the service
-// has confirmed the record. It takes the options [Compress], [Progress], [WithAttributes] and
-// [Resume].
+// has confirmed the record. It takes the options [Compress], [Progress], [WithAttributes],
+// [Resume], and [Base] for content of at most [wire.WholeFileBytes].
 //
 // Content of more than [wire.WholeFileBytes] becomes a file of format version 2 where the service and
 // the group have that. It is read and sent in parts, four at a time, and takes at most 64 MiB of
@@ -122,7 +122,8 @@ func (g Group) absent(what string) error {
 // same content: it sends the same upload again, or looks for the record first, so that the
 // upload is paid once. Put needs the API key and membership. Errors: those of r, which errors.Is finds,
 // [ErrNotAuthorized], [ErrInsufficient], [ErrTooLarge], [ErrStorageFull], [ErrUnavailable],
-// [ErrTimeout], [ErrCorrupt] when the service confirms something else. Specification 4.3
+// [ErrTimeout], those of [Base], with which it is [ErrUnsupported] at a service that takes no
+// sealed uploads, and [ErrCorrupt] when the service confirms something else. Specification 4.3
 // (upload).
 func (g Group) Put(ctx context.Context, name string, r io.Reader, opts ...Option) (Receipt, error) {
 	receipt, err := g.put(bridging(ctx), name, r, opts)
@@ -130,7 +131,7 @@ func (g Group) Put(ctx context.Context, name string, r io.Reader, opts ...Option
 }
 
 func (g Group) put(ctx context.Context, name string, r io.Reader, opts []Option) (Receipt, error) {
-	o, err := resolve(opts, "Compress", "Progress", "WithAttributes", "Resume")
+	o, err := resolve(opts, "Base", "Compress", "Progress", "WithAttributes", "Resume")
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -138,8 +139,11 @@ func (g Group) put(ctx context.Context, name string, r io.Reader, opts []Option)
 	if err != nil {
 		return Receipt{}, err
 	}
+	if o.base != "" && (!caps.TakesSealed() || name == "") {
+		return Receipt{}, &Error{Op: "bind the upload", Kind: ErrUnsupported, Err: errors.New("the service does not compare the version that an upload replaces")}
+	}
 	size := lengthOf(r)
-	isWhole := !caps.Dialect.IsOurs()
+	isWhole := !caps.Dialect.IsOurs() || o.base != ""
 	if !isWhole && size > wire.WholeFileBytes {
 		receipt, err := g.putBlocks(ctx, name, r, nil, size, o)
 		if err != errNoBlocks {
@@ -167,6 +171,9 @@ func (g Group) put(ctx context.Context, name string, r io.Reader, opts []Option)
 	}
 	if isWhole {
 		limit := g.c.maxWhole(caps)
+		if o.base != "" {
+			limit = min(limit, wire.WholeFileBytes)
+		}
 		if err := checkSize(size, limit); err != nil {
 			return Receipt{}, err
 		}

@@ -48,7 +48,7 @@ type Sealed struct {
 	unsure bool // a request had no valid answer: the upload may be recorded
 }
 
-// Base makes [Group.Seal] bind the upload to what the caller knows of the name: the service
+// Base makes [Group.Seal] and [Group.Put] bind the upload to what the caller knows of the name: the service
 // refuses it with [ErrConflict] and [wire.CodeHead], and records and charges nothing, unless
 // ref is the newest version of the name. "" = the name has no version.
 func Base(ref Ref) Option {

@@ -271,3 +271,36 @@ func TestNobodyPaysTwiceHoursLater(t *testing.T) {
 		})
 	}
 }
+
+// Put with Base follows exactly the version that it names, and sends nothing where the service cannot see to that.
+func TestPutFollowsAVersion(t *testing.T) {
+	t.Parallel()
+	s, c := world(t, testkit.Ours)
+	put := func(c *sdk.Client, content []byte, base sdk.Ref) (sdk.Receipt, error) {
+		return c.Group("g").Put(t.Context(), "name", bytes.NewReader(content), sdk.Base(base))
+	}
+	first, err := put(c, []byte("first"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, base := range []sdk.Ref{"", "another"} {
+		if _, err := put(c, []byte("second"), base); sdk.KindOf(err) != sdk.ErrConflict || errorCode(err) != wire.CodeHead {
+			t.Errorf("after %q: %v", base, err)
+		}
+	}
+	if _, err := put(c, []byte("second"), first.Ref); err != nil {
+		t.Error(err)
+	}
+	if _, err := put(c, make([]byte, wire.WholeFileBytes+1), first.Ref); sdk.KindOf(err) != sdk.ErrTooLarge {
+		t.Errorf("a large file: %v", err)
+	}
+	records := s.Records()
+	hosted, other := world(t, testkit.Hosted)
+	before := hosted.Records()
+	if _, err := put(other, []byte("first"), ""); sdk.KindOf(err) != sdk.ErrUnsupported || hosted.Records() != before {
+		t.Errorf("where the service cannot: %v, %d records more", err, hosted.Records()-before)
+	}
+	if records != s.Records() {
+		t.Error("something was recorded")
+	}
+}

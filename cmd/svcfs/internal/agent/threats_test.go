@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -113,6 +114,39 @@ func TestThreat70OrdersStayWithinBounds(t *testing.T) {
 		if strings.HasPrefix(answer, "true ") != (i == 0) {
 			t.Errorf("order %d: %s", i, answer)
 		}
+	}
+}
+
+// A save that comes in the moment of the agent's is not replaced unseen: the agent is told, and pays nothing.
+func TestThreat70SaveInThatMoment(t *testing.T) {
+	w := newWorld(t, testkit.Ours)
+	first := w.put("team", "note.txt", "first")
+	o := w.options()
+	o.AllowWrite = true
+	s := w.connect(o, "", nil)
+	for name, replaces := range map[string]sdk.Ref{"note.txt": first, "new.txt": ""} {
+		plan := s.must("put_file", map[string]any{"group": "team", "name": name, "text": "of the agent", "replaces": replaces})
+		var once sync.Once
+		w.DisturbUploads(func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				once.Do(func() {
+					w.DisturbUploads(nil)
+					w.put("team", name, "of alice")
+				})
+				next.ServeHTTP(rw, r)
+			})
+		})
+		if paid := w.spent(func() {
+			s.refused("confirm", map[string]any{"token": plan["confirm_token"]}, "read it, and give its cid as replaces")
+		}); paid != "0" {
+			t.Errorf("%s: paid %s", name, paid)
+		}
+		e, err := w.alice.Group("team").Stat(t.Context(), name)
+		if err != nil || e.Hash != sdk.ComputeHash([]byte("of alice")) {
+			t.Errorf("%s: the newest version is by %s, %v", name, e.Uploader, err)
+		}
+		plan = s.must("put_file", map[string]any{"group": "team", "name": name, "text": "of the agent", "replaces": e.Ref})
+		s.must("confirm", map[string]any{"token": plan["confirm_token"]})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // addWriting adds the tools that change something and destroy nothing.
@@ -79,7 +80,7 @@ func (s *server) putFile(ctx context.Context, in putArgs) (change, error) {
 	if err := newName(in.Name); err != nil {
 		return change{}, err
 	}
-	if err := s.checkNewest(ctx, g, in); err != nil {
+	if _, err := s.checkNewest(ctx, g, in); err != nil {
 		return change{}, err
 	}
 	price, err := s.Client.EstimateFee(ctx, actionUpload)
@@ -91,10 +92,21 @@ func (s *server) putFile(ctx context.Context, in putArgs) (change, error) {
 		text:  fmt.Sprintf("%s %q in the group %q: %d bytes with SHA-256 %s", what, in.Name, in.Group, len(content), sdk.ComputeHash(content)),
 		price: price, bytes: int64(len(content)),
 		do: func(ctx context.Context) (any, sdk.Amount, error) {
-			if err := s.checkNewest(ctx, g, in); err != nil { // others may have saved meanwhile
+			follows, err := s.checkNewest(ctx, g, in) // others may have saved meanwhile
+			if err != nil {
 				return nil, sdk.Amount{}, err
 			}
-			r, err := g.Put(ctx, in.Name, bytes.NewReader(content))
+			bound, err := s.bound(ctx, follows)
+			if err != nil {
+				return nil, sdk.Amount{}, err
+			}
+			r, err := g.Put(ctx, in.Name, bytes.NewReader(content), bound...)
+			var refused *sdk.Error
+			if errors.As(err, &refused) && refused.Code == wire.CodeHead {
+				if _, err := s.checkNewest(ctx, g, in); err != nil {
+					return nil, sdk.Amount{}, err
+				}
+			}
 			if err != nil {
 				return nil, sdk.Amount{}, err
 			}
@@ -103,25 +115,39 @@ func (s *server) putFile(ctx context.Context, in putArgs) (change, error) {
 	}, err
 }
 
-// checkNewest refuses to replace what the agent has not seen.
-func (s *server) checkNewest(ctx context.Context, g sdk.Group, in putArgs) error {
+// bound has the service itself refuse a save that replaces another version than the agent named: it
+// may come in this moment. A service that cannot is asked before alone.
+func (s *server) bound(ctx context.Context, follows sdk.Ref) ([]sdk.Option, error) {
+	caps, err := s.Client.Capabilities(ctx)
+	if err != nil || !caps.TakesSealed() {
+		return nil, err
+	}
+	return []sdk.Option{sdk.Base(follows)}, nil
+}
+
+// checkNewest refuses to replace what the agent has not seen. It returns the newest version that is
+// recorded under the name, "" for none.
+func (s *server) checkNewest(ctx context.Context, g sdk.Group, in putArgs) (follows sdk.Ref, err error) {
 	l, err := s.look(ctx, g)
 	if err != nil {
-		return err
+		return "", err
 	}
 	newest := ""
 	if i, ok := l.Newest(in.Name); ok {
 		newest = string(l.entries[i].Ref)
+		if l.entries[i].Name != "" { // else it has the name of its hash, and none is recorded
+			follows = l.entries[i].Ref
+		}
 	}
 	switch {
 	case newest == in.Replaces:
-		return nil
+		return follows, nil
 	case newest == "":
-		return refuse("leave replaces out", "there is no file %q any more", in.Name)
+		return "", refuse("leave replaces out", "there is no file %q any more", in.Name)
 	case in.Replaces == "":
-		return refuse("read it, and give its cid as replaces, or choose another name", "there is a file %q already, with cid %s", in.Name, newest)
+		return "", refuse("read it, and give its cid as replaces, or choose another name", "there is a file %q already, with cid %s", in.Name, newest)
 	default:
-		return refuse("read it, and give its cid as replaces", "the newest version of %q is %s", in.Name, newest)
+		return "", refuse("read it, and give its cid as replaces", "the newest version of %q is %s", in.Name, newest)
 	}
 }
 
