@@ -45,6 +45,20 @@ func TestThreat17GroupsKeepTheirNames(t *testing.T) {
 		t.Errorf("%d saves went to the group, %d to the one with its name in escapes", got, len(w.Rows("a%2Fb")))
 	}
 
+	// One that looks like none is shown as it is.
+	w.Member("\u217fv", carol, alice)
+	after.refresh()
+	if got := after.names("/"); !slices.Contains(got, "\u217fv") {
+		t.Errorf("without another one that looks so: %q", got)
+	}
+	w.Member("mv", carol, alice)
+	after.refresh()
+	if got := after.names("/"); !slices.Contains(got, "mv~"+string(carol)) || !slices.Contains(got, "\u217fv") {
+		t.Errorf("and with a later one: %q", got)
+	}
+	w.Revoke("\u217fv", alice)
+	w.Revoke("mv", alice)
+
 	// Without an owner, and without a memory, they get different names as well.
 	w.Fail("members", &sdk.Error{Kind: sdk.ErrUnavailable})
 	first := mount(t, w, alice)

@@ -21,6 +21,8 @@ func TestThreat17LookAlikes(t *testing.T) {
 		{"proj", "\uff50roj", true},             // full width
 		{"proj", "\U0001d429roj", true},         // mathematical bold
 		{"team", "tearn", true},                 // m and rn
+		{"mv", "\u217fv", true},                 // a Roman numeral
+		{"file", "\ufb01le", true},              // a ligature
 		{"Bob", "\u0392ob", true},               // Greek beta
 		{"team 1", "team\u00a0l", true},         // a no-break space, one and el
 		{"a b", "a  b", true},                   // spaces
