@@ -2,71 +2,17 @@ package service_test
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 
-	"github.com/hanwen/go-fuse/v2/fs"
-	"github.com/hanwen/go-fuse/v2/fuse"
-
-	"github.com/svcfs/svcfs/integration/proctest"
+	"github.com/svcfs/svcfs/integration/sickfs"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 )
-
-// sickDisk is a folder on a disk that answers EIO to reads behind a place, once it is sick.
-type sickDisk struct {
-	dir  string
-	sick atomic.Int64 // the place in a file, in bytes; 0 = the disk is well
-}
-
-type sickNode struct {
-	fs.LoopbackNode
-	disk *sickDisk
-}
-
-type sickFile struct {
-	fs.FileHandle
-	disk *sickDisk
-}
-
-func newSickDisk(t *testing.T) *sickDisk {
-	t.Helper()
-	proctest.Need(t, "mount")
-	d := &sickDisk{dir: t.TempDir()}
-	root, err := fs.NewLoopbackRoot(t.TempDir())
-	ok(t, err)
-	data := root.(*fs.LoopbackNode).RootData
-	data.NewNode = func(*fs.LoopbackRoot, *fs.Inode, string, *syscall.Stat_t) fs.InodeEmbedder {
-		return &sickNode{LoopbackNode: fs.LoopbackNode{RootData: data}, disk: d}
-	}
-	data.RootNode = data.NewNode(data, nil, "", nil)
-	server, err := fs.Mount(d.dir, data.RootNode, &fs.Options{MountOptions: fuse.MountOptions{FsName: "sick", DirectMount: true}})
-	ok(t, err)
-	t.Cleanup(func() { ok(t, server.Unmount()) })
-	return d
-}
-
-func (n *sickNode) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	h, _, errno := n.LoopbackNode.Open(ctx, flags)
-	return &sickFile{h, n.disk}, fuse.FOPEN_DIRECT_IO, errno
-}
-
-func (f *sickFile) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
-	if at := f.disk.sick.Load(); at > 0 && off+int64(len(dest)) > at {
-		if off >= at {
-			return nil, syscall.EIO
-		}
-		dest = dest[:at-off]
-	}
-	return f.FileHandle.(fs.FileReader).Read(ctx, dest, off)
-}
 
 // TestThreat39SickDisk: a file that the service's disk does not give is charged once, whatever the size of the file;
 // the reader is told, /health and the log tell, and once the disk gives the file the next retrieval is free.
@@ -75,8 +21,8 @@ func TestThreat39SickDisk(t *testing.T) {
 	for name, blocks := range map[string]int64{"in one piece": 0, "in blocks": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			disk := newSickDisk(t)
-			r := runWith(t, service.Config{Database: newDatabase(t), Blobs: filepath.Join(disk.dir, "blobs"), MaxFileBytes: 64 << 20, SmallBytes: -1})
+			disk := sickfs.New(t)
+			r := runWith(t, service.Config{Database: newDatabase(t), Blobs: filepath.Join(disk.Dir(), "blobs"), MaxFileBytes: 64 << 20, SmallBytes: -1})
 			alice := r.owner()
 			content, ref := noise(300_000), ""
 			if blocks > 0 {
@@ -98,7 +44,7 @@ func TestThreat39SickDisk(t *testing.T) {
 				status, got = alice.takes(out.Result.DataURL, begin)
 				return paid, status, got
 			}
-			disk.sick.Store(100_000)
+			disk.Sicken(100_000)
 			paid, status, got := get("")
 			if !paid || status != http.StatusPartialContent || len(got) >= len(content) {
 				t.Fatalf("from a sick disk: paid %v, %d, %d bytes", paid, status, len(got))
@@ -112,7 +58,7 @@ func TestThreat39SickDisk(t *testing.T) {
 			if status, body := alice.takes(wire.PathHealth, ""); status != http.StatusOK || !strings.Contains(string(body), "1 reads failed") {
 				t.Errorf("health: %d %s", status, body)
 			}
-			disk.sick.Store(0)
+			disk.Sicken(0)
 			if paid, status, got = get(""); paid || status != http.StatusPartialContent || len(got) < len(content) {
 				t.Errorf("from a disk that is well again: paid %v, %d, %d bytes", paid, status, len(got))
 			}
