@@ -293,3 +293,29 @@ func TestOldVerifiersAreToldToUpdate(t *testing.T) {
 		t.Errorf("behind the end: %d rows", len(rows))
 	}
 }
+
+// Threat 8: a list of any length is signed page by page, for the request, so that a client holds little that
+// nothing proves.
+func TestThreat8ChainIsSignedInPages(t *testing.T) {
+	t.Parallel()
+	r := run(t)
+	alice := r.user("alice", "100")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice.recorded("g", 700, func(i int) string { return fmt.Sprint(i) })
+	rows, proof := alice.chain("g", nil)
+	r.verifies("g", rows, proof)
+	at, since := chain.Place{}, 0
+	for i := range rows {
+		at = chain.PlaceOf(hashed(t, rows[i], "g", at.Hash))
+		if since++; since > 256 {
+			t.Fatalf("%d records up to number %d come without a signature", since, at.Number)
+		}
+		if page := rows[i].Page; page != nil {
+			r.signed(*page, chain.Statement{Chain: chain.OfGroup("g"), Place: at}, func(s chain.Statement) []byte { return s.PageText(nonce) })
+			since = 0
+		}
+	}
+	if since == len(rows) {
+		t.Error("no page is signed")
+	}
+}

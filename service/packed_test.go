@@ -48,6 +48,13 @@ func TestChainsAreCompressedOnRequest(t *testing.T) {
 	if !ok || len(want) != 1201 {
 		t.Fatalf("%d records, %v", len(want), ok)
 	}
+	unsigned := func(rows []wire.TransactionRow) []wire.TransactionRow { // the time of the signature differs
+		for i := range rows {
+			rows[i].Page = nil
+		}
+		return rows
+	}
+	unsigned(want)
 	for _, tc := range []struct {
 		group, kinds, accept string
 		packed               bool
@@ -59,7 +66,7 @@ func TestChainsAreCompressedOnRequest(t *testing.T) {
 		if packed != tc.packed {
 			t.Errorf("%+v: compressed: %v", tc, packed)
 		}
-		if rows, proof, ok := wire.ParseRows(raw, 100, 100); packed && (!ok || !reflect.DeepEqual(rows, want) || proof.Head.Number != int64(len(want))) {
+		if rows, proof, ok := wire.ParseRows(raw, 100, 100); packed && (!ok || !reflect.DeepEqual(unsigned(rows), want) || proof.Head.Number != int64(len(want))) {
 			t.Errorf("%+v: %d records, of which the proof has %d", tc, len(rows), proof.Head.Number)
 		}
 	}

@@ -155,6 +155,8 @@ func (p *rowParser) row(row *TransactionRow) bool {
 			return 22, p.optional(&row.Attributes, last.Attributes)
 		case "content":
 			return 23, p.optional(&row.Content, nil)
+		case "page":
+			return 24, p.head(&row.Page)
 		}
 		return 0, false
 	})
@@ -179,6 +181,27 @@ func (p *rowParser) deleted(into **Deleted) bool {
 			return 3, p.literal("true")
 		case "until":
 			return 4, p.text(&d.Until, "")
+		}
+		return 0, false
+	})
+}
+
+func (p *rowParser) head(into **ChainHead) bool {
+	if p.literal("null") {
+		return true
+	}
+	h := new(ChainHead)
+	*into = h
+	return p.object(func(name []byte) (field int, ok bool) {
+		switch string(name) {
+		case "number":
+			return 0, p.number(&h.Number)
+		case "hash":
+			return 1, p.text(&h.Hash, "")
+		case "timestamp":
+			return 2, p.text(&h.Timestamp, "")
+		case "signature":
+			return 3, p.text(&h.Signature, "")
 		}
 		return 0, false
 	})

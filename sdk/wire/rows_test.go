@@ -46,6 +46,7 @@ func TestParseRowsReadsWhatServicesWrite(t *testing.T) {
 		"extreme":    `[{"seq":-0,"changed_seq":999999999999999999,"original_size":-5,"filename":""},{"filename":"` + "\xff" + `","seq":null}]`,
 		"records":    `{"result":[{"kind":"register_group","detail":"","fee":"0","request":"r","prev_hash":"p","hash":"h","trans_id":"t"}]}`,
 		"chain":      `{"result":[{"chain":"group:g","number":7,"tags":["size","14","type","text/plain"]},{"chain":"group:g","number":8,"tags":["size","15"]},{"tags":[]},{"tags":null}]}`,
+		"pages":      `{"result":[{"number":256,"page":{"number":256,"hash":"ab","timestamp":"1","signature":"cw=="}},{"number":257,"page":null}]}`,
 		"attributes": `{"result":[{"attributes":"{\"mtime\":\"5\"}","tags":["attributes","{\"mtime\":\"5\"}","b","\\\"","c","\"ü\"","d","\"\\"]},{"attributes":"{\"mtime\":\"5\"}"},{"attributes":null},{}]}`,
 	} {
 		got, _, ok := wire.ParseRows([]byte(text), 100, 100)
@@ -88,7 +89,7 @@ func TestParseRowsReadsTheProof(t *testing.T) {
 // same.
 func FuzzRows(f *testing.F) {
 	f.Add(manyRows(f, 3))
-	for _, seed := range []string{`{"result":[{"trans_id":"\"t\"","seq":5,"deleted":{"deleted_at":"1","deleted_by":"b","reason":"r"}},{"filename":"\u00e9\ud83d\ude00","original_size":0}]}`,
+	for _, seed := range []string{`{"result":[{"trans_id":"\"t\"","seq":5,"deleted":{"deleted_at":"1","deleted_by":"b","reason":"r"},"page":{"number":7,"hash":"ab","timestamp":"1","signature":"cw=="}},{"filename":"\u00e9\ud83d\ude00","original_size":0}]}`,
 		`[{"backend":"FastFS"},{"backend":"FastFS","timestamp":"1"},{"backend":null}]`, ` [ { } ] `, `[{"kind":"k","detail":"d","fee":"1"}]`,
 		`[{"attributes":"{\"mtime\":\"5\"}","tags":["attributes","{\"mtime\":\"5\"}","b","\\\""]}]`} {
 		f.Add([]byte(seed))
