@@ -41,11 +41,10 @@ func (g *group) learnPast() {
 	for v := range g.unlearned {
 		for _, at := range []*past{g.history, g.trash} {
 			for _, part := range strings.Split(v.raw, "/") {
-				at = at.step(part)
+				at = at.step(g, part)
 			}
 			at.v = v
 		}
-		g.hold(pastBytes)
 	}
 	clear(g.unlearned)
 }
@@ -57,28 +56,27 @@ func (g *group) unlearnPast(v *versions) {
 		return
 	}
 	parts := strings.Split(v.raw, "/")
-	files := g.history.forget(parts) + g.trash.forget(parts)
-	g.hold(-pastBytes - int64(files)*versionBytes)
+	g.history.forget(g, parts)
+	g.trash.forget(g, parts)
 }
 
-// forget takes the name of components beneath p out, with directories that are empty then. It
-// returns how many files of versions the name had.
-func (p *past) forget(parts []string) (files int) {
+// forget takes the name of components beneath p out, with directories that are empty then.
+func (p *past) forget(g *group, parts []string) {
 	if len(parts) == 0 {
-		files = len(p.files)
+		g.hold(-int64(len(p.files)) * versionBytes)
 		p.v, p.files = nil, nil
-		return files
+		return
 	}
 	shown := p.shownAs(parts[0])
 	next := p.under[shown]
 	if next == nil {
-		return 0
+		return
 	}
-	files = next.forget(parts[1:])
+	next.forget(g, parts[1:])
 	if next.v == nil && len(next.under) == 0 {
 		delete(p.under, shown)
+		g.hold(-pastBytes)
 	}
-	return files
 }
 
 // shownAs returns how a component is shown in p.
@@ -91,7 +89,7 @@ func (p *past) shownAs(raw string) string {
 }
 
 // step returns the directory of a component, making it.
-func (p *past) step(raw string) *past {
+func (p *past) step(g *group, raw string) *past {
 	shown := p.shownAs(raw)
 	next := p.under[shown]
 	if next == nil {
@@ -100,6 +98,7 @@ func (p *past) step(raw string) *past {
 			p.under = make(map[string]*past)
 		}
 		p.under[shown] = next
+		g.hold(pastBytes)
 	}
 	return next
 }

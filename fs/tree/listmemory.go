@@ -1,12 +1,17 @@
 package tree
 
-import "github.com/svcfs/svcfs/sdk"
+import (
+	"strings"
+
+	"github.com/svcfs/svcfs/sdk"
+)
 
 // What names cost beside their uploads, in bytes, with their places in maps.
 const (
 	groupBytes   = 6 << 10 // a group without files, with its control directory
 	nameBytes    = 800     // a name, and the file that shows it
-	pastBytes    = 900     // its directories in history and trash, once somebody looked there
+	folderBytes  = 900     // a folder
+	pastBytes    = 700     // a directory in history or trash, once somebody looked there
 	versionBytes = 700     // a file there
 	givenBytes   = 64      // an entry of Tree.given
 )
@@ -25,6 +30,13 @@ func (g *group) hold(bytes int64) {
 	g.dir.t.held += bytes
 }
 
+// hold counts a folder, times so often. Needs Tree.mu.
+func (d *Dir) hold(times int64) {
+	if d.kind == dirFolder {
+		d.group.hold(times * (folderBytes + 2*int64(len(d.name))))
+	}
+}
+
 // countHeld has the client count what is held. It counts too what this mount saved, whose
 // records nobody may refuse. Needs Tree.mu.
 func (t *Tree) countHeld() {
@@ -35,22 +47,49 @@ func (t *Tree) countHeld() {
 
 // roomFor refuses a listing for which there is no memory. The mount stays as it is.
 func (t *Tree) roomFor(g *group, listed []sdk.Entry) error {
-	need := int64(0)
+	need, asked := int64(0), int64(0)
+	folders := make(map[string]struct{})
 	t.mu.RLock()
+	defer t.mu.RUnlock()
 	for i := range listed {
 		e := &listed[i]
 		need += e.Footprint()
 		if known := g.byRef[e.Ref]; known != nil {
 			need -= known.Footprint()
-		} else if g.names[recordedName(e)] == nil {
-			need += nameBytes
+		}
+		if raw := recordedName(e); g.names[raw] == nil {
+			need += nameBytes + foldersOf(raw, folders)
+		}
+		if need-asked < roomStep && i < len(listed)-1 {
+			continue
+		}
+		asked = need
+		if err := t.hasRoom(need); err != nil {
+			return wrapRemote("list", g.dir.path(), err)
 		}
 	}
-	t.mu.RUnlock()
-	if err := t.hasRoom(need); err != nil {
-		return wrapRemote("list", g.dir.Path(), err)
-	}
 	return nil
+}
+
+// roomStep is after how many bytes the room for a listing is looked at again: one name may have
+// thousands of folders.
+const roomStep = 1 << 20
+
+// foldersOf returns what the folders of a name take that are not in seen yet, and adds them.
+func foldersOf(raw string, seen map[string]struct{}) (bytes int64) {
+	for {
+		slash := strings.LastIndexByte(raw, '/')
+		if slash < 0 {
+			return bytes
+		}
+		component := len(raw)
+		raw = raw[:slash]
+		if _, ok := seen[raw]; ok {
+			return bytes
+		}
+		seen[raw] = struct{}{}
+		bytes += folderBytes + 2*int64(component-slash)
+	}
 }
 
 // hasRoom returns an error if there is no memory for so many bytes. Whoever uses them counts them.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/svcfs/svcfs/fs/tree/treetest"
@@ -49,6 +50,32 @@ func TestThreat8ListsFillTheMemory(t *testing.T) {
 	if w.Held() > 2600*givenBytes {
 		t.Errorf("without groups %d bytes are held", w.Held())
 	}
+}
+
+// Threat 8: the folders of a long name count, too.
+func TestThreat8NamesOfManyFolders(t *testing.T) { // alone: it measures the heap of the process
+	w := treetest.NewWorld()
+	w.Member("g", "alice", "bob")
+	m := mount(t, w, "alice")
+	m.names("/g")
+	deep := func(i int) string { return fmt.Sprint(i, strings.Repeat("/d", 400)) }
+	for i := range 10 {
+		w.Put("g", "bob", deep(i), []byte("x"))
+	}
+	before, held := heap(), w.Held()
+	ok(t, m.refreshGroup(t.Context(), m.groups["g"], 0))
+	m.names("/g/.svcfs/history/0/d")
+	if taken := int64(heap() - before); w.Held()-held < taken {
+		t.Errorf("they take %d bytes, and %d are counted", taken, w.Held()-held)
+	}
+	w.ListMemory = w.Held() + 1<<20
+	for i := range 10 {
+		w.Put("g", "bob", deep(10+i), []byte("x"))
+	}
+	if err := m.refreshGroup(t.Context(), m.groups["g"], 0); wrapRemote("", "", err).Class != ClassNoMemory {
+		t.Errorf("10 names more are listed: %v", err)
+	}
+	m.wantContent("/g/"+deep(3), "x")
 }
 
 // Threat 8: very many groups take no more memory than lists may. The groups that were there stay.

@@ -22,6 +22,7 @@ func (d *Dir) attach(name string, n Node) []notice {
 		return d.t.disown(d, d.t.isForeign(n.entry.Load()))
 	case *Dir:
 		n.parent, n.name = d, name
+		n.hold(1)
 		d.t.noteLinks(d.group, n)
 		return d.t.disown(d, n.foreign)
 	}
@@ -56,6 +57,7 @@ func (d *Dir) detach(name string, n Node) []notice {
 		n.dir = nil
 	case *Dir:
 		n.parent = nil
+		n.hold(-1)
 	}
 	return []notice{entryChanged(d, name)}
 }

@@ -219,7 +219,7 @@ func (t *Tree) recordedAt(path string) *Recorded {
 	d.group.learnPast()
 	at, where := d.group.history, d.group.dir.path()+"/"+names.Control+"/"+historyName
 	for part := range strings.SplitSeq(v.raw, "/") {
-		at = at.step(part)
+		at = at.step(d.group, part)
 		where += "/" + at.name
 	}
 	return &Recorded{Version: where + "/" + versionName(slices.Index(v.entries, e), e), Size: e.Size, Time: e.Time.UTC(), Uploader: e.Uploader}
