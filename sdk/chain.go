@@ -433,8 +433,9 @@ func (f *folding) renameFolder(r *chain.Record) error {
 	}
 	f.renamed = Seq(r.Seq)
 	few := f.folders.Rename(before, after, MaxFolderFiles, func(i int, name string) {
-		f.bytes += int64(len(name) - len(f.entries[i].Name))
+		f.bytes -= f.entries[i].Footprint()
 		f.entries[i].Name, f.entries[i].ChangedSeq, f.entries[i].Number, f.entries[i].NamedSeq = name, f.renamed, r.Number, 0
+		f.bytes += f.entries[i].Footprint()
 		f.changed = i
 		f.moved += movedBytes + int64(len(name))
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -27,6 +28,8 @@ const (
 	// entryBytes is the memory of an [Entry] in a list that is built, without its texts, in bytes:
 	// the entry, its place in a map, and what both take while they grow.
 	entryBytes = 600
+	// folderBytes is that of each folder of its name, where the names are sorted into folders ([names.List]).
+	folderBytes = 100
 	// partBytes is that of its attributes, of each extended one, and of its deletion.
 	partBytes = 128
 	// textHead is the memory of a text in a list of texts, beside its bytes, as a row and as a record has it.
@@ -98,7 +101,7 @@ func (c *Client) ListMemory() int64 {
 
 // Footprint returns about how much memory an entry takes in a list, in bytes. Local, free.
 func (e *Entry) Footprint() int64 {
-	n := entryBytes + len(e.Ref) + len(e.Tx) + len(e.Uploader) + len(e.Name) + len(e.ContentType)
+	n := entryBytes + folderBytes*strings.Count(e.Name, "/") + len(e.Ref) + len(e.Tx) + len(e.Uploader) + len(e.Name) + len(e.ContentType)
 	if a := e.Attributes; a != nil {
 		n += partBytes + len(a.Target)
 		for name, value := range a.XAttrs {

@@ -43,7 +43,7 @@ func List[Entry any](entries []Entry, named func(*Entry) File) *Listing {
 			l.newest[f.Recorded] = i
 		}
 	}
-	taken := make(map[string]string) // path → recorded name; of folders with a slash at the end
+	taken := make(paths)
 	order := l.Names()
 	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(ages[a], ages[b]) })
 	for _, name := range order {
@@ -106,30 +106,51 @@ func (l *Listing) Folder(path string) (recorded string, ok bool) {
 }
 
 // Show returns the path of a recorded name that collides with no other.
-func Show(recorded, ref string) string { return show(recorded, ref, make(map[string]string)) }
+func Show(recorded, ref string) string { return show(recorded, ref, make(paths)) }
+
+// paths are the names in each folder of a listing, as they are shown. They hold no path as a whole: a
+// name of 4 KiB may have 2,000 folders.
+type (
+	paths map[place]taker
+	place struct {
+		folder int32 // number of the folder, 0 for that of the group
+		name   string
+	}
+	taker struct {
+		recorded string // name of the file; of a folder with a slash at the end
+		folder   int32  // its number
+	}
+)
 
 // show returns a free path for a recorded name, and marks the path and its folders as
 // taken.
-func show(recorded, ref string, taken map[string]string) string {
-	parts := strings.Split(recorded, "/")
-	at, upTo := "", ""
-	for i, part := range parts {
-		isFolder := i < len(parts)-1
-		seed := ref
-		if upTo += part; isFolder {
-			upTo += "/"
+func show(recorded, ref string, taken paths) string {
+	var path strings.Builder
+	in := int32(0)
+	for begin := 0; ; {
+		part, upTo, seed := recorded[begin:], recorded, ref
+		slash := strings.IndexByte(part, '/')
+		isFolder := slash >= 0
+		if isFolder {
+			part, upTo = part[:slash], recorded[:begin+slash+1]
 			seed = part
 		}
-		at += Free(Component(part), seed, func(name string) bool {
-			owner, isTaken := taken[at+name]
-			return !isTaken || isFolder && owner == upTo
+		name := Free(Component(part), seed, func(name string) bool {
+			by, isTaken := taken[place{in, name}]
+			return !isTaken || isFolder && by.recorded == upTo
 		})
-		taken[at] = upTo
-		if isFolder {
-			at += "/"
+		path.WriteString(name)
+		by, isTaken := taken[place{in, name}]
+		if !isTaken {
+			by = taker{upTo, int32(len(taken) + 1)} //#nosec G115 -- memory ends before
+			taken[place{in, name}] = by
 		}
+		if !isFolder {
+			return path.String()
+		}
+		path.WriteByte('/')
+		in, begin = by.folder, begin+slash+1
 	}
-	return at
 }
 
 // mayShow reports whether path is a recorded name, with or without the suffixes that the

@@ -97,3 +97,20 @@ func TestCheckNew(t *testing.T) {
 		}
 	}
 }
+
+// Threat 8: a name of thousands of folders takes memory for each of them, and not for each path.
+func TestThreat8NamesOfManyFolders(t *testing.T) {
+	var files []names.File
+	for i := range 10 {
+		files = append(files, names.File{Recorded: fmt.Sprint(i, strings.Repeat("/d", 2000)), Ref: fmt.Sprint(i), Seq: int64(i), Age: int64(i)})
+	}
+	taken := testing.AllocsPerRun(1, func() {
+		list := names.List(files, func(f *names.File) names.File { return *f })
+		if got := list.Shown(files[3].Recorded); got != files[3].Recorded {
+			t.Errorf("it is shown as %.20s…", got)
+		}
+	})
+	if taken > 2000 {
+		t.Errorf("20,000 folders took %.0f allocations", taken)
+	}
+}
