@@ -57,8 +57,8 @@ format', which changes it later.`,
 		Args:    exactly(1, "one GROUP"),
 	}
 	cmd.PreRunE = first(func(args []string) error {
-		if strings.Contains(args[0], "/") || names.CheckNew(args[0]) != nil {
-			return usage("a group is a folder: use a name such as team, without slashes and control characters", fmt.Sprintf("%q is no good name for a group", args[0]))
+		if err := names.CheckNewGroup(args[0]); err != nil {
+			return usage("a group is a folder: use a name such as team, without slashes", err.Error())
 		}
 		if !open && (cmd.Flags().Changed("for") || cmd.Flags().Changed("uses") || f.role != "") {
 			return usage("add --open", "--for, --uses and --role are about an open group")

@@ -171,7 +171,11 @@ unless a program has it. The command asks first.`,
 				if at < 0 {
 					return nothingWaits(args[0])
 				}
-				a.ui.notice("the save of %s is lost for good; type yes to discard it", escapeName(itemPath(items[at])))
+				what := "of " + escapeName(itemPath(items[at]))
+				if items[at].Group == "" { // its name is not known here
+					what = args[0]
+				}
+				a.ui.notice("the save %s is lost for good; type yes to discard it", what)
 				line, _ := bufio.NewReader(a.stdin).ReadString('\n')
 				if strings.TrimSpace(line) != "yes" {
 					return refuse(exitUsage, "answer yes, or use --yes", errors.New("nothing was discarded"))

@@ -80,6 +80,15 @@ func CheckNew(name string) error {
 	return nil
 }
 
+// CheckNewGroup returns an error for the name of a new group that is no name of a folder, or that of the
+// control folder.
+func CheckNewGroup(id string) error {
+	if strings.Contains(id, "/") || id == Control || CheckNew(id) != nil {
+		return fmt.Errorf("%q is no good name for a group", id)
+	}
+	return nil
+}
+
 // Escape returns s with %XX for unsafe characters ([IsUnsafe]), for bytes that are not
 // UTF-8, and for the characters of also.
 func Escape(s, also string) string {

@@ -86,6 +86,15 @@ func TestFolderAsShownOrRecorded(t *testing.T) {
 	}
 }
 
+// A group is a folder of its own.
+func TestCheckNewGroup(t *testing.T) {
+	for id, good := range map[string]bool{"team": true, "a b": true, "": false, ".": false, "..": false, "../x": false, "a/b": false, names.Control: false} {
+		if err := names.CheckNewGroup(id); (err == nil) != good {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}
+
 // A new name is a path below the folder of its group.
 func TestCheckNew(t *testing.T) {
 	for name, good := range map[string]bool{

@@ -228,6 +228,9 @@ func (s *server) createGroup(ctx context.Context, in groupArgs) (change, error) 
 	if err != nil {
 		return change{}, err
 	}
+	if err := names.CheckNewGroup(in.Group); err != nil {
+		return change{}, refuse("a group is a folder: use a name such as team, without slashes", "%v", err)
+	}
 	return s.changeGroup(ctx, sdk.EventRegistered, fmt.Sprintf("create the group %q", in.Group), g.Register)
 }
 
