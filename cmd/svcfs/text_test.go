@@ -59,7 +59,7 @@ func TestThreat7PrintedTextIsEscaped(t *testing.T) {
 func TestFailIsTwoLinesWithoutControlCharacters(t *testing.T) {
 	var out, err bytes.Buffer
 	newTerminal(&out, &err).fail(errors.New("bad\x1b[31m\nthing"), "next\nstep")
-	if got, want := err.String(), "svcfs: bad%1B[31m%0Athing\nhint: next%0Astep\n"; got != want {
+	if got, want := err.String(), "svcfs: bad%1B[31m; thing\nhint: next; step\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if out.Len() != 0 {
