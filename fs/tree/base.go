@@ -60,23 +60,19 @@ func (f *File) noteOpened(caller Caller) {
 	}
 }
 
-// replacedBy returns the newest upload that is not deleted of those that a file replaces that a program
-// made anew and gave this name, or nil: the program knew what it had opened under the name, or else what
-// the mount knew when the program made the file. What this mount saved since is replaced, too. Needs
-// Tree.mu.
-func (t *Tree) replacedBy(s *stage, g *group, raw string) *sdk.Entry {
+// replacedBy returns the newest upload that is not deleted of those that a file replaces that a program made anew
+// and gave this name, as far as the program knew them: what it had opened under the name, and what this mount saved
+// since. ok is false for a program that opened nothing there: it replaces what its folder shows. Needs Tree.mu.
+func (t *Tree) replacedBy(s *stage, g *group, raw string) (e *sdk.Entry, ok bool) {
+	known, ok := t.opened.by(openedBy{s.maker, g.id, raw})
 	v := g.names[raw]
-	if v == nil {
-		return nil
-	}
-	known := s.known
-	if seq, ok := t.opened.by(openedBy{s.maker, g.id, raw}); ok {
-		known = min(known, seq)
+	if !ok || v == nil {
+		return nil, ok
 	}
 	for _, e := range slices.Backward(v.entries) {
 		if _, ours := g.own[e.Ref]; e.Deleted == nil && (ours || isWaiting(e) || e.Seq <= known) {
-			return e
+			return e, true
 		}
 	}
-	return nil
+	return nil, true
 }

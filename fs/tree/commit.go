@@ -252,8 +252,11 @@ func (t *Tree) ownRecord(g *group, raw string, r sdk.Receipt, s *stage, a sdk.At
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v, base := g.version(raw), s.base
-	if was := t.replacedBy(s, g, raw); base == 0 && was != nil {
-		base = max(was.Seq, v.saved) // what came before the last save from here was told then
+	if n := len(v.entries); base == 0 && n > 0 { // made anew, or under another name: it replaces all that was known
+		base = v.entries[n-1].Seq
+		if was, ok := t.replacedBy(s, g, raw); ok && was != nil {
+			base = max(was.Seq, v.saved) // what came before the last save from here was told then
+		}
 	}
 	v.saved, v.base = r.Seq, base
 	g.own[r.Ref] = struct{}{}

@@ -40,7 +40,6 @@ type group struct {
 	listings   int                  // counts listings begun
 	here       map[sdk.Ref]int      // what this mount renamed, deleted or gave attributes, by the listings begun until then
 	changes    int                  // counts changes of names and byRef
-	newest     sdk.Seq              // of the changes in byRef
 	wrong      map[sdk.Ref]error    // uploads that hold something else than was recorded
 
 	checking *asking       // whether we are still a member

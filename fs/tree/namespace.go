@@ -215,9 +215,6 @@ func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
 	g.hold(e.Footprint())
 	g.byRef[e.Ref] = e
 	g.changes++
-	if !isWaiting(e) {
-		g.newest = max(g.newest, e.ChangedSeq)
-	}
 	v := g.version(recordedName(e))
 	v.entries = append(v.entries, e)
 	touched[v] = true

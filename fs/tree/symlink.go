@@ -109,7 +109,6 @@ func (d *Dir) symlinkHere(target, name string) (*File, *Error) {
 	if err := f.stageTarget(); err != nil {
 		return nil, err
 	}
-	f.stage.known = d.group.newest
 	d.attach(shown, f)
 	d.setChanged(t.now())
 	if f.isKind(fileReal) {

@@ -230,7 +230,8 @@ func (t *Tree) waitingRow(g *group, i outbox.Item) *sdk.Entry {
 }
 
 // baseOf returns the version that a save replaces: the one that the change began from, or, for a
-// file made anew or under another name, the newest that was known when it was made. "" = none.
+// file made anew or under another name, what its program had opened there, or else the newest that is
+// known. "" = none.
 func (t *Tree) baseOf(f *File, g *group, raw string, s *stage) sdk.Ref {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -239,10 +240,10 @@ func (t *Tree) baseOf(f *File, g *group, raw string, s *stage) sdk.Ref {
 			return e.Ref
 		}
 	}
-	if was := t.replacedBy(s, g, raw); was != nil {
+	if was, ok := t.replacedBy(s, g, raw); ok && was != nil {
 		return was.Ref
 	}
-	return ""
+	return g.names[raw].newestRef()
 }
 
 // refOf returns the newest version of a name that is known, "" for none.

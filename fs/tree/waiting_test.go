@@ -254,13 +254,15 @@ func TestO7ConflictOnTheMount(t *testing.T) {
 	}
 }
 
-// O7: a file that was made anew and renamed over another replaces the version that was known when it was made.
+// O7: a file that was made anew and renamed over another replaces the version that its program had opened.
 func TestO7ReplacedByRename(t *testing.T) {
 	w := newBoxWorld()
 	b := mountBoxed(t, w)
 	ok(t, b.save("/g/a.txt", "zero"))
 	b.drained()
-	_, h, err := b.dir2("/g").Create(t.Context(), "sedA1b2C3", true, OpenFlags{Write: true})
+	sed := Caller{PID: 7}
+	b.open("/g/a.txt", OpenFlags{Read: true, Caller: sed}).Release()
+	_, h, err := b.dir2("/g").Create(t.Context(), "sedA1b2C3", true, OpenFlags{Write: true, Caller: sed})
 	ok(t, err)
 	b.write(h, "zero and mine", 0)
 	w.Put("g", "bob", "a.txt", []byte("theirs"))

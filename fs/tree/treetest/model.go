@@ -501,6 +501,7 @@ func (m *model) other(n *node) string {
 func (m *model) dropName(n *node, name string) {
 	delete(m.names, name)
 	if name != n.main {
+		n.unlinked = n.unlinked || m.names[n.main] != n // others took the main one: that was its last
 		return
 	}
 	main, wasReal, other := n.main, !n.scratch, m.other(n)
