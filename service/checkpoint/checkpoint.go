@@ -180,7 +180,9 @@ func (l *Log) Close() error {
 	if l.hashes == nil {
 		return nil
 	}
-	return l.hashes.Close()
+	file := l.hashes
+	l.hashes = nil // a second call does nothing
+	return file.Close()
 }
 
 // begin waits for the turn. The caller calls end after it.
