@@ -28,12 +28,9 @@ func New(t *testing.T) *Disk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := root.(*fs.LoopbackNode).RootData
-	data.NewNode = func(*fs.LoopbackRoot, *fs.Inode, string, *syscall.Stat_t) fs.InodeEmbedder {
-		return &node{LoopbackNode: fs.LoopbackNode{RootData: data}, disk: d}
-	}
-	data.RootNode = data.NewNode(data, nil, "", nil)
-	server, err := fs.Mount(d.dir, data.RootNode, &fs.Options{MountOptions: fuse.MountOptions{FsName: "sick", DirectMount: true}})
+	top := &node{LoopbackNode: root.(*fs.LoopbackNode), disk: d}
+	top.RootData.RootNode = top
+	server, err := fs.Mount(d.dir, top, &fs.Options{MountOptions: fuse.MountOptions{FsName: "sick", DirectMount: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,8 +49,13 @@ func (d *Disk) Dir() string { return d.dir }
 func (d *Disk) Sicken(behind int64) { d.sick.Store(behind) }
 
 type node struct {
-	fs.LoopbackNode
+	*fs.LoopbackNode
 	disk *Disk
+}
+
+// WrapChild makes every file one of the disk.
+func (n *node) WrapChild(_ context.Context, ops fs.InodeEmbedder) fs.InodeEmbedder {
+	return &node{LoopbackNode: ops.(*fs.LoopbackNode), disk: n.disk}
 }
 
 type file struct {
