@@ -53,9 +53,9 @@ func (o *opened) by(who openedBy) (seq sdk.Seq, ok bool) {
 	return seq, ok
 }
 
-// noteOpened remembers the version that a program opens.
+// noteOpened remembers the version that a program opens under its name, not in the history or as a backup.
 func (f *File) noteOpened(caller Caller) {
-	if e := f.entry.Load(); e != nil && !isWaiting(e) {
+	if e := f.entry.Load(); e != nil && !isWaiting(e) && f.isKind(fileReal) {
 		f.t.opened.note(openedBy{caller.PID, e.Group, recordedName(e)}, e.Seq)
 	}
 }

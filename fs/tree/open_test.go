@@ -652,6 +652,28 @@ func TestW11ReplacedByRename(t *testing.T) {
 	}
 }
 
+// A program that opens an old version in the history and puts it back under the name knew the newer one.
+func TestW11VersionPutBackIsNoConflict(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "f", []byte("one"))
+	w.Put("team", alice, "f", []byte("two"))
+	m := mount(t, w, bob)
+	cp := Caller{PID: 7}
+	at := "/team/.svcfs/history/f/" + m.names("/team/.svcfs/history/f")[0]
+	m.open(at, OpenFlags{Read: true, Caller: cp}).Release()
+	_, h, err := m.dir("/team").Create(t.Context(), "sedA1b2C3", true, OpenFlags{Write: true, Caller: cp})
+	ok(t, err)
+	m.write(h, "one", 0)
+	ok(t, h.Flush(t.Context()))
+	h.Release()
+	ok(t, m.dir("/team").Rename(t.Context(), "sedA1b2C3", m.dir("/team"), "f", false))
+	m.refresh()
+	m.wantContent("/team/f", "one")
+	if text := string(m.errors.text()); text != "" {
+		t.Errorf("errors holds %q", text)
+	}
+}
+
 // pages is a Kernel that notes whose pages it must drop.
 type pages struct {
 	known []*File
