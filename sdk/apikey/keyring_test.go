@@ -2,6 +2,7 @@ package apikey_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,12 +33,18 @@ func TestSystemKeyring(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if err := filepath.WalkDir(home, func(path string, d os.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // the keyring that ends takes its sockets along
+		}
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		text, err := os.ReadFile(path)
 		if strings.Contains(string(text), "svc_sk_canary") {
 			t.Errorf("the key lies open in %s", path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
 		}
 		return err
 	}); err != nil {
