@@ -71,6 +71,29 @@ func TestThreat39SickDisk(t *testing.T) {
 	}
 }
 
+// Threat 39: a file that is deleted while it is read is no file that the disk does not give.
+func TestThreat39DeletedWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: 64 << 20, SmallBytes: -1})
+	alice := r.owner()
+	file := alice.savesAll("f", contentOf("a", 400)) // more than a connection holds
+	out := alice.opens(file.CID).answer
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, alice.url+out.DataURL, nil)
+	ok(t, err)
+	req.Header = alice.header()
+	resp, err := http.DefaultClient.Do(req)
+	ok(t, err)
+	defer resp.Body.Close()
+	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": file.CID})
+	n, err := io.Copy(io.Discard, resp.Body)
+	if err == nil {
+		t.Fatalf("all %d bytes were under way", n)
+	}
+	if status, body := alice.takes(wire.PathHealth, ""); status != http.StatusOK || !strings.Contains(string(body), `"files":"ok"`) {
+		t.Errorf("health: %d %s", status, body)
+	}
+}
+
 // takes asks for bytes, of which the answer may break off.
 func (u *user) takes(target, ranges string) (status int, got []byte) {
 	u.t.Helper()

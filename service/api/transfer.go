@@ -169,7 +169,9 @@ func (s *server) getBlob(w http.ResponseWriter, r *http.Request) error {
 func (s *server) serveContent(w http.ResponseWriter, r *http.Request, t ticketBody, etag string, size int64, content io.ReadSeeker) error {
 	if s.Files.IsUnread(t.Account, t.Ref) {
 		_, err := content.Seek(firstByte(r.Header.Get("Range"), size), io.SeekStart)
-		if err = errors.Join(err, canRead(content)); err != nil {
+		if err = errors.Join(err, canRead(content)); isRefused(err) {
+			return err
+		} else if err != nil {
 			return s.Files.CouldNotRead(t.Account, t.Ref, err)
 		}
 	}
@@ -180,11 +182,18 @@ func (s *server) serveContent(w http.ResponseWriter, r *http.Request, t ticketBo
 	if counted, ok := w.(*countedWriter); !ok || err != nil || r.Method != http.MethodGet || counted.pace.n >= want || r.Context().Err() != nil {
 		return nil
 	}
-	if err := canRead(content); err != nil && r.Context().Err() == nil {
+	if err := canRead(content); err != nil && !isRefused(err) && r.Context().Err() == nil {
 		_ = s.Files.CouldNotRead(t.Account, t.Ref, err) // the answer has begun
 		s.Logger.Error("a file cannot be read: check the disk or the bucket, and run svcd verify --read-data", "request", ledger.RequestID(r.Context()), "ref", t.Ref, "cause", err.Error())
 	}
 	return nil
+}
+
+// isRefused reports that bytes are not given for another reason than that they cannot be read: the file was
+// deleted, or the reader lost its right.
+func isRefused(err error) bool {
+	var told *fault.Error
+	return errors.As(err, &told) && told.Code != wire.CodeBlobCorrupt
 }
 
 // canRead reads the next byte, if there is one.
