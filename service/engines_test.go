@@ -25,6 +25,7 @@ func TestOnPostgres(t *testing.T) {
 		"BytesOfOpenUploadsAtOnce":                TestThreat31BytesOfOpenUploadsAtOnce,
 		"BytesKeptAtOnce":                         TestThreat31BytesKeptAtOnce,
 		"FreeChanges":                             TestThreat31FreeChanges,
+		"ChainIsSignedInPages":                    TestThreat8ChainIsSignedInPages,
 		"RecordsCountByTheirBytes":                TestThreat31RecordsCountByTheirBytes,
 		"ListsThatAMemberMakesLong":               TestThreat31ListsThatAMemberMakesLong,
 		"FreeChangesLeaveTheReserve":              TestThreat31FreeChangesLeaveTheReserve,

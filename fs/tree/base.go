@@ -56,15 +56,23 @@ func (o *opened) by(who openedBy) (seq sdk.Seq, ok bool) {
 // noteOpened remembers the version that a program opens under its name, not in the history or as a backup.
 func (f *File) noteOpened(caller Caller) {
 	if e := f.entry.Load(); e != nil && !isWaiting(e) && f.isKind(fileReal) {
-		f.t.opened.note(openedBy{caller.PID, e.Group, recordedName(e)}, e.Seq)
+		f.t.opened.note(openedBy{processOf(caller), e.Group, recordedName(e)}, e.Seq)
 	}
+}
+
+// processOf is the process behind a request, 0 when it is not known.
+func processOf(c Caller) uint32 {
+	if c.Process != nil {
+		return c.Process()
+	}
+	return c.PID
 }
 
 // replacedBy returns the newest upload that is not deleted of those that a file replaces that a program made anew
 // and gave this name, as far as the program knew them: what it had opened under the name, and what this mount saved
 // since. ok is false for a program that opened nothing there: it replaces what its folder shows. Needs Tree.mu.
 func (t *Tree) replacedBy(s *stage, g *group, raw string) (e *sdk.Entry, ok bool) {
-	known, ok := t.opened.by(openedBy{s.maker, g.id, raw})
+	known, ok := t.opened.by(openedBy{s.maker, g.id, raw}) // process 0 has opened nothing
 	v := g.names[raw]
 	if !ok || v == nil {
 		return nil, ok

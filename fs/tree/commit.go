@@ -254,8 +254,11 @@ func (t *Tree) ownRecord(g *group, raw string, r sdk.Receipt, s *stage, a sdk.At
 	v, base := g.version(raw), s.base
 	if n := len(v.entries); base == 0 && n > 0 { // made anew, or under another name: it replaces all that was known
 		base = v.entries[n-1].Seq
-		if was, ok := t.replacedBy(s, g, raw); ok && was != nil {
-			base = max(was.Seq, v.saved) // what came before the last save from here was told then
+		if was, ok := t.replacedBy(s, g, raw); ok {
+			base = v.saved // what came before the last save from here was told then
+			if was != nil {
+				base = max(base, was.Seq)
+			}
 		}
 	}
 	v.saved, v.base = r.Seq, base

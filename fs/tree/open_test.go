@@ -652,6 +652,29 @@ func TestW11ReplacedByRename(t *testing.T) {
 	}
 }
 
+// A version that a program opened, and that was destroyed since, is replaced by nobody: what others saved after it is
+// told. The threads of a program are one program.
+func TestW11OpenedVersionIsDestroyed(t *testing.T) {
+	w := team()
+	first := w.Put("team", alice, "f", []byte("one"))
+	m := mount(t, w, bob)
+	thread := func(pid uint32) Caller { return Caller{PID: pid, Process: func() uint32 { return 7 }} }
+	m.open("/team/f", OpenFlags{Read: true, Caller: thread(8)}).Release()
+	w.Put("team", alice, "f", []byte("theirs"))
+	w.Shred("team", first.Ref)
+	m.refresh()
+	_, h, err := m.dir("/team").Create(t.Context(), "sedA1b2C3", true, OpenFlags{Write: true, Caller: thread(9)})
+	ok(t, err)
+	m.write(h, "one and mine", 0)
+	ok(t, h.Flush(t.Context()))
+	h.Release()
+	ok(t, m.dir("/team").Rename(t.Context(), "sedA1b2C3", m.dir("/team"), "f", false))
+	m.refresh()
+	if n := strings.Count(string(m.errors.text()), "\tconflict\t"); n != 1 {
+		t.Errorf("told %d times: %q", n, m.errors.text())
+	}
+}
+
 // A program that opens an old version in the history and puts it back under the name knew the newer one.
 func TestW11VersionPutBackIsNoConflict(t *testing.T) {
 	w := team()

@@ -240,10 +240,14 @@ func (t *Tree) baseOf(f *File, g *group, raw string, s *stage) sdk.Ref {
 			return e.Ref
 		}
 	}
-	if was, ok := t.replacedBy(s, g, raw); ok && was != nil {
+	switch was, ok := t.replacedBy(s, g, raw); {
+	case !ok:
+		return g.names[raw].newestRef()
+	case was == nil: // what was opened is gone
+		return ""
+	default:
 		return was.Ref
 	}
-	return g.names[raw].newestRef()
 }
 
 // refOf returns the newest version of a name that is known, "" for none.

@@ -90,17 +90,25 @@ func (f *Files) chainRows(ctx context.Context, tx *store.Tx, list []wire.Transac
 		return nil, false, err
 	}
 	size := 0
+	ends := map[int]chain.Place{} // of pages, by the place in list
 	err = ledger.OfChain(ctx, tx, q.Group, after, limit, func(row wire.TransactionRow, hash []byte) (bool, error) {
 		size += recordBytes(&row)
 		more = len(list)+1 == limit || size >= pieceBytes
-		var err error
 		if len(hash) == len(chain.Hash{}) && (more || wire.IsPageEnd(row.Number)) {
-			row.Page, err = f.log.SignPage(ctx, tx, q, chain.Place{Number: row.Number, Hash: chain.Hash(hash)})
+			ends[len(list)] = chain.Place{Number: row.Number, Hash: chain.Hash(hash)}
 		}
 		list = append(list, row)
-		return size < pieceBytes, err
+		return size < pieceBytes, nil
 	})
-	return list, more, err
+	if err != nil {
+		return nil, false, err
+	}
+	for i, end := range ends { // after the query: a connection to PostgreSQL has one at a time
+		if list[i].Page, err = f.log.SignPage(ctx, tx, q, end); err != nil {
+			return nil, false, err
+		}
+	}
+	return list, more, nil
 }
 
 // recordBytes is about the memory of a record.

@@ -134,7 +134,7 @@ func share(all, part, least int) int { return min(all, max(all/part, least)) }
 
 // room refuses a record for which there is no room; see [freely].
 func (l *Ledger) room(ctx context.Context, tx *store.Tx, how freely, r *chain.Record, bytes int64) error {
-	if l.bounds.MayKeep != nil && !how.anyRoom && r.Group != "" {
+	if l.bounds.MayKeep != nil && how.counts && !how.anyRoom && r.Group != "" {
 		if err := l.bounds.MayKeep(ctx, tx, r.Account, r.Group, bytes); err != nil {
 			return err
 		}

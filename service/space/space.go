@@ -169,9 +169,23 @@ func (k *Keeper) Left() int64 {
 // Room refuses an upload of so many bytes that would use the reserve.
 func (k *Keeper) Room(bytes int64) error {
 	if left := k.Left(); left == 0 || left > 0 && bytes > left {
-		return fault.New(wire.CodeStorageFull, "the service's storage is full: the rest is kept for reading and removing; nothing was recorded or charged")
+		return errFull()
 	}
 	return nil
+}
+
+// RoomForRecord refuses bytes of the ledger that would use the reserve of the database's disk. What
+// uploads were promised, and other disks, are no matter.
+func (k *Keeper) RoomForRecord(bytes int64) error {
+	p := k.place(Database)
+	if p.State == Full || p.Free >= 0 && p.Free-p.Reserve < bytes {
+		return errFull()
+	}
+	return nil
+}
+
+func errFull() error {
+	return fault.New(wire.CodeStorageFull, "the service's storage is full: the rest is kept for reading and removing; nothing was recorded or charged")
 }
 
 // Reserve is how many bytes of the database's disk are held back from uploads.

@@ -8,6 +8,9 @@ import (
 // Caller is the process behind a request. The zero value is unknown.
 type Caller struct {
 	PID uint32
+	// Process returns the process of PID, which may be the number of a thread; 0 when it is not known.
+	// nil = PID is a process.
+	Process func() uint32
 	// Name returns the program's name, at most 15 bytes as in /proc/PID/comm, "" when
 	// unknown. It is called only when a decision depends on it; may be nil.
 	Name func() string
