@@ -21,6 +21,24 @@ func (m *mounted) write(h *Handle, text string, off int64) {
 	}
 }
 
+// replaces makes a file anew in /team and renames it over f, as sed -i does.
+func (m *mounted) replaces(text string, caller Caller) {
+	m.t.Helper()
+	dir := m.dir("/team")
+	_, h, err := dir.Create(m.t.Context(), "sedA1b2C3", true, OpenFlags{Write: true, Caller: caller})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.write(h, text, 0)
+	if err := h.Flush(m.t.Context()); err != nil {
+		m.t.Fatal(err)
+	}
+	h.Release()
+	if err := dir.Rename(m.t.Context(), "sedA1b2C3", dir, "f", false); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
 func (m *mounted) open(p string, flags OpenFlags) *Handle {
 	m.t.Helper()
 	h, err := m.node(p).(*File).Open(m.t.Context(), flags)
@@ -639,11 +657,7 @@ func TestW11ReplacedByRename(t *testing.T) {
 				if want := learns != "never unknown"; told != 0 != want {
 					t.Errorf("errors holds %q", m.errors.text())
 				}
-				_, h, err = m.dir("/team").Create(t.Context(), "sedD4e5F6", true, OpenFlags{Write: true, Caller: sed})
-				ok(t, err)
-				ok(t, h.Flush(t.Context()))
-				h.Release()
-				ok(t, m.dir("/team").Rename(t.Context(), "sedD4e5F6", m.dir("/team"), "f", false))
+				m.replaces("again", sed)
 				if n := strings.Count(string(m.errors.text()), "\tconflict\t"); n != told {
 					t.Errorf("told %d times", n)
 				}
@@ -663,12 +677,7 @@ func TestW11OpenedVersionIsDestroyed(t *testing.T) {
 	w.Put("team", alice, "f", []byte("theirs"))
 	w.Shred("team", first.Ref)
 	m.refresh()
-	_, h, err := m.dir("/team").Create(t.Context(), "sedA1b2C3", true, OpenFlags{Write: true, Caller: thread(9)})
-	ok(t, err)
-	m.write(h, "one and mine", 0)
-	ok(t, h.Flush(t.Context()))
-	h.Release()
-	ok(t, m.dir("/team").Rename(t.Context(), "sedA1b2C3", m.dir("/team"), "f", false))
+	m.replaces("one and mine", thread(9))
 	m.refresh()
 	if n := strings.Count(string(m.errors.text()), "\tconflict\t"); n != 1 {
 		t.Errorf("told %d times: %q", n, m.errors.text())
@@ -684,12 +693,7 @@ func TestW11VersionPutBackIsNoConflict(t *testing.T) {
 	cp := Caller{PID: 7}
 	at := "/team/.svcfs/history/f/" + m.names("/team/.svcfs/history/f")[0]
 	m.open(at, OpenFlags{Read: true, Caller: cp}).Release()
-	_, h, err := m.dir("/team").Create(t.Context(), "sedA1b2C3", true, OpenFlags{Write: true, Caller: cp})
-	ok(t, err)
-	m.write(h, "one", 0)
-	ok(t, h.Flush(t.Context()))
-	h.Release()
-	ok(t, m.dir("/team").Rename(t.Context(), "sedA1b2C3", m.dir("/team"), "f", false))
+	m.replaces("one", cp)
 	m.refresh()
 	m.wantContent("/team/f", "one")
 	if text := string(m.errors.text()); text != "" {

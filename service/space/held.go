@@ -13,8 +13,8 @@ const (
 	// heldFile is real bytes in the data directory. The reserve of a [Keeper] is only what uploads
 	// leave free, and another program can take it. This file is the service's own to give up.
 	heldFile = "held-back"
-	// HeldBytes is the size of heldFile, in bytes; on a small disk it is a quarter of the reserve.
-	HeldBytes = 16 << 20
+	// maxHeld is the size of heldFile, in bytes; on a small disk it is a quarter of the reserve.
+	maxHeld = 16 << 20
 	// heldPieces: the file is given up piece by piece, because the other program may go on.
 	heldPieces = 8
 )
@@ -22,9 +22,9 @@ const (
 // heldBytes is the size of heldFile on a disk.
 func heldBytes(disk int64) int64 {
 	if disk < 0 {
-		return HeldBytes
+		return maxHeld
 	}
-	return min(HeldBytes, disk/ReserveShare/4)
+	return min(maxHeld, disk/ReserveShare/4)
 }
 
 // HoldBack makes the file that GiveUp takes pieces of, where the disk of dir has twice its size. It
