@@ -10,7 +10,8 @@ import (
 
 // health answers as the hosted service does, and adds the state of each part, with the reason where there is one to
 // tell. The status is 503 while something cannot be kept that was promised: files are served, the ledger is signed,
-// people can sign in. It is only "degraded" when uploads have no room, or single files cannot be read. Low room is reported before that.
+// people can sign in. It is only "degraded" when uploads have no room, or single files cannot be read. Low
+// room is reported before that.
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	parts, told := maps.Clone(s.Health(r.Context())), map[string]string{"checkpoints": "ok", "clock": "ok"}
 	if err := s.Checkpoints.Problem(); err != nil {
