@@ -162,9 +162,12 @@ func TestThreat31FreeChangesLeaveTheReserve(t *testing.T) {
 	full(bob, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": his, "filename": "new"})
 	full(bob, wire.OpSetAttributes, attributesRequest(his, `{"mtime":"1"}`))
 	full(alice, wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": 30})
+	for _, role := range []string{"reader", "writer"} {
+		must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id, "role": role})
+	}
 	bob.removes("his", bob.lastSeq())
 	full(bob, wire.OpRestoreFile, object{"group_id": "g", "filename": "his", "seq": bob.lastSeq()})
-	r.exec("UPDATE free_changes SET made = 2000000 WHERE scope = 'reserve'")
+	r.exec("UPDATE free_changes SET made = 2000000 WHERE scope = 'reserve' AND account = '" + bob.id + "'")
 	if status, body := bob.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": his}); status != http.StatusInsufficientStorage || !strings.Contains(body, "share of the reserve") {
 		t.Errorf("beyond the share: %d %s", status, body)
 	}

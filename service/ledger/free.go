@@ -58,7 +58,7 @@ func freelyOf(action string) freely {
 	switch action {
 	case chain.KindTombstone:
 		return freely{anyRoom: true}
-	case chain.KindRemove, chain.KindRevoke, chain.KindKeep, chain.KindPending:
+	case chain.KindRemove, chain.KindRevoke, chain.KindRole, chain.KindKeep, chain.KindPending:
 		return freely{counts: true, anyRoom: true}
 	case chain.KindRestore:
 		return freely{}
