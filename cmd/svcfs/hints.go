@@ -148,7 +148,7 @@ func hintsOfCodes() map[string]string {
 		wire.CodeUnproven:      "Only the operator of the service can mend this; svcd audit names the row of the ledger.",
 		wire.CodeSignIn:        "Open a browser and sign in to the network.",
 		wire.CodeCertificate:   "If this network wants a sign-in, open a browser and sign in. Else check the address and the clock of this machine, and ask the operator about the certificate.",
-		wire.CodeListMemory:    "If the groups are as large as that, give more, for example with --list-memory 1G (or SVC_LIST_MEMORY, also in the configuration file of a mount). Else ask the operator of the service what it lists.",
+		wire.CodeListMemory:    "Groups of other accounts take at most half of it. If the groups are as large as that, give more, for example with --list-memory 1G (or SVC_LIST_MEMORY, also in the configuration file of a mount). Else ask the operator of the service what it lists.",
 		wire.CodeState:         "Put the file right, or remove it: then the service is trusted anew.",
 		wire.CodeAuthRequired:  "A key begins with svc_sk_ and is shown once, when the account is made: set SVC_API_KEY, or give --api-key-file or --api-key-command.",
 	}

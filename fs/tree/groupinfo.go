@@ -131,10 +131,12 @@ func (t *Tree) ask(ctx context.Context, g *group, name string) error {
 	for _, line := range list {
 		text = append(append(text, oneLine(line)...), '\n')
 	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
 	g.info.mu.Lock()
 	defer g.info.mu.Unlock()
 	more := int64(cap(text) - cap(g.info.texts[name]))
-	if err := t.hasRoom(more); err != nil {
+	if err := t.hasRoom(g.owned, more); err != nil {
 		return err
 	}
 	t.texts.Add(more)

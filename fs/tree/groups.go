@@ -80,16 +80,33 @@ func (t *Tree) refreshGroups(ctx context.Context) (err error) {
 		}
 		return failed
 	}
-	newcomers := t.newcomers(listed)
-	need := int64(0)
-	for _, g := range newcomers {
-		need += groupFootprint(g.ID)
-	}
-	if full := t.hasRoom(need); full != nil { // groups that are lost vanish all the same
-		newcomers, err = nil, wrapRemote("list groups", "/", full)
+	newcomers, full := t.withRoom(t.newcomers(listed))
+	if full != nil { // groups that are lost vanish all the same
+		err = wrapRemote("list groups", "/", full)
 	}
 	t.tell(t.applyGroups(listed, newcomers, t.ownersOf(ctx, t.lookAlikes(newcomers))))
 	return err
+}
+
+// withRoom returns the groups for which there is memory: all of those that the account owns, and all
+// others, or none of them. The error says why some are missing.
+func (t *Tree) withRoom(groups []sdk.Group) (room []sdk.Group, full error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, owned := range []bool{true, false} {
+		part, need := []sdk.Group(nil), int64(0)
+		for _, g := range groups {
+			if g.Owned == owned {
+				part, need = append(part, g), need+groupFootprint(g.ID)
+			}
+		}
+		if err := t.hasRoom(owned, need); err != nil {
+			full = err
+			continue
+		}
+		room = append(room, part...)
+	}
+	return room, full
 }
 
 // isNewsOfGroups needs Tree.mu.
@@ -245,11 +262,14 @@ func (t *Tree) listOnce(ctx context.Context, g *group) (again bool, err error) {
 	if err != nil {
 		return false, t.failedInGroup(ctx, g, "list", g.dir.Path(), err)
 	}
-	if entries, err = t.continued(g, entries); err == nil {
-		err = t.roomFor(g, entries)
-	}
-	if err != nil {
+	if entries, err = t.continued(g, entries); err != nil {
 		return false, err
+	}
+	if t.roomFor(g, entries) != nil {
+		t.tell(t.applyDeletions(g, t.deletionsIn(g, entries)))
+		if err := t.roomFor(g, entries); err != nil { // after the deletions
+			return false, err
+		}
 	}
 	notices, again := t.applyListed(g, entries, number)
 	t.tell(notices)
@@ -345,11 +365,25 @@ func (t *Tree) applyListed(g *group, entries []sdk.Entry, number int) (notices [
 		}
 	}
 	g.known.listed(entries)
-	was, made := t.before(g, entries), t.gens.Load()
-	notices = t.mergeEntries(g, entries)
-	notices = append(notices, t.changedByOthers(g, was, made)...)
+	notices = t.mergeListed(g, entries)
+	g.loaded, g.listedAt = true, t.now()
 	t.mu.Unlock()
 	return append(t.wipeDeleted(g, entries), notices...), again
+}
+
+// applyDeletions merges a part of a listing that has no room as a whole.
+func (t *Tree) applyDeletions(g *group, entries []sdk.Entry) []notice {
+	t.mu.Lock()
+	notices := t.mergeListed(g, entries)
+	t.mu.Unlock()
+	return append(t.wipeDeleted(g, entries), notices...)
+}
+
+// mergeListed merges what others did, too, and has the kernel tell of it. Needs Tree.mu.
+func (t *Tree) mergeListed(g *group, entries []sdk.Entry) []notice {
+	was, made := t.before(g, entries), t.gens.Load()
+	notices := t.mergeEntries(g, entries)
+	return append(notices, t.changedByOthers(g, was, made)...)
 }
 
 // applyDeleted merges the record of an upload that this mount deleted. A listing may have brought
@@ -369,7 +403,6 @@ func (t *Tree) applyDeleted(g *group, e sdk.Entry) []notice {
 // mergeEntries merges file records into the namespace, which keeps them, and
 // returns the notices for the kernel. Needs Tree.mu.
 func (t *Tree) mergeEntries(g *group, entries []sdk.Entry) []notice {
-	g.loaded, g.listedAt = true, t.now()
 	touched := make(map[*versions]bool, len(entries))
 	for i := range entries {
 		e := entries[i] // of its own: one that stays does not keep the memory of the whole list

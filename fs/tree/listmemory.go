@@ -45,7 +45,7 @@ func (t *Tree) countHeld() {
 	t.counted = now
 }
 
-// roomFor refuses a listing for which there is no memory. The mount stays as it is.
+// roomFor refuses a listing for which there is no memory.
 func (t *Tree) roomFor(g *group, listed []sdk.Entry) error {
 	need, asked := int64(0), int64(0)
 	folders := make(map[string]struct{})
@@ -64,11 +64,25 @@ func (t *Tree) roomFor(g *group, listed []sdk.Entry) error {
 			continue
 		}
 		asked = need
-		if err := t.hasRoom(need); err != nil {
+		if err := t.hasRoom(g.owned, need); err != nil {
 			return wrapRemote("list", g.dir.path(), err)
 		}
 	}
 	return nil
+}
+
+// deletionsIn returns those of the listed records that delete what g shows, under the names that
+// g knows: they need no room, and nobody shall read on what was deleted (M5).
+func (t *Tree) deletionsIn(g *group, listed []sdk.Entry) (deletions []sdk.Entry) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, e := range listed {
+		if known := g.byRef[e.Ref]; known != nil && known.Deleted == nil && e.Deleted != nil {
+			e.Name = known.Name
+			deletions = append(deletions, e)
+		}
+	}
+	return deletions
 }
 
 // roomStep is after how many bytes the room for a listing is looked at again: one name may have
@@ -92,10 +106,21 @@ func foldersOf(raw string, seen map[string]struct{}) (bytes int64) {
 	}
 }
 
-// hasRoom returns an error if there is no memory for so many bytes. Whoever uses them counts them.
-func (t *Tree) hasRoom(bytes int64) error {
+// hasRoom returns an error if there is no memory for so many bytes more of an own group, or of one
+// that another account owns. These take at most half of the memory together, so that own groups
+// always go on. Whoever uses the bytes counts them. Needs Tree.mu.
+func (t *Tree) hasRoom(owned bool, bytes int64) error {
 	if bytes <= 0 {
 		return nil
+	}
+	if !owned {
+		theirs := bytes
+		for _, g := range t.groups {
+			if !g.owned {
+				theirs += g.held
+			}
+		}
+		bytes = max(bytes, 2*theirs-t.counted)
 	}
 	err := t.remote.HoldList(bytes)
 	_ = t.remote.HoldList(-bytes)

@@ -52,6 +52,52 @@ func TestThreat8ListsFillTheMemory(t *testing.T) {
 	}
 }
 
+// M6, threat 8: groups of others take half of the memory for lists together, so that there are news
+// of own groups always; and what was deleted is gone, though nothing new has room.
+func TestThreat8GroupsOfOthersShareTheMemory(t *testing.T) {
+	w := treetest.NewWorld()
+	w.Member("own", "alice", "bob")
+	files(w, "own", 100)
+	for _, g := range []sdk.GroupID{"theirs", "theirs too"} {
+		w.Member(g, "bob", "alice")
+	}
+	gone := w.Put("theirs", "bob", "gone", []byte("x"))
+	w.Put("theirs", "bob", "there", []byte("x"))
+	m := mount(t, w, "alice", func(*Config) { w.ListMemory = 3 << 20 })
+	m.names("/own/a folder")
+	m.names("/theirs")
+	for _, g := range []string{"theirs", "theirs too"} {
+		for i := range 2 {
+			w.Put(sdk.GroupID(g), "bob", fmt.Sprint(i, strings.Repeat("/d", 1000)), []byte("x"))
+		}
+	}
+	w.Shred("theirs", gone.Ref)
+	for range 2 {
+		if err := m.refreshGroup(t.Context(), m.groups["theirs"], 0); wrapRemote("", "", err).Class != ClassNoMemory {
+			t.Errorf("names of 2,000 folders are listed: %v", err)
+		}
+		if got := m.names("/theirs"); !slices.Equal(got, []string{"there"}) {
+			t.Errorf("what was deleted shows: %q", got)
+		}
+	}
+	if m.groups["theirs too"].loaded {
+		t.Error("the other group was listed")
+	}
+	files(w, "own", 500)
+	ok(t, m.refreshGroup(t.Context(), m.groups["own"], 0))
+	if n := len(m.names("/own/a folder")); n != 500 {
+		t.Errorf("the own group has %d names", n)
+	}
+	for i := range 300 {
+		w.Member(sdk.GroupID(fmt.Sprint("invited ", i)), "bob", "alice")
+	}
+	w.Member("own too", "alice")
+	if err := m.refreshGroups(t.Context()); wrapRemote("", "", err).Class != ClassNoMemory {
+		t.Errorf("300 groups of others are listed: %v", err)
+	}
+	m.names("/own too")
+}
+
 // Threat 8: the folders of a long name count, too.
 func TestThreat8NamesOfManyFolders(t *testing.T) { // alone: it measures the heap of the process
 	w := treetest.NewWorld()
