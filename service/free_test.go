@@ -171,6 +171,11 @@ func TestThreat31FreeChangesLeaveTheReserve(t *testing.T) {
 	if status, body := bob.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": his}); status != http.StatusInsufficientStorage || !strings.Contains(body, "share of the reserve") {
 		t.Errorf("beyond the share: %d %s", status, body)
 	}
+	r.exec("UPDATE free_changes SET made = 0 WHERE scope = 'reserve' AND account = '" + bob.id + "'")
+	r.exec("UPDATE free_changes SET made = 3355443 WHERE scope = 'reserve' AND account = ''") // half of 6.4 MiB
+	if status, body := bob.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": his}); status != http.StatusInsufficientStorage || !strings.Contains(body, "share of the reserve") {
+		t.Errorf("where members used their half: %d %s", status, body)
+	}
 	goesOn(t, alice, bob, ref, "f")
 }
 

@@ -191,7 +191,8 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 	s.watch = watch.New(s.store)
 	s.closeLater(func() error { s.watch.Close(); return nil })
 	s.observeParts()
-	s.ledger = ledger.New(cfg.Fees, ledger.Bounds{PerDay: cfg.FreeChanges, Room: s.space.RoomForRecord, Reserve: s.space.Reserve,
+	s.ledger = ledger.New(cfg.Fees, ledger.Bounds{PerDay: cfg.FreeChanges, Room: s.space.RoomForRecord,
+		Reserve: func() int64 { return s.space.Reserve(cfg.Database != "") },
 		MayKeep: func(ctx context.Context, tx *store.Tx, account, group string, bytes int64) error {
 			return s.files.MayKeep(ctx, tx, account, group, bytes)
 		}}, cfg.Now)

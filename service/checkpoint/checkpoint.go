@@ -231,7 +231,7 @@ func (l *Log) Update(ctx context.Context) error {
 	}
 	defer end()
 	err = l.update(ctx)
-	if space.IsFull(err) && space.GiveUp(filepath.Dir(l.dir)) {
+	for space.IsFull(err) && space.GiveUp(filepath.Dir(l.dir)) {
 		err = l.update(ctx)
 	}
 	l.mu.Lock()

@@ -27,18 +27,25 @@ const (
 	leastFile   = 100
 )
 
-// Removals use the reserve of a full disk: an account a part of it a day, or leastRemovals bytes
-// where that is more.
+// Removals use the reserve of a full disk: those of members half of it in a day, those of the owners
+// of groups a quarter. The rest is for retrievals and the operator. An account has a removalShare-th
+// of the reserve, or leastRemovals bytes where that is more, but at most a leftShare-th of what all
+// others have left of it: so there is something for everybody, however many accounts remove.
 const (
+	membersShare  = 2
+	ownersShare   = 4
 	removalShare  = 100
 	leastRemovals = 1 << 20
+	leftShare     = 8
+	// onDisk is how often the bytes of a record are on the disk, about: indexes repeat some.
+	onDisk = 2
 )
 
 // Bounds hold back changes that cost nothing.
 type Bounds struct {
 	PerDay  int                     // changes of an account a day (UTC); 0 or less means any number
 	Room    func(bytes int64) error // refuses bytes for which the disk has no room; nil = it has
-	Reserve func() int64            // the part of the disk, in bytes, that is left when Room refuses; nil = not known
+	Reserve func() int64            // the part of the disk, in bytes, that is left when Room refuses
 	// MayKeep refuses bytes more that are kept for an account and a group; nil = they may keep any number.
 	MayKeep func(ctx context.Context, tx *store.Tx, account, group string, bytes int64) error
 }
@@ -113,12 +120,8 @@ func (l *Ledger) holdBack(ctx context.Context, tx *store.Tx, how freely, n int64
 	if err := l.countFree(ctx, tx, r.Account, "", n, l.bounds.PerDay, "the account made %d free changes today, which is the limit"); err != nil || r.Group == "" {
 		return err
 	}
-	var owner string
-	if err := tx.QueryRowContext(ctx, "SELECT owner FROM groups WHERE id = ?", r.Group).Scan(&owner); err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("read owner of group: %w", err)
-	}
-	if owner == r.Account {
-		return nil
+	if owns, err := ownsGroup(ctx, tx, r); err != nil || owns {
+		return err
 	}
 	err = l.countFree(ctx, tx, r.Account, "group:"+r.Group, n, share(l.bounds.PerDay, memberShare, leastMember),
 		"the account made %d free changes in this group today, which is the limit of a member who does not own it")
@@ -146,20 +149,54 @@ func (l *Ledger) room(ctx context.Context, tx *store.Tx, how freely, r *chain.Re
 	if refused == nil || !how.anyRoom {
 		return refused
 	}
-	most := int64(leastRemovals)
-	if l.bounds.Reserve != nil {
-		most = max(most, l.bounds.Reserve()/removalShare)
+	owns, err := ownsGroup(ctx, tx, r)
+	if err != nil {
+		return err
 	}
-	used, _, err := l.count(ctx, tx, r.Account, scopeReserve, bytes)
-	if err == nil && used > most {
-		err = fault.New(wire.CodeStorageFull, "the service's storage is full, and the account used its share of the reserve for today, %d bytes: "+
-			"the owner of the group can still remove files, and the operator can make room", most)
+	scope, next := scopeReserve, "the owner of the group can still remove files, and the operator can make room"
+	if owns {
+		scope, next = scopeReserveOfOwners, "the operator can make room"
 	}
-	return err
+	used, _, err := l.count(ctx, tx, r.Account, scope, onDisk*bytes)
+	if err != nil {
+		return err
+	}
+	all, _, err := l.count(ctx, tx, everybody, scope, onDisk*bytes)
+	if err != nil {
+		return err
+	}
+	if most := removals(l.bounds.Reserve(), all-used, owns); used > most {
+		return fault.New(wire.CodeStorageFull, "the service's storage is full, and the account used its share of the reserve for today, %d bytes: %s", most, next)
+	}
+	return nil
 }
 
-// scopeReserve counts bytes, not changes.
-const scopeReserve = "reserve"
+// Scopes that count bytes, not changes; everybody is the account whose count is the sum of all.
+const (
+	scopeReserve         = "reserve"
+	scopeReserveOfOwners = "reserve of owners"
+	everybody            = ""
+)
+
+// removals is how many bytes of a reserve the removals of an account may take in a day, where those of
+// others took so many.
+func removals(reserve, others int64, owns bool) int64 {
+	pool := reserve / membersShare
+	if owns {
+		pool = reserve / ownersShare
+	}
+	return min(max(reserve/removalShare, leastRemovals), max(0, pool-others)/leftShare)
+}
+
+// ownsGroup reports whether the account of a record owns the group.
+func ownsGroup(ctx context.Context, tx *store.Tx, r *chain.Record) (bool, error) {
+	var owner string
+	err := tx.QueryRowContext(ctx, "SELECT owner FROM groups WHERE id = ?", r.Group).Scan(&owner)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return false, fmt.Errorf("read owner of group: %w", err)
+	}
+	return owner == r.Account, nil
+}
 
 // CountFree counts a free change of an account that leaves no record, or refuses it when the
 // account made too many on one day.

@@ -188,8 +188,16 @@ func errFull() error {
 	return fault.New(wire.CodeStorageFull, "the service's storage is full: the rest is kept for reading and removing; nothing was recorded or charged")
 }
 
-// Reserve is how many bytes of the database's disk are held back from uploads.
-func (k *Keeper) Reserve() int64 { return k.place(Database).Reserve }
+// Reserve is how many bytes are left to the database when its disk is full for uploads: at least what
+// is held back of a disk, and no more than that where the disk is elsewhere.
+func (k *Keeper) Reserve(elsewhere bool) int64 {
+	p := k.place(Database)
+	held := heldBytes(p.Size)
+	if elsewhere {
+		return held
+	}
+	return max(p.Reserve, held)
+}
 
 // Upload is room that was promised to one.
 type Upload struct {

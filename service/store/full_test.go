@@ -6,21 +6,23 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/svcfs/svcfs/integration/proctest"
+	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// Fault "the disk of SQLite is full": the write-ahead log gives its space back, so that
-// writes that only change rows continue.
-func TestWritesOnAFullDisk(t *testing.T) {
+// smallDisk is a disk of its own for a test.
+func smallDisk(t *testing.T, size string) (dir string) {
+	t.Helper()
 	proctest.Need(t, "root", "apart") // mounts a small disk
-	dir := filepath.Join(t.TempDir(), "small")
+	dir = filepath.Join(t.TempDir(), "small")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs", dir).CombinedOutput(); err != nil {
 		t.Fatalf("mount a tmpfs: %s", out)
 	}
 	t.Cleanup(func() {
@@ -28,6 +30,13 @@ func TestWritesOnAFullDisk(t *testing.T) {
 			t.Errorf("umount: %s", out)
 		}
 	})
+	return dir
+}
+
+// Fault "the disk of SQLite is full": the write-ahead log gives its space back, so that
+// writes that only change rows continue.
+func TestWritesOnAFullDisk(t *testing.T) {
+	dir := smallDisk(t, "8m")
 	s := open(t, func() (*store.Store, error) { return store.Open(t.Context(), dir, "") })
 	if err := errors.Join(s.Scrub(t.Context()), s.LetLogGrow(t.Context())); err != nil {
 		t.Fatal(err)
@@ -50,4 +59,23 @@ func TestWritesOnAFullDisk(t *testing.T) {
 		_, err = filler.Write(make([]byte, 4096))
 	}
 	write(200)
+}
+
+// Fault "the disk of SQLite is full": a write that needs more than is free, and more than a piece of
+// what is held back, gets as many pieces as it needs.
+func TestLargeWriteOnAFullDisk(t *testing.T) {
+	dir := smallDisk(t, "160m")
+	if err := space.HoldBack(dir); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, func() (*store.Store, error) { return store.Open(t.Context(), dir, "") })
+	if err := s.Scrub(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, space.Free(dir)-3<<19), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := set(t.Context(), s, "a", strings.Repeat("x", 3<<20)); err != nil {
+		t.Errorf("with %d bytes free: %v", space.Free(dir), err)
+	}
 }

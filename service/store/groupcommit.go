@@ -45,7 +45,7 @@ func (s *Store) Write(ctx context.Context, f func(*Tx) error) error {
 func (s *Store) writeAfter(ctx context.Context, queued func(), f func(*Tx) error) (err error) {
 	defer s.observed("write", &err)()
 	err = s.writeOnce(ctx, queued, f)
-	if errors.Is(err, ErrFull) && s.makeRoom(ctx) {
+	for again := false; errors.Is(err, ErrFull) && s.makeRoom(ctx, again); again = true {
 		err = s.writeOnce(ctx, queued, f)
 	}
 	return err
@@ -87,8 +87,9 @@ func (a *Announced) End() {
 	})
 }
 
-// makeRoom frees the reserve of the database, while no write runs.
-func (s *Store) makeRoom(ctx context.Context) bool {
+// makeRoom frees a part of the reserve of the database, while no write runs; again means that the
+// write found no room even after that.
+func (s *Store) makeRoom(ctx context.Context, again bool) bool {
 	var err error
 	defer s.observed("make room", &err)()
 	ctx = context.WithoutCancel(ctx)
@@ -97,7 +98,7 @@ func (s *Store) makeRoom(ctx context.Context) bool {
 	}
 	defer s.passTurn()
 	err = s.bounded(ctx, func(ctx context.Context) error {
-		if !s.engine.makeRoom(ctx, s.write) {
+		if !s.engine.makeRoom(ctx, s.write, again) {
 			return ErrFull
 		}
 		return nil

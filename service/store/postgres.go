@@ -149,7 +149,7 @@ const heldRows = 40_000
 // makeRoom empties the table of filler, unless it is empty already. TRUNCATE is sure, but it
 // may need a page for the catalog, on a disk that has none. DELETE and VACUUM need none, as
 // holdBack has them make their maps of the table before, but they wait for readers.
-func (postgresEngine) makeRoom(ctx context.Context, db *sql.DB) bool {
+func (postgresEngine) makeRoom(ctx context.Context, db *sql.DB, _ bool) bool {
 	var held bool
 	if err := db.QueryRowContext(ctx, "SELECT pg_relation_size('held_back') > 0").Scan(&held); err != nil || !held {
 		return false

@@ -192,13 +192,13 @@ func (sqliteEngine) scrub(ctx context.Context, db *sql.DB) error {
 
 // makeRoom moves the write-ahead log into the database, where it mostly replaces
 // existing pages, and gives its space back to the disk. Where that is not enough, it gives
-// up what package space holds back.
-func (e sqliteEngine) makeRoom(ctx context.Context, db *sql.DB) bool {
+// up a piece of what package space holds back.
+func (e sqliteEngine) makeRoom(ctx context.Context, db *sql.DB, again bool) bool {
 	scrubbed := e.scrub(ctx, db) == nil
-	if free := space.Free(e.dir); scrubbed && (free < 0 || free > minRoom) {
+	if free := space.Free(e.dir); !again && scrubbed && (free < 0 || free > minRoom) {
 		return true
 	}
-	return space.GiveUp(e.dir) || scrubbed
+	return space.GiveUp(e.dir) || !again && scrubbed
 }
 
 // holdBack has nothing to do: package space looks at the disk.

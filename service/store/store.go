@@ -60,8 +60,9 @@ type engine interface {
 	check(ctx context.Context, db *sql.DB) error
 	// scrub removes deleted rows from the files, as far as the engine can.
 	scrub(ctx context.Context, db *sql.DB) error
-	// makeRoom frees the reserve for a full disk, and reports whether there was any.
-	makeRoom(ctx context.Context, db *sql.DB) bool
+	// makeRoom frees the reserve for a full disk, or a piece of it, and reports whether there was
+	// any. again means that a piece was too little.
+	makeRoom(ctx context.Context, db *sql.DB, again bool) bool
 	// holdBack makes a reserve, if the engine can, and reports whether there is room for
 	// it.
 	holdBack(ctx context.Context, db *sql.DB) (bool, error)
@@ -124,8 +125,8 @@ func Open(ctx context.Context, dir, url string) (*Store, error) {
 // openWith is Open with migrations of a test. On a full disk it gives up what is held back.
 func openWith(ctx context.Context, dir, url string, migrations fs.FS) (*Store, error) {
 	s, err := openOnce(ctx, dir, url, migrations)
-	if errors.Is(err, ErrFull) && space.GiveUp(dir) {
-		return openOnce(ctx, dir, url, migrations)
+	for errors.Is(err, ErrFull) && space.GiveUp(dir) {
+		s, err = openOnce(ctx, dir, url, migrations)
 	}
 	return s, err
 }
