@@ -13,7 +13,8 @@ import (
 const maxUnread = 10_000
 
 // unread remembers who paid for a file whose bytes the disk or the bucket did not give then: until
-// claimLife has passed, or the file is read. It is safe for concurrent use.
+// claimLife has passed, or the file is read as a whole. One in blocks is not, so its other blocks are
+// free as long: who pays with a claim id has no less. It is safe for concurrent use.
 type unread struct {
 	mu sync.Mutex
 	at map[paidRead]time.Time
