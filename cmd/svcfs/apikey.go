@@ -50,7 +50,7 @@ func (a *app) readKey(ctx context.Context, from keySource) (sdk.Secret, error) {
 	case from.kind == envKeyCommand:
 		return apikey.RunCommand(ctx, from.value, a.ui.err)
 	case from.value == "-":
-		return apikey.Read(a.stdin, "standard input")
+		return apikey.Read(a.input(ctx), "standard input")
 	default:
 		return apikey.ReadFile(from.value)
 	}

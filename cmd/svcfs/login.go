@@ -81,7 +81,7 @@ func (a *app) askKey(ctx context.Context, s settings, address string) (sdk.Secre
 	}
 	f, ok := a.stdin.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return apikey.Read(a.stdin, "standard input")
+		return apikey.Read(a.input(ctx), "standard input")
 	}
 	fmt.Fprintf(a.ui.err, "API key of %s at %s (not shown): ", escapeName(string(s.account)), address)
 	defer fmt.Fprintln(a.ui.err)

@@ -176,7 +176,10 @@ unless a program has it. The command asks first.`,
 					what = args[0]
 				}
 				a.ui.notice("the save %s is lost for good; type yes to discard it", what)
-				line, _ := bufio.NewReader(a.stdin).ReadString('\n')
+				line, err := bufio.NewReader(a.input(ctx)).ReadString('\n')
+				if ctx.Err() != nil {
+					return err
+				}
 				if strings.TrimSpace(line) != "yes" {
 					return refuse(exitUsage, "answer yes, or use --yes", errors.New("nothing was discarded"))
 				}

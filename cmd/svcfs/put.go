@@ -315,7 +315,7 @@ func (a *app) putOne(ctx context.Context, c *sdk.Client, g sdk.Group, file local
 	if err != nil {
 		return receipt{}, fmt.Errorf("%s: %w", file.path, err)
 	}
-	content, err := a.open(file, there.Ref != "", limit)
+	content, err := a.open(ctx, file, there.Ref != "", limit)
 	if err != nil {
 		return receipt{}, err
 	}
@@ -383,20 +383,21 @@ const maxCompared = 64 << 20
 
 // open opens a file of at most limit bytes, or standard input, or the target of a link.
 // With twice set, standard input of up to maxCompared bytes can be read twice.
-func (a *app) open(local localFile, twice bool, limit int64) (io.ReadSeekCloser, error) {
+func (a *app) open(ctx context.Context, local localFile, twice bool, limit int64) (io.ReadSeekCloser, error) {
 	file := local.path
 	if local.link != "" {
 		return sectionCloser{io.NewSectionReader(strings.NewReader(local.link), 0, int64(len(local.link)))}, nil
 	}
 	if file == "-" && twice {
-		content, err := io.ReadAll(io.LimitReader(a.stdin, maxCompared+1))
+		in := a.input(ctx)
+		content, err := io.ReadAll(io.LimitReader(in, maxCompared+1))
 		if len(content) > maxCompared {
-			return readerOnly{io.MultiReader(bytes.NewReader(content), a.stdin)}, err
+			return readerOnly{io.MultiReader(bytes.NewReader(content), in)}, err
 		}
 		return sectionCloser{io.NewSectionReader(bytes.NewReader(content), 0, int64(len(content)))}, err
 	}
 	if file == "-" {
-		return readerOnly{a.stdin}, nil
+		return readerOnly{a.input(ctx)}, nil
 	}
 	f, err := os.Open(file)
 	if err != nil {

@@ -128,7 +128,7 @@ func (a *app) setup(ctx context.Context, toFile bool) error {
 
 // fromJSON takes the answers from standard input. The first that is refused ends it.
 func (q *setupSteps) fromJSON(ctx context.Context) error {
-	text, err := io.ReadAll(io.LimitReader(q.a.stdin, maxAnswers))
+	text, err := io.ReadAll(io.LimitReader(q.a.input(ctx), maxAnswers))
 	defer clear(text)
 	if err != nil {
 		return fmt.Errorf("read the answers: %w", err)
