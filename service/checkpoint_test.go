@@ -314,11 +314,36 @@ func TestDirectoryOfAnotherLedgerIsRefused(t *testing.T) {
 		ok(t, svc.Close())
 	}
 	refused(t, "another ledger's directory", err, "belongs to another database")
-	refused(t, "another ledger's directory", err, "a new, empty data directory")
+	if step := service.NextStepOf(err); !strings.Contains(step, "a new, empty data directory") {
+		t.Errorf("the next step is %q", step)
+	}
 	ok(t, os.RemoveAll(filepath.Join(dir, checkpoint.Dir)))
 	svc, err = service.Open(t.Context(), service.Config{DataDir: dir, PublicURL: r.url})
 	ok(t, err)
 	ok(t, svc.Close())
+}
+
+// A contract other than that of the accounts is refused at the start, with what to do. Without accounts the contract
+// may change.
+func TestAnotherContractIsRefused(t *testing.T) {
+	t.Parallel()
+	r := run(t)
+	open := func(contract string) error {
+		svc, err := service.Open(t.Context(), service.Config{DataDir: r.dir, Database: r.database, ContractID: contract})
+		if err == nil {
+			err = svc.Close()
+		}
+		return err
+	}
+	ok(t, open("files.example.org"))
+	ok(t, open(""))
+	r.user("alice", "10")
+	err := open("files.example.org")
+	refused(t, "another contract", err, "are of contract svc.testnet, not files.example.org")
+	if step := service.NextStepOf(err); !strings.HasPrefix(step, "give --contract svc.testnet") {
+		t.Errorf("the next step is %q", step)
+	}
+	ok(t, open("svc.testnet"))
 }
 
 // The root betrays a rewritten database and tree, because the attacker lacks the key.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
-	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
@@ -19,7 +18,7 @@ import (
 	"github.com/svcfs/svcfs/service/witness"
 )
 
-// metaLogHost is the host in the name of the log.
+// metaLogHost is the first host that the database was served at: the name of the log has it.
 const metaLogHost = "log_host"
 
 // newLog makes the transparency log of the ledger. Its name is the first public address with the contract,
@@ -34,9 +33,9 @@ func newLog(ctx context.Context, s *store.Store, v *vault.Vault, cfg Config) (*c
 		}
 		host = u.Host
 	}
-	host, err := firstHost(ctx, s, host)
+	host, err := firstNoted(ctx, s, metaLogHost, host)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("name the log: %w", err)
 	}
 	var w *witness.Client
 	if cfg.Witness != "" {
@@ -45,30 +44,6 @@ func newLog(ctx context.Context, s *store.Store, v *vault.Vault, cfg Config) (*c
 		}
 	}
 	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(cmp.Or(host, "localhost"), cfg.ContractID), logKeys(v), w, cfg.Logger, cfg.Now), nil
-}
-
-// firstHost returns the first host that the database was served at, which is noted once; "" if there was
-// none.
-func firstHost(ctx context.Context, s *store.Store, now string) (host string, err error) {
-	read := func(tx *store.Tx) error {
-		err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = ?", metaLogHost).Scan(&host)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		return err
-	}
-	if err = s.Read(ctx, read); err == nil && host == "" && now != "" {
-		err = s.Write(ctx, func(tx *store.Tx) error {
-			if _, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", metaLogHost, now); err != nil {
-				return err
-			}
-			return read(tx)
-		})
-	}
-	if err != nil {
-		return "", fmt.Errorf("name the log: %w", err)
-	}
-	return host, nil
 }
 
 // logKeys gives the log's keys from the vault, which never loses one.

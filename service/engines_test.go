@@ -47,6 +47,7 @@ func TestOnPostgres(t *testing.T) {
 		"AuditComparesEveryTableWithTheLedger": TestThreat26AuditComparesEveryTableWithTheLedger,
 		"AuditFindsInventedAndMissingRows":     TestThreat26AuditFindsInventedAndMissingRows,
 		"CheckpointsAreAFunctionOfTheLedger":   TestCheckpointsAreAFunctionOfTheLedger,
+		"AnotherContractIsRefused":             TestAnotherContractIsRefused,
 		"VerifyComparesStoredBytes":            TestVerifyComparesStoredBytes,
 		"VerifyOfFilesInBlocks":                TestVerifyOfFilesInBlocks,
 		"BytesOfSharedParts":                   TestBytesOfSharedParts,

@@ -172,6 +172,9 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 		return err
 	}
 	s.closeLater(s.store.Close)
+	if err = checkContract(ctx, s.store, cfg.ContractID); err != nil {
+		return err
+	}
 	if s.vault, err = openVault(ctx, s.store, cfg.MasterKey, master, cfg.Now()); err != nil {
 		return err
 	}
@@ -184,7 +187,8 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 	}
 	s.closeLater(s.log.Close)
 	if err := s.log.IsOwn(ctx); errors.Is(err, checkpoint.ErrOtherLedger) {
-		return fmt.Errorf("%w: %s belongs to another database: give this database a new, empty data directory, or use the database that the directory belongs to", err, cfg.DataDir)
+		return &refusal{fmt.Errorf("%w: %s belongs to another database", err, cfg.DataDir),
+			"give this database a new, empty data directory, or use the database that the directory belongs to"}
 	} else if err != nil {
 		return err
 	}
@@ -206,7 +210,7 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 func openVault(ctx context.Context, s *store.Store, source MasterKey, master vault.Master, now time.Time) (*vault.Vault, error) {
 	v, err := vault.Open(ctx, s, source, master, now)
 	if errors.Is(err, vault.ErrOtherMaster) {
-		err = fmt.Errorf("%w: %s", err, source.WhereToPut())
+		err = &refusal{err, source.WhereToPut()}
 	}
 	return v, err
 }

@@ -58,7 +58,7 @@ func (s *settings) printFindings(list []cli.Finding, asJSON bool) error {
 	for _, f := range list {
 		fmt.Fprintf(s.stdout, "%s %-14s %s\n", marks[f.State], f.Check, f.Detail)
 		if f.Hint != "" {
-			fmt.Fprintf(s.stdout, "  %14s %s\n", "do:", f.Hint)
+			fmt.Fprintf(s.stdout, "  %14s %s\n", "hint:", cli.HintText(f.Hint))
 		}
 	}
 	return nil
@@ -81,7 +81,7 @@ func (s *settings) examine(ctx context.Context) []cli.Finding {
 	cfg.TLSCert, cfg.TLSKey = "", ""
 	svc, err := service.Open(ctx, cfg)
 	if err != nil {
-		return append(list, cli.Failed("service", err.Error(), "the text says which part; svcd serve fails in the same way"))
+		return append(list, cli.Failed("service", err.Error(), cmp.Or(service.NextStepOf(err), "the text says which part; svcd serve fails in the same way")))
 	}
 	list = append(list, checkParts(ctx, svc)...)
 	if err := svc.Close(); err != nil {

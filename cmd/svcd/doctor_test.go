@@ -19,7 +19,9 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/cmd/internal/cli"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/checkpoint"
 )
 
 // serving runs a service in this process and returns its data directory and address.
@@ -84,6 +86,13 @@ func TestDoctorBesideAHealthyService(t *testing.T) {
 	}
 }
 
+func createAccount(t *testing.T, dir string) {
+	t.Helper()
+	if _, errs, code := execute(t, "account", "create", "alice", "--data", dir, "--api-key-file", filepath.Join(t.TempDir(), "key")); code != exitOK {
+		t.Fatal(errs)
+	}
+}
+
 func TestDoctorNamesWhatIsWrong(t *testing.T) {
 	broken := func(change func(t *testing.T, dir string)) func(t *testing.T) []string {
 		return func(t *testing.T) []string {
@@ -116,6 +125,22 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 			ok(t, os.Remove(filepath.Join(dir, "blobs")))
 			ok(t, os.WriteFile(filepath.Join(dir, "blobs"), nil, 0o600))
 		}), "service", "which part"},
+		{"another ledger", func(t *testing.T) []string {
+			dir := makeData(t, filepath.Join(t.TempDir(), "data"))
+			other, _ := serving(t)
+			createAccount(t, other)
+			proctest.Eventually(t, "a checkpoint is signed", func() bool {
+				_, err := os.Stat(filepath.Join(other, checkpoint.Dir, "checkpoint"))
+				return err == nil
+			})
+			ok(t, os.CopyFS(filepath.Join(dir, checkpoint.Dir), os.DirFS(filepath.Join(other, checkpoint.Dir))))
+			return []string{"--data", dir}
+		}, "service", "a new, empty data directory"},
+		{"another contract", func(t *testing.T) []string {
+			dir := makeData(t, filepath.Join(t.TempDir(), "data"))
+			createAccount(t, dir)
+			return []string{"--data", dir, "--contract", "other.example"}
+		}, "service", "--contract svc.testnet"},
 		{"nobody answers", func(t *testing.T) []string {
 			dir, _ := serving(t)
 			return []string{"--data", dir, "--public-url", "http://127.0.0.1:1"}

@@ -79,6 +79,9 @@ func hintOf(root *cobra.Command, args []string, code cli.ExitCode, err error) st
 	if mend := ownfile.MendOf(err); mend != "" {
 		return mend
 	}
+	if step := service.NextStepOf(err); step != "" {
+		return step
+	}
 	cmd, _, _ := root.Find(args)
 	switch code {
 	case cli.ExitUsage:

@@ -1,0 +1,58 @@
+package service
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// metaContract is the contract in the names of the accounts.
+const metaContract = "contract"
+
+// checkContract refuses another contract than that of the accounts: their owners could not sign in, and
+// new accounts would have another ending.
+func checkContract(ctx context.Context, s *store.Store, contract string) error {
+	first, err := firstNoted(ctx, s, metaContract, contract)
+	if err == nil && first != contract {
+		err = s.Write(ctx, func(tx *store.Tx) error {
+			var accounts bool
+			if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM accounts)").Scan(&accounts); err != nil {
+				return err
+			}
+			if accounts {
+				return &refusal{fmt.Errorf("the accounts of this database are of contract %s, not %s", first, contract),
+					"give --contract " + first + ", or a new database and data directory for another contract"}
+			}
+			_, err := tx.ExecContext(ctx, "UPDATE meta SET value = ? WHERE name = ?", contract, metaContract)
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("compare the contract: %w", err)
+	}
+	return nil
+}
+
+// firstNoted returns what was first noted under a name, "" if nothing was. It notes now if that is the first.
+func firstNoted(ctx context.Context, s *store.Store, name, now string) (first string, err error) {
+	read := func(tx *store.Tx) error {
+		err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = ?", name).Scan(&first)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	}
+	if err = s.Read(ctx, read); err != nil || first != "" || now == "" {
+		return first, err
+	}
+	err = s.Write(ctx, func(tx *store.Tx) error {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", name, now); err != nil {
+			return err
+		}
+		return read(tx)
+	})
+	return first, err
+}
