@@ -46,7 +46,7 @@ func (s *settings) withPrices(fees ledger.Fees) (list []setting) {
 			if _, set := s.fees[action]; set {
 				from = l.From
 			}
-			list = append(list, setting{"fees." + action, fees[action].Tokens(), from})
+			list = append(list, setting{"fees." + action, fees[action].Tokens(), from, ""})
 		}
 	}
 	return list
@@ -58,7 +58,11 @@ func (s *settings) printSettings(list []setting, asJSON bool) error {
 	}
 	table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
 	for _, l := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", l.Name, l.Value, l.From)
+		value := l.Value
+		if l.Means != "" {
+			value += " = " + l.Means
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", l.Name, value, l.From)
 	}
 	return table.Flush()
 }

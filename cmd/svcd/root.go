@@ -15,8 +15,10 @@ import (
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
 )
 
 // The exit codes of svcfs that apply.
@@ -83,16 +85,27 @@ func hintOf(root *cobra.Command, args []string, code cli.ExitCode, err error) st
 		return step
 	}
 	cmd, _, _ := root.Find(args)
-	switch code {
-	case cli.ExitUsage:
+	switch {
+	case code == cli.ExitUsage, cmd.Annotations[ofItsOwn] != "":
 		return "see: " + cmd.CommandPath() + " --help"
-	case cli.ExitNotFound:
-		return "see the accounts with: svcd account list"
-	case cli.ExitInterrupted:
+	case code == cli.ExitInterrupted:
 		return "run it again"
-	}
-	if cmd.Name() == "doctor" {
+	case cmd.Name() == "doctor":
 		return "each line with ✗ says what to do"
+	case errors.Is(err, store.ErrUnavailable):
+		return "start the database, or check --db and who may use the data directory"
+	case errors.Is(err, store.ErrFull), errors.Is(err, blob.ErrFull):
+		return "make room: svcd doctor names the disk"
+	case errors.Is(err, blob.ErrUnavailable):
+		return "check --blobs and its credentials"
+	}
+	switch fault.Of(err).Code {
+	case wire.CodeAccountUnknown:
+		return "see the accounts with: svcd account list"
+	case wire.CodeGroupNotFound:
+		return "check the name: members see their groups with: svcfs ls"
+	case wire.CodeFileNotFound:
+		return "check the reference: members see those of a group with: svcfs ledger GROUP"
 	}
 	return "see what is wrong with: svcd doctor"
 }
@@ -106,7 +119,8 @@ func rootOf(s *settings) *cobra.Command {
 	root := &cobra.Command{
 		Use: "svcd", Short: "Self-hosted service for encrypted group files",
 		SilenceUsage: true, SilenceErrors: true,
-		Long:    "svcd stores encrypted files, keeps their keys, controls access by groups and records every action on a ledger.\n\n" + cli.ExitHelp(),
+		Long: "svcd stores encrypted files, keeps their keys, controls access by groups and records every action on a ledger.\n\n" +
+			cli.ExitHelp(cli.ExitOK, cli.ExitNotFound, cli.ExitUsage, cli.ExitOther, cli.ExitInterrupted),
 		Example: "  svcd serve --data /var/lib/svcd\n  svcd account create alice --data /var/lib/svcd --balance 10 --api-key-file alice.key",
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := confine.Harden(); err != nil { // before a key is read

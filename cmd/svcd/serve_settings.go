@@ -29,7 +29,7 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 		"0 = %d GiB, or %d times --max-file-bytes if that is more", files.OpenBytes>>30, files.OpenFiles))
 	set.Int64Var(&s.cfg.MaxAccountBytes, "max-account-bytes", 0, fmt.Sprintf("most bytes of ciphertext kept for one account, versions and unfinished uploads included; above it 507; "+
 		"0 = 1/%d of the disk of --blobs, any number in a bucket; -1 = any number", files.QuotaShare))
-	set.Int64Var(&s.cfg.MaxGroupBytes, "max-group-bytes", 0, "the same for one group")
+	set.Int64Var(&s.cfg.MaxGroupBytes, "max-group-bytes", 0, fmt.Sprintf("the same for one group; 0 = 1/%d of the disk of --blobs, any number in a bucket; -1 = any number", files.QuotaShare))
 	set.Int64Var(&s.cfg.ReserveBytes, "reserve-bytes", 0, fmt.Sprintf("bytes of the disks that uploads leave to reading, removing and administration; "+
 		"0 = %d GiB, or 1/%d of a smaller disk; -1 = nothing", space.MaxReserve>>30, space.ReserveShare))
 	set.StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy.CONTRACT/fastfs.CONTRACT/…, "+
@@ -44,7 +44,7 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringVar(&s.cfg.TLSKey, "tls-key", "", "private key of the certificate (PEM), mode 0600")
 	set.StringSliceVar(&s.trustedProxies, "trusted-proxy", nil, "networks (CIDR) whose X-Forwarded-For is believed, for rate limits and logs")
 	set.IntVar(&s.cfg.MaxConnections, "max-connections", service.DefaultMaxConnections, "connections open at once; above it idle ones are closed")
-	set.IntVar(&s.cfg.MaxPerAddress, "max-connections-per-address", 0, "of them, from one address that is no trusted proxy; 0 = an eighth of them")
+	set.IntVar(&s.cfg.MaxPerAddress, "max-connections-per-address", 0, "of them, from one address that is no trusted proxy; 0 = an eighth of --max-connections")
 	set.Int64Var(&s.cfg.Memory, "memory", 0, "most bytes of memory for bodies and answers of requests under way; 0 = a quarter of the machine's memory")
 	set.IntVar(&s.cfg.RequestRate, "request-rate", service.DefaultRequestRate, "requests of one account per second, with bursts of twice as many; above it 429; -1 = no limit")
 	set.IntVar(&s.cfg.FreeChanges, "free-changes", service.DefaultFreeChanges, "changes without a price (renames, attributes, join windows, roles, retention) of one account per day, UTC; "+

@@ -82,13 +82,16 @@ func TestEveryFailureHasANextStep(t *testing.T) {
 		code int
 		hint string
 	}{
-		"nonsense":                                 {exitUsage, "run 'svcd help'"},
-		"audit --nonsense":                         {exitUsage, "run 'svcd audit --help'"},
-		"audit x --data " + dir:                    {exitUsage, "see: svcd audit --help"},
-		"audit --data " + dir + "/absent":          {exitOther, "svcd serve --data DIR makes one"},
-		"account fund nobody 1 --data " + dir:      {exitNotFound, "svcd account list"},
-		"account fund nobody little --data " + dir: {exitUsage, "a number of tokens"},
-		"account create Bad/Name --data " + dir:    {exitUsage, "see: svcd account create --help"},
+		"nonsense":                                                {exitUsage, "run 'svcd help'"},
+		"audit --nonsense":                                        {exitUsage, "run 'svcd audit --help'"},
+		"audit x --data " + dir:                                   {exitUsage, "see: svcd audit --help"},
+		"audit --data " + dir + "/absent":                         {exitOther, "svcd serve --data DIR makes one"},
+		"account fund nobody 1 --data " + dir:                     {exitNotFound, "svcd account list"},
+		"account fund nobody little --data " + dir:                {exitUsage, "a number of tokens"},
+		"account create Bad/Name --data " + dir:                   {exitUsage, "see: svcd account create --help"},
+		"checksum absent --data " + dir:                           {exitNotFound, "svcfs ls"},
+		"where absent --data " + dir:                              {exitNotFound, "svcfs ledger GROUP"},
+		"verify --data " + dir + " --db postgres://127.0.0.1:1/x": {exitOther, "start the database"},
 	} {
 		_, stderr, code := execute(t, strings.Fields(line)...)
 		if first, hint, _ := strings.Cut(stderr, "\nhint: "); code != want.code || !strings.HasPrefix(first, "svcd: ") || !strings.Contains(hint, want.hint) || strings.Count(stderr, "\n") != 2 {
@@ -103,6 +106,14 @@ func TestInterruptedCommandSaysSo(t *testing.T) {
 	var stderr strings.Builder
 	if code := run(ctx, []string{"audit", "--data", makeData(t, filepath.Join(t.TempDir(), "data"))}, io.Discard, &stderr); code != int(cli.ExitInterrupted) || !strings.HasPrefix(stderr.String(), "svcd: interrupted\nhint: ") {
 		t.Errorf("code %d, %s", code, stderr.String())
+	}
+}
+
+// The help names the exit codes that svcd has, and no others.
+func TestExitCodesOfTheHelp(t *testing.T) {
+	out, _, _ := execute(t, "--help")
+	if !strings.Contains(out, "Exit codes: 0 ok, 2 not found, or decryption failed, 3 usage, 6 other,\n130 interrupted.") {
+		t.Error(out)
 	}
 }
 

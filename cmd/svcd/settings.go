@@ -120,6 +120,7 @@ type setting struct {
 	Name  string `json:"name"`
 	Value string `json:"value"` // secrets redacted
 	From  string `json:"from"`
+	Means string `json:"means,omitempty"` // of a number that stands for another
 }
 
 // resolve fills the settings of a command from the environment and the file, as
@@ -154,7 +155,7 @@ func (s *settings) resolve(cmd *cobra.Command) error {
 				return usage("", "%s, %s: %w", name, from, err)
 			}
 		}
-		s.effective = append(s.effective, setting{name, shown(name, flag.Value), from})
+		s.effective = append(s.effective, setting{name, shown(name, flag.Value), from, meaning(flag)})
 	}
 	return nil
 }
@@ -177,6 +178,16 @@ func (s *settings) settingsOf(cmd *cobra.Command, data string) (map[string]strin
 		return values, nil
 	}
 	return s.readFile()
+}
+
+// meaning is what the help of a flag says that its value stands for, as in "0 = half of it"; else "".
+func meaning(flag *pflag.Flag) string {
+	for _, part := range strings.Split(flag.Usage, "; ") {
+		if value, means, ok := strings.Cut(part, " = "); ok && value == flag.Value.String() {
+			return means
+		}
+	}
+	return ""
 }
 
 // shown is a value as it may be printed.

@@ -63,19 +63,21 @@ upload = "0.5"
 	t.Setenv("SVCD_LOG_LEVEL", "") // empty is unset
 	got := effective(t, "--public-url", "https://flag.example.org")
 	for _, want := range []setting{
-		{"config", file, "environment SVCD_CONFIG"},
-		{"data", "/from/file", "file " + file},
-		{"listen", "127.0.0.1:2", "environment SVCD_LISTEN"},
-		{"public-url", "https://flag.example.org", "flag"},
-		{"max-file-bytes", "1000", "file " + file},
-		{"trusted-proxy", "10.0.0.0/8,127.0.0.1/32", "file " + file},
-		{"log-level", "warn", "default"},
+		{"config", file, "environment SVCD_CONFIG", ""},
+		{"data", "/from/file", "file " + file, ""},
+		{"listen", "127.0.0.1:2", "environment SVCD_LISTEN", ""},
+		{"public-url", "https://flag.example.org", "flag", ""},
+		{"max-file-bytes", "1000", "file " + file, ""},
+		{"trusted-proxy", "10.0.0.0/8,127.0.0.1/32", "file " + file, ""},
+		{"log-level", "warn", "default", ""},
+		{"memory", "0", "default", "a quarter of the machine's memory"},
+		{"max-group-bytes", "0", "default", "1/2 of the disk of --blobs, any number in a bucket"},
 	} {
 		if got[want.Name] != want {
 			t.Errorf("got %+v, want %+v", got[want.Name], want)
 		}
 	}
-	for _, want := range []setting{{"fees.upload", "0.5", "file " + file}, {"fees.retrieve", "0.013", "default"}} {
+	for _, want := range []setting{{"fees.upload", "0.5", "file " + file, ""}, {"fees.retrieve", "0.013", "default", ""}} {
 		if got[want.Name] != want {
 			t.Errorf("got %+v, want %+v", got[want.Name], want)
 		}
@@ -233,7 +235,7 @@ func TestPackagedServiceIsFound(t *testing.T) {
 		t.Errorf("nothing is there: exit code %d", code)
 	}
 	ok(t, os.Mkdir(place.data, 0o700))
-	if got, code := config(); code != exitOK || got["data"] != (setting{"data", place.data, "default"}) {
+	if got, code := config(); code != exitOK || got["data"] != (setting{"data", place.data, "default", ""}) {
 		t.Errorf("the data is there: exit code %d, %+v", code, got["data"])
 	}
 	ok(t, os.WriteFile(place.config, []byte("listen = '127.0.0.1:9'\n"), 0o600))

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -46,12 +47,16 @@ func ExitMeanings() []ExitMeaning {
 // helpColumns is where the lines of a help text end.
 const helpColumns = 78
 
-// ExitHelp is the list of the exit codes in a help text.
-func ExitHelp() string {
+// ExitHelp is the list of the exit codes in a help text: of those that a program has; none given means all.
+func ExitHelp(codes ...ExitCode) string {
 	lines := []string{"Exit codes:"}
-	for i, m := range ExitMeanings() {
+	meanings := ExitMeanings()
+	if len(codes) > 0 {
+		meanings = slices.DeleteFunc(meanings, func(m ExitMeaning) bool { return !slices.Contains(codes, m.Code) })
+	}
+	for i, m := range meanings {
 		item, end := fmt.Sprintf(" %d %s", m.Code, m.Meaning), ","
-		if i == len(ExitMeanings())-1 {
+		if i == len(meanings)-1 {
 			end = "."
 		}
 		last := &lines[len(lines)-1]
