@@ -196,7 +196,26 @@ func (c Config) checkAddress(address string) (string, error) {
 	default:
 		return "", fmt.Errorf("address %s: want https://", quote(address))
 	}
-	return strings.TrimRight(address, "/"), nil
+	return NormalAddress(address), nil
+}
+
+// NormalAddress returns the address of a service as [NetworkInfo] has it: the host in lower case, without
+// the port that its scheme has anyway, and without a slash at the end. Text that is no address stays, but
+// for that slash.
+func NormalAddress(address string) string {
+	address = strings.TrimRight(address, "/")
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return address
+	}
+	u.Host = strings.ToLower(u.Host)
+	switch u.Scheme {
+	case "https":
+		u.Host = strings.TrimSuffix(u.Host, ":443")
+	case "http":
+		u.Host = strings.TrimSuffix(u.Host, ":80")
+	}
+	return u.String()
 }
 
 // hostOf returns the host of an address that lacks its scheme, such as files.example.org:8443, "" for any other text.

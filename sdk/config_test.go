@@ -69,3 +69,22 @@ func TestLocalAccountNeedsAnAddress(t *testing.T) {
 		t.Errorf("an account of the hosted network: %v", err)
 	}
 }
+
+func TestNormalAddress(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://Files.Example.org:443/": "https://files.example.org", "HTTP://127.0.0.1:80//": "http://127.0.0.1", "http://[::1]:80": "http://[::1]",
+		"https://files.example.org:8443/Path/": "https://files.example.org:8443/Path", "https://files.example.org:80": "https://files.example.org:80", "files.example.org/": "files.example.org",
+	} {
+		if got := sdk.NormalAddress(text); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+	c, err := sdk.New("alice.svc.testnet", sdk.Config{URL: "https://Files.Example.org:443/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if at := c.NetworkInfo(); at.MCPURL != "https://files.example.org" || at.RPCURL != "https://files.example.org/rpc" {
+		t.Errorf("%+v", at)
+	}
+}

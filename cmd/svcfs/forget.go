@@ -27,6 +27,7 @@ remembers the service so that nobody can put another one in its place.`,
 }
 
 func (a *app) forget(ctx context.Context, address string) error {
+	address = sdk.NormalAddress(address)
 	dirs, _ := findMounts() // without the list nothing is lost
 	for _, dir := range dirs {
 		if m := inspect(ctx, dir); m.Status != nil && m.Status.Address == address {
@@ -38,7 +39,7 @@ func (a *app) forget(ctx context.Context, address string) error {
 		return err
 	}
 	if len(accounts) == 0 {
-		return refuse(exitNotFound, "give the address as it was used, as 'svcfs whoami' shows it", fmt.Errorf("nothing is remembered of %s", address))
+		return refuse(exitNotFound, "give the address that 'svcfs whoami' shows", fmt.Errorf("nothing is remembered of %s", address))
 	}
 	if a.asJSON {
 		return a.printJSON(map[string]any{"service": address, "accounts": accounts})
