@@ -90,7 +90,7 @@ func (c *Client) AcceptRollback() error {
 // address, its key too, and returns those accounts. For a service that is gone, or that begins anew at its
 // old address. A client that runs meanwhile remembers again what it saw. Local, free. Errors: those of the folder.
 func Forget(stateDir, address string) ([]AccountID, error) {
-	accounts, err := trust.Remove(stateDir, strings.TrimRight(address, "/"))
+	accounts, err := trust.Remove(stateDir, NormalAddress(address))
 	ids := make([]AccountID, len(accounts))
 	for i, account := range accounts {
 		ids[i] = AccountID(account)
@@ -171,7 +171,7 @@ func (c *Client) logKey(ctx context.Context) (string, error) {
 	case c.cfg.LogKey != "" && slices.Contains(c.memory.Earlier(), c.cfg.LogKey):
 		return pinned, nil // it replaced the required key, and both keys signed the change
 	case c.cfg.LogKey != "" && pinned != "" && c.cfg.LogKey != pinned:
-		return "", c.distrust(errors.New("the required log key is not the one that this machine saw before"))
+		return "", otherKey("the required log key is not the one that this machine saw before")
 	case c.cfg.LogKey != "":
 		c.memory.Pin(c.cfg.LogKey)
 		return c.cfg.LogKey, nil
@@ -229,6 +229,10 @@ func (c *Client) refusal(ctx context.Context, log *proof.Log, err error) error {
 	if errors.As(err, &stale) {
 		return &Error{Op: "verify", Kind: ErrUnavailable, Code: wire.CodeWitness, Err: c.scrubbed(err)}
 	}
+	var unwitnessed *proof.Unwitnessed
+	if errors.As(err, &unwitnessed) {
+		return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeNoWitness, Err: c.scrubbed(err)}
+	}
 	var refused *proof.Refusal
 	if !errors.As(err, &refused) {
 		return err
@@ -246,7 +250,11 @@ func (c *Client) keyChanged(ctx context.Context, log *proof.Log) error {
 	if key := strings.TrimSuffix(string(raw), "\n"); err != nil || key == log.Key() {
 		return nil
 	}
-	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeLogKey, Err: errors.New("the service signs with another key than the pinned one")}
+	return otherKey("the service signs with another key than the pinned one")
+}
+
+func otherKey(text string) error {
+	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeLogKey, Err: errors.New(text)}
 }
 
 // maxTlogBytes bounds a checkpoint, a key or a tile, in bytes.

@@ -66,7 +66,7 @@ func isProof(err error) bool {
 		return false
 	}
 	switch refused.Code {
-	case wire.CodeHistory, wire.CodeLogKey, wire.CodeVaultKey, wire.CodeReceipt:
+	case wire.CodeHistory, wire.CodeLogKey, wire.CodeNoWitness, wire.CodeVaultKey, wire.CodeReceipt:
 		return true
 	}
 	return false

@@ -144,6 +144,7 @@ func hintsOfCodes() map[string]string {
 		wire.CodeLogKey:        "Ask the operator why. If this is a new service at the address of an old one: svcfs forget {service}",
 		wire.CodeAddress:       "Give the address of the service, for example SVC_URL or --url https://files.example.org; plain http to another machine needs --insecure-http.",
 		wire.CodeWitness:       "Try again in a minute. If it stays so, ask who runs the witness whether it answers, and the operator of the service; see whether the clock of this machine is right. --witness-age 1h accepts an older signature, at most 24h.",
+		wire.CodeNoWitness:     "Ask the operator whether the service has a witness (svcd serve --witness), and for its key. If it has none, leave --require-witness (SVC_WITNESS) out.",
 		wire.CodeVerifierKey:   "Ask the operator, or who runs the witness, for the whole key: it is one line, NAME+HASH+KEY.",
 		wire.CodeUnproven:      "Only the operator of the service can mend this; svcd audit names the row of the ledger.",
 		wire.CodeSignIn:        "Open a browser and sign in to the network.",

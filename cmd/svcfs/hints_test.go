@@ -96,6 +96,7 @@ func TestHintsNameWhoAndWhere(t *testing.T) {
 		"recorded so":   {sdk.Error{Group: "team", Kind: sdk.ErrCorrupt, Err: sdk.ErrWrongContent}, "ask who uploaded the file to upload it again, or get an earlier version by its cid (svcfs ledger team)."},
 		"other key":     {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeLogKey}, "svcfs forget "},
 		"witness":       {sdk.Error{Group: "team", Kind: sdk.ErrUnavailable, Code: wire.CodeWitness}, "--witness-age 1h"},
+		"no witness":    {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeNoWitness}, "If it has none, leave --require-witness"},
 		"lists":         {sdk.Error{Group: "team", Kind: sdk.ErrTooLarge, Code: wire.CodeListMemory}, "--list-memory 1G"},
 		"unknown code":  {sdk.Error{Kind: sdk.ErrRateLimited, Code: "NEW"}, "Wait a little"},
 	} {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/proof"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 func (a *app) ledgerCommand() *cobra.Command {
@@ -69,6 +70,10 @@ func (a *app) printLedger(entries []sdk.Entry, paths []string) {
 // ends with [exitProof].
 func (a *app) verifyLedger(ctx context.Context, g sdk.Group) error {
 	report, err := g.Verify(ctx)
+	var refused *sdk.Error
+	if errors.As(err, &refused) && (refused.Code == wire.CodeLogKey || refused.Code == wire.CodeNoWitness) {
+		return err // not about the history
+	}
 	if errors.Is(err, sdk.ErrCorrupt) {
 		return refuse(exitProof, "show this to the other members and the operator, who can run 'svcd audit'; after an honest restore of a backup: svcfs accept-rollback",
 			fmt.Errorf("the history of group %q must not be believed: %w", g.ID, err))

@@ -141,7 +141,7 @@ func witnessAge(sources cli.Sources) (time.Duration, error) {
 	if err != nil || age < time.Second || age > proof.MaxWitnessAge {
 		return 0, usage("give a time such as 10m, at most 24h", fmt.Sprintf("age of the signature of a witness %q, from %s", text, via))
 	}
-	if witness, _ := sources.Find(envWitness); witness == "" {
+	if witness, _ := sources.Find(envWitness); witness == "" && via == fromCommandLine {
 		return 0, usage("give the key of the witness as well, with --require-witness", "--witness-age is about a witness, and none is required")
 	}
 	return age, nil
@@ -194,6 +194,9 @@ func findKey(sources cli.Sources) keySource {
 	return keySource{}
 }
 
+// fromCommandLine is the source of settings that flags give.
+const fromCommandLine = "command line"
+
 func (a *app) settingSources() (cli.Sources, error) {
 	if a.flags.keyFile != "" && a.flags.keyCommand != "" {
 		return nil, usage("give one of them", "both --api-key-file and --api-key-command were given")
@@ -208,7 +211,7 @@ func (a *app) settingSources() (cli.Sources, error) {
 	if err := a.env.unset(envKey); err != nil {
 		return nil, fmt.Errorf("take the API key out of the environment: %w", err)
 	}
-	sources := cli.Sources{{Name: "command line", Values: fromFlags}, fromEnv}
+	sources := cli.Sources{{Name: fromCommandLine, Values: fromFlags}, fromEnv}
 	fromFile, err := a.settingsFile()
 	if fromFile == nil {
 		return sources, err

@@ -75,8 +75,12 @@ func TestWitnessAge(t *testing.T) {
 		}
 	}
 	a := testApp(t, map[string]string{envAccount: "a", envWitnessAge: "1h"}, "")
+	if _, err := a.loadSettings(); err != nil {
+		t.Errorf("for every command, without a witness: %v", err)
+	}
+	a.flags.witnessAge = "1h"
 	if _, err := a.loadSettings(); exitCodeOf(err) != exitUsage {
-		t.Errorf("without a witness: %v", err)
+		t.Errorf("for one command, without a witness: %v", err)
 	}
 }
 

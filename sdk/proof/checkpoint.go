@@ -77,8 +77,8 @@ type Checkpoint struct {
 // 2^63.
 const maxRecords = 1 << 48
 
-// Open verifies a checkpoint that the service shows now. Errors: a [*Refusal], and a [*Stale] if the
-// witness signed it too long ago.
+// Open verifies a checkpoint that the service shows now. Errors: a [*Refusal], a [*Stale] if the
+// witness signed it too long ago, and an [*Unwitnessed] if no witness did.
 func (l *Log) Open(raw string) (Checkpoint, error) {
 	c, err := l.read(raw, l.signer)
 	if err != nil || l.witness == nil {

@@ -301,6 +301,18 @@ func TestThreat6WitnessMustSign(t *testing.T) {
 			t.Errorf("%s, believed before: %v", c.name, err)
 		}
 	}
+	log, err := proof.NewLog(h.key, proof.Witness{Key: honest.VerifierKey()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var without *proof.Unwitnessed
+	var refused *proof.Refusal
+	if _, err := log.Open(string(raw)); !errors.As(err, &without) || errors.As(err, &refused) {
+		t.Errorf("a service without a witness: %v", err)
+	}
+	if _, err := log.Open(string(other.Cosign(raw))); errors.As(err, &without) || !errors.As(err, &refused) {
+		t.Errorf("a service with another witness: %v", err)
+	}
 	for _, key := range []string{"x", h.key, "witness.example/1+00000000+" + strings.Split(honest.VerifierKey(), "+")[2]} {
 		if (proof.Witness{Key: key}).Check() == nil {
 			t.Errorf("key %q was accepted", key)

@@ -1,7 +1,10 @@
 package proof
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
@@ -43,6 +46,17 @@ func (s *Stale) Error() string {
 	return fmt.Sprintf("the witness %s signed the newest checkpoint %s ago, and it may be %s: the service may show an old history", s.Witness, s.Old.Round(time.Second), s.Most)
 }
 
+// Unwitnessed is the error for a checkpoint that no witness signed, although one is required. It is no
+// proof of a lie: the service may have no witness.
+type Unwitnessed struct {
+	Witness string // name of the required one
+}
+
+// Error returns the witness.
+func (u *Unwitnessed) Error() string {
+	return fmt.Sprintf("the signature of the witness %s is required, and this service shows none of any witness", u.Witness)
+}
+
 // Check returns what is wrong with the key or the age, or nil.
 func (w Witness) Check() error {
 	if w.Age < 0 || w.Age > MaxWitnessAge {
@@ -65,6 +79,9 @@ type required struct {
 // check verifies the signature of the witness on a checkpoint of n records.
 func (w *required) check(raw string, n int64) error {
 	opened, err := note.Open([]byte(raw), note.VerifierList(w.key))
+	if isOfLogAlone(err) {
+		return &Unwitnessed{Witness: w.key.Name()}
+	}
 	if err != nil {
 		return refuse(0, "the checkpoint of %d records lacks the signature of the witness %s", n, w.key.Name())
 	}
@@ -76,4 +93,15 @@ func (w *required) check(raw string, n int64) error {
 		return &Stale{Witness: w.key.Name(), Old: old, Most: w.age}
 	}
 	return nil
+}
+
+// isOfLogAlone reports whether err is about a checkpoint without signatures beside that of its log, whose
+// name is the first line.
+func isOfLogAlone(err error) bool {
+	var unknown *note.UnverifiedNoteError
+	if !errors.As(err, &unknown) {
+		return false
+	}
+	log, _, _ := strings.Cut(unknown.Note.Text, "\n")
+	return !slices.ContainsFunc(unknown.Note.UnverifiedSigs, func(s note.Signature) bool { return s.Name != log })
 }

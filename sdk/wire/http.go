@@ -192,9 +192,10 @@ const (
 	CodeOwnerOnly    = "OWNER_ONLY"      // only the owner of the group may do this
 	CodeUploaderOnly = "UPLOADER_ONLY"   // only the uploader, while a writer, and the owner of the group may do this
 	CodeHistory      = "HISTORY_CHANGED" // the service contradicts its earlier history, or speaks the dialect no more that it spoke before
-	CodeLogKey       = "LOG_KEY_CHANGED" // the service signs with another key than the pinned one
+	CodeLogKey       = "LOG_KEY_CHANGED" // the service signs with another key than the pinned one, or another than that is required
 	CodeAddress      = "ADDRESS"         // an address in the configuration is wrong, or must not receive keys
 	CodeWitness      = "WITNESS_STALE"   // the required witness signed too long ago
+	CodeNoWitness    = "WITNESS_MISSING" // a witness is required, and the service shows no witness's signature
 	CodeVerifierKey  = "VERIFIER_KEY"    // a verifier key in the configuration is wrong
 	CodeReceipt      = "RECEIPT"         // the service confirmed an upload without a valid receipt
 	CodeVaultKey     = "VAULT_KEY"       // the service shows a key for uploads that must not be used
