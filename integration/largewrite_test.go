@@ -277,7 +277,7 @@ func TestW18ServiceKilledDuringASave(t *testing.T) {
 			t.Fatalf("cp: %v\n%s", err, a.control("errors"))
 		}
 		got := filepath.Join(w.dir, "got")
-		bob.must("get", "team", "large", "-o", got)
+		bob.must("get", "team", "large", "--force", "-o", got)
 		shell(t, w.dir, "cmp large got")
 		t.Logf("%d MiB, the service killed three times: %.2f of it sent", size, float64(sent.Load()-before)/float64(size*mib))
 		shell(t, w.dir, "head -c 100 /dev/urandom | dd of=large conv=notrunc bs=1 seek=5000000 status=none")

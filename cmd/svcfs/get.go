@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -13,7 +15,7 @@ import (
 type getFlags struct {
 	output string
 	all    bool
-	force  bool // with all: replace files that differ
+	force  bool // replace files that differ
 	hidden bool // with all: also hidden files of others
 	jobs   int
 }
@@ -26,7 +28,8 @@ func (a *app) getCommand() *cobra.Command {
 		Long: `Fetch a file, decrypt it here and verify it against the ledger; costs one
 retrieval. NAME means the newest version of that name. The content goes to
 standard output, or with -o into a file (mode 0600) that appears only when it
-is complete and verified. FILE gets the time that was recorded with the file, and may
+is complete and verified. A FILE that is equal already costs nothing; one that differs
+is kept unless --force is given. FILE gets the time that was recorded with the file, and may
 be executed if that was recorded and you uploaded the file.
 
 A large file is not held in memory: its blocks are written as they come, each proven
@@ -60,7 +63,7 @@ link that another account uploaded only if its target is in the folder.`,
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", "", "file to write (default standard output), or folder with --all")
 	flags.BoolVar(&f.all, "all", false, "every file of the group, into the folder of -o")
-	flags.BoolVar(&f.force, "force", false, "with --all, replace local files that differ")
+	flags.BoolVar(&f.force, "force", false, "replace local files that differ")
 	flags.BoolVar(&f.hidden, "hidden", false, "with --all, also hidden files of other accounts, such as .bashrc")
 	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "with --all, files to fetch at a time; each takes memory")
 	return cmd
@@ -72,8 +75,10 @@ func (a *app) checkGet(f getFlags) error {
 	switch {
 	case f.jobs < 1:
 		return usage("use --jobs 4", "--jobs must be 1 or more")
-	case (f.force || f.hidden) && !f.all:
-		return usage("add --all, or leave them out: one file that is named always replaces FILE", "--force and --hidden are for --all")
+	case f.hidden && !f.all:
+		return usage("add --all, or leave it out: a file that is named comes in any case", "--hidden is for --all")
+	case f.force && !toFile:
+		return usage("add -o FILE, or leave it out", "--force is about a file that is there")
 	case f.all && !toFile:
 		return usage("add -o DIR", "--all needs a folder to write to")
 	case a.asJSON && !toFile:
@@ -124,6 +129,45 @@ func (a *app) get(ctx context.Context, c *sdk.Client, g sdk.Group, what string, 
 	if err != nil {
 		return err
 	}
+	if f.output == "" || f.output == "-" {
+		return a.getOut(ctx, g, entry, what)
+	}
+	dir, err := os.OpenRoot(filepath.Dir(f.output))
+	if err != nil {
+		return refuse(exitOther, "name a file in a folder that you may read and write", err)
+	}
+	defer dir.Close()
+	name := filepath.Base(f.output)
+	switch there, same, err := holds(dir, name, &entry); {
+	case err != nil:
+		return localFault(err, "name a file that you may read", f.output)
+	case same:
+		return a.printFetched(fetched{Name: shownName(&entry), Path: f.output, CID: entry.Ref, FileHash: hashText(entry.Hash), Size: there.Size(), State: stateEqual})
+	case there != nil && !f.force:
+		return differs(f.output)
+	}
+	progress := a.newBar("fetching", 1, max(entry.Size, 0))
+	defer a.ui.progress("")
+	flying := progress.start(what, entry.Size)
+	defer flying.end()
+	file, err := openFor(ctx, g, entry, flying)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	err = (&wholeFiles{dir: dir}).write(name, downloadOf(ctx, file, flying), marksOf(&entry, c.Account()), f.force)
+	if errors.Is(err, os.ErrExist) && !f.force { // it came meanwhile
+		return differs(f.output)
+	}
+	if err != nil {
+		return localFault(err, "name a file in a folder that you may write to and that has room", f.output)
+	}
+	a.ui.progress("")
+	return a.printFetched(fetchedFrom(entry, file, f.output))
+}
+
+// getOut writes a file to standard output.
+func (a *app) getOut(ctx context.Context, g sdk.Group, entry sdk.Entry, what string) error {
 	progress := a.newBar("fetching", 1, max(entry.Size, 0))
 	defer a.ui.progress("")
 	flying := progress.start(what, entry.Size)
@@ -134,27 +178,25 @@ func (a *app) get(ctx context.Context, c *sdk.Client, g sdk.Group, what string, 
 	}
 	defer file.Close()
 	content := downloadOf(ctx, file, flying)
-	if f.output == "" || f.output == "-" {
-		a.ui.progress("")
-		progress.hidden = progress.hidden || isTerminal(a.ui.out) // the content stands there
-		if _, err := content.WriteTo(a.ui.out); err != nil {
-			return localFault(err, "make room there, or name a file with -o", "standard output")
-		}
-		return nil
-	}
-	dir, err := os.OpenRoot(filepath.Dir(f.output))
-	if err != nil {
-		return refuse(exitOther, "name a file in a folder that you may read and write", err)
-	}
-	defer dir.Close()
-	if err := writeWhole(dir, filepath.Base(f.output), content, marksOf(&entry, c.Account())); err != nil {
-		return localFault(err, "name a file in a folder that you may write to and that has room", f.output)
-	}
 	a.ui.progress("")
-	if a.asJSON {
-		return a.printJSON(fetchedFrom(entry, file, f.output))
+	progress.hidden = progress.hidden || isTerminal(a.ui.out) // the content stands there
+	if _, err := content.WriteTo(a.ui.out); err != nil {
+		return localFault(err, "make room there, or name a file with -o", "standard output")
 	}
 	return nil
+}
+
+// differs refuses to replace a file.
+func differs(file string) error {
+	return refuse(exitUsage, "add --force to replace it, or name another file", fmt.Errorf("%s is there already, with other content", file))
+}
+
+// printFetched describes a file that is there now, as JSON; else there is nothing to say.
+func (a *app) printFetched(f fetched) error {
+	if !a.asJSON {
+		return nil
+	}
+	return a.printJSON(f)
 }
 
 func fetchedFrom(e sdk.Entry, file *sdk.File, path string) fetched {

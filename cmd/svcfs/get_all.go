@@ -112,7 +112,7 @@ func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 			return outcome{doc, fmt.Errorf("%s, and the file is of %s: put a folder in the place of the link, or fetch the file alone with svcfs get", problem, escapeName(string(e.Uploader)))}
 		}
 	}
-	there, same, err := g.holds(path, &e)
+	there, same, err := holds(g.dir, path, &e)
 	if err != nil {
 		return outcome{doc, err}
 	}
@@ -216,11 +216,11 @@ func (g *getting) crossesLink(at string) string {
 	return ""
 }
 
-// holds tells of the file at path, nil when there is none, and whether it has the content of
+// holds tells of the file at path in dir, nil when there is none, and whether it has the content of
 // e: the hash, or, where nobody knows that, size and time. Something that is not a file is an
 // error: it is not replaced.
-func (g *getting) holds(path string, e *sdk.Entry) (there os.FileInfo, same bool, err error) {
-	info, err := g.dir.Lstat(path)
+func holds(dir *os.Root, path string, e *sdk.Entry) (there os.FileInfo, same bool, err error) {
+	info, err := dir.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, false, nil
 	}
@@ -228,12 +228,12 @@ func (g *getting) holds(path string, e *sdk.Entry) (there os.FileInfo, same bool
 		return nil, false, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, false, fmt.Errorf("%s is there already and is not a file", filepath.Join(g.flags.output, path))
+		return nil, false, fmt.Errorf("%s is there already and is not a file", filepath.Join(dir.Name(), path))
 	}
 	if e.Hash == (sdk.Digest{}) || !mayEqual(e, info.Size()) {
 		return info, looksEqual(e, info.Size(), info.ModTime()), nil
 	}
-	f, err := g.dir.Open(path)
+	f, err := dir.Open(path)
 	if err != nil {
 		return nil, false, err
 	}

@@ -30,11 +30,6 @@ type wholeFiles struct {
 	cleaned map[string]bool // folders that were looked through
 }
 
-// writeWhole writes one file.
-func writeWhole(dir *os.Root, path string, content io.WriterTo, as marks) error {
-	return (&wholeFiles{dir: dir}).write(path, content, as, true)
-}
-
 // write makes path hold content, with some marks, or leaves it as it was. A file that is there is
 // replaced only if replace is set; else the error is [os.ErrExist].
 func (w *wholeFiles) write(path string, content io.WriterTo, as marks, replace bool) error {

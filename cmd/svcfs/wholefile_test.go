@@ -96,7 +96,7 @@ func TestWholeFilesRemoveWhatIsAbandoned(t *testing.T) {
 		ok(t, dir.WriteFile(abandoned, []byte("half"), 0o600))
 	}
 	ok(t, dir.WriteFile(".svcfs-other", nil, 0o600))
-	ok(t, writeWhole(dir, "f", strings.NewReader("x"), marks{}))
+	ok(t, (&wholeFiles{dir: dir}).write("f", strings.NewReader("x"), marks{}, true))
 	if left := leftovers(t, dir.Name()); len(left) != 1 || filepath.Base(left[0]) != name {
 		t.Errorf("left: %v, want only %s", left, name)
 	}
