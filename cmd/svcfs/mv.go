@@ -54,10 +54,16 @@ func (a *app) mv(ctx context.Context, g sdk.Group, what, name string) error {
 		if err := g.Rename(ctx, e.Ref, name); err != nil {
 			return err
 		}
-		f := changedFile{Name: shownName(&e), NewName: names.Show(name, string(e.Ref)), CID: e.Ref, FileHash: hashText(e.Hash)}
-		if err := a.printChanged(f, "renamed"); err != nil {
+		if !a.asJSON {
+			continue
+		}
+		if err := a.printJSON(changedFile{Name: shownName(&e), NewName: names.Show(name, string(e.Ref)), CID: e.Ref, FileHash: hashText(e.Hash)}); err != nil {
 			return err
 		}
+	}
+	if !a.asJSON {
+		newest := &versions[len(versions)-1]
+		a.ui.printf("renamed %s to %s, with %s\n", shownName(newest), names.Show(name, string(newest.Ref)), plural(len(versions), "version"))
 	}
 	return nil
 }

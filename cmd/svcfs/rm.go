@@ -131,10 +131,6 @@ func (a *app) printChanged(f changedFile, verb string) error {
 	if a.asJSON {
 		return a.printJSON(f)
 	}
-	if f.NewName != "" {
-		a.ui.printf("%s %s to %s\n", verb, f.Name, f.NewName)
-		return nil
-	}
 	a.ui.printf("%s %s  %s\n", verb, f.Name, escapeText(string(f.CID)))
 	return nil
 }

@@ -50,6 +50,12 @@ every writer remove files. 'svcfs ls --trash GROUP' lists what can be brought ba
 			if err != nil {
 				return err
 			}
+			for _, what := range args[1:] {
+				if _, err := versionsOf(g.ID, trash, what, inTrash); err != nil {
+					group := escapeName(args[0])
+					return refuse(exitNotFound, "see what can be brought back with: svcfs ls --trash "+group, fmt.Errorf("%s is not in the trash of group %s", escapeName(what), group))
+				}
+			}
 			return eachName(g, trash, args[1:], inTrash, func(name string, versions []sdk.Entry) error {
 				done, err := g.RestoreVersions(ctx, versions)
 				if err != nil {
