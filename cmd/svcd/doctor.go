@@ -81,7 +81,8 @@ func (s *settings) examine(ctx context.Context) []cli.Finding {
 	cfg.TLSCert, cfg.TLSKey = "", ""
 	svc, err := service.Open(ctx, cfg)
 	if err != nil {
-		return append(list, cli.Failed("service", err.Error(), cmp.Or(service.NextStepOf(err), "the text says which part; svcd serve fails in the same way")))
+		hint := cmp.Or(service.NextStepOf(err), ownfile.MendOf(err), "the text says which part; svcd serve fails in the same way")
+		return append(list, cli.Failed("service", err.Error(), hint))
 	}
 	list = append(list, checkParts(ctx, svc)...)
 	if err := svc.Close(); err != nil {

@@ -164,6 +164,17 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
+// Root is told to be the user of the service: what root writes, the service could not use.
+func TestDoctorOfRoot(t *testing.T) {
+	proctest.Need(t, "root")
+	dir := makeData(t, filepath.Join(t.TempDir(), "data"))
+	const nobody = 65534
+	ok(t, os.Chown(dir, nobody, nobody))
+	if got, code := doctor(t, "--data", dir); code != exitOther || !strings.HasPrefix(got["service"].Hint, "sudo -u nobody svcd") {
+		t.Errorf("exit %d, %+v", code, got)
+	}
+}
+
 // writePair writes a certificate, signed by itself, and its key.
 func writePair(t *testing.T, cert, key string, notAfter time.Time) {
 	t.Helper()

@@ -45,6 +45,7 @@ key and the newest checkpoint of each ledger: if --data is lost, a new witness b
 			return s.serveWitness(cmd.Context(), w.Server(trusted), w.Key(), listen)
 		},
 	}
+	cmd.Flags().StringVar(&s.cfg.DataDir, "data", "", "folder with the key of the witness and the newest checkpoint of each ledger")
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8001", "address to listen on; port 0 takes a free one. A proxy does TLS where it is needed: nothing secret passes")
 	cmd.Flags().StringVar(&name, "name", "svcd-witness", "name of the witness in its key, such as witness.example.net")
 	cmd.Flags().StringArrayVar(&logs, "log", nil, "verifier key of a log to witness; may be given several times")

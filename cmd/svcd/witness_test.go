@@ -71,3 +71,11 @@ func TestWitnessRuns(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+// A witness has a folder of its own, without a default.
+func TestHelpOfTheWitness(t *testing.T) {
+	out, _, _ := execute(t, "witness", "--help")
+	if strings.Contains(out, "default: /var/lib/svcd,") || !strings.Contains(out, "folder with the key of the witness") {
+		t.Error(out)
+	}
+}
