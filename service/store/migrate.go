@@ -14,9 +14,13 @@ import (
 // migrateAgain is the pause before another attempt to migrate.
 const migrateAgain = 20 * time.Millisecond
 
+// firstSchema is the number in a database that 0001_initial.sql made. Databases of early programs have
+// smaller numbers, and other tables.
+const firstSchema = 1001
+
 // migration is one numbered file of SQL.
 type migration struct {
-	version int
+	version int // from firstSchema on
 	sql     string
 }
 
@@ -30,15 +34,14 @@ func (s *Store) load() ([]migration, error) {
 	var all []migration
 	for i, file := range files {
 		number, _, _ := strings.Cut(file.Name(), "_")
-		version, err := strconv.Atoi(number)
-		if err != nil || version != i+1 {
+		if n, err := strconv.Atoi(number); err != nil || n != i+1 {
 			return nil, fmt.Errorf("migration %s: want number %d", file.Name(), i+1)
 		}
 		text, err := fs.ReadFile(s.schema, path.Join(dir, file.Name()))
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, migration{version, string(text)})
+		all = append(all, migration{firstSchema + i, string(text)})
 	}
 	return all, nil
 }
@@ -72,10 +75,16 @@ func (s *Store) migrate(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read schema version: %w", err)
 		}
+		if have != 0 && have < firstSchema {
+			return fmt.Errorf("the data was written by an early svcd (schema %d), which no other version reads: use that version, or begin with an empty database and data directory", have)
+		}
 		if have > newest {
 			return fmt.Errorf("the data was written by a newer svcd (schema %d, this program knows %d): install that version", have, newest)
 		}
-		for _, m := range all[have:] {
+		for _, m := range all {
+			if m.version <= have {
+				continue
+			}
 			if _, err := tx.tx.ExecContext(ctx, m.sql); err != nil {
 				return fmt.Errorf("migrate to schema %d: %w", m.version, err)
 			}

@@ -89,7 +89,7 @@ func TestSchemaExpandsAndContracts(t *testing.T) {
 		if got := noteOf(t, last, "before"); got != "" {
 			t.Errorf("after contract the note is %q", got)
 		}
-		if version, err := last.SchemaVersion(); err != nil || version != 3 {
+		if version, err := last.SchemaVersion(); err != nil || version != 1003 {
 			t.Errorf("schema %d, %v", version, err)
 		}
 		for _, more := range []map[string]string{nil, next()} {
@@ -127,7 +127,7 @@ func TestMigrationsAreWholeOrNotAtAll(t *testing.T) {
 	opensWith(t, func(t *testing.T, with func(map[string]string) (*store.Store, error)) {
 		s := open(t, func() (*store.Store, error) { return with(nil) })
 		bad := map[string]string{"0002_expand.sql": expand, "0003_bad.sql": "CREATE TABLE added (id INTEGER); SELECT * FROM nowhere"}
-		if _, err := with(bad); err == nil || !strings.Contains(err.Error(), "migrate to schema 3") {
+		if _, err := with(bad); err == nil || !strings.Contains(err.Error(), "migrate to schema 1003") {
 			t.Fatalf("a bad migration: %v", err)
 		}
 		if err := takeLease(t.Context(), s, "a"); err != nil {

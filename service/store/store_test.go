@@ -65,6 +65,7 @@ func TestStore(t *testing.T) {
 		"processes that start at once make one schema":      testStartTogether,
 		"the ledger cannot be changed":                      testAppendOnly,
 		"a newer schema is refused":                         testNewer,
+		"the schema of an early program is refused":         testEarly,
 		"text is compared by bytes, NUL is refused":         testText,
 		"a caller who leaves waiting leaves nothing behind": testGivenUp,
 		"scrubbing works beside readers":                    testScrub,
@@ -233,9 +234,9 @@ func testAppendOnly(t *testing.T, opener func() (*store.Store, error)) {
 
 func testNewer(t *testing.T, opener func() (*store.Store, error)) {
 	s := open(t, opener)
-	var statement store.Query = "PRAGMA user_version = 99"
+	var statement store.Query = "PRAGMA user_version = 1099"
 	if s.Engine() == "postgres" {
-		statement = "INSERT INTO schema_version VALUES (99)"
+		statement = "INSERT INTO schema_version VALUES (1099)"
 	}
 	err := s.Write(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.ExecContext(t.Context(), statement)
@@ -394,5 +395,24 @@ func TestTablesAreTheSameOnBothEngines(t *testing.T) {
 		if strings.Index(all, pair[0]) > strings.Index(all, pair[1]) || !strings.Contains(all, pair[0]) {
 			t.Errorf("%v are in the wrong order in %s", pair, all)
 		}
+	}
+}
+
+// An early program numbered other tables from 1 on: its database is never taken for an older one of this program.
+func testEarly(t *testing.T, opener func() (*store.Store, error)) {
+	s := open(t, opener)
+	var statement store.Query = "PRAGMA user_version = 30"
+	if s.Engine() == "postgres" {
+		statement = "UPDATE schema_version SET version = 30"
+	}
+	err := s.Write(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), statement)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := opener(); err == nil || !strings.Contains(err.Error(), "early svcd (schema 30)") {
+		t.Errorf("the schema of an early program opens: %v", err)
 	}
 }
