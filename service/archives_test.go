@@ -613,6 +613,53 @@ func TestALostIncrementCostsNoOlderFile(t *testing.T) {
 	}
 }
 
+// A row that was deleted in a page that is there stays deleted, although another page of its table is lost and an
+// earlier archive has the row.
+func TestDeletedRowsStayDeletedInASalvage(t *testing.T) {
+	t.Parallel()
+	r, _ := runWithGroup(t)
+	const members = 1500 // several pages
+	member := func(i int) string { return fmt.Sprintf("member-%0100d.svc.testnet", i) }
+	var rows []string
+	for i := range members {
+		rows = append(rows, fmt.Sprintf("('g', '%s', 1, 'writer')", member(i)))
+	}
+	r.exec("INSERT INTO members (group_id, account, since, role) VALUES " + strings.Join(rows, ", "))
+	full := r.exports()
+	for _, gone := range []string{member(1), member(members - 2)} {
+		r.exec("DELETE FROM members WHERE account = '" + gone + "'")
+	}
+	increment := r.exports(full)
+	kept, lost := 0, 0
+	list := slices.DeleteFunc(sections(t, increment), func(s sectionOf) bool {
+		if s.kind != 'r' || s.name != "members" {
+			return false
+		}
+		if bytes.Contains(s.data, []byte(member(2))) {
+			kept++
+			return false
+		}
+		lost++
+		return true
+	})
+	if kept == 0 || lost == 0 {
+		t.Fatalf("%d pages are kept, %d lost", kept, lost)
+	}
+	there := runWith(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
+	sum, err := there.svc.Salvage(t.Context(), func(string, string, string, error) {}, readers(full, archiveOf(t, "", list))...)
+	if err != nil || len(sum.Damage) == 0 {
+		t.Fatalf("damage %q, %v", sum.Damage, err)
+	}
+	db := there.openDatabase()
+	defer db.Close()
+	var gone, all int
+	ok(t, db.QueryRow("SELECT count(*) FROM members WHERE account = '"+member(1)+"'").Scan(&gone))
+	ok(t, db.QueryRow("SELECT count(*) FROM members").Scan(&all))
+	if gone != 0 || all < members-2 {
+		t.Errorf("%d of the deleted rows are back, %d rows in all", gone, all)
+	}
+}
+
 // names are those of the files of the group g, by reference.
 func (u *user) names() map[string]string {
 	all := make(map[string]string)

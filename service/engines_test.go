@@ -63,6 +63,7 @@ func TestOnPostgres(t *testing.T) {
 		"ImportRefusesEverythingButAWholeChain": TestImportRefusesEverythingButAWholeChain,
 		"DamageIsNamedAndTheRestSurvives":       TestDamageIsNamedAndTheRestSurvives,
 		"ALostIncrementCostsNoOlderFile":        TestALostIncrementCostsNoOlderFile,
+		"DeletedRowsStayDeletedInASalvage":      TestDeletedRowsStayDeletedInASalvage,
 		"FilesInBlocksMove":                     TestFilesInBlocksMove,
 		"TrashIsExported":                       TestTrashIsExported,
 		"VersionsAreExported":                   TestVersionsAreExported,
