@@ -80,7 +80,8 @@ no file and no upload, which svcd serve removes. They are no failure.`,
 			}
 			switch {
 			case bad > 0:
-				return refuse(fmt.Sprintf("restore %s from a backup", cmp.Or(s.cfg.Blobs, filepath.Join(s.cfg.DataDir, "blobs"))), "%d files cannot be served as they were stored", bad)
+				return refuse(fmt.Sprintf("put the blobs back from a copy of %s, if there is one, or have the files uploaded again; an archive of svcd export has them for a new service only",
+					cmp.Or(s.cfg.Blobs, filepath.Join(s.cfg.DataDir, "blobs"))), "%d files cannot be served as they were stored", bad)
 			case miscounted > 0:
 				return refuse("svcd export and svcd import count them anew", "the bytes of %d accounts and groups are counted wrong: uploads may be refused too early or too late", miscounted)
 			}
