@@ -58,12 +58,12 @@ func installed(t *testing.T) string {
 var noNetwork = regexp.MustCompile(`\b(EAI_AGAIN|ENOTFOUND|ECONNREFUSED|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT)\b`)
 
 // javaScript starts one of our programs with the npm package, and returns how to have it do something.
-func javaScript(t *testing.T, w *world, program string) func(p *person, group, command string, args ...string) (json.RawMessage, string) {
+func javaScript(t *testing.T, url, program string) func(p *person, group, command string, args ...string) (json.RawMessage, string) {
 	t.Helper()
 	dir := installed(t)
 	script, err := filepath.Abs("testdata/" + program)
 	ok(t, err)
-	cmd := exec.Command("node", script, w.url)
+	cmd := exec.Command("node", script, url)
 	var stderr safeBuffer
 	cmd.Dir, cmd.Stderr = dir, &stderr
 	in, err := cmd.StdinPipe()
@@ -96,7 +96,7 @@ func javaScript(t *testing.T, w *world, program string) func(p *person, group, c
 // the mount in both directions.
 func TestJavaScriptSDK(t *testing.T) {
 	w, alice, bob := team(t)
-	js := javaScript(t, w, "sdk.mjs")
+	js := javaScript(t, w.url, "sdk.mjs")
 	must := func(p *person, group, command string, args ...string) string {
 		t.Helper()
 		out, problem := js(p, group, command, args...)
@@ -214,11 +214,38 @@ func TestJavaScriptSDK(t *testing.T) {
 	})
 }
 
+// A JavaScript SDK that is open goes on over a restart of the service. New keys for sessions end its session too, and
+// it signs in again with refreshToken.
+func TestJavaScriptSDKThatIsOpen(t *testing.T) {
+	w, alice, bob := team(t)
+	js := javaScript(t, w.url, "sdk.mjs")
+	works := func(command string, args ...string) {
+		t.Helper()
+		if _, problem := js(alice, "team", command, args...); problem != "" {
+			t.Errorf("%s: %s", command, problem)
+		}
+	}
+	works("revoke", bob.id)
+	w.stop()
+	w.start()
+	works("add", bob.id)
+	w.stop()
+	if out, err := w.svcd("rotate-token-key"); err != nil {
+		t.Fatal(err, out)
+	}
+	w.start()
+	if _, problem := js(alice, "team", "revoke", bob.id); !strings.Contains(problem, "invalid session token") {
+		t.Errorf("with a session of before: %q", problem)
+	}
+	works("token")
+	works("revoke", bob.id)
+}
+
 // A file above 4 MiB that svcfs saved is refused to the JavaScript SDK, with the command of the group's owner,
 // and read once the owner ran it.
 func TestJavaScriptSDKAboveFourMiB(t *testing.T) {
 	w, alice, _ := team(t)
-	js := javaScript(t, w, "sdk.mjs")
+	js := javaScript(t, w.url, "sdk.mjs")
 	content, file := bytes.Repeat([]byte("large \x00\xff"), 700_000), filepath.Join(w.dir, "upload.bin") // 5.6 MB
 	write(t, file, content)
 	cid := func() (cid string) {
@@ -265,7 +292,7 @@ func wantInReadme(t *testing.T, types string) {
 // client that reads the format, as 1.2 does, gets and sends both.
 func TestJavaScriptCompression(t *testing.T) {
 	w, alice, bob := team(t)
-	npm, v1 := javaScript(t, w, "sdk.mjs"), javaScript(t, w, "format1.mjs")
+	npm, v1 := javaScript(t, w.url, "sdk.mjs"), javaScript(t, w.url, "format1.mjs")
 	c, err := sdk.New(sdk.AccountID(bob.id), sdk.Config{URL: w.url, APIKey: sdk.NewSecret(bob.key)})
 	if err != nil {
 		t.Fatal(err)

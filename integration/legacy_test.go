@@ -72,7 +72,7 @@ func TestLegacyFilesForEveryClient(t *testing.T) {
 		write(t, empty+".second", nil)
 		empty += ".second"
 	}
-	js := javaScript(t, w, "sdk.mjs")
+	js := javaScript(t, w.url, "sdk.mjs")
 	scripts := newAgent(t, w.url, sdk.AccountID(alice.id), alice.key)
 	check := func(when string) {
 		t.Helper()

@@ -38,11 +38,18 @@ const commandsOf = (sdk, group) => ({
   fee: async (action) => String(await sdk.estimateFee(action)),
 });
 
+// An SDK of an account is open until standard input ends.
+const open = new Map();
+const sdkOf = (account, key) => {
+  const id = account + ' ' + key;
+  if (!open.has(id)) open.set(id, new NovaSdk(account, { apiKey: key, authUrl: url, mcpUrl: url, rpcUrl: url + '/rpc', contractId: 'svc.testnet' }));
+  return open.get(id);
+};
+
 for await (const line of createInterface({ input: process.stdin })) {
   const { account, key, group, command, args } = JSON.parse(line);
   try {
-    const sdk = new NovaSdk(account, { apiKey: key, authUrl: url, mcpUrl: url, rpcUrl: url + '/rpc', contractId: 'svc.testnet' });
-    process.stdout.write(JSON.stringify({ ok: await commandsOf(sdk, group)[command](...(args ?? [])) }) + '\n');
+    process.stdout.write(JSON.stringify({ ok: await commandsOf(sdkOf(account, key), group)[command](...(args ?? [])) }) + '\n');
   } catch (e) {
     process.stdout.write(JSON.stringify({ error: String(e.message), name: e.name }) + '\n');
   }
