@@ -49,7 +49,8 @@ func firstNoted(ctx context.Context, s *store.Store, name, now string) (first st
 		return first, err
 	}
 	err = s.Write(ctx, func(tx *store.Tx) error {
-		if _, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", name, now); err != nil {
+		const note = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
+		if _, err := tx.ExecContext(ctx, note, name, now); err != nil {
 			return err
 		}
 		return read(tx)

@@ -142,7 +142,8 @@ func (a *app) get(ctx context.Context, c *sdk.Client, g sdk.Group, what string, 
 	case err != nil:
 		return localFault(err, "name a file that you may read", f.output)
 	case same:
-		return a.printFetched(fetched{Name: shownName(&entry), Path: f.output, CID: entry.Ref, FileHash: hashText(entry.Hash), Size: there.Size(), State: stateEqual})
+		return a.printFetched(fetched{Name: shownName(&entry), Path: f.output, CID: entry.Ref,
+			FileHash: hashText(entry.Hash), Size: there.Size(), State: stateEqual})
 	case there != nil && !f.force:
 		return differs(f.output)
 	}

@@ -57,7 +57,8 @@ func (a *app) mv(ctx context.Context, g sdk.Group, what, name string) error {
 		if !a.asJSON {
 			continue
 		}
-		if err := a.printJSON(changedFile{Name: shownName(&e), NewName: names.Show(name, string(e.Ref)), CID: e.Ref, FileHash: hashText(e.Hash)}); err != nil {
+		f := changedFile{Name: shownName(&e), NewName: names.Show(name, string(e.Ref)), CID: e.Ref, FileHash: hashText(e.Hash)}
+		if err := a.printJSON(f); err != nil {
 			return err
 		}
 	}
