@@ -200,7 +200,7 @@ func (r *running) hashes() map[int64][]byte {
 }
 
 // layouts are those of records that a client of today understands.
-func layouts() []string { return []string{chain.Layout2, chain.ReadsFolders} }
+func layouts() []string { return []string{chain.Layout2, chain.ReadsFolders, chain.ReadsMadeFolders} }
 
 // forgeChain makes the chains valid again after a change of rows, as an attacker with
 // the whole database could.

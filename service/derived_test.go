@@ -14,7 +14,7 @@ import (
 // told is a service whose ledger derives rows of every table, and three of its files.
 type told struct {
 	*running
-	named, renamed, deleted, removed string
+	named, renamed, deleted, removed, folder string
 }
 
 func tellOfEveryTable(t *testing.T) told {
@@ -32,6 +32,7 @@ func tellOfEveryTable(t *testing.T) told {
 	named := alice.upload("g", "named", []byte("content")).Location
 	renamed := alice.upload("g", "before", []byte("content")).Location
 	deleted := alice.upload("g", "deleted", []byte("content")).Location
+	folder := alice.makesFolder("folder")
 	must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": renamed, "filename": "after"})
 	must[string](alice, wire.OpSetAttributes, attributesRequest(named, `{"mtime":"1"}`))
 	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": deleted})
@@ -65,14 +66,14 @@ func tellOfEveryTable(t *testing.T) told {
 	if _, err := r.svc.Audit(t.Context()); err != nil {
 		t.Fatalf("of the true tables: %v", err)
 	}
-	return told{r, named, renamed, deleted, removed.Location}
+	return told{r, named, renamed, deleted, removed.Location, folder.Record.IPFSHash}
 }
 
 // Threat 26: the audit finds a changed row of a derived table, and names table, row,
 // column and both values.
 func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 	r := tellOfEveryTable(t)
-	named, renamed, deleted, removed := r.named, r.renamed, r.deleted, r.removed
+	named, renamed, deleted, removed, folder := r.named, r.renamed, r.deleted, r.removed, r.folder
 	db := r.openDatabase()
 	// literal reads a column as a literal, to put it back.
 	literal := func(table, column, where string) string {
@@ -156,6 +157,10 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 		{"files", "deleted_why", file(deleted), "'RetentionPolicy'", deleted},
 		{"files", "deleted_ns", file(named), "7", named},
 		{"files", "key_id", file(deleted), "7", deleted},
+		{"folders", "group_id", file(folder), "'open'", folder},
+		{"folders", "account", file(folder), "'bob.svc.testnet'", folder},
+		{"folders", "seq", file(folder), "1", folder},
+		{"folders", "path", file(folder), "'other/'", folder},
 		{"chains", "number", "chain = 'group:g'", "1", "group:g"},
 		{"chains", "hash", "chain = 'group:g'", other["hash"], "group:g"},
 	} {
@@ -184,6 +189,8 @@ func TestThreat26AuditFindsInventedAndMissingRows(t *testing.T) {
 			`table members, "g/eve.svc.testnet": the ledger is broken: the ledger knows nothing of it`},
 		"a deletion that nobody asked for": {"INSERT INTO pending_deletions (ref, group_id, account, due_ns) VALUES ('" + named + "', 'g', 'alice.svc.testnet', 5)",
 			"DELETE FROM pending_deletions", "table pending_deletions, \"" + named + "\": the ledger is broken: the ledger knows nothing of it"},
+		"a folder that nobody made": {"INSERT INTO folders (ref, group_id, account, seq, path) VALUES ('f', 'g', 'alice.svc.testnet', 5, 'f/')", "DELETE FROM folders WHERE ref = 'f'",
+			`table folders, "f": the ledger is broken: the ledger knows nothing of it`},
 		"a member is missing": {"UPDATE members SET account = 'zed' WHERE group_id = 'open' AND account = 'bob.svc.testnet'", "", `table members, "open/zed"`},
 	} {
 		if _, err := db.Exec(tc.statement); err != nil {

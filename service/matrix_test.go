@@ -96,6 +96,17 @@ func folderOf(uploader func(*matrix) *user) func(*matrix, role) object {
 	}
 }
 
+// madeFolder is a fresh folder, which one account recorded unless it is nil.
+func madeFolder(by func(*matrix) *user) func(*matrix, role) object {
+	return func(m *matrix, _ role) object {
+		request := object{"group_id": "g", "folder": m.unique("folder")}
+		if by != nil {
+			must[wire.FolderResult](by(m), wire.OpMakeFolder, request)
+		}
+		return request
+	}
+}
+
 func theOwner(m *matrix) *user { return m.owner }
 func aMember(m *matrix) *user  { return m.member }
 
@@ -157,6 +168,9 @@ func rows() []matrixRow {
 		{wire.OpRenameFile, earlier(object{"filename": "other"}), owners},
 		{wire.OpRenameFolder, folderOf(theOwner), owners},
 		{wire.OpRenameFolder, folderOf(aMember), writers},
+		{wire.OpMakeFolder, madeFolder(nil), writers},
+		{wire.OpRemoveFolder, madeFolder(theOwner), owners},
+		{wire.OpRemoveFolder, madeFolder(aMember), writers},
 		{wire.OpSetAttributes, fileOf(theOwner, object{"attributes": object{"mtime": "1"}}), owners},
 		{wire.OpSetAttributes, fileOf(aMember, object{"attributes": object{"mtime": "1"}}), writers},
 		{wire.OpSetAttributes, earlier(object{"attributes": object{"mtime": "1"}}), owners},

@@ -52,6 +52,8 @@ const (
 	OpRenameFile           = "rename_file"             // ours
 	OpSetAttributes        = "set_attributes"          // ours
 	OpRenameFolder         = "rename_folder"           // ours
+	OpMakeFolder           = "make_folder"             // ours
+	OpRemoveFolder         = "remove_folder"           // ours
 	OpWatch                = "watch"                   // ours
 	OpGetPending           = "get_pending_destruction" // ours
 	OpKeepFiles            = "keep_files"              // ours
@@ -115,6 +117,8 @@ const (
 	// of get_group_transactions may be longer than its limit by so many rows, because they
 	// have one ChangedSeq. Clients refuse a record of more.
 	MaxFolderFiles = 10_000
+	// MaxFolders is how many recorded folders of one account a group has, at most.
+	MaxFolders = 10_000
 	// MaxPageNames is the largest page of groups, in names.
 	MaxPageNames = 1000
 	// WholeFileBytes is the largest file, in bytes of plaintext, that clients always seal

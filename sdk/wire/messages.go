@@ -283,10 +283,26 @@ type RenameFolderRequest struct {
 	Seq       int64  `json:"seq"`        // of the newest record of the group that the caller has seen
 }
 
+// FolderRequest is the body of make_folder and remove_folder. make_folder records a folder, so that
+// it is there without a file beneath it; remove_folder takes that back while nothing is beneath it.
+// Ours.
+type FolderRequest struct {
+	GroupID string `json:"group_id"`
+	Folder  string `json:"folder"` // as recorded, without a slash at either end
+}
+
+// FolderResult answers a [FolderRequest]. Record is the record as [KindsChain] lists it, with
+// PrevHash; Receipt is as in [FinalizeUploadResult]. Both are nil if make_folder changed nothing,
+// because the folder was recorded before.
+type FolderResult struct {
+	Record  *TransactionRow `json:"record,omitempty"`
+	Receipt *ChainHead      `json:"receipt,omitempty"`
+}
+
 // RenameFolderResult answers a [RenameFolderRequest]. Record is the record as [KindsChain]
 // lists it, with PrevHash; Receipt is as in [FinalizeUploadResult].
 type RenameFolderResult struct {
-	Files   int64           `json:"files"` // versions of files with new names
+	Files   int64           `json:"files"` // versions of files, and recorded folders, with new names
 	Record  *TransactionRow `json:"record"`
 	Receipt *ChainHead      `json:"receipt"`
 }
@@ -415,8 +431,9 @@ type TransactionsRequest struct {
 	Kinds string `json:"kinds,omitempty"`
 	// Layouts are the layouts of records that the client understands, by their names in
 	// package chain. Without the newest layout the service refuses rows with hashes. With
-	// chain.ReadsFolders among them the client also applies records of renamed folders;
-	// without it the service refuses [KindsChain] with such a record.
+	// chain.ReadsFolders among them the client also applies records of renamed folders, with
+	// chain.ReadsMadeFolders those of made and removed ones; without it the service refuses
+	// [KindsChain] with such a record.
 	Layouts []string `json:"layouts,omitempty"`
 	// Nonce is text of the client for this request, 1 to [MaxNonceBytes] letters and
 	// digits. The signature of the chain's head covers it. Ours.

@@ -44,6 +44,8 @@ func (s *server) operations() map[string]tool {
 		wire.OpDeleteFile:           typed(s.Files.Delete),
 		wire.OpRenameFile:           typed(s.Files.Rename),
 		wire.OpRenameFolder:         typed(s.Files.RenameFolder),
+		wire.OpMakeFolder:           typed(s.Files.MakeFolder),
+		wire.OpRemoveFolder:         typed(s.Files.RemoveFolder),
 		wire.OpSetAttributes:        typed(s.Files.SetAttributes),
 		wire.OpGetStorage:           typed(s.Files.Storage),
 		wire.OpRemoveFile:           typed(s.Files.Remove),

@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,9 +16,9 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// RenameFolder gives all living files beneath a folder their new names, with one record:
-// all or none. The caller must be allowed to rename each, see [Files.Rename]. Price and free
-// changes are those of the renames that it stands for. A request that was carried out after
+// RenameFolder gives all living files beneath a folder, and the recorded folders there, their new
+// names, with one record: all or none. The caller must be allowed to rename each, see
+// [Files.Rename]. Price and free changes are those of the renames that it stands for. A request that was carried out after
 // req.Seq is answered again.
 func (f *Files) RenameFolder(ctx context.Context, account string, req wire.RenameFolderRequest) (out wire.RenameFolderResult, err error) {
 	for _, name := range []string{req.Folder, req.NewFolder} {
@@ -50,7 +51,7 @@ func (f *Files) RenameFolder(ctx context.Context, account string, req wire.Renam
 	return out, err
 }
 
-// beneath is a living file in a folder: little of each, because there may be
+// beneath is a living file in a folder, or a recorded folder: little of each, because there may be
 // [wire.MaxFolderFiles].
 type beneath struct {
 	ref, uploader, name string
@@ -59,6 +60,9 @@ type beneath struct {
 // inFolder is the condition for the living files beneath a folder; [inFolderArgs] are its
 // arguments. The index files_by_name holds the beginnings of names only.
 const inFolder = "deleted_ns IS NULL AND trash_ns IS NULL AND substr(filename, 1, 200) >= ? AND substr(filename, 1, 200) <= ? AND substr(filename, 1, ?) = ?"
+
+// isFolderIn is inFolder for recorded folders. A folder is in itself.
+const isFolderIn = "substr(path, 1, 200) >= ? AND substr(path, 1, 200) <= ? AND substr(path, 1, ?) = ?"
 
 // indexedName is how many characters of a name the index files_by_name holds.
 const indexedName = 200
@@ -90,26 +94,33 @@ const selectBeginning = "SELECT filename FROM files WHERE group_id = ? AND delet
 func (f *Files) renameFolder(ctx context.Context, tx *store.Tx, g groups.Group, account, from, to string) (r chain.Row, err error) {
 	list, err := store.List(ctx, tx, "list a folder", func(b *beneath) []any { return []any{&b.ref, &b.uploader, &b.name} },
 		selectBeneath, append(append([]any{g.ID}, inFolderArgs(from)...), wire.MaxFolderFiles+1)...)
+	if err != nil {
+		return r, err
+	}
+	folders, err := foldersIn(ctx, tx, g.ID, from)
 	switch {
 	case err != nil:
 		return r, err
-	case len(list) == 0:
+	case len(list)+len(folders) == 0:
 		return r, fault.New(wire.CodeFileNotFound, "file not found: no file is beneath that folder in group %q", g.ID)
-	case len(list) > wire.MaxFolderFiles:
-		return r, fault.New(wire.CodeTooLarge, "the folder holds more than %d versions of files: rename the folders beneath it one by one", wire.MaxFolderFiles)
+	case len(list)+len(folders) > wire.MaxFolderFiles:
+		return r, fault.New(wire.CodeTooLarge, "the folder holds more than %d versions of files and recorded folders: rename the folders beneath it one by one", wire.MaxFolderFiles)
 	}
-	for _, t := range list {
+	for _, t := range slices.Concat(list, folders) {
 		if account != t.uploader && account != g.Owner {
-			return r, fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who uploaded a file beneath the folder, and the owner of group %q can rename it", t.uploader, g.ID)
+			return r, fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who uploaded a file beneath the folder or made a folder there, and the owner of group %q can rename it", t.uploader, g.ID)
 		}
-		if err := checkName(to + strings.TrimPrefix(t.name, from)); err != nil {
+		if err := checkName(to + strings.TrimSuffix(strings.TrimPrefix(t.name, from), "/")); err != nil {
 			return r, err
 		}
 	}
 	if err := notTaken(ctx, tx, g.ID, from, to, list); err != nil {
 		return r, err
 	}
-	return f.recordFolder(ctx, tx, g.ID, account, from, to, list)
+	if err := foldersNotTaken(ctx, tx, g.ID, from, to, folders); err != nil {
+		return r, err
+	}
+	return f.recordFolder(ctx, tx, g.ID, account, from, to, len(list)+len(folders))
 }
 
 // notTaken refuses a folder when the name of a file beneath it is in use where the file
@@ -159,9 +170,9 @@ func longNotTaken(ctx context.Context, tx *store.Tx, group, from, to string, lis
 }
 
 // recordFolder appends the record and changes the rows.
-func (f *Files) recordFolder(ctx context.Context, tx *store.Tx, group, account, from, to string, list []beneath) (r chain.Row, err error) {
-	r, err = f.ledger.ChargeTimes(ctx, tx, chain.KindRename, int64(len(list)), chain.Record{Kind: chain.KindRenameFolder, Account: account, Group: group, Detail: to,
-		Tags: ledger.WithTags(nil, chain.Tag{Name: chain.TagFolder, Value: from}, chain.Tag{Name: chain.TagFiles, Value: strconv.Itoa(len(list))})})
+func (f *Files) recordFolder(ctx context.Context, tx *store.Tx, group, account, from, to string, files int) (r chain.Row, err error) {
+	r, err = f.ledger.ChargeTimes(ctx, tx, chain.KindRename, int64(files), chain.Record{Kind: chain.KindRenameFolder, Account: account, Group: group, Detail: to,
+		Tags: ledger.WithTags(nil, chain.Tag{Name: chain.TagFolder, Value: from}, chain.Tag{Name: chain.TagFiles, Value: strconv.Itoa(files)})})
 	if err != nil {
 		return r, err
 	}
@@ -170,6 +181,11 @@ func (f *Files) recordFolder(ctx context.Context, tx *store.Tx, group, account, 
 		append([]any{to, rest, r.Seq, group}, inFolderArgs(from)...)...)
 	if err != nil {
 		return r, fmt.Errorf("write names: %w", err)
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE folders SET path = CAST(? AS TEXT) || substr(path, ?) WHERE group_id = ? AND "+isFolderIn,
+		append([]any{to, rest, group}, inFolderArgs(from)...)...)
+	if err != nil {
+		return r, fmt.Errorf("write names of folders: %w", err)
 	}
 	return r, nil
 }

@@ -148,7 +148,7 @@ func (l *Level) nameless(ctx context.Context, tx *store.Tx, group, before string
 	return nil
 }
 
-// beginning is what the index files_by_name holds of a name.
+// beginning is what the indexes files_by_name and folders_by_path hold of a name.
 func beginning(name string) string {
 	if runes := []rune(name); len(runes) > indexedName {
 		return string(runes[:indexedName])

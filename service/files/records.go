@@ -45,15 +45,22 @@ func (f *Files) records(ctx context.Context, account string, req wire.Transactio
 	return list, more, err
 }
 
-// noFolders refuses a chain with a renamed folder to a client that does not apply such a
-// record: it would show names of before.
+// noFolders refuses a chain with records of folders to a client that does not know them: it would
+// show names of before.
 func noFolders(ctx context.Context, tx *store.Tx, req wire.TransactionsRequest) error {
+	var known []string
 	if slices.Contains(req.Layouts, chain.ReadsFolders) {
+		known = append(known, chain.KindRenameFolder)
+	}
+	if slices.Contains(req.Layouts, chain.ReadsMadeFolders) {
+		known = append(known, chain.KindMakeFolder, chain.KindRemoveFolder)
+	}
+	if len(known) == 3 {
 		return nil
 	}
-	has, err := ledger.RenamesFolders(ctx, tx, req.GroupID, max(req.AfterSeq, 0))
-	if err == nil && has {
-		err = fault.New(wire.CodeValidation, "a folder of group %q was renamed with one record (%s), which this program does not know: update svcfs", req.GroupID, chain.KindRenameFolder)
+	kind, err := ledger.HasFolders(ctx, tx, req.GroupID, max(req.AfterSeq, 0), known...)
+	if err == nil && kind != "" {
+		err = fault.New(wire.CodeValidation, "group %q has a record of a folder (%s), which this program does not know: update svcfs", req.GroupID, kind)
 	}
 	return err
 }

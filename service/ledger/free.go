@@ -65,7 +65,7 @@ func freelyOf(action string) freely {
 	switch action {
 	case chain.KindTombstone:
 		return freely{anyRoom: true}
-	case chain.KindRemove, chain.KindRevoke, chain.KindRole, chain.KindKeep, chain.KindPending:
+	case chain.KindRemove, chain.KindRemoveFolder, chain.KindRevoke, chain.KindRole, chain.KindKeep, chain.KindPending:
 		return freely{counts: true, anyRoom: true}
 	case chain.KindRestore:
 		return freely{}
@@ -91,7 +91,7 @@ const FreeBytesKept = "UNION ALL SELECT 'account', account, 0, " + bytesKept + "
 
 const bytesKept = `octet_length(kind || account || group_id || ref || file_hash || detail || chain || tags) + 192 FROM ledger
 	WHERE fee = '0' AND group_id <> '' AND kind NOT IN ('record_transaction', 'claim_token', 'tombstone_transaction',
-		'remove_file', 'restore_file', 'revoke_group_member', 'keep_files', 'pend_destruction')`
+		'remove_file', 'remove_folder', 'restore_file', 'revoke_group_member', 'keep_files', 'pend_destruction')`
 
 // Free appends r, which costs nothing, and counts it as n free changes, or as more if it is
 // long; see [FreeBytes]. An error means that the transaction must not commit.

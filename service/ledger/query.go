@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sort"
 	"strconv"
 	"time"
@@ -166,23 +167,31 @@ func OfGroup(ctx context.Context, tx *store.Tx, group string, v Viewer, after in
 	}
 }
 
-// folderRenames are the records of renamed folders of a group after a sequence: the index
-// ledger_folders holds no others.
-const folderRenames = "FROM ledger WHERE group_id = ? AND seq > ? AND kind = '" + chain.KindRenameFolder + "'"
+// ofFolders are the records of folders of a group after a sequence: the index ledger_folders
+// holds no others.
+const ofFolders = "FROM ledger WHERE group_id = ? AND seq > ? AND kind IN ('" + chain.KindRenameFolder + "', '" + chain.KindMakeFolder + "', '" + chain.KindRemoveFolder + "')"
 
-// RenamesFolders reports whether a group has a record of a renamed folder after a
-// sequence.
-func RenamesFolders(ctx context.Context, tx *store.Tx, group string, after int64) (has bool, err error) {
-	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 "+folderRenames+")", group, after).Scan(&has); err != nil {
-		return false, fmt.Errorf("look for renamed folders: %w", err)
+// HasFolders returns the kind of a record of folders that a group has after a sequence, and that
+// is none of the given kinds; "" = it has none.
+func HasFolders(ctx context.Context, tx *store.Tx, group string, after int64, but ...string) (kind string, err error) {
+	for rows, err := range tx.Rows(ctx, "SELECT DISTINCT kind "+ofFolders, group, after) {
+		if err == nil {
+			err = rows.Scan(&kind)
+		}
+		if err != nil {
+			return "", fmt.Errorf("look for records of folders: %w", err)
+		}
+		if !slices.Contains(but, kind) {
+			return kind, nil
+		}
 	}
-	return has, nil
+	return "", nil
 }
 
 // FolderRenamed returns the record of a group after a sequence with which an account
 // renamed one folder to another; its Seq is 0 when there is none.
 func FolderRenamed(ctx context.Context, tx *store.Tx, group, account, before, after string, seq int64) (found chain.Row, err error) {
-	for rows, err := range tx.Rows(ctx, "SELECT "+columns+" "+folderRenames+" AND ledger.account = ? AND detail = ? ORDER BY seq", group, seq, account, after) {
+	for rows, err := range tx.Rows(ctx, "SELECT "+columns+" "+ofFolders+" AND kind = '"+chain.KindRenameFolder+"' AND ledger.account = ? AND detail = ? ORDER BY seq", group, seq, account, after) {
 		var r chain.Row
 		if err == nil {
 			r, err = scan(rows)
@@ -251,7 +260,7 @@ func (s *rowScan) next(rows *sql.Rows) (row wire.TransactionRow, err error) {
 // eventKinds are the records that concern members.
 const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + chain.KindJoin + "', '" + chain.KindRevoke + "', '" +
 	chain.KindRecord + "', '" + chain.KindTombstone + "', '" + chain.KindRename + "', '" + chain.KindRetention + "', '" + chain.KindRole + "', '" +
-	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" + chain.KindTrash + "', '" + chain.KindRenameFolder + "', '" +
+	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" + chain.KindTrash + "', '" + chain.KindRenameFolder + "', '" + chain.KindMakeFolder + "', '" + chain.KindRemoveFolder + "', '" +
 	chain.KindAttributes + "', '" + chain.KindVersions + "', '" + chain.KindFormat + "'"
 
 // selectEvents finds the events in the groups of a member since it became one, and its

@@ -24,8 +24,9 @@ type State struct {
 	groups   map[string]*groupState
 	members  map[memberKey]*memberState
 	files    map[string]*fileState
+	folders  map[string]*folderState             // those recorded, by reference
 	pending  map[string]pendingState             // deletions that wait, by reference
-	names    map[string]*chain.Folders[string]   // of the living files, by group; nil = no folder was renamed so far
+	names    map[string]*chain.Folders[string]   // of the living files and the folders, by group; nil = no folder was renamed so far
 	trash    map[memberKey]map[string]*fileState // of the files, those in the trash whose time ends, by the account that removed them, then by reference
 }
 
@@ -78,6 +79,11 @@ type fileState struct {
 	trash                                                      *trashState // nil = it is not in the trash
 }
 
+type folderState struct {
+	group, account, path string // the path has a slash at its end
+	seq                  int64
+}
+
 type trashState struct {
 	since int64
 	by    string
@@ -89,7 +95,7 @@ type trashState struct {
 func (s *State) Apply(r *chain.Row) {
 	if s.accounts == nil {
 		*s = State{accounts: map[string]*accountState{}, groups: map[string]*groupState{}, members: map[memberKey]*memberState{}, files: map[string]*fileState{},
-			pending: map[string]pendingState{}, trash: map[memberKey]map[string]*fileState{}}
+			folders: map[string]*folderState{}, pending: map[string]pendingState{}, trash: map[memberKey]map[string]*fileState{}}
 	}
 	s.applyToAccounts(r)
 	s.applyToGroup(r)
@@ -252,8 +258,19 @@ func (s *State) applyToFile(r *chain.Row) {
 			seq: r.Seq, changed: r.Seq, timeNS: r.TimeNS, size: number(r.Tag(chain.TagSize)),
 			versioned: r.Tag(chain.TagVersioned) == chain.Versioned}
 	}
-	if r.Kind == chain.KindRenameFolder {
+	switch r.Kind {
+	case chain.KindRenameFolder:
 		s.renameFolder(r)
+		return
+	case chain.KindMakeFolder:
+		s.folders[r.Ref] = &folderState{r.Group, r.Account, chain.FolderName(r.Detail), r.Seq}
+		s.enter(r.Group, r.Ref, chain.FolderName(r.Detail))
+		return
+	case chain.KindRemoveFolder:
+		if names := s.names[r.Group]; names != nil {
+			names.Drop(r.Ref, chain.FolderName(r.Detail))
+		}
+		delete(s.folders, r.Ref)
 		return
 	}
 	f := s.files[r.Ref]
@@ -295,25 +312,41 @@ func (s *State) renameFolder(r *chain.Row) {
 		for ref, f := range s.files {
 			s.enterFolder(ref, f)
 		}
+		for ref, d := range s.folders {
+			s.enter(d.group, ref, d.path)
+		}
 	}
 	before, after, ok := chain.FolderOf(&r.Record)
 	names := s.names[r.Group]
 	if !ok || names == nil {
 		return
 	}
-	names.Rename(before, after, math.MaxInt, func(ref, name string) { s.files[ref].name, s.files[ref].changed = name, r.Seq })
+	names.Rename(before, after, math.MaxInt, func(ref, name string) {
+		if d := s.folders[ref]; d != nil {
+			d.path = name
+			return
+		}
+		s.files[ref].name, s.files[ref].changed = name, r.Seq
+	})
 }
 
 // enterFolder adds a file to the names of its group that a renamed folder changes, if it
 // is one of them.
 func (s *State) enterFolder(ref string, f *fileState) {
-	if s.names == nil || f.deleted != nil || f.trash != nil {
+	if f.deleted == nil && f.trash == nil {
+		s.enter(f.group, ref, f.name)
+	}
+}
+
+// enter adds a file or folder to the names of a group.
+func (s *State) enter(group, ref, name string) {
+	if s.names == nil {
 		return
 	}
-	if s.names[f.group] == nil {
-		s.names[f.group] = &chain.Folders[string]{}
+	if s.names[group] == nil {
+		s.names[group] = &chain.Folders[string]{}
 	}
-	s.names[f.group].Put(ref, f.name)
+	s.names[group].Put(ref, name)
 }
 
 func (s *State) leaveFolder(ref string, f *fileState) {
@@ -329,7 +362,7 @@ func (s *State) Compare(ctx context.Context, tx *store.Tx) error {
 	if s.accounts == nil {
 		s.Apply(&chain.Row{})
 	}
-	for _, compare := range []func(context.Context, *store.Tx) error{s.compareAccounts, s.compareGroups, s.compareMembers, s.compareFiles, s.comparePending} {
+	for _, compare := range []func(context.Context, *store.Tx) error{s.compareAccounts, s.compareGroups, s.compareMembers, s.compareFiles, s.compareFolders, s.comparePending} {
 		if err := compare(ctx, tx); err != nil {
 			return err
 		}
@@ -493,6 +526,17 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 					facts = append(facts, fact{"original_size", null(size), pointed(f.size)})
 				}
 				return facts
+			}, err
+		})
+}
+
+func (s *State) compareFolders(ctx context.Context, tx *store.Tx) error {
+	return compareTable(ctx, tx, "folders", "SELECT ref, group_id, account, seq, path FROM folders ORDER BY seq, ref", s.folders,
+		func(rows *sql.Rows) (ref string, facts func(*folderState) []fact, err error) {
+			var has folderState
+			err = rows.Scan(&ref, &has.group, &has.account, &has.seq, &has.path)
+			return ref, func(d *folderState) []fact {
+				return []fact{{"group_id", has.group, d.group}, {"account", has.account, d.account}, {"seq", has.seq, d.seq}, {"path", has.path, d.path}}
 			}, err
 		})
 }

@@ -6,9 +6,14 @@ import (
 	"strings"
 )
 
+// ReadsMadeFolders is what a reader of a chain states beside the layout if it knows records of
+// [KindMakeFolder] and [KindRemoveFolder].
+const ReadsMadeFolders = KindMakeFolder
+
 // Folders says which files a record of [KindRenameFolder] renames: those that live, and
 // whose name begins with the folder and a slash. The audit of the service and every client
-// compute it, so that no record names its files.
+// compute it, so that no record names its files. A recorded folder is put, dropped and renamed
+// like a file that is called [FolderName].
 //
 // Keep what lives: Put each file, Drop what is deleted or removed, Put what comes back. The
 // time of Rename grows with the files that it renames, not with all. The zero value has no
@@ -37,15 +42,20 @@ func FolderOf(r *Record) (before, after string, ok bool) {
 	return before, after, IsFolderMove(before, after)
 }
 
-// IsFolderMove reports whether one folder may be renamed to another: both have names
-// of at most 4096 bytes without a slash at either end, and none lies in the other.
+// IsFolder reports whether a folder may have a name: it has at most 4096 bytes, and no slash at
+// either end.
+func IsFolder(name string) bool {
+	return name != "" && len(name) <= maxFolder && !strings.HasPrefix(name, "/") && !strings.HasSuffix(name, "/")
+}
+
+// FolderName returns the name of a recorded folder in [Folders]: it lies beneath itself, so that it
+// is renamed with what is beneath it.
+func FolderName(folder string) string { return folder + "/" }
+
+// IsFolderMove reports whether one folder may be renamed to another: both are folders
+// ([IsFolder]), and none lies in the other.
 func IsFolderMove(before, after string) bool {
-	for _, name := range []string{before, after} {
-		if name == "" || len(name) > maxFolder || strings.HasPrefix(name, "/") || strings.HasSuffix(name, "/") {
-			return false
-		}
-	}
-	return !strings.HasPrefix(before+"/", after+"/") && !strings.HasPrefix(after+"/", before+"/")
+	return IsFolder(before) && IsFolder(after) && !strings.HasPrefix(before+"/", after+"/") && !strings.HasPrefix(after+"/", before+"/")
 }
 
 // seek returns the place of n, or the one where it belongs.

@@ -24,6 +24,8 @@ const (
 	KindTombstone     = "tombstone_transaction" // detail: the reason
 	KindRename        = "rename_file"           // detail: the new name
 	KindRenameFolder  = "rename_folder"         // detail: the new folder; see [Folders]
+	KindMakeFolder    = "make_folder"           // detail: the folder
+	KindRemoveFolder  = "remove_folder"         // detail: the folder
 	KindRemove        = "remove_file"           // to the trash; detail: until when, in ns, "" = until the owner of the group decides
 	KindRestore       = "restore_file"          // from the trash
 	KindTrash         = "set_group_trash"       // detail: the days, a space, which accounts may remove files

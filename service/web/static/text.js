@@ -46,7 +46,7 @@ const actionNames = {
 	create_account: "Account created", disable_account: "Account disabled", enable_account: "Account enabled", fund: "Tokens added", transfer: "Tokens sent", rotate_api_key: "API key made", register_group: "Group created",
 	add_group_member: "Member added", revoke_group_member: "Member revoked", set_member_role: "Role given", rotate_group_key: "Group key rotated", join_group: "Group joined",
 	open_hackathon_join: "Join window opened", close_hackathon_join: "Join window closed", set_group_retention: "Retention set",
-	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed", rename_folder: "Folder renamed", pend_destruction: "Destruction waits", keep_files: "Files kept",
+	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed", rename_folder: "Folder renamed", make_folder: "Folder made", remove_folder: "Folder removed", pend_destruction: "Destruction waits", keep_files: "Files kept",
 	remove_file: "File removed", restore_file: "File brought back", set_group_trash: "Trash set", set_group_versions: "Versions set", set_group_format: "Format set", set_attributes: "Attributes set",
 };
 

@@ -140,6 +140,16 @@ CREATE INDEX files_by_renaming ON files (group_id, substr(filename, 1, 200), cha
 CREATE INDEX files_in_trash ON files (group_id, trash_by) WHERE trash_ns IS NOT NULL;
 CREATE INDEX files_by_trash_end ON files (trash_until_ns) WHERE trash_until_ns IS NOT NULL;
 
+CREATE TABLE folders (
+	ref      TEXT COLLATE "C" PRIMARY KEY,
+	group_id TEXT COLLATE "C" NOT NULL REFERENCES groups (id),
+	account  TEXT COLLATE "C" NOT NULL,
+	seq      BIGINT NOT NULL,
+	path     TEXT COLLATE "C" NOT NULL
+);
+CREATE INDEX folders_by_path ON folders (group_id, substr(path, 1, 200));
+CREATE INDEX folders_by_account ON folders (group_id, account);
+
 CREATE TABLE file_keys (
 	id          BIGINT PRIMARY KEY,
 	wrapped_key BYTEA NOT NULL,
@@ -269,7 +279,7 @@ CREATE INDEX ledger_by_chain ON ledger (group_id, seq) WHERE kind <> 'claim_toke
 CREATE INDEX ledger_claims ON ledger (group_id, seq) WHERE kind = 'claim_token';
 CREATE INDEX ledger_by_account ON ledger (account, seq);
 CREATE INDEX ledger_revocations ON ledger (detail, group_id, seq) WHERE kind = 'revoke_group_member';
-CREATE INDEX ledger_folders ON ledger (group_id, seq) WHERE kind = 'rename_folder';
+CREATE INDEX ledger_folders ON ledger (group_id, seq) WHERE kind IN ('rename_folder', 'make_folder', 'remove_folder');
 
 CREATE FUNCTION ledger_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -353,7 +363,7 @@ END
 $$;
 CREATE TRIGGER ledger_counted AFTER INSERT ON ledger FOR EACH ROW
 	WHEN (NEW.fee = '0' AND NEW.group_id <> '' AND NEW.kind NOT IN ('record_transaction', 'claim_token', 'tombstone_transaction',
-		'remove_file', 'restore_file', 'revoke_group_member', 'keep_files', 'pend_destruction'))
+		'remove_file', 'remove_folder', 'restore_file', 'revoke_group_member', 'keep_files', 'pend_destruction'))
 	EXECUTE FUNCTION count_change();
 
 -- Of uploads.

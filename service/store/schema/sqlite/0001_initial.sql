@@ -149,6 +149,17 @@ CREATE INDEX files_by_renaming ON files (group_id, substr(filename, 1, 200), cha
 CREATE INDEX files_in_trash ON files (group_id, trash_by) WHERE trash_ns IS NOT NULL;
 CREATE INDEX files_by_trash_end ON files (trash_until_ns) WHERE trash_until_ns IS NOT NULL;
 
+-- Recorded folders. Those that were removed have no row.
+CREATE TABLE folders (
+	ref      TEXT PRIMARY KEY,
+	group_id TEXT NOT NULL REFERENCES groups (id),
+	account  TEXT NOT NULL,    -- that made it
+	seq      INTEGER NOT NULL, -- of the making
+	path     TEXT NOT NULL     -- with a slash at its end: a folder is renamed like a file beneath itself
+) STRICT, WITHOUT ROWID;
+CREATE INDEX folders_by_path ON folders (group_id, substr(path, 1, 200));
+CREATE INDEX folders_by_account ON folders (group_id, account);
+
 -- Wrapped keys have a table of their own. Its rows are appended and overwritten in place, never moved: a
 -- row that moves to another page leaves a copy behind that no deletion reaches.
 CREATE TABLE file_keys (
@@ -296,8 +307,8 @@ CREATE INDEX ledger_claims ON ledger (group_id, seq) WHERE kind = 'claim_token';
 CREATE INDEX ledger_by_account ON ledger (account, seq);
 -- Who was revoked from which group: nobody joins again by himself, and watch tells him.
 CREATE INDEX ledger_revocations ON ledger (detail, group_id, seq) WHERE kind = 'revoke_group_member';
--- Renamed folders are looked for in the long chain of a group with every rename_folder.
-CREATE INDEX ledger_folders ON ledger (group_id, seq) WHERE kind = 'rename_folder';
+-- Records of folders are looked for in the long chain of a group with every rename_folder.
+CREATE INDEX ledger_folders ON ledger (group_id, seq) WHERE kind IN ('rename_folder', 'make_folder', 'remove_folder');
 
 CREATE TRIGGER ledger_no_update BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 CREATE TRIGGER ledger_no_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
@@ -387,7 +398,7 @@ END;
 -- Of records. What makes room, and what takes rights away, is not counted: it is possible at every bound.
 CREATE TRIGGER ledger_counted AFTER INSERT ON ledger
 	WHEN NEW.fee = '0' AND NEW.group_id <> '' AND NEW.kind NOT IN ('record_transaction', 'claim_token', 'tombstone_transaction',
-		'remove_file', 'restore_file', 'revoke_group_member', 'keep_files', 'pend_destruction') BEGIN
+		'remove_file', 'remove_folder', 'restore_file', 'revoke_group_member', 'keep_files', 'pend_destruction') BEGIN
 	INSERT INTO stored_bytes (kind, name, bytes)
 		SELECT kind, name, octet_length(NEW.kind || NEW.account || NEW.group_id || NEW.ref || NEW.file_hash || NEW.detail || NEW.chain || NEW.tags) + 192
 			FROM (SELECT 'account' AS kind, NEW.account AS name UNION ALL SELECT 'group', NEW.group_id) WHERE true
