@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/proof"
@@ -18,8 +19,8 @@ import (
 )
 
 // layouts is the layout of ledger records that this client understands. It also applies
-// records of renamed folders.
-var layouts = []string{chain.Layout2, chain.ReadsFolders}
+// records of renamed folders, and of made and removed ones.
+var layouts = []string{chain.Layout2, chain.ReadsFolders, chain.ReadsMadeFolders}
 
 // verified says how far the chain of a group was verified.
 type verified struct {
@@ -381,6 +382,8 @@ func (f *folding) take(r *chain.Record) error {
 	switch r.Kind {
 	case EventFolderRenamed:
 		return f.renameFolder(r)
+	case EventFolderMade, EventFolderRemoved:
+		return f.takeFolder(r)
 	case EventUploaded:
 		if _, known := f.at[Ref(r.Ref)]; known || r.Ref == "" {
 			return &proof.Refusal{Row: r.Seq, Text: "its reference was recorded before"}
@@ -401,7 +404,7 @@ func (f *folding) take(r *chain.Record) error {
 		if err := f.mayFollow(r, f.entries[i].Deleted, known); err != nil {
 			return err
 		}
-		if e := &f.entries[i]; !isHash(r.FileHash, e.Hash) || r.Tag(chain.TagUploader) != string(e.Uploader) {
+		if e := &f.entries[i]; e.Folder || !isHash(r.FileHash, e.Hash) || r.Tag(chain.TagUploader) != string(e.Uploader) {
 			return &proof.Refusal{Row: r.Seq, Text: "its content or uploader differs from the upload that it names"}
 		}
 		if f.folders != nil {
@@ -434,6 +437,9 @@ func (f *folding) renameFolder(r *chain.Record) error {
 	f.renamed = Seq(r.Seq)
 	few := f.folders.Rename(before, after, MaxFolderFiles, func(i int, name string) {
 		f.bytes -= f.entries[i].Footprint()
+		if f.entries[i].Folder {
+			name = strings.TrimSuffix(name, "/")
+		}
 		f.entries[i].Name, f.entries[i].ChangedSeq, f.entries[i].Number, f.entries[i].NamedSeq = name, f.renamed, r.Number, 0
 		f.bytes += f.entries[i].Footprint()
 		f.changed = i
@@ -448,8 +454,57 @@ func (f *folding) renameFolder(r *chain.Record) error {
 // enterFolder adds an entry to those that the rename of a folder may concern.
 func (f *folding) enterFolder(i int) {
 	if e := &f.entries[i]; f.folders != nil && e.Deleted == nil {
-		f.folders.Put(i, e.Name)
+		f.folders.Put(i, inFolders(e))
 	}
+}
+
+// inFolders is the name of an entry in [chain.Folders].
+func inFolders(e *Entry) string {
+	if e.Folder {
+		return chain.FolderName(e.Name)
+	}
+	return e.Name
+}
+
+// takeFolder applies a record of a made or removed folder.
+func (f *folding) takeFolder(r *chain.Record) error {
+	i, known := f.at[Ref(r.Ref)]
+	refuse := func(text string) error { return &proof.Refusal{Row: r.Seq, Text: text} }
+	switch {
+	case r.Ref == "" || !chain.IsFolder(r.Detail):
+		return refuse("it names no folder")
+	case r.Kind == EventFolderMade && known:
+		return refuse("its reference was recorded before")
+	case r.Kind == EventFolderMade, !known && f.isPart:
+		f.add(folderEntry(r))
+		f.enterFolder(f.changed)
+		return nil
+	case !known:
+		return refuse("nobody made the folder that it removes")
+	}
+	e := &f.entries[i]
+	if !e.Folder || e.Deleted != nil || e.Name != r.Detail || r.Tag(chain.TagUploader) != string(e.Uploader) {
+		return refuse("it removes a folder that is not there")
+	}
+	if f.folders != nil {
+		f.folders.Drop(i, inFolders(e))
+	}
+	f.bytes -= e.Footprint()
+	e.ChangedSeq, e.Number, e.Deleted = Seq(r.Seq), r.Number, folderEntry(r).Deleted
+	f.bytes += e.Footprint()
+	f.changed = i
+	return nil
+}
+
+// folderEntry returns the folder of a record that makes or removes one.
+func folderEntry(r *chain.Record) Entry {
+	e := Entry{Group: GroupID(r.Group), Ref: Ref(r.Ref), Tx: r.Tx, Uploader: AccountID(r.Account), Time: timeOf(r.TimeNS), Seq: Seq(r.Seq),
+		ChangedSeq: Seq(r.Seq), Number: r.Number, Name: r.Detail, Folder: true}
+	if r.Kind == EventFolderRemoved {
+		e.Deleted = &Deletion{Time: e.Time, By: e.Uploader, Reason: wire.ReasonOwnerRequest}
+		e.Tx, e.Seq, e.Uploader, e.Time = "", 0, AccountID(r.Tag(chain.TagUploader)), parseTime(r.Tag(chain.TagUploaded))
+	}
+	return e
 }
 
 // mayFollow refuses a record about a file that contradicts the records before it. Nothing

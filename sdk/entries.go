@@ -15,7 +15,13 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
+// entries lists the files of a group.
 func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
+	all, err := c.filesAndFolders(ctx, g, after)
+	return slices.DeleteFunc(all, func(e Entry) bool { return e.Folder }), err
+}
+
+func (c *Client) filesAndFolders(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
 	caps, err := c.Capabilities(ctx)
 	if err != nil {
 		return nil, err

@@ -48,14 +48,18 @@ func (g Group) List(ctx context.Context, opts ...Option) iter.Seq2[Entry, error]
 	}
 }
 
-// Entries is [Group.List] as a slice, which belongs to the caller. It takes the option
-// [Since]. Price, needs and errors are like those of [Group.List].
+// Entries is [Group.List] as a slice, which belongs to the caller. It takes the options
+// [Since] and [WithFolders]. Price, needs and errors are like those of [Group.List].
 func (g Group) Entries(ctx context.Context, opts ...Option) ([]Entry, error) {
-	o, err := resolve(opts, "Since")
+	o, err := resolve(opts, "Since", "WithFolders")
 	if err != nil {
 		return nil, g.wrap("list", err)
 	}
-	entries, err := g.c.entries(ctx, g.ID, o.since)
+	read := g.c.entries
+	if o.folders {
+		read = g.c.filesAndFolders
+	}
+	entries, err := read(ctx, g.ID, o.since)
 	return entries, g.wrap("list", err)
 }
 

@@ -15,13 +15,14 @@ const MaxFolderFiles = wire.MaxFolderFiles
 
 // FolderRename is the result of [Group.RenameFolder].
 type FolderRename struct {
-	Versions int64  // number of versions with new names
+	Versions int64  // number of versions, and of recorded folders, with new names
 	Seq      Seq    // of the record, and the ChangedSeq of the versions
 	Fee      Amount // charged for it
 }
 
 // RenameFolder renames all living files whose recorded name is folder, a slash and a rest:
-// their names are to, a slash and the rest from then on. It is one record, so that the
+// their names are to, a slash and the rest from then on. So are recorded folders there, and folder
+// itself where it is recorded. It is one record, so that the
 // whole folder is renamed or nothing. Neither name has a slash at an end. Files in the trash
 // keep their names. seen is the largest ChangedSeq among the listed files of the folder. After
 // a lost answer RenameFolder repeats the request, which then finds its own record behind
@@ -69,23 +70,85 @@ func (g Group) renameFolder(ctx context.Context, folder, to string, seen Seq) (d
 // checkFolder verifies that the service recorded what was asked, and remembers that the
 // group has come that far.
 func (c *Client) checkFolder(ctx context.Context, g GroupID, asked wire.RenameFolderRequest, a wire.RenameFolderResult) (r chain.Record, err error) {
-	if a.Record == nil || a.Receipt == nil || a.Files <= 0 {
-		return r, malformed(errors.New("a rename without a receipt"))
+	if a.Files <= 0 {
+		return r, malformed(errors.New("a rename of nothing"))
 	}
-	if r, err = chainRecord(a.Record, g); err != nil {
+	return c.confirmed(ctx, g, a.Record, a.Receipt, func(r *chain.Record) bool {
+		before, after, ok := chain.FolderOf(r)
+		return ok && r.Kind == EventFolderRenamed && before == asked.Folder && after == asked.NewFolder && r.Seq > asked.Seq
+	})
+}
+
+// confirmed verifies that the service recorded what was asked, which is reports, in the name of
+// this account. It remembers that the group has come that far.
+func (c *Client) confirmed(ctx context.Context, g GroupID, row *wire.TransactionRow, receipt *wire.ChainHead, is func(*chain.Record) bool) (r chain.Record, err error) {
+	if row == nil || receipt == nil {
+		return r, malformed(errors.New("a change without a receipt"))
+	}
+	if r, err = chainRecord(row, g); err != nil {
 		return r, malformed(err)
 	}
-	before, after, ok := chain.FolderOf(&r)
-	if !ok || r.Kind != EventFolderRenamed || r.Chain != chain.OfGroup(string(g)) || r.Group != string(g) || r.Account != string(c.account) ||
-		before != asked.Folder || after != asked.NewFolder || r.Seq <= asked.Seq {
+	if r.Chain != chain.OfGroup(string(g)) || r.Group != string(g) || r.Account != string(c.account) || !is(&r) {
 		return r, malformed(errors.New("its receipt is for another record"))
 	}
-	place, err := retryWithNewKey(ctx, c, func() (chain.Place, error) { return c.openReceipt(ctx, &r, *a.Receipt) })
+	place, err := retryWithNewKey(ctx, c, func() (chain.Place, error) { return c.openReceipt(ctx, &r, *receipt) })
 	if err != nil {
 		return r, err
 	}
 	c.memory.SawGroup(string(g), place, 0, time.Now())
 	return r, nil
+}
+
+// MakeFolder records a folder, so that every mount shows it without a file beneath it. A folder
+// of which a file's name tells needs no record. The name has no slash at an end. The result is the
+// folder as [WithFolders] lists it, or an entry without Ref if it was recorded before, which the
+// next list proves. A repetition after a lost answer is such a case.
+//
+// MakeFolder is free. It needs the API key, and the role of a writer. Errors: [ErrUnsupported] at a
+// service that records no folders, where nothing is sent; [ErrInvalid]; [ErrConflict] if a living file
+// has the name; [ErrTooLarge] for more than 10,000 folders of this account in the group;
+// [ErrRateLimited]; [ErrNotAuthorized]; [ErrCorrupt] if the service confirms without proof. Only
+// svcd has it.
+func (g Group) MakeFolder(ctx context.Context, folder string) (Entry, error) {
+	made, err := g.changeFolder(ctx, wire.OpMakeFolder, EventFolderMade, folder)
+	return made, g.wrap("make folder", err)
+}
+
+// RemoveFolder takes back that a folder was recorded, while no living file and no other recorded
+// folder is beneath it. Its maker and the owner of the group may. The result is the folder as
+// [WithFolders] lists it.
+//
+// RemoveFolder is free. It needs the API key. Errors: [ErrUnsupported] at a service that records no
+// folders, where nothing is sent; [ErrNotFound] if the folder is not recorded, as after a lost answer;
+// [ErrConflict] if something is beneath it; [ErrNotAuthorized]; [ErrCorrupt] if the service confirms
+// without proof. Only svcd has it.
+func (g Group) RemoveFolder(ctx context.Context, folder string) (Entry, error) {
+	removed, err := g.changeFolder(ctx, wire.OpRemoveFolder, EventFolderRemoved, folder)
+	return removed, withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.wrap("remove folder", err))
+}
+
+func (g Group) changeFolder(ctx context.Context, op, kind, folder string) (e Entry, err error) {
+	if err := g.c.needOurs(ctx, "record folders"); err != nil {
+		return e, err
+	}
+	if !chain.IsFolder(folder) {
+		return e, &Error{Kind: ErrInvalid, Code: wire.CodeValidation, Err: errors.New("a folder has no slash at an end")}
+	}
+	after := g.c.memory.Group(string(g.ID)).Number
+	var answer wire.FolderResult
+	if err := g.c.read(ctx, op, wire.FolderRequest{GroupID: string(g.ID), Folder: folder}, &answer); err != nil { // may be repeated
+		return e, err
+	}
+	if answer == (wire.FolderResult{}) && op == wire.OpMakeFolder {
+		return e, nil
+	}
+	r, err := g.c.confirmed(ctx, g.ID, answer.Record, answer.Receipt, func(r *chain.Record) bool {
+		return r.Kind == kind && r.Detail == folder && r.Ref != "" && r.Number > after
+	})
+	if err != nil {
+		return e, g.c.unconfirmed("change", "folder may be recorded", err)
+	}
+	return folderEntry(&r), nil
 }
 
 // openReceipt verifies the signature of a receipt.

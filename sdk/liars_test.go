@@ -3,6 +3,7 @@ package sdk_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -475,6 +476,91 @@ func TestThreat5Threat6FoldersMoveWhatTheyHold(t *testing.T) {
 		d.Show(before)
 		if entries, err := running.Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt {
 			t.Errorf("a hidden rename: %d entries, %v", len(entries), err)
+		}
+	})
+}
+
+// Threats 5 and 6: a service cannot invent, hide or end recorded folders but by records that say so of
+// themselves, and a rename takes along what lies in the folder.
+func TestThreat5Threat6RecordedFolders(t *testing.T) {
+	t.Parallel()
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
+	alice := d.Client(t, d.Alice).Group(d.Group)
+	kept, err1 := alice.MakeFolder(t.Context(), "kept")
+	_, err2 := alice.MakeFolder(t.Context(), "a/b")
+	file, err3 := alice.Put(t.Context(), "file", bytes.NewReader([]byte("x")))
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	before := d.Log().Rewritten(keepAll)
+	record := func(kind, ref, folder string, tags ...chain.Tag) chain.Record {
+		return chain.Record{Kind: kind, Account: string(d.Alice.ID), Group: string(d.Group), Ref: ref, Detail: folder, Tags: tags}
+	}
+	by := chain.Tag{Name: chain.TagUploader, Value: string(d.Alice.ID)}
+	at := chain.Tag{Name: chain.TagUploaded, Value: fmt.Sprint(kept.Time.UnixNano())}
+	renamed := record(chain.KindRenameFolder, "", "n", chain.Tag{Name: chain.TagFolder, Value: "a"})
+	ref := string(kept.Ref)
+	for _, tc := range []struct {
+		name    string
+		records []chain.Record
+		want    string // folders, or a part of the error
+	}{
+		{"made", []chain.Record{record(chain.KindMakeFolder, "r", "new")}, "kept a/b new"},
+		{"removed", []chain.Record{record(chain.KindRemoveFolder, ref, "kept", at, by)}, "a/b"},
+		{"made again", []chain.Record{record(chain.KindRemoveFolder, ref, "kept", at, by), record(chain.KindMakeFolder, "r", "kept")}, "a/b kept"},
+		{"renamed", []chain.Record{renamed}, "kept n/b"},
+		{"made in a renamed folder, and removed", []chain.Record{record(chain.KindMakeFolder, "r", "a"), renamed, record(chain.KindRemoveFolder, "r", "n", by)}, "kept n/b"},
+		{"a reference of a file", []chain.Record{record(chain.KindMakeFolder, string(file.Ref), "new")}, "reference was recorded before"},
+		{"one reference twice", []chain.Record{record(chain.KindMakeFolder, ref, "new")}, "reference was recorded before"},
+		{"without a reference", []chain.Record{record(chain.KindMakeFolder, "", "new")}, "names no folder"},
+		{"no folder", []chain.Record{record(chain.KindMakeFolder, "r", "new/")}, "names no folder"},
+		{"a removed file", []chain.Record{record(chain.KindRemoveFolder, string(file.Ref), "file", by)}, "not there"},
+		{"removed under another name", []chain.Record{record(chain.KindRemoveFolder, ref, "a/b", at, by)}, "not there"},
+		{"removed twice", []chain.Record{record(chain.KindRemoveFolder, ref, "kept", at, by), record(chain.KindRemoveFolder, ref, "kept", at, by)}, "not there"},
+		{"removed of another maker", []chain.Record{record(chain.KindRemoveFolder, ref, "kept", at, chain.Tag{Name: chain.TagUploader, Value: "bob"})}, "not there"},
+		{"renamed as a file", []chain.Record{record(chain.KindRename, ref, "kept/file", at, by)}, "differs from the upload"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d.Show(before)
+			running := remembering(t, d, "")
+			list := func(c *sdk.Client) (names string, newest sdk.Seq, err error) {
+				entries, err := c.Group(d.Group).Entries(t.Context(), sdk.WithFolders())
+				var got []string
+				for _, e := range entries {
+					newest = max(newest, e.ChangedSeq)
+					if e.Folder && e.Deleted == nil {
+						got = append(got, e.Name)
+					}
+				}
+				return strings.Join(got, " "), newest, err
+			}
+			if got, _, err := list(running); got != "kept a/b" || err != nil {
+				t.Fatalf("before: %q, %v", got, err)
+			}
+			log := before.Rewritten(keepAll)
+			for _, r := range tc.records {
+				log.Invent(r)
+			}
+			d.Show(log)
+			for who, c := range map[string]*sdk.Client{"a client that runs": running, "a client that begins": remembering(t, d, "")} {
+				if got, _, err := list(c); tc.want != got && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+					t.Errorf("%s: %q, %v", who, got, err)
+				}
+			}
+		})
+	}
+	t.Run("the changes since then", func(t *testing.T) {
+		d.Show(before)
+		running := remembering(t, d, "")
+		entries, err := running.Group(d.Group).Entries(t.Context(), sdk.WithFolders())
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest := entries[len(entries)-1].ChangedSeq
+		d.Show(before.Rewritten(keepAll).Invent(record(chain.KindRemoveFolder, ref, "kept", at, by)))
+		news, err := running.Group(d.Group).Entries(t.Context(), sdk.Since(newest), sdk.WithFolders())
+		if err != nil || len(news) != 1 || news[0].Ref != kept.Ref || !news[0].Time.Equal(kept.Time) || news[0].Uploader != kept.Uploader || news[0].Deleted == nil || !news[0].Folder {
+			t.Errorf("%+v, %v", news, err)
 		}
 	})
 }

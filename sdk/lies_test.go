@@ -373,7 +373,13 @@ func (v *victim) try(ctx context.Context) error {
 		if err != nil {
 			v.t.Fatal(err)
 		}
-		_, err = g.RenameFolder(ctx, folder, folder+" renamed", r.Seq)
+		if _, err := g.RenameFolder(ctx, folder, folder+" renamed", r.Seq); err != nil {
+			return err
+		}
+		if _, err := g.MakeFolder(ctx, folder); err != nil {
+			return err
+		}
+		_, err = g.RemoveFolder(ctx, folder)
 		return err
 	case testkit.OnList, testkit.OnChain:
 		entries, err := v.c.Group(v.w.Group).Entries(ctx)

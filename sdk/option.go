@@ -17,6 +17,7 @@ type options struct {
 	compress bool
 	progress reporter
 	since    Seq
+	folders  bool
 	role     Role
 	uses     *int64 // nil = any number
 	attrs    Attributes
@@ -86,6 +87,11 @@ func FromStart(more int64) Option {
 
 // Since makes [Group.List] and [Group.Entries] list only records with a larger ChangedSeq.
 func Since(seq Seq) Option { return Option{"Since", func(o *options) { o.since = seq }} }
+
+// WithFolders makes [Group.List] and [Group.Entries] list recorded folders too, among the files, also
+// those that were removed. Of a folder that was made long before the records that [Since] lists, and was
+// removed since, Seq is 0.
+func WithFolders() Option { return Option{"WithFolders", func(o *options) { o.folders = true }} }
 
 // As sets the role [RoleReader] or [RoleWriter] of the member that [Group.Add] adds, or of
 // the accounts that join after [Group.OpenJoin]. "" is the same as no option. At a service

@@ -142,6 +142,10 @@ type Entry struct {
 	Attributes *Attributes // shared by copies of the entry: do not change them; nil = none were recorded
 
 	Deleted *Deletion // nil while the file lives and is not in the trash
+
+	// Folder means that the entry is no file but a recorded folder, see [Group.MakeFolder]. Only
+	// [WithFolders] lists these.
+	Folder bool
 }
 
 // SizeUnknown is the Size of an [Entry] if the ledger does not tell it.

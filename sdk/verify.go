@@ -71,7 +71,7 @@ func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report proof.Repo
 		return report, err
 	}
 	report = proof.Report{Key: log.Key(), Origin: log.Origin(), Before: before.N, Pinned: pinned != "" || c.cfg.LogKey != "", Witness: c.cfg.Witness}
-	entries, err := c.chainEntries(ctx, g, 0)
+	entries, err := c.entries(ctx, g, 0)
 	if err != nil {
 		return report, err
 	}

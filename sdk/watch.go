@@ -22,6 +22,8 @@ const (
 	EventRenamed    = chain.KindRename
 	// EventFolderRenamed has no Ref: every file beneath a folder has a new name.
 	EventFolderRenamed = chain.KindRenameFolder
+	EventFolderMade    = chain.KindMakeFolder
+	EventFolderRemoved = chain.KindRemoveFolder
 	EventRetention     = chain.KindRetention
 	EventRole          = chain.KindRole
 	EventPending       = chain.KindPending

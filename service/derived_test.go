@@ -160,6 +160,7 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 		{"folders", "group_id", file(folder), "'open'", folder},
 		{"folders", "account", file(folder), "'bob.svc.testnet'", folder},
 		{"folders", "seq", file(folder), "1", folder},
+		{"folders", "time_ns", file(folder), "1", folder},
 		{"folders", "path", file(folder), "'other/'", folder},
 		{"chains", "number", "chain = 'group:g'", "1", "group:g"},
 		{"chains", "hash", "chain = 'group:g'", other["hash"], "group:g"},
@@ -189,7 +190,7 @@ func TestThreat26AuditFindsInventedAndMissingRows(t *testing.T) {
 			`table members, "g/eve.svc.testnet": the ledger is broken: the ledger knows nothing of it`},
 		"a deletion that nobody asked for": {"INSERT INTO pending_deletions (ref, group_id, account, due_ns) VALUES ('" + named + "', 'g', 'alice.svc.testnet', 5)",
 			"DELETE FROM pending_deletions", "table pending_deletions, \"" + named + "\": the ledger is broken: the ledger knows nothing of it"},
-		"a folder that nobody made": {"INSERT INTO folders (ref, group_id, account, seq, path) VALUES ('f', 'g', 'alice.svc.testnet', 5, 'f/')", "DELETE FROM folders WHERE ref = 'f'",
+		"a folder that nobody made": {"INSERT INTO folders (ref, group_id, account, seq, time_ns, path) VALUES ('f', 'g', 'alice.svc.testnet', 5, 5, 'f/')", "DELETE FROM folders WHERE ref = 'f'",
 			`table folders, "f": the ledger is broken: the ledger knows nothing of it`},
 		"a member is missing": {"UPDATE members SET account = 'zed' WHERE group_id = 'open' AND account = 'bob.svc.testnet'", "", `table members, "open/zed"`},
 	} {

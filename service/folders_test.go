@@ -181,9 +181,9 @@ func TestThreat31RecordedFoldersAreBounded(t *testing.T) {
 	for from := 0; from < wire.MaxFolders-3; from += 1000 {
 		var rows []string
 		for i := from; i < min(from+1000, wire.MaxFolders-3); i++ {
-			rows = append(rows, fmt.Sprintf("('f%d', 'g', '%s', 1, 'many/%d/')", i, alice.id, i))
+			rows = append(rows, fmt.Sprintf("('f%d', 'g', '%s', 1, 1, 'many/%d/')", i, alice.id, i))
 		}
-		r.exec("INSERT INTO folders (ref, group_id, account, seq, path) VALUES " + strings.Join(rows, ", "))
+		r.exec("INSERT INTO folders (ref, group_id, account, seq, time_ns, path) VALUES " + strings.Join(rows, ", "))
 	}
 	if status, body := alice.tool(wire.OpMakeFolder, request); status != http.StatusRequestEntityTooLarge || !strings.Contains(body, "10000 recorded folders") {
 		t.Errorf("beyond the bound: %d %s", status, body)

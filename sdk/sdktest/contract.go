@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -43,7 +44,7 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 	}{
 		{"Operations", operations}, {"Credentials", credentials}, {"GroupLife", groupLife}, {"OpenGroup", openGroup}, {"Roles", roles}, {"Retention", retention},
 		{"Files", files}, {"Versions", versions}, {"Listing", listing}, {"Outsiders", outsiders}, {"Revoked", revoked},
-		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Folders", folders}, {"Trash", trash}, {"TrashNames", trashNames}, {"Watch", watch}, {"Attributes", attributes}, {"KeptVersions", keptVersions},
+		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Folders", folders}, {"RecordedFolders", recordedFolders}, {"Trash", trash}, {"TrashNames", trashNames}, {"Watch", watch}, {"Attributes", attributes}, {"KeptVersions", keptVersions},
 		{"GroupFormat", groupFormat}, {"Blocks", blocks}, {"SealedUploads", sealedUploads},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -594,6 +595,77 @@ func folders(t *testing.T, s *suite) {
 	news, err := s.bob.Group(s.group).Entries(ctx, sdk.Since(done.Seq))
 	if err != nil || len(news) != 4 {
 		t.Errorf("%d entries changed since, %v", len(news), err)
+	}
+}
+
+// recordedFolders records folders, which only those see who ask for them.
+func recordedFolders(t *testing.T, s *suite) {
+	ctx := t.Context()
+	g := s.alice.Group(s.group)
+	made, err := g.MakeFolder(ctx, "refs/heads")
+	if !s.isOurs(t) {
+		is(t, "make a folder", err, sdk.ErrUnsupported)
+		is(t, "remove a folder", second(g.RemoveFolder(ctx, "refs/heads")), sdk.ErrUnsupported)
+		if list, err := g.Entries(ctx, sdk.WithFolders()); err != nil || len(list) != 0 {
+			t.Errorf("listed %+v, %v", list, err)
+		}
+		return
+	}
+	ok(t, "make a folder", err)
+	if made.Name != "refs/heads" || !made.Folder || made.Ref == "" || made.Uploader != s.world.Alice.ID || made.Seq == 0 || made.Seq != made.ChangedSeq || made.Number == 0 || made.Time.IsZero() {
+		t.Errorf("made %+v", made)
+	}
+	running := s.bob
+	if _, err := g.Add(ctx, s.world.Bob.ID); err != nil {
+		t.Fatal(err)
+	}
+	folders := func(c *sdk.Client, since sdk.Seq, want ...string) {
+		t.Helper()
+		entries, err := c.Group(s.group).Entries(ctx, sdk.WithFolders(), sdk.Since(since))
+		ok(t, "list", err)
+		got := map[string]bool{}
+		for _, e := range entries {
+			if e.Folder && e.Deleted == nil {
+				got[e.Name] = true
+			}
+		}
+		if fmt.Sprint(slices.Sorted(maps.Keys(got))) != fmt.Sprint(want) {
+			t.Errorf("the folders are %v, want %v", slices.Sorted(maps.Keys(got)), want)
+		}
+	}
+	folders(running, 0, "refs/heads")
+	again, err := running.Group(s.group).MakeFolder(ctx, "refs/heads")
+	if err != nil || again.Ref != "" {
+		t.Errorf("a second time: %+v, %v", again, err)
+	}
+	file := s.upload(t, s.alice, "file", []byte("x"))
+	is(t, "a file", second(g.MakeFolder(ctx, "file")), sdk.ErrConflict)
+	is(t, "no folder", second(g.MakeFolder(ctx, "a/")), sdk.ErrInvalid)
+	is(t, "nothing", second(g.MakeFolder(ctx, "")), sdk.ErrInvalid)
+	is(t, "remove what is not there", second(g.RemoveFolder(ctx, "none")), sdk.ErrNotFound)
+	is(t, "remove that of another", second(running.Group(s.group).RemoveFolder(ctx, "refs/heads")), sdk.ErrNotAuthorized)
+	if _, err := running.Group(s.group).MakeFolder(ctx, "refs/tags"); err != nil {
+		t.Fatal(err)
+	}
+	is(t, "rename that of another", second(running.Group(s.group).RenameFolder(ctx, "refs", "r", file.Seq)), sdk.ErrNotAuthorized)
+	done, err := g.RenameFolder(ctx, "refs", "r", file.Seq)
+	if err != nil || done.Versions != 2 {
+		t.Errorf("renamed %+v, %v", done, err)
+	}
+	folders(running, 0, "r/heads", "r/tags")
+	removed, err := g.RemoveFolder(ctx, "r/tags") // the owner
+	if err != nil || removed.Uploader != s.world.Bob.ID || removed.Deleted == nil || removed.Deleted.By != s.world.Alice.ID || removed.Time.IsZero() {
+		t.Errorf("removed %+v, %v", removed, err)
+	}
+	s.upload(t, s.alice, "r/heads/x", []byte("x"))
+	is(t, "remove a folder with a file", second(g.RemoveFolder(ctx, "r/heads")), sdk.ErrConflict)
+	folders(running, 0, "r/heads")
+	folders(s.alice, 0, "r/heads")
+	if entries, err := g.Entries(ctx); err != nil || len(entries) != 2 {
+		t.Errorf("a list of files has %+v, %v", entries, err)
+	}
+	if report, err := g.Verify(ctx); err != nil || report.Files != 2 {
+		t.Errorf("verified %d files, %v", report.Files, err)
 	}
 }
 

@@ -195,6 +195,15 @@ func moreOperations(member []sdk.Kind) []operation {
 			}
 			return second(c.Group(s.group).RenameFolder(ctx, "folder", "folder "+strconv.FormatInt(int64(r.Seq), 10), r.Seq))
 		}, member, true},
+		{"makeFolder", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).MakeFolder(ctx, "made"))
+		}, member, true},
+		{"removeFolder", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			if _, err := s.alice.Group(s.group).MakeFolder(ctx, "removed"); err != nil {
+				return err
+			}
+			return second(c.Group(s.group).RemoveFolder(ctx, "removed"))
+		}, member, true},
 		{"remove", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			if _, err := upload(ctx, s); err != nil {
 				return err

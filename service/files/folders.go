@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -29,7 +30,7 @@ func (f *Files) MakeFolder(ctx context.Context, account string, req wire.FolderR
 		if r, err = f.recordMade(ctx, tx, chain.Record{Kind: chain.KindMakeFolder, Account: account, Group: g.ID, Ref: ref, Detail: req.Folder}); err != nil {
 			return r, err
 		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO folders (ref, group_id, account, seq, path) VALUES (?, ?, ?, ?, ?)", ref, g.ID, account, r.Seq, chain.FolderName(req.Folder))
+		_, err = tx.ExecContext(ctx, "INSERT INTO folders (ref, group_id, account, seq, time_ns, path) VALUES (?, ?, ?, ?, ?, ?)", ref, g.ID, account, r.Seq, r.TimeNS, chain.FolderName(req.Folder))
 		if err != nil {
 			return r, fmt.Errorf("write folder: %w", err)
 		}
@@ -51,7 +52,7 @@ func (f *Files) RemoveFolder(ctx context.Context, account string, req wire.Folde
 			return r, err
 		}
 		if r, err = f.recordMade(ctx, tx, chain.Record{Kind: chain.KindRemoveFolder, Account: account, Group: g.ID, Ref: there.ref, Detail: req.Folder,
-			Tags: ledger.WithTags(nil, chain.Tag{Name: chain.TagUploader, Value: there.account})}); err != nil {
+			Tags: ledger.WithTags(nil, chain.Tag{Name: chain.TagUploader, Value: there.account}, chain.Tag{Name: chain.TagUploaded, Value: strconv.FormatInt(there.timeNS, 10)})}); err != nil {
 			return r, err
 		}
 		if _, err := tx.ExecContext(ctx, "DELETE FROM folders WHERE ref = ?", there.ref); err != nil {
@@ -62,7 +63,10 @@ func (f *Files) RemoveFolder(ctx context.Context, account string, req wire.Folde
 }
 
 // folder is a recorded folder.
-type folder struct{ ref, account string }
+type folder struct {
+	ref, account string
+	timeNS       int64 // of the making
+}
 
 // changeFolder makes a change of the recorded folder that a request names; its ref is "" if there
 // is none.
@@ -80,8 +84,8 @@ func (f *Files) changeFolder(ctx context.Context, account string, req wire.Folde
 			return err
 		}
 		path := chain.FolderName(req.Folder)
-		list, err := store.List(ctx, tx, "look for a folder", func(d *folder) []any { return []any{&d.ref, &d.account} },
-			"SELECT ref, account FROM folders WHERE group_id = ? AND substr(path, 1, 200) = ? AND path = ?", g.ID, beginning(path), path)
+		list, err := store.List(ctx, tx, "look for a folder", func(d *folder) []any { return []any{&d.ref, &d.account, &d.timeNS} },
+			"SELECT ref, account, time_ns FROM folders WHERE group_id = ? AND substr(path, 1, 200) = ? AND path = ?", g.ID, beginning(path), path)
 		if err != nil {
 			return err
 		}

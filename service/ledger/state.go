@@ -81,7 +81,7 @@ type fileState struct {
 
 type folderState struct {
 	group, account, path string // the path has a slash at its end
-	seq                  int64
+	seq, timeNS          int64
 }
 
 type trashState struct {
@@ -263,7 +263,7 @@ func (s *State) applyToFile(r *chain.Row) {
 		s.renameFolder(r)
 		return
 	case chain.KindMakeFolder:
-		s.folders[r.Ref] = &folderState{r.Group, r.Account, chain.FolderName(r.Detail), r.Seq}
+		s.folders[r.Ref] = &folderState{r.Group, r.Account, chain.FolderName(r.Detail), r.Seq, r.TimeNS}
 		s.enter(r.Group, r.Ref, chain.FolderName(r.Detail))
 		return
 	case chain.KindRemoveFolder:
@@ -531,12 +531,12 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 }
 
 func (s *State) compareFolders(ctx context.Context, tx *store.Tx) error {
-	return compareTable(ctx, tx, "folders", "SELECT ref, group_id, account, seq, path FROM folders ORDER BY seq, ref", s.folders,
+	return compareTable(ctx, tx, "folders", "SELECT ref, group_id, account, seq, time_ns, path FROM folders ORDER BY seq, ref", s.folders,
 		func(rows *sql.Rows) (ref string, facts func(*folderState) []fact, err error) {
 			var has folderState
-			err = rows.Scan(&ref, &has.group, &has.account, &has.seq, &has.path)
+			err = rows.Scan(&ref, &has.group, &has.account, &has.seq, &has.timeNS, &has.path)
 			return ref, func(d *folderState) []fact {
-				return []fact{{"group_id", has.group, d.group}, {"account", has.account, d.account}, {"seq", has.seq, d.seq}, {"path", has.path, d.path}}
+				return []fact{{"group_id", has.group, d.group}, {"account", has.account, d.account}, {"seq", has.seq, d.seq}, {"time_ns", has.timeNS, d.timeNS}, {"path", has.path, d.path}}
 			}, err
 		})
 }

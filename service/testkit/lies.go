@@ -29,7 +29,7 @@ const (
 	OnBlocks   Subject = "blocks"   // a file of format version 2, consistently
 	OnReceipt  Subject = "receipt"  // what proves an upload
 	OnBatch    Subject = "batch"    // four uploads in one request
-	OnFolder   Subject = "folder"   // what proves that a folder was renamed
+	OnFolder   Subject = "folder"   // what proves that a folder was renamed, made or removed
 	OnVault    Subject = "vault"    // the key that uploads are sealed to
 )
 

@@ -57,7 +57,7 @@ func (w *World) atUploads(m Mutation) {
 	}
 }
 
-// folderLies are about renamed folders.
+// folderLies are about renamed, made and removed folders.
 func folderLies() (list []Lie) {
 	rows := falseReceipts()
 	rows["nothing"] = changed(func(_ *World, m map[string]any) { m["files"] = 0 })
@@ -67,6 +67,15 @@ func folderLies() (list []Lie) {
 	rows["another kind"] = inRecord("kind", chain.KindRename)
 	for name, m := range rows {
 		list = append(list, Lie{Name: "renamed folder: " + name, On: OnFolder, Threat: 13, Path: wire.PathTools + wire.OpRenameFolder, Mutate: m, Want: sdk.ErrCorrupt})
+	}
+	for op, kind := range map[string]string{wire.OpMakeFolder: chain.KindRemoveFolder, wire.OpRemoveFolder: chain.KindMakeFolder} {
+		rows := falseReceipts()
+		rows["another folder"] = inRecord("detail", "other")
+		rows["no reference"] = inRecord("ipfs_hash", "")
+		rows["another kind"] = inRecord("kind", kind)
+		for name, m := range rows {
+			list = append(list, Lie{Name: op + ": " + name, On: OnFolder, Threat: 13, Path: wire.PathTools + op, Mutate: m, Want: sdk.ErrCorrupt})
+		}
 	}
 	return list
 }

@@ -125,7 +125,7 @@ func (s *Server) showing(l *Log, next http.Handler) http.Handler {
 // records reports whether answers below a path have receipts.
 func records(path string) bool {
 	switch strings.TrimPrefix(path, wire.PathTools) {
-	case wire.OpFinalizeUpload, wire.OpFinalizeUploads, wire.OpRenameFolder:
+	case wire.OpFinalizeUpload, wire.OpFinalizeUploads, wire.OpRenameFolder, wire.OpMakeFolder, wire.OpRemoveFolder:
 		return true
 	}
 	return strings.HasPrefix(path, wire.PathSealed)

@@ -145,6 +145,7 @@ CREATE TABLE folders (
 	group_id TEXT COLLATE "C" NOT NULL REFERENCES groups (id),
 	account  TEXT COLLATE "C" NOT NULL,
 	seq      BIGINT NOT NULL,
+	time_ns  BIGINT NOT NULL,
 	path     TEXT COLLATE "C" NOT NULL
 );
 CREATE INDEX folders_by_path ON folders (group_id, substr(path, 1, 200));

@@ -155,6 +155,7 @@ CREATE TABLE folders (
 	group_id TEXT NOT NULL REFERENCES groups (id),
 	account  TEXT NOT NULL,    -- that made it
 	seq      INTEGER NOT NULL, -- of the making
+	time_ns  INTEGER NOT NULL, -- of the making
 	path     TEXT NOT NULL     -- with a slash at its end: a folder is renamed like a file beneath itself
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX folders_by_path ON folders (group_id, substr(path, 1, 200));
