@@ -268,6 +268,12 @@ func (s *server) obey(o order) (a answer) {
 	case "moved folder": // to what the data says; refused where a name is in use
 		_, _ = s.world.RenameFolder(context.Background(), o.Group, o.Name, string(o.Data), s.world.Seq())
 		s.world.told(sdk.EventFolderRenamed, o.Group)
+	case "made folder": // by another account
+		_, _ = s.world.As(bob).MakeFolder(context.Background(), o.Group, o.Name)
+		s.world.told(sdk.EventFolderMade, o.Group)
+	case "removed folder": // refused where a file is in it
+		_, _ = s.world.RemoveFolder(context.Background(), o.Group, o.Name)
+		s.world.told(sdk.EventFolderRemoved, o.Group)
 	case "removed":
 		_ = s.world.RemoveVersions(context.Background(), o.Group, s.world.Named(o.Group, o.Name))
 		s.world.told(sdk.EventRemoved, o.Group)

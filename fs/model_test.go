@@ -250,6 +250,14 @@ func (s *modelSystem) Moved(nth int, name string) {
 	s.look()
 }
 
+func (s *modelSystem) MadeFolder(name string) {
+	s.m.must(order{Do: "made folder", Group: s.group, Name: name})
+}
+
+func (s *modelSystem) RemovedFolder(name string) {
+	s.m.must(order{Do: "removed folder", Group: s.group, Name: name})
+}
+
 func (s *modelSystem) MovedFolder(from, to string) {
 	s.m.must(order{Do: "moved folder", Group: s.group, Name: from, Data: []byte(to)})
 	s.look()

@@ -16,7 +16,7 @@ type Remote interface {
 	Groups(ctx context.Context) ([]sdk.Group, error)
 	// IsAuthorized asks the ledger whether an account belongs to a group. Free.
 	IsAuthorized(ctx context.Context, g sdk.GroupID, account sdk.AccountID) (bool, error)
-	// Entries lists file records changed after a sequence. See [Config].ReadPrice.
+	// Entries lists records of files and folders changed after a sequence. See [Config].ReadPrice.
 	Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error)
 	// HoldList counts bytes of memory that listed entries take here, negative for those that are
 	// gone. See [sdk.Client.HoldList]. Local.
@@ -41,6 +41,10 @@ type Remote interface {
 	// the newest record that is known of them. It costs what renaming each costs. Only with
 	// Config.Ours.
 	RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string, seen sdk.Seq) (sdk.FolderRename, error)
+	// MakeFolder records a folder, and RemoveFolder takes that back. Free. Only with
+	// Config.Ours. The result is the folder as Entries lists it, without Ref if it was recorded before.
+	MakeFolder(ctx context.Context, g sdk.GroupID, folder string) (sdk.Entry, error)
+	RemoveFolder(ctx context.Context, g sdk.GroupID, folder string) (sdk.Entry, error)
 	// RemoveVersions puts the versions of a name into the trash. Only with
 	// Config.Ours.
 	RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error

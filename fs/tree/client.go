@@ -18,7 +18,7 @@ func (c Client) IsAuthorized(ctx context.Context, g sdk.GroupID, account sdk.Acc
 
 // Entries is [sdk.Group.Entries].
 func (c Client) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error) {
-	return c.Group(g).Entries(ctx, sdk.Since(after))
+	return c.Group(g).Entries(ctx, sdk.Since(after), sdk.WithFolders())
 }
 
 // Retrieve is [sdk.Group.Retrieve].
@@ -71,6 +71,16 @@ func (c Client) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name
 // RenameFolder is [sdk.Group.RenameFolder].
 func (c Client) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string, seen sdk.Seq) (sdk.FolderRename, error) {
 	return c.Group(g).RenameFolder(ctx, folder, to, seen)
+}
+
+// MakeFolder is [sdk.Group.MakeFolder].
+func (c Client) MakeFolder(ctx context.Context, g sdk.GroupID, folder string) (sdk.Entry, error) {
+	return c.Group(g).MakeFolder(ctx, folder)
+}
+
+// RemoveFolder is [sdk.Group.RemoveFolder].
+func (c Client) RemoveFolder(ctx context.Context, g sdk.GroupID, folder string) (sdk.Entry, error) {
+	return c.Group(g).RemoveFolder(ctx, folder)
 }
 
 // RemoveVersions is [sdk.Group.RemoveVersions].

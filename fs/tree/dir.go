@@ -46,6 +46,7 @@ type Dir struct {
 	children map[string]Node
 	hidden   map[string]Node // found by name, not listed
 	local    bool            // made by mkdir here: stays while empty
+	recorded sdk.Ref         // of the record of a folder, which stays while empty; "" = none
 	foreign  bool            // holds, or held, a file of another account: see owner.go
 	past     *past           // of a history directory
 	seen     int             // group.changes when its children were made
@@ -434,7 +435,7 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 // remove a tree.
 func (t *Tree) unlink(f *File, d *Dir, shown string) {
 	t.change(func() []notice {
-		d.local = true
+		d.local = d.recorded == ""
 		v, notices := t.drop(f, d, shown)
 		d.setChanged(t.now())
 		if v != nil {
@@ -444,8 +445,8 @@ func (t *Tree) unlink(f *File, d *Dir, shown string) {
 	})
 }
 
-// Mkdir makes a folder of this mount inside a group, free; in the root it
-// registers a group where that is allowed, which costs one registration (N5).
+// Mkdir makes a folder inside a group, free, and records it where the service does so; in the root
+// it registers a group where that is allowed, which costs one registration (N5).
 func (d *Dir) Mkdir(ctx context.Context, name string) (*Dir, error) {
 	if err := d.changeable(ctx, "mkdir", name); err != nil {
 		return nil, err
@@ -453,6 +454,14 @@ func (d *Dir) Mkdir(ctx context.Context, name string) (*Dir, error) {
 	if d.kind == dirRoot {
 		return d.mkGroup(ctx, name)
 	}
+	made, err := d.mkFolder(name)
+	if err == nil {
+		made.record(ctx)
+	}
+	return made, err
+}
+
+func (d *Dir) mkFolder(name string) (*Dir, error) {
 	d.t.mu.Lock()
 	defer d.t.mu.Unlock()
 	if d.parent == nil || d.group.gone {
@@ -510,7 +519,7 @@ func (d *Dir) existing(op, name string) (Node, error) {
 	return nil, plain(ClassNotExist, op, join(d.Path(), name), "no such file")
 }
 
-// Rmdir removes an empty folder of this mount.
+// Rmdir removes an empty folder, and its record if it has one.
 func (d *Dir) Rmdir(ctx context.Context, name string) error {
 	if err := d.changeable(ctx, "rmdir", name); err != nil {
 		return err
@@ -527,13 +536,30 @@ func (d *Dir) Rmdir(ctx context.Context, name string) error {
 		return d.refuse(ClassByDesign, "rmdir", name, "a group is not removed by removing its directory",
 			"Its owner can revoke its members: svcfs group revoke")
 	}
+	d.t.mu.RLock()
+	err = dir.holdsNothing()
+	d.t.mu.RUnlock()
+	if err != nil {
+		return err
+	}
+	if err := dir.unrecord(ctx); err != nil {
+		return d.failed("rmdir", name, err)
+	}
 	d.t.mu.Lock()
 	defer d.t.mu.Unlock()
-	if len(dir.children) > 0 {
-		return plain(ClassNotEmpty, "rmdir", dir.path(), "the folder is not empty")
+	if err := dir.holdsNothing(); err != nil { // by now
+		return err
 	}
 	d.detach(dir.name, dir)
 	d.setChanged(d.t.now())
+	return nil
+}
+
+// holdsNothing refuses the removal of a folder that holds something. Needs Tree.mu.
+func (d *Dir) holdsNothing() error {
+	if len(d.children) > 0 {
+		return plain(ClassNotEmpty, "rmdir", d.path(), "the folder is not empty")
+	}
 	return nil
 }
 
@@ -619,12 +645,12 @@ func (d *Dir) unlink(ctx context.Context, name string, remove func(context.Conte
 func (d *Dir) removeUploads(ctx context.Context, f *File, remove func(context.Context, *File) error) error {
 	d.t.mu.Lock()
 	wasLocal := d.local
-	d.local = true
+	d.local = d.recorded == ""
 	d.t.mu.Unlock()
 	err := remove(ctx, f)
 	if err != nil {
 		d.t.mu.Lock()
-		d.local = wasLocal || len(d.children) == 0
+		d.local = wasLocal || len(d.children) == 0 && d.recorded == ""
 		d.t.mu.Unlock()
 	}
 	return err

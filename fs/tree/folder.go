@@ -38,7 +38,7 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 		if len(m.uploads) == 0 {
 			return t.applyFolderMove(dir, to, newName, m)
 		}
-		stays = dir.local || len(dir.children) == 0
+		stays = dir.local || len(dir.children) == 0 && dir.recorded == ""
 		dir.local = true // a listing may show its files under their new names before it has its own
 		return nil
 	})
@@ -46,9 +46,14 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 		return d.failed("rename", dir.name, refused)
 	}
 	if len(m.uploads) == 0 {
+		dir.recordAll(ctx)
 		return nil
 	}
-	if err := t.renameBeneath(ctx, dir.group, m); err != nil {
+	err := m.replaces.unrecord(ctx)
+	if err == nil {
+		err = t.renameBeneath(ctx, dir.group, m)
+	}
+	if err != nil {
 		t.change(func() []notice {
 			dir.local = stays
 			return dir.prune()
@@ -56,13 +61,17 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 		return d.failed("rename", dir.name, err)
 	}
 	t.change(func() []notice { return t.applyFolderMove(dir, to, newName, m) })
+	for _, d := range slices.Backward(m.again) {
+		d.record(ctx)
+	}
+	dir.recordAll(ctx)
 	return nil
 }
 
 // renameBeneath has the service rename the uploads beneath a folder.
 func (t *Tree) renameBeneath(ctx context.Context, g *group, m *folderMove) error {
 	if !m.whole {
-		return t.renameUploads(ctx, g, m.uploads, m.rename)
+		return t.renameOneByOne(ctx, g, m)
 	}
 	var seen sdk.Seq
 	var price sdk.Amount
@@ -92,14 +101,42 @@ func (t *Tree) renameBeneath(ctx context.Context, g *group, m *folderMove) error
 	return err
 }
 
-// beneath returns the living uploads whose names begin with a prefix. Needs Tree.mu.
+// renameOneByOne has the service rename the uploads beneath a folder, one by one. Recorded folders
+// lose their records, and get new ones where they go.
+func (t *Tree) renameOneByOne(ctx context.Context, g *group, m *folderMove) error {
+	var files []sdk.Entry
+	var folders []*Dir
+	t.mu.RLock()
+	for _, e := range m.uploads {
+		if !e.Folder {
+			files = append(files, e)
+		} else if d := g.folders[e.Ref]; d != nil {
+			folders = append(folders, d)
+		}
+	}
+	slices.SortFunc(folders, func(a, b *Dir) int { return cmp.Compare(len(b.ownPath()), len(a.ownPath())) }) // what is beneath first
+	t.mu.RUnlock()
+	m.uploads, m.again = files, folders
+	if err := t.renameUploads(ctx, g, files, m.rename); err != nil {
+		return err
+	}
+	for _, d := range folders {
+		if err := d.unrecord(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beneath returns the living uploads whose names begin with a prefix, and the recorded folders
+// there. Needs Tree.mu.
 func (g *group) beneath(prefix string) (list []sdk.Entry) {
 	for raw, v := range g.names {
 		if strings.HasPrefix(raw, prefix) {
 			list = append(list, livingOf(v)...)
 		}
 	}
-	return list
+	return append(list, g.foldersIn(prefix)...)
 }
 
 // folderMove holds the facts about a folder that is to get a name, as far as the answer
@@ -117,8 +154,10 @@ type folderMove struct {
 	canRemove bool // the mount removes what is beneath
 	whole     bool // it renames all of these with one record
 
-	uploads  []sdk.Entry   // living, beneath the folder, in the order of the ledger
+	uploads  []sdk.Entry   // living, beneath the folder, in the order of the ledger, and recorded folders
+	replaces *Dir          // an empty folder that has the name, and a record of its own beside that of the folder; nil = none
 	theirs   sdk.AccountID // uploader of one that the service does not rename for this account; "" = none
+	again    []*Dir        // recorded folders that lost their records, and get new ones
 	seq      sdk.Seq       // of the record, once the service made one for all
 	old, new string        // prefixes of the recorded names beneath, before and after
 }
@@ -154,7 +193,9 @@ func (m *folderMove) plan() *Error {
 }
 
 // rename returns the new name of an upload beneath the folder.
-func (m *folderMove) rename(name string) string { return m.new + strings.TrimPrefix(name, m.old) }
+func (m *folderMove) rename(name string) string {
+	return strings.TrimSuffix(m.new, "/") + strings.TrimPrefix(name, strings.TrimSuffix(m.old, "/"))
+}
 
 // folderMoveOf gathers the facts before a folder gets a name. Needs Tree.mu.
 func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
@@ -172,6 +213,9 @@ func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
 		m.overFile = true
 	case *Dir:
 		m.overFull = len(target.children) > 0
+		if dir.recorded != "" && target.recorded != "" {
+			m.replaces = target
+		}
 	}
 	m.beneath = to.isIn(dir)
 	g := dir.group
@@ -188,6 +232,7 @@ func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
 		m.overtaken = m.overtaken || there.isLaterThan(v)
 		m.whole = m.whole && (there == nil || there.newest() == nil) && !slices.ContainsFunc(living, func(e sdk.Entry) bool { return e.Name != raw })
 	}
+	m.uploads = append(m.uploads, g.foldersIn(m.old)...)
 	for _, f := range dir.files(nil) {
 		m.tooDeep = m.tooDeep || len(m.rename(f.raw)) > names.MaxPathBytes
 	}
@@ -222,7 +267,7 @@ func (t *Tree) applyFolderMove(dir, to *Dir, newName string, m *folderMove) []no
 			v.shown = nil
 		}
 	}
-	dir.raw, dir.local = newName, true
+	dir.raw, dir.local = newName, dir.recorded == ""
 	notices := to.attach(names.Free(shown, newName, func(name string) bool { return to.children[name] == nil }), dir)
 	for _, f := range files {
 		f.raw = f.dir.rawPath(f.raw[strings.LastIndexByte(f.raw, '/')+1:])
@@ -263,6 +308,10 @@ func (d *Dir) carry() {
 // keep their names (N3). Needs Tree.mu.
 func (d *Dir) takeOver(other *Dir) {
 	d.foreign = d.foreign || other.foreign
+	if ref := other.recorded; ref != "" {
+		other.recorded = ""
+		d.setRecorded(ref)
+	}
 	for name, n := range other.children {
 		mine, ref := d.children[name], name
 		switch n := n.(type) {

@@ -176,7 +176,7 @@ func (t *Tree) ledgerText(g *group) []byte {
 	}
 	rows := make([]*sdk.Entry, 0, len(g.byRef))
 	for _, e := range g.byRef {
-		if !isWaiting(e) {
+		if !isWaiting(e) && !e.Folder {
 			rows = append(rows, e)
 		}
 	}

@@ -36,6 +36,7 @@ type group struct {
 	// theirLinks are the names whose newest upload is a link of another account; nil without any
 	theirLinks map[*versions]bool
 	byRef      map[sdk.Ref]*sdk.Entry
+	folders    map[sdk.Ref]*Dir     // that show recorded folders
 	own        map[sdk.Ref]struct{} // uploads of this mount
 	listings   int                  // counts listings begun
 	here       map[sdk.Ref]int      // what this mount renamed, deleted or gave attributes, by the listings begun until then
@@ -168,7 +169,7 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 }
 
 func newGroup() *group {
-	return &group{listing: newGate(), names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry), own: make(map[sdk.Ref]struct{}),
+	return &group{listing: newGate(), names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry), folders: make(map[sdk.Ref]*Dir), own: make(map[sdk.Ref]struct{}),
 		here: make(map[sdk.Ref]int), unlearned: make(map[*versions]struct{})}
 }
 
@@ -404,11 +405,17 @@ func (t *Tree) applyDeleted(g *group, e sdk.Entry) []notice {
 // returns the notices for the kernel. Needs Tree.mu.
 func (t *Tree) mergeEntries(g *group, entries []sdk.Entry) []notice {
 	touched := make(map[*versions]bool, len(entries))
+	var folders []*sdk.Entry
 	for i := range entries {
 		e := entries[i] // of its own: one that stays does not keep the memory of the whole list
 		g.merge(&e, touched)
+		if e.Folder {
+			folders = append(folders, &e)
+		}
 	}
-	notices := append(t.placeMerged(g, touched), t.relinkAll()...)
+	left := g.unplaceFolders(folders)
+	notices := append(t.placeMerged(g, touched), t.placeFolders(g, folders, left)...)
+	notices = append(notices, t.relinkAll()...)
 	for v := range touched {
 		g.forgetEmpty(v)
 	}
@@ -423,7 +430,7 @@ func (t *Tree) wipeDeleted(g *group, entries []sdk.Entry) []notice {
 	shredded, replaced := make(map[sdk.Ref]bool), make(map[sdk.Ref]bool)
 	for i := range entries {
 		switch d := entries[i].Deleted; {
-		case d == nil || d.InTrash:
+		case d == nil || d.InTrash || entries[i].Folder:
 		case d.Reason == wire.ReasonVersionPolicy:
 			replaced[entries[i].Ref] = true
 		default:

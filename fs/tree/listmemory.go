@@ -57,7 +57,9 @@ func (t *Tree) roomFor(g *group, listed []sdk.Entry) error {
 		if known := g.byRef[e.Ref]; known != nil {
 			need -= known.Footprint()
 		}
-		if raw := recordedName(e); g.names[raw] == nil {
+		if e.Folder {
+			need += foldersOf(e.Name+"/", folders)
+		} else if raw := recordedName(e); g.names[raw] == nil {
 			need += nameBytes + foldersOf(raw, folders)
 		}
 		if need-asked < roomStep && i < len(listed)-1 {

@@ -375,6 +375,16 @@ func (s *modelSystem) MovedFolder(from, to string) {
 	s.happened(sdk.EventFolderRenamed)
 }
 
+func (s *modelSystem) MadeFolder(name string) {
+	_, _ = s.w.As(alice).MakeFolder(context.Background(), "team", name)
+	s.happened(sdk.EventFolderMade)
+}
+
+func (s *modelSystem) RemovedFolder(name string) {
+	_, _ = s.w.As(bob).RemoveFolder(context.Background(), "team", name) // refused where a file is in it
+	s.happened(sdk.EventFolderRemoved)
+}
+
 func (s *modelSystem) Removed(name string) {
 	_ = s.w.As(bob).RemoveVersions(context.Background(), "team", s.w.Named("team", name))
 	s.happened(sdk.EventRemoved)

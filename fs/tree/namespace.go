@@ -62,10 +62,10 @@ func (d *Dir) detach(name string, n Node) []notice {
 	return []notice{entryChanged(d, name)}
 }
 
-// prune detaches d if it is a folder that was left empty and was not made here, and
-// so on upwards. Needs Tree.mu.
+// prune detaches d if it is a folder that was left empty, is not recorded and was not made here,
+// and so on upwards. Needs Tree.mu.
 func (d *Dir) prune() (notices []notice) {
-	for at := d; at.kind == dirFolder && !at.local && len(at.children) == 0 && at.parent != nil; {
+	for at := d; at.kind == dirFolder && !at.local && at.recorded == "" && len(at.children) == 0 && at.parent != nil; {
 		parent := at.parent
 		notices = append(notices, parent.detach(at.name, at)...)
 		at = parent
@@ -207,13 +207,18 @@ func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
 	known := g.byRef[e.Ref]
 	if known != nil {
 		learn(e, known)
-		v := g.names[recordedName(known)]
-		v.entries = slices.DeleteFunc(v.entries, func(other *sdk.Entry) bool { return other == known })
-		touched[v] = true
 		g.hold(-known.Footprint())
+		if !known.Folder {
+			v := g.names[recordedName(known)]
+			v.entries = slices.DeleteFunc(v.entries, func(other *sdk.Entry) bool { return other == known })
+			touched[v] = true
+		}
 	}
 	g.hold(e.Footprint())
 	g.byRef[e.Ref] = e
+	if e.Folder {
+		return
+	}
 	g.changes++
 	v := g.version(recordedName(e))
 	v.entries = append(v.entries, e)
@@ -231,6 +236,9 @@ func learn(e, known *sdk.Entry) {
 	}
 	if e.Size == sdk.SizeUnknown {
 		e.Size = known.Size
+	}
+	if e.Seq == 0 {
+		e.Seq = known.Seq
 	}
 }
 
@@ -387,16 +395,25 @@ func (t *Tree) slot(g *group, raw, ref string) (*Dir, string) {
 // folder returns the folder of that recorded component in dir, making it.
 // Needs Tree.mu.
 func (t *Tree) folder(dir *Dir, raw string) *Dir {
-	isOurs := func(n Node) bool {
-		d, ok := n.(*Dir)
-		return ok && d.raw == raw
-	}
-	name := names.Free(names.Component(raw), raw, func(name string) bool { return dir.children[name] == nil || isOurs(dir.children[name]) })
-	if there := dir.children[name]; isOurs(there) {
-		return there.(*Dir)
+	there, name := dir.folder(raw)
+	if there != nil {
+		return there
 	}
 	made := t.newDir(dir, name, dirFolder)
 	made.raw = raw
 	dir.attach(name, made)
 	return made
+}
+
+// folder returns the folder of that recorded component in d, or nil and the name that it would
+// have. Needs Tree.mu.
+func (d *Dir) folder(raw string) (there *Dir, name string) {
+	name = names.Free(names.Component(raw), raw, func(name string) bool {
+		there, _ = d.children[name].(*Dir)
+		if there != nil && there.raw != raw {
+			there = nil
+		}
+		return there != nil || d.children[name] == nil
+	})
+	return there, name
 }

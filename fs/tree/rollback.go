@@ -27,6 +27,9 @@ func (t *Tree) continued(g *group, listed []sdk.Entry) ([]sdk.Entry, error) {
 		if known != nil && e.Tx == "" { // a later record does not repeat it
 			e.Tx = known.Tx
 		}
+		if known != nil && known.Folder && e.Folder && e.Seq == 0 { // nor this
+			e.Seq = known.Seq
+		}
 		switch {
 		case known == nil && e.Seq <= g.after:
 			return nil, rolledBack(g, "record %d has appeared where there was none", e.Seq)

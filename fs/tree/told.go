@@ -14,13 +14,23 @@ type Change struct {
 // a person.
 const maxTold = 100
 
-// showing is where a file was before a listing, with the folders above it.
-type showing struct {
-	f  *File
-	at []showingAt
+// recordName is the recorded name of a file, or of a folder.
+type recordName struct {
+	raw    string
+	folder bool
 }
 
-// showingAt is one name on the way from a file up to its group.
+func nameOf(e *sdk.Entry) recordName {
+	if e.Folder {
+		return recordName{e.Name, true}
+	}
+	return recordName{recordedName(e), false}
+}
+
+// showing is where a file or folder was before a listing, with the folders above it; none = nowhere.
+type showing []showingAt
+
+// showingAt is one name on the way from a file or folder up to its group.
 type showingAt struct {
 	dir  *Dir
 	name string
@@ -29,76 +39,88 @@ type showingAt struct {
 
 // before notes what names show that a listing is about to touch. Nothing is told of the first
 // listing, nor where the service does not announce changes: looks are few there. Needs Tree.mu.
-func (t *Tree) before(g *group, entries []sdk.Entry) map[string]showing {
+func (t *Tree) before(g *group, entries []sdk.Entry) map[recordName]showing {
 	if !g.loaded || !t.watched.Load() {
 		return nil
 	}
-	list := make(map[string]showing)
+	list := make(map[recordName]showing)
 	for i := range entries {
-		list[recordedName(&entries[i])] = showing{}
+		list[nameOf(&entries[i])] = nil
 		if known := g.byRef[entries[i].Ref]; known != nil {
-			list[recordedName(known)] = showing{}
+			list[nameOf(known)] = nil
 		}
 	}
-	for raw := range list {
-		if v := g.names[raw]; v != nil && v.shown != nil && v.shown.dir != nil {
-			list[raw] = showing{v.shown, wayUp(v.shown)}
-		}
+	for name := range list {
+		list[name] = g.showing(name)
 	}
 	return list
 }
 
-// wayUp returns the names from a file up to its group. Needs Tree.mu.
-func wayUp(f *File) []showingAt {
-	way := []showingAt{{f.dir, f.name, f}}
-	for d := f.dir; d.kind == dirFolder && d.parent != nil; d = d.parent {
+// showing returns the names from what shows a recorded name up to its group. Needs Tree.mu.
+func (g *group) showing(name recordName) (way showing) {
+	var d *Dir
+	if name.folder {
+		d = g.folderAt(name.raw)
+	} else if v := g.names[name.raw]; v != nil && v.shown != nil && v.shown.dir != nil {
+		d = v.shown.dir
+		way = showing{{d, v.shown.name, v.shown}}
+	}
+	for ; d != nil && d.kind == dirFolder && d.parent != nil; d = d.parent {
 		way = append(way, showingAt{d.parent, d.name, d})
 	}
 	return way
 }
 
+// isThere reports whether the name still shows the node. Needs Tree.mu.
+func (s showingAt) isThere() bool {
+	if d, ok := s.n.(*Dir); ok {
+		return d.parent != nil
+	}
+	return s.n.(*File).dir != nil
+}
+
+// isNewerThan reports whether the node was made after a generation.
+func (s showingAt) isNewerThan(gen uint64) bool {
+	if d, ok := s.n.(*Dir); ok {
+		return d.gen > gen
+	}
+	return s.n.(*File).gen > gen
+}
+
+// topmost returns the last of the names, beginning with the first, for which is holds.
+func (s showing) topmost(is func(showingAt) bool) (top showingAt, found bool) {
+	for i, at := range s {
+		if is(at) {
+			top, found = at, true
+		} else if i == 0 {
+			return top, false
+		}
+	}
+	return top, found
+}
+
 // changedByOthers compares with what showed before a listing. made is the last
 // generation of that time. Of folders that came or went, only the topmost counts: nobody
 // can watch what is beneath a new one. Needs Tree.mu.
-func (t *Tree) changedByOthers(g *group, was map[string]showing, made uint64) []notice {
+func (t *Tree) changedByOthers(g *group, was map[recordName]showing, made uint64) []notice {
 	type place struct {
 		dir  *Dir
 		name string
 	}
 	changes := make(map[place]*Change)
-	at := func(dir *Dir, name string) *Change {
-		p := place{dir, name}
+	at := func(s showingAt) *Change {
+		p := place{s.dir, s.name}
 		if changes[p] == nil {
-			changes[p] = &Change{Dir: dir, Name: name}
+			changes[p] = &Change{Dir: s.dir, Name: s.name}
 		}
 		return changes[p]
 	}
-	for raw, before := range was {
-		var now *File
-		if v := g.names[raw]; v != nil {
-			now = v.shown
+	for name, before := range was {
+		if top, gone := before.topmost(func(s showingAt) bool { return !s.isThere() }); gone {
+			at(top).Gone = top.n
 		}
-		if now == before.f {
-			continue
-		}
-		if before.f != nil && before.f.dir == nil {
-			top := before.at[0]
-			for _, up := range before.at[1:] {
-				if d, ok := up.n.(*Dir); ok && d.parent == nil {
-					top = up
-				}
-			}
-			at(top.dir, top.name).Gone = top.n
-		}
-		if now != nil && now.dir != nil && now.gen > made {
-			way := wayUp(now)
-			top := way[0]
-			for _, up := range way[1:] {
-				if d, ok := up.n.(*Dir); ok && d.gen > made {
-					top = up
-				}
-			}
-			at(top.dir, top.name).Now = top.n
+		if top, came := g.showing(name).topmost(func(s showingAt) bool { return s.isNewerThan(made) }); came {
+			at(top).Now = top.n
 		}
 	}
 	list := make([]Change, 0, len(changes))

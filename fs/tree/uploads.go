@@ -78,6 +78,9 @@ func (g *group) mergeRenamed(list []sdk.Entry, rename func(old string) string, a
 		}
 		row, name := *known, rename(list[i].Name)
 		if row.Name != list[i].Name && row.Name != name {
+			if row.Folder {
+				continue
+			}
 			touched[g.version(row.Name)], touched[g.version(name)] = true, true
 			continue
 		}

@@ -59,7 +59,7 @@ func (d *Dir) throwAwayAll(ctx context.Context) error {
 			return d.refuse(ClassByDesign, "rename", f.name, "the folder holds a file that is not uploaded as it is now", "Remove or save that file first.")
 		}
 	}
-	d.local = true
+	d.local = d.recorded == ""
 	for name, child := range d.children {
 		if _, isFolder := child.(*Dir); isFolder {
 			folders = append(folders, name)

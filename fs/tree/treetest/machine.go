@@ -37,6 +37,8 @@ type System interface {
 	Shred(nth int) // the nth upload, and then a look at the ledger
 	Moved(nth int, name string)
 	MovedFolder(from, to string) // by another member, and then a look at the ledger
+	MadeFolder(name string)      // by another member, and then a look at the ledger
+	RemovedFolder(name string)   // by the owner of the group elsewhere, and then a look at the ledger
 	Removed(name string)         // by another member, and then a look at the ledger
 	Restored(name string)
 	Member(on bool) // whether the account is one, and then a look at the ledger
@@ -105,11 +107,13 @@ func Run(t *rapid.T, sys System, allows Allows) {
 		"moved":    x.present(x.moved),
 		"removed":  x.present(x.removed),
 		"movedall": x.present(x.movedFolder),
+		"madedir":  x.present(x.madeFolder),
+		"gonedir":  x.present(x.removedFolder),
 		"restored": x.present(x.restored),
 		"revoke":   x.present(x.revoke),
 	}
 	if !allows.Ours {
-		for _, step := range []string{"chmod", "times", "note", "symlink", "putlink"} {
+		for _, step := range []string{"chmod", "times", "note", "symlink", "putlink", "madedir", "gonedir"} {
 			delete(steps, step)
 		}
 	}
@@ -427,6 +431,18 @@ func (x *machine) movedFolder(t *rapid.T) {
 	from, to := folder().Draw(t, "from"), folder().Draw(t, "to")
 	x.sys.MovedFolder(from, to)
 	x.m.movedFolder(from, to)
+}
+
+func (x *machine) madeFolder(t *rapid.T) {
+	name := folder().Draw(t, "name")
+	x.sys.MadeFolder(name)
+	x.m.madeFolder(name)
+}
+
+func (x *machine) removedFolder(t *rapid.T) {
+	name := folder().Draw(t, "name")
+	x.sys.RemovedFolder(name)
+	x.m.removedFolder(name)
 }
 
 // removed is a removal to the trash by another member, and restored the way back.

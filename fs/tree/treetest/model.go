@@ -75,6 +75,7 @@ type model struct {
 	ledger  []*version
 	names   map[string]*node    // a node may have several
 	folders map[string]bool     // true: made or renamed here, so that it stays while it is empty
+	records map[string]bool     // the recorded folders, which stay, too
 	hidden  map[string]*version // a backup was made of it: the name is free (W8)
 	uploads int                 // by this mount
 	away    bool                // the service records nothing
@@ -90,7 +91,7 @@ type Allows struct {
 }
 
 func newModel(allows Allows) *model {
-	return &model{allows: allows, names: map[string]*node{}, folders: map[string]bool{}, hidden: map[string]*version{}}
+	return &model{allows: allows, names: map[string]*node{}, folders: map[string]bool{}, records: map[string]bool{}, hidden: map[string]*version{}}
 }
 
 func isScratch(name string) bool {
@@ -180,9 +181,9 @@ func (m *model) hasFolderOf(name string) bool {
 	return ok || folderOf(name) == ""
 }
 
-// prune removes the folder of a name if nothing is left in it, unless it was made here.
+// prune removes the folder of a name if nothing is left in it, unless it is recorded or was made here.
 func (m *model) prune(name string) {
-	if at := folderOf(name); !m.folders[at] && m.isEmpty(at) {
+	if at := folderOf(name); !m.folders[at] && !m.records[at] && m.isEmpty(at) {
 		delete(m.folders, at)
 	}
 }
@@ -211,6 +212,7 @@ func (m *model) mkdir(name string) string {
 		return Exists
 	}
 	m.folders[name] = true
+	m.recordFolder(name)
 	return OK
 }
 
@@ -218,10 +220,11 @@ func (m *model) rmdir(name string) string {
 	if _, ok := m.folders[name]; !ok {
 		return NoEntry
 	}
-	if !m.isEmpty(name) {
+	if !m.isEmpty(name) || m.records[name] && m.holdsRecorded(name) {
 		return Full
 	}
 	delete(m.folders, name)
+	delete(m.records, name)
 	return OK
 }
 
@@ -248,6 +251,9 @@ func (m *model) renameFolder(from, to string) string {
 			return Refused
 		}
 	}
+	if m.records[from] && m.records[to] && m.holdsRecorded(to) {
+		return Full
+	}
 	for _, v := range uploads {
 		v.name = moved(v.name)
 	}
@@ -268,10 +274,36 @@ func (m *model) renameFolder(from, to string) string {
 	}
 	delete(m.folders, from)
 	m.folders[to] = true
+	if m.records[from] || m.records[to] || !m.holdsUploaded(to) {
+		m.recordFolder(to)
+	}
+	delete(m.records, from)
 	for _, v := range uploads {
 		m.place(v.name)
 	}
 	return OK
+}
+
+// recordFolder has the service record a folder, where it does so: then the folder stays for that alone.
+func (m *model) recordFolder(name string) {
+	if m.allows.Ours {
+		m.records[name], m.folders[name] = true, false
+	}
+}
+
+// holdsRecorded reports whether others see a file in a folder.
+func (m *model) holdsRecorded(folder string) bool {
+	return slices.ContainsFunc(m.ledger, func(v *version) bool { return folderOf(v.name) == folder && v.lives() && !v.waits })
+}
+
+// holdsUploaded reports whether a folder shows a file that was uploaded.
+func (m *model) holdsUploaded(folder string) bool {
+	for name, n := range m.names {
+		if folderOf(name) == folder && n.ver != nil && !n.scratch {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *model) create(name string) (*node, string) {
@@ -549,7 +581,7 @@ func (m *model) needsRecords(n *node) bool {
 
 // keepFolder lets the folder of a name stay until it is removed itself.
 func (m *model) keepFolder(name string) {
-	if at := folderOf(name); at != "" {
+	if at := folderOf(name); at != "" && !m.records[at] {
 		m.folders[at] = true
 	}
 }
@@ -788,10 +820,18 @@ func (m *model) movedFolder(from, to string) {
 			return
 		}
 	}
+	if from == to || m.records[from] && m.records[to] {
+		return
+	}
 	olds := map[string]bool{}
 	for _, v := range uploads {
 		olds[v.name] = true
 		v.name = renamed(v.name)
+	}
+	if m.records[from] {
+		delete(m.records, from)
+		m.recordFolder(to)
+		defer m.prune(from + "/")
 	}
 	for old := range olds {
 		m.place(renamed(old))
@@ -799,9 +839,27 @@ func (m *model) movedFolder(from, to string) {
 	}
 }
 
+// madeFolder is a folder that another member records, which the mount has seen.
+func (m *model) madeFolder(name string) {
+	if !m.records[name] {
+		m.recordFolder(name)
+	}
+}
+
+// removedFolder is a folder whose record another member removes, which the mount has seen.
+func (m *model) removedFolder(name string) {
+	if m.records[name] && !m.holdsRecorded(name) {
+		delete(m.records, name)
+		m.prune(name + "/")
+	}
+}
+
 // forget is losing the group and getting it back: only the ledger is left.
 func (m *model) forget() {
 	m.names, m.hidden, m.folders = map[string]*node{}, map[string]*version{}, map[string]bool{}
+	for name := range m.records {
+		m.folders[name] = false
+	}
 	for _, v := range m.ledger {
 		m.place(v.name)
 	}

@@ -30,6 +30,7 @@ type World struct {
 
 	renamed map[sdk.Ref]sdk.Seq // the newest new name, or attributes
 	folders []folderRename
+	made    map[sdk.GroupID][]sdk.Entry // recorded folders, also removed ones
 
 	// RenamePrice is the fee of a renamed folder for each upload.
 	RenamePrice sdk.Amount
@@ -69,7 +70,7 @@ type folderRename struct {
 
 // NewWorld returns a service without groups.
 func NewWorld() *World {
-	return &World{numbers: map[sdk.GroupID]int64{}, rows: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, cut: map[sdk.Ref]int64{}, renamed: map[sdk.Ref]sdk.Seq{}, fail: map[string]error{}, begun: map[string]int{},
+	return &World{numbers: map[sdk.GroupID]int64{}, rows: map[sdk.GroupID][]sdk.Entry{}, made: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, cut: map[sdk.Ref]int64{}, renamed: map[sdk.Ref]sdk.Seq{}, fail: map[string]error{}, begun: map[string]int{},
 		pause: map[string]time.Duration{}, hold: map[string]chan struct{}{}, members: map[sdk.GroupID]map[sdk.AccountID]bool{}, readers: map[sdk.GroupID]map[sdk.AccountID]bool{}, owners: map[sdk.GroupID]sdk.AccountID{}}
 }
 
@@ -300,7 +301,7 @@ func (p Person) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sd
 		return nil, err
 	}
 	var list []sdk.Entry
-	for _, e := range p.rows[g] {
+	for _, e := range slices.Concat(p.rows[g], p.made[g]) {
 		if e.ChangedSeq > after {
 			list = append(list, e)
 		}
@@ -420,6 +421,18 @@ func (p Person) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to stri
 			list = append(list, e)
 		}
 	}
+	for i := range p.made[g] {
+		e := &p.made[g][i]
+		switch {
+		case e.Deleted != nil:
+		case e.Name != folder && !strings.HasPrefix(e.Name, folder+"/"):
+			taken[e.Name+"/"] = true
+		case p.mayWrite(g) != nil || e.Uploader != p.id && p.owners[g] != p.id:
+			return refuse(sdk.ErrNotAuthorized)
+		default:
+			list = append(list, e)
+		}
+	}
 	rename := func(name string) string { return to + strings.TrimPrefix(name, folder) }
 	switch {
 	case slices.ContainsFunc(p.folders, func(r folderRename) bool {
@@ -428,7 +441,7 @@ func (p Person) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to stri
 		return refuse(sdk.ErrConflict)
 	case len(list) == 0:
 		return refuse(sdk.ErrNotFound)
-	case slices.ContainsFunc(list, func(e *sdk.Entry) bool { return taken[rename(e.Name)] }):
+	case slices.ContainsFunc(list, func(e *sdk.Entry) bool { return taken[rename(e.Name)+map[bool]string{true: "/"}[e.Folder]] }):
 		return refuse(sdk.ErrConflict)
 	}
 	p.next(g)
@@ -439,6 +452,80 @@ func (p Person) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to stri
 		done.Fee, _ = done.Fee.Add(p.RenamePrice)
 	}
 	return done, nil
+}
+
+// MakeFolder records a folder, unless it is recorded.
+func (p Person) MakeFolder(ctx context.Context, g sdk.GroupID, folder string) (sdk.Entry, error) {
+	if err := p.begin(ctx, "make folder"); err != nil {
+		return sdk.Entry{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.mayWrite(g); err != nil {
+		return sdk.Entry{}, err
+	}
+	switch {
+	case slices.ContainsFunc(p.rows[g], func(e sdk.Entry) bool { return e.Deleted == nil && e.Name == folder }):
+		return sdk.Entry{}, &sdk.Error{Op: "make folder", Group: g, Kind: sdk.ErrConflict, Err: fmt.Errorf("%s is a file", folder)}
+	case p.recorded(g, folder) != nil:
+		return sdk.Entry{}, nil
+	}
+	p.next(g)
+	e := sdk.Entry{Group: g, Ref: sdk.Ref(fmt.Sprintf("folder/%d", p.seq)), Uploader: p.id, Time: time.Unix(1700000000+int64(p.seq), 0), Seq: p.seq, ChangedSeq: p.seq, Number: p.numbers[g],
+		Name: folder, Folder: true}
+	p.made[g] = append(p.made[g], e)
+	return e, nil
+}
+
+// RemoveFolder removes the record of a folder with nothing beneath it.
+func (p Person) RemoveFolder(ctx context.Context, g sdk.GroupID, folder string) (sdk.Entry, error) {
+	if err := p.begin(ctx, "remove folder"); err != nil {
+		return sdk.Entry{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	refuse := func(kind sdk.Kind) (sdk.Entry, error) {
+		return sdk.Entry{}, &sdk.Error{Op: "remove folder", Group: g, Kind: kind, Err: fmt.Errorf("of %s", folder)}
+	}
+	there := p.recorded(g, folder)
+	isBeneath := func(e sdk.Entry) bool { return e.Deleted == nil && strings.HasPrefix(e.Name, folder+"/") }
+	switch {
+	case p.mayWrite(g) != nil:
+		return refuse(sdk.ErrNotAuthorized)
+	case there == nil:
+		return refuse(sdk.ErrNotFound)
+	case there.Uploader != p.id && p.owners[g] != p.id:
+		return refuse(sdk.ErrNotAuthorized)
+	case slices.ContainsFunc(p.rows[g], isBeneath), slices.ContainsFunc(p.made[g], isBeneath):
+		return refuse(sdk.ErrConflict)
+	}
+	p.next(g)
+	there.ChangedSeq, there.Number, there.Deleted = p.seq, p.numbers[g], &sdk.Deletion{By: p.id, Reason: wire.ReasonOwnerRequest}
+	e := *there
+	e.Seq, e.Tx = 0, ""
+	return e, nil
+}
+
+// recorded returns a folder that is recorded, or nil. Needs World.mu.
+func (w *World) recorded(g sdk.GroupID, folder string) *sdk.Entry {
+	i := slices.IndexFunc(w.made[g], func(e sdk.Entry) bool { return e.Deleted == nil && e.Name == folder })
+	if i < 0 {
+		return nil
+	}
+	return &w.made[g][i]
+}
+
+// Folders returns the names of the recorded folders of a group, in order.
+func (w *World) Folders(g sdk.GroupID) (list []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.made[g] {
+		if e.Deleted == nil {
+			list = append(list, e.Name)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 const setAttributes = "set attributes"

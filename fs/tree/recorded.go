@@ -1,0 +1,209 @@
+package tree
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/svcfs/svcfs/fs/tree/policy"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// A folder needs no record while a file beneath it is recorded. Where the service records folders, mkdir has
+// it do so, so that an empty folder is there in every mount (N5). Where the service does not answer, or
+// refuses, the folder is in this mount alone.
+
+// record has the service record a folder of this mount. A failure changes nothing here.
+func (d *Dir) record(ctx context.Context) {
+	t := d.t
+	t.mu.RLock()
+	g, path, wanted := d.group, d.ownPath(), d.wantsRecord()
+	t.mu.RUnlock()
+	if !wanted || !t.reached.Load() {
+		return
+	}
+	patient, cancel := sdk.WithPatience(ctx, lookPatience)
+	defer cancel()
+	began := t.now()
+	made, err := t.remote.MakeFolder(patient, g.id, path)
+	switch {
+	case err != nil:
+		if isAway(err) {
+			t.noteReached(err)
+		}
+		t.log.Info("a folder is in this mount alone", "path", join(g.path, path), "error", err)
+		return
+	case made.Ref == "": // others made it, or an answer was lost
+		_ = t.refreshGroup(ctx, g, 0)
+		return
+	}
+	t.noteSaved(g, made.Number, began)
+	var elsewhere bool
+	t.change(func() []notice {
+		notices := t.mergeEntries(g, []sdk.Entry{made})
+		elsewhere = d.recorded != made.Ref
+		return notices
+	})
+	if !elsewhere {
+		return
+	}
+	if removed, err := t.remote.RemoveFolder(ctx, g.id, path); err == nil { // another program moved or removed d meanwhile
+		t.tell(t.applyDeleted(g, removed))
+	}
+}
+
+// recordAll records a folder that got another name, and those beneath it.
+func (d *Dir) recordAll(ctx context.Context) {
+	d.t.mu.RLock()
+	list, _ := d.unrecorded(nil)
+	d.t.mu.RUnlock()
+	for _, beneath := range list {
+		beneath.record(ctx)
+	}
+}
+
+// unrecorded collects d, and the folders beneath it, without those above an uploaded file. Needs Tree.mu.
+func (d *Dir) unrecorded(list []*Dir) (_ []*Dir, holdsFile bool) {
+	at := len(list)
+	for _, n := range d.children {
+		switch n := n.(type) {
+		case *File:
+			holdsFile = holdsFile || n.isKind(fileReal) && n.entry.Load() != nil
+		case *Dir:
+			var holds bool
+			list, holds = n.unrecorded(list)
+			holdsFile = holdsFile || holds
+		}
+	}
+	if !holdsFile && d.wantsRecord() {
+		list = slices.Insert(list, at, d) // before those beneath
+	}
+	return list, holdsFile
+}
+
+// wantsRecord reports whether a folder was made in this mount and is to be there in others: neither the folder
+// nor one above it has a scratch name. Needs Tree.mu.
+func (d *Dir) wantsRecord() bool {
+	if !d.t.cfg.Ours || d.kind != dirFolder || !d.local || d.recorded != "" || d.group.gone || d.group.waste {
+		return false
+	}
+	for at := d; at.kind == dirFolder; at = at.parent {
+		if at.parent == nil || at.parent.namesScratch(at.raw) || policy.IsWastebasket(at.raw) {
+			return false
+		}
+	}
+	return true
+}
+
+// ownPath is the recorded name of a folder. Needs Tree.mu.
+func (d *Dir) ownPath() string {
+	if d.parent == nil {
+		return d.raw
+	}
+	return d.parent.rawPath(d.raw)
+}
+
+// unrecord takes back that a folder was recorded, if it was; d may be nil. The folder stays in this mount.
+func (d *Dir) unrecord(ctx context.Context) error {
+	if d == nil {
+		return nil
+	}
+	t := d.t
+	t.mu.Lock()
+	if d.recorded == "" {
+		t.mu.Unlock()
+		return nil
+	}
+	g, path, maker, was := d.group, d.ownPath(), d.group.byRef[d.recorded].Uploader, d.local
+	d.local = true
+	t.mu.Unlock()
+	removed, err := t.remote.RemoveFolder(ctx, g.id, path)
+	if err == nil {
+		t.tell(t.applyDeleted(g, removed))
+		return nil
+	}
+	t.mu.Lock()
+	d.local = was
+	t.mu.Unlock()
+	switch sdk.KindOf(err) {
+	case sdk.ErrNotFound: // others were faster
+		return t.refreshGroup(ctx, g, 0)
+	case sdk.ErrConflict: // others put something there, or it hides uploads (W8)
+		_ = t.refreshGroup(ctx, g, 0)
+		return &Error{Class: ClassNotEmpty, Err: errors.New("for others there is something in the folder")}
+	case sdk.ErrNotAuthorized:
+		if maker != t.remote.Account() {
+			return &Error{Class: ClassByDesign, Err: errors.New("only " + string(maker) + ", who made the folder, and the owner of the group can remove it"), Hint: "Ask one of them."}
+		}
+	}
+	return err
+}
+
+// setRecorded makes d show a recorded folder. Needs Tree.mu.
+func (d *Dir) setRecorded(ref sdk.Ref) {
+	d.recorded, d.local = ref, false
+	d.group.folders[ref] = d
+}
+
+// foldersIn returns the recorded folders whose names, with a slash at the end, begin with a prefix, in the
+// order of the ledger. Needs Tree.mu.
+func (g *group) foldersIn(prefix string) (list []sdk.Entry) {
+	for ref := range g.folders {
+		if e := g.byRef[ref]; strings.HasPrefix(e.Name+"/", prefix) {
+			list = append(list, *e)
+		}
+	}
+	slices.SortFunc(list, func(a, b sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	return list
+}
+
+// unplaceFolders takes from folders the records that were removed, or have another name, and returns these
+// folders. What is there already gets its record. Needs Tree.mu.
+func (g *group) unplaceFolders(list []*sdk.Entry) (left []*Dir) {
+	for _, e := range list {
+		if d := g.folders[e.Ref]; d != nil && (e.Deleted != nil || d.ownPath() != e.Name) {
+			d.recorded = ""
+			delete(g.folders, e.Ref)
+			left = append(left, d)
+		}
+	}
+	for _, e := range list {
+		if there := g.folderAt(e.Name); there != nil && e.Deleted == nil && g.folders[e.Ref] == nil {
+			there.setRecorded(e.Ref)
+		}
+	}
+	return left
+}
+
+// folderAt returns the folder with a recorded name, or nil. Needs Tree.mu.
+func (g *group) folderAt(raw string) *Dir {
+	at := g.dir
+	for part := range strings.SplitSeq(raw, "/") {
+		if at, _ = at.folder(part); at == nil {
+			return nil
+		}
+	}
+	return at
+}
+
+// placeFolders shows recorded folders, after the files: a file of the same name has the name (N3). It takes
+// away those of left that nothing holds. Needs Tree.mu.
+func (t *Tree) placeFolders(g *group, list []*sdk.Entry, left []*Dir) (notices []notice) {
+	for _, e := range list {
+		if e.Deleted != nil || g.gone {
+			continue
+		}
+		d := g.folders[e.Ref]
+		if d == nil {
+			d, _ = t.slot(g, e.Name+"/", "")
+			d.setRecorded(e.Ref)
+		}
+		notices = append(notices, t.disown(d, t.isForeign(e))...)
+	}
+	for _, d := range left {
+		notices = append(notices, d.prune()...)
+	}
+	return notices
+}
