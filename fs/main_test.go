@@ -269,6 +269,7 @@ func (s *server) obey(o order) (a answer) {
 		_, _ = s.world.RenameFolder(context.Background(), o.Group, o.Name, string(o.Data), s.world.Seq())
 		s.world.told(sdk.EventFolderRenamed, o.Group)
 	case "made folder": // by another account
+		s.world.Member(o.Group, bob)
 		_, _ = s.world.As(bob).MakeFolder(context.Background(), o.Group, o.Name)
 		s.world.told(sdk.EventFolderMade, o.Group)
 	case "removed folder": // refused where a file is in it

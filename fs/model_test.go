@@ -252,10 +252,12 @@ func (s *modelSystem) Moved(nth int, name string) {
 
 func (s *modelSystem) MadeFolder(name string) {
 	s.m.must(order{Do: "made folder", Group: s.group, Name: name})
+	s.look()
 }
 
 func (s *modelSystem) RemovedFolder(name string) {
 	s.m.must(order{Do: "removed folder", Group: s.group, Name: name})
+	s.look()
 }
 
 func (s *modelSystem) MovedFolder(from, to string) {

@@ -90,6 +90,8 @@ func TestR7WatchersOfOthersChanges(t *testing.T) {
 			[]string{"team: create other", "team: close write other", "team: delete renamed", "team/renamed: delete self"}},
 		{"a removal", "team/removed", func() { m.must(order{Do: "removed", Group: "team", Name: "removed"}) }, []string{"team: delete removed", "team/removed: delete self"}},
 		{"the last file of a folder", "team/folder", func() { m.must(order{Do: "removed", Group: "team", Name: "folder/removed"}) }, []string{"team: delete folder", "team/folder: delete self"}},
+		{"a recorded folder", "team", func() { m.must(order{Do: "made folder", Group: "team", Name: "empty"}) }, []string{"team: create empty"}},
+		{"a removed folder", "team/empty", func() { m.must(order{Do: "removed folder", Group: "team", Name: "empty"}) }, []string{"team: delete empty", "team/empty: delete self"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in, of := watch(m, "team"), watch(m, tc.watch)

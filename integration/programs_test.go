@@ -27,6 +27,7 @@ type program struct {
 	uploads int    // charged for it; 0 with most: see there
 	files   int    // that it leaves of what was uploaded, links too
 	most    int    // uploads for each of the files, where the versions of the program differ
+	again   string // another script, which prints something in a new mount and in one that was there all the time
 	refused string // errno, when the mount refuses something of it
 	asRoot  bool   // only root can run it
 	note    string // for the table; says why it saves a file more than once
@@ -103,6 +104,12 @@ func programsTable() []program {
 			git checkout -q main; echo more >more; git add more; git commit -qm more; git merge -q side -m merged; git gc -q --prune=now
 			git fsck --strict; git status --short; git log --format=%s | wc -l`, want: "4\n one", most: 3,
 			note: "each save of the settings, the index, the logs and the branches; gc removes what it packs"},
+		{name: "git clone --bare, gc", tool: "git",
+			script: `git clone -q --bare $SRC/bare.git r.git; git -C r.git gc -q; find r.git/refs -type f; git -C r.git log --format=%s`, want: "one\n one", most: 2,
+			again: "git -C r.git log --format=%s && git -C r.git fsck --strict", note: "each save of the settings and of the branches; gc removes what it packs"},
+		{name: "a Maildir", tool: "python3",
+			script: `python3 -c 'import mailbox; m = mailbox.Maildir("m"); m.add("Subject: one\n\n"); print(len(m), *sorted(__import__("os").listdir("m")))'`, want: "1 cur new tmp\n one", uploads: 1, files: 1,
+			again: `python3 -c 'import mailbox; print(len(mailbox.Maildir("m", create=False)))'`},
 		{name: "make, make clean, make", tool: "make",
 			script: `printf 'int f(void);\nint main(void) { return f(); }\n' >a.c; printf 'int f(void) { return 0; }\n' >b.c
 			printf 'p: a.o b.o\n\t@gcc -o p a.o b.o\n.c.o:\n\t@gcc -c $<\nclean:\n\t@rm -f p *.o\n' >Makefile
@@ -114,7 +121,8 @@ func programsTable() []program {
 		{name: "restic init, backup, forget, prune, check", tool: "restic",
 			script: `export RESTIC_PASSWORD=x; restic() { command restic -q --no-cache -r r "$@" 2>/dev/null; }; cp -r $SRC $OUT/restic; restic init; restic backup $OUT/restic
 			echo more >$OUT/restic/more; restic backup $OUT/restic; restic forget --keep-last 1 --prune; restic check; restic dump latest $OUT/restic/more`, want: "more\n one", most: 3,
-			note: "its locks, which other machines shall see; what prune replaces goes to the trash"},
+			again: "RESTIC_PASSWORD=x restic -q --no-cache --no-lock -r r check 2>&1 && echo whole",
+			note:  "its locks, which other machines shall see; what prune replaces goes to the trash"},
 		{name: "borg init, create, prune, compact, check", tool: "borg",
 			script: `export BORG_BASE_DIR=$OUT BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes; cp -r $SRC $OUT/borg; borg init -e none r; borg create r::1 $OUT/borg
 			echo more >$OUT/borg/more; borg create r::2 $OUT/borg; borg prune --keep-last 1 r; borg compact r; borg check r; borg list --short r`, want: "2\n one", most: 6,
@@ -212,7 +220,7 @@ shutil.copy2('f', 'g'); shutil.move('g', 'h')"; cat h`, want: "one\n one", uploa
 // errno stops them, and what it costs. TestProgramTables compares fs/SEMANTICS.md.
 func TestPrograms(t *testing.T) {
 	w, alice, _ := team(t)
-	a := alice.mount("a")
+	a, beside := alice.mount("a"), alice.mount("beside")
 	src := w.mkdir("src")
 	write(t, filepath.Join(src, "x"), []byte("xx\n"))
 	write(t, filepath.Join(src, "y"), []byte("yy\n"))
@@ -262,6 +270,35 @@ func TestPrograms(t *testing.T) {
 	if rows := strings.Count(string(read(t, a.path("team/.svcfs/ledger.jsonl"))), "\n"); rows != uploads {
 		t.Errorf("the ledger has %d uploads, the mount was charged for %d", rows, uploads)
 	}
+	want := folders(t, a)
+	a.unmount()
+	for name, m := range map[string]*mount{"a mount that was there all the time": beside, "a new mount": alice.mount("new")} {
+		t.Run(name, func(t *testing.T) {
+			if got := folders(t, m); !slices.Equal(got, want) {
+				t.Errorf("the folders are\n%q, the mount of the programs had\n%q", got, want)
+			}
+			for i, p := range programsTable() {
+				dir := m.path("team", fmt.Sprintf("p%02d", i))
+				if _, err := os.Stat(dir); err != nil || p.again == "" {
+					continue
+				}
+				if got := inFolder(t, dir, p.again, "OUT="+out); got == "" {
+					t.Errorf("%s: nothing is there", p.name)
+				}
+			}
+		})
+	}
+}
+
+// folders lists the folders of a mount, but for temporary ones, which are of one mount alone.
+func folders(t *testing.T, m *mount) (list []string) {
+	t.Helper()
+	for _, name := range beneath(t, m.path("team")) {
+		if strings.HasSuffix(name, "/") && !strings.Contains(name, ".Trash") {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // The tables of fs/SEMANTICS.md have a row for every program that is run here, with
