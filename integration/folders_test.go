@@ -1,11 +1,13 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/svcfs/svcfs/integration/proctest"
@@ -54,7 +56,7 @@ func TestN5FolderIsOneRecordOnAMount(t *testing.T) {
 	w, alice, bob := team(t)
 	a, b := alice.mount("a"), bob.mount("b")
 	shell(t, a.path("team"), "mkdir -p d/e/empty; for i in 1 2 3 4 5; do echo $i >d/$i; echo $i >d/e/$i; done; echo again >>d/1; mv d n; mv n d; mv d n")
-	want := []string{"n/", "n/1", "n/2", "n/3", "n/4", "n/5", "n/e/", "n/e/1", "n/e/2", "n/e/3", "n/e/4", "n/e/5"}
+	want := []string{"n/", "n/1", "n/2", "n/3", "n/4", "n/5", "n/e/", "n/e/1", "n/e/2", "n/e/3", "n/e/4", "n/e/5", "n/e/empty/"}
 	proctest.Eventually(t, "the other mount shows the new names", func() bool { return slices.Equal(beneath(t, b.path("team")), want) })
 	if got := string(read(t, b.path("team/n/1"))); got != "1\nagain\n" {
 		t.Errorf("reads %q", got)
@@ -83,6 +85,33 @@ func TestN5FolderIsOneRecordOnAMount(t *testing.T) {
 		} else {
 			ok(t, os.Rename(a.path("team", got[0]), a.path("team", "m")))
 		}
+	}
+	if out, err := w.svcd("audit"); err != nil {
+		t.Errorf("audit: %v %s", err, out)
+	}
+}
+
+// N5: an empty folder is in every mount, at once and in the next one, until its maker or the owner of the group
+// removes it, for free; also when a mount was killed.
+func TestN5RecordedFoldersOnAMount(t *testing.T) {
+	w, alice, bob := team(t)
+	a, b := alice.mount("a"), bob.mount("b")
+	shell(t, b.path("team"), "mkdir -p mail/cur mail/new x.tmp/y")
+	want := []string{"mail/", "mail/cur/", "mail/new/"}
+	proctest.Eventually(t, "the other mount shows the folders", func() bool { return slices.Equal(beneath(t, a.path("team")), want) })
+	a.kill()
+	a = alice.mount("a")
+	if got := beneath(t, a.path("team")); !slices.Equal(got, want) {
+		t.Errorf("a new mount shows %q", got)
+	}
+	if _, uploads := a.charges(); uploads != 0 {
+		t.Errorf("%d uploads", uploads)
+	}
+	shell(t, a.path("team"), "rmdir mail/new; mkdir mine")
+	want = []string{"mail/", "mail/cur/", "mine/", "x.tmp/", "x.tmp/y/"}
+	proctest.Eventually(t, "the other mount shows what is left", func() bool { return slices.Equal(beneath(t, b.path("team")), want) })
+	if err := os.Remove(b.path("team/mine")); !errors.Is(err, syscall.EPERM) {
+		t.Errorf("another account's folder: %v", err)
 	}
 	if out, err := w.svcd("audit"); err != nil {
 		t.Errorf("audit: %v %s", err, out)

@@ -127,6 +127,13 @@ func (g Group) RemoveFolder(ctx context.Context, folder string) (Entry, error) {
 	return removed, withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.wrap("remove folder", err))
 }
 
+// passingSoon is passing for a change that nobody waits for long: an account that made too many changes
+// today is told so at once.
+func passingSoon(err error) (pause time.Duration, passes bool) {
+	pause, passes = passing(err)
+	return pause, passes && pause < maxPause
+}
+
 func (g Group) changeFolder(ctx context.Context, op, kind, folder string) (e Entry, err error) {
 	if err := g.c.needOurs(ctx, "record folders"); err != nil {
 		return e, err
@@ -136,7 +143,10 @@ func (g Group) changeFolder(ctx context.Context, op, kind, folder string) (e Ent
 	}
 	after := g.c.memory.Group(string(g.ID)).Number
 	var answer wire.FolderResult
-	if err := g.c.read(ctx, op, wire.FolderRequest{GroupID: string(g.ID), Folder: folder}, &answer); err != nil { // may be repeated
+	err = g.c.retryWhen(ctx, passingSoon, func(ctx context.Context) error {
+		return g.c.tool(ctx, op, g.c.cfg.Timeout, wire.FolderRequest{GroupID: string(g.ID), Folder: folder}, &answer)
+	})
+	if err != nil {
 		return e, err
 	}
 	if answer == (wire.FolderResult{}) && op == wire.OpMakeFolder {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -30,10 +31,12 @@ func (d *Dir) record(ctx context.Context) {
 	made, err := t.remote.MakeFolder(patient, g.id, path)
 	switch {
 	case err != nil:
-		if isAway(err) {
+		if isAway(err) && sdk.KindOf(err) != sdk.ErrRateLimited {
 			t.noteReached(err)
 		}
-		t.log.Info("a folder is in this mount alone", "path", join(g.path, path), "error", err)
+		failed := wrapRemote("", "", err)
+		failed.Err = fmt.Errorf("the folder is in this mount alone until a file is uploaded beneath it, because the service did not record it: %w", failed.Err)
+		_ = d.failed("mkdir", "", failed)
 		return
 	case made.Ref == "": // others made it, or an answer was lost
 		_ = t.refreshGroup(ctx, g, 0)

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/svcfs/svcfs/fs/tree/treetest"
@@ -113,10 +114,13 @@ func TestN5FoldersThatTheServiceDoesNotRecord(t *testing.T) {
 			}
 			m.mkdir("/team", "here")
 			m.mkdir("/team/here", "deep")
-			if name == "away" && w.Begun("make folder") != 1 {
-				t.Errorf("asked %d times", w.Begun("make folder"))
+			if asked, want := w.Begun("make folder"), map[string]int{"hosted": 0, "away": 1}; asked != 2 && asked != want[name] || m.Status().Reachable != (name != "away") {
+				t.Errorf("asked %d times, reachable %t", asked, m.Status().Reachable)
 			}
 			wantFolders(t, w)
+			if said := strings.Contains(string(m.errors.text()), "the folder is in this mount alone"); said != (tc.fail != nil) {
+				t.Errorf("the mount says %q", m.errors.text())
+			}
 			m.refresh()
 			m.wantNames("/team/here", "deep")
 			ok(t, m.dir("/team/here").Rmdir(t.Context(), "deep"))
