@@ -47,7 +47,7 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.IntVar(&s.cfg.MaxPerAddress, "max-connections-per-address", 0, "of them, from one address that is no trusted proxy; 0 = an eighth of --max-connections")
 	set.Int64Var(&s.cfg.Memory, "memory", 0, "most bytes of memory for bodies and answers of requests under way; 0 = a quarter of the machine's memory")
 	set.IntVar(&s.cfg.RequestRate, "request-rate", service.DefaultRequestRate, "requests of one account per second, with bursts of twice as many; above it 429; -1 = no limit")
-	set.IntVar(&s.cfg.FreeChanges, "free-changes", service.DefaultFreeChanges, "changes without a price (renames, attributes, join windows, roles, retention) of one account per day, UTC; "+
+	set.IntVar(&s.cfg.FreeChanges, "free-changes", service.DefaultFreeChanges, "changes without a price (renames, attributes, folders, join windows, roles, retention) of one account per day, UTC; "+
 		"above it 429; -1 = any number")
 	set.StringVar(&s.cfg.Witness, "witness", "", "address of a witness (c2sp.org/tlog-witness) that must sign every checkpoint of the ledger before svcd publishes it, see svcd witness")
 	set.StringVar(&s.cfg.WitnessKey, "witness-key", "", "verifier key of that witness, which svcd witness prints: NAME+HASH+KEY")

@@ -179,7 +179,7 @@ func (s *server) look(ctx context.Context, g sdk.Group) (listing, error) {
 	}
 	var news []sdk.Entry
 	err = s.purse.pay(price, func() (sdk.Amount, error) {
-		news, err = g.Entries(ctx, sdk.Since(v.after))
+		news, err = g.Entries(ctx, sdk.Since(v.after), sdk.WithFolders()) // so that the next list begins after the newest change
 		return sdk.Amount{}, err
 	})
 	if err != nil {
@@ -192,12 +192,17 @@ func (s *server) look(ctx context.Context, g sdk.Group) (listing, error) {
 		}
 		return listing{}, err
 	}
+	after := v.after
+	for _, e := range news {
+		after = max(after, e.ChangedSeq)
+	}
+	news = slices.DeleteFunc(news, func(e sdk.Entry) bool { return e.Folder })
 	if err := s.hold(g.ID, v, news); err != nil {
 		return listing{}, err
 	}
+	v.after = after
 	removed := make(map[sdk.Ref]bool)
 	for _, e := range news {
-		v.after = max(v.after, e.ChangedSeq)
 		v.byRef[e.Ref] = e
 		if e.Deleted != nil {
 			removed[e.Ref] = true
