@@ -152,6 +152,7 @@ func TestThreat31FreeChangesLeaveTheReserve(t *testing.T) {
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	alice.adds(bob)
 	ref, his := alice.upload("g", "f", []byte("content")).CID, bob.upload("g", "his", []byte("content")).CID
+	bob.makesFolder("folder")
 	ok(t, os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 58<<20), 0o600)) // into the reserve, 6.4 MiB
 	full := func(u *user, op string, request object) {
 		t.Helper()
@@ -161,6 +162,8 @@ func TestThreat31FreeChangesLeaveTheReserve(t *testing.T) {
 	}
 	full(bob, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": his, "filename": "new"})
 	full(bob, wire.OpSetAttributes, attributesRequest(his, `{"mtime":"1"}`))
+	full(bob, wire.OpMakeFolder, object{"group_id": "g", "folder": "more"})
+	bob.removesFolder("folder")
 	full(alice, wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": 30})
 	for _, role := range []string{"reader", "writer"} {
 		must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id, "role": role})

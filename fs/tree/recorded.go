@@ -22,7 +22,11 @@ func (d *Dir) record(ctx context.Context) {
 	t.mu.RLock()
 	g, path, wanted := d.group, d.ownPath(), d.wantsRecord()
 	t.mu.RUnlock()
-	if !wanted || !t.reached.Load() {
+	switch {
+	case !wanted:
+		return
+	case !t.reached.Load(): // tick looks whether it is back
+		d.noteUnrecorded(&Error{Class: ClassUnreachable, Err: errors.New("the service is away")})
 		return
 	}
 	patient, cancel := sdk.WithPatience(ctx, lookPatience)
@@ -34,9 +38,7 @@ func (d *Dir) record(ctx context.Context) {
 		if isAway(err) && sdk.KindOf(err) != sdk.ErrRateLimited {
 			t.noteReached(err)
 		}
-		failed := wrapRemote("", "", err)
-		failed.Err = fmt.Errorf("the folder is in this mount alone until a file is uploaded beneath it, because the service did not record it: %w", failed.Err)
-		_ = d.failed("mkdir", "", failed)
+		d.noteUnrecorded(wrapRemote("", "", err))
 		return
 	case made.Ref == "": // others made it, or an answer was lost
 		_ = t.refreshGroup(ctx, g, 0)
@@ -45,8 +47,9 @@ func (d *Dir) record(ctx context.Context) {
 	t.noteSaved(g, made.Number, began)
 	var elsewhere bool
 	t.change(func() []notice {
+		listedAt := g.listedAt
 		notices := t.mergeEntries(g, []sdk.Entry{made})
-		elsewhere = d.recorded != made.Ref
+		g.listedAt, elsewhere = listedAt, d.recorded != made.Ref // nothing was listed
 		return notices
 	})
 	if !elsewhere {
@@ -55,6 +58,18 @@ func (d *Dir) record(ctx context.Context) {
 	if removed, err := t.remote.RemoveFolder(ctx, g.id, path); err == nil { // another program moved or removed d meanwhile
 		t.tell(t.applyDeleted(g, removed))
 	}
+}
+
+// noteUnrecorded notes why a folder that was made here is in this mount alone, unless the folder above it is, too.
+func (d *Dir) noteUnrecorded(err *Error) {
+	d.t.mu.RLock()
+	covered := d.parent == nil || d.parent.wantsRecord()
+	d.t.mu.RUnlock()
+	if covered {
+		return
+	}
+	err.Err = fmt.Errorf("the folder is in this mount alone until a file is uploaded beneath it, because the service did not record it: %w", err.Err)
+	_ = d.failed("mkdir", "", err)
 }
 
 // recordAll records a folder that got another name, and those beneath it.
