@@ -250,14 +250,18 @@ func (c *crashing) steps(group string) []step {
 			do: func() (int, map[string]any) {
 				return c.tool(wire.OpRenameFile, args("ipfs_hash", ref, "filename", "dir/other"))
 			}},
+		{name: "make folder", points: commitPoints, settled: []int{200},
+			do: func() (int, map[string]any) { return c.tool(wire.OpMakeFolder, args("folder", "dir/empty")) }},
 		{name: "rename folder", points: commitPoints, settled: []int{200}, // the audit finds a folder that was renamed in part
 			do: func() (int, map[string]any) {
 				status, out := c.tool(wire.OpRenameFolder, args("folder", "dir", "new_folder", "moved", "seq", seen))
-				if result, ok := out["result"].(map[string]any); ok && result["files"] != 2.0 {
+				if result, ok := out["result"].(map[string]any); ok && result["files"] != 3.0 {
 					c.t.Errorf("renamed %v", result)
 				}
 				return status, out
 			}},
+		{name: "remove folder", points: commitPoints, settled: []int{200, 404},
+			do: func() (int, map[string]any) { return c.tool(wire.OpRemoveFolder, args("folder", "moved/empty")) }},
 		{name: "prepare parts", settled: []int{200}, do: func() (int, map[string]any) { return blocks.prepare(group) }},
 		{name: "put part", points: []string{"part.stored"}, settled: []int{200}, do: func() (int, map[string]any) { return blocks.put(content) }},
 		{name: "replace part", points: []string{"part.replaced"}, settled: []int{200}, do: func() (int, map[string]any) { return blocks.put(content) }},
