@@ -294,8 +294,9 @@ func (c *Client) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
 // folding builds entries from the records of a chain.
 type folding struct {
 	lists   *listMemory
-	held    int64 // counted there, in bytes
-	bytes   int64 // of entries
+	held    int64  // counted there, in bytes
+	bytes   int64  // of entries, and of folders of their names
+	name    string // of the last one that was counted
 	group   GroupID
 	entries []Entry // in the order of their first record
 	at      map[Ref]int
@@ -353,9 +354,16 @@ var errNeedsAll = errors.New("a folder was renamed")
 
 func (f *folding) add(e Entry) {
 	f.bytes += e.Footprint()
+	f.named(e.Name)
 	f.at[e.Ref] = len(f.entries)
 	f.changed = len(f.entries)
 	f.entries = append(f.entries, e)
+}
+
+// named counts the folders of a name.
+func (f *folding) named(name string) {
+	f.bytes += FoldersFootprint(f.name, name)
+	f.name = name
 }
 
 // newest returns the entries that the newest record changed. Only a renamed folder changes
@@ -413,6 +421,7 @@ func (f *folding) take(r *chain.Record) error {
 		f.bytes -= f.entries[i].Footprint()
 		f.change(&f.entries[i], r)
 		f.bytes += f.entries[i].Footprint()
+		f.named(f.entries[i].Name)
 		f.changed = i
 		f.enterFolder(i)
 	}
@@ -442,6 +451,7 @@ func (f *folding) renameFolder(r *chain.Record) error {
 		}
 		f.entries[i].Name, f.entries[i].ChangedSeq, f.entries[i].Number, f.entries[i].NamedSeq = name, f.renamed, r.Number, 0
 		f.bytes += f.entries[i].Footprint()
+		f.named(name)
 		f.changed = i
 		f.moved += movedBytes + int64(len(name))
 	})

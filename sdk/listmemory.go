@@ -28,7 +28,7 @@ const (
 	// entryBytes is the memory of an [Entry] in a list that is built, without its texts, in bytes:
 	// the entry, its place in a map, and what both take while they grow.
 	entryBytes = 600
-	// folderBytes is that of each folder of its name, where the names are sorted into folders ([names.List]).
+	// folderBytes is that of a folder, where names are sorted into folders ([names.List]).
 	folderBytes = 100
 	// partBytes is that of its attributes, of each extended one, and of its deletion.
 	partBytes = 128
@@ -99,9 +99,21 @@ func (c *Client) ListMemory() int64 {
 	return c.lists.held
 }
 
-// Footprint returns about how much memory an entry takes in a list, in bytes. Local, free.
+// FoldersFootprint returns how much memory the folders of a name take where names are sorted into folders
+// ([names.List]), in bytes, but for those that the name before has too: most names lie beside their neighbours, and a
+// folder takes memory once. Local, free.
+func FoldersFootprint(before, name string) int64 {
+	n := 0
+	for n < min(len(before), len(name)) && before[n] == name[n] {
+		n++
+	}
+	return folderBytes * int64(strings.Count(name[n:], "/"))
+}
+
+// Footprint returns about how much memory an entry takes in a list, in bytes, without the folders of its
+// name. Local, free.
 func (e *Entry) Footprint() int64 {
-	n := entryBytes + folderBytes*strings.Count(e.Name, "/") + len(e.Ref) + len(e.Tx) + len(e.Uploader) + len(e.Name) + len(e.ContentType)
+	n := entryBytes + len(e.Ref) + len(e.Tx) + len(e.Uploader) + len(e.Name) + len(e.ContentType)
 	if a := e.Attributes; a != nil {
 		n += partBytes + len(a.Target)
 		for name, value := range a.XAttrs {

@@ -98,3 +98,33 @@ func heap() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
+
+// TestThreat8FoldersOfNames: names with very many folders count by the folders that they do not share with
+// the name before: a deep tree is listed, and as many deep names beside one another are refused.
+func TestThreat8FoldersOfNames(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, testkit.Ours)
+	alice := s.Account("alice", "10")
+	const files = 500
+	deep := strings.Repeat("d/", 1500)
+	shared, apart := make([]string, files), make([]string, files)
+	for i := range files {
+		shared[i], apart[i] = fmt.Sprint(deep, i), fmt.Sprint(i, "/", deep, "f")
+	}
+	c := s.Client(t, alice, func(cfg *sdk.Config) { cfg.ListMemory = 16 << 20 })
+	for group, names := range map[sdk.GroupID][]string{"shared": shared, "apart": apart} {
+		if _, err := c.Group(group).Register(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.AddRecords(alice, group, names)
+	}
+	if list, err := c.Group("shared").Entries(t.Context()); err != nil || len(list) != files {
+		t.Errorf("%d of %d entries, %v", len(list), files, err)
+	}
+	if _, err := c.Group("apart").Entries(t.Context()); sdk.KindOf(err) != sdk.ErrTooLarge {
+		t.Errorf("as many folders for each name: %v", err)
+	}
+	if held := c.ListMemory(); held != 0 {
+		t.Errorf("%d bytes are held afterwards", held)
+	}
+}

@@ -136,9 +136,10 @@ type view struct {
 
 // hold counts what news take beside what they replace.
 func (s *server) hold(g sdk.GroupID, v *view, news []sdk.Entry) error {
-	more := int64(0)
+	more, name := int64(0), ""
 	for i := range news {
-		more += news[i].Footprint()
+		more += news[i].Footprint() + sdk.FoldersFootprint(name, news[i].Name)
+		name = news[i].Name
 		if known, ok := v.byRef[news[i].Ref]; ok {
 			more -= known.Footprint()
 		}
