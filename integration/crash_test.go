@@ -326,7 +326,7 @@ func (c *crashing) frame(group, name string, content []byte) (id string, frame [
 	sealed, err := vault.SealKey(format.SealedFor{Service: v.ContractID, Account: c.alice.id, Upload: id, Epoch: v.Vault.Epoch}, sum, key)
 	ok(c.t, err)
 	head, err := json.Marshal(wire.SealedHead{ID: id, Epoch: v.Vault.Epoch, SealedKey: base64.StdEncoding.EncodeToString(sealed), GroupID: group,
-		FileHash: sdk.ComputeHash(content).String(), Format: meta, BlobSize: int64(len(blob)), BlobHash: hex.EncodeToString(sum[:])})
+		FileHash: sdk.ComputeHash(content).String(), Salt: sdk.ComputeHash(random[:]).String(), Format: meta, BlobSize: int64(len(blob)), BlobHash: hex.EncodeToString(sum[:])})
 	ok(c.t, err)
 	return id, append(append(binary.BigEndian.AppendUint32(nil, uint32(len(head))), head...), blob...)
 }

@@ -13,12 +13,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // npmVersion is the newest nova-sdk-js in the npm registry. The versions 1.1 and
@@ -194,6 +196,18 @@ func TestJavaScriptSDK(t *testing.T) {
 			t.Errorf("refreshToken: %s", got)
 		}
 	})
+	t.Run("an open group", func(t *testing.T) {
+		alice.must("group", "create", "js-open", "--open", "--for", "1h")
+		alice.must("put", "js-open", file)
+		var rows []struct {
+			Hash string `json:"file_hash"`
+			CID  string `json:"ipfs_hash"`
+		}
+		ok(t, json.Unmarshal([]byte(must(w.account("carol", "1"), "js-open", "transactions")), &rows))
+		if len(rows) != 1 || len(rows[0].Hash) != 64 || rows[0].Hash == uploaded.Hash || rows[0].CID == "" {
+			t.Errorf("who is no member is told %+v", rows)
+		}
+	})
 	t.Run("refusals", func(t *testing.T) {
 		if _, problem := js(alice, "team", "transactions"); !strings.Contains(problem, "Unauthorized") {
 			t.Errorf("getTransactionsForGroup of a closed group by the free view: %q", problem)
@@ -239,6 +253,33 @@ func TestJavaScriptSDKThatIsOpen(t *testing.T) {
 	}
 	works("token")
 	works("revoke", bob.id)
+}
+
+// TestJavaScriptSDKOverAStepOfTheClock: the clock of the service is set ahead, and then right again. A JavaScript
+// SDK that signed in before goes on over both steps; one that signed in meanwhile has to do that again.
+func TestJavaScriptSDKOverAStepOfTheClock(t *testing.T) {
+	s := testkit.Start(t, testkit.Ours)
+	js := javaScript(t, s.URL, "sdk.mjs")
+	works := func(a testkit.Account, command string, args ...string) {
+		t.Helper()
+		p := &person{id: string(a.ID), key: a.Key.Reveal()}
+		if _, problem := js(p, string(a.ID), command, args...); problem != "" {
+			t.Errorf("%s: %s", command, problem)
+		}
+	}
+	before, meanwhile := s.Account("before", "10"), s.Account("meanwhile", "10")
+	works(before, "register")
+	s.SetClock(10 * time.Minute)
+	works(before, "add", "one")
+	works(meanwhile, "register")
+	s.SetClock(0)
+	works(before, "add", "two")
+	p := &person{id: string(meanwhile.ID), key: meanwhile.Key.Reveal()}
+	if _, problem := js(p, p.id, "add", "one"); !strings.Contains(problem, "invalid session token") {
+		t.Errorf("with a session that the clock has not come to: %q", problem)
+	}
+	works(meanwhile, "token")
+	works(meanwhile, "add", "one")
 }
 
 // A file above 4 MiB that svcfs saved is refused to the JavaScript SDK, with the command of the group's owner,

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // liar is a proxy before a real service that changes lists, and leaves records with
@@ -132,9 +134,10 @@ func TestThreat5LyingListsOfARealService(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	m := bob.mount("bob")
+	opening := chain.Opening{Size: 10, Hash: sha256.Sum256([]byte("version 3\n"))}
 	for name, lie := range map[string]func([]map[string]any) []map[string]any{
 		"names": swapNames, "newest version": dropNewest, "uploader": fieldOfUploads("user_id", "ceo.svc.testnet"),
-		"time": fieldOfUploads("timestamp", "999999999000000000"), "hash": fieldOfUploads("file_hash", strings.Repeat("0", 64)),
+		"time": fieldOfUploads("timestamp", "999999999000000000"), "hash": fieldOfUploads("opening", opening.String()),
 	} {
 		l.tell(lie)
 		for _, args := range [][]string{{"get", "board", "payroll.txt"}, {"ls", "-l", "board"}, {"ledger", "board"}, {"ledger", "board", "--verify"},

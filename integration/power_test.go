@@ -491,6 +491,7 @@ func feesAndDoubles(ctx context.Context, t *testing.T, c *sdk.Client) (paid sdk.
 	for _, g := range groups {
 		rows, err := g.Records(ctx)
 		ok(t, err)
+		hashes := hashesOf(ctx, t, g)
 		for _, r := range rows {
 			if r.Account == string(c.Account()) { // others pay for what they read
 				fee, err := wire.ParseAmount(r.Fee)
@@ -498,11 +499,27 @@ func feesAndDoubles(ctx context.Context, t *testing.T, c *sdk.Client) (paid sdk.
 				paid, _ = paid.Add(fee)
 			}
 			if r.Kind == chain.KindRecord {
-				if saves[r.FileHash]++; saves[r.FileHash] == 2 {
-					twice = append(twice, r.FileHash)
+				hash := hashes[sdk.Ref(r.Ref)]
+				if saves[hash]++; saves[hash] == 2 {
+					twice = append(twice, hash)
 				}
 			}
 		}
 	}
 	return paid, twice
+}
+
+// hashesOf returns the hash of each file of a group whose key lives. Of the others nobody knows it: each has one of
+// its own here.
+func hashesOf(ctx context.Context, t *testing.T, g sdk.Group) map[sdk.Ref]string {
+	t.Helper()
+	entries, err := g.Entries(ctx)
+	ok(t, err)
+	hashes := map[sdk.Ref]string{}
+	for _, e := range entries {
+		if hashes[e.Ref] = e.Hash.String(); e.Hash == (sdk.Digest{}) {
+			hashes[e.Ref] = string(e.Ref)
+		}
+	}
+	return hashes
 }

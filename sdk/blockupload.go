@@ -252,7 +252,7 @@ func (u *BlockUpload) sendFinalize(ctx context.Context, answer *wire.FinalizeUpl
 	if err != nil {
 		return err
 	}
-	request := wire.FinalizeUploadRequest{UploadID: u.ticket.id, FileHash: hashText(u.last.hash), Format: facts, Versioned: true}
+	request := wire.FinalizeUploadRequest{UploadID: u.ticket.id, FileHash: hashText(u.last.hash), Salt: u.salt(), Format: facts, Versioned: true}
 	if len(u.last.manifest) <= wire.InlineManifestBytes {
 		request.Manifest = base64.StdEncoding.EncodeToString(u.last.manifest)
 	}

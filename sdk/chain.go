@@ -169,8 +169,16 @@ func (c *Client) mostMoved() int64 { return max(maxListBytes, c.cfg.MaxFileBytes
 
 // pageOfChain is the records of a list that nothing proves yet.
 type pageOfChain struct {
-	records []chain.Record
+	records []listedRecord
 	bytes   int64
+}
+
+// listedRecord is a record with what it commits to, nil where the list does not tell, and with the
+// sequence of the upload that a later record is about.
+type listedRecord struct {
+	chain.Record
+	opening *chain.Opening
+	upload  int64
 }
 
 // add verifies that a row goes on with the list, and keeps its record.
@@ -178,11 +186,11 @@ func (p *pageOfChain) add(row *wire.TransactionRow, g GroupID, listing *proof.Li
 	if p.bytes += footprint(row); p.bytes > maxPageBytes {
 		return malformed(errNoPages)
 	}
-	r, err := chainRecord(row, g)
+	r, err := listedOf(row, g)
 	if err != nil {
 		return malformed(fmt.Errorf("row %d: %w", row.Seq, err))
 	}
-	if err := listing.Add(&r); err != nil {
+	if err := listing.Add(&r.Record); err != nil {
 		return err
 	}
 	p.records = append(p.records, r)
@@ -190,7 +198,7 @@ func (p *pageOfChain) add(row *wire.TransactionRow, g GroupID, listing *proof.Li
 }
 
 // take returns the records, until the next add.
-func (p *pageOfChain) take() []chain.Record {
+func (p *pageOfChain) take() []listedRecord {
 	records := p.records
 	p.records, p.bytes = records[:0], 0
 	return records
@@ -326,7 +334,7 @@ func (f *folding) release() {
 }
 
 // apply applies proven records. moved bounds what new names by folders take.
-func (f *folding) apply(records []chain.Record, moved int64) error {
+func (f *folding) apply(records []listedRecord, moved int64) error {
 	for i := range records {
 		if err := f.take(&records[i]); err != nil {
 			return err
@@ -386,7 +394,8 @@ func (f *folding) newest() []Entry {
 }
 
 // take applies the next record. Only records about files change entries.
-func (f *folding) take(r *chain.Record) error {
+func (f *folding) take(l *listedRecord) error {
+	r := &l.Record
 	switch r.Kind {
 	case EventFolderRenamed:
 		return f.renameFolder(r)
@@ -396,12 +405,12 @@ func (f *folding) take(r *chain.Record) error {
 		if _, known := f.at[Ref(r.Ref)]; known || r.Ref == "" {
 			return &proof.Refusal{Row: r.Seq, Text: "its reference was recorded before"}
 		}
-		f.add(uploadEntry(r))
+		f.add(uploadEntry(r, l.opening))
 		f.enterFolder(f.changed)
 	case EventRenamed, EventDeleted, EventRemoved, EventRestored, EventAttributes:
 		i, known := f.at[Ref(r.Ref)]
 		if !known {
-			earlier, err := changedEntry(r)
+			earlier, err := changedEntry(l)
 			if err != nil {
 				return &proof.Refusal{Row: r.Seq, Text: err.Error()}
 			}
@@ -412,7 +421,7 @@ func (f *folding) take(r *chain.Record) error {
 		if err := f.mayFollow(r, f.entries[i].Deleted, known); err != nil {
 			return err
 		}
-		if e := &f.entries[i]; e.Folder || !isHash(r.FileHash, e.Hash) || r.Tag(chain.TagUploader) != string(e.Uploader) {
+		if e := &f.entries[i]; e.Folder || r.FileHash != e.Commitment.String() || r.Tag(chain.TagUploader) != string(e.Uploader) {
 			return &proof.Refusal{Row: r.Seq, Text: "its content or uploader differs from the upload that it names"}
 		}
 		if f.folders != nil {
@@ -449,7 +458,7 @@ func (f *folding) renameFolder(r *chain.Record) error {
 		if f.entries[i].Folder {
 			name = strings.TrimSuffix(name, "/")
 		}
-		f.entries[i].Name, f.entries[i].ChangedSeq, f.entries[i].Number, f.entries[i].NamedSeq = name, f.renamed, r.Number, 0
+		f.entries[i].Name, f.entries[i].ChangedSeq, f.entries[i].Number, f.entries[i].NamedNumber = name, f.renamed, r.Number, 0
 		f.bytes += f.entries[i].Footprint()
 		f.named(name)
 		f.changed = i
@@ -537,11 +546,11 @@ func (f *folding) mayFollow(r *chain.Record, gone *Deletion, known bool) error {
 }
 
 func (f *folding) change(e *Entry, r *chain.Record) {
-	named := cmp.Or(e.NamedSeq, e.ChangedSeq)
-	e.ChangedSeq, e.Number, e.NamedSeq = Seq(r.Seq), r.Number, 0
+	named := cmp.Or(e.NamedNumber, e.Number)
+	e.ChangedSeq, e.Number, e.NamedNumber = Seq(r.Seq), r.Number, 0
 	switch r.Kind {
 	case EventAttributes:
-		e.NamedSeq = named
+		e.NamedNumber = named
 		e.Attributes = attributesOf(r.Tag(chain.TagAttributes), e)
 		return
 	case EventRenamed:
@@ -555,16 +564,18 @@ func (f *folding) change(e *Entry, r *chain.Record) {
 		return
 	}
 	e.Deleted = &Deletion{Time: timeOf(r.TimeNS), By: AccountID(r.Account), Reason: r.Detail}
+	e.Hash, e.Size = Digest{}, SizeUnknown // as in lists from now on
+	e.Attributes = attributesOf(r.Tag(chain.TagAttributes), e)
 	if e.Deleted.isPolicy() {
-		e.NamedSeq = named
+		e.NamedNumber = named
 	}
 }
 
 // uploadEntry returns the file of an upload record.
-func uploadEntry(r *chain.Record) Entry {
+func uploadEntry(r *chain.Record, opening *chain.Opening) Entry {
 	e := Entry{Group: GroupID(r.Group), Ref: Ref(r.Ref), Tx: r.Tx, Uploader: AccountID(r.Account), Time: timeOf(r.TimeNS), Seq: Seq(r.Seq),
-		ChangedSeq: Seq(r.Seq), Number: r.Number, Name: r.Detail, Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
-	e.Hash, _ = parseDigest(r.FileHash)
+		ChangedSeq: Seq(r.Seq), Number: r.Number, Name: r.Detail, ContentType: r.Tag(chain.TagType)}
+	e.open(r, opening)
 	e.Content, _ = parseDigest(r.Tag(chain.TagContent))
 	e.Attributes = attributesOf(r.Tag(chain.TagAttributes), &e)
 	return e
@@ -572,36 +583,38 @@ func uploadEntry(r *chain.Record) Entry {
 
 // changedEntry returns the file of a later record of the new layout, as it was before that
 // record.
-func changedEntry(r *chain.Record) (Entry, error) {
+func changedEntry(l *listedRecord) (Entry, error) {
+	r := &l.Record
 	upload, err := strconv.ParseInt(r.Tag(chain.TagUpload), 10, 64)
-	if err != nil || upload <= 0 || upload >= r.Seq {
+	if err != nil || upload <= 0 || upload >= r.Number || l.upload <= 0 || l.upload >= r.Seq {
 		return Entry{}, errors.New("it does not name its upload")
 	}
 	uploaded, err := strconv.ParseInt(r.Tag(chain.TagUploaded), 10, 64)
 	if err != nil {
 		return Entry{}, errors.New("it lacks the time of its upload")
 	}
-	e := Entry{Ref: Ref(r.Ref), Uploader: AccountID(r.Tag(chain.TagUploader)), Time: timeOf(uploaded), Seq: Seq(upload), Name: r.Tag(chain.TagName),
-		Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
-	e.Hash, _ = parseDigest(r.FileHash)
+	e := Entry{Ref: Ref(r.Ref), Uploader: AccountID(r.Tag(chain.TagUploader)), Time: timeOf(uploaded), Seq: Seq(l.upload), Name: r.Tag(chain.TagName),
+		ContentType: r.Tag(chain.TagType)}
+	e.open(r, l.opening)
 	e.Content, _ = parseDigest(r.Tag(chain.TagContent))
 	e.Attributes = attributesOf(r.Tag(chain.TagAttributes), &e)
 	if text := r.Tag(chain.TagNamed); text != "" || r.Kind == EventAttributes {
 		named, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || named < upload || named >= r.Seq {
+		if err != nil || named < upload || named >= r.Number {
 			return Entry{}, errors.New("it does not say which record gave the file its name")
 		}
-		e.NamedSeq = Seq(named)
+		e.NamedNumber = named
 	}
 	return e, nil
 }
 
-func sizeOf(text string) int64 {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 {
-		return SizeUnknown
+// open sets what the record of a file commits to. Without an opening hash and size are not known.
+func (e *Entry) open(r *chain.Record, opening *chain.Opening) {
+	e.Commitment, _ = parseDigest(r.FileHash)
+	e.Size = SizeUnknown
+	if opening != nil {
+		e.Hash, e.Size = opening.Hash, max(opening.Size, SizeUnknown)
 	}
-	return n
 }
 
 func timeOf(ns int64) time.Time {
@@ -611,7 +624,24 @@ func timeOf(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// chainRecord converts a row to a record. The group is g if the row leaves the group out.
+// listedOf converts a row to a record, with what the record commits to: then that gives the
+// commitment, so that the hash of the record proves it.
+func listedOf(row *wire.TransactionRow, g GroupID) (l listedRecord, err error) {
+	if row.Opening != "" {
+		o, err := chain.ParseOpening(row.Opening)
+		if err != nil {
+			return l, err
+		}
+		l.opening = &o
+	}
+	l.upload = row.UploadSeq
+	if l.Record, err = chainRecord(row, g); err == nil && l.opening != nil {
+		l.FileHash = l.opening.Commitment()
+	}
+	return l, err
+}
+
+// chainRecord converts a row without an opening to a record. The group is g if the row leaves the group out.
 func chainRecord(row *wire.TransactionRow, g GroupID) (r chain.Record, err error) {
 	r = chain.Record{Seq: row.Seq, Tx: row.TransID, Kind: row.Kind, Account: row.UserID, Group: row.GroupID, Ref: row.IPFSHash,
 		FileHash: row.FileHash, Detail: row.Detail, Fee: row.Fee, Request: row.Request, Chain: row.Chain, Number: row.Number}
@@ -642,9 +672,6 @@ func recordedHash(text string) (Digest, error) {
 	return parseDigest(text)
 }
 
-// isHash reports whether text is the hash h in the form of a record.
-func isHash(text string, h Digest) bool { return text == hashText(h) }
-
 // hashText returns a hash in the form of a record, "" for none.
 func hashText(h Digest) string {
 	if h == (Digest{}) {
@@ -662,8 +689,8 @@ func decodeHash(text string, into *chain.Hash) error {
 	return nil
 }
 
-// checkReceipt verifies that the service recorded the upload, and that the record follows
-// the first after records of the group. It remembers that the group has come that far. With
+// checkReceipt verifies that the service recorded the upload, with the commitment of e, and that the record
+// follows the first after records of the group. It remembers that the group has come that far. With
 // nil attributes e may have any.
 func (c *Client) checkReceipt(ctx context.Context, e Entry, after int64, a wire.FinalizeUploadResult) error {
 	g := e.Group
@@ -674,12 +701,11 @@ func (c *Client) checkReceipt(ctx context.Context, e Entry, after int64, a wire.
 	if err != nil {
 		return malformed(err)
 	}
-	size := sizeOf(r.Tag(chain.TagSize))
 	if r.Kind != EventUploaded || r.Chain != chain.OfGroup(string(g)) || r.Group != string(g) || r.Account != string(c.account) || r.Ref != string(e.Ref) ||
-		!isHash(r.FileHash, e.Hash) || r.Detail != e.Name || size != SizeUnknown && size != e.Size {
+		r.FileHash != e.Commitment.String() || r.Detail != e.Name {
 		return malformed(errors.New("its receipt is for another record"))
 	}
-	recorded := uploadEntry(&r)
+	recorded := uploadEntry(&r, &chain.Opening{Size: e.Size, Hash: chain.Hash(e.Hash)})
 	if recorded.Content != e.Content {
 		return malformed(errors.New("its receipt is for other blocks than those sent"))
 	}

@@ -196,11 +196,11 @@ func parseTime(ns string) time.Time {
 // newer version ended still does, because they take old versions from every name: its age is
 // that from before its end, or that of its upload where no record tells.
 func (e *Entry) Named() names.File {
-	f := names.File{Recorded: names.Recorded(e.Name, e.ContentType, e.Hash), Ref: string(e.Ref), Seq: int64(e.Seq), Age: int64(cmp.Or(e.NamedSeq, e.ChangedSeq)), Deleted: e.Deleted != nil}
+	f := names.File{Recorded: names.Recorded(e.Name, e.ContentType, cmp.Or(e.Hash, e.Commitment)), Ref: string(e.Ref), Seq: int64(e.Seq), Age: cmp.Or(e.NamedNumber, e.Number, int64(e.ChangedSeq)), Deleted: e.Deleted != nil}
 	switch {
 	case !f.Deleted:
 	case e.Deleted.isPolicy():
-		f.Age = int64(cmp.Or(e.NamedSeq, e.Seq))
+		f.Age = cmp.Or(e.NamedNumber, int64(e.Seq))
 	default:
 		f.Age = math.MaxInt64
 	}

@@ -298,8 +298,8 @@ func about(t *testing.T, d *testkit.World, name, kind, detail string) chain.Reco
 	if err != nil {
 		t.Fatal(err)
 	}
-	return chain.Record{Kind: kind, Account: string(e.Uploader), Group: string(d.Group), Ref: string(e.Ref), FileHash: e.Hash.String(), Detail: detail, Tags: []chain.Tag{
-		{Name: chain.TagName, Value: e.Name}, {Name: chain.TagSize, Value: strconv.FormatInt(e.Size, 10)}, {Name: chain.TagType, Value: e.ContentType},
+	return chain.Record{Kind: kind, Account: string(e.Uploader), Group: string(d.Group), Ref: string(e.Ref), FileHash: e.Commitment.String(), Detail: detail, Tags: []chain.Tag{
+		{Name: chain.TagName, Value: e.Name}, {Name: chain.TagType, Value: e.ContentType},
 		{Name: chain.TagUpload, Value: strconv.FormatInt(int64(e.Seq), 10)}, {Name: chain.TagUploaded, Value: strconv.FormatInt(e.Time.UnixNano(), 10)},
 		{Name: chain.TagUploader, Value: string(e.Uploader)}}}
 }

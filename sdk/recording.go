@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // recording is what every upload needs to be recorded once, whatever its format: how it is
@@ -165,6 +167,7 @@ func (c *Client) unconfirmed(change, maybe string, err error) error {
 // receipt checks the confirmation of the service.
 func (u *recording) receipt(ctx context.Context, a wire.FinalizeUploadResult) (Receipt, error) {
 	sent := Entry{Group: u.key.group, Name: u.key.name, Hash: u.key.digest, Size: u.size, Content: u.content}
+	sent.Commitment = commitment(u.ticket.salt, sent)
 	if !u.ticket.mixed {
 		sent.Attributes = &Attributes{} // none were sent, so none may be recorded
 		if u.attributes != "" {
@@ -172,6 +175,21 @@ func (u *recording) receipt(ctx context.Context, a wire.FinalizeUploadResult) (R
 		}
 	}
 	return u.c.receipt(ctx, sent, u.ticket.after, u.isOurs, a)
+}
+
+// commitment is what the record of an upload has, if its salt is the one that was sent.
+func commitment(salt [chain.SaltBytes]byte, sent Entry) Digest {
+	o := chain.Opening{Salt: salt, Size: sent.Size, Hash: chain.Hash(sent.Hash)}
+	d, _ := parseDigest(o.Commitment()) // is one
+	return d
+}
+
+// salt is what a finalize sends to a service of ours.
+func (u *recording) salt() string {
+	if !u.isOurs {
+		return ""
+	}
+	return hex.EncodeToString(u.ticket.salt[:])
 }
 
 // receipt checks the confirmation of the service (threat 13): what was sent is recorded, as one

@@ -35,7 +35,7 @@ type Sealed struct {
 	progress reporter // may be nil
 
 	mu     sync.Mutex
-	head   wire.SealedHead // while locked without GroupID, FileHash and Format
+	head   wire.SealedHead // while locked without GroupID, FileHash, Salt and Format
 	facts  format.Metadata // of head.Format
 	attrs  Attributes      // of head.Format
 	after  int64           // known number of records of the group before
@@ -115,7 +115,8 @@ func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o option
 	}
 	sum := sha256.Sum256(blob)
 	s.cipher = bytes.NewReader(blob)
-	s.head = wire.SealedHead{ID: id, GroupID: string(k.group), FileHash: k.digest.String(), Format: meta,
+	salt := saltOf(s.key)
+	s.head = wire.SealedHead{ID: id, GroupID: string(k.group), FileHash: k.digest.String(), Salt: hex.EncodeToString(salt[:]), Format: meta,
 		BlobSize: int64(len(blob)), BlobHash: hex.EncodeToString(sum[:]), Versioned: true, Base: o.base}
 	return s, s.sealKey(vault)
 }

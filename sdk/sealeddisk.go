@@ -63,6 +63,7 @@ type clearItem struct {
 type namesItem struct {
 	Group     string          `json:"group"`
 	FileHash  string          `json:"file_hash"`
+	Salt      string          `json:"salt"`
 	Format    json.RawMessage `json:"format"`
 	Versioned bool            `json:"versioned,omitempty"`
 	After     int64           `json:"after"`
@@ -87,7 +88,7 @@ func (s *Sealed) Encode(k DiskKeys) ([]byte, error) {
 		if s.blockBytes > 0 {
 			item.Version = diskLargeVersion
 		}
-		names, err := json.Marshal(namesItem{s.head.GroupID, s.head.FileHash, s.head.Format, s.head.Versioned, s.after})
+		names, err := json.Marshal(namesItem{s.head.GroupID, s.head.FileHash, s.head.Salt, s.head.Format, s.head.Versioned, s.after})
 		if err != nil {
 			return nil, fmt.Errorf("encode upload: %w", err)
 		}
@@ -140,7 +141,7 @@ func decodeSealed(raw []byte, k DiskKeys) (*Sealed, error) {
 	s := &Sealed{account: AccountID(item.Account), time: time.Unix(0, item.Time), size: item.Size, blockBytes: item.BlockSize, disk: item,
 		head: wire.SealedHead{ID: item.ID, Epoch: item.Epoch, SealedKey: item.SealedKey, BlobSize: item.BlobSize, BlobHash: item.BlobHash, Base: item.Base}}
 	form := s.head // without what is sealed
-	form.GroupID, form.FileHash, form.Format = "g", item.BlobHash, json.RawMessage(`{}`)
+	form.GroupID, form.FileHash, form.Salt, form.Format = "g", item.BlobHash, item.BlobHash, json.RawMessage(`{}`)
 	if err := form.Check(s.mostBlob()); err != nil {
 		return nil, err
 	}
@@ -172,7 +173,7 @@ func (s *Sealed) unlock(key *format.Key, sealed []byte) error {
 		return err
 	}
 	head := s.head
-	head.GroupID, head.FileHash, head.Format, head.Versioned = names.Group, names.FileHash, names.Format, names.Versioned
+	head.GroupID, head.FileHash, head.Salt, head.Format, head.Versioned = names.Group, names.FileHash, names.Salt, names.Format, names.Versioned
 	if err := head.Check(s.mostBlob()); err != nil {
 		return err
 	}

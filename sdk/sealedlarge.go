@@ -1,7 +1,6 @@
 package sdk
 
 import (
-	"cmp"
 	"context"
 	"crypto/hkdf"
 	"crypto/hmac"
@@ -95,7 +94,8 @@ func (c *Client) sealLarge(ctx context.Context, k uploadKey, content LargeConten
 	if err != nil {
 		return nil, err
 	}
-	s.head = wire.SealedHead{ID: id, GroupID: string(k.group), FileHash: hash.String(), Format: meta, BlobSize: l.SealedBytes(), BlobHash: sum.String(),
+	salt := saltOf(s.key)
+	s.head = wire.SealedHead{ID: id, GroupID: string(k.group), FileHash: hash.String(), Salt: hex.EncodeToString(salt[:]), Format: meta, BlobSize: l.SealedBytes(), BlobHash: sum.String(),
 		Versioned: true, Base: o.base}
 	return s, s.sealKey(vault)
 }
@@ -384,8 +384,8 @@ func (g Group) recordedAlready(ctx context.Context, s *Sealed) (*Receipt, error)
 	return nil, &Error{Op: "check", Kind: ErrConflict, Code: wire.CodeHead, Err: errors.New("the name has a newer version than the upload knows")}
 }
 
-// named is the sequence of the record that gave an entry its name.
-func named(e *Entry) Seq { return cmp.Or(e.NamedSeq, e.ChangedSeq) }
+// named is the age of the name of an entry, by the record that gave it.
+func named(e *Entry) int64 { return e.Named().Age }
 
 // mostBlob bounds the ciphertext, in bytes.
 func (s *Sealed) mostBlob() int64 {

@@ -130,7 +130,9 @@ func (c *Client) sealedReceipt(ctx context.Context, s *Sealed, a wire.FinalizeUp
 	s.mu.Lock()
 	attrs := s.attrs
 	sent := Entry{Group: GroupID(s.head.GroupID), Name: s.facts.Filename, Size: s.size, Attributes: &attrs}
-	sent.Hash, _ = parseDigest(s.head.FileHash) // checked
+	sent.Hash, _ = parseDigest(s.head.FileHash) // checked, as the salt
+	salt, _ := parseDigest(s.head.Salt)
+	sent.Commitment = commitment(salt, sent)
 	// The history may have been forgotten since, see AcceptRollback.
 	after := min(s.after, c.memory.Group(s.head.GroupID).Number)
 	s.mu.Unlock()

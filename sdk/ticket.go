@@ -1,11 +1,25 @@
 package sdk
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
 	"fmt"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
+
+// saltDomain separates salts from all else that is made of the key of a file.
+const saltDomain = "svcfs-salt-1"
+
+// saltOf is the salt of what the record of a file commits to. A repeated upload has the same, also after
+// a restart; without the key nobody can tell it.
+func saltOf(key *format.Key) [chain.SaltBytes]byte {
+	mac := hmac.New(sha256.New, key.Bytes())
+	_, _ = mac.Write([]byte(saltDomain)) // never fails
+	return [chain.SaltBytes]byte(mac.Sum(nil))
+}
 
 // ticketLife is how long a service keeps an upload id.
 const ticketLife = 300 * time.Second
@@ -14,8 +28,9 @@ const ticketLife = 300 * time.Second
 type ticket struct {
 	id         string
 	key        *format.Key
-	uploadURL  string // path for the raw transfer; "" = not offered
-	parts      parts  // of format version 2
+	salt       [chain.SaltBytes]byte // of what the record commits to
+	uploadURL  string                // path for the raw transfer; "" = not offered
+	parts      parts                 // of format version 2
 	since      time.Time
 	lost       time.Time // when an answer last failed to arrive
 	state      uploadState
@@ -85,5 +100,5 @@ func (t *ticket) step(step uploadStep) {
 // again returns a ticket for another finalize of an upload in parts that was refused: the service
 // keeps the parts.
 func (t *ticket) again() *ticket {
-	return &ticket{id: t.id, key: t.key, parts: t.parts, since: t.since, state: uploadIssued}
+	return &ticket{id: t.id, key: t.key, salt: t.salt, parts: t.parts, since: t.since, state: uploadIssued}
 }

@@ -120,16 +120,22 @@ type Member struct {
 
 // Entry is a file record of a group in the ledger.
 type Entry struct {
-	Group      GroupID
-	Ref        Ref
-	Tx         string    // id of the ledger record, 64 hex digits without quotes
-	Hash       Digest    // SHA-256 of the plaintext, which a retrieved file must match
+	Group GroupID
+	Ref   Ref
+	Tx    string // id of the ledger record, 64 hex digits without quotes
+	Hash  Digest // SHA-256 of the plaintext, which a retrieved file must match
+	// Commitment is what every record about the file has: the salted hash of Size and Hash, see
+	// [chain.Opening]. Zero where the service records the hash itself. Hash is zero and Size unknown once the
+	// key of the file is destroyed, and to who is no member of an open group.
+	Commitment Digest
 	Uploader   AccountID // account that recorded it
 	Time       time.Time // of the ledger record; zero when unknown
 	Seq        Seq       // of the upload; entries of a group ascend by it
 	ChangedSeq Seq       // of the newest record about this file, for [Since]
 	Number     int64     // of that record among all records of the group, which count from 1 without a gap; 0 = unknown
-	NamedSeq   Seq       // of the record that gave the name, if newer ones only changed attributes or, by retention or newer versions, ended the file; else 0
+	// NamedNumber is the Number of the record that gave the name, if newer ones only changed attributes or, by
+	// retention or newer versions, ended the file; else 0.
+	NamedNumber int64
 
 	// Only a service of ours tells these. Name is hostile input: it may
 	// be empty, contain slashes, or anything else.

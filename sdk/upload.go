@@ -266,7 +266,7 @@ func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool,
 	if err != nil {
 		return err
 	}
-	head, err := json.Marshal(wire.FinalizeUploadRequest{UploadID: u.ticket.id, FileHash: u.key.digest.String(), Format: meta, Versioned: u.isOurs})
+	head, err := json.Marshal(wire.FinalizeUploadRequest{UploadID: u.ticket.id, FileHash: u.key.digest.String(), Salt: u.salt(), Format: meta, Versioned: u.isOurs})
 	if err != nil {
 		return err
 	}

@@ -171,7 +171,7 @@ func (u *uploader) prepare(ctx context.Context, isOurs bool, request wire.Prepar
 	if err := u.noteKey(key, answer.UploadID); err != nil {
 		return nil, err
 	}
-	t := &ticket{id: answer.UploadID, key: key, since: time.Now(), state: uploadIssued}
+	t := &ticket{id: answer.UploadID, key: key, salt: saltOf(key), since: time.Now(), state: uploadIssued}
 	if isOurs {
 		t.uploadURL = answer.UploadURL
 		t.parts = parts{url: answer.PartsURL, bytes: answer.PartBytes, base: Ref(answer.Base)}

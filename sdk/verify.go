@@ -117,7 +117,8 @@ func confirm(rows []chain.Row, name string, view chain.Place) error {
 // proofRow converts a row to a record with its hash. The group comes from the row, because
 // the hash covers it.
 func proofRow(row wire.TransactionRow) (r chain.Row, err error) {
-	if r.Record, err = chainRecord(&row, ""); err != nil {
+	listed, err := listedOf(&row, "")
+	if r.Record = listed.Record; err != nil {
 		return r, err
 	}
 	if row.PrevHash == "" {

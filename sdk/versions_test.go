@@ -113,8 +113,8 @@ func TestEndedVersionsMakeNoNameOlder(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := about(t, d, "name", chain.KindTombstone, wire.ReasonVersionPolicy)
-	named := entryOf(t, remembering(t, d, ""), d, upload.Ref).ChangedSeq
-	end.Tags = slices.Insert(end.Tags, 1, chain.Tag{Name: chain.TagNamed, Value: strconv.FormatInt(int64(named), 10)}) // in the order of the names
+	named := entryOf(t, remembering(t, d, ""), d, upload.Ref).Number
+	end.Tags = slices.Insert(end.Tags, 1, chain.Tag{Name: chain.TagNamed, Value: strconv.FormatInt(named, 10)}) // in the order of the names
 	running := remembering(t, d, "")
 	if _, err := running.Group(d.Group).Entries(t.Context()); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestEndedVersionsMakeNoNameOlder(t *testing.T) {
 		if c == running {
 			opts = append(opts, sdk.Since(newest.Seq)) // then the record alone tells
 		}
-		if e := entryOf(t, c, d, upload.Ref, opts...); e.Deleted == nil || e.Named().Age != int64(named) || named <= before.Seq {
+		if e := entryOf(t, c, d, upload.Ref, opts...); e.Deleted == nil || e.Named().Age != int64(named) || named <= before.Number {
 			t.Errorf("%s: the name is as old as %d, want %d: %+v", who, e.Named().Age, named, e)
 		}
 	}

@@ -98,7 +98,7 @@ func TestAttributesAreRecorded(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("records:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if named := tag(rows[2], chain.TagNamed); named != strconv.FormatInt(rows[1].Seq, 10) {
+	if named := tag(rows[2], chain.TagNamed); named != strconv.FormatInt(rows[1].Number, 10) {
 		t.Errorf("named by record %s", named)
 	}
 	if tag(rows[2], chain.TagName) != "f" || rows[2].Detail != "" || tag(rows[2], chain.TagUpload) == "" {
@@ -217,11 +217,11 @@ func TestThreat17AttributesDoNotMakeNamesYounger(t *testing.T) {
 			t.Errorf("named by record %s, want %s", got, want)
 		}
 	}
-	upload := strconv.FormatInt(alice.newest().Seq, 10)
+	upload := strconv.FormatInt(alice.newest().Number, 10)
 	named("1", upload)
 	named("2", upload)
 	must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": ref, "filename": "g"})
-	renamed := strconv.FormatInt(alice.newest().Seq, 10)
+	renamed := strconv.FormatInt(alice.newest().Number, 10)
 	named("3", renamed)
 	named("4", renamed)
 }

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -46,7 +47,20 @@ func hashed(t *testing.T, row wire.TransactionRow, group string, prev chain.Hash
 		t.Fatal(err1, err2)
 	}
 	return &chain.Record{Seq: row.Seq, TimeNS: ns, Tx: row.TransID, Kind: row.Kind, Account: row.UserID, Group: group, Ref: row.IPFSHash,
-		FileHash: row.FileHash, Detail: row.Detail, Fee: row.Fee, Request: row.Request, Prev: prev, Chain: row.Chain, Number: row.Number, Tags: tags}
+		FileHash: commitmentOf(t, row), Detail: row.Detail, Fee: row.Fee, Request: row.Request, Prev: prev, Chain: row.Chain, Number: row.Number, Tags: tags}
+}
+
+// commitmentOf is what the record of a row has as its file hash.
+func commitmentOf(t *testing.T, row wire.TransactionRow) string {
+	t.Helper()
+	if row.Opening == "" {
+		return row.FileHash
+	}
+	o, err := chain.ParseOpening(row.Opening)
+	if err != nil || row.FileHash != "" {
+		t.Fatalf("opening %q beside file hash %q: %v", row.Opening, row.FileHash, err)
+	}
+	return o.Commitment()
 }
 
 // verifies checks rows that begin a chain, and their proof, as a client does, and
@@ -142,8 +156,15 @@ func TestThreat26ChainOfAGroupIsProven(t *testing.T) {
 	alice.retrieve("g", upload.Location)
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "other"})
 	must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": upload.Location, "filename": "b.txt"})
-	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": upload.Location})
 	rows, proof := alice.chain("g", nil)
+	r.verifies("g", rows, proof)
+	for _, row := range rows[1:] {
+		if o, err := chain.ParseOpening(row.Opening); err != nil || o.Size != 7 || o.Hash != sha256.Sum256([]byte("content")) {
+			t.Errorf("%s opens to %+v, %v", row.Kind, o, err)
+		}
+	}
+	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": upload.Location})
+	rows, proof = alice.chain("g", nil)
 	var kinds []string
 	for _, row := range rows {
 		kinds = append(kinds, row.Kind)
@@ -152,12 +173,12 @@ func TestThreat26ChainOfAGroupIsProven(t *testing.T) {
 		t.Fatalf("kinds %q, want %q", kinds, want)
 	}
 	r.verifies("g", rows, proof)
-	if rows[1].Detail != "a.txt" || tag(rows[1], chain.TagSize) != "7" {
+	if rows[1].Detail != "a.txt" || rows[1].Opening != "" {
 		t.Errorf("upload: %+v", rows[1])
 	}
 	for _, row := range rows[2:] {
 		if tag(row, chain.TagUploader) != "alice.svc.testnet" || tag(row, chain.TagUploaded) != *rows[1].Timestamp ||
-			tag(row, chain.TagUpload) != fmt.Sprint(rows[1].Seq) || tag(row, chain.TagSize) != "7" || row.FileHash != rows[1].FileHash {
+			tag(row, chain.TagUpload) != fmt.Sprint(rows[1].Number) || row.UploadSeq != rows[1].Seq || row.Opening != "" || row.FileHash != rows[1].FileHash {
 			t.Errorf("%s: %+v", row.Kind, row)
 		}
 	}
@@ -256,7 +277,7 @@ func TestThreat26UploadIsAnsweredWithAReceipt(t *testing.T) {
 		t.Errorf("%d bytes are kept of the answer, %v: the ledger has its record", kept, err)
 	}
 	row := first.Record
-	if row == nil || first.Receipt == nil || row.GroupID != "g" || row.Detail != "late.txt" || tag(*row, chain.TagSize) != "7" || tag(*row, chain.TagType) != "text/plain" {
+	if row == nil || first.Receipt == nil || row.GroupID != "g" || row.Detail != "late.txt" || tag(*row, chain.TagType) != "text/plain" {
 		t.Fatalf("answer %s", one)
 	}
 	prev, err := hex.DecodeString(row.PrevHash)
@@ -268,6 +289,10 @@ func TestThreat26UploadIsAnsweredWithAReceipt(t *testing.T) {
 	rows, proof := alice.chain("g", nil)
 	r.verifies("g", rows, proof)
 	row.PrevHash, row.GroupID = "", ""
+	if commitmentOf(t, rows[1]) != row.FileHash {
+		t.Errorf("answered %s\nlisted %+v", row.FileHash, rows[1])
+	}
+	rows[1].FileHash, rows[1].Opening = row.FileHash, ""
 	listed, _ := json.Marshal(rows[1])
 	if answered, _ := json.Marshal(row); string(answered) != string(listed) {
 		t.Errorf("answered %s\nlisted %s", answered, listed)

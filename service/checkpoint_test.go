@@ -612,7 +612,7 @@ func sumOf(t *testing.T, row wire.TransactionRow) string {
 	text(row.Chain)
 	number(uint64(row.Number))
 	number(ns)
-	for _, s := range []string{row.TransID, row.Kind, row.UserID, row.GroupID, row.IPFSHash, row.FileHash, row.Detail, row.Fee, row.Request} {
+	for _, s := range []string{row.TransID, row.Kind, row.UserID, row.GroupID, row.IPFSHash, commitmentOf(t, row), row.Detail, row.Fee, row.Request} {
 		text(s)
 	}
 	number(uint64(len(row.Tags) / 2))

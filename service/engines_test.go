@@ -57,6 +57,8 @@ func TestOnPostgres(t *testing.T) {
 		"SpaceOfEndedVersionsComesBack":        TestSpaceOfEndedVersionsComesBack,
 		"SmallContents":                        TestThreat34SmallContents,
 		"Threat34":                             TestThreat34,
+		"GuessableContent":                     TestThreat33GuessableContent,
+		"NothingOfTheContentIsLeft":            TestThreat34NothingOfTheContentIsLeft,
 		// Archives.
 		"ExportUnderLoad":                       TestExportUnderLoad,
 		"ExportEndsWhileFilesAreReplaced":       TestExportEndsWhileFilesAreReplaced,

@@ -260,7 +260,10 @@ func contentModel() porcupine.Model {
 				shown = deleted
 			}
 			switch in.op {
-			case "write": // a repeat gets the first answer, also after the deletion
+			case "write": // a repeat gets the first answer; after the deletion, without the hash
+				if s.gone {
+					return output == "", s
+				}
 				if s.sum == "" {
 					s.sum = in.sum
 				}

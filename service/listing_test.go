@@ -33,8 +33,8 @@ func (u *user) recorded(group string, n int, name func(i int) string) {
 					return err
 				}
 			}
-			_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, content_type,
-				format, blob_id, blob_size, blob_sum, key_version) SELECT ref, group_id, seq, seq, tx_id, account, file_hash, time_ns, detail, '', 'null', ref, 28, hash, 1
+			_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, named_seq, tx_id, uploader, file_hash, time_ns, filename, content_type,
+				format, blob_id, blob_size, blob_sum, key_version) SELECT ref, group_id, seq, seq, seq, tx_id, account, file_hash, time_ns, detail, '', 'null', ref, 28, hash, 1
 				FROM ledger WHERE seq > (SELECT COALESCE(max(seq), 0) FROM files) AND kind = ?`, chain.KindRecord)
 			return err
 		}))

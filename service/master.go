@@ -18,7 +18,7 @@ type MasterKey = vault.Source
 
 // Rotation is the result of bringing in another master key.
 type Rotation struct {
-	Keys     int    // of files, wrapped anew
+	Keys     int    // of files and lists, wrapped anew
 	Bad      int    // that no root opens: svcd verify names them
 	Before   string // file with the earlier master key; "" = it is where the operator keeps it
 	Finished bool   // the earlier master key does not open the database any more

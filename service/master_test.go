@@ -91,7 +91,7 @@ func TestThreat33MasterKeyRotation(t *testing.T) {
 	wrapped := r.wrappedKeys()
 
 	done := r.rotated()
-	if done.Keys != 3 || done.Bad != 0 || !bytes.Equal(masterOf(t, done.Before), old) || bytes.Equal(masterOf(t, key), old) {
+	if done.Keys != 4 || done.Bad != 0 || !bytes.Equal(masterOf(t, done.Before), old) || bytes.Equal(masterOf(t, key), old) {
 		t.Errorf("%+v", done)
 	}
 	if roots, masters := r.roots(); roots != 1 || masters != 1 {
@@ -277,7 +277,7 @@ func TestMasterKeyFromACommand(t *testing.T) {
 	refused(t, "no place for the new key", errOf(svc.RotateMasterKey(t.Context(), "")), "--new-master-key-file")
 	file := filepath.Join(dir, "new.key")
 	done, err := svc.RotateMasterKey(t.Context(), file)
-	if err != nil || done.Finished || done.Keys != 1 || done.Before != "" {
+	if err != nil || done.Finished || done.Keys != 2 || done.Before != "" {
 		t.Errorf("%+v, %v", done, err)
 	}
 	next := service.MasterKey{Command: "cat " + file}

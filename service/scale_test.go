@@ -3,6 +3,7 @@ package service_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/store/pgtest"
+	"github.com/svcfs/svcfs/service/vault"
 )
 
 // TestManyClients: 200 clients at once upload, list and retrieve without an
@@ -106,10 +108,10 @@ func fill(tb testing.TB, db *sql.DB, group, account string, n int) {
 		var values []string
 		for i := from; i < min(from+batch, n); i++ {
 			seq := base + i
-			values = append(values, fmt.Sprintf("('ref-%d', '%s', %d, %d, '%064x', '%s', '%064x', %d, 'folder/file-%d.txt', %d, 'text/plain', 'null', 'blob-%d', 1000, %s, 1)",
-				seq, group, seq, seq, seq, account, seq, 1_700_000_000_000_000_000+seq, i, 1000+i, seq, empty))
+			values = append(values, fmt.Sprintf("('ref-%d', '%s', %d, %d, %d, '%064x', '%s', '%064x', %d, 'folder/file-%d.txt', 'text/plain', 'null', 'blob-%d', 1000, %s, 1)",
+				seq, group, seq, seq, seq, seq, account, seq, 1_700_000_000_000_000_000+seq, i, seq, empty))
 		}
-		_, err := db.ExecContext(context.Background(), `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
+		_, err := db.ExecContext(context.Background(), `INSERT INTO files (ref, group_id, seq, changed_seq, named_seq, tx_id, uploader, file_hash, time_ns, filename,
 			content_type, format, blob_id, blob_size, blob_sum, key_version) VALUES `+strings.Join(values, ", "))
 		if err != nil {
 			tb.Fatal(err)
@@ -130,7 +132,8 @@ func BenchmarkList(b *testing.B) {
 	const files = 100_000
 	r := runOn(b, "")
 	alice := r.owner()
-	fillRecords(b, r.dir, "g", alice.id, files)
+	alice.upload("g", "first", nil) // makes the list key
+	fillRecords(b, r, "g", alice.id, files)
 	r.checkpoint()
 	for name, request := range map[string]wire.TransactionsRequest{
 		"plain": {GroupID: "g", Limit: wire.MaxPageRows},
@@ -162,10 +165,25 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
+// listKey returns the list key of a group that has a file.
+func (r *running) listKey(group string) vault.ListKey {
+	r.t.Helper()
+	db := r.openDatabase()
+	defer db.Close()
+	var wrapped []byte
+	ok(r.t, db.QueryRow("SELECT wrapped_key FROM groups JOIN file_keys ON file_keys.id = list_key WHERE groups.id = $1", group).Scan(&wrapped))
+	raw, _, err := r.openVault().UnwrapFileKeyOffline(vault.Binding{Group: group}, wrapped)
+	ok(r.t, err)
+	key, err := vault.NewListKey(raw)
+	ok(r.t, err)
+	return key
+}
+
 // fillRecords adds files to a group of a SQLite database, with their records.
-func fillRecords(b *testing.B, dir, group, account string, files int) {
+func fillRecords(b *testing.B, r *running, group, account string, files int) {
 	b.Helper()
-	db, err := store.Open(b.Context(), dir, "")
+	key := r.listKey(group)
+	db, err := store.Open(b.Context(), r.dir, "")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -174,16 +192,20 @@ func fillRecords(b *testing.B, dir, group, account string, files int) {
 	err = db.Load(b.Context(), func(tx *store.Tx) error {
 		for i := range files {
 			name := fmt.Sprintf("folder/file-%06d.txt", i)
-			ref, sum := fmt.Sprintf("bafy.svc.testnet/fastfs.svc.testnet/%s/%s-%d", hash([]byte(group)), "0190c2a8-7c5e-7d3c-9d5e", i), hash([]byte(name))
-			rec, err := l.Append(ledger.WithRequestID(b.Context(), ledger.NewRequestID("")), tx, chain.Record{Kind: chain.KindRecord, Account: account, Group: group, Ref: ref, FileHash: sum, Detail: name,
-				Fee: l.Fee(ledger.ActionUpload).String(), Tags: []chain.Tag{{Name: chain.TagSize, Value: fmt.Sprint(1000 + i)}, {Name: chain.TagType, Value: "text/plain"}}})
+			ref := fmt.Sprintf("bafy.svc.testnet/fastfs.svc.testnet/%s/%s-%d", hash([]byte(group)), "0190c2a8-7c5e-7d3c-9d5e", i)
+			opening := chain.Opening{Salt: sha256.Sum256([]byte(ref)), Size: int64(1000 + i), Hash: sha256.Sum256([]byte(name))}
+			rec, err := l.Append(ledger.WithRequestID(b.Context(), ledger.NewRequestID("")), tx, chain.Record{Kind: chain.KindRecord, Account: account, Group: group, Ref: ref, FileHash: opening.Commitment(), Detail: name,
+				Fee: l.Fee(ledger.ActionUpload).String(), Tags: []chain.Tag{{Name: chain.TagType, Value: "text/plain"}}})
 			if err != nil {
 				return err
 			}
-			_, err = tx.ExecContext(b.Context(), `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
+			_, err = tx.ExecContext(b.Context(), `INSERT INTO files (ref, group_id, seq, changed_seq, named_seq, tx_id, uploader, file_hash, time_ns, filename,
 				content_type, format, blob_id, blob_size, blob_sum, key_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'text/plain', 'null', ?, ?, ?, 1)`,
-				ref, group, rec.Seq, rec.Seq, rec.Tx, account, sum, rec.TimeNS, name, 1000+i, ref, 1028+i, make([]byte, 32))
+				ref, group, rec.Seq, rec.Seq, rec.Seq, rec.Tx, account, rec.FileHash, rec.TimeNS, name, ref, 1028+i, make([]byte, 32))
 			if err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(b.Context(), "INSERT INTO openings (seq, sealed) VALUES (?, ?)", rec.Seq, key.Seal(rec.Seq, &opening)); err != nil {
 				return err
 			}
 		}

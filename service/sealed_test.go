@@ -67,7 +67,7 @@ func (u *user) sealsFor(v *wire.VaultKey, group, name string, content []byte) *s
 	id := make([]byte, wire.UploadIDBytes)
 	_, _ = rand.Read(id)
 	binary.BigEndian.PutUint64(id, uint64(time.Now().UnixNano())) // neighbours in the index, as those of clients
-	i := &sealedItem{blob: blob, SealedHead: wire.SealedHead{ID: hex.EncodeToString(id), GroupID: group, FileHash: hash(content), Format: meta, BlobSize: int64(len(blob)), BlobHash: hash(blob), Versioned: true}}
+	i := &sealedItem{blob: blob, SealedHead: wire.SealedHead{ID: hex.EncodeToString(id), GroupID: group, FileHash: hash(content), Salt: hash(id), Format: meta, BlobSize: int64(len(blob)), BlobHash: hash(blob), Versioned: true}}
 	u.sealsKeyFor(v, i, key, u.id)
 	return i
 }

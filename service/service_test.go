@@ -172,7 +172,7 @@ func (r *running) databaseHolds(needle []byte) bool {
 	}
 	db, held := r.openDatabase(), false
 	defer db.Close()
-	for _, table := range []string{"meta", "accounts", "groups", "members", "uploads", "files", "parts", "contents", "small_contents", "file_keys", "claims", "ledger"} {
+	for _, table := range []string{"meta", "accounts", "groups", "members", "uploads", "files", "parts", "contents", "small_contents", "file_keys", "openings", "claims", "ledger"} {
 		var found bool
 		err := db.QueryRow("SELECT EXISTS (SELECT 1 FROM "+table+" t WHERE strpos(t::text, $1) > 0 OR strpos(t::text, $2) > 0)",
 			strings.ToValidUTF8(strings.ReplaceAll(string(needle), "\x00", ""), ""), hex.EncodeToString(needle)).Scan(&found)

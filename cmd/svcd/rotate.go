@@ -62,7 +62,7 @@ After an interruption run the command again.`,
 
 // printRotation prints what was done and what is left to do.
 func (s *settings) printRotation(r service.Rotation, newFile string) {
-	fmt.Fprintf(s.stdout, "keys of files wrapped anew: %d\n", r.Keys)
+	fmt.Fprintf(s.stdout, "keys wrapped anew: %d\n", r.Keys)
 	if r.Bad > 0 {
 		fmt.Fprintf(s.stdout, "keys that nothing opens: %d; svcd verify names their files\n", r.Bad)
 	}

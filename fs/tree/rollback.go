@@ -36,11 +36,16 @@ func (t *Tree) continued(g *group, listed []sdk.Entry) ([]sdk.Entry, error) {
 		case known != nil && known.Seq != 0 && (known.Uploader != e.Uploader || !known.Time.Equal(e.Time) || known.Size >= 0 && e.Size >= 0 && known.Size != e.Size ||
 			g.here[e.Ref] == 0 && !mayFollow(known, e)):
 			return nil, rolledBack(g, "record %d says something else of a file than before", e.ChangedSeq)
-		case known != nil && (known.Hash != e.Hash || known.Seq != 0 && known.Seq != e.Seq):
+		case known != nil && (isOther(known.Hash, e.Hash) || isOther(known.Commitment, e.Commitment) || known.Seq != 0 && known.Seq != e.Seq):
 			return nil, rolledBack(g, "record %d is not the one it told before", e.Seq)
 		}
 	}
 	return slices.DeleteFunc(listed, func(e sdk.Entry) bool { return e.ChangedSeq <= g.after }), nil
+}
+
+// isOther reports whether two facts of one file differ. One that is not told may be any.
+func isOther(known, e sdk.Digest) bool {
+	return known != e && known != (sdk.Digest{}) && e != (sdk.Digest{})
 }
 
 // mayFollow reports whether the record e can come after the known one: nothing follows a

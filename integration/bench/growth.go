@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -168,7 +166,8 @@ func (w *world) growGroup(s *system) (growing, error) {
 func entryName(i int) string { return fmt.Sprintf("entry-%06d.txt", i) }
 
 // addRecords puts files from one number up to another into a group of the SQLite
-// database: ledger records and rows as of an upload, without key and content.
+// database: ledger records and rows as of an upload, without key and content, and with an opening of their size that
+// does not open.
 func (s *service) addRecords(ctx context.Context, group string, from, to int) error {
 	const atOnce = 2000 // svcd writes between
 	db, err := store.Open(ctx, s.data, "")
@@ -192,15 +191,19 @@ func (s *service) addRecords(ctx context.Context, group string, from, to int) er
 func (s *service) addRecord(ctx context.Context, tx *store.Tx, l *ledger.Ledger, group string, i int) error {
 	name := entryName(i)
 	sum := sha256.Sum256([]byte(name))
-	ref, hash := fmt.Sprintf("bafy.record/%s/%d", group, i), hex.EncodeToString(sum[:])
-	r, err := l.Append(ctx, tx, chain.Record{Kind: chain.KindRecord, Account: s.account, Group: group, Ref: ref, FileHash: hash, Detail: name,
-		Tags: []chain.Tag{{Name: chain.TagSize, Value: strconv.Itoa(len(name))}, {Name: chain.TagType, Value: "text/plain"}}})
+	ref, opening := fmt.Sprintf("bafy.record/%s/%d", group, i), chain.Opening{Size: int64(len(name)), Hash: sum}
+	r, err := l.Append(ctx, tx, chain.Record{Kind: chain.KindRecord, Account: s.account, Group: group, Ref: ref, FileHash: opening.Commitment(), Detail: name,
+		Tags: []chain.Tag{{Name: chain.TagType, Value: "text/plain"}}})
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
+	_, err = tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, named_seq, tx_id, uploader, file_hash, time_ns, filename,
 		content_type, format, blob_id, blob_size, blob_sum, key_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'text/plain', 'null', ?, ?, ?, 1)`,
-		ref, group, r.Seq, r.Seq, r.Tx, s.account, hash, r.TimeNS, name, len(name), ref, len(name)+format.Overhead, sum[:])
+		ref, group, r.Seq, r.Seq, r.Seq, r.Tx, s.account, r.FileHash, r.TimeNS, name, ref, len(name)+format.Overhead, sum[:])
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO openings (seq, sealed) VALUES (?, ?)", r.Seq, make([]byte, chain.OpeningBytes+format.Overhead))
 	return err
 }
 

@@ -365,7 +365,7 @@ func BenchmarkListing(b *testing.B) {
 		n := int64(i + 1)
 		records[i] = chain.Record{Seq: n, TimeNS: 1e18, Tx: strings.Repeat("t", 64), Kind: chain.KindRecord, Account: "alice.svc.testnet", Group: "team", Ref: fmt.Sprintf("%0150d", i),
 			FileHash: strings.Repeat("f", 64), Detail: fmt.Sprintf("entry-%06d.txt", i), Fee: "39000000000000000000000", Request: "0011223344556677", Prev: end.Hash,
-			Chain: name, Number: n, Tags: []chain.Tag{{Name: chain.TagSize, Value: "5"}, {Name: chain.TagType, Value: "text/plain; charset=utf-8"}}}
+			Chain: name, Number: n, Tags: []chain.Tag{{Name: chain.TagType, Value: "text/plain; charset=utf-8"}}}
 		end = chain.PlaceOf(&records[i])
 	}
 	w.tree = w.tree.With(name, end)

@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // ErrFrame means that bytes are not the beginning of a frame.
@@ -96,6 +97,8 @@ func (h *SealedHead) Check(most int64) error {
 		wrong = "group_id: want a group"
 	case !isHex(h.FileHash, 32):
 		wrong = "file_hash: want 64 hex digits"
+	case !isHex(h.Salt, chain.SaltBytes):
+		wrong = "salt: want 64 hex digits"
 	case len(h.Format) == 0 || h.Format[0] != '{' || !json.Valid(h.Format):
 		wrong = "format: want an object"
 	case !isHex(h.BlobHash, 32):

@@ -16,7 +16,7 @@ import (
 
 func head() *SealedHead {
 	return &SealedHead{ID: strings.Repeat("ab", UploadIDBytes), Epoch: 1, SealedKey: base64.StdEncoding.EncodeToString(make([]byte, format.SealedKeyBytes)), GroupID: "g",
-		FileHash: strings.Repeat("01", 32), Format: json.RawMessage(`{"version":1}`), BlobSize: 30, BlobHash: strings.Repeat("02", 32), Base: NoBase}
+		FileHash: strings.Repeat("01", 32), Salt: strings.Repeat("03", 32), Format: json.RawMessage(`{"version":1}`), BlobSize: 30, BlobHash: strings.Repeat("02", 32), Base: NoBase}
 }
 
 func TestFrames(t *testing.T) {
@@ -67,6 +67,7 @@ func TestFramesAreRefused(t *testing.T) {
 		"key no base64": raw(func(h *SealedHead) { h.SealedKey = "!" + h.SealedKey[1:] }),
 		"group":         raw(func(h *SealedHead) { h.GroupID = "" }),
 		"hash":          raw(func(h *SealedHead) { h.FileHash = "" }),
+		"salt":          raw(func(h *SealedHead) { h.Salt = "" }),
 		"blob hash":     raw(func(h *SealedHead) { h.BlobHash = h.BlobHash[1:] }),
 		"too small":     raw(func(h *SealedHead) { h.BlobSize = format.Overhead - 1 }),
 		"negative":      raw(func(h *SealedHead) { h.BlobSize = -1 }),

@@ -142,6 +142,9 @@ type FinalizeUploadRequest struct {
 	EncryptedData string          `json:"encrypted_data,omitempty"`
 	FileHash      string          `json:"file_hash"`
 	Format        json.RawMessage `json:"format,omitempty"`
+	// Salt (ours) is that of the [chain.Opening] which the record commits to, 64 hex digits. Without it the
+	// service makes one, and the client cannot tell from the receipt which content was recorded.
+	Salt string `json:"salt,omitempty"`
 	// Versioned (ours) says that the client knows that a name has versions:
 	// a later upload of the name may end this one, see [Keep]. Without it the file stays,
 	// because the client may hold the reference.
@@ -494,7 +497,7 @@ type TransactionRow struct {
 	TransID   string   `json:"trans_id"`
 	GroupID   string   `json:"group_id"`
 	UserID    string   `json:"user_id"`   // uploader
-	FileHash  string   `json:"file_hash"` // hex SHA-256 of the plaintext
+	FileHash  string   `json:"file_hash"` // hex SHA-256 of the plaintext; of a service of ours, what the record has where [TransactionRow].Opening says
 	IPFSHash  string   `json:"ipfs_hash"` // the reference, of any kind
 	Backend   *string  `json:"backend"`   // "FastFS", "Ipfs" or null
 	Timestamp *string  `json:"timestamp"` // ns since the epoch, decimal, or null
@@ -522,9 +525,15 @@ type TransactionRow struct {
 
 	// Ours. Rows of [KindsChain] lack what the client computes or knows:
 	// Hash, GroupID, Backend, PrevHash, Filename, OriginalSize and ContentType.
-	Chain  string   `json:"chain,omitempty"`  // of the group or of the account
-	Number int64    `json:"number,omitempty"` // place in the chain
-	Tags   []string `json:"tags,omitempty"`   // name, value, name, value, …; ascending by name
+	// Opening is what the record of a file commits to, see [chain.Opening]: then FileHash is empty, as
+	// the client computes it. To who is no member, and once the key of the file is destroyed,
+	// Opening is empty, and FileHash is the commitment.
+	Opening string `json:"opening,omitempty"`
+	// UploadSeq is the Seq of the upload that a later record is about. As every Seq, nothing proves it.
+	UploadSeq int64    `json:"upload_seq,omitempty"`
+	Chain     string   `json:"chain,omitempty"`  // of the group or of the account
+	Number    int64    `json:"number,omitempty"` // place in the chain
+	Tags      []string `json:"tags,omitempty"`   // name, value, name, value, …; ascending by name
 	// Page is in the last row of a page of [KindsChain]: what the service signed of the records
 	// up to this one, see [chain.Statement.PageText] and [IsPageEnd].
 	Page *ChainHead `json:"page,omitempty"`

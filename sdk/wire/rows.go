@@ -157,6 +157,10 @@ func (p *rowParser) row(row *TransactionRow) bool {
 			return 23, p.optional(&row.Content, nil)
 		case "page":
 			return 24, p.head(&row.Page)
+		case "opening":
+			return 25, p.text(&row.Opening, "")
+		case "upload_seq":
+			return 26, p.number(&row.UploadSeq)
 		}
 		return 0, false
 	})

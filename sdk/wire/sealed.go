@@ -61,6 +61,7 @@ type SealedHead struct {
 	SealedKey string          `json:"sealed_key"` // standard base64, see format.SealKey
 	GroupID   string          `json:"group_id"`
 	FileHash  string          `json:"file_hash"` // hex SHA-256 of the plaintext
+	Salt      string          `json:"salt"`      // as in [FinalizeUploadRequest]
 	Format    json.RawMessage `json:"format"`    // has the filename
 	BlobSize  int64           `json:"blob_size"` // bytes
 	BlobHash  string          `json:"blob_hash"` // hex SHA-256 of the ciphertext

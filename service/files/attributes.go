@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"strconv"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -46,21 +45,6 @@ func uploadAttributes(meta format.Metadata, fileHash string) (string, error) {
 	return text, nil
 }
 
-// namedBy returns the sequence of the record that gave a file its name, in decimal: the
-// newest about the file that did not only change its attributes. A name must not become
-// younger with them, because a name that two files want stays with the older.
-func namedBy(ctx context.Context, tx *store.Tx, ref string) (string, error) {
-	var changed int64
-	if err := tx.QueryRowContext(ctx, "SELECT changed_seq FROM files WHERE ref = ?", ref).Scan(&changed); err != nil {
-		return "", fmt.Errorf("read file: %w", err)
-	}
-	r, err := ledger.At(ctx, tx, changed)
-	if err != nil || r.Kind != chain.KindAttributes {
-		return strconv.FormatInt(changed, 10), err
-	}
-	return r.Tag(chain.TagNamed), nil
-}
-
 // SetAttributes records other attributes of a file, in place of all that were recorded;
 // name, reference and content stay, and so does the target of a symbolic link. Only the
 // accounts of [Files.Rename] may change them. Attributes that a file has already leave no
@@ -82,12 +66,8 @@ func (f *Files) SetAttributes(ctx context.Context, account string, req wire.Attr
 			return fault.New(wire.CodeValidation, "the target of a symbolic link cannot change: upload another link")
 		}
 		t.attributes = text
-		named, err := namedBy(ctx, tx, t.ref)
-		if err != nil {
-			return err
-		}
 		r, err := f.ledger.Charge(ctx, tx, chain.KindAttributes, chain.Record{Kind: chain.KindAttributes, Account: account, Group: t.group, Ref: t.ref,
-			FileHash: t.hash, Tags: ledger.WithTags(t.namedTags(), chain.Tag{Name: chain.TagNamed, Value: named})})
+			FileHash: t.hash, Tags: ledger.WithTags(t.namedTags(), t.nameTag())})
 		if err != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ func (f *Files) contentOf(ctx context.Context, tx *store.Tx, ref string) (c cont
 func (f *Files) readContent(ctx context.Context, tx *store.Tx, ref string) (c contentRow, err error) {
 	var info blob.Info
 	var sum []byte
-	err = tx.QueryRowContext(ctx, `SELECT original_size, block_size, manifest, tops, blob_id, blob_size, blob_sum FROM files JOIN contents ON contents.ref = files.ref
+	err = tx.QueryRowContext(ctx, `SELECT size, block_size, manifest, tops, blob_id, blob_size, blob_sum FROM files JOIN contents ON contents.ref = files.ref
 		WHERE files.ref = ?`, ref).Scan(&c.layout.Size, &c.layout.BlockBytes, &c.manifest, &c.tops, &info.ID, &info.Size, &sum)
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fault.New(wire.CodeFileNotFound, "file not found: it is not there in blocks")

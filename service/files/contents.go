@@ -13,7 +13,6 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/faultpoint"
 	"github.com/svcfs/svcfs/service/groups"
-	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -79,7 +78,7 @@ func (f *Files) finalizeBlocks(ctx context.Context, account string, u upload, re
 				return err
 			}
 			if len(now.result) > 0 {
-				out, err = now.answered(ctx, tx)
+				out, err = f.answered(ctx, tx, now)
 				return err
 			}
 			if now.blobID() != u.blobID() {
@@ -415,17 +414,14 @@ func (f *Files) recordBlocks(ctx context.Context, tx *store.Tx, account string, 
 		useless = append(useless, u.blob.ID)
 	}
 	u.content = p.content
-	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, uploadRecord(u, req, &meta.OriginalSize, meta))
+	r, err := f.recordFile(ctx, tx, u, req, meta, manifest)
 	if err != nil {
 		return out, nil, err
 	}
-	if err := insertFile(ctx, tx, u, backendFastFS, req, meta, manifest, &meta.OriginalSize, r); err != nil {
+	if err := insertContent(ctx, tx, u, meta.OriginalSize, p, inRow, r.Seq); err != nil {
 		return out, nil, err
 	}
-	if err := insertContent(ctx, tx, u, p, inRow, r.Seq); err != nil {
-		return out, nil, err
-	}
-	out, err = f.finished(ctx, tx, u, r)
+	out, err = f.finished(ctx, tx, u, req.FileHash, r)
 	return out, useless, err
 }
 
@@ -463,12 +459,12 @@ func dropUnused(ctx context.Context, tx *store.Tx, u upload, p *plan) (useless [
 
 // insertContent gives a file that the record of a sequence made its parts. A part of which
 // it does not use all blocks is loose.
-func insertContent(ctx context.Context, tx *store.Tx, u upload, p *plan, manifest []byte, seq int64) error {
+func insertContent(ctx context.Context, tx *store.Tx, u upload, size int64, p *plan, manifest []byte, seq int64) error {
 	tops := p.tops
 	if tops == nil {
 		tops = []byte{}
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO contents (ref, block_size, manifest, tops) VALUES (?, ?, ?, ?)", u.ref, u.blockBytes, manifest, tops)
+	_, err := tx.ExecContext(ctx, "INSERT INTO contents (ref, size, block_size, manifest, tops) VALUES (?, ?, ?, ?, ?)", u.ref, size, u.blockBytes, manifest, tops)
 	if err != nil {
 		return fmt.Errorf("insert content: %w", err)
 	}

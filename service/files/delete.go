@@ -21,27 +21,34 @@ import (
 
 // target is a file that is about to change, with the facts that a record about it holds.
 type target struct {
-	group, ref, hash, uploader, blobID string
+	group, ref, hash, uploader, blobID string // hash is the commitment of its records
 	name, contentType, attributes      string
 	content                            string // of format version 2, else ""
-	seq, timeNS                        int64  // of the upload
-	size                               *int64
+	timeNS                             int64  // of the upload
+	number, named                      int64  // places in the chain: of the upload, and of the record that gave it its name
 	deleted, inTrash                   bool
 	freed                              []string // blobs of parts that nothing uses once the file has ended
 }
 
 // targetColumns are the columns of files that [target.fields] reads.
-const targetColumns = "ref, file_hash, uploader, blob_id, filename, content_type, seq, time_ns, original_size, attributes, content"
+const targetColumns = "ref, file_hash, uploader, blob_id, filename, content_type, time_ns, attributes, content, " +
+	ledger.NumberOf + "files.seq), " + ledger.NumberOf + "named_seq)"
 
 func (t *target) fields() []any {
-	return []any{&t.ref, &t.hash, &t.uploader, &t.blobID, &t.name, &t.contentType, &t.seq, &t.timeNS, &t.size, &t.attributes, &t.content}
+	return []any{&t.ref, &t.hash, &t.uploader, &t.blobID, &t.name, &t.contentType, &t.timeNS, &t.attributes, &t.content, &t.number, &t.named}
 }
 
 // tags repeat the facts of the upload, so that a record about the file is complete
 // without the record of the upload.
 func (t *target) tags() []chain.Tag {
-	return ledger.WithTags(contentTags(t.size, t.contentType, t.attributes, t.content), chain.Tag{Name: chain.TagUploader, Value: t.uploader},
-		chain.Tag{Name: chain.TagUploaded, Value: strconv.FormatInt(t.timeNS, 10)}, chain.Tag{Name: chain.TagUpload, Value: strconv.FormatInt(t.seq, 10)})
+	return ledger.WithTags(contentTags(t.contentType, t.attributes, t.content), chain.Tag{Name: chain.TagUploader, Value: t.uploader},
+		chain.Tag{Name: chain.TagUploaded, Value: strconv.FormatInt(t.timeNS, 10)}, chain.Tag{Name: chain.TagUpload, Value: strconv.FormatInt(t.number, 10)})
+}
+
+// nameTag says which record gave the file its name: a name must not become younger where a record only
+// changes attributes, or ends an old version, because a name that two files want stays with the older.
+func (t *target) nameTag() chain.Tag {
+	return chain.Tag{Name: chain.TagNamed, Value: strconv.FormatInt(t.named, 10)}
 }
 
 // namedTags are the tags of a record whose detail is not the name of the file.
@@ -144,12 +151,8 @@ func (f *Files) shredPaid(ctx context.Context, tx *store.Tx, t *target, by, reas
 // shredByPolicy is [Files.shredPaid] for what the service deletes by a setting of the group.
 // The record keeps the age of the name, so that the name stays where it is.
 func (f *Files) shredByPolicy(ctx context.Context, tx *store.Tx, t *target, reason string) error {
-	named, err := namedBy(ctx, tx, t.ref)
-	if err != nil {
-		return err
-	}
 	r := tombstone(t, f.config.ContractID, reason)
-	r.Tags = ledger.WithTags(r.Tags, chain.Tag{Name: chain.TagNamed, Value: named})
+	r.Tags = ledger.WithTags(r.Tags, t.nameTag())
 	return f.shredRecord(ctx, tx, t, r)
 }
 
@@ -166,12 +169,16 @@ func tombstone(t *target, by, reason string) chain.Record {
 		Tags: t.namedTags()}
 }
 
-// shredded destroys the key of a file whose deletion has the record r, and what its client said of it.
+// shredded destroys the key of a file whose deletion has the record r, what its records commit to, and what
+// its client said of it. No size stays.
 func shredded(ctx context.Context, tx *store.Tx, t *target, r chain.Row) error {
 	if err := destroyKeys(ctx, tx, "SELECT key_id FROM files WHERE ref = ?", t.ref); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE files SET key_id = NULL, format = 'null', deleted_ns = ?, deleted_by = ?, deleted_why = ?, trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, changed_seq = ? WHERE ref = ?",
+	if err := destroyOpening(ctx, tx, t.ref); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "UPDATE files SET key_id = NULL, format = 'null', blob_size = 0, deleted_ns = ?, deleted_by = ?, deleted_why = ?, trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, changed_seq = ? WHERE ref = ?",
 		r.TimeNS, r.Account, r.Detail, r.Seq, t.ref)
 	if err != nil {
 		return fmt.Errorf("record deletion: %w", err)
@@ -233,7 +240,7 @@ func (f *Files) recordRename(ctx context.Context, tx *store.Tx, t target, accoun
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE files SET filename = ?, changed_seq = ? WHERE ref = ?", name, r.Seq, t.ref); err != nil {
+	if _, err := tx.ExecContext(ctx, "UPDATE files SET filename = ?, changed_seq = ?, named_seq = ? WHERE ref = ?", name, r.Seq, r.Seq, t.ref); err != nil {
 		return fmt.Errorf("write name: %w", err)
 	}
 	return nil

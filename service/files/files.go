@@ -67,6 +67,7 @@ type Files struct {
 	contents contents
 	limits   Limits
 	unread   unread
+	listKeys listKeys
 
 	scrubbing sync.Mutex
 	traces    atomic.Bool // keys were destroyed since the last scrub, or may have been

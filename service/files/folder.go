@@ -177,8 +177,8 @@ func (f *Files) recordFolder(ctx context.Context, tx *store.Tx, group, account, 
 		return r, err
 	}
 	rest := utf8.RuneCountInString(from) + 1
-	_, err = tx.ExecContext(ctx, "UPDATE files SET filename = CAST(? AS TEXT) || substr(filename, ?), changed_seq = ? WHERE group_id = ? AND "+inFolder,
-		append([]any{to, rest, r.Seq, group}, inFolderArgs(from)...)...)
+	_, err = tx.ExecContext(ctx, "UPDATE files SET filename = CAST(? AS TEXT) || substr(filename, ?), changed_seq = ?, named_seq = ? WHERE group_id = ? AND "+inFolder,
+		append([]any{to, rest, r.Seq, r.Seq, group}, inFolderArgs(from)...)...)
 	if err != nil {
 		return r, fmt.Errorf("write names: %w", err)
 	}

@@ -66,7 +66,7 @@ func (f *Files) ImportPlain(ctx context.Context, l LegacyFile, plain []byte, cid
 			return err
 		}
 		row.version = g.KeyVersion
-		out, known, err = importedBefore(ctx, tx, row)
+		out, known, err = f.importedBefore(ctx, tx, row)
 		return err
 	})
 	if err != nil || known {
@@ -220,14 +220,14 @@ func (f *Files) recordLegacy(ctx context.Context, tx *store.Tx, row legacyRow) (
 	if err != nil {
 		return out, err
 	}
-	size := plainSize(meta, row.info)
 	req := wire.FinalizeUploadRequest{FileHash: row.hash, Format: json.RawMessage("null")}
-	r, err := f.ledger.Append(ctx, tx, uploadRecord(u, req, size, meta))
+	opening := openingOf(req, plainSize(meta, row.info))
+	r, err := f.ledger.Append(ctx, tx, uploadRecord(u, req.Versioned, opening.Commitment(), meta))
 	if err != nil {
 		return out, err
 	}
 	out = Imported{CID: row.ref, TransID: r.Tx, FileHash: row.hash, Filename: row.Name}
-	return out, insertFile(ctx, tx, u, backendLegacy, req, meta, row.info, size, r)
+	return out, f.insertFile(ctx, tx, u, backendLegacy, req, meta, row.info, &opening, r)
 }
 
 // recordedAs finds a reference that is recorded already, and keeps its bytes if they
@@ -236,17 +236,25 @@ func (f *Files) recordedAs(ctx context.Context, tx *store.Tx, row legacyRow) (ou
 	var group, blobID string
 	var deleted sql.NullInt64
 	out = Imported{CID: row.ref, Known: true}
-	err = tx.QueryRowContext(ctx, "SELECT group_id, tx_id, file_hash, filename, blob_id, deleted_ns FROM files WHERE ref = ?", row.ref).
-		Scan(&group, &out.TransID, &out.FileHash, &out.Filename, &blobID, &deleted)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
+	var seq int64
+	err = tx.QueryRowContext(ctx, "SELECT group_id, tx_id, seq, filename, blob_id, deleted_ns FROM files WHERE ref = ?", row.ref).
+		Scan(&group, &out.TransID, &seq, &out.Filename, &blobID, &deleted)
+	if errors.Is(err, sql.ErrNoRows) {
 		return Imported{}, false, nil
-	case err != nil:
+	}
+	if err != nil {
 		return out, false, fmt.Errorf("read file: %w", err)
+	}
+	o, _, err := f.opened(ctx, tx, group, seq)
+	if err != nil {
+		return out, false, err
+	}
+	out.FileHash = hashText(o.Hash)
+	switch {
+	case deleted.Valid && group == row.Group:
+		return out, true, fault.New(wire.CodeFileDeleted, "%s was deleted here: a reference is not used twice", row.ref)
 	case group != row.Group || out.FileHash != row.hash:
 		return out, true, fault.New(wire.CodeConflict, "%s is recorded already, in group %q with file hash %s", row.ref, group, out.FileHash)
-	case deleted.Valid:
-		return out, true, fault.New(wire.CodeFileDeleted, "%s was deleted here: a reference is not used twice", row.ref)
 	}
 	if blobID == row.ref && row.info.ID != row.ref {
 		out.Known = false // the blob is owned by the row now
@@ -256,14 +264,13 @@ func (f *Files) recordedAs(ctx context.Context, tx *store.Tx, row legacyRow) (ou
 }
 
 // importedBefore finds content that was imported under the same name.
-func importedBefore(ctx context.Context, tx *store.Tx, row legacyRow) (out Imported, known bool, err error) {
-	out = Imported{FileHash: row.hash, Filename: row.Name, Known: true}
-	err = tx.QueryRowContext(ctx, `SELECT ref, tx_id FROM files WHERE group_id = ? AND file_hash = ? AND filename = ? AND backend = ? AND deleted_ns IS NULL
-		ORDER BY seq LIMIT 1`, row.Group, row.hash, row.Name, backendLegacy).Scan(&out.CID, &out.TransID)
-	if errors.Is(err, sql.ErrNoRows) {
-		return Imported{}, false, nil
+func (f *Files) importedBefore(ctx context.Context, tx *store.Tx, row legacyRow) (out Imported, known bool, err error) {
+	same, err := f.withContent(ctx, tx, row.Group, row.hash, "backend = ? AND "+groups.SelectNamed, backendLegacy, row.Name, row.Name)
+	if err != nil || len(same) == 0 {
+		return Imported{}, false, err
 	}
-	if err != nil {
+	out = Imported{CID: same[0], FileHash: row.hash, Filename: row.Name, Known: true}
+	if err := tx.QueryRowContext(ctx, "SELECT tx_id FROM files WHERE ref = ?", out.CID).Scan(&out.TransID); err != nil {
 		return out, false, fmt.Errorf("read file: %w", err)
 	}
 	return out, true, nil
@@ -271,8 +278,8 @@ func importedBefore(ctx context.Context, tx *store.Tx, row legacyRow) (out Impor
 
 // keepBytes gives a blob to a living legacy row that has no bytes yet.
 func (f *Files) keepBytes(ctx context.Context, tx *store.Tx, ref string, info blob.Info) (kept bool, err error) {
-	result, err := tx.ExecContext(ctx, `UPDATE files SET blob_id = ?, blob_size = ?, blob_sum = ?, original_size = ?
-		WHERE ref = ? AND blob_id = ? AND deleted_ns IS NULL`, info.ID, info.Size, info.Sum[:], info.Size-format.Overhead, ref, ref)
+	result, err := tx.ExecContext(ctx, `UPDATE files SET blob_id = ?, blob_size = ?, blob_sum = ?
+		WHERE ref = ? AND blob_id = ? AND deleted_ns IS NULL`, info.ID, info.Size, info.Sum[:], ref, ref)
 	if err != nil {
 		return false, fmt.Errorf("record bytes: %w", err)
 	}

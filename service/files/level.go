@@ -56,7 +56,8 @@ func (f *Files) Level(ctx context.Context, account, group, folder, after string,
 		return l, err
 	}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		if err := groups.MayList(ctx, tx, group, account); err != nil {
+		of, err := f.lister(ctx, tx, group, account)
+		if err != nil {
 			return err
 		}
 		from, query := folder, selectNamesFrom
@@ -70,11 +71,11 @@ func (f *Files) Level(ctx context.Context, account, group, folder, after string,
 		case afterFile:
 			from, query = rest, selectNamesAfter
 		case afterNameless:
-			return l.nameless(ctx, tx, group, rest, limit)
+			return l.nameless(ctx, tx, of, rest, limit)
 		default:
 			return fault.New(wire.CodeValidation, "after must be that of the page before")
 		}
-		return l.named(ctx, tx, group, folder, from, query, limit)
+		return l.named(ctx, tx, of, folder, from, query, limit)
 	})
 	return l, err
 }
@@ -87,9 +88,9 @@ const (
 )
 
 // named reads the entries with names, from a name on, and begins with those without one where there is room.
-func (l *Level) named(ctx context.Context, tx *store.Tx, group, folder, from string, query store.Query, limit int) error {
+func (l *Level) named(ctx context.Context, tx *store.Tx, of lister, folder, from string, query store.Query, limit int) error {
 	for {
-		batch, err := readRows(ctx, tx, group, query, beginning(from), from, levelBatch)
+		batch, err := of.read(ctx, tx, query, beginning(from), from, levelBatch)
 		if err != nil {
 			return err
 		}
@@ -123,17 +124,17 @@ func (l *Level) named(ctx context.Context, tx *store.Tx, group, folder, from str
 	if folder != "" {
 		return nil
 	}
-	return l.nameless(ctx, tx, group, strconv.Itoa(math.MaxInt64), limit)
+	return l.nameless(ctx, tx, of, strconv.Itoa(math.MaxInt64), limit)
 }
 
 // nameless reads files without a recorded name, the newest first: each is an entry.
-func (l *Level) nameless(ctx context.Context, tx *store.Tx, group, before string, limit int) error {
+func (l *Level) nameless(ctx context.Context, tx *store.Tx, of lister, before string, limit int) error {
 	seq, err := strconv.ParseInt(before, 10, 64)
 	if err != nil {
 		return fault.New(wire.CodeValidation, "after must be that of the page before")
 	}
 	room := limit - len(l.Folders) - len(l.Files)
-	rows, err := readRows(ctx, tx, group, selectNameless, "", "", seq, room+1)
+	rows, err := of.read(ctx, tx, selectNameless, "", "", seq, room+1)
 	if err != nil {
 		return err
 	}
@@ -156,12 +157,12 @@ func beginning(name string) string {
 	return name
 }
 
-// readRows runs a query that begins with selectRows.
-func readRows(ctx context.Context, tx *store.Tx, group string, query store.Query, args ...any) (list []wire.TransactionRow, err error) {
-	for rows, err := range tx.Rows(ctx, query, append([]any{group}, args...)...) {
+// read runs a query that begins with selectRows.
+func (l lister) read(ctx context.Context, tx *store.Tx, query store.Query, args ...any) (list []wire.TransactionRow, err error) {
+	for rows, err := range tx.Rows(ctx, query, append([]any{l.group}, args...)...) {
 		var row wire.TransactionRow
 		if err == nil {
-			row, err = scanRow(rows, group)
+			row, err = l.scan(rows)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("list a folder: %w", err)

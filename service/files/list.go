@@ -7,10 +7,12 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
 )
 
 // Backends of files: those of this service, and references from before it.
@@ -19,8 +21,8 @@ const (
 	backendLegacy = "Ipfs"
 )
 
-const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
-	backend, attributes, content, ` + selectGone + ` FROM files WHERE group_id = ?`
+const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, content_type,
+	backend, attributes, content, blob_id, blob_size, ` + selectOpening + ", " + selectGone + ` FROM files WHERE group_id = ?`
 
 const (
 	// pieceRows and pieceBytes bound the part of a list that is in memory at a time: the
@@ -128,14 +130,15 @@ func (f *Files) Trash(ctx context.Context, account, group string, before int64, 
 func (f *Files) rows(ctx context.Context, account, group string, maxBytes, limit int, query store.Query, bounds ...any) (list []wire.TransactionRow, more bool, err error) {
 	list = []wire.TransactionRow{}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		if err := groups.MayList(ctx, tx, group, account); err != nil {
+		l, err := f.lister(ctx, tx, group, account)
+		if err != nil {
 			return err
 		}
 		size := 0
 		for rows, err := range tx.Rows(ctx, query, append(append([]any{group}, bounds...), limit)...) {
 			var row wire.TransactionRow
 			if err == nil {
-				row, err = scanRow(rows, group)
+				row, err = l.scan(rows)
 			}
 			if err != nil {
 				return fmt.Errorf("list files: %w", err)
@@ -158,16 +161,41 @@ func lengthOf(text *string) int {
 	return len(*text)
 }
 
-func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
-	row := wire.TransactionRow{GroupID: group}
-	var timeNS int64
-	var name, contentType, backend, attributes, content string
-	var size sql.NullInt64
+// lister reads rows of a group for an account. Its key is zero for who is no member, in a group that is
+// open: the rows say then neither hash nor size of a file.
+type lister struct {
+	group string
+	key   vault.ListKey
+}
+
+// lister refuses an account that may not list the group.
+func (f *Files) lister(ctx context.Context, tx *store.Tx, group, account string) (l lister, err error) {
+	l.group = group
+	isMember, err := groups.MayList(ctx, tx, group, account)
+	if err == nil && isMember {
+		l.key, err = f.committedListKey(ctx, tx, group)
+	}
+	return l, err
+}
+
+// scan reads a row of a query that begins with selectRows.
+func (l lister) scan(rows *sql.Rows) (wire.TransactionRow, error) {
+	row := wire.TransactionRow{GroupID: l.group}
+	var timeNS, blobSize int64
+	var name, contentType, backend, attributes, content, blobID string
+	var sealed []byte
 	var gone goneColumns
-	err := rows.Scan(append([]any{&row.IPFSHash, &row.Seq, &row.ChangedSeq, &row.TransID, &row.UserID, &row.FileHash, &timeNS, &name, &size, &contentType,
-		&backend, &attributes, &content}, gone.fields()...)...)
+	err := rows.Scan(append([]any{&row.IPFSHash, &row.Seq, &row.ChangedSeq, &row.TransID, &row.UserID, &row.FileHash, &timeNS, &name, &contentType,
+		&backend, &attributes, &content, &blobID, &blobSize, &sealed}, gone.fields()...)...)
 	if err != nil {
 		return row, err
+	}
+	size := format.SizeUnknown
+	if o, ok := l.key.Open(row.Seq, sealed); ok {
+		row.FileHash, size = hashText(o.Hash), o.Size
+		if size < 0 && backend == backendLegacy && blobID != row.IPFSHash { // the bytes came after the record
+			size = blobSize - format.Overhead
+		}
 	}
 	stamp := strconv.FormatInt(timeNS, 10)
 	row.Backend, row.Timestamp = &backend, &stamp
@@ -183,14 +211,14 @@ func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 }
 
 // fileFacts adds name, size and type of a file where they are known.
-func fileFacts(row *wire.TransactionRow, name string, size sql.NullInt64, contentType string) {
+func fileFacts(row *wire.TransactionRow, name string, size int64, contentType string) {
 	if name != "" {
 		row.Filename = &name
 	}
 	if contentType != "" {
 		row.ContentType = &contentType
 	}
-	if size.Valid {
-		row.OriginalSize = &size.Int64
+	if size >= 0 {
+		row.OriginalSize = &size
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
 )
 
 // records returns a piece of the ledger records of a group for a member, with everything
@@ -25,6 +26,10 @@ func (f *Files) records(ctx context.Context, account string, req wire.Transactio
 		if err != nil {
 			return err
 		}
+		key, err := f.committedListKey(ctx, tx, req.GroupID)
+		if err != nil {
+			return err
+		}
 		if !slices.Contains(req.Layouts, chain.Layout2) { // the client would call the records forged
 			return fault.New(wire.CodeValidation, "these records have the layout %s: update svcfs", chain.Layout2)
 		}
@@ -34,8 +39,8 @@ func (f *Files) records(ctx context.Context, account string, req wire.Transactio
 			if err != nil {
 				return fmt.Errorf("list records: %w", err)
 			}
-			list = append(list, row)
-			if size += recordBytes(&row); size >= pieceBytes {
+			list = append(list, committed(row, key))
+			if size += recordBytes(&row.TransactionRow); size >= pieceBytes {
 				break
 			}
 		}
@@ -93,18 +98,19 @@ func (f *Files) ListChain(ctx context.Context, account string, req wire.Transact
 // chainRows appends a piece of the chain to list. It signs the end of each page, and of a
 // piece that another one follows.
 func (f *Files) chainRows(ctx context.Context, tx *store.Tx, list []wire.TransactionRow, account string, q checkpoint.Question, after int64, limit int) (_ []wire.TransactionRow, more bool, err error) {
-	if err := groups.MayList(ctx, tx, q.Group, account); err != nil {
+	l, err := f.lister(ctx, tx, q.Group, account)
+	if err != nil {
 		return nil, false, err
 	}
 	size := 0
 	ends := map[int]chain.Place{} // of pages, by the place in list
-	err = ledger.OfChain(ctx, tx, q.Group, after, limit, func(row wire.TransactionRow, hash []byte) (bool, error) {
-		size += recordBytes(&row)
+	err = ledger.OfChain(ctx, tx, q.Group, after, limit, func(row ledger.Listed) (bool, error) {
+		size += recordBytes(&row.TransactionRow)
 		more = len(list)+1 == limit || size >= pieceBytes
-		if len(hash) == len(chain.Hash{}) && (more || wire.IsPageEnd(row.Number)) {
-			ends[len(list)] = chain.Place{Number: row.Number, Hash: chain.Hash(hash)}
+		if len(row.Sum) == len(chain.Hash{}) && (more || wire.IsPageEnd(row.Number)) {
+			ends[len(list)] = chain.Place{Number: row.Number, Hash: chain.Hash(row.Sum)}
 		}
-		list = append(list, row)
+		list = append(list, committed(row, l.key))
 		return size < pieceBytes, nil
 	})
 	if err != nil {
@@ -116,6 +122,18 @@ func (f *Files) chainRows(ctx context.Context, tx *store.Tx, list []wire.Transac
 		}
 	}
 	return list, more, nil
+}
+
+// committed is the row of a record as it is listed: with the sequence of the upload that it is about, and with
+// what it commits to, where key opens that, instead of the commitment.
+func committed(row ledger.Listed, key vault.ListKey) wire.TransactionRow {
+	if o, ok := key.Open(row.Upload, row.Sealed); ok && row.FileHash != "" { // retrievals have none
+		row.Opening, row.FileHash = o.String(), ""
+	}
+	if row.Kind != chain.KindRecord {
+		row.UploadSeq = row.Upload
+	}
+	return row.TransactionRow
 }
 
 // recordBytes is about the memory of a record.

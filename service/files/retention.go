@@ -37,33 +37,32 @@ type Expired struct {
 func (f *Files) Expired(ctx context.Context, group string, limit int) (list []Expired, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		now := f.ledger.Now()
-		found, err := expired(ctx, tx, group, now, limit)
-		for _, e := range found {
-			list = append(list, Expired{e.group, e.ref, e.name, e.txID, now.Sub(time.Unix(0, e.timeNS))})
-		}
+		list, err = store.List(ctx, tx, "list expired files", func(e *Expired) []any { return []any{&e.Group, &e.Ref, &e.Name, &e.TxID, &e.Age} },
+			"SELECT group_id, ref, filename, tx_id, ? - time_ns"+fromExpired, append([]any{now.UnixNano()}, expiredArgs(group, now, limit)...)...)
 		return err
 	})
 	return list, err
 }
 
-// expiredFile is an expired file with the facts that shredding needs.
-type expiredFile struct {
-	target
-	txID string
-}
-
-// selectExpired goes from the groups to their files (CROSS JOIN keeps SQLite to that).
-// Files of other backends than ours never expire (wire protocol 6.3).
-const selectExpired = "SELECT " + targetColumns + `, group_id, tx_id FROM groups CROSS JOIN files
+// selectExpired reads what shredding needs. fromExpired goes from the groups to their files (CROSS JOIN
+// keeps SQLite to that). Files of other backends than ours never expire (wire protocol 6.3).
+const (
+	selectExpired = "SELECT " + targetColumns + ", group_id" + fromExpired
+	fromExpired   = ` FROM groups CROSS JOIN files
 	WHERE retention_days IS NOT NULL AND (groups.id = ? OR ? = '') AND group_id = groups.id AND deleted_ns IS NULL AND backend = ?
 	AND time_ns <= ? AND (? - time_ns) / 86400000000000 >= retention_days ORDER BY groups.id, seq LIMIT ?`
+)
 
-func expired(ctx context.Context, tx *store.Tx, group string, now time.Time, limit int) ([]expiredFile, error) {
+func expiredArgs(group string, now time.Time, limit int) []any {
 	if limit < 0 {
 		limit = math.MaxInt
 	}
-	return store.List(ctx, tx, "list expired files", func(e *expiredFile) []any { return append(e.fields(), &e.group, &e.txID) },
-		selectExpired, group, group, backendFastFS, now.UnixNano(), now.UnixNano(), limit)
+	return []any{group, group, backendFastFS, now.UnixNano(), now.UnixNano(), limit}
+}
+
+func expired(ctx context.Context, tx *store.Tx, group string, now time.Time, limit int) ([]target, error) {
+	return store.List(ctx, tx, "list expired files", func(t *target) []any { return append(t.fields(), &t.group) },
+		selectExpired, expiredArgs(group, now, limit)...)
 }
 
 // RemoveExpired deletes, as [Files.Delete] does, the files that are older than their
@@ -134,10 +133,10 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 			return err
 		}
 		for _, e := range old {
-			if err := f.shredByPolicy(ctx, tx, &e.target, wire.ReasonRetentionPolicy); err != nil {
+			if err := f.shredByPolicy(ctx, tx, &e, wire.ReasonRetentionPolicy); err != nil {
 				return err
 			}
-			shredded = append(shredded, e.target)
+			shredded = append(shredded, e)
 		}
 		if len(shredded) == expiredBatch {
 			return nil

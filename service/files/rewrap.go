@@ -11,7 +11,7 @@ import (
 // rewrapRows is how many keys one transaction wraps anew.
 const rewrapRows = 200
 
-// wrappedRow is the key of a file with its binding.
+// wrappedRow is the key of a file, or a list key, with its binding.
 type wrappedRow struct {
 	place   string // the rows are in the order of it
 	keyID   int64
@@ -19,7 +19,7 @@ type wrappedRow struct {
 	wrapped []byte
 }
 
-// Rewrap wraps the key of every file by the newest root, in place, and returns how many
+// Rewrap wraps the key of every file, and the list key of every group, by the newest root, in place, and returns how many
 // keys it changed and how many no root opens. An interrupted Rewrap is simply run again.
 // Files that are added meanwhile use the newest root already. Uploads are read before
 // files, so that an upload that becomes a file is found in one of the two.
@@ -28,6 +28,8 @@ func (f *Files) Rewrap(ctx context.Context) (changed, bad int, err error) {
 		`SELECT uploads.id, key_id, group_id, ref, key_version, wrapped_key FROM uploads JOIN file_keys ON file_keys.id = uploads.key_id
 			WHERE uploads.id > ? ORDER BY uploads.id LIMIT ?`,
 		"SELECT ref, key_id, group_id, ref, key_version, " + selectWrapped + ` FROM files WHERE key_id IS NOT NULL AND ref > ? ORDER BY ref LIMIT ?`,
+		`SELECT groups.id, list_key, groups.id, '', 0, wrapped_key FROM groups JOIN file_keys ON file_keys.id = list_key
+			WHERE groups.id > ? ORDER BY groups.id LIMIT ?`,
 	} {
 		for after, more := "", true; more; {
 			var c, b, n int

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -10,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -87,6 +87,9 @@ func (f *Files) parseSealed(account string, head wire.SealedHead) (s sealed, err
 		return s, fault.New(wire.CodeTooLarge, "file too large: at most %d bytes of ciphertext are accepted in one request", most)
 	case head.BlobSize < format.Overhead:
 		return s, tooShort(head.BlobSize)
+	}
+	if err := checkSalt(s.Salt); err != nil {
+		return s, err
 	}
 	if s.meta, err = parseMeta(s.Format, s.FileHash); err != nil {
 		return s, err
@@ -403,20 +406,16 @@ func (f *Files) insertSealed(ctx context.Context, tx *store.Tx, s *sealed, g gro
 		return err
 	}
 	u.keyID.Valid = true
-	req := wire.FinalizeUploadRequest{FileHash: s.FileHash, Format: s.Format, Versioned: s.Versioned}
-	size := plainSize(s.meta, s.came.Info)
-	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, uploadRecord(u, req, size, s.meta))
+	req := wire.FinalizeUploadRequest{FileHash: s.FileHash, Salt: s.Salt, Format: s.Format, Versioned: s.Versioned}
+	r, err := f.recordFile(ctx, tx, u, req, s.meta, s.came.Info)
 	if err != nil {
-		return err
-	}
-	if err := insertFile(ctx, tx, u, backendFastFS, req, s.meta, s.came.Info, size, r); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, "INSERT INTO spent_uploads (id, seq) VALUES (?, ?)", spentID(s.account, s.id), r.Seq); err != nil {
 		return fmt.Errorf("note the id of the upload: %w", err)
 	}
 	receipt, err := f.log.Receipt(ctx, tx, r)
-	s.result = u.answer(&r.Record, receipt)
+	s.result = u.answer(&r.Record, s.FileHash, receipt)
 	return err
 }
 
@@ -451,12 +450,15 @@ func (f *Files) spent(ctx context.Context, tx *store.Tx, s *sealed) (out wire.Fi
 	if err := tx.QueryRowContext(ctx, "SELECT blob_sum FROM files WHERE ref = ?", r.Ref).Scan(&sum); err != nil {
 		return out, false, fmt.Errorf("read file: %w", err)
 	}
-	if r.Group != s.GroupID || r.Detail != s.meta.Filename || r.FileHash != s.FileHash || [sha256.Size]byte(sum) != s.sum {
+	if r.Group != s.GroupID || r.Detail != s.meta.Filename || [sha256.Size]byte(sum) != s.sum {
 		return out, false, isSpent()
+	}
+	if o, lives, err := f.opened(ctx, tx, r.Group, seq); err != nil || lives && hashText(o.Hash) != s.FileHash {
+		return out, false, cmp.Or(err, isSpent())
 	}
 	receipt, err := f.log.Receipt(ctx, tx, r)
 	u := upload{ref: r.Ref}
-	return u.answer(&r.Record, receipt), true, err
+	return u.answer(&r.Record, s.FileHash, receipt), true, err
 }
 
 // spentBy returns the sequence of the record that an upload of an account made, 0 when the account
@@ -535,15 +537,14 @@ func requireHead(ctx context.Context, tx *store.Tx, group, name, base string) er
 func headOf(ctx context.Context, tx *store.Tx, group, name string) (head string, err error) {
 	newest := int64(0) // the record that gave head its name
 	among := func(query store.Query, args ...any) (undecided bool, err error) {
-		list, err := store.List(ctx, tx, "look for the newest version of a name", func(v *version) []any { return []any{&v.ref, &v.seq, &v.changed} },
+		list, err := store.List(ctx, tx, "look for the newest version of a name", func(v *version) []any { return []any{&v.ref, &v.changed, &v.named} },
 			query, append([]any{group, name, name}, args...)...)
 		for _, v := range list {
 			if err != nil || v.changed <= newest { // all others got the name before
 				return false, err
 			}
-			var named int64
-			if named, err = v.named(ctx, tx); named > newest {
-				head, newest = v.ref, named
+			if v.named > newest {
+				head, newest = v.ref, v.named
 			}
 		}
 		return len(list) == mostChanged, err
@@ -568,30 +569,14 @@ const (
 
 // version is a living version of a name.
 type version struct {
-	ref          string
-	seq, changed int64
-}
-
-// named returns the sequence of the record that gave the version its name.
-func (v *version) named(ctx context.Context, tx *store.Tx) (int64, error) {
-	if v.changed == v.seq {
-		return v.seq, nil
-	}
-	text, err := namedBy(ctx, tx, v.ref)
-	if err != nil {
-		return 0, err
-	}
-	named, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("record that named %s: %w", v.ref, err)
-	}
-	return named, nil
+	ref            string
+	changed, named int64 // sequences: of its newest record, and of that which gave it its name
 }
 
 // selectNewest finds the living version of a name that was uploaded last, selectChanged those that
 // changed since their upload and after a record, the last ones first.
 const (
-	selectLiving  = "SELECT ref, seq, changed_seq FROM files WHERE group_id = ? AND " + groups.SelectNamed + " AND deleted_ns IS NULL AND trash_ns IS NULL"
+	selectLiving  = "SELECT ref, changed_seq, named_seq FROM files WHERE group_id = ? AND " + groups.SelectNamed + " AND deleted_ns IS NULL AND trash_ns IS NULL"
 	selectNewest  = selectLiving + " ORDER BY seq DESC LIMIT 1"
 	selectChanged = selectLiving + " AND changed_seq <> seq AND changed_seq > ? ORDER BY changed_seq DESC LIMIT ?"
 )

@@ -86,7 +86,8 @@ func (f *Files) putInTrash(ctx context.Context, tx *store.Tx, t target, account 
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE files SET trash_ns = ?, trash_by = ?, trash_until_ns = ?, changed_seq = ? WHERE ref = ?", r.TimeNS, account, until, r.Seq, t.ref)
+	_, err = tx.ExecContext(ctx, "UPDATE files SET trash_ns = ?, trash_by = ?, trash_until_ns = ?, changed_seq = ?, named_seq = ? WHERE ref = ?",
+		r.TimeNS, account, until, r.Seq, r.Seq, t.ref)
 	if err != nil {
 		return fmt.Errorf("put into the trash: %w", err)
 	}
@@ -144,7 +145,7 @@ func (f *Files) takeFromTrash(ctx context.Context, tx *store.Tx, t target, accou
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE files SET trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, changed_seq = ? WHERE ref = ?", r.Seq, t.ref)
+	_, err = tx.ExecContext(ctx, "UPDATE files SET trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, changed_seq = ?, named_seq = ? WHERE ref = ?", r.Seq, r.Seq, t.ref)
 	if err != nil {
 		return fmt.Errorf("take from the trash: %w", err)
 	}
@@ -174,27 +175,46 @@ func (f *Files) versions(ctx context.Context, tx *store.Tx, account string, req 
 	if g, err = groups.RequireWriter(ctx, tx, req.GroupID, account); err != nil {
 		return g, nil, err
 	}
-	var named store.Query = groups.SelectNamed
 	args := []any{g.ID, req.Filename, req.Filename}
+	isNamed := func(string) bool { return true }
 	if req.Filename == "" { // the same content without a name is the same name to a client
-		named += " AND (file_hash, content_type) = (SELECT n.file_hash, n.content_type FROM files n WHERE n.ref = ? AND n.group_id = files.group_id)"
-		args = append(args, req.IPFSHash)
+		same, err := f.sameContent(ctx, tx, g.ID, req.IPFSHash)
+		if err != nil {
+			return g, nil, err
+		}
+		isNamed = func(ref string) bool { return same[ref] }
 	}
-	list, err = store.List(ctx, tx, "list versions", (*target).fields, "SELECT "+targetColumns+" FROM files WHERE group_id = ? AND "+named+
-		" AND deleted_ns IS NULL AND "+chosen+" LIMIT ?", append(append(slices.Clone(args), choice...), nameBatch+1)...)
-	if err != nil {
-		return g, nil, err
-	}
-	for i := range list {
-		list[i].group = g.ID
+	for rows, err := range tx.Rows(ctx, "SELECT "+targetColumns+" FROM files WHERE group_id = ? AND "+groups.SelectNamed+" AND deleted_ns IS NULL AND "+chosen,
+		append(slices.Clone(args), choice...)...) {
+		t := target{group: g.ID}
+		if err == nil {
+			err = rows.Scan(t.fields()...)
+		}
+		if err != nil {
+			return g, nil, fmt.Errorf("list versions: %w", err)
+		}
+		if isNamed(t.ref) {
+			list = append(list, t)
+		}
+		if len(list) > nameBatch {
+			break
+		}
 	}
 	if len(list) > 0 {
 		return g, list, nil
 	}
-	var exists bool
-	err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE group_id = ? AND "+named+" AND deleted_ns IS NULL)", args...).Scan(&exists)
-	if err != nil {
-		return g, nil, fmt.Errorf("look for a name: %w", err)
+	exists := false
+	for rows, err := range tx.Rows(ctx, "SELECT ref FROM files WHERE group_id = ? AND "+groups.SelectNamed+" AND deleted_ns IS NULL", args...) {
+		var ref string
+		if err == nil {
+			err = rows.Scan(&ref)
+		}
+		if err != nil {
+			return g, nil, fmt.Errorf("look for a name: %w", err)
+		}
+		if exists = isNamed(ref); exists {
+			break
+		}
 	}
 	if !exists {
 		return g, nil, fault.New(wire.CodeFileNotFound, "file not found: no such name in group %q", g.ID)

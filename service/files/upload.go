@@ -322,7 +322,7 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	var u upload
 	if err := f.store.Look(ctx, func(tx *store.Tx) (err error) {
 		if u, err = f.getUpload(ctx, tx, account, req.UploadID); err == nil && len(u.result) > 0 {
-			out, err = u.answered(ctx, tx)
+			out, err = f.answered(ctx, tx, u)
 		}
 		return err
 	}); err != nil || len(u.result) > 0 {
@@ -338,6 +338,9 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	}
 	if meta.Version != format.VersionBlocks && req.FileHash == "" {
 		return out, noHash()
+	}
+	if err := checkSalt(req.Salt); err != nil {
+		return out, err
 	}
 	if meta.Version == format.VersionBlocks {
 		return f.finalizeBlocks(ctx, account, u, req, meta)
@@ -410,7 +413,7 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 		return out, false, err
 	}
 	if len(u.result) > 0 {
-		out, err = u.answered(ctx, tx)
+		out, err = f.answered(ctx, tx, u)
 		return out, false, err
 	}
 	if _, err := groups.RequireWriter(ctx, tx, u.group, account); err != nil {
@@ -436,101 +439,105 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	if err := requireHead(ctx, tx, u.group, u.filename, req.Head); err != nil {
 		return out, false, err
 	}
-	size := plainSize(meta, *info)
-	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, uploadRecord(u, req, size, meta))
-	if err != nil {
-		return out, false, err
-	}
 	if own != nil {
 		if _, err := f.settle(ctx, tx, own); err != nil {
 			return out, false, err
 		}
 	}
-	if err := insertFile(ctx, tx, u, backendFastFS, req, meta, *info, size, r); err != nil {
+	r, err := f.recordFile(ctx, tx, u, req, meta, *info)
+	if err != nil {
 		return out, false, err
 	}
-	out, err = f.finished(ctx, tx, u, r)
+	out, err = f.finished(ctx, tx, u, req.FileHash, r)
 	return out, true, err
 }
 
-// finished notes the answer to a finalize.
-func (f *Files) finished(ctx context.Context, tx *store.Tx, u upload, r chain.Row) (out wire.FinalizeUploadResult, err error) {
+// finished notes the answer to a finalize of content with a hash.
+func (f *Files) finished(ctx context.Context, tx *store.Tx, u upload, hash string, r chain.Row) (out wire.FinalizeUploadResult, err error) {
 	receipt, err := f.log.Receipt(ctx, tx, r)
 	if err != nil {
 		return out, err
 	}
-	out = u.answer(&r.Record, receipt)
+	out = u.answer(&r.Record, hash, receipt)
 	result, err := json.Marshal(wire.FinalizeUploadResult{Seq: out.Seq, Receipt: out.Receipt})
 	if err != nil {
 		return out, err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, key_id = NULL, blob_id = NULL, expires_ns = ? WHERE id = ?",
+	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, key_id = NULL, blob_id = NULL, blob_size = NULL, blob_sum = NULL, expires_ns = ? WHERE id = ?",
 		string(result), f.ledger.Now().Add(UploadLife).UnixNano(), u.id)
 	return out, err
 }
 
 // answer is the answer to the finalize of u.
-func (u upload) answer(r *chain.Record, receipt *wire.ChainHead) wire.FinalizeUploadResult {
-	return wire.FinalizeUploadResult{Location: u.ref, CID: u.ref, TransID: r.Tx, FileHash: r.FileHash, Seq: r.Seq,
+func (u upload) answer(r *chain.Record, hash string, receipt *wire.ChainHead) wire.FinalizeUploadResult {
+	return wire.FinalizeUploadResult{Location: u.ref, CID: u.ref, TransID: r.Tx, FileHash: hash, Seq: r.Seq,
 		Time: strconv.FormatInt(r.TimeNS, 10), Fee: r.Fee, Record: recordRow(r), Receipt: receipt}
 }
 
-// answered repeats the answer to the finalize of u. The table of uploads keeps only the
+// answered repeats the answer to the finalize of u; once the file was deleted, without its hash. The table of uploads keeps only the
 // part of it that the ledger lacks: in SQLite, a row of more than about 1000 bytes takes
 // a page of its own, and every search that meets the row reads that page.
-func (u upload) answered(ctx context.Context, tx *store.Tx) (out wire.FinalizeUploadResult, err error) {
+func (f *Files) answered(ctx context.Context, tx *store.Tx, u upload) (out wire.FinalizeUploadResult, err error) {
 	if err := json.Unmarshal(u.result, &out); err != nil {
 		return out, err
 	}
 	r, err := ledger.At(ctx, tx, out.Seq)
-	return u.answer(&r.Record, out.Receipt), err
+	if err != nil {
+		return out, err
+	}
+	o, _, err := f.opened(ctx, tx, u.group, out.Seq)
+	return u.answer(&r.Record, hashText(o.Hash), out.Receipt), err
 }
 
-// plainSize is the size of a file's plaintext in bytes, nil when it is not known.
-func plainSize(meta format.Metadata, info blob.Info) *int64 {
-	switch {
-	case meta.OriginalSize != format.SizeUnknown:
-		return &meta.OriginalSize
-	case meta.Compression == "" && info.Size >= format.Overhead:
-		plain := info.Size - format.Overhead
-		return &plain
-	default:
-		return nil
+// plainSize is the size of a file's plaintext in bytes, [format.SizeUnknown] when it is not known.
+func plainSize(meta format.Metadata, info blob.Info) int64 {
+	if meta.OriginalSize == format.SizeUnknown && meta.Compression == "" && info.Size >= format.Overhead {
+		return info.Size - format.Overhead
 	}
+	return meta.OriginalSize
+}
+
+// recordFile takes the price of an upload, and makes its record, its file, and what the record commits
+// to. Content and key of the file are kept already.
+func (f *Files) recordFile(ctx context.Context, tx *store.Tx, u upload, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info) (chain.Row, error) {
+	opening := openingOf(req, plainSize(meta, info))
+	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, uploadRecord(u, req.Versioned, opening.Commitment(), meta))
+	if err != nil {
+		return r, err
+	}
+	return r, f.insertFile(ctx, tx, u, backendFastFS, req, meta, info, &opening, r)
 }
 
 // uploadRecord is the record of an upload, with every fact that a listing shows.
-func uploadRecord(u upload, req wire.FinalizeUploadRequest, size *int64, meta format.Metadata) chain.Record {
+func uploadRecord(u upload, isVersioned bool, commitment string, meta format.Metadata) chain.Record {
 	versioned := chain.Tag{Name: chain.TagVersioned}
-	if req.Versioned {
+	if isVersioned {
 		versioned.Value = chain.Versioned
 	}
-	return chain.Record{Kind: chain.KindRecord, Account: u.account, Group: u.group, Ref: u.ref, FileHash: req.FileHash, Detail: u.filename,
-		Tags: ledger.WithTags(contentTags(size, meta.ContentType, meta.Attributes, u.content), versioned)}
+	return chain.Record{Kind: chain.KindRecord, Account: u.account, Group: u.group, Ref: u.ref, FileHash: commitment, Detail: u.filename,
+		Tags: ledger.WithTags(contentTags(meta.ContentType, meta.Attributes, u.content), versioned)}
 }
 
 // contentTags are those of every record about a file; one without a value is left
 // out of it.
-func contentTags(size *int64, contentType, attributes, content string) []chain.Tag {
-	tags := []chain.Tag{{Name: chain.TagType, Value: contentType}, {Name: chain.TagAttributes, Value: attributes}, {Name: chain.TagContent, Value: content}}
-	if size != nil {
-		tags = append(tags, chain.Tag{Name: chain.TagSize, Value: strconv.FormatInt(*size, 10)})
-	}
-	return ledger.WithTags(nil, tags...)
+func contentTags(contentType, attributes, content string) []chain.Tag {
+	return ledger.WithTags(nil, chain.Tag{Name: chain.TagType, Value: contentType}, chain.Tag{Name: chain.TagAttributes, Value: attributes},
+		chain.Tag{Name: chain.TagContent, Value: content})
 }
 
-func insertFile(ctx context.Context, tx *store.Tx, u upload, backend string, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info,
-	size *int64, r chain.Row) error {
+// insertFile adds the file of the record r, and what the record commits to.
+func (f *Files) insertFile(ctx context.Context, tx *store.Tx, u upload, backend string, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info,
+	opening *chain.Opening, r chain.Row) error {
 	raw := string(req.Format)
 	if meta.Version == 0 && strings.TrimSpace(raw) == "" {
 		raw = "null"
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
+	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, named_seq, tx_id, uploader, file_hash, time_ns, filename,
 		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id, backend, attributes, versioned, content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		u.ref, u.group, r.Seq, r.Seq, r.Tx, u.account, req.FileHash, r.TimeNS, u.filename, size, meta.ContentType, raw,
+		u.ref, u.group, r.Seq, r.Seq, r.Seq, r.Tx, u.account, r.FileHash, r.TimeNS, u.filename, meta.ContentType, raw,
 		info.ID, info.Size, info.Sum[:], u.keyVersion, u.keyID, backend, meta.Attributes, req.Versioned, u.content)
 	if err != nil {
 		return fmt.Errorf("insert file: %w", err)
 	}
-	return nil
+	return f.keepOpening(ctx, tx, u.group, r.Seq, opening)
 }

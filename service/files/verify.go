@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 
@@ -12,13 +13,15 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-// Verify checks every living file: its blob has the right size, its key unwraps, and
-// with readData its bytes have their checksum. Of a file of format version 2 it also checks
+// Verify checks every living file: its blob has the right size, its key unwraps, what its record commits to
+// opens, and with readData its bytes have their checksum. Of a file of format version 2 it also checks
 // that manifest and hashes lead to what the ledger has, and that each part is there, with its
 // size, and with readData with its blocks. It calls report with each file that fails.
 func (f *Files) Verify(ctx context.Context, readData bool, report func(ref string, err error)) (checked int, err error) {
 	type row struct {
-		ref, group, content string
+		ref, group, content, commitment string
+		seq                             int64
+		opening                         []byte // sealed
 		file
 	}
 	var all []row
@@ -27,12 +30,12 @@ func (f *Files) Verify(ctx context.Context, readData bool, report func(ref strin
 		return 0, err
 	}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		for rows, err := range tx.Rows(ctx, `SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, `+selectWrapped+`, CASE WHEN content <> '' THEN format ELSE '' END, content
-			FROM files WHERE deleted_ns IS NULL ORDER BY seq`) {
+		for rows, err := range tx.Rows(ctx, `SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, `+selectWrapped+`, CASE WHEN content <> '' THEN format ELSE '' END, content,
+			file_hash, seq, `+selectOpening+` FROM files WHERE deleted_ns IS NULL ORDER BY seq`) {
 			var r row
 			var sum []byte
 			if err == nil {
-				err = rows.Scan(&r.ref, &r.group, &r.blob.ID, &r.blob.Size, &sum, &r.keyVersion, &r.wrapped, &r.format, &r.content)
+				err = rows.Scan(&r.ref, &r.group, &r.blob.ID, &r.blob.Size, &sum, &r.keyVersion, &r.wrapped, &r.format, &r.content, &r.commitment, &r.seq, &r.opening)
 			}
 			if err != nil {
 				return fmt.Errorf("list files: %w", err)
@@ -47,11 +50,31 @@ func (f *Files) Verify(ctx context.Context, readData bool, report func(ref strin
 			return checked, err
 		}
 		checked++
-		if err := f.verify(ctx, r.group, r.ref, r.content, r.file, parts, readData); err != nil && f.lives(ctx, r.ref) {
+		err := f.verify(ctx, r.group, r.ref, r.content, r.file, parts, readData)
+		if err == nil {
+			err = f.verifyOpening(ctx, r.group, r.commitment, r.seq, r.opening)
+		}
+		if err != nil && f.lives(ctx, r.ref) {
 			report(r.ref, err)
 		}
 	}
 	return checked, err
+}
+
+// verifyOpening checks that members of a group are told what the record of an upload commits to.
+func (f *Files) verifyOpening(ctx context.Context, group, commitment string, seq int64, sealed []byte) error {
+	var key vault.ListKey
+	err := f.store.Look(ctx, func(tx *store.Tx) (err error) {
+		key, err = f.committedListKey(ctx, tx, group)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if o, ok := key.Open(seq, sealed); !ok || o.Commitment() != commitment {
+		return errors.New("what its record commits to does not open: members cannot prove its content, and do not get it")
+	}
+	return nil
 }
 
 // lives reports that a file was not deleted meanwhile.

@@ -155,13 +155,13 @@ func RequireWriter(ctx context.Context, tx *store.Tx, group, account string) (Gr
 }
 
 // MayList refuses an account that may not list members and files: a group that is
-// not open to join is for its members.
-func MayList(ctx context.Context, tx *store.Tx, group, account string) error {
+// not open to join is for its members. isMember is false for another account that may.
+func MayList(ctx context.Context, tx *store.Tx, group, account string) (isMember bool, err error) {
 	g, role, err := GetFor(ctx, tx, group, account)
 	if err == nil && role == "" && !g.Joinable {
 		err = refuseNonMember(ctx, tx, group, account)
 	}
-	return err
+	return role != "", err
 }
 
 // refuseNonMember is the refusal of an account that was revoked, or never was a member.
@@ -526,7 +526,7 @@ func (gs *Groups) page(ctx context.Context, page wire.NamesRequest, query store.
 // is open.
 func (gs *Groups) Members(ctx context.Context, account string, req wire.GroupRequest) (list Listing, err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error {
-		if err := MayList(ctx, tx, req.GroupID, account); err != nil {
+		if _, err := MayList(ctx, tx, req.GroupID, account); err != nil {
 			return err
 		}
 		list, err = readListing(ctx, tx, "SELECT m.account, "+ofMember+" WHERE m.group_id = ? ORDER BY m.since", req.GroupID)

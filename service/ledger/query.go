@@ -103,6 +103,10 @@ const WasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + chain.Kin
 // bracket.
 const RenamedBy = "EXISTS (SELECT 1 FROM ledger WHERE kind IN ('" + chain.KindRename + "', '" + chain.KindRenameFolder + "', '" + chain.KindAttributes + "') AND ledger.account = ? AND ledger.seq = "
 
+// NumberOf is part of a query: the number in its chain of the record with a sequence. The caller adds the
+// column of the sequence and a bracket.
+const NumberOf = "(SELECT number FROM ledger WHERE ledger.seq = "
+
 // SeqAt returns the sequence of the newest record that is not younger than t, 0 when there
 // is none. Times never go back, so that it reads few records of a long ledger.
 func SeqAt(ctx context.Context, tx *store.Tx, t time.Time) (seq int64, err error) {
@@ -133,8 +137,8 @@ type Viewer struct {
 // inChain and isClaim select the records of a group after a sequence: those of its chain, each
 // of which a viewer may see, and the retrievals that a viewer may see. Each has an index.
 const (
-	inChain = "group_id = ? AND seq > ? AND kind <> '" + chain.KindClaim + "'"
-	isClaim = "group_id = ? AND seq > ? AND kind = '" + chain.KindClaim + "' AND (account = ? OR ?)"
+	inChain = "group_id = ? AND ledger.seq > ? AND kind <> '" + chain.KindClaim + "'"
+	isClaim = "group_id = ? AND ledger.seq > ? AND kind = '" + chain.KindClaim + "' AND (account = ? OR ?)"
 )
 
 // may returns the arguments of inChain and isClaim.
@@ -142,24 +146,38 @@ func (v Viewer) may(group string, after int64) []any {
 	return []any{group, after, group, after, v.Account, v.IsOwner}
 }
 
-// listed are the columns that scanRow reads, of table ledger.
-const listed = "ledger.seq, ledger.tx_id, kind, ledger.time_ns, account, ledger.ref, ledger.file_hash, detail, fee, request, chain, number, tags"
+// Listed is a record of a list, with what is not listed as it is kept. Its byte slices are good until
+// the next row.
+type Listed struct {
+	wire.TransactionRow
+	Sum    []byte // hash of the record
+	Upload int64  // of a record about a file, the sequence of its upload, else 0
+	Sealed []byte // what that commits to, see [chain.Opening]; sealed under the list key of the group
+}
+
+// listed are the columns that rowScan reads, of a row of table ledger.
+const listed = `ledger.seq, ledger.tx_id, kind, ledger.time_ns, account, ledger.ref, ledger.file_hash, detail, fee, request, chain, number, tags, hash,
+	COALESCE(openings.seq, 0), openings.sealed`
+
+// withOpenings joins the openings of the files that records are about.
+const withOpenings = " FROM ledger LEFT JOIN openings ON openings.seq = CASE WHEN kind = '" + chain.KindRecord + `' THEN ledger.seq
+	WHEN ledger.ref <> '' THEN (SELECT files.seq FROM files WHERE files.ref = ledger.ref) END`
 
 // selectOfGroup reads the records of a group in turns of their two indexes, in order.
-const selectOfGroup = "SELECT " + listed + ", prev_hash, hash FROM ledger WHERE " + inChain + " UNION ALL SELECT " + listed + ", prev_hash, hash FROM ledger WHERE " + isClaim + " ORDER BY 1 LIMIT ?"
+const selectOfGroup = "SELECT " + listed + ", prev_hash" + withOpenings + " WHERE " + inChain + " UNION ALL SELECT " + listed + ", prev_hash" + withOpenings + " WHERE " + isClaim + " ORDER BY 1 LIMIT ?"
 
 // OfGroup passes at most limit records of a group after a sequence that a viewer may
 // see, with all that their hashes cover.
-func OfGroup(ctx context.Context, tx *store.Tx, group string, v Viewer, after int64, limit int) iter.Seq2[wire.TransactionRow, error] {
-	return func(yield func(wire.TransactionRow, error) bool) {
-		var prev, hash []byte
-		record := newRowScan(&prev, &hash)
+func OfGroup(ctx context.Context, tx *store.Tx, group string, v Viewer, after int64, limit int) iter.Seq2[Listed, error] {
+	return func(yield func(Listed, error) bool) {
+		var prev []byte
+		record := newRowScan(&prev)
 		for rows, err := range tx.Rows(ctx, selectOfGroup, append(v.may(group, after), limit)...) {
-			var row wire.TransactionRow
+			var row Listed
 			if err == nil {
 				row, err = record.next(rows)
 			}
-			row.GroupID, row.PrevHash, row.Hash = group, hex.EncodeToString(prev), hex.EncodeToString(hash)
+			row.GroupID, row.PrevHash, row.Hash = group, hex.EncodeToString(prev), hex.EncodeToString(row.Sum)
 			if !yield(row, err) {
 				return
 			}
@@ -207,22 +225,21 @@ func FolderRenamed(ctx context.Context, tx *store.Tx, group, account, before, af
 }
 
 // selectChain reads a page of a group's chain.
-const selectChain = "SELECT " + listed + ", hash FROM ledger WHERE group_id = ? AND kind <> '" + chain.KindClaim + "' AND seq > ? ORDER BY seq LIMIT ?"
+const selectChain = "SELECT " + listed + withOpenings + " WHERE group_id = ? AND kind <> '" + chain.KindClaim + "' AND ledger.seq > ? ORDER BY ledger.seq LIMIT ?"
 
-// OfChain passes at most limit records of a group's own chain after a sequence to each, with
-// their hashes, until each has enough or fails.
-func OfChain(ctx context.Context, tx *store.Tx, group string, after int64, limit int, each func(row wire.TransactionRow, hash []byte) (more bool, err error)) error {
-	var hash []byte
-	record := newRowScan(&hash)
+// OfChain passes at most limit records of a group's own chain after a sequence to each,
+// until each has enough or fails.
+func OfChain(ctx context.Context, tx *store.Tx, group string, after int64, limit int, each func(row Listed) (more bool, err error)) error {
+	record := newRowScan()
 	for rows, err := range tx.Rows(ctx, selectChain, group, after, limit) {
-		var row wire.TransactionRow
+		var row Listed
 		if err == nil {
 			row, err = record.next(rows)
 		}
 		if err != nil {
 			return fmt.Errorf("list the chain: %w", err)
 		}
-		if more, err := each(row, hash); err != nil || !more {
+		if more, err := each(row); err != nil || !more {
 			return err
 		}
 	}
@@ -231,7 +248,7 @@ func OfChain(ctx context.Context, tx *store.Tx, group string, after int64, limit
 
 // rowScan reads records one by one, into memory that is taken once.
 type rowScan struct {
-	row    wire.TransactionRow
+	row    Listed
 	timeNS int64
 	tags   string
 	into   []any
@@ -242,11 +259,11 @@ func newRowScan(more ...any) *rowScan {
 	s := &rowScan{}
 	r := &s.row
 	s.into = append([]any{&r.Seq, &r.TransID, &r.Kind, &s.timeNS, &r.UserID, &r.IPFSHash, &r.FileHash, &r.Detail, &r.Fee, &r.Request,
-		&r.Chain, &r.Number, &s.tags}, more...)
+		&r.Chain, &r.Number, &s.tags, &r.Sum, &r.Upload, &r.Sealed}, more...)
 	return s
 }
 
-func (s *rowScan) next(rows *sql.Rows) (row wire.TransactionRow, err error) {
+func (s *rowScan) next(rows *sql.Rows) (row Listed, err error) {
 	if err := rows.Scan(s.into...); err != nil {
 		return row, err
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -72,8 +73,7 @@ type memberState struct {
 type fileState struct {
 	group, txID, uploader, hash, name, contentType, attributes string
 	content                                                    string // of format version 2, else ""
-	seq, changed, timeNS                                       int64
-	size                                                       *int64
+	seq, changed, named, timeNS                                int64
 	versioned                                                  bool
 	deleted                                                    *chain.Row
 	trash                                                      *trashState // nil = it is not in the trash
@@ -255,7 +255,7 @@ func number(text string) *int64 {
 func (s *State) applyToFile(r *chain.Row) {
 	if r.Kind == chain.KindRecord {
 		s.files[r.Ref] = &fileState{group: r.Group, txID: r.Tx, uploader: r.Account, hash: r.FileHash, name: r.Detail, contentType: r.Tag(chain.TagType), attributes: r.Tag(chain.TagAttributes), content: r.Tag(chain.TagContent),
-			seq: r.Seq, changed: r.Seq, timeNS: r.TimeNS, size: number(r.Tag(chain.TagSize)),
+			seq: r.Seq, changed: r.Seq, named: r.Seq, timeNS: r.TimeNS,
 			versioned: r.Tag(chain.TagVersioned) == chain.Versioned}
 	}
 	switch r.Kind {
@@ -281,7 +281,7 @@ func (s *State) applyToFile(r *chain.Row) {
 	defer func() { s.enterFolder(r.Ref, f) }()
 	switch r.Kind {
 	case chain.KindRename:
-		f.name, f.changed = r.Detail, r.Seq
+		f.name, f.changed, f.named = r.Detail, r.Seq, r.Seq
 	case chain.KindAttributes:
 		f.attributes, f.changed = r.Tag(chain.TagAttributes), r.Seq
 	case chain.KindTombstone:
@@ -289,7 +289,7 @@ func (s *State) applyToFile(r *chain.Row) {
 		f.deleted, f.changed = r, r.Seq
 	case chain.KindRemove:
 		s.leaveTrash(r.Ref, f)
-		f.trash, f.changed = &trashState{r.TimeNS, r.Account, number(r.Detail)}, r.Seq
+		f.trash, f.changed, f.named = &trashState{r.TimeNS, r.Account, number(r.Detail)}, r.Seq, r.Seq
 		k := memberKey{f.group, r.Account}
 		if s.trash[k] == nil {
 			s.trash[k] = map[string]*fileState{}
@@ -297,7 +297,7 @@ func (s *State) applyToFile(r *chain.Row) {
 		s.trash[k][r.Ref] = f
 	case chain.KindRestore:
 		s.leaveTrash(r.Ref, f)
-		f.changed = r.Seq
+		f.changed, f.named = r.Seq, r.Seq
 	case chain.KindPending:
 		if due := number(r.Detail); due != nil {
 			s.pending[r.Ref] = pendingState{r.Group, r.Account, *due}
@@ -326,7 +326,8 @@ func (s *State) renameFolder(r *chain.Row) {
 			d.path = name
 			return
 		}
-		s.files[ref].name, s.files[ref].changed = name, r.Seq
+		f := s.files[ref]
+		f.name, f.changed, f.named = name, r.Seq, r.Seq
 	})
 }
 
@@ -497,15 +498,18 @@ func (s *State) compareMembers(ctx context.Context, tx *store.Tx) error {
 }
 
 func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
-	return compareTable(ctx, tx, "files", `SELECT ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
-		deleted_ns, deleted_by, deleted_why, trash_ns, trash_by, trash_until_ns, backend = 'Ipfs', key_id IS NOT NULL, attributes, versioned, content FROM files ORDER BY seq, ref`, s.files,
+	return compareTable(ctx, tx, "files", `SELECT ref, group_id, seq, changed_seq, named_seq, tx_id, uploader, file_hash, time_ns, filename, content_type,
+		deleted_ns, deleted_by, deleted_why, trash_ns, trash_by, trash_until_ns, key_id IS NOT NULL, attributes, versioned, content,
+		(SELECT sealed FROM openings WHERE openings.seq = files.seq), blob_size FROM files ORDER BY seq, ref`, s.files,
 		func(rows *sql.Rows) (ref string, facts func(*fileState) []fact, err error) {
 			var has fileState
-			var size, deletedNS, trashNS, trashUntil sql.NullInt64
+			var deletedNS, trashNS, trashUntil sql.NullInt64
 			var by, why, trashBy sql.NullString
-			var isLegacy, hasKey bool
-			err = rows.Scan(&ref, &has.group, &has.seq, &has.changed, &has.txID, &has.uploader, &has.hash, &has.timeNS, &has.name, &size, &has.contentType,
-				&deletedNS, &by, &why, &trashNS, &trashBy, &trashUntil, &isLegacy, &hasKey, &has.attributes, &has.versioned, &has.content)
+			var hasKey bool
+			var opening []byte
+			var blobSize int64
+			err = rows.Scan(&ref, &has.group, &has.seq, &has.changed, &has.named, &has.txID, &has.uploader, &has.hash, &has.timeNS, &has.name, &has.contentType,
+				&deletedNS, &by, &why, &trashNS, &trashBy, &trashUntil, &hasKey, &has.attributes, &has.versioned, &has.content, &opening, &blobSize)
 			return ref, func(f *fileState) []fact {
 				var deleted chain.Row
 				if f.deleted != nil {
@@ -515,17 +519,14 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 				if f.trash != nil {
 					trash = *f.trash
 				}
-				facts := []fact{{"group_id", has.group, f.group}, {"seq", has.seq, f.seq}, {"changed_seq", has.changed, f.changed}, {"tx_id", has.txID, f.txID},
+				return []fact{{"group_id", has.group, f.group}, {"seq", has.seq, f.seq}, {"changed_seq", has.changed, f.changed}, {"named_seq", has.named, f.named}, {"tx_id", has.txID, f.txID},
 					{"uploader", has.uploader, f.uploader}, {"file_hash", has.hash, f.hash}, {"time_ns", has.timeNS, f.timeNS},
 					{"deleted_ns IS NOT NULL", deletedNS.Valid, f.deleted != nil}, {"deleted_ns", deletedNS.Int64, deleted.TimeNS},
 					{"deleted_by", by.String, deleted.Account}, {"deleted_why", why.String, deleted.Detail}, {"key_id IS NOT NULL", hasKey, f.deleted == nil},
 					{"trash_ns IS NOT NULL", trashNS.Valid, f.trash != nil}, {"trash_ns", trashNS.Int64, trash.since}, {"trash_by", trashBy.String, trash.by},
 					{"trash_until_ns", null(trashUntil), pointed(trash.until)}, {"attributes", has.attributes, f.attributes}, {"content", has.content, f.content},
+					{"its opening is wiped", len(bytes.Trim(opening, "\x00")) == 0, f.deleted != nil}, {"the size of its blob is wiped", f.deleted == nil || blobSize == 0, true},
 					{"versioned", has.versioned, f.versioned}, {"filename", has.name, f.name}, {"content_type", has.contentType, f.contentType}}
-				if f.size != nil || !isLegacy { // the bytes of a legacy file may come later
-					facts = append(facts, fact{"original_size", null(size), pointed(f.size)})
-				}
-				return facts
 			}, err
 		})
 }

@@ -137,7 +137,7 @@ func (postgresEngine) setVersion(ctx context.Context, tx queries, version int) e
 
 // scrub frees the rows that held wrapped keys and small contents.
 func (postgresEngine) scrub(ctx context.Context, db *sql.DB) error {
-	_, err := db.ExecContext(ctx, "VACUUM file_keys, small_contents")
+	_, err := db.ExecContext(ctx, "VACUUM file_keys, openings, small_contents")
 	return err
 }
 

@@ -216,18 +216,25 @@ func (s *Server) AddHuge(a Account, g sdk.GroupID, name string) sdk.Ref {
 func (s *Server) forge(ref sdk.Ref, f *sealedFile) (paths []string) {
 	s.tb.Helper()
 	sum := f.meta.Content(format.ManifestSum(f.manifest))
-	s.Show(s.Log().Rewritten(func(r *chain.Record) bool {
+	l := s.Log()
+	var o chain.Opening
+	forged := l.Rewritten(func(r *chain.Record) bool {
+		if r.Ref != string(ref) {
+			return true
+		}
+		if known := l.Opening(r); known != (chain.Opening{}) {
+			o = known
+			o.Size = f.meta.OriginalSize
+			r.FileHash = o.Commitment()
+		}
 		for i := range r.Tags {
-			switch tag := &r.Tags[i]; {
-			case r.Ref != string(ref):
-			case tag.Name == chain.TagContent:
+			if tag := &r.Tags[i]; tag.Name == chain.TagContent {
 				tag.Value = hex.EncodeToString(sum[:])
-			case tag.Name == chain.TagSize:
-				tag.Value = strconv.FormatInt(f.meta.OriginalSize, 10)
 			}
 		}
 		return true
-	}))
+	})
+	s.Show(forged.Know(o))
 	const ticket = "forged"
 	s.Disturb(retrievePath, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -56,18 +56,20 @@ func historyLies() []Lie {
 			}
 			return true
 		})},
-		Lie{Name: "newest version left out and signed", Proven: "newer ones are left out", Threat: 6, Unseen: true, tell: rewritten(leaveOut("version 2"))},
-		Lie{Name: "first version left out and signed", Proven: "newer ones are left out", Threat: 6, Unseen: true, tell: rewritten(leaveOut("version 1"))},
+		Lie{Name: "newest version left out and signed", Proven: "newer ones are left out", Threat: 6, Unseen: true, tell: leaveOut("version 2")},
+		Lie{Name: "first version left out and signed", Proven: "newer ones are left out", Threat: 6, Unseen: true, tell: leaveOut("version 1")},
 		Lie{Name: "another newest version, signed", Proven: "seen before", Threat: 6, Unseen: true, tell: func(d *World) {
-			d.show(d.Log().Rewritten(leaveOut("version 2")).Invent(forged()))
+			leaveOut("version 2")(d)
+			d.show(forge(d.Log()))
 		}},
 		Lie{Name: "fork that goes on", Proven: "seen before", Threat: 6, Unseen: true, tell: func(d *World) {
-			d.show(d.Log().Rewritten(leaveOut("version 1")).Invent(forged()).Invent(forged()))
+			leaveOut("version 1")(d)
+			d.show(forge(forge(d.Log())))
 		}},
 		// Old answers, and fewer promises.
 		Lie{Name: "list of yesterday repeated", Proven: "not signed for this request", Threat: 6, Mutate: repeated()},
 		Lie{Name: "record that no checkpoint holds", Proven: "in no signed checkpoint", Threat: 6, tell: func(d *World) {
-			l := d.Log().Rewritten(func(*chain.Record) bool { return true }).Invent(forged())
+			l := forge(d.Log().Rewritten(func(*chain.Record) bool { return true }))
 			l.Lag, l.Freshness = 1, time.Minute
 			d.show(l)
 		}},
@@ -87,15 +89,19 @@ func rewritten(change func(*chain.Record) bool) func(*World) {
 }
 
 // leaveOut drops the record of an upload by its content.
-func leaveOut(content string) func(*chain.Record) bool {
-	hash := sdk.ComputeHash([]byte(content)).String()
-	return func(r *chain.Record) bool { return r.FileHash != hash }
+func leaveOut(content string) func(*World) {
+	hash := sdk.ComputeHash([]byte(content))
+	return func(d *World) {
+		l := d.Log()
+		d.show(l.Rewritten(func(r *chain.Record) bool { return l.Opening(r).Hash != chain.Hash(hash) }))
+	}
 }
 
-// forged returns the record of a file that no account uploaded.
-func forged() chain.Record {
-	return chain.Record{Kind: chain.KindRecord, Account: "alice." + ContractID, Group: "board", Ref: "bafyforged" + time.Now().String(), FileHash: sdk.ComputeHash([]byte("FORGED")).String(),
-		Detail: "payroll.txt", Tags: []chain.Tag{{Name: chain.TagSize, Value: "6"}}}
+// forge adds the record of a file that no account uploaded.
+func forge(l *Log) *Log {
+	o := OpeningFor("FORGED")
+	return l.Know(o).Invent(chain.Record{Kind: chain.KindRecord, Account: "alice." + ContractID, Group: "board", Ref: "bafyforged" + time.Now().String(),
+		FileHash: o.Commitment(), Detail: "payroll.txt"})
 }
 
 // rows changes the list of an honest answer and nothing beside it.
@@ -159,7 +165,8 @@ func each(list []any, field string, value any) []any {
 
 func inventRow(list []any) []any {
 	for _, m := range uploads(list) {
-		m["file_hash"], m["ipfs_hash"] = sdk.ComputeHash([]byte("FORGED")).String(), "bafyforged"
+		o := OpeningFor("FORGED")
+		m["opening"], m["ipfs_hash"] = o.String(), "bafyforged"
 	}
 	return list
 }

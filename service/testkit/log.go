@@ -3,8 +3,10 @@ package testkit
 import (
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -37,14 +39,15 @@ type Log struct {
 
 	statements []string // by which keys replaced one another
 
-	records []chain.Record
-	heads   map[string]chain.Place
-	hashes  []tlog.Hash
-	trees   []chain.Tree // of the first n records, at n
+	records  []chain.Record
+	openings map[string]chain.Opening // what the records commit to, by commitment
+	heads    map[string]chain.Place
+	hashes   []tlog.Hash
+	trees    []chain.Tree // of the first n records, at n
 }
 
 func emptyLog(origin string, key ed25519.PrivateKey) *Log {
-	return &Log{origin: origin, key: key, heads: map[string]chain.Place{}, trees: make([]chain.Tree, 1)}
+	return &Log{origin: origin, key: key, openings: map[string]chain.Opening{}, heads: map[string]chain.Place{}, trees: make([]chain.Tree, 1)}
 }
 
 // empty is a log of the same name with a key of its own.
@@ -54,7 +57,7 @@ func (l *Log) empty() *Log {
 		panic(err)
 	}
 	next := emptyLog(l.origin, key)
-	next.of = l.of
+	next.of, next.openings = l.of, maps.Clone(l.openings)
 	return next
 }
 
@@ -133,7 +136,7 @@ func (l *Log) append(r chain.Record) {
 // what change makes of it, and those it refuses are left out.
 func (l *Log) Rewritten(change func(*chain.Record) (keep bool)) *Log {
 	other := emptyLog(l.origin, l.key)
-	other.of = l.of
+	other.of, other.openings = l.of, maps.Clone(l.openings)
 	for _, r := range l.records {
 		r.Tags = slices.Clone(r.Tags)
 		if change(&r) {
@@ -147,6 +150,34 @@ func (l *Log) Rewritten(change func(*chain.Record) (keep bool)) *Log {
 func (l *Log) Invent(r chain.Record) *Log {
 	l.append(r)
 	return l
+}
+
+// Know makes the log list what a record commits to.
+func (l *Log) Know(o chain.Opening) *Log {
+	l.openings[o.Commitment()] = o
+	return l
+}
+
+// Opening is what a record commits to.
+func (l *Log) Opening(r *chain.Record) chain.Opening { return l.openings[r.FileHash] }
+
+// OpeningFor is what a record of a content commits to that is made up.
+func OpeningFor(content string) chain.Opening {
+	return chain.Opening{Size: int64(len(content)), Hash: sha256.Sum256([]byte(content))}
+}
+
+// row is how a record is listed to a member.
+func (l *Log) row(r *chain.Record) wire.TransactionRow {
+	row := wire.RowOf(r)
+	if o, ok := l.openings[r.FileHash]; ok {
+		row.Opening, row.FileHash = o.String(), ""
+	}
+	for i := range l.records {
+		if upload := &l.records[i]; r.Kind != chain.KindRecord && upload.Chain == r.Chain && strconv.FormatInt(upload.Number, 10) == r.Tag(chain.TagUpload) {
+			row.UploadSeq = upload.Seq
+		}
+	}
+	return row
 }
 
 // Len is how many records the log has.
@@ -192,7 +223,7 @@ func (l *Log) list(req wire.TransactionsRequest) (any, error) {
 	out := provenRows{Result: []wire.TransactionRow{}}
 	for i := range l.records {
 		if r := &l.records[i]; r.Chain == name && r.Seq > req.AfterSeq && (req.Limit == 0 || len(out.Result) < req.Limit) {
-			row := wire.RowOf(r)
+			row := l.row(r)
 			if wire.IsPageEnd(r.Number) {
 				s := l.statement(name, chain.PlaceOf(r))
 				page := l.sign(s, s.PageText(req.Nonce))
@@ -228,15 +259,15 @@ func (l *Log) all(req wire.TransactionsRequest) []wire.TransactionRow {
 	rows := []wire.TransactionRow{}
 	for i := range l.records {
 		if r := &l.records[i]; r.Group == req.GroupID && r.Seq > req.AfterSeq && len(rows) < req.Limit {
-			rows = append(rows, hashedRow(r))
+			rows = append(rows, l.hashedRow(r))
 		}
 	}
 	return rows
 }
 
 // hashedRow is how a record is listed alone.
-func hashedRow(r *chain.Record) wire.TransactionRow {
-	row, sum := wire.RowOf(r), r.Sum()
+func (l *Log) hashedRow(r *chain.Record) wire.TransactionRow {
+	row, sum := l.row(r), r.Sum()
 	row.GroupID, row.PrevHash, row.Hash = r.Group, hex.EncodeToString(r.Prev[:]), hex.EncodeToString(sum[:])
 	return row
 }
@@ -252,7 +283,8 @@ func (l *Log) sign(s chain.Statement, text []byte) wire.ChainHead {
 
 // receiptOf is the record as it is answered to its maker, and its receipt.
 func (l *Log) receiptOf(r *chain.Record) (*wire.TransactionRow, *wire.ChainHead) {
-	row := hashedRow(r)
+	row := l.hashedRow(r)
+	row.Opening, row.FileHash = "", r.FileHash
 	s := l.statement(r.Chain, chain.Place{Number: r.Number, Hash: r.Sum()})
 	head := l.sign(s, s.ReceiptText())
 	return &row, &head

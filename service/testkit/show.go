@@ -67,7 +67,7 @@ func (s *Server) openVault() *vault.Vault {
 func (s *Server) follow(l *Log) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	walk := ledger.Walk{}
+	walk, after := ledger.Walk{}, l.of
 	err := s.store().Read(context.Background(), func(tx *store.Tx) error {
 		_, err := walk.Next(context.Background(), tx, math.MaxInt32, func(r chain.Row) error {
 			if r.Seq > l.of {
@@ -78,9 +78,48 @@ func (s *Server) follow(l *Log) {
 		})
 		return err
 	})
+	if err == nil {
+		err = s.openTo(l, after)
+	}
 	if err != nil {
 		s.tb.Error(err)
 	}
+}
+
+// openTo tells l what the records after a sequence commit to.
+func (s *Server) openTo(l *Log, after int64) error {
+	ctx := context.Background()
+	type opening struct {
+		seq             int64
+		group           string
+		sealed, wrapped []byte
+	}
+	var list []opening
+	err := s.store().Read(ctx, func(tx *store.Tx) (err error) {
+		list, err = store.List(ctx, tx, "read openings", func(o *opening) []any { return []any{&o.seq, &o.group, &o.sealed, &o.wrapped} },
+			`SELECT openings.seq, group_id, sealed, wrapped_key FROM openings JOIN files ON files.seq = openings.seq JOIN groups ON groups.id = group_id
+				JOIN file_keys ON file_keys.id = list_key WHERE openings.seq > ?`, after)
+		return err
+	})
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	v, keys := s.openVault(), map[string]vault.ListKey{}
+	for _, o := range list {
+		if _, ok := keys[o.group]; !ok {
+			raw, _, err := v.UnwrapFileKeyOffline(vault.Binding{Group: o.group}, o.wrapped)
+			if err != nil {
+				return err
+			}
+			if keys[o.group], err = vault.NewListKey(raw); err != nil {
+				return err
+			}
+		}
+		if opened, ok := keys[o.group].Open(o.seq, o.sealed); ok {
+			l.Know(opened)
+		}
+	}
+	return nil
 }
 
 // showing answers as next does, but for what the ledger and its key have a part in.

@@ -188,6 +188,9 @@ func (s *Server) Client(tb testing.TB, a Account, changes ...func(*sdk.Config)) 
 	return c
 }
 
+// SetClock makes the clock of the service differ from that of the machine.
+func (s *Server) SetClock(by time.Duration) { s.clock.Store(int64(by)) }
+
 // World is what the contract suite runs against.
 func (s *Server) World() sdktest.World {
 	s.tb.Helper()
@@ -203,8 +206,9 @@ func (s *Server) AddRecords(a Account, g sdk.GroupID, names []string) {
 	for from := 0; from < len(names); from += rows {
 		s.must(s.store().Write(context.Background(), func(tx *store.Tx) error {
 			for i, name := range names[from:min(from+rows, len(names))] {
+				o := OpeningFor(name)
 				_, err := l.Append(context.Background(), tx, chain.Record{Kind: chain.KindRecord, Account: string(a.ID), Group: string(g), Ref: fmt.Sprint("record-", from+i),
-					FileHash: sdk.ComputeHash([]byte(name)).String(), Detail: name, Tags: []chain.Tag{{Name: chain.TagSize, Value: "1"}}})
+					FileHash: o.Commitment(), Detail: name})
 				if err != nil {
 					return err
 				}

@@ -381,10 +381,10 @@ func (p Person) change(ctx context.Context, op string, g sdk.GroupID, ref sdk.Re
 	for i := range p.rows[g] {
 		if e := &p.rows[g][i]; e.Ref == ref && p.mayWrite(g) == nil && (e.Uploader == p.id || p.owners[g] == p.id) {
 			p.next(g)
-			named := cmp.Or(e.NamedSeq, e.ChangedSeq)
-			e.ChangedSeq, e.Number, e.NamedSeq = p.seq, p.numbers[g], 0
+			named := cmp.Or(e.NamedNumber, e.Number)
+			e.ChangedSeq, e.Number, e.NamedNumber = p.seq, p.numbers[g], 0
 			if op == setAttributes {
-				e.NamedSeq = named
+				e.NamedNumber = named
 			}
 			do(e)
 			return nil
@@ -448,7 +448,7 @@ func (p Person) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to stri
 	p.folders = append(p.folders, folderRename{p.id, g, folder, to, p.seq})
 	done = sdk.FolderRename{Versions: int64(len(list)), Seq: p.seq}
 	for _, e := range list {
-		e.Name, e.ChangedSeq, e.Number, e.NamedSeq, p.renamed[e.Ref] = rename(e.Name), p.seq, p.numbers[g], 0, p.seq
+		e.Name, e.ChangedSeq, e.Number, e.NamedNumber, p.renamed[e.Ref] = rename(e.Name), p.seq, p.numbers[g], 0, p.seq
 		done.Fee, _ = done.Fee.Add(p.RenamePrice)
 	}
 	return done, nil
@@ -580,7 +580,7 @@ func (p Person) changeName(ctx context.Context, op string, g sdk.GroupID, versio
 	}
 	for _, e := range chosen {
 		p.next(g)
-		e.ChangedSeq, e.Number, e.NamedSeq, e.Deleted = p.seq, p.numbers[g], 0, becomes()
+		e.ChangedSeq, e.Number, e.NamedNumber, e.Deleted = p.seq, p.numbers[g], 0, becomes()
 	}
 	return nil
 }

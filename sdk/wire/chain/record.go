@@ -24,11 +24,10 @@ const ReadsFolders = KindRenameFolder
 // Tags of records of [Layout2]. A record may have other tags: the hash covers every tag,
 // and readers ignore unknown ones.
 const (
-	TagSize     = "size"     // of the plaintext in bytes
 	TagType     = "type"     // media type of the plaintext
 	TagUploader = "uploader" // in a later record about a file: its uploader
 	TagUploaded = "uploaded" // … the time of the upload, in ns since the epoch
-	TagUpload   = "upload"   // … the Seq of the upload's record
+	TagUpload   = "upload"   // … the Number of the upload's record
 	TagName     = "name"     // … its name before
 	TagFolder   = "folder"   // of a renamed folder: the folder before
 	TagFiles    = "files"    // of a renamed folder: how many versions of files have new names
@@ -37,9 +36,9 @@ const (
 	TagAttributes = "attributes"
 	// TagContent: hex hash of a file of format version 2 ([format.Metadata.Content]), in every
 	// record about the file. A file with it must be read as version 2, one without as an
-	// earlier version; its record may lack the SHA-256 of the plaintext.
+	// earlier version; its [Opening] may lack the SHA-256 of the plaintext.
 	TagContent   = "content"
-	TagNamed     = "named"     // with new attributes, or an end by a setting of the group: the Seq of the record that gave the file its name
+	TagNamed     = "named"     // with new attributes, or an end by a setting of the group: the Number of the record that gave the file its name
 	TagVersioned = "versioned" // of an upload: [Versioned] if its client knows that a name has versions
 	TagMaxUses   = "max_uses"  // of a window for joining: how many accounts may join; absent = any number
 )
@@ -62,7 +61,7 @@ type Record struct {
 	Account  string // the account that acted
 	Group    string
 	Ref      string
-	FileHash string
+	FileHash string // of a file: [Opening.Commitment], the same in every record about the file
 	Detail   string // depends on the kind: the name, the member, the amount, …
 	Fee      string // yocto, decimal
 	Request  string // id of the request, as in the service's log

@@ -87,7 +87,8 @@ CREATE TABLE groups (
 	pending_versions     TEXT COLLATE "C",
 	pending_versions_ns  BIGINT,
 	thinned_seq          BIGINT NOT NULL DEFAULT 0,
-	thinned_file         BIGINT NOT NULL DEFAULT 0
+	thinned_file         BIGINT NOT NULL DEFAULT 0,
+	list_key             BIGINT
 );
 CREATE INDEX groups_thinned ON groups (id) WHERE versions <> 'all';
 
@@ -107,11 +108,11 @@ CREATE TABLE files (
 	group_id       TEXT COLLATE "C" NOT NULL REFERENCES groups (id),
 	seq            BIGINT NOT NULL,
 	changed_seq    BIGINT NOT NULL,
+	named_seq      BIGINT NOT NULL,
 	tx_id          TEXT COLLATE "C" NOT NULL,
 	uploader       TEXT COLLATE "C" NOT NULL,
 	time_ns        BIGINT NOT NULL,
 	filename       TEXT COLLATE "C" NOT NULL,
-	original_size  BIGINT,
 	file_hash      TEXT COLLATE "C" NOT NULL,
 	content        TEXT COLLATE "C" NOT NULL DEFAULT '',
 	versioned      BOOLEAN NOT NULL DEFAULT FALSE,
@@ -158,6 +159,11 @@ CREATE TABLE file_keys (
 );
 CREATE INDEX file_keys_free ON file_keys (id) WHERE free;
 
+CREATE TABLE openings (
+	seq    BIGINT PRIMARY KEY,
+	sealed BYTEA NOT NULL
+);
+
 -- free is for SQLite, where rows are overwritten. Here they are removed, and only the destruction of the key
 -- counts.
 CREATE TABLE small_contents (
@@ -194,6 +200,7 @@ CREATE INDEX part_uses_by_ref ON part_uses (ref);
 
 CREATE TABLE contents (
 	ref        TEXT COLLATE "C" PRIMARY KEY REFERENCES files (ref),
+	size       BIGINT NOT NULL,
 	block_size BIGINT NOT NULL,
 	manifest   BYTEA,
 	tops       BYTEA NOT NULL

@@ -91,7 +91,8 @@ CREATE TABLE groups (
 	pending_versions     TEXT,                              -- the setting that waits
 	pending_versions_ns  INTEGER,                           -- when it begins; NULL = none waits
 	thinned_seq          INTEGER NOT NULL DEFAULT 0,        -- the sweep has seen the names of files changed up to it
-	thinned_file         INTEGER NOT NULL DEFAULT 0         -- and, of the next change, of those uploaded up to it
+	thinned_file         INTEGER NOT NULL DEFAULT 0,        -- and, of the next change, of those uploaded up to it
+	list_key             INTEGER                            -- in file_keys; NULL = the group never had a file
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX groups_thinned ON groups (id) WHERE versions <> 'all';
 
@@ -112,12 +113,12 @@ CREATE TABLE files (
 	group_id       TEXT NOT NULL REFERENCES groups (id),
 	seq            INTEGER NOT NULL,                -- of the upload
 	changed_seq    INTEGER NOT NULL,                -- of the newest record about the file
+	named_seq      INTEGER NOT NULL,                -- of the record that gave it its name, or put it into the trash
 	tx_id          TEXT NOT NULL,                   -- of the upload
 	uploader       TEXT NOT NULL,
 	time_ns        INTEGER NOT NULL,                -- of the upload
 	filename       TEXT NOT NULL,
-	original_size  INTEGER,                         -- of the plaintext, in bytes; NULL = not known
-	file_hash      TEXT NOT NULL,
+	file_hash      TEXT NOT NULL,                   -- the commitment to size and hash of the plaintext, see openings
 	content        TEXT NOT NULL DEFAULT '',        -- the hash of a file of format version 2; '' = another version
 	versioned      INTEGER NOT NULL DEFAULT 0,      -- its client knows that names have versions; others stay
 	backend        TEXT NOT NULL DEFAULT 'FastFS',  -- or Ipfs, for references of an older network
@@ -170,6 +171,13 @@ CREATE TABLE file_keys (
 ) STRICT;
 CREATE INDEX file_keys_free ON file_keys (id) WHERE free;
 
+-- What the record of a file commits to, sealed under the list key of its group: as file_keys, a row is
+-- overwritten in place, with zeros, once the key of the file is destroyed.
+CREATE TABLE openings (
+	seq    INTEGER PRIMARY KEY, -- of the upload
+	sealed BLOB NOT NULL        -- always of one size
+) STRICT;
+
 -- Small ciphertext lies here and not in a blob of its own. The blob_id of its file or upload is row:, the
 -- id in 12 digits, a colon and random digits; or a plus sign instead of the colon, and then the wrapped
 -- key of the file lies before the ciphertext. Rows are overwritten by rows of the same size, never removed,
@@ -212,6 +220,7 @@ CREATE INDEX part_uses_by_ref ON part_uses (ref);
 -- What a file of format version 2 consists of, until its key is destroyed.
 CREATE TABLE contents (
 	ref        TEXT PRIMARY KEY REFERENCES files (ref),
+	size       INTEGER NOT NULL, -- of the plaintext, in bytes
 	block_size INTEGER NOT NULL,
 	manifest   BLOB,         -- NULL = it is the blob of the file
 	tops       BLOB NOT NULL -- the hash over each 256 blocks, but for the rest at the end
