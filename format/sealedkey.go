@@ -9,7 +9,7 @@ import (
 
 // A sealed key is the key of a file, encrypted to the vault of a service (HPKE, RFC 9180,
 // base mode): MLKEM768-X25519, HKDF-SHA256, AES-256-GCM. Only the vault opens it, and only for
-// the account, the upload, the epoch and the ciphertext that it was sealed for.
+// the account, the upload, the epoch and the head, with its ciphertext, that it was sealed for.
 
 const (
 	// SealedKeyKEM is the identifier of MLKEM768-X25519 (draft-ietf-hpke-pq).
@@ -58,9 +58,9 @@ func NewVaultPublic(raw []byte) (*VaultPublic, error) {
 	return &VaultPublic{public}, nil
 }
 
-// SealKey encrypts the key of a file to the vault. blob is the SHA-256 of the ciphertext of the
-// file. The result has [SealedKeyBytes] and belongs to the caller.
-func (p *VaultPublic) SealKey(to SealedFor, blob [sha256.Size]byte, key *Key) ([]byte, error) {
+// SealKey encrypts the key of a file to the vault. head is the SHA-256 of all else that is said of the upload, with
+// the hash of its ciphertext; SPEC.md lays it out. The result has [SealedKeyBytes] and belongs to the caller.
+func (p *VaultPublic) SealKey(to SealedFor, head [sha256.Size]byte, key *Key) ([]byte, error) {
 	if key.isZero() {
 		return nil, errZeroKey
 	}
@@ -69,7 +69,7 @@ func (p *VaultPublic) SealKey(to SealedFor, blob [sha256.Size]byte, key *Key) ([
 	if err != nil {
 		return nil, fmt.Errorf("seal key: %w", err)
 	}
-	sealed, err := sender.Seal(blob[:], key.Bytes())
+	sealed, err := sender.Seal(head[:], key.Bytes())
 	if err != nil {
 		return nil, fmt.Errorf("seal key: %w", err)
 	}
@@ -98,7 +98,7 @@ func (s VaultSecret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacte
 
 // OpenKey decrypts a sealed key. Another secret, another binding and changed bytes are
 // [ErrAuthentication], another length is [ErrCorrupt].
-func (s *VaultSecret) OpenKey(from SealedFor, blob [sha256.Size]byte, sealed []byte) (*Key, error) {
+func (s *VaultSecret) OpenKey(from SealedFor, head [sha256.Size]byte, sealed []byte) (*Key, error) {
 	if len(sealed) != SealedKeyBytes {
 		return nil, fmt.Errorf("sealed key of %d bytes: want %d: %w", len(sealed), SealedKeyBytes, ErrCorrupt)
 	}
@@ -108,7 +108,7 @@ func (s *VaultSecret) OpenKey(from SealedFor, blob [sha256.Size]byte, sealed []b
 	if err != nil {
 		return nil, fmt.Errorf("open sealed key: %w", ErrAuthentication)
 	}
-	raw, err := recipient.Open(blob[:], sealed[enc:])
+	raw, err := recipient.Open(head[:], sealed[enc:])
 	if err != nil {
 		return nil, fmt.Errorf("open sealed key: %w", ErrAuthentication)
 	}

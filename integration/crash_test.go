@@ -323,10 +323,12 @@ func (c *crashing) frame(group, name string, content []byte) (id string, frame [
 	_, _ = rand.Read(random[:])
 	id = hex.EncodeToString(random[:])
 	sum := sha256.Sum256(blob)
-	sealed, err := vault.SealKey(format.SealedFor{Service: v.ContractID, Account: c.alice.id, Upload: id, Epoch: v.Vault.Epoch}, sum, key)
+	said := wire.SealedHead{ID: id, Epoch: v.Vault.Epoch, GroupID: group,
+		FileHash: sdk.ComputeHash(content).String(), Salt: sdk.ComputeHash(random[:]).String(), Format: meta, BlobSize: int64(len(blob)), BlobHash: hex.EncodeToString(sum[:])}
+	sealed, err := vault.SealKey(format.SealedFor{Service: v.ContractID, Account: c.alice.id, Upload: id, Epoch: v.Vault.Epoch}, said.Sum(), key)
 	ok(c.t, err)
-	head, err := json.Marshal(wire.SealedHead{ID: id, Epoch: v.Vault.Epoch, SealedKey: base64.StdEncoding.EncodeToString(sealed), GroupID: group,
-		FileHash: sdk.ComputeHash(content).String(), Salt: sdk.ComputeHash(random[:]).String(), Format: meta, BlobSize: int64(len(blob)), BlobHash: hex.EncodeToString(sum[:])})
+	said.SealedKey = base64.StdEncoding.EncodeToString(sealed)
+	head, err := json.Marshal(said)
 	ok(c.t, err)
 	return id, append(append(binary.BigEndian.AppendUint32(nil, uint32(len(head))), head...), blob...)
 }

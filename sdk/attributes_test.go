@@ -181,7 +181,7 @@ func TestThreat13ReceiptWithOtherAttributes(t *testing.T) {
 			s.DisturbUploads(func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if lies.Load() {
-						r = withAttributes(t, r, tc.lie)
+						r = withAttributes(t, s, c, r, tc.lie)
 					}
 					next.ServeHTTP(w, r)
 				})
@@ -198,11 +198,11 @@ func TestThreat13ReceiptWithOtherAttributes(t *testing.T) {
 }
 
 // withAttributes is a request to finalize an upload, with these attributes alone; nil = none.
-func withAttributes(t *testing.T, r *http.Request, attributes any) *http.Request {
+func withAttributes(t *testing.T, s *testkit.Server, c *sdk.Client, r *http.Request, attributes any) *http.Request {
 	t.Helper()
 	var body map[string]any
 	if strings.HasPrefix(r.URL.Path, wire.PathSealed) {
-		return testkit.NewHead(r, func(h *wire.SealedHead) {
+		return s.NewHead(r, c.Account(), func(h *wire.SealedHead) {
 			var meta map[string]any
 			if err := json.Unmarshal(h.Format, &meta); err != nil {
 				t.Error(err)

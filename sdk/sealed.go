@@ -36,6 +36,7 @@ type Sealed struct {
 
 	mu     sync.Mutex
 	head   wire.SealedHead // while locked without GroupID, FileHash, Salt and Format
+	bound  Digest          // what the key is sealed with: the sum of the head then
 	facts  format.Metadata // of head.Format
 	attrs  Attributes      // of head.Format
 	after  int64           // known number of records of the group before
@@ -187,10 +188,12 @@ func (s *Sealed) sealKey(vault *vaultKey) error {
 		return errNoFileKey
 	}
 	to := format.SealedFor{Service: vault.service, Account: string(s.account), Upload: s.head.ID, Epoch: vault.stated.Epoch}
-	sealed, err := vault.public.SealKey(to, s.head.Blob(), s.key)
+	bound := s.head.Sum()
+	sealed, err := vault.public.SealKey(to, bound, s.key)
 	if err != nil {
 		return err
 	}
+	s.bound = bound
 	s.head.Epoch, s.head.SealedKey = vault.stated.Epoch, base64.StdEncoding.EncodeToString(sealed)
 	return nil
 }
@@ -397,7 +400,7 @@ func (c *Client) openSealed(ctx context.Context, s *Sealed, g, of GroupID) error
 		return err
 	}
 	s.mu.Lock()
-	request := wire.OpenSealedKeyRequest{ID: s.head.ID, GroupID: string(g), Epoch: s.head.Epoch, SealedKey: s.head.SealedKey, BlobHash: s.head.BlobHash}
+	request := wire.OpenSealedKeyRequest{ID: s.head.ID, GroupID: string(g), Epoch: s.head.Epoch, SealedKey: s.head.SealedKey, HeadHash: s.bound.String()}
 	s.mu.Unlock()
 	var answer wire.OpenSealedKeyResult
 	if err := c.read(ctx, wire.OpOpenSealedKey, request, &answer); err != nil {

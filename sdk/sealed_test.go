@@ -165,3 +165,38 @@ func TestThreat52ChangedItems(t *testing.T) {
 		t.Errorf("short ciphertext: %v", err)
 	}
 }
+
+// TestReaddressedUpload: an upload that got another name is sealed for that one before it is sent, also after a
+// restart, when its key has to be fetched first. The service takes no other head than the one that was sealed.
+func TestReaddressedUpload(t *testing.T) {
+	t.Parallel()
+	_, c := world(t, testkit.Ours)
+	g := c.Group("g")
+	up, err := g.Seal(t.Context(), "first", []byte("content"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := up.Readdress("g", "second", nil); err != nil {
+		t.Fatal(err)
+	}
+	names, err := format.RandomKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := sdk.DiskKeys{Group: make([]byte, 32), Names: names}
+	raw, err := up.Encode(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := sdk.DecodeSealed(raw, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.KeepIn(up.Ciphertext())
+	if sent := c.SendSealed(t.Context(), again)[0]; sent.Err != nil {
+		t.Fatal(sent.Err)
+	}
+	if e, err := g.Stat(t.Context(), "second"); err != nil || e.Hash != sdk.ComputeHash([]byte("content")) {
+		t.Errorf("%+v, %v", e, err)
+	}
+}

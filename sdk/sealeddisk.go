@@ -56,6 +56,7 @@ type clearItem struct {
 	SealedKey string `json:"sealed_key"`
 	BlobSize  int64  `json:"blob_size"`
 	BlobHash  string `json:"blob_hash"`
+	HeadHash  string `json:"head_hash"`            // what the key is sealed with; its salt is sealed, so that it tells nothing
 	BlockSize int64  `json:"block_size,omitempty"` // in version 2, in bytes
 }
 
@@ -84,7 +85,7 @@ func (s *Sealed) Encode(k DiskKeys) ([]byte, error) {
 	}
 	if s.key != nil && !s.isLocked() {
 		item.clearItem = clearItem{Version: diskItemVersion, ID: s.head.ID, Account: string(s.account), Time: s.time.UnixNano(), Size: s.size, Base: s.head.Base,
-			Group: groupHash(k, GroupID(s.head.GroupID)), Epoch: s.head.Epoch, SealedKey: s.head.SealedKey, BlobSize: s.head.BlobSize, BlobHash: s.head.BlobHash, BlockSize: s.blockBytes}
+			Group: groupHash(k, GroupID(s.head.GroupID)), Epoch: s.head.Epoch, SealedKey: s.head.SealedKey, BlobSize: s.head.BlobSize, BlobHash: s.head.BlobHash, HeadHash: s.bound.String(), BlockSize: s.blockBytes}
 		if s.blockBytes > 0 {
 			item.Version = diskLargeVersion
 		}
@@ -145,6 +146,11 @@ func decodeSealed(raw []byte, k DiskKeys) (*Sealed, error) {
 	if err := form.Check(s.mostBlob()); err != nil {
 		return nil, err
 	}
+	bound, err := parseDigest(item.HeadHash)
+	if err != nil {
+		return nil, err
+	}
+	s.bound = bound
 	if item.Account == "" || item.Size < 0 || item.Size > wire.WholeFileBytes && s.blockBytes == 0 {
 		return nil, errors.New("its account or its size makes no sense")
 	}

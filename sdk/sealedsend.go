@@ -40,6 +40,10 @@ func (c *Client) SendSealed(ctx context.Context, uploads ...*Sealed) []Sent {
 	}
 	out := make([]Sent, len(uploads))
 	for from := 0; from < len(uploads); {
+		if out[from].Err = c.bindHead(ctx, uploads[from]); out[from].Err != nil {
+			from++
+			continue
+		}
 		n := batchOf(uploads[from:])
 		c.sendTogether(ctx, uploads[from:from+n], out[from:from+n])
 		from += n
@@ -50,10 +54,41 @@ func (c *Client) SendSealed(ctx context.Context, uploads ...*Sealed) []Sent {
 	return out
 }
 
+// bindHead seals the key of an upload anew that was readdressed since, see [Sealed.Readdress].
+func (c *Client) bindHead(ctx context.Context, s *Sealed) error {
+	if s.isBound() {
+		return nil
+	}
+	if err := c.ownSealed(s); err != nil {
+		return err
+	}
+	if !s.HasKey() {
+		if err := c.openSealed(ctx, s, s.Group(), s.Group()); err != nil {
+			return err
+		}
+	}
+	vault, err := c.vault(ctx)
+	if err != nil {
+		return err
+	}
+	return s.sealKey(vault)
+}
+
+// isBound reports whether the key is sealed with the head as it is now. An upload that is locked was not
+// readdressed.
+func (s *Sealed) isBound() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.isLocked() || s.bound == s.head.Sum()
+}
+
 // batchOf returns how many of the first uploads travel in one request.
 func batchOf(list []*Sealed) int {
 	bytes := int64(0)
 	for i, s := range list {
+		if i > 0 && !s.isBound() {
+			return i
+		}
 		if bytes += s.frameBytes(); i == wire.MaxSealedBatch || i > 0 && (!s.isSmall() || !list[0].isSmall() || bytes > wire.MaxSealedBatchBytes) {
 			return i
 		}

@@ -130,6 +130,7 @@ func TestThreat31BytesOfFormats(t *testing.T) {
 	sealed := func() (int, string) {
 		item := alice.seals("g", "f", nil)
 		item.Format = said
+		alice.sealsKey(item, item.key, alice.id)
 		return alice.puts(item)
 	}
 	inside := func() (int, string) {

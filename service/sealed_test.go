@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
@@ -31,6 +30,15 @@ import (
 type sealedItem struct {
 	wire.SealedHead
 	blob []byte
+	key  *format.Key
+}
+
+// based makes an upload demand a version of its name.
+func (u *user) based(i *sealedItem, base string) *sealedItem {
+	u.t.Helper()
+	i.Base = base
+	u.sealsKey(i, i.key, u.id)
+	return i
 }
 
 // vaultKey is the key that the service publishes.
@@ -67,7 +75,7 @@ func (u *user) sealsFor(v *wire.VaultKey, group, name string, content []byte) *s
 	id := make([]byte, wire.UploadIDBytes)
 	_, _ = rand.Read(id)
 	binary.BigEndian.PutUint64(id, uint64(time.Now().UnixNano())) // neighbours in the index, as those of clients
-	i := &sealedItem{blob: blob, SealedHead: wire.SealedHead{ID: hex.EncodeToString(id), GroupID: group, FileHash: hash(content), Salt: hash(id), Format: meta, BlobSize: int64(len(blob)), BlobHash: hash(blob), Versioned: true}}
+	i := &sealedItem{blob: blob, key: key, SealedHead: wire.SealedHead{ID: hex.EncodeToString(id), GroupID: group, FileHash: hash(content), Salt: hash(id), Format: meta, BlobSize: int64(len(blob)), BlobHash: hash(blob), Versioned: true}}
 	u.sealsKeyFor(v, i, key, u.id)
 	return i
 }
@@ -88,11 +96,17 @@ func (u *user) sealsKeyFor(v *wire.VaultKey, i *sealedItem, key *format.Key, acc
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	sealed, err := vault.SealKey(format.SealedFor{Service: "svc.testnet", Account: account, Upload: i.ID, Epoch: v.Epoch}, sha256.Sum256(i.blob), key)
+	sealed, err := vault.SealKey(format.SealedFor{Service: "svc.testnet", Account: account, Upload: i.ID, Epoch: v.Epoch}, i.Sum(), key)
 	if err != nil {
 		u.t.Fatal(err)
 	}
 	i.Epoch, i.SealedKey = v.Epoch, base64.StdEncoding.EncodeToString(sealed)
+}
+
+// headHash is what the key of an item is sealed with, in hex.
+func headHash(i *sealedItem) string {
+	sum := i.Sum()
+	return hex.EncodeToString(sum[:])
 }
 
 // frame is the item as it travels.
@@ -221,7 +235,13 @@ func TestThreat56StolenUploads(t *testing.T) {
 		"no name":                    {alice, item(func(i *sealedItem) { i.Format = json.RawMessage(`{"version":1}`) }), wire.CodeValidation},
 		"format version 2":           {alice, item(func(i *sealedItem) { i.Format = json.RawMessage(`{"version":2,"filename":"f"}`) }), wire.CodeValidation},
 		"of a group of others":       {stranger, stranger.seals("g", "f", content), wire.CodeNotAuthorized},
-		"no group":                   {alice, item(func(i *sealedItem) { i.GroupID = "nowhere" }), wire.CodeGroupNotFound},
+		"no group":                   {alice, alice.seals("nowhere", "f", content), wire.CodeGroupNotFound},
+		"another group":              {alice, item(func(i *sealedItem) { i.GroupID = "nowhere" }), wire.CodeValidation},
+		"another name":               {alice, item(func(i *sealedItem) { i.Format = bytes.Replace(i.Format, []byte(`"f"`), []byte(`"g"`), 1) }), wire.CodeValidation},
+		"another file hash":          {alice, item(func(i *sealedItem) { i.FileHash = hash([]byte("another")) }), wire.CodeValidation},
+		"another salt":               {alice, item(func(i *sealedItem) { i.Salt = hash([]byte("another")) }), wire.CodeValidation},
+		"another base":               {alice, item(func(i *sealedItem) { i.Base = "bafyother" }), wire.CodeValidation},
+		"without versions":           {alice, item(func(i *sealedItem) { i.Versioned = false }), wire.CodeValidation},
 		"larger than allowed":        {alice, item(func(i *sealedItem) { i.blob = make([]byte, wire.WholeFileBytes+100); sum(i) }), wire.CodeTooLarge},
 	} {
 		status, body := c.by.puts(c.item)
@@ -268,7 +288,7 @@ func TestThreat56IdsOfOthers(t *testing.T) {
 	bob.sealsKey(theirs, key, bob.id)
 	first := bob.mustPut(theirs)
 	must[wire.OpenSealedKeyResult](alice, wire.OpOpenSealedKey,
-		wire.OpenSealedKeyRequest{ID: waits.ID, GroupID: "g", Epoch: waits.Epoch, SealedKey: waits.SealedKey, BlobHash: waits.BlobHash})
+		wire.OpenSealedKeyRequest{ID: waits.ID, GroupID: "g", Epoch: waits.Epoch, SealedKey: waits.SealedKey, HeadHash: headHash(waits)})
 	second := alice.mustPut(waits)
 	if again := bob.mustPut(theirs); again.Seq != first.Seq || alice.mustPut(waits).Seq != second.Seq || first.Seq == second.Seq {
 		t.Errorf("records %d and %d, again %d", first.Seq, second.Seq, again.Seq)
@@ -374,9 +394,7 @@ func TestSealedBase(t *testing.T) {
 	t.Parallel()
 	_, alice := runWithGroup(t)
 	based := func(name, base string) *sealedItem {
-		i := alice.seals("g", name, []byte(name+base))
-		i.Base = base
-		return i
+		return alice.based(alice.seals("g", name, []byte(name+base)), base)
 	}
 	stale := func(what, name, base string) {
 		t.Helper()
@@ -423,9 +441,7 @@ func TestThreat31VersionsWithNewAttributes(t *testing.T) {
 	}
 	head := refs[len(refs)-1]
 	based := func() *sealedItem {
-		i := alice.seals("g", "f", []byte("y"))
-		i.Base = head
-		return i
+		return alice.based(alice.seals("g", "f", []byte("y")), head)
 	}
 	change := func(refs []string) {
 		for _, ref := range refs {
@@ -461,9 +477,9 @@ func TestFinalizeUploads(t *testing.T) {
 	for i := range items {
 		items[i] = alice.seals("g", fmt.Sprint(i), bytes.Repeat([]byte{byte(i)}, 1000*i)) // small ones, and larger ones
 	}
-	items[3].GroupID = "nowhere"
+	items[3] = alice.seals("nowhere", "3", nil)
 	items[9].Epoch = 7
-	items[20].Base = "another version"
+	alice.based(items[20], "another version")
 	items[30].BlobHash = strings.Repeat("0", 64)
 	items[40] = bob.seals("g", "40", []byte("of bob"))
 	items[41] = items[39]
@@ -592,7 +608,7 @@ func TestThreat57OpenSealedKey(t *testing.T) {
 	r, alice, bob := runWithMember(t)
 	item := alice.seals("g", "f", []byte("waits"))
 	request := func(i *sealedItem, group string) wire.OpenSealedKeyRequest {
-		return wire.OpenSealedKeyRequest{ID: i.ID, GroupID: group, Epoch: i.Epoch, SealedKey: i.SealedKey, BlobHash: i.BlobHash}
+		return wire.OpenSealedKeyRequest{ID: i.ID, GroupID: group, Epoch: i.Epoch, SealedKey: i.SealedKey, HeadHash: headHash(i)}
 	}
 	answer := must[wire.OpenSealedKeyResult](alice, wire.OpOpenSealedKey, request(item, "g"))
 	key, err := format.ParseKey(answer.Key)
@@ -602,7 +618,7 @@ func TestThreat57OpenSealedKey(t *testing.T) {
 	}
 	other := alice.seals("g", "f", []byte("other"))
 	swapped := request(item, "g")
-	swapped.BlobHash = other.BlobHash
+	swapped.HeadHash = headHash(other)
 	carol := r.user("carol", "1")
 	for what, c := range map[string]struct {
 		by   *user
@@ -612,10 +628,10 @@ func TestThreat57OpenSealedKey(t *testing.T) {
 		"of another member":           {bob, request(item, "g"), wire.CodeValidation},
 		"of a stranger":               {carol, request(item, "g"), wire.CodeNotAuthorized},
 		"of a group that is not":      {alice, request(item, "nowhere"), wire.CodeGroupNotFound},
-		"for another ciphertext":      {alice, swapped, wire.CodeValidation},
+		"for another head":            {alice, swapped, wire.CodeValidation},
 		"without an id":               {alice, wire.OpenSealedKeyRequest{GroupID: "g"}, wire.CodeValidation},
-		"of an epoch that never was":  {alice, wire.OpenSealedKeyRequest{ID: item.ID, GroupID: "g", Epoch: 9, SealedKey: item.SealedKey, BlobHash: item.BlobHash}, wire.CodeEpoch},
-		"with a key of another shape": {alice, wire.OpenSealedKeyRequest{ID: item.ID, GroupID: "g", Epoch: 1, SealedKey: "AAAA", BlobHash: item.BlobHash}, wire.CodeValidation},
+		"of an epoch that never was":  {alice, wire.OpenSealedKeyRequest{ID: item.ID, GroupID: "g", Epoch: 9, SealedKey: item.SealedKey, HeadHash: headHash(item)}, wire.CodeEpoch},
+		"with a key of another shape": {alice, wire.OpenSealedKeyRequest{ID: item.ID, GroupID: "g", Epoch: 1, SealedKey: "AAAA", HeadHash: headHash(item)}, wire.CodeValidation},
 	} {
 		status, body := c.by.tool(wire.OpOpenSealedKey, c.req)
 		refuses(t, what, status, body, c.code)

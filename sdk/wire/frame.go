@@ -1,13 +1,14 @@
 package wire
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -83,7 +84,7 @@ func ReadRawFrameHead(r io.Reader, coming int64) (raw []byte, n int64, err error
 
 // Check returns [ErrFrame] with the field that is wrong, or nil. most is the longest
 // ciphertext that is accepted, in bytes. Check looks at the form only: after it, the methods
-// [SealedHead.Key] and [SealedHead.Blob] return what the head says.
+// [SealedHead.Key] returns what the head says.
 func (h *SealedHead) Check(most int64) error {
 	wrong := ""
 	switch {
@@ -120,12 +121,18 @@ func (h *SealedHead) Key() []byte {
 	return raw
 }
 
-// Blob returns the SHA-256 of the ciphertext, zero if it is not 64 hex digits.
-func (h *SealedHead) Blob() (sum [32]byte) {
-	if isHex(h.BlobHash, len(sum)) {
-		_, _ = hex.Decode(sum[:], []byte(h.BlobHash)) // checked
+// headDomain begins what a sealed key is bound to.
+const headDomain = "svc-head-1"
+
+// Sum returns what the sealed key of the upload is bound to: SHA-256 over all that the head says, but for
+// the id, the epoch and the sealed key itself. format/SPEC.md lays it out.
+func (h *SealedHead) Sum() [sha256.Size]byte {
+	b := []byte(headDomain)
+	for _, text := range [...]string{h.GroupID, h.FileHash, h.Salt, string(h.Format), strconv.FormatInt(h.BlobSize, 10), h.BlobHash, strconv.FormatBool(h.Versioned), h.Base} {
+		b = binary.BigEndian.AppendUint64(b, uint64(len(text)))
+		b = append(b, text...)
 	}
-	return sum
+	return sha256.Sum256(b)
 }
 
 // isHex reports whether text is n bytes in lower-case hex.

@@ -95,7 +95,7 @@ type OpenSealedKeyRequest struct {
 	GroupID   string `json:"group_id"`
 	Epoch     int64  `json:"epoch"`
 	SealedKey string `json:"sealed_key"`
-	BlobHash  string `json:"blob_hash"`
+	HeadHash  string `json:"head_hash"` // hex of [SealedHead.Sum] of the head that the key was sealed with
 }
 
 // OpenSealedKeyResult answers an [OpenSealedKeyRequest].

@@ -56,6 +56,7 @@ type sealed struct {
 	account string
 	id      [wire.UploadIDBytes]byte
 	sum     [sha256.Size]byte // of the ciphertext
+	bound   [sha256.Size]byte // what the key is sealed with, see [wire.SealedHead.Sum]
 	sealed  []byte            // key
 	meta    format.Metadata
 
@@ -69,11 +70,14 @@ type sealed struct {
 
 // parseSealed checks what a head says by itself.
 func (f *Files) parseSealed(account string, head wire.SealedHead) (s sealed, err error) {
-	s = sealed{SealedHead: head, account: account}
+	s = sealed{SealedHead: head, account: account, bound: head.Sum()}
 	if s.id, err = uploadID(head.ID); err != nil {
 		return s, err
 	}
-	if s.sum, s.sealed, err = sealedKey(head.BlobHash, head.SealedKey); err != nil {
+	if s.sum, err = hashOf("blob_hash", head.BlobHash); err != nil {
+		return s, err
+	}
+	if s.sealed, err = sealedKey(head.SealedKey); err != nil {
 		return s, err
 	}
 	if strings.ContainsRune(head.GroupID, 0) { // in PostgreSQL it would fail all frames
@@ -108,17 +112,21 @@ func uploadID(text string) (id [wire.UploadIDBytes]byte, err error) {
 	return [wire.UploadIDBytes]byte(raw), nil
 }
 
-// sealedKey decodes the hash of a ciphertext and the sealed key.
-func sealedKey(blobHash, key string) (sum [sha256.Size]byte, raw []byte, err error) {
-	hash, err := hex.DecodeString(blobHash)
-	if err != nil || len(hash) != len(sum) {
-		return sum, nil, fault.New(wire.CodeValidation, "blob_hash must be 64-char hex (SHA-256 of the ciphertext)")
+// hashOf decodes a hash.
+func hashOf(field, text string) (sum [sha256.Size]byte, err error) {
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(sum) {
+		return sum, fault.New(wire.CodeValidation, "%s must be 64-char hex (SHA-256)", field)
 	}
-	raw, err = base64.StdEncoding.Strict().DecodeString(key)
+	return [sha256.Size]byte(raw), nil
+}
+
+func sealedKey(text string) ([]byte, error) {
+	raw, err := base64.StdEncoding.Strict().DecodeString(text)
 	if err != nil || len(raw) != format.SealedKeyBytes {
-		return sum, nil, fault.New(wire.CodeValidation, "sealed_key: want %d bytes in standard base64", format.SealedKeyBytes)
+		return nil, fault.New(wire.CodeValidation, "sealed_key: want %d bytes in standard base64", format.SealedKeyBytes)
 	}
-	return [sha256.Size]byte(hash), raw, nil
+	return raw, nil
 }
 
 // PutSealed records an upload in one request; body is its ciphertext. What can be refused
@@ -163,7 +171,7 @@ func (f *Files) PutSealed(ctx context.Context, account string, head wire.SealedH
 	if err != nil {
 		return out, err
 	}
-	if s.key, err = f.openSealed(ctx, account, s.ID, s.Epoch, s.sum, s.sealed); err != nil {
+	if s.key, err = f.openSealed(ctx, account, s.ID, s.Epoch, s.bound, s.sealed); err != nil {
 		return out, err
 	}
 	if err := f.coming.begin(s.BlobSize, keep...); err != nil {
@@ -262,7 +270,7 @@ func (f *Files) openFrame(ctx context.Context, account string, frame Frame) *sea
 		s.invalid = otherContent()
 	default:
 		// An upload that is recorded is answered even where its key opens no more.
-		s.key, s.refused = f.openSealed(ctx, account, s.ID, s.Epoch, s.sum, s.sealed)
+		s.key, s.refused = f.openSealed(ctx, account, s.ID, s.Epoch, s.bound, s.sealed)
 	}
 	return &s
 }
@@ -387,13 +395,13 @@ func (f *Files) mayRecord(ctx context.Context, tx *store.Tx, s *sealed) (g group
 }
 
 // openSealed opens a sealed key of an account.
-func (f *Files) openSealed(ctx context.Context, account, id string, epoch int64, sum [sha256.Size]byte, key []byte) (*format.Key, error) {
-	opened, err := f.vault.OpenSealedKey(ctx, f.store, f.ledger.Now(), format.SealedFor{Service: f.config.ContractID, Account: account, Upload: id, Epoch: epoch}, sum, key)
+func (f *Files) openSealed(ctx context.Context, account, id string, epoch int64, head [sha256.Size]byte, key []byte) (*format.Key, error) {
+	opened, err := f.vault.OpenSealedKey(ctx, f.store, f.ledger.Now(), format.SealedFor{Service: f.config.ContractID, Account: account, Upload: id, Epoch: epoch}, head, key)
 	switch {
 	case errors.Is(err, vault.ErrEpoch):
 		return nil, fault.New(wire.CodeEpoch, "the key was sealed for epoch %d, which the service does not open: seal it again for the key that %s shows", epoch, wire.PathCapabilities)
 	case errors.Is(err, format.ErrAuthentication), errors.Is(err, format.ErrCorrupt):
-		return nil, fault.New(wire.CodeValidation, "sealed_key does not open: it was sealed for another account, id, epoch or ciphertext, or for another service")
+		return nil, fault.New(wire.CodeValidation, "sealed_key does not open: it was sealed for another account, id, epoch, head or ciphertext, or for another service")
 	}
 	return opened, err
 }
@@ -491,7 +499,11 @@ func (f *Files) OpenSealedKey(ctx context.Context, account string, req wire.Open
 	if err != nil {
 		return out, err
 	}
-	sum, sealed, err := sealedKey(req.BlobHash, req.SealedKey)
+	head, err := hashOf("head_hash", req.HeadHash)
+	if err != nil {
+		return out, err
+	}
+	sealed, err := sealedKey(req.SealedKey)
 	if err != nil {
 		return out, err
 	}
@@ -508,7 +520,7 @@ func (f *Files) OpenSealedKey(ctx context.Context, account string, req wire.Open
 	if err != nil {
 		return out, err
 	}
-	key, err := f.openSealed(ctx, account, req.ID, req.Epoch, sum, sealed)
+	key, err := f.openSealed(ctx, account, req.ID, req.Epoch, head, sealed)
 	if err != nil {
 		return out, err
 	}

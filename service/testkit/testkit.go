@@ -6,12 +6,10 @@
 package testkit
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -323,29 +321,3 @@ func (s *Server) Batches() []int {
 
 // errNoAnswer stands for a JSON that is not what svcd answers.
 var errNoAnswer = errors.New("the service's answer is not the JSON that was expected")
-
-// NewHead is a request to record sealed uploads, one or many, with changed heads.
-func NewHead(r *http.Request, change func(*wire.SealedHead)) *http.Request {
-	var out []byte
-	for {
-		head, err := wire.ReadFrameHead(r.Body, wire.MaxSealedBlob)
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			panic(err) // the client's own frame
-		}
-		blob := make([]byte, head.BlobSize)
-		if _, err := io.ReadFull(r.Body, blob); err != nil {
-			panic(err)
-		}
-		change(head)
-		if out, err = wire.AppendFrameHead(out, head); err != nil {
-			panic(err)
-		}
-		out = append(out, blob...)
-	}
-	again := r.Clone(r.Context())
-	again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(out)), int64(len(out))
-	return again
-}

@@ -66,7 +66,7 @@ func (v *Vault) secret(k serviceKey) (*format.VaultSecret, error) {
 
 // OpenSealedKey opens a sealed key for exactly this binding. An epoch that ended, and one
 // that never was, is [ErrEpoch]. Another binding is [format.ErrAuthentication].
-func (v *Vault) OpenSealedKey(ctx context.Context, s *store.Store, now time.Time, from format.SealedFor, blob [sha256.Size]byte, sealed []byte) (*format.Key, error) {
+func (v *Vault) OpenSealedKey(ctx context.Context, s *store.Store, now time.Time, from format.SealedFor, head [sha256.Size]byte, sealed []byte) (*format.Key, error) {
 	k, ok := v.epoch(from.Epoch, now)
 	if newest := v.versions(PurposeUploads); !ok && from.Epoch > 0 && (len(newest) == 0 || from.Epoch == newest[0].version+1) { // another process may have made it
 		if err := s.Read(ctx, func(tx *store.Tx) error { return v.Current(ctx, tx, PurposeUploads) }); err != nil {
@@ -81,7 +81,7 @@ func (v *Vault) OpenSealedKey(ctx context.Context, s *store.Store, now time.Time
 	if err != nil {
 		return nil, err
 	}
-	return secret.OpenKey(from, blob, sealed)
+	return secret.OpenKey(from, head, sealed)
 }
 
 // epoch returns the key of an epoch, unless it ended too long ago.
