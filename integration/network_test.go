@@ -59,7 +59,7 @@ func TestRequestsOnALine(t *testing.T) {
 		requests            int64 // at most, with the looks of the mount itself
 		up, down            int64 // bytes, at most
 	}{
-		{"cp -r", "team", "cp -r " + src + " team/copy", files + 5, files * (content + 6*kib), files * 8 * kib},
+		{"cp -r", "team", "cp -r " + src + " team/copy", files + 8, files * (content + 6*kib), files * 8 * kib},
 		{"reading one after another", "team/copy", "cat team/copy/* >/dev/null", files + 5, (files + 5) * kib, files*(content+4*kib) + 16*kib},
 		{"ls", "", "test $(ls team/many | wc -l) = 200", 6, 6 * kib, names*kib + 16*kib},
 		{"ls -lR", "", "ls -lR team >/dev/null", 6, 6 * kib, (names+files)*kib + 16*kib},
