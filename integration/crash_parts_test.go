@@ -2,16 +2,16 @@ package integration
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"testing"
 
 	"github.com/svcfs/svcfs/format"
-	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -28,7 +28,8 @@ type saved struct {
 func (c *crashing) partSteps(group string) []step {
 	plain := bytes.Repeat([]byte(group), int(format.MinBlockBytes))[:5*format.MinBlockBytes+1000]
 	layout := format.Layout{Size: int64(len(plain)), BlockBytes: format.MinBlockBytes}
-	var up wire.PrepareUploadResult
+	var upload, from string
+	var frame []byte // of the upload, once it was sent
 	var key *format.Key
 	var first, now saved
 	call := func(op string, request, result any) (int, map[string]any) {
@@ -43,83 +44,63 @@ func (c *crashing) partSteps(group string) []step {
 		}
 		return status, map[string]any{"body": string(body)}
 	}
-	prepare := func(base *saved) func() (int, map[string]any) {
+	// begin begins an upload on a base.
+	begin := func(base *saved) func() (int, map[string]any) {
 		return func() (int, map[string]any) {
-			status, out := call(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: group, Filename: "large", Formats: []int{1, 2}, BlockSize: layout.BlockBytes, Base: base.ref}, &up)
 			var err error
-			key, err = format.ParseKey(up.Key)
+			key, err = format.RandomKey()
 			ok(c.t, err)
-			if up.Base != base.ref {
-				c.t.Errorf("the base is %q", up.Base)
-			}
-			now = saved{sealed: slices.Clone(base.sealed), in: slices.Clone(base.in), keys: map[format.PartID]*format.Key{}}
-			for id, k := range base.keys {
-				now.keys[id] = k
-			}
+			upload, from, frame = randomID(), base.ref, nil
+			now = saved{sealed: slices.Clone(base.sealed), in: slices.Clone(base.in), keys: maps.Clone(base.keys)}
 			if base.ref == "" {
-				now.sealed, now.in = make([][]byte, layout.Blocks()), make([]format.PartID, layout.Blocks())
+				now = saved{sealed: make([][]byte, layout.Blocks()), in: make([]format.PartID, layout.Blocks()), keys: map[format.PartID]*format.Key{}}
 			}
-			return status, out
+			return http.StatusOK, nil
 		}
 	}
-	put := func(number int, from, to int64) func() (int, map[string]any) {
+	// put sends blocks as a new part: one that came before a crash is of no use then.
+	put := func(first, last int64) func() (int, map[string]any) {
 		return func() (int, map[string]any) {
 			part, err := format.RandomKey()
 			ok(c.t, err)
 			cipher, err := format.NewBlockCipher(part)
 			ok(c.t, err)
-			wrapped, err := format.WrapKey(key, part)
+			id, err := format.ParsePartID(randomID())
 			ok(c.t, err)
 			var body []byte
-			for i := from; i <= to; i++ {
+			for i := first; i <= last; i++ {
 				now.sealed[i], err = cipher.Seal(nil, i, plain[i*layout.BlockBytes:i*layout.BlockBytes+layout.Plain(i)])
 				ok(c.t, err)
 				body = append(body, now.sealed[i]...)
+				now.in[i] = id
 			}
-			header := c.bearer()
-			header.Set(wire.HeaderPartKey, base64.StdEncoding.EncodeToString(wrapped[:]))
-			header.Set("Expect", "100-continue") // a refusal comes before the body, and is not lost with it
-			path := fmt.Sprintf("%s/%d?blocks=%s", up.PartsURL, number, format.Extents{{First: from, Count: to - from + 1}})
-			status, answer := c.send(http.MethodPut, path, header, body)
-			if status == http.StatusPreconditionFailed { // it came before the crash: it is replaced
-				_, list := c.send(http.MethodGet, up.PartsURL, c.bearer(), nil)
-				var parts wire.PartsResult
-				ok(c.t, json.Unmarshal(list, &parts))
-				i := slices.IndexFunc(parts.Parts, func(p wire.Part) bool { return p.Number == int64(number) })
-				header.Set("If-Match", `"`+parts.Parts[i].ETag+`"`)
-				status, answer = c.send(http.MethodPut, path, header, body)
-			}
-			if status == http.StatusOK {
-				var p wire.Part
-				ok(c.t, json.Unmarshal(answer, &p))
-				id, err := format.ParsePartID(p.ID)
-				ok(c.t, err)
-				now.keys[id] = part
-				for i := from; i <= to; i++ {
-					now.in[i] = id
-				}
-			}
+			now.keys[id] = part
+			query := url.Values{"group_id": {group}, "block_size": {fmt.Sprint(layout.BlockBytes)}, "blocks": {format.Extents{{First: first, Count: last - first + 1}}.String()}}
+			status, answer := c.send(http.MethodPut, wire.PathParts+upload+"/"+id.String()+"?"+query.Encode(), c.bearer(), body)
 			return status, map[string]any{"body": string(answer)}
 		}
 	}
-	finalize := func() (int, map[string]any) {
-		var tree format.Tree
-		var m format.Manifest
-		for i, id := range now.in {
-			tree.Add(format.Leaf(now.sealed[i]))
-			wrapped, err := format.WrapKey(key, now.keys[id])
+	record := func() (int, map[string]any) {
+		if frame == nil {
+			var tree format.Tree
+			var m format.Manifest
+			for i, id := range now.in {
+				tree.Add(format.Leaf(now.sealed[i]))
+				wrapped, err := format.WrapKey(key, now.keys[id])
+				ok(c.t, err)
+				m = append(m, format.Run{Part: id, First: int64(i), Count: 1, Key: wrapped})
+			}
+			check, err := format.KeyCheck(key)
 			ok(c.t, err)
-			m = append(m, format.Run{Part: id, First: int64(i), Count: 1, Key: wrapped})
+			frame = c.frameOf(upload, group, key, format.NewBlocksMetadata(layout, tree.Root(), check, "", "large"), plain, m.Encode(), from)
 		}
-		check, err := format.KeyCheck(key)
-		ok(c.t, err)
-		meta, err := json.Marshal(format.NewBlocksMetadata(layout, tree.Root(), check, "", "large"))
-		ok(c.t, err)
-		var answer wire.FinalizeUploadResult
-		status, out := call(wire.OpFinalizeUpload, wire.FinalizeUploadRequest{UploadID: up.UploadID, FileHash: sdk.ComputeHash(plain).String(), Format: meta,
-			Manifest: base64.StdEncoding.EncodeToString(m.Encode())}, &answer)
-		now.ref = answer.Location
-		return status, out
+		status, raw := c.send(http.MethodPut, wire.PathSealed+upload, c.bearer(), frame)
+		var answer struct{ Result wire.FinalizeUploadResult }
+		if status == http.StatusOK {
+			ok(c.t, json.Unmarshal(raw, &answer))
+		}
+		now.ref = answer.Result.Location
+		return status, map[string]any{"body": string(raw)}
 	}
 	read := func() (int, map[string]any) {
 		var answer wire.PrepareRetrieveResult
@@ -137,22 +118,21 @@ func (c *crashing) partSteps(group string) []step {
 			return call(wire.OpDeleteFile, wire.FileRequest{GroupID: group, IPFSHash: v.ref}, nil)
 		}
 	}
-	finishes := []string{"write.before_commit", "finalize.recorded"}
 	return []step{
 		{name: "register", settled: []int{200}, do: func() (int, map[string]any) {
 			return call(wire.OpRegisterGroup, wire.GroupRequest{GroupID: group}, nil)
 		}},
-		{name: "prepare", settled: []int{200}, do: prepare(&first)},
-		{name: "part 0", points: []string{"part.stored", "write.committed"}, settled: []int{200}, do: put(0, 0, 3)},
-		{name: "part 1", settled: []int{200}, do: put(1, 4, 5)},
-		{name: "finalize", points: finishes, settled: []int{200}, do: finalize},
+		{name: "begin", settled: []int{200}, do: begin(&first)},
+		{name: "part", points: []string{"part.stored", "write.before_commit", "write.committed"}, settled: []int{200}, do: put(0, 3)},
+		{name: "last part", settled: []int{200}, do: put(4, 5)},
+		{name: "record", points: []string{"write.before_commit", "write.committed", "finalize.recorded"}, settled: []int{200}, do: record},
 		{name: "read", settled: []int{200}, do: func() (int, map[string]any) {
 			first = now
 			return read()
 		}},
-		{name: "prepare on a base", settled: []int{200}, do: func() (int, map[string]any) { return prepare(&first)() }},
-		{name: "changed part", settled: []int{200}, do: put(0, 1, 1)},
-		{name: "finalize on a base", points: []string{"finalize.planned"}, settled: []int{200}, do: finalize},
+		{name: "begin on a base", settled: []int{200}, do: func() (int, map[string]any) { return begin(&first)() }},
+		{name: "changed part", settled: []int{200}, do: put(1, 1)},
+		{name: "record on a base", points: []string{"finalize.planned"}, settled: []int{200}, do: record},
 		{name: "delete the base", points: []string{"delete.blob_removed"}, settled: []int{200}, do: remove(&first)},
 		{name: "sweep", points: []string{"tighten.stored", "tighten.recorded"}, settled: []int{200}, do: func() (int, map[string]any) {
 			c.stop() // a start begins with a sweep

@@ -3,9 +3,7 @@ package integration
 import (
 	"bytes"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -144,13 +142,12 @@ var (
 	blobPoints      = []string{"blob.stored"}
 	directoryPoints = []string{"blob.written", "blob.named"}
 	deletePoints    = []string{"delete.blob_removed"}
-	partPoints      = []string{"part.stored", "part.replaced", "finalize.planned"}
 	sealedPoints    = []string{"sealed.recorded"}
 )
 
 // walk makes every step once for each of its points.
 func (c *crashing) walk(directory bool) {
-	for round, point := range append(append([]string{}, commitPoints...), append(blobPoints, append(directoryPoints, append(deletePoints, append(partPoints, sealedPoints...)...)...)...)...) {
+	for round, point := range append(append([]string{}, commitPoints...), append(blobPoints, append(directoryPoints, append(deletePoints, sealedPoints...)...)...)...) {
 		for _, s := range c.steps(fmt.Sprintf("group%d", round)) {
 			if !directory && (point == "blob.written" || point == "blob.named") {
 				continue
@@ -198,7 +195,6 @@ func (c *crashing) steps(group string) []step {
 	content := bytes.Repeat([]byte("content of "+group), 2000) // too long to lie in the database
 	small, large := c.sealed(group, "sealed small", content[:4096]), c.sealed(group, "sealed large", bytes.Repeat(content, 3))
 	var upload, second map[string]any
-	blocks := &crashBlocks{crashing: c}
 	var ref string
 	var seen float64 // sequence of the newest upload
 	args := func(more ...any) map[string]any {
@@ -262,10 +258,6 @@ func (c *crashing) steps(group string) []step {
 			}},
 		{name: "remove folder", points: commitPoints, settled: []int{200, 404},
 			do: func() (int, map[string]any) { return c.tool(wire.OpRemoveFolder, args("folder", "moved/empty")) }},
-		{name: "prepare parts", settled: []int{200}, do: func() (int, map[string]any) { return blocks.prepare(group) }},
-		{name: "put part", points: []string{"part.stored"}, settled: []int{200}, do: func() (int, map[string]any) { return blocks.put(content) }},
-		{name: "replace part", points: []string{"part.replaced"}, settled: []int{200}, do: func() (int, map[string]any) { return blocks.put(content) }},
-		{name: "finalize blocks", points: []string{"finalize.planned", "write.committed"}, settled: []int{200}, do: func() (int, map[string]any) { return blocks.finish(content) }},
 		{name: "put sealed", points: append(append([]string{}, commitPoints...), sealedPoints...), settled: []int{200}, do: small},
 		{name: "put sealed large", points: append(append(append([]string{}, commitPoints...), sealedPoints...), append(blobPoints, directoryPoints...)...), settled: []int{200}, do: large},
 		{name: "revoke", points: commitPoints, settled: []int{200, 409},
@@ -306,6 +298,25 @@ func (c *crashing) sealed(group, name string, content []byte) func() (int, map[s
 // frame seals a file for an upload in one request.
 func (c *crashing) frame(group, name string, content []byte) (id string, frame []byte) {
 	c.t.Helper()
+	key, err := format.RandomKey()
+	ok(c.t, err)
+	blob, err := format.SealBlob(key, content)
+	ok(c.t, err)
+	id = randomID()
+	return id, c.frameOf(id, group, key, format.NewMetadata(int64(len(content)), "", name), content, blob, "")
+}
+
+// randomID is an id of an upload or of a part.
+func randomID() string {
+	var id [wire.UploadIDBytes]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return hex.EncodeToString(id[:])
+}
+
+// frameOf is the frame of an upload of content, with its ciphertext, or the manifest of its blocks. from is the version
+// of which it takes blocks over, or "".
+func (c *crashing) frameOf(id, group string, key *format.Key, meta format.Metadata, content, body []byte, from string) []byte {
+	c.t.Helper()
 	var v wire.Capabilities
 	_, raw := c.send(http.MethodGet, wire.PathCapabilities, http.Header{}, nil)
 	ok(c.t, json.Unmarshal(raw, &v))
@@ -313,102 +324,16 @@ func (c *crashing) frame(group, name string, content []byte) (id string, frame [
 	ok(c.t, err)
 	vault, err := format.NewVaultPublic(public)
 	ok(c.t, err)
-	key, err := format.RandomKey()
+	facts, err := json.Marshal(meta)
 	ok(c.t, err)
-	blob, err := format.SealBlob(key, content)
-	ok(c.t, err)
-	meta, err := json.Marshal(format.NewMetadata(int64(len(content)), "", name))
-	ok(c.t, err)
-	var random [wire.UploadIDBytes]byte
-	_, _ = rand.Read(random[:])
-	id = hex.EncodeToString(random[:])
-	sum := sha256.Sum256(blob)
-	said := wire.SealedHead{ID: id, Epoch: v.Vault.Epoch, GroupID: group,
-		FileHash: sdk.ComputeHash(content).String(), Salt: sdk.ComputeHash(random[:]).String(), Format: meta, BlobSize: int64(len(blob)), BlobHash: hex.EncodeToString(sum[:])}
+	said := wire.SealedHead{ID: id, Epoch: v.Vault.Epoch, GroupID: group, FileHash: sdk.ComputeHash(content).String(), Salt: sdk.ComputeHash([]byte(id)).String(), Format: facts,
+		BlobSize: int64(len(body)), BlobHash: sdk.ComputeHash(body).String(), From: from}
 	sealed, err := vault.SealKey(format.SealedFor{Service: v.ContractID, Account: c.alice.id, Upload: id, Epoch: v.Vault.Epoch}, said.Sum(), key)
 	ok(c.t, err)
 	said.SealedKey = base64.StdEncoding.EncodeToString(sealed)
-	head, err := json.Marshal(said)
+	head, err := wire.AppendFrameHead(nil, &said)
 	ok(c.t, err)
-	return id, append(append(binary.BigEndian.AppendUint32(nil, uint32(len(head))), head...), blob...)
-}
-
-// crashBlocks is an upload of format version 2, of one part with one block.
-type crashBlocks struct {
-	*crashing
-	prepared wire.PrepareUploadResult
-	key      *format.Key
-	leaf     format.Hash // of the block that was sent last
-}
-
-func (b *crashBlocks) prepare(group string) (int, map[string]any) {
-	b.t.Helper()
-	status, out := b.tool(wire.OpPrepareUpload, map[string]any{"group_id": group, "filename": "blocks", "formats": []int{1, 2}})
-	raw, err := json.Marshal(out["result"])
-	ok(b.t, err)
-	ok(b.t, json.Unmarshal(raw, &b.prepared))
-	b.key, err = format.ParseKey(b.prepared.Key)
-	ok(b.t, err)
-	return status, out
-}
-
-// part returns the part that is there, nil if there is none.
-func (b *crashBlocks) part() *wire.Part {
-	b.t.Helper()
-	var list wire.PartsResult
-	status, raw := b.send(http.MethodGet, b.prepared.PartsURL, b.bearer(), nil)
-	if status != http.StatusOK || json.Unmarshal(raw, &list) != nil || len(list.Parts) > 1 {
-		b.t.Fatalf("parts: %d %s", status, raw)
-	}
-	if len(list.Parts) == 0 {
-		return nil
-	}
-	return &list.Parts[0]
-}
-
-// put sends the part, or replaces it by one with another key.
-func (b *crashBlocks) put(content []byte) (int, map[string]any) {
-	b.t.Helper()
-	key, err := format.RandomKey()
-	ok(b.t, err)
-	cipher, err := format.NewBlockCipher(key)
-	ok(b.t, err)
-	sealed, err := cipher.Seal(nil, 0, content)
-	ok(b.t, err)
-	wrapped, err := format.WrapKey(b.key, key)
-	ok(b.t, err)
-	header := b.bearer()
-	header.Set(wire.HeaderPartKey, base64.StdEncoding.EncodeToString(wrapped[:]))
-	if old := b.part(); old != nil {
-		header.Set("If-Match", `"`+old.ETag+`"`)
-	}
-	b.leaf = format.Leaf(sealed)
-	status, _ := b.send(http.MethodPut, b.prepared.PartsURL+"/0?blocks=0", header, sealed)
-	return status, nil
-}
-
-func (b *crashBlocks) finish(content []byte) (int, map[string]any) {
-	b.t.Helper()
-	request := map[string]any{"upload_id": b.prepared.UploadID, "file_hash": sdk.ComputeHash(content).String()}
-	if p := b.finished(); p != nil {
-		id, err := format.ParsePartID(p.ID)
-		ok(b.t, err)
-		raw, err := base64.StdEncoding.DecodeString(p.Key)
-		ok(b.t, err)
-		check, err := format.KeyCheck(b.key)
-		ok(b.t, err)
-		request["manifest"] = format.Manifest{{Part: id, Count: 1, Key: [format.WrappedKeyBytes]byte(raw)}}.Encode()
-		request["format"] = format.NewBlocksMetadata(format.Layout{Size: int64(len(content)), BlockBytes: format.BlockBytes}, format.RootOf([]format.Hash{b.leaf}), check, "", "blocks")
-	}
-	return b.tool(wire.OpFinalizeUpload, request)
-}
-
-// finished returns the part, nil if the upload is finished.
-func (b *crashBlocks) finished() *wire.Part {
-	if status, _ := b.send(http.MethodGet, b.prepared.PartsURL, b.bearer(), nil); status == http.StatusConflict {
-		return nil
-	}
-	return b.part()
+	return append(head, body...)
 }
 
 func (c *crashing) seal(upload map[string]any, content []byte) []byte {

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/integration/line"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // Lines appended to a large file one by one send and keep what changed. After a revocation nothing is
@@ -66,7 +68,10 @@ func TestAppendsSendLittle(t *testing.T) {
 	ok(t, f.Close())
 	alice.must("group", "revoke", "team", bob.id)
 	u, err := g.BeginBlocks(t.Context(), base, 0)
-	if err != nil || u.TakesOver() {
+	ok(t, err)
+	defer u.Abandon()
+	var refused *sdk.Error
+	if _, err := u.Finish(t.Context(), "log", int64(len(content)), sdk.Digest{}, sdk.Attributes{}); !errors.As(err, &refused) || refused.Code != wire.CodeBase {
 		t.Errorf("after a revocation blocks are taken over, %v", err)
 	}
 }

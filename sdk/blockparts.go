@@ -1,15 +1,15 @@
 package sdk
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
+	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"math/bits"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -26,13 +26,12 @@ const (
 	blocksAhead = 2
 	// maxPartsBytes bounds the list of the parts of an upload, in bytes: about 300,000 parts.
 	maxPartsBytes = 64 << 20
-	// maxTaken is how often the service may say that the number of a part is taken.
+	// maxTaken is how often the service may say that a new part is there already.
 	maxTaken = 3
 )
 
 // sentPart is a part that the service has.
 type sentPart struct {
-	number int64
 	id     format.PartID
 	key    [format.WrappedKeyBytes]byte // of the part, under the file key
 	blocks format.Extents
@@ -128,7 +127,7 @@ func (u *BlockUpload) dropPart(p *sentPart) {
 // twice the later PutPart counts. blocks may be more than [BlockUpload.PartBlocks]; up to four
 // parts are sent at the same time, the others wait.
 //
-// A lost connection is retried as [Config].Patience says, and as long as blocks arrive; what
+// A lost connection is retried as [Config].Patience says, and as long as blocks arrive; a part that
 // arrived is not sent again. After an error blocks are as before, or sent, or missing. Free; needs the
 // API key and membership. Errors: those of read, which errors.Is finds, and those of [Group.Put];
 // [ErrNotFound] if the service has given the upload up: begin again.
@@ -151,7 +150,7 @@ func (u *BlockUpload) PutPart(ctx context.Context, blocks format.Extents, read f
 			return into[:n], nil
 		})
 	}()
-	return u.c.wrap("send blocks", u.key.group, "", err)
+	return u.c.wrap("send blocks", u.group, "", err)
 }
 
 // putPart is PutPart without a copy: plain returns a block, which is read until the next call.
@@ -185,14 +184,14 @@ type sendingPart struct {
 	left   format.Extents // not known to have arrived
 	plain  func(int64) ([]byte, error)
 	order  int64
-	unsure *attempt // the last one, if it is not known what of it arrived
-	taken  int      // how often a number was taken
+	unsure *attempt // the last one, if it is not known whether it arrived
+	taken  int      // how often a new part was said to be there
 	failed error    // of plain
 	stood  bool     // the last attempt stood still, and nothing has arrived since
 }
 
 // passing reports whether a fault is temporary. The first transfer that stands still is, because
-// some blocks of it may have arrived; the second one is not, unless some had.
+// it may have arrived; the second one is not, unless blocks arrived between them.
 func (s *sendingPart) passing(err error) (pause time.Duration, passes bool) {
 	if errors.Is(err, errTooSlow) {
 		stood := s.stood
@@ -205,13 +204,10 @@ func (s *sendingPart) passing(err error) (pause time.Duration, passes bool) {
 // errPlain ends the tries after an error of plain, which may look like that of a connection.
 var errPlain = errors.New("the content cannot be read")
 
-// errTaken means that the number of a part is taken: the next step finds out by what.
-var errTaken = errors.New("the number of the part is taken")
-
-// step finds out what of the last attempt arrived, and sends the next blocks.
+// step finds out whether the last attempt arrived, and sends the next blocks.
 func (s *sendingPart) step(ctx context.Context) error {
 	if s.unsure != nil {
-		if err := s.settle(ctx); err != nil {
+		if err := s.ask(ctx); err != nil {
 			return err
 		}
 		if len(s.left) == 0 {
@@ -222,15 +218,14 @@ func (s *sendingPart) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	part, err := s.send(ctx, n)
-	s.u.flow.give(n, err == nil || err == errTaken, s.unsure != nil)
-	if err == errTaken {
-		return nil
-	}
+	a, err := s.send(ctx, n)
+	s.u.flow.give(n, err == nil, s.unsure != nil)
 	if err != nil {
 		return err
 	}
-	s.arrived(part)
+	if s.unsure == nil {
+		s.arrived(a)
+	}
 	return nil
 }
 
@@ -242,18 +237,18 @@ func (s *sendingPart) sure() {
 	}
 }
 
-// attempt is one PUT.
+// attempt is one PUT. Each has an id and a key of its own.
 type attempt struct {
-	number   int64
-	replaces *sentPart // nil: the number is new
-	blocks   format.Extents
-	key      [format.WrappedKeyBytes]byte
-	last     int64 // plaintext of the last block, in bytes
-	leaves   []format.Hash
+	id     format.PartID
+	blocks format.Extents
+	key    [format.WrappedKeyBytes]byte // under the file key
+	last   int64                        // plaintext of the last block, in bytes
+	leaves []format.Hash
 }
 
-// send sends the first n blocks that are left.
-func (s *sendingPart) send(ctx context.Context, n int64) (*sentPart, error) {
+// send sends the first n blocks that are left. Without an error they arrived, or s.unsure says that the service has to be
+// asked.
+func (s *sendingPart) send(ctx context.Context, n int64) (*attempt, error) {
 	u := s.u
 	partKey, err := format.RandomKey()
 	if err != nil {
@@ -264,17 +259,10 @@ func (s *sendingPart) send(ctx context.Context, n int64) (*sentPart, error) {
 		return nil, err
 	}
 	a := &attempt{blocks: firstBlocks(s.left, n)}
+	_, _ = rand.Read(a.id[:]) // never fails
 	u.mu.Lock()
 	if err = u.ended; err == nil {
-		a.key, err = format.WrapKey(u.ticket.key, partKey)
-	}
-	if err == nil {
-		if a.replaces = u.replaceable(a.blocks); a.replaces != nil {
-			a.number = a.replaces.number
-		} else {
-			a.number = u.number
-			u.number++
-		}
+		a.key, err = format.WrapKey(u.key, partKey)
 	}
 	u.mu.Unlock()
 	partKey.Wipe()
@@ -290,41 +278,26 @@ func (s *sendingPart) send(ctx context.Context, n int64) (*sentPart, error) {
 	answer, err := u.put(ctx, a, seal)
 	seal.stop()
 	if s.failed = seal.err; s.failed != nil {
+		u.gone(a)
 		return nil, errPlain
 	}
-	if err != nil {
-		defer func() {
-			if s.unsure == nil {
-				u.gone(a)
-			}
-		}()
-		var refused *answerError
-		switch isAnswer := errors.As(err, &refused); {
-		case isAnswer && refused.code == wire.CodePartExists && s.taken < maxTaken:
-			s.taken++
-			if a.replaces != nil {
-				u.mu.Lock()
-				a.replaces.number = -1 // somebody else replaced it: never again
-				u.mu.Unlock()
-			}
-			s.unsure = a
-			return nil, errTaken
-		case !isAnswer || isOutcomeUnknown(err):
-			s.unsure = a
+	if err == nil {
+		if err = u.judge(a, answer); err != nil {
+			u.gone(a)
 		}
-		return nil, err
+		return a, err
 	}
-	return s.judge(a, answer)
-}
-
-// replaceable returns the part that has just these blocks, all of them still valid, or nil. The caller
-// holds mu.
-func (u *BlockUpload) replaceable(blocks format.Extents) *sentPart {
-	p := u.owner(blocks[0].First)
-	if p == nil || p.number < 0 || p.live != p.blocks.Blocks() || !slices.Equal(p.blocks, blocks) {
-		return nil
+	var refused *answerError
+	switch isAnswer := errors.As(err, &refused); {
+	case isAnswer && refused.code == wire.CodePartExists && s.taken < maxTaken: // a request that was repeated below
+		s.taken++
+		s.unsure, err = a, nil
+	case !isAnswer || isOutcomeUnknown(err):
+		s.unsure = a
+	default:
+		u.gone(a)
 	}
-	return p
+	return a, err
 }
 
 // firstBlocks returns the first n blocks of e.
@@ -357,125 +330,84 @@ func (u *BlockUpload) begun(a *attempt) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.attempts == nil {
-		u.attempts = make(map[int64]*attempt)
+		u.attempts = make(map[format.PartID]*attempt)
 	}
-	u.attempts[a.number] = a
+	u.attempts[a.id] = a
 }
 
 // gone ends what begun began.
 func (u *BlockUpload) gone(a *attempt) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.attempts, a.number)
+	delete(u.attempts, a.id)
 }
 
-// sealedLeaf notes the leaf of the next block of an attempt. Where this process ends, the next one knows
-// by the leaves what arrived.
+// sealedLeaf notes the leaf of the next block of an attempt.
 func (u *BlockUpload) sealedLeaf(a *attempt, leaf format.Hash) {
 	u.mu.Lock()
 	a.leaves = append(a.leaves, leaf)
+	all := a.isSealed()
 	u.mu.Unlock()
-	if u.changed != nil {
+	if all && u.changed != nil {
 		u.changed()
 	}
 }
 
-// arrived notes a part that has the first of the blocks that are left.
-func (s *sendingPart) arrived(part *sentPart) {
-	s.left, s.stood = withoutFirst(s.left, part.blocks.Blocks()), false
+// isSealed reports whether all leaves are known. Where this process ends, the next one knows by them whether the part
+// arrived.
+func (a *attempt) isSealed() bool { return int64(len(a.leaves)) == a.blocks.Blocks() }
+
+// arrived notes that an attempt with the first of the blocks that are left has arrived.
+func (s *sendingPart) arrived(a *attempt) {
+	s.left, s.stood = withoutFirst(s.left, a.blocks.Blocks()), false
 	s.u.mu.Lock()
-	delete(s.u.attempts, part.number)
-	s.u.enter(part)
+	delete(s.u.attempts, a.id)
+	s.u.enter(&sentPart{id: a.id, key: a.key, blocks: a.blocks, root: format.RootOf(a.leaves), leaves: a.leaves, last: a.last, order: s.order})
 	s.u.mu.Unlock()
-	s.u.meter.kept(part.blocks.Blocks())
+	s.u.meter.kept(a.blocks.Blocks())
 	if s.u.changed != nil {
 		s.u.changed()
 	}
 }
 
-// judge compares what the service says that it stored with what was sent: all of it, or the first
-// blocks.
-func (s *sendingPart) judge(a *attempt, p wire.Part) (*sentPart, error) {
-	id, err := format.ParsePartID(p.ID)
-	if err != nil {
-		return nil, malformed(err)
+// judge compares what the service says that it stored with what was sent.
+func (u *BlockUpload) judge(a *attempt, p wire.Part) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if p.ID != a.id.String() || p.Blocks != a.blocks.String() || !a.isSealed() {
+		return malformed(fmt.Errorf("part %.40s has blocks %.60s, and %.60s were sent as part %s", p.ID, p.Blocks, a.blocks, a.id))
 	}
-	blocks, err := format.ParseExtents(p.Blocks, a.blocks.Blocks())
-	if err != nil {
-		return nil, malformed(err)
+	if root := format.RootOf(a.leaves); hex.EncodeToString(root[:]) != p.ETag {
+		return malformed(fmt.Errorf("part %s has other bytes than those that were sent", p.ID))
 	}
-	n := blocks.Blocks()
-	if p.Number != a.number || !slices.Equal(blocks, firstBlocks(a.blocks, n)) || n > int64(len(a.leaves)) {
-		return nil, malformed(fmt.Errorf("part %d has blocks %.60s, and %.60s were sent as part %d", p.Number, p.Blocks, a.blocks, a.number))
-	}
-	part := &sentPart{number: a.number, id: id, key: a.key, blocks: blocks, leaves: a.leaves[:n:n], order: s.order}
-	if n == a.blocks.Blocks() {
-		part.last = a.last
-	} else {
-		part.last = s.u.blockBytes
-	}
-	if part.root = format.RootOf(part.leaves); part.etag() != p.ETag {
-		return nil, malformed(fmt.Errorf("part %d has other bytes than those that were sent", p.Number))
-	}
-	return part, nil
+	return nil
 }
 
-// settle asks what of the unsure attempt arrived.
-func (s *sendingPart) settle(ctx context.Context) error {
+// ask asks whether the unsure attempt arrived.
+func (s *sendingPart) ask(ctx context.Context) error {
 	a := s.unsure
-	list, err := s.u.listParts(ctx)
+	list, err := s.u.listParts(ctx, a.id.String())
 	if err != nil {
 		return err
 	}
 	s.sure()
+	if len(list) > 0 {
+		if err = s.u.judge(a, list[0]); err == nil {
+			s.arrived(a)
+		}
+	}
 	s.u.gone(a)
-	at, found := slices.BinarySearchFunc(list, a.number, func(p wire.Part, n int64) int { return int(p.Number - n) })
-	if !found {
-		if a.replaces != nil {
-			s.u.mu.Lock()
-			s.u.dropPart(a.replaces)
-			s.u.mu.Unlock()
-		}
-		return nil
-	}
-	p := list[at]
-	if a.replaces != nil && p.ETag == a.replaces.etag() && p.Blocks == a.replaces.blocks.String() {
-		return nil
-	}
-	part, err := s.judge(a, p)
-	if err != nil {
-		if s.taken > 0 { // another program sent it: the next attempt has another number
-			s.u.mu.Lock()
-			if a.replaces != nil {
-				s.u.dropPart(a.replaces)
-			}
-			s.u.number = max(s.u.number, list[len(list)-1].Number+1)
-			s.u.mu.Unlock()
-			return nil
-		}
-		return err
-	}
-	if a.replaces != nil {
-		s.u.mu.Lock()
-		s.u.dropPart(a.replaces)
-		s.u.mu.Unlock()
-	}
-	s.arrived(part)
-	return nil
+	return err
 }
 
 // put sends an attempt once.
 func (u *BlockUpload) put(ctx context.Context, a *attempt, seal *sealing) (stored wire.Part, err error) {
-	header := http.Header{wire.HeaderPartKey: {base64.StdEncoding.EncodeToString(a.key[:])}}
-	if a.replaces != nil {
-		header.Set("If-Match", `"`+a.replaces.etag()+`"`)
-	}
+	query := url.Values{"group_id": {string(u.group)}, "block_size": {strconv.FormatInt(u.blockBytes, 10)}, "blocks": {a.blocks.String()}}
 	count := u.meter.body()
 	defer count.end()
-	body := outgoing{kind: "application/octet-stream", length: seal.length(), open: seal.open, header: header, query: "blocks=" + a.blocks.String(), sent: count.sent}
-	target := u.ticket.parts.url + "/" + strconv.FormatInt(a.number, 10)
+	body := outgoing{kind: "application/octet-stream", length: seal.length(), open: seal.open, query: query.Encode(), sent: count.sent}
 	err = u.c.authorized(ctx, func(token Secret) error {
-		return u.c.transfer(ctx, http.MethodPut, target, token, body, func(resp *http.Response, in io.Reader) error {
+		return u.c.transfer(ctx, http.MethodPut, wire.PathParts+u.id+"/"+a.id.String(), token, body, func(resp *http.Response, in io.Reader) error {
 			raw, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
 			if err != nil {
 				return err
@@ -486,11 +418,15 @@ func (u *BlockUpload) put(ctx context.Context, a *attempt, seal *sealing) (store
 	return stored, err
 }
 
-// listParts asks which parts the service has.
-func (u *BlockUpload) listParts(ctx context.Context) ([]wire.Part, error) {
+// listParts asks which parts the service has: the one with an id, "" = all.
+func (u *BlockUpload) listParts(ctx context.Context, id string) ([]wire.Part, error) {
+	var query string
+	if id != "" {
+		query = url.Values{"part": {id}}.Encode()
+	}
 	var answer wire.PartsResult
 	err := u.c.authorized(ctx, func(token Secret) error {
-		return u.c.transfer(ctx, http.MethodGet, u.ticket.parts.url, token, outgoing{}, func(resp *http.Response, in io.Reader) error {
+		return u.c.transfer(ctx, http.MethodGet, wire.PathParts+u.id, token, outgoing{query: query}, func(resp *http.Response, in io.Reader) error {
 			raw, err := readBounded(in, resp.ContentLength, maxPartsBytes)
 			if err != nil {
 				return err
@@ -499,9 +435,6 @@ func (u *BlockUpload) listParts(ctx context.Context) ([]wire.Part, error) {
 			return u.c.decodeResult(raw, &answer)
 		})
 	})
-	if err == nil && !slices.IsSortedFunc(answer.Parts, func(a, b wire.Part) int { return int(a.Number - b.Number) }) {
-		err = malformed(errors.New("its parts are not in order"))
-	}
 	return answer.Parts, err
 }
 
@@ -509,7 +442,7 @@ func (u *BlockUpload) listParts(ctx context.Context) ([]wire.Part, error) {
 func (u *BlockUpload) reconcile(ctx context.Context) error {
 	var list []wire.Part
 	if err := u.c.retry(ctx, func(ctx context.Context) (err error) {
-		list, err = u.listParts(ctx)
+		list, err = u.listParts(ctx, "")
 		return err
 	}); err != nil {
 		return err
@@ -526,19 +459,6 @@ func (u *BlockUpload) reconcile(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// putManifest sends a manifest that is too long for the finalize.
-func (u *BlockUpload) putManifest(ctx context.Context, raw []byte) error {
-	body := outgoing{kind: "application/octet-stream", length: int64(len(raw)), open: func() io.Reader { return bytes.NewReader(raw) }}
-	return u.c.retry(ctx, func(ctx context.Context) error {
-		return u.c.authorized(ctx, func(token Secret) error {
-			return u.c.transfer(ctx, http.MethodPut, u.ticket.parts.url+"/"+wire.ManifestPart, token, body, func(_ *http.Response, in io.Reader) error {
-				_, err := io.Copy(io.Discard, io.LimitReader(in, maxErrorBytes))
-				return err
-			})
-		})
-	})
 }
 
 // sealing seals the blocks of an attempt while they are sent.
@@ -685,11 +605,15 @@ func (b *sealedBody) Read(p []byte) (int, error) {
 }
 
 // isCut reports whether not all blocks were sealed. ready must be closed.
-func (b *sealedBody) isCut() bool { return int64(len(b.s.a.leaves)) < b.s.a.blocks.Blocks() }
+func (b *sealedBody) isCut() bool {
+	b.s.u.mu.Lock()
+	defer b.s.u.mu.Unlock()
+	return !b.s.a.isSealed()
+}
 
 // flow bounds how many blocks are under way. A lost connection loses what the service has not
 // stored: the bound falls with each, and grows with each part that arrives. Nothing more is sent
-// until the service answered what arrived.
+// until the service answered whether a part arrived.
 type flow struct {
 	most int64 // blocks
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,22 +24,18 @@ import (
 type puts struct {
 	mu      sync.Mutex
 	blocks  []string // of each PUT
-	matches int      // requests with If-Match
 	between map[int]func(next http.Handler) http.Handler
 }
 
 func (p *puts) watch(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := next
-		if r.Method == http.MethodPut && !strings.HasSuffix(r.URL.Path, wire.ManifestPart) {
+		if r.Method == http.MethodPut {
 			p.mu.Lock()
 			if f := p.between[len(p.blocks)]; f != nil {
 				h = f(next)
 			}
 			p.blocks = append(p.blocks, r.URL.Query().Get("blocks"))
-			if r.Header.Get("If-Match") != "" {
-				p.matches++
-			}
 			p.mu.Unlock()
 		}
 		h.ServeHTTP(w, r)
@@ -87,6 +82,16 @@ func cutAndThen(n int64, end http.Handler) func(http.Handler) http.Handler {
 	}
 }
 
+// storedAndThen does the work, and gives another answer.
+func storedAndThen(answer func(http.Handler) http.Handler) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(httptest.NewRecorder(), r)
+			answer(nil).ServeHTTP(w, r)
+		})
+	}
+}
+
 // tooSlow is the answer to a body that stood still.
 var tooSlow = answer(http.StatusRequestTimeout, wire.Error{Error: "too slow", Code: wire.CodeUnavailable})
 
@@ -112,24 +117,20 @@ func TestPartsThatAreCut(t *testing.T) {
 	}{
 		{"all well", nil, []string{"0-63"}, nil, nil},
 		{"answer lost", handlers{0: unanswered}, []string{"0-63"}, nil, nil},
-		{"cut in block 5", handlers{0: cutAfter(5*sealedSmall + 77)}, []string{"0-63", "5-63"}, nil, nil},
-		{"cut after block 4", handlers{0: cutAfter(5 * sealedSmall)}, []string{"0-63", "5-63"}, nil, nil},
-		{"cut in the first block", handlers{0: cutAfter(99)}, []string{"0-63", "0-63"}, nil, nil},
-		{"cut twice", handlers{0: cutAfter(5 * sealedSmall), 1: cutAfter(sealedSmall)}, []string{"0-63", "5-63", "6-21", "22-39", "40-59", "60-63"}, nil, nil},
-		{"too slow in block 5", handlers{0: cutAndThen(5*sealedSmall+77, tooSlow)}, []string{"0-63", "5-63"}, nil, nil},
+		{"cut", handlers{0: cutAfter(5*sealedSmall + 77)}, []string{"0-63", "0-63"}, nil, nil},
+		{"cut before the last byte", handlers{0: cutAfter(64*sealedSmall - 1)}, []string{"0-63", "0-63"}, nil, nil},
+		{"cut twice", handlers{0: cutAfter(5 * sealedSmall), 1: cutAfter(9)}, []string{"0-63", "0-63", "0-15", "16-33", "34-53", "54-63"}, nil, nil},
+		{"too slow", handlers{0: cutAndThen(5*sealedSmall+77, tooSlow)}, []string{"0-63", "0-63"}, nil, nil},
 		{"busy", handlers{0: refused(429, wire.CodeRateLimited)}, []string{"0-63", "0-63"}, nil, nil},
 		{"full", handlers{0: refused(507, wire.CodeStorageFull)}, []string{"0-63"}, nil, sdk.ErrStorageFull},
 		{"gone", handlers{0: refused(404, wire.CodeUploadUnknown)}, []string{"0-63"}, nil, sdk.ErrNotFound},
-		{"number taken", handlers{0: refused(412, wire.CodePartExists)}, []string{"0-63", "0-63"}, nil, nil},
+		{"id taken", handlers{0: refused(412, wire.CodePartExists)}, []string{"0-63", "0-63"}, nil, nil},
+		{"stored, and id taken", handlers{0: storedAndThen(refused(412, wire.CodePartExists))}, []string{"0-63"}, nil, nil},
 		{"another tag", handlers{0: swap(`"etag":"`, `"etag":"00`)}, []string{"0-63"}, nil, sdk.ErrCorrupt},
 		{"other blocks", handlers{0: swap(`"blocks":"0-63"`, `"blocks":"0-62"`)}, []string{"0-63"}, nil, sdk.ErrCorrupt},
 		{"more blocks", handlers{0: swap(`"blocks":"0-63"`, `"blocks":"0-64"`)}, []string{"0-63"}, nil, sdk.ErrCorrupt},
-		{"another number", handlers{0: swap(`"number":0`, `"number":1`)}, []string{"0-63"}, nil, sdk.ErrCorrupt},
-		{"no id", handlers{0: swap(`"id":"`, `"id":"zz`)}, []string{"0-63"}, nil, sdk.ErrCorrupt},
-		{"a lie in the list", handlers{0: cutAfter(5 * sealedSmall)}, []string{"0-63"}, swap(`"blocks":"0-4"`, `"blocks":"0-5"`), sdk.ErrCorrupt},
-		{"a list out of order", handlers{0: unanswered}, []string{"0-63"}, func(http.Handler) http.Handler {
-			return answer(200, wire.PartsResult{Parts: []wire.Part{{Number: 2}, {Number: 1}}})
-		}, sdk.ErrCorrupt},
+		{"another id", handlers{0: swap(`"id":"`, `"id":"zz`)}, []string{"0-63"}, nil, sdk.ErrCorrupt},
+		{"a lie in the list", handlers{0: unanswered}, []string{"0-63"}, swap(`"etag":"`, `"etag":"00`), sdk.ErrCorrupt},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -164,24 +165,25 @@ func TestPartsThatAreCut(t *testing.T) {
 	}
 }
 
-// Parts that stand still go on while blocks of them arrive, and end once none do.
+// A part that stands still is sent once more, and then no more.
 func TestPartsThatStandStill(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		name string
-		gets [2]int64 // bytes that arrive of the first two
-		want []string // blocks of each PUT
-		err  error
+	for name, tc := range map[string]struct {
+		stands int // of the first parts
+		err    error
 	}{
-		{"some blocks arrive", [2]int64{5 * sealedSmall, sealedSmall}, []string{"0-63", "5-63", "6-21", "22-39", "40-59", "60-63"}, nil},
-		{"none arrive", [2]int64{}, []string{"0-63", "0-63"}, sdk.ErrTimeout},
+		"once":  {1, nil},
+		"twice": {2, sdk.ErrTimeout},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, g := chunkWorld(t, func(cfg *sdk.Config) { cfg.Timeout = 2 * time.Second })
 			over := make(chan struct{})
 			wait := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over; panic(http.ErrAbortHandler) })
-			p := &puts{between: map[int]func(http.Handler) http.Handler{0: cutAndThen(tc.gets[0], wait), 1: cutAndThen(tc.gets[1], wait)}}
+			p := &puts{between: map[int]func(http.Handler) http.Handler{}}
+			for i := range tc.stands {
+				p.between[i] = cutAndThen(5*sealedSmall, wait)
+			}
 			s.Disturb(wire.PathParts+"*", p.watch)
 			content := noise(64 * smallBlock)
 			u := begin(t, g, nil)
@@ -190,8 +192,8 @@ func TestPartsThatStandStill(t *testing.T) {
 			if !errors.Is(err, tc.err) || tc.err == nil && err != nil {
 				t.Fatalf("%v, want %v", err, tc.err)
 			}
-			if sent := p.sent(); !slices.Equal(sent, tc.want) {
-				t.Errorf("sent %q, want %q", sent, tc.want)
+			if sent := p.sent(); !slices.Equal(sent, []string{"0-63", "0-63"}) {
+				t.Errorf("sent %q", sent)
 			}
 			if tc.err == nil {
 				finishAndCompare(t, g, u, content)
@@ -213,19 +215,16 @@ func finishAndCompare(t *testing.T, g sdk.Group, u *sdk.BlockUpload, content []b
 	}
 }
 
-// The same blocks again replace their part, also when a connection is cut; others are a part more.
-func TestPartsThatAreReplaced(t *testing.T) {
+// The same blocks again are another part, and the later one counts, also when a connection is cut.
+func TestPartsThatAreSentAgain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		between map[int]func(http.Handler) http.Handler
 		want    []string
-		matches int
 	}{
-		"all well":            {nil, []string{"0-9", "0-9", "3"}, 1},
-		"answer lost":         {map[int]func(http.Handler) http.Handler{1: unanswered}, []string{"0-9", "0-9", "3"}, 1},
-		"cut":                 {map[int]func(http.Handler) http.Handler{1: cutAfter(3 * sealedSmall)}, []string{"0-9", "0-9", "3-9", "3"}, 1},
-		"not stored":          {map[int]func(http.Handler) http.Handler{1: cutAfter(9)}, []string{"0-9", "0-9", "0-9", "3"}, 2},
-		"replaced by another": {map[int]func(http.Handler) http.Handler{1: refused(412, wire.CodePartExists)}, []string{"0-9", "0-9", "0-9", "3"}, 1},
+		"all well":    {nil, []string{"0-9", "0-9", "3"}},
+		"answer lost": {map[int]func(http.Handler) http.Handler{1: unanswered}, []string{"0-9", "0-9", "3"}},
+		"cut":         {map[int]func(http.Handler) http.Handler{1: cutAfter(3 * sealedSmall)}, []string{"0-9", "0-9", "0-9", "3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -243,8 +242,8 @@ func TestPartsThatAreReplaced(t *testing.T) {
 					content[3*smallBlock]--
 				}
 			}
-			if !slices.Equal(p.blocks, tc.want) || p.matches != tc.matches {
-				t.Errorf("sent %q with %d If-Match, want %q with %d", p.blocks, p.matches, tc.want, tc.matches)
+			if !slices.Equal(p.blocks, tc.want) {
+				t.Errorf("sent %q, want %q", p.blocks, tc.want)
 			}
 			finishAndCompare(t, g, u, content)
 		})
@@ -290,7 +289,7 @@ func blocksMissing(t *testing.T, changes bool) {
 			next.ServeHTTP(w, r)
 		}))
 	})
-	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
+	s.Disturb(wire.PathSealed+"*", func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			lost := false
 			once.Do(func() { lost = true })
@@ -324,7 +323,7 @@ func blocksMissing(t *testing.T, changes bool) {
 	}
 }
 
-// Nothing is taken over from a base that the service refuses, at the begin or at the end.
+// Nothing is taken over from a base of another account, or with other blocks, and from one that the service refuses.
 func TestBaseThatIsUnusable(t *testing.T) {
 	t.Parallel()
 	s, g := chunkWorld(t)
@@ -362,9 +361,6 @@ func TestBaseThatIsUnusable(t *testing.T) {
 	late := begin(t, g, base)
 	if err := g.Delete(t.Context(), base.Entry().Ref); err != nil {
 		t.Fatal(err)
-	}
-	if v := begin(t, g, base); v.TakesOver() {
-		t.Error("blocks of a deleted file are taken over")
 	}
 	if _, err := late.Finish(t.Context(), "f", int64(len(content)), sdk.Digest{}, sdk.Attributes{}); codeOf(err) != wire.CodeBase {
 		t.Errorf("deleted meanwhile: %v", err)

@@ -1,7 +1,6 @@
 package sdk
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -40,14 +39,14 @@ func (g Group) putBlocks(ctx context.Context, name string, r io.Reader, head *me
 	source := openSource(r, head, size)
 	saved := o.resume.open(g, name, source)
 	defer saved.close()
-	u, earlier, err := saved.begin(ctx, g)
+	u, earlier, err := saved.begin(ctx, g, o.id)
 	if err != nil {
 		return Receipt{}, err
 	}
 	if earlier != nil { // recorded, and the answer was lost with its process
 		saved.remove()
 		g.c.uploads.reported(earlier.Ref)
-		g.c.uploads.forgetBlocks(uploadKey{group: g.ID, name: name, digest: earlier.Hash})
+		g.c.uploads.forgetSealed(uploadKey{group: g.ID, name: name, digest: earlier.Hash})
 		return *earlier, nil
 	}
 	receipt, err := g.sendBlocks(ctx, u, name, source, size, maxBlocks(caps), o)
@@ -66,12 +65,7 @@ func isUploadGone(err error) bool { return codeOf(err) == wire.CodeUploadUnknown
 
 // sendBlocks sends all blocks that u lacks, and has the upload recorded.
 func (g Group) sendBlocks(ctx context.Context, u *BlockUpload, name string, source *blockSource, size, limit int64, o options) (Receipt, error) {
-	kept := true // u is kept for the next Put
-	defer func() {
-		if !kept {
-			u.Abandon()
-		}
-	}()
+	defer u.Abandon()
 	total := int64(-1)
 	if size > 0 {
 		total = format.Layout{Size: size, BlockBytes: u.blockBytes}.SealedBytes()
@@ -80,37 +74,31 @@ func (g Group) sendBlocks(ctx context.Context, u *BlockUpload, name string, sour
 	u.meter.kept(u.sentBlocks())
 	size, hash, err := g.readAndSend(ctx, u, source, limit)
 	if err != nil {
-		kept = false
 		return Receipt{}, err
 	}
 	if source.isResumed && source.changed() {
-		kept = false
 		return Receipt{}, errors.New("its size or a time differs")
 	}
 	key := uploadKey{group: g.ID, name: name, digest: hash}
 	done, err := g.c.uploads.exclusive(ctx, key)
 	if err != nil {
-		kept = false
 		return Receipt{}, err
 	}
 	defer done()
-	if before := g.c.uploads.unsureBlocks(key); before != nil {
-		receipt, err := before.finish(ctx, name, size, hash, o.attrs)
-		if before.ticket.state != uploadUnsure {
-			g.c.uploads.forgetBlocks(key)
+	if before := g.c.uploads.unsureSealed(key); before != nil && before.contentID != (Digest{}) {
+		r, _, err := g.c.recordSealed(ctx, before, o.attrs, true)
+		if err == nil || before.mayBeRecorded() && !isLost(err) {
+			if err == nil {
+				g.c.uploads.reported(r.Ref)
+				g.c.uploads.forgetSealed(key)
+				before.Wipe()
+			}
+			return r, err
 		}
-		if before.ticket.state == uploadRecorded || before.ticket.state == uploadUnsure {
-			kept = false
-			return receipt, err
-		}
+		g.c.uploads.forgetSealed(key)
+		before.Wipe()
 	}
-	if o.ready != nil {
-		if earlier, err := o.ready(ctx, hash); err != nil || earlier != nil {
-			kept = false
-			return *cmp.Or(earlier, new(Receipt)), err
-		}
-	}
-	receipt, err := u.finish(ctx, name, size, hash, o.attrs)
+	receipt, err := u.finish(ctx, name, size, hash, o)
 	for range maxTries {
 		missing := u.Missing(size)
 		if codeOf(err) != wire.CodeMissing || len(missing) == 0 || !source.again() {
@@ -120,16 +108,26 @@ func (g Group) sendBlocks(ctx context.Context, u *BlockUpload, name string, sour
 			err = &Error{Op: "check", Kind: ErrConflict, Err: errors.New("the file changed while it was read: upload it again")}
 		}
 		if err == nil {
-			receipt, err = u.finish(ctx, name, size, hash, o.attrs)
+			receipt, err = u.finish(ctx, name, size, hash, o)
 		}
 	}
-	if kept = u.ticket.state == uploadUnsure; kept {
-		g.c.uploads.rememberBlocks(key, u)
+	if s := u.takeUnsure(); s != nil {
+		g.c.uploads.rememberSealed(key, s)
 	}
 	if err == nil {
 		u.meter.all()
 	}
 	return receipt, err
+}
+
+// isLost reports that an upload that may have been recorded was not: the service has its parts no more, or refuses
+// what it says. A service of ours answers first what it has recorded.
+func isLost(err error) bool {
+	switch codeOf(err) {
+	case wire.CodeMissing, wire.CodeBase, wire.CodeHead, wire.CodeUnsupported:
+		return true
+	}
+	return false
 }
 
 // sentBlocks counts the blocks that the service has.

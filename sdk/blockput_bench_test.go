@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
+	"path"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,6 +19,7 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
 // unproven is err but for a receipt that the service of a test did not sign: all was sent before.
@@ -31,32 +30,25 @@ func unproven(err error) error {
 	return err
 }
 
-// partsSink is less than a service: it hashes parts as they come, and keeps nothing, so that only the client is measured.
-func partsSink(b testing.TB, arrived func(bytes int64)) *httptest.Server {
+// partsSink is a service that hashes parts as they come, and keeps nothing, so that little but the client is measured. It has
+// the group g of the client.
+func partsSink(b testing.TB, arrived func(bytes int64)) (*testkit.Server, *sdk.Client) {
 	b.Helper()
-	key, err := format.RandomKey()
-	if err != nil {
+	s := testkit.Start(b, testkit.Ours)
+	c := s.Client(b, s.Account("alice", "100"))
+	if _, err := c.Group("g").Register(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc(wire.PathSessionToken, answer(200, wire.SessionTokenResult{Token: "token", AccountID: string(account), ExpiresIn: "24h"}))
-	mux.HandleFunc(wire.PathCapabilities, answer(200, wire.Capabilities{Dialect: wire.Ours}))
-	uploads := 0
-	mux.HandleFunc(wire.PathTools+wire.OpPrepareUpload, func(w http.ResponseWriter, r *http.Request) {
-		uploads++
-		key, _ = format.RandomKey()
-		result(wire.PrepareUploadResult{UploadID: strconv.Itoa(uploads), Key: key.Base64(), PartsURL: wire.PathParts + "x", PartBytes: wire.PartBytes})(w, r)
-	})
-	mux.HandleFunc(wire.PathTools+wire.OpFinalizeUpload, func(w http.ResponseWriter, r *http.Request) {
-		var hash string
-		raw, _ := io.ReadAll(r.Body)
-		if _, after, ok := strings.Cut(string(raw), `"file_hash":"`); ok {
-			hash = after[:64]
+	s.Answer(wire.PathSealed+"*", func(w http.ResponseWriter, r *http.Request) {
+		head, err := wire.ReadFrameHead(r.Body, format.MaxManifestBytes)
+		if err != nil {
+			b.Error(err)
+			return
 		}
-		result(wire.FinalizeUploadResult{CID: "c", FileHash: hash})(w, r)
+		result(wire.FinalizeUploadResult{CID: "c", FileHash: head.FileHash})(w, r)
 	})
 	pool := sync.Pool{New: func() any { buf := make([]byte, format.BlockBytes+format.Overhead); return &buf }}
-	mux.HandleFunc(wire.PathParts, func(w http.ResponseWriter, r *http.Request) {
+	s.Answer(wire.PathParts+"*", func(w http.ResponseWriter, r *http.Request) {
 		buf := pool.Get().(*[]byte)
 		defer pool.Put(buf)
 		var tree format.Tree
@@ -70,14 +62,11 @@ func partsSink(b testing.TB, arrived func(bytes int64)) *httptest.Server {
 				break
 			}
 		}
-		number, _ := strconv.ParseInt(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:], 10, 64)
 		root := tree.Root()
 		arrived(r.ContentLength)
-		answer(200, wire.Part{ID: fmt.Sprintf("%032x", number), Number: number, Blocks: r.URL.Query().Get("blocks"), ETag: hex.EncodeToString(root[:])})(w, r)
+		answer(200, wire.Part{ID: path.Base(r.URL.Path), Blocks: r.URL.Query().Get("blocks"), ETag: hex.EncodeToString(root[:])})(w, r)
 	})
-	s := httptest.NewServer(mux)
-	b.Cleanup(s.Close)
-	return s
+	return s, c
 }
 
 // barePipeline is the least that any writer does: it hashes content, seals it and hashes it sealed, and
@@ -149,12 +138,7 @@ func (s *bareBody) Read(p []byte) (int, error) {
 // beside it.
 func BenchmarkPutInBlocks(b *testing.B) {
 	content := noise(256 << 20)
-	s := partsSink(b, func(int64) {})
-	c, err := sdk.New(account, sdk.Config{URL: s.URL, APIKey: sdk.NewSecret(apiKey)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer c.Close()
+	s, c := partsSink(b, func(int64) {})
 	b.SetBytes(int64(len(content)))
 	var put, bare []time.Duration
 	var putWork, bareWork time.Duration
@@ -165,7 +149,7 @@ func BenchmarkPutInBlocks(b *testing.B) {
 		}
 		put, putWork = append(put, time.Since(began)), putWork+processorTime(b)-worked
 		began, worked = time.Now(), processorTime(b)
-		barePipeline(b, s.URL, content)
+		barePipeline(b, s.Config().URL, content)
 		bare, bareWork = append(bare, time.Since(began)), bareWork+processorTime(b)-worked
 	}
 	b.ReportMetric(float64(bareWork)/float64(putWork), "of-pipeline-by-processor-time")
@@ -188,17 +172,12 @@ func processorTime(b *testing.B) time.Duration {
 func TestPutInBlocksTakesLittleMemory(t *testing.T) { // alone: it measures the memory of the process
 	const size = 96 << 20
 	var read, stored atomic.Int64
-	s := partsSink(t, func(bytes int64) {
+	_, c := partsSink(t, func(bytes int64) {
 		stored.Add(bytes)
 		if ahead := read.Load() - stored.Load(); ahead > 44<<20 {
 			t.Errorf("%d bytes are in memory", ahead)
 		}
 	})
-	c, err := sdk.New(account, sdk.Config{URL: s.URL, APIKey: sdk.NewSecret(apiKey)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	zeros := readerFunc(func(p []byte) (int, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,7 +17,6 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/testkit"
@@ -111,7 +111,7 @@ func TestPutInBlocksPaysOnce(t *testing.T) {
 	t.Parallel()
 	s, g := chunkWorld(t)
 	content := noise(5 << 20)
-	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, lost(4, 0))
+	s.Disturb(wire.PathSealed+"*", lost(4, 0))
 	if _, err := g.Put(t.Context(), "f", bytes.NewReader(content)); !errors.Is(err, sdk.ErrUnavailable) {
 		t.Fatalf("lost: %v", err)
 	}
@@ -254,16 +254,15 @@ func TestPutResumes(t *testing.T) {
 	w.check(r, g, err, 1)
 }
 
-// Of parts that were under way when a process ended the next one uses the blocks that arrived.
-// The first part that is cut ends the others, which may have come less far.
-func TestPutResumesWithinParts(t *testing.T) {
+// A part that arrived after its process ended is not sent again.
+func TestPutResumesWithPartsThatArrived(t *testing.T) {
 	t.Parallel()
 	const size = 24<<20 - 4321
 	w := newResumeWorld(t, size)
 	w.s.Disturb(wire.PathParts+"*", func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPut {
-				cutAfter(3<<20)(next).ServeHTTP(rw, r)
+				next.ServeHTTP(httptest.NewRecorder(), r)
 			}
 			panic(http.ErrAbortHandler)
 		})
@@ -273,8 +272,7 @@ func TestPutResumesWithinParts(t *testing.T) {
 	}
 	w.s.Disturb(wire.PathParts+"*", w.count.watch)
 	r, g, err := w.put(0)
-	const block = format.BlockBytes
-	if w.why != nil || w.kept < 11*block || w.count.bytes.Load() > size+size/1000-w.kept {
+	if w.why != nil || w.kept < 8<<20-4321 || w.count.bytes.Load() > size+size/1000-w.kept {
 		t.Errorf("kept %d, sent %d, %v", w.kept, w.count.bytes.Load(), w.why)
 	}
 	w.check(r, g, err, 1)
@@ -296,31 +294,24 @@ func TestPutResumesNot(t *testing.T) {
 			w.write(content)
 		}, sdk.ErrConflict, "changed since"},
 		"gone": {func(w *resumeWorld) {
-			w.s.Disturb(wire.PathTools+wire.OpPrepareUpload, func(next http.Handler) http.Handler {
-				return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-					raw, _ := io.ReadAll(r.Body)
-					r.Body = io.NopCloser(bytes.NewReader(raw))
-					if bytes.Contains(raw, []byte("resume")) {
-						answer(404, wire.Error{Error: "Invalid or expired upload_id", Code: wire.CodeUploadUnknown})(rw, r)
+			w.s.Disturb(wire.PathParts+"*", func(next http.Handler) http.Handler {
+				return w.count.watch(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+					if r.Method == http.MethodGet {
+						answer(200, wire.PartsResult{Parts: []wire.Part{}})(rw, r)
 						return
 					}
 					next.ServeHTTP(rw, r)
-				})
+				}))
 			})
 		}, sdk.ErrNotFound, "given the upload up"},
 		"another key": {func(w *resumeWorld) {
-			w.s.Disturb(wire.PathTools+wire.OpPrepareUpload, func(next http.Handler) http.Handler {
-				return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-					raw, _ := io.ReadAll(r.Body)
-					r.Body = io.NopCloser(bytes.NewReader(raw))
-					if bytes.Contains(raw, []byte("resume")) {
-						rewritten(next, `"key":"`, `"key":"BBBB`+strings.Repeat("A", 39)+`=","old":"`).ServeHTTP(rw, r)
-						return
-					}
-					next.ServeHTTP(rw, r)
-				})
+			w.s.Disturb(wire.PathTools+wire.OpOpenSealedKey, func(next http.Handler) http.Handler {
+				return rewritten(next, `"key":"`, `"key":"BBBB`+strings.Repeat("A", 39)+`=","old":"`)
 			})
 		}, sdk.ErrCorrupt, "another key"},
+		"key sealed for an epoch of before": {func(w *resumeWorld) {
+			w.s.Answer(wire.PathTools+wire.OpOpenSealedKey, answer(409, wire.Error{Error: "the key was sealed for epoch 1", Code: wire.CodeEpoch}))
+		}, sdk.ErrConflict, "epoch"},
 		"damaged": {func(w *resumeWorld) {
 			if err := os.WriteFile(w.files()[0], []byte("{"), 0o600); err != nil {
 				w.Fatal(err)
@@ -352,7 +343,7 @@ func TestPutResumesNot(t *testing.T) {
 func TestPutResumesRecorded(t *testing.T) {
 	t.Parallel()
 	w := newResumeWorld(t, 5<<20)
-	w.s.Disturb(wire.PathTools+wire.OpFinalizeUpload, lost(4, 0))
+	w.s.Disturb(wire.PathSealed+"*", lost(4, 0))
 	if _, _, err := w.put(0); err == nil {
 		t.Fatal("the answer was not lost")
 	}
@@ -363,14 +354,12 @@ func TestPutResumesRecorded(t *testing.T) {
 	w.check(r, g, err, 1)
 }
 
-// A service that says of the parts what the state file does not is not believed. The parts are as
-// long as the line allowed: on a busy machine not all have 32 blocks.
+// A service that says of the parts what the state file does not is not believed.
 func TestPutResumesOnlyOwnParts(t *testing.T) {
 	t.Parallel()
 	w := newResumeWorld(t, 24<<20)
 	w.s.Disturb(wire.PathParts+"*", func(next http.Handler) http.Handler {
-		p := puts{between: map[int]func(http.Handler) http.Handler{0: cutAfter(6 << 20)}}
-		return p.watch(w.count.watch(next))
+		return w.count.watch(next)
 	})
 	if _, _, err := w.put(18 << 20); err == nil {
 		t.Fatal("the first upload did not fail")
@@ -447,9 +436,9 @@ func TestResumeFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	var inner error
-	w.s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
+	w.s.Disturb(wire.PathSealed+"*", func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			w.s.Disturb(wire.PathTools+wire.OpFinalizeUpload, nil)
+			w.s.Disturb(wire.PathSealed+"*", nil)
 			if _, _, err := w.put(0); err != nil { // another process meanwhile
 				t.Error(err)
 			}

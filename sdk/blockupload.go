@@ -1,12 +1,13 @@
 package sdk
 
 import (
+	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -16,28 +17,33 @@ import (
 // the same time, while the content is still being made. It is safe for concurrent use. For each
 // block it holds about 40 bytes of memory, and for each part that is being sent 2 MiB.
 type BlockUpload struct {
-	recording
-	base       *Blocks // nil: nothing is taken over
+	c          *Client
+	group      GroupID
+	id         string
+	time       time.Time
+	after      int64       // known number of records of the group at the beginning
+	key        *format.Key // of the file; wiped at the end
+	base       *Blocks     // nil: nothing is taken over
 	blockBytes int64
 	partBlocks int64
 	flow       flow
 	meter      *partsMeter // may be nil
 	sealed     sync.Pool   // *[]byte, each for one sealed block
-	changed    func()      // called after a part arrived; may be nil
+	changed    func()      // called when more could be resumed than before; may be nil
 
 	mu       sync.Mutex
 	parts    []*sentPart
 	owners   map[int64]*[ownersTogether]int32 // by block / ownersTogether: 1 + index in parts; 0 = not sent
-	attempts map[int64]*attempt               // by number: parts of which not all is known to have arrived
-	number   int64                            // of the next part
+	attempts map[format.PartID]*attempt       // parts of which it is not known whether they arrived
 	order    int64                            // of the next PutPart
+	content  Digest                           // of the newest finish; zero = none was sent
 	ended    error                            // why no more parts are taken; nil = they are
 
-	finishing sync.Mutex           // one Finish at a time, which has all below
-	last      *finish              // what the newest finalize said, if it may have been recorded
-	receipt   *Receipt             // once recorded
-	opened    *Blocks              // the recorded file, until somebody takes it; nil = none, or taken
-	onFinish  func(content Digest) // called before the first finalize; may be nil
+	finishing sync.Mutex // one Finish at a time, which has all below
+	last      *finish    // the newest one that may have been recorded
+	receipt   *Receipt   // once recorded
+	opened    *Blocks    // the recorded file, until somebody takes it; nil = none, or taken
+	onFinish  func()     // called before the upload is recorded; may be nil
 }
 
 // ownersTogether is how many blocks share an entry of BlockUpload.owners.
@@ -54,8 +60,8 @@ func (g Group) BeginBlocks(ctx context.Context, base *Blocks, blockBytes int64) 
 	return u, g.wrap("begin upload", err)
 }
 
-// beginBlocks begins an upload, or goes on with the one that has the id resume.
-func (g Group) beginBlocks(ctx context.Context, base *Blocks, blockBytes int64, resume string) (*BlockUpload, error) {
+// beginBlocks begins an upload under an id, "" = a new one.
+func (g Group) beginBlocks(ctx context.Context, base *Blocks, blockBytes int64, id string) (*BlockUpload, error) {
 	if blockBytes == 0 {
 		blockBytes = format.BlockBytes
 		if base != nil {
@@ -69,38 +75,47 @@ func (g Group) beginBlocks(ctx context.Context, base *Blocks, blockBytes int64, 
 	if err != nil {
 		return nil, err
 	}
-	if !caps.Dialect.IsOurs() {
+	switch {
+	case !caps.Dialect.IsOurs():
 		return nil, errNoBlocks
+	case !caps.TakesSealed():
+		return nil, &Error{Op: "begin upload", Kind: ErrUnavailable, Err: errors.New("the service has no key of its vault for uploads: try again later, and tell the operator if it stays so")}
 	}
-	request := wire.PrepareUploadRequest{GroupID: string(g.ID), Formats: []int{format.Version, format.VersionBlocks}, BlockSize: blockBytes, Resume: resume}
-	if base != nil && base.Layout().BlockBytes == blockBytes && base.Entry().Group == g.ID {
-		request.Base = string(base.Entry().Ref)
-	}
-	t, err := g.c.uploads.prepare(ctx, true, request)
+	newest, err := g.Format(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sealedBytes := blockBytes + format.Overhead
-	switch {
-	case t.parts.url == "":
-		t.key.Wipe()
+	if newest < format.VersionBlocks {
 		return nil, errNoBlocks
-	case t.parts.bytes < sealedBytes || t.parts.base != "" && t.parts.base != Ref(request.Base) || resume != "" && t.id != resume:
-		t.key.Wipe()
-		return nil, malformed(errors.New("it offers an upload other than the one asked for"))
 	}
-	u := &BlockUpload{recording: recording{c: g.c, isOurs: true, key: uploadKey{group: g.ID}, ticket: t}, blockBytes: blockBytes, partBlocks: 1,
-		owners: make(map[int64]*[ownersTogether]int32)}
-	if t.parts.base != "" {
+	if id == "" {
+		if id, err = newUploadID(time.Now()); err != nil {
+			return nil, err
+		}
+	}
+	key, err := format.RandomKey()
+	if err != nil {
+		return nil, err
+	}
+	u := g.newBlockUpload(id, key, blockBytes)
+	if base != nil && base.Layout().BlockBytes == blockBytes && base.Entry().Group == g.ID && base.Entry().Uploader == g.c.account {
 		u.base = base
 	}
-	for 2*u.partBlocks*sealedBytes <= min(t.parts.bytes, wire.PartBytes) { // a complete subtree
+	return u, nil
+}
+
+// newBlockUpload returns an upload without parts. It owns the key.
+func (g Group) newBlockUpload(id string, key *format.Key, blockBytes int64) *BlockUpload {
+	sealedBytes := blockBytes + format.Overhead
+	u := &BlockUpload{c: g.c, group: g.ID, id: id, time: time.Now(), after: g.c.memory.Group(string(g.ID)).Number, key: key,
+		blockBytes: blockBytes, partBlocks: 1, owners: make(map[int64]*[ownersTogether]int32)}
+	for 2*u.partBlocks*sealedBytes <= wire.PartBytes { // a complete subtree
 		u.partBlocks *= 2
 	}
 	u.flow.most = partsAtOnce * u.partBlocks
 	u.flow.budget = u.flow.most
 	u.sealed.New = func() any { buf := make([]byte, 0, sealedBytes); return &buf }
-	return u, nil
+	return u
 }
 
 // TakesOver reports whether blocks that are not sent are those of the base. Local, free.
@@ -112,14 +127,15 @@ func (u *BlockUpload) PartBlocks() int64 { return u.partBlocks }
 // BlockBytes returns the plaintext of a block, in bytes. Local, free.
 func (u *BlockUpload) BlockBytes() int64 { return u.blockBytes }
 
-// finish is what a finalize says.
+// finish is the record of an upload that is sent.
 type finish struct {
-	name     string
-	size     int64
-	hash     Digest
-	meta     format.Metadata // without attributes
-	manifest []byte
-	content  Digest
+	sealed   *Sealed // its ciphertext is the manifest
+	manifest format.Manifest
+}
+
+// is reports whether the record is that of a file.
+func (f *finish) is(name string, size int64, hash Digest) bool {
+	return f.sealed.Name() == name && f.sealed.Size() == size && f.sealed.Hash() == hash
 }
 
 // Finish records the upload as a new version of name. Every block of size bytes, at least one, must
@@ -133,89 +149,86 @@ type finish struct {
 // taken over any more: begin again without a base; code [wire.CodeMissing] if blocks must be sent,
 // see [BlockUpload.Missing].
 func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash Digest, a Attributes) (Receipt, error) {
-	r, err := u.finish(bridging(ctx), name, size, hash, a)
-	return r, u.c.wrap("upload "+quote(name), u.key.group, "", err)
+	r, err := u.finish(bridging(ctx), name, size, hash, options{attrs: a})
+	return r, u.c.wrap("upload "+quote(name), u.group, "", err)
 }
 
-func (u *BlockUpload) finish(ctx context.Context, name string, size int64, hash Digest, a Attributes) (Receipt, error) {
+func (u *BlockUpload) finish(ctx context.Context, name string, size int64, hash Digest, o options) (Receipt, error) {
 	u.finishing.Lock()
 	defer u.finishing.Unlock()
-	if u.last != nil && (u.last.name != name || u.last.size != size || u.last.hash != hash) {
+	if u.last != nil && !u.last.is(name, size, hash) {
 		return Receipt{}, &Error{Op: "check", Kind: ErrInvalid, Err: errMayBeRecorded}
 	}
 	if u.receipt != nil {
 		return *u.receipt, nil
 	}
-	u.key.name, u.key.digest, u.size, u.attrs = name, hash, size, a
-	if err := u.useAttributes(); err != nil {
-		return Receipt{}, err
-	}
-	if u.last == nil {
+	repeated := u.last != nil
+	if !repeated {
 		if err := u.open(); err != nil {
 			return Receipt{}, err
 		}
-		next, err := u.prepareFinish(ctx)
+		next, err := u.prepareFinish(ctx, uploadKey{group: u.group, name: name, digest: hash}, size, o)
 		if err != nil {
 			return Receipt{}, err
 		}
 		u.last = next
 	}
-	u.content = u.last.content
-	if len(u.last.manifest) > wire.InlineManifestBytes && u.ticket.state == uploadIssued {
-		if err := u.putManifest(ctx, u.last.manifest); err != nil {
-			u.last = nil
-			return Receipt{}, err
-		}
-	}
+	s := u.last.sealed
+	u.mu.Lock()
+	u.content = s.contentID
+	u.mu.Unlock()
 	if u.onFinish != nil {
-		u.onFinish(u.content)
+		u.onFinish()
 	}
-	var at wire.PrepareRetrieveResult
-	r, err := u.record(ctx, func(ctx context.Context, answer *wire.FinalizeUploadResult) error {
-		err := u.sendFinalize(ctx, answer)
-		at.DataURL, at.TilesURL = answer.DataURL, answer.TilesURL
-		return err
-	})
-	switch u.ticket.state {
-	case uploadRecorded:
+	r, at, err := u.c.recordSealed(ctx, s, o.attrs, repeated)
+	switch {
+	case err == nil:
 		u.c.uploads.reported(r.Ref)
 		u.receipt = &r
 		u.openRecorded(r, at)
 		u.end(errors.New("the upload is recorded"))
-		return r, nil
-	case uploadRefused: // the parts are there: what was wrong may be mended
+	case s.mayBeRecorded():
+		u.refuse(errMayBeRecorded)
+	default: // the parts are there: what was wrong may be mended
+		s.Wipe()
 		u.last = nil
-		u.ticket = u.ticket.again()
 		if codeOf(err) == wire.CodeMissing {
 			_ = u.reconcile(ctx) // without an answer the next Finish finds the same
 		}
-	case uploadGone:
-		u.end(err)
-	case uploadUnsure:
-		u.refuse(errMayBeRecorded)
 	}
-	return Receipt{}, err
+	return r, err
+}
+
+// takeUnsure returns what may have been recorded, and gives it up: the caller sends it again.
+func (u *BlockUpload) takeUnsure() *Sealed {
+	u.finishing.Lock()
+	defer u.finishing.Unlock()
+	if u.last == nil || u.receipt != nil {
+		return nil
+	}
+	s := u.last.sealed
+	u.last = nil
+	return s
 }
 
 // openRecorded opens the file that was recorded, where the service says how.
-func (u *BlockUpload) openRecorded(r Receipt, at wire.PrepareRetrieveResult) {
-	if at.DataURL == "" || at.TilesURL == "" {
+func (u *BlockUpload) openRecorded(r Receipt, answer wire.FinalizeUploadResult) {
+	if answer.DataURL == "" || answer.TilesURL == "" {
 		return
 	}
-	f := u.last
-	manifest, err := format.ParseManifest(f.manifest, f.meta.Layout().Blocks())
+	s := u.last.sealed
+	key, err := format.NewKey(u.key.Bytes())
 	if err != nil {
 		return
 	}
-	key, err := format.NewKey(u.ticket.key.Bytes())
-	if err != nil {
-		return
-	}
-	b := &Blocks{c: u.c, group: u.key.group, meta: f.meta, layout: f.meta.Layout(), manifest: manifest, key: key, dataURL: at.DataURL,
-		entry: Entry{Group: u.key.group, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Uploader: u.c.account, Time: r.Time, Seq: r.Seq, ChangedSeq: r.Seq, Name: f.name,
-			Size: f.size, ContentType: f.meta.ContentType, Content: f.content}}
+	at := wire.PrepareRetrieveResult{DataURL: answer.DataURL, TilesURL: answer.TilesURL}
+	meta := s.facts
+	meta.Attributes = ""
+	b := &Blocks{c: u.c, group: u.group, meta: meta, layout: meta.Layout(), manifest: u.last.manifest, key: key, dataURL: at.DataURL,
+		entry: Entry{Group: u.group, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Uploader: u.c.account, Time: r.Time, Seq: r.Seq, ChangedSeq: r.Seq, Name: meta.Filename,
+			Size: s.size, ContentType: meta.ContentType, Content: s.contentID}}
 	b.life, b.cancel = context.WithCancel(context.Background())
-	if b.tree, err = u.c.newBlockTree(b.life, b.layout.Blocks(), f.meta.Root, at); err != nil {
+	if b.tree, err = u.c.newBlockTree(b.life, b.layout.Blocks(), meta.Root, at); err != nil {
 		_ = b.Close() // it only wipes
 		return
 	}
@@ -244,37 +257,18 @@ func codeOf(err error) string {
 	return ""
 }
 
-// sendFinalize sends the finalize of u.last.
-func (u *BlockUpload) sendFinalize(ctx context.Context, answer *wire.FinalizeUploadResult) error {
-	meta := u.last.meta
-	meta.Attributes = u.attributes
-	facts, err := json.Marshal(meta)
-	if err != nil {
-		return err
-	}
-	request := wire.FinalizeUploadRequest{UploadID: u.ticket.id, FileHash: hashText(u.last.hash), Salt: u.salt(), Format: facts, Versioned: true}
-	if len(u.last.manifest) <= wire.InlineManifestBytes {
-		request.Manifest = base64.StdEncoding.EncodeToString(u.last.manifest)
-	}
-	raw, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
-	return u.postFinalize(ctx, jsonBody(raw), answer)
-}
-
-// prepareFinish makes manifest, tree and metadata.
-func (u *BlockUpload) prepareFinish(ctx context.Context) (*finish, error) {
-	l := format.Layout{Size: u.size, BlockBytes: u.blockBytes}
+// prepareFinish makes manifest, tree and metadata, and seals the key of the file with them.
+func (u *BlockUpload) prepareFinish(ctx context.Context, k uploadKey, size int64, o options) (*finish, error) {
+	l := format.Layout{Size: size, BlockBytes: u.blockBytes}
 	if err := l.Check(); err != nil {
 		return nil, &Error{Op: "check", Kind: ErrInvalid, Err: err}
 	}
-	if u.key.digest == (Digest{}) && u.base == nil {
+	if k.digest == (Digest{}) && u.base == nil {
 		return nil, &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("no hash of the content: it may lack only where blocks are taken over")}
 	}
 	u.mu.Lock()
 	plan, missing := u.plan(l)
-	key, ended := *u.ticket.key, u.ended // Abandon may come meanwhile
+	key, ended := *u.key, u.ended // Abandon may come meanwhile
 	u.mu.Unlock()
 	defer key.Wipe()
 	if ended != nil {
@@ -287,8 +281,8 @@ func (u *BlockUpload) prepareFinish(ctx context.Context) (*finish, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &finish{name: u.key.name, size: u.size, hash: u.key.digest, manifest: manifest.Encode()}
-	if len(f.manifest) > format.MaxManifestBytes {
+	encoded := manifest.Encode()
+	if len(encoded) > format.MaxManifestBytes {
 		return nil, &Error{Op: "check", Kind: ErrTooLarge, Err: fmt.Errorf("the file lies in %d pieces, and %d are allowed: send all blocks of it, in order", len(manifest), format.MaxManifestBytes/format.RunBytes)}
 	}
 	root, err := u.root(ctx, plan)
@@ -299,9 +293,28 @@ func (u *BlockUpload) prepareFinish(ctx context.Context) (*finish, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.meta = format.NewBlocksMetadata(l, root, check, contentType(u.key.name), u.key.name)
-	f.content = f.meta.Content(format.ManifestSum(f.manifest))
-	return f, nil
+	text, err := checkAttributes(o.attrs, k.digest)
+	if err != nil {
+		return nil, err
+	}
+	facts := format.NewBlocksMetadata(l, root, check, contentType(k.name), k.name)
+	content := facts.Content(format.ManifestSum(encoded))
+	facts.Attributes = text
+	s := &Sealed{account: u.c.account, time: u.time, size: size, contentID: content, after: u.after, facts: facts, attrs: o.attrs, cipher: bytes.NewReader(encoded)}
+	if s.key, err = format.NewKey(key.Bytes()); err != nil {
+		return nil, err
+	}
+	o.from = ""
+	for _, p := range plan {
+		if p.part == nil {
+			o.from = string(u.base.Entry().Ref)
+		}
+	}
+	if err := u.c.sealHead(ctx, s, k, u.id, sha256.Sum256(encoded), int64(len(encoded)), o); err != nil {
+		s.Wipe()
+		return nil, err
+	}
+	return &finish{s, manifest}, nil
 }
 
 // piece is a run of blocks that come from one part.
@@ -420,6 +433,9 @@ func (u *BlockUpload) Missing(size int64) format.Extents {
 // recorded stays recorded. The service drops the parts of any other a day later. Local, free.
 func (u *BlockUpload) Abandon() {
 	u.end(errors.New("the upload was given up"))
+	if s := u.takeUnsure(); s != nil {
+		s.Wipe()
+	}
 	if b := u.Opened(); b != nil {
 		_ = b.Close() // it only wipes
 	}
@@ -430,7 +446,7 @@ func (u *BlockUpload) end(why error) {
 	u.refuse(why)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.ticket.key.Wipe()
+	u.key.Wipe()
 }
 
 // refuse lets no more parts be sent.

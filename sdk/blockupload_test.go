@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -277,13 +276,12 @@ func TestReceiptOfBlocks(t *testing.T) {
 	if err := u.PutPart(t.Context(), extents(0, 3), blocksOf(content, smallBlock)); err != nil {
 		t.Fatal(err)
 	}
-	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
+	s.Disturb(wire.PathSealed+"*", func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			raw, _ := io.ReadAll(r.Body)
-			at := bytes.Index(raw, []byte(`"key_check":"`)) + len(`"key_check":"`)
-			raw[at] = map[bool]byte{true: '1', false: '0'}[raw[at] == '0'] // another hex digit
-			r.Body = io.NopCloser(bytes.NewReader(raw))
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(w, s.NewHead(r, "alice."+testkit.ContractID, func(h *wire.SealedHead) {
+				at := bytes.Index(h.Format, []byte(`"key_check":"`)) + len(`"key_check":"`)
+				h.Format[at] = map[bool]byte{true: '1', false: '0'}[h.Format[at] == '0'] // another hex digit
+			}))
 		})
 	})
 	_, err := u.Finish(t.Context(), "f", int64(len(content)), sdk.ComputeHash(content), sdk.Attributes{})
@@ -292,33 +290,26 @@ func TestReceiptOfBlocks(t *testing.T) {
 	}
 }
 
-// Uploads without an answer keep their keys only as long as they may be finished.
+// Uploads without an answer keep their keys only as long as they may be sent again.
 func TestKeptUploadsAreWiped(t *testing.T) {
 	t.Parallel()
-	for name, ends := range map[string]func(c *sdk.Client, other *sdk.BlockUpload){
-		"another in its place": func(c *sdk.Client, other *sdk.BlockUpload) { sdk.KeepUnsure(c, "f", other) },
-		"too many": func(c *sdk.Client, other *sdk.BlockUpload) {
-			for i := range sdk.KeptUnsure {
-				sdk.KeepUnsure(c, fmt.Sprint(i), other)
+	for name, ends := range map[string]func(c *sdk.Client){
+		"too many": func(c *sdk.Client) {
+			for i := range sdk.KeptManifests {
+				sdk.KeepManifest(c, fmt.Sprint(i))
 			}
 		},
-		"forgotten": func(c *sdk.Client, _ *sdk.BlockUpload) { sdk.ForgetUnsure(c, "f") },
-		"closed":    func(c *sdk.Client, _ *sdk.BlockUpload) { _ = c.Close() },
+		"closed": func(c *sdk.Client) { _ = c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := testkit.Start(t, testkit.Ours)
 			c := s.Client(t, s.Account("alice", "100"))
-			if _, err := c.Group("g").Register(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			u := begin(t, c.Group("g"), nil)
-			sdk.KeepUnsure(c, "f", u)
-			sdk.KeepUnsure(c, "f", u)
-			if !sdk.HasKey(u) {
+			kept := sdk.KeepManifest(c, "f")
+			if !kept.HasKey() {
 				t.Fatal("it was wiped at once")
 			}
-			ends(c, begin(t, c.Group("g"), nil))
-			if sdk.HasKey(u) {
+			ends(c)
+			if kept.HasKey() {
 				t.Error("its key is in memory still")
 			}
 		})

@@ -21,23 +21,16 @@ func KeepClaim(c *Client, ref Ref) (kept int) {
 	return len(c.claims)
 }
 
-// KeepUnsure keeps an upload as a Put without an answer does.
-func KeepUnsure(c *Client, name string, u *BlockUpload) {
-	c.uploads.rememberBlocks(uploadKey{name: name}, u)
+// KeepManifest keeps an upload in blocks as a Put without an answer does.
+func KeepManifest(c *Client, name string) *Sealed {
+	s := &Sealed{contentID: Digest{1}, time: time.Now()}
+	s.key, _ = format.RandomKey()
+	c.uploads.rememberSealed(uploadKey{name: name}, s)
+	return s
 }
 
-// ForgetUnsure forgets it.
-func ForgetUnsure(c *Client, name string) { c.uploads.forgetBlocks(uploadKey{name: name}) }
-
-// HasKey reports whether the key of an upload is in memory.
-func HasKey(u *BlockUpload) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return [format.KeyBytes]byte(u.ticket.key.Bytes()) != [format.KeyBytes]byte{}
-}
-
-// KeptUnsure is how many such uploads are kept.
-const KeptUnsure = keptUnsure
+// KeptManifests is how many such uploads are kept.
+const KeptManifests = keptManifests
 
 // Waiting is how many small uploads wait for their turn.
 func Waiting(c *Client) int {

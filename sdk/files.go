@@ -104,7 +104,7 @@ func (g Group) absent(what string) error {
 
 // Put reads r to its end and uploads the content under name. It returns once the service
 // has confirmed the record. It takes the options [Compress], [Progress], [WithAttributes],
-// [Resume], and [Base] for content of at most [wire.WholeFileBytes].
+// [Resume] and [Base].
 //
 // Content of more than [wire.WholeFileBytes] becomes a file of format version 2 where the service and
 // the group have that. It is read and sent in parts, four at a time, and takes at most 64 MiB of
@@ -147,7 +147,7 @@ func (g Group) put(ctx context.Context, name string, r io.Reader, opts []Option)
 		return Receipt{}, &Error{Op: "bind the upload", Kind: ErrUnsupported, Err: errors.New("the service does not compare the version that an upload replaces")}
 	}
 	size := lengthOf(r)
-	isWhole := !caps.Dialect.IsOurs() || o.base != ""
+	isWhole := !caps.Dialect.IsOurs()
 	if !isWhole && size > wire.WholeFileBytes {
 		receipt, err := g.putBlocks(ctx, name, r, nil, size, o)
 		if err != errNoBlocks {

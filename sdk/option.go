@@ -1,7 +1,6 @@
 package sdk
 
 import (
-	"context"
 	"errors"
 	"slices"
 )
@@ -23,11 +22,10 @@ type options struct {
 	attrs    Attributes
 	resume   resume
 	base     string // of [Base]; "" = none
+	from     string // see [wire.SealedHead].From
+	id       string // of an upload in blocks; "" = a new one
 	start    bool
 	more     int64 // with start: bytes behind the first block
-	// ready is called when all of a file of format version 2 was sent, before it is recorded: the result,
-	// if not nil, is the record that it has already. It may be nil.
-	ready func(ctx context.Context, hash Digest) (*Receipt, error)
 }
 
 // Compress makes [Group.Put] and [Group.Upload] compress content before encryption, if a
@@ -52,14 +50,16 @@ func WithAttributes(a Attributes) Option {
 // from its beginning all the same, for its hash.
 //
 // dir is a folder, which is made if it does not exist. While the upload is not recorded, a file
-// in it, with mode 0600, says how far it has come: the id of the upload, size, times and inode of the
-// file, and hashes, but no name, no key and no content. It is removed when the upload was recorded.
+// in it, with mode 0600, says how far it has come: the id of the upload, its key, sealed to the vault of the service,
+// size, times and inode of the file, and hashes, but no name and no content. Who has the file learns the key only from
+// the service, as this account and as a member. The file is removed when the upload was recorded.
 // Files of uploads that the service gave up, after 24 hours without a part, go by and by; at most 100
 // stay. Without a large file, or without format version 2, Resume does nothing.
 //
 // told, if it is not nil, is called at most once, before anything is sent, if there was an earlier attempt,
 // or if dir cannot be used. kept is how many bytes of the content the service has already, all of them
-// if the earlier attempt was recorded. why is nil if the upload goes on; else it says why it begins anew: [ErrConflict] = the file changed since,
+// if the earlier attempt was recorded. why is nil if the upload goes on; else it says why it begins anew:
+// [ErrConflict] = the file changed since, or the vault opens its key no more,
 // [ErrNotFound] = the service has given the upload up; other errors = dir cannot be used, or another
 // process is sending the file, so that this one could not be resumed.
 func Resume(dir string, told func(kept int64, why error)) Option {

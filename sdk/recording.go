@@ -14,16 +14,15 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
-// recording is what every upload needs to be recorded once, whatever its format: how it is
-// finalized, and how its record is found after a lost answer.
+// recording is what an upload in two requests needs to be recorded once: how it is finalized, and how its record is
+// found after a lost answer.
 type recording struct {
-	c       *Client
-	isOurs  bool // the dialect of the service is ours
-	key     uploadKey
-	size    int64  // of the plaintext, in bytes
-	content Digest // of format version 2, see [Entry]; zero for version 1
-	ticket  *ticket
-	attrs   Attributes
+	c      *Client
+	isOurs bool // the dialect of the service is ours
+	key    uploadKey
+	size   int64 // of the plaintext, in bytes
+	ticket *ticket
+	attrs  Attributes
 	// attributes is what finalize sends. Uploads with other attributes have the same key:
 	// a repetition is the same upload, and the attributes of the newest attempt count.
 	attributes string
@@ -125,12 +124,12 @@ func (u *recording) findRecorded(ctx context.Context, since time.Time) (Receipt,
 	const clockSkew = 5 * time.Minute
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]
-		if e.Hash == k.digest && e.Content == u.content && e.isLink() == k.link && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) && !c.uploads.wasReported(e.Ref) &&
+		if e.Hash == k.digest && e.Content == (Digest{}) && e.isLink() == k.link && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) && !c.uploads.wasReported(e.Ref) &&
 			(e.Time.IsZero() || e.Time.After(since.Add(-clockSkew))) {
 			if err := u.settleFound(ctx, &e); err != nil {
 				return Receipt{}, false, err
 			}
-			r := Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: u.size, Seq: e.Seq, Time: e.Time, Content: e.Content}
+			r := Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: u.size, Seq: e.Seq, Time: e.Time}
 			if r.Time.IsZero() {
 				r.Time = time.Now()
 			}
@@ -166,7 +165,7 @@ func (c *Client) unconfirmed(change, maybe string, err error) error {
 
 // receipt checks the confirmation of the service.
 func (u *recording) receipt(ctx context.Context, a wire.FinalizeUploadResult) (Receipt, error) {
-	sent := Entry{Group: u.key.group, Name: u.key.name, Hash: u.key.digest, Size: u.size, Content: u.content}
+	sent := Entry{Group: u.key.group, Name: u.key.name, Hash: u.key.digest, Size: u.size}
 	sent.Commitment = commitment(u.ticket.salt, sent)
 	if !u.ticket.mixed {
 		sent.Attributes = &Attributes{} // none were sent, so none may be recorded

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -29,9 +30,9 @@ import (
 )
 
 const (
-	resumeVersion = 1
-	// maxResumeBytes bounds a state file, in bytes: a part takes about 100, one whose connection
-	// was cut up to 1.5 KiB.
+	resumeVersion = 2
+	// maxResumeBytes bounds a state file, in bytes: a part takes about 250, and one that is no subtree of the file up
+	// to 1.7 KiB.
 	maxResumeBytes = 64 << 20
 	// saveEvery is how often a state is saved at most.
 	saveEvery = 300 * time.Millisecond
@@ -139,41 +140,23 @@ type savedParts struct {
 	BlockSize int64       `json:"block_size"`
 	Source    fileStamp   `json:"source"`
 	Parts     []savedPart `json:"parts"`
-	Sending   []savedPart `json:"sending,omitempty"` // parts that were under way
-	// Content is set before the first finalize: a record with it is that of this upload.
+	// SealedKey is the key of the file, sealed to the vault with Bound, random bytes in hex, in the place of the sum
+	// of a head.
+	Epoch     int64  `json:"epoch"`
+	SealedKey []byte `json:"sealed_key"`
+	Bound     string `json:"bound"`
+	// Content is set before the upload is recorded: a record with it is that of this upload.
 	Content string `json:"content,omitempty"`
 }
 
-// savedPart is a part that this account sent. The service says the rest when it is asked.
+// savedPart is a part that this account sent, or was sending.
 type savedPart struct {
-	Number int64 `json:"number"`
-	// Sum is the hash over blocks, ETag and wrapped key: what was sent is not what the service says it was.
-	Sum string `json:"sum"`
-	// Leaves are those of a part whose root is no node of the tree of the file, or that was under way:
-	// then the service may have the first of its blocks, and Sum is that over Blocks and wrapped key.
+	ID     string `json:"id"`
+	Key    []byte `json:"key"` // under the key of the file
+	Blocks string `json:"blocks"`
+	Root   string `json:"root"`
+	// Leaves are those of a part whose root is no node of the tree of the file.
 	Leaves []byte `json:"leaves,omitempty"`
-	Blocks string `json:"blocks,omitempty"`
-}
-
-// arrived returns the part with what the service has of it, if all of that was sent.
-func (p savedPart) arrived(at wire.Part, key []byte, most int64) (savedPart, bool) {
-	all, badAll := format.ParseExtents(p.Blocks, most)
-	blocks, badBlocks := format.ParseExtents(at.Blocks, most)
-	if badAll != nil || badBlocks != nil || p.Sum != sumOfPart(p.Blocks, "", key) || !slices.Equal(blocks, firstBlocks(all, blocks.Blocks())) {
-		return p, false
-	}
-	bytes := blocks.Blocks() * int64(len(format.Hash{}))
-	if bytes > int64(len(p.Leaves)) {
-		return p, false
-	}
-	return savedPart{Number: p.Number, Sum: sumOfPart(at.Blocks, at.ETag, key), Leaves: p.Leaves[:bytes]}, true
-}
-
-func sumOfPart(blocks, etag string, key []byte) string {
-	sum := sha256.New()
-	_, _ = fmt.Fprintf(sum, "%s\n%s\n", blocks, etag)
-	_, _ = sum.Write(key)
-	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // resuming is the state file of one Put. The zero value has none.
@@ -185,6 +168,7 @@ type resuming struct {
 	resumed bool
 
 	u     *BlockUpload
+	key   savedParts // the sealed key of u alone
 	mu    sync.Mutex
 	saved time.Time
 	gone  bool // nothing is saved any more
@@ -280,9 +264,9 @@ func cleanResumes(dir, but string) {
 	}
 }
 
-// begin goes on with the upload of the state file, or begins another. earlier is the record of
+// begin goes on with the upload of the state file, or begins one under an id. earlier is the record of
 // the upload, if it is recorded already.
-func (s *resuming) begin(ctx context.Context, g Group) (u *BlockUpload, earlier *Receipt, err error) {
+func (s *resuming) begin(ctx context.Context, g Group, id string) (u *BlockUpload, earlier *Receipt, err error) {
 	if s.path != "" {
 		kept, why := int64(0), error(nil)
 		var found savedParts
@@ -305,8 +289,13 @@ func (s *resuming) begin(ctx context.Context, g Group) (u *BlockUpload, earlier 
 		}
 	}
 	if u == nil {
-		if u, err = g.beginBlocks(ctx, nil, 0, ""); err != nil {
+		if u, err = g.beginBlocks(ctx, nil, 0, id); err != nil {
 			return nil, nil, err
+		}
+		if s.path != "" {
+			if s.key, err = u.sealForDisk(ctx); err != nil {
+				return nil, nil, err
+			}
 		}
 	} else {
 		s.resumed, s.source.isResumed = true, true
@@ -314,7 +303,7 @@ func (s *resuming) begin(ctx context.Context, g Group) (u *BlockUpload, earlier 
 	if s.path != "" {
 		s.u = u
 		u.changed = func() { s.save(false) }
-		u.onFinish = func(Digest) { s.save(true) }
+		u.onFinish = func() { s.save(true) }
 	}
 	return u, nil, nil
 }
@@ -340,126 +329,126 @@ func (s *resuming) read() (found savedParts, err error) {
 	return found, nil
 }
 
+// sealForDisk seals the key of the file for a state file.
+func (u *BlockUpload) sealForDisk(ctx context.Context) (k savedParts, err error) {
+	vault, err := u.c.vault(ctx)
+	if err != nil {
+		return k, err
+	}
+	var bound [sha256.Size]byte
+	_, _ = rand.Read(bound[:]) // never fails
+	k.Epoch, k.Bound = vault.stated.Epoch, hex.EncodeToString(bound[:])
+	k.SealedKey, err = vault.public.SealKey(format.SealedFor{Service: vault.service, Account: string(u.c.account), Upload: u.id, Epoch: k.Epoch}, bound, u.key)
+	return k, err
+}
+
 // goOn resumes an upload.
 func (s *resuming) goOn(ctx context.Context, g Group, found savedParts) (*BlockUpload, *Receipt, error) {
-	u, err := g.beginBlocks(ctx, nil, found.BlockSize, found.Upload)
-	if kind := classify(err); err != nil && (kind == ErrNotFound || kind == ErrConflict) {
-		if found.Content != "" {
+	request := wire.OpenSealedKeyRequest{ID: found.Upload, GroupID: string(g.ID), Epoch: found.Epoch, SealedKey: base64.StdEncoding.EncodeToString(found.SealedKey), HeadHash: found.Bound}
+	var answer wire.OpenSealedKeyResult
+	if err := g.c.read(ctx, wire.OpOpenSealedKey, request, &answer); err != nil {
+		if codeOf(err) == wire.CodeSpent {
 			return s.recorded(ctx, g, found)
 		}
-		return nil, nil, &Error{Op: "check", Kind: ErrNotFound, Err: errors.New("the service has given the upload up")}
-	}
-	if err != nil {
 		return nil, nil, err
 	}
-	list, err := s.listArrived(ctx, g, u, found)
+	key, err := format.ParseKey(answer.Key)
+	if err != nil {
+		return nil, nil, malformed(err)
+	}
+	if err := (format.Layout{Size: 1, BlockBytes: found.BlockSize}).Check(); err != nil {
+		key.Wipe()
+		return nil, nil, &Error{Op: "read the state of the upload", Kind: ErrOther, Err: err}
+	}
+	u := g.newBlockUpload(found.Upload, key, found.BlockSize)
+	var list []wire.Part
+	err = g.c.retry(ctx, func(ctx context.Context) (err error) {
+		list, err = u.listParts(ctx, "")
+		return err
+	})
+	if err == nil && len(list) == 0 {
+		err = errGivenUp()
+	}
+	if err == nil {
+		err = u.adopt(list, found.Parts)
+	}
 	if err != nil {
 		u.Abandon()
 		return nil, nil, err
 	}
-	if err := u.adopt(list, found); err != nil {
-		u.Abandon()
-		return nil, nil, err
-	}
+	s.key = savedParts{Epoch: found.Epoch, SealedKey: found.SealedKey, Bound: found.Bound}
 	return u, nil, nil
 }
 
-// listArrived asks which parts the service has. What the earlier process had under way may still come:
-// right after its end listArrived waits for that, for a fifth of [Config].Timeout.
-func (s *resuming) listArrived(ctx context.Context, g Group, u *BlockUpload, found savedParts) (list []wire.Part, err error) {
-	var until time.Time
-	if info, err := os.Stat(s.path); err == nil {
-		until = info.ModTime().Add(g.c.cfg.Timeout / 5)
-	}
-	for {
-		if err := g.c.retry(ctx, func(ctx context.Context) (err error) {
-			list, err = u.listParts(ctx)
-			return err
-		}); err != nil {
-			return nil, err
-		}
-		comes := slices.ContainsFunc(found.Sending, func(p savedPart) bool {
-			return len(p.Leaves) > 0 && !slices.ContainsFunc(list, func(at wire.Part) bool { return at.Number == p.Number })
-		})
-		if !comes || !time.Now().Before(until) {
-			return list, nil
-		}
-		if err := rest(ctx, firstPause, errors.New("parts may still arrive")); err != nil {
-			return nil, err
-		}
-	}
+func errGivenUp() error {
+	return &Error{Op: "check", Kind: ErrNotFound, Err: errors.New("the service has given the upload up")}
 }
 
 // recorded looks for the record of an upload that the service has finished.
 func (s *resuming) recorded(ctx context.Context, g Group, found savedParts) (*BlockUpload, *Receipt, error) {
 	content, err := parseDigest(found.Content)
 	if err != nil {
-		return nil, nil, &Error{Op: "check", Kind: ErrNotFound, Err: errors.New("the service has given the upload up")}
+		return nil, nil, errGivenUp()
 	}
+	r, err := g.findOwn(ctx, func(e *Entry) bool { return e.Content == content })
+	if err == nil && r == nil {
+		err = errGivenUp()
+	}
+	return nil, r, err
+}
+
+// findOwn returns the newest record of this account that is the one, nil for none.
+func (g Group) findOwn(ctx context.Context, is func(*Entry) bool) (*Receipt, error) {
 	entries, err := g.c.entries(ctx, g.ID, 0)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, e := range slices.Backward(entries) {
-		if e.Content == content && e.Uploader == g.c.account && e.Deleted == nil {
-			return nil, &Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time, Content: e.Content}, nil
+		if e.Uploader == g.c.account && e.Deleted == nil && is(&e) {
+			return &Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time, Content: e.Content}, nil
 		}
 	}
-	return nil, nil, &Error{Op: "check", Kind: ErrNotFound, Err: errors.New("the service has given the upload up")}
+	return nil, nil
 }
 
 // adopt notes the parts that an earlier process sent, as far as the service has just those. It is an
 // error if the file key is not the one that wraps their keys: nobody could open the file.
-func (u *BlockUpload) adopt(list []wire.Part, found savedParts) error {
+func (u *BlockUpload) adopt(list []wire.Part, saved []savedPart) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	known, sending := make(map[int64]savedPart, len(found.Parts)), make(map[int64]savedPart, len(found.Sending))
-	for _, p := range found.Parts {
-		known[p.Number] = p
-	}
-	for _, p := range found.Sending {
-		sending[p.Number] = p
+	known := make(map[string]savedPart, len(saved))
+	for _, p := range saved {
+		known[p.ID] = p
 	}
 	for _, p := range list {
-		u.number = max(u.number, p.Number+1)
-		was, ok := known[p.Number]
-		key, isKey := decodePartKey(p.Key)
-		if !ok {
-			was, ok = sending[p.Number].arrived(p, key[:], u.partBlocks)
-		}
-		if !ok || !isKey || was.Sum != sumOfPart(p.Blocks, p.ETag, key[:]) {
+		was, ok := known[p.ID]
+		if !ok || was.Blocks != p.Blocks || was.Root != p.ETag || len(was.Key) != format.WrappedKeyBytes {
 			continue
 		}
-		partKey, err := format.UnwrapKey(u.ticket.key, key)
+		part := &sentPart{key: [format.WrappedKeyBytes]byte(was.Key), order: u.order}
+		partKey, err := format.UnwrapKey(u.key, part.key)
 		if err != nil {
-			return malformed(errors.New("it issued another key for the same upload"))
+			return malformed(errors.New("it gives another key for the same upload"))
 		}
 		partKey.Wipe()
-		id, badID := format.ParsePartID(p.ID)
-		root, badTag := parseDigest(p.ETag)
-		blocks, badBlocks := format.ParseExtents(p.Blocks, u.partBlocks)
-		if badID != nil || badTag != nil || badBlocks != nil {
+		root, badRoot := parseDigest(was.Root)
+		part.root = format.Hash(root)
+		var badID, badBlocks error
+		part.id, badID = format.ParsePartID(p.ID)
+		part.blocks, badBlocks = format.ParseExtents(p.Blocks, u.partBlocks)
+		if errors.Join(badRoot, badID, badBlocks) != nil {
 			continue
 		}
-		part := &sentPart{number: p.Number, id: id, key: key, blocks: blocks, root: format.Hash(root), order: u.order}
 		for at := was.Leaves; len(at) >= len(format.Hash{}); at = at[len(format.Hash{}):] {
 			part.leaves = append(part.leaves, format.Hash(at))
 		}
-		if part.leaves != nil && (int64(len(part.leaves)) != blocks.Blocks() || format.RootOf(part.leaves) != part.root) || part.leaves == nil && !part.isSubtree() {
+		if part.leaves != nil && (int64(len(part.leaves)) != part.blocks.Blocks() || format.RootOf(part.leaves) != part.root) || part.leaves == nil && !part.isSubtree() {
 			continue
 		}
 		u.enter(part)
 	}
 	u.order++
 	return nil
-}
-
-func decodePartKey(text string) (key [format.WrappedKeyBytes]byte, ok bool) {
-	raw, err := base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil || len(raw) != len(key) {
-		return key, false
-	}
-	return [format.WrappedKeyBytes]byte(raw), true
 }
 
 // save writes the state file, unless that was done a moment ago and now is not set.
@@ -470,42 +459,44 @@ func (s *resuming) save(now bool) {
 		return
 	}
 	s.saved = time.Now()
-	_ = ownfile.Replace(s.path, s.u.state(s.source.before)) // else less can be resumed
+	_ = ownfile.Replace(s.path, s.u.state(s.key, s.source.before)) // else less can be resumed
 }
 
-// state returns the content of the state file.
-func (u *BlockUpload) state(source fileStamp) []byte {
+// state returns the content of the state file. key has the sealed key.
+func (u *BlockUpload) state(key savedParts, source fileStamp) []byte {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	now := savedParts{Version: resumeVersion, Upload: u.ticket.id, BlockSize: u.blockBytes, Source: source, Parts: []savedPart{}}
+	now := key
+	now.Version, now.Upload, now.BlockSize, now.Source, now.Parts = resumeVersion, u.id, u.blockBytes, source, []savedPart{}
 	if u.content != (Digest{}) {
 		now.Content = u.content.String()
 	}
 	for _, p := range u.parts {
-		if p.live == 0 {
-			continue
+		if p.live > 0 {
+			now.Parts = append(now.Parts, p.saved())
 		}
-		saved := savedPart{Number: p.number, Sum: sumOfPart(p.blocks.String(), p.etag(), p.key[:])}
-		if !p.isSubtree() {
-			for _, leaf := range p.leaves {
-				saved.Leaves = append(saved.Leaves, leaf[:]...)
-			}
-		}
-		now.Parts = append(now.Parts, saved)
 	}
 	for _, a := range u.attempts {
-		blocks := a.blocks.String()
-		saved := savedPart{Number: a.number, Sum: sumOfPart(blocks, "", a.key[:]), Blocks: blocks}
-		for _, leaf := range a.leaves {
-			saved.Leaves = append(saved.Leaves, leaf[:]...)
+		if a.isSealed() {
+			p := sentPart{id: a.id, key: a.key, blocks: a.blocks, root: format.RootOf(a.leaves), leaves: a.leaves}
+			now.Parts = append(now.Parts, p.saved())
 		}
-		now.Sending = append(now.Sending, saved)
 	}
 	raw, err := json.Marshal(now)
 	if err != nil {
 		panic(err) // our own shape
 	}
 	return raw
+}
+
+func (p *sentPart) saved() savedPart {
+	s := savedPart{ID: p.id.String(), Key: p.key[:], Blocks: p.blocks.String(), Root: p.etag()}
+	if !p.isSubtree() {
+		for _, leaf := range p.leaves {
+			s.Leaves = append(s.Leaves, leaf[:]...)
+		}
+	}
+	return s
 }
 
 // remove removes the state file: the upload has ended.

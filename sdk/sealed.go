@@ -29,8 +29,9 @@ import (
 type Sealed struct {
 	account    AccountID
 	time       time.Time
-	size       int64 // plaintext, in bytes
-	blockBytes int64 // of [Group.SealLarge], else 0
+	size       int64  // plaintext, in bytes
+	blockBytes int64  // of [Group.SealLarge], else 0
+	contentID  Digest // of an upload of format version 2, whose ciphertext is its manifest; else zero
 
 	progress reporter // may be nil
 
@@ -89,8 +90,7 @@ func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o option
 	if err := checkSize(size, min(c.maxWhole(caps), wire.WholeFileBytes)); err != nil {
 		return nil, err
 	}
-	vault, err := c.vault(ctx)
-	if err != nil {
+	if _, err := c.vault(ctx); err != nil { // before anything is encrypted
 		return nil, err
 	}
 	s := &Sealed{account: c.account, time: time.Now(), size: size, after: c.memory.Group(string(k.group)).Number}
@@ -110,16 +110,25 @@ func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o option
 	}
 	copy(s.nonce[:], blob)
 	copy(s.tag[:], blob[len(blob)-format.TagBytes:])
+	s.cipher = bytes.NewReader(blob)
+	return s, c.sealHead(ctx, s, k, id, sha256.Sum256(blob), int64(len(blob)), o)
+}
+
+// sealHead makes the head of an upload whose ciphertext, or whose manifest, has a hash and a size, and seals the key of
+// the file with it.
+func (c *Client) sealHead(ctx context.Context, s *Sealed, k uploadKey, id string, sum Digest, size int64, o options) error {
+	vault, err := c.vault(ctx)
+	if err != nil {
+		return err
+	}
 	meta, err := json.Marshal(s.facts)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	sum := sha256.Sum256(blob)
-	s.cipher = bytes.NewReader(blob)
 	salt := saltOf(s.key)
-	s.head = wire.SealedHead{ID: id, GroupID: string(k.group), FileHash: k.digest.String(), Salt: hex.EncodeToString(salt[:]), Format: meta,
-		BlobSize: int64(len(blob)), BlobHash: hex.EncodeToString(sum[:]), Versioned: true, Base: o.base}
-	return s, s.sealKey(vault)
+	s.head = wire.SealedHead{ID: id, GroupID: string(k.group), FileHash: hashText(k.digest), Salt: hex.EncodeToString(salt[:]), Format: meta,
+		BlobSize: size, BlobHash: sum.String(), Versioned: true, Base: o.base, From: o.from}
+	return s.sealKey(vault)
 }
 
 // factsOf returns what is recorded beside the content, and the attributes among it.

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"crypto/hkdf"
 	"crypto/hmac"
@@ -8,7 +9,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,8 +27,9 @@ import (
 // service's files.
 
 const (
-	largeKeyDomain  = "svc-sealed-blocks-1"
-	largeNameDomain = "svc-sealed-upload-1\x00"
+	largeKeyDomain    = "svc-sealed-blocks-1"
+	largeNameDomain   = "svc-sealed-upload-1\x00"
+	largeUploadDomain = "svc-sealed-id-1\x00"
 )
 
 // LargeContent is the content of an upload for [Group.SealLarge].
@@ -65,8 +66,7 @@ func (c *Client) sealLarge(ctx context.Context, k uploadKey, content LargeConten
 	if err := checkSize(l.Size, maxBlocks(caps)); err != nil {
 		return nil, err
 	}
-	vault, err := c.vault(ctx)
-	if err != nil {
+	if _, err := c.vault(ctx); err != nil { // before anything is encrypted
 		return nil, err
 	}
 	s := &Sealed{account: c.account, time: time.Now(), size: l.Size, blockBytes: l.BlockBytes, after: c.memory.Group(string(k.group)).Number}
@@ -90,14 +90,7 @@ func (c *Client) sealLarge(ctx context.Context, k uploadKey, content LargeConten
 		s.Wipe()
 		return nil, err
 	}
-	meta, err := json.Marshal(s.facts)
-	if err != nil {
-		return nil, err
-	}
-	salt := saltOf(s.key)
-	s.head = wire.SealedHead{ID: id, GroupID: string(k.group), FileHash: hash.String(), Salt: hex.EncodeToString(salt[:]), Format: meta, BlobSize: l.SealedBytes(), BlobHash: sum.String(),
-		Versioned: true, Base: o.base}
-	return s, s.sealKey(vault)
+	return s, c.sealHead(ctx, s, k, id, sum, l.SealedBytes(), o)
 }
 
 // newUploadID returns a random id. Ids made together are neighbours in the service's index.
@@ -331,19 +324,28 @@ func (c *Client) sendLarge(ctx context.Context, s *Sealed) (Receipt, error) {
 	}
 	g := c.Group(s.Group())
 	s.mu.Lock()
-	o := options{attrs: s.attrs, progress: s.progress, resume: resume{dir: s.state, stem: stem}, base: s.head.Base}
+	o := options{attrs: s.attrs, progress: s.progress, resume: resume{dir: s.state, stem: stem}, base: s.head.Base, id: s.uploadID()}
 	s.mu.Unlock()
-	o.ready = func(ctx context.Context, hash Digest) (*Receipt, error) {
-		if hash != s.Hash() {
-			return nil, &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("the content has another hash than when it was saved")}
-		}
-		return g.recordedAlready(ctx, s)
-	}
 	r, err := g.putBlocks(ctx, s.Name(), &waitingFile{SealedBlocks: body}, nil, s.size, o)
-	if isUploadGone(err) { // the service keeps parts for some days only
+	switch {
+	case isUploadGone(err): // the service keeps parts for some days only
+		o.id = ""
 		r, err = g.putBlocks(ctx, s.Name(), &waitingFile{SealedBlocks: body}, nil, s.size, o)
+	case codeOf(err) == wire.CodeSpent: // it is recorded, and the answer was lost
+		found, lookErr := g.findOwn(ctx, func(e *Entry) bool { return e.Name == s.Name() && e.Hash == s.Hash() })
+		if lookErr != nil || found != nil {
+			return *cmp.Or(found, new(Receipt)), lookErr
+		}
 	}
 	return r, err
+}
+
+// uploadID is the id under which the upload is recorded in its group: always the same one, so that it is recorded once. Its
+// time stays in front. Needs mu.
+func (s *Sealed) uploadID() string {
+	sum := sha256.Sum256([]byte(largeUploadDomain + s.head.ID + "\x00" + s.head.GroupID))
+	const timeDigits = 12
+	return s.head.ID[:timeDigits] + hex.EncodeToString(sum[:])[:2*wire.UploadIDBytes-timeDigits]
 }
 
 // stateName is what the state of the upload is called: nobody can tell the group from it.
@@ -357,35 +359,6 @@ func (s *Sealed) stateName() (string, error) {
 	_, _ = mac.Write([]byte(largeNameDomain + s.head.GroupID)) // never fails
 	return hex.EncodeToString(mac.Sum(nil)[:16]), nil
 }
-
-// recordedAlready looks at the newest version of the name before an upload with a [Base] is recorded. It is
-// the one that the upload replaces, or of this upload, whose answer was lost; any other is [wire.CodeHead].
-func (g Group) recordedAlready(ctx context.Context, s *Sealed) (*Receipt, error) {
-	base, set := s.Base()
-	if !set {
-		return nil, nil
-	}
-	entries, err := g.c.entries(ctx, g.ID, 0)
-	if err != nil {
-		return nil, err
-	}
-	var head *Entry
-	for i := range entries {
-		if e := &entries[i]; e.Name == s.Name() && e.Deleted == nil && (head == nil || named(e) > named(head)) {
-			head = e
-		}
-	}
-	switch {
-	case head == nil && base == "", head != nil && head.Ref == base:
-		return nil, nil
-	case head != nil && head.Uploader == g.c.account && head.Hash == s.Hash():
-		return &Receipt{Ref: head.Ref, Tx: head.Tx, Hash: head.Hash, Size: head.Size, Seq: head.Seq, Time: head.Time, Content: head.Content}, nil
-	}
-	return nil, &Error{Op: "check", Kind: ErrConflict, Code: wire.CodeHead, Err: errors.New("the name has a newer version than the upload knows")}
-}
-
-// named is the age of the name of an entry, by the record that gave it.
-func named(e *Entry) int64 { return e.Named().Age }
 
 // mostBlob bounds the ciphertext, in bytes.
 func (s *Sealed) mostBlob() int64 {

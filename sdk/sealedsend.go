@@ -125,46 +125,66 @@ func isAnswer(err error) bool {
 	return errors.As(err, &answered)
 }
 
-// sendSealed sends one upload, and again with its key sealed anew if the epoch ended.
+// sendSealed sends one upload.
 func (c *Client) sendSealed(ctx context.Context, s *Sealed) (Receipt, error) {
 	if _, large := s.Layout(); large {
 		return c.sendLarge(ctx, s)
 	}
-	r, err := c.trySealed(ctx, s)
-	if codeOf(err) != wire.CodeEpoch || !s.HasKey() {
-		return r, err
-	}
-	vault, err := c.newerVault(ctx)
-	if err == nil {
-		err = s.sealKey(vault)
-	}
-	if err != nil {
-		return Receipt{}, err
-	}
-	return c.trySealed(ctx, s)
+	r, _, err := c.answerSealed(ctx, s)
+	return r, err
 }
 
-// trySealed sends one upload until it has an answer.
-func (c *Client) trySealed(ctx context.Context, s *Sealed) (Receipt, error) {
-	var answer wire.FinalizeUploadResult
-	err := c.retry(ctx, func(ctx context.Context) (err error) {
-		if s.isSmall() {
-			answer, err = c.small.send(ctx, s)
-			return err
+// recordSealed sends an upload, and makes sure that the record has these attributes, if it is that of an earlier
+// attempt.
+func (c *Client) recordSealed(ctx context.Context, s *Sealed, a Attributes, repeated bool) (Receipt, wire.FinalizeUploadResult, error) {
+	r, answer, err := c.answerSealed(ctx, s)
+	if err == nil && !s.Attributes().Equal(a) { // of the earlier attempt, or not offered
+		if err = c.settle(ctx, s.Group(), r.Ref, a); err != nil {
+			s.noteOutcome(errNotSettled) // the next attempt settles again
+			return Receipt{}, answer, err
 		}
-		return c.putSealed(ctx, s, &answer)
-	})
-	if err != nil {
-		return Receipt{}, err
 	}
-	return c.sealedReceipt(ctx, s, answer)
+	if repeated {
+		r.Number = 0
+	}
+	return r, answer, err
+}
+
+// errNotSettled stands for an upload that is recorded with other attributes than it shall have.
+var errNotSettled = errors.New("recorded with other attributes")
+
+// answerSealed sends one upload until it has an answer, and again with its key sealed anew if the epoch ended. The
+// answer is checked.
+func (c *Client) answerSealed(ctx context.Context, s *Sealed) (r Receipt, answer wire.FinalizeUploadResult, err error) {
+	try := func() error {
+		return c.retry(ctx, func(ctx context.Context) (err error) {
+			if s.isSmall() {
+				answer, err = c.small.send(ctx, s)
+				return err
+			}
+			return c.putSealed(ctx, s, &answer)
+		})
+	}
+	if err = try(); codeOf(err) == wire.CodeEpoch && s.HasKey() {
+		vault, vaultErr := c.newerVault(ctx)
+		if vaultErr == nil {
+			vaultErr = s.sealKey(vault)
+		}
+		if err = vaultErr; err == nil {
+			err = try()
+		}
+	}
+	if err == nil {
+		r, err = c.sealedReceipt(ctx, s, answer)
+	}
+	return r, answer, err
 }
 
 // sealedReceipt checks the confirmation of an upload.
 func (c *Client) sealedReceipt(ctx context.Context, s *Sealed, a wire.FinalizeUploadResult) (Receipt, error) {
 	s.mu.Lock()
 	attrs := s.attrs
-	sent := Entry{Group: GroupID(s.head.GroupID), Name: s.facts.Filename, Size: s.size, Attributes: &attrs}
+	sent := Entry{Group: GroupID(s.head.GroupID), Name: s.facts.Filename, Size: s.size, Content: s.contentID, Attributes: &attrs}
 	sent.Hash, _ = parseDigest(s.head.FileHash) // checked, as the salt
 	salt, _ := parseDigest(s.head.Salt)
 	sent.Commitment = commitment(salt, sent)
@@ -181,7 +201,7 @@ func (c *Client) sealedReceipt(ctx context.Context, s *Sealed, a wire.FinalizeUp
 
 // isSmall reports whether the upload may travel with others.
 func (s *Sealed) isSmall() bool {
-	return s.blockBytes == 0 && s.BlobSize() <= wire.SealedBatchBlob
+	return s.blockBytes == 0 && s.contentID == (Digest{}) && s.BlobSize() <= wire.SealedBatchBlob
 }
 
 // frameBytes returns about how long the frame is, in bytes: never less.

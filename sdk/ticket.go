@@ -30,7 +30,6 @@ type ticket struct {
 	key        *format.Key
 	salt       [chain.SaltBytes]byte // of what the record commits to
 	uploadURL  string                // path for the raw transfer; "" = not offered
-	parts      parts                 // of format version 2
 	since      time.Time
 	lost       time.Time // when an answer last failed to arrive
 	state      uploadState
@@ -38,13 +37,6 @@ type ticket struct {
 	attributes string // of the newest finalize
 	mixed      bool   // the finalizes had different attributes; any of them may be recorded
 	after      int64  // known number of records in the group before the first finalize
-}
-
-// parts is what the service issued for an upload of format version 2.
-type parts struct {
-	url   string // path for the parts; "" = not offered
-	bytes int64  // longest part, in bytes of sealed blocks
-	base  Ref    // blocks of it may be taken over; "" = none
 }
 
 // uploadState is the state of an upload.
@@ -95,10 +87,4 @@ func (t *ticket) step(step uploadStep) {
 		panic(fmt.Sprintf("sdk: step %d of an upload in state %d", step, t.state))
 	}
 	t.state = next
-}
-
-// again returns a ticket for another finalize of an upload in parts that was refused: the service
-// keeps the parts.
-func (t *ticket) again() *ticket {
-	return &ticket{id: t.id, key: t.key, salt: t.salt, parts: t.parts, since: t.since, state: uploadIssued}
 }

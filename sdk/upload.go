@@ -82,22 +82,14 @@ func (c *Client) uploadSealed(ctx context.Context, k uploadKey, content []byte, 
 		return Receipt{}, err
 	}
 	s.progress = o.progress
-	r, err := c.sendSealed(ctx, s)
-	again := err != nil && s.mayBeRecorded() && codeOf(err) != wire.CodeSpent
-	if err == nil && !s.Attributes().Equal(o.attrs) { // of the earlier attempt, or not offered
-		err = c.settle(ctx, k.group, r.Ref, o.attrs)
-		again = err != nil
-	}
-	if again {
+	r, _, err := c.recordSealed(ctx, s, o.attrs, repeated)
+	if err != nil && s.mayBeRecorded() && codeOf(err) != wire.CodeSpent {
 		s.KeepIn(nil)
 		c.uploads.rememberSealed(k, s)
 		return Receipt{}, err
 	}
 	c.uploads.forgetSealed(k)
 	s.Wipe()
-	if repeated {
-		r.Number = 0
-	}
 	return r, err
 }
 

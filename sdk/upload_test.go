@@ -288,11 +288,16 @@ func TestPutFollowsAVersion(t *testing.T) {
 			t.Errorf("after %q: %v", base, err)
 		}
 	}
-	if _, err := put(c, []byte("second"), first.Ref); err != nil {
+	second, err := put(c, []byte("second"), first.Ref)
+	if err != nil {
 		t.Error(err)
 	}
-	if _, err := put(c, make([]byte, wire.WholeFileBytes+1), first.Ref); sdk.KindOf(err) != sdk.ErrTooLarge {
+	large := make([]byte, wire.WholeFileBytes+1)
+	if _, err := put(c, large, first.Ref); sdk.KindOf(err) != sdk.ErrConflict || errorCode(err) != wire.CodeHead {
 		t.Errorf("a large file: %v", err)
+	}
+	if _, err := put(c, large, second.Ref); err != nil {
+		t.Error(err)
 	}
 	records := s.Records()
 	hosted, other := world(t, testkit.Hosted)

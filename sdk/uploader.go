@@ -36,14 +36,13 @@ type uploader struct {
 	mu         sync.Mutex
 	keys       map[[32]byte]string         // upload id by the fingerprint of its file key
 	unfinished map[uploadKey]*ticket       // uploads in the state unsure
-	inBlocks   map[uploadKey]*BlockUpload  // the same, of [Group.Put] in format version 2
 	receipts   map[Ref]struct{}            // records that a caller knows
 	sending    map[uploadKey]chan struct{} // of the upload in progress; closed at its end
-	sealed     map[uploadKey]*Sealed       // the same, of sealed uploads
+	sealed     map[uploadKey]*Sealed       // sealed uploads that may be recorded
 }
 
 func newUploader(c *Client) *uploader {
-	return &uploader{c: c, keys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket), inBlocks: make(map[uploadKey]*BlockUpload), receipts: make(map[Ref]struct{}),
+	return &uploader{c: c, keys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket), receipts: make(map[Ref]struct{}),
 		sending: make(map[uploadKey]chan struct{}), sealed: make(map[uploadKey]*Sealed)}
 }
 
@@ -99,43 +98,6 @@ func (u *uploader) forget(k uploadKey) {
 	delete(u.unfinished, k)
 }
 
-// keptUnsure bounds how many uploads of format version 2 without an answer are kept.
-const keptUnsure = 64
-
-// rememberBlocks keeps an upload of format version 2 without an answer, and wipes the keys of those
-// that it takes the place of.
-func (u *uploader) rememberBlocks(k uploadKey, b *BlockUpload) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if before := u.inBlocks[k]; before != nil && before != b {
-		before.Abandon()
-	}
-	if len(u.inBlocks) >= keptUnsure {
-		for _, other := range u.inBlocks {
-			other.Abandon()
-		}
-		clear(u.inBlocks)
-	}
-	u.inBlocks[k] = b
-}
-
-// unsureBlocks returns an earlier upload of format version 2 with an unknown outcome, or nil.
-func (u *uploader) unsureBlocks(k uploadKey) *BlockUpload {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.inBlocks[k]
-}
-
-// forgetBlocks ends what rememberBlocks kept.
-func (u *uploader) forgetBlocks(k uploadKey) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if b := u.inBlocks[k]; b != nil {
-		b.Abandon()
-	}
-	delete(u.inBlocks, k)
-}
-
 // reported remembers a record that a caller now knows. The same content uploaded again is
 // another record.
 func (u *uploader) reported(ref Ref) {
@@ -174,7 +136,6 @@ func (u *uploader) prepare(ctx context.Context, isOurs bool, request wire.Prepar
 	t := &ticket{id: answer.UploadID, key: key, salt: saltOf(key), since: time.Now(), state: uploadIssued}
 	if isOurs {
 		t.uploadURL = answer.UploadURL
-		t.parts = parts{url: answer.PartsURL, bytes: answer.PartBytes, base: Ref(answer.Base)}
 	}
 	return t, nil
 }
@@ -199,10 +160,6 @@ func (u *uploader) noteKey(key *format.Key, uploadID string) error {
 func (u *uploader) close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, b := range u.inBlocks {
-		b.Abandon()
-	}
-	clear(u.inBlocks)
 	for _, s := range u.sealed {
 		s.Wipe()
 	}
@@ -217,25 +174,39 @@ func (u *uploader) unsureSealed(k uploadKey) *Sealed {
 	return u.sealed[k]
 }
 
-// keptSealed bounds how many sealed uploads without an answer are kept, of some 5 KiB each.
-const keptSealed = 10_000
+// Sealed uploads without an answer that are kept: of some 5 KiB each, and of those in blocks with their manifests.
+const (
+	keptSealed    = 10_000
+	keptManifests = 64
+)
 
-// rememberSealed keeps a sealed upload without an answer.
+// rememberSealed keeps a sealed upload without an answer. The oldest ones go, and their keys with them.
 func (u *uploader) rememberSealed(k uploadKey, s *Sealed) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.sealed[k] = s
+	alike := func(o *Sealed) bool { return (o.contentID == Digest{}) == (s.contentID == Digest{}) }
+	most := keptSealed
+	if s.contentID != (Digest{}) {
+		most = keptManifests
+	}
+	kept := 0
 	var oldest uploadKey
-	for k, s := range u.sealed {
-		if time.Since(s.time) > keptTicket {
+	for k, other := range u.sealed {
+		if time.Since(other.time) > keptTicket {
+			other.Wipe()
 			delete(u.sealed, k)
-		} else if o := u.sealed[oldest]; o == nil || s.time.Before(o.time) {
-			oldest = k
+		} else if alike(other) {
+			kept++
+			if o := u.sealed[oldest]; o == nil || !alike(o) || other.time.Before(o.time) {
+				oldest = k
+			}
 		}
 	}
-	if len(u.sealed) >= keptSealed {
+	if kept > most {
+		u.sealed[oldest].Wipe()
 		delete(u.sealed, oldest)
 	}
-	u.sealed[k] = s
 }
 
 func (u *uploader) forgetSealed(k uploadKey) {

@@ -38,18 +38,24 @@ func TestPartsRefused(t *testing.T) {
 	t.Parallel()
 	r, alice := runLarge(t)
 	bob := r.user("bob", "10")
-	alice.adds(bob)
-	s := alice.begins(wire.PrepareUploadRequest{})
-	body, wrapped, _ := s.sealed(format.Extents{{First: 0, Count: 3}}, noise(3*smallBlocks-5))
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "whole"})
+	must[string](alice, wire.OpSetGroupFormat, object{"group_id": "whole", "format": 1})
+	s := alice.begins()
+	body, _, _ := s.sealed(format.Extents{{First: 0, Count: 3}}, noise(3*smallBlocks-5))
 	sealed := smallBlocks + format.Overhead
-	whole := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
 	with := func(name, value string) func(*http.Request) {
 		return func(req *http.Request) { req.Header.Set(name, value) }
 	}
-	to := func(number any, blocks string) func(*http.Request) {
+	query := func(name, value string) func(*http.Request) {
 		return func(req *http.Request) {
-			req.URL = s.putRequest(number, blocks, "", nil).URL
+			q := req.URL.Query()
+			q.Set(name, value)
+			req.URL.RawQuery = q.Encode()
 		}
+	}
+	blocks := func(blocks string) func(*http.Request) { return query("blocks", blocks) }
+	path := func(path string) func(*http.Request) {
+		return func(req *http.Request) { req.URL.Path = wire.PathParts + path }
 	}
 	size := func(body io.Reader, size int64) func(*http.Request) {
 		return func(req *http.Request) { req.Body, req.ContentLength = io.NopCloser(body), size }
@@ -63,159 +69,148 @@ func TestPartsRefused(t *testing.T) {
 		change func(*http.Request)
 		code   string
 	}{
-		"no number":                 {to("x", "0-2"), wire.CodeValidation},
-		"a negative number":         {to("-1", "0-2"), wire.CodeValidation},
-		"two spellings of a number": {to("01", "0-2"), wire.CodeValidation},
-		"a number too large":        {to(int64(1)<<31, "0-2"), wire.CodeValidation},
-		"no blocks":                 {to(1, ""), wire.CodeValidation},
-		"blocks out of order":       {to(1, "2,0-1"), wire.CodeValidation},
-		"blocks twice":              {to(1, "0-1,1"), wire.CodeValidation},
-		"two spellings of blocks":   {to(1, "0,1,2"), wire.CodeValidation},
-		"more blocks than a part":   {to(1, "0-127"), wire.CodeValidation},
-		"beyond the largest file":   {to(1, "0-1,1024"), wire.CodeTooLarge},
-		"fewer blocks than bytes":   {to(1, "0-1"), wire.CodeValidation},
-		"more blocks than bytes":    {to(1, "0-3"), wire.CodeValidation},
-		"no key":                    {with(wire.HeaderPartKey, ""), wire.CodeValidation},
-		"a short key":               {with(wire.HeaderPartKey, "AAAA"), wire.CodeValidation},
-		"a long key":                {with(wire.HeaderPartKey, base64.StdEncoding.EncodeToString(make([]byte, 61))), wire.CodeValidation},
-		"no text for a key":         {with(wire.HeaderPartKey, "?"), wire.CodeValidation},
-		"an ETag without quotes":    {with("If-Match", "abc"), wire.CodeValidation},
-		"a part that is not there":  {with("If-Match", `"abc"`), wire.CodePartExists},
-		"another digest":            {with("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(make([]byte, 32))+":"), wire.CodeValidation},
-		"no digest":                 {with("Repr-Digest", "sha-256=:AAAA:"), wire.CodeValidation},
-		"a body that is too long":   {sent(make([]byte, wire.PartBytes+1)), wire.CodeTooLarge},
-		"an empty body":             {sent(nil), wire.CodeValidation},
-		"an empty last block":       {sent(body[:2*sealed+format.Overhead]), wire.CodeValidation},
-		"unsized, too short":        {unsized(body[:2*sealed]), wire.CodeValidation},
-		"unsized, empty":            {unsized(nil), wire.CodeValidation},
-		"unsized, an empty block":   {unsized(body[:2*sealed+format.Overhead]), wire.CodeValidation},
-		"unsized, a hole":           {unsized(body[:sealed+100]), wire.CodeValidation},
-		"unsized, too long":         {unsized(append(body[:3*sealed-5:3*sealed-5], make([]byte, 6)...)), wire.CodeValidation},
-		"the upload of another":     {as(bob), wire.CodeNotAuthorized},
-		"no upload":                 {func(req *http.Request) { req.URL.Path = wire.PathParts + "nothing/1" }, wire.CodeUploadUnknown},
-		"an upload without parts":   {func(req *http.Request) { req.URL.Path = wire.PathParts + whole.UploadID + "/1" }, wire.CodeValidation},
-		"nobody":                    {func(req *http.Request) { req.Header.Del("Authorization") }, wire.CodeAuthRequired},
+		"no id of a part":         {path(s.upload + "/x"), wire.CodeValidation},
+		"another spelling of one": {path(s.upload + "/" + strings.ToUpper(newID()[:31]) + "F"), wire.CodeValidation},
+		"no id of an upload":      {path("nothing/" + newID()), wire.CodeValidation},
+		"no blocks":               {blocks(""), wire.CodeValidation},
+		"blocks out of order":     {blocks("2,0-1"), wire.CodeValidation},
+		"blocks twice":            {blocks("0-1,1"), wire.CodeValidation},
+		"two spellings of blocks": {blocks("0,1,2"), wire.CodeValidation},
+		"more blocks than a part": {blocks("0-127"), wire.CodeValidation},
+		"beyond the largest file": {blocks("0-1,1024"), wire.CodeTooLarge},
+		"fewer blocks than bytes": {blocks("0-1"), wire.CodeValidation},
+		"more blocks than bytes":  {blocks("0-3"), wire.CodeValidation},
+		"blocks too small":        {query("block_size", fmt.Sprint(smallBlocks/2)), wire.CodeValidation},
+		"blocks too large":        {query("block_size", fmt.Sprint(2<<20)), wire.CodeValidation},
+		"no power of two":         {query("block_size", "100000"), wire.CodeValidation},
+		"negative blocks":         {query("block_size", fmt.Sprint(-smallBlocks)), wire.CodeValidation},
+		"no size of blocks":       {query("block_size", "x"), wire.CodeValidation},
+		"another digest":          {with("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(make([]byte, 32))+":"), wire.CodeValidation},
+		"no digest":               {with("Repr-Digest", "sha-256=:AAAA:"), wire.CodeValidation},
+		"a body that is too long": {sent(make([]byte, wire.PartBytes+1)), wire.CodeTooLarge},
+		"an empty body":           {sent(nil), wire.CodeValidation},
+		"an empty last block":     {sent(body[:2*sealed+format.Overhead]), wire.CodeValidation},
+		"unsized, too short":      {unsized(body[:2*sealed]), wire.CodeValidation},
+		"unsized, empty":          {unsized(nil), wire.CodeValidation},
+		"unsized, an empty block": {unsized(body[:2*sealed+format.Overhead]), wire.CodeValidation},
+		"unsized, a hole":         {unsized(body[:sealed+100]), wire.CodeValidation},
+		"unsized, too long":       {unsized(append(body[:3*sealed-5:3*sealed-5], make([]byte, 6)...)), wire.CodeValidation},
+		"a group of others":       {as(bob), wire.CodeNotAuthorized},
+		"no group":                {query("group_id", "nothing"), wire.CodeGroupNotFound},
+		"a group of version 1":    {query("group_id", "whole"), wire.CodeUnsupported},
+		"nobody":                  {func(req *http.Request) { req.Header.Del("Authorization") }, wire.CodeAuthRequired},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req := s.putRequest(1, "0-2", wrapped, bytes.NewReader(body))
+			req := s.putRequest(newID(), "0-2", bytes.NewReader(body))
 			tc.change(req)
 			status, answer := s.do(req)
 			answers(t, name, status, answer, tc.code)
 		})
 	}
-	for path, code := range map[string]string{wire.PathParts + "nothing": wire.CodeUploadUnknown, wire.PathParts + whole.UploadID: wire.CodeValidation} {
-		status, answer := alice.fetch(path, "")
-		answers(t, path, status, answer, code)
-	}
-	if _, list := alice.fetch(s.prepared.PartsURL, ""); string(list) != `{"parts":[]}` {
-		t.Errorf("parts %s", list)
+	if list := s.parts(); len(list) != 0 {
+		t.Errorf("parts %+v", list)
 	}
 	if n := countFiles(t, filepath.Join(r.dir, "blobs")); n != 0 {
 		t.Errorf("%d blobs are left", n)
 	}
-	for name, request := range map[string]wire.PrepareUploadRequest{
-		"blocks too small":   {GroupID: "g", Formats: []int{2}, BlockSize: smallBlocks / 2},
-		"blocks too large":   {GroupID: "g", Formats: []int{2}, BlockSize: 2 << 20},
-		"no power of two":    {GroupID: "g", Formats: []int{2}, BlockSize: 100_000},
-		"negative blocks":    {GroupID: "g", Formats: []int{2}, BlockSize: -smallBlocks},
-		"a file too large":   {GroupID: "g", Formats: []int{1, 2}, Size: 65 << 20},
-		"resume nothing":     {GroupID: "g", Resume: "nothing"},
-		"resume elsewhere":   {GroupID: "other", Resume: s.prepared.UploadID},
-		"resume a whole one": {GroupID: "g", Resume: whole.UploadID},
-	} {
-		code := map[bool]string{true: wire.CodeUploadUnknown, false: wire.CodeValidation}[strings.HasPrefix(request.Resume, "n") || request.GroupID == "other"]
-		if request.Size > 0 {
-			code = wire.CodeTooLarge
-		}
-		status, answer := alice.tool(wire.OpPrepareUpload, request)
-		answers(t, name, status, []byte(answer), code)
+	status, answer := alice.fetch(wire.PathParts+"nothing", "")
+	answers(t, "parts of no id", status, answer, wire.CodeValidation)
+	p := s.puts("0-2", noise(3*smallBlocks))
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "h"})
+	for name, change := range map[string]func(*http.Request){"another group": query("group_id", "h"), "blocks of another size": query("block_size", fmt.Sprint(2*smallBlocks))} {
+		req := s.putRequest(newID(), "0", bytes.NewReader(body[:sealed]))
+		change(req)
+		status, answer := s.do(req)
+		answers(t, name+" than the upload", status, answer, wire.CodeValidation)
 	}
-	status, answer := bob.tool(wire.OpPrepareUpload, object{"resume": s.prepared.UploadID})
-	answers(t, "resume the upload of another", status, []byte(answer), wire.CodeNotAuthorized)
+	// An id is an account's own: that of another names no part of hers.
+	alice.adds(bob)
+	his := bob.begins()
+	his.upload = s.upload
+	if list := his.parts(); len(list) != 0 {
+		t.Errorf("bob sees %+v", list)
+	}
+	his.puts("1", noise(3*smallBlocks))
+	if list := s.parts(); len(list) != 1 || list[0] != p {
+		t.Errorf("parts %+v", list)
+	}
+	status, answer = his.do(his.putRequest(p.ID, "0-2", bytes.NewReader(body)))
+	answers(t, "the id of a part of another account", status, answer, wire.CodePartExists)
 }
 
-// Of a part whose connection breaks the whole blocks are kept, and the rest comes as another
-// part; one that breaks in its first block leaves nothing.
+// Of a part whose connection breaks nothing is kept.
 func TestPartsThatBreakOff(t *testing.T) {
 	t.Parallel()
 	r, alice := runLarge(t)
 	content := noise(5*smallBlocks + 9)
-	s := alice.begins(wire.PrepareUploadRequest{})
+	s := alice.begins()
 	const sealed = int(smallBlocks + format.Overhead)
-	for number, came := range []int{2*sealed + 1000, sealed - 1, 0} {
-		body, wrapped, leaves := s.sealed(format.Extents{{First: 0, Count: 4}}, content)
+	for _, came := range []int{4*sealed - 1, 2*sealed + 1000, sealed - 1, 0} {
+		body, _, _ := s.sealed(format.Extents{{First: 0, Count: 4}}, content)
 		conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 		ok(t, err)
-		fmt.Fprintf(conn, "PUT %s/%d?blocks=0-3 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s: %s\r\nContent-Length: %d\r\n\r\n",
-			s.prepared.PartsURL, number, alice.token, wire.HeaderPartKey, wrapped, len(body))
+		fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n",
+			strings.TrimPrefix(s.partURL(s.upload, newID(), "g", smallBlocks, "0-3"), r.url), alice.token, len(body))
 		_, err = conn.Write(body[:came])
 		ok(t, err)
 		ok(t, conn.Close())
-		if number > 0 {
-			continue
-		}
-		proctest.Eventually(t, "the whole blocks are there", func() bool {
-			var parts wire.PartsResult
-			_, list := alice.fetch(s.prepared.PartsURL, "")
-			ok(t, json.Unmarshal(list, &parts))
-			if len(parts.Parts) == 0 {
-				return false
-			}
-			if p := parts.Parts[0]; p.Blocks != "0-1" || p.ETag != rootOf(leaves[:2]) || p.Key != wrapped {
-				t.Fatalf("part %+v", p)
-			}
-			s.has(parts.Parts[0], leaves[:2])
-			return true
-		})
 	}
 	proctest.Eventually(t, "nothing is under way", func() bool { return r.metric(inFlight) == 0 })
-	s.puts(7, "2-5", content)
-	if _, list := alice.fetch(s.prepared.PartsURL, ""); strings.Count(string(list), `"id"`) != 2 {
-		t.Errorf("parts %s", list)
+	if list := s.parts(); len(list) != 0 {
+		t.Errorf("parts %+v", list)
 	}
+	if n := countFiles(t, filepath.Join(r.dir, "blobs")); n != 0 {
+		t.Errorf("%d blobs are left", n)
+	}
+	s.puts("0-5", content)
 	alice.readsBlocks(s.finishes(content, "f").CID, content)
 }
 
-// A finalize that does not fit its parts is refused, costs nothing, and can be repeated.
-func TestFinalizeOfBlocksRefused(t *testing.T) {
+// A record that does not fit its parts is refused, costs nothing, and can be repeated.
+func TestRecordOfBlocksRefused(t *testing.T) {
 	t.Parallel()
 	r, alice := runLarge(t)
 	content := noise(4*smallBlocks + 9)
-	other := alice.begins(wire.PrepareUploadRequest{})
-	other.puts(0, "0-4", content)
-	s := alice.begins(wire.PrepareUploadRequest{})
-	s.puts(0, "0-2", content)
-	s.puts(1, "3-4", content)
-	s.puts(2, "2,5", noise(6*smallBlocks)) // left over
+	other := alice.begins()
+	other.puts("0-4", content)
+	s := alice.begins()
+	s.puts("0-2", content)
+	s.puts("3-4", content)
+	s.puts("2,5", noise(6*smallBlocks)) // left over
 	s.runs[2], s.leaves[2] = other.runs[2], other.leaves[2]
 	before := alice.balance()
-	// finish changes a true request.
-	finish := func(change func(*wire.FinalizeUploadRequest, format.Manifest, *format.Metadata) format.Manifest) (int, []byte) {
-		again := alice.begins(wire.PrepareUploadRequest{})
-		*again = *s
-		var parts wire.PartsResult
-		_, list := alice.fetch(s.prepared.PartsURL, "")
-		ok(t, json.Unmarshal(list, &parts))
-		req, raw := s.request(int64(len(content)), "f")
-		req.FileHash = hash(content)
-		meta, err := format.ParseMetadata(req.Format)
+	type change = func(*sealedItem, format.Manifest, *format.Metadata) format.Manifest
+	// finish changes a true upload.
+	finish := func(change change) (int, []byte) {
+		i := s.item(content, "f")
+		meta, err := format.ParseMetadata(i.Format)
 		ok(t, err)
-		m, err := format.ParseManifest(raw, meta.Layout().Blocks())
+		m, err := format.ParseManifest(i.blob, meta.Layout().Blocks())
 		ok(t, err)
-		req.Manifest = base64.StdEncoding.EncodeToString(change(&req, m, &meta).Encode())
-		if bytes.Contains(req.Format, []byte("{")) {
-			req.Format, err = json.Marshal(meta)
+		i.blob = change(i, m, &meta).Encode()
+		i.BlobSize, i.BlobHash = int64(len(i.blob)), hash(i.blob)
+		if i.Format != nil {
+			i.Format, err = json.Marshal(meta)
 			ok(t, err)
 		}
-		status, answer := alice.tool(wire.OpFinalizeUpload, req)
+		alice.sealsKey(i, i.key, alice.id)
+		status, answer := alice.puts(i)
 		return status, []byte(answer)
 	}
-	type change = func(*wire.FinalizeUploadRequest, format.Manifest, *format.Metadata) format.Manifest
 	meta := func(f func(*format.Metadata)) change {
-		return func(_ *wire.FinalizeUploadRequest, m format.Manifest, meta *format.Metadata) format.Manifest {
+		return func(_ *sealedItem, m format.Manifest, meta *format.Metadata) format.Manifest {
 			f(meta)
 			return m
 		}
+	}
+	head := func(f func(*sealedItem)) change {
+		return func(i *sealedItem, m format.Manifest, _ *format.Metadata) format.Manifest {
+			f(i)
+			return m
+		}
+	}
+	runs := func(f func(format.Manifest) format.Manifest) change {
+		return func(_ *sealedItem, m format.Manifest, _ *format.Metadata) format.Manifest { return f(m) }
 	}
 	// The block 2 of s lies in another upload: everything else is true.
 	status, answer := finish(meta(func(*format.Metadata) {}))
@@ -223,29 +218,22 @@ func TestFinalizeOfBlocksRefused(t *testing.T) {
 	if !strings.Contains(string(answer), "than the size says: 2\"") {
 		t.Errorf("the answer does not name the block: %s", answer)
 	}
-	s.puts(3, "2", content)
+	s.puts("2", content)
 	for name, tc := range map[string]struct {
 		change change
 		code   string
 	}{
-		"a part of nobody": {func(_ *wire.FinalizeUploadRequest, m format.Manifest, _ *format.Metadata) format.Manifest {
+		"a part of nobody": {runs(func(m format.Manifest) format.Manifest {
 			m[0].Part[3] ^= 1
 			return m
-		}, wire.CodeMissing},
-		"a block that its part lacks": {func(_ *wire.FinalizeUploadRequest, m format.Manifest, _ *format.Metadata) format.Manifest {
+		}), wire.CodeMissing},
+		"a block that its part lacks": {runs(func(m format.Manifest) format.Manifest {
 			m[1].Count, m[2].First, m[2].Count = 2, 4, 1
 			return m
-		}, wire.CodeMissing},
-		"a hole": {func(_ *wire.FinalizeUploadRequest, m format.Manifest, _ *format.Metadata) format.Manifest {
-			return m[1:]
-		}, wire.CodeValidation},
-		"a run twice": {func(_ *wire.FinalizeUploadRequest, m format.Manifest, _ *format.Metadata) format.Manifest {
-			return append(m, m[0])
-		}, wire.CodeValidation},
-		"no run": {func(_ *wire.FinalizeUploadRequest, m format.Manifest, _ *format.Metadata) format.Manifest { return nil }, wire.CodeValidation},
-		"a long manifest inside": {func(_ *wire.FinalizeUploadRequest, m format.Manifest, _ *format.Metadata) format.Manifest {
-			return make(format.Manifest, wire.InlineManifestBytes/format.RunBytes+1)
-		}, wire.CodeTooLarge},
+		}), wire.CodeMissing},
+		"a hole":               {runs(func(m format.Manifest) format.Manifest { return m[1:] }), wire.CodeValidation},
+		"a run twice":          {runs(func(m format.Manifest) format.Manifest { return append(m, m[0]) }), wire.CodeValidation},
+		"no run":               {runs(func(format.Manifest) format.Manifest { return nil }), wire.CodeValidation},
 		"another root":         {meta(func(m *format.Metadata) { m.Root[0] ^= 1 }), wire.CodeValidation},
 		"a longer last block":  {meta(func(m *format.Metadata) { m.OriginalSize++ }), wire.CodeMissing},
 		"a shorter last block": {meta(func(m *format.Metadata) { m.OriginalSize-- }), wire.CodeMissing},
@@ -257,31 +245,38 @@ func TestFinalizeOfBlocksRefused(t *testing.T) {
 		"near 2^53":            {meta(func(m *format.Metadata) { m.OriginalSize = 1 << 53 }), wire.CodeTooLarge},
 		"no name":              {meta(func(m *format.Metadata) { m.Filename = "" }), wire.CodeValidation},
 		"a link":               {meta(func(m *format.Metadata) { m.ContentType = format.TypeSymlink }), wire.CodeValidation},
-		"no hash": {func(req *wire.FinalizeUploadRequest, m format.Manifest, _ *format.Metadata) format.Manifest {
-			req.FileHash = ""
-			return m
-		}, wire.CodeValidation},
-		"version 1": {func(req *wire.FinalizeUploadRequest, m format.Manifest, _ *format.Metadata) format.Manifest {
-			req.Format = nil
-			return m
-		}, wire.CodeValidation},
+		"no hash":              {head(func(i *sealedItem) { i.FileHash = "" }), wire.CodeValidation},
+		"no hash, from itself": {head(func(i *sealedItem) { i.FileHash, i.From = "", "nothing" }), wire.CodeValidation},
+		"no format":            {head(func(i *sealedItem) { i.Format = nil }), wire.CodeValidation},
+		"another version":      {head(func(i *sealedItem) { i.Base = "another" }), wire.CodeHead},
+		"another group":        {head(func(i *sealedItem) { i.GroupID = "nothing" }), wire.CodeGroupNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, answer := finish(tc.change)
 			answers(t, name, status, answer, tc.code)
 		})
 	}
-	for name, manifest := range map[string]any{"no manifest": "", "no text": "?", "half a run": "AAAA", "a number": 7} {
-		req, _ := s.request(int64(len(content)), "f")
-		status, answer := alice.tool(wire.OpFinalizeUpload, object{"upload_id": req.UploadID, "file_hash": hash(content), "format": req.Format, "manifest": manifest})
-		code := map[bool]string{true: wire.CodeInvalidJSON, false: wire.CodeValidation}[name == "a number"]
-		answers(t, name, status, []byte(answer), code)
+	for name, change := range map[string]func(*sealedItem){
+		"half a run":        func(i *sealedItem) { i.blob = i.blob[:50] },
+		"another manifest":  func(i *sealedItem) { i.blob[0] ^= 1 },
+		"a manifest longer": func(i *sealedItem) { i.blob = make([]byte, format.MaxManifestBytes+1) },
+	} {
+		i := s.item(content, "f")
+		change(i)
+		if i.BlobSize = int64(len(i.blob)); name != "another manifest" {
+			i.BlobHash = hash(i.blob)
+		}
+		alice.sealsKey(i, i.key, alice.id)
+		status, answer := alice.puts(i)
+		answers(t, name, status, []byte(answer), map[bool]string{true: wire.CodeTooLarge, false: wire.CodeValidation}[len(i.blob) > format.MaxManifestBytes])
+	}
+	status, text := alice.post("/tools/"+wire.OpFinalizeUploads, alice.header(), s.item(content, "f").frame())
+	if status != http.StatusOK || !strings.Contains(string(text), wire.CodeValidation) {
+		t.Errorf("among small ones: %d %s", status, text)
 	}
 	whole := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g", "filename": "f"})
-	req, _ := s.request(int64(len(content)), "f")
-	req.UploadID, req.FileHash = whole.UploadID, hash(content)
-	status, text := alice.tool(wire.OpFinalizeUpload, req)
-	answers(t, "an upload without parts", status, []byte(text), wire.CodeValidation)
+	status, refusal := alice.tool(wire.OpFinalizeUpload, object{"upload_id": whole.UploadID, "file_hash": hash(content), "format": s.item(content, "f").Format})
+	answers(t, "as a whole file", status, []byte(refusal), wire.CodeValidation)
 	if now := alice.balance(); now != before {
 		t.Errorf("the refusals cost something: %s, then %s", before, now)
 	}
@@ -292,53 +287,30 @@ func TestFinalizeOfBlocksRefused(t *testing.T) {
 	r.audits()
 }
 
-// An upload that was prepared for parts may be finished in format version 1; its parts go.
-func TestPartsOfAWholeFile(t *testing.T) {
-	t.Parallel()
-	r, alice := runLarge(t)
-	s := alice.begins(wire.PrepareUploadRequest{Filename: "f"})
-	s.puts(0, "0-1", noise(2*smallBlocks))
-	out := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, wire.FinalizeUploadRequest{UploadID: s.prepared.UploadID,
-		EncryptedData: seal(t, s.prepared.Key, []byte("small")), FileHash: hash([]byte("small"))})
-	alice.reads(out.CID, "small")
-	if n := countFiles(t, filepath.Join(r.dir, "blobs")); n != 0 { // the small file lies in the database
-		t.Errorf("%d blobs are left", n)
-	}
-	r.clean(1)
-}
-
-// A manifest that is too long for JSON is sent before, and read by itself.
+// A manifest that is too long for the database is a blob, and is read by itself.
 func TestLongManifest(t *testing.T) {
 	t.Parallel()
 	r, alice := runLarge(t)
 	const blocks = wire.InlineManifestBytes/format.RunBytes + 5
 	content := noise(blocks*smallBlocks - 3)
-	s := alice.begins(wire.PrepareUploadRequest{Filename: "f"})
-	for first := int64(0); first < blocks; first += 127 {
-		s.puts(int(first), format.Extents{{First: first, Count: min(127, blocks-first)}}.String(), content)
+	s := alice.begins()
+	i := s.longManifest(blocks, content)
+	before := countFiles(t, filepath.Join(r.dir, "blobs"))
+	wrong := *i
+	wrong.FileHash, wrong.From = "", "nothing"
+	alice.sealsKey(&wrong, i.key, alice.id)
+	status, answer := alice.puts(&wrong)
+	answers(t, "one that is refused", status, []byte(answer), wire.CodeValidation)
+	if n := countFiles(t, filepath.Join(r.dir, "blobs")); n != before {
+		t.Errorf("%d blobs, %d before", n, before)
 	}
-	req, _ := s.request(int64(len(content)), "f")
-	req.Manifest, req.FileHash = "", hash(content)
-	put := func(raw []byte, size int64) (int, []byte) {
-		t.Helper()
-		put, err := http.NewRequest(http.MethodPut, r.url+s.prepared.PartsURL+"/"+wire.ManifestPart, bytes.NewReader(raw))
-		ok(t, err)
-		put.Header, put.ContentLength = s.header(), size
-		put.Header.Set("Expect", "100-continue")
-		return s.do(put)
+	out := alice.mustPut(i)
+	if again := alice.mustPut(i); again.TransID != out.TransID {
+		t.Errorf("recorded again: %+v", again)
 	}
-	status, answer := put([]byte("x"), format.MaxManifestBytes+1)
-	answers(t, "a manifest that is too long", status, answer, wire.CodeTooLarge)
-	var m format.Manifest // a run for each block
-	for i := range int64(blocks) {
-		m = append(m, s.runs[i])
+	if n := countFiles(t, filepath.Join(r.dir, "blobs")); n != before+1 {
+		t.Errorf("%d blobs, %d before", n, before)
 	}
-	for _, raw := range [][]byte{m[1:].Encode(), m.Encode()} { // the second replaces the first
-		if status, answer := put(raw, int64(len(raw))); status != http.StatusNoContent {
-			t.Fatalf("manifest: %d %s", status, answer)
-		}
-	}
-	out := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, req)
 	o := alice.opens(out.CID)
 	if o.answer.Manifest != "" || o.answer.ManifestURL == "" || len(o.manifest) != blocks {
 		t.Errorf("manifest of %d runs, %+v", len(o.manifest), o.answer)
@@ -351,41 +323,52 @@ func TestLongManifest(t *testing.T) {
 	r.clean(1)
 }
 
-// Parts that are replaced while the upload is finished: either the finish is refused, or the
-// file is whole; nothing else is left.
-func TestPartsReplacedWhileFinished(t *testing.T) {
+// longManifest sends the blocks of content, and returns an upload with a run for each.
+func (s *sending) longManifest(blocks int64, content []byte) *sealedItem {
+	s.t.Helper()
+	for first := int64(0); first < blocks; first += 127 {
+		s.puts(format.Extents{{First: first, Count: min(127, blocks-first)}}.String(), content)
+	}
+	i := s.item(content, "f")
+	var m format.Manifest
+	for block := range blocks {
+		m = append(m, s.runs[block])
+	}
+	i.blob = m.Encode()
+	i.BlobSize, i.BlobHash = int64(len(i.blob)), hash(i.blob)
+	s.sealsKey(i, i.key, s.id)
+	return i
+}
+
+// An upload that is recorded twice at once, while a part of it comes, is recorded once, and nothing else is left.
+func TestRecordsAtOnce(t *testing.T) {
 	t.Parallel()
 	r, alice := runLarge(t)
 	content := noise(2*smallBlocks + 1)
 	for round := range 10 {
-		s := alice.begins(wire.PrepareUploadRequest{Filename: fmt.Sprint(round)})
-		p := s.puts(0, "0-1", content)
-		s.puts(1, "2", content)
-		body, wrapped, _ := s.sealed(format.Extents{{First: 0, Count: 2}}, content)
-		req, _ := s.request(int64(len(content)), fmt.Sprint(round))
-		req.FileHash = hash(content)
-		var put, finished int
-		var answer string
-		var both sync.WaitGroup
-		both.Go(func() {
-			again := s.putRequest(0, "0-1", wrapped, bytes.NewReader(body))
-			again.Header.Set("If-Match", `"`+p.ETag+`"`)
-			put, _ = s.do(again)
-		})
-		both.Go(func() { finished, answer = alice.tool(wire.OpFinalizeUpload, req) })
-		both.Wait()
-		switch {
-		case finished == http.StatusOK && put != http.StatusConflict, finished == http.StatusConflict && put != http.StatusOK:
-			t.Errorf("round %d: the part answers %d, the end %d %s", round, put, finished, answer)
-		case finished == http.StatusOK:
-			var out struct{ Result wire.FinalizeUploadResult }
-			ok(t, json.Unmarshal([]byte(answer), &out))
-			alice.readsBlocks(out.Result.CID, content)
-		case finished != http.StatusConflict:
-			t.Errorf("round %d: %d %s", round, finished, answer)
+		s := alice.begins()
+		s.puts("0-1", content)
+		s.puts("2", content)
+		body, _, _ := s.sealed(format.Extents{{First: 0, Count: 2}}, content)
+		i := s.item(content, fmt.Sprint(round))
+		var put int
+		var refusal []byte
+		var outs [2]wire.FinalizeUploadResult
+		var all sync.WaitGroup
+		all.Go(func() { put, refusal = s.do(s.putRequest(newID(), "0-1", bytes.NewReader(body))) })
+		for n := range outs {
+			all.Go(func() { outs[n] = alice.mustPut(i) })
 		}
+		all.Wait()
+		if put != http.StatusOK && !strings.Contains(string(refusal), wire.CodeSpent) || outs[0].TransID == "" || outs[0].TransID != outs[1].TransID {
+			t.Errorf("round %d: the part answers %d %s, the records are %+v", round, put, refusal, outs)
+		}
+		alice.readsBlocks(outs[0].CID, content)
 	}
 	ok(t, r.svc.CheckStored(t.Context(), func(what string, err error) { t.Error(what, err) }))
+	if n := countFiles(t, filepath.Join(r.dir, "blobs")); n != 20 {
+		t.Errorf("%d blobs are kept, want two for each file", n)
+	}
 }
 
 // Threat 24: after a revocation no part comes, no upload ends, and no block is read, whatever
@@ -397,25 +380,24 @@ func TestThreat24RevokedBetweenBlocks(t *testing.T) {
 	alice.adds(bob)
 	content := noise(3 * smallBlocks)
 	_, out := alice.uploadBlocks("f", content, 2)
-	s := bob.begins(wire.PrepareUploadRequest{Filename: "b"})
-	s.puts(0, "0-1", content)
-	body, wrapped, _ := s.sealed(format.Extents{{First: 2, Count: 1}}, content)
+	s := bob.begins()
+	s.puts("0-1", content)
+	body, _, _ := s.sealed(format.Extents{{First: 2, Count: 1}}, content)
 	o := bob.readsBlocks(out.CID, content)
 	o.answer.Tiles = nil
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})
-	for _, path := range []string{o.answer.DataURL, o.answer.TilesURL + "/tile/8/0/000.p/3", strings.Replace(o.answer.DataURL, wire.PathBlocks, wire.PathManifest, 1), s.prepared.PartsURL} {
+	for _, path := range []string{o.answer.DataURL, o.answer.TilesURL + "/tile/8/0/000.p/3", strings.Replace(o.answer.DataURL, wire.PathBlocks, wire.PathManifest, 1)} {
 		status, answer := bob.fetch(path, "bytes=0-9")
 		answers(t, path[:12], status, answer, wire.CodeNotAuthorized)
 	}
-	status, answer := s.do(s.putRequest(1, "2", wrapped, bytes.NewReader(body)))
+	status, answer := s.do(s.putRequest(newID(), "2", bytes.NewReader(body)))
 	answers(t, "a part", status, answer, wire.CodeNotAuthorized)
 	s.leaves[2], s.runs[2] = s.leaves[1], s.runs[1]
-	req, _ := s.request(int64(len(content)), "b")
-	req.FileHash = hash(content)
-	for op, request := range map[string]any{wire.OpFinalizeUpload: req, wire.OpPrepareUpload: object{"resume": s.prepared.UploadID}} {
-		status, text := bob.tool(op, request)
-		answers(t, op, status, []byte(text), wire.CodeNotAuthorized)
-	}
+	i := s.item(content, "b")
+	status, text := bob.puts(i)
+	answers(t, "the record", status, []byte(text), wire.CodeNotAuthorized)
+	status, text = bob.tool(wire.OpOpenSealedKey, object{"id": i.ID, "group_id": "g", "epoch": i.Epoch, "sealed_key": i.SealedKey, "head_hash": headHash(i)})
+	answers(t, "the key", status, []byte(text), wire.CodeNotAuthorized)
 	alice.readsBlocks(out.CID, content)
 }
 
@@ -499,10 +481,6 @@ func TestBlocksForOldClients(t *testing.T) {
 		t.Errorf("a file of version 1: %+v", answered)
 	}
 	must[string](alice, wire.OpSetGroupFormat, object{"group_id": "g", "format": 1})
-	p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g", "formats": []int{1, 2}})
-	if p.PartsURL != "" || p.PartBytes != 0 {
-		t.Errorf("in a group of version 1: %+v", p)
-	}
 	r.audits()
 }
 
@@ -511,18 +489,16 @@ func TestBlocksInAGroupThatChanges(t *testing.T) {
 	t.Parallel()
 	_, alice := runLarge(t)
 	content := noise(3 * smallBlocks)
-	s := alice.begins(wire.PrepareUploadRequest{})
-	s.puts(0, "0-2", content)
-	req, _ := s.request(int64(len(content)), "f")
-	req.FileHash = hash(content)
+	s := alice.begins()
+	s.puts("0-2", content)
 	must[string](alice, wire.OpSetGroupFormat, object{"group_id": "g", "format": 1})
-	status, answer := alice.tool(wire.OpFinalizeUpload, req)
+	status, answer := alice.puts(s.item(content, "f"))
 	answers(t, "version 1 now", status, []byte(answer), wire.CodeUnsupported)
 	must[string](alice, wire.OpSetGroupFormat, object{"group_id": "g", "format": 2})
 	alice.readsBlocks(s.finishes(content, "f").CID, content)
 }
 
-// An upload with parts goes on in another process, lives a day from its last part, and seven
+// An upload in parts goes on at another process, lives a day from its last part, and seven
 // days at most.
 func TestPartsOutliveTheService(t *testing.T) {
 	t.Parallel()
@@ -531,39 +507,36 @@ func TestPartsOutliveTheService(t *testing.T) {
 	r := runWith(t, cfg)
 	alice := r.owner()
 	content := noise(9 * smallBlocks)
-	s := alice.begins(wire.PrepareUploadRequest{Filename: "f"})
+	s := alice.begins()
 	for day := range 7 {
-		s.puts(day, fmt.Sprint(day), content)
+		s.puts(fmt.Sprint(day), content)
 		later.Add(int64(23*time.Hour + 30*time.Minute))
 		alice.login()
 	}
 	s.user = alice.at(r.againWith(cfg))
-	again := must[wire.PrepareUploadResult](s.user, wire.OpPrepareUpload, object{"resume": s.prepared.UploadID})
-	if again != s.prepared {
-		t.Errorf("resumed as %+v", again)
-	}
-	s.puts(7, "7-8", content)
+	s.puts("7-8", content)
 	s.readsBlocks(s.finishes(content, "f").CID, content)
 
-	s = alice.begins(wire.PrepareUploadRequest{Filename: "f"})
-	s.puts(0, "0", content)
+	late := func(what string) {
+		t.Helper()
+		alice.login()
+		body, _, _ := s.sealed(format.Extents{{First: 0, Count: 1}}, content)
+		status, answer := s.do(s.putRequest(newID(), "0", bytes.NewReader(body)))
+		answers(t, what, status, answer, wire.CodeUploadUnknown)
+	}
+	s = alice.begins()
+	s.puts("0", content)
 	later.Add(int64(24*time.Hour + time.Minute))
-	alice.login()
-	status, answer := alice.fetch(s.prepared.PartsURL, "")
-	answers(t, "a day later", status, answer, wire.CodeUploadUnknown)
-	s = alice.begins(wire.PrepareUploadRequest{Filename: "f"})
-	for i := range int64(8) {
+	late("a day later")
+	s = alice.begins()
+	s.puts("0", content)
+	for range 8 {
 		later.Add(int64(20 * time.Hour))
 		alice.login()
-		body, wrapped, _ := s.sealed(format.Extents{{First: 0, Count: 1}}, content)
-		if status, answer := s.do(s.putRequest(i, "0", wrapped, bytes.NewReader(body))); status/100 != 2 {
-			t.Errorf("a part after %v: %d %s", time.Duration(later.Load()), status, answer)
-		}
+		s.puts("0", content)
 	}
-	later.Add(int64(9 * time.Hour))
-	alice.login()
-	status, answer = alice.fetch(s.prepared.PartsURL, "")
-	answers(t, "a week later", status, answer, wire.CodeUploadUnknown)
+	later.Add(int64(9 * time.Hour)) // seven days and an hour after the first part
+	late("a week later")
 }
 
 // Threat 31: parts count like other bytes that are not finished, or kept.
@@ -587,9 +560,9 @@ func TestThreat31Parts(t *testing.T) {
 			sent := 0
 			content := noise(file)
 			for number := 0; status != fault.New(tc.code, "").Status() && number < 200; number++ {
-				s := alice.begins(wire.PrepareUploadRequest{})
-				body, wrapped, _ := s.sealed(format.Extents{{First: 0, Count: 64}}, content)
-				if status, answer = s.do(s.putRequest(number, "0-63", wrapped, bytes.NewReader(body))); status == http.StatusOK {
+				s := alice.begins()
+				body, _, _ := s.sealed(format.Extents{{First: 0, Count: 64}}, content)
+				if status, answer = s.do(s.putRequest(newID(), "0-63", bytes.NewReader(body))); status == http.StatusOK {
 					sent++
 				}
 			}
@@ -609,31 +582,32 @@ func TestThreat31Parts(t *testing.T) {
 func TestThreat31ManyParts(t *testing.T) {
 	t.Parallel()
 	r, alice := runLarge(t)
-	s, other := alice.begins(wire.PrepareUploadRequest{}), alice.begins(wire.PrepareUploadRequest{})
-	last := s.puts(0, "0", noise(smallBlocks))
+	s, other := alice.begins(), alice.begins()
+	last := s.puts("0", noise(smallBlocks))
+	other.puts("0", noise(smallBlocks))
 	put := func(what, code string) {
 		t.Helper()
-		body, wrapped, _ := s.sealed(format.Extents{{First: 0, Count: 1}}, noise(smallBlocks))
-		status, answer := s.do(s.putRequest(40_000, "0", wrapped, bytes.NewReader(body)))
+		body, _, _ := s.sealed(format.Extents{{First: 0, Count: 1}}, noise(smallBlocks))
+		status, answer := s.do(s.putRequest(newID(), "0", bytes.NewReader(body)))
 		answers(t, what, status, answer, code)
 	}
-	r.multiplies(last, s.prepared.UploadID, 32_767)
+	r.multiplies(last, 32_767)
 	put("of an upload", wire.CodeTooLarge)
-	var parts wire.PartsResult
-	_, list := alice.fetch(s.prepared.PartsURL, "")
-	if err := json.Unmarshal(list, &parts); err != nil || len(parts.Parts) != 32_768 || len(list) > wire.MaxJSONBytes {
-		t.Errorf("%d parts in %d bytes, %v", len(parts.Parts), len(list), err)
+	_, raw := alice.fetch(wire.PathParts+s.upload, "")
+	if list := s.parts(); len(list) != 32_768 || len(raw) > wire.MaxJSONBytes {
+		t.Errorf("%d parts in %d bytes", len(list), len(raw))
 	}
-	r.exec("UPDATE uploads SET parts = parts + ? WHERE id = ?", 3*32_768, other.prepared.UploadID)
+	r.exec("UPDATE part_uploads SET parts = 32767 WHERE parts > 1")
+	r.exec("UPDATE part_uploads SET parts = ? WHERE parts = 1", 3*32_768+1)
 	put("of an account", wire.CodeRateLimited)
 }
 
-// multiplies gives an upload more parts without bytes, in the database alone.
-func (r *running) multiplies(p wire.Part, upload string, n int) {
-	r.exec(fmt.Sprintf(`INSERT INTO parts (id, blob_id, blob_size, group_id, account, upload_id, number, blocks, block_size, leaves, wrapped_key)
+// multiplies gives the upload of a part more parts without bytes, in the database alone.
+func (r *running) multiplies(p wire.Part, n int) {
+	r.exec(fmt.Sprintf(`INSERT INTO parts (id, blob_id, blob_size, group_id, account, upload_id, blocks, block_size, leaves)
 		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < %d)
-		SELECT '%s' || i, '%s' || i, 0, group_id, account, '%s', i, blocks, block_size, leaves, wrapped_key FROM parts, n WHERE id = '%s'`, n, upload, upload, upload, p.ID))
-	r.exec("UPDATE uploads SET parts = parts + ? WHERE id = ?", n, upload)
+		SELECT id || i, id || i, 0, group_id, account, upload_id, blocks, block_size, leaves FROM parts, n WHERE id = '%s'`, n, p.ID))
+	r.exec("UPDATE part_uploads SET parts = parts + ? WHERE id = (SELECT upload_id FROM parts WHERE id = ?)", n, p.ID)
 }
 
 // Threat 31: the parts of an upload that ended go some at a time, so that other writers get
@@ -641,8 +615,8 @@ func (r *running) multiplies(p wire.Part, upload string, n int) {
 func TestThreat31ManyPartsGo(t *testing.T) {
 	t.Parallel()
 	g := runTrash(t)
-	s := g.alice.begins(wire.PrepareUploadRequest{})
-	g.multiplies(s.puts(0, "0", noise(smallBlocks)), s.prepared.UploadID, 2500)
+	s := g.alice.begins()
+	g.multiplies(s.puts("0", noise(smallBlocks)), 2500)
 	g.ahead.Add(int64(25 * time.Hour))
 	const writes = `svcd_part_duration_seconds_count{call="write",part="database"}`
 	before := g.metric(writes)
@@ -658,52 +632,21 @@ func TestThreat31ManyPartsGo(t *testing.T) {
 	g.clean(0)
 }
 
-// Threat 31: an upload with parts ends seven days after it began, also while bytes of its
-// manifest come.
-func TestThreat31PartsEnd(t *testing.T) {
-	t.Parallel()
-	g := runTrash(t)
-	s := g.alice.begins(wire.PrepareUploadRequest{})
-	content := noise(smallBlocks)
-	p := s.puts(0, "0", content)
-	for range 7 * 24 / 23 {
-		g.ahead.Add(int64(23 * time.Hour))
-		g.alice.login()
-		body, wrapped, leaves := s.sealed(format.Extents{{First: 0, Count: 1}}, content)
-		again := s.putRequest(0, "0", wrapped, bytes.NewReader(body))
-		again.Header.Set("If-Match", `"`+p.ETag+`"`)
-		if status, answer := s.do(again); status != http.StatusOK {
-			t.Fatalf("part: %d %s", status, answer)
-		}
-		p.ETag = rootOf(leaves)
-	}
-	g.ahead.Store(int64(7*24*time.Hour - time.Minute))
-	g.alice.login()
-	if status, answer := g.alice.put(s.prepared, bytes.NewReader(make([]byte, 100))); status != http.StatusNoContent {
-		t.Fatalf("manifest: %d %s", status, answer)
-	}
-	g.ahead.Add(int64(2 * time.Minute))
-	status, answer := g.alice.tool(wire.OpPrepareUpload, wire.PrepareUploadRequest{Resume: s.prepared.UploadID})
-	answers(t, "resumed after seven days", status, []byte(answer), wire.CodeUploadUnknown)
-}
-
-// Threat 31: a finalize without blocks is refused without work on as many as it names.
+// Threat 31: a record without blocks is refused without work on as many as it names.
 func TestThreat31FinalizeOfNothing(t *testing.T) {
 	t.Parallel()
 	const terabytes = int64(1) << 50
 	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: terabytes, RequestRate: -1})
 	alice := r.owner()
-	s := alice.begins(wire.PrepareUploadRequest{Filename: "f"})
-	p := s.puts(0, "0", noise(smallBlocks))
+	s := alice.begins()
+	p := s.puts("0", noise(smallBlocks))
 	l := format.Layout{Size: terabytes, BlockBytes: smallBlocks}
-	raw, err := json.Marshal(format.NewBlocksMetadata(l, format.Hash{}, [32]byte{1}, "", "f"))
-	ok(t, err)
 	for _, part := range []string{p.ID, strings.Repeat("00", 16)} {
 		m := format.Manifest{{First: 0, Count: l.Blocks()}}
+		var err error
 		m[0].Part, err = format.ParsePartID(part)
 		ok(t, err)
-		status, answer := alice.tool(wire.OpFinalizeUpload, wire.FinalizeUploadRequest{UploadID: s.prepared.UploadID, Format: raw,
-			Manifest: base64.StdEncoding.EncodeToString(m.Encode()), FileHash: hash(nil)})
+		status, answer := alice.puts(alice.sealsBlocks(s.upload, "g", s.key, m, metaOf(t, s.key, l, format.Hash{}, "f"), hash(nil)))
 		answers(t, "blocks that nobody sent", status, []byte(answer), wire.CodeMissing)
 	}
 }
@@ -715,21 +658,7 @@ func TestThreat31MemoryOfManifests(t *testing.T) {
 	const blocks = wire.InlineManifestBytes/format.RunBytes + 1
 	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: blocks * smallBlocks, RequestRate: -1, Memory: 5 * wire.InlineManifestBytes / 2})
 	alice := r.owner()
-	s := alice.begins(wire.PrepareUploadRequest{Filename: "f"})
-	content := noise(blocks * smallBlocks)
-	var m format.Manifest
-	for first := int64(0); first < blocks; first += 127 {
-		s.puts(int(first), format.Extents{{First: first, Count: min(127, blocks-first)}}.String(), content)
-	}
-	for i := range int64(blocks) {
-		m = append(m, s.runs[i])
-	}
-	req, _ := s.request(int64(len(content)), "f")
-	req.Manifest, req.FileHash = "", hash(content)
-	if status, answer := alice.put(wire.PrepareUploadResult{UploadURL: s.prepared.PartsURL + "/" + wire.ManifestPart}, bytes.NewReader(m.Encode())); status != http.StatusNoContent {
-		t.Fatalf("manifest: %d %s", status, answer)
-	}
-	ref := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, req).CID
+	ref := alice.mustPut(alice.begins().longManifest(blocks, noise(blocks*smallBlocks))).CID
 	o := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, wire.PrepareRetrieveRequest{GroupID: "g", IPFSHash: ref, Formats: []int{1, 2}})
 	slow, err := http.NewRequest(http.MethodGet, r.url+o.DataURL, nil)
 	ok(t, err)
@@ -750,25 +679,16 @@ func TestThreat31MemoryOfManifests(t *testing.T) {
 // not use are removed: the sweep removes most of them.
 func TestThreat31UnusedParts(t *testing.T) {
 	t.Parallel()
-	for name, finish := range map[string]func(*sending, []byte){
-		"in blocks": func(s *sending, content []byte) { s.finishes(content, "f") },
-		"whole": func(s *sending, _ []byte) {
-			must[wire.FinalizeUploadResult](s.user, wire.OpFinalizeUpload, object{"upload_id": s.prepared.UploadID, "file_hash": hash(nil), "encrypted_data": make([]byte, 100)})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, alice := runLarge(t)
-			content := noise(smallBlocks)
-			s := alice.begins(wire.PrepareUploadRequest{Filename: "f"})
-			r.multiplies(s.puts(0, "0", content), s.prepared.UploadID, 1100)
-			finish(s, content)
-			if n := r.metric(`svcd_part_duration_seconds_count{call="delete",part="blobs"}`); n > 1000 {
-				t.Errorf("%d blobs were removed at once", n)
-			}
-			if n := len(r.partsKept()); n > 1 {
-				t.Errorf("%d parts are kept", n)
-			}
-			r.clean(1)
-		})
+	r, alice := runLarge(t)
+	content := noise(smallBlocks)
+	s := alice.begins()
+	r.multiplies(s.puts("0", content), 1100)
+	s.finishes(content, "f")
+	if n := r.metric(`svcd_part_duration_seconds_count{call="delete",part="blobs"}`); n > 1000 {
+		t.Errorf("%d blobs were removed at once", n)
 	}
+	if n := len(r.partsKept()); n > 1 {
+		t.Errorf("%d parts are kept", n)
+	}
+	r.clean(1)
 }

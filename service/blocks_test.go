@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"bytes"
+	crand "crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -25,11 +27,11 @@ import (
 // sending is an upload of format version 2 by the package format alone.
 type sending struct {
 	*user
-	prepared wire.PrepareUploadResult
-	key      *format.Key
-	block    int64 // plaintext of a block, in bytes
-	runs     map[int64]format.Run
-	leaves   map[int64]format.Hash
+	upload string // id
+	key    *format.Key
+	block  int64 // plaintext of a block, in bytes
+	runs   map[int64]format.Run
+	leaves map[int64]format.Hash
 }
 
 // smallBlocks is the size of the blocks of most tests, in bytes.
@@ -42,41 +44,44 @@ func noise(size int64) []byte {
 	return content
 }
 
-// begins prepares an upload in blocks; an empty block size is smallBlocks.
-func (u *user) begins(req wire.PrepareUploadRequest) *sending {
+// begins begins an upload in small blocks. Nothing is sent.
+func (u *user) begins() *sending {
 	u.t.Helper()
-	if req.BlockSize == 0 {
-		req.BlockSize = smallBlocks
-	}
-	req.GroupID, req.Formats = "g", []int{1, 2}
-	p := must[wire.PrepareUploadResult](u, wire.OpPrepareUpload, req)
-	key, err := format.ParseKey(p.Key)
-	if err != nil || p.PartsURL == "" || p.PartBytes != wire.PartBytes {
-		u.t.Fatalf("prepare: %+v, %v", p, err)
-	}
-	return &sending{user: u, prepared: p, key: key, block: req.BlockSize, runs: map[int64]format.Run{}, leaves: map[int64]format.Hash{}}
+	key, err := format.RandomKey()
+	ok(u.t, err)
+	return &sending{user: u, upload: newID(), key: key, block: smallBlocks, runs: map[int64]format.Run{}, leaves: map[int64]format.Hash{}}
+}
+
+// newID is an id of an upload or of a part.
+func newID() string {
+	var id format.PartID
+	_, _ = crand.Read(id[:]) // never fails
+	return id.String()
+}
+
+// partURL is the address of a part of an upload to a group.
+func (r *running) partURL(upload, part, group string, blockBytes int64, blocks string) string {
+	query := url.Values{"group_id": {group}, "block_size": {fmt.Sprint(blockBytes)}, "blocks": {blocks}}
+	return r.url + wire.PathParts + upload + "/" + part + "?" + query.Encode()
 }
 
 // putRequest asks for a part.
-func (s *sending) putRequest(number any, blocks, key string, body io.Reader) *http.Request {
+func (s *sending) putRequest(part, blocks string, body io.Reader) *http.Request {
 	s.t.Helper()
-	req, err := http.NewRequest(http.MethodPut, fmt.Sprintf("%s%s/%v?blocks=%s", s.url, s.prepared.PartsURL, number, blocks), body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	req, err := http.NewRequest(http.MethodPut, s.partURL(s.upload, part, "g", s.block, blocks), body)
+	ok(s.t, err)
 	req.Header = s.header()
-	req.Header.Set(wire.HeaderPartKey, key)
 	return req
 }
 
 // sealed seals blocks of content under a new key, and returns them with the wrapped key.
-func (s *sending) sealed(blocks format.Extents, content []byte) (body []byte, wrapped string, leaves []format.Hash) {
+func (s *sending) sealed(blocks format.Extents, content []byte) (body []byte, wrapped [format.WrappedKeyBytes]byte, leaves []format.Hash) {
 	s.t.Helper()
 	part, err := format.RandomKey()
 	ok(s.t, err)
 	c, err := format.NewBlockCipher(part)
 	ok(s.t, err)
-	w, err := format.WrapKey(s.key, part)
+	wrapped, err = format.WrapKey(s.key, part)
 	ok(s.t, err)
 	for _, x := range blocks {
 		body = slices.Grow(body, int(x.Count*(s.block+format.Overhead)))
@@ -87,22 +92,34 @@ func (s *sending) sealed(blocks format.Extents, content []byte) (body []byte, wr
 			leaves = append(leaves, format.Leaf(body[at:]))
 		}
 	}
-	return body, base64.StdEncoding.EncodeToString(w[:]), leaves
+	return body, wrapped, leaves
 }
 
 // puts sends blocks of content as a part.
-func (s *sending) puts(number int, blocks string, content []byte) wire.Part {
+func (s *sending) puts(blocks string, content []byte) wire.Part {
 	s.t.Helper()
 	e, err := format.ParseExtents(blocks, 1000)
 	ok(s.t, err)
 	body, wrapped, leaves := s.sealed(e, content)
-	status, answer := s.do(s.putRequest(number, blocks, wrapped, bytes.NewReader(body)))
+	id := newID()
+	status, answer := s.do(s.putRequest(id, blocks, bytes.NewReader(body)))
 	var p wire.Part
-	if status != http.StatusOK || json.Unmarshal(answer, &p) != nil || p.ETag != rootOf(leaves) || p.Blocks != blocks || p.Number != int64(number) || p.Key != wrapped {
-		s.t.Fatalf("put %d: %d %s", number, status, answer)
+	if status != http.StatusOK || json.Unmarshal(answer, &p) != nil || p != (wire.Part{ID: id, Blocks: blocks, ETag: rootOf(leaves)}) {
+		s.t.Fatalf("put %s: %d %s", blocks, status, answer)
 	}
-	s.has(p, leaves)
+	s.has(p, wrapped, leaves)
 	return p
+}
+
+// parts asks which parts of the upload the service has.
+func (s *sending) parts() (list []wire.Part) {
+	s.t.Helper()
+	status, raw := s.fetch(wire.PathParts+s.upload, "")
+	var out wire.PartsResult
+	if err := json.Unmarshal(raw, &out); status != http.StatusOK || err != nil || out.Parts == nil {
+		s.t.Fatalf("parts: %d %s", status, raw)
+	}
+	return out.Parts
 }
 
 // rootOf is the ETag of a part with these blocks.
@@ -112,27 +129,26 @@ func rootOf(leaves []format.Hash) string {
 }
 
 // has notes where the blocks of a part lie.
-func (s *sending) has(p wire.Part, leaves []format.Hash) {
+func (s *sending) has(p wire.Part, wrapped [format.WrappedKeyBytes]byte, leaves []format.Hash) {
 	s.t.Helper()
 	id, err1 := format.ParsePartID(p.ID)
-	raw, err2 := base64.StdEncoding.DecodeString(p.Key)
-	e, err3 := format.ParseExtents(p.Blocks, 1000)
-	if err1 != nil || err2 != nil || err3 != nil || len(raw) != format.WrappedKeyBytes {
+	e, err2 := format.ParseExtents(p.Blocks, 1000)
+	if err1 != nil || err2 != nil {
 		s.t.Fatalf("part %+v", p)
 	}
 	n := 0
 	for _, x := range e {
 		for i := x.First; i < x.First+x.Count; i++ {
-			s.runs[i], s.leaves[i] = format.Run{Part: id, First: i, Count: 1, Key: [format.WrappedKeyBytes]byte(raw)}, leaves[n]
+			s.runs[i], s.leaves[i] = format.Run{Part: id, First: i, Count: 1, Key: wrapped}, leaves[n]
 			n++
 		}
 	}
 }
 
-// request finishes the upload of a content of so many bytes.
-func (s *sending) request(size int64, name string) (req wire.FinalizeUploadRequest, manifest []byte) {
+// item is the upload of a content as it is recorded.
+func (s *sending) item(content []byte, name string) *sealedItem {
 	s.t.Helper()
-	l := format.Layout{Size: size, BlockBytes: s.block}
+	l := format.Layout{Size: int64(len(content)), BlockBytes: s.block}
 	var m format.Manifest
 	var tree format.Tree
 	for i := range l.Blocks() {
@@ -143,29 +159,42 @@ func (s *sending) request(size int64, name string) (req wire.FinalizeUploadReque
 			m = append(m, s.runs[i])
 		}
 	}
-	check, err := format.KeyCheck(s.key)
-	ok(s.t, err)
-	raw, err := json.Marshal(format.NewBlocksMetadata(l, tree.Root(), check, "", name))
-	ok(s.t, err)
-	manifest = m.Encode()
-	return wire.FinalizeUploadRequest{UploadID: s.prepared.UploadID, Format: raw, Manifest: base64.StdEncoding.EncodeToString(manifest), Versioned: true}, manifest
+	return s.sealsBlocks(s.upload, "g", s.key, m, metaOf(s.t, s.key, l, tree.Root(), name), hash(content))
+}
+
+// metaOf describes a file in blocks.
+func metaOf(t testing.TB, key *format.Key, l format.Layout, root format.Hash, name string) format.Metadata {
+	t.Helper()
+	check, err := format.KeyCheck(key)
+	ok(t, err)
+	return format.NewBlocksMetadata(l, root, check, "", name)
+}
+
+// sealsBlocks makes the item of an upload whose parts were sent.
+func (u *user) sealsBlocks(upload, group string, key *format.Key, m format.Manifest, meta format.Metadata, hashOf string) *sealedItem {
+	u.t.Helper()
+	raw, err := json.Marshal(meta)
+	ok(u.t, err)
+	blob := m.Encode()
+	i := &sealedItem{blob: blob, key: key, SealedHead: wire.SealedHead{ID: upload, GroupID: group, FileHash: hashOf, Salt: hash([]byte(upload)), Format: raw,
+		BlobSize: int64(len(blob)), BlobHash: hash(blob), Versioned: true}}
+	u.sealsKey(i, key, u.id)
+	return i
 }
 
 // finishes records the upload.
 func (s *sending) finishes(content []byte, name string) wire.FinalizeUploadResult {
 	s.t.Helper()
-	req, _ := s.request(int64(len(content)), name)
-	req.FileHash = hash(content)
-	return must[wire.FinalizeUploadResult](s.user, wire.OpFinalizeUpload, req)
+	return s.mustPut(s.item(content, name))
 }
 
 // uploadBlocks uploads content in blocks, in parts of so many blocks.
 func (u *user) uploadBlocks(name string, content []byte, perPart int64) (*sending, wire.FinalizeUploadResult) {
 	u.t.Helper()
-	s := u.begins(wire.PrepareUploadRequest{Filename: name})
+	s := u.begins()
 	blocks := format.Layout{Size: int64(len(content)), BlockBytes: s.block}.Blocks()
 	for first := int64(0); first < blocks; first += perPart {
-		s.puts(int(first/perPart), format.Extents{{First: first, Count: min(perPart, blocks-first)}}.String(), content)
+		s.puts(format.Extents{{First: first, Count: min(perPart, blocks-first)}}.String(), content)
 	}
 	return s, s.finishes(content, name)
 }
@@ -343,50 +372,37 @@ func TestFirstBlocksBehindTheAnswer(t *testing.T) {
 	}
 }
 
-// Parts come in any order, with holes, and a part may be replaced.
+// Parts come in any order, with holes, and blocks more than once; a part is written once.
 func TestPartsInAnyOrder(t *testing.T) {
 	t.Parallel()
 	r, alice := runLarge(t)
 	content := noise(9*smallBlocks + 7)
-	s := alice.begins(wire.PrepareUploadRequest{})
-	s.puts(7, "3,9", content)
-	s.puts(0, "4-8", content)
-	old := s.puts(3, "0-2", noise(int64(len(content)) / 2)[1:])
+	s := alice.begins()
+	s.puts("3,9", content)
+	s.puts("4-8", content)
+	old := s.puts("0-2", noise(int64(len(content)) / 2)[1:])
 	body, wrapped, leaves := s.sealed(format.Extents{{First: 0, Count: 3}}, content)
-	for match, want := range map[string]int{"": 412, `"` + strings.Repeat("0", 64) + `"`: 412, "W/" + `"` + old.ETag + `"`: 400, `"` + old.ETag + `"`: 200} {
-		if want == 200 {
-			continue
-		}
-		req := s.putRequest(3, "0-2", wrapped, bytes.NewReader(body))
-		if match != "" {
-			req.Header.Set("If-Match", match)
-		}
-		if status, answer := s.do(req); status != want {
-			t.Errorf("If-Match %s: %d %s", match, status, answer)
-		}
-	}
-	req := s.putRequest(3, "0-2", wrapped, bytes.NewReader(body))
-	req.Header.Set("If-Match", `"`+old.ETag+`"`)
+	status, answer := s.do(s.putRequest(old.ID, "0-2", bytes.NewReader(body)))
+	answers(t, "an id that is taken", status, answer, wire.CodePartExists)
+	req := s.putRequest(newID(), "0-2", bytes.NewReader(body))
 	sum := sha256.Sum256(body)
 	req.Header.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(sum[:])+":")
-	status, answer := s.do(req)
+	status, answer = s.do(req)
 	var p wire.Part
 	if status != http.StatusOK || json.Unmarshal(answer, &p) != nil || p.ID == old.ID {
-		t.Fatalf("replace: %d %s", status, answer)
+		t.Fatalf("the same blocks again: %d %s", status, answer)
 	}
-	s.has(p, leaves)
-	again := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"resume": s.prepared.UploadID, "group_id": "g"})
-	if again != s.prepared {
-		t.Errorf("resumed as %+v, not %+v", again, s.prepared)
+	s.has(p, wrapped, leaves)
+	list := s.parts()
+	if len(list) != 4 || !slices.Contains(list, old) || !slices.Contains(list, p) || !slices.IsSortedFunc(list, func(a, b wire.Part) int { return strings.Compare(a.ID, b.ID) }) {
+		t.Errorf("parts %+v", list)
 	}
-	_, list := alice.fetch(s.prepared.PartsURL, "")
-	var parts wire.PartsResult
-	if err := json.Unmarshal(list, &parts); err != nil || len(parts.Parts) != 3 || parts.Parts[0].Number != 0 || parts.Parts[1] != p || parts.Parts[2].Blocks != "3,9" {
-		t.Errorf("parts %s, %v", list, err)
+	if _, raw := alice.fetch(wire.PathParts+s.upload+"?part="+p.ID, ""); strings.Count(string(raw), `"id"`) != 1 || !strings.Contains(string(raw), p.ETag) {
+		t.Errorf("one part: %s", raw)
 	}
-	out := s.finishes(content, "late name")
+	out := s.finishes(content, "a name")
 	alice.readsBlocks(out.CID, content)
-	if repeated := s.finishes(content, "late name"); repeated.TransID != out.TransID {
+	if repeated := s.finishes(content, "a name"); repeated.TransID != out.TransID {
 		t.Errorf("finished twice: %+v", repeated)
 	}
 	if n := countFiles(t, r.dir+"/blobs"); n != 3 {
@@ -396,14 +412,11 @@ func TestPartsInAnyOrder(t *testing.T) {
 		t.Errorf("%d bytes are counted", kept.Account.Bytes)
 	}
 	ok(t, r.svc.CheckStored(t.Context(), func(what string, err error) { t.Error(what, err) }))
-	for _, path := range []string{s.prepared.PartsURL} {
-		if status, body := alice.fetch(path, ""); status != http.StatusConflict {
-			t.Errorf("parts of a finished upload: %d %s", status, body)
-		}
+	if list := s.parts(); len(list) != 0 {
+		t.Errorf("parts of an upload that is recorded: %+v", list)
 	}
-	if status, answer := s.do(s.putRequest(9, "0-2", wrapped, bytes.NewReader(body))); status != http.StatusConflict {
-		t.Errorf("put to a finished upload: %d %s", status, answer)
-	}
+	status, answer = s.do(s.putRequest(newID(), "0-2", bytes.NewReader(body)))
+	answers(t, "a part of an upload that is recorded", status, answer, wire.CodeSpent)
 }
 
 // Files of format version 2 in a bucket.

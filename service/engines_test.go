@@ -18,7 +18,7 @@ func TestOnPostgres(t *testing.T) {
 		"DeleteIsIdempotentAndTheFirstRecordWins": TestDeleteIsIdempotentAndTheFirstRecordWins,
 		"DeletingWhatIsDeleted":                   TestThreat31DeletingWhatIsDeleted,
 		"FinalizeUploads":                         TestFinalizeUploads,
-		"PartsReplacedWhileFinished":              TestPartsReplacedWhileFinished,
+		"PartsReplacedWhileFinished":              TestRecordsAtOnce,
 		"BaseEndsWhileTheUploadIsUnderWay":        TestThreat49BaseEndsWhileTheUploadIsUnderWay,
 		"DeletionRacesTakeover":                   TestThreat49DeletionRacesTakeover,
 		"ReadsUnderWayEndCleanly":                 TestReadsUnderWayEndCleanly,

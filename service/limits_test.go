@@ -180,8 +180,6 @@ func TestLimitOfWholeFiles(t *testing.T) {
 	}{
 		{"whole", object{"size": 1 << 20}, ""},
 		{"whole, too large", object{"size": 2 << 20}, "at most 1048576 bytes are accepted in one piece, and 3145728 in blocks"},
-		{"in blocks", object{"size": 2 << 20, "formats": []int{1, 2}}, ""},
-		{"in blocks, too large", object{"size": 4 << 20, "formats": []int{1, 2}}, "at most 3145728 bytes are accepted"},
 	} {
 		tc.request["group_id"] = "g"
 		status, body := alice.tool(wire.OpPrepareUpload, tc.request)

@@ -50,7 +50,7 @@ func (s *Service) state() (metrics.State, error) {
 		if state.LedgerSeq, err = ledger.Head(ctx, tx); err != nil {
 			return err
 		}
-		return tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM uploads WHERE result IS NULL),
+		return tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM uploads WHERE result IS NULL) + (SELECT count(*) FROM part_uploads),
 			(SELECT count(*) FROM accounts), (SELECT count(*) FROM files WHERE deleted_ns IS NULL),
 			(SELECT coalesce(sum(blob_size), 0) FROM files WHERE deleted_ns IS NULL) + (SELECT coalesce(sum(blob_size), 0) FROM parts WHERE upload_id IS NULL)`).
 			Scan(&state.OpenUploads, &state.Accounts, &state.Files, &state.FileBytes)

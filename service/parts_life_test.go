@@ -90,7 +90,7 @@ func TestAbandonedPartsGo(t *testing.T) {
 		t.Errorf("%d blobs are there", n)
 	}
 	s.takes(base, "0-1,3-5")
-	s.refusedWith(wire.CodeUploadUnknown, s.manifest())
+	s.refusedWith(wire.CodeMissing, s.manifest())
 	g.alice.readsLarge(base)
 	g.clean(1)
 }

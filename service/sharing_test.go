@@ -52,26 +52,17 @@ func changed(plain []byte, number int64, tag string) []byte {
 // largeUpload is an upload of format version 2 under way.
 type largeUpload struct {
 	*user
-	wire.PrepareUploadResult
-	key   *format.Key
-	name  string
-	parts int64
+	upload, group, name, base string
+	key                       *format.Key
 	large
 }
 
-// beginsLarge prepares an upload of blocks; base is the reference of an earlier version, or "".
+// beginsLarge begins an upload of blocks; base is the reference of an earlier version, or "".
 func (u *user) beginsLarge(group, name, base string, plain []byte) *largeUpload {
 	u.t.Helper()
-	s := &largeUpload{user: u, name: name, large: large{plain: plain, keys: map[format.PartID]*format.Key{}}}
-	s.PrepareUploadResult = must[wire.PrepareUploadResult](u, wire.OpPrepareUpload,
-		object{"group_id": group, "filename": name, "formats": []int{1, 2}, "block_size": block, "base": base})
-	if s.PartsURL == "" {
-		u.t.Fatal("no parts are offered")
-	}
-	var err error
-	if s.key, err = format.ParseKey(s.Key); err != nil {
-		u.t.Fatal(err)
-	}
+	key, err := format.RandomKey()
+	ok(u.t.(*testing.T), err)
+	s := &largeUpload{user: u, upload: newID(), group: group, name: name, base: base, key: key, large: large{plain: plain, keys: map[format.PartID]*format.Key{}}}
 	n := s.layout().Blocks()
 	s.leaves, s.in = make([]format.Hash, n), make([]format.PartID, n)
 	return s
@@ -90,9 +81,8 @@ func (s *largeUpload) put(blocks string) (status int, part wire.Part, key *forma
 		s.t.Fatal(err, err2)
 	}
 	cipher, err := format.NewBlockCipher(key)
-	wrapped, err2 := format.WrapKey(s.key, key)
-	if err != nil || err2 != nil {
-		s.t.Fatal(err, err2)
+	if err != nil {
+		s.t.Fatal(err)
 	}
 	var body []byte
 	for _, x := range list {
@@ -104,13 +94,11 @@ func (s *largeUpload) put(blocks string) (status int, part wire.Part, key *forma
 			s.leaves[i] = format.Leaf(body[begin:])
 		}
 	}
-	req, err := http.NewRequest(http.MethodPut, fmt.Sprintf("%s%s/%d?blocks=%s", s.url, s.PartsURL, s.parts, blocks), bytes.NewReader(body))
+	req, err := http.NewRequest(http.MethodPut, s.partURL(s.upload, newID(), s.group, block, blocks), bytes.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	req.Header = s.header()
-	req.Header.Set(wire.HeaderPartKey, base64.StdEncoding.EncodeToString(wrapped[:]))
-	s.parts++
 	status, answer := s.do(req)
 	_ = json.Unmarshal(answer, &part)
 	return status, part, key
@@ -167,20 +155,17 @@ func (s *largeUpload) manifest() (m format.Manifest) {
 	return m
 }
 
-// finish finalizes the upload with a manifest.
+// finish records the upload with a manifest.
 func (s *largeUpload) finish(m format.Manifest) (status int, body string) {
 	s.t.Helper()
-	check, err := format.KeyCheck(s.key)
-	if err != nil {
-		s.t.Fatal(err)
+	i := s.sealsBlocks(s.upload, s.group, s.key, m, metaOf(s.t, s.key, s.layout(), format.RootOf(s.leaves), s.name), hash(s.plain))
+	if i.From = s.base; i.From != "" {
+		s.sealsKey(i, i.key, s.id)
 	}
-	meta := format.NewBlocksMetadata(s.layout(), format.RootOf(s.leaves), check, "", s.name)
-	sum := hash(s.plain)
-	return s.tool(wire.OpFinalizeUpload, object{"upload_id": s.UploadID, "file_hash": sum, "format": meta, "versioned": true,
-		"manifest": base64.StdEncoding.EncodeToString(m.Encode())})
+	return s.user.puts(i)
 }
 
-// finishes finalizes the upload.
+// finishes records the upload.
 func (s *largeUpload) finishes() large {
 	s.t.Helper()
 	status, body := s.finish(s.manifest())
@@ -214,9 +199,6 @@ func (u *user) savesAll(name string, plain []byte) large {
 func (u *user) savesBlock(name string, before large, number int64) large {
 	u.t.Helper()
 	s := u.beginsLarge("g", name, before.CID, changed(before.plain, number, name+before.CID))
-	if s.Base != before.CID {
-		u.t.Fatalf("the base is not usable: %q", s.Base)
-	}
 	s.takes(before, format.Extents{{First: 0, Count: int64(len(before.in))}}.String())
 	s.puts(fmt.Sprint(number))
 	return s.finishes()
@@ -356,7 +338,7 @@ func TestSpaceOfEndedVersionsComesBack(t *testing.T) {
 	r.clean(0)
 }
 
-// refusedWith says that a finalize was refused with a code, and recorded and charged nothing.
+// refusedWith says that a record was refused with a code, and recorded and charged nothing.
 func (s *largeUpload) refusedWith(code string, m format.Manifest) {
 	s.t.Helper()
 	before, seq := s.balance(), s.lastSeq()
@@ -370,7 +352,7 @@ func (s *largeUpload) refusedWith(code string, m format.Manifest) {
 }
 
 // Threat 49: blocks are taken over only from a version of the same uploader, name, group and
-// group key that lives. From any other the service offers none, and takes none.
+// group key that lives. From any other the service takes none.
 func TestThreat49BasesThatAreNotTheCallers(t *testing.T) {
 	t.Parallel()
 	r := runAtOnce(t)
@@ -403,6 +385,7 @@ func TestThreat49BasesThatAreNotTheCallers(t *testing.T) {
 		"of another name":                         {alice, "g", alices},
 		"from the trash":                          {alice, "removed", removed},
 		"whose key is destroyed":                  {alice, "f", deleted},
+		"of format version 1":                     {alice, "f", large{FinalizeUploadResult: wire.FinalizeUploadResult{CID: whole}, in: alices.in, leaves: alices.leaves, keys: alices.keys}},
 		"that nobody made":                        {alice, "f", large{in: alices.in, leaves: alices.leaves, keys: alices.keys}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -410,16 +393,10 @@ func TestThreat49BasesThatAreNotTheCallers(t *testing.T) {
 				tc.base.CID = "nothing"
 			}
 			s := tc.by.beginsLarge("g", tc.name, tc.base.CID, contentOf("new", 3))
-			if s.Base != "" {
-				t.Errorf("the base %q is offered", s.Base)
-			}
 			s.puts("1")
 			s.takes(tc.base, "0,2")
-			s.refusedWith(wire.CodeMissing, s.manifest())
+			s.refusedWith(wire.CodeBase, s.manifest())
 		})
-	}
-	if s := alice.beginsLarge("g", "f", whole, contentOf("new", 3)); s.Base != "" {
-		t.Errorf("a file of version 1 is offered as base: %q", s.Base)
 	}
 	r.clean(-1)
 	alice.readsLarge(alices)
@@ -451,9 +428,6 @@ func TestThreat49BaseEndsWhileTheUploadIsUnderWay(t *testing.T) {
 			g := runTrash(t)
 			base := g.alice.savesAll("f", contentOf("a", 6))
 			s := g.alice.beginsLarge("g", "f", base.CID, changed(base.plain, 4, "new"))
-			if s.Base == "" {
-				t.Fatal("no base is offered")
-			}
 			s.takes(base, "0-3,5")
 			s.puts("4")
 			tc.do(t, g, base)
@@ -464,9 +438,6 @@ func TestThreat49BaseEndsWhileTheUploadIsUnderWay(t *testing.T) {
 				return
 			}
 			again := g.alice.beginsLarge("g", "f", base.CID, s.plain) // sends all, as it is told
-			if again.Base != "" {
-				t.Errorf("the base is offered again")
-			}
 			again.puts("0-5")
 			g.alice.readsLarge(again.finishes())
 			g.clean(-1)

@@ -170,7 +170,7 @@ func TestPutOfLargeFilesGoesOn(t *testing.T) {
 				ok(t, os.WriteFile(filepath.Join(dir, "films", strconv.Itoa(i)), bytes.Repeat([]byte{byte(i), 1, 2}, 3<<20), 0o600))
 			}
 			w.must(t, "group", "create", "team")
-			w.interrupt(t, wire.PathTools+wire.OpFinalizeUpload, 0, signal, "put", "team", "films")
+			w.interrupt(t, wire.PathSealed+"*", 0, signal, "put", "team", "films")
 			changed := bytes.Repeat([]byte("changed"), 1<<20)
 			ok(t, os.WriteFile(filepath.Join(dir, "films", "1"), changed, 0o600))
 			var out, errs bytes.Buffer

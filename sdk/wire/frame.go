@@ -96,7 +96,7 @@ func (h *SealedHead) Check(most int64) error {
 		wrong = fmt.Sprintf("sealed_key: want %d bytes in base64", format.SealedKeyBytes)
 	case h.GroupID == "":
 		wrong = "group_id: want a group"
-	case !isHex(h.FileHash, 32):
+	case !isHex(h.FileHash, 32) && (h.FileHash != "" || h.From == ""):
 		wrong = "file_hash: want 64 hex digits"
 	case !isHex(h.Salt, chain.SaltBytes):
 		wrong = "salt: want 64 hex digits"
@@ -128,7 +128,7 @@ const headDomain = "svc-head-1"
 // the id, the epoch and the sealed key itself. format/SPEC.md lays it out.
 func (h *SealedHead) Sum() [sha256.Size]byte {
 	b := []byte(headDomain)
-	for _, text := range [...]string{h.GroupID, h.FileHash, h.Salt, string(h.Format), strconv.FormatInt(h.BlobSize, 10), h.BlobHash, strconv.FormatBool(h.Versioned), h.Base} {
+	for _, text := range [...]string{h.GroupID, h.FileHash, h.Salt, string(h.Format), strconv.FormatInt(h.BlobSize, 10), h.BlobHash, strconv.FormatBool(h.Versioned), h.Base, h.From} {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(text)))
 		b = append(b, text...)
 	}

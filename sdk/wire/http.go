@@ -10,7 +10,7 @@ const (
 	PathRPC          = "/rpc"                    // POST, JSON-RPC of a self-hosted ledger
 	PathUploadBlob   = "/raw/upload/"            // PUT PathUploadBlob + upload id, ours
 	PathReadBlob     = "/raw/read/"              // GET PathReadBlob + ticket, ours
-	PathParts        = "/raw/parts/"             // GET PathParts + upload id, PUT PathParts + upload id + "/" + number or [ManifestPart]; ours
+	PathParts        = "/raw/parts/"             // PUT PathParts + upload id + "/" + part id, GET PathParts + upload id; ours
 	PathBlocks       = "/raw/blocks/"            // GET PathBlocks + ticket, with ranges; ours
 	PathTiles        = "/raw/tiles/"             // GET PathTiles + ticket + "/" + a path of package tlog, such as tile/8/0/000; ours
 	PathManifest     = "/raw/manifest/"          // GET PathManifest + ticket, ours
@@ -26,9 +26,6 @@ const (
 	// 1.0.3 does not. A service may tell the generations apart by it.
 	HeaderWalletID  = "X-Wallet-Id"
 	HeaderRequestID = "X-Request-Id" // of an answer; ours. It is also in the log of the service
-	// HeaderPartKey is the wrapped key of a part ([format.WrapKey]), in standard base64. The
-	// service gives it back to a client that resumes, see [Part].
-	HeaderPartKey = "X-Part-Key"
 )
 
 // Operation names below [PathTools].

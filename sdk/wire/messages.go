@@ -78,18 +78,6 @@ type PrepareUploadRequest struct {
 	// Size is the size of the ciphertext, in bytes, so that a service can refuse early. 0 =
 	// unstated. Ours.
 	Size int64 `json:"size,omitempty"`
-
-	// Ours. Formats are the format versions that the client writes; with 2 among
-	// them, and unless the group stays with version 1, the answer has PartsURL.
-	Formats []int `json:"formats,omitempty"`
-	// BlockSize is the plaintext of a block, in bytes, of an upload with PartsURL; 0 = 262144.
-	BlockSize int64 `json:"block_size,omitempty"`
-	// Base is the reference of a version of the name, of whose blocks the new version takes
-	// over those that did not change. The answer repeats it if that is possible.
-	Base string `json:"base,omitempty"`
-	// Resume is the id of an upload with PartsURL that the caller began and did not finish:
-	// the answer is that of its prepare_upload, with the same key. Else UPLOAD_NOT_FOUND.
-	Resume string `json:"resume,omitempty"`
 }
 
 // PrepareUploadResult answers a [PrepareUploadRequest]. Key is 32 bytes in standard base64
@@ -101,35 +89,17 @@ type PrepareUploadResult struct {
 	GroupID   string `json:"group_id"`
 	Filename  string `json:"filename"`
 	UploadURL string `json:"upload_url,omitempty"`
-
-	// Ours. PartsURL is a path on the MCP address. PUT PartsURL/N?blocks=0-31
-	// stores sealed blocks, in the order of their numbers, as part N of this upload (N from 0
-	// to 2^31-1, of the client's choice), at most PartBytes bytes of the listed blocks together; the
-	// answer is a [Part]. N that is taken is refused with 412, unless If-Match has its ETag:
-	// then the new content replaces it. Repr-Digest (sha-256) is compared if it is sent.
-	// [HeaderPartKey] is required. Of a request that was cut the service keeps the whole blocks.
-	// GET PartsURL returns a [PartsResult]. A PUT prolongs the upload to 24 hours from then, up to
-	// seven days from its beginning.
-	PartsURL  string `json:"parts_url,omitempty"`
-	PartBytes int64  `json:"part_bytes,omitempty"`
-	Base      string `json:"base,omitempty"` // as asked, if blocks of it may be taken over
 }
 
-// ManifestPart is the number under which a manifest of more than [InlineManifestBytes] is
-// PUT, before finalize_upload. It replaces an earlier one. Ours.
-const ManifestPart = "manifest"
-
-// Part is a part of an upload that is not finished. Ours.
+// Part is a part of an upload that is not recorded: sealed blocks that were PUT under an id of the client's choice.
+// Ours.
 type Part struct {
-	ID     string `json:"id"`            // of the service's choice, 32 hex digits; the manifest names it
-	Number int64  `json:"number"`        // as in the request
-	Blocks string `json:"blocks"`        // the whole blocks that were stored, such as 0-31
-	ETag   string `json:"etag"`          // hex root of the tree (RFC 6962) over those blocks alone; the header has it in quotes
-	Key    string `json:"key,omitempty"` // of [HeaderPartKey]
+	ID     string `json:"id"`     // 32 hex digits; the manifest names it
+	Blocks string `json:"blocks"` // such as 0-31
+	ETag   string `json:"etag"`   // hex root of the tree (RFC 6962) over those blocks alone; the header has it in quotes
 }
 
-// PartsResult answers GET [PrepareUploadResult].PartsURL: the parts in order of their
-// numbers. Ours.
+// PartsResult answers GET [PathParts] + upload id: the parts in order of their ids. Ours.
 type PartsResult struct {
 	Parts []Part `json:"parts"`
 }
@@ -149,16 +119,6 @@ type FinalizeUploadRequest struct {
 	// a later upload of the name may end this one, see [Keep]. Without it the file stays,
 	// because the client may hold the reference.
 	Versioned bool `json:"versioned,omitempty"`
-	// Manifest (ours) is the manifest of a file of format version 2, in
-	// standard base64: its runs lie in parts of this upload, or, at the same place, in those of
-	// the Base of prepare_upload. Without it the one that was PUT is taken. FileHash may be empty
-	// if there is a Base. Refusals: 409 with the blocks that are missing; CodeBase if blocks
-	// of the base may not be taken over any more.
-	Manifest string `json:"manifest,omitempty"`
-	// Head is to an upload in two requests what Base is to a [SealedHead]: with another newest
-	// version of the name nothing is recorded (CodeHead). It does not travel: only the account page
-	// has it.
-	Head string `json:"-"`
 }
 
 // FinalizeUploadResult answers a [FinalizeUploadRequest]. Location and CID are the same

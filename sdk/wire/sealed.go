@@ -2,13 +2,26 @@ package wire
 
 import "encoding/json"
 
-// Uploads in one request. Ours: the client makes the file key, seals it to the vault of the service
-// ([VaultKey]), and sends everything in one PUT of [PathSealed], under an id of its own. finalize_uploads
-// records many, and open_sealed_key gives an account the keys of its own.
+// Uploads of our own. The client makes an id and the key of the file, and seals the key to the vault of the service
+// ([VaultKey]). One PUT of [PathSealed], a frame, records the upload: its body is the ciphertext (format version 1),
+// or the manifest of parts that were sent before (version 2). finalize_uploads records many, and open_sealed_key
+// gives an account the keys of its own.
+//
+// A part is sealed blocks. The client PUTs them to [PathParts] + upload id + "/" + part id, both of which it makes:
+//
+//	PUT /raw/parts/UPLOAD/PART?group_id=G&block_size=262144&blocks=0-31
+//
+// The body has the listed blocks in the order of their numbers, at most [PartBytes]. The service stores all of them,
+// or nothing; Repr-Digest (sha-256) is compared if it is sent. The answer is a [Part]. A part is written once: an id
+// that is taken is [CodePartExists]. GET [PathParts] + upload id lists the parts, and ?part=PART that one alone, as
+// a [PartsResult]: a client that got no answer asks, or sends the blocks again as another part. The first part
+// begins the upload; each prolongs it to 24 hours from then, up to seven days from its beginning. The record keeps
+// the parts that the manifest names, and removes the others.
 
 // Operations and paths of sealed uploads.
 const (
-	// PathSealed + id: PUT of one frame.
+	// PathSealed + id: PUT of one frame. CodeMissing lists the blocks that no part has; CodeBase says that blocks
+	// of From may not be taken over.
 	PathSealed = "/raw/sealed/"
 	// OpFinalizeUploads is POST [PathTools] + OpFinalizeUploads of at most [MaxSealedBatch]
 	// frames, one after the other, as application/octet-stream. They are recorded in their
@@ -54,21 +67,24 @@ type VaultKey struct {
 }
 
 // SealedHead is the head of a frame: 4 bytes of length (big-endian), the head as JSON, then
-// BlobSize bytes of ciphertext (format version 1).
+// BlobSize bytes: the ciphertext (format version 1) or the manifest (version 2).
 type SealedHead struct {
 	ID        string          `json:"id"` // hex of [UploadIDBytes]
 	Epoch     int64           `json:"epoch"`
 	SealedKey string          `json:"sealed_key"` // standard base64, see format.SealKey
 	GroupID   string          `json:"group_id"`
-	FileHash  string          `json:"file_hash"` // hex SHA-256 of the plaintext
+	FileHash  string          `json:"file_hash"` // hex SHA-256 of the plaintext; may be "" with From
 	Salt      string          `json:"salt"`      // as in [FinalizeUploadRequest]
 	Format    json.RawMessage `json:"format"`    // has the filename
 	BlobSize  int64           `json:"blob_size"` // bytes
-	BlobHash  string          `json:"blob_hash"` // hex SHA-256 of the ciphertext
+	BlobHash  string          `json:"blob_hash"` // hex SHA-256 of those bytes
 	Versioned bool            `json:"versioned,omitempty"`
 	// Base, if set, is the reference of the newest version of the name that the client knows,
 	// or [NoBase]. With another one the upload is CodeHead, and is not recorded.
 	Base string `json:"base,omitempty"`
+	// From, if set, is the reference of a version of the name by the same account, in blocks of the same size: of
+	// those blocks the upload takes over the ones that its manifest names, each at its place.
+	From string `json:"from,omitempty"`
 }
 
 // NoBase as [SealedHead].Base says that the name has no version yet.

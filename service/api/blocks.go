@@ -42,22 +42,14 @@ func (s *server) putPart(w http.ResponseWriter, r *http.Request, account string)
 
 // partRequest reads what a request says about its part, before its body.
 func partRequest(r *http.Request) (p files.PartRequest, err error) {
-	p = files.PartRequest{UploadID: r.PathValue("id"), Blocks: r.URL.Query().Get("blocks"), Size: r.ContentLength}
-	number, err := strconv.ParseUint(r.PathValue("number"), 10, 31)
-	if err != nil || strconv.FormatUint(number, 10) != r.PathValue("number") {
-		return p, fault.New(wire.CodeValidation, "part %.20q: want a number from 0 to %d, or %s", r.PathValue("number"), files.MaxPartNumber, wire.ManifestPart)
-	}
-	p.Number = int64(number)
+	q := r.URL.Query()
+	p = files.PartRequest{Upload: r.PathValue("id"), Part: r.PathValue("part"), Group: q.Get("group_id"), Blocks: q.Get("blocks"), Size: r.ContentLength}
 	if r.ContentLength > wire.PartBytes { // before a byte of it is read
 		return p, &http.MaxBytesError{Limit: wire.PartBytes}
 	}
-	key, err := base64.StdEncoding.Strict().DecodeString(r.Header.Get(wire.HeaderPartKey))
-	if err != nil || copy(p.Key[:], key) != len(p.Key) || len(key) != len(p.Key) {
-		return p, fault.New(wire.CodeValidation, "Required: %s, the wrapped key of the part, %d bytes in standard base64", wire.HeaderPartKey, len(p.Key))
-	}
-	if match := r.Header.Get("If-Match"); match != "" {
-		if p.IfMatch, err = strconv.Unquote(match); err != nil || p.IfMatch == "" || match[0] != '"' {
-			return p, fault.New(wire.CodeValidation, "If-Match: want the ETag of the part, in quotes")
+	if text := q.Get("block_size"); text != "" {
+		if p.BlockBytes, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return p, fault.New(wire.CodeValidation, "block_size: want a number of bytes")
 		}
 	}
 	p.Sum, err = digestOf(r.Header.Values("Repr-Digest"))
@@ -80,21 +72,6 @@ func digestOf(values []string) (*[sha256.Size]byte, error) {
 	return nil, nil
 }
 
-// putManifest stores the manifest of an upload.
-func (s *server) putManifest(w http.ResponseWriter, r *http.Request, account string) error {
-	if r.ContentLength > format.MaxManifestBytes { // before a byte of it is read
-		return &http.MaxBytesError{Limit: format.MaxManifestBytes}
-	}
-	if err := s.holdForBody(r, s.PutMemory(r.ContentLength)); err != nil {
-		return err
-	}
-	if err := s.Files.PutManifest(r.Context(), account, r.PathValue("id"), http.MaxBytesReader(w, r.Body, format.MaxManifestBytes), r.ContentLength); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
-}
-
 // getParts lists the parts of an upload, piece by piece.
 func (s *server) getParts(w http.ResponseWriter, r *http.Request) error {
 	account, err := s.caller(r)
@@ -105,7 +82,7 @@ func (s *server) getParts(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	before := `{"parts":[`
-	err = s.Files.Parts(r.Context(), account, r.PathValue("id"), func(list []wire.Part) error {
+	err = s.Files.Parts(r.Context(), account, r.PathValue("id"), r.URL.Query().Get("part"), func(list []wire.Part) error {
 		if before != "," {
 			w.Header().Set("Content-Type", "application/json")
 		}

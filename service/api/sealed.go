@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
@@ -23,6 +24,39 @@ func (s *server) putSealed(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	return s.putFrame(w, r, account, func(raw []byte) (head wire.SealedHead, key *format.Key, err error) {
+		head, err = decode[wire.SealedHead](raw)
+		return head, nil, err
+	})
+}
+
+// plainHead is the head of an upload whose key came with it.
+type plainHead struct {
+	wire.SealedHead
+	Key string `json:"key"` // standard base64
+}
+
+// putPlain records an upload of the account page, which sends the key of the file as it gets those of others: in the
+// session.
+func (s *server) putPlain(w http.ResponseWriter, r *http.Request, account string) error {
+	return s.putFrame(w, r, account, func(raw []byte) (wire.SealedHead, *format.Key, error) {
+		head, err := decode[plainHead](raw)
+		if err != nil {
+			return head.SealedHead, nil, err
+		}
+		key, err := format.ParseKey(head.Key)
+		if err != nil {
+			return head.SealedHead, nil, fault.New(wire.CodeValidation, "key: want %d bytes in standard base64", format.KeyBytes)
+		}
+		if head.Base == "" {
+			return head.SealedHead, nil, fault.New(wire.CodeValidation, "Required: base, the version that the upload follows, or %q", wire.NoBase)
+		}
+		return head.SealedHead, key, nil
+	})
+}
+
+// putFrame records an upload whose head parse reads.
+func (s *server) putFrame(w http.ResponseWriter, r *http.Request, account string, parse func([]byte) (wire.SealedHead, *format.Key, error)) error {
 	size := r.ContentLength
 	if size < 0 {
 		return fault.New(wire.CodeValidation, "Required: Content-Length, the length of the frame")
@@ -34,7 +68,11 @@ func (s *server) putSealed(w http.ResponseWriter, r *http.Request) error {
 	if err := s.holdForBody(r, need); err != nil {
 		return err
 	}
-	head, length, err := readHead(r.Body, size)
+	raw, length, err := readHead(r.Body, size)
+	if err != nil {
+		return err
+	}
+	head, key, err := parse(raw)
 	if err != nil {
 		return err
 	}
@@ -44,11 +82,15 @@ func (s *server) putSealed(w http.ResponseWriter, r *http.Request) error {
 	case size != length+head.BlobSize:
 		return fault.New(wire.CodeValidation, "Content-Length: want %d, the length of the frame", length+head.BlobSize)
 	}
-	out, err := s.Files.PutSealed(r.Context(), account, head, r.Body)
+	out, err := s.Files.PutSealed(r.Context(), account, head, key, r.Body)
 	if err != nil {
 		return err
 	}
 	s.Metrics.Uploads.Inc()
+	if meta, err := format.ParseMetadata(head.Format); err == nil && meta.Version == format.VersionBlocks && out.Record != nil {
+		ticket := s.ticket(account, out.Record.GroupID, out.Location, true)
+		out.DataURL, out.TilesURL = wire.PathBlocks+ticket, wire.PathTiles+ticket
+	}
 	resultAlone(w, out)
 	return nil
 }
@@ -111,20 +153,24 @@ func (s *server) sealedAnswer(r *http.Request, id string, a files.SealedAnswer) 
 }
 
 // splitFrames splits a request into frames, whose contents lie in it.
-func splitFrames(raw []byte) (frames []files.Frame, err error) {
-	for rest := bytes.NewReader(raw); rest.Len() > 0; {
+func splitFrames(all []byte) (frames []files.Frame, err error) {
+	for rest := bytes.NewReader(all); rest.Len() > 0; {
 		if len(frames) == wire.MaxSealedBatch {
 			return nil, fault.New(wire.CodeTooLarge, "at most %d uploads are recorded by one request", wire.MaxSealedBatch)
 		}
-		head, _, err := readHead(rest, int64(rest.Len()))
+		raw, _, err := readHead(rest, int64(rest.Len()))
+		if err != nil {
+			return nil, err
+		}
+		head, err := decode[wire.SealedHead](raw)
 		if err != nil {
 			return nil, err
 		}
 		if head.BlobSize < 0 || head.BlobSize > int64(rest.Len()) {
 			return nil, fault.New(wire.CodeValidation, "a frame ends before its content does")
 		}
-		at := len(raw) - rest.Len()
-		frames = append(frames, files.Frame{SealedHead: head, Content: raw[at : at+int(head.BlobSize)]})
+		at := len(all) - rest.Len()
+		frames = append(frames, files.Frame{SealedHead: head, Content: all[at : at+int(head.BlobSize)]})
 		_, _ = rest.Seek(head.BlobSize, io.SeekCurrent)
 	}
 	if len(frames) == 0 {
@@ -133,21 +179,20 @@ func splitFrames(raw []byte) (frames []files.Frame, err error) {
 	return frames, nil
 }
 
-// readHead reads the head of a frame, of which so many bytes come, and returns the bytes that were
+// readHead reads the JSON of the head of a frame, of which so many bytes come, and returns the bytes that were
 // read.
-func readHead(r io.Reader, coming int64) (head wire.SealedHead, size int64, err error) {
-	raw, size, err := wire.ReadRawFrameHead(r, coming)
+func readHead(r io.Reader, coming int64) (raw []byte, size int64, err error) {
+	raw, size, err = wire.ReadRawFrameHead(r, coming)
 	if errors.Is(err, wire.ErrFrame) {
-		return head, 0, &http.MaxBytesError{Limit: wire.MaxSealedHead}
+		return nil, 0, &http.MaxBytesError{Limit: wire.MaxSealedHead}
 	}
 	if err != nil {
-		return head, 0, cutFrame(err)
+		return nil, 0, cutFrame(err)
 	}
 	if wire.DeeperThan(raw, maxDepth) {
-		return head, 0, fault.New(wire.CodeInvalidJSON, "the head of the frame is nested deeper than %d", maxDepth)
+		return nil, 0, fault.New(wire.CodeInvalidJSON, "the head of the frame is nested deeper than %d", maxDepth)
 	}
-	head, err = decode[wire.SealedHead](raw)
-	return head, size, err
+	return raw, size, nil
 }
 
 // cutFrame is the refusal of a frame that ends too early; an error of the connection stays.

@@ -103,7 +103,7 @@ func New(d Deps) (http.Handler, error) {
 		memory: newMemory(d.Memory), underWay: throttle.NewSlots[string](underWayPerAccount), spools: throttle.NewSlots[string](spoolsPerAccount),
 		work: semaphore.NewWeighted(int64(workPerCore * runtime.GOMAXPROCS(0)))}
 	d.Files.Limit(files.Limits{Memory: s.holdForFile, Turn: s.turn})
-	page, err := web.New(d.Deps, s.refuse, s.admitPage, web.Uploads{Blob: s.putBlob, Part: s.putPart, Manifest: s.putManifest, Recorded: d.Metrics.Uploads.Inc})
+	page, err := web.New(d.Deps, s.refuse, s.admitPage, web.Uploads{Part: s.putPart, Record: s.putPlain})
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +119,7 @@ func New(d Deps) (http.Handler, error) {
 	mux.HandleFunc("PUT "+wire.PathSealed+"{id}", s.refusing(s.putSealed))
 	mux.HandleFunc("GET "+wire.PathReadBlob+"{ticket}", s.refusing(s.getBlob))
 	mux.HandleFunc("GET "+wire.PathParts+"{id}", s.refusing(s.getParts))
-	mux.HandleFunc("PUT "+wire.PathParts+"{id}/{number}", s.refusing(s.calling(s.putPart)))
-	mux.HandleFunc("PUT "+wire.PathParts+"{id}/"+wire.ManifestPart, s.refusing(s.calling(s.putManifest)))
+	mux.HandleFunc("PUT "+wire.PathParts+"{id}/{part}", s.refusing(s.calling(s.putPart)))
 	mux.HandleFunc("GET "+wire.PathBlocks+"{ticket}", s.refusing(s.getBlocks))
 	mux.HandleFunc("GET "+wire.PathTiles+"{ticket}/{tile...}", s.refusing(s.getTile))
 	mux.HandleFunc("GET "+wire.PathManifest+"{ticket}", s.refusing(s.getManifest))

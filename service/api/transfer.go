@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
@@ -40,10 +39,6 @@ func (s *server) finalize(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.Metrics.Uploads.Inc()
-	if meta, err := format.ParseMetadata(req.Format); err == nil && meta.Version == format.VersionBlocks && out.Record != nil {
-		ticket := s.ticket(account, out.Record.GroupID, out.Location, true)
-		out.DataURL, out.TilesURL = wire.PathBlocks+ticket, wire.PathTiles+ticket
-	}
 	result(w, out)
 	return nil
 }

@@ -210,24 +210,23 @@ func (f *Files) recordLegacy(ctx context.Context, tx *store.Tx, row legacyRow) (
 	if out, known, err := f.recordedAs(ctx, tx, row); err != nil || known {
 		return out, err
 	}
-	u := upload{account: row.Account, group: g.ID, ref: row.ref, filename: row.Name, keyVersion: row.version}
+	u := &upload{SealedHead: wire.SealedHead{GroupID: g.ID, FileHash: row.hash, Format: json.RawMessage("null")}, account: row.Account, name: row.Name,
+		at: arrived{Info: row.info}, ref: row.ref, keyVersion: row.version}
 	keyID, err := f.storeKey(ctx, tx, vault.Binding{Group: g.ID, Ref: row.ref, Version: row.version}, row.key)
 	if err != nil {
 		return out, err
 	}
 	u.keyID.Int64, u.keyID.Valid = keyID, true
-	meta, err := format.ParseMetadata(nil)
-	if err != nil {
+	if u.meta, err = format.ParseMetadata(nil); err != nil {
 		return out, err
 	}
-	req := wire.FinalizeUploadRequest{FileHash: row.hash, Format: json.RawMessage("null")}
-	opening := openingOf(req, plainSize(meta, row.info))
-	r, err := f.ledger.Append(ctx, tx, uploadRecord(u, req.Versioned, opening.Commitment(), meta))
+	opening := u.opening()
+	r, err := f.ledger.Append(ctx, tx, u.ledgerRecord(&opening))
 	if err != nil {
 		return out, err
 	}
 	out = Imported{CID: row.ref, TransID: r.Tx, FileHash: row.hash, Filename: row.Name}
-	return out, f.insertFile(ctx, tx, u, backendLegacy, req, meta, row.info, &opening, r)
+	return out, f.insertFile(ctx, tx, u, backendLegacy, &opening, r)
 }
 
 // recordedAs finds a reference that is recorded already, and keeps its bytes if they

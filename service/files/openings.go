@@ -208,10 +208,10 @@ func checkSalt(text string) error {
 }
 
 // openingOf is what the record of an upload commits to. Salt and hash were checked.
-func openingOf(req wire.FinalizeUploadRequest, size int64) (o chain.Opening) {
+func openingOf(hash, salt string, size int64) (o chain.Opening) {
 	o.Size = size
-	_, _ = hex.Decode(o.Hash[:], []byte(req.FileHash))
-	if n, _ := hex.Decode(o.Salt[:], []byte(req.Salt)); n == 0 {
+	_, _ = hex.Decode(o.Hash[:], []byte(hash))
+	if n, _ := hex.Decode(o.Salt[:], []byte(salt)); n == 0 {
 		_, _ = rand.Read(o.Salt[:]) // never fails
 	}
 	return o

@@ -101,7 +101,7 @@ func TestOlderVersionsAreFoundByName(t *testing.T) {
 // however many parts there are.
 func TestPartsAreFoundByTheirUses(t *testing.T) {
 	for query, args := range map[store.Query][]any{
-		loosenParts: {9, "ref"}, removeLoose: {9}, removeOfUploads: {9, 9}, groups.SelectTrashedParts: {"g"}, selectLoose: {9, 9, "id", 9},
+		loosenParts: {9, "ref"}, removeLoose: {9}, removeOfUploads: {9, 9}, groups.SelectTrashedParts: {"g"}, selectLoose: {9, 9, "id", 9}, listParts: {"upload", "id", 9},
 	} {
 		steps := plantest.Steps(t, "parts", query, args...)
 		slow := func(step string) bool { return !strings.HasPrefix(step, "SEARCH parts USING") }
@@ -114,11 +114,13 @@ func TestPartsAreFoundByTheirUses(t *testing.T) {
 // Each part that comes asks what its account has open, while all writers wait: no part is
 // read for that, however many there are.
 func TestOpenPartsAreNotCounted(t *testing.T) {
-	got := plantest.Steps(t, "uploads", selectOpen, "id", "account")
-	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH uploads USING INDEX uploads_open (account=?)") {
-		t.Errorf("%q", got)
+	for table, want := range map[string]string{"uploads": "SEARCH uploads USING INDEX uploads_open (account=?)", "part_uploads": "SEARCH part_uploads USING INDEX part_uploads_of (account=?)"} {
+		got := plantest.Steps(t, table, selectOpen, "account", "id", "account")
+		if len(got) != 1 || !strings.HasPrefix(got[0], want) {
+			t.Errorf("%q", got)
+		}
 	}
-	if parts := plantest.Steps(t, "parts", selectOpen, "id", "account"); len(parts) > 0 {
+	if parts := plantest.Steps(t, "parts", selectOpen, "account", "id", "account"); len(parts) > 0 {
 		t.Errorf("%q", parts)
 	}
 }

@@ -55,6 +55,9 @@ func deleteUploads(ctx context.Context, tx *store.Tx, now time.Time) (blobs []st
 	if blobs, err = endUploads(ctx, tx, now); err != nil || len(blobs) == releaseAtOnce {
 		return blobs, true, err
 	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM part_uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
+		return nil, false, fmt.Errorf("delete expired uploads: %w", err)
+	}
 	// With their uploads: the row of a destroyed key may be that of another key soon.
 	if err := destroyKeys(ctx, tx, "SELECT key_id FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
 		return nil, false, err

@@ -31,7 +31,7 @@ func (f *Files) canPay(ctx context.Context, tx *store.Tx, account string) error 
 	var text string
 	var open int
 	err := tx.QueryRowContext(ctx, `SELECT balance, (SELECT count(*) FROM uploads WHERE account = accounts.id AND result IS NULL)
-		FROM accounts WHERE id = ?`, account).Scan(&text, &open)
+		+ (SELECT count(*) FROM part_uploads WHERE account = accounts.id) FROM accounts WHERE id = ?`, account).Scan(&text, &open)
 	if errors.Is(err, sql.ErrNoRows) {
 		_, err = ledger.Balance(ctx, tx, account) // refuses
 	}
@@ -54,12 +54,12 @@ func (f *Files) canPay(ctx context.Context, tx *store.Tx, account string) error 
 
 // selectOpen counts the bytes in unfinished uploads of an account, without the blob of one
 // upload, and the parts of all of them. It reads no row of a part: each part that comes asks.
-const selectOpen = `SELECT CAST(COALESCE(sum(CASE WHEN id <> ? THEN blob_size END), 0) + COALESCE(sum(part_bytes), 0) AS BIGINT), CAST(COALESCE(sum(parts), 0) AS BIGINT)
-	FROM uploads WHERE account = ? AND result IS NULL`
+const selectOpen = `SELECT (SELECT CAST(COALESCE(sum(blob_size), 0) AS BIGINT) FROM uploads WHERE account = ? AND result IS NULL AND id <> ?) +
+	CAST(COALESCE(sum(part_bytes), 0) AS BIGINT), CAST(COALESCE(sum(parts), 0) AS BIGINT) FROM part_uploads WHERE account = ?`
 
 // openBytes runs selectOpen.
 func openBytes(ctx context.Context, tx *store.Tx, account, except string) (sum, parts int64, err error) {
-	if err := tx.QueryRowContext(ctx, selectOpen, except, account).Scan(&sum, &parts); err != nil {
+	if err := tx.QueryRowContext(ctx, selectOpen, account, except, account).Scan(&sum, &parts); err != nil {
 		return 0, 0, fmt.Errorf("count bytes of uploads: %w", err)
 	}
 	return sum, parts, nil

@@ -3,6 +3,7 @@ package testkit
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -136,12 +138,9 @@ func (s *Server) addBlocks(a Account, g sdk.GroupID, name string, content []byte
 	const partBlocks = 4
 	_, err := s.Service.Fund(context.Background(), string(a.ID), s.cfg.Fees[ledger.ActionUpload]) // costs the account nothing
 	s.must(err)
-	var up wire.PrepareUploadResult
-	s.call(a, wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: string(g), Filename: name, Formats: []int{format.Version, format.VersionBlocks}, BlockSize: blockBytes}, &up)
-	raw, err := decode64(up.Key)
+	key, err := format.RandomKey()
 	s.must(err)
-	key, err := format.NewKey(raw)
-	s.must(err)
+	upload := randomHex(wire.UploadIDBytes)
 	l := format.Layout{Size: int64(len(content)), BlockBytes: blockBytes}
 	f := &sealedFile{}
 	var runs format.Manifest
@@ -153,13 +152,9 @@ func (s *Server) addBlocks(a Account, g sdk.GroupID, name string, content []byte
 			s.must(err)
 			f.blocks = append(f.blocks, sealed)
 		}
-		put := httptest.NewRequest(http.MethodPut, fmt.Sprintf("%s/%d?blocks=%s", up.PartsURL, first/partBlocks, format.Extents{{First: first, Count: run.Count}}), bytes.NewReader(bytes.Join(f.blocks[first:], nil)))
-		put.Header.Set(wire.HeaderPartKey, encode64(run.Key[:]))
-		var stored wire.Part
-		s.send(a, put, &stored)
-		id, err := hex.DecodeString(stored.ID)
-		s.must(err)
-		copy(run.Part[:], id)
+		_, _ = rand.Read(run.Part[:]) // never fails
+		query := url.Values{"group_id": {string(g)}, "block_size": {strconv.FormatInt(blockBytes, 10)}, "blocks": {format.Extents{{First: first, Count: run.Count}}.String()}}
+		s.send(a, httptest.NewRequest(http.MethodPut, wire.PathParts+upload+"/"+run.Part.String()+"?"+query.Encode(), bytes.NewReader(bytes.Join(f.blocks[first:], nil))), new(wire.Part))
 		runs = append(runs, run)
 	}
 	f.manifest = runs.Encode()
@@ -170,9 +165,21 @@ func (s *Server) addBlocks(a Account, g sdk.GroupID, name string, content []byte
 	f.meta.Filename = name
 	meta, err := json.Marshal(f.meta)
 	s.must(err)
-	var done wire.FinalizeUploadResult
-	s.call(a, wire.OpFinalizeUpload, wire.FinalizeUploadRequest{UploadID: up.UploadID, FileHash: sdk.ComputeHash(content).String(), Format: meta, Manifest: encode64(f.manifest)}, &done)
-	return f, key, sdk.Ref(done.Location)
+	head := &wire.SealedHead{ID: upload, GroupID: string(g), FileHash: sdk.ComputeHash(content).String(), Salt: randomHex(chain.SaltBytes), Format: meta,
+		BlobSize: int64(len(f.manifest)), BlobHash: sdk.ComputeHash(f.manifest).String()}
+	s.must(s.sealHead(s.openVault(), a.ID, head, key))
+	frame, err := wire.AppendFrameHead(nil, head)
+	s.must(err)
+	var done struct{ Result wire.FinalizeUploadResult }
+	s.send(a, httptest.NewRequest(http.MethodPut, wire.PathSealed+upload, bytes.NewReader(append(frame, f.manifest...))), &done)
+	return f, key, sdk.Ref(done.Result.Location)
+}
+
+// randomHex is n random bytes in hex.
+func randomHex(n int) string {
+	raw := make([]byte, n)
+	_, _ = rand.Read(raw) // never fails
+	return hex.EncodeToString(raw)
 }
 
 // call calls an operation beside every filter.

@@ -51,8 +51,14 @@ func (s *Server) sealAgain(v *vault.Vault, account sdk.AccountID, head *wire.Sea
 		return err
 	}
 	change(head)
+	return s.sealHead(v, account, head, key)
+}
+
+// sealHead seals the key of an upload for what its head says, under the newest epoch.
+func (s *Server) sealHead(v *vault.Vault, account sdk.AccountID, head *wire.SealedHead, key *format.Key) error {
+	ctx := context.Background()
 	var epoch vault.Epoch
-	err = s.store().Read(ctx, func(tx *store.Tx) (err error) {
+	err := s.store().Read(ctx, func(tx *store.Tx) (err error) {
 		epoch, err = v.Epoch(ctx, tx, time.Now())
 		return err
 	})
@@ -63,7 +69,8 @@ func (s *Server) sealAgain(v *vault.Vault, account sdk.AccountID, head *wire.Sea
 	if err != nil {
 		return err
 	}
-	sealed, err := public.SealKey(to, head.Sum(), key)
+	head.Epoch = epoch.Number
+	sealed, err := public.SealKey(format.SealedFor{Service: ContractID, Account: string(account), Upload: head.ID, Epoch: head.Epoch}, head.Sum(), key)
 	head.SealedKey = encode64(sealed)
 	return err
 }

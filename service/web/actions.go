@@ -46,7 +46,7 @@ func (p *page) reads() map[string]action {
 // actions change something, and may cost.
 func (p *page) actions() map[string]action {
 	return map[string]action{
-		"key": with(p.newKey), "retrieve": with(p.retrieve), "uploads/prepare": with(p.prepareUpload), "uploads/finish": with(p.finishUpload),
+		"key": with(p.newKey), "retrieve": with(p.retrieve),
 		"groups/create": with(p.createGroup), "groups/open": with(p.openWindow), "groups/add": with(p.addMember),
 		"groups/revoke": said(p.Groups.Revoke), "groups/join": said(p.Groups.Join), "groups/close": said(p.Groups.CloseJoin),
 		"groups/keep": said(p.Groups.Keep), "groups/trash": said(p.Groups.SetTrash), "restore": with(p.restore), "remove": with(p.remove),
@@ -459,32 +459,6 @@ func (p *page) lookAtNames(r *http.Request, account string) (any, error) {
 	}
 	found, err := p.Files.LookAtNames(r.Context(), account, r.FormValue("group"), r.Form["name"])
 	return map[string]any{"names": found}, err
-}
-
-// prepareUpload hands out the key of a file that the page will seal.
-func (p *page) prepareUpload(r *http.Request, account string, req wire.PrepareUploadRequest) (any, error) {
-	return p.Files.Prepare(r.Context(), account, req)
-}
-
-// finishRequest is the request of finishUpload.
-type finishRequest struct {
-	UploadID string          `json:"upload_id"`
-	FileHash string          `json:"file_hash"`
-	Format   json.RawMessage `json:"format"`
-	Head     string          `json:"head"` // see [wire.FinalizeUploadRequest]
-}
-
-// finishUpload records an upload whose ciphertext came before, and charges it.
-func (p *page) finishUpload(r *http.Request, account string, req finishRequest) (any, error) {
-	if req.Head == "" {
-		return nil, fault.New(wire.CodeValidation, "Required: head, the version that the upload follows, or %q", wire.NoBase)
-	}
-	out, err := p.Files.Finalize(r.Context(), account, wire.FinalizeUploadRequest{UploadID: req.UploadID, FileHash: req.FileHash, Format: req.Format, Versioned: true, Head: req.Head}, nil)
-	if err != nil {
-		return nil, err
-	}
-	p.uploads.Recorded()
-	return map[string]any{"ref": out.CID, "file_hash": out.FileHash, "fee": tokens(out.Fee)}, nil
 }
 
 // recordView is a row of the ledger.

@@ -57,7 +57,7 @@ func (rec *recorded) holdsNone(t *testing.T) (puts int) {
 		if strings.Contains(body, marker) {
 			t.Errorf("plaintext was sent: %.80s", body)
 		}
-		if strings.HasPrefix(body, "/account/api/uploads/") && !strings.Contains(body[:40], "prepare") && !strings.Contains(body[:40], "finish") {
+		if strings.HasPrefix(body, "/account/api/uploads/") {
 			puts++
 		}
 	}
@@ -178,6 +178,7 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 	})
 	t.Run("a large file that is refused", func(t *testing.T) {
 		b.expect("status of 409")
+		b.expect("status of 404")
 		large := func(name string) {
 			t.Helper()
 			b.choose(false, `[["`+name+`", new Uint8Array(4 * 1024 * 1024 + 1)]]`)
@@ -193,7 +194,7 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 		b.click("Upload for 0.039 tokens")
 		b.sees("This group keeps files in one piece")
 	})
-	if puts := sent.holdsNone(t); puts != 3+2+1+1+2 {
+	if puts := sent.holdsNone(t); puts != 3+2+1+1+2+1 {
 		t.Errorf("%d requests carried content", puts)
 	}
 	// Another implementation opens every block and compares the whole.
@@ -308,44 +309,34 @@ func TestThreat59UploadsOnBothEngines(t *testing.T) {
 		alice.add("team", bob.id)
 		var said string
 		alice.must(wire.OpAddGroupMember, wire.MemberRequest{GroupID: "team", MemberID: carol.id, Role: wire.RoleReader}, &said)
-		a, member, reader, stranger, nobody := alice.signedIn(), bob.signedIn(), carol.signedIn(), s.user("dave", "10").signedIn(), client(t)
-		prepare := object{"group_id": "team", "filename": "a/b", "size": 33, "formats": []int{1}}
-		begin := func() string {
+		a, reader, stranger, nobody := alice.signedIn(), carol.signedIn(), s.user("dave", "10").signedIn(), client(t)
+		key, err := format.RandomKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		blob, err := format.SealBlob(key, []byte("hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := strings.Repeat("0a", wire.UploadIDBytes)
+		// frame is the upload of a/b, as the page sends it.
+		frame := func(change func(head object)) *http.Request {
 			t.Helper()
-			status, body := do(t, a, s.page(http.MethodPost, "uploads/prepare", prepare))
-			if status != http.StatusOK {
-				t.Fatal(status, body)
-			}
-			var out wire.PrepareUploadResult
-			if err := json.Unmarshal([]byte(body), &out); err != nil {
-				t.Fatal(err)
-			}
-			req := s.page(http.MethodPut, "uploads/"+out.UploadID, nil)
-			blob := seal(t, out.Key, []byte("hello"))
-			var raw []byte
-			_ = json.Unmarshal([]byte(`"`+blob+`"`), &raw)
-			req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
-			req.Header.Set("Content-Type", "application/octet-stream")
-			if status, body := do(t, a, req); status != http.StatusNoContent {
-				t.Fatal(status, body)
-			}
-			return out.UploadID
+			head := object{"id": id, "key": key.Base64(), "group_id": "team", "file_hash": fmt.Sprintf("%x", sumOf([]byte("hello"))), "format": format.NewMetadata(5, "", "a/b"),
+				"versioned": true, "base": "none"}
+			change(head)
+			return s.frame(head, blob)
 		}
-		id := begin()
-		finish := func(head string) object {
-			return object{"upload_id": id, "file_hash": fmt.Sprintf("%x", sumOf([]byte("hello"))), "format": nil, "head": head}
-		}
-		for name, c := range map[string]*http.Client{"403 reader": reader, "403 stranger": stranger, "401 nobody": nobody, "403 member": member} {
-			content := s.page(http.MethodPut, "uploads/"+id, "other")
-			content.Header.Set("Content-Type", "application/octet-stream")
-			for what, req := range map[string]*http.Request{"prepare": s.page(http.MethodPost, "uploads/prepare", prepare), "names": s.page(http.MethodGet, "names?group=team&name=x", nil),
-				"content": content, "finish": s.page(http.MethodPost, "uploads/finish", finish("none"))} {
+		field := func(name string, value any) func(object) { return func(head object) { head[name] = value } }
+		for name, c := range map[string]*http.Client{"403 reader": reader, "403 stranger": stranger, "401 nobody": nobody} {
+			part := s.page(http.MethodPut, "uploads/"+id+"/"+id+"?group_id=team&blocks=0", strings.Repeat("other", 10))
+			part.Header.Set("Content-Type", "application/octet-stream")
+			for what, req := range map[string]*http.Request{"names": s.page(http.MethodGet, "names?group=team&name=x", nil), "part": part, "record": frame(func(object) {})} {
 				status, body := do(t, c, req)
-				if c == member && (what == "prepare" || what == "names") {
-					if status != http.StatusOK {
-						t.Errorf("%s: %s: %d %s", name, what, status, body)
-					}
-				} else if !strings.HasPrefix(name, fmt.Sprint(status)) {
+				if c == reader && what == "names" {
+					continue
+				}
+				if !strings.HasPrefix(name, fmt.Sprint(status)) {
 					t.Errorf("%s: %s: %d %s", name, what, status, body)
 				}
 			}
@@ -356,8 +347,9 @@ func TestThreat59UploadsOnBothEngines(t *testing.T) {
 		if got := fmt.Sprint(head("a%2Fb"), head("a")); got != "map[head:none is_folder:false] map[head:none is_folder:false]" {
 			t.Errorf("names before: %s", got)
 		}
-		for name, bad := range map[string]object{"without a head": finish(""), "another head": finish("bafyother"), "unknown": {"upload_id": "none", "file_hash": "", "format": nil, "head": "none"}} {
-			if status, body := do(t, a, s.page(http.MethodPost, "uploads/finish", bad)); status < 400 || status > 409 {
+		for name, bad := range map[string]func(object){"no base": field("base", ""), "another base": field("base", "bafyother"), "no key": field("key", ""), "half a key": field("key", "AAAA"),
+			"no id": field("id", "x"), "other bytes": field("blob_hash", strings.Repeat("0", 64)), "a number": field("key", 7)} {
+			if status, body := do(t, a, frame(bad)); status < 400 || status > 409 {
 				t.Errorf("%s: %d %s", name, status, body)
 			}
 		}
@@ -371,11 +363,11 @@ func TestThreat59UploadsOnBothEngines(t *testing.T) {
 		}
 		var refs []string
 		for range 2 { // a repetition is answered, and is not charged again
-			status, body := do(t, a, s.page(http.MethodPost, "uploads/finish", finish("none")))
+			status, body := do(t, a, frame(func(object) {}))
 			if status != http.StatusOK {
 				t.Fatal(status, body)
 			}
-			refs = append(refs, decode(t, body)["ref"].(string))
+			refs = append(refs, decode(t, body)["result"].(map[string]any)["location"].(string))
 		}
 		if balance := s.get(a, "session")["balance"]; refs[0] != refs[1] || balance != "9.295" { // 0.64, twice 0.013 and 0.039
 			t.Errorf("%v, %v tokens", refs, balance)
@@ -383,10 +375,12 @@ func TestThreat59UploadsOnBothEngines(t *testing.T) {
 		if got := fmt.Sprint(head("a%2Fb"), head("a")); got != "map[head:"+refs[0]+" is_folder:false] map[head:none is_folder:true]" {
 			t.Errorf("names after: %s", got)
 		}
-		id = begin()
-		if status, body := do(t, a, s.page(http.MethodPost, "uploads/finish", finish("none"))); status != http.StatusConflict || !strings.Contains(body, wire.CodeHead) {
+		id = strings.Repeat("0c", wire.UploadIDBytes)
+		if status, body := do(t, a, frame(func(object) {})); status != http.StatusConflict || !strings.Contains(body, wire.CodeHead) {
 			t.Errorf("a version that follows nothing: %d %s", status, body)
 		}
-		s.post(a, "uploads/finish", finish(refs[0]))
+		if status, body := do(t, a, frame(field("base", refs[0]))); status != http.StatusOK {
+			t.Errorf("the next version: %d %s", status, body)
+		}
 	})
 }

@@ -66,12 +66,9 @@ type Admit func(r *http.Request, account string) error
 // Transfer takes the bytes that an account sends, or returns why they are refused.
 type Transfer func(w http.ResponseWriter, r *http.Request, account string) error
 
-// Uploads take ciphertext, with the same checks as that of any other client. Requests name the
-// upload in the path value "id", and a part in "number".
-type Uploads struct {
-	Blob, Part, Manifest Transfer
-	Recorded             func() // called once for each upload that was recorded
-}
+// Uploads take parts, and frames whose key came with them, with the same checks as those of any other client. Requests
+// name the upload in the path value "id", and a part in "part".
+type Uploads struct{ Part, Record Transfer }
 
 // page is the account page of a service.
 type page struct {
@@ -120,9 +117,8 @@ func (p *page) routes(static map[string]http.HandlerFunc) http.Handler {
 	mux.HandleFunc("GET "+Path+"api/blocks", p.blocks)
 	mux.HandleFunc("GET "+Path+"api/manifest", p.bytesOf(manifest))
 	mux.HandleFunc("GET "+Path+"api/tile", p.bytesOf(tile))
-	mux.HandleFunc("PUT "+Path+"api/uploads/{id}", p.content(p.uploads.Blob))
-	mux.HandleFunc("PUT "+Path+"api/uploads/{id}/{number}", p.content(p.uploads.Part))
-	mux.HandleFunc("PUT "+Path+"api/uploads/{id}/"+wire.ManifestPart, p.content(p.uploads.Manifest))
+	mux.HandleFunc("PUT "+Path+"api/uploads/{id}", p.content(p.uploads.Record))
+	mux.HandleFunc("PUT "+Path+"api/uploads/{id}/{part}", p.content(p.uploads.Part))
 	if p.oidc != nil {
 		mux.HandleFunc("GET "+pathStart, p.startOIDC)
 		mux.HandleFunc("GET "+pathCallback, p.finishOIDC)

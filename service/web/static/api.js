@@ -24,13 +24,12 @@ export async function post(path, body) {
 	}));
 }
 
-// put sends bytes; step is told how many went. signal ends it. It resolves to the answer, null
-// where there is none.
-export function put(path, body, headers, step, signal) {
+// put sends bytes; step is told how many went. signal ends it. It resolves to the answer.
+export function put(path, body, step, signal) {
 	return new Promise((resolve, reject) => {
 		const request = new XMLHttpRequest(); // fetch does not tell how much was sent
 		request.open("PUT", `api/${path}`);
-		for (const [name, value] of Object.entries({ ...ours, "Content-Type": "application/octet-stream", ...headers })) request.setRequestHeader(name, value);
+		for (const [name, value] of Object.entries({ ...ours, "Content-Type": "application/octet-stream" })) request.setRequestHeader(name, value);
 		const abort = () => request.abort();
 		signal.addEventListener("abort", abort);
 		request.upload.addEventListener("progress", (event) => step(event.loaded));
@@ -38,7 +37,6 @@ export function put(path, body, headers, step, signal) {
 			signal.removeEventListener("abort", abort);
 			if (signal.aborted) reject(signal.reason);
 			else if (request.status === 0) reject(unreachable());
-			else if (request.status === 204) resolve(null);
 			else read(new Response(request.responseText, { status: request.status })).then(resolve, reject);
 		});
 		request.send(body);

@@ -6,6 +6,7 @@ import { aes, be, blockData, ivBytes, keyBytes, keyCheck, leaf, partKeyData, Tre
 export const blockBytes = 1 << 18; // plaintext of a block
 export const partBlocks = 32;
 export const wholeBytes = 1 << 22; // of the largest file in one piece
+const partIDBytes = 16;
 
 // sealWhole seals the content of a file of format version 1. It wipes the key.
 export async function sealWhole(key, plain) {
@@ -27,8 +28,8 @@ export class BlockSealer {
 		return s;
 	}
 
-	// part seals blocks from the block first on, under a key of their own. It may be called again for
-	// the same blocks: then nothing of the seal before is used.
+	// part seals blocks from the block first on, under an id and a key of their own. It may be called again
+	// for the same blocks: then nothing of the seal before is used.
 	async part(first, plain) {
 		const raw = crypto.getRandomValues(new Uint8Array(keyBytes));
 		const wrapped = await seal(this.#fileKey, raw, partKeyData);
@@ -37,11 +38,11 @@ export class BlockSealer {
 		for (let at = 0; at < plain.length; at += blockBytes) {
 			sealed.push(await seal(key, plain.subarray(at, at + blockBytes), blockData(first + sealed.length)));
 		}
-		return { first, sealed, wrapped };
+		return { id: crypto.getRandomValues(new Uint8Array(partIDBytes)), first, sealed, wrapped };
 	}
 
-	// sent notes that a part is at the service, which calls it id (16 bytes).
-	async sent({ first, sealed, wrapped }, id) {
+	// sent notes that a part is at the service.
+	async sent({ id, first, sealed, wrapped }) {
 		for (const block of sealed) await this.#tree.add(await leaf(block));
 		this.#runs.push(id, be(8, first), be(8, sealed.length), wrapped);
 	}

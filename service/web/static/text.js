@@ -116,7 +116,7 @@ function units(tokens) {
 	return BigInt(whole + part.padEnd(places, "0"));
 }
 
-function tokensOf(n) {
+export function tokensOf(n) {
 	const digits = String(n).padStart(places + 1, "0");
 	return `${digits.slice(0, -places)}.${digits.slice(-places)}`.replace(/\.?0+$/, "");
 }

@@ -1,10 +1,11 @@
 // Saving a file: its content is sealed here, and only then sent.
 
-import { post, put, ServiceError } from "./api.js";
-import { fromBase64, hex, join } from "./bytes.js";
-import { sealBytes } from "./format.js";
+import { put, ServiceError } from "./api.js";
+import { hex, join } from "./bytes.js";
+import { be, digest, keyBytes } from "./format.js";
 import { blockBytes, BlockSealer, partBlocks, sealWhole, wholeBytes } from "./seal.js";
 import { SHA256 } from "./sha256.js";
+import { tokensOf } from "./text.js";
 
 const pauses = [1000, 2000, 4000, 8000, 16000]; // ms before a further try
 const unclaimed = "application/octet-stream";
@@ -13,54 +14,60 @@ const unclaimed = "application/octet-stream";
 // attributes, and read(n), which resolves to the next n bytes. step is told how many bytes of the content went.
 // signal ends it. Nothing is recorded or charged before the end.
 export async function upload({ group, name, head }, source, step, signal) {
-	const meta = { backend: "fastfs", encryption: "AES-256-GCM", wrapping: "AES-GCM-keywrap", original_size: source.size, content_type: source.type || unclaimed, filename: name };
-	const inBlocks = source.size > wholeBytes;
-	const count = Math.ceil(source.size / blockBytes);
-	const prepared = await patiently(signal, () => post("uploads/prepare", {
-		group_id: group, filename: name, size: source.size + sealBytes * (inBlocks ? count : 1), formats: inBlocks ? [1, 2] : [1],
-	}));
-	if (inBlocks && !prepared.parts_url) throw new Error("This group keeps files in one piece, and the page sends such files up to 4 MB. Use: svcfs put");
-	const key = fromBase64(prepared.key);
-	delete prepared.key;
+	const id = randomHex(16);
+	const key = crypto.getRandomValues(new Uint8Array(keyBytes));
+	const text = btoa(String.fromCharCode(...key));
 	const sum = new SHA256();
 	const take = async (n) => {
 		const plain = await source.read(n);
 		sum.update(plain);
 		return plain;
 	};
-	const format = await (inBlocks ? sendBlocks : sendWhole)({ id: prepared.upload_id, key, size: source.size, take, step, signal });
-	return patiently(signal, () => post("uploads/finish", {
-		upload_id: prepared.upload_id, file_hash: hex(sum.digest()), head, format: { version: format.version, ...meta, ...format.blocks, attributes: source.attributes },
-	}));
+	const seal = source.size > wholeBytes ? sendBlocks : sealAll;
+	const { body, format } = await seal({ id, group, key, size: source.size, take, step, signal });
+	const meta = { backend: "fastfs", encryption: "AES-256-GCM", wrapping: "AES-GCM-keywrap", original_size: source.size, content_type: source.type || unclaimed, filename: name };
+	const sealed = frame({
+		id, key: text, group_id: group, file_hash: hex(sum.digest()), format: { ...meta, ...format, attributes: source.attributes },
+		blob_size: body.length, blob_hash: hex(await digest(body)), versioned: true, base: head,
+	}, body);
+	const sent = format.version === 1 ? (n) => step(Math.min(n, source.size)) : () => {};
+	const { result } = await patiently(signal, () => put(`uploads/${id}`, sealed, sent, signal));
+	return { fee: tokensOf(BigInt(result.fee ?? "0")) };
 }
 
-async function sendWhole({ id, key, size, take, step, signal }) {
-	const sealed = await sealWhole(key, await take(size));
-	await patiently(signal, () => put(`uploads/${id}`, sealed, {}, (sent) => step(Math.min(sent, size)), signal));
-	return { version: 1 };
+// frame is an upload as one request has it: its head, and then its ciphertext or its manifest.
+function frame(head, body) {
+	const raw = new TextEncoder().encode(JSON.stringify(head));
+	return join(be(4, raw.length), raw, body);
 }
 
-async function sendBlocks({ id, key, size, take, step, signal }) {
+async function sealAll({ key, size, take }) {
+	return { body: await sealWhole(key, await take(size)), format: { version: 1 } };
+}
+
+async function sendBlocks({ id, group, key, size, take, step, signal }) {
 	const sealer = await BlockSealer.begin(key);
 	const count = Math.ceil(size / blockBytes);
-	let number = 0;
 	for (let first = 0; first < count; first += partBlocks) {
 		const at = first * blockBytes;
 		const plain = await take(Math.min(partBlocks * blockBytes, size - at));
 		await patiently(signal, async () => {
 			const part = await sealer.part(first, plain);
-			const path = `uploads/${id}/${number++}?blocks=${first}-${first + part.sealed.length - 1}`;
-			const stored = await put(path, join(...part.sealed), { "X-Part-Key": btoa(String.fromCharCode(...part.wrapped)) }, (sent) => step(at + Math.min(sent, plain.length)), signal);
-			await sealer.sent(part, Uint8Array.from(stored.id.match(/../g), (digits) => parseInt(digits, 16)));
+			const query = new URLSearchParams({ group_id: group, block_size: blockBytes, blocks: `${first}-${first + part.sealed.length - 1}` });
+			await put(`uploads/${id}/${hex(part.id)}?${query}`, join(...part.sealed), (sent) => step(at + Math.min(sent, plain.length)), signal);
+			await sealer.sent(part);
 		});
 	}
 	const { manifest, root, check } = await sealer.end();
-	await patiently(signal, () => put(`uploads/${id}/manifest`, manifest, {}, () => {}, signal));
-	return { version: 2, blocks: { block_size: blockBytes, root: hex(root), key_check: hex(check) } };
+	return { body: manifest, format: { version: 2, block_size: blockBytes, root: hex(root), key_check: hex(check) } };
+}
+
+function randomHex(n) {
+	return hex(crypto.getRandomValues(new Uint8Array(n)));
 }
 
 // patiently does work again after a lost connection, and when the service asks to wait. work may be
-// repeated: a recording answers the same again, and a part goes under a new number.
+// repeated: a record answers the same again, and a part goes under a new id.
 async function patiently(signal, work) {
 	for (let tries = 0; ; tries++) {
 		signal.throwIfAborted();
@@ -68,6 +75,7 @@ async function patiently(signal, work) {
 			return await work();
 		} catch (error) {
 			signal.throwIfAborted();
+			if (error.code === "UNSUPPORTED") throw new Error("This group keeps files in one piece, and the page sends such files up to 4 MB. Use: svcfs put");
 			const passes = error instanceof ServiceError && (error.status === 0 || error.status === 429 || error.status === 503);
 			if (!passes || tries === pauses.length) throw error;
 			await new Promise((resolve) => { setTimeout(resolve, pauses[tries]); signal.addEventListener("abort", resolve, { once: true }); });

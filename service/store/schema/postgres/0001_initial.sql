@@ -181,14 +181,12 @@ CREATE TABLE parts (
 	group_id    TEXT COLLATE "C" NOT NULL,
 	account     TEXT COLLATE "C" NOT NULL,
 	upload_id   TEXT COLLATE "C",
-	number      BIGINT,
 	block_size  BIGINT NOT NULL,
 	loose       BIGINT,
-	wrapped_key BYTEA,
 	blocks      TEXT COLLATE "C" NOT NULL,
-	leaves      BYTEA NOT NULL,
-	UNIQUE (upload_id, number)
+	leaves      BYTEA NOT NULL
 );
+CREATE INDEX parts_by_upload ON parts (upload_id, id) WHERE upload_id IS NOT NULL;
 CREATE INDEX parts_loose ON parts (loose) WHERE loose IS NOT NULL;
 
 CREATE TABLE part_uses (
@@ -208,6 +206,19 @@ CREATE TABLE contents (
 
 -- Uploads and retrievals
 
+CREATE TABLE part_uploads (
+	id         TEXT COLLATE "C" PRIMARY KEY,
+	account    TEXT COLLATE "C" NOT NULL,
+	group_id   TEXT COLLATE "C" NOT NULL,
+	block_size BIGINT NOT NULL,
+	began_ns   BIGINT NOT NULL,
+	expires_ns BIGINT NOT NULL,
+	parts      BIGINT NOT NULL,
+	part_bytes BIGINT NOT NULL
+);
+CREATE INDEX part_uploads_by_expiry ON part_uploads (expires_ns);
+CREATE INDEX part_uploads_of ON part_uploads (account);
+
 CREATE TABLE uploads (
 	id          TEXT COLLATE "C" PRIMARY KEY,
 	account     TEXT COLLATE "C" NOT NULL,
@@ -216,12 +227,7 @@ CREATE TABLE uploads (
 	filename    TEXT COLLATE "C" NOT NULL,
 	key_version BIGINT NOT NULL,
 	key_id      BIGINT,
-	began_ns    BIGINT NOT NULL DEFAULT 0,
 	expires_ns  BIGINT NOT NULL,
-	base        TEXT COLLATE "C" NOT NULL DEFAULT '',
-	block_size  BIGINT NOT NULL DEFAULT 0,
-	parts       BIGINT NOT NULL DEFAULT 0,
-	part_bytes  BIGINT NOT NULL DEFAULT 0,
 	blob_id     TEXT COLLATE "C",
 	blob_size   BIGINT,
 	blob_sum    BYTEA,

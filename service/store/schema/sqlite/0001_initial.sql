@@ -198,16 +198,14 @@ CREATE TABLE parts (
 	blob_size   INTEGER NOT NULL,
 	group_id    TEXT NOT NULL,
 	account     TEXT NOT NULL,
-	upload_id   TEXT,             -- NULL once recorded
-	number      INTEGER,          -- in the upload; NULL once recorded
+	upload_id   TEXT,             -- of part_uploads; NULL once recorded
 	block_size  INTEGER NOT NULL,
 	loose       INTEGER,          -- since this seq some blocks may be of no use: a file that used the part ended, or
 	                              -- its only file never used all of it; NULL = every block is in use
-	wrapped_key BLOB,             -- by the key of the upload; NULL once recorded
 	blocks      TEXT NOT NULL,    -- such as 0-31,40: in the order of the blob
-	leaves      BLOB NOT NULL,    -- 32 bytes for each block; they prove the blob
-	UNIQUE (upload_id, number)
+	leaves      BLOB NOT NULL     -- 32 bytes for each block; they prove the blob
 ) STRICT;
+CREATE INDEX parts_by_upload ON parts (upload_id, id) WHERE upload_id IS NOT NULL;
 CREATE INDEX parts_loose ON parts (loose) WHERE loose IS NOT NULL;
 
 CREATE TABLE part_uses (
@@ -228,7 +226,21 @@ CREATE TABLE contents (
 
 -- Uploads and retrievals
 
--- Uploads that were begun. Finished ones stay for a while, for those who ask again.
+-- Uploads in parts that are not recorded.
+CREATE TABLE part_uploads (
+	id         TEXT PRIMARY KEY,  -- of account and upload, as in spent_uploads, in hex
+	account    TEXT NOT NULL,
+	group_id   TEXT NOT NULL,
+	block_size INTEGER NOT NULL,
+	began_ns   INTEGER NOT NULL,
+	expires_ns INTEGER NOT NULL,
+	parts      INTEGER NOT NULL,  -- how many there are, and their bytes: so that nobody counts rows while all
+	part_bytes INTEGER NOT NULL   -- writers wait
+) STRICT, WITHOUT ROWID;
+CREATE INDEX part_uploads_by_expiry ON part_uploads (expires_ns);
+CREATE INDEX part_uploads_of ON part_uploads (account);
+
+-- Uploads that were prepared. Finished ones stay for a while, for those who ask again.
 CREATE TABLE uploads (
 	id          TEXT PRIMARY KEY,
 	account     TEXT NOT NULL,
@@ -237,12 +249,7 @@ CREATE TABLE uploads (
 	filename    TEXT NOT NULL,
 	key_version INTEGER NOT NULL,
 	key_id      INTEGER,                    -- NULL once the file owns it
-	began_ns    INTEGER NOT NULL DEFAULT 0,
 	expires_ns  INTEGER NOT NULL,
-	base        TEXT NOT NULL DEFAULT '',   -- the file of whose blocks it may take over; '' = none
-	block_size  INTEGER NOT NULL DEFAULT 0, -- 0 = it may have no parts; else its blob is the manifest
-	parts       INTEGER NOT NULL DEFAULT 0, -- how many there are while it is not finished, and their bytes: so
-	part_bytes  INTEGER NOT NULL DEFAULT 0, -- that nobody counts rows while all writers wait
 	blob_id     TEXT,                       -- of a transfer
 	blob_size   INTEGER,
 	blob_sum    BLOB,

@@ -27,9 +27,8 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-// Uploads in one request, see [wire.PathSealed]: the client chose the id and made the
-// key, which it sealed to the vault. One transaction records everything. The id is spent
-// from then on: the same upload again gives the first answer again, also after the file was
+// Uploads of our own, see [wire.PathSealed]: the client chose the id and made the key. One transaction records
+// everything. The id is spent from then on: the same upload again gives the first answer again, also after the file was
 // deleted, and any other is refused.
 
 // VaultKey returns the key that clients seal file keys to, signed by the log.
@@ -50,47 +49,53 @@ func (f *Files) VaultKey(ctx context.Context) (*wire.VaultKey, error) {
 		Signature: base64.StdEncoding.EncodeToString(signature)}, nil
 }
 
-// sealed is an upload in one request, without its content.
-type sealed struct {
+// Frame is an upload with its content in memory.
+type Frame struct {
 	wire.SealedHead
-	account string
-	id      [wire.UploadIDBytes]byte
-	sum     [sha256.Size]byte // of the ciphertext
-	bound   [sha256.Size]byte // what the key is sealed with, see [wire.SealedHead.Sum]
-	sealed  []byte            // key
-	meta    format.Metadata
+	Key     *format.Key // nil = SealedKey is opened
+	Content []byte      // ciphertext
+}
 
-	key     *format.Key
-	came    arrived
+// SealedAnswer is the answer to one frame.
+type SealedAnswer struct {
+	Result wire.FinalizeUploadResult
+	Err    error // of this frame alone
+}
+
+// sealed is an upload of our own on its way to its record.
+type sealed struct {
+	upload
+	id    [wire.UploadIDBytes]byte
+	sum   [sha256.Size]byte // that the ciphertext or the manifest must have
+	bound [sha256.Size]byte // what the key is sealed with, see [wire.SealedHead.Sum]
+	box   []byte            // the sealed key; nil = the key came with the upload
+
 	invalid error // why it is refused by itself
+	unfit   error // why it is refused unless it is recorded: its parts do not make the file
 	result  wire.FinalizeUploadResult
 	refused error // why it was not recorded
 	kept    bool  // a file owns the content now
 }
 
-// parseSealed checks what a head says by itself.
-func (f *Files) parseSealed(account string, head wire.SealedHead) (s sealed, err error) {
-	s = sealed{SealedHead: head, account: account, bound: head.Sum()}
+// parseSealed checks what a head says by itself. key is that of the file, nil for the one in the head.
+func (f *Files) parseSealed(account string, head wire.SealedHead, key *format.Key) (s *sealed, err error) {
+	s = &sealed{upload: upload{SealedHead: head, account: account, key: key}, bound: head.Sum()}
 	if s.id, err = uploadID(head.ID); err != nil {
 		return s, err
 	}
 	if s.sum, err = hashOf("blob_hash", head.BlobHash); err != nil {
 		return s, err
 	}
-	if s.sealed, err = sealedKey(head.SealedKey); err != nil {
-		return s, err
+	if key == nil {
+		if s.box, err = sealedKey(head.SealedKey); err != nil {
+			return s, err
+		}
 	}
-	if strings.ContainsRune(head.GroupID, 0) { // in PostgreSQL it would fail all frames
-		return s, fault.New(wire.CodeValidation, "group_id holds a NUL character")
+	if strings.ContainsRune(head.GroupID, 0) || strings.ContainsRune(head.From, 0) { // in PostgreSQL it would fail all frames
+		return s, fault.New(wire.CodeValidation, "group_id or from holds a NUL character")
 	}
-	if s.FileHash = strings.ToLower(head.FileHash); !isHash(s.FileHash) {
+	if s.FileHash = strings.ToLower(head.FileHash); !isHash(s.FileHash) && (s.FileHash != "" || s.From == "") {
 		return s, noHash()
-	}
-	switch most := min(f.config.MaxWholeBytes, wire.WholeFileBytes) + format.Overhead; {
-	case head.BlobSize > most:
-		return s, fault.New(wire.CodeTooLarge, "file too large: at most %d bytes of ciphertext are accepted in one request", most)
-	case head.BlobSize < format.Overhead:
-		return s, tooShort(head.BlobSize)
 	}
 	if err := checkSalt(s.Salt); err != nil {
 		return s, err
@@ -98,8 +103,20 @@ func (f *Files) parseSealed(account string, head wire.SealedHead) (s sealed, err
 	if s.meta, err = parseMeta(s.Format, s.FileHash); err != nil {
 		return s, err
 	}
-	if s.meta.Version != format.Version || s.meta.Filename == "" {
-		return s, fault.New(wire.CodeValidation, "format: an upload in one request has version %d and a filename", format.Version)
+	if s.name = s.meta.Filename; s.name == "" || s.meta.Version != format.Version && !s.inBlocks() {
+		return s, fault.New(wire.CodeValidation, "format: an upload has version %d or %d and a filename", format.Version, format.VersionBlocks)
+	}
+	if s.inBlocks() {
+		return s, f.checkManifestHead(s)
+	}
+	most := min(f.config.MaxWholeBytes, wire.WholeFileBytes) + format.Overhead
+	switch {
+	case s.FileHash == "" || s.From != "":
+		return s, fault.New(wire.CodeValidation, "from: only an upload of format version %d takes blocks over", format.VersionBlocks)
+	case head.BlobSize > most:
+		return s, fault.New(wire.CodeTooLarge, "file too large: at most %d bytes of ciphertext are accepted in one request", most)
+	case head.BlobSize < format.Overhead:
+		return s, tooShort(head.BlobSize)
 	}
 	return s, nil
 }
@@ -129,20 +146,23 @@ func sealedKey(text string) ([]byte, error) {
 	return raw, nil
 }
 
-// PutSealed records an upload in one request; body is its ciphertext. What can be refused
-// before a long body is read is. An upload that is recorded already gives its first answer
-// again.
-func (f *Files) PutSealed(ctx context.Context, account string, head wire.SealedHead, body io.Reader) (out wire.FinalizeUploadResult, err error) {
-	s, err := f.parseSealed(account, head)
+// PutSealed records an upload in one request; body is its ciphertext, or its manifest. key is that of the file, nil for
+// the one that the head has sealed. What can be refused before a long body is read is. An upload that is recorded
+// already gives its first answer again.
+func (f *Files) PutSealed(ctx context.Context, account string, head wire.SealedHead, key *format.Key, body io.Reader) (out wire.FinalizeUploadResult, err error) {
+	s, err := f.parseSealed(account, head, key)
 	if err != nil {
 		return out, err
+	}
+	if s.inBlocks() {
+		return f.putManifest(ctx, s, body)
 	}
 	if s.BlobSize <= wire.SealedBatchBlob {
 		content := make([]byte, s.BlobSize)
 		if _, err := io.ReadFull(body, content); err != nil {
 			return out, cutContent(err)
 		}
-		answers, err := f.FinalizeSealed(ctx, account, []Frame{{head, content}})
+		answers, err := f.FinalizeSealed(ctx, account, []Frame{{head, key, content}})
 		if err != nil {
 			return out, err
 		}
@@ -151,44 +171,51 @@ func (f *Files) PutSealed(ctx context.Context, account string, head wire.SealedH
 	if err := f.config.Space.Room(s.BlobSize); err != nil {
 		return out, err
 	}
-	var keep []bound
-	known := false
-	err = f.store.Read(ctx, func(tx *store.Tx) (err error) {
-		if out, known, err = f.spent(ctx, tx, &s); err != nil || known {
-			return err
-		}
-		if _, err := f.mayRecord(ctx, tx, &s); err != nil {
-			return err
-		}
-		byAccount, byGroup, err := f.stored(ctx, tx, account, s.GroupID)
-		keep = keepBounds(account, s.GroupID, byAccount, byGroup)
-		return err
-	})
-	if err == nil && known { // read, or the client may see a broken connection instead of the answer
-		_, err = io.CopyN(io.Discard, body, s.BlobSize)
-		return out, cutContent(err)
+	keep, known, err := f.beforeBody(ctx, s)
+	if err != nil || known {
+		return s.result, cmp.Or(err, f.readAway(s, body))
 	}
-	if err != nil {
-		return out, err
-	}
-	if s.key, err = f.openSealed(ctx, account, s.ID, s.Epoch, s.bound, s.sealed); err != nil {
+	if err := f.openKey(ctx, s); err != nil {
 		return out, err
 	}
 	if err := f.coming.begin(s.BlobSize, keep...); err != nil {
 		return out, err
 	}
 	defer f.coming.end(s.BlobSize, keep...)
-	if s.came.Info, err = f.put(ctx, io.LimitReader(body, s.BlobSize), s.BlobSize); err != nil {
+	if s.at.Info, err = f.put(ctx, io.LimitReader(body, s.BlobSize), s.BlobSize); err != nil {
 		return out, err
 	}
-	if s.came.Size != s.BlobSize || s.came.Sum != s.sum {
-		f.discard(ctx, s.came.ID)
+	if s.at.Size != s.BlobSize || s.at.Sum != s.sum {
+		f.discard(ctx, s.at.ID)
 		return out, otherContent()
 	}
-	if err := f.recordAll(ctx, f.store, []*sealed{&s}); err != nil {
+	if err := f.recordAll(ctx, f.store, []*sealed{s}); err != nil {
 		return out, err
 	}
 	return s.result, s.refused
+}
+
+// beforeBody looks at an upload before its body is read: known means that it is recorded, and the answer is its
+// result. keep are the bounds of what may be kept.
+func (f *Files) beforeBody(ctx context.Context, s *sealed) (keep []bound, known bool, err error) {
+	err = f.store.Read(ctx, func(tx *store.Tx) (err error) {
+		if s.result, known, err = f.spent(ctx, tx, s); err != nil || known {
+			return err
+		}
+		if _, err := f.mayRecord(ctx, tx, &s.upload); err != nil {
+			return err
+		}
+		byAccount, byGroup, err := f.stored(ctx, tx, s.account, s.GroupID)
+		keep = keepBounds(s.account, s.GroupID, byAccount, byGroup)
+		return err
+	})
+	return keep, known, err
+}
+
+// readAway reads a body of no use, or the client may see a broken connection instead of the answer.
+func (f *Files) readAway(s *sealed, body io.Reader) error {
+	_, err := io.CopyN(io.Discard, body, s.BlobSize)
+	return cutContent(err)
 }
 
 func cutContent(err error) error {
@@ -199,19 +226,7 @@ func cutContent(err error) error {
 }
 
 func otherContent() error {
-	return fault.New(wire.CodeValidation, "the ciphertext is not the one that blob_size and blob_hash name: send it again")
-}
-
-// Frame is an upload in one request that is in memory.
-type Frame struct {
-	wire.SealedHead
-	Content []byte // ciphertext
-}
-
-// SealedAnswer is the answer to one frame.
-type SealedAnswer struct {
-	Result wire.FinalizeUploadResult
-	Err    error // of this frame alone
+	return fault.New(wire.CodeValidation, "the bytes are not those that blob_size and blob_hash name: send them again")
 }
 
 // announcedFrames is how many keys of frames are opened well within the time for which a
@@ -260,19 +275,21 @@ func (f *Files) FinalizeSealed(ctx context.Context, account string, frames []Fra
 
 // openFrame checks a frame by itself, and opens its key.
 func (f *Files) openFrame(ctx context.Context, account string, frame Frame) *sealed {
-	s, err := f.parseSealed(account, frame.SealedHead)
+	s, err := f.parseSealed(account, frame.SealedHead, frame.Key)
 	switch {
 	case err != nil:
 		s.invalid = err
+	case s.inBlocks():
+		s.invalid = fault.New(wire.CodeValidation, "an upload of format version %d is recorded by a request of its own", format.VersionBlocks)
 	case frame.BlobSize > wire.SealedBatchBlob:
 		s.invalid = fault.New(wire.CodeTooLarge, "at most %d bytes of ciphertext are taken here: send the upload in a request of its own", wire.SealedBatchBlob)
 	case int64(len(frame.Content)) != s.BlobSize || sha256.Sum256(frame.Content) != s.sum:
 		s.invalid = otherContent()
 	default:
 		// An upload that is recorded is answered even where its key opens no more.
-		s.key, s.refused = f.openSealed(ctx, account, s.ID, s.Epoch, s.bound, s.sealed)
+		s.refused = f.openKey(ctx, s)
 	}
-	return &s
+	return s
 }
 
 // storeFrames brings the contents of frames to the file store, but for small ones.
@@ -284,11 +301,11 @@ func (f *Files) storeFrames(ctx context.Context, list []*sealed, frames []Frame)
 			continue
 		}
 		if s.BlobSize <= f.config.SmallBytes {
-			s.came = arrived{Info: blob.Info{Size: s.BlobSize, Sum: s.sum}, small: frames[i].Content}
+			s.at = arrived{Info: blob.Info{Size: s.BlobSize, Sum: s.sum}, small: frames[i].Content}
 			continue
 		}
 		workers.Go(func() (err error) {
-			s.came.Info, err = f.put(ctx, bytes.NewReader(frames[i].Content), s.BlobSize)
+			s.at.Info, err = f.put(ctx, bytes.NewReader(frames[i].Content), s.BlobSize)
 			return err
 		})
 	}
@@ -303,8 +320,11 @@ func (f *Files) storeFrames(ctx context.Context, list []*sealed, frames []Frame)
 func (f *Files) discardUnused(ctx context.Context, list []*sealed) {
 	var useless []string
 	for _, s := range list {
-		if s.came.ID != "" && !s.kept {
-			useless = append(useless, s.came.ID)
+		switch {
+		case s.kept:
+			useless = append(useless, s.useless...)
+		case s.at.ID != "" && s.at.ID != s.ref:
+			useless = append(useless, s.at.ID)
 		}
 	}
 	f.release(ctx, useless)
@@ -336,8 +356,8 @@ func (f *Files) recordAll(ctx context.Context, w writer, list []*sealed) error {
 	return err
 }
 
-// recordSealed records one upload, or notes why it is refused. What may be refused is before
-// the first change, so that a refusal leaves no trace in the transaction. An error ends all.
+// recordSealed records one upload, or notes why it is refused. A refusal leaves no trace in the transaction. An error
+// ends all.
 func (f *Files) recordSealed(ctx context.Context, tx *store.Tx, s *sealed) error {
 	s.kept = false
 	if s.invalid != nil {
@@ -354,10 +374,10 @@ func (f *Files) recordSealed(ctx context.Context, tx *store.Tx, s *sealed) error
 	}
 	var g groups.Group
 	if err == nil {
-		g, err = f.mayRecord(ctx, tx, s)
+		err = s.unfit
 	}
 	if err == nil {
-		err = f.MayKeep(ctx, tx, s.account, g.ID, s.BlobSize+formatBytes(s.Format))
+		g, err = f.mayRecord(ctx, tx, &s.upload)
 	}
 	var refused *fault.Error
 	if s.refused = nil; errors.As(err, &refused) {
@@ -367,7 +387,7 @@ func (f *Files) recordSealed(ctx context.Context, tx *store.Tx, s *sealed) error
 	if err != nil {
 		return err
 	}
-	if err := f.insertSealed(ctx, tx, s, g); err != nil {
+	if err := f.spend(ctx, tx, s, g); err != nil {
 		if errors.As(err, &refused) { // too late: there are changes
 			err = errors.New("an upload was refused while it was recorded: " + refused.Text)
 		}
@@ -377,21 +397,27 @@ func (f *Files) recordSealed(ctx context.Context, tx *store.Tx, s *sealed) error
 	return nil
 }
 
-// mayRecord refuses an upload of somebody who may not write, has no money, or knows an older
-// version of the name.
-func (f *Files) mayRecord(ctx context.Context, tx *store.Tx, s *sealed) (g groups.Group, err error) {
-	if g, err = groups.RequireWriter(ctx, tx, s.GroupID, s.account); err != nil {
-		return g, err
+// spend records an upload, and notes that its id is spent.
+func (f *Files) spend(ctx context.Context, tx *store.Tx, s *sealed, g groups.Group) error {
+	s.ref, s.useless = "", nil // of a transaction that was tried before
+	r, err := f.record(ctx, tx, &s.upload, g)
+	if err != nil {
+		return err
 	}
-	if err := requireHead(ctx, tx, s.GroupID, s.meta.Filename, s.Base); err != nil {
-		return g, err
+	if _, err := tx.ExecContext(ctx, "INSERT INTO spent_uploads (id, seq) VALUES (?, ?)", spentID(s.account, s.id), r.Seq); err != nil {
+		return fmt.Errorf("note the id of the upload: %w", err)
 	}
-	fee := f.ledger.Fee(ledger.ActionUpload)
-	balance, err := ledger.Balance(ctx, tx, s.account)
-	if err == nil && balance.Cmp(fee) < 0 {
-		err = ledger.Insufficient(ledger.ActionUpload, fee, balance)
+	receipt, err := f.log.Receipt(ctx, tx, r)
+	s.result = answerOf(&r.Record, s.FileHash, receipt)
+	return err
+}
+
+// openKey opens the sealed key of an upload.
+func (f *Files) openKey(ctx context.Context, s *sealed) (err error) {
+	if s.box != nil {
+		s.key, err = f.openSealed(ctx, s.account, s.ID, s.Epoch, s.bound, s.box)
 	}
-	return g, err
+	return err
 }
 
 // openSealed opens a sealed key of an account.
@@ -404,43 +430,6 @@ func (f *Files) openSealed(ctx context.Context, account, id string, epoch int64,
 		return nil, fault.New(wire.CodeValidation, "sealed_key does not open: it was sealed for another account, id, epoch, head or ciphertext, or for another service")
 	}
 	return opened, err
-}
-
-// insertSealed records an upload that is allowed.
-func (f *Files) insertSealed(ctx context.Context, tx *store.Tx, s *sealed, g groups.Group) error {
-	u := upload{account: s.account, group: g.ID, ref: f.newRef(g.ID), filename: s.meta.Filename, keyVersion: g.KeyVersion}
-	var err error
-	if u.keyID.Int64, err = f.storeWithKey(ctx, tx, &s.came, vault.Binding{Group: g.ID, Ref: u.ref, Version: g.KeyVersion}, s.key); err != nil {
-		return err
-	}
-	u.keyID.Valid = true
-	req := wire.FinalizeUploadRequest{FileHash: s.FileHash, Salt: s.Salt, Format: s.Format, Versioned: s.Versioned}
-	r, err := f.recordFile(ctx, tx, u, req, s.meta, s.came.Info)
-	if err != nil {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO spent_uploads (id, seq) VALUES (?, ?)", spentID(s.account, s.id), r.Seq); err != nil {
-		return fmt.Errorf("note the id of the upload: %w", err)
-	}
-	receipt, err := f.log.Receipt(ctx, tx, r)
-	s.result = u.answer(&r.Record, s.FileHash, receipt)
-	return err
-}
-
-// storeWithKey keeps content and key of a file, and returns the place of the key.
-func (f *Files) storeWithKey(ctx context.Context, tx *store.Tx, a *arrived, b vault.Binding, key *format.Key) (id int64, err error) {
-	if a.small == nil {
-		return f.storeKey(ctx, tx, b, key)
-	}
-	root, err := vault.NewestRoot(ctx, tx)
-	if err != nil {
-		return 0, err
-	}
-	if a.key, err = f.wrapKey(ctx, tx, root, b, key); err != nil {
-		return 0, err
-	}
-	row, err := f.settle(ctx, tx, a)
-	return -row, err
 }
 
 // spent returns the answer to an upload that is recorded already; known is false when its
@@ -458,15 +447,14 @@ func (f *Files) spent(ctx context.Context, tx *store.Tx, s *sealed) (out wire.Fi
 	if err := tx.QueryRowContext(ctx, "SELECT blob_sum FROM files WHERE ref = ?", r.Ref).Scan(&sum); err != nil {
 		return out, false, fmt.Errorf("read file: %w", err)
 	}
-	if r.Group != s.GroupID || r.Detail != s.meta.Filename || [sha256.Size]byte(sum) != s.sum {
+	if r.Group != s.GroupID || r.Detail != s.name || [sha256.Size]byte(sum) != s.sum {
 		return out, false, isSpent()
 	}
 	if o, lives, err := f.opened(ctx, tx, r.Group, seq); err != nil || lives && hashText(o.Hash) != s.FileHash {
 		return out, false, cmp.Or(err, isSpent())
 	}
 	receipt, err := f.log.Receipt(ctx, tx, r)
-	u := upload{ref: r.Ref}
-	return u.answer(&r.Record, s.FileHash, receipt), true, err
+	return answerOf(&r.Record, s.FileHash, receipt), true, err
 }
 
 // spentBy returns the sequence of the record that an upload of an account made, 0 when the account
@@ -527,68 +515,3 @@ func (f *Files) OpenSealedKey(ctx context.Context, account string, req wire.Open
 	out.Key = key.Base64()
 	return out, nil
 }
-
-// requireHead refuses an upload whose name has another newest version than its client knew.
-func requireHead(ctx context.Context, tx *store.Tx, group, name, base string) error {
-	if base == "" {
-		return nil
-	}
-	head, err := headOf(ctx, tx, group, name)
-	if err != nil {
-		return err
-	}
-	if head == base || head == "" && base == wire.NoBase {
-		return nil
-	}
-	return fault.New(wire.CodeHead, "the name has a newer version than the upload knows: nothing was recorded; list the group, and send the upload again with the version that it follows")
-}
-
-// headOf returns the reference of the newest version of a name, "" without any: that which
-// got the name last, by its upload or by a later record. It reads the version that was uploaded last,
-// and those that changed since its name was given, however many there are.
-func headOf(ctx context.Context, tx *store.Tx, group, name string) (head string, err error) {
-	newest := int64(0) // the record that gave head its name
-	among := func(query store.Query, args ...any) (undecided bool, err error) {
-		list, err := store.List(ctx, tx, "look for the newest version of a name", func(v *version) []any { return []any{&v.ref, &v.changed, &v.named} },
-			query, append([]any{group, name, name}, args...)...)
-		for _, v := range list {
-			if err != nil || v.changed <= newest { // all others got the name before
-				return false, err
-			}
-			if v.named > newest {
-				head, newest = v.ref, v.named
-			}
-		}
-		return len(list) == mostChanged, err
-	}
-	if _, err = among(selectNewest); err != nil {
-		return "", err
-	}
-	undecided, err := among(selectChanged, newest, mostChanged)
-	if undecided {
-		head = noVersion
-	}
-	return head, err
-}
-
-const (
-	// mostChanged is how many versions of a name a save looks at that got other attributes after the
-	// newest version had the name: all writers wait meanwhile.
-	mostChanged = 100
-	// noVersion stands for the newest version of a name with more of them. No version is called so.
-	noVersion = "?"
-)
-
-// version is a living version of a name.
-type version struct {
-	ref            string
-	changed, named int64 // sequences: of its newest record, and of that which gave it its name
-}
-
-// selectNewest finds the living version of a name that was uploaded last, selectChanged those that
-// changed since their upload and after a record, the last ones first.
-const (
-	selectLiving  = "SELECT ref, changed_seq, named_seq FROM files WHERE group_id = ? AND " + groups.SelectNamed + " AND deleted_ns IS NULL AND trash_ns IS NULL"
-	selectNewest  = selectLiving + " ORDER BY seq DESC LIMIT 1"
-	selectChanged = selectLiving + " AND changed_seq <> seq AND changed_seq > ? ORDER BY changed_seq DESC LIMIT ?"
-)
