@@ -285,7 +285,7 @@ func TestW11ReplacedRightAfterAnotherClose(t *testing.T) {
 	conflicts := func() int {
 		return strings.Count(string(read(t, bob.m.path(".svcfs/errors"))), "\tconflict\t")
 	}
-	for i := range 3 {
+	for i := range 10 {
 		base := fmt.Sprintf("base %d\n", i)
 		s.as("alice", writes("team/f", base))
 		s.as("bob", reads("team/f", base))

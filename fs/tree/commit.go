@@ -240,7 +240,7 @@ func (f *File) recordAs(g *group, raw string, s *stage, do func(a sdk.Attributes
 		return nil, err
 	}
 	f.t.counts.uploads.Add(1)
-	row := f.t.ownRecord(g, raw, receipt, s, sent)
+	row := f.t.ownRecord(f, g, raw, receipt, s, sent)
 	f.t.noteSaved(g, receipt.Number, began)
 	f.setSaved(row.Attributes, true)
 	return row, nil
@@ -248,13 +248,13 @@ func (f *File) recordAs(g *group, raw string, s *stage, do func(a sdk.Attributes
 
 // ownRecord makes the row of an upload that this mount has just made of a stage, and
 // remembers the upload that it replaces. Takes Tree.mu.
-func (t *Tree) ownRecord(g *group, raw string, r sdk.Receipt, s *stage, a sdk.Attributes) *sdk.Entry {
+func (t *Tree) ownRecord(f *File, g *group, raw string, r sdk.Receipt, s *stage, a sdk.Attributes) *sdk.Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v, base := g.version(raw), s.base
 	if n := len(v.entries); base == 0 && n > 0 { // made anew, or under another name: it replaces all that was known
 		base = v.entries[n-1].Seq
-		if was, ok := t.replacedBy(s, g, raw); ok {
+		if was, ok := t.replacedBy(f, g, raw); ok {
 			base = v.saved // what came before the last save from here was told then
 			if was != nil {
 				base = max(base, was.Seq)

@@ -95,7 +95,6 @@ type stage struct {
 	failed   *Error        // of the last attempt to record it; nil when none failed
 	sent     chan struct{} // closed when sending ends
 	base     sdk.Seq       // the upload that was changed (W11); 0 = the file was made anew
-	maker    uint32        // the process that made the file anew; 0 = not known
 	kept     int64         // length of the committed content
 	replaces bool          // committed content was overwritten, or cut off
 }

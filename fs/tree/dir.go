@@ -419,7 +419,7 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 		t.mu.Unlock()
 		return nil, nil, t.fail("create", join(d.Path(), name), err)
 	}
-	f.stage.maker = processOf(flags.Caller)
+	f.maker = processOf(flags.Caller)
 	h := f.handleIn(d.group, flags) // before others see the file: what they write and close stays while it is open
 	d.attach(shown, f)
 	d.setChanged(t.now())

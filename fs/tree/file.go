@@ -24,6 +24,7 @@ type File struct {
 	group    *group                    // nil for control files
 	show     func() []byte             // content of a control file, else nil
 	target   string                    // of what is shown as a symbolic link, else ""
+	maker    uint32                    // the process that made the file anew in this mount; 0 = not known, or none
 	entry    atomic.Pointer[sdk.Entry] // committed content; nil while never uploaded
 
 	// By Tree.mu.

@@ -146,6 +146,7 @@ func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newNa
 	m := moved{f: f, from: from, to: to, name: newName}
 	var refused *Error
 	var there []sdk.Entry // has the name
+	var unseen *sdk.Entry // has it, and the program did not know it
 	t.change(func() []notice {
 		facts := t.moveOf(f, from, to, newName)
 		m.raw = facts.raw
@@ -158,6 +159,7 @@ func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newNa
 			return t.applyMove(m)
 		case firstRename, firstReplace:
 			m.renamed, there = facts.versions, facts.there
+			unseen = t.unseen(f, to.group, m.raw)
 		}
 		return nil
 	})
@@ -183,7 +185,13 @@ func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newNa
 	if err != nil {
 		return err
 	}
-	t.change(func() []notice { return t.applyMove(m) })
+	t.change(func() []notice {
+		notices := t.applyMove(m)
+		if unseen != nil {
+			notices = append(notices, t.conflictWith(to.group, m.raw, unseen, m.first == firstReplace))
+		}
+		return notices
+	})
 	return nil
 }
 

@@ -161,10 +161,18 @@ func (t *Tree) conflict(g *group, v *versions) []notice {
 	if e == nil {
 		return nil
 	}
-	path := join(g.dir.path(), v.raw)
-	return []notice{t.noted(&Error{Class: ClassConflict, Op: "close", Path: path,
-		Err:  errors.New(string(e.Uploader) + " uploaded this name while it was changed here; both are kept, and the newest is shown"),
-		Hint: "Compare with the others: ls -l '" + t.cfg.Mountpoint + join(g.dir.path(), names.Control+"/history/"+oneLine(v.raw)) + "'"})}
+	return []notice{t.conflictWith(g, v.raw, e, false)}
+}
+
+// conflictWith tells of another upload of a name, and whether it went to the trash. Needs Tree.mu.
+func (t *Tree) conflictWith(g *group, raw string, e *sdk.Entry, inTrash bool) notice {
+	became, where := "both are kept, and the newest is shown", "/history/"
+	if inTrash {
+		became, where = "it is in the trash, and what was saved here is shown", "/trash/"
+	}
+	return t.noted(&Error{Class: ClassConflict, Op: "close", Path: join(g.dir.path(), raw),
+		Err:  errors.New(string(e.Uploader) + " uploaded this name while it was changed here; " + became),
+		Hint: "Compare with the others: ls -l '" + t.cfg.Mountpoint + join(g.dir.path(), names.Control+where+oneLine(raw)) + "'"})
 }
 
 // age is where in the ledger the name came to be.

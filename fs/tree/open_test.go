@@ -666,6 +666,39 @@ func TestW11ReplacedByRename(t *testing.T) {
 	}
 }
 
+// W11: a program that saves a file under another name, and renames it over a version that it did not see, is told; that
+// version is in the history.
+func TestW11RecordedFileReplacesAVersionUnseen(t *testing.T) {
+	for name, sees := range map[string]bool{"seen": true, "unseen": false} {
+		t.Run(name, func(t *testing.T) {
+			w := team()
+			w.Put("team", bob, "f", []byte("base"))
+			m := mount(t, w, bob, deletes)
+			editor := Caller{PID: 7}
+			m.open("/team/f", OpenFlags{Read: true, Caller: editor}).Release()
+			w.Put("team", alice, "f", []byte("theirs"))
+			m.refresh()
+			if sees {
+				m.open("/team/f", OpenFlags{Read: true, Caller: editor}).Release()
+			}
+			_, h, err := m.dir("/team").Create(t.Context(), "f.new", true, OpenFlags{Write: true, Caller: editor})
+			ok(t, err)
+			m.write(h, "base and mine", 0)
+			ok(t, h.Flush(t.Context()))
+			h.Release()
+			ok(t, m.dir("/team").Rename(t.Context(), "f.new", m.dir("/team"), "f", false))
+			m.refresh()
+			m.wantContent("/team/f", "base and mine")
+			if n := strings.Count(string(m.errors.text()), "\tconflict\t"); n != map[bool]int{true: 0, false: 1}[sees] {
+				t.Errorf("told %d times: %q", n, m.errors.text())
+			}
+			if versions := m.names("/team/.svcfs/history/f"); len(versions) != 3 {
+				t.Errorf("the history has %q", versions)
+			}
+		})
+	}
+}
+
 // A version that a program opened, and that was destroyed since, is replaced by nobody: what others saved after it is
 // told. The threads of a program are one program.
 func TestW11OpenedVersionIsDestroyed(t *testing.T) {

@@ -240,7 +240,7 @@ func (t *Tree) baseOf(f *File, g *group, raw string, s *stage) sdk.Ref {
 			return e.Ref
 		}
 	}
-	switch was, ok := t.replacedBy(s, g, raw); {
+	switch was, ok := t.replacedBy(f, g, raw); {
 	case !ok:
 		return g.names[raw].newestRef()
 	case was == nil: // what was opened is gone

@@ -69,33 +69,33 @@ func IsNameless(scratch string) bool {
 }
 
 // IsTemp reports whether the program that creates a file of this name will rename
-// it. Other programs may choose such a name and mean it: sedan2024 is a car.
+// it. Other programs may choose such a name and mean it: sedan2024 is a car. sed and zip make no other files
+// of such names: of theirs, a random suffix may look like a word, as one in two hundred does.
 func IsTemp(name string, caller Caller) bool {
-	program := ""
+	program, word := "", false
 	switch {
 	case isTempOfRsync(name):
 		program = "rsync"
 	case isRandom(name, "sed"): // sed -i
-		program = "sed"
+		program, word = "sed", isWord(name[len("sed"):])
 	case isTempOfRestic(name):
 		program = "restic"
 	case isRandom(name, "zi"): // zip, when it changes an archive
-		program = "zip"
+		program, word = "zip", isWord(name[len("zi"):])
 	default:
 		return false
 	}
-	return caller.Name == nil || caller.Name() == program
+	if caller.Name == nil {
+		return !word
+	}
+	return caller.Name() == program
 }
 
-// isTempOfRsync recognises .NAME.XXXXXX, the name rsync writes to before it
-// renames onto NAME. Six letters or digits of which one is not a lower-case
-// letter keep hidden files such as .config.backup out.
+// isTempOfRsync recognises .NAME.XXXXXX, the name rsync writes to before it renames onto NAME. A suffix that may be a
+// word is none: rsync --inplace writes to .config.backup itself.
 func isTempOfRsync(name string) bool {
 	dot := strings.LastIndexByte(name, '.')
-	if !strings.HasPrefix(name, ".") || dot < 2 || len(name)-dot-1 != 6 {
-		return false
-	}
-	return isRandomSuffix(name[dot+1:])
+	return strings.HasPrefix(name, ".") && dot >= 2 && isRandom(name[dot:], ".") && !isWord(name[dot+1:])
 }
 
 // isTempOfRestic recognises NAME-tmp-DIGITS, the name that restic writes a file of a
@@ -105,22 +105,16 @@ func isTempOfRestic(name string) bool {
 	return i > 0 && i+len("-tmp-") < len(name) && strings.Trim(name[i+len("-tmp-"):], "0123456789") == ""
 }
 
-// isRandom recognises a name of mkstemp(3): prefix and six random characters.
+// randomBytes is how long a random suffix is.
+const randomBytes = 6
+
+// isRandom recognises a name of mkstemp(3): prefix and six random letters and digits.
 func isRandom(name, prefix string) bool {
 	suffix, ok := strings.CutPrefix(name, prefix)
-	return ok && len(suffix) == 6 && isRandomSuffix(suffix)
+	return ok && len(suffix) == randomBytes && strings.Trim(suffix, lowerCase+"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == ""
 }
 
-func isRandomSuffix(s string) bool {
-	mixed := false
-	for _, c := range []byte(s) {
-		switch {
-		case c >= 'a' && c <= 'z':
-		case c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-			mixed = true
-		default:
-			return false
-		}
-	}
-	return mixed
-}
+const lowerCase = "abcdefghijklmnopqrstuvwxyz"
+
+// isWord reports whether a random suffix may be a word.
+func isWord(suffix string) bool { return strings.Trim(suffix, lowerCase) == "" }

@@ -53,12 +53,16 @@ func TestTemporaryNamesBelongToPrograms(t *testing.T) {
 		{"sedXy12Zz", "sed", true},
 		{"sedXy12Zz", "", true},
 		{"sedan2024", "cp", false},
-		{"sedation", "sed", false}, // no digit, no capital
+		{"sedation", "sed", false}, // five characters
+		{"sedikthkw", "sed", true}, // one name in two hundred
+		{"sedikthkw", "cp", false},
+		{"sedikthkw", "", false},   // no digit, no capital
 		{"sed12345", "sed", false}, // five characters
 		{"sed-12345", "sed", false},
 		{"zi7dQ5wa", "zip", true},
 		{"zi7dQ5wa", "sed", false},
-		{"zincdust", "zip", false},
+		{"zincdust", "zip", true},
+		{"zincdust", "", false},
 		{".photo.jpg.aB3dE9", "rsync", true},
 		{".photo.jpg.aB3dE9", "tar", false},
 		{"photo.jpg.aB3dE9", "rsync", false}, // not hidden
