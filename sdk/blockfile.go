@@ -2,9 +2,7 @@ package sdk
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"hash"
 	"io"
 	"io/fs"
 	"sync"
@@ -41,8 +39,6 @@ type blockFile struct {
 	next     int64 // block after the one that was used last
 	ahead    int64 // blocks to fetch ahead, 0 unless reads are sequential
 	until    int64 // block after the last that a reader will want next
-
-	sum contentSum
 }
 
 // heldBlock is a block in memory, or on its way there.
@@ -72,7 +68,6 @@ func (g Group) openBlockFile(ctx context.Context, e Entry, o options) (*File, er
 	b.reportTo(o.progress)
 	f := &blockFile{b: b, held: make(map[int64]*heldBlock), requests: make(map[*blockRequest]bool)}
 	f.ctx, f.stop = context.WithCancel(ctx)
-	f.sum.init(b)
 	return &File{entry: completed(e, b.layout.Size, b.meta), fee: b.fee, blocks: f}, nil
 }
 
@@ -95,7 +90,7 @@ func (f *blockFile) use(block, last int64) (*heldBlock, error) {
 		case closed:
 			err = fs.ErrClosed
 		case done && failed == nil:
-			return h, f.sum.add(f, h)
+			return h, nil
 		case f.ctx.Err() != nil:
 			err = f.b.c.wrap("read", f.b.group, f.b.entry.Ref, ended(f.ctx))
 		case !errors.Is(failed, context.Canceled): // else it was dropped as this call asked for it
@@ -305,7 +300,6 @@ func (f *blockFile) Close() error {
 	f.stop()
 	f.wipe()
 	f.mu.Unlock()
-	f.sum.end()
 	return f.b.Close()
 }
 
@@ -434,76 +428,4 @@ func (f *blockFile) writeBlock(w io.Writer, off int64) (int64, error) {
 		err = io.ErrShortWrite
 	}
 	return int64(n), err
-}
-
-// contentSum hashes a file that is read from its beginning to its end, beside the reads.
-type contentSum struct {
-	b     *Blocks
-	queue chan *heldBlock // nil: nothing to compare
-	over  chan struct{}   // closed once the queue is worked off
-
-	mu    sync.Mutex
-	next  int64 // block to hash
-	ended bool
-	wrong error
-}
-
-func (s *contentSum) init(b *Blocks) {
-	s.b = b
-	if b.entry.Hash != (Digest{}) {
-		s.queue, s.over = make(chan *heldBlock, 1), make(chan struct{})
-	}
-}
-
-// add hashes a block if it is the next. Of the last block it returns the verdict; then, with an error,
-// the block is given back.
-func (s *contentSum) add(f *blockFile, h *heldBlock) error {
-	if s.queue == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.wrong == nil && h.block == s.next && !s.ended {
-		if s.next == 0 {
-			go s.run(f)
-		}
-		f.mu.Lock()
-		f.users++
-		h.users++
-		f.mu.Unlock()
-		s.queue <- h
-		if s.next++; s.next == s.b.layout.Blocks() {
-			close(s.queue)
-			s.ended = true
-			<-s.over
-		}
-	}
-	if s.wrong != nil {
-		f.release(h)
-	}
-	return s.wrong
-}
-
-func (s *contentSum) run(f *blockFile) {
-	defer close(s.over)
-	var sum hash.Hash = sha256.New()
-	var n int64
-	for h := range s.queue {
-		_, _ = sum.Write(h.buf.Bytes())
-		n++
-		f.release(h)
-	}
-	if got := Digest(sum.Sum(nil)); n == s.b.layout.Blocks() && got != s.b.entry.Hash {
-		s.wrong = s.b.c.wrap("read", s.b.group, s.b.entry.Ref, s.b.otherHash(got))
-	}
-}
-
-// end ends the hashing of a file that was not read to its end.
-func (s *contentSum) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.queue != nil && s.next > 0 && !s.ended {
-		close(s.queue)
-		s.ended = true
-	}
 }

@@ -215,17 +215,7 @@ func (c *Client) retrieveBlocks(ctx context.Context, g GroupID, e Entry, buf *me
 	if err := b.fetch(ctx, 0, l.Blocks(), into, nil); err != nil {
 		return retrieved{}, err
 	}
-	if e.Hash != (Digest{}) {
-		if hash := ComputeHash(buf.Bytes()); hash != e.Hash {
-			return retrieved{}, b.otherHash(hash)
-		}
-	}
 	return retrieved{sealed: b.meta, fee: b.fee}, nil
-}
-
-// otherHash is the error for content whose blocks are the recorded ones, and whose hash is not.
-func (b *Blocks) otherHash(hash Digest) error {
-	return fmt.Errorf("%w: its hash is %s, and its uploader %s recorded %s", ErrWrongContent, hash, quote(string(b.entry.Uploader)), b.entry.Hash)
 }
 
 // reportTo reports the bytes of sealed blocks as they arrive.

@@ -23,10 +23,8 @@ import (
 //
 // A file of format version 2 may be larger than memory. Reads fetch the blocks that they need, and
 // for sequential reads some more: at most 32 MiB are in memory. Each block is proven to be
-// the recorded one before a byte of it is given out. Who reads the file from its beginning to its
-// end also has its hash compared, if one is recorded: the last read then
-// fails with [ErrWrongContent] if the uploader recorded another. The context of the call that opened the
-// file must last until Close. Errors of reads: [ErrCorrupt], [ErrNotAuthorized] and
+// the recorded one before a byte of it is given out; the recorded hash of the whole is what the uploader says, and
+// is not compared. The context of the call that opened the file must last until Close. Errors of reads: [ErrCorrupt], [ErrNotAuthorized] and
 // [ErrDeleted] if that happened meanwhile, [ErrUnavailable], [ErrTimeout], [ErrCanceled].
 type File struct {
 	entry  Entry

@@ -322,7 +322,7 @@ func (a *app) putOne(ctx context.Context, c *sdk.Client, g sdk.Group, file local
 	defer content.Close()
 	attributes := attributesOf(file, content)
 	if _, once := content.(readerOnly); there.Ref != "" && !once {
-		size, same, err := isThere(content, &there, attributes)
+		size, same, err := isThere(content, &there, attributes, c.Account())
 		if err == nil && same && linkOf(&there) == file.link {
 			if records && there.Uploader == c.Account() {
 				err = bringUpToDate(ctx, g, &there, attributes)
@@ -347,10 +347,14 @@ func (a *app) putOne(ctx context.Context, c *sdk.Client, g sdk.Group, file local
 	return r, nil
 }
 
-// isThere reports whether content, which it may read, is that of the version e.
-func isThere(content io.ReadSeeker, e *sdk.Entry, local sdk.Attributes) (size int64, same bool, err error) {
+// isThere reports whether content, which it may read, is that of the version e. The hash of a file in blocks is what its
+// uploader says, and is believed of this account alone.
+func isThere(content io.ReadSeeker, e *sdk.Entry, local sdk.Attributes, own sdk.AccountID) (size int64, same bool, err error) {
 	if size, err = content.Seek(0, io.SeekEnd); err != nil || !mayEqual(e, size) {
 		return size, false, err
+	}
+	if e.Content != (sdk.Digest{}) && e.Uploader != own {
+		return size, false, nil
 	}
 	if e.Hash == (sdk.Digest{}) {
 		return size, looksEqual(e, size, local.ModTime), nil

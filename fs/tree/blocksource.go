@@ -33,9 +33,8 @@ func (f *File) readsBlocks() bool { return !f.isStaged() && f.hasBlocks() }
 
 // shape is what stays known of an upload while it is not open.
 type shape struct {
-	ref     sdk.Ref
-	layout  format.Layout
-	checked atomic.Bool // a reader compared all of it with its hash
+	ref    sdk.Ref
+	layout format.Layout
 
 	mu     sync.Mutex
 	passed []int64 // blocks in memory that readers read in order, see pass; the last one last
@@ -335,7 +334,7 @@ func (s *blockSource) viewBlocks(ctx context.Context, r *reader, p []byte, off i
 	first, last := off/l.BlockBytes, (end-1)/l.BlockBytes
 	r.come(ctx, s, off, end)
 	if first == last {
-		lease, err := s.read(ctx, r, first)
+		lease, err := s.block(ctx, first)
 		if err != nil {
 			return cache.View{}, err
 		}
@@ -347,7 +346,7 @@ func (s *blockSource) viewBlocks(ctx context.Context, r *reader, p []byte, off i
 	}
 	n := 0
 	for i := first; i <= last; i++ {
-		lease, err := s.read(ctx, r, i)
+		lease, err := s.block(ctx, i)
 		if err != nil {
 			return cache.View{}, err
 		}
@@ -359,19 +358,6 @@ func (s *blockSource) viewBlocks(ctx context.Context, r *reader, p []byte, off i
 		n += got
 	}
 	return cache.View{Bytes: p[:n]}, nil
-}
-
-// read leases a block for a reader.
-func (s *blockSource) read(ctx context.Context, r *reader, i int64) (*cache.Lease, error) {
-	lease, err := s.block(ctx, i)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.check(s, i, lease); err != nil {
-		lease.Release()
-		return nil, err
-	}
-	return lease, nil
 }
 
 // whyPurged turns the error of content that was taken away into ours.

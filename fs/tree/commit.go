@@ -149,7 +149,7 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 // bytes, as a link or as a file: saving them again would buy nothing (W3). Needs the file's mu.
 func (t *Tree) holding(s *stage, g *group, raw, target string) *sdk.Entry {
 	newest := t.newestOf(g, raw)
-	if newest == nil || newest.Size != s.Len() || targetOf(newest) != target {
+	if newest == nil || newest.Size != s.Len() || targetOf(newest) != target || !t.hasProvenHash(newest) {
 		return nil
 	}
 	if hash, known, err := s.Hash(); err != nil || !known || hash != newest.Hash {
@@ -160,6 +160,10 @@ func (t *Tree) holding(s *stage, g *group, raw, target string) *sdk.Entry {
 	}
 	return newest
 }
+
+// hasProvenHash reports whether the recorded hash is that of the content: a reader of a file of another account that is
+// cut into blocks proves the blocks, and not the hash.
+func (t *Tree) hasProvenHash(e *sdk.Entry) bool { return !isCut(e) || !t.isForeign(e) }
 
 // newestOf returns the newest upload of a name, or nil.
 func (t *Tree) newestOf(g *group, raw string) *sdk.Entry {

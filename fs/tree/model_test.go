@@ -41,7 +41,7 @@ func TestModel(t *testing.T) {
 				w := treetest.NewWorld()
 				w.Member("team", bob, alice) // bob owns it
 				if tc.large {
-					w.BlocksAbove, w.BlockBytes = 3, 4
+					w.BlocksAbove, w.BlockBytes = treetest.BlocksAbove, 4
 				}
 				s := &modelSystem{w: w}
 				change := func(c *Config) {

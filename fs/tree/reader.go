@@ -3,15 +3,10 @@ package tree
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"fmt"
-	"hash"
-	"math"
 	"slices"
 	"sync"
 
 	"github.com/svcfs/svcfs/cache"
-	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 )
 
@@ -33,9 +28,8 @@ const (
 	maxEarly = 8
 )
 
-// reader follows the reads of a program through one handle: in order, they fetch blocks ahead, and
-// from end to end, they compare the content with its hash. It is safe for concurrent use. The
-// zero value has read nothing. A nil reader follows nothing.
+// reader follows the reads of a program through one handle: in order, they fetch blocks ahead. It is
+// safe for concurrent use. The zero value has read nothing. A nil reader follows nothing.
 type reader struct {
 	mu     sync.Mutex
 	source *blockSource // nil = nothing was read, or the handle is closed
@@ -46,8 +40,6 @@ type reader struct {
 	upTo   int64  // no block before this one is fetched ahead any more
 	held   int64  // bytes counted in Tree.ahead
 	loads  []*cache.Loading
-
-	sum checksum
 }
 
 // span is a range of bytes.
@@ -189,14 +181,6 @@ func (r *reader) fetchAhead(ctx context.Context) {
 	r.count()
 }
 
-// check is [checksum.check].
-func (r *reader) check(s *blockSource, i int64, lease *cache.Lease) error {
-	if r == nil {
-		return nil
-	}
-	return r.sum.check(s, i, lease)
-}
-
 // leave ends the reading.
 func (r *reader) leave() {
 	r.mu.Lock()
@@ -208,7 +192,6 @@ func (r *reader) leave() {
 		r.seek(r.source, 0)
 	}
 	r.closed = true
-	r.sum.leave()
 }
 
 // begin begins to fetch those of n blocks from first on that are not in memory, up to the next that
@@ -222,146 +205,4 @@ func (s *blockSource) begin(ctx context.Context, first, n int64) (done int64, be
 		return guarded(func() ([]cache.Buffer, error) { return s.fetch(ctx, first+int64(at), n) })
 	})
 	return int64(upTo), began
-}
-
-// maxUnhashed is how many blocks of a reader wait for the hash of the whole content. The reader goes
-// on meanwhile: they are proven.
-const maxUnhashed = 8
-
-// checksum hashes the blocks that a reader comes to, in order, beside the reader.
-type checksum struct {
-	mu       sync.Mutex
-	changed  *sync.Cond // the queue got shorter, or its worker ended
-	source   *blockSource
-	next     int64          // block to come
-	early    []int64        // blocks behind next that the reader came to
-	queue    []*cache.Lease // blocks before next, in order
-	working  bool           // somebody takes from the queue
-	hash     hash.Hash      // of the worker, else by checksum.mu
-	purged   bool           // a block was taken away before it was hashed
-	compared bool
-	failed   error // the content is not what was recorded
-}
-
-// check has block i hashed if it is the next one. It returns an error when i is the last of a file that a
-// reader read from end to end, and the content is not what its uploader recorded.
-func (c *checksum) check(s *blockSource, i int64, lease *cache.Lease) error {
-	if s.entry.Hash == (sdk.Digest{}) || s.shape.checked.Load() {
-		return nil
-	}
-	last := s.layout().Blocks() - 1
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.begin(s)
-	complete := false
-	switch {
-	case i < c.next:
-	case i > c.next:
-		if !slices.Contains(c.early, i) {
-			c.early = append(c.early, i)
-			c.early = c.early[max(0, len(c.early)-4*maxEarly):]
-		}
-	default:
-		c.add(lease.Again())
-		for at := slices.Index(c.early, c.next); at >= 0; at = slices.Index(c.early, c.next) {
-			c.early = slices.Delete(c.early, at, at+1)
-			overtaken, ok := s.t.cache.Lookup(s.blockKey(c.next))
-			if !ok {
-				break
-			}
-			c.add(overtaken)
-		}
-		complete = c.next > last
-		for len(c.queue) > maxUnhashed {
-			c.changed.Wait()
-		}
-	}
-	if !complete && (i < last || c.next <= last) {
-		return nil
-	}
-	c.wait()
-	if c.source != s {
-		return nil
-	}
-	if !c.compared && !c.purged {
-		c.compared, c.failed = true, c.compare(s)
-	}
-	return c.failed
-}
-
-// begin prepares for the blocks of s. Needs checksum.mu.
-func (c *checksum) begin(s *blockSource) {
-	for c.source != s {
-		if c.working {
-			c.changed.Wait()
-			continue
-		}
-		if c.changed == nil {
-			c.changed = sync.NewCond(&c.mu)
-		}
-		c.source, c.hash, c.next, c.early, c.purged, c.compared, c.failed = s, sha256.New(), 0, nil, false, false, nil
-	}
-}
-
-// add takes the lease of the next block; nil for one that was taken away. Needs checksum.mu.
-func (c *checksum) add(lease *cache.Lease) {
-	c.next++
-	if lease == nil {
-		c.purged = true
-		return
-	}
-	c.queue = append(c.queue, lease)
-	if !c.working {
-		c.working = true
-		go c.work()
-	}
-}
-
-// work hashes what is in the queue.
-func (c *checksum) work() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for len(c.queue) > 0 {
-		lease, sum := c.queue[0], c.hash
-		c.mu.Unlock()
-		v, err := lease.View(0, math.MaxInt)
-		if err == nil {
-			sum.Write(v.Bytes)
-			v.Done()
-		}
-		lease.Release()
-		c.mu.Lock()
-		c.purged = c.purged || err != nil
-		c.queue = slices.Delete(c.queue, 0, 1)
-		c.changed.Broadcast()
-	}
-	c.working, c.queue = false, nil
-	c.changed.Broadcast()
-}
-
-// wait waits until everything in the queue is hashed. Needs checksum.mu.
-func (c *checksum) wait() {
-	for c.working {
-		c.changed.Wait()
-	}
-}
-
-// leave waits for the worker.
-func (c *checksum) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.wait()
-}
-
-// compare compares the hash of the whole content. Every block is what the uploader sealed and
-// signed, so a difference is the uploader's. Needs checksum.mu.
-func (c *checksum) compare(s *blockSource) error {
-	hash := sdk.Digest(c.hash.Sum(nil))
-	if hash == s.entry.Hash {
-		s.shape.checked.Store(true)
-		return nil
-	}
-	wrong := fmt.Errorf("%w: its hash is %s, and its uploader %s recorded %s", sdk.ErrWrongContent, hash, s.entry.Uploader, s.entry.Hash)
-	s.t.noteWrong(s.f.groupNow(), s.entry.Ref, wrong)
-	return wrongContent(wrong)
 }

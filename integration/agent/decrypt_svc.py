@@ -387,7 +387,7 @@ def wrapped_keys(manifest):
             yield wrapped
 
 
-def decrypt_blocks(answer, content, sha256, limit, service):
+def decrypt_blocks(answer, content, limit, service):
     """Yields the plaintext of each block of a file of version 2, verified."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -425,7 +425,7 @@ def decrypt_blocks(answer, content, sha256, limit, service):
         return service.fetch(f"{answer.get('tiles_url')}/{path}", TILE_HASHES * HASH_BYTES, "tile")
 
     tree = Tree(blocks, root, fetch_tile)
-    whole, file_cipher, unwrapped, stream = hashlib.sha256(), AESGCM(key), None, Stream(service, answer.get("data_url"), stored)
+    file_cipher, unwrapped, stream = AESGCM(key), None, Stream(service, answer.get("data_url"), stored)
     for i, wrapped in enumerate(wrapped_keys(manifest)):
         sealed = stream.read(min(block, size - i * block) + SEAL_BYTES)
         if leaf(sealed) != tree.hash(0, i):
@@ -435,12 +435,8 @@ def decrypt_blocks(answer, content, sha256, limit, service):
             if not any(part_key):
                 raise Undecryptable("the key of a part is not one of AES-256")
             cipher, unwrapped = AESGCM(part_key), wrapped
-        plain = unseal(cipher, sealed, b"svc-v2" + struct.pack(">Q", i))
-        whole.update(plain)
-        yield plain
+        yield unseal(cipher, sealed, b"svc-v2" + struct.pack(">Q", i))
     stream.close()
-    if sha256 and not hmac.compare_digest(whole.hexdigest(), sha256):
-        raise Undecryptable("the content is not what the ledger recorded: its uploader recorded another hash")
 
 
 def digest(text):
@@ -457,7 +453,7 @@ def write(content):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sha256", type=digest, help="hash of the content, from the ledger; only with --content it may be absent")
+    parser.add_argument("--sha256", type=digest, help="hash of the content, from the ledger; not compared with --content, where each block is proven")
     parser.add_argument("--content", type=digest, help="what the ledger recorded of a file of format version 2")
     parser.add_argument("--service", metavar="URL", help="address of the service, with --content")
     parser.add_argument("--headers", metavar="PIPE", help="where the headers of requests to the service are read from, one a line")
@@ -479,7 +475,7 @@ def main():
             if args.headers:
                 with open(args.headers, encoding="ascii") as lines:
                     headers = lines.read()
-            for plain in decrypt_blocks(answer, args.content, args.sha256, args.max_bytes, Service(args.service, headers, args.timeout)):
+            for plain in decrypt_blocks(answer, args.content, args.max_bytes, Service(args.service, headers, args.timeout)):
                 begun = True
                 write(plain)
         else:

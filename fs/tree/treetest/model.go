@@ -54,6 +54,7 @@ type node struct {
 	link          bool  // it is a symbolic link to its data
 	unlinked      bool  // written content belongs to no name
 	shortened     bool  // and not saved since, nor emptied
+	emptied       bool  // and not saved since
 	half          bool  // a write was refused, and no program changed the file since (W15)
 	shown, base   Shown // its attributes, and those of the upload that it was made from
 	timed         bool  // a program set the time, or saved bytes that were recorded before
@@ -358,6 +359,7 @@ func (m *model) truncate(n *node, size int) string {
 
 func (n *node) change(data string) {
 	n.shortened = data != "" && (n.shortened || len(data) < len(n.data))
+	n.emptied = n.emptied || data == ""
 	n.data, n.staged, n.dirty, n.waits, n.half = data, true, true, false, false
 	n.shown.When, n.timed = 0, false
 }
@@ -436,7 +438,7 @@ func (m *model) showAgain(n *node) {
 
 // record buys a version unless the name holds the bytes already (W3).
 func (m *model) record(n *node, name string) {
-	if newest := m.newest(name); newest != nil && newest.data == n.data && newest.link == n.link && !(n.link && newest.theirs) {
+	if newest := m.newest(name); newest != nil && newest.data == n.data && newest.link == n.link && !(newest.theirs && (n.link || m.isCut(newest) && (n.emptied || n.ver != newest))) {
 		if n.ver == nil {
 			n.base = newest.shown
 		}
@@ -447,8 +449,14 @@ func (m *model) record(n *node, name string) {
 		n.base, n.timed = n.shown, false
 		m.buy(n.ver)
 	}
-	n.staged, n.dirty, n.shortened = false, false, false
+	n.staged, n.dirty, n.shortened, n.emptied = false, false, false, false
 }
+
+// BlocksAbove is the size of the largest file that is kept whole where [Allows].Blocks is set, in bytes.
+const BlocksAbove = 3
+
+// isCut reports whether a version is kept in blocks: nobody compares its hash with its content.
+func (m *model) isCut(v *version) bool { return m.allows.Blocks && len(v.data) > BlocksAbove }
 
 // mayBuy reports whether a change leads to bytes whose save is bought or not, as the service cuts the file: those
 // that were recorded, after the file was shortened (W17).

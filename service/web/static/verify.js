@@ -5,6 +5,7 @@
 
 import { download, fetchBytes, post, ServiceError, stream } from "./api.js";
 import { readBlocks } from "./blocks.js";
+import { SHA256 } from "./sha256.js";
 import { fromBase64, hex, Mismatch } from "./bytes.js";
 import { aes, ivBytes, keyBytes, sealBytes, tagBytes } from "./format.js";
 import { nameOf } from "./text.js";
@@ -40,7 +41,9 @@ function claimOf(ref) {
 export async function verify(group, file, maxFileBytes, step) {
 	if (file.content) {
 		try {
-			if (!await eachBlock(group, file, (percent) => step(`Verifying… ${percent} %`), () => {})) return null;
+			const sum = new SHA256();
+			if (!await eachBlock(group, file, (percent) => step(`Verifying… ${percent} %`), (plain) => sum.update(plain))) return null;
+			if (file.file_hash && hex(sum.digest()) !== file.file_hash) throw new Mismatch("It decrypts, but its SHA-256 is not the one in the ledger: its uploader recorded another.");
 			return { identical: true, filename: nameOf(file) };
 		} catch (error) {
 			return verdict(error);
