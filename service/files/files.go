@@ -2,6 +2,15 @@
 // are on the disk before its record commits, and the record commits before the caller
 // gets an answer. The transaction that hands out a key or records an upload also checks
 // membership.
+//
+// A file of this package begins with the room that it is in:
+//
+//	upload   what becomes a file: prepared, sealed or in parts; every one ends in Files.record
+//	content  where bytes and keys are: a row, a blob, or parts with their manifest; readers, and the operator's check
+//	list     what members and the public see: the chain of a group, a folder by page, versions, what records commit to
+//	names    what changes of a file that stays: its name, its folder, its attributes
+//	ends     what ends a file: deletion, trash, retention, and the delay of many
+//	gc       what takes space back: only this room removes blobs
 package files
 
 import (

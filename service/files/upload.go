@@ -249,11 +249,6 @@ func isRefusal(err error) bool {
 	return errors.As(err, &refused)
 }
 
-// discard removes a blob without an owner, even when the caller has left.
-func (f *Files) discard(ctx context.Context, id string) {
-	_ = f.blobs.Delete(context.WithoutCancel(ctx), id)
-}
-
 // put stores ciphertext of so many bytes, 0 for an unknown size, unless the upload would
 // use the reserve of the disk.
 func (f *Files) put(ctx context.Context, r io.Reader, size int64) (blob.Info, error) {

@@ -68,21 +68,6 @@ func (f *Files) partUpload(ctx context.Context, tx *store.Tx, key string) (u par
 	return u, nil
 }
 
-// etag is the root over the blocks of a part alone.
-func (p *part) etag() string {
-	root := format.RootOf(hashes(p.leaves))
-	return hex.EncodeToString(root[:])
-}
-
-// hashes reads leaves as the database keeps them.
-func hashes(raw []byte) []format.Hash {
-	list := make([]format.Hash, len(raw)/len(format.Hash{}))
-	for i := range list {
-		copy(list[i][:], raw[i*len(list[i]):])
-	}
-	return list
-}
-
 // shown is a part as its client sees it.
 func (p *part) shown() wire.Part { return wire.Part{ID: p.id, Blocks: p.blocks, ETag: p.etag()} }
 

@@ -25,40 +25,8 @@ const (
 	tightenAtOnce = 256
 )
 
-// part is a row of parts, as the sweep and the check of the operator need it.
-type part struct {
-	id, account, blocks string
-	blob                blob.Info
-	blockBytes, loose   int64
-	leaves              []byte // 32 bytes for each block
-}
-
-const partColumns = "id, account, blob_id, blob_size, blocks, block_size, COALESCE(loose, 0), leaves"
-
 // selectLoose finds the parts of which blocks may be of no use.
 const selectLoose = "SELECT " + partColumns + " FROM parts WHERE loose >= ? AND upload_id IS NULL AND (loose, id) > (?, ?) ORDER BY loose, id LIMIT ?"
-
-// readParts runs a query for partColumns.
-func readParts(ctx context.Context, tx *store.Tx, query store.Query, args ...any) ([]part, error) {
-	return store.List(ctx, tx, "list parts", func(p *part) []any {
-		return []any{&p.id, &p.account, &p.blob.ID, &p.blob.Size, &p.blocks, &p.blockBytes, &p.loose, &p.leaves}
-	}, query, args...)
-}
-
-// extents returns the blocks of a part. The error means damage.
-func (p *part) extents() (format.Extents, error) {
-	e, err := format.ParseExtents(p.blocks, int64(len(p.leaves)/sha256.Size))
-	if err == nil && e.Blocks()*sha256.Size != int64(len(p.leaves)) {
-		err = errors.New("its hashes and its blocks differ in number")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("part %s: %w", p.id, err)
-	}
-	return e, nil
-}
-
-// sealedBytes is the length of a full sealed block.
-func (p *part) sealedBytes() int64 { return p.blockBytes + format.Overhead }
 
 // tighten writes parts anew of which files use only some blocks, without the others. Killed
 // at any step, it leaves a part as it was or as it shall be, and at most a blob that the

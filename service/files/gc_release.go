@@ -70,3 +70,32 @@ func (f *Files) release(ctx context.Context, blobs []string) {
 	close(next)
 	workers.Wait()
 }
+
+// discard removes a blob without an owner, even when the caller has left.
+func (f *Files) discard(ctx context.Context, id string) {
+	_ = f.blobs.Delete(context.WithoutCancel(ctx), id)
+}
+
+// removeBlobs removes ciphertext whose key is destroyed. The sweep repeats what fails.
+func (f *Files) removeBlobs(ctx context.Context, shredded ...target) {
+	f.traces.Store(true)
+	for _, t := range shredded {
+		_ = f.blobs.Delete(context.WithoutCancel(ctx), t.blobID)
+		f.release(ctx, t.freed)
+	}
+}
+
+// scrub cleans the database's files after deletions; calls that meet share one
+// cleaning.
+func (f *Files) scrub(ctx context.Context) error {
+	f.scrubbing.Lock()
+	defer f.scrubbing.Unlock()
+	if !f.traces.Swap(false) {
+		return nil
+	}
+	err := f.store.Scrub(ctx)
+	if err != nil {
+		f.traces.Store(true)
+	}
+	return err
+}
