@@ -131,7 +131,8 @@ func (u *BlockUpload) dropPart(p *sentPart) {
 // arrived is not sent again. After an error blocks are as before, or sent, or missing. Free; needs the
 // API key and membership. Errors: those of read, which errors.Is finds, and those of [Group.Put];
 // [ErrNotFound] if the service has given the upload up: begin again.
-func (u *BlockUpload) PutPart(ctx context.Context, blocks format.Extents, read func(block int64, into []byte) (int, error)) error {
+func (u *BlockUpload) PutPart(ctx context.Context, blocks format.Extents,
+	read func(block int64, into []byte) (int, error)) error {
 	err := func() error {
 		buf, err := u.c.pool.Get(u.blockBytes)
 		if err != nil {
@@ -145,7 +146,8 @@ func (u *BlockUpload) PutPart(ctx context.Context, blocks format.Extents, read f
 				return nil, fmt.Errorf("read block %d: %w", i, err)
 			}
 			if n < 0 || n > len(into) {
-				return nil, &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("block %d of %d bytes: want 1 to %d", i, n, len(into))}
+				return nil, &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("block %d of %d bytes: want 1 to %d",
+					i, n, len(into))}
 			}
 			return into[:n], nil
 		})
@@ -154,7 +156,8 @@ func (u *BlockUpload) PutPart(ctx context.Context, blocks format.Extents, read f
 }
 
 // putPart is PutPart without a copy: plain returns a block, which is read until the next call.
-func (u *BlockUpload) putPart(ctx context.Context, blocks format.Extents, plain func(block int64) ([]byte, error)) error {
+func (u *BlockUpload) putPart(ctx context.Context, blocks format.Extents,
+	plain func(block int64) ([]byte, error)) error {
 	ctx = bridging(ctx)
 	u.mu.Lock()
 	s := &sendingPart{u: u, left: slices.Clone(blocks), plain: plain, order: u.order}
@@ -362,7 +365,8 @@ func (s *sendingPart) arrived(a *attempt) {
 	s.left, s.stood = withoutFirst(s.left, a.blocks.Blocks()), false
 	s.u.mu.Lock()
 	delete(s.u.attempts, a.id)
-	s.u.enter(&sentPart{id: a.id, key: a.key, blocks: a.blocks, root: format.RootOf(a.leaves), leaves: a.leaves, last: a.last, order: s.order})
+	s.u.enter(&sentPart{id: a.id, key: a.key, blocks: a.blocks, root: format.RootOf(a.leaves), leaves: a.leaves,
+		last: a.last, order: s.order})
 	s.u.mu.Unlock()
 	s.u.meter.kept(a.blocks.Blocks())
 	if s.u.changed != nil {
@@ -375,7 +379,8 @@ func (u *BlockUpload) judge(a *attempt, p wire.Part) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if p.ID != a.id.String() || p.Blocks != a.blocks.String() || !a.isSealed() {
-		return malformed(fmt.Errorf("part %.40s has blocks %.60s, and %.60s were sent as part %s", p.ID, p.Blocks, a.blocks, a.id))
+		return malformed(fmt.Errorf("part %.40s has blocks %.60s, and %.60s were sent as part %s", p.ID, p.Blocks,
+			a.blocks, a.id))
 	}
 	if root := format.RootOf(a.leaves); hex.EncodeToString(root[:]) != p.ETag {
 		return malformed(fmt.Errorf("part %s has other bytes than those that were sent", p.ID))
@@ -402,18 +407,21 @@ func (s *sendingPart) ask(ctx context.Context) error {
 
 // put sends an attempt once.
 func (u *BlockUpload) put(ctx context.Context, a *attempt, seal *sealing) (stored wire.Part, err error) {
-	query := url.Values{"group_id": {string(u.group)}, "block_size": {strconv.FormatInt(u.blockBytes, 10)}, "blocks": {a.blocks.String()}}
+	query := url.Values{"group_id": {string(u.group)}, "block_size": {strconv.FormatInt(u.blockBytes, 10)},
+		"blocks": {a.blocks.String()}}
 	count := u.meter.body()
 	defer count.end()
-	body := outgoing{kind: "application/octet-stream", length: seal.length(), open: seal.open, query: query.Encode(), sent: count.sent}
+	body := outgoing{kind: "application/octet-stream", length: seal.length(), open: seal.open, query: query.Encode(),
+		sent: count.sent}
 	err = u.c.authorized(ctx, func(token Secret) error {
-		return u.c.transfer(ctx, http.MethodPut, wire.PathParts+u.id+"/"+a.id.String(), token, body, func(resp *http.Response, in io.Reader) error {
-			raw, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
-			if err != nil {
-				return err
-			}
-			return u.c.decodeResult(raw, &stored)
-		})
+		return u.c.transfer(ctx, http.MethodPut, wire.PathParts+u.id+"/"+a.id.String(), token, body,
+			func(resp *http.Response, in io.Reader) error {
+				raw, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
+				if err != nil {
+					return err
+				}
+				return u.c.decodeResult(raw, &stored)
+			})
 	})
 	return stored, err
 }
@@ -426,14 +434,15 @@ func (u *BlockUpload) listParts(ctx context.Context, id string) ([]wire.Part, er
 	}
 	var answer wire.PartsResult
 	err := u.c.authorized(ctx, func(token Secret) error {
-		return u.c.transfer(ctx, http.MethodGet, wire.PathParts+u.id, token, outgoing{query: query}, func(resp *http.Response, in io.Reader) error {
-			raw, err := readBounded(in, resp.ContentLength, maxPartsBytes)
-			if err != nil {
-				return err
-			}
-			answer = wire.PartsResult{}
-			return u.c.decodeResult(raw, &answer)
-		})
+		return u.c.transfer(ctx, http.MethodGet, wire.PathParts+u.id, token, outgoing{query: query},
+			func(resp *http.Response, in io.Reader) error {
+				raw, err := readBounded(in, resp.ContentLength, maxPartsBytes)
+				if err != nil {
+					return err
+				}
+				answer = wire.PartsResult{}
+				return u.c.decodeResult(raw, &answer)
+			})
 	})
 	return answer.Parts, err
 }
@@ -482,7 +491,8 @@ func (s *sealing) tail() error {
 		return err
 	}
 	if len(plain) == 0 || int64(len(plain)) > s.u.blockBytes {
-		return &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("block %d of %d bytes: want 1 to %d", i, len(plain), s.u.blockBytes)}
+		return &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("block %d of %d bytes: want 1 to %d", i,
+			len(plain), s.u.blockBytes)}
 	}
 	s.a.last = int64(len(plain))
 	buf := s.u.sealed.Get().(*[]byte)

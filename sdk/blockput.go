@@ -28,7 +28,8 @@ type blockPut struct {
 
 // putBlocks uploads what head, if it is not nil, and r hold. size is that of both, 0 if it is not
 // known. The error is errNoBlocks, and nothing was read, if the group stays with version 1.
-func (g Group) putBlocks(ctx context.Context, name string, r io.Reader, head *mem.Buffer, size int64, o options) (Receipt, error) {
+func (g Group) putBlocks(ctx context.Context, name string, r io.Reader, head *mem.Buffer, size int64,
+	o options) (Receipt, error) {
 	caps, err := g.c.Capabilities(ctx)
 	if err != nil {
 		return Receipt{}, err
@@ -64,7 +65,8 @@ func (g Group) putBlocks(ctx context.Context, name string, r io.Reader, head *me
 func isUploadGone(err error) bool { return codeOf(err) == wire.CodeUploadUnknown }
 
 // sendBlocks sends all blocks that u lacks, and has the upload recorded.
-func (g Group) sendBlocks(ctx context.Context, u *BlockUpload, name string, source *blockSource, size, limit int64, o options) (Receipt, error) {
+func (g Group) sendBlocks(ctx context.Context, u *BlockUpload, name string, source *blockSource, size, limit int64,
+	o options) (Receipt, error) {
 	defer u.Abandon()
 	total := int64(-1)
 	if size > 0 {
@@ -141,7 +143,8 @@ func (u *BlockUpload) sentBlocks() (n int64) {
 }
 
 // readAndSend reads source to its end, sends the blocks that u lacks, and returns size and hash.
-func (g Group) readAndSend(ctx context.Context, u *BlockUpload, source io.Reader, limit int64) (size int64, hash Digest, err error) {
+func (g Group) readAndSend(ctx context.Context, u *BlockUpload, source io.Reader, limit int64) (size int64, hash Digest,
+	err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := &blockPut{g: g, u: u, cancel: cancel, free: make(chan *mem.Buffer, partsAtOnce+1)}

@@ -79,7 +79,8 @@ func (g Group) beginBlocks(ctx context.Context, base *Blocks, blockBytes int64, 
 	case !caps.Dialect.IsOurs():
 		return nil, errNoBlocks
 	case !caps.TakesSealed():
-		return nil, &Error{Op: "begin upload", Kind: ErrUnavailable, Err: errors.New("the service has no key of its vault for uploads: try again later, and tell the operator if it stays so")}
+		return nil, &Error{Op: "begin upload", Kind: ErrUnavailable,
+			Err: errors.New("the service has no key of its vault for uploads: try again later, and tell the operator if it stays so")}
 	}
 	newest, err := g.Format(ctx)
 	if err != nil {
@@ -107,7 +108,8 @@ func (g Group) beginBlocks(ctx context.Context, base *Blocks, blockBytes int64, 
 // newBlockUpload returns an upload without parts. It owns the key.
 func (g Group) newBlockUpload(id string, key *format.Key, blockBytes int64) *BlockUpload {
 	sealedBytes := blockBytes + format.Overhead
-	u := &BlockUpload{c: g.c, group: g.ID, id: id, time: time.Now(), after: g.c.memory.Group(string(g.ID)).Number, key: key,
+	u := &BlockUpload{c: g.c, group: g.ID, id: id, time: time.Now(), after: g.c.memory.Group(string(g.ID)).Number,
+		key:        key,
 		blockBytes: blockBytes, partBlocks: 1, owners: make(map[int64]*[ownersTogether]int32)}
 	for 2*u.partBlocks*sealedBytes <= wire.PartBytes { // a complete subtree
 		u.partBlocks *= 2
@@ -224,8 +226,10 @@ func (u *BlockUpload) openRecorded(r Receipt, answer wire.FinalizeUploadResult) 
 	at := wire.PrepareRetrieveResult{DataURL: answer.DataURL, TilesURL: answer.TilesURL}
 	meta := s.facts
 	meta.Attributes = ""
-	b := &Blocks{c: u.c, group: u.group, meta: meta, layout: meta.Layout(), manifest: u.last.manifest, key: key, dataURL: at.DataURL,
-		entry: Entry{Group: u.group, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Uploader: u.c.account, Time: r.Time, Seq: r.Seq, ChangedSeq: r.Seq, Name: meta.Filename,
+	b := &Blocks{c: u.c, group: u.group, meta: meta, layout: meta.Layout(), manifest: u.last.manifest, key: key,
+		dataURL: at.DataURL,
+		entry: Entry{Group: u.group, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Uploader: u.c.account, Time: r.Time,
+			Seq: r.Seq, ChangedSeq: r.Seq, Name: meta.Filename,
 			Size: s.size, ContentType: meta.ContentType, Content: s.contentID}}
 	b.life, b.cancel = context.WithCancel(context.Background())
 	if b.tree, err = u.c.newBlockTree(b.life, b.layout.Blocks(), meta.Root, at); err != nil {
@@ -275,7 +279,8 @@ func (u *BlockUpload) prepareFinish(ctx context.Context, k uploadKey, size int64
 		return nil, ended
 	}
 	if len(missing) > 0 {
-		return nil, &Error{Op: "check", Kind: ErrConflict, Code: wire.CodeMissing, Err: fmt.Errorf("blocks %.60s were not sent", missing)}
+		return nil, &Error{Op: "check", Kind: ErrConflict, Code: wire.CodeMissing,
+			Err: fmt.Errorf("blocks %.60s were not sent", missing)}
 	}
 	manifest, err := u.manifest(plan, &key)
 	if err != nil {
@@ -300,7 +305,8 @@ func (u *BlockUpload) prepareFinish(ctx context.Context, k uploadKey, size int64
 	facts := format.NewBlocksMetadata(l, root, check, contentType(k.name), k.name)
 	content := facts.Content(format.ManifestSum(encoded))
 	facts.Attributes = text
-	s := &Sealed{account: u.c.account, time: u.time, size: size, contentID: content, after: u.after, facts: facts, attrs: o.attrs, cipher: bytes.NewReader(encoded)}
+	s := &Sealed{account: u.c.account, time: u.time, size: size, contentID: content, after: u.after, facts: facts,
+		attrs: o.attrs, cipher: bytes.NewReader(encoded)}
 	if s.key, err = format.NewKey(key.Bytes()); err != nil {
 		return nil, err
 	}

@@ -109,7 +109,8 @@ func (s *blockSource) stamp() (stamp fileStamp, ok bool) {
 	if !ok || !info.Mode().IsRegular() {
 		return stamp, false
 	}
-	return fileStamp{Size: info.Size(), Mtime: info.ModTime().UnixNano(), Ctime: changeTime(st), Dev: uint64(st.Dev), Inode: st.Ino}, true
+	return fileStamp{Size: info.Size(), Mtime: info.ModTime().UnixNano(), Ctime: changeTime(st), Dev: uint64(st.Dev),
+		Inode: st.Ino}, true
 }
 
 // changed reports whether the file changed since it was opened.
@@ -245,7 +246,8 @@ func cleanResumes(dir, but string) {
 		if err != nil || !info.Mode().IsRegular() || !strings.HasPrefix(name, resumePrefix) {
 			continue
 		}
-		if path, isLock := strings.CutSuffix(filepath.Join(dir, name), lockSuffix); strings.HasSuffix(path, resumeSuffix) && path != but {
+		if path, isLock := strings.CutSuffix(filepath.Join(dir, name), lockSuffix); strings.HasSuffix(path,
+			resumeSuffix) && path != but {
 			if _, err := os.Lstat(path); !isLock || errors.Is(err, fs.ErrNotExist) {
 				files = append(files, old{path, info.ModTime()})
 			}
@@ -321,10 +323,12 @@ func (s *resuming) read() (found savedParts, err error) {
 		err = errors.New("svcfs did not write it")
 	}
 	if err != nil {
-		return savedParts{}, &Error{Op: "read the state of the upload", Kind: ErrOther, Err: fmt.Errorf("%s: %w", s.path, err)}
+		return savedParts{}, &Error{Op: "read the state of the upload", Kind: ErrOther,
+			Err: fmt.Errorf("%s: %w", s.path, err)}
 	}
 	if found.Source != s.source.before {
-		return savedParts{}, &Error{Op: "check", Kind: ErrConflict, Err: errors.New("the file changed since the upload began: its size, a time or its inode differs")}
+		return savedParts{}, &Error{Op: "check", Kind: ErrConflict,
+			Err: errors.New("the file changed since the upload began: its size, a time or its inode differs")}
 	}
 	return found, nil
 }
@@ -338,13 +342,15 @@ func (u *BlockUpload) sealForDisk(ctx context.Context) (k savedParts, err error)
 	var bound [sha256.Size]byte
 	_, _ = rand.Read(bound[:]) // never fails
 	k.Epoch, k.Bound = vault.stated.Epoch, hex.EncodeToString(bound[:])
-	k.SealedKey, err = vault.public.SealKey(format.SealedFor{Service: vault.service, Account: string(u.c.account), Upload: u.id, Epoch: k.Epoch}, bound, u.key)
+	k.SealedKey, err = vault.public.SealKey(format.SealedFor{Service: vault.service, Account: string(u.c.account),
+		Upload: u.id, Epoch: k.Epoch}, bound, u.key)
 	return k, err
 }
 
 // goOn resumes an upload.
 func (s *resuming) goOn(ctx context.Context, g Group, found savedParts) (*BlockUpload, *Receipt, error) {
-	request := wire.OpenSealedKeyRequest{ID: found.Upload, GroupID: string(g.ID), Epoch: found.Epoch, SealedKey: base64.StdEncoding.EncodeToString(found.SealedKey), HeadHash: found.Bound}
+	request := wire.OpenSealedKeyRequest{ID: found.Upload, GroupID: string(g.ID), Epoch: found.Epoch,
+		SealedKey: base64.StdEncoding.EncodeToString(found.SealedKey), HeadHash: found.Bound}
 	var answer wire.OpenSealedKeyResult
 	if err := g.c.read(ctx, wire.OpOpenSealedKey, request, &answer); err != nil {
 		if codeOf(err) == wire.CodeSpent {
@@ -405,7 +411,8 @@ func (g Group) findOwn(ctx context.Context, is func(*Entry) bool) (*Receipt, err
 	}
 	for _, e := range slices.Backward(entries) {
 		if e.Uploader == g.c.account && e.Deleted == nil && is(&e) {
-			return &Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time, Content: e.Content}, nil
+			return &Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time,
+				Content: e.Content}, nil
 		}
 	}
 	return nil, nil

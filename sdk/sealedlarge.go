@@ -69,7 +69,8 @@ func (c *Client) sealLarge(ctx context.Context, k uploadKey, content LargeConten
 	if _, err := c.vault(ctx); err != nil { // before anything is encrypted
 		return nil, err
 	}
-	s := &Sealed{account: c.account, time: time.Now(), size: l.Size, blockBytes: l.BlockBytes, after: c.memory.Group(string(k.group)).Number}
+	s := &Sealed{account: c.account, time: time.Now(), size: l.Size, blockBytes: l.BlockBytes,
+		after: c.memory.Group(string(k.group)).Number}
 	id, err := newUploadID(s.time)
 	if err != nil {
 		return nil, err
@@ -104,7 +105,8 @@ func newUploadID(at time.Time) (string, error) {
 }
 
 // writeBlocks writes the ciphertext, and returns the hashes of the content and of the ciphertext.
-func (s *Sealed) writeBlocks(ctx context.Context, pool *mem.Pool, content LargeContent, to io.Writer) (hash, sum Digest, err error) {
+func (s *Sealed) writeBlocks(ctx context.Context, pool *mem.Pool, content LargeContent, to io.Writer) (hash, sum Digest,
+	err error) {
 	blocks, err := blocksUnder(s.key)
 	if err != nil {
 		return hash, sum, err
@@ -206,7 +208,8 @@ func (b *SealedBlocks) Read(ctx context.Context, first int64, into []*mem.Buffer
 		for n, buf := range into {
 			i := first + int64(n)
 			if i < 0 || i >= b.layout.Blocks() {
-				return &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("block %d of a file of %d", i, b.layout.Blocks())}
+				return &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("block %d of a file of %d", i,
+					b.layout.Blocks())}
 			}
 			if err := ctx.Err(); err != nil {
 				return err
@@ -324,7 +327,8 @@ func (c *Client) sendLarge(ctx context.Context, s *Sealed) (Receipt, error) {
 	}
 	g := c.Group(s.Group())
 	s.mu.Lock()
-	o := options{attrs: s.attrs, progress: s.progress, resume: resume{dir: s.state, stem: stem}, base: s.head.Base, id: s.uploadID()}
+	o := options{attrs: s.attrs, progress: s.progress, resume: resume{dir: s.state, stem: stem}, base: s.head.Base,
+		id: s.uploadID()}
 	s.mu.Unlock()
 	r, err := g.putBlocks(ctx, s.Name(), &waitingFile{SealedBlocks: body}, nil, s.size, o)
 	switch {

@@ -136,7 +136,8 @@ func (c *Client) sendSealed(ctx context.Context, s *Sealed) (Receipt, error) {
 
 // recordSealed sends an upload, and makes sure that the record has these attributes, if it is that of an earlier
 // attempt.
-func (c *Client) recordSealed(ctx context.Context, s *Sealed, a Attributes, repeated bool) (Receipt, wire.FinalizeUploadResult, error) {
+func (c *Client) recordSealed(ctx context.Context, s *Sealed, a Attributes, repeated bool) (Receipt,
+	wire.FinalizeUploadResult, error) {
 	r, answer, err := c.answerSealed(ctx, s)
 	if err == nil && !s.Attributes().Equal(a) { // of the earlier attempt, or not offered
 		if err = c.settle(ctx, s.Group(), r.Ref, a); err != nil {
@@ -184,7 +185,8 @@ func (c *Client) answerSealed(ctx context.Context, s *Sealed) (r Receipt, answer
 func (c *Client) sealedReceipt(ctx context.Context, s *Sealed, a wire.FinalizeUploadResult) (Receipt, error) {
 	s.mu.Lock()
 	attrs := s.attrs
-	sent := Entry{Group: GroupID(s.head.GroupID), Name: s.facts.Filename, Size: s.size, Content: s.contentID, Attributes: &attrs}
+	sent := Entry{Group: GroupID(s.head.GroupID), Name: s.facts.Filename, Size: s.size, Content: s.contentID,
+		Attributes: &attrs}
 	sent.Hash, _ = parseDigest(s.head.FileHash) // checked, as the salt
 	salt, _ := parseDigest(s.head.Salt)
 	sent.Commitment = commitment(salt, sent)
@@ -255,15 +257,16 @@ func (c *Client) putSealed(ctx context.Context, s *Sealed, answer *wire.Finalize
 	if err != nil {
 		return err
 	}
-	body := outgoing{kind: "application/octet-stream", length: int64(len(head)) + s.BlobSize(), sent: s.progress, open: func() io.Reader {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		cipher, err := s.reader() // where it is by now
-		if err != nil {
-			return failingReader{err}
-		}
-		return io.MultiReader(bytes.NewReader(head), cipher)
-	}}
+	body := outgoing{kind: "application/octet-stream", length: int64(len(head)) + s.BlobSize(), sent: s.progress,
+		open: func() io.Reader {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			cipher, err := s.reader() // where it is by now
+			if err != nil {
+				return failingReader{err}
+			}
+			return io.MultiReader(bytes.NewReader(head), cipher)
+		}}
 	err = c.sendFrames(ctx, http.MethodPut, wire.PathSealed+s.ID(), body, answer)
 	s.noteOutcome(err)
 	return s.sensible(err)
@@ -316,7 +319,8 @@ func (c *Client) answerOf(s *Sealed, a *wire.SealedAnswer) (wire.FinalizeUploadR
 	case a.ID != s.ID():
 		return wire.FinalizeUploadResult{}, malformed(errors.New("its answer is for another upload"))
 	case a.Error != nil && a.Result == nil && a.Status/100 > 2:
-		return wire.FinalizeUploadResult{}, s.sensible(c.scrubAnswer(newAnswerError(a.Status, a.Error.Code, a.Error.Error)))
+		return wire.FinalizeUploadResult{}, s.sensible(c.scrubAnswer(newAnswerError(a.Status, a.Error.Code,
+			a.Error.Error)))
 	case a.Error != nil || a.Result == nil:
 		return wire.FinalizeUploadResult{}, malformed(errors.New("its answer is neither a record nor a refusal"))
 	}

@@ -42,8 +42,9 @@ type uploader struct {
 }
 
 func newUploader(c *Client) *uploader {
-	return &uploader{c: c, keys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket), receipts: make(map[Ref]struct{}),
-		sending: make(map[uploadKey]chan struct{}), sealed: make(map[uploadKey]*Sealed)}
+	return &uploader{c: c, keys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket),
+		receipts: make(map[Ref]struct{}),
+		sending:  make(map[uploadKey]chan struct{}), sealed: make(map[uploadKey]*Sealed)}
 }
 
 // exclusive waits until no other upload has the key k: two callers must not share a ticket.

@@ -43,7 +43,8 @@ func (s *server) putPart(w http.ResponseWriter, r *http.Request, account string)
 // partRequest reads what a request says about its part, before its body.
 func partRequest(r *http.Request) (p files.PartRequest, err error) {
 	q := r.URL.Query()
-	p = files.PartRequest{Upload: r.PathValue("id"), Part: r.PathValue("part"), Group: q.Get("group_id"), Blocks: q.Get("blocks"), Size: r.ContentLength}
+	p = files.PartRequest{Upload: r.PathValue("id"), Part: r.PathValue("part"), Group: q.Get("group_id"),
+		Blocks: q.Get("blocks"), Size: r.ContentLength}
 	if r.ContentLength > wire.PartBytes { // before a byte of it is read
 		return p, &http.MaxBytesError{Limit: wire.PartBytes}
 	}
@@ -82,22 +83,23 @@ func (s *server) getParts(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	before := `{"parts":[`
-	err = s.Files.Parts(r.Context(), account, r.PathValue("id"), r.URL.Query().Get("part"), func(list []wire.Part) error {
-		if before != "," {
-			w.Header().Set("Content-Type", "application/json")
-		}
-		for _, part := range list {
-			raw, err := json.Marshal(part)
-			if err == nil {
-				_, err = io.WriteString(w, before+string(raw))
+	err = s.Files.Parts(r.Context(), account, r.PathValue("id"), r.URL.Query().Get("part"),
+		func(list []wire.Part) error {
+			if before != "," {
+				w.Header().Set("Content-Type", "application/json")
 			}
-			if err != nil {
-				return err
+			for _, part := range list {
+				raw, err := json.Marshal(part)
+				if err == nil {
+					_, err = io.WriteString(w, before+string(raw))
+				}
+				if err != nil {
+					return err
+				}
+				before = ","
 			}
-			before = ","
-		}
-		return nil
-	})
+			return nil
+		})
 	if err == nil {
 		if before != "," {
 			_, err = io.WriteString(w, before)
@@ -113,7 +115,8 @@ func (s *server) getParts(w http.ResponseWriter, r *http.Request) error {
 }
 
 // offerBlocks adds to the answer of a retrieval what a file in blocks needs.
-func (s *server) offerBlocks(account string, req wire.PrepareRetrieveRequest, b *files.InBlocks, out *wire.PrepareRetrieveResult) {
+func (s *server) offerBlocks(account string, req wire.PrepareRetrieveRequest, b *files.InBlocks,
+	out *wire.PrepareRetrieveResult) {
 	ticket := s.ticket(account, req.GroupID, req.IPFSHash, true)
 	out.DataURL, out.DataSize, out.TilesURL = wire.PathBlocks+ticket, b.Size, wire.PathTiles+ticket
 	out.Tiles = make(map[string]string, len(b.Edges))
@@ -129,7 +132,8 @@ func (s *server) offerBlocks(account string, req wire.PrepareRetrieveRequest, b 
 
 // sendFirst answers a retrieval with the first blocks behind it, see [wire.TypeFirstBlocks]. It reports whether
 // it did: not where no block is short enough, or the first cannot be read. The charge is in the ledger.
-func (s *server) sendFirst(w http.ResponseWriter, r *http.Request, b *files.InBlocks, most int64, out wire.PrepareRetrieveResult) bool {
+func (s *server) sendFirst(w http.ResponseWriter, r *http.Request, b *files.InBlocks, most int64,
+	out wire.PrepareRetrieveResult) bool {
 	var size int64
 	if out.FirstBlocks, size = b.Within(min(most, wire.MaxFirstBytes)); out.FirstBlocks == 0 {
 		return false

@@ -46,17 +46,20 @@ func (s *server) putPlain(w http.ResponseWriter, r *http.Request, account string
 		}
 		key, err := format.ParseKey(head.Key)
 		if err != nil {
-			return head.SealedHead, nil, fault.New(wire.CodeValidation, "key: want %d bytes in standard base64", format.KeyBytes)
+			return head.SealedHead, nil, fault.New(wire.CodeValidation, "key: want %d bytes in standard base64",
+				format.KeyBytes)
 		}
 		if head.Base == "" {
-			return head.SealedHead, nil, fault.New(wire.CodeValidation, "Required: base, the version that the upload follows, or %q", wire.NoBase)
+			return head.SealedHead, nil, fault.New(wire.CodeValidation,
+				"Required: base, the version that the upload follows, or %q", wire.NoBase)
 		}
 		return head.SealedHead, key, nil
 	})
 }
 
 // putFrame records an upload whose head parse reads.
-func (s *server) putFrame(w http.ResponseWriter, r *http.Request, account string, parse func([]byte) (wire.SealedHead, *format.Key, error)) error {
+func (s *server) putFrame(w http.ResponseWriter, r *http.Request, account string,
+	parse func([]byte) (wire.SealedHead, *format.Key, error)) error {
 	size := r.ContentLength
 	if size < 0 {
 		return fault.New(wire.CodeValidation, "Required: Content-Length, the length of the frame")
@@ -156,7 +159,8 @@ func (s *server) sealedAnswer(r *http.Request, id string, a files.SealedAnswer) 
 func splitFrames(all []byte) (frames []files.Frame, err error) {
 	for rest := bytes.NewReader(all); rest.Len() > 0; {
 		if len(frames) == wire.MaxSealedBatch {
-			return nil, fault.New(wire.CodeTooLarge, "at most %d uploads are recorded by one request", wire.MaxSealedBatch)
+			return nil, fault.New(wire.CodeTooLarge, "at most %d uploads are recorded by one request",
+				wire.MaxSealedBatch)
 		}
 		raw, _, err := readHead(rest, int64(rest.Len()))
 		if err != nil {

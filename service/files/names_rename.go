@@ -26,7 +26,8 @@ func (f *Files) Rename(ctx context.Context, account string, req wire.RenameReque
 		if err != nil {
 			return err
 		}
-		return f.recordRename(ctx, tx, t, account, req.Filename, func(ctx context.Context, tx *store.Tx, r chain.Record) (chain.Row, error) {
+		return f.recordRename(ctx, tx, t, account, req.Filename, func(ctx context.Context, tx *store.Tx,
+			r chain.Record) (chain.Row, error) {
 			return f.ledger.Charge(ctx, tx, chain.KindRename, r)
 		})
 	})
@@ -34,12 +35,15 @@ func (f *Files) Rename(ctx context.Context, account string, req wire.RenameReque
 }
 
 // recordRename gives a file a name. add appends its record.
-func (f *Files) recordRename(ctx context.Context, tx *store.Tx, t target, account, name string, add func(context.Context, *store.Tx, chain.Record) (chain.Row, error)) error {
-	r, err := add(ctx, tx, chain.Record{Kind: chain.KindRename, Account: account, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: name, Tags: t.tags()})
+func (f *Files) recordRename(ctx context.Context, tx *store.Tx, t target, account, name string,
+	add func(context.Context, *store.Tx, chain.Record) (chain.Row, error)) error {
+	r, err := add(ctx, tx, chain.Record{Kind: chain.KindRename, Account: account, Group: t.group, Ref: t.ref,
+		FileHash: t.hash, Detail: name, Tags: t.tags()})
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE files SET filename = ?, changed_seq = ?, named_seq = ? WHERE ref = ?", name, r.Seq, r.Seq, t.ref); err != nil {
+	if _, err := tx.ExecContext(ctx, "UPDATE files SET filename = ?, changed_seq = ?, named_seq = ? WHERE ref = ?",
+		name, r.Seq, r.Seq, t.ref); err != nil {
 		return fmt.Errorf("write name: %w", err)
 	}
 	return nil

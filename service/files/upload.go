@@ -104,7 +104,8 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, u *upload, g groups.Gr
 		_, err = f.settle(ctx, tx, &u.at)
 	} else {
 		u.keyID.Valid = true
-		u.keyID.Int64, err = f.storeWithKey(ctx, tx, &u.at, vault.Binding{Group: g.ID, Ref: u.ref, Version: u.keyVersion}, u.key)
+		u.keyID.Int64, err = f.storeWithKey(ctx, tx, &u.at, vault.Binding{Group: g.ID, Ref: u.ref,
+			Version: u.keyVersion}, u.key)
 	}
 	if err != nil {
 		return r, err
@@ -123,7 +124,8 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, u *upload, g groups.Gr
 }
 
 // storeWithKey keeps content and key of a file, and returns the place of the key.
-func (f *Files) storeWithKey(ctx context.Context, tx *store.Tx, a *arrived, b vault.Binding, key *format.Key) (id int64, err error) {
+func (f *Files) storeWithKey(ctx context.Context, tx *store.Tx, a *arrived, b vault.Binding, key *format.Key) (id int64,
+	err error) {
 	if a.small == nil {
 		return f.storeKey(ctx, tx, b, key)
 	}
@@ -153,19 +155,22 @@ func (u *upload) ledgerRecord(opening *chain.Opening) chain.Record {
 	if u.Versioned {
 		versioned.Value = chain.Versioned
 	}
-	return chain.Record{Kind: chain.KindRecord, Account: u.account, Group: u.GroupID, Ref: u.ref, FileHash: opening.Commitment(), Detail: u.name,
+	return chain.Record{Kind: chain.KindRecord, Account: u.account, Group: u.GroupID, Ref: u.ref,
+		FileHash: opening.Commitment(), Detail: u.name,
 		Tags: ledger.WithTags(contentTags(u.meta.ContentType, u.meta.Attributes, u.content), versioned)}
 }
 
 // contentTags are those of every record about a file; one without a value is left
 // out of it.
 func contentTags(contentType, attributes, content string) []chain.Tag {
-	return ledger.WithTags(nil, chain.Tag{Name: chain.TagType, Value: contentType}, chain.Tag{Name: chain.TagAttributes, Value: attributes},
+	return ledger.WithTags(nil, chain.Tag{Name: chain.TagType, Value: contentType},
+		chain.Tag{Name: chain.TagAttributes, Value: attributes},
 		chain.Tag{Name: chain.TagContent, Value: content})
 }
 
 // insertFile adds the file of the record r, and what the record commits to.
-func (f *Files) insertFile(ctx context.Context, tx *store.Tx, u *upload, backend string, opening *chain.Opening, r chain.Row) error {
+func (f *Files) insertFile(ctx context.Context, tx *store.Tx, u *upload, backend string, opening *chain.Opening,
+	r chain.Row) error {
 	raw := string(u.Format)
 	if u.meta.Version == 0 && strings.TrimSpace(raw) == "" {
 		raw = "null"
@@ -233,7 +238,8 @@ func (f *Files) tooLargeWhole() error {
 }
 
 func tooShort(size int64) error {
-	return fault.New(wire.CodeValidation, "encrypted data of %d bytes: at least %d are needed (IV and tag)", size, format.Overhead)
+	return fault.New(wire.CodeValidation, "encrypted data of %d bytes: at least %d are needed (IV and tag)", size,
+		format.Overhead)
 }
 
 // isRolledBack reports that the transaction that failed with err surely did not commit.

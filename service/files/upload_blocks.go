@@ -44,7 +44,8 @@ func (f *Files) checkManifestHead(s *sealed) error {
 	case s.meta.OriginalSize > f.config.MaxFileBytes:
 		return f.tooLarge()
 	case s.BlobSize > format.MaxManifestBytes:
-		return fault.New(wire.CodeTooLarge, "manifest of %d bytes: at most %d are accepted", s.BlobSize, format.MaxManifestBytes)
+		return fault.New(wire.CodeTooLarge, "manifest of %d bytes: at most %d are accepted", s.BlobSize,
+			format.MaxManifestBytes)
 	case s.BlobSize <= 0:
 		return fault.New(wire.CodeValidation, "blob_size: want the length of the manifest")
 	}
@@ -239,7 +240,8 @@ func missingBlocks(missing format.Extents) error {
 	if len(missing) > missingShown {
 		missing, more = missing[:missingShown], " and more"
 	}
-	return fault.New(wire.CodeMissing, "blocks are missing, or have another length than the size says: %s%s", missing, more)
+	return fault.New(wire.CodeMissing, "blocks are missing, or have another length than the size says: %s%s", missing,
+		more)
 }
 
 // openBase reads the base of an upload whose manifest needs blocks of others.
@@ -443,7 +445,8 @@ func (f *Files) mayUse(ctx context.Context, tx *store.Tx, u *upload, g groups.Gr
 }
 
 func partIDs(ctx context.Context, tx *store.Tx, upload string) ([]string, error) {
-	return store.List(ctx, tx, "list parts", func(id *string) []any { return []any{id} }, "SELECT id FROM parts WHERE upload_id = ?", upload)
+	return store.List(ctx, tx, "list parts", func(id *string) []any { return []any{id} },
+		"SELECT id FROM parts WHERE upload_id = ?", upload)
 }
 
 // dropUnused removes the parts of an upload that the file does not use.
@@ -457,7 +460,8 @@ func dropUnused(ctx context.Context, tx *store.Tx, u *upload) error {
 			continue
 		}
 		var blobID string
-		if err := tx.QueryRowContext(ctx, "DELETE FROM parts WHERE id = ? RETURNING blob_id", id).Scan(&blobID); err != nil {
+		if err := tx.QueryRowContext(ctx, "DELETE FROM parts WHERE id = ? RETURNING blob_id",
+			id).Scan(&blobID); err != nil {
 			return fmt.Errorf("remove part: %w", err)
 		}
 		u.useless = append(u.useless, blobID)
@@ -480,7 +484,8 @@ func insertContent(ctx context.Context, tx *store.Tx, u *upload, seq int64) erro
 		query store.Query
 		args  []any
 	}{
-		{"INSERT INTO contents (ref, size, block_size, manifest, tops) VALUES (?, ?, ?, ?, ?)", []any{u.ref, u.meta.OriginalSize, u.meta.BlockBytes, manifest, tops}},
+		{"INSERT INTO contents (ref, size, block_size, manifest, tops) VALUES (?, ?, ?, ?, ?)",
+			[]any{u.ref, u.meta.OriginalSize, u.meta.BlockBytes, manifest, tops}},
 		{"INSERT INTO part_uses (part, ref) SELECT id, ? FROM parts WHERE upload_id = ?", []any{u.ref, p.upload}},
 		{"UPDATE parts SET upload_id = NULL WHERE upload_id = ?", []any{p.upload}},
 		{"DELETE FROM part_uploads WHERE id = ?", []any{p.upload}},

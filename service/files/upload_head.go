@@ -30,7 +30,8 @@ func requireHead(ctx context.Context, tx *store.Tx, group, name, base string) er
 func headOf(ctx context.Context, tx *store.Tx, group, name string) (head string, err error) {
 	newest := int64(0) // the record that gave head its name
 	among := func(query store.Query, args ...any) (undecided bool, err error) {
-		list, err := store.List(ctx, tx, "look for the newest version of a name", func(v *version) []any { return []any{&v.ref, &v.changed, &v.named} },
+		list, err := store.List(ctx, tx, "look for the newest version of a name",
+			func(v *version) []any { return []any{&v.ref, &v.changed, &v.named} },
 			query, append([]any{group, name, name}, args...)...)
 		for _, v := range list {
 			if err != nil || v.changed <= newest { // all others got the name before

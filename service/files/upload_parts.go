@@ -165,7 +165,8 @@ func (f *Files) mayPut(ctx context.Context, tx *store.Tx, c *comingPart) (u part
 		return u, 0, err
 	}
 	var there bool
-	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM parts WHERE id = ?)", c.part.id).Scan(&there); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM parts WHERE id = ?)",
+		c.part.id).Scan(&there); err != nil {
 		return u, 0, fmt.Errorf("look for part: %w", err)
 	}
 	if there {
@@ -173,8 +174,9 @@ func (f *Files) mayPut(ctx context.Context, tx *store.Tx, c *comingPart) (u part
 	}
 	open, parts, err := openBytes(ctx, tx, c.account, "")
 	if err == nil && parts >= maxOpenParts {
-		err = &fault.Error{Code: wire.CodeRateLimited, RetryAfter: time.Minute, Text: fmt.Sprintf("too many requests: the account has %d parts of uploads that are not finished: "+
-			"finish them, or send larger parts", maxOpenParts)}
+		err = &fault.Error{Code: wire.CodeRateLimited, RetryAfter: time.Minute,
+			Text: fmt.Sprintf("too many requests: the account has %d parts of uploads that are not finished: "+
+				"finish them, or send larger parts", maxOpenParts)}
 	}
 	return u, open, err
 }
@@ -199,7 +201,8 @@ func (f *Files) PutPart(ctx context.Context, account string, p PartRequest, body
 			return err
 		}
 		byAccount, byGroup, err := f.stored(ctx, tx, account, c.group)
-		bounds = append(keepBounds(account, c.group, byAccount, byGroup), bound{"unfinished " + account, f.mostOpen(c.blockBytes) - open, f.tooManyBytes()})
+		bounds = append(keepBounds(account, c.group, byAccount, byGroup),
+			bound{"unfinished " + account, f.mostOpen(c.blockBytes) - open, f.tooManyBytes()})
 		return err
 	}); err != nil {
 		return out, err
@@ -213,7 +216,8 @@ func (f *Files) PutPart(ctx context.Context, account string, p PartRequest, body
 		return out, err
 	}
 	defer arriving.End()
-	source := &arrivingBlocks{body: arriving.Reader(body), block: make([]byte, c.sealedBytes()), left: c.blocks.Blocks()}
+	source := &arrivingBlocks{body: arriving.Reader(body), block: make([]byte, c.sealedBytes()),
+		left: c.blocks.Blocks()}
 	put := f.blobs.PutProved // by its leaves
 	if p.Sum != nil {
 		put = f.blobs.Put
@@ -287,7 +291,10 @@ func (f *Files) Parts(ctx context.Context, account, upload, only string, each fu
 	for {
 		var list []wire.Part
 		err := f.store.Read(ctx, func(tx *store.Tx) error {
-			rows, err := store.List(ctx, tx, "list parts", func(p *part) []any { return []any{&p.id, &p.blocks, &p.leaves} }, query, partsKey(account, id), after, partRows)
+			rows, err := store.List(ctx, tx, "list parts", func(p *part) []any {
+				return []any{&p.id, &p.blocks,
+					&p.leaves}
+			}, query, partsKey(account, id), after, partRows)
 			for i := range rows {
 				list = append(list, rows[i].shown())
 			}

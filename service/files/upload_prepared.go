@@ -39,7 +39,8 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 		return out, err
 	}
 	ref, id := f.newRef(req.GroupID), newUUID()
-	out = wire.PrepareUploadResult{UploadID: id, GroupID: req.GroupID, Filename: req.Filename, UploadURL: wire.PathUploadBlob + id}
+	out = wire.PrepareUploadResult{UploadID: id, GroupID: req.GroupID, Filename: req.Filename,
+		UploadURL: wire.PathUploadBlob + id}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		g, err := groups.RequireWriter(ctx, tx, req.GroupID, account)
 		if err != nil {
@@ -137,7 +138,8 @@ func (f *Files) renew(ctx context.Context, account, uploadID string) {
 		if _, err := f.getUpload(ctx, tx, account, uploadID); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, "UPDATE uploads SET expires_ns = ? WHERE id = ?", f.ledger.Now().Add(UploadLife).UnixNano(), uploadID)
+		_, err := tx.ExecContext(ctx, "UPDATE uploads SET expires_ns = ? WHERE id = ?",
+			f.ledger.Now().Add(UploadLife).UnixNano(), uploadID)
 		return err
 	})
 }
@@ -189,7 +191,8 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 	}
 	arriving := &counted{r: r, coming: &f.coming, bounds: keep, said: known}
 	defer arriving.end()
-	came, err := f.arrive(ctx, &lively{arriving, f.ledger.Now, func() { f.renew(ctx, account, uploadID) }, expires}, known)
+	came, err := f.arrive(ctx, &lively{arriving, f.ledger.Now, func() { f.renew(ctx, account, uploadID) }, expires},
+		known)
 	if err != nil {
 		return err
 	}
@@ -209,7 +212,8 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 
 // replaceBlob gives a blob to an upload and returns the blob without an owner, "" for
 // none: the earlier one of the upload, or this one when the upload is finished.
-func (f *Files) replaceBlob(ctx context.Context, tx *store.Tx, account, uploadID string, came *arrived) (useless string, err error) {
+func (f *Files) replaceBlob(ctx context.Context, tx *store.Tx, account, uploadID string, came *arrived) (useless string,
+	err error) {
 	p, err := f.getUpload(ctx, tx, account, uploadID)
 	if err != nil {
 		return "", err
@@ -233,13 +237,15 @@ func (f *Files) replaceBlob(ctx context.Context, tx *store.Tx, account, uploadID
 	if _, err := f.settle(ctx, tx, came); err != nil {
 		return "", err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE uploads SET blob_id = ?, blob_size = ?, blob_sum = ? WHERE id = ?", came.ID, came.Size, came.Sum[:], uploadID)
+	_, err = tx.ExecContext(ctx, "UPDATE uploads SET blob_id = ?, blob_size = ?, blob_sum = ? WHERE id = ?", came.ID,
+		came.Size, came.Sum[:], uploadID)
 	return useless, err
 }
 
 // Finalize records an upload: the bytes from data, or the raw transfer when data
 // is nil. Repeated with the same upload id it gives the first answer again.
-func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeUploadRequest, data io.Reader) (out wire.FinalizeUploadResult, err error) {
+func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeUploadRequest,
+	data io.Reader) (out wire.FinalizeUploadResult, err error) {
 	known := false
 	if err := f.store.Look(ctx, func(tx *store.Tx) error {
 		p, err := f.getUpload(ctx, tx, account, req.UploadID)
@@ -250,7 +256,8 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	}); err != nil || known {
 		return out, err
 	}
-	u := &upload{account: account, SealedHead: wire.SealedHead{FileHash: strings.ToLower(req.FileHash), Salt: req.Salt, Format: req.Format, Versioned: req.Versioned}}
+	u := &upload{account: account, SealedHead: wire.SealedHead{FileHash: strings.ToLower(req.FileHash), Salt: req.Salt,
+		Format: req.Format, Versioned: req.Versioned}}
 	if !isHash(u.FileHash) {
 		return out, noHash()
 	}
@@ -258,7 +265,8 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 		return out, err
 	}
 	if u.inBlocks() {
-		return out, fault.New(wire.CodeValidation, "format: a file of version %d is recorded with PUT %s", format.VersionBlocks, wire.PathSealed)
+		return out, fault.New(wire.CodeValidation, "format: a file of version %d is recorded with PUT %s",
+			format.VersionBlocks, wire.PathSealed)
 	}
 	if err := checkSalt(req.Salt); err != nil {
 		return out, err
@@ -285,7 +293,8 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 // finalize is the transaction of a finalize. The blob is own, or that of the raw transfer.
 // kept is true when the file owns the blob now, false when a concurrent finalize was
 // first.
-func (f *Files) finalize(ctx context.Context, tx *store.Tx, u *upload, id string, own *arrived) (out wire.FinalizeUploadResult, kept bool, err error) {
+func (f *Files) finalize(ctx context.Context, tx *store.Tx, u *upload, id string,
+	own *arrived) (out wire.FinalizeUploadResult, kept bool, err error) {
 	p, err := f.getUpload(ctx, tx, u.account, id)
 	if err != nil {
 		return out, false, err
@@ -294,7 +303,8 @@ func (f *Files) finalize(ctx context.Context, tx *store.Tx, u *upload, id string
 		out, err = f.answered(ctx, tx, p)
 		return out, false, err
 	}
-	u.GroupID, u.name, u.ref, u.keyVersion, u.keyID, u.counted = p.group, cmp.Or(p.filename, u.meta.Filename), p.ref, p.keyVersion, p.keyID, p.blobSize()
+	u.GroupID, u.name, u.ref, u.keyVersion, u.keyID, u.counted = p.group, cmp.Or(p.filename,
+		u.meta.Filename), p.ref, p.keyVersion, p.keyID, p.blobSize()
 	switch {
 	case own != nil:
 		u.at = *own
@@ -320,7 +330,8 @@ func (f *Files) finalize(ctx context.Context, tx *store.Tx, u *upload, id string
 }
 
 // finished notes the answer to a finalize.
-func (f *Files) finished(ctx context.Context, tx *store.Tx, u *upload, id string, r chain.Row) (out wire.FinalizeUploadResult, err error) {
+func (f *Files) finished(ctx context.Context, tx *store.Tx, u *upload, id string,
+	r chain.Row) (out wire.FinalizeUploadResult, err error) {
 	receipt, err := f.log.Receipt(ctx, tx, r)
 	if err != nil {
 		return out, err

@@ -39,13 +39,15 @@ func (f *Files) VaultKey(ctx context.Context) (*wire.VaultKey, error) {
 		if e, err = f.vault.Epoch(ctx, tx, f.ledger.Now()); err != nil {
 			return err
 		}
-		signature, err = f.log.SignVaultKey(ctx, tx, chain.VaultKey{Epoch: e.Number, KEM: format.SealedKeyKEM, Public: e.Public, NotAfter: e.NotAfter.Unix()})
+		signature, err = f.log.SignVaultKey(ctx, tx, chain.VaultKey{Epoch: e.Number, KEM: format.SealedKeyKEM,
+			Public: e.Public, NotAfter: e.NotAfter.Unix()})
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("publish the key of the vault: %w", err)
 	}
-	return &wire.VaultKey{Epoch: e.Number, KEM: format.SealedKeyKEM, PublicKey: base64.StdEncoding.EncodeToString(e.Public), NotAfter: e.NotAfter.Unix(),
+	return &wire.VaultKey{Epoch: e.Number, KEM: format.SealedKeyKEM,
+		PublicKey: base64.StdEncoding.EncodeToString(e.Public), NotAfter: e.NotAfter.Unix(),
 		Signature: base64.StdEncoding.EncodeToString(signature)}, nil
 }
 
@@ -91,7 +93,8 @@ func (f *Files) parseSealed(account string, head wire.SealedHead, key *format.Ke
 			return s, err
 		}
 	}
-	if strings.ContainsRune(head.GroupID, 0) || strings.ContainsRune(head.From, 0) { // in PostgreSQL it would fail all frames
+	if strings.ContainsRune(head.GroupID, 0) || strings.ContainsRune(head.From,
+		0) { // in PostgreSQL it would fail all frames
 		return s, fault.New(wire.CodeValidation, "group_id or from holds a NUL character")
 	}
 	if s.FileHash = strings.ToLower(head.FileHash); !isHash(s.FileHash) && (s.FileHash != "" || s.From == "") {
@@ -104,7 +107,8 @@ func (f *Files) parseSealed(account string, head wire.SealedHead, key *format.Ke
 		return s, err
 	}
 	if s.name = s.meta.Filename; s.name == "" || s.meta.Version != format.Version && !s.inBlocks() {
-		return s, fault.New(wire.CodeValidation, "format: an upload has version %d or %d and a filename", format.Version, format.VersionBlocks)
+		return s, fault.New(wire.CodeValidation, "format: an upload has version %d or %d and a filename",
+			format.Version, format.VersionBlocks)
 	}
 	if s.inBlocks() {
 		return s, f.checkManifestHead(s)
@@ -112,7 +116,8 @@ func (f *Files) parseSealed(account string, head wire.SealedHead, key *format.Ke
 	most := min(f.config.MaxWholeBytes, wire.WholeFileBytes) + format.Overhead
 	switch {
 	case s.FileHash == "" || s.From != "":
-		return s, fault.New(wire.CodeValidation, "from: only an upload of format version %d takes blocks over", format.VersionBlocks)
+		return s, fault.New(wire.CodeValidation, "from: only an upload of format version %d takes blocks over",
+			format.VersionBlocks)
 	case head.BlobSize > most:
 		return s, fault.New(wire.CodeTooLarge, "file too large: at most %d bytes of ciphertext are accepted in one request", most)
 	case head.BlobSize < format.Overhead:
@@ -141,7 +146,8 @@ func hashOf(field, text string) (sum [sha256.Size]byte, err error) {
 func sealedKey(text string) ([]byte, error) {
 	raw, err := base64.StdEncoding.Strict().DecodeString(text)
 	if err != nil || len(raw) != format.SealedKeyBytes {
-		return nil, fault.New(wire.CodeValidation, "sealed_key: want %d bytes in standard base64", format.SealedKeyBytes)
+		return nil, fault.New(wire.CodeValidation, "sealed_key: want %d bytes in standard base64",
+			format.SealedKeyBytes)
 	}
 	return raw, nil
 }
@@ -149,7 +155,8 @@ func sealedKey(text string) ([]byte, error) {
 // PutSealed records an upload in one request; body is its ciphertext, or its manifest. key is that of the file, nil for
 // the one that the head has sealed. What can be refused before a long body is read is. An upload that is recorded
 // already gives its first answer again.
-func (f *Files) PutSealed(ctx context.Context, account string, head wire.SealedHead, key *format.Key, body io.Reader) (out wire.FinalizeUploadResult, err error) {
+func (f *Files) PutSealed(ctx context.Context, account string, head wire.SealedHead, key *format.Key,
+	body io.Reader) (out wire.FinalizeUploadResult, err error) {
 	s, err := f.parseSealed(account, head, key)
 	if err != nil {
 		return out, err
@@ -280,7 +287,8 @@ func (f *Files) openFrame(ctx context.Context, account string, frame Frame) *sea
 	case err != nil:
 		s.invalid = err
 	case s.inBlocks():
-		s.invalid = fault.New(wire.CodeValidation, "an upload of format version %d is recorded by a request of its own", format.VersionBlocks)
+		s.invalid = fault.New(wire.CodeValidation, "an upload of format version %d is recorded by a request of its own",
+			format.VersionBlocks)
 	case frame.BlobSize > wire.SealedBatchBlob:
 		s.invalid = fault.New(wire.CodeTooLarge, "at most %d bytes of ciphertext are taken here: send the upload in a request of its own", wire.SealedBatchBlob)
 	case int64(len(frame.Content)) != s.BlobSize || sha256.Sum256(frame.Content) != s.sum:
@@ -404,7 +412,8 @@ func (f *Files) spend(ctx context.Context, tx *store.Tx, s *sealed, g groups.Gro
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO spent_uploads (id, seq) VALUES (?, ?)", spentID(s.account, s.id), r.Seq); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO spent_uploads (id, seq) VALUES (?, ?)", spentID(s.account, s.id),
+		r.Seq); err != nil {
 		return fmt.Errorf("note the id of the upload: %w", err)
 	}
 	receipt, err := f.log.Receipt(ctx, tx, r)
@@ -421,8 +430,10 @@ func (f *Files) openKey(ctx context.Context, s *sealed) (err error) {
 }
 
 // openSealed opens a sealed key of an account.
-func (f *Files) openSealed(ctx context.Context, account, id string, epoch int64, head [sha256.Size]byte, key []byte) (*format.Key, error) {
-	opened, err := f.vault.OpenSealedKey(ctx, f.store, f.ledger.Now(), format.SealedFor{Service: f.config.ContractID, Account: account, Upload: id, Epoch: epoch}, head, key)
+func (f *Files) openSealed(ctx context.Context, account, id string, epoch int64, head [sha256.Size]byte,
+	key []byte) (*format.Key, error) {
+	opened, err := f.vault.OpenSealedKey(ctx, f.store, f.ledger.Now(),
+		format.SealedFor{Service: f.config.ContractID, Account: account, Upload: id, Epoch: epoch}, head, key)
 	switch {
 	case errors.Is(err, vault.ErrEpoch):
 		return nil, fault.New(wire.CodeEpoch, "the key was sealed for epoch %d, which the service does not open: seal it again for the key that %s shows", epoch, wire.PathCapabilities)
@@ -434,7 +445,8 @@ func (f *Files) openSealed(ctx context.Context, account, id string, epoch int64,
 
 // spent returns the answer to an upload that is recorded already; known is false when its
 // id is not spent.
-func (f *Files) spent(ctx context.Context, tx *store.Tx, s *sealed) (out wire.FinalizeUploadResult, known bool, err error) {
+func (f *Files) spent(ctx context.Context, tx *store.Tx, s *sealed) (out wire.FinalizeUploadResult, known bool,
+	err error) {
 	seq, err := spentBy(ctx, tx, s.account, s.id)
 	if err != nil || seq == 0 {
 		return out, false, err
@@ -482,7 +494,8 @@ func isSpent() error {
 }
 
 // OpenSealedKey returns the key of an upload of the account that is not recorded yet.
-func (f *Files) OpenSealedKey(ctx context.Context, account string, req wire.OpenSealedKeyRequest) (out wire.OpenSealedKeyResult, err error) {
+func (f *Files) OpenSealedKey(ctx context.Context, account string,
+	req wire.OpenSealedKeyRequest) (out wire.OpenSealedKeyResult, err error) {
 	id, err := uploadID(req.ID)
 	if err != nil {
 		return out, err
