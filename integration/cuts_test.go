@@ -7,6 +7,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -78,6 +81,69 @@ func TestLargeUploadCut(t *testing.T) {
 			}
 		})
 	}
+}
+
+// svcfs put is killed (SIGKILL) at nine tenths of a file: the next one sends at most 15 % of the file again.
+func TestLargePutIsKilled(t *testing.T) {
+	size := int64(count(64, 1024)) * mib
+	w, alice, _ := team(t)
+	way := w.line(line.Shape{Up: int64(count(64, 200)) * mib}) // as long as a state is saved a few times
+	path := filepath.Join(t.TempDir(), "film")
+	f, err := os.Create(path)
+	ok(t, err)
+	_, err = io.Copy(f, newNoise(size))
+	ok(t, errors.Join(err, f.Close()))
+	put := func() *exec.Cmd { return alice.command("put", "team", path, "--url", "http://"+way.Addr()) }
+	first := put()
+	ok(t, first.Start())
+	for way.Moved().Up < size*9/10 {
+		time.Sleep(time.Millisecond)
+	}
+	ok(t, first.Process.Kill())
+	_ = first.Wait() // it was killed
+	if out, err := put().CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	ratio := float64(way.Moved().Up) / float64(size)
+	t.Logf("%d MiB, killed at nine tenths: %.3f x the file was sent", size/mib, ratio)
+	if long() && ratio > 1.15 {
+		t.Errorf("%.3f times the file was sent", ratio)
+	}
+	g := alice.client(t, way).Group("team")
+	list, err := g.Entries(t.Context())
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%d records, %v", len(list), err)
+	}
+	sameAsNoise(t, g, list[0], size)
+}
+
+// A line whose connections all break after 480 KiB, as one of 16 KiB a second does every 30 seconds, brings a file
+// through all the same. It is ten times as fast here.
+func TestLargePutOnALineThatBreaks(t *testing.T) {
+	size := int64(count(6, 40)) * mib
+	w, alice, _ := team(t)
+	const faster = 10
+	way := w.line(line.Shape{Up: faster * 16 << 10})
+	breaks := time.NewTicker(30 * time.Second / faster)
+	defer breaks.Stop()
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		for {
+			select {
+			case <-breaks.C:
+				way.Cut()
+			case <-over:
+				return
+			}
+		}
+	}()
+	g := alice.client(t, way).Group("team")
+	r, err := g.Put(t.Context(), "film", newNoise(size))
+	if err != nil || r.Size != size {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	t.Logf("%d MiB: %.2f x the file was sent", size/mib, float64(way.Moved().Up)/float64(size))
 }
 
 // client is a client of the account in this process, on a line to the service.
