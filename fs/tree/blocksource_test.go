@@ -298,6 +298,9 @@ func TestR9ProvenBlocksNeedNoHash(t *testing.T) {
 	h := m.openAt("/g/film")
 	readInOrder(t, h, data, 0, len(data), 3*block)
 	h.Release()
+	if told := m.errors.text(); len(told) > 0 {
+		t.Errorf("errors holds %q", told)
+	}
 }
 
 // W3: bytes that have the hash that another account recorded of a file in blocks are saved: nobody compared that hash with
