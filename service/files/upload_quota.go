@@ -58,14 +58,6 @@ const freeFormat = 1 << 10
 // formatBytes are the bytes of a format that count as bytes of its file.
 func formatBytes(raw json.RawMessage) int64 { return max(0, int64(len(raw))-freeFormat) }
 
-// mayKeepFormat refuses a format when an account or a group would keep too many bytes.
-func (f *Files) mayKeepFormat(ctx context.Context, tx *store.Tx, account, group string, raw json.RawMessage) error {
-	if n := formatBytes(raw); n > 0 {
-		return f.MayKeep(ctx, tx, account, group, n)
-	}
-	return nil
-}
-
 // keepBounds are how many more bytes an account and a group may keep.
 func keepBounds(account, group string, byAccount, byGroup wire.StoredBytes) (bounds []bound) {
 	if byAccount.Max > 0 {
