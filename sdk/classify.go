@@ -190,13 +190,13 @@ func kindByCode(code string) (Kind, bool) {
 		return ErrUnauthenticated, true
 	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound, wire.CodeUploadUnknown:
 		return ErrNotFound, true
-	case wire.CodeNotAuthorized, wire.CodeReadOnly, "FORBIDDEN":
+	case wire.CodeNotAuthorized, wire.CodeReadOnly, wire.CodeGroupDeleted, "FORBIDDEN":
 		return ErrNotAuthorized, true
 	case wire.CodeFileDeleted:
 		return ErrDeleted, true
 	case wire.CodeInsufficient:
 		return ErrInsufficient, true
-	case wire.CodeGroupExists, wire.CodeConflict, wire.CodeBase, wire.CodeMissing, wire.CodePartExists, wire.CodeEpoch, wire.CodeHead, wire.CodeSpent:
+	case wire.CodeGroupExists, wire.CodeNotOffered, wire.CodeConflict, wire.CodeBase, wire.CodeMissing, wire.CodePartExists, wire.CodeEpoch, wire.CodeHead, wire.CodeSpent:
 		return ErrConflict, true
 	case wire.CodeTooLarge:
 		return ErrTooLarge, true

@@ -205,7 +205,7 @@ func (g Group) Retention(ctx context.Context) (days int64, set bool, err error) 
 	return *told, true, nil
 }
 
-// Pending is the destruction that is delayed in a group.
+// Pending is what is delayed in a group: destruction, and an offer to another owner.
 type Pending struct {
 	RetentionDays int64     // delayed retention window, in days
 	RetentionAt   time.Time // when that window begins; zero = no window is delayed
@@ -215,10 +215,15 @@ type Pending struct {
 	VersionsKeep Keep      // delayed setting, see [Group.SetVersions]
 	VersionsAt   time.Time // when that setting begins; zero = none is delayed
 	Versions     int64     // older versions that go within the delay, by the present setting
+
+	GroupAt    time.Time // when the group ends, see [Group.DeleteGroup]; zero = it stays
+	OfferedTo  AccountID // the member that the group is offered to, see [Group.Offer]; "" = nobody
+	OfferFrom  time.Time // from when on the member may accept
+	OfferUntil time.Time // and until when
 }
 
-// Pending returns the destruction that is delayed. A service delays a change that would
-// destroy many files by a time that its operator sets; [Group.Keep] cancels it. Free.
+// Pending returns what is delayed. A service delays a change that would
+// destroy many files by a time that its operator sets; [Group.Keep] cancels that. Free.
 // Members only; it needs the API key. Errors: [ErrUnsupported] at a service without delays,
 // [ErrNotFound], [ErrNotAuthorized]. Only svcd has it.
 func (g Group) Pending(ctx context.Context) (Pending, error) {
@@ -230,7 +235,10 @@ func (g Group) Pending(ctx context.Context) (Pending, error) {
 	if err != nil {
 		return Pending{}, g.wrap("ask what waits", err)
 	}
-	p := Pending{Files: told.Files, FilesAt: parseTime(told.FilesAt)}
+	p := Pending{Files: told.Files, FilesAt: parseTime(told.FilesAt), GroupAt: parseTime(told.GroupAt)}
+	if err := p.offer(told); err != nil {
+		return Pending{}, g.wrap("ask what waits", err)
+	}
 	if told.RetentionDays != nil {
 		p.RetentionDays, p.RetentionAt = *told.RetentionDays, parseTime(told.RetentionAt)
 	}
@@ -245,7 +253,7 @@ func (g Group) Pending(ctx context.Context) (Pending, error) {
 	return p, nil
 }
 
-// Keep cancels all delayed destruction, see [Group.Pending], and makes a group that takes
+// Keep cancels all delayed destruction, see [Group.Pending], also that of the group, and makes a group that takes
 // older versions away keep all versions, see [Group.SetVersions]. It is free unless the operator
 // set a price. Only the owner may call it; it needs the API key. Errors: [ErrUnsupported]
 // at a service without delays, [ErrNotFound], [ErrNotAuthorized]. Only svcd has it.

@@ -34,6 +34,9 @@ const (
 	EventAttributes    = chain.KindAttributes
 	EventVersions      = chain.KindVersions
 	EventFormat        = chain.KindFormat
+	EventOffered       = chain.KindOffer       // to another owner; Account is that member, "" = taken back
+	EventAccepted      = chain.KindAccept      // Account is the owner from now on
+	EventGroupDeleted  = chain.KindDeleteGroup // with all its files
 )
 
 // Event says that something changed in a group of the caller. For the present state ask

@@ -41,6 +41,8 @@ func tellOfEveryTable(t *testing.T) told {
 	must[wire.NameResult](alice, wire.OpRemoveFile, object{"group_id": "g", "filename": "removed", "seq": removed.Seq})
 	must[string](alice, wire.OpSetGroupVersions, object{"group_id": "g", "keep": "9"})
 	must[string](alice, wire.OpSetGroupFormat, object{"group_id": "g", "format": 1})
+	must[string](alice, wire.OpOfferGroup, object{"group_id": "g", "member_id": "bob"})
+	must[string](alice, wire.OpDeleteGroup, object{"group_id": "open"})
 	alice.retrieve("g", named)
 	amount, err := wire.ParseTokens("1.5")
 	if err != nil {
@@ -129,6 +131,13 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 		{"groups", "versions", "id = 'g'", "'8'", "g"},
 		{"groups", "pending_versions", "id = 'g'", "'8'", "g"},
 		{"groups", "pending_versions_ns", "id = 'g'", "1", "g"},
+		{"groups", "offer_to", "id = 'g'", "'carol.svc.testnet'", "g"},
+		{"groups", "offer_to", "id = 'g'", "NULL", "g"},
+		{"groups", "offer_from_ns", "id = 'g'", "7", "g"},
+		{"groups", "offer_until_ns", "id = 'g'", "7", "g"},
+		{"groups", "pending_end_ns", "id = 'open'", "7", "open"},
+		{"groups", "pending_end_ns", "id = 'g'", "7", "g"},
+		{"groups", "ended_ns", "id = 'g'", "7", "g"},
 		{"files", "versioned", file(named), other["joinable"], named},
 		{"files", "trash_ns", file(removed), "NULL", removed},
 		{"files", "trash_ns", file(removed), "7", removed},

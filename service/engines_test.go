@@ -94,6 +94,10 @@ func TestOnPostgres(t *testing.T) {
 		"RolesAreGivenByTheOwnerAlone": TestThreat25RolesAreGivenByTheOwnerAlone,
 		"ExMemberGetsNoKey":            TestThreat35ExMemberGetsNoKey,
 		"OpenGroups":                   TestOpenGroups,
+		// Groups end.
+		"MembersLeave":     TestMembersLeave,
+		"GroupsAreDeleted": TestThreat45GroupsAreDeleted,
+		"OffersWait":       TestThreat74OffersWait,
 		// Values.
 		"HostileInputIsOnlyAValue":    TestThreat28Threat29HostileInputIsOnlyAValue,
 		"MasterKeyIsNeededAndGuarded": TestThreat33MasterKeyIsNeededAndGuarded,

@@ -57,6 +57,16 @@ var (
 
 func inGroup(*matrix, role) object { return object{"group_id": "g"} }
 
+// inGroupToLeave is a group of its own, which each member may leave once.
+func inGroupToLeave(m *matrix, r role) object {
+	group := m.unique("left")
+	must[string](m.owner, wire.OpRegisterGroup, object{"group_id": group})
+	if r.name == "member" || r.name == "reader" {
+		must[string](m.owner, wire.OpAddGroupMember, object{"group_id": group, "member_id": r.id, "role": "reader"})
+	}
+	return object{"group_id": group}
+}
+
 func inOpenGroup(*matrix, role) object { return object{"group_id": "open"} }
 
 func nothing(*matrix, role) object { return object{} }
@@ -149,6 +159,10 @@ func rows() []matrixRow {
 		{wire.OpCloseHackathonJoin, inGroup, owners},
 		{wire.OpSetGroupRetention, func(*matrix, role) object { return object{"group_id": "g", "retention_days": 3} }, owners},
 		{wire.OpGetPending, inGroup, members},
+		{wire.OpLeaveGroup, inGroupToLeave, [6]int{409, may, no, no, who, may}},
+		{wire.OpOfferGroup, func(*matrix, role) object { return object{"group_id": "g", "member_id": ""} }, owners},
+		{wire.OpAcceptGroup, inGroup, [6]int{409, 409, no, no, who, 409}},
+		{wire.OpDeleteGroup, inGroup, owners},
 		{wire.OpKeepFiles, inGroup, owners},
 		{wire.OpPrepareUpload, inGroup, writers},
 		{wire.OpFinalizeUpload, ownUpload, writers},

@@ -18,6 +18,7 @@ import (
 func (r *running) dueNow() {
 	r.t.Helper()
 	r.exec("UPDATE groups SET pending_retention_ns = 1 WHERE pending_retention_ns IS NOT NULL")
+	r.exec("UPDATE groups SET pending_end_ns = 1 WHERE pending_end_ns IS NOT NULL")
 	r.exec("UPDATE pending_deletions SET due_ns = 1")
 }
 

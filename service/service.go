@@ -106,6 +106,7 @@ type Service struct {
 	ledger   *ledger.Ledger
 	accounts *auth.Accounts
 	files    *files.Files
+	groups   *groups.Groups
 	log      *checkpoint.Log
 	watch    *watch.Watch
 	metrics  *metrics.Metrics
@@ -201,6 +202,7 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 			return s.files.MayKeep(ctx, tx, account, group, bytes)
 		}}, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, s.ledger, cfg.ContractID, s.signIns)
+	s.groups = groups.New(s.store, s.ledger, s.accounts, cfg.DestructionDelay)
 	s.files = files.New(s.store, s.ledger, s.log, s.vault, measuredBlobs{s.blobs, s}, files.Config{
 		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, MaxWholeBytes: cfg.MaxWholeBytes, PlainRefs: cfg.PlainRefs, Gateway: gateway, DestructionDelay: cfg.DestructionDelay,
 		MaxOpenBytes: cfg.MaxOpenBytes, SmallBytes: cfg.SmallBytes, MaxAccountBytes: cfg.MaxAccountBytes, MaxGroupBytes: cfg.MaxGroupBytes, Space: s.space})
@@ -226,7 +228,7 @@ func (s *Service) newHandler() (http.Handler, error) {
 		return nil, err
 	}
 	return api.New(api.Deps{
-		Deps: web.Deps{Store: s.store, Accounts: s.accounts, Groups: groups.New(s.store, s.ledger, s.accounts, cfg.DestructionDelay), Files: s.files,
+		Deps: web.Deps{Store: s.store, Accounts: s.accounts, Groups: s.groups, Files: s.files,
 			Ledger: s.ledger, PublicURL: cfg.PublicURL, ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, MaxWholeBytes: cfg.MaxWholeBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger},
 		Limits: api.Limits{RequestRate: cfg.RequestRate, TrustedProxies: cfg.TrustedProxies, ClientTimeout: cfg.ClientTimeout, Memory: cfg.Memory},
 		Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now), Watch: s.watch, Checkpoints: s.log, Space: s.space,
@@ -328,6 +330,16 @@ func (s *Service) CreateAccount(ctx context.Context, name string, balance wire.A
 // DisableAccount blocks an account until EnableAccount; see [auth.Accounts.Disable].
 func (s *Service) DisableAccount(ctx context.Context, name string) (id string, err error) {
 	return s.accounts.Disable(ctx, name)
+}
+
+// OwnedGroups returns how many groups an account owns. Nobody manages those of a disabled account.
+func (s *Service) OwnedGroups(ctx context.Context, id string) (int64, error) {
+	return s.accounts.Owns(ctx, id)
+}
+
+// OfferGroups offers the groups of a disabled account to a member; see [groups.Groups.OfferAll].
+func (s *Service) OfferGroups(ctx context.Context, owner, member string) (groups.Offered, error) {
+	return s.groups.OfferAll(ctx, s.cfg.ContractID, owner, member)
 }
 
 // EnableAccount unblocks a disabled account, which keeps its key.

@@ -17,7 +17,7 @@ func newAccount(s *settings) *cobra.Command {
 		Example: "  svcd account create alice --data /var/lib/svcd --balance 10\n  svcd account list --data /var/lib/svcd",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(newAccountCreate(s), newAccountFund(s), newAccountTransfer(s), newAccountRotate(s), newAccountList(s), newAccountLink(s), newAccountIdentity(s),
-		newAccountDisable(s), newAccountEnable(s))
+		newAccountDisable(s), newAccountEnable(s), newAccountHandOver(s))
 	return cmd
 }
 
@@ -58,11 +58,37 @@ func newAccountDisable(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "disable NAME", Short: "Refuse everything of an account: its key, tokens and page sessions", Args: oneArg("NAME"),
 		Long: "Refuse everything of an account from now on: its key, session tokens, sign-in links and page sessions. Its groups, files and balance stay, and other\n" +
-			"members go on reading. Nothing is lost: svcd account enable NAME lets it be used again, with the key it had; tokens and sessions are made anew.",
+			"members go on reading. Nothing is lost: svcd account enable NAME lets it be used again, with the key it had; tokens and sessions are made anew.\n" +
+			"Nobody manages its groups meanwhile; svcd account hand-over offers them to a member.",
 		Example: "  svcd account disable alice --data ./data",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
 			id, err := svc.DisableAccount(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			owns, err := svc.OwnedGroups(ctx, id)
+			if err == nil && owns > 0 {
+				fmt.Fprintf(s.stderr, "nobody manages its %d groups now: offer them to a member with: svcd account hand-over %s MEMBER\n", owns, printable(args[0]))
+			}
 			return s.printState(id, true, err)
+		}),
+	}
+}
+
+func newAccountHandOver(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "hand-over NAME MEMBER", Short: "Offer the groups of a disabled account to a member",
+		Long: "Offer every group that a disabled account owns to MEMBER, where MEMBER is a member of it. MEMBER becomes the owner of each that it accepts within\n" +
+			"7 days, with svcfs group accept GROUP or at its page. svcd account enable NAME takes the offers back. MEMBER reads nothing that it could not read\n" +
+			"before, but it may delete the files of others.",
+		Example: "  svcd account disable alice --data ./data\n  svcd account hand-over alice bob --data ./data",
+		Args:    wantArgs(2, "want NAME and MEMBER", "for example: svcd account hand-over alice bob"),
+		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
+			out, err := svc.OfferGroups(ctx, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return s.printJSON(out)
 		}),
 	}
 }

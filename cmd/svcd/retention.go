@@ -79,7 +79,9 @@ func (s *settings) listWaiting(ctx context.Context, svc *service.Service) error 
 			waiting++
 		}
 		due := w.Due.UTC().Format(time.RFC3339)
-		if w.Keep != "" {
+		if w.GroupEnds {
+			fmt.Fprintf(s.stdout, "%q\tgroup\twith all its files\tat %s\n", w.Group, due)
+		} else if w.Keep != "" {
 			fmt.Fprintf(s.stdout, "%q\tversions\t%s\tfrom %s\n", w.Group, w.Keep, due)
 		} else if w.Ref == "" {
 			fmt.Fprintf(s.stdout, "%q\tretention\t%d days\tfrom %s\n", w.Group, w.Days, due)

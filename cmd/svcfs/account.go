@@ -123,7 +123,7 @@ func pricedActions() []string {
 		"record_transaction", "claim_token", "open_hackathon_join", "close_hackathon_join", "set_group_retention",
 		"get_owned_groups", "get_member_groups", "get_group_members", "get_transactions_for_group", "tombstone_transaction", "rename_file",
 		"set_member_role", "pend_destruction", "keep_files", "remove_file", "restore_file", "set_group_trash", "set_attributes", "set_group_versions",
-		"set_group_format"}
+		"set_group_format", "offer_group", "accept_group", "delete_group"}
 }
 
 // mustBeAction refuses an unknown action: the ledger answers 0 for it, as for a free

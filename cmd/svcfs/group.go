@@ -25,7 +25,8 @@ func (a *app) groupCommand() *cobra.Command {
 	}
 	cmd.AddCommand(a.groupCreateCommand(), a.groupAddCommand(), a.groupRevokeCommand(), a.groupMembersCommand(), a.groupListCommand(),
 		a.groupJoinCommand(), a.groupOpenCommand(), a.groupCloseCommand(), a.groupRetentionCommand(),
-		a.groupPendingCommand(), a.groupKeepCommand(), a.groupTrashCommand(), a.groupVersionsCommand(), a.groupFormatCommand())
+		a.groupPendingCommand(), a.groupKeepCommand(), a.groupTrashCommand(), a.groupVersionsCommand(), a.groupFormatCommand(),
+		a.groupLeaveCommand(), a.groupHandOverCommand(), a.groupAcceptCommand(), a.groupDeleteCommand())
 	return cmd
 }
 
@@ -263,6 +264,8 @@ type listedGroup struct {
 	Versions  string `json:"versions,omitempty"` // which versions are kept, "" = all
 	Pending   bool   `json:"pending,omitempty"`  // something waits to be destroyed
 
+	OfferedTo sdk.AccountID `json:"offered_to,omitempty"` // the member that may become its owner
+
 	keep sdk.Keep
 }
 
@@ -277,6 +280,9 @@ func (g listedGroup) keeping() string {
 	}
 	if g.Pending {
 		parts = append(parts, "destruction waits: svcfs group pending "+escapeName(string(g.ID)))
+	}
+	if g.OfferedTo != "" {
+		parts = append(parts, "offered to "+escapeName(string(g.OfferedTo)))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -336,7 +342,8 @@ func describe(ctx context.Context, c *sdk.Client, g sdk.Group, long bool) listed
 		l.keep, l.Versions = kept.Keep, kept.Keep.String()
 	}
 	waits, err := g.Pending(ctx)
-	l.Pending = err == nil && (!waits.RetentionAt.IsZero() || waits.Files > 0 || !waits.VersionsAt.IsZero() || waits.Versions > manyVersions)
+	l.Pending = err == nil && (!waits.GroupAt.IsZero() || !waits.RetentionAt.IsZero() || waits.Files > 0 || !waits.VersionsAt.IsZero() || waits.Versions > manyVersions)
+	l.OfferedTo = waits.OfferedTo
 	return l
 }
 

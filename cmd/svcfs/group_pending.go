@@ -18,17 +18,22 @@ type pendingDestruction struct {
 	VersionsKeep  string     `json:"versions_keep,omitempty"`
 	VersionsAt    *time.Time `json:"versions_at,omitempty"`
 	Versions      int64      `json:"versions,omitempty"`
+	GroupAt       *time.Time `json:"group_at,omitempty"`
+
+	OfferedTo  sdk.AccountID `json:"offered_to,omitempty"`
+	OfferFrom  *time.Time    `json:"offer_from,omitempty"`
+	OfferUntil *time.Time    `json:"offer_until,omitempty"`
 }
 
 func (a *app) groupPendingCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pending GROUP",
-		Short: "Show the deletions that are pending in a group",
-		Long: `Show what waits to be destroyed in a group. A service that delays destruction
-delays a retention window below 7 days, deletions of one account beyond 100 files
+		Short: "Show the deletions that are pending in a group, and to whom it is offered",
+		Long: `Show what waits to be destroyed in a group, and the member that it is offered to. A
+service that delays destruction delays the end of a group, a retention window below 7 days, deletions of one account beyond 100 files
 in an hour or 500 in a day, and keeping fewer versions, which also tells how many
 older versions go in that time. The owner of the group cancels them with 'svcfs
-group keep'.`,
+group keep', and an offer with 'svcfs group hand-over GROUP none'.`,
 		Example: "  svcfs group pending team",
 		Args:    exactly(1, "one GROUP"),
 		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
@@ -42,15 +47,22 @@ group keep'.`,
 			}
 			if a.asJSON {
 				doc := pendingDestruction{Group: args[0], RetentionDays: days, RetentionAt: timeOrNil(p.RetentionAt), Files: p.Files, FilesAt: timeOrNil(p.FilesAt),
-					VersionsAt: timeOrNil(p.VersionsAt), Versions: p.Versions}
+					VersionsAt: timeOrNil(p.VersionsAt), Versions: p.Versions, GroupAt: timeOrNil(p.GroupAt),
+					OfferedTo: p.OfferedTo, OfferFrom: timeOrNil(p.OfferFrom), OfferUntil: timeOrNil(p.OfferUntil)}
 				if doc.VersionsAt != nil {
 					doc.VersionsKeep = p.VersionsKeep.String()
 				}
 				return a.printJSON(doc)
 			}
-			if days == nil && p.Files == 0 && p.VersionsAt.IsZero() && p.Versions == 0 {
+			if p.OfferedTo != "" {
+				a.ui.printf("offered to %s, who may accept it from %s until %s\n", escapeName(string(p.OfferedTo)), timeText(p.OfferFrom), timeText(p.OfferUntil))
+			}
+			if p.GroupAt.IsZero() && days == nil && p.Files == 0 && p.VersionsAt.IsZero() && p.Versions == 0 {
 				a.ui.printf("nothing waits to be destroyed\n")
 				return nil
+			}
+			if !p.GroupAt.IsZero() {
+				a.ui.printf("the group is deleted with all its files at %s\n", timeText(p.GroupAt))
 			}
 			if days != nil {
 				a.ui.printf("retention becomes %s at %s\n", plural(int(*days), "day"), timeText(p.RetentionAt))
@@ -71,5 +83,5 @@ group keep'.`,
 }
 
 func (a *app) groupKeepCommand() *cobra.Command {
-	return a.groupChangeCommand("keep GROUP", "Cancel all pending deletions of a group, and keep all versions", "  svcfs group keep team", sdk.Group.Keep)
+	return a.groupChangeCommand("keep GROUP", "Cancel all pending deletions of a group, also its own, and keep all versions", "  svcfs group keep team", sdk.Group.Keep)
 }

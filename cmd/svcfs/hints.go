@@ -134,6 +134,8 @@ func hintsOfCodes() map[string]string {
 	return map[string]string{
 		wire.CodeReadOnly:      "Ask the owner of the group to make {account} a writer with: svcfs group add {group} {account} --role writer.",
 		wire.CodeDisabled:      "Ask the operator of the service why; the account is used again after: svcd account enable {name}.",
+		wire.CodeGroupDeleted:  "Nobody can bring it back, and its name is never used again. See the groups of this account with: svcfs ls",
+		wire.CodeNotOffered:    "See whether and until when it is offered with: svcfs group pending {group}",
 		wire.CodeGroupNotFound: "See the groups of this account with: svcfs ls (the GROUP comes before other arguments)",
 		wire.CodeFileNotFound:  "See what there is with: svcfs ls {group}",
 		wire.CodeOwnerOnly:     "Only the owner of the group may do that: svcfs group list names the owner.",

@@ -56,6 +56,8 @@ func (t *Tree) applyEvent(ctx context.Context, e sdk.Event) error {
 			return nil
 		}
 		return t.refreshGroups(ctx)
+	case sdk.EventAccepted, sdk.EventGroupDeleted:
+		return t.refreshGroups(ctx)
 	case sdk.EventFolderRenamed, sdk.EventFolderMade, sdk.EventFolderRemoved, sdk.EventUploaded, sdk.EventDeleted, sdk.EventRenamed, sdk.EventRemoved, sdk.EventRestored, sdk.EventAttributes:
 		t.mu.RLock()
 		g := t.groups[e.Group]

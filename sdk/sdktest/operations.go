@@ -234,6 +234,33 @@ func moreOperations(member []sdk.Kind) []operation {
 		{"setFormat", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).SetFormat(ctx, 2))
 		}, member, true},
+		{"leave", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			if c.Account() != s.world.Alice.ID {
+				return second(c.Group(s.group).Leave(ctx))
+			}
+			err := second(c.Group(s.group).Leave(ctx))
+			if sdk.KindOf(err) == sdk.ErrConflict {
+				return nil // the owner cannot leave
+			}
+			return err
+		}, member, true},
+		{"offer", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).Offer(ctx, ""))
+		}, member, true},
+		{"accept", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			err := second(c.Group(s.group).Accept(ctx))
+			if sdk.KindOf(err) == sdk.ErrConflict {
+				return nil // the owner has it already
+			}
+			return err
+		}, member, true},
+		{"deleteGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			g := c.Group(s.group)
+			if err := second(g.DeleteGroup(ctx)); err != nil {
+				return err
+			}
+			return second(g.Keep(ctx))
+		}, member, true},
 		{"watch", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			ctx, cancel := context.WithCancel(ctx)
 			events, err := c.Watch(ctx, 0)

@@ -64,6 +64,10 @@ const (
 	OpTryGroupVersions     = "try_group_versions"      // ours
 	OpSetGroupFormat       = "set_group_format"        // ours
 	OpGetGroupFormat       = "get_group_format"        // ours
+	OpLeaveGroup           = "leave_group"             // ours
+	OpOfferGroup           = "offer_group"             // ours
+	OpAcceptGroup          = "accept_group"            // ours
+	OpDeleteGroup          = "delete_group"            // ours
 )
 
 // Dialect is what a service speaks: which operations, fields and answers it knows. A service of a
@@ -90,7 +94,7 @@ type Role string
 
 // Values of [Role]. "" means no member.
 const (
-	RoleOwner  = "owner"  // may do everything; each group has one owner, which never changes
+	RoleOwner  = "owner"  // may do everything; each group has one owner, who may offer it to another member
 	RoleWriter = "writer" // may read and upload, and rename and delete its own uploads
 	RoleReader = "reader" // may read, and change nothing
 )
@@ -167,6 +171,8 @@ const (
 	CodeReadOnly       = "READ_ONLY"          // 403 a reader may change nothing
 	CodeGroupNotFound  = "GROUP_NOT_FOUND"    // 404
 	CodeGroupExists    = "GROUP_EXISTS"       // 409
+	CodeGroupDeleted   = "GROUP_DELETED"      // 403 its owner deleted it, and no group gets its id again; ours
+	CodeNotOffered     = "NOT_OFFERED"        // 409 the group is not offered to the caller, not yet or not any more; ours
 	CodePending        = "PENDING"            // 409 recorded, and carried out later
 	CodeConflict       = "CONFLICT"           // 409 already a member, not a member, …
 	CodeFileNotFound   = "FILE_KEY_NOT_FOUND" // 404 no such reference in this group

@@ -34,7 +34,8 @@ type NamesRequest struct {
 	Limit int    `json:"limit,omitempty"` // 0 = all
 }
 
-// MemberRequest is the body of add_group_member and revoke_group_member. Beside the result of
+// MemberRequest is the body of add_group_member, revoke_group_member and offer_group, whose MemberID may be
+// empty: it takes the offer back. Beside the result of
 // add_group_member is "exists" (ours): whether the new member has an account at this service.
 type MemberRequest struct {
 	GroupID  string `json:"group_id"`
@@ -526,6 +527,12 @@ type PendingResult struct {
 	VersionsKeep string `json:"versions_keep,omitempty"`
 	VersionsAt   string `json:"versions_at,omitempty"`
 	Versions     int64  `json:"versions,omitempty"`
+	GroupAt      string `json:"group_at,omitempty"` // when the whole group ends, ns since the epoch, decimal
+	// Ours: the member that the group is offered to, and from when on and until when it may accept, ns
+	// since the epoch, decimal. keep_files does not cancel an offer.
+	OfferedTo  string `json:"offered_to,omitempty"`
+	OfferFrom  string `json:"offer_from,omitempty"`
+	OfferUntil string `json:"offer_until,omitempty"`
 }
 
 // WatchRequest is the body of watch, which returns the events after AfterSeq that concern

@@ -57,6 +57,10 @@ func (s *server) operations() map[string]tool {
 		wire.OpTryGroupVersions:     typed(s.Groups.TryVersions),
 		wire.OpGetGroupFormat:       typed(s.Groups.Format),
 		wire.OpSetGroupFormat:       typed(s.Groups.SetFormat),
+		wire.OpLeaveGroup:           typed(s.Groups.Leave),
+		wire.OpOfferGroup:           typed(s.Groups.Offer),
+		wire.OpAcceptGroup:          typed(s.Groups.Accept),
+		wire.OpDeleteGroup:          typed(s.Groups.Delete),
 	}
 }
 

@@ -129,7 +129,18 @@ func (a *Accounts) Transfer(ctx context.Context, from, to string, amount wire.Am
 // owners may add a member before.
 func (a *Accounts) MemberOf(ctx context.Context, id string) (n int64, err error) {
 	err = a.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT count(*) FROM members WHERE account = ?", id).Scan(&n)
+		return tx.QueryRowContext(ctx, "SELECT count(*) FROM members JOIN groups ON groups.id = group_id WHERE account = ? AND ended_ns IS NULL", id).Scan(&n)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count groups: %w", err)
+	}
+	return n, nil
+}
+
+// Owns returns how many groups an account owns.
+func (a *Accounts) Owns(ctx context.Context, id string) (n int64, err error) {
+	err = a.store.Read(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT count(*) FROM groups WHERE owner = ? AND ended_ns IS NULL", id).Scan(&n)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("count groups: %w", err)
@@ -165,12 +176,13 @@ func unknownAccount(id string) error {
 // Disable blocks an account until [Accounts.Enable]. When it returns, the key, tokens,
 // sign-in links and page sessions of the account are refused; the tokens, links and
 // sessions stay dead for good. Groups, files and balance stay. Destruction that the
-// account asked for and that still waits is cancelled.
+// account asked for and that still waits is cancelled, and so are offers of its groups.
 func (a *Accounts) Disable(ctx context.Context, name string) (id string, err error) {
 	return a.setDisabled(ctx, name, chain.KindDisable, a.ledger.Now().UnixNano(), "account %s is disabled already")
 }
 
-// Enable lets a disabled account be used again, with the key it had.
+// Enable lets a disabled account be used again, with the key it had. Offers that the operator made of its
+// groups are taken back.
 func (a *Accounts) Enable(ctx context.Context, name string) (id string, err error) {
 	return a.setDisabled(ctx, name, chain.KindEnable, nil, "account %s is not disabled")
 }
@@ -183,7 +195,7 @@ func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any
 		return "", err
 	}
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
-		disabled, err := isDisabled(ctx, tx, id)
+		disabled, err := IsDisabled(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -207,16 +219,15 @@ func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any
 	return id, err
 }
 
-// forgetDestruction cancels the destruction that the account asked for and that waits:
-// it may be the reason for disabling the account. Files that the account removed stay in
+// forgetDestruction cancels the destruction that the account asked for and that waits, and
+// offers of its groups: it may be the reason for disabling the account. Files that the account removed stay in
 // the trash until the owner of their group decides.
 func forgetDestruction(ctx context.Context, tx *store.Tx, id string) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE account = ?", id); err != nil {
 		return fmt.Errorf("forget deletions: %w", err)
 	}
-	if _, err := tx.ExecContext(ctx, `UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL, pending_versions = NULL, pending_versions_ns = NULL
-		WHERE owner = ? AND (pending_retention_ns IS NOT NULL OR pending_versions_ns IS NOT NULL)`, id); err != nil {
-		return fmt.Errorf("forget settings that wait: %w", err)
+	if err := ledger.ForgetWaitingOf(ctx, tx, id); err != nil {
+		return err
 	}
 	if _, err := tx.ExecContext(ctx, "UPDATE files SET trash_until_ns = NULL WHERE trash_by = ? AND trash_until_ns IS NOT NULL", id); err != nil {
 		return fmt.Errorf("hold removed files: %w", err)
@@ -224,7 +235,8 @@ func forgetDestruction(ctx context.Context, tx *store.Tx, id string) error {
 	return nil
 }
 
-func isDisabled(ctx context.Context, tx *store.Tx, id string) (disabled bool, err error) {
+// IsDisabled reports whether an account is disabled, inside a transaction. It refuses one that does not exist.
+func IsDisabled(ctx context.Context, tx *store.Tx, id string) (disabled bool, err error) {
 	err = tx.QueryRowContext(ctx, "SELECT disabled_ns IS NOT NULL FROM accounts WHERE id = ?", id).Scan(&disabled)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, unknownAccount(id)
@@ -237,7 +249,7 @@ func isDisabled(ctx context.Context, tx *store.Tx, id string) (disabled bool, er
 
 // requireEnabled refuses an account that is disabled or does not exist.
 func requireEnabled(ctx context.Context, tx *store.Tx, id string) error {
-	disabled, err := isDisabled(ctx, tx, id)
+	disabled, err := IsDisabled(ctx, tx, id)
 	if err == nil && disabled {
 		err = accountDisabled(id)
 	}

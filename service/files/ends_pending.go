@@ -86,27 +86,29 @@ func waits(group string, due time.Time) error {
 		"take it back with: svcfs group keep GROUP", due.UTC().Format(time.RFC3339), groups.BulkFiles, group, bulkFilesDay)
 }
 
-// Waiting is a destruction that is carried out later: of a file, or without Ref the
-// beginning of a retention window, or of keeping fewer versions.
+// Waiting is a destruction that is carried out later: of a file, or without Ref of the whole
+// group, or the beginning of a retention window, or of keeping fewer versions.
 type Waiting struct {
 	Group, Ref, Name string
 	Days             int64  // of the window
-	Keep             string // which versions are kept; "" = it is a window
+	Keep             string // which versions are kept; "" = it is a window or the group
 	Due              time.Time
 	InTrash          bool // it is not taken back by keeping files, but by bringing it back
+	GroupEnds        bool
 }
 
 // Waiting lists the destructions that wait, by group and time.
 func (f *Files) Waiting(ctx context.Context) (list []Waiting, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		for rows, err := range tx.Rows(ctx, `SELECT p.group_id, p.ref, f.filename, 0, p.due_ns, 0, '' FROM pending_deletions p JOIN files f ON f.ref = p.ref
-			UNION ALL SELECT group_id, ref, filename, 0, trash_until_ns, 1, '' FROM files WHERE trash_until_ns IS NOT NULL
-			UNION ALL SELECT id, '', '', pending_retention, pending_retention_ns, 0, '' FROM groups WHERE pending_retention_ns IS NOT NULL
-			UNION ALL SELECT id, '', '', 0, pending_versions_ns, 0, pending_versions FROM groups WHERE pending_versions_ns IS NOT NULL ORDER BY 1, 5, 2`) {
+		for rows, err := range tx.Rows(ctx, `SELECT p.group_id, p.ref, f.filename, 0, p.due_ns, 0, '', 0 FROM pending_deletions p JOIN files f ON f.ref = p.ref
+			UNION ALL SELECT group_id, ref, filename, 0, trash_until_ns, 1, '', 0 FROM files WHERE trash_until_ns IS NOT NULL
+			UNION ALL SELECT id, '', '', pending_retention, pending_retention_ns, 0, '', 0 FROM groups WHERE pending_retention_ns IS NOT NULL
+			UNION ALL SELECT id, '', '', 0, pending_versions_ns, 0, pending_versions, 0 FROM groups WHERE pending_versions_ns IS NOT NULL
+			UNION ALL SELECT id, '', '', 0, pending_end_ns, 0, '', 1 FROM groups WHERE pending_end_ns IS NOT NULL ORDER BY 1, 5, 2`) {
 			var w Waiting
 			var dueNS int64
 			if err == nil {
-				err = rows.Scan(&w.Group, &w.Ref, &w.Name, &w.Days, &dueNS, &w.InTrash, &w.Keep)
+				err = rows.Scan(&w.Group, &w.Ref, &w.Name, &w.Days, &dueNS, &w.InTrash, &w.Keep, &w.GroupEnds)
 			}
 			if err != nil {
 				return fmt.Errorf("list what waits: %w", err)
@@ -119,11 +121,12 @@ func (f *Files) Waiting(ctx context.Context) (list []Waiting, err error) {
 	return list, err
 }
 
-// anyDue reports whether a destruction that waits is due.
+// anyDue reports whether a destruction that waits is due, or goes on.
 func anyDue(ctx context.Context, tx *store.Tx, now time.Time) (any bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pending_deletions WHERE due_ns <= ?) OR EXISTS (SELECT 1 FROM groups WHERE pending_retention_ns <= ?)
-		OR EXISTS (SELECT 1 FROM files WHERE trash_until_ns <= ?) OR EXISTS (SELECT 1 FROM groups WHERE pending_versions_ns <= ?)`,
-		now.UnixNano(), now.UnixNano(), now.UnixNano(), now.UnixNano()).Scan(&any)
+		OR EXISTS (SELECT 1 FROM files WHERE trash_until_ns <= ?) OR EXISTS (SELECT 1 FROM groups WHERE pending_versions_ns <= ?)
+		OR EXISTS (SELECT 1 FROM groups WHERE pending_end_ns <= ?) OR EXISTS (SELECT 1`+fromEnded+`)`,
+		now.UnixNano(), now.UnixNano(), now.UnixNano(), now.UnixNano(), now.UnixNano()).Scan(&any)
 	if err != nil {
 		return false, fmt.Errorf("look for what waits: %w", err)
 	}

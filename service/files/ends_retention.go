@@ -66,8 +66,8 @@ func expired(ctx context.Context, tx *store.Tx, group string, now time.Time, lim
 }
 
 // RemoveExpired deletes, as [Files.Delete] does, the files that are older than their
-// groups keep files, those whose deletion has waited, those whose trash time is over, and
-// older versions that their groups keep no longer. It returns how many it deleted. One process at a time does it; the others get
+// groups keep files, those of groups that have ended, those whose deletion has waited, those whose trash
+// time is over, and older versions that their groups keep no longer. It returns how many it deleted. One process at a time does it; the others get
 // [ErrRetentionBusy].
 func (f *Files) RemoveExpired(ctx context.Context) (removed int, err error) {
 	if any, err := f.anyExpired(ctx); err != nil || !any {
@@ -105,7 +105,7 @@ func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 }
 
 // removeBatch shreds one batch of files in one transaction: deletions that have waited,
-// files whose trash time is over, expired files, then older versions. more reports that there may be
+// files whose trash time is over, files of groups that have ended, expired files, then older versions. more reports that there may be
 // others, even when removed is 0.
 func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, more bool, err error) {
 	var shredded []target
@@ -125,6 +125,10 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 		}
 		ended, err := f.endTrash(ctx, tx, f.ledger.Now(), expiredBatch-len(shredded))
 		if err != nil {
+			return err
+		}
+		shredded = append(shredded, ended...)
+		if ended, err = f.shredEnded(ctx, tx, expiredBatch-len(shredded)); err != nil {
 			return err
 		}
 		shredded = append(shredded, ended...)

@@ -81,9 +81,20 @@ type Group struct {
 
 	Format int64 // the newest format version of uploads, 1 or 2
 
+	OfferTo    sql.NullString // the member that the group is offered to
+	OfferFrom  sql.NullInt64  // ns
+	OfferUntil sql.NullInt64  // ns
+	PendingEnd sql.NullInt64  // ns: when the group ends
+	Ended      sql.NullInt64  // ns
+
 	Versions             string         // which older versions stay: the text of a wire.Keep
 	PendingVersions      sql.NullString // the setting that waits
 	PendingVersionsUntil sql.NullInt64  // ns
+}
+
+// ended is the refusal for a group that its owner deleted.
+func ended(id string) error {
+	return fault.New(wire.CodeGroupDeleted, "User not authorized: group %q was deleted by its owner, and its id is never used again", id)
 }
 
 // unknown is the refusal for a group that does not exist.
@@ -91,15 +102,18 @@ func unknown(id string) error {
 	return fault.New(wire.CodeGroupNotFound, "Group not found: %q", id)
 }
 
-const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role, trash_days, trash_who, pending_retention, pending_retention_ns, versions, pending_versions, pending_versions_ns, format"
+const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role, trash_days, trash_who, " +
+	"pending_retention, pending_retention_ns, versions, pending_versions, pending_versions_ns, format, " +
+	"offer_to, offer_from_ns, offer_until_ns, pending_end_ns, ended_ns"
 
 // fields are where groupColumns go.
 func (g *Group) fields() []any {
-	return []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.TrashDays, &g.TrashWho, &g.PendingDays, &g.PendingUntil,
-		&g.Versions, &g.PendingVersions, &g.PendingVersionsUntil, &g.Format}
+	return []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.TrashDays, &g.TrashWho,
+		&g.PendingDays, &g.PendingUntil, &g.Versions, &g.PendingVersions, &g.PendingVersionsUntil, &g.Format,
+		&g.OfferTo, &g.OfferFrom, &g.OfferUntil, &g.PendingEnd, &g.Ended}
 }
 
-// read scans groupColumns, and the further columns of the query into more.
+// read scans groupColumns, and the further columns of the query into more. It refuses a group that has ended.
 func (g *Group) read(row *sql.Row, more ...any) error {
 	err := row.Scan(append(g.fields(), more...)...)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -107,6 +121,9 @@ func (g *Group) read(row *sql.Row, more ...any) error {
 	}
 	if err != nil {
 		return fmt.Errorf("read group: %w", err)
+	}
+	if g.Ended.Valid {
+		return ended(g.ID)
 	}
 	return nil
 }
@@ -164,7 +181,7 @@ func MayList(ctx context.Context, tx *store.Tx, group, account string) (isMember
 	return role != "", err
 }
 
-// refuseNonMember is the refusal of an account that was revoked, or never was a member.
+// refuseNonMember is the refusal of an account that left or was revoked, or never was a member.
 // Older clients look for its words "not authorized" and "not a member".
 func refuseNonMember(ctx context.Context, tx *store.Tx, group, account string) error {
 	revoked, err := wasRevoked(ctx, tx, group, account)
@@ -172,12 +189,12 @@ func refuseNonMember(ctx context.Context, tx *store.Tx, group, account string) e
 		return err
 	}
 	if revoked {
-		return fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q: %s was revoked and is not a member any more", group, account)
+		return fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q: %s left or was revoked, and is not a member any more", group, account)
 	}
 	return fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q: %s is not a member", group, account)
 }
 
-// wasRevoked reports whether an account was ever revoked from a group.
+// wasRevoked reports whether an account ever left a group, or was revoked from it.
 func wasRevoked(ctx context.Context, tx *store.Tx, group, account string) (revoked bool, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT "+ledger.WasRevoked+"?)", account, group).Scan(&revoked); err != nil {
 		return false, fmt.Errorf("look for revocations: %w", err)
@@ -311,7 +328,7 @@ func (gs *Groups) changeRole(ctx context.Context, tx *store.Tx, by, group, membe
 	case role == "" || role == has:
 		return fault.New(wire.CodeConflict, "User already a member: %s (%s)", member, has)
 	case has == wire.RoleOwner:
-		return fault.New(wire.CodeConflict, "User already a member: %s owns the group, and the owner of a group does not change", member)
+		return fault.New(wire.CodeConflict, "User already a member: %s owns the group, and another account becomes its owner only with: svcfs group hand-over", member)
 	}
 	if _, err := tx.ExecContext(ctx, "UPDATE members SET role = ? WHERE group_id = ? AND account = ?", string(role), group, member); err != nil {
 		return fmt.Errorf("change role: %w", err)
@@ -342,30 +359,76 @@ func (gs *Groups) Revoke(ctx context.Context, account string, req wire.MemberReq
 		if member == g.Owner {
 			return fault.New(wire.CodeConflict, "the owner cannot be revoked from the group")
 		}
-		result, err := tx.ExecContext(ctx, "DELETE FROM members WHERE group_id = ? AND account = ?", group, member)
-		if err != nil {
-			return fmt.Errorf("delete member: %w", err)
-		}
-		if n, _ := result.RowsAffected(); n == 0 {
-			return fault.New(wire.CodeConflict, "User not a member: %s", member)
-		}
-		if err := forgetDeletions(ctx, tx, group, member); err != nil {
+		if err := removeMember(ctx, tx, g, member); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE groups SET key_version = ? WHERE id = ?", g.KeyVersion+1, group); err != nil {
-			return fmt.Errorf("rotate key: %w", err)
-		}
-		if _, err = gs.ledger.Charge(ctx, tx, chain.KindRevoke, chain.Record{Kind: chain.KindRevoke, Account: account, Group: group, Detail: member}); err != nil {
+		if _, err = gs.ledger.Charge(ctx, tx, chain.KindRevoke, revocation(account, group, member)); err != nil {
 			return err
 		}
-		_, err = gs.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindRotateGroup, Account: account, Group: group, Detail: strconv.FormatInt(g.KeyVersion+1, 10)})
-		return err
+		return gs.recordRotation(ctx, tx, g, account)
 	})
 	return fmt.Sprintf("Revoked %s from group '%s' (key rotated)", member, group), err
 }
 
+// Leave takes the caller out of a group, as [Groups.Revoke] does, and is free. The owner
+// cannot leave.
+func (gs *Groups) Leave(ctx context.Context, account string, req wire.GroupRequest) (string, error) {
+	group := req.GroupID
+	err := gs.store.Write(ctx, func(tx *store.Tx) error {
+		g, err := RequireMember(ctx, tx, group, account)
+		if err != nil {
+			return err
+		}
+		if g.Owner == account {
+			return fault.New(wire.CodeConflict, "the owner cannot leave group %q: hand it over first with: svcfs group hand-over GROUP ACCOUNT, or delete it with: svcfs group delete GROUP", group)
+		}
+		if err := removeMember(ctx, tx, g, account); err != nil {
+			return err
+		}
+		if _, err := gs.ledger.Free(ctx, tx, chain.KindRevoke, 1, revocation(account, group, account)); err != nil {
+			return err
+		}
+		return gs.recordRotation(ctx, tx, g, account)
+	})
+	return fmt.Sprintf("Left group '%s' (key rotated)", group), err
+}
+
+func revocation(by, group, member string) chain.Record {
+	return chain.Record{Kind: chain.KindRevoke, Account: by, Group: group, Detail: member}
+}
+
+// removeMember ends what a member may do and has asked for, and rotates the key of the group.
+func removeMember(ctx context.Context, tx *store.Tx, g Group, member string) error {
+	result, err := tx.ExecContext(ctx, "DELETE FROM members WHERE group_id = ? AND account = ?", g.ID, member)
+	if err != nil {
+		return fmt.Errorf("delete member: %w", err)
+	}
+	if n, _ := result.RowsAffected(); n == 0 {
+		return fault.New(wire.CodeConflict, "User not a member: %s", member)
+	}
+	if g.OfferTo.String == member {
+		if err := setOffer(ctx, tx, g.ID, offer{}); err != nil {
+			return err
+		}
+	}
+	if err := forgetDeletions(ctx, tx, g.ID, member); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "UPDATE groups SET key_version = ? WHERE id = ?", g.KeyVersion+1, g.ID); err != nil {
+		return fmt.Errorf("rotate key: %w", err)
+	}
+	return nil
+}
+
+// recordRotation records the key that [removeMember] made.
+func (gs *Groups) recordRotation(ctx context.Context, tx *store.Tx, g Group, by string) error {
+	_, err := gs.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindRotateGroup, Account: by, Group: g.ID, Detail: strconv.FormatInt(g.KeyVersion+1, 10)})
+	return err
+}
+
 // Join adds the caller to an open group. A member may call it again: that is no error
-// and costs nothing. A revoked account cannot join; only the owner can add it again.
+// and costs nothing. An account that left or was revoked cannot join; only the owner can add it
+// again.
 func (gs *Groups) Join(ctx context.Context, account string, req wire.GroupRequest) (text string, err error) {
 	group := req.GroupID
 	text = fmt.Sprintf("Joined group '%s'", group)
@@ -402,7 +465,7 @@ func mayJoin(ctx context.Context, tx *store.Tx, g Group, account string, now tim
 	}
 	revoked, err := wasRevoked(ctx, tx, g.ID, account)
 	if err == nil && revoked {
-		err = fault.New(wire.CodeNotAuthorized, "User not authorized: %s was revoked from group %q: only its owner can add it again", account, g.ID)
+		err = fault.New(wire.CodeNotAuthorized, "User not authorized: %s left group %q or was revoked from it: only its owner can add it again", account, g.ID)
 	}
 	return err
 }
@@ -496,12 +559,15 @@ func (l *Listing) Add(page Listing) {
 }
 
 // ofMember is the role in a row of members m with its group.
-const ofMember = "CASE WHEN m.account = g.owner THEN '" + wire.RoleOwner + "' ELSE m.role END FROM members m JOIN groups g ON g.id = m.group_id"
+const ofMember = "CASE WHEN m.account = g.owner THEN '" + wire.RoleOwner + "' ELSE m.role END FROM members m JOIN groups g ON g.id = m.group_id AND g.ended_ns IS NULL"
+
+// selectOwned finds the groups that an account owns.
+const selectOwned = "SELECT m.group_id, " + ofMember + " WHERE m.account = ? AND g.owner = m.account"
 
 // Owned lists a page of the groups an account owns, in the order of their names. The
 // query goes from the account to its groups: owners are members.
 func (gs *Groups) Owned(ctx context.Context, account string, page wire.NamesRequest) (Listing, error) {
-	return gs.page(ctx, page, "SELECT m.group_id, "+ofMember+" WHERE m.account = ? AND g.owner = m.account AND m.group_id > ? ORDER BY m.group_id LIMIT ?", account)
+	return gs.page(ctx, page, selectOwned+" AND m.group_id > ? ORDER BY m.group_id LIMIT ?", account)
 }
 
 // Of lists a page of the groups an account belongs to, owned ones included, in the

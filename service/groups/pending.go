@@ -67,12 +67,15 @@ func setWindow(ctx context.Context, tx *store.Tx, group string, days *int64) err
 	return nil
 }
 
-// BeginSettings begins the settings that have waited: retention windows and versions.
+// BeginSettings begins what has waited: retention windows, versions and the ends of groups.
 func BeginSettings(ctx context.Context, tx *store.Tx, l *ledger.Ledger) error {
 	if err := beginWindows(ctx, tx, l); err != nil {
 		return err
 	}
-	return beginVersions(ctx, tx, l)
+	if err := beginVersions(ctx, tx, l); err != nil {
+		return err
+	}
+	return beginEnds(ctx, tx, l)
 }
 
 // beginWindows begins the retention windows that are due.
@@ -136,7 +139,7 @@ func (gs *Groups) pendRetention(ctx context.Context, tx *store.Tx, g Group, acco
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Pending returns the destructions that wait in a group, for a member.
+// Pending returns what waits in a group, for a member.
 func (gs *Groups) Pending(ctx context.Context, account string, req wire.GroupRequest) (out wire.PendingResult, err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error {
 		g, err := RequireMember(ctx, tx, req.GroupID, account)
@@ -157,13 +160,20 @@ func (gs *Groups) Pending(ctx context.Context, account string, req wire.GroupReq
 		if g.PendingVersions.Valid {
 			out.VersionsKeep, out.VersionsAt = g.PendingVersions.String, strconv.FormatInt(g.PendingVersionsUntil.Int64, 10)
 		}
+		if g.PendingEnd.Valid {
+			out.GroupAt = strconv.FormatInt(g.PendingEnd.Int64, 10)
+		}
+		if g.isOffered(gs.ledger.Now()) {
+			out.OfferedTo = g.OfferTo.String
+			out.OfferFrom, out.OfferUntil = strconv.FormatInt(g.OfferFrom.Int64, 10), strconv.FormatInt(g.OfferUntil.Int64, 10)
+		}
 		out.Versions, err = gs.versionsThatGo(ctx, tx, g)
 		return err
 	})
 	return out, err
 }
 
-// Keep cancels every destruction that waits in a group. Older versions are always waiting
+// Keep cancels every destruction that waits in a group, also that of the group. Older versions are always waiting
 // in a group that thins them: from then on it keeps all. Owner only.
 func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupRequest) (text string, err error) {
 	group := req.GroupID
@@ -178,11 +188,11 @@ func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupReques
 		}
 		n, _ := result.RowsAffected()
 		thins := !g.keep().KeepsAll() || g.PendingVersions.Valid
-		if n == 0 && !g.PendingDays.Valid && !thins {
+		if n == 0 && !g.PendingDays.Valid && !g.PendingEnd.Valid && !thins {
 			text = fmt.Sprintf("Nothing waits to be destroyed in group '%s'", group)
 			return nil
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL WHERE id = ?", group); err != nil {
+		if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL, pending_end_ns = NULL WHERE id = ?", group); err != nil {
 			return fmt.Errorf("keep files: %w", err)
 		}
 		if err := setVersions(ctx, tx, group, wire.Keep{}); err != nil {
@@ -191,6 +201,9 @@ func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupReques
 		text = fmt.Sprintf("Kept what was to be destroyed in group '%s': %d deletions were taken back", group, n)
 		if g.PendingDays.Valid {
 			text += ", and the shorter retention window too"
+		}
+		if g.PendingEnd.Valid {
+			text += "; the group is not deleted"
 		}
 		if thins {
 			text += "; all versions are kept from now on"

@@ -56,16 +56,21 @@ type freely struct {
 	anyRoom bool // it is made on a full disk too, where it may use a share of the reserve
 }
 
+// ActionWithdraw takes an offer of a group back. It has no price.
+const ActionWithdraw = "withdraw_offer"
+
 // freelyOf returns how an action is held back where it has no price. What makes room, and
 // what takes rights away, is made on a full disk too. A deletion is bounded by its paid
-// upload, because a file is deleted once. A return from the trash is bounded by the removal
+// upload, because a file is deleted once; a revocation by the addition before it. What takes
+// back a destruction or an offer is bounded by what it takes back: a stolen key that used up
+// the changes of an account must not keep its owner from that. A return from the trash is bounded by the removal
 // before it, and who used up the changes of an account must not keep the account from
 // bringing files back.
 func freelyOf(action string) freely {
 	switch action {
-	case chain.KindTombstone:
+	case chain.KindTombstone, chain.KindRevoke, chain.KindKeep, ActionWithdraw:
 		return freely{anyRoom: true}
-	case chain.KindRemove, chain.KindRemoveFolder, chain.KindRevoke, chain.KindRole, chain.KindKeep, chain.KindPending:
+	case chain.KindRemove, chain.KindRemoveFolder, chain.KindRole, chain.KindPending, chain.KindAccept, chain.KindDeleteGroup:
 		return freely{counts: true, anyRoom: true}
 	case chain.KindRestore:
 		return freely{}

@@ -53,7 +53,8 @@ func DefaultFees() Fees {
 // Actions are all that can be priced; those without a default price are free.
 func Actions() []string {
 	actions := []string{chain.KindOpenJoin, chain.KindCloseJoin, chain.KindRetention, chain.KindTombstone, chain.KindRename, chain.KindRole, chain.KindPending, chain.KindKeep,
-		chain.KindRemove, chain.KindRestore, chain.KindTrash, chain.KindAttributes, chain.KindVersions, chain.KindFormat}
+		chain.KindRemove, chain.KindRestore, chain.KindTrash, chain.KindAttributes, chain.KindVersions, chain.KindFormat,
+		chain.KindOffer, chain.KindAccept, chain.KindDeleteGroup}
 	for action := range DefaultFees() {
 		actions = append(actions, action)
 	}

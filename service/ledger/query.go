@@ -94,7 +94,7 @@ func WasNamed(ctx context.Context, tx *store.Tx, account string) (was bool, err 
 }
 
 // WasRevoked is part of a query: true for an account, its argument, that was ever
-// revoked from a group. The caller adds the column or placeholder of the group and a
+// revoked from a group, or left it. The caller adds the column or placeholder of the group and a
 // bracket.
 const WasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + chain.KindRevoke + "' AND r.detail = ? AND r.group_id = "
 
@@ -278,7 +278,7 @@ func (s *rowScan) next(rows *sql.Rows) (row Listed, err error) {
 const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + chain.KindJoin + "', '" + chain.KindRevoke + "', '" +
 	chain.KindRecord + "', '" + chain.KindTombstone + "', '" + chain.KindRename + "', '" + chain.KindRetention + "', '" + chain.KindRole + "', '" +
 	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" + chain.KindTrash + "', '" + chain.KindRenameFolder + "', '" + chain.KindMakeFolder + "', '" + chain.KindRemoveFolder + "', '" +
-	chain.KindAttributes + "', '" + chain.KindVersions + "', '" + chain.KindFormat + "'"
+	chain.KindAttributes + "', '" + chain.KindVersions + "', '" + chain.KindFormat + "', '" + chain.KindOffer + "', '" + chain.KindAccept + "', '" + chain.KindDeleteGroup + "'"
 
 // selectEvents finds the events in the groups of a member since it became one, and its
 // own revocations. The query goes from the groups to their records (CROSS JOIN keeps

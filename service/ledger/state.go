@@ -58,6 +58,10 @@ type groupState struct {
 	versions           wire.Keep
 	nextVersions       string // the setting that waits, "" = none
 	nextVersionsNS     *int64
+	offerTo            string // "" = none
+	offerFrom          *int64
+	offerUntil         *int64
+	end, ended         *int64
 }
 
 type memberKey struct{ group, account string }
@@ -181,6 +185,23 @@ func (s *State) applyToGroup(r *chain.Row) {
 		delete(s.members, memberKey{r.Group, r.Detail})
 		g.keyVersion++
 		s.holdTrash(memberKey{r.Group, r.Detail})
+		if g.offerTo == r.Detail {
+			g.offer("")
+		}
+	case chain.KindOffer:
+		g.offer(r.Detail)
+	case chain.KindAccept:
+		s.holdTrash(memberKey{r.Group, g.owner})
+		for _, account := range []string{g.owner, r.Account} {
+			if m := s.members[memberKey{r.Group, account}]; m != nil {
+				m.role = string(wire.RoleWriter)
+			}
+		}
+		g.owner = r.Account
+		g.forgetPending()
+	case chain.KindDeleteGroup:
+		g.ended = &r.TimeNS
+		g.forgetPending()
 	case chain.KindOpenJoin:
 		until, role, said := strings.Cut(r.Detail, " ")
 		if !said {
@@ -202,6 +223,8 @@ func (s *State) applyToGroup(r *chain.Row) {
 			g.pending, g.pendingNS = number(words[1]), number(words[2])
 		case len(words) == 3 && words[0] == "versions":
 			g.nextVersions, g.nextVersionsNS = words[1], number(words[2])
+		case len(words) == 2 && words[0] == "group":
+			g.end = number(words[1])
 		}
 	case chain.KindTrash:
 		days, who, _ := strings.Cut(r.Detail, " ")
@@ -214,15 +237,29 @@ func (s *State) applyToGroup(r *chain.Row) {
 			g.format = *n
 		}
 	case chain.KindKeep:
-		g.forgetPending()
+		g.forgetDestruction()
 		g.versions = wire.Keep{}
 		maps.DeleteFunc(s.pending, func(_ string, p pendingState) bool { return p.group == r.Group })
 	}
 }
 
-// forgetPending drops the settings that wait.
+// forgetDestruction drops the settings and the end that wait.
+func (g *groupState) forgetDestruction() {
+	g.pending, g.pendingNS, g.nextVersions, g.nextVersionsNS, g.end = nil, nil, "", nil, nil
+}
+
+// forgetPending drops all that waits.
 func (g *groupState) forgetPending() {
-	g.pending, g.pendingNS, g.nextVersions, g.nextVersionsNS = nil, nil, "", nil
+	g.forgetDestruction()
+	g.offer("")
+}
+
+// offer notes the offer that a record has, none for "".
+func (g *groupState) offer(detail string) {
+	g.offerTo, g.offerFrom, g.offerUntil = "", nil, nil
+	if words := strings.Fields(detail); len(words) == 3 {
+		g.offerTo, g.offerFrom, g.offerUntil = words[0], number(words[1]), number(words[2])
+	}
 }
 
 // holdTrash keeps the files that a member removed until the owner of the group decides.
@@ -469,20 +506,23 @@ func (s *State) compareAccounts(ctx context.Context, tx *store.Tx) error {
 
 func (s *State) compareGroups(ctx context.Context, tx *store.Tx) error {
 	return compareTable(ctx, tx, "groups", `SELECT id, owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role,
-		pending_retention, pending_retention_ns, trash_days, trash_who, versions, COALESCE(pending_versions, ''), pending_versions_ns, format FROM groups ORDER BY id`, s.groups,
+		pending_retention, pending_retention_ns, trash_days, trash_who, versions, COALESCE(pending_versions, ''), pending_versions_ns, format,
+		COALESCE(offer_to, ''), offer_from_ns, offer_until_ns, pending_end_ns, ended_ns FROM groups ORDER BY id`, s.groups,
 		func(rows *sql.Rows) (id string, facts func(*groupState) []fact, err error) {
 			var has groupState
-			var expires, maxUses, retention, pending, pendingNS, nextVersionsNS sql.NullInt64
+			var expires, maxUses, retention, pending, pendingNS, nextVersionsNS, offerFrom, offerUntil, end, ended sql.NullInt64
 			var versions string
 			err = rows.Scan(&id, &has.owner, &has.joinable, &expires, &maxUses, &has.uses, &retention, &has.keyVersion, &has.joinRole, &pending, &pendingNS,
-				&has.trashDays, &has.trashWho, &versions, &has.nextVersions, &nextVersionsNS, &has.format)
+				&has.trashDays, &has.trashWho, &versions, &has.nextVersions, &nextVersionsNS, &has.format, &has.offerTo, &offerFrom, &offerUntil, &end, &ended)
 			return id, func(g *groupState) []fact {
 				facts := []fact{{"owner", has.owner, g.owner}, {"joinable", has.joinable, g.joinable}, {"join_expires", null(expires), pointed(g.expires)},
 					{"join_uses", has.uses, g.uses}, {"retention_days", null(retention), pointed(g.retention)}, {"key_version", has.keyVersion, g.keyVersion},
 					{"pending_retention", null(pending), pointed(g.pending)}, {"pending_retention_ns", null(pendingNS), pointed(g.pendingNS)},
 					{"join_role", has.joinRole, g.joinRole}, {"trash_days", has.trashDays, g.trashDays}, {"trash_who", has.trashWho, g.trashWho},
 					{"versions", versions, g.versions.String()}, {"pending_versions", has.nextVersions, g.nextVersions},
-					{"pending_versions_ns", null(nextVersionsNS), pointed(g.nextVersionsNS)}, {"format", has.format, g.format}, {"join_max_uses", null(maxUses), pointed(g.maxUses)}}
+					{"pending_versions_ns", null(nextVersionsNS), pointed(g.nextVersionsNS)}, {"format", has.format, g.format}, {"join_max_uses", null(maxUses), pointed(g.maxUses)},
+					{"offer_to", has.offerTo, g.offerTo}, {"offer_from_ns", null(offerFrom), pointed(g.offerFrom)}, {"offer_until_ns", null(offerUntil), pointed(g.offerUntil)},
+					{"pending_end_ns", null(end), pointed(g.end)}, {"ended_ns", null(ended), pointed(g.ended)}}
 				return facts
 			}, err
 		})

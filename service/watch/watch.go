@@ -146,7 +146,7 @@ func eventsOf(ctx context.Context, tx *store.Tx, account string, after, upTo int
 		switch r.Kind {
 		case chain.KindAdd, chain.KindRevoke:
 			e.Account = r.Detail // the member
-		case chain.KindRole:
+		case chain.KindRole, chain.KindOffer:
 			e.Account, _, _ = strings.Cut(r.Detail, " ")
 		}
 		list = append(list, e)

@@ -11,14 +11,14 @@ const (
 	KindEnable        = "enable_account"
 	KindRegister      = "register_group"
 	KindAdd           = "add_group_member"
-	KindRevoke        = "revoke_group_member" // the key of the group is rotated too
+	KindRevoke        = "revoke_group_member" // the key of the group is rotated too; by the member itself, which left, or by the owner
 	KindRole          = "set_member_role"     // detail: the member, a space, the role; it follows the addition of a reader
 	KindJoin          = "join_group"
 	KindOpenJoin      = "open_hackathon_join"
 	KindCloseJoin     = "close_hackathon_join"
 	KindRetention     = "set_group_retention"
-	KindPending       = "pend_destruction" // detail: when, in ns; before it a setting that is delayed, "retention DAYS " or "versions KEEP "
-	KindKeep          = "keep_files"       // cancels all delayed destruction in the group
+	KindPending       = "pend_destruction" // detail: when, in ns; before it what else is delayed: "retention DAYS ", "versions KEEP " or "group "
+	KindKeep          = "keep_files"       // cancels all delayed destruction in the group, its end too
 	KindRecord        = "record_transaction"
 	KindClaim         = "claim_token"
 	KindTombstone     = "tombstone_transaction" // detail: the reason
@@ -33,4 +33,7 @@ const (
 	KindFormat        = "set_group_format"      // detail: the newest format version that uploads may have, 1 or 2
 	KindVersions      = "set_group_versions"    // detail: the text of a wire.Keep
 	KindRotateGroup   = "rotate_group_key"      // detail: the new version; it follows a revocation
+	KindOffer         = "offer_group"           // detail: the member, from when on and until when it may accept, in ns; empty = taken back
+	KindAccept        = "accept_group"          // the account is the owner from now on; cancels all delayed destruction in the group
+	KindDeleteGroup   = "delete_group"          // the group has ended, and its id with it; the ends of its files follow
 )

@@ -88,9 +88,15 @@ CREATE TABLE groups (
 	pending_versions_ns  BIGINT,
 	thinned_seq          BIGINT NOT NULL DEFAULT 0,
 	thinned_file         BIGINT NOT NULL DEFAULT 0,
-	list_key             BIGINT
+	list_key             BIGINT,
+	offer_to             TEXT COLLATE "C",
+	offer_from_ns        BIGINT,
+	offer_until_ns       BIGINT,
+	pending_end_ns       BIGINT,
+	ended_ns             BIGINT
 );
 CREATE INDEX groups_thinned ON groups (id) WHERE versions <> 'all';
+CREATE INDEX groups_ended ON groups (id) WHERE ended_ns IS NOT NULL;
 
 CREATE TABLE members (
 	group_id TEXT COLLATE "C" NOT NULL REFERENCES groups (id),

@@ -92,9 +92,15 @@ CREATE TABLE groups (
 	pending_versions_ns  INTEGER,                           -- when it begins; NULL = none waits
 	thinned_seq          INTEGER NOT NULL DEFAULT 0,        -- the sweep has seen the names of files changed up to it
 	thinned_file         INTEGER NOT NULL DEFAULT 0,        -- and, of the next change, of those uploaded up to it
-	list_key             INTEGER                            -- in file_keys; NULL = the group never had a file
+	list_key             INTEGER,                           -- in file_keys; NULL = the group never had a file
+	offer_to             TEXT,                              -- the member that the group is offered to; NULL = nobody
+	offer_from_ns        INTEGER,                           -- from when on the member may accept
+	offer_until_ns       INTEGER,                           -- and until when
+	pending_end_ns       INTEGER,                           -- when the group ends; NULL = it stays
+	ended_ns             INTEGER                            -- when it ended; the row stays, because no group gets its id
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX groups_thinned ON groups (id) WHERE versions <> 'all';
+CREATE INDEX groups_ended ON groups (id) WHERE ended_ns IS NOT NULL;
 
 CREATE TABLE members (
 	group_id TEXT NOT NULL REFERENCES groups (id),
