@@ -107,7 +107,7 @@ type Role = wire.Role
 
 // The roles.
 const (
-	RoleOwner  = wire.RoleOwner  // may do everything; each group has one owner, which never changes
+	RoleOwner  = wire.RoleOwner  // may do everything; each group has one owner, see [Group.Offer]
 	RoleWriter = wire.RoleWriter // may read and upload, and rename and delete its own uploads
 	RoleReader = wire.RoleReader // may read, and change nothing
 )

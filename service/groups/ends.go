@@ -24,7 +24,7 @@ func (gs *Groups) Delete(ctx context.Context, account string, req wire.GroupRequ
 			text, err = gs.pendEnd(ctx, tx, g, account)
 			return err
 		}
-		text = fmt.Sprintf("Deleted group '%s': the keys of its files are destroyed", g.ID)
+		text = fmt.Sprintf("Deleted group '%s': nobody reads it any more, and the next sweep destroys the keys of its files", g.ID)
 		r, err := gs.ledger.Charge(ctx, tx, chain.KindDeleteGroup, deletion(g))
 		if err != nil {
 			return err

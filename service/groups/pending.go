@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -198,16 +199,20 @@ func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupReques
 		if err := setVersions(ctx, tx, group, wire.Keep{}); err != nil {
 			return err
 		}
-		text = fmt.Sprintf("Kept what was to be destroyed in group '%s': %d deletions were taken back", group, n)
+		var kept []string
+		if n > 0 {
+			kept = append(kept, fmt.Sprintf("%d deletions were taken back", n))
+		}
 		if g.PendingDays.Valid {
-			text += ", and the shorter retention window too"
+			kept = append(kept, "the retention window stays as it is")
 		}
 		if g.PendingEnd.Valid {
-			text += "; the group is not deleted"
+			kept = append(kept, "the group is not deleted")
 		}
 		if thins {
-			text += "; all versions are kept from now on"
+			kept = append(kept, "all versions are kept from now on")
 		}
+		text = fmt.Sprintf("Kept what was to be destroyed in group '%s': %s", group, strings.Join(kept, "; "))
 		_, err = gs.ledger.Charge(ctx, tx, chain.KindKeep, chain.Record{Kind: chain.KindKeep, Account: account, Group: group})
 		return err
 	})

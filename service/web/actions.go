@@ -50,6 +50,7 @@ func (p *page) actions() map[string]action {
 		"groups/create": with(p.createGroup), "groups/open": with(p.openWindow), "groups/add": with(p.addMember),
 		"groups/revoke": said(p.Groups.Revoke), "groups/join": said(p.Groups.Join), "groups/close": said(p.Groups.CloseJoin),
 		"groups/keep": said(p.Groups.Keep), "groups/trash": said(p.Groups.SetTrash), "restore": with(p.restore), "remove": with(p.remove),
+		"groups/leave": said(p.Groups.Leave), "groups/offer": said(p.Groups.Offer), "groups/accept": said(p.Groups.Accept), "groups/delete": with(p.deleteGroup),
 		"groups/retention": said(p.Groups.SetRetention), "groups/versions": said(p.Groups.SetVersions),
 	}
 }
@@ -230,6 +231,16 @@ func (p *page) openJoin(r *http.Request, account, group string, w windowHours) (
 func (p *page) addMember(r *http.Request, account string, req wire.MemberRequest) (any, error) {
 	added, err := p.Groups.Add(r.Context(), account, req)
 	return map[string]any{"message": added.Text, "exists": added.Exists}, err
+}
+
+// deleteGroup also tells whether the group has ended, or waits.
+func (p *page) deleteGroup(r *http.Request, account string, req wire.GroupRequest) (any, error) {
+	text, err := p.Groups.Delete(r.Context(), account, req)
+	if err != nil {
+		return nil, err
+	}
+	_, _, err = p.Groups.View(r.Context(), req.GroupID, account)
+	return map[string]any{"message": text, "ended": err != nil && fault.Of(err).Code == wire.CodeGroupDeleted}, nil
 }
 
 // before is the sequence that a page of rows ends below; 0 = the first page.

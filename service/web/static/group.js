@@ -25,6 +25,7 @@ export async function groupView(draw, session, id, folder) {
 		crumbs(g),
 		h("div", { class: "title" }, h("h1", { tabindex: "-1" }, visible(id)), h("span", { class: "badges" }, badges(g))),
 		pendingCard(g, again),
+		offerCard(g, session, again),
 		filesSection(g, session, folder, page),
 		trash.files.length > 0 && trashSection(g, session, trash, again),
 		membersSection(g, session, again),
@@ -129,19 +130,39 @@ function listing(head, kind, rows, from, ask) {
 
 // pendingCard tells what waits to be destroyed; the owner takes it back.
 function pendingCard(g, again) {
-	const { retention_days: days, retention_at: at, files, files_at: first, versions_keep: next, versions_at: from, versions = 0 } = g.pending;
-	if (days === null && !files && !next && !versions) return false;
+	const { retention_days: days, retention_at: at, files, files_at: first, versions_keep: next, versions_at: from, versions = 0, group_at: end } = g.pending;
+	if (days === null && !files && !next && !versions && !end) return false;
 	const slot = h("div");
 	const keep = h("button", { type: "button", class: "primary" }, "Keep the files");
 	keep.addEventListener("click", async () => {
 		if (await busy(keep, slot, () => post("groups/keep", { group_id: g.id }))) await again("The files are kept");
 	});
 	return h("section", { class: "card", "aria-labelledby": "pending-title" }, h("h2", { id: "pending-title" }, "Files wait to be destroyed"),
+		end && h("p", null, `The group is deleted with all its files at ${date(nsToMS(end))}.`),
 		days !== null && h("p", null, `From ${date(nsToMS(at))} on files are kept for ${plural(days, "day")} only.`),
 		files > 0 && h("p", null, `${plural(files, "file")} will be deleted, the first at ${date(nsToMS(first))}.`),
 		next && h("p", null, `From ${date(nsToMS(from))} on the group keeps ${keepText(next)}.`),
 		versions > 0 && h("p", null, `${plural(versions, "older version")} will go because newer ones replaced them.`),
 		g.role === "owner" ? h("div", { class: "actions" }, keep) : h("p", { class: "hint" }, `The owner can take this back: ${g.owner}`), slot);
+}
+
+// offerCard tells to whom the group is offered: that member accepts, and the owner takes it back.
+function offerCard(g, session, again) {
+	const { offered_to: to, offer_from: from, offer_until: until } = g.pending;
+	if (!to) return false;
+	const slot = h("div");
+	const change = (text, kind, path, request, done) => {
+		const button = h("button", { type: "button", class: kind }, text);
+		button.addEventListener("click", async () => {
+			if (await busy(button, slot, () => post(path, { group_id: g.id, ...request }))) await again(done);
+		});
+		return h("div", { class: "actions" }, button);
+	};
+	const isMine = to === session.account_id;
+	return h("section", { class: "card", "aria-labelledby": "offer-title" }, h("h2", { id: "offer-title" }, "The group is offered to another owner"),
+		h("p", null, `${isMine ? "You" : to} may become the owner from ${date(nsToMS(from))} until ${date(nsToMS(until))}.`),
+		isMine && change("Become the owner", "primary", "groups/accept", {}, "You own the group now"),
+		g.role === "owner" && change("Take the offer back", "", "groups/offer", { member_id: "" }, "The offer is taken back"), slot);
 }
 
 // filesSection lists what lies in a folder: folders first, as far as they have come.
@@ -289,8 +310,9 @@ function membersSection(g, session, again) {
 	const rows = g.member_ids.map((id, i) => h("li", null, h("div", { class: "item" },
 		h("span", { class: "name" }, mono(id)),
 		h("span", { class: "meta" }, g.member_roles[i], id === session.account_id && " (you)", `: ${mayWhat(g.member_roles[i], g.trash)}`),
+		id === session.account_id && g.role !== "owner" && h("span", { class: "badges" }, leaveButton(g, slot)),
 		g.role === "owner" && id !== g.owner && h("span", { class: "badges" },
-			roleButton(g, session, id, g.member_roles[i], slot, again), revokeButton(g, session, id, slot, again)))));
+			roleButton(g, session, id, g.member_roles[i], slot, again), offerButton(g, session, id, slot, again), revokeButton(g, session, id, slot, again)))));
 	return h("section", { "aria-labelledby": "members-title" },
 		h("h2", { id: "members-title" }, `Members (${g.member_ids.length})`),
 		h("ul", { class: "list" }, rows), slot,
@@ -314,6 +336,40 @@ function roleButton(g, session, id, has, slot, again) {
 		if (await busy(button, slot, () => post("groups/add", { group_id: g.id, member_id: id, role }))) await again(`${id} is now a ${role}`);
 	});
 	return button;
+}
+
+// offerButton offers the group to a member.
+function offerButton(g, session, id, slot, again) {
+	const button = h("button", { type: "button", class: "small", "aria-label": `Make ${id} the owner` }, "Make owner");
+	button.addEventListener("click", async () => {
+		const cost = price(session.fees.offer_group);
+		const sure = await ask({
+			title: `Offer the group to ${id}?`, yes: `Yes, offer, ${cost}`, danger: true,
+			body: [h("p", null, "Who accepts within 7 days owns the group: adds and revokes members, and may delete every file. You stay a member, a writer."),
+				h("p", { class: "hint" }, "You can take the offer back until it is accepted.")],
+		});
+		if (sure && await busy(button, slot, () => post("groups/offer", { group_id: g.id, member_id: id }))) await again(`Offered to ${id}`);
+	});
+	return button;
+}
+
+function leaveButton(g, slot) {
+	const button = h("button", { type: "button", class: "small" }, "Leave group");
+	button.addEventListener("click", async () => {
+		const sure = await ask({
+			title: `Leave ${visible(g.id)}?`, yes: "Yes, leave", danger: true,
+			body: [h("p", null, "You get no key of this group any more. Only its owner can add you again."),
+				h("p", { class: "hint" }, "Files that you uploaded stay in the group.")],
+		});
+		if (sure && await busy(button, slot, () => post("groups/leave", { group_id: g.id }))) leaveFor(`You left ${visible(g.id)}`);
+	});
+	return button;
+}
+
+// leaveFor goes to the groups, because this one is not shown any more.
+function leaveFor(text) {
+	announce(text);
+	location.hash = "#/groups";
 }
 
 function revokeButton(g, session, id, slot, again) {
@@ -361,7 +417,7 @@ function settings(g, session, again) {
 	const dear = Object.entries(costs).filter(([, action]) => price(session.fees[action]) !== "free").map(([name, action]) => `${name} ${price(session.fees[action])}`);
 	return h("section", { "aria-labelledby": "settings-title" }, h("h2", { id: "settings-title" }, "Settings"),
 		h("p", { class: "hint" }, dear.length === 0 ? "Changing them is free." : `A change costs: ${dear.join(", ")}. Others are free.`),
-		h("div", { class: "grid" }, g.joinable && windowCard(g, again), retentionCard(g, again), trashCard(g, again), versionsCard(g, again)));
+		h("div", { class: "grid" }, g.joinable && windowCard(g, again), retentionCard(g, again), trashCard(g, again), versionsCard(g, again), deleteCard(g, session, again)));
 }
 
 function windowCard(g, again) {
@@ -424,6 +480,22 @@ function trashCard(g, again) {
 	return h("div", { class: "card" }, h("h3", null, "Trash"),
 		h("p", null, `Removed files can be brought back for ${plural(g.trash.days, "day")}. ${plural(g.trash.files, "version is", "versions are")} there, ${bytes(g.trash.bytes)}.`),
 		h("div", { class: "actions" }, h("button", { type: "button", onclick: change }, "Change trash")));
+}
+
+function deleteCard(g, session, again) {
+	const slot = h("div");
+	const button = h("button", { type: "button", class: "danger" }, "Delete group");
+	button.addEventListener("click", async () => {
+		const sure = await ask({
+			title: `Delete ${visible(g.id)}?`, yes: `Yes, delete, ${price(session.fees.delete_group)}`, danger: true,
+			body: [h("p", null, `${plural(g.members, "member loses", "members lose")} the group, and the keys of all its files are destroyed. Nobody ever gets its name again.`),
+				h("p", { class: "hint" }, "Where the service delays destruction, you can take it back until then.")],
+		});
+		const done = sure && await busy(button, slot, () => post("groups/delete", { group_id: g.id }));
+		if (done?.ended) leaveFor(done.message);
+		else if (done) await again(done.message);
+	});
+	return h("div", { class: "card" }, h("h3", null, "Delete group"), h("p", null, "With all its files, for every member."), slot, h("div", { class: "actions" }, button));
 }
 
 function versionsCard(g, again) {

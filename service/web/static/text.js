@@ -48,6 +48,7 @@ const actionNames = {
 	open_hackathon_join: "Join window opened", close_hackathon_join: "Join window closed", set_group_retention: "Retention set",
 	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed", rename_folder: "Folder renamed", make_folder: "Folder made", remove_folder: "Folder removed", pend_destruction: "Destruction waits", keep_files: "Files kept",
 	remove_file: "File removed", restore_file: "File brought back", set_group_trash: "Trash set", set_group_versions: "Versions set", set_group_format: "Format set", set_attributes: "Attributes set",
+	offer_group: "Group offered", accept_group: "Group taken over", delete_group: "Group deleted",
 };
 
 export function action(kind) {
@@ -68,6 +69,7 @@ export function detail(record) {
 	case "set_group_format": return `new files have at most version ${record.detail}`;
 	case "open_hackathon_join": return openedUntil(...record.detail.split(" "));
 	case "pend_destruction": return pendingText(record.detail.split(" "));
+	case "offer_group": return offerText(record.detail.split(" "));
 	case "set_member_role": return record.detail.replace(" ", " is a ");
 	case "tombstone_transaction": return `because ${reason(record.detail)}`;
 	default: return record.detail;
@@ -83,8 +85,13 @@ export function attributes(text) {
 
 function pendingText(words) {
 	const until = date(nsToMS(words.at(-1)));
+	if (words[0] === "group") return `the whole group, until ${until}`;
 	if (words.length !== 3) return `until ${until}`;
 	return words[0] === "versions" ? `keeping ${keepText(words[1])}, until ${until}` : `retention of ${plural(Number(words[1]), "day")}, until ${until}`;
+}
+
+function offerText([to, from, until]) {
+	return until ? `to ${to}, who may become the owner from ${date(nsToMS(from))} until ${date(nsToMS(until))}` : "to nobody any more";
 }
 
 // keepText says which versions a setting keeps.
