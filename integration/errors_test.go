@@ -96,7 +96,26 @@ func TestE6NewKeyOfTheAccount(t *testing.T) {
 	}
 }
 
+// A group that an account was revoked from, that it left or that its owner deleted is gone.
 func TestEThreat14RevokedThenGone(t *testing.T) {
+	t.Run("revoked", func(t *testing.T) {
+		losesGroup(t, func(alice, bob *person) { alice.must("group", "revoke", "team", bob.id) })
+	})
+	t.Run("left", func(t *testing.T) {
+		losesGroup(t, func(_, bob *person) { bob.must("group", "leave", "team", "--yes") })
+	})
+	t.Run("deleted", func(t *testing.T) {
+		a := losesGroup(t, func(alice, _ *person) { alice.must("group", "delete", "team", "--yes") })
+		proctest.Eventually(t, "the owner's directory is listed no more", func() bool {
+			names, err := os.ReadDir(a.dir)
+			return err == nil && len(names) == 0
+		})
+	})
+}
+
+// losesGroup shows what bob's mount does when bob loses the group of alice, whose mount it returns.
+func losesGroup(t *testing.T, lose func(alice, bob *person)) (ofAlice *mount) {
+	t.Helper()
 	_, alice, bob := team(t)
 	a, b := alice.mount("a"), bob.mount("b")
 	write(t, a.path("team/f"), []byte("x"))
@@ -113,7 +132,7 @@ func TestEThreat14RevokedThenGone(t *testing.T) {
 	if _, err := os.Stat(b.path("team/f")); err != nil {
 		t.Fatal(err)
 	}
-	alice.must("group", "revoke", "team", bob.id)
+	lose(alice, bob)
 	if _, err = os.ReadFile(b.path("team/cold")); !errors.Is(err, unix.EKEYREVOKED) && !errors.Is(err, unix.ENOENT) {
 		t.Errorf("after revocation: %v", err)
 	}
@@ -127,6 +146,7 @@ func TestEThreat14RevokedThenGone(t *testing.T) {
 	if out, code := bob.try("ls", "team"); code != 1 || !strings.Contains(out, "not authorized") {
 		t.Errorf("svcfs ls: exit %d\n%s", code, out)
 	}
+	return a
 }
 
 func TestEEmptyBalance(t *testing.T) {

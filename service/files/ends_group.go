@@ -7,11 +7,10 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// fromEnded finds the living files of groups that have ended, also those in the trash. It goes from the
-// groups to their files (CROSS JOIN keeps SQLite to that).
+// fromEnded finds the living files of groups that have ended, also those in the trash.
 const (
-	selectEnded = "SELECT " + targetColumns + ", group_id, groups.owner" + fromEnded + " ORDER BY groups.id, seq LIMIT ?"
-	fromEnded   = " FROM groups CROSS JOIN files WHERE ended_ns IS NOT NULL AND group_id = groups.id AND deleted_ns IS NULL"
+	selectEnded = "SELECT " + targetColumns + ", group_id, (SELECT owner FROM groups WHERE id = group_id)" + fromEnded + " ORDER BY group_id, seq LIMIT ?"
+	fromEnded   = " FROM files WHERE group_id IN (SELECT id FROM groups WHERE ended_ns IS NOT NULL) AND deleted_ns IS NULL"
 )
 
 // shredEnded destroys the keys of at most limit files of groups that have ended, by the name of the owner, who

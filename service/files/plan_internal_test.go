@@ -22,6 +22,16 @@ func TestExpiredFilesAreFoundByGroup(t *testing.T) {
 	}
 }
 
+// The sweep looks at files of groups that have ended only.
+func TestFilesOfEndedGroupsAreFoundByGroup(t *testing.T) {
+	if got := plantest.Steps(t, "groups", selectEnded, 100); len(got) != 2 || !strings.HasPrefix(got[0], "SCAN groups USING INDEX groups_ended") {
+		t.Errorf("%q", got)
+	}
+	if got := plantest.Steps(t, "files", selectEnded, 100); len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_group (group_id=?)") {
+		t.Errorf("%q", got)
+	}
+}
+
 // A name is found by its index, however many files the group has.
 func TestVersionsAreFoundByName(t *testing.T) {
 	got := plantest.Steps(t, "files", "SELECT 1 FROM files WHERE group_id = ? AND deleted_ns IS NULL AND "+groups.SelectNamed, "g", "name", "name")
