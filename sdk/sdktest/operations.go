@@ -255,11 +255,13 @@ func moreOperations(member []sdk.Kind) []operation {
 			return err
 		}, member, true},
 		{"deleteGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			g := c.Group(s.group)
-			if err := second(g.DeleteGroup(ctx)); err != nil {
-				return err
+			ends := s.group + "-ends"
+			if c.Account() == s.world.Alice.ID {
+				if err := second(c.Group(ends).Register(ctx)); err != nil {
+					return err
+				}
 			}
-			return second(g.Keep(ctx))
+			return second(c.Group(ends).DeleteGroup(ctx)) // at once, or it waits
 		}, member, true},
 		{"watch", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			ctx, cancel := context.WithCancel(ctx)
