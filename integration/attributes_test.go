@@ -129,7 +129,7 @@ func TestW16NothingToDoAfterMountingAgain(t *testing.T) {
 		return err == nil && info.Mode() == 0o700 && missing == nil && n == 1
 	})
 	shell(t, a.path("team"), "mv t/a moved; rm moved")
-	alice.must("undelete", "team", "moved")
+	alice.must("restore", "--trash", "team", "moved")
 	proctest.Eventually(t, "it is back", func() bool { _, err := os.Stat(a.path("team/moved")); return err == nil })
 	info, err := os.Stat(a.path("team/moved"))
 	ok(t, err)

@@ -42,7 +42,7 @@ func TestW9TrashOnAMount(t *testing.T) {
 	if list := alice.must("ls", "--trash", "team"); list != "d/e/g\nd/f\n" {
 		t.Errorf("the trash holds %q", list)
 	}
-	bob.must("undelete", "team", "d/f", "d/e/g")
+	bob.must("restore", "--trash", "team", "d/f", "d/e/g")
 	alice.must("refresh", a.dir)
 	bob.must("refresh", b.dir)
 	for name, want := range map[string]string{"d/f": "two\n", "d/e/g": "deep\n"} {

@@ -173,7 +173,7 @@ func hintsOfKinds() map[sdk.Kind]string {
 		sdk.ErrConflict:        "Look at the present state with: svcfs group members {group}, or svcfs ls {group}.",
 		sdk.ErrTooLarge:        "Split the file, or ask the operator for a larger limit (svcd serve --max-file-bytes), or for an update where svcfs doctor says that files are sent whole.",
 		sdk.ErrInvalid:         "Correct what the message names, and see the limits of the service with: svcfs doctor.",
-		sdk.ErrDeleted:         "The key was destroyed, or the file is in the trash: see svcfs ls --trash {group}; who uploaded it and the owner of the group bring it back with: svcfs undelete.",
+		sdk.ErrDeleted:         "The key was destroyed, or the file is in the trash: see svcfs ls --trash {group}; who uploaded it and the owner of the group bring it back with: svcfs restore --trash.",
 		sdk.ErrStorageFull:     "Delete files or old versions, or ask the operator of the service for room.",
 		sdk.ErrPending:         "The owner of the group can take it back with: svcfs group keep {group}.",
 		sdk.ErrCorrupt:         "What does not fit was not used; tell the operator of the service.",

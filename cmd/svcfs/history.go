@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -42,7 +43,7 @@ func (a *app) historyCommand() *cobra.Command {
 when it was recorded, and who uploaded it. The number stays when older versions go. The
 command is free. The versions are files in .svcfs/history of the group: 'cp' copies one out,
 'svcfs restore' brings one back. 'svcfs group versions' shows which ones a group keeps.
-A removed file comes back with 'svcfs undelete'.`,
+A removed file comes back with 'svcfs restore --trash'.`,
 		Example: "  svcfs history ~/groups/team/report.pdf\n  svcfs history --json ~/groups/team/report.pdf",
 		Args:    exactly(1, "one PATH"),
 		RunE: a.simple(func(_ context.Context, args []string) error {
@@ -95,7 +96,7 @@ func versionsAt(file string) ([]pastVersion, error) {
 		}
 	}
 	if len(versions) == 0 {
-		return nil, refuse(exitNotFound, "a folder has no versions, its files have; a removed file comes back with: svcfs undelete GROUP NAME", fmt.Errorf("no version of %s is recorded", file))
+		return nil, refuse(exitNotFound, "a folder has no versions, its files have; a removed file comes back with: svcfs restore --trash GROUP NAME", fmt.Errorf("no version of %s is recorded", file))
 	}
 	slices.SortFunc(versions, func(x, y pastVersion) int { return cmp.Compare(x.Version, y.Version) })
 	versions[len(versions)-1].Newest = true
@@ -149,26 +150,55 @@ type restoredVersion struct {
 
 func (a *app) restoreCommand() *cobra.Command {
 	var number int64
-	var sure bool
+	var sure, trash bool
+	version := a.simple(func(ctx context.Context, args []string) error { return a.restore(ctx, args[0], number, sure) })
+	removed := a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
+		return a.restoreFromTrash(ctx, g, args[1:])
+	})
 	cmd := &cobra.Command{
-		Use:   "restore PATH --version N",
-		Short: "Bring an older version of a file in a mount back; costs one retrieval and one upload",
+		Use:   "restore PATH --version N | --trash GROUP NAME...",
+		Short: "Bring back an older version of a file in a mount, or removed files",
 		Long: `Bring an older version of a file in a mount back: its content is saved again, as the
 newest version, with its attributes and the time of now; whether the file may be executed
 stays as it is. No version is lost. It costs one retrieval and one upload. The command says
 so and asks first; --yes answers. The file changes as a whole or not at all. What was
 written to the file and is not uploaded yet is replaced. 'svcfs history PATH' lists the
-versions.`,
-		Example: "  svcfs restore ~/groups/team/report.pdf --version 17\n  svcfs restore ~/groups/team/report.pdf --version 17 --yes --json",
-		Args:    exactly(1, "one PATH"),
+versions.
+
+With --trash, bring removed files back from the trash of a group, with all their versions; it
+is free. The uploader and the owner of the group can, and every writer where the owner lets
+every writer remove files. 'svcfs ls --trash GROUP' lists what can be brought back.`,
+		Example: "  svcfs restore ~/groups/team/report.pdf --version 17\n  svcfs restore ~/groups/team/report.pdf --version 17 --yes --json\n" +
+			"  svcfs restore --trash team draft.txt",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if trash {
+				return between(2, -1, "a GROUP and at least one NAME with --trash")(cmd, args)
+			}
+			return exactly(1, "one PATH")(cmd, args)
+		},
 		PreRunE: first(func([]string) error {
-			if number < 1 {
-				return usage("see the numbers with: svcfs history PATH", "restore wants --version N")
+			switch {
+			case trash && (number != 0 || sure):
+				return usage("leave them out: all versions of a removed file come back", "--version and --yes are about a version, not about --trash")
+			case !trash && number < 1:
+				return usage("see the numbers with: svcfs history PATH; a removed file comes back with: svcfs restore --trash GROUP NAME", "restore wants --version N")
 			}
 			return nil
 		}),
-		RunE: a.simple(func(ctx context.Context, args []string) error { return a.restore(ctx, args[0], number, sure) }),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if trash {
+				return removed(cmd, args)
+			}
+			return version(cmd, args)
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if trash {
+				return a.completeGroupThen(a.completeRemoved)(cmd, args, typed)
+			}
+			return nil, cobra.ShellCompDirectiveDefault
+		},
 	}
+	cmd.Flags().BoolVar(&trash, "trash", false, "bring back removed files of a group: GROUP NAME...")
 	cmd.Flags().Int64Var(&number, "version", 0, "number of the version, as 'svcfs history' shows it")
 	cmd.Flags().BoolVarP(&sure, "yes", "y", false, "do not ask")
 	return cmd

@@ -10,33 +10,34 @@ import (
 )
 
 func (a *app) rmCommand() *cobra.Command {
-	var trash bool
+	var destroy bool
 	cmd := &cobra.Command{
 		Use:   "rm GROUP REF|NAME...",
-		Short: "Destroy the key of files, so that nobody can read them again",
-		Long: `Destroy the key of files, so that nobody can read the files again. Their records stay
-in the ledger as deleted. NAME means all versions of that name, also those in the
-trash; REF means one version. Only the uploader of a file and the owner of the group
-may remove the file, and only where the service can remove files. Nobody can undo this.
+		Short: "Remove files: into the trash, or with --destroy for good",
+		Long: `Remove files, as rm in a mount does: all versions of NAME, or of the name of REF, go to
+the trash of the group. Nobody sees them any more, and 'svcfs restore --trash' brings them
+back until their time in the trash ends, which 'svcfs group trash' shows. Then their keys
+are destroyed. The uploader of a file and the owner of the group may remove it, and every
+writer where the owner lets every writer.
 
-With --trash no key is destroyed: all versions of NAME go to the trash of the group.
-'svcfs undelete' brings them back until their time in the trash ends, which 'svcfs
-group trash' shows. Then the keys are destroyed.`,
-		Example: "  svcfs rm team old-report.pdf\n  svcfs rm team notes/a.txt notes/b.txt\n  svcfs rm --trash team draft.txt",
+With --destroy the keys are destroyed at once, so that nobody can read the files again and
+nobody can undo it: of all versions of NAME, also of those in the trash, or of the one
+version REF. Only the uploader and the owner may. Records stay in the ledger as deleted.`,
+		Example: "  svcfs rm team draft.txt\n  svcfs rm team notes/a.txt notes/b.txt\n  svcfs rm --destroy team old-report.pdf",
 		Args:    between(2, -1, "a GROUP and at least one REF or NAME"),
 		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
-			if trash {
-				return a.rmToTrash(ctx, g, args[1:])
+			if destroy {
+				return a.destroy(ctx, g, args[1:])
 			}
 			return a.rm(ctx, g, args[1:])
 		}),
 		ValidArgsFunction: a.completeGroupThen(a.completeName),
 	}
-	cmd.Flags().BoolVar(&trash, "trash", false, "put all versions of each NAME into the trash of the group, from where they can be brought back")
+	cmd.Flags().BoolVar(&destroy, "destroy", false, "destroy the keys at once, so that nobody can bring the files back")
 	return cmd
 }
 
-// changedFile is what rm and mv print as JSON, one document per version.
+// changedFile is what 'rm --destroy' and mv print as JSON, one document per version.
 type changedFile struct {
 	Name     string  `json:"name"`
 	NewName  string  `json:"new_name,omitempty"`
@@ -45,7 +46,8 @@ type changedFile struct {
 	Pending  bool    `json:"pending,omitempty"` // deleted later
 }
 
-func (a *app) rm(ctx context.Context, g sdk.Group, wanted []string) error {
+// destroy destroys the keys of files.
+func (a *app) destroy(ctx context.Context, g sdk.Group, wanted []string) error {
 	entries, err := allEntries(ctx, g)
 	if err != nil {
 		return err
@@ -59,7 +61,7 @@ func (a *app) rm(ctx context.Context, g sdk.Group, wanted []string) error {
 	}
 	var waits error // the service deletes some later: the others go on
 	for _, versions := range chosen {
-		if err := a.rmVersions(ctx, g, versions); errors.Is(err, sdk.ErrPending) {
+		if err := a.destroyVersions(ctx, g, versions); errors.Is(err, sdk.ErrPending) {
 			waits = err
 		} else if err != nil {
 			return err
@@ -68,10 +70,10 @@ func (a *app) rm(ctx context.Context, g sdk.Group, wanted []string) error {
 	return waits
 }
 
-// rmVersions destroys the keys of the versions of one name. It passes over versions in
+// destroyVersions destroys the keys of the versions of one name. It passes over versions in
 // the trash that this account may not destroy, unless there are no others: nobody sees
 // them under the name.
-func (a *app) rmVersions(ctx context.Context, g sdk.Group, versions []sdk.Entry) error {
+func (a *app) destroyVersions(ctx context.Context, g sdk.Group, versions []sdk.Entry) error {
 	var waits, refused error
 	left := 0
 	for _, e := range versions {

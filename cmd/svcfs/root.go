@@ -37,9 +37,9 @@ Settings come from flags, then the environment, then ~/.config/svcfs/config
 	a.flags.register(root.PersistentFlags())
 	addGroup(root, "To begin with:", asksNobody(a.demoCommand()), a.setupCommand(), a.doctorCommand(), a.loginCommand())
 	addGroup(root, "A mount:", a.mountCommand(), asksNobody(a.umountCommand()), asksNobody(a.statusCommand()), asksNobody(a.whyCommand()),
-		asksNobody(a.costCommand()), asksNobody(a.historyCommand()), asksNobody(a.restoreCommand()),
+		asksNobody(a.costCommand()), asksNobody(a.historyCommand()),
 		asksNobody(a.refreshCommand()), asksNobody(a.syncCommand()), a.outboxCommand(), asksNobody(a.notifyCommand()))
-	addGroup(root, "Files and groups, without a mount:", a.putCommand(), a.getCommand(), a.lsCommand(), a.rmCommand(), a.undeleteCommand(), a.mvCommand(), a.groupCommand(),
+	addGroup(root, "Files and groups, without a mount:", a.putCommand(), a.getCommand(), a.lsCommand(), a.rmCommand(), a.restoreCommand(), a.mvCommand(), a.groupCommand(),
 		a.ledgerCommand(), a.mcpCommand())
 	addGroup(root, "The account:", a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.logoutCommand(), a.acceptRollbackCommand(), asksNobody(a.forgetCommand()))
 	root.AddCommand(asksNobody(a.manCommand()), asksNobody(a.versionCommand(root)))

@@ -10,15 +10,15 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// trashedName is what 'rm --trash' and undelete print as JSON, one document per name.
+// trashedName is what rm and 'restore --trash' print as JSON, one document per name.
 type trashedName struct {
 	Name     string     `json:"name"`
 	Versions int64      `json:"versions"`
 	Until    *time.Time `json:"until,omitempty"` // removed: when the keys are destroyed
 }
 
-// rmToTrash puts names into the trash.
-func (a *app) rmToTrash(ctx context.Context, g sdk.Group, wanted []string) error {
+// rm puts names into the trash.
+func (a *app) rm(ctx context.Context, g sdk.Group, wanted []string) error {
 	entries, err := allEntries(ctx, g)
 	if err != nil {
 		return err
@@ -36,40 +36,30 @@ func (a *app) rmToTrash(ctx context.Context, g sdk.Group, wanted []string) error
 	})
 }
 
-func (a *app) undeleteCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "undelete GROUP NAME...",
-		Short: "Bring removed files back from the trash of a group",
-		Long: `Bring removed files back from the trash of a group, with all their versions. The
-uploader and the owner of the group can, and every writer where the owner lets
-every writer remove files. 'svcfs ls --trash GROUP' lists what can be brought back.`,
-		Example: "  svcfs undelete team draft.txt\n  svcfs ls --trash -l team",
-		Args:    between(2, -1, "a GROUP and at least one NAME"),
-		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
-			trash, err := g.Trash(ctx)
-			if err != nil {
-				return err
-			}
-			for _, what := range args[1:] {
-				if _, err := versionsOf(g.ID, trash, what, inTrash); err != nil {
-					group := escapeName(args[0])
-					return refuse(exitNotFound, "see what can be brought back with: svcfs ls --trash "+group, fmt.Errorf("%s is not in the trash of group %s", escapeName(what), group))
-				}
-			}
-			return eachName(g, trash, args[1:], inTrash, func(name string, versions []sdk.Entry) error {
-				done, err := g.RestoreVersions(ctx, versions)
-				if err != nil {
-					return err
-				}
-				if a.asJSON {
-					return a.printJSON(trashedName{Name: name, Versions: done.Versions})
-				}
-				a.ui.printf("brought back %s  %s\n", name, plural(int(done.Versions), "version"))
-				return nil
-			})
-		}),
-		ValidArgsFunction: a.completeGroupThen(a.completeRemoved),
+// restoreFromTrash brings names back from the trash, with all their versions.
+func (a *app) restoreFromTrash(ctx context.Context, g sdk.Group, wanted []string) error {
+	trash, err := g.Trash(ctx)
+	if err != nil {
+		return err
 	}
+	for _, what := range wanted {
+		if _, err := versionsOf(g.ID, trash, what, inTrash); err != nil {
+			group := escapeName(string(g.ID))
+			return refuse(exitNotFound, "see what can be brought back with: svcfs ls --trash "+group,
+				fmt.Errorf("%s is not in the trash of group %s", escapeName(what), group))
+		}
+	}
+	return eachName(g, trash, wanted, inTrash, func(name string, versions []sdk.Entry) error {
+		done, err := g.RestoreVersions(ctx, versions)
+		if err != nil {
+			return err
+		}
+		if a.asJSON {
+			return a.printJSON(trashedName{Name: name, Versions: done.Versions})
+		}
+		a.ui.printf("brought back %s  %s\n", name, plural(int(done.Versions), "version"))
+		return nil
+	})
 }
 
 // eachName passes each name on with all of its versions that are as they must be. All
@@ -115,7 +105,8 @@ func (a *app) groupTrashCommand() *cobra.Command {
 		Long: `Show how long removed files of a group can be brought back, who removes files, and
 how much is in the trash. The owner sets both: --days is for what is removed from
 then on; with --who writers every writer removes and brings back files of others,
-and such a file stays in the trash until the owner destroys it with 'svcfs rm'.`,
+and such a file stays in the trash until the owner destroys it with 'svcfs rm
+--destroy'.`,
 		Example: "  svcfs group trash team\n  svcfs group trash team --days 90\n  svcfs group trash team --who writers",
 		Args:    exactly(1, "one GROUP"),
 		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
@@ -146,7 +137,7 @@ and such a file stays in the trash until the owner destroys it with 'svcfs rm'.`
 	}
 	cmd.PreRunE = first(func([]string) error {
 		if cmd.Flags().Changed("days") && (days < 1 || days > wire.MaxTrashDays) {
-			return usage(fmt.Sprintf("give 1 to %d; svcfs rm destroys a file at once", wire.MaxTrashDays), fmt.Sprintf("--days %d", days))
+			return usage(fmt.Sprintf("give 1 to %d; svcfs rm --destroy destroys a file at once", wire.MaxTrashDays), fmt.Sprintf("--days %d", days))
 		}
 		return nil
 	})

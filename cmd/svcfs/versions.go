@@ -50,8 +50,8 @@ func (a *app) groupVersionsCommand() *cobra.Command {
 		Long: `Show which older versions of the files of a group are kept. A group keeps all,
 until its owner sets otherwise: --keep 10 keeps the newest 10 versions of each
 name, --keep 30d those that were replaced less than 30 days ago, --keep all keeps
-all again. The keys of other older versions are destroyed as by 'svcfs rm'; the
-newest version always stays. The command first shows what would go, and asks;
+all again. The keys of other older versions are destroyed as by 'svcfs rm --destroy';
+the newest version always stays. The command first shows what would go, and asks;
 --yes answers, and --dry-run only shows it.
 
 Only versions that svcfs or the library sdk saved ever go, and only those that
