@@ -63,6 +63,8 @@ type mounted struct {
 	opt  Options
 	used atomic.Int64 // when a program last asked for something, ns since the epoch
 
+	processes processes // that asked
+
 	teller *teller
 }
 

@@ -107,7 +107,7 @@ func (m *mounted) openFlags(ctx context.Context, flags uint32) tree.OpenFlags {
 		Append: flags&unix.O_APPEND != 0, Truncate: flags&unix.O_TRUNC != 0, NoAtime: flags&unix.O_NOATIME != 0, NoWait: flags&unix.O_NONBLOCK != 0}
 	if caller, ok := fuse.FromContext(ctx); ok {
 		of.Caller = tree.Caller{PID: caller.Pid, Name: sync.OnceValue(func() string { return programName(caller.Pid) }),
-			Process: sync.OnceValue(func() uint32 { pid, _ := processOf(caller.Pid); return uint32(pid) }),
+			Process: sync.OnceValue(func() uint32 { return m.processes.of(caller.Pid) }),
 			Thread:  func() string { return threadName(caller.Pid) },
 			Loaded:  func(library string) bool { return m.opt.Outside.hasLoaded(caller.Pid, library) }}
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,16 +28,39 @@ func procField(text, name string) (string, bool) {
 // processOf returns the process that a thread belongs to. The first thread of a
 // process, which most are, has its number.
 func processOf(thread uint32) (pid int, ok bool) {
-	if err := unix.Tgkill(int(thread), int(thread), 0); err == nil || errors.Is(err, unix.EPERM) {
+	if isThreadOf(int(thread), thread) {
 		return int(thread), true
 	}
-	status, err := os.ReadFile(filepath.Join(procDir, strconv.FormatUint(uint64(thread), 10), "status"))
-	if err != nil {
+	status, ok := readProc(thread, "status", make([]byte, 512)) // the field is the fourth
+	if !ok {
 		return 0, false // it has ended
 	}
-	value, _ := procField(string(status), "Tgid")
-	pid, err = strconv.Atoi(value)
+	value, _ := procField(status, "Tgid")
+	pid, err := strconv.Atoi(value)
 	return pid, err == nil && pid > 0
+}
+
+// processes finds the processes of threads. A program opens many files in a row: whether a thread is of the
+// process that was found last takes one system call, a look at /proc ten times as long. It is safe for
+// concurrent use.
+type processes struct{ last atomic.Uint32 }
+
+// of returns the process that a thread belongs to, 0 when it has ended.
+func (p *processes) of(thread uint32) (pid uint32) {
+	if last := p.last.Load(); last != 0 && isThreadOf(int(last), thread) {
+		return last
+	}
+	found, ok := processOf(thread)
+	if ok && uint32(found) != thread { // else it is found by one system call anyway
+		p.last.Store(uint32(found))
+	}
+	return uint32(found)
+}
+
+// isThreadOf reports whether a thread is one of a process.
+func isThreadOf(pid int, thread uint32) bool {
+	err := unix.Tgkill(pid, int(thread), 0)
+	return err == nil || errors.Is(err, unix.EPERM)
 }
 
 // programName returns the name of the process behind a thread, at most 15 bytes,
@@ -53,11 +77,7 @@ func programName(thread uint32) string {
 // answer is no.
 func isOfProcess(one, other uint32) bool {
 	pid, ok := processOf(one)
-	if !ok {
-		return false
-	}
-	err := unix.Tgkill(pid, int(other), 0)
-	return err == nil || errors.Is(err, unix.EPERM)
+	return ok && isThreadOf(pid, other)
 }
 
 // threadName returns the name that a thread gave itself, at most 15 bytes, or "".

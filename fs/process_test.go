@@ -50,6 +50,18 @@ func TestR5ThreadsAreNamedByTheirProcess(t *testing.T) {
 	if _, ok := processOf(1 << 30); ok {
 		t.Error("a thread that is not there belongs to a process")
 	}
+	var p processes
+	for range 2 { // found, and found again
+		if pid := p.of(thread); int(pid) != os.Getpid() {
+			t.Errorf("thread %d belongs to %d, want %d", thread, pid, os.Getpid())
+		}
+		if pid := p.of(1 << 30); pid != 0 {
+			t.Errorf("a thread that is not there belongs to %d", pid)
+		}
+		if pid := p.of(uint32(os.Getppid())); int(pid) != os.Getppid() {
+			t.Errorf("thread %d belongs to %d", os.Getppid(), pid)
+		}
+	}
 	own, parent := uint32(os.Getpid()), uint32(os.Getppid())
 	if !isOfProcess(own, thread) || !isOfProcess(thread, own) || isOfProcess(parent, thread) || isOfProcess(thread, parent) || isOfProcess(own, 1<<30) {
 		t.Error("threads are taken for those of another process")
@@ -211,4 +223,30 @@ func TestW2ClosingThreadIsTold(t *testing.T) {
 	}()
 	wantErrno(t, "close", <-closed, unix.EHOSTUNREACH)
 	m.must(order{Do: "fail", Name: "upload"})
+}
+
+// BenchmarkProcessOf finds the process of a thread that is not its first, with and without the memory of the
+// process that was found last.
+func BenchmarkProcessOf(b *testing.B) {
+	threads := make(chan uint32)
+	go func() {
+		runtime.LockOSThread()
+		threads <- uint32(unix.Gettid())
+		<-b.Context().Done()
+	}()
+	thread := <-threads
+	if int(thread) == os.Getpid() {
+		b.Skip("the first thread")
+	}
+	b.Run("asked anew", func(b *testing.B) {
+		for b.Loop() {
+			processOf(thread)
+		}
+	})
+	b.Run("asked again", func(b *testing.B) {
+		var p processes
+		for b.Loop() {
+			p.of(thread)
+		}
+	})
 }
