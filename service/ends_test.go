@@ -3,6 +3,8 @@ package service_test
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
 )
 
 // refusal asks for an operation that must be refused with a status and a code.
@@ -314,4 +318,134 @@ func TestEndedGroupsDoNotCount(t *testing.T) {
 	if made, err := r.svc.CreateAccount(t.Context(), "carol", wire.Amount{}); err != nil || made.MemberOf != 0 {
 		t.Errorf("a new account is a member of %d groups, %v", made.MemberOf, err)
 	}
+}
+
+// Threat 45: groups that a stranger made, and ended, hide no other group from the page.
+func TestThreat45EndedGroupsHideNoOthers(t *testing.T) {
+	t.Parallel()
+	r := runWith(t, service.Config{DestructionDelay: -1, RequestRate: -1, Fees: ledger.Fees{}})
+	mallory, bob := r.user("mallory", "10"), r.user("bob", "10")
+	must[string](bob, wire.OpRegisterGroup, object{"group_id": "zoo"})
+	for i := range 501 { // a page of the account page, and one more
+		g := object{"group_id": fmt.Sprintf("a%03d", i)}
+		must[string](mallory, wire.OpRegisterGroup, g)
+		must[string](mallory, wire.OpAddGroupMember, object{"group_id": g["group_id"], "member_id": bob.id})
+		must[string](mallory, wire.OpDeleteGroup, g)
+	}
+	s, err := store.Open(t.Context(), r.dir, "")
+	ok(t, err)
+	defer s.Close()
+	list, err := groups.New(s, nil, nil, 0).Overview(t.Context(), bob.id, "", 501)
+	ok(t, err)
+	if len(list) != 1 {
+		t.Errorf("the first page of groups of bob has %d groups, and so there is no next: want 1, his own", len(list))
+	}
+}
+
+// Threat 45: of a group that ended nobody is told what others did before.
+func TestThreat45WatchAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	r := runAtOnce(t)
+	alice, bob := r.user("alice", "10"), r.user("bob", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice.adds(bob)
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "carol"})
+	ref := alice.upload("g", "secret", []byte("content")).Location
+	must[string](alice, wire.OpDeleteGroup, object{"group_id": "g"})
+	r.removes(1)
+	for _, u := range []*user{bob, r.user("carol", "1")} {
+		for _, e := range u.watch(0, 0).Events {
+			if e.Ref == ref && e.Kind == "record_transaction" {
+				t.Errorf("%s still sees the upload of %s: %+v", u.id, alice.id, e)
+			}
+		}
+	}
+}
+
+// Threat 74: a thief who used up the owner's share of the reserve of a full disk keeps nobody from taking back.
+func TestThreat74FullDisk(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t, "64m")
+	r := runWith(t, service.Config{DataDir: filepath.Join(dir, "data"), RequestRate: -1})
+	alice, bob := r.user("alice", "10"), r.user("bob", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice.adds(bob)
+	must[string](alice, wire.OpDeleteGroup, object{"group_id": "g"})
+	must[string](alice, wire.OpOfferGroup, object{"group_id": "g", "member_id": bob.id})
+	ok(t, os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 58<<20), 0o600)) // into the reserve, 6.4 MiB
+	for n := 0; ; n++ {
+		status, _ := alice.tool(wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id, "role": []string{"reader", "writer"}[n%2]})
+		if status != http.StatusOK || n > 100_000 {
+			break
+		}
+	}
+	if status, body := alice.tool(wire.OpOfferGroup, object{"group_id": "g", "member_id": ""}); status != http.StatusOK {
+		t.Errorf("the offer is not taken back: %d %s", status, body)
+	}
+	if status, body := alice.tool(wire.OpKeepFiles, object{"group_id": "g"}); status != http.StatusOK {
+		t.Errorf("the group is not kept: %d %s", status, body)
+	}
+}
+
+// Threat 45: the files of a group that ended end by its owner, also those that a member had removed.
+func TestThreat45FilesEndWithTheirGroup(t *testing.T) {
+	t.Parallel()
+	r, alice, bob := runWithMember(t)
+	ref := bob.upload("g", "his", []byte("x"))
+	bob.removes("his", ref.Seq)
+	must[string](alice, wire.OpDeleteGroup, object{"group_id": "g"})
+	r.dueNow()
+	r.exec("UPDATE files SET trash_until_ns = 1 WHERE trash_until_ns IS NOT NULL") // both are due in one sweep
+	r.removes(1)
+	var seq int64
+	var by string
+	db := r.openDatabase()
+	ok(t, db.QueryRow("SELECT seq FROM ledger WHERE kind = 'delete_group'").Scan(&seq))
+	ok(t, db.QueryRow("SELECT account FROM ledger WHERE kind = 'tombstone_transaction' AND seq > $1", seq).Scan(&by))
+	if by != alice.id {
+		t.Errorf("after delete_group, %s ended a file of the group", by)
+	}
+}
+
+// Threat 45: nothing waits in a group that ended, and the key of its lists is destroyed, too.
+func TestThreat45NothingWaitsAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	r, alice := runWithGroup(t)
+	refs := alice.many("g", groups.BulkFiles+1)
+	for _, ref := range refs {
+		alice.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
+	}
+	must[string](alice, wire.OpDeleteGroup, object{"group_id": "g"})
+	r.exec("UPDATE groups SET pending_end_ns = 1 WHERE pending_end_ns IS NOT NULL")
+	r.removes(1)
+	var keys int
+	ok(t, r.openDatabase().QueryRow("SELECT count(*) FROM groups WHERE list_key IS NOT NULL").Scan(&keys))
+	if keys > 0 {
+		t.Error("the list key of the ended group is there after the sweep")
+	}
+	list, err := r.svc.Waiting(t.Context())
+	ok(t, err)
+	if len(list) > 0 {
+		t.Errorf("after the group has ended there waits %+v", list)
+	}
+	r.audits()
+}
+
+// Threat 74: what any member asked for before is cancelled when a group changes its owner.
+func TestThreat74NothingWaitsForTheNewOwner(t *testing.T) {
+	t.Parallel()
+	r, alice, bob := runWithMember(t)
+	carol := r.user("carol", "100")
+	alice.adds(carol)
+	refs := carol.many("g", groups.BulkFiles+1)
+	for _, ref := range refs {
+		carol.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
+	}
+	must[string](alice, wire.OpOfferGroup, object{"group_id": "g", "member_id": bob.id})
+	r.offerNow()
+	must[string](bob, wire.OpAcceptGroup, object{"group_id": "g"})
+	if got := must[wire.PendingResult](bob, wire.OpGetPending, object{"group_id": "g"}); got.Files > 0 {
+		t.Errorf("%d deletions wait after accept_group", got.Files)
+	}
+	r.audits()
 }

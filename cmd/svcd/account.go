@@ -79,8 +79,8 @@ func newAccountHandOver(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "hand-over NAME MEMBER", Short: "Offer the groups of a disabled account to a member",
 		Long: "Offer every group that a disabled account owns to MEMBER, where MEMBER is a member of it. MEMBER becomes the owner of each that it accepts within\n" +
-			"7 days, with svcfs group accept GROUP or at its page. svcd account enable NAME takes the offers back. MEMBER reads nothing that it could not read\n" +
-			"before, but it may delete the files of others.",
+			"7 days, with svcfs group accept GROUP or at its page. svcd account enable NAME takes the offers back. MEMBER reads the\n" +
+			"trash of the others then, sees who retrieved what, and may delete the files of others.",
 		Example: "  svcd account hand-over alice bob --data ./data",
 		Args:    wantArgs(2, "want NAME and MEMBER", "for example: svcd account hand-over alice bob"),
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {

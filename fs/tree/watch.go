@@ -57,6 +57,7 @@ func (t *Tree) applyEvent(ctx context.Context, e sdk.Event) error {
 		}
 		return t.refreshGroups(ctx)
 	case sdk.EventAccepted, sdk.EventGroupDeleted:
+		t.warnPending(e) // nothing waits any more
 		return t.refreshGroups(ctx)
 	case sdk.EventFolderRenamed, sdk.EventFolderMade, sdk.EventFolderRemoved, sdk.EventUploaded, sdk.EventDeleted, sdk.EventRenamed, sdk.EventRemoved, sdk.EventRestored, sdk.EventAttributes:
 		t.mu.RLock()

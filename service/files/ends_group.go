@@ -2,14 +2,16 @@ package files
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// fromEnded finds the living files of groups that have ended, also those in the trash.
+// fromEnded finds the living files of groups that have ended, also those in the trash. It asks for no order, so that an
+// index of living files is read, and not the destroyed ones again and again.
 const (
-	selectEnded = "SELECT " + targetColumns + ", group_id, (SELECT owner FROM groups WHERE id = group_id)" + fromEnded + " ORDER BY group_id, seq LIMIT ?"
+	selectEnded = "SELECT " + targetColumns + ", group_id, (SELECT owner FROM groups WHERE id = group_id)" + fromEnded + " LIMIT ?"
 	fromEnded   = " FROM files WHERE group_id IN (SELECT id FROM groups WHERE ended_ns IS NOT NULL) AND deleted_ns IS NULL"
 )
 
@@ -31,5 +33,20 @@ func (f *Files) shredEnded(ctx context.Context, tx *store.Tx, limit int) ([]targ
 		}
 		shredded = append(shredded, v.target)
 	}
-	return shredded, nil
+	if len(shredded) == limit {
+		return shredded, nil
+	}
+	return shredded, f.endLists(ctx, tx)
+}
+
+// endLists destroys the list keys of groups that have ended and have no file left.
+func (f *Files) endLists(ctx context.Context, tx *store.Tx) error {
+	const ended = " WHERE ended_ns IS NOT NULL AND list_key IS NOT NULL"
+	if err := destroyKeys(ctx, tx, "SELECT list_key FROM groups"+ended); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "UPDATE groups SET list_key = NULL"+ended); err != nil {
+		return fmt.Errorf("end the lists of groups: %w", err)
+	}
+	return nil
 }

@@ -125,7 +125,8 @@ func (f *Files) Waiting(ctx context.Context) (list []Waiting, err error) {
 func anyDue(ctx context.Context, tx *store.Tx, now time.Time) (any bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pending_deletions WHERE due_ns <= ?) OR EXISTS (SELECT 1 FROM groups WHERE pending_retention_ns <= ?)
 		OR EXISTS (SELECT 1 FROM files WHERE trash_until_ns <= ?) OR EXISTS (SELECT 1 FROM groups WHERE pending_versions_ns <= ?)
-		OR EXISTS (SELECT 1 FROM groups WHERE pending_end_ns <= ?) OR EXISTS (SELECT 1`+fromEnded+`)`,
+		OR EXISTS (SELECT 1 FROM groups WHERE pending_end_ns <= ?) OR EXISTS (SELECT 1`+fromEnded+`)
+		OR EXISTS (SELECT 1 FROM groups WHERE ended_ns IS NOT NULL AND list_key IS NOT NULL)`,
 		now.UnixNano(), now.UnixNano(), now.UnixNano(), now.UnixNano(), now.UnixNano()).Scan(&any)
 	if err != nil {
 		return false, fmt.Errorf("look for what waits: %w", err)

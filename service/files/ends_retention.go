@@ -105,7 +105,7 @@ func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 }
 
 // removeBatch shreds one batch of files in one transaction: deletions that have waited,
-// files whose trash time is over, files of groups that have ended, expired files, then older versions. more reports that there may be
+// files of groups that have ended, files whose trash time is over, expired files, then older versions. more reports that there may be
 // others, even when removed is 0.
 func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, more bool, err error) {
 	var shredded []target
@@ -123,12 +123,12 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 		if shredded, more, err = f.deleteDue(ctx, tx, f.ledger.Now(), expiredBatch); err != nil {
 			return err
 		}
-		ended, err := f.endTrash(ctx, tx, f.ledger.Now(), expiredBatch-len(shredded))
+		ended, err := f.shredEnded(ctx, tx, expiredBatch-len(shredded))
 		if err != nil {
 			return err
 		}
 		shredded = append(shredded, ended...)
-		if ended, err = f.shredEnded(ctx, tx, expiredBatch-len(shredded)); err != nil {
+		if ended, err = f.endTrash(ctx, tx, f.ledger.Now(), expiredBatch-len(shredded)); err != nil {
 			return err
 		}
 		shredded = append(shredded, ended...)

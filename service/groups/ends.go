@@ -65,7 +65,18 @@ func end(ctx context.Context, tx *store.Tx, group string, r chain.Row) error {
 	if _, err := tx.ExecContext(ctx, "UPDATE groups SET ended_ns = ? WHERE id = ?", r.TimeNS, group); err != nil {
 		return fmt.Errorf("end a group: %w", err)
 	}
-	return ledger.ForgetWaiting(ctx, tx, group)
+	return forgetAll(ctx, tx, group)
+}
+
+// forgetAll cancels all that waits in a group.
+func forgetAll(ctx context.Context, tx *store.Tx, group string) error {
+	if err := ledger.ForgetWaiting(ctx, tx, group); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE group_id = ?", group); err != nil {
+		return fmt.Errorf("forget deletions: %w", err)
+	}
+	return nil
 }
 
 // beginEnds ends the groups that are due.

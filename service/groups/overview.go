@@ -24,7 +24,8 @@ const selectSummary = "SELECT id, " + groupColumns + ", " + roleColumn + ", (SEL
 // Overview returns a page of the groups an account belongs to, owned ones included:
 // at most limit whose names come after one, "" for the first page.
 func (gs *Groups) Overview(ctx context.Context, account, after string, limit int) ([]Summary, error) {
-	return gs.summaries(ctx, selectSummary+" AND id IN (SELECT group_id FROM members WHERE account = ? AND group_id > ? ORDER BY group_id LIMIT ?) ORDER BY id", account, account, after, limit)
+	return gs.summaries(ctx, selectSummary+` AND id IN (SELECT group_id FROM members JOIN groups g ON g.id = group_id AND g.ended_ns IS NULL
+		WHERE account = ? AND group_id > ? ORDER BY group_id LIMIT ?) ORDER BY id`, account, account, after, limit)
 }
 
 // OpenTo returns the groups with an open join window that an account can join, at most

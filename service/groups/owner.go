@@ -116,8 +116,7 @@ func (gs *Groups) withdraw(ctx context.Context, tx *store.Tx, g Group, account s
 }
 
 // Accept makes the caller the owner of a group that is offered to it. The owner of before
-// stays a member, as a writer. What that owner asked for and still waits is cancelled: also
-// the end of the group.
+// stays a member, as a writer. All that waits in the group is cancelled: also its end.
 func (gs *Groups) Accept(ctx context.Context, account string, req wire.GroupRequest) (string, error) {
 	group := req.GroupID
 	err := gs.store.Write(ctx, func(tx *store.Tx) error {
@@ -141,7 +140,7 @@ func (gs *Groups) Accept(ctx context.Context, account string, req wire.GroupRequ
 		if err != nil {
 			return fmt.Errorf("change owner: %w", err)
 		}
-		if err := ledger.ForgetWaiting(ctx, tx, group); err != nil {
+		if err := forgetAll(ctx, tx, group); err != nil {
 			return err
 		}
 		if err := forgetDeletions(ctx, tx, group, g.Owner); err != nil {

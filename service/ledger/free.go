@@ -52,6 +52,7 @@ type Bounds struct {
 
 // freely is how a change that costs nothing is held back.
 type freely struct {
+	always  bool // nothing holds it back: it takes back what was counted
 	counts  bool // it is one of the free changes of a day
 	anyRoom bool // it is made on a full disk too, where it may use a share of the reserve
 }
@@ -63,12 +64,14 @@ const ActionWithdraw = "withdraw_offer"
 // what takes rights away, is made on a full disk too. A deletion is bounded by its paid
 // upload, because a file is deleted once; a revocation by the addition before it. What takes
 // back a destruction or an offer is bounded by what it takes back: a stolen key that used up
-// the changes of an account must not keep its owner from that. A return from the trash is bounded by the removal
+// the changes of an account, or its share of the reserve, must not keep its owner from that. A return from the trash is bounded by the removal
 // before it, and who used up the changes of an account must not keep the account from
 // bringing files back.
 func freelyOf(action string) freely {
 	switch action {
-	case chain.KindTombstone, chain.KindRevoke, chain.KindKeep, ActionWithdraw:
+	case chain.KindKeep, ActionWithdraw:
+		return freely{always: true}
+	case chain.KindTombstone, chain.KindRevoke:
 		return freely{anyRoom: true}
 	case chain.KindRemove, chain.KindRemoveFolder, chain.KindRole, chain.KindPending, chain.KindAccept, chain.KindDeleteGroup:
 		return freely{counts: true, anyRoom: true}
@@ -110,6 +113,9 @@ func (l *Ledger) Free(ctx context.Context, tx *store.Tx, action string, n int64,
 }
 
 func (l *Ledger) holdBack(ctx context.Context, tx *store.Tx, how freely, n int64, r *chain.Record) error {
+	if how.always {
+		return nil
+	}
 	tags, err := writeTags(r.Tags)
 	if err != nil {
 		return fmt.Errorf("append record: %w", err)

@@ -19,9 +19,9 @@ const historyWindow = 20_000
 // selectHistory finds the records that an account may see in a part of the ledger: of a group that has
 // ended, nobody sees those of others. Owners are members, and stay members. CROSS JOIN keeps SQLite to the order of tables.
 const selectHistory = "SELECT " + columns + ` FROM ledger WHERE account = ? AND seq >= ? AND seq < ?
-	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND members.group_id NOT IN (SELECT id FROM groups WHERE ended_ns IS NOT NULL)
+	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND NOT EXISTS (SELECT 1 FROM groups WHERE id = members.group_id AND ended_ns IS NOT NULL)
 		AND ledger.group_id = members.group_id AND seq >= ? AND seq < ? AND kind <> '` + chain.KindClaim + `'
-	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND members.group_id IN (SELECT id FROM groups WHERE owner = ? AND ended_ns IS NULL)
+	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND EXISTS (SELECT 1 FROM groups WHERE id = members.group_id AND owner = ? AND ended_ns IS NULL)
 		AND ledger.group_id = members.group_id AND seq >= ? AND seq < ? AND kind = '` + chain.KindClaim + `'
 	ORDER BY seq DESC LIMIT ?`
 

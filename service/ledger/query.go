@@ -280,12 +280,13 @@ const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + 
 	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" + chain.KindTrash + "', '" + chain.KindRenameFolder + "', '" + chain.KindMakeFolder + "', '" + chain.KindRemoveFolder + "', '" +
 	chain.KindAttributes + "', '" + chain.KindVersions + "', '" + chain.KindFormat + "', '" + chain.KindOffer + "', '" + chain.KindAccept + "', '" + chain.KindDeleteGroup + "'"
 
-// selectEvents finds the events in the groups of a member since it became one, and its
-// own revocations. The query goes from the groups to their records (CROSS JOIN keeps
+// selectEvents finds the events in the groups of a member since it became one, of a group that ended those since
+// then, and its own revocations. The query goes from the groups to their records (CROSS JOIN keeps
 // SQLite to that) and reads no records of others. A caller who has seen no event yet
 // costs no more than the events it may see.
 const selectEvents = `SELECT seq, kind, ledger.group_id, ref, ledger.account, detail, time_ns FROM members CROSS JOIN ledger
 	WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= members.since AND seq > ? AND seq <= ? AND kind <> '` + chain.KindClaim + `' AND kind IN (` + eventKinds + `)
+		AND NOT EXISTS (SELECT 1 FROM groups WHERE id = members.group_id AND ended_ns > ledger.time_ns)
 	UNION ALL SELECT seq, kind, group_id, ref, account, detail, time_ns FROM ledger
 	WHERE kind = '` + chain.KindRevoke + `' AND detail = ? AND seq > ? AND seq <= ?
 	ORDER BY seq LIMIT ?`

@@ -198,10 +198,10 @@ func (s *State) applyToGroup(r *chain.Row) {
 			}
 		}
 		g.owner = r.Account
-		g.forgetPending()
+		s.forgetWaiting(g, r.Group)
 	case chain.KindDeleteGroup:
 		g.ended = &r.TimeNS
-		g.forgetPending()
+		s.forgetWaiting(g, r.Group)
 	case chain.KindOpenJoin:
 		until, role, said := strings.Cut(r.Detail, " ")
 		if !said {
@@ -252,6 +252,12 @@ func (g *groupState) forgetDestruction() {
 func (g *groupState) forgetPending() {
 	g.forgetDestruction()
 	g.offer("")
+}
+
+// forgetWaiting drops all that waits in a group, and the deletions too.
+func (s *State) forgetWaiting(g *groupState, group string) {
+	g.forgetPending()
+	maps.DeleteFunc(s.pending, func(_ string, p pendingState) bool { return p.group == group })
 }
 
 // offer notes the offer that a record has, none for "".
