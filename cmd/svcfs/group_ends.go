@@ -56,6 +56,12 @@ group accept', within 7 days; this account stays a member, a writer. Where the s
 destruction, an offer waits so long before it can be accepted. none takes an offer back.`,
 		Example: "  svcfs group hand-over team bob.svc.testnet\n  svcfs group hand-over team none",
 		Args:    exactly(2, "a GROUP, and an ACCOUNT or none"),
+		PreRunE: first(func(args []string) error {
+			if args[1] == "" { // an empty variable of a script, not a wish
+				return usage("name the member, or give none to take an offer back", "ACCOUNT is empty")
+			}
+			return nil
+		}),
 		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
 			member := args[1]
 			if member == offerNobody {
