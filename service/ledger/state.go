@@ -198,10 +198,12 @@ func (s *State) applyToGroup(r *chain.Row) {
 			}
 		}
 		g.owner = r.Account
-		s.forgetWaiting(g, r.Group)
+		g.forgetPending()
+		s.forgetDeletions(r.Group)
 	case chain.KindDeleteGroup:
 		g.ended = &r.TimeNS
-		s.forgetWaiting(g, r.Group)
+		g.forgetPending()
+		s.forgetDeletions(r.Group)
 	case chain.KindOpenJoin:
 		until, role, said := strings.Cut(r.Detail, " ")
 		if !said {
@@ -239,7 +241,7 @@ func (s *State) applyToGroup(r *chain.Row) {
 	case chain.KindKeep:
 		g.forgetDestruction()
 		g.versions = wire.Keep{}
-		maps.DeleteFunc(s.pending, func(_ string, p pendingState) bool { return p.group == r.Group })
+		s.forgetDeletions(r.Group)
 	}
 }
 
@@ -248,15 +250,14 @@ func (g *groupState) forgetDestruction() {
 	g.pending, g.pendingNS, g.nextVersions, g.nextVersionsNS, g.end = nil, nil, "", nil, nil
 }
 
-// forgetPending drops all that waits.
+// forgetPending drops all that waits, but for deletions of files.
 func (g *groupState) forgetPending() {
 	g.forgetDestruction()
 	g.offer("")
 }
 
-// forgetWaiting drops all that waits in a group, and the deletions too.
-func (s *State) forgetWaiting(g *groupState, group string) {
-	g.forgetPending()
+// forgetDeletions drops the deletions that wait in a group.
+func (s *State) forgetDeletions(group string) {
 	maps.DeleteFunc(s.pending, func(_ string, p pendingState) bool { return p.group == group })
 }
 
