@@ -114,6 +114,9 @@ func TestThreat45GroupsAreDeleted(t *testing.T) {
 		} {
 			u.refusal(op, request, http.StatusForbidden, wire.CodeGroupDeleted)
 		}
+		if got := must[wire.AuthStatusResult](u, wire.OpAuthStatus, group); *got.AuthorizedForGroup || got.Role != "" {
+			t.Errorf("%s is told to be a member, %+v", u.id, got)
+		}
 		for _, op := range []string{wire.OpGetMemberGroups, wire.OpGetOwnedGroups} {
 			if list := u.listed(op, object{}); len(list) > 0 {
 				t.Errorf("%s lists %v", op, list)

@@ -162,7 +162,7 @@ func (s *server) authStatus(ctx context.Context, account string, req wire.GroupR
 		if refused.Code == wire.CodeInternal {
 			return nil, err
 		}
-		out.AuthError = refused.Text
+		out.AuthError, role = refused.Text, "" // a group that has ended has its members still
 	}
 	member := role != ""
 	out.AuthorizedForGroup, out.Role = &member, role
