@@ -157,11 +157,7 @@ func (s *server) sendFirst(w http.ResponseWriter, r *http.Request, b *files.InBl
 }
 
 // openBlocks opens the file of a ticket, if the account may read it still.
-func (s *server) openBlocks(r *http.Request) (t ticketBody, b *files.InBlocks, err error) {
-	account, err := s.caller(r)
-	if err != nil {
-		return t, nil, err
-	}
+func (s *server) openBlocks(r *http.Request, account string) (t ticketBody, b *files.InBlocks, err error) {
 	if t, err = s.openTicket(r.PathValue("ticket"), account, true); err != nil {
 		return t, nil, err
 	}
@@ -170,8 +166,8 @@ func (s *server) openBlocks(r *http.Request) (t ticketBody, b *files.InBlocks, e
 }
 
 // getBlocks streams sealed blocks to the holder of a ticket, with ranges.
-func (s *server) getBlocks(w http.ResponseWriter, r *http.Request) error {
-	t, b, err := s.openBlocks(r)
+func (s *server) getBlocks(w http.ResponseWriter, r *http.Request, account string) error {
+	t, b, err := s.openBlocks(r, account)
 	if err != nil {
 		return err
 	}
@@ -200,8 +196,8 @@ func firstByte(ranges string, size int64) int64 {
 }
 
 // getTile answers hashes of the tree over the blocks.
-func (s *server) getTile(w http.ResponseWriter, r *http.Request) error {
-	_, b, err := s.openBlocks(r)
+func (s *server) getTile(w http.ResponseWriter, r *http.Request, account string) error {
+	_, b, err := s.openBlocks(r, account)
 	if err != nil {
 		return err
 	}
@@ -216,8 +212,8 @@ func (s *server) getTile(w http.ResponseWriter, r *http.Request) error {
 }
 
 // getManifest answers the manifest of a file.
-func (s *server) getManifest(w http.ResponseWriter, r *http.Request) error {
-	_, b, err := s.openBlocks(r)
+func (s *server) getManifest(w http.ResponseWriter, r *http.Request, account string) error {
+	_, b, err := s.openBlocks(r, account)
 	if err != nil {
 		return err
 	}

@@ -19,19 +19,24 @@ func asked[Request any](s *server, w http.ResponseWriter, r *http.Request) (acco
 	if account, err = s.caller(r); err != nil {
 		return "", req, err
 	}
+	req, err = requested[Request](s, w, r)
+	return account, req, err
+}
+
+// requested reads a small request of an account into its shape.
+func requested[Request any](s *server, w http.ResponseWriter, r *http.Request) (req Request, err error) {
 	size := r.ContentLength
 	if size < 0 { // not known
 		size = maxRequestBytes
 	}
 	if err := s.holdMemory(r, bodyCopies*min(size, maxRequestBytes)); err != nil {
-		return "", req, err
+		return req, err
 	}
 	raw, err := body(w, r, maxRequestBytes)
 	if err != nil {
-		return "", req, err
+		return req, err
 	}
-	req, err = decode[Request](raw)
-	return account, req, err
+	return decode[Request](raw)
 }
 
 // body reads a JSON request. A missing or malformed body counts as {}, as at
@@ -66,15 +71,21 @@ func wellFormed(raw []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// decode reads a request into its shape; a field of the wrong type is refused.
-func decode[T any](raw []byte) (T, error) {
-	var v T
-	if err := json.Unmarshal(raw, &v); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
-			return v, fault.New(wire.CodeInvalidJSON, "field %.60q has the wrong type", wrong.Field)
-		}
-		return v, fault.New(wire.CodeInvalidJSON, "the request is not the JSON that was expected")
+// decode reads a request as [decodeInto] does.
+func decode[T any](raw []byte) (v T, err error) {
+	err = decodeInto(raw, &v)
+	return v, err
+}
+
+// decodeInto reads a request into its shape; a field of the wrong type is refused.
+func decodeInto(raw []byte, v any) error {
+	err := json.Unmarshal(raw, v)
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &wrong):
+		return fault.New(wire.CodeInvalidJSON, "field %.60q has the wrong type", wrong.Field)
 	}
-	return v, nil
+	return fault.New(wire.CodeInvalidJSON, "the request is not the JSON that was expected")
 }

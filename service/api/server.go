@@ -94,8 +94,8 @@ func (s *server) calling(h web.Transfer) handler {
 	}
 }
 
-// tool is one operation: it decodes its request and returns its result.
-type tool func(ctx context.Context, account string, body []byte) (any, error)
+// tool is one operation: it has read decode its request, and returns its result.
+type tool func(ctx context.Context, account string, read func(request any) error) (any, error)
 
 // New returns the handler of the whole service.
 func New(d Deps) (http.Handler, error) {
@@ -103,12 +103,15 @@ func New(d Deps) (http.Handler, error) {
 		memory: newMemory(d.Memory), underWay: throttle.NewSlots[string](underWayPerAccount), spools: throttle.NewSlots[string](spoolsPerAccount),
 		work: semaphore.NewWeighted(int64(workPerCore * runtime.GOMAXPROCS(0)))}
 	d.Files.Limit(files.Limits{Memory: s.holdForFile, Turn: s.turn})
-	page, err := web.New(d.Deps, s.refuse, s.admitPage, web.Uploads{Part: s.putPart, Record: s.putPlain})
+	reads := map[string]web.Transfer{wire.PathReadBlob + "{ticket}": s.getBlob, wire.PathBlocks + "{ticket}": s.getBlocks,
+		wire.PathTiles + "{ticket}/{tile...}": s.getTile, wire.PathManifest + "{ticket}": s.getManifest}
+	page, err := web.New(d.Deps, s.refuse, s.admitPage,
+		web.API{Operation: s.operation, Retrieve: s.retrieve, Reads: reads, Part: s.putPart, Record: s.putPlain})
 	if err != nil {
 		return nil, err
 	}
 	s.tools = s.operations()
-	s.special = map[string]handler{wire.OpFinalizeUpload: s.finalize, wire.OpFinalizeUploads: s.finalizeUploads, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch,
+	s.special = map[string]handler{wire.OpFinalizeUpload: s.finalize, wire.OpFinalizeUploads: s.finalizeUploads, wire.OpPrepareRetrieve: s.calling(s.retrieve), wire.OpWatch: s.watch,
 		wire.OpGetOwnedGroups: s.names(d.Groups.Owned), wire.OpGetMemberGroups: s.names(d.Groups.Of), wire.OpGetGroupTransactions: s.transactions}
 	mux := http.NewServeMux()
 	mux.Handle("POST "+wire.PathSessionToken, s.open(s.refusing(s.sessionToken)))
@@ -117,12 +120,11 @@ func New(d Deps) (http.Handler, error) {
 	mux.HandleFunc("POST "+wire.PathFinalizeGenA, s.refusing(s.finalize))
 	mux.HandleFunc("PUT "+wire.PathUploadBlob+"{id}", s.refusing(s.calling(s.putBlob)))
 	mux.HandleFunc("PUT "+wire.PathSealed+"{id}", s.refusing(s.putSealed))
-	mux.HandleFunc("GET "+wire.PathReadBlob+"{ticket}", s.refusing(s.getBlob))
 	mux.HandleFunc("GET "+wire.PathParts+"{id}", s.refusing(s.getParts))
 	mux.HandleFunc("PUT "+wire.PathParts+"{id}/{part}", s.refusing(s.calling(s.putPart)))
-	mux.HandleFunc("GET "+wire.PathBlocks+"{ticket}", s.refusing(s.getBlocks))
-	mux.HandleFunc("GET "+wire.PathTiles+"{ticket}/{tile...}", s.refusing(s.getTile))
-	mux.HandleFunc("GET "+wire.PathManifest+"{ticket}", s.refusing(s.getManifest))
+	for path, read := range reads {
+		mux.HandleFunc("GET "+path, s.refusing(s.calling(read)))
+	}
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.Handle("GET "+wire.PathCapabilities, s.open(http.HandlerFunc(s.capabilities)))
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)

@@ -13,9 +13,9 @@ import (
 
 // typed is an operation on a request of one shape.
 func typed[Request, Result any](f func(ctx context.Context, account string, req Request) (Result, error)) tool {
-	return func(ctx context.Context, account string, raw []byte) (any, error) {
-		req, err := decode[Request](raw)
-		if err != nil {
+	return func(ctx context.Context, account string, read func(request any) error) (any, error) {
+		var req Request
+		if err := read(&req); err != nil {
 			return nil, err
 		}
 		return f(ctx, account, req)
@@ -69,20 +69,25 @@ func (s *server) tool(w http.ResponseWriter, r *http.Request) error {
 	if answer := s.special[op]; answer != nil {
 		return answer(w, r)
 	}
-	run, ok := s.tools[op]
-	if !ok {
+	if s.tools[op] == nil {
 		return fault.New(wire.CodeUnsupported, "operation not found: %.60q is not offered here", op)
 	}
-	account, req, err := asked[json.RawMessage](s, w, r)
+	account, raw, err := asked[json.RawMessage](s, w, r)
 	if err != nil {
 		return err
 	}
+	return s.operation(w, r, account, op, func(request any) error { return decodeInto(raw, request) })
+}
+
+// operation answers an operation whose request read decodes: of a program, or of the account page.
+func (s *server) operation(w http.ResponseWriter, r *http.Request, account, op string,
+	read func(request any) error) error {
 	if op == wire.OpGetGroupMembers {
 		if err := s.holdMemory(r, valueMemory); err != nil {
 			return err
 		}
 	}
-	value, err := run(r.Context(), account, req)
+	value, err := s.tools[op](r.Context(), account, read)
 	if err != nil {
 		return err
 	}

@@ -44,8 +44,8 @@ func (s *server) finalize(w http.ResponseWriter, r *http.Request) error {
 }
 
 // retrieve hands out a key with the ciphertext, or with the address of it.
-func (s *server) retrieve(w http.ResponseWriter, r *http.Request) error {
-	account, req, err := asked[wire.PrepareRetrieveRequest](s, w, r)
+func (s *server) retrieve(w http.ResponseWriter, r *http.Request, account string) error {
+	req, err := requested[wire.PrepareRetrieveRequest](s, w, r)
 	if err != nil {
 		return err
 	}
@@ -141,11 +141,7 @@ func (s *server) openTicket(text, account string, inBlocks bool) (ticketBody, er
 }
 
 // getBlob streams ciphertext to the holder of a ticket, with ranges.
-func (s *server) getBlob(w http.ResponseWriter, r *http.Request) error {
-	account, err := s.caller(r)
-	if err != nil {
-		return err
-	}
+func (s *server) getBlob(w http.ResponseWriter, r *http.Request, account string) error {
 	t, err := s.openTicket(r.PathValue("ticket"), account, false)
 	if err != nil {
 		return err

@@ -1,11 +1,8 @@
 package web
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -15,7 +12,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
-	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
@@ -31,69 +27,45 @@ const (
 	maxNames = 20
 	// costDays is how far back the costs go.
 	costDays = 30
-	// maxWindowHours bounds a join window: a year.
-	maxWindowHours = 366 * 24
 )
 
-// reads are the free questions of the page.
+// reads are the free questions of the page that are no operations: lists as it draws them.
 func (p *page) reads() map[string]action {
 	return map[string]action{
-		"groups": p.listGroups, "group": p.group, "folder": p.folder, "file": p.file, "trash": p.trash, "ledger": p.history, "costs": p.costs,
-		"versions": p.tryVersions, "names": p.lookAtNames,
+		"groups": p.listGroups, "group": p.group, "folder": p.folder, "file": p.file, "trash": p.trash,
+		"ledger": p.history, "costs": p.costs, "names": p.lookAtNames,
 	}
 }
 
-// actions change something, and may cost.
-func (p *page) actions() map[string]action {
-	return map[string]action{
-		"key": with(p.newKey), "retrieve": with(p.retrieve),
-		"groups/create": with(p.createGroup), "groups/open": with(p.openWindow), "groups/add": with(p.addMember),
-		"groups/revoke": said(p.Groups.Revoke), "groups/join": said(p.Groups.Join), "groups/close": said(p.Groups.CloseJoin),
-		"groups/keep": said(p.Groups.Keep), "groups/trash": said(p.Groups.SetTrash), "restore": with(p.restore), "remove": with(p.remove),
-		"groups/leave": said(p.Groups.Leave), "groups/offer": said(p.Groups.Offer), "groups/accept": said(p.Groups.Accept), "groups/delete": with(p.deleteGroup),
-		"groups/retention": said(p.Groups.SetRetention), "groups/versions": said(p.Groups.SetVersions),
+// operations are those of the service's table that the page needs: /account/api/tools/OP answers a session as
+// /tools/OP answers a program. The others need the API key.
+func operations() []string {
+	return []string{
+		wire.OpAuthStatus, wire.OpRegisterGroup, wire.OpDeleteGroup,
+		wire.OpAddGroupMember, wire.OpRevokeGroupMember, wire.OpLeaveGroup, wire.OpOfferGroup, wire.OpAcceptGroup,
+		wire.OpJoinGroup, wire.OpCreateHackathonGroup, wire.OpCloseHackathonJoin,
+		wire.OpGetPending, wire.OpKeepFiles, wire.OpSetGroupRetention,
+		wire.OpGetTrash, wire.OpSetGroupTrash, wire.OpRemoveFile, wire.OpRestoreFile,
+		wire.OpSetGroupVersions, wire.OpTryGroupVersions,
 	}
 }
 
-// keyRequest is the request of newKey.
-type keyRequest struct {
-	Replace bool `json:"replace"`
-}
-
-// createRequest is the request of createGroup.
-type createRequest struct {
-	GroupID string       `json:"group_id"`
-	Window  *windowHours `json:"window"` // nil = only the owner can ever add members
-}
-
-// windowRequest is the request of openWindow.
-type windowRequest struct {
-	wire.GroupRequest
-	windowHours
-}
-
-// with reads the request of an action into its shape.
-func with[T any](do func(r *http.Request, account string, req T) (any, error)) action {
-	return func(r *http.Request, account string) (any, error) {
-		req, err := decode[T](r)
-		if err != nil {
-			return nil, err
-		}
-		return do(r, account, req)
+// operation answers an operation of the table. Unlike a program, the page is held to the fields of its requests.
+func (p *page) operation(op string) Transfer {
+	return func(w http.ResponseWriter, r *http.Request, account string) error {
+		return p.api.Operation(w, r, account, op, func(request any) error { return decode(r, request) })
 	}
-}
-
-// said is an operation that answers with a sentence.
-func said[T any](do func(ctx context.Context, account string, req T) (string, error)) action {
-	return with(func(r *http.Request, account string, req T) (any, error) {
-		text, err := do(r.Context(), account, req)
-		return map[string]string{"message": text}, err
-	})
 }
 
 // newKey makes the account's API key, or replaces the key when the request says so. Only
 // this one answer holds the key.
-func (p *page) newKey(r *http.Request, account string, req keyRequest) (any, error) {
+func (p *page) newKey(r *http.Request, account string) (any, error) {
+	var req struct {
+		Replace bool `json:"replace"`
+	}
+	if err := decode(r, &req); err != nil {
+		return nil, err
+	}
 	has, err := p.Accounts.HasKey(r.Context(), account)
 	if err != nil {
 		return nil, err
@@ -174,73 +146,12 @@ func (p *page) group(r *http.Request, account string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var pending wire.PendingResult
-	var trash wire.TrashResult
-	if role != "" {
-		if pending, err = p.Groups.Pending(r.Context(), account, asked); err != nil {
-			return nil, err
-		}
-		if trash, err = p.Groups.Trash(r.Context(), account, asked); err != nil {
-			return nil, err
-		}
-	}
 	return struct {
 		groupView
-		MemberIDs   []string           `json:"member_ids"`
-		MemberRoles []wire.Role        `json:"member_roles"` // in the same order
-		Pending     wire.PendingResult `json:"pending"`
-		Trash       wire.TrashResult   `json:"trash"`
-	}{viewGroup(groups.Summary{Group: g, Role: role, Members: int64(len(members.Names))}, p.Ledger.Now()), members.Names, members.Roles, pending, trash}, nil
-}
-
-// windowHours is a join window in a request.
-type windowHours struct {
-	Hours   int64     `json:"hours"`
-	MaxUses *int64    `json:"max_uses"`
-	Role    wire.Role `json:"role"` // of accounts that join; "" = as before
-}
-
-func (p *page) createGroup(r *http.Request, account string, req createRequest) (any, error) {
-	if req.Window != nil {
-		if _, _, err := p.Groups.View(r.Context(), req.GroupID, account); err == nil {
-			return nil, fault.New(wire.CodeGroupExists, "Group exists: %q", req.GroupID)
-		}
-		return p.openJoin(r, account, req.GroupID, *req.Window)
-	}
-	text, err := p.Groups.Register(r.Context(), account, req.GroupID, false)
-	return map[string]string{"message": text}, err
-}
-
-func (p *page) openWindow(r *http.Request, account string, req windowRequest) (any, error) {
-	if _, _, err := p.Groups.View(r.Context(), req.GroupID, account); err != nil { // opening would register it
-		return nil, err
-	}
-	return p.openJoin(r, account, req.GroupID, req.windowHours)
-}
-
-func (p *page) openJoin(r *http.Request, account, group string, w windowHours) (any, error) {
-	if w.Hours < 1 || w.Hours > maxWindowHours {
-		return nil, fault.New(wire.CodeValidation, "a join window lasts 1 to %d hours", maxWindowHours)
-	}
-	expires := p.Ledger.Now().Add(time.Duration(w.Hours) * time.Hour)
-	text, err := p.Groups.OpenJoin(r.Context(), account, wire.OpenJoinRequest{GroupID: group, ExpiresAt: strconv.FormatInt(expires.UnixNano(), 10),
-		MaxUses: w.MaxUses, Role: w.Role})
-	return map[string]string{"message": text}, err
-}
-
-func (p *page) addMember(r *http.Request, account string, req wire.MemberRequest) (any, error) {
-	added, err := p.Groups.Add(r.Context(), account, req)
-	return map[string]any{"message": added.Text, "exists": added.Exists}, err
-}
-
-// deleteGroup also tells whether the group has ended, or waits.
-func (p *page) deleteGroup(r *http.Request, account string, req wire.GroupRequest) (any, error) {
-	text, err := p.Groups.Delete(r.Context(), account, req)
-	if err != nil {
-		return nil, err
-	}
-	_, _, err = p.Groups.View(r.Context(), req.GroupID, account)
-	return map[string]any{"message": text, "ended": err != nil && fault.Of(err).Code == wire.CodeGroupDeleted}, nil
+		MemberIDs   []string    `json:"member_ids"`
+		MemberRoles []wire.Role `json:"member_roles"` // in the same order
+	}{viewGroup(groups.Summary{Group: g, Role: role, Members: int64(len(members.Names))}, p.Ledger.Now()),
+		members.Names, members.Roles}, nil
 }
 
 // before is the sequence that a page of rows ends below; 0 = the first page.
@@ -326,19 +237,6 @@ func viewFiles(rows []wire.TransactionRow) []fileView {
 	return views
 }
 
-// tryVersions answers what a setting would destroy.
-func (p *page) tryVersions(r *http.Request, account string) (any, error) {
-	return p.Groups.TryVersions(r.Context(), account, wire.SetVersionsRequest{GroupID: r.FormValue("group"), Keep: r.FormValue("keep")})
-}
-
-func (p *page) restore(r *http.Request, account string, req wire.NameRequest) (any, error) {
-	return p.Files.Restore(r.Context(), account, req)
-}
-
-func (p *page) remove(r *http.Request, account string, req wire.NameRequest) (any, error) {
-	return p.Files.Remove(r.Context(), account, req)
-}
-
 // fileView is a file record as the page shows it.
 type fileView struct {
 	wire.TransactionRow
@@ -356,111 +254,6 @@ func viewFile(row wire.TransactionRow) fileView {
 		contentType = *row.ContentType
 	}
 	return fileView{row, names.Show(names.Recorded(name, contentType, hash), row.IPFSHash)}
-}
-
-// retrieve charges one retrieval and hands the key to the page, with the
-// ciphertext when it is small; the page decrypts and compares.
-func (p *page) retrieve(r *http.Request, account string, req wire.PrepareRetrieveRequest) (any, error) {
-	stored, err := p.Files.Retrieve(r.Context(), account, req, wire.InlineBlobBytes)
-	if err != nil {
-		return nil, err
-	}
-	out := struct {
-		Key    string          `json:"key"`
-		Format json.RawMessage `json:"format"`
-		Inline []byte          `json:"inline,omitempty"` // absent = ask for the blob
-		Size   int64           `json:"size"`             // of the blob, or of all sealed blocks
-		Fee    string          `json:"fee"`              // tokens
-
-		// Of a file in blocks.
-		Manifest []byte            `json:"manifest,omitempty"` // absent = ask for it
-		Tiles    map[string][]byte `json:"tiles,omitempty"`    // some, by path
-	}{Key: stored.Key.Base64(), Format: stored.Format, Inline: stored.Inline, Size: stored.BlobSize, Fee: stored.Fee.Tokens()}
-	if b := stored.InBlocks; b != nil {
-		out.Size, out.Tiles = b.Size, b.Edges
-		if len(b.Manifest) <= wire.InlineManifestBytes {
-			out.Manifest = b.Manifest
-		}
-	}
-	return out, nil
-}
-
-// blob streams ciphertext to a member. It is of no use without the key.
-func (p *page) blob(w http.ResponseWriter, r *http.Request) {
-	account, err := p.caller(r)
-	if err != nil {
-		p.refuse(w, r, err)
-		return
-	}
-	f, info, err := p.Files.OpenBlob(r.Context(), account, r.FormValue("group"), r.FormValue("ref"))
-	if err != nil {
-		p.refuse(w, r, err)
-		return
-	}
-	defer f.Close()
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("ETag", strconv.Quote(hex.EncodeToString(info.Sum[:])))
-	r.Header.Del("Range") // the page asks for the whole
-	http.ServeContent(w, r, "", time.Time{}, f)
-}
-
-// inBlocks opens a file in blocks for a member.
-func (p *page) inBlocks(r *http.Request) (*files.InBlocks, error) {
-	account, err := p.caller(r)
-	if err != nil {
-		return nil, err
-	}
-	return p.Files.OpenBlocks(r.Context(), account, r.FormValue("group"), r.FormValue("ref"))
-}
-
-// bytesOf answers a part of what describes a file in blocks.
-func (p *page) bytesOf(read func(*http.Request, *files.InBlocks) ([]byte, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		b, err := p.inBlocks(r)
-		var raw []byte
-		if err == nil {
-			raw, err = read(r, b)
-		}
-		if err != nil {
-			p.refuse(w, r, err)
-			return
-		}
-		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
-		_, _ = w.Write(raw) // the caller may be gone
-	}
-}
-
-func manifest(_ *http.Request, b *files.InBlocks) ([]byte, error) { return b.Manifest, nil }
-
-func tile(r *http.Request, b *files.InBlocks) ([]byte, error) {
-	return b.Tile(r.Context(), r.FormValue("path"))
-}
-
-// blocks streams the sealed blocks of a file to a member, from the byte "from" on.
-func (p *page) blocks(w http.ResponseWriter, r *http.Request) {
-	b, err := p.inBlocks(r)
-	if err != nil {
-		p.refuse(w, r, err)
-		return
-	}
-	from, err := strconv.ParseInt(r.FormValue("from"), 10, 64)
-	if err != nil || from < 0 || from >= b.Size {
-		p.refuse(w, r, fault.New(wire.CodeValidation, "from must be a byte of the file"))
-		return
-	}
-	reader := b.Reader(r.Context())
-	defer reader.Close()
-	if _, err = reader.Seek(from, io.SeekStart); err == nil {
-		err = reader.Open()
-	}
-	if err != nil {
-		p.refuse(w, r, err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Length", strconv.FormatInt(b.Size-from, 10))
-	_, _ = io.Copy(w, reader) // an answer that is too short is asked for again
 }
 
 // lookAtNames answers, before an upload, whether names are in use.

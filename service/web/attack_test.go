@@ -39,7 +39,7 @@ const attacks = `
 	const api = %[1]q + "/account/api/";
 	const done = [];
 	const attempt = (name, f) => done.push(Promise.resolve().then(f).then((v) => name + ": " + v, () => name + ": refused"));
-	const changes = {"key": {replace: true}, "sign-out": {}, "groups/create": {group_id: "stolen", window: null}};
+	const changes = {"key": {replace: true}, "sign-out": {}, "tools/register_group": {group_id: "stolen"}};
 	for (const [path, body] of Object.entries(changes)) {
 		const json = JSON.stringify(body);
 		for (const type of ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"]) attempt("form " + type, () => new Promise((resolve) => {

@@ -235,7 +235,7 @@ func TestVerifyLargeFilesInTheBrowser(t *testing.T) {
 	s := serve(t, func(cfg *service.Config) { cfg.MaxFileBytes = 64 << 20 })
 	var cuts atomic.Int32 // connections that break in the middle
 	s.front = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		if r.URL.Path == "/account/api/blocks" && cuts.Add(-1) >= 0 {
+		if strings.HasPrefix(r.URL.Path, "/account/api"+wire.PathBlocks) && cuts.Add(-1) >= 0 {
 			w = &cutWriter{w, 150_000}
 		}
 		next.ServeHTTP(w, r)
@@ -315,8 +315,8 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	return c.ResponseWriter.Write(p)
 }
 
-// Blocks, tiles and manifests are for members, at each request.
-func TestBlocksOfThePageAreForMembers(t *testing.T) {
+// Content is for members with a ticket of theirs, at each request.
+func TestContentOfThePageIsForMembers(t *testing.T) {
 	t.Parallel()
 	enginetest.OnBoth(t, func(t *testing.T) {
 		s := serve(t)
@@ -325,39 +325,73 @@ func TestBlocksOfThePageAreForMembers(t *testing.T) {
 		alice.add("team", bob.id)
 		content := random(2*64<<10 + 1)
 		ref := alice.saveBlocks("team", "f", content, nil, numbers(3), fmt.Sprintf("%x", sumOf(content))).ref
-		whole := alice.upload("team", "whole", []byte("x"), nil, "").CID
+		whole := alice.upload("team", "whole", random(wire.InlineBlobBytes), nil, "").CID
 		member, stranger, nobody := bob.signedIn(), s.user("carol", "10").signedIn(), client(t)
-		status := func(c *http.Client, query string) int {
-			code, _ := do(t, c, s.page(http.MethodGet, query, nil))
-			return code
+		retrieve := func(c *http.Client, ref string) (int, string) {
+			return do(t, c, s.page(http.MethodPost, "tools/prepare_retrieve",
+				object{"group_id": "team", "ipfs_hash": ref, "formats": []int{1, 2}, "transfer": wire.TransferRaw}))
 		}
-		of := func(ref string) []string {
-			q := "?group=team&ref=" + ref
-			return []string{"blocks" + q + "&from=0", "manifest" + q, "tile" + q + "&path=tile/8/0/000.p/3"}
+		read := func(c *http.Client, address, ranges string) (int, string) {
+			req := s.page(http.MethodGet, "", nil)
+			req.URL.Path = address
+			if ranges != "" {
+				req.Header.Set("Range", ranges)
+			}
+			return do(t, c, req)
 		}
-		for _, query := range of(ref) {
-			if got := []int{status(member, query), status(stranger, query), status(nobody, query)}; !slices.Equal(got, []int{200, 403, 401}) {
-				t.Errorf("%s: %v of a member, a stranger and nobody", query, got)
+		statuses := func(do func(*http.Client) (int, string)) (list []int) {
+			for _, c := range []*http.Client{member, stranger, nobody} {
+				status, _ := do(c)
+				list = append(list, status)
+			}
+			return list
+		}
+		tickets := map[string]string{}
+		for ref, path := range map[string]string{ref: wire.PathBlocks, whole: wire.PathReadBlob} {
+			got := statuses(func(c *http.Client) (int, string) { return retrieve(c, ref) })
+			if !slices.Equal(got, []int{200, 403, 401}) {
+				t.Errorf("%v retrieve as a member, a stranger and nobody", got)
+			}
+			_, body := retrieve(member, ref)
+			address, _ := decode(t, body)["result"].(object)["data_url"].(string)
+			var isAddress bool
+			if tickets[ref], isAddress = strings.CutPrefix(address, path); !isAddress {
+				t.Fatal(body)
 			}
 		}
-		for _, query := range append(of(whole), "tile?group=team&ref="+ref+"&path=tile/8/0/000", "tile?group=team&ref="+ref, "blocks?group=team&ref=none&from=0") {
-			if got := status(member, query); got != http.StatusNotFound {
-				t.Errorf("%s: %d", query, got)
+		inBlocks, inOnePiece := tickets[ref], tickets[whole]
+		const ofPage = "/account/api"
+		addresses := []string{ofPage + wire.PathBlocks + inBlocks, ofPage + wire.PathManifest + inBlocks,
+			ofPage + wire.PathTiles + inBlocks + "/tile/8/0/000.p/3", ofPage + wire.PathReadBlob + inOnePiece}
+		for _, address := range addresses {
+			got := statuses(func(c *http.Client) (int, string) { return read(c, address, "") })
+			if !slices.Equal(got, []int{200, 404, 401}) {
+				t.Errorf("%s: %v of a member with his ticket, a stranger and nobody", address, got)
+			}
+			if status, body := read(member, strings.TrimPrefix(address, ofPage), ""); status != http.StatusUnauthorized {
+				t.Errorf("%s of programs in a session: %d %s", address, status, body)
 			}
 		}
-		for _, from := range []string{"", "-1", "x", "131157", "9223372036854775808"} {
-			if got := status(member, "blocks?group=team&ref="+ref+"&from="+from); got != http.StatusBadRequest {
-				t.Errorf("from %q: %d", from, got)
+		for _, address := range []string{wire.PathBlocks + inOnePiece, wire.PathManifest + inOnePiece,
+			wire.PathTiles + inOnePiece + "/tile/8/0/000.p/3", wire.PathReadBlob + inBlocks, wire.PathTiles + inBlocks + "/",
+			wire.PathTiles + inBlocks + "/tile/8/0/000", wire.PathBlocks + "none", wire.PathReadBlob + "none.none"} {
+			if got, body := read(member, ofPage+address, ""); got != http.StatusNotFound {
+				t.Errorf("%s: %d %s", address, got, body)
 			}
 		}
-		code, last := do(t, member, s.page(http.MethodGet, "blocks?group=team&ref="+ref+"&from=131155", nil))
-		if _, all := do(t, member, s.page(http.MethodGet, of(ref)[0], nil)); code != http.StatusOK || len(all) != 131157 || last != all[131155:] {
-			t.Errorf("from a byte on: %d with %d of %d bytes", code, len(last), len(all))
+		for _, ranges := range []string{"bytes=131157-", "bytes=x-", "bytes=9223372036854775808-"} {
+			if got, _ := read(member, addresses[0], ranges); got != http.StatusRequestedRangeNotSatisfiable {
+				t.Errorf("%s: %d", ranges, got)
+			}
 		}
-		s.post(alice.signedIn(), "groups/revoke", object{"group_id": "team", "member_id": bob.id})
-		for _, query := range of(ref) {
-			if got := status(member, query); got != http.StatusForbidden {
-				t.Errorf("%s after the revocation: %d", query, got)
+		status, last := read(member, addresses[0], "bytes=131155-")
+		if _, all := read(member, addresses[0], ""); status != http.StatusPartialContent || len(all) != 131157 || last != all[131155:] {
+			t.Errorf("from a byte on: %d with %d of %d bytes", status, len(last), len(all))
+		}
+		s.post(alice.signedIn(), "tools/revoke_group_member", object{"group_id": "team", "member_id": bob.id})
+		for _, address := range addresses {
+			if got, body := read(member, address, ""); got != http.StatusForbidden {
+				t.Errorf("%s after the revocation: %d %s", address, got, body)
 			}
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/enginetest"
@@ -199,47 +200,57 @@ func TestPageRulesOnBothEngines(t *testing.T) {
 		s := serve(t)
 		alice, bob := s.user("alice", "10"), s.user("bob", "10")
 		a, b := alice.signedIn(), bob.signedIn()
-		s.post(a, "groups/create", object{"group_id": "open", "window": object{"hours": 1, "max_uses": 1}})
-		s.post(a, "groups/create", object{"group_id": "closed", "window": nil})
+		until := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(d).UnixNano(), 10) }
+		s.post(a, "tools/create_hackathon_group", object{"group_id": "open", "expires_at": until(time.Hour), "max_uses": 1})
+		s.post(a, "tools/register_group", object{"group_id": "closed"})
 		if open := list(s.get(b, "groups")["open"]); len(open) != 1 || open[0]["id"] != "open" || open[0]["role"] != "" {
 			t.Errorf("open to bob: %v", open)
 		}
 		if open := list(s.get(a, "groups")["mine"]); len(open) != 2 || open[0]["role"] != "owner" || open[0]["members"] != 1.0 {
 			t.Errorf("of alice: %v", open)
 		}
-		s.post(b, "groups/join", object{"group_id": "open"})
-		s.post(a, "groups/retention", object{"group_id": "open", "retention_days": 7})
+		s.post(b, "tools/join_group", object{"group_id": "open"})
+		s.post(a, "tools/set_group_retention", object{"group_id": "open", "retention_days": 7})
 		if g := s.get(b, "group?group=open"); g["role"] != "writer" || g["retention_days"] != 7.0 || len(g["member_ids"].([]any)) != 2 {
 			t.Errorf("open: %v", g)
 		}
-		for path, body := range map[string]object{
-			"groups/add":       {"group_id": "open", "member_id": "carol"},
-			"groups/revoke":    {"group_id": "open", "member_id": bob.id},
-			"groups/open":      {"group_id": "open", "hours": 1, "max_uses": nil},
-			"groups/close":     {"group_id": "open"},
-			"groups/retention": {"group_id": "open", "retention_days": nil},
-			"groups/trash":     {"group_id": "open", "days": 7},
-			"groups/versions":  {"group_id": "open", "keep": "7"},
-			"groups/join":      {"group_id": "closed"},
-			"restore":          {"group_id": "closed", "filename": "x", "seq": 9},
-			"remove":           {"group_id": "closed", "filename": "x", "seq": 9},
-			"retrieve":         {"group_id": "closed", "ipfs_hash": "x"},
+		for _, refused := range []struct {
+			op   string
+			body object
+		}{
+			{"add_group_member", object{"group_id": "open", "member_id": "carol"}},
+			{"revoke_group_member", object{"group_id": "open", "member_id": bob.id}},
+			{"create_hackathon_group", object{"group_id": "open", "expires_at": until(time.Hour), "max_uses": nil}},
+			{"create_hackathon_group", object{"group_id": "closed", "expires_at": until(time.Hour)}},
+			{"close_hackathon_join", object{"group_id": "open"}},
+			{"set_group_retention", object{"group_id": "open", "retention_days": nil}},
+			{"set_group_trash", object{"group_id": "open", "days": 7}},
+			{"set_group_versions", object{"group_id": "open", "keep": "7"}},
+			{"try_group_versions", object{"group_id": "open", "keep": "1"}},
+			{"try_group_versions", object{"group_id": "closed", "keep": "1"}},
+			{"join_group", object{"group_id": "closed"}},
+			{"get_pending_destruction", object{"group_id": "closed"}},
+			{"get_trash", object{"group_id": "closed"}},
+			{"restore_file", object{"group_id": "closed", "filename": "x", "seq": 9}},
+			{"remove_file", object{"group_id": "closed", "filename": "x", "seq": 9}},
+			{"prepare_retrieve", object{"group_id": "closed", "ipfs_hash": "x"}},
 		} {
-			if status, body := do(t, b, s.page(http.MethodPost, path, body)); status != http.StatusForbidden {
-				t.Errorf("%s by a member: %d %s", path, status, body)
+			if status, body := do(t, b, s.page(http.MethodPost, "tools/"+refused.op, refused.body)); status != http.StatusForbidden {
+				t.Errorf("%s %v by another: %d %s", refused.op, refused.body, status, body)
 			}
 		}
-		for _, path := range []string{"group?group=closed", "folder?group=closed", "file?group=closed&name=x", "trash?group=closed", "blob?group=closed&ref=x", "versions?group=closed&keep=1", "versions?group=open&keep=1"} {
+		for _, path := range []string{"group?group=closed", "folder?group=closed", "file?group=closed&name=x", "trash?group=closed"} {
 			if status, body := do(t, b, s.page(http.MethodGet, path, nil)); status != http.StatusForbidden {
 				t.Errorf("%s by an outsider: %d %s", path, status, body)
 			}
 		}
-		for name, bad := range map[string]object{
-			"groups/create": {"group_id": "open", "window": object{"hours": 1}}, "groups/open": {"group_id": "none", "hours": 1, "max_uses": nil},
-			"groups/join": {"group_id": 5}, "groups/close": {"group_id": "open", "other": 1}, "groups/add": {"group_id": "open", "member_id": "not a name"},
+		for op, bad := range map[string]object{
+			"register_group": {"group_id": "open"}, "create_hackathon_group": {"group_id": "none", "expires_at": until(-time.Hour)},
+			"join_group": {"group_id": 5}, "close_hackathon_join": {"group_id": "open", "other": 1},
+			"add_group_member": {"group_id": "open", "member_id": "not a name"},
 		} {
-			if status, body := do(t, a, s.page(http.MethodPost, name, bad)); status < 400 || status > 409 || !strings.Contains(body, `"error"`) {
-				t.Errorf("%s: %d %s", name, status, body)
+			if status, body := do(t, a, s.page(http.MethodPost, "tools/"+op, bad)); status < 400 || status > 409 || !strings.Contains(body, `"error"`) {
+				t.Errorf("%s: %d %s", op, status, body)
 			}
 		}
 	})

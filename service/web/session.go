@@ -120,10 +120,10 @@ func (p *page) caller(r *http.Request) (string, error) {
 func (p *page) signIn(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxSignIn)
 	p.answer(w, r, nil, func() (any, error) {
-		req, err := decode[struct {
+		var req struct {
 			Link string `json:"link"`
-		}](r)
-		if err != nil {
+		}
+		if err := decode(r, &req); err != nil {
 			return nil, err
 		}
 		account, session, err := p.Accounts.UseLink(r.Context(), req.Link)

@@ -1,6 +1,6 @@
 // Package web is the account page of the service: static files without a build
-// step, and JSON below /account/api/ for the account that is signed in there. It
-// calls the same rules as the operations below /tools/ do.
+// step, and JSON below /account/api/ for the account that is signed in there: operations and
+// content as programs get them, and lists as the page draws them.
 package web
 
 import (
@@ -25,7 +25,10 @@ import (
 // Path is the path of the page.
 const Path = "/account/"
 
-const pathSignIn = Path + "api/sign-in"
+const (
+	pathAPI    = Path + "api"
+	pathSignIn = pathAPI + "/sign-in"
+)
 
 const (
 	// maxRequest bounds a request of the page, in bytes.
@@ -63,21 +66,28 @@ type Refuse func(http.ResponseWriter, *http.Request, error)
 // there are too many.
 type Admit func(r *http.Request, account string) error
 
-// Transfer takes the bytes that an account sends, or returns why they are refused.
+// Transfer answers a request of an account, or returns why it is refused.
 type Transfer func(w http.ResponseWriter, r *http.Request, account string) error
 
-// Uploads take parts, and frames whose key came with them, with the same checks as those of any other client. Requests
-// name the upload in the path value "id", and a part in "part".
-type Uploads struct{ Part, Record Transfer }
+// API is what the page shares with programs, which sign in otherwise: the same operations, with the same checks.
+type API struct {
+	// Operation answers an operation of the wire protocol whose request read decodes.
+	Operation func(w http.ResponseWriter, r *http.Request, account, op string, read func(request any) error) error
+	Retrieve  Transfer            // hands out a key
+	Reads     map[string]Transfer // GETs of content by the addresses that Retrieve answers with, by their pattern
+	// Part and Record take parts, and frames whose key came with them. The path value "id" names the upload, "part" a
+	// part.
+	Part, Record Transfer
+}
 
 // page is the account page of a service.
 type page struct {
 	Deps
-	refuse  Refuse
-	admit   Admit
-	uploads Uploads
-	public  *url.URL  // address users type; host in lower case, without a default port
-	oidc    *provider // nil = not configured
+	refuse Refuse
+	admit  Admit
+	api    API
+	public *url.URL  // address users type; host in lower case, without a default port
+	oidc   *provider // nil = not configured
 }
 
 // OpenPaths are the patterns below [Path] that need no session and cost work.
@@ -86,13 +96,13 @@ func OpenPaths() []string {
 }
 
 // New returns the handler of everything below [Path].
-func New(d Deps, refuse Refuse, admit Admit, uploads Uploads) (http.Handler, error) {
+func New(d Deps, refuse Refuse, admit Admit, api API) (http.Handler, error) {
 	public, err := url.Parse(strings.ToLower(d.PublicURL))
 	if err != nil {
 		return nil, errors.New("the public URL is not a URL: give --public-url https://HOST")
 	}
 	public.Host = plainHost(public.Host, public.Scheme)
-	p := &page{Deps: d, refuse: refuse, admit: admit, uploads: uploads, public: public}
+	p := &page{Deps: d, refuse: refuse, admit: admit, api: api, public: public}
 	if d.OIDC.Issuer != "" {
 		if p.oidc, err = newProvider(d.OIDC, d.SealKey, d.PublicURL); err != nil {
 			return nil, err
@@ -111,23 +121,24 @@ func (p *page) routes(static map[string]http.HandlerFunc) http.Handler {
 		mux.HandleFunc(pattern, file)
 	}
 	mux.HandleFunc("POST "+pathSignIn, p.change(p.signIn))
-	mux.HandleFunc("POST "+Path+"api/sign-out", p.change(p.signOut))
-	mux.HandleFunc("GET "+Path+"api/session", p.session)
-	mux.HandleFunc("GET "+Path+"api/blob", p.blob)
-	mux.HandleFunc("GET "+Path+"api/blocks", p.blocks)
-	mux.HandleFunc("GET "+Path+"api/manifest", p.bytesOf(manifest))
-	mux.HandleFunc("GET "+Path+"api/tile", p.bytesOf(tile))
-	mux.HandleFunc("PUT "+Path+"api/uploads/{id}", p.content(p.uploads.Record))
-	mux.HandleFunc("PUT "+Path+"api/uploads/{id}/{part}", p.content(p.uploads.Part))
+	mux.HandleFunc("POST "+pathAPI+"/sign-out", p.change(p.signOut))
+	mux.HandleFunc("GET "+pathAPI+"/session", p.session)
+	mux.HandleFunc("POST "+pathAPI+"/key", p.change(p.signedIn(p.newKey)))
+	for path, read := range p.reads() {
+		mux.HandleFunc("GET "+pathAPI+"/"+path, p.signedIn(read))
+	}
+	for _, op := range operations() {
+		mux.HandleFunc("POST "+pathAPI+wire.PathTools+op, p.change(p.transfer(p.operation(op))))
+	}
+	mux.HandleFunc("POST "+pathAPI+wire.PathTools+wire.OpPrepareRetrieve, p.change(p.transfer(p.api.Retrieve)))
+	for path, read := range p.api.Reads {
+		mux.HandleFunc("GET "+pathAPI+path, p.transfer(read))
+	}
+	mux.HandleFunc("PUT "+pathAPI+"/uploads/{id}", p.content(p.api.Record))
+	mux.HandleFunc("PUT "+pathAPI+"/uploads/{id}/{part}", p.content(p.api.Part))
 	if p.oidc != nil {
 		mux.HandleFunc("GET "+pathStart, p.startOIDC)
 		mux.HandleFunc("GET "+pathCallback, p.finishOIDC)
-	}
-	for path, read := range p.reads() {
-		mux.HandleFunc("GET "+Path+"api/"+path, p.signedIn(read))
-	}
-	for path, act := range p.actions() {
-		mux.HandleFunc("POST "+Path+"api/"+path, p.change(p.signedIn(act)))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		p.refuse(w, r, fault.New(wire.CodeUnsupported, "not found: no such path or method here"))
@@ -155,7 +166,7 @@ func (p *page) guarded(next http.Handler) http.Handler {
 		}
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		site := r.Header.Get("Sec-Fetch-Site")
-		if strings.HasPrefix(r.URL.Path, Path+"api/") && site != "" && site != "same-origin" {
+		if strings.HasPrefix(r.URL.Path, pathAPI+"/") && site != "" && site != "same-origin" {
 			p.refuse(w, r, fault.New(wire.CodeNotAuthorized, "not authorized: another site caused this request"))
 			return
 		}
@@ -163,7 +174,7 @@ func (p *page) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// action is an operation of a signed-in account; the result is answered as JSON.
+// action is what the page alone asks for a signed-in account; the result is answered as JSON.
 type action func(r *http.Request, account string) (any, error)
 
 // signedIn runs an action for the account of the session cookie.
@@ -171,6 +182,19 @@ func (p *page) signedIn(do action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		account, err := p.caller(r)
 		p.answer(w, r, err, func() (any, error) { return do(r, account) })
+	}
+}
+
+// transfer answers requests of the account of the session cookie as do does.
+func (p *page) transfer(do Transfer) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		account, err := p.caller(r)
+		if err == nil {
+			err = do(w, r, account)
+		}
+		if err != nil {
+			p.refuse(w, r, err)
+		}
 	}
 }
 
@@ -184,15 +208,7 @@ func (p *page) change(next http.HandlerFunc) http.HandlerFunc {
 
 // content guards ciphertext that a signed-in account sends. take bounds it.
 func (p *page) content(take Transfer) http.HandlerFunc {
-	return p.ours("application/octet-stream", func(w http.ResponseWriter, r *http.Request) {
-		account, err := p.caller(r)
-		if err == nil {
-			err = take(w, r, account)
-		}
-		if err != nil {
-			p.refuse(w, r, err)
-		}
-	})
+	return p.ours("application/octet-stream", p.transfer(take))
 }
 
 // ours guards every state change: of one content type, from this origin, by our script.
@@ -234,18 +250,18 @@ func (p *page) answer(w http.ResponseWriter, r *http.Request, err error, do func
 }
 
 // decode reads a request into its shape; unknown fields are refused.
-func decode[T any](r *http.Request) (v T, err error) {
+func decode(r *http.Request, request any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
-	if err := d.Decode(&v); err != nil {
+	if err := d.Decode(request); err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
-			return v, err
+			return err
 		}
-		return v, fault.New(wire.CodeInvalidJSON, "the request is not the JSON that was expected")
+		return fault.New(wire.CodeInvalidJSON, "the request is not the JSON that was expected")
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return v, fault.New(wire.CodeInvalidJSON, "the request holds more than one JSON value")
+		return fault.New(wire.CodeInvalidJSON, "the request holds more than one JSON value")
 	}
-	return v, nil
+	return nil
 }

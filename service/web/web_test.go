@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/enginetest"
 )
@@ -279,7 +281,10 @@ func TestThreat36StateChangesNeedProof(t *testing.T) {
 	s := serve(t)
 	alice := s.user("alice", "1")
 	c := alice.signedIn()
-	paths := []string{"sign-in", "sign-out", "key", "retrieve", "groups/create", "groups/add", "groups/revoke", "groups/join", "groups/open", "groups/close", "groups/retention", "groups/keep", "groups/trash", "groups/versions", "restore", "remove"}
+	paths := []string{"sign-in", "sign-out", "key", "uploads/none", "uploads/none/0?blocks=0"}
+	for _, op := range operationsOfThePage() {
+		paths = append(paths, "tools/"+op)
+	}
 	for name, change := range map[string]func(*http.Request){
 		"form":            func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") },
 		"plain text":      func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") },
@@ -297,7 +302,7 @@ func TestThreat36StateChangesNeedProof(t *testing.T) {
 		"same-site":       func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") },
 		"GET":             func(r *http.Request) { r.Method = http.MethodGet },
 	} {
-		for _, path := range append(paths, "uploads/none", "uploads/none/0?blocks=0") {
+		for _, path := range paths {
 			t.Run(name+"/"+path, func(t *testing.T) {
 				req := s.page(http.MethodPost, path, object{})
 				if strings.HasPrefix(path, "uploads/none") {
@@ -318,6 +323,54 @@ func TestThreat36StateChangesNeedProof(t *testing.T) {
 	}
 	if _, body := do(t, c, s.page(http.MethodGet, "session", nil)); decode(t, body)["account_id"] != alice.id {
 		t.Errorf("somebody signed out: %s", body)
+	}
+}
+
+// operationsOfThePage are those that a session may do.
+func operationsOfThePage() []string {
+	return []string{
+		"auth_status", "register_group", "delete_group", "add_group_member", "revoke_group_member", "leave_group",
+		"offer_group", "accept_group", "join_group", "create_hackathon_group", "close_hackathon_join", "get_pending_destruction",
+		"keep_files", "set_group_retention", "get_trash", "set_group_trash", "remove_file", "restore_file",
+		"set_group_versions", "try_group_versions", "prepare_retrieve",
+	}
+}
+
+// A session does the operations of the page, and no others; an operation takes no session, and a session no key.
+func TestSessionDoesWhatThePageDoes(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	alice := s.user("alice", "1")
+	c := alice.signedIn()
+	post := func(c *http.Client, path string, header http.Header) (int, string) {
+		t.Helper()
+		req := s.page(http.MethodPost, "", object{})
+		req.URL.Path = path
+		maps.Copy(req.Header, header)
+		return do(t, c, req)
+	}
+	const ofPage = "/account/api" + wire.PathTools
+	key := http.Header{wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {alice.id}}
+	for _, op := range operationsOfThePage() {
+		if status, body := post(c, ofPage+op, nil); status == http.StatusUnauthorized || strings.Contains(body, wire.CodeUnsupported) {
+			t.Errorf("%s in a session: %d %s", op, status, body)
+		}
+		if status, body := post(client(t), ofPage+op, key); status != http.StatusUnauthorized {
+			t.Errorf("%s on the page with a key: %d %s", op, status, body)
+		}
+		if status, body := post(c, wire.PathTools+op, nil); status != http.StatusUnauthorized {
+			t.Errorf("%s of programs in a session: %d %s", op, status, body)
+		}
+	}
+	for _, op := range []string{
+		wire.OpPrepareUpload, wire.OpFinalizeUpload, wire.OpFinalizeUploads, wire.OpOpenSealedKey, wire.OpDeleteFile,
+		wire.OpRenameFile, wire.OpRenameFolder, wire.OpMakeFolder, wire.OpRemoveFolder, wire.OpSetAttributes,
+		wire.OpGetGroupFormat, wire.OpSetGroupFormat, wire.OpGetGroupVersions, wire.OpGetGroupMembers,
+		wire.OpGetStorage, wire.OpGetOwnedGroups, wire.OpGetMemberGroups, wire.OpGetGroupTransactions, wire.OpWatch, "",
+	} {
+		if status, body := post(c, ofPage+op, nil); status != http.StatusNotFound || !strings.Contains(body, wire.CodeUnsupported) {
+			t.Errorf("%s in a session: %d %s", op, status, body)
+		}
 	}
 }
 

@@ -24,6 +24,12 @@ export async function post(path, body) {
 	}));
 }
 
+// call runs an operation as programs do below /tools/. It resolves to the whole answer, whose result is that
+// of the operation.
+export function call(op, request) {
+	return post(`tools/${op}`, request);
+}
+
 // put sends bytes; step is told how many went. signal ends it. It resolves to the answer.
 export function put(path, body, step, signal) {
 	return new Promise((resolve, reject) => {
@@ -43,13 +49,11 @@ export function put(path, body, step, signal) {
 	});
 }
 
-// download fetches size bytes; step is told how many came.
-export async function download(path, params, size, step) {
-	const response = await send(`api/${path}?${new URLSearchParams(params)}`, {});
-	if (!response.ok) await read(response);
+// download fetches size bytes from an address of prepare_retrieve; step is told how many came.
+export async function download(address, size, step) {
 	const bytes = new Uint8Array(size);
 	let at = 0;
-	for (const reader = response.body.getReader(); ;) {
+	for (const reader = await stream(address, 0); ;) {
 		const { done, value } = await reader.read();
 		if (done) break;
 		if (at + value.length > size) throw new Error("The service sent more bytes than it promised. Try again.");
@@ -61,18 +65,22 @@ export async function download(path, params, size, step) {
 	return bytes;
 }
 
-// fetchBytes fetches a short answer.
-export async function fetchBytes(path, params) {
-	const response = await send(`api/${path}?${new URLSearchParams(params)}`, {});
-	if (!response.ok) await read(response);
-	return new Uint8Array(await response.arrayBuffer());
+// fetchBytes fetches a short answer from such an address.
+export async function fetchBytes(address) {
+	return new Uint8Array(await (await content(address)).arrayBuffer());
 }
 
-// stream resolves to the reader of a long answer.
-export async function stream(path, params) {
-	const response = await send(`api/${path}?${new URLSearchParams(params)}`, {});
-	if (!response.ok) await read(response);
+// stream resolves to the reader of a long answer, from the byte from on.
+export async function stream(address, from) {
+	const response = await content(address, from > 0 ? { Range: `bytes=${from}-` } : {});
+	if (from > 0 && response.status !== 206) throw new Error("The service sent the file from its beginning.");
 	return response.body.getReader();
+}
+
+async function content(address, headers = {}) {
+	const response = await send(`api${address}`, { headers });
+	if (!response.ok) await read(response);
+	return response;
 }
 
 async function send(url, options) {

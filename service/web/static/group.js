@@ -1,8 +1,8 @@
 // One group: a folder of it at a time, its members, and what its owner may set.
 
-import { get, post } from "./api.js";
+import { call, get } from "./api.js";
 import { announce, ask, askForm, badge, busy, copyButton, empty, field, h, mono, notice, roleField } from "./dom.js";
-import { badges } from "./groups.js";
+import { badges, openJoin } from "./groups.js";
 import { place } from "./place.js";
 import { attributes, bytes, date, keepText, nameOf, nsToMS, plural, price, visible } from "./text.js";
 import { chooser, restore } from "./uploads.js";
@@ -11,7 +11,7 @@ import { canSave, isFree, save, verify } from "./verify.js";
 // groupView shows a folder of a group: "" for its top, where members and settings are too, else
 // its recorded path with the slash at the end.
 export async function groupView(draw, session, id, folder) {
-	const [g, page, trash] = await Promise.all([get("group", { group: id }), get("folder", { group: id, folder }), folder === "" && get("trash", { group: id })]);
+	const [g, page, trash] = await Promise.all([groupOf(id), get("folder", { group: id, folder }), folder === "" && get("trash", { group: id })]);
 	document.title = `${page.path.at(-1) ?? visible(id)} · svcfs`;
 	const again = (text) => {
 		announce(text);
@@ -33,6 +33,13 @@ export async function groupView(draw, session, id, folder) {
 		about(g));
 }
 
+// groupOf asks about a group, and what only its members may know.
+async function groupOf(id) {
+	const g = await get("group", { group: id });
+	const [pending, trash] = g.role ? await Promise.all([call("get_pending_destruction", { group_id: id }), call("get_trash", { group_id: id })]) : [];
+	return { ...g, pending: pending?.result ?? { retention_days: null }, trash: trash?.result ?? {} };
+}
+
 // crumbs lead to the groups, the group, and the folders above: path is how those are shown.
 function crumbs(g, folder, path) {
 	const above = folder === undefined ? [] : [["groups", g.id, visible(g.id)]];
@@ -45,7 +52,7 @@ function crumbs(g, folder, path) {
 // fileView shows the versions of a name, the newest first.
 export async function fileView(draw, session, id, name) {
 	const folder = name.slice(0, name.lastIndexOf("/") + 1);
-	const [g, page, { path }] = await Promise.all([get("group", { group: id }), get("file", { group: id, name }), get("folder", { group: id, folder })]);
+	const [g, page, { path }] = await Promise.all([groupOf(id), get("file", { group: id, name }), get("folder", { group: id, folder })]);
 	const newest = page.files.find((f) => !f.deleted);
 	const title = page.files.length > 0 ? nameOf(page.files[0]) : visible(name);
 	document.title = `${title} · svcfs`;
@@ -93,7 +100,7 @@ function removeButton(g, session, versions, title, slot) {
 			body: [h("p", null, `All its versions go to the trash. They can be brought back for ${plural(g.trash.days, "day")}; then they are destroyed.`)],
 		});
 		const request = { group_id: g.id, filename: versions[0].filename, seq: Math.max(...versions.map((f) => f.changed_seq)) };
-		if (sure && await busy(button, slot, () => repeated("remove", request))) {
+		if (sure && await busy(button, slot, () => repeated("remove_file", request))) {
 			announce(`${title} is in the trash`);
 			location.hash = place("groups", g.id, request.filename.includes("/") ? request.filename.slice(0, request.filename.lastIndexOf("/")) : undefined);
 		}
@@ -102,10 +109,10 @@ function removeButton(g, session, versions, title, slot) {
 }
 
 // repeated does a change of a name that may have more versions than one request changes.
-async function repeated(path, request) {
+async function repeated(op, request) {
 	for (;;) {
-		const done = await post(path, request);
-		if (!done.more) return done;
+		const { result } = await call(op, request);
+		if (!result.more) return result;
 	}
 }
 
@@ -135,7 +142,7 @@ function pendingCard(g, again) {
 	const slot = h("div");
 	const keep = h("button", { type: "button", class: "primary" }, "Keep the files");
 	keep.addEventListener("click", async () => {
-		if (await busy(keep, slot, () => post("groups/keep", { group_id: g.id }))) await again("The files are kept");
+		if (await busy(keep, slot, () => call("keep_files", { group_id: g.id }))) await again("The files are kept");
 	});
 	return h("section", { class: "card", "aria-labelledby": "pending-title" }, h("h2", { id: "pending-title" }, "Files wait to be destroyed"),
 		end && h("p", null, `The group is deleted with all its files at ${date(nsToMS(end))}.`),
@@ -151,18 +158,18 @@ function offerCard(g, session, again) {
 	const { offered_to: to, offer_from: from, offer_until: until } = g.pending;
 	if (!to) return false;
 	const slot = h("div");
-	const change = (text, kind, path, request, done) => {
+	const change = (text, kind, op, request, done) => {
 		const button = h("button", { type: "button", class: kind }, text);
 		button.addEventListener("click", async () => {
-			if (await busy(button, slot, () => post(path, { group_id: g.id, ...request }))) await again(done);
+			if (await busy(button, slot, () => call(op, { group_id: g.id, ...request }))) await again(done);
 		});
 		return h("div", { class: "actions" }, button);
 	};
 	const isMine = to === session.account_id;
 	return h("section", { class: "card", "aria-labelledby": "offer-title" }, h("h2", { id: "offer-title" }, "The group is offered to another owner"),
 		h("p", null, `${isMine ? "You" : to} may become the owner from ${date(nsToMS(from))} until ${date(nsToMS(until))}.`),
-		isMine && change("Become the owner", "primary", "groups/accept", {}, "You own the group now"),
-		g.role === "owner" && change("Take the offer back", "", "groups/offer", { member_id: "" }, "The offer is taken back"), slot);
+		isMine && change("Become the owner", "primary", "accept_group", {}, "You own the group now"),
+		g.role === "owner" && change("Take the offer back", "", "offer_group", { member_id: "" }, "The offer is taken back"), slot);
 }
 
 // filesSection lists what lies in a folder: folders first, as far as they have come.
@@ -216,7 +223,7 @@ function restoreButton(g, session, name, versions, slot, again) {
 	const seq = Math.max(...versions.map((f) => f.changed_seq));
 	const button = h("button", { type: "button", class: "small", "aria-label": `Bring back ${name}` }, "Bring back");
 	button.addEventListener("click", async () => {
-		if (await busy(button, slot, () => repeated("restore", { group_id: g.id, filename, ipfs_hash: filename ? "" : ipfs_hash, seq }))) await again(`${name} is back`);
+		if (await busy(button, slot, () => repeated("restore_file", { group_id: g.id, filename, ipfs_hash: filename ? "" : ipfs_hash, seq }))) await again(`${name} is back`);
 	});
 	return button;
 }
@@ -333,7 +340,7 @@ function roleButton(g, session, id, has, slot, again) {
 	const role = has === "reader" ? "writer" : "reader";
 	const button = h("button", { type: "button", class: "small", "aria-label": `Make ${id} a ${role}` }, `Make ${role}, ${price(session.fees.set_member_role)}`);
 	button.addEventListener("click", async () => {
-		if (await busy(button, slot, () => post("groups/add", { group_id: g.id, member_id: id, role }))) await again(`${id} is now a ${role}`);
+		if (await busy(button, slot, () => call("add_group_member", { group_id: g.id, member_id: id, role }))) await again(`${id} is now a ${role}`);
 	});
 	return button;
 }
@@ -348,7 +355,7 @@ function offerButton(g, session, id, slot, again) {
 			body: [h("p", null, "Who accepts within 7 days owns the group: adds and revokes members, and may delete every file. You stay a member, a writer."),
 				h("p", { class: "hint" }, "You can take the offer back until it is accepted.")],
 		});
-		if (sure && await busy(button, slot, () => post("groups/offer", { group_id: g.id, member_id: id }))) await again(`Offered to ${id}`);
+		if (sure && await busy(button, slot, () => call("offer_group", { group_id: g.id, member_id: id }))) await again(`Offered to ${id}`);
 	});
 	return button;
 }
@@ -361,7 +368,7 @@ function leaveButton(g, slot) {
 			body: [h("p", null, "You get no key of this group any more. Only its owner can add you again."),
 				h("p", { class: "hint" }, "Files that you uploaded stay in the group.")],
 		});
-		if (sure && await busy(button, slot, () => post("groups/leave", { group_id: g.id }))) leaveFor(`You left ${visible(g.id)}`);
+		if (sure && await busy(button, slot, () => call("leave_group", { group_id: g.id }))) leaveFor(`You left ${visible(g.id)}`);
 	});
 	return button;
 }
@@ -380,7 +387,7 @@ function revokeButton(g, session, id, slot, again) {
 			body: [h("p", null, "From now on this member gets no key of this group any more, and the group's key changes."),
 				h("p", { class: "hint" }, "What was already read cannot be taken back.")],
 		});
-		if (sure && await busy(button, slot, () => post("groups/revoke", { group_id: g.id, member_id: id }))) await again(`Revoked ${id}`);
+		if (sure && await busy(button, slot, () => call("revoke_group_member", { group_id: g.id, member_id: id }))) await again(`Revoked ${id}`);
 	});
 	return button;
 }
@@ -395,7 +402,7 @@ function addForm(g, session, again) {
 	form.addEventListener("submit", async (event) => {
 		event.preventDefault();
 		const role = form.elements.role.value === "reader" ? "reader" : "";
-		const added = await busy(button, slot, () => post("groups/add", { group_id: g.id, member_id: input.value, role }));
+		const added = await busy(button, slot, () => call("add_group_member", { group_id: g.id, member_id: input.value, role }));
 		if (!added) return;
 		if (!added.exists) await warnNobody(g, input.value);
 		await again(`Added ${input.value}`);
@@ -425,7 +432,7 @@ function windowCard(g, again) {
 	const open = h("button", { type: "button", onclick: () => openWindow(g, again) }, g.window ? "Open a new window" : "Open join window");
 	const close = h("button", { type: "button" }, "Close join window");
 	close.addEventListener("click", async () => {
-		if (await busy(close, slot, () => post("groups/close", { group_id: g.id }))) await again("Join window closed");
+		if (await busy(close, slot, () => call("close_hackathon_join", { group_id: g.id }))) await again("Join window closed");
 	});
 	const used = g.window && (g.window.max_uses === null ? plural(g.window.uses, "person has", "people have") : `${g.window.uses} of ${g.window.max_uses} have`);
 	return h("div", { class: "card" }, h("h3", null, "Join window"),
@@ -441,8 +448,7 @@ async function openWindow(g, again) {
 			field("Most people who may join", "Empty: no limit", h("input", { name: "uses", type: "number", min: 1 })),
 			roleField("They become", "join_role", g.join_role),
 		],
-		submit: (data) => post("groups/open",
-			{ group_id: g.id, hours: Number(data.get("hours")), max_uses: data.get("uses") ? Number(data.get("uses")) : null, role: data.get("join_role") }),
+		submit: (data) => openJoin(g.id, data),
 	});
 	if (done) await again("Join window opened");
 }
@@ -453,7 +459,7 @@ function retentionCard(g, again) {
 			title: "Retention", yes: "Set retention",
 			fields: [field("Keep files for how many days", "Empty: for ever. Older files lose their key and cannot be read any more.",
 				h("input", { name: "days", type: "number", min: 0, value: g.retention_days ?? "", autofocus: true }))],
-			submit: (data) => post("groups/retention", { group_id: g.id, retention_days: data.get("days") === "" ? null : Number(data.get("days")) }),
+			submit: (data) => call("set_group_retention", { group_id: g.id, retention_days: data.get("days") === "" ? null : Number(data.get("days")) }),
 		});
 		if (done) await again("Retention set");
 	};
@@ -473,7 +479,7 @@ function trashCard(g, again) {
 					h("input", { name: "days", type: "number", min: 1, max: 3650, value: g.trash.days, required: true, autofocus: true })),
 				field("Files are removed by", "What a writer removes of others stays until the owner decides.", who),
 			],
-			submit: (data) => post("groups/trash", { group_id: g.id, days: Number(data.get("days")), who: data.get("who") }),
+			submit: (data) => call("set_group_trash", { group_id: g.id, days: Number(data.get("days")), who: data.get("who") }),
 		});
 		if (done) await again("Trash set");
 	};
@@ -491,9 +497,13 @@ function deleteCard(g, session, again) {
 			body: [h("p", null, `${plural(g.members, "member loses", "members lose")} the group, and the keys of all its files are destroyed. Nobody ever gets its name again.`),
 				h("p", { class: "hint" }, "Where the service delays destruction, you can take it back until then.")],
 		});
-		const done = sure && await busy(button, slot, () => post("groups/delete", { group_id: g.id }));
-		if (done?.ended) leaveFor(done.message);
-		else if (done) await again(done.message);
+		const done = sure && await busy(button, slot, async () => {
+			const { result: text } = await call("delete_group", { group_id: g.id });
+			const { result: { role } } = await call("auth_status", { group_id: g.id });
+			return { text, waits: role !== undefined };
+		});
+		if (done?.waits) await again(done.text);
+		else if (done) leaveFor(done.text);
 	});
 	return h("div", { class: "card" }, h("h3", null, "Delete group"), h("p", null, "With all its files, for every member."), slot, h("div", { class: "actions" }, button));
 }
@@ -514,11 +524,12 @@ function versionsCard(g, again) {
 			],
 			submit: async (data) => {
 				const keep = data.get("kind") === "all" ? "all" : `${data.get("number")}${data.get("kind")}`;
-				return { keep, would: await get("versions", { group: g.id, keep }) };
+				const { result: would } = await call("try_group_versions", { group_id: g.id, keep });
+				return { keep, would };
 			},
 		});
 		if (!asked || !await agreed(asked)) return;
-		if (await busy(button, slot, () => post("groups/versions", { group_id: g.id, keep: asked.keep }))) await again("Versions set");
+		if (await busy(button, slot, () => call("set_group_versions", { group_id: g.id, keep: asked.keep }))) await again("Versions set");
 	});
 	return h("div", { class: "card" }, h("h3", null, "Versions"),
 		h("p", null, `Of each file the group keeps ${keepText(g.keep)}.`), slot, h("div", { class: "actions" }, button));

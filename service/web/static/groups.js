@@ -1,6 +1,6 @@
 // The groups of the account: owned, joined, and open to join.
 
-import { get, post } from "./api.js";
+import { call, get } from "./api.js";
 import { announce, ask, askForm, badge, busy, empty, field, h, roleField } from "./dom.js";
 import { place } from "./place.js";
 import { date, keepText, plural, price, visible } from "./text.js";
@@ -64,7 +64,7 @@ function openRow(g, session, again) {
 	const button = h("button", { type: "button", "aria-label": `Join ${visible(g.id)}` }, "Join");
 	button.addEventListener("click", async () => {
 		if (!await confirmJoin(g.id, session, g.join_role)) return;
-		if (await busy(button, slot, () => post("groups/join", { group_id: g.id }))) {
+		if (await busy(button, slot, () => call("join_group", { group_id: g.id }))) {
 			announce(`Joined ${visible(g.id)}`);
 			await again();
 		}
@@ -93,7 +93,7 @@ function joinByName(session) {
 		event.preventDefault();
 		const id = input.value;
 		if (!await confirmJoin(id, session)) return;
-		if (await busy(button, slot, () => post("groups/join", { group_id: id }))) location.hash = place("groups", id);
+		if (await busy(button, slot, () => call("join_group", { group_id: id }))) location.hash = place("groups", id);
 	});
 	return h("section", null, form, slot);
 }
@@ -104,7 +104,10 @@ async function createGroup(session) {
 	const window = h("div", { hidden: true }, field("Join window, in hours", "", hours), field("Most people who may join", "Empty: no limit", uses),
 		roleField("They become", "join_role"));
 	const open = h("input", { type: "checkbox", name: "open", id: "f-open" });
-	open.addEventListener("change", () => { window.hidden = !open.checked; });
+	open.addEventListener("change", () => {
+		window.hidden = !open.checked;
+		hours.required = open.checked;
+	});
 	const created = await askForm({
 		title: "Create a group", yes: `Create for ${price(session.fees.register_group)}`,
 		fields: [
@@ -115,10 +118,24 @@ async function createGroup(session) {
 		],
 		submit: async (data) => {
 			const id = data.get("name");
-			const join = open.checked ? { hours: Number(data.get("hours")), max_uses: data.get("uses") ? Number(data.get("uses")) : null, role: data.get("join_role") } : null;
-			await post("groups/create", { group_id: id, window: join });
+			if (open.checked) await createOpen(id, data);
+			else await call("register_group", { group_id: id });
 			return id;
 		},
 	});
 	if (created !== undefined) location.hash = place("groups", created);
+}
+
+// createOpen makes a group that others may join. The operation alone would open one that is there.
+async function createOpen(id, data) {
+	const { result } = await call("auth_status", { group_id: id });
+	if (!result.auth_error) throw new Error(`There is a group called ${visible(id)} already. Choose another name.`);
+	await openJoin(id, data);
+}
+
+// openJoin opens a join window as a form says.
+export function openJoin(id, data) {
+	const expires = BigInt(Date.now()) + 3600000n * BigInt(Number(data.get("hours"))); // ms
+	return call("create_hackathon_group",
+		{ group_id: id, expires_at: String(1000000n * expires), max_uses: data.get("uses") ? Number(data.get("uses")) : null, role: data.get("join_role") });
 }

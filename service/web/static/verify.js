@@ -3,7 +3,7 @@
 // (format/SPEC.md, rules for readers). A large file is read block by block and
 // never held.
 
-import { download, fetchBytes, post, ServiceError, stream } from "./api.js";
+import { call, download, fetchBytes, ServiceError, stream } from "./api.js";
 import { readBlocks } from "./blocks.js";
 import { SHA256 } from "./sha256.js";
 import { fromBase64, hex, Mismatch } from "./bytes.js";
@@ -152,30 +152,30 @@ async function eachBlock(group, file, step, use) {
 
 // provenBlocks pays for a file in blocks and yields each, proven.
 async function* provenBlocks(group, file) {
-	const ref = { group, ref: file.ipfs_hash };
 	const answer = await retrieve(group, file, [1, 2]);
 	const source = {
-		manifest: async () => answer.manifest !== undefined ? fromBase64(answer.manifest) : fetchBytes("manifest", ref),
-		tile: async (path) => path in (answer.tiles ?? {}) ? fromBase64(answer.tiles[path]) : fetchBytes("tile", { ...ref, path }),
-		stream: (from) => stream("blocks", { ...ref, from }),
+		manifest: async () => answer.manifest !== undefined ? fromBase64(answer.manifest) : fetchBytes(answer.manifest_url),
+		tile: async (path) => path in (answer.tiles ?? {}) ? fromBase64(answer.tiles[path]) : fetchBytes(`${answer.tiles_url}/${path}`),
+		stream: (from) => stream(answer.data_url, from),
 	};
-	yield* readBlocks(file, answer, source);
+	yield* readBlocks(file, { ...answer, size: answer.data_size }, source);
 }
 
 // retrieve pays for a file, once for each try within an hour.
 async function retrieve(group, file, formats) {
 	const claim = claimOf(file.ipfs_hash);
-	const answer = await post("retrieve", { group_id: group, ipfs_hash: file.ipfs_hash, claim_id: claim.id, formats });
+	const { result } = await call("prepare_retrieve", { group_id: group, ipfs_hash: file.ipfs_hash, claim_id: claim.id, formats, transfer: "raw" });
 	claim.paid ||= Date.now();
-	return answer;
+	return result;
 }
 
 async function fetchSealed(group, file, most, step) {
 	step("Fetching…");
 	const answer = await retrieve(group, file);
-	if (answer.size > most + sealBytes) throw new Error("This file is too large to verify in a browser. Use: svcfs get");
-	const blob = answer.inline !== undefined ? fromBase64(answer.inline) : await download("blob", { group, ref: file.ipfs_hash }, answer.size,
-		(at) => step(`Fetching… ${Math.floor(100 * at / answer.size)} %`));
+	const { data_size: size } = answer;
+	if (size > most + sealBytes) throw new Error("This file is too large to verify in a browser. Use: svcfs get");
+	const blob = answer.encrypted_b64 !== undefined ? fromBase64(answer.encrypted_b64)
+		: await download(answer.data_url, size, (at) => step(`Fetching… ${Math.floor(100 * at / size)} %`));
 	return { key: fromBase64(answer.key), blob, format: answer.format };
 }
 
