@@ -120,7 +120,7 @@ func noRoom(err error) error {
 // decodeFinalize returns the request and, if it holds one, the file, which is
 // decoded as it is read.
 func decodeFinalize(raw []byte) (req wire.FinalizeUploadRequest, data io.Reader, err error) {
-	if req, err = decode[wire.FinalizeUploadRequest](raw); err != nil {
+	if err := decode(raw, &req); err != nil {
 		return req, nil, err
 	}
 	if req.EncryptedData == "" {

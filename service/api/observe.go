@@ -120,7 +120,7 @@ func (s *server) finish(r *http.Request, t *trace, start time.Time, in int64, an
 // few of them, and a path may hold a ticket.
 func (s *server) operationOf(r *http.Request) string {
 	op := r.PathValue("op")
-	if s.tools[op] != nil || s.special[op] != nil {
+	if s.tools[op] != nil {
 		return op
 	}
 	_, route, _ := strings.Cut(r.Pattern, " ")

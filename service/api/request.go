@@ -14,29 +14,20 @@ import (
 // bodyCopies is how many copies of a small request are in memory while it is answered.
 const bodyCopies = 3
 
-// asked authenticates a request and reads it into its shape.
-func asked[Request any](s *server, w http.ResponseWriter, r *http.Request) (account string, req Request, err error) {
-	if account, err = s.caller(r); err != nil {
-		return "", req, err
-	}
-	req, err = requested[Request](s, w, r)
-	return account, req, err
-}
-
-// requested reads a small request of an account into its shape.
-func requested[Request any](s *server, w http.ResponseWriter, r *http.Request) (req Request, err error) {
+// read reads a small request of an account into its shape.
+func (s *server) read(w http.ResponseWriter, r *http.Request, request any) error {
 	size := r.ContentLength
 	if size < 0 { // not known
 		size = maxRequestBytes
 	}
 	if err := s.holdMemory(r, bodyCopies*min(size, maxRequestBytes)); err != nil {
-		return req, err
+		return err
 	}
 	raw, err := body(w, r, maxRequestBytes)
 	if err != nil {
-		return req, err
+		return err
 	}
-	return decode[Request](raw)
+	return decode(raw, request)
 }
 
 // body reads a JSON request. A missing or malformed body counts as {}, as at
@@ -71,15 +62,9 @@ func wellFormed(raw []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// decode reads a request as [decodeInto] does.
-func decode[T any](raw []byte) (v T, err error) {
-	err = decodeInto(raw, &v)
-	return v, err
-}
-
-// decodeInto reads a request into its shape; a field of the wrong type is refused.
-func decodeInto(raw []byte, v any) error {
-	err := json.Unmarshal(raw, v)
+// decode reads a request into its shape; a field of the wrong type is refused.
+func decode(raw []byte, request any) error {
+	err := json.Unmarshal(raw, request)
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case err == nil:

@@ -19,13 +19,9 @@ import (
 const smallFrame = files.SmallBytes
 
 // putSealed records an upload in one request.
-func (s *server) putSealed(w http.ResponseWriter, r *http.Request) error {
-	account, err := s.caller(r)
-	if err != nil {
-		return err
-	}
+func (s *server) putSealed(w http.ResponseWriter, r *http.Request, account string) error {
 	return s.putFrame(w, r, account, func(raw []byte) (head wire.SealedHead, key *format.Key, err error) {
-		head, err = decode[wire.SealedHead](raw)
+		err = decode(raw, &head)
 		return head, nil, err
 	})
 }
@@ -40,8 +36,8 @@ type plainHead struct {
 // session.
 func (s *server) putPlain(w http.ResponseWriter, r *http.Request, account string) error {
 	return s.putFrame(w, r, account, func(raw []byte) (wire.SealedHead, *format.Key, error) {
-		head, err := decode[plainHead](raw)
-		if err != nil {
+		var head plainHead
+		if err := decode(raw, &head); err != nil {
 			return head.SealedHead, nil, err
 		}
 		key, err := format.ParseKey(head.Key)
@@ -102,11 +98,7 @@ func (s *server) putFrame(w http.ResponseWriter, r *http.Request, account string
 const batchCopies = 2
 
 // finalizeUploads records many uploads, one frame after the other in the request.
-func (s *server) finalizeUploads(w http.ResponseWriter, r *http.Request) error {
-	account, err := s.caller(r)
-	if err != nil {
-		return err
-	}
+func (s *server) finalizeUploads(w http.ResponseWriter, r *http.Request, account string) error {
 	if r.ContentLength > wire.MaxSealedBatchBytes {
 		return &http.MaxBytesError{Limit: wire.MaxSealedBatchBytes}
 	}
@@ -166,8 +158,8 @@ func splitFrames(all []byte) (frames []files.Frame, err error) {
 		if err != nil {
 			return nil, err
 		}
-		head, err := decode[wire.SealedHead](raw)
-		if err != nil {
+		var head wire.SealedHead
+		if err := decode(raw, &head); err != nil {
 			return nil, err
 		}
 		if head.BlobSize < 0 || head.BlobSize > int64(rest.Len()) {

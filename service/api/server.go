@@ -60,8 +60,7 @@ type Checkpoints interface {
 
 type server struct {
 	Deps
-	tools   map[string]tool
-	special map[string]handler         // operations that carry content or long lists, or wait
+	tools   map[string]web.Operation
 	limits  *throttle.Throttle[string] // by account
 	clients *clients
 
@@ -94,33 +93,28 @@ func (s *server) calling(h web.Transfer) handler {
 	}
 }
 
-// tool is one operation: it has read decode its request, and returns its result.
-type tool func(ctx context.Context, account string, read func(request any) error) (any, error)
-
 // New returns the handler of the whole service.
 func New(d Deps) (http.Handler, error) {
 	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies, d.Logger),
 		memory: newMemory(d.Memory), underWay: throttle.NewSlots[string](underWayPerAccount), spools: throttle.NewSlots[string](spoolsPerAccount),
 		work: semaphore.NewWeighted(int64(workPerCore * runtime.GOMAXPROCS(0)))}
 	d.Files.Limit(files.Limits{Memory: s.holdForFile, Turn: s.turn})
+	s.tools = s.operations()
 	reads := map[string]web.Transfer{wire.PathReadBlob + "{ticket}": s.getBlob, wire.PathBlocks + "{ticket}": s.getBlocks,
 		wire.PathTiles + "{ticket}/{tile...}": s.getTile, wire.PathManifest + "{ticket}": s.getManifest}
 	page, err := web.New(d.Deps, s.refuse, s.admitPage,
-		web.API{Operation: s.operation, Retrieve: s.retrieve, Reads: reads, Part: s.putPart, Record: s.putPlain})
+		web.API{Operations: s.tools, Reads: reads, Part: s.putPart, Record: s.putPlain})
 	if err != nil {
 		return nil, err
 	}
-	s.tools = s.operations()
-	s.special = map[string]handler{wire.OpFinalizeUpload: s.finalize, wire.OpFinalizeUploads: s.finalizeUploads, wire.OpPrepareRetrieve: s.calling(s.retrieve), wire.OpWatch: s.watch,
-		wire.OpGetOwnedGroups: s.names(d.Groups.Owned), wire.OpGetMemberGroups: s.names(d.Groups.Of), wire.OpGetGroupTransactions: s.transactions}
 	mux := http.NewServeMux()
 	mux.Handle("POST "+wire.PathSessionToken, s.open(s.refusing(s.sessionToken)))
 	mux.HandleFunc("GET "+wire.PathSessionToken, s.loginProbe)
 	mux.HandleFunc("POST "+wire.PathTools+"{op}", s.refusing(s.tool))
-	mux.HandleFunc("POST "+wire.PathFinalizeGenA, s.refusing(s.finalize))
+	mux.HandleFunc("POST "+wire.PathFinalizeGenA, s.refusing(s.calling(s.finalize)))
 	mux.HandleFunc("PUT "+wire.PathUploadBlob+"{id}", s.refusing(s.calling(s.putBlob)))
-	mux.HandleFunc("PUT "+wire.PathSealed+"{id}", s.refusing(s.putSealed))
-	mux.HandleFunc("GET "+wire.PathParts+"{id}", s.refusing(s.getParts))
+	mux.HandleFunc("PUT "+wire.PathSealed+"{id}", s.refusing(s.calling(s.putSealed)))
+	mux.HandleFunc("GET "+wire.PathParts+"{id}", s.refusing(s.calling(s.getParts)))
 	mux.HandleFunc("PUT "+wire.PathParts+"{id}/{part}", s.refusing(s.calling(s.putPart)))
 	for path, read := range reads {
 		mux.HandleFunc("GET "+path, s.refusing(s.calling(read)))

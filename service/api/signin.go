@@ -59,8 +59,8 @@ func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req, err := decode[wire.SessionTokenRequest](raw)
-	if err != nil {
+	var req wire.SessionTokenRequest
+	if err := decode(raw, &req); err != nil {
 		return err
 	}
 	if req.AccountID == "" {

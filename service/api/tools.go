@@ -3,30 +3,48 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/web"
 )
 
-// typed is an operation on a request of one shape.
-func typed[Request, Result any](f func(ctx context.Context, account string, req Request) (Result, error)) tool {
-	return func(ctx context.Context, account string, read func(request any) error) (any, error) {
+// typed is an operation on a request of one shape, and with a short result.
+func typed[Request, Result any](f func(context.Context, string, Request) (Result, error)) web.Operation {
+	return func(w http.ResponseWriter, r *http.Request, account string, read func(request any) error) error {
 		var req Request
 		if err := read(&req); err != nil {
-			return nil, err
+			return err
 		}
-		return f(ctx, account, req)
+		value, err := f(r.Context(), account, req)
+		if err != nil {
+			return err
+		}
+		result(w, value)
+		return nil
 	}
 }
 
-// operations are those of the wire protocol 3.3 that are neither content nor a long
-// list, and do not wait.
-func (s *server) operations() map[string]tool {
-	return map[string]tool{
-		wire.OpAuthStatus: typed(s.authStatus),
+// withContent is an operation whose request is no small JSON.
+func withContent(f web.Transfer) web.Operation {
+	return func(w http.ResponseWriter, r *http.Request, account string, _ func(request any) error) error {
+		return f(w, r, account)
+	}
+}
+
+// operations are those of the wire protocol 3.3.
+func (s *server) operations() map[string]web.Operation {
+	return map[string]web.Operation{
+		wire.OpFinalizeUpload:       withContent(s.finalize),
+		wire.OpFinalizeUploads:      withContent(s.finalizeUploads),
+		wire.OpPrepareRetrieve:      s.retrieve,
+		wire.OpWatch:                s.watch,
+		wire.OpGetOwnedGroups:       s.names(s.Groups.Owned),
+		wire.OpGetMemberGroups:      s.names(s.Groups.Of),
+		wire.OpGetGroupTransactions: s.transactions,
+		wire.OpAuthStatus:           typed(s.authStatus),
 		wire.OpRegisterGroup: typed(func(ctx context.Context, account string, req wire.GroupRequest) (string, error) {
 			return s.Groups.Register(ctx, account, req.GroupID, false)
 		}),
@@ -64,35 +82,23 @@ func (s *server) operations() map[string]tool {
 	}
 }
 
+// tool answers an operation of a program.
 func (s *server) tool(w http.ResponseWriter, r *http.Request) error {
 	op := r.PathValue("op")
-	if answer := s.special[op]; answer != nil {
-		return answer(w, r)
-	}
-	if s.tools[op] == nil {
+	answer := s.tools[op]
+	if answer == nil {
 		return fault.New(wire.CodeUnsupported, "operation not found: %.60q is not offered here", op)
 	}
-	account, raw, err := asked[json.RawMessage](s, w, r)
+	account, err := s.caller(r)
 	if err != nil {
 		return err
 	}
-	return s.operation(w, r, account, op, func(request any) error { return decodeInto(raw, request) })
-}
-
-// operation answers an operation whose request read decodes: of a program, or of the account page.
-func (s *server) operation(w http.ResponseWriter, r *http.Request, account, op string,
-	read func(request any) error) error {
-	if op == wire.OpGetGroupMembers {
-		if err := s.holdMemory(r, valueMemory); err != nil {
+	return answer(w, r, account, func(request any) error {
+		if err := s.read(w, r, request); err != nil || op != wire.OpGetGroupMembers {
 			return err
 		}
-	}
-	value, err := s.tools[op](r.Context(), account, read)
-	if err != nil {
-		return err
-	}
-	result(w, value)
-	return nil
+		return s.holdMemory(r, valueMemory) // the list is long
+	})
 }
 
 const (
@@ -104,10 +110,10 @@ const (
 
 // names answers a list of groups: a page if one is asked for, else all of them, for
 // which memory is taken page by page.
-func (s *server) names(list func(context.Context, string, wire.NamesRequest) (groups.Listing, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		account, req, err := asked[wire.NamesRequest](s, w, r)
-		if err != nil {
+func (s *server) names(list func(context.Context, string, wire.NamesRequest) (groups.Listing, error)) web.Operation {
+	return func(w http.ResponseWriter, r *http.Request, account string, read func(request any) error) error {
+		var req wire.NamesRequest
+		if err := read(&req); err != nil {
 			return err
 		}
 		onePage := req.Limit > 0
@@ -136,9 +142,9 @@ func (s *server) names(list func(context.Context, string, wire.NamesRequest) (gr
 }
 
 // watch waits for what happens in the caller's groups.
-func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
-	account, req, err := asked[wire.WatchRequest](s, w, r)
-	if err != nil {
+func (s *server) watch(w http.ResponseWriter, r *http.Request, account string, read func(request any) error) error {
+	var req wire.WatchRequest
+	if err := read(&req); err != nil {
 		return err
 	}
 	out, err := s.Watch.Events(r.Context(), account, req, func() error {

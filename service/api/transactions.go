@@ -17,8 +17,10 @@ import (
 // transactions lists the records of a group. It sends them as it reads them: clients of
 // the hosted service know no pages, and a group may have hundreds of thousands of
 // records.
-func (s *server) transactions(w http.ResponseWriter, r *http.Request) error {
-	account, req, err := asked[wire.TransactionsRequest](s, w, r)
+func (s *server) transactions(w http.ResponseWriter, r *http.Request, account string,
+	read func(request any) error) error {
+	var req wire.TransactionsRequest
+	err := read(&req)
 	coded := req.Kinds == wire.KindsChain && takesZstd(r)
 	if err == nil {
 		memory := int64(files.ListMemory)

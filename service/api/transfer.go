@@ -21,11 +21,7 @@ import (
 )
 
 // finalize records an upload, with the ciphertext inside the JSON or sent before.
-func (s *server) finalize(w http.ResponseWriter, r *http.Request) error {
-	account, err := s.caller(r)
-	if err != nil {
-		return err
-	}
+func (s *server) finalize(w http.ResponseWriter, r *http.Request, account string) error {
 	raw, err := s.contentBody(w, r, account)
 	if err != nil {
 		return err
@@ -44,13 +40,14 @@ func (s *server) finalize(w http.ResponseWriter, r *http.Request) error {
 }
 
 // retrieve hands out a key with the ciphertext, or with the address of it.
-func (s *server) retrieve(w http.ResponseWriter, r *http.Request, account string) error {
-	req, err := requested[wire.PrepareRetrieveRequest](s, w, r)
-	if err != nil {
+func (s *server) retrieve(w http.ResponseWriter, r *http.Request, account string, read func(request any) error) error {
+	var req wire.PrepareRetrieveRequest
+	if err := read(&req); err != nil {
 		return err
 	}
 	inlineUpTo := int64(wire.InlineBlobBytes)
 	if req.Transfer != wire.TransferRaw {
+		var err error
 		if inlineUpTo, err = s.checkInline(r, account, req); err != nil {
 			return err
 		}

@@ -46,14 +46,15 @@ func operations() []string {
 		wire.OpJoinGroup, wire.OpCreateHackathonGroup, wire.OpCloseHackathonJoin,
 		wire.OpGetPending, wire.OpKeepFiles, wire.OpSetGroupRetention,
 		wire.OpGetTrash, wire.OpSetGroupTrash, wire.OpRemoveFile, wire.OpRestoreFile,
-		wire.OpSetGroupVersions, wire.OpTryGroupVersions,
+		wire.OpSetGroupVersions, wire.OpTryGroupVersions, wire.OpPrepareRetrieve,
 	}
 }
 
 // operation answers an operation of the table. Unlike a program, the page is held to the fields of its requests.
 func (p *page) operation(op string) Transfer {
+	answer := p.api.Operations[op]
 	return func(w http.ResponseWriter, r *http.Request, account string) error {
-		return p.api.Operation(w, r, account, op, func(request any) error { return decode(r, request) })
+		return answer(w, r, account, func(request any) error { return decode(r, request) })
 	}
 }
 

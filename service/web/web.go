@@ -69,12 +69,13 @@ type Admit func(r *http.Request, account string) error
 // Transfer answers a request of an account, or returns why it is refused.
 type Transfer func(w http.ResponseWriter, r *http.Request, account string) error
 
-// API is what the page shares with programs, which sign in otherwise: the same operations, with the same checks.
+// Operation is a Transfer whose request read decodes.
+type Operation func(w http.ResponseWriter, r *http.Request, account string, read func(request any) error) error
+
+// API is what the page shares with programs, which sign in otherwise: the same answers, with the same checks.
 type API struct {
-	// Operation answers an operation of the wire protocol whose request read decodes.
-	Operation func(w http.ResponseWriter, r *http.Request, account, op string, read func(request any) error) error
-	Retrieve  Transfer            // hands out a key
-	Reads     map[string]Transfer // GETs of content by the addresses that Retrieve answers with, by their pattern
+	Operations map[string]Operation // of the wire protocol 3.3, by name
+	Reads      map[string]Transfer  // GETs of content by the addresses that prepare_retrieve hands out, by pattern
 	// Part and Record take parts, and frames whose key came with them. The path value "id" names the upload, "part" a
 	// part.
 	Part, Record Transfer
@@ -130,7 +131,6 @@ func (p *page) routes(static map[string]http.HandlerFunc) http.Handler {
 	for _, op := range operations() {
 		mux.HandleFunc("POST "+pathAPI+wire.PathTools+op, p.change(p.transfer(p.operation(op))))
 	}
-	mux.HandleFunc("POST "+pathAPI+wire.PathTools+wire.OpPrepareRetrieve, p.change(p.transfer(p.api.Retrieve)))
 	for path, read := range p.api.Reads {
 		mux.HandleFunc("GET "+pathAPI+path, p.transfer(read))
 	}
