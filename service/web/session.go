@@ -117,21 +117,19 @@ func (p *page) caller(r *http.Request) (string, error) {
 
 // signIn exchanges a one-time link for a session. The link's secret came in the
 // fragment of the page's address, which no browser sends and no log keeps.
-func (p *page) signIn(w http.ResponseWriter, r *http.Request) {
+func (p *page) signIn(w http.ResponseWriter, r *http.Request) (any, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxSignIn)
-	p.answer(w, r, nil, func() (any, error) {
-		var req struct {
-			Link string `json:"link"`
-		}
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
-		account, session, err := p.Accounts.UseLink(r.Context(), req.Link)
-		if err != nil {
-			return nil, err
-		}
-		return map[string]string{"account_id": account}, p.begin(w, r, account, session)
-	})
+	var req struct {
+		Link string `json:"link"`
+	}
+	if err := decode(r, &req); err != nil {
+		return nil, err
+	}
+	account, session, err := p.Accounts.UseLink(r.Context(), req.Link)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"account_id": account}, p.begin(w, r, account, session)
 }
 
 // begin replaces the browser's session, if it had one.
@@ -145,24 +143,24 @@ func (p *page) begin(w http.ResponseWriter, r *http.Request, account string, ses
 	return nil
 }
 
-func (p *page) signOut(w http.ResponseWriter, r *http.Request) {
-	p.answer(w, r, nil, func() (any, error) {
-		http.SetCookie(w, p.cookie(r, cookieName, "", -1))
-		if secret, ok := p.secretOf(r, cookieName); ok {
-			return struct{}{}, p.Accounts.EndSession(r.Context(), secret)
-		}
-		return struct{}{}, nil
-	})
+func (p *page) signOut(w http.ResponseWriter, r *http.Request) (any, error) {
+	http.SetCookie(w, p.cookie(r, cookieName, "", -1))
+	if secret, ok := p.secretOf(r, cookieName); ok {
+		return struct{}{}, p.Accounts.EndSession(r.Context(), secret)
+	}
+	return struct{}{}, nil
 }
 
 // session answers the signed-in account, or an empty one.
-func (p *page) session(w http.ResponseWriter, r *http.Request) {
+func (p *page) session(_ http.ResponseWriter, r *http.Request) (any, error) {
 	account, err := p.caller(r)
-	if err != nil && fault.Of(err).Code == wire.CodeAuthRequired {
-		p.answer(w, r, nil, func() (any, error) { return sessionView{OIDC: p.providerName()}, nil })
-		return
+	switch {
+	case err == nil:
+		return p.describe(r, account)
+	case fault.Of(err).Code == wire.CodeAuthRequired:
+		return sessionView{OIDC: p.providerName()}, nil
 	}
-	p.answer(w, r, err, func() (any, error) { return p.describe(r, account) })
+	return nil, err
 }
 
 // sessionView is shown on every part of the page.

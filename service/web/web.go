@@ -121,9 +121,9 @@ func (p *page) routes(static map[string]http.HandlerFunc) http.Handler {
 	for pattern, file := range static {
 		mux.HandleFunc(pattern, file)
 	}
-	mux.HandleFunc("POST "+pathSignIn, p.change(p.signIn))
-	mux.HandleFunc("POST "+pathAPI+"/sign-out", p.change(p.signOut))
-	mux.HandleFunc("GET "+pathAPI+"/session", p.session)
+	mux.HandleFunc("POST "+pathSignIn, p.change(p.answering(p.signIn)))
+	mux.HandleFunc("POST "+pathAPI+"/sign-out", p.change(p.answering(p.signOut)))
+	mux.HandleFunc("GET "+pathAPI+"/session", p.answering(p.session))
 	mux.HandleFunc("POST "+pathAPI+"/key", p.change(p.signedIn(p.newKey)))
 	for path, read := range p.reads() {
 		mux.HandleFunc("GET "+pathAPI+"/"+path, p.signedIn(read))
@@ -179,9 +179,29 @@ type action func(r *http.Request, account string) (any, error)
 
 // signedIn runs an action for the account of the session cookie.
 func (p *page) signedIn(do action) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+	return p.answering(func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		account, err := p.caller(r)
-		p.answer(w, r, err, func() (any, error) { return do(r, account) })
+		if err != nil {
+			return nil, err
+		}
+		return do(r, account)
+	})
+}
+
+// answering answers what do returns, as JSON.
+func (p *page) answering(do func(w http.ResponseWriter, r *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		value, err := do(w, r)
+		var raw []byte
+		if err == nil {
+			raw, err = json.Marshal(value)
+		}
+		if err != nil {
+			p.refuse(w, r, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(raw) // the caller may be gone
 	}
 }
 
@@ -229,24 +249,6 @@ func (p *page) ours(contentType string, next http.HandlerFunc) http.HandlerFunc 
 		}
 		next(w, r)
 	}
-}
-
-func (p *page) answer(w http.ResponseWriter, r *http.Request, err error, do func() (any, error)) {
-	var value any
-	if err == nil {
-		value, err = do()
-	}
-	if err != nil {
-		p.refuse(w, r, err)
-		return
-	}
-	raw, err := json.Marshal(value)
-	if err != nil {
-		p.refuse(w, r, err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(raw) // the caller may be gone
 }
 
 // decode reads a request into its shape; unknown fields are refused.
