@@ -34,12 +34,7 @@ func TestSemanticsHaveTests(t *testing.T) {
 	}
 	there := testsOf(t, ".", "tree", "tree/policy", "tree/staging", "../cache", "../integration", "../cmd/svcfs", "../sdk", "../sdk/outbox")
 	named := regexp.MustCompile("`(Test[A-Za-z0-9_]+)`")
-	sections := make(map[string]string)
-	for _, part := range regexp.MustCompile(`(?m)^\*\*`).Split(string(text), -1) {
-		if number, rest, ok := strings.Cut(part, ".**"); ok {
-			sections[number] = rest
-		}
-	}
+	sections := sectionsOf(string(text))
 	for _, number := range statements() {
 		section, ok := sections[number]
 		if !ok {
@@ -65,6 +60,36 @@ func TestSemanticsHaveTests(t *testing.T) {
 		number := regexp.MustCompile(`^Test([NRWAMO][0-9]+|E[1-5])[A-Z]`).FindStringSubmatch(name)
 		if number != nil && !strings.Contains(string(text), "`"+name+"`") {
 			t.Errorf("%s carries a number and is not in SEMANTICS.md", name)
+		}
+	}
+}
+
+// sectionsOf returns what follows the number of each statement, up to the next one.
+func sectionsOf(text string) map[string]string {
+	sections := make(map[string]string)
+	for _, part := range regexp.MustCompile(`(?m)^\*\*`).Split(text, -1) {
+		if number, rest, ok := strings.Cut(part, ".**"); ok {
+			sections[number] = rest
+		}
+	}
+	return sections
+}
+
+// A reader of the statements alone is to know the product in minutes: a statement, and each point below one, is one to
+// three sentences of at most 70 words.
+func TestSemanticsAreShort(t *testing.T) {
+	text, err := os.ReadFile("SEMANTICS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for number, section := range sectionsOf(string(text)) {
+		promise, _, _ := strings.Cut(section, "\nTests:")
+		for _, paragraph := range regexp.MustCompile(`\n\n(\d+\. )?|\n\d+\. `).Split(strings.TrimSpace(promise), -1) {
+			sentences := len(regexp.MustCompile(`[.?!](\s|$)`).FindAllString(paragraph, -1))
+			words := len(strings.Fields(paragraph))
+			if !strings.HasPrefix(paragraph, "|") && (sentences < 1 || sentences > 3 || words > 70) { // a table is none
+				t.Errorf("%s: %d sentences of %d words: %.60q", number, sentences, words, paragraph)
+			}
 		}
 	}
 }
