@@ -5,12 +5,41 @@
 // A [Dir] and a [File] are inodes. The name a directory holds points at a File;
 // its committed content never changes: when a newer upload of the same name
 // arrives from elsewhere, the name points at a new File with an inode number of its own,
-// and handles that are open on the old File keep reading it. Writes go to a staged copy in memory that belongs to the File and is
-// committed (sealed, uploaded, recorded) by Flush and Fsync.
+// and handles that are open on the old File keep reading it. Writes go to a staged copy in
+// memory that belongs to the File and is committed (sealed, uploaded, recorded) by Flush and
+// Fsync.
 //
-// Where to begin: content.go has the states of a file's content and the steps between
-// them, commit.go a save from close to record; namespace.go how names are attached to
-// folders, detached, and placed as the ledger has them; move.go and folder.go the plans of
-// renames and links; symlink.go which symbolic links are shown as such; look.go when the tree looks at the ledger; tree.go the order of all
-// locks; package policy the decisions that need nothing of the files.
+// Where to begin: tree.go has the configuration and the order of all locks, api.go what the
+// package asks for and gives. Each word before a colon below is a file.
+//
+// Names:
+//   - namespace: names are attached to folders, detached, and placed as the ledger has them
+//   - dir: folders, look-ups, listings and inode numbers; groups: groups, and their listings
+//   - move: plans of renames and links; folder: renames of folders; uploads: what the service renames and removes
+//   - recorded: folders that the service records; trash, wastebasket: what was removed; history: older versions
+//   - symlink: which symbolic links are shown as such; owner: whose files are; lookalike: groups that look alike
+//
+// Looks at the ledger:
+//   - look: when the tree looks; watch: what the service announces; gapless: when a save makes a look needless
+//   - rollback: listings that take something back; failedlook: looks that fail; listmemory: the memory of lists
+//   - told: what programs that watch are told
+//
+// Content:
+//   - file, handle: opening, reading, writing and closing; crawlers: who may not spend
+//   - content: the states of a file's content, and the steps between them
+//   - blocks, blocksource, reader: files in blocks, fetched as they are read, and ahead
+//
+// Saves:
+//   - commit: a save from close to record; sendblocks: one in blocks; waiting: one in the outbox
+//   - half: saves that must not be recorded; base: which version a save replaces
+//   - database: what SQLite keeps beside a database
+//   - keep: attributes that are recorded without a save; attributes: all of them
+//
+// What is shown:
+//   - control: /.svcfs, what is pending, and unmounting; groupinfo: GROUP/.svcfs; storage: statfs
+//   - errors: their classes and /.svcfs/errors; reasons: svcfs why; panic: mistakes of svcfs itself; budget: charges
+//
+// client makes an [sdk.Client] the service of a tree. Package policy has the decisions that
+// need nothing of the files, package staging the content that programs change, and package
+// treetest the model that the tree is compared with.
 package tree
