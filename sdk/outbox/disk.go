@@ -36,11 +36,13 @@ func isEnd(err error) bool {
 type newFile interface {
 	io.WriteCloser
 	Sync() error
+	Truncate(size int64) error
 }
 
 type oldFile interface {
 	io.ReaderAt
 	io.Closer
+	Size() (int64, error)
 }
 
 // folder is a disk in a folder of the system, that this account's user alone may enter.
@@ -155,6 +157,12 @@ func (f plainFile) ReadAt(p []byte, off int64) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+func (f plainFile) Size() (int64, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(int(f), &st)
+	return st.Size, err
 }
 
 func (f plainFile) Close() error { return unix.Close(int(f)) }

@@ -1,7 +1,8 @@
 // Package outbox keeps what was saved and is not recorded yet: on the disk of this machine,
 // encrypted, until the service has recorded it.
 //
-// store.go has the files and what survives a loss of power, item.go the layout of one item,
-// state.go the states of an item and the steps between them, outbox.go the order in which items
-// are sent, letter.go what is encrypted to whom.
+// log.go has the log of items and what survives a loss of power, replay.go what a log says when it is
+// opened again, entry.go the layout of one entry, body.go the files of large items and the room on the
+// disk, state.go the states of an item and the steps between them, outbox.go the order in which items are
+// sent, letter.go what is encrypted to whom.
 package outbox

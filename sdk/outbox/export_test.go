@@ -1,6 +1,9 @@
 package outbox
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // Disk is a disk of tests.
 type Disk = memDisk
@@ -90,6 +93,9 @@ func (d *memDisk) Changed(change func(*Clear)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for name, f := range d.files {
+		if !strings.HasSuffix(name, logSuffix) {
+			continue
+		}
 		var out []byte
 		for rest := f.Bytes(); len(rest) > 0; {
 			sh, err := parseShape(rest)
@@ -100,7 +106,9 @@ func (d *memDisk) Changed(change func(*Clear)) error {
 			if err != nil {
 				return err
 			}
-			change(&r.Clear)
+			if r.Clear != nil {
+				change(r.Clear)
+			}
 			if out, err = r.encode(out); err != nil {
 				return err
 			}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"slices"
@@ -26,10 +25,11 @@ type memDisk struct {
 	read   atomic.Int64 // bytes
 }
 
-// diskStep is a change: create, write, sync, rename, remove or names.
+// diskStep is a change: create, write, cut, sync, rename, remove or names.
 type diskStep struct {
 	kind, name, to string
 	data           []byte
+	size           int64 // of cut
 }
 
 func newMemDisk() *memDisk {
@@ -58,6 +58,8 @@ func apply(files map[string]*bytes.Buffer, s diskStep) error {
 		files[s.name] = &bytes.Buffer{}
 	case "write":
 		files[s.name].Write(s.data)
+	case "cut":
+		files[s.name].Truncate(int(s.size))
 	case "rename":
 		if files[s.name] == nil {
 			return fs.ErrNotExist
@@ -108,20 +110,20 @@ func (d *memDisk) open(name string) (oldFile, error) {
 	if f == nil {
 		return nil, fs.ErrNotExist
 	}
-	return struct {
-		io.ReaderAt
-		io.Closer
-	}{counted{bytes.NewReader(f.Bytes()), &d.read}, io.NopCloser(nil)}, nil
+	return counted{bytes.NewReader(bytes.Clone(f.Bytes())), &d.read}, nil
 }
 
 // counted counts the bytes that are read.
 type counted struct {
-	io.ReaderAt
+	*bytes.Reader
 	sum *atomic.Int64
 }
 
+func (c counted) Size() (int64, error) { return c.Reader.Size(), nil }
+func (c counted) Close() error         { return nil }
+
 func (c counted) ReadAt(p []byte, off int64) (int, error) {
-	n, err := c.ReaderAt.ReadAt(p, off)
+	n, err := c.Reader.ReadAt(p, off)
 	c.sum.Add(int64(n))
 	return n, err
 }
@@ -143,11 +145,14 @@ func (f memFile) Sync() error {
 	}
 	return f.d.do(diskStep{kind: "sync", name: f.name})
 }
+func (f memFile) Truncate(size int64) error {
+	return f.d.do(diskStep{kind: "cut", name: f.name, size: size})
+}
 func (f memFile) Close() error { return nil }
 
 // loss is what a loss of power leaves of what was not synced.
 type loss struct {
-	names int // changes of names after the last sync of names that are kept, in their order
+	names int // changes of names after the last sync of names that are kept: the first ones, or with a minus the last ones
 	bytes int // of each file that was not synced, -1 = all
 }
 
@@ -173,6 +178,9 @@ func (d *memDisk) after(n int, l loss) *memDisk {
 			unsynced = append(unsynced, diskStep{kind: "link", name: s.name, data: []byte(fmt.Sprint(i))})
 		case "write":
 			content[ids[s.name]] = append(bytes.Clone(content[ids[s.name]]), s.data...)
+		case "cut":
+			content[ids[s.name]] = content[ids[s.name]][:s.size]
+			synced[ids[s.name]] = min(synced[ids[s.name]], int(s.size))
 		case "sync":
 			synced[ids[s.name]] = len(content[ids[s.name]])
 		case "rename":
@@ -186,7 +194,11 @@ func (d *memDisk) after(n int, l loss) *memDisk {
 			unsynced, durable = nil, maps.Clone(ids)
 		}
 	}
-	for _, s := range unsynced[:min(l.names, len(unsynced))] {
+	kept := unsynced[:min(max(l.names, -l.names), len(unsynced))]
+	if l.names < 0 {
+		kept = unsynced[len(unsynced)-len(kept):]
+	}
+	for _, s := range kept {
 		switch s.kind {
 		case "link":
 			var id int

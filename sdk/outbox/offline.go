@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -51,16 +52,15 @@ func Discard(ctx context.Context, dir, id string) error {
 	if err := f.lock(); err != nil {
 		return err
 	}
-	s, _, err := openStore(f, false)
+	s, list, err := openStore(f, false)
 	if err != nil {
 		return err
 	}
-	if err := s.forget(ctx, id); errors.Is(err, os.ErrNotExist) {
-		return ErrGone
-	} else if err != nil {
-		return err
+	err = ErrGone
+	if i := slices.IndexFunc(list, func(c Clear) bool { return c.ID == id }); i >= 0 {
+		err = s.forget(ctx, list[i])
 	}
-	return nil
+	return errors.Join(err, s.close())
 }
 
 // Flush has everything that waits sent now, also what was held back because its file is saved

@@ -131,8 +131,6 @@ type Outbox struct {
 	lanes   map[sdk.GroupID]*lane
 	results map[string]sdk.Ref // of items that were recorded
 	owners  map[sdk.Ref]string // the same the other way round
-	needed  map[string]int     // how often the file of an item that was recorded is needed, see [Outbox.keepFor]
-	kept    []string           // of those: until all that an earlier process left is opened
 	changed chan struct{}      // closed at the next step of any item
 	away    error              // the last attempt; nil = the service answered
 	pause   time.Duration
@@ -177,7 +175,6 @@ type item struct {
 	held      error         // why it, and what follows it in its lane, is not recorded yet
 	opened    bool          // its names and key were looked for since the restart
 	conflicts int           // names that it had because of conflicts
-	holds     []string      // see [Outbox.keepFor]
 }
 
 // lane is what waits of one group.
@@ -185,16 +182,6 @@ type lane struct {
 	queue  []*item
 	busy   bool
 	sentAt map[string]time.Time // by name: when a save was sent last
-	// recorded are saves of an earlier process, by name, that were recorded before all was opened.
-	recorded map[string]wasRecorded
-	// numbers are those of the records of the group, from the first time that they are needed on.
-	numbers map[sdk.Ref]sdk.Seq
-}
-
-// wasRecorded is the record of an item.
-type wasRecorded struct {
-	id  string
-	ref sdk.Ref
 }
 
 // New reads what an earlier process left in the folder dir, which it makes, and begins to send. The
@@ -227,19 +214,29 @@ func open(d disk, cfg Config) (*Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Outbox{cfg: cfg, store: s, wake: make(chan struct{}, 1), items: make(map[string]*item, len(list)), lanes: make(map[sdk.GroupID]*lane), results: make(map[string]sdk.Ref), owners: make(map[sdk.Ref]string), needed: make(map[string]int),
+	o := &Outbox{cfg: cfg, store: s, wake: make(chan struct{}, 1), items: make(map[string]*item, len(list)), lanes: make(map[sdk.GroupID]*lane), results: make(map[string]sdk.Ref), owners: make(map[sdk.Ref]string),
 		changed: make(chan struct{}), started: time.Now()}
 	o.life, o.stop = context.WithCancel(context.Background())
+	s.now = o.upToDate
 	for _, c := range list {
 		i := &item{clear: c, ready: true, tried: true, urgent: true}
+		if c.Record != "" {
+			i.rebase = &c.Record
+		}
 		o.items[c.ID] = i
 		o.order = append(o.order, i)
+	}
+	for _, i := range o.order {
+		i.after = o.items[i.clear.After]
 	}
 	if o.locked = len(list); len(list) > 0 {
 		o.opened = list[0].Position
 	}
 	for _, name := range s.damaged {
-		cfg.Logger.Error("the outbox has a file that cannot be read; it stays where it is", "file", name)
+		cfg.Logger.Error("the outbox has a file of which a part cannot be read; it stays", "file", name)
+	}
+	for _, name := range s.torn {
+		cfg.Logger.Warn("the end of a file of the outbox cannot be read: it was written when the machine stopped; the file stays", "file", name)
 	}
 	left := slices.Clone(o.order)
 	o.done.Go(func() { o.openAll(left) })
@@ -258,10 +255,11 @@ func (o *Outbox) Close() error {
 		}
 	}
 	o.mu.Unlock()
+	err := o.store.close()
 	if f, ok := o.store.disk.(folder); ok {
-		return f.close()
+		err = errors.Join(err, f.close())
 	}
-	return nil
+	return err
 }
 
 // Save is what a program closed.
@@ -345,15 +343,8 @@ func (o *Outbox) Put(ctx context.Context, s Save) (Item, error) {
 func (o *Outbox) put(ctx context.Context, s Save, room *room) (*item, error) {
 	n := &item{group: s.Group, name: s.Name}
 	var base *sdk.Ref
-	n.after, base = o.baseOf(s.Base, n)
-	if err := o.keep(ctx, n, s, base, room); err != nil {
-		o.mu.Lock()
-		free := o.release(n.holds)
-		o.mu.Unlock()
-		o.store.remove(free...)
-		return nil, err
-	}
-	return n, nil
+	n.after, base = o.baseOf(s.Base)
+	return n, o.keep(ctx, n, s, base, room)
 }
 
 // keep encrypts a save, and takes it in once it is durable.
@@ -367,13 +358,13 @@ func (o *Outbox) keep(ctx context.Context, n *item, s Save, base *sdk.Ref, room 
 	if b != nil {
 		n.clear.Body = b.n
 	}
-	r, err := o.recordOf(n)
+	e, err := o.entryOf(kindSave, n, n)
 	if err == nil {
-		r.room = room
-		err = o.fits(room, r.size()) // what it takes beside its content is known now
+		e.room = room
+		err = o.fits(room, e.size()) // what it takes beside its content is known now
 	}
 	if err == nil {
-		err = o.store.add(ctx, r)
+		err = o.store.add(ctx, e)
 	}
 	if err != nil {
 		l.Wipe()
@@ -382,18 +373,12 @@ func (o *Outbox) keep(ctx context.Context, n *item, s Save, base *sdk.Ref, room 
 		}
 		return err
 	}
-	n.clear = r.Clear
+	n.clear = *e.Clear
 	l.KeepIn(stored{o.store, l.ID()})
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	lane := o.lane(s.Group)
-	for n.after != nil && !n.after.state.isHere() { // it ended while this one was written
-		if ref, ok := o.results[n.after.clear.ID]; ok && n.after.state == Recorded {
-			n.rebase, n.after = &ref, nil
-			break
-		}
-		n.inherit(n.after)
-	}
+	o.follow(n)
 	n.due = lane.sentAt[s.Name].Add(max(o.cfg.Coalesce, 0))
 	o.items[l.ID()] = n
 	o.order = append(o.order, n)
@@ -425,34 +410,42 @@ func (i *item) inherit(from *item) {
 		i.rebase = from.rebase
 	}
 	i.urgent = i.urgent || from.urgent
-	i.holds, from.holds = append(i.holds, from.holds...), nil
 }
 
-// keepFor keeps the file of an item also when it is recorded and nothing is to be sent: i was saved upon it,
-// and the disk does not say yet that i replaces its record. After a crash the record is found through the
-// file. Needs Outbox.mu.
-func (o *Outbox) keepFor(i *item, id string) {
-	if !slices.Contains(i.holds, id) {
-		i.holds = append(i.holds, id)
-		o.needed[id]++
-	}
-}
-
-// release returns the items that have ended, and whose files nobody needs any more. Needs Outbox.mu.
-func (o *Outbox) release(ids []string) (free []string) {
-	for _, id := range ids {
-		if o.needed[id]--; o.needed[id] <= 0 {
-			if delete(o.needed, id); o.items[id] == nil {
-				free = append(free, id)
-			}
+// follow finds what an item stands upon: what it was saved upon may have ended meanwhile. Needs Outbox.mu.
+func (o *Outbox) follow(n *item) {
+	for n.after != nil && !n.after.state.isHere() {
+		if ref, ok := o.results[n.after.clear.ID]; ok && n.after.state == Recorded {
+			n.rebase, n.after = &ref, nil
+			return
 		}
+		n.inherit(n.after)
 	}
-	return free
 }
 
-// baseOf returns the item that a base stands for, if it waits, and the record to compare with. The file of that
-// item is kept for n.
-func (o *Outbox) baseOf(base *sdk.Ref, n *item) (after *item, record *sdk.Ref) {
+// upToDate has what the disk is to say of an item say what it stands upon now.
+func (o *Outbox) upToDate(c *Clear) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if i := o.items[c.ID]; i != nil {
+		o.note(i, c)
+	}
+}
+
+// note is upToDate for a known item. Needs Outbox.mu.
+func (o *Outbox) note(i *item, c *Clear) {
+	o.follow(i)
+	c.After, c.Record = "", ""
+	if i.after != nil {
+		c.After = i.after.clear.ID
+	}
+	if i.rebase != nil {
+		c.Record = *i.rebase
+	}
+}
+
+// baseOf returns the item that a base stands for, if it waits, and the record to compare with.
+func (o *Outbox) baseOf(base *sdk.Ref) (after *item, record *sdk.Ref) {
 	if base == nil || IDOf(*base) == "" {
 		return nil, base
 	}
@@ -463,7 +456,6 @@ func (o *Outbox) baseOf(base *sdk.Ref, n *item) (after *item, record *sdk.Ref) {
 		return nil, &ref
 	}
 	if after = o.items[id]; after != nil {
-		o.keepFor(n, id)
 		if after.letter != nil {
 			record = after.baseNow()
 		}
@@ -482,8 +474,8 @@ func (i *item) baseNow() *sdk.Ref {
 	return nil
 }
 
-// recordOf encodes an item for the disk.
-func (o *Outbox) recordOf(i *item) (*record, error) {
+// entryOf encodes an item for the disk. base is the item as it will be: it tells what the item stands upon.
+func (o *Outbox) entryOf(k kind, i, base *item) (*entry, error) {
 	meta, err := i.letter.Encode(o.cfg.Keys)
 	if err != nil {
 		return nil, err
@@ -493,14 +485,19 @@ func (o *Outbox) recordOf(i *item) (*record, error) {
 		clear.Check = o.checkOf(clear.ID, i.letter.Group(), i.letter.Hash())
 		clear.NameCheck = o.nameCheckOf(clear.ID, i.letter.Group(), i.letter.Name())
 	}
-	if clear.Body > 0 {
-		return &record{Clear: clear, meta: meta}, nil
+	e := &entry{kind: k, head: head{Clear: &clear}, meta: meta, now: func(c *Clear) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.note(base, c)
+	}}
+	if k == kindAddress || clear.Body > 0 {
+		return e, nil
 	}
-	body := make([]byte, i.letter.BlobSize())
-	if n, err := i.letter.Ciphertext().ReadAt(body, 0); n < len(body) {
+	e.body = make([]byte, i.letter.BlobSize())
+	if n, err := i.letter.Ciphertext().ReadAt(e.body, 0); n < len(e.body) {
 		return nil, fmt.Errorf("read what was encrypted: %w", err)
 	}
-	return &record{Clear: clear, meta: meta, body: body}, nil
+	return e, nil
 }
 
 // stored is the ciphertext of an item on the disk.
@@ -586,25 +583,19 @@ func (o *Outbox) Ready(id string) {
 			old = append(old, i)
 		}
 	}
-	var free []string
 	for _, i := range old {
-		for _, other := range o.lane(n.group).queue {
-			if other.after == i {
-				other.inherit(i)
-			}
-		}
-		free = append(free, o.end(i, Discarded)...)
-		o.store.overtake(i.clear.ID)
+		o.note(i, &i.clear)
+		o.end(i, Discarded)
+		o.store.end(i.clear, "")
 	}
 	told := o.shownAll(old)
 	o.mu.Unlock()
-	o.store.remove(free...)
 	o.tell(told)
 	o.Kick()
 }
 
-// end takes an item out, and returns the items whose files nobody needs any more. Needs mu.
-func (o *Outbox) end(i *item, to State) (free []string) {
+// end takes an item out. What was saved upon it follows it no more. Needs mu.
+func (o *Outbox) end(i *item, to State) {
 	o.step(i, to)
 	if i.letter != nil {
 		i.letter.Wipe()
@@ -618,8 +609,9 @@ func (o *Outbox) end(i *item, to State) (free []string) {
 		o.funds.reserved = left
 	}
 	i.fee = sdk.Amount{}
-	free, i.holds = o.release(i.holds), nil
-	return free
+	for _, other := range o.order {
+		o.follow(other)
+	}
 }
 
 // step needs mu.
@@ -645,7 +637,7 @@ func (o *Outbox) lane(g sdk.GroupID) *lane {
 // makeRoom refuses a save that does not fit, and slows saves down once the outbox is half full.
 func (o *Outbox) makeRoom(ctx context.Context, r *room, n int64) error {
 	used := o.store.bytes()
-	limit, err := o.limit(used)
+	limit, err := o.limit()
 	if err != nil {
 		return err
 	}
@@ -666,7 +658,7 @@ func (o *Outbox) makeRoom(ctx context.Context, r *room, n int64) error {
 
 // fits makes the room of a save n bytes, or refuses it.
 func (o *Outbox) fits(r *room, n int64) error {
-	limit, err := o.limit(o.store.bytes())
+	limit, err := o.limit()
 	if err != nil {
 		return err
 	}
@@ -674,12 +666,12 @@ func (o *Outbox) fits(r *room, n int64) error {
 }
 
 // limit is how much disk the outbox may take now.
-func (o *Outbox) limit(used int64) (int64, error) {
+func (o *Outbox) limit() (int64, error) {
 	free, err := o.store.disk.free()
 	if err != nil {
 		return 0, fmt.Errorf("ask for the free disk: %w", err)
 	}
-	return min(o.cfg.Bytes, (free+used)/shareOfFree), nil
+	return min(o.cfg.Bytes, (free+o.store.onDisk())/shareOfFree), nil
 }
 
 // reserve sets the fee of a save aside.
@@ -819,7 +811,7 @@ type Status struct {
 // Status returns how it stands.
 func (o *Outbox) Status() Status {
 	used := o.store.bytes()
-	limit, err := o.limit(used)
+	limit, err := o.limit()
 	if err != nil {
 		limit = o.cfg.Bytes
 	}
@@ -1005,22 +997,16 @@ func (o *Outbox) Discard(ctx context.Context, id string) error {
 	ready := i.ready
 	i.ready = false // not sent from here on
 	o.mu.Unlock()
-	err := o.store.forget(ctx, id)
+	err := o.store.forget(ctx, i.clear)
 	o.mu.Lock()
 	if err != nil {
 		i.ready = ready
 		o.mu.Unlock()
 		return err
 	}
-	for _, other := range o.order {
-		if other.after == i {
-			other.inherit(i)
-		}
-	}
-	free := o.end(i, Discarded)
+	o.end(i, Discarded)
 	told := o.shownAll([]*item{i})
 	o.mu.Unlock()
-	o.store.remove(free...)
 	o.tell(told)
 	return nil
 }
@@ -1043,9 +1029,8 @@ func (o *Outbox) Remove(ctx context.Context, id string) error {
 // Rename gives an item that was never sent another name; any other is [ErrTried]. It replaces base, the
 // newest version of that name that the caller knows, see [Save].
 func (o *Outbox) Rename(ctx context.Context, id, name string, base sdk.Ref) error {
-	n := &item{} // what the item becomes
-	after, record := o.baseOf(&base, n)
-	n.after = after
+	after, record := o.baseOf(&base)
+	n := &item{after: after} // what the item becomes
 	return o.address(ctx, id, false, n, func(i *item) (sdk.GroupID, string, *sdk.Ref) { return i.group, name, record })
 }
 
@@ -1068,12 +1053,6 @@ func (o *Outbox) Move(ctx context.Context, id string, g sdk.GroupID) error {
 
 // address writes an item anew, with another group, name and base, to be sent behind n.after.
 func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item, to func(*item) (sdk.GroupID, string, *sdk.Ref)) error {
-	defer func() { // what n holds goes to the item, or here
-		o.mu.Lock()
-		free := o.release(n.holds)
-		o.mu.Unlock()
-		o.store.remove(free...)
-	}()
 	o.mu.Lock()
 	i := o.items[id]
 	switch {
@@ -1091,7 +1070,7 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item, t
 	i.ready = false
 	g, name, base := to(i)
 	o.mu.Unlock()
-	err := o.rewrite(ctx, i, g, name, base)
+	err := o.rewrite(ctx, i, n, g, name, base, false)
 	o.mu.Lock()
 	i.ready = ready
 	var told []Item
@@ -1101,14 +1080,8 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item, t
 			l.queue = slices.DeleteFunc(l.queue, func(other *item) bool { return other == i })
 			o.lane(g).queue = append(o.lane(g).queue, i)
 		}
-		i.group, i.name, i.after, i.rebase = g, name, n.after, nil
-		if n.after != nil && !n.after.state.isHere() {
-			i.after = nil
-			if ref, ok := o.results[n.after.clear.ID]; ok {
-				i.rebase = &ref
-			}
-		}
-		i.holds, n.holds = n.holds, i.holds
+		o.follow(n)
+		i.group, i.name, i.after, i.rebase = g, name, n.after, n.rebase
 		if i.state == Parked && parked {
 			o.step(i, Waiting)
 			i.reason = ""
@@ -1123,16 +1096,18 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item, t
 	return err
 }
 
-// rewrite gives the letter another address, durably. The letter has its old one after an error.
-func (o *Outbox) rewrite(ctx context.Context, i *item, g sdk.GroupID, name string, base *sdk.Ref) error {
+// rewrite gives the letter another address, durably. n tells what the item stands upon then; apart: what was saved
+// upon it does not follow it. The letter has its old address after an error.
+func (o *Outbox) rewrite(ctx context.Context, i, n *item, g sdk.GroupID, name string, base *sdk.Ref, apart bool) error {
 	group, was := i.letter.Group(), i.letter.Name()
 	before, had := i.letter.Base()
 	if err := i.letter.Readdress(g, name, base); err != nil {
 		return err
 	}
-	r, err := o.recordOf(i)
+	e, err := o.entryOf(kindAddress, i, n)
 	if err == nil {
-		err = o.store.replace(ctx, r)
+		e.Apart = apart
+		err = o.store.add(ctx, e)
 	}
 	if err != nil {
 		back := &before
@@ -1142,7 +1117,7 @@ func (o *Outbox) rewrite(ctx context.Context, i *item, g sdk.GroupID, name strin
 		return errors.Join(err, i.letter.Readdress(group, was, back))
 	}
 	o.mu.Lock()
-	i.clear = r.Clear
+	i.clear = *e.Clear
 	o.mu.Unlock()
 	return nil
 }

@@ -28,6 +28,8 @@ type box struct {
 	disk *outbox.Disk
 	cfg  outbox.Config
 
+	recorded *outbox.Disk // as a loss of power leaves it behind the last record, see crash
+
 	mu   sync.Mutex
 	told []string
 	err  error // of every request
@@ -70,6 +72,18 @@ func (b *box) start() {
 func (b *box) restart(lost bool) {
 	b.t.Helper()
 	left := b.disk.Restarted(lost)
+	_ = b.Close()
+	b.disk = left
+	b.start()
+}
+
+// crashes notes how the disk is at each record, for crash.
+func (b *box) crashes() { b.s.OnRecord = func() { b.recorded = b.disk.Restarted(true) } }
+
+// crash is a loss of power behind the last record, before the disk knows of it.
+func (b *box) crash() {
+	b.t.Helper()
+	left := b.recorded
 	_ = b.Close()
 	b.disk = left
 	b.start()
@@ -468,15 +482,17 @@ func TestO9Restart(t *testing.T) {
 // O9: the answer was lost and the power too: the save is sent again under its id, and recorded once.
 func TestO9SentAgainIsRecordedOnce(t *testing.T) {
 	run(t, func(c *outbox.Config) { c.Keys.Names, _ = format.RandomKey() }, func(t *testing.T, b *box) {
+		b.crashes()
 		n := 0
 		b.s.Record = func(l *outboxtest.Letter, _ []byte) sdk.Sent {
 			n++
+			b.s.OnRecord()
 			return sdk.Sent{Receipt: sdk.Receipt{Ref: sdk.Ref(l.Name())}}
 		}
 		b.put("a", "1", nil)
 		synctest.Wait()
 		b.wantStates("")
-		b.restart(true) // the item is back: its removal was not synced
+		b.crash()
 		synctest.Wait()
 		if n != 1 || len(b.s.Sent()) != 2 {
 			t.Errorf("%d records, requests %v", n, b.s.Sent())
@@ -489,20 +505,22 @@ func TestO9SentAgainIsRecordedOnce(t *testing.T) {
 // service that says so and has no record is not believed.
 func TestO9RecordedBeforeTheCrash(t *testing.T) {
 	run(t, func(c *outbox.Config) { c.Coalesce = -1; c.Keys.Group = make([]byte, 32) }, func(t *testing.T, b *box) {
+		b.crashes()
 		b.s.Spent = true
 		b.put("a", "1", ref(""))
 		synctest.Wait()
 		b.wantStates("")
-		b.restart(true) // it is back: its removal was not synced
+		b.crash()
 		synctest.Wait()
 		b.wantStates("")
 		b.wantSent("a")
 	})
 	run(t, nil, func(t *testing.T, b *box) { // another key: no record is found
+		b.crashes()
 		b.s.Spent = true
 		b.put("a", "1", ref(""))
 		synctest.Wait()
-		b.restart(true)
+		b.crash()
 		synctest.Wait()
 		b.wantStates(" parked")
 	})
@@ -862,12 +880,13 @@ func TestThreat53RecordsOfTheSameContent(t *testing.T) {
 	}
 	run(t, func(c *outbox.Config) { c.Coalesce = -1; c.Keys.Group = make([]byte, 32) }, func(t *testing.T, b *box) {
 		b.s.Spent = true
+		b.crashes()
 		var last outbox.Item
 		for _, content := range []string{"1", "2", "1"} {
 			last = b.put("a", content, nil)
 			synctest.Wait()
 		}
-		b.restart(true) // it is back: its removal was not synced
+		b.crash()
 		synctest.Wait()
 		if at, ok := b.Recorded(last.ID); !ok || at != b.s.Head("g", "a") {
 			t.Errorf("found %q, want the newest record %q", at, b.s.Head("g", "a"))

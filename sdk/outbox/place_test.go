@@ -37,11 +37,11 @@ func TestO13FoldersSayWhoseTheyAre(t *testing.T) {
 		}
 		s, _ := mustOpen(t, f)
 		if name != "empty" {
-			if err := s.add(t.Context(), newRecord("a")); err != nil {
+			if err := s.add(t.Context(), newItem("a")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if s, items := mustOpen(t, f); len(s.damaged) > 0 || len(items) > 1 || s.used > 1<<10 {
+		if s, items := mustOpen(t, f); len(s.damaged) > 0 || len(items) > 1 || s.bytes() > 1<<10 {
 			t.Errorf("%s: %d items, damaged %q", name, len(items), s.damaged)
 		}
 		if err := f.close(); err != nil {

@@ -27,6 +27,7 @@ const (
 // run sends until Close.
 func (o *Outbox) run() {
 	for {
+		o.store.tidy()
 		timer := time.NewTimer(time.Until(o.dispatch()))
 		select {
 		case <-timer.C:
@@ -158,7 +159,8 @@ func (o *Outbox) sendBatch(l *lane, batch []*item) {
 	o.Kick()
 }
 
-// prepare gives an item the base that became known since it was saved.
+// prepare gives an item the base that became known since it was saved. The disk knows it from the end of what the
+// item was saved upon.
 func (o *Outbox) prepare(ctx context.Context, i *item) error {
 	o.mu.Lock()
 	rebase := i.rebase
@@ -166,67 +168,26 @@ func (o *Outbox) prepare(ctx context.Context, i *item) error {
 	if rebase == nil {
 		return nil
 	}
-	base, set := i.letter.Base()
-	keep := set && base == *rebase
-	if i.opened && set && base != "" && !keep {
-		var err error
-		if keep, err = o.isNewer(ctx, i.group, base, *rebase); err != nil {
-			return err
-		}
+	if base, set := i.letter.Base(); set && base == *rebase {
+		return nil
 	}
-	if !keep {
-		if !i.letter.HasKey() {
-			err := o.cfg.Remote.Open(ctx, i.letter, i.group)
-			if codeOf(err) == wire.CodeSpent {
-				return nil // sending it as it is brings the receipt
-			}
-			if err != nil {
-				return err
-			}
+	if !i.letter.HasKey() {
+		err := o.cfg.Remote.Open(ctx, i.letter, i.group)
+		if codeOf(err) == wire.CodeSpent {
+			return nil // sending it as it is brings the receipt
 		}
-		if err := o.rewrite(ctx, i, i.group, i.name, rebase); err != nil {
-			return err
-		}
-	}
-	o.mu.Lock()
-	i.rebase = nil
-	free := o.release(i.holds)
-	i.holds = nil
-	o.mu.Unlock()
-	o.store.remove(free...)
-	return nil
-}
-
-// isNewer reports whether the record a of a group is newer than b. After a restart the newest save of the name
-// before an item need not be the one that the item was saved upon: that one was recorded, and is gone from
-// the disk, where an older one came back.
-func (o *Outbox) isNewer(ctx context.Context, g sdk.GroupID, a, b sdk.Ref) (bool, error) {
-	l := o.laneOf(g)
-	o.mu.Lock()
-	known := l.numbers != nil
-	o.mu.Unlock()
-	if !known {
-		entries, err := o.cfg.Remote.Entries(ctx, g)
 		if err != nil {
-			return false, err
+			return err
 		}
-		o.mu.Lock()
-		l.numbers = make(map[sdk.Ref]sdk.Seq, len(entries))
-		for _, e := range entries {
-			l.numbers[e.Ref] = e.Seq
-		}
-		o.mu.Unlock()
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return l.numbers[a] > l.numbers[b], nil
+	return i.letter.Readdress(i.group, i.name, rebase)
 }
 
 // resave writes an item that was sealed anew. The old form can be sealed anew once more.
 func (o *Outbox) resave(ctx context.Context, i *item) {
-	r, err := o.recordOf(i)
+	e, err := o.entryOf(kindAddress, i, i)
 	if err == nil {
-		err = o.store.replace(ctx, r)
+		err = o.store.add(ctx, e)
 	}
 	if err != nil {
 		o.cfg.Logger.Warn("an item of the outbox that was sealed anew could not be written", "error", err)
@@ -311,24 +272,10 @@ func (o *Outbox) recorded(l *lane, i *item, r sdk.Receipt) {
 		o.cfg.Told(shown, r)
 	}
 	o.mu.Lock()
-	for _, other := range l.queue {
-		if other.after == i {
-			other.after, other.rebase = nil, &r.Ref
-			o.keepFor(other, i.clear.ID)
-		}
-	}
-	if o.locked > 0 { // what was saved upon it may not be opened yet
-		l.note(i, r.Ref)
-		o.needed[i.clear.ID]++
-		o.kept = append(o.kept, i.clear.ID)
-	}
 	if len(l.sentAt) >= keptResults {
 		clear(l.sentAt)
 	}
 	l.sentAt[i.name] = time.Now()
-	if l.numbers != nil {
-		l.numbers[r.Ref] = r.Seq
-	}
 	for _, other := range l.queue {
 		if due := time.Now().Add(max(o.cfg.Coalesce, 0)); other != i && other.name == i.name && other.due.Before(due) {
 			other.due = due
@@ -339,20 +286,10 @@ func (o *Outbox) recorded(l *lane, i *item, r sdk.Receipt) {
 		o.funds.balance = left
 	}
 	o.away, o.pause, o.next = nil, 0, time.Time{}
-	free := o.end(i, Recorded)
-	if o.needed[i.clear.ID] == 0 {
-		free = append(free, i.clear.ID)
-	}
+	o.end(i, Recorded)
+	ended := i.clear
 	o.mu.Unlock()
-	o.store.remove(free...)
-}
-
-// note remembers the record of an item. Needs Outbox.mu.
-func (l *lane) note(i *item, ref sdk.Ref) {
-	if l.recorded == nil {
-		l.recorded = make(map[string]wasRecorded)
-	}
-	l.recorded[i.name] = wasRecorded{i.clear.ID, ref}
+	o.store.end(ended, r.Ref)
 }
 
 // keptResults bounds what is remembered of items that were sent, and of names.
@@ -375,15 +312,16 @@ func (o *Outbox) conflict(ctx context.Context, i *item) error {
 	}
 	o.mu.Unlock()
 	name, none := ConflictName(was, i.letter.Account(), i.clear.Time, n), sdk.Ref("")
-	if err := o.rewrite(ctx, i, i.group, name, &none); err != nil {
+	if err := o.rewrite(ctx, i, &item{}, i.group, name, &none, true); err != nil {
 		return err
 	}
 	o.mu.Lock()
 	o.step(i, Conflict)
 	i.was, i.name, i.conflicts, i.tried, i.due = was, name, n+1, false, time.Time{}
+	i.after, i.rebase = nil, nil
 	i.again()
 	i.reason = "somebody else saved " + was + " meanwhile"
-	for _, other := range o.lane(i.group).queue { // what was saved upon it is no conflict of its own
+	for _, other := range o.order { // what was saved upon it is no conflict of its own
 		if other.after == i {
 			other.after = nil
 		}
@@ -538,14 +476,10 @@ func (o *Outbox) openAll(list []*item) {
 		if err == nil {
 			list = list[n:]
 			o.mu.Lock()
-			var free []string
 			if o.locked = len(list); len(list) > 0 {
 				o.opened = list[0].clear.Position
-			} else {
-				free, o.kept = o.release(o.kept), nil
 			}
 			o.mu.Unlock()
-			o.store.remove(free...)
 			o.Kick()
 			pause = shortestPause
 			continue
@@ -610,7 +544,6 @@ func (o *Outbox) openSome(list []*item, groups *[]sdk.Group) error {
 		var found foundRecord
 		if errors.As(errs[n], &found) {
 			i.group, i.name = found.entry.Group, found.entry.Name
-			o.lane(i.group).note(i, found.entry.Ref)
 			o.step(i, Sending)
 			recorded = append(recorded, n)
 			continue
@@ -618,16 +551,6 @@ func (o *Outbox) openSome(list []*item, groups *[]sdk.Group) error {
 		if i.letter != nil && !i.letter.Locked() {
 			i.group, i.name = i.letter.Group(), i.letter.Name()
 			l := o.lane(i.group)
-			for _, before := range slices.Backward(l.queue) {
-				if before.name == i.name && before.clear.Position < i.clear.Position {
-					i.after = before
-					break
-				}
-			}
-			if was, ok := l.recorded[i.name]; ok && i.after == nil {
-				i.rebase = &was.ref
-				o.keepFor(i, was.id)
-			}
 			at, _ := slices.BinarySearchFunc(l.queue, i.clear.Position, func(a *item, p int64) int { return int(a.clear.Position - p) })
 			l.queue = slices.Insert(l.queue, at, i)
 		}

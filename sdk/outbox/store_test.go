@@ -2,9 +2,11 @@ package outbox
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -16,11 +18,21 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/sdk"
 )
 
-func newRecord(id string) *record {
-	return &record{Clear: Clear{ID: id, Account: "alice", Size: 3, Time: time.Unix(1, 0).UTC()},
+// newItem is an item for add, as a file of the log has it.
+func newItem(id string) *entry {
+	return &entry{kind: kindSave, head: head{Clear: &Clear{ID: id, Account: "alice", Size: 3, Time: time.Unix(1, 0).UTC()}},
 		meta: []byte("meta of " + id), body: []byte("body of " + id)}
+}
+
+// saved is newItem upon another item.
+func saved(id, after string) *entry {
+	e := newItem(id)
+	e.After = after
+	return e
 }
 
 func mustOpen(t testing.TB, d disk) (*store, []Clear) {
@@ -32,6 +44,26 @@ func mustOpen(t testing.TB, d disk) (*store, []Clear) {
 	return s, items
 }
 
+func mustAdd(t testing.TB, s *store, list ...*entry) {
+	t.Helper()
+	for _, e := range list {
+		if err := s.add(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// addTogether adds entries in one frame.
+func addTogether(t testing.TB, s *store, list ...*entry) {
+	t.Helper()
+	for _, e := range list {
+		s.joins = append(s.joins, &joining{e: e, done: make(chan struct{})})
+	}
+	if err := s.writeNext(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func idsOf(items []Clear) (ids []string) {
 	for _, c := range items {
 		ids = append(ids, c.ID)
@@ -39,8 +71,27 @@ func idsOf(items []Clear) (ids []string) {
 	return ids
 }
 
-// An item that was taken survives a loss of power after every later write, whole; one that was not is
-// absent or whole; one that was given up does not come back.
+// readdressed is an entry that gives an item other metadata.
+func readdressed(t testing.TB, s *store, id, meta string) *entry {
+	t.Helper()
+	e, err := s.read(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &entry{kind: kindAddress, head: head{Clear: e.Clear}, meta: []byte(meta)}
+}
+
+// losses are the losses of power behind a step of a disk.
+func losses(check func(l loss)) {
+	for names := -2; names < 4; names++ {
+		for _, kept := range []int{0, 40, 200, -1} {
+			check(loss{names, kept})
+		}
+	}
+}
+
+// O2: an item that was taken survives a loss of power after every later write, whole and under its newest
+// address; one that was not is absent or whole; one that was given up does not come back.
 func TestO2PowerIsLostAfterEveryWrite(t *testing.T) {
 	d := newMemDisk()
 	s, _ := mustOpen(t, d)
@@ -48,115 +99,202 @@ func TestO2PowerIsLostAfterEveryWrite(t *testing.T) {
 		begin, step int // it is under way from begin on, and done from step on
 		id          string
 		there, sure bool
-		body        string
+		meta        string
 	}
 	var facts []fact
-	begin := 0
-	note := func(id, body string, there, sure bool) {
-		facts = append(facts, fact{begin, len(d.steps), id, there, sure, body})
+	do := func(f func() error, list ...fact) {
+		begin := len(d.steps)
+		if err := f(); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range list {
+			f.begin, f.step = begin, len(d.steps)
+			facts = append(facts, f)
+		}
 	}
+	there := func(id string) fact { return fact{id: id, there: true, sure: true, meta: "meta of " + id} }
 	add := func(ids ...string) {
-		begin = len(d.steps)
-		var list []*record
+		var list []*entry
+		var all []fact
 		for _, id := range ids {
-			list = append(list, newRecord(id))
+			list, all = append(list, newItem(id)), append(all, there(id))
 		}
-		s.mu.Lock()
-		for _, r := range list {
-			s.joins = append(s.joins, &joining{r: r, done: make(chan struct{})})
-		}
-		s.mu.Unlock()
-		s.writeNext()
-		for _, id := range ids {
-			note(id, "body of "+id, true, true)
-		}
+		do(func() error { addTogether(t, s, list...); return nil }, all...)
 	}
 	add("a")
-	add("b", "c", "d") // in one file
-	begin = len(d.steps)
-	s.remove("a")
-	note("a", "body of a", false, false)
-	changed, err := s.read("c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	changed.body = []byte("another body of c")
-	begin = len(d.steps)
-	if err := s.replace(t.Context(), &changed); err != nil {
-		t.Fatal(err)
-	}
-	note("c", "another body of c", true, true)
-	begin = len(d.steps)
-	if err := s.forget(t.Context(), "b"); err != nil {
-		t.Fatal(err)
-	}
-	note("b", "", false, true)
+	add("b", "c", "d") // in one frame
+	do(func() error { s.end(Clear{ID: "a"}, "ref"); s.tidy(); return nil }, fact{id: "a", meta: "meta of a"})
+	do(func() error { return s.add(t.Context(), readdressed(t, s, "c", "another meta of c")) },
+		fact{id: "c", there: true, sure: true, meta: "another meta of c"})
+	do(func() error { return s.forget(t.Context(), Clear{ID: "b"}) }, fact{id: "b", sure: true})
 	add("e")
-	begin = len(d.steps)
-	s.remove("c")
-	note("c", "another body of c", false, false)
-	begin = len(d.steps)
-	s.remove("d")
-	note("d", "body of d", false, false)
-	begin = len(d.steps)
-	if err := s.forget(t.Context(), "e"); err != nil {
-		t.Fatal(err)
+	d.fail = func(step diskStep) error {
+		if step.kind == "sync" {
+			return errDisk
+		}
+		return nil
 	}
-	note("e", "", false, true)
-
-	n := 0
+	do(func() error {
+		if err := s.add(t.Context(), newItem("refused")); !errors.Is(err, errDisk) {
+			t.Errorf("a disk that does not sync: %v", err)
+		}
+		d.fail = nil
+		return nil
+	})
+	add("f")
+	facts = append(facts, fact{begin: len(d.steps), step: len(d.steps), id: "refused", sure: true})
+	do(func() error { s.end(Clear{ID: "c"}, ""); return s.settle() }, fact{id: "c", sure: true})
+	do(func() error { s.end(Clear{ID: "d"}, "ref"); return nil }, fact{id: "d", meta: "meta of d"})
+	do(func() error { return s.forget(t.Context(), Clear{ID: "e"}) }, fact{id: "e", sure: true})
+	do(s.close)
 	for step := range len(d.steps) + 1 {
-		for names := range 4 {
-			for _, kept := range []int{0, 40, -1} {
-				n++
-				left := d.after(step, loss{names, kept})
-				s, items, err := openStore(left, false)
-				if err != nil {
-					t.Fatalf("after step %d, %d names, %d bytes: %v", step, names, kept, err)
+		losses(func(l loss) {
+			s, items, err := openStore(d.after(step, l), false)
+			if err != nil || len(s.damaged) > 0 {
+				t.Fatalf("after step %d, %+v: %v, damaged %v", step, l, err, s.damaged)
+			}
+			now := map[string]fact{}
+			for _, f := range facts {
+				if f.step <= step {
+					now[f.id] = f
 				}
-				if len(s.damaged) > 0 {
-					t.Fatalf("after step %d, %d names, %d bytes: damaged %v", step, names, kept, s.damaged)
+			}
+			for id, f := range now {
+				e, err := s.read(id)
+				later := slices.ContainsFunc(facts, func(g fact) bool { return g.id == id && g.begin < step && step < g.step })
+				switch {
+				case later: // as it was, or as it becomes
+				case f.sure && f.there && (err != nil || string(e.meta) != f.meta || string(e.body) != "body of "+id):
+					t.Errorf("after step %d, %+v: %s has %q and %q, %v, want %q", step, l, id, e.meta, e.body, err, f.meta)
+				case f.sure && !f.there && !errors.Is(err, fs.ErrNotExist):
+					t.Errorf("after step %d, %+v: %s came back", step, l, id)
 				}
-				now := map[string]fact{}
-				for _, f := range facts {
-					if f.step <= step {
-						now[f.id] = f
+			}
+			for _, c := range items {
+				if _, err := s.read(c.ID); err != nil {
+					t.Errorf("after step %d, %+v: %s: %v", step, l, c.ID, err)
+				}
+			}
+		})
+	}
+}
+
+// O2, O7: however a random history of a log is cut, what is left is a state that was there: every item with the
+// newest address and base that it had at one moment, none before what was acknowledged.
+func TestO2RandomHistories(t *testing.T) {
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		d := newMemDisk()
+		s, _ := mustOpen(t, d)
+		type state map[string]Clear
+		now := state{}
+		states, durable := []state{{}}, []int{0} // durable[i]: from which step on a loss leaves states[i] or later
+		note := func(sure bool) {
+			states = append(states, maps.Clone(now))
+			step := 1 << 30 // for ever unsure
+			if sure {
+				step = len(d.steps)
+			}
+			durable = append(durable, step)
+		}
+		order := []string{}
+		for n := range 60 {
+			var id string
+			if len(order) > 0 {
+				id = order[random.IntN(len(order))]
+			}
+			switch kind := random.IntN(6); {
+			case kind < 3 || id == "":
+				e := newItem(fmt.Sprintf("%d", n))
+				if id != "" && random.IntN(4) > 0 {
+					e.After = id
+				}
+				mustAdd(t, s, e)
+				now[e.ID] = *e.Clear
+				order = append(order, e.ID)
+				note(true)
+			case kind == 3:
+				e := readdressed(t, s, id, "another meta")
+				c := now[id]
+				e.Clear = &c
+				if e.Apart = random.IntN(2) == 0; e.Apart {
+					e.After, e.Record = "", ""
+				}
+				mustAdd(t, s, e)
+				now[id] = *e.Clear
+				for other, c := range now {
+					if e.Apart && c.After == id {
+						c.After = ""
+						now[other] = c
 					}
 				}
-				for id, f := range now {
-					r, err := s.read(id)
-					later := slices.ContainsFunc(facts, func(g fact) bool { return g.id == id && g.begin < step && step < g.step }) // under way
+				note(true)
+			default:
+				ref := sdk.Ref("")
+				if kind == 4 {
+					ref = sdk.Ref("record of " + id)
+				}
+				gone := now[id]
+				delete(now, id)
+				order = slices.DeleteFunc(order, func(other string) bool { return other == id })
+				for other, c := range now {
 					switch {
-					case later: // as it was, or as it becomes
-					case f.sure && f.there && (err != nil || string(r.body) != f.body):
-						t.Errorf("after step %d, %d names, %d bytes: %s has %q, %v, want %q", step, names, kept, id, r.body, err, f.body)
-					case f.sure && !f.there && !errors.Is(err, fs.ErrNotExist):
-						t.Errorf("after step %d, %d names, %d bytes: %s came back", step, names, kept, id)
+					case c.After != id:
+					case ref != "":
+						c.After, c.Record = "", ref
+						now[other] = c
+					default:
+						c.After, c.Record = gone.After, cmp.Or(gone.Record, c.Record)
+						now[other] = c
 					}
 				}
+				s.end(gone, ref)
+				note(false)
+				if random.IntN(2) == 0 {
+					s.tidy()
+				}
+			}
+			if random.IntN(4) == 0 {
+				s.endTail() // the segments before it go when all in them has ended
+			}
+		}
+		for step := range len(d.steps) + 1 {
+			for range 2 {
+				l := loss{random.IntN(6) - 2, random.IntN(2000) - 1}
+				left, items, err := openStore(d.after(step, l), false)
+				if err != nil || len(left.damaged) > 0 {
+					t.Fatalf("seed %d, step %d: %v, damaged %v", seed, step, err, left.damaged)
+				}
+				got := state{}
 				for _, c := range items {
-					if _, err := s.read(c.ID); err != nil {
-						t.Errorf("after step %d, %d names, %d bytes: %s: %v", step, names, kept, c.ID, err)
+					got[c.ID] = c
+				}
+				first := 0
+				for i, from := range durable {
+					if from <= step {
+						first = i
 					}
+				}
+				same := func(a, b state) bool {
+					return maps.EqualFunc(a, b, func(x, y Clear) bool {
+						return x.ID == y.ID && x.After == y.After && x.Record == y.Record && x.Position == y.Position
+					})
+				}
+				if !slices.ContainsFunc(states[first:], func(st state) bool { return same(st, got) }) {
+					t.Fatalf("seed %d, step %d, %+v: %v is no state since %v", seed, step, l, got, states[first])
 				}
 			}
 		}
 	}
-	if n < 300 {
-		t.Errorf("only %d losses", n)
-	}
 }
 
-// O4: what a later item took the place of does not come back at the next start, also from a file that has
+// O4: what a later item took the place of does not come back once it is settled, also from a segment that has
 // other items; and nothing is left of it in the end.
 func TestO4ReplacedSavesStayAwayFromSharedFiles(t *testing.T) {
 	d := newMemDisk()
 	s, _ := mustOpen(t, d)
-	for _, id := range []string{"a", "b"} {
-		s.joins = append(s.joins, &joining{r: newRecord(id), done: make(chan struct{})})
-	}
-	s.writeNext()
-	s.overtake("a")
+	addTogether(t, s, newItem("a"), newItem("b"))
+	s.end(Clear{ID: "a"}, "")
 	if err := s.settle(); err != nil {
 		t.Fatal(err)
 	}
@@ -166,146 +304,108 @@ func TestO4ReplacedSavesStayAwayFromSharedFiles(t *testing.T) {
 		if !slices.Equal(idsOf(items), []string{"b"}) {
 			t.Fatalf("there is %v", idsOf(items))
 		}
-		s.remove("b")
-		if _, items := mustOpen(t, left); len(items) != 0 || len(left.files) != 0 {
-			t.Errorf("%v is left, and %d files", idsOf(items), len(left.files))
+		s.end(Clear{ID: "b"}, "ref")
+		if err := s.close(); err != nil || len(left.files) != 0 {
+			t.Errorf("%v, and %d files are left", err, len(left.files))
 		}
 	}
 }
 
-// O9: before an item is sent, no file has an earlier form of it: after the item is removed, and the power
-// is lost, it would be taken for the item. A file beside it that is damaged stays, and holds up nothing.
-func TestO9NoEarlierFormOfWhatIsSent(t *testing.T) {
-	for _, damaged := range []bool{false, true} {
+// O4: what was written without a sync is durable after settle, also behind the end of a segment and a sync that failed.
+func TestO4SettledIsDurable(t *testing.T) {
+	for _, fails := range []bool{false, true} {
 		d := newMemDisk()
 		s, _ := mustOpen(t, d)
-		for _, id := range []string{"a", "b", "c"} {
-			s.joins = append(s.joins, &joining{r: newRecord(id), done: make(chan struct{})})
-		}
-		s.writeNext()
-		shared := s.places["a"].file
-		changed, err := s.read("a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		changed.body = []byte("another body")
-		if err := s.replace(t.Context(), &changed); err != nil {
-			t.Fatal(err)
-		}
-		if damaged {
-			raw := d.files[shared].Bytes()
-			raw[len(raw)-1] ^= 1
-		}
-		if err := s.settle(); err != nil {
-			t.Fatal(err)
-		}
-		s.remove("a")
-		if damaged {
-			if _, err := s.read("b"); err != nil || d.files[shared] == nil {
-				t.Errorf("beside damage: %v", err)
+		mustAdd(t, s, newItem("kept"))
+		for n := range 2 * maxBatch {
+			mustAdd(t, s, newItem(fmt.Sprint(n)))
+			s.end(Clear{ID: fmt.Sprint(n)}, "")
+			if n%10 == 0 && fails {
+				d.fail = func(step diskStep) error {
+					if step.kind == "sync" {
+						return errDisk
+					}
+					return nil
+				}
+				if err := s.settle(); err == nil {
+					t.Error("settled on a disk that does not sync")
+				}
+				d.fail = nil
 			}
-			continue
-		}
-		for _, l := range []loss{{}, {1 << 30, -1}} {
-			left := d.after(len(d.steps), l)
-			s, items := mustOpen(t, left)
-			if got := idsOf(items); !slices.Equal(got, []string{"b", "c"}) && !slices.Equal(got, []string{"a", "b", "c"}) {
-				t.Errorf("there is %v", got)
+			if err := s.settle(); err != nil {
+				t.Fatal(err)
 			}
-			if r, err := s.read("a"); err == nil && string(r.body) != "another body" {
-				t.Errorf("a is back as %q", r.body)
+			if _, items := mustOpen(t, d.after(len(d.steps), loss{})); !slices.Equal(idsOf(items), []string{"kept"}) {
+				t.Fatalf("fails %v: behind %d there is %v", fails, n, idsOf(items))
 			}
 		}
 	}
 }
 
-// O4: an item that a later one took the place of, while its file is written anew because of another, stays away.
-func TestO4ReplacedWhileItsFileIsWrittenAnew(t *testing.T) {
+// O2, O11: an item that waits for long does not keep the segments of others on the disk: it is written once
+// more, and has what it had.
+func TestO11LongWaitsKeepNoOthers(t *testing.T) {
 	d := newMemDisk()
 	s, _ := mustOpen(t, d)
-	for _, id := range []string{"a", "b", "c"} {
-		s.joins = append(s.joins, &joining{r: newRecord(id), done: make(chan struct{})})
+	s.now = func(c *Clear) { c.Record = "of now" }
+	mustAdd(t, s, newItem("old"), saved("upon", "old"))
+	mustAdd(t, s, readdressed(t, s, "old", "another meta of old"))
+	for n := range 12 {
+		e := newItem(fmt.Sprint(n))
+		e.body = make([]byte, 2<<20)
+		mustAdd(t, s, e)
+		s.end(Clear{ID: e.ID}, "ref")
+		s.tidy()
 	}
-	s.writeNext()
-	d.OnSync(func() { s.overtake("b") })
-	s.writing <- struct{}{}
-	if err := s.without(s.places["a"].file, "a"); err != nil {
-		t.Fatal(err)
+	if s.onDisk() > 14<<20 || s.segments[0].name == "0000000000000000.log" {
+		t.Errorf("%d bytes are on the disk, from %s on", s.onDisk(), s.segments[0].name)
 	}
-	<-s.writing
-	if _, err := s.read("b"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("b is there: %v", err)
+	for _, l := range []loss{{}, {1 << 30, -1}} {
+		again, items := mustOpen(t, d.after(len(d.steps), l))
+		if got := idsOf(items); !slices.Equal(got[:2], []string{"old", "upon"}) || items[0].Position != 1 || items[1].After != "old" || items[0].Record != "of now" {
+			t.Fatalf("there is %+v", items)
+		}
+		if e, err := again.read("old"); err != nil || string(e.meta) != "another meta of old" || string(e.body) != "body of old" {
+			t.Errorf("%q and %q, %v", e.meta, e.body, err)
+		}
 	}
-	if _, items := mustOpen(t, d.after(len(d.steps), loss{1 << 30, -1})); slices.Contains(idsOf(items), "b") {
-		t.Errorf("b came back: %v", idsOf(items))
-	}
-}
-
-// O10: a new form of an item that waits for the disk, while its file is written anew without another item,
-// is the newest.
-func TestO10RenameBesideARemoval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newMemDisk()
-		s, _ := mustOpen(t, d)
-		for _, id := range []string{"a", "b"} {
-			s.joins = append(s.joins, &joining{r: newRecord(id), done: make(chan struct{})})
-		}
-		s.writeNext()
-		changed, err := s.read("b")
-		if err != nil {
-			t.Fatal(err)
-		}
-		changed.body = []byte("another body")
-		s.writing <- struct{}{} // somebody writes
-		var all sync.WaitGroup
-		all.Go(func() {
-			if err := s.replace(t.Context(), &changed); err != nil {
-				t.Error(err)
-			}
-		})
-		synctest.Wait()
-		if err := s.without(s.places["a"].file, "a"); err != nil {
-			t.Fatal(err)
-		}
-		<-s.writing
-		all.Wait()
-		again, _ := mustOpen(t, d)
-		for _, s := range []*store{s, again} {
-			if r, err := s.read("b"); err != nil || string(r.body) != "another body" {
-				t.Errorf("%q, %v", r.body, err)
-			}
-		}
-	})
 }
 
 // Whatever fails on the disk, a save that was refused is not there later, and one that was taken is.
 func TestO2DiskThatFails(t *testing.T) {
-	for _, kind := range []string{"create", "write", "sync", "rename", "names"} {
-		d := newMemDisk()
-		s, _ := mustOpen(t, d)
-		if err := s.add(t.Context(), newRecord("kept")); err != nil {
-			t.Fatal(err)
-		}
-		d.fail = func(step diskStep) error {
-			if step.kind == kind {
-				return errDisk
+	for _, kind := range []string{"create", "write", "sync", "names", "cut"} {
+		for _, full := range []bool{false, true} { // the segment: then another one is begun
+			d := newMemDisk()
+			s, _ := mustOpen(t, d)
+			mustAdd(t, s, newItem("kept"))
+			if full {
+				s.endTail()
 			}
-			return nil
-		}
-		if err := s.add(t.Context(), newRecord("refused")); !errors.Is(err, errDisk) {
-			t.Errorf("%s: %v", kind, err)
-		}
-		d.fail = nil
-		if err := s.add(t.Context(), newRecord("later")); err != nil {
-			t.Errorf("%s: %v", kind, err)
-		}
-		if _, items := mustOpen(t, d); !slices.Equal(idsOf(items), []string{"kept", "later"}) {
-			t.Errorf("%s: there is %v", kind, idsOf(items))
+			fails := false
+			d.fail = func(step diskStep) error {
+				if step.kind == kind || kind == "cut" && step.kind == "sync" {
+					fails = true
+					return errDisk
+				}
+				return nil
+			}
+			if err := s.add(t.Context(), newItem("refused")); fails != errors.Is(err, errDisk) {
+				t.Errorf("%s: %v", kind, err)
+			}
+			d.fail = nil
+			mustAdd(t, s, newItem("later"))
+			want := []string{"kept", "later"}
+			if !fails {
+				want = []string{"kept", "refused", "later"}
+			}
+			if _, items := mustOpen(t, d); !slices.Equal(idsOf(items), want) {
+				t.Errorf("%s: there is %v", kind, idsOf(items))
+			}
 		}
 	}
 }
 
-// Saves that wait together share one sync of content and one of names.
+// Saves that wait together share one write and one sync, and saves one after the other a file.
 func TestO2SavesThatWaitTogetherShareASync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newMemDisk()
@@ -314,7 +414,7 @@ func TestO2SavesThatWaitTogetherShareASync(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
-				if err := s.add(t.Context(), newRecord(fmt.Sprint(i))); err != nil {
+				if err := s.add(t.Context(), newItem(fmt.Sprint(i))); err != nil {
 					t.Error(err)
 				}
 			})
@@ -322,8 +422,9 @@ func TestO2SavesThatWaitTogetherShareASync(t *testing.T) {
 		synctest.Wait()
 		<-s.writing
 		all.Wait()
-		if want := (map[string]int{"create": 1, "write": 1, "sync": 1, "rename": 1, "names": 1}); !maps.Equal(d.counts, want) {
-			t.Errorf("8 saves took %v, want %v", d.counts, want)
+		mustAdd(t, s, newItem("one more"))
+		if want := (map[string]int{"create": 1, "write": 2, "sync": 2, "names": 1}); !maps.Equal(d.counts, want) {
+			t.Errorf("9 saves took %v, want %v", d.counts, want)
 		}
 	})
 }
@@ -332,43 +433,65 @@ func TestO2SavesThatWaitTogetherShareASync(t *testing.T) {
 func TestO2DamageOnTheDisk(t *testing.T) {
 	d := newMemDisk()
 	s, _ := mustOpen(t, d)
-	for _, id := range []string{"a", "b"} {
-		if err := s.add(t.Context(), newRecord(id)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	whole := bytes.Clone(d.files[s.places["a"].file].Bytes())
-	for at := range whole {
+	mustAdd(t, s, newItem("a"), newItem("b"))
+	name, from, to := s.segments[0].name, s.places["a"].at, s.places["b"].at
+	whole := bytes.Clone(d.files[name].Bytes())
+	for at := from; at < to; at++ {
 		bad := bytes.Clone(whole)
 		bad[at] ^= 1
-		d.files[s.places["a"].file] = bytes.NewBuffer(bad)
+		d.files[name] = bytes.NewBuffer(bad)
 		s, _ := mustOpen(t, d)
-		if r, err := s.read("a"); err == nil {
-			t.Fatalf("a bit of byte %d is wrong, and %q was read", at, r.body)
+		if e, err := s.read("a"); err == nil {
+			t.Fatalf("a bit of byte %d is wrong, and %q was read", at, e.body)
 		}
 		if _, err := s.read("b"); err != nil {
 			t.Fatalf("byte %d of another item: %v", at, err)
 		}
-		if len(d.files) != 2 {
+		if len(s.damaged) != 1 {
+			t.Fatalf("byte %d: damaged %v", at, s.damaged)
+		}
+		s.end(Clear{ID: "b"}, "ref")
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+		if aside := d.files[name+unreadSuffix]; aside == nil || !bytes.Equal(aside.Bytes(), bad) {
 			t.Fatalf("byte %d: the damaged file is gone", at)
 		}
+		clear(d.files)
 	}
 }
 
-// A file that is cut at any byte, which no loss of power does, is kept and told.
+// A segment whose end is missing, wherever it is cut, keeps what is whole, and is told; what is missing of an
+// earlier segment is damage, what is missing of the last one a loss of power.
 func TestO2CutFiles(t *testing.T) {
 	d := newMemDisk()
 	s, _ := mustOpen(t, d)
-	if err := s.add(t.Context(), newRecord("a")); err != nil {
-		t.Fatal(err)
-	}
-	name := s.places["a"].file
+	mustAdd(t, s, newItem("a"))
+	first := len(d.files[s.segments[0].name].Bytes())
+	mustAdd(t, s, newItem("b"))
+	name := s.segments[0].name
 	whole := bytes.Clone(d.files[name].Bytes())
 	for n := range whole {
-		d.files[name] = bytes.NewBuffer(bytes.Clone(whole[:n]))
-		s, items := mustOpen(t, d)
-		if _, err := s.read("a"); err == nil || len(items)+len(s.damaged) == 0 || len(d.files) != 1 {
-			t.Fatalf("cut at %d: %v, %d items, damaged %v", n, err, len(items), s.damaged)
+		for _, more := range []bool{false, true} {
+			d.files = map[string]*bytes.Buffer{name: bytes.NewBuffer(bytes.Clone(whole))}
+			if more {
+				s, _ := mustOpen(t, d)
+				mustAdd(t, s, newItem("later"))
+			}
+			d.files[name].Truncate(n)
+			s, items := mustOpen(t, d)
+			_, err := s.read("a")
+			if (err == nil) != (n >= first) {
+				t.Fatalf("cut at %d: %v, %d items", n, err, len(items))
+			}
+			told := n != 0 && n != first // on the edge of an entry nothing shows
+			if got := len(s.damaged) == 1; got != (told && more) || (len(s.torn) == 1) != (told && !more) {
+				t.Fatalf("cut at %d, more %v: damaged %v, torn %v", n, more, s.damaged, s.torn)
+			}
+			mustAdd(t, s, newItem("next")) // and it is no damage from then on
+			if again, items := mustOpen(t, d); len(again.damaged) > len(s.damaged) || items[len(items)-1].ID != "next" {
+				t.Fatalf("cut at %d, more %v: damaged %v, items %v", n, more, again.damaged, idsOf(items))
+			}
 		}
 	}
 }
@@ -381,7 +504,7 @@ func TestFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, _ := mustOpen(t, f)
-	if err := s.add(t.Context(), newRecord("a")); err != nil {
+	if err := s.add(t.Context(), newItem("a")); err != nil {
 		t.Fatal(err)
 	}
 	if _, items := mustOpen(t, f); len(items) != 1 || items[0].Position != 1 {
@@ -404,12 +527,12 @@ func TestThreat52PlantedInTheFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, _ := mustOpen(t, f)
-	if err := s.add(t.Context(), newRecord("a")); err != nil {
+	if err := s.add(t.Context(), newItem("a")); err != nil {
 		t.Fatal(err)
 	}
 	planted := []string{"pipe", "folder", "link", "socket"}
 	for _, what := range planted {
-		path := dir + "/" + what + itemsSuffix
+		path := dir + "/" + what + logSuffix
 		switch what {
 		case "pipe":
 			err = unix.Mkfifo(path, 0o600)
@@ -436,7 +559,7 @@ func TestThreat52PlantedInTheFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, what := range planted {
-		if name := what + itemsSuffix; !slices.Contains(s.damaged, name) || !slices.Contains(list, name) {
+		if name := what + logSuffix; !slices.Contains(s.damaged, name) || !slices.Contains(list, name) {
 			t.Errorf("%s: damaged %v, there is %v", what, s.damaged, list)
 		}
 	}
@@ -446,18 +569,19 @@ func TestThreat52PlantedInTheFolder(t *testing.T) {
 func TestThreat52ChangedPosition(t *testing.T) {
 	d := newMemDisk()
 	s, _ := mustOpen(t, d)
-	if err := s.add(t.Context(), newRecord("a")); err != nil {
+	if err := s.add(t.Context(), newItem("a")); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Changed(func(c *Clear) { c.Position = 1<<63 - 1 }); err != nil {
+	mustAdd(t, s, newItem("b"))
+	if err := d.Changed(func(c *Clear) {
+		if c.ID == "a" {
+			c.Position = 1<<63 - 1
+		}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	s, _ = mustOpen(t, d)
-	for _, id := range []string{"b", "c"} {
-		if err := s.add(t.Context(), newRecord(id)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	mustAdd(t, s, newItem("c"))
 	if s, items := mustOpen(t, d); !slices.Equal(idsOf(items), []string{"b", "c"}) || len(s.damaged) != 1 {
 		t.Errorf("items %v, damaged %v", idsOf(items), s.damaged)
 	}
@@ -469,32 +593,26 @@ func BenchmarkAdd(b *testing.B) {
 		b.Fatal(err)
 	}
 	s, _ := mustOpen(b, f)
-	r := newRecord("x")
-	r.body = make([]byte, 4<<10)
 	for i := 0; b.Loop(); i++ {
-		r := *r
-		r.ID, r.Position = fmt.Sprint(i), 0
-		if err := s.add(b.Context(), &r); err != nil {
-			b.Fatal(err)
-		}
+		e := newItem(fmt.Sprint(i))
+		e.body = make([]byte, 4<<10)
+		mustAdd(b, s, e)
 	}
 }
 
 func BenchmarkOpen100000(b *testing.B) {
-	dir := b.TempDir() + "/box"
-	f, err := openFolder(dir)
+	f, err := openFolder(b.TempDir() + "/box")
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := newRecord("x")
-	r.body, r.meta = make([]byte, 4<<10), make([]byte, 2500)
+	s, _ := mustOpen(b, f)
 	for i := range 100_000 {
-		r.ID, r.Position = fmt.Sprintf("%032x", i), int64(i+1)
-		raw, err := r.encode(nil)
-		if err == nil {
-			err = os.WriteFile(fmt.Sprintf("%s/%016x-0001.items", dir, i+1), raw, 0o600)
-		}
-		if err != nil {
+		e := newItem(fmt.Sprintf("%032x", i))
+		e.body, e.meta = make([]byte, 4<<10), make([]byte, 2500)
+		s.joins = append(s.joins, &joining{e: e, done: make(chan struct{})})
+	}
+	for len(s.joins) > 0 {
+		if err := s.writeNext(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -524,18 +642,16 @@ func TestO2PowerIsLostDuringALargeSave(t *testing.T) {
 		if err := b.keep(); err != nil {
 			t.Fatal(err)
 		}
-		r := newRecord(id)
-		r.body, r.Body = nil, b.n
-		if err := s.add(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
+		e := newItem(id)
+		e.body, e.Body = nil, b.n
+		mustAdd(t, s, e)
 		kept[id] = len(d.steps)
 	}
 	save("a")
 	save("b")
 	ended := len(d.steps)
-	s.remove("a")
-	if err := s.forget(t.Context(), "b"); err != nil {
+	s.end(Clear{ID: "a"}, "ref")
+	if err := s.forget(t.Context(), Clear{ID: "b"}); err != nil {
 		t.Fatal(err)
 	}
 	gone := len(d.steps)

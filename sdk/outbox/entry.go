@@ -1,0 +1,163 @@
+package outbox
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// Clear is what the disk shows of an item to who has the disk, beside what [Letter.Encode]
+// shows.
+type Clear struct {
+	ID       string    `json:"id"`                 // of the upload, 32 hex digits
+	Account  string    `json:"account,omitempty"`  // that saved it
+	Position int64     `json:"position,omitempty"` // in the order of the saves, from 1 on
+	Size     int64     `json:"size,omitempty"`     // of the content, in bytes
+	Time     time.Time `json:"time,omitzero"`      // of the save
+	// Check finds the record of the item again, see [Outbox.checkOf]. Without the key nobody can tell
+	// what it is made of.
+	Check []byte `json:"check,omitempty"`
+	// NameCheck is the same for its name.
+	NameCheck []byte `json:"name_check,omitempty"`
+	// Body is the length of the ciphertext, in bytes, of a large save: it has a file of its own.
+	Body int64 `json:"body,omitempty"`
+	// After is the id of the item that this one was saved upon, while that one waits.
+	After string `json:"after,omitempty"`
+	// Record is the record that the item replaces, once what it was saved upon is recorded.
+	Record sdk.Ref `json:"record,omitempty"`
+}
+
+// kind is what an entry of the log says.
+type kind uint8
+
+const (
+	kindSave    kind = iota + 1 // here is an item; once more = the item and all that is known of it now
+	kindAddress                 // an item has other metadata
+	kindEnd                     // an item was recorded, or given up
+	kindCut                     // nothing of a segment counts from an offset on
+)
+
+// head is the part of an entry in clear.
+type head struct {
+	*Clear         // of an item; of one that ended, what it stood upon alone
+	Apart  bool    `json:"apart,omitempty"`   // of kindAddress: what was saved upon the item is not upon it any more
+	Ref    sdk.Ref `json:"end_ref,omitempty"` // of kindEnd: the record of the item; "" = it was given up
+	Cut    string  `json:"cut,omitempty"`     // name of the segment
+	From   int64   `json:"from,omitempty"`    // of kindCut, in bytes
+}
+
+// entry is one step of an item, as it lies on the disk.
+type entry struct {
+	kind kind
+	head
+	meta []byte       // of Letter.Encode
+	body []byte       // encrypted content
+	now  func(*Clear) // brings Clear up to date when the entry is written; nil = nothing changes
+	room *room        // that it takes when it is written; nil = none was made
+}
+
+// size is how many bytes the entry takes on the disk, at most.
+func (e *entry) size() int64 {
+	h := e.head
+	if h.Clear != nil {
+		c := *h.Clear
+		c.Position = maxPosition // it gets one when it is written
+		h.Clear = &c
+	}
+	raw, _ := json.Marshal(h)
+	return shape{head: int64(len(raw)), meta: int64(len(e.meta)), body: int64(len(e.body))}.size()
+}
+
+// An entry is: magic, kind, the lengths of its three parts, the parts, and the SHA-256 of all that.
+const (
+	entryMagic   = "SVJ1"
+	entryPrefix  = len(entryMagic) + 1 + 4 + 4 + 8
+	entrySum     = sha256.Size
+	maxHead      = 4 << 10   // bytes
+	maxMeta      = 512 << 10 // bytes
+	maxBodyBytes = 64 << 20  // bytes of content; one request has less
+	maxPosition  = 1 << 48   // that a disk is believed: later ones must follow it
+)
+
+var errDamaged = errors.New("the item is damaged on the disk")
+
+// encode appends the entry to out.
+func (e *entry) encode(out []byte) ([]byte, error) {
+	raw, err := json.Marshal(e.head)
+	if err != nil {
+		return nil, fmt.Errorf("encode an entry: %w", err)
+	}
+	if len(raw) > maxHead || len(e.meta) > maxMeta || len(e.body) > maxBodyBytes {
+		return nil, errors.New("encode an entry: it is too large")
+	}
+	from := len(out)
+	out = append(out, entryMagic...)
+	out = append(out, byte(e.kind))
+	out = binary.BigEndian.AppendUint32(out, uint32(len(raw)))
+	out = binary.BigEndian.AppendUint32(out, uint32(len(e.meta)))
+	out = binary.BigEndian.AppendUint64(out, uint64(len(e.body)))
+	out = append(append(append(out, raw...), e.meta...), e.body...)
+	sum := sha256.Sum256(out[from:])
+	return append(out, sum[:]...), nil
+}
+
+// shape is what the first bytes of an entry say.
+type shape struct {
+	kind             kind
+	head, meta, body int64 // lengths in bytes
+}
+
+func (s shape) size() int64 { return int64(entryPrefix+entrySum) + s.head + s.meta + s.body }
+
+func parseShape(prefix []byte) (shape, error) {
+	if len(prefix) < entryPrefix || string(prefix[:len(entryMagic)]) != entryMagic {
+		return shape{}, errDamaged
+	}
+	p := prefix[len(entryMagic):]
+	s := shape{kind: kind(p[0]), head: int64(binary.BigEndian.Uint32(p[1:])), meta: int64(binary.BigEndian.Uint32(p[5:])),
+		body: int64(binary.BigEndian.Uint64(p[9:]))}
+	if s.kind < kindSave || s.kind > kindCut || s.head > maxHead || s.meta > maxMeta || s.body < 0 || s.body > maxBodyBytes {
+		return shape{}, errDamaged
+	}
+	return s, nil
+}
+
+func (s shape) parseHead(raw []byte) (h head, err error) {
+	if err := json.Unmarshal(raw, &h); err != nil {
+		return h, errDamaged
+	}
+	whole := false
+	switch s.kind {
+	case kindSave, kindAddress:
+		whole = h.Clear != nil && h.ID != "" && h.Position > 0 && h.Position <= maxPosition
+	case kindEnd:
+		whole = h.Clear != nil && h.ID != ""
+	case kindCut:
+		whole = h.Cut != "" && h.From >= 0
+	}
+	if !whole {
+		return h, errDamaged
+	}
+	return h, nil
+}
+
+// decode reads a whole entry.
+func decode(raw []byte) (entry, error) {
+	s, err := parseShape(raw)
+	if err != nil || s.size() != int64(len(raw)) {
+		return entry{}, errDamaged
+	}
+	end := len(raw) - entrySum
+	if sha256.Sum256(raw[:end]) != [entrySum]byte(raw[end:]) {
+		return entry{}, errDamaged
+	}
+	rest := raw[entryPrefix:end]
+	h, err := s.parseHead(rest[:s.head])
+	rest = rest[s.head:]
+	return entry{kind: s.kind, head: h, meta: rest[:s.meta:s.meta], body: rest[s.meta:]}, err
+}

@@ -1,0 +1,556 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+const (
+	logSuffix    = ".log"    // of segments of the log, behind their number
+	unreadSuffix = ".unread" // behind the name of a segment of which a part could not be read, once nothing in it waits
+	bodySuffix   = ".body"   // of the content of one large save, whose item is written after it
+	// maxBatch is how many items are written, or sent, together, at most, and how many entries a
+	// segment has when another one is begun. maxBatchBytes is the same for their bytes.
+	maxBatch      = 64
+	maxBatchBytes = 4 << 20
+)
+
+// store keeps items on a disk. An item that add has taken survives a loss of power, whole, until
+// it ends.
+//
+// It is a log that is only appended to: entries say that an item is there, has another address, or
+// has ended. What was written is never written anew; a later entry of an item counts before an
+// earlier one, and what a loss of power takes is the end of the log. Entries that are added at the
+// same time share a write and a sync: a frame. The log is cut into segments, files that go, the
+// oldest first, when all their items have ended. It is safe for concurrent use.
+type store struct {
+	disk disk
+	now  func(*Clear) // brings what is known of an item up to date, see clean; nil = nothing changes
+
+	writing chan struct{} // one frame at a time
+	// What follows is by writing.
+	tail   newFile // of the last segment; nil = the next frame begins another one
+	inTail int     // entries in it
+
+	mu       sync.Mutex
+	joins    []*joining // wait for the next frame
+	later    []*entry   // ends and cuts that nobody waits for: they go into the next frame
+	segments []*segment // oldest first
+	places   map[string]*place
+	bodies   map[string]int64 // lengths of the files with large content, by id of the item
+	ended    []string         // items whose end is not durable yet, and whose body is there until then
+	log      int64            // bytes of all segments
+	items    int64            // bytes of them that count
+	large    int64            // bytes of all bodies
+	rooms    int64            // bytes that saves have for themselves, see room
+	next     int64            // position
+	serial   uint64           // of the next segment
+
+	damaged []string // segments with what nobody can read, though it was whole once
+	torn    []string // segments whose end a loss of power took
+}
+
+// segment is a file of the log.
+type segment struct {
+	name   string
+	size   int64
+	live   int  // items whose content, or whose only entry, is in it, and that have not ended
+	unread bool // a part of it could not be read
+}
+
+// place is where an item lies.
+type place struct {
+	in   *segment // with the content
+	at   int64
+	meta *segment // with the newest metadata: the same, or a later one
+	from int64
+	// The lengths are those of the entries at the two places.
+	save, address shape
+}
+
+// size is how many bytes of the log count because of the item.
+func (p *place) size() int64 {
+	if p.meta == p.in && p.from == p.at {
+		return p.save.size()
+	}
+	return p.save.size() + p.address.size()
+}
+
+// joining is an entry that waits to be written.
+type joining struct {
+	e    *entry
+	done chan struct{}
+	err  error // once done is closed
+}
+
+// add writes an entry, and gives a new item the next position. When it returns nil, the entry
+// survives a loss of power. Otherwise it is not there, or, after ctx has ended, may be.
+func (s *store) add(ctx context.Context, e *entry) error {
+	j := &joining{e: e, done: make(chan struct{})}
+	s.mu.Lock()
+	s.joins = append(s.joins, j)
+	s.mu.Unlock()
+	for {
+		select {
+		case <-j.done:
+			return j.err
+		default:
+		}
+		select {
+		case <-j.done:
+			return j.err
+		case s.writing <- struct{}{}:
+			_ = s.writeNext() // it is in j.err
+			<-s.writing
+		case <-ctx.Done():
+			if s.leave(j) {
+				return ctx.Err()
+			}
+			<-j.done
+			return j.err
+		}
+	}
+}
+
+// leave takes an entry from those that wait; false means that it is being written.
+func (s *store) leave(j *joining) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.joins, j)
+	if i < 0 {
+		return false
+	}
+	s.joins = slices.Delete(s.joins, i, i+1)
+	return true
+}
+
+// writeNext writes a frame of the entries that wait, durably. An error is that of each of them. Needs writing.
+func (s *store) writeNext() error {
+	s.mu.Lock()
+	n, bytes := 0, 0
+	for n < len(s.joins) && n < maxBatch && (n == 0 || bytes < maxBatchBytes) {
+		bytes += len(s.joins[n].e.body)
+		n++
+	}
+	batch := slices.Clone(s.joins[:n])
+	s.joins = slices.Delete(s.joins, 0, n)
+	later := s.later
+	s.later = nil
+	s.mu.Unlock()
+	list := slices.Clone(later)
+	for _, j := range batch {
+		list = append(list, j.e)
+	}
+	err := s.write(list)
+	if err != nil {
+		s.mu.Lock()
+		s.later = append(s.later, later...)
+		s.mu.Unlock()
+	}
+	for _, j := range batch {
+		j.err = err
+		close(j.done)
+	}
+	return err
+}
+
+// write appends a frame, durably. Needs writing.
+func (s *store) write(list []*entry) error {
+	if len(list) == 0 {
+		return nil
+	}
+	var raw []byte
+	var err error
+	at := make([]int64, len(list)+1)
+	for i, e := range list {
+		if e.kind == kindSave && e.Position == 0 {
+			s.mu.Lock()
+			e.Position = s.next
+			s.next++
+			s.mu.Unlock()
+		}
+		if e.now != nil {
+			e.now(e.Clear)
+		}
+		if raw, err = e.encode(raw); err != nil {
+			return err
+		}
+		at[i+1] = int64(len(raw))
+	}
+	seg, err := s.append(raw)
+	if err != nil {
+		return fmt.Errorf("write to the outbox: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, e := range list {
+		e.room.fill()
+		sh, _ := parseShape(raw[at[i]:])
+		s.take(seg, seg.size+at[i], sh, e.head)
+	}
+	seg.size += int64(len(raw))
+	s.log += int64(len(raw))
+	s.removeBodies()
+	if s.inTail += len(list); s.inTail >= maxBatch || seg.size >= maxBatchBytes {
+		s.endTail()
+	}
+	return nil
+}
+
+// append writes to the last segment, or begins one. After an error nothing of raw counts: who wrote it
+// is told that it is not there. Needs writing.
+func (s *store) append(raw []byte) (*segment, error) {
+	fresh := s.tail == nil
+	if fresh {
+		if err := s.begin(); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	seg := s.segments[len(s.segments)-1]
+	s.mu.Unlock()
+	_, err := s.tail.Write(raw)
+	if err == nil {
+		err = s.tail.Sync()
+	}
+	if err == nil && fresh {
+		err = s.disk.syncNames()
+	}
+	if err == nil {
+		return seg, nil
+	}
+	// It is never synced again, and the next segment says that this one ends here.
+	_ = s.tail.Truncate(seg.size)
+	s.endTail()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.later = append(s.later, &entry{kind: kindCut, head: head{Cut: seg.name, From: seg.size}})
+	return nil, err
+}
+
+// begin makes another segment. Needs writing.
+func (s *store) begin() error {
+	s.mu.Lock()
+	name := fmt.Sprintf("%016x%s", s.serial, logSuffix)
+	s.serial++
+	s.mu.Unlock()
+	f, err := s.disk.create(name)
+	if err != nil {
+		return err
+	}
+	s.tail, s.inTail = f, 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.segments = append(s.segments, &segment{name: name})
+	return nil
+}
+
+// endTail has the next frame begin another segment. Needs writing.
+func (s *store) endTail() {
+	if s.tail != nil {
+		_ = s.tail.Close()
+		s.tail, s.inTail = nil, 0
+	}
+}
+
+// take notes what an entry says. Needs mu.
+func (s *store) take(seg *segment, at int64, sh shape, h head) {
+	switch sh.kind {
+	case kindSave:
+		s.unplace(h.ID)
+		p := &place{in: seg, at: at, meta: seg, from: at, save: sh, address: sh}
+		s.places[h.ID] = p
+		seg.live++
+		s.items += p.size()
+	case kindAddress:
+		if p := s.places[h.ID]; p != nil {
+			s.items -= p.size()
+			p.meta, p.from, p.address = seg, at, sh
+			s.items += p.size()
+		}
+	case kindEnd:
+		s.unplace(h.ID)
+	}
+}
+
+// unplace has an item not count any more. Needs mu.
+func (s *store) unplace(id string) {
+	if p := s.places[id]; p != nil {
+		delete(s.places, id)
+		p.in.live--
+		s.items -= p.size()
+	}
+}
+
+// removeBodies removes the content of large items whose end is durable. Needs mu.
+func (s *store) removeBodies() {
+	s.ended = slices.DeleteFunc(s.ended, func(id string) bool {
+		if slices.ContainsFunc(s.later, func(e *entry) bool { return e.kind == kindEnd && e.ID == id }) {
+			return false // it ended while the frame was written
+		}
+		if err := s.disk.remove(id + bodySuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+		s.large -= s.bodies[id]
+		delete(s.bodies, id)
+		return true
+	})
+}
+
+// end notes that an item was recorded, or given up with "". That is durable with the next frame; until then a loss of power brings the item back.
+func (s *store) end(c Clear, ref sdk.Ref) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.places[c.ID] == nil {
+		return
+	}
+	s.unplace(c.ID)
+	s.later = append(s.later, endOf(c, ref))
+	if _, there := s.bodies[c.ID]; there {
+		s.ended = append(s.ended, c.ID)
+	}
+}
+
+// endOf says what became of an item: what was saved upon it replaces its record, or what it stood upon.
+func endOf(c Clear, ref sdk.Ref) *entry {
+	return &entry{kind: kindEnd, head: head{Clear: &Clear{ID: c.ID, After: c.After, Record: c.Record}, Ref: ref}}
+}
+
+// forget gives an item up, durably: it never comes back.
+func (s *store) forget(ctx context.Context, c Clear) error {
+	s.mu.Lock()
+	_, there := s.places[c.ID]
+	s.mu.Unlock()
+	if !there {
+		return fs.ErrNotExist
+	}
+	e := endOf(c, "")
+	e.now = s.now
+	if err := s.add(ctx, e); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, large := s.bodies[c.ID]; large {
+		s.ended = append(s.ended, c.ID)
+		s.removeBodies()
+	}
+	return nil
+}
+
+// settle makes durable what has ended. Before that is so, nothing is sent: after a loss of power an item
+// would be sent behind the one that took its place.
+func (s *store) settle() error {
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
+	return s.writeNext()
+}
+
+// tidy is settle, and removes what is not needed any more. What fails is done the next time.
+func (s *store) tidy() {
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
+	if s.writeNext() == nil {
+		s.clean()
+		s.trim()
+	}
+}
+
+// close is settle, and removes the log if nothing in it waits.
+func (s *store) close() error {
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
+	err := s.writeNext()
+	s.endTail()
+	s.trim()
+	return err
+}
+
+// isWaste reports whether more of the log is there in vain than is worth keeping. Needs mu.
+func (s *store) isWaste() bool { return s.log-s.items > s.items/4+2*maxBatchBytes }
+
+// clean writes what waits in the oldest segment once more, at the end, so that the segment can go: where an
+// item waits for long, others behind it have ended. Needs writing.
+func (s *store) clean() {
+	s.mu.Lock()
+	var ids []string
+	if s.isWaste() && len(s.segments) > 1 {
+		for id, p := range s.places {
+			if p.in == s.segments[0] {
+				ids = append(ids, id)
+			}
+		}
+	}
+	s.mu.Unlock()
+	var list []*entry
+	for _, id := range ids {
+		e, err := s.read(id)
+		if err != nil {
+			return // what is damaged stays where it is
+		}
+		e.now = s.now
+		list = append(list, &e)
+	}
+	if len(list) > 0 {
+		slices.SortFunc(list, func(a, b *entry) int { return cmp.Compare(a.Position, b.Position) })
+		_ = s.write(list) // else the segment stays
+	}
+}
+
+// trim removes segments in which nothing waits, the oldest first, and each for good before the next: a
+// later one may say that an item of an earlier one has ended. Needs writing.
+func (s *store) trim() {
+	for {
+		s.mu.Lock()
+		if len(s.segments) == 0 || s.segments[0].live > 0 || len(s.segments) == 1 && s.tail != nil {
+			s.mu.Unlock()
+			return
+		}
+		oldest, ended := s.segments[0], len(s.later) > 0
+		s.mu.Unlock()
+		if ended && s.writeNext() != nil { // what was saved upon items in it learns what became of them
+			return
+		}
+		var err error
+		if oldest.unread {
+			err = s.disk.rename(oldest.name, oldest.name+unreadSuffix)
+		} else {
+			err = s.disk.remove(oldest.name)
+		}
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			err = s.disk.syncNames()
+		}
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.segments = s.segments[1:]
+		s.log -= oldest.size
+		s.mu.Unlock()
+	}
+}
+
+// find opens the segment that an item is in, or that has its metadata. The item may move meanwhile.
+func (s *store) find(id string, meta bool) (p place, f oldFile, err error) {
+	for last := ""; ; {
+		s.mu.Lock()
+		now := s.places[id]
+		if now == nil {
+			s.mu.Unlock()
+			return p, nil, fs.ErrNotExist
+		}
+		p = *now
+		s.mu.Unlock()
+		seg := p.in
+		if meta {
+			seg = p.meta
+		}
+		f, err := s.disk.open(seg.name)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) || seg.name == last {
+			return p, f, err
+		}
+		last = seg.name
+	}
+}
+
+// read returns an item, whole, as its newest entries say it is.
+func (s *store) read(id string) (entry, error) {
+	p, f, err := s.find(id, false)
+	if err != nil {
+		return entry{}, err
+	}
+	defer f.Close()
+	e, err := readEntry(f, p.at, p.save)
+	if err != nil || p.meta == p.in && p.from == p.at {
+		return e, err
+	}
+	p, newer, err := s.find(id, true)
+	if err != nil {
+		return entry{}, err
+	}
+	defer newer.Close()
+	address, err := readEntry(newer, p.from, p.address)
+	e.Clear, e.meta = address.Clear, address.meta
+	return e, err
+}
+
+// readEntry reads an entry of a segment.
+func readEntry(f oldFile, at int64, s shape) (entry, error) {
+	raw := make([]byte, s.size())
+	if n, err := f.ReadAt(raw, at); n < len(raw) {
+		if isEnd(err) {
+			return entry{}, errDamaged
+		}
+		return entry{}, err
+	}
+	return decode(raw)
+}
+
+// readBody reads a part of the content of an item.
+func (s *store) readBody(id string, p []byte, off int64) (int, error) {
+	if s.hasBody(id) {
+		f, err := s.disk.open(id + bodySuffix)
+		if err != nil {
+			return 0, err
+		}
+		defer f.Close()
+		return f.ReadAt(p, off)
+	}
+	at, f, err := s.find(id, false)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	want := min(int64(len(p)), max(at.save.body-off, 0))
+	n, err := f.ReadAt(p[:want], at.at+int64(entryPrefix)+at.save.head+at.save.meta+off)
+	if err == nil && n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// readMeta returns the metadata of an item, without its content. Only read proves that it is whole.
+func (s *store) readMeta(id string) ([]byte, error) {
+	p, f, err := s.find(id, true)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	meta := make([]byte, p.address.meta)
+	if n, err := f.ReadAt(meta, p.from+int64(entryPrefix)+p.address.head); n < len(meta) {
+		if isEnd(err) {
+			return nil, errDamaged
+		}
+		return nil, err
+	}
+	return meta, nil
+}
+
+// last returns the newest position.
+func (s *store) last() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next - 1
+}
+
+// bytes returns how much disk the items take.
+func (s *store) bytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.items + s.large
+}
+
+// onDisk returns how much disk all takes, with what waits for being removed.
+func (s *store) onDisk() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log + s.large
+}
