@@ -121,7 +121,8 @@ func parseShape(prefix []byte) (shape, error) {
 	p := prefix[len(entryMagic):]
 	s := shape{kind: kind(p[0]), head: int64(binary.BigEndian.Uint32(p[1:])), meta: int64(binary.BigEndian.Uint32(p[5:])),
 		body: int64(binary.BigEndian.Uint64(p[9:]))}
-	if s.kind < kindSave || s.kind > kindCut || s.head > maxHead || s.meta > maxMeta || s.body < 0 || s.body > maxBodyBytes {
+	known := s.kind >= kindSave && s.kind <= kindCut
+	if !known || s.head > maxHead || s.meta > maxMeta || s.body < 0 || s.body > maxBodyBytes {
 		return shape{}, errDamaged
 	}
 	return s, nil

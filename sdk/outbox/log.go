@@ -305,7 +305,8 @@ func (s *store) removeBodies() {
 	})
 }
 
-// end notes that an item was recorded, or given up with "". That is durable with the next frame; until then a loss of power brings the item back.
+// end notes that an item was recorded, or given up with "". That is durable with the next frame; until then a loss
+// of power brings the item back.
 func (s *store) end(c Clear, ref sdk.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -338,11 +339,15 @@ func (s *store) forget(ctx context.Context, c Clear) error {
 		return err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if _, large := s.bodies[c.ID]; large {
 		s.ended = append(s.ended, c.ID)
 		s.removeBodies()
 	}
+	s.mu.Unlock()
+	s.writing <- struct{}{}
+	s.endTail() // its content goes as soon as nothing beside it waits
+	s.trim()
+	<-s.writing
 	return nil
 }
 

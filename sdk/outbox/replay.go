@@ -24,7 +24,8 @@ const (
 
 // openStore reads what every item shows in the clear, and no content.
 func openStore(d disk, readOnly bool) (*store, []Clear, error) {
-	s := &store{disk: d, writing: make(chan struct{}, 1), places: make(map[string]*place), bodies: make(map[string]int64), next: 1}
+	s := &store{disk: d, writing: make(chan struct{}, 1), next: 1,
+		places: make(map[string]*place), bodies: make(map[string]int64)}
 	list, err := d.names()
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the outbox: %w", err)

@@ -24,8 +24,8 @@ import (
 
 // newItem is an item for add, as a file of the log has it.
 func newItem(id string) *entry {
-	return &entry{kind: kindSave, head: head{Clear: &Clear{ID: id, Account: "alice", Size: 3, Time: time.Unix(1, 0).UTC()}},
-		meta: []byte("meta of " + id), body: []byte("body of " + id)}
+	c := &Clear{ID: id, Account: "alice", Size: 3, Time: time.Unix(1, 0).UTC()}
+	return &entry{kind: kindSave, head: head{Clear: c}, meta: []byte("meta of " + id), body: []byte("body of " + id)}
 }
 
 // saved is newItem upon another item.
@@ -362,10 +362,12 @@ func TestO11LongWaitsKeepNoOthers(t *testing.T) {
 	}
 	for _, l := range []loss{{}, {1 << 30, -1}} {
 		again, items := mustOpen(t, d.after(len(d.steps), l))
-		if got := idsOf(items); !slices.Equal(got[:2], []string{"old", "upon"}) || items[0].Position != 1 || items[1].After != "old" || items[0].Record != "of now" {
+		got := idsOf(items)
+		if !slices.Equal(got[:2], []string{"old", "upon"}) || items[0].Position != 1 || items[1].After != "old" || items[0].Record != "of now" {
 			t.Fatalf("there is %+v", items)
 		}
-		if e, err := again.read("old"); err != nil || string(e.meta) != "another meta of old" || string(e.body) != "body of old" {
+		e, err := again.read("old")
+		if err != nil || string(e.meta) != "another meta of old" || string(e.body) != "body of old" {
 			t.Errorf("%q and %q, %v", e.meta, e.body, err)
 		}
 	}
