@@ -81,6 +81,16 @@ func (a *attributes) setMoved(now time.Time) {
 	a.ctime = now
 }
 
+// setClosed notes when the save was closed that is recorded now: that is when the status changed (W10), not when
+// the record came.
+func (a *attributes) setClosed(at time.Time) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	if a.ctime.IsZero() {
+		a.ctime = at
+	}
+}
+
 // setRecorded takes size and attributes from a record.
 func (a *attributes) setRecorded(e *sdk.Entry) {
 	a.setSize(e.Size)

@@ -601,6 +601,7 @@ func (t *Tree) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
 	var notices []notice
 	if f := old.shown; f != nil {
 		if e := f.entry.Load(); e != nil && e.Ref == was.Ref {
+			f.setClosed(was.Time)
 			if f.take(row) {
 				notices = append(notices, attributesChanged(f.dir, f.name))
 			}

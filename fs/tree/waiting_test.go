@@ -154,6 +154,22 @@ func newBoxWorld() *world {
 	return w
 }
 
+// W10: the record of a save that waited moves no time of the file: a program that reads the file meanwhile, such as
+// tar, would take that for a change.
+func TestW10RecordOfAWaitingSaveMovesNoTime(t *testing.T) {
+	b := mountBoxed(t, newBoxWorld())
+	b.down()
+	ok(t, b.save("/g/a", "one"))
+	ok(t, b.save("/g/a", "twenty-two"))
+	was := b.node("/g/a").Attr()
+	b.up()
+	b.drained()
+	b.wantState("/g/a", "cached")
+	if now := b.node("/g/a").Attr(); !now.Ctime.Equal(was.Ctime) || !now.Mtime.Equal(was.Mtime) {
+		t.Errorf("ctime %v and mtime %v became %v and %v", was.Ctime, was.Mtime, now.Ctime, now.Mtime)
+	}
+}
+
 // O1: close returns once the save is on the disk; what waits can be read, is listed, and is the
 // same file once it is recorded.
 func TestO1WhatWaitsIsThere(t *testing.T) {
