@@ -107,6 +107,24 @@ func waitingIn(s *tree.Status) int {
 	return s.Pending + s.Outbox.Items
 }
 
+// shownTemporary is how many files temporaryWords names.
+const shownTemporary = 5
+
+// temporaryWords names files whose content ends with the mount, because their names are temporary.
+func temporaryWords(s *tree.Status) string {
+	text := plural(s.TemporaryFiles, "file") + " with a temporary name, never uploaded under it, end with the mount:"
+	if s.TemporaryFiles == 1 {
+		text = "1 file with a temporary name, never uploaded under it, ends with the mount:"
+	}
+	for _, path := range s.Temporary[:min(len(s.Temporary), shownTemporary)] {
+		text += " " + escapeName(path)
+	}
+	if s.TemporaryFiles > shownTemporary {
+		text += " …"
+	}
+	return text
+}
+
 func pendingWords(n int) string {
 	if n == 0 {
 		return "all uploaded"
@@ -164,6 +182,9 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 	}
 	if s.Outbox != nil {
 		pairs = append(pairs, [2]string{"outbox", outboxWords(s.Outbox)})
+	}
+	if s.TemporaryFiles > 0 {
+		pairs = append(pairs, [2]string{"temporary", temporaryWords(s)})
 	}
 	if f := s.FailedLook; f != nil && f.Hint != "" {
 		pairs = append(pairs, [2]string{"hint", escapeText(cli.HintText(f.Hint))})

@@ -75,6 +75,9 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 	if o := m.Status.Outbox; o != nil && o.Items > o.Parked {
 		a.ui.notice("%s in the outbox: what can be sent now is sent, and the rest stays on the disk of this machine for the next mount", waitWords(o.Items-o.Parked))
 	}
+	if m.Status.TemporaryFiles > 0 {
+		a.ui.notice("%s", temporaryWords(m.Status))
+	}
 	if err := syscall.Kill(m.Status.PID, syscall.SIGTERM); err != nil {
 		return refuse(exitOther, "unmount it as the user who mounted it", fmt.Errorf("tell process %d to unmount: %w", m.Status.PID, err))
 	}

@@ -66,6 +66,21 @@ func (t *Tree) Pending() []Pending {
 	return list
 }
 
+// Temporary lists the paths of files that have a temporary name, and content that the ledger does not have (W6):
+// it ends with the mount.
+func (t *Tree) Temporary() (paths []string) {
+	for _, f := range t.stagedFiles() {
+		if s, _, ok := f.unsaved(); ok && f.isKind(fileScratch) && s.Size > 0 {
+			paths = append(paths, s.Path)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// maxTemporary is how many of them a Status names.
+const maxTemporary = 100
+
 func (f *File) pending() (Pending, bool) {
 	s, err, ok := f.unsaved()
 	if !ok || !f.isKind(fileReal) || s.State == StagedScratch {
@@ -193,6 +208,9 @@ type Status struct {
 	Proofs     string    `json:"proofs,omitempty"` // the proofs of the service, in words
 	Files      string    `json:"files,omitempty"`  // how large files may be, and how large ones are kept, in words
 	Confined   string    `json:"confined"`         // how the process is confined
+	// Temporary are the first of [Tree.Temporary], TemporaryFiles how many there are.
+	Temporary      []string `json:"temporary,omitempty"`
+	TemporaryFiles int      `json:"temporary_files"`
 	// Outbox is how it stands with the outbox; nil = the mount has none.
 	Outbox *outbox.Status `json:"outbox,omitempty"`
 	// FailedLook is the newest failure among the last looks at the list of groups and
@@ -237,6 +255,9 @@ func (t *Tree) Status() Status {
 		}
 	}
 	s.Unsent = t.unstored("")
+	s.Temporary = t.Temporary()
+	s.TemporaryFiles = len(s.Temporary)
+	s.Temporary = s.Temporary[:min(len(s.Temporary), maxTemporary)]
 	if t.cfg.Traffic != nil {
 		traffic := t.cfg.Traffic()
 		s.Moved, s.Speed = traffic.Moved, traffic.Speed
