@@ -62,7 +62,8 @@ type Service struct {
 }
 
 // Seal is [sdk.Group.Seal].
-func (s Service) Seal(ctx context.Context, g sdk.GroupID, name string, content []byte, base *sdk.Ref, a sdk.Attributes) (Letter, error) {
+func (s Service) Seal(ctx context.Context, g sdk.GroupID, name string, content []byte, base *sdk.Ref,
+	a sdk.Attributes) (Letter, error) {
 	opts := []sdk.Option{sdk.WithAttributes(a)}
 	if base != nil {
 		opts = append(opts, sdk.Base(*base))
@@ -124,7 +125,8 @@ type LargeBody interface {
 type LargeRemote interface {
 	Remote
 	// SealLarge is Seal for content of any size.
-	SealLarge(ctx context.Context, g sdk.GroupID, name string, content sdk.LargeContent, base *sdk.Ref, a sdk.Attributes) (LargeLetter, error)
+	SealLarge(ctx context.Context, g sdk.GroupID, name string, content sdk.LargeContent, base *sdk.Ref,
+		a sdk.Attributes) (LargeLetter, error)
 	// OpenBody opens the content of a letter of SealLarge, whose ciphertext is body.
 	OpenBody(l Letter, body io.ReaderAt) (LargeBody, error)
 }
@@ -139,7 +141,8 @@ func (s Service) OpenBody(l Letter, body io.ReaderAt) (LargeBody, error) {
 }
 
 // SealLarge is [sdk.Group.SealLarge].
-func (s Service) SealLarge(ctx context.Context, g sdk.GroupID, name string, content sdk.LargeContent, base *sdk.Ref, a sdk.Attributes) (LargeLetter, error) {
+func (s Service) SealLarge(ctx context.Context, g sdk.GroupID, name string, content sdk.LargeContent, base *sdk.Ref,
+	a sdk.Attributes) (LargeLetter, error) {
 	opts := []sdk.Option{sdk.WithAttributes(a)}
 	if base != nil {
 		opts = append(opts, sdk.Base(*base))

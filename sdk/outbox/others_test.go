@@ -48,8 +48,10 @@ func TestO7SaveUponASaveAfterACrash(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			if want := map[bool]string{true: "4444", false: "22"}[more]; b.s.Contents["g/log"] != want || len(b.s.Contents) != 1 {
-				t.Errorf("keyring %v, power lost %v, more %v: recorded %v, sent %v, told %v", keyring, lost, more, b.s.Contents, b.s.Sent(), b.told)
+			if want := map[bool]string{true: "4444", false: "22"}[more]; b.s.Contents["g/log"] != want ||
+				len(b.s.Contents) != 1 {
+				t.Errorf("keyring %v, power lost %v, more %v: recorded %v, sent %v, told %v", keyring, lost, more, b.s.Contents,
+					b.s.Sent(), b.told)
 			}
 			b.wantStates("")
 			if left := b.Status().Bytes; left != 0 {

@@ -80,7 +80,8 @@ type Item struct {
 	Locked     bool           `json:"locked,omitempty"` // its key was not fetched since the restart: it cannot be read
 	Was        string         `json:"was,omitempty"`    // the name that it was saved under, of a conflict
 	BlockBytes int64          `json:"-"`                // of a large save, see [Outbox.OpenBlocks]; else 0
-	Tried      bool           `json:"-"`                // the service may have it: [Outbox.Remove] and [Outbox.Rename] are ErrTried
+	// Tried: the service may have it. Then [Outbox.Remove] and [Outbox.Rename] are ErrTried.
+	Tried bool `json:"-"`
 }
 
 // The errors of an outbox.
@@ -214,7 +215,8 @@ func open(d disk, cfg Config) (*Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Outbox{cfg: cfg, store: s, wake: make(chan struct{}, 1), items: make(map[string]*item, len(list)), lanes: make(map[sdk.GroupID]*lane), results: make(map[string]sdk.Ref), owners: make(map[sdk.Ref]string),
+	o := &Outbox{cfg: cfg, store: s, wake: make(chan struct{}, 1), items: make(map[string]*item, len(list)),
+		lanes: make(map[sdk.GroupID]*lane), results: make(map[string]sdk.Ref), owners: make(map[sdk.Ref]string),
 		changed: make(chan struct{}), started: time.Now()}
 	o.life, o.stop = context.WithCancel(context.Background())
 	s.now = o.upToDate
@@ -236,7 +238,8 @@ func open(d disk, cfg Config) (*Outbox, error) {
 		cfg.Logger.Error("the outbox has a file of which a part cannot be read; it stays", "file", name)
 	}
 	for _, name := range s.torn {
-		cfg.Logger.Warn("the end of a file of the outbox cannot be read: it was written when the machine stopped; the file stays", "file", name)
+		cfg.Logger.Warn("the end of a file of the outbox, which was written when the machine stopped, cannot be read; the file stays",
+			"file", name)
 	}
 	left := slices.Clone(o.order)
 	o.done.Go(func() { o.openAll(left) })
@@ -264,11 +267,13 @@ func (o *Outbox) Close() error {
 
 // Save is what a program closed.
 type Save struct {
-	Group      sdk.GroupID
-	Name       string
-	Content    []byte   // stays the caller's
-	Large      *Large   // in the place of Content: what is too large for one request
-	Base       *sdk.Ref // the newest version of the name that the caller knows, "" for none; that of an item counts as its record. nil = demand nothing
+	Group   sdk.GroupID
+	Name    string
+	Content []byte // stays the caller's
+	Large   *Large // in the place of Content: what is too large for one request
+	// Base is the newest version of the name that the caller knows, "" for none; that of an item counts as its
+	// record. nil = demand nothing.
+	Base       *sdk.Ref
 	Attributes sdk.Attributes
 }
 
@@ -617,7 +622,8 @@ func (o *Outbox) end(i *item, to State) {
 // step needs mu.
 func (o *Outbox) step(i *item, to State) {
 	if !i.state.leadsTo(to) {
-		o.cfg.Logger.Error("please report this mistake of the program", "what", "an item that is "+i.state.String()+" cannot become "+to.String())
+		o.cfg.Logger.Error("please report this mistake of the program", "what",
+			"an item that is "+i.state.String()+" cannot become "+to.String())
 	}
 	i.state = to
 	close(o.changed)
@@ -699,7 +705,8 @@ func (o *Outbox) giveBack(fee sdk.Amount) {
 
 // shown needs mu.
 func (o *Outbox) shown(i *item) Item {
-	s := Item{ID: i.clear.ID, Group: i.group, Name: i.name, Size: i.clear.Size, Time: i.clear.Time, State: i.state.String(), Reason: i.reason, Position: i.clear.Position, Was: i.was, Locked: true,
+	s := Item{ID: i.clear.ID, Group: i.group, Name: i.name, Size: i.clear.Size, Time: i.clear.Time,
+		State: i.state.String(), Reason: i.reason, Position: i.clear.Position, Was: i.was, Locked: true,
 		Tried: i.wasTried()}
 	if i.letter != nil {
 		if l, ok := layoutOf(i.letter); ok {
@@ -1052,7 +1059,8 @@ func (o *Outbox) Move(ctx context.Context, id string, g sdk.GroupID) error {
 }
 
 // address writes an item anew, with another group, name and base, to be sent behind n.after.
-func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item, to func(*item) (sdk.GroupID, string, *sdk.Ref)) error {
+func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item,
+	to func(*item) (sdk.GroupID, string, *sdk.Ref)) error {
 	o.mu.Lock()
 	i := o.items[id]
 	switch {
@@ -1163,7 +1171,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 // isAway reports whether the service could not be asked, or is to be asked again.
 func isAway(err error) bool {
 	switch sdk.KindOf(err) {
-	case sdk.ErrUnavailable, sdk.ErrTimeout, sdk.ErrRateLimited, sdk.ErrCanceled, sdk.ErrUnauthenticated, sdk.ErrAudience, sdk.ErrStorageFull, sdk.ErrPending, sdk.ErrCorrupt, sdk.ErrOther:
+	case sdk.ErrUnavailable, sdk.ErrTimeout, sdk.ErrRateLimited, sdk.ErrCanceled, sdk.ErrUnauthenticated, sdk.ErrAudience,
+		sdk.ErrStorageFull, sdk.ErrPending, sdk.ErrCorrupt, sdk.ErrOther:
 		return true
 	}
 	return false

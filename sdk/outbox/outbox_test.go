@@ -153,7 +153,8 @@ func TestO3OrderAndRetries(t *testing.T) {
 			t.Errorf("%d items are left", len(b.Items()))
 		}
 		status := b.Status()
-		if status.Items != 6 || status.Next == nil || !strings.Contains(status.Reason, "connection refused") || status.Oldest == nil {
+		if status.Items != 6 || status.Next == nil || !strings.Contains(status.Reason, "connection refused") ||
+			status.Oldest == nil {
 			t.Errorf("status %+v", status)
 		}
 		for _, names := range b.s.Sent() {
@@ -331,7 +332,9 @@ func TestO7Conflict(t *testing.T) {
 			t.Errorf("told %q", b.told)
 		}
 	})
-	for _, tc := range [][2]string{{"a", "a (conflict bob 2001-02-03 04.05.06)"}, {"d.x/.rc", "d.x/.rc (conflict bob 2001-02-03 04.05.06)"}, {"a.tar.gz", "a.tar (conflict bob 2001-02-03 04.05.06).gz"}} {
+	for _, tc := range [][2]string{{"a", "a (conflict bob 2001-02-03 04.05.06)"},
+		{"d.x/.rc", "d.x/.rc (conflict bob 2001-02-03 04.05.06)"},
+		{"a.tar.gz", "a.tar (conflict bob 2001-02-03 04.05.06).gz"}} {
 		if got := outbox.ConflictName(tc[0], "bob", time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC), 0); got != tc[1] {
 			t.Errorf("%s: %s", tc[0], got)
 		}
@@ -643,7 +646,8 @@ func TestO11ManyWriters(t *testing.T) {
 			writers.Go(func() {
 				save := outbox.Save{Group: "g", Name: fmt.Sprint(n), Content: make([]byte, 1500)}
 				if n%3 == 0 {
-					save.Content, save.Large = nil, &outbox.Large{Layout: format.Layout{Size: 1500, BlockBytes: 500}, Read: func(_ context.Context, _ int64, into []byte) (int, error) { return len(into), nil }}
+					save.Content, save.Large = nil, &outbox.Large{Layout: format.Layout{Size: 1500, BlockBytes: 500},
+						Read: func(_ context.Context, _ int64, into []byte) (int, error) { return len(into), nil }}
 				}
 				i, err := b.Put(t.Context(), save)
 				if err != nil && !errors.Is(err, outbox.ErrFull) {

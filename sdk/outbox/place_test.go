@@ -52,7 +52,8 @@ func TestO13FoldersSayWhoseTheyAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, err := Folders(parent)
-	want := []Folder{{filepath.Join(parent, "earlier"), Place{}, 1}, {filepath.Join(parent, "moved"), moved, 1}, {filepath.Join(parent, "planted"), Place{}, 1}}
+	want := []Folder{{filepath.Join(parent, "earlier"), Place{}, 1}, {filepath.Join(parent, "moved"), moved, 1},
+		{filepath.Join(parent, "planted"), Place{}, 1}}
 	if err != nil || !slices.Equal(found, want) {
 		t.Errorf("found %+v, %v", found, err)
 	}

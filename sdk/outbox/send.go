@@ -201,7 +201,8 @@ func (o *Outbox) answer(ctx context.Context, l *lane, i *item, a sdk.Sent) {
 		err = &sdk.Error{Op: "upload", Group: i.group, Kind: sdk.ErrCorrupt, Err: errors.New("the receipt names no record")}
 	}
 	if err == nil && o.isOfAnother(a.Receipt.Ref, i) {
-		err = &sdk.Error{Op: "upload", Group: i.group, Kind: sdk.ErrCorrupt, Err: errors.New("the receipt is that of another save")}
+		err = &sdk.Error{Op: "upload", Group: i.group, Kind: sdk.ErrCorrupt,
+			Err: errors.New("the receipt is that of another save")}
 	}
 	switch code := codeOf(err); {
 	case err == nil:
@@ -551,7 +552,8 @@ func (o *Outbox) openSome(list []*item, groups *[]sdk.Group) error {
 		if i.letter != nil && !i.letter.Locked() {
 			i.group, i.name = i.letter.Group(), i.letter.Name()
 			l := o.lane(i.group)
-			at, _ := slices.BinarySearchFunc(l.queue, i.clear.Position, func(a *item, p int64) int { return int(a.clear.Position - p) })
+			at, _ := slices.BinarySearchFunc(l.queue, i.clear.Position,
+				func(a *item, p int64) int { return int(a.clear.Position - p) })
 			l.queue = slices.Insert(l.queue, at, i)
 		}
 		if errs[n] != nil {
@@ -565,7 +567,8 @@ func (o *Outbox) openSome(list []*item, groups *[]sdk.Group) error {
 		var found foundRecord
 		errors.As(errs[n], &found)
 		e := found.entry
-		o.recorded(o.laneOf(e.Group), list[n], sdk.Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time})
+		o.recorded(o.laneOf(e.Group), list[n],
+			sdk.Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time})
 	}
 	o.tell(told)
 	return nil
@@ -622,7 +625,8 @@ func (o *Outbox) findRecord(i *item, g sdk.GroupID, said error) error {
 		}
 	}
 	for _, e := range slices.Backward(entries) { // they ascend
-		if e.Uploader == o.cfg.Remote.Account() && e.Seq > after && hmac.Equal(o.checkOf(i.clear.ID, g, e.Hash), i.clear.Check) &&
+		if e.Uploader == o.cfg.Remote.Account() && e.Seq > after &&
+			hmac.Equal(o.checkOf(i.clear.ID, g, e.Hash), i.clear.Check) &&
 			hmac.Equal(o.nameCheckOf(i.clear.ID, g, e.Name), i.clear.NameCheck) {
 			return foundRecord{e}
 		}

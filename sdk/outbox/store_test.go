@@ -363,7 +363,8 @@ func TestO11LongWaitsKeepNoOthers(t *testing.T) {
 	for _, l := range []loss{{}, {1 << 30, -1}} {
 		again, items := mustOpen(t, d.after(len(d.steps), l))
 		got := idsOf(items)
-		if !slices.Equal(got[:2], []string{"old", "upon"}) || items[0].Position != 1 || items[1].After != "old" || items[0].Record != "of now" {
+		if !slices.Equal(got[:2], []string{"old", "upon"}) || items[0].Position != 1 || items[1].After != "old" ||
+			items[0].Record != "of now" {
 			t.Fatalf("there is %+v", items)
 		}
 		e, err := again.read("old")
