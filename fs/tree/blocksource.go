@@ -301,6 +301,13 @@ func (f *File) hasAllBlocks(e *sdk.Entry) bool {
 	return true
 }
 
+// reshape keeps what is known of an upload that is recorded now, and had another reference while it waited.
+func (f *File) reshape(was, now sdk.Ref) {
+	if s := f.shape.Load(); s != nil && s.ref == was {
+		f.shape.CompareAndSwap(s, &shape{ref: now, layout: s.layout})
+	}
+}
+
 // sourceOf returns the open file that a lease is of, nil for content that is whole. It
 // leaves the cache when nobody has it open: the next open is a claim of its own. Needs content.mu.
 func (f *File) sourceOf(lease *cache.Lease) *blockSource {

@@ -602,6 +602,7 @@ func (t *Tree) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
 	if f := old.shown; f != nil {
 		if e := f.entry.Load(); e != nil && e.Ref == was.Ref {
 			f.setClosed(was.Time)
+			f.reshape(was.Ref, row.Ref)
 			if f.take(row) {
 				notices = append(notices, attributesChanged(f.dir, f.name))
 			}

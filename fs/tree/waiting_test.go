@@ -699,6 +699,20 @@ func (b *boxed) changeFilm(data []byte, text string, at int) error {
 	return h.Flush(b.t.Context())
 }
 
+// R3: the blocks of a large file that was saved here, and that are still in memory, are read without a charge when
+// its record has come.
+func TestR3SavedLargeFileIsReadForNothingOnceRecorded(t *testing.T) {
+	w := newBoxWorld()
+	w.BlocksAbove = 1000
+	b := mountBoxed(t, w)
+	data := noise(10*block + 5)
+	ok(t, b.save("/g/film", string(data)))
+	b.drained()
+	b.wantState("/g/film", "cached")
+	b.wantContent("/g/film", string(data))
+	b.wantCharges(0, 1)
+}
+
 // O1, O3: a changed large file whose blocks are all here waits as a whole while the service is away, behind what
 // was closed before it; while the service answers, only its changed blocks are sent.
 func TestO1ChangedLargeFilesWait(t *testing.T) {
