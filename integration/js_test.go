@@ -299,10 +299,10 @@ func TestJavaScriptSDKAboveFourMiB(t *testing.T) {
 	}
 	alice.must("put", "team", file)
 	back := filepath.Join(w.dir, "back")
-	if _, problem := js(alice, "team", "retrieve", cid(), back); !strings.Contains(problem, "svcfs group format GROUP 1 --existing") {
+	if _, problem := js(alice, "team", "retrieve", cid(), back); !strings.Contains(problem, "svcfs group config GROUP format 1 --existing") {
 		t.Errorf("JavaScript is told %q", problem)
 	}
-	alice.must("group", "format", "team", "1", "--existing", "--yes")
+	alice.must("group", "config", "team", "format", "1", "--existing", "--yes")
 	if _, problem := js(alice, "team", "retrieve", cid(), back); problem != "" {
 		t.Fatal(problem)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,8 +23,8 @@ func (a *app) groupCommand() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(a.groupCreateCommand(), a.groupAddCommand(), a.groupRevokeCommand(), a.groupMembersCommand(), a.groupListCommand(),
-		a.groupJoinCommand(), a.groupOpenCommand(), a.groupCloseCommand(), a.groupRetentionCommand(),
-		a.groupPendingCommand(), a.groupKeepCommand(), a.groupTrashCommand(), a.groupVersionsCommand(), a.groupFormatCommand(),
+		a.groupJoinCommand(), a.groupOpenCommand(), a.groupCloseCommand(), a.groupConfigCommand(),
+		a.groupPendingCommand(), a.groupKeepCommand(),
 		a.groupLeaveCommand(), a.groupHandOverCommand(), a.groupAcceptCommand(), a.groupDeleteCommand())
 	return cmd
 }
@@ -127,8 +126,11 @@ type groupChange struct {
 	Nobody  bool       `json:"nobody,omitempty"` // the service has no such account
 	Until   *time.Time `json:"open_until,omitempty"`
 	Uses    int64      `json:"open_uses,omitempty"`
-	Days    *int64     `json:"retention_days,omitempty"`
-	Message string     `json:"message"` // of the service
+	Setting string     `json:"setting,omitempty"`
+	Value   string     `json:"value,omitempty"` // that was asked for
+	Would   *thinning  `json:"would,omitempty"`
+	Saved   []string   `json:"saved_anew,omitempty"` // names
+	Message string     `json:"message"`              // of the service
 }
 
 // printMessage prints what the service said to a change.
@@ -136,7 +138,9 @@ func (a *app) printMessage(change groupChange) error {
 	if a.asJSON {
 		return a.printJSON(change)
 	}
-	a.ui.printf("%s\n", escapeText(change.Message))
+	if change.Message != "" { // a dry run has none
+		a.ui.printf("%s\n", escapeText(change.Message))
+	}
 	if change.Until != nil {
 		a.ui.printf("open until %s\n", timeText(*change.Until))
 	}
@@ -157,44 +161,6 @@ func (a *app) groupJoinCommand() *cobra.Command {
 				return err
 			}
 			return a.printMessage(groupChange{Group: args[0], Member: string(c.Account()), Message: change.Message})
-		}),
-	}
-}
-
-func (a *app) groupRetentionCommand() *cobra.Command {
-	var days *int64 // nil = for ever
-	return &cobra.Command{
-		Use:   "retention GROUP DAYS|none",
-		Short: "Delete the files of a group after DAYS days; none means never",
-		Long: `Delete the files of a group after DAYS days; 0 means at once, none means never.
-Where the service delays destruction, a shorter window waits when it is below 7
-days, or when it would delete more than 100 files in a day: see 'svcfs group
-pending'.`,
-		Example: "  svcfs group retention team 90\n  svcfs group retention team none",
-		Args:    exactly(2, "a GROUP and DAYS or none"),
-
-		ValidArgsFunction: a.completeGroup,
-		PreRunE: first(func(args []string) error {
-			if args[1] == "none" {
-				return nil
-			}
-			n, err := strconv.ParseInt(args[1], 10, 64)
-			if err != nil || n < 0 {
-				return usage("give a number of days, or none", "retention "+strconv.Quote(args[1]))
-			}
-			days = &n
-			return nil
-		}),
-		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
-			set := g.ClearRetention
-			if days != nil {
-				set = func(ctx context.Context) (sdk.Change, error) { return g.SetRetention(ctx, *days) }
-			}
-			change, err := set(ctx)
-			if err != nil {
-				return err
-			}
-			return a.printMessage(groupChange{Group: args[0], Days: days, Message: change.Message})
 		}),
 	}
 }

@@ -44,16 +44,14 @@ func (f *openFlags) check() error {
 func (a *app) groupCreateCommand() *cobra.Command {
 	var open bool
 	var f openFlags
-	var newest formatFlag
 	cmd := &cobra.Command{
 		Use:   "create GROUP",
 		Short: "Register a group that this account owns; costs one registration",
 		Long: `Register a group that this account owns; costs one registration. With --open it
 accounts may join the group by themselves, for a while: only a group made
-that way can be opened and closed. --format 1 keeps files above 4 MiB whole, as members with
-the JavaScript SDK need it: without it they cannot read those files. See 'svcfs group
-format', which changes it later.`,
-		Example: "  svcfs group create team\n  svcfs group create website --format 1\n  svcfs group create submissions --open --for 7d",
+that way can be opened and closed. 'svcfs group config' changes its settings: members with
+the JavaScript SDK need format 1.`,
+		Example: "  svcfs group create team\n  svcfs group create submissions --open --for 7d",
 		Args:    exactly(1, "one GROUP"),
 	}
 	cmd.PreRunE = first(func(args []string) error {
@@ -65,25 +63,21 @@ format', which changes it later.`,
 		}
 		return f.check()
 	})
-	cmd.RunE = a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-		g := c.Group(sdk.GroupID(args[0]))
-		return newest.setNewFormat(ctx, c, g, func() error {
-			if !open {
-				change, err := g.Register(ctx)
-				if err != nil {
-					return err
-				}
-				return a.printMessage(groupChange{Group: args[0], Message: change.Message})
-			}
-			if err := mustBeNew(ctx, g); err != nil {
+	cmd.RunE = a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
+		if !open {
+			change, err := g.Register(ctx)
+			if err != nil {
 				return err
 			}
-			return a.openGroup(ctx, g, f)
-		})
+			return a.printMessage(groupChange{Group: args[0], Message: change.Message})
+		}
+		if err := mustBeNew(ctx, g); err != nil {
+			return err
+		}
+		return a.openGroup(ctx, g, f)
 	})
 	cmd.Flags().BoolVar(&open, "open", false, "let accounts join by themselves")
 	f.register(cmd)
-	newest.register(cmd)
 	cmd.ValidArgsFunction = completeNothing
 	return cmd
 }

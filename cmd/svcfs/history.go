@@ -42,7 +42,7 @@ func (a *app) historyCommand() *cobra.Command {
 		Long: `List the versions of a file in a mount, the newest last: the number of each, its size,
 when it was recorded, and who uploaded it. The number stays when older versions go. The
 command is free. The versions are files in .svcfs/history of the group: 'cp' copies one out,
-'svcfs restore' brings one back. 'svcfs group versions' shows which ones a group keeps.
+'svcfs restore' brings one back. 'svcfs group config' shows which ones a group keeps.
 A removed file comes back with 'svcfs restore --trash'.`,
 		Example: "  svcfs history ~/groups/team/report.pdf\n  svcfs history --json ~/groups/team/report.pdf",
 		Args:    exactly(1, "one PATH"),

@@ -16,7 +16,7 @@ func (a *app) rmCommand() *cobra.Command {
 		Short: "Remove files: into the trash, or with --destroy for good",
 		Long: `Remove files, as rm in a mount does: all versions of NAME, or of the name of REF, go to
 the trash of the group. Nobody sees them any more, and 'svcfs restore --trash' brings them
-back until their time in the trash ends, which 'svcfs group trash' shows. Then their keys
+back until their time in the trash ends, which 'svcfs group config' shows. Then their keys
 are destroyed. The uploader of a file and the owner of the group may remove it, and every
 writer where the owner lets every writer.
 

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // trashedName is what rm and 'restore --trash' print as JSON, one document per name.
@@ -84,65 +82,4 @@ func eachName(g sdk.Group, entries []sdk.Entry, wanted []string, must func(*sdk.
 		}
 	}
 	return nil
-}
-
-// groupTrash is what 'group trash' prints as JSON.
-type groupTrash struct {
-	Group string `json:"group_id"`
-	Days  int64  `json:"days"`
-	Who   string `json:"who"`
-	Files int64  `json:"files"`
-	Bytes int64  `json:"bytes"`
-	Held  int64  `json:"held,omitempty"`
-}
-
-func (a *app) groupTrashCommand() *cobra.Command {
-	var days int64
-	var who string
-	cmd := &cobra.Command{
-		Use:   "trash GROUP",
-		Short: "Show or set how long removed files of a group can be brought back, and who removes files",
-		Long: `Show how long removed files of a group can be brought back, who removes files, and
-how much is in the trash. The owner sets both: --days is for what is removed from
-then on; with --who writers every writer removes and brings back files of others,
-and such a file stays in the trash until the owner destroys it with 'svcfs rm
---destroy'.`,
-		Example: "  svcfs group trash team\n  svcfs group trash team --days 90\n  svcfs group trash team --who writers",
-		Args:    exactly(1, "one GROUP"),
-		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
-			if days != 0 || who != "" {
-				if _, err := g.SetTrash(ctx, days, who); err != nil {
-					return err
-				}
-			}
-			t, err := g.TrashSettings(ctx)
-			if err != nil {
-				return err
-			}
-			if a.asJSON {
-				return a.printJSON(groupTrash{args[0], t.Days, t.Who, t.Files, t.Bytes, t.Held})
-			}
-			remover := "who uploaded it and the owner remove a file"
-			if t.Who == sdk.TrashWriters {
-				remover = "every writer removes files"
-			}
-			a.ui.printf("removed files can be brought back for %s; %s\n", plural(int(t.Days), "day"), remover)
-			a.ui.printf("%s in the trash, %d bytes\n", plural(int(t.Files), "version"), t.Bytes)
-			if t.Held > 0 {
-				a.ui.printf("held until the owner destroys or brings back: %s\n", plural(int(t.Held), "version"))
-			}
-			return nil
-		}),
-		ValidArgsFunction: a.completeGroup,
-	}
-	cmd.PreRunE = first(func([]string) error {
-		if cmd.Flags().Changed("days") && (days < 1 || days > wire.MaxTrashDays) {
-			return usage(fmt.Sprintf("give 1 to %d; svcfs rm --destroy destroys a file at once", wire.MaxTrashDays), fmt.Sprintf("--days %d", days))
-		}
-		return nil
-	})
-	cmd.Flags().Int64Var(&days, "days", 0, "how long files that are removed from now on can be brought back, 1 to 3650")
-	cmd.Flags().StringVar(&who, "who", "", "who removes files: uploader (and the owner) or writers (all of them)")
-	_ = cmd.RegisterFlagCompletionFunc("who", cobra.FixedCompletions([]string{sdk.TrashUploader, sdk.TrashWriters}, cobra.ShellCompDirectiveNoFileComp)) // exists
-	return cmd
 }
