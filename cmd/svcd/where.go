@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -11,12 +11,12 @@ import (
 )
 
 // shownBytes is how much ciphertext where prints, at most.
-const shownBytes = 4 << 10
+const shownBytes = 64
 
 // newWhere is hidden: svcfs demo shows with it what the service keeps of a file.
 func newWhere(s *settings) *cobra.Command {
 	return &cobra.Command{
-		Use: "where REF", Short: "Print where the ciphertext of a file lies, and its first bytes in base64", Args: oneArg("REF"), Hidden: true,
+		Use: "where REF", Short: "Print where the ciphertext of a file lies, and its first bytes", Args: oneArg("REF"), Hidden: true,
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
 			path, err := svc.BlobPath(ctx, args[0])
 			if err != nil {
@@ -26,7 +26,7 @@ func newWhere(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(s.stdout, "%s\n%s\n", path, base64.StdEncoding.EncodeToString(begins))
+			fmt.Fprintf(s.stdout, "%s, with\n%s", path, hex.Dump(begins))
 			return nil
 		}),
 	}

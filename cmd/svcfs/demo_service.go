@@ -4,11 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,15 +15,17 @@ import (
 	"syscall"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// demoContract is the ledger contract a self-hosted service stands for; the
-// account NAME becomes NAME.svc.testnet.
-const demoContract = "svc.testnet"
-
-// serviceProgram is the name of the service's program.
-const serviceProgram = "svcd"
+const (
+	// demoContract is the ledger contract a self-hosted service stands for; the
+	// account NAME becomes NAME.svc.testnet.
+	demoContract = "svc.testnet"
+	// demoBalance is what a demo account starts with, in tokens: enough for all runs in a folder.
+	demoBalance = "1000000"
+	// serviceProgram is the name of the service's program.
+	serviceProgram = "svcd"
+)
 
 // findService returns the path of svcd: beside this program, or in PATH. What go
 // run made has no neighbour, so that svcd is built into dir.
@@ -35,192 +35,163 @@ func findService(ctx context.Context, dir string) (string, error) {
 		return "", fmt.Errorf("find this program: %w", err)
 	}
 	beside := filepath.Join(filepath.Dir(self), serviceProgram)
-	if path, err := exec.LookPath(beside); err == nil {
-		return path, nil
+	if found, err := exec.LookPath(beside); err == nil {
+		return found, nil
 	}
 	if strings.Contains(self, "/go-build") {
-		return buildService(ctx, dir)
+		built := filepath.Join(dir, serviceProgram)
+		build := exec.CommandContext(ctx, "go", "build", "-o", built, "github.com/svcfs/svcfs/cmd/svcd")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return "", refuse(exitOther, "run it in the folder of the sources, or use 'make build'",
+				fmt.Errorf("build svcd: %w: %s", err, firstLine(out)))
+		}
+		return built, nil
 	}
-	path, err := exec.LookPath(serviceProgram)
+	found, err := exec.LookPath(serviceProgram)
 	if err != nil {
-		return "", refuse(exitOther, "put svcd there; 'make build' makes both programs", fmt.Errorf("svcd, the service, is neither %s nor in PATH", beside))
+		return "", refuse(exitOther, "put svcd there; 'make build' makes both programs",
+			fmt.Errorf("svcd, the service, is neither %s nor in PATH", beside))
 	}
-	return path, nil
+	return found, nil
 }
 
-// buildService makes svcd from the sources around the working directory.
-func buildService(ctx context.Context, dir string) (string, error) {
-	root := repositoryRoot()
-	if root == "" {
-		return "", refuse(exitOther, "run it in the folder of the sources, or use 'make build'", errors.New("svcd, the service, is not built"))
-	}
-	path := filepath.Join(dir, serviceProgram)
-	build := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/svcd")
-	build.Dir = root
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", refuse(exitOther, "run 'go build ./cmd/svcd' in "+root+" to see why", fmt.Errorf("build svcd: %w: %s", err, firstLine(out)))
-	}
-	return path, nil
-}
-
-// demoService is the service of the demo, a process of its own.
-type demoService struct {
-	program string
-	data    string
-	url     string
-	process *exec.Cmd
-}
-
-// startDemoService serves dir on a free loopback port.
-func startDemoService(ctx context.Context, program, dir string, log io.Writer) (*demoService, error) {
-	d := &demoService{program: program, data: filepath.Join(dir, "service")}
-	said := &serviceLog{log: log}
-	d.process = d.command(context.WithoutCancel(ctx), "serve", "--listen", "127.0.0.1:0", "--log-level", "info")
-	d.process.Stderr = said
-	// Ctrl-C reaches the demo, which ends the service last; should the demo be
-	// killed, the service ends by itself.
-	d.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	out, err := d.process.StdoutPipe()
+// serve starts the service on a free loopback port.
+func (d *demo) serve(ctx context.Context) error {
+	process := d.service(context.WithoutCancel(ctx), "serve", "--listen", "127.0.0.1:0", "--log-level", "info")
+	process.Stderr = d.log
+	process.SysProcAttr = demoChild()
+	out, err := process.StdoutPipe()
 	if err == nil {
-		err = d.process.Start()
+		err = process.Start()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("start the service: %w", err)
+		return fmt.Errorf("start the service: %w", err)
 	}
 	line, _ := bufio.NewReader(out).ReadString('\n')
 	url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
 	if !ok {
-		_ = d.process.Wait()
-		return nil, refuse(exitOther, "make room in "+dir+", or name another folder: svcfs demo DIR", fmt.Errorf("start the service: %w", said.failure()))
+		_ = process.Wait()
+		text, _ := os.ReadFile(d.log.Name())
+		return refuse(exitOther, "make room in "+d.dir+", or name another folder: svcfs demo DIR",
+			fmt.Errorf("start the service: %w", serviceFailure(text)))
 	}
 	d.url = url
-	return d, nil
+	d.undo = append(d.undo, func() error {
+		_ = process.Process.Signal(syscall.SIGTERM)
+		return process.Wait()
+	})
+	return nil
 }
 
-// command is svcd beside the running service, with none of the user's settings.
-func (d *demoService) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, d.program, append(args, "--data", d.data, "--contract", demoContract)...)
+// demoChild keeps a process from Ctrl-C, which reaches the demo: it ends its processes in order. Should the
+// demo be killed, they end by themselves.
+func demoChild() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+}
+
+// data is where the service keeps its data.
+func (d *demo) data() string { return filepath.Join(d.dir, "service") }
+
+// service is svcd with the demo's data, and with none of the user's settings.
+func (d *demo) service(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, d.program, append(args, "--data", d.data(), "--contract", demoContract)...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool {
 		return strings.HasPrefix(pair, "SVC") || strings.HasPrefix(pair, "CREDENTIALS_DIRECTORY=")
 	})
 	return cmd
 }
 
-// ask runs svcd beside the running service and returns what it prints.
-func (d *demoService) ask(ctx context.Context, args ...string) ([]byte, error) {
-	said := &serviceLog{log: io.Discard}
-	cmd := d.command(ctx, args...)
-	cmd.Stderr = said
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, errors.Join(ctx.Err(), said.failure())
+// ask runs svcd beside the service and returns what it prints.
+func (d *demo) ask(ctx context.Context, args ...string) ([]byte, error) {
+	out, err := d.service(ctx, args...).Output()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		err = serviceFailure(failed.Stderr)
 	}
-	return out, nil
+	return out, err
 }
 
-// serviceLog passes on what svcd says and keeps the line on which it failed. A log
-// that is full does not stop svcd.
-type serviceLog struct {
-	log    io.Writer
-	failed []byte
-}
-
-func (l *serviceLog) Write(p []byte) (int, error) {
-	_, _ = l.log.Write(p)
-	for line := range bytes.Lines(p) {
-		if text, ok := bytes.CutPrefix(line, []byte(serviceProgram+": ")); ok {
-			l.failed = bytes.Clone(bytes.TrimSpace(text))
-		}
-	}
-	return len(p), nil
-}
-
-// failure is why svcd ended; it has ended.
-func (l *serviceLog) failure() error {
-	if l.failed == nil {
+// serviceFailure is why svcd ended, the last thing that it said.
+func serviceFailure(said []byte) error {
+	mark := []byte(serviceProgram + ": ")
+	at := bytes.LastIndex(said, mark)
+	if at < 0 {
 		return errors.New("svcd ended without a reason")
 	}
-	return errors.New(string(l.failed))
+	return errors.New(firstLine(said[at+len(mark):]))
 }
 
-// close drains and ends the service.
-func (d *demoService) close() error {
-	if err := d.process.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	return d.process.Wait()
+// demoUser is an account with its client and its mount.
+type demoUser struct {
+	account sdk.AccountID
+	key     sdk.Secret
+	client  *sdk.Client
+	dir     string        // mountpoint
+	ended   chan struct{} // closed when the mount process has ended
+	before  sdk.Amount    // balance before the files
 }
 
-// signInLink is an address that opens an account's page, once.
-func (d *demoService) signInLink(ctx context.Context, name string) (string, error) {
-	out, err := d.ask(ctx, "account", "link", name, "--public-url", d.url)
-	return strings.TrimSpace(string(out)), err
-}
+func (u *demoUser) group() sdk.Group { return u.client.Group(demoGroup) }
 
-// demoBalance is what a demo account starts with, in tokens.
-const demoBalance = "1000"
+// path is where name lies in this user's mount.
+func (u *demoUser) path(name string) string { return filepath.Join(u.dir, demoGroup, name) }
 
-// account makes the account, or takes over the one of an earlier run with a new
-// key and its purse filled up to what it began with.
-func (d *demoService) account(ctx context.Context, name string) (sdk.AccountID, sdk.Secret, error) {
+// makeUser makes an account, or takes over the one of an earlier run with a new key.
+func (d *demo) makeUser(ctx context.Context, name string) (*demoUser, error) {
 	made, err := d.ask(ctx, "account", "create", name, "--balance", demoBalance)
 	if err != nil {
-		again, rotateErr := d.ask(ctx, "account", "rotate-key", name)
-		if rotateErr != nil {
-			return "", sdk.Secret{}, fmt.Errorf("create account %s: %w", name, err)
+		var rotating error
+		if made, rotating = d.ask(ctx, "account", "rotate-key", name); rotating != nil {
+			return nil, err
 		}
-		made = again
 	}
 	defer clear(made)
 	var answer struct {
 		Account sdk.AccountID `json:"account_id"`
 		Key     string        `json:"api_key"`
 	}
-	if parseErr := json.Unmarshal(made, &answer); parseErr != nil {
-		return "", sdk.Secret{}, fmt.Errorf("create account %s: %w", name, parseErr)
+	if err := json.Unmarshal(made, &answer); err != nil {
+		return nil, fmt.Errorf("create account %s: %w", name, err)
 	}
-	if err != nil {
-		if err := d.topUp(ctx, name, answer.Account); err != nil {
-			return "", sdk.Secret{}, fmt.Errorf("fund account %s: %w", name, err)
-		}
+	u := &demoUser{account: answer.Account, key: sdk.NewSecret(answer.Key), dir: filepath.Join(d.dir, name)}
+	u.ended = make(chan struct{})
+	config := sdk.Config{APIKey: u.key, URL: d.url, ContractID: demoContract}
+	if u.client, err = d.newClient(settings{account: u.account, config: config}); err != nil {
+		return nil, err
 	}
-	return answer.Account, sdk.NewSecret(answer.Key), nil
+	d.undo = append(d.undo, u.client.Close)
+	return u, nil
 }
 
-// topUp funds an account up to demoBalance.
-func (d *demoService) topUp(ctx context.Context, name string, id sdk.AccountID) error {
-	balance, err := wire.ParseTokens(demoBalance)
+// mount mounts in a child process: a process that uses its own mount may wait for
+// itself for ever.
+func (d *demo) mount(ctx context.Context, u *demoUser) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// The mount process cleans what a killed demo left mounted there.
+	if err := os.Mkdir(u.dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	child := mountChild{
+		args: []string{"--account=" + string(u.account), "--url=" + d.url, "--config=" + os.DevNull,
+			"--log-level=info", "--", u.dir},
+		// Another demo may have this address tomorrow: what was seen stays with this one.
+		env: []string{envContract + "=" + demoContract, "XDG_STATE_HOME=" + filepath.Join(d.dir, "state")},
+		key: u.key, log: d.log, attrs: demoChild(),
+	}
+	process, err := child.start()
 	if err != nil {
 		return err
 	}
-	c, err := sdk.New(id, sdk.Config{URL: d.url, ContractID: demoContract})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	has, err := c.Balance(ctx, id)
-	if err != nil {
-		return err
-	}
-	missing, ok := balance.Sub(has)
-	if !ok || missing.IsZero() {
+	go func() {
+		_ = process.Wait()
+		close(u.ended)
+	}()
+	d.undo = append(d.undo, func() error {
+		_ = process.Process.Signal(syscall.SIGTERM) // it uploads what is left; it may have ended already
+		<-u.ended
 		return nil
-	}
-	_, err = d.ask(ctx, "account", "fund", name, missing.Tokens())
-	return err
-}
-
-// ciphertext tells where the service keeps the ciphertext of ref, and its first bytes.
-func (d *demoService) ciphertext(ctx context.Context, ref sdk.Ref) (where string, begins []byte, err error) {
-	out, err := d.ask(ctx, "where", string(ref))
-	if err == nil {
-		var text string
-		where, text, _ = strings.Cut(strings.TrimSuffix(string(out), "\n"), "\n")
-		begins, err = base64.StdEncoding.DecodeString(text)
-	}
-	if err != nil || len(begins) == 0 {
-		return "", nil, refuse(exitOther, d.program+" must be of the same version as svcfs; 'make build' makes both programs", err)
-	}
-	return where, begins, nil
+	})
+	return nil
 }
