@@ -22,8 +22,6 @@ type Clear struct {
 	// Check finds the record of the item again, see [Outbox.checkOf]. Without the key nobody can tell
 	// what it is made of.
 	Check []byte `json:"check,omitempty"`
-	// NameCheck is the same for its name.
-	NameCheck []byte `json:"name_check,omitempty"`
 	// Body is the length of the ciphertext, in bytes, of a large save: it has a file of its own.
 	Body int64 `json:"body,omitempty"`
 	// After is the id of the item that this one was saved upon, while that one waits.

@@ -392,19 +392,12 @@ func (o *Outbox) keep(ctx context.Context, n *item, s Save, base *sdk.Ref, room 
 }
 
 // checkOf is a keyed hash of what the ledger will tell of an item: after a crash it finds the record
-// of an item that the service has recorded already, and whose key it therefore does not open.
-func (o *Outbox) checkOf(id string, g sdk.GroupID, hash sdk.Digest) []byte {
+// of an item that the service has recorded already, and whose key it therefore does not open. The record of another
+// file with the same content, such as that of a copy, is not the record of the item.
+func (o *Outbox) checkOf(id string, g sdk.GroupID, name string, hash sdk.Digest) []byte {
 	mac := hmac.New(sha256.New, o.cfg.Keys.Group)
-	_, _ = fmt.Fprintf(mac, "svc-outbox-record-1\x00%s\x00%d\x00%s\x00", id, len(g), g)
+	_, _ = fmt.Fprintf(mac, "svc-outbox-record-1\x00%s\x00%d\x00%s\x00%d\x00%s\x00", id, len(g), g, len(name), name)
 	mac.Write(hash[:])
-	return mac.Sum(nil)
-}
-
-// nameCheckOf is [Outbox.checkOf] for the name: the record of another file with the same content, such
-// as that of a copy, is not the record of the item.
-func (o *Outbox) nameCheckOf(id string, g sdk.GroupID, name string) []byte {
-	mac := hmac.New(sha256.New, o.cfg.Keys.Group)
-	_, _ = fmt.Fprintf(mac, "svc-outbox-name-1\x00%s\x00%d\x00%s\x00%s", id, len(g), g, name)
 	return mac.Sum(nil)
 }
 
@@ -487,8 +480,7 @@ func (o *Outbox) entryOf(k kind, i, base *item) (*entry, error) {
 	}
 	clear := i.clear
 	if !i.letter.Locked() {
-		clear.Check = o.checkOf(clear.ID, i.letter.Group(), i.letter.Hash())
-		clear.NameCheck = o.nameCheckOf(clear.ID, i.letter.Group(), i.letter.Name())
+		clear.Check = o.checkOf(clear.ID, i.letter.Group(), i.letter.Name(), i.letter.Hash())
 	}
 	e := &entry{kind: k, head: head{Clear: &clear}, meta: meta, now: func(c *Clear) {
 		o.mu.Lock()

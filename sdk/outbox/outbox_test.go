@@ -246,6 +246,7 @@ func TestO6Money(t *testing.T) {
 		synctest.Wait()
 		b.hold()
 		b.put("a", "1", nil)
+		synctest.Wait() // it was tried, and b is not
 		i := b.put("b", "1", nil)
 		if _, err := b.Put(t.Context(), outbox.Save{Group: "g", Name: "c"}); !errors.Is(err, outbox.ErrMoney) {
 			t.Errorf("a third save: %v", err)

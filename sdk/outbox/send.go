@@ -626,8 +626,7 @@ func (o *Outbox) findRecord(i *item, g sdk.GroupID, said error) error {
 	}
 	for _, e := range slices.Backward(entries) { // they ascend
 		if e.Uploader == o.cfg.Remote.Account() && e.Seq > after &&
-			hmac.Equal(o.checkOf(i.clear.ID, g, e.Hash), i.clear.Check) &&
-			hmac.Equal(o.nameCheckOf(i.clear.ID, g, e.Name), i.clear.NameCheck) {
+			hmac.Equal(o.checkOf(i.clear.ID, g, e.Name, e.Hash), i.clear.Check) {
 			return foundRecord{e}
 		}
 	}
