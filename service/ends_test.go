@@ -45,7 +45,8 @@ func TestMembersLeave(t *testing.T) {
 	if bob.balance() != paid {
 		t.Error("leaving costs something")
 	}
-	bob.refusal(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref}, http.StatusForbidden, "left or was revoked")
+	bob.refusal(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref},
+		http.StatusForbidden, "left or was revoked")
 	bob.refusal(wire.OpLeaveGroup, object{"group_id": "g"}, http.StatusForbidden, wire.CodeNotAuthorized)
 	if events := alice.watch(before, time.Second).Events; kinds(events) != "revoke_group_member g bob" {
 		t.Errorf("alice is told %s", kinds(events))
@@ -56,10 +57,12 @@ func TestMembersLeave(t *testing.T) {
 	alice.adds(bob)
 	bob.reads(ref, "content")
 	t.Run("who left joins no open group again", func(t *testing.T) {
-		must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": later(), "max_uses": 2, "role": "reader"})
+		must[string](alice, wire.OpCreateHackathonGroup,
+			object{"group_id": "open", "expires_at": later(), "max_uses": 2, "role": "reader"})
 		must[string](bob, wire.OpJoinGroup, object{"group_id": "open"})
 		must[string](bob, wire.OpLeaveGroup, object{"group_id": "open"})
-		bob.refusal(wire.OpJoinGroup, object{"group_id": "open"}, http.StatusForbidden, "only its owner can add it again")
+		bob.refusal(wire.OpJoinGroup, object{"group_id": "open"},
+			http.StatusForbidden, "only its owner can add it again")
 	})
 	r.audits()
 }
@@ -97,20 +100,25 @@ func TestThreat45GroupsAreDeleted(t *testing.T) {
 	bob.reads(kept, "content")
 
 	must[string](alice, wire.OpDeleteGroup, group)
-	if list, err := r.svc.Waiting(t.Context()); err != nil || !slices.ContainsFunc(list, func(w files.Waiting) bool { return w.GroupEnds && w.Group == "g" }) {
+	isTheEnd := func(w files.Waiting) bool { return w.GroupEnds && w.Group == "g" }
+	if list, err := r.svc.Waiting(t.Context()); err != nil || !slices.ContainsFunc(list, isTheEnd) {
 		t.Errorf("the operator is shown %+v, %v", list, err)
 	}
 	r.dueNow()
 	seq = bob.watch(0, 0).Seq
 	r.removes(3)
-	if events := bob.watch(seq, time.Second).Events; !strings.HasPrefix(kinds(events), "delete_group g alice; tombstone_transaction g alice") {
-		t.Errorf("bob is told %s", kinds(events))
+	told := kinds(bob.watch(seq, time.Second).Events)
+	if !strings.HasPrefix(told, "delete_group g alice; tombstone_transaction g alice") {
+		t.Errorf("bob is told %s", told)
 	}
 	for _, u := range []*user{alice, bob} {
 		for op, request := range map[string]object{
-			wire.OpPrepareRetrieve: {"group_id": "g", "ipfs_hash": kept}, wire.OpGetGroupTransactions: group, wire.OpGetGroupMembers: group, wire.OpPrepareUpload: group,
-			wire.OpKeepFiles: group, wire.OpLeaveGroup: group, wire.OpDeleteGroup: group, wire.OpAcceptGroup: group, wire.OpAddGroupMember: {"group_id": "g", "member_id": "carol"},
-			wire.OpRegisterGroup: group, wire.OpCreateHackathonGroup: {"group_id": "g", "expires_at": later()},
+			wire.OpPrepareRetrieve:      {"group_id": "g", "ipfs_hash": kept},
+			wire.OpAddGroupMember:       {"group_id": "g", "member_id": "carol"},
+			wire.OpCreateHackathonGroup: {"group_id": "g", "expires_at": later()},
+			wire.OpGetGroupTransactions: group, wire.OpGetGroupMembers: group, wire.OpPrepareUpload: group,
+			wire.OpKeepFiles: group, wire.OpLeaveGroup: group, wire.OpDeleteGroup: group, wire.OpAcceptGroup: group,
+			wire.OpRegisterGroup: group,
 		} {
 			u.refusal(op, request, http.StatusForbidden, wire.CodeGroupDeleted)
 		}
@@ -146,7 +154,8 @@ func TestGroupsAreDeletedAtOnce(t *testing.T) {
 	alice.adds(bob)
 	ref := alice.upload("g", "f", []byte("content")).Location
 	must[string](alice, wire.OpDeleteGroup, object{"group_id": "g"})
-	bob.refusal(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref}, http.StatusForbidden, wire.CodeGroupDeleted)
+	bob.refusal(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref},
+		http.StatusForbidden, wire.CodeGroupDeleted)
 	r.removes(1)
 	r.audits()
 }
@@ -235,15 +244,18 @@ func TestThreat74UsedUpChanges(t *testing.T) {
 	must[string](alice, wire.OpOfferGroup, object{"group_id": "g", "member_id": bob.id})
 	usesUp := func(u *user) {
 		for n := 0; ; n++ {
-			if status, _ := u.tool(wire.OpMakeFolder, object{"group_id": "g", "folder": fmt.Sprint(u.id, n)}); status == http.StatusTooManyRequests {
+			status, _ := u.tool(wire.OpMakeFolder, object{"group_id": "g", "folder": fmt.Sprint(u.id, n)})
+			if status == http.StatusTooManyRequests {
 				return
-			} else if n > 6 {
+			}
+			if n > 6 {
 				t.Fatal("the free changes of an account have no end")
 			}
 		}
 	}
 	usesUp(alice)
-	alice.refusal(wire.OpOfferGroup, object{"group_id": "g", "member_id": bob.id}, http.StatusTooManyRequests, wire.CodeRateLimited)
+	alice.refusal(wire.OpOfferGroup, object{"group_id": "g", "member_id": bob.id},
+		http.StatusTooManyRequests, wire.CodeRateLimited)
 	must[string](alice, wire.OpOfferGroup, object{"group_id": "g", "member_id": ""})
 	must[string](alice, wire.OpKeepFiles, group)
 	r.dueNow()
@@ -377,12 +389,14 @@ func TestThreat74FullDisk(t *testing.T) {
 	must[string](alice, wire.OpOfferGroup, object{"group_id": "g", "member_id": bob.id})
 	ok(t, os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 58<<20), 0o600)) // into the reserve, 6.4 MiB
 	for n := 0; ; n++ {
-		status, _ := alice.tool(wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id, "role": []string{"reader", "writer"}[n%2]})
+		role := []string{"reader", "writer"}[n%2]
+		status, _ := alice.tool(wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id, "role": role})
 		if status != http.StatusOK || n > 100_000 {
 			break
 		}
 	}
-	if status, body := alice.tool(wire.OpOfferGroup, object{"group_id": "g", "member_id": ""}); status != http.StatusOK {
+	status, body := alice.tool(wire.OpOfferGroup, object{"group_id": "g", "member_id": ""})
+	if status != http.StatusOK {
 		t.Errorf("the offer is not taken back: %d %s", status, body)
 	}
 	if status, body := alice.tool(wire.OpKeepFiles, object{"group_id": "g"}); status != http.StatusOK {

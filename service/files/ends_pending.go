@@ -44,7 +44,8 @@ func (f *Files) pend(ctx context.Context, tx *store.Tx, t target, account string
 		return due, err
 	}
 	due = now.Add(f.config.DestructionDelay)
-	_, err = tx.ExecContext(ctx, "INSERT INTO pending_deletions (ref, group_id, account, due_ns) VALUES (?, ?, ?, ?)", t.ref, t.group, account, due.UnixNano())
+	_, err = tx.ExecContext(ctx, "INSERT INTO pending_deletions (ref, group_id, account, due_ns) VALUES (?, ?, ?, ?)",
+		t.ref, t.group, account, due.UnixNano())
 	if err != nil {
 		return due, fmt.Errorf("note deletion: %w", err)
 	}
@@ -52,28 +53,32 @@ func (f *Files) pend(ctx context.Context, tx *store.Tx, t target, account string
 	if f.ledger.Fee(action).IsZero() {
 		action = chain.KindPending
 	}
-	_, err = f.ledger.Charge(ctx, tx, action, chain.Record{Kind: chain.KindPending, Account: account, Group: t.group, Ref: t.ref, FileHash: t.hash,
-		Detail: strconv.FormatInt(due.UnixNano(), 10)})
+	_, err = f.ledger.Charge(ctx, tx, action, chain.Record{Kind: chain.KindPending, Account: account, Group: t.group,
+		Ref: t.ref, FileHash: t.hash, Detail: strconv.FormatInt(due.UnixNano(), 10)})
 	return due, err
 }
 
 // countDeletion counts a deletion that is carried out now, or reports that it is one too
 // many.
-func countDeletion(ctx context.Context, tx *store.Tx, t target, account string, now time.Time) (tooMany bool, err error) {
-	_, err = tx.ExecContext(ctx, "DELETE FROM recent_deletions WHERE group_id = ? AND account = ? AND time_ns <= ?", t.group, account, now.Add(-24*time.Hour).UnixNano())
+func countDeletion(ctx context.Context, tx *store.Tx, t target, account string,
+	now time.Time) (tooMany bool, err error) {
+	_, err = tx.ExecContext(ctx, "DELETE FROM recent_deletions WHERE group_id = ? AND account = ? AND time_ns <= ?",
+		t.group, account, now.Add(-24*time.Hour).UnixNano())
 	if err != nil {
 		return false, fmt.Errorf("count deletions: %w", err)
 	}
 	var inDay, inHour int64
-	err = tx.QueryRowContext(ctx, `SELECT count(*), COALESCE(sum(CASE WHEN time_ns > ? THEN 1 ELSE 0 END), 0) FROM recent_deletions
-		WHERE group_id = ? AND account = ?`, now.Add(-bulkTime).UnixNano(), t.group, account).Scan(&inDay, &inHour)
+	err = tx.QueryRowContext(ctx, `SELECT count(*), COALESCE(sum(CASE WHEN time_ns > ? THEN 1 ELSE 0 END), 0)
+		FROM recent_deletions WHERE group_id = ? AND account = ?`,
+		now.Add(-bulkTime).UnixNano(), t.group, account).Scan(&inDay, &inHour)
 	if err != nil {
 		return false, fmt.Errorf("count deletions: %w", err)
 	}
 	if inHour >= groups.BulkFiles || inDay >= bulkFilesDay {
 		return true, nil
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO recent_deletions (group_id, account, time_ns, ref) VALUES (?, ?, ?, ?)", t.group, account, now.UnixNano(), t.ref)
+	_, err = tx.ExecContext(ctx, "INSERT INTO recent_deletions (group_id, account, time_ns, ref) VALUES (?, ?, ?, ?)",
+		t.group, account, now.UnixNano(), t.ref)
 	if err != nil {
 		return false, fmt.Errorf("count deletions: %w", err)
 	}
@@ -82,8 +87,10 @@ func countDeletion(ctx context.Context, tx *store.Tx, t target, account string, 
 
 // waits is the answer to a deletion that is carried out later.
 func waits(group string, due time.Time) error {
-	return fault.New(wire.CodePending, "the deletion waits until %s, because %d files of group %q were deleted in an hour, or %d in a day: until then its owner can "+
-		"take it back with: svcfs group keep GROUP", due.UTC().Format(time.RFC3339), groups.BulkFiles, group, bulkFilesDay)
+	return fault.New(wire.CodePending, "the deletion waits until %s, "+
+		"because %d files of group %q were deleted in an hour, or %d in a day: "+
+		"until then its owner can take it back with: svcfs group keep GROUP",
+		due.UTC().Format(time.RFC3339), groups.BulkFiles, group, bulkFilesDay)
 }
 
 // Waiting is a destruction that is carried out later: of a file, or without Ref of the whole
@@ -100,11 +107,17 @@ type Waiting struct {
 // Waiting lists the destructions that wait, by group and time.
 func (f *Files) Waiting(ctx context.Context) (list []Waiting, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		for rows, err := range tx.Rows(ctx, `SELECT p.group_id, p.ref, f.filename, 0, p.due_ns, 0, '', 0 FROM pending_deletions p JOIN files f ON f.ref = p.ref
-			UNION ALL SELECT group_id, ref, filename, 0, trash_until_ns, 1, '', 0 FROM files WHERE trash_until_ns IS NOT NULL
-			UNION ALL SELECT id, '', '', pending_retention, pending_retention_ns, 0, '', 0 FROM groups WHERE pending_retention_ns IS NOT NULL
-			UNION ALL SELECT id, '', '', 0, pending_versions_ns, 0, pending_versions, 0 FROM groups WHERE pending_versions_ns IS NOT NULL
-			UNION ALL SELECT id, '', '', 0, pending_end_ns, 0, '', 1 FROM groups WHERE pending_end_ns IS NOT NULL ORDER BY 1, 5, 2`) {
+		for rows, err := range tx.Rows(ctx, `SELECT p.group_id, p.ref, f.filename, 0, p.due_ns, 0, '', 0
+				FROM pending_deletions p JOIN files f ON f.ref = p.ref
+			UNION ALL SELECT group_id, ref, filename, 0, trash_until_ns, 1, '', 0
+				FROM files WHERE trash_until_ns IS NOT NULL
+			UNION ALL SELECT id, '', '', pending_retention, pending_retention_ns, 0, '', 0
+				FROM groups WHERE pending_retention_ns IS NOT NULL
+			UNION ALL SELECT id, '', '', 0, pending_versions_ns, 0, pending_versions, 0
+				FROM groups WHERE pending_versions_ns IS NOT NULL
+			UNION ALL SELECT id, '', '', 0, pending_end_ns, 0, '', 1
+				FROM groups WHERE pending_end_ns IS NOT NULL
+			ORDER BY 1, 5, 2`) {
 			var w Waiting
 			var dueNS int64
 			if err == nil {
@@ -123,9 +136,12 @@ func (f *Files) Waiting(ctx context.Context) (list []Waiting, err error) {
 
 // anyDue reports whether a destruction that waits is due, or goes on.
 func anyDue(ctx context.Context, tx *store.Tx, now time.Time) (any bool, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pending_deletions WHERE due_ns <= ?) OR EXISTS (SELECT 1 FROM groups WHERE pending_retention_ns <= ?)
-		OR EXISTS (SELECT 1 FROM files WHERE trash_until_ns <= ?) OR EXISTS (SELECT 1 FROM groups WHERE pending_versions_ns <= ?)
-		OR EXISTS (SELECT 1 FROM groups WHERE pending_end_ns <= ?) OR EXISTS (SELECT 1`+fromEnded+`)
+	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pending_deletions WHERE due_ns <= ?)
+		OR EXISTS (SELECT 1 FROM groups WHERE pending_retention_ns <= ?)
+		OR EXISTS (SELECT 1 FROM files WHERE trash_until_ns <= ?)
+		OR EXISTS (SELECT 1 FROM groups WHERE pending_versions_ns <= ?)
+		OR EXISTS (SELECT 1 FROM groups WHERE pending_end_ns <= ?)
+		OR EXISTS (SELECT 1`+fromEnded+`)
 		OR EXISTS (SELECT 1 FROM groups WHERE ended_ns IS NOT NULL AND list_key IS NOT NULL)`,
 		now.UnixNano(), now.UnixNano(), now.UnixNano(), now.UnixNano(), now.UnixNano()).Scan(&any)
 	if err != nil {
@@ -140,7 +156,8 @@ type pending struct{ group, ref, account string }
 // deleteDue carries out at most limit deletions that are due. It drops a deletion when
 // the account that asked for it may not delete the file any more. It returns the deleted
 // files, and whether there may be more.
-func (f *Files) deleteDue(ctx context.Context, tx *store.Tx, now time.Time, limit int) (shredded []target, more bool, err error) {
+func (f *Files) deleteDue(ctx context.Context, tx *store.Tx, now time.Time,
+	limit int) (shredded []target, more bool, err error) {
 	due, err := dueDeletions(ctx, tx, now, limit)
 	if err != nil {
 		return nil, false, err
@@ -166,6 +183,8 @@ func (f *Files) deleteDue(ctx context.Context, tx *store.Tx, now time.Time, limi
 }
 
 func dueDeletions(ctx context.Context, tx *store.Tx, now time.Time, limit int) ([]pending, error) {
-	return store.List(ctx, tx, "list deletions that wait", func(p *pending) []any { return []any{&p.group, &p.ref, &p.account} },
-		"SELECT group_id, ref, account FROM pending_deletions WHERE due_ns <= ? ORDER BY due_ns, ref LIMIT ?", now.UnixNano(), limit)
+	return store.List(ctx, tx, "list deletions that wait",
+		func(p *pending) []any { return []any{&p.group, &p.ref, &p.account} },
+		"SELECT group_id, ref, account FROM pending_deletions WHERE due_ns <= ? ORDER BY due_ns, ref LIMIT ?",
+		now.UnixNano(), limit)
 }

@@ -24,7 +24,8 @@ func (gs *Groups) Delete(ctx context.Context, account string, req wire.GroupRequ
 			text, err = gs.pendEnd(ctx, tx, g, account)
 			return err
 		}
-		text = fmt.Sprintf("Deleted group '%s': nobody reads it any more, and the next sweep destroys the keys of its files", g.ID)
+		text = fmt.Sprintf("Deleted group '%s': nobody reads it any more, "+
+			"and the next sweep destroys the keys of its files", g.ID)
 		r, err := gs.ledger.Charge(ctx, tx, chain.KindDeleteGroup, deletion(g))
 		if err != nil {
 			return err
@@ -44,18 +45,21 @@ func (gs *Groups) pendEnd(ctx context.Context, tx *store.Tx, g Group, account st
 	if g.PendingEnd.Valid {
 		due = time.Unix(0, g.PendingEnd.Int64)
 	}
-	text = fmt.Sprintf("Group '%s' is deleted with all its files at %s: until then it can be taken back with: svcfs group keep %s", g.ID, timeText(due), g.ID)
+	text = fmt.Sprintf("Group '%s' is deleted with all its files at %s: "+
+		"until then it can be taken back with: svcfs group keep %s", g.ID, timeText(due), g.ID)
 	if g.PendingEnd.Valid {
 		return text, gs.ledger.CountFree(ctx, tx, account)
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_end_ns = ? WHERE id = ?", due.UnixNano(), g.ID); err != nil {
+	_, err = tx.ExecContext(ctx, "UPDATE groups SET pending_end_ns = ? WHERE id = ?", due.UnixNano(), g.ID)
+	if err != nil {
 		return "", fmt.Errorf("note the end of a group: %w", err)
 	}
 	action := chain.KindDeleteGroup // is paid now, where it has a price
 	if gs.ledger.Fee(action).IsZero() {
 		action = chain.KindPending
 	}
-	_, err = gs.ledger.Charge(ctx, tx, action, chain.Record{Kind: chain.KindPending, Account: account, Group: g.ID, Detail: fmt.Sprintf("group %d", due.UnixNano())})
+	_, err = gs.ledger.Charge(ctx, tx, action, chain.Record{Kind: chain.KindPending, Account: account, Group: g.ID,
+		Detail: fmt.Sprintf("group %d", due.UnixNano())})
 	return text, err
 }
 

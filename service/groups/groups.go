@@ -54,7 +54,8 @@ func CheckID(id string) error {
 		return fault.New(wire.CodeValidation, "group_id begins or ends with a space")
 	}
 	for _, r := range id {
-		if !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
+		if !unicode.IsPrint(r) ||
+			unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
 			return fault.New(wire.CodeValidation, "group_id holds a character that cannot be seen: %U", r)
 		}
 	}
@@ -94,7 +95,8 @@ type Group struct {
 
 // ended is the refusal for a group that its owner deleted.
 func ended(id string) error {
-	return fault.New(wire.CodeGroupDeleted, "User not authorized: group %q was deleted by its owner, and its id is never used again", id)
+	return fault.New(wire.CodeGroupDeleted,
+		"User not authorized: group %q was deleted by its owner, and its id is never used again", id)
 }
 
 // unknown is the refusal for a group that does not exist.
@@ -102,13 +104,15 @@ func unknown(id string) error {
 	return fault.New(wire.CodeGroupNotFound, "Group not found: %q", id)
 }
 
-const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role, trash_days, trash_who, " +
+const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, " +
+	"join_role, trash_days, trash_who, " +
 	"pending_retention, pending_retention_ns, versions, pending_versions, pending_versions_ns, format, " +
 	"offer_to, offer_from_ns, offer_until_ns, pending_end_ns, ended_ns"
 
 // fields are where groupColumns go.
 func (g *Group) fields() []any {
-	return []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.TrashDays, &g.TrashWho,
+	return []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion,
+		&g.JoinRole, &g.TrashDays, &g.TrashWho,
 		&g.PendingDays, &g.PendingUntil, &g.Versions, &g.PendingVersions, &g.PendingVersionsUntil, &g.Format,
 		&g.OfferTo, &g.OfferFrom, &g.OfferUntil, &g.PendingEnd, &g.Ended}
 }
@@ -144,7 +148,8 @@ const roleColumn = "COALESCE((SELECT CASE WHEN m.account = groups.owner THEN '" 
 // it is not a member.
 func GetFor(ctx context.Context, tx *store.Tx, id, account string) (g Group, role wire.Role, err error) {
 	g.ID = id
-	err = g.read(tx.QueryRowContext(ctx, "SELECT "+groupColumns+", "+roleColumn+" FROM groups WHERE id = ?", account, id), &role)
+	row := tx.QueryRowContext(ctx, "SELECT "+groupColumns+", "+roleColumn+" FROM groups WHERE id = ?", account, id)
+	err = g.read(row, &role)
 	return g, role, err
 }
 
@@ -166,7 +171,8 @@ func RequireWriter(ctx context.Context, tx *store.Tx, group, account string) (Gr
 	case role == "":
 		err = refuseNonMember(ctx, tx, group, account)
 	case role != wire.RoleOwner && role != wire.RoleWriter:
-		err = fault.New(wire.CodeReadOnly, "User not authorized: %s is a reader of group %q and cannot change its files", account, group)
+		err = fault.New(wire.CodeReadOnly,
+			"User not authorized: %s is a reader of group %q and cannot change its files", account, group)
 	}
 	return g, err
 }
@@ -189,9 +195,12 @@ func refuseNonMember(ctx context.Context, tx *store.Tx, group, account string) e
 		return err
 	}
 	if revoked {
-		return fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q: %s left or was revoked, and is not a member any more", group, account)
+		return fault.New(wire.CodeNotAuthorized,
+			"User not authorized: Unauthorized for group %q: %s left or was revoked, and is not a member any more",
+			group, account)
 	}
-	return fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q: %s is not a member", group, account)
+	return fault.New(wire.CodeNotAuthorized,
+		"User not authorized: Unauthorized for group %q: %s is not a member", group, account)
 }
 
 // wasRevoked reports whether an account ever left a group, or was revoked from it.
@@ -208,7 +217,8 @@ func requireOwner(ctx context.Context, tx *store.Tx, group, account, action stri
 		return g, err
 	}
 	if g.Owner != account {
-		return g, fault.New(wire.CodeNotAuthorized, "User not authorized: Only group owner can %s in group %q", action, group)
+		return g, fault.New(wire.CodeNotAuthorized,
+			"User not authorized: Only group owner can %s in group %q", action, group)
 	}
 	return g, nil
 }
@@ -228,11 +238,14 @@ func (gs *Groups) register(ctx context.Context, tx *store.Tx, account, id string
 	} else if fault.Of(err).Code != wire.CodeGroupNotFound {
 		return err
 	}
-	r, err := gs.ledger.Charge(ctx, tx, chain.KindRegister, chain.Record{Kind: chain.KindRegister, Account: account, Group: id})
+	r, err := gs.ledger.Charge(ctx, tx, chain.KindRegister,
+		chain.Record{Kind: chain.KindRegister, Account: account, Group: id})
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO groups (id, owner, joinable, key_version) VALUES (?, ?, ?, 1)", id, account, joinable); err != nil {
+	_, err = tx.ExecContext(ctx, "INSERT INTO groups (id, owner, joinable, key_version) VALUES (?, ?, ?, 1)",
+		id, account, joinable)
+	if err != nil {
 		return fmt.Errorf("insert group: %w", err)
 	}
 	return insertMember(ctx, tx, id, account, wire.RoleWriter, r.Seq)
@@ -246,7 +259,9 @@ func insertMember(ctx context.Context, tx *store.Tx, group, account string, role
 	if n >= MaxMembers {
 		return fault.New(wire.CodeTooLarge, "the group is full: it has %d members", MaxMembers)
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO members (group_id, account, since, role) VALUES (?, ?, ?, ?)", group, account, seq, string(role)); err != nil {
+	_, err := tx.ExecContext(ctx, "INSERT INTO members (group_id, account, since, role) VALUES (?, ?, ?, ?)",
+		group, account, seq, string(role))
+	if err != nil {
 		return fmt.Errorf("insert member: %w", err)
 	}
 	return nil
@@ -288,7 +303,8 @@ func (gs *Groups) Add(ctx context.Context, account string, req wire.MemberReques
 			return gs.changeRole(ctx, tx, account, group, member, has, role)
 		}
 		added.Text = fmt.Sprintf("Added %s to group '%s'", member, group)
-		r, err := gs.ledger.Charge(ctx, tx, chain.KindAdd, chain.Record{Kind: chain.KindAdd, Account: account, Group: group, Detail: member})
+		r, err := gs.ledger.Charge(ctx, tx, chain.KindAdd,
+			chain.Record{Kind: chain.KindAdd, Account: account, Group: group, Detail: member})
 		if err != nil {
 			return err
 		}
@@ -303,7 +319,8 @@ func (gs *Groups) Add(ctx context.Context, account string, req wire.MemberReques
 // checkRole refuses roles that an owner cannot give.
 func checkRole(role wire.Role) error {
 	if role != "" && role != wire.RoleWriter && role != wire.RoleReader {
-		return fault.New(wire.CodeValidation, "role %.60q: want %s or %s", string(role), wire.RoleReader, wire.RoleWriter)
+		return fault.New(wire.CodeValidation,
+			"role %.60q: want %s or %s", string(role), wire.RoleReader, wire.RoleWriter)
 	}
 	return nil
 }
@@ -328,9 +345,12 @@ func (gs *Groups) changeRole(ctx context.Context, tx *store.Tx, by, group, membe
 	case role == "" || role == has:
 		return fault.New(wire.CodeConflict, "User already a member: %s (%s)", member, has)
 	case has == wire.RoleOwner:
-		return fault.New(wire.CodeConflict, "User already a member: %s owns the group, and another account becomes its owner only with: svcfs group hand-over", member)
+		return fault.New(wire.CodeConflict, "User already a member: %s owns the group, "+
+			"and another account becomes its owner only with: svcfs group hand-over", member)
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE members SET role = ? WHERE group_id = ? AND account = ?", string(role), group, member); err != nil {
+	_, err := tx.ExecContext(ctx, "UPDATE members SET role = ? WHERE group_id = ? AND account = ?",
+		string(role), group, member)
+	if err != nil {
 		return fmt.Errorf("change role: %w", err)
 	}
 	if role == wire.RoleReader {
@@ -338,7 +358,7 @@ func (gs *Groups) changeRole(ctx context.Context, tx *store.Tx, by, group, membe
 			return err
 		}
 	}
-	_, err := gs.ledger.Charge(ctx, tx, chain.KindRole, roleRecord(by, group, member, role))
+	_, err = gs.ledger.Charge(ctx, tx, chain.KindRole, roleRecord(by, group, member, role))
 	return err
 }
 
@@ -380,7 +400,8 @@ func (gs *Groups) Leave(ctx context.Context, account string, req wire.GroupReque
 			return err
 		}
 		if g.Owner == account {
-			return fault.New(wire.CodeConflict, "the owner cannot leave group %q: hand it over first with: svcfs group hand-over GROUP ACCOUNT, or delete it with: svcfs group delete GROUP", group)
+			return fault.New(wire.CodeConflict, "the owner cannot leave group %q: hand it over first with: "+
+				"svcfs group hand-over GROUP ACCOUNT, or delete it with: svcfs group delete GROUP", group)
 		}
 		if err := removeMember(ctx, tx, g, account); err != nil {
 			return err
@@ -414,7 +435,8 @@ func removeMember(ctx context.Context, tx *store.Tx, g Group, member string) err
 	if err := forgetDeletions(ctx, tx, g.ID, member); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE groups SET key_version = ? WHERE id = ?", g.KeyVersion+1, g.ID); err != nil {
+	_, err = tx.ExecContext(ctx, "UPDATE groups SET key_version = ? WHERE id = ?", g.KeyVersion+1, g.ID)
+	if err != nil {
 		return fmt.Errorf("rotate key: %w", err)
 	}
 	return nil
@@ -422,7 +444,9 @@ func removeMember(ctx context.Context, tx *store.Tx, g Group, member string) err
 
 // recordRotation records the key that [removeMember] made.
 func (gs *Groups) recordRotation(ctx context.Context, tx *store.Tx, g Group, by string) error {
-	_, err := gs.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindRotateGroup, Account: by, Group: g.ID, Detail: strconv.FormatInt(g.KeyVersion+1, 10)})
+	version := strconv.FormatInt(g.KeyVersion+1, 10)
+	_, err := gs.ledger.Append(ctx, tx,
+		chain.Record{Kind: chain.KindRotateGroup, Account: by, Group: g.ID, Detail: version})
 	return err
 }
 
@@ -441,11 +465,13 @@ func (gs *Groups) Join(ctx context.Context, account string, req wire.GroupReques
 		if err := mayJoin(ctx, tx, g, account, gs.ledger.Now()); err != nil {
 			return err
 		}
-		r, err := gs.ledger.Charge(ctx, tx, chain.KindJoin, chain.Record{Kind: chain.KindJoin, Account: account, Group: group})
+		r, err := gs.ledger.Charge(ctx, tx, chain.KindJoin,
+			chain.Record{Kind: chain.KindJoin, Account: account, Group: group})
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE groups SET join_uses = join_uses + 1 WHERE id = ?", group); err != nil {
+		_, err = tx.ExecContext(ctx, "UPDATE groups SET join_uses = join_uses + 1 WHERE id = ?", group)
+		if err != nil {
 			return fmt.Errorf("count join: %w", err)
 		}
 		return gs.admit(ctx, tx, account, group, account, g.JoinRole, r.Seq)
@@ -465,7 +491,8 @@ func mayJoin(ctx context.Context, tx *store.Tx, g Group, account string, now tim
 	}
 	revoked, err := wasRevoked(ctx, tx, g.ID, account)
 	if err == nil && revoked {
-		err = fault.New(wire.CodeNotAuthorized, "User not authorized: %s left group %q or was revoked from it: only its owner can add it again", account, g.ID)
+		err = fault.New(wire.CodeNotAuthorized, "User not authorized: %s left group %q or was revoked from it: "+
+			"only its owner can add it again", account, g.ID)
 	}
 	return err
 }
@@ -502,8 +529,10 @@ func (gs *Groups) OpenJoin(ctx context.Context, account string, req wire.OpenJoi
 			return fault.New(wire.CodeConflict, "Group is not joinable (must be created with joinable=true): %q", group)
 		}
 		role := cmp.Or(req.Role, g.JoinRole)
-		if _, err := tx.ExecContext(ctx, "UPDATE groups SET join_expires = ?, join_max_uses = ?, join_uses = 0, join_role = ? WHERE id = ?",
-			until, maxUses, string(role), group); err != nil {
+		_, err = tx.ExecContext(ctx,
+			"UPDATE groups SET join_expires = ?, join_max_uses = ?, join_uses = 0, join_role = ? WHERE id = ?",
+			until, maxUses, string(role), group)
+		if err != nil {
 			return fmt.Errorf("open window: %w", err)
 		}
 		detail := req.ExpiresAt
@@ -514,7 +543,8 @@ func (gs *Groups) OpenJoin(ctx context.Context, account string, req wire.OpenJoi
 		if maxUses != nil {
 			tags = []chain.Tag{{Name: chain.TagMaxUses, Value: strconv.FormatInt(*maxUses, 10)}}
 		}
-		_, err = gs.ledger.Charge(ctx, tx, chain.KindOpenJoin, chain.Record{Kind: chain.KindOpenJoin, Account: account, Group: group, Detail: detail, Tags: tags})
+		_, err = gs.ledger.Charge(ctx, tx, chain.KindOpenJoin,
+			chain.Record{Kind: chain.KindOpenJoin, Account: account, Group: group, Detail: detail, Tags: tags})
 		return err
 	})
 	return fmt.Sprintf("Opened join window for group '%s'", group), err
@@ -526,10 +556,12 @@ func (gs *Groups) CloseJoin(ctx context.Context, account string, req wire.GroupR
 		if _, err := requireOwner(ctx, tx, req.GroupID, account, "close join"); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE groups SET join_expires = NULL WHERE id = ?", req.GroupID); err != nil {
+		_, err := tx.ExecContext(ctx, "UPDATE groups SET join_expires = NULL WHERE id = ?", req.GroupID)
+		if err != nil {
 			return fmt.Errorf("close join: %w", err)
 		}
-		_, err := gs.ledger.Charge(ctx, tx, chain.KindCloseJoin, chain.Record{Kind: chain.KindCloseJoin, Account: account, Group: req.GroupID})
+		_, err = gs.ledger.Charge(ctx, tx, chain.KindCloseJoin,
+			chain.Record{Kind: chain.KindCloseJoin, Account: account, Group: req.GroupID})
 		return err
 	})
 	return fmt.Sprintf("Closed join window for group '%s'", req.GroupID), err
@@ -559,7 +591,8 @@ func (l *Listing) Add(page Listing) {
 }
 
 // ofMember is the role in a row of members m with its group.
-const ofMember = "CASE WHEN m.account = g.owner THEN '" + wire.RoleOwner + "' ELSE m.role END FROM members m JOIN groups g ON g.id = m.group_id AND g.ended_ns IS NULL"
+const ofMember = "CASE WHEN m.account = g.owner THEN '" + wire.RoleOwner + "' ELSE m.role END " +
+	"FROM members m JOIN groups g ON g.id = m.group_id AND g.ended_ns IS NULL"
 
 // selectOwned finds the groups that an account owns.
 const selectOwned = "SELECT m.group_id, " + ofMember + " WHERE m.account = ? AND g.owner = m.account"
@@ -573,11 +606,13 @@ func (gs *Groups) Owned(ctx context.Context, account string, page wire.NamesRequ
 // Of lists a page of the groups an account belongs to, owned ones included, in the
 // order of their names.
 func (gs *Groups) Of(ctx context.Context, account string, page wire.NamesRequest) (Listing, error) {
-	return gs.page(ctx, page, "SELECT m.group_id, "+ofMember+" WHERE m.account = ? AND m.group_id > ? ORDER BY m.group_id LIMIT ?", account)
+	return gs.page(ctx, page, "SELECT m.group_id, "+ofMember+
+		" WHERE m.account = ? AND m.group_id > ? ORDER BY m.group_id LIMIT ?", account)
 }
 
 // page reads one name more than the page holds, to learn whether the list continues.
-func (gs *Groups) page(ctx context.Context, page wire.NamesRequest, query store.Query, account string) (list Listing, err error) {
+func (gs *Groups) page(ctx context.Context, page wire.NamesRequest, query store.Query,
+	account string) (list Listing, err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error {
 		list, err = readListing(ctx, tx, query, account, page.After, page.Limit+1)
 		return err
@@ -595,7 +630,8 @@ func (gs *Groups) Members(ctx context.Context, account string, req wire.GroupReq
 		if _, err := MayList(ctx, tx, req.GroupID, account); err != nil {
 			return err
 		}
-		list, err = readListing(ctx, tx, "SELECT m.account, "+ofMember+" WHERE m.group_id = ? ORDER BY m.since", req.GroupID)
+		list, err = readListing(ctx, tx,
+			"SELECT m.account, "+ofMember+" WHERE m.group_id = ? ORDER BY m.since", req.GroupID)
 		return err
 	})
 	return list, err

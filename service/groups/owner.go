@@ -39,8 +39,9 @@ func (g *Group) isOffered(now time.Time) bool {
 
 func setOffer(ctx context.Context, tx *store.Tx, group string, o offer) error {
 	is := o.to != ""
-	_, err := tx.ExecContext(ctx, "UPDATE groups SET offer_to = ?, offer_from_ns = ?, offer_until_ns = ? WHERE id = ?", sql.NullString{String: o.to, Valid: is},
-		sql.NullInt64{Int64: o.from.UnixNano(), Valid: is}, sql.NullInt64{Int64: o.until.UnixNano(), Valid: is}, group)
+	_, err := tx.ExecContext(ctx, "UPDATE groups SET offer_to = ?, offer_from_ns = ?, offer_until_ns = ? WHERE id = ?",
+		sql.NullString{String: o.to, Valid: is}, sql.NullInt64{Int64: o.from.UnixNano(), Valid: is},
+		sql.NullInt64{Int64: o.until.UnixNano(), Valid: is}, group)
 	if err != nil {
 		return fmt.Errorf("note offer: %w", err)
 	}
@@ -76,7 +77,9 @@ func (gs *Groups) Offer(ctx context.Context, account string, req wire.MemberRequ
 		if g.isOffered(gs.ledger.Now()) && g.OfferTo.String == member { // asking again does not make it wait longer
 			o.from, o.until = time.Unix(0, g.OfferFrom.Int64), time.Unix(0, g.OfferUntil.Int64)
 		}
-		text = fmt.Sprintf("Offered group '%s' to %s, who becomes its owner with: svcfs group accept %s, from %s until %s", g.ID, member, g.ID, timeText(o.from), timeText(o.until))
+		text = fmt.Sprintf("Offered group '%s' to %s, "+
+			"who becomes its owner with: svcfs group accept %s, from %s until %s",
+			g.ID, member, g.ID, timeText(o.from), timeText(o.until))
 		if err := setOffer(ctx, tx, g.ID, o); err != nil {
 			return err
 		}
@@ -93,7 +96,8 @@ func mayOwn(ctx context.Context, tx *store.Tx, group, account string) error {
 	case err != nil:
 		return err
 	case role == "":
-		return fault.New(wire.CodeConflict, "User not a member: %s: add it first with: svcfs group add GROUP ACCOUNT", account)
+		return fault.New(wire.CodeConflict,
+			"User not a member: %s: add it first with: svcfs group add GROUP ACCOUNT", account)
 	}
 	disabled, err := auth.IsDisabled(ctx, tx, account)
 	if err == nil && disabled {
@@ -129,14 +133,18 @@ func (gs *Groups) Accept(ctx context.Context, account string, req wire.GroupRequ
 		case g.Owner == account:
 			return fault.New(wire.CodeConflict, "%s owns group %q already", account, group)
 		case !g.isOffered(now) || g.OfferTo.String != account:
-			return fault.New(wire.CodeNotOffered, "group %q is not offered to %s: its owner can offer it with: svcfs group hand-over GROUP ACCOUNT", group, account)
+			return fault.New(wire.CodeNotOffered, "group %q is not offered to %s: "+
+				"its owner can offer it with: svcfs group hand-over GROUP ACCOUNT", group, account)
 		case now.UnixNano() < g.OfferFrom.Int64:
-			return fault.New(wire.CodeNotOffered, "group %q can be accepted from %s on: until then its owner can take the offer back", group, timeText(time.Unix(0, g.OfferFrom.Int64)))
+			return fault.New(wire.CodeNotOffered,
+				"group %q can be accepted from %s on: until then its owner can take the offer back",
+				group, timeText(time.Unix(0, g.OfferFrom.Int64)))
 		}
 		if _, err := tx.ExecContext(ctx, "UPDATE groups SET owner = ? WHERE id = ?", account, group); err != nil {
 			return fmt.Errorf("change owner: %w", err)
 		}
-		_, err = tx.ExecContext(ctx, "UPDATE members SET role = ? WHERE group_id = ? AND account IN (?, ?)", wire.RoleWriter, group, account, g.Owner)
+		_, err = tx.ExecContext(ctx, "UPDATE members SET role = ? WHERE group_id = ? AND account IN (?, ?)",
+			wire.RoleWriter, group, account, g.Owner)
 		if err != nil {
 			return fmt.Errorf("change owner: %w", err)
 		}
@@ -146,7 +154,8 @@ func (gs *Groups) Accept(ctx context.Context, account string, req wire.GroupRequ
 		if err := forgetDeletions(ctx, tx, group, g.Owner); err != nil {
 			return err
 		}
-		_, err = gs.ledger.Charge(ctx, tx, chain.KindAccept, chain.Record{Kind: chain.KindAccept, Account: account, Group: group})
+		_, err = gs.ledger.Charge(ctx, tx, chain.KindAccept,
+			chain.Record{Kind: chain.KindAccept, Account: account, Group: group})
 		return err
 	})
 	return fmt.Sprintf("%s owns group '%s' now", account, group), err
@@ -176,7 +185,8 @@ func (gs *Groups) OfferAll(ctx context.Context, by, owner, member string) (out O
 		case err != nil:
 			return err
 		case !disabled:
-			return fault.New(wire.CodeConflict, "account %s can hand its groups over itself: disable it first with: svcd account disable NAME", owner)
+			return fault.New(wire.CodeConflict, "account %s can hand its groups over itself: "+
+				"disable it first with: svcd account disable NAME", owner)
 		}
 		if disabled, err = auth.IsDisabled(ctx, tx, member); err != nil {
 			return err

@@ -25,10 +25,12 @@ type State struct {
 	groups   map[string]*groupState
 	members  map[memberKey]*memberState
 	files    map[string]*fileState
-	folders  map[string]*folderState             // those recorded, by reference
-	pending  map[string]pendingState             // deletions that wait, by reference
-	names    map[string]*chain.Folders[string]   // of the living files and the folders, by group; nil = no folder was renamed so far
-	trash    map[memberKey]map[string]*fileState // of the files, those in the trash whose time ends, by the account that removed them, then by reference
+	folders  map[string]*folderState // those recorded, by reference
+	pending  map[string]pendingState // deletions that wait, by reference
+	// names are of the living files and the folders, by group; nil = no folder was renamed so far.
+	names map[string]*chain.Folders[string]
+	// trash has of the files those in the trash whose time ends, by the account that removed them, then by reference.
+	trash map[memberKey]map[string]*fileState
 }
 
 type pendingState struct {
@@ -98,8 +100,9 @@ type trashState struct {
 // because no row fits it.
 func (s *State) Apply(r *chain.Row) {
 	if s.accounts == nil {
-		*s = State{accounts: map[string]*accountState{}, groups: map[string]*groupState{}, members: map[memberKey]*memberState{}, files: map[string]*fileState{},
-			folders: map[string]*folderState{}, pending: map[string]pendingState{}, trash: map[memberKey]map[string]*fileState{}}
+		*s = State{accounts: map[string]*accountState{}, groups: map[string]*groupState{},
+			members: map[memberKey]*memberState{}, files: map[string]*fileState{}, folders: map[string]*folderState{},
+			pending: map[string]pendingState{}, trash: map[memberKey]map[string]*fileState{}}
 	}
 	s.applyToAccounts(r)
 	s.applyToGroup(r)
@@ -298,7 +301,8 @@ func number(text string) *int64 {
 
 func (s *State) applyToFile(r *chain.Row) {
 	if r.Kind == chain.KindRecord {
-		s.files[r.Ref] = &fileState{group: r.Group, txID: r.Tx, uploader: r.Account, hash: r.FileHash, name: r.Detail, contentType: r.Tag(chain.TagType), attributes: r.Tag(chain.TagAttributes), content: r.Tag(chain.TagContent),
+		s.files[r.Ref] = &fileState{group: r.Group, txID: r.Tx, uploader: r.Account, hash: r.FileHash, name: r.Detail,
+			contentType: r.Tag(chain.TagType), attributes: r.Tag(chain.TagAttributes), content: r.Tag(chain.TagContent),
 			seq: r.Seq, changed: r.Seq, named: r.Seq, timeNS: r.TimeNS,
 			versioned: r.Tag(chain.TagVersioned) == chain.Versioned}
 	}
@@ -407,7 +411,9 @@ func (s *State) Compare(ctx context.Context, tx *store.Tx) error {
 	if s.accounts == nil {
 		s.Apply(&chain.Row{})
 	}
-	for _, compare := range []func(context.Context, *store.Tx) error{s.compareAccounts, s.compareGroups, s.compareMembers, s.compareFiles, s.compareFolders, s.comparePending} {
+	for _, compare := range []func(context.Context, *store.Tx) error{
+		s.compareAccounts, s.compareGroups, s.compareMembers, s.compareFiles, s.compareFolders, s.comparePending,
+	} {
 		if err := compare(ctx, tx); err != nil {
 			return err
 		}
@@ -452,7 +458,8 @@ func pointed(n *int64) any {
 
 // compareTable compares the rows of a table with those that follow from the ledger. scan
 // reads a row and returns its key, and the facts to compare with a state.
-func compareTable[K comparable, V any](ctx context.Context, tx *store.Tx, table string, query store.Query, want map[K]V, scan func(*sql.Rows) (K, func(V) []fact, error)) error {
+func compareTable[K comparable, V any](ctx context.Context, tx *store.Tx, table string, query store.Query,
+	want map[K]V, scan func(*sql.Rows) (K, func(V) []fact, error)) error {
 	missing, err := compareRows(ctx, tx, table, query, want, scan)
 	if err != nil || len(missing) == 0 {
 		return err
@@ -465,7 +472,8 @@ func compareTable[K comparable, V any](ctx context.Context, tx *store.Tx, table 
 }
 
 // compareRows is compareTable, but returns missing rows.
-func compareRows[K comparable, V any](ctx context.Context, tx *store.Tx, table string, query store.Query, want map[K]V, scan func(*sql.Rows) (K, func(V) []fact, error)) (missing map[K]V, err error) {
+func compareRows[K comparable, V any](ctx context.Context, tx *store.Tx, table string, query store.Query,
+	want map[K]V, scan func(*sql.Rows) (K, func(V) []fact, error)) (missing map[K]V, err error) {
 	missing = maps.Clone(want)
 	for rows, err := range tx.Rows(ctx, query) {
 		if err != nil {
@@ -495,7 +503,8 @@ func compareRows[K comparable, V any](ctx context.Context, tx *store.Tx, table s
 }
 
 func (s *State) compareAccounts(ctx context.Context, tx *store.Tx) error {
-	return compareTable(ctx, tx, "accounts", "SELECT id, balance, key_generation, disabled_ns IS NOT NULL FROM accounts ORDER BY id", s.accounts,
+	return compareTable(ctx, tx, "accounts",
+		"SELECT id, balance, key_generation, disabled_ns IS NOT NULL FROM accounts ORDER BY id", s.accounts,
 		func(rows *sql.Rows) (id string, facts func(*accountState) []fact, err error) {
 			var balance string
 			var generation int64
@@ -506,47 +515,64 @@ func (s *State) compareAccounts(ctx context.Context, tx *store.Tx) error {
 				if generation == a.generations[1] {
 					want = generation
 				}
-				return []fact{{"balance", balance, a.balance.String()}, {"key_generation", generation, want}, {"disabled_ns IS NOT NULL", disabled, a.disabled}}
+				return []fact{{"balance", balance, a.balance.String()}, {"key_generation", generation, want},
+					{"disabled_ns IS NOT NULL", disabled, a.disabled}}
 			}, err
 		})
 }
 
 func (s *State) compareGroups(ctx context.Context, tx *store.Tx) error {
-	return compareTable(ctx, tx, "groups", `SELECT id, owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role,
-		pending_retention, pending_retention_ns, trash_days, trash_who, versions, COALESCE(pending_versions, ''), pending_versions_ns, format,
-		COALESCE(offer_to, ''), offer_from_ns, offer_until_ns, pending_end_ns, ended_ns FROM groups ORDER BY id`, s.groups,
+	return compareTable(ctx, tx, "groups", `SELECT id, owner, joinable, join_expires, join_max_uses, join_uses,
+		retention_days, key_version, join_role, pending_retention, pending_retention_ns, trash_days, trash_who,
+		versions, COALESCE(pending_versions, ''), pending_versions_ns, format,
+		COALESCE(offer_to, ''), offer_from_ns, offer_until_ns, pending_end_ns, ended_ns
+		FROM groups ORDER BY id`, s.groups,
 		func(rows *sql.Rows) (id string, facts func(*groupState) []fact, err error) {
 			var has groupState
-			var expires, maxUses, retention, pending, pendingNS, nextVersionsNS, offerFrom, offerUntil, end, ended sql.NullInt64
+			var expires, maxUses, retention, pending, pendingNS, nextVersionsNS sql.NullInt64
+			var offerFrom, offerUntil, end, ended sql.NullInt64
 			var versions string
-			err = rows.Scan(&id, &has.owner, &has.joinable, &expires, &maxUses, &has.uses, &retention, &has.keyVersion, &has.joinRole, &pending, &pendingNS,
-				&has.trashDays, &has.trashWho, &versions, &has.nextVersions, &nextVersionsNS, &has.format, &has.offerTo, &offerFrom, &offerUntil, &end, &ended)
+			err = rows.Scan(&id, &has.owner, &has.joinable, &expires, &maxUses, &has.uses,
+				&retention, &has.keyVersion, &has.joinRole, &pending, &pendingNS, &has.trashDays, &has.trashWho,
+				&versions, &has.nextVersions, &nextVersionsNS, &has.format,
+				&has.offerTo, &offerFrom, &offerUntil, &end, &ended)
 			return id, func(g *groupState) []fact {
-				facts := []fact{{"owner", has.owner, g.owner}, {"joinable", has.joinable, g.joinable}, {"join_expires", null(expires), pointed(g.expires)},
-					{"join_uses", has.uses, g.uses}, {"retention_days", null(retention), pointed(g.retention)}, {"key_version", has.keyVersion, g.keyVersion},
-					{"pending_retention", null(pending), pointed(g.pending)}, {"pending_retention_ns", null(pendingNS), pointed(g.pendingNS)},
-					{"join_role", has.joinRole, g.joinRole}, {"trash_days", has.trashDays, g.trashDays}, {"trash_who", has.trashWho, g.trashWho},
-					{"versions", versions, g.versions.String()}, {"pending_versions", has.nextVersions, g.nextVersions},
-					{"pending_versions_ns", null(nextVersionsNS), pointed(g.nextVersionsNS)}, {"format", has.format, g.format}, {"join_max_uses", null(maxUses), pointed(g.maxUses)},
-					{"offer_to", has.offerTo, g.offerTo}, {"offer_from_ns", null(offerFrom), pointed(g.offerFrom)}, {"offer_until_ns", null(offerUntil), pointed(g.offerUntil)},
-					{"pending_end_ns", null(end), pointed(g.end)}, {"ended_ns", null(ended), pointed(g.ended)}}
-				return facts
+				return []fact{
+					{"owner", has.owner, g.owner}, {"joinable", has.joinable, g.joinable},
+					{"join_expires", null(expires), pointed(g.expires)}, {"join_uses", has.uses, g.uses},
+					{"retention_days", null(retention), pointed(g.retention)},
+					{"key_version", has.keyVersion, g.keyVersion},
+					{"pending_retention", null(pending), pointed(g.pending)},
+					{"pending_retention_ns", null(pendingNS), pointed(g.pendingNS)},
+					{"join_role", has.joinRole, g.joinRole}, {"trash_days", has.trashDays, g.trashDays},
+					{"trash_who", has.trashWho, g.trashWho}, {"versions", versions, g.versions.String()},
+					{"pending_versions", has.nextVersions, g.nextVersions},
+					{"pending_versions_ns", null(nextVersionsNS), pointed(g.nextVersionsNS)},
+					{"format", has.format, g.format}, {"join_max_uses", null(maxUses), pointed(g.maxUses)},
+					{"offer_to", has.offerTo, g.offerTo}, {"offer_from_ns", null(offerFrom), pointed(g.offerFrom)},
+					{"offer_until_ns", null(offerUntil), pointed(g.offerUntil)},
+					{"pending_end_ns", null(end), pointed(g.end)}, {"ended_ns", null(ended), pointed(g.ended)},
+				}
 			}, err
 		})
 }
 
 func (s *State) compareMembers(ctx context.Context, tx *store.Tx) error {
-	return compareTable(ctx, tx, "members", "SELECT group_id, account, since, role FROM members ORDER BY group_id, account", s.members,
+	return compareTable(ctx, tx, "members",
+		"SELECT group_id, account, since, role FROM members ORDER BY group_id, account", s.members,
 		func(rows *sql.Rows) (k memberKey, facts func(*memberState) []fact, err error) {
 			var has memberState
 			err = rows.Scan(&k.group, &k.account, &has.since, &has.role)
-			return k, func(m *memberState) []fact { return []fact{{"since", has.since, m.since}, {"role", has.role, m.role}} }, err
+			return k, func(m *memberState) []fact {
+				return []fact{{"since", has.since, m.since}, {"role", has.role, m.role}}
+			}, err
 		})
 }
 
 func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
-	return compareTable(ctx, tx, "files", `SELECT ref, group_id, seq, changed_seq, named_seq, tx_id, uploader, file_hash, time_ns, filename, content_type,
-		deleted_ns, deleted_by, deleted_why, trash_ns, trash_by, trash_until_ns, key_id IS NOT NULL, attributes, versioned, content,
+	return compareTable(ctx, tx, "files", `SELECT ref, group_id, seq, changed_seq, named_seq, tx_id, uploader,
+		file_hash, time_ns, filename, content_type, deleted_ns, deleted_by, deleted_why,
+		trash_ns, trash_by, trash_until_ns, key_id IS NOT NULL, attributes, versioned, content,
 		(SELECT sealed FROM openings WHERE openings.seq = files.seq), blob_size FROM files ORDER BY seq, ref`, s.files,
 		func(rows *sql.Rows) (ref string, facts func(*fileState) []fact, err error) {
 			var has fileState
@@ -555,8 +581,10 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 			var hasKey bool
 			var opening []byte
 			var blobSize int64
-			err = rows.Scan(&ref, &has.group, &has.seq, &has.changed, &has.named, &has.txID, &has.uploader, &has.hash, &has.timeNS, &has.name, &has.contentType,
-				&deletedNS, &by, &why, &trashNS, &trashBy, &trashUntil, &hasKey, &has.attributes, &has.versioned, &has.content, &opening, &blobSize)
+			err = rows.Scan(&ref, &has.group, &has.seq, &has.changed, &has.named, &has.txID, &has.uploader,
+				&has.hash, &has.timeNS, &has.name, &has.contentType, &deletedNS, &by, &why,
+				&trashNS, &trashBy, &trashUntil, &hasKey, &has.attributes, &has.versioned, &has.content,
+				&opening, &blobSize)
 			return ref, func(f *fileState) []fact {
 				var deleted chain.Row
 				if f.deleted != nil {
@@ -566,25 +594,34 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 				if f.trash != nil {
 					trash = *f.trash
 				}
-				return []fact{{"group_id", has.group, f.group}, {"seq", has.seq, f.seq}, {"changed_seq", has.changed, f.changed}, {"named_seq", has.named, f.named}, {"tx_id", has.txID, f.txID},
-					{"uploader", has.uploader, f.uploader}, {"file_hash", has.hash, f.hash}, {"time_ns", has.timeNS, f.timeNS},
-					{"deleted_ns IS NOT NULL", deletedNS.Valid, f.deleted != nil}, {"deleted_ns", deletedNS.Int64, deleted.TimeNS},
-					{"deleted_by", by.String, deleted.Account}, {"deleted_why", why.String, deleted.Detail}, {"key_id IS NOT NULL", hasKey, f.deleted == nil},
-					{"trash_ns IS NOT NULL", trashNS.Valid, f.trash != nil}, {"trash_ns", trashNS.Int64, trash.since}, {"trash_by", trashBy.String, trash.by},
-					{"trash_until_ns", null(trashUntil), pointed(trash.until)}, {"attributes", has.attributes, f.attributes}, {"content", has.content, f.content},
-					{"its opening is wiped", len(bytes.Trim(opening, "\x00")) == 0, f.deleted != nil}, {"the size of its blob is wiped", f.deleted == nil || blobSize == 0, true},
-					{"versioned", has.versioned, f.versioned}, {"filename", has.name, f.name}, {"content_type", has.contentType, f.contentType}}
+				return []fact{
+					{"group_id", has.group, f.group}, {"seq", has.seq, f.seq}, {"changed_seq", has.changed, f.changed},
+					{"named_seq", has.named, f.named}, {"tx_id", has.txID, f.txID},
+					{"uploader", has.uploader, f.uploader}, {"file_hash", has.hash, f.hash},
+					{"time_ns", has.timeNS, f.timeNS}, {"deleted_ns IS NOT NULL", deletedNS.Valid, f.deleted != nil},
+					{"deleted_ns", deletedNS.Int64, deleted.TimeNS}, {"deleted_by", by.String, deleted.Account},
+					{"deleted_why", why.String, deleted.Detail}, {"key_id IS NOT NULL", hasKey, f.deleted == nil},
+					{"trash_ns IS NOT NULL", trashNS.Valid, f.trash != nil}, {"trash_ns", trashNS.Int64, trash.since},
+					{"trash_by", trashBy.String, trash.by}, {"trash_until_ns", null(trashUntil), pointed(trash.until)},
+					{"attributes", has.attributes, f.attributes}, {"content", has.content, f.content},
+					{"its opening is wiped", len(bytes.Trim(opening, "\x00")) == 0, f.deleted != nil},
+					{"the size of its blob is wiped", f.deleted == nil || blobSize == 0, true},
+					{"versioned", has.versioned, f.versioned}, {"filename", has.name, f.name},
+					{"content_type", has.contentType, f.contentType},
+				}
 			}, err
 		})
 }
 
 func (s *State) compareFolders(ctx context.Context, tx *store.Tx) error {
-	return compareTable(ctx, tx, "folders", "SELECT ref, group_id, account, seq, time_ns, path FROM folders ORDER BY seq, ref", s.folders,
+	return compareTable(ctx, tx, "folders",
+		"SELECT ref, group_id, account, seq, time_ns, path FROM folders ORDER BY seq, ref", s.folders,
 		func(rows *sql.Rows) (ref string, facts func(*folderState) []fact, err error) {
 			var has folderState
 			err = rows.Scan(&ref, &has.group, &has.account, &has.seq, &has.timeNS, &has.path)
 			return ref, func(d *folderState) []fact {
-				return []fact{{"group_id", has.group, d.group}, {"account", has.account, d.account}, {"seq", has.seq, d.seq}, {"time_ns", has.timeNS, d.timeNS}, {"path", has.path, d.path}}
+				return []fact{{"group_id", has.group, d.group}, {"account", has.account, d.account},
+					{"seq", has.seq, d.seq}, {"time_ns", has.timeNS, d.timeNS}, {"path", has.path, d.path}}
 			}, err
 		})
 }
@@ -592,12 +629,14 @@ func (s *State) compareFolders(ctx context.Context, tx *store.Tx) error {
 // comparePending compares the pending deletions: the ledger must have a request for
 // each. A deletion that was cancelled has no row.
 func (s *State) comparePending(ctx context.Context, tx *store.Tx) error {
-	_, err := compareRows(ctx, tx, "pending_deletions", "SELECT ref, group_id, account, due_ns FROM pending_deletions ORDER BY ref", s.pending,
+	_, err := compareRows(ctx, tx, "pending_deletions",
+		"SELECT ref, group_id, account, due_ns FROM pending_deletions ORDER BY ref", s.pending,
 		func(rows *sql.Rows) (ref string, facts func(pendingState) []fact, err error) {
 			var has pendingState
 			err = rows.Scan(&ref, &has.group, &has.account, &has.due)
 			return ref, func(p pendingState) []fact {
-				return []fact{{"group_id", has.group, p.group}, {"account", has.account, p.account}, {"due_ns", has.due, p.due}}
+				return []fact{{"group_id", has.group, p.group}, {"account", has.account, p.account},
+					{"due_ns", has.due, p.due}}
 			}, err
 		})
 	return err
