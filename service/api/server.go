@@ -100,8 +100,12 @@ func New(d Deps) (http.Handler, error) {
 		work: semaphore.NewWeighted(int64(workPerCore * runtime.GOMAXPROCS(0)))}
 	d.Files.Limit(files.Limits{Memory: s.holdForFile, Turn: s.turn})
 	s.tools = s.operations()
-	reads := map[string]web.Transfer{wire.PathReadBlob + "{ticket}": s.getBlob, wire.PathBlocks + "{ticket}": s.getBlocks,
-		wire.PathTiles + "{ticket}/{tile...}": s.getTile, wire.PathManifest + "{ticket}": s.getManifest}
+	reads := map[string]web.Transfer{
+		wire.PathReadBlob + "{ticket}":        s.getBlob,
+		wire.PathBlocks + "{ticket}":          s.getBlocks,
+		wire.PathTiles + "{ticket}/{tile...}": s.getTile,
+		wire.PathManifest + "{ticket}":        s.getManifest,
+	}
 	page, err := web.New(d.Deps, s.refuse, s.admitPage,
 		web.API{Operations: s.tools, Reads: reads, Part: s.putPart, Record: s.putPlain})
 	if err != nil {

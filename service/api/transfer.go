@@ -101,7 +101,7 @@ const (
 )
 
 // ticketBody is the content of a raw transfer ticket. A ticket is signed, and good only
-// together with a session token of the same account.
+// for its account, which signs in with each request.
 type ticketBody struct {
 	Account string `json:"a"`
 	Group   string `json:"g"`

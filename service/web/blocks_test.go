@@ -368,13 +368,16 @@ func TestContentOfThePageIsForMembers(t *testing.T) {
 			if !slices.Equal(got, []int{200, 404, 401}) {
 				t.Errorf("%s: %v of a member with his ticket, a stranger and nobody", address, got)
 			}
-			if status, body := read(member, strings.TrimPrefix(address, ofPage), ""); status != http.StatusUnauthorized {
+			status, body := read(member, strings.TrimPrefix(address, ofPage), "")
+			if status != http.StatusUnauthorized {
 				t.Errorf("%s of programs in a session: %d %s", address, status, body)
 			}
 		}
-		for _, address := range []string{wire.PathBlocks + inOnePiece, wire.PathManifest + inOnePiece,
-			wire.PathTiles + inOnePiece + "/tile/8/0/000.p/3", wire.PathReadBlob + inBlocks, wire.PathTiles + inBlocks + "/",
-			wire.PathTiles + inBlocks + "/tile/8/0/000", wire.PathBlocks + "none", wire.PathReadBlob + "none.none"} {
+		for _, address := range []string{
+			wire.PathBlocks + inOnePiece, wire.PathManifest + inOnePiece, wire.PathReadBlob + inBlocks,
+			wire.PathTiles + inOnePiece + "/tile/8/0/000.p/3", wire.PathTiles + inBlocks + "/tile/8/0/000",
+			wire.PathTiles + inBlocks + "/", wire.PathBlocks + "none", wire.PathReadBlob + "none.none",
+		} {
 			if got, body := read(member, ofPage+address, ""); got != http.StatusNotFound {
 				t.Errorf("%s: %d %s", address, got, body)
 			}
@@ -385,7 +388,8 @@ func TestContentOfThePageIsForMembers(t *testing.T) {
 			}
 		}
 		status, last := read(member, addresses[0], "bytes=131155-")
-		if _, all := read(member, addresses[0], ""); status != http.StatusPartialContent || len(all) != 131157 || last != all[131155:] {
+		_, all := read(member, addresses[0], "")
+		if status != http.StatusPartialContent || len(all) != 131157 || last != all[131155:] {
 			t.Errorf("from a byte on: %d with %d of %d bytes", status, len(last), len(all))
 		}
 		s.post(alice.signedIn(), "tools/revoke_group_member", object{"group_id": "team", "member_id": bob.id})

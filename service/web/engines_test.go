@@ -201,7 +201,8 @@ func TestPageRulesOnBothEngines(t *testing.T) {
 		alice, bob := s.user("alice", "10"), s.user("bob", "10")
 		a, b := alice.signedIn(), bob.signedIn()
 		until := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(d).UnixNano(), 10) }
-		s.post(a, "tools/create_hackathon_group", object{"group_id": "open", "expires_at": until(time.Hour), "max_uses": 1})
+		s.post(a, "tools/create_hackathon_group",
+			object{"group_id": "open", "expires_at": until(time.Hour), "max_uses": 1})
 		s.post(a, "tools/register_group", object{"group_id": "closed"})
 		if open := list(s.get(b, "groups")["open"]); len(open) != 1 || open[0]["id"] != "open" || open[0]["role"] != "" {
 			t.Errorf("open to bob: %v", open)
@@ -235,21 +236,27 @@ func TestPageRulesOnBothEngines(t *testing.T) {
 			{"remove_file", object{"group_id": "closed", "filename": "x", "seq": 9}},
 			{"prepare_retrieve", object{"group_id": "closed", "ipfs_hash": "x"}},
 		} {
-			if status, body := do(t, b, s.page(http.MethodPost, "tools/"+refused.op, refused.body)); status != http.StatusForbidden {
+			status, body := do(t, b, s.page(http.MethodPost, "tools/"+refused.op, refused.body))
+			if status != http.StatusForbidden {
 				t.Errorf("%s %v by another: %d %s", refused.op, refused.body, status, body)
 			}
 		}
-		for _, path := range []string{"group?group=closed", "folder?group=closed", "file?group=closed&name=x", "trash?group=closed"} {
+		for _, path := range []string{
+			"group?group=closed", "folder?group=closed", "file?group=closed&name=x", "trash?group=closed",
+		} {
 			if status, body := do(t, b, s.page(http.MethodGet, path, nil)); status != http.StatusForbidden {
 				t.Errorf("%s by an outsider: %d %s", path, status, body)
 			}
 		}
 		for op, bad := range map[string]object{
-			"register_group": {"group_id": "open"}, "create_hackathon_group": {"group_id": "none", "expires_at": until(-time.Hour)},
-			"join_group": {"group_id": 5}, "close_hackathon_join": {"group_id": "open", "other": 1},
-			"add_group_member": {"group_id": "open", "member_id": "not a name"},
+			"register_group":         {"group_id": "open"},
+			"create_hackathon_group": {"group_id": "none", "expires_at": until(-time.Hour)},
+			"join_group":             {"group_id": 5},
+			"close_hackathon_join":   {"group_id": "open", "other": 1},
+			"add_group_member":       {"group_id": "open", "member_id": "not a name"},
 		} {
-			if status, body := do(t, a, s.page(http.MethodPost, "tools/"+op, bad)); status < 400 || status > 409 || !strings.Contains(body, `"error"`) {
+			status, body := do(t, a, s.page(http.MethodPost, "tools/"+op, bad))
+			if status < 400 || status > 409 || !strings.Contains(body, `"error"`) {
 				t.Errorf("%s: %d %s", op, status, body)
 			}
 		}

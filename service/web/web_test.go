@@ -330,9 +330,9 @@ func TestThreat36StateChangesNeedProof(t *testing.T) {
 func operationsOfThePage() []string {
 	return []string{
 		"auth_status", "register_group", "delete_group", "add_group_member", "revoke_group_member", "leave_group",
-		"offer_group", "accept_group", "join_group", "create_hackathon_group", "close_hackathon_join", "get_pending_destruction",
-		"keep_files", "set_group_retention", "get_trash", "set_group_trash", "remove_file", "restore_file",
-		"set_group_versions", "try_group_versions", "prepare_retrieve",
+		"offer_group", "accept_group", "join_group", "create_hackathon_group", "close_hackathon_join",
+		"get_pending_destruction", "keep_files", "set_group_retention", "get_trash", "set_group_trash", "remove_file",
+		"restore_file", "set_group_versions", "try_group_versions", "prepare_retrieve",
 	}
 }
 
@@ -352,7 +352,8 @@ func TestSessionDoesWhatThePageDoes(t *testing.T) {
 	const ofPage = "/account/api" + wire.PathTools
 	key := http.Header{wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {alice.id}}
 	for _, op := range operationsOfThePage() {
-		if status, body := post(c, ofPage+op, nil); status == http.StatusUnauthorized || strings.Contains(body, wire.CodeUnsupported) {
+		status, body := post(c, ofPage+op, nil)
+		if status == http.StatusUnauthorized || strings.Contains(body, wire.CodeUnsupported) {
 			t.Errorf("%s in a session: %d %s", op, status, body)
 		}
 		if status, body := post(client(t), ofPage+op, key); status != http.StatusUnauthorized {
@@ -368,7 +369,8 @@ func TestSessionDoesWhatThePageDoes(t *testing.T) {
 		wire.OpGetGroupFormat, wire.OpSetGroupFormat, wire.OpGetGroupVersions, wire.OpGetGroupMembers,
 		wire.OpGetStorage, wire.OpGetOwnedGroups, wire.OpGetMemberGroups, wire.OpGetGroupTransactions, wire.OpWatch, "",
 	} {
-		if status, body := post(c, ofPage+op, nil); status != http.StatusNotFound || !strings.Contains(body, wire.CodeUnsupported) {
+		status, body := post(c, ofPage+op, nil)
+		if status != http.StatusNotFound || !strings.Contains(body, wire.CodeUnsupported) {
 			t.Errorf("%s in a session: %d %s", op, status, body)
 		}
 	}
