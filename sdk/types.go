@@ -69,38 +69,13 @@ func parseDigest(s string) (Digest, error) {
 // String returns 64 lower-case hex digits.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// Secret is a credential. It prints as "redacted" in every format verb, in JSON and in
-// logs; only Reveal returns its bytes. Its memory is never swapped, as far as the memory
-// limit allows (package locked). Two secrets are equal only if one is a copy of the other.
-type Secret struct {
-	redacted
-	memory *locked.Bytes
-}
-
-type redacted = locked.Redacted
+// Secret is a credential. It prints as "redacted" in every format verb, in JSON and in logs; only its
+// method Reveal returns its bytes. Its memory is never swapped, as far as the memory limit allows.
+// Two secrets are equal only if one is a copy of the other.
+type Secret = locked.Secret
 
 // NewSecret returns a secret with a copy of value. "" gives the zero Secret.
-func NewSecret(value string) Secret {
-	if value == "" {
-		return Secret{}
-	}
-	memory := locked.Copy([]byte(value))
-	return Secret{memory: &memory}
-}
-
-// Reveal returns a copy of the credential itself. Never print or store the result.
-func (s Secret) Reveal() string {
-	if s.IsZero() {
-		return ""
-	}
-	return string(s.memory.Slice())
-}
-
-// IsZero reports whether there is no credential.
-func (s Secret) IsZero() bool { return s.memory == nil }
-
-// String returns "redacted".
-func (s Secret) String() string { return "redacted" }
+func NewSecret(value string) Secret { return locked.NewSecret(value) }
 
 // Role is the role of a member in a group.
 type Role = wire.Role

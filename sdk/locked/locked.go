@@ -51,3 +51,33 @@ func New(n int) Bytes {
 
 // Slice returns the secret itself, not a copy. The caller must not keep it.
 func (b Bytes) Slice() []byte { return b.memory }
+
+// Secret is a credential, such as an API key. Two secrets are equal only if one is a copy of the other.
+// The zero value is none.
+type Secret struct {
+	redacted
+	memory *Bytes
+}
+
+// NewSecret returns a secret with a copy of value. "" gives the zero Secret.
+func NewSecret(value string) Secret {
+	if value == "" {
+		return Secret{}
+	}
+	memory := Copy([]byte(value))
+	return Secret{memory: &memory}
+}
+
+// Reveal returns a copy of the credential itself. Never print or store the result.
+func (s Secret) Reveal() string {
+	if s.IsZero() {
+		return ""
+	}
+	return string(s.memory.Slice())
+}
+
+// IsZero reports whether there is no credential.
+func (s Secret) IsZero() bool { return s.memory == nil }
+
+// String returns "redacted".
+func (s Secret) String() string { return "redacted" }
