@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -28,7 +30,7 @@ func (c *Client) authStatus(ctx context.Context, g GroupID) (AuthStatus, error) 
 		return AuthStatus{}, c.wrap("ask status", g, "", err)
 	}
 	return AuthStatus{Authenticated: a.Authenticated, Account: AccountID(a.AccountID), Group: GroupID(a.GroupID),
-		Authorized: a.AuthorizedForGroup != nil && *a.AuthorizedForGroup, Role: a.Role, Detail: c.scrub(a.AuthError)}, nil
+		Authorized: a.AuthorizedForGroup != nil && *a.AuthorizedForGroup, Role: a.Role, Detail: c.calls.Scrub(a.AuthError)}, nil
 }
 
 // Groups lists the groups that the caller owns or belongs to, sorted by id. It sends two
@@ -115,12 +117,12 @@ func (c *Client) groupPages(ctx context.Context, op string) (all roleList[GroupI
 		}
 		last := string(page.names[len(page.names)-1])
 		if last == request.After || len(all.names) >= maxGroups {
-			return all, malformed(errors.New("the list has no end"))
+			return all, call.Malformed(errors.New("the list has no end"))
 		}
 		request.After = last
 	}
 	if len(all.roles) != 0 && len(all.roles) != len(all.names) {
-		return all, malformed(errors.New("the list lacks a role for some name"))
+		return all, call.Malformed(errors.New("the list lacks a role for some name"))
 	}
 	return all, nil
 }
@@ -130,7 +132,8 @@ func (c *Client) groupPages(ctx context.Context, op string) (all roleList[GroupI
 // service answers.
 func (c *Client) Health(ctx context.Context) error {
 	var any json.RawMessage
-	return c.wrap("ask health", "", "", c.get(ctx, c.cfg.MCPURL+wire.PathHealth, &any))
+	return c.wrap("ask health", "", "", c.calls.Do(ctx, call.Call{Kind: call.Once, Method: http.MethodGet,
+		URL: c.cfg.MCPURL + wire.PathHealth, Answer: call.Document(&any)}))
 }
 
 // needOurs returns an error if the service does not speak our dialect. does completes the

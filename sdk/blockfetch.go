@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 )
 
 const (
@@ -68,7 +69,7 @@ func (b *Blocks) fetchRange(ctx context.Context, first, count int64, into func(b
 	if b.life.Err() != nil {
 		return fs.ErrClosed
 	}
-	ctx, cancel := context.WithCancel(bridging(ctx))
+	ctx, cancel := context.WithCancel(call.Bridging(ctx))
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
 	f := &fetching{b: b, into: into, done: done, next: first, end: first + count, room: make(chan struct{}, sealedAhead), stop: cancel}
@@ -112,71 +113,53 @@ func (f *fetching) prefetchLeaves(ctx context.Context, group int64) {
 
 // receiveAll receives all blocks. It goes on as long as each lost connection brought some.
 func (f *fetching) receiveAll(ctx context.Context) error {
-	advanced := func(err error, before int64) bool {
-		_, passes := passingBlocks(err)
-		return passes && f.next > before && ctx.Err() == nil
-	}
 	for sealed := f.b.start.take(ctx, f.next); sealed != nil; sealed = f.b.start.take(ctx, f.next) {
 		if err := f.receive(ctx, bytes.NewReader(sealed)); err != nil || f.next == f.end {
 			return err
 		}
 	}
-	for {
-		began := f.next
-		err := f.b.c.retry(ctx, func(ctx context.Context) error {
-			for {
-				before := f.next
-				if err := f.request(ctx); !advanced(err, before) {
-					return err
-				}
-			}
-		})
-		if !advanced(err, began) {
-			return err
-		}
-	}
+	return f.b.c.calls.Resume(ctx, call.Free, func() int64 { return f.next }, f.request)
 }
 
 // request asks for the blocks that have not arrived.
 func (f *fetching) request(ctx context.Context) error {
 	l := f.b.layout
 	from, to := l.Offset(f.next), l.Offset(f.end-1)+l.Sealed(f.end-1)
-	out := outgoing{header: http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", from, to-1)}}}
-	return f.b.c.authorized(ctx, func(token Secret) error {
-		return f.b.c.transfer(ctx, http.MethodGet, f.b.dataURL, token, out, func(resp *http.Response, in io.Reader) error {
+	return f.b.c.calls.Do(ctx, call.Call{Kind: call.Once, Method: http.MethodGet, Path: f.b.dataURL, Long: true,
+		Header: http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", from, to-1)}},
+		Answer: func(resp *http.Response) error {
 			if err := f.b.checkRange(resp, from, to); err != nil {
 				return err
 			}
 			for f.next < f.end {
-				if err := f.receive(ctx, in); err != nil {
+				if err := f.receive(ctx, resp.Body); err != nil {
 					return err
 				}
 			}
-			if n, _ := io.ReadFull(in, make([]byte, 1)); n != 0 {
-				return malformed(errors.New("more data than asked for"))
+			if n, _ := io.ReadFull(resp.Body, make([]byte, 1)); n != 0 {
+				return call.Malformed(errors.New("more data than asked for"))
 			}
 			return nil
-		})
-	})
+		}})
 }
 
 // checkRange checks that an answer is the range that was asked for, of the same file as before.
 func (b *Blocks) checkRange(resp *http.Response, from, to int64) error {
 	if resp.StatusCode != http.StatusPartialContent {
-		return malformed(fmt.Errorf("status %d to a request for a range", resp.StatusCode))
+		return call.Malformed(fmt.Errorf("status %d to a request for a range", resp.StatusCode))
 	}
 	want := fmt.Sprintf("bytes %d-%d/%d", from, to-1, b.layout.SealedBytes())
 	if got := resp.Header.Get("Content-Range"); got != want {
-		return malformed(fmt.Errorf("range %s, and %s was asked for", quote(got), quote(want)))
+		return call.Malformed(fmt.Errorf("range %s, and %s was asked for", quote(got), quote(want)))
 	}
 	if resp.ContentLength >= 0 && resp.ContentLength != to-from {
-		return malformed(fmt.Errorf("data of %d bytes for a range of %d", resp.ContentLength, to-from))
+		return call.Malformed(fmt.Errorf("data of %d bytes for a range of %d", resp.ContentLength, to-from))
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	etag := resp.Header.Get("Etag")
 	if b.etag != "" && etag != b.etag {
-		return malformed(errors.New("the data changed while the file was open"))
+		return call.Malformed(errors.New("the data changed while the file was open"))
 	}
 	b.etag = etag
 	return nil
@@ -187,7 +170,7 @@ func (f *fetching) receive(ctx context.Context, in io.Reader) error {
 	select {
 	case f.room <- struct{}{}:
 	case <-ctx.Done():
-		return ended(ctx)
+		return call.Ended(ctx)
 	}
 	s := sealedBlock{f.next, f.b.c.sealed(f.b.layout)}
 	*s.bytes = (*s.bytes)[:f.b.layout.Sealed(s.block)]
@@ -244,7 +227,7 @@ type opener struct {
 func (f *fetching) open(ctx context.Context, s sealedBlock, o *opener) error {
 	defer f.drop(s)
 	if ctx.Err() != nil {
-		return ended(ctx)
+		return call.Ended(ctx)
 	}
 	leaf := format.Leaf(*s.bytes)
 	group, err := f.b.tree.group(ctx, s.block/groupLeaves)
@@ -252,7 +235,7 @@ func (f *fetching) open(ctx context.Context, s sealedBlock, o *opener) error {
 		return err
 	}
 	if leaf != group[s.block%groupLeaves] {
-		return malformed(fmt.Errorf("block %d is not the one that the ledger recorded: it was changed after its upload", s.block))
+		return call.Malformed(fmt.Errorf("block %d is not the one that the ledger recorded: it was changed after its upload", s.block))
 	}
 	if run := f.b.manifest.Find(s.block); run != o.run {
 		key, err := f.b.partKey(run)

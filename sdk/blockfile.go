@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"sync"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/mem"
 )
 
@@ -92,7 +93,7 @@ func (f *blockFile) use(block, last int64) (*heldBlock, error) {
 		case done && failed == nil:
 			return h, nil
 		case f.ctx.Err() != nil:
-			err = f.b.c.wrap("read", f.b.group, f.b.entry.Ref, ended(f.ctx))
+			err = f.b.c.wrap("read", f.b.group, f.b.entry.Ref, call.Ended(f.ctx))
 		case !errors.Is(failed, context.Canceled): // else it was dropped as this call asked for it
 			err = failed
 		}

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -13,9 +14,9 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -158,24 +159,16 @@ func (u *BlockUpload) PutPart(ctx context.Context, blocks format.Extents,
 // putPart is PutPart without a copy: plain returns a block, which is read until the next call.
 func (u *BlockUpload) putPart(ctx context.Context, blocks format.Extents,
 	plain func(block int64) ([]byte, error)) error {
-	ctx = bridging(ctx)
+	ctx = call.Bridging(ctx)
 	u.mu.Lock()
 	s := &sendingPart{u: u, left: slices.Clone(blocks), plain: plain, order: u.order}
 	u.order++
 	u.mu.Unlock()
 	defer s.sure()
+	arrived := func() int64 { return -s.left.Blocks() }
 	for len(s.left) > 0 {
-		before := s.left.Blocks()
-		err := u.c.retryWhen(ctx, s.passing, s.step)
-		switch {
-		case err == nil:
-			continue
-		case s.failed != nil:
-			return s.failed
-		}
-		// If blocks arrived since, the connection is bad, but not dead.
-		if _, passes := passingBlocks(err); !passes || ctx.Err() != nil || s.left.Blocks() == before {
-			return err
+		if err := u.c.calls.Resume(ctx, call.Asked, arrived, s.step); err != nil {
+			return cmp.Or(s.failed, err)
 		}
 	}
 	return nil
@@ -190,18 +183,6 @@ type sendingPart struct {
 	unsure *attempt // the last one, if it is not known whether it arrived
 	taken  int      // how often a new part was said to be there
 	failed error    // of plain
-	stood  bool     // the last attempt stood still, and nothing has arrived since
-}
-
-// passing reports whether a fault is temporary. The first transfer that stands still is, because
-// it may have arrived; the second one is not, unless blocks arrived between them.
-func (s *sendingPart) passing(err error) (pause time.Duration, passes bool) {
-	if errors.Is(err, errTooSlow) {
-		stood := s.stood
-		s.stood = true
-		return 0, !stood
-	}
-	return passing(err)
 }
 
 // errPlain ends the tries after an error of plain, which may look like that of a connection.
@@ -290,9 +271,9 @@ func (s *sendingPart) send(ctx context.Context, n int64) (*attempt, error) {
 		}
 		return a, err
 	}
-	var refused *answerError
+	var refused *call.Refusal
 	switch isAnswer := errors.As(err, &refused); {
-	case isAnswer && refused.code == wire.CodePartExists && s.taken < maxTaken: // a request that was repeated below
+	case isAnswer && refused.Code == wire.CodePartExists && s.taken < maxTaken: // a request that was repeated below
 		s.taken++
 		s.unsure, err = a, nil
 	case !isAnswer || isOutcomeUnknown(err):
@@ -362,7 +343,7 @@ func (a *attempt) isSealed() bool { return int64(len(a.leaves)) == a.blocks.Bloc
 
 // arrived notes that an attempt with the first of the blocks that are left has arrived.
 func (s *sendingPart) arrived(a *attempt) {
-	s.left, s.stood = withoutFirst(s.left, a.blocks.Blocks()), false
+	s.left = withoutFirst(s.left, a.blocks.Blocks())
 	s.u.mu.Lock()
 	delete(s.u.attempts, a.id)
 	s.u.enter(&sentPart{id: a.id, key: a.key, blocks: a.blocks, root: format.RootOf(a.leaves), leaves: a.leaves,
@@ -379,11 +360,11 @@ func (u *BlockUpload) judge(a *attempt, p wire.Part) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if p.ID != a.id.String() || p.Blocks != a.blocks.String() || !a.isSealed() {
-		return malformed(fmt.Errorf("part %.40s has blocks %.60s, and %.60s were sent as part %s", p.ID, p.Blocks,
+		return call.Malformed(fmt.Errorf("part %.40s has blocks %.60s, and %.60s were sent as part %s", p.ID, p.Blocks,
 			a.blocks, a.id))
 	}
 	if root := format.RootOf(a.leaves); hex.EncodeToString(root[:]) != p.ETag {
-		return malformed(fmt.Errorf("part %s has other bytes than those that were sent", p.ID))
+		return call.Malformed(fmt.Errorf("part %s has other bytes than those that were sent", p.ID))
 	}
 	return nil
 }
@@ -391,7 +372,7 @@ func (u *BlockUpload) judge(a *attempt, p wire.Part) error {
 // ask asks whether the unsure attempt arrived.
 func (s *sendingPart) ask(ctx context.Context) error {
 	a := s.unsure
-	list, err := s.u.listParts(ctx, a.id.String())
+	list, err := s.u.listParts(ctx, call.Once, a.id.String())
 	if err != nil {
 		return err
 	}
@@ -411,49 +392,28 @@ func (u *BlockUpload) put(ctx context.Context, a *attempt, seal *sealing) (store
 		"blocks": {a.blocks.String()}}
 	count := u.meter.body()
 	defer count.end()
-	body := outgoing{kind: "application/octet-stream", length: seal.length(), open: seal.open, query: query.Encode(),
-		sent: count.sent}
-	err = u.c.authorized(ctx, func(token Secret) error {
-		return u.c.transfer(ctx, http.MethodPut, wire.PathParts+u.id+"/"+a.id.String(), token, body,
-			func(resp *http.Response, in io.Reader) error {
-				raw, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
-				if err != nil {
-					return err
-				}
-				return u.c.decodeResult(raw, &stored)
-			})
-	})
+	err = u.c.calls.Do(ctx, call.Call{Kind: call.Once, Method: http.MethodPut,
+		Path: wire.PathParts + u.id + "/" + a.id.String(), Query: query.Encode(), Long: true, Progress: count.sent,
+		Body: &call.Body{Length: seal.length(), Open: seal.open}, Answer: u.c.result(call.MaxAnswer, &stored)})
 	return stored, err
 }
 
 // listParts asks which parts the service has: the one with an id, "" = all.
-func (u *BlockUpload) listParts(ctx context.Context, id string) ([]wire.Part, error) {
+func (u *BlockUpload) listParts(ctx context.Context, kind call.Kind, id string) ([]wire.Part, error) {
 	var query string
 	if id != "" {
 		query = url.Values{"part": {id}}.Encode()
 	}
 	var answer wire.PartsResult
-	err := u.c.authorized(ctx, func(token Secret) error {
-		return u.c.transfer(ctx, http.MethodGet, wire.PathParts+u.id, token, outgoing{query: query},
-			func(resp *http.Response, in io.Reader) error {
-				raw, err := readBounded(in, resp.ContentLength, maxPartsBytes)
-				if err != nil {
-					return err
-				}
-				answer = wire.PartsResult{}
-				return u.c.decodeResult(raw, &answer)
-			})
-	})
+	err := u.c.calls.Do(ctx, call.Call{Kind: kind, Method: http.MethodGet, Path: wire.PathParts + u.id, Query: query,
+		Long: true, Answer: u.c.result(maxPartsBytes, &answer)})
 	return answer.Parts, err
 }
 
 // reconcile forgets the parts that the service has no more.
 func (u *BlockUpload) reconcile(ctx context.Context) error {
-	var list []wire.Part
-	if err := u.c.retry(ctx, func(ctx context.Context) (err error) {
-		list, err = u.listParts(ctx, "")
-		return err
-	}); err != nil {
+	list, err := u.listParts(ctx, call.Free, "")
+	if err != nil {
 		return err
 	}
 	there := make(map[string]string, len(list))
@@ -604,7 +564,7 @@ func (b *sealedBody) Read(p []byte) (int, error) {
 		case b.tail:
 			return 0, io.EOF
 		case b.isCut():
-			return 0, errEnded
+			return 0, call.ErrEnded
 		default:
 			b.tail, b.rest = true, *b.s.end
 		}
@@ -652,7 +612,7 @@ func (f *flow) take(ctx context.Context, want int64) (int64, error) {
 		select {
 		case <-waiting:
 		case <-ctx.Done():
-			return 0, ended(ctx)
+			return 0, call.Ended(ctx)
 		}
 	}
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
+// maxMissing is how often blocks are sent again that the service has no more.
+const maxMissing = 4
+
 // blockPut is a [Group.Put] of format version 2.
 type blockPut struct {
 	g    Group
@@ -101,7 +104,7 @@ func (g Group) sendBlocks(ctx context.Context, u *BlockUpload, name string, sour
 		before.Wipe()
 	}
 	receipt, err := u.finish(ctx, name, size, hash, o)
-	for range maxTries {
+	for range maxMissing {
 		missing := u.Missing(size)
 		if codeOf(err) != wire.CodeMissing || len(missing) == 0 || !source.again() {
 			break

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -138,7 +139,7 @@ func (b *Blocks) partKey(run *format.Run) (*format.Key, error) {
 
 // openBlocks asks for a file of format version 2 and checks the answer.
 func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, o options) (*Blocks, error) {
-	ctx = bridging(ctx)
+	ctx = call.Bridging(ctx)
 	if e.Deleted != nil && !e.Deleted.InTrash { // who may bring it back reads it
 		return nil, deleted()
 	}
@@ -150,28 +151,27 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, o options) 
 	}
 	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), Transfer: wire.TransferRaw,
 		ClaimID: c.takeClaim(e.Ref), Formats: []int{format.Version, format.VersionBlocks}}
-	if o.start && c.isFar() {
+	if o.start && c.calls.IsFar() {
 		request.FirstBytes = startBytes(o.more)
 	}
 	var answer wire.PrepareRetrieveResult
-	var behind startAnswer
-	ask := func(ctx context.Context) (err error) {
-		answer = wire.PrepareRetrieveResult{}
-		if request.FirstBytes > 0 {
-			behind, err = c.prepareStart(ctx, request, &answer)
-			return err
-		}
-		return c.tool(ctx, wire.OpPrepareRetrieve, answerTimes*c.cfg.Timeout, request, &answer)
+	ask := c.tool(wire.OpPrepareRetrieve, request, &answer)
+	ask.Wait = call.AnswerTimes * c.cfg.Timeout
+	var behind io.ReadCloser
+	if request.FirstBytes > 0 {
+		ask = c.withBlocks(ask, &answer, &behind)
 	}
-	err := c.retry(ctx, ask)
+	err := c.calls.Do(ctx, ask)
 	var b *Blocks
 	if err == nil {
-		if b, err = c.checkBlocks(ctx, g, e, answer); err == nil && behind.in != nil {
+		if b, err = c.checkBlocks(ctx, g, e, answer); err == nil && behind != nil {
 			err = b.startsWith(behind, answer.FirstBlocks, request.FirstBytes)
 		}
 	}
 	if err != nil {
-		behind.close()
+		if behind != nil {
+			_ = behind.Close()
+		}
 		c.keepClaim(e.Ref, request.ClaimID)
 		return nil, err
 	}
@@ -180,16 +180,16 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, o options) 
 }
 
 // startsWith takes over the blocks behind an answer, which takes most bytes at most. On error b is closed.
-func (b *Blocks) startsWith(behind startAnswer, blocks, most int64) error {
+func (b *Blocks) startsWith(behind io.ReadCloser, blocks, most int64) error {
 	if blocks < 0 || blocks > b.layout.Blocks() || blocks > 0 && b.layout.Offset(blocks-1)+b.layout.Sealed(blocks-1) > most {
 		_ = b.Close()
-		return malformed(fmt.Errorf("%d blocks come with it, and blocks of %d bytes were asked for", blocks, most))
+		return call.Malformed(fmt.Errorf("%d blocks come with it, and blocks of %d bytes were asked for", blocks, most))
 	}
 	if blocks == 0 {
-		behind.close()
+		_ = behind.Close()
 		return nil
 	}
-	b.start = newBlocksStart(b.layout, blocks, behind.in, behind.stop)
+	b.start = newBlocksStart(b.layout, blocks, behind, func() { _ = behind.Close() })
 	return nil
 }
 
@@ -240,18 +240,18 @@ func (c *Client) checkBlocks(ctx context.Context, g GroupID, e Entry, a wire.Pre
 		return nil, err
 	}
 	if meta.Version != format.VersionBlocks {
-		return nil, malformed(fmt.Errorf("format version %d of a file that the ledger recorded as version 2", meta.Version))
+		return nil, call.Malformed(fmt.Errorf("format version %d of a file that the ledger recorded as version 2", meta.Version))
 	}
 	b := &Blocks{c: c, group: g, entry: e, meta: meta, layout: meta.Layout(), dataURL: a.DataURL}
 	if a.DataURL == "" || a.TilesURL == "" || a.DataSize != b.layout.SealedBytes() {
-		return nil, malformed(fmt.Errorf("data of %d bytes, and the blocks have %d; or an address is missing", a.DataSize, b.layout.SealedBytes()))
+		return nil, call.Malformed(fmt.Errorf("data of %d bytes, and the blocks have %d; or an address is missing", a.DataSize, b.layout.SealedBytes()))
 	}
 	raw, err := c.fetchManifest(ctx, a, b.layout)
 	if err != nil {
 		return nil, err
 	}
 	if Digest(meta.Content(format.ManifestSum(raw))) != e.Content {
-		return nil, malformed(errors.New("size, root, manifest or key check are not those that the ledger recorded"))
+		return nil, call.Malformed(errors.New("size, root, manifest or key check are not those that the ledger recorded"))
 	}
 	// From here on the record commits to all but the key.
 	if e.Size != SizeUnknown && e.Size != b.layout.Size {
@@ -262,7 +262,7 @@ func (c *Client) checkBlocks(ctx context.Context, g GroupID, e Entry, a wire.Pre
 	}
 	if a.Fee != "" {
 		if b.fee, err = wire.ParseAmount(a.Fee); err != nil {
-			return nil, malformed(err)
+			return nil, call.Malformed(err)
 		}
 	}
 	b.life, b.cancel = context.WithCancel(context.Background())
@@ -270,11 +270,11 @@ func (c *Client) checkBlocks(ctx context.Context, g GroupID, e Entry, a wire.Pre
 		return nil, err
 	}
 	if b.key, err = format.ParseKey(a.Key); err != nil {
-		return nil, malformed(err)
+		return nil, call.Malformed(err)
 	}
 	if check, err := format.KeyCheck(b.key); err != nil || check != meta.KeyCheck {
 		b.key.Wipe()
-		return nil, malformed(errors.New("the key is not the one that the ledger's record commits to"))
+		return nil, call.Malformed(errors.New("the key is not the one that the ledger's record commits to"))
 	}
 	return b, nil
 }
@@ -283,30 +283,27 @@ func (c *Client) checkBlocks(ctx context.Context, g GroupID, e Entry, a wire.Pre
 func (c *Client) fetchManifest(ctx context.Context, a wire.PrepareRetrieveResult, l format.Layout) (raw []byte, err error) {
 	if a.Manifest != "" {
 		if raw, err = base64.StdEncoding.Strict().DecodeString(a.Manifest); err != nil {
-			return nil, malformed(errors.New("the manifest is not base64"))
+			return nil, call.Malformed(errors.New("the manifest is not base64"))
 		}
 		return raw, nil
 	}
 	if a.ManifestURL == "" {
-		return nil, malformed(errors.New("it has no manifest"))
+		return nil, call.Malformed(errors.New("it has no manifest"))
 	}
 	most := format.MaxManifestBytes / format.RunBytes * int64(format.RunBytes)
 	if blocks := l.Blocks(); blocks < most/format.RunBytes {
 		most = blocks * format.RunBytes
 	}
-	return c.fetchSmall(ctx, a.ManifestURL, most)
+	return c.fetchSmall(ctx, call.Call{Path: a.ManifestURL}, most)
 }
 
-// fetchSmall returns the body at a path of the service, of at most so many bytes. Free, and
-// repeated after temporary faults.
-func (c *Client) fetchSmall(ctx context.Context, target string, most int64) (raw []byte, err error) {
-	err = c.retry(ctx, func(ctx context.Context) error {
-		return c.authorized(ctx, func(token Secret) error {
-			return c.transfer(ctx, http.MethodGet, target, token, outgoing{}, func(resp *http.Response, in io.Reader) (err error) {
-				raw, err = readBounded(in, resp.ContentLength, most)
-				return err
-			})
-		})
-	})
+// fetchSmall returns the answer to a call, of at most so many bytes. Free, and repeated after temporary faults.
+func (c *Client) fetchSmall(ctx context.Context, from call.Call, most int64) (raw []byte, err error) {
+	from.Method, from.Long = http.MethodGet, true
+	from.Answer = func(resp *http.Response) (err error) {
+		raw, err = call.ReadBounded(resp, most)
+		return err
+	}
+	err = c.calls.Do(ctx, from)
 	return raw, err
 }

@@ -2,16 +2,14 @@ package sdk
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -126,82 +124,30 @@ func startBytes(more int64) int64 {
 	return min(blocks*(format.BlockBytes+format.Overhead), wire.MaxFirstBytes)
 }
 
-// startAnswer is an answer to an open, with blocks behind it.
-type startAnswer struct {
-	in   io.Reader // nil: the answer is JSON and no more
-	stop func()
-}
-
-// close ends an answer that nobody took over.
-func (a startAnswer) close() {
-	if a.stop != nil {
-		a.stop()
-	}
-}
-
-// prepareStart is [Client.tool] for a prepare_retrieve that asks for blocks behind the answer. The caller must
-// call stop of what it returns without an error, if that is not nil.
-func (c *Client) prepareStart(ctx context.Context, request wire.PrepareRetrieveRequest, answer *wire.PrepareRetrieveResult) (a startAnswer, err error) {
-	err = c.authorized(ctx, func(token Secret) (err error) {
-		a, err = c.prepareStartOnce(ctx, token, request, answer)
+// withBlocks returns a call of prepare_retrieve that asks for blocks behind the answer. They are in behind, which the
+// caller closes at any time and more than once; nil = the answer has none.
+func (c *Client) withBlocks(ask call.Call, answer *wire.PrepareRetrieveResult, behind *io.ReadCloser) call.Call {
+	document := ask.Answer
+	ask.Keep, ask.Long = true, true // the blocks come when the open is over
+	ask.Answer = func(resp *http.Response) error {
+		if resp.Header.Get("Content-Type") != wire.TypeFirstBlocks {
+			defer resp.Body.Close()
+			return document(resp)
+		}
+		in := bufio.NewReaderSize(resp.Body, call.TransferBuffer)
+		head, err := readLine(in, call.MaxAnswer)
+		if err == nil {
+			err = c.decodeResult(head, answer)
+		}
+		if err == nil {
+			*behind = struct {
+				io.Reader
+				io.Closer
+			}{in, resp.Body}
+		}
 		return err
-	})
-	return a, err
-}
-
-func (c *Client) prepareStartOnce(ctx context.Context, token Secret, request wire.PrepareRetrieveRequest, answer *wire.PrepareRetrieveResult) (a startAnswer, err error) {
-	body, err := json.Marshal(request)
-	if err != nil {
-		return a, fmt.Errorf("encode request: %w", err)
 	}
-	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // the blocks come when the open is over
-	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-	life, pace, unpace := c.paced(life, answerTimes*c.cfg.Timeout)
-	stop := func() {
-		unpace()
-		cancel(nil)
-	}
-	defer func() {
-		if a.in == nil {
-			stop()
-		}
-	}()
-	req, err := http.NewRequestWithContext(life, http.MethodPost, c.cfg.MCPURL+wire.PathTools+wire.OpPrepareRetrieve, bytes.NewReader(body))
-	if err != nil {
-		return a, fmt.Errorf("make request: %w", err)
-	}
-	for k, v := range c.bearer(token) {
-		req.Header[k] = v
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := c.send(req)
-	if err != nil {
-		return a, err
-	}
-	pace.enter(receiving)
-	in := &pacedReader{life, resp.Body, pace, nil}
-	if resp.Header.Get("Content-Type") != wire.TypeFirstBlocks {
-		defer resp.Body.Close()
-		raw, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
-		if err != nil {
-			return a, err
-		}
-		return a, c.decodeResult(raw, answer)
-	}
-	buffered := bufio.NewReaderSize(in, transferBuffer)
-	head, err := readLine(buffered, maxAnswerBytes)
-	if err == nil {
-		err = c.decodeResult(head, answer)
-	}
-	if err != nil {
-		stop()
-		_ = resp.Body.Close()
-		return a, err
-	}
-	return startAnswer{buffered, func() {
-		stop() // ends a read, which Close would wait for
-		_ = resp.Body.Close()
-	}}, nil
+	return ask
 }
 
 // readLine reads a line of at most so many bytes.
@@ -209,7 +155,7 @@ func readLine(in *bufio.Reader, most int) (line []byte, err error) {
 	for {
 		piece, err := in.ReadSlice('\n')
 		if len(line)+len(piece) > most {
-			return nil, malformed(errTooMuch)
+			return nil, call.Malformed(call.ErrTooMuch)
 		}
 		line = append(line, piece...)
 		switch {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -50,7 +51,7 @@ func (c *Client) newBlockTree(life context.Context, blocks int64, root format.Ha
 		}
 		raw, err := base64.StdEncoding.Strict().DecodeString(text)
 		if err != nil {
-			return nil, malformed(errors.New("a tile is not base64"))
+			return nil, call.Malformed(errors.New("a tile is not base64"))
 		}
 		return raw, nil
 	}
@@ -86,7 +87,7 @@ func (t *blockTree) group(ctx context.Context, n int64) ([]format.Hash, error) {
 		group, _ := r.Val.([]format.Hash)
 		return group, r.Err
 	case <-ctx.Done():
-		return nil, ended(ctx)
+		return nil, call.Ended(ctx)
 	}
 }
 
@@ -141,7 +142,7 @@ func (t *blockTree) hashes(indexes []int64, fetch func(tlog.Tile) ([]byte, error
 	reader := &tileReader{t: t, fetch: fetch}
 	hashes, err := tlog.TileHashReader(t.tree, reader).ReadHashes(indexes)
 	if err != nil && reader.err == nil {
-		return nil, malformed(errors.New("the tiles of the tree do not prove the root that the ledger recorded"))
+		return nil, call.Malformed(errors.New("the tiles of the tree do not prove the root that the ledger recorded"))
 	}
 	return hashes, err
 }
@@ -149,7 +150,7 @@ func (t *blockTree) hashes(indexes []int64, fetch func(tlog.Tile) ([]byte, error
 // ask returns a function that asks the service for a tile.
 func (t *blockTree) ask(ctx context.Context) func(tlog.Tile) ([]byte, error) {
 	return func(tile tlog.Tile) ([]byte, error) {
-		return t.c.fetchSmall(ctx, t.url+"/"+tile.Path(), int64(tile.W)*tlog.HashSize)
+		return t.c.fetchSmall(ctx, call.Call{Path: t.url + "/" + tile.Path()}, int64(tile.W)*tlog.HashSize)
 	}
 }
 
@@ -175,7 +176,7 @@ func (r *tileReader) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
 		}
 		unknown.Go(func() {
 			if data[i], errs[i] = r.fetch(tile); errs[i] == nil && len(data[i]) != tile.W*tlog.HashSize {
-				errs[i] = malformed(fmt.Errorf("tile %s has %d bytes", tile.Path(), len(data[i])))
+				errs[i] = call.Malformed(fmt.Errorf("tile %s has %d bytes", tile.Path(), len(data[i])))
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -56,7 +57,7 @@ const ownersTogether = 256
 // end, also when the upload is recorded. Free; needs the API key and membership. Errors: those of [Group.Put];
 // [ErrUnsupported] where the service or the group has no format version 2.
 func (g Group) BeginBlocks(ctx context.Context, base *Blocks, blockBytes int64) (*BlockUpload, error) {
-	u, err := g.beginBlocks(bridging(ctx), base, blockBytes, "")
+	u, err := g.beginBlocks(call.Bridging(ctx), base, blockBytes, "")
 	return u, g.wrap("begin upload", err)
 }
 
@@ -151,7 +152,7 @@ func (f *finish) is(name string, size int64, hash Digest) bool {
 // taken over any more: begin again without a base; code [wire.CodeMissing] if blocks must be sent,
 // see [BlockUpload.Missing].
 func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash Digest, a Attributes) (Receipt, error) {
-	r, err := u.finish(bridging(ctx), name, size, hash, options{attrs: a})
+	r, err := u.finish(call.Bridging(ctx), name, size, hash, options{attrs: a})
 	return r, u.c.wrap("upload "+quote(name), u.group, "", err)
 }
 
@@ -254,9 +255,9 @@ var errMayBeRecorded = errors.New("a version may have been recorded from this up
 
 // codeOf returns the code of a refusal by the service, or "".
 func codeOf(err error) string {
-	var refused *answerError
+	var refused *call.Refusal
 	if errors.As(err, &refused) {
-		return refused.code
+		return refused.Code
 	}
 	return ""
 }

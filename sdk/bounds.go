@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -17,7 +18,7 @@ const (
 	freeItems = 4096
 )
 
-var errShortItems = errors.New("it lists more items than its size can hold")
+var errShortItems = call.Malformed(errors.New("it lists more items than its size can hold"))
 
 // recordList, eventList and nameList decode like the slices they are, and refuse items that
 // are too short.
@@ -50,18 +51,18 @@ func (l *roleList[T]) UnmarshalJSON(raw []byte) error { return json.Unmarshal(ra
 // readBeside reads the roles, and whether another page follows.
 func (l *roleList[T]) readBeside(e envelope) error {
 	if e.More != nil {
-		if err := decode(e.More, &l.more); err != nil {
+		if err := call.Decode(e.More, &l.more); err != nil {
 			return err
 		}
 	}
 	if e.Roles == nil {
 		return nil
 	}
-	if err := decode(e.Roles, &l.roles); err != nil {
+	if err := call.Decode(e.Roles, &l.roles); err != nil {
 		return err
 	}
 	if len(l.roles) != len(l.names) {
-		return malformed(errors.New("the list lacks a role for some name"))
+		return call.Malformed(errors.New("the list lacks a role for some name"))
 	}
 	return nil
 }

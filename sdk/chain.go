@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/proof"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -184,11 +185,11 @@ type listedRecord struct {
 // add verifies that a row goes on with the list, and keeps its record.
 func (p *pageOfChain) add(row *wire.TransactionRow, g GroupID, listing *proof.Listing) error {
 	if p.bytes += footprint(row); p.bytes > maxPageBytes {
-		return malformed(errNoPages)
+		return call.Malformed(errNoPages)
 	}
 	r, err := listedOf(row, g)
 	if err != nil {
-		return malformed(fmt.Errorf("row %d: %w", row.Seq, err))
+		return call.Malformed(fmt.Errorf("row %d: %w", row.Seq, err))
 	}
 	if err := listing.Add(&r.Record); err != nil {
 		return err
@@ -210,44 +211,29 @@ func (p *pageOfChain) take() []listedRecord {
 // those of the last request.
 func (c *Client) streamRows(ctx context.Context, request *wire.TransactionsRequest, take func([]wire.TransactionRow) error) (rest page, err error) {
 	last := request.AfterSeq
-	advanced := func(err error, before int64) bool {
-		_, passes := passingBlocks(err)
-		return passes && last > before && ctx.Err() == nil
+	header := http.Header{}
+	if c.calls.IsApart() {
+		header.Set("Accept-Encoding", wire.CodingZstd)
 	}
-	packed := c.distance.isAbove(c.packAfter) // within a machine packing takes longer than it spares
-	for {
-		began := last
-		err = c.retry(ctx, func(ctx context.Context) error {
-			for {
-				before := last
-				err := c.authorized(ctx, func(token Secret) error {
-					request.Nonce, request.AfterSeq, rest = rand.Text(), last, page{}
-					header := c.bearer(token)
-					if packed {
-						header.Set("Accept-Encoding", wire.CodingZstd)
-					}
-					return c.postFor(ctx, c.cfg.MCPURL+wire.PathTools+wire.OpGetGroupTransactions, c.cfg.Timeout, header, request, func(resp *http.Response, in io.Reader) error {
-						in, end, err := unpacked(resp, in)
-						if err != nil {
-							return malformed(err)
-						}
-						defer end()
-						err = c.readRows(in, &last, take, &rest)
-						if errors.Is(err, wire.ErrRows) || errors.Is(err, errPacked) {
-							return malformed(err)
-						}
-						return err
-					})
-				})
-				if !advanced(err, before) {
-					return err
-				}
+	err = c.calls.Resume(ctx, call.Free, func() int64 { return last }, func(ctx context.Context) error {
+		request.Nonce, request.AfterSeq = rand.Text(), last
+		t := c.tool(wire.OpGetGroupTransactions, request, nil)
+		t.Kind, t.Header = call.Once, header
+		t.Answer = func(resp *http.Response) error {
+			rest = page{}
+			in, end, err := call.Unpacked(resp)
+			if err != nil {
+				return call.Malformed(err)
 			}
-		})
-		if !advanced(err, began) {
-			break
+			defer end()
+			err = c.readRows(in, &last, take, &rest)
+			if errors.Is(err, wire.ErrRows) || errors.Is(err, call.ErrPacked) {
+				return call.Malformed(err)
+			}
+			return err
 		}
-	}
+		return c.calls.Do(ctx, t)
+	})
 	if err == nil && len(rest.rows) > 0 { // of a service that writes its answers in another way
 		err = take(rest.rows)
 	}
@@ -340,7 +326,7 @@ func (f *folding) apply(records []listedRecord, moved int64) error {
 			return err
 		}
 		if f.moved > moved {
-			return malformed(errors.New("its renamed folders have no end"))
+			return call.Malformed(errors.New("its renamed folders have no end"))
 		}
 		// At each record: one that renames a folder may change many entries.
 		if more := f.bytes - f.held; more != 0 {
@@ -695,22 +681,22 @@ func decodeHash(text string, into *chain.Hash) error {
 func (c *Client) checkReceipt(ctx context.Context, e Entry, after int64, a wire.FinalizeUploadResult) error {
 	g := e.Group
 	if a.Record == nil || a.Receipt == nil {
-		return malformed(errors.New("an upload without a receipt"))
+		return call.Malformed(errors.New("an upload without a receipt"))
 	}
 	r, err := chainRecord(a.Record, g)
 	if err != nil {
-		return malformed(err)
+		return call.Malformed(err)
 	}
 	if r.Kind != EventUploaded || r.Chain != chain.OfGroup(string(g)) || r.Group != string(g) || r.Account != string(c.account) || r.Ref != string(e.Ref) ||
 		r.FileHash != e.Commitment.String() || r.Detail != e.Name {
-		return malformed(errors.New("its receipt is for another record"))
+		return call.Malformed(errors.New("its receipt is for another record"))
 	}
 	recorded := uploadEntry(&r, &chain.Opening{Size: e.Size, Hash: chain.Hash(e.Hash)})
 	if recorded.Content != e.Content {
-		return malformed(errors.New("its receipt is for other blocks than those sent"))
+		return call.Malformed(errors.New("its receipt is for other blocks than those sent"))
 	}
 	if e.Attributes != nil && !recorded.attributes().Equal(*e.Attributes) {
-		return malformed(errors.New("its receipt is for a file with other attributes"))
+		return call.Malformed(errors.New("its receipt is for a file with other attributes"))
 	}
 	place, err := retryWithNewKey(ctx, c, func() (chain.Place, error) { return c.openReceipt(ctx, &r, *a.Receipt) })
 	if err != nil {

@@ -3,41 +3,23 @@ package sdk
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"syscall"
-	"time"
-	"unicode"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // Only this file reads the text of the service. The hosted service sends nothing else that
 // tells errors apart (specification 7.1, wire protocol 3.7).
 
-// answerError is an answer that is not 2xx.
-type answerError struct {
-	status     int
-	code       string // "" from the hosted service, unless the text implies one
-	text       string // of the service
-	kind       Kind   // from the whole text, which scrubbing may shorten later
-	retryAfter time.Duration
-	ledger     *rpcError // the error object of a ledger node, else nil
-}
-
-func (e *answerError) Error() string { return fmt.Sprintf("%s (HTTP %d)", e.text, e.status) }
-
-// newAnswerError takes the kind from the code, else from the words, else from the status.
-func newAnswerError(status int, code, text string) *answerError {
+// newRefusal takes the kind from the code, else from the words, else from the status.
+func newRefusal(status int, code, text string) *call.Refusal {
 	kind, ok := kindByCode(code)
 	if !ok {
 		var said string
@@ -47,14 +29,15 @@ func newAnswerError(status int, code, text string) *answerError {
 	if !ok {
 		kind = kindByStatus(status)
 	}
-	return &answerError{status: status, code: code, text: text, kind: kind}
+	return &call.Refusal{Status: status, Code: code, Text: text, Kind: kind,
+		BadToken: status == http.StatusUnauthorized || kind == ErrAudience, BadKey: kind == ErrUnauthenticated}
 }
 
 // readError reads the error of an answer that is not 2xx.
-func readError(resp *http.Response, body []byte) error {
+func readError(resp *http.Response, body []byte) *call.Refusal {
 	var code, text string
 	var fields map[string]json.RawMessage
-	if !wire.DeeperThan(body, maxDepth) && json.Unmarshal(body, &fields) == nil {
+	if !wire.DeeperThan(body, call.MaxDepth) && json.Unmarshal(body, &fields) == nil {
 		code = textOf(fields["code"])
 		for _, name := range []string{"error", "message", "detail"} {
 			if text == "" {
@@ -68,118 +51,9 @@ func readError(resp *http.Response, body []byte) error {
 	if resp.StatusCode/100 == 3 {
 		text = "the service redirects, which this client does not follow"
 	}
-	e := newAnswerError(resp.StatusCode, code, text)
-	e.retryAfter = retryAfter(resp.Header)
-	var fault rpcError
-	if json.Unmarshal(fields["error"], &fault) == nil && (fault.Cause.Name != "" || fault.Message != "") {
-		e.ledger = &fault
-	}
-	return e
-}
-
-// scrubAnswer scrubs the text of an answer's error.
-func (c *Client) scrubAnswer(err error) error {
-	if e, ok := err.(*answerError); ok {
-		e.text = c.scrub(e.text)
-	}
-	return err
-}
-
-const maxAnswerText = 300
-
-// scrub makes a text of the service safe for a message: it removes our credentials and
-// replaces control and format characters by spaces. The result has at most maxAnswerText
-// bytes.
-func (c *Client) scrub(text string) string {
-	var forms []string
-	for _, secret := range c.tokens.used() {
-		forms = append(forms, formsOf(secret)...)
-	}
-	text = redact(text, forms)
-	for _, marker := range []string{"Bearer ", "svc_sk_", "nova_sk_"} {
-		text = cutSecrets(text, marker)
-	}
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsGraphic(r) {
-			return r
-		}
-		return ' '
-	}, text)
-	if len(text) > maxAnswerText {
-		text = strings.ToValidUTF8(text[:maxAnswerText], "") + "…"
-	}
-	return text
-}
-
-// redact replaces all that one of the forms covers by "redacted". A service chooses its tokens: one that is a part of
-// the API key must not leave the rest of the key, and what replaces a form is not searched again.
-func redact(text string, forms []string) string {
-	covered := make([]bool, len(text))
-	for _, form := range forms {
-		marked := 0
-		for at := 0; form != ""; at++ {
-			next := strings.Index(text[at:], form)
-			if next < 0 {
-				break
-			}
-			at += next
-			for marked = max(marked, at); marked < at+len(form); marked++ {
-				covered[marked] = true
-			}
-		}
-	}
-	var out strings.Builder
-	for i := range len(text) {
-		switch {
-		case !covered[i]:
-			out.WriteByte(text[i])
-		case i == 0 || !covered[i-1]:
-			out.WriteString("redacted")
-		}
-	}
-	return out.String()
-}
-
-// formsOf returns the forms in which a text could hold a credential.
-func formsOf(secret Secret) []string {
-	if secret.IsZero() {
-		return nil
-	}
-	raw := secret.Reveal()
-	digits := hex.EncodeToString([]byte(raw))
-	forms := []string{raw, digits, strings.ToUpper(digits)}
-	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-		for before := range 3 { // the credential follows 0, 1 or 2 bytes that were encoded with it
-			encoded := encoding.EncodeToString([]byte("\x00\x00"[:before] + raw))
-			forms = append(forms, encoded[(8*before+5)/6:(before+len(raw))*4/3])
-		}
-	}
-	if len(raw) > shownOfSecret { // a text may be cut off within the credential
-		forms = append(forms, raw[:shownOfSecret])
-	}
-	return forms
-}
-
-// shownOfSecret is how many leading bytes of a long credential a message may hold.
-// Credentials of one kind begin alike.
-const shownOfSecret = 32
-
-// cutSecrets replaces each word that follows marker by "redacted".
-func cutSecrets(text, marker string) string {
-	var out strings.Builder
-	for {
-		before, after, found := strings.Cut(text, marker)
-		out.WriteString(before)
-		if !found {
-			return out.String()
-		}
-		out.WriteString(marker + "redacted")
-		end := strings.IndexAny(after, " \t\n\"',;)}]")
-		if end < 0 {
-			return out.String()
-		}
-		text = after[end:]
-	}
+	r := newRefusal(resp.StatusCode, code, text)
+	r.Object = fields["error"]
+	return r
 }
 
 func kindByCode(code string) (Kind, bool) {
@@ -283,49 +157,44 @@ func (c *Client) wrap(op string, g GroupID, ref Ref, err error) error {
 	if err == nil {
 		return nil
 	}
-	var own *Error
-	if errors.As(err, &own) {
+	var own, other *Error
+	var signIn *call.SignInError
+	isSignIn := errors.As(err, &signIn)
+	fromNewKey := isSignIn && errors.As(signIn, &other) // it says why no other key was taken
+	if errors.As(err, &own) && !(fromNewKey && own == other) {
 		return &Error{Op: op, Group: g, Ref: ref, Kind: own.Kind, Code: own.Code, Err: err}
 	}
-	code := ""
-	var answered *answerError
-	if errors.As(err, &answered) {
-		code = answered.code
-	}
-	if errors.Is(err, errPage) {
+	code, kind := "", classify(err)
+	var refused *call.Refusal
+	switch {
+	case isSignIn && kind == ErrNotFound:
+		code = wire.CodeAccountUnknown
+	case isSignIn && signIn.Code != "":
+		code = signIn.Code
+	case errors.As(err, &refused):
+		code = refused.Code
+	case errors.Is(err, call.ErrPage):
 		code = wire.CodeSignIn
-	}
-	if errors.Is(err, errUnproven) {
+	case errors.Is(err, call.ErrUnproven):
 		code = wire.CodeCertificate
 	}
-	return &Error{Op: op, Group: g, Ref: ref, Kind: classify(err), Code: code, Err: c.scrubbed(withoutURL(err))}
-}
-
-// scrubbed keeps err in the chain and scrubs its text, any part of which may come from the
-// service.
-func (c *Client) scrubbed(err error) error {
-	text := err.Error()
-	if fit := c.scrub(text); fit != text {
-		return &scrubbedError{fit, err}
+	if !isSignIn { // else it is scrubbed
+		err = c.calls.Scrubbed(call.WithoutURL(err))
 	}
-	return err
+	return &Error{Op: op, Group: g, Ref: ref, Kind: kind, Code: code, Err: err}
 }
-
-type scrubbedError struct {
-	text string
-	err  error
-}
-
-func (e *scrubbedError) Error() string { return e.text }
-func (e *scrubbedError) Unwrap() error { return e.err }
 
 func classify(err error) Kind {
-	var answered *answerError
-	var senseless *malformedError
+	var signIn *call.SignInError
+	var refused *call.Refusal
 	switch {
-	case errors.As(err, &answered):
-		return answered.kind
-	case errors.As(err, &senseless), errors.Is(err, ErrWrongContent), errors.Is(err, format.ErrAuthentication), errors.Is(err, format.ErrCorrupt):
+	case errors.As(err, &signIn) && signIn.Refused:
+		return ErrUnauthenticated
+	case errors.As(err, &refused):
+		kind, _ := refused.Kind.(Kind)
+		return kind
+	case errors.As(err, new(*call.MalformedError)), errors.Is(err, ErrWrongContent),
+		errors.Is(err, format.ErrAuthentication), errors.Is(err, format.ErrCorrupt):
 		return ErrCorrupt
 	case errors.Is(err, format.ErrTooLarge):
 		return ErrTooLarge
@@ -340,7 +209,7 @@ func classify(err error) Kind {
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		return ErrTimeout
 	}
-	if isConnectionLost(err) {
+	if call.IsLost(err) {
 		return ErrUnavailable
 	}
 	var network *url.Error
@@ -348,35 +217,6 @@ func classify(err error) Kind {
 		return ErrUnavailable
 	}
 	return ErrOther
-}
-
-// isConnectionLost reports whether a connection could not be made, or broke, or does not lead to the
-// service.
-func isConnectionLost(err error) bool {
-	var dial *net.OpError
-	return errors.As(err, &dial) || errors.Is(err, errPage) || errors.Is(err, errUnproven) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || isClosedIdle(err)
-}
-
-// isClosedIdle reports that the service closed a connection as the request began on it.
-// net/http does not export this error.
-func isClosedIdle(err error) bool {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if err.Error() == "http: server closed idle connection" {
-			return true
-		}
-	}
-	return false
-}
-
-// withoutURL removes the method and address that net/http puts in front. The address may
-// hold a ticket.
-func withoutURL(err error) error {
-	var network *url.Error
-	if errors.As(err, &network) {
-		return network.Err
-	}
-	return err
 }
 
 // withCode sets the code of err if err is of the given kind.

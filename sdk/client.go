@@ -40,27 +40,15 @@ package sdk
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"net"
 	"net/http"
-	"net/url"
 	"sync"
-	"time"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/trust"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"golang.org/x/sync/singleflight"
-)
-
-const (
-	// keptConnections is how many idle connections to one host stay open.
-	keptConnections = 32
-	// transferBuffer is the size of the read buffer, and of the write buffer, of a
-	// connection, in bytes.
-	transferBuffer = 64 << 10
-	dialTimeout    = 10 * time.Second
 )
 
 // Client acts for one account at one service. It is safe for concurrent use. Make one with
@@ -68,22 +56,12 @@ const (
 type Client struct {
 	account AccountID
 	cfg     Config
-	http    *http.Client
+	calls   *call.Caller
 	pool    *mem.Pool
-	tokens  tokenSource
 	uploads *uploader
 	small   sealedQueue
 	asking  singleflight.Group // the request for capabilities
 	scratch sync.Pool          // *[]byte for sealed blocks
-
-	gap     gap
-	traffic traffic
-	// distance is the shortest time that an answer took to begin.
-	distance  shortest
-	packAfter time.Duration // nearby, but for tests: lists come compressed from services that are farther away
-	farAfter  time.Duration // slowRequest, but for tests: a service that is farther away is far, see Client.isFar
-	awake     awake
-	made      time.Time
 
 	memory *trust.Memory
 	lists  *listMemory
@@ -105,7 +83,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	if account == "" {
 		return refuse("", errors.New("no account id"))
 	}
-	if !fitsHeader(string(account)) || !fitsHeader(cfg.APIKey.Reveal()) {
+	if !call.FitsHeader(string(account)) || !call.FitsHeader(cfg.APIKey.Reveal()) {
 		return refuse("", errors.New("the account id or the API key holds a space, a line break or a control character"))
 	}
 	if err := cfg.checkKeys(); err != nil {
@@ -119,42 +97,11 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "configure client", Kind: ErrOther, Code: wire.CodeState, Err: err}
 	}
-	c := &Client{account: account, cfg: cfg, memory: memory, lists: newListMemory(cfg.ListMemory), pool: mem.NewPool(), made: time.Now(), claims: make(map[Ref]string), chains: make(map[GroupID]verified)}
-	c.uploads, c.small.c, c.small.slowAfter, c.farAfter, c.packAfter = newUploader(c), c, slowRequest, slowRequest, nearby
-	transport := cfg.Transport
-	if transport == nil {
-		transport = newTransport()
-	}
-	c.http = &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	c.tokens.client, c.tokens.key = c, cfg.APIKey
+	c := &Client{account: account, cfg: cfg, memory: memory, calls: call.New(cfg.calls(account)),
+		lists: newListMemory(cfg.ListMemory), pool: mem.NewPool(), claims: make(map[Ref]string),
+		chains: make(map[GroupID]verified)}
+	c.uploads, c.small.c, c.small.slowAfter = newUploader(c), c, slowRequest
 	return c, nil
-}
-
-// newTransport returns the transport of a client without Config.Transport.
-func newTransport() http.RoundTripper {
-	return &http.Transport{
-		Proxy:                  proxyFor,
-		DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
-		MaxIdleConnsPerHost:    keptConnections,
-		IdleConnTimeout:        90 * time.Second,
-		DisableCompression:     true, // so that the bounds of answers are bytes on the wire
-		MaxResponseHeaderBytes: maxErrorBytes,
-		ReadBufferSize:         transferBuffer,
-		WriteBufferSize:        transferBuffer,
-	}
-}
-
-// proxyFor returns the proxy of the environment. It returns none for loopback, and none for
-// plain http, where the proxy would see the key.
-func proxyFor(r *http.Request) (*url.URL, error) {
-	if r.URL.Scheme != "https" || isLoopback(r.URL.Hostname()) {
-		return nil, nil
-	}
-	return http.ProxyFromEnvironment(r)
 }
 
 // Account returns the account that the client acts for.
@@ -166,9 +113,7 @@ func (c *Client) Account() AccountID { return c.account }
 // [ErrOther] when the file in Config.StateDir could not be written.
 func (c *Client) Close() error {
 	c.uploads.close()
-	if c.cfg.Transport == nil {
-		c.http.CloseIdleConnections()
-	}
+	c.calls.Close()
 	err := c.memory.Close()
 	switch {
 	case err == nil:
@@ -199,23 +144,24 @@ func (c *Client) Capabilities(ctx context.Context) (wire.Capabilities, error) {
 		return *known, nil
 	}
 	var caps wire.Capabilities
-	err := c.repeatInGap(ctx, isConnectionLost, func() (err error) {
+	err := c.calls.Repeat(ctx, call.Free, func(ctx context.Context) (err error) {
 		caps, err = c.sharedCapabilities(ctx)
 		return err
 	})
 	return caps, c.wrap("ask capabilities", "", "", err)
 }
 
-// sharedCapabilities asks once for all callers that wait. Each of them waits for a lost
-// connection by itself, or not at all.
+// sharedCapabilities asks once for all callers that wait. Each of them repeats it by itself.
 func (c *Client) sharedCapabilities(ctx context.Context) (wire.Capabilities, error) {
-	asked := c.asking.DoChan("", func() (any, error) { return c.askCapabilities(notBridging(context.WithoutCancel(ctx))) })
+	asked := c.asking.DoChan("", func() (any, error) {
+		return c.askCapabilities(call.NotBridging(context.WithoutCancel(ctx)))
+	})
 	select {
 	case r := <-asked:
 		caps, _ := r.Val.(wire.Capabilities)
 		return caps, r.Err
 	case <-ctx.Done():
-		return wire.Capabilities{}, ended(ctx)
+		return wire.Capabilities{}, call.Ended(ctx)
 	}
 }
 
@@ -223,23 +169,21 @@ func (c *Client) sharedCapabilities(ctx context.Context) (wire.Capabilities, err
 // counts as that of the hosted service, unless the service must prove what it lists.
 func (c *Client) askCapabilities(ctx context.Context) (wire.Capabilities, error) {
 	var caps wire.Capabilities
-	err := c.retry(ctx, func(ctx context.Context) error {
-		caps = wire.Capabilities{}
-		err := c.get(ctx, c.cfg.MCPURL+wire.PathCapabilities, &caps)
-		if errors.Is(err, errPage) && !c.demandsProofs() { // a service without this path may have a page for all
-			err = malformed(errors.New(errPage.Error()))
-		}
-		return err
-	})
-	switch classify(err) {
-	case ErrUnavailable, ErrTimeout, ErrCanceled, ErrRateLimited:
+	err := c.calls.Do(ctx, call.Call{Kind: call.Once, Method: http.MethodGet, URL: c.cfg.MCPURL + wire.PathCapabilities,
+		Answer: call.Document(&caps)})
+	if errors.Is(err, call.ErrPage) && !c.demandsProofs() { // a service without this path may have a page for all
+		err = call.Malformed(errors.New(call.ErrPage.Error()))
+	}
+	var refused *call.Refusal
+	isRefused := errors.As(err, &refused)
+	switch kind := classify(err); {
+	case kind == ErrUnavailable, kind == ErrTimeout, kind == ErrCanceled, kind == ErrRateLimited,
+		isRefused && refused.IsTemporary():
 		return wire.Capabilities{}, err
 	}
-	var refused *answerError
-	isRefused := errors.As(err, &refused)
 	if err != nil {
 		caps = wire.Capabilities{}
-		lacksPath := isRefused && refused.status == http.StatusNotFound
+		lacksPath := isRefused && refused.Status == http.StatusNotFound
 		if !lacksPath && c.demandsProofs() { // a fault
 			return caps, err
 		}
@@ -247,12 +191,20 @@ func (c *Client) askCapabilities(ctx context.Context) (wire.Capabilities, error)
 	if err := c.checkDialect(caps.Dialect); err != nil {
 		return wire.Capabilities{}, err
 	}
-	if !isRefused || refused.status < http.StatusInternalServerError { // after a fault the next call asks again
+	if !isRefused || refused.Status < http.StatusInternalServerError { // after a fault the next call asks again
 		c.mu.Lock()
 		c.caps = &caps
 		c.mu.Unlock()
 	}
 	return caps, nil
+}
+
+// RefreshToken forces a new session token. It is rarely needed: every call refreshes a
+// token that is about to expire. Free; needs the API key. Errors: [ErrUnauthenticated],
+// [ErrNotFound] with the code [wire.CodeAccountUnknown] for an account that does not
+// exist, [ErrUnavailable], [ErrTimeout]. Specification 4.2 (refreshToken).
+func (c *Client) RefreshToken(ctx context.Context) error {
+	return c.wrap("refresh token", "", "", c.calls.RefreshToken(ctx))
 }
 
 // Price returns the price of an action, see [Client.EstimateFee], if an earlier answer

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/proof"
 	"github.com/svcfs/svcfs/sdk/trust"
 )
@@ -34,10 +34,7 @@ const (
 	Testnet = "testnet"
 )
 
-const (
-	defaultMaxFileBytes int64 = 4 << 30
-	defaultTimeout            = 15 * time.Second
-)
+const defaultMaxFileBytes int64 = 4 << 30
 
 // Config configures a [Client]. The zero value means the hosted service on the main
 // network, without a key. Without a key only reads that need no authentication work.
@@ -133,7 +130,7 @@ func (c Config) resolve(account AccountID) (Config, error) {
 		c.ListMemory = DefaultListMemory
 	}
 	if c.Timeout <= 0 {
-		c.Timeout = defaultTimeout
+		c.Timeout = call.DefaultTimeout
 	}
 	return c, nil
 }
@@ -141,6 +138,12 @@ func (c Config) resolve(account AccountID) (Config, error) {
 // isLocal reports whether the account is one of a self-hosted service, by its default contract.
 func isLocal(account AccountID) bool {
 	return strings.HasSuffix(string(account), "."+selfHostedContract)
+}
+
+// calls says how an account calls the service.
+func (c Config) calls(account AccountID) call.Config {
+	return call.Config{Account: string(account), Key: c.APIKey, NewKey: c.NewKey, AuthURL: c.AuthURL, URL: c.MCPURL,
+		Timeout: c.Timeout, Patience: c.Patience, Transport: c.Transport, ReadError: readError}
 }
 
 // checkKeys checks the verifier keys.
@@ -176,7 +179,7 @@ func (c Config) checkAddress(address string) (string, error) {
 	u, err := url.Parse(address)
 	if host := hostOf(address); host != "" {
 		scheme := "https://"
-		if isLoopback(host) {
+		if call.IsLoopback(host) {
 			scheme = "http://"
 		}
 		return "", fmt.Errorf("address %s: did you mean %s?", quote(address), quote(scheme+address))
@@ -190,7 +193,7 @@ func (c Config) checkAddress(address string) (string, error) {
 	switch u.Scheme {
 	case "https":
 	case "http":
-		if !c.InsecureHTTP && !isLoopback(u.Hostname()) {
+		if !c.InsecureHTTP && !call.IsLoopback(u.Hostname()) {
 			return "", fmt.Errorf("address %s sends keys over plain http: use https", quote(address))
 		}
 	default:
@@ -225,14 +228,6 @@ func hostOf(address string) string {
 		return ""
 	}
 	return u.Hostname()
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }
 
 // hostedPage returns the web page of the hosted service, "" at a self-hosted service.

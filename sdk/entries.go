@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -37,7 +38,7 @@ func (c *Client) filesAndFolders(ctx context.Context, g GroupID, after Seq) ([]E
 	defer end()
 	var all page
 	err = c.read(ctx, wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: string(g)}, &all)
-	if errors.Is(err, errTooMuch) && c.answerLimit(wire.OpGetGroupTransactions) == c.cfg.ListMemory/wholeShare {
+	if errors.Is(err, call.ErrTooMuch) && c.answerLimit(wire.OpGetGroupTransactions) == c.cfg.ListMemory/wholeShare {
 		err = c.lists.full()
 	}
 	if err != nil {
@@ -85,7 +86,7 @@ func (c *Client) eachPage(ctx context.Context, request wire.TransactionsRequest,
 		}
 		last := next(p.rows[len(p.rows)-1])
 		if last <= request.AfterSeq {
-			return malformed(errors.New("its pages do not advance"))
+			return call.Malformed(errors.New("its pages do not advance"))
 		}
 		request.AfterSeq = last
 	}
@@ -122,7 +123,7 @@ func (p *page) readBeside(e envelope) error {
 	if e.Proof == nil {
 		return nil
 	}
-	return decode(e.Proof, &p.proof)
+	return call.Decode(e.Proof, &p.proof)
 }
 
 // shortPage is how many records fit into one answer, even with long names.
@@ -133,7 +134,7 @@ const shortPage = 500
 func (c *Client) page(ctx context.Context, request *wire.TransactionsRequest) (p page, more bool, err error) {
 	request.Limit = cmp.Or(request.Limit, wire.MaxPageRows)
 	err = c.read(ctx, wire.OpGetGroupTransactions, *request, &p)
-	if errors.Is(err, errTooMuch) && request.Limit > shortPage {
+	if errors.Is(err, call.ErrTooMuch) && request.Limit > shortPage {
 		request.Limit = shortPage
 		err = c.read(ctx, wire.OpGetGroupTransactions, *request, &p)
 	}

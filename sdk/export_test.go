@@ -41,9 +41,9 @@ func Waiting(c *Client) int {
 
 // Far makes the client take the service for one that is far away, or near.
 func Far(c *Client, far bool) {
-	c.farAfter, c.packAfter = time.Hour, time.Hour
+	c.calls.FarAfter, c.calls.ApartAfter = time.Hour, time.Hour
 	if far {
-		c.farAfter, c.packAfter = 0, 0
+		c.calls.FarAfter, c.calls.ApartAfter = 0, 0
 	}
 }
 

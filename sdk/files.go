@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -130,7 +131,7 @@ func (g Group) absent(what string) error {
 // sealed uploads, and [ErrCorrupt] when the service confirms something else. Specification 4.3
 // (upload).
 func (g Group) Put(ctx context.Context, name string, r io.Reader, opts ...Option) (Receipt, error) {
-	receipt, err := g.put(bridging(ctx), name, r, opts)
+	receipt, err := g.put(call.Bridging(ctx), name, r, opts)
 	return receipt, g.wrap("upload "+quote(name), err)
 }
 

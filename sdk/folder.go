@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/proof"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -62,7 +63,7 @@ func (g Group) renameFolder(ctx context.Context, folder, to string, seen Seq) (d
 	}
 	done = FolderRename{Versions: answer.Files, Seq: Seq(r.Seq)}
 	if done.Fee, err = wire.ParseAmount(r.Fee); err != nil {
-		return done, malformed(err)
+		return done, call.Malformed(err)
 	}
 	return done, nil
 }
@@ -71,7 +72,7 @@ func (g Group) renameFolder(ctx context.Context, folder, to string, seen Seq) (d
 // group has come that far.
 func (c *Client) checkFolder(ctx context.Context, g GroupID, asked wire.RenameFolderRequest, a wire.RenameFolderResult) (r chain.Record, err error) {
 	if a.Files <= 0 {
-		return r, malformed(errors.New("a rename of nothing"))
+		return r, call.Malformed(errors.New("a rename of nothing"))
 	}
 	return c.confirmed(ctx, g, a.Record, a.Receipt, func(r *chain.Record) bool {
 		before, after, ok := chain.FolderOf(r)
@@ -83,13 +84,13 @@ func (c *Client) checkFolder(ctx context.Context, g GroupID, asked wire.RenameFo
 // this account. It remembers that the group has come that far.
 func (c *Client) confirmed(ctx context.Context, g GroupID, row *wire.TransactionRow, receipt *wire.ChainHead, is func(*chain.Record) bool) (r chain.Record, err error) {
 	if row == nil || receipt == nil {
-		return r, malformed(errors.New("a change without a receipt"))
+		return r, call.Malformed(errors.New("a change without a receipt"))
 	}
 	if r, err = chainRecord(row, g); err != nil {
-		return r, malformed(err)
+		return r, call.Malformed(err)
 	}
 	if r.Chain != chain.OfGroup(string(g)) || r.Group != string(g) || r.Account != string(c.account) || !is(&r) {
-		return r, malformed(errors.New("its receipt is for another record"))
+		return r, call.Malformed(errors.New("its receipt is for another record"))
 	}
 	place, err := retryWithNewKey(ctx, c, func() (chain.Place, error) { return c.openReceipt(ctx, &r, *receipt) })
 	if err != nil {
@@ -127,13 +128,6 @@ func (g Group) RemoveFolder(ctx context.Context, folder string) (Entry, error) {
 	return removed, withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.wrap("remove folder", err))
 }
 
-// passingSoon is passing for a change that nobody waits for long: an account that made too many changes
-// today is told so at once.
-func passingSoon(err error) (pause time.Duration, passes bool) {
-	pause, passes = passing(err)
-	return pause, passes && pause < maxPause
-}
-
 func (g Group) changeFolder(ctx context.Context, op, kind, folder string) (e Entry, err error) {
 	if err := g.c.needOurs(ctx, "record folders"); err != nil {
 		return e, err
@@ -143,10 +137,9 @@ func (g Group) changeFolder(ctx context.Context, op, kind, folder string) (e Ent
 	}
 	after := g.c.memory.Group(string(g.ID)).Number
 	var answer wire.FolderResult
-	err = g.c.retryWhen(ctx, passingSoon, func(ctx context.Context) error {
-		return g.c.tool(ctx, op, g.c.cfg.Timeout, wire.FolderRequest{GroupID: string(g.ID), Folder: folder}, &answer)
-	})
-	if err != nil {
+	change := g.c.tool(op, wire.FolderRequest{GroupID: string(g.ID), Folder: folder}, &answer)
+	change.Kind = call.Soon // an account that made too many changes today is told so at once
+	if err := g.c.calls.Do(ctx, change); err != nil {
 		return e, err
 	}
 	if answer == (wire.FolderResult{}) && op == wire.OpMakeFolder {

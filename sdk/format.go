@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -20,7 +21,7 @@ func (g Group) Format(ctx context.Context) (int64, error) {
 	}
 	err := g.c.read(ctx, wire.OpGetGroupFormat, g.request(), &told)
 	if err == nil && told.Format != format.Version && told.Format != format.VersionBlocks {
-		err = malformed(errors.New("the group has a format that nobody could set"))
+		err = call.Malformed(errors.New("the group has a format that nobody could set"))
 	}
 	if err != nil {
 		return 0, g.wrap("ask for the format", err)

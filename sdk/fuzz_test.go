@@ -15,56 +15,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
-
-// FuzzToken: whatever the service says about a token's life, it has one, and it
-// ends within a year.
-func FuzzToken(f *testing.F) {
-	claims := func(text string) string {
-		return "eyJhbGciOiJIUzI1NiJ9." + base64.RawURLEncoding.EncodeToString([]byte(text)) + ".c2ln"
-	}
-	for _, expires := range []string{`"24h"`, `"5m"`, `3600`, `null`, `"99999999999d"`, `-1`, `1e308`, `{}`} {
-		for _, token := range []string{"", "a.b.c", claims(`{"iat":1,"exp":2}`), claims(`{"iat":2,"exp":1}`), claims(`{"iat":-1e300,"exp":1e300}`), claims(`{"exp":"x"}`), claims(`[]`)} {
-			f.Add([]byte(expires), token)
-		}
-	}
-	f.Fuzz(func(t *testing.T, expires []byte, token string) {
-		if life := lifetime(expires); life < 0 || life > longestLifetime {
-			t.Errorf("expires_in %s lasts %s", expires, life)
-		}
-		if life, ok := expiryOf(token); ok && life <= 0 {
-			t.Errorf("%q lasts %s", token, life)
-		}
-	})
-}
-
-// FuzzTarget: where a service sends us for a transfer is itself, or nowhere.
-func FuzzTarget(f *testing.F) {
-	for _, seed := range []string{"/tools/x", "//evil.example/x", "http://evil.example", `/\evil`, "@evil", "/a/../b", "/a?x", "/%2e%2e/", "/\x00", "/ü", "/..", "/a:b@evil/"} {
-		f.Add(seed)
-	}
-	c, err := New("a", Config{URL: "http://127.0.0.1:9/base"})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, target string) {
-		address, err := c.onService(target)
-		if err != nil {
-			if KindOf(c.wrap("x", "", "", err)) != ErrCorrupt {
-				t.Errorf("%q: %v", target, err)
-			}
-			return
-		}
-		req, err := http.NewRequest(http.MethodGet, address, nil)
-		if err != nil {
-			return // not sent
-		}
-		if req.URL.Host != "127.0.0.1:9" || req.URL.Scheme != "http" || req.URL.User != nil || req.URL.RawQuery != "" || !strings.HasPrefix(req.URL.Path, "/base/") {
-			t.Errorf("%q leads to %s", target, req.URL)
-		}
-	})
-}
 
 // FuzzAddress: an address that is accepted is https or loopback, and holds no
 // password.
@@ -78,7 +31,7 @@ func FuzzAddress(f *testing.F) {
 			return
 		}
 		u, err := url.Parse(c.NetworkInfo().MCPURL)
-		if err != nil || u.User != nil || u.RawQuery != "" || u.Scheme != "https" && !isLoopback(u.Hostname()) {
+		if err != nil || u.User != nil || u.RawQuery != "" || u.Scheme != "https" && !call.IsLoopback(u.Hostname()) {
 			t.Errorf("%q was accepted as %v, %v", address, u, err)
 		}
 	})
@@ -171,7 +124,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 	}))
 	f.Cleanup(h.Close)
-	c, err := New("alice.svc.testnet", Config{URL: h.URL, APIKey: NewSecret("svc_sk_0123456789012345678901234567890123456789012"), MaxFileBytes: 1 << 20})
+	c, err := New("alice.svc.testnet", Config{URL: h.URL, APIKey: NewSecret("svc_sk_0123456789012345678901234567890123456789012"), MaxFileBytes: 1 << 20, Transport: http.DefaultTransport})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -195,7 +148,7 @@ func FuzzAnswers(f *testing.F) {
 // forgetAll makes the client as if new, with its connections.
 func (c *Client) forgetAll() {
 	c.caps, c.uploads = nil, newUploader(c)
-	c.tokens.token, c.tokens.old = Secret{}, Secret{}
+	c.calls = call.New(c.cfg.calls(c.account))
 }
 
 // everyCall makes every call that reads what a service answers.

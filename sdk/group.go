@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -43,7 +44,7 @@ func (g Group) change(ctx context.Context, op string, request any, otherwise str
 	if err := g.c.change(ctx, op, request, &said); err != nil {
 		return Change{}, err
 	}
-	return Change{Message: g.c.scrub(cmp.Or(said.text, otherwise)), Nobody: said.exists != nil && !*said.exists}, nil
+	return Change{Message: g.c.calls.Scrub(cmp.Or(said.text, otherwise)), Nobody: said.exists != nil && !*said.exists}, nil
 }
 
 // sentence is the result of a change.
@@ -67,7 +68,7 @@ func (s *sentence) readBeside(e envelope) error {
 	if e.Exists == nil {
 		return nil
 	}
-	return decode(e.Exists, &s.exists)
+	return call.Decode(e.Exists, &s.exists)
 }
 
 // quoted returns the id in the form of the service's sentences.
@@ -200,7 +201,7 @@ func (g Group) Retention(ctx context.Context) (days int64, set bool, err error) 
 		return 0, false, g.wrap("ask retention", err)
 	}
 	if *told < 0 {
-		return 0, false, g.wrap("ask retention", malformed(errors.New("the retention is negative")))
+		return 0, false, g.wrap("ask retention", call.Malformed(errors.New("the retention is negative")))
 	}
 	return *told, true, nil
 }
@@ -300,7 +301,7 @@ func (g Group) IsAuthorized(ctx context.Context, account AccountID) (bool, error
 	var member *bool
 	err := g.c.view(ctx, "is_authorized", groupArgs{GroupID: g.ID, UserID: account}, &member)
 	if err == nil && member == nil {
-		err = malformed(errors.New("neither true nor false"))
+		err = call.Malformed(errors.New("neither true nor false"))
 	}
 	return err == nil && *member, g.wrap("ask membership", err)
 }

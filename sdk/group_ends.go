@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -71,7 +72,7 @@ func (p *Pending) offer(told wire.PendingResult) error {
 	}
 	p.OfferedTo, p.OfferFrom, p.OfferUntil = AccountID(told.OfferedTo), parseTime(told.OfferFrom), parseTime(told.OfferUntil)
 	if p.OfferFrom.IsZero() || p.OfferUntil.IsZero() {
-		return malformed(errors.New("an offer without times"))
+		return call.Malformed(errors.New("an offer without times"))
 	}
 	return nil
 }

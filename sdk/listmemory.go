@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -63,7 +64,7 @@ func (m *listMemory) begin(ctx context.Context, gate chan struct{}) (end func(),
 	case gate <- struct{}{}:
 		return func() { <-gate }, nil
 	case <-ctx.Done():
-		return nil, ended(ctx)
+		return nil, call.Ended(ctx)
 	}
 }
 

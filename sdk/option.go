@@ -12,6 +12,9 @@ type Option struct {
 	apply func(*options)
 }
 
+// reporter is the function of [Progress]; may be nil.
+type reporter func(done, total int64)
+
 type options struct {
 	compress bool
 	progress reporter

@@ -1,12 +1,13 @@
 package sdk
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -48,42 +49,25 @@ func TestE7TokenExpiredMeanwhile(t *testing.T) {
 	}
 }
 
-// closings counts how often idle connections are closed.
-type closings struct {
-	http.RoundTripper
-	n int
-}
-
-func (c *closings) CloseIdleConnections() { c.n++ }
-
-// E7: after the machine slept, no connection from before is used.
-func TestE7ConnectionsAfterSleep(t *testing.T) {
+// A key that the service refuses is no good key, whatever is said about the place where another one is looked for.
+func TestRefusedKeyIsUnauthenticated(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }))
-	defer server.Close()
-	transport := &closings{RoundTripper: http.DefaultTransport}
-	c, err := New("a.svc", Config{URL: server.URL, Transport: transport})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, `{"error":"Invalid API key","code":"`+wire.CodeInvalidKey+`"}`)
+	}))
+	t.Cleanup(server.Close)
+	unreadable := &Error{Op: "read the key", Kind: ErrInvalid, Code: "other", Err: errors.New("others may read it")}
+	c, err := New("a.svc", Config{URL: server.URL, APIKey: NewSecret("key"),
+		NewKey: func(context.Context) (Secret, error) { return Secret{}, unreadable }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(want int) {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := c.send(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		if transport.n != want {
-			t.Errorf("closed %d times, want %d", transport.n, want)
+	for range 2 { // the second one is not asked
+		var own *Error
+		_, err := c.AuthStatus(t.Context())
+		if !errors.As(err, &own) || own.Kind != ErrUnauthenticated || own.Code != wire.CodeInvalidKey || !errors.Is(err, unreadable) {
+			t.Errorf("%v: %+v", err, own)
 		}
 	}
-	ask(0)
-	ask(0)
-	c.made = c.made.Add(time.Hour) // as if the clock of the process had stood still for an hour
-	ask(1)
-	ask(1)
 }

@@ -5,11 +5,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
@@ -46,13 +45,11 @@ func (u *recording) record(ctx context.Context, send func(context.Context, *wire
 		}
 		return err
 	}
-	var err error
-	if u.isOurs {
-		err = u.c.retry(ctx, finalize)
-	} else {
-		err = finalize(ctx)
+	kind := call.Once
+	if u.isOurs { // it counts once for each id
+		kind = call.Free
 	}
-	if err != nil {
+	if err := u.c.calls.Repeat(ctx, kind, finalize); err != nil {
 		return u.unanswered(ctx, err)
 	}
 	r, err := u.receipt(ctx, answer)
@@ -98,15 +95,16 @@ func (u *recording) unanswered(ctx context.Context, err error) (Receipt, error) 
 // isOutcomeUnknown reports whether the service may have recorded the upload in spite of
 // err.
 func isOutcomeUnknown(err error) bool {
-	var answered *answerError
-	if !errors.As(err, &answered) {
+	var refused *call.Refusal
+	if !errors.As(err, &refused) {
 		return true
 	}
-	switch answered.kind { // the hosted service refuses with status 500; its text has the reason
+	switch refused.Kind { // the hosted service refuses with status 500; its text has the reason
 	case ErrInsufficient, ErrNotAuthorized, ErrUnauthenticated, ErrAudience:
 		return false
 	}
-	return answered.status >= 500 && answered.code == "" || answered.code == wire.CodeUnavailable || answered.code == wire.CodeInternal
+	return refused.Status >= 500 && refused.Code == "" || refused.Code == wire.CodeUnavailable ||
+		refused.Code == wire.CodeInternal
 }
 
 // findRecorded looks in the ledger for a record of the same content by this account that no
@@ -114,8 +112,8 @@ func isOutcomeUnknown(err error) bool {
 func (u *recording) findRecorded(ctx context.Context, since time.Time) (Receipt, bool, error) {
 	c, k := u.c, u.key
 	var entries []Entry
-	err := c.repeatInGap(ctx, isUnsent, func() (err error) { // the list may be charged
-		entries, err = c.entries(notBridging(ctx), k.group, 0)
+	err := c.calls.Repeat(ctx, call.Once, func(ctx context.Context) (err error) { // the list may be charged
+		entries, err = c.entries(call.NotBridging(ctx), k.group, 0)
 		return err
 	})
 	if err != nil {
@@ -139,18 +137,6 @@ func (u *recording) findRecorded(ctx context.Context, since time.Time) (Receipt,
 	return Receipt{}, false, nil
 }
 
-func (u *recording) postFinalize(ctx context.Context, body outgoing, answer *wire.FinalizeUploadResult) error {
-	return u.c.authorized(ctx, func(token Secret) error {
-		return u.c.transfer(ctx, http.MethodPost, wire.PathTools+wire.OpFinalizeUpload, token, body, func(resp *http.Response, in io.Reader) error {
-			answered, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
-			if err != nil {
-				return err
-			}
-			return u.c.decodeResult(answered, answer)
-		})
-	})
-}
-
 // unconfirmed returns the error for a change that the service confirmed without proof.
 // maybe says what became of it.
 func (c *Client) unconfirmed(change, maybe string, err error) error {
@@ -160,7 +146,7 @@ func (c *Client) unconfirmed(change, maybe string, err error) error {
 		kind = own.Kind
 	}
 	return &Error{Op: "check the receipt", Kind: kind, Code: wire.CodeReceipt,
-		Err: c.scrubbed(fmt.Errorf("the service confirmed the %s without proof, so that the %s or not: %w", change, maybe, withoutURL(err)))}
+		Err: c.calls.Scrubbed(fmt.Errorf("the service confirmed the %s without proof, so that the %s or not: %w", change, maybe, call.WithoutURL(err)))}
 }
 
 // receipt checks the confirmation of the service.
@@ -200,7 +186,7 @@ func (c *Client) receipt(ctx context.Context, sent Entry, after int64, proves bo
 	}
 	digest, err := recordedHash(a.FileHash)
 	if err != nil || digest != sent.Hash || ref == "" {
-		return Receipt{}, malformed(errors.New("it confirms another file than the one sent"))
+		return Receipt{}, call.Malformed(errors.New("it confirms another file than the one sent"))
 	}
 	r := Receipt{Ref: Ref(ref), Tx: strings.Trim(a.TransID, `"`), Hash: digest, Size: sent.Size, Seq: Seq(a.Seq), Time: parseTime(a.Time), Content: sent.Content}
 	if r.Time.IsZero() {
@@ -208,7 +194,7 @@ func (c *Client) receipt(ctx context.Context, sent Entry, after int64, proves bo
 	}
 	if proves {
 		if a.Record == nil || a.Record.Timestamp == nil || a.Seq != a.Record.Seq || !parseTime(*a.Record.Timestamp).Equal(r.Time) || r.Tx != a.Record.TransID {
-			return Receipt{}, malformed(errors.New("its receipt is for another record"))
+			return Receipt{}, call.Malformed(errors.New("its receipt is for another record"))
 		}
 		sent.Ref = r.Ref
 		if err := c.checkReceipt(ctx, sent, after, a); err != nil {
@@ -218,7 +204,7 @@ func (c *Client) receipt(ctx context.Context, sent Entry, after int64, proves bo
 	}
 	if a.Fee != "" {
 		if r.Fee, err = wire.ParseAmount(a.Fee); err != nil {
-			return Receipt{}, malformed(err)
+			return Receipt{}, call.Malformed(err)
 		}
 	}
 	return r, nil

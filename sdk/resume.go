@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -360,18 +361,14 @@ func (s *resuming) goOn(ctx context.Context, g Group, found savedParts) (*BlockU
 	}
 	key, err := format.ParseKey(answer.Key)
 	if err != nil {
-		return nil, nil, malformed(err)
+		return nil, nil, call.Malformed(err)
 	}
 	if err := (format.Layout{Size: 1, BlockBytes: found.BlockSize}).Check(); err != nil {
 		key.Wipe()
 		return nil, nil, &Error{Op: "read the state of the upload", Kind: ErrOther, Err: err}
 	}
 	u := g.newBlockUpload(found.Upload, key, found.BlockSize)
-	var list []wire.Part
-	err = g.c.retry(ctx, func(ctx context.Context) (err error) {
-		list, err = u.listParts(ctx, "")
-		return err
-	})
+	list, err := u.listParts(ctx, call.Free, "")
 	if err == nil && len(list) == 0 {
 		err = errGivenUp()
 	}
@@ -435,7 +432,7 @@ func (u *BlockUpload) adopt(list []wire.Part, saved []savedPart) error {
 		part := &sentPart{key: [format.WrappedKeyBytes]byte(was.Key), order: u.order}
 		partKey, err := format.UnwrapKey(u.key, part.key)
 		if err != nil {
-			return malformed(errors.New("it gives another key for the same upload"))
+			return call.Malformed(errors.New("it gives another key for the same upload"))
 		}
 		partKey.Wipe()
 		root, badRoot := parseDigest(was.Root)

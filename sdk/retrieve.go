@@ -2,15 +2,14 @@ package sdk
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 
 	"github.com/google/uuid"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -62,12 +61,12 @@ func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer
 	if e.Content != (Digest{}) {
 		return c.retrieveBlocks(ctx, g, e, b, report)
 	}
-	ctx = bridging(ctx)
+	ctx = call.Bridging(ctx)
 	if e.Deleted != nil && !e.Deleted.InTrash { // who may bring it back reads it
 		return retrieved{}, deleted()
 	}
 	if e.Hash == (Digest{}) { // costs no claim: no content could match
-		return retrieved{}, malformed(errors.New("the ledger record has no readable hash"))
+		return retrieved{}, call.Malformed(errors.New("the ledger record has no readable hash"))
 	}
 	if err := checkSize(e.Size, c.cfg.MaxFileBytes); err != nil {
 		return retrieved{}, err
@@ -82,10 +81,12 @@ func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer
 	}
 	sink := &blobSink{buf: b, limit: c.mostSealed(e.Size), recorded: e.Size != SizeUnknown, report: report}
 	var answer retrieveAnswer
-	ask := func(ctx context.Context) error { return c.prepareRetrieve(ctx, request, sink, &answer) }
+	ask := c.tool(wire.OpPrepareRetrieve, request, nil)
+	ask.Wait, ask.Long, ask.Progress = call.AnswerTimes*c.cfg.Timeout, true, report
+	ask.Answer = c.prepared(sink, &answer)
 	// A repetition is free: our service charges a claim id once, and the hosted service charges
 	// nothing for a retrieval.
-	err = c.retry(ctx, ask)
+	err = c.calls.Do(ctx, ask)
 	var got retrieved
 	if err == nil {
 		got, err = c.openAnswer(ctx, e, answer, sink)
@@ -140,27 +141,19 @@ type retrieveAnswer struct {
 	inline bool
 }
 
-func (c *Client) prepareRetrieve(ctx context.Context, request wire.PrepareRetrieveRequest, sink *blobSink, answer *retrieveAnswer) error {
-	raw, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
-	body := jsonBody(raw)
-	body.received = sink.report
-	return c.authorized(ctx, func(token Secret) error {
-		*answer = retrieveAnswer{}
+// prepared returns a reader of the answer to a prepare_retrieve. The data goes to sink.
+func (c *Client) prepared(sink *blobSink, answer *retrieveAnswer) func(*http.Response) error {
+	return func(resp *http.Response) error {
 		if err := sink.reset(); err != nil {
 			return err
 		}
-		return c.transfer(ctx, http.MethodPost, wire.PathTools+wire.OpPrepareRetrieve, token, body, func(resp *http.Response, in io.Reader) error {
-			document, inline, err := scanAnswer(in, resp.ContentLength, sink)
-			if err != nil {
-				return err
-			}
-			answer.inline = inline
-			return c.decodeResult(document, &answer.PrepareRetrieveResult)
-		})
-	})
+		document, inline, err := scanAnswer(resp.Body, resp.ContentLength, sink)
+		if err != nil {
+			return err
+		}
+		answer.inline = inline
+		return c.decodeResult(document, &answer.PrepareRetrieveResult)
+	}
 }
 
 // openAnswer gets the ciphertext into the buffer, decrypts it there, and verifies the
@@ -171,19 +164,19 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 		return retrieved{}, err
 	}
 	if meta.Version == format.VersionBlocks { // the ledger says which files are: no way down or up
-		return retrieved{}, malformed(errors.New("format version 2 of a file that the ledger recorded as an earlier one"))
+		return retrieved{}, call.Malformed(errors.New("format version 2 of a file that the ledger recorded as an earlier one"))
 	}
 	key, err := format.ParseKey(a.Key)
 	if err != nil {
-		return retrieved{}, malformed(err)
+		return retrieved{}, call.Malformed(err)
 	}
 	defer key.Wipe()
 	switch {
 	case a.inline:
 	case a.DataURL == "":
-		err = malformed(errors.New("no encrypted data"))
+		err = call.Malformed(errors.New("no encrypted data"))
 	case meta.Compression == "" && e.Size != SizeUnknown && a.DataSize != e.Size+format.Overhead:
-		err = malformed(fmt.Errorf("data of %d bytes, and the ledger recorded a file of %d", a.DataSize, e.Size))
+		err = call.Malformed(fmt.Errorf("data of %d bytes, and the ledger recorded a file of %d", a.DataSize, e.Size))
 	default:
 		err = c.fetchBlob(ctx, a.DataURL, a.DataSize, sink)
 	}
@@ -229,7 +222,7 @@ func (c *Client) verify(e Entry, meta format.Metadata, fee string, b *mem.Buffer
 	if fee != "" {
 		var err error
 		if got.fee, err = wire.ParseAmount(fee); err != nil {
-			return retrieved{}, malformed(err)
+			return retrieved{}, call.Malformed(err)
 		}
 	}
 	return got, nil
@@ -250,7 +243,7 @@ func inflate(meta format.Metadata, b *mem.Buffer, limit int64) error {
 	// A zlib stream expands at most about 1032-fold. No memory is allocated for a size
 	// beyond that.
 	if size > 1100*(compressed.Len()+1) {
-		return malformed(errors.New("original_size is larger than the compressed content can hold"))
+		return call.Malformed(errors.New("original_size is larger than the compressed content can hold"))
 	}
 	if err := b.Resize(size); err != nil {
 		return err
@@ -261,44 +254,37 @@ func inflate(meta format.Metadata, b *mem.Buffer, limit int64) error {
 // fetchBlob reads a raw transfer of exactly size bytes.
 func (c *Client) fetchBlob(ctx context.Context, target string, size int64, sink *blobSink) error {
 	if most := sink.limit + format.NonceBytes; size < format.Overhead || size > most {
-		return malformed(fmt.Errorf("data of %d bytes: want %d to %d", size, format.Overhead, most))
+		return call.Malformed(fmt.Errorf("data of %d bytes: want %d to %d", size, format.Overhead, most))
 	}
 	if err := sink.reset(); err != nil {
 		return err
 	}
 	etag := "" // of the bytes in the sink
-	get := func(ctx context.Context) error {
-		return c.authorized(ctx, func(token Secret) error {
-			out, from := outgoing{received: sink.report}, sink.arrived()
-			if etag == "" {
-				from = 0
-			} else if from > 0 {
-				out.header = http.Header{"Range": {fmt.Sprintf("bytes=%d-", from)}, "If-Range": {etag}}
-				if sink.report != nil {
-					out.received = func(done, total int64) { sink.report(from+done, from+total) }
+	return c.calls.Resume(ctx, call.Free, sink.arrived, func(ctx context.Context) error {
+		get := call.Call{Kind: call.Once, Method: http.MethodGet, Path: target, Long: true, Progress: sink.report}
+		from := sink.arrived()
+		if etag == "" {
+			from = 0
+		} else if from > 0 {
+			get.Header = http.Header{"Range": {fmt.Sprintf("bytes=%d-", from)}, "If-Range": {etag}}
+			if sink.report != nil {
+				get.Progress = func(done, total int64) { sink.report(from+done, from+total) }
+			}
+		}
+		get.Answer = func(resp *http.Response) error {
+			want := fmt.Sprintf("bytes %d-%d/%d", from, size-1, size)
+			if resp.StatusCode != http.StatusPartialContent || from == 0 || resp.Header.Get("Content-Range") != want {
+				from = 0 // all of it
+				if err := sink.reset(); err != nil {
+					return err
 				}
 			}
-			return c.transfer(ctx, http.MethodGet, target, token, out, func(resp *http.Response, in io.Reader) error {
-				want := fmt.Sprintf("bytes %d-%d/%d", from, size-1, size)
-				if resp.StatusCode != http.StatusPartialContent || from == 0 || resp.Header.Get("Content-Range") != want {
-					from = 0 // all of it
-					if err := sink.reset(); err != nil {
-						return err
-					}
-				}
-				if resp.ContentLength >= 0 && resp.ContentLength != size-from {
-					return malformed(fmt.Errorf("data of %d bytes, and %d were announced", resp.ContentLength, size-from))
-				}
-				etag = resp.Header.Get("Etag")
-				return sink.read(in, size)
-			})
-		})
-	}
-	for {
-		before := sink.arrived()
-		err := c.retry(ctx, get)
-		if err == nil || !isConnectionLost(err) || ctx.Err() != nil || sink.arrived() <= before {
-			return err
+			if resp.ContentLength >= 0 && resp.ContentLength != size-from {
+				return call.Malformed(fmt.Errorf("data of %d bytes, and %d were announced", resp.ContentLength, size-from))
+			}
+			etag = resp.Header.Get("Etag")
+			return sink.read(resp.Body, size)
 		}
-	}
+		return c.calls.Do(ctx, get)
+	})
 }

@@ -6,14 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+
+	"github.com/svcfs/svcfs/sdk/internal/call"
 )
 
 const (
 	dataField    = "encrypted_b64"
 	resultField  = "result"
 	maxNameBytes = 1 << 10 // of a field
-	// maxDepth bounds the nesting of an answer.
-	maxDepth = 64
 )
 
 // place is where a field is in an answer.
@@ -41,7 +41,7 @@ type answerScanner struct {
 // string in the place of the data, and whether there was data. The caller must decode
 // the document before it uses the data.
 func scanAnswer(in io.Reader, announced int64, sink *blobSink) (rest []byte, found bool, err error) {
-	size := int64(transferBuffer)
+	size := int64(call.TransferBuffer)
 	if announced >= 0 {
 		size = min(size, announced+1) // one more byte, so that one read meets the end
 	}
@@ -99,8 +99,8 @@ func (s *answerScanner) document() error {
 }
 
 func (s *answerScanner) keep(c byte) error {
-	if s.rest.Len() >= maxAnswerBytes {
-		return malformed(errTooMuch)
+	if s.rest.Len() >= call.MaxAnswer {
+		return call.Malformed(call.ErrTooMuch)
 	}
 	return s.rest.WriteByte(c)
 }
@@ -112,7 +112,7 @@ func (s *answerScanner) name() (name string, isName bool, err error) {
 	for escaped := false; ; {
 		c, err := s.in.ReadByte()
 		if err == io.EOF {
-			err = malformed(errOpenString)
+			err = call.Malformed(errOpenString)
 		}
 		if err != nil {
 			return "", false, err
@@ -130,7 +130,7 @@ func (s *answerScanner) name() (name string, isName bool, err error) {
 		return "", false, err
 	}
 	if len(text) > maxNameBytes {
-		return "", false, malformed(errTooMuch)
+		return "", false, call.Malformed(call.ErrTooMuch)
 	}
 	_ = json.Unmarshal(text, &name) // the decoder of the document meets the error again
 	return name, true, nil
@@ -163,7 +163,7 @@ func (s *answerScanner) data(where place) error {
 		return err
 	}
 	if s.took == where {
-		return malformed(errors.New("encrypted data twice"))
+		return call.Malformed(errors.New("encrypted data twice"))
 	}
 	into := s.sink.decode
 	if s.took == inResult {
@@ -188,7 +188,7 @@ func (s *answerScanner) base64(into func([]byte) error) error {
 	for {
 		if _, err := s.in.Peek(1); err != nil {
 			if err == io.EOF {
-				err = malformed(errOpenString)
+				err = call.Malformed(errOpenString)
 			}
 			return err
 		}
@@ -212,7 +212,7 @@ func (s *answerScanner) base64(into func([]byte) error) error {
 			return err
 		}
 		if c != '/' { // "\/" is legal JSON; nothing else in base64 needs an escape
-			return malformed(errNotBase64)
+			return call.Malformed(errNotBase64)
 		}
 		if err := into([]byte{c}); err != nil {
 			return err

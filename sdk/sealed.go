@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -417,11 +418,11 @@ func (c *Client) openSealed(ctx context.Context, s *Sealed, g, of GroupID) error
 	}
 	key, err := format.ParseKey(answer.Key)
 	if err != nil {
-		return malformed(err)
+		return call.Malformed(err)
 	}
 	if err := s.openWith(key, of); err != nil {
 		key.Wipe()
-		return malformed(fmt.Errorf("it gives another key than the upload was sealed with: %w", err))
+		return call.Malformed(fmt.Errorf("it gives another key than the upload was sealed with: %w", err))
 	}
 	return nil
 }

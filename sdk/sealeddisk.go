@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -130,7 +131,7 @@ func decodeSealed(raw []byte, k DiskKeys) (*Sealed, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&item); err != nil {
-		return nil, describeJSON(err)
+		return nil, call.DescribeJSON(err)
 	}
 	l := format.Layout{Size: item.Size, BlockBytes: item.BlockSize}
 	switch {
@@ -168,7 +169,7 @@ func (s *Sealed) unlock(key *format.Key, sealed []byte) error {
 	}
 	var names namesItem
 	if err := json.Unmarshal(raw, &names); err != nil {
-		return describeJSON(err)
+		return call.DescribeJSON(err)
 	}
 	facts, err := format.ParseMetadata(names.Format)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -117,7 +118,7 @@ func (q *sealedQueue) wait(w *queued) (wire.FinalizeUploadResult, error) {
 	defer q.mu.Unlock()
 	if i := slices.Index(q.waiting, w); i >= 0 {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
-		return wire.FinalizeUploadResult{}, ended(w.ctx)
+		return wire.FinalizeUploadResult{}, call.Ended(w.ctx)
 	}
 	select {
 	case <-w.done:
@@ -127,7 +128,7 @@ func (q *sealedQueue) wait(w *queued) (wire.FinalizeUploadResult, error) {
 	if w.batch.left--; w.batch.left == 0 && w.batch.cancel != nil {
 		w.batch.cancel()
 	}
-	err := ended(w.ctx)
+	err := call.Ended(w.ctx)
 	w.s.noteOutcome(err)
 	return wire.FinalizeUploadResult{}, err
 }
@@ -204,14 +205,12 @@ func (q *sealedQueue) gather(n int, d time.Duration) {
 // patient returns a context in which what moves counts for all callers: those of the request,
 // and those that wait for their turn, see [WithPatience].
 func (q *sealedQueue) patient(ctx context.Context, moving []*queued) context.Context {
-	return context.WithValue(ctx, patienceKey{}, func() {
+	return call.OnMove(ctx, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		for _, list := range [][]*queued{moving, q.waiting} {
 			for _, w := range list {
-				if moves, ok := w.ctx.Value(patienceKey{}).(func()); ok {
-					moves()
-				}
+				call.Moved(w.ctx)
 			}
 		}
 	})

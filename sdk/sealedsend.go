@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -34,7 +35,7 @@ type Sent struct {
 // [ErrInvalid] for an upload of another account, one that is locked, or one without
 // ciphertext. Only svcd has it.
 func (c *Client) SendSealed(ctx context.Context, uploads ...*Sealed) []Sent {
-	ctx = bridging(ctx)
+	ctx = call.Bridging(ctx)
 	if c.vaultIsOld() {
 		_, _ = c.newerVault(ctx) // for the next Seal; what is sealed is sent as it is
 	}
@@ -106,11 +107,13 @@ func (c *Client) sendTogether(ctx context.Context, list []*Sealed, out []Sent) {
 	for i, s := range list {
 		batch[i] = &queued{s: s}
 	}
-	_ = c.retry(ctx, func(ctx context.Context) error { return c.sendBatch(ctx, batch) }) // each has its own error
+	_ = c.calls.Repeat(ctx, call.Free, func(ctx context.Context) error {
+		return c.sendBatch(ctx, batch) // each has its own error
+	})
 	for i, w := range batch {
-		_, passes := passing(w.err)
+		var refused *call.Refusal
 		switch {
-		case codeOf(w.err) == wire.CodeEpoch, passes && isAnswer(w.err):
+		case codeOf(w.err) == wire.CodeEpoch, errors.As(w.err, &refused) && refused.IsTemporary():
 			out[i].Receipt, out[i].Err = c.sendSealed(ctx, w.s)
 		case w.err != nil:
 			out[i].Err = w.err
@@ -118,11 +121,6 @@ func (c *Client) sendTogether(ctx context.Context, list []*Sealed, out []Sent) {
 			out[i].Receipt, out[i].Err = c.sealedReceipt(ctx, w.s, w.answer)
 		}
 	}
-}
-
-func isAnswer(err error) bool {
-	var answered *answerError
-	return errors.As(err, &answered)
 }
 
 // sendSealed sends one upload.
@@ -158,7 +156,7 @@ var errNotSettled = errors.New("recorded with other attributes")
 // answer is checked.
 func (c *Client) answerSealed(ctx context.Context, s *Sealed) (r Receipt, answer wire.FinalizeUploadResult, err error) {
 	try := func() error {
-		return c.retry(ctx, func(ctx context.Context) (err error) {
+		return c.calls.Repeat(ctx, call.Free, func(ctx context.Context) (err error) {
 			if s.isSmall() {
 				answer, err = c.small.send(ctx, s)
 				return err
@@ -243,7 +241,7 @@ func (s *Sealed) reader() (io.Reader, error) {
 
 // noteOutcome notes that the upload may be recorded in spite of err.
 func (s *Sealed) noteOutcome(err error) {
-	if err == nil || isUnsent(err) || !isOutcomeUnknown(err) {
+	if err == nil || call.IsUnsent(err) || !isOutcomeUnknown(err) {
 		return
 	}
 	s.mu.Lock()
@@ -257,17 +255,17 @@ func (c *Client) putSealed(ctx context.Context, s *Sealed, answer *wire.Finalize
 	if err != nil {
 		return err
 	}
-	body := outgoing{kind: "application/octet-stream", length: int64(len(head)) + s.BlobSize(), sent: s.progress,
-		open: func() io.Reader {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			cipher, err := s.reader() // where it is by now
-			if err != nil {
-				return failingReader{err}
-			}
-			return io.MultiReader(bytes.NewReader(head), cipher)
-		}}
-	err = c.sendFrames(ctx, http.MethodPut, wire.PathSealed+s.ID(), body, answer)
+	body := call.Body{Length: int64(len(head)) + s.BlobSize(), Open: func() io.Reader {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		cipher, err := s.reader() // where it is by now
+		if err != nil {
+			return failingReader{err}
+		}
+		return io.MultiReader(bytes.NewReader(head), cipher)
+	}}
+	err = c.calls.Do(ctx, call.Call{Kind: call.Once, Method: http.MethodPut, Path: wire.PathSealed + s.ID(), Body: &body,
+		Long: true, Progress: s.progress, Answer: c.result(call.MaxAnswer, answer)})
 	s.noteOutcome(err)
 	return s.sensible(err)
 }
@@ -291,7 +289,7 @@ func (c *Client) sendBatch(ctx context.Context, batch []*queued) error {
 	if len(sent) == 0 {
 		return nil
 	}
-	body := outgoing{kind: "application/octet-stream", length: length, open: func() io.Reader {
+	body := call.Body{Length: length, Open: func() io.Reader {
 		for _, r := range readers {
 			if _, err := r.(io.Seeker).Seek(0, io.SeekStart); err != nil {
 				return failingReader{err}
@@ -300,9 +298,10 @@ func (c *Client) sendBatch(ctx context.Context, batch []*queued) error {
 		return io.MultiReader(readers...)
 	}}
 	var answer wire.FinalizeUploadsResult
-	err := c.sendFrames(ctx, http.MethodPost, wire.PathTools+wire.OpFinalizeUploads, body, &answer)
+	err := c.calls.Do(ctx, call.Call{Kind: call.Once, Path: wire.PathTools + wire.OpFinalizeUploads, Body: &body,
+		Long: true, Answer: c.result(call.MaxAnswer, &answer)})
 	if err == nil && len(answer.Uploads) != len(sent) {
-		err = malformed(fmt.Errorf("%d answers to %d uploads", len(answer.Uploads), len(sent)))
+		err = call.Malformed(fmt.Errorf("%d answers to %d uploads", len(answer.Uploads), len(sent)))
 	}
 	for i, w := range sent {
 		if w.err = err; err == nil {
@@ -317,12 +316,13 @@ func (c *Client) sendBatch(ctx context.Context, batch []*queued) error {
 func (c *Client) answerOf(s *Sealed, a *wire.SealedAnswer) (wire.FinalizeUploadResult, error) {
 	switch {
 	case a.ID != s.ID():
-		return wire.FinalizeUploadResult{}, malformed(errors.New("its answer is for another upload"))
+		return wire.FinalizeUploadResult{}, call.Malformed(errors.New("its answer is for another upload"))
 	case a.Error != nil && a.Result == nil && a.Status/100 > 2:
-		return wire.FinalizeUploadResult{}, s.sensible(c.scrubAnswer(newAnswerError(a.Status, a.Error.Code,
-			a.Error.Error)))
+		refused := newRefusal(a.Status, a.Error.Code, a.Error.Error)
+		refused.Text = c.calls.Scrub(refused.Text)
+		return wire.FinalizeUploadResult{}, s.sensible(refused)
 	case a.Error != nil || a.Result == nil:
-		return wire.FinalizeUploadResult{}, malformed(errors.New("its answer is neither a record nor a refusal"))
+		return wire.FinalizeUploadResult{}, call.Malformed(errors.New("its answer is neither a record nor a refusal"))
 	}
 	return *a.Result, nil
 }
@@ -330,19 +330,7 @@ func (c *Client) answerOf(s *Sealed, a *wire.SealedAnswer) (wire.FinalizeUploadR
 // sensible refuses a refusal that has no reason.
 func (s *Sealed) sensible(err error) error {
 	if _, bound := s.Base(); codeOf(err) == wire.CodeHead && !bound {
-		return malformed(errors.New("it says that the newest version is another one, and the upload named none"))
+		return call.Malformed(errors.New("it says that the newest version is another one, and the upload named none"))
 	}
 	return err
-}
-
-func (c *Client) sendFrames(ctx context.Context, method, path string, body outgoing, answer any) error {
-	return c.authorized(ctx, func(token Secret) error {
-		return c.transfer(ctx, method, path, token, body, func(resp *http.Response, in io.Reader) error {
-			answered, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
-			if err != nil {
-				return err
-			}
-			return c.decodeResult(answered, answer)
-		})
-	})
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/mem"
 )
 
@@ -37,7 +38,7 @@ func (s *blobSink) room(n int) ([]byte, error) {
 	switch {
 	case old+int64(n) <= s.limit:
 	case s.recorded:
-		return nil, malformed(fmt.Errorf("encrypted data of more than %d bytes, which the recorded size excludes", s.limit))
+		return nil, call.Malformed(fmt.Errorf("encrypted data of more than %d bytes, which the recorded size excludes", s.limit))
 	default:
 		return nil, fmt.Errorf("encrypted data of more than %d bytes: %w", s.limit, format.ErrTooLarge)
 	}
@@ -82,7 +83,7 @@ func (s *blobSink) groups(text []byte) error {
 		return nil
 	}
 	if s.end || bytes.ContainsAny(text, "\r\n") {
-		return malformed(errNotBase64)
+		return call.Malformed(errNotBase64)
 	}
 	s.end = text[len(text)-1] == '='
 	into := s.nonce[s.have:]
@@ -94,7 +95,7 @@ func (s *blobSink) groups(text []byte) error {
 	}
 	n, err := base64.StdEncoding.Strict().Decode(into, text)
 	if err != nil {
-		return malformed(errNotBase64)
+		return call.Malformed(errNotBase64)
 	}
 	if s.have < len(s.nonce) {
 		s.have += n
@@ -106,10 +107,10 @@ func (s *blobSink) groups(text []byte) error {
 // finish checks that a whole blob has arrived.
 func (s *blobSink) finish() error {
 	if len(s.text) > 0 {
-		return malformed(errNotBase64)
+		return call.Malformed(errNotBase64)
 	}
 	if s.have < len(s.nonce) || s.buf.Len() < format.TagBytes {
-		return malformed(errors.New("encrypted data is missing or too short"))
+		return call.Malformed(errors.New("encrypted data is missing or too short"))
 	}
 	return nil
 }
@@ -134,7 +135,7 @@ func (s *blobSink) read(r io.Reader, size int64) error {
 		rest -= int64(len(into))
 	}
 	if n, _ := io.ReadFull(r, make([]byte, 1)); n != 0 {
-		return malformed(errors.New("more data than announced"))
+		return call.Malformed(errors.New("more data than announced"))
 	}
 	return nil
 }
@@ -149,7 +150,7 @@ func fill(p []byte, r io.Reader) (read int, err error) {
 		n, err := r.Read(p[read:])
 		read += n
 		if err == io.EOF && read < len(p) {
-			return read, malformed(errors.New("less data than announced"))
+			return read, call.Malformed(errors.New("less data than announced"))
 		}
 		if err != nil && err != io.EOF {
 			return read, err

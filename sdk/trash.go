@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -119,7 +120,7 @@ func (g Group) TrashSettings(ctx context.Context) (TrashSettings, error) {
 	}
 	err := g.c.read(ctx, wire.OpGetTrash, g.request(), &told)
 	if err == nil && (told.Days < 1 || told.Files < 0 || told.Bytes < 0 || told.Held < 0) {
-		err = malformed(errors.New("the trash has no size or time"))
+		err = call.Malformed(errors.New("the trash has no size or time"))
 	}
 	if err != nil {
 		return TrashSettings{}, g.wrap("ask about the trash", err)
@@ -185,7 +186,7 @@ func (g Group) changeVersions(ctx context.Context, op, does string, versions []E
 			var answer wire.NameResult
 			err := g.c.read(ctx, op, request, &answer) // may be repeated, because the request names the versions
 			if err == nil && answer.More && answer.Files <= 0 {
-				err = malformed(fmt.Errorf("it changed %d versions and has more", answer.Files))
+				err = call.Malformed(fmt.Errorf("it changed %d versions and has more", answer.Files))
 			}
 			if err != nil {
 				return done, withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap(does, g.ID, versions[0].Ref, err))

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/proof"
 	"github.com/svcfs/svcfs/sdk/trust"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -184,7 +184,7 @@ func (c *Client) logKey(ctx context.Context) (string, error) {
 	}
 	key := strings.TrimSuffix(string(raw), "\n")
 	if err := proof.CheckKey(key); err != nil {
-		return "", malformed(err)
+		return "", call.Malformed(err)
 	}
 	c.memory.Pin(key)
 	return key, nil
@@ -219,7 +219,7 @@ func (c *Client) followLogKey(ctx context.Context) bool {
 
 // distrust returns the error for a service that must not be believed.
 func (c *Client) distrust(err error) error {
-	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeHistory, Err: c.scrubbed(err)}
+	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeHistory, Err: c.calls.Scrubbed(err)}
 }
 
 // refusal makes a refusal of package proof an error of this package. That the service signs with another
@@ -227,11 +227,11 @@ func (c *Client) distrust(err error) error {
 func (c *Client) refusal(ctx context.Context, log *proof.Log, err error) error {
 	var stale *proof.Stale
 	if errors.As(err, &stale) {
-		return &Error{Op: "verify", Kind: ErrUnavailable, Code: wire.CodeWitness, Err: c.scrubbed(err)}
+		return &Error{Op: "verify", Kind: ErrUnavailable, Code: wire.CodeWitness, Err: c.calls.Scrubbed(err)}
 	}
 	var unwitnessed *proof.Unwitnessed
 	if errors.As(err, &unwitnessed) {
-		return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeNoWitness, Err: c.scrubbed(err)}
+		return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeNoWitness, Err: c.calls.Scrubbed(err)}
 	}
 	var refused *proof.Refusal
 	if !errors.As(err, &refused) {
@@ -266,21 +266,5 @@ func (c *Client) tlog(ctx context.Context, path string) (raw []byte, err error) 
 	if err := c.needOurs(ctx, "sign checkpoints of its ledger"); err != nil {
 		return nil, err
 	}
-	err = c.retry(ctx, func(ctx context.Context) error {
-		ctx, pace, stop := c.paced(ctx, c.cfg.Timeout)
-		defer stop()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.cfg.MCPURL+wire.PathTlog+path, nil)
-		if err != nil {
-			return fmt.Errorf("make request: %w", err)
-		}
-		resp, err := c.send(req)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		pace.enter(receiving)
-		raw, err = readBounded(&pacedReader{ctx: ctx, r: resp.Body, pace: pace}, resp.ContentLength, maxTlogBytes)
-		return err
-	})
-	return raw, err
+	return c.fetchSmall(ctx, call.Call{URL: c.cfg.MCPURL + wire.PathTlog + path, Wait: c.cfg.Timeout}, maxTlogBytes)
 }

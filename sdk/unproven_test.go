@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -63,17 +64,15 @@ func newUnproven(t *testing.T, config Config) (*unproven, *Client) {
 	u.Config.ErrorLog = log.New(io.Discard, "", 0)
 	u.StartTLS()
 	t.Cleanup(u.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(u.Certificate())
 	config.URL = u.URL
+	config.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}
 	c, err := New("alice.svc.testnet", config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	roots := x509.NewCertPool()
-	roots.AddCert(u.Certificate())
-	transport := c.http.Transport.(*http.Transport)
-	transport.TLSClientConfig.RootCAs = roots
-	transport.DisableKeepAlives = true
 	return u, c
 }
 
@@ -107,9 +106,9 @@ func TestE7CertificateIsWaitedFor(t *testing.T) {
 	u, c := newUnproven(t, Config{Patience: time.Minute})
 	u.isTaken.Store(true)
 	ended := make(chan error, 1)
-	ctx := bridging(t.Context())
+	ctx := call.Bridging(t.Context())
 	go func() {
-		ended <- c.repeatInGap(ctx, isUnsent, func() error { return c.get(ctx, c.cfg.MCPURL+wire.PathHealth, new(struct{})) })
+		ended <- c.Health(ctx)
 	}()
 	for range 2 {
 		select {

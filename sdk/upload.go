@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -40,7 +41,7 @@ func (g Group) Upload(ctx context.Context, name string, b *mem.Buffer, opts ...O
 
 // upload uploads b and remembers that the caller knows the record.
 func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buffer, o options) (Receipt, error) {
-	ctx = bridging(ctx)
+	ctx = call.Bridging(ctx)
 	caps, err := c.Capabilities(ctx)
 	if err != nil {
 		return Receipt{}, err
@@ -221,7 +222,9 @@ func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, error) {
 	raw := u.ticket.uploadURL != "" && b.size() > wire.InlineBlobBytes
 	if raw && u.ticket.state == uploadIssued {
-		if err := u.c.retry(ctx, func(ctx context.Context) error { return u.put(ctx, b) }); err != nil {
+		put := call.Call{Method: http.MethodPut, Path: u.ticket.uploadURL, Long: true, Progress: u.progress,
+			Body: &call.Body{Length: b.size(), Open: b.reader, Read: b.restoreAhead}}
+		if err := u.c.calls.Do(ctx, put); err != nil {
 			u.ticket.step(stepRefused)
 			return Receipt{}, err
 		}
@@ -229,17 +232,6 @@ func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, err
 	}
 	return u.record(ctx, func(ctx context.Context, answer *wire.FinalizeUploadResult) error {
 		return u.finalize(ctx, b, size, raw, answer)
-	})
-}
-
-// put sends the ciphertext as raw bytes.
-func (u *uploading) put(ctx context.Context, b *blob) error {
-	body := outgoing{kind: "application/octet-stream", length: b.size(), open: b.reader, read: b.restoreAhead, sent: u.progress}
-	return u.c.authorized(ctx, func(token Secret) error {
-		return u.c.transfer(ctx, http.MethodPut, u.ticket.uploadURL, token, body, func(_ *http.Response, in io.Reader) error {
-			_, err := io.Copy(io.Discard, io.LimitReader(in, maxErrorBytes))
-			return err
-		})
 	})
 }
 
@@ -262,11 +254,14 @@ func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool,
 	if err != nil {
 		return err
 	}
-	body := jsonBody(head)
+	send := call.Call{Kind: call.Once, Path: wire.PathTools + wire.OpFinalizeUpload, Long: true,
+		Answer: u.c.result(call.MaxAnswer, answer), Body: &call.Body{Type: "application/json", Length: int64(len(head)),
+			Open: func() io.Reader { return bytes.NewReader(head) }}}
 	if !raw {
-		body = outgoing{kind: body.kind, length: finalizeLength(head, b), open: func() io.Reader { return finalizeBody(head, b) }, sent: u.progress}
+		send.Progress = u.progress
+		send.Body.Length, send.Body.Open = finalizeLength(head, b), func() io.Reader { return finalizeBody(head, b) }
 	}
-	return u.postFinalize(ctx, body, answer)
+	return u.c.calls.Do(ctx, send)
 }
 
 const encryptedField = `,"encrypted_data":"`
@@ -288,4 +283,26 @@ func contentType(name string) string {
 		return "application/octet-stream"
 	}
 	return kind
+}
+
+// base64Reader encodes src while it is read.
+type base64Reader struct {
+	src     []byte
+	pending []byte
+	chunk   [64 << 10]byte
+}
+
+func (r *base64Reader) Read(p []byte) (int, error) {
+	if len(r.pending) == 0 {
+		if len(r.src) == 0 {
+			return 0, io.EOF
+		}
+		n := min(len(r.src), len(r.chunk)/4*3)
+		base64.StdEncoding.Encode(r.chunk[:], r.src[:n])
+		r.pending = r.chunk[:base64.StdEncoding.EncodedLen(n)]
+		r.src = r.src[n:]
+	}
+	n := copy(p, r.pending)
+	r.pending = r.pending[n:]
+	return n, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -125,11 +126,11 @@ func (u *uploader) prepare(ctx context.Context, isOurs bool, request wire.Prepar
 		return nil, err
 	}
 	if answer.UploadID == "" {
-		return nil, malformed(errors.New("no upload id"))
+		return nil, call.Malformed(errors.New("no upload id"))
 	}
 	key, err := format.ParseKey(answer.Key)
 	if err != nil {
-		return nil, malformed(err)
+		return nil, call.Malformed(err)
 	}
 	if err := u.noteKey(key, answer.UploadID); err != nil {
 		return nil, err
@@ -148,7 +149,7 @@ func (u *uploader) noteKey(key *format.Key, uploadID string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if other, ok := u.keys[print]; ok && other != uploadID {
-		return malformed(errors.New("it issued the key of another upload"))
+		return call.Malformed(errors.New("it issued the key of another upload"))
 	}
 	if len(u.keys) >= keptKeys {
 		clear(u.keys)

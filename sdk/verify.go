@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/proof"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -33,7 +34,7 @@ func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]chain.Row, error)
 		for _, row := range page {
 			r, err := proofRow(row)
 			if err != nil {
-				return malformed(fmt.Errorf("row %d: %w", row.Seq, err))
+				return call.Malformed(fmt.Errorf("row %d: %w", row.Seq, err))
 			}
 			all = append(all, r)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -67,7 +68,7 @@ func settingsOf(keep, next, at string) (s VersionSettings, err error) {
 		err = errors.New("a setting that waits has no time")
 	}
 	if err != nil {
-		return VersionSettings{}, malformed(err)
+		return VersionSettings{}, call.Malformed(err)
 	}
 	return s, nil
 }
@@ -108,7 +109,7 @@ func (g Group) TryVersions(ctx context.Context, keep Keep, after string) (Thinni
 		after = n.Filename
 	}
 	if err == nil && !sane {
-		err = malformed(errors.New("what would go does not add up"))
+		err = call.Malformed(errors.New("what would go does not add up"))
 	}
 	if err != nil {
 		return Thinning{}, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("try which versions would go", err))

@@ -4,10 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"strings"
-	"time"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -47,16 +46,12 @@ func (c *Client) query(ctx context.Context, params, result any) error {
 		Error  *rpcError       `json:"error"`
 	}
 	request := rpcRequest{Version: "2.0", ID: 1, Method: "query", Params: params}
-	err := c.retryWhen(ctx, passingView, func(ctx context.Context) error {
-		raw, err := c.post(ctx, c.cfg.RPCURL, c.cfg.Timeout, nil, request)
-		if err != nil {
-			return err
-		}
-		return decode(raw, &answer)
-	})
-	var refused *answerError
-	if errors.As(err, &refused) && refused.ledger != nil {
-		return c.ledgerError(refused.ledger)
+	err := c.calls.Do(ctx, call.Call{Kind: call.View, URL: c.cfg.RPCURL, Request: request, Answer: call.Document(&answer)})
+	var refused *call.Refusal
+	var fault rpcError
+	isFault := errors.As(err, &refused) && json.Unmarshal(refused.Object, &fault) == nil
+	if isFault && (fault.Cause.Name != "" || fault.Message != "") {
+		return c.ledgerError(&fault)
 	}
 	if err != nil {
 		return err
@@ -72,19 +67,9 @@ func (c *Client) query(ctx context.Context, params, result any) error {
 		return c.ledgerError(&rpcError{Message: inner.Error})
 	}
 	if len(answer.Result) == 0 || string(answer.Result) == "null" {
-		return malformed(errors.New("the ledger's result is null"))
+		return call.Malformed(errors.New("the ledger's result is null"))
 	}
-	return decode(answer.Result, result)
-}
-
-// passingView is passing for views, which change nothing. A node of the network answers 408
-// when it lags behind, and 500 for its own faults.
-func passingView(err error) (pause time.Duration, passes bool) {
-	var answered *answerError
-	if errors.As(err, &answered) && answered.status == http.StatusInternalServerError {
-		return answered.retryAfter, true
-	}
-	return passing(err)
+	return call.Decode(answer.Result, result)
 }
 
 func (c *Client) ledgerError(e *rpcError) error {
@@ -92,7 +77,7 @@ func (c *Client) ledgerError(e *rpcError) error {
 	if json.Unmarshal(e.Data, &data) != nil || data == "" {
 		data = e.Message
 	}
-	text := strings.TrimSuffix(c.scrub(data), " while viewing") // "account x does not exist while viewing": so nodes say it
+	text := strings.TrimSuffix(c.calls.Scrub(data), " while viewing") // "account x does not exist while viewing": so nodes say it
 	kind, code, ok := kindByWords(strings.ToLower(text))
 	if e.Cause.Name == "UNKNOWN_ACCOUNT" {
 		kind, ok = ErrNotFound, true
@@ -118,19 +103,19 @@ func (c *Client) view(ctx context.Context, method string, args, result any) erro
 		return err
 	}
 	if answer.Result == nil {
-		return malformed(errors.New("the view returned nothing"))
+		return call.Malformed(errors.New("the view returned nothing"))
 	}
 	raw := make([]byte, len(answer.Result))
 	for i, b := range answer.Result {
 		if b > 0xff {
-			return malformed(errors.New("a byte above 255"))
+			return call.Malformed(errors.New("a byte above 255"))
 		}
 		raw[i] = byte(b)
 	}
 	if len(raw) == 0 {
 		raw = []byte("null")
 	}
-	return decode(raw, result)
+	return call.Decode(raw, result)
 }
 
 type groupArgs struct {
@@ -150,7 +135,7 @@ func (c *Client) Balance(ctx context.Context, account AccountID) (Amount, error)
 	}
 	err := c.query(ctx, viewAccount{"view_account", "optimistic", string(account)}, &answer)
 	if err == nil && answer.Amount == nil {
-		err = malformed(errors.New("the account has no amount"))
+		err = call.Malformed(errors.New("the account has no amount"))
 	}
 	if err != nil {
 		return Amount{}, c.wrap("ask balance of "+quote(string(account)), "", "", err)
@@ -173,7 +158,7 @@ func (c *Client) EstimateFee(ctx context.Context, action string) (Amount, error)
 	}
 	fee, err := wire.ParseAmount(digits.String())
 	if err != nil {
-		err = malformed(err)
+		err = call.Malformed(err)
 	}
 	return fee, c.wrap("estimate fee of "+quote(action), "", "", err)
 }

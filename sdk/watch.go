@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
@@ -155,7 +156,9 @@ func (w *watching) next(ctx context.Context) error {
 
 func (c *Client) watchOnce(ctx context.Context, after int64) (got news, err error) {
 	request := wire.WatchRequest{AfterSeq: &after, TimeoutMS: watchPatience.Milliseconds()}
-	if err = c.tool(ctx, wire.OpWatch, watchPatience+c.cfg.Timeout, request, &got); err != nil {
+	ask := c.tool(wire.OpWatch, request, &got)
+	ask.Kind, ask.Wait = call.Once, watchPatience+c.cfg.Timeout
+	if err = c.calls.Do(ctx, ask); err != nil {
 		return news{}, err
 	}
 	return got, got.check(after)
@@ -173,7 +176,7 @@ type news struct {
 func (n news) check(after int64) error {
 	for _, e := range n.Events {
 		if e.Seq <= after || e.Seq > n.Seq {
-			return malformed(errors.New("its events do not advance"))
+			return call.Malformed(errors.New("its events do not advance"))
 		}
 		after = e.Seq
 	}

@@ -1,4 +1,4 @@
-package sdk
+package call
 
 import (
 	"context"
@@ -13,11 +13,31 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/svcfs/svcfs/sdk/locked"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
+
+// callerOf calls a service, whose refusals count by their status alone.
+func callerOf(t *testing.T, url, key string, again func(context.Context) (locked.Secret, error)) *Caller {
+	t.Helper()
+	c := New(Config{Account: "alice.svc.testnet", Key: locked.NewSecret(key), NewKey: again, AuthURL: url, URL: url,
+		Timeout: DefaultTimeout, ReadError: func(resp *http.Response, body []byte) *Refusal {
+			refused := resp.StatusCode == http.StatusUnauthorized
+			return &Refusal{Status: resp.StatusCode, Text: string(body), BadToken: refused, BadKey: refused}
+		}})
+	t.Cleanup(c.Close)
+	return c
+}
+
+// ask makes any call with a token.
+func ask(t *testing.T, c *Caller) error {
+	return c.Do(t.Context(), Call{Path: wire.PathTools + wire.OpGetOwnedGroups})
+}
 
 // signIn answers session tokens that live for life by a clock that is off by
 // skew, and counts them.
-func signIn(t *testing.T, expires string, life, skew time.Duration) (c *Client, fetched *atomic.Int32) {
+func signIn(t *testing.T, expires string, life, skew time.Duration) (c *Caller, fetched *atomic.Int32) {
 	t.Helper()
 	fetched = new(atomic.Int32)
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,12 +53,7 @@ func signIn(t *testing.T, expires string, life, skew time.Duration) (c *Client, 
 		_ = json.NewEncoder(w).Encode(map[string]string{"token": token, "expires_in": expires})
 	}))
 	t.Cleanup(h.Close)
-	c, err := New("alice.svc.testnet", Config{URL: h.URL, APIKey: NewSecret("svc_sk_0123456789012345678901234567890123456789012")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c, fetched
+	return callerOf(t, h.URL, "svc_sk_0123456789012345678901234567890123456789012", nil), fetched
 }
 
 // A token is renewed 5 minutes before its end, a short-lived one after four
@@ -61,7 +76,7 @@ func TestTokensAreRenewedBeforeTheirEnd(t *testing.T) {
 			c, fetched := signIn(t, tc.expires, tc.life, tc.skew)
 			before := time.Now()
 			for range 3 {
-				if _, err := c.OwnedGroups(t.Context()); err != nil {
+				if err := ask(t, c); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -78,7 +93,7 @@ func TestTokensAreRenewedBeforeTheirEnd(t *testing.T) {
 			var all sync.WaitGroup
 			for range 10 {
 				all.Go(func() {
-					if _, err := c.MemberGroups(t.Context()); err != nil {
+					if err := ask(t, c); err != nil {
 						t.Error(err)
 					}
 				})
@@ -95,7 +110,7 @@ func TestTokensAreRenewedBeforeTheirEnd(t *testing.T) {
 }
 
 // keyed is a service where one key at a time is alice's.
-func keyed(t *testing.T, again func(context.Context) (Secret, error)) (c *Client, valid *atomic.Value, tried *atomic.Int32) {
+func keyed(t *testing.T, again func(context.Context) (locked.Secret, error)) (c *Caller, valid *atomic.Value, tried *atomic.Int32) {
 	t.Helper()
 	valid, tried = new(atomic.Value), new(atomic.Int32)
 	valid.Store("svc_sk_one")
@@ -115,12 +130,7 @@ func keyed(t *testing.T, again func(context.Context) (Secret, error)) (c *Client
 		}
 	}))
 	t.Cleanup(h.Close)
-	c, err := New("alice.svc.testnet", Config{URL: h.URL, APIKey: NewSecret("svc_sk_one"), NewKey: again})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c, valid, tried
+	return callerOf(t, h.URL, "svc_sk_one", again), valid, tried
 }
 
 // When the service refuses the key, the client takes the one that the account has now, if
@@ -141,17 +151,17 @@ func TestNewKeyAfterARefusal(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			asked := 0
-			c, valid, tried := keyed(t, func(context.Context) (Secret, error) {
+			c, valid, tried := keyed(t, func(context.Context) (locked.Secret, error) {
 				asked++
-				return NewSecret(tc.there), tc.fails
+				return locked.NewSecret(tc.there), tc.fails
 			})
-			if _, err := c.OwnedGroups(t.Context()); err != nil || asked > 0 {
+			if err := ask(t, c); err != nil || asked > 0 {
 				t.Fatalf("before: asked %d times, %v", asked, err)
 			}
 			valid.Store("svc_sk_two")
 			for range 3 {
-				_, err := c.OwnedGroups(t.Context())
-				if tc.want == "" && err != nil || tc.want != "" && (KindOf(err) != ErrUnauthenticated || strings.Contains(err.Error(), "svc_sk_")) {
+				err := ask(t, c)
+				if tc.want == "" && err != nil || tc.want != "" && (!isKeyRefused(err) || strings.Contains(err.Error(), "svc_sk_")) {
 					t.Fatal(err)
 				}
 				if tc.want != "" && asked > 0 && c.tokens.key.Reveal() != "svc_sk_one" {
@@ -167,7 +177,7 @@ func TestNewKeyAfterARefusal(t *testing.T) {
 			c.tokens.mu.Lock()
 			c.tokens.refusal.asked = time.Time{} // a moment later
 			c.tokens.mu.Unlock()
-			_, err := c.OwnedGroups(t.Context())
+			err := ask(t, c)
 			if tc.want != "" && (asked != 2 || err == nil || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("asked %d times: %v", asked, err)
 			}
@@ -185,9 +195,19 @@ func TestNewKeyAfterARefusal(t *testing.T) {
 			c.tokens.refusal.until = time.Time{} // after the pause
 			c.tokens.mu.Unlock()
 			valid.Store("svc_sk_one")
-			if _, err := c.OwnedGroups(t.Context()); tc.want != "" && err != nil {
+			if err := ask(t, c); tc.want != "" && err != nil {
 				t.Errorf("the old key is good again: %v", err)
 			}
 		})
+	}
+}
+
+func TestLifetime(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{`"24h"`: "24h0m0s", `"5m"`: "5m0s", `"2d"`: "48h0m0s", `"30s"`: "30s", `3600`: "1h0m0s", ``: "24h0m0s", `null`: "24h0m0s",
+		`""`: "23h0m0s", `"h"`: "23h0m0s", `"5"`: "23h0m0s", `"-5m"`: "23h0m0s", `"1h30m"`: "23h0m0s", `"99999999999d"`: "23h0m0s", `"2000000000d"`: "8760h0m0s", `{}`: "23h0m0s", `-1`: "23h0m0s"} {
+		if got := lifetime(json.RawMessage(text)).String(); got != want {
+			t.Errorf("expires_in %s lasts %s, want %s", text, got, want)
+		}
 	}
 }

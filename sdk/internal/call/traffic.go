@@ -1,4 +1,4 @@
-package sdk
+package call
 
 import (
 	"sync"
@@ -6,29 +6,24 @@ import (
 	"time"
 )
 
-// speedOver is how many whole seconds the speed of a client is the mean of.
+// speedOver is how many whole seconds the speed is the mean of.
 const speedOver = 10
 
-// Traffic is what all calls of a client move of content and of lists, in bytes.
+// Traffic is what all calls move of content and of lists, in bytes.
 type Traffic struct {
-	Moved int64 // since the client was made: what arrived here, and what the service acknowledged
+	Moved int64 // since the caller was made: what arrived here, and what the service acknowledged
 	Speed int64 // a second, of the last ten seconds
-	// Line is what the line from the service brings in three round trips, so that a reader who has as much under
-	// way waits for the line alone: a request that begins when the first bytes are here has its answer before the
-	// last are. 0 = the service is nearer than 20 ms. Until a speed was seen it is that of 100 Mbit/s.
-	Line int64
+	Line  int64 // what the line from the service brings in three round trips; 0 = the service is near
 }
 
 // lineTrips is how many round trips [Traffic].Line is for: one is under way, one is the request for what follows, and
 // one is for the beginning of a connection, which is slower than the line.
 const lineTrips = 3
 
-// Traffic returns what the calls of this client move, for progress and for deciding whether a
-// wait is of use. What a service acknowledged is looked at every two seconds. Local, free.
-func (c *Client) Traffic() Traffic {
-	now := time.Now()
-	t := c.traffic.state(now)
-	if c.isFar() {
+// Traffic returns what all calls move. What a service acknowledged is looked at every two seconds.
+func (c *Caller) Traffic() Traffic {
+	t := c.traffic.state(time.Now())
+	if c.IsFar() {
 		t.Line = c.traffic.arriving.in(lineTrips * time.Duration(c.distance.ns.Load()))
 	}
 	return t
@@ -48,12 +43,20 @@ func (s *shortest) note(d time.Duration) {
 // isAbove reports whether there is a time, and none is as short as d.
 func (s *shortest) isAbove(d time.Duration) bool { return s.ns.Load() > max(int64(d), 0) }
 
-// nearby is how long the shortest answer of a service takes to begin that is on the same machine, or next to it.
-const nearby = time.Millisecond
+const (
+	// nearby is how long the shortest answer of a service takes to begin that is on the same machine, or next to it.
+	nearby = time.Millisecond
+	// far is from when on a service is far away.
+	far = 20 * time.Millisecond
+)
 
-// isFar reports whether the service is so far away that it takes longer to wait for it than to do some work
+// IsFar reports whether the service is so far away that it takes longer to wait for it than to do some work
 // that spares a round trip.
-func (c *Client) isFar() bool { return c.distance.isAbove(c.farAfter) }
+func (c *Caller) IsFar() bool { return c.distance.isAbove(c.FarAfter) }
+
+// IsApart reports whether the service is farther away than the next machine: packing what it sends takes less time
+// than it spares.
+func (c *Caller) IsApart() bool { return c.distance.isAbove(c.ApartAfter) }
 
 const (
 	// lineAssumed is the speed of a line until one was seen, in bytes a second: 100 Mbit/s.

@@ -1,4 +1,4 @@
-package sdk
+package call
 
 import (
 	"context"
@@ -13,8 +13,10 @@ import (
 // These are all the limits on how long the network may stand still. What calls this package
 // for content has none of its own: only here is known whether bytes move.
 const (
+	// DefaultTimeout is the usual Config.Timeout.
+	DefaultTimeout = 15 * time.Second
 	// slowestTransfer is the speed from which on content passes, in bytes per second, of all
-	// transfers of a client together.
+	// transfers of a caller together.
 	slowestTransfer = 16 << 10
 	// leastTogether and leastEach end a transfer that moves slower within one [stallTimes]:
 	// a service that sends a byte now and then must not hold a program for ever. They leave
@@ -25,10 +27,10 @@ const (
 	// stallTimes times Config.Timeout, 30 s by default, is how long a connection may move no
 	// byte of content before it is given up and the request is repeated.
 	stallTimes = 2
-	// answerTimes times Config.Timeout, 60 s by default, is how long an answer may take to a
+	// AnswerTimes times Config.Timeout, 60 s by default, is how long an answer may take to a
 	// request that the service has whole, and that changes something: it may wait for the
 	// ledger, and an answer that nobody waits for may have been paid.
-	answerTimes = 4
+	AnswerTimes = 4
 	// A connection that has moved nothing for deadShare of a stall, 5 s by default, although the
 	// kernel has bytes for it, is dead if another one was answered meanwhile: the address of this
 	// machine changed, or a router forgot the connection.
@@ -59,9 +61,9 @@ type pace struct {
 	cancel context.CancelCauseFunc
 	wait   time.Duration // for the answer
 	stall  time.Duration // for bytes of content
-	outer  func()        // resets the timer of [WithPatience]; may be nil
+	outer  func()        // see [OnMove]; may be nil
 	idle   func()        // closes idle connections: they may be as dead
-	all    *traffic      // of all transfers of the client
+	all    *traffic      // of all transfers of the caller
 
 	mu      sync.Mutex
 	timer   *time.Timer
@@ -79,12 +81,13 @@ type pace struct {
 }
 
 // paced returns a context that ends once the answer has not begun within wait, or nothing of
-// the content has moved for a stall. The caller must call stop.
-func (c *Client) paced(ctx context.Context, wait time.Duration) (context.Context, *pace, func()) {
-	outer, _ := ctx.Value(patienceKey{}).(func())
+// the content has moved for a stall. Whoever calls it must call stop.
+func (c *Caller) paced(ctx context.Context, wait time.Duration) (paced context.Context, p *pace, stop func()) {
+	outer := moved(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	now := time.Now()
-	p := &pace{cancel: cancel, wait: wait, stall: stallTimes * c.cfg.Timeout, outer: outer, idle: c.http.CloseIdleConnections, all: &c.traffic, last: now, alive: now, window: now}
+	p = &pace{cancel: cancel, wait: wait, stall: stallTimes * c.cfg.Timeout, outer: outer, all: &c.traffic,
+		idle: c.http.CloseIdleConnections, last: now, alive: now, window: now}
 	p.before[1] = p.all.total()
 	p.mu.Lock()
 	p.timer = time.AfterFunc(min(p.wait, p.tick()), p.look)
@@ -232,20 +235,33 @@ func (p *pace) tooSlow(now time.Time) bool {
 	return each < took.Seconds()*leastEach || together < took.Seconds()*leastTogether
 }
 
-type patienceKey struct{}
+type moveKey struct{}
 
-// WithPatience returns a context that ends calls with [ErrTimeout] once nothing has moved
-// for d. A call that moves, such as a long list or a large file, may take longer than d. d
-// never extends [Config].Timeout. The caller must call cancel.
+// OnMove returns a context in which calls report to moves whatever moves.
+func OnMove(ctx context.Context, moves func()) context.Context {
+	return context.WithValue(ctx, moveKey{}, moves)
+}
+
+// Moved reports to the function of [OnMove], if there is one, that something moved.
+func Moved(ctx context.Context) {
+	if moves := moved(ctx); moves != nil {
+		moves()
+	}
+}
+
+func moved(ctx context.Context) func() {
+	moves, _ := ctx.Value(moveKey{}).(func())
+	return moves
+}
+
+// WithPatience returns a context that ends calls once nothing has moved for d, as one that stalls. The
+// user must call cancel.
 func WithPatience(ctx context.Context, d time.Duration) (patient context.Context, cancel context.CancelFunc) {
-	outer, _ := ctx.Value(patienceKey{}).(func())
 	ctx, end := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(d, func() { end(errTooSlow) })
-	patient = context.WithValue(ctx, patienceKey{}, func() {
+	patient = OnMove(ctx, func() {
 		timer.Reset(d)
-		if outer != nil {
-			outer()
-		}
+		Moved(ctx)
 	})
 	return patient, func() { timer.Stop(); end(nil) }
 }
@@ -271,19 +287,16 @@ func (r *pacedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reporter is the function of [Progress]; may be nil.
-type reporter func(done, total int64)
-
 // progressFloor is the smallest body that is reported, in bytes.
 const progressFloor = 64 << 10
 
 // meter counts the bytes of one body. A nil meter counts nothing.
 type meter struct {
 	done, total int64
-	report      reporter
+	report      func(done, total int64)
 }
 
-func newMeter(report reporter, total int64) *meter {
+func newMeter(report func(done, total int64), total int64) *meter {
 	if report == nil || total >= 0 && total < progressFloor {
 		return nil
 	}
@@ -303,12 +316,12 @@ func whyEnded(ctx context.Context, err error) error {
 	if context.Cause(ctx) == ctx.Err() { // before the end, or without a cause of its own
 		return err
 	}
-	return ended(ctx)
+	return Ended(ctx)
 }
 
-// ended returns the error of an ended context. A cause that the caller gave is only text in
+// Ended returns the error of an ended context. A cause that the user gave is only text in
 // it: that cause may be an error of another call, with another kind.
-func ended(ctx context.Context) error {
+func Ended(ctx context.Context) error {
 	cause, err := context.Cause(ctx), ctx.Err()
 	if cause == err || errors.Is(cause, errTooSlow) {
 		return cause

@@ -1,4 +1,4 @@
-package sdk
+package call
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -32,22 +33,22 @@ const (
 // tokenSource keeps a session token until shortly before its expiry. It fetches a new token
 // once for all callers that wait.
 type tokenSource struct {
-	client    *Client
+	c         *Caller
 	refreshes singleflight.Group
 
 	mu        sync.Mutex
-	token     Secret
-	old       Secret // the previous token, which calls in progress may still carry
+	token     locked.Secret
+	old       locked.Secret // the previous token, which calls in progress may still carry
 	refreshAt time.Time
-	key       Secret // the API key
-	oldKey    Secret // the previous one
+	key       locked.Secret // the API key
+	oldKey    locked.Secret // the previous one
 	refusal   refusal
 }
 
 // get returns a token that does not expire soon. stale, unless zero, is a token that the
 // service refused: get replaces it even if it looks valid. A refresh continues when the
 // caller that started it gives up.
-func (s *tokenSource) get(ctx context.Context, stale Secret) (Secret, error) {
+func (s *tokenSource) get(ctx context.Context, stale locked.Secret) (locked.Secret, error) {
 	if token, good := s.kept(stale); good {
 		return token, nil
 	}
@@ -59,30 +60,30 @@ func (s *tokenSource) get(ctx context.Context, stale Secret) (Secret, error) {
 	})
 	select {
 	case r := <-renewed:
-		token, _ := r.Val.(Secret)
+		token, _ := r.Val.(locked.Secret)
 		return token, r.Err // even if its life is so short that its refresh is due
 	case <-ctx.Done():
-		return Secret{}, ended(ctx)
+		return locked.Secret{}, Ended(ctx)
 	}
 }
 
 // kept returns the kept token, and whether it is still good.
-func (s *tokenSource) kept(stale Secret) (Secret, bool) {
+func (s *tokenSource) kept(stale locked.Secret) (locked.Secret, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.token, !s.token.IsZero() && s.token != stale && time.Now().Before(s.refreshAt)
 }
 
-func (s *tokenSource) refresh(ctx context.Context) (Secret, error) {
-	ctx, cancel := context.WithTimeout(notBridging(ctx), s.client.cfg.Timeout)
+func (s *tokenSource) refresh(ctx context.Context) (locked.Secret, error) {
+	ctx, cancel := context.WithTimeout(NotBridging(ctx), s.c.cfg.Timeout)
 	defer cancel()
 	key, refused := s.apiKey()
-	var token Secret
+	var token locked.Secret
 	var life time.Duration
 	var err error
 	if refused == nil {
 		token, life, err = s.fetch(ctx, key)
-		if KindOf(err) == ErrUnauthenticated && s.client.cfg.NewKey != nil {
+		if isKeyRefused(err) && s.c.cfg.NewKey != nil {
 			refused = s.refuse(err)
 		}
 	}
@@ -90,7 +91,7 @@ func (s *tokenSource) refresh(ctx context.Context) (Secret, error) {
 		key, token, life, err = s.fetchAnew(ctx, key, refused)
 	}
 	if err != nil {
-		return Secret{}, err
+		return locked.Secret{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +107,7 @@ func (s *tokenSource) refresh(ctx context.Context) (Secret, error) {
 }
 
 // apiKey returns the key, and why it is not worth trying now.
-func (s *tokenSource) apiKey() (Secret, error) {
+func (s *tokenSource) apiKey() (locked.Secret, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Now().Before(s.refusal.until) {
@@ -115,22 +116,13 @@ func (s *tokenSource) apiKey() (Secret, error) {
 	return s.key, nil
 }
 
-// fetch exchanges a key for a token.
-func (s *tokenSource) fetch(ctx context.Context, key Secret) (token Secret, life time.Duration, err error) {
-	err = s.client.retry(ctx, func(ctx context.Context) (err error) {
-		token, life, err = s.client.fetchToken(ctx, key)
-		return err
-	})
-	return token, life, err
-}
-
-// refusal is what a client with Config.NewKey remembers of keys that the service refused. It
+// refusal is what a caller with Config.NewKey remembers of keys that the service refused. It
 // tries them again after a pause only: a service makes an account wait after too many wrong keys.
 // The zero value means that the key is good, as far as is known.
 type refusal struct {
 	err   error         // of the key, and why no other was taken
 	cause error         // of the key alone
-	other Secret        // a key of Config.NewKey that was refused as well
+	other locked.Secret // a key of Config.NewKey that was refused as well
 	until time.Time     // then they are tried again
 	pause time.Duration // before that
 	asked time.Time     // when Config.NewKey was asked last
@@ -142,52 +134,52 @@ func (s *tokenSource) refuse(err error) error {
 	defer s.mu.Unlock()
 	r := &s.refusal
 	r.pause = min(max(2*r.pause, keyPause), maxKeyPause)
-	r.err, r.cause, r.other, r.until = err, err, Secret{}, time.Now().Add(r.pause)
+	r.err, r.cause, r.other, r.until = err, err, locked.Secret{}, time.Now().Add(r.pause)
 	return err
 }
 
 // fetchAnew exchanges the key that the account has now for a token, after the service
-// refused the key that the client has. refused is the error if there is no other key.
-func (s *tokenSource) fetchAnew(ctx context.Context, key Secret, refused error) (taken, token Secret, life time.Duration, err error) {
+// refused the key that the caller has. refused is the error if there is no other key.
+func (s *tokenSource) fetchAnew(ctx context.Context, key locked.Secret, refused error) (taken, token locked.Secret, life time.Duration, err error) {
 	other, due := s.askForKey()
 	if !due {
-		return key, Secret{}, 0, refused
+		return key, locked.Secret{}, 0, refused
 	}
-	now, why := s.client.cfg.NewKey(ctx)
+	now, why := s.c.cfg.NewKey(ctx)
 	switch {
 	case why != nil:
 	case now.IsZero() || now.Reveal() == key.Reveal():
 		why = errors.New("the same key is still there")
-	case !fitsHeader(now.Reveal()):
+	case !FitsHeader(now.Reveal()):
 		why = errors.New("what is there now is no API key")
 	default:
 		if now.Reveal() != other.Reveal() {
 			s.noteOther(now) // an answer could repeat it
 			token, life, err = s.fetch(ctx, now)
-			if KindOf(err) != ErrUnauthenticated {
-				s.noteOther(Secret{}) // not refused
+			if !isKeyRefused(err) {
+				s.noteOther(locked.Secret{}) // not refused
 				return now, token, life, err
 			}
 		}
-		why = fmt.Errorf("the key that is there now is not one of %s, or revoked too", s.client.account)
+		why = fmt.Errorf("the key that is there now is not one of %s, or revoked too", s.c.cfg.Account)
 	}
-	return key, Secret{}, 0, s.explain(why)
+	return key, locked.Secret{}, 0, s.explain(why)
 }
 
 // askForKey reports whether Config.NewKey is to be asked, and notes that it is. other is a
 // key that it gave before, and that was refused.
-func (s *tokenSource) askForKey() (other Secret, due bool) {
+func (s *tokenSource) askForKey() (other locked.Secret, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	if now.Sub(s.refusal.asked) < keyPause {
-		return Secret{}, false
+		return locked.Secret{}, false
 	}
 	s.refusal.asked = now
 	return s.refusal.other, true
 }
 
-func (s *tokenSource) noteOther(key Secret) {
+func (s *tokenSource) noteOther(key locked.Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refusal.other = key
@@ -197,28 +189,27 @@ func (s *tokenSource) noteOther(key Secret) {
 func (s *tokenSource) explain(why error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	code, cause := "", s.refusal.cause
-	var e *Error
-	if errors.As(cause, &e) && e.Err != nil {
-		code, cause = e.Code, e.Err
+	e := &SignInError{Refused: true, Err: s.refusal.cause}
+	var refused *SignInError
+	if errors.As(e.Err, &refused) {
+		e.Code, e.Err = refused.Code, refused.Err
 	}
-	s.refusal.err = &Error{Op: opSignIn, Kind: ErrUnauthenticated, Code: code, Err: fmt.Errorf("%w; the key was read again: %w", cause, why)}
-	return s.refusal.err
+	e.Err = fmt.Errorf("%w; the key was read again: %w", e.Err, why)
+	s.refusal.err = e
+	return e
 }
 
 // used returns the keys and tokens that a hostile answer could repeat.
-func (s *tokenSource) used() []Secret {
+func (s *tokenSource) used() []locked.Secret {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return []Secret{s.token, s.old, s.key, s.oldKey, s.refusal.other}
+	return []locked.Secret{s.token, s.old, s.key, s.oldKey, s.refusal.other}
 }
 
-const opSignIn = "get session token"
-
-// fetchToken exchanges the API key for a session token (specification 4.1).
-func (c *Client) fetchToken(ctx context.Context, key Secret) (Secret, time.Duration, error) {
+// fetch exchanges the API key for a session token (specification 4.1).
+func (s *tokenSource) fetch(ctx context.Context, key locked.Secret) (locked.Secret, time.Duration, error) {
 	if key.IsZero() {
-		return Secret{}, 0, &Error{Op: opSignIn, Kind: ErrUnauthenticated, Code: wire.CodeAuthRequired, Err: errors.New("no API key")}
+		return locked.Secret{}, 0, &SignInError{Code: wire.CodeAuthRequired, Refused: true, Err: errors.New("no API key")}
 	}
 	var answer struct {
 		Token     string          `json:"token"`
@@ -227,21 +218,21 @@ func (c *Client) fetchToken(ctx context.Context, key Secret) (Secret, time.Durat
 	}
 	header := http.Header{}
 	header.Set(wire.HeaderAPIKey, key.Reveal())
-	raw, err := c.post(ctx, c.cfg.AuthURL+wire.PathSessionToken, c.cfg.Timeout, header, wire.SessionTokenRequest{AccountID: string(c.account)})
-	if err == nil {
-		err = decode(raw, &answer)
-	}
+	err := s.c.Do(ctx, Call{URL: s.c.cfg.AuthURL + wire.PathSessionToken, Header: header,
+		Request: wire.SessionTokenRequest{AccountID: s.c.cfg.Account}, Answer: Document(&answer)})
 	if err != nil {
-		return Secret{}, 0, withCode(ErrNotFound, wire.CodeAccountUnknown, c.wrap(opSignIn, "", "", err))
+		var refused *Refusal
+		bad := errors.As(err, &refused) && refused.BadKey
+		return locked.Secret{}, 0, &SignInError{Refused: bad, Err: s.c.Scrubbed(WithoutURL(err))}
 	}
-	if answer.Token == "" || !fitsHeader(answer.Token) {
-		return Secret{}, 0, &Error{Op: opSignIn, Kind: ErrUnauthenticated, Err: errors.New("the answer has no valid token")}
+	if answer.Token == "" || !FitsHeader(answer.Token) {
+		return locked.Secret{}, 0, &SignInError{Refused: true, Err: errors.New("the answer has no valid token")}
 	}
 	life := lifetime(answer.ExpiresIn)
 	if exp, ok := expiryOf(answer.Token); ok {
 		life = min(life, exp)
 	}
-	return NewSecret(answer.Token), life, nil
+	return locked.NewSecret(answer.Token), life, nil
 }
 
 // lifetime reads expires_in: digits with h, m, d or s, or a number of seconds. For anything
@@ -283,16 +274,11 @@ func expiryOf(token string) (time.Duration, bool) {
 	return life, life > 0
 }
 
-// RefreshToken forces a new session token. It is rarely needed: every call refreshes a
-// token that is about to expire. Free; needs the API key. Errors: [ErrUnauthenticated],
-// [ErrNotFound] with the code [wire.CodeAccountUnknown] for an account that does not
-// exist, [ErrUnavailable], [ErrTimeout]. Specification 4.2 (refreshToken).
-func (c *Client) RefreshToken(ctx context.Context) error {
+// RefreshToken forces a new session token.
+func (c *Caller) RefreshToken(ctx context.Context) error {
 	c.tokens.mu.Lock()
 	current := c.tokens.token
 	c.tokens.mu.Unlock()
-	if _, err := c.tokens.get(ctx, current); err != nil {
-		return c.wrap("refresh token", "", "", err)
-	}
-	return nil
+	_, err := c.tokens.get(ctx, current)
+	return err
 }

@@ -1,4 +1,4 @@
-package sdk
+package call
 
 import (
 	"context"
@@ -64,7 +64,7 @@ func TestClosedIdleConnectionIsLost(t *testing.T) {
 		close(conn.end)
 		<-conn.closed
 	}}))
-	if err == nil || !isClosedIdle(err) || !isConnectionLost(err) {
+	if err == nil || !isClosedIdle(err) || !IsLost(err) {
 		t.Errorf("%v: not known as the error of a connection that was closed while idle", err)
 	}
 }

@@ -1,4 +1,4 @@
-package sdk
+package call
 
 import (
 	"errors"
@@ -11,28 +11,29 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// errPacked is an answer that is not compressed as it says.
-var errPacked = errors.New("it is compressed wrongly")
+// ErrPacked is an answer that is not compressed as it says.
+var ErrPacked = errors.New("it is compressed wrongly")
 
-// unpacked returns the content of an answer that may be compressed. Whoever reads it bounds it, and
+// Unpacked returns the content of an answer that may be compressed. Whoever reads it bounds it, and
 // calls end afterwards.
-func unpacked(resp *http.Response, in io.Reader) (content io.Reader, end func(), err error) {
+func Unpacked(resp *http.Response) (content io.Reader, end func(), err error) {
 	switch coding := resp.Header.Get("Content-Encoding"); coding {
 	case "":
-		return in, func() {}, nil
+		return resp.Body, func() {}, nil
 	case wire.CodingZstd:
-		body := &packedBody{source: in}
-		body.zstd, err = zstd.NewReader(sourceOf{body}, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(wire.PackWindowBytes))
+		body := &packedBody{source: resp.Body}
+		body.zstd, err = zstd.NewReader(sourceOf{body}, zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(wire.PackWindowBytes))
 		if err != nil {
 			return nil, nil, err
 		}
 		return body, body.zstd.Close, nil
 	default:
-		return nil, nil, fmt.Errorf("it is encoded as %s, which nobody asked for", quote(coding))
+		return nil, nil, fmt.Errorf("it is encoded as %.120q, which nobody asked for", coding)
 	}
 }
 
-// packedBody is the content of a compressed answer. Errors are [errPacked], or those of the line.
+// packedBody is the content of a compressed answer. Errors are [ErrPacked], or those of the line.
 type packedBody struct {
 	source io.Reader
 	lost   error // of source, other than its end
@@ -48,7 +49,7 @@ func (b *packedBody) Read(p []byte) (int, error) {
 	case b.lost != nil:
 		return n, b.lost
 	default:
-		return n, fmt.Errorf("%w: %w", errPacked, err)
+		return n, fmt.Errorf("%w: %w", ErrPacked, err)
 	}
 }
 

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package sdk
+package call
 
 import "net"
 

@@ -1,4 +1,4 @@
-package sdk
+package call
 
 import (
 	"context"
@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-const testStall = stallTimes * defaultTimeout
+const testStall = stallTimes * DefaultTimeout
 
-func paceClient() *Client {
-	return &Client{cfg: Config{Timeout: defaultTimeout}, http: &http.Client{Transport: &http.Transport{}}}
+func paceCaller() *Caller {
+	return &Caller{cfg: Config{Timeout: DefaultTimeout}, http: &http.Client{Transport: &http.Transport{}}}
 }
 
 // lasts reports how long a request is waited for, of which do is what moves; limit = it was
 // not given up.
-func (c *Client) lasts(do func(ctx context.Context, p *pace), limit time.Duration) (time.Duration, error) {
-	ctx, p, stop := c.paced(context.Background(), answerTimes*c.cfg.Timeout)
+func (c *Caller) lasts(do func(ctx context.Context, p *pace), limit time.Duration) (time.Duration, error) {
+	ctx, p, stop := c.paced(context.Background(), AnswerTimes*c.cfg.Timeout)
 	begin := time.Now()
 	var done sync.WaitGroup
 	done.Go(func() { do(ctx, p) })
@@ -45,13 +45,13 @@ func every(ctx context.Context, pause time.Duration, do func() bool) {
 // The table of errors in docs/reference/errors.md has the limits that hold.
 func TestErrorsHaveTheLimitsOfThePace(t *testing.T) {
 	t.Parallel()
-	raw, err := os.ReadFile("../docs/reference/errors.md")
+	raw, err := os.ReadFile("../../../docs/reference/errors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, row, _ := strings.Cut(string(raw), "\n| `Connection timed out` |")
 	row, _, _ = strings.Cut(row, "\n")
-	for _, want := range []string{fmt.Sprintf("given up after %.0f seconds", testStall.Seconds()), fmt.Sprintf("may take %.0f seconds", (answerTimes * defaultTimeout).Seconds())} {
+	for _, want := range []string{fmt.Sprintf("given up after %.0f seconds", testStall.Seconds()), fmt.Sprintf("may take %.0f seconds", (AnswerTimes * DefaultTimeout).Seconds())} {
 		if !strings.Contains(row, want) {
 			t.Errorf("the row does not say %q: %s", want, row)
 		}
@@ -115,7 +115,7 @@ func TestE2PaceOfContent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				took, err := paceClient().lasts(tc.do, hour)
+				took, err := paceCaller().lasts(tc.do, hour)
 				if took < tc.from || took > tc.upTo || !errors.Is(err, tc.cause) || tc.cause == errTooSlow && errors.Is(err, errStill) {
 					t.Errorf("after %s: %v; want %s to %s and %v", took, err, tc.from, tc.upTo, tc.cause)
 				}
@@ -136,7 +136,7 @@ func TestE2PaceOfDeadConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := paceClient()
+				c := paceCaller()
 				took, err := c.lasts(func(ctx context.Context, p *pace) {
 					begin := time.Now()
 					p.mu.Lock()
@@ -172,7 +172,7 @@ func TestSleepIsNoticed(t *testing.T) {
 // E2: many transfers share a slow line. None of them is given up because it gets little of it.
 func TestE2PaceOfManyTransfers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := paceClient()
+		c := paceCaller()
 		var all sync.WaitGroup
 		for range 16 {
 			all.Go(func() {
@@ -193,7 +193,7 @@ func TestE2PaceOfManyTransfers(t *testing.T) {
 // meanwhile, do not count.
 func TestTrafficOfALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := paceClient()
+		c := paceCaller()
 		want := func(line int64) {
 			t.Helper()
 			if got := c.Traffic().Line / lineTrips; (got-line)*20 > line || (line-got)*20 > line {
@@ -206,7 +206,7 @@ func TestTrafficOfALine(t *testing.T) {
 				c.traffic.arriving.add(time.Now(), int64(n))
 			}
 		}
-		c.farAfter = slowRequest
+		c.FarAfter = far
 		c.distance.note(time.Second)
 		want(lineAssumed)
 		c.distance.note(200 * time.Millisecond)
@@ -229,7 +229,7 @@ func TestTrafficOfALine(t *testing.T) {
 // The speed is that of the last seconds, whenever it is asked for.
 func TestTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := paceClient()
+		c := paceCaller()
 		want := func(moved, speed int64) {
 			t.Helper()
 			if got := c.Traffic(); got.Moved != moved || (got.Speed-speed)*10 > speed || (speed-got.Speed)*10 > speed {

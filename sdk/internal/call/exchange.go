@@ -1,0 +1,271 @@
+package call
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/locked"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+const (
+	// keptConnections is how many idle connections to one host stay open.
+	keptConnections = 32
+	// TransferBuffer is the size of the read buffer, and of the write buffer, of a
+	// connection, in bytes.
+	TransferBuffer = 64 << 10
+	dialTimeout    = 10 * time.Second
+	// maxErrorBytes bounds the body of an answer that is not 2xx, or that does not count, in bytes.
+	maxErrorBytes = 64 << 10
+)
+
+// newTransport returns the transport of a caller without Config.Transport.
+func newTransport() http.RoundTripper {
+	return &http.Transport{
+		Proxy:                  proxyFor,
+		DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		MaxIdleConnsPerHost:    keptConnections,
+		IdleConnTimeout:        90 * time.Second,
+		DisableCompression:     true, // so that the bounds of answers are bytes on the wire
+		MaxResponseHeaderBytes: maxErrorBytes,
+		ReadBufferSize:         TransferBuffer,
+		WriteBufferSize:        TransferBuffer,
+	}
+}
+
+// proxyFor returns the proxy of the environment. It returns none for loopback, and none for
+// plain http, where the proxy would see the key.
+func proxyFor(r *http.Request) (*url.URL, error) {
+	if r.URL.Scheme != "https" || IsLoopback(r.URL.Hostname()) {
+		return nil, nil
+	}
+	return http.ProxyFromEnvironment(r)
+}
+
+// IsLoopback reports whether a host is this machine.
+func IsLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// maxHeaderValue bounds the value of a header, in bytes.
+const maxHeaderValue = 16 << 10
+
+// FitsHeader reports whether s can be the value of a header. net/http would refuse other
+// values later, with an obscure error.
+func FitsHeader(s string) bool {
+	return len(s) <= maxHeaderValue && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
+}
+
+func (c *Caller) bearer(token locked.Secret) http.Header {
+	h := http.Header{}
+	h.Set("Authorization", "Bearer "+token.Reveal())
+	h.Set(wire.HeaderAccountID, c.cfg.Account)
+	h.Set(wire.HeaderWalletID, c.cfg.Account)
+	return h
+}
+
+// onService returns the address of a path that the service named. It refuses anything but a
+// path on the server of the operations: a ticket must not lead elsewhere.
+func (c *Caller) onService(path string) (string, error) {
+	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\?#\r\n") ||
+		strings.Contains(path, "/../") {
+		return "", notOnService(path)
+	}
+	return c.cfg.URL + path, nil
+}
+
+func notOnService(path string) error {
+	return Malformed(fmt.Errorf("transfer address %.120q is not a path on the service", path))
+}
+
+// exchange sends one request, and has its answer read.
+func (c *Caller) exchange(ctx context.Context, call *Call, address string, header http.Header) error {
+	life, end := ctx, func() {}
+	if call.Keep {
+		var cancel context.CancelCauseFunc
+		life, cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+		end = func() { cancel(nil) }
+	}
+	life, pace, unpace := c.paced(life, c.waitFor(call))
+	stop := func() { unpace(); end() }
+	memory := lease{pace: pace}
+	defer memory.end()
+	req, err := newRequest(life, call, address, header, &memory)
+	var resp *http.Response
+	if err == nil {
+		resp, err = c.send(req)
+	}
+	if err != nil {
+		stop()
+		return err
+	}
+	var arrived *meter
+	if call.Body == nil {
+		arrived = newMeter(call.Progress, resp.ContentLength)
+	}
+	if call.Long {
+		pace.enter(receiving)
+	} else {
+		pace.advance(0, true)
+		pace = nil // the answer ends with the wait, however it moves
+	}
+	body := resp.Body
+	in := pacedReader{life, body, pace, arrived}
+	if !call.Keep {
+		defer stop()
+		defer body.Close()
+		resp.Body = io.NopCloser(&in)
+		return call.read(resp)
+	}
+	kept := &keptBody{in, func() error {
+		stop() // ends a read, which Close would wait for
+		return body.Close()
+	}}
+	resp.Body = kept
+	if err = call.read(resp); err != nil {
+		_ = kept.Close()
+	}
+	return err
+}
+
+// read has an answer read.
+func (call *Call) read(resp *http.Response) error {
+	if call.Answer != nil {
+		return call.Answer(resp)
+	}
+	_, err := io.Copy(io.Discard, io.LimitReader(resp.Body, maxErrorBytes))
+	return err
+}
+
+// keptBody is the body of an answer that outlasts its call.
+type keptBody struct {
+	pacedReader
+	close func() error
+}
+
+// Close implements [io.Closer].
+func (b *keptBody) Close() error { return b.close() }
+
+// waitFor returns how long an answer may take to begin.
+func (c *Caller) waitFor(call *Call) time.Duration {
+	switch {
+	case call.Wait > 0:
+		return call.Wait
+	case call.Body != nil:
+		return AnswerTimes * c.cfg.Timeout
+	case call.Long && call.Method == http.MethodGet:
+		return stallTimes * c.cfg.Timeout
+	default:
+		return c.cfg.Timeout
+	}
+}
+
+func newRequest(ctx context.Context, call *Call, address string, header http.Header, memory *lease) (*http.Request,
+	error) {
+	var document io.Reader
+	if call.Request != nil {
+		raw, err := json.Marshal(call.Request)
+		if err != nil {
+			return nil, fmt.Errorf("encode request: %w", err)
+		}
+		document = bytes.NewReader(raw)
+	}
+	if call.Query != "" {
+		address += "?" + call.Query
+	}
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(call.Method, http.MethodPost), address, document)
+	if err != nil {
+		return nil, notOnService(call.Path)
+	}
+	for _, more := range []http.Header{header, call.Header} {
+		for k, v := range more {
+			req.Header[k] = v
+		}
+	}
+	if document != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if b := call.Body; b != nil {
+		memory.read = b.Read
+		open := func() io.ReadCloser { return memory.body(b.Open, newMeter(call.Progress, b.Length)) }
+		req.Body, req.ContentLength = open(), b.Length
+		req.GetBody = func() (io.ReadCloser, error) { return open(), nil }
+		req.Header.Set("Content-Type", cmp.Or(b.Type, "application/octet-stream"))
+	}
+	return req, nil
+}
+
+// send sends a request. It returns a [*Refusal] for an answer that is not 2xx.
+func (c *Caller) send(req *http.Request) (*http.Response, error) {
+	if c.awake.slept(time.Now(), time.Since(c.made)) { // the other ends may have forgotten us
+		c.http.CloseIdleConnections()
+	}
+	began := time.Now()
+	resp, err := c.http.Do(req)
+	if err == nil {
+		c.distance.note(time.Since(began))
+	}
+	if err == nil && isPage(resp) {
+		_ = resp.Body.Close()
+		err = ErrPage
+	}
+	if isUnproven(err) {
+		err = fmt.Errorf("%w: %w", ErrUnproven, WithoutURL(err))
+	}
+	if err != nil {
+		if err = whyEnded(req.Context(), err); IsLost(err) {
+			c.outage.failed(time.Now())
+		}
+		if errors.Is(err, errTooSlow) { // by WithPatience
+			c.http.CloseIdleConnections()
+		}
+		return nil, err
+	}
+	c.outage.over()
+	c.traffic.answer(time.Now())
+	Moved(req.Context())
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
+	refused := c.cfg.ReadError(resp, body)
+	refused.RetryAfter, refused.Text = retryAfter(resp.Header), c.Scrub(refused.Text)
+	return nil, refused
+}
+
+// isPage reports whether an answer is for people, or leads to one on another machine. A service at a new
+// address would say that it moved for good.
+func isPage(resp *http.Response) bool {
+	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	switch resp.StatusCode {
+	case http.StatusNetworkAuthenticationRequired:
+		return true
+	case http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect:
+		to, err := resp.Location()
+		return err == nil && resp.Request != nil && to.Hostname() != resp.Request.URL.Hostname()
+	case http.StatusUnauthorized, http.StatusForbidden: // the service refuses in JSON
+	default:
+		if resp.StatusCode/100 != 2 {
+			return false
+		}
+	}
+	return strings.EqualFold(strings.TrimSpace(kind), "text/html")
+}

@@ -1,0 +1,67 @@
+package call
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+)
+
+// closings counts how often idle connections are closed.
+type closings struct {
+	http.RoundTripper
+	n int
+}
+
+func (c *closings) CloseIdleConnections() { c.n++ }
+
+// E7: after the machine slept, no connection from before is used.
+func TestE7ConnectionsAfterSleep(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }))
+	defer server.Close()
+	transport := &closings{RoundTripper: http.DefaultTransport}
+	c := New(Config{URL: server.URL, Timeout: DefaultTimeout, Transport: transport})
+	ask := func(want int) {
+		t.Helper()
+		if err := c.Do(t.Context(), Call{Method: http.MethodGet, URL: server.URL}); err != nil {
+			t.Fatal(err)
+		}
+		if transport.n != want {
+			t.Errorf("closed %d times, want %d", transport.n, want)
+		}
+	}
+	ask(0)
+	ask(0)
+	c.made = c.made.Add(time.Hour) // as if the clock of the process had stood still for an hour
+	ask(1)
+	ask(1)
+}
+
+// Threat 9: a service that speaks only what was broken long ago is refused; the
+// same one with TLS 1.2 is not.
+func TestThreat9OldTLS(t *testing.T) {
+	t.Parallel()
+	for version, refused := range map[uint16]bool{tls.VersionTLS11: true, tls.VersionTLS12: false, tls.VersionTLS13: false} {
+		h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) }))
+		h.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: version}
+		h.Config.ErrorLog = log.New(io.Discard, "", 0)
+		h.StartTLS()
+		t.Cleanup(h.Close)
+		c := New(Config{Timeout: DefaultTimeout})
+		t.Cleanup(c.Close)
+		roots := x509.NewCertPool()
+		roots.AddCert(h.Certificate())
+		c.http.Transport.(*http.Transport).TLSClientConfig.RootCAs = roots
+		err := c.Do(t.Context(), Call{Method: http.MethodGet, URL: h.URL})
+		if (err != nil) != refused || refused && !errors.As(err, new(*url.Error)) {
+			t.Errorf("%s: %v", tls.VersionName(version), err)
+		}
+	}
+}
