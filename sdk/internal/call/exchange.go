@@ -127,20 +127,12 @@ func (c *Caller) exchange(ctx context.Context, call *Call, address string, heade
 		pace = nil // the answer ends with the wait, however it moves
 	}
 	body := resp.Body
-	in := pacedReader{life, body, pace, arrived}
-	if !call.Keep {
-		defer stop()
-		defer body.Close()
-		resp.Body = io.NopCloser(&in)
-		return call.read(resp)
-	}
-	kept := &keptBody{in, func() error {
+	resp.Body = &answerBody{pacedReader{life, body, pace, arrived}, func() error {
 		stop() // ends a read, which Close would wait for
 		return body.Close()
 	}}
-	resp.Body = kept
-	if err = call.read(resp); err != nil {
-		_ = kept.Close()
+	if err = call.read(resp); err != nil || !call.Keep {
+		_ = resp.Body.Close()
 	}
 	return err
 }
@@ -154,14 +146,14 @@ func (call *Call) read(resp *http.Response) error {
 	return err
 }
 
-// keptBody is the body of an answer that outlasts its call.
-type keptBody struct {
+// answerBody is the body of an answer, which may outlast its call.
+type answerBody struct {
 	pacedReader
 	close func() error
 }
 
 // Close implements [io.Closer].
-func (b *keptBody) Close() error { return b.close() }
+func (b *answerBody) Close() error { return b.close() }
 
 // waitFor returns how long an answer may take to begin.
 func (c *Caller) waitFor(call *Call) time.Duration {
@@ -177,6 +169,7 @@ func (c *Caller) waitFor(call *Call) time.Duration {
 	}
 }
 
+// newRequest makes the request of a call. Its body is read while the lease lasts.
 func newRequest(ctx context.Context, call *Call, address string, header http.Header, memory *lease) (*http.Request,
 	error) {
 	var document io.Reader

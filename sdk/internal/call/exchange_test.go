@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -63,5 +65,38 @@ func TestThreat9OldTLS(t *testing.T) {
 		if (err != nil) != refused || refused && !errors.As(err, new(*url.Error)) {
 			t.Errorf("%s: %v", tls.VersionName(version), err)
 		}
+	}
+}
+
+// A connection is used again after an answer that was read to its end, whatever its length is told by.
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	t.Parallel()
+	var made atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "{}")
+		if r.Method == http.MethodPost {
+			w.(http.Flusher).Flush() // without a length
+		}
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			made.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	c := New(Config{Timeout: DefaultTimeout})
+	t.Cleanup(c.Close)
+	for i := range 50 {
+		call := Call{Method: http.MethodGet, URL: server.URL, Long: i%2 == 0, Answer: Document(new(struct{}))}
+		if i%3 == 0 {
+			call.Method = http.MethodPost
+		}
+		if err := c.Do(t.Context(), call); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made.Load() != 1 {
+		t.Errorf("%d connections", made.Load())
 	}
 }

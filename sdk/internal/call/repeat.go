@@ -109,7 +109,7 @@ func (t *tries) may(err error) (pause time.Duration, may bool) {
 	if errors.As(err, &refused) {
 		return refused.RetryAfter, t.kind.mayAfter(refused)
 	}
-	if t.kind >= Change {
+	if t.kind >= Change { // it may have arrived
 		return 0, false
 	}
 	if errors.Is(err, errStill) || t.kind == Asked && errors.Is(err, errTooSlow) {
