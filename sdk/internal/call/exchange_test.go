@@ -1,6 +1,7 @@
 package call
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -98,5 +99,26 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 	if made.Load() != 1 {
 		t.Errorf("%d connections", made.Load())
+	}
+}
+
+// A call that may outlast its context ends with it until it has its answer, and says how the context ended.
+func TestKeptCallEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(release) })
+	c := New(Config{Timeout: time.Hour})
+	t.Cleanup(c.Close)
+	late, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for want, ctx := range map[error]context.Context{context.DeadlineExceeded: late, context.Canceled: gone} {
+		err := c.Do(ctx, Call{Kind: Once, URL: server.URL, Keep: true, Long: true})
+		if !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
 	}
 }

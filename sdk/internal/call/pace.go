@@ -323,7 +323,7 @@ func whyEnded(ctx context.Context, err error) error {
 // it: that cause may be an error of another call, with another kind.
 func Ended(ctx context.Context) error {
 	cause, err := context.Cause(ctx), ctx.Err()
-	if cause == err || errors.Is(cause, errTooSlow) {
+	if cause == err || cause == context.DeadlineExceeded || errors.Is(cause, errTooSlow) {
 		return cause
 	}
 	return fmt.Errorf("%w: %v", err, cause)
