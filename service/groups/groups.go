@@ -535,7 +535,7 @@ func (gs *Groups) OpenJoin(ctx context.Context, account string, req wire.OpenJoi
 		if err != nil {
 			return fmt.Errorf("open window: %w", err)
 		}
-		detail := req.ExpiresAt
+		detail := strconv.FormatInt(until, 10)
 		if role != wire.RoleWriter {
 			detail += " " + string(role)
 		}

@@ -376,6 +376,19 @@ func TestSessionDoesWhatThePageDoes(t *testing.T) {
 	}
 }
 
+// The end of a join window is recorded as a number, however long its request writes it.
+func TestWindowEndIsRecordedAsANumber(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	c := s.user("alice", "10").signedIn()
+	s.post(c, "tools/create_hackathon_group", object{"group_id": "g",
+		"expires_at": "+" + strings.Repeat("0", 60_000) + "9000000000000000000", "max_uses": nil})
+	status, body := do(t, c, s.page(http.MethodGet, "ledger", nil))
+	if status != http.StatusOK || !strings.Contains(body, `"detail":"9000000000000000000"`) {
+		t.Errorf("%d %.300s", status, body)
+	}
+}
+
 func TestThreat36HostNames(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(c *service.Config) { c.PublicURL = "https://Files.example:443" })
