@@ -72,7 +72,7 @@ every file was equal.`,
 		},
 	}
 	cmd.Flags().BoolVar(&d.once, "once", false, "unmount, remove the data and end after the comparison")
-	cmd.Flags().StringVar(&from, "from", "", "also put every file of this folder in (environment: DEMO_FROM)")
+	cmd.Flags().StringVar(&from, "from", "", "also put every file of this folder in, below from/ (environment: DEMO_FROM)")
 	cmd.ValidArgsFunction = completeDirs
 	return cmd
 }
@@ -393,7 +393,7 @@ func demoFiles(from string) (files []demoFile, err error) {
 			case entry.IsDir() && entry.Name() == ".git":
 				return iofs.SkipDir
 			case entry.Type().IsRegular():
-				files = append(files, demoFile{tree, name, path.Join(folder, strings.TrimPrefix(name, root))})
+				files = append(files, demoFile{tree, name, path.Join(folder, strings.TrimPrefix(name, root+"/"))})
 			}
 			return nil
 		})
@@ -403,7 +403,7 @@ func demoFiles(from string) (files []demoFile, err error) {
 	}
 	abs, err := filepath.Abs(from)
 	if err == nil {
-		err = list(os.DirFS(abs), ".", filepath.Base(abs))
+		err = list(os.DirFS(abs), ".", path.Join("from", filepath.Base(abs)))
 	}
 	if err != nil {
 		return nil, refuse(exitUsage, "give a folder that you can read", fmt.Errorf("read folder %q: %w", from, err))
