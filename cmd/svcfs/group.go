@@ -245,7 +245,7 @@ func (g listedGroup) keeping() string {
 		parts = append(parts, "keeps "+keepText(g.keep))
 	}
 	if g.Pending {
-		parts = append(parts, "destruction waits: svcfs group pending "+escapeName(string(g.ID)))
+		parts = append(parts, "destruction waits: svcfs group pending "+shellWord(string(g.ID)))
 	}
 	if g.OfferedTo != "" {
 		parts = append(parts, "offered to "+escapeName(string(g.OfferedTo)))

@@ -243,7 +243,7 @@ func (a *app) showSettings(ctx context.Context, g sdk.Group, table []groupSettin
 		state.Group, state.Setting = string(g.ID), s.name
 		row := []string{s.name, state.Value}
 		if state.Next != "" {
-			row = append(row, state.Next+" is delayed: svcfs group pending "+escapeName(state.Group))
+			row = append(row, state.Next+" is delayed: svcfs group pending "+shellWord(state.Group))
 		}
 		if t := state.Trash; t != nil {
 			row = append(row, fmt.Sprintf("%s in it, %d bytes", plural(int(t.Files), "version"), t.Bytes))
