@@ -58,18 +58,6 @@ func (s *server) admitAccount(r *http.Request, account string) error {
 	return nil
 }
 
-// pageMemory bounds the memory of a request of the account page: a page of the longest
-// names as JSON.
-const pageMemory = 3 << 20
-
-// admitPage counts a request of the account page.
-func (s *server) admitPage(r *http.Request, account string) error {
-	if err := s.admitAccount(r, account); err != nil {
-		return err
-	}
-	return s.holdMemory(r, pageMemory)
-}
-
 // memory is the budget of the process for bodies and answers, in bytes: one half for
 // files inside JSON, an eighth for clients that are not signed in, and the rest for
 // other requests of accounts, of which bodies that may take long have three quarters at

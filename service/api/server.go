@@ -106,8 +106,8 @@ func New(d Deps) (http.Handler, error) {
 		wire.PathTiles + "{ticket}/{tile...}": s.getTile,
 		wire.PathManifest + "{ticket}":        s.getManifest,
 	}
-	page, err := web.New(d.Deps, s.refuse, s.admitPage,
-		web.API{Operations: s.tools, Reads: reads, Part: s.putPart, Record: s.putPlain})
+	page, err := web.New(d.Deps, s.refuse, s.admitAccount,
+		web.API{Operations: s.tools, Reads: reads, Part: s.putPart, Record: s.putPlain, Hold: s.holdMemory})
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,12 @@ func operations() []string {
 func (p *page) operation(op string) Transfer {
 	answer := p.api.Operations[op]
 	return func(w http.ResponseWriter, r *http.Request, account string) error {
-		return answer(w, r, account, func(request any) error { return decode(r, request) })
+		return answer(w, r, account, func(request any) error {
+			if err := p.api.Hold(r, requestMemory); err != nil {
+				return err
+			}
+			return decode(r, request)
+		})
 	}
 }
 

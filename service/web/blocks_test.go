@@ -315,6 +315,33 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	return c.ResponseWriter.Write(p)
 }
 
+// Threat 31: downloads of the page that stall hold no memory, as those of programs hold none.
+func TestThreat31DownloadsOfThePageHoldNoMemory(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(cfg *service.Config) { cfg.Memory, cfg.MaxFileBytes = service.MinMemory, 64<<20 })
+	alice, bob := s.user("alice", "10"), s.user("bob", "10")
+	alice.register("team")
+	alice.add("team", bob.id)
+	ref := alice.upload("team", "f", random(16<<20), nil, "").CID
+	for _, u := range []*user{alice, bob} {
+		c := u.signedIn()
+		_, body := do(t, c, s.page(http.MethodPost, "tools/prepare_retrieve",
+			object{"group_id": "team", "ipfs_hash": ref, "transfer": wire.TransferRaw}))
+		address, _ := decode(t, body)["result"].(object)["data_url"].(string)
+		for range 4 {
+			resp, err := c.Do(s.page(http.MethodGet, strings.TrimPrefix(address, "/"), nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				t.Fatal(resp.Status)
+			}
+		}
+	}
+	s.user("carol", "10").register("another")
+}
+
 // Content is for members with a ticket of theirs, at each request.
 func TestContentOfThePageIsForMembers(t *testing.T) {
 	t.Parallel()

@@ -33,6 +33,10 @@ const (
 const (
 	// maxRequest bounds a request of the page, in bytes.
 	maxRequest = 64 << 10
+	// requestMemory is what a request and what becomes of it take, in bytes; answerMemory bounds an answer that
+	// the page draws: a page of the longest names as JSON.
+	requestMemory = 3 * maxRequest
+	answerMemory  = 3 << 20
 	// maxSignIn bounds a request without a session, in bytes.
 	maxSignIn = 4 << 10
 	// headerPage marks requests of the page's own script. A form cannot send it; another
@@ -79,6 +83,8 @@ type API struct {
 	// Part and Record take parts, and frames whose key came with them. The path value "id" names the upload, "part" a
 	// part.
 	Part, Record Transfer
+	// Hold takes memory of the process until the request is answered, or refuses the request.
+	Hold func(r *http.Request, bytes int64) error
 }
 
 // page is the account page of a service.
@@ -182,6 +188,9 @@ func (p *page) signedIn(do action) http.HandlerFunc {
 	return p.answering(func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		account, err := p.caller(r)
 		if err != nil {
+			return nil, err
+		}
+		if err := p.api.Hold(r, answerMemory); err != nil {
 			return nil, err
 		}
 		return do(r, account)
