@@ -286,7 +286,7 @@ func (d *demo) exchange(ctx context.Context, files []demoFile) (err error) {
 
 // show prints the listing, the bill and what the service holds.
 func (d *demo) show(ctx context.Context, result demoResult) error {
-	d.say("\n$ ls -l %s\n", d.bob.path(""))
+	d.say("\n$ ls -l %s\n", shellWord(d.bob.path("")))
 	if out, err := exec.CommandContext(ctx, "ls", "-l", d.bob.path("")).CombinedOutput(); err == nil {
 		d.say("%s\n", out)
 	}
@@ -372,7 +372,7 @@ In a browser on this machine, alice's account page (this link works once, for 15
 
   %[5]s
 Stop with Ctrl-C. The data stays in %[4]s for the next run; remove that folder to forget it.
-`, d.bob.path(""), d.alice.path(""), d.bob.dir, d.dir, page)
+`, shellWord(d.bob.path("")), shellWord(d.alice.path("")), shellWord(d.bob.dir), d.dir, page)
 	return nil
 }
 
