@@ -57,6 +57,27 @@ func TestGroupsEndOnThePage(t *testing.T) {
 	b.await(`document.body.innerText.includes("adds and revokes members") && document.querySelector(".badges").innerText.includes("owner")`)
 }
 
+// A deletion is told as one, also where the page does not learn what is left of the group.
+func TestDeletionIsToldOnThePage(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(c *service.Config) { c.DestructionDelay = -1 })
+	s.front = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if strings.HasSuffix(r.URL.Path, wire.OpAuthStatus) {
+			http.Error(w, `{"error":"busy","code":"UNAVAILABLE"}`, http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}
+	alice := s.user("alice", "10")
+	alice.register("team")
+	a := alice.browse()
+	a.js("location.hash = '#/groups/team'")
+	a.expect("status of 503")
+	a.click("Delete group")
+	a.click("Yes, delete, free")
+	a.sees("You own no group yet")
+}
+
 // Threat 45: a group that ended at once is gone from the page and from the history of its members.
 func TestThreat45GroupEndsOnThePage(t *testing.T) {
 	t.Parallel()

@@ -499,8 +499,8 @@ function deleteCard(g, session, again) {
 		});
 		const done = sure && await busy(button, slot, async () => {
 			const { result: text } = await call("delete_group", { group_id: g.id });
-			const { result: { role } } = await call("auth_status", { group_id: g.id });
-			return { text, waits: role !== undefined };
+			const left = await call("auth_status", { group_id: g.id }).catch(() => ({ result: {} })); // it is deleted
+			return { text, waits: left.result.role !== undefined };
 		});
 		if (done?.waits) await again(done.text);
 		else if (done) leaveFor(done.text);
