@@ -37,7 +37,7 @@ const (
 	kindSave    kind = iota + 1 // here is an item; once more = the item and all that is known of it now
 	kindAddress                 // an item has other metadata
 	kindEnd                     // an item was recorded, or given up
-	kindCut                     // nothing of a segment counts from an offset on
+	kindCut                     // nothing of a segment counts from one offset to another
 )
 
 // head is the part of an entry in clear.
@@ -47,6 +47,7 @@ type head struct {
 	Ref    sdk.Ref `json:"end_ref,omitempty"` // of kindEnd: the record of the item; "" = it was given up
 	Cut    string  `json:"cut,omitempty"`     // name of the segment
 	From   int64   `json:"from,omitempty"`    // of kindCut, in bytes
+	To     int64   `json:"to,omitempty"`      // of kindCut, in bytes; 0 = all that follows
 }
 
 // entry is one step of an item, as it lies on the disk.

@@ -194,16 +194,26 @@ func readSome(f oldFile, p []byte, off int64) (int, error) {
 // replayAll does what the entries say, in their order, and returns the items that wait. It is the only
 // place that decides what counts after a loss of power.
 func (s *store) replayAll(scans []*scan) map[string]*Clear {
-	cuts := make(map[string]int64)
-	newest := -1 // whose end a loss of power may have taken: those behind it hold nothing
-	for i, sc := range scans {
-		if len(sc.list) > 0 {
-			newest = i
-		}
+	cuts := make(map[string][]head)
+	for _, sc := range scans {
 		for _, e := range sc.list {
 			if e.shape.kind == kindCut {
-				cuts[e.says.Cut] = e.says.From
+				cuts[e.says.Cut] = append(cuts[e.says.Cut], e.says)
 			}
+		}
+	}
+	newest := -1 // whose end a loss of power may have taken: those behind it hold nothing
+	for i, sc := range slices.Backward(scans) {
+		isCut := func(at int64) bool {
+			return slices.ContainsFunc(cuts[sc.name], func(c head) bool { return at >= c.From && (c.To == 0 || at < c.To) })
+		}
+		sc.list = slices.DeleteFunc(sc.list, func(e found) bool { return isCut(e.at) })
+		sc.bad = slices.DeleteFunc(sc.bad, isCut)
+		if newest < 0 || len(scans[i+1].bad) > 0 { // what says that this one was torn may be lost, too
+			s.checkEnd(sc)
+		}
+		if newest < 0 && len(sc.list) > 0 {
+			newest = i
 		}
 	}
 	r := replay{items: make(map[string]*Clear), upon: make(map[string][]*Clear), ended: make(map[string]ended)}
@@ -215,13 +225,6 @@ func (s *store) replayAll(scans []*scan) map[string]*Clear {
 		seg := &segment{name: sc.name, size: sc.size}
 		s.segments = append(s.segments, seg)
 		s.log += seg.size
-		if from, cut := cuts[sc.name]; cut {
-			sc.list = slices.DeleteFunc(sc.list, func(e found) bool { return e.at >= from })
-			sc.bad = nil
-		}
-		if i == newest {
-			s.checkEnd(sc)
-		}
 		if len(sc.bad) > 0 {
 			seg.unread = true
 			s.blame(sc, i >= newest)
@@ -235,7 +238,7 @@ func (s *store) replayAll(scans []*scan) map[string]*Clear {
 }
 
 // checkEnd proves that all of a segment is whole: of what was written last, a loss of power may have taken any
-// part.
+// part. What it took does not count at a later start either, when other segments are newer.
 func (s *store) checkEnd(sc *scan) {
 	f, err := s.disk.open(sc.name)
 	if err != nil {
@@ -249,6 +252,7 @@ func (s *store) checkEnd(sc *scan) {
 		_, err := readEntry(f, e.at, e.shape)
 		if errors.Is(err, errDamaged) {
 			sc.bad = append(sc.bad, e.at)
+			s.later = append(s.later, &entry{kind: kindCut, head: head{Cut: sc.name, From: e.at, To: e.at + e.shape.size()}})
 		}
 		return errors.Is(err, errDamaged)
 	})

@@ -694,3 +694,32 @@ func TestO2PowerIsLostDuringALargeSave(t *testing.T) {
 		}
 	}
 }
+
+// O2: of a frame that a loss of power took a part of, nothing counts at any later start: neither the torn copy of an
+// item that waited for long, nor a save that was never acknowledged.
+func TestO2TornFramesStayTorn(t *testing.T) {
+	d := newMemDisk()
+	s, _ := mustOpen(t, d)
+	mustAdd(t, s, newItem("a"))
+	s.endTail()
+	again, err := s.read("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addTogether(t, s, &again, newItem("torn"), newItem("b"))
+	name := s.segments[1].name
+	for _, id := range []string{"a", "torn"} {
+		p := s.places[id]
+		d.files[name].Bytes()[p.at+p.save.size()-entrySum-1] ^= 1
+	}
+	for start := range 4 {
+		s, items := mustOpen(t, d)
+		if got := idsOf(items); !slices.Equal(got[:2], []string{"a", "b"}) || len(got) != 2+start {
+			t.Errorf("start %d: there is %v", start, got)
+		}
+		if _, err := s.read("a"); err != nil {
+			t.Errorf("start %d: a: %v", start, err)
+		}
+		mustAdd(t, s, newItem(fmt.Sprint(start)))
+	}
+}
