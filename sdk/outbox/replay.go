@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,9 @@ func openStore(d disk, readOnly bool) (*store, []Clear, error) {
 		}
 	}
 	scans, err := s.scanAll(names)
+	if readOnly && errors.Is(err, fs.ErrNotExist) { // who writes removed it: what it had is in another one
+		return openStore(d, readOnly)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -723,3 +723,37 @@ func TestO2TornFramesStayTorn(t *testing.T) {
 		mustAdd(t, s, newItem(fmt.Sprint(start)))
 	}
 }
+
+// goneDisk is a disk of which a segment goes while it is read.
+type goneDisk struct {
+	*memDisk
+	gone func()
+}
+
+func (d *goneDisk) open(name string) (oldFile, error) {
+	if d.gone != nil {
+		d.gone()
+		d.gone = nil
+	}
+	return d.memDisk.open(name)
+}
+
+// O12: who lists what waits while a mount writes sees every item.
+func TestO12ListedWhileAMountWrites(t *testing.T) {
+	d := newMemDisk()
+	s, _ := mustOpen(t, d)
+	mustAdd(t, s, newItem("a"))
+	s.endTail()
+	mustAdd(t, s, newItem("b"))
+	_, items, err := openStore(&goneDisk{d, func() {
+		e, err := s.read("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addTogether(t, s, &e)
+		s.trim()
+	}}, true)
+	if got := idsOf(items); err != nil || !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
