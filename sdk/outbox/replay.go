@@ -35,11 +35,13 @@ func openStore(d disk, readOnly bool) (*store, []Clear, error) {
 	var names []string
 	bodies := make(map[string]bool) // by id: whether an item has it
 	for _, name := range list {
-		if number, ok := strings.CutSuffix(name, logSuffix); ok {
+		number, unread := strings.CutSuffix(name, logSuffix+unreadSuffix)
+		number, log := strings.CutSuffix(number, logSuffix)
+		if log {
 			names = append(names, name)
-			if n, err := strconv.ParseUint(number, 16, 64); err == nil {
-				s.serial = max(s.serial, n+1)
-			}
+		}
+		if n, err := strconv.ParseUint(number, 16, 64); err == nil && (log || unread) {
+			s.serial = max(s.serial, n+1)
 		}
 		if id, ok := strings.CutSuffix(name, bodySuffix); ok {
 			bodies[id] = false

@@ -757,3 +757,23 @@ func TestO12ListedWhileAMountWrites(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
+
+// O2: a file that could not be read stays, also when another one gets the number that it had.
+func TestO2UnreadFilesStay(t *testing.T) {
+	d := newMemDisk()
+	for n := range 3 {
+		s, _ := mustOpen(t, d)
+		mustAdd(t, s, newItem("a"), newItem("b"))
+		name := s.segments[0].name
+		d.files[name].Bytes()[20] ^= 1
+		s, _ = mustOpen(t, d)
+		s.end(Clear{ID: "b"}, "ref")
+		s.end(Clear{ID: "a"}, "ref")
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+		if len(d.files) != n+1 {
+			t.Errorf("%d files are there", len(d.files))
+		}
+	}
+}
