@@ -227,11 +227,15 @@ func (s *store) append(raw []byte) (*segment, error) {
 	if err == nil {
 		return seg, nil
 	}
-	// It is never synced again, and the next segment says that this one ends here.
+	// It is never synced again. It goes, or the next segment says that it ends here.
 	_ = s.tail.Truncate(seg.size)
 	s.endTail()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if fresh && s.disk.remove(seg.name) == nil && s.disk.syncNames() == nil {
+		s.segments = s.segments[:len(s.segments)-1]
+		return nil, err
+	}
 	s.later = append(s.later, &entry{kind: kindCut, head: head{Cut: seg.name, From: seg.size}})
 	return nil, err
 }

@@ -777,3 +777,25 @@ func TestO2UnreadFilesStay(t *testing.T) {
 		}
 	}
 }
+
+// A disk that refuses writes for long is not filled with empty files.
+func TestO2DiskThatFailsForLong(t *testing.T) {
+	for _, kind := range []string{"write", "sync"} {
+		d := newMemDisk()
+		s, _ := mustOpen(t, d)
+		d.fail = func(step diskStep) error {
+			if step.kind == kind {
+				return errDisk
+			}
+			return nil
+		}
+		for range 100 {
+			if s.add(t.Context(), newItem("refused")) == nil {
+				t.Error("it was taken")
+			}
+		}
+		if len(d.files) > 2 || len(s.later) > 2 {
+			t.Errorf("%s: %d files, %d entries", kind, len(d.files), len(s.later))
+		}
+	}
+}
