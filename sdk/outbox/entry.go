@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -72,10 +73,12 @@ func (e *entry) size() int64 {
 	return shape{head: int64(len(raw)), meta: int64(len(e.meta)), body: int64(len(e.body))}.size()
 }
 
-// An entry is: magic, kind, the lengths of its three parts, the parts, and the SHA-256 of all that.
+// An entry is: magic, kind, the lengths of its three parts, the CRC-32C of all that and of the first part, the
+// parts, and the SHA-256 of all that.
 const (
 	entryMagic   = "SVJ1"
-	entryPrefix  = len(entryMagic) + 1 + 4 + 4 + 8
+	entryLengths = len(entryMagic) + 1 + 4 + 4 + 8
+	entryPrefix  = entryLengths + crc32.Size
 	entrySum     = sha256.Size
 	maxHead      = 4 << 10   // bytes
 	maxMeta      = 512 << 10 // bytes
@@ -100,9 +103,16 @@ func (e *entry) encode(out []byte) ([]byte, error) {
 	out = binary.BigEndian.AppendUint32(out, uint32(len(raw)))
 	out = binary.BigEndian.AppendUint32(out, uint32(len(e.meta)))
 	out = binary.BigEndian.AppendUint64(out, uint64(len(e.body)))
+	out = binary.BigEndian.AppendUint32(out, headSum(out[from:], raw))
 	out = append(append(append(out, raw...), e.meta...), e.body...)
 	sum := sha256.Sum256(out[from:])
 	return append(out, sum[:]...), nil
+}
+
+// headSum proves the head of an entry without its content.
+func headSum(prefix, head []byte) uint32 {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	return crc32.Update(crc32.Checksum(prefix[:entryLengths], table), table, head)
 }
 
 // shape is what the first bytes of an entry say.
@@ -127,8 +137,10 @@ func parseShape(prefix []byte) (shape, error) {
 	return s, nil
 }
 
+// parseHead reads the head of an entry that begins with raw.
 func (s shape) parseHead(raw []byte) (h head, err error) {
-	if err := json.Unmarshal(raw, &h); err != nil {
+	text := raw[entryPrefix : int64(entryPrefix)+s.head]
+	if binary.BigEndian.Uint32(raw[entryLengths:]) != headSum(raw, text) || json.Unmarshal(text, &h) != nil {
 		return h, errDamaged
 	}
 	whole := false
@@ -156,8 +168,7 @@ func decode(raw []byte) (entry, error) {
 	if sha256.Sum256(raw[:end]) != [entrySum]byte(raw[end:]) {
 		return entry{}, errDamaged
 	}
-	rest := raw[entryPrefix:end]
-	h, err := s.parseHead(rest[:s.head])
-	rest = rest[s.head:]
+	h, err := s.parseHead(raw)
+	rest := raw[int64(entryPrefix)+s.head : end]
 	return entry{kind: s.kind, head: h, meta: rest[:s.meta:s.meta], body: rest[s.meta:]}, err
 }

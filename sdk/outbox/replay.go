@@ -153,14 +153,14 @@ func readHead(f oldFile, at, end int64, buf []byte) (e found, err error) {
 		whole, err := readEntry(f, at, sh)
 		return found{whole.head, sh, at}, err
 	}
-	raw := buf[entryPrefix:n]
-	if int64(len(raw)) < sh.head {
-		raw = make([]byte, sh.head)
-		if _, err := readSome(f, raw, at+int64(entryPrefix)); err != nil {
+	raw := buf[:n]
+	if need := int64(entryPrefix) + sh.head; need > int64(n) {
+		raw = make([]byte, need)
+		if _, err := readSome(f, raw, at); err != nil {
 			return e, err
 		}
 	}
-	h, err := sh.parseHead(raw[:sh.head])
+	h, err := sh.parseHead(raw)
 	return found{h, sh, at}, err
 }
 

@@ -799,3 +799,21 @@ func TestO2DiskThatFailsForLong(t *testing.T) {
 		}
 	}
 }
+
+// O2: a wrong byte in the head of an item shows at the start.
+func TestO2DamagedHeads(t *testing.T) {
+	d := newMemDisk()
+	s, _ := mustOpen(t, d)
+	mustAdd(t, s, saved("a", "b"))
+	s.endTail()
+	mustAdd(t, s, newItem("z"))
+	name := s.segments[0].name
+	p := s.places["a"]
+	for at := range int64(entryPrefix) + p.save.head {
+		d.files[name].Bytes()[at] ^= 1
+		if s, items, _ := openStore(d, true); len(items) != 1 || len(s.damaged) != 1 {
+			t.Errorf("byte %d: %+v", at, items[0])
+		}
+		d.files[name].Bytes()[at] ^= 1
+	}
+}
