@@ -491,6 +491,26 @@ func (s *store) read(id string) (entry, error) {
 	return e, err
 }
 
+// check proves that an item is whole; of the content of a large save, which has sums of its own, that all is there.
+func (s *store) check(id string) error {
+	e, err := s.read(id)
+	if err != nil || e.Body == 0 {
+		return err
+	}
+	f, err := s.disk.open(id + bodySuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errDamaged
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if n, err := f.Size(); err != nil || n != e.Body {
+		return cmp.Or(err, errDamaged)
+	}
+	return nil
+}
+
 // readEntry reads an entry of a segment.
 func readEntry(f oldFile, at int64, s shape) (entry, error) {
 	raw := make([]byte, s.size())

@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -924,4 +925,43 @@ func TestThreat52SwappedItems(t *testing.T) {
 			}
 		})
 	}
+}
+
+// O2: what the disk has damaged is parked before it is sent, of a large save also where its file is shorter, and what
+// follows it is recorded.
+func TestO2DamageIsNotSent(t *testing.T) {
+	for _, large := range []bool{false, true} {
+		run(t, nil, func(t *testing.T, b *box) {
+			b.hold()
+			b.put("first", "1", nil)
+			synctest.Wait()
+			save := outbox.Save{Group: "g", Name: "bad", Content: []byte("what the disk damages")}
+			if large {
+				save.Large = &outbox.Large{Layout: format.Layout{Size: 100, BlockBytes: 64}, Read: blocks}
+			}
+			i, err := b.Put(t.Context(), save)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Ready(i.ID)
+			b.put("good", "2", nil)
+			for name, raw := range b.disk.Files() {
+				if strings.HasSuffix(name, ".body") {
+					raw = raw[:len(raw)-1]
+				}
+				b.disk.Add(map[string][]byte{name: bytes.ReplaceAll(raw, save.Content, []byte("what the disk damaged"))})
+			}
+			b.fail(nil)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			b.wantStates("bad parked")
+			if fmt.Sprint(b.s.Contents) != "map[g/first:1 g/good:2]" {
+				t.Errorf("recorded %v", b.s.Contents)
+			}
+		})
+	}
+}
+
+func blocks(_ context.Context, block int64, into []byte) (int, error) {
+	return int(format.Layout{Size: 100, BlockBytes: 64}.Plain(block)), nil
 }

@@ -159,9 +159,12 @@ func (o *Outbox) sendBatch(l *lane, batch []*item) {
 	o.Kick()
 }
 
-// prepare gives an item the base that became known since it was saved. The disk knows it from the end of what the
-// item was saved upon.
+// prepare proves that an item can be read, and gives it the base that became known since it was saved. The disk knows
+// it from the end of what the item was saved upon.
 func (o *Outbox) prepare(ctx context.Context, i *item) error {
+	if err := o.store.check(i.clear.ID); err != nil {
+		return err
+	}
 	o.mu.Lock()
 	rebase := i.rebase
 	o.mu.Unlock()
