@@ -44,6 +44,7 @@ const (
 // head is the part of an entry in clear.
 type head struct {
 	*Clear         // of an item; of one that ended, what it stood upon alone
+	Unread bool    `json:"unread,omitempty"`  // of kindSave: once more, without the content, which cannot be read
 	Apart  bool    `json:"apart,omitempty"`   // of kindAddress: what was saved upon the item is not upon it any more
 	Ref    sdk.Ref `json:"end_ref,omitempty"` // of kindEnd: the record of the item; "" = it was given up
 	Cut    string  `json:"cut,omitempty"`     // name of the segment

@@ -402,8 +402,11 @@ func (s *store) clean() {
 	var list []*entry
 	for _, id := range ids {
 		e, err := s.read(id)
+		if errors.Is(err, errDamaged) {
+			e, err = s.unread(id)
+		}
 		if err != nil {
-			return // what is damaged stays where it is
+			return
 		}
 		e.now = s.now
 		list = append(list, &e)
@@ -412,6 +415,22 @@ func (s *store) clean() {
 		slices.SortFunc(list, func(a, b *entry) int { return cmp.Compare(a.Position, b.Position) })
 		_ = s.write(list) // else the segment stays
 	}
+}
+
+// unread is what can be read of an item that is damaged, which stays parked. Its segment stays, too. Needs writing.
+func (s *store) unread(id string) (entry, error) {
+	p, f, err := s.find(id, true)
+	if err != nil {
+		return entry{}, err
+	}
+	defer f.Close()
+	e, err := readHead(f, p.from, p.from+p.address.size(), make([]byte, firstRead))
+	if err != nil {
+		return entry{}, err
+	}
+	meta, err := s.readMeta(id)
+	p.in.unread = true
+	return entry{kind: kindSave, head: head{Clear: e.says.Clear, Unread: true}, meta: meta}, err
 }
 
 // trim removes segments in which nothing waits, the oldest first, and each for good before the next: a
@@ -478,6 +497,9 @@ func (s *store) read(id string) (entry, error) {
 	}
 	defer f.Close()
 	e, err := readEntry(f, p.at, p.save)
+	if err == nil && e.Unread {
+		err = errDamaged
+	}
 	if err != nil || p.meta == p.in && p.from == p.at {
 		return e, err
 	}

@@ -817,3 +817,35 @@ func TestO2DamagedHeads(t *testing.T) {
 		d.files[name].Bytes()[at] ^= 1
 	}
 }
+
+// O2, O11: an item that the disk has damaged keeps no others on the disk.
+func TestO11DamagedItemsKeepNoOthers(t *testing.T) {
+	d := newMemDisk()
+	s, _ := mustOpen(t, d)
+	mustAdd(t, s, newItem("bad"), newItem("good"))
+	again := readdressed(t, s, "bad", "another meta of bad")
+	again.Apart = true
+	mustAdd(t, s, again)
+	p := s.places["bad"]
+	d.files[s.segments[0].name].Bytes()[p.at+p.save.size()-entrySum-1] ^= 1
+	for n := range 12 {
+		e := newItem(fmt.Sprint(n))
+		e.body = make([]byte, 2<<20)
+		mustAdd(t, s, e)
+		s.end(Clear{ID: e.ID}, "ref")
+		s.tidy()
+	}
+	if s.onDisk() > 14<<20 {
+		t.Errorf("%d bytes are on the disk", s.onDisk())
+	}
+	left, items := mustOpen(t, d)
+	if got := idsOf(items); !slices.Equal(got[:2], []string{"bad", "good"}) {
+		t.Errorf("there is %v", got)
+	}
+	if good, bad := left.check("good"), left.check("bad"); good != nil || !errors.Is(bad, errDamaged) {
+		t.Errorf("%v, %v", good, bad)
+	}
+	if d.files["0000000000000000"+logSuffix+unreadSuffix] == nil {
+		t.Error("the damaged file is gone")
+	}
+}
