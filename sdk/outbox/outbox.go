@@ -1025,8 +1025,8 @@ func (o *Outbox) Remove(ctx context.Context, id string) error {
 	return o.Discard(ctx, id)
 }
 
-// Rename gives an item that was never sent another name; any other is [ErrTried]. It replaces base, the
-// newest version of that name that the caller knows, see [Save].
+// Rename gives an item that was never sent another name; any other is [ErrTried], and so is one that would have to
+// wait for a later item. It replaces base, the newest version of that name that the caller knows, see [Save].
 func (o *Outbox) Rename(ctx context.Context, id, name string, base sdk.Ref) error {
 	after, record := o.baseOf(&base)
 	n := &item{after: after} // what the item becomes
@@ -1062,7 +1062,8 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item,
 	case i.letter == nil || !i.letter.HasKey():
 		o.mu.Unlock()
 		return ErrLocked
-	case parked && i.state != Parked, !parked && i.state != Parked && (i.tried || i.state != Waiting):
+	case parked && i.state != Parked, !parked && i.state != Parked && (i.tried || i.state != Waiting),
+		n.after != nil && n.after.clear.Position > i.clear.Position:
 		o.mu.Unlock()
 		return ErrTried
 	}

@@ -965,3 +965,27 @@ func TestO2DamageIsNotSent(t *testing.T) {
 func blocks(_ context.Context, block int64, into []byte) (int, error) {
 	return int(format.Layout{Size: 100, BlockBytes: 64}.Plain(block)), nil
 }
+
+// O3, O10: nothing waits for a save that comes after it.
+func TestO10RenameOntoALaterSave(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		run(t, nil, func(t *testing.T, b *box) {
+			b.hold()
+			b.put("first", "1", nil)
+			synctest.Wait()
+			i, j := b.put("a", "1", ref("")), b.put("b", "2", ref(""))
+			if err := b.Rename(t.Context(), i.ID, "b", j.Ref()); !errors.Is(err, outbox.ErrTried) {
+				t.Error(err)
+			}
+			if again {
+				b.restart(true)
+			}
+			b.fail(nil)
+			time.Sleep(20 * time.Minute)
+			synctest.Wait()
+			if len(b.Items()) > 0 || fmt.Sprint(b.s.Contents) != "map[g/a:1 g/b:2 g/first:1]" {
+				t.Errorf("recorded %v, there is %v", b.s.Contents, b.Items())
+			}
+		})
+	}
+}
