@@ -163,6 +163,7 @@ type item struct {
 	state     State
 	reason    string
 	ready     bool  // the caller of Put has taken note of it
+	changing  int   // who gives it up or another address now: it is not sent meanwhile
 	tried     bool  // the service may have it
 	after     *item // the save of the same name before it
 	due       time.Time
@@ -536,14 +537,9 @@ func (b *Blocks) Close() error { return b.body.Close() }
 
 // OpenBlocks opens the content of a large save. Errors: [ErrLocked], [ErrGone], those of the disk.
 func (o *Outbox) OpenBlocks(id string) (*Blocks, error) {
-	o.mu.Lock()
-	i := o.items[id]
-	o.mu.Unlock()
-	switch {
-	case i == nil:
-		return nil, ErrGone
-	case i.letter == nil || !i.letter.HasKey():
-		return nil, ErrLocked
+	l, err := o.letterOf(id)
+	if err != nil {
+		return nil, err
 	}
 	remote, ok := o.cfg.Remote.(LargeRemote)
 	if !ok {
@@ -556,7 +552,7 @@ func (o *Outbox) OpenBlocks(id string) (*Blocks, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open what waits: %w", err)
 	}
-	b, err := remote.OpenBody(i.letter, f)
+	b, err := remote.OpenBody(l, f)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -576,7 +572,7 @@ func (o *Outbox) Ready(id string) {
 	var old []*item
 	for _, i := range o.lane(n.group).queue {
 		replaced := i.state == Waiting && !i.tried || i.state == Parked
-		if i != n && i.name == n.name && i.clear.Position < n.clear.Position && i.ready && replaced {
+		if i != n && i.name == n.name && i.clear.Position < n.clear.Position && i.ready && i.changing == 0 && replaced {
 			old = append(old, i)
 		}
 	}
@@ -761,16 +757,25 @@ func (o *Outbox) Recorded(id string) (sdk.Ref, bool) {
 
 // Content decrypts the content of an item into b. Errors: [ErrLocked], [ErrGone], those of the disk.
 func (o *Outbox) Content(id string, b *mem.Buffer) error {
+	l, err := o.letterOf(id)
+	if err != nil {
+		return err
+	}
+	return l.Content(b)
+}
+
+// letterOf returns the letter of an item that can be read.
+func (o *Outbox) letterOf(id string) (Letter, error) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	i := o.items[id]
-	o.mu.Unlock()
 	switch {
 	case i == nil:
-		return ErrGone
+		return nil, ErrGone
 	case i.letter == nil || !i.letter.HasKey():
-		return ErrLocked
+		return nil, ErrLocked
 	}
-	return i.letter.Content(b)
+	return i.letter, nil
 }
 
 // Kick has what waits tried now, also while the service was away.
@@ -993,14 +998,18 @@ func (o *Outbox) Discard(ctx context.Context, id string) error {
 		o.mu.Unlock()
 		return ErrTried
 	}
-	ready := i.ready
-	i.ready = false // not sent from here on
+	i.changing++
+	ended := i.clear
 	o.mu.Unlock()
-	err := o.store.forget(ctx, i.clear)
+	err := o.store.forget(ctx, ended)
 	o.mu.Lock()
+	i.changing--
+	if o.items[id] != i {
+		err = ErrGone
+	}
 	if err != nil {
-		i.ready = ready
 		o.mu.Unlock()
+		o.Kick()
 		return err
 	}
 	o.end(i, Discarded)
@@ -1063,17 +1072,19 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item,
 		o.mu.Unlock()
 		return ErrLocked
 	case parked && i.state != Parked, !parked && i.state != Parked && (i.tried || i.state != Waiting),
-		n.after != nil && n.after.clear.Position > i.clear.Position:
+		n.after != nil && n.after.clear.Position > i.clear.Position, i.changing > 0:
 		o.mu.Unlock()
 		return ErrTried
 	}
-	ready := i.ready
-	i.ready = false
+	i.changing++
 	g, name, base := to(i)
 	o.mu.Unlock()
 	err := o.rewrite(ctx, i, n, g, name, base, false)
 	o.mu.Lock()
-	i.ready = ready
+	i.changing--
+	if o.items[id] != i {
+		err = ErrGone
+	}
 	var told []Item
 	if err == nil {
 		if i.group != g {

@@ -93,7 +93,7 @@ func (o *Outbox) batch(l *lane, now time.Time) (batch []*item, due time.Time) {
 		if i.state == Parked {
 			continue
 		}
-		if !i.ready || i.clear.Position >= o.horizon() || i.after != nil && i.after.state != Parked {
+		if !i.ready || i.changing > 0 || i.clear.Position >= o.horizon() || i.after != nil && i.after.state != Parked {
 			return batch, due
 		}
 		if i.notBefore.After(now) {
