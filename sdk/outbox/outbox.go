@@ -162,12 +162,12 @@ type item struct {
 	was       string // of a conflict
 	state     State
 	reason    string
-	ready     bool  // the caller of Put has taken note of it
-	changing  int   // who gives it up or another address now: it is not sent meanwhile
-	tried     bool  // the service may have it
-	after     *item // the save of the same name before it
-	due       time.Time
-	urgent    bool // it waits for no pause of a file that is saved again and again
+	ready     bool    // the caller of Put has taken note of it
+	changing  int     // who gives it up or another address now: it is not sent meanwhile
+	tried     bool    // the service may have it
+	after     *item   // what it was saved upon, see follow
+	record    sdk.Ref // of it, once it is Recorded
+	urgent    bool    // it waits for no pause of a file that is saved again and again
 	fee       sdk.Amount
 	attempt   time.Time
 	rebase    *sdk.Ref      // the record that it replaces, once that is known
@@ -384,8 +384,6 @@ func (o *Outbox) keep(ctx context.Context, n *item, s Save, base *sdk.Ref, room 
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	lane := o.lane(s.Group)
-	o.follow(n)
-	n.due = lane.sentAt[s.Name].Add(max(o.cfg.Coalesce, 0))
 	o.items[l.ID()] = n
 	o.order = append(o.order, n)
 	lane.queue = append(lane.queue, n)
@@ -412,13 +410,14 @@ func (i *item) inherit(from *item) {
 }
 
 // follow finds what an item stands upon: what it was saved upon may have ended meanwhile. Needs Outbox.mu.
-func (o *Outbox) follow(n *item) {
-	for n.after != nil && !n.after.state.isHere() {
-		if ref, ok := o.results[n.after.clear.ID]; ok && n.after.state == Recorded {
-			n.rebase, n.after = &ref, nil
+func (i *item) follow() {
+	for i.after != nil && !i.after.state.isHere() {
+		if i.after.state == Recorded {
+			ref := i.after.record
+			i.rebase, i.after = &ref, nil
 			return
 		}
-		n.inherit(n.after)
+		i.inherit(i.after)
 	}
 }
 
@@ -427,13 +426,13 @@ func (o *Outbox) upToDate(c *Clear) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if i := o.items[c.ID]; i != nil {
-		o.note(i, c)
+		i.note(c)
 	}
 }
 
 // note is upToDate for a known item. Needs Outbox.mu.
-func (o *Outbox) note(i *item, c *Clear) {
-	o.follow(i)
+func (i *item) note(c *Clear) {
+	i.follow()
 	c.After, c.Record = "", ""
 	if i.after != nil {
 		c.After = i.after.clear.ID
@@ -456,6 +455,7 @@ func (o *Outbox) baseOf(base *sdk.Ref) (after *item, record *sdk.Ref) {
 	}
 	if after = o.items[id]; after != nil {
 		if after.letter != nil {
+			after.follow()
 			record = after.baseNow()
 		}
 	}
@@ -486,7 +486,7 @@ func (o *Outbox) entryOf(k kind, i, base *item) (*entry, error) {
 	e := &entry{kind: k, head: head{Clear: &clear}, meta: meta, now: func(c *Clear) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.note(base, c)
+		base.note(c)
 	}}
 	if k == kindAddress || clear.Body > 0 {
 		return e, nil
@@ -577,7 +577,7 @@ func (o *Outbox) Ready(id string) {
 		}
 	}
 	for _, i := range old {
-		o.note(i, &i.clear)
+		i.note(&i.clear)
 		o.end(i, Discarded)
 		o.store.end(i.clear, "")
 	}
@@ -587,23 +587,33 @@ func (o *Outbox) Ready(id string) {
 	o.Kick()
 }
 
-// end takes an item out. What was saved upon it follows it no more. Needs mu.
+// end takes an item out. What was saved upon it follows it no more, see follow. Needs mu.
 func (o *Outbox) end(i *item, to State) {
 	o.step(i, to)
 	if i.letter != nil {
 		i.letter.Wipe()
 	}
 	delete(o.items, i.clear.ID)
-	o.order = slices.DeleteFunc(o.order, func(other *item) bool { return other == i })
+	o.order = without(o.order, i)
 	if l := o.lanes[i.group]; l != nil {
-		l.queue = slices.DeleteFunc(l.queue, func(other *item) bool { return other == i })
+		l.queue = without(l.queue, i)
 	}
 	if left, ok := o.funds.reserved.Sub(i.fee); ok {
 		o.funds.reserved = left
 	}
 	i.fee = sdk.Amount{}
-	for _, other := range o.order {
-		o.follow(other)
+}
+
+// without takes an item from a list, at once if it is the first one.
+func without(list []*item, i *item) []*item {
+	switch at := slices.Index(list, i); at {
+	case -1:
+		return list
+	case 0:
+		list[0] = nil
+		return list[1:]
+	default:
+		return slices.Delete(list, at, at+1)
 	}
 }
 
@@ -1089,10 +1099,9 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item,
 	if err == nil {
 		if i.group != g {
 			l := o.lane(i.group)
-			l.queue = slices.DeleteFunc(l.queue, func(other *item) bool { return other == i })
+			l.queue = without(l.queue, i)
 			o.lane(g).queue = append(o.lane(g).queue, i)
 		}
-		o.follow(n)
 		i.group, i.name, i.after, i.rebase = g, name, n.after, n.rebase
 		if i.state == Parked && parked {
 			o.step(i, Waiting)

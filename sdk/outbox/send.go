@@ -93,14 +93,15 @@ func (o *Outbox) batch(l *lane, now time.Time) (batch []*item, due time.Time) {
 		if i.state == Parked {
 			continue
 		}
+		i.follow()
 		if !i.ready || i.changing > 0 || i.clear.Position >= o.horizon() || i.after != nil && i.after.state != Parked {
 			return batch, due
 		}
 		if i.notBefore.After(now) {
 			return batch, i.notBefore
 		}
-		if i.due.After(now) && o.flush == 0 && !i.urgent {
-			return batch, i.due
+		if due := l.sentAt[i.name].Add(max(o.cfg.Coalesce, 0)); due.After(now) && o.flush == 0 && !i.urgent {
+			return batch, due
 		}
 		if bytes += i.clear.Size; len(batch) > 0 && (bytes > maxBatchBytes || len(batch) == maxBatch) {
 			return batch, due
@@ -166,6 +167,7 @@ func (o *Outbox) prepare(ctx context.Context, i *item) error {
 		return err
 	}
 	o.mu.Lock()
+	i.follow()
 	rebase := i.rebase
 	o.mu.Unlock()
 	if rebase == nil {
@@ -280,16 +282,12 @@ func (o *Outbox) recorded(l *lane, i *item, r sdk.Receipt) {
 		clear(l.sentAt)
 	}
 	l.sentAt[i.name] = time.Now()
-	for _, other := range l.queue {
-		if due := time.Now().Add(max(o.cfg.Coalesce, 0)); other != i && other.name == i.name && other.due.Before(due) {
-			other.due = due
-		}
-	}
 	o.arrived(time.Now(), i.clear.Size)
 	if left, ok := o.funds.balance.Sub(r.Fee); ok {
 		o.funds.balance = left
 	}
 	o.away, o.pause, o.next = nil, 0, time.Time{}
+	i.record = r.Ref
 	o.end(i, Recorded)
 	ended := i.clear
 	o.mu.Unlock()
@@ -321,7 +319,7 @@ func (o *Outbox) conflict(ctx context.Context, i *item) error {
 	}
 	o.mu.Lock()
 	o.step(i, Conflict)
-	i.was, i.name, i.conflicts, i.tried, i.due = was, name, n+1, false, time.Time{}
+	i.was, i.name, i.conflicts, i.tried = was, name, n+1, false
 	i.after, i.rebase = nil, nil
 	i.again()
 	i.reason = "somebody else saved " + was + " meanwhile"

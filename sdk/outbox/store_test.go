@@ -728,13 +728,11 @@ func TestO2TornFramesStayTorn(t *testing.T) {
 type goneDisk struct {
 	*memDisk
 	gone func()
+	once sync.Once
 }
 
 func (d *goneDisk) open(name string) (oldFile, error) {
-	if d.gone != nil {
-		d.gone()
-		d.gone = nil
-	}
+	d.once.Do(d.gone)
 	return d.memDisk.open(name)
 }
 
@@ -745,7 +743,7 @@ func TestO12ListedWhileAMountWrites(t *testing.T) {
 	mustAdd(t, s, newItem("a"))
 	s.endTail()
 	mustAdd(t, s, newItem("b"))
-	_, items, err := openStore(&goneDisk{d, func() {
+	_, items, err := openStore(&goneDisk{memDisk: d, gone: func() {
 		e, err := s.read("a")
 		if err != nil {
 			t.Fatal(err)
