@@ -18,7 +18,7 @@ func On(d *Disk, cfg Config) (*Outbox, error) { return open(d, cfg) }
 func (d *memDisk) Restarted(lost bool) *memDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := loss{1 << 30, -1}
+	l := loss{1 << 30, -1, 0}
 	if lost {
 		l = loss{}
 	}

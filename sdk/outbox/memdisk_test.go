@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -44,9 +45,12 @@ func (d *memDisk) do(s diskStep) error {
 			return err
 		}
 	}
+	if err := apply(d.files, s); err != nil {
+		return err
+	}
 	d.steps = append(d.steps, s)
 	d.counts[s.kind]++
-	return apply(d.files, s)
+	return nil
 }
 
 func apply(files map[string]*bytes.Buffer, s diskStep) error {
@@ -154,7 +158,12 @@ func (f memFile) Close() error { return nil }
 type loss struct {
 	names int // changes of names after the last sync of names that are kept: the first ones, or with a minus the last ones
 	bytes int // of each file that was not synced, -1 = all
+	// pages, if it is not 0, is the seed of which parts of what is kept and was not synced are empty.
+	pages uint64
 }
+
+// page is how many bytes a loss of power takes together.
+const page = 64
 
 // after returns the disk after a loss of power once the first n steps were done.
 func (d *memDisk) after(n int, l loss) *memDisk {
@@ -211,15 +220,25 @@ func (d *memDisk) after(n int, l loss) *memDisk {
 			delete(durable, s.name)
 		}
 	}
+	random := rand.New(rand.NewPCG(l.pages, 0))
 	left := newMemDisk()
 	left.start = map[string][]byte{}
-	for name, id := range durable {
+	for _, name := range slices.Sorted(maps.Keys(durable)) {
+		id := durable[name]
 		keep := len(content[id])
 		if l.bytes >= 0 {
 			keep = min(keep, max(synced[id], l.bytes))
 		}
-		left.files[name] = bytes.NewBuffer(bytes.Clone(content[id][:keep]))
-		left.start[name] = bytes.Clone(content[id][:keep])
+		text := bytes.Clone(content[id][:keep])
+		for at := synced[id]; l.pages != 0 && at < keep; {
+			end := min((at/page+1)*page, keep)
+			if random.IntN(3) == 0 {
+				clear(text[at:end])
+			}
+			at = end
+		}
+		left.files[name] = bytes.NewBuffer(text)
+		left.start[name] = bytes.Clone(text)
 	}
 	return left
 }

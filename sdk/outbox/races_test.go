@@ -49,7 +49,8 @@ func TestO2RacesOfAllCalls(t *testing.T) {
 						items := b.Items()
 						if random.IntN(2) == 0 || len(items) == 0 {
 							content := fmt.Sprint("content ", worker, " ", n)
-							i, err := b.Put(t.Context(), outbox.Save{Group: "g", Name: fmt.Sprint("name", random.IntN(20)), Content: []byte(content)})
+							save := outbox.Save{Group: "g", Name: fmt.Sprint("name", random.IntN(20)), Content: []byte(content)}
+							i, err := b.Put(t.Context(), save)
 							if err != nil {
 								continue
 							}

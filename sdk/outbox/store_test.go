@@ -85,7 +85,7 @@ func readdressed(t testing.TB, s *store, id, meta string) *entry {
 func losses(check func(l loss)) {
 	for names := -2; names < 4; names++ {
 		for _, kept := range []int{0, 40, 200, -1} {
-			check(loss{names, kept})
+			check(loss{names, kept, 0})
 		}
 	}
 }
@@ -260,7 +260,7 @@ func TestO2RandomHistories(t *testing.T) {
 		}
 		for step := range len(d.steps) + 1 {
 			for range 2 {
-				l := loss{random.IntN(6) - 2, random.IntN(2000) - 1}
+				l := loss{random.IntN(6) - 2, random.IntN(2000) - 1, 0}
 				left, items, err := openStore(d.after(step, l), false)
 				if err != nil || len(left.damaged) > 0 {
 					t.Fatalf("seed %d, step %d: %v, damaged %v", seed, step, err, left.damaged)
@@ -298,7 +298,7 @@ func TestO4ReplacedSavesStayAwayFromSharedFiles(t *testing.T) {
 	if err := s.settle(); err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range []loss{{}, {1 << 30, -1}} {
+	for _, l := range []loss{{}, {1 << 30, -1, 0}} {
 		left := d.after(len(d.steps), l)
 		s, items := mustOpen(t, left)
 		if !slices.Equal(idsOf(items), []string{"b"}) {
@@ -360,7 +360,7 @@ func TestO11LongWaitsKeepNoOthers(t *testing.T) {
 	if s.onDisk() > 14<<20 || s.segments[0].name == "0000000000000000.log" {
 		t.Errorf("%d bytes are on the disk, from %s on", s.onDisk(), s.segments[0].name)
 	}
-	for _, l := range []loss{{}, {1 << 30, -1}} {
+	for _, l := range []loss{{}, {1 << 30, -1, 0}} {
 		again, items := mustOpen(t, d.after(len(d.steps), l))
 		got := idsOf(items)
 		if !slices.Equal(got[:2], []string{"old", "upon"}) || items[0].Position != 1 || items[1].After != "old" ||
@@ -664,7 +664,7 @@ func TestO2PowerIsLostDuringALargeSave(t *testing.T) {
 	for step := range gone + 1 {
 		for names := range 4 {
 			for _, bytes := range []int{0, 7, -1} {
-				left := d.after(step, loss{names, bytes})
+				left := d.after(step, loss{names, bytes, 0})
 				s, items, err := openStore(left, false)
 				if err != nil {
 					t.Fatal(err)
