@@ -989,3 +989,20 @@ func TestO10RenameOntoALaterSave(t *testing.T) {
 		})
 	}
 }
+
+// O2: a service that names a record at endless length neither ends the item nor keeps others from the disk.
+func TestO2ReferenceWithoutAnEnd(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.s.Record = func(*outboxtest.Letter, []byte) sdk.Sent {
+			return sdk.Sent{Receipt: sdk.Receipt{Ref: sdk.Ref(strings.Repeat("r", 10_000))}}
+		}
+		b.put("a", "1", nil)
+		synctest.Wait()
+		b.put("b", "2", nil)
+		b.restart(false)
+		synctest.Wait()
+		if len(b.Items()) != 2 {
+			t.Errorf("there is %v", b.Items())
+		}
+	})
+}

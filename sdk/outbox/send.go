@@ -22,6 +22,8 @@ const (
 	openedAtOnce = 64
 	// balanceAge is how long a balance is believed.
 	balanceAge = time.Minute
+	// maxRef bounds a reference, in bytes: the head of an entry has two, each byte of which may take six.
+	maxRef = maxHead / 16
 )
 
 // run sends until Close.
@@ -202,7 +204,7 @@ func (o *Outbox) resave(ctx context.Context, i *item) {
 // answer does what the service's answer to an item asks for.
 func (o *Outbox) answer(ctx context.Context, l *lane, i *item, a sdk.Sent) {
 	err := a.Err
-	if err == nil && a.Receipt.Ref == "" {
+	if err == nil && (a.Receipt.Ref == "" || len(a.Receipt.Ref) > maxRef) {
 		err = &sdk.Error{Op: "upload", Group: i.group, Kind: sdk.ErrCorrupt, Err: errors.New("the receipt names no record")}
 	}
 	if err == nil && o.isOfAnother(a.Receipt.Ref, i) {
