@@ -148,6 +148,8 @@ func (f plainFile) ReadAt(p []byte, off int64) (n int, err error) {
 		k, err := unix.Pread(int(f), p[n:], off+int64(n))
 		switch {
 		case err == unix.EINTR:
+		case err == unix.EIO: // of this part of the disk: others can be read
+			return n, errDamaged
 		case err != nil:
 			return n, err
 		case k == 0:

@@ -21,6 +21,8 @@ const (
 	loaders = 4
 	// searchBytes is how much is searched at a time for the entry behind a damaged one.
 	searchBytes = 64 << 10
+	// sector is how much of a disk cannot be read, at least, where it says that it cannot, in bytes.
+	sector = 4 << 10
 )
 
 // openStore reads what every item shows in the clear, and no content.
@@ -156,8 +158,8 @@ func readHead(f oldFile, at, end int64, buf []byte) (e found, err error) {
 	raw := buf[:n]
 	if need := int64(entryPrefix) + sh.head; need > int64(n) {
 		raw = make([]byte, need)
-		if _, err := readSome(f, raw, at); err != nil {
-			return e, err
+		if n, err := readSome(f, raw, at); err != nil || n < len(raw) {
+			return e, cmp.Or(err, errDamaged)
 		}
 	}
 	h, err := sh.parseHead(raw)
@@ -169,6 +171,10 @@ func nextEntry(f oldFile, from, end int64) (int64, error) {
 	buf := make([]byte, searchBytes)
 	for from < end {
 		n, err := readSome(f, buf, from)
+		if errors.Is(err, errDamaged) {
+			from = (from/sector + 1) * sector
+			continue
+		}
 		if err != nil {
 			return end, err
 		}
@@ -188,10 +194,10 @@ func nextEntry(f oldFile, from, end int64) (int64, error) {
 	return end, nil
 }
 
-// readSome fills p from off, or less at the end of the file.
+// readSome fills p from off, or less at the end of the file, and before what cannot be read.
 func readSome(f oldFile, p []byte, off int64) (int, error) {
 	n, err := f.ReadAt(p, off)
-	if isEnd(err) {
+	if isEnd(err) || n > 0 && errors.Is(err, errDamaged) {
 		return n, nil
 	}
 	return n, err

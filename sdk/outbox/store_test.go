@@ -847,3 +847,55 @@ func TestO11DamagedItemsKeepNoOthers(t *testing.T) {
 		t.Error("the damaged file is gone")
 	}
 }
+
+// sectorDisk is a disk of which a part of one file cannot be read.
+type sectorDisk struct {
+	*memDisk
+	name     string
+	from, to int64
+}
+
+func (d *sectorDisk) open(name string) (oldFile, error) {
+	f, err := d.memDisk.open(name)
+	if err != nil || name != d.name {
+		return f, err
+	}
+	return sectorFile{f, d}, nil
+}
+
+type sectorFile struct {
+	oldFile
+	d *sectorDisk
+}
+
+func (f sectorFile) ReadAt(p []byte, off int64) (int, error) {
+	if off+int64(len(p)) <= f.d.from || off >= f.d.to {
+		return f.oldFile.ReadAt(p, off)
+	}
+	n, _ := f.oldFile.ReadAt(p[:max(f.d.from-off, 0)], off)
+	return n, errDamaged
+}
+
+// O2: a part of the disk that cannot be read at all is damage as any other.
+func TestO2SectorsThatCannotBeRead(t *testing.T) {
+	d := newMemDisk()
+	s, _ := mustOpen(t, d)
+	for _, id := range []string{"a", "bad", "b"} {
+		e := newItem(id)
+		e.body = make([]byte, 3*sector)
+		mustAdd(t, s, e)
+	}
+	name, size := s.segments[0].name, s.segments[0].size
+	for from := int64(0); from < size; from += sector / 2 {
+		s, items := mustOpen(t, &sectorDisk{d, name, from, from + sector})
+		whole := 0
+		for _, c := range items {
+			if s.check(c.ID) == nil {
+				whole++
+			}
+		}
+		if whole < 1 || len(s.damaged)+len(s.torn) != 1 {
+			t.Errorf("from %d: %d items are whole, damaged %v, torn %v", from, whole, s.damaged, s.torn)
+		}
+	}
+}
