@@ -92,7 +92,7 @@ type joining struct {
 }
 
 // add writes an entry, and gives a new item the next position. When it returns nil, the entry
-// survives a loss of power. Otherwise it is not there, or, after ctx has ended, may be.
+// survives a loss of power. Otherwise it is not there.
 func (s *store) add(ctx context.Context, e *entry) error {
 	j := &joining{e: e, done: make(chan struct{})}
 	s.mu.Lock()
@@ -355,12 +355,18 @@ func (s *store) forget(ctx context.Context, c Clear) error {
 	return nil
 }
 
-// settle makes durable what has ended. Before that is so, nothing is sent: after a loss of power an item
-// would be sent behind the one that took its place.
+// settle makes durable what has ended. Before that is so of what was given up, nothing is sent: after a loss of power
+// an item would be sent behind the one that took its place. What was recorded is recorded once, however often it is sent.
 func (s *store) settle() error {
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()
-	return s.writeNext()
+	err := s.writeNext()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.ContainsFunc(s.later, func(e *entry) bool { return e.kind == kindEnd && e.Ref == "" }) {
+		return nil
+	}
+	return err
 }
 
 // tidy is settle, and removes what is not needed any more. What fails is done the next time.

@@ -169,7 +169,6 @@ type item struct {
 	record    sdk.Ref // of it, once it is Recorded
 	urgent    bool    // it waits for no pause of a file that is saved again and again
 	fee       sdk.Amount
-	attempt   time.Time
 	rebase    *sdk.Ref      // the record that it replaces, once that is known
 	pause     time.Duration // before the item alone is sent once more
 	notBefore time.Time     // until when it is over

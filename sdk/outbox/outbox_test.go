@@ -1006,3 +1006,28 @@ func TestO2ReferenceWithoutAnEnd(t *testing.T) {
 		}
 	})
 }
+
+// O3: a disk that is full keeps nothing from being sent, and after a loss of power nothing is recorded once more.
+func TestO3FullDiskSends(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.hold()
+		for n := range 200 {
+			b.put(fmt.Sprint(n), "1", ref(""))
+		}
+		synctest.Wait()
+		b.disk.Broken(true)
+		b.fail(nil)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if b.wantStates(""); b.s.Recorded() != 200 {
+			t.Errorf("%d are recorded", b.s.Recorded())
+		}
+		b.restart(true)
+		b.disk.Broken(false)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if b.wantStates(""); b.s.Recorded() != 200 {
+			t.Errorf("%d are recorded after a loss of power", b.s.Recorded())
+		}
+	})
+}

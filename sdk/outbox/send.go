@@ -78,7 +78,7 @@ func (o *Outbox) dispatch() (next time.Time) {
 			batch = batch[:1] // is it back?
 		}
 		for _, i := range batch {
-			i.attempt, i.held = now, nil
+			i.held = nil
 			o.step(i, Sending)
 		}
 		l.busy = true
