@@ -448,7 +448,7 @@ func (s *store) trim() {
 			s.mu.Unlock()
 			return
 		}
-		oldest, ended := s.segments[0], len(s.later) > 0
+		oldest, ended := s.segments[0], len(s.later) > 0 && len(s.places) > 0
 		s.mu.Unlock()
 		if ended && s.writeNext() != nil { // what was saved upon items in it learns what became of them
 			return
