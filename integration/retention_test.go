@@ -13,7 +13,7 @@ func TestRetentionCommand(t *testing.T) {
 	file := filepath.Join(w.dir, "f.txt")
 	write(t, file, []byte("content"))
 	alice.must("put", "g", file, "--name", "two\nlines")
-	alice.must("group", "retention", "g", "0")
+	alice.must("group", "config", "g", "retention", "0")
 	w.stop() // its own sweep is not awaited here
 	for _, tc := range []struct{ args, want string }{
 		{"--dry-run", `"two\nlines"`}, {"--dry-run", "files: 1 would be deleted\n"}, {"", "files: 1 deleted\n"}, {"", "files: 0 deleted\n"},

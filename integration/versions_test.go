@@ -40,10 +40,10 @@ func TestN4ThinnedOnAMount(t *testing.T) {
 	open, err := os.Open(oldest)
 	ok(t, err)
 	defer open.Close()
-	if out := alice.must("group", "versions", "team", "--keep", "2", "--dry-run"); !strings.Contains(out, "2 versions of 1 file, ") {
+	if out := alice.must("group", "config", "team", "versions", "2", "--dry-run"); !strings.Contains(out, "2 versions of 1 file, ") {
 		t.Errorf("it would take %s", out)
 	}
-	alice.must("group", "versions", "team", "--keep", "2", "--yes")
+	alice.must("group", "config", "team", "versions", "2", "--yes")
 	if out, err := w.svcd("retention", "--destruction-delay", "0"); err != nil || out != "files: 2 deleted\n" {
 		t.Errorf("svcd retention says %q, %v", out, err)
 	}
