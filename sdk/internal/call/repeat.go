@@ -56,8 +56,11 @@ func (c *Caller) Resume(ctx context.Context, kind Kind, arrived func() int64, tr
 	for {
 		before := arrived()
 		err := try(ctx)
-		if err == nil || ctx.Err() != nil {
-			return err
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return interrupted(ctx, err)
 		}
 		if arrived() > before && (errors.Is(err, errTooSlow) || isTemporary(err)) {
 			t = c.tries(kind)
@@ -71,6 +74,15 @@ func (c *Caller) Resume(ctx context.Context, kind Kind, arrived func() int64, tr
 			return err
 		}
 	}
+}
+
+// interrupted is the error of a call whose caller gave it up. A connection that was lost just before is not why it
+// ended: the next try would have been made.
+func interrupted(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) && IsLost(err) {
+		return fmt.Errorf("%w: %w", Ended(ctx), err)
+	}
+	return err
 }
 
 // tries counts the tries of a call of which nothing arrived.

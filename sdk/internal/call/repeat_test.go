@@ -47,6 +47,18 @@ func TestKindsAreRepeated(t *testing.T) {
 	}
 }
 
+// A call that is given up while its connection is lost was given up, and still tells that it never left.
+func TestGivenUpWhileTheConnectionIsLost(t *testing.T) {
+	ctx, giveUp := context.WithCancel(t.Context())
+	err := (&Caller{}).Repeat(ctx, Free, func(context.Context) error {
+		giveUp()
+		return &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	})
+	if !errors.Is(err, context.Canceled) || !IsUnsent(err) {
+		t.Errorf("%v", err)
+	}
+}
+
 // In an outage, what never left is sent for all of the patience, whatever its kind, and what may be repeated as well.
 func TestKindsInAnOutage(t *testing.T) {
 	for _, tc := range []struct {
