@@ -299,7 +299,8 @@ func TestJavaScriptSDKAboveFourMiB(t *testing.T) {
 	}
 	alice.must("put", "team", file)
 	back := filepath.Join(w.dir, "back")
-	if _, problem := js(alice, "team", "retrieve", cid(), back); !strings.Contains(problem, "svcfs group config GROUP format 1 --existing") {
+	_, problem := js(alice, "team", "retrieve", cid(), back)
+	if !strings.Contains(problem, "svcfs group config GROUP format 1 --existing") {
 		t.Errorf("JavaScript is told %q", problem)
 	}
 	alice.must("group", "config", "team", "format", "1", "--existing", "--yes")

@@ -40,7 +40,8 @@ func TestN4ThinnedOnAMount(t *testing.T) {
 	open, err := os.Open(oldest)
 	ok(t, err)
 	defer open.Close()
-	if out := alice.must("group", "config", "team", "versions", "2", "--dry-run"); !strings.Contains(out, "2 versions of 1 file, ") {
+	out := alice.must("group", "config", "team", "versions", "2", "--dry-run")
+	if !strings.Contains(out, "2 versions of 1 file, ") {
 		t.Errorf("it would take %s", out)
 	}
 	alice.must("group", "config", "team", "versions", "2", "--yes")

@@ -29,8 +29,11 @@ func (c *Client) authStatus(ctx context.Context, g GroupID) (AuthStatus, error) 
 	if err := c.read(ctx, wire.OpAuthStatus, request, &a); err != nil {
 		return AuthStatus{}, c.wrap("ask status", g, "", err)
 	}
-	return AuthStatus{Authenticated: a.Authenticated, Account: AccountID(a.AccountID), Group: GroupID(a.GroupID),
-		Authorized: a.AuthorizedForGroup != nil && *a.AuthorizedForGroup, Role: a.Role, Detail: c.calls.Scrub(a.AuthError)}, nil
+	return AuthStatus{
+		Authenticated: a.Authenticated, Account: AccountID(a.AccountID), Group: GroupID(a.GroupID),
+		Authorized: a.AuthorizedForGroup != nil && *a.AuthorizedForGroup, Role: a.Role,
+		Detail: c.calls.Scrub(a.AuthError),
+	}, nil
 }
 
 // Groups lists the groups that the caller owns or belongs to, sorted by id. It sends two

@@ -109,5 +109,6 @@ func (g Group) SetAttributes(ctx context.Context, ref Ref, a Attributes) (Change
 	var said sentence
 	request := wire.AttributesRequest{GroupID: string(g.ID), IPFSHash: string(ref), Attributes: json.RawMessage(cmp.Or(text, "{}"))}
 	err = g.c.read(ctx, wire.OpSetAttributes, request, &said) // repeated, it changes nothing
-	return Change{Message: g.c.calls.Scrub(said.text)}, withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("set attributes", g.ID, ref, err))
+	return Change{Message: g.c.calls.Scrub(said.text)},
+		withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("set attributes", g.ID, ref, err))
 }

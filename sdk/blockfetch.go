@@ -235,7 +235,8 @@ func (f *fetching) open(ctx context.Context, s sealedBlock, o *opener) error {
 		return err
 	}
 	if leaf != group[s.block%groupLeaves] {
-		return call.Malformed(fmt.Errorf("block %d is not the one that the ledger recorded: it was changed after its upload", s.block))
+		return call.Malformed(fmt.Errorf("block %d is not the one that the ledger recorded: it was changed after its upload",
+			s.block))
 	}
 	if run := f.b.manifest.Find(s.block); run != o.run {
 		key, err := f.b.partKey(run)

@@ -240,11 +240,13 @@ func (c *Client) checkBlocks(ctx context.Context, g GroupID, e Entry, a wire.Pre
 		return nil, err
 	}
 	if meta.Version != format.VersionBlocks {
-		return nil, call.Malformed(fmt.Errorf("format version %d of a file that the ledger recorded as version 2", meta.Version))
+		return nil, call.Malformed(fmt.Errorf("format version %d of a file that the ledger recorded as version 2",
+			meta.Version))
 	}
 	b := &Blocks{c: c, group: g, entry: e, meta: meta, layout: meta.Layout(), dataURL: a.DataURL}
 	if a.DataURL == "" || a.TilesURL == "" || a.DataSize != b.layout.SealedBytes() {
-		return nil, call.Malformed(fmt.Errorf("data of %d bytes, and the blocks have %d; or an address is missing", a.DataSize, b.layout.SealedBytes()))
+		return nil, call.Malformed(fmt.Errorf("data of %d bytes, and the blocks have %d; or an address is missing",
+			a.DataSize, b.layout.SealedBytes()))
 	}
 	raw, err := c.fetchManifest(ctx, a, b.layout)
 	if err != nil {

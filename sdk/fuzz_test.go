@@ -124,7 +124,9 @@ func FuzzAnswers(f *testing.F) {
 		}
 	}))
 	f.Cleanup(h.Close)
-	c, err := New("alice.svc.testnet", Config{URL: h.URL, APIKey: NewSecret("svc_sk_0123456789012345678901234567890123456789012"), MaxFileBytes: 1 << 20, Transport: http.DefaultTransport})
+	c, err := New("alice.svc.testnet", Config{URL: h.URL,
+		APIKey: NewSecret("svc_sk_0123456789012345678901234567890123456789012"), MaxFileBytes: 1 << 20,
+		Transport: http.DefaultTransport})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -66,7 +66,8 @@ func TestRefusedKeyIsUnauthenticated(t *testing.T) {
 	for range 2 { // the second one is not asked
 		var own *Error
 		_, err := c.AuthStatus(t.Context())
-		if !errors.As(err, &own) || own.Kind != ErrUnauthenticated || own.Code != wire.CodeInvalidKey || !errors.Is(err, unreadable) {
+		if !errors.As(err, &own) || own.Kind != ErrUnauthenticated || own.Code != wire.CodeInvalidKey ||
+			!errors.Is(err, unreadable) {
 			t.Errorf("%v: %+v", err, own)
 		}
 	}

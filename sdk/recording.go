@@ -146,7 +146,8 @@ func (c *Client) unconfirmed(change, maybe string, err error) error {
 		kind = own.Kind
 	}
 	return &Error{Op: "check the receipt", Kind: kind, Code: wire.CodeReceipt,
-		Err: c.calls.Scrubbed(fmt.Errorf("the service confirmed the %s without proof, so that the %s or not: %w", change, maybe, call.WithoutURL(err)))}
+		Err: c.calls.Scrubbed(fmt.Errorf("the service confirmed the %s without proof, so that the %s or not: %w",
+			change, maybe, call.WithoutURL(err)))}
 }
 
 // receipt checks the confirmation of the service.

@@ -164,7 +164,8 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 		return retrieved{}, err
 	}
 	if meta.Version == format.VersionBlocks { // the ledger says which files are: no way down or up
-		return retrieved{}, call.Malformed(errors.New("format version 2 of a file that the ledger recorded as an earlier one"))
+		return retrieved{},
+			call.Malformed(errors.New("format version 2 of a file that the ledger recorded as an earlier one"))
 	}
 	key, err := format.ParseKey(a.Key)
 	if err != nil {

@@ -137,7 +137,8 @@ func FuzzClassify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, status int, code, text string) {
 		wrapped := c.wrap("try", "g", "r", refusalOf(c, status, code, text+key+text))
 		message := wrapped.Error()
-		if len(message) > 700 || strings.Contains(message, key) || strings.ContainsFunc(message, func(r rune) bool { return r < ' ' || r == '\u202e' }) {
+		if len(message) > 700 || strings.Contains(message, key) ||
+			strings.ContainsFunc(message, func(r rune) bool { return r < ' ' || r == '\u202e' }) {
 			t.Errorf("message %q", message)
 		}
 		if KindOf(wrapped) > ErrPending {

@@ -38,7 +38,8 @@ func (s *blobSink) room(n int) ([]byte, error) {
 	switch {
 	case old+int64(n) <= s.limit:
 	case s.recorded:
-		return nil, call.Malformed(fmt.Errorf("encrypted data of more than %d bytes, which the recorded size excludes", s.limit))
+		return nil, call.Malformed(fmt.Errorf("encrypted data of more than %d bytes, which the recorded size excludes",
+			s.limit))
 	default:
 		return nil, fmt.Errorf("encrypted data of more than %d bytes: %w", s.limit, format.ErrTooLarge)
 	}

@@ -77,7 +77,8 @@ func (c *Client) ledgerError(e *rpcError) error {
 	if json.Unmarshal(e.Data, &data) != nil || data == "" {
 		data = e.Message
 	}
-	text := strings.TrimSuffix(c.calls.Scrub(data), " while viewing") // "account x does not exist while viewing": so nodes say it
+	// "account x does not exist while viewing": so nodes say it
+	text := strings.TrimSuffix(c.calls.Scrub(data), " while viewing")
 	kind, code, ok := kindByWords(strings.ToLower(text))
 	if e.Cause.Name == "UNKNOWN_ACCOUNT" {
 		kind, ok = ErrNotFound, true

@@ -16,7 +16,8 @@ const shownBytes = 64
 // newWhere is hidden: svcfs demo shows with it what the service keeps of a file.
 func newWhere(s *settings) *cobra.Command {
 	return &cobra.Command{
-		Use: "where REF", Short: "Print where the ciphertext of a file lies, and its first bytes", Args: oneArg("REF"), Hidden: true,
+		Use: "where REF", Short: "Print where the ciphertext of a file lies, and its first bytes", Args: oneArg("REF"),
+		Hidden: true,
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
 			path, err := svc.BlobPath(ctx, args[0])
 			if err != nil {

@@ -30,7 +30,8 @@ func TestW6ScratchNamesAreNeverUploaded(t *testing.T) {
 	if left := m.Drain(t.Context()); len(left) != 0 {
 		t.Errorf("scratch files are pending: %+v", left)
 	}
-	if s := m.Status(); s.TemporaryFiles != len(scratch) || len(s.Temporary) != len(scratch) || s.Temporary[0] != "/team/#notes.txt#" {
+	if s := m.Status(); s.TemporaryFiles != len(scratch) || len(s.Temporary) != len(scratch) ||
+		s.Temporary[0] != "/team/#notes.txt#" {
 		t.Errorf("the status tells of %d: %q", s.TemporaryFiles, s.Temporary)
 	}
 	m.wantCharges(0, 0)

@@ -582,7 +582,8 @@ func (f *File) sendWhole(ctx context.Context, s *stage, b *blockSend, g *group, 
 	size := s.Len()
 	if limit := min(f.t.cfg.MaxFileBytes, f.t.cfg.MaxUploadBytes); size > limit {
 		return nil, nil, false, &Error{Class: ClassTooBig, Err: errors.New("the group takes files as one piece, and this one is larger than " + byteText(limit)),
-			Hint: "Split it, for example with: split -b 1G. The owner of the group changes that with: svcfs group config GROUP format 2"}
+			Hint: "Split it, for example with: split -b 1G. The owner of the group changes that with: " +
+				"svcfs group config GROUP format 2"}
 	}
 	if whole, err = f.gather(ctx, b); err != nil {
 		return nil, nil, false, err

@@ -356,7 +356,8 @@ func (s *store) forget(ctx context.Context, c Clear) error {
 }
 
 // settle makes durable what has ended. Before that is so of what was given up, nothing is sent: after a loss of power
-// an item would be sent behind the one that took its place. What was recorded is recorded once, however often it is sent.
+// an item would be sent behind the one that took its place. What was recorded is recorded once, however often it is
+// sent.
 func (s *store) settle() error {
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()

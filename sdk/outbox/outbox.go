@@ -238,7 +238,7 @@ func open(d disk, cfg Config) (*Outbox, error) {
 		cfg.Logger.Error("the outbox has a file of which a part cannot be read; it stays", "file", name)
 	}
 	for _, name := range s.torn {
-		cfg.Logger.Warn("the end of a file of the outbox, which was written when the machine stopped, cannot be read; the file stays",
+		cfg.Logger.Warn("the end of a file of the outbox, written when the machine stopped, cannot be read; the file stays",
 			"file", name)
 	}
 	left := slices.Clone(o.order)

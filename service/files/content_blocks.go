@@ -136,7 +136,8 @@ type InBlocks struct {
 // unsupported refuses a client that does not read format version 2.
 func unsupported() error {
 	return fault.New(wire.CodeUnsupported, "this file is stored in sealed blocks (format version 2), which this program does not read: nothing was charged. "+
-		"The owner of the group has it saved anew, for every program, with: svcfs group config GROUP format 1 --existing; an older svcfs wants an update, and a program of one's own asks with \"formats\":[1,2]")
+		"The owner of the group has it saved anew, for every program, with: svcfs group config GROUP format 1 --existing; "+
+		"an older svcfs wants an update, and a program of one's own asks with \"formats\":[1,2]")
 }
 
 // OpenBlocks opens a file of format version 2 for a member with a ticket.

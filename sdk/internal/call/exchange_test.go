@@ -27,7 +27,9 @@ func (c *closings) CloseIdleConnections() { c.n++ }
 // E7: after the machine slept, no connection from before is used.
 func TestE7ConnectionsAfterSleep(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "{}")
+	}))
 	defer server.Close()
 	transport := &closings{RoundTripper: http.DefaultTransport}
 	c := New(Config{URL: server.URL, Timeout: DefaultTimeout, Transport: transport})
@@ -51,8 +53,11 @@ func TestE7ConnectionsAfterSleep(t *testing.T) {
 // same one with TLS 1.2 is not.
 func TestThreat9OldTLS(t *testing.T) {
 	t.Parallel()
-	for version, refused := range map[uint16]bool{tls.VersionTLS11: true, tls.VersionTLS12: false, tls.VersionTLS13: false} {
-		h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) }))
+	versions := map[uint16]bool{tls.VersionTLS11: true, tls.VersionTLS12: false, tls.VersionTLS13: false}
+	for version, refused := range versions {
+		h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{}`))
+		}))
 		h.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: version}
 		h.Config.ErrorLog = log.New(io.Discard, "", 0)
 		h.StartTLS()

@@ -15,7 +15,8 @@ func FuzzToken(f *testing.F) {
 		return "eyJhbGciOiJIUzI1NiJ9." + base64.RawURLEncoding.EncodeToString([]byte(text)) + ".c2ln"
 	}
 	for _, expires := range []string{`"24h"`, `"5m"`, `3600`, `null`, `"99999999999d"`, `-1`, `1e308`, `{}`} {
-		for _, token := range []string{"", "a.b.c", claims(`{"iat":1,"exp":2}`), claims(`{"iat":2,"exp":1}`), claims(`{"iat":-1e300,"exp":1e300}`), claims(`{"exp":"x"}`), claims(`[]`)} {
+		for _, token := range []string{"", "a.b.c", claims(`{"iat":1,"exp":2}`), claims(`{"iat":2,"exp":1}`),
+			claims(`{"iat":-1e300,"exp":1e300}`), claims(`{"exp":"x"}`), claims(`[]`)} {
 			f.Add([]byte(expires), token)
 		}
 	}
@@ -31,7 +32,8 @@ func FuzzToken(f *testing.F) {
 
 // FuzzTarget: where a service sends us for a transfer is itself, or nowhere.
 func FuzzTarget(f *testing.F) {
-	for _, seed := range []string{"/tools/x", "//evil.example/x", "http://evil.example", `/\evil`, "@evil", "/a/../b", "/a?x", "/%2e%2e/", "/\x00", "/ü", "/..", "/a:b@evil/"} {
+	for _, seed := range []string{"/tools/x", "//evil.example/x", "http://evil.example", `/\evil`, "@evil", "/a/../b",
+		"/a?x", "/%2e%2e/", "/\x00", "/ü", "/..", "/a:b@evil/"} {
 		f.Add(seed)
 	}
 	c := New(Config{URL: "http://127.0.0.1:9/base"})
@@ -47,7 +49,8 @@ func FuzzTarget(f *testing.F) {
 		if err != nil {
 			return // not sent
 		}
-		if req.URL.Host != "127.0.0.1:9" || req.URL.Scheme != "http" || req.URL.User != nil || req.URL.RawQuery != "" || !strings.HasPrefix(req.URL.Path, "/base/") {
+		if req.URL.Host != "127.0.0.1:9" || req.URL.Scheme != "http" || req.URL.User != nil || req.URL.RawQuery != "" ||
+			!strings.HasPrefix(req.URL.Path, "/base/") {
 			t.Errorf("%q leads to %s", target, req.URL)
 		}
 	})

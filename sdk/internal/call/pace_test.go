@@ -51,7 +51,8 @@ func TestErrorsHaveTheLimitsOfThePace(t *testing.T) {
 	}
 	_, row, _ := strings.Cut(string(raw), "\n| `Connection timed out` |")
 	row, _, _ = strings.Cut(row, "\n")
-	for _, want := range []string{fmt.Sprintf("given up after %.0f seconds", testStall.Seconds()), fmt.Sprintf("may take %.0f seconds", (AnswerTimes * DefaultTimeout).Seconds())} {
+	for _, want := range []string{fmt.Sprintf("given up after %.0f seconds", testStall.Seconds()),
+		fmt.Sprintf("may take %.0f seconds", (AnswerTimes * DefaultTimeout).Seconds())} {
 		if !strings.Contains(row, want) {
 			t.Errorf("the row does not say %q: %s", want, row)
 		}

@@ -140,7 +140,8 @@ func (s *tokenSource) refuse(err error) error {
 
 // fetchAnew exchanges the key that the account has now for a token, after the service
 // refused the key that the caller has. refused is the error if there is no other key.
-func (s *tokenSource) fetchAnew(ctx context.Context, key locked.Secret, refused error) (taken, token locked.Secret, life time.Duration, err error) {
+func (s *tokenSource) fetchAnew(ctx context.Context, key locked.Secret, refused error) (taken, token locked.Secret,
+	life time.Duration, err error) {
 	other, due := s.askForKey()
 	if !due {
 		return key, locked.Secret{}, 0, refused

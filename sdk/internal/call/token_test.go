@@ -110,7 +110,8 @@ func TestTokensAreRenewedBeforeTheirEnd(t *testing.T) {
 }
 
 // keyed is a service where one key at a time is alice's.
-func keyed(t *testing.T, again func(context.Context) (locked.Secret, error)) (c *Caller, valid *atomic.Value, tried *atomic.Int32) {
+func keyed(t *testing.T, again func(context.Context) (locked.Secret, error)) (c *Caller, valid *atomic.Value,
+	tried *atomic.Int32) {
 	t.Helper()
 	valid, tried = new(atomic.Value), new(atomic.Int32)
 	valid.Store("svc_sk_one")
@@ -161,7 +162,8 @@ func TestNewKeyAfterARefusal(t *testing.T) {
 			valid.Store("svc_sk_two")
 			for range 3 {
 				err := ask(t, c)
-				if tc.want == "" && err != nil || tc.want != "" && (!isKeyRefused(err) || strings.Contains(err.Error(), "svc_sk_")) {
+				if tc.want == "" && err != nil ||
+					tc.want != "" && (!isKeyRefused(err) || strings.Contains(err.Error(), "svc_sk_")) {
 					t.Fatal(err)
 				}
 				if tc.want != "" && asked > 0 && c.tokens.key.Reveal() != "svc_sk_one" {
@@ -204,8 +206,10 @@ func TestNewKeyAfterARefusal(t *testing.T) {
 
 func TestLifetime(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{`"24h"`: "24h0m0s", `"5m"`: "5m0s", `"2d"`: "48h0m0s", `"30s"`: "30s", `3600`: "1h0m0s", ``: "24h0m0s", `null`: "24h0m0s",
-		`""`: "23h0m0s", `"h"`: "23h0m0s", `"5"`: "23h0m0s", `"-5m"`: "23h0m0s", `"1h30m"`: "23h0m0s", `"99999999999d"`: "23h0m0s", `"2000000000d"`: "8760h0m0s", `{}`: "23h0m0s", `-1`: "23h0m0s"} {
+	for text, want := range map[string]string{`"24h"`: "24h0m0s", `"5m"`: "5m0s", `"2d"`: "48h0m0s", `"30s"`: "30s",
+		`3600`: "1h0m0s", ``: "24h0m0s", `null`: "24h0m0s",
+		`""`: "23h0m0s", `"h"`: "23h0m0s", `"5"`: "23h0m0s", `"-5m"`: "23h0m0s", `"1h30m"`: "23h0m0s",
+		`"99999999999d"`: "23h0m0s", `"2000000000d"`: "8760h0m0s", `{}`: "23h0m0s", `-1`: "23h0m0s"} {
 		if got := lifetime(json.RawMessage(text)).String(); got != want {
 			t.Errorf("expires_in %s lasts %s, want %s", text, got, want)
 		}
