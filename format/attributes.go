@@ -48,7 +48,8 @@ func (a Attributes) IsZero() bool {
 
 // Equal reports whether a and b record the same.
 func (a Attributes) Equal(b Attributes) bool {
-	return a.ModTime.Equal(b.ModTime) && a.Executable == b.Executable && a.Target == b.Target && maps.Equal(a.XAttrs, b.XAttrs)
+	return a.ModTime.Equal(b.ModTime) && a.Executable == b.Executable && a.Target == b.Target &&
+		maps.Equal(a.XAttrs, b.XAttrs)
 }
 
 // attributesDocument is the JSON form. The order of the fields is part of the format.
@@ -85,7 +86,8 @@ func (a Attributes) Text() (string, error) {
 		return "", fmt.Errorf("write attributes: %w", err)
 	}
 	if out.Len()-1 > MaxAttributesText {
-		return "", fmt.Errorf("attributes of %d bytes: want at most %d: %w", out.Len()-1, MaxAttributesText, ErrTooLarge)
+		return "", fmt.Errorf("attributes of %d bytes: want at most %d: %w", out.Len()-1, MaxAttributesText,
+			ErrTooLarge)
 	}
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
@@ -100,7 +102,8 @@ func (a Attributes) Check() error {
 // check is Check without the length of the text.
 func (a Attributes) check() error {
 	if !a.ModTime.IsZero() && !a.ModTime.Equal(time.Unix(0, a.ModTime.UnixNano())) {
-		return fmt.Errorf("the time %s is before 1678 or after 2261: %w", a.ModTime.UTC().Format(time.RFC3339), ErrCorrupt)
+		return fmt.Errorf("the time %s is before 1678 or after 2261: %w", a.ModTime.UTC().Format(time.RFC3339),
+			ErrCorrupt)
 	}
 	if len(a.Target) > MaxTargetBytes {
 		return fmt.Errorf("a link target of %d bytes: want at most %d: %w", len(a.Target), MaxTargetBytes, ErrTooLarge)
@@ -110,14 +113,17 @@ func (a Attributes) check() error {
 	}
 	total := 0
 	for name, value := range a.XAttrs {
-		if rest, ok := strings.CutPrefix(name, AttributePrefix); !ok || rest == "" || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+		if rest, ok := strings.CutPrefix(name, AttributePrefix); !ok || rest == "" || !utf8.ValidString(name) ||
+			strings.ContainsRune(name, 0) {
 			return fmt.Errorf("the attribute name %.40q: want user. and a name: %w", name, ErrCorrupt)
 		}
 		if strings.HasPrefix(name, ReservedPrefix) {
-			return fmt.Errorf("the attribute name %.40q: names that begin with %s belong to the mount: %w", name, ReservedPrefix, ErrCorrupt)
+			return fmt.Errorf("the attribute name %.40q: names that begin with %s belong to the mount: %w", name,
+				ReservedPrefix, ErrCorrupt)
 		}
 		if len(name) > MaxAttributeName {
-			return fmt.Errorf("an attribute name of %d bytes: want at most %d: %w", len(name), MaxAttributeName, ErrTooLarge)
+			return fmt.Errorf("an attribute name of %d bytes: want at most %d: %w", len(name), MaxAttributeName,
+				ErrTooLarge)
 		}
 		total += len(name) + len(value)
 	}
@@ -161,7 +167,8 @@ func parseAttributes(text string) (Attributes, error) {
 		return Attributes{}, nil
 	}
 	if len(text) > maxMetadataBytes {
-		return Attributes{}, fmt.Errorf("attributes of %d bytes: want at most %d: %w", len(text), maxMetadataBytes, ErrTooLarge)
+		return Attributes{}, fmt.Errorf("attributes of %d bytes: want at most %d: %w", len(text), maxMetadataBytes,
+			ErrTooLarge)
 	}
 	if a, ok := parseTime(text); ok {
 		return a, nil

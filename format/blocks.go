@@ -41,7 +41,8 @@ func (l Layout) Check() error {
 		return fmt.Errorf("a file of %d bytes in blocks: want 1 to %d: %w", l.Size, int64(maxSize), ErrCorrupt)
 	}
 	if l.BlockBytes < MinBlockBytes || l.BlockBytes > MaxBlockBytes || l.BlockBytes&(l.BlockBytes-1) != 0 {
-		return fmt.Errorf("blocks of %d bytes: want a power of two from %d to %d: %w", l.BlockBytes, MinBlockBytes, MaxBlockBytes, ErrCorrupt)
+		return fmt.Errorf("blocks of %d bytes: want a power of two from %d to %d: %w", l.BlockBytes, MinBlockBytes,
+			MaxBlockBytes, ErrCorrupt)
 	}
 	return nil
 }

@@ -77,7 +77,8 @@ func (e Extents) String() string {
 // ParseExtents reads what String writes, of at most so many blocks; else the error is
 // [ErrCorrupt].
 func ParseExtents(text string, most int64) (Extents, error) {
-	bad := fmt.Errorf("blocks %.40q: want ranges such as 0-31,40, ascending, of at most %d blocks: %w", text, most, ErrCorrupt)
+	bad := fmt.Errorf("blocks %.40q: want ranges such as 0-31,40, ascending, of at most %d blocks: %w", text, most,
+		ErrCorrupt)
 	if int64(len(text)) > most*40 {
 		return nil, bad
 	}
@@ -90,7 +91,8 @@ func ParseExtents(text string, most int64) (Extents, error) {
 		if err == nil && isRange {
 			last, err = strconv.ParseInt(to, 10, 64)
 		}
-		if err != nil || first < 0 || first <= next || last < first || last >= maxSize || last-first >= left || isRange && last == first {
+		if err != nil || first < 0 || first <= next || last < first || last >= maxSize || last-first >= left ||
+			isRange && last == first {
 			return nil, bad
 		}
 		e = append(e, Extent{first, last - first + 1})

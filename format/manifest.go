@@ -27,7 +27,8 @@ func ParsePartID(text string) (id PartID, err error) {
 	if raw, err := hex.DecodeString(text); err == nil && len(raw) == PartIDBytes && hex.EncodeToString(raw) == text {
 		return PartID(raw), nil
 	}
-	return id, fmt.Errorf("part id of %d characters: want %d lower-case hex digits: %w", len(text), 2*PartIDBytes, ErrCorrupt)
+	return id, fmt.Errorf("part id of %d characters: want %d lower-case hex digits: %w", len(text), 2*PartIDBytes,
+		ErrCorrupt)
 }
 
 // Run is a run of blocks of a file that lie in one part.
@@ -53,8 +54,8 @@ func (m Manifest) Encode() []byte {
 	return raw
 }
 
-// ParseManifest reads the manifest of a file of so many blocks; it keeps nothing of raw. The error is [ErrCorrupt] unless
-// each block lies in exactly one run, and the runs are in order, and [ErrTooLarge] above
+// ParseManifest reads the manifest of a file of so many blocks; it keeps nothing of raw. The error is [ErrCorrupt]
+// unless each block lies in exactly one run, and the runs are in order, and [ErrTooLarge] above
 // [MaxManifestBytes].
 func ParseManifest(raw []byte, blocks int64) (Manifest, error) {
 	if len(raw) > MaxManifestBytes {
@@ -71,7 +72,8 @@ func ParseManifest(raw []byte, blocks int64) (Manifest, error) {
 	for i := range m {
 		m[i] = runAt(raw, i)
 		if m[i].First != next || m[i].Count < 1 || m[i].Count > blocks-next {
-			return nil, fmt.Errorf("manifest: run %d does not follow the one before within %d blocks: %w", i, blocks, ErrCorrupt)
+			return nil, fmt.Errorf("manifest: run %d does not follow the one before within %d blocks: %w", i, blocks,
+				ErrCorrupt)
 		}
 		next += m[i].Count
 	}
@@ -84,8 +86,9 @@ func ParseManifest(raw []byte, blocks int64) (Manifest, error) {
 // runAt reads a run.
 func runAt(raw []byte, i int) Run {
 	at := raw[i*RunBytes : (i+1)*RunBytes]
-	return Run{Part: PartID(at[:PartIDBytes]), First: int64(binary.BigEndian.Uint64(at[PartIDBytes:])), Count: int64(binary.BigEndian.Uint64(at[PartIDBytes+8:])),
-		Key: [WrappedKeyBytes]byte(at[PartIDBytes+16:])}
+	return Run{Part: PartID(at[:PartIDBytes]), First: int64(binary.BigEndian.Uint64(at[PartIDBytes:])),
+		Count: int64(binary.BigEndian.Uint64(at[PartIDBytes+8:])),
+		Key:   [WrappedKeyBytes]byte(at[PartIDBytes+16:])}
 }
 
 // FindRun is [Manifest.Find] in a manifest that [ParseManifest] accepted before, without

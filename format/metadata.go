@@ -80,7 +80,8 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 		return []byte("null"), nil
 	}
 	d := document{Version: json.RawMessage(fmt.Sprint(m.Version)), Backend: m.Backend, Encryption: m.Encryption,
-		Wrapping: m.Wrapping, ContentType: m.ContentType, Compression: m.Compression, Filename: m.Filename, Attributes: json.RawMessage(m.Attributes)}
+		Wrapping: m.Wrapping, ContentType: m.ContentType, Compression: m.Compression, Filename: m.Filename,
+		Attributes: json.RawMessage(m.Attributes)}
 	if m.OriginalSize != SizeUnknown {
 		d.OriginalSize = &m.OriginalSize
 	}
@@ -118,7 +119,8 @@ func ParseMetadata(raw []byte) (Metadata, error) {
 	if d.OriginalSize != nil {
 		m.OriginalSize = *d.OriginalSize
 		if m.OriginalSize < 0 || m.OriginalSize > maxSize {
-			return Metadata{}, fmt.Errorf("original_size %d: want 0 to %d: %w", m.OriginalSize, int64(maxSize), ErrCorrupt)
+			return Metadata{}, fmt.Errorf("original_size %d: want 0 to %d: %w", m.OriginalSize, int64(maxSize),
+				ErrCorrupt)
 		}
 	}
 	switch string(d.Version) {
@@ -168,7 +170,8 @@ func (m *Metadata) parseBlocks(d blocksDocument) error {
 		}
 		raw, err := hex.DecodeString(text)
 		if err != nil || len(raw) != sha256.Size || hex.EncodeToString(raw) != text {
-			return fmt.Errorf("%s of %d characters: want 64 lower-case hex digits: %w", field.name, len(text), ErrCorrupt)
+			return fmt.Errorf("%s of %d characters: want 64 lower-case hex digits: %w", field.name, len(text),
+				ErrCorrupt)
 		}
 		copy(field.into, raw)
 	}

@@ -155,7 +155,9 @@ func (m *mounted) sameOwner(in *fuse.SetAttrIn) bool {
 }
 
 func (m *mounted) refuseOwner(path string) syscall.Errno {
-	return m.refuse(tree.ClassByDesign, "chown", path, "owners here are the user who mounted it, and the one that stands for other accounts", "Copy without ownership, for example: cp -r")
+	return m.refuse(tree.ClassByDesign, "chown", path,
+		"owners here are the user who mounted it, and the one that stands for other accounts",
+		"Copy without ownership, for example: cp -r")
 }
 
 // Statfs answers from memory (A3).

@@ -127,7 +127,8 @@ func (h *dirHandle) Fsyncdir(ctx context.Context, _ uint32) syscall.Errno {
 }
 
 // Create makes or opens a file for writing. Nothing is sent.
-func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode uint32, out *fuse.EntryOut) (*gofs.Inode, gofs.FileHandle, uint32, syscall.Errno) {
+func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode uint32,
+	out *fuse.EntryOut) (*gofs.Inode, gofs.FileHandle, uint32, syscall.Errno) {
 	if then, tells := n.asks(ctx, name); tells {
 		inode, no := n.makeToTell(ctx, then, out)
 		return inode, toldHandle{}, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH, no
@@ -152,7 +153,8 @@ func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode ui
 }
 
 // Mkdir makes a folder, or registers a group where that is allowed (N5).
-func (n *dirNode) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+func (n *dirNode) Mkdir(ctx context.Context, name string, mode uint32,
+	out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
 	if then, tells := n.asks(ctx, name); tells {
 		return n.makeToTell(ctx, then, out)
 	}
@@ -195,11 +197,13 @@ func (n *dirNode) Unlink(ctx context.Context, name string) syscall.Errno {
 
 // Rename moves a name; see [tree.Dir.Rename]. Two names cannot be exchanged in
 // one step: the service records one upload at a time.
-func (n *dirNode) Rename(ctx context.Context, name string, newParent gofs.InodeEmbedder, newName string, flags uint32) syscall.Errno {
+func (n *dirNode) Rename(ctx context.Context, name string, newParent gofs.InodeEmbedder, newName string,
+	flags uint32) syscall.Errno {
 	ctx, done := patiently(ctx)
 	defer done()
 	if flags&^unix.RENAME_NOREPLACE != 0 {
-		return n.m.refuse(tree.ClassInvalid, "rename", n.path(name), "only plain renames and those that replace nothing are supported", "Rename in several steps.")
+		return n.m.refuse(tree.ClassInvalid, "rename", n.path(name),
+			"only plain renames and those that replace nothing are supported", "Rename in several steps.")
 	}
 	to, ok := newParent.EmbeddedInode().Operations().(*dirNode)
 	if !ok {
@@ -212,7 +216,8 @@ func (n *dirNode) Rename(ctx context.Context, name string, newParent gofs.InodeE
 }
 
 // Link gives a file a second name where the tree allows it (N5).
-func (n *dirNode) Link(ctx context.Context, target gofs.InodeEmbedder, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+func (n *dirNode) Link(ctx context.Context, target gofs.InodeEmbedder, name string,
+	out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
 	node, ok := target.EmbeddedInode().Operations().(*fileNode)
 	if !ok {
 		return nil, unix.EPERM
@@ -256,9 +261,11 @@ func (n *fileNode) Readlink(context.Context) ([]byte, syscall.Errno) {
 
 // Mknod makes an empty regular file, as tar does before it sets attributes. Device
 // nodes, pipes and sockets are refused at once (N5).
-func (n *dirNode) Mknod(ctx context.Context, name string, mode, _ uint32, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+func (n *dirNode) Mknod(ctx context.Context, name string, mode, _ uint32,
+	out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
 	if kind := mode & unix.S_IFMT; kind != unix.S_IFREG && kind != 0 {
-		return nil, n.m.refuse(tree.ClassByDesign, "mknod", n.path(name), "the ledger holds files, not devices, pipes or sockets", copyHint)
+		return nil, n.m.refuse(tree.ClassByDesign, "mknod", n.path(name),
+			"the ledger holds files, not devices, pipes or sockets", copyHint)
 	}
 	inode, handle, _, no := n.Create(ctx, name, unix.O_WRONLY|unix.O_EXCL, mode, out)
 	if no != 0 {

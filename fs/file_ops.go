@@ -69,7 +69,8 @@ func (fh *fileHandle) Write(ctx context.Context, data []byte, off int64) (uint32
 // save, not three. A killed program saves nothing (W15).
 func (fh *fileHandle) Flush(ctx context.Context) syscall.Errno {
 	caller, known := fuse.FromContext(ctx)
-	if known && fh.opener != 0 && caller.Pid != fh.opener && fh.outside.isHeldBy(fh.opener, caller.Pid, fh.h.File().Attr().Ino) {
+	if known && fh.opener != 0 && caller.Pid != fh.opener && fh.outside.isHeldBy(fh.opener, caller.Pid,
+		fh.h.File().Attr().Ino) {
 		return 0
 	}
 	if known && fh.h.Unsaved() && fh.outside.isKilled(caller.Pid) {

@@ -74,7 +74,8 @@ func isToStop(thread uint32) bool {
 
 func stops(pending, blocked, ignored, caught signalSet) bool {
 	// By default these do nothing, or pause (signal(7)).
-	harmless := signals(unix.SIGCHLD, unix.SIGCONT, unix.SIGURG, unix.SIGWINCH, unix.SIGSTOP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+	harmless := signals(unix.SIGCHLD, unix.SIGCONT, unix.SIGURG, unix.SIGWINCH, unix.SIGSTOP, unix.SIGTSTP,
+		unix.SIGTTIN, unix.SIGTTOU)
 	// Caught, these still ask to stop the operation; others may mean anything.
 	meant := signals(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGALRM)
 	if pending&signals(unix.SIGKILL) != 0 { // the kernel turns any other fatal signal into it

@@ -51,9 +51,12 @@ type Options struct {
 	Timeout    time.Duration // how long the kernel believes names and attributes; 0 = 1 s, negative = not at all
 	Logger     *slog.Logger  // nil = no log
 	Reads      Reads         // how the kernel serves reads
-	NoXattr    bool          // no extended attributes: the kernel then answers all questions about them itself; not with AllowOther, unless OwnAll
-	Outside    *Outside      // takes the mount away and looks at processes for this one, which may then confine itself; nil = this process does
-	Debug      bool          // log every request at debug level: names, never content
+	// no extended attributes: the kernel then answers all questions about them itself; not with AllowOther, unless
+	// OwnAll
+	NoXattr bool
+	// takes the mount away and looks at processes for this one, which may then confine itself; nil = this process does
+	Outside *Outside
+	Debug   bool // log every request at debug level: names, never content
 }
 
 // mounted is shared by all nodes of a mount.
@@ -101,7 +104,8 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	if err == nil {
 		server, err = gofs.Mount(at, root, &gofs.Options{
 			MountOptions: m.mountOptions(), NegativeTimeout: &none,
-			RootStableAttr: &rootAttr, ExternalNodeID: true, NullPermissions: true, UID: opt.UID, GID: opt.GID, Logger: m.fuseLog(),
+			RootStableAttr: &rootAttr, ExternalNodeID: true, NullPermissions: true, UID: opt.UID, GID: opt.GID,
+			Logger: m.fuseLog(),
 		})
 	}
 	if err != nil && at != dir {
@@ -167,7 +171,8 @@ func (m *mounted) mountOptions() fuse.MountOptions {
 	o := fuse.MountOptions{
 		FsName: m.source(), Name: fsType,
 		MaxWrite: maxTransfer, MaxReadAhead: maxTransfer, MaxBackground: maxBackground,
-		AllowOther: m.opt.AllowOther, Debug: m.opt.Debug, DisableXAttrs: m.opt.NoXattr, Logger: m.fuseLog(), PanicHandler: m.panicked,
+		AllowOther: m.opt.AllowOther, Debug: m.opt.Debug, DisableXAttrs: m.opt.NoXattr, Logger: m.fuseLog(),
+		PanicHandler: m.panicked,
 		// Content of an inode changes only through the kernel, and where it must be
 		// forgotten we send a notice: a new time alone is no reason to read it all again.
 		ExplicitDataCacheControl: true,

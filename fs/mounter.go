@@ -54,7 +54,8 @@ func StartMounter(m MountFor) (*os.File, error) {
 		return fail(err)
 	}
 	defer parent.Close()
-	at, err := unix.Openat(int(parent.Fd()), filepath.Base(m.Dir), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	at, err := unix.Openat(int(parent.Fd()), filepath.Base(m.Dir),
+		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fail(err)
 	}
@@ -164,7 +165,8 @@ func (m *mounter) mount(r mountRequest) (fd int, err error) {
 	if fd, err = unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return 0, fmt.Errorf("open /dev/fuse: %w", err)
 	}
-	data := fmt.Sprintf("fd=%d,rootmode=%o,user_id=%d,group_id=%d,max_read=%d", fd, unix.S_IFDIR, m.may.UID, m.may.GID, maxTransfer)
+	data := fmt.Sprintf("fd=%d,rootmode=%o,user_id=%d,group_id=%d,max_read=%d", fd, unix.S_IFDIR, m.may.UID,
+		m.may.GID, maxTransfer)
 	if r.AllowOther {
 		data += ",allow_other,default_permissions"
 	}

@@ -104,7 +104,8 @@ func (n *dirNode) path(name string) string {
 func (m *mounted) openFlags(ctx context.Context, flags uint32) tree.OpenFlags {
 	access := flags & unix.O_ACCMODE
 	of := tree.OpenFlags{Read: access != unix.O_WRONLY, Write: access != unix.O_RDONLY,
-		Append: flags&unix.O_APPEND != 0, Truncate: flags&unix.O_TRUNC != 0, NoAtime: flags&unix.O_NOATIME != 0, NoWait: flags&unix.O_NONBLOCK != 0}
+		Append: flags&unix.O_APPEND != 0, Truncate: flags&unix.O_TRUNC != 0, NoAtime: flags&unix.O_NOATIME != 0,
+		NoWait: flags&unix.O_NONBLOCK != 0}
 	if caller, ok := fuse.FromContext(ctx); ok {
 		of.Caller = tree.Caller{PID: caller.Pid, Name: sync.OnceValue(func() string { return programName(caller.Pid) }),
 			Process: sync.OnceValue(func() uint32 { return m.processes.of(caller.Pid) }),

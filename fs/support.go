@@ -42,9 +42,11 @@ func CheckDevice() error {
 	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return &SupportError{"fuse", errors.New("this user may not open /dev/fuse"), "let users mount: sudo chmod 666 /dev/fuse (most systems do), or run as root"}
+		return &SupportError{"fuse", errors.New("this user may not open /dev/fuse"),
+			"let users mount: sudo chmod 666 /dev/fuse (most systems do), or run as root"}
 	case err != nil:
-		return &SupportError{"fuse", fmt.Errorf("the kernel's fuse device: %w", err), "run: modprobe fuse; in a container start it with --device /dev/fuse --cap-add SYS_ADMIN"}
+		return &SupportError{"fuse", fmt.Errorf("the kernel's fuse device: %w", err),
+			"run: modprobe fuse; in a container start it with --device /dev/fuse --cap-add SYS_ADMIN"}
 	}
 	return f.Close()
 }
@@ -69,7 +71,8 @@ func CheckHelper() (path string, err error) {
 		return "", err
 	}
 	if _, err := os.Stat(mountTable); err != nil {
-		return "", &SupportError{helperName, errors.New("it cannot unmount, because " + mountTable + " is missing"), "run as root: ln -s /proc/self/mounts " + mountTable}
+		return "", &SupportError{helperName, errors.New("it cannot unmount, because " + mountTable + " is missing"),
+			"run as root: ln -s /proc/self/mounts " + mountTable}
 	}
 	return path, nil
 }
@@ -86,7 +89,8 @@ func helper() (string, error) {
 }
 
 // ErrAllowOther means that this machine does not let an ordinary user share a mount.
-var ErrAllowOther = errors.New("/etc/fuse.conf does not allow --allow-other: an administrator adds the line user_allow_other there")
+var ErrAllowOther = errors.New("/etc/fuse.conf does not allow --allow-other: an administrator adds the line " +
+	"user_allow_other there")
 
 // checkAllowOther refuses before mounting: the message of the helper would be less clear.
 func checkAllowOther() error {

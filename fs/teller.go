@@ -186,7 +186,8 @@ func (t *teller) event(now telling, act tellAct) bool {
 	t.mu.Lock()
 	t.now = &now
 	t.mu.Unlock()
-	_, err := t.outside.askFor(outsideRequest{Do: askTell, Tell: tellRequest{now.dir.Path(), now.name, now.ino(), act}}, noLimit)
+	_, err := t.outside.askFor(outsideRequest{Do: askTell,
+		Tell: tellRequest{now.dir.Path(), now.name, now.ino(), act}}, noLimit)
 	t.mu.Lock()
 	t.now = nil
 	t.mu.Unlock()
@@ -332,7 +333,8 @@ func (t *told) act(r tellRequest) error {
 	defer func() { _ = unix.Close(dir) }()
 	if r.Ino != 0 { // else the kernel knows already what has the name now
 		var st unix.Stat_t
-		if err := unix.Fstatat(dir, r.Name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT); err != nil || st.Ino != r.Ino {
+		if err := unix.Fstatat(dir, r.Name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT); err != nil ||
+			st.Ino != r.Ino {
 			return errors.Join(err, unix.ESTALE)
 		}
 	}

@@ -19,7 +19,8 @@ func (s *Service) archived() (archive.Service, error) {
 		return archive.Service{}, err
 	}
 	seal, err := master.ArchiveSeal()
-	return archive.Service{Store: s.store, Blobs: s.blobs, Dir: s.cfg.DataDir, Contract: s.cfg.ContractID, MasterKey: name, SealKey: archive.NewSealKey(seal), Version: wire.Version}, err
+	return archive.Service{Store: s.store, Blobs: s.blobs, Dir: s.cfg.DataDir, Contract: s.cfg.ContractID,
+		MasterKey: name, SealKey: archive.NewSealKey(seal), Version: wire.Version}, err
 }
 
 // Export writes the service to w as an archive, which continues an earlier one if that is not nil; see
@@ -75,17 +76,20 @@ func (s *Service) signImported(ctx context.Context) (err error) {
 
 // Salvage is Import of all that is whole in archives that may be damaged. It calls missing with each file that cannot
 // be read then; why is empty where the ledger has the file and no row was left.
-func (s *Service) Salvage(ctx context.Context, missing func(group, name, ref string, why error), archives ...io.Reader) (archive.Summary, error) {
+func (s *Service) Salvage(ctx context.Context, missing func(group, name, ref string, why error),
+	archives ...io.Reader) (archive.Summary, error) {
 	sum, err := s.load(ctx, true, archives)
 	if err != nil || len(sum.Damage) == 0 {
 		return sum, err
 	}
 	bad := make(map[string]error)
-	if _, err := s.files.Verify(ctx, false, func(ref string, err error) { bad[ref] = cmp.Or(bad[ref], err) }); err != nil {
+	note := func(ref string, err error) { bad[ref] = cmp.Or(bad[ref], err) }
+	if _, err := s.files.Verify(ctx, false, note); err != nil {
 		return sum, err
 	}
 	return sum, s.store.Read(ctx, func(tx *store.Tx) error {
-		for rows, err := range tx.Rows(ctx, "SELECT group_id, filename, ref FROM files WHERE deleted_ns IS NULL ORDER BY group_id, seq") {
+		for rows, err := range tx.Rows(ctx, "SELECT group_id, filename, ref FROM files WHERE deleted_ns IS NULL "+
+			"ORDER BY group_id, seq") {
 			var group, name, ref string
 			if err == nil {
 				err = rows.Scan(&group, &name, &ref)

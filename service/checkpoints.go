@@ -43,7 +43,8 @@ func newLog(ctx context.Context, s *store.Store, v *vault.Vault, cfg Config) (*c
 			return nil, err
 		}
 	}
-	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(cmp.Or(host, "localhost"), cfg.ContractID), logKeys(v), w, cfg.Logger, cfg.Now), nil
+	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(cmp.Or(host, "localhost"), cfg.ContractID), logKeys(v), w,
+		cfg.Logger, cfg.Now), nil
 }
 
 // logKeys gives the log's keys from the vault, which never loses one.
@@ -89,7 +90,8 @@ func (s *Service) RotateUploadKey(ctx context.Context) error {
 func (s *Service) replaceKeys(ctx context.Context, purposes ...string) error {
 	return s.store.Write(ctx, func(tx *store.Tx) error {
 		if pending, err := vault.NextMaster(ctx, tx); err != nil || pending != "" {
-			return errors.Join(err, fault.New(wire.CodeConflict, "another master key is being brought in: finish that first with svcd rotate-master-key"))
+			return errors.Join(err, fault.New(wire.CodeConflict,
+				"another master key is being brought in: finish that first with svcd rotate-master-key"))
 		}
 		for _, purpose := range purposes {
 			if err := s.vault.Replace(ctx, tx, purpose, s.cfg.Now()); err != nil {

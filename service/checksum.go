@@ -22,7 +22,8 @@ type Checksum struct {
 func (s *Service) Checksum(ctx context.Context, group string) (c Checksum, err error) {
 	err = s.store.Read(ctx, func(tx *store.Tx) error {
 		g, err := groups.Get(ctx, tx, group)
-		c = Checksum{vault.Checksum(g.ID, g.KeyVersion), vault.Measurement(), g.ID, g.KeyVersion, vault.ChecksumInput(g.ID, g.KeyVersion)}
+		c = Checksum{vault.Checksum(g.ID, g.KeyVersion), vault.Measurement(), g.ID, g.KeyVersion,
+			vault.ChecksumInput(g.ID, g.KeyVersion)}
 		return err
 	})
 	return c, err

@@ -34,10 +34,12 @@ func (s *Service) RotateMasterKey(ctx context.Context, newFile string) (r Rotati
 	source := s.cfg.MasterKey
 	switch {
 	case !source.Make && newFile == "":
-		return r, fault.New(wire.CodeValidation, "the master key is not in the data directory: say with --new-master-key-file FILE where the new one goes, "+
+		return r, fault.New(wire.CodeValidation, "the master key is not in the data directory: say with "+
+			"--new-master-key-file FILE where the new one goes, "+
 			"and bring it from there to where this service reads it")
 	case source.Make && newFile != "":
-		return r, fault.New(wire.CodeValidation, "--new-master-key-file is for a master key that a command or systemd gives: the one in the data directory is replaced there")
+		return r, fault.New(wire.CodeValidation, "--new-master-key-file is for a master key that a command or "+
+			"systemd gives: the one in the data directory is replaced there")
 	}
 	now, pending, err := s.masterNames(ctx)
 	if err != nil {
@@ -83,7 +85,8 @@ func (s *Service) MasterKeyNextStep(ctx context.Context) (string, error) {
 	case s.cfg.MasterKey.Make:
 		return "run it again: svcd rotate-master-key; if the new one is lost: svcd rotate-master-key --cancel", nil
 	default:
-		return "bring the new one to where this service reads its own, then run svcd rotate-master-key --finish; if it is lost: svcd rotate-master-key --cancel", nil
+		return "bring the new one to where this service reads its own, then run svcd rotate-master-key --finish; if " +
+			"it is lost: svcd rotate-master-key --cancel", nil
 	}
 }
 
@@ -99,11 +102,13 @@ func (s *Service) bringIn(ctx context.Context, file, pending string) (before str
 		return "", nameErr
 	}
 	if pending != "" && (err != nil || name != pending) {
-		return "", fault.New(wire.CodeConflict, "another master key is being brought in already: bring it to where this service reads its own, then run "+
+		return "", fault.New(wire.CodeConflict, "another master key is being brought in already: bring it to where "+
+			"this service reads its own, then run "+
 			"svcd rotate-master-key --finish; if that key is lost, --cancel stays with the one in use")
 	}
 	if now, err := s.vault.Master().Name(); err != nil || name == now {
-		return "", errors.Join(err, fault.New(wire.CodeConflict, "%s holds the master key in use: remove it, or name another file", file))
+		return "", errors.Join(err, fault.New(wire.CodeConflict,
+			"%s holds the master key in use: remove it, or name another file", file))
 	}
 	err = s.store.Write(ctx, func(tx *store.Tx) error {
 		other, err := vault.NextMaster(ctx, tx)
@@ -135,11 +140,14 @@ func (s *Service) FinishMasterKey(ctx context.Context, cancel bool) (r Rotation,
 	case err != nil:
 		return r, err
 	case pending == "":
-		return r, fault.New(wire.CodeConflict, "no other master key is being brought in: svcd rotate-master-key begins it")
+		return r, fault.New(wire.CodeConflict, "no other master key is being brought in: svcd rotate-master-key "+
+			"begins it")
 	case pending != now && !cancel:
-		return r, fault.New(wire.CodeConflict, "this service still reads the master key from before: bring the new one to its place first")
+		return r, fault.New(wire.CodeConflict, "this service still reads the master key from before: bring the new "+
+			"one to its place first")
 	case pending == now && cancel:
-		return r, fault.New(wire.CodeConflict, "this service reads the new master key already: put the earlier one back first, or run --finish")
+		return r, fault.New(wire.CodeConflict, "this service reads the new master key already: put the earlier one "+
+			"back first, or run --finish")
 	}
 	if r.Keys, r.Bad, err = s.files.Rewrap(ctx); err != nil {
 		return r, err
@@ -156,7 +164,8 @@ func (s *Service) forgetMaster(ctx context.Context) error {
 		return err
 	}
 	if err := s.store.Scrub(ctx); err != nil && !errors.Is(err, store.ErrUnavailable) {
-		return fmt.Errorf("the new master key is in place, but until the next sweep old pages of the database may hold keys that the earlier one opens: %w", err)
+		return fmt.Errorf("the new master key is in place, but until the next sweep old pages of the database may "+
+			"hold keys that the earlier one opens: %w", err)
 	}
 	return nil
 }

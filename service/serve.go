@@ -34,9 +34,11 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 		}
 		return errors.Join(err, l.Close())
 	}
-	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: min(headerTimeout, s.cfg.ClientTimeout), IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug), ConnState: s.connections.Changed, ConnContext: s.connections.Context,
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: s.cfg.ClientTimeout}}
+	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: min(headerTimeout, s.cfg.ClientTimeout),
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug), ConnState: s.connections.Changed,
+		ConnContext: s.connections.Context,
+		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: s.cfg.ClientTimeout}}
 	serve := server.Serve
 	if s.certificate != nil {
 		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.get}
@@ -80,8 +82,10 @@ func (s *Service) Reload() {
 
 // ServeMetrics answers /metrics on l until ctx ends.
 func (s *Service) ServeMetrics(ctx context.Context, l net.Listener) error {
-	server := &http.Server{Handler: s.MetricsHandler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: time.Minute,
-		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug)}
+	server := &http.Server{Handler: s.MetricsHandler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout,
+		WriteTimeout: time.Minute,
+		IdleTimeout:  idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(),
+			slog.LevelDebug)}
 	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stopped()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -54,31 +54,38 @@ const blobDir = "blobs"
 
 // Config configures a [Service].
 type Config struct {
-	DataDir          string           // made with mode 0700
-	MasterKey        MasterKey        // zero = in DataDir, made at the first start
-	Database         string           // postgres://…; "" = SQLite in DataDir
-	Blobs            string           // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
-	PublicURL        string           // address clients use; tokens are good for it alone
-	ContractID       string           // "" = DefaultContractID; account NAME is NAME.ContractID
-	MaxFileBytes     int64            // largest plaintext; 0 = DefaultMaxFileBytes
-	MaxWholeBytes    int64            // largest plaintext in one piece, at most MaxFileBytes; 0 = DefaultMaxWholeBytes
-	MaxOpenBytes     int64            // of the uploads an account has begun and not finished; 0 = see files.Config
-	RequestRate      int              // requests of one account per second, twice as many at once; 0 = DefaultRequestRate, negative = any number
-	FreeChanges      int              // that one account makes a day without paying; 0 = DefaultFreeChanges, negative = any number
-	DestructionDelay time.Duration    // of changes that destroy many files; 0 = DefaultDestructionDelay, negative = none
-	PlainRefs        bool             // references of new files do not start with bafy, which SDK 1.0.3 needs
-	Gateway          string           // https://HOST/ipfs/, asked for the bytes of legacy references that are not kept here; "" = none
-	TokenLifetime    time.Duration    // 0 = 24 h
-	Fees             ledger.Fees      // nil = the specification's table
-	OIDC             OIDC             // sign-in at an identity provider; zero = none
-	Logger           *slog.Logger     // nil = none
-	SignInLogger     *slog.Logger     // of sign-ins and those that failed; nil = Logger
-	Now              func() time.Time // nil = time.Now; the time of tokens and records
+	DataDir       string    // made with mode 0700
+	MasterKey     MasterKey // zero = in DataDir, made at the first start
+	Database      string    // postgres://…; "" = SQLite in DataDir
+	Blobs         string    // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
+	PublicURL     string    // address clients use; tokens are good for it alone
+	ContractID    string    // "" = DefaultContractID; account NAME is NAME.ContractID
+	MaxFileBytes  int64     // largest plaintext; 0 = DefaultMaxFileBytes
+	MaxWholeBytes int64     // largest plaintext in one piece, at most MaxFileBytes; 0 = DefaultMaxWholeBytes
+	MaxOpenBytes  int64     // of the uploads an account has begun and not finished; 0 = see files.Config
+	// requests of one account per second, twice as many at once; 0 = DefaultRequestRate, negative = any number
+	RequestRate int
+	// that one account makes a day without paying; 0 = DefaultFreeChanges, negative = any number
+	FreeChanges int
+	// of changes that destroy many files; 0 = DefaultDestructionDelay, negative = none
+	DestructionDelay time.Duration
+	PlainRefs        bool // references of new files do not start with bafy, which SDK 1.0.3 needs
+	// https://HOST/ipfs/, asked for the bytes of legacy references that are not kept here; "" = none
+	Gateway       string
+	TokenLifetime time.Duration    // 0 = 24 h
+	Fees          ledger.Fees      // nil = the specification's table
+	OIDC          OIDC             // sign-in at an identity provider; zero = none
+	Logger        *slog.Logger     // nil = none
+	SignInLogger  *slog.Logger     // of sign-ins and those that failed; nil = Logger
+	Now           func() time.Time // nil = time.Now; the time of tokens and records
 
-	Witness, WitnessKey string // address and verifier key of the witness without whose signature no checkpoint is published; "" = none
+	// address and verifier key of the witness without whose signature no checkpoint is published; "" = none
+	Witness, WitnessKey string
 
-	SmallBytes      int64 // the largest ciphertext that lies in the database; 0 = files.SmallBytes, negative = none does
-	MaxAccountBytes int64 // of ciphertext kept for an account; 0 = a files.QuotaShare-th of the disk, negative = any number
+	// the largest ciphertext that lies in the database; 0 = files.SmallBytes, negative = none does
+	SmallBytes int64
+	// of ciphertext kept for an account; 0 = a files.QuotaShare-th of the disk, negative = any number
+	MaxAccountBytes int64
 	MaxGroupBytes   int64 // and for a group
 	ReserveBytes    int64 // of the disks that uploads leave alone, see space.New
 
@@ -87,7 +94,8 @@ type Config struct {
 	MaxConnections  int            // open at once; 0 = DefaultMaxConnections
 	MaxPerAddress   int            // of them, from one address that is no trusted proxy; 0 = an eighth
 	ClientTimeout   time.Duration  // of a client that stands still; 0 = DefaultClientTimeout
-	Memory          int64          // bytes that bodies and answers of requests under way may take; 0 = a quarter of the machine's
+	// bytes that bodies and answers of requests under way may take; 0 = a quarter of the machine's
+	Memory int64
 }
 
 // Scheme is the scheme of the service without a proxy.
@@ -143,7 +151,8 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{cfg: cfg, signIns: auth.NewSignIns(cfg.SignInLogger, time.Now), metrics: metrics.New(wire.Version),
-		space:       space.New(cfg.ReserveBytes, map[string]string{space.Database: cfg.DataDir, space.Files: blobDisk(cfg)}),
+		space: space.New(cfg.ReserveBytes, map[string]string{space.Database: cfg.DataDir,
+			space.Files: blobDisk(cfg)}),
 		connections: throttle.NewConnections(cfg.MaxConnections, cfg.MaxPerAddress, cfg.TrustedProxies)}
 	if err = s.open(ctx, master); err == nil {
 		s.handler, err = s.newHandler()
@@ -204,12 +213,15 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 	s.accounts = auth.NewAccounts(s.store, s.ledger, cfg.ContractID, s.signIns)
 	s.groups = groups.New(s.store, s.ledger, s.accounts, cfg.DestructionDelay)
 	s.files = files.New(s.store, s.ledger, s.log, s.vault, measuredBlobs{s.blobs, s}, files.Config{
-		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, MaxWholeBytes: cfg.MaxWholeBytes, PlainRefs: cfg.PlainRefs, Gateway: gateway, DestructionDelay: cfg.DestructionDelay,
-		MaxOpenBytes: cfg.MaxOpenBytes, SmallBytes: cfg.SmallBytes, MaxAccountBytes: cfg.MaxAccountBytes, MaxGroupBytes: cfg.MaxGroupBytes, Space: s.space})
+		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, MaxWholeBytes: cfg.MaxWholeBytes,
+		PlainRefs: cfg.PlainRefs, Gateway: gateway, DestructionDelay: cfg.DestructionDelay,
+		MaxOpenBytes: cfg.MaxOpenBytes, SmallBytes: cfg.SmallBytes, MaxAccountBytes: cfg.MaxAccountBytes,
+		MaxGroupBytes: cfg.MaxGroupBytes, Space: s.space})
 	return nil
 }
 
-func openVault(ctx context.Context, s *store.Store, source MasterKey, master vault.Master, now time.Time) (*vault.Vault, error) {
+func openVault(ctx context.Context, s *store.Store, source MasterKey, master vault.Master,
+	now time.Time) (*vault.Vault, error) {
 	v, err := vault.Open(ctx, s, source, master, now)
 	if errors.Is(err, vault.ErrOtherMaster) {
 		err = &refusal{err, source.WhereToPut()}
@@ -229,10 +241,14 @@ func (s *Service) newHandler() (http.Handler, error) {
 	}
 	return api.New(api.Deps{
 		Deps: web.Deps{Store: s.store, Accounts: s.accounts, Groups: s.groups, Files: s.files,
-			Ledger: s.ledger, PublicURL: cfg.PublicURL, ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, MaxWholeBytes: cfg.MaxWholeBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger},
-		Limits: api.Limits{RequestRate: cfg.RequestRate, TrustedProxies: cfg.TrustedProxies, ClientTimeout: cfg.ClientTimeout, Memory: cfg.Memory},
-		Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now), Watch: s.watch, Checkpoints: s.log, Space: s.space,
-		Metrics: s.metrics, Health: s.health.check, SignedIn: s.connections.SignedIn, Version: wire.Version, TicketKey: ticketKey[:], Spool: spool, PutMemory: s.blobs.PutMemory,
+			Ledger: s.ledger, PublicURL: cfg.PublicURL, ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes,
+			MaxWholeBytes: cfg.MaxWholeBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger},
+		Limits: api.Limits{RequestRate: cfg.RequestRate, TrustedProxies: cfg.TrustedProxies,
+			ClientTimeout: cfg.ClientTimeout, Memory: cfg.Memory},
+		Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now), Watch: s.watch,
+		Checkpoints: s.log, Space: s.space,
+		Metrics: s.metrics, Health: s.health.check, SignedIn: s.connections.SignedIn, Version: wire.Version,
+		TicketKey: ticketKey[:], Spool: spool, PutMemory: s.blobs.PutMemory,
 	})
 }
 
@@ -408,7 +424,8 @@ type LegacyFile = files.LegacyFile
 type Imported = files.Imported
 
 // ImportPlain imports a file in the clear; see [files.Files.ImportPlain].
-func (s *Service) ImportPlain(ctx context.Context, l LegacyFile, plain []byte, cidVersion int) (out Imported, err error) {
+func (s *Service) ImportPlain(ctx context.Context, l LegacyFile, plain []byte,
+	cidVersion int) (out Imported, err error) {
 	if l.Account, err = s.uploader(l.Account); err != nil {
 		return out, err
 	}
@@ -416,7 +433,8 @@ func (s *Service) ImportPlain(ctx context.Context, l LegacyFile, plain []byte, c
 }
 
 // ImportSealed imports ciphertext; see [files.Files.ImportSealed].
-func (s *Service) ImportSealed(ctx context.Context, l LegacyFile, data []byte, cid string, cidVersion int) (out Imported, err error) {
+func (s *Service) ImportSealed(ctx context.Context, l LegacyFile, data []byte, cid string,
+	cidVersion int) (out Imported, err error) {
 	if l.Account, err = s.uploader(l.Account); err != nil {
 		return out, err
 	}

@@ -38,7 +38,8 @@ const metaPublicURL = "public_url"
 func (s *Service) rememberAddress(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	return s.store.Write(ctx, func(tx *store.Tx) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+		_, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET "+
+			"value = excluded.value",
 			metaPublicURL, s.cfg.PublicURL)
 		if err != nil {
 			return fmt.Errorf("note the public URL: %w", err)
@@ -52,7 +53,8 @@ func (s *Service) lastAddress(ctx context.Context) (address string, err error) {
 		return tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = ?", metaPublicURL).Scan(&address)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
-		return "", fault.New(wire.CodeValidation, "the address of the service is not known: start it once with svcd serve, or give --public-url URL")
+		return "", fault.New(wire.CodeValidation, "the address of the service is not known: start it once with svcd "+
+			"serve, or give --public-url URL")
 	}
 	return address, err
 }
@@ -71,7 +73,8 @@ func (s *Service) SignInLink(ctx context.Context, name, publicURL string) (strin
 	if err != nil || address.Host == "" {
 		return "", fault.New(wire.CodeValidation, "%.100q is not an address: give --public-url https://HOST", publicURL)
 	}
-	if ip, err := netip.ParseAddr(address.Hostname()); err == nil && ip.IsUnspecified() { // an address to listen on, not to call
+	// an address to listen on, not to call
+	if ip, err := netip.ParseAddr(address.Hostname()); err == nil && ip.IsUnspecified() {
 		address.Host = net.JoinHostPort("localhost", address.Port())
 	}
 	_, link, err := s.accounts.NewLink(ctx, name)

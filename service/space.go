@@ -38,7 +38,8 @@ func (s *Service) storeWasFull() {
 
 // databaseWasFull notes that the reserve of the database is in use.
 func (s *Service) databaseWasFull() {
-	s.cfg.Logger.Error("the disk of the database is full: uploads are refused; reading and removing use the reserve: make room")
+	s.cfg.Logger.Error("the disk of the database is full: uploads are refused; reading and removing use the reserve: " +
+		"make room")
 	if s.cfg.Database != "" {
 		s.space.Refused(space.Database, databaseFullFor)
 	}

@@ -14,9 +14,11 @@ import (
 
 func newAccount(s *settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "account", Short: "Make and manage accounts", Args: noArgs,
-		Example: "  svcd account create alice --data /var/lib/svcd --balance 10\n  svcd account list --data /var/lib/svcd",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(newAccountCreate(s), newAccountFund(s), newAccountTransfer(s), newAccountRotate(s), newAccountList(s), newAccountLink(s), newAccountIdentity(s),
+		Example: "  svcd account create alice --data /var/lib/svcd --balance 10\n" +
+			"  svcd account list --data /var/lib/svcd",
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(newAccountCreate(s), newAccountFund(s), newAccountTransfer(s), newAccountRotate(s),
+		newAccountList(s), newAccountLink(s), newAccountIdentity(s),
 		newAccountDisable(s), newAccountEnable(s), newAccountHandOver(s))
 	return cmd
 }
@@ -25,18 +27,22 @@ func newAccountCreate(s *settings) *cobra.Command {
 	var balance, keyPath string
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make an account and show its API key once", Args: oneArg("NAME"),
-		Example: "  svcd account create alice --data ./data --balance 10\n  svcd account create alice --data ./data --api-key-file ~/alice.key",
+		Example: "  svcd account create alice --data ./data --balance 10\n" +
+			"  svcd account create alice --data ./data --api-key-file ~/alice.key",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			amount, err := wire.ParseTokens(balance)
 			if err != nil {
 				return usage("use a number of tokens, such as 2.5", "%w", err)
 			}
 			return s.with(cmd.Context(), func(svc *service.Service) error {
-				return s.makeKey(keyPath, false, func() (service.NewAccount, error) { return svc.CreateAccount(cmd.Context(), args[0], amount) })
+				return s.makeKey(keyPath, false, func() (service.NewAccount, error) {
+					return svc.CreateAccount(cmd.Context(), args[0], amount)
+				})
 			})
 		},
 	}
-	cmd.Flags().StringVar(&keyPath, "api-key-file", "", "new file, mode 0600, that the key goes into instead of being shown")
+	cmd.Flags().StringVar(&keyPath, "api-key-file", "",
+		"new file, mode 0600, that the key goes into instead of being shown")
 	cmd.Flags().StringVar(&balance, "balance", "10", "tokens to start with")
 	return cmd
 }
@@ -44,21 +50,26 @@ func newAccountCreate(s *settings) *cobra.Command {
 func newAccountRotate(s *settings) *cobra.Command {
 	var keyPath string
 	cmd := &cobra.Command{
-		Use: "rotate-key NAME", Short: "Replace the API key of an account; the old key ends at once", Args: oneArg("NAME"),
+		Use: "rotate-key NAME", Short: "Replace the API key of an account; the old key ends at once",
+		Args:    oneArg("NAME"),
 		Example: "  svcd account rotate-key alice --data ./data",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
 			return s.makeKey(keyPath, true, func() (service.NewAccount, error) { return svc.RotateKey(ctx, args[0]) })
 		}),
 	}
-	cmd.Flags().StringVar(&keyPath, "api-key-file", "", "file, mode 0600, that the key goes into instead of being shown; replaced when it is there")
+	cmd.Flags().StringVar(&keyPath, "api-key-file", "",
+		"file, mode 0600, that the key goes into instead of being shown; replaced when it is there")
 	return cmd
 }
 
 func newAccountDisable(s *settings) *cobra.Command {
 	return &cobra.Command{
-		Use: "disable NAME", Short: "Refuse everything of an account: its key, tokens and page sessions", Args: oneArg("NAME"),
-		Long: "Refuse everything of an account from now on: its key, session tokens, sign-in links and page sessions. Its groups, files and balance stay, and other\n" +
-			"members go on reading. Nothing is lost: svcd account enable NAME lets it be used again, with the key it had; tokens and sessions are made anew.\n" +
+		Use: "disable NAME", Short: "Refuse everything of an account: its key, tokens and page sessions",
+		Args: oneArg("NAME"),
+		Long: "Refuse everything of an account from now on: its key, session tokens, sign-in links and page " +
+			"sessions. Its groups, files and balance stay, and other\n" +
+			"members go on reading. Nothing is lost: svcd account enable NAME lets it be used again, with the key it " +
+			"had; tokens and sessions are made anew.\n" +
 			"Nobody manages its groups meanwhile; svcd account hand-over offers them to a member.",
 		Example: "  svcd account disable alice --data ./data",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
@@ -68,7 +79,8 @@ func newAccountDisable(s *settings) *cobra.Command {
 			}
 			owns, err := svc.OwnedGroups(ctx, id)
 			if err == nil && owns > 0 {
-				fmt.Fprintf(s.stderr, "nobody manages its %d groups now: offer them to a member with: svcd account hand-over %s MEMBER\n", owns, printable(args[0]))
+				fmt.Fprintf(s.stderr, "nobody manages its %d groups now: offer them to a member with: svcd account "+
+					"hand-over %s MEMBER\n", owns, printable(args[0]))
 			}
 			return s.printState(id, true, err)
 		}),
@@ -78,8 +90,10 @@ func newAccountDisable(s *settings) *cobra.Command {
 func newAccountHandOver(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "hand-over NAME MEMBER", Short: "Offer the groups of a disabled account to a member",
-		Long: "Offer every group that a disabled account owns to MEMBER, where MEMBER is a member of it. MEMBER becomes the owner of each that it accepts within\n" +
-			"7 days, with svcfs group accept GROUP or at its page. svcd account enable NAME takes the offers back. MEMBER reads the\n" +
+		Long: "Offer every group that a disabled account owns to MEMBER, where MEMBER is a member of it. MEMBER " +
+			"becomes the owner of each that it accepts within\n" +
+			"7 days, with svcfs group accept GROUP or at its page. svcd account enable NAME takes the offers back. " +
+			"MEMBER reads the\n" +
 			"trash of the others then, sees who retrieved what, and may delete the files of others.",
 		Example: "  svcd account hand-over alice bob --data ./data",
 		Args:    wantArgs(2, "want NAME and MEMBER", "for example: svcd account hand-over alice bob"),
@@ -138,7 +152,8 @@ func newAccountFund(s *settings) *cobra.Command {
 }
 
 // pay moves a number of tokens and prints the balance that move returns.
-func (s *settings) pay(ctx context.Context, tokens string, move func(*service.Service, wire.Amount) (wire.Amount, error)) error {
+func (s *settings) pay(ctx context.Context, tokens string,
+	move func(*service.Service, wire.Amount) (wire.Amount, error)) error {
 	amount, err := wire.ParseTokens(tokens)
 	if err != nil {
 		return usage("use a number of tokens, such as 2.5", "%w", err)
@@ -167,7 +182,8 @@ func newAccountList(s *settings) *cobra.Command {
 				if a.Disabled {
 					disabled = "\tdisabled"
 				}
-				fmt.Fprintf(table, "%s\t%s\t%d bytes%s\n", printable(a.AccountID), a.Balance.Tokens(), a.Bytes, disabled)
+				fmt.Fprintf(table, "%s\t%s\t%d bytes%s\n", printable(a.AccountID), a.Balance.Tokens(), a.Bytes,
+					disabled)
 			}
 			return table.Flush()
 		}),
@@ -207,7 +223,8 @@ func newAccountLink(s *settings) *cobra.Command {
 				return err
 			}
 			fmt.Fprintln(s.stdout, link)
-			fmt.Fprintf(s.stderr, "good once, for %d minutes: whoever opens it is signed in\n", int(service.LinkLifetime.Minutes()))
+			fmt.Fprintf(s.stderr, "good once, for %d minutes: whoever opens it is signed in\n",
+				int(service.LinkLifetime.Minutes()))
 			return nil
 		}),
 	}

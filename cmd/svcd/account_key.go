@@ -51,7 +51,8 @@ func (s *settings) makeKey(path string, replace bool, issue func() (service.NewA
 			return err
 		}
 		s.warnMember(made)
-		return s.printJSON(map[string]string{"account_id": made.AccountID, "api_key": made.APIKey.Reveal()}) // shown here and nowhere else
+		// shown here and nowhere else
+		return s.printJSON(map[string]string{"account_id": made.AccountID, "api_key": made.APIKey.Reveal()})
 	}
 	f, err := newKeyFile(path, replace)
 	if err != nil {
@@ -72,7 +73,8 @@ func (s *settings) makeKey(path string, replace bool, issue func() (service.NewA
 // warnMember warns when a new account is a member of groups already.
 func (s *settings) warnMember(made service.NewAccount) {
 	if made.MemberOf > 0 {
-		fmt.Fprintf(s.stderr, "svcd: warning: %s is a member of %d group(s) already, whose owners added it before it existed: make sure that they mean who gets the key\n",
+		fmt.Fprintf(s.stderr, "svcd: warning: %s is a member of %d group(s) already, whose owners added it before it "+
+			"existed: make sure that they mean who gets the key\n",
 			made.AccountID, made.MemberOf)
 	}
 }

@@ -17,14 +17,17 @@ import (
 
 func newAudit(s *settings) *cobra.Command {
 	return &cobra.Command{
-		Use: "audit", Short: "Check the ledger's hash chain and signed checkpoint; names the first bad row", Args: noArgs,
-		Long: "Check the hash chain of the ledger, and compare it with the newest signed checkpoint. The first bad row is\n" +
+		Use: "audit", Short: "Check the ledger's hash chain and signed checkpoint; names the first bad row",
+		Args: noArgs,
+		Long: "Check the hash chain of the ledger, and compare it with the newest signed checkpoint. The first bad " +
+			"row is\n" +
 			"named, and the exit code is 7.",
 		Example: "  svcd audit --data ./data",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
 			report, err := svc.AuditReport(ctx)
 			if errors.Is(err, checkpoint.ErrContradiction) || errors.Is(err, ledger.ErrBroken) {
-				return cli.Refuse(cli.ExitProof, "keep a copy of the data directory as it is, and restore a backup", err)
+				return cli.Refuse(cli.ExitProof, "keep a copy of the data directory as it is, and restore a backup",
+					err)
 			}
 			if err != nil {
 				return err
@@ -33,7 +36,8 @@ func newAudit(s *settings) *cobra.Command {
 			if report.Signed < 0 {
 				fmt.Fprintln(s.stdout, "checkpoint: none was signed in this data directory yet")
 			} else {
-				fmt.Fprintf(s.stdout, "checkpoint: of %d records, root %s as signed\nverifier key: %s\n", report.Signed, report.Root, report.Key)
+				fmt.Fprintf(s.stdout, "checkpoint: of %d records, root %s as signed\nverifier key: %s\n",
+					report.Signed, report.Root, report.Key)
 			}
 			return nil
 		}),
@@ -43,7 +47,8 @@ func newAudit(s *settings) *cobra.Command {
 func newVerify(s *settings) *cobra.Command {
 	var readData bool
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Check that every file can be served, and name bytes that belong to no file", Args: noArgs,
+		Use: "verify", Short: "Check that every file can be served, and name bytes that belong to no file",
+		Args: noArgs,
 		Long: `Check that every file can be served, and that the bytes of accounts and groups
 are counted right. Names also orphans: bytes older than ten minutes that belong to
 no file and no upload, which svcd serve removes. They are no failure.`,
@@ -80,10 +85,14 @@ no file and no upload, which svcd serve removes. They are no failure.`,
 			}
 			switch {
 			case bad > 0:
-				return refuse(fmt.Sprintf("put the blobs back from a copy of %s, if there is one, or have the files uploaded again; an archive of svcd export has them for a new service only",
-					cmp.Or(s.cfg.Blobs, filepath.Join(s.cfg.DataDir, "blobs"))), "%d files cannot be served as they were stored", bad)
+				return refuse(fmt.Sprintf("put the blobs back from a copy of %s, if there is one, or have the files "+
+					"uploaded again; an archive of svcd export has them for a new service only",
+					cmp.Or(s.cfg.Blobs, filepath.Join(s.cfg.DataDir, "blobs"))),
+					"%d files cannot be served as they were stored", bad)
 			case miscounted > 0:
-				return refuse("svcd export and svcd import count them anew", "the bytes of %d accounts and groups are counted wrong: uploads may be refused too early or too late", miscounted)
+				return refuse("svcd export and svcd import count them anew",
+					"the bytes of %d accounts and groups are counted wrong: uploads may be refused too early or too "+
+						"late", miscounted)
 			}
 			return nil
 		}),

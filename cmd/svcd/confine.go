@@ -45,10 +45,13 @@ func (s *settings) limits(cfg service.Config) confine.Limits {
 func (s *settings) checkConfinement() cli.Finding {
 	switch _, err := confine.Supported(); {
 	case s.masterKey().Command != "":
-		return cli.Warned("confinement", "serve runs --master-key-command, and may open what its user may", "use the settings of service/examples/svcd.service")
+		return cli.Warned("confinement", "serve runs --master-key-command, and may open what its user may",
+			"use the settings of service/examples/svcd.service")
 	case err != nil:
-		return cli.Warned("confinement", "this kernel has no landlock: serve gains no rights, but may open what its user may",
-			"use the settings of service/examples/svcd.service, or Linux 5.19 or later with landlock among the modules of /sys/kernel/security/lsm")
+		return cli.Warned("confinement", "this kernel has no landlock: serve gains no rights, but may open what its "+
+			"user may",
+			"use the settings of service/examples/svcd.service, or Linux 5.19 or later with landlock among the "+
+				"modules of /sys/kernel/security/lsm")
 	}
 	return cli.Passed("confinement", "serve opens only its data and keys, and starts no program (landlock)")
 }

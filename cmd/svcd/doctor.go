@@ -29,7 +29,8 @@ var errUnwell = errors.New("not all is well")
 func newDoctor(s *settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Check settings, data, database, file store, clock and address, and say what to do", Args: noArgs,
+		Use: "doctor", Short: "Check settings, data, database, file store, clock and address, and say what to do",
+		Args: noArgs,
 		Long: `Check settings, data, database, file store, clock and address, beside a running
 service or without one. Every line that is not ✓ says what to do. The exit code
 is 0 when no line is ✗.`,
@@ -71,7 +72,8 @@ func (s *settings) examine(ctx context.Context) []cli.Finding {
 		return []cli.Finding{cli.Failed("settings", err.Error(), settingsHint(err))}
 	}
 	list := []cli.Finding{s.checkSettings(), checkPlace("data directory", s.cfg.DataDir, 0o700),
-		s.checkMasterKey(ctx), checkFiles(s.cfg.MaxConnections), cli.CheckLockLimit(littleLocked, "enough for keys", "LimitMEMLOCK=1M in the unit, or ulimit -l 1024"), s.checkConfinement()}
+		s.checkMasterKey(ctx), checkFiles(s.cfg.MaxConnections), cli.CheckLockLimit(littleLocked, "enough for keys",
+			"LimitMEMLOCK=1M in the unit, or ulimit -l 1024"), s.checkConfinement()}
 	if s.cfg.TLSCert != "" {
 		list = append(list, checkCertificate(s.cfg.TLSCert, s.cfg.TLSKey, time.Now()))
 	}
@@ -81,7 +83,8 @@ func (s *settings) examine(ctx context.Context) []cli.Finding {
 	cfg.TLSCert, cfg.TLSKey = "", ""
 	svc, err := service.Open(ctx, cfg)
 	if err != nil {
-		hint := cmp.Or(service.NextStepOf(err), ownfile.MendOf(err), "the text says which part; svcd serve fails in the same way")
+		hint := cmp.Or(service.NextStepOf(err), ownfile.MendOf(err),
+			"the text says which part; svcd serve fails in the same way")
 		return append(list, cli.Failed("service", err.Error(), hint))
 	}
 	list = append(list, checkParts(ctx, svc)...)
@@ -118,7 +121,8 @@ func (s *settings) checkMasterKey(ctx context.Context) cli.Finding {
 		return checkPlace("master key", filepath.Join(s.cfg.DataDir, vault.FileName), 0o600)
 	}
 	if _, err := from.Read(ctx); err != nil {
-		return cli.Failed("master key", err.Error(), cmp.Or(ownfile.MendOf(err), "svcd needs it to start: without it no file can be read"))
+		return cli.Failed("master key", err.Error(),
+			cmp.Or(ownfile.MendOf(err), "svcd needs it to start: without it no file can be read"))
 	}
 	return cli.Passed("master key", s.whereMasterKey()+"; keep a copy elsewhere")
 }
@@ -128,13 +132,16 @@ func checkPlace(check, path string, mode os.FileMode) cli.Finding {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && check == "master key":
-		return cli.Failed(check, path+" is missing", "at a first start svcd serve makes it; else put the saved copy there with mode 0600: without it no file can be read")
+		return cli.Failed(check, path+" is missing",
+			"at a first start svcd serve makes it; else put the saved copy there with mode 0600: without it no file "+
+				"can be read")
 	case errors.Is(err, os.ErrNotExist):
 		return cli.Failed(check, path+" does not exist", "check --data; svcd serve makes it at the first start")
 	case err != nil:
 		return cli.Failed(check, err.Error(), "run as the user of the service")
 	case info.Mode().Perm()&0o077 != 0:
-		return cli.Failed(check, fmt.Sprintf("%s may be used by others (mode %04o)", path, info.Mode().Perm()), fmt.Sprintf("chmod %o %s", mode, path))
+		return cli.Failed(check, fmt.Sprintf("%s may be used by others (mode %04o)", path, info.Mode().Perm()),
+			fmt.Sprintf("chmod %o %s", mode, path))
 	case unix.Access(path, unix.R_OK) != nil || mode&0o100 != 0 && unix.Access(path, unix.W_OK|unix.X_OK) != nil:
 		return cli.Failed(check, "this user may not use "+path, "run as the user of the service, or chown it")
 	}
@@ -150,7 +157,8 @@ func checkFiles(connections int) cli.Finding {
 	}
 	need := uint64(2*connections + 100)
 	if limit.Max < need { // Go raises the soft limit to the hard one
-		return cli.Warned("open files", fmt.Sprintf("%d may be open, %d connections need %d", limit.Max, connections, need),
+		return cli.Warned("open files", fmt.Sprintf("%d may be open, %d connections need %d", limit.Max,
+			connections, need),
 			fmt.Sprintf("LimitNOFILE=%d in the unit, or --max-connections %d", need, max(1, (int(limit.Max)-100)/2)))
 	}
 	return cli.Passed("open files", fmt.Sprintf("%d may be open", limit.Max))
@@ -177,14 +185,17 @@ func checkCertificate(certFile, keyFile string, now time.Time) cli.Finding {
 	}
 	leaf, err := x509.ParseCertificate(pair.Certificate[0])
 	if err != nil {
-		return cli.Failed("certificate", err.Error(), "give the chain as a PEM file, the service's own certificate first")
+		return cli.Failed("certificate", err.Error(),
+			"give the chain as a PEM file, the service's own certificate first")
 	}
 	left := leaf.NotAfter.Sub(now)
-	detail := fmt.Sprintf("%s, valid until %s", strings.Join(leaf.DNSNames, " "), leaf.NotAfter.UTC().Format(time.RFC3339))
+	detail := fmt.Sprintf("%s, valid until %s", strings.Join(leaf.DNSNames, " "),
+		leaf.NotAfter.UTC().Format(time.RFC3339))
 	const renew = "renew it; svcd reads the new files by itself"
 	switch {
 	case now.Before(leaf.NotBefore):
-		return cli.Failed("certificate", "not valid before "+leaf.NotBefore.UTC().Format(time.RFC3339), "check this machine's clock: date -u")
+		return cli.Failed("certificate", "not valid before "+leaf.NotBefore.UTC().Format(time.RFC3339),
+			"check this machine's clock: date -u")
 	case left <= 0:
 		return cli.Failed("certificate", "expired at "+leaf.NotAfter.UTC().Format(time.RFC3339), renew)
 	case left < certificateFail:
@@ -202,26 +213,30 @@ func checkParts(ctx context.Context, svc *service.Service) []cli.Finding {
 		add(checkSpace(p))
 	}
 	if detail, err := svc.CheckDatabase(ctx); err != nil {
-		add(cli.Failed("database", err.Error(), "stop the service and import an archive: service/OPERATING.md, Backup and restore"))
+		add(cli.Failed("database", err.Error(), "stop the service and import an archive: service/OPERATING.md, "+
+			"Backup and restore"))
 	} else {
 		add(cli.Passed("database", detail+", no damage found"))
 	}
 	if may, err := svc.MayChangeLedger(ctx); err != nil {
 		add(cli.Failed("ledger", err.Error(), "see the line about the database"))
 	} else if may {
-		add(cli.Warned("ledger", "this database role owns the ledger and could rewrite it", "service/OPERATING.md, PostgreSQL: let another role own the ledger table"))
+		add(cli.Warned("ledger", "this database role owns the ledger and could rewrite it",
+			"service/OPERATING.md, PostgreSQL: let another role own the ledger table"))
 	}
 	if next, err := svc.MasterKeyNextStep(ctx); err != nil {
 		add(cli.Failed("rotation", err.Error(), "see the line about the database"))
 	} else if next != "" {
-		add(cli.Warned("rotation", "another master key is being brought in: two open the database until that is finished", next))
+		add(cli.Warned("rotation", "another master key is being brought in: two open the database until that is "+
+			"finished", next))
 	}
 	last, err := svc.LastRecord(ctx)
 	switch ahead := time.Until(last); {
 	case err != nil:
 		add(cli.Failed("clock", err.Error(), "see the line about the database"))
 	case ahead > cli.ClockTolerance:
-		add(cli.Failed("clock", fmt.Sprintf("the newest record is %s in the future: this clock went back", ahead.Round(time.Second)),
+		add(cli.Failed("clock", fmt.Sprintf("the newest record is %s in the future: this clock went back",
+			ahead.Round(time.Second)),
 			cli.SetClock))
 	default:
 		add(cli.Passed("clock", "not behind the ledger: "+time.Now().UTC().Format(time.RFC3339)))
@@ -237,13 +252,15 @@ func checkParts(ctx context.Context, svc *service.Service) []cli.Finding {
 // checkSpace warns before uploads are refused.
 func checkSpace(p space.Place) cli.Finding {
 	const check = "free space"
-	detail := fmt.Sprintf("%.1f of %.1f GiB are free on the disk of %s, uploads leave %.1f alone", gibibytes(p.Free), gibibytes(p.Size), p.Dir, gibibytes(p.Reserve))
+	detail := fmt.Sprintf("%.1f of %.1f GiB are free on the disk of %s, uploads leave %.1f alone", gibibytes(p.Free),
+		gibibytes(p.Size), p.Dir, gibibytes(p.Reserve))
 	if p.Free < 0 {
 		detail = "of the place of " + p.Name + " it is not known from here"
 	}
 	switch {
 	case p.State == space.Full:
-		return cli.Failed(check, detail, "make room: uploads are refused with 507; reading and removing go on for a while")
+		return cli.Failed(check, detail, "make room: uploads are refused with 507; reading and removing go on for a "+
+			"while")
 	case p.State == space.Low:
 		return cli.Warned(check, detail, "plan for more room, before uploads are refused")
 	}
@@ -259,13 +276,15 @@ const addressTimeout = 10 * time.Second
 func (s *settings) checkAddress(ctx context.Context) cli.Finding {
 	url := strings.TrimRight(s.cfg.PublicURL, "/")
 	if url == "" {
-		return cli.Warned("address", "no --public-url: clients use the address listened on", "set it when clients are on other machines")
+		return cli.Warned("address", "no --public-url: clients use the address listened on",
+			"set it when clients are on other machines")
 	}
 	ctx, cancel := context.WithTimeout(ctx, addressTimeout)
 	defer cancel()
 	answer, err := cli.AskHealth(ctx, url)
 	if err != nil {
-		return cli.Failed("address", err.Error(), "start the service; check the proxy, the firewall, the name and the certificate")
+		return cli.Failed("address", err.Error(), "start the service; check the proxy, the firewall, the name and "+
+			"the certificate")
 	}
 	var health struct {
 		Status  string            `json:"status"`
@@ -273,13 +292,16 @@ func (s *settings) checkAddress(ctx context.Context) cli.Finding {
 		Parts   map[string]string `json:"parts"`
 	}
 	if json.Unmarshal(answer.Body, &health) != nil || health.Version == "" {
-		return cli.Failed("address", fmt.Sprintf("%s answers %s, but not as svcd", url, answer.Status), "check where the proxy sends requests")
+		return cli.Failed("address", fmt.Sprintf("%s answers %s, but not as svcd", url, answer.Status),
+			"check where the proxy sends requests")
 	}
 	if health.Status != cli.StateOK {
-		return cli.Failed("address", fmt.Sprintf("%s is %s: %v", url, health.Status, health.Parts), "the service's log names the cause")
+		return cli.Failed("address", fmt.Sprintf("%s is %s: %v", url, health.Status, health.Parts),
+			"the service's log names the cause")
 	}
 	if answer.Apart() > cli.ClockTolerance {
-		return cli.Failed("address", fmt.Sprintf("the clock there is %s apart", answer.Apart()), "set both clocks: timedatectl set-ntp true")
+		return cli.Failed("address", fmt.Sprintf("the clock there is %s apart", answer.Apart()),
+			"set both clocks: timedatectl set-ntp true")
 	}
 	return cli.Passed("address", fmt.Sprintf("%s answers, svcd %s", url, health.Version))
 }

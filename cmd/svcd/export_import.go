@@ -22,7 +22,8 @@ const standardStream = "-"
 func newExport(s *settings) *cobra.Command {
 	var since string
 	cmd := &cobra.Command{
-		Use: "export FILE", Short: "Write an archive of the service, also while the service runs", Args: oneArg("FILE, or - for standard output"),
+		Use: "export FILE", Short: "Write an archive of the service, also while the service runs",
+		Args: oneArg("FILE, or - for standard output"),
 		Long: `Write an archive of the service: one state of the database, and every file of that
 state. svcd import reads it into any database and any file store. The service may run
 meanwhile.
@@ -33,7 +34,9 @@ increment since.
 
 The archive holds no master key, no sign-in link and no session of the account page.
 Without the master key nobody can read the files: keep a copy of the key elsewhere.`,
-		Example: "  svcd export /backup/sunday --data /var/lib/svcd\n  svcd export /backup/monday --since /backup/sunday --data /var/lib/svcd\n  svcd export - --data /var/lib/svcd",
+		Example: "  svcd export /backup/sunday --data /var/lib/svcd\n" +
+			"  svcd export /backup/monday --since /backup/sunday --data /var/lib/svcd\n" +
+			"  svcd export - --data /var/lib/svcd",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
 			var earlier io.Reader
 			if since != "" {
@@ -47,7 +50,8 @@ Without the master key nobody can read the files: keep a copy of the key elsewhe
 			return s.export(args[0], func(w io.Writer) (archive.Summary, error) { return svc.Export(ctx, w, earlier) })
 		}),
 	}
-	cmd.Flags().StringVar(&since, "since", "", "`FILE` is an earlier archive: write only what it and those before it lack")
+	cmd.Flags().StringVar(&since, "since", "", "`FILE` is an earlier archive: write only what it and those before it "+
+		"lack")
 	return cmd
 }
 
@@ -79,7 +83,8 @@ func (s *settings) export(path string, write func(io.Writer) (archive.Summary, e
 	}
 	s.warn(sum)
 	s.printSummary("exported", sum)
-	fmt.Fprintf(s.stdout, "written: %d bytes\nmaster key: not in the archive: keep a copy of %s elsewhere, without it nothing can be read\n", sum.Bytes, s.whereMasterKey())
+	fmt.Fprintf(s.stdout, "written: %d bytes\nmaster key: not in the archive: keep a copy of %s elsewhere, without "+
+		"it nothing can be read\n", sum.Bytes, s.whereMasterKey())
 	return nil
 }
 
@@ -92,13 +97,15 @@ func (s *settings) warn(sum archive.Summary) {
 
 // printSummary prints what an archive holds.
 func (s *settings) printSummary(what string, sum archive.Summary) {
-	fmt.Fprintf(s.stdout, "%s: the database with small files and %d ledger records, and %d larger files of %d bytes\nledger root: %s\n", what, sum.Records, sum.Blobs, sum.BlobBytes, sum.LedgerRoot)
+	fmt.Fprintf(s.stdout, "%s: the database with small files and %d ledger records, and %d larger files of %d bytes\n"+
+		"ledger root: %s\n", what, sum.Records, sum.Blobs, sum.BlobBytes, sum.LedgerRoot)
 }
 
 func newImport(s *settings) *cobra.Command {
 	var salvage bool
 	cmd := &cobra.Command{
-		Use: "import FILE [FILE…]", Short: "Fill an empty service from a full archive and its increments", Args: someArchives,
+		Use: "import FILE [FILE…]", Short: "Fill an empty service from a full archive and its increments",
+		Args: someArchives,
 		Long: `Fill an empty service from a full archive and its increments, in the order in which they
 were made, on any database and any file store. FILE may be - for standard input. Put the
 master key of the exported service into the data directory first. No process may
@@ -108,10 +115,12 @@ a kill run the command again: it starts over, or says that the import is complet
 Archives that are damaged or incomplete are refused, and the damage is named. With
 --salvage everything that is whole is restored, each file that is missing is listed,
 and the exit code is 6 if something was damaged.`,
-		Example: "  svcd import /backup/sunday /backup/monday --data /srv/svcd\n  svcd import /backup/sunday --data /srv/svcd --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
+		Example: "  svcd import /backup/sunday /backup/monday --data /srv/svcd\n" +
+			"  svcd import /backup/sunday --data /srv/svcd --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := os.Stat(filepath.Join(s.cfg.DataDir, vault.FileName)); err != nil { // a new one would not fit
-				return usage(fmt.Sprintf("put master.key of the exported service into %s first, mode 0600", s.cfg.DataDir), "the master key is missing: %w", err)
+				return usage(fmt.Sprintf("put master.key of the exported service into %s first, mode 0600", s.cfg.DataDir),
+					"the master key is missing: %w", err)
 			}
 			var archives []io.Reader
 			for _, name := range args {
@@ -126,10 +135,13 @@ and the exit code is 6 if something was damaged.`,
 				defer f.Close()
 				archives = append(archives, f)
 			}
-			return s.with(cmd.Context(), func(svc *service.Service) error { return s.load(cmd.Context(), svc, salvage, archives) })
+			return s.with(cmd.Context(), func(svc *service.Service) error {
+				return s.load(cmd.Context(), svc, salvage, archives)
+			})
 		},
 	}
-	cmd.Flags().BoolVar(&salvage, "salvage", false, "restore what is whole in damaged archives, and list the files that are missing")
+	cmd.Flags().BoolVar(&salvage, "salvage", false,
+		"restore what is whole in damaged archives, and list the files that are missing")
 	return cmd
 }
 
@@ -165,13 +177,15 @@ func (s *settings) load(ctx context.Context, svc *service.Service, salvage bool,
 		fmt.Fprintf(s.stdout, "damaged\t%s\n", damage)
 	}
 	s.printSummary("imported", sum)
-	fmt.Fprintln(s.stdout, "next: start it with svcd serve; members whose machine saw newer records refuse it until they run: svcfs accept-rollback, and mount again\n"+
+	fmt.Fprintln(s.stdout, "next: start it with svcd serve; members whose machine saw newer records refuse it until "+
+		"they run: svcfs accept-rollback, and mount again\n"+
 		"      an archive from before svcd rotate-log-key: svcfs forget URL")
 	if len(sum.Damage) > 0 && missing == 0 {
 		return refuse("make a full archive of the new service", "the archives are damaged, but no file is missing")
 	}
 	if missing > 0 {
-		return refuse("get their content from another copy of the archive, or from members, who save it again", "%d files are missing", missing)
+		return refuse("get their content from another copy of the archive, or from members, who save it again",
+			"%d files are missing", missing)
 	}
 	return nil
 }

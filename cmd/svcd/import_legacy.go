@@ -39,7 +39,8 @@ serve --gateway fetches the bytes at the first retrieval. svcd remembers the ver
 of the group's key for each file, so that revoking members loses no file.`,
 		Example: "  svcd import-legacy team report.pdf --data ./data\n" +
 			"  svcd import-legacy team QmT78z… --ciphertext --key-file old.key --data ./data\n" +
-			"  svcd import-legacy team --reference QmT78z… --file-hash 9f86d0… --name report.pdf --key-file old.key --data ./data",
+			"  svcd import-legacy team --reference QmT78z… --file-hash 9f86d0… --name report.pdf " +
+			"--data ./data",
 		Args: l.checkArgs,
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
 			return l.run(ctx, svc, args[0], args[1:])
@@ -47,9 +48,11 @@ of the group's key for each file, so that revoking members loses no file.`,
 	}
 	cmd.Flags().StringVar(&l.account, "account", "", "who counts as uploader (default: the group's owner)")
 	cmd.Flags().StringVar(&l.name, "name", "", "recorded name, for one file (default: that of the file)")
-	cmd.Flags().IntVar(&l.cidVersion, "cid-version", 1, "version of content ids that are made: 1 gives bafy…, 0 gives Qm…")
+	cmd.Flags().IntVar(&l.cidVersion, "cid-version", 1,
+		"version of content ids that are made: 1 gives bafy…, 0 gives Qm…")
 	cmd.Flags().BoolVar(&l.ciphertext, "ciphertext", false, "the files are sealed already")
-	cmd.Flags().StringVar(&l.keyFile, "key-file", "", "file with the group's old key, 32 bytes or base64 (default: the group's key here)")
+	cmd.Flags().StringVar(&l.keyFile, "key-file", "",
+		"file with the group's old key, 32 bytes or base64 (default: the group's key here)")
 	cmd.Flags().StringVar(&l.reference, "reference", "", "content id to record without its bytes")
 	cmd.Flags().StringVar(&l.fileHash, "file-hash", "", "SHA-256 of the plaintext behind --reference, in hex")
 	return cmd
@@ -98,7 +101,8 @@ func (l *legacyImport) run(ctx context.Context, svc *service.Service, group stri
 	return nil
 }
 
-func (l *legacyImport) importFile(ctx context.Context, svc *service.Service, file service.LegacyFile, base string, data []byte) (service.Imported, error) {
+func (l *legacyImport) importFile(ctx context.Context, svc *service.Service, file service.LegacyFile, base string,
+	data []byte) (service.Imported, error) {
 	if !l.ciphertext {
 		if file.Name == "" {
 			file.Name = base

@@ -24,16 +24,20 @@ type oidcSettings struct {
 
 func (o *oidcSettings) register(set *pflag.FlagSet) {
 	set.StringVar(&o.issuer, "oidc-issuer", "", "OpenID Connect provider whose users may sign in to the account page")
-	set.StringVar(&o.clientID, "oidc-client-id", "", "client id of this service at the provider; redirect address: PUBLIC_URL/account/oidc/callback")
-	set.StringVar(&o.secretFile, "oidc-client-secret-file", "", "file with the client secret, mode 0600, or a systemd credential (or "+envClientSecret+" in the environment)")
-	set.BoolVar(&o.create, "oidc-create", false, "make an account at the first sign-in, named by preferred_username if nobody ever had that name")
+	set.StringVar(&o.clientID, "oidc-client-id", "",
+		"client id of this service at the provider; redirect address: PUBLIC_URL/account/oidc/callback")
+	set.StringVar(&o.secretFile, "oidc-client-secret-file", "",
+		"file with the client secret, mode 0600, or a systemd credential (or "+envClientSecret+" in the environment)")
+	set.BoolVar(&o.create, "oidc-create", false, "make an account at the first sign-in, named by preferred_username "+
+		"if nobody ever had that name")
 }
 
 // config reads the client secret.
 func (o *oidcSettings) config() (service.OIDC, error) {
 	if o.issuer == "" {
 		if o.clientID != "" || o.secretFile != "" || o.create {
-			return service.OIDC{}, usage("give the provider's address: --oidc-issuer", "--oidc-… without --oidc-issuer")
+			return service.OIDC{}, usage("give the provider's address: --oidc-issuer",
+				"--oidc-… without --oidc-issuer")
 		}
 		return service.OIDC{}, nil
 	}
@@ -45,5 +49,6 @@ func (o *oidcSettings) config() (service.OIDC, error) {
 		}
 		secret = string(raw)
 	}
-	return service.OIDC{Issuer: o.issuer, ClientID: o.clientID, ClientSecret: service.NewSecret(strings.TrimSpace(secret)), Create: o.create}, nil
+	return service.OIDC{Issuer: o.issuer, ClientID: o.clientID,
+		ClientSecret: service.NewSecret(strings.TrimSpace(secret)), Create: o.create}, nil
 }

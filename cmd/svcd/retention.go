@@ -90,10 +90,12 @@ func (s *settings) listWaiting(ctx context.Context, svc *service.Service) error 
 		}
 	}
 	if waiting > 0 {
-		fmt.Fprintf(s.stdout, "waiting: %d; until then the owner of the group takes it back with: svcfs group keep GROUP\n", waiting)
+		fmt.Fprintf(s.stdout, "waiting: %d; until then the owner of the group takes it back with: svcfs group keep "+
+			"GROUP\n", waiting)
 	}
 	if removed := len(list) - waiting; removed > 0 {
-		fmt.Fprintf(s.stdout, "in the trash: %d; until then uploader and owner bring them back with: svcfs restore --trash GROUP NAME\n", removed)
+		fmt.Fprintf(s.stdout, "in the trash: %d; until then uploader and owner bring them back with: svcfs restore "+
+			"--trash GROUP NAME\n", removed)
 	}
 	return nil
 }

@@ -119,9 +119,11 @@ func rootOf(s *settings) *cobra.Command {
 	root := &cobra.Command{
 		Use: "svcd", Short: "Self-hosted service for encrypted group files",
 		SilenceUsage: true, SilenceErrors: true,
-		Long: "svcd stores encrypted files, keeps their keys, controls access by groups and records every action on a ledger.\n\n" +
+		Long: "svcd stores encrypted files, keeps their keys, controls access by groups and records every action on " +
+			"a ledger.\n\n" +
 			cli.ExitHelp(cli.ExitOK, cli.ExitNotFound, cli.ExitUsage, cli.ExitOther, cli.ExitInterrupted),
-		Example: "  svcd serve --data /var/lib/svcd\n  svcd account create alice --data /var/lib/svcd --balance 10 --api-key-file alice.key",
+		Example: "  svcd serve --data /var/lib/svcd\n  svcd account create alice --data /var/lib/svcd --balance 10 " +
+			"--api-key-file alice.key",
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := confine.Harden(); err != nil { // before a key is read
 				return err
@@ -134,9 +136,14 @@ func rootOf(s *settings) *cobra.Command {
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(cli.WrongFlag)
 	s.register(root.PersistentFlags())
-	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newWitness(s), newVerify(s), newChecksum(s), newRotateMasterKey(s), newRotateLogKey(s), newRotateTokenKey(s), newRotateUploadKey(s), newRetention(s), newImportLegacy(s),
+	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newWitness(s), newVerify(s), newChecksum(s),
+		newRotateMasterKey(s), newRotateLogKey(s), newRotateTokenKey(s), newRotateUploadKey(s), newRetention(s),
+		newImportLegacy(s),
 		newConfig(s), newExport(s), newImport(s), newDoctor(s), newWhere(s), newMan(),
-		cli.VersionCommand(root, func(version string) error { _, err := fmt.Fprintf(stdout, "svcd version %s\n", version); return err }))
+		cli.VersionCommand(root, func(version string) error {
+			_, err := fmt.Fprintf(stdout, "svcd version %s\n", version)
+			return err
+		}))
 	cli.OfferNoFiles(root, "DIR", "FILE")
 	return root
 }
@@ -163,7 +170,9 @@ func (s *settings) with(ctx context.Context, f func(*service.Service) error) err
 }
 
 // run is the code of a command that needs the opened service.
-func (s *settings) run(f func(ctx context.Context, svc *service.Service, args []string) error) func(*cobra.Command, []string) error {
+func (s *settings) run(
+	f func(ctx context.Context, svc *service.Service, args []string) error,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return s.with(cmd.Context(), func(svc *service.Service) error { return f(cmd.Context(), svc, args) })
 	}
@@ -174,7 +183,8 @@ func (s *settings) needData() error {
 		return s.unread
 	}
 	if s.cfg.DataDir == "" {
-		return usage("give --data DIR, set SVCD_DATA, or write data = \"DIR\" into the file that --config names", "no data directory")
+		return usage("give --data DIR, set SVCD_DATA, or write data = \"DIR\" into the file that --config names",
+			"no data directory")
 	}
 	return nil
 }

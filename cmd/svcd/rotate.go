@@ -30,7 +30,8 @@ command or from systemd, and then run the command with --finish.
 
 After an interruption run the command again.`,
 		Example: "  svcd rotate-master-key --data /var/lib/svcd\n" +
-			"  svcd rotate-master-key --data ./data --master-key-command 'pass show svcd' --new-master-key-file ./new.key\n" +
+			"  svcd rotate-master-key --data ./data --master-key-command 'pass show svcd' --new-master-key-file " +
+			"./new.key\n" +
 			"  svcd rotate-master-key --data ./data --finish",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if finish && cancel || newFile != "" && (finish || cancel) {
@@ -43,8 +44,10 @@ After an interruption run the command again.`,
 				}
 				r, err := rotate()
 				if r.Before != "" {
-					fmt.Fprintf(s.stdout, "master key: a new one is in %s: copy it to where you keep master keys\n", s.whereMasterKey())
-					fmt.Fprintf(s.stdout, "the one from before is in %s: archives from before need it; keep it with them and remove it here\n", r.Before)
+					fmt.Fprintf(s.stdout, "master key: a new one is in %s: copy it to where you keep master keys\n",
+						s.whereMasterKey())
+					fmt.Fprintf(s.stdout, "the one from before is in %s: archives from before need it; keep it with "+
+						"them and remove it here\n", r.Before)
 				}
 				if err != nil {
 					return err
@@ -54,9 +57,11 @@ After an interruption run the command again.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&newFile, "new-master-key-file", "", "file for the new master key, made if it is not there; for a master key that a command or systemd gives")
+	cmd.Flags().StringVar(&newFile, "new-master-key-file", "",
+		"file for the new master key, made if it is not there; for a master key that a command or systemd gives")
 	cmd.Flags().BoolVar(&finish, "finish", false, "remove what the master key from before opens")
-	cmd.Flags().BoolVar(&cancel, "cancel", false, "stay with the master key in use, for example because the new one was lost")
+	cmd.Flags().BoolVar(&cancel, "cancel", false, "stay with the master key in use, for example because the new one "+
+		"was lost")
 	return cmd
 }
 
@@ -70,7 +75,8 @@ func (s *settings) printRotation(r service.Rotation, newFile string) {
 		fmt.Fprintln(s.stdout, "finished: one master key opens the database")
 		return
 	}
-	fmt.Fprintf(s.stdout, "not finished: the master key from before still opens the database. Bring %s to wherever a process over this database reads its own, then run:\n"+
+	fmt.Fprintf(s.stdout, "not finished: the master key from before still opens the database. Bring %s to wherever a "+
+		"process over this database reads its own, then run:\n"+
 		"  svcd rotate-master-key --finish\n", cmp.Or(newFile, s.whereMasterKey()))
 }
 
@@ -84,7 +90,8 @@ func (s *settings) whereMasterKey() string {
 }
 
 // rotation is the code of a command that replaces keys, and prints the next step.
-func (s *settings) rotation(rotate func(*service.Service, context.Context) error, next string) func(*cobra.Command, []string) error {
+func (s *settings) rotation(rotate func(*service.Service, context.Context) error,
+	next string) func(*cobra.Command, []string) error {
 	return s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
 		if err := rotate(svc, ctx); err != nil {
 			return err
@@ -103,8 +110,10 @@ statement that both keys signed, and svcfs accepts the new key because of it. Ot
 programs that check the ledger need the new key: svcd audit shows it. A witness signs
 nothing until it has the new key.`,
 		Example: "  svcd rotate-log-key --data /var/lib/svcd",
-		RunE: s.rotation((*service.Service).RotateLogKey, "the log has a new key, and every svcd serve over this database signs with it from now on; svcd audit shows the key:\n"+
-			"give it to the witness, if there is one, and to everybody who gave the old one with --log-key"),
+		RunE: s.rotation((*service.Service).RotateLogKey,
+			"the log has a new key, and every svcd serve over this database signs with it from now on; svcd audit "+
+				"shows the key:\n"+
+				"give it to the witness, if there is one, and to everybody who gave the old one with --log-key"),
 	}
 }
 
@@ -120,7 +129,8 @@ Run this command after a theft of the master key, beside svcd rotate-master-key:
 the master key and a copy of the database a thief could make session tokens. For a
 database from before svcd stored these keys, the master key alone was enough.`,
 		Example: "  svcd rotate-token-key --data /var/lib/svcd",
-		RunE:    s.rotation((*service.Service).RotateTokenKeys, "session tokens have a new key: restart every svcd serve over this database, and every session ends"),
+		RunE: s.rotation((*service.Service).RotateTokenKeys,
+			"session tokens have a new key: restart every svcd serve over this database, and every session ends"),
 	}
 }
 
@@ -136,6 +146,7 @@ Run this command once a year, and after a theft of the master key, beside svcd
 rotate-master-key: with the master key and a copy of the database a thief could open the
 uploads that lie on the machines of clients.`,
 		Example: "  svcd rotate-upload-key --data /var/lib/svcd",
-		RunE:    s.rotation((*service.Service).RotateUploadKey, "clients seal file keys to a new key from now on; what they sealed before is taken for 90 days"),
+		RunE: s.rotation((*service.Service).RotateUploadKey,
+			"clients seal file keys to a new key from now on; what they sealed before is taken for 90 days"),
 	}
 }

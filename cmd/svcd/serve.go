@@ -25,7 +25,8 @@ func newServe(s *settings) *cobra.Command {
 		Use: "serve", Short: "Run the service", Args: noArgs,
 		Long: `Run the service. It prints "listening on URL" when it is ready. SIGTERM ends it
 after what is under way; SIGHUP has the certificate read again.`,
-		Example: "  svcd serve --data ./data\n  svcd serve --data /var/lib/svcd --listen 0.0.0.0:8000 --public-url https://files.example.org",
+		Example: "  svcd serve --data ./data\n  svcd serve --data /var/lib/svcd --listen 0.0.0.0:8000 --public-url " +
+			"https://files.example.org",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			stop, err := cli.StartProfile(profile)
 			if err != nil {
@@ -97,7 +98,8 @@ func inTheClear(publicURL string, listening net.Addr) error {
 		return nil
 	}
 	what := ""
-	if u, err := url.Parse(publicURL); err != nil || !strings.EqualFold(u.Hostname(), "localhost") && !net.ParseIP(u.Hostname()).IsLoopback() {
+	if u, err := url.Parse(publicURL); err != nil || !strings.EqualFold(u.Hostname(), "localhost") &&
+		!net.ParseIP(u.Hostname()).IsLoopback() {
 		what = publicURL
 	}
 	if tcp, ok := listening.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
@@ -106,7 +108,8 @@ func inTheClear(publicURL string, listening net.Addr) error {
 	if what == "" {
 		return nil
 	}
-	return usage("give --tls-cert and --tls-key, or let a proxy do TLS and give --public-url https://HOST; --insecure-http allows it on a network that you trust",
+	return usage("give --tls-cert and --tls-key, or let a proxy do TLS and give --public-url https://HOST; "+
+		"--insecure-http allows it on a network that you trust",
 		"%s is plain http that other machines reach: API keys would cross the network in the clear", what)
 }
 

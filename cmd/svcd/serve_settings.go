@@ -23,35 +23,58 @@ import (
 func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringVar(&s.listen, "listen", "127.0.0.1:8000", "address to listen on; port 0 takes a free one")
 	set.StringVar(&s.cfg.PublicURL, "public-url", "", "address clients use (default: the address listened on)")
-	set.Int64Var(&s.cfg.MaxFileBytes, "max-file-bytes", service.DefaultMaxFileBytes, "largest file accepted, in plaintext bytes")
-	set.Int64Var(&s.cfg.MaxWholeBytes, "max-whole-bytes", service.DefaultMaxWholeBytes, "largest file accepted in one piece, as older programs send it, in plaintext bytes; never more than --max-file-bytes")
-	set.Int64Var(&s.cfg.MaxOpenBytes, "max-open-bytes", 0, fmt.Sprintf("most bytes of the uploads an account has begun and not finished; above it 429; "+
-		"0 = %d GiB, or %d times --max-file-bytes if that is more", files.OpenBytes>>30, files.OpenFiles))
-	set.Int64Var(&s.cfg.MaxAccountBytes, "max-account-bytes", 0, fmt.Sprintf("most bytes of ciphertext kept for one account, versions and unfinished uploads included; above it 507; "+
-		"0 = 1/%d of the disk of --blobs, any number in a bucket; -1 = any number", files.QuotaShare))
-	set.Int64Var(&s.cfg.MaxGroupBytes, "max-group-bytes", 0, fmt.Sprintf("the same for one group; 0 = 1/%d of the disk of --blobs, any number in a bucket; -1 = any number", files.QuotaShare))
-	set.Int64Var(&s.cfg.ReserveBytes, "reserve-bytes", 0, fmt.Sprintf("bytes of the disks that uploads leave to reading, removing and administration; "+
-		"0 = %d GiB, or 1/%d of a smaller disk; -1 = nothing", space.MaxReserve>>30, space.ReserveShare))
+	set.Int64Var(&s.cfg.MaxFileBytes, "max-file-bytes", service.DefaultMaxFileBytes,
+		"largest file accepted, in plaintext bytes")
+	set.Int64Var(&s.cfg.MaxWholeBytes, "max-whole-bytes", service.DefaultMaxWholeBytes,
+		"largest file accepted in one piece, as older programs send it, in plaintext bytes; never more than "+
+			"--max-file-bytes")
+	set.Int64Var(&s.cfg.MaxOpenBytes, "max-open-bytes", 0,
+		fmt.Sprintf("most bytes of the uploads an account has begun and not finished; above it 429; "+
+			"0 = %d GiB, or %d times --max-file-bytes if that is more", files.OpenBytes>>30, files.OpenFiles))
+	set.Int64Var(&s.cfg.MaxAccountBytes, "max-account-bytes", 0,
+		fmt.Sprintf("most bytes of ciphertext kept for one account, versions and unfinished uploads included; above "+
+			"it 507; "+
+			"0 = 1/%d of the disk of --blobs, any number in a bucket; -1 = any number", files.QuotaShare))
+	set.Int64Var(&s.cfg.MaxGroupBytes, "max-group-bytes", 0,
+		fmt.Sprintf("the same for one group; 0 = 1/%d of the disk of --blobs, "+
+			"any number in a bucket; -1 = any number", files.QuotaShare))
+	set.Int64Var(&s.cfg.ReserveBytes, "reserve-bytes", 0,
+		fmt.Sprintf("bytes of the disks that uploads leave to reading, removing and administration; "+
+			"0 = %d GiB, or 1/%d of a smaller disk; -1 = nothing", space.MaxReserve>>30, space.ReserveShare))
 	set.StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy.CONTRACT/fastfs.CONTRACT/…, "+
 		"which clients as old as SDK 1.0.3 accept, or plain without bafy.")
-	set.StringVar(&s.cfg.Gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy references, see svcd import-legacy --reference")
-	set.DurationVar(&s.cfg.TokenLifetime, "token-lifetime", service.DefaultTokenLifetime, "how long a session token is good, at most 24h")
-	set.StringToStringVar(&s.fees, "fees", nil, "prices in tokens by action, for example upload=0.039,retrieve=0.013; [fees] in the file")
+	set.StringVar(&s.cfg.Gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy "+
+		"references, see svcd import-legacy --reference")
+	set.DurationVar(&s.cfg.TokenLifetime, "token-lifetime", service.DefaultTokenLifetime,
+		"how long a session token is good, at most 24h")
+	set.StringToStringVar(&s.fees, "fees", nil, "prices in tokens by action, for example "+
+		"upload=0.039,retrieve=0.013; [fees] in the file")
 	set.StringVar(&s.logLevel, "log-level", "warn", "debug, info (every request), warn (and sign-ins), or error")
 	set.StringVar(&s.logFormat, "log-format", "text", "text or json")
-	set.StringVar(&s.metricsListen, "metrics-listen", "", "address for Prometheus on /metrics, for example 127.0.0.1:9000 (default: none)")
+	set.StringVar(&s.metricsListen, "metrics-listen", "",
+		"address for Prometheus on /metrics, for example 127.0.0.1:9000 (default: none)")
 	set.StringVar(&s.cfg.TLSCert, "tls-cert", "", "certificate chain (PEM); read again when it changes or on SIGHUP")
 	set.StringVar(&s.cfg.TLSKey, "tls-key", "", "private key of the certificate (PEM), mode 0600")
-	set.StringSliceVar(&s.trustedProxies, "trusted-proxy", nil, "networks (CIDR) whose X-Forwarded-For is believed, for rate limits and logs")
-	set.IntVar(&s.cfg.MaxConnections, "max-connections", service.DefaultMaxConnections, "connections open at once; above it idle ones are closed")
-	set.IntVar(&s.cfg.MaxPerAddress, "max-connections-per-address", 0, "of them, from one address that is no trusted proxy; 0 = an eighth of --max-connections")
-	set.Int64Var(&s.cfg.Memory, "memory", 0, "most bytes of memory for bodies and answers of requests under way; 0 = a quarter of the machine's memory")
-	set.IntVar(&s.cfg.RequestRate, "request-rate", service.DefaultRequestRate, "requests of one account per second, with bursts of twice as many; above it 429; -1 = no limit")
-	set.IntVar(&s.cfg.FreeChanges, "free-changes", service.DefaultFreeChanges, "changes without a price (renames, attributes, folders, join windows, roles, retention) of one account per day, UTC; "+
-		"above it 429; -1 = any number")
-	set.StringVar(&s.cfg.Witness, "witness", "", "address of a witness (c2sp.org/tlog-witness) that must sign every checkpoint of the ledger before svcd publishes it, see svcd witness")
-	set.StringVar(&s.cfg.WitnessKey, "witness-key", "", "verifier key of that witness, which svcd witness prints: NAME+HASH+KEY")
-	set.DurationVar(&s.cfg.ClientTimeout, "client-timeout", service.DefaultClientTimeout, "how long a client may stall within a request or answer")
+	set.StringSliceVar(&s.trustedProxies, "trusted-proxy", nil,
+		"networks (CIDR) whose X-Forwarded-For is believed, for rate limits and logs")
+	set.IntVar(&s.cfg.MaxConnections, "max-connections", service.DefaultMaxConnections,
+		"connections open at once; above it idle ones are closed")
+	set.IntVar(&s.cfg.MaxPerAddress, "max-connections-per-address", 0,
+		"of them, from one address that is no trusted proxy; 0 = an eighth of --max-connections")
+	set.Int64Var(&s.cfg.Memory, "memory", 0, "most bytes of memory for bodies and answers of requests under way; 0 = "+
+		"a quarter of the machine's memory")
+	set.IntVar(&s.cfg.RequestRate, "request-rate", service.DefaultRequestRate,
+		"requests of one account per second, with bursts of twice as many; above it 429; -1 = no limit")
+	set.IntVar(&s.cfg.FreeChanges, "free-changes", service.DefaultFreeChanges,
+		"changes without a price (renames, attributes, folders, join windows, roles, retention) of one account per "+
+			"day, UTC; "+
+			"above it 429; -1 = any number")
+	set.StringVar(&s.cfg.Witness, "witness", "", "address of a witness (c2sp.org/tlog-witness) that must sign every "+
+		"checkpoint of the ledger before svcd publishes it, see svcd witness")
+	set.StringVar(&s.cfg.WitnessKey, "witness-key", "",
+		"verifier key of that witness, which svcd witness prints: NAME+HASH+KEY")
+	set.DurationVar(&s.cfg.ClientTimeout, "client-timeout", service.DefaultClientTimeout,
+		"how long a client may stall within a request or answer")
 	s.registerDelay(set)
 	s.oidc.register(set)
 }
@@ -59,8 +82,9 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 // registerDelay adds the delay of destruction, which is one of the service and of each
 // command that destroys.
 func (s *settings) registerDelay(set *pflag.FlagSet) {
-	set.DurationVar(&s.cfg.DestructionDelay, "destruction-delay", service.DefaultDestructionDelay, "delay before a change destroys many files, in which the owner of the group can cancel the change; "+
-		"0 = no delay")
+	set.DurationVar(&s.cfg.DestructionDelay, "destruction-delay", service.DefaultDestructionDelay,
+		"delay before a change destroys many files, in which the owner of the group can cancel the change; "+
+			"0 = no delay")
 }
 
 // serviceConfig checks the settings of a running service.
@@ -105,17 +129,20 @@ func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	case s.cfg.DestructionDelay < 0:
 		return cfg, usage("want 0 or more", "--destruction-delay %s", s.cfg.DestructionDelay)
 	case s.cfg.MaxFileBytes <= 0 || s.cfg.MaxWholeBytes <= 0 || s.cfg.MaxConnections <= 0 || s.cfg.ClientTimeout <= 0:
-		return cfg, usage("give each a number above 0", "--max-file-bytes, --max-whole-bytes, --max-connections and --client-timeout must be above 0")
+		return cfg, usage("give each a number above 0",
+			"--max-file-bytes, --max-whole-bytes, --max-connections and --client-timeout must be above 0")
 	}
 	if s.cfg.MaxPerAddress < 0 || s.cfg.MaxPerAddress > s.cfg.MaxConnections {
-		return cfg, usage(fmt.Sprintf("want 0, or at most --max-connections: %d", s.cfg.MaxConnections), "--max-connections-per-address %d", s.cfg.MaxPerAddress)
+		return cfg, usage(fmt.Sprintf("want 0, or at most --max-connections: %d", s.cfg.MaxConnections),
+			"--max-connections-per-address %d", s.cfg.MaxPerAddress)
 	}
 	if s.cfg.Memory < 0 || s.cfg.Memory > 0 && s.cfg.Memory < service.MinMemory {
 		return cfg, usage(fmt.Sprintf("want 0, or at least %d bytes", service.MinMemory), "--memory %d", s.cfg.Memory)
 	}
 	largest := (format.Layout{Size: s.cfg.MaxFileBytes, BlockBytes: format.MinBlockBytes}).SealedBytes()
 	if s.cfg.MaxOpenBytes < 0 || s.cfg.MaxOpenBytes > 0 && s.cfg.MaxOpenBytes < largest {
-		return cfg, usage(fmt.Sprintf("want 0, or at least one file of --max-file-bytes, encrypted: %d", largest), "--max-open-bytes %d", s.cfg.MaxOpenBytes)
+		return cfg, usage(fmt.Sprintf("want 0, or at least one file of --max-file-bytes, encrypted: %d", largest),
+			"--max-open-bytes %d", s.cfg.MaxOpenBytes)
 	}
 	return cfg, s.checkPublicURL()
 }
@@ -125,7 +152,8 @@ func (s *settings) checkPublicURL() error {
 		return nil
 	}
 	u, err := url.Parse(s.cfg.PublicURL)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" ||
+		u.Fragment != "" || u.User != nil {
 		return usage("want http://HOST or https://HOST", "--public-url is no address")
 	}
 	return nil
@@ -136,7 +164,8 @@ func (s *settings) feeTable() (ledger.Fees, error) {
 	known := ledger.Actions()
 	for action, tokens := range s.fees {
 		if !slices.Contains(known, action) {
-			return nil, usage(fmt.Sprintf("did you mean %q?", cli.Nearest(action, known)), "fees: unknown action %q", action)
+			return nil, usage(fmt.Sprintf("did you mean %q?", cli.Nearest(action, known)), "fees: unknown action %q",
+				action)
 		}
 		amount, err := wire.ParseTokens(strings.TrimSpace(tokens))
 		if err != nil {

@@ -91,16 +91,23 @@ func envName(flag string) string {
 
 // register adds the settings that every command has.
 func (s *settings) register(set *pflag.FlagSet) {
-	set.StringVar(&s.file, "config", "", "configuration file (TOML; default without --data: /etc/svcd/svcd.toml, where it exists); every setting has also an environment variable, SVCD_DATA for --data")
+	set.StringVar(&s.file, "config", "", "configuration file (TOML; default without --data: /etc/svcd/svcd.toml, "+
+		"where it exists); every setting has also an environment variable, SVCD_DATA for --data")
 	set.StringVar(&s.cfg.DataDir, "data", "", "data directory (default: /var/lib/svcd, where it exists)")
-	set.StringVar(&s.keyFrom, "master-key-command", "", "command that prints the master key, 32 bytes or base64 of them, run by /bin/sh "+
-		"(default: the systemd credential "+vault.FileName+" if there is one, else "+vault.FileName+" in the data directory, made at the first start)")
+	set.StringVar(&s.keyFrom, "master-key-command", "",
+		"command that prints the master key, 32 bytes or base64 of them, run by /bin/sh "+
+			"(default: the systemd credential "+vault.FileName+" if there is one, "+
+			"else "+vault.FileName+" in the data directory, made at the first start)")
 	set.StringVar(&s.cfg.Database, "db", "", "PostgreSQL database, postgres://USER@HOST/DATABASE; "+
 		"the password in PGPASSWORD or a PGPASSFILE (default: SQLite in the data directory)")
-	set.StringVar(&s.cfg.Blobs, "blobs", "", "where ciphertext is kept: a directory, or s3://BUCKET[/PREFIX]?endpoint=URL&region=NAME&path-style=true; "+
-		"credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_SHARED_CREDENTIALS_FILE (default: blobs in the data directory)")
-	set.BoolVar(&s.insecure, "insecure-http", false, "allow plain http, and connections to PostgreSQL and S3 without TLS, beyond this machine")
-	set.StringVar(&s.cfg.ContractID, "contract", service.DefaultContractID, "ledger contract id; account NAME is NAME.CONTRACT")
+	set.StringVar(&s.cfg.Blobs, "blobs", "", "where ciphertext is kept: a directory, or "+
+		"s3://BUCKET[/PREFIX]?endpoint=URL&region=NAME&path-style=true; "+
+		"credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_SHARED_CREDENTIALS_FILE (default: blobs "+
+		"in the data directory)")
+	set.BoolVar(&s.insecure, "insecure-http", false,
+		"allow plain http, and connections to PostgreSQL and S3 without TLS, beyond this machine")
+	set.StringVar(&s.cfg.ContractID, "contract", service.DefaultContractID,
+		"ledger contract id; account NAME is NAME.CONTRACT")
 }
 
 // settingNames lists the settings in the order in which they are shown.
@@ -212,7 +219,8 @@ func redactURL(text string) string {
 	}
 	query := u.Query()
 	for name := range query {
-		if hidden := strings.ToLower(name); strings.Contains(hidden, "password") || strings.Contains(hidden, "secret") || strings.Contains(hidden, "key") {
+		if hidden := strings.ToLower(name); strings.Contains(hidden, "password") ||
+			strings.Contains(hidden, "secret") || strings.Contains(hidden, "key") {
 			query.Set(name, "redacted")
 			u.RawQuery = query.Encode()
 		}
@@ -222,7 +230,8 @@ func redactURL(text string) string {
 
 // needTLS refuses stores on other machines that are reached without TLS.
 func (s *settings) needTLS() error {
-	if err := errors.Join(store.CheckEncrypted(s.cfg.Database), blob.CheckEncrypted(s.cfg.Blobs)); err != nil && !s.insecure {
+	if err := errors.Join(store.CheckEncrypted(s.cfg.Database), blob.CheckEncrypted(s.cfg.Blobs)); err != nil &&
+		!s.insecure {
 		return usage("use TLS; --insecure-http allows it on a network that you trust", "%w", err)
 	}
 	return nil

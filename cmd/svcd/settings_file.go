@@ -21,7 +21,8 @@ func (s *settings) readFile() (map[string]string, error) {
 	if err == nil || cli.FailureOf(err) != nil {
 		return values, err
 	}
-	return nil, usage(cmp.Or(ownfile.MendOf(err), "run it as the user of the service, such as sudo -u svcd svcd …, or name another file with --config"), "read configuration: %w", err)
+	return nil, usage(cmp.Or(ownfile.MendOf(err), "run it as the user of the service, such as sudo -u svcd svcd …, "+
+		"or name another file with --config"), "read configuration: %w", err)
 }
 
 func (s *settings) parse(text []byte) (map[string]string, error) {
@@ -38,7 +39,8 @@ func (s *settings) parse(text []byte) (map[string]string, error) {
 	values := make(map[string]string)
 	for name, v := range tree {
 		if name == "config" || !slices.Contains(known, name) {
-			return nil, usage(fmt.Sprintf("did you mean %q? All are: %s", cli.Nearest(name, known), strings.Join(known[1:], " ")), "%s: unknown setting %q", s.file, name)
+			return nil, usage(fmt.Sprintf("did you mean %q? All are: %s", cli.Nearest(name, known),
+				strings.Join(known[1:], " ")), "%s: unknown setting %q", s.file, name)
 		}
 		var err error
 		if values[name], err = flat(v); err != nil {

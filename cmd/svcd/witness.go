@@ -17,7 +17,8 @@ func newWitness(s *settings) *cobra.Command {
 	var listen, name string
 	var logs, proxies []string
 	cmd := &cobra.Command{
-		Use: "witness", Short: "Run a witness of other services' ledgers", Args: noArgs, Annotations: map[string]string{ofItsOwn: "true"},
+		Use: "witness", Short: "Run a witness of other services' ledgers", Args: noArgs,
+		Annotations: map[string]string{ofItsOwn: "true"},
 		Long: `Run a witness (c2sp.org/tlog-witness) for the ledgers of other services. The witness
 signs a checkpoint of a ledger only if the checkpoint continues the last one that the
 witness signed. A service with a witness (svcd serve --witness) cannot show different
@@ -26,7 +27,9 @@ witness where the operator of the service has no access.
 
 The witness prints its key, and "listening on URL" when it is ready. --data holds the
 key and the newest checkpoint of each ledger: if --data is lost, a new witness begins.`,
-		Example: "  svcd witness --data /var/lib/svcd-witness --log files.example.org/svc.testnet+93defd88+AfyI7vdOx2wUxaT2pHZ5IJxg3Sxlvjd3HS8vrHR7AA88 --name witness.example.net",
+		Example: "  svcd witness --data /var/lib/svcd-witness --log " +
+			"files.example.org/svc.testnet+93defd88+AfyI7vdOx2wUxaT2pHZ5IJxg3Sxlvjd3HS8vrHR7AA88 --name " +
+			"witness.example.net",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.needData(); err != nil {
 				return err
@@ -45,11 +48,14 @@ key and the newest checkpoint of each ledger: if --data is lost, a new witness b
 			return s.serveWitness(cmd.Context(), w.Server(trusted), w.Key(), listen)
 		},
 	}
-	cmd.Flags().StringVar(&s.cfg.DataDir, "data", "", "folder with the key of the witness and the newest checkpoint of each ledger")
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8001", "address to listen on; port 0 takes a free one. A proxy does TLS where it is needed: nothing secret passes")
+	cmd.Flags().StringVar(&s.cfg.DataDir, "data", "",
+		"folder with the key of the witness and the newest checkpoint of each ledger")
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8001",
+		"address to listen on; port 0 takes a free one. A proxy does TLS where it is needed: nothing secret passes")
 	cmd.Flags().StringVar(&name, "name", "svcd-witness", "name of the witness in its key, such as witness.example.net")
 	cmd.Flags().StringArrayVar(&logs, "log", nil, "verifier key of a log to witness; may be given several times")
-	cmd.Flags().StringSliceVar(&proxies, "trusted-proxy", nil, "networks (CIDR) whose X-Forwarded-For is believed, for the limits of each address")
+	cmd.Flags().StringSliceVar(&proxies, "trusted-proxy", nil,
+		"networks (CIDR) whose X-Forwarded-For is believed, for the limits of each address")
 	return cmd
 }
 

@@ -34,7 +34,8 @@ not accept the history: mount again.`,
 			if a.asJSON {
 				return a.printJSON(map[string]any{"service": address})
 			}
-			a.ui.printf("forgot the history that %s had shown: the next command trusts the one that it shows then; its key stays pinned (svcfs forget %s forgets that too)\n",
+			a.ui.printf("forgot the history that %s had shown: the next command trusts the one that it shows then; "+
+				"its key stays pinned (svcfs forget %s forgets that too)\n",
 				escapeText(address), escapeText(address))
 			return nil
 		}),

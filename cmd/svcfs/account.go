@@ -44,7 +44,8 @@ func (a *app) whoami(ctx context.Context, c *sdk.Client, key keySource) error {
 	if a.asJSON {
 		return a.printJSON(map[string]any{
 			"account_id": status.Account, "balance": balance.Tokens(), "groups": len(groups), "network": info.Network,
-			"api_key_from": key.String(), "contract_id": info.ContractID, "mcp_url": info.MCPURL, "auth_url": info.AuthURL, "rpc_url": info.RPCURL,
+			"api_key_from": key.String(), "contract_id": info.ContractID, "mcp_url": info.MCPURL,
+			"auth_url": info.AuthURL, "rpc_url": info.RPCURL,
 		})
 	}
 	a.printPairs([][2]string{
@@ -87,13 +88,15 @@ func (a *app) balanceCommand() *cobra.Command {
 
 func (a *app) feeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "fee ACTION",
-		Short:   "Show what an action costs in tokens; needs no key",
-		Long:    "Show what an action costs in tokens. The actions:\n" + strings.Join(pricedActions(), " ") + "\nand whatever else the service knows.",
+		Use:   "fee ACTION",
+		Short: "Show what an action costs in tokens; needs no key",
+		Long: "Show what an action costs in tokens. The actions:\n" + strings.Join(pricedActions(), " ") +
+			"\nand whatever else the service knows.",
 		Example: "  svcfs fee upload\n  svcfs fee register_group",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage(`name one of: `+strings.Join(slices.Sorted(slices.Values(pricedActions())), " "), "svcfs fee wants one ACTION")
+				return usage(`name one of: `+strings.Join(slices.Sorted(slices.Values(pricedActions())), " "),
+					"svcfs fee wants one ACTION")
 			}
 			return exactly(1, "one ACTION")(cmd, args)
 		},
@@ -121,8 +124,10 @@ func (a *app) feeCommand() *cobra.Command {
 func pricedActions() []string {
 	return []string{"upload", "retrieve", "register_group", "add_group_member", "revoke_group_member", "join_group",
 		"record_transaction", "claim_token", "open_hackathon_join", "close_hackathon_join", "set_group_retention",
-		"get_owned_groups", "get_member_groups", "get_group_members", "get_transactions_for_group", "tombstone_transaction", "rename_file",
-		"set_member_role", "pend_destruction", "keep_files", "remove_file", "restore_file", "set_group_trash", "set_attributes", "set_group_versions",
+		"get_owned_groups", "get_member_groups", "get_group_members", "get_transactions_for_group",
+		"tombstone_transaction", "rename_file",
+		"set_member_role", "pend_destruction", "keep_files", "remove_file", "restore_file", "set_group_trash",
+		"set_attributes", "set_group_versions",
 		"set_group_format", "offer_group", "accept_group", "delete_group"}
 }
 

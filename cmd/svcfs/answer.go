@@ -35,7 +35,8 @@ type answerFunc func(ctx context.Context, path string) (desktop.Message, error)
 func (a *app) offerNotify(cmd *cobra.Command, answer answerFunc) *cobra.Command {
 	var notify bool
 	cmd.Flags().BoolVar(&notify, "notify", false,
-		"answer about PATH in a mount, or its file:// address, as a notification of the desktop; for menus of file managers")
+		"answer about PATH in a mount, or its file:// address, as a notification of the desktop; for menus of file "+
+			"managers")
 	checkArgs, run := cmd.Args, cmd.RunE
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if notify {
@@ -64,7 +65,8 @@ func (a *app) tell(ctx context.Context, place string, answer answerFunc) error {
 	m, err := answerInTime(ctx, path, answer)
 	m.Kind = desktop.Answer
 	if err != nil {
-		m.Title, m.Body = "svcfs cannot tell", desktop.Sentence(err.Error())+"\n"+desktop.Sentence(cli.HintText(a.hints.of(err)))
+		m.Title = "svcfs cannot tell"
+		m.Body = desktop.Sentence(err.Error()) + "\n" + desktop.Sentence(cli.HintText(a.hints.of(err)))
 	}
 	a.showMessage(m)
 	switch {
@@ -151,7 +153,8 @@ func answerVersions(_ context.Context, path string) (m desktop.Message, err erro
 	}
 	lines := []string{desktop.Quote(path)}
 	for _, v := range versions[max(len(versions)-shownVersions, 0):] {
-		lines = append(lines, desktop.Sentence(fmt.Sprintf("%d: %s, %s, %s", v.Version, timeText(timeOf(v.Time)), roughSize(v.Size), v.Uploader)))
+		lines = append(lines, desktop.Sentence(fmt.Sprintf("%d: %s, %s, %s", v.Version, timeText(timeOf(v.Time)),
+			roughSize(v.Size), v.Uploader)))
 	}
 	lines = append(lines, desktop.Sentence("Bring one back: svcfs restore --version N "+shellWord(path)))
 	return desktop.Message{Title: plural(len(versions), "version"), Body: strings.Join(lines, "\n")}, nil
@@ -188,7 +191,8 @@ func (a *app) answerReference(ctx context.Context, path string) (m desktop.Messa
 	text := make([]byte, maxReference)
 	n, err := unix.Lgetxattr(path, "user.svcfs.ref", text)
 	if errors.Is(err, unix.ENODATA) {
-		return m, refuse(exitNotFound, "ask again once the file is uploaded; a folder has no reference", fmt.Errorf("no version of %s is recorded", path))
+		return m, refuse(exitNotFound, "ask again once the file is uploaded; a folder has no reference",
+			fmt.Errorf("no version of %s is recorded", path))
 	}
 	if err != nil {
 		return m, mountRefused(err, path)

@@ -36,7 +36,8 @@ func (a *app) resolveKey(ctx context.Context, s *settings) error {
 	}
 	key, from, err := apikey.First(ctx, stored...)
 	if errors.Is(err, apikey.ErrNone) {
-		return refuse(exitAuth, "set "+envKey+", or use --api-key-file FILE or --api-key-command COMMAND, or store it with: svcfs login", errors.New("no API key was given"))
+		return refuse(exitAuth, "set "+envKey+", or use --api-key-file FILE or --api-key-command COMMAND, or store "+
+			"it with: svcfs login", errors.New("no API key was given"))
 	}
 	s.config.APIKey, s.key = key, keySource{kind: from, via: "svcfs login"}
 	return err

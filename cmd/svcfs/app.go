@@ -78,7 +78,9 @@ func (a *app) simple(run commandFunc) func(*cobra.Command, []string) error {
 func interruption(hint string) error { return refuse(exitInterrupted, hint, errors.New("interrupted")) }
 
 // withClient is a simple command that talks to the service.
-func (a *app) withClient(run func(ctx context.Context, c *sdk.Client, args []string) error) func(*cobra.Command, []string) error {
+func (a *app) withClient(
+	run func(ctx context.Context, c *sdk.Client, args []string) error,
+) func(*cobra.Command, []string) error {
 	return a.simple(func(ctx context.Context, args []string) error {
 		c, _, err := a.client(ctx)
 		if err != nil {
@@ -89,7 +91,9 @@ func (a *app) withClient(run func(ctx context.Context, c *sdk.Client, args []str
 }
 
 // withGroup is withClient for a command whose first argument is a group.
-func (a *app) withGroup(run func(ctx context.Context, g sdk.Group, args []string) error) func(*cobra.Command, []string) error {
+func (a *app) withGroup(
+	run func(ctx context.Context, g sdk.Group, args []string) error,
+) func(*cobra.Command, []string) error {
 	return a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
 		return run(ctx, c.Group(sdk.GroupID(args[0])), args)
 	})
@@ -102,7 +106,8 @@ func (a *app) closeClient(c *sdk.Client) error {
 	if err == nil || errors.Is(err, sdk.ErrCorrupt) {
 		return err
 	}
-	a.ui.notice("%v; make the folder writable, or set XDG_STATE_HOME: else the next command trusts the service anew", err)
+	a.ui.notice("%v; make the folder writable, or set XDG_STATE_HOME: else the next command trusts the service anew",
+		err)
 	return nil
 }
 
@@ -156,7 +161,8 @@ func (a *app) accountSettings() (settings, error) {
 }
 
 func noAccount() error {
-	return refuse(exitAuth, "set "+envAccount+" or use --account ID; 'svcfs demo' needs no account", errors.New("no account was given"))
+	return refuse(exitAuth, "set "+envAccount+" or use --account ID; 'svcfs demo' needs no account",
+		errors.New("no account was given"))
 }
 
 // anybody asks the free views of the ledger when no account was given.
@@ -164,7 +170,9 @@ const anybody sdk.AccountID = "anybody"
 
 // withoutKey is a simple command that only asks free views of the ledger, which
 // need no key and no account.
-func (a *app) withoutKey(run func(ctx context.Context, c *sdk.Client, args []string) error) func(*cobra.Command, []string) error {
+func (a *app) withoutKey(
+	run func(ctx context.Context, c *sdk.Client, args []string) error,
+) func(*cobra.Command, []string) error {
 	return a.simple(func(ctx context.Context, args []string) error {
 		s, err := a.loadSettings()
 		if err != nil {

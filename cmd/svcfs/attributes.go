@@ -58,7 +58,8 @@ func mayEqual(e *sdk.Entry, size int64) bool { return e.Size == sdk.SizeUnknown 
 // looksEqual compares a local file with e where the hash of e is not known: by size and by
 // the time that was recorded.
 func looksEqual(e *sdk.Entry, size int64, modified time.Time) bool {
-	return e.Hash == (sdk.Digest{}) && e.Size == size && e.Attributes != nil && !e.Attributes.ModTime.IsZero() && e.Attributes.ModTime.Equal(modified)
+	return e.Hash == (sdk.Digest{}) && e.Size == size && e.Attributes != nil && !e.Attributes.ModTime.IsZero() &&
+		e.Attributes.ModTime.Equal(modified)
 }
 
 // bringUpToDate records the time and the execute bit of a local file with its newest

@@ -18,7 +18,8 @@ type completion = func(cmd *cobra.Command, args []string, toComplete string) ([]
 
 // ask collects candidates from the service. Every failure gives none, silently:
 // a shell in the middle of a line has no place for messages.
-func (a *app) ask(cmd *cobra.Command, prefix string, from func(ctx context.Context, c *sdk.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+func (a *app) ask(cmd *cobra.Command, prefix string,
+	from func(ctx context.Context, c *sdk.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	silent := newApp(strings.NewReader(""), io.Discard, io.Discard, a.env)
 	silent.flags = a.flags
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeLimit)
@@ -74,7 +75,8 @@ func (a *app) completeName(cmd *cobra.Command, args []string, toComplete string)
 }
 
 // completeRemoved offers names in the trash of the group that is the first argument.
-func (a *app) completeRemoved(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeRemoved(cmd *cobra.Command, args []string,
+	toComplete string) ([]string, cobra.ShellCompDirective) {
 	return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
 		entries, err := allEntries(ctx, c.Group(sdk.GroupID(args[0])))
 		_, paths := trashListingOf(entries).current()
@@ -83,7 +85,8 @@ func (a *app) completeRemoved(cmd *cobra.Command, args []string, toComplete stri
 }
 
 // completeMember offers, as the second argument, members of the group that is the first.
-func (a *app) completeMember(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeMember(cmd *cobra.Command, args []string,
+	toComplete string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

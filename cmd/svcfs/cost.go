@@ -94,10 +94,12 @@ func (a *app) cost(ctx context.Context, paths []string) error {
 	if a.asJSON {
 		return a.printJSON(sum)
 	}
-	a.printPairs([2]string{"files", itoa(sum.Files)}, [2]string{"size", sizeWords(sum.Bytes)}, [2]string{"free", itoa(sum.Free)},
+	a.printPairs([2]string{"files", itoa(sum.Files)}, [2]string{"size", sizeWords(sum.Bytes)},
+		[2]string{"free", itoa(sum.Free)},
 		[2]string{"charged", itoa(sum.Charged)}, [2]string{"tokens", sum.Tokens})
 	if sum.Looks != "" {
-		a.ui.notice("a look at what others changed there costs %s tokens; svcfs status tells how many were made", sum.Looks)
+		a.ui.notice("a look at what others changed there costs %s tokens; svcfs status tells how many were made",
+			sum.Looks)
 	}
 	if sum.Unknown > 0 {
 		a.ui.notice("the service does not tell its prices: %s more would be charged", plural(sum.Unknown, "file"))
@@ -148,7 +150,8 @@ func (c *costDoc) add(path string, total *sdk.Amount) error {
 func addPrice(total, price sdk.Amount) (sdk.Amount, error) {
 	sum, ok := total.Add(price)
 	if !ok {
-		return total, refuse(exitOther, "ask about fewer files at a time", errors.New("the sum of the prices is beyond what can be counted"))
+		return total, refuse(exitOther, "ask about fewer files at a time",
+			errors.New("the sum of the prices is beyond what can be counted"))
 	}
 	return sum, nil
 }

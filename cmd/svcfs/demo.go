@@ -66,13 +66,15 @@ every file was equal.`,
 			defer func() { err = errors.Join(err, d.cleanup()) }()
 			err = d.run(ctx, from)
 			if err != nil && ctx.Err() != nil {
-				return refuse(exitInterrupted, "run it again with: svcfs demo", errors.New("interrupted; everything was unmounted"))
+				return refuse(exitInterrupted, "run it again with: svcfs demo",
+					errors.New("interrupted; everything was unmounted"))
 			}
 			return err
 		},
 	}
 	cmd.Flags().BoolVar(&d.once, "once", false, "unmount, remove the data and end after the comparison")
-	cmd.Flags().StringVar(&from, "from", "", "also put every file of this folder in, below from/ (environment: DEMO_FROM)")
+	cmd.Flags().StringVar(&from, "from", "", "also put every file of this folder in, below from/ (environment: "+
+		"DEMO_FROM)")
 	cmd.ValidArgsFunction = completeDirs
 	return cmd
 }
@@ -268,7 +270,8 @@ func (d *demo) exchange(ctx context.Context, files []demoFile) (err error) {
 		}
 		total += size
 	}
-	d.say("written    %s, %d bytes, as alice in %.1f s\n", plural(len(files), "file"), total, time.Since(began).Seconds())
+	d.say("written    %s, %d bytes, as alice in %.1f s\n", plural(len(files), "file"), total,
+		time.Since(began).Seconds())
 	began = time.Now()
 	for i, f := range files {
 		d.ui.progress("bob reads %d of %d: %s", i+1, len(files), f.to)
@@ -276,7 +279,8 @@ func (d *demo) exchange(ctx context.Context, files []demoFile) (err error) {
 			return err
 		}
 	}
-	d.say("read back  %s as bob in %.1f s, every SHA-256 equal\n", plural(len(files), "file"), time.Since(began).Seconds())
+	d.say("read back  %s as bob in %.1f s, every SHA-256 equal\n", plural(len(files), "file"),
+		time.Since(began).Seconds())
 	return d.show(ctx, demoResult{
 		URL: d.url, Data: d.dir, Accounts: []sdk.AccountID{d.alice.account, d.bob.account}, Group: demoGroup,
 		Mounts: []string{d.alice.dir, d.bob.dir}, Files: len(files), Bytes: total, Equal: true,
@@ -342,7 +346,8 @@ func (d *demo) showCiphertext(ctx context.Context) error {
 	}
 	where, err := d.ask(ctx, "where", string(entry.Ref))
 	if err != nil {
-		return refuse(exitOther, d.program+" must be of the same version as svcfs; 'make build' makes both programs", err)
+		return refuse(exitOther, d.program+" must be of the same version as svcfs; 'make build' makes both programs",
+			err)
 	}
 	plain, err := os.ReadFile(d.bob.path("hello.txt"))
 	if err != nil {

@@ -37,7 +37,9 @@ say ok says what to do. The exit code is that of the first failure. Free.`,
 
 func (a *app) doctor(ctx context.Context) error {
 	hardened := confine.Harden()
-	findings := []cli.Finding{checkFuse(), checkHelper(), checkOpenFiles(), cli.CheckLockLimit(littleLocked, "enough for keys; decrypted content may be swapped, so encrypt the swap", "run: ulimit -l 8192"), checkHarden(hardened), checkConfinement()}
+	findings := []cli.Finding{checkFuse(), checkHelper(), checkOpenFiles(),
+		cli.CheckLockLimit(littleLocked, "enough for keys; decrypted content may be swapped, so encrypt the swap",
+			"run: ulimit -l 8192"), checkHarden(hardened), checkConfinement()}
 	findings = append(findings, a.checkMounts(ctx)...)
 	findings = append(findings, a.checkService(ctx)...)
 	for i, f := range findings {
@@ -122,7 +124,8 @@ func (a *app) checkMounts(ctx context.Context) []cli.Finding {
 	var findings []cli.Finding
 	for _, dir := range dirs {
 		if m := inspect(ctx, dir); m.State == stateDead {
-			findings = append(findings, cli.Warned("mounts", dir+" is dead: its process is gone", "run: svcfs umount "+dir))
+			findings = append(findings, cli.Warned("mounts", dir+" is dead: its process is gone",
+				"run: svcfs umount "+dir))
 		}
 	}
 	if findings == nil {
@@ -156,7 +159,8 @@ func (a *app) checkService(ctx context.Context) []cli.Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if err := c.Health(ctx); err != nil {
-		return append(findings, failed("service", err, "check the address ("+c.NetworkInfo().MCPURL+") and that the service runs"))
+		return append(findings, failed("service", err,
+			"check the address ("+c.NetworkInfo().MCPURL+") and that the service runs"))
 	}
 	add(cli.Passed("service", c.NetworkInfo().MCPURL+" answers"))
 	add(checkClock(ctx, c.NetworkInfo().MCPURL))
@@ -172,7 +176,8 @@ func (a *app) checkService(ctx context.Context) []cli.Finding {
 		return append(findings, failed("balance", err, ""))
 	}
 	if balance.IsZero() {
-		return append(findings, cli.Warned("balance", "0 tokens", "deposit tokens; nothing can be read or written without"))
+		return append(findings, cli.Warned("balance", "0 tokens",
+			"deposit tokens; nothing can be read or written without"))
 	}
 	return append(findings, cli.Passed("balance", balance.Tokens()+" tokens"), checkStorage(ctx, c))
 }
@@ -195,9 +200,11 @@ func checkStorage(ctx context.Context, c *sdk.Client) cli.Finding {
 	detail := fmt.Sprintf("%s kept, %s more fit", roughSize(s.Bytes), roughSize(s.Left))
 	switch {
 	case s.Left == 0:
-		return cli.Warned(check, detail, "nothing can be uploaded: delete files or old versions, or ask the operator of the service for room")
+		return cli.Warned(check, detail, "nothing can be uploaded: delete files or old versions, or ask the operator "+
+			"of the service for room")
 	case s.Left < (s.Bytes+s.Left)/littleStorage:
-		return cli.Warned(check, detail, "delete files or old versions, or ask the operator of the service for room, before uploads are refused")
+		return cli.Warned(check, detail, "delete files or old versions, or ask the operator of the service for room, "+
+			"before uploads are refused")
 	}
 	return cli.Passed(check, detail)
 }
@@ -210,11 +217,13 @@ func checkDialect(ctx context.Context, c *sdk.Client) cli.Finding {
 		return failed(check, err, "")
 	}
 	if !caps.Dialect.IsOurs() {
-		return cli.Warned(check, "hosted: names and sizes are not known before a file is opened", "this is how the hosted service is; nothing to do")
+		return cli.Warned(check, "hosted: names and sizes are not known before a file is opened",
+			"this is how the hosted service is; nothing to do")
 	}
 	detail := escapeText(strings.TrimSpace(fmt.Sprintf("%d, by %s %s", caps.Dialect, caps.Service, caps.Version)))
 	if caps.Vault == nil {
-		return cli.Warned(check, detail+"; it takes no sealed uploads now", "saves take longer and an outbox cannot be used; tell the operator of the service: svcd doctor")
+		return cli.Warned(check, detail+"; it takes no sealed uploads now",
+			"saves take longer and an outbox cannot be used; tell the operator of the service: svcd doctor")
 	}
 	return cli.Passed(check, detail)
 }
@@ -235,7 +244,8 @@ func checkFiles(ctx context.Context, c *sdk.Client) cli.Finding {
 // fileWords is what checkFiles tells, for a mount.
 func fileWords(caps wire.Capabilities, largest int64) string {
 	if caps.Dialect.IsOurs() {
-		return fmt.Sprintf("up to %s; those above %s are kept in blocks, read and changed in part", roughSize(largest), roughSize(wire.WholeFileBytes))
+		return fmt.Sprintf("up to %s; those above %s are kept in blocks, read and changed in part",
+			roughSize(largest), roughSize(wire.WholeFileBytes))
 	}
 	return fmt.Sprintf("up to %s, sent and fetched whole, because the service keeps no blocks", roughSize(largest))
 }
@@ -248,11 +258,13 @@ func checkProofs(ctx context.Context, c *sdk.Client) cli.Finding {
 	case err != nil:
 		return failed("proofs", err, "")
 	case !t.Proves:
-		return cli.Warned("proofs", "none: names, times, versions and hashes are what the service says; content is compared with the hash it says", "this is how the hosted service is; nothing to do")
+		return cli.Warned("proofs", "none: names, times, versions and hashes are what the service says; content is "+
+			"compared with the hash it says", "this is how the hosted service is; nothing to do")
 	case t.Key == "":
 		return cli.Passed("proofs", "the service proves what it lists; its key is pinned at the first list")
 	}
-	return cli.Passed("proofs", fmt.Sprintf("the service proves what it lists; %s seen, pinned key %s", plural(int(t.Size), "signed record"), escapeText(t.Key)))
+	return cli.Passed("proofs", fmt.Sprintf("the service proves what it lists; %s seen, pinned key %s",
+		plural(int(t.Size), "signed record"), escapeText(t.Key)))
 }
 
 // proofWords is what checkProofs tells, for a mount.
@@ -274,9 +286,11 @@ func checkClock(ctx context.Context, url string) cli.Finding {
 	case err != nil:
 		return failed("clock", refuse(exitUnreachable, "", err), "")
 	case health.Date.IsZero():
-		return cli.Warned("clock", "the service does not tell its time", "compare this machine's clock with another: date -u")
+		return cli.Warned("clock", "the service does not tell its time",
+			"compare this machine's clock with another: date -u")
 	case health.Apart() > cli.ClockTolerance:
-		return failed("clock", fmt.Errorf("this machine's clock is %s apart from the service's", health.Apart()), cli.SetClock)
+		return failed("clock", fmt.Errorf("this machine's clock is %s apart from the service's", health.Apart()),
+			cli.SetClock)
 	}
 	return cli.Passed("clock", fmt.Sprintf("%s apart from the service's", health.Apart()))
 }

@@ -56,7 +56,8 @@ func (d download) WriteTo(w io.Writer) (n int64, err error) {
 			lost = 0
 		}
 		kind := sdk.KindOf(err)
-		if err == nil || kind != sdk.ErrUnavailable && kind != sdk.ErrTimeout || lost == downloadTries || d.ctx.Err() != nil {
+		if err == nil || kind != sdk.ErrUnavailable && kind != sdk.ErrTimeout || lost == downloadTries ||
+			d.ctx.Err() != nil {
 			return n, err
 		}
 		if stopped := d.pause(d.ctx, downloadPause<<lost); stopped != nil {

@@ -31,7 +31,8 @@ func (a *app) forget(ctx context.Context, address string) error {
 	dirs, _ := findMounts() // without the list nothing is lost
 	for _, dir := range dirs {
 		if m := inspect(ctx, dir); m.Status != nil && m.Status.Address == address {
-			return refuse(exitOther, "unmount it first: svcfs umount "+shellWord(dir), fmt.Errorf("the mount on %s keeps what it saw of %s", dir, address))
+			return refuse(exitOther, "unmount it first: svcfs umount "+shellWord(dir),
+				fmt.Errorf("the mount on %s keeps what it saw of %s", dir, address))
 		}
 	}
 	accounts, err := sdk.Forget(a.userDir("XDG_STATE_HOME", ".local/state", ""), address)
@@ -39,13 +40,15 @@ func (a *app) forget(ctx context.Context, address string) error {
 		return err
 	}
 	if len(accounts) == 0 {
-		return refuse(exitNotFound, "give the address that 'svcfs whoami' shows", fmt.Errorf("nothing is remembered of %s", address))
+		return refuse(exitNotFound, "give the address that 'svcfs whoami' shows",
+			fmt.Errorf("nothing is remembered of %s", address))
 	}
 	if a.asJSON {
 		return a.printJSON(map[string]any{"service": address, "accounts": accounts})
 	}
 	for _, account := range accounts {
-		a.ui.printf("forgot what %s had shown %s: the next command trusts what it shows then\n", escapeText(address), escapeName(string(account)))
+		a.ui.printf("forgot what %s had shown %s: the next command trusts what it shows then\n", escapeText(address),
+			escapeName(string(account)))
 	}
 	return nil
 }

@@ -43,7 +43,8 @@ unless --force is given. Files with a hidden
 name, or in a hidden folder, that other accounts uploaded come only with
 --hidden: shells, git and others obey such files. Links are made as links, free; a
 link that another account uploaded only if its target is in the folder.`,
-		Example: "  svcfs get team report.pdf -o report.pdf\n  svcfs get team notes/todo.txt | less\n  svcfs get team --all -o team\n  svcfs get team --all --force -o team",
+		Example: "  svcfs get team report.pdf -o report.pdf\n  svcfs get team notes/todo.txt | less\n" +
+			"  svcfs get team --all -o team\n  svcfs get team --all --force -o team",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.all {
 				return exactly(1, "one GROUP, with --all,")(cmd, args)
@@ -120,7 +121,8 @@ const (
 	stateEqual   = "equal"   // was there already
 	stateKept    = "differs" // another one was there already, and stays
 	stateHidden  = "hidden"  // of another account, and left out
-	stateOutside = "outside" // a link of another account that leads out of the folder or to what is hidden, and was left out
+	// a link of another account that leads out of the folder or to what is hidden, and was left out
+	stateOutside = "outside"
 	stateFailed  = "failed"
 )
 
@@ -189,7 +191,8 @@ func (a *app) getOut(ctx context.Context, g sdk.Group, entry sdk.Entry, what str
 
 // differs refuses to replace a file.
 func differs(file string) error {
-	return refuse(exitUsage, "add --force to replace it, or name another file", fmt.Errorf("%s is there already, with other content", file))
+	return refuse(exitUsage, "add --force to replace it, or name another file",
+		fmt.Errorf("%s is there already, with other content", file))
 }
 
 // printFetched describes a file that is there now, as JSON; else there is nothing to say.
@@ -201,7 +204,8 @@ func (a *app) printFetched(f fetched) error {
 }
 
 func fetchedFrom(e sdk.Entry, file *sdk.File, path string) fetched {
-	got := fetched{Name: shownName(&e), Path: path, CID: e.Ref, FileHash: hashText(e.Hash), Size: file.Entry().Size, State: stateFetched}
+	got := fetched{Name: shownName(&e), Path: path, CID: e.Ref, FileHash: hashText(e.Hash), Size: file.Entry().Size,
+		State: stateFetched}
 	if fee := file.Fee(); !fee.IsZero() {
 		got.Fee = fee.Tokens()
 	}

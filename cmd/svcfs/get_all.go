@@ -31,7 +31,8 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.Group, f getF
 	for _, e := range entries {
 		total += max(e.Size, 0)
 	}
-	g := &getting{app: a, account: c.Account(), group: group, dir: dir, files: &wholeFiles{dir: dir}, flags: f, bar: a.newBar("fetching", len(entries), total), links: map[string]bool{}}
+	g := &getting{app: a, account: c.Account(), group: group, dir: dir, files: &wholeFiles{dir: dir}, flags: f,
+		bar: a.newBar("fetching", len(entries), total), links: map[string]bool{}}
 	for i := range entries {
 		g.links[paths[i]] = linkOf(&entries[i]) != ""
 	}
@@ -61,7 +62,8 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.Group, f getF
 		if step := diskStep(g.first); step != "" {
 			hint = step + ", then " + hint
 		}
-		return refuse(exitCodeOf(g.first), hint, fmt.Errorf("%s of %d not fetched, first: %w", plural(g.failed, "file"), len(entries), g.first))
+		return refuse(exitCodeOf(g.first), hint, fmt.Errorf("%s of %d not fetched, first: %w",
+			plural(g.failed, "file"), len(entries), g.first))
 	}
 	return nil
 }
@@ -99,7 +101,8 @@ func isHidden(path string) bool {
 func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 	flying := g.bar.start(path, e.Size)
 	defer flying.end()
-	doc := fetched{Name: path, Path: filepath.Join(g.flags.output, path), CID: e.Ref, FileHash: hashText(e.Hash), Size: e.Size, State: stateEqual}
+	doc := fetched{Name: path, Path: filepath.Join(g.flags.output, path), CID: e.Ref, FileHash: hashText(e.Hash),
+		Size: e.Size, State: stateEqual}
 	if isHidden(path) && e.Uploader != g.account && !g.flags.hidden {
 		doc.Path, doc.State = "", stateHidden
 		return outcome{doc: doc}
@@ -109,7 +112,8 @@ func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 	}
 	if e.Uploader != g.account {
 		if problem := g.crossesLink(filepath.Dir(path)); problem != "" { // it leads where isHidden does not look
-			return outcome{doc, fmt.Errorf("%s, and the file is of %s: put a folder in the place of the link, or fetch the file alone with svcfs get", problem, escapeName(string(e.Uploader)))}
+			return outcome{doc, fmt.Errorf("%s, and the file is of %s: put a folder in the place of the link, or "+
+				"fetch the file alone with svcfs get", problem, escapeName(string(e.Uploader)))}
 		}
 	}
 	there, same, err := holds(g.dir, path, &e)

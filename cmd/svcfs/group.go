@@ -22,7 +22,8 @@ func (a *app) groupCommand() *cobra.Command {
 			return usage("run 'svcfs help group' for its commands", "svcfs group wants a command")
 		},
 	}
-	cmd.AddCommand(a.groupCreateCommand(), a.groupAddCommand(), a.groupRevokeCommand(), a.groupMembersCommand(), a.groupListCommand(),
+	cmd.AddCommand(a.groupCreateCommand(), a.groupAddCommand(), a.groupRevokeCommand(), a.groupMembersCommand(),
+		a.groupListCommand(),
 		a.groupJoinCommand(), a.groupOpenCommand(), a.groupCloseCommand(), a.groupConfigCommand(),
 		a.groupPendingCommand(), a.groupKeepCommand(),
 		a.groupLeaveCommand(), a.groupHandOverCommand(), a.groupAcceptCommand(), a.groupDeleteCommand())
@@ -53,10 +54,12 @@ exist is refused: with --unknown it is added, and whoever gets that name reads t
 				return err
 			}
 			if done.Nobody {
-				a.ui.notice("warning: nobody is called %s here yet, and whoever gets that account reads this group; if the name is wrong: svcfs group revoke %s %s",
+				a.ui.notice("warning: nobody is called %s here yet, and whoever gets that account reads this group; "+
+					"if the name is wrong: svcfs group revoke %s %s",
 					args[1], args[0], args[1])
 			}
-			return a.printMessage(groupChange{Group: args[0], Member: args[1], Role: role, Nobody: done.Nobody, Message: done.Message})
+			return a.printMessage(groupChange{Group: args[0], Member: args[1], Role: role, Nobody: done.Nobody,
+				Message: done.Message})
 		}),
 		ValidArgsFunction: a.completeGroup,
 	}
@@ -75,7 +78,8 @@ func mustExist(ctx context.Context, c *sdk.Client, account sdk.AccountID) error 
 	if sdk.KindOf(err) != sdk.ErrNotFound {
 		return nil // it exists, or the service does not tell
 	}
-	return refuse(exitNotFound, "correct the name (the GROUP comes before other arguments); to add it before it exists: --unknown", fmt.Errorf("nobody is called %s here", escapeName(string(account))))
+	return refuse(exitNotFound, "correct the name (the GROUP comes before other arguments); to add it before it "+
+		"exists: --unknown", fmt.Errorf("nobody is called %s here", escapeName(string(account))))
 }
 
 func (a *app) groupRevokeCommand() *cobra.Command {
@@ -98,7 +102,9 @@ func (a *app) groupRevokeCommand() *cobra.Command {
 // addRole adds a flag that names a role.
 func addRole(cmd *cobra.Command, role *sdk.Role, does string) {
 	cmd.Flags().Var((*roleFlag)(role), "role", does)
-	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{string(sdk.RoleReader), string(sdk.RoleWriter)}, cobra.ShellCompDirectiveNoFileComp)) // exists
+	roles := []string{string(sdk.RoleReader), string(sdk.RoleWriter)}
+	complete := cobra.FixedCompletions(roles, cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc("role", complete) // the flag exists
 }
 
 // roleFlag is a role that somebody can be given.
@@ -263,7 +269,8 @@ func (a *app) listGroups(ctx context.Context, c *sdk.Client, long bool) error {
 	ask := func(ctx context.Context, i int) (listedGroup, error) {
 		return describe(ctx, c, groups[i], long || a.asJSON), ctx.Err()
 	}
-	if err := inOrder(ctx, groupJobs, len(groups), ask, func(g listedGroup) error { list = append(list, g); return nil }); err != nil {
+	if err := inOrder(ctx, groupJobs, len(groups), ask,
+		func(g listedGroup) error { list = append(list, g); return nil }); err != nil {
 		return err
 	}
 	if a.asJSON {
@@ -308,7 +315,8 @@ func describe(ctx context.Context, c *sdk.Client, g sdk.Group, long bool) listed
 		l.keep, l.Versions = kept.Keep, kept.Keep.String()
 	}
 	waits, err := g.Pending(ctx)
-	l.Pending = err == nil && (!waits.GroupAt.IsZero() || !waits.RetentionAt.IsZero() || waits.Files > 0 || !waits.VersionsAt.IsZero() || waits.Versions > manyVersions)
+	l.Pending = err == nil && (!waits.GroupAt.IsZero() || !waits.RetentionAt.IsZero() || waits.Files > 0 ||
+		!waits.VersionsAt.IsZero() || waits.Versions > manyVersions)
 	l.OfferedTo = waits.OfferedTo
 	return l
 }
@@ -326,7 +334,8 @@ func roleText(g sdk.Group) string {
 }
 
 // groupChangeCommand changes a group and prints what the service said.
-func (a *app) groupChangeCommand(use, short, example string, change func(sdk.Group, context.Context) (sdk.Change, error)) *cobra.Command {
+func (a *app) groupChangeCommand(use, short, example string,
+	change func(sdk.Group, context.Context) (sdk.Change, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Example: example, Args: exactly(1, "one GROUP"),
 		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {

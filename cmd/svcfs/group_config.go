@@ -181,7 +181,8 @@ That costs a retrieval and an upload for each: the command tells the price, and 
 		ValidArgsFunction: a.completeGroupThen(completeSetting),
 	}
 	cmd.Flags().BoolVar(&change.dryRun, "dry-run", false, "tell what a change destroys or costs, and change nothing")
-	cmd.Flags().BoolVar(&change.existing, "existing", false, "with format 1: also save anew, whole, the files in blocks")
+	cmd.Flags().BoolVar(&change.existing, "existing", false,
+		"with format 1: also save anew, whole, the files in blocks")
 	cmd.Flags().BoolVarP(&change.sure, "yes", "y", false, "do not ask")
 	return cmd
 }

@@ -33,7 +33,8 @@ pending'. It asks first; --yes answers.`
 }
 
 // groupEndCommand is a change of a group that asks first.
-func (a *app) groupEndCommand(sure *bool, question string, change func(sdk.Group, context.Context) (sdk.Change, error)) *cobra.Command {
+func (a *app) groupEndCommand(sure *bool, question string,
+	change func(sdk.Group, context.Context) (sdk.Change, error)) *cobra.Command {
 	cmd := a.groupChangeCommand("", "", "", func(g sdk.Group, ctx context.Context) (sdk.Change, error) {
 		if err := a.mustAgree(ctx, *sure, question); err != nil {
 			return sdk.Change{}, err
@@ -78,5 +79,6 @@ destruction, an offer waits so long before it can be accepted. none takes an off
 }
 
 func (a *app) groupAcceptCommand() *cobra.Command {
-	return a.groupChangeCommand("accept GROUP", "Become the owner of a group that is offered to this account", "  svcfs group accept team", sdk.Group.Accept)
+	return a.groupChangeCommand("accept GROUP", "Become the owner of a group that is offered to this account",
+		"  svcfs group accept team", sdk.Group.Accept)
 }

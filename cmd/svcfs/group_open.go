@@ -25,7 +25,8 @@ const defaultOpen = 24 * time.Hour
 
 func (f *openFlags) register(cmd *cobra.Command) {
 	set := cmd.Flags()
-	addRole(cmd, &f.role, "role of accounts that join: reader or writer (default the role of the last window, at first writer)")
+	addRole(cmd, &f.role, "role of accounts that join: reader or writer (default the role of the last window, at "+
+		"first writer)")
 	f.span = timeSpan(defaultOpen)
 	set.Var(&f.span, "for", "how long the group stays open, such as 90m, 24h or 7d")
 	set.Int64Var(&f.uses, "uses", 0, "how many accounts may join (default any number)")
@@ -91,7 +92,8 @@ func mustBeNew(ctx context.Context, g sdk.Group) error {
 	if err != nil {
 		return err
 	}
-	return refuse(exitOther, "open it with: svcfs group open "+escapeName(string(g.ID)), fmt.Errorf("group %s exists already", escapeName(string(g.ID))))
+	return refuse(exitOther, "open it with: svcfs group open "+escapeName(string(g.ID)),
+		fmt.Errorf("group %s exists already", escapeName(string(g.ID))))
 }
 
 func (a *app) groupOpenCommand() *cobra.Command {
@@ -130,11 +132,13 @@ func (a *app) openGroup(ctx context.Context, g sdk.Group, f openFlags) error {
 	if err != nil {
 		return err
 	}
-	return a.printMessage(groupChange{Group: string(g.ID), Role: f.role, Until: &until, Uses: f.uses, Message: opened.Message})
+	return a.printMessage(groupChange{Group: string(g.ID), Role: f.role, Until: &until, Uses: f.uses,
+		Message: opened.Message})
 }
 
 func (a *app) groupCloseCommand() *cobra.Command {
-	return a.groupChangeCommand("close GROUP", "Close a group that 'group open' opened; accounts that joined stay members", "  svcfs group close submissions", sdk.Group.CloseJoin)
+	return a.groupChangeCommand("close GROUP", "Close a group that 'group open' opened; accounts that joined stay "+
+		"members", "  svcfs group close submissions", sdk.Group.CloseJoin)
 }
 
 // timeSpan is a flag value such as 90m, 24h or 7d.

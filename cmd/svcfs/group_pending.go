@@ -47,7 +47,8 @@ GROUP none'.`,
 				days = &p.RetentionDays
 			}
 			if a.asJSON {
-				doc := pendingDestruction{Group: args[0], RetentionDays: days, RetentionAt: timeOrNil(p.RetentionAt), Files: p.Files, FilesAt: timeOrNil(p.FilesAt),
+				doc := pendingDestruction{Group: args[0], RetentionDays: days, RetentionAt: timeOrNil(p.RetentionAt),
+					Files: p.Files, FilesAt: timeOrNil(p.FilesAt),
 					VersionsAt: timeOrNil(p.VersionsAt), Versions: p.Versions, GroupAt: timeOrNil(p.GroupAt),
 					OfferedTo: p.OfferedTo, OfferFrom: timeOrNil(p.OfferFrom), OfferUntil: timeOrNil(p.OfferUntil)}
 				if doc.VersionsAt != nil {
@@ -56,7 +57,8 @@ GROUP none'.`,
 				return a.printJSON(doc)
 			}
 			if p.OfferedTo != "" {
-				a.ui.printf("offered to %s, who may accept it from %s until %s\n", escapeName(string(p.OfferedTo)), timeText(p.OfferFrom), timeText(p.OfferUntil))
+				a.ui.printf("offered to %s, who may accept it from %s until %s\n", escapeName(string(p.OfferedTo)),
+					timeText(p.OfferFrom), timeText(p.OfferUntil))
 			}
 			if p.GroupAt.IsZero() && days == nil && p.Files == 0 && p.VersionsAt.IsZero() && p.Versions == 0 {
 				a.ui.printf("nothing waits to be destroyed\n")
@@ -84,5 +86,6 @@ GROUP none'.`,
 }
 
 func (a *app) groupKeepCommand() *cobra.Command {
-	return a.groupChangeCommand("keep GROUP", "Cancel all pending deletions of a group, also its own, and keep all versions", "  svcfs group keep team", sdk.Group.Keep)
+	return a.groupChangeCommand("keep GROUP", "Cancel all pending deletions of a group, also its own, and keep all "+
+		"versions", "  svcfs group keep team", sdk.Group.Keep)
 }

@@ -94,7 +94,8 @@ func (h hints) ofService(err error) string {
 	}
 	hint := hintsOfCodes()[refused.Code]
 	if refused.Kind == sdk.ErrCorrupt && errors.Is(err, sdk.ErrWrongContent) {
-		hint = "The service told what was recorded: ask who uploaded the file to upload it again, or get an earlier version by its cid (svcfs ledger {group})."
+		hint = "The service told what was recorded: ask who uploaded the file to upload it again, or get an earlier " +
+			"version by its cid (svcfs ledger {group})."
 	}
 	if hint == "" && h.service.AccountPage != "" {
 		hint = hintsOfHosted()[refused.Kind]
@@ -104,7 +105,8 @@ func (h hints) ofService(err error) string {
 		hint = "Give the whole account id, such as NAME.svc.testnet. " + hint
 	}
 	name, _, _ := strings.Cut(string(h.account), ".")
-	return strings.NewReplacer("{group}", groupOf(err), "{account}", string(h.account), "{name}", name, "{service}", h.service.MCPURL, "{page}", h.service.AccountPage).Replace(hint)
+	return strings.NewReplacer("{group}", groupOf(err), "{account}", string(h.account), "{name}", name, "{service}",
+		h.service.MCPURL, "{page}", h.service.AccountPage).Replace(hint)
 }
 
 // ofKey is about an API key that could not be read.
@@ -122,7 +124,8 @@ func ofKey(err *sdk.Error) string {
 	}
 	switch {
 	case err.Code == wire.CodeAuthRequired:
-		return "The first line counts: it is the key, which begins with svc_sk_ and is shown once, when the account is made."
+		return "The first line counts: it is the key, which begins with svc_sk_ and is shown once, when the account " +
+			"is made."
 	case err.Kind == sdk.ErrInvalid:
 		return "Check the path of the key file."
 	}
@@ -132,28 +135,46 @@ func ofKey(err *sdk.Error) string {
 // hintsOfCodes are about what was refused in particular.
 func hintsOfCodes() map[string]string {
 	return map[string]string{
-		wire.CodeReadOnly:      "Ask the owner of the group to make {account} a writer with: svcfs group add {group} {account} --role writer.",
-		wire.CodeDisabled:      "Ask the operator of the service why; the account is used again after: svcd account enable {name}.",
-		wire.CodeGroupDeleted:  "Nobody can bring it back, and its name is never used again. See the groups of this account with: svcfs ls",
-		wire.CodeNotOffered:    "See whether and until when it is offered with: svcfs group pending {group}",
-		wire.CodeGroupNotFound: "See the groups of this account with: svcfs ls (the GROUP comes before other arguments)",
-		wire.CodeFileNotFound:  "See what there is with: svcfs ls {group}",
-		wire.CodeOwnerOnly:     "Only the owner of the group may do that: svcfs group list names the owner.",
-		wire.CodeUploaderOnly:  "Only the account that uploaded it, while it is a writer, and the owner of the group may do that: ask one of them.",
-		wire.CodeHistory:       "Show this to the operator and to other members. If an old backup was restored honestly: svcfs accept-rollback.",
-		wire.CodeReceipt:       "See whether it is there with: svcfs ls {group}. If not, put it again; svcfs put --update sends nothing that is there. Then tell the operator of the service.",
-		wire.CodeVaultKey:      "Show this to the operator. See what the service offers with: svcfs doctor",
-		wire.CodeLogKey:        "Ask the operator why. If this is a new service at the address of an old one: svcfs forget {service}",
-		wire.CodeAddress:       "Give the address of the service, for example SVC_URL or --url https://files.example.org; plain http to another machine needs --insecure-http.",
-		wire.CodeWitness:       "Try again in a minute. If it stays so, ask who runs the witness whether it answers, and the operator of the service; see whether the clock of this machine is right. --witness-age 1h accepts an older signature, at most 24h.",
-		wire.CodeNoWitness:     "Ask the operator whether the service has a witness (svcd serve --witness), and for its key. If it has none, leave --require-witness (SVC_WITNESS) out.",
-		wire.CodeVerifierKey:   "Ask the operator, or who runs the witness, for the whole key: it is one line, NAME+HASH+KEY.",
-		wire.CodeUnproven:      "Only the operator of the service can mend this; svcd audit names the row of the ledger.",
-		wire.CodeSignIn:        "Open a browser and sign in to the network.",
-		wire.CodeCertificate:   "If this network wants a sign-in, open a browser and sign in. Else check the address and the clock of this machine, and ask the operator about the certificate.",
-		wire.CodeListMemory:    "Groups of other accounts take at most half of it. If the groups are as large as that, give more, for example with --list-memory 1G (or SVC_LIST_MEMORY, also in the configuration file of a mount). Else ask the operator of the service what it lists.",
-		wire.CodeState:         "Put the file right, or remove it: then the service is trusted anew.",
-		wire.CodeAuthRequired:  "A key begins with svc_sk_ and is shown once, when the account is made: set SVC_API_KEY, or give --api-key-file or --api-key-command.",
+		wire.CodeReadOnly: "Ask the owner of the group to make {account} a writer with: svcfs group add {group} " +
+			"{account} --role writer.",
+		wire.CodeDisabled: "Ask the operator of the service why; the account is used again after: svcd account " +
+			"enable {name}.",
+		wire.CodeGroupDeleted: "Nobody can bring it back, and its name is never used again. See the groups of this " +
+			"account with: svcfs ls",
+		wire.CodeNotOffered: "See whether and until when it is offered with: svcfs group pending {group}",
+		wire.CodeGroupNotFound: "See the groups of this account with: svcfs ls " +
+			"(the GROUP comes before other arguments)",
+		wire.CodeFileNotFound: "See what there is with: svcfs ls {group}",
+		wire.CodeOwnerOnly:    "Only the owner of the group may do that: svcfs group list names the owner.",
+		wire.CodeUploaderOnly: "Only the account that uploaded it, while it is a writer, and the owner of the group " +
+			"may do that: ask one of them.",
+		wire.CodeHistory: "Show this to the operator and to other members. If an old backup was restored " +
+			"honestly: svcfs accept-rollback.",
+		wire.CodeReceipt: "See whether it is there with: svcfs ls {group}. If not, put it again; svcfs put " +
+			"--update sends nothing that is there. Then tell the operator of the service.",
+		wire.CodeVaultKey: "Show this to the operator. See what the service offers with: svcfs doctor",
+		wire.CodeLogKey: "Ask the operator why. If this is a new service at the address of an old one: svcfs " +
+			"forget {service}",
+		wire.CodeAddress: "Give the address of the service, for example SVC_URL or --url " +
+			"https://files.example.org; plain http to another machine needs --insecure-http.",
+		wire.CodeWitness: "Try again in a minute. If it stays so, ask who runs the witness whether it answers, " +
+			"and the operator of the service; see whether the clock of this machine is right. --witness-age 1h " +
+			"accepts an older signature, at most 24h.",
+		wire.CodeNoWitness: "Ask the operator whether the service has a witness (svcd serve --witness), and for " +
+			"its key. If it has none, leave --require-witness (SVC_WITNESS) out.",
+		wire.CodeVerifierKey: "Ask the operator, or who runs the witness, for the whole key: it is one line, " +
+			"NAME+HASH+KEY.",
+		wire.CodeUnproven: "Only the operator of the service can mend this; svcd audit names the row of the " +
+			"ledger.",
+		wire.CodeSignIn: "Open a browser and sign in to the network.",
+		wire.CodeCertificate: "If this network wants a sign-in, open a browser and sign in. Else check the address " +
+			"and the clock of this machine, and ask the operator about the certificate.",
+		wire.CodeListMemory: "Groups of other accounts take at most half of it. If the groups are as large as " +
+			"that, give more, for example with --list-memory 1G (or SVC_LIST_MEMORY, also in the configuration file " +
+			"of a mount). Else ask the operator of the service what it lists.",
+		wire.CodeState: "Put the file right, or remove it: then the service is trusted anew.",
+		wire.CodeAuthRequired: "A key begins with svc_sk_ and is shown once, when the account is made: set " +
+			"SVC_API_KEY, or give --api-key-file or --api-key-command.",
 	}
 }
 
@@ -161,31 +182,37 @@ func hintsOfCodes() map[string]string {
 // 7.1), at a service of one's own.
 func hintsOfKinds() map[sdk.Kind]string {
 	return map[sdk.Kind]string{
-		sdk.ErrAudience:        "Refresh the session token; if that does not help, the MCP address is not the one the service issues tokens for.",
-		sdk.ErrNotFound:        "Check the account, group and file names; an account is created with: svcd account create NAME.",
-		sdk.ErrNotAuthorized:   "Ask the owner of the group to add {account} with: svcfs group add {group} {account}.",
-		sdk.ErrInsufficient:    "Deposit native tokens, on a self-hosted service with: svcd account fund NAME AMOUNT.",
-		sdk.ErrUnauthenticated: "Check the account id and the API key; a lost key is replaced with: svcd account rotate-key NAME.",
-		sdk.ErrUnavailable:     "Check the network and that the service runs at {service}.",
-		sdk.ErrTimeout:         "The service at {service} does not answer in time; try again.",
-		sdk.ErrRateLimited:     "Wait a little and try again.",
-		sdk.ErrUnsupported:     "See what the service at {service} offers with: svcfs doctor.",
-		sdk.ErrConflict:        "Look at the present state with: svcfs group members {group}, or svcfs ls {group}.",
-		sdk.ErrTooLarge:        "Split the file, or ask the operator for a larger limit (svcd serve --max-file-bytes), or for an update where svcfs doctor says that files are sent whole.",
-		sdk.ErrInvalid:         "Correct what the message names, and see the limits of the service with: svcfs doctor.",
-		sdk.ErrDeleted:         "The key was destroyed, or the file is in the trash: see svcfs ls --trash {group}; who uploaded it and the owner of the group bring it back with: svcfs restore --trash.",
-		sdk.ErrStorageFull:     "Delete files or old versions, or ask the operator of the service for room.",
-		sdk.ErrPending:         "The owner of the group can take it back with: svcfs group keep {group}.",
-		sdk.ErrCorrupt:         "What does not fit was not used; tell the operator of the service.",
+		sdk.ErrAudience: "Refresh the session token; if that does not help, the MCP address is not the one " +
+			"the service issues tokens for.",
+		sdk.ErrNotFound: "Check the account, group and file names; an account is created with: svcd account " +
+			"create NAME.",
+		sdk.ErrNotAuthorized: "Ask the owner of the group to add {account} with: svcfs group add {group} {account}.",
+		sdk.ErrInsufficient:  "Deposit native tokens, on a self-hosted service with: svcd account fund NAME AMOUNT.",
+		sdk.ErrUnauthenticated: "Check the account id and the API key; a lost key is replaced with: svcd account " +
+			"rotate-key NAME.",
+		sdk.ErrUnavailable: "Check the network and that the service runs at {service}.",
+		sdk.ErrTimeout:     "The service at {service} does not answer in time; try again.",
+		sdk.ErrRateLimited: "Wait a little and try again.",
+		sdk.ErrUnsupported: "See what the service at {service} offers with: svcfs doctor.",
+		sdk.ErrConflict:    "Look at the present state with: svcfs group members {group}, or svcfs ls {group}.",
+		sdk.ErrTooLarge: "Split the file, or ask the operator for a larger limit (svcd serve " +
+			"--max-file-bytes), or for an update where svcfs doctor says that files are sent whole.",
+		sdk.ErrInvalid: "Correct what the message names, and see the limits of the service with: svcfs doctor.",
+		sdk.ErrDeleted: "The key was destroyed, or the file is in the trash: see svcfs ls --trash {group}; " +
+			"who uploaded it and the owner of the group bring it back with: svcfs restore --trash.",
+		sdk.ErrStorageFull: "Delete files or old versions, or ask the operator of the service for room.",
+		sdk.ErrPending:     "The owner of the group can take it back with: svcfs group keep {group}.",
+		sdk.ErrCorrupt:     "What does not fit was not used; tell the operator of the service.",
 	}
 }
 
 // hintsOfHosted are those that differ at the hosted service.
 func hintsOfHosted() map[sdk.Kind]string {
 	return map[sdk.Kind]string{
-		sdk.ErrNotFound:        "Check the account, group and file names; an account is made at {page}.",
-		sdk.ErrInsufficient:    "Deposit native tokens into {account}, at {page} under Manage Account.",
-		sdk.ErrUnauthenticated: "Check the account id and the API key; a lost key is replaced at {page} under Manage Account.",
+		sdk.ErrNotFound:     "Check the account, group and file names; an account is made at {page}.",
+		sdk.ErrInsufficient: "Deposit native tokens into {account}, at {page} under Manage Account.",
+		sdk.ErrUnauthenticated: "Check the account id and the API key; a lost key is replaced at {page} under Manage " +
+			"Account.",
 	}
 }
 

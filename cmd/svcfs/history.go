@@ -60,7 +60,8 @@ A removed file comes back with 'svcfs restore --trash'.`,
 				if v.Newest {
 					mark = "newest"
 				}
-				rows = append(rows, []string{fmt.Sprint(v.Version), fmt.Sprint(v.Size), timeText(timeOf(v.Time)), v.Uploader, mark})
+				rows = append(rows, []string{fmt.Sprint(v.Version), fmt.Sprint(v.Size), timeText(timeOf(v.Time)),
+					v.Uploader, mark})
 			}
 			a.printTable(rows)
 			return nil
@@ -96,7 +97,8 @@ func versionsAt(file string) ([]pastVersion, error) {
 		}
 	}
 	if len(versions) == 0 {
-		return nil, refuse(exitNotFound, "a folder has no versions, its files have; a removed file comes back with: svcfs restore --trash GROUP NAME", fmt.Errorf("no version of %s is recorded", file))
+		return nil, refuse(exitNotFound, "a folder has no versions, its files have; a removed file comes back with: "+
+			"svcfs restore --trash GROUP NAME", fmt.Errorf("no version of %s is recorded", file))
 	}
 	slices.SortFunc(versions, func(x, y pastVersion) int { return cmp.Compare(x.Version, y.Version) })
 	versions[len(versions)-1].Newest = true
@@ -168,7 +170,8 @@ versions.
 With --trash, bring removed files back from the trash of a group, with all their versions; it
 is free. The uploader and the owner of the group can, and every writer where the owner lets
 every writer remove files. 'svcfs ls --trash GROUP' lists what can be brought back.`,
-		Example: "  svcfs restore ~/groups/team/report.pdf --version 17\n  svcfs restore ~/groups/team/report.pdf --version 17 --yes --json\n" +
+		Example: "  svcfs restore ~/groups/team/report.pdf --version 17\n" +
+			"  svcfs restore ~/groups/team/report.pdf --version 17 --yes --json\n" +
 			"  svcfs restore --trash team draft.txt",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if trash {
@@ -179,9 +182,11 @@ every writer remove files. 'svcfs ls --trash GROUP' lists what can be brought ba
 		PreRunE: first(func([]string) error {
 			switch {
 			case trash && (number != 0 || sure):
-				return usage("leave them out: all versions of a removed file come back", "--version and --yes are about a version, not about --trash")
+				return usage("leave them out: all versions of a removed file come back",
+					"--version and --yes are about a version, not about --trash")
 			case !trash && number < 1:
-				return usage("see the numbers with: svcfs history PATH; a removed file comes back with: svcfs restore --trash GROUP NAME", "restore wants --version N")
+				return usage("see the numbers with: svcfs history PATH; a removed file comes back with: svcfs "+
+					"restore --trash GROUP NAME", "restore wants --version N")
 			}
 			return nil
 		}),
@@ -211,7 +216,8 @@ func (a *app) restore(ctx context.Context, file string, number int64, sure bool)
 	}
 	i := slices.IndexFunc(versions, func(v pastVersion) bool { return v.Version == number })
 	if i < 0 {
-		return refuse(exitNotFound, "see what there is: svcfs history "+shellWord(file), fmt.Errorf("%s has no version %d", file, number))
+		return refuse(exitNotFound, "see what there is: svcfs history "+shellWord(file),
+			fmt.Errorf("%s has no version %d", file, number))
 	}
 	v := versions[i]
 	if err := mustBeNoLink(v.Path, file); err != nil {
@@ -241,7 +247,8 @@ func mustBeNoLink(version, file string) error {
 	if err != nil {
 		return mountRefused(err, file)
 	}
-	return refuse(exitOther, fmt.Sprintf("look where it leads: cat %s; then: ln -sfn TARGET %s", shellWord(version), shellWord(file)), errors.New("that version is a symbolic link"))
+	return refuse(exitOther, fmt.Sprintf("look where it leads: cat %s; then: ln -sfn TARGET %s", shellWord(version),
+		shellWord(file)), errors.New("that version is a symbolic link"))
 }
 
 // retrievalWords tells what reading a version costs; price is "" when that is not known.
@@ -336,7 +343,8 @@ func mountRefused(err error, file string) error {
 		return err
 	}
 	code := exitOther
-	for errno, of := range map[syscall.Errno]exitCode{syscall.EACCES: exitAuth, syscall.EPERM: exitAuth, syscall.EROFS: exitAuth, syscall.ENOENT: exitNotFound,
+	for errno, of := range map[syscall.Errno]exitCode{syscall.EACCES: exitAuth, syscall.EPERM: exitAuth,
+		syscall.EROFS: exitAuth, syscall.ENOENT: exitNotFound,
 		syscall.EDQUOT: exitMoney, syscall.EHOSTUNREACH: exitUnreachable, syscall.ETIMEDOUT: exitUnreachable} {
 		if errors.Is(err, errno) {
 			code = of

@@ -46,7 +46,8 @@ func (a *app) keyPlace(s settings) string {
 	case envKeyFile:
 		info, err := os.Stat(s.key.value)
 		full, absErr := filepath.Abs(s.key.value)
-		if s.key.value == "-" || err != nil || !info.Mode().IsRegular() || absErr != nil || filepath.Dir(full) == "/dev/fd" {
+		if s.key.value == "-" || err != nil || !info.Mode().IsRegular() || absErr != nil ||
+			filepath.Dir(full) == "/dev/fd" {
 			return ""
 		}
 		p.File = full
@@ -55,7 +56,8 @@ func (a *app) keyPlace(s settings) string {
 		if err != nil {
 			return ""
 		}
-		p = keyAgain{Stored: true, Keys: a.userDir("XDG_CONFIG_HOME", ".config", "keys"), Address: address, Account: s.account, Bus: a.env.get(envBus), Runtime: a.env.get(envRuntime)}
+		p = keyAgain{Stored: true, Keys: a.userDir("XDG_CONFIG_HOME", ".config", "keys"), Address: address,
+			Account: s.account, Bus: a.env.get(envBus), Runtime: a.env.get(envRuntime)}
 	}
 	text, err := json.Marshal(p)
 	if err != nil {

@@ -61,7 +61,8 @@ func (a *app) printLedger(entries []sdk.Entry, paths []string) {
 		case e.Deleted != nil:
 			state = "deleted:" + escapeText(e.Deleted.Reason)
 		}
-		rows = append(rows, []string{timeText(e.Time), escapeName(string(e.Uploader)), sizeText(e), state, escapeText(string(e.Ref)), paths[i] + attributesMark(&e)})
+		rows = append(rows, []string{timeText(e.Time), escapeName(string(e.Uploader)), sizeText(e), state,
+			escapeText(string(e.Ref)), paths[i] + attributesMark(&e)})
 	}
 	a.printTable(rows)
 }
@@ -75,7 +76,8 @@ func (a *app) verifyLedger(ctx context.Context, g sdk.Group) error {
 		return err // not about the history
 	}
 	if errors.Is(err, sdk.ErrCorrupt) {
-		return refuse(exitProof, "show this to the other members and the operator, who can run 'svcd audit'; after an honest restore of a backup: svcfs accept-rollback",
+		return refuse(exitProof, "show this to the other members and the operator, who can run 'svcd audit'; after "+
+			"an honest restore of a backup: svcfs accept-rollback",
 			fmt.Errorf("the history of group %q must not be believed: %w", g.ID, err))
 	}
 	if err != nil {

@@ -89,8 +89,9 @@ func findEntry(ctx context.Context, g sdk.Group, what string) (sdk.Entry, error)
 		}
 	}
 	if best < 0 {
-		return sdk.Entry{}, &sdk.Error{Op: "find " + strconv.Quote(what), Group: g.ID, Kind: sdk.ErrNotFound, Code: wire.CodeFileNotFound,
-			Err: errors.New("not found: no file of this name or reference")}
+		return sdk.Entry{}, &sdk.Error{Op: "find " + strconv.Quote(what), Group: g.ID, Kind: sdk.ErrNotFound,
+			Code: wire.CodeFileNotFound,
+			Err:  errors.New("not found: no file of this name or reference")}
 	}
 	return entries[best], nil
 }
@@ -152,7 +153,8 @@ func listed(e sdk.Entry, name string) listedEntry {
 		}
 	}
 	if e.Deleted != nil {
-		l.Deleted = &listedDeleted{e.Deleted.Time.UTC(), e.Deleted.By, e.Deleted.Reason, e.Deleted.InTrash, timeOrNil(e.Deleted.Until)}
+		l.Deleted = &listedDeleted{e.Deleted.Time.UTC(), e.Deleted.By, e.Deleted.Reason, e.Deleted.InTrash,
+			timeOrNil(e.Deleted.Until)}
 	}
 	return l
 }

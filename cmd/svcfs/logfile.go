@@ -51,7 +51,8 @@ func (l *logFile) open() error {
 	}
 	if err != nil {
 		_ = f.Close()
-		return refuse(exitOther, cmp.Or(ownfile.MendOf(err), "name a file of yours with --log-file"), fmt.Errorf("close the log to others: %w", err))
+		return refuse(exitOther, cmp.Or(ownfile.MendOf(err), "name a file of yours with --log-file"),
+			fmt.Errorf("close the log to others: %w", err))
 	}
 	l.f, l.size = f, info.Size()
 	return nil

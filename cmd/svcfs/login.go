@@ -30,9 +30,10 @@ command takes it unless a flag, the environment or the configuration file says
 otherwise. The key is asked for, or read from standard input, or from where
 --api-key-file and the other settings say. Without a keyring, or with --file, the key
 goes to ~/.config/svcfs/keys, mode 0600.`,
-		Example: "  svcfs login --account alice.svc.testnet --url http://127.0.0.1:8000\n  pass show svcfs | svcfs login --file",
-		Args:    cobra.NoArgs,
-		RunE:    a.simple(func(ctx context.Context, _ []string) error { return a.login(ctx, toFile) }),
+		Example: "  svcfs login --account alice.svc.testnet --url http://127.0.0.1:8000\n" +
+			"  pass show svcfs | svcfs login --file",
+		Args: cobra.NoArgs,
+		RunE: a.simple(func(ctx context.Context, _ []string) error { return a.login(ctx, toFile) }),
 	}
 	cmd.Flags().BoolVar(&toFile, "file", false, "store it in ~/.config/svcfs/keys, not in the keyring")
 	return cmd
@@ -132,7 +133,8 @@ func (a *app) storeKey(s settings, address string, toFile bool) (apikey.Store, e
 		a.ui.notice("%s: %v", keyring.Name(), err)
 	}
 	if len(stores) < 2 {
-		return nil, refuse(exitUsage, "set HOME, or use "+envKeyFile, errors.New("there is no home directory for the key"))
+		return nil, refuse(exitUsage, "set HOME, or use "+envKeyFile,
+			errors.New("there is no home directory for the key"))
 	}
 	file := stores[1]
 	if err := file.Set(address, s.account, s.config.APIKey); err != nil {
@@ -168,7 +170,8 @@ func (a *app) logout() error {
 		}
 	}
 	if len(gone) == 0 {
-		return refuse(exitNotFound, "name it as at the login, with --account and --url", fmt.Errorf("no key is stored for %s at %s", escapeName(string(s.account)), address))
+		return refuse(exitNotFound, "name it as at the login, with --account and --url",
+			fmt.Errorf("no key is stored for %s at %s", escapeName(string(s.account)), address))
 	}
 	if a.asJSON {
 		return a.printJSON(keyPlace{s.account, address, gone})

@@ -44,7 +44,8 @@ func (a *app) lsCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&show.long, "long", "l", false,
 		"also size, uploader and time, * of a program, and the target of a link; "+
 			"of groups role, owner and how long files are kept")
-	cmd.Flags().BoolVar(&trash, "trash", false, "list the removed files of GROUP that can be brought back; with -l also size, who removed them and until when they stay")
+	cmd.Flags().BoolVar(&trash, "trash", false, "list the removed files of GROUP that can be brought back; with -l "+
+		"also size, who removed them and until when they stay")
 	cmd.Flags().BoolVar(&show.ref, "ref", false,
 		"the reference of each file before its name; with --notify it goes into the clipboard")
 	return a.offerNotify(cmd, func(ctx context.Context, path string) (desktop.Message, error) {
@@ -79,7 +80,8 @@ func (a *app) printTrash(l listing, show columns) error {
 	}
 	var rows [][]string
 	for i, e := range current {
-		rows = append(rows, show.row(&e, paths[i], sizeText(e), escapeName(string(e.Deleted.By)), untilText(e.Deleted.Until)))
+		rows = append(rows, show.row(&e, paths[i], sizeText(e), escapeName(string(e.Deleted.By)),
+			untilText(e.Deleted.Until)))
 	}
 	a.printTable(rows)
 	return nil

@@ -43,21 +43,27 @@ the host, or the agent gets a plan that it must confirm. It cannot leave --group
 more than --budget, or read or write more than --read-bytes and --write-bytes, whatever
 the files that it reads tell it to do. Opening a file costs one retrieval, and only once
 while it stays open: five minutes after the last read.`,
-		Example: "  svcfs mcp --groups team --budget 0.5\n  svcfs mcp --groups team,drafts --allow-write --api-key-file ~/.config/svcfs/agent.key",
-		Args:    cobra.NoArgs,
+		Example: "  svcfs mcp --groups team --budget 0.5\n  svcfs mcp --groups team,drafts --allow-write " +
+			"--api-key-file ~/.config/svcfs/agent.key",
+		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.simple(func(ctx context.Context, _ []string) error {
-		if cmd.Flags().Changed("groups") && (len(f.groups) == 0 || slices.Contains(f.groups, "")) { // such as an empty variable of a shell
-			return usage("name groups, such as --groups team,drafts, or leave --groups out for all of the account", "--groups names no group")
+		// such as an empty variable of a shell
+		if cmd.Flags().Changed("groups") && (len(f.groups) == 0 || slices.Contains(f.groups, "")) {
+			return usage("name groups, such as --groups team,drafts, or leave --groups out for all of the account",
+				"--groups names no group")
 		}
 		return a.mcp(ctx, f)
 	})
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.groups, "groups", nil, "the only groups that the agent may name (default: all of the account)")
-	flags.StringVar(&f.budget, "budget", "1", "most tokens to spend in all; 0 = nothing that costs, so that no file is opened where that costs")
+	flags.StringSliceVar(&f.groups, "groups", nil,
+		"the only groups that the agent may name (default: all of the account)")
+	flags.StringVar(&f.budget, "budget", "1", "most tokens to spend in all; 0 = nothing that costs, so that no file "+
+		"is opened where that costs")
 	flags.Var(&f.readBytes, "read-bytes", "most content to hand out in all")
 	flags.Var(&f.writeBytes, "write-bytes", "most content to save in all")
-	flags.BoolVar(&f.allowWrite, "allow-write", false, "also offer to save and rename files, create groups, and add and revoke members")
+	flags.BoolVar(&f.allowWrite, "allow-write", false,
+		"also offer to save and rename files, create groups, and add and revoke members")
 	flags.BoolVar(&f.allowDelete, "allow-delete", false, "also offer to move files to the trash, and to destroy them")
 	_ = cmd.RegisterFlagCompletionFunc("groups", a.completeGroup) // exists
 	return cmd
@@ -66,7 +72,8 @@ while it stays open: five minutes after the last read.`,
 func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 	budget, err := wire.ParseTokens(f.budget)
 	if err != nil {
-		return usage("use a number of tokens such as --budget 0.5", fmt.Sprintf("--budget: %q is no number of tokens", f.budget))
+		return usage("use a number of tokens such as --budget 0.5",
+			fmt.Sprintf("--budget: %q is no number of tokens", f.budget))
 	}
 	s, err := a.accountSettings()
 	if err != nil {
@@ -74,7 +81,8 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 	}
 	in, ok := a.stdin.(io.ReadCloser)
 	if !ok || s.key.value == "-" {
-		return usage("use --api-key-file FILE, or 'svcfs login'", "standard input is for the agent, and cannot hold the key")
+		return usage("use --api-key-file FILE, or 'svcfs login'",
+			"standard input is for the agent, and cannot hold the key")
 	}
 	if err := a.resolveKey(ctx, &s); err != nil {
 		return err
@@ -92,8 +100,10 @@ func (a *app) mcp(ctx context.Context, f mcpFlags) error {
 		return errors.Join(err, c.Close())
 	}
 	err = agent.Serve(ctx, agent.Options{
-		Client: c, Version: cli.Version(), Groups: groups, Budget: budget, ReadBytes: int64(f.readBytes), WriteBytes: int64(f.writeBytes),
-		AllowWrite: f.allowWrite, AllowDelete: f.allowDelete, Hint: a.hints.of, Why: whyIn(c.Account(), c.NetworkInfo().MCPURL),
+		Client: c, Version: cli.Version(), Groups: groups, Budget: budget, ReadBytes: int64(f.readBytes),
+		WriteBytes: int64(f.writeBytes),
+		AllowWrite: f.allowWrite, AllowDelete: f.allowDelete, Hint: a.hints.of,
+		Why: whyIn(c.Account(), c.NetworkInfo().MCPURL),
 	}, agent.Transport(in, writeCloser{a.ui.out}))
 	if ctx.Err() != nil || errors.Is(err, io.EOF) { // told to end, or the host has closed its side
 		err = nil
@@ -118,7 +128,8 @@ func (a *app) checkGroups(ctx context.Context, c *sdk.Client, named []sdk.GroupI
 	}
 	for _, g := range named {
 		if !slices.ContainsFunc(there, func(t sdk.Group) bool { return t.ID == g }) {
-			return refuse(exitNotFound, "see the groups of this account with: svcfs group list; make one with: svcfs group create GROUP",
+			return refuse(exitNotFound, "see the groups of this account with: svcfs group list; make one with: svcfs "+
+				"group create GROUP",
 				fmt.Errorf("--groups: this account is in no group %q", g))
 		}
 	}

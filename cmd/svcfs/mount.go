@@ -21,8 +21,10 @@ import (
 )
 
 func (a *app) mountCommand() *cobra.Command {
-	f := &mountFlags{readyFD: -1, mounterFD: -1, cacheSize: byteSize(tree.DefaultCacheBytes), maxFileSize: byteSize(tree.DefaultMaxFileBytes),
-		stagingSize: byteSize(tree.DefaultStagingBytes), outboxSize: byteSize(outbox.DefaultBytes), drain: outbox.DefaultDrain, patience: defaultPatience}
+	f := &mountFlags{readyFD: -1, mounterFD: -1, cacheSize: byteSize(tree.DefaultCacheBytes),
+		maxFileSize: byteSize(tree.DefaultMaxFileBytes),
+		stagingSize: byteSize(tree.DefaultStagingBytes), outboxSize: byteSize(outbox.DefaultBytes),
+		drain: outbox.DefaultDrain, patience: defaultPatience}
 	cmd := &cobra.Command{
 		Use:   "mount DIR",
 		Short: "Mount the groups of the account on the empty folder DIR",
@@ -212,13 +214,16 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (m *liveMount, err er
 	if p.flags.allowOther {
 		a.ui.notice("other users of this machine can see %s as far as its modes permit", p.dir)
 	}
-	server, err := fs.Mount(p.dir, t, fs.Options{Account: cmp.Or(p.flags.volumeName, string(c.Account())), AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask,
-		UID: p.uid, GID: p.gid, ForeignUID: p.foreignUID, OwnAll: p.flags.ownAll, NoExec: p.noExec, Reads: p.flags.reads, NoXattr: p.flags.noXattr, Logger: logger, Outside: p.outside})
+	server, err := fs.Mount(p.dir, t, fs.Options{Account: cmp.Or(p.flags.volumeName, string(c.Account())),
+		AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask,
+		UID: p.uid, GID: p.gid, ForeignUID: p.foreignUID, OwnAll: p.flags.ownAll, NoExec: p.noExec,
+		Reads: p.flags.reads, NoXattr: p.flags.noXattr, Logger: logger, Outside: p.outside})
 	if err != nil {
 		_ = t.Close()
 		return nil, err
 	}
-	return &liveMount{app: a, dir: p.dir, client: c, tree: t, server: server, level: level, plan: p, spool: spool, outbox: box, giveUp: context.Background()}, nil
+	return &liveMount{app: a, dir: p.dir, client: c, tree: t, server: server, level: level, plan: p, spool: spool,
+		outbox: box, giveUp: context.Background()}, nil
 }
 
 // waitsFor says on a terminal which service is waited for, until done is called.
@@ -241,10 +246,13 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 		storage = remote.Storage
 	}
 	return tree.Config{
-		Remote: remote, Known: remote, Storage: storage, CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
+		Remote: remote, Known: remote, Storage: storage, CacheBytes: int64(p.flags.cacheSize),
+		MaxFileBytes: int64(p.flags.maxFileSize),
 		StagingBytes: int64(p.flags.stagingSize), Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir,
 		Ours: ours, AllowDelete: p.flags.allowDelete && ours, AllowCrawlers: p.flags.allowCrawlers,
-		Scratch: p.flags.scratch, Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, ReadPrice: remote.ReadPrice, Watch: c.Watch, Connection: c.Connection, Traffic: c.Traffic, Version: cli.Version(), Mountpoint: p.dir, Address: c.NetworkInfo().MCPURL,
+		Scratch: p.flags.scratch, Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price,
+		ReadPrice: remote.ReadPrice, Watch: c.Watch, Connection: c.Connection, Traffic: c.Traffic,
+		Version: cli.Version(), Mountpoint: p.dir, Address: c.NetworkInfo().MCPURL,
 		Confined: confinement(), Proofs: func() string { return proofWords(c) }, Hint: a.hints.ofMount,
 	}
 }
@@ -282,7 +290,8 @@ func (a *app) prepareMountpoint(ctx context.Context, dir string) error {
 // ownDirs are where settings and state of ours lie.
 func (a *app) ownDirs() []string {
 	var dirs []string
-	for _, dir := range []string{a.userDir("XDG_CONFIG_HOME", ".config", ""), a.userDir("XDG_STATE_HOME", ".local/state", "")} {
+	for _, dir := range []string{a.userDir("XDG_CONFIG_HOME", ".config", ""),
+		a.userDir("XDG_STATE_HOME", ".local/state", "")} {
 		if dir != "" {
 			dirs = append(dirs, dir)
 		}

@@ -87,7 +87,8 @@ func readReport(ready io.Reader) error {
 	line, _ := bufio.NewReader(ready).ReadString('\n')
 	var r readyReport
 	if json.Unmarshal([]byte(line), &r) != nil {
-		return refuse(exitOther, "run it without --background to see why", errors.New("the mount process ended before it was ready"))
+		return refuse(exitOther, "run it without --background to see why",
+			errors.New("the mount process ended before it was ready"))
 	}
 	if !r.OK {
 		return refuse(r.Code, r.Hint, errors.New(r.Error))
@@ -127,7 +128,8 @@ func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
 	if place := a.keyPlace(s); place != "" {
 		args = append(args, "--"+keyPlaceFlag+"="+place)
 	}
-	child := mountChild{args: append(args, "--", p.dir), key: s.config.APIKey, log: log, attrs: &syscall.SysProcAttr{Setsid: true}}
+	child := mountChild{args: append(args, "--", p.dir), key: s.config.APIKey, log: log,
+		attrs: &syscall.SysProcAttr{Setsid: true}}
 	if p.flags.mounterFD >= 0 {
 		child.mounter = os.NewFile(uintptr(p.flags.mounterFD), "mounter")
 		defer child.mounter.Close()
@@ -185,7 +187,8 @@ func (a *app) logPath(dir string) (string, error) {
 // a home directory.
 func (a *app) mountFile(dir, ending string) string {
 	sum := sha256.Sum256([]byte(dir))
-	return a.userDir("XDG_STATE_HOME", ".local/state", fmt.Sprintf("mount-%s-%s%s", safeFileName(filepath.Base(dir)), hex.EncodeToString(sum[:4]), ending))
+	return a.userDir("XDG_STATE_HOME", ".local/state", fmt.Sprintf("mount-%s-%s%s", safeFileName(filepath.Base(dir)),
+		hex.EncodeToString(sum[:4]), ending))
 }
 
 // openLog opens the file for the standard error of a background mount: panics, and

@@ -75,36 +75,54 @@ type mountPlan struct {
 
 func (f *mountFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVarP(&f.background, "background", "d", false, "mount in the background and return; log to ~/.local/state/svcfs")
+	flags.BoolVarP(&f.background, "background", "d", false,
+		"mount in the background and return; log to ~/.local/state/svcfs")
 	flags.IntVar(&f.readyFD, "ready-fd", -1, "report readiness on this descriptor")
 	flags.IntVar(&f.mounterFD, mounterFlag, -1, "have the process on this descriptor mount")
-	flags.StringVar(&f.logFile, "log-file", "", "file for the log, instead of standard error; rotated at 4 MiB, three old ones are kept")
+	flags.StringVar(&f.logFile, "log-file", "", "file for the log, instead of standard error; rotated at 4 MiB, "+
+		"three old ones are kept")
 	flags.BoolVar(&f.allowMkdir, "allow-mkdir", false, "let mkdir in the root register a group, which costs")
-	flags.BoolVar(&f.allowDelete, "allow-delete", false, "let rm destroy the key of an uploaded file at once, for everybody and for ever; without it rm puts the file into the trash of its group, where the service has one")
-	flags.BoolVar(&f.allowCrawlers, "allow-crawlers", false, "let programs that make previews and indexes open files; each retrieval costs")
-	flags.BoolVar(&f.allowOther, "allow-other", false, "let other users of this machine enter the mount, as far as the modes permit")
-	flags.StringSliceVarP(&f.options, "options", "o", nil, "mount options: "+knownOptions+" (environment and configuration: "+envMountOptions+")")
+	flags.BoolVar(&f.allowDelete, "allow-delete", false,
+		"let rm destroy the key of an uploaded file at once, for everybody and for ever; without it rm puts the file "+
+			"into the trash of its group, where the service has one")
+	flags.BoolVar(&f.allowCrawlers, "allow-crawlers", false,
+		"let programs that make previews and indexes open files; each retrieval costs")
+	flags.BoolVar(&f.allowOther, "allow-other", false,
+		"let other users of this machine enter the mount, as far as the modes permit")
+	flags.StringSliceVarP(&f.options, "options", "o", nil,
+		"mount options: "+knownOptions+" (environment and configuration: "+envMountOptions+")")
 	flags.StringVar(&f.budget, "budget", "", "most tokens to spend while mounted; beyond that EDQUOT")
 	flags.StringVar(&f.budgetPerHour, "budget-per-hour", "", "most tokens to spend in any hour; beyond that EDQUOT")
 	flags.Var(&f.cacheSize, "cache-size", "memory for decrypted content, open files included; one file may exceed it")
 	flags.Var(&f.stagingSize, "staging-size", "memory for files being written; beyond that ENOMEM")
 	flags.Var(&f.maxFileSize, "max-file-size", "largest file; of files in blocks only if it is given")
-	flags.Var(&f.spoolSize, "spool-size", "disk for changed blocks of large files being written that memory does not hold, sealed, in ~/.cache/svcfs; beyond that ENOSPC; 0 for none")
+	flags.Var(&f.spoolSize, "spool-size", "disk for changed blocks of large files being written that memory does not "+
+		"hold, sealed, in ~/.cache/svcfs; beyond that ENOSPC; 0 for none")
 	flags.Lookup("spool-size").DefValue = "half of the free disk"
-	flags.BoolVar(&f.outbox, "outbox", false, "close and fsync return once a save is on this machine's disk, encrypted; it is sent when it can be, also after a restart")
+	flags.BoolVar(&f.outbox, "outbox", false, "close and fsync return once a save is on this machine's disk, "+
+		"encrypted; it is sent when it can be, also after a restart")
 	flags.StringVar(&f.outboxFsync, "outbox-fsync", fsyncLocal, "with --outbox, what fsync waits for: local or record")
-	flags.Var(&f.outboxSize, "outbox-size", "disk for the outbox, in ~/.local/state/svcfs; never more than half of what is free")
-	flags.DurationVar(&f.drain, "drain", f.drain, "with --outbox, how long unmounting sends what waits; what stays is sent by the next mount")
+	flags.Var(&f.outboxSize, "outbox-size", "disk for the outbox, in ~/.local/state/svcfs; never more than half of "+
+		"what is free")
+	flags.DurationVar(&f.drain, "drain", f.drain, "with --outbox, how long unmounting sends what waits; what stays "+
+		"is sent by the next mount")
 	flags.StringVar(&f.umask, "umask", "077", "permission bits that are never shown, octal")
 	flags.StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
-	flags.StringArrayVar(&f.scratch, "scratch", nil, "more names that stay in memory and are never uploaded, such as *.bak")
-	flags.Var((*timeSpan)(&f.idle), "idle-unmount", "unmount when no program has used the mount for this long, such as 10m or 5d")
-	flags.DurationVar(&f.patience, "patience", f.patience, "how long opening and closing wait while connections to the service are refused or break")
-	flags.StringVar(&f.volumeName, "volume-name", "", "source of the mount in df and findmnt, after svcfs: (default the account)")
+	flags.StringArrayVar(&f.scratch, "scratch", nil,
+		"more names that stay in memory and are never uploaded, such as *.bak")
+	flags.Var((*timeSpan)(&f.idle), "idle-unmount",
+		"unmount when no program has used the mount for this long, such as 10m or 5d")
+	flags.DurationVar(&f.patience, "patience", f.patience,
+		"how long opening and closing wait while connections to the service are refused or break")
+	flags.StringVar(&f.volumeName, "volume-name", "",
+		"source of the mount in df and findmnt, after svcfs: (default the account)")
 	flags.Var(&f.reads, "kernel-cache", "keep: the kernel caches pages; plain: the kernel asks svcfs for every read")
-	flags.BoolVar(&f.noXattr, "no-xattr", false, "show no extended attributes, not even user.svcfs.*; saves one request for each file when ls lists attributes")
-	flags.BoolVar(&f.ownAll, "own-all", false, "show files that other accounts uploaded as your own, so that git, ssh and others trust them")
-	flags.StringVar(&f.foreignUID, "foreign-uid", "", "user, as a number, that files of other accounts belong to (default nobody)")
+	flags.BoolVar(&f.noXattr, "no-xattr", false, "show no extended attributes, not even user.svcfs.*; saves one "+
+		"request for each file when ls lists attributes")
+	flags.BoolVar(&f.ownAll, "own-all", false, "show files that other accounts uploaded as your own, so that git, "+
+		"ssh and others trust them")
+	flags.StringVar(&f.foreignUID, "foreign-uid", "",
+		"user, as a number, that files of other accounts belong to (default nobody)")
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile to this file")
 	flags.StringVar(&f.keyPlace, keyPlaceFlag, "", "where the key is read again")
 	for _, name := range []string{"ready-fd", mounterFlag, keyPlaceFlag, "cpuprofile"} {
@@ -217,7 +235,8 @@ func (f *mountFlags) planOptions(p *mountPlan, options []string) error {
 func (f *mountFlags) planOwners(p *mountPlan) error {
 	if f.allowOther && f.noXattr && !f.ownAll {
 		return usage("leave --no-xattr out, or show all files as your own with --own-all",
-			"with --allow-other an access list lets you use files of other accounts, and --no-xattr takes such lists away")
+			"with --allow-other an access list lets you use files of other accounts, and --no-xattr takes such lists "+
+				"away")
 	}
 	if f.foreignUID == "" {
 		return nil
@@ -245,7 +264,8 @@ func parseBudget(flag, text string) (sdk.Amount, error) {
 	}
 	amount, err := wire.ParseTokens(text)
 	if err != nil {
-		return amount, usage("use a number of tokens such as "+flag+" 2.5", fmt.Sprintf("%s: %q is no number of tokens", flag, text))
+		return amount, usage("use a number of tokens such as "+flag+" 2.5",
+			fmt.Sprintf("%s: %q is no number of tokens", flag, text))
 	}
 	if amount.IsZero() {
 		return amount, usage("use a number of tokens such as "+flag+" 2.5", "a budget of nothing allows nothing")

@@ -78,7 +78,8 @@ func (c helperCall) owner() (o owner, err error) {
 		return o, nil
 	}
 	if err != nil {
-		return o, usage("name a user of this machine, or give uid= and gid= as numbers", fmt.Sprintf("find the user of this mount: %v", err))
+		return o, usage("name a user of this machine, or give uid= and gid= as numbers",
+			fmt.Sprintf("find the user of this mount: %v", err))
 	}
 	if who.Uid == "0" {
 		return o, nil
@@ -128,7 +129,8 @@ func parseID(what, text string) (uint32, error) {
 // keptEnv are the variables of root's that a user's mount inherits: none that can hold
 // a secret or name a file of root's.
 func keptEnv(name string) bool {
-	return slices.Contains([]string{"PATH", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"}, name) || strings.HasPrefix(name, "LC_")
+	return slices.Contains([]string{"PATH", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"}, name) ||
+		strings.HasPrefix(name, "LC_")
 }
 
 // mountAs starts the mounter, and the mount command as the user.
@@ -179,7 +181,8 @@ func (a *app) mountAs(ctx context.Context, who owner, call helperCall) (exitCode
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", env, []*os.File{mounter} // descriptor 3
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if who.uid != 0 { // without a session of its own, what the user has run could type into root's terminal
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: who.uid, Gid: who.gid, Groups: who.groups}, Setsid: true}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: who.uid, Gid: who.gid,
+			Groups: who.groups}, Setsid: true}
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	err = cmd.Run()
@@ -202,5 +205,6 @@ func (c helperCall) mountFor(who owner) (fs.MountFor, error) {
 	}
 	var p mountPlan
 	err := f.planOptions(&p, f.options)
-	return fs.MountFor{Dir: c.dir, UID: who.uid, GID: who.login, AllowOther: f.allowOther || who.uid == 0, ReadOnly: p.readOnly, NoExec: p.noExec}, err
+	return fs.MountFor{Dir: c.dir, UID: who.uid, GID: who.login, AllowOther: f.allowOther || who.uid == 0,
+		ReadOnly: p.readOnly, NoExec: p.noExec}, err
 }

@@ -36,7 +36,8 @@ func hasHome(who *user.User) bool {
 // helperFlags are mount options that are flags of the mount command, with "_" for "-".
 func helperFlags() map[string]bool { // whether it wants a value
 	return map[string]bool{"allow_mkdir": false, "allow_delete": false, "allow_crawlers": false, "insecure_http": false,
-		"budget": true, "budget_per_hour": true, "cache_size": true, "staging_size": true, "max_file_size": true, "umask": true,
+		"budget": true, "budget_per_hour": true, "cache_size": true, "staging_size": true, "max_file_size": true,
+		"umask":     true,
 		"log_level": true, "log_file": true, "scratch": true, "idle_unmount": true, "volume_name": true,
 		"own_all": false, "foreign_uid": true,
 		"url": true, "network": true, "api_key_file": true, "config": true}
@@ -45,7 +46,8 @@ func helperFlags() map[string]bool { // whether it wants a value
 // helperIgnores are options that mount(8) acts on itself or that need nothing.
 func helperIgnores(name string) bool {
 	switch name {
-	case "defaults", "auto", "noauto", "user", "users", "nouser", "owner", "group", "nofail", "_netdev", "suid", "nosuid", "dev", "nodev",
+	case "defaults", "auto", "noauto", "user", "users", "nouser", "owner", "group", "nofail", "_netdev", "suid",
+		"nosuid", "dev", "nodev",
 		"async", "atime", "noatime", "relatime", "default_permissions", "comment":
 		return true
 	}
@@ -123,13 +125,16 @@ func helperOption(option string) (string, error) {
 	case option == "" || helperIgnores(name):
 		return "", nil
 	case name == "remount":
-		return "", refuse(exitUsage, "unmount it, and mount it again with the new options: svcfs umount DIR", errors.New("a mount of svcfs keeps its options while it lasts: it cannot be remounted"))
+		return "", refuse(exitUsage, "unmount it, and mount it again with the new options: svcfs umount DIR",
+			errors.New("a mount of svcfs keeps its options while it lasts: it cannot be remounted"))
 	case slices.Contains([]string{"ro", "rw", "exec", "noexec", "allow_other", "uid", "gid"}, name):
 		return "--options=" + option, nil
 	case !isFlag:
-		return "", usage("the options of fstab are those of: svcfs help mount, with _ for -", fmt.Sprintf("unknown mount option %q", option))
+		return "", usage("the options of fstab are those of: svcfs help mount, with _ for -",
+			fmt.Sprintf("unknown mount option %q", option))
 	case wantsValue != hasValue:
-		return "", usage("write "+name+"=VALUE for options with a value, and only for them", fmt.Sprintf("mount option %q", option))
+		return "", usage("write "+name+"=VALUE for options with a value, and only for them",
+			fmt.Sprintf("mount option %q", option))
 	}
 	return "--" + strings.ReplaceAll(name, "_", "-") + strings.TrimPrefix(option, name), checkHelperValue(name, value)
 }

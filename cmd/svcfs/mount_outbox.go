@@ -46,7 +46,8 @@ func (a *app) openOutbox(p mountPlan, s settings, c *sdk.Client, caps wire.Capab
 		return nil, nil
 	}
 	if !caps.TakesSealed() {
-		return nil, refuse(exitUsage, "leave --outbox out; at a service of your own, look at svcd doctor", errors.New("this service takes no sealed uploads, which an outbox needs"))
+		return nil, refuse(exitUsage, "leave --outbox out; at a service of your own, look at svcd doctor",
+			errors.New("this service takes no sealed uploads, which an outbox needs"))
 	}
 	dir, err := a.outboxDir(s)
 	if err != nil {
@@ -60,10 +61,14 @@ func (a *app) openOutbox(p mountPlan, s settings, c *sdk.Client, caps wire.Capab
 	m := &mountOutbox{settled: make(chan struct{})}
 	keys := sdk.DiskKeys{Group: outboxGroupKey(s), Names: a.namesKey(address, s.account, true)}
 	m.Outbox, err = outbox.New(dir, outbox.Config{Remote: remote, Keys: keys, Bytes: int64(f.outboxSize),
-		Price: func() (sdk.Amount, bool) { return c.Price("upload") }, Balance: func(ctx context.Context) (sdk.Amount, error) { return c.Balance(ctx, c.Account()) },
+		Price: func() (sdk.Amount, bool) { return c.Price("upload") },
+		Balance: func(ctx context.Context) (sdk.Amount, error) {
+			return c.Balance(ctx, c.Account())
+		},
 		Told: m.told})
 	if errors.Is(err, outbox.ErrTaken) {
-		return nil, refuse(exitOther, "mount without --outbox, or unmount that one; svcfs status lists the mounts", fmt.Errorf("%w: one mount of %s at this service can have it", err, s.account))
+		return nil, refuse(exitOther, "mount without --outbox, or unmount that one; svcfs status lists the mounts",
+			fmt.Errorf("%w: one mount of %s at this service can have it", err, s.account))
 	}
 	if err != nil {
 		return nil, err
@@ -140,7 +145,8 @@ func (a *app) namesKey(address string, account sdk.AccountID, make bool) *format
 		if err == nil {
 			return key
 		}
-		a.ui.notice("the key of the outbox in the %s is damaged: names of what waits are not shown until the service is asked", a.keyring.Name())
+		a.ui.notice("the key of the outbox in the %s is damaged: names of what waits are not shown until the service "+
+			"is asked", a.keyring.Name())
 		return nil
 	}
 	if !make || !errors.Is(err, apikey.ErrNone) {
@@ -171,7 +177,8 @@ func (m *liveMount) drainOutbox(ctx context.Context) []outbox.Item {
 // asPending shows items as what was not uploaded.
 func asPending(items []outbox.Item) (list []tree.Pending) {
 	for _, i := range items {
-		list = append(list, tree.Pending{Path: itemPath(i), Size: i.Size, Since: i.Time.UTC(), Error: i.Reason, Outbox: i.ID})
+		list = append(list, tree.Pending{Path: itemPath(i), Size: i.Size, Since: i.Time.UTC(), Error: i.Reason,
+			Outbox: i.ID})
 	}
 	return list
 }
@@ -188,7 +195,8 @@ func (a *app) tellKept(kept []tree.Pending) {
 	if len(kept) == 0 {
 		return
 	}
-	a.ui.notice("%s in the outbox of this machine; the next mount with --outbox sends what can be sent, 'svcfs outbox list' shows it:", staysWords(len(kept)))
+	a.ui.notice("%s in the outbox of this machine; the next mount with --outbox sends what can be sent, 'svcfs "+
+		"outbox list' shows it:", staysWords(len(kept)))
 	for _, p := range kept {
 		a.ui.notice("  %s  %s  %s", escapeName(p.Path), p.What(), escapeText(p.Error))
 	}
@@ -211,7 +219,8 @@ func (a *app) tellWaiting(err error, p mountPlan) error {
 	if hint != "" {
 		hint = strings.TrimSuffix(hint, ".") + ". "
 	}
-	return refuse(exitCodeOf(err), hint+"What waits is shown by 'svcfs outbox list', and is sent once this mount starts",
+	return refuse(exitCodeOf(err), hint+
+		"What waits is shown by 'svcfs outbox list', and is sent once this mount starts",
 		fmt.Errorf("%w; %s safely in the outbox of this machine", err, waitWords(len(items))))
 }
 

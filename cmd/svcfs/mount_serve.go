@@ -166,7 +166,8 @@ func (m *liveMount) finish(left []tree.Pending, err error) error {
 	}
 	if len(left) > 0 {
 		m.list("lost: not uploaded", left)
-		err = errors.Join(err, refuse(exitOther, "save them again after mounting; svcfs why PATH and the log say what failed",
+		err = errors.Join(err, refuse(exitOther, "save them again after mounting; svcfs why PATH and the log say "+
+			"what failed",
 			fmt.Errorf("%s ended with %s not uploaded", m.dir, plural(len(left), "file"))))
 	}
 	return err

@@ -30,7 +30,8 @@ type signalWatch struct {
 // watchSignals begins to catch SIGINT, SIGTERM, SIGHUP and SIGUSR1. A SIGHUP,
 // which also a closed terminal sends, must not take a mount away from the programs in it.
 func watchSignals() *signalWatch {
-	w := &signalWatch{raw: make(chan os.Signal, 8), quit: make(chan struct{}), interrupt: make(chan struct{}, 8), terminate: make(chan struct{}),
+	w := &signalWatch{raw: make(chan os.Signal, 8), quit: make(chan struct{}), interrupt: make(chan struct{}, 8),
+		terminate: make(chan struct{}),
 		verbosity: make(chan struct{}, 1), refresh: make(chan struct{}, 1)}
 	first, cancelFirst := context.WithCancel(context.Background())
 	w.first = first

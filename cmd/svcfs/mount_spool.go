@@ -17,7 +17,8 @@ func (a *app) openSpool(p mountPlan, caps wire.Capabilities) *staging.Spool {
 	}
 	dir := a.userDir("XDG_CACHE_HOME", ".cache", "")
 	if dir == "" {
-		a.ui.notice("large files being written stay in memory (--staging-size): neither XDG_CACHE_HOME nor HOME names a folder for them")
+		a.ui.notice("large files being written stay in memory (--staging-size): neither XDG_CACHE_HOME nor HOME " +
+			"names a folder for them")
 		return nil
 	}
 	spool, err := newSpool(dir, p.flags)
@@ -48,7 +49,8 @@ func (f *mountFlags) checkSizes(readOnly bool) error {
 	if !f.sized || readOnly || f.maxFileSize <= f.stagingSize {
 		return nil
 	}
-	return usage("raise --staging-size as well", fmt.Sprintf("a file of %s (--max-file-size) could not be written: --staging-size is %s", &f.maxFileSize, &f.stagingSize))
+	return usage("raise --staging-size as well", fmt.Sprintf("a file of %s (--max-file-size) could not be written: "+
+		"--staging-size is %s", &f.maxFileSize, &f.stagingSize))
 }
 
 // sizeFiles tells the tree how large files may be: in one piece, and in blocks.

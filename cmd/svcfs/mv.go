@@ -19,8 +19,9 @@ versions of that name, REF means one version, FOLDER means all files beneath it,
 or not at all. A name that is in use is refused. Only the uploader of a file and the
 owner of the group may rename the file, and only where the service can rename files,
 or folders. One command renames at most 10,000 versions in a folder.`,
-		Example: "  svcfs mv team draft.txt final.txt\n  svcfs mv team notes.txt archive/2026/notes.txt\n  svcfs mv team drafts archive/drafts",
-		Args:    exactly(3, "a GROUP, a REF, NAME or FOLDER, and a NEWNAME"),
+		Example: "  svcfs mv team draft.txt final.txt\n  svcfs mv team notes.txt archive/2026/notes.txt\n" +
+			"  svcfs mv team drafts archive/drafts",
+		Args: exactly(3, "a GROUP, a REF, NAME or FOLDER, and a NEWNAME"),
 		PreRunE: first(func(args []string) error {
 			return checkNewName(strings.TrimSuffix(args[2], "/")) // of a folder
 		}),
@@ -57,20 +58,23 @@ func (a *app) mv(ctx context.Context, g sdk.Group, what, name string) error {
 		if !a.asJSON {
 			continue
 		}
-		f := changedFile{Name: shownName(&e), NewName: names.Show(name, string(e.Ref)), CID: e.Ref, FileHash: hashText(e.Hash)}
+		f := changedFile{Name: shownName(&e), NewName: names.Show(name, string(e.Ref)), CID: e.Ref,
+			FileHash: hashText(e.Hash)}
 		if err := a.printJSON(f); err != nil {
 			return err
 		}
 	}
 	if !a.asJSON {
 		newest := &versions[len(versions)-1]
-		a.ui.printf("renamed %s to %s, with %s\n", shownName(newest), names.Show(name, string(newest.Ref)), plural(len(versions), "version"))
+		a.ui.printf("renamed %s to %s, with %s\n", shownName(newest), names.Show(name, string(newest.Ref)),
+			plural(len(versions), "version"))
 	}
 	return nil
 }
 
 func inUse(name, what string) error {
-	return refuse(exitOther, "choose another name, or remove that "+what+" first", errors.New(escapeName(name)+" is in use"))
+	return refuse(exitOther, "choose another name, or remove that "+what+" first",
+		errors.New(escapeName(name)+" is in use"))
 }
 
 // renamedFolder is what mv prints as JSON for a folder.

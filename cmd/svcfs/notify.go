@@ -73,7 +73,8 @@ func (a *app) notify(ctx context.Context, interval time.Duration, only []string)
 	if err != nil {
 		return err
 	}
-	w := mountWatch{app: a, only: only, began: time.Now(), seen: make(map[string]*watchedMount), dead: make(map[string]bool)}
+	w := mountWatch{app: a, only: only, began: time.Now(), seen: make(map[string]*watchedMount),
+		dead: make(map[string]bool)}
 	teller := desktop.Teller{Now: time.Now, Tell: func(ctx context.Context, m desktop.Message) error {
 		if err := bus.Tell(ctx, m); err != nil {
 			return err
@@ -286,12 +287,15 @@ func (w *mountWatch) thingsOf(m *watchedMount) (things []desktop.Thing) {
 		return nil
 	}
 	if isMostSpent(s.Spent, s.Budget) {
-		things = append(things, desktop.Thing{Kind: desktop.Budget, Key: m.dir, Path: m.dir, Note: s.Spent + " of " + s.Budget + " tokens are spent",
+		things = append(things, desktop.Thing{Kind: desktop.Budget, Key: m.dir, Path: m.dir, Note: s.Spent + " of " +
+			s.Budget + " tokens are spent",
 			Step: "See what costs with: svcfs cost " + shellWord(m.dir)})
 	}
 	if o := s.Outbox; o != nil && o.Items > o.Parked && o.Reason != "" {
-		things = append(things, desktop.Thing{Kind: desktop.NotUploaded, Key: m.dir, Path: m.dir, Note: waitWords(o.Items - o.Parked),
-			Step: "What waits is on the disk of this machine, and is sent when the service can be reached. See: svcfs status " + shellWord(m.dir)})
+		things = append(things, desktop.Thing{Kind: desktop.NotUploaded, Key: m.dir, Path: m.dir,
+			Note: waitWords(o.Items - o.Parked),
+			Step: "What waits is on the disk of this machine, and is sent when the service can be reached. See: " +
+				"svcfs status " + shellWord(m.dir)})
 	}
 	for _, r := range m.reasons {
 		if thing, ok := thingOf(m.dir, r, w.began); ok {
@@ -305,7 +309,8 @@ func (w *mountWatch) thingsOf(m *watchedMount) (things []desktop.Thing) {
 func thingOf(dir string, r tree.Reason, since time.Time) (desktop.Thing, bool) {
 	thing := desktop.Thing{Path: dir + r.Path, Key: dir + r.Path + r.Time.String(), Step: stepOf(dir, r)}
 	switch {
-	case r.Staged != nil && slices.Contains([]string{tree.StagedHalf, tree.StagedKilled, tree.StagedFailed, tree.StagedAway}, r.Staged.State):
+	case r.Staged != nil && slices.Contains([]string{tree.StagedHalf, tree.StagedKilled, tree.StagedFailed,
+		tree.StagedAway}, r.Staged.State):
 		thing.Kind, thing.Key, thing.Path = desktop.NotUploaded, dir+r.Staged.Path, dir+r.Staged.Path
 	case r.Waits != nil && r.Waits.State == outbox.Parked.String():
 		thing.Kind, thing.Key = desktop.NotUploaded, r.Waits.ID

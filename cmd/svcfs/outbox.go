@@ -54,7 +54,8 @@ then, in the DNS or in /etc/hosts.`,
 			}
 			rows := make([][]string, 0, len(items))
 			for _, i := range items {
-				rows = append(rows, []string{i.ID, i.State, fmt.Sprint(i.Size), i.Time.UTC().Format(time.RFC3339), escapeName(itemPath(i)), escapeText(i.Reason)})
+				rows = append(rows, []string{i.ID, i.State, fmt.Sprint(i.Size), i.Time.UTC().Format(time.RFC3339),
+					escapeName(itemPath(i)), escapeText(i.Reason)})
 			}
 			a.printTable(rows)
 			return nil
@@ -108,7 +109,8 @@ func (a *app) changeOutbox(ctx context.Context, request outboxRequest, state str
 	}
 	switch {
 	case errors.Is(err, errNoMount):
-		return refuse(exitOther, "mount first: svcfs mount --outbox DIR", errors.New("no mount has the outbox of this account"))
+		return refuse(exitOther, "mount first: svcfs mount --outbox DIR",
+			errors.New("no mount has the outbox of this account"))
 	case err != nil:
 		return err
 	case answer.Gone:
@@ -159,8 +161,9 @@ func (a *app) outboxDiscardCommand() *cobra.Command {
 		Short: "Give a save up for good; asks first",
 		Long: `Give a save that waits up for good: it is never recorded, and its content is lost
 unless a program has it. The command asks first.`,
-		Example: "  svcfs outbox discard 0123456789abcdef0123456789abcdef\n  svcfs outbox discard --yes 0123456789abcdef0123456789abcdef",
-		Args:    exactly(1, "one ID"),
+		Example: "  svcfs outbox discard 0123456789abcdef0123456789abcdef\n" +
+			"  svcfs outbox discard --yes 0123456789abcdef0123456789abcdef",
+		Args: exactly(1, "one ID"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
 			if !yes {
 				items, err := a.outboxItems(ctx)
@@ -232,7 +235,8 @@ func (a *app) sync(ctx context.Context, path string, timeout time.Duration) erro
 	late := func() error {
 		err := fmt.Errorf("%s not recorded yet%s", areWords(left), more)
 		if held > 0 {
-			return refuse(exitOther, "sending goes on; see: svcfs why "+shellWord(dir), fmt.Errorf("%w; %w", err, heldError(held)))
+			return refuse(exitOther, "sending goes on; see: svcfs why "+shellWord(dir),
+				fmt.Errorf("%w; %w", err, heldError(held)))
 		}
 		return refuse(exitOther, "it goes on by itself; see: svcfs status "+dir, err)
 	}
@@ -246,7 +250,8 @@ func (a *app) sync(ctx context.Context, path string, timeout time.Duration) erro
 		}
 		if !told { // a look makes it send at once, too
 			if err := syscall.Kill(m.Status.PID, syscall.SIGHUP); err != nil {
-				return refuse(exitOther, "do it as the user who mounted it", fmt.Errorf("tell process %d: %w", m.Status.PID, err))
+				return refuse(exitOther, "do it as the user who mounted it", fmt.Errorf("tell process %d: %w",
+					m.Status.PID, err))
 			}
 			told = true
 		}
@@ -264,7 +269,8 @@ func (a *app) sync(ctx context.Context, path string, timeout time.Duration) erro
 			parked := fmt.Errorf("%s not recorded, and parked", areWords(now.Parked))
 			switch {
 			case now.Held > 0 && now.Parked > 0:
-				return refuse(exitOther, "see: svcfs why "+shellWord(dir), fmt.Errorf("%w; %w", parked, heldError(now.Held)))
+				return refuse(exitOther, "see: svcfs why "+shellWord(dir),
+					fmt.Errorf("%w; %w", parked, heldError(now.Held)))
 			case now.Held > 0:
 				return refuse(exitOther, "see: svcfs why "+shellWord(dir), heldError(now.Held))
 			case now.Parked > 0:
@@ -284,7 +290,8 @@ func (a *app) sync(ctx context.Context, path string, timeout time.Duration) erro
 
 // heldError is about saves that nothing sends by itself.
 func heldError(n int) error {
-	return fmt.Errorf("%s not recorded, and not sent by itself: a write was refused, its program was killed, or the service refuses it", areWords(n))
+	return fmt.Errorf("%s not recorded, and not sent by itself: a write was refused, its program was killed, or the "+
+		"service refuses it", areWords(n))
 }
 
 func areWords(n int) string {

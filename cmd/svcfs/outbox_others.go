@@ -37,10 +37,13 @@ func (a *app) tellOthers(ctx context.Context, ui *terminal, own string) {
 			continue
 		}
 		if f.Place == (outbox.Place{}) {
-			ui.notice("%s in the outbox %s, which no mount has; a mount of the service and the account that it is of sends what is there", waitWords(f.Items), filepath.Base(f.Dir))
+			ui.notice("%s in the outbox %s, which no mount has; a mount of the service and the account that it is of "+
+				"sends what is there", waitWords(f.Items), filepath.Base(f.Dir))
 			continue
 		}
-		ui.notice("%s in the outbox of %s at %s, which no mount has; to send: svcfs mount --outbox --url %s --account %s DIR", waitWords(f.Items),
-			escapeText(string(f.Place.Account)), escapeText(f.Place.Service), escapeText(shellWord(f.Place.Service)), escapeText(shellWord(string(f.Place.Account))))
+		ui.notice("%s in the outbox of %s at %s, which no mount has; to send: svcfs mount --outbox --url %s "+
+			"--account %s DIR", waitWords(f.Items),
+			escapeText(string(f.Place.Account)), escapeText(f.Place.Service), escapeText(shellWord(f.Place.Service)),
+			escapeText(shellWord(string(f.Place.Account))))
 	}
 }

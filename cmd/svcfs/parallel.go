@@ -13,7 +13,8 @@ const defaultJobs = 4
 // in that order. After the first failure nothing new is begun; what is under way
 // ends, and what came before the failure is still handed over. Returns the first
 // failure in that order.
-func inOrder[T any](ctx context.Context, jobs, n int, work func(ctx context.Context, i int) (T, error), took func(T) error) error {
+func inOrder[T any](ctx context.Context, jobs, n int, work func(ctx context.Context, i int) (T, error),
+	took func(T) error) error {
 	type result struct {
 		value T
 		err   error

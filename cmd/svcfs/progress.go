@@ -49,7 +49,8 @@ type flight struct {
 
 // newBar begins the progress of a command; beside JSON it shows nothing.
 func (a *app) newBar(verb string, files int, total int64) *bar {
-	b := &bar{ui: a.ui, hidden: a.asJSON, verb: verb, files: files, total: total, now: time.Now, flying: make(map[*flight]bool)}
+	b := &bar{ui: a.ui, hidden: a.asJSON, verb: verb, files: files, total: total, now: time.Now,
+		flying: make(map[*flight]bool)}
 	b.marks[0].at = b.now()
 	b.marks[1] = b.marks[0]
 	return b

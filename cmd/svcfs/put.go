@@ -57,8 +57,9 @@ since. A connection that breaks costs what was under way; put waits a minute for
 
 With --deflate content is compressed before it is encrypted, if a sample shows that
 this pays; large files are not. JavaScript clients older than 1.2 cannot read compressed files.`,
-		Example: "  svcfs put team report.pdf\n  svcfs put team *.jpg photos/\n  svcfs put team docs --update\n  tar c src | svcfs put team - --name src.tar",
-		Args:    between(2, -1, "a GROUP and at least one FILE"),
+		Example: "  svcfs put team report.pdf\n  svcfs put team *.jpg photos/\n  svcfs put team docs --update\n" +
+			"  tar c src | svcfs put team - --name src.tar",
+		Args: between(2, -1, "a GROUP and at least one FILE"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
 			if f.jobs < 1 {
 				return usage("use --jobs 4", "--jobs must be 1 or more")
@@ -81,7 +82,8 @@ this pays; large files are not. JavaScript clients older than 1.2 cannot read co
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.name, "name", "", "name in the group, with / for folders (default: the file's own name)")
-	flags.BoolVarP(&f.update, "update", "u", false, "upload only files that the group lacks or holds with other content")
+	flags.BoolVarP(&f.update, "update", "u", false,
+		"upload only files that the group lacks or holds with other content")
 	flags.BoolVar(&f.deflate, "deflate", false, "compress files that become smaller")
 	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "files to send at a time; each takes memory")
 	return cmd
@@ -125,7 +127,8 @@ func (a *app) findLocal(args []string, name string) ([]localFile, error) {
 		}
 		for _, f := range found {
 			if other, taken := from[f.name]; taken {
-				return nil, usage("put them one by one, each with its --name", fmt.Sprintf("%s and %s have the same name, %s", other, f.path, f.name))
+				return nil, usage("put them one by one, each with its --name",
+					fmt.Sprintf("%s and %s have the same name, %s", other, f.path, f.name))
 			}
 			from[f.name] = f.path
 		}
@@ -137,7 +140,8 @@ func (a *app) findLocal(args []string, name string) ([]localFile, error) {
 // checkNewName refuses a name that a new file must not get.
 func checkNewName(name string) error {
 	if err := names.CheckNew(name); err != nil {
-		return usage("use a name such as notes/today.txt: no slash at its ends, no empty part, no . and ..", err.Error())
+		return usage("use a name such as notes/today.txt: no slash at its ends, no empty part, no . and ..",
+			err.Error())
 	}
 	return nil
 }
@@ -279,7 +283,9 @@ func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []local
 		}
 		opts := []sdk.Option{sdk.Progress(flying.report)}
 		if dir := a.userDir("XDG_STATE_HOME", ".local/state", "uploads"); dir != "" {
-			opts = append(opts, sdk.Resume(dir, func(kept int64, why error) { a.ui.notice("%s", resumed(files[i].path, kept, why)) }))
+			opts = append(opts, sdk.Resume(dir, func(kept int64, why error) {
+				a.ui.notice("%s", resumed(files[i].path, kept, why))
+			}))
 		}
 		if f.deflate {
 			opts = append(opts, sdk.Compress())
@@ -287,7 +293,8 @@ func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []local
 		return a.putOne(ctx, c, g, files[i], entry, records, opts...)
 	}, func(r receipt) error { return a.printReceipt(r, len(files) > 1) })
 	if err != nil && ctx.Err() != nil {
-		return interruption("run the same command with --update: what was recorded is not sent again, and a large file goes on where it was")
+		return interruption("run the same command with --update: what was recorded is not sent again, and a large " +
+			"file goes on where it was")
 	}
 	return err
 }
@@ -310,7 +317,8 @@ func resumed(path string, kept int64, why error) string {
 
 // putOne sends one file, unless it equals what is there. records: the service records
 // attributes.
-func (a *app) putOne(ctx context.Context, c *sdk.Client, g sdk.Group, file localFile, there sdk.Entry, records bool, opts ...sdk.Option) (receipt, error) {
+func (a *app) putOne(ctx context.Context, c *sdk.Client, g sdk.Group, file localFile, there sdk.Entry, records bool,
+	opts ...sdk.Option) (receipt, error) {
 	limit, err := c.MaxUpload(ctx)
 	if err != nil {
 		return receipt{}, fmt.Errorf("%s: %w", file.path, err)
@@ -327,7 +335,8 @@ func (a *app) putOne(ctx context.Context, c *sdk.Client, g sdk.Group, file local
 			if records && there.Uploader == c.Account() {
 				err = bringUpToDate(ctx, g, &there, attributes)
 			}
-			return receipt{Name: file.name, CID: there.Ref, TransID: there.Tx, FileHash: hashText(there.Hash), Size: size, Unchanged: true}, err
+			return receipt{Name: file.name, CID: there.Ref, TransID: there.Tx, FileHash: hashText(there.Hash),
+				Size: size, Unchanged: true}, err
 		}
 		if err == nil {
 			_, err = content.Seek(0, io.SeekStart)
@@ -347,9 +356,10 @@ func (a *app) putOne(ctx context.Context, c *sdk.Client, g sdk.Group, file local
 	return r, nil
 }
 
-// isThere reports whether content, which it may read, is that of the version e. The hash of a file in blocks is what its
-// uploader says, and is believed of this account alone.
-func isThere(content io.ReadSeeker, e *sdk.Entry, local sdk.Attributes, own sdk.AccountID) (size int64, same bool, err error) {
+// isThere reports whether content, which it may read, is that of the version e. The hash of a file in blocks is what
+// its uploader says, and is believed of this account alone.
+func isThere(content io.ReadSeeker, e *sdk.Entry, local sdk.Attributes, own sdk.AccountID) (size int64,
+	same bool, err error) {
 	if size, err = content.Seek(0, io.SeekEnd); err != nil || !mayEqual(e, size) {
 		return size, false, err
 	}
@@ -374,7 +384,8 @@ func (a *app) printReceipt(r receipt, several bool) error {
 	if several {
 		pairs = append(pairs, [2]string{"name", names.Show(r.Name, string(r.CID))})
 	}
-	pairs = append(pairs, [2]string{"cid", escapeText(string(r.CID))}, [2]string{"trans_id", escapeText(string(r.TransID))}, [2]string{"file_hash", r.FileHash})
+	pairs = append(pairs, [2]string{"cid", escapeText(string(r.CID))},
+		[2]string{"trans_id", escapeText(string(r.TransID))}, [2]string{"file_hash", r.FileHash})
 	if r.Unchanged {
 		pairs = append(pairs, [2]string{"unchanged", "it was there already"})
 	}
@@ -420,7 +431,8 @@ func (a *app) open(ctx context.Context, local localFile, twice bool, limit int64
 
 // tooLarge refuses a file before anything of it is sent.
 func tooLarge(file string, limit int64) error {
-	return refuse(exitOther, "split it, for example with: split -b 1G; or ask the operator for a larger limit (svcd serve --max-file-bytes), or for an update where svcfs doctor says that files are sent whole",
+	return refuse(exitOther, "split it, for example with: split -b 1G; or ask the operator for a larger limit (svcd "+
+		"serve --max-file-bytes), or for an update where svcfs doctor says that files are sent whole",
 		fmt.Errorf("%s is too large: this service takes files of up to %s", file, roughSize(limit)))
 }
 

@@ -46,7 +46,8 @@ func (a *app) refresh(ctx context.Context, path string) error {
 	}
 	before, asked := m.Status, time.Now()
 	if err := syscall.Kill(m.Status.PID, syscall.SIGHUP); err != nil {
-		return refuse(exitOther, "do it as the user who mounted it", fmt.Errorf("tell process %d: %w", m.Status.PID, err))
+		return refuse(exitOther, "do it as the user who mounted it", fmt.Errorf("tell process %d: %w",
+			m.Status.PID, err))
 	}
 	ctx, cancel := context.WithTimeout(ctx, refreshLimit)
 	defer cancel()
@@ -59,7 +60,8 @@ func (a *app) refresh(ctx context.Context, path string) error {
 			return nil
 		}
 		if failed := newFailure(before, m.Status); failed != nil {
-			return refuse(exitCodeOfLook(failed.Class), failed.Hint, fmt.Errorf("look at %s: %s", failed.Path, failed.Error))
+			return refuse(exitCodeOfLook(failed.Class), failed.Hint,
+				fmt.Errorf("look at %s: %s", failed.Path, failed.Error))
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
@@ -71,7 +73,8 @@ func (a *app) refresh(ctx context.Context, path string) error {
 
 // newFailure returns the look that failed since before, if one did.
 func newFailure(before, now *tree.Status) *tree.FailedLook {
-	if now == nil || now.FailedLook == nil || before.FailedLook != nil && !now.FailedLook.Time.After(before.FailedLook.Time) {
+	if now == nil || now.FailedLook == nil || before.FailedLook != nil &&
+		!now.FailedLook.Time.After(before.FailedLook.Time) {
 		return nil
 	}
 	return now.FailedLook

@@ -23,8 +23,9 @@ writer where the owner lets every writer.
 With --destroy the keys are destroyed at once, so that nobody can read the files again and
 nobody can undo it: of all versions of NAME, also of those in the trash, or of the one
 version REF. Only the uploader and the owner may. Records stay in the ledger as deleted.`,
-		Example: "  svcfs rm team draft.txt\n  svcfs rm team notes/a.txt notes/b.txt\n  svcfs rm --destroy team old-report.pdf",
-		Args:    between(2, -1, "a GROUP and at least one REF or NAME"),
+		Example: "  svcfs rm team draft.txt\n  svcfs rm team notes/a.txt notes/b.txt\n" +
+			"  svcfs rm --destroy team old-report.pdf",
+		Args: between(2, -1, "a GROUP and at least one REF or NAME"),
 		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
 			if destroy {
 				return a.destroy(ctx, g, args[1:])
@@ -89,7 +90,8 @@ func (a *app) destroyVersions(ctx context.Context, g sdk.Group, versions []sdk.E
 		case err != nil:
 			return err
 		}
-		if err := a.printChanged(changedFile{Name: shownName(&e), CID: e.Ref, FileHash: hashText(e.Hash), Pending: verb == "waits"}, verb); err != nil {
+		if err := a.printChanged(changedFile{Name: shownName(&e), CID: e.Ref, FileHash: hashText(e.Hash),
+			Pending: verb == "waits"}, verb); err != nil {
 			return err
 		}
 	}
@@ -126,7 +128,8 @@ func versionsOf(group sdk.GroupID, entries []sdk.Entry, what string, must func(*
 	if gone {
 		text = "%s in group %s was deleted already"
 	}
-	return nil, refuse(exitNotFound, "see what there is with: svcfs ls "+escapeName(string(group)), fmt.Errorf(text, escapeName(what), escapeName(string(group))))
+	return nil, refuse(exitNotFound, "see what there is with: svcfs ls "+escapeName(string(group)),
+		fmt.Errorf(text, escapeName(what), escapeName(string(group))))
 }
 
 func (a *app) printChanged(f changedFile, verb string) error {

@@ -36,12 +36,15 @@ Settings come from flags, then the environment, then ~/.config/svcfs/config
 	})
 	a.flags.register(root.PersistentFlags())
 	addGroup(root, "To begin with:", asksNobody(a.demoCommand()), a.setupCommand(), a.doctorCommand(), a.loginCommand())
-	addGroup(root, "A mount:", a.mountCommand(), asksNobody(a.umountCommand()), asksNobody(a.statusCommand()), asksNobody(a.whyCommand()),
+	addGroup(root, "A mount:", a.mountCommand(), asksNobody(a.umountCommand()), asksNobody(a.statusCommand()),
+		asksNobody(a.whyCommand()),
 		asksNobody(a.costCommand()), asksNobody(a.historyCommand()),
 		asksNobody(a.refreshCommand()), asksNobody(a.syncCommand()), a.outboxCommand(), asksNobody(a.notifyCommand()))
-	addGroup(root, "Files and groups, without a mount:", a.putCommand(), a.getCommand(), a.lsCommand(), a.rmCommand(), a.restoreCommand(), a.mvCommand(), a.groupCommand(),
+	addGroup(root, "Files and groups, without a mount:", a.putCommand(), a.getCommand(), a.lsCommand(), a.rmCommand(),
+		a.restoreCommand(), a.mvCommand(), a.groupCommand(),
 		a.ledgerCommand(), a.mcpCommand())
-	addGroup(root, "The account:", a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.logoutCommand(), a.acceptRollbackCommand(), asksNobody(a.forgetCommand()))
+	addGroup(root, "The account:", a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.logoutCommand(),
+		a.acceptRollbackCommand(), asksNobody(a.forgetCommand()))
 	root.AddCommand(asksNobody(a.manCommand()), asksNobody(a.versionCommand(root)))
 	a.offerJSON(root)
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
@@ -96,7 +99,8 @@ func strictDefaults(root *cobra.Command) {
 			asksNobody(cmd)
 			cmd.Args = func(_ *cobra.Command, topic []string) error {
 				if found, rest, err := root.Find(topic); err != nil || len(rest) > 0 && found.HasSubCommands() {
-					return usage(cli.CommandHint(root, topic), fmt.Sprintf("no help about %q", strings.Join(topic, " ")))
+					return usage(cli.CommandHint(root, topic),
+						fmt.Sprintf("no help about %q", strings.Join(topic, " ")))
 				}
 				return nil
 			}
@@ -107,7 +111,8 @@ func strictDefaults(root *cobra.Command) {
 			cmd.Short = "Print the completion script of a shell"
 			cmd.Args = cobra.ArbitraryArgs
 			cmd.RunE = func(*cobra.Command, []string) error {
-				return usage("use bash, zsh, fish or powershell; 'svcfs help completion bash' tells where it goes", "svcfs completion wants the name of a shell")
+				return usage("use bash, zsh, fish or powershell; 'svcfs help completion bash' tells where it goes",
+					"svcfs completion wants the name of a shell")
 			}
 		}
 	}
@@ -127,6 +132,7 @@ func between(least, most int, what string) cobra.PositionalArgs {
 		if len(args) >= least && (most < 0 || len(args) <= most) {
 			return nil
 		}
-		return usage("usage: "+cmd.UseLine(), fmt.Sprintf("%s wants %s, got %s", cmd.CommandPath(), what, plural(len(args), "argument")))
+		return usage("usage: "+cmd.UseLine(), fmt.Sprintf("%s wants %s, got %s", cmd.CommandPath(), what,
+			plural(len(args), "argument")))
 	}
 }

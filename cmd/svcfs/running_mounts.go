@@ -181,7 +181,8 @@ func mountAt(dir string) (string, error) {
 		return "", err
 	}
 	if !slices.Contains(dirs, path) {
-		return "", refuse(exitNotFound, "run 'svcfs status' for the mounts there are", fmt.Errorf("nothing of ours is mounted on %s", path))
+		return "", refuse(exitNotFound, "run 'svcfs status' for the mounts there are",
+			fmt.Errorf("nothing of ours is mounted on %s", path))
 	}
 	return path, nil
 }
@@ -206,7 +207,8 @@ func mountHolding(path string) (dir, inside string, err error) {
 	if dir, inside, ok := below(dirs, abs); ok {
 		return dir, inside, nil
 	}
-	return "", "", refuse(exitNotFound, "run 'svcfs status' for the mounts there are", fmt.Errorf("%s is in no mount of ours", abs))
+	return "", "", refuse(exitNotFound, "run 'svcfs status' for the mounts there are",
+		fmt.Errorf("%s is in no mount of ours", abs))
 }
 
 // below finds the mount among dirs that abs lies in.

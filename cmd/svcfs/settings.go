@@ -68,15 +68,25 @@ type settingFlags struct {
 func (f *settingFlags) register(set *pflag.FlagSet) {
 	set.StringVar(&f.account, "account", "", "account id (environment: "+envAccount+")")
 	set.StringVar(&f.url, "url", "", "address of a self-hosted service (environment: "+envURL+")")
-	set.StringVar(&f.network, "network", "", "mainnet or testnet of the hosted service (environment: "+envNetwork+"; default mainnet)")
-	set.StringVar(&f.keyFile, "api-key-file", "", "file with the API key, mode 0600; - reads standard input (environment: "+envKeyFile+", or "+envKey+" with the key itself)")
-	set.StringVar(&f.keyCommand, "api-key-command", "", "command whose first line of output is the API key (environment: "+envKeyCommand+")")
+	set.StringVar(&f.network, "network", "",
+		"mainnet or testnet of the hosted service (environment: "+envNetwork+"; default mainnet)")
+	set.StringVar(&f.keyFile, "api-key-file", "", "file with the API key, mode 0600; - reads standard input "+
+		"(environment: "+envKeyFile+", or "+envKey+" with the key itself)")
+	set.StringVar(&f.keyCommand, "api-key-command", "",
+		"command whose first line of output is the API key (environment: "+envKeyCommand+")")
 	set.StringVar(&f.config, "config", "", "configuration file of KEY=VALUE lines (default ~/.config/svcfs/config)")
-	set.StringVar(&f.logKey, "log-key", "", "verifier key of the service's log, from its operator; svcfs refuses records without a proof by this key (environment: "+envLogKey+"; default: the one seen first)")
-	set.StringVar(&f.witness, "require-witness", "", "verifier key of a witness that must have signed every checkpoint (environment: "+envWitness+")")
-	set.StringVar(&f.witnessAge, "witness-age", "", "with --require-witness, how old its signature may be, such as 1h (environment: "+envWitnessAge+"; default 10m, at most 24h)")
-	set.StringVar(&f.listMemory, "list-memory", "", "memory for the lists of groups together, such as 1G (environment: "+envListMemory+"; default "+sizeWords(sdk.DefaultListMemory)+")")
-	set.BoolVar(&f.insecureHTTP, "insecure-http", false, "allow http:// to a host that is not this machine (environment: "+envInsecure+"=1)")
+	set.StringVar(&f.logKey, "log-key", "", "verifier key of the service's log, from its operator; svcfs refuses "+
+		"records without a proof by this key (environment: "+envLogKey+"; default: the one seen first)")
+	set.StringVar(&f.witness, "require-witness", "",
+		"verifier key of a witness that must have signed every checkpoint (environment: "+envWitness+")")
+	set.StringVar(&f.witnessAge, "witness-age", "",
+		"with --require-witness, how old its signature may be, such as 1h "+
+			"(environment: "+envWitnessAge+"; default 10m, at most 24h)")
+	set.StringVar(&f.listMemory, "list-memory", "",
+		"memory for the lists of groups together, such as 1G "+
+			"(environment: "+envListMemory+"; default "+sizeWords(sdk.DefaultListMemory)+")")
+	set.BoolVar(&f.insecureHTTP, "insecure-http", false,
+		"allow http:// to a host that is not this machine (environment: "+envInsecure+"=1)")
 }
 
 // settings is what a client is made from, with where each part came from.
@@ -126,7 +136,8 @@ func (a *app) loadSettings() (settings, error) {
 	s.setAddresses(sources)
 	s.key = findKey(sources)
 	if n := s.config.Network; n != "" && n != "mainnet" && n != "testnet" {
-		return settings{}, usage("use mainnet or testnet, or --url for a service of your own", fmt.Sprintf("unknown network %q", n))
+		return settings{}, usage("use mainnet or testnet, or --url for a service of your own",
+			fmt.Sprintf("unknown network %q", n))
 	}
 	return s, nil
 }
@@ -139,10 +150,12 @@ func witnessAge(sources cli.Sources) (time.Duration, error) {
 	}
 	age, err := time.ParseDuration(text)
 	if err != nil || age < time.Second || age > proof.MaxWitnessAge {
-		return 0, usage("give a time such as 10m, at most 24h", fmt.Sprintf("age of the signature of a witness %q, from %s", text, via))
+		return 0, usage("give a time such as 10m, at most 24h",
+			fmt.Sprintf("age of the signature of a witness %q, from %s", text, via))
 	}
 	if witness, _ := sources.Find(envWitness); witness == "" && via == fromCommandLine {
-		return 0, usage("give the key of the witness as well, with --require-witness", "--witness-age is about a witness, and none is required")
+		return 0, usage("give the key of the witness as well, with --require-witness",
+			"--witness-age is about a witness, and none is required")
 	}
 	return age, nil
 }
@@ -158,7 +171,8 @@ func listMemory(sources cli.Sources) (int64, error) {
 	}
 	var size byteSize
 	if err := size.Set(text); err != nil || size < leastListMemory {
-		return 0, usage("give a size such as "+sizeWords(2*sdk.DefaultListMemory)+", at least "+sizeWords(leastListMemory), fmt.Sprintf("memory for lists %q, from %s", text, via))
+		return 0, usage("give a size such as "+sizeWords(2*sdk.DefaultListMemory)+", at least "+sizeWords(leastListMemory),
+			fmt.Sprintf("memory for lists %q, from %s", text, via))
 	}
 	return int64(size), nil
 }
@@ -168,7 +182,8 @@ func listMemory(sources cli.Sources) (int64, error) {
 func (s *settings) setAddresses(sources cli.Sources) {
 	for _, l := range sources {
 		c := &s.config
-		for name, field := range map[string]*string{envAuthURL: &c.AuthURL, envMCPURL: &c.MCPURL, envRPCURL: &c.RPCURL} {
+		for name, field := range map[string]*string{envAuthURL: &c.AuthURL, envMCPURL: &c.MCPURL,
+			envRPCURL: &c.RPCURL} {
 			if *field == "" {
 				*field = l.Values[name]
 			}
@@ -201,8 +216,10 @@ func (a *app) settingSources() (cli.Sources, error) {
 	if a.flags.keyFile != "" && a.flags.keyCommand != "" {
 		return nil, usage("give one of them", "both --api-key-file and --api-key-command were given")
 	}
-	fromFlags := map[string]string{envAccount: a.flags.account, envURL: a.flags.url, envNetwork: a.flags.network, envLogKey: a.flags.logKey, envWitness: a.flags.witness, envWitnessAge: a.flags.witnessAge, envListMemory: a.flags.listMemory,
-		envKeyFile: a.flags.keyFile, envKeyCommand: a.flags.keyCommand}
+	fromFlags := map[string]string{envAccount: a.flags.account, envURL: a.flags.url, envNetwork: a.flags.network,
+		envLogKey: a.flags.logKey, envWitness: a.flags.witness, envWitnessAge: a.flags.witnessAge,
+		envListMemory: a.flags.listMemory,
+		envKeyFile:    a.flags.keyFile, envKeyCommand: a.flags.keyCommand}
 	if a.flags.insecureHTTP {
 		fromFlags[envInsecure] = "1"
 	}
@@ -272,16 +289,18 @@ func (a *app) userDir(variable, fallback, name string) string {
 // readConfig reads KEY=VALUE lines; blank lines and lines that begin with # are
 // skipped.
 func readConfig(path string) (map[string]string, error) {
-	values, err := cli.ReadFile(path, func(text []byte) (map[string]string, error) { return parseConfig(text, path) }, func(values map[string]string) string {
-		if values[envKey] == "" {
-			return ""
-		}
-		return "an API key"
-	})
+	values, err := cli.ReadFile(path, func(text []byte) (map[string]string, error) { return parseConfig(text, path) },
+		func(values map[string]string) string {
+			if values[envKey] == "" {
+				return ""
+			}
+			return "an API key"
+		})
 	if err == nil || cli.FailureOf(err) != nil {
 		return values, err
 	}
-	return nil, refuse(exitUsage, cmp.Or(ownfile.MendOf(err), "check the path and its permissions"), fmt.Errorf("read settings: %w", err))
+	return nil, refuse(exitUsage, cmp.Or(ownfile.MendOf(err), "check the path and its permissions"),
+		fmt.Errorf("read settings: %w", err))
 }
 
 func parseConfig(text []byte, path string) (map[string]string, error) {

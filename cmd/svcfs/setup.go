@@ -86,7 +86,8 @@ func (a *app) setup(ctx context.Context, toFile bool) error {
 	}
 	for _, name := range []string{envKey, envKeyFile, envKeyCommand} {
 		if old[name] != "" {
-			return usage("take that line out of it, if the key shall be stored anew", path+" says already where the key is: "+name)
+			return usage("take that line out of it, if the key shall be stored anew",
+				path+" says already where the key is: "+name)
 		}
 	}
 	s, err := a.closedSettings()
@@ -109,7 +110,8 @@ func (a *app) setup(ctx context.Context, toFile bool) error {
 	if err := steps.writeConfig(path); err != nil {
 		return err
 	}
-	done := setUp{Account: steps.s.account, Address: steps.address, Store: store.Name(), Config: path, Folder: steps.folder}
+	done := setUp{Account: steps.s.account, Address: steps.address, Store: store.Name(), Config: path,
+		Folder: steps.folder}
 	if done.Unit, err = a.enableUnit(ctx, steps.folder); err != nil {
 		a.ui.notice("%v", err)
 		done.Next = "svcfs mount --background " + shellWord(steps.folder)
@@ -117,7 +119,8 @@ func (a *app) setup(ctx context.Context, toFile bool) error {
 	if a.asJSON {
 		return a.printJSON(done)
 	}
-	a.printPairs([2]string{"account", escapeName(string(done.Account)) + " at " + done.Address}, [2]string{"key", done.Store}, [2]string{"settings", done.Config}, [2]string{"folder", done.Folder})
+	a.printPairs([2]string{"account", escapeName(string(done.Account)) + " at " + done.Address},
+		[2]string{"key", done.Store}, [2]string{"settings", done.Config}, [2]string{"folder", done.Folder})
 	if done.Unit != "" {
 		a.ui.printf("mounted, now and at each login, by %s\n", done.Unit)
 	} else {
@@ -137,7 +140,8 @@ func (q *setupSteps) fromJSON(ctx context.Context) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&answers); err != nil { // the text is not shown: it holds a key
-		return usage(`give {"service": …, "account": …, "api_key": …, "folder": …}, as in: svcfs setup --json < answers.json`, "standard input holds no answers in JSON")
+		return usage(`give {"service": …, "account": …, "api_key": …, "folder": …}, as in: svcfs setup --json < answers.json`,
+			"standard input holds no answers in JSON")
 	}
 	if err := q.service(ctx, answers.Service); err != nil {
 		return err
@@ -166,7 +170,8 @@ func (q *setupSteps) fromJSON(ctx context.Context) error {
 func (q *setupSteps) ask(ctx context.Context) error {
 	f, ok := q.a.stdin.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return usage("run it on a terminal, or give the answers to: svcfs setup --json", "setup asks, and standard input is no terminal")
+		return usage("run it on a terminal, or give the answers to: svcfs setup --json",
+			"setup asks, and standard input is no terminal")
 	}
 	questions := []struct {
 		text, before string
@@ -184,7 +189,8 @@ func (q *setupSteps) ask(ctx context.Context) error {
 			}
 			return q.key(ctx)
 		}},
-		{"Folder to mount on", q.a.defaultFolder(), func(_ context.Context, answer string) error { return q.place(answer) }},
+		{"Folder to mount on", q.a.defaultFolder(),
+			func(_ context.Context, answer string) error { return q.place(answer) }},
 	}
 	for _, question := range questions {
 		for {
@@ -246,7 +252,8 @@ func readAnswer(ctx context.Context, from io.Reader, to io.Writer, question, bef
 func (q *setupSteps) service(ctx context.Context, answer string) error {
 	s := q.s
 	if answer == "" && s.urlVia == "" && s.config.Network == "" {
-		return usage("give its address, such as https://files.example.org, or mainnet or testnet of the hosted one", "no service was given")
+		return usage("give its address, such as https://files.example.org, or mainnet or testnet of the hosted one",
+			"no service was given")
 	}
 	if answer != "" {
 		s.config.URL, s.config.Network, s.config.ContractID = "", "", ""
@@ -275,7 +282,8 @@ func (q *setupSteps) service(ctx context.Context, answer string) error {
 // account takes the second answer.
 func (q *setupSteps) account(answer string) error {
 	if answer == "" {
-		return refuse(exitAuth, "it is shown on the account page of the service, such as alice.svc.testnet", errors.New("no account was given"))
+		return refuse(exitAuth, "it is shown on the account page of the service, such as alice.svc.testnet",
+			errors.New("no account was given"))
 	}
 	s := q.s
 	s.account = sdk.AccountID(answer)
@@ -314,7 +322,8 @@ func (q *setupSteps) place(answer string) error {
 		return err
 	}
 	if slices.Contains(mounted, folder) {
-		return refuse(exitOther, "unmount it first: svcfs umount "+shellWord(folder), fmt.Errorf("%s is mounted already", folder))
+		return refuse(exitOther, "unmount it first: svcfs umount "+shellWord(folder),
+			fmt.Errorf("%s is mounted already", folder))
 	}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return refuse(exitUsage, "name a folder that you may make", err)
@@ -324,7 +333,8 @@ func (q *setupSteps) place(answer string) error {
 		return refuse(exitUsage, "name a folder that you may read", err)
 	}
 	if len(inside) > 0 {
-		return refuse(exitUsage, "name an empty folder, or one that does not exist: the mount would hide what is in it", fmt.Errorf("%s is not empty", folder))
+		return refuse(exitUsage, "name an empty folder, or one that does not exist: the mount would hide what is in it",
+			fmt.Errorf("%s is not empty", folder))
 	}
 	q.folder = folder
 	return nil
@@ -333,14 +343,16 @@ func (q *setupSteps) place(answer string) error {
 // writeConfig writes the answers into the settings. Lines about something else stay.
 func (q *setupSteps) writeConfig(path string) error {
 	c := q.s.config
-	values := [][2]string{{envAccount, string(q.s.account)}, {envURL, c.URL}, {envAuthURL, c.AuthURL}, {envMCPURL, c.MCPURL}, {envRPCURL, c.RPCURL},
+	values := [][2]string{{envAccount, string(q.s.account)}, {envURL, c.URL}, {envAuthURL, c.AuthURL},
+		{envMCPURL, c.MCPURL}, {envRPCURL, c.RPCURL},
 		{envContract, c.ContractID}, {envNetwork, c.Network}, {envInsecure, ""}}
 	if c.InsecureHTTP {
 		values[len(values)-1][1] = "1"
 	}
 	old, err := ownfile.Read(path, ownfile.Settings, maxAnswers)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return refuse(exitUsage, cmp.Or(ownfile.MendOf(err), "check the path and its permissions"), fmt.Errorf("read settings: %w", err))
+		return refuse(exitUsage, cmp.Or(ownfile.MendOf(err), "check the path and its permissions"),
+			fmt.Errorf("read settings: %w", err))
 	}
 	var text strings.Builder
 	for line := range strings.Lines(string(old)) {
@@ -381,7 +393,8 @@ func (a *app) enableUnit(ctx context.Context, folder string) (string, error) {
 		return "", fmt.Errorf("systemd-escape: %w", err)
 	}
 	unit := strings.TrimSpace(string(name))
-	if out, err := exec.CommandContext(ctx, "systemctl", "--user", "enable", "--now", "--", unit).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "systemctl", "--user", "enable", "--now", "--",
+		unit).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("systemctl --user enable --now %s: %w: %s", unit, err, firstLine(out))
 	}
 	return unit, nil

@@ -174,8 +174,11 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 		charged += ", " + plural(int(s.Looks), "look") + " at the ledger"
 	}
 	pairs := [][2]string{
-		{"mountpoint", escapeName(dir)}, {"state", m.State}, {"account", escapeName(s.Account)}, {"process", itoa(s.PID)},
-		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service", s.Service}, {"last look", lastLookWords(s)}, {"groups", itoa(s.Groups)}, {"proofs", cmp.Or(s.Proofs, "not told")}, {"files", cmp.Or(s.Files, "not told")}, {"confined by", cmp.Or(s.Confined, "nothing")},
+		{"mountpoint", escapeName(dir)}, {"state", m.State}, {"account", escapeName(s.Account)},
+		{"process", itoa(s.PID)},
+		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service", s.Service}, {"last look", lastLookWords(s)},
+		{"groups", itoa(s.Groups)}, {"proofs", cmp.Or(s.Proofs, "not told")},
+		{"files", cmp.Or(s.Files, "not told")}, {"confined by", cmp.Or(s.Confined, "nothing")},
 		{"pending", pending}, {"moving", moving}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
 		{"charged", charged},
 		{"spent", spent + " tokens"}, {"errors", fmt.Sprint(s.Errors)},

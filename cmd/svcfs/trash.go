@@ -29,7 +29,8 @@ func (a *app) rm(ctx context.Context, g sdk.Group, wanted []string) error {
 		if a.asJSON {
 			return a.printJSON(trashedName{name, done.Versions, timeOrNil(done.Until)})
 		}
-		a.ui.printf("removed %s  %s, in the trash %s\n", name, plural(int(done.Versions), "version"), untilText(done.Until))
+		a.ui.printf("removed %s  %s, in the trash %s\n", name, plural(int(done.Versions), "version"),
+			untilText(done.Until))
 		return nil
 	})
 }
@@ -62,7 +63,8 @@ func (a *app) restoreFromTrash(ctx context.Context, g sdk.Group, wanted []string
 
 // eachName passes each name on with all of its versions that are as they must be. All
 // are found before the first is changed.
-func eachName(g sdk.Group, entries []sdk.Entry, wanted []string, must func(*sdk.Entry) bool, change func(name string, versions []sdk.Entry) error) error {
+func eachName(g sdk.Group, entries []sdk.Entry, wanted []string, must func(*sdk.Entry) bool,
+	change func(name string, versions []sdk.Entry) error) error {
 	chosen := make([][]sdk.Entry, len(wanted))
 	for i, what := range wanted {
 		found, err := versionsOf(g.ID, entries, what, must)

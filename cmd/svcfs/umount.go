@@ -32,12 +32,15 @@ moved for 30 seconds, and to unmount. A mount with an outbox sends what waits,
 for as long as its --drain says; what stays is listed, and the next mount sends it.
 Ends with 6 and a list when something could not be
 uploaded. A mount whose process is gone is only cleaned away.`,
-		Example:           "  svcfs umount ~/groups",
-		Args:              exactly(1, "one DIR"),
-		RunE:              a.simple(func(ctx context.Context, args []string) error { return a.umount(ctx, args[0], timeout) }),
+		Example: "  svcfs umount ~/groups",
+		Args:    exactly(1, "one DIR"),
+		RunE: a.simple(func(ctx context.Context, args []string) error {
+			return a.umount(ctx, args[0], timeout)
+		}),
 		ValidArgsFunction: completeMount,
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", outbox.DefaultDrain+drainLimit+15*time.Second, "how long to wait while nothing moves")
+	cmd.Flags().DurationVar(&timeout, "timeout", outbox.DefaultDrain+drainLimit+15*time.Second,
+		"how long to wait while nothing moves")
 	return cmd
 }
 
@@ -56,7 +59,8 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 	}
 	m := inspect(ctx, dir)
 	if m.State == stateOthers && os.Geteuid() != 0 { // it may be well; root decides for everybody
-		return refuse(exitOther, "unmount it as the user who mounted it, or as root, without what is not uploaded: umount -l "+dir,
+		return refuse(exitOther, "unmount it as the user who mounted it, or as root, without what is not uploaded: "+
+			"umount -l "+dir,
 			fmt.Errorf("%s is the mount of another user", dir))
 	}
 	if m.Status == nil || !isOurProcess(m.Status.PID) {
@@ -70,16 +74,19 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 		return nil
 	}
 	if users := fs.Holders(dir); len(users) > 0 {
-		a.ui.notice("%s is in use by %s; what they have open ends with the mount, in a few seconds", dir, fs.NameHolders(users))
+		a.ui.notice("%s is in use by %s; what they have open ends with the mount, in a few seconds", dir,
+			fs.NameHolders(users))
 	}
 	if o := m.Status.Outbox; o != nil && o.Items > o.Parked {
-		a.ui.notice("%s in the outbox: what can be sent now is sent, and the rest stays on the disk of this machine for the next mount", waitWords(o.Items-o.Parked))
+		a.ui.notice("%s in the outbox: what can be sent now is sent, and the rest stays on the disk of this machine "+
+			"for the next mount", waitWords(o.Items-o.Parked))
 	}
 	if m.Status.TemporaryFiles > 0 {
 		a.ui.notice("%s", temporaryWords(m.Status))
 	}
 	if err := syscall.Kill(m.Status.PID, syscall.SIGTERM); err != nil {
-		return refuse(exitOther, "unmount it as the user who mounted it", fmt.Errorf("tell process %d to unmount: %w", m.Status.PID, err))
+		return refuse(exitOther, "unmount it as the user who mounted it", fmt.Errorf("tell process %d to unmount: %w",
+			m.Status.PID, err))
 	}
 	if err := a.waitUntilGone(ctx, dir, m.Status.PID, timeout); err != nil {
 		return err
@@ -129,7 +136,8 @@ func (a *app) waitUntilGone(ctx context.Context, dir string, pid int, timeout ti
 			moved.Store(m.Status.Moved)
 			left := ""
 			if m.Status.Speed > 0 {
-				left = fmt.Sprintf(", %s/s, %s left", roughSize(m.Status.Speed), timeLeft(m.Status.Unsent, m.Status.Speed))
+				left = fmt.Sprintf(", %s/s, %s left", roughSize(m.Status.Speed),
+					timeLeft(m.Status.Unsent, m.Status.Speed))
 			}
 			a.ui.progress("uploading %s before unmounting%s", plural(m.Status.Pending, "file"), left)
 		}
@@ -140,7 +148,8 @@ func (a *app) waitUntilGone(ctx context.Context, dir string, pid int, timeout ti
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			return refuse(exitOther, "it goes on by itself; 'svcfs status "+dir+"' shows how far it is", fmt.Errorf("%s is still mounted, and nothing has moved for %s", dir, timeout))
+			return refuse(exitOther, "it goes on by itself; 'svcfs status "+dir+"' shows how far it is",
+				fmt.Errorf("%s is still mounted, and nothing has moved for %s", dir, timeout))
 		}
 	}
 }
@@ -232,5 +241,6 @@ func (a *app) reportLeft(dir string, left []tree.Pending) error {
 	for _, p := range left {
 		a.ui.notice("lost: %s  %s  %s", p.Path, p.What(), p.Error)
 	}
-	return refuse(exitOther, "mount again and save them again", fmt.Errorf("%s was unmounted with %s not uploaded", dir, plural(len(left), "file")))
+	return refuse(exitOther, "mount again and save them again", fmt.Errorf("%s was unmounted with %s not uploaded",
+		dir, plural(len(left), "file")))
 }

@@ -61,7 +61,8 @@ func (a *app) showThinning(t sdk.Thinning) {
 		a.ui.printf("no version that is there now would go\n")
 		return
 	}
-	a.ui.printf("would go for good: %s of %s, %d bytes\n", plural(int(t.Versions), "version"), plural(int(t.Files), "file"), t.Bytes)
+	a.ui.printf("would go for good: %s of %s, %d bytes\n", plural(int(t.Versions), "version"),
+		plural(int(t.Files), "file"), t.Bytes)
 	var rows [][]string
 	for _, n := range t.Names {
 		rows = append(rows, []string{"", plural(int(n.Versions), "version"), fmt.Sprint(n.Bytes), escapeName(n.Name)})

@@ -128,14 +128,16 @@ func (w *wholeFiles) create(folder int) (*os.File, string, error) {
 		if err == nil {
 			return lockWhole(fd), "", nil
 		}
-		if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EINVAL) &&
+			!errors.Is(err, unix.ENOENT) {
 			return nil, "", err
 		}
 	}
 	const attempts = 3 // another process may take a file for abandoned before it is locked
 	for range attempts {
 		name := wholePrefix + rand.Text()
-		fd, err := unix.Openat(folder, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+		fd, err := unix.Openat(folder, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW,
+			0o600)
 		if err != nil {
 			return nil, "", err
 		}

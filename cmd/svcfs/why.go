@@ -69,7 +69,8 @@ func (a *app) why(ctx context.Context, path string) error {
 		return err
 	}
 	if len(found) == 0 {
-		return refuse(exitNotFound, "see all of them: cat "+shellWord(dir+"/.svcfs/errors"), fmt.Errorf("no error is recorded for %s", inside))
+		return refuse(exitNotFound, "see all of them: cat "+shellWord(dir+"/.svcfs/errors"),
+			fmt.Errorf("no error is recorded for %s", inside))
 	}
 	docs := each(found, func(r tree.Reason) reasonDoc { return docOf(dir, r) })
 	if a.asJSON {
@@ -158,7 +159,8 @@ func isBelow(inside, folder string) bool {
 
 // docOf tells of one path; dir is the mount.
 func docOf(dir string, r tree.Reason) reasonDoc {
-	doc := reasonDoc{Time: r.Time.Format(time.RFC3339Nano), Path: r.Path, Name: r.Name, Operation: r.Operation, Class: r.Class, Error: r.Error,
+	doc := reasonDoc{Time: r.Time.Format(time.RFC3339Nano), Path: r.Path, Name: r.Name, Operation: r.Operation,
+		Class: r.Class, Error: r.Error,
 		Hint: r.Hint, Staged: r.Staged, Waits: r.Waits, Next: nextSteps(dir, r)}
 	if v := r.Recorded; v != nil {
 		doc.Recorded = &recordedDoc{Version: v.Version, Time: timeText(v.Time), Uploader: string(v.Uploader)}
@@ -172,8 +174,10 @@ func docOf(dir string, r tree.Reason) reasonDoc {
 // reasonPairs tells of one path in words.
 func reasonPairs(r tree.Reason, doc reasonDoc) [][2]string {
 	var pairs [][2]string
-	for _, p := range [][2]string{{"time", doc.Time}, {"path", doc.Path}, {"meant for", doc.Name}, {"operation", doc.Operation},
-		{"class", doc.Class}, {"error", doc.Error}, {"hint", doc.Hint}, {"recorded", recordedWords(r)}, {"staged", stagedWords(r)}, {"waits", waitsWords(r.Waits)}} {
+	for _, p := range [][2]string{{"time", doc.Time}, {"path", doc.Path}, {"meant for", doc.Name},
+		{"operation", doc.Operation},
+		{"class", doc.Class}, {"error", doc.Error}, {"hint", doc.Hint}, {"recorded", recordedWords(r)},
+		{"staged", stagedWords(r)}, {"waits", waitsWords(r.Waits)}} {
 		if p[1] != "" {
 			pairs = append(pairs, p)
 		}
@@ -193,7 +197,8 @@ func recordedWords(r tree.Reason) string {
 	if v.Size >= 0 {
 		size = fmt.Sprintf("%d bytes", v.Size)
 	}
-	return fmt.Sprintf("%s of %s by %s: this version stays, and is what all others see", size, timeText(v.Time), v.Uploader)
+	return fmt.Sprintf("%s of %s by %s: this version stays, and is what all others see", size, timeText(v.Time),
+		v.Uploader)
 }
 
 func stagedWords(r tree.Reason) string {
@@ -205,8 +210,9 @@ func stagedWords(r tree.Reason) string {
 		return ""
 	}
 	words := map[string]string{
-		tree.StagedHalf:    "not a whole save, because a write was refused; nothing of it is sent",
-		tree.StagedKilled:  "perhaps not a whole save, because its program was killed; nothing of it is sent before you ask",
+		tree.StagedHalf: "not a whole save, because a write was refused; nothing of it is sent",
+		tree.StagedKilled: "perhaps not a whole save, because its program was killed; nothing of it is sent before " +
+			"you ask",
 		tree.StagedFailed:  "a whole save that is not recorded",
 		tree.StagedAway:    "a whole save; it is sent by itself when the service is back",
 		tree.StagedWritten: "sent when its program closes it",
@@ -249,7 +255,8 @@ func nextSteps(dir string, r tree.Reason) []nextStep {
 	}
 	if i := r.Waits; i != nil && i.State == outbox.Parked.String() {
 		steps = append(steps, nextStep{"svcfs outbox retry " + i.ID, "tries it again, once the reason is gone"},
-			nextStep{"svcfs outbox move " + i.ID + " GROUP", "sends it to another group"}, nextStep{"svcfs outbox discard " + i.ID, "gives it up for good; asks first"})
+			nextStep{"svcfs outbox move " + i.ID + " GROUP", "sends it to another group"},
+			nextStep{"svcfs outbox discard " + i.ID, "gives it up for good; asks first"})
 	} else if i != nil {
 		steps = append(steps, nextStep{"svcfs sync " + shellWord(dir), "sends it now, and waits until all is recorded"})
 	}
@@ -266,7 +273,8 @@ func nextSteps(dir string, r tree.Reason) []nextStep {
 	}
 	undo := nextStep{"rm " + here, "gives it up, and frees its memory"}
 	if v := r.Recorded; v != nil && !s.Link && s.State != tree.StagedScratch && (r.Name == "" || r.Name == s.Path) {
-		undo = nextStep{"cp " + shellWord(dir+v.Version) + " " + here, "gives it up, and goes back to the recorded version"}
+		undo = nextStep{"cp " + shellWord(dir+v.Version) + " " + here,
+			"gives it up, and goes back to the recorded version"}
 	}
 	switch s.State {
 	case tree.StagedHalf:
@@ -294,7 +302,8 @@ func stepsOfClasses(dir, inside string) map[string]nextStep {
 		word = "GROUP"
 	}
 	rights := nextStep{"svcfs group members " + word + " --roles", "shows who may do what"}
-	money := nextStep{"svcfs balance", "shows what the account has; svcfs status " + shellWord(dir) + " shows the budget of the mount"}
+	money := nextStep{"svcfs balance", "shows what the account has; svcfs status " + shellWord(dir) +
+		" shows the budget of the mount"}
 	reach := nextStep{"svcfs doctor", "shows what cannot be reached"}
 	return map[string]nextStep{
 		tree.ClassAccess.String(): rights, tree.ClassReadOnly.String(): rights,
@@ -305,7 +314,8 @@ func stepsOfClasses(dir, inside string) map[string]nextStep {
 		tree.ClassRevoked.String():  {"svcfs group list", "shows the groups that are left"},
 		tree.ClassRejected.String(): {"svcfs whoami", "shows which account and key are used"},
 		tree.ClassCorrupt.String():  {"svcfs refresh " + shellWord(dir), "looks at the ledger again"},
-		tree.ClassConflict.String(): {"ls -l " + shellWord(dir+historyOf(inside)), "lists all versions, also the other one"},
+		tree.ClassConflict.String(): {"ls -l " + shellWord(dir+historyOf(inside)),
+			"lists all versions, also the other one"},
 	}
 }
 
@@ -318,7 +328,8 @@ func historyOf(inside string) string {
 // shellWord returns a path as one word of a shell.
 func shellWord(s string) string {
 	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:=@%", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("/._-+,:=@%", r)
 	}
 	if s != "" && s[0] != '-' && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
 		return s

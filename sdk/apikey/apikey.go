@@ -109,7 +109,8 @@ func Read(r io.Reader, from string) (sdk.Secret, error) {
 		return sdk.Secret{}, invalid("", fmt.Errorf("%s: %w", from, err))
 	}
 	if len(line) > maxBytes {
-		return sdk.Secret{}, invalid(wire.CodeInvalidKey, fmt.Errorf("the API key from %s is longer than %d bytes", from, maxBytes))
+		return sdk.Secret{}, invalid(wire.CodeInvalidKey, fmt.Errorf("the API key from %s is longer than %d bytes",
+			from, maxBytes))
 	}
 	return Parse(line, from)
 }
@@ -135,7 +136,8 @@ func Parse(text, from string) (sdk.Secret, error) {
 		return sdk.Secret{}, none(wire.CodeAuthRequired, fmt.Errorf("the API key from %s is empty", from))
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return sdk.Secret{}, invalid(wire.CodeInvalidKey, fmt.Errorf("the API key from %s holds characters that no key has", from))
+		return sdk.Secret{}, invalid(wire.CodeInvalidKey,
+			fmt.Errorf("the API key from %s holds characters that no key has", from))
 	}
 	return sdk.NewSecret(text), nil
 }

@@ -24,7 +24,8 @@ var ErrUnsupported = errors.New("this kernel has no landlock")
 // System returns the files that nearly every program reads: settings of the machine, name
 // resolution, certificates of authorities, time zones, libraries, and /proc.
 func System() []string {
-	list := []string{"/etc", "/proc", "/usr/share", "/usr/local/share", "/usr/lib", "/lib", "/lib64", "/var/lib/ca-certificates", "/dev/null", "/dev/urandom",
+	list := []string{"/etc", "/proc", "/usr/share", "/usr/local/share", "/usr/lib", "/lib", "/lib64",
+		"/var/lib/ca-certificates", "/dev/null", "/dev/urandom",
 		"/run/systemd/resolve"}
 	// The file of the resolver is often a link into another folder, where it is replaced.
 	if real, err := filepath.EvalSymlinks("/etc/resolv.conf"); err == nil {

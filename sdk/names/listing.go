@@ -167,7 +167,8 @@ func mayShow(recorded, ref, path string) bool {
 		}
 		seeds := []string{seed, seed + "/", seed + "//"} // as [Free] uses them
 		plain := Component(part)
-		if shown[i] != plain && !slices.ContainsFunc(seeds, func(seed string) bool { return shown[i] == WithSuffix(plain, seed) }) {
+		if shown[i] != plain && !slices.ContainsFunc(seeds,
+			func(seed string) bool { return shown[i] == WithSuffix(plain, seed) }) {
 			return false
 		}
 	}

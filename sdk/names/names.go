@@ -38,7 +38,8 @@ func Recorded(name, contentType string, hash [sha256.Size]byte) string {
 func extension(contentType string) string {
 	kind, _, _ := strings.Cut(contentType, ";")
 	return map[string]string{
-		"text/plain": ".txt", "text/html": ".html", "text/csv": ".csv", "text/markdown": ".md", "text/xml": ".xml", "application/xml": ".xml",
+		"text/plain": ".txt", "text/html": ".html", "text/csv": ".csv", "text/markdown": ".md", "text/xml": ".xml",
+		"application/xml":  ".xml",
 		"application/json": ".json", "application/pdf": ".pdf", "application/zip": ".zip", "application/gzip": ".gz",
 		"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg",
 		"audio/mpeg": ".mp3", "video/mp4": ".mp4",
@@ -123,7 +124,8 @@ func IsSafe(raw string) bool {
 // characters, line ends, invisible characters, and characters that change the direction of
 // text. Variation selectors are safe: emoji contain them.
 func IsUnsafe(r rune) bool {
-	return unicode.IsControl(r) || r > unicode.MaxLatin1 && unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point) || r == '\u00ad'
+	return unicode.IsControl(r) || r > unicode.MaxLatin1 && unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp,
+		unicode.Other_Default_Ignorable_Code_Point) || r == '\u00ad'
 }
 
 // groupEscapes are the characters that are escaped in every group name, so that no name

@@ -104,7 +104,8 @@ func Open(path string, kind Kind) (*os.File, error) {
 	}
 	f, err := os.OpenFile(path, flags, 0)
 	if errors.Is(err, syscall.ELOOP) && isLink(path) {
-		return nil, &Error{path, ErrLink, "", "cp --remove-destination -- \"$(readlink -f " + quote(path) + ")\" " + quote(path)}
+		return nil, &Error{path, ErrLink, "", "cp --remove-destination -- \"$(readlink -f " + quote(path) + ")\" " +
+			quote(path)}
 	}
 	if err != nil {
 		return nil, err
@@ -185,7 +186,8 @@ func notMine(path string, owner int) error {
 		if u, err := user.LookupId(strconv.Itoa(owner)); err == nil {
 			name = quote(u.Username)
 		}
-		return &Error{path, ErrOwner, detail, "sudo -u " + name + " " + filepath.Base(os.Args[0]) + " …  # as the owner of " + quote(path)}
+		return &Error{path, ErrOwner, detail, "sudo -u " + name + " " + filepath.Base(os.Args[0]) +
+			" …  # as the owner of " + quote(path)}
 	}
 	return &Error{path, ErrOwner, detail, "sudo chown " + strconv.Itoa(os.Geteuid()) + " " + quote(path)}
 }

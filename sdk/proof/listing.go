@@ -68,13 +68,15 @@ func (l *Listing) Add(r *chain.Record) error {
 	case chain.Of(r.Kind, r.Account, r.Group) != l.chain, r.Chain != l.chain:
 		return refuse(r.Seq, "it belongs to another chain")
 	case r.Number != l.at.Number+1:
-		return refuse(r.Seq, "it is number %d of its chain, and follows number %d: one between them was left out", r.Number, l.at.Number)
+		return refuse(r.Seq, "it is number %d of its chain, and follows number %d: one between them was left out",
+			r.Number, l.at.Number)
 	}
 	r.Prev = l.at.Hash
 	l.at.Place, l.at.Seq = chain.PlaceOf(r), r.Seq
 	l.at.young = append(l.at.young, young{l.at.Hash, r.TimeNS, l.now})
 	if l.at.Place.Number == l.must.Number && l.at.Hash != l.must.Hash {
-		return refuse(r.Seq, "it, or one before it in its chain, is not the one that was seen before: a name, a version, a time or an uploader was changed")
+		return refuse(r.Seq, "it, or one before it in its chain, is not the one that was seen before: a name, a "+
+			"version, a time or an uploader was changed")
 	}
 	return nil
 }
@@ -88,7 +90,8 @@ func (l *Listing) Page(log *Log, p wire.ChainHead, nonce string) error {
 	case err != nil:
 		return err
 	case s.Place != l.at.Place:
-		return refuse(l.at.Seq, "the records up to number %d are not those that the service signed: a name, a version, a time, an uploader or a hash was changed", l.at.Number)
+		return refuse(l.at.Seq, "the records up to number %d are not those that the service signed: a name, a "+
+			"version, a time, an uploader or a hash was changed", l.at.Number)
 	case !log.signer.Verify(s.PageText(nonce), signature):
 		return refuse(l.at.Seq, "the page that ends there was not signed for this request with the key %s", log.key)
 	}
@@ -145,15 +148,18 @@ func (l *Listing) checkHead(log *Log, head wire.ChainHead, nonce string) error {
 	case err != nil:
 		return err
 	case !log.signer.Verify(s.HeadText(nonce), signature):
-		return refuse(0, "the end of the list was not signed for this request with the key %s: it may be an old list", log.key)
+		return refuse(0, "the end of the list was not signed for this request with the key %s: it may be an old list",
+			log.key)
 	case s.Number < l.must.Number:
-		return refuse(0, "the list has %d records of the group, and %d were seen before: newer ones are left out", s.Number, l.must.Number)
+		return refuse(0, "the list has %d records of the group, and %d were seen before: newer ones are left out",
+			s.Number, l.must.Number)
 	case l.from.Number == l.must.Number && l.from.Hash != l.must.Hash:
 		return refuse(0, "the first %d records of the group are not those that were seen before", l.must.Number)
 	case s.Number != l.at.Number:
 		return refuse(0, "the list has %d records of the group, and the service signed %d", l.at.Number, s.Number)
 	case s.Hash != l.at.Hash:
-		return refuse(0, "the records listed are not the %d that the service signed: a name, a version, a time, an uploader or a hash was changed", s.Number)
+		return refuse(0, "the records listed are not the %d that the service signed: a name, a version, a time, an "+
+			"uploader or a hash was changed", s.Number)
 	}
 	l.at.signed = max(l.at.signed, s.TimeNS)
 	return nil
@@ -175,20 +181,24 @@ func (l *Listing) checkInclusion(c Checkpoint, in *wire.ChainInclusion) error {
 			}
 		}
 		if !chain.Contains(c.Chains, l.chain, held, path) {
-			return refuse(0, "the signed checkpoint of %d records does not hold what the service says of this group", c.N)
+			return refuse(0, "the signed checkpoint of %d records does not hold what the service says of this group",
+				c.N)
 		}
 	}
 	const delay = chain.MaxMergeDelaySeconds * time.Second
 	if !l.must.Since.IsZero() && held.Number <= l.must.Proven && l.now.Sub(l.must.Since) > delay {
-		return refuse(0, "record %d of this group has been in no signed checkpoint since %s", l.must.Proven+1, l.must.Since.UTC().Format(time.RFC3339))
+		return refuse(0, "record %d of this group has been in no signed checkpoint since %s", l.must.Proven+1,
+			l.must.Since.UTC().Format(time.RFC3339))
 	}
 	proven := l.at.Number - int64(len(l.at.young)) // proven by earlier checkpoints
 	if held.Number > l.at.Number {
-		return refuse(0, "the signed checkpoint holds %d records of this group, and %d are listed", held.Number, l.at.Number)
+		return refuse(0, "the signed checkpoint holds %d records of this group, and %d are listed", held.Number,
+			l.at.Number)
 	}
 	if n := held.Number - proven; n > 0 {
 		if l.at.young[n-1].hash != held.Hash {
-			return refuse(0, "the first %d records of this group are not those in the signed checkpoint of %d records", held.Number, c.N)
+			return refuse(0, "the first %d records of this group are not those in the signed checkpoint of %d records",
+				held.Number, c.N)
 		}
 		l.at.young = append([]young(nil), l.at.young[n:]...)
 	}
@@ -197,7 +207,8 @@ func (l *Listing) checkInclusion(c Checkpoint, in *wire.ChainInclusion) error {
 	}
 	oldest := l.at.young[0]
 	if l.at.signed-oldest.timeNS > int64(delay) || l.now.Sub(oldest.seen) > delay {
-		return refuse(0, "record %d of this group has been in no signed checkpoint for more than %s", l.at.Number-int64(len(l.at.young))+1, delay)
+		return refuse(0, "record %d of this group has been in no signed checkpoint for more than %s",
+			l.at.Number-int64(len(l.at.young))+1, delay)
 	}
 	return nil
 }

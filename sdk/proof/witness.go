@@ -41,9 +41,11 @@ type Stale struct {
 // Error returns the witness and both times.
 func (s *Stale) Error() string {
 	if s.Old < 0 {
-		return fmt.Sprintf("the witness %s signed the newest checkpoint at a time that is %s ahead of the clock of this machine", s.Witness, -s.Old.Round(time.Second))
+		return fmt.Sprintf("the witness %s signed the newest checkpoint at a time that is %s ahead of the clock of "+
+			"this machine", s.Witness, -s.Old.Round(time.Second))
 	}
-	return fmt.Sprintf("the witness %s signed the newest checkpoint %s ago, and it may be %s: the service may show an old history", s.Witness, s.Old.Round(time.Second), s.Most)
+	return fmt.Sprintf("the witness %s signed the newest checkpoint %s ago, and it may be %s: the service may show "+
+		"an old history", s.Witness, s.Old.Round(time.Second), s.Most)
 }
 
 // Unwitnessed is the error for a checkpoint that no witness signed, although one is required. It is no
@@ -54,7 +56,8 @@ type Unwitnessed struct {
 
 // Error returns the witness.
 func (u *Unwitnessed) Error() string {
-	return fmt.Sprintf("the signature of the witness %s is required, and this service shows none of any witness", u.Witness)
+	return fmt.Sprintf("the signature of the witness %s is required, and this service shows none of any witness",
+		u.Witness)
 }
 
 // Check returns what is wrong with the key or the age, or nil.

@@ -46,9 +46,10 @@ var ErrContradiction = errors.New("the service showed this machine two histories
 type contents struct {
 	Version int `json:"version"`
 	Of
-	Salt       []byte          `json:"salt"`
-	Key        string          `json:"key,omitempty"`        // verifier key of the log
-	Earlier    []string        `json:"earlier,omitempty"`    // keys that Key replaced by signed statements, the oldest first
+	Salt []byte `json:"salt"`
+	Key  string `json:"key,omitempty"` // verifier key of the log
+	// keys that Key replaced by signed statements, the oldest first
+	Earlier    []string        `json:"earlier,omitempty"`
 	Checkpoint string          `json:"checkpoint,omitempty"` // newest verified checkpoint, as signed
 	Size       int64           `json:"size,omitempty"`       // records in Checkpoint
 	Held       bool            `json:"held,omitempty"`       // the service proved what it lists, and must go on
@@ -69,8 +70,9 @@ type seen struct {
 	Number int64  `json:"number,omitempty"` // of its newest record, in its chain
 	Hash   string `json:"hash,omitempty"`   // hex
 	Proven int64  `json:"proven,omitempty"` // number of the last record that a checkpoint held
-	Since  int64  `json:"since,omitempty"`  // when a later record was first seen, in s since the epoch; 0 = there is none
-	Order  int64  `json:"order,omitempty"`  // see [Memory.Order]
+	// when a later record was first seen, in s since the epoch; 0 = there is none
+	Since int64 `json:"since,omitempty"`
+	Order int64 `json:"order,omitempty"` // see [Memory.Order]
 }
 
 // Memory is the content of one file. It is safe for concurrent use.

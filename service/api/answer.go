@@ -21,7 +21,8 @@ import (
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		status, raw = http.StatusInternalServerError, []byte(`{"error":"internal error","code":"`+wire.CodeInternal+`"}`)
+		status, raw = http.StatusInternalServerError,
+			[]byte(`{"error":"internal error","code":"`+wire.CodeInternal+`"}`)
 	}
 	writeRaw(w, status, raw)
 }
@@ -46,7 +47,8 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Connection", "close") // the rest of the request is not read
 	}
 	if e == nil {
-		writeJSON(w, http.StatusRequestTimeout, wire.Error{Error: "the request came too slowly: send it again", Code: wire.CodeUnavailable})
+		writeJSON(w, http.StatusRequestTimeout, wire.Error{Error: "the request came too slowly: send it again",
+			Code: wire.CodeUnavailable})
 		return
 	}
 	t, level := traceOf(r.Context()), slog.LevelError
@@ -59,11 +61,14 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		e = given
 	}
 	if isFailedSignIn(e) && !s.clients.mayFail(t.client) {
-		e = &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many failed sign-ins from your address, try again in a minute", RetryAfter: time.Minute}
+		e = &fault.Error{Code: wire.CodeRateLimited,
+			Text:       "too many requests: too many failed sign-ins from your address, try again in a minute",
+			RetryAfter: time.Minute}
 	}
 	t.code = e.Code
 	if e.Err != nil {
-		s.Logger.Log(r.Context(), level, "failed", "request", ledger.RequestID(r.Context()), "code", e.Code, "cause", e.Err.Error())
+		s.Logger.Log(r.Context(), level, "failed", "request", ledger.RequestID(r.Context()), "code", e.Code, "cause",
+			e.Err.Error())
 	}
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(e.RetryAfter.Seconds())))
@@ -77,16 +82,22 @@ func refusal(err error) (e *fault.Error, closes bool) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return fault.New(wire.CodeTooLarge, "request too large: at most %d bytes here; use the raw transfer for large files", tooLarge.Limit), true
+		return fault.New(wire.CodeTooLarge, "request too large: at most %d bytes here; use the raw transfer for "+
+			"large files", tooLarge.Limit), true
 	case errors.Is(err, store.ErrInvalidText):
 		return fault.New(wire.CodeValidation, "a name or id holds a NUL character"), false
 	case errors.Is(err, blob.ErrUnavailable):
-		return &fault.Error{Code: wire.CodeUnavailable, Text: "the service's file store is unavailable: nothing was recorded or charged; try again in a moment",
+		return &fault.Error{Code: wire.CodeUnavailable,
+			Text: "the service's file store is unavailable: nothing was recorded or charged; " +
+				"try again in a moment",
 			RetryAfter: 2 * time.Second, Err: err}, false
 	case errors.Is(err, store.ErrUnavailable):
-		return &fault.Error{Code: wire.CodeUnavailable, Text: "the service's database is unavailable: try again in a moment", RetryAfter: time.Second, Err: err}, false
+		return &fault.Error{Code: wire.CodeUnavailable,
+			Text: "the service's database is unavailable: try again in a moment", RetryAfter: time.Second,
+			Err: err}, false
 	case errors.Is(err, blob.ErrFull), errors.Is(err, store.ErrFull):
-		return &fault.Error{Code: wire.CodeStorageFull, Text: "the service's storage is full: nothing was recorded or charged", Err: err}, false
+		return &fault.Error{Code: wire.CodeStorageFull,
+			Text: "the service's storage is full: nothing was recorded or charged", Err: err}, false
 	case errors.As(err, &e):
 		return e, false
 	case errors.Is(err, os.ErrDeadlineExceeded):

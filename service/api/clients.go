@@ -42,16 +42,20 @@ type clients struct {
 }
 
 func newClients(trusted []netip.Prefix, log *slog.Logger) *clients {
-	return &clients{trusted: trusted, failures: throttle.New[netip.Addr](rate.Every(time.Minute/failuresPerClient), failuresPerClient),
-		looks: throttle.New[netip.Addr](looksPerClient, looksAtOnce), open: throttle.NewSlots[netip.Addr](openPerClient), log: log}
+	return &clients{trusted: trusted, failures: throttle.New[netip.Addr](rate.Every(time.Minute/failuresPerClient),
+		failuresPerClient),
+		looks: throttle.New[netip.Addr](looksPerClient, looksAtOnce),
+		open:  throttle.NewSlots[netip.Addr](openPerClient), log: log}
 }
 
 // address is [throttle.Address], with a warning in the log about a proxy that is not trusted.
 func (c *clients) address(r *http.Request) netip.Addr {
 	addr := throttle.Address(r, c.trusted)
-	if addr.IsLoopback() && r.Header.Get("X-Forwarded-For") != "" && !slices.ContainsFunc(c.trusted, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+	if addr.IsLoopback() && r.Header.Get("X-Forwarded-For") != "" &&
+		!slices.ContainsFunc(c.trusted, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		c.proxySeen.Do(func() {
-			c.log.Warn("a proxy on this machine is not trusted, so all of its clients share the limits of one address: give --trusted-proxy "+
+			c.log.Warn("a proxy on this machine is not trusted, so all of its clients share the limits of one "+
+				"address: give --trusted-proxy "+
 				netip.PrefixFrom(addr, addr.BitLen()).String(), "proxy", addr.String())
 		})
 	}
@@ -69,12 +73,15 @@ func (c *clients) failed(a netip.Addr) { c.failures.Allow(throttle.Network(a)) }
 // enter counts a request that needs no account, until leave is called, or refuses it.
 func (c *clients) enter(a netip.Addr) (leave func(), err error) {
 	if !c.looks.Allow(throttle.Network(a)) {
-		return nil, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests from your address: wait a second and send the request again", RetryAfter: time.Second}
+		return nil, &fault.Error{Code: wire.CodeRateLimited,
+			Text:       "too many requests from your address: wait a second and send the request again",
+			RetryAfter: time.Second}
 	}
 	leave, ok := c.open.Take(throttle.Network(a))
 	if !ok {
-		return nil, &fault.Error{Code: wire.CodeRateLimited, Text: fmt.Sprintf("too many requests from your address: %d without an account are under way, "+
-			"wait a second and send the request again", openPerClient), RetryAfter: time.Second}
+		return nil, &fault.Error{Code: wire.CodeRateLimited,
+			Text: fmt.Sprintf("too many requests from your address: %d without an account are under way, "+
+				"wait a second and send the request again", openPerClient), RetryAfter: time.Second}
 	}
 	return leave, nil
 }

@@ -42,6 +42,7 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After", "5")
 		}
 	}
-	writeJSON(w, code, map[string]any{"status": status, "version": s.Version, "auth": "enabled", "rpc_reachable": parts["database"] == "ok",
-		"checkpoints": told["checkpoints"], "clock": told["clock"], "files": unread, "space": room, "parts": parts})
+	writeJSON(w, code, map[string]any{"status": status, "version": s.Version, "auth": "enabled",
+		"rpc_reachable": parts["database"] == "ok",
+		"checkpoints":   told["checkpoints"], "clock": told["clock"], "files": unread, "space": room, "parts": parts})
 }

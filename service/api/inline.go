@@ -60,8 +60,10 @@ func (s *server) contentBody(w http.ResponseWriter, r *http.Request, account str
 	}
 	release, ok := s.spools.Take(account)
 	if !ok {
-		return nil, &fault.Error{Code: wire.CodeUnavailable, Text: fmt.Sprintf("%d large files of the account are arriving inside JSON: try again in a moment, or use the raw transfer",
-			spoolsPerAccount), RetryAfter: 5 * time.Second}
+		return nil, &fault.Error{Code: wire.CodeUnavailable,
+			Text: fmt.Sprintf("%d large files of the account are arriving inside JSON: try again in a moment, or use "+
+				"the raw transfer",
+				spoolsPerAccount), RetryAfter: 5 * time.Second}
 	}
 	defer release()
 	if err := s.Space.Room(max(r.ContentLength, 0)); err != nil {
@@ -72,7 +74,8 @@ func (s *server) contentBody(w http.ResponseWriter, r *http.Request, account str
 		return nil, err
 	}
 	defer arriving.End()
-	coming, end, err := s.Files.Spooled(r.Context(), account, arriving.Reader(http.MaxBytesReader(w, r.Body, limit)), limit)
+	coming, end, err := s.Files.Spooled(r.Context(), account, arriving.Reader(http.MaxBytesReader(w, r.Body, limit)),
+		limit)
 	if err != nil {
 		return nil, err
 	}
@@ -152,17 +155,21 @@ func (s *server) checkInline(r *http.Request, account string, req wire.PrepareRe
 		return 0, err
 	}
 	if compressed && r.Header.Get(wire.HeaderWalletID) == "" {
-		return 0, fault.New(wire.CodeUnsupported, "this file is compressed, and nova-sdk-js 1.0.3 would return the compressed bytes: nothing was charged; "+
-			"use svcfs or a newer SDK; a client that reads format.compression says so with the header x-wallet-id or \"transfer\":\"raw\"")
+		return 0, fault.New(wire.CodeUnsupported, "this file is compressed, and nova-sdk-js 1.0.3 would return the "+
+			"compressed bytes: nothing was charged; "+
+			"use svcfs or a newer SDK; a client that reads format.compression says so with the header x-wallet-id or "+
+			"\"transfer\":\"raw\"")
 	}
 	if size > s.inlineLimit()+format.Overhead {
-		return 0, fault.New(wire.CodeTooLarge, "file too large to be sent inside JSON: at most %d bytes; ask with \"transfer\":\"raw\"", s.inlineLimit())
+		return 0, fault.New(wire.CodeTooLarge, "file too large to be sent inside JSON: at most %d bytes; ask with "+
+			"\"transfer\":\"raw\"", s.inlineLimit())
 	}
 	return size, nil
 }
 
 // streamInline sends a large file inside JSON as it is read.
-func (s *server) streamInline(w http.ResponseWriter, r *http.Request, account string, req wire.PrepareRetrieveRequest) error {
+func (s *server) streamInline(w http.ResponseWriter, r *http.Request, account string,
+	req wire.PrepareRetrieveRequest) error {
 	done, err := s.turn(r.Context())
 	if err != nil {
 		return err

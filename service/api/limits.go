@@ -47,11 +47,14 @@ func (s *server) admitAccount(r *http.Request, account string) error {
 	t.account = account
 	s.SignedIn(r.Context())
 	if !s.limits.Allow(account) {
-		return &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: wait a second and send the request again", RetryAfter: time.Second}
+		return &fault.Error{Code: wire.CodeRateLimited,
+			Text: "too many requests: wait a second and send the request again", RetryAfter: time.Second}
 	}
 	release, ok := s.underWay.Take(account)
 	if !ok {
-		return &fault.Error{Code: wire.CodeRateLimited, Text: fmt.Sprintf("too many requests: %d of the account are under way: wait for their answers", underWayPerAccount),
+		return &fault.Error{Code: wire.CodeRateLimited,
+			Text: fmt.Sprintf("too many requests: %d of the account are under way: wait for their answers",
+				underWayPerAccount),
 			RetryAfter: time.Second}
 	}
 	t.atEnd(release)
@@ -66,7 +69,8 @@ type memory struct{ inline, open, accounts, bodies *throttle.Bytes }
 
 func newMemory(total int64) memory {
 	accounts := total - total/2 - total/8
-	return memory{inline: throttle.NewBytes(total / 2), open: throttle.NewBytes(total / 8), accounts: throttle.NewBytes(accounts), bodies: throttle.NewBytes(accounts * 3 / 4)}
+	return memory{inline: throttle.NewBytes(total / 2), open: throttle.NewBytes(total / 8),
+		accounts: throttle.NewBytes(accounts), bodies: throttle.NewBytes(accounts * 3 / 4)}
 }
 
 // holdForBody is holdMemory for a request of an account whose body is content. A body that is
@@ -116,7 +120,9 @@ func hold(ctx context.Context, budget *throttle.Bytes, owner string, n int64, pa
 	defer cancel()
 	release, ok := budget.Wait(wait, owner, n)
 	if !ok {
-		return &fault.Error{Code: wire.CodeUnavailable, Text: "the service has too many large requests under way: try again in a moment", RetryAfter: 2 * time.Second}
+		return &fault.Error{Code: wire.CodeUnavailable,
+			Text:       "the service has too many large requests under way: try again in a moment",
+			RetryAfter: 2 * time.Second}
 	}
 	traceOf(ctx).atEnd(release)
 	return nil

@@ -54,11 +54,14 @@ func (s *server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		t := &trace{id: ledger.NewRequestID(""), client: s.clients.address(r)}
-		r = r.WithContext(ledger.WithRequestID(auth.WithClient(context.WithValue(r.Context(), traceKey{}, t), t.client), t.id))
+		ctx := auth.WithClient(context.WithValue(r.Context(), traceKey{}, t), t.client)
+		r = r.WithContext(ledger.WithRequestID(ctx, t.id))
 		body := &countedBody{ReadCloser: r.Body, pace: s.pace(http.NewResponseController(w).SetReadDeadline)}
 		body.pace.end = start.Add(s.ClientTimeout)
 		r.Body, t.request = body, &body.pace
-		answer := &countedWriter{ResponseWriter: w, status: http.StatusOK, trace: t, plain: r.TLS == nil, body: body, old: r.ProtoMajor == 1 && r.ContentLength != 0 && r.Header.Get("Expect") == "", pace: s.pace(http.NewResponseController(w).SetWriteDeadline)}
+		answer := &countedWriter{ResponseWriter: w, status: http.StatusOK, trace: t, plain: r.TLS == nil, body: body,
+			old:  r.ProtoMajor == 1 && r.ContentLength != 0 && r.Header.Get("Expect") == "",
+			pace: s.pace(http.NewResponseController(w).SetWriteDeadline)}
 		answer.pace.end = start.Add(openAnswerTimes * s.ClientTimeout)
 		_ = answer.pace.set(time.Time{}) // the connection may carry that of an earlier request
 		s.Metrics.InFlight.Inc()
@@ -71,8 +74,9 @@ func (s *server) observed(next http.Handler) http.Handler {
 				s.Logger.Error("panic", "request", t.id, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 				s.refuse(answer, r, errors.New("panic"))
 			}
-			body.pace.end, answer.pace.end = time.Time{}, time.Time{} // they may be over, and another request may follow
-			answer.pace.deadline(s.ClientTimeout)                     // for the buffered rest of the answer
+			// they may be over, and another request may follow
+			body.pace.end, answer.pace.end = time.Time{}, time.Time{}
+			answer.pace.deadline(s.ClientTimeout) // for the buffered rest of the answer
 			if !answer.closes {
 				body.pace.deadline(s.ClientTimeout) // for the unread rest of the request
 			}
@@ -93,7 +97,8 @@ func (s *server) observed(next http.Handler) http.Handler {
 func (s *server) admit(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		w.Header().Set("Connection", "close")
-		writeJSON(w, http.StatusUnsupportedMediaType, wire.Error{Error: "compressed requests are not taken: send the body as it is", Code: wire.CodeValidation})
+		writeJSON(w, http.StatusUnsupportedMediaType,
+			wire.Error{Error: "compressed requests are not taken: send the body as it is", Code: wire.CodeValidation})
 		return
 	}
 	next.ServeHTTP(w, r)
@@ -111,9 +116,12 @@ func (s *server) finish(r *http.Request, t *trace, start time.Time, in int64, an
 	if answer.status >= http.StatusInternalServerError && r.Context().Err() == nil {
 		level = slog.LevelWarn
 	}
-	s.Logger.LogAttrs(r.Context(), level, "request", slog.String("request", t.id), slog.String("operation", operation), slog.String("account", t.account),
-		slog.Int("status", answer.status), slog.String("code", t.code), slog.Int64("bytes_in", in), slog.Int64("bytes_out", answer.pace.n),
-		slog.Int64("ms", took.Milliseconds()), slog.String("client", t.client.String()), slog.String("method", r.Method))
+	s.Logger.LogAttrs(r.Context(), level, "request", slog.String("request", t.id),
+		slog.String("operation", operation), slog.String("account", t.account),
+		slog.Int("status", answer.status), slog.String("code", t.code), slog.Int64("bytes_in", in),
+		slog.Int64("bytes_out", answer.pace.n),
+		slog.Int64("ms", took.Milliseconds()), slog.String("client", t.client.String()),
+		slog.String("method", r.Method))
 }
 
 // operationOf names an operation, else the route, never the path: there are

@@ -46,11 +46,13 @@ func (s *server) rpc(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if req.Method == "status" {
-		writeRPC(w, req.ID, map[string]any{"chain_id": s.ContractID, "version": map[string]string{"version": s.Version}}, nil)
+		writeRPC(w, req.ID, map[string]any{"chain_id": s.ContractID,
+			"version": map[string]string{"version": s.Version}}, nil)
 		return
 	}
 	if req.Method != "query" {
-		writeRPC(w, req.ID, nil, rpcFault("METHOD_NOT_FOUND", "REQUEST_VALIDATION_ERROR", "only query and status are answered here"))
+		writeRPC(w, req.ID, nil, rpcFault("METHOD_NOT_FOUND", "REQUEST_VALIDATION_ERROR",
+			"only query and status are answered here"))
 		return
 	}
 	switch req.Params.RequestType {
@@ -59,7 +61,8 @@ func (s *server) rpc(w http.ResponseWriter, r *http.Request) {
 	case "call_function":
 		s.callFunction(r, w, req)
 	default:
-		writeRPC(w, req.ID, nil, rpcFault("PARSE_ERROR", "REQUEST_VALIDATION_ERROR", "request_type must be view_account or call_function"))
+		writeRPC(w, req.ID, nil, rpcFault("PARSE_ERROR", "REQUEST_VALIDATION_ERROR",
+			"request_type must be view_account or call_function"))
 	}
 }
 
@@ -72,10 +75,12 @@ func (s *server) viewAccount(ctx context.Context, w http.ResponseWriter, req rpc
 			writeRPC(w, req.ID, nil, s.internal(ctx, err))
 			return
 		}
-		writeRPC(w, req.ID, nil, rpcFault("UNKNOWN_ACCOUNT", "HANDLER_ERROR", "account "+req.Params.AccountID+" does not exist while viewing"))
+		writeRPC(w, req.ID, nil, rpcFault("UNKNOWN_ACCOUNT", "HANDLER_ERROR",
+			"account "+req.Params.AccountID+" does not exist while viewing"))
 		return
 	}
-	writeRPC(w, req.ID, map[string]any{"amount": balance.String(), "locked": "0", "code_hash": noBlockHash, "storage_usage": 0,
+	writeRPC(w, req.ID, map[string]any{"amount": balance.String(), "locked": "0", "code_hash": noBlockHash,
+		"storage_usage":   0,
 		"storage_paid_at": 0, "block_height": 1, "block_hash": noBlockHash}, nil)
 }
 
@@ -210,7 +215,8 @@ type rpcError struct {
 }
 
 func rpcFault(cause, name, data string) *rpcError {
-	return &rpcError{Code: -32000, Name: name, Cause: map[string]any{"name": cause, "info": map[string]any{}}, Message: "Server error", Data: data}
+	return &rpcError{Code: -32000, Name: name, Cause: map[string]any{"name": cause, "info": map[string]any{}},
+		Message: "Server error", Data: data}
 }
 
 func (s *server) internal(ctx context.Context, err error) *rpcError {
@@ -241,5 +247,6 @@ func joinWindow(g groups.Group, now time.Time) any {
 		most = &g.JoinMaxUses.Int64
 	}
 	open := g.JoinExpires.Int64 > now.UnixNano() && (most == nil || g.JoinUses < *most)
-	return map[string]any{"expires_at": strconv.FormatInt(g.JoinExpires.Int64, 10), "max_uses": most, "uses": g.JoinUses, "open": open}
+	return map[string]any{"expires_at": strconv.FormatInt(g.JoinExpires.Int64, 10), "max_uses": most,
+		"uses": g.JoinUses, "open": open}
 }

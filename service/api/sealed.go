@@ -86,7 +86,8 @@ func (s *server) putFrame(w http.ResponseWriter, r *http.Request, account string
 		return err
 	}
 	s.Metrics.Uploads.Inc()
-	if meta, err := format.ParseMetadata(head.Format); err == nil && meta.Version == format.VersionBlocks && out.Record != nil {
+	if meta, err := format.ParseMetadata(head.Format); err == nil && meta.Version == format.VersionBlocks &&
+		out.Record != nil {
 		ticket := s.ticket(account, out.Record.GroupID, out.Location, true)
 		out.DataURL, out.TilesURL = wire.PathBlocks+ticket, wire.PathTiles+ticket
 	}

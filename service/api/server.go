@@ -96,8 +96,9 @@ func (s *server) calling(h web.Transfer) handler {
 // New returns the handler of the whole service.
 func New(d Deps) (http.Handler, error) {
 	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies, d.Logger),
-		memory: newMemory(d.Memory), underWay: throttle.NewSlots[string](underWayPerAccount), spools: throttle.NewSlots[string](spoolsPerAccount),
-		work: semaphore.NewWeighted(int64(workPerCore * runtime.GOMAXPROCS(0)))}
+		memory: newMemory(d.Memory), underWay: throttle.NewSlots[string](underWayPerAccount),
+		spools: throttle.NewSlots[string](spoolsPerAccount),
+		work:   semaphore.NewWeighted(int64(workPerCore * runtime.GOMAXPROCS(0)))}
 	d.Files.Limit(files.Limits{Memory: s.holdForFile, Turn: s.turn})
 	s.tools = s.operations()
 	reads := map[string]web.Transfer{

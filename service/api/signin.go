@@ -11,7 +11,8 @@ import (
 // authenticate returns the account that sent a request, from the headers alone. If there
 // is a Bearer token, only the token counts. An API key needs its account beside it.
 func (s *server) authenticate(r *http.Request) (account string, err error) {
-	if len(r.Header.Values("Authorization")) > 1 || len(r.Header.Values(wire.HeaderAPIKey)) > 1 || len(r.Header.Values(wire.HeaderAccountID)) > 1 {
+	if len(r.Header.Values("Authorization")) > 1 || len(r.Header.Values(wire.HeaderAPIKey)) > 1 ||
+		len(r.Header.Values(wire.HeaderAccountID)) > 1 {
 		return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential: a header was sent twice")
 	}
 	claimed := r.Header.Get(wire.HeaderAccountID)
@@ -33,7 +34,8 @@ func (s *server) authenticate(r *http.Request) (account string, err error) {
 	case key == "":
 		return "", fault.New(wire.CodeAuthRequired, "Auth required: missing Bearer session token")
 	case claimed == "":
-		return "", fault.New(wire.CodeAuthRequired, "Auth required: x-account-id must accompany the X-API-Key credential")
+		return "", fault.New(wire.CodeAuthRequired,
+			"Auth required: x-account-id must accompany the X-API-Key credential")
 	}
 	_, err = s.Accounts.CheckKey(r.Context(), claimed, key)
 	return claimed, err
@@ -76,12 +78,14 @@ func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) error {
 	}
 	traceOf(r.Context()).account = req.AccountID
 	s.SignedIn(r.Context())
-	writeJSON(w, http.StatusOK, wire.SessionTokenResult{Token: token, AccountID: req.AccountID, ExpiresIn: s.Tokens.Lifetime()})
+	writeJSON(w, http.StatusOK, wire.SessionTokenResult{Token: token, AccountID: req.AccountID,
+		ExpiresIn: s.Tokens.Lifetime()})
 	return nil
 }
 
 func errNoKey() error {
-	return fault.New(wire.CodeAuthRequired, "API key required: send X-API-Key and account_id; the operator makes a key with: svcd account create NAME")
+	return fault.New(wire.CodeAuthRequired, "API key required: send X-API-Key and account_id; the operator makes a "+
+		"key with: svcd account create NAME")
 }
 
 func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {

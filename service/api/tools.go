@@ -123,7 +123,8 @@ func (s *server) names(list func(context.Context, string, wire.NamesRequest) (gr
 		all := groups.Listing{Names: []string{}, Roles: []wire.Role{}}
 		for {
 			if len(all.Names) >= maxNames {
-				return fault.New(wire.CodeTooLarge, "the account has more than %d groups: ask with after and limit", maxNames)
+				return fault.New(wire.CodeTooLarge, "the account has more than %d groups: ask with after and limit",
+					maxNames)
 			}
 			if err := s.holdMemory(r, pageOfNames); err != nil {
 				return err

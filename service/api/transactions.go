@@ -112,7 +112,8 @@ func newRowsWriter(w io.Writer) *rowsWriter {
 // compress has all that is written compressed on its way to w: quickly, so that it is no slower
 // than reading the rows.
 func (l *rowsWriter) compress(w io.Writer) (err error) {
-	l.zstd, err = zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(wire.PackWindowBytes), zstd.WithLowerEncoderMem(true))
+	l.zstd, err = zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(wire.PackWindowBytes), zstd.WithLowerEncoderMem(true))
 	if err == nil {
 		l.w.Reset(l.zstd)
 	}

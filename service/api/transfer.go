@@ -154,7 +154,8 @@ func (s *server) getBlob(w http.ResponseWriter, r *http.Request, account string)
 
 // serveContent answers stored bytes, with one range. Where they cannot be read, the answer breaks off, and the
 // reader finds the error when it asks for the rest; the file costs the reader nothing more until it was read.
-func (s *server) serveContent(w http.ResponseWriter, r *http.Request, t ticketBody, etag string, size int64, content io.ReadSeeker) error {
+func (s *server) serveContent(w http.ResponseWriter, r *http.Request, t ticketBody, etag string, size int64,
+	content io.ReadSeeker) error {
 	if s.Files.IsUnread(t.Account, t.Ref) {
 		_, err := content.Seek(firstByte(r.Header.Get("Range"), size), io.SeekStart)
 		if err = errors.Join(err, canRead(content)); isRefused(err) {
@@ -167,12 +168,14 @@ func (s *server) serveContent(w http.ResponseWriter, r *http.Request, t ticketBo
 	w.Header().Set("ETag", strconv.Quote(etag))
 	http.ServeContent(w, r, "", time.Time{}, content)
 	want, err := strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64)
-	if counted, ok := w.(*countedWriter); !ok || err != nil || r.Method != http.MethodGet || counted.pace.n >= want || r.Context().Err() != nil {
+	if counted, ok := w.(*countedWriter); !ok || err != nil || r.Method != http.MethodGet || counted.pace.n >= want ||
+		r.Context().Err() != nil {
 		return nil
 	}
 	if err := canRead(content); err != nil && !isRefused(err) && r.Context().Err() == nil {
 		_ = s.Files.CouldNotRead(t.Account, t.Ref, err) // the answer has begun
-		s.Logger.Error("a file cannot be read: check the disk or the bucket, and run svcd verify --read-data", "request", ledger.RequestID(r.Context()), "ref", t.Ref, "cause", err.Error())
+		s.Logger.Error("a file cannot be read: check the disk or the bucket, and run svcd verify --read-data",
+			"request", ledger.RequestID(r.Context()), "ref", t.Ref, "cause", err.Error())
 	}
 	return nil
 }
@@ -203,8 +206,9 @@ func oneRange(r *http.Request) {
 
 // retrieved is the answer of a retrieval, without content.
 func retrieved(req wire.PrepareRetrieveRequest, stored files.Stored) wire.PrepareRetrieveResult {
-	return wire.PrepareRetrieveResult{Key: stored.Key.Base64(), IPFSHash: req.IPFSHash, Location: req.IPFSHash, GroupID: req.GroupID,
-		Format: stored.Format, Fee: stored.Fee.String()}
+	return wire.PrepareRetrieveResult{Key: stored.Key.Base64(), IPFSHash: req.IPFSHash, Location: req.IPFSHash,
+		GroupID: req.GroupID,
+		Format:  stored.Format, Fee: stored.Fee.String()}
 }
 
 // resultOf encodes the answer of a retrieval for the generation that asks.

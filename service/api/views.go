@@ -66,16 +66,19 @@ func (s *server) writeView(r *http.Request, w http.ResponseWriter, id json.RawMe
 // refuses a list that is too long for an anonymous caller.
 func (s *server) writeFiles(r *http.Request, w io.Writer, group string) (size int64, err error) {
 	list := newRowsWriter(w)
-	err = s.Files.List(r.Context(), "", wire.TransactionsRequest{GroupID: group}, func(rows []wire.TransactionRow) error {
-		if err := list.add(rows); err != nil {
-			return err
-		}
-		if list.n > wire.MaxPageRows || list.size > maxView {
-			return fault.New(wire.CodeTooLarge, "the group has more than %d files, or their names are longer than %d bytes together: "+
-				"sign in and ask get_group_transactions with after_seq and limit", wire.MaxPageRows, maxView)
-		}
-		return nil
-	})
+	err = s.Files.List(r.Context(), "", wire.TransactionsRequest{GroupID: group},
+		func(rows []wire.TransactionRow) error {
+			if err := list.add(rows); err != nil {
+				return err
+			}
+			if list.n > wire.MaxPageRows || list.size > maxView {
+				return fault.New(wire.CodeTooLarge,
+					"the group has more than %d files, or their names are longer than %d "+
+						"bytes together: "+
+						"sign in and ask get_group_transactions with after_seq and limit", wire.MaxPageRows, maxView)
+			}
+			return nil
+		})
 	if err == nil {
 		err = list.end("")
 	}
@@ -96,7 +99,8 @@ func beginView(w http.ResponseWriter, id json.RawMessage) *viewWriter {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	v := &viewWriter{w: bufio.NewWriterSize(w, pacePiece)}
-	_, _ = v.w.WriteString(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"logs":[],"block_height":1,"block_hash":"` + noBlockHash + `","result":[`)
+	_, _ = v.w.WriteString(`{"jsonrpc":"2.0","id":` + string(id) +
+		`,"result":{"logs":[],"block_height":1,"block_hash":"` + noBlockHash + `","result":[`)
 	return v
 }
 

@@ -62,9 +62,11 @@ func (s Service) accept(h *Head) error {
 	case h.Version > formatVersion:
 		return fmt.Errorf("it was made by svcd %s, which is newer: install that version", h.Program)
 	case h.Contract != s.Contract:
-		return fmt.Errorf("it is of contract %s, this service has %s: give --contract %s", h.Contract, s.Contract, h.Contract)
+		return fmt.Errorf("it is of contract %s, this service has %s: give --contract %s", h.Contract, s.Contract,
+			h.Contract)
 	case h.MasterKey != s.MasterKey:
-		return errors.New("it belongs to another master key: put master.key of the exported service, mode 0600, into a new data directory; for svcd export --since make a full archive after the key was replaced")
+		return errors.New("it belongs to another master key: put master.key of the exported service, mode 0600, into " +
+			"a new data directory; for svcd export --since make a full archive after the key was replaced")
 	}
 	return nil
 }
@@ -78,8 +80,9 @@ type Summary struct {
 	LedgerRoot string // hash of the last record, hex
 	Blobs      int    // of the state, wherever in the chain they are
 	BlobBytes  int64
-	Bytes      int64    // of the new archive
-	Damage     []string // what of the archives could not be read, and how many rows were lost with it; blobs that an export did not find
+	Bytes      int64 // of the new archive
+	// what of the archives could not be read, and how many rows were lost with it; blobs that an export did not find
+	Damage []string
 }
 
 // leftBehind are tables that start empty in the new service: leases, sign-ins at the old
@@ -146,8 +149,10 @@ func rootOf(leaves []byte) format.Hash {
 // way, without those of legacy references whose bytes are elsewhere, and without contents in
 // the database, which are rows.
 func livingBlobs(ctx context.Context, tx *store.Tx) (list []blobRow, err error) {
-	for rows, err := range tx.Rows(ctx, `SELECT blob_id, blob_size, blob_sum, 0 FROM files WHERE deleted_ns IS NULL AND blob_id <> ref AND blob_id NOT LIKE '`+files.SmallPrefix+`%'
-		UNION ALL SELECT blob_id, blob_size, blob_sum, 0 FROM uploads WHERE blob_id IS NOT NULL AND blob_id NOT LIKE '`+files.SmallPrefix+`%'
+	for rows, err := range tx.Rows(ctx, `SELECT blob_id, blob_size, blob_sum, 0 FROM files WHERE deleted_ns IS NULL
+		AND blob_id <> ref AND blob_id NOT LIKE '`+files.SmallPrefix+`%'
+		UNION ALL SELECT blob_id, blob_size, blob_sum, 0 FROM uploads WHERE blob_id IS NOT NULL
+		AND blob_id NOT LIKE '`+files.SmallPrefix+`%'
 		UNION ALL SELECT blob_id, blob_size, leaves, block_size FROM parts ORDER BY 1`) {
 		var r blobRow
 		var proof []byte

@@ -40,8 +40,10 @@ var errGone = errors.New("a blob is gone")
 func Export(ctx context.Context, w io.Writer, s Service, earlier io.Reader) (Summary, error) {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
-	e := &exporter{Service: s, out: writer{w: bufio.NewWriterSize(w, 64<<10)}, held: make(map[[sha256.Size]byte]bool), sent: make(map[string]bool), gone: make(map[string]bool),
-		head: Head{Format: formatName, Version: formatVersion, Program: s.Version, Contract: s.Contract, MasterKey: s.MasterKey, CreatedNS: time.Now().UnixNano(), ID: hex.EncodeToString(id[:])}}
+	e := &exporter{Service: s, out: writer{w: bufio.NewWriterSize(w, 64<<10)}, held: make(map[[sha256.Size]byte]bool),
+		sent: make(map[string]bool), gone: make(map[string]bool),
+		head: Head{Format: formatName, Version: formatVersion, Program: s.Version, Contract: s.Contract,
+			MasterKey: s.MasterKey, CreatedNS: time.Now().UnixNano(), ID: hex.EncodeToString(id[:])}}
 	var err error
 	if e.again, err = s.spool(); err != nil {
 		return Summary{}, fmt.Errorf("export: %w", err)

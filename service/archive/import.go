@@ -30,7 +30,9 @@ import (
 // error. [ErrImported] means that an earlier import of the last one was complete, even if it was killed before
 // it could report that. To salvage is to take all that is whole from damaged archives; the summary names the damage.
 func Import(ctx context.Context, s Service, salvage bool, archives ...io.Reader) (sum Summary, err error) {
-	i := &importer{Service: s, salvage: salvage, pages: make(map[[sha256.Size]byte]extent), blobs: make(map[string][]arrived), used: make(map[string]bool), lost: make(map[string]int64), missing: make(map[string]bool)}
+	i := &importer{Service: s, salvage: salvage, pages: make(map[[sha256.Size]byte]extent),
+		blobs: make(map[string][]arrived), used: make(map[string]bool), lost: make(map[string]int64),
+		missing: make(map[string]bool)}
 	if i.file, err = s.spool(); err != nil {
 		return sum, fmt.Errorf("import: %w", err)
 	}
@@ -113,7 +115,8 @@ func (i *importer) run(ctx context.Context, archives []io.Reader) (sum Summary, 
 	}
 	x := i.states[len(i.states)-1]
 	if schema, err := i.Store.SchemaVersion(); err != nil || x.Schema != schema {
-		return sum, errors.Join(err, fmt.Errorf("the archive was made by svcd %s with schema %d of the database, which is %d here: import it with that svcd, then upgrade", x.Program, x.Schema, schema))
+		return sum, errors.Join(err, fmt.Errorf("the archive was made by svcd %s with schema %d of the database, "+
+			"which is %d here: import it with that svcd, then upgrade", x.Program, x.Schema, schema))
 	}
 	err = i.Store.Load(ctx, func(tx *store.Tx) error { return i.fill(ctx, tx, x) })
 	sum = x.summary()
@@ -121,7 +124,8 @@ func (i *importer) run(ctx context.Context, archives []io.Reader) (sum Summary, 
 		i.damaged("blob %s is lost", id)
 	}
 	for _, table := range slices.Sorted(maps.Keys(i.lost)) {
-		i.damaged("%d rows of %s are lost, but for those that an earlier archive has in their place", i.lost[table], table)
+		i.damaged("%d rows of %s are lost, but for those that an earlier archive has in their place", i.lost[table],
+			table)
 	}
 	sum.Damage = i.damage
 	return sum, err
@@ -143,7 +147,9 @@ func (i *importer) refuse() error {
 	if len(i.damage) > damageShown {
 		more = fmt.Sprintf("\n  and %d more", len(i.damage)-damageShown)
 	}
-	return fmt.Errorf("nothing was imported, because of damage:\n  %s%s\nuse another copy, or restore what is whole: svcd import --salvage", strings.Join(i.damage[:min(len(i.damage), damageShown)], "\n  "), more)
+	return fmt.Errorf("nothing was imported, because of damage:\n  %s%s\n"+
+		"use another copy, or restore what is whole: svcd import --salvage",
+		strings.Join(i.damage[:min(len(i.damage), damageShown)], "\n  "), more)
 }
 
 // open reads the head of an archive.
@@ -186,13 +192,16 @@ func (i *importer) inOrder(list []*opened) error {
 		case o.head == nil || n > 0 && list[n-1].head == nil: // it is damaged
 		case n == 0 && o.head.Since == "" || n > 0 && o.head.Since == list[n-1].head.ID:
 		case o.head.Since == "":
-			return fault.New(wire.CodeValidation, "%s is a full archive: give one full archive first, and after it only its increments", o.name)
+			return fault.New(wire.CodeValidation, "%s is a full archive: give one full archive first, and after it "+
+				"only its increments", o.name)
 		case given[o.head.Since] != "":
-			return fault.New(wire.CodeValidation, "%s continues %s: give the archives in the order in which they were made", o.name, given[o.head.Since])
+			return fault.New(wire.CodeValidation, "%s continues %s: give the archives in the order in which they "+
+				"were made", o.name, given[o.head.Since])
 		case i.salvage:
 			i.damaged("%s continues the archive %s, which is not given", o.name, o.head.Since)
 		default:
-			return fault.New(wire.CodeValidation, "%s continues the archive %s, which is not given: give the full archive and all increments since, in order", o.name, o.head.Since)
+			return fault.New(wire.CodeValidation, "%s continues the archive %s, which is not given: give the full "+
+				"archive and all increments since, in order", o.name, o.head.Since)
 		}
 	}
 	return nil
@@ -201,7 +210,8 @@ func (i *importer) inOrder(list []*opened) error {
 // ErrImported means that the service was filled from the archive before.
 var ErrImported = errors.New("this archive was completely imported here before: nothing is left to do")
 
-var errHoldsAccounts = fault.New(wire.CodeConflict, "this service holds accounts already: import into a new --data directory or --db database")
+var errHoldsAccounts = fault.New(wire.CodeConflict,
+	"this service holds accounts already: import into a new --data directory or --db database")
 
 // metaImported names the archive that a service was filled from.
 const metaImported = "imported"
@@ -299,7 +309,8 @@ func (i *importer) blob(ctx context.Context, s *section) error {
 	content := io.Reader(s)
 	if isPart {
 		sealed, err := strconv.ParseInt(blocks, 10, 64)
-		if err != nil || sealed < format.MinBlockBytes+format.Overhead || sealed > format.MaxBlockBytes+format.Overhead {
+		if err != nil || sealed < format.MinBlockBytes+format.Overhead ||
+			sealed > format.MaxBlockBytes+format.Overhead {
 			return errors.New("it has blocks of a size which svcd does not write")
 		}
 		root = format.NewRootHash(sealed)
@@ -357,7 +368,8 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 		return fmt.Errorf("count keys: %w", err)
 	}
 	if keys == 0 {
-		return errors.New("the keys of the service are lost in these archives, and without them no file can be read: use another copy")
+		return errors.New("the keys of the service are lost in these archives, and without them no file can be read: " +
+			"use another copy")
 	}
 	_, err = ledger.Audit(ctx, tx)
 	records, root, failed := ledgerRoot(ctx, tx)
@@ -448,7 +460,8 @@ func (i *importer) earlier(ctx context.Context, tx *store.Tx, t store.Table, x *
 		for _, line := range lines {
 			place, failed := placeOf(line, t)
 			err = errors.Join(err, failed)
-			if slices.ContainsFunc(gaps, func(g gap) bool { return place > g.after && (place < g.before || g.before == "") }) {
+			inGap := func(g gap) bool { return place > g.after && (place < g.before || g.before == "") }
+			if slices.ContainsFunc(gaps, inGap) {
 				in = append(in, line)
 			}
 		}
@@ -577,7 +590,8 @@ func convert(v any, kind store.Kind) (any, error) {
 // salvaged keeps the id of a blob that is missing.
 func (i *importer) moveBlob(row map[string]any) error {
 	id, ok := row["blob_id"].(string)
-	if !ok || row["ref"] == id || row["deleted_ns"] != nil || strings.HasPrefix(id, files.SmallPrefix) { // none, or elsewhere: a legacy reference without bytes, or a row
+	// none, or elsewhere: a legacy reference without bytes, or a row
+	if !ok || row["ref"] == id || row["deleted_ns"] != nil || strings.HasPrefix(id, files.SmallPrefix) {
 		return nil
 	}
 	for _, info := range i.blobs[id] {

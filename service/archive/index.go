@@ -66,7 +66,8 @@ type index struct {
 }
 
 func newIndex(h indexHead) *index {
-	return &index{indexHead: h, pages: make(map[string][]page), blobs: make(map[string]int64), parts: make(map[int]bool)}
+	return &index{indexHead: h, pages: make(map[string][]page), blobs: make(map[string]int64),
+		parts: make(map[int]bool)}
 }
 
 // lines are the entries of the index.

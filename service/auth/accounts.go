@@ -63,7 +63,8 @@ func (a *Accounts) FullID(name string) (string, error) {
 		id += "." + a.contract
 	}
 	if !nameForm.MatchString(bare) && !foreignForm.MatchString(id) {
-		return "", fault.New(wire.CodeValidation, "Invalid username format: %.80q: use 2 to 64 of a-z, 0-9, _ and -", name)
+		return "", fault.New(wire.CodeValidation, "Invalid username format: %.80q: use 2 to 64 of a-z, 0-9, _ and -",
+			name)
 	}
 	return id, nil
 }
@@ -78,15 +79,18 @@ func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount)
 	}
 	key = newKey()
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
-		result, err := tx.ExecContext(ctx, `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns) VALUES (?, ?, 1, ?, ?)
+		result, err := tx.ExecContext(ctx, `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns)
+			VALUES (?, ?, 1, ?, ?)
 			ON CONFLICT DO NOTHING`, id, hashOf(key.text), balance.String(), a.ledger.Now().UnixNano())
 		if err != nil {
 			return fmt.Errorf("insert account: %w", err)
 		}
 		if n, _ := result.RowsAffected(); n == 0 {
-			return fault.New(wire.CodeConflict, "account %s exists already: replace its key with: svcd account rotate-key %s", id, name)
+			return fault.New(wire.CodeConflict, "account %s exists already: replace its key with: svcd account "+
+				"rotate-key %s", id, name)
 		}
-		_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindCreateAccount, Account: id, Detail: balance.String()})
+		_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindCreateAccount, Account: id,
+			Detail: balance.String()})
 		return err
 	})
 	return id, key, err
@@ -129,7 +133,8 @@ func (a *Accounts) Transfer(ctx context.Context, from, to string, amount wire.Am
 // owners may add a member before.
 func (a *Accounts) MemberOf(ctx context.Context, id string) (n int64, err error) {
 	err = a.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT count(*) FROM members JOIN groups ON groups.id = group_id WHERE account = ? AND ended_ns IS NULL", id).Scan(&n)
+		return tx.QueryRowContext(ctx, "SELECT count(*) FROM members JOIN groups ON groups.id = group_id WHERE "+
+			"account = ? AND ended_ns IS NULL", id).Scan(&n)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("count groups: %w", err)
@@ -163,7 +168,8 @@ func mustExist(ctx context.Context, tx *store.Tx, ids ...string) error {
 
 // Exists reports whether there is an account, inside a transaction.
 func Exists(ctx context.Context, tx *store.Tx, id string) (exists bool, err error) {
-	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?)", id).Scan(&exists); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?)",
+		id).Scan(&exists); err != nil {
 		return false, fmt.Errorf("look for account: %w", err)
 	}
 	return exists, nil
@@ -190,7 +196,8 @@ func (a *Accounts) Enable(ctx context.Context, name string) (id string, err erro
 // setDisabled notes since when an account is disabled, nil for enabled. The new
 // generation of the key ends the tokens; generation 0 means that the account never had a
 // key.
-func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any, already string) (id string, err error) {
+func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any,
+	already string) (id string, err error) {
 	if id, err = a.FullID(name); err != nil {
 		return "", err
 	}
@@ -202,7 +209,8 @@ func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any
 		if disabled == (since != nil) {
 			return fault.New(wire.CodeConflict, already, id)
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE accounts SET disabled_ns = ?, key_generation = CASE key_generation WHEN 0 THEN 0 ELSE key_generation + 1 END
+		_, err = tx.ExecContext(ctx, `UPDATE accounts SET disabled_ns = ?, key_generation = CASE key_generation
+			WHEN 0 THEN 0 ELSE key_generation + 1 END
 			WHERE id = ?`, since, id)
 		if err != nil {
 			return fmt.Errorf("disable account: %w", err)
@@ -229,7 +237,8 @@ func forgetDestruction(ctx context.Context, tx *store.Tx, id string) error {
 	if err := ledger.ForgetWaitingOf(ctx, tx, id); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE files SET trash_until_ns = NULL WHERE trash_by = ? AND trash_until_ns IS NOT NULL", id); err != nil {
+	if _, err := tx.ExecContext(ctx, "UPDATE files SET trash_until_ns = NULL WHERE trash_by = ? AND trash_until_ns "+
+		"IS NOT NULL", id); err != nil {
 		return fmt.Errorf("hold removed files: %w", err)
 	}
 	return nil
@@ -271,7 +280,8 @@ type Listed struct {
 // List returns all accounts by id.
 func (a *Accounts) List(ctx context.Context) (list []Listed, err error) {
 	err = a.store.Read(ctx, func(tx *store.Tx) error {
-		for rows, err := range tx.Rows(ctx, `SELECT id, balance, COALESCE(bytes, 0), disabled_ns IS NOT NULL FROM accounts
+		for rows, err := range tx.Rows(ctx, `SELECT id, balance, COALESCE(bytes, 0), disabled_ns IS NOT NULL
+			FROM accounts
 			LEFT JOIN stored_bytes ON kind = 'account' AND name = id ORDER BY id`) {
 			var l Listed
 			var balance string

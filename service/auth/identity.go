@@ -21,7 +21,8 @@ type Identity struct{ Issuer, Subject string }
 
 func (i Identity) check() error {
 	if i.Issuer == "" || i.Subject == "" || len(i.Issuer)+len(i.Subject) > maxIdentity {
-		return fault.New(wire.CodeValidation, "an identity is an issuer and a subject, together at most %d bytes", maxIdentity)
+		return fault.New(wire.CodeValidation, "an identity is an issuer and a subject, together at most %d bytes",
+			maxIdentity)
 	}
 	return nil
 }
@@ -30,7 +31,8 @@ func (i Identity) check() error {
 // is none.
 func (a *Accounts) AccountOf(ctx context.Context, i Identity) (account string, ok bool, err error) {
 	err = a.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT account FROM identities WHERE issuer = ? AND subject = ?", i.Issuer, i.Subject).Scan(&account)
+		return tx.QueryRowContext(ctx, "SELECT account FROM identities WHERE issuer = ? AND subject = ?", i.Issuer,
+			i.Subject).Scan(&account)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", false, nil
@@ -60,7 +62,8 @@ func (a *Accounts) AddIdentity(ctx context.Context, name string, i Identity) (id
 }
 
 func insertIdentity(ctx context.Context, tx *store.Tx, id string, i Identity) error {
-	result, err := tx.ExecContext(ctx, "INSERT INTO identities (issuer, subject, account) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", i.Issuer, i.Subject, id)
+	result, err := tx.ExecContext(ctx, "INSERT INTO identities (issuer, subject, account) VALUES (?, ?, ?) ON "+
+		"CONFLICT DO NOTHING", i.Issuer, i.Subject, id)
 	if err != nil {
 		return fmt.Errorf("insert identity: %w", err)
 	}
@@ -96,7 +99,8 @@ func (i Identity) names(preferred string) []string {
 // owner added, or in the ledger. Only such a name goes to a new identity. Otherwise the
 // identity would get what others meant for the earlier owner of the name.
 func isNew(ctx context.Context, tx *store.Tx, id string) (unused bool, err error) {
-	err = tx.QueryRowContext(ctx, "SELECT NOT EXISTS (SELECT 1 FROM accounts WHERE id = ? UNION ALL SELECT 1 FROM members WHERE account = ?)", id, id).Scan(&unused)
+	err = tx.QueryRowContext(ctx, "SELECT NOT EXISTS (SELECT 1 FROM accounts WHERE id = ? UNION ALL SELECT 1 FROM "+
+		"members WHERE account = ?)", id, id).Scan(&unused)
 	if err != nil || !unused {
 		return false, err
 	}
@@ -115,7 +119,8 @@ func (a *Accounts) CreateFor(ctx context.Context, preferred string, i Identity) 
 			return err
 		}
 		unusable := make([]byte, sha256.Size) // no key has this hash
-		_, err := tx.ExecContext(ctx, `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns) VALUES (?, ?, 0, ?, ?)`,
+		_, err := tx.ExecContext(ctx, `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns)
+			VALUES (?, ?, 0, ?, ?)`,
 			id, unusable, wire.Amount{}.String(), a.ledger.Now().UnixNano())
 		if err != nil {
 			return fmt.Errorf("insert account: %w", err)
@@ -123,7 +128,8 @@ func (a *Accounts) CreateFor(ctx context.Context, preferred string, i Identity) 
 		if err := insertIdentity(ctx, tx, id, i); err != nil {
 			return err
 		}
-		_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindCreateAccount, Account: id, Detail: wire.Amount{}.String()})
+		_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindCreateAccount, Account: id,
+			Detail: wire.Amount{}.String()})
 		return err
 	})
 	return id, err

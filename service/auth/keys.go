@@ -45,11 +45,13 @@ func (a *Accounts) Rotate(ctx context.Context, name, session string) (id string,
 		return "", key, err
 	}
 	if session != "" && !a.rotations.Allow(id) {
-		return "", key, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many keys were made for this account, wait a minute", RetryAfter: time.Minute}
+		return "", key, &fault.Error{Code: wire.CodeRateLimited,
+			Text: "too many requests: too many keys were made for this account, wait a minute", RetryAfter: time.Minute}
 	}
 	key = newKey()
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
-		result, err := tx.ExecContext(ctx, "UPDATE accounts SET key_hash = ?, key_generation = key_generation + 1 WHERE id = ?", hashOf(key.text), id)
+		result, err := tx.ExecContext(ctx, "UPDATE accounts SET key_hash = ?, key_generation = key_generation + 1 "+
+			"WHERE id = ?", hashOf(key.text), id)
 		if err != nil {
 			return fmt.Errorf("update key: %w", err)
 		}
@@ -87,7 +89,9 @@ func (a *Accounts) CheckKey(ctx context.Context, id, key string) (generation int
 	}
 	a.signIns.Failed(ctx, byKey, known, wrong.Code)
 	if wrong.Code != wire.CodeDisabled && !a.failures.Allow(id) {
-		return 0, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many wrong keys for this account, try again in a minute", RetryAfter: time.Minute}
+		return 0, &fault.Error{Code: wire.CodeRateLimited,
+			Text:       "too many requests: too many wrong keys for this account, try again in a minute",
+			RetryAfter: time.Minute}
 	}
 	return 0, wrong
 }
@@ -124,7 +128,8 @@ type storedKey struct {
 func (a *Accounts) keyOf(ctx context.Context, id string) (storedKey, error) {
 	k := storedKey{hash: make([]byte, sha256.Size), found: true}
 	err := a.store.Look(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT key_hash, key_generation, disabled_ns IS NOT NULL FROM accounts WHERE id = ?", id).
+		return tx.QueryRowContext(ctx, "SELECT key_hash, key_generation, disabled_ns IS NOT NULL FROM accounts WHERE "+
+			"id = ?", id).
 			Scan(&k.hash, &k.generation, &k.disabled)
 	})
 	if errors.Is(err, sql.ErrNoRows) {

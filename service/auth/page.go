@@ -93,7 +93,8 @@ func (a *Accounts) UseLink(ctx context.Context, link string) (account string, se
 func (a *Accounts) useLink(ctx context.Context, link string) (account string, session Secret, err error) {
 	hash, now := hashOf(link), a.ledger.Now().UnixNano()
 	find := func(tx *store.Tx) error {
-		err := tx.QueryRowContext(ctx, "SELECT account FROM sign_in_links WHERE hash = ? AND expires_ns > ?", hash, now).Scan(&account)
+		err := tx.QueryRowContext(ctx, "SELECT account FROM sign_in_links WHERE hash = ? AND expires_ns > ?", hash,
+			now).Scan(&account)
 		if errors.Is(err, sql.ErrNoRows) {
 			return usedLink()
 		}
@@ -120,7 +121,8 @@ func (a *Accounts) useLink(ctx context.Context, link string) (account string, se
 }
 
 func usedLink() error {
-	return fault.New(wire.CodeAuthRequired, "this link was used already or is older than %d minutes: ask the operator for another (svcd account link NAME)",
+	return fault.New(wire.CodeAuthRequired, "this link was used already or is older than %d minutes: ask the "+
+		"operator for another (svcd account link NAME)",
 		int(LinkLifetime.Minutes()))
 }
 
@@ -148,7 +150,8 @@ func (a *Accounts) beginSession(ctx context.Context, tx *store.Tx, account strin
 	if _, err := tx.ExecContext(ctx, "DELETE FROM web_sessions WHERE expires_ns < ?", now.UnixNano()); err != nil {
 		return fmt.Errorf("delete old sessions: %w", err)
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO web_sessions (hash, account, created_ns, expires_ns) VALUES (?, ?, ?, ?)",
+	_, err := tx.ExecContext(ctx,
+		"INSERT INTO web_sessions (hash, account, created_ns, expires_ns) VALUES (?, ?, ?, ?)",
 		hashOf(session.text), account, now.UnixNano(), now.Add(PageLifetime).UnixNano())
 	if err != nil {
 		return fmt.Errorf("insert session: %w", err)
@@ -161,7 +164,8 @@ func endSignIns(ctx context.Context, tx *store.Tx, account, except string) error
 	if _, err := tx.ExecContext(ctx, "DELETE FROM sign_in_links WHERE account = ?", account); err != nil {
 		return fmt.Errorf("delete links: %w", err)
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM web_sessions WHERE account = ? AND hash <> ?", account, hashOf(except)); err != nil {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM web_sessions WHERE account = ? AND hash <> ?", account,
+		hashOf(except)); err != nil {
 		return fmt.Errorf("delete sessions: %w", err)
 	}
 	return nil
@@ -174,7 +178,8 @@ func (a *Accounts) Session(ctx context.Context, session string) (account string,
 			hashOf(session), a.ledger.Now().UnixNano()).Scan(&account)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
-		return "", fault.New(wire.CodeAuthRequired, "not signed in, or the session of %d hours is over: sign in again", int(PageLifetime.Hours()))
+		return "", fault.New(wire.CodeAuthRequired,
+			"not signed in, or the session of %d hours is over: sign in again", int(PageLifetime.Hours()))
 	}
 	if err != nil {
 		return "", fmt.Errorf("read session: %w", err)

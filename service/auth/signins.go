@@ -89,11 +89,13 @@ func (s *SignIns) Failed(ctx context.Context, way, account, code string) {
 	if s == nil {
 		return
 	}
-	s.note(ctx, slog.LevelWarn, "sign-in failed", &s.failures, signIn{way: way, account: account, code: code}, failureRepeat, failureLines, maxFailures)
+	s.note(ctx, slog.LevelWarn, "sign-in failed", &s.failures, signIn{way: way, account: account, code: code},
+		failureRepeat, failureLines, maxFailures)
 }
 
 // note logs a sign-in, unless that kind was logged often enough in this period, or it is one too many.
-func (s *SignIns) note(ctx context.Context, level slog.Level, text string, in *seen, what signIn, repeat time.Duration, often, most int) {
+func (s *SignIns) note(ctx context.Context, level slog.Level, text string, in *seen, what signIn,
+	repeat time.Duration, often, most int) {
 	client := clientOf(ctx)
 	what.network = throttle.Network(client)
 	s.mu.Lock()
@@ -111,7 +113,8 @@ func (s *SignIns) note(ctx context.Context, level slog.Level, text string, in *s
 	if hide {
 		return
 	}
-	attrs := []slog.Attr{slog.String("request", ledger.RequestID(ctx)), slog.String("by", what.way), slog.String("account", what.account)}
+	attrs := []slog.Attr{slog.String("request", ledger.RequestID(ctx)), slog.String("by", what.way),
+		slog.String("account", what.account)}
 	if what.code != "" {
 		attrs = append(attrs, slog.String("code", what.code))
 	}

@@ -49,11 +49,13 @@ type Tokens struct {
 }
 
 // NewTokens returns an issuer for the service at a public address.
-func NewTokens(a *Accounts, secret [sha256.Size]byte, address string, lifetime time.Duration, now func() time.Time) *Tokens {
+func NewTokens(a *Accounts, secret [sha256.Size]byte, address string, lifetime time.Duration,
+	now func() time.Time) *Tokens {
 	if lifetime <= 0 || lifetime > MaxTokenLifetime {
 		lifetime = MaxTokenLifetime
 	}
-	return &Tokens{accounts: a, secret: secret[:], address: address, lifetime: lifetime, now: now, clock: newClock(now), known: make(map[[sha256.Size]byte]claims)}
+	return &Tokens{accounts: a, secret: secret[:], address: address, lifetime: lifetime, now: now,
+		clock: newClock(now), known: make(map[[sha256.Size]byte]claims)}
 }
 
 // Lifetime returns how long a token is good, as expires_in says it.
@@ -72,7 +74,8 @@ func (t *Tokens) Issue(account string, generation int64) (string, error) {
 	now := t.now()
 	if err := t.Problem(); err != nil {
 		return "", &fault.Error{Code: wire.CodeUnavailable, RetryAfter: settled, Err: err,
-			Text: "the clock of the service was set back: it signs nobody in until the clock has gone on evenly for a minute"}
+			Text: "the clock of the service was set back: it signs nobody in until the clock has gone on evenly for " +
+				"a minute"}
 	}
 	c := claims{AccountID: account, Type: tokenType, Generation: generation, RegisteredClaims: jwt.RegisteredClaims{
 		Issuer: t.address, Subject: "apikey|" + account, Audience: jwt.ClaimStrings{t.address},
@@ -88,7 +91,8 @@ func (t *Tokens) Issue(account string, generation int64) (string, error) {
 // but for those that the clock has not come to yet.
 func (t *Tokens) Problem() error {
 	if behind := t.clock.setBack(); behind > 0 {
-		return fmt.Errorf("it was set back by %s: nobody can sign in until it has gone on evenly for a minute", behind.Round(time.Second))
+		return fmt.Errorf("it was set back by %s: nobody can sign in until it has gone on evenly for a minute",
+			behind.Round(time.Second))
 	}
 	return nil
 }
@@ -98,7 +102,8 @@ type singleAudience struct{ claims }
 
 // MarshalJSON writes the claims with a single audience.
 func (s singleAudience) MarshalJSON() ([]byte, error) {
-	return json.Marshal(map[string]any{"account_id": s.AccountID, "type": s.Type, "gen": s.Generation, "iss": s.Issuer, "sub": s.Subject,
+	return json.Marshal(map[string]any{"account_id": s.AccountID, "type": s.Type, "gen": s.Generation,
+		"iss": s.Issuer, "sub": s.Subject,
 		"aud": s.Audience[0], "iat": s.IssuedAt.Unix(), "exp": s.ExpiresAt.Unix()})
 }
 
@@ -158,13 +163,16 @@ func (t *Tokens) claimsOf(token string) (claims, error) {
 // parse verifies a token, except for the account's key.
 func (t *Tokens) parse(token string) (c claims, err error) {
 	_, err = jwt.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return t.secret, nil },
-		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(t.address), jwt.WithIssuer(t.address),
-		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithStrictDecoding(), jwt.WithTimeFunc(t.now))
+		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(t.address),
+		jwt.WithIssuer(t.address),
+		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithStrictDecoding(),
+		jwt.WithTimeFunc(t.now))
 	switch {
 	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
 		return c, invalidToken("invalid session token")
 	case errors.Is(err, jwt.ErrTokenInvalidAudience) || errors.Is(err, jwt.ErrTokenInvalidIssuer):
-		return c, fault.New(wire.CodeAudience, "Auth failed: Audience mismatch: the token was made for another service address")
+		return c, fault.New(wire.CodeAudience, "Auth failed: Audience mismatch: the token was made for another "+
+			"service address")
 	case err != nil:
 		return c, invalidToken("invalid session token")
 	case !hasPlainTimes(token):

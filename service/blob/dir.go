@@ -41,7 +41,8 @@ type Dir struct {
 // TmpDir is where blobs are while they arrive, below the directory.
 const TmpDir = "tmp"
 
-var errSyncFailed = fmt.Errorf("%w: a sync failed: stop the service, check the disk, run svcd verify --read-data, then start it again", ErrUnavailable)
+var errSyncFailed = fmt.Errorf("%w: a sync failed: stop the service, check the disk, run svcd verify --read-data, "+
+	"then start it again", ErrUnavailable)
 
 // OpenDir opens or makes a directory store.
 func OpenDir(dir string) (*Dir, error) {
@@ -52,7 +53,8 @@ func OpenDir(dir string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open blob directory: %w", err)
 	}
-	d := &Dir{path: dir, root: root, sync: (*os.File).Sync, folders: map[string]bool{}, buffers: sync.Pool{New: func() any { return new([copyBytes]byte) }}}
+	d := &Dir{path: dir, root: root, sync: (*os.File).Sync, folders: map[string]bool{},
+		buffers: sync.Pool{New: func() any { return new([copyBytes]byte) }}}
 	if err := d.makeFolder(TmpDir); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}

@@ -75,7 +75,8 @@ func OpenS3(ctx context.Context, location string) (*S3, error) {
 	if l.PathStyle {
 		lookup = minio.BucketLookupPath
 	}
-	core, err := minio.NewCore(l.Endpoint.Host, &minio.Options{Creds: creds, Secure: l.Endpoint.Scheme == "https", Region: l.Region,
+	core, err := minio.NewCore(l.Endpoint.Host, &minio.Options{Creds: creds, Secure: l.Endpoint.Scheme == "https",
+		Region:       l.Region,
 		BucketLookup: lookup, Transport: transport, MaxRetries: attempts})
 	if err != nil {
 		return nil, fmt.Errorf("open bucket: %w", err)
@@ -163,7 +164,8 @@ func (s *S3) probe(ctx context.Context) error {
 	}
 	err := s.putPart(ctx, key, []byte("overwritten"), sumOf([]byte("overwritten")))
 	if err == nil {
-		return errors.New("the S3 server ignores If-None-Match: a put under a taken name was accepted; use a server that honours conditional puts " +
+		return errors.New("the S3 server ignores If-None-Match: a put under a taken name was accepted; use a server " +
+			"that honours conditional puts " +
 			"(versitygw must not run with --nometa)")
 	}
 	if minio.ToErrorResponse(err).StatusCode != http.StatusPreconditionFailed {
@@ -180,7 +182,8 @@ func (s *S3) probe(ctx context.Context) error {
 			return err
 		}
 		if string(back) != id[from:] {
-			return fmt.Errorf("the S3 server returns other bytes than were put, read from byte %d: do not trust it with files", from)
+			return fmt.Errorf("the S3 server returns other bytes than were put, read from byte %d: do not trust it "+
+				"with files", from)
 		}
 	}
 	return nil
@@ -209,7 +212,8 @@ func (s *S3) PutProved(ctx context.Context, r io.Reader, limit int64) (Info, err
 // unless it is nil.
 func (s *S3) put(ctx context.Context, r io.Reader, limit int64, whole hash.Hash) (Info, error) {
 	id := newID()
-	up := &upload{s: s, key: s.key(place(id)), limit: limit, whole: whole, source: contextReader{ctx: ctx, r: io.LimitReader(r, limit+1)}}
+	up := &upload{s: s, key: s.key(place(id)), limit: limit, whole: whole,
+		source: contextReader{ctx: ctx, r: io.LimitReader(r, limit+1)}}
 	if err := up.run(ctx); err != nil {
 		if up.sent {
 			s.remove(ctx, up.key) // the sweep repeats it
@@ -268,7 +272,8 @@ func (u *upload) parts(ctx context.Context, id string, part []byte) error {
 			return ErrTooLarge
 		}
 		digest := u.sum(part)
-		sent, err := u.s.core.PutObjectPart(ctx, u.s.location.Bucket, u.key, id, len(done)+1, bytes.NewReader(part), int64(len(part)),
+		sent, err := u.s.core.PutObjectPart(ctx, u.s.location.Bucket, u.key, id, len(done)+1, bytes.NewReader(part),
+			int64(len(part)),
 			minio.PutObjectPartOptions{Sha256Hex: digest, DisableContentSha256: true})
 		if err != nil {
 			return err
@@ -284,7 +289,8 @@ func (u *upload) parts(ctx context.Context, id string, part []byte) error {
 	opts := minio.PutObjectOptions{}
 	opts.SetMatchETagExcept("*")
 	_, err := u.s.core.CompleteMultipartUpload(ctx, u.s.location.Bucket, u.key, id, done, opts)
-	if refused := minio.ToErrorResponse(err); refused.Code != minio.NoSuchUpload && refused.StatusCode != http.StatusPreconditionFailed {
+	if refused := minio.ToErrorResponse(err); refused.Code != minio.NoSuchUpload &&
+		refused.StatusCode != http.StatusPreconditionFailed {
 		return err
 	}
 	// No other client knows the name, so an earlier attempt succeeded.
@@ -401,7 +407,8 @@ func (s *S3) Delete(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	err := s.kind(ctx, "delete blob", s.core.RemoveObject(ctx, s.location.Bucket, s.key(place(id)), minio.RemoveObjectOptions{}))
+	err := s.kind(ctx, "delete blob", s.core.RemoveObject(ctx, s.location.Bucket, s.key(place(id)),
+		minio.RemoveObjectOptions{}))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -487,7 +494,8 @@ func (s *S3) list(ctx context.Context, before time.Time, visit func(key, id stri
 	ctx, cancel := context.WithCancel(ctx) // ends the listing
 	defer cancel()
 	prefix := s.prefix()
-	for entry := range s.core.ListObjectsIter(ctx, s.location.Bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
+	for entry := range s.core.ListObjectsIter(ctx, s.location.Bucket, minio.ListObjectsOptions{Prefix: prefix,
+		Recursive: true}) {
 		if entry.Err != nil {
 			return s.kind(ctx, "list blobs", entry.Err)
 		}
@@ -524,10 +532,12 @@ func (s *S3) kind(ctx context.Context, what string, err error) error {
 		return fmt.Errorf("%s: %w: %s", what, ErrUnavailable, s.location.missing())
 	case refused.Code == minio.NoSuchKey:
 		return fmt.Errorf("%s: %w", what, fs.ErrNotExist)
-	case refused.StatusCode == http.StatusInsufficientStorage, strings.Contains(refused.Code, "QuotaExceeded"), strings.Contains(refused.Code, "StorageFull"):
+	case refused.StatusCode == http.StatusInsufficientStorage, strings.Contains(refused.Code, "QuotaExceeded"),
+		strings.Contains(refused.Code, "StorageFull"):
 		return fmt.Errorf("%s: %w: %w", what, ErrFull, err)
 	case refused.StatusCode == http.StatusForbidden:
-		return fmt.Errorf("%s: %w: the S3 server refuses: %w; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the rights to the bucket", what, ErrUnavailable, err)
+		return fmt.Errorf("%s: %w: the S3 server refuses: %w; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the "+
+			"rights to the bucket", what, ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %w: %w", what, ErrUnavailable, err)
 }

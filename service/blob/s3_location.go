@@ -35,7 +35,8 @@ type Location struct {
 // servers of one host name. Its errors never repeat a password.
 func ParseLocation(text string) (Location, error) {
 	wrong := func(what string) (Location, error) {
-		return Location{}, fmt.Errorf("blob store: %s; want s3://BUCKET[/PREFIX]?endpoint=http://HOST:PORT&region=NAME&path-style=true", what)
+		return Location{}, fmt.Errorf("blob store: %s; want "+
+			"s3://BUCKET[/PREFIX]?endpoint=http://HOST:PORT&region=NAME&path-style=true", what)
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme+"://" != s3Scheme || u.Fragment != "" {
@@ -92,7 +93,8 @@ func CheckEncrypted(location string) error {
 	if l.Endpoint.Scheme == "https" || strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("the file store at http://%s is on another machine, without TLS: give an endpoint with https", l.Endpoint.Host)
+	return fmt.Errorf("the file store at http://%s is on another machine, without TLS: give an endpoint with https",
+		l.Endpoint.Host)
 }
 
 // missing is the text for a bucket that does not exist.
@@ -119,7 +121,8 @@ func findCredentials() (*credentials.Credentials, error) {
 		return nil, fmt.Errorf("find S3 credentials: %w", err)
 	}
 	if value.AccessKeyID == "" || value.SecretAccessKey == "" {
-		return nil, errors.New("no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SHARED_CREDENTIALS_FILE to a file that holds them")
+		return nil, errors.New("no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or " +
+			"AWS_SHARED_CREDENTIALS_FILE to a file that holds them")
 	}
 	return creds, nil
 }

@@ -89,7 +89,8 @@ func (w *fileWriter) Write(p []byte) (int, error) {
 }
 
 // writePieces writes piece and all that follow, and gives each to be hashed.
-func writePieces(f *os.File, source io.Reader, piece []byte, received chan<- []byte, hashed <-chan *[copyBytes]byte) (size int64, err error) {
+func writePieces(f *os.File, source io.Reader, piece []byte, received chan<- []byte,
+	hashed <-chan *[copyBytes]byte) (size int64, err error) {
 	for last := false; ; {
 		received <- piece
 		if _, err := f.Write(piece); err != nil {

@@ -58,7 +58,8 @@ func (l *Log) Prove(ctx context.Context, q Question, read func(*store.Tx) error)
 	for updated := false; ; updated = true {
 		if err := l.Problem(); err != nil {
 			return proof, &fault.Error{Code: wire.CodeUnproven, Err: err,
-				Text: "the ledger contradicts its signed checkpoint, so it can prove nothing: the operator finds the row with svcd audit"}
+				Text: "the ledger contradicts its signed checkpoint, so it can prove nothing: the operator finds the " +
+					"row with svcd audit"}
 		}
 		signed, file := l.newest()
 		var head chain.Place
@@ -130,9 +131,11 @@ func (c Checkpoint) lags(ctx context.Context, tx *store.Tx, q Question, head cha
 
 func (l *Log) proof(c Checkpoint, file *os.File, q Question, head chain.Place) (p wire.ChainProof, err error) {
 	name := chain.OfGroup(q.Group)
-	p = wire.ChainProof{Checkpoint: string(c.Note), Head: l.state(c.key, chain.Statement{Chain: name, Place: head}, func(s chain.Statement) []byte { return s.HeadText(q.Nonce) })}
+	p = wire.ChainProof{Checkpoint: string(c.Note), Head: l.state(c.key, chain.Statement{Chain: name, Place: head},
+		func(s chain.Statement) []byte { return s.HeadText(q.Nonce) })}
 	if in, path, ok := c.tree.Find(name); ok {
-		p.Chain = &wire.ChainInclusion{Number: in.Number, Hash: hex.EncodeToString(in.Hash[:]), Path: make([]string, 0, len(path))}
+		p.Chain = &wire.ChainInclusion{Number: in.Number, Hash: hex.EncodeToString(in.Hash[:]),
+			Path: make([]string, 0, len(path))}
 		for _, h := range path {
 			p.Chain.Path = append(p.Chain.Path, base64.StdEncoding.EncodeToString(h[:]))
 		}
@@ -157,7 +160,8 @@ func (l *Log) Receipt(ctx context.Context, tx *store.Tx, r chain.Row) (*wire.Cha
 	if err != nil {
 		return nil, err
 	}
-	head := l.state(newest(keys), chain.Statement{Chain: r.Chain, Place: chain.Place{Number: r.Number, Hash: r.Hash}}, chain.Statement.ReceiptText)
+	head := l.state(newest(keys), chain.Statement{Chain: r.Chain, Place: chain.Place{Number: r.Number, Hash: r.Hash}},
+		chain.Statement.ReceiptText)
 	return &head, nil
 }
 
@@ -167,7 +171,8 @@ func (l *Log) SignPage(ctx context.Context, tx *store.Tx, q Question, at chain.P
 	if err != nil {
 		return nil, err
 	}
-	page := l.state(newest(keys), chain.Statement{Chain: chain.OfGroup(q.Group), Place: at}, func(s chain.Statement) []byte { return s.PageText(q.Nonce) })
+	page := l.state(newest(keys), chain.Statement{Chain: chain.OfGroup(q.Group), Place: at},
+		func(s chain.Statement) []byte { return s.PageText(q.Nonce) })
 	return &page, nil
 }
 
@@ -184,6 +189,7 @@ func (l *Log) SignVaultKey(ctx context.Context, tx *store.Tx, k chain.VaultKey) 
 // state signs a statement now.
 func (l *Log) state(key ed25519.PrivateKey, s chain.Statement, text func(chain.Statement) []byte) wire.ChainHead {
 	s.Origin, s.TimeNS = l.origin, l.now().UnixNano()
-	return wire.ChainHead{Number: s.Number, Hash: hex.EncodeToString(s.Hash[:]), Timestamp: strconv.FormatInt(s.TimeNS, 10),
+	return wire.ChainHead{Number: s.Number, Hash: hex.EncodeToString(s.Hash[:]),
+		Timestamp: strconv.FormatInt(s.TimeNS, 10),
 		Signature: base64.StdEncoding.EncodeToString(ed25519.Sign(key, text(s)))}
 }

@@ -106,8 +106,10 @@ type Log struct {
 // New returns the log of a data directory. origin names it in checkpoints; now is the
 // clock of the ledger's records. With a witness, nil for none, the log publishes only
 // checkpoints that the witness signed too.
-func New(s *store.Store, dataDir, origin string, keys Keys, w *witness.Client, logger *slog.Logger, now func() time.Time) *Log {
-	return &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, keys: keys, witness: w, logger: logger, now: now, turn: make(chan struct{}, 1)}
+func New(s *store.Store, dataDir, origin string, keys Keys, w *witness.Client, logger *slog.Logger,
+	now func() time.Time) *Log {
+	return &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, keys: keys, witness: w, logger: logger,
+		now: now, turn: make(chan struct{}, 1)}
 }
 
 // Origin names the log of a contract at a public address, as
@@ -135,7 +137,8 @@ func (l *Log) Run(ctx context.Context) {
 			case err != nil:
 				l.logger.Error("the ledger's newest records cannot be signed", "cause", reported)
 			default:
-				l.logger.Warn("the witness does not sign again: members who require it will see no lists", "cause", reported)
+				l.logger.Warn("the witness does not sign again: members who require it will see no lists", "cause",
+					reported)
 			}
 		} else if renewed == nil {
 			reported = ""
@@ -327,7 +330,8 @@ func (l *Log) load(keys []ed25519.PrivateKey) (Checkpoint, error) {
 	}
 	c, err := parseAny(raw, keys)
 	if err != nil {
-		return c, fmt.Errorf("%w: %s was not signed with a key of this log: %w", ErrContradiction, filepath.Join(Dir, noteFile), err)
+		return c, fmt.Errorf("%w: %s was not signed with a key of this log: %w", ErrContradiction,
+			filepath.Join(Dir, noteFile), err)
 	}
 	return c, nil
 }
@@ -339,7 +343,8 @@ func (l *Log) sign(ctx context.Context, file *os.File, keys []ed25519.PrivateKey
 		return fmt.Errorf("sync tree: %w", err)
 	}
 	chains := l.chains
-	c := Checkpoint{Origin: l.origin, Tree: tlog.Tree{N: l.walk.Seq}, Chains: chains.Root(), tree: &chains, key: newest(keys)}
+	c := Checkpoint{Origin: l.origin, Tree: tlog.Tree{N: l.walk.Seq}, Chains: chains.Root(), tree: &chains,
+		key: newest(keys)}
 	var err error
 	if c.Hash, err = tlog.TreeHash(c.N, hashReader(file)); err != nil {
 		return fmt.Errorf("compute root: %w", err)

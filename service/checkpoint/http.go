@@ -40,7 +40,8 @@ func (l *Log) Handler(refuse func(http.ResponseWriter, *http.Request, error)) ht
 				return
 			}
 			if contentType == tileType {
-				w.Header().Set("Cache-Control", "public, max-age=31536000, immutable") // a tile of one width never changes
+				// a tile of one width never changes
+				w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 			}
 			w.Header().Set("Content-Type", contentType)
 			_, _ = w.Write(data) // the caller may be gone
@@ -52,7 +53,9 @@ func (l *Log) Handler(refuse func(http.ResponseWriter, *http.Request, error)) ht
 		key, err := l.VerifierKey(r.Context())
 		return []byte(key + "\n"), err
 	}))
-	mux.HandleFunc("GET "+wire.PathTlog+wire.TlogKeys, serve("application/json", func(r *http.Request) ([]byte, error) { return l.statements(r.Context()) }))
+	mux.HandleFunc("GET "+wire.PathTlog+wire.TlogKeys, serve("application/json", func(r *http.Request) ([]byte, error) {
+		return l.statements(r.Context())
+	}))
 	mux.HandleFunc("GET "+wire.PathTlog+"tile/{tile...}", serve(tileType, func(r *http.Request) ([]byte, error) {
 		return l.tile(r.Context(), r.PathValue("tile"))
 	}))
@@ -69,7 +72,8 @@ func (l *Log) checkpoint(r *http.Request) ([]byte, error) {
 	err := l.Update(ctx) // Run reports it
 	signed, _ := l.newest()
 	if signed.Note == nil {
-		return nil, &fault.Error{Code: wire.CodeUnavailable, Text: "no checkpoint has been signed yet: ask again in a moment", RetryAfter: time.Second, Err: err}
+		return nil, &fault.Error{Code: wire.CodeUnavailable,
+			Text: "no checkpoint has been signed yet: ask again in a moment", RetryAfter: time.Second, Err: err}
 	}
 	return signed.Note, nil
 }
@@ -114,7 +118,8 @@ func (l *Log) entries(ctx context.Context, after int64, n int) ([]byte, error) {
 		return err
 	})
 	if err == nil && len(bundle) != n*entrySize {
-		err = fmt.Errorf("read hashes: the ledger has %d bytes of them after row %d, want %d", len(bundle), after, n*entrySize)
+		err = fmt.Errorf("read hashes: the ledger has %d bytes of them after row %d, want %d", len(bundle), after,
+			n*entrySize)
 	}
 	return bundle, err
 }

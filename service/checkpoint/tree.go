@@ -134,14 +134,16 @@ func compareRoot(signed Checkpoint, n int64, r tlog.HashReader) error {
 		return nil
 	}
 	if n < signed.N {
-		return fmt.Errorf("row %d: %w: the ledger ends at row %d, and %d rows were signed", n+1, ErrContradiction, n, signed.N)
+		return fmt.Errorf("row %d: %w: the ledger ends at row %d, and %d rows were signed", n+1, ErrContradiction, n,
+			signed.N)
 	}
 	root, err := tlog.TreeHash(signed.N, r)
 	if err != nil {
 		return fmt.Errorf("compute root: %w", err)
 	}
 	if root != signed.Hash {
-		return fmt.Errorf("rows 1 to %d: %w: they give root %s, signed was %s", signed.N, ErrContradiction, root, signed.Hash)
+		return fmt.Errorf("rows 1 to %d: %w: they give root %s, signed was %s", signed.N, ErrContradiction, root,
+			signed.Hash)
 	}
 	return nil
 }
@@ -149,7 +151,8 @@ func compareRoot(signed Checkpoint, n int64, r tlog.HashReader) error {
 // compareChains checks that the chains end where the checkpoint says.
 func compareChains(signed Checkpoint, chains chain.Tree) error {
 	if root := chains.Root(); root != signed.Chains {
-		return fmt.Errorf("rows 1 to %d: %w: their chains give root %s, signed was %s", signed.N, ErrContradiction, tlog.Hash(root), tlog.Hash(signed.Chains))
+		return fmt.Errorf("rows 1 to %d: %w: their chains give root %s, signed was %s", signed.N, ErrContradiction,
+			tlog.Hash(root), tlog.Hash(signed.Chains))
 	}
 	return nil
 }
@@ -215,7 +218,8 @@ func (l *Log) Audit(ctx context.Context) (Report, error) {
 }
 
 // auditRows walks through all rows, with a stop where the checkpoint was signed.
-func auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, chains *chain.Tree, state *ledger.State, signed Checkpoint, fresh *freshTree) error {
+func auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, chains *chain.Tree, state *ledger.State,
+	signed Checkpoint, fresh *freshTree) error {
 	for _, upTo := range []int64{signed.N, math.MaxInt32} {
 		fork := walk.Fork()
 		_, err := fork.Next(ctx, tx, int(upTo-walk.Seq), func(r chain.Row) error {

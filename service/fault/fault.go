@@ -38,7 +38,8 @@ func Of(err error) *Error {
 	if errors.As(err, &e) {
 		return e
 	}
-	return &Error{Code: wire.CodeInternal, Text: "internal error: the operation was not carried out; the operator finds the cause in the log under this request id", Err: err}
+	return &Error{Code: wire.CodeInternal, Text: "internal error: the operation was not carried out; the operator " +
+		"finds the cause in the log under this request id", Err: err}
 }
 
 // Status returns the HTTP status of the error's code.
@@ -48,9 +49,11 @@ func (e *Error) Status() int {
 		return http.StatusUnauthorized
 	case wire.CodeNotAuthorized, wire.CodeReadOnly, wire.CodeGroupDeleted:
 		return http.StatusForbidden
-	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound, wire.CodeFileDeleted, wire.CodeUploadUnknown, wire.CodeUnsupported:
+	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound, wire.CodeFileDeleted,
+		wire.CodeUploadUnknown, wire.CodeUnsupported:
 		return http.StatusNotFound
-	case wire.CodeGroupExists, wire.CodeNotOffered, wire.CodeConflict, wire.CodePending, wire.CodeBase, wire.CodeMissing, wire.CodeEpoch, wire.CodeHead, wire.CodeSpent:
+	case wire.CodeGroupExists, wire.CodeNotOffered, wire.CodeConflict, wire.CodePending, wire.CodeBase,
+		wire.CodeMissing, wire.CodeEpoch, wire.CodeHead, wire.CodeSpent:
 		return http.StatusConflict
 	case wire.CodePartExists:
 		return http.StatusPreconditionFailed

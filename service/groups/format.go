@@ -13,7 +13,8 @@ import (
 )
 
 // Format returns, for a member, the newest format version that uploads to a group may have.
-func (gs *Groups) Format(ctx context.Context, account string, req wire.GroupRequest) (out wire.FormatResult, err error) {
+func (gs *Groups) Format(ctx context.Context, account string,
+	req wire.GroupRequest) (out wire.FormatResult, err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error {
 		g, err := RequireMember(ctx, tx, req.GroupID, account)
 		out.Format = g.Format
@@ -27,7 +28,8 @@ func (gs *Groups) Format(ctx context.Context, account string, req wire.GroupRequ
 // group takes it. Owner only.
 func (gs *Groups) SetFormat(ctx context.Context, account string, req wire.FormatRequest) (string, error) {
 	if req.Format != format.Version && req.Format != format.VersionBlocks {
-		return "", fault.New(wire.CodeValidation, "format %d: want %d or %d", req.Format, format.Version, format.VersionBlocks)
+		return "", fault.New(wire.CodeValidation, "format %d: want %d or %d", req.Format, format.Version,
+			format.VersionBlocks)
 	}
 	err := gs.store.Write(ctx, func(tx *store.Tx) error {
 		g, err := requireOwner(ctx, tx, req.GroupID, account, "set the format of files")
@@ -37,7 +39,8 @@ func (gs *Groups) SetFormat(ctx context.Context, account string, req wire.Format
 		if _, err := tx.ExecContext(ctx, "UPDATE groups SET format = ? WHERE id = ?", req.Format, g.ID); err != nil {
 			return fmt.Errorf("set format: %w", err)
 		}
-		_, err = gs.ledger.Charge(ctx, tx, chain.KindFormat, chain.Record{Kind: chain.KindFormat, Account: account, Group: g.ID, Detail: strconv.FormatInt(req.Format, 10)})
+		_, err = gs.ledger.Charge(ctx, tx, chain.KindFormat, chain.Record{Kind: chain.KindFormat, Account: account,
+			Group: g.ID, Detail: strconv.FormatInt(req.Format, 10)})
 		return err
 	})
 	return fmt.Sprintf("New files of group '%s' have at most format version %d", req.GroupID, req.Format), err

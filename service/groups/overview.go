@@ -19,20 +19,24 @@ type Summary struct {
 	Members int64
 }
 
-const selectSummary = "SELECT id, " + groupColumns + ", " + roleColumn + ", (SELECT count(*) FROM members n WHERE n.group_id = groups.id) FROM groups WHERE ended_ns IS NULL"
+const selectSummary = "SELECT id, " + groupColumns + ", " + roleColumn +
+	", (SELECT count(*) FROM members n WHERE n.group_id = groups.id) FROM groups WHERE ended_ns IS NULL"
 
 // Overview returns a page of the groups an account belongs to, owned ones included:
 // at most limit whose names come after one, "" for the first page.
 func (gs *Groups) Overview(ctx context.Context, account, after string, limit int) ([]Summary, error) {
-	return gs.summaries(ctx, selectSummary+` AND id IN (SELECT group_id FROM members JOIN groups g ON g.id = group_id AND g.ended_ns IS NULL
+	return gs.summaries(ctx, selectSummary+` AND id IN (SELECT group_id FROM members JOIN groups g ON g.id = group_id
+		AND g.ended_ns IS NULL
 		WHERE account = ? AND group_id > ? ORDER BY group_id LIMIT ?) ORDER BY id`, account, account, after, limit)
 }
 
 // OpenTo returns the groups with an open join window that an account can join, at most
 // 200. An open window makes a group public.
 func (gs *Groups) OpenTo(ctx context.Context, account string) ([]Summary, error) {
-	return gs.summaries(ctx, selectSummary+` AND joinable = ? AND join_expires > ? AND (join_max_uses IS NULL OR join_uses < join_max_uses)
-		AND NOT EXISTS (SELECT 1 FROM members m WHERE m.group_id = groups.id AND m.account = ?) AND NOT `+ledger.WasRevoked+`groups.id)
+	return gs.summaries(ctx, selectSummary+` AND joinable = ? AND join_expires > ? AND (join_max_uses IS NULL
+		OR join_uses < join_max_uses)
+		AND NOT EXISTS (SELECT 1 FROM members m WHERE m.group_id = groups.id AND m.account = ?)
+		AND NOT `+ledger.WasRevoked+`groups.id)
 		ORDER BY id LIMIT ?`, account, true, gs.ledger.Now().UnixNano(), account, account, maxOpen)
 }
 

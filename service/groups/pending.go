@@ -28,7 +28,8 @@ const (
 // nothing itself. A window that is shorter than the current one waits when it is below
 // [MinRetentionDays], or would end more than [BulkFiles] files in a day. A window that
 // does not wait cancels one that does.
-func (gs *Groups) SetRetention(ctx context.Context, account string, req wire.RetentionRequest) (text string, err error) {
+func (gs *Groups) SetRetention(ctx context.Context, account string,
+	req wire.RetentionRequest) (text string, err error) {
 	group, days := req.GroupID, req.RetentionDays
 	if days != nil && (*days < 0 || *days > 1<<31) {
 		return "", fault.New(wire.CodeValidation, "retention_days must be 0 or more")
@@ -55,14 +56,16 @@ func (gs *Groups) SetRetention(ctx context.Context, account string, req wire.Ret
 		if err := setWindow(ctx, tx, group, days); err != nil {
 			return err
 		}
-		_, err = gs.ledger.Charge(ctx, tx, chain.KindRetention, chain.Record{Kind: chain.KindRetention, Account: account, Group: group, Detail: detail})
+		_, err = gs.ledger.Charge(ctx, tx, chain.KindRetention, chain.Record{Kind: chain.KindRetention,
+			Account: account, Group: group, Detail: detail})
 		return err
 	})
 	return text, err
 }
 
 func setWindow(ctx context.Context, tx *store.Tx, group string, days *int64) error {
-	if _, err := tx.ExecContext(ctx, "UPDATE groups SET retention_days = ?, pending_retention = NULL, pending_retention_ns = NULL WHERE id = ?", days, group); err != nil {
+	if _, err := tx.ExecContext(ctx, "UPDATE groups SET retention_days = ?, pending_retention = NULL, "+
+		"pending_retention_ns = NULL WHERE id = ?", days, group); err != nil {
 		return fmt.Errorf("set retention: %w", err)
 	}
 	return nil
@@ -81,8 +84,11 @@ func BeginSettings(ctx context.Context, tx *store.Tx, l *ledger.Ledger) error {
 
 // beginWindows begins the retention windows that are due.
 func beginWindows(ctx context.Context, tx *store.Tx, l *ledger.Ledger) error {
-	due, err := store.List(ctx, tx, "list retention windows that wait", func(g *Group) []any { return []any{&g.ID, &g.Owner, &g.PendingDays} },
-		"SELECT id, owner, pending_retention FROM groups WHERE pending_retention_ns <= ? ORDER BY id", l.Now().UnixNano())
+	due, err := store.List(ctx, tx, "list retention windows that wait", func(g *Group) []any {
+		return []any{&g.ID, &g.Owner, &g.PendingDays}
+	},
+		"SELECT id, owner, pending_retention FROM groups WHERE pending_retention_ns <= ? ORDER BY id",
+		l.Now().UnixNano())
 	if err != nil {
 		return err
 	}
@@ -91,7 +97,8 @@ func beginWindows(ctx context.Context, tx *store.Tx, l *ledger.Ledger) error {
 		if err := setWindow(ctx, tx, g.ID, &days); err != nil {
 			return err
 		}
-		if _, err := l.Append(ctx, tx, chain.Record{Kind: chain.KindRetention, Account: g.Owner, Group: g.ID, Detail: strconv.FormatInt(days, 10)}); err != nil {
+		if _, err := l.Append(ctx, tx, chain.Record{Kind: chain.KindRetention, Account: g.Owner, Group: g.ID,
+			Detail: strconv.FormatInt(days, 10)}); err != nil {
 			return err
 		}
 	}
@@ -124,16 +131,20 @@ func (gs *Groups) waits(ctx context.Context, tx *store.Tx, g Group, days *int64)
 const maxDays = 100_000
 
 // pendRetention notes a window that waits. Asking again does not make it longer.
-func (gs *Groups) pendRetention(ctx context.Context, tx *store.Tx, g Group, account string, days int64) (text string, err error) {
+func (gs *Groups) pendRetention(ctx context.Context, tx *store.Tx, g Group, account string,
+	days int64) (text string, err error) {
 	due := gs.ledger.Now().Add(gs.delay)
 	if g.PendingDays.Valid && g.PendingDays.Int64 == days {
 		due = time.Unix(0, g.PendingUntil.Int64)
 	}
-	text = fmt.Sprintf("Retention for group '%s' becomes %d days at %s: until then it can be taken back with: svcfs group keep %s", g.ID, days, timeText(due), g.ID)
-	if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = ?, pending_retention_ns = ? WHERE id = ?", days, due.UnixNano(), g.ID); err != nil {
+	text = fmt.Sprintf("Retention for group '%s' becomes %d days at %s: until then it can be taken back with: svcfs "+
+		"group keep %s", g.ID, days, timeText(due), g.ID)
+	if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = ?, pending_retention_ns = ? WHERE id = ?",
+		days, due.UnixNano(), g.ID); err != nil {
 		return "", fmt.Errorf("set retention: %w", err)
 	}
-	_, err = gs.ledger.Charge(ctx, tx, chain.KindPending, chain.Record{Kind: chain.KindPending, Account: account, Group: g.ID,
+	_, err = gs.ledger.Charge(ctx, tx, chain.KindPending, chain.Record{Kind: chain.KindPending, Account: account,
+		Group:  g.ID,
 		Detail: fmt.Sprintf("retention %d %d", days, due.UnixNano())})
 	return text, err
 }
@@ -141,7 +152,8 @@ func (gs *Groups) pendRetention(ctx context.Context, tx *store.Tx, g Group, acco
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // Pending returns what waits in a group, for a member.
-func (gs *Groups) Pending(ctx context.Context, account string, req wire.GroupRequest) (out wire.PendingResult, err error) {
+func (gs *Groups) Pending(ctx context.Context, account string,
+	req wire.GroupRequest) (out wire.PendingResult, err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error {
 		g, err := RequireMember(ctx, tx, req.GroupID, account)
 		if err != nil {
@@ -151,7 +163,8 @@ func (gs *Groups) Pending(ctx context.Context, account string, req wire.GroupReq
 			out.RetentionDays, out.RetentionAt = &g.PendingDays.Int64, strconv.FormatInt(g.PendingUntil.Int64, 10)
 		}
 		var first int64
-		err = tx.QueryRowContext(ctx, "SELECT count(*), COALESCE(min(due_ns), 0) FROM pending_deletions WHERE group_id = ?", req.GroupID).Scan(&out.Files, &first)
+		err = tx.QueryRowContext(ctx, "SELECT count(*), COALESCE(min(due_ns), 0) FROM pending_deletions WHERE "+
+			"group_id = ?", req.GroupID).Scan(&out.Files, &first)
 		if err != nil {
 			return fmt.Errorf("read pending deletions: %w", err)
 		}
@@ -159,14 +172,16 @@ func (gs *Groups) Pending(ctx context.Context, account string, req wire.GroupReq
 			out.FilesAt = strconv.FormatInt(first, 10)
 		}
 		if g.PendingVersions.Valid {
-			out.VersionsKeep, out.VersionsAt = g.PendingVersions.String, strconv.FormatInt(g.PendingVersionsUntil.Int64, 10)
+			out.VersionsKeep, out.VersionsAt = g.PendingVersions.String,
+				strconv.FormatInt(g.PendingVersionsUntil.Int64, 10)
 		}
 		if g.PendingEnd.Valid {
 			out.GroupAt = strconv.FormatInt(g.PendingEnd.Int64, 10)
 		}
 		if g.isOffered(gs.ledger.Now()) {
 			out.OfferedTo = g.OfferTo.String
-			out.OfferFrom, out.OfferUntil = strconv.FormatInt(g.OfferFrom.Int64, 10), strconv.FormatInt(g.OfferUntil.Int64, 10)
+			out.OfferFrom, out.OfferUntil = strconv.FormatInt(g.OfferFrom.Int64, 10),
+				strconv.FormatInt(g.OfferUntil.Int64, 10)
 		}
 		out.Versions, err = gs.versionsThatGo(ctx, tx, g)
 		return err
@@ -193,7 +208,8 @@ func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupReques
 			text = fmt.Sprintf("Nothing waits to be destroyed in group '%s'", group)
 			return nil
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL, pending_end_ns = NULL WHERE id = ?", group); err != nil {
+		if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL, "+
+			"pending_end_ns = NULL WHERE id = ?", group); err != nil {
 			return fmt.Errorf("keep files: %w", err)
 		}
 		if err := setVersions(ctx, tx, group, wire.Keep{}); err != nil {
@@ -213,7 +229,8 @@ func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupReques
 			kept = append(kept, "all versions are kept from now on")
 		}
 		text = fmt.Sprintf("Kept what was to be destroyed in group '%s': %s", group, strings.Join(kept, "; "))
-		_, err = gs.ledger.Charge(ctx, tx, chain.KindKeep, chain.Record{Kind: chain.KindKeep, Account: account, Group: group})
+		_, err = gs.ledger.Charge(ctx, tx, chain.KindKeep, chain.Record{Kind: chain.KindKeep, Account: account,
+			Group: group})
 		return err
 	})
 	return text, err
@@ -222,10 +239,12 @@ func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupReques
 // forgetDeletions cancels the deletions of an account that may not delete any more.
 // Files that the account removed stay in the trash until the owner of the group decides.
 func forgetDeletions(ctx context.Context, tx *store.Tx, group, member string) error {
-	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE group_id = ? AND account = ?", group, member); err != nil {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE group_id = ? AND account = ?", group,
+		member); err != nil {
 		return fmt.Errorf("forget deletions: %w", err)
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE files SET trash_until_ns = NULL WHERE group_id = ? AND trash_by = ? AND trash_ns IS NOT NULL", group, member)
+	_, err := tx.ExecContext(ctx, "UPDATE files SET trash_until_ns = NULL WHERE group_id = ? AND trash_by = ? AND "+
+		"trash_ns IS NOT NULL", group, member)
 	if err != nil {
 		return fmt.Errorf("hold removed files: %w", err)
 	}

@@ -27,7 +27,8 @@ type Thinning struct {
 }
 
 // thinningAt returns the thinning by a setting at a time.
-func thinningAt(ctx context.Context, tx *store.Tx, group string, k wire.Keep, delay time.Duration, at time.Time) (th Thinning, err error) {
+func thinningAt(ctx context.Context, tx *store.Tx, group string, k wire.Keep, delay time.Duration,
+	at time.Time) (th Thinning, err error) {
 	th = Thinning{Group: group, stay: max(k.Last, 1)}
 	th.upTo, err = ledger.SeqAt(ctx, tx, at.Add(-max(time.Duration(k.Days)*24*time.Hour, delay, 0)))
 	return th, err
@@ -40,7 +41,8 @@ func Thinnings(ctx context.Context, tx *store.Tx, l *ledger.Ledger, delay time.D
 		Group
 		seen, file, next int64
 	}
-	thinned, err := store.List(ctx, tx, "list groups with fewer versions", func(r *row) []any { return []any{&r.ID, &r.Versions, &r.seen, &r.file, &r.next} }, selectThinned)
+	thinned, err := store.List(ctx, tx, "list groups with fewer versions",
+		func(r *row) []any { return []any{&r.ID, &r.Versions, &r.seen, &r.file, &r.next} }, selectThinned)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +66,8 @@ func Thinnings(ctx context.Context, tx *store.Tx, l *ledger.Ledger, delay time.D
 
 // selectThinned finds each group with a setting, and the first change after those that
 // were looked at, 0 without.
-const selectThinned = `SELECT id, versions, thinned_seq, thinned_file, COALESCE((SELECT min(changed_seq) FROM files WHERE group_id = groups.id AND changed_seq > thinned_seq), 0)
+const selectThinned = `SELECT id, versions, thinned_seq, thinned_file, COALESCE((SELECT min(changed_seq) FROM files
+	WHERE group_id = groups.id AND changed_seq > thinned_seq), 0)
 	FROM groups WHERE versions <> 'all' ORDER BY id`
 
 // Change is a file that changed, with its name; "" when it is gone or has none.
@@ -76,12 +79,15 @@ type Change struct {
 // Changes returns at most limit files that have waited and were not looked at yet, in the
 // order of their changes.
 func (th Thinning) Changes(ctx context.Context, tx *store.Tx, limit int) ([]Change, error) {
-	return store.List(ctx, tx, "list changes", func(c *Change) []any { return []any{&c.seq, &c.file, &c.Name} }, SelectChanges, th.Group, th.seen, th.upTo, th.seen+1, th.file, limit)
+	return store.List(ctx, tx, "list changes", func(c *Change) []any { return []any{&c.seq, &c.file, &c.Name} },
+		SelectChanges, th.Group, th.seen, th.upTo, th.seen+1, th.file, limit)
 }
 
 // SelectChanges finds the files that changed.
-const SelectChanges = `SELECT changed_seq, seq, CASE WHEN deleted_ns IS NULL AND trash_ns IS NULL THEN filename ELSE '' END FROM files
-	WHERE group_id = ? AND changed_seq > ? AND changed_seq <= ? AND (changed_seq > ? OR seq > ?) ORDER BY changed_seq, seq LIMIT ?`
+const SelectChanges = `SELECT changed_seq, seq, CASE WHEN deleted_ns IS NULL AND trash_ns IS NULL THEN filename
+	ELSE '' END FROM files
+	WHERE group_id = ? AND changed_seq > ? AND changed_seq <= ? AND (changed_seq > ? OR seq > ?)
+	ORDER BY changed_seq, seq LIMIT ?`
 
 // Seen notes up to which change the names were looked at.
 func (th Thinning) Seen(ctx context.Context, tx *store.Tx, c Change) error {
@@ -94,7 +100,8 @@ func (th Thinning) AllSeen(ctx context.Context, tx *store.Tx) error {
 }
 
 func (th Thinning) see(ctx context.Context, tx *store.Tx, seq, file int64) error {
-	if _, err := tx.ExecContext(ctx, "UPDATE groups SET thinned_seq = ?, thinned_file = ? WHERE id = ?", seq, file, th.Group); err != nil {
+	if _, err := tx.ExecContext(ctx, "UPDATE groups SET thinned_seq = ?, thinned_file = ? WHERE id = ?", seq, file,
+		th.Group); err != nil {
 		return fmt.Errorf("note changes: %w", err)
 	}
 	return nil
@@ -106,12 +113,14 @@ const SelectNamed = "substr(filename, 1, 200) = substr(?, 1, 200) AND filename =
 
 // SelectOldestKept finds the oldest version of a name that must stay. "+ 0" keeps the
 // database to the index of names.
-const SelectOldestKept = "SELECT seq FROM files WHERE group_id = ? AND " + SelectNamed + ` AND deleted_ns IS NULL AND trash_ns IS NULL AND changed_seq + 0 <= ?
+const SelectOldestKept = "SELECT seq FROM files WHERE group_id = ? AND " + SelectNamed + ` AND deleted_ns IS NULL
+	AND trash_ns IS NULL AND changed_seq + 0 <= ?
 	ORDER BY seq DESC LIMIT 1 OFFSET ?`
 
 // SelectSurplus is the condition for the versions of a name that go, in their order.
 // [Thinning.Surplus] has its arguments.
-const SelectSurplus = "group_id = ? AND " + SelectNamed + " AND versioned AND deleted_ns IS NULL AND trash_ns IS NULL AND changed_seq + 0 <= ? AND seq < ? ORDER BY seq"
+const SelectSurplus = "group_id = ? AND " + SelectNamed +
+	" AND versioned AND deleted_ns IS NULL AND trash_ns IS NULL AND changed_seq + 0 <= ? AND seq < ? ORDER BY seq"
 
 // Surplus returns the arguments of [SelectSurplus], nil when no version of the name goes.
 // Versions whose client did not know that names have versions never go: that client may
@@ -132,7 +141,8 @@ func (th Thinning) Surplus(ctx context.Context, tx *store.Tx, name string) ([]an
 const indexedName = 200
 
 // selectAlike lists the versions of all names with a beginning.
-const selectAlike = "SELECT filename, seq, versioned FROM files WHERE group_id = ? AND substr(filename, 1, 200) = ? AND deleted_ns IS NULL AND trash_ns IS NULL AND changed_seq + 0 <= ? ORDER BY seq DESC"
+const selectAlike = "SELECT filename, seq, versioned FROM files WHERE group_id = ? AND substr(filename, 1, 200) = ? " +
+	"AND deleted_ns IS NULL AND trash_ns IS NULL AND changed_seq + 0 <= ? ORDER BY seq DESC"
 
 // Look looks for the versions that go of the names of some changes. Very many names can begin
 // alike, beyond what the index holds: they are read once for all of these.
@@ -209,7 +219,8 @@ func (l *Look) count(ctx context.Context, tx *store.Tx, name string) (n int64, e
 	if long := l.long[name]; long != nil {
 		return long.goes, nil
 	}
-	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM (SELECT 1 FROM files WHERE "+SelectSurplus+") AS s", args...).Scan(&n); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM (SELECT 1 FROM files WHERE "+SelectSurplus+") AS s",
+		args...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count versions that go: %w", err)
 	}
 	return n, nil

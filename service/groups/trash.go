@@ -20,7 +20,8 @@ func (gs *Groups) Trash(ctx context.Context, account string, req wire.GroupReque
 			return err
 		}
 		out.Days, out.Who = g.TrashDays, g.TrashWho
-		err = tx.QueryRowContext(ctx, `SELECT count(*), CAST(COALESCE(sum(blob_size), 0) AS BIGINT), count(*) - count(trash_until_ns) FROM files
+		err = tx.QueryRowContext(ctx, `SELECT count(*), CAST(COALESCE(sum(blob_size), 0) AS BIGINT),
+			count(*) - count(trash_until_ns) FROM files
 			WHERE group_id = ? AND trash_ns IS NOT NULL`, req.GroupID).Scan(&out.Files, &out.Bytes, &out.Held)
 		if err != nil {
 			return fmt.Errorf("read trash: %w", err)
@@ -37,8 +38,10 @@ func (gs *Groups) Trash(ctx context.Context, account string, req wire.GroupReque
 
 // SelectTrashedParts is the size of the parts that only files in the trash of a group use.
 const SelectTrashedParts = `SELECT CAST(COALESCE(sum(blob_size), 0) AS BIGINT) FROM parts WHERE id IN
-	(SELECT u.part FROM files JOIN part_uses u ON u.ref = files.ref WHERE files.group_id = ? AND files.trash_ns IS NOT NULL)
-	AND NOT EXISTS (SELECT 1 FROM part_uses o JOIN files f ON f.ref = o.ref WHERE o.part = parts.id AND f.trash_ns IS NULL)`
+	(SELECT u.part FROM files JOIN part_uses u ON u.ref = files.ref WHERE files.group_id = ?
+	AND files.trash_ns IS NOT NULL)
+	AND NOT EXISTS (SELECT 1 FROM part_uses o JOIN files f ON f.ref = o.ref WHERE o.part = parts.id
+	AND f.trash_ns IS NULL)`
 
 // SetTrash sets how many days removed files can be brought back, and which members
 // remove files. Files in the trash keep the time that they were given. Owner only.
@@ -47,7 +50,8 @@ func (gs *Groups) SetTrash(ctx context.Context, account string, req wire.SetTras
 		return "", fault.New(wire.CodeValidation, "days must be 1 to %d", wire.MaxTrashDays)
 	}
 	if req.Who != "" && req.Who != wire.TrashUploader && req.Who != wire.TrashWriters {
-		return "", fault.New(wire.CodeValidation, "who %.60q: want %s or %s", req.Who, wire.TrashUploader, wire.TrashWriters)
+		return "", fault.New(wire.CodeValidation, "who %.60q: want %s or %s", req.Who, wire.TrashUploader,
+			wire.TrashWriters)
 	}
 	err = gs.store.Write(ctx, func(tx *store.Tx) error {
 		g, err := requireOwner(ctx, tx, req.GroupID, account, "set the trash")
@@ -59,10 +63,12 @@ func (gs *Groups) SetTrash(ctx context.Context, account string, req wire.SetTras
 			days = *req.Days
 		}
 		text = fmt.Sprintf("Removed files of group '%s' can be brought back for %d days; %s", g.ID, days, whoText(who))
-		if _, err := tx.ExecContext(ctx, "UPDATE groups SET trash_days = ?, trash_who = ? WHERE id = ?", days, who, g.ID); err != nil {
+		if _, err := tx.ExecContext(ctx, "UPDATE groups SET trash_days = ?, trash_who = ? WHERE id = ?", days, who,
+			g.ID); err != nil {
 			return fmt.Errorf("set trash: %w", err)
 		}
-		_, err = gs.ledger.Charge(ctx, tx, chain.KindTrash, chain.Record{Kind: chain.KindTrash, Account: account, Group: g.ID, Detail: fmt.Sprintf("%d %s", days, who)})
+		_, err = gs.ledger.Charge(ctx, tx, chain.KindTrash, chain.Record{Kind: chain.KindTrash, Account: account,
+			Group: g.ID, Detail: fmt.Sprintf("%d %s", days, who)})
 		return err
 	})
 	return text, err

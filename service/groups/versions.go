@@ -21,7 +21,8 @@ func (g Group) keep() wire.Keep {
 
 // KeptVersions returns, for a member, which older versions of its names a group keeps, and
 // the setting that waits.
-func (gs *Groups) KeptVersions(ctx context.Context, account string, req wire.GroupRequest) (out wire.VersionsResult, err error) {
+func (gs *Groups) KeptVersions(ctx context.Context, account string,
+	req wire.GroupRequest) (out wire.VersionsResult, err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error {
 		g, err := RequireMember(ctx, tx, req.GroupID, account)
 		if err != nil {
@@ -48,7 +49,8 @@ func parseKeep(text string) (wire.Keep, error) {
 // nothing itself. A setting that may take versions away which the present one keeps waits,
 // each time, so that many short steps are no faster. Any other setting counts at once, and
 // cancels one that waits.
-func (gs *Groups) SetVersions(ctx context.Context, account string, req wire.SetVersionsRequest) (text string, err error) {
+func (gs *Groups) SetVersions(ctx context.Context, account string,
+	req wire.SetVersionsRequest) (text string, err error) {
 	k, err := parseKeep(req.Keep)
 	if err != nil {
 		return "", err
@@ -66,7 +68,8 @@ func (gs *Groups) SetVersions(ctx context.Context, account string, req wire.SetV
 		if err := setVersions(ctx, tx, g.ID, k); err != nil {
 			return err
 		}
-		_, err = gs.ledger.Charge(ctx, tx, chain.KindVersions, chain.Record{Kind: chain.KindVersions, Account: account, Group: g.ID, Detail: k.String()})
+		_, err = gs.ledger.Charge(ctx, tx, chain.KindVersions, chain.Record{Kind: chain.KindVersions,
+			Account: account, Group: g.ID, Detail: k.String()})
 		return err
 	})
 	return text, err
@@ -85,7 +88,8 @@ func keepText(k wire.Keep) string {
 
 // setVersions begins a setting. The sweep then looks at every name again.
 func setVersions(ctx context.Context, tx *store.Tx, group string, k wire.Keep) error {
-	_, err := tx.ExecContext(ctx, "UPDATE groups SET versions = ?, pending_versions = NULL, pending_versions_ns = NULL, thinned_seq = 0, thinned_file = 0 WHERE id = ?", k.String(), group)
+	_, err := tx.ExecContext(ctx, "UPDATE groups SET versions = ?, pending_versions = NULL, pending_versions_ns = "+
+		"NULL, thinned_seq = 0, thinned_file = 0 WHERE id = ?", k.String(), group)
 	if err != nil {
 		return fmt.Errorf("set versions: %w", err)
 	}
@@ -93,23 +97,29 @@ func setVersions(ctx context.Context, tx *store.Tx, group string, k wire.Keep) e
 }
 
 // pendVersions notes a setting that waits. Asking again does not make it longer.
-func (gs *Groups) pendVersions(ctx context.Context, tx *store.Tx, g Group, account string, k wire.Keep) (text string, err error) {
+func (gs *Groups) pendVersions(ctx context.Context, tx *store.Tx, g Group, account string,
+	k wire.Keep) (text string, err error) {
 	due := gs.ledger.Now().Add(gs.delay)
 	if g.PendingVersions.String == k.String() {
 		due = time.Unix(0, g.PendingVersionsUntil.Int64)
 	}
-	text = fmt.Sprintf("Group '%s' keeps %s from %s on: until then it can be taken back with: svcfs group keep %s", g.ID, keepText(k), timeText(due), g.ID)
-	if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_versions = ?, pending_versions_ns = ? WHERE id = ?", k.String(), due.UnixNano(), g.ID); err != nil {
+	text = fmt.Sprintf("Group '%s' keeps %s from %s on: until then it can be taken back with: svcfs group keep %s",
+		g.ID, keepText(k), timeText(due), g.ID)
+	if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_versions = ?, pending_versions_ns = ? WHERE id = ?",
+		k.String(), due.UnixNano(), g.ID); err != nil {
 		return "", fmt.Errorf("set versions: %w", err)
 	}
-	_, err = gs.ledger.Charge(ctx, tx, chain.KindPending, chain.Record{Kind: chain.KindPending, Account: account, Group: g.ID,
+	_, err = gs.ledger.Charge(ctx, tx, chain.KindPending, chain.Record{Kind: chain.KindPending, Account: account,
+		Group:  g.ID,
 		Detail: fmt.Sprintf("versions %s %d", k, due.UnixNano())})
 	return text, err
 }
 
 // beginVersions begins the settings of versions that are due.
 func beginVersions(ctx context.Context, tx *store.Tx, l *ledger.Ledger) error {
-	due, err := store.List(ctx, tx, "list settings of versions that wait", func(g *Group) []any { return []any{&g.ID, &g.Owner, &g.Versions} },
+	due, err := store.List(ctx, tx, "list settings of versions that wait", func(g *Group) []any {
+		return []any{&g.ID, &g.Owner, &g.Versions}
+	},
 		"SELECT id, owner, pending_versions FROM groups WHERE pending_versions_ns <= ? ORDER BY id", l.Now().UnixNano())
 	if err != nil {
 		return err
@@ -119,7 +129,8 @@ func beginVersions(ctx context.Context, tx *store.Tx, l *ledger.Ledger) error {
 		if err := setVersions(ctx, tx, g.ID, k); err != nil {
 			return err
 		}
-		if _, err := l.Append(ctx, tx, chain.Record{Kind: chain.KindVersions, Account: g.Owner, Group: g.ID, Detail: k.String()}); err != nil {
+		if _, err := l.Append(ctx, tx, chain.Record{Kind: chain.KindVersions, Account: g.Owner, Group: g.ID,
+			Detail: k.String()}); err != nil {
 			return err
 		}
 	}
@@ -129,22 +140,27 @@ func beginVersions(ctx context.Context, tx *store.Tx, l *ledger.Ledger) error {
 // withTried finds the versions of a group that would go. The versions that would stay are
 // counted too, whichever client they came from.
 const withTried = `WITH gone AS (SELECT ref, filename, blob_size FROM (
-		SELECT ref, filename, blob_size, versioned, row_number() OVER (PARTITION BY filename ORDER BY seq DESC) AS place FROM files
+		SELECT ref, filename, blob_size, versioned, row_number() OVER (PARTITION BY filename ORDER BY seq DESC) AS place
+		FROM files
 		WHERE group_id = ? AND filename <> '' AND deleted_ns IS NULL AND trash_ns IS NULL AND changed_seq <= ?) AS v
 	WHERE versioned AND place > ?) `
 
 // selectTried finds the names that would lose versions. selectTriedParts finds the size of
 // the parts that only such versions use, by the first of their names.
 const (
-	selectTried      = withTried + `SELECT filename, count(*), CAST(sum(blob_size) AS BIGINT) FROM gone GROUP BY filename ORDER BY filename`
+	selectTried = withTried + `SELECT filename, count(*), CAST(sum(blob_size) AS BIGINT) FROM gone
+		GROUP BY filename ORDER BY filename`
 	selectTriedParts = withTried + `SELECT name, CAST(sum(size) AS BIGINT) FROM (
-		SELECT min(gone.filename) AS name, parts.blob_size AS size FROM gone JOIN part_uses u ON u.ref = gone.ref JOIN parts ON parts.id = u.part
-		GROUP BY parts.id, parts.blob_size HAVING count(*) = (SELECT count(*) FROM part_uses o WHERE o.part = parts.id)) AS p GROUP BY name`
+		SELECT min(gone.filename) AS name, parts.blob_size AS size FROM gone JOIN part_uses u ON u.ref = gone.ref
+		JOIN parts ON parts.id = u.part
+		GROUP BY parts.id, parts.blob_size HAVING count(*) = (SELECT count(*) FROM part_uses o
+		WHERE o.part = parts.id)) AS p GROUP BY name`
 )
 
 // TryVersions returns what the first thinning by a setting would destroy, as if the setting
 // were made now. Owner only: it reads the whole group.
-func (gs *Groups) TryVersions(ctx context.Context, account string, req wire.SetVersionsRequest) (out wire.TryVersionsResult, err error) {
+func (gs *Groups) TryVersions(ctx context.Context, account string,
+	req wire.SetVersionsRequest) (out wire.TryVersionsResult, err error) {
 	out.Names = []wire.ThinnedName{}
 	k, err := parseKeep(req.Keep)
 	if err != nil {

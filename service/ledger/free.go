@@ -64,8 +64,8 @@ const ActionWithdraw = "withdraw_offer"
 // what takes rights away, is made on a full disk too. A deletion is bounded by its paid
 // upload, because a file is deleted once; a revocation by the addition before it. What takes
 // back a destruction or an offer is bounded by what it takes back: a stolen key that used up
-// the changes of an account, or its share of the reserve, must not keep its owner from that. A return from the trash is bounded by the removal
-// before it, and who used up the changes of an account must not keep the account from
+// the changes of an account, or its share of the reserve, must not keep its owner from that. A return from the trash is
+// bounded by the removal before it, and who used up the changes of an account must not keep the account from
 // bringing files back.
 func freelyOf(action string) freely {
 	switch action {
@@ -73,7 +73,8 @@ func freelyOf(action string) freely {
 		return freely{always: true}
 	case chain.KindTombstone, chain.KindRevoke:
 		return freely{anyRoom: true}
-	case chain.KindRemove, chain.KindRemoveFolder, chain.KindRole, chain.KindPending, chain.KindAccept, chain.KindDeleteGroup:
+	case chain.KindRemove, chain.KindRemoveFolder, chain.KindRole, chain.KindPending, chain.KindAccept,
+		chain.KindDeleteGroup:
 		return freely{counts: true, anyRoom: true}
 	case chain.KindRestore:
 		return freely{}
@@ -95,9 +96,11 @@ func bytesOf(r *chain.Record, tags string) int64 {
 
 // FreeBytesKept lists what the trigger ledger_counted added up: kind, name, 0 and bytes, to be appended to
 // a SELECT of the same.
-const FreeBytesKept = "UNION ALL SELECT 'account', account, 0, " + bytesKept + " UNION ALL SELECT 'group', group_id, 0, " + bytesKept
+const FreeBytesKept = "UNION ALL SELECT 'account', account, 0, " + bytesKept +
+	" UNION ALL SELECT 'group', group_id, 0, " + bytesKept
 
-const bytesKept = `octet_length(kind || account || group_id || ref || file_hash || detail || chain || tags) + 192 FROM ledger
+const bytesKept = `octet_length(kind || account || group_id || ref || file_hash || detail || chain || tags) + 192
+	FROM ledger
 	WHERE fee = '0' AND group_id <> '' AND kind NOT IN ('record_transaction', 'claim_token', 'tombstone_transaction',
 		'remove_file', 'remove_folder', 'restore_file', 'revoke_group_member', 'keep_files', 'pend_destruction')`
 
@@ -128,7 +131,8 @@ func (l *Ledger) holdBack(ctx context.Context, tx *store.Tx, how freely, n int64
 		return nil
 	}
 	n = max(n, (bytes+FreeBytes-1)/FreeBytes)
-	if err := l.countFree(ctx, tx, r.Account, "", n, l.bounds.PerDay, "the account made %d free changes today, which is the limit"); err != nil || r.Group == "" {
+	if err := l.countFree(ctx, tx, r.Account, "", n, l.bounds.PerDay,
+		"the account made %d free changes today, which is the limit"); err != nil || r.Group == "" {
 		return err
 	}
 	if owns, err := ownsGroup(ctx, tx, r); err != nil || owns {
@@ -140,7 +144,8 @@ func (l *Ledger) holdBack(ctx context.Context, tx *store.Tx, how freely, n int64
 		return err
 	}
 	return l.countFree(ctx, tx, r.Account, "file:"+r.Ref, n, share(l.bounds.PerDay, fileShare, leastFile),
-		"the account made %d free changes of this file today, which is the limit of a member who does not own the group")
+		"the account made %d free changes of this file today, which is the limit of a member who does not own "+
+			"the group")
 }
 
 // share is a part of a bound, and not below least.
@@ -177,7 +182,8 @@ func (l *Ledger) room(ctx context.Context, tx *store.Tx, how freely, r *chain.Re
 		return err
 	}
 	if most := removals(l.bounds.Reserve(), all-used, owns); used > most {
-		return fault.New(wire.CodeStorageFull, "the service's storage is full, and the account used its share of the reserve for today, %d bytes: %s", most, next)
+		return fault.New(wire.CodeStorageFull, "the service's storage is full, and the account used its share of the "+
+			"reserve for today, %d bytes: %s", most, next)
 	}
 	return nil
 }
@@ -215,11 +221,13 @@ func (l *Ledger) CountFree(ctx context.Context, tx *store.Tx, account string) er
 	if l.bounds.PerDay <= 0 {
 		return nil
 	}
-	return l.countFree(ctx, tx, account, "", 1, l.bounds.PerDay, "the account made %d free changes today, which is the limit")
+	return l.countFree(ctx, tx, account, "", 1, l.bounds.PerDay,
+		"the account made %d free changes today, which is the limit")
 }
 
 // countFree counts n changes of an account in a scope: "" is everything, else a group or a file.
-func (l *Ledger) countFree(ctx context.Context, tx *store.Tx, account, scope string, n int64, most int, atLimit string) error {
+func (l *Ledger) countFree(ctx context.Context, tx *store.Tx, account, scope string, n int64, most int,
+	atLimit string) error {
 	made, now, err := l.count(ctx, tx, account, scope, n)
 	if err != nil || made <= int64(most) {
 		return err
@@ -227,16 +235,20 @@ func (l *Ledger) countFree(ctx context.Context, tx *store.Tx, account, scope str
 	midnight := now.Truncate(24 * time.Hour).Add(24 * time.Hour)
 	said := fmt.Sprintf(atLimit, most)
 	if n > 1 {
-		said = fmt.Sprintf("this counts as %d free changes, and the account may make %d more today", n, max(int64(most)-(made-n), 0))
+		said = fmt.Sprintf("this counts as %d free changes, and the account may make %d more today", n,
+			max(int64(most)-(made-n), 0))
 	}
 	return &fault.Error{Code: wire.CodeRateLimited, RetryAfter: midnight.Sub(now).Round(time.Second),
-		Text: "too many requests: " + said + ": continue after midnight UTC, or ask the operator for a higher --free-changes"}
+		Text: "too many requests: " + said + ": continue after midnight UTC, or ask the operator for a higher " +
+			"--free-changes"}
 }
 
 // count adds n to what an account did in a scope today, and returns the sum.
-func (l *Ledger) count(ctx context.Context, tx *store.Tx, account, scope string, n int64) (made int64, now time.Time, err error) {
+func (l *Ledger) count(ctx context.Context, tx *store.Tx, account, scope string, n int64) (made int64,
+	now time.Time, err error) {
 	now = l.now().UTC()
-	err = tx.QueryRowContext(ctx, `INSERT INTO free_changes (account, scope, day, made) VALUES (?, ?, ?, ?) ON CONFLICT (account, scope) DO UPDATE SET
+	err = tx.QueryRowContext(ctx, `INSERT INTO free_changes (account, scope, day, made) VALUES (?, ?, ?, ?)
+		ON CONFLICT (account, scope) DO UPDATE SET
 		made = CASE WHEN free_changes.day >= excluded.day THEN free_changes.made + excluded.made ELSE excluded.made END,
 		day = CASE WHEN free_changes.day >= excluded.day THEN free_changes.day ELSE excluded.day END
 		RETURNING made`, account, scope, day(now), n).Scan(&made)
@@ -250,7 +262,8 @@ func day(t time.Time) int64 { return t.Unix() / int64(24*time.Hour/time.Second) 
 
 // ForgetCounts removes the counts of earlier days, for the sweep.
 func (l *Ledger) ForgetCounts(ctx context.Context, tx *store.Tx) error {
-	if _, err := tx.ExecContext(ctx, "DELETE FROM free_changes WHERE scope <> '' AND day < ?", day(l.now().UTC())); err != nil {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM free_changes WHERE scope <> '' AND day < ?",
+		day(l.now().UTC())); err != nil {
 		return fmt.Errorf("forget old counts: %w", err)
 	}
 	return nil

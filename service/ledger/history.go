@@ -17,11 +17,14 @@ import (
 const historyWindow = 20_000
 
 // selectHistory finds the records that an account may see in a part of the ledger: of a group that has
-// ended, nobody sees those of others. Owners are members, and stay members. CROSS JOIN keeps SQLite to the order of tables.
+// ended, nobody sees those of others. Owners are members, and stay members. CROSS JOIN keeps SQLite to the order of
+// tables.
 const selectHistory = "SELECT " + columns + ` FROM ledger WHERE account = ? AND seq >= ? AND seq < ?
-	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND NOT EXISTS (SELECT 1 FROM groups WHERE id = members.group_id AND ended_ns IS NOT NULL)
+	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND NOT EXISTS (SELECT 1
+	FROM groups WHERE id = members.group_id AND ended_ns IS NOT NULL)
 		AND ledger.group_id = members.group_id AND seq >= ? AND seq < ? AND kind <> '` + chain.KindClaim + `'
-	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND EXISTS (SELECT 1 FROM groups WHERE id = members.group_id AND owner = ? AND ended_ns IS NULL)
+	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND EXISTS (SELECT 1
+	FROM groups WHERE id = members.group_id AND owner = ? AND ended_ns IS NULL)
 		AND ledger.group_id = members.group_id AND seq >= ? AND seq < ? AND kind = '` + chain.KindClaim + `'
 	ORDER BY seq DESC LIMIT ?`
 
@@ -39,7 +42,8 @@ func History(ctx context.Context, tx *store.Tx, account string, before int64, li
 	list := []chain.Row{}
 	for ; before > 1 && len(list) < limit; before -= historyWindow {
 		from := before - historyWindow
-		for rows, err := range tx.Rows(ctx, selectHistory, account, from, before, account, from, before, account, account, from, before, limit-len(list)) {
+		for rows, err := range tx.Rows(ctx, selectHistory, account, from, before, account, from, before, account,
+			account, from, before, limit-len(list)) {
 			var r chain.Row
 			if err == nil {
 				r, err = scan(rows)
@@ -65,7 +69,8 @@ type DayCost struct {
 func Costs(ctx context.Context, tx *store.Tx, account string, since time.Time) ([]DayCost, error) {
 	list := []DayCost{}
 	for rows, err := range tx.Rows(ctx, `SELECT day, kind, fee, count(*) FROM
-		(SELECT time_ns / 86400000000000 AS day, kind, fee FROM ledger WHERE account = ? AND time_ns >= ? AND fee <> '0') paid
+		(SELECT time_ns / 86400000000000 AS day, kind, fee FROM ledger WHERE account = ? AND time_ns >= ?
+		AND fee <> '0') paid
 		GROUP BY day, kind, fee ORDER BY day, kind`, account, since.Truncate(24*time.Hour).UnixNano()) {
 		var c DayCost
 		var text string

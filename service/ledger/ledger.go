@@ -52,8 +52,10 @@ func DefaultFees() Fees {
 
 // Actions are all that can be priced; those without a default price are free.
 func Actions() []string {
-	actions := []string{chain.KindOpenJoin, chain.KindCloseJoin, chain.KindRetention, chain.KindTombstone, chain.KindRename, chain.KindRole, chain.KindPending, chain.KindKeep,
-		chain.KindRemove, chain.KindRestore, chain.KindTrash, chain.KindAttributes, chain.KindVersions, chain.KindFormat,
+	actions := []string{chain.KindOpenJoin, chain.KindCloseJoin, chain.KindRetention, chain.KindTombstone,
+		chain.KindRename, chain.KindRole, chain.KindPending, chain.KindKeep,
+		chain.KindRemove, chain.KindRestore, chain.KindTrash, chain.KindAttributes, chain.KindVersions,
+		chain.KindFormat,
 		chain.KindOffer, chain.KindAccept, chain.KindDeleteGroup}
 	for action := range DefaultFees() {
 		actions = append(actions, action)
@@ -182,9 +184,11 @@ func (l *Ledger) Append(ctx context.Context, tx *store.Tx, record chain.Record) 
 	if err != nil {
 		return r, fmt.Errorf("append record: %w", err)
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO ledger (seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request, prev_hash, hash,
+	_, err = tx.ExecContext(ctx, `INSERT INTO ledger (seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request,
+		prev_hash, hash,
 		chain, number, tags) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		r.Seq, r.Tx, r.Kind, r.TimeNS, r.Account, r.Group, r.Ref, r.FileHash, r.Detail, r.Fee, r.Request, r.Prev[:], r.Hash[:],
+		r.Seq, r.Tx, r.Kind, r.TimeNS, r.Account, r.Group, r.Ref, r.FileHash, r.Detail, r.Fee, r.Request, r.Prev[:],
+		r.Hash[:],
 		r.Chain, r.Number, tags)
 	if err != nil {
 		return r, fmt.Errorf("append record: %w", err)
@@ -216,10 +220,12 @@ func (l *Ledger) Charge(ctx context.Context, tx *store.Tx, action string, r chai
 // ChargeTimes is [Ledger.Charge] for n actions with one record. Its fee is n times the
 // price; where that is nothing, see [Ledger.Free]. An error means that the transaction must
 // not commit.
-func (l *Ledger) ChargeTimes(ctx context.Context, tx *store.Tx, action string, n int64, r chain.Record) (row chain.Row, err error) {
+func (l *Ledger) ChargeTimes(ctx context.Context, tx *store.Tx, action string, n int64,
+	r chain.Record) (row chain.Row, err error) {
 	fee, ok := times(l.Fee(action), n)
 	if !ok {
-		return row, fault.New(wire.CodeInsufficient, "Insufficient balance: %d times %s costs more than can be counted", n, action)
+		return row, fault.New(wire.CodeInsufficient,
+			"Insufficient balance: %d times %s costs more than can be counted", n, action)
 	}
 	r.Fee = fee.String()
 	if fee.IsZero() {
@@ -241,7 +247,8 @@ func (l *Ledger) ChargeTimes(ctx context.Context, tx *store.Tx, action string, n
 
 // Insufficient is the refusal of an action the account cannot pay.
 func Insufficient(action string, need, have wire.Amount) error {
-	return fault.New(wire.CodeInsufficient, "Insufficient balance: %s costs %s tokens, the account has %s", action, need.Tokens(), have.Tokens())
+	return fault.New(wire.CodeInsufficient, "Insufficient balance: %s costs %s tokens, the account has %s", action,
+		need.Tokens(), have.Tokens())
 }
 
 // Balance returns the balance of an account.
@@ -249,7 +256,8 @@ func Balance(ctx context.Context, tx *store.Tx, account string) (wire.Amount, er
 	var text string
 	err := tx.QueryRowContext(ctx, "SELECT balance FROM accounts WHERE id = ?", account).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
-		return wire.Amount{}, fault.New(wire.CodeAccountUnknown, "account %s not found: it does not exist here", account)
+		return wire.Amount{}, fault.New(wire.CodeAccountUnknown, "account %s not found: it does not exist here",
+			account)
 	}
 	if err != nil {
 		return wire.Amount{}, fmt.Errorf("read balance: %w", err)
@@ -283,7 +291,8 @@ func (l *Ledger) Fund(ctx context.Context, tx *store.Tx, account string, amount 
 
 // Transfer moves amount from one account to another and returns the rest of the payer.
 // It is free; the sum of all balances stays the same.
-func (l *Ledger) Transfer(ctx context.Context, tx *store.Tx, from, to string, amount wire.Amount) (left wire.Amount, err error) {
+func (l *Ledger) Transfer(ctx context.Context, tx *store.Tx, from, to string,
+	amount wire.Amount) (left wire.Amount, err error) {
 	if from == to || amount.IsZero() {
 		return left, fault.New(wire.CodeValidation, "a transfer needs two accounts and an amount above zero")
 	}
@@ -306,7 +315,8 @@ func (l *Ledger) Transfer(ctx context.Context, tx *store.Tx, from, to string, am
 	if err := errors.Join(setBalance(ctx, tx, from, left), setBalance(ctx, tx, to, sum)); err != nil {
 		return left, err
 	}
-	_, err = l.Append(ctx, tx, chain.Record{Kind: chain.KindTransfer, Account: from, Detail: to + " " + amount.String()})
+	_, err = l.Append(ctx, tx, chain.Record{Kind: chain.KindTransfer, Account: from, Detail: to + " " +
+		amount.String()})
 	return left, err
 }
 

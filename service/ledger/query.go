@@ -49,7 +49,8 @@ func Hashes(ctx context.Context, tx *store.Tx, after int64, n int) ([][]byte, er
 // the group's own chain.
 func FirstInChain(ctx context.Context, tx *store.Tx, group string, after int64) (time.Time, error) {
 	var ns int64
-	err := tx.QueryRowContext(ctx, "SELECT time_ns FROM ledger WHERE group_id = ? AND kind <> '"+chain.KindClaim+"' AND seq > ? ORDER BY seq LIMIT 1", group, after).Scan(&ns)
+	err := tx.QueryRowContext(ctx, "SELECT time_ns FROM ledger WHERE group_id = ? AND kind <> '"+
+		chain.KindClaim+"' AND seq > ? ORDER BY seq LIMIT 1", group, after).Scan(&ns)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read the chain's newest records: %w", err)
 	}
@@ -63,7 +64,8 @@ const indexedTogether = 2048
 // selectIndexed and selectNotIndexed find the record with an id. Few records are not in the
 // index yet.
 const (
-	selectIndexed    = "SELECT ref FROM record_ids CROSS JOIN ledger WHERE record_ids.beginning = substr(CAST(? AS TEXT), 1, 10) AND ledger.seq = record_ids.seq AND ledger.tx_id = ?"
+	selectIndexed = "SELECT ref FROM record_ids CROSS JOIN ledger WHERE record_ids.beginning = substr(CAST(? AS " +
+		"TEXT), 1, 10) AND ledger.seq = record_ids.seq AND ledger.tx_id = ?"
 	selectNotIndexed = "SELECT ref FROM ledger WHERE seq > ? AND tx_id = ?"
 )
 
@@ -85,7 +87,8 @@ func RefOf(ctx context.Context, tx *store.Tx, txID string) (ref string, err erro
 
 // WasNamed reports whether an account acted in the ledger, or was revoked.
 func WasNamed(ctx context.Context, tx *store.Tx, account string) (was bool, err error) {
-	err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM ledger WHERE account = ? UNION ALL SELECT 1 FROM ledger WHERE kind = '"+chain.KindRevoke+"' AND detail = ?)",
+	err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM ledger WHERE account = ? UNION ALL SELECT 1 FROM "+
+		"ledger WHERE kind = '"+chain.KindRevoke+"' AND detail = ?)",
 		account, account).Scan(&was)
 	if err != nil {
 		return false, fmt.Errorf("look for a name in the ledger: %w", err)
@@ -96,12 +99,14 @@ func WasNamed(ctx context.Context, tx *store.Tx, account string) (was bool, err 
 // WasRevoked is part of a query: true for an account, its argument, that was ever
 // revoked from a group, or left it. The caller adds the column or placeholder of the group and a
 // bracket.
-const WasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + chain.KindRevoke + "' AND r.detail = ? AND r.group_id = "
+const WasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + chain.KindRevoke +
+	"' AND r.detail = ? AND r.group_id = "
 
 // RenamedBy is part of a query: true when the record with a sequence is a new name, or new
 // attributes, that an account, its argument, gave. The caller adds the column of the sequence and a
 // bracket.
-const RenamedBy = "EXISTS (SELECT 1 FROM ledger WHERE kind IN ('" + chain.KindRename + "', '" + chain.KindRenameFolder + "', '" + chain.KindAttributes + "') AND ledger.account = ? AND ledger.seq = "
+const RenamedBy = "EXISTS (SELECT 1 FROM ledger WHERE kind IN ('" + chain.KindRename + "', '" +
+	chain.KindRenameFolder + "', '" + chain.KindAttributes + "') AND ledger.account = ? AND ledger.seq = "
 
 // NumberOf is part of a query: the number in its chain of the record with a sequence. The caller adds the
 // column of the sequence and a bracket.
@@ -156,19 +161,23 @@ type Listed struct {
 }
 
 // listed are the columns that rowScan reads, of a row of table ledger.
-const listed = `ledger.seq, ledger.tx_id, kind, ledger.time_ns, account, ledger.ref, ledger.file_hash, detail, fee, request, chain, number, tags, hash,
+const listed = `ledger.seq, ledger.tx_id, kind, ledger.time_ns, account, ledger.ref, ledger.file_hash, detail, fee, request,
+	chain, number, tags, hash,
 	COALESCE(openings.seq, 0), openings.sealed`
 
 // withOpenings joins the openings of the files that records are about.
-const withOpenings = " FROM ledger LEFT JOIN openings ON openings.seq = CASE WHEN kind = '" + chain.KindRecord + `' THEN ledger.seq
+const withOpenings = " FROM ledger LEFT JOIN openings ON openings.seq = CASE WHEN kind = '" +
+	chain.KindRecord + `' THEN ledger.seq
 	WHEN ledger.ref <> '' THEN (SELECT files.seq FROM files WHERE files.ref = ledger.ref) END`
 
 // selectOfGroup reads the records of a group in turns of their two indexes, in order.
-const selectOfGroup = "SELECT " + listed + ", prev_hash" + withOpenings + " WHERE " + inChain + " UNION ALL SELECT " + listed + ", prev_hash" + withOpenings + " WHERE " + isClaim + " ORDER BY 1 LIMIT ?"
+const selectOfGroup = "SELECT " + listed + ", prev_hash" + withOpenings + " WHERE " + inChain + " UNION ALL SELECT " +
+	listed + ", prev_hash" + withOpenings + " WHERE " + isClaim + " ORDER BY 1 LIMIT ?"
 
 // OfGroup passes at most limit records of a group after a sequence that a viewer may
 // see, with all that their hashes cover.
-func OfGroup(ctx context.Context, tx *store.Tx, group string, v Viewer, after int64, limit int) iter.Seq2[Listed, error] {
+func OfGroup(ctx context.Context, tx *store.Tx, group string, v Viewer, after int64,
+	limit int) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		var prev []byte
 		record := newRowScan(&prev)
@@ -187,7 +196,8 @@ func OfGroup(ctx context.Context, tx *store.Tx, group string, v Viewer, after in
 
 // ofFolders are the records of folders of a group after a sequence: the index ledger_folders
 // holds no others.
-const ofFolders = "FROM ledger WHERE group_id = ? AND seq > ? AND kind IN ('" + chain.KindRenameFolder + "', '" + chain.KindMakeFolder + "', '" + chain.KindRemoveFolder + "')"
+const ofFolders = "FROM ledger WHERE group_id = ? AND seq > ? AND kind IN ('" + chain.KindRenameFolder + "', '" +
+	chain.KindMakeFolder + "', '" + chain.KindRemoveFolder + "')"
 
 // HasFolders returns the kind of a record of folders that a group has after a sequence, and that
 // is none of the given kinds; "" = it has none.
@@ -208,8 +218,10 @@ func HasFolders(ctx context.Context, tx *store.Tx, group string, after int64, bu
 
 // FolderRenamed returns the record of a group after a sequence with which an account
 // renamed one folder to another; its Seq is 0 when there is none.
-func FolderRenamed(ctx context.Context, tx *store.Tx, group, account, before, after string, seq int64) (found chain.Row, err error) {
-	for rows, err := range tx.Rows(ctx, "SELECT "+columns+" "+ofFolders+" AND kind = '"+chain.KindRenameFolder+"' AND ledger.account = ? AND detail = ? ORDER BY seq", group, seq, account, after) {
+func FolderRenamed(ctx context.Context, tx *store.Tx, group, account, before, after string,
+	seq int64) (found chain.Row, err error) {
+	for rows, err := range tx.Rows(ctx, "SELECT "+columns+" "+ofFolders+" AND kind = '"+chain.KindRenameFolder+
+		"' AND ledger.account = ? AND detail = ? ORDER BY seq", group, seq, account, after) {
 		var r chain.Row
 		if err == nil {
 			r, err = scan(rows)
@@ -225,11 +237,13 @@ func FolderRenamed(ctx context.Context, tx *store.Tx, group, account, before, af
 }
 
 // selectChain reads a page of a group's chain.
-const selectChain = "SELECT " + listed + withOpenings + " WHERE group_id = ? AND kind <> '" + chain.KindClaim + "' AND ledger.seq > ? ORDER BY ledger.seq LIMIT ?"
+const selectChain = "SELECT " + listed + withOpenings + " WHERE group_id = ? AND kind <> '" + chain.KindClaim +
+	"' AND ledger.seq > ? ORDER BY ledger.seq LIMIT ?"
 
 // OfChain passes at most limit records of a group's own chain after a sequence to each,
 // until each has enough or fails.
-func OfChain(ctx context.Context, tx *store.Tx, group string, after int64, limit int, each func(row Listed) (more bool, err error)) error {
+func OfChain(ctx context.Context, tx *store.Tx, group string, after int64, limit int,
+	each func(row Listed) (more bool, err error)) error {
 	record := newRowScan()
 	for rows, err := range tx.Rows(ctx, selectChain, group, after, limit) {
 		var row Listed
@@ -258,7 +272,8 @@ type rowScan struct {
 func newRowScan(more ...any) *rowScan {
 	s := &rowScan{}
 	r := &s.row
-	s.into = append([]any{&r.Seq, &r.TransID, &r.Kind, &s.timeNS, &r.UserID, &r.IPFSHash, &r.FileHash, &r.Detail, &r.Fee, &r.Request,
+	s.into = append([]any{&r.Seq, &r.TransID, &r.Kind, &s.timeNS, &r.UserID, &r.IPFSHash, &r.FileHash, &r.Detail,
+		&r.Fee, &r.Request,
 		&r.Chain, &r.Number, &s.tags, &r.Sum, &r.Upload, &r.Sealed}, more...)
 	return s
 }
@@ -275,17 +290,24 @@ func (s *rowScan) next(rows *sql.Rows) (row Listed, err error) {
 }
 
 // eventKinds are the records that concern members.
-const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + chain.KindJoin + "', '" + chain.KindRevoke + "', '" +
-	chain.KindRecord + "', '" + chain.KindTombstone + "', '" + chain.KindRename + "', '" + chain.KindRetention + "', '" + chain.KindRole + "', '" +
-	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" + chain.KindTrash + "', '" + chain.KindRenameFolder + "', '" + chain.KindMakeFolder + "', '" + chain.KindRemoveFolder + "', '" +
-	chain.KindAttributes + "', '" + chain.KindVersions + "', '" + chain.KindFormat + "', '" + chain.KindOffer + "', '" + chain.KindAccept + "', '" + chain.KindDeleteGroup + "'"
+const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + chain.KindJoin + "', '" +
+	chain.KindRevoke + "', '" +
+	chain.KindRecord + "', '" + chain.KindTombstone + "', '" + chain.KindRename + "', '" + chain.KindRetention +
+	"', '" + chain.KindRole + "', '" +
+	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" +
+	chain.KindTrash + "', '" + chain.KindRenameFolder + "', '" + chain.KindMakeFolder + "', '" +
+	chain.KindRemoveFolder + "', '" +
+	chain.KindAttributes + "', '" + chain.KindVersions + "', '" + chain.KindFormat + "', '" + chain.KindOffer +
+	"', '" + chain.KindAccept + "', '" + chain.KindDeleteGroup + "'"
 
 // selectEvents finds the events in the groups of a member since it became one, of a group that ended those since
 // then, and its own revocations. The query goes from the groups to their records (CROSS JOIN keeps
 // SQLite to that) and reads no records of others. A caller who has seen no event yet
 // costs no more than the events it may see.
-const selectEvents = `SELECT seq, kind, ledger.group_id, ref, ledger.account, detail, time_ns FROM members CROSS JOIN ledger
-	WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= members.since AND seq > ? AND seq <= ? AND kind <> '` + chain.KindClaim + `' AND kind IN (` + eventKinds + `)
+const selectEvents = `SELECT seq, kind, ledger.group_id, ref, ledger.account, detail, time_ns FROM members CROSS
+	JOIN ledger
+	WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= members.since AND seq > ? AND seq <= ?
+	AND kind <> '` + chain.KindClaim + `' AND kind IN (` + eventKinds + `)
 		AND NOT EXISTS (SELECT 1 FROM groups WHERE id = members.group_id AND ended_ns > ledger.time_ns)
 	UNION ALL SELECT seq, kind, group_id, ref, account, detail, time_ns FROM ledger
 	WHERE kind = '` + chain.KindRevoke + `' AND detail = ? AND seq > ? AND seq <= ?
@@ -308,12 +330,15 @@ type Concern struct {
 
 // selectConcerns groups the new events. Most records are retrievals, which are no
 // events.
-const selectConcerns = `SELECT group_id, CASE WHEN kind IN ('` + chain.KindAdd + `', '` + chain.KindRevoke + `') THEN detail
-	WHEN kind IN ('` + chain.KindRegister + `', '` + chain.KindJoin + `') THEN account ELSE '' END AS concerned, max(seq)
+const selectConcerns = `SELECT group_id, CASE
+	WHEN kind IN ('` + chain.KindAdd + `', '` + chain.KindRevoke + `') THEN detail
+	WHEN kind IN ('` + chain.KindRegister + `', '` + chain.KindJoin + `') THEN account ELSE '' END AS concerned,
+	max(seq)
 	FROM ledger WHERE seq > ? AND seq <= ? AND kind IN (` + eventKinds + `) GROUP BY group_id, concerned`
 
 // Concerns returns the accounts that records after one sequence and up to another
 // concern.
 func Concerns(ctx context.Context, tx *store.Tx, after, upTo int64) ([]Concern, error) {
-	return store.List(ctx, tx, "look for events", func(c *Concern) []any { return []any{&c.Group, &c.Account, &c.Seq} }, selectConcerns, after, upTo)
+	into := func(c *Concern) []any { return []any{&c.Group, &c.Account, &c.Seq} }
+	return store.List(ctx, tx, "look for events", into, selectConcerns, after, upTo)
 }

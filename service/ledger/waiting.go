@@ -7,7 +7,8 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-const forgetWaiting = `UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL, pending_versions = NULL, pending_versions_ns = NULL,
+const forgetWaiting = `UPDATE groups
+	SET pending_retention = NULL, pending_retention_ns = NULL, pending_versions = NULL, pending_versions_ns = NULL,
 	pending_end_ns = NULL, offer_to = NULL, offer_from_ns = NULL, offer_until_ns = NULL
 	WHERE COALESCE(pending_retention_ns, pending_versions_ns, pending_end_ns, offer_until_ns) IS NOT NULL AND `
 

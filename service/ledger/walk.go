@@ -17,7 +17,8 @@ import (
 var ErrBroken = errors.New("the ledger is broken")
 
 // columns of a record, in the order in which scan reads them.
-const columns = "seq, tx_id, kind, time_ns, ledger.account, ledger.group_id, ref, file_hash, detail, fee, request, prev_hash, hash, chain, number, tags"
+const columns = "seq, tx_id, kind, time_ns, ledger.account, ledger.group_id, ref, file_hash, detail, fee, request, " +
+	"prev_hash, hash, chain, number, tags"
 
 // Walk is a place in the ledger: the newest record that was checked, and where
 // each chain ended there. The zero value stands before the first record.
@@ -64,7 +65,8 @@ func (w *Walk) move(name string, e chain.Place) {
 // than limit means that the end is reached. [ErrBroken] names the first bad row,
 // where w stays before it.
 func (w *Walk) Next(ctx context.Context, tx *store.Tx, limit int, f func(chain.Row) error) (n int, err error) {
-	for rows, err := range tx.Rows(ctx, "SELECT "+columns+" FROM ledger WHERE seq > ? ORDER BY seq LIMIT ?", w.Seq, limit) {
+	for rows, err := range tx.Rows(ctx, "SELECT "+columns+" FROM ledger WHERE seq > ? ORDER BY seq LIMIT ?", w.Seq,
+		limit) {
 		if err != nil {
 			return n, fmt.Errorf("read ledger: %w", err)
 		}
@@ -189,7 +191,8 @@ func At(ctx context.Context, tx *store.Tx, seq int64) (r chain.Row, err error) {
 func scan(rows *sql.Rows) (r chain.Row, err error) {
 	var tags string
 	var prev, hash []byte
-	if err := rows.Scan(&r.Seq, &r.Tx, &r.Kind, &r.TimeNS, &r.Account, &r.Group, &r.Ref, &r.FileHash, &r.Detail, &r.Fee, &r.Request, &prev, &hash,
+	if err := rows.Scan(&r.Seq, &r.Tx, &r.Kind, &r.TimeNS, &r.Account, &r.Group, &r.Ref, &r.FileHash, &r.Detail,
+		&r.Fee, &r.Request, &prev, &hash,
 		&r.Chain, &r.Number, &tags); err != nil {
 		return r, errors.New("a field has the wrong type")
 	}

@@ -38,7 +38,8 @@ func layouts(version int) []Layout {
 	if version == 0 {
 		return []Layout{Default(0), {0, true, 256 * kib, maxLinks}, {0, false, 1024 * kib, maxLinks}}
 	}
-	return []Layout{Default(1), {1, true, 256 * kib, maxLinks}, {1, false, 1024 * kib, maxLinks}, {1, true, 1024 * kib, maxLinks}, {1, true, 1024 * kib, 1024}}
+	return []Layout{Default(1), {1, true, 256 * kib, maxLinks}, {1, false, 1024 * kib, maxLinks},
+		{1, true, 1024 * kib, maxLinks}, {1, true, 1024 * kib, 1024}}
 }
 
 // ErrNotCID means that a text is not a content id this service can check.

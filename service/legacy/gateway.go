@@ -36,7 +36,8 @@ type Gateway struct {
 // NewGateway returns the gateway at an address like https://HOST/ipfs/.
 func NewGateway(address string) (*Gateway, error) {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "" {
 		return nil, errors.New("gateway: want an address like https://HOST/ipfs/, without credentials")
 	}
 	transport := &http.Transport{
@@ -87,7 +88,8 @@ const sniffed = 40
 func Decoded(r io.Reader) io.Reader {
 	b := bufio.NewReader(r)
 	head, err := b.Peek(sniffed)
-	if err != nil || strings.Trim(string(head), "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") != "" {
+	if err != nil || strings.Trim(string(head),
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") != "" {
 		return b
 	}
 	return base64.NewDecoder(base64.StdEncoding, b)

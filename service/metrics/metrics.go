@@ -44,17 +44,24 @@ func New(version string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(),
 		Uploads:   prometheus.NewCounter(counter("uploads_total", "Uploads finished, repeated answers included.")),
 		Retrieves: prometheus.NewCounter(counter("retrieves_total", "File keys handed out.")),
-		InFlight:  prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "svcd", Name: "requests_in_flight", Help: "Requests being answered."}),
-		requests:  prometheus.NewCounterVec(counter("requests_total", "Requests answered, by operation and HTTP status."), []string{"operation", "status"}),
-		bytesIn:   prometheus.NewCounterVec(counter("request_bytes_total", "Bytes of request bodies read."), operation),
-		bytesOut:  prometheus.NewCounterVec(counter("response_bytes_total", "Bytes of answers sent."), operation),
-		failures:  prometheus.NewCounterVec(counter("part_failures_total", "Failed calls of the database and the blob store."), []string{"part", "call"}),
-		sweeps:    prometheus.NewCounterVec(counter("sweeps_total", "Sweeps of leftovers, by result."), []string{"result"}),
-		lastSweep: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "svcd", Name: "last_sweep_timestamp_seconds", Help: "When the last sweep succeeded."}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "svcd", Name: "request_duration_seconds", Help: "Time to answer, by operation.",
+		InFlight: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "svcd", Name: "requests_in_flight",
+			Help: "Requests being answered."}),
+		requests: prometheus.NewCounterVec(counter("requests_total",
+			"Requests answered, by operation and HTTP status."), []string{"operation", "status"}),
+		bytesIn:  prometheus.NewCounterVec(counter("request_bytes_total", "Bytes of request bodies read."), operation),
+		bytesOut: prometheus.NewCounterVec(counter("response_bytes_total", "Bytes of answers sent."), operation),
+		failures: prometheus.NewCounterVec(counter("part_failures_total",
+			"Failed calls of the database and the blob store."), []string{"part", "call"}),
+		sweeps: prometheus.NewCounterVec(counter("sweeps_total", "Sweeps of leftovers, by result."),
+			[]string{"result"}),
+		lastSweep: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "svcd", Name: "last_sweep_timestamp_seconds",
+			Help: "When the last sweep succeeded."}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "svcd",
+			Name: "request_duration_seconds", Help: "Time to answer, by operation.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 11)}, operation),
 		parts: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "svcd", Name: "part_duration_seconds",
-			Help: "Time of calls of the database and the blob store.", Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 11)}, []string{"part", "call"}),
+			Help: "Time of calls of the database and the blob store.", Buckets: prometheus.ExponentialBuckets(0.0005,
+				2.5, 11)}, []string{"part", "call"}),
 	}
 	for part, calls := range map[string][]string{"database": {"read", "write"}, "blobs": {"put", "open", "delete"}} {
 		for _, call := range calls {
@@ -64,9 +71,11 @@ func New(version string) *Metrics {
 	for _, result := range []string{"ok", "failed"} {
 		m.sweeps.WithLabelValues(result)
 	}
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "svcd", Name: "build_info", Help: "Always 1."}, []string{"version", "go"})
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "svcd", Name: "build_info", Help: "Always 1."},
+		[]string{"version", "go"})
 	build.WithLabelValues(version, runtime.Version()).Set(1)
-	m.registry.MustRegister(m.Uploads, m.Retrieves, m.InFlight, m.requests, m.bytesIn, m.bytesOut, m.failures, m.sweeps, m.lastSweep, m.duration, m.parts, build,
+	m.registry.MustRegister(m.Uploads, m.Retrieves, m.InFlight, m.requests, m.bytesIn, m.bytesOut, m.failures,
+		m.sweeps, m.lastSweep, m.duration, m.parts, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -91,7 +100,8 @@ func (m *Metrics) Request(operation string, status int, took time.Duration, in, 
 func (m *Metrics) Part(part, call string, took time.Duration, err error) {
 	m.parts.WithLabelValues(part, call).Observe(took.Seconds())
 	var refused *fault.Error
-	if err == nil || errors.As(err, &refused) || errors.Is(err, context.Canceled) || errors.Is(err, blob.ErrTooLarge) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if err == nil || errors.As(err, &refused) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, blob.ErrTooLarge) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return
 	}
 	m.failures.WithLabelValues(part, call).Inc()

@@ -185,7 +185,8 @@ func (k *Keeper) RoomForRecord(bytes int64) error {
 }
 
 func errFull() error {
-	return fault.New(wire.CodeStorageFull, "the service's storage is full: the rest is kept for reading and removing; nothing was recorded or charged")
+	return fault.New(wire.CodeStorageFull, "the service's storage is full: the rest is kept for reading and "+
+		"removing; nothing was recorded or charged")
 }
 
 // Reserve is how many bytes are left to the database when its disk is full for uploads: at least what

@@ -239,7 +239,8 @@ func (t *Tx) runAll(ctx context.Context, batch []*pending, later func() []*pendi
 		if _, err := t.tx.ExecContext(ctx, how); err != nil {
 			// The transaction is lost, most likely by the failure of last. The others get
 			// only the kind of that failure: a refusal is its own alone.
-			return errors.Join(t.engine.kind(last.err), fmt.Errorf("end one of several writes: %w, after: %v", err, last.err))
+			return errors.Join(t.engine.kind(last.err), fmt.Errorf("end one of several writes: %w, after: %v",
+				err, last.err))
 		}
 		return nil
 	}

@@ -76,10 +76,12 @@ func (s *Store) migrate(ctx context.Context) error {
 			return fmt.Errorf("read schema version: %w", err)
 		}
 		if have != 0 && have < firstSchema {
-			return fmt.Errorf("the data was written by an early svcd (schema %d), which no other version reads: use that version, or begin with an empty database and data directory", have)
+			return fmt.Errorf("the data was written by an early svcd (schema %d), which no other version reads: use "+
+				"that version, or begin with an empty database and data directory", have)
 		}
 		if have > newest {
-			return fmt.Errorf("the data was written by a newer svcd (schema %d, this program knows %d): install that version", have, newest)
+			return fmt.Errorf("the data was written by a newer svcd (schema %d, this program knows %d): install that "+
+				"version", have, newest)
 		}
 		for _, m := range all {
 			if m.version <= have {

@@ -75,7 +75,8 @@ func CheckEncrypted(url string) error {
 	attempts := append([]*pgconn.FallbackConfig{{Host: config.Host, TLSConfig: config.TLSConfig}}, config.Fallbacks...)
 	for _, a := range attempts {
 		if a.TLSConfig == nil && !isThisMachine(a.Host) {
-			return fmt.Errorf("the connection to the database at %s may be made without TLS: add sslmode=verify-full to the address (or set PGSSLMODE)", a.Host)
+			return fmt.Errorf("the connection to the database at %s may be made without TLS: add sslmode=verify-full "+
+				"to the address (or set PGSSLMODE)", a.Host)
 		}
 	}
 	return nil
@@ -83,7 +84,8 @@ func CheckEncrypted(url string) error {
 
 // isThisMachine reports that no network lies between here and a host of PostgreSQL.
 func isThisMachine(host string) bool {
-	return strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
+	return strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || strings.EqualFold(host, "localhost") ||
+		net.ParseIP(host).IsLoopback()
 }
 
 func (postgresEngine) name() string { return "postgres" }
@@ -112,7 +114,8 @@ func (postgresEngine) rebind(query string) string {
 }
 
 func (postgresEngine) serialise(ctx context.Context, tx queries, idle time.Duration) error {
-	_, err := tx.ExecContext(ctx, "SELECT set_config('idle_in_transaction_session_timeout', $2, true), pg_advisory_xact_lock($1)",
+	_, err := tx.ExecContext(ctx, "SELECT set_config('idle_in_transaction_session_timeout', $2, true), "+
+		"pg_advisory_xact_lock($1)",
 		writersLock, strconv.FormatInt(idle.Milliseconds(), 10))
 	return err
 }
@@ -196,7 +199,8 @@ func fillHeld(ctx context.Context, db *sql.DB) error {
 	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", writersLock); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO held_back (filler) SELECT '' FROM generate_series(1, $1) WHERE NOT EXISTS (SELECT 1 FROM held_back)", heldRows); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO held_back (filler) SELECT '' FROM generate_series(1, $1) WHERE NOT "+
+		"EXISTS (SELECT 1 FROM held_back)", heldRows); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -227,8 +231,10 @@ func kindOfCode(code string) error {
 		return ErrInvalidText
 	case code == "23503": // foreign_key_violation
 		return ErrReference
-	case strings.HasPrefix(code, "08"), strings.HasPrefix(code, "57P"), strings.HasPrefix(code, "53"), code == "25006", code == "25P03":
-		return ErrUnavailable // connection lost, shutting down, too many connections or locks, a standby, the turn was lost
+	case strings.HasPrefix(code, "08"), strings.HasPrefix(code, "57P"), strings.HasPrefix(code, "53"),
+		code == "25006", code == "25P03":
+		// connection lost, shutting down, too many connections or locks, a standby, the turn was lost
+		return ErrUnavailable
 	default:
 		return nil
 	}
@@ -236,12 +242,14 @@ func kindOfCode(code string) error {
 
 func (postgresEngine) tables(ctx context.Context, tx queries) ([]Table, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT table_name, column_name, data_type FROM information_schema.columns
-		WHERE table_schema = current_schema() AND table_name NOT IN ('schema_version', 'held_back') ORDER BY table_name, ordinal_position`)
+		WHERE table_schema = current_schema() AND table_name NOT IN ('schema_version', 'held_back')
+		ORDER BY table_name, ordinal_position`)
 	if err != nil {
 		return nil, err
 	}
 	return scanTables(rows, func(declared string) (Kind, error) {
-		kind, ok := map[string]Kind{"text": KindText, "bigint": KindInt, "integer": KindInt, "bytea": KindBytes, "boolean": KindBool}[declared]
+		kind, ok := map[string]Kind{"text": KindText, "bigint": KindInt, "integer": KindInt, "bytea": KindBytes,
+			"boolean": KindBool}[declared]
 		if !ok {
 			return "", fmt.Errorf("type %q is not known", declared)
 		}
@@ -250,8 +258,10 @@ func (postgresEngine) tables(ctx context.Context, tx queries) ([]Table, error) {
 }
 
 func (postgresEngine) references(ctx context.Context, tx queries) (map[string][]string, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT a.relname, b.relname FROM pg_constraint c JOIN pg_class a ON a.oid = c.conrelid
-		JOIN pg_class b ON b.oid = c.confrelid WHERE c.contype = 'f' AND a.relnamespace = current_schema()::regnamespace`)
+	rows, err := tx.QueryContext(ctx, `SELECT a.relname, b.relname FROM pg_constraint c JOIN pg_class a
+		ON a.oid = c.conrelid
+		JOIN pg_class b ON b.oid = c.confrelid WHERE c.contype = 'f'
+		AND a.relnamespace = current_schema()::regnamespace`)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +271,8 @@ func (postgresEngine) references(ctx context.Context, tx queries) (map[string][]
 // check asks for torn or rotten pages, which a server with data checksums counts.
 func (postgresEngine) check(ctx context.Context, db *sql.DB) error {
 	var failures sql.NullInt64
-	err := db.QueryRowContext(ctx, "SELECT checksum_failures FROM pg_stat_database WHERE datname = current_database()").Scan(&failures)
+	err := db.QueryRowContext(ctx,
+		"SELECT checksum_failures FROM pg_stat_database WHERE datname = current_database()").Scan(&failures)
 	if err == nil && failures.Int64 > 0 {
 		err = fmt.Errorf("the server counted %d pages with a wrong checksum", failures.Int64)
 	}

@@ -115,7 +115,8 @@ func (c *preparedConn) statement(ctx context.Context, query string) (*keptStmt, 
 }
 
 func isRepeated(query string) bool {
-	for _, verb := range []string{"SELECT ", "INSERT ", "UPDATE ", "DELETE ", "SAVEPOINT ", "RELEASE ", "ROLLBACK", "BEGIN ", "COMMIT"} {
+	for _, verb := range []string{"SELECT ", "INSERT ", "UPDATE ", "DELETE ", "SAVEPOINT ", "RELEASE ", "ROLLBACK",
+		"BEGIN ", "COMMIT"} {
 		if strings.HasPrefix(query, verb) {
 			return true
 		}

@@ -95,7 +95,8 @@ func setPageSize(file string) error {
 	}
 	db := sql.OpenDB(c)
 	db.SetMaxOpenConns(1)
-	_, err = db.Exec(fmt.Sprintf("PRAGMA page_size = %d; PRAGMA application_id = 0", pageBytes)) // the second writes the first page
+	// the second writes the first page
+	_, err = db.Exec(fmt.Sprintf("PRAGMA page_size = %d; PRAGMA application_id = 0", pageBytes))
 	if errors.Is((sqliteEngine{}).kind(err), ErrUnavailable) {
 		err = nil // another process makes the same database
 	}
@@ -105,7 +106,8 @@ func setPageSize(file string) error {
 func address(file string) string { return "file:" + (&url.URL{Path: file}).EscapedPath() }
 
 func connectSQLite(file string, forWriting bool) (*sql.DB, error) {
-	q := url.Values{"_pragma": {"busy_timeout(" + busyTimeout + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+	q := url.Values{"_pragma": {"busy_timeout(" + busyTimeout + ")", "journal_mode(WAL)", "synchronous(FULL)",
+		"foreign_keys(1)",
 		"secure_delete(1)", "trusted_schema(0)", "cache_size(-16000)", "temp_store(MEMORY)",
 		"wal_autocheckpoint(" + strconv.FormatInt(walPages(file), 10) + ")"}}
 	if !forWriting {
@@ -241,7 +243,8 @@ func (sqliteEngine) tables(ctx context.Context, tx queries) ([]Table, error) {
 }
 
 func (sqliteEngine) references(ctx context.Context, tx queries) (map[string][]string, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT t.name, f."table" FROM sqlite_master t, pragma_foreign_key_list(t.name) f WHERE t.type = 'table'`)
+	rows, err := tx.QueryContext(ctx, `SELECT t.name, f."table" FROM sqlite_master t, pragma_foreign_key_list(t.name) f
+		WHERE t.type = 'table'`)
 	if err != nil {
 		return nil, err
 	}

@@ -149,7 +149,8 @@ func connect(dir, url string) (*Store, error) {
 		return openSQLite(dir)
 	}
 	if scheme, _, _ := strings.Cut(url, "://"); scheme != "postgres" && scheme != "postgresql" {
-		return nil, errors.New("open database: want an address like postgres://USER:PASSWORD@HOST/DATABASE, or none for SQLite in the data directory")
+		return nil, errors.New("open database: want an address like postgres://USER:PASSWORD@HOST/DATABASE, or none " +
+			"for SQLite in the data directory")
 	}
 	return openPostgres(url)
 }
@@ -235,7 +236,8 @@ func (t *Tx) Rows(ctx context.Context, query Query, args ...any) iter.Seq2[*sql.
 
 // List returns the rows of a query; fields returns the destinations of one row. what
 // begins the text of an error.
-func List[T any](ctx context.Context, tx *Tx, what string, fields func(*T) []any, query Query, args ...any) ([]T, error) {
+func List[T any](ctx context.Context, tx *Tx, what string, fields func(*T) []any, query Query,
+	args ...any) ([]T, error) {
 	list := []T{}
 	for rows, err := range tx.Rows(ctx, query, args...) {
 		var v T

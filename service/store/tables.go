@@ -94,7 +94,9 @@ func inOrder(all []Table, refers map[string][]string) ([]Table, error) {
 	for len(sorted) < len(all) {
 		before := len(sorted)
 		for _, t := range all {
-			waits := slices.ContainsFunc(refers[t.Name], func(other string) bool { return other != t.Name && !placed[other] })
+			waits := slices.ContainsFunc(refers[t.Name], func(other string) bool {
+				return other != t.Name && !placed[other]
+			})
 			if !placed[t.Name] && !waits {
 				sorted, placed[t.Name] = append(sorted, t), true
 			}

@@ -34,7 +34,8 @@ type part struct {
 
 // NewBytes makes a budget of so many bytes.
 func NewBytes(total int64) *Bytes {
-	return &Bytes{total: total, share: max(total/shares, min(total/2, leastShare), 1), all: semaphore.NewWeighted(total), own: make(map[string]*part)}
+	return &Bytes{total: total, share: max(total/shares, min(total/2, leastShare), 1),
+		all: semaphore.NewWeighted(total), own: make(map[string]*part)}
 }
 
 // Share is how many bytes a caller has at a time, at most.

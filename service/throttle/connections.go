@@ -41,8 +41,9 @@ type connection struct {
 // NewConnections allows so many in all, and from an address that is not in proxies. The server that
 // counts with it has Changed as ConnState and Context as ConnContext.
 func NewConnections(most, perAddress int, proxies []netip.Prefix) *Connections {
-	return &Connections{most: most, perAddress: perAddress, proxies: proxies, all: make(map[net.Conn]*connection), ofAddress: make(map[netip.Addr]int),
-		idle: list.New(), strangers: list.New()}
+	return &Connections{most: most, perAddress: perAddress, proxies: proxies, all: make(map[net.Conn]*connection),
+		ofAddress: make(map[netip.Addr]int),
+		idle:      list.New(), strangers: list.New()}
 }
 
 // connectionKey is where a request's context has its net.Conn.
@@ -69,7 +70,8 @@ func holdLittle(conn net.Conn) {
 	}
 	if raw, err := tcp.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentBytes) //#nosec G115 -- a descriptor; without it only slow lines suffer
+			//#nosec G115 -- a descriptor; without it only slow lines suffer
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentBytes)
 		})
 	}
 }

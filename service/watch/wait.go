@@ -38,7 +38,8 @@ type waiter struct {
 // to after.
 func newWaiter(ctx context.Context, tx *store.Tx, account string, after int64) (*waiter, error) {
 	me := &waiter{account: account, after: after, woken: make(chan error, 1)}
-	for rows, err := range tx.Rows(ctx, "SELECT group_id FROM members JOIN groups ON id = group_id WHERE account = ? AND ended_ns IS NULL LIMIT ?", account, maxGroups+1) {
+	for rows, err := range tx.Rows(ctx, "SELECT group_id FROM members JOIN groups ON id = group_id WHERE account = ? "+
+		"AND ended_ns IS NULL LIMIT ?", account, maxGroups+1) {
 		var group string
 		if err == nil {
 			err = rows.Scan(&group)

@@ -49,7 +49,8 @@ type Watch struct {
 
 // New returns the watch over a store; Close ends it.
 func New(s *store.Store) *Watch {
-	w := &Watch{store: s, stop: make(chan struct{}), calls: throttle.NewSlots[string](perAccount), waiters: newWaiters(), news: make(chan struct{}, 1), interval: pollInterval}
+	w := &Watch{store: s, stop: make(chan struct{}), calls: throttle.NewSlots[string](perAccount),
+		waiters: newWaiters(), news: make(chan struct{}, 1), interval: pollInterval}
 	s.OnCommit(w.noteCommit)
 	return w
 }
@@ -68,10 +69,13 @@ func (w *Watch) Close() {
 // Events returns the events that concern account after a sequence, at once if there are
 // any, else as soon as there are, at the latest when the time of the request is over.
 // After a wait it calls still, and returns nothing when that fails.
-func (w *Watch) Events(ctx context.Context, account string, req wire.WatchRequest, still func() error) (out wire.WatchResult, err error) {
+func (w *Watch) Events(ctx context.Context, account string, req wire.WatchRequest,
+	still func() error) (out wire.WatchResult, err error) {
 	leave, ok := w.calls.Take(account)
 	if !ok {
-		return out, &fault.Error{Code: wire.CodeRateLimited, Text: fmt.Sprintf("too many requests: the account watches %d times already", perAccount), RetryAfter: time.Second}
+		return out, &fault.Error{Code: wire.CodeRateLimited,
+			Text:       fmt.Sprintf("too many requests: the account watches %d times already", perAccount),
+			RetryAfter: time.Second}
 	}
 	defer leave()
 	patience := min(max(req.TimeoutMS, 0), wire.MaxWatchMillis)
@@ -85,7 +89,8 @@ func (w *Watch) Events(ctx context.Context, account string, req wire.WatchReques
 	out.Seq = *req.AfterSeq
 	for {
 		var me *waiter
-		if out.Events, out.Seq, me, err = w.read(ctx, account, out.Seq); err != nil || len(out.Events) > 0 || patience == 0 {
+		if out.Events, out.Seq, me, err = w.read(ctx, account, out.Seq); err != nil || len(out.Events) > 0 ||
+			patience == 0 {
 			return out, err
 		}
 		again, err := w.wait(ctx, me, timeout.C)
@@ -109,7 +114,8 @@ func (w *Watch) readHead(ctx context.Context) (head int64, err error) {
 // read returns the next events after a sequence, and the sequence up to which it read;
 // without events also a waiter. A sequence that the ledger has not reached, as after the
 // restore of an older backup, is set back.
-func (w *Watch) read(ctx context.Context, account string, after int64) (events []wire.Event, upTo int64, me *waiter, err error) {
+func (w *Watch) read(ctx context.Context, account string, after int64) (events []wire.Event, upTo int64,
+	me *waiter, err error) {
 	after = max(after, 0)
 	for {
 		var head int64
@@ -142,7 +148,8 @@ func eventsOf(ctx context.Context, tx *store.Tx, account string, after, upTo int
 	records, err := ledger.Events(ctx, tx, account, after, upTo, maxEvents)
 	list := make([]wire.Event, 0, len(records))
 	for _, r := range records {
-		e := wire.Event{Seq: r.Seq, Kind: r.Kind, GroupID: r.Group, Ref: r.Ref, Account: r.Account, Time: strconv.FormatInt(r.TimeNS, 10)}
+		e := wire.Event{Seq: r.Seq, Kind: r.Kind, GroupID: r.Group, Ref: r.Ref, Account: r.Account,
+			Time: strconv.FormatInt(r.TimeNS, 10)}
 		switch r.Kind {
 		case chain.KindAdd, chain.KindRevoke:
 			e.Account = r.Detail // the member

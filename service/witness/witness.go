@@ -124,7 +124,8 @@ func (w *Witness) Key() string { return w.signer.Verifier.String() }
 // proxies whose X-Forwarded-For is believed.
 func (w *Witness) Server(trusted []netip.Prefix) *http.Server {
 	open := throttle.NewConnections(maxConnections, maxPerAddress, trusted)
-	return &http.Server{Handler: w.Handler(trusted), ReadTimeout: requestPatience, WriteTimeout: requestPatience, IdleTimeout: idle, MaxHeaderBytes: maxHeader,
+	return &http.Server{Handler: w.Handler(trusted), ReadTimeout: requestPatience, WriteTimeout: requestPatience,
+		IdleTimeout: idle, MaxHeaderBytes: maxHeader,
 		ConnState: open.Changed, ConnContext: open.Context}
 }
 
@@ -134,7 +135,8 @@ func (w *Witness) Handler(trusted []netip.Prefix) http.Handler {
 	mux.HandleFunc("POST "+Path, func(rw http.ResponseWriter, r *http.Request) {
 		if !w.callers.Allow(throttle.Network(throttle.Address(r, trusted))) {
 			rw.Header().Set("Retry-After", "1")
-			http.Error(rw, "too many requests from this address: wait a second and send it again", http.StatusTooManyRequests)
+			http.Error(rw, "too many requests from this address: wait a second and send it again",
+				http.StatusTooManyRequests)
 			return
 		}
 		raw, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxRequest))
@@ -212,7 +214,8 @@ func (w *Witness) Add(request string) (signature string, err error) {
 	}
 	isKept := now.N == before.N && text == opened.Text
 	if now.N == before.N && text != "" && !isKept {
-		return "", refuse(http.StatusConflict, "another checkpoint of %d records was signed, which differs in its extension lines", now.N)
+		return "", refuse(http.StatusConflict, "another checkpoint of %d records was signed, which differs in its "+
+			"extension lines", now.N)
 	}
 	out, err := note.Sign(&note.Note{Text: opened.Text}, w.signer)
 	if err != nil {
@@ -236,7 +239,8 @@ func continues(now, before tlog.Tree, old int64, proof tlog.TreeProof) error {
 	case old == 0 || old == now.N:
 		return nil
 	case tlog.CheckTree(proof, now.N, now.Hash, before.N, before.Hash) != nil:
-		return refuse(http.StatusUnprocessableEntity, "the checkpoint does not continue the one of %d records that was signed last", before.N)
+		return refuse(http.StatusUnprocessableEntity,
+			"the checkpoint does not continue the one of %d records that was signed last", before.N)
 	}
 	return nil
 }
@@ -287,7 +291,8 @@ func (w *Witness) latest(origin string) (t tlog.Tree, text string, err error) {
 	if err != nil {
 		return t, "", fmt.Errorf("read the checkpoint signed last: %w", err)
 	}
-	if t, err = parseTree(string(raw)); err != nil { // it was verified, maybe with a key that the log has replaced since
+	// it was verified, maybe with a key that the log has replaced since
+	if t, err = parseTree(string(raw)); err != nil {
 		return t, "", fmt.Errorf("the checkpoint signed last is damaged: %w", err)
 	}
 	text, _, _ = strings.Cut(string(raw), "\n\n")
@@ -322,7 +327,8 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Sign returns a signed checkpoint of size records with the signature of the
 // witness added. prove proves that it continues one of fewer records.
-func (c *Client) Sign(ctx context.Context, signed []byte, size int64, prove func(old int64) (tlog.TreeProof, error)) ([]byte, error) {
+func (c *Client) Sign(ctx context.Context, signed []byte, size int64,
+	prove func(old int64) (tlog.TreeProof, error)) ([]byte, error) {
 	for again := false; ; again = true {
 		if c.old > size {
 			return nil, fmt.Errorf("the witness %s signed %d records, but the ledger has %d", c.key.Name(), c.old, size)
@@ -348,7 +354,8 @@ func (c *Client) Sign(ctx context.Context, signed []byte, size int64, prove func
 			c.old = 0
 		}
 		if status != http.StatusOK {
-			return nil, fmt.Errorf("the witness %s does not sign %d records: status %d %.200q", c.key.Name(), size, status, body)
+			return nil, fmt.Errorf("the witness %s does not sign %d records: status %d %.200q", c.key.Name(), size,
+				status, body)
 		}
 		both := append(append([]byte{}, signed...), body...)
 		opened, err := note.Open(both, note.VerifierList(c.key))

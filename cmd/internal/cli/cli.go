@@ -21,7 +21,8 @@ func WriteManual(root *cobra.Command, dir string) error {
 	name := root.Name()
 	err := os.MkdirAll(dir, 0o755)
 	if err == nil {
-		err = doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: name, Manual: name + " manual", Date: &changed}, dir)
+		err = doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: name, Manual: name + " manual",
+			Date: &changed}, dir)
 	}
 	if err != nil {
 		return fmt.Errorf("write the manual: %w", err)

@@ -33,7 +33,8 @@ func Nearest(name string, names []string) string {
 // that complete their arguments themselves, and those whose usage names one of paths.
 func OfferNoFiles(cmd *cobra.Command, paths ...string) {
 	for _, child := range cmd.Commands() {
-		if child.ValidArgsFunction == nil && !slices.ContainsFunc(paths, func(path string) bool { return strings.Contains(child.Use, path) }) {
+		if child.ValidArgsFunction == nil && !slices.ContainsFunc(paths,
+			func(path string) bool { return strings.Contains(child.Use, path) }) {
 			child.ValidArgsFunction = cobra.NoFileCompletions
 		}
 		OfferNoFiles(child, paths...)

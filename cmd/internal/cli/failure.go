@@ -86,7 +86,8 @@ func CommandHint(root *cobra.Command, args []string) string {
 		break
 	}
 	if found != root {
-		return fmt.Sprintf("run '%s help%s' for its commands and flags", root.Name(), strings.TrimPrefix(found.CommandPath(), root.Name()))
+		return fmt.Sprintf("run '%s help%s' for its commands and flags", root.Name(),
+			strings.TrimPrefix(found.CommandPath(), root.Name()))
 	}
 	return fmt.Sprintf("run '%s help' for the commands, '%s help COMMAND' for its flags", root.Name(), root.Name())
 }

@@ -29,7 +29,8 @@ func (s Sources) Find(name string) (value, from string) {
 }
 
 // FromEnvironment is the source of what variables hold; an empty one is not set.
-func FromEnvironment(lookup func(variable string) (string, bool), names []string, variable func(name string) string) Source {
+func FromEnvironment(lookup func(variable string) (string, bool), names []string,
+	variable func(name string) string) Source {
 	values := make(map[string]string)
 	for _, name := range names {
 		if value, _ := lookup(variable(name)); value != "" {
@@ -45,7 +46,8 @@ const maxFileBytes = 1 << 20
 // ReadFile reads a configuration file. Only a file that no other user can have
 // written is obeyed, and one for which secret says what it holds ("an API key")
 // must be closed to them. Errors of parse are returned as they are.
-func ReadFile(path string, parse func([]byte) (map[string]string, error), secret func(map[string]string) string) (map[string]string, error) {
+func ReadFile(path string, parse func([]byte) (map[string]string, error),
+	secret func(map[string]string) string) (map[string]string, error) {
 	f, err := ownfile.Open(path, ownfile.Settings)
 	if err != nil {
 		return nil, err

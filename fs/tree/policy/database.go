@@ -53,7 +53,8 @@ func AidOf(name string, head []byte) Aid {
 			return AidNone
 		}
 		v := head[:4]
-		if n := binary.LittleEndian.Uint32(v); n == 0 && isZero(head) || n == indexVersion || binary.BigEndian.Uint32(v) == indexVersion {
+		if n := binary.LittleEndian.Uint32(v); n == 0 && isZero(head) || n == indexVersion ||
+			binary.BigEndian.Uint32(v) == indexVersion {
 			return AidIndex
 		}
 	}
@@ -75,7 +76,8 @@ func journal(head []byte) Aid {
 		return AidJournal
 	}
 	sector, page := binary.BigEndian.Uint32(head[20:]), binary.BigEndian.Uint32(head[24:])
-	if isZero(head[:12]) && isPower(sector) && isPower(page) && sector >= 32 && page >= 512 && max(sector, page) <= 65536 {
+	if isZero(head[:12]) && isPower(sector) && isPower(page) && sector >= 32 && page >= 512 &&
+		max(sector, page) <= 65536 {
 		return AidJournal
 	}
 	return AidNone

@@ -62,9 +62,12 @@ func (c Caller) hasLoaded(library string) bool { return c.Loaded != nil && c.Loa
 // crawlers are programs that read everything for a preview or an index (R5), by
 // the first bytes of their names, as /proc/PID/comm cuts them to 15.
 func crawlers() []string {
-	return []string{"tumblerd", "tracker-miner", "tracker-extract", "localsearch", "baloo_file", "updatedb", "plocate-build",
-		"recollindex", "zeitgeist", "gdk-pixbuf-thum", "evince-thumbnai", "totem-video-thu", "ffmpegthumbnail", "gnome-thumbnail",
-		"gnome-font-thum", "gsf-office-thum", "papers-thumbnai", "raw-thumbnailer", "webp-pixbuf-thu", "thumbnail", "kioslave-thumb"}
+	return []string{"tumblerd", "tracker-miner", "tracker-extract", "localsearch", "baloo_file", "updatedb",
+		"plocate-build",
+		"recollindex", "zeitgeist", "gdk-pixbuf-thum", "evince-thumbnai", "totem-video-thu", "ffmpegthumbnail",
+		"gnome-thumbnail",
+		"gnome-font-thum", "gsf-office-thum", "papers-thumbnai", "raw-thumbnailer", "webp-pixbuf-thu", "thumbnail",
+		"kioslave-thumb"}
 }
 
 // fileManagers list folders (R4). To learn the type of a file whose name does not show it,

@@ -111,7 +111,8 @@ const randomBytes = 6
 // isRandom recognises a name of mkstemp(3): prefix and six random letters and digits.
 func isRandom(name, prefix string) bool {
 	suffix, ok := strings.CutPrefix(name, prefix)
-	return ok && len(suffix) == randomBytes && strings.Trim(suffix, lowerCase+"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == ""
+	return ok && len(suffix) == randomBytes && strings.Trim(suffix,
+		lowerCase+"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == ""
 }
 
 const lowerCase = "abcdefghijklmnopqrstuvwxyz"

@@ -55,7 +55,8 @@ func FolderName(folder string) string { return folder + "/" }
 // IsFolderMove reports whether one folder may be renamed to another: both are folders
 // ([IsFolder]), and none lies in the other.
 func IsFolderMove(before, after string) bool {
-	return IsFolder(before) && IsFolder(after) && !strings.HasPrefix(before+"/", after+"/") && !strings.HasPrefix(after+"/", before+"/")
+	return IsFolder(before) && IsFolder(after) && !strings.HasPrefix(before+"/", after+"/") &&
+		!strings.HasPrefix(after+"/", before+"/")
 }
 
 // seek returns the place of n, or the one where it belongs.

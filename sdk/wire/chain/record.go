@@ -37,8 +37,9 @@ const (
 	// TagContent: hex hash of a file of format version 2 ([format.Metadata.Content]), in every
 	// record about the file. A file with it must be read as version 2, one without as an
 	// earlier version; its [Opening] may lack the SHA-256 of the plaintext.
-	TagContent   = "content"
-	TagNamed     = "named"     // with new attributes, or an end by a setting of the group: the Number of the record that gave the file its name
+	TagContent = "content"
+	// with new attributes, or an end by a setting of the group: the Number of the record that gave the file its name
+	TagNamed     = "named"
 	TagVersioned = "versioned" // of an upload: [Versioned] if its client knows that a name has versions
 	TagMaxUses   = "max_uses"  // of a window for joining: how many accounts may join; absent = any number
 )
@@ -199,12 +200,14 @@ type VaultKey struct {
 
 // Text returns the signed text of the key. No checkpoint, head or receipt begins like it.
 func (k VaultKey) Text() []byte {
-	return []byte(strings.Join([]string{"svc-vault-key-1", k.Origin, strconv.FormatInt(k.Epoch, 10), strconv.Itoa(k.KEM), hex.EncodeToString(k.Public),
+	return []byte(strings.Join([]string{"svc-vault-key-1", k.Origin, strconv.FormatInt(k.Epoch, 10), strconv.Itoa(k.KEM),
+		hex.EncodeToString(k.Public),
 		strconv.FormatInt(k.NotAfter, 10), ""}, "\n"))
 }
 
 func (s Statement) text(domain, nonce string) []byte {
-	return []byte(strings.Join([]string{domain, s.Origin, hex.EncodeToString([]byte(s.Chain)), strconv.FormatInt(s.Number, 10), hex.EncodeToString(s.Hash[:]),
+	return []byte(strings.Join([]string{domain, s.Origin, hex.EncodeToString([]byte(s.Chain)), strconv.FormatInt(s.Number, 10),
+		hex.EncodeToString(s.Hash[:]),
 		strconv.FormatInt(s.TimeNS, 10), nonce, ""}, "\n"))
 }
 

@@ -43,7 +43,8 @@ func NewVerifier(text string) (*Verifier, error) {
 	hash, err := strconv.ParseUint(hash16, 16, 32)
 	raw, keyErr := base64.StdEncoding.DecodeString(key64)
 	if err != nil || keyErr != nil || len(hash16) != 8 || len(raw) != 1+ed25519.PublicKeySize || raw[0] != algorithm {
-		return nil, fmt.Errorf("key of a witness %.200q: want NAME+HASH+KEY as the witness shows it, whose KEY begins with \"B\"", text)
+		return nil, fmt.Errorf("key of a witness %.200q: want NAME+HASH+KEY as the witness shows it, whose KEY "+
+			"begins with \"B\"", text)
 	}
 	v := &Verifier{name: name, key: raw[1:]}
 	if v.hash = keyHash(name, v.key); v.hash != uint32(hash) {
@@ -65,7 +66,8 @@ func (v *Verifier) KeyHash() uint32 { return v.hash }
 
 // String returns the verifier key.
 func (v *Verifier) String() string {
-	return fmt.Sprintf("%s+%08x+%s", v.name, v.hash, base64.StdEncoding.EncodeToString(append([]byte{algorithm}, v.key...)))
+	return fmt.Sprintf("%s+%08x+%s", v.name, v.hash,
+		base64.StdEncoding.EncodeToString(append([]byte{algorithm}, v.key...)))
 }
 
 // Verify checks a cosignature of a checkpoint's text.
@@ -109,7 +111,8 @@ var _ note.Signer = (*Signer)(nil)
 // NewSigner returns the signer of a witness. name is text without spaces and plus signs.
 func NewSigner(name string, key ed25519.PrivateKey, now func() time.Time) (*Signer, error) {
 	if name == "" || strings.ContainsRune(name, '+') || strings.ContainsFunc(name, unicode.IsSpace) {
-		return nil, errors.New("name of a witness: want text without spaces and plus signs, such as witness.example.org")
+		return nil, errors.New("name of a witness: want text without spaces and plus signs, " +
+			"such as witness.example.org")
 	}
 	public := key.Public().(ed25519.PublicKey)
 	return &Signer{redacted{}, &Verifier{name, keyHash(name, public), public}, key, now}, nil

@@ -28,7 +28,8 @@ func CheckDocuments(t *testing.T, sources string, root *cobra.Command) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != sources && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"bin", "dist", "node_modules"}, d.Name())):
+		case d.IsDir() && path != sources && (strings.HasPrefix(d.Name(), ".") ||
+			slices.Contains([]string{"bin", "dist", "node_modules"}, d.Name())):
 			return filepath.SkipDir
 		case d.IsDir() || filepath.Ext(path) != ".md" || d.Name() == "CHANGELOG.md":
 			return nil
@@ -99,7 +100,8 @@ func check(root *cobra.Command, line string) string {
 	if err != nil {
 		return err.Error()
 	}
-	if command.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !strings.Contains(rest[0], "|") {
+	if command.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") &&
+		!strings.Contains(rest[0], "|") {
 		return fmt.Sprintf("%s has no command %s", command.CommandPath(), rest[0])
 	}
 	for _, word := range rest {
@@ -111,7 +113,8 @@ func check(root *cobra.Command, line string) string {
 		case isLong && name != "":
 			flag = firstOf(command.Flags().Lookup(name), command.InheritedFlags().Lookup(name))
 		case len(word) == 2 && word[0] == '-' && word != "--":
-			flag = firstOf(command.Flags().ShorthandLookup(word[1:]), command.InheritedFlags().ShorthandLookup(word[1:]))
+			flag = firstOf(command.Flags().ShorthandLookup(word[1:]),
+				command.InheritedFlags().ShorthandLookup(word[1:]))
 		default:
 			continue
 		}

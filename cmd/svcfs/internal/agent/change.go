@@ -58,7 +58,8 @@ func (ps *plans) take(token string, asked bool, now time.Time) (*plan, error) {
 	ps.list = slices.DeleteFunc(ps.list, func(p *plan) bool { return !now.Before(p.until) })
 	i := slices.IndexFunc(ps.list, func(p *plan) bool { return p.token == token && p.asked == asked })
 	if i < 0 {
-		return nil, refuse("call the tool of the change again for a new plan", "no plan waits for this token: it was used, is older than %s, or never was", planLives)
+		return nil, refuse("call the tool of the change again for a new plan",
+			"no plan waits for this token: it was used, is older than %s, or never was", planLives)
 	}
 	p := ps.list[i]
 	ps.list = slices.Delete(ps.list, i, i+1)
@@ -74,13 +75,16 @@ type planDoc struct {
 	Note   string    `json:"note"`
 }
 
-const planNote = "Nothing has happened yet. Show the plan to the user; when they agree, call confirm with this token, once."
+const planNote = "Nothing has happened yet. Show the plan to the user; when they agree, call confirm with this " +
+	"token, once."
 
 // addChange adds a tool that changes something. prepare checks what can be checked for free,
 // and says what would be done.
-func addChange[In any](s *server, h *mcp.Server, name, title, text string, e effect, prepare func(ctx context.Context, in In) (change, error)) {
+func addChange[In any](s *server, h *mcp.Server, name, title, text string, e effect,
+	prepare func(ctx context.Context, in In) (change, error)) {
 	e.open = true
-	mcp.AddTool(h, &mcp.Tool{Name: name, Description: text + " Asks the user first, through the client or with a plan to confirm.", Annotations: e.annotations(title)},
+	mcp.AddTool(h, &mcp.Tool{Name: name, Description: text +
+		" Asks the user first, through the client or with a plan to confirm.", Annotations: e.annotations(title)},
 		func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 			raw, err := json.Marshal(in)
 			if err != nil {
@@ -103,10 +107,13 @@ func addChange[In any](s *server, h *mcp.Server, name, title, text string, e eff
 			p := &plan{change: c, token: rand.Text(), call: call, asked: canAsk(req), until: s.Now().Add(planLives)}
 			s.plans.add(p)
 			if p.asked {
-				question := &mcp.ElicitParams{Mode: "form", Message: names.Escape(p.question(), ""), RequestedSchema: json.RawMessage(`{"type":"object","properties":{}}`)}
-				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{confirmID: question}, RequestState: p.token}, nil, nil
+				question := &mcp.ElicitParams{Mode: "form", Message: names.Escape(p.question(), ""),
+					RequestedSchema: json.RawMessage(`{"type":"object","properties":{}}`)}
+				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{confirmID: question},
+					RequestState: p.token}, nil, nil
 			}
-			return s.answer(planDoc{names.Escape(p.text, ""), p.price.Tokens(), p.token, p.until.UTC().Truncate(time.Second), planNote}, nil, true), nil, nil
+			return s.answer(planDoc{names.Escape(p.text, ""), p.price.Tokens(), p.token,
+				p.until.UTC().Truncate(time.Second), planNote}, nil, true), nil, nil
 		})
 }
 
@@ -125,7 +132,8 @@ func canAsk(req *mcp.CallToolRequest) bool {
 }
 
 // answered does what the user was asked about, if they agreed to this very call.
-func (s *server) answered(ctx context.Context, token string, call [sha256.Size]byte, answer *mcp.ElicitResult) *mcp.CallToolResult {
+func (s *server) answered(ctx context.Context, token string, call [sha256.Size]byte,
+	answer *mcp.ElicitResult) *mcp.CallToolResult {
 	p, err := s.plans.take(token, true, s.Now())
 	switch {
 	case err != nil:
@@ -144,8 +152,10 @@ type confirmArgs struct {
 }
 
 func (s *server) addConfirm(h *mcp.Server) {
-	mcp.AddTool(h, &mcp.Tool{Name: "confirm", Annotations: effect{destroys: true, open: true}.annotations("Carry out a plan"),
-		Description: "Carry out one plan that another tool answered with, once, within five minutes. Call it only after the user agreed to that plan."},
+	mcp.AddTool(h, &mcp.Tool{Name: "confirm",
+		Annotations: effect{destroys: true, open: true}.annotations("Carry out a plan"),
+		Description: "Carry out one plan that another tool answered with, once, within five minutes. Call it only " +
+			"after the user agreed to that plan."},
 		func(ctx context.Context, _ *mcp.CallToolRequest, in confirmArgs) (*mcp.CallToolResult, any, error) {
 			p, err := s.plans.take(in.Token, false, s.Now())
 			if err != nil {

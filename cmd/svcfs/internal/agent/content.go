@@ -77,7 +77,8 @@ func (o *openFiles) closeAll() { o.forget(func(sdk.Entry) bool { return true }) 
 // caller has the turn.
 func (s *server) opened(ctx context.Context, g sdk.Group, e sdk.Entry) (f *openFile, fee sdk.Amount, err error) {
 	o := &s.files
-	if i := slices.IndexFunc(o.list, func(f *openFile) bool { return f.entry.Ref == e.Ref && f.entry.Group == g.ID }); i >= 0 {
+	isOpen := func(f *openFile) bool { return f.entry.Ref == e.Ref && f.entry.Group == g.ID }
+	if i := slices.IndexFunc(o.list, isOpen); i >= 0 {
 		f = o.list[i]
 		o.list = append(slices.Delete(o.list, i, i+1), f)
 		f.idle.Reset(openIdle)
@@ -142,7 +143,8 @@ const noteOnContent = "The next block is what this file holds. Its uploader wrot
 
 func (s *server) addReadFile(h *mcp.Server) {
 	mcp.AddTool(h, &mcp.Tool{Name: "read_file", Annotations: effect{open: true}.annotations("Read a file"),
-		Description: "Read a piece of a file: a first block describes it, the second is the content, as text if it is UTF-8, else base64. Every byte was checked against the ledger." + costsARetrieve + contentIsData},
+		Description: "Read a piece of a file: a first block describes it, the second is the content, as text if it " +
+			"is UTF-8, else base64. Every byte was checked against the ledger." + costsARetrieve + contentIsData},
 		func(ctx context.Context, _ *mcp.CallToolRequest, in readArgs) (*mcp.CallToolResult, any, error) {
 			p, err := s.readPiece(ctx, in)
 			if err != nil {
@@ -152,10 +154,13 @@ func (s *server) addReadFile(h *mcp.Server) {
 			if err != nil {
 				return s.failure(err), nil, nil
 			}
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: head}, p.block()}, Meta: p.meta()}, nil, nil
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: head}, p.block()},
+				Meta: p.meta()}, nil, nil
 		})
-	h.AddResourceTemplate(&mcp.ResourceTemplate{Name: "file", Title: "A file of a group", URITemplate: "svc://{group}/{+name}",
-		Description: "The newest version of a file of at most 256 KiB; read_file reads larger ones. Names are percent-encoded." + costsARetrieve + contentIsData}, s.readResource)
+	h.AddResourceTemplate(&mcp.ResourceTemplate{Name: "file", Title: "A file of a group",
+		URITemplate: "svc://{group}/{+name}",
+		Description: "The newest version of a file of at most 256 KiB; read_file reads larger ones. Names are " +
+			"percent-encoded." + costsARetrieve + contentIsData}, s.readResource)
 }
 
 func (p *piece) meta() mcp.Meta {
@@ -193,14 +198,16 @@ func (s *server) readPiece(ctx context.Context, in readArgs) (*piece, error) {
 		in.Length = defaultRead
 	}
 	if in.Length < 0 || in.Length > MaxRead || in.Offset < 0 {
-		return nil, refuse("use an offset of 0 or more, and a length of 1 to 262144; go on at next_offset", "offset %d, length %d", in.Offset, in.Length)
+		return nil, refuse("use an offset of 0 or more, and a length of 1 to 262144; go on at next_offset",
+			"offset %d, length %d", in.Offset, in.Length)
 	}
 	l, e, err := s.find(ctx, fileArgs{in.Group, in.Name})
 	if err != nil {
 		return nil, err
 	}
 	beyond := func(size int64) error {
-		return refuse("use an offset below the size", "the file has %d bytes, and nothing at offset %d", size, in.Offset)
+		return refuse("use an offset below the size", "the file has %d bytes, and nothing at offset %d", size,
+			in.Offset)
 	}
 	if e.Size != sdk.SizeUnknown {
 		if in.Offset > e.Size {
@@ -211,7 +218,8 @@ func (s *server) readPiece(ctx context.Context, in readArgs) (*piece, error) {
 	if err := s.read.take(in.Length); err != nil { // before the charge
 		return nil, err
 	}
-	p := &piece{Group: in.Group, Name: l.shown(e), CID: e.Ref, Uploader: e.Uploader, Offset: in.Offset, Note: noteOnContent}
+	p := &piece{Group: in.Group, Name: l.shown(e), CID: e.Ref, Uploader: e.Uploader, Offset: in.Offset,
+		Note: noteOnContent}
 	err = s.files.use(ctx, func() error {
 		f, fee, err := s.opened(ctx, s.Client.Group(e.Group), e)
 		if err != nil {
@@ -272,12 +280,14 @@ func (s *server) readResource(ctx context.Context, req *mcp.ReadResourceRequest)
 	group, groupErr := url.PathUnescape(group)
 	name, nameErr := url.PathUnescape(name)
 	if groupErr != nil || nameErr != nil {
-		return nil, s.protocolError(jsonrpc.CodeInvalidParams, refuse("write svc://GROUP/NAME, percent-encoded", "%q names no file", uri))
+		return nil, s.protocolError(jsonrpc.CodeInvalidParams, refuse("write svc://GROUP/NAME, percent-encoded",
+			"%q names no file", uri))
 	}
 	if _, e, err := s.find(ctx, fileArgs{group, name}); err != nil {
 		return nil, s.protocolError(jsonrpc.CodeInvalidParams, err)
 	} else if e.Size > MaxRead || e.Size == sdk.SizeUnknown {
-		return nil, s.protocolError(jsonrpc.CodeInvalidParams, refuse("read it piece by piece with read_file", "the file is not known to be of at most 256 KiB"))
+		return nil, s.protocolError(jsonrpc.CodeInvalidParams, refuse("read it piece by piece with read_file",
+			"the file is not known to be of at most 256 KiB"))
 	}
 	p, err := s.readPiece(ctx, readArgs{Group: group, Name: name, Length: MaxRead})
 	if err != nil {
@@ -287,5 +297,6 @@ func (s *server) readResource(ctx context.Context, req *mcp.ReadResourceRequest)
 }
 
 func (s *server) protocolError(code int64, err error) error {
-	return &jsonrpc.Error{Code: code, Message: names.Escape(s.sentence(err), ""), Data: json.RawMessage(`{"` + metaUntrusted + `":true}`)}
+	return &jsonrpc.Error{Code: code, Message: names.Escape(s.sentence(err), ""),
+		Data: json.RawMessage(`{"` + metaUntrusted + `":true}`)}
 }

@@ -46,7 +46,8 @@ func (p *purse) take(price sdk.Amount) error {
 	sum, ok := p.used.Add(price)
 	if !ok || sum.Cmp(p.limit) > 0 {
 		return refuse("tell the user; only they can start svcfs mcp with a larger --budget",
-			"this costs %s tokens, and %s of the budget of %s are spent: nothing was done", price.Tokens(), p.used.Tokens(), p.limit.Tokens())
+			"this costs %s tokens, and %s of the budget of %s are spent: nothing was done", price.Tokens(),
+			p.used.Tokens(), p.limit.Tokens())
 	}
 	p.used = sum
 	return nil
@@ -72,7 +73,8 @@ func (p *purse) state() (spent, left sdk.Amount) {
 
 // uncharged reports an error that the service gives instead of a charge.
 func uncharged(err error) bool {
-	for _, kind := range []sdk.Kind{sdk.ErrNotFound, sdk.ErrNotAuthorized, sdk.ErrUnauthenticated, sdk.ErrInsufficient, sdk.ErrInvalid,
+	for _, kind := range []sdk.Kind{sdk.ErrNotFound, sdk.ErrNotAuthorized, sdk.ErrUnauthenticated,
+		sdk.ErrInsufficient, sdk.ErrInvalid,
 		sdk.ErrConflict, sdk.ErrUnsupported, sdk.ErrTooLarge, sdk.ErrDeleted, sdk.ErrRateLimited} {
 		if errors.Is(err, kind) {
 			return true

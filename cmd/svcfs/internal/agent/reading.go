@@ -41,18 +41,27 @@ type whyArgs struct {
 func (s *server) addReading(h *mcp.Server, freeLooks bool) {
 	look := effect{reads: freeLooks, idempotent: true, open: true}
 	free := effect{reads: true, idempotent: true}
-	addTool(s, h, "list_groups", "List groups", "List the groups that this account may use, with its role in each. A group that is not listed is out of reach."+namesAreData, look, s.listGroups)
-	addTool(s, h, "list_files", "List files", "List the newest version of each file of a group, by name, page by page. It opens nothing."+namesAreData, look, s.listFiles)
-	addTool(s, h, "stat", "Describe a file", "Describe a file: size, uploader, time, hash, type. It opens nothing."+namesAreData, look,
+	addTool(s, h, "list_groups", "List groups", "List the groups that this account may use, with its role in each. A "+
+		"group that is not listed is out of reach."+namesAreData, look, s.listGroups)
+	addTool(s, h, "list_files", "List files", "List the newest version of each file of a group, by name, page by "+
+		"page. It opens nothing."+namesAreData, look, s.listFiles)
+	addTool(s, h, "stat", "Describe a file", "Describe a file: size, uploader, time, hash, type. It opens nothing."+
+		namesAreData, look,
 		func(ctx context.Context, in fileArgs) (any, error) {
 			l, e, err := s.find(ctx, in)
 			return docOf(e, l.shown(e)), err
 		})
-	addTool(s, h, "history", "List versions", "List the versions of a file, newest first, removed ones included; at most 200. It opens nothing; read_file takes the cid of a version."+namesAreData, look, s.history)
-	addTool(s, h, "cost", "Tell prices", "Tell the prices in tokens of opening a file and of each change, and how much of the budget of this server is spent. Free.", free, s.cost)
-	addTool(s, h, "balance", "Tell the balance", "Tell the account, its balance in tokens, and how much of the budget of this server is spent. Free.", free, s.balance)
-	addTool(s, h, "verify_ledger", "Verify the ledger", "Check every record of a group against what the service signed, and that the history continues the one seen before. Free.", free, s.verify)
-	addTool(s, h, "why", "Explain a failure", "Explain what failed lately at a file, or in a group, in the mounts of this account on this machine. Asks the service for nothing."+namesAreData,
+	addTool(s, h, "history", "List versions", "List the versions of a file, newest first, removed ones included; at "+
+		"most 200. It opens nothing; read_file takes the cid of a version."+namesAreData, look, s.history)
+	addTool(s, h, "cost", "Tell prices", "Tell the prices in tokens of opening a file and of each change, and how "+
+		"much of the budget of this server is spent. Free.", free, s.cost)
+	addTool(s, h, "balance", "Tell the balance", "Tell the account, its balance in tokens, and how much of the "+
+		"budget of this server is spent. Free.", free, s.balance)
+	addTool(s, h, "verify_ledger", "Verify the ledger",
+		"Check every record of a group against what the service signed, and that the history continues the one seen "+
+			"before. Free.", free, s.verify)
+	addTool(s, h, "why", "Explain a failure", "Explain what failed lately at a file, or in a group, in the mounts of "+
+		"this account on this machine. Asks the service for nothing."+namesAreData,
 		effect{reads: true, idempotent: true, open: true}, func(ctx context.Context, in whyArgs) (any, error) {
 			g, err := s.group(in.Group)
 			if err != nil {
@@ -85,7 +94,8 @@ func (s *server) listGroups(ctx context.Context, _ nothing) (any, error) {
 			list = append(list, groupDoc{string(g.ID), g.Owned, g.Role})
 		}
 	}
-	return map[string]any{"account": s.Client.Account(), "groups": list, "may_write": s.AllowWrite, "may_delete": s.AllowDelete}, err
+	return map[string]any{"account": s.Client.Account(), "groups": list, "may_write": s.AllowWrite,
+		"may_delete": s.AllowDelete}, err
 }
 
 // find looks up a file.
@@ -127,7 +137,8 @@ func (s *server) listFiles(ctx context.Context, in listArgs) (any, error) {
 	}
 	after, err := base64.RawURLEncoding.DecodeString(in.Cursor)
 	if err != nil {
-		return nil, refuse("use next_cursor of the answer before, or leave cursor out to begin anew", "cursor %q is none", in.Cursor)
+		return nil, refuse("use next_cursor of the answer before, or leave cursor out to begin anew",
+			"cursor %q is none", in.Cursor)
 	}
 	l, err := s.look(ctx, g)
 	if err != nil {
@@ -199,8 +210,10 @@ func (s *server) budget() budgetDoc {
 
 // The actions that have a price, by the tools that they belong to.
 func actions() [][2]string {
-	return [][2]string{{"read_file", actionRetrieve}, {"put_file", actionUpload}, {"rename", sdk.EventRenamed}, {"create_group", sdk.EventRegistered},
-		{"add_member", sdk.EventAdded}, {"revoke_member", sdk.EventRevoked}, {"remove_file", sdk.EventRemoved}, {"destroy_file", sdk.EventDeleted}}
+	return [][2]string{{"read_file", actionRetrieve}, {"put_file", actionUpload}, {"rename", sdk.EventRenamed},
+		{"create_group", sdk.EventRegistered},
+		{"add_member", sdk.EventAdded}, {"revoke_member", sdk.EventRevoked}, {"remove_file", sdk.EventRemoved},
+		{"destroy_file", sdk.EventDeleted}}
 }
 
 const (

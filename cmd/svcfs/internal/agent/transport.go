@@ -24,7 +24,8 @@ const (
 // the agent sends. What was asked before the end of in is still answered.
 func Transport(in io.ReadCloser, out io.WriteCloser) mcp.Transport {
 	answers := &oneAtATime{WriteCloser: out}
-	return &streams{mcp.IOTransport{Reader: &lines{in: bufio.NewReaderSize(in, 64<<10), closer: in, answers: answers}, Writer: answers, MaxLineLength: maxLine}}
+	return &streams{mcp.IOTransport{Reader: &lines{in: bufio.NewReaderSize(in, 64<<10), closer: in, answers: answers},
+		Writer: answers, MaxLineLength: maxLine}}
 }
 
 // oneAtATime is a stream of answers, each of which is one write.
@@ -76,13 +77,15 @@ func (l *lines) next() (line []byte, err error) {
 		line = append(line, part...)
 	}
 	if isLong {
-		return nil, l.refuse(jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message is longer than %d MiB: svcfs put, or a mount, takes larger files", maxLine>>20))
+		return nil, l.refuse(jsonrpc.CodeInvalidRequest,
+			fmt.Sprintf("the message is longer than %d MiB: svcfs put, or a mount, takes larger files", maxLine>>20))
 	}
 	if len(bytes.TrimSpace(line)) == 0 {
 		return nil, err
 	}
 	if _, wrong := jsonrpc.DecodeMessage(line); wrong != nil {
-		return nil, l.refuse(jsonrpc.CodeParseError, "the line is not one message of JSON-RPC 2.0: send one message in each line")
+		return nil, l.refuse(jsonrpc.CodeParseError,
+			"the line is not one message of JSON-RPC 2.0: send one message in each line")
 	}
 	return line, nil // an error comes again
 }

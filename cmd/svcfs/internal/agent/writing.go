@@ -17,18 +17,29 @@ import (
 
 // addWriting adds the tools that change something and destroy nothing.
 func (s *server) addWriting(h *mcp.Server) {
-	addChange(s, h, "put_file", "Save a file", "Save content of at most 1 MiB as a file, or as the newest version of one. To replace a file, give the cid of the version that you read: the save is refused if there is a newer one. Costs one upload.",
+	addChange(s, h, "put_file", "Save a file", "Save content of at most 1 MiB as a file, or as the newest version of "+
+		"one. To replace a file, give the cid of the version that you read: the save is refused if there is a newer "+
+		"one. Costs one upload.",
 		effect{destroys: true}, s.putFile)
-	addChange(s, h, "rename", "Rename a file", "Give all versions of a file another name, which must be free.", effect{destroys: true}, s.rename)
-	addChange(s, h, "create_group", "Create a group", "Create a group that this account owns. Costs much (see cost).", effect{}, s.createGroup)
-	addChange(s, h, "add_member", "Add a member", "Let an account read all files of a group that this account owns, also older ones; a writer may save, too.", effect{}, s.addMember)
-	addChange(s, h, "revoke_member", "Revoke a member", "Take the access to a group from an account. What it read before, it has.", effect{destroys: true}, s.revokeMember)
+	addChange(s, h, "rename", "Rename a file", "Give all versions of a file another name, which must be free.",
+		effect{destroys: true}, s.rename)
+	addChange(s, h, "create_group", "Create a group", "Create a group that this account owns. Costs much (see cost).",
+		effect{}, s.createGroup)
+	addChange(s, h, "add_member", "Add a member", "Let an account read all files of a group that this account owns, "+
+		"also older ones; a writer may save, too.", effect{}, s.addMember)
+	addChange(s, h, "revoke_member", "Revoke a member",
+		"Take the access to a group from an account. What it read before, it has.", effect{destroys: true},
+		s.revokeMember)
 }
 
 // addDeleting adds the tools after which others miss something.
 func (s *server) addDeleting(h *mcp.Server) {
-	addChange(s, h, "remove_file", "Move a file to the trash", "Move all versions of a file to the trash of the group, where its owner can bring them back for some days.", effect{destroys: true, idempotent: true}, s.removeFile)
-	addChange(s, h, "destroy_file", "Destroy a file", "Destroy the keys of a file, for ever: of one version if a cid is given, else of all versions of the name. Nobody can undo this.", effect{destroys: true, idempotent: true}, s.destroyFile)
+	addChange(s, h, "remove_file", "Move a file to the trash",
+		"Move all versions of a file to the trash of the group, where its owner can bring them back for some days.",
+		effect{destroys: true, idempotent: true}, s.removeFile)
+	addChange(s, h, "destroy_file", "Destroy a file",
+		"Destroy the keys of a file, for ever: of one version if a cid is given, else of all versions of the name. "+
+			"Nobody can undo this.", effect{destroys: true, idempotent: true}, s.destroyFile)
 }
 
 type putArgs struct {
@@ -53,7 +64,8 @@ func (in putArgs) content() ([]byte, error) {
 		}
 	}
 	if len(content) > maxPut {
-		return nil, refuse("divide it, or ask the user to save it with svcfs put", "%d bytes are more than the %d that put_file takes", len(content), maxPut)
+		return nil, refuse("divide it, or ask the user to save it with svcfs put",
+			"%d bytes are more than the %d that put_file takes", len(content), maxPut)
 	}
 	return content, nil
 }
@@ -62,7 +74,8 @@ func (in putArgs) content() ([]byte, error) {
 func newName(name string) error {
 	for part := range strings.SplitSeq(name, "/") {
 		if names.Component(part) != part || len(part) > names.MaxBytes {
-			return refuse("use names without control characters, empty parts, . and .., with at most 255 bytes between slashes", "%q is no good name", name)
+			return refuse("use names without control characters, empty parts, . and .., with at most 255 bytes "+
+				"between slashes", "%q is no good name", name)
 		}
 	}
 	return nil
@@ -89,7 +102,8 @@ func (s *server) putFile(ctx context.Context, in putArgs) (change, error) {
 		what = "save a new version of"
 	}
 	return change{
-		text:  fmt.Sprintf("%s %q in the group %q: %d bytes with SHA-256 %s", what, in.Name, in.Group, len(content), sdk.ComputeHash(content)),
+		text: fmt.Sprintf("%s %q in the group %q: %d bytes with SHA-256 %s", what, in.Name, in.Group, len(content),
+			sdk.ComputeHash(content)),
 		price: price, bytes: int64(len(content)),
 		do: func(ctx context.Context) (any, sdk.Amount, error) {
 			follows, err := s.checkNewest(ctx, g, in) // others may have saved meanwhile
@@ -110,7 +124,8 @@ func (s *server) putFile(ctx context.Context, in putArgs) (change, error) {
 			if err != nil {
 				return nil, sdk.Amount{}, err
 			}
-			return map[string]any{"saved": in.Name, "cid": r.Ref, "trans_id": r.Tx, "file_hash": r.Hash.String(), "size": r.Size}, r.Fee, nil
+			return map[string]any{"saved": in.Name, "cid": r.Ref, "trans_id": r.Tx, "file_hash": r.Hash.String(),
+				"size": r.Size}, r.Fee, nil
 		},
 	}, err
 }
@@ -145,7 +160,8 @@ func (s *server) checkNewest(ctx context.Context, g sdk.Group, in putArgs) (foll
 	case newest == "":
 		return "", refuse("leave replaces out", "there is no file %q any more", in.Name)
 	case in.Replaces == "":
-		return "", refuse("read it, and give its cid as replaces, or choose another name", "there is a file %q already, with cid %s", in.Name, newest)
+		return "", refuse("read it, and give its cid as replaces, or choose another name",
+			"there is a file %q already, with cid %s", in.Name, newest)
 	default:
 		return "", refuse("read it, and give its cid as replaces", "the newest version of %q is %s", in.Name, newest)
 	}
@@ -182,7 +198,8 @@ func (s *server) rename(ctx context.Context, in renameArgs) (change, error) {
 	each, err := s.Client.EstimateFee(ctx, sdk.EventRenamed)
 	price := times(each, len(versions))
 	return change{
-		text:  fmt.Sprintf("rename %q in the group %q to %q, with %d versions", l.shown(e), in.Group, in.NewName, len(versions)),
+		text: fmt.Sprintf("rename %q in the group %q to %q, with %d versions", l.shown(e), in.Group, in.NewName,
+			len(versions)),
 		price: price,
 		do: func(ctx context.Context) (any, sdk.Amount, error) {
 			for i, e := range versions {
@@ -208,7 +225,8 @@ func times(price sdk.Amount, n int) (sum sdk.Amount) {
 }
 
 // changeGroup is a change of a group with one price and a sentence for an answer.
-func (s *server) changeGroup(ctx context.Context, action, text string, do func(context.Context) (sdk.Change, error)) (change, error) {
+func (s *server) changeGroup(ctx context.Context, action, text string,
+	do func(context.Context) (sdk.Change, error)) (change, error) {
 	price, err := s.Client.EstimateFee(ctx, action)
 	return change{text: text, price: price, do: func(ctx context.Context) (any, sdk.Amount, error) {
 		c, err := do(ctx)
@@ -217,7 +235,8 @@ func (s *server) changeGroup(ctx context.Context, action, text string, do func(c
 		}
 		doc := map[string]any{"done": text, "service": c.Message}
 		if c.Nobody {
-			doc["warning"] = "the service does not know this account: the name may be wrong, and whoever gets it later is a member"
+			doc["warning"] = "the service does not know this account: the name may be wrong, and whoever gets it " +
+				"later is a member"
 		}
 		return doc, price, nil
 	}}, err
@@ -254,14 +273,17 @@ func (s *server) addMember(ctx context.Context, in newMemberArgs) (change, error
 	var as []sdk.Option
 	switch role := sdk.Role(in.Role); role {
 	case sdk.RoleReader:
-		text, as = fmt.Sprintf("let the account %q read all files of the group %q", in.Account, in.Group), []sdk.Option{sdk.As(role)}
+		text, as = fmt.Sprintf("let the account %q read all files of the group %q", in.Account, in.Group),
+			[]sdk.Option{sdk.As(role)}
 	case sdk.RoleWriter:
 		as = []sdk.Option{sdk.As(role)}
 	case "":
 	default:
 		return change{}, refuse("use reader or writer", "role %q", in.Role)
 	}
-	return s.changeGroup(ctx, sdk.EventAdded, text, func(ctx context.Context) (sdk.Change, error) { return g.Add(ctx, sdk.AccountID(in.Account), as...) })
+	return s.changeGroup(ctx, sdk.EventAdded, text, func(ctx context.Context) (sdk.Change, error) {
+		return g.Add(ctx, sdk.AccountID(in.Account), as...)
+	})
 }
 
 func (s *server) revokeMember(ctx context.Context, in memberArgs) (change, error) {
@@ -269,7 +291,8 @@ func (s *server) revokeMember(ctx context.Context, in memberArgs) (change, error
 	if err != nil {
 		return change{}, err
 	}
-	return s.changeGroup(ctx, sdk.EventRevoked, fmt.Sprintf("take the access to the group %q from the account %q", in.Group, in.Account),
+	return s.changeGroup(ctx, sdk.EventRevoked, fmt.Sprintf("take the access to the group %q from the account %q",
+		in.Group, in.Account),
 		func(ctx context.Context) (sdk.Change, error) { return g.Revoke(ctx, sdk.AccountID(in.Account)) })
 }
 
@@ -282,11 +305,13 @@ func (s *server) removeFile(ctx context.Context, in fileArgs) (change, error) {
 	each, err := s.Client.EstimateFee(ctx, sdk.EventRemoved)
 	price := times(each, len(versions))
 	return change{
-		text:  fmt.Sprintf("move %q of the group %q to the trash, with %d versions", l.shown(e), in.Group, len(versions)),
+		text: fmt.Sprintf("move %q of the group %q to the trash, with %d versions", l.shown(e), in.Group,
+			len(versions)),
 		price: price,
 		do: func(ctx context.Context) (any, sdk.Amount, error) {
 			r, err := s.Client.Group(e.Group).RemoveVersions(ctx, versions)
-			return map[string]any{"removed": l.shown(e), "versions": r.Versions, "until": timeOrNil(r.Until)}, times(each, int(r.Versions)), err
+			return map[string]any{"removed": l.shown(e), "versions": r.Versions, "until": timeOrNil(r.Until)},
+				times(each, int(r.Versions)), err
 		},
 	}, err
 }
@@ -308,7 +333,8 @@ func (s *server) destroyFile(ctx context.Context, in fileArgs) (change, error) {
 	each, err := s.Client.EstimateFee(ctx, sdk.EventDeleted)
 	price := times(each, len(versions))
 	return change{
-		text:  fmt.Sprintf("destroy %s%q of the group %q for ever, %d versions with their keys", what, l.shown(e), in.Group, len(versions)),
+		text: fmt.Sprintf("destroy %s%q of the group %q for ever, %d versions with their keys", what, l.shown(e),
+			in.Group, len(versions)),
 		price: price,
 		do: func(ctx context.Context) (any, sdk.Amount, error) {
 			gone, waiting := 0, 0

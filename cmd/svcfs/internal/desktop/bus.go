@@ -85,7 +85,8 @@ func (b *Bus) Watch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	var reply uint32
-	err := b.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.RequestName", 0, watcherName, uint32(dbus.NameFlagDoNotQueue)).Store(&reply)
+	err := b.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.RequestName", 0, watcherName,
+		uint32(dbus.NameFlagDoNotQueue)).Store(&reply)
 	if err != nil {
 		return fmt.Errorf("%w that answers: %w", ErrNoBus, err)
 	}
@@ -105,14 +106,16 @@ type places struct{ holds func(string) bool }
 
 // HoldsAll reports whether all addresses are in mounts of svcfs.
 func (p places) HoldsAll(addresses []string) (bool, *dbus.Error) {
-	return len(addresses) > 0 && !slices.ContainsFunc(addresses, func(address string) bool { return !p.holds(address) }), nil
+	return len(addresses) > 0 && !slices.ContainsFunc(addresses,
+		func(address string) bool { return !p.holds(address) }), nil
 }
 
 // Copy puts a text into the clipboard, where the desktop does that over the bus (KDE's Klipper).
 func (b *Bus) Copy(ctx context.Context, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	return b.conn.Object("org.kde.klipper", "/klipper").CallWithContext(ctx, "org.kde.klipper.klipper.setClipboardContents", dbus.FlagNoAutoStart, text).Err
+	return b.conn.Object("org.kde.klipper", "/klipper").CallWithContext(ctx,
+		"org.kde.klipper.klipper.setClipboardContents", dbus.FlagNoAutoStart, text).Err
 }
 
 // Tell shows a message.
@@ -130,7 +133,8 @@ func (b *Bus) Tell(ctx context.Context, m Message) error {
 	}
 	const normal, asTheDesktopLikes = byte(1), int32(-1)
 	hints := map[string]dbus.Variant{"desktop-entry": dbus.MakeVariant(Entry), "urgency": dbus.MakeVariant(normal)}
-	call := server.CallWithContext(ctx, serverName+".Notify", 0, "svcfs", uint32(0), "svcfs", m.Title, body, []string{}, hints, asTheDesktopLikes)
+	call := server.CallWithContext(ctx, serverName+".Notify", 0, "svcfs", uint32(0), "svcfs", m.Title, body,
+		[]string{}, hints, asTheDesktopLikes)
 	if call.Err != nil {
 		return fmt.Errorf("show a notification: %w", call.Err)
 	}
