@@ -8,6 +8,7 @@ require github.com/svcfs/svcfs v0.0.0-00010101000000-000000000000
 
 require (
 	github.com/google/uuid v1.6.0
+	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/minio/minio-go/v7 v7.4.1
 	golang.org/x/sys v0.49.0
 	modernc.org/sqlite v1.60.1

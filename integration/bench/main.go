@@ -75,6 +75,9 @@ func main() {
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "floor-") {
 		exit(floorMain(os.Args[1], os.Args[2:]))
 	}
+	if len(os.Args) == 4 && os.Args[1] == "answer" {
+		exit(answerMain(os.Args[2], os.Args[3]))
+	}
 	out := flag.String("out", "integration/bench", "folder of the results")
 	only := flag.String("only", "", "systems to run, by the beginnings of their names, comma-separated; empty = all")
 	keep := flag.Bool("keep", false, "keep the work folder")

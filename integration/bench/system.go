@@ -156,7 +156,7 @@ func dropCaches() {
 
 // newSystems prepares the floor, svcfs in its modes, and the peers.
 func (w *world) newSystems() error {
-	return w.prepare(w.tmpfs, w.svcfs, w.gocryptfs, w.rclone, w.sshfs, w.s3fs)
+	return w.prepare(w.tmpfs, w.answer, w.svcfs, w.gocryptfs, w.rclone, w.sshfs, w.s3fs)
 }
 
 // prepare makes systems and fills them.
