@@ -59,6 +59,7 @@ type answerDir struct{ fusefs.Inode }
 
 var _ = (fusefs.NodeCreater)((*answerDir)(nil))
 var _ = (fusefs.NodeMkdirer)((*answerDir)(nil))
+var _ = (fusefs.NodeSymlinker)((*answerDir)(nil))
 var _ = (fusefs.NodeUnlinker)((*answerDir)(nil))
 var _ = (fusefs.NodeRmdirer)((*answerDir)(nil))
 var _ = (fusefs.NodeRenamer)((*answerDir)(nil))
@@ -111,6 +112,11 @@ func (d *answerDir) Create(ctx context.Context, name string, _, _ uint32, _ *fus
 // Mkdir makes a folder.
 func (d *answerDir) Mkdir(ctx context.Context, _ string, _ uint32, _ *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
 	return d.NewPersistentInode(ctx, &answerDir{}, fusefs.StableAttr{Mode: syscall.S_IFDIR}), 0
+}
+
+// Symlink makes a link.
+func (d *answerDir) Symlink(ctx context.Context, target, _ string, _ *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
+	return d.NewPersistentInode(ctx, &fusefs.MemSymlink{Data: []byte(target)}, fusefs.StableAttr{Mode: syscall.S_IFLNK}), 0
 }
 
 // Unlink, Rmdir and Rename need no more than go-fuse does by itself.

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -64,11 +65,15 @@ func planFor(mode, goroot string) (plan, error) {
 		return plan{mode: mode, reps: 1, big: 20_000_000, small: 100, listed: 10_000, idle: time.Minute, settle: time.Second}, nil
 	case "network-quick":
 		return plan{mode: mode, reps: 1, big: 2_000_000, small: 20, listed: 200, idle: 3 * time.Second, settle: time.Second / 2}, nil
+	case "programs":
+		return plan{mode: mode, reps: 3, patience: 10 * time.Minute, small: 1800, tree: full.tree, big: full.big}, nil
+	case "programs-quick":
+		return plan{mode: mode, reps: 1, patience: time.Minute, small: 40, tree: full.tree, big: 8 << 20}, nil
 	case "quick":
 		return plan{mode: mode, reps: 1, patience: 5 * time.Second, big: 8 << 20, small: 60, listed: 200, random: 500, readers: 8,
 			tree: filepath.Join(goroot, "src", "net", "textproto")}, nil
 	}
-	return plan{}, fmt.Errorf("BENCH=%s: want nothing, quick, growth, service, large, large-quick, network or network-quick", mode)
+	return plan{}, fmt.Errorf("BENCH=%s: want nothing, quick, growth, service, large, large-quick, network, network-quick, programs or programs-quick", mode)
 }
 
 func main() {
@@ -116,7 +121,7 @@ func run(mode, out, only string, keep bool, flags func(*plan)) (err error) {
 	if err != nil {
 		return err
 	}
-	if !strings.HasPrefix(mode, "large") && !strings.HasPrefix(mode, "network") { // which measures what a mount takes by default
+	if slices.Contains([]string{"", "quick", "growth", "service"}, mode) { // the others measure what a mount takes by default
 		w.mountFlags = []string{"--cache-size", "2GiB", "--max-file-size", "2GiB"}
 	}
 	interrupted := make(chan os.Signal, 1)
@@ -140,6 +145,8 @@ func run(mode, out, only string, keep bool, flags func(*plan)) (err error) {
 		return w.growth(out)
 	case "service":
 		return w.throughput(out)
+	case "programs", "programs-quick":
+		return w.programs(out)
 	case "large", "large-quick":
 		return w.large(out, mode == "large-quick")
 	case "network", "network-quick":
