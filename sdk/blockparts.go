@@ -346,9 +346,14 @@ func (s *sendingPart) arrived(a *attempt) {
 	s.left = withoutFirst(s.left, a.blocks.Blocks())
 	s.u.mu.Lock()
 	delete(s.u.attempts, a.id)
-	s.u.enter(&sentPart{id: a.id, key: a.key, blocks: a.blocks, root: format.RootOf(a.leaves), leaves: a.leaves,
-		last: a.last, order: s.order})
+	part := &sentPart{id: a.id, key: a.key, blocks: a.blocks, root: format.RootOf(a.leaves), leaves: a.leaves,
+		last: a.last, order: s.order}
+	sent := part.saved()
+	s.u.enter(part)
 	s.u.mu.Unlock()
+	if s.u.options.note != nil {
+		s.u.options.note(sent)
+	}
 	s.u.meter.kept(a.blocks.Blocks())
 	if s.u.changed != nil {
 		s.u.changed()

@@ -31,6 +31,7 @@ type BlockUpload struct {
 	meter      *partsMeter // may be nil
 	sealed     sync.Pool   // *[]byte, each for one sealed block
 	changed    func()      // called when more could be resumed than before; may be nil
+	options    options     // of BeginBlocks
 
 	mu       sync.Mutex
 	parts    []*sentPart
@@ -53,12 +54,54 @@ const ownersTogether = 256
 // BeginBlocks begins an upload of format version 2. base, if it is not nil, is an open earlier
 // version of the name; [BlockUpload.TakesOver] then tells whether blocks that are not sent are
 // taken over from it. base must stay open until the upload ended. blockBytes is the plaintext of a
-// block; 0 = that of base, or [format.BlockBytes]. The caller must call [BlockUpload.Abandon] at the
+// block; 0 = that of base, or [format.BlockBytes]. BeginBlocks takes the options [Base], [ForSave] and [SentParts]. The caller must call [BlockUpload.Abandon] at the
 // end, also when the upload is recorded. Free; needs the API key and membership. Errors: those of [Group.Put];
 // [ErrUnsupported] where the service or the group has no format version 2.
-func (g Group) BeginBlocks(ctx context.Context, base *Blocks, blockBytes int64) (*BlockUpload, error) {
-	u, err := g.beginBlocks(call.Bridging(ctx), base, blockBytes, "")
+func (g Group) BeginBlocks(ctx context.Context, base *Blocks, blockBytes int64, opts ...Option) (*BlockUpload, error) {
+	o, err := resolve(opts, "Base", "ForSave", "SentParts")
+	var u *BlockUpload
+	if err == nil && o.save != nil {
+		o.id, err = o.uploadID(time.Time{})
+	}
+	if err == nil {
+		u, err = g.beginBlocks(call.Bridging(ctx), base, blockBytes, o.id)
+	}
+	if err == nil {
+		err = u.use(call.Bridging(ctx), o)
+	}
 	return u, g.wrap("begin upload", err)
+}
+
+// SentParts makes [Group.BeginBlocks] go on with parts that an earlier upload with the same [ForSave] sent, as far as the
+// service has them. note, if it is not nil, is called with each part that arrives from then on, from several goroutines.
+func SentParts(parts []SentPart, note func(SentPart)) Option {
+	return Option{"SentParts", func(o *options) { o.sent, o.note = parts, note }}
+}
+
+// use takes the options of BeginBlocks. On error the upload has ended.
+func (u *BlockUpload) use(ctx context.Context, o options) (err error) {
+	defer func() {
+		if err != nil {
+			u.Abandon()
+		}
+	}()
+	if u.options = o; o.save == nil {
+		return nil
+	}
+	key, err := o.save.fileKey()
+	if err != nil {
+		return err
+	}
+	u.key.Wipe()
+	u.key, u.after = key, o.after(u.after)
+	if len(o.sent) == 0 {
+		return nil
+	}
+	list, err := u.listParts(ctx, call.Free, "")
+	if err != nil {
+		return err
+	}
+	return u.adopt(list, o.sent)
 }
 
 // beginBlocks begins an upload under an id, "" = a new one.
@@ -152,7 +195,9 @@ func (f *finish) is(name string, size int64, hash Digest) bool {
 // taken over any more: begin again without a base; code [wire.CodeMissing] if blocks must be sent,
 // see [BlockUpload.Missing].
 func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash Digest, a Attributes) (Receipt, error) {
-	r, err := u.finish(call.Bridging(ctx), name, size, hash, options{attrs: a})
+	o := u.options
+	o.attrs = a
+	r, err := u.finish(call.Bridging(ctx), name, size, hash, o)
 	return r, u.c.wrap("upload "+quote(name), u.group, "", err)
 }
 

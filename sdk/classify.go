@@ -70,7 +70,8 @@ func kindByCode(code string) (Kind, bool) {
 		return ErrDeleted, true
 	case wire.CodeInsufficient:
 		return ErrInsufficient, true
-	case wire.CodeGroupExists, wire.CodeNotOffered, wire.CodeConflict, wire.CodeBase, wire.CodeMissing, wire.CodePartExists, wire.CodeEpoch, wire.CodeHead, wire.CodeSpent:
+	case wire.CodeGroupExists, wire.CodeNotOffered, wire.CodeConflict, wire.CodeBase, wire.CodeMissing, wire.CodePartExists, wire.CodeEpoch, wire.CodeHead, wire.CodeSpent,
+		wire.CodeJournalEnded:
 		return ErrConflict, true
 	case wire.CodeTooLarge:
 		return ErrTooLarge, true

@@ -27,6 +27,9 @@ type options struct {
 	base     string // of [Base]; "" = none
 	from     string // see [wire.SealedHead].From
 	id       string // of an upload in blocks; "" = a new one
+	save     *SaveID
+	sent     []SentPart     // see [SentParts]
+	note     func(SentPart) // see [SentParts]; may be nil
 	start    bool
 	more     int64 // with start: bytes behind the first block
 }

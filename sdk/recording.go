@@ -170,6 +170,18 @@ func commitment(salt [chain.SaltBytes]byte, sent Entry) Digest {
 	return d
 }
 
+// repeatedContent is the content tag of the record of an earlier upload of the same save, whose parts had other keys.
+func repeatedContent(sent Entry, row *wire.TransactionRow) Digest {
+	if sent.Content == (Digest{}) || row.Content == nil {
+		return sent.Content
+	}
+	content, err := parseDigest(*row.Content)
+	if err != nil {
+		return sent.Content // does not fit
+	}
+	return content
+}
+
 // salt is what a finalize sends to a service of ours.
 func (u *recording) salt() string {
 	if !u.isOurs {
@@ -197,7 +209,10 @@ func (c *Client) receipt(ctx context.Context, sent Entry, after int64, proves bo
 		if a.Record == nil || a.Record.Timestamp == nil || a.Seq != a.Record.Seq || !parseTime(*a.Record.Timestamp).Equal(r.Time) || r.Tx != a.Record.TransID {
 			return Receipt{}, call.Malformed(errors.New("its receipt is for another record"))
 		}
-		sent.Ref = r.Ref
+		if sent.Ref = r.Ref; a.Repeated {
+			sent.Content = repeatedContent(sent, a.Record)
+			r.Content = sent.Content
+		}
 		if err := c.checkReceipt(ctx, sent, after, a); err != nil {
 			return Receipt{}, err
 		}

@@ -137,11 +137,11 @@ func (s *blockSource) block(blockBytes int64) func(int64) ([]byte, error) {
 
 // savedParts is the content of a state file.
 type savedParts struct {
-	Version   int         `json:"version"`
-	Upload    string      `json:"upload_id"`
-	BlockSize int64       `json:"block_size"`
-	Source    fileStamp   `json:"source"`
-	Parts     []savedPart `json:"parts"`
+	Version   int        `json:"version"`
+	Upload    string     `json:"upload_id"`
+	BlockSize int64      `json:"block_size"`
+	Source    fileStamp  `json:"source"`
+	Parts     []SentPart `json:"parts"`
 	// SealedKey is the key of the file, sealed to the vault with Bound, random bytes in hex, in the place of the sum
 	// of a head.
 	Epoch     int64  `json:"epoch"`
@@ -151,8 +151,9 @@ type savedParts struct {
 	Content string `json:"content,omitempty"`
 }
 
-// savedPart is a part that this account sent, or was sending.
-type savedPart struct {
+// SentPart is a part of an upload that this account sent, or was sending. Who has it cannot read it without the key of
+// the file.
+type SentPart struct {
 	ID     string `json:"id"`
 	Key    []byte `json:"key"` // under the key of the file
 	Blocks string `json:"blocks"`
@@ -417,10 +418,10 @@ func (g Group) findOwn(ctx context.Context, is func(*Entry) bool) (*Receipt, err
 
 // adopt notes the parts that an earlier process sent, as far as the service has just those. It is an
 // error if the file key is not the one that wraps their keys: nobody could open the file.
-func (u *BlockUpload) adopt(list []wire.Part, saved []savedPart) error {
+func (u *BlockUpload) adopt(list []wire.Part, saved []SentPart) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	known := make(map[string]savedPart, len(saved))
+	known := make(map[string]SentPart, len(saved))
 	for _, p := range saved {
 		known[p.ID] = p
 	}
@@ -471,7 +472,7 @@ func (u *BlockUpload) state(key savedParts, source fileStamp) []byte {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := key
-	now.Version, now.Upload, now.BlockSize, now.Source, now.Parts = resumeVersion, u.id, u.blockBytes, source, []savedPart{}
+	now.Version, now.Upload, now.BlockSize, now.Source, now.Parts = resumeVersion, u.id, u.blockBytes, source, []SentPart{}
 	if u.content != (Digest{}) {
 		now.Content = u.content.String()
 	}
@@ -493,8 +494,8 @@ func (u *BlockUpload) state(key savedParts, source fileStamp) []byte {
 	return raw
 }
 
-func (p *sentPart) saved() savedPart {
-	s := savedPart{ID: p.id.String(), Key: p.key[:], Blocks: p.blocks.String(), Root: p.etag()}
+func (p *sentPart) saved() SentPart {
+	s := SentPart{ID: p.id.String(), Key: p.key[:], Blocks: p.blocks.String(), Root: p.etag()}
 	if !p.isSubtree() {
 		for _, leaf := range p.leaves {
 			s.Leaves = append(s.Leaves, leaf[:]...)

@@ -65,7 +65,7 @@ func Base(ref Ref) Option {
 // Seal encrypts content under a new key, seals that key to the vault of the service, and
 // returns the upload, which is not sent. content stays the caller's, and may have at most
 // [wire.WholeFileBytes]; the result holds a ciphertext of its own. Seal takes the options
-// [Base], [Compress] and [WithAttributes].
+// [Base], [Compress], [ForSave] and [WithAttributes].
 //
 // Seal is free and needs no authentication. It is local once the client knows the service's
 // capabilities and, verified, the key of its vault; else it asks for both. Errors:
@@ -73,7 +73,7 @@ func Base(ref Ref) Option {
 // attributes that cannot be recorded; [ErrCorrupt] with [wire.CodeVaultKey] if the key of
 // the vault must not be used; [ErrUnavailable], [ErrTimeout]. Only svcd has it.
 func (g Group) Seal(ctx context.Context, name string, content []byte, opts ...Option) (*Sealed, error) {
-	o, err := resolve(opts, "Base", "Compress", "WithAttributes")
+	o, err := resolve(opts, "Base", "Compress", "ForSave", "WithAttributes")
 	var s *Sealed
 	if err == nil {
 		s, err = g.c.seal(ctx, uploadKey{group: g.ID, name: name, digest: ComputeHash(content)}, content, o)
@@ -94,11 +94,11 @@ func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o option
 	if _, err := c.vault(ctx); err != nil { // before anything is encrypted
 		return nil, err
 	}
-	s := &Sealed{account: c.account, time: time.Now(), size: size, after: c.memory.Group(string(k.group)).Number}
+	s := &Sealed{account: c.account, time: time.Now(), size: size, after: o.after(c.memory.Group(string(k.group)).Number)}
 	if s.facts, s.attrs, err = factsOf(k, size, o.attrs); err != nil {
 		return nil, err
 	}
-	id, err := newUploadID(s.time)
+	id, err := o.uploadID(s.time)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +115,22 @@ func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o option
 	return s, c.sealHead(ctx, s, k, id, sha256.Sum256(blob), int64(len(blob)), o)
 }
 
+// uploadID is the id of the save, else a new one.
+func (o *options) uploadID(at time.Time) (string, error) {
+	if o.save == nil {
+		return newUploadID(at)
+	}
+	return o.save.ID, o.save.check()
+}
+
+// after is how many records of its group the record of the upload follows at least; known are those that are known now.
+func (o *options) after(known int64) int64 {
+	if o.save == nil {
+		return known
+	}
+	return min(o.save.After, known)
+}
+
 // sealHead makes the head of an upload whose ciphertext, or whose manifest, has a hash and a size, and seals the key of
 // the file with it.
 func (c *Client) sealHead(ctx context.Context, s *Sealed, k uploadKey, id string, sum Digest, size int64, o options) error {
@@ -126,9 +142,12 @@ func (c *Client) sealHead(ctx context.Context, s *Sealed, k uploadKey, id string
 	if err != nil {
 		return err
 	}
-	salt := saltOf(s.key)
+	salt, tag := saltOf(s.key), ""
+	if o.save != nil {
+		salt, tag = saltOf(o.save.Key), o.save.tag(k.group, k.name, o.base)
+	}
 	s.head = wire.SealedHead{ID: id, GroupID: string(k.group), FileHash: hashText(k.digest), Salt: hex.EncodeToString(salt[:]), Format: meta,
-		BlobSize: size, BlobHash: sum.String(), Versioned: true, Base: o.base, From: o.from}
+		BlobSize: size, BlobHash: sum.String(), Versioned: true, Base: o.base, From: o.from, Tag: tag}
 	return s.sealKey(vault)
 }
 

@@ -139,8 +139,10 @@ func newRotateUploadKey(s *settings) *cobra.Command {
 		Use: "rotate-upload-key", Short: "Replace the key that clients seal file keys to", Args: noArgs,
 		Long: `Replace the key to which clients seal the key of each file that they upload in one
 request. The service may run meanwhile: every process publishes the new key from then on.
-What was sealed to the key before is taken for 90 days more, because a mount without a
-connection may keep uploads for that long. Then the key before is destroyed.
+What was sealed to the key before is taken for 90 days more, because a machine without a
+connection may keep saves for that long; one that connects seals what waits to the new
+key. Then the key before is destroyed: what a machine kept that was away for all of the
+90 days can be read by nobody any more, and is not recorded.
 
 Run this command once a year, and after a theft of the master key, beside svcd
 rotate-master-key: with the master key and a copy of the database a thief could open the

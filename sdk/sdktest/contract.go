@@ -46,6 +46,7 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 		{"Files", files}, {"Versions", versions}, {"Listing", listing}, {"Outsiders", outsiders}, {"Revoked", revoked},
 		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Folders", folders}, {"RecordedFolders", recordedFolders}, {"Trash", trash}, {"TrashNames", trashNames}, {"Watch", watch}, {"Attributes", attributes}, {"KeptVersions", keptVersions},
 		{"GroupFormat", groupFormat}, {"Blocks", blocks}, {"SealedUploads", sealedUploads},
+		{"JournalKeys", journalKeys}, {"Saves", saves}, {"SavesInBlocks", savesInBlocks},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := factory(t)

@@ -104,6 +104,8 @@ func (h *SealedHead) Check(most int64) error {
 		wrong = "format: want an object"
 	case !isHex(h.BlobHash, 32):
 		wrong = "blob_hash: want 64 hex digits"
+	case h.Tag != "" && !isHex(h.Tag, 32):
+		wrong = "tag: want 64 hex digits"
 	case h.BlobSize < format.Overhead || h.BlobSize > most:
 		wrong = fmt.Sprintf("blob_size %d: want %d to %d bytes", h.BlobSize, format.Overhead, most)
 	default:
@@ -122,13 +124,14 @@ func (h *SealedHead) Key() []byte {
 }
 
 // headDomain begins what a sealed key is bound to.
-const headDomain = "svc-head-1"
+const headDomain = "svc-upload-head-1"
 
 // Sum returns what the sealed key of the upload is bound to: SHA-256 over all that the head says, but for
 // the id, the epoch and the sealed key itself. format/SPEC.md lays it out.
 func (h *SealedHead) Sum() [sha256.Size]byte {
 	b := []byte(headDomain)
-	for _, text := range [...]string{h.GroupID, h.FileHash, h.Salt, string(h.Format), strconv.FormatInt(h.BlobSize, 10), h.BlobHash, strconv.FormatBool(h.Versioned), h.Base, h.From} {
+	for _, text := range [...]string{h.GroupID, h.FileHash, h.Salt, string(h.Format), strconv.FormatInt(h.BlobSize, 10),
+		h.BlobHash, strconv.FormatBool(h.Versioned), h.Base, h.From, h.Tag} {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(text)))
 		b = append(b, text...)
 	}

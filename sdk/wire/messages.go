@@ -137,6 +137,9 @@ type FinalizeUploadResult struct {
 	// within chain.MaxMergeDelaySeconds, in the log.
 	Record  *TransactionRow `json:"record,omitempty"`
 	Receipt *ChainHead      `json:"receipt,omitempty"`
+	// Ours. Repeated: the record is that of an earlier upload with the same id and [SealedHead].Tag, which may have
+	// another key, so that the tag of its content may be another.
+	Repeated bool `json:"repeated,omitempty"`
 	// Ours, for a file of format version 2: as in [PrepareRetrieveResult]. Whoever
 	// made the content goes on reading it without a claim.
 	DataURL  string `json:"data_url,omitempty"`

@@ -28,6 +28,9 @@ const (
 	// order, in one commit, each with its own answer.
 	OpFinalizeUploads = "finalize_uploads"
 	OpOpenSealedKey   = "open_sealed_key"
+	// OpOpenJournalKey opens the key of a journal for the account that sealed it, and OpEndJournal ends a journal.
+	OpOpenJournalKey = "open_journal_key"
+	OpEndJournal     = "end_journal"
 )
 
 // Limits of sealed uploads.
@@ -36,6 +39,8 @@ const (
 	// begin it with 6 bytes of the time (ms since the epoch of Unix, big-endian), so that a service
 	// has ids that come together in one place; the rest is random.
 	UploadIDBytes = 16
+	// JournalIDBytes is the length of the id of a journal, in bytes, written in hex. It begins as an upload's.
+	JournalIDBytes = 16
 	// MaxSealedHead is the longest head of a frame, in bytes.
 	MaxSealedHead = 64 << 10
 	// MaxSealedBatch is how many frames one finalize_uploads has, at most, and
@@ -54,6 +59,9 @@ const (
 	CodeEpoch = "EPOCH_ENDED"  // 409 the key was sealed for an epoch that ended: seal it again
 	CodeHead  = "HEAD_CHANGED" // 409 the newest version of the name is another than the one that SealedHead.Base names
 	CodeSpent = "ID_SPENT"     // 409 the id was used for another upload
+
+	// CodeJournalEnded is 409: the journal has ended, and its key opens no more.
+	CodeJournalEnded = "JOURNAL_ENDED"
 )
 
 // VaultKey is the public key of the vault, in [Capabilities]. Signature is Ed25519 by the key of
@@ -82,6 +90,10 @@ type SealedHead struct {
 	// Base, if set, is the reference of the newest version of the name that the client knows,
 	// or [NoBase]. With another one the upload is CodeHead, and is not recorded.
 	Base string `json:"base,omitempty"`
+	// Tag, if set, is of the save that the upload is: 64 hex digits that only its client can make. Another upload with
+	// the id and the tag of one that is recorded is that one again, whatever its key and its bytes are: it gets the
+	// first answer, Repeated.
+	Tag string `json:"tag,omitempty"`
 	// From, if set, is the reference of a version of the name by the same account, in blocks of the same size: of
 	// those blocks the upload takes over the ones that its manifest names, each at its place.
 	From string `json:"from,omitempty"`
@@ -114,7 +126,22 @@ type OpenSealedKeyRequest struct {
 	HeadHash  string `json:"head_hash"` // hex of [SealedHead.Sum] of the head that the key was sealed with
 }
 
-// OpenSealedKeyResult answers an [OpenSealedKeyRequest].
+// OpenJournalKeyRequest asks for the key of a journal of one's own, for example after a restart. A journal is what waits on
+// a client's disk to be saved into one group, see format.JournalFor. Members of the group only; free.
+type OpenJournalKeyRequest struct {
+	Journal   string `json:"journal"` // hex of [JournalIDBytes]
+	GroupID   string `json:"group_id"`
+	Epoch     int64  `json:"epoch"`
+	SealedKey string `json:"sealed_key"` // standard base64
+}
+
+// EndJournalRequest ends a journal: its key opens no more. Who ends it again changes nothing. Free.
+type EndJournalRequest struct {
+	Journal string `json:"journal"`
+	Epoch   int64  `json:"epoch"` // to which the key is sealed
+}
+
+// OpenSealedKeyResult answers an [OpenSealedKeyRequest] and an [OpenJournalKeyRequest].
 type OpenSealedKeyResult struct {
 	Key string `json:"key"` // standard base64
 }

@@ -49,6 +49,8 @@ func (s *server) operations() map[string]web.Operation {
 			return s.Groups.Register(ctx, account, req.GroupID, false)
 		}),
 		wire.OpOpenSealedKey:        typed(s.Files.OpenSealedKey),
+		wire.OpOpenJournalKey:       typed(s.Files.OpenJournalKey),
+		wire.OpEndJournal:           typed(s.Files.EndJournal),
 		wire.OpAddGroupMember:       typed(s.Groups.Add),
 		wire.OpRevokeGroupMember:    typed(s.Groups.Revoke),
 		wire.OpJoinGroup:            typed(s.Groups.Join),

@@ -31,7 +31,10 @@ func (f *Files) Sweep(ctx context.Context) error {
 		if err := f.ledger.ForgetCounts(ctx, tx); err != nil {
 			return err
 		}
-		return f.vault.EndEpochs(ctx, tx, now)
+		if err := f.vault.EndEpochs(ctx, tx, now); err != nil {
+			return err
+		}
+		return f.forgetJournals(ctx, tx)
 	})
 	if err != nil {
 		return err

@@ -141,7 +141,7 @@ func (f *Files) mayPut(ctx context.Context, tx *store.Tx, c *comingPart) (u part
 	if g.Format < format.VersionBlocks {
 		return u, 0, onlyWhole(g.ID)
 	}
-	seq, err := spentBy(ctx, tx, c.account, c.id)
+	seq, _, err := spentBy(ctx, tx, c.account, c.id)
 	if err == nil && seq > 0 {
 		err = fault.New(wire.CodeSpent, "the upload is recorded: it takes no more parts")
 	}

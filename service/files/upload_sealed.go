@@ -69,6 +69,7 @@ type sealed struct {
 	upload
 	id    [wire.UploadIDBytes]byte
 	sum   [sha256.Size]byte // that the ciphertext or the manifest must have
+	tag   []byte            // of the save; nil = none was said
 	bound [sha256.Size]byte // what the key is sealed with, see [wire.SealedHead.Sum]
 	box   []byte            // the sealed key; nil = the key came with the upload
 
@@ -87,6 +88,13 @@ func (f *Files) parseSealed(account string, head wire.SealedHead, key *format.Ke
 	}
 	if s.sum, err = hashOf("blob_hash", head.BlobHash); err != nil {
 		return s, err
+	}
+	if head.Tag != "" {
+		tag, err := hashOf("tag", head.Tag)
+		if err != nil {
+			return s, err
+		}
+		s.tag = tag[:]
 	}
 	if key == nil {
 		if s.box, err = sealedKey(head.SealedKey); err != nil {
@@ -412,8 +420,8 @@ func (f *Files) spend(ctx context.Context, tx *store.Tx, s *sealed, g groups.Gro
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO spent_uploads (id, seq) VALUES (?, ?)", spentID(s.account, s.id),
-		r.Seq); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO spent_uploads (id, seq, tag) VALUES (?, ?, ?)",
+		spentID(s.account, s.id), r.Seq, s.tag); err != nil {
 		return fmt.Errorf("note the id of the upload: %w", err)
 	}
 	receipt, err := f.log.Receipt(ctx, tx, r)
@@ -436,18 +444,23 @@ func (f *Files) openSealed(ctx context.Context, account, id string, epoch int64,
 		format.SealedFor{Service: f.config.ContractID, Account: account, Upload: id, Epoch: epoch}, head, key)
 	switch {
 	case errors.Is(err, vault.ErrEpoch):
-		return nil, fault.New(wire.CodeEpoch, "the key was sealed for epoch %d, which the service does not open: seal it again for the key that %s shows", epoch, wire.PathCapabilities)
+		return nil, endedEpoch(epoch)
 	case errors.Is(err, format.ErrAuthentication), errors.Is(err, format.ErrCorrupt):
 		return nil, fault.New(wire.CodeValidation, "sealed_key does not open: it was sealed for another account, id, epoch, head or ciphertext, or for another service")
 	}
 	return opened, err
 }
 
+func endedEpoch(epoch int64) error {
+	return fault.New(wire.CodeEpoch, "the key was sealed for epoch %d, which the service does not open: "+
+		"seal it again for the key that %s shows", epoch, wire.PathCapabilities)
+}
+
 // spent returns the answer to an upload that is recorded already; known is false when its
 // id is not spent.
 func (f *Files) spent(ctx context.Context, tx *store.Tx, s *sealed) (out wire.FinalizeUploadResult, known bool,
 	err error) {
-	seq, err := spentBy(ctx, tx, s.account, s.id)
+	seq, tag, err := spentBy(ctx, tx, s.account, s.id)
 	if err != nil || seq == 0 {
 		return out, false, err
 	}
@@ -455,29 +468,47 @@ func (f *Files) spent(ctx context.Context, tx *store.Tx, s *sealed) (out wire.Fi
 	if err != nil {
 		return out, false, err
 	}
-	var sum []byte
-	if err := tx.QueryRowContext(ctx, "SELECT blob_sum FROM files WHERE ref = ?", r.Ref).Scan(&sum); err != nil {
-		return out, false, fmt.Errorf("read file: %w", err)
-	}
-	if r.Group != s.GroupID || r.Detail != s.name || [sha256.Size]byte(sum) != s.sum {
+	if r.Group != s.GroupID || r.Detail != s.name || !bytes.Equal(tag, s.tag) {
 		return out, false, isSpent()
 	}
-	if o, lives, err := f.opened(ctx, tx, r.Group, seq); err != nil || lives && hashText(o.Hash) != s.FileHash {
-		return out, false, cmp.Or(err, isSpent())
+	if tag == nil {
+		if err := f.isSameContent(ctx, tx, r, s); err != nil {
+			return out, false, err
+		}
 	}
 	receipt, err := f.log.Receipt(ctx, tx, r)
-	return answerOf(&r.Record, s.FileHash, receipt), true, err
+	out = answerOf(&r.Record, s.FileHash, receipt)
+	out.Repeated = true
+	return out, true, err
 }
 
-// spentBy returns the sequence of the record that an upload of an account made, 0 when the account
+// isSameContent refuses an upload without a tag that has other bytes than the one that was recorded under its id.
+func (f *Files) isSameContent(ctx context.Context, tx *store.Tx, r chain.Row, s *sealed) error {
+	var sum []byte
+	if err := tx.QueryRowContext(ctx, "SELECT blob_sum FROM files WHERE ref = ?", r.Ref).Scan(&sum); err != nil {
+		return fmt.Errorf("read file: %w", err)
+	}
+	if [sha256.Size]byte(sum) != s.sum {
+		return isSpent()
+	}
+	o, lives, err := f.opened(ctx, tx, r.Group, r.Seq)
+	if err == nil && lives && hashText(o.Hash) != s.FileHash {
+		err = isSpent()
+	}
+	return err
+}
+
+// spentBy returns the sequence of the record that an upload of an account made, and its tag; 0 when the account
 // has not spent the id. An id is an account's own: who learns that of another's upload, such as from
 // a stolen disk, cannot spend it before its owner does.
-func spentBy(ctx context.Context, tx *store.Tx, account string, id [wire.UploadIDBytes]byte) (seq int64, err error) {
-	err = tx.QueryRowContext(ctx, "SELECT seq FROM spent_uploads WHERE id = ?", spentID(account, id)).Scan(&seq)
+func spentBy(ctx context.Context, tx *store.Tx, account string, id [wire.UploadIDBytes]byte) (seq int64, tag []byte,
+	err error) {
+	err = tx.QueryRowContext(ctx, "SELECT seq, tag FROM spent_uploads WHERE id = ?", spentID(account, id)).
+		Scan(&seq, &tag)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return 0, fmt.Errorf("look for the id of the upload: %w", err)
+		return 0, nil, fmt.Errorf("look for the id of the upload: %w", err)
 	}
-	return seq, nil
+	return seq, tag, nil
 }
 
 // idTime is how many bytes of an id are its time, see [wire.UploadIDBytes].
@@ -513,7 +544,7 @@ func (f *Files) OpenSealedKey(ctx context.Context, account string,
 			return err
 		}
 		// A file that is recorded may have been deleted since then: its key is not given back.
-		if seq, err := spentBy(ctx, tx, account, id); err != nil || seq > 0 {
+		if seq, _, err := spentBy(ctx, tx, account, id); err != nil || seq > 0 {
 			return errors.Join(err, fault.New(wire.CodeSpent, "the upload is recorded: read it as any file"))
 		}
 		return nil

@@ -66,22 +66,39 @@ func (v *Vault) secret(k serviceKey) (*format.VaultSecret, error) {
 
 // OpenSealedKey opens a sealed key for exactly this binding. An epoch that ended, and one
 // that never was, is [ErrEpoch]. Another binding is [format.ErrAuthentication].
-func (v *Vault) OpenSealedKey(ctx context.Context, s *store.Store, now time.Time, from format.SealedFor, head [sha256.Size]byte, sealed []byte) (*format.Key, error) {
-	k, ok := v.epoch(from.Epoch, now)
-	if newest := v.versions(PurposeUploads); !ok && from.Epoch > 0 && (len(newest) == 0 || from.Epoch == newest[0].version+1) { // another process may have made it
-		if err := s.Read(ctx, func(tx *store.Tx) error { return v.Current(ctx, tx, PurposeUploads) }); err != nil {
-			return nil, err
-		}
-		k, ok = v.epoch(from.Epoch, now)
-	}
-	if !ok {
-		return nil, ErrEpoch
-	}
-	secret, err := v.secret(k)
+func (v *Vault) OpenSealedKey(ctx context.Context, s *store.Store, now time.Time, from format.SealedFor,
+	head [sha256.Size]byte, sealed []byte) (*format.Key, error) {
+	secret, err := v.secretOf(ctx, s, now, from.Epoch)
 	if err != nil {
 		return nil, err
 	}
 	return secret.OpenKey(from, head, sealed)
+}
+
+// OpenJournalKey is [Vault.OpenSealedKey] for the key of a journal.
+func (v *Vault) OpenJournalKey(ctx context.Context, s *store.Store, now time.Time, from format.JournalFor,
+	sealed []byte) (*format.Key, error) {
+	secret, err := v.secretOf(ctx, s, now, from.Epoch)
+	if err != nil {
+		return nil, err
+	}
+	return secret.OpenJournalKey(from, sealed)
+}
+
+// secretOf returns the secret half of the key of an epoch that is opened now, else [ErrEpoch].
+func (v *Vault) secretOf(ctx context.Context, s *store.Store, now time.Time, epoch int64) (*format.VaultSecret, error) {
+	k, ok := v.epoch(epoch, now)
+	newest := v.versions(PurposeUploads)
+	if !ok && epoch > 0 && (len(newest) == 0 || epoch == newest[0].version+1) { // another process may have made it
+		if err := s.Read(ctx, func(tx *store.Tx) error { return v.Current(ctx, tx, PurposeUploads) }); err != nil {
+			return nil, err
+		}
+		k, ok = v.epoch(epoch, now)
+	}
+	if !ok {
+		return nil, ErrEpoch
+	}
+	return v.secret(k)
 }
 
 // epoch returns the key of an epoch, unless it ended too long ago.
@@ -96,6 +113,9 @@ func (v *Vault) epoch(number int64, now time.Time) (k serviceKey, ok bool) {
 
 // EndEpochs destroys the keys of epochs that are not opened any more.
 func (v *Vault) EndEpochs(ctx context.Context, tx *store.Tx, now time.Time) error {
+	if err := v.Current(ctx, tx, PurposeUploads); err != nil { // another process may have begun one
+		return err
+	}
 	_, err := tx.ExecContext(ctx, `DELETE FROM service_keys WHERE purpose = ? AND EXISTS (SELECT 1 FROM service_keys AS next
 		WHERE next.purpose = service_keys.purpose AND next.version > service_keys.version AND next.made_ns < ?)`, PurposeUploads, now.Add(-EpochLife).UnixNano())
 	if err != nil {

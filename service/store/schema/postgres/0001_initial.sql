@@ -244,8 +244,15 @@ CREATE INDEX uploads_open ON uploads (account) WHERE result IS NULL;
 
 CREATE TABLE spent_uploads (
 	id  BYTEA PRIMARY KEY,
-	seq BIGINT NOT NULL
+	seq BIGINT NOT NULL,
+	tag BYTEA
 );
+
+CREATE TABLE ended_journals (
+	id    BYTEA PRIMARY KEY,
+	epoch BIGINT NOT NULL
+);
+CREATE INDEX ended_journals_by_epoch ON ended_journals (epoch);
 
 CREATE TABLE claims (
 	account  TEXT COLLATE "C" NOT NULL,

@@ -269,8 +269,16 @@ CREATE INDEX uploads_open ON uploads (account) WHERE result IS NULL;
 -- back. The record has account, group and reference.
 CREATE TABLE spent_uploads (
 	id  BLOB PRIMARY KEY, -- 16 bytes: the time in the id that the client chose, then a hash of account and id
-	seq INTEGER NOT NULL
+	seq INTEGER NOT NULL,
+	tag BLOB              -- 32 bytes of the save, where the client said them
 ) STRICT, WITHOUT ROWID;
+
+-- Journals that ended, as long as the vault has the epoch that their keys are sealed to.
+CREATE TABLE ended_journals (
+	id    BLOB PRIMARY KEY, -- as in spent_uploads
+	epoch INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX ended_journals_by_epoch ON ended_journals (epoch);
 
 -- Retrievals that were paid for.
 CREATE TABLE claims (

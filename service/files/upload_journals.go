@@ -1,0 +1,107 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+// A journal is what waits on a client's disk to be saved into one group. Its key is sealed to the vault; the service
+// keeps nothing of it but the id of one that ended.
+
+// OpenJournalKey returns the key of a journal that the account sealed for a group, of which it is a member now.
+func (f *Files) OpenJournalKey(ctx context.Context, account string,
+	req wire.OpenJournalKeyRequest) (out wire.OpenSealedKeyResult, err error) {
+	id, err := journalID(req.Journal)
+	if err != nil {
+		return out, err
+	}
+	sealed, err := sealedKey(req.SealedKey)
+	if err != nil {
+		return out, err
+	}
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		if _, err := groups.RequireMember(ctx, tx, req.GroupID, account); err != nil {
+			return err
+		}
+		var ended bool
+		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM ended_journals WHERE id = ?)",
+			spentID(account, id)).Scan(&ended); err != nil {
+			return fmt.Errorf("look for the end of a journal: %w", err)
+		}
+		if ended {
+			return fault.New(wire.CodeJournalEnded, "the journal has ended: all that waited in it was recorded or dropped")
+		}
+		return nil
+	})
+	if err != nil {
+		return out, err
+	}
+	key, err := f.vault.OpenJournalKey(ctx, f.store, f.ledger.Now(), format.JournalFor{Service: f.config.ContractID,
+		Account: account, Group: req.GroupID, Journal: req.Journal, Epoch: req.Epoch}, sealed)
+	switch {
+	case errors.Is(err, vault.ErrEpoch):
+		return out, endedEpoch(req.Epoch)
+	case errors.Is(err, format.ErrAuthentication), errors.Is(err, format.ErrCorrupt):
+		return out, fault.New(wire.CodeValidation,
+			"sealed_key does not open: it was sealed for another account, group, journal or epoch, or for another service")
+	case err != nil:
+		return out, err
+	}
+	defer key.Wipe()
+	out.Key = key.Base64()
+	return out, nil
+}
+
+// EndJournal notes that a journal of the account has ended. It counts as a free change, once for each journal.
+func (f *Files) EndJournal(ctx context.Context, account string, req wire.EndJournalRequest) (text string, err error) {
+	id, err := journalID(req.Journal)
+	if err != nil {
+		return "", err
+	}
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		newest, err := f.vault.Epoch(ctx, tx, f.ledger.Now())
+		if err != nil {
+			return err
+		}
+		if req.Epoch < 1 || req.Epoch > newest.Number {
+			return endedEpoch(req.Epoch)
+		}
+		added, err := tx.ExecContext(ctx, "INSERT INTO ended_journals (id, epoch) VALUES (?, ?) ON CONFLICT (id) DO NOTHING",
+			spentID(account, id), req.Epoch)
+		if err != nil {
+			return fmt.Errorf("note the end of a journal: %w", err)
+		}
+		if n, err := added.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+		return f.ledger.CountFree(ctx, tx, account)
+	})
+	if err != nil {
+		return "", err
+	}
+	return "The journal has ended", nil
+}
+
+// forgetJournals removes the ends of journals whose keys no epoch opens any more.
+func (f *Files) forgetJournals(ctx context.Context, tx *store.Tx) error {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM ended_journals WHERE epoch < (SELECT min(version) FROM service_keys
+		WHERE purpose = ?)`, vault.PurposeUploads); err != nil {
+		return fmt.Errorf("forget ended journals: %w", err)
+	}
+	return nil
+}
+
+func journalID(text string) (id [wire.JournalIDBytes]byte, err error) {
+	if id, err = uploadID(text); err != nil {
+		err = fault.New(wire.CodeValidation, "journal: want %d bytes in lower-case hex", len(id))
+	}
+	return id, err
+}
