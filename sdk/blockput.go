@@ -48,18 +48,18 @@ func (g Group) putBlocks(ctx context.Context, name string, r io.Reader, head *me
 		return Receipt{}, err
 	}
 	if earlier != nil { // recorded, and the answer was lost with its process
-		saved.remove()
+		saved.remove(ctx, g.c)
 		g.c.uploads.reported(earlier.Ref)
 		g.c.uploads.forgetSealed(uploadKey{group: g.ID, name: name, digest: earlier.Hash})
 		return *earlier, nil
 	}
 	receipt, err := g.sendBlocks(ctx, u, name, source, size, maxBlocks(caps), o)
 	if err != nil && saved.resumed && source.changed() {
-		saved.remove()
+		saved.remove(ctx, g.c)
 		err = &Error{Op: "check", Kind: ErrConflict, Err: fmt.Errorf("the file changed while it was read, so that what was sent before is of no use: upload it again (%w)", err)}
 	}
 	if err == nil || isUploadGone(err) {
-		saved.remove()
+		saved.remove(ctx, g.c)
 	}
 	return receipt, err
 }

@@ -305,13 +305,17 @@ func TestPutResumesNot(t *testing.T) {
 			})
 		}, sdk.ErrNotFound, "given the upload up"},
 		"another key": {func(w *resumeWorld) {
-			w.s.Disturb(wire.PathTools+wire.OpOpenSealedKey, func(next http.Handler) http.Handler {
+			w.s.Disturb(wire.PathTools+wire.OpOpenJournalKey, func(next http.Handler) http.Handler {
 				return rewritten(next, `"key":"`, `"key":"BBBB`+strings.Repeat("A", 39)+`=","old":"`)
 			})
 		}, sdk.ErrCorrupt, "another key"},
 		"key sealed for an epoch of before": {func(w *resumeWorld) {
-			w.s.Answer(wire.PathTools+wire.OpOpenSealedKey, answer(409, wire.Error{Error: "the key was sealed for epoch 1", Code: wire.CodeEpoch}))
+			w.s.Answer(wire.PathTools+wire.OpOpenJournalKey, answer(409, wire.Error{Error: "the key was sealed for epoch 1", Code: wire.CodeEpoch}))
 		}, sdk.ErrConflict, "epoch"},
+		"journal that ended": {func(w *resumeWorld) {
+			w.s.Answer(wire.PathTools+wire.OpOpenJournalKey, answer(409, wire.Error{Error: "the journal has ended",
+				Code: wire.CodeJournalEnded}))
+		}, sdk.ErrNotFound, "given the upload up"},
 		"damaged": {func(w *resumeWorld) {
 			if err := os.WriteFile(w.files()[0], []byte("{"), 0o600); err != nil {
 				w.Fatal(err)

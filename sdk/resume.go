@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -31,7 +29,7 @@ import (
 )
 
 const (
-	resumeVersion = 2
+	resumeVersion = 3
 	// maxResumeBytes bounds a state file, in bytes: a part takes about 250, and one that is no subtree of the file up
 	// to 1.7 KiB.
 	maxResumeBytes = 64 << 20
@@ -142,11 +140,8 @@ type savedParts struct {
 	BlockSize int64      `json:"block_size"`
 	Source    fileStamp  `json:"source"`
 	Parts     []SentPart `json:"parts"`
-	// SealedKey is the key of the file, sealed to the vault with Bound, random bytes in hex, in the place of the sum
-	// of a head.
-	Epoch     int64  `json:"epoch"`
-	SealedKey []byte `json:"sealed_key"`
-	Bound     string `json:"bound"`
+	// Key is that of the file: the upload is a journal of one save, with the same id.
+	Key SealedJournalKey `json:"key"`
 	// Content is set before the upload is recorded: a record with it is that of this upload.
 	Content string `json:"content,omitempty"`
 }
@@ -171,7 +166,7 @@ type resuming struct {
 	resumed bool
 
 	u     *BlockUpload
-	key   savedParts // the sealed key of u alone
+	key   SealedJournalKey // of u
 	mu    sync.Mutex
 	saved time.Time
 	gone  bool // nothing is saved any more
@@ -293,11 +288,12 @@ func (s *resuming) begin(ctx context.Context, g Group, id string) (u *BlockUploa
 		}
 	}
 	if u == nil {
+		s.key = SealedJournalKey{}
 		if u, err = g.beginBlocks(ctx, nil, 0, id); err != nil {
 			return nil, nil, err
 		}
 		if s.path != "" {
-			if s.key, err = u.sealForDisk(ctx); err != nil {
+			if s.key, err = g.c.sealJournalKey(ctx, g.ID, &JournalKey{u.id, u.key}); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -321,7 +317,7 @@ func (s *resuming) read() (found savedParts, err error) {
 	if err == nil {
 		err = json.Unmarshal(raw, &found)
 	}
-	if err == nil && (found.Version != resumeVersion || found.Upload == "") {
+	if err == nil && (found.Version != resumeVersion || found.Upload == "" || found.Key.Journal != found.Upload) {
 		err = errors.New("svcfs did not write it")
 	}
 	if err != nil {
@@ -335,43 +331,26 @@ func (s *resuming) read() (found savedParts, err error) {
 	return found, nil
 }
 
-// sealForDisk seals the key of the file for a state file.
-func (u *BlockUpload) sealForDisk(ctx context.Context) (k savedParts, err error) {
-	vault, err := u.c.vault(ctx)
-	if err != nil {
-		return k, err
-	}
-	var bound [sha256.Size]byte
-	_, _ = rand.Read(bound[:]) // never fails
-	k.Epoch, k.Bound = vault.stated.Epoch, hex.EncodeToString(bound[:])
-	k.SealedKey, err = vault.public.SealKey(format.SealedFor{Service: vault.service, Account: string(u.c.account),
-		Upload: u.id, Epoch: k.Epoch}, bound, u.key)
-	return k, err
-}
-
 // goOn resumes an upload.
 func (s *resuming) goOn(ctx context.Context, g Group, found savedParts) (*BlockUpload, *Receipt, error) {
-	request := wire.OpenSealedKeyRequest{ID: found.Upload, GroupID: string(g.ID), Epoch: found.Epoch,
-		SealedKey: base64.StdEncoding.EncodeToString(found.SealedKey), HeadHash: found.Bound}
-	var answer wire.OpenSealedKeyResult
-	if err := g.c.read(ctx, wire.OpOpenSealedKey, request, &answer); err != nil {
-		if codeOf(err) == wire.CodeSpent {
-			return s.recorded(ctx, g, found)
-		}
+	s.key = found.Key
+	k, err := g.c.openJournalKey(ctx, g.ID, found.Key)
+	if codeOf(err) == wire.CodeJournalEnded {
+		return s.recorded(ctx, g, found)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
-	key, err := format.ParseKey(answer.Key)
-	if err != nil {
-		return nil, nil, call.Malformed(err)
-	}
+	key := k.key
 	if err := (format.Layout{Size: 1, BlockBytes: found.BlockSize}).Check(); err != nil {
 		key.Wipe()
 		return nil, nil, &Error{Op: "read the state of the upload", Kind: ErrOther, Err: err}
 	}
 	u := g.newBlockUpload(found.Upload, key, found.BlockSize)
 	list, err := u.listParts(ctx, call.Free, "")
-	if err == nil && len(list) == 0 {
-		err = errGivenUp()
+	if err == nil && len(list) == 0 { // it has ended
+		u.Abandon()
+		return s.recorded(ctx, g, found)
 	}
 	if err == nil {
 		err = u.adopt(list, found.Parts)
@@ -380,7 +359,6 @@ func (s *resuming) goOn(ctx context.Context, g Group, found savedParts) (*BlockU
 		u.Abandon()
 		return nil, nil, err
 	}
-	s.key = savedParts{Epoch: found.Epoch, SealedKey: found.SealedKey, Bound: found.Bound}
 	return u, nil, nil
 }
 
@@ -468,11 +446,11 @@ func (s *resuming) save(now bool) {
 }
 
 // state returns the content of the state file. key has the sealed key.
-func (u *BlockUpload) state(key savedParts, source fileStamp) []byte {
+func (u *BlockUpload) state(key SealedJournalKey, source fileStamp) []byte {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	now := key
-	now.Version, now.Upload, now.BlockSize, now.Source, now.Parts = resumeVersion, u.id, u.blockBytes, source, []SentPart{}
+	now := savedParts{Version: resumeVersion, Upload: u.id, BlockSize: u.blockBytes, Source: source, Parts: []SentPart{},
+		Key: key}
 	if u.content != (Digest{}) {
 		now.Content = u.content.String()
 	}
@@ -504,14 +482,18 @@ func (p *sentPart) saved() SentPart {
 	return s
 }
 
-// remove removes the state file: the upload has ended.
-func (s *resuming) remove() {
+// remove ends the journal and removes the state file: the upload has ended.
+func (s *resuming) remove(ctx context.Context, c *Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = true
-	if s.path != "" {
-		_ = os.Remove(s.path)
+	if s.path == "" {
+		return
 	}
+	if s.key.Journal != "" {
+		_ = c.EndJournal(ctx, s.key) // without it, the key opens for who has the account and a copy of the file
+	}
+	_ = os.Remove(s.path)
 }
 
 // close saves what has come since, and gives the lock back.
