@@ -29,7 +29,7 @@ var (
 	_ tree.BlockRemote = (*world)(nil)
 )
 
-func (w *world) OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.Option) (tree.Blocks, error) {
+func (w *world) OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.FromStart) (tree.Blocks, error) {
 	b, err := w.Person.OpenBlocks(ctx, e, opts...)
 	if err != nil {
 		return nil, err

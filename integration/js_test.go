@@ -381,9 +381,9 @@ func (x *exchange) read(with func(*person, string, string, ...string) (json.RawM
 // fromGo uploads with our SDK and reads with both JavaScript clients.
 func (x *exchange) fromGo(name string, content []byte, deflate bool) {
 	x.t.Helper()
-	var opts []sdk.Option
+	var opts []sdk.PutOption
 	if deflate {
-		opts = []sdk.Option{sdk.Compress()}
+		opts = []sdk.PutOption{sdk.Compress()}
 	}
 	r, err := x.c.Group("team").Put(x.t.Context(), name, bytes.NewReader(content), opts...)
 	if err != nil {

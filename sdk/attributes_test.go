@@ -164,12 +164,12 @@ func TestThreat13ReceiptWithOtherAttributes(t *testing.T) {
 	t.Parallel()
 	executable := sdk.WithAttributes(sdk.Attributes{Executable: true})
 	for lie, tc := range map[string]struct {
-		sent []sdk.Option
+		sent []sdk.PutOption
 		lie  any
 	}{
-		"left out": {[]sdk.Option{executable}, nil},
+		"left out": {[]sdk.PutOption{executable}, nil},
 		"added":    {nil, map[string]any{"executable": true}},
-		"changed":  {[]sdk.Option{executable}, map[string]any{"mtime": "1"}},
+		"changed":  {[]sdk.PutOption{executable}, map[string]any{"mtime": "1"}},
 	} {
 		for _, sealed := range []bool{true, false} {
 			s, c := world(t, testkit.Ours)

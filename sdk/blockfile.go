@@ -61,12 +61,12 @@ type blockRequest struct {
 }
 
 // openBlockFile opens a file of format version 2.
-func (g Group) openBlockFile(ctx context.Context, e Entry, o options) (*File, error) {
+func (g Group) openBlockFile(ctx context.Context, e Entry, report Progress) (*File, error) {
 	b, err := g.OpenBlocks(ctx, e, FromStart(g.c.Traffic().Line))
 	if err != nil {
 		return nil, err
 	}
-	b.reportTo(o.progress)
+	b.reportTo(report)
 	f := &blockFile{b: b, held: make(map[int64]*heldBlock), requests: make(map[*blockRequest]bool)}
 	f.ctx, f.stop = context.WithCancel(ctx)
 	return &File{entry: completed(e, b.layout.Size, b.meta), fee: b.fee, blocks: f}, nil

@@ -20,7 +20,7 @@ import (
 	"github.com/svcfs/svcfs/service/testkit"
 )
 
-func (s *shelf) open(t testing.TB, e sdk.Entry, opts ...sdk.Option) *sdk.File {
+func (s *shelf) open(t testing.TB, e sdk.Entry, opts ...sdk.Progress) *sdk.File {
 	t.Helper()
 	f, err := s.g.OpenEntry(t.Context(), e, opts...)
 	if err != nil {

@@ -656,7 +656,7 @@ func (f *flow) wake() {
 // partsMeter counts the bytes of all parts of an upload.
 type partsMeter struct {
 	mu     sync.Mutex
-	report reporter
+	report Progress
 	total  int64 // bytes of sealed blocks, -1 = not known
 	sealed int64 // bytes of a sealed block
 	done   int64 // bytes that arrived
@@ -664,7 +664,7 @@ type partsMeter struct {
 	told   int64
 }
 
-func newPartsMeter(report reporter, total, sealed int64) *partsMeter {
+func newPartsMeter(report Progress, total, sealed int64) *partsMeter {
 	if report == nil {
 		return nil
 	}
@@ -701,7 +701,7 @@ func (m *partsMeter) tell() {
 type bodyMeter struct {
 	m    *partsMeter
 	done int64
-	sent reporter
+	sent Progress
 }
 
 func (m *partsMeter) body() *bodyMeter {

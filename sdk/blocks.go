@@ -48,12 +48,8 @@ var errNoBlocks = &Error{Op: "check format", Kind: ErrUnsupported, Err: errors.N
 // must close the result. It costs one retrieve claim, for all reads until Close; a failed call
 // and the next call for the same file share a claim. It needs the API key and membership.
 // Errors: those of [Group.Open], [ErrInvalid] for a file of another format version.
-func (g Group) OpenBlocks(ctx context.Context, e Entry, opts ...Option) (*Blocks, error) {
-	o, err := resolve(opts, "FromStart")
-	if err != nil {
-		return nil, g.wrap("open", err)
-	}
-	b, err := g.c.openBlocks(ctx, g.ID, e, o)
+func (g Group) OpenBlocks(ctx context.Context, e Entry, opts ...FromStart) (*Blocks, error) {
+	b, err := g.c.openBlocks(ctx, g.ID, e, opts...)
 	if err != nil {
 		return nil, g.c.wrap("open", g.ID, e.Ref, err)
 	}
@@ -138,7 +134,7 @@ func (b *Blocks) partKey(run *format.Run) (*format.Key, error) {
 }
 
 // openBlocks asks for a file of format version 2 and checks the answer.
-func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, o options) (*Blocks, error) {
+func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, opts ...FromStart) (*Blocks, error) {
 	ctx = call.Bridging(ctx)
 	if e.Deleted != nil && !e.Deleted.InTrash { // who may bring it back reads it
 		return nil, deleted()
@@ -151,8 +147,8 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, o options) 
 	}
 	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), Transfer: wire.TransferRaw,
 		ClaimID: c.takeClaim(e.Ref), Formats: []int{format.Version, format.VersionBlocks}}
-	if o.start && c.calls.IsFar() {
-		request.FirstBytes = startBytes(o.more)
+	if len(opts) > 0 && c.calls.IsFar() {
+		request.FirstBytes = startBytes(int64(last(opts)))
 	}
 	var answer wire.PrepareRetrieveResult
 	ask := c.tool(wire.OpPrepareRetrieve, request, &answer)
@@ -194,11 +190,11 @@ func (b *Blocks) startsWith(behind io.ReadCloser, blocks, most int64) error {
 }
 
 // retrieveBlocks retrieves a file of format version 2 into a buffer.
-func (c *Client) retrieveBlocks(ctx context.Context, g GroupID, e Entry, buf *mem.Buffer, report reporter) (retrieved, error) {
+func (c *Client) retrieveBlocks(ctx context.Context, g GroupID, e Entry, buf *mem.Buffer, report Progress) (retrieved, error) {
 	if err := checkSize(e.Size, c.cfg.MaxFileBytes); err != nil { // before it is paid for
 		return retrieved{}, err
 	}
-	b, err := c.openBlocks(ctx, g, e, options{start: true, more: c.Traffic().Line})
+	b, err := c.openBlocks(ctx, g, e, FromStart(c.Traffic().Line))
 	if err != nil {
 		return retrieved{}, err
 	}
@@ -219,7 +215,7 @@ func (c *Client) retrieveBlocks(ctx context.Context, g GroupID, e Entry, buf *me
 }
 
 // reportTo reports the bytes of sealed blocks as they arrive.
-func (b *Blocks) reportTo(report reporter) {
+func (b *Blocks) reportTo(report Progress) {
 	if report == nil {
 		return
 	}

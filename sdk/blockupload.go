@@ -54,15 +54,16 @@ const ownersTogether = 256
 // BeginBlocks begins an upload of format version 2. base, if it is not nil, is an open earlier
 // version of the name; [BlockUpload.TakesOver] then tells whether blocks that are not sent are
 // taken over from it. base must stay open until the upload ended. blockBytes is the plaintext of a
-// block; 0 = that of base, or [format.BlockBytes]. BeginBlocks takes the options [Base], [ForSave] and [SentParts]. The caller must call [BlockUpload.Abandon] at the
+// block; 0 = that of base, or [format.BlockBytes]. The caller must call [BlockUpload.Abandon] at the
 // end, also when the upload is recorded. Free; needs the API key and membership. Errors: those of [Group.Put];
 // [ErrUnsupported] where the service or the group has no format version 2.
-func (g Group) BeginBlocks(ctx context.Context, base *Blocks, blockBytes int64, opts ...Option) (*BlockUpload, error) {
-	o, err := resolve(opts, "Base", "ForSave", "SentParts")
-	var u *BlockUpload
-	if err == nil && o.save != nil {
+func (g Group) BeginBlocks(ctx context.Context, base *Blocks, blockBytes int64, opts ...BlocksOption) (*BlockUpload, error) {
+	o := applied(opts, BlocksOption.begin)
+	var err error
+	if o.save != nil {
 		o.id, err = o.uploadID(time.Time{})
 	}
+	var u *BlockUpload
 	if err == nil {
 		u, err = g.beginBlocks(call.Bridging(ctx), base, blockBytes, o.id)
 	}
@@ -74,9 +75,14 @@ func (g Group) BeginBlocks(ctx context.Context, base *Blocks, blockBytes int64, 
 
 // SentParts makes [Group.BeginBlocks] go on with parts that an earlier upload with the same [ForSave] sent, as far as the
 // service has them. note, if it is not nil, is called with each part that arrives from then on, from several goroutines.
-func SentParts(parts []SentPart, note func(SentPart)) Option {
-	return Option{"SentParts", func(o *options) { o.sent, o.note = parts, note }}
+func SentParts(parts []SentPart, note func(SentPart)) BlocksOption { return sentParts{parts, note} }
+
+type sentParts struct {
+	parts []SentPart
+	note  func(SentPart)
 }
+
+func (s sentParts) begin(o *options) { o.sent, o.note = s.parts, s.note }
 
 // use takes the options of BeginBlocks. On error the upload has ended.
 func (u *BlockUpload) use(ctx context.Context, o options) (err error) {

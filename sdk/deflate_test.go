@@ -119,7 +119,7 @@ func TestDeflateAndLostAnswers(t *testing.T) {
 		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 		})
-		first, then := []sdk.Option(nil), []sdk.Option{sdk.Compress()}
+		first, then := []sdk.PutOption(nil), []sdk.PutOption{sdk.Compress()}
 		if deflateFirst {
 			first, then = then, first
 		}

@@ -34,7 +34,7 @@ import (
 // key, and membership or an open group. Errors: [ErrNotFound], [ErrNotAuthorized],
 // [ErrUnavailable], [ErrTimeout]. Specification 4.2 (getTransactionsForGroup), wire
 // protocol 4.4.
-func (g Group) List(ctx context.Context, opts ...Option) iter.Seq2[Entry, error] {
+func (g Group) List(ctx context.Context, opts ...ListOption) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		entries, err := g.Entries(ctx, opts...)
 		if err != nil {
@@ -49,13 +49,10 @@ func (g Group) List(ctx context.Context, opts ...Option) iter.Seq2[Entry, error]
 	}
 }
 
-// Entries is [Group.List] as a slice, which belongs to the caller. It takes the options
-// [Since] and [WithFolders]. Price, needs and errors are like those of [Group.List].
-func (g Group) Entries(ctx context.Context, opts ...Option) ([]Entry, error) {
-	o, err := resolve(opts, "Since", "WithFolders")
-	if err != nil {
-		return nil, g.wrap("list", err)
-	}
+// Entries is [Group.List] as a slice, which belongs to the caller. Price, needs and errors are like those of
+// [Group.List].
+func (g Group) Entries(ctx context.Context, opts ...ListOption) ([]Entry, error) {
+	o := applied(opts, ListOption.list)
 	read := g.c.entries
 	if o.folders {
 		read = g.c.filesAndFolders
@@ -104,8 +101,7 @@ func (g Group) absent(what string) error {
 }
 
 // Put reads r to its end and uploads the content under name. It returns once the service
-// has confirmed the record. It takes the options [Compress], [Progress], [WithAttributes],
-// [Resume] and [Base].
+// has confirmed the record.
 //
 // Content of more than [wire.WholeFileBytes] becomes a file of format version 2 where the service and
 // the group have that. It is read and sent in parts, four at a time, and takes at most 64 MiB of
@@ -130,22 +126,19 @@ func (g Group) absent(what string) error {
 // [ErrTimeout], those of [Base], with which it is [ErrUnsupported] at a service that takes no
 // sealed uploads, and [ErrCorrupt] when the service confirms something else. Specification 4.3
 // (upload).
-func (g Group) Put(ctx context.Context, name string, r io.Reader, opts ...Option) (Receipt, error) {
-	receipt, err := g.put(call.Bridging(ctx), name, r, opts)
+func (g Group) Put(ctx context.Context, name string, r io.Reader, opts ...PutOption) (Receipt, error) {
+	receipt, err := g.put(call.Bridging(ctx), name, r, applied(opts, PutOption.put))
 	return receipt, g.wrap("upload "+quote(name), err)
 }
 
-func (g Group) put(ctx context.Context, name string, r io.Reader, opts []Option) (Receipt, error) {
-	o, err := resolve(opts, "Base", "Compress", "Progress", "WithAttributes", "Resume")
-	if err != nil {
-		return Receipt{}, err
-	}
+func (g Group) put(ctx context.Context, name string, r io.Reader, o options) (Receipt, error) {
 	caps, err := g.c.Capabilities(ctx)
 	if err != nil {
 		return Receipt{}, err
 	}
-	if o.base != "" && (!caps.TakesSealed() || name == "") {
-		return Receipt{}, &Error{Op: "bind the upload", Kind: ErrUnsupported, Err: errors.New("the service does not compare the version that an upload replaces")}
+	limit, err := g.c.uploadLimit(caps, name, o)
+	if err != nil {
+		return Receipt{}, err
 	}
 	size := lengthOf(r)
 	isWhole := !caps.Dialect.IsOurs()
@@ -175,10 +168,6 @@ func (g Group) put(ctx context.Context, name string, r io.Reader, opts []Option)
 		}
 	}
 	if isWhole {
-		limit := g.c.maxWhole(caps)
-		if o.base != "" {
-			limit = min(limit, wire.WholeFileBytes)
-		}
 		if err := checkSize(size, limit); err != nil {
 			return Receipt{}, err
 		}
@@ -243,49 +232,44 @@ func (c *Client) fill(ctx context.Context, b *mem.Buffer, r io.Reader, expected,
 }
 
 // Open opens the newest living file with a name, see [Group.Stat], and retrieves and verifies all of
-// it, unless it is of format version 2, which is fetched as it is read, see [File]. It takes the
-// option [Progress]. The caller must close the file, which frees its
-// memory.
+// it, unless it is of format version 2, which is fetched as it is read, see [File]. The caller must
+// close the file, which frees its memory.
 //
 // Open costs one retrieve claim. It repeats a request only where that is free. A failed
 // call and the next call for the same file share a claim id, so that a service that knows
 // claim ids charges once. Open needs the API key and membership. Errors: those of
 // [Group.Stat], [ErrDeleted], [ErrInsufficient], [ErrTooLarge], [ErrCorrupt],
 // [ErrUnavailable], [ErrTimeout]. Specification 4.3 (retrieve).
-func (g Group) Open(ctx context.Context, name string, opts ...Option) (*File, error) {
-	return g.open(ctx, opts, func() (Entry, error) { return g.Stat(ctx, name) })
+func (g Group) Open(ctx context.Context, name string, progress ...Progress) (*File, error) {
+	return g.open(ctx, last(progress), func() (Entry, error) { return g.Stat(ctx, name) })
 }
 
 // OpenRef is [Group.Open] for a reference, which may be of an older version. It costs one
 // retrieve claim and needs the API key. Errors: those of [Group.Open].
-func (g Group) OpenRef(ctx context.Context, ref Ref, opts ...Option) (*File, error) {
-	return g.open(ctx, opts, func() (Entry, error) { return g.statRef(ctx, ref) })
+func (g Group) OpenRef(ctx context.Context, ref Ref, progress ...Progress) (*File, error) {
+	return g.open(ctx, last(progress), func() (Entry, error) { return g.statRef(ctx, ref) })
 }
 
 // OpenEntry is [Group.Open] for a listed file, without another list. It costs one retrieve
 // claim and needs the API key. Errors: those of [Group.Open].
-func (g Group) OpenEntry(ctx context.Context, e Entry, opts ...Option) (*File, error) {
-	return g.open(ctx, opts, func() (Entry, error) { return e, nil })
+func (g Group) OpenEntry(ctx context.Context, e Entry, progress ...Progress) (*File, error) {
+	return g.open(ctx, last(progress), func() (Entry, error) { return e, nil })
 }
 
 // open retrieves the file that find returns.
-func (g Group) open(ctx context.Context, opts []Option, find func() (Entry, error)) (*File, error) {
-	o, err := resolve(opts, "Progress")
-	if err != nil {
-		return nil, g.wrap("open", err)
-	}
+func (g Group) open(ctx context.Context, report Progress, find func() (Entry, error)) (*File, error) {
 	e, err := find()
 	if err != nil {
 		return nil, err
 	}
 	if e.Content != (Digest{}) {
-		return g.openBlockFile(ctx, e, o)
+		return g.openBlockFile(ctx, e, report)
 	}
 	b, err := g.c.pool.Get(0)
 	if err != nil {
 		return nil, g.c.wrap("retrieve", g.ID, e.Ref, err)
 	}
-	got, err := g.retrieve(ctx, e, b, o)
+	got, err := g.retrieve(ctx, e, b, report)
 	if err != nil {
 		b.Release()
 		return nil, err

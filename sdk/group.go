@@ -96,18 +96,22 @@ func (g Group) Register(ctx context.Context) (Change, error) {
 // [ErrNotAuthorized], [ErrInsufficient], [ErrConflict] when the account is a member
 // already, with that role if one was given. Specification 4.2 (addGroupMember); only
 // svcd has roles.
-func (g Group) Add(ctx context.Context, member AccountID, opts ...Option) (Change, error) {
+func (g Group) Add(ctx context.Context, member AccountID, as ...As) (Change, error) {
 	op := "add " + quote(string(member))
-	o, err := resolve(opts, "As")
-	if err == nil && o.role != "" {
-		err = g.c.needOurs(ctx, "give roles to members")
-	}
-	if err != nil {
+	request := wire.MemberRequest{GroupID: string(g.ID), MemberID: string(member), Role: Role(last(as))}
+	if err := g.needRoles(ctx, request.Role); err != nil {
 		return Change{}, g.wrap(op, err)
 	}
-	request := wire.MemberRequest{GroupID: string(g.ID), MemberID: string(member), Role: o.role}
 	done, err := g.change(ctx, wire.OpAddGroupMember, request, "Added "+string(member)+" to group "+g.quoted())
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap(op, err))
+}
+
+// needRoles returns an error if a role is asked for and the service has none.
+func (g Group) needRoles(ctx context.Context, asked Role) error {
+	if asked == "" {
+		return nil
+	}
+	return g.c.needOurs(ctx, "give roles to members")
 }
 
 // Revoke removes a member and rotates the key of the group. Keys that the member received
@@ -147,20 +151,18 @@ func (g Group) Join(ctx context.Context) (Change, error) {
 // OpenJoin costs a registration if it registers, else nothing. Only the owner may call it;
 // it needs the API key. Errors: [ErrInvalid] when until has passed, [ErrNotAuthorized],
 // [ErrInsufficient]. Source: specification 1.5, wire protocol 3.3.
-func (g Group) OpenJoin(ctx context.Context, until time.Time, opts ...Option) (Change, error) {
+func (g Group) OpenJoin(ctx context.Context, until time.Time, opts ...JoinOption) (Change, error) {
 	request := wire.OpenJoinRequest{GroupID: string(g.ID), ExpiresAt: strconv.FormatInt(until.UnixNano(), 10)}
-	o, err := resolve(opts, "As", "AtMost")
-	if err == nil && (!until.After(time.Now()) || o.uses != nil && *o.uses < 1) {
-		err = &Error{Op: "open", Group: g.ID, Kind: ErrInvalid, Err: errors.New("the end must be in the future, and at least one account must be able to join")}
+	for _, option := range opts {
+		option.join(&request)
 	}
-	if err == nil && o.role != "" {
-		request.Role = o.role
-		err = g.c.needOurs(ctx, "give roles to members")
+	if !until.After(time.Now()) || request.MaxUses != nil && *request.MaxUses < 1 {
+		return Change{}, &Error{Op: "open", Group: g.ID, Kind: ErrInvalid,
+			Err: errors.New("the end must be in the future, and at least one account must be able to join")}
 	}
-	if err != nil {
+	if err := g.needRoles(ctx, request.Role); err != nil {
 		return Change{}, g.wrap("open", err)
 	}
-	request.MaxUses = o.uses
 	done, err := g.change(ctx, wire.OpCreateHackathonGroup, request, "Opened group "+g.quoted())
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("open", err))
 }

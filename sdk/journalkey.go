@@ -148,7 +148,10 @@ func (g Group) NewSave() (SaveID, error) {
 
 // ForSave makes [Group.Seal] and [Group.BeginBlocks] use the id of a save, and keys that follow from its key. Sent again,
 // it is recorded and paid once: the receipt is the first one, whatever became of the file since.
-func ForSave(s SaveID) Option { return Option{"ForSave", func(o *options) { o.save = &s }} }
+type ForSave SaveID
+
+func (s ForSave) seal(o *options)  { o.save = (*SaveID)(&s) }
+func (s ForSave) begin(o *options) { o.save = (*SaveID)(&s) }
 
 // FindSave looks in the ledger for the record of a save of this account that was sent and whose answer was lost. Only the
 // holder of its key can make such a record. size is in bytes; a zero hash means that it is not known. nil = there is none.

@@ -2,26 +2,36 @@ package sdk
 
 import (
 	"errors"
-	"slices"
+
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// Option changes one call. Each option says which calls take it. Any other call returns
-// [ErrInvalid] and sends nothing.
-type Option struct {
-	name  string
-	apply func(*options)
+// PutOption is an option of [Group.Put]. A call takes the options of the type that its signature names; another
+// option does not compile. If an option is given twice, the last one counts.
+type PutOption interface{ put(*options) }
+
+// SealOption is an option of [Group.Seal].
+type SealOption interface{ seal(*options) }
+
+// UploadOption is an option of [Group.Upload], [Group.Put], [Group.Seal] and [Group.SealLarge].
+type UploadOption interface {
+	PutOption
+	SealOption
 }
 
-// reporter is the function of [Progress]; may be nil.
-type reporter func(done, total int64)
+// BlocksOption is an option of [Group.BeginBlocks].
+type BlocksOption interface{ begin(*options) }
 
+// ListOption is an option of [Group.List] and [Group.Entries].
+type ListOption interface{ list(*listing) }
+
+// JoinOption is an option of [Group.OpenJoin].
+type JoinOption interface{ join(*wire.OpenJoinRequest) }
+
+// options are the options of an upload.
 type options struct {
 	compress bool
-	progress reporter
-	since    Seq
-	folders  bool
-	role     Role
-	uses     *int64 // nil = any number
+	progress Progress
 	attrs    Attributes
 	resume   resume
 	base     string // of [Base]; "" = none
@@ -30,25 +40,50 @@ type options struct {
 	save     *SaveID
 	sent     []SentPart     // see [SentParts]
 	note     func(SentPart) // see [SentParts]; may be nil
-	start    bool
-	more     int64 // with start: bytes behind the first block
 }
 
-// Compress makes [Group.Put] and [Group.Upload] compress content before encryption, if a
+// listing are the options of a list.
+type listing struct {
+	since   Seq
+	folders bool
+}
+
+// Compress makes an upload compress content before encryption, if a
 // sample shows that compression pays. It is off by default: the JavaScript SDK 1.0.3 and
 // 1.1 return the compressed bytes as content, without an error. The hash in the ledger
-// stays the hash of the content.
-func Compress() Option { return Option{"Compress", func(o *options) { o.compress = true }} }
+// stays the hash of the content. Content in blocks is never compressed.
+func Compress() UploadOption { return compress{} }
 
-// WithAttributes makes [Group.Put] and [Group.Upload] record a with the file. They return
+type compress struct{}
+
+func (compress) put(o *options)  { o.compress = true }
+func (compress) seal(o *options) { o.compress = true }
+
+// WithAttributes makes an upload record attributes with the file. The call returns
 // [ErrInvalid] or [ErrTooLarge] for attributes that cannot be recorded, see
 // [Attributes.Check]. With a target the file is a symbolic link, whose content must be the
-// target. a is not sent to the hosted service; look at
+// target. Attributes are not sent to the hosted service; look at
 // [Client.Capabilities] first if the file would be wrong without, as a link is. An upload
 // that is repeated after a lost answer gets the attributes of the newest attempt.
-func WithAttributes(a Attributes) Option {
-	return Option{"WithAttributes", func(o *options) { o.attrs = a }}
+type WithAttributes Attributes
+
+func (a WithAttributes) put(o *options)  { o.attrs = Attributes(a) }
+func (a WithAttributes) seal(o *options) { o.attrs = Attributes(a) }
+
+// Base binds an upload to what the caller knows of the name: the service
+// refuses the upload with [ErrConflict] and [wire.CodeHead], and records and charges nothing, unless
+// it is the newest version of the name. "" = the name has no version. At a service that takes no sealed
+// uploads the call returns [ErrUnsupported] and sends nothing. Content in one block may have
+// [wire.WholeFileBytes].
+type Base Ref
+
+func (b Base) put(o *options) {
+	if o.base = string(b); b == "" {
+		o.base = wire.NoBase
+	}
 }
+func (b Base) seal(o *options)  { b.put(o) }
+func (b Base) begin(o *options) { b.put(o) }
 
 // Resume makes [Group.Put] of a large *os.File go on where an earlier one stopped, in this process
 // or another: with the same service, account, group, name and file, which must be unchanged by
@@ -68,52 +103,73 @@ func WithAttributes(a Attributes) Option {
 // [ErrConflict] = the file changed since, or the vault opens its key no more,
 // [ErrNotFound] = the service has given the upload up; other errors = dir cannot be used, or another
 // process is sending the file, so that this one could not be resumed.
-func Resume(dir string, told func(kept int64, why error)) Option {
-	return Option{"Resume", func(o *options) { o.resume = resume{dir: dir, told: told} }}
+func Resume(dir string, told func(kept int64, why error)) PutOption {
+	return resume{dir: dir, told: told}
 }
 
-// Progress makes [Group.Put], [Group.Open] and their variants report how many bytes of the
+func (r resume) put(o *options) { o.resume = r }
+
+// Progress makes uploads, [Group.Open] and its variants report how many bytes of the
 // content were transferred. The counts are bytes on the wire, where JSON takes a third more
-// than the file. total is -1 if the service does not tell it. report is called often, from
+// than the file. total is -1 if the service does not tell it. Progress is called often, from
 // other goroutines but never concurrently, and must return quickly. A repeated transfer
 // starts at 0 again. The received bytes are not verified yet. Transfers below 64 KiB are
 // not reported. Of a file of format version 2 the bytes of all reads are counted, which may fetch a block
 // again.
-func Progress(report func(done, total int64)) Option {
-	return Option{"Progress", func(o *options) { o.progress = report }}
-}
+type Progress func(done, total int64)
 
-// FromStart makes [Group.OpenBlocks] ask for the first block with the key, and for as many more as hold more
-// bytes, up to 4 MiB in all, where the service offers that and is more than 20 ms away: a reader that begins
+func (p Progress) put(o *options)  { o.progress = p }
+func (p Progress) seal(o *options) { o.progress = p }
+
+// FromStart makes [Group.OpenBlocks] ask for the first block with the key, and for as many more as hold so many
+// bytes more, up to 4 MiB in all, where the service offers that and is more than 20 ms away: a reader that begins
 // there waits for one round trip instead of two. Who reads on best asks for [Traffic].Line bytes more. The
-// blocks come while they are read; after 5 seconds without a reader the rest is given up, and that costs the connection.
-func FromStart(more int64) Option {
-	return Option{"FromStart", func(o *options) { o.start, o.more = true, more }}
-}
+// blocks come while they are read; after 5 seconds without a reader the rest is given up, and that costs the
+// connection.
+type FromStart int64
 
-// Since makes [Group.List] and [Group.Entries] list only records with a larger ChangedSeq.
-func Since(seq Seq) Option { return Option{"Since", func(o *options) { o.since = seq }} }
+// Since makes a list hold only records with a larger ChangedSeq.
+type Since Seq
 
-// WithFolders makes [Group.List] and [Group.Entries] list recorded folders too, among the files, also
+func (s Since) list(o *listing) { o.since = Seq(s) }
+
+// WithFolders makes a list hold recorded folders too, among the files, also
 // those that were removed. Of a folder that was made long before the records that [Since] lists, and was
 // removed since, Seq is 0.
-func WithFolders() Option { return Option{"WithFolders", func(o *options) { o.folders = true }} }
+func WithFolders() ListOption { return withFolders{} }
+
+type withFolders struct{}
+
+func (withFolders) list(o *listing) { o.folders = true }
 
 // As sets the role [RoleReader] or [RoleWriter] of the member that [Group.Add] adds, or of
 // the accounts that join after [Group.OpenJoin]. "" is the same as no option. At a service
 // without roles the call returns [ErrUnsupported] and changes nothing.
-func As(role Role) Option { return Option{"As", func(o *options) { o.role = role }} }
+type As Role
+
+func (a As) join(r *wire.OpenJoinRequest) { r.Role = Role(a) }
 
 // AtMost bounds how many accounts may join after [Group.OpenJoin]: 1 or more.
-func AtMost(accounts int64) Option { return Option{"AtMost", func(o *options) { o.uses = &accounts }} }
+type AtMost int64
 
-// resolve applies the options of a call. takes names the options that the call takes.
-func resolve(given []Option, takes ...string) (o options, err error) {
+func (a AtMost) join(r *wire.OpenJoinRequest) { r.MaxUses = (*int64)(&a) }
+
+// applied returns what the options of a call say.
+func applied[O, S any](given []O, apply func(O, *S)) (said S) {
 	for _, option := range given {
-		if !slices.Contains(takes, option.name) {
-			return o, &Error{Op: "check options", Kind: ErrInvalid, Err: errors.New("the call does not take the option " + option.name)}
-		}
-		option.apply(&o)
+		apply(option, &said)
 	}
-	return o, nil
+	return said
 }
+
+// last returns the last of the options of a call that takes one kind; the zero value = none was given.
+func last[O any](given []O) (o O) {
+	if n := len(given); n > 0 {
+		o = given[n-1]
+	}
+	return o
+}
+
+// errNoBase refuses [Base] where nothing would compare it.
+var errNoBase = &Error{Op: "bind the upload", Kind: ErrUnsupported,
+	Err: errors.New("the service does not compare the version that an upload replaces")}

@@ -20,7 +20,7 @@ func TestProgress(t *testing.T) {
 			c := s.Client(t, alice)
 			var mu sync.Mutex
 			type step struct{ done, total int64 }
-			noting := func(seen *step) sdk.Option {
+			noting := func(seen *step) sdk.Progress {
 				return sdk.Progress(func(done, total int64) {
 					mu.Lock()
 					defer mu.Unlock()

@@ -23,15 +23,9 @@ const firstChunk = 1 << 20
 // empty. [Config].MaxFileBytes bounds it; [Group.OpenBlocks] reads larger files of format version 2. fee is what the call was charged, zero
 // if the service does not tell it.
 //
-// Retrieve costs one retrieve claim, needs the API key, and takes the options of
-// [Group.Open]. Errors: those of [Group.Open].
-func (g Group) Retrieve(ctx context.Context, e Entry, b *mem.Buffer, opts ...Option) (fee Amount, err error) {
-	o, err := resolve(opts, "Progress")
-	if err != nil {
-		_ = b.Resize(0)
-		return Amount{}, g.c.wrap("retrieve", g.ID, e.Ref, err)
-	}
-	got, err := g.retrieve(ctx, e, b, o)
+// Retrieve costs one retrieve claim and needs the API key. Errors: those of [Group.Open].
+func (g Group) Retrieve(ctx context.Context, e Entry, b *mem.Buffer, progress ...Progress) (fee Amount, err error) {
+	got, err := g.retrieve(ctx, e, b, last(progress))
 	return got.fee, err
 }
 
@@ -46,9 +40,9 @@ type retrieved struct {
 	fee    Amount
 }
 
-func (g Group) retrieve(ctx context.Context, e Entry, b *mem.Buffer, o options) (retrieved, error) {
+func (g Group) retrieve(ctx context.Context, e Entry, b *mem.Buffer, report Progress) (retrieved, error) {
 	b.Expect(max(e.Size, 0))
-	got, err := g.c.retrieve(ctx, g.ID, e, b, o.progress)
+	got, err := g.c.retrieve(ctx, g.ID, e, b, report)
 	b.Expect(0)
 	if err != nil {
 		_ = b.Resize(0) // wipes; shrinking cannot fail
@@ -57,7 +51,7 @@ func (g Group) retrieve(ctx context.Context, e Entry, b *mem.Buffer, o options) 
 	return got, nil
 }
 
-func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer, report reporter) (retrieved, error) {
+func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer, report Progress) (retrieved, error) {
 	if e.Content != (Digest{}) {
 		return c.retrieveBlocks(ctx, g, e, b, report)
 	}

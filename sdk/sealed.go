@@ -34,7 +34,7 @@ type Sealed struct {
 	blockBytes int64  // of [Group.SealLarge], else 0
 	contentID  Digest // of an upload of format version 2, whose ciphertext is its manifest; else zero
 
-	progress reporter // may be nil
+	progress Progress // may be nil
 
 	mu     sync.Mutex
 	head   wire.SealedHead // while locked without GroupID, FileHash, Salt and Format
@@ -51,33 +51,18 @@ type Sealed struct {
 	unsure bool // a request had no valid answer: the upload may be recorded
 }
 
-// Base makes [Group.Seal] and [Group.Put] bind the upload to what the caller knows of the name: the service
-// refuses it with [ErrConflict] and [wire.CodeHead], and records and charges nothing, unless
-// ref is the newest version of the name. "" = the name has no version.
-func Base(ref Ref) Option {
-	base := string(ref)
-	if ref == "" {
-		base = wire.NoBase
-	}
-	return Option{"Base", func(o *options) { o.base = base }}
-}
-
 // Seal encrypts content under a new key, seals that key to the vault of the service, and
 // returns the upload, which is not sent. content stays the caller's, and may have at most
-// [wire.WholeFileBytes]; the result holds a ciphertext of its own. Seal takes the options
-// [Base], [Compress], [ForSave] and [WithAttributes].
+// [wire.WholeFileBytes]; the result holds a ciphertext of its own.
 //
 // Seal is free and needs no authentication. It is local once the client knows the service's
 // capabilities and, verified, the key of its vault; else it asks for both. Errors:
 // [ErrUnsupported] at a service that takes no sealed uploads; [ErrTooLarge]; [ErrInvalid] for
 // attributes that cannot be recorded; [ErrCorrupt] with [wire.CodeVaultKey] if the key of
 // the vault must not be used; [ErrUnavailable], [ErrTimeout]. Only svcd has it.
-func (g Group) Seal(ctx context.Context, name string, content []byte, opts ...Option) (*Sealed, error) {
-	o, err := resolve(opts, "Base", "Compress", "ForSave", "WithAttributes")
-	var s *Sealed
-	if err == nil {
-		s, err = g.c.seal(ctx, uploadKey{group: g.ID, name: name, digest: ComputeHash(content)}, content, o)
-	}
+func (g Group) Seal(ctx context.Context, name string, content []byte, opts ...SealOption) (*Sealed, error) {
+	k := uploadKey{group: g.ID, name: name, digest: ComputeHash(content)}
+	s, err := g.c.seal(ctx, k, content, applied(opts, SealOption.seal))
 	return s, g.wrap("seal "+quote(name), err)
 }
 
@@ -94,7 +79,8 @@ func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o option
 	if _, err := c.vault(ctx); err != nil { // before anything is encrypted
 		return nil, err
 	}
-	s := &Sealed{account: c.account, time: time.Now(), size: size, after: o.after(c.memory.Group(string(k.group)).Number)}
+	s := &Sealed{account: c.account, time: time.Now(), size: size, progress: o.progress,
+		after: o.after(c.memory.Group(string(k.group)).Number)}
 	if s.facts, s.attrs, err = factsOf(k, size, o.attrs); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // sealed seals content under a name that tests look for.
-func sealed(t *testing.T, c *sdk.Client, name string, content []byte, opts ...sdk.Option) *sdk.Sealed {
+func sealed(t *testing.T, c *sdk.Client, name string, content []byte, opts ...sdk.SealOption) *sdk.Sealed {
 	t.Helper()
 	s, err := c.Group("g").Seal(t.Context(), name, content, opts...)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestThreat52SealedUploadOnDisk(t *testing.T) {
 	t.Parallel()
 	_, c := world(t, testkit.Ours)
 	content := []byte("the plaintext " + strings.Repeat("canary ", 500))
-	for _, opts := range [][]sdk.Option{nil, {sdk.Compress()}, {sdk.Base("bafy1"), sdk.WithAttributes(sdk.Attributes{Executable: true})}} {
+	for _, opts := range [][]sdk.SealOption{nil, {sdk.Compress()}, {sdk.Base("bafy1"), sdk.WithAttributes(sdk.Attributes{Executable: true})}} {
 		s := sealed(t, c, "the-name.txt", content, opts...)
 		keys := diskKeys(t)
 		raw, err := s.Encode(keys)

@@ -31,7 +31,7 @@ func (s *Sealed) Readdress(g GroupID, name string, base *Ref) error {
 	head.GroupID, head.Format, head.Base = string(g), meta, ""
 	if base != nil {
 		o := options{}
-		Base(*base).apply(&o)
+		Base(*base).put(&o)
 		head.Base = o.base
 	}
 	if err := head.Check(s.mostBlob()); err != nil {

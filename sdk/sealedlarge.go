@@ -42,15 +42,11 @@ type LargeContent struct {
 }
 
 // SealLarge is [Group.Seal] for content of any size: it is encrypted block by block, and written to where
-// Body says. The caller says with [Sealed.KeepIn] where it is read. Free. It takes the options [Base]
-// and [WithAttributes]. Errors: those of Seal; [ErrUnsupported] at a service without format version 2;
+// Body says. The caller says with [Sealed.KeepIn] where it is read. Free. Errors: those of Seal; [ErrUnsupported] at a service without format version 2;
 // those of Read and of writing. Only svcd has it.
-func (g Group) SealLarge(ctx context.Context, name string, content LargeContent, opts ...Option) (*Sealed, error) {
-	o, err := resolve(opts, "Base", "WithAttributes")
-	var s *Sealed
-	if err == nil {
-		s, err = g.c.sealLarge(ctx, uploadKey{group: g.ID, name: name}, content, o)
-	}
+func (g Group) SealLarge(ctx context.Context, name string, content LargeContent,
+	opts ...UploadOption) (*Sealed, error) {
+	s, err := g.c.sealLarge(ctx, uploadKey{group: g.ID, name: name}, content, applied(opts, UploadOption.put))
 	return s, g.wrap("seal "+quote(name), err)
 }
 
@@ -69,7 +65,7 @@ func (c *Client) sealLarge(ctx context.Context, k uploadKey, content LargeConten
 	if _, err := c.vault(ctx); err != nil { // before anything is encrypted
 		return nil, err
 	}
-	s := &Sealed{account: c.account, time: time.Now(), size: l.Size, blockBytes: l.BlockBytes,
+	s := &Sealed{account: c.account, time: time.Now(), size: l.Size, blockBytes: l.BlockBytes, progress: o.progress,
 		after: c.memory.Group(string(k.group)).Number}
 	id, err := newUploadID(s.time)
 	if err != nil {

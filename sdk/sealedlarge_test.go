@@ -20,7 +20,7 @@ import (
 )
 
 // sealedLarge seals content in blocks into a file.
-func sealedLarge(t *testing.T, g sdk.Group, name string, content []byte, opts ...sdk.Option) (*sdk.Sealed, *os.File) {
+func sealedLarge(t *testing.T, g sdk.Group, name string, content []byte, opts ...sdk.UploadOption) (*sdk.Sealed, *os.File) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "body"))
 	if err != nil {

@@ -85,7 +85,7 @@ func TestSealedUploadsModel(t *testing.T) {
 				switch step := random.IntN(10); {
 				case step < 4:
 					content := noise([]int64{0, 10, 5000, 90_000}[random.IntN(4)])
-					var opts []sdk.Option
+					var opts []sdk.SealOption
 					if random.IntN(2) == 0 {
 						content = bytes.Repeat([]byte("again "), 1000)
 						opts = append(opts, sdk.Compress())

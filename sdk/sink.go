@@ -20,7 +20,7 @@ type blobSink struct {
 	limit int64 // largest ciphertext with tag, in bytes
 	// recorded means that limit follows from the size in the ledger.
 	recorded bool
-	report   reporter
+	report   Progress
 
 	text []byte // base64 of an incomplete group of four
 	have int    // bytes of the nonce so far

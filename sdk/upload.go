@@ -28,14 +28,9 @@ import (
 // write b meanwhile.
 //
 // The file is of format version 1, whatever its size: [Group.BeginBlocks] makes version 2. Upload
-// costs one upload, needs the API key, and takes the options of [Group.Put] but [Resume]. Errors:
-// those of [Group.Put].
-func (g Group) Upload(ctx context.Context, name string, b *mem.Buffer, opts ...Option) (Receipt, error) {
-	o, err := resolve(opts, "Compress", "Progress", "WithAttributes")
-	var receipt Receipt
-	if err == nil {
-		receipt, err = g.c.upload(ctx, g.ID, name, b, o)
-	}
+// costs one upload and needs the API key. Errors: those of [Group.Put].
+func (g Group) Upload(ctx context.Context, name string, b *mem.Buffer, opts ...UploadOption) (Receipt, error) {
+	receipt, err := g.c.upload(ctx, g.ID, name, b, applied(opts, UploadOption.put))
 	return receipt, g.wrap("upload "+quote(name), err)
 }
 
@@ -46,7 +41,11 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buff
 	if err != nil {
 		return Receipt{}, err
 	}
-	if err := checkSize(b.Len(), c.maxWhole(caps)); err != nil {
+	limit, err := c.uploadLimit(caps, name, o)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if err := checkSize(b.Len(), limit); err != nil {
 		return Receipt{}, err
 	}
 	k := uploadKey{group: g, name: name, digest: b.Hash(), link: o.attrs.Target != "" && caps.Dialect.IsOurs()}
@@ -127,6 +126,19 @@ func (c *Client) maxWhole(caps wire.Capabilities) int64 {
 	return min(c.cfg.MaxFileBytes, caps.MaxFileBytes)
 }
 
+// uploadLimit returns the size of the largest upload in one block, in bytes. An upload that is bound by [Base] is a
+// sealed one, because no other is compared.
+func (c *Client) uploadLimit(caps wire.Capabilities, name string, o options) (int64, error) {
+	limit := c.maxWhole(caps)
+	switch {
+	case o.base == "":
+		return limit, nil
+	case !caps.TakesSealed() || name == "":
+		return 0, errNoBase
+	}
+	return min(limit, wire.WholeFileBytes), nil
+}
+
 // maxBlocks returns the size of the largest file of format version 2, in bytes.
 func maxBlocks(caps wire.Capabilities) int64 {
 	if limit := cmp.Or(caps.MaxBlocksBytes, caps.MaxFileBytes); limit > 0 {
@@ -150,7 +162,7 @@ type uploading struct {
 	body *mem.Buffer // what is encrypted: buf, or the compressed content
 
 	compress bool
-	progress reporter
+	progress Progress
 }
 
 // run uploads with the ticket of an earlier attempt, else with a new one.

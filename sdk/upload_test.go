@@ -299,6 +299,14 @@ func TestPutFollowsAVersion(t *testing.T) {
 	if _, err := put(c, large, second.Ref); err != nil {
 		t.Error(err)
 	}
+	b := buffer(t, 5)
+	if _, err := c.Group("g").Upload(t.Context(), "name", b, sdk.Base(first.Ref)); errorCode(err) != wire.CodeHead {
+		t.Errorf("a buffer: %v", err)
+	}
+	b = buffer(t, wire.WholeFileBytes+1)
+	if _, err := c.Group("g").Upload(t.Context(), "name", b, sdk.Base(second.Ref)); sdk.KindOf(err) != sdk.ErrTooLarge {
+		t.Errorf("a buffer that no sealed upload takes: %v", err)
+	}
 	records := s.Records()
 	hosted, other := world(t, testkit.Hosted)
 	before := hosted.Records()

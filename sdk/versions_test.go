@@ -121,7 +121,7 @@ func TestEndedVersionsMakeNoNameOlder(t *testing.T) {
 	}
 	d.Show(d.Log().Rewritten(keepAll).Invent(end))
 	for who, c := range map[string]*sdk.Client{"a client that runs": running, "a client that begins": remembering(t, d, "")} {
-		opts := []sdk.Option{}
+		opts := []sdk.ListOption{}
 		if c == running {
 			opts = append(opts, sdk.Since(newest.Seq)) // then the record alone tells
 		}
@@ -132,7 +132,7 @@ func TestEndedVersionsMakeNoNameOlder(t *testing.T) {
 }
 
 // entryOf lists the group of a world and returns one file.
-func entryOf(t *testing.T, c *sdk.Client, d *testkit.World, ref sdk.Ref, opts ...sdk.Option) sdk.Entry {
+func entryOf(t *testing.T, c *sdk.Client, d *testkit.World, ref sdk.Ref, opts ...sdk.ListOption) sdk.Entry {
 	t.Helper()
 	entries, err := c.Group(d.Group).Entries(t.Context(), opts...)
 	if err != nil {

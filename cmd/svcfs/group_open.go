@@ -124,7 +124,7 @@ made with 'svcfs group create --open'; only its owner can open it.`,
 
 func (a *app) openGroup(ctx context.Context, g sdk.Group, f openFlags) error {
 	until := time.Now().Add(time.Duration(f.span)).UTC().Truncate(time.Second)
-	opts := []sdk.Option{sdk.As(f.role)}
+	opts := []sdk.JoinOption{sdk.As(f.role)}
 	if f.uses > 0 {
 		opts = append(opts, sdk.AtMost(f.uses))
 	}

@@ -281,7 +281,7 @@ func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []local
 		if at, ok := there.Newest(files[i].name); ok {
 			entry = there.entries[at]
 		}
-		opts := []sdk.Option{sdk.Progress(flying.report)}
+		opts := []sdk.PutOption{sdk.Progress(flying.report)}
 		if dir := a.userDir("XDG_STATE_HOME", ".local/state", "uploads"); dir != "" {
 			opts = append(opts, sdk.Resume(dir, func(kept int64, why error) {
 				a.ui.notice("%s", resumed(files[i].path, kept, why))
@@ -318,7 +318,7 @@ func resumed(path string, kept int64, why error) string {
 // putOne sends one file, unless it equals what is there. records: the service records
 // attributes.
 func (a *app) putOne(ctx context.Context, c *sdk.Client, g sdk.Group, file localFile, there sdk.Entry, records bool,
-	opts ...sdk.Option) (receipt, error) {
+	opts ...sdk.PutOption) (receipt, error) {
 	limit, err := c.MaxUpload(ctx)
 	if err != nil {
 		return receipt{}, fmt.Errorf("%s: %w", file.path, err)

@@ -31,14 +31,14 @@ type BlockUpload interface {
 // implements it.
 type BlockRemote interface {
 	// OpenBlocks opens a file, see [sdk.Group.OpenBlocks]. Costs one claim.
-	OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.Option) (Blocks, error)
+	OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.FromStart) (Blocks, error)
 	// BeginBlocks begins an upload. base is nil, or an earlier version of the name that OpenBlocks
 	// opened. Free.
 	BeginBlocks(ctx context.Context, g sdk.GroupID, base Blocks, blockBytes int64) (BlockUpload, error)
 }
 
 // OpenBlocks is [sdk.Group.OpenBlocks].
-func (c Client) OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.Option) (Blocks, error) {
+func (c Client) OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.FromStart) (Blocks, error) {
 	b, err := c.Group(e.Group).OpenBlocks(ctx, e, opts...)
 	if err != nil {
 		return nil, err

@@ -152,7 +152,7 @@ func (s *blockSource) layout() format.Layout { return s.shape.layout }
 
 // openBlocks opens e. It runs once for all openers that wait for it. Where all blocks are in
 // memory, it costs nothing.
-func (f *File) openBlocks(ctx context.Context, e *sdk.Entry, opts ...sdk.Option) (cache.Buffer, error) {
+func (f *File) openBlocks(ctx context.Context, e *sdk.Entry, opts ...sdk.FromStart) (cache.Buffer, error) {
 	if err := f.t.knownWrong(f.groupNow(), e.Ref); err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (f *File) newSource(e *sdk.Entry, known *shape) *blockSource {
 }
 
 // claim has the service open the file, which costs one claim.
-func (s *blockSource) claim(ctx context.Context, opts ...sdk.Option) (blocks Blocks, err error) {
+func (s *blockSource) claim(ctx context.Context, opts ...sdk.FromStart) (blocks Blocks, err error) {
 	t, g := s.t, s.f.groupNow()
 	if t.blocks == nil {
 		return nil, &Error{Class: ClassUnsupported, Err: errors.New("the file is of format version 2, which this service does not have")}

@@ -64,7 +64,7 @@ type Service struct {
 // Seal is [sdk.Group.Seal].
 func (s Service) Seal(ctx context.Context, g sdk.GroupID, name string, content []byte, base *sdk.Ref,
 	a sdk.Attributes) (Letter, error) {
-	opts := []sdk.Option{sdk.WithAttributes(a)}
+	opts := []sdk.SealOption{sdk.WithAttributes(a)}
 	if base != nil {
 		opts = append(opts, sdk.Base(*base))
 	}
@@ -143,7 +143,7 @@ func (s Service) OpenBody(l Letter, body io.ReaderAt) (LargeBody, error) {
 // SealLarge is [sdk.Group.SealLarge].
 func (s Service) SealLarge(ctx context.Context, g sdk.GroupID, name string, content sdk.LargeContent, base *sdk.Ref,
 	a sdk.Attributes) (LargeLetter, error) {
-	opts := []sdk.Option{sdk.WithAttributes(a)}
+	opts := []sdk.UploadOption{sdk.WithAttributes(a)}
 	if base != nil {
 		opts = append(opts, sdk.Base(*base))
 	}

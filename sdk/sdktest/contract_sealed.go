@@ -17,7 +17,7 @@ import (
 func sealedUploads(t *testing.T, s *suite) {
 	ctx := t.Context()
 	g := s.alice.Group(s.group)
-	seal := func(c *sdk.Client, name string, content []byte, opts ...sdk.Option) *sdk.Sealed {
+	seal := func(c *sdk.Client, name string, content []byte, opts ...sdk.SealOption) *sdk.Sealed {
 		t.Helper()
 		up, err := c.Group(s.group).Seal(ctx, name, content, opts...)
 		if err != nil {
@@ -76,7 +76,7 @@ func sealedUploads(t *testing.T, s *suite) {
 	t.Run("Members", func(t *testing.T) { sealedMembers(t, s, seal) })
 }
 
-type sealer func(c *sdk.Client, name string, content []byte, opts ...sdk.Option) *sdk.Sealed
+type sealer func(c *sdk.Client, name string, content []byte, opts ...sdk.SealOption) *sdk.Sealed
 
 // sealedBase checks uploads that are bound to the newest version of their name.
 func sealedBase(t *testing.T, s *suite, seal sealer) {

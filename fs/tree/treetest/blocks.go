@@ -95,7 +95,7 @@ type Blocks struct {
 
 // OpenBlocks opens a file that was recorded as one of format version 2. Of options it
 // only counts which calls have one.
-func (p Person) OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.Option) (*Blocks, error) {
+func (p Person) OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.FromStart) (*Blocks, error) {
 	if err := p.begin(ctx, "open blocks"); err != nil {
 		return nil, err
 	}

@@ -132,12 +132,12 @@ func (s *server) putFile(ctx context.Context, in putArgs) (change, error) {
 
 // bound has the service itself refuse a save that replaces another version than the agent named: it
 // may come in this moment. A service that cannot is asked before alone.
-func (s *server) bound(ctx context.Context, follows sdk.Ref) ([]sdk.Option, error) {
+func (s *server) bound(ctx context.Context, follows sdk.Ref) ([]sdk.PutOption, error) {
 	caps, err := s.Client.Capabilities(ctx)
 	if err != nil || !caps.TakesSealed() {
 		return nil, err
 	}
-	return []sdk.Option{sdk.Base(follows)}, nil
+	return []sdk.PutOption{sdk.Base(follows)}, nil
 }
 
 // checkNewest refuses to replace what the agent has not seen. It returns the newest version that is
@@ -270,13 +270,13 @@ func (s *server) addMember(ctx context.Context, in newMemberArgs) (change, error
 		return change{}, err
 	}
 	text := fmt.Sprintf("let the account %q read all files of the group %q and save there", in.Account, in.Group)
-	var as []sdk.Option
+	var as []sdk.As
 	switch role := sdk.Role(in.Role); role {
 	case sdk.RoleReader:
 		text, as = fmt.Sprintf("let the account %q read all files of the group %q", in.Account, in.Group),
-			[]sdk.Option{sdk.As(role)}
+			[]sdk.As{sdk.As(role)}
 	case sdk.RoleWriter:
-		as = []sdk.Option{sdk.As(role)}
+		as = []sdk.As{sdk.As(role)}
 	case "":
 	default:
 		return change{}, refuse("use reader or writer", "role %q", in.Role)
