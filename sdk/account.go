@@ -91,14 +91,11 @@ func (c *Client) groupList(ctx context.Context, op string, owned bool) ([]Group,
 }
 
 func (c *Client) groupPages(ctx context.Context, op string) (all roleList[GroupID], err error) {
-	caps, err := c.Capabilities(ctx)
+	speaks, err := c.dialect(ctx)
 	if err != nil {
 		return all, err
 	}
-	var request wire.NamesRequest
-	if caps.Dialect.IsOurs() {
-		request.Limit = wire.MaxPageNames
-	}
+	request := wire.NamesRequest{Limit: speaks.namesPage()}
 	held := int64(0)
 	defer func() { _ = c.lists.hold(-held) }()
 	for {
@@ -137,14 +134,4 @@ func (c *Client) Health(ctx context.Context) error {
 	var any json.RawMessage
 	return c.wrap("ask health", "", "", c.calls.Do(ctx, call.Call{Kind: call.Once, Method: http.MethodGet,
 		URL: c.cfg.MCPURL + wire.PathHealth, Answer: call.Document(&any)}))
-}
-
-// needOurs returns an error if the service does not speak our dialect. does completes the
-// sentence "the service does not offer to".
-func (c *Client) needOurs(ctx context.Context, does string) error {
-	caps, err := c.Capabilities(ctx)
-	if err != nil || caps.Dialect.IsOurs() {
-		return err
-	}
-	return &Error{Op: does, Kind: ErrUnsupported, Err: errors.New("the service does not offer to " + does)}
 }

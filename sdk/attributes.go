@@ -98,10 +98,6 @@ func (u *recording) settleFound(ctx context.Context, e *Entry) error {
 // Attributes that the file has already leave no record. Errors: those of [Group.Rename],
 // [ErrInvalid], [ErrTooLarge]. Only svcd has it.
 func (g Group) SetAttributes(ctx context.Context, ref Ref, a Attributes) (Change, error) {
-	err := g.c.needOurs(ctx, "change the attributes of files")
-	if err != nil {
-		return Change{}, g.c.wrap("set attributes", g.ID, ref, err)
-	}
 	text, err := attributesText(a)
 	if err != nil {
 		return Change{}, g.c.wrap("set attributes", g.ID, ref, err)

@@ -23,33 +23,11 @@ func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, er
 }
 
 func (c *Client) filesAndFolders(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
-	caps, err := c.Capabilities(ctx)
+	speaks, err := c.dialect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if caps.Dialect.IsOurs() {
-		return c.chainEntries(ctx, g, after)
-	}
-	// Nothing proves the rows: they count as soon as they are there, one answer at a time.
-	end, err := c.lists.begin(ctx, c.lists.whole)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	var all page
-	err = c.read(ctx, wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: string(g)}, &all)
-	if errors.Is(err, call.ErrTooMuch) && c.answerLimit(wire.OpGetGroupTransactions) == c.cfg.ListMemory/wholeShare {
-		err = c.lists.full()
-	}
-	if err != nil {
-		return nil, err
-	}
-	held := footprints(all.rows)
-	defer func() { _ = c.lists.hold(-held) }()
-	if err := c.lists.hold(held); err != nil {
-		return nil, err
-	}
-	return appendEntries(nil, g, all.rows), nil
+	return speaks.list(ctx, g, after)
 }
 
 func footprints(rows []wire.TransactionRow) (bytes int64) {

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"context"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
@@ -63,3 +64,6 @@ func Unsure(c *Client) int {
 	defer c.uploads.mu.Unlock()
 	return len(c.uploads.sealed)
 }
+
+// Offers returns [ErrUnsupported] for an operation that the service does not have.
+func Offers(ctx context.Context, c *Client, op string) error { return c.offers(ctx, op) }

@@ -141,7 +141,7 @@ func (g Group) put(ctx context.Context, name string, r io.Reader, o options) (Re
 		return Receipt{}, err
 	}
 	size := lengthOf(r)
-	isWhole := !caps.Dialect.IsOurs()
+	isWhole := !g.c.dialectOf(caps).hasBlocks()
 	if !isWhole && size > wire.WholeFileBytes {
 		receipt, err := g.putBlocks(ctx, name, r, nil, size, o)
 		if err != errNoBlocks {

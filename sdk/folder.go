@@ -42,9 +42,6 @@ func (g Group) RenameFolder(ctx context.Context, folder, to string, seen Seq) (F
 }
 
 func (g Group) renameFolder(ctx context.Context, folder, to string, seen Seq) (done FolderRename, err error) {
-	if err := g.c.needOurs(ctx, "rename folders"); err != nil {
-		return done, err
-	}
 	if !chain.IsFolderMove(folder, to) || seen <= 0 {
 		return done, &Error{Kind: ErrInvalid, Code: wire.CodeValidation, Err: errors.New("a folder and its new name have no slash at an end, and none lies in the other")}
 	}
@@ -129,7 +126,7 @@ func (g Group) RemoveFolder(ctx context.Context, folder string) (Entry, error) {
 }
 
 func (g Group) changeFolder(ctx context.Context, op, kind, folder string) (e Entry, err error) {
-	if err := g.c.needOurs(ctx, "record folders"); err != nil {
+	if err := g.c.offers(ctx, op); err != nil {
 		return e, err
 	}
 	if !chain.IsFolder(folder) {

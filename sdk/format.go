@@ -16,9 +16,6 @@ import (
 // [ErrNotAuthorized], [ErrCorrupt]. Only svcd has it.
 func (g Group) Format(ctx context.Context) (int64, error) {
 	var told wire.FormatResult
-	if err := g.needFormat(ctx, "ask for the format"); err != nil {
-		return 0, err
-	}
 	err := g.c.read(ctx, wire.OpGetGroupFormat, g.request(), &told)
 	if err == nil && told.Format != format.Version && told.Format != format.VersionBlocks {
 		err = call.Malformed(errors.New("the group has a format that nobody could set"))
@@ -34,13 +31,6 @@ func (g Group) Format(ctx context.Context) (int64, error) {
 // operator set a price. Only the owner may call it; it needs the API key. Errors:
 // [ErrInvalid], and those of [Group.Format]. Only svcd has it.
 func (g Group) SetFormat(ctx context.Context, newest int64) (Change, error) {
-	if err := g.needFormat(ctx, "set the format"); err != nil {
-		return Change{}, err
-	}
 	done, err := g.change(ctx, wire.OpSetGroupFormat, wire.FormatRequest{GroupID: string(g.ID), Format: newest}, "Set the format of new files of group "+g.quoted())
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("set the format", err))
-}
-
-func (g Group) needFormat(ctx context.Context, op string) error {
-	return g.wrap(op, g.c.needOurs(ctx, "store files of format version 2"))
 }

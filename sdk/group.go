@@ -106,6 +106,11 @@ func (g Group) Add(ctx context.Context, member AccountID, as ...As) (Change, err
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap(op, err))
 }
 
+// offers returns [ErrUnsupported] for an operation that the service does not have. does is what the caller wants.
+func (g Group) offers(ctx context.Context, does, op string) error {
+	return g.wrap(does, g.c.offers(ctx, op))
+}
+
 // needRoles returns an error if a role is asked for and the service has none.
 func (g Group) needRoles(ctx context.Context, asked Role) error {
 	if asked == "" {
@@ -231,11 +236,7 @@ type Pending struct {
 // [ErrNotFound], [ErrNotAuthorized]. Only svcd has it.
 func (g Group) Pending(ctx context.Context) (Pending, error) {
 	var told wire.PendingResult
-	err := g.c.needOurs(ctx, "delay destruction")
-	if err == nil {
-		err = g.c.read(ctx, wire.OpGetPending, g.request(), &told)
-	}
-	if err != nil {
+	if err := g.c.read(ctx, wire.OpGetPending, g.request(), &told); err != nil {
 		return Pending{}, g.wrap("ask what waits", err)
 	}
 	p := Pending{Files: told.Files, FilesAt: parseTime(told.FilesAt), GroupAt: parseTime(told.GroupAt)}
@@ -261,9 +262,6 @@ func (g Group) Pending(ctx context.Context) (Pending, error) {
 // set a price. Only the owner may call it; it needs the API key. Errors: [ErrUnsupported]
 // at a service without delays, [ErrNotFound], [ErrNotAuthorized]. Only svcd has it.
 func (g Group) Keep(ctx context.Context) (Change, error) {
-	if err := g.c.needOurs(ctx, "delay destruction"); err != nil {
-		return Change{}, g.wrap("keep files", err)
-	}
 	done, err := g.change(ctx, wire.OpKeepFiles, g.request(), "Kept the files of group "+g.quoted())
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("keep files", err))
 }
@@ -339,11 +337,7 @@ func (g Group) AuthStatus(ctx context.Context) (AuthStatus, error) {
 // many files in a short time, [ErrUnsupported] when the service offers no deletion (nothing
 // is sent), [ErrNotFound], [ErrNotAuthorized]. Source: specification 1.3.
 func (g Group) Delete(ctx context.Context, ref Ref) error {
-	err := g.c.needOurs(ctx, "delete files")
-	if err != nil {
-		return g.c.wrap("delete", g.ID, ref, err)
-	}
-	_, err = g.change(ctx, wire.OpDeleteFile, wire.FileRequest{GroupID: string(g.ID), IPFSHash: string(ref)}, "")
+	_, err := g.change(ctx, wire.OpDeleteFile, wire.FileRequest{GroupID: string(g.ID), IPFSHash: string(ref)}, "")
 	return withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("delete", g.ID, ref, err))
 }
 
@@ -351,10 +345,6 @@ func (g Group) Delete(ctx context.Context, ref Ref) error {
 // [Group.Delete]: mostly free. The same accounts may call it; it needs the API key. Errors:
 // those of [Group.Delete], [ErrDeleted]. Only svcd has it.
 func (g Group) Rename(ctx context.Context, ref Ref, name string) error {
-	err := g.c.needOurs(ctx, "rename files")
-	if err != nil {
-		return g.c.wrap("rename", g.ID, ref, err)
-	}
-	_, err = g.change(ctx, wire.OpRenameFile, wire.RenameRequest{GroupID: string(g.ID), IPFSHash: string(ref), Filename: name}, "")
+	_, err := g.change(ctx, wire.OpRenameFile, wire.RenameRequest{GroupID: string(g.ID), IPFSHash: string(ref), Filename: name}, "")
 	return withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("rename", g.ID, ref, err))
 }

@@ -14,9 +14,6 @@ import (
 // Leave is free; it needs the API key. Errors: [ErrUnsupported] at the hosted service, [ErrNotFound],
 // [ErrNotAuthorized] when the caller is no member, [ErrConflict] when it is the owner. Only svcd has it.
 func (g Group) Leave(ctx context.Context) (Change, error) {
-	if err := g.c.needOurs(ctx, "let members leave"); err != nil {
-		return Change{}, g.wrap("leave", err)
-	}
 	done, err := g.change(ctx, wire.OpLeaveGroup, g.request(), "Left group "+g.quoted())
 	return done, g.wrap("leave", err)
 }
@@ -29,9 +26,6 @@ func (g Group) Leave(ctx context.Context) (Change, error) {
 // it needs the API key. Errors: [ErrUnsupported] at the hosted service, [ErrNotFound] when there is no
 // such account, [ErrNotAuthorized], [ErrConflict] when the account is no member. Only svcd has it.
 func (g Group) Offer(ctx context.Context, member AccountID) (Change, error) {
-	if err := g.c.needOurs(ctx, "hand groups over"); err != nil {
-		return Change{}, g.wrap("hand over", err)
-	}
 	request := wire.MemberRequest{GroupID: string(g.ID), MemberID: string(member)}
 	done, err := g.change(ctx, wire.OpOfferGroup, request, "Offered group "+g.quoted())
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("hand over", err))
@@ -44,9 +38,6 @@ func (g Group) Offer(ctx context.Context, member AccountID) (Change, error) {
 // hosted service, [ErrNotFound], [ErrNotAuthorized] when the caller is no member, [ErrConflict] when the
 // group is not offered to it, not yet or not any more. Only svcd has it.
 func (g Group) Accept(ctx context.Context) (Change, error) {
-	if err := g.c.needOurs(ctx, "hand groups over"); err != nil {
-		return Change{}, g.wrap("accept", err)
-	}
 	done, err := g.change(ctx, wire.OpAcceptGroup, g.request(), "Accepted group "+g.quoted())
 	return done, g.wrap("accept", err)
 }
@@ -58,9 +49,6 @@ func (g Group) Accept(ctx context.Context) (Change, error) {
 // DeleteGroup is free unless the operator set a price. Only the owner may call it; it needs the API key.
 // Errors: [ErrUnsupported] at the hosted service, [ErrNotFound], [ErrNotAuthorized]. Only svcd has it.
 func (g Group) DeleteGroup(ctx context.Context) (Change, error) {
-	if err := g.c.needOurs(ctx, "delete groups"); err != nil {
-		return Change{}, g.wrap("delete the group", err)
-	}
 	done, err := g.change(ctx, wire.OpDeleteGroup, g.request(), "Deleted group "+g.quoted())
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("delete the group", err))
 }

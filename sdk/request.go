@@ -17,8 +17,12 @@ func (c *Client) tool(op string, request, result any) call.Call {
 		Answer: c.result(limit, result)}
 }
 
-// read calls an operation that changes nothing, or that may be repeated.
+// read calls an operation that changes nothing, or that may be repeated. It is [ErrUnsupported] at a service that does
+// not have the operation.
 func (c *Client) read(ctx context.Context, op string, request, result any) error {
+	if err := c.offers(ctx, op); err != nil {
+		return err
+	}
 	return c.calls.Do(ctx, c.tool(op, request, result))
 }
 
@@ -26,6 +30,9 @@ func (c *Client) read(ctx context.Context, op string, request, result any) error
 // because the outcome of an abandoned request is unknown, and the request may have been
 // paid.
 func (c *Client) change(ctx context.Context, op string, request, result any) error {
+	if err := c.offers(ctx, op); err != nil {
+		return err
+	}
 	t := c.tool(op, request, result)
 	t.Kind, t.Wait = call.Change, call.AnswerTimes*c.cfg.Timeout
 	return c.calls.Do(ctx, t)

@@ -65,14 +65,12 @@ func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer
 	if err := checkSize(e.Size, c.cfg.MaxFileBytes); err != nil {
 		return retrieved{}, err
 	}
-	caps, err := c.Capabilities(ctx)
+	speaks, err := c.dialect(ctx)
 	if err != nil {
 		return retrieved{}, err
 	}
-	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref)}
-	if caps.Dialect.IsOurs() {
-		request.Transfer = wire.TransferRaw
-	}
+	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref),
+		Transfer: speaks.rawTransfer()}
 	sink := &blobSink{buf: b, limit: c.mostSealed(e.Size), recorded: e.Size != SizeUnknown, report: report}
 	var answer retrieveAnswer
 	ask := c.tool(wire.OpPrepareRetrieve, request, nil)

@@ -26,9 +26,6 @@ func (c *Client) Storage(ctx context.Context) (Storage, error) { return c.storag
 func (g Group) Storage(ctx context.Context) (Storage, error) { return g.c.storage(ctx, g.ID) }
 
 func (c *Client) storage(ctx context.Context, g GroupID) (Storage, error) {
-	if err := c.needOurs(ctx, "report stored bytes"); err != nil {
-		return Storage{}, c.wrap("ask storage", g, "", err)
-	}
 	var a wire.StorageResult
 	if err := c.read(ctx, wire.OpGetStorage, wire.GroupRequest{GroupID: string(g)}, &a); err != nil {
 		return Storage{}, c.wrap("ask storage", g, "", err)

@@ -44,7 +44,7 @@ const (
 // be repeated after a lost answer. Errors: [ErrUnsupported] at a service without trash,
 // where nothing is sent, [ErrNotFound], [ErrNotAuthorized]. Only svcd has it.
 func (g Group) Remove(ctx context.Context, name string) (Removal, error) {
-	if err := g.needTrash(ctx, "remove"); err != nil {
+	if err := g.offers(ctx, "remove", wire.OpRemoveFile); err != nil {
 		return Removal{}, err
 	}
 	entries, err := g.Entries(ctx)
@@ -73,7 +73,7 @@ func (g Group) RemoveVersions(ctx context.Context, versions []Entry) (Removal, e
 // and needs the API key. Errors: those of [Group.List], [ErrUnsupported] at a service
 // without trash.
 func (g Group) Trash(ctx context.Context) ([]Entry, error) {
-	if err := g.needTrash(ctx, "list the trash"); err != nil {
+	if err := g.offers(ctx, "list the trash", wire.OpGetTrash); err != nil {
 		return nil, err
 	}
 	entries, err := g.Entries(ctx)
@@ -115,9 +115,6 @@ func (g Group) RestoreVersions(ctx context.Context, versions []Entry) (Removal, 
 // [ErrNotAuthorized], [ErrCorrupt]. Only svcd has it.
 func (g Group) TrashSettings(ctx context.Context) (TrashSettings, error) {
 	var told wire.TrashResult
-	if err := g.needTrash(ctx, "ask about the trash"); err != nil {
-		return TrashSettings{}, err
-	}
 	err := g.c.read(ctx, wire.OpGetTrash, g.request(), &told)
 	if err == nil && (told.Days < 1 || told.Files < 0 || told.Bytes < 0 || told.Held < 0) {
 		err = call.Malformed(errors.New("the trash has no size or time"))
@@ -134,19 +131,12 @@ func (g Group) TrashSettings(ctx context.Context) (TrashSettings, error) {
 // price. Only the owner may call it; it needs the API key. Errors: [ErrInvalid], and those
 // of [Group.TrashSettings]. Only svcd has it.
 func (g Group) SetTrash(ctx context.Context, days int64, who string) (Change, error) {
-	if err := g.needTrash(ctx, "set the trash"); err != nil {
-		return Change{}, err
-	}
 	request := wire.SetTrashRequest{GroupID: string(g.ID), Who: who}
 	if days != 0 {
 		request.Days = &days
 	}
 	done, err := g.change(ctx, wire.OpSetGroupTrash, request, "Set the trash of group "+g.quoted())
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("set the trash", err))
-}
-
-func (g Group) needTrash(ctx context.Context, op string) error {
-	return g.wrap(op, g.c.needOurs(ctx, "keep removed files"))
 }
 
 func versionsOf(entries []Entry, is func(*Entry) bool) (list []Entry) {
@@ -162,9 +152,6 @@ func versionsOf(entries []Entry, is func(*Entry) bool) (list []Entry) {
 // without a name. There is more than one only if an upload without a name shows as a name
 // that another upload has.
 func (g Group) changeVersions(ctx context.Context, op, does string, versions []Entry) (done Removal, err error) {
-	if err := g.needTrash(ctx, does); err != nil {
-		return done, err
-	}
 	var seen Seq
 	type recorded struct {
 		name, contentType string

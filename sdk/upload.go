@@ -108,14 +108,11 @@ func (c *Client) uploadPrepared(ctx context.Context, caps wire.Capabilities, k u
 // Config.MaxFileBytes. A group that stays with version 1 has both limits. Free; no
 // authentication. Errors: those of [Client.Capabilities].
 func (c *Client) MaxUpload(ctx context.Context) (int64, error) {
-	caps, err := c.Capabilities(ctx)
+	speaks, err := c.dialect(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if caps.Dialect.IsOurs() {
-		return maxBlocks(caps), nil
-	}
-	return c.maxWhole(caps), nil
+	return speaks.maxUpload(), nil
 }
 
 // maxWhole returns the size of the largest file of format version 1, in bytes.

@@ -48,9 +48,6 @@ type ThinnedName struct {
 // [ErrCorrupt]. Only svcd has it.
 func (g Group) VersionSettings(ctx context.Context) (VersionSettings, error) {
 	var told wire.VersionsResult
-	if err := g.needVersions(ctx, "ask which versions are kept"); err != nil {
-		return VersionSettings{}, err
-	}
 	err := g.c.read(ctx, wire.OpGetGroupVersions, g.request(), &told)
 	var s VersionSettings
 	if err == nil {
@@ -83,9 +80,6 @@ func settingsOf(keep, next, at string) (s VersionSettings, err error) {
 // SetVersions is free unless the operator set a price. Only the owner may call it; it needs
 // the API key. Errors: [ErrInvalid], and those of [Group.VersionSettings]. Only svcd has it.
 func (g Group) SetVersions(ctx context.Context, keep Keep) (Change, error) {
-	if err := g.needVersions(ctx, "set which versions are kept"); err != nil {
-		return Change{}, err
-	}
 	request := wire.SetVersionsRequest{GroupID: string(g.ID), Keep: keep.String()}
 	done, err := g.change(ctx, wire.OpSetGroupVersions, request, "Set which versions group "+g.quoted()+" keeps")
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("set which versions are kept", err))
@@ -96,9 +90,6 @@ func (g Group) SetVersions(ctx context.Context, keep Keep) (Change, error) {
 // changes. It is free. Only the owner may call it; it needs the API key. The slice belongs
 // to the caller. Errors: those of [Group.SetVersions], [ErrCorrupt]. Only svcd has it.
 func (g Group) TryVersions(ctx context.Context, keep Keep, after string) (Thinning, error) {
-	if err := g.needVersions(ctx, "try which versions would go"); err != nil {
-		return Thinning{}, err
-	}
 	var told wire.TryVersionsResult
 	err := g.c.read(ctx, wire.OpTryGroupVersions, wire.SetVersionsRequest{GroupID: string(g.ID), Keep: keep.String(), After: after}, &told)
 	t := Thinning{Files: told.Files, Versions: told.Versions, Bytes: told.Bytes, More: told.More}
@@ -115,8 +106,4 @@ func (g Group) TryVersions(ctx context.Context, keep Keep, after string) (Thinni
 		return Thinning{}, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("try which versions would go", err))
 	}
 	return t, nil
-}
-
-func (g Group) needVersions(ctx context.Context, op string) error {
-	return g.wrap(op, g.c.needOurs(ctx, "take older versions away"))
 }

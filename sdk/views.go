@@ -176,31 +176,9 @@ func (c *Client) ReadPrice(ctx context.Context) (Amount, error) { return c.readP
 func (g Group) ReadPrice(ctx context.Context) (Amount, error) { return g.c.readPrice(ctx, g.ID) }
 
 func (c *Client) readPrice(ctx context.Context, g GroupID) (Amount, error) {
-	caps, err := c.Capabilities(ctx)
-	if err != nil || caps.Dialect.IsOurs() {
+	speaks, err := c.dialect(ctx)
+	if err != nil {
 		return Amount{}, err
 	}
-	if g != "" {
-		var joinable bool
-		err := c.view(ctx, "is_group_joinable", groupArgs{GroupID: g}, &joinable)
-		if err = c.wrap("ask how a group is read", g, "", err); errors.Is(err, ErrUnavailable) || errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled) {
-			return Amount{}, err
-		}
-		if joinable { // a contract without the view has no such groups
-			return Amount{}, nil
-		}
-		return c.EstimateFee(ctx, "get_transactions_for_group")
-	}
-	if c.cfg.networkName() == Mainnet { // the service pays for these lists there
-		return Amount{}, nil
-	}
-	var sum Amount
-	for _, action := range []string{wire.OpGetOwnedGroups, wire.OpGetMemberGroups} {
-		fee, err := c.EstimateFee(ctx, action)
-		if err != nil {
-			return Amount{}, err
-		}
-		sum, _ = sum.Add(fee)
-	}
-	return sum, nil
+	return speaks.readPrice(ctx, g)
 }

@@ -77,9 +77,6 @@ const (
 // Watch is free and needs the API key. Errors: [ErrUnsupported] at the hosted
 // service, and those of the first request. Only svcd has it.
 func (c *Client) Watch(ctx context.Context, from Seq) (iter.Seq2[Event, error], error) {
-	if err := c.needOurs(ctx, "watch"); err != nil {
-		return nil, c.wrap("watch", "", "", err)
-	}
 	request := wire.WatchRequest{}
 	if from > 0 {
 		request.AfterSeq = (*int64)(&from)
