@@ -65,17 +65,20 @@ func (g Group) NewJournalKey(ctx context.Context) (*JournalKey, SealedJournalKey
 		return nil, SealedJournalKey{}, g.wrap("make the key of a journal", err)
 	}
 	k := &JournalKey{id, key}
-	sealed, err := g.SealJournalKey(ctx, k)
+	sealed, err := g.c.sealJournalKey(ctx, g.ID, k)
 	if err != nil {
 		k.Wipe()
-		return nil, SealedJournalKey{}, err
+		return nil, SealedJournalKey{}, g.wrap("make the key of a journal", err)
 	}
 	return k, sealed, nil
 }
 
-// SealJournalKey seals the key of a journal of the group to the newest key of the vault that is known. Errors and price
-// are those of [Group.NewJournalKey].
+// SealJournalKey seals the key of a journal of the group to the newest key of the vault: after a day it asks the
+// service whether there is another one. Errors and price are those of [Group.NewJournalKey].
 func (g Group) SealJournalKey(ctx context.Context, k *JournalKey) (SealedJournalKey, error) {
+	if g.c.vaultIsOld() {
+		_, _ = g.c.newerVault(ctx) // else the known one serves as long as it is open
+	}
 	sealed, err := g.c.sealJournalKey(ctx, g.ID, k)
 	return sealed, g.wrap("seal the key of a journal", err)
 }
