@@ -68,7 +68,8 @@ func TestO9NamesFromTheKeyring(t *testing.T) {
 	var locked atomic.Bool // the vault gives no keys, and records nothing
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	service := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		vault := r.URL.Path == wire.PathTools+wire.OpOpenSealedKey || r.URL.Path == wire.PathTools+wire.OpFinalizeUploads || strings.HasPrefix(r.URL.Path, wire.PathSealed)
+		vault := r.URL.Path == wire.PathTools+wire.OpOpenJournalKey ||
+			r.URL.Path == wire.PathTools+wire.OpFinalizeUploads || strings.HasPrefix(r.URL.Path, wire.PathSealed)
 		if locked.Load() && vault {
 			out.WriteHeader(http.StatusServiceUnavailable)
 			return

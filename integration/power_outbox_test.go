@@ -70,15 +70,15 @@ var errBoxAway = &sdk.Error{Op: "upload", Kind: sdk.ErrUnavailable, Err: errors.
 func newBoxed(t *testing.T, seed uint64) *boxed {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1))
-	b := &boxed{t: t, disk: powerfs.New(t), service: &outboxtest.Service{ID: "alice", Mine: []sdk.Group{{ID: "g"}}, Spent: true}}
+	b := &boxed{t: t, disk: powerfs.New(t), service: &outboxtest.Service{ID: "alice", Mine: []sdk.Group{{ID: "g"}}}}
 	b.service.OnRecord = func() { b.records = append(b.records, b.disk.Position()) }
-	b.service.Refuse = func(string, *outboxtest.Letter) error {
+	b.service.Refuse = func(string, *outbox.Upload) error {
 		if b.away.Load() {
 			return errBoxAway
 		}
 		return nil
 	}
-	b.cfg = outbox.Config{Remote: b.service, Coalesce: 20 * time.Millisecond, Keys: sdk.DiskKeys{Group: make([]byte, 32)}}
+	b.cfg = outbox.Config{Remote: b.service, Coalesce: 20 * time.Millisecond, Keys: outbox.Keys{Group: make([]byte, 32)}}
 	if random.IntN(2) == 0 {
 		b.cfg.Keys.Names, _ = format.RandomKey()
 	}
@@ -170,9 +170,10 @@ func (b *boxed) program(box *outbox.Outbox, n int, random *rand.Rand) (acts []bo
 // inBlocks is content as that of a large file.
 func inBlocks(content string) *outbox.Large {
 	layout := format.Layout{Size: int64(len(content)), BlockBytes: 4 << 10}
-	return &outbox.Large{Layout: layout, Read: func(_ context.Context, block int64, into []byte) (int, error) {
-		return copy(into, content[block*layout.BlockBytes:]), nil
-	}}
+	return &outbox.Large{Layout: layout, Changed: format.Extents{{First: 0, Count: layout.Blocks()}},
+		Read: func(_ context.Context, block int64, into []byte) (int, error) {
+			return copy(into, content[block*layout.BlockBytes:]), nil
+		}}
 }
 
 // Fault "power loss" of the machine of a mount: behind each operation of its disk, with nothing there

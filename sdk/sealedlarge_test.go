@@ -111,8 +111,8 @@ func TestThreat52LargeSealedUploadOnDisk(t *testing.T) {
 	}
 }
 
-// O3: what arrived of a large upload before its process ended is not sent again.
-func TestO3LargeSealedUploadGoesOn(t *testing.T) {
+// What arrived of a large upload before its process ended is not sent again.
+func TestLargeSealedUploadGoesOn(t *testing.T) {
 	t.Parallel()
 	server := testkit.Start(t, testkit.Ours)
 	alice := server.Account("alice", "100")

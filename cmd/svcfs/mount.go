@@ -37,8 +37,8 @@ file is in memory; closing a changed file costs one upload.
 
 With --outbox, close and fsync return once the save is on this machine's disk,
 encrypted; the mount sends it when it can, also after a restart. 'svcfs sync DIR' waits for
-all of it, 'svcfs outbox list' shows what waits. A change of a large file that keeps
-parts of a recorded version is sent at the close, as without it.
+all of it, 'svcfs outbox list' shows what waits. Of a large file that was changed, what
+changed waits.
 
 Signals: SIGTERM uploads pending files and unmounts, SIGUSR1 switches the log
 between --log-level and debug, SIGHUP looks at the ledger now.

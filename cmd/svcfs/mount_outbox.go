@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -57,10 +56,10 @@ func (a *app) openOutbox(p mountPlan, s settings, c *sdk.Client, caps wire.Capab
 	if err != nil {
 		return nil, err
 	}
-	remote := outbox.Service{Client: c, State: filepath.Join(dir, "parts")}
 	m := &mountOutbox{settled: make(chan struct{})}
-	keys := sdk.DiskKeys{Group: outboxGroupKey(s), Names: a.namesKey(address, s.account, true)}
-	m.Outbox, err = outbox.New(dir, outbox.Config{Remote: remote, Keys: keys, Bytes: int64(f.outboxSize),
+	keys := outbox.Keys{Group: outboxGroupKey(s), Names: a.namesKey(address, s.account, true)}
+	m.Outbox, err = outbox.New(dir, outbox.Config{Remote: outbox.Service{Client: c}, Keys: keys,
+		Bytes: int64(f.outboxSize),
 		Price: func() (sdk.Amount, bool) { return c.Price("upload") },
 		Balance: func(ctx context.Context) (sdk.Amount, error) {
 			return c.Balance(ctx, c.Account())
@@ -211,7 +210,7 @@ func (a *app) tellWaiting(err error, p mountPlan) error {
 	if placeErr != nil {
 		return err
 	}
-	items, listErr := outbox.List(dir, sdk.DiskKeys{})
+	items, listErr := outbox.List(dir, outbox.Keys{})
 	if listErr != nil || len(items) == 0 {
 		return err
 	}

@@ -77,7 +77,7 @@ func (a *app) outboxItems(ctx context.Context) ([]outbox.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	return outbox.List(dir, sdk.DiskKeys{Names: a.namesKey(address, s.account, false)})
+	return outbox.List(dir, outbox.Keys{Names: a.namesKey(address, s.account, false)})
 }
 
 func (a *app) outboxPlace() (string, settings, error) {
@@ -144,8 +144,9 @@ func (a *app) outboxMoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "move ID GROUP",
 		Short: "Send a parked save to another group",
-		Long: `Send a parked save to another group, under the same name. This is for a save of a
-group that the account lost.`,
+		Long: `Send a parked save to another group, under the same name. This is for a save that
+its group does not take. What waits for a group that the account lost cannot be read
+on this machine any more, until the account is a member again.`,
 		Example: "  svcfs outbox move 0123456789abcdef0123456789abcdef mine",
 		Args:    exactly(2, "an ID and a GROUP"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {

@@ -254,9 +254,11 @@ func nextSteps(dir string, r tree.Reason) []nextStep {
 		steps = append(steps, step)
 	}
 	if i := r.Waits; i != nil && i.State == outbox.Parked.String() {
-		steps = append(steps, nextStep{"svcfs outbox retry " + i.ID, "tries it again, once the reason is gone"},
-			nextStep{"svcfs outbox move " + i.ID + " GROUP", "sends it to another group"},
-			nextStep{"svcfs outbox discard " + i.ID, "gives it up for good; asks first"})
+		steps = append(steps, nextStep{"svcfs outbox retry " + i.ID, "tries it again, once the reason is gone"})
+		if !i.Locked {
+			steps = append(steps, nextStep{"svcfs outbox move " + i.ID + " GROUP", "sends it to another group"})
+		}
+		steps = append(steps, nextStep{"svcfs outbox discard " + i.ID, "gives it up for good; asks first"})
 	} else if i != nil {
 		steps = append(steps, nextStep{"svcfs sync " + shellWord(dir), "sends it now, and waits until all is recorded"})
 	}

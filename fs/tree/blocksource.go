@@ -185,9 +185,11 @@ func (s *blockSource) claim(ctx context.Context, opts ...sdk.FromStart) (blocks 
 	if t.blocks == nil {
 		return nil, &Error{Class: ClassUnsupported, Err: errors.New("the file is of format version 2, which this service does not have")}
 	}
-	waits, entry, err := t.openWaiting(g, s.entry)
-	if waits != nil || err != nil {
-		return waits, err
+	entry := s.entry
+	if isWaiting(entry) {
+		if blocks, entry, err = t.openWaiting(g, entry, nil); blocks != nil || err != nil {
+			return blocks, err
+		}
 	}
 	err = t.spend("retrieve", func() (sdk.Amount, error) {
 		blocks, err = t.blocks.OpenBlocks(ctx, *entry, opts...)

@@ -442,8 +442,11 @@ func (t *Tree) fetchInto(ctx context.Context, c *staging.Content, under *committ
 	return nil
 }
 
-// again holds the content once more, nil if it was taken away.
+// again holds the content once more, nil if it was taken away, or c is nil.
 func (c *committedContent) again() *committedContent {
+	if c == nil {
+		return nil
+	}
 	lease := c.lease.Again()
 	if lease == nil {
 		return nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"sync"
-	"time"
 
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/format"
@@ -26,8 +25,6 @@ const (
 	// sendersPerFile is how many of them are sent beside the program that writes a file, and by its save. A save begins
 	// while those of the program are on their way.
 	sendersPerFile = 2
-	// answerPatience is how long a save that may wait in the outbox waits for the service while nothing moves.
-	answerPatience = 5 * time.Second
 )
 
 // errCutOff ends a part of which a program cut blocks off meanwhile.
@@ -46,7 +43,6 @@ type blockSend struct {
 
 	last   attempt // of the save; by the state of the file
 	opened Blocks  // what the save recorded, open; nil = it is not; by the state of the file
-	unsure bool    // a record was asked for and may be there: the answer was lost; by the state of the file
 
 	beginning gate
 	mu        sync.Mutex
@@ -76,7 +72,7 @@ func (f *File) sendRested(s *stage) {
 	if s.Whole() != nil || !s.HasRested() || !f.isKind(fileReal) || f.half != nil {
 		return
 	}
-	if f.t.cfg.Outbox != nil && (s.under == nil || s.under.source == nil || isWaiting(s.under.source.entry)) {
+	if f.t.cfg.Outbox != nil {
 		return // it is sent from there
 	}
 	if _, beside := policy.DatabaseOf(f.rawName()); beside {
@@ -110,13 +106,8 @@ func (b *blockSend) startSender(f *File) {
 }
 
 func (b *blockSend) sendWhatRests(f *File) error {
-	ctx, cancel := b.life, func() {}
-	if b.t.cfg.Outbox != nil {
-		ctx, cancel = sdk.WithPatience(ctx, answerPatience)
-	}
-	defer cancel()
 	for blocks := b.takeRested(); blocks != nil; blocks = b.takeRested() {
-		err := b.putEarly(ctx, f, blocks)
+		err := b.putEarly(b.life, f, blocks)
 		b.mu.Lock()
 		for i := range blocks.All() {
 			delete(b.early, i)
@@ -369,7 +360,7 @@ func (f *File) commitBlocks(ctx context.Context, s *stage, g *group, raw string)
 // before. whole is the content where row holds it in one piece.
 func (f *File) sendBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (row *sdk.Entry, whole *mem.Buffer, saved bool, err error) {
 	_ = b.stop()
-	if f.t.cfg.Outbox != nil || b.last != (attempt{}) { // what comes may give the upload up
+	if b.last != (attempt{}) { // what comes may give the upload up
 		if err := b.stopEarly(ctx); err != nil {
 			return nil, nil, false, err
 		}
@@ -389,9 +380,9 @@ func (f *File) sendBlocks(ctx context.Context, s *stage, b *blockSend, g *group,
 		}
 	}
 	if f.t.cfg.Outbox != nil {
-		row, err = f.saveBoxed(ctx, s, b, g, raw)
+		row, err = f.saveWithOutbox(ctx, s, b, g, raw)
 	} else {
-		row, err = f.recordBlocks(ctx, s, b, g, raw, false)
+		row, err = f.recordBlocks(ctx, s, b, g, raw)
 	}
 	if errors.Is(err, sdk.ErrUnsupported) && !f.t.cuts(g) {
 		return f.sendWhole(ctx, s, b, g, raw)
@@ -400,10 +391,10 @@ func (f *File) sendBlocks(ctx context.Context, s *stage, b *blockSend, g *group,
 }
 
 // recordBlocks sends what is not there and records the file, beside the outbox.
-// With hurry it ends as [ClassTimeout] when nothing moves for a moment, before a record is asked for.
-func (f *File) recordBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string, hurry bool) (row *sdk.Entry, err error) {
+func (f *File) recordBlocks(ctx context.Context, s *stage, b *blockSend, g *group,
+	raw string) (row *sdk.Entry, err error) {
 	for again := false; ; again = true {
-		row, err = f.finishBlocks(ctx, s, b, g, raw, hurry)
+		row, err = f.finishBlocks(ctx, s, b, g, raw)
 		switch {
 		case err == nil, errors.Is(err, sdk.ErrUnsupported) && !f.t.cuts(g):
 			return row, err
@@ -435,13 +426,13 @@ func (t *Tree) holdingBlocks(s *stage, g *group, raw, target string) *sdk.Entry 
 }
 
 // finishBlocks sends what is not there, and records the file. It costs one upload.
-func (f *File) finishBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string, hurry bool) (*sdk.Entry, error) {
+func (f *File) finishBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (*sdk.Entry, error) {
 	tried := attempt{raw, s.Len(), s.Turn()}
 	if b.last != (attempt{}) && b.last != tried {
 		b.abandon() // it may be recorded: what changed since is another version
 	}
 	return f.recordAs(g, raw, s, func(a sdk.Attributes) (sdk.Receipt, error) { // its price is set aside before anything is sent
-		up, hash, err := b.sendAll(ctx, f, raw, hurry)
+		up, hash, err := b.sendAll(ctx, f, raw)
 		if err != nil {
 			return sdk.Receipt{}, err
 		}
@@ -449,8 +440,6 @@ func (f *File) finishBlocks(ctx context.Context, s *stage, b *blockSend, g *grou
 		r, err := up.Finish(ctx, raw, s.Len(), hash, a)
 		if err == nil {
 			b.opened = up.Opened()
-		} else if class := wrapRemote("", "", err).Class; class.isAway() || class == ClassInterrupted {
-			b.unsure = true
 		}
 		return r, err
 	})
@@ -458,16 +447,7 @@ func (f *File) finishBlocks(ctx context.Context, s *stage, b *blockSend, g *grou
 
 // sendAll sends what is not there: first what nobody has on its way, so that the line is never idle, and then what did
 // not arrive so, or was changed meanwhile. No part is on its way beside the caller afterwards, unless ctx ended.
-func (b *blockSend) sendAll(ctx context.Context, f *File, raw string, hurry bool) (up BlockUpload, hash sdk.Digest, err error) {
-	if hurry {
-		patient, cancel := sdk.WithPatience(ctx, answerPatience)
-		defer cancel()
-		up, hash, err = b.sendAll(patient, f, raw, false)
-		if err != nil && patient.Err() != nil && ctx.Err() == nil {
-			err = &Error{Class: ClassTimeout, Err: err}
-		}
-		return up, hash, err
-	}
+func (b *blockSend) sendAll(ctx context.Context, f *File, raw string) (up BlockUpload, hash sdk.Digest, err error) {
 	if up, err = b.begin(ctx, f, raw); err == nil {
 		err = b.putRest(ctx, up, b.onTheirWay())
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/svcfs/svcfs/format"
@@ -23,7 +22,7 @@ type Outbox interface {
 	Put(ctx context.Context, s outbox.Save) (outbox.Item, error)
 	Ready(id string)
 	Content(id string, b *mem.Buffer) error
-	OpenBlocks(id string) (*outbox.Blocks, error)
+	OpenBlocks(id string) (*outbox.WaitingBlocks, error)
 	Item(id string) (outbox.Item, bool)
 	Items() []outbox.Item
 	Recorded(id string) (sdk.Ref, bool)
@@ -57,7 +56,8 @@ func (t *Tree) isLocked(e *sdk.Entry) bool {
 }
 
 func lockedItem() *Error {
-	return &Error{Class: ClassUnreachable, Err: outbox.ErrLocked, Hint: "The key comes by itself once the service can be reached; svcfs outbox list shows what waits."}
+	return &Error{Class: ClassUnreachable, Err: outbox.ErrLocked,
+		Hint: "The key comes by itself once the service can be reached; svcfs outbox list shows what waits."}
 }
 
 // queue puts the staged content into the outbox. errFull: it takes none now.
@@ -65,9 +65,10 @@ func (f *File) queue(ctx context.Context, s *stage, g *group, raw string, whole 
 	return f.queueSave(ctx, s, g, raw, outbox.Save{Content: whole.Bytes()})
 }
 
-// queueBlocks is queue for content in blocks.
+// queueBlocks is queue for content in blocks: those that changed since a recorded version wait.
 func (f *File) queueBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (*sdk.Entry, error) {
-	row, err := f.queueSave(ctx, s, g, raw, outbox.Save{Large: &outbox.Large{Layout: s.Layout(), Read: func(ctx context.Context, i int64, into []byte) (int, error) {
+	large := f.t.changedSince(b)
+	large.Read = func(ctx context.Context, i int64, into []byte) (int, error) {
 		n, _, isBase, err := b.c.Block(i, into)
 		if err == nil && n == 0 {
 			err = errCutOff
@@ -76,109 +77,86 @@ func (f *File) queueBlocks(ctx context.Context, s *stage, b *blockSend, g *group
 			n, err = b.readBase(ctx, i, into[:n])
 		}
 		return n, err
-	}}})
-	if err == nil {
-		if opened, err := f.t.cfg.Outbox.OpenBlocks(outbox.IDOf(row.Ref)); err == nil { // else who reads opens it
-			b.opened = opened
-		}
 	}
-	return row, err
+	row, err := f.queueSave(ctx, s, g, raw, outbox.Save{Large: large})
+	if err != nil {
+		if large.Release != nil {
+			large.Release()
+		}
+		return nil, err
+	}
+	if opened, _, err := f.t.openWaiting(g, row, b.under.again()); err == nil { // else who reads opens it
+		b.opened = opened
+	}
+	return row, nil
 }
 
-// saveBoxed saves content in blocks with an outbox. What keeps blocks of a recorded version is sent at once, because
-// its changed blocks suffice; while the service is away it waits as a whole, where all blocks are here.
-func (f *File) saveBoxed(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (*sdk.Entry, error) {
-	if b.isLocal() {
-		row, err := f.queueBlocks(ctx, s, b, g, raw)
-		if errors.Is(err, outbox.ErrFull) {
-			row, err = f.fullOutbox(ctx, g, err, func() (*sdk.Entry, error) { return f.recordBlocks(ctx, s, b, g, raw, false) })
+// changedSince returns which blocks of content differ from the recorded version that it was made from. What was made
+// from a save that waits, too, is compared with the version that this one was made from.
+func (t *Tree) changedSince(b *blockSend) *outbox.Large {
+	l := b.c.Layout()
+	large := &outbox.Large{Layout: l}
+	if hash, known, err := b.c.Hash(); err == nil && known {
+		large.Hash = hash
+	}
+	also, from := t.recordedBase(b)
+	for i := range l.Blocks() {
+		if _, waits := also.Index(i); waits || from == (outbox.From{}) || !b.c.IsBased(i) {
+			large.Changed = large.Changed.Add(i)
 		}
-		if !isForNoOutbox(err) {
-			return row, err
+	}
+	if large.Changed.Blocks() == l.Blocks() {
+		return large
+	}
+	large.From = from
+	if hold := b.under.again(); hold != nil {
+		large.Release = hold.release
+		large.Open = func(ctx context.Context) (outbox.Blocks, func(), error) { return hold.openAs(ctx, from) }
+	}
+	return large
+}
+
+// recordedBase returns the recorded version that unchanged blocks come from, none if there is no such version, and
+// which blocks wait because they differ from it already.
+func (t *Tree) recordedBase(b *blockSend) (waiting format.Extents, from outbox.From) {
+	if b.under == nil || b.under.source == nil {
+		return nil, from
+	}
+	source := b.under.source.latest()
+	t.mu.RLock()
+	e := source.entry
+	if g := t.groups[e.Group]; g != nil {
+		e = t.recordedSince(g, e)
+		if now := g.byRef[e.Ref]; now != nil {
+			e = now
 		}
+	}
+	t.mu.RUnlock()
+	switch item, ok := t.itemOf(e); {
+	case source.layout().BlockBytes != b.c.Layout().BlockBytes, e.Deleted != nil:
+		return nil, from
+	case ok:
+		return item.Changed, item.From
+	case isWaiting(e): // it was given up
+		return nil, from
+	}
+	return nil, outbox.From{Group: e.Group, Ref: e.Ref}
+}
+
+// saveWithOutbox saves content in blocks with an outbox.
+func (f *File) saveWithOutbox(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (*sdk.Entry, error) {
+	record := func() (*sdk.Entry, error) { return f.recordBlocks(ctx, s, b, g, raw) }
+	if b.last != (attempt{}) { // it was sent without the outbox, and may be recorded already
 		if err := f.t.afterWaiting(ctx, g); err != nil {
 			return nil, err
 		}
-		return f.recordBlocks(ctx, s, b, g, raw, false)
+		return record()
 	}
-	here := !b.unsure && b.isHere()
-	row, err := f.recordAfter(ctx, s, b, g, raw, here)
-	if err == nil || !isAway(err) || b.unsure || ctx.Err() != nil {
+	row, err := f.queueBlocks(ctx, s, b, g, raw)
+	if !errors.Is(err, outbox.ErrFull) {
 		return row, err
 	}
-	if !here {
-		return nil, notHere(err)
-	}
-	row, queued := f.queueBlocks(ctx, s, b, g, raw)
-	switch {
-	case errors.Is(queued, outbox.ErrFull):
-		return nil, noRoomAway(queued)
-	case isForNoOutbox(queued):
-		return nil, err
-	case isAway(queued): // a block left the memory meanwhile
-		return nil, notHere(queued)
-	}
-	return row, queued
-}
-
-// recordAfter records a change of a large file after what waits of its group. With hurry it ends early unless the
-// service answers in a moment.
-func (f *File) recordAfter(ctx context.Context, s *stage, b *blockSend, g *group, raw string, hurry bool) (*sdk.Entry, error) {
-	before := ctx
-	if hurry {
-		if f.t.cfg.Outbox.Status().Reason != "" {
-			return nil, waitingError(outbox.ErrAway)
-		}
-		var cancel context.CancelFunc
-		before, cancel = context.WithTimeout(ctx, answerPatience)
-		defer cancel()
-	}
-	if err := f.t.afterWaiting(before, g); err != nil {
-		if before.Err() != nil && ctx.Err() == nil {
-			err = waitingError(outbox.ErrAway)
-		}
-		return nil, err
-	}
-	return f.recordBlocks(ctx, s, b, g, raw, hurry)
-}
-
-// isForNoOutbox reports whether the service takes the content of a save in no outbox.
-func isForNoOutbox(err error) bool {
-	return errors.Is(err, outbox.ErrTooLarge) || hasCode(err, wire.CodeUnsupported)
-}
-
-// notHere is the error of a change that cannot wait in the outbox.
-func notHere(err error) *Error {
-	return &Error{Class: wrapRemote("", "", err).Class, Err: fmt.Errorf("the service is away, and blocks of the file that were not changed are not in memory, so that the change cannot wait in the outbox: %w", err),
-		Hint: "The change is kept while the mount runs, and sent by itself once the service is back. A file that was read as a whole before can be saved without the service."}
-}
-
-// isLocal reports whether content in blocks needs nothing of the service: no block is one of a recorded
-// version.
-func (b *blockSend) isLocal() bool {
-	if b.under == nil || b.under.source == nil || isWaiting(b.under.source.entry) {
-		return true
-	}
-	for i := range b.c.Layout().Blocks() {
-		if b.c.IsBased(i) {
-			return false
-		}
-	}
-	return true
-}
-
-// isHere reports whether all blocks of the content are on this machine.
-func (b *blockSend) isHere() bool {
-	if b.isLocal() {
-		return true
-	}
-	source := b.under.source.latest()
-	for i := range b.c.Layout().Blocks() {
-		if b.c.IsBased(i) && !b.t.cache.Contains(source.blockKey(i)) {
-			return false
-		}
-	}
-	return true
+	return f.fullOutbox(ctx, g, err, record)
 }
 
 // queueSave puts a save into the outbox, whose group, name, base and attributes it sets.
@@ -352,7 +330,7 @@ func (t *Tree) retrieveWaiting(e *sdk.Entry) (*mem.Buffer, error) {
 	case errors.Is(err, outbox.ErrGone):
 		err = &Error{Class: ClassStale, Err: errors.New("it was recorded just now")}
 	default:
-		err = &Error{Class: ClassCorrupt, Err: err, Hint: "svcfs outbox list shows it; the disk of this machine damaged it."}
+		err = damagedItem(err)
 	}
 	buf.Release()
 	return nil, err
@@ -497,9 +475,12 @@ func (t *Tree) settleReserved(ref sdk.Ref, fee sdk.Amount) {
 }
 
 func (t *Tree) parked(i outbox.Item) *Error {
-	class := ClassOther
-	return &Error{Class: class, Op: "send", Path: t.pathOf(i), Err: errors.New("it was not recorded, and waits for you: " + i.Reason),
-		Hint: "svcfs outbox retry " + i.ID + ", or move it to another group: svcfs outbox move " + i.ID + " GROUP"}
+	hint := "svcfs outbox retry " + i.ID
+	if !i.Locked {
+		hint += ", or move it to another group: svcfs outbox move " + i.ID + " GROUP"
+	}
+	return &Error{Class: ClassOther, Op: "send", Path: t.pathOf(i), Hint: hint,
+		Err: errors.New("it was not recorded, and waits for you: " + i.Reason)}
 }
 
 // pathOf is the path of an item as the group has it.
@@ -673,25 +654,3 @@ func (t *Tree) outboxStatus() *outbox.Status {
 
 // inOutbox reports whether a save of n bytes may go through the outbox.
 func (t *Tree) inOutbox(n int64) bool { return t.cfg.Outbox != nil && n <= wire.WholeFileBytes }
-
-// openWaiting opens content in blocks that waits, or, if it was recorded meanwhile, returns its record.
-func (t *Tree) openWaiting(g *group, e *sdk.Entry) (Blocks, *sdk.Entry, error) {
-	if !isWaiting(e) {
-		return nil, e, nil
-	}
-	blocks, err := t.cfg.Outbox.OpenBlocks(outbox.IDOf(e.Ref))
-	switch {
-	case err == nil:
-		return blocks, e, nil
-	case errors.Is(err, outbox.ErrLocked):
-		return nil, e, lockedItem()
-	case !errors.Is(err, outbox.ErrGone):
-		return nil, e, &Error{Class: ClassCorrupt, Err: err, Hint: "svcfs outbox list shows it; the disk of this machine damaged it."}
-	}
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if now := t.recordedSince(g, e); !isWaiting(now) {
-		return nil, now, nil
-	}
-	return nil, e, &Error{Class: ClassStale, Err: errors.New("it was recorded just now")}
-}

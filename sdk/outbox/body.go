@@ -1,9 +1,10 @@
 package outbox
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 )
 
 // room is disk that a save has for itself, until what is written of it takes that. By store.mu.
@@ -48,29 +49,30 @@ func (r *room) end() {
 	r.fill()
 }
 
-func (s *store) hasBody(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.bodies[id]
-	return ok
-}
-
 // body writes the content of a large save, before its item is added.
 type body struct {
 	store *store
-	id    string
+	name  string
 	f     newFile
 	n     int64
 	room  *room
 }
 
 // newBody begins a file, which takes from a room, or nil.
-func (s *store) newBody(id string, r *room) (*body, error) {
-	f, err := s.disk.create(id + bodySuffix)
+func (s *store) newBody(r *room) (*body, error) {
+	name := randomName()
+	f, err := s.disk.create(name + bodySuffix)
 	if err != nil {
 		return nil, fmt.Errorf("write to the outbox: %w", err)
 	}
-	return &body{store: s, id: id, f: f, room: r}, nil
+	return &body{store: s, name: name, f: f, room: r}, nil
+}
+
+// randomName is a name that no file has.
+func randomName() string {
+	var name [16]byte
+	_, _ = rand.Read(name[:]) // never fails
+	return hex.EncodeToString(name[:])
 }
 
 // Write counts what is written as used at once.
@@ -95,18 +97,18 @@ func (b *body) keep() error {
 	}
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
-	b.store.bodies[b.id] = b.n
+	b.store.bodies[b.name] = b.n
 	return nil
 }
 
-// drop takes it away.
+// drop takes it away. nil is no body.
 func (b *body) drop() {
+	if b == nil {
+		return
+	}
 	_ = b.f.Close()
-	err := b.store.disk.remove(b.id + bodySuffix)
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		b.store.large -= b.n
-	}
-	delete(b.store.bodies, b.id)
+	b.store.bodies[b.name] = b.n
+	b.store.removeBody(b.name)
 }

@@ -3,6 +3,7 @@
 //
 // log.go has the log of items and what survives a loss of power, replay.go what a log says when it is
 // opened again, entry.go the layout of one entry, body.go the files of large items and the room on the
-// disk, state.go the states of an item and the steps between them, outbox.go the order in which items are
-// sent, letter.go what is encrypted to whom.
+// disk, seal.go what is encrypted and how, journal.go the keys and when they end, state.go the states of
+// an item and the steps between them, outbox.go what is done with items, send.go the order in which they
+// are sent, remote.go what is asked of the service, service.go how the client does that.
 package outbox

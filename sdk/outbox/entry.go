@@ -12,19 +12,17 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// Clear is what the disk shows of an item to who has the disk, beside what [Letter.Encode]
-// shows.
+// Clear is what the disk shows of an item, or of a journal, to who has the disk.
 type Clear struct {
-	ID       string    `json:"id"`                 // of the upload, 32 hex digits
+	ID       string    `json:"id"`                 // of the upload, 32 hex digits; or of the journal
 	Account  string    `json:"account,omitempty"`  // that saved it
+	Journal  string    `json:"journal,omitempty"`  // id of the journal whose key the item is encrypted under
 	Position int64     `json:"position,omitempty"` // in the order of the saves, from 1 on
 	Size     int64     `json:"size,omitempty"`     // of the content, in bytes
 	Time     time.Time `json:"time,omitzero"`      // of the save
-	// Check finds the record of the item again, see [Outbox.checkOf]. Without the key nobody can tell
-	// what it is made of.
-	Check []byte `json:"check,omitempty"`
-	// Body is the length of the ciphertext, in bytes, of a large save: it has a file of its own.
-	Body int64 `json:"body,omitempty"`
+	// Body is the length of the ciphertext, in bytes, of a large save, and File the name of its file.
+	Body int64  `json:"body,omitempty"`
+	File string `json:"file,omitempty"`
 	// After is the id of the item that this one was saved upon, while that one waits.
 	After string `json:"after,omitempty"`
 	// Record is the record that the item replaces, once what it was saved upon is recorded.
@@ -37,26 +35,28 @@ type kind uint8
 const (
 	kindSave    kind = iota + 1 // here is an item; once more = the item and all that is known of it now
 	kindAddress                 // an item has other metadata
-	kindEnd                     // an item was recorded, or given up
+	kindEnd                     // an item was recorded, or given up; or a journal has ended at the service
 	kindCut                     // nothing of a segment counts from one offset to another
+	kindJournal                 // here is a journal; once more = its key is sealed anew
 )
 
 // head is the part of an entry in clear.
 type head struct {
-	*Clear         // of an item; of one that ended, what it stood upon alone
-	Unread bool    `json:"unread,omitempty"`  // of kindSave: once more, without the content, which cannot be read
-	Apart  bool    `json:"apart,omitempty"`   // of kindAddress: what was saved upon the item is not upon it any more
-	Ref    sdk.Ref `json:"end_ref,omitempty"` // of kindEnd: the record of the item; "" = it was given up
-	Cut    string  `json:"cut,omitempty"`     // name of the segment
-	From   int64   `json:"from,omitempty"`    // of kindCut, in bytes
-	To     int64   `json:"to,omitempty"`      // of kindCut, in bytes; 0 = all that follows
+	*Clear            // of an item; of one that ended, what it stood upon alone
+	Unread bool       `json:"unread,omitempty"`  // of kindSave: once more, without the content, which cannot be read
+	Apart  bool       `json:"apart,omitempty"`   // of kindAddress: what was saved upon the item is not upon it any more
+	Key    *sealedKey `json:"key,omitempty"`     // of kindJournal
+	Ref    sdk.Ref    `json:"end_ref,omitempty"` // of kindEnd: the record of the item; "" = it was given up
+	Cut    string     `json:"cut,omitempty"`     // name of the segment
+	From   int64      `json:"from,omitempty"`    // of kindCut, in bytes
+	To     int64      `json:"to,omitempty"`      // of kindCut, in bytes; 0 = all that follows
 }
 
 // entry is one step of an item, as it lies on the disk.
 type entry struct {
 	kind kind
 	head
-	meta []byte       // of Letter.Encode
+	meta []byte       // encrypted, see seal.go
 	body []byte       // encrypted content
 	now  func(*Clear) // brings Clear up to date when the entry is written; nil = nothing changes
 	room *room        // that it takes when it is written; nil = none was made
@@ -77,7 +77,7 @@ func (e *entry) size() int64 {
 // An entry is: magic, kind, the lengths of its three parts, the CRC-32C of all that and of the first part, the
 // parts, and the SHA-256 of all that.
 const (
-	entryMagic   = "SVJ1"
+	entryMagic   = "SVJ2"
 	entryLengths = len(entryMagic) + 1 + 4 + 4 + 8
 	entryPrefix  = entryLengths + crc32.Size
 	entrySum     = sha256.Size
@@ -131,7 +131,7 @@ func parseShape(prefix []byte) (shape, error) {
 	p := prefix[len(entryMagic):]
 	s := shape{kind: kind(p[0]), head: int64(binary.BigEndian.Uint32(p[1:])), meta: int64(binary.BigEndian.Uint32(p[5:])),
 		body: int64(binary.BigEndian.Uint64(p[9:]))}
-	known := s.kind >= kindSave && s.kind <= kindCut
+	known := s.kind >= kindSave && s.kind <= kindJournal
 	if !known || s.head > maxHead || s.meta > maxMeta || s.body < 0 || s.body > maxBodyBytes {
 		return shape{}, errDamaged
 	}
@@ -152,6 +152,8 @@ func (s shape) parseHead(raw []byte) (h head, err error) {
 		whole = h.Clear != nil && h.ID != ""
 	case kindCut:
 		whole = h.Cut != "" && h.From >= 0
+	case kindJournal:
+		whole = h.Clear != nil && h.ID != "" && h.Key != nil
 	}
 	if !whole {
 		return h, errDamaged

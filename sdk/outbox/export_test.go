@@ -118,3 +118,31 @@ func (d *memDisk) Changed(change func(*Clear)) error {
 	}
 	return nil
 }
+
+// check proves that nothing of an item is damaged.
+func (s *store) check(id string) error {
+	_, err := s.whole(id)
+	return err
+}
+
+// Metas are what the log has encrypted of items, beside their content.
+func (d *memDisk) Metas() (list [][]byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, f := range d.files {
+		if !strings.HasSuffix(name, logSuffix) {
+			continue
+		}
+		for rest := f.Bytes(); len(rest) > 0; {
+			sh, err := parseShape(rest)
+			if err != nil {
+				break
+			}
+			if e, err := decode(rest[:sh.size()]); err == nil && len(e.meta) > 0 {
+				list = append(list, bytes.Clone(e.meta))
+			}
+			rest = rest[sh.size():]
+		}
+	}
+	return list
+}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"sync"
@@ -17,6 +16,7 @@ const (
 	logSuffix    = ".log"    // of segments of the log, behind their number
 	unreadSuffix = ".unread" // behind the name of a segment of which a part could not be read, once nothing in it waits
 	bodySuffix   = ".body"   // of the content of one large save, whose item is written after it
+	partsSuffix  = ".parts"  // of the list of its parts that the service has
 	// maxBatch is how many items are written, or sent, together, at most, and how many entries a
 	// segment has when another one is begun. maxBatchBytes is the same for their bytes.
 	maxBatch      = 64
@@ -45,8 +45,9 @@ type store struct {
 	later    []*entry   // ends and cuts that nobody waits for: they go into the next frame
 	segments []*segment // oldest first
 	places   map[string]*place
-	bodies   map[string]int64 // lengths of the files with large content, by id of the item
-	ended    []string         // items whose end is not durable yet, and whose body is there until then
+	journals map[string]head  // of the log, by id: what it said when it was opened
+	bodies   map[string]int64 // lengths of the files with large content, by name
+	ended    []Clear          // large items whose end is not durable yet, and whose body is there until then
 	log      int64            // bytes of all segments
 	items    int64            // bytes of them that count
 	large    int64            // bytes of all bodies
@@ -76,8 +77,11 @@ type place struct {
 	save, address shape
 }
 
-// size is how many bytes of the log count because of the item.
+// size is how many bytes of the log count because of the item: none because of a journal.
 func (p *place) size() int64 {
+	if p.save.kind == kindJournal {
+		return 0
+	}
 	if p.meta == p.in && p.from == p.at {
 		return p.save.size()
 	}
@@ -268,7 +272,7 @@ func (s *store) endTail() {
 // take notes what an entry says. Needs mu.
 func (s *store) take(seg *segment, at int64, sh shape, h head) {
 	switch sh.kind {
-	case kindSave:
+	case kindSave, kindJournal:
 		s.unplace(h.ID)
 		p := &place{in: seg, at: at, meta: seg, from: at, save: sh, address: sh}
 		s.places[h.ID] = p
@@ -296,21 +300,28 @@ func (s *store) unplace(id string) {
 
 // removeBodies removes the content of large items whose end is durable. Needs mu.
 func (s *store) removeBodies() {
-	s.ended = slices.DeleteFunc(s.ended, func(id string) bool {
-		if slices.ContainsFunc(s.later, func(e *entry) bool { return e.kind == kindEnd && e.ID == id }) {
+	s.ended = slices.DeleteFunc(s.ended, func(c Clear) bool {
+		if slices.ContainsFunc(s.later, func(e *entry) bool { return e.kind == kindEnd && e.ID == c.ID }) {
 			return false // it ended while the frame was written
 		}
-		if err := s.disk.remove(id + bodySuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return false
-		}
-		s.large -= s.bodies[id]
-		delete(s.bodies, id)
-		return true
+		return s.removeBody(c.File)
 	})
 }
 
-// end notes that an item was recorded, or given up with "". That is durable with the next frame; until then a loss
-// of power brings the item back.
+// removeBody removes a file, and the list of its parts; false means that it has to be tried again. Needs mu.
+func (s *store) removeBody(name string) bool {
+	for _, suffix := range []string{partsSuffix, bodySuffix} {
+		if err := s.disk.remove(name + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	s.large -= s.bodies[name]
+	delete(s.bodies, name)
+	return true
+}
+
+// end notes that an item was recorded, or given up with "", or that a journal has ended. That is durable with the next
+// frame; until then a loss of power brings it back.
 func (s *store) end(c Clear, ref sdk.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,8 +330,13 @@ func (s *store) end(c Clear, ref sdk.Ref) {
 	}
 	s.unplace(c.ID)
 	s.later = append(s.later, endOf(c, ref))
-	if _, there := s.bodies[c.ID]; there {
-		s.ended = append(s.ended, c.ID)
+	s.endBody(c)
+}
+
+// endBody has the content of a large item that has ended removed. Needs mu.
+func (s *store) endBody(c Clear) {
+	if _, there := s.bodies[c.File]; there {
+		s.ended = append(s.ended, c)
 	}
 }
 
@@ -343,10 +359,8 @@ func (s *store) forget(ctx context.Context, c Clear) error {
 		return err
 	}
 	s.mu.Lock()
-	if _, large := s.bodies[c.ID]; large {
-		s.ended = append(s.ended, c.ID)
-		s.removeBodies()
-	}
+	s.endBody(c)
+	s.removeBodies()
 	s.mu.Unlock()
 	s.writing <- struct{}{}
 	s.endTail() // its content goes as soon as nothing beside it waits
@@ -368,6 +382,13 @@ func (s *store) settle() error {
 		return nil
 	}
 	return err
+}
+
+// settleAll makes all durable that has ended.
+func (s *store) settleAll() error {
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
+	return s.writeNext()
 }
 
 // tidy is settle, and removes what is not needed any more. What fails is done the next time.
@@ -520,25 +541,29 @@ func (s *store) read(id string) (entry, error) {
 	return e, err
 }
 
-// check proves that an item is whole; of the content of a large save, which has sums of its own, that all is there.
-func (s *store) check(id string) error {
+// whole returns an item of which nothing is damaged; of the content of a large save, which has sums of its own, all is
+// there.
+func (s *store) whole(id string) (entry, error) {
 	e, err := s.read(id)
 	if err != nil || e.Body == 0 {
-		return err
+		return e, err
 	}
-	f, err := s.disk.open(id + bodySuffix)
+	f, err := s.openBody(e.File)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errDamaged
+		return e, errDamaged
 	}
 	if err != nil {
-		return err
+		return e, err
 	}
 	defer f.Close()
 	if n, err := f.Size(); err != nil || n != e.Body {
-		return cmp.Or(err, errDamaged)
+		return e, cmp.Or(err, errDamaged)
 	}
-	return nil
+	return e, nil
 }
+
+// openBody opens the content of a large save.
+func (s *store) openBody(name string) (oldFile, error) { return s.disk.open(name + bodySuffix) }
 
 // readEntry reads an entry of a segment.
 func readEntry(f oldFile, at int64, s shape) (entry, error) {
@@ -550,29 +575,6 @@ func readEntry(f oldFile, at int64, s shape) (entry, error) {
 		return entry{}, err
 	}
 	return decode(raw)
-}
-
-// readBody reads a part of the content of an item.
-func (s *store) readBody(id string, p []byte, off int64) (int, error) {
-	if s.hasBody(id) {
-		f, err := s.disk.open(id + bodySuffix)
-		if err != nil {
-			return 0, err
-		}
-		defer f.Close()
-		return f.ReadAt(p, off)
-	}
-	at, f, err := s.find(id, false)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	want := min(int64(len(p)), max(at.save.body-off, 0))
-	n, err := f.ReadAt(p[:want], at.at+int64(entryPrefix)+at.save.head+at.save.meta+off)
-	if err == nil && n < len(p) {
-		err = io.EOF
-	}
-	return n, err
 }
 
 // readMeta returns the metadata of an item, without its content. Only read proves that it is whole.

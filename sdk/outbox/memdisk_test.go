@@ -88,6 +88,15 @@ func (d *memDisk) names() ([]string, error) {
 func (d *memDisk) create(name string) (newFile, error) {
 	return memFile{d, name}, d.do(diskStep{kind: "create", name: name})
 }
+func (d *memDisk) extend(name string) (newFile, error) {
+	d.mu.Lock()
+	there := d.files[name] != nil
+	d.mu.Unlock()
+	if there {
+		return memFile{d, name}, nil
+	}
+	return d.create(name)
+}
 func (d *memDisk) rename(from, to string) error {
 	return d.do(diskStep{kind: "rename", name: from, to: to})
 }

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"os"
 	"slices"
-
-	"github.com/svcfs/svcfs/sdk"
 )
 
 // List reads what waits in a folder, without a lock, for a user whose mount has ended. A folder that is not
 // there holds nothing. Names are known as far as keys has the key of the keyring.
-func List(dir string, keys sdk.DiskKeys) (items []Item, err error) {
+func List(dir string, keys Keys) (items []Item, err error) {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -29,8 +27,8 @@ func List(dir string, keys sdk.DiskKeys) (items []Item, err error) {
 		i := Item{ID: c.ID, Size: c.Size, Time: c.Time, Position: c.Position, State: Waiting.String(), Locked: true}
 		raw, err := s.readMeta(c.ID)
 		if err == nil {
-			if l, err := sdk.DecodeSealed(raw, keys); err == nil && !l.Locked() {
-				i.Group, i.Name = l.Group(), l.Name()
+			if m, err := openMeta(&c, raw, nil, keys.Names); err == nil {
+				i.Group, i.Name = m.Group, m.Name
 			}
 		}
 		items = append(items, i)

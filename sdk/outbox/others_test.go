@@ -11,7 +11,6 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/outbox"
-	"github.com/svcfs/svcfs/sdk/outbox/outboxtest"
 )
 
 // O7: a save upon a save replaces that one, also when the process ends, or the power goes, behind the
@@ -25,7 +24,6 @@ func TestO7SaveUponASaveAfterACrash(t *testing.T) {
 				c.Keys.Names, _ = format.RandomKey()
 			}
 		}, func(t *testing.T, b *box) {
-			b.s.Spent = true
 			b.hold()
 			i := b.put("log", "1", ref(""))
 			synctest.Wait() // it was tried
@@ -72,7 +70,6 @@ func TestO7ManySavesUponSavesAfterARestart(t *testing.T) {
 			}
 		}, func(t *testing.T, b *box) {
 			const n = 150
-			b.s.Spent = true
 			b.hold()
 			i := b.put("log", "1", ref(""))
 			synctest.Wait() // it was tried
@@ -82,7 +79,7 @@ func TestO7ManySavesUponSavesAfterARestart(t *testing.T) {
 			b.put("log", "22", ref(string(i.Ref())))
 			synctest.Wait()
 			refuse := b.s.Refuse
-			b.s.Refuse = func(op string, l *outboxtest.Letter) error {
+			b.s.Refuse = func(op string, l *outbox.Upload) error {
 				if op == "open" {
 					time.Sleep(time.Second)
 				}
@@ -142,7 +139,7 @@ func TestO9StartWaitsForNothing(t *testing.T) {
 		}
 		synctest.Wait()
 		answer := make(chan struct{})
-		b.s.Refuse = func(string, *outboxtest.Letter) error { <-answer; return nil }
+		b.s.Refuse = func(string, *outbox.Upload) error { <-answer; return nil }
 		began := time.Now()
 		b.restart(true)
 		if took := time.Since(began); took != 0 {
@@ -169,8 +166,8 @@ func TestO9StartWaitsForNothing(t *testing.T) {
 func TestO3GroupsDoNotWait(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *box) {
 		answer := make(chan struct{})
-		b.s.Refuse = func(op string, l *outboxtest.Letter) error {
-			if op == "send" && l.Group() == "g" {
+		b.s.Refuse = func(op string, l *outbox.Upload) error {
+			if op == "send" && l.Group == "g" {
 				<-answer
 			}
 			return nil
@@ -199,9 +196,8 @@ func TestO3GroupsDoNotWait(t *testing.T) {
 func TestO12ClosedWhileItSends(t *testing.T) {
 	for _, arrives := range []bool{false, true} {
 		run(t, func(c *outbox.Config) { c.Keys.Group = make([]byte, 32) }, func(t *testing.T, b *box) {
-			b.s.Spent = true
 			answer := make(chan struct{})
-			b.s.Refuse = func(op string, _ *outboxtest.Letter) error {
+			b.s.Refuse = func(op string, _ *outbox.Upload) error {
 				if op == "send" {
 					<-answer
 					if !arrives {
@@ -239,7 +235,12 @@ func TestO12ClosedWhileItSends(t *testing.T) {
 func TestO12CountersMove(t *testing.T) {
 	run(t, func(c *outbox.Config) { c.Coalesce = -1 }, func(t *testing.T, b *box) {
 		next := make(chan struct{})
-		b.s.Refuse = func(string, *outboxtest.Letter) error { <-next; return nil }
+		b.s.Refuse = func(op string, _ *outbox.Upload) error {
+			if op == "send" {
+				<-next
+			}
+			return nil
+		}
 		const n = 5
 		for i := range n {
 			b.put(fmt.Sprint(i), strings.Repeat("x", 1000), nil)
@@ -297,7 +298,6 @@ func TestO11HalfOfTheFreeDisk(t *testing.T) {
 // it back behind the later one.
 func TestO4ReplacedSavesStayAway(t *testing.T) {
 	run(t, func(c *outbox.Config) { c.Coalesce, c.Keys.Group = -1, make([]byte, 32) }, func(t *testing.T, b *box) {
-		b.s.Spent = true
 		b.hold()
 		b.put("first", "x", nil)
 		synctest.Wait()
@@ -305,8 +305,8 @@ func TestO4ReplacedSavesStayAway(t *testing.T) {
 		b.put("a", "22", ref(string(one.Ref())))
 		var left *outbox.Disk // by a loss of power while the later one is sent
 		refuse := b.s.Refuse
-		b.s.Refuse = func(op string, l *outboxtest.Letter) error {
-			if op == "send" && l.Name() == "a" && left == nil {
+		b.s.Refuse = func(op string, l *outbox.Upload) error {
+			if op == "send" && l.Name == "a" && left == nil {
 				left = b.disk.Restarted(true)
 			}
 			return refuse(op, l)

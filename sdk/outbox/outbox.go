@@ -3,12 +3,9 @@ package outbox
 import (
 	"cmp"
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"path"
@@ -50,7 +47,7 @@ const (
 // Config configures an [Outbox]. Zero values mean the defaults above.
 type Config struct {
 	Remote   Remote
-	Keys     sdk.DiskKeys  // without Group, the keyed hash of the group serves this process alone
+	Keys     Keys
 	Bytes    int64         // most disk
 	Coalesce time.Duration // negative = none
 	// Balance returns what the account has; nil, or an error, where it is not known. Price is the fee of
@@ -61,6 +58,16 @@ type Config struct {
 	// each item. It may be nil.
 	Told   func(Item, sdk.Receipt)
 	Logger *slog.Logger
+}
+
+// Keys are keys of the caller for what lies on the disk.
+type Keys struct {
+	// Group is the key of the keyed hash of the group, 32 random bytes. Whoever has it can try names of groups. Without
+	// it, the hash serves this process alone.
+	Group []byte
+	// Names is the key in the user's keyring, under which the names of what waits are kept, beside the key of the
+	// journal. nil = there is none: then they are not known after a restart until the service gave that key.
+	Names *format.Key
 }
 
 // Item is what is known of something that waits.
@@ -80,6 +87,8 @@ type Item struct {
 	Locked     bool           `json:"locked,omitempty"` // its key was not fetched since the restart: it cannot be read
 	Was        string         `json:"was,omitempty"`    // the name that it was saved under, of a conflict
 	BlockBytes int64          `json:"-"`                // of a large save, see [Outbox.OpenBlocks]; else 0
+	Changed    format.Extents `json:"-"`                // of a large save: the blocks that wait
+	From       From           `json:"-"`                // of a large save: what has the others
 	// Tried: the service may have it. Then [Outbox.Remove] and [Outbox.Rename] are ErrTried.
 	Tried bool `json:"-"`
 }
@@ -88,8 +97,6 @@ type Item struct {
 var (
 	// ErrFull: no room. The save is not in the outbox.
 	ErrFull = errors.New("the outbox is full")
-	// ErrTooLarge: saves in blocks are not for this [Remote].
-	ErrTooLarge = errors.New("the outbox takes no saves in blocks")
 	// ErrMoney: the balance does not pay for what waits and this save.
 	ErrMoney = errors.New("the balance of the account does not pay for what waits to be sent and this save")
 	// ErrLocked: the key of the content was not fetched since the restart.
@@ -125,24 +132,31 @@ type Outbox struct {
 	stop  context.CancelFunc
 	done  sync.WaitGroup
 	wake  chan struct{} // something may be due
+	pool  *mem.Pool
 
-	mu      sync.Mutex
-	items   map[string]*item
-	order   []*item // by position
-	lanes   map[sdk.GroupID]*lane
-	results map[string]sdk.Ref // of items that were recorded
-	owners  map[sdk.Ref]string // the same the other way round
-	changed chan struct{}      // closed at the next step of any item
-	away    error              // the last attempt; nil = the service answered
-	pause   time.Duration
-	next    time.Time // of an attempt while the service is away
-	flush   int       // who waits for everything at once
-	sending int
-	locked  int   // items of an earlier process that were not opened yet
-	opened  int64 // position of the first of them
-	funds   funds
-	sent    [rateSeconds]struct{ at, bytes int64 } // bytes that were recorded in a second, of which at is the Unix time
-	started time.Time
+	beginning chan struct{} // one journal at a time
+	ending    sync.Mutex    // one call of endJournals at a time
+	emptied   chan struct{} // nothing of a journal waits any more
+
+	mu       sync.Mutex
+	journals map[string]*journal
+	current  map[sdk.GroupID]*journal // that take more
+	unopened []*item                  // of earlier processes, by position; some may be opened, or gone
+	renewed  time.Time                // when journals were last renewed
+	items    map[string]*item
+	order    []*item // by position
+	lanes    map[sdk.GroupID]*lane
+	results  map[string]sdk.Ref // of items that were recorded
+	owners   map[sdk.Ref]string // the same the other way round
+	changed  chan struct{}      // closed at the next step of any item
+	away     error              // the last attempt; nil = the service answered
+	pause    time.Duration
+	next     time.Time // of an attempt while the service is away
+	flush    int       // who waits for everything at once
+	sending  int
+	funds    funds
+	sent     [rateSeconds]struct{ at, bytes int64 } // bytes that were recorded in a second, of which at is the Unix time
+	started  time.Time
 }
 
 // funds are the balance as it was last told, and what waits to be paid from it.
@@ -153,10 +167,13 @@ type funds struct {
 	reserved sdk.Amount
 }
 
-// item is something that waits. By Outbox.mu, but for letter, which guards itself.
+// item is something that waits. By Outbox.mu; what meta points to never changes.
 type item struct {
-	letter    Letter
 	clear     Clear
+	journal   *journal // nil = the disk has none of it any more
+	meta      *meta    // nil = not known yet
+	openBase  OpenBase // see Large; nil after a restart
+	release   func()   // of openBase
 	group     sdk.GroupID
 	name      string
 	was       string // of a conflict
@@ -164,6 +181,7 @@ type item struct {
 	reason    string
 	ready     bool    // the caller of Put has taken note of it
 	changing  int     // who gives it up or another address now: it is not sent meanwhile
+	moving    bool    // it is encrypted anew now
 	tried     bool    // the service may have it
 	after     *item   // what it was saved upon, see follow
 	record    sdk.Ref // of it, once it is Recorded
@@ -174,7 +192,7 @@ type item struct {
 	notBefore time.Time     // until when it is over
 	lost      bool          // the account lost its group while it was sent
 	held      error         // why it, and what follows it in its lane, is not recorded yet
-	opened    bool          // its names and key were looked for since the restart
+	opened    bool          // its journal was looked for since the restart
 	conflicts int           // names that it had because of conflicts
 }
 
@@ -215,24 +233,35 @@ func open(d disk, cfg Config) (*Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Outbox{cfg: cfg, store: s, wake: make(chan struct{}, 1), items: make(map[string]*item, len(list)),
+	o := &Outbox{cfg: cfg, store: s, wake: make(chan struct{}, 1), pool: mem.NewPool(),
+		beginning: make(chan struct{}, 1), emptied: make(chan struct{}, 1), journals: make(map[string]*journal),
+		current: make(map[sdk.GroupID]*journal), items: make(map[string]*item, len(list)),
 		lanes: make(map[sdk.GroupID]*lane), results: make(map[string]sdk.Ref), owners: make(map[sdk.Ref]string),
 		changed: make(chan struct{}), started: time.Now()}
 	o.life, o.stop = context.WithCancel(context.Background())
 	s.now = o.upToDate
+	o.readJournals()
+	var left []*journal // in the order of their first items
 	for _, c := range list {
-		i := &item{clear: c, ready: true, tried: true, urgent: true}
+		i := &item{clear: c, journal: o.journals[c.Journal], ready: true, tried: true, urgent: true}
 		if c.Record != "" {
 			i.rebase = &c.Record
 		}
 		o.items[c.ID] = i
 		o.order = append(o.order, i)
+		switch j := i.journal; {
+		case j == nil:
+			i.opened, i.state, i.reason = true, Parked, words(errDamaged)
+		case len(j.list) == 0:
+			left = append(left, j)
+			fallthrough
+		default:
+			j.list = append(j.list, i)
+			o.unopened = append(o.unopened, i)
+		}
 	}
 	for _, i := range o.order {
 		i.after = o.items[i.clear.After]
-	}
-	if o.locked = len(list); len(list) > 0 {
-		o.opened = list[0].Position
 	}
 	for _, name := range s.damaged {
 		cfg.Logger.Error("the outbox has a file of which a part cannot be read; it stays", "file", name)
@@ -241,9 +270,14 @@ func open(d disk, cfg Config) (*Outbox, error) {
 		cfg.Logger.Warn("the end of a file of the outbox, written when the machine stopped, cannot be read; the file stays",
 			"file", name)
 	}
-	left := slices.Clone(o.order)
-	o.done.Go(func() { o.openAll(left) })
+	unread := slices.Clone(o.unopened)
+	o.done.Go(func() {
+		o.showNames(unread)
+		o.askBalance(o.life)
+		o.openAll(left)
+	})
 	o.done.Go(o.run)
+	o.done.Go(o.tend)
 	return o, nil
 }
 
@@ -252,13 +286,14 @@ func (o *Outbox) Close() error {
 	o.stop()
 	o.done.Wait()
 	o.mu.Lock()
+	for _, j := range o.journals {
+		j.wipe()
+	}
 	for _, i := range o.items {
-		if i.letter != nil {
-			i.letter.Wipe()
-		}
+		i.forgetBase()
 	}
 	o.mu.Unlock()
-	err := o.store.close()
+	err := errors.Join(o.store.close(), o.pool.Close())
 	if f, ok := o.store.disk.(folder); ok {
 		err = errors.Join(err, f.close())
 	}
@@ -277,52 +312,35 @@ type Save struct {
 	Attributes sdk.Attributes
 }
 
+// ReadBlock fills into with a block, and returns its length.
+type ReadBlock func(ctx context.Context, block int64, into []byte) (int, error)
+
 // Large is the content of a save in blocks.
 type Large struct {
 	Layout format.Layout
-	// Read fills into with a block, and returns its length. It is called for each block once, in order.
-	Read func(ctx context.Context, block int64, into []byte) (int, error)
+	// Changed are the blocks that differ from From, which has the others. They are kept in the outbox.
+	Changed format.Extents
+	From    From
+	// Read is called for each changed block once, in order.
+	Read ReadBlock
+	// Hash is the SHA-256 of the content, zero = not known; it is, if all blocks are changed.
+	Hash sdk.Digest
+	// Open opens From again while this process runs; nil = it is opened at the service. The outbox calls Release, which
+	// may be nil, when it does so no more.
+	Open    OpenBase
+	Release func()
 }
 
 // size returns how much disk the save takes, in bytes.
 func (s *Save) size() int64 {
 	if s.Large != nil {
-		return s.Large.Layout.SealedBytes()
+		return s.Large.Changed.Blocks() * (s.Large.Layout.BlockBytes + format.Overhead)
 	}
 	return int64(len(s.Content))
 }
 
-// seal encrypts a save; body is where that of a large one is, which takes from the room, nil for any other.
-func (o *Outbox) seal(ctx context.Context, s Save, base *sdk.Ref, room *room) (l Letter, b *body, err error) {
-	if s.Large == nil {
-		l, err = o.cfg.Remote.Seal(ctx, s.Group, s.Name, s.Content, base, s.Attributes)
-		return l, nil, err
-	}
-	remote, ok := o.cfg.Remote.(LargeRemote)
-	if !ok {
-		return nil, nil, ErrTooLarge
-	}
-	content := sdk.LargeContent{Layout: s.Large.Layout, Read: s.Large.Read, Body: func(id string) (io.Writer, error) {
-		b, err = o.store.newBody(id, room)
-		return b, err
-	}}
-	l, err = remote.SealLarge(ctx, s.Group, s.Name, content, base, s.Attributes)
-	if err == nil {
-		if err = b.keep(); err != nil {
-			l.Wipe()
-		}
-	}
-	if err != nil {
-		if b != nil {
-			b.drop()
-		}
-		return nil, nil, err
-	}
-	return l, b, nil
-}
-
 // Put encrypts a save and keeps it. When it returns nil, the save survives a loss of power, and
-// is sent after the caller has called Ready. Errors: [ErrFull], [ErrMoney], those of [Remote].Seal and
+// is sent after the caller has called Ready. Errors: [ErrFull], [ErrMoney], those of [Remote].NewJournal and
 // of the disk; then the outbox does not have the save.
 func (o *Outbox) Put(ctx context.Context, s Save) (Item, error) {
 	room := &room{s: o.store}
@@ -346,57 +364,123 @@ func (o *Outbox) Put(ctx context.Context, s Save) (Item, error) {
 }
 
 func (o *Outbox) put(ctx context.Context, s Save, room *room) (*item, error) {
-	n := &item{group: s.Group, name: s.Name}
-	var base *sdk.Ref
-	n.after, base = o.baseOf(s.Base)
-	return n, o.keep(ctx, n, s, base, room)
-}
-
-// keep encrypts a save, and takes it in once it is durable.
-func (o *Outbox) keep(ctx context.Context, n *item, s Save, base *sdk.Ref, room *room) error {
-	l, b, err := o.seal(ctx, s, base, room)
+	id, err := o.cfg.Remote.NewSave(s.Group)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	n.letter = l
-	n.clear = Clear{ID: l.ID(), Account: string(l.Account()), Size: l.Size(), Time: l.Time()}
-	if b != nil {
-		n.clear.Body = b.n
+	n := &item{group: s.Group, name: s.Name, opened: true, clear: Clear{ID: id.ID, Time: time.Now(),
+		Account: string(o.cfg.Remote.Account()), Size: int64(len(s.Content))}}
+	m := &meta{Group: s.Group, Name: s.Name, Attributes: s.Attributes, After: id.After}
+	n.after, m.Base = o.baseOf(s.Base)
+	if s.Large != nil {
+		n.clear.Size, m.Block, m.Hash = s.Large.Layout.Size, s.Large.Layout.BlockBytes, digest(s.Large.Hash)
+		m.changed, m.From, n.openBase = s.Large.Changed, s.Large.From, s.Large.Open
+		m.Changed = m.changed.String()
+	} else {
+		m.Hash = digest(sdk.ComputeHash(s.Content))
 	}
-	e, err := o.entryOf(kindSave, n, n)
-	if err == nil {
-		e.room = room
-		err = o.fits(room, e.size()) // what it takes beside its content is known now
-	}
-	if err == nil {
-		err = o.store.add(ctx, e)
-	}
+	j, err := o.journalFor(ctx, s.Group, s.size())
 	if err != nil {
-		l.Wipe()
-		if b != nil {
-			b.drop()
+		return nil, err
+	}
+	defer o.unuse(j)
+	fill := func(c *Clear, m *meta, d derive) ([]byte, error) {
+		if s.Large == nil {
+			return m.sealContent(c, d, s.Content)
 		}
-		return err
+		return nil, nil
 	}
-	n.clear = *e.Clear
-	l.KeepIn(stored{o.store, l.ID()})
+	var read ReadBlock
+	if s.Large != nil {
+		read = s.Large.Read
+	}
+	if err := o.keep(ctx, n, m, j, room, fill, read); err != nil {
+		return nil, err
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if s.Large != nil {
+		n.release = s.Large.Release
+	}
 	lane := o.lane(s.Group)
-	o.items[l.ID()] = n
+	o.items[n.clear.ID] = n
 	o.order = append(o.order, n)
 	lane.queue = append(lane.queue, n)
+	return n, nil
+}
+
+// keep encrypts an item as it shall be, under a journal, and takes it in once that is durable. read returns the blocks
+// of a large one, fill encrypts the content of any other.
+func (o *Outbox) keep(ctx context.Context, n *item, m *meta, j *journal, room *room,
+	fill func(*Clear, *meta, derive) ([]byte, error), read ReadBlock) (err error) {
+	m.Salt = newSalt()
+	c, d := n.clear, o.derive(j)
+	c.Journal, c.Body, c.File = j.id, 0, ""
+	var b *body
+	defer func() {
+		if err != nil {
+			b.drop()
+		}
+	}()
+	if len(m.changed) > 0 {
+		if b, err = o.store.newBody(room); err != nil {
+			return err
+		}
+		if err = m.writeBlocks(ctx, o.pool, &c, d, read, b); err == nil {
+			err = b.keep()
+		}
+		c.Body, c.File = b.n, b.name
+	}
+	e := &entry{kind: kindSave, room: room, now: o.noteOf(n)}
+	if err == nil {
+		e.body, err = fill(&c, m, d)
+	}
+	if err == nil {
+		e.meta, err = m.sealMeta(&c, d, o.cfg.Keys.Names)
+	}
+	if err != nil {
+		return err
+	}
+	e.Clear = &c
+	if err = o.fits(room, e.size()); err != nil { // what it takes beside its content is known now
+		return err
+	}
+	if err = o.store.add(ctx, e); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n.clear, n.meta = *e.Clear, m
+	n.moveTo(j)
 	return nil
 }
 
-// checkOf is a keyed hash of what the ledger will tell of an item: after a crash it finds the record
-// of an item that the service has recorded already, and whose key it therefore does not open. The record of another
-// file with the same content, such as that of a copy, is not the record of the item.
-func (o *Outbox) checkOf(id string, g sdk.GroupID, name string, hash sdk.Digest) []byte {
-	mac := hmac.New(sha256.New, o.cfg.Keys.Group)
-	_, _ = fmt.Fprintf(mac, "svc-outbox-record-1\x00%s\x00%d\x00%s\x00%d\x00%s\x00", id, len(g), g, len(name), name)
-	mac.Write(hash[:])
-	return mac.Sum(nil)
+// moveTo makes an item one of a journal, or with nil of none. Needs Outbox.mu.
+func (i *item) moveTo(j *journal) {
+	if old := i.journal; old != nil {
+		old.list = without(old.list, i)
+		old.idle = time.Now()
+	}
+	if i.journal = j; j != nil {
+		j.list = append(j.list, i)
+	}
+}
+
+// forgetBase needs Outbox.mu.
+func (i *item) forgetBase() {
+	if i.release != nil {
+		i.release()
+	}
+	i.openBase, i.release = nil, nil
+}
+
+// noteOf brings what the disk is to say of an item up to date. base is the item as it will be.
+func (o *Outbox) noteOf(base *item) func(*Clear) {
+	return func(c *Clear) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		base.note(c)
+	}
 }
 
 // inherit makes a save upon one that is discarded replace what that one would have. Needs Outbox.mu.
@@ -443,8 +527,11 @@ func (i *item) note(c *Clear) {
 
 // baseOf returns the item that a base stands for, if it waits, and the record to compare with.
 func (o *Outbox) baseOf(base *sdk.Ref) (after *item, record *sdk.Ref) {
-	if base == nil || IDOf(*base) == "" {
-		return nil, base
+	if base == nil {
+		return nil, nil
+	}
+	if known := *base; IDOf(known) == "" { // the caller may change its own
+		return nil, &known
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -453,7 +540,7 @@ func (o *Outbox) baseOf(base *sdk.Ref) (after *item, record *sdk.Ref) {
 		return nil, &ref
 	}
 	if after = o.items[id]; after != nil {
-		if after.letter != nil {
+		if after.meta != nil {
 			after.follow()
 			record = after.baseNow()
 		}
@@ -466,96 +553,30 @@ func (i *item) baseNow() *sdk.Ref {
 	if i.rebase != nil {
 		return i.rebase
 	}
-	if ref, ok := i.letter.Base(); ok {
-		return &ref
-	}
-	return nil
+	return i.meta.Base
 }
-
-// entryOf encodes an item for the disk. base is the item as it will be: it tells what the item stands upon.
-func (o *Outbox) entryOf(k kind, i, base *item) (*entry, error) {
-	meta, err := i.letter.Encode(o.cfg.Keys)
-	if err != nil {
-		return nil, err
-	}
-	clear := i.clear
-	if !i.letter.Locked() {
-		clear.Check = o.checkOf(clear.ID, i.letter.Group(), i.letter.Name(), i.letter.Hash())
-	}
-	e := &entry{kind: k, head: head{Clear: &clear}, meta: meta, now: func(c *Clear) {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		base.note(c)
-	}}
-	if k == kindAddress || clear.Body > 0 {
-		return e, nil
-	}
-	e.body = make([]byte, i.letter.BlobSize())
-	if n, err := i.letter.Ciphertext().ReadAt(e.body, 0); n < len(e.body) {
-		return nil, fmt.Errorf("read what was encrypted: %w", err)
-	}
-	return e, nil
-}
-
-// stored is the ciphertext of an item on the disk.
-type stored struct {
-	store *store
-	id    string
-}
-
-func (s stored) ReadAt(p []byte, off int64) (int, error) {
-	n, err := s.store.readBody(s.id, p, off)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = ErrGone
-	}
-	return n, err
-}
-
-// Stat is that of the file of a large save.
-func (s stored) Stat() (fs.FileInfo, error) {
-	if disk, ok := s.store.disk.(interface {
-		stat(name string) (fs.FileInfo, error)
-	}); ok {
-		return disk.stat(s.id + bodySuffix)
-	}
-	return nil, errors.ErrUnsupported
-}
-
-// Blocks is the content of a large save, open for reading: also when it is recorded meanwhile. The
-// caller closes it.
-type Blocks struct {
-	LargeBody
-	body io.Closer
-}
-
-// Fee is nothing.
-func (b *Blocks) Fee() sdk.Amount { return sdk.Amount{} }
-
-// Close frees the disk, if the save is not in the outbox any more.
-func (b *Blocks) Close() error { return b.body.Close() }
 
 // OpenBlocks opens the content of a large save. Errors: [ErrLocked], [ErrGone], those of the disk.
-func (o *Outbox) OpenBlocks(id string) (*Blocks, error) {
-	l, err := o.letterOf(id)
+func (o *Outbox) OpenBlocks(id string) (*WaitingBlocks, error) {
+	c, m, d, err := o.sealed(id)
 	if err != nil {
 		return nil, err
 	}
-	remote, ok := o.cfg.Remote.(LargeRemote)
-	if !ok {
-		return nil, ErrTooLarge
+	return o.store.openLarge(&c, m, d)
+}
+
+// sealed returns what is needed to decrypt an item.
+func (o *Outbox) sealed(id string) (c Clear, m *meta, d derive, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	i := o.items[id]
+	switch {
+	case i == nil:
+		return c, nil, nil, ErrGone
+	case i.meta == nil || !i.journal.hasKey():
+		return c, nil, nil, ErrLocked
 	}
-	f, err := o.store.disk.open(id + bodySuffix)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrGone
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open what waits: %w", err)
-	}
-	b, err := remote.OpenBody(l, f)
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return &Blocks{b, f}, nil
+	return i.clear, i.meta, o.derive(i.journal), nil
 }
 
 // Ready says that the caller knows of the item: it may be sent from now on, and Told tells of
@@ -589,8 +610,14 @@ func (o *Outbox) Ready(id string) {
 // end takes an item out. What was saved upon it follows it no more, see follow. Needs mu.
 func (o *Outbox) end(i *item, to State) {
 	o.step(i, to)
-	if i.letter != nil {
-		i.letter.Wipe()
+	j := i.journal
+	i.moveTo(nil)
+	i.forgetBase()
+	if j != nil && len(j.list) == 0 {
+		select {
+		case o.emptied <- struct{}{}:
+		default:
+		}
 	}
 	delete(o.items, i.clear.ID)
 	o.order = without(o.order, i)
@@ -705,13 +732,9 @@ func (o *Outbox) shown(i *item) Item {
 	s := Item{ID: i.clear.ID, Group: i.group, Name: i.name, Size: i.clear.Size, Time: i.clear.Time,
 		State: i.state.String(), Reason: i.reason, Position: i.clear.Position, Was: i.was, Locked: true,
 		Tried: i.wasTried()}
-	if i.letter != nil {
-		if l, ok := layoutOf(i.letter); ok {
-			s.BlockBytes = l.BlockBytes
-		}
-	}
-	if i.letter != nil && !i.letter.Locked() {
-		s.Attributes, s.Hash, s.Locked = i.letter.Attributes(), i.letter.Hash(), !i.letter.HasKey()
+	if m := i.meta; m != nil {
+		s.Attributes, s.Hash, s.Locked = m.Attributes, sdk.Digest(m.Hash), !i.journal.hasKey()
+		s.BlockBytes, s.Changed, s.From = m.Block, m.changed, m.From
 	}
 	if i.state == Waiting && !o.next.IsZero() && o.away != nil {
 		next := o.next
@@ -766,25 +789,18 @@ func (o *Outbox) Recorded(id string) (sdk.Ref, bool) {
 
 // Content decrypts the content of an item into b. Errors: [ErrLocked], [ErrGone], those of the disk.
 func (o *Outbox) Content(id string, b *mem.Buffer) error {
-	l, err := o.letterOf(id)
+	c, m, d, err := o.sealed(id)
 	if err != nil {
 		return err
 	}
-	return l.Content(b)
-}
-
-// letterOf returns the letter of an item that can be read.
-func (o *Outbox) letterOf(id string) (Letter, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	i := o.items[id]
-	switch {
-	case i == nil:
-		return nil, ErrGone
-	case i.letter == nil || !i.letter.HasKey():
-		return nil, ErrLocked
+	e, err := o.store.read(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = ErrGone
 	}
-	return i.letter, nil
+	if err != nil {
+		return err
+	}
+	return m.openContent(&c, d, e.body, b)
 }
 
 // Kick has what waits tried now, also while the service was away.
@@ -961,6 +977,7 @@ func (o *Outbox) Drain(ctx context.Context) []Item {
 	_ = o.wait(ctx, true, nil, func() bool {
 		return !slices.ContainsFunc(o.order, func(i *item) bool { return i.state != Parked })
 	})
+	_, _ = o.endJournals(ctx, true) // else the next process does it
 	return o.Items()
 }
 
@@ -968,25 +985,31 @@ func (o *Outbox) Drain(ctx context.Context) []Item {
 func (o *Outbox) Retry(id string) error {
 	o.mu.Lock()
 	found := id == ""
-	var closed []*item
+	var closed []*journal
 	for _, i := range o.order {
 		if i.clear.ID != id && id != "" {
 			continue
 		}
 		found = true
 		i.pause, i.notBefore, i.held = 0, time.Time{}, nil
-		if i.state == Parked {
-			o.step(i, Waiting)
-			i.reason = ""
-			if i.letter == nil || i.letter.Locked() {
-				i.opened = false
-				closed = append(closed, i)
+		if i.state != Parked || i.journal == nil {
+			continue
+		}
+		o.step(i, Waiting)
+		i.reason = ""
+		if !i.journal.hasKey() || i.meta == nil {
+			i.opened = false
+			at, _ := slices.BinarySearchFunc(o.unopened, i.clear.Position,
+				func(a *item, p int64) int { return cmp.Compare(a.clear.Position, p) })
+			o.unopened = slices.Insert(o.unopened, at, i)
+			if !slices.Contains(closed, i.journal) {
+				closed = append(closed, i.journal)
 			}
 		}
 	}
 	o.mu.Unlock()
 	if len(closed) > 0 {
-		o.done.Go(func() { _ = o.openSome(closed, new([]sdk.Group)) })
+		o.done.Go(func() { o.openAll(closed) })
 	}
 	if !found {
 		return ErrGone
@@ -1003,7 +1026,7 @@ func (o *Outbox) Discard(ctx context.Context, id string) error {
 		o.mu.Unlock()
 		return ErrGone
 	}
-	if i.state == Sending {
+	if i.state == Sending || i.moving {
 		o.mu.Unlock()
 		return ErrTried
 	}
@@ -1051,20 +1074,8 @@ func (o *Outbox) Rename(ctx context.Context, id, name string, base sdk.Ref) erro
 	return o.address(ctx, id, false, n, func(i *item) (sdk.GroupID, string, *sdk.Ref) { return i.group, name, record })
 }
 
-// Move gives a parked item another group, whose newest version of the name it replaces.
+// Move gives a parked item another group, whose newest version of the name it replaces. Its content is encrypted anew.
 func (o *Outbox) Move(ctx context.Context, id string, g sdk.GroupID) error {
-	o.mu.Lock()
-	i := o.items[id]
-	open := i != nil && i.state == Parked && i.letter != nil && !i.letter.HasKey()
-	o.mu.Unlock()
-	if open {
-		if err := o.cfg.Remote.OpenFor(ctx, i.letter, g); err != nil {
-			return err
-		}
-		o.mu.Lock()
-		i.name = i.letter.Name()
-		o.mu.Unlock()
-	}
 	return o.address(ctx, id, true, &item{}, func(i *item) (sdk.GroupID, string, *sdk.Ref) { return g, i.name, nil })
 }
 
@@ -1077,7 +1088,7 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item,
 	case i == nil:
 		o.mu.Unlock()
 		return ErrGone
-	case i.letter == nil || !i.letter.HasKey():
+	case i.meta == nil || !i.journal.hasKey():
 		o.mu.Unlock()
 		return ErrLocked
 	case parked && i.state != Parked, !parked && i.state != Parked && (i.tried || i.state != Waiting),
@@ -1086,11 +1097,13 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item,
 		return ErrTried
 	}
 	i.changing++
+	i.moving = parked
 	g, name, base := to(i)
 	o.mu.Unlock()
 	err := o.rewrite(ctx, i, n, g, name, base, false)
 	o.mu.Lock()
 	i.changing--
+	i.moving = false
 	if o.items[id] != i {
 		err = ErrGone
 	}
@@ -1116,29 +1129,94 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item,
 	return err
 }
 
-// rewrite gives the letter another address, durably. n tells what the item stands upon then; apart: what was saved
-// upon it does not follow it. The letter has its old address after an error.
+// rewrite gives an item another address, durably. n tells what the item stands upon then; apart: what was saved
+// upon it does not follow it. The item has its old address after an error.
 func (o *Outbox) rewrite(ctx context.Context, i, n *item, g sdk.GroupID, name string, base *sdk.Ref, apart bool) error {
-	group, was := i.letter.Group(), i.letter.Name()
-	before, had := i.letter.Base()
-	if err := i.letter.Readdress(g, name, base); err != nil {
+	o.mu.Lock()
+	c, m, j, d := i.clear, *i.meta, i.journal, o.derive(i.journal)
+	o.mu.Unlock()
+	if g != m.Group {
+		m.Group, m.Name, m.Base = g, name, base
+		return o.sealAnew(ctx, i, n, &m)
+	}
+	m.Name, m.Base = name, base
+	raw, err := m.sealMeta(&c, d, o.cfg.Keys.Names)
+	if err != nil {
 		return err
 	}
-	e, err := o.entryOf(kindAddress, i, n)
-	if err == nil {
-		e.Apart = apart
-		err = o.store.add(ctx, e)
-	}
-	if err != nil {
-		back := &before
-		if !had {
-			back = nil
-		}
-		return errors.Join(err, i.letter.Readdress(group, was, back))
+	e := &entry{kind: kindAddress, head: head{Clear: &c, Apart: apart}, meta: raw, now: o.noteOf(n)}
+	if err := o.store.add(ctx, e); err != nil {
+		return err
 	}
 	o.mu.Lock()
-	i.clear = *e.Clear
+	defer o.mu.Unlock()
+	if i.journal == j { // else it has ended
+		i.clear, i.meta = *e.Clear, &m
+	}
+	return nil
+}
+
+// sealAnew encrypts an item under a journal of another group.
+func (o *Outbox) sealAnew(ctx context.Context, i, n *item, m *meta) error {
+	o.mu.Lock()
+	old, was, d := i.clear, i.meta, o.derive(i.journal)
 	o.mu.Unlock()
+	room := &room{s: o.store}
+	defer room.end()
+	if err := o.fits(room, old.Body+old.Size); err != nil {
+		return err
+	}
+	id, err := o.cfg.Remote.NewSave(m.Group) // only what it knows of the group: the item keeps its id
+	if err != nil {
+		return err
+	}
+	m.After = id.After
+	j, err := o.journalFor(ctx, m.Group, old.Size)
+	if err != nil {
+		return err
+	}
+	defer o.unuse(j)
+	var read ReadBlock
+	fill := func(c *Clear, m *meta, to derive) ([]byte, error) {
+		if m.Block > 0 {
+			return nil, nil
+		}
+		e, err := o.store.read(old.ID)
+		if err != nil {
+			return nil, err
+		}
+		buf, err := o.pool.Get(0)
+		if err != nil {
+			return nil, err
+		}
+		defer buf.Release()
+		if err := was.openContent(&old, d, e.body, buf); err != nil {
+			return nil, err
+		}
+		return m.sealContent(c, to, buf.Bytes())
+	}
+	if m.Block > 0 {
+		w, err := o.store.openLarge(&old, was, d)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		read = func(_ context.Context, block int64, into []byte) (int, error) { return w.Read(block, into) }
+	}
+	moved := &item{clear: old, after: n.after, rebase: n.rebase}
+	if err := o.keep(ctx, moved, m, j, room, fill, read); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	moved.moveTo(nil)
+	i.clear, i.meta = moved.clear, m
+	i.moveTo(j)
+	if old.File != "" {
+		o.store.mu.Lock()
+		defer o.store.mu.Unlock()
+		o.store.removeBody(old.File)
+	}
 	return nil
 }
 

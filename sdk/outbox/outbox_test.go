@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,7 +42,7 @@ func run(t *testing.T, change func(*outbox.Config), test func(t *testing.T, b *b
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &box{t: t, s: &outboxtest.Service{ID: "alice", Mine: []sdk.Group{{ID: "h"}, {ID: "g"}}}, disk: outbox.NewDisk()}
-		b.s.Refuse = func(string, *outboxtest.Letter) error {
+		b.s.Refuse = func(string, *outbox.Upload) error {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			return b.err
@@ -277,7 +278,7 @@ func TestO6Money(t *testing.T) {
 func TestO8LostWhileItIsSent(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *box) {
 		answer := make(chan error)
-		b.s.Refuse = func(op string, l *outboxtest.Letter) error {
+		b.s.Refuse = func(op string, l *outbox.Upload) error {
 			if op == "send" {
 				return <-answer
 			}
@@ -348,8 +349,8 @@ func TestO7ConflictNamesDoNotNest(t *testing.T) {
 	for _, name := range []string{"dir/a.txt", ".rc", "a b", "x (conflict bob 2001-02-03 04.05.06).gz"} {
 		run(t, nil, func(t *testing.T, b *box) {
 			var waits atomic.Pointer[string] // the name that cannot be sent
-			b.s.Refuse = func(op string, l *outboxtest.Letter) error {
-				if op == "send" && l.Name() == *waits.Load() {
+			b.s.Refuse = func(op string, l *outbox.Upload) error {
+				if op == "send" && l.Name == *waits.Load() {
 					return away
 				}
 				return nil
@@ -489,10 +490,10 @@ func TestO9SentAgainIsRecordedOnce(t *testing.T) {
 	run(t, func(c *outbox.Config) { c.Keys.Names, _ = format.RandomKey() }, func(t *testing.T, b *box) {
 		b.crashes()
 		n := 0
-		b.s.Record = func(l *outboxtest.Letter, _ []byte) sdk.Sent {
+		b.s.Record = func(l *outbox.Upload, _ []byte) sdk.Sent {
 			n++
 			b.s.OnRecord()
-			return sdk.Sent{Receipt: sdk.Receipt{Ref: sdk.Ref(l.Name())}}
+			return sdk.Sent{Receipt: sdk.Receipt{Ref: sdk.Ref(l.Name)}}
 		}
 		b.put("a", "1", nil)
 		synctest.Wait()
@@ -506,29 +507,41 @@ func TestO9SentAgainIsRecordedOnce(t *testing.T) {
 	})
 }
 
-// O9: what was recorded before the crash is found in the ledger, and not sent again. A
-// service that says so and has no record is not believed.
+// O9: what was recorded before the crash is sent again under its id and tag, and gets the first receipt. A service that
+// says that the id was used for another save is not believed to have it.
 func TestO9RecordedBeforeTheCrash(t *testing.T) {
-	run(t, func(c *outbox.Config) { c.Coalesce = -1; c.Keys.Group = make([]byte, 32) }, func(t *testing.T, b *box) {
-		b.crashes()
-		b.s.Spent = true
-		b.put("a", "1", ref(""))
-		synctest.Wait()
-		b.wantStates("")
-		b.crash()
-		synctest.Wait()
-		b.wantStates("")
-		b.wantSent("a")
-	})
-	run(t, nil, func(t *testing.T, b *box) { // another key: no record is found
-		b.crashes()
-		b.s.Spent = true
-		b.put("a", "1", ref(""))
-		synctest.Wait()
-		b.crash()
-		synctest.Wait()
-		b.wantStates(" parked")
-	})
+	for _, other := range []bool{false, true} {
+		run(t, func(c *outbox.Config) { c.Coalesce = -1 }, func(t *testing.T, b *box) {
+			b.crashes()
+			i := b.put("a", "1", ref(""))
+			synctest.Wait()
+			b.wantStates("")
+			if other {
+				b.fail(&sdk.Error{Op: "upload", Kind: sdk.ErrConflict, Code: wire.CodeSpent, Err: errors.New("another one")})
+				b.s.Refuse = refuseToSend(b.s.Refuse)
+			}
+			b.crash()
+			synctest.Wait()
+			if other {
+				b.wantStates("a parked")
+				return
+			}
+			b.wantStates("")
+			if at, ok := b.Recorded(i.ID); !ok || at != b.s.Head("g", "a") || b.s.Recorded() != 1 {
+				t.Errorf("recorded %v as %q, %d records", ok, at, b.s.Recorded())
+			}
+		})
+	}
+}
+
+// refuseToSend refuses no other request.
+func refuseToSend(refuse func(string, *outbox.Upload) error) func(string, *outbox.Upload) error {
+	return func(op string, u *outbox.Upload) error {
+		if op != "send" {
+			return nil
+		}
+		return refuse(op, u)
+	}
 }
 
 // O10: an item that was never sent is renamed, moved and removed on the disk; one that may be on its
@@ -581,11 +594,15 @@ func TestO8MoveToAnotherGroup(t *testing.T) {
 		}
 		synctest.Wait()
 		b.wantStates(" parked") // of none of its groups
-		if err := b.Move(t.Context(), lost.ID, "h"); err != nil {
+		if err := b.Move(t.Context(), lost.ID, "h"); !errors.Is(err, outbox.ErrLocked) {
+			t.Errorf("the key of a group that was lost: %v", err)
+		}
+		b.s.Mine = []sdk.Group{{ID: "g"}, {ID: "h"}}
+		if err := b.Retry(lost.ID); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if fmt.Sprint(b.s.Contents) != "map[h/a:1 h/lost:1]" {
+		if fmt.Sprint(b.s.Contents) != "map[g/lost:1 h/a:1]" {
 			t.Errorf("recorded %v", b.s.Contents)
 		}
 	})
@@ -649,7 +666,8 @@ func TestO11ManyWriters(t *testing.T) {
 				save := outbox.Save{Group: "g", Name: fmt.Sprint(n), Content: make([]byte, 1500)}
 				if n%3 == 0 {
 					save.Content, save.Large = nil, &outbox.Large{Layout: format.Layout{Size: 1500, BlockBytes: 500},
-						Read: func(_ context.Context, _ int64, into []byte) (int, error) { return len(into), nil }}
+						Changed: format.Extents{{First: 0, Count: 3}},
+						Read:    func(_ context.Context, _ int64, into []byte) (int, error) { return len(into), nil }}
 				}
 				i, err := b.Put(t.Context(), save)
 				if err != nil && !errors.Is(err, outbox.ErrFull) {
@@ -770,10 +788,10 @@ func TestThreat53GroupsDoNotWaitForOneAnother(t *testing.T) {
 		}
 		run(t, nil, func(t *testing.T, b *box) {
 			full := &sdk.Error{Op: "upload", Group: "g", Kind: kind, Err: errors.New("full")}
-			b.s.Refuse = func(_ string, l *outboxtest.Letter) error {
+			b.s.Refuse = func(_ string, l *outbox.Upload) error {
 				b.mu.Lock()
 				defer b.mu.Unlock()
-				if full != nil && l != nil && l.Group() == "g" {
+				if full != nil && l != nil && l.Group == "g" {
 					return full
 				}
 				return nil
@@ -829,7 +847,7 @@ func TestThreat53NothingLeavesWithoutAReceipt(t *testing.T) {
 		}
 	}
 	run(t, nil, func(t *testing.T, b *box) {
-		b.s.Record = func(*outboxtest.Letter, []byte) sdk.Sent { return sdk.Sent{} } // no reference
+		b.s.Record = func(*outbox.Upload, []byte) sdk.Sent { return sdk.Sent{} } // no reference
 		b.put("a", "1", nil)
 		time.Sleep(time.Hour)
 		if len(b.Items()) != 1 {
@@ -837,7 +855,7 @@ func TestThreat53NothingLeavesWithoutAReceipt(t *testing.T) {
 		}
 	})
 	run(t, func(c *outbox.Config) { c.Coalesce = -1 }, func(t *testing.T, b *box) {
-		b.s.Record = func(*outboxtest.Letter, []byte) sdk.Sent { return sdk.Sent{Receipt: sdk.Receipt{Ref: "same", Seq: 1}} }
+		b.s.Record = func(*outbox.Upload, []byte) sdk.Sent { return sdk.Sent{Receipt: sdk.Receipt{Ref: "same", Seq: 1}} }
 		b.put("a", "1", nil)
 		b.put("b", "1", nil)
 		time.Sleep(time.Hour)
@@ -847,55 +865,31 @@ func TestThreat53NothingLeavesWithoutAReceipt(t *testing.T) {
 	})
 }
 
-// Threat 53: a service that says that a save is recorded is not believed because of a record of the
-// same content that another file has, or that was there before the save. Of several the newest counts.
-func TestThreat53RecordsOfTheSameContent(t *testing.T) {
-	spent := &sdk.Error{Op: "open", Kind: sdk.ErrConflict, Code: wire.CodeSpent, Err: errors.New("it is recorded")}
-	for what, save := range map[string]func(b *box) outbox.Item{
-		"another file":    func(b *box) outbox.Item { return b.put("copy", "1", ref("")) },
-		"an earlier save": func(b *box) outbox.Item { return b.put("a", "1", ref(string(b.s.Head("g", "a")))) },
-	} {
-		run(t, func(c *outbox.Config) { c.Coalesce = -1; c.Keys.Group = make([]byte, 32) }, func(t *testing.T, b *box) {
-			for _, content := range []string{"1", "2"} {
-				b.put("a", content, ref(string(b.s.Head("g", "a"))))
-				synctest.Wait()
-			}
-			b.hold()
-			i := save(b)
-			synctest.Wait()
-			honest := b.s.Refuse
-			b.fail(nil)
-			b.s.Refuse = func(op string, _ *outboxtest.Letter) error {
-				if op == "open" {
-					return spent
-				}
-				return nil
-			}
-			b.restart(false)
-			synctest.Wait()
-			b.wantStates(" parked")
-			b.s.Refuse = honest
-			if err := b.Retry(""); err != nil {
-				t.Error(err)
-			}
-			time.Sleep(time.Hour)
-			if at, ok := b.Recorded(i.ID); !ok || at != b.s.Head("g", i.Name) || b.s.Contents["g/"+i.Name] != "1" {
-				t.Errorf("%s: recorded %v as %q, there is %v", what, ok, at, b.s.Contents)
-			}
-		})
-	}
-	run(t, func(c *outbox.Config) { c.Coalesce = -1; c.Keys.Group = make([]byte, 32) }, func(t *testing.T, b *box) {
-		b.s.Spent = true
-		b.crashes()
-		var last outbox.Item
-		for _, content := range []string{"1", "2", "1"} {
-			last = b.put("a", content, nil)
-			synctest.Wait()
-		}
-		b.crash()
+// Threat 53: a service that says that a journal has ended whose saves are not recorded takes nothing from the disk:
+// they are parked, and sent once it opens the journal again.
+func TestThreat53JournalSaidToHaveEnded(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.hold()
+		i := b.put("a", "1", ref(""))
 		synctest.Wait()
-		if at, ok := b.Recorded(last.ID); !ok || at != b.s.Head("g", "a") {
-			t.Errorf("found %q, want the newest record %q", at, b.s.Head("g", "a"))
+		honest := b.s.Refuse
+		b.fail(nil)
+		b.s.Refuse = func(op string, _ *outbox.Upload) error {
+			if op == "open" {
+				return &sdk.Error{Op: "open", Kind: sdk.ErrConflict, Code: wire.CodeJournalEnded, Err: errors.New("it has ended")}
+			}
+			return nil
+		}
+		b.restart(false)
+		synctest.Wait()
+		b.wantStates(" parked")
+		b.s.Refuse = honest
+		if err := b.Retry(""); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		if at, ok := b.Recorded(i.ID); !ok || at != b.s.Head("g", "a") || b.s.Contents["g/a"] != "1" {
+			t.Errorf("recorded %v as %q, there is %v", ok, at, b.s.Contents)
 		}
 	})
 }
@@ -937,7 +931,8 @@ func TestO2DamageIsNotSent(t *testing.T) {
 			synctest.Wait()
 			save := outbox.Save{Group: "g", Name: "bad", Content: []byte("what the disk damages")}
 			if large {
-				save.Large = &outbox.Large{Layout: format.Layout{Size: 100, BlockBytes: 64}, Read: blocks}
+				save.Large = &outbox.Large{Layout: format.Layout{Size: 100, BlockBytes: 64},
+					Changed: format.Extents{{First: 0, Count: 2}}, Read: blocks}
 			}
 			i, err := b.Put(t.Context(), save)
 			if err != nil {
@@ -948,8 +943,10 @@ func TestO2DamageIsNotSent(t *testing.T) {
 			for name, raw := range b.disk.Files() {
 				if strings.HasSuffix(name, ".body") {
 					raw = raw[:len(raw)-1]
+				} else if at := bytes.LastIndex(raw, []byte(i.ID)); !large && at >= 0 {
+					raw[at+bytes.Index(raw[at:], []byte("SVJ2"))-sha256.Size-1] ^= 1 // its content
 				}
-				b.disk.Add(map[string][]byte{name: bytes.ReplaceAll(raw, save.Content, []byte("what the disk damaged"))})
+				b.disk.Add(map[string][]byte{name: raw})
 			}
 			b.fail(nil)
 			time.Sleep(time.Hour)
@@ -993,7 +990,7 @@ func TestO10RenameOntoALaterSave(t *testing.T) {
 // O2: a service that names a record at endless length neither ends the item nor keeps others from the disk.
 func TestO2ReferenceWithoutAnEnd(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *box) {
-		b.s.Record = func(*outboxtest.Letter, []byte) sdk.Sent {
+		b.s.Record = func(*outbox.Upload, []byte) sdk.Sent {
 			return sdk.Sent{Receipt: sdk.Receipt{Ref: sdk.Ref(strings.Repeat("r", 10_000))}}
 		}
 		b.put("a", "1", nil)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/outbox"
-	"github.com/svcfs/svcfs/sdk/outbox/outboxtest"
 )
 
 // O2, O3, O10: whatever is called at the same time, and whatever the disk and the service refuse: in the end each save
@@ -28,7 +27,7 @@ func TestO2RacesOfAllCalls(t *testing.T) {
 			given, removed := map[string]string{}, map[string]bool{} // by content
 			var calm atomic.Bool
 			b.disk.OnSync(func() { time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) })
-			b.s.Refuse = func(op string, _ *outboxtest.Letter) error {
+			b.s.Refuse = func(op string, _ *outbox.Upload) error {
 				time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
 				kind := rand.IntN(6)
 				switch {

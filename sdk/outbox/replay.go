@@ -16,7 +16,7 @@ import (
 
 const (
 	// firstRead is how much of an entry is read at once, in bytes: more than its head.
-	firstRead = 1 << 10
+	firstRead = 512
 	// loaders is how many segments are read at a time when a store is opened.
 	loaders = 4
 	// searchBytes is how much is searched at a time for the entry behind a damaged one.
@@ -28,14 +28,14 @@ const (
 // openStore reads what every item shows in the clear, and no content.
 func openStore(d disk, readOnly bool) (*store, []Clear, error) {
 	s := &store{disk: d, writing: make(chan struct{}, 1), next: 1,
-		places: make(map[string]*place), bodies: make(map[string]int64)}
+		places: make(map[string]*place), journals: make(map[string]head), bodies: make(map[string]int64)}
 	list, err := d.names()
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the outbox: %w", err)
 	}
 	slices.Sort(list)
 	var names []string
-	bodies := make(map[string]bool) // by id: whether an item has it
+	bodies := make(map[string]bool) // by name: whether an item has it
 	for _, name := range list {
 		number, unread := strings.CutSuffix(name, logSuffix+unreadSuffix)
 		number, log := strings.CutSuffix(number, logSuffix)
@@ -45,8 +45,10 @@ func openStore(d disk, readOnly bool) (*store, []Clear, error) {
 		if n, err := strconv.ParseUint(number, 16, 64); err == nil && (log || unread) {
 			s.serial = max(s.serial, n+1)
 		}
-		if id, ok := strings.CutSuffix(name, bodySuffix); ok {
-			bodies[id] = false
+		for _, suffix := range []string{bodySuffix, partsSuffix} {
+			if body, ok := strings.CutSuffix(name, suffix); ok {
+				bodies[body] = false
+			}
 		}
 	}
 	scans, err := s.scanAll(names)
@@ -59,9 +61,9 @@ func openStore(d disk, readOnly bool) (*store, []Clear, error) {
 	items := s.replayAll(scans)
 	all := make([]Clear, 0, len(items))
 	for _, c := range items {
-		if _, there := bodies[c.ID]; there && c.Body > 0 {
-			bodies[c.ID] = true
-			s.bodies[c.ID] = c.Body
+		if _, there := bodies[c.File]; there && c.Body > 0 {
+			bodies[c.File] = true
+			s.bodies[c.File] = c.Body
 			s.large += c.Body
 		}
 		all = append(all, *c)
@@ -71,11 +73,9 @@ func openStore(d disk, readOnly bool) (*store, []Clear, error) {
 	if readOnly {
 		return s, all, nil
 	}
-	for id, has := range bodies {
-		if !has && len(s.damaged) == 0 { // never acknowledged, or ended
-			if err := d.remove(id + bodySuffix); err != nil {
-				return nil, nil, fmt.Errorf("clean the outbox: %w", err)
-			}
+	for name, has := range bodies {
+		if !has && len(s.damaged) == 0 && !s.removeBody(name) { // never acknowledged, or ended
+			return nil, nil, errors.New("clean the outbox: " + name + bodySuffix + " cannot be removed")
 		}
 	}
 	s.trim()
@@ -228,7 +228,8 @@ func (s *store) replayAll(scans []*scan) map[string]*Clear {
 			newest = i
 		}
 	}
-	r := replay{items: make(map[string]*Clear), upon: make(map[string][]*Clear), ended: make(map[string]ended)}
+	r := replay{journals: s.journals, items: make(map[string]*Clear), upon: make(map[string][]*Clear),
+		ended: make(map[string]ended)}
 	for i, sc := range scans {
 		if sc.strange {
 			s.damaged = append(s.damaged, sc.name)
@@ -285,9 +286,10 @@ func (s *store) blame(sc *scan, last bool) {
 
 // replay is what the entries said so far.
 type replay struct {
-	items map[string]*Clear   // that wait
-	upon  map[string][]*Clear // by id of an item: those that were saved upon it
-	ended map[string]ended
+	journals map[string]head
+	items    map[string]*Clear   // that wait
+	upon     map[string][]*Clear // by id of an item: those that were saved upon it
+	ended    map[string]ended
 }
 
 // ended is what became of an item.
@@ -317,8 +319,11 @@ func (r *replay) apply(k kind, says head) {
 		}
 		*c = *says.Clear
 		r.follow(c)
+	case kindJournal:
+		r.journals[says.ID] = says
 	case kindEnd: // also of an item whose segment is gone
 		delete(r.items, says.ID)
+		delete(r.journals, says.ID)
 		r.ended[says.ID] = ended{says.Ref, says.After, says.Clear.Record}
 		for _, other := range r.upon[says.ID] {
 			if other.After == says.ID {

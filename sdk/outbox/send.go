@@ -1,25 +1,20 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
-	"crypto/hmac"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 const (
-	// openers is how many keys are fetched at a time after a restart, and openedAtOnce how many
-	// before the items that they belong to are sent.
-	openers      = 8
-	openedAtOnce = 64
 	// balanceAge is how long a balance is believed.
 	balanceAge = time.Minute
 	// maxRef bounds a reference, in bytes: the head of an entry has two, each byte of which may take six.
@@ -115,27 +110,32 @@ func (o *Outbox) batch(l *lane, now time.Time) (batch []*item, due time.Time) {
 
 // horizon is the position of the first item of which nothing is known yet. Needs mu.
 func (o *Outbox) horizon() int64 {
-	if o.locked == 0 {
-		return math.MaxInt64
+	for len(o.unopened) > 0 {
+		i := o.unopened[0]
+		if !i.opened && o.items[i.clear.ID] == i {
+			return i.clear.Position
+		}
+		o.unopened = o.unopened[1:]
 	}
-	return o.opened
+	return math.MaxInt64
 }
 
 // sendBatch sends items of one lane, and does what the answers ask for.
 func (o *Outbox) sendBatch(l *lane, batch []*item) {
 	ctx := o.life
 	var send []*item
-	var letters []Letter
-	epochs := make(map[*item]int64)
+	var uploads []*Upload
 	for _, i := range batch {
-		if err := o.prepare(ctx, i); err != nil {
+		u, end, err := o.prepare(i)
+		if err != nil {
 			o.answer(ctx, l, i, sdk.Sent{Err: err})
 			continue
 		}
+		defer end()
 		o.mu.Lock()
 		i.tried = true
 		o.mu.Unlock()
-		send, letters, epochs[i] = append(send, i), append(letters, i.letter), i.letter.Epoch()
+		send, uploads = append(send, i), append(uploads, u)
 	}
 	if err := o.store.settle(); err != nil {
 		for _, i := range send {
@@ -144,12 +144,8 @@ func (o *Outbox) sendBatch(l *lane, batch []*item) {
 		send = nil
 	}
 	if len(send) > 0 {
-		for n, answer := range o.cfg.Remote.Send(ctx, letters) {
-			i := send[n]
-			if answer.Err != nil && i.letter.Epoch() != epochs[i] {
-				o.resave(ctx, i)
-			}
-			o.answer(ctx, l, i, answer)
+		for n, answer := range o.cfg.Remote.Send(ctx, uploads) {
+			o.answer(ctx, l, send[n], answer)
 		}
 	}
 	o.askBalance(ctx)
@@ -162,43 +158,69 @@ func (o *Outbox) sendBatch(l *lane, batch []*item) {
 	o.Kick()
 }
 
-// prepare proves that an item can be read, and gives it the base that became known since it was saved. The disk knows
-// it from the end of what the item was saved upon.
-func (o *Outbox) prepare(ctx context.Context, i *item) error {
-	if err := o.store.check(i.clear.ID); err != nil {
-		return err
-	}
+// prepare decrypts an item that nothing damaged, with the base that became known since it was saved. The disk knows it
+// from the end of what the item was saved upon. The caller calls end after the upload.
+func (o *Outbox) prepare(i *item) (u *Upload, end func(), err error) {
 	o.mu.Lock()
+	id := i.clear.ID
 	i.follow()
-	rebase := i.rebase
+	rebase, openBase := i.rebase, i.openBase
 	o.mu.Unlock()
-	if rebase == nil {
-		return nil
+	e, err := o.store.whole(id)
+	if err != nil {
+		return nil, nil, err
 	}
-	if base, set := i.letter.Base(); set && base == *rebase {
-		return nil
+	c, m, d, err := o.sealed(id)
+	if err != nil {
+		return nil, nil, err
 	}
-	if !i.letter.HasKey() {
-		err := o.cfg.Remote.Open(ctx, i.letter, i.group)
-		if codeOf(err) == wire.CodeSpent {
-			return nil // sending it as it is brings the receipt
-		}
-		if err != nil {
-			return err
-		}
+	base := m.Base
+	if rebase != nil {
+		base = rebase
 	}
-	return i.letter.Readdress(i.group, i.name, rebase)
-}
-
-// resave writes an item that was sealed anew. The old form can be sealed anew once more.
-func (o *Outbox) resave(ctx context.Context, i *item) {
-	e, err := o.entryOf(kindAddress, i, i)
-	if err == nil {
-		err = o.store.add(ctx, e)
+	u = &Upload{Group: m.Group, Name: m.Name, Base: base, Attributes: m.Attributes, Size: c.Size, Hash: sdk.Digest(m.Hash)}
+	if u.Save, err = m.saveID(&c, d); err != nil {
+		return nil, nil, err
+	}
+	var done func()
+	if m.Block > 0 {
+		u.Large, done, err = o.prepareLarge(&c, m, d, openBase)
+	} else {
+		u.Content, done, err = o.prepareSmall(&c, m, d, e.body)
 	}
 	if err != nil {
-		o.cfg.Logger.Warn("an item of the outbox that was sealed anew could not be written", "error", err)
+		u.Save.Key.Wipe()
+		return nil, nil, err
 	}
+	return u, func() {
+		u.Save.Key.Wipe()
+		done()
+	}, nil
+}
+
+func (o *Outbox) prepareSmall(c *Clear, m *meta, d derive, sealed []byte) (content *mem.Buffer, end func(), err error) {
+	if content, err = o.pool.Get(0); err != nil {
+		return nil, nil, err
+	}
+	if err := m.openContent(c, d, sealed, content); err != nil {
+		content.Release()
+		return nil, nil, err
+	}
+	return content, content.Release, nil
+}
+
+// prepareLarge opens the content of a large item.
+func (o *Outbox) prepareLarge(c *Clear, m *meta, d derive, open OpenBase) (u *LargeUpload, end func(), err error) {
+	w, err := o.store.openLarge(c, m, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	parts := &partsFile{disk: o.store.disk, name: cmp.Or(c.File, c.ID) + partsSuffix}
+	return &LargeUpload{Layout: w.layout, Changed: w.changed, From: w.from, Open: open, Read: w.Read, Sent: parts.read(),
+			Keep: parts.keep}, func() {
+			parts.close()
+			_ = w.Close() // it was read only
+		}, nil
 }
 
 // answer does what the service's answer to an item asks for.
@@ -223,17 +245,6 @@ func (o *Outbox) answer(ctx context.Context, l *lane, i *item, a sdk.Sent) {
 		if err == nil {
 			return
 		}
-	case code == wire.CodeEpoch && !i.letter.HasKey():
-		if err = o.cfg.Remote.Open(ctx, i.letter, i.group); err == nil {
-			o.back(i, "its key is sealed anew")
-			return
-		}
-		if codeOf(err) == wire.CodeEpoch {
-			err = errors.New("it waited longer than the service opens keys of its time: nobody can open it any more")
-		}
-	case code == wire.CodeEpoch:
-		o.back(i, "its key is sealed anew")
-		return
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -301,21 +312,17 @@ const keptResults = 100_000
 
 // conflict gives an item a name of its own, because its name has another version than the save replaces.
 func (o *Outbox) conflict(ctx context.Context, i *item) error {
-	if !i.letter.HasKey() {
-		if err := o.cfg.Remote.Open(ctx, i.letter, i.group); err != nil {
-			return err
-		}
-	}
+	account := o.cfg.Remote.Account()
 	o.mu.Lock()
 	was, n := i.was, i.conflicts
 	if was == "" {
 		was = i.name
-		if first, names, ok := conflictOf(i.name, i.letter.Account(), i.clear.Time); ok { // of an earlier process
+		if first, names, ok := conflictOf(i.name, account, i.clear.Time); ok { // of an earlier process
 			was, n = first, names
 		}
 	}
 	o.mu.Unlock()
-	name, none := ConflictName(was, i.letter.Account(), i.clear.Time, n), sdk.Ref("")
+	name, none := ConflictName(was, account, i.clear.Time, n), sdk.Ref("")
 	if err := o.rewrite(ctx, i, &item{}, i.group, name, &none, true); err != nil {
 		return err
 	}
@@ -396,10 +403,8 @@ func (o *Outbox) park(i *item, err error) {
 			if other != i && (other.state == Waiting || other.state == Conflict) {
 				list = append(list, other)
 			}
-			if other.letter != nil {
-				other.letter.Wipe()
-			}
 		}
+		o.wipe(i.group)
 	}
 	for _, i := range list {
 		o.step(i, Parked)
@@ -426,12 +431,10 @@ func (o *Outbox) isLost(i *item) bool {
 func (o *Outbox) Lost(g sdk.GroupID) {
 	var list []*item
 	o.mu.Lock()
+	o.wipe(g)
 	for _, i := range o.order {
 		if i.group != g {
 			continue
-		}
-		if i.letter != nil {
-			i.letter.Wipe()
 		}
 		i.lost = i.state == Sending // it may be recorded yet; else it is parked when that is known
 		if i.state == Waiting || i.state == Conflict {
@@ -443,6 +446,15 @@ func (o *Outbox) Lost(g sdk.GroupID) {
 	told := o.shownAll(list)
 	o.mu.Unlock()
 	o.tell(told)
+}
+
+// wipe wipes the keys of all journals of a group. Needs Outbox.mu.
+func (o *Outbox) wipe(g sdk.GroupID) {
+	for _, j := range o.journals {
+		if j.group == g {
+			j.wipe()
+		}
+	}
 }
 
 // askBalance asks for the balance, now and then.
@@ -468,217 +480,21 @@ func (o *Outbox) askBalance(ctx context.Context) {
 	o.funds.known, o.funds.balance = true, balance
 }
 
-// openAll reads the names of what an earlier process left, and fetches keys from the service, in
-// the order of the saves.
-func (o *Outbox) openAll(list []*item) {
-	o.showNames(list)
-	o.askBalance(o.life)
-	var groups []sdk.Group
-	for pause := shortestPause; len(list) > 0; {
-		n := min(len(list), openedAtOnce)
-		err := o.openSome(list[:n], &groups)
-		if err == nil {
-			list = list[n:]
-			o.mu.Lock()
-			if o.locked = len(list); len(list) > 0 {
-				o.opened = list[0].clear.Position
-			}
-			o.mu.Unlock()
-			o.Kick()
-			pause = shortestPause
-			continue
-		}
-		o.mu.Lock()
-		o.away = err
-		o.next = time.Now().Add(pause)
-		o.mu.Unlock()
-		groups = nil
-		select {
-		case <-time.After(pause):
-		case <-o.life.Done():
-			return
-		}
-		pause = min(2*pause, longestPause)
-	}
-}
-
 // showNames tells of items whose names the key of the keyring opens, before their keys are fetched.
 func (o *Outbox) showNames(list []*item) {
 	if o.cfg.Keys.Names == nil {
 		return
 	}
 	for _, i := range list {
-		if err := o.readNames(i); err != nil || i.letter.Locked() || o.life.Err() != nil {
+		if o.life.Err() != nil {
+			return
+		}
+		if err := o.readMeta(i, nil); err != nil {
 			continue
 		}
 		o.mu.Lock()
-		i.group, i.name = i.letter.Group(), i.letter.Name()
 		told := o.shownAll([]*item{i})
 		o.mu.Unlock()
 		o.tell(told)
 	}
-}
-
-// openSome opens items. An error is one of a service that is away.
-func (o *Outbox) openSome(list []*item, groups *[]sdk.Group) error {
-	errs := make([]error, len(list))
-	var workers sync.WaitGroup
-	var once sync.Mutex
-	for first := range openers {
-		workers.Go(func() {
-			for n := first; n < len(list); n += openers {
-				errs[n] = o.openOne(list[n], &once, groups)
-			}
-		})
-	}
-	workers.Wait()
-	for _, err := range errs {
-		if err != nil && isRemote(err) && isAway(err) && sdk.KindOf(err) != sdk.ErrCorrupt {
-			return err
-		}
-	}
-	var told []Item
-	var recorded []int
-	o.mu.Lock()
-	for n, i := range list {
-		if o.items[i.clear.ID] != i || i.opened {
-			continue // discarded meanwhile
-		}
-		i.opened = true
-		var found foundRecord
-		if errors.As(errs[n], &found) {
-			i.group, i.name = found.entry.Group, found.entry.Name
-			o.step(i, Sending)
-			recorded = append(recorded, n)
-			continue
-		}
-		if i.letter != nil && !i.letter.Locked() {
-			i.group, i.name = i.letter.Group(), i.letter.Name()
-			l := o.lane(i.group)
-			at, _ := slices.BinarySearchFunc(l.queue, i.clear.Position,
-				func(a *item, p int64) int { return int(a.clear.Position - p) })
-			l.queue = slices.Insert(l.queue, at, i)
-		}
-		if errs[n] != nil {
-			o.step(i, Parked)
-			i.reason = words(errs[n])
-		}
-		told = append(told, o.shown(i))
-	}
-	o.mu.Unlock()
-	for _, n := range recorded {
-		var found foundRecord
-		errors.As(errs[n], &found)
-		e := found.entry
-		o.recorded(o.laneOf(e.Group), list[n],
-			sdk.Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time})
-	}
-	o.tell(told)
-	return nil
-}
-
-func (o *Outbox) laneOf(g sdk.GroupID) *lane {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.lane(g)
-}
-
-// readNames reads an item from the disk, without its content.
-func (o *Outbox) readNames(i *item) error {
-	if i.letter != nil {
-		return nil
-	}
-	raw, err := o.store.readMeta(i.clear.ID)
-	if err != nil {
-		return err
-	}
-	l, err := o.cfg.Remote.Decode(raw, o.cfg.Keys)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errDamaged, err)
-	}
-	if l.ID() != i.clear.ID || string(l.Account()) != i.clear.Account {
-		return errDamaged
-	}
-	l.KeepIn(stored{o.store, i.clear.ID})
-	o.mu.Lock()
-	i.letter = l
-	o.mu.Unlock()
-	return nil
-}
-
-// foundRecord is not an error: the item is recorded.
-type foundRecord struct{ entry sdk.Entry }
-
-func (foundRecord) Error() string { return "it is recorded" }
-
-// findRecord looks in the ledger for the record of an item that the service says is recorded. It is not
-// believed without: neither the record of another file with the same content counts, nor one that was
-// there when the item was saved. Of several the newest counts.
-func (o *Outbox) findRecord(i *item, g sdk.GroupID, said error) error {
-	entries, err := o.cfg.Remote.Entries(o.life, g)
-	if err != nil {
-		return err
-	}
-	var after sdk.Seq // of the record that the item replaces
-	if base, _ := i.letter.Base(); base != "" {
-		for _, e := range entries {
-			if e.Ref == base {
-				after = e.Seq
-			}
-		}
-	}
-	for _, e := range slices.Backward(entries) { // they ascend
-		if e.Uploader == o.cfg.Remote.Account() && e.Seq > after &&
-			hmac.Equal(o.checkOf(i.clear.ID, g, e.Name, e.Hash), i.clear.Check) {
-			return foundRecord{e}
-		}
-	}
-	return fmt.Errorf("the ledger has no record of it: %w", said)
-}
-
-// openOne reads the names of an item, and fetches its key.
-func (o *Outbox) openOne(i *item, once *sync.Mutex, groups *[]sdk.Group) error {
-	if err := o.readNames(i); err != nil {
-		return err
-	}
-	if i.letter.HasKey() {
-		return nil
-	}
-	if !i.letter.Locked() {
-		err := o.cfg.Remote.Open(o.life, i.letter, i.letter.Group())
-		if codeOf(err) == wire.CodeSpent {
-			return nil // sending it again brings the receipt
-		}
-		return err
-	}
-	once.Lock()
-	if *groups == nil {
-		list, err := o.cfg.Remote.Groups(o.life)
-		if err != nil {
-			once.Unlock()
-			return err
-		}
-		*groups = list
-	}
-	all := *groups
-	once.Unlock()
-	var err error = errors.New("it is of none of the groups of the account: the account was revoked, or the group is another now")
-	for _, likely := range []bool{true, false} {
-		for _, g := range all {
-			if i.letter.IsIn(o.cfg.Keys, g.ID) != likely {
-				continue
-			}
-			switch openErr := o.cfg.Remote.Open(o.life, i.letter, g.ID); {
-			case openErr == nil:
-				return nil
-			case codeOf(openErr) == wire.CodeSpent:
-				return o.findRecord(i, g.ID, openErr)
-			case isAway(openErr) && sdk.KindOf(openErr) != sdk.ErrCorrupt:
-				return openErr
-			case likely:
-				err = openErr
-			}
-		}
-	}
-	return err
 }

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -603,15 +604,24 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-func BenchmarkOpen100000(b *testing.B) {
+func BenchmarkOpen10000(b *testing.B) { benchmarkOpen(b, 10_000) }
+
+func BenchmarkOpen100000(b *testing.B) { benchmarkOpen(b, 100_000) }
+
+func benchmarkOpen(b *testing.B, n int) {
 	f, err := openFolder(b.TempDir() + "/box")
 	if err != nil {
 		b.Fatal(err)
 	}
 	s, _ := mustOpen(b, f)
-	for i := range 100_000 {
+	for i := range n {
+		if i%journalSaves == 0 {
+			key := &sealedKey{Sealed: sdk.SealedJournalKey{Journal: "j", Key: make([]byte, format.SealedKeyBytes)}}
+			j := &entry{kind: kindJournal, head: head{Key: key, Clear: &Clear{ID: fmt.Sprintf("j%031x", i), Account: "alice"}}}
+			s.joins = append(s.joins, &joining{e: j, done: make(chan struct{})})
+		}
 		e := newItem(fmt.Sprintf("%032x", i))
-		e.body, e.meta = make([]byte, 4<<10), make([]byte, 2500)
+		e.body, e.meta = make([]byte, 4<<10), make([]byte, 1000)
 		s.joins = append(s.joins, &joining{e: e, done: make(chan struct{})})
 	}
 	for len(s.joins) > 0 {
@@ -620,7 +630,7 @@ func BenchmarkOpen100000(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		if _, items := mustOpen(b, f); len(items) != 100_000 {
+		if _, items := mustOpen(b, f); len(items) != n {
 			b.Fatal(len(items))
 		}
 	}
@@ -632,8 +642,9 @@ func TestO2PowerIsLostDuringALargeSave(t *testing.T) {
 	d := newMemDisk()
 	s, _ := mustOpen(t, d)
 	kept := map[string]int{} // step from which on it is there
+	large := map[string]Clear{}
 	save := func(id string) {
-		b, err := s.newBody(id, nil)
+		b, err := s.newBody(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -646,15 +657,16 @@ func TestO2PowerIsLostDuringALargeSave(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := newItem(id)
-		e.body, e.Body = nil, b.n
+		e.body, e.Body, e.File = nil, b.n, b.name
+		large[id] = *e.Clear
 		mustAdd(t, s, e)
 		kept[id] = len(d.steps)
 	}
 	save("a")
 	save("b")
 	ended := len(d.steps)
-	s.end(Clear{ID: "a"}, "ref")
-	if err := s.forget(t.Context(), Clear{ID: "b"}); err != nil {
+	s.end(large["a"], "ref")
+	if err := s.forget(t.Context(), large["b"]); err != nil {
 		t.Fatal(err)
 	}
 	gone := len(d.steps)
@@ -669,11 +681,15 @@ func TestO2PowerIsLostDuringALargeSave(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				there := map[string]bool{}
+				there, files := map[string]bool{}, map[string]bool{}
 				for _, c := range items {
-					there[c.ID] = true
+					there[c.ID], files[c.File] = true, true
 					got := make([]byte, 16)
-					if n, _ := s.readBody(c.ID, got, 0); string(got[:n]) != "blockblockblock" {
+					n := 0
+					if f, err := s.openBody(c.File); err == nil {
+						n, _ = f.ReadAt(got, 0)
+					}
+					if string(got[:n]) != "blockblockblock" {
 						t.Errorf("after step %d, %d names, %d bytes: %s has %q", step, names, bytes, c.ID, got[:n])
 					}
 				}
@@ -686,7 +702,7 @@ func TestO2PowerIsLostDuringALargeSave(t *testing.T) {
 					t.Errorf("%d names, %d bytes: b came back", names, bytes)
 				}
 				for name := range left.files {
-					if id, ok := strings.CutSuffix(name, bodySuffix); ok && !there[id] {
+					if id, ok := strings.CutSuffix(name, bodySuffix); ok && !files[id] {
 						t.Errorf("after step %d, %d names, %d bytes: %s stays", step, names, bytes, name)
 					}
 				}

@@ -4,30 +4,33 @@ package outboxtest
 import (
 	"bytes"
 	"context"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/outbox"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// Service records what an outbox sends. Its letters are not encrypted.
+// Service records what an outbox sends. Its vault seals nothing: a sealed key is the key.
 type Service struct {
 	ID sdk.AccountID
-	// Record makes the record of a letter that was not recorded before; nil records everything.
-	Record func(l *Letter, content []byte) sdk.Sent
-	// Refuse answers a request to open or send a letter; nil = it may be done.
-	Refuse func(op string, l *Letter) error
+	// Record makes the record of a save that was not recorded before; nil records everything.
+	Record func(u *outbox.Upload, content []byte) sdk.Sent
+	// Refuse answers a request, which is groups, open, seal, end or send; nil = it may be done. Only a request to send
+	// is about a save; of the others about a journal, u has the group alone.
+	Refuse func(op string, u *outbox.Upload) error
 	Mine   []sdk.Group
-	Spent  bool // what is recorded is not opened any more, as a real service does
-
+	// Version returns the content of a recorded version; nil = of those that were recorded here.
+	Version func(f outbox.From) ([]byte, error)
 	// OnRecord is called after each record, while no other is made. It may be nil.
 	OnRecord func()
 
@@ -35,38 +38,55 @@ type Service struct {
 
 	mu       sync.Mutex
 	next     int
+	epoch    int64
 	log      []logged
-	recorded map[string]sdk.Sent
+	recorded map[string]recorded
 	heads    map[string]sdk.Ref
-	Requests [][]string // names that were sent together
+	versions map[sdk.Ref]string
+	ended    map[string]int // journals, and how many records there were when they ended
+	Requests [][]string     // names that were sent together
 	Contents map[string]string
-	Opened   int
+	Opened   int   // journals that were opened
+	Blocks   int64 // of large saves, that were sent
+}
+
+// recorded is what is known of a spent id.
+type recorded struct {
+	sent sdk.Sent
+	tag  sdk.Digest
 }
 
 // logged is a record. Those of others have no id.
 type logged struct {
 	id, key, content string
-	sent             sdk.Sent
+	recorded         recorded
 	entry            sdk.Entry
 }
 
 // note makes a record. Needs Service.mu.
 func (s *Service) note(r logged) {
-	if s.recorded == nil {
-		s.recorded, s.heads, s.Contents, s.rows = map[string]sdk.Sent{}, map[string]sdk.Ref{}, map[string]string{}, map[sdk.GroupID][]sdk.Entry{}
-	}
+	s.begin()
 	s.log = append(s.log, r)
 	s.heads[r.key] = r.entry.Ref
+	s.versions[r.entry.Ref] = r.content
 	s.rows[r.entry.Group] = append(s.rows[r.entry.Group], r.entry)
 	if r.id != "" {
-		s.recorded[r.id], s.Contents[r.key] = r.sent, r.content
+		s.recorded[r.id], s.Contents[r.key] = r.recorded, r.content
 	}
 	if s.OnRecord != nil {
 		s.OnRecord()
 	}
 }
 
-// Recorded returns how many letters were recorded.
+// begin needs Service.mu.
+func (s *Service) begin() {
+	if s.recorded == nil {
+		s.recorded, s.heads, s.versions = map[string]recorded{}, map[string]sdk.Ref{}, map[sdk.Ref]string{}
+		s.Contents, s.rows, s.ended = map[string]string{}, map[sdk.GroupID][]sdk.Entry{}, map[string]int{}
+	}
+}
+
+// Recorded returns how many saves were recorded.
 func (s *Service) Recorded() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,9 +102,15 @@ func (s *Service) Recorded() (n int) {
 func (s *Service) At(n int) *Service {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	then := &Service{ID: s.ID, Mine: s.Mine, Spent: s.Spent, next: s.next}
+	then := &Service{ID: s.ID, Mine: s.Mine, next: s.next, epoch: s.epoch}
+	then.begin()
 	for _, r := range s.log[:n] {
 		then.note(r)
+	}
+	for id, records := range s.ended {
+		if records < n {
+			then.ended[id] = records
+		}
 	}
 	return then
 }
@@ -92,222 +118,142 @@ func (s *Service) At(n int) *Service {
 // Account is ID.
 func (s *Service) Account() sdk.AccountID { return s.ID }
 
+func (s *Service) refused(op string, g sdk.GroupID) error {
+	if s.Refuse == nil {
+		return nil
+	}
+	return s.Refuse(op, &outbox.Upload{Group: g})
+}
+
 // Groups is Mine.
 func (s *Service) Groups(context.Context) ([]sdk.Group, error) {
-	if s.Refuse != nil {
-		if err := s.Refuse("groups", nil); err != nil {
-			return nil, err
-		}
+	if err := s.refused("groups", ""); err != nil {
+		return nil, err
 	}
 	return s.Mine, nil
 }
 
-// Letter is an [outbox.Letter].
-type Letter struct {
-	mu sync.Mutex
-	f  letterFile
-	// from a disk
-	locked, keyless bool
-	cipher          io.ReaderAt
+// key is the key of a journal.
+type key struct {
+	id string
+
+	mu  sync.Mutex
+	raw []byte // nil = wiped
 }
 
-type letterFile struct {
-	Id, Acc, G, N string
-	Sum           sdk.Digest
-	Bytes         int64
-	Cut           int64 `json:",omitempty"` // bytes of a block; 0 = whole
-	At            time.Time
-	Ep            int64
-	B             sdk.Ref
-	HasB          bool
-	A             sdk.Attributes
-}
-
-var errNoKey = &sdk.Error{Op: "check", Kind: sdk.ErrInvalid, Err: errors.New("no key")}
-
-func get[T any](l *Letter, f func() T) T {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return f()
-}
-
-// The methods of an [outbox.Letter].
-func (l *Letter) ID() string             { return l.f.Id }
-func (l *Letter) Account() sdk.AccountID { return sdk.AccountID(l.f.Acc) }
-func (l *Letter) Group() sdk.GroupID {
-	return get(l, func() sdk.GroupID {
-		if l.locked {
-			return ""
-		}
-		return sdk.GroupID(l.f.G)
-	})
-}
-func (l *Letter) Name() string               { return get(l, func() string { return l.f.N }) }
-func (l *Letter) Hash() sdk.Digest           { return l.f.Sum }
-func (l *Letter) Attributes() sdk.Attributes { return l.f.A }
-func (l *Letter) Size() int64                { return l.f.Bytes }
-func (l *Letter) Time() time.Time            { return l.f.At }
-func (l *Letter) Epoch() int64               { return get(l, func() int64 { return l.f.Ep }) }
-func (l *Letter) Base() (ref sdk.Ref, set bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.f.B, l.f.HasB
-}
-func (l *Letter) Locked() bool            { return get(l, func() bool { return l.locked }) }
-func (l *Letter) HasKey() bool            { return get(l, func() bool { return !l.keyless }) }
-func (l *Letter) BlobSize() int64         { return l.f.Bytes + format.Overhead }
-func (l *Letter) Ciphertext() io.ReaderAt { return get(l, func() io.ReaderAt { return l.cipher }) }
-func (l *Letter) KeepIn(r io.ReaderAt)    { l.mu.Lock(); defer l.mu.Unlock(); l.cipher = r }
-func (l *Letter) Wipe()                   { l.mu.Lock(); defer l.mu.Unlock(); l.keyless = true }
-func (l *Letter) IsIn(_ sdk.DiskKeys, g sdk.GroupID) bool {
-	return get(l, func() bool { return l.f.G == string(g) })
-}
-func (l *Letter) Encode(sdk.DiskKeys) ([]byte, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return json.Marshal(l.f)
-}
-
-// Content is the content.
-func (l *Letter) Content(b *mem.Buffer) error {
-	if !l.HasKey() {
-		return errNoKey
+// Derive derives a key.
+func (k *key) Derive(domain string, salt []byte) (*format.Key, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.raw == nil {
+		return nil, errors.New("the key was wiped")
 	}
-	text, err := l.content()
-	if err == nil {
-		err = b.Resize(int64(len(text)))
-	}
-	if err == nil {
-		copy(b.Bytes(), text)
-	}
-	return err
-}
-
-func (l *Letter) content() ([]byte, error) {
-	raw := make([]byte, l.BlobSize())
-	if n, err := l.Ciphertext().ReadAt(raw, 0); n < len(raw) {
-		return nil, err
-	}
-	return raw[format.Overhead:], nil
-}
-
-// Readdress changes group, name and base.
-func (l *Letter) Readdress(g sdk.GroupID, name string, base *sdk.Ref) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.keyless {
-		return errNoKey
-	}
-	l.f.G, l.f.N, l.f.B, l.f.HasB = string(g), name, "", base != nil
-	if base != nil {
-		l.f.B = *base
-	}
-	return nil
-}
-
-// Seal makes a letter.
-func (s *Service) Seal(_ context.Context, g sdk.GroupID, name string, content []byte, base *sdk.Ref, a sdk.Attributes) (outbox.Letter, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.next++
-	l := &Letter{f: letterFile{Id: fmt.Sprintf("%032x", time.Now().UnixNano()<<8+int64(s.next)), Acc: string(s.ID), G: string(g), N: name, Sum: sdk.ComputeHash(content), Bytes: int64(len(content)), At: time.Now(), Ep: 1, A: a}}
-	if base != nil {
-		l.f.B, l.f.HasB = *base, true
-	}
-	l.cipher = bytes.NewReader(append(make([]byte, format.Overhead), content...))
-	return l, nil
-}
-
-// Layout is that of a letter of SealLarge.
-func (l *Letter) Layout() (format.Layout, bool) {
-	return format.Layout{Size: l.f.Bytes, BlockBytes: l.f.Cut}, l.f.Cut > 0
-}
-
-// SealLarge makes a letter in blocks.
-func (s *Service) SealLarge(ctx context.Context, g sdk.GroupID, name string, content sdk.LargeContent, base *sdk.Ref, a sdk.Attributes) (outbox.LargeLetter, error) {
-	var all []byte
-	for i := range content.Layout.Blocks() {
-		block := make([]byte, content.Layout.BlockBytes)
-		n, err := content.Read(ctx, i, block)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, block[:n]...)
-	}
-	letter, err := s.Seal(ctx, g, name, all, base, a)
+	raw, err := hkdf.Key(sha256.New, k.raw, salt, domain, format.KeyBytes)
 	if err != nil {
 		return nil, err
 	}
-	l := letter.(*Letter)
-	l.f.Cut = content.Layout.BlockBytes
-	to, err := content.Body(l.ID())
-	if err == nil {
-		_, err = to.Write(append(make([]byte, format.Overhead), all...))
+	return format.NewKey(raw)
+}
+
+// Wipe forgets it.
+func (k *key) Wipe() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.raw = nil
+}
+
+// sealed is what the vault of a real service encrypts.
+type sealed struct {
+	Group sdk.GroupID
+	Raw   []byte
+}
+
+func (s *Service) seal(k *key, g sdk.GroupID) sdk.SealedJournalKey {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	text, _ := json.Marshal(sealed{g, k.raw})
+	return sdk.SealedJournalKey{Journal: k.id, Epoch: s.epoch, Key: text}
+}
+
+// NewSave makes an id.
+func (s *Service) NewSave(sdk.GroupID) (sdk.SaveID, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	return sdk.SaveID{ID: fmt.Sprintf("%032x", time.Now().UnixNano()<<8+int64(s.next))}, nil
+}
+
+// NewJournal makes a key.
+func (s *Service) NewJournal(_ context.Context, g sdk.GroupID) (outbox.Key, sdk.SealedJournalKey, error) {
+	var id [16]byte
+	k := &key{raw: make([]byte, 32)}
+	_, _ = rand.Read(id[:])
+	_, _ = rand.Read(k.raw)
+	k.id = hex.EncodeToString(id[:])
+	return k, s.seal(k, g), nil
+}
+
+// SealJournal seals a key to the epoch of now.
+func (s *Service) SealJournal(_ context.Context, g sdk.GroupID, k outbox.Key) (sdk.SealedJournalKey, error) {
+	if err := s.refused("seal", g); err != nil {
+		return sdk.SealedJournalKey{}, err
 	}
-	return l, err
+	return s.seal(k.(*key), g), nil
 }
 
-type body struct {
-	l *Letter
-	io.ReaderAt
-}
-
-// OpenBody opens a letter of SealLarge.
-func (s *Service) OpenBody(l outbox.Letter, at io.ReaderAt) (outbox.LargeBody, error) {
-	return body{l.(*Letter), at}, nil
-}
-
-func (b body) Layout() format.Layout {
-	l, _ := b.l.Layout()
-	return l
-}
-
-func (b body) Read(_ context.Context, first int64, into []*mem.Buffer) error {
-	for n, buf := range into {
-		i := first + int64(n)
-		if err := buf.Resize(b.Layout().Plain(i)); err != nil {
-			return err
-		}
-		if k, err := b.ReadAt(buf.Bytes(), format.Overhead+i*b.l.f.Cut); k < len(buf.Bytes()) {
-			return err
-		}
-	}
-	return nil
-}
-
-// Decode reads a letter, which is locked unless there is a key in the keyring.
-func (s *Service) Decode(raw []byte, k sdk.DiskKeys) (outbox.Letter, error) {
-	l := &Letter{locked: k.Names == nil, keyless: true}
-	return l, json.Unmarshal(raw, &l.f)
-}
-
-// Open unlocks a letter.
-func (s *Service) Open(_ context.Context, letter outbox.Letter, g sdk.GroupID) error {
-	l := letter.(*Letter)
-	if s.Refuse != nil {
-		if err := s.Refuse("open", l); err != nil {
-			return err
-		}
+// OpenJournal opens a key for a member of its group, unless its journal has ended, or its epoch.
+func (s *Service) OpenJournal(_ context.Context, g sdk.GroupID, at sdk.SealedJournalKey) (outbox.Key, error) {
+	if err := s.refused("open", g); err != nil {
+		return nil, err
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.Opened++
-	_, spent := s.recorded[l.ID()]
-	s.mu.Unlock()
-	if s.Spent && spent && l.f.G == string(g) {
-		return &sdk.Error{Op: "open", Kind: sdk.ErrConflict, Code: wire.CodeSpent, Err: errors.New("it is recorded")}
+	var in sealed
+	if json.Unmarshal(at.Key, &in) != nil || in.Group != g {
+		return nil, &sdk.Error{Op: "open", Kind: sdk.ErrInvalid, Err: errors.New("it is of another group")}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if g != "" && l.f.G != string(g) {
-		return &sdk.Error{Op: "open", Kind: sdk.ErrCorrupt, Err: errors.New("it is of another group")}
+	if at.Epoch < s.epoch-1 {
+		return nil, refused(wire.CodeEpoch, "its epoch has ended")
 	}
-	l.locked, l.keyless = false, false
+	if _, ended := s.ended[at.Journal]; ended {
+		return nil, refused(wire.CodeJournalEnded, "the journal has ended")
+	}
+	return &key{id: at.Journal, raw: in.Raw}, nil
+}
+
+func refused(code, why string) error {
+	return &sdk.Error{Op: "open", Kind: sdk.ErrConflict, Code: code, Err: errors.New(why)}
+}
+
+// EndJournal opens a journal no more.
+func (s *Service) EndJournal(_ context.Context, sealed sdk.SealedJournalKey) error {
+	if err := s.refused("end", ""); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin()
+	if _, ended := s.ended[sealed.Journal]; !ended {
+		s.ended[sealed.Journal] = len(s.log)
+	}
 	return nil
 }
 
-// OpenFor unlocks a letter that is to go to another group.
-func (s *Service) OpenFor(ctx context.Context, letter outbox.Letter, _ sdk.GroupID) error {
-	return s.Open(ctx, letter, "")
+// Ended returns how many journals have ended.
+func (s *Service) Ended() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.ended)
+}
+
+// NextEpoch begins another epoch of the vault. It opens keys of that and of the one before.
+func (s *Service) NextEpoch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epoch++
 }
 
 // Entries are the records of a group.
@@ -317,14 +263,13 @@ func (s *Service) Entries(_ context.Context, g sdk.GroupID) ([]sdk.Entry, error)
 	return append([]sdk.Entry{}, s.rows[g]...), nil
 }
 
-// Send records letters.
-func (s *Service) Send(_ context.Context, letters []outbox.Letter) []sdk.Sent {
+// Send records saves.
+func (s *Service) Send(_ context.Context, list []*outbox.Upload) []sdk.Sent {
 	var names []string
-	out := make([]sdk.Sent, len(letters))
-	for n, letter := range letters {
-		l := letter.(*Letter)
-		names = append(names, l.Name())
-		out[n] = s.send(l)
+	out := make([]sdk.Sent, len(list))
+	for n, u := range list {
+		names = append(names, u.Name)
+		out[n] = s.send(u)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -332,41 +277,88 @@ func (s *Service) Send(_ context.Context, letters []outbox.Letter) []sdk.Sent {
 	return out
 }
 
-func (s *Service) send(l *Letter) sdk.Sent {
+// content returns the content of a save.
+func (s *Service) content(u *outbox.Upload) ([]byte, error) {
+	l := u.Large
+	if l == nil {
+		return bytes.Clone(u.Content.Bytes()), nil
+	}
+	var base []byte
+	if l.From != (outbox.From{}) {
+		version := s.Version
+		if version == nil {
+			version = func(f outbox.From) ([]byte, error) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return []byte(s.versions[f.Ref]), nil
+			}
+		}
+		var err error
+		if base, err = version(l.From); err != nil {
+			return nil, err
+		}
+	}
+	all := make([]byte, l.Layout.Size)
+	for i := range l.Layout.Blocks() {
+		block := all[i*l.Layout.BlockBytes:][:l.Layout.Plain(i)]
+		if _, changed := l.Changed.Index(i); !changed {
+			if int64(len(base)) < i*l.Layout.BlockBytes+int64(len(block)) {
+				return nil, errors.New("a block is neither in the save nor in the version that it was made from")
+			}
+			copy(block, base[i*l.Layout.BlockBytes:])
+			continue
+		}
+		if n, err := l.Read(i, block); err != nil || n != len(block) {
+			return nil, errors.Join(err, fmt.Errorf("block %d has %d bytes", i, n))
+		}
+	}
+	s.mu.Lock()
+	s.Blocks += l.Changed.Blocks()
+	s.mu.Unlock()
+	return all, nil
+}
+
+func (s *Service) send(u *outbox.Upload) sdk.Sent {
 	if s.Refuse != nil {
-		if err := s.Refuse("send", l); err != nil {
+		if err := s.Refuse("send", u); err != nil {
 			return sdk.Sent{Err: err}
 		}
 	}
-	content, err := l.content()
+	content, err := s.content(u)
 	if err != nil {
 		return sdk.Sent{Err: err}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if done, ok := s.recorded[l.ID()]; ok {
-		return done
+	s.begin()
+	text, _ := json.Marshal([]any{u.Group, u.Name, u.Base, u.Save.Mark, u.Save.Key.Bytes()})
+	tag := sdk.Digest(sha256.Sum256(text))
+	if done, ok := s.recorded[u.Save.ID]; ok {
+		if done.tag != tag {
+			return sdk.Sent{Err: &sdk.Error{Op: "upload", Kind: sdk.ErrConflict, Code: wire.CodeSpent}}
+		}
+		return done.sent
 	}
 	if s.Record != nil {
 		s.mu.Unlock()
-		sent := s.Record(l, content)
+		sent := s.Record(u, content)
 		s.mu.Lock()
 		if sent.Err == nil {
-			if s.recorded == nil {
-				s.recorded = map[string]sdk.Sent{}
-			}
-			s.recorded[l.ID()] = sent
+			s.recorded[u.Save.ID] = recorded{sent, tag}
 		}
 		return sent
 	}
-	key := l.f.G + "/" + l.f.N
-	if l.f.HasB && l.f.B != s.heads[key] {
+	key := string(u.Group) + "/" + u.Name
+	if u.Base != nil && *u.Base != s.heads[key] {
 		return sdk.Sent{Err: &sdk.Error{Op: "upload", Kind: sdk.ErrConflict, Code: wire.CodeHead}}
 	}
 	s.next++
-	r := sdk.Receipt{Ref: sdk.Ref(fmt.Sprint("ref", s.next)), Seq: sdk.Seq(s.next), Size: l.f.Bytes, Hash: l.f.Sum, Time: time.Now()}
-	e := sdk.Entry{Group: sdk.GroupID(l.f.G), Ref: r.Ref, Seq: r.Seq, Name: l.f.N, Hash: l.f.Sum, Uploader: s.ID, Size: l.f.Bytes, Time: r.Time}
-	s.note(logged{l.ID(), key, string(content), sdk.Sent{Receipt: r}, e})
+	hash := sdk.ComputeHash(content)
+	r := sdk.Receipt{Ref: sdk.Ref(fmt.Sprint("ref", s.next)), Seq: sdk.Seq(s.next), Size: u.Size, Hash: hash,
+		Time: time.Now()}
+	e := sdk.Entry{Group: u.Group, Ref: r.Ref, Seq: r.Seq, Name: u.Name, Hash: hash, Uploader: s.ID, Size: u.Size,
+		Time: r.Time}
+	s.note(logged{u.Save.ID, key, string(content), recorded{sdk.Sent{Receipt: r}, tag}, e})
 	return sdk.Sent{Receipt: r}
 }
 
@@ -382,7 +374,8 @@ func (s *Service) Saved(g sdk.GroupID, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++
-	s.note(logged{key: string(g) + "/" + name, entry: sdk.Entry{Group: g, Ref: sdk.Ref(fmt.Sprint("theirs", s.next)), Seq: sdk.Seq(s.next), Name: name, Uploader: "others"}})
+	s.note(logged{key: string(g) + "/" + name, entry: sdk.Entry{Group: g, Ref: sdk.Ref(fmt.Sprint("theirs", s.next)),
+		Seq: sdk.Seq(s.next), Name: name, Uploader: "others"}})
 }
 
 // Sent returns the names that were sent, request by request.

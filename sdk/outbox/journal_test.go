@@ -1,0 +1,309 @@
+package outbox_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/outbox"
+)
+
+// O9: after a restart one request opens the key of all saves of a journal.
+func TestO9OneRequestOpensAJournal(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.hold()
+		const n = 150 // in three journals
+		for i := range n {
+			b.put(fmt.Sprint(i), "x", ref(""))
+		}
+		synctest.Wait()
+		b.s.Mine = b.s.Mine[1:] // the group alone
+		b.restart(true)
+		b.fail(nil)
+		time.Sleep(time.Hour)
+		b.wantStates("")
+		if b.s.Opened != 3 || b.s.Recorded() != n {
+			t.Errorf("%d journals were opened, %d saves are recorded", b.s.Opened, b.s.Recorded())
+		}
+	})
+}
+
+// Threat 52: when nothing of a journal waits any more, its key opens nowhere: at the service after a minute, or at an
+// unmount, and also where the service was away meanwhile.
+func TestThreat52JournalsEnd(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		run(t, nil, func(t *testing.T, b *box) {
+			b.put("a", "1", ref(""))
+			synctest.Wait()
+			if b.s.Ended() != 0 {
+				t.Error("it has ended at once")
+			}
+			if away {
+				b.hold()
+				time.Sleep(time.Hour)
+				if b.s.Ended() != 0 {
+					t.Error("it has ended without the service")
+				}
+				b.restart(true)
+				b.fail(nil)
+			}
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			if b.s.Ended() != 1 {
+				t.Errorf("%d journals have ended", b.s.Ended())
+			}
+			b.put("b", "1", ref(""))
+			b.Drain(t.Context())
+			if b.s.Ended() != 2 {
+				t.Errorf("%d journals have ended at an unmount", b.s.Ended())
+			}
+			_ = b.Close()
+			if left := b.disk.Files(); len(left) > 0 {
+				t.Errorf("%d files are left", len(left))
+			}
+			b.start()
+		})
+	}
+}
+
+// O9: a journal ends only when the disk knows that all its saves have ended: else a loss of power brings them back, and
+// nobody could open them.
+func TestO9JournalsEndBehindTheirSaves(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.hold()
+		b.put("a", "1", ref(""))
+		synctest.Wait()
+		b.disk.Broken(true)
+		b.fail(nil)
+		time.Sleep(time.Hour)
+		if b.wantStates(""); b.s.Ended() != 0 {
+			t.Error("the journal has ended")
+		}
+		b.restart(true)
+		b.disk.Broken(false)
+		time.Sleep(time.Hour)
+		if b.wantStates(""); b.s.Recorded() != 1 || b.s.Ended() != 1 {
+			t.Errorf("%d records, %d journals have ended", b.s.Recorded(), b.s.Ended())
+		}
+	})
+}
+
+// O9: while a mount runs, its saves wait for any number of epochs of the vault; what was away for longer is parked, and
+// says why.
+func TestO9KeysAreSealedAnew(t *testing.T) {
+	for _, runs := range []bool{true, false} {
+		run(t, nil, func(t *testing.T, b *box) {
+			b.hold()
+			b.s.Refuse = refuseToSend(b.s.Refuse)
+			b.put("a", "1", ref(""))
+			for range 5 {
+				b.s.NextEpoch()
+				if runs {
+					time.Sleep(7 * time.Hour)
+				}
+			}
+			b.restart(true)
+			b.fail(nil)
+			time.Sleep(time.Hour)
+			if runs {
+				b.wantStates("")
+				return
+			}
+			list := b.Items()
+			if len(list) != 1 || list[0].State != "parked" || !strings.Contains(list[0].Reason, "nobody can open it any more") {
+				t.Errorf("there is %+v", list)
+			}
+		})
+	}
+}
+
+// Threat 52: a log that is rolled back and written on uses no key twice: whatever is encrypted has random bytes of its
+// own, from which its key is derived.
+func TestThreat52NoKeyTwice(t *testing.T) {
+	run(t, func(c *outbox.Config) { c.Coalesce = -1; c.Keys.Names, _ = format.RandomKey() }, func(t *testing.T, b *box) {
+		b.s.Refuse = refuseToSend(func(string, *outbox.Upload) error { return away })
+		b.put("first", "1", nil)
+		synctest.Wait()
+		seen := map[string]string{} // sealed bytes by their salt
+		note := func() {
+			for _, at := range b.disk.Metas() {
+				var m struct{ By_journal, By_keyring []byte }
+				if json.Unmarshal(at, &m) != nil || len(m.By_journal) < 16 || len(m.By_keyring) < 16 {
+					t.Fatalf("no metadata: %s", at)
+				}
+				for _, sealed := range [][]byte{m.By_journal, m.By_keyring} {
+					salt, rest := string(sealed[:16]), string(sealed[16:])
+					if was, ok := seen[salt]; ok && was != rest {
+						t.Fatal("one salt was used for two texts")
+					}
+					seen[salt] = rest
+				}
+			}
+		}
+		old := b.disk.Restarted(false)
+		for n := range 3 {
+			i := b.put(fmt.Sprint("more", n), "3", nil)
+			for _, name := range []string{"renamed", "again"} {
+				if err := b.Rename(t.Context(), i.ID, fmt.Sprint(name, n), ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+			note()
+			_ = b.Close()
+			b.disk = old.Restarted(false)
+			b.start()
+			synctest.Wait()
+		}
+		if len(seen) < 12 {
+			t.Errorf("%d texts", len(seen))
+		}
+	})
+}
+
+// Threat 52: nothing readable of a save is on the disk, of a large one neither.
+func TestThreat52NothingReadable(t *testing.T) {
+	run(t, func(c *outbox.Config) { c.Keys.Names, _ = format.RandomKey() }, func(t *testing.T, b *box) {
+		b.hold()
+		b.put("canary-name", "canary-content", ref("canary-base"))
+		save := large("canary-large", "canary-blocks-of-a-large-file", nil, outbox.From{})
+		if _, err := b.Put(t.Context(), save); err != nil {
+			t.Fatal(err)
+		}
+		for name, raw := range b.disk.Files() {
+			if bytes.Contains(raw, []byte("canary")) {
+				t.Errorf("%s has a canary", name)
+			}
+		}
+	})
+}
+
+// large is a save in blocks of eight bytes; changed nil = all of them.
+func large(name, content string, changed format.Extents, from outbox.From) outbox.Save {
+	l := format.Layout{Size: int64(len(content)), BlockBytes: 8}
+	if changed == nil {
+		changed = format.Extents{{First: 0, Count: l.Blocks()}}
+	}
+	return outbox.Save{Group: "g", Name: name, Large: &outbox.Large{Layout: l, Changed: changed, From: from,
+		Read: func(_ context.Context, i int64, into []byte) (int, error) { return copy(into, content[i*8:]), nil }}}
+}
+
+// O1, O9: of a large file the changed blocks wait; the others are those of the version that it was made from, also
+// after a restart.
+func TestO1ChangedBlocksWait(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		run(t, nil, func(t *testing.T, b *box) {
+			i, err := b.Put(t.Context(), large("film", "aaaaaaaabbbbbbbbcccccccc", nil, outbox.From{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Ready(i.ID)
+			synctest.Wait()
+			from := outbox.From{Group: "g", Ref: b.s.Head("g", "film")}
+			b.hold()
+			before := b.s.Blocks
+			s := large("film", "aaaaaaaaBBBBBBBBcccccccc", format.Extents{{First: 1, Count: 1}}, from)
+			s.Base = &from.Ref
+			if i, err = b.Put(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			b.Ready(i.ID)
+			if w, err := b.OpenBlocks(i.ID); err != nil {
+				t.Error(err)
+			} else {
+				block := make([]byte, 8)
+				if n, err := w.Read(1, block); err != nil || string(block[:n]) != "BBBBBBBB" || w.From() != from {
+					t.Errorf("%q, %v, from %v", block[:n], err, w.From())
+				}
+				if _, err := w.Read(0, block); err == nil {
+					t.Error("a block was read that is not there")
+				}
+				_ = w.Close()
+			}
+			if again {
+				b.restart(true)
+			}
+			b.fail(nil)
+			time.Sleep(time.Hour)
+			b.wantStates("")
+			if got := b.s.Contents["g/film"]; got != "aaaaaaaaBBBBBBBBcccccccc" || b.s.Blocks != before+1 {
+				t.Errorf("recorded %q, of %d blocks", got, b.s.Blocks-before)
+			}
+		})
+	}
+}
+
+// O8: a large save that is moved to another group is encrypted anew, under a journal of that group.
+func TestO8LargeSaveMovesToAnotherGroup(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.fail(&sdk.Error{Op: "upload", Kind: sdk.ErrTooLarge, Err: errors.New("too large")})
+		b.s.Refuse = refuseToSend(b.s.Refuse)
+		i, err := b.Put(t.Context(), large("film", "some content in blocks", nil, outbox.From{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Ready(i.ID)
+		synctest.Wait()
+		if err := b.Move(t.Context(), i.ID, "h"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b.s.Mine = []sdk.Group{{ID: "h"}} // the old group is lost
+		b.restart(true)
+		b.fail(nil)
+		time.Sleep(time.Hour)
+		b.wantStates("")
+		if fmt.Sprint(b.s.Contents) != "map[h/film:some content in blocks]" {
+			t.Errorf("recorded %v", b.s.Contents)
+		}
+		b.Drain(t.Context())
+		_ = b.Close()
+		if left := b.disk.Files(); len(left) > 0 {
+			t.Errorf("%d files are left", len(left))
+		}
+		b.start()
+	})
+}
+
+// O3: which parts of a large save were sent is known after a restart, and what cannot be read of that is forgotten.
+func TestO3PartsThatWereSentAreKept(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		var got [][]sdk.SentPart
+		b.s.Refuse = func(op string, u *outbox.Upload) error {
+			if op != "send" {
+				return nil
+			}
+			got = append(got, u.Large.Sent)
+			u.Large.Keep(sdk.SentPart{ID: fmt.Sprint("part", len(got))})
+			return away
+		}
+		i, err := b.Put(t.Context(), large("film", "some content in blocks", nil, outbox.From{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Ready(i.ID)
+		synctest.Wait()
+		b.restart(false)
+		synctest.Wait()
+		left := b.disk.Restarted(false)
+		_ = b.Close()
+		for name, raw := range left.Files() {
+			if strings.HasSuffix(name, ".parts") {
+				left.Add(map[string][]byte{name: raw[:len(raw)-3]})
+			}
+		}
+		b.disk = left
+		b.start()
+		synctest.Wait()
+		if len(got) != 3 || len(got[0]) != 0 || len(got[1]) != 1 || got[1][0].ID != "part1" || len(got[2]) != 1 {
+			t.Errorf("parts %+v", got)
+		}
+	})
+}

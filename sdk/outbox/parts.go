@@ -1,0 +1,71 @@
+package outbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"sync"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// maxPartsBytes bounds the list of parts that is read, in bytes: about 100,000 parts.
+const maxPartsBytes = 64 << 20
+
+// partsFile lists the parts of a large save that the service has, one a line of JSON, so that they are not sent again
+// after a restart. It is not synced: what a loss of power takes of it is sent again. It is safe for concurrent use.
+type partsFile struct {
+	disk disk
+	name string
+
+	mu sync.Mutex
+	f  newFile // nil = nothing was written
+}
+
+// read returns the parts, as far as they can be read.
+func (p *partsFile) read() (parts []sdk.SentPart) {
+	f, err := p.disk.open(p.name)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil
+	}
+	raw := make([]byte, min(size, maxPartsBytes))
+	n, _ := readSome(f, raw, 0)
+	for line := range bytes.Lines(raw[:n]) {
+		var part sdk.SentPart
+		if json.Unmarshal(line, &part) == nil {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// keep adds a part. What cannot be written is sent again.
+func (p *partsFile) keep(part sdk.SentPart) {
+	text, err := json.Marshal(part)
+	if err != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.f == nil {
+		f, err := p.disk.extend(p.name)
+		if err != nil {
+			return
+		}
+		p.f = f
+	}
+	_, _ = p.f.Write(append([]byte("\n"), text...)) // a line that a kill cut stays alone
+}
+
+func (p *partsFile) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.f != nil {
+		_ = p.f.Close()
+		p.f = nil
+	}
+}

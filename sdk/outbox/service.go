@@ -1,0 +1,329 @@
+package outbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"sync"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+const (
+	// partsAtATime is how many parts of a large save are on their way at a time: each is in memory.
+	partsAtATime = 3
+	// mostMissing is how often blocks are sent again that the service says it has no more.
+	mostMissing = 3
+)
+
+// Service is a client as a [Remote].
+type Service struct{ *sdk.Client }
+
+var _ Remote = Service{}
+
+// NewJournal is [sdk.Group.NewJournalKey].
+func (s Service) NewJournal(ctx context.Context, g sdk.GroupID) (Key, sdk.SealedJournalKey, error) {
+	k, sealed, err := s.Group(g).NewJournalKey(ctx)
+	if err != nil {
+		return nil, sealed, err
+	}
+	return k, sealed, nil
+}
+
+// OpenJournal is [sdk.Group.OpenJournalKey].
+func (s Service) OpenJournal(ctx context.Context, g sdk.GroupID, sealed sdk.SealedJournalKey) (Key, error) {
+	k, err := s.Group(g).OpenJournalKey(ctx, sealed)
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// SealJournal is [sdk.Group.SealJournalKey].
+func (s Service) SealJournal(ctx context.Context, g sdk.GroupID, k Key) (sdk.SealedJournalKey, error) {
+	return s.Group(g).SealJournalKey(ctx, k.(*sdk.JournalKey)) // there is no other
+}
+
+// NewSave is [sdk.Group.NewSave].
+func (s Service) NewSave(g sdk.GroupID) (sdk.SaveID, error) { return s.Group(g).NewSave() }
+
+// Send has small saves recorded together, and each large one for itself.
+func (s Service) Send(ctx context.Context, list []*Upload) []sdk.Sent {
+	out := make([]sdk.Sent, len(list))
+	for from := 0; from < len(list); {
+		to := from
+		for to < len(list) && list[to].Large == nil {
+			to++
+		}
+		s.sendSmall(ctx, list[from:to], out[from:to])
+		if to < len(list) {
+			out[to].Receipt, out[to].Err = s.sendLarge(ctx, list[to])
+			to++
+		}
+		from = to
+	}
+	return out
+}
+
+func (s Service) sendSmall(ctx context.Context, list []*Upload, out []sdk.Sent) {
+	var sealed []*sdk.Sealed
+	var at []int
+	for n, u := range list {
+		opts := []sdk.SealOption{sdk.ForSave(u.Save), sdk.WithAttributes(u.Attributes)}
+		if u.Base != nil {
+			opts = append(opts, sdk.Base(*u.Base))
+		}
+		l, err := s.Group(u.Group).Seal(ctx, u.Name, u.Content.Bytes(), opts...)
+		if err != nil {
+			out[n].Err = err
+			continue
+		}
+		defer l.Wipe()
+		sealed, at = append(sealed, l), append(at, n)
+	}
+	for n, sent := range s.SendSealed(ctx, sealed...) {
+		out[at[n]] = sent
+	}
+}
+
+// sendLarge sends a large save. Its unchanged blocks are taken over at the service, where that can be.
+func (s Service) sendLarge(ctx context.Context, u *Upload) (r sdk.Receipt, err error) {
+	base, done, err := s.openBase(ctx, u.Large)
+	if err != nil {
+		return r, err
+	}
+	defer done()
+	r, err = s.sendUpon(ctx, u, base, true)
+	if base != nil && codeOf(err) == wire.CodeBase {
+		r, err = s.sendUpon(ctx, u, base, false)
+	}
+	if codeOf(err) == wire.CodeSpent { // it is recorded, and the answer was lost
+		found, lookErr := s.Group(u.Group).FindSave(ctx, u.Save, u.Size, u.Hash)
+		if lookErr != nil {
+			return r, lookErr
+		}
+		if found != nil {
+			return *found, nil
+		}
+	}
+	return r, err
+}
+
+// openBase opens the version that a save takes blocks from; nil = it takes none.
+func (s Service) openBase(ctx context.Context, l *LargeUpload) (base *sdk.Blocks, done func(), err error) {
+	if l.From == (From{}) {
+		return nil, func() {}, nil
+	}
+	if l.Open != nil {
+		blocks, done, err := l.Open(ctx)
+		if own, ok := blocks.(*sdk.Blocks); err == nil && ok {
+			return own, done, nil
+		}
+		if err == nil {
+			done()
+		}
+	}
+	entries, err := s.Group(l.From.Group).Entries(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		if e.Ref == l.From.Ref && e.Deleted == nil {
+			if base, err = s.Group(l.From.Group).OpenBlocks(ctx, e); err != nil {
+				return nil, nil, err
+			}
+			return base, func() { _ = base.Close() }, nil // it only wipes
+		}
+	}
+	return nil, nil, &sdk.Error{Op: "upload", Group: l.From.Group, Kind: sdk.ErrNotFound,
+		Err: fmt.Errorf("the version that it was made from, %s, is gone, and with it the blocks that were not changed",
+			l.From.Ref)}
+}
+
+// sendUpon sends a large save whose unchanged blocks base has. takeOver: the service takes them from there itself, if
+// it can.
+func (s Service) sendUpon(ctx context.Context, u *Upload, base *sdk.Blocks, takeOver bool) (r sdk.Receipt, err error) {
+	l := u.Large
+	over := base
+	if !takeOver {
+		over = nil
+	}
+	opts := []sdk.BlocksOption{sdk.ForSave(u.Save), sdk.SentParts(l.Sent, l.Keep)}
+	if u.Base != nil {
+		opts = append(opts, sdk.Base(*u.Base))
+	}
+	up, err := s.Group(u.Group).BeginBlocks(ctx, over, l.Layout.BlockBytes, opts...)
+	if err != nil {
+		return r, err
+	}
+	defer up.Abandon()
+	pool := mem.NewPool()
+	defer pool.Close()
+	p := &largePut{up: up, l: l, pool: pool, base: base, want: l.Changed}
+	if !up.TakesOver() {
+		p.want = format.Extents{{First: 0, Count: l.Layout.Blocks()}}
+		if u.Hash == (sdk.Digest{}) {
+			p.sum = sha256.New()
+		}
+	}
+	hash := u.Hash
+	for range mostMissing {
+		if err = p.send(ctx); err != nil {
+			return r, err
+		}
+		if p.sum != nil {
+			hash, p.sum = sdk.Digest(p.sum.Sum(nil)), nil
+		}
+		if r, err = up.Finish(ctx, u.Name, u.Size, hash, u.Attributes); codeOf(err) != wire.CodeMissing {
+			return r, err
+		}
+	}
+	return r, err
+}
+
+// largePut sends the blocks of one large save.
+type largePut struct {
+	up   *sdk.BlockUpload
+	l    *LargeUpload
+	pool *mem.Pool
+	base *sdk.Blocks    // nil = all blocks were changed
+	want format.Extents // blocks that have to be sent
+	sum  hash.Hash      // of all blocks; nil = it is not needed
+
+	ahead map[int64]*mem.Buffer // blocks of base that were read
+}
+
+// send sends what the service does not have, some parts at a time.
+func (p *largePut) send(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p.ahead = make(map[int64]*mem.Buffer)
+	sent := p.up.Sent(p.want)
+	room := make(chan struct{}, partsAtATime)
+	var sending sync.WaitGroup
+	err := p.parts(ctx, sent, func(part map[int64]*mem.Buffer, blocks format.Extents) error {
+		select {
+		case room <- struct{}{}:
+		case <-ctx.Done():
+			releaseAll(part)
+			return context.Cause(ctx)
+		}
+		sending.Go(func() {
+			defer func() { <-room }()
+			defer releaseAll(part)
+			err := p.up.PutPart(ctx, blocks, func(i int64, into []byte) (int, error) { return copy(into, part[i].Bytes()), nil })
+			if err != nil {
+				cancel(err)
+			}
+		})
+		return nil
+	})
+	sending.Wait()
+	releaseAll(p.ahead)
+	if err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+func releaseAll(blocks map[int64]*mem.Buffer) {
+	for _, buf := range blocks {
+		buf.Release()
+	}
+}
+
+// parts reads blocks in order, and gives those that were not sent to put, which owns them then.
+func (p *largePut) parts(ctx context.Context, sent format.Extents,
+	put func(map[int64]*mem.Buffer, format.Extents) error) error {
+	read := p.want
+	part, blocks := make(map[int64]*mem.Buffer), format.Extents(nil)
+	flush := func() error {
+		if len(part) == 0 {
+			return nil
+		}
+		full, which := part, blocks
+		part, blocks = make(map[int64]*mem.Buffer), nil
+		return put(full, which)
+	}
+	for i := range read.All() {
+		_, has := sent.Index(i)
+		if has && p.sum == nil {
+			continue
+		}
+		buf, err := p.block(ctx, i)
+		if err != nil {
+			releaseAll(part)
+			return err
+		}
+		if p.sum != nil {
+			_, _ = p.sum.Write(buf.Bytes()) // never fails
+		}
+		if has {
+			buf.Release()
+			continue
+		}
+		part[i], blocks = buf, blocks.Add(i)
+		if int64(len(part)) == p.up.PartBlocks() {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// block returns a block, which is the caller's.
+func (p *largePut) block(ctx context.Context, i int64) (*mem.Buffer, error) {
+	if buf := p.ahead[i]; buf != nil {
+		delete(p.ahead, i)
+		return buf, nil
+	}
+	if _, changed := p.l.Changed.Index(i); !changed {
+		if p.base == nil {
+			return nil, errors.New("a block was not changed, and there is no version that has it")
+		}
+		if err := p.readBase(ctx, i); err != nil {
+			return nil, err
+		}
+		return p.block(ctx, i)
+	}
+	buf, err := p.pool.Get(p.l.Layout.Plain(i))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.l.Read(i, buf.Bytes()); err != nil {
+		buf.Release()
+		return nil, err
+	}
+	return buf, nil
+}
+
+// readBase reads the unchanged blocks from i on, up to the next that was changed, or as many as a part has.
+func (p *largePut) readBase(ctx context.Context, i int64) error {
+	var into []*mem.Buffer
+	for n := i; n < p.l.Layout.Blocks() && int64(len(into)) < p.up.PartBlocks(); n++ {
+		if _, changed := p.l.Changed.Index(n); changed {
+			break
+		}
+		buf, err := p.pool.Get(0)
+		if err != nil {
+			return err
+		}
+		into = append(into, buf)
+	}
+	if err := p.base.Read(ctx, i, into); err != nil {
+		for _, buf := range into {
+			buf.Release()
+		}
+		return err
+	}
+	for n, buf := range into {
+		p.ahead[i+int64(n)] = buf
+	}
+	return nil
+}

@@ -1,0 +1,258 @@
+package outbox_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/outbox"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/testkit"
+)
+
+// served is a service with a group of two members.
+type served struct {
+	t      *testing.T
+	server *testkit.Server
+	alice  outbox.Service
+	bob    outbox.Service
+	who    testkit.Account
+	bytes  atomic.Int64                  // of parts that were sent
+	after  atomic.Pointer[func(n int64)] // called behind each part, with the sum
+}
+
+func newServed(t *testing.T) *served {
+	t.Helper()
+	s := &served{t: t, server: testkit.Start(t, testkit.Ours)}
+	s.who = s.server.Account("alice", "100")
+	s.alice = outbox.Service{Client: s.server.Client(t, s.who)}
+	s.bob = outbox.Service{Client: s.server.Client(t, s.server.Account("bob", "100"))}
+	g := s.alice.Group("g")
+	if _, err := g.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Add(t.Context(), s.bob.Account()); err != nil {
+		t.Fatal(err)
+	}
+	s.server.Disturb(wire.PathParts+"*", func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r)
+			if r.Method == http.MethodPut {
+				n := s.bytes.Add(r.ContentLength)
+				if after := s.after.Load(); after != nil {
+					(*after)(n)
+				}
+			}
+		})
+	})
+	return s
+}
+
+// random is content that does not repeat.
+func random(n int) []byte {
+	content := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(content)
+	return content
+}
+
+// upload is a save of content in blocks, of which some changed; nil = all of them.
+func (s *served) upload(name string, content []byte, changed format.Extents, from sdk.Ref) *outbox.Upload {
+	s.t.Helper()
+	key, err := format.RandomKey()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	save, err := s.alice.NewSave("g")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	save.Key, save.Mark = key, sdk.ComputeHash(content)
+	l := format.Layout{Size: int64(len(content)), BlockBytes: format.BlockBytes}
+	u := &outbox.Upload{Save: save, Group: "g", Name: name,
+		Size: l.Size, Large: &outbox.LargeUpload{Layout: l, Changed: changed, Keep: func(sdk.SentPart) {},
+			Read: func(i int64, into []byte) (int, error) { return copy(into, content[i*l.BlockBytes:]), nil }}}
+	if from != "" {
+		u.Base, u.Large.From = &from, outbox.From{Group: "g", Ref: from}
+	}
+	if changed == nil {
+		u.Large.Changed, u.Hash = format.Extents{{First: 0, Count: l.Blocks()}}, sdk.ComputeHash(content)
+	}
+	return u
+}
+
+func (s *served) send(by outbox.Service, u *outbox.Upload) sdk.Receipt {
+	s.t.Helper()
+	sent := by.Send(s.t.Context(), []*outbox.Upload{u})
+	if sent[0].Err != nil {
+		s.t.Fatal(sent[0].Err)
+	}
+	return sent[0].Receipt
+}
+
+// wantContent reads a file as bob.
+func (s *served) wantContent(ref sdk.Ref, want []byte) {
+	s.t.Helper()
+	entries, err := s.bob.Group("g").Entries(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	at := slices.IndexFunc(entries, func(e sdk.Entry) bool { return e.Ref == ref })
+	if at < 0 {
+		s.t.Fatalf("there is no record %s", ref)
+	}
+	b, err := s.bob.Group("g").OpenBlocks(s.t.Context(), entries[at])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer b.Close()
+	var got []byte
+	pool := mem.NewPool()
+	for i := range b.Layout().Blocks() {
+		buf, err := pool.Get(0)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if err := b.Read(s.t.Context(), i, []*mem.Buffer{buf}); err != nil {
+			s.t.Fatal(err)
+		}
+		got = append(got, buf.Bytes()...)
+		buf.Release()
+	}
+	if !bytes.Equal(got, want) {
+		s.t.Errorf("it holds %d bytes, want %d, or others", len(got), len(want))
+	}
+}
+
+// O1: of a changed large file only the changed blocks are sent, where the version that has the others is one's own.
+func TestO1ChangedBlocksAreSentAlone(t *testing.T) {
+	s := newServed(t)
+	content := random(20<<20 + 7)
+	first := s.send(s.alice, s.upload("film", content, nil, ""))
+	s.wantContent(first.Ref, content)
+	s.bytes.Store(0)
+	content = append(content, random(100)...) // the last block grows
+	content[5*format.BlockBytes] ^= 1
+	content[60*format.BlockBytes] ^= 1
+	last := (format.Layout{Size: int64(len(content)), BlockBytes: format.BlockBytes}).Blocks() - 1
+	second := s.send(s.alice, s.upload("film", content,
+		format.Extents{{First: 5, Count: 1}, {First: 60, Count: 1}, {First: last, Count: 1}}, first.Ref))
+	s.wantContent(second.Ref, content)
+	if n := s.bytes.Load(); n > 3*(format.BlockBytes+format.Overhead) {
+		t.Errorf("%d bytes were sent", n)
+	}
+}
+
+// O1: of a version of somebody else the service takes no blocks over: all are sent, with the hash of the content.
+func TestO1ChangedLargeFileOfOthers(t *testing.T) {
+	s := newServed(t)
+	content := random(10 << 20)
+	theirs := s.send(s.bob, s.upload("film", content, nil, ""))
+	content[3*format.BlockBytes] ^= 1
+	r := s.send(s.alice, s.upload("film", content, format.Extents{{First: 3, Count: 1}}, theirs.Ref))
+	s.wantContent(r.Ref, content)
+	if r.Hash != sdk.ComputeHash(content) {
+		t.Error("its hash is another")
+	}
+}
+
+// O1, O8: where the version that has the unchanged blocks is gone, the save is refused, and says so.
+func TestO1VersionThatIsGone(t *testing.T) {
+	s := newServed(t)
+	content := random(5 << 20)
+	u := s.upload("film", content, format.Extents{{First: 0, Count: 1}}, "nowhere")
+	if sent := s.alice.Send(t.Context(), []*outbox.Upload{u}); sdk.KindOf(sent[0].Err) != sdk.ErrNotFound {
+		t.Errorf("%v", sent[0].Err)
+	}
+}
+
+// O3: what arrived of a large save before its process ended is not sent again, of a changed one neither.
+func TestO3LargeSaveGoesOn(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		s := newServed(t)
+		content := random(80 << 20)
+		var u *outbox.Upload
+		if changed {
+			first := s.send(s.alice, s.upload("film", content, nil, ""))
+			other := bytes.Clone(content)
+			for i := 0; i < len(other); i += int(format.BlockBytes) {
+				other[i] ^= 1
+			}
+			content = other
+			l := format.Layout{Size: int64(len(content)), BlockBytes: format.BlockBytes}
+			u = s.upload("film", content, format.Extents{{First: 0, Count: l.Blocks() - 1}}, first.Ref)
+			content[len(content)-int(format.BlockBytes)] ^= 1 // the last block is as it was
+			s.bytes.Store(0)
+		} else {
+			u = s.upload("film", content, nil, "")
+		}
+		var mu sync.Mutex
+		var kept []sdk.SentPart
+		u.Large.Keep = func(p sdk.SentPart) {
+			mu.Lock()
+			defer mu.Unlock()
+			kept = append(kept, p)
+		}
+		ctx, cancel := withTimeout(t, 1<<40)
+		enough := func(n int64) {
+			if n > 70<<20 {
+				cancel()
+			}
+		}
+		s.after.Store(&enough)
+		if sent := s.alice.Send(ctx, []*outbox.Upload{u}); sent[0].Err == nil {
+			t.Fatal("it was sent as a whole")
+		}
+		s.after.Store(nil)
+		s.bytes.Store(0)
+		mu.Lock()
+		u.Large.Sent = slices.Clone(kept)
+		mu.Unlock()
+		again := outbox.Service{Client: s.server.Client(t, s.who)} // another process
+		r := s.send(again, u)
+		s.wantContent(r.Ref, content)
+		if n := s.bytes.Load(); n > 80<<20*35/100 {
+			t.Errorf("changed %v: %d MiB of 80 were sent again", changed, n>>20)
+		}
+		if twice := s.send(again, u); twice.Ref != r.Ref { // its answer was lost
+			t.Errorf("it was recorded as %s and %s", r.Ref, twice.Ref)
+		}
+	}
+}
+
+// O9: a small save that is sent again, sealed anew, gets the first receipt, also after the file was destroyed; another
+// save under its id is refused.
+func TestO9SentAgainUnderItsID(t *testing.T) {
+	s := newServed(t)
+	pool := mem.NewPool()
+	small := func(u *outbox.Upload, content string) *outbox.Upload {
+		buf, err := pool.Get(int64(len(content)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(buf.Bytes(), content)
+		u.Large, u.Content, u.Size, u.Hash = nil, buf, int64(len(content)), sdk.ComputeHash([]byte(content))
+		u.Save.Mark = u.Hash
+		return u
+	}
+	u := small(s.upload("a", []byte("x"), nil, ""), "content")
+	first := s.send(s.alice, u)
+	if again := s.send(s.alice, u); again.Ref != first.Ref {
+		t.Errorf("it is recorded as %s and %s", first.Ref, again.Ref)
+	}
+	if err := s.alice.Group("g").Delete(t.Context(), first.Ref); err != nil {
+		t.Fatal(err)
+	}
+	if again := s.send(s.alice, u); again.Ref != first.Ref {
+		t.Errorf("destroyed: it is recorded as %s and %s", first.Ref, again.Ref)
+	}
+	if sent := s.alice.Send(t.Context(), []*outbox.Upload{small(u, "other content")}); sent[0].Err == nil {
+		t.Errorf("another save got %v", sent[0].Receipt.Ref)
+	}
+}
