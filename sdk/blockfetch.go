@@ -174,7 +174,7 @@ func (f *fetching) receive(ctx context.Context, in io.Reader) error {
 	}
 	s := sealedBlock{f.next, f.b.c.sealed(f.b.layout)}
 	*s.bytes = (*s.bytes)[:f.b.layout.Sealed(s.block)]
-	if _, err := fill(*s.bytes, in); err != nil {
+	if _, err := call.Fill(*s.bytes, in); err != nil {
 		f.drop(s)
 		return err
 	}

@@ -31,27 +31,27 @@ func (c *Client) dialect(ctx context.Context) (dialect, error) {
 
 func (c *Client) dialectOf(caps wire.Capabilities) dialect {
 	if caps.Dialect.IsOurs() {
-		return ours{c, caps}
+		return ourDialect{c, caps}
 	}
-	return hosted{c, caps}
+	return hostedDialect{c, caps}
 }
 
-// ours is the dialect of svcd.
-type ours struct {
+// ourDialect is that of svcd.
+type ourDialect struct {
 	c    *Client
 	caps wire.Capabilities
 }
 
-func (ours) hasBlocks() bool     { return true }
-func (o ours) maxUpload() int64  { return maxBlocks(o.caps) }
-func (ours) namesPage() int      { return wire.MaxPageNames }
-func (ours) rawTransfer() string { return wire.TransferRaw }
+func (ourDialect) hasBlocks() bool     { return true }
+func (o ourDialect) maxUpload() int64  { return maxBlocks(o.caps) }
+func (ourDialect) namesPage() int      { return wire.MaxPageNames }
+func (ourDialect) rawTransfer() string { return wire.TransferRaw }
 
-func (o ours) list(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
+func (o ourDialect) list(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
 	return o.c.chainEntries(ctx, g, after)
 }
 
-func (ours) readPrice(context.Context, GroupID) (Amount, error) { return Amount{}, nil }
+func (ourDialect) readPrice(context.Context, GroupID) (Amount, error) { return Amount{}, nil }
 
 // oursOnly are the operations that only a service of ours has. Each completes the sentence "the service does not offer
 // to".
@@ -99,19 +99,19 @@ func (c *Client) needOurs(ctx context.Context, does string) error {
 	return &Error{Op: does, Kind: ErrUnsupported, Err: errors.New("the service does not offer to " + does)}
 }
 
-// hosted is the dialect of the hosted service.
-type hosted struct {
+// hostedDialect is that of the hosted service.
+type hostedDialect struct {
 	c    *Client
 	caps wire.Capabilities
 }
 
-func (hosted) hasBlocks() bool     { return false }
-func (h hosted) maxUpload() int64  { return h.c.maxWhole(h.caps) }
-func (hosted) namesPage() int      { return 0 }
-func (hosted) rawTransfer() string { return "" }
+func (hostedDialect) hasBlocks() bool     { return false }
+func (h hostedDialect) maxUpload() int64  { return h.c.maxWhole(h.caps) }
+func (hostedDialect) namesPage() int      { return 0 }
+func (hostedDialect) rawTransfer() string { return "" }
 
 // list reads all rows in one answer. Nothing proves them: they count as soon as they are there, one answer at a time.
-func (h hosted) list(ctx context.Context, g GroupID, _ Seq) ([]Entry, error) {
+func (h hostedDialect) list(ctx context.Context, g GroupID, _ Seq) ([]Entry, error) {
 	end, err := h.c.lists.begin(ctx, h.c.lists.whole)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (h hosted) list(ctx context.Context, g GroupID, _ Seq) ([]Entry, error) {
 	return appendEntries(nil, g, all.rows), nil
 }
 
-func (h hosted) readPrice(ctx context.Context, g GroupID) (Amount, error) {
+func (h hostedDialect) readPrice(ctx context.Context, g GroupID) (Amount, error) {
 	if g == "" {
 		return h.namesPrice(ctx)
 	}
@@ -151,7 +151,7 @@ func (h hosted) readPrice(ctx context.Context, g GroupID) (Amount, error) {
 }
 
 // namesPrice returns the price of the two lists of groups. The service pays for them on the main network.
-func (h hosted) namesPrice(ctx context.Context) (sum Amount, err error) {
+func (h hostedDialect) namesPrice(ctx context.Context) (sum Amount, err error) {
 	if h.c.cfg.networkName() == Mainnet {
 		return sum, nil
 	}

@@ -238,3 +238,28 @@ func retrieveABC(t *testing.T, c *Client) error {
 	}
 	return err
 }
+
+// FuzzClassify: no text of a service panics, goes unbounded into a message, or
+// carries a control character or our key there.
+func FuzzClassify(f *testing.F) {
+	for _, seed := range []string{"Audience", "not found", "User not authorized", "Insufficient", "File deleted", "Bearer abc", "svc_sk_x", "<html>", "\x1b[31m\u202e"} {
+		f.Add(500, "", seed)
+		f.Add(404, wire.CodeFileDeleted, seed)
+	}
+	const key = "svc_sk_0123456789012345678901234567890123456789012"
+	c, err := New("alice.svc.testnet", Config{URL: "http://127.0.0.1:1", APIKey: NewSecret(key)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, status int, code, text string) {
+		wrapped := c.wrap("try", "g", "r", refusalOf(c, status, code, text+key+text))
+		message := wrapped.Error()
+		if len(message) > 700 || strings.Contains(message, key) ||
+			strings.ContainsFunc(message, func(r rune) bool { return r < ' ' || r == '\u202e' }) {
+			t.Errorf("message %q", message)
+		}
+		if KindOf(wrapped) > ErrPending {
+			t.Errorf("kind %d", KindOf(wrapped))
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
+	"github.com/svcfs/svcfs/sdk/internal/hosted"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
@@ -30,18 +31,18 @@ type recording struct {
 // record has the upload recorded. send is the finalize; record repeats it only with the same
 // upload id. Afterwards the ticket is recorded, refused, gone or unsure.
 func (u *recording) record(ctx context.Context, send func(context.Context, *wire.FinalizeUploadResult) error) (Receipt, error) {
-	repeated := u.ticket.state == uploadUnsure
+	repeated := u.ticket.state == hosted.Unsure
 	if !repeated { // a repeated finalize may return the record of the first
 		u.ticket.after = u.c.memory.Group(string(u.key.group)).Number
 	}
 	u.ticket.mixed = u.ticket.mixed || repeated && u.ticket.attributes != u.attributes
 	u.ticket.attributes = u.attributes
-	u.ticket.step(stepFinalize)
+	u.ticket.state.Step(hosted.StepFinalize)
 	var answer wire.FinalizeUploadResult
 	finalize := func(ctx context.Context) error {
 		err := send(ctx, &answer)
 		if err != nil && isOutcomeUnknown(err) {
-			u.ticket.step(stepNoAnswer)
+			u.ticket.state.Step(hosted.StepNoAnswer)
 		}
 		return err
 	}
@@ -54,16 +55,16 @@ func (u *recording) record(ctx context.Context, send func(context.Context, *wire
 	}
 	r, err := u.receipt(ctx, answer)
 	if err != nil {
-		u.ticket.step(stepNoAnswer)
+		u.ticket.state.Step(hosted.StepNoAnswer)
 		return Receipt{}, u.c.unconfirmed("upload", "file may be recorded", err)
 	}
 	if u.ticket.mixed {
 		if err := u.c.settle(ctx, u.key.group, r.Ref, u.attrs); err != nil {
-			u.ticket.step(stepNoAnswer) // the next attempt settles again
+			u.ticket.state.Step(hosted.StepNoAnswer) // the next attempt settles again
 			return Receipt{}, err
 		}
 	}
-	u.ticket.step(stepRecorded)
+	u.ticket.state.Step(hosted.StepRecorded)
 	if repeated {
 		r.Number = 0
 	}
@@ -72,8 +73,8 @@ func (u *recording) record(ctx context.Context, send func(context.Context, *wire
 
 // unanswered settles a finalize without an answer. It looks in the ledger for the record.
 func (u *recording) unanswered(ctx context.Context, err error) (Receipt, error) {
-	if u.ticket.state != uploadUnsure {
-		u.ticket.step(stepRefused)
+	if u.ticket.state != hosted.Unsure {
+		u.ticket.state.Step(hosted.StepRefused)
 		return Receipt{}, err
 	}
 	if u.isOurs && isOutcomeUnknown(err) {
@@ -84,10 +85,10 @@ func (u *recording) unanswered(ctx context.Context, err error) (Receipt, error) 
 	case lookErr != nil:
 		return Receipt{}, err
 	case found:
-		u.ticket.step(stepRecorded)
+		u.ticket.state.Step(hosted.StepRecorded)
 		return r, nil
 	case classify(err) == ErrNotFound:
-		u.ticket.step(stepUnknown)
+		u.ticket.state.Step(hosted.StepUnknown)
 	}
 	return Receipt{}, err
 }

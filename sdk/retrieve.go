@@ -10,12 +10,10 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/internal/call"
+	"github.com/svcfs/svcfs/sdk/internal/hosted"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
-
-// firstChunk is how much memory is allocated for a body before its bytes arrive, in bytes.
-const firstChunk = 1 << 20
 
 // Retrieve gets a file into a buffer, for programs that manage buffers themselves, such as the
 // mount. It resizes b, which stays the caller's. On success b holds the whole
@@ -71,7 +69,7 @@ func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer
 	}
 	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref),
 		Transfer: speaks.rawTransfer()}
-	sink := &blobSink{buf: b, limit: c.mostSealed(e.Size), recorded: e.Size != SizeUnknown, report: report}
+	sink := &hosted.Sink{Buf: b, Limit: c.mostSealed(e.Size), Recorded: e.Size != SizeUnknown}
 	var answer retrieveAnswer
 	ask := c.tool(wire.OpPrepareRetrieve, request, nil)
 	ask.Wait, ask.Long, ask.Progress = call.AnswerTimes*c.cfg.Timeout, true, report
@@ -81,7 +79,7 @@ func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer
 	err = c.calls.Do(ctx, ask)
 	var got retrieved
 	if err == nil {
-		got, err = c.openAnswer(ctx, e, answer, sink)
+		got, err = c.openAnswer(ctx, e, answer, sink, report)
 	}
 	if err != nil {
 		c.keepClaim(e.Ref, request.ClaimID)
@@ -134,12 +132,12 @@ type retrieveAnswer struct {
 }
 
 // prepared returns a reader of the answer to a prepare_retrieve. The data goes to sink.
-func (c *Client) prepared(sink *blobSink, answer *retrieveAnswer) func(*http.Response) error {
+func (c *Client) prepared(sink *hosted.Sink, answer *retrieveAnswer) func(*http.Response) error {
 	return func(resp *http.Response) error {
-		if err := sink.reset(); err != nil {
+		if err := sink.Reset(); err != nil {
 			return err
 		}
-		document, inline, err := scanAnswer(resp.Body, resp.ContentLength, sink)
+		document, inline, err := hosted.ScanAnswer(resp.Body, resp.ContentLength, sink)
 		if err != nil {
 			return err
 		}
@@ -150,7 +148,8 @@ func (c *Client) prepared(sink *blobSink, answer *retrieveAnswer) func(*http.Res
 
 // openAnswer gets the ciphertext into the buffer, decrypts it there, and verifies the
 // content.
-func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink *blobSink) (retrieved, error) {
+func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink *hosted.Sink,
+	report Progress) (retrieved, error) {
 	meta, err := format.ParseMetadata(a.Format)
 	if err != nil {
 		return retrieved{}, err
@@ -171,13 +170,13 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 	case meta.Compression == "" && e.Size != SizeUnknown && a.DataSize != e.Size+format.Overhead:
 		err = call.Malformed(fmt.Errorf("data of %d bytes, and the ledger recorded a file of %d", a.DataSize, e.Size))
 	default:
-		err = c.fetchBlob(ctx, a.DataURL, a.DataSize, sink)
+		err = c.fetchBlob(ctx, a.DataURL, a.DataSize, sink, report)
 	}
 	if err != nil {
 		return retrieved{}, err
 	}
-	b := sink.buf
-	plain, err := format.Open(key, sink.nonce[:], b.Bytes())
+	b := sink.Buf
+	plain, err := format.Open(key, sink.Nonce[:], b.Bytes())
 	if err != nil {
 		return retrieved{}, err
 	}
@@ -245,30 +244,30 @@ func inflate(meta format.Metadata, b *mem.Buffer, limit int64) error {
 }
 
 // fetchBlob reads a raw transfer of exactly size bytes.
-func (c *Client) fetchBlob(ctx context.Context, target string, size int64, sink *blobSink) error {
-	if most := sink.limit + format.NonceBytes; size < format.Overhead || size > most {
+func (c *Client) fetchBlob(ctx context.Context, target string, size int64, sink *hosted.Sink, report Progress) error {
+	if most := sink.Limit + format.NonceBytes; size < format.Overhead || size > most {
 		return call.Malformed(fmt.Errorf("data of %d bytes: want %d to %d", size, format.Overhead, most))
 	}
-	if err := sink.reset(); err != nil {
+	if err := sink.Reset(); err != nil {
 		return err
 	}
 	etag := "" // of the bytes in the sink
-	return c.calls.Resume(ctx, call.Free, sink.arrived, func(ctx context.Context) error {
-		get := call.Call{Kind: call.Once, Method: http.MethodGet, Path: target, Long: true, Progress: sink.report}
-		from := sink.arrived()
+	return c.calls.Resume(ctx, call.Free, sink.Arrived, func(ctx context.Context) error {
+		get := call.Call{Kind: call.Once, Method: http.MethodGet, Path: target, Long: true, Progress: report}
+		from := sink.Arrived()
 		if etag == "" {
 			from = 0
 		} else if from > 0 {
 			get.Header = http.Header{"Range": {fmt.Sprintf("bytes=%d-", from)}, "If-Range": {etag}}
-			if sink.report != nil {
-				get.Progress = func(done, total int64) { sink.report(from+done, from+total) }
+			if report != nil {
+				get.Progress = func(done, total int64) { report(from+done, from+total) }
 			}
 		}
 		get.Answer = func(resp *http.Response) error {
 			want := fmt.Sprintf("bytes %d-%d/%d", from, size-1, size)
 			if resp.StatusCode != http.StatusPartialContent || from == 0 || resp.Header.Get("Content-Range") != want {
 				from = 0 // all of it
-				if err := sink.reset(); err != nil {
+				if err := sink.Reset(); err != nil {
 					return err
 				}
 			}
@@ -276,7 +275,7 @@ func (c *Client) fetchBlob(ctx context.Context, target string, size int64, sink 
 				return call.Malformed(fmt.Errorf("data of %d bytes, and %d were announced", resp.ContentLength, size-from))
 			}
 			etag = resp.Header.Get("Etag")
-			return sink.read(resp.Body, size)
+			return sink.Read(resp.Body, size)
 		}
 		return c.calls.Do(ctx, get)
 	})

@@ -260,7 +260,7 @@ func (c *Client) putSealed(ctx context.Context, s *Sealed, answer *wire.Finalize
 		defer s.mu.Unlock()
 		cipher, err := s.reader() // where it is by now
 		if err != nil {
-			return failingReader{err}
+			return call.FailingReader{Err: err}
 		}
 		return io.MultiReader(bytes.NewReader(head), cipher)
 	}}
@@ -292,7 +292,7 @@ func (c *Client) sendBatch(ctx context.Context, batch []*queued) error {
 	body := call.Body{Length: length, Open: func() io.Reader {
 		for _, r := range readers {
 			if _, err := r.(io.Seeker).Seek(0, io.SeekStart); err != nil {
-				return failingReader{err}
+				return call.FailingReader{Err: err}
 			}
 		}
 		return io.MultiReader(readers...)

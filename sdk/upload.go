@@ -1,22 +1,19 @@
 package sdk
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"mime"
 	"net/http"
 	"path"
-	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/internal/call"
+	"github.com/svcfs/svcfs/sdk/internal/hosted"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -174,7 +171,7 @@ func (u *uploading) run(ctx context.Context) (Receipt, error) {
 	defer release()
 	if u.ticket != nil {
 		receipt, err := u.sealAndSend(ctx)
-		if u.ticket.state != uploadGone {
+		if u.ticket.state != hosted.Gone {
 			return receipt, err
 		}
 	}
@@ -207,19 +204,19 @@ func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error
 func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 	u.ticket.compressed = u.body != u.buf
 	size := u.buf.Len()
-	b, err := seal(u.ticket.key, u.body.Bytes())
+	b, err := hosted.Seal(u.ticket.key, u.body.Bytes())
 	if err != nil {
 		return Receipt{}, err
 	}
 	receipt, err := u.send(ctx, b, size) // when it returns, nothing reads the memory any more
-	if u.ticket.state == uploadUnsure {
+	if u.ticket.state == hosted.Unsure {
 		u.c.uploads.remember(u.key, u.ticket)
 	}
-	if restoreErr := b.restore(); restoreErr != nil {
+	if restoreErr := b.Restore(); restoreErr != nil {
 		u.buf.Changed()
 		return Receipt{}, fmt.Errorf("restore the content after sending it: %w", restoreErr)
 	}
-	if u.ticket.state != uploadUnsure {
+	if u.ticket.state != hosted.Unsure {
 		u.c.uploads.forget(u.key)
 		u.ticket.key.Wipe()
 	}
@@ -228,26 +225,25 @@ func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 
 // send transfers the blob and has it recorded. It repeats requests only with the same
 // upload id. Afterwards the ticket is recorded, refused, gone or unsure.
-func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, error) {
-	raw := u.ticket.uploadURL != "" && b.size() > wire.InlineBlobBytes
-	if raw && u.ticket.state == uploadIssued {
+func (u *uploading) send(ctx context.Context, b *hosted.Blob, size int64) (Receipt, error) {
+	raw := u.ticket.uploadURL != "" && b.Size() > wire.InlineBlobBytes
+	if raw && u.ticket.state == hosted.Issued {
 		put := call.Call{Method: http.MethodPut, Path: u.ticket.uploadURL, Long: true, Progress: u.progress,
-			Body: &call.Body{Length: b.size(), Open: b.reader, Read: b.restoreAhead}}
+			Body: &call.Body{Length: b.Size(), Open: b.Reader, Read: b.RestoreAhead}}
 		if err := u.c.calls.Do(ctx, put); err != nil {
-			u.ticket.step(stepRefused)
+			u.ticket.state.Step(hosted.StepRefused)
 			return Receipt{}, err
 		}
-		u.ticket.step(stepStored)
+		u.ticket.state.Step(hosted.StepStored)
 	}
 	return u.record(ctx, func(ctx context.Context, answer *wire.FinalizeUploadResult) error {
 		return u.finalize(ctx, b, size, raw, answer)
 	})
 }
 
-// finalize has the upload recorded. It encodes the ciphertext to base64 while it sends. The
-// nonce has a multiple of three bytes, so that the base64 of nonce and ciphertext can be
-// joined.
-func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool, answer *wire.FinalizeUploadResult) error {
+// finalize has the upload recorded, and sends the blob with it unless it was sent raw.
+func (u *uploading) finalize(ctx context.Context, b *hosted.Blob, size int64, raw bool,
+	answer *wire.FinalizeUploadResult) error {
 	facts := format.NewMetadata(size, contentType(u.key.name), u.key.name)
 	if facts.Attributes = u.attributes; u.key.link {
 		facts.ContentType = format.TypeSymlink
@@ -259,31 +255,19 @@ func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool,
 	if err != nil {
 		return err
 	}
-	head, err := json.Marshal(wire.FinalizeUploadRequest{UploadID: u.ticket.id, FileHash: u.key.digest.String(), Salt: u.salt(), Format: meta, Versioned: u.isOurs})
+	head, err := json.Marshal(wire.FinalizeUploadRequest{UploadID: u.ticket.id, FileHash: u.key.digest.String(),
+		Salt: u.salt(), Format: meta, Versioned: u.isOurs})
 	if err != nil {
 		return err
 	}
 	send := call.Call{Kind: call.Once, Path: wire.PathTools + wire.OpFinalizeUpload, Long: true,
-		Answer: u.c.result(call.MaxAnswer, answer), Body: &call.Body{Type: "application/json", Length: int64(len(head)),
-			Open: func() io.Reader { return bytes.NewReader(head) }}}
-	if !raw {
-		send.Progress = u.progress
-		send.Body.Length, send.Body.Open = finalizeLength(head, b), func() io.Reader { return finalizeBody(head, b) }
+		Answer: u.c.result(call.MaxAnswer, answer)}
+	if raw {
+		send.Body = hosted.Body(head, nil)
+	} else {
+		send.Body, send.Progress = hosted.Body(head, b), u.progress
 	}
 	return u.c.calls.Do(ctx, send)
-}
-
-const encryptedField = `,"encrypted_data":"`
-
-func finalizeLength(head []byte, b *blob) int64 {
-	encoded := base64.StdEncoding.EncodedLen(format.NonceBytes) + base64.StdEncoding.EncodedLen(int(b.size())-format.NonceBytes)
-	return int64(len(head) - 1 + len(encryptedField) + encoded + len(`"}`))
-}
-
-// finalizeBody returns head, a JSON object, with the field encrypted_data added.
-func finalizeBody(head []byte, b *blob) io.Reader {
-	return io.MultiReader(bytes.NewReader(head[:len(head)-1]), strings.NewReader(encryptedField),
-		&base64Reader{src: b.nonce[:]}, &base64Reader{src: b.mem}, strings.NewReader(`"}`))
 }
 
 func contentType(name string) string {
@@ -292,26 +276,4 @@ func contentType(name string) string {
 		return "application/octet-stream"
 	}
 	return kind
-}
-
-// base64Reader encodes src while it is read.
-type base64Reader struct {
-	src     []byte
-	pending []byte
-	chunk   [64 << 10]byte
-}
-
-func (r *base64Reader) Read(p []byte) (int, error) {
-	if len(r.pending) == 0 {
-		if len(r.src) == 0 {
-			return 0, io.EOF
-		}
-		n := min(len(r.src), len(r.chunk)/4*3)
-		base64.StdEncoding.Encode(r.chunk[:], r.src[:n])
-		r.pending = r.chunk[:base64.StdEncoding.EncodedLen(n)]
-		r.src = r.src[n:]
-	}
-	n := copy(p, r.pending)
-	r.pending = r.pending[n:]
-	return n, nil
 }

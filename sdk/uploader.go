@@ -8,6 +8,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/internal/call"
+	"github.com/svcfs/svcfs/sdk/internal/hosted"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -135,7 +136,7 @@ func (u *uploader) prepare(ctx context.Context, isOurs bool, request wire.Prepar
 	if err := u.noteKey(key, answer.UploadID); err != nil {
 		return nil, err
 	}
-	t := &ticket{id: answer.UploadID, key: key, salt: saltOf(key), since: time.Now(), state: uploadIssued}
+	t := &ticket{id: answer.UploadID, key: key, salt: saltOf(key), since: time.Now(), state: hosted.Issued}
 	if isOurs {
 		t.uploadURL = answer.UploadURL
 	}

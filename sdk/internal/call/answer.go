@@ -43,6 +43,22 @@ func ReadBounded(resp *http.Response, limit int64) ([]byte, error) {
 	return raw, nil
 }
 
+// Fill reads exactly len(p) bytes of a body, and returns how many it read. A complete body that is too short is
+// malformed. A body that broke off is not malformed, and may be requested again.
+func Fill(p []byte, r io.Reader) (read int, err error) {
+	for read < len(p) {
+		n, err := r.Read(p[read:])
+		read += n
+		if err == io.EOF && read < len(p) {
+			return read, Malformed(errors.New("less data than announced"))
+		}
+		if err != nil && err != io.EOF {
+			return read, err
+		}
+	}
+	return read, nil
+}
+
 // Document returns a [Call].Answer that decodes a JSON document of at most [MaxAnswer] bytes.
 func Document(into any) func(*http.Response) error {
 	return func(resp *http.Response) error {

@@ -64,3 +64,8 @@ func (b *leased) Read(p []byte) (int, error) {
 }
 
 func (b *leased) Close() error { return nil }
+
+// FailingReader is the body of a request that cannot be made.
+type FailingReader struct{ Err error }
+
+func (r FailingReader) Read([]byte) (int, error) { return 0, r.Err }

@@ -1,4 +1,4 @@
-package sdk
+package hosted
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/internal/call"
 )
 
 // A file is sealed in its buffer, sent from there, and opened there again while the service
@@ -15,9 +16,9 @@ import (
 // Opening after the answer takes 1.03 s instead of 0.76 s at best, and 1.26 s instead of
 // 1.19 s in the median of six runs.
 
-// blob is content that is sealed in place while it is sent. The memory of the content holds
+// Blob is content that is sealed in place while it is sent. The memory of the content holds
 // ciphertext and tag; the nonce is beside it, so that the large part does not move.
-type blob struct {
+type Blob struct {
 	key   *format.Key
 	nonce [format.NonceBytes]byte
 	tag   [format.TagBytes]byte
@@ -26,12 +27,12 @@ type blob struct {
 	mem     []byte // ciphertext and tag, or the content if plain
 	plain   bool
 	err     error // why the content is lost
-	readers int   // how many reader has made
+	readers int   // how many Reader has made
 }
 
-// seal encrypts content in place. The caller must call restore at the end.
-func seal(key *format.Key, content []byte) (*blob, error) {
-	b := &blob{key: key}
+// Seal encrypts content in place. The caller must call Restore at the end.
+func Seal(key *format.Key, content []byte) (*Blob, error) {
+	b := &Blob{key: key}
 	nonce, sealed, err := format.Seal(key, content)
 	if err != nil {
 		return nil, err
@@ -41,7 +42,8 @@ func seal(key *format.Key, content []byte) (*blob, error) {
 	return b, nil
 }
 
-func (b *blob) size() int64 {
+// Size returns the size of the whole blob, in bytes.
+func (b *Blob) Size() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.plain {
@@ -50,17 +52,17 @@ func (b *blob) size() int64 {
 	return int64(len(b.mem)) + format.NonceBytes
 }
 
-// restore decrypts the memory in place. No reader may be read any more.
-func (b *blob) restore() error {
+// Restore decrypts the memory in place. No reader may be read any more.
+func (b *Blob) Restore() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.open()
 }
 
-// restoreAhead decrypts in the background while the service works, unless a repeated
+// RestoreAhead decrypts in the background while the service works, unless a repeated
 // request has asked for a new reader first. The readers made so far may not be read any
 // more.
-func (b *blob) restoreAhead() {
+func (b *Blob) RestoreAhead() {
 	b.mu.Lock()
 	made := b.readers
 	b.mu.Unlock()
@@ -68,13 +70,13 @@ func (b *blob) restoreAhead() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.readers == made {
-			_ = b.open() // restore returns the error
+			_ = b.open() // Restore returns the error
 		}
 	}()
 }
 
 // open decrypts the memory in place. The caller holds mu.
-func (b *blob) open() error {
+func (b *Blob) open() error {
 	if b.plain || b.err != nil {
 		return b.err
 	}
@@ -87,24 +89,20 @@ func (b *blob) open() error {
 	return nil
 }
 
-// reader returns a reader of the whole blob. If the memory is plain, reader seals it again.
-func (b *blob) reader() io.Reader {
+// Reader returns a reader of the whole blob. If the memory is plain, Reader seals it again.
+func (b *Blob) Reader() io.Reader {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.readers++
 	if b.plain {
 		sealed, err := format.Reseal(b.key, b.nonce[:], b.tag[:], b.mem)
 		if err != nil {
-			return failingReader{fmt.Errorf("send again: %w", err)}
+			return call.FailingReader{Err: fmt.Errorf("send again: %w", err)}
 		}
 		b.mem, b.plain = sealed, false
 	}
 	if b.err != nil {
-		return failingReader{b.err}
+		return call.FailingReader{Err: b.err}
 	}
 	return io.MultiReader(bytes.NewReader(b.nonce[:]), bytes.NewReader(b.mem))
 }
-
-type failingReader struct{ err error }
-
-func (r failingReader) Read([]byte) (int, error) { return 0, r.err }

@@ -1,4 +1,4 @@
-package sdk
+package hosted
 
 import (
 	"bufio"
@@ -31,16 +31,16 @@ const (
 // the JSON decoder, which reads the copy, refuses a document that is not JSON.
 type answerScanner struct {
 	in   *bufio.Reader
-	sink *blobSink
+	sink *Sink
 	rest bytes.Buffer
 	took place // where the data was found; elsewhere = nowhere yet
 }
 
-// scanAnswer reads in to its end; announced is its length in bytes, negative when the
+// ScanAnswer reads in to its end; announced is its length in bytes, negative when the
 // service did not tell. The data goes to sink. It returns the document with an empty
 // string in the place of the data, and whether there was data. The caller must decode
 // the document before it uses the data.
-func scanAnswer(in io.Reader, announced int64, sink *blobSink) (rest []byte, found bool, err error) {
+func ScanAnswer(in io.Reader, announced int64, sink *Sink) (rest []byte, found bool, err error) {
 	size := int64(call.TransferBuffer)
 	if announced >= 0 {
 		size = min(size, announced+1) // one more byte, so that one read meets the end
@@ -169,7 +169,7 @@ func (s *answerScanner) data(where place) error {
 	if s.took == inResult {
 		into = func([]byte) error { return nil }
 	} else {
-		if err := s.sink.reset(); err != nil {
+		if err := s.sink.Reset(); err != nil {
 			return err
 		}
 		s.took = where

@@ -1,4 +1,4 @@
-package sdk
+package hosted
 
 import (
 	"bytes"
@@ -12,47 +12,50 @@ import (
 	"github.com/svcfs/svcfs/sdk/mem"
 )
 
-// blobSink stores a blob as it arrives: first the nonce, then ciphertext and tag into a
+// firstChunk is how much memory is allocated for a body before its bytes arrive, in bytes.
+const firstChunk = 1 << 20
+
+// Sink stores a blob as it arrives: first the nonce, then ciphertext and tag into a
 // buffer, which grows.
-type blobSink struct {
-	nonce [format.NonceBytes]byte
-	buf   *mem.Buffer
-	limit int64 // largest ciphertext with tag, in bytes
-	// recorded means that limit follows from the size in the ledger.
-	recorded bool
-	report   Progress
+type Sink struct {
+	Nonce [format.NonceBytes]byte
+	Buf   *mem.Buffer
+	Limit int64 // largest ciphertext with tag, in bytes
+	// Recorded means that Limit follows from the size in the ledger.
+	Recorded bool
 
 	text []byte // base64 of an incomplete group of four
 	have int    // bytes of the nonce so far
 	end  bool   // padding has ended the data
 }
 
-func (s *blobSink) reset() error {
-	*s = blobSink{buf: s.buf, limit: s.limit, recorded: s.recorded, report: s.report, text: s.text[:0]}
-	return s.buf.Resize(0)
+// Reset drops what has arrived.
+func (s *Sink) Reset() error {
+	*s = Sink{Buf: s.Buf, Limit: s.Limit, Recorded: s.Recorded, text: s.text[:0]}
+	return s.Buf.Resize(0)
 }
 
 // room appends n bytes to the buffer and returns them.
-func (s *blobSink) room(n int) ([]byte, error) {
-	old := s.buf.Len()
+func (s *Sink) room(n int) ([]byte, error) {
+	old := s.Buf.Len()
 	switch {
-	case old+int64(n) <= s.limit:
-	case s.recorded:
+	case old+int64(n) <= s.Limit:
+	case s.Recorded:
 		return nil, call.Malformed(fmt.Errorf("encrypted data of more than %d bytes, which the recorded size excludes",
-			s.limit))
+			s.Limit))
 	default:
-		return nil, fmt.Errorf("encrypted data of more than %d bytes: %w", s.limit, format.ErrTooLarge)
+		return nil, fmt.Errorf("encrypted data of more than %d bytes: %w", s.Limit, format.ErrTooLarge)
 	}
-	if err := s.buf.Resize(old + int64(n)); err != nil {
+	if err := s.Buf.Resize(old + int64(n)); err != nil {
 		return nil, err
 	}
-	return s.buf.Bytes()[old:], nil
+	return s.Buf.Bytes()[old:], nil
 }
 
 var errNotBase64 = errors.New("encrypted data is not base64")
 
 // decode decodes a piece of strict base64 text, of any length.
-func (s *blobSink) decode(piece []byte) error {
+func (s *Sink) decode(piece []byte) error {
 	if len(s.text) > 0 {
 		n := min(4-len(s.text), len(piece))
 		s.text = append(s.text, piece[:n]...)
@@ -67,8 +70,8 @@ func (s *blobSink) decode(piece []byte) error {
 	}
 	whole := len(piece) / 4 * 4
 	s.text = append(s.text, piece[whole:]...)
-	if s.have < len(s.nonce) {
-		first := min(whole, (len(s.nonce)-s.have)/3*4)
+	if s.have < len(s.Nonce) {
+		first := min(whole, (len(s.Nonce)-s.have)/3*4)
 		if err := s.groups(piece[:first]); err != nil {
 			return err
 		}
@@ -79,7 +82,7 @@ func (s *blobSink) decode(piece []byte) error {
 
 // groups decodes whole groups of four. They must lie entirely in the nonce, or entirely
 // after it.
-func (s *blobSink) groups(text []byte) error {
+func (s *Sink) groups(text []byte) error {
 	if len(text) == 0 {
 		return nil
 	}
@@ -87,8 +90,8 @@ func (s *blobSink) groups(text []byte) error {
 		return call.Malformed(errNotBase64)
 	}
 	s.end = text[len(text)-1] == '='
-	into := s.nonce[s.have:]
-	if s.have == len(s.nonce) {
+	into := s.Nonce[s.have:]
+	if s.have == len(s.Nonce) {
 		var err error
 		if into, err = s.room(base64.StdEncoding.DecodedLen(len(text))); err != nil {
 			return err
@@ -98,39 +101,39 @@ func (s *blobSink) groups(text []byte) error {
 	if err != nil {
 		return call.Malformed(errNotBase64)
 	}
-	if s.have < len(s.nonce) {
+	if s.have < len(s.Nonce) {
 		s.have += n
 		return nil
 	}
-	return s.buf.Resize(s.buf.Len() - int64(len(into)-n))
+	return s.Buf.Resize(s.Buf.Len() - int64(len(into)-n))
 }
 
 // finish checks that a whole blob has arrived.
-func (s *blobSink) finish() error {
+func (s *Sink) finish() error {
 	if len(s.text) > 0 {
 		return call.Malformed(errNotBase64)
 	}
-	if s.have < len(s.nonce) || s.buf.Len() < format.TagBytes {
+	if s.have < len(s.Nonce) || s.Buf.Len() < format.TagBytes {
 		return call.Malformed(errors.New("encrypted data is missing or too short"))
 	}
 	return nil
 }
 
-// read reads a raw transfer of exactly size bytes.
-func (s *blobSink) read(r io.Reader, size int64) error {
-	n, err := fill(s.nonce[s.have:], r)
+// Read reads a raw transfer of exactly size bytes.
+func (s *Sink) Read(r io.Reader, size int64) error {
+	n, err := call.Fill(s.Nonce[s.have:], r)
 	if s.have += n; err != nil {
 		return err
 	}
-	for rest := size - s.arrived(); rest > 0; {
+	for rest := size - s.Arrived(); rest > 0; {
 		// Memory is allocated as bytes arrive, whatever size was announced.
-		old := s.buf.Len()
+		old := s.Buf.Len()
 		into, err := s.room(int(min(rest, max(firstChunk, old))))
 		if err != nil {
 			return err
 		}
-		if n, err := fill(into, r); err != nil {
-			_ = s.buf.Resize(old + int64(n)) // shrinking cannot fail
+		if n, err := call.Fill(into, r); err != nil {
+			_ = s.Buf.Resize(old + int64(n)) // shrinking cannot fail
 			return err
 		}
 		rest -= int64(len(into))
@@ -141,21 +144,5 @@ func (s *blobSink) read(r io.Reader, size int64) error {
 	return nil
 }
 
-// arrived returns how many bytes of the data read is behind.
-func (s *blobSink) arrived() int64 { return int64(s.have) + s.buf.Len() }
-
-// fill reads exactly len(p) bytes, and returns how many it read. A complete body that is too short is
-// malformed. A body that broke off is not malformed, and may be requested again.
-func fill(p []byte, r io.Reader) (read int, err error) {
-	for read < len(p) {
-		n, err := r.Read(p[read:])
-		read += n
-		if err == io.EOF && read < len(p) {
-			return read, call.Malformed(errors.New("less data than announced"))
-		}
-		if err != nil && err != io.EOF {
-			return read, err
-		}
-	}
-	return read, nil
-}
+// Arrived returns how many bytes of the data Read is behind.
+func (s *Sink) Arrived() int64 { return int64(s.have) + s.Buf.Len() }

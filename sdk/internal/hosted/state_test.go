@@ -1,4 +1,4 @@
-package sdk
+package hosted
 
 import "testing"
 
@@ -6,18 +6,18 @@ import "testing"
 // nothing about an earlier finalize, and what has ended stays so.
 func TestUploadStates(t *testing.T) {
 	t.Parallel()
-	ended := map[uploadState]bool{uploadRecorded: true, uploadRefused: true, uploadGone: true}
-	reached := map[uploadState]bool{uploadIssued: true}
-	for state := uploadIssued; state < uploadStates; state++ {
-		for step := range uploadSteps {
+	ended := map[State]bool{Recorded: true, Refused: true, Gone: true}
+	reached := map[State]bool{Issued: true}
+	for state := Issued; state < states; state++ {
+		for step := range steps {
 			next := state.next(step)
 			reached[next] = true
 			switch {
 			case ended[state] && next != 0:
 				t.Errorf("step %d leads from the end %d to %d", step, state, next)
-			case state == uploadUnsure && next == uploadRefused:
+			case state == Unsure && next == Refused:
 				t.Errorf("step %d ends what may be recorded", step)
-			case next == uploadRecorded && state != uploadFinalizing && state != uploadUnsure:
+			case next == Recorded && state != Finalizing && state != Unsure:
 				t.Errorf("step %d records from %d, without a finalize", step, state)
 			}
 		}

@@ -1,4 +1,4 @@
-package sdk
+package hosted
 
 import (
 	"bytes"
@@ -17,15 +17,15 @@ func TestBlobIsReadAgain(t *testing.T) {
 	}
 	content := bytes.Repeat([]byte("content"), 1000)
 	memory := append(make([]byte, 0, len(content)+format.TagBytes), content...)
-	b, err := seal(key, memory)
+	b, err := Seal(key, memory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var first []byte
 	for i := range 200 {
-		got, err := io.ReadAll(b.reader())
-		if err != nil || int64(len(got)) != b.size() || bytes.Contains(got, content[:14]) {
-			t.Fatalf("%d bytes of %d, %v", len(got), b.size(), err)
+		got, err := io.ReadAll(b.Reader())
+		if err != nil || int64(len(got)) != b.Size() || bytes.Contains(got, content[:14]) {
+			t.Fatalf("%d bytes of %d, %v", len(got), b.Size(), err)
 		}
 		if i == 0 {
 			first = got
@@ -33,18 +33,18 @@ func TestBlobIsReadAgain(t *testing.T) {
 		if !bytes.Equal(got, first) {
 			t.Fatalf("reading %d differs from the first", i)
 		}
-		b.restoreAhead()
+		b.RestoreAhead()
 		if i%3 == 0 {
-			if err := b.restore(); err != nil || !bytes.Equal(memory, content) {
+			if err := b.Restore(); err != nil || !bytes.Equal(memory, content) {
 				t.Fatalf("restored: %v", err)
 			}
 		}
 	}
-	if err := b.restore(); err != nil || !bytes.Equal(memory, content) {
+	if err := b.Restore(); err != nil || !bytes.Equal(memory, content) {
 		t.Fatalf("restored: %v", err)
 	}
 	memory[0] ^= 1
-	if _, err := io.ReadAll(b.reader()); err == nil {
+	if _, err := io.ReadAll(b.Reader()); err == nil {
 		t.Error("other content is sealed under the same nonce")
 	}
 }
