@@ -58,7 +58,7 @@ func (a *app) openOutbox(p mountPlan, s settings, c *sdk.Client, caps wire.Capab
 	}
 	m := &mountOutbox{settled: make(chan struct{})}
 	keys := outbox.Keys{Group: outboxGroupKey(s), Names: a.namesKey(address, s.account, true)}
-	m.Outbox, err = outbox.New(dir, outbox.Config{Remote: outbox.Service{Client: c}, Keys: keys,
+	m.Outbox, err = outbox.New(dir, outbox.Config{Remote: outbox.NewService(c), Keys: keys,
 		Bytes: int64(f.outboxSize),
 		Price: func() (sdk.Amount, bool) { return c.Price("upload") },
 		Balance: func(ctx context.Context) (sdk.Amount, error) {

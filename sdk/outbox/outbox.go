@@ -293,6 +293,7 @@ func (o *Outbox) Close() error {
 		i.forgetBase()
 	}
 	o.mu.Unlock()
+	o.cfg.Remote.Forget("")
 	err := errors.Join(o.store.close(), o.pool.Close())
 	if f, ok := o.store.disk.(folder); ok {
 		err = errors.Join(err, f.close())

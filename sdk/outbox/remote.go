@@ -30,6 +30,8 @@ type Remote interface {
 	NewSave(g sdk.GroupID) (sdk.SaveID, error)
 	// Send has saves recorded, in their order.
 	Send(ctx context.Context, list []*Upload) []sdk.Sent
+	// Forget closes what the service has open of a group that the account lost; "" = of all groups.
+	Forget(g sdk.GroupID)
 	// Groups lists the groups of the account.
 	Groups(ctx context.Context) ([]sdk.Group, error)
 }

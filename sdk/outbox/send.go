@@ -448,8 +448,9 @@ func (o *Outbox) Lost(g sdk.GroupID) {
 	o.tell(told)
 }
 
-// wipe wipes the keys of all journals of a group. Needs Outbox.mu.
+// wipe wipes all keys of a group. Needs Outbox.mu.
 func (o *Outbox) wipe(g sdk.GroupID) {
+	o.cfg.Remote.Forget(g)
 	for _, j := range o.journals {
 		if j.group == g {
 			j.wipe()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"slices"
 	"sync"
 
 	"github.com/svcfs/svcfs/format"
@@ -17,14 +18,68 @@ import (
 const (
 	// partsAtATime is how many parts of a large save are on their way at a time: each is in memory.
 	partsAtATime = 3
+	// mostRecent is how many files stay open when they are recorded.
+	mostRecent = 16
 	// mostMissing is how often blocks are sent again that the service says it has no more.
 	mostMissing = 3
 )
 
 // Service is a client as a [Remote].
-type Service struct{ *sdk.Client }
+type Service struct {
+	*sdk.Client
+	recent *recentFiles
+}
+
+// NewService returns a client as a [Remote].
+func NewService(c *sdk.Client) Service { return Service{c, new(recentFiles)} }
 
 var _ Remote = Service{}
+
+// recentFiles are large files that were recorded a moment ago, open: the next change of one takes its unchanged blocks
+// over without a claim. It is safe for concurrent use.
+type recentFiles struct {
+	mu   sync.Mutex
+	list []*sdk.Blocks // oldest first
+}
+
+// add takes an open file; nil is none.
+func (r *recentFiles) add(b *sdk.Blocks) {
+	if b == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.list = append(r.list, b); len(r.list) > mostRecent {
+		_ = r.list[0].Close() // it only wipes
+		r.list = slices.Delete(r.list, 0, 1)
+	}
+}
+
+// take returns an open file, which is the caller's; nil = it is not open.
+func (r *recentFiles) take(ref sdk.Ref) *sdk.Blocks {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := slices.IndexFunc(r.list, func(b *sdk.Blocks) bool { return b.Entry().Ref == ref })
+	if at < 0 {
+		return nil
+	}
+	b := r.list[at]
+	r.list = slices.Delete(r.list, at, at+1)
+	return b
+}
+
+// Forget closes the files of a group that were recorded a moment ago.
+func (s Service) Forget(g sdk.GroupID) {
+	s.recent.mu.Lock()
+	defer s.recent.mu.Unlock()
+	s.recent.list = slices.DeleteFunc(s.recent.list, func(b *sdk.Blocks) bool {
+		ends := g == "" || b.Entry().Group == g
+		if ends {
+			_ = b.Close() // it only wipes
+		}
+		return ends
+	})
+}
 
 // NewJournal is [sdk.Group.NewJournalKey].
 func (s Service) NewJournal(ctx context.Context, g sdk.GroupID) (Key, sdk.SealedJournalKey, error) {
@@ -119,6 +174,9 @@ func (s Service) openBase(ctx context.Context, l *LargeUpload) (base *sdk.Blocks
 	if l.From == (From{}) {
 		return nil, func() {}, nil
 	}
+	if base = s.recent.take(l.From.Ref); base != nil {
+		return base, func() { s.recent.add(base) }, nil
+	}
 	if l.Open != nil {
 		blocks, done, err := l.Open(ctx)
 		if own, ok := blocks.(*sdk.Blocks); err == nil && ok {
@@ -180,6 +238,7 @@ func (s Service) sendUpon(ctx context.Context, u *Upload, base *sdk.Blocks, take
 			hash, p.sum = sdk.Digest(p.sum.Sum(nil)), nil
 		}
 		if r, err = up.Finish(ctx, u.Name, u.Size, hash, u.Attributes); codeOf(err) != wire.CodeMissing {
+			s.recent.add(up.Opened())
 			return r, err
 		}
 	}

@@ -32,8 +32,8 @@ func newServed(t *testing.T) *served {
 	t.Helper()
 	s := &served{t: t, server: testkit.Start(t, testkit.Ours)}
 	s.who = s.server.Account("alice", "100")
-	s.alice = outbox.Service{Client: s.server.Client(t, s.who)}
-	s.bob = outbox.Service{Client: s.server.Client(t, s.server.Account("bob", "100"))}
+	s.alice = outbox.NewService(s.server.Client(t, s.who))
+	s.bob = outbox.NewService(s.server.Client(t, s.server.Account("bob", "100")))
 	g := s.alice.Group("g")
 	if _, err := g.Register(t.Context()); err != nil {
 		t.Fatal(err)
@@ -147,6 +147,27 @@ func TestO1ChangedBlocksAreSentAlone(t *testing.T) {
 	if n := s.bytes.Load(); n > 3*(format.BlockBytes+format.Overhead) {
 		t.Errorf("%d bytes were sent", n)
 	}
+	var claims atomic.Int64
+	s.server.Disturb(wire.PathTools+wire.OpPrepareRetrieve, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			claims.Add(1)
+			next.ServeHTTP(w, r)
+		})
+	})
+	for range 3 { // what was saved here needs no claim to be changed
+		content[7*format.BlockBytes]++
+		second = s.send(s.alice, s.upload("film", content, format.Extents{{First: 7, Count: 1}}, second.Ref))
+	}
+	if n := claims.Load(); n != 0 {
+		t.Errorf("%d claims", n)
+	}
+	s.wantContent(second.Ref, content)
+	s.alice.Forget("g")
+	content[7*format.BlockBytes]++
+	s.send(s.alice, s.upload("film", content, format.Extents{{First: 7, Count: 1}}, second.Ref))
+	if n := claims.Load(); n != 2 { // that of wantContent, and one more
+		t.Errorf("%d claims once it is closed", n)
+	}
 }
 
 // O1: of a version of somebody else the service takes no blocks over: all are sent, with the hash of the content.
@@ -214,7 +235,7 @@ func TestO3LargeSaveGoesOn(t *testing.T) {
 		mu.Lock()
 		u.Large.Sent = slices.Clone(kept)
 		mu.Unlock()
-		again := outbox.Service{Client: s.server.Client(t, s.who)} // another process
+		again := outbox.NewService(s.server.Client(t, s.who)) // another process
 		r := s.send(again, u)
 		s.wantContent(r.Ref, content)
 		if n := s.bytes.Load(); n > 80<<20*35/100 {
