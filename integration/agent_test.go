@@ -275,7 +275,8 @@ func TestAgentScriptsRefuseDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ok(t, c.Group("team").Delete(t.Context(), receipt.Ref))
+	_, err = c.Group("team").Delete(t.Context(), receipt.Ref)
+	ok(t, err)
 	a := newAgent(t, s.URL, alice.ID, alice.Key.Reveal())
 	if got := a.want(agentMissing, "retrieve_and_decrypt.sh", "team", string(receipt.Ref)); !strings.Contains(got.err, "deleted") || s.Hits(wire.PathTools+wire.OpPrepareRetrieve) != 0 {
 		t.Error(got.err)

@@ -149,7 +149,10 @@ func (h *clusterHistory) step(ctx context.Context, client int, team sdk.Group, b
 		if err != nil || e.Deleted != nil {
 			return
 		}
-		h.call(client, did{"delete", name, e.Hash.String()}, func() (string, error) { return answered, team.Delete(ctx, e.Ref) })
+		h.call(client, did{"delete", name, e.Hash.String()}, func() (string, error) {
+			_, err := team.Delete(ctx, e.Ref)
+			return answered, err
+		})
 	case n < 18:
 		h.call(client, did{op: "ask", name: "bob"}, func() (string, error) {
 			in, err := team.IsAuthorized(ctx, bob)

@@ -215,10 +215,16 @@ func (p *powered) work(g sdk.Group, prefix string, random *rand.Rand) {
 		case 0:
 			_ = put()
 		case 1:
-			_ = p.noted("file "+name, "", func() error { return g.Delete(ctx, ref) })
+			_ = p.noted("file "+name, "", func() error {
+				_, err := g.Delete(ctx, ref)
+				return err
+			})
 		case 2:
 			now := p.stateNow("file " + name)
-			_ = p.noted("file "+name, strings.Replace(now, name, name+".renamed", 1), func() error { return g.Rename(ctx, ref, name+".renamed") })
+			_ = p.noted("file "+name, strings.Replace(now, name, name+".renamed", 1), func() error {
+				_, err := g.Rename(ctx, ref, name+".renamed")
+				return err
+			})
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // attributesOf returns the attributes of a file from their canonical text, nil if there are
@@ -95,16 +96,27 @@ func (u *recording) settleFound(ctx context.Context, e *Entry) error {
 // Content, name and reference stay, and the target of a symbolic link must. SetAttributes is
 // free unless the operator set a price. The accounts of [Group.Delete] may call it; it needs
 // the API key.
-// Attributes that the file has already leave no record. Errors: those of [Group.Rename],
+// The result is the file as [Group.List] lists it, without Tx. Attributes that the file has already leave no
+// record; the result is then an entry without Ref. Errors: those of [Group.Rename],
 // [ErrInvalid], [ErrTooLarge]. Only svcd has it.
-func (g Group) SetAttributes(ctx context.Context, ref Ref, a Attributes) (Change, error) {
+func (g Group) SetAttributes(ctx context.Context, ref Ref, a Attributes) (Entry, error) {
+	e, err := g.setAttributes(ctx, ref, a)
+	return e, withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("set attributes", g.ID, ref, err))
+}
+
+func (g Group) setAttributes(ctx context.Context, ref Ref, a Attributes) (Entry, error) {
 	text, err := attributesText(a)
 	if err != nil {
-		return Change{}, g.c.wrap("set attributes", g.ID, ref, err)
+		return Entry{}, err
 	}
-	var said sentence
+	var answer recorded
+	after := g.c.memory.Group(string(g.ID)).Number
 	request := wire.AttributesRequest{GroupID: string(g.ID), IPFSHash: string(ref), Attributes: json.RawMessage(cmp.Or(text, "{}"))}
-	err = g.c.read(ctx, wire.OpSetAttributes, request, &said) // repeated, it changes nothing
-	return Change{Message: g.c.calls.Scrub(said.text)},
-		withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("set attributes", g.ID, ref, err))
+	err = g.c.read(ctx, wire.OpSetAttributes, request, &answer) // repeated, it changes nothing
+	if err != nil || len(answer.Records) == 0 {
+		return Entry{}, err
+	}
+	return g.changedFile(ctx, after, answer.Recorded, func(r *chain.Record) bool {
+		return r.Kind == EventAttributes && r.Ref == string(ref) && r.Tag(chain.TagAttributes) == text
+	})
 }

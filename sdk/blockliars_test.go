@@ -185,7 +185,7 @@ func TestThreat50EachReadIsAsked(t *testing.T) {
 	if err := read(mine, 4); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
-	if err := s.g.Delete(t.Context(), e.Ref); err != nil {
+	if _, err := s.g.Delete(t.Context(), e.Ref); err != nil {
 		t.Fatal(err)
 	}
 	if err := read(mine, 6); sdk.KindOf(err) != sdk.ErrDeleted {

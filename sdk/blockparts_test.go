@@ -359,7 +359,7 @@ func TestBaseThatIsUnusable(t *testing.T) {
 		t.Errorf("blocks of another size are taken over, %v", err)
 	}
 	late := begin(t, g, base)
-	if err := g.Delete(t.Context(), base.Entry().Ref); err != nil {
+	if _, err := g.Delete(t.Context(), base.Entry().Ref); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := late.Finish(t.Context(), "f", int64(len(content)), sdk.Digest{}, sdk.Attributes{}); codeOf(err) != wire.CodeBase {

@@ -414,7 +414,7 @@ func (f *folding) take(l *listedRecord) error {
 			f.folders.Drop(i, f.entries[i].Name)
 		}
 		f.bytes -= f.entries[i].Footprint()
-		f.change(&f.entries[i], r)
+		f.entries[i].change(r)
 		f.bytes += f.entries[i].Footprint()
 		f.named(f.entries[i].Name)
 		f.changed = i
@@ -531,7 +531,8 @@ func (f *folding) mayFollow(r *chain.Record, gone *Deletion, known bool) error {
 	return nil
 }
 
-func (f *folding) change(e *Entry, r *chain.Record) {
+// change applies a record about the file, which is not the one of its upload.
+func (e *Entry) change(r *chain.Record) {
 	named := cmp.Or(e.NamedNumber, e.Number)
 	e.ChangedSeq, e.Number, e.NamedNumber = Seq(r.Seq), r.Number, 0
 	switch r.Kind {

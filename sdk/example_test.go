@@ -382,7 +382,7 @@ func ExampleGroup_Delete() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := team.Delete(ctx, r.Ref); err != nil {
+	if _, err := team.Delete(ctx, r.Ref); err != nil {
 		log.Fatal(err) // sdk.ErrUnsupported where the service does not offer it
 	}
 	entries, err := team.Entries(ctx)
@@ -402,7 +402,7 @@ func ExampleGroup_Rename() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := team.Rename(ctx, r.Ref, "final.txt"); err != nil {
+	if _, err := team.Rename(ctx, r.Ref, "final.txt"); err != nil {
 		log.Fatal(err)
 	}
 	entry, err := team.Stat(ctx, "final.txt")

@@ -3,10 +3,8 @@ package sdk
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
-	"github.com/svcfs/svcfs/sdk/proof"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
@@ -77,26 +75,6 @@ func (c *Client) checkFolder(ctx context.Context, g GroupID, asked wire.RenameFo
 	})
 }
 
-// confirmed verifies that the service recorded what was asked, which is reports, in the name of
-// this account. It remembers that the group has come that far.
-func (c *Client) confirmed(ctx context.Context, g GroupID, row *wire.TransactionRow, receipt *wire.ChainHead, is func(*chain.Record) bool) (r chain.Record, err error) {
-	if row == nil || receipt == nil {
-		return r, call.Malformed(errors.New("a change without a receipt"))
-	}
-	if r, err = chainRecord(row, g); err != nil {
-		return r, call.Malformed(err)
-	}
-	if r.Chain != chain.OfGroup(string(g)) || r.Group != string(g) || r.Account != string(c.account) || !is(&r) {
-		return r, call.Malformed(errors.New("its receipt is for another record"))
-	}
-	place, err := retryWithNewKey(ctx, c, func() (chain.Place, error) { return c.openReceipt(ctx, &r, *receipt) })
-	if err != nil {
-		return r, err
-	}
-	c.memory.SawGroup(string(g), place, 0, time.Now())
-	return r, nil
-}
-
 // MakeFolder records a folder, so that every mount shows it without a file beneath it. A folder
 // of which a file's name tells needs no record. The name has no slash at an end. The result is the
 // folder as [WithFolders] lists it, or an entry without Ref if it was recorded before, which the
@@ -149,14 +127,4 @@ func (g Group) changeFolder(ctx context.Context, op, kind, folder string) (e Ent
 		return e, g.c.unconfirmed("change", "folder may be recorded", err)
 	}
 	return folderEntry(&r), nil
-}
-
-// openReceipt verifies the signature of a receipt.
-func (c *Client) openReceipt(ctx context.Context, r *chain.Record, receipt wire.ChainHead) (chain.Place, error) {
-	log, _, err := c.trustedLog(ctx)
-	if err != nil {
-		return chain.Place{}, err
-	}
-	place, err := proof.CheckReceipt(log, r, receipt)
-	return place, c.refusal(ctx, log, err)
 }

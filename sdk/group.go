@@ -10,6 +10,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // Group is a group of files, and of the members who share them. [Client.Group] names a
@@ -329,22 +330,49 @@ func (g Group) AuthStatus(ctx context.Context) (AuthStatus, error) {
 }
 
 // Delete destroys the key of a file, so that the file can never be read again. The record
-// stays in the ledger, marked as deleted. It is no error if the file is deleted already.
+// stays in the ledger, marked as deleted. It is no error if the file is deleted already. The result is the
+// file as [Group.List] lists it, without Tx, or an entry without Ref if it was deleted before. Errors include
+// [ErrCorrupt] if the service confirms the deletion without proof.
 //
 // Delete is free unless the operator set a price. The owner of the group and the uploader
 // may call it, unless the uploader is a reader or no member any more. It needs the API key.
 // Errors: [ErrPending] when the service delays the deletion, because the account deletes
 // many files in a short time, [ErrUnsupported] when the service offers no deletion (nothing
 // is sent), [ErrNotFound], [ErrNotAuthorized]. Source: specification 1.3.
-func (g Group) Delete(ctx context.Context, ref Ref) error {
-	_, err := g.change(ctx, wire.OpDeleteFile, wire.FileRequest{GroupID: string(g.ID), IPFSHash: string(ref)}, "")
-	return withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("delete", g.ID, ref, err))
+func (g Group) Delete(ctx context.Context, ref Ref) (Entry, error) {
+	e, err := g.deleteFile(ctx, ref)
+	return e, withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("delete", g.ID, ref, err))
 }
 
-// Rename records another name for a file. Content and reference stay. The price is that of
+func (g Group) deleteFile(ctx context.Context, ref Ref) (Entry, error) {
+	var answer recorded
+	after := g.c.memory.Group(string(g.ID)).Number
+	err := g.c.change(ctx, wire.OpDeleteFile, wire.FileRequest{GroupID: string(g.ID), IPFSHash: string(ref)}, &answer)
+	if err != nil || len(answer.Records) == 0 { // it was deleted before
+		return Entry{}, err
+	}
+	return g.changedFile(ctx, after, answer.Recorded, func(r *chain.Record) bool {
+		return r.Kind == EventDeleted && r.Ref == string(ref) && r.Detail == wire.ReasonOwnerRequest
+	})
+}
+
+// Rename records another name for a file. Content and reference stay. The result is the file as
+// [Group.List] lists it, without Tx. The price is that of
 // [Group.Delete]: mostly free. The same accounts may call it; it needs the API key. Errors:
 // those of [Group.Delete], [ErrDeleted]. Only svcd has it.
-func (g Group) Rename(ctx context.Context, ref Ref, name string) error {
-	_, err := g.change(ctx, wire.OpRenameFile, wire.RenameRequest{GroupID: string(g.ID), IPFSHash: string(ref), Filename: name}, "")
-	return withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("rename", g.ID, ref, err))
+func (g Group) Rename(ctx context.Context, ref Ref, name string) (Entry, error) {
+	e, err := g.rename(ctx, ref, name)
+	return e, withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("rename", g.ID, ref, err))
+}
+
+func (g Group) rename(ctx context.Context, ref Ref, name string) (Entry, error) {
+	var answer recorded
+	after := g.c.memory.Group(string(g.ID)).Number
+	request := wire.RenameRequest{GroupID: string(g.ID), IPFSHash: string(ref), Filename: name}
+	if err := g.c.change(ctx, wire.OpRenameFile, request, &answer); err != nil {
+		return Entry{}, err
+	}
+	return g.changedFile(ctx, after, answer.Recorded, func(r *chain.Record) bool {
+		return r.Kind == EventRenamed && r.Ref == string(ref) && r.Detail == name
+	})
 }

@@ -265,10 +265,10 @@ func TestProvenListGoesOn(t *testing.T) {
 	}
 	newest := all[len(all)-1].ChangedSeq
 	alice := d.Client(t, d.Alice)
-	if err := alice.Group(d.Group).Rename(t.Context(), all[0].Ref, "renamed.txt"); err != nil {
+	if _, err := alice.Group(d.Group).Rename(t.Context(), all[0].Ref, "renamed.txt"); err != nil {
 		t.Fatal(err)
 	}
-	if err := alice.Group(d.Group).Delete(t.Context(), all[1].Ref); err != nil {
+	if _, err := alice.Group(d.Group).Delete(t.Context(), all[1].Ref); err != nil {
 		t.Fatal(err)
 	}
 	asked := d.Hits(wire.PathTools + wire.OpGetGroupTransactions)
@@ -410,7 +410,7 @@ func TestThreat5Threat6FoldersMoveWhatTheyHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		if name == "pay/deleted.txt" {
-			if err := alice.Delete(t.Context(), r.Ref); err != nil {
+			if _, err := alice.Delete(t.Context(), r.Ref); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -37,11 +37,11 @@ func TestThreat5Threat6ConsistentLiars(t *testing.T) { meetLies(t, testkit.OnHis
 // is given out, the error says what was proven false and who did it, and the next honest answer is read.
 func TestThreat50LiesAboutBlocks(t *testing.T) { meetLies(t, testkit.OnBlocks) }
 
-// Threat 13: what confirms an upload or a renamed folder is its own record with the log's receipt, or the call fails;
+// Threat 13: what confirms an upload or another change is its own record with the log's receipt, or the call fails;
 // in a batch each upload has its own. Repeated, each is recorded and paid once.
 func TestThreat13FalseReceipts(t *testing.T) {
 	t.Parallel()
-	meetLies(t, testkit.OnReceipt, testkit.OnBatch, testkit.OnFolder)
+	meetLies(t, testkit.OnReceipt, testkit.OnBatch, testkit.OnFolder, testkit.OnChange)
 }
 
 // Threat 51: no key is sealed to a key of the vault that the pinned key of the log did not sign, that ended, or that
@@ -61,6 +61,33 @@ func TestLiesHaveNames(t *testing.T) {
 		}
 		seen[lie.Name] = true
 	}
+}
+
+// change makes each change of a file of two versions.
+func (v *victim) change(ctx context.Context) error {
+	v.n++
+	g, name := v.c.Group(v.w.Group), fmt.Sprint(v.lie.Name, v.n)
+	var r sdk.Receipt
+	for range 2 {
+		var err error
+		if r, err = g.Put(ctx, name, strings.NewReader(name)); err != nil {
+			v.t.Fatal(err)
+		}
+	}
+	if _, err := g.Remove(ctx, name); err != nil {
+		return err
+	}
+	if _, err := g.Restore(ctx, name); err != nil {
+		return err
+	}
+	if _, err := g.SetAttributes(ctx, r.Ref, sdk.Attributes{Executable: true}); err != nil {
+		return err
+	}
+	if _, err := g.Rename(ctx, r.Ref, name+" renamed"); err != nil {
+		return err
+	}
+	_, err := g.Delete(ctx, r.Ref)
+	return err
 }
 
 // meetLies has a client meet every lie about some subjects, but for those of [TestThreat8MemoryStaysBounded].
@@ -381,6 +408,8 @@ func (v *victim) try(ctx context.Context) error {
 		}
 		_, err = g.RemoveFolder(ctx, folder)
 		return err
+	case testkit.OnChange:
+		return v.change(ctx)
 	case testkit.OnList, testkit.OnChain:
 		entries, err := v.c.Group(v.w.Group).Entries(ctx)
 		for _, e := range entries {

@@ -124,10 +124,10 @@ func moreCalls() []called {
 			return last(c.Group(e.Group).CloseJoin(ctx))
 		}},
 		{"delete", tool(wire.OpDeleteFile), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
-			return c.Group(e.Group).Delete(ctx, e.Ref)
+			return last(c.Group(e.Group).Delete(ctx, e.Ref))
 		}},
-		{"rename", tool(wire.OpRenameFile), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
-			return c.Group(e.Group).Rename(ctx, e.Ref, "changed")
+		{"rename", tool(wire.OpRenameFile), false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
+			return last(c.Group(e.Group).Rename(ctx, e.Ref, "changed"))
 		}},
 		{"watch", tool(wire.OpWatch), false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error {
 			ctx, cancel := context.WithCancel(ctx)

@@ -75,7 +75,7 @@ func (c *Client) decodeResult(raw json.RawMessage, result any) error {
 }
 
 // envelope is an answer: the result, and the fields of ours beside it.
-type envelope struct{ Result, Error, Code, Roles, Exists, More, Proof json.RawMessage }
+type envelope struct{ Result, Error, Code, Roles, Exists, More, Proof, Records, Receipt json.RawMessage }
 
 // decodeResult decodes {"result": …}, or a bare body (generation A), into result. If result
 // is nil, it accepts any JSON. It returns an error for an answer with status 2xx that holds

@@ -74,7 +74,7 @@ func TestReceiptsTellTheNumber(t *testing.T) {
 	}
 	first := put("a")
 	put("b")
-	if err := g.Rename(t.Context(), first.Ref, "c"); err != nil {
+	if _, err := g.Rename(t.Context(), first.Ref, "c"); err != nil {
 		t.Fatal(err)
 	}
 	put("d")

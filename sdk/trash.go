@@ -9,6 +9,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // Removal is the result of [Group.Remove] or [Group.Restore].
@@ -17,6 +18,9 @@ type Removal struct {
 	// Until is when the service may destroy the first of the removed keys; zero when the
 	// owner of the group decides, or when this call removed nothing.
 	Until time.Time
+	// Entries are the versions as they are now, as [Group.List] lists them, without Tx: those of the
+	// records that the service answered, which are fewer than Versions where a name has very many.
+	Entries []Entry
 }
 
 // TrashSettings is how the trash of a group is set, and how much is in it.
@@ -169,20 +173,39 @@ func (g Group) changeVersions(ctx context.Context, op, does string, versions []E
 	}
 	for _, request := range requests {
 		request.Seq = int64(seen)
-		for more := true; more; {
-			var answer wire.NameResult
-			err := g.c.read(ctx, op, request, &answer) // may be repeated, because the request names the versions
-			if err == nil && answer.More && answer.Files <= 0 {
-				err = call.Malformed(fmt.Errorf("it changed %d versions and has more", answer.Files))
-			}
-			if err != nil {
-				return done, withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap(does, g.ID, versions[0].Ref, err))
-			}
-			if done.Until.IsZero() {
-				done.Until = parseTime(answer.Until)
-			}
-			done.Versions, more = done.Versions+max(answer.Files, 0), answer.More
+		if err := g.changeName(ctx, op, request, &done); err != nil {
+			return done, withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap(does, g.ID, versions[0].Ref, err))
 		}
 	}
 	return done, nil
+}
+
+// changeName sends a request until no versions of its name are left, and adds what changed to done.
+func (g Group) changeName(ctx context.Context, op string, request *wire.NameRequest, done *Removal) error {
+	kind := EventRemoved
+	if op == wire.OpRestoreFile {
+		kind = EventRestored
+	}
+	for more := true; more; {
+		after := g.c.memory.Group(string(g.ID)).Number
+		var answer wire.NameResult
+		err := g.c.read(ctx, op, request, &answer) // may be repeated, because the request names the versions
+		if err != nil {
+			return err
+		}
+		if told := int64(len(answer.Records)); answer.Files < told || answer.Files > 0 && told == 0 || answer.More && told == 0 {
+			return call.Malformed(fmt.Errorf("it changed %d versions with %d records", answer.Files, told))
+		}
+		entries, err := g.changedFiles(ctx, after, answer.Recorded, func(r *chain.Record) bool {
+			return r.Kind == kind && r.Tag(chain.TagName) == request.Filename
+		})
+		if err != nil {
+			return err
+		}
+		if done.Until.IsZero() {
+			done.Until = parseTime(answer.Until)
+		}
+		done.Versions, done.Entries, more = done.Versions+answer.Files, append(done.Entries, entries...), answer.More
+	}
+	return nil
 }

@@ -105,7 +105,7 @@ func TestEndedVersionsMakeNoNameOlder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := alice.Rename(t.Context(), upload.Ref, "name"); err != nil {
+	if _, err := alice.Rename(t.Context(), upload.Ref, "name"); err != nil {
 		t.Fatal(err)
 	}
 	newest, err := alice.Put(t.Context(), "newest", strings.NewReader("z"))

@@ -261,7 +261,12 @@ func TestRemoveAndRestoreBeyondOneRequest(t *testing.T) {
 		t.Errorf("carol removes the name of bob's version: %d %s", status, body)
 	}
 	seq := g.owner.lastSeq()
-	for g.owner.removes("doc", seq).More {
+	out := g.owner.removes("doc", seq)
+	if n := len(out.Records); out.Files != 1000 || n == 0 || n > 64 || out.Receipt.Number != out.Records[n-1].Number {
+		t.Errorf("%d versions were removed with %d records and the receipt %+v", out.Files, n, out.Receipt)
+	}
+	for out.More {
+		out = g.owner.removes("doc", seq)
 	}
 	if out := g.bob.restores("doc", g.bob.lastSeq()); out.Files != 1 || out.More {
 		t.Errorf("bob brought back %+v", out)

@@ -37,7 +37,7 @@ func TestRetentionDryRunListsWhatWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = c.Group("g").Delete(t.Context(), receipt.Ref)
+		_, err = c.Group("g").Delete(t.Context(), receipt.Ref)
 		if waits := i == groups.BulkFiles; waits != errors.Is(err, sdk.ErrPending) || !waits && err != nil {
 			t.Fatalf("deletion %d: %v", i, err)
 		}

@@ -52,7 +52,7 @@ func (a *app) mv(ctx context.Context, g sdk.Group, what, name string) error {
 		return inUse(name, "file")
 	}
 	for _, e := range versions {
-		if err := g.Rename(ctx, e.Ref, name); err != nil {
+		if _, err := g.Rename(ctx, e.Ref, name); err != nil {
 			return err
 		}
 		if !a.asJSON {

@@ -79,7 +79,7 @@ func (a *app) destroyVersions(ctx context.Context, g sdk.Group, versions []sdk.E
 	left := 0
 	for _, e := range versions {
 		verb := "deleted"
-		err := g.Delete(ctx, e.Ref)
+		_, err := g.Delete(ctx, e.Ref)
 		switch {
 		case errors.Is(err, sdk.ErrPending):
 			waits, verb = err, "waits"

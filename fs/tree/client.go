@@ -65,7 +65,8 @@ func (c Client) GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error
 
 // RenameFile is [sdk.Group.Rename].
 func (c Client) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
-	return c.Group(g).Rename(ctx, ref, name)
+	_, err := c.Group(g).Rename(ctx, ref, name)
+	return err
 }
 
 // RenameFolder is [sdk.Group.RenameFolder].
@@ -97,7 +98,8 @@ func (c Client) RestoreVersions(ctx context.Context, g sdk.GroupID, versions []s
 
 // DeleteFile is [sdk.Group.Delete].
 func (c Client) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error {
-	return c.Group(g).Delete(ctx, ref)
+	_, err := c.Group(g).Delete(ctx, ref)
+	return err
 }
 
 // GroupOrder is [sdk.Group.Order].

@@ -267,7 +267,7 @@ func TestO9SentAgainUnderItsID(t *testing.T) {
 	if again := s.send(s.alice, u); again.Ref != first.Ref {
 		t.Errorf("it is recorded as %s and %s", first.Ref, again.Ref)
 	}
-	if err := s.alice.Group("g").Delete(t.Context(), first.Ref); err != nil {
+	if _, err := s.alice.Group("g").Delete(t.Context(), first.Ref); err != nil {
 		t.Fatal(err)
 	}
 	if again := s.send(s.alice, u); again.Ref != first.Ref {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -501,10 +502,22 @@ func parallel(t *testing.T, s *suite) {
 	}
 }
 
+// asListed checks that changes answered files as the group lists them, without the id of the record.
+func asListed(t *testing.T, changed []sdk.Entry, listed ...sdk.Entry) {
+	t.Helper()
+	listed = slices.Clone(listed)
+	for i := range listed {
+		listed[i].Tx = ""
+	}
+	if !reflect.DeepEqual(changed, listed) {
+		t.Errorf("changed %+v, listed %+v", changed, listed)
+	}
+}
+
 func deleteAndRename(t *testing.T, s *suite) {
 	ctx := t.Context()
 	r := s.upload(t, s.alice, "old name", []byte("content"))
-	err := s.alice.Group(s.group).Rename(ctx, r.Ref, "new name")
+	renamed, err := s.alice.Group(s.group).Rename(ctx, r.Ref, "new name")
 	var e sdk.Entry
 	if s.isOurs(t) {
 		ok(t, "rename", err)
@@ -512,10 +525,11 @@ func deleteAndRename(t *testing.T, s *suite) {
 		if err != nil || e.Ref != r.Ref || e.ChangedSeq <= e.Seq {
 			t.Errorf("renamed %+v, %v", e, err)
 		}
+		asListed(t, []sdk.Entry{renamed}, e)
 	} else {
 		is(t, "rename", err, sdk.ErrUnsupported)
 	}
-	err = s.alice.Group(s.group).Delete(ctx, r.Ref)
+	deleted, err := s.alice.Group(s.group).Delete(ctx, r.Ref)
 	if !s.isOurs(t) {
 		is(t, "delete", err, sdk.ErrUnsupported)
 		return
@@ -525,14 +539,15 @@ func deleteAndRename(t *testing.T, s *suite) {
 	if err != nil || len(entries) != 1 || entries[0].Deleted == nil {
 		t.Fatalf("after the deletion %+v, %v", entries, err)
 	}
+	asListed(t, []sdk.Entry{deleted}, entries...)
 	is(t, "retrieve", retrieve(ctx, t, s.alice, entries[0]), sdk.ErrDeleted)
 	is(t, "retrieve unaware", retrieve(ctx, t, s.alice, e), sdk.ErrDeleted) // by a client that has not heard of it
-	ok(t, "delete twice", s.alice.Group(s.group).Delete(ctx, r.Ref))
+	ok(t, "delete twice", second(s.alice.Group(s.group).Delete(ctx, r.Ref)))
 	again, err := s.alice.Group(s.group).Entries(ctx)
 	if err != nil || len(again) != 1 || again[0].ChangedSeq != entries[0].ChangedSeq {
 		t.Errorf("deleting twice changed the record to %+v, %v", again, err)
 	}
-	is(t, "rename what is deleted", s.alice.Group(s.group).Rename(ctx, r.Ref, "x"), sdk.ErrDeleted)
+	is(t, "rename what is deleted", second(s.alice.Group(s.group).Rename(ctx, r.Ref, "x")), sdk.ErrDeleted)
 	others(t, s)
 }
 
@@ -586,8 +601,8 @@ func folders(t *testing.T, s *suite) {
 	if err != nil || done.Versions != 4 {
 		t.Errorf("renamed %+v, %v", done, err)
 	}
-	ok(t, "rename one", g.Rename(ctx, entries[1].Ref, "d/e/one"))
-	ok(t, "delete one", g.Delete(ctx, entries[0].Ref))
+	ok(t, "rename one", second(g.Rename(ctx, entries[1].Ref, "d/e/one")))
+	ok(t, "delete one", second(g.Delete(ctx, entries[0].Ref)))
 	_, err = g.RenameFolder(ctx, "d", "f", done.Seq)
 	ok(t, "rename a folder above", err)
 	for _, c := range []*sdk.Client{s.alice, s.bob} {
@@ -675,16 +690,16 @@ func others(t *testing.T, s *suite) {
 	ctx := t.Context()
 	r := s.upload(t, s.alice, "alice's", []byte("content"))
 	for _, who := range []string{"stranger", "member"} {
-		is(t, "delete as a "+who, s.bob.Group(s.group).Delete(ctx, r.Ref), sdk.ErrNotAuthorized)
-		is(t, "rename as a "+who, s.bob.Group(s.group).Rename(ctx, r.Ref, "bob's"), sdk.ErrNotAuthorized)
+		is(t, "delete as a "+who, second(s.bob.Group(s.group).Delete(ctx, r.Ref)), sdk.ErrNotAuthorized)
+		is(t, "rename as a "+who, second(s.bob.Group(s.group).Rename(ctx, r.Ref, "bob's")), sdk.ErrNotAuthorized)
 		if _, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID); who == "stranger" && err != nil {
 			t.Fatal(err)
 		}
 	}
 	bobs := s.upload(t, s.bob, "bob's", []byte("content"))
-	ok(t, "rename as the uploader", s.bob.Group(s.group).Rename(ctx, bobs.Ref, "still bob's"))
-	ok(t, "delete as the owner", s.alice.Group(s.group).Delete(ctx, bobs.Ref))
-	is(t, "delete what is not there", s.alice.Group(s.group).Delete(ctx, "bafy-no-such-reference"), sdk.ErrNotFound)
+	ok(t, "rename as the uploader", second(s.bob.Group(s.group).Rename(ctx, bobs.Ref, "still bob's")))
+	ok(t, "delete as the owner", second(s.alice.Group(s.group).Delete(ctx, bobs.Ref)))
+	is(t, "delete what is not there", second(s.alice.Group(s.group).Delete(ctx, "bafy-no-such-reference")), sdk.ErrNotFound)
 }
 
 // attributes are recorded with an upload, and changed alone.
@@ -724,9 +739,15 @@ func attributes(t *testing.T, s *suite) {
 	sent.ModTime, sent.Executable = time.Unix(1<<40, 0).Round(0), false
 	is(t, "set a time after 2261", second(g.SetAttributes(ctx, r.Ref, sent)), sdk.ErrInvalid)
 	sent.ModTime = time.Unix(1<<33, 1)
-	for range 2 {
-		ok(t, "set", second(g.SetAttributes(ctx, r.Ref, sent)))
+	for i := range 2 {
+		set, err := g.SetAttributes(ctx, r.Ref, sent)
+		ok(t, "set", err)
 		listed("set", sent, r.Ref)
+		if i == 0 {
+			asListed(t, []sdk.Entry{set}, entry(t, g, r.Ref))
+		} else if set.Ref != "" {
+			t.Errorf("the same attributes were set again: %+v", set)
+		}
 	}
 	is(t, "set a target", second(g.SetAttributes(ctx, r.Ref, sdk.Attributes{Target: "content"})), sdk.ErrInvalid)
 	is(t, "take a target", second(g.SetAttributes(ctx, link.Ref, sdk.Attributes{})), sdk.ErrInvalid)
@@ -743,7 +764,7 @@ func attributes(t *testing.T, s *suite) {
 	if len(changed) != 1 || changed[0].Ref != r.Ref || changed[0].Seq != r.Seq || changed[0].Name != "f" || changed[0].Attributes == nil || !changed[0].Attributes.Equal(sent) {
 		t.Errorf("changes: %+v", changed)
 	}
-	ok(t, "rename", g.Rename(ctx, r.Ref, "g"))
+	ok(t, "rename", second(g.Rename(ctx, r.Ref, "g")))
 	listed("rename", sent, r.Ref)
 	if e := entry(t, g, r.Ref); e.NamedNumber != 0 || e.Named().Age != e.Number {
 		t.Errorf("a new name is as old as %d, its record is %d", e.Named().Age, e.Number)
@@ -754,7 +775,7 @@ func attributes(t *testing.T, s *suite) {
 	if e := entry(t, g, r.Ref); e.Attributes != nil {
 		t.Errorf("unset: %+v", *e.Attributes)
 	}
-	ok(t, "delete", g.Delete(ctx, r.Ref))
+	ok(t, "delete", second(g.Delete(ctx, r.Ref)))
 	is(t, "set what is deleted", second(g.SetAttributes(ctx, r.Ref, sent)), sdk.ErrDeleted)
 }
 
@@ -789,12 +810,14 @@ func trash(t *testing.T, s *suite) {
 	is(t, "remove what is not there", second(g.Remove(ctx, "none")), sdk.ErrNotFound)
 	listed, err := g.Entries(ctx)
 	ok(t, "list", err)
+	var removed []sdk.Entry
 	for range 2 { // as after a lost answer
 		done, err := g.RemoveVersions(ctx, listed)
 		ok(t, "remove", err)
-		if done.Versions != 2 && done.Versions != 0 {
-			t.Errorf("%d versions were removed", done.Versions)
+		if done.Versions != 2 && done.Versions != 0 || len(done.Entries) != int(done.Versions) {
+			t.Errorf("%d versions were removed: %+v", done.Versions, done.Entries)
 		}
+		removed = append(removed, done.Entries...)
 	}
 	_, err = s.bob.Group(s.group).Stat(ctx, "name")
 	is(t, "find a removed name", err, sdk.ErrNotFound)
@@ -802,6 +825,7 @@ func trash(t *testing.T, s *suite) {
 	if err != nil || len(inTrash) != 2 || inTrash[0].Ref != first.Ref || inTrash[1].Ref != newest.Ref {
 		t.Fatalf("the trash holds %+v, %v", inTrash, err)
 	}
+	asListed(t, removed, inTrash...)
 	for _, e := range inTrash {
 		if d := e.Deleted; !d.InTrash || d.By != s.world.Alice.ID || d.Until.Before(d.Time) {
 			t.Errorf("removed: %+v", d)
@@ -818,6 +842,9 @@ func trash(t *testing.T, s *suite) {
 	if err != nil || done.Versions != 2 {
 		t.Errorf("brought back %+v, %v", done, err)
 	}
+	listed, err = g.Entries(ctx)
+	ok(t, "list", err)
+	asListed(t, done.Entries, listed...)
 	e, err := s.bob.Group(s.group).Stat(ctx, "name")
 	if err != nil || e.Ref != newest.Ref || e.Deleted != nil {
 		t.Errorf("brought back %+v, %v", e, err)
@@ -832,7 +859,7 @@ func trash(t *testing.T, s *suite) {
 	if inTrash, err = g.Trash(ctx); err != nil || len(inTrash) != 2 || !inTrash[0].Deleted.Until.IsZero() {
 		t.Errorf("the trash holds %+v, %v", inTrash, err)
 	}
-	ok(t, "delete from the trash", g.Delete(ctx, newest.Ref))
+	ok(t, "delete from the trash", second(g.Delete(ctx, newest.Ref)))
 	is(t, "retrieve what was destroyed", retrieve(ctx, t, s.alice, inTrash[1]), sdk.ErrDeleted)
 }
 
@@ -972,9 +999,9 @@ func watch(t *testing.T, s *suite) {
 	added := expect(t, "bob", events, sdk.Event{Kind: sdk.EventAdded, Group: s.group, Account: s.world.Bob.ID})
 	r := s.upload(t, s.alice, "f", []byte("x"))
 	expect(t, "bob", events, sdk.Event{Kind: sdk.EventUploaded, Group: s.group, Ref: r.Ref, Account: s.world.Alice.ID})
-	ok(t, "rename", s.alice.Group(s.group).Rename(ctx, r.Ref, "g"))
+	ok(t, "rename", second(s.alice.Group(s.group).Rename(ctx, r.Ref, "g")))
 	expect(t, "bob", events, sdk.Event{Kind: sdk.EventRenamed, Group: s.group, Ref: r.Ref, Account: s.world.Alice.ID})
-	ok(t, "delete", s.alice.Group(s.group).Delete(ctx, r.Ref))
+	ok(t, "delete", second(s.alice.Group(s.group).Delete(ctx, r.Ref)))
 	expect(t, "bob", events, sdk.Event{Kind: sdk.EventDeleted, Group: s.group, Ref: r.Ref, Account: s.world.Alice.ID})
 	_, err = s.alice.Group(s.group).Revoke(ctx, s.world.Bob.ID)
 	ok(t, "revoke", err)

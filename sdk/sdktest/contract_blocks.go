@@ -78,7 +78,7 @@ func blocks(t *testing.T, s *suite) {
 	ok(t, "revoke", err)
 	_, err = readBlocks(ctx, t, bobsBlocks, 2, 2)
 	is(t, "a read after the revocation", err, sdk.ErrNotAuthorized)
-	ok(t, "delete", g.Delete(ctx, e.Ref))
+	ok(t, "delete", second(g.Delete(ctx, e.Ref)))
 	_, err = readBlocks(ctx, t, b, 1, 1)
 	is(t, "a read after the deletion", err, sdk.ErrDeleted)
 	if got, _, err := Read(ctx, g, string(next.Ref)); err != nil || !bytes.Equal(got, changed) {

@@ -88,7 +88,7 @@ func saves(t *testing.T, s *suite) {
 		wire.CodeSpent)
 	is(t, "a save without a key", second(g.Seal(ctx, "f", nil, sdk.ForSave(sdk.SaveID{ID: save.ID}))), sdk.ErrInvalid)
 	is(t, "a save without an id", second(g.Seal(ctx, "f", nil, sdk.ForSave(sdk.SaveID{Key: save.Key}))), sdk.ErrInvalid)
-	ok(t, "delete", g.Delete(ctx, first.Receipt.Ref))
+	ok(t, "delete", second(g.Delete(ctx, first.Receipt.Ref)))
 	again = s.alice.SendSealed(ctx, seal("save", []byte("content"), save))[0]
 	if again.Err != nil || again.Receipt.Ref != first.Receipt.Ref {
 		t.Errorf("sent again after the file was destroyed: %+v", again)

@@ -56,7 +56,7 @@ func sealedUploads(t *testing.T, s *suite) {
 	if left := balance(t, s.alice); left != before {
 		t.Errorf("%s are left, want %s", left.Tokens(), before.Tokens())
 	}
-	ok(t, "delete", g.Delete(ctx, first[0].Receipt.Ref))
+	ok(t, "delete", second(g.Delete(ctx, first[0].Receipt.Ref)))
 	for i, sent := range s.alice.SendSealed(ctx, list...) { // all at once
 		if sent.Err != nil || sent.Receipt.Ref != first[i].Receipt.Ref || sent.Receipt.Seq != first[i].Receipt.Seq {
 			t.Errorf("upload %d again: %+v, want %+v", i, sent, first[i])
@@ -105,7 +105,7 @@ func sealedBase(t *testing.T, s *suite, seal sealer) {
 	if again := s.alice.SendSealed(ctx, next)[0]; again.Err != nil || again.Receipt.Ref != r.Receipt.Ref {
 		t.Errorf("the second version again, which is the newest by now: %+v", again)
 	}
-	ok(t, "delete", s.alice.Group(s.group).Delete(ctx, r.Receipt.Ref))
+	ok(t, "delete", second(s.alice.Group(s.group).Delete(ctx, r.Receipt.Ref)))
 	ok(t, "the version before is the newest", s.alice.SendSealed(ctx, late)[0].Err)
 }
 

@@ -172,14 +172,14 @@ func moreOperations(member []sdk.Kind) []operation {
 			if err != nil {
 				return err
 			}
-			return c.Group(s.group).Delete(ctx, ref)
+			return second(c.Group(s.group).Delete(ctx, ref))
 		}, member, true},
 		{"rename", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			ref, err := upload(ctx, s)
 			if err != nil {
 				return err
 			}
-			return c.Group(s.group).Rename(ctx, ref, "changed")
+			return second(c.Group(s.group).Rename(ctx, ref, "changed"))
 		}, member, true},
 		{"setAttributes", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			ref, err := upload(ctx, s)

@@ -258,6 +258,16 @@ type FolderRequest struct {
 	Folder  string `json:"folder"` // as recorded, without a slash at either end
 }
 
+// Recorded is what the ledger says of a change of files. Records are as [KindsChain] lists them, with PrevHash, in the
+// order of the chain of their group, in which nothing is between them. Receipt is as in [FinalizeUploadResult], of the
+// last one. A change of very many files has the first records: the list of the group has the rest. There are none if
+// nothing changed. rename_file, set_attributes and delete_file have these fields beside the sentence that is their
+// result. Ours.
+type Recorded struct {
+	Records []TransactionRow `json:"records,omitempty"`
+	Receipt *ChainHead       `json:"receipt,omitempty"`
+}
+
 // FolderResult answers a [FolderRequest]. Record is the record as [KindsChain] lists it, with
 // PrevHash; Receipt is as in [FinalizeUploadResult]. Both are nil if make_folder changed nothing,
 // because the folder was recorded before.
@@ -293,6 +303,7 @@ type NameResult struct {
 	// Until is when the service may destroy the first of the keys, in ns since the epoch,
 	// decimal; "" if the owner of the group decides, or if nothing was removed.
 	Until string `json:"until,omitempty"`
+	Recorded
 }
 
 // SetTrashRequest is the body of set_group_trash. An absent field keeps its setting. A new

@@ -13,6 +13,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
@@ -125,6 +126,13 @@ func result(w http.ResponseWriter, v any) {
 		return
 	case groups.Added:
 		writeJSON(w, http.StatusOK, map[string]any{"result": v.Text, "message": v.Text, "exists": v.Exists})
+		return
+	case files.Changed:
+		writeJSON(w, http.StatusOK, struct {
+			Result  string `json:"result"`
+			Message string `json:"message"`
+			wire.Recorded
+		}{v.Text, v.Text, v.Recorded})
 		return
 	}
 	raw, err := json.Marshal(v)

@@ -22,18 +22,19 @@ type target struct {
 	group, ref, hash, uploader, blobID string // hash is the commitment of its records
 	name, contentType, attributes      string
 	content                            string // of format version 2, else ""
-	timeNS                             int64  // of the upload
+	seq, timeNS                        int64  // of the upload
 	number, named                      int64  // places in the chain: of the upload, and of the record that gave it its name
 	deleted, inTrash                   bool
 	freed                              []string // blobs of parts that nothing uses once the file has ended
 }
 
 // targetColumns are the columns of files that [target.fields] reads.
-const targetColumns = "ref, file_hash, uploader, blob_id, filename, content_type, time_ns, attributes, content, " +
+const targetColumns = "ref, files.seq, file_hash, uploader, blob_id, filename, content_type, time_ns, attributes, content, " +
 	ledger.NumberOf + "files.seq), " + ledger.NumberOf + "named_seq)"
 
 func (t *target) fields() []any {
-	return []any{&t.ref, &t.hash, &t.uploader, &t.blobID, &t.name, &t.contentType, &t.timeNS, &t.attributes, &t.content, &t.number, &t.named}
+	return []any{&t.ref, &t.seq, &t.hash, &t.uploader, &t.blobID, &t.name, &t.contentType, &t.timeNS, &t.attributes,
+		&t.content, &t.number, &t.named}
 }
 
 // tags repeat the facts of the upload, so that a record about the file is complete
@@ -63,10 +64,10 @@ func (t *target) namedTags() []chain.Tag {
 // again, and the call counts as a change without a price. When an account deletes too
 // many files in a short time, the deletion is noted, refused as pending, and carried out
 // later.
-func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest) (string, error) {
+func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest) (out Changed, err error) {
 	var victim target
 	var due time.Time
-	err := f.store.Write(ctx, func(tx *store.Tx) (err error) {
+	err = f.store.Write(ctx, func(tx *store.Tx) (err error) {
 		if victim, err = changeable(ctx, tx, account, req.GroupID, req.IPFSHash, "delete"); err != nil {
 			return err
 		}
@@ -76,25 +77,27 @@ func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest
 		if due, err = f.pend(ctx, tx, victim, account); err != nil || !due.IsZero() {
 			return err
 		}
-		return f.shred(ctx, tx, &victim, account, wire.ReasonOwnerRequest)
+		r, err := f.shred(ctx, tx, &victim, account, wire.ReasonOwnerRequest)
+		if err != nil {
+			return err
+		}
+		out.Recorded, err = f.answerOf(ctx, tx, step{r, victim.seq})
+		return err
 	})
 	if err == nil && !due.IsZero() {
 		err = waits(req.GroupID, due)
 	}
 	if err != nil {
-		return "", err
+		return Changed{}, err
 	}
+	out.Text = fmt.Sprintf("Deleted '%s' from group '%s': its key is destroyed", victim.ref, victim.group)
 	if victim.deleted {
-		return deletedText(victim), nil
+		return out, nil
 	}
 	f.removeBlobs(ctx, victim)
 	faultpoint.Hit("delete.blob_removed")
 	_ = f.scrub(context.WithoutCancel(ctx)) // the sweep repeats it
-	return deletedText(victim), nil
-}
-
-func deletedText(t target) string {
-	return fmt.Sprintf("Deleted '%s' from group '%s': its key is destroyed", t.ref, t.group)
+	return out, nil
 }
 
 // living returns a file that account may rename or give attributes.
@@ -133,12 +136,12 @@ func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action s
 }
 
 // shred destroys the key of a file, charges for it and records the reason.
-func (f *Files) shred(ctx context.Context, tx *store.Tx, t *target, by, reason string) error {
+func (f *Files) shred(ctx context.Context, tx *store.Tx, t *target, by, reason string) (chain.Row, error) {
 	r, err := f.ledger.Charge(ctx, tx, chain.KindTombstone, tombstone(t, by, reason))
 	if err != nil {
-		return err
+		return r, err
 	}
-	return shredded(ctx, tx, t, r)
+	return r, shredded(ctx, tx, t, r)
 }
 
 // shredPaid is [Files.shred] for a deletion that was paid for before, or is free.

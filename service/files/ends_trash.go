@@ -53,15 +53,19 @@ func (f *Files) Remove(ctx context.Context, account string, req wire.NameRequest
 		}
 		now := f.ledger.Now()
 		ends := now.Add(max(time.Duration(g.TrashDays)*24*time.Hour, f.config.DestructionDelay)).UnixNano()
+		var steps []step
 		for i, t := range list {
 			until := sql.NullInt64{Int64: ends, Valid: account == t.uploader || account == g.Owner}
-			if err := f.putInTrash(ctx, tx, t, account, until, i == 0); err != nil {
+			r, err := f.putInTrash(ctx, tx, t, account, until, i == 0)
+			if err != nil {
 				return err
 			}
+			steps = append(steps, step{r, t.seq})
 			out.Until = cmp.Or(out.Until, untilText(until))
 		}
 		out.Files = int64(len(list))
-		return nil
+		out.Recorded, err = f.answerOf(ctx, tx, steps...)
+		return err
 	})
 	return out, err
 }
@@ -81,17 +85,17 @@ func untilText(until sql.NullInt64) string {
 	return strconv.FormatInt(until.Int64, 10)
 }
 
-func (f *Files) putInTrash(ctx context.Context, tx *store.Tx, t target, account string, until sql.NullInt64, isFirst bool) error {
+func (f *Files) putInTrash(ctx context.Context, tx *store.Tx, t target, account string, until sql.NullInt64, isFirst bool) (chain.Row, error) {
 	r, err := f.recordVersion(ctx, tx, trashRecord(chain.KindRemove, t, account, untilText(until)), isFirst)
 	if err != nil {
-		return err
+		return r, err
 	}
 	_, err = tx.ExecContext(ctx, "UPDATE files SET trash_ns = ?, trash_by = ?, trash_until_ns = ?, changed_seq = ?, named_seq = ? WHERE ref = ?",
 		r.TimeNS, account, until, r.Seq, r.Seq, t.ref)
 	if err != nil {
-		return fmt.Errorf("put into the trash: %w", err)
+		return r, fmt.Errorf("put into the trash: %w", err)
 	}
-	return nil
+	return r, nil
 }
 
 // recordVersion appends the record of one version. Where the kind has a price, a name
@@ -118,6 +122,7 @@ func (f *Files) Restore(ctx context.Context, account string, req wire.NameReques
 			return err
 		}
 		var refused error
+		var steps []step
 		for i, t := range list {
 			if !mayRemove(g, roleIn(g, account), account, t.uploader) {
 				refused = fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who uploaded it, and the owner of group %q can bring it back", t.uploader, g.ID)
@@ -126,33 +131,37 @@ func (f *Files) Restore(ctx context.Context, account string, req wire.NameReques
 			if out.More = i == nameBatch; out.More {
 				break
 			}
-			if err := f.takeFromTrash(ctx, tx, t, account, out.Files == 0); err != nil {
+			r, err := f.takeFromTrash(ctx, tx, t, account, out.Files == 0)
+			if err != nil {
 				return err
 			}
+			steps = append(steps, step{r, t.seq})
 			out.Files++
 		}
 		if out.Files == 0 {
 			return refused
 		}
-		return nil
+		out.Recorded, err = f.answerOf(ctx, tx, steps...)
+		return err
 	})
 	return out, err
 }
 
 // takeFromTrash also takes back a deletion that waits, see [Files.pend].
-func (f *Files) takeFromTrash(ctx context.Context, tx *store.Tx, t target, account string, isFirst bool) error {
+func (f *Files) takeFromTrash(ctx context.Context, tx *store.Tx, t target, account string, isFirst bool) (chain.Row, error) {
 	r, err := f.recordVersion(ctx, tx, trashRecord(chain.KindRestore, t, account, ""), isFirst)
 	if err != nil {
-		return err
+		return r, err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE files SET trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, changed_seq = ?, named_seq = ? WHERE ref = ?", r.Seq, r.Seq, t.ref)
+	_, err = tx.ExecContext(ctx, "UPDATE files SET trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, "+
+		"changed_seq = ?, named_seq = ? WHERE ref = ?", r.Seq, r.Seq, t.ref)
 	if err != nil {
-		return fmt.Errorf("take from the trash: %w", err)
+		return r, fmt.Errorf("take from the trash: %w", err)
 	}
 	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE ref = ?", t.ref); err != nil {
-		return fmt.Errorf("forget a deletion that waits: %w", err)
+		return r, fmt.Errorf("forget a deletion that waits: %w", err)
 	}
-	return nil
+	return r, nil
 }
 
 // Which versions a request changes, and in which order: those that did not change after

@@ -49,13 +49,13 @@ func uploadAttributes(meta format.Metadata, fileHash string) (string, error) {
 // name, reference and content stay, and so does the target of a symbolic link. Only the
 // accounts of [Files.Rename] may change them. Attributes that a file has already leave no
 // record.
-func (f *Files) SetAttributes(ctx context.Context, account string, req wire.AttributesRequest) (string, error) {
+func (f *Files) SetAttributes(ctx context.Context, account string, req wire.AttributesRequest) (out Changed, err error) {
 	if len(req.Attributes) == 0 {
-		return "", fault.New(wire.CodeValidation, "Required: attributes")
+		return out, fault.New(wire.CodeValidation, "Required: attributes")
 	}
 	a, text, err := attributesOf(string(req.Attributes))
 	if err != nil {
-		return "", err
+		return out, err
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		t, err := living(ctx, tx, account, req.GroupID, req.IPFSHash, "change the attributes of")
@@ -63,18 +63,22 @@ func (f *Files) SetAttributes(ctx context.Context, account string, req wire.Attr
 			return err
 		}
 		if before, err := format.ParseAttributes(t.attributes); err != nil || before.Target != a.Target {
-			return fault.New(wire.CodeValidation, "the target of a symbolic link cannot change: upload another link")
+			return fault.New(wire.CodeValidation,
+				"the target of a symbolic link cannot change: upload another link")
 		}
 		t.attributes = text
-		r, err := f.ledger.Charge(ctx, tx, chain.KindAttributes, chain.Record{Kind: chain.KindAttributes, Account: account, Group: t.group, Ref: t.ref,
-			FileHash: t.hash, Tags: ledger.WithTags(t.namedTags(), t.nameTag())})
+		r, err := f.ledger.Charge(ctx, tx, chain.KindAttributes, chain.Record{Kind: chain.KindAttributes,
+			Account: account, Group: t.group, Ref: t.ref, FileHash: t.hash, Tags: ledger.WithTags(t.namedTags(), t.nameTag())})
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE files SET attributes = ?, changed_seq = ? WHERE ref = ?", text, r.Seq, t.ref); err != nil {
+		if _, err := tx.ExecContext(ctx, "UPDATE files SET attributes = ?, changed_seq = ? WHERE ref = ?", text, r.Seq,
+			t.ref); err != nil {
 			return fmt.Errorf("write attributes: %w", err)
 		}
-		return nil
+		out.Recorded, err = f.answerOf(ctx, tx, step{r, t.seq})
+		return err
 	})
-	return fmt.Sprintf("Set the attributes of '%s' in group '%s'", req.IPFSHash, req.GroupID), err
+	out.Text = fmt.Sprintf("Set the attributes of '%s' in group '%s'", req.IPFSHash, req.GroupID)
+	return out, err
 }

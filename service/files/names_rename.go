@@ -14,39 +14,32 @@ import (
 
 // Rename records another name for a file; reference and content stay. Only the uploader
 // and the owner of the group may rename, as long as they are members and no readers.
-func (f *Files) Rename(ctx context.Context, account string, req wire.RenameRequest) (string, error) {
+func (f *Files) Rename(ctx context.Context, account string, req wire.RenameRequest) (out Changed, err error) {
 	if req.Filename == "" {
-		return "", fault.New(wire.CodeValidation, "Required: filename")
+		return out, fault.New(wire.CodeValidation, "Required: filename")
 	}
 	if err := checkName(req.Filename); err != nil {
-		return "", err
+		return out, err
 	}
-	err := f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		t, err := living(ctx, tx, account, req.GroupID, req.IPFSHash, "rename")
 		if err != nil {
 			return err
 		}
-		return f.recordRename(ctx, tx, t, account, req.Filename, func(ctx context.Context, tx *store.Tx,
-			r chain.Record) (chain.Row, error) {
-			return f.ledger.Charge(ctx, tx, chain.KindRename, r)
-		})
-	})
-	return fmt.Sprintf("Renamed '%s' in group '%s'", req.IPFSHash, req.GroupID), err
-}
-
-// recordRename gives a file a name. add appends its record.
-func (f *Files) recordRename(ctx context.Context, tx *store.Tx, t target, account, name string,
-	add func(context.Context, *store.Tx, chain.Record) (chain.Row, error)) error {
-	r, err := add(ctx, tx, chain.Record{Kind: chain.KindRename, Account: account, Group: t.group, Ref: t.ref,
-		FileHash: t.hash, Detail: name, Tags: t.tags()})
-	if err != nil {
+		r, err := f.ledger.Charge(ctx, tx, chain.KindRename, chain.Record{Kind: chain.KindRename, Account: account,
+			Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: req.Filename, Tags: t.tags()})
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE files SET filename = ?, changed_seq = ?, named_seq = ? WHERE ref = ?",
+			req.Filename, r.Seq, r.Seq, t.ref); err != nil {
+			return fmt.Errorf("write name: %w", err)
+		}
+		out.Recorded, err = f.answerOf(ctx, tx, step{r, t.seq})
 		return err
-	}
-	if _, err := tx.ExecContext(ctx, "UPDATE files SET filename = ?, changed_seq = ?, named_seq = ? WHERE ref = ?",
-		name, r.Seq, r.Seq, t.ref); err != nil {
-		return fmt.Errorf("write name: %w", err)
-	}
-	return nil
+	})
+	out.Text = fmt.Sprintf("Renamed '%s' in group '%s'", req.IPFSHash, req.GroupID)
+	return out, err
 }
 
 // checkName refuses names that cannot be recorded. Any other name is only a

@@ -30,6 +30,7 @@ const (
 	OnReceipt  Subject = "receipt"  // what proves an upload
 	OnBatch    Subject = "batch"    // four uploads in one request
 	OnFolder   Subject = "folder"   // what proves that a folder was renamed, made or removed
+	OnChange   Subject = "change"   // what proves that a file was changed
 	OnVault    Subject = "vault"    // the key that uploads are sealed to
 )
 
@@ -69,7 +70,7 @@ type Mutation func(w *World, honest http.Handler) http.Handler
 // Lies returns the table.
 func Lies() []Lie {
 	return slices.Concat(blobLies(), keyLies(), metadataLies(), transportLies(), rawLies(), uploadLies(), listLies(), chainLies(), tokenLies(), watchLies(),
-		historyLies(), dataLies(), answerLies(), tileLies(), uploaderLies(), receiptLies(), batchLies(), folderLies(), vaultLies())
+		historyLies(), dataLies(), answerLies(), tileLies(), uploaderLies(), receiptLies(), batchLies(), folderLies(), changeLies(), vaultLies())
 }
 
 // like completes rows with what they have in common.

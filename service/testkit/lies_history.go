@@ -20,7 +20,8 @@ func (w *World) addHistory(tb testing.TB, g sdk.Group) {
 	for _, f := range [][2]string{{"payroll.txt", "version 1"}, {"draft.txt", "DRAFT: pay Mallory 999999"}, {"older.txt", "old"}, {"payroll.txt", "version 2"}} {
 		ref := w.put(tb, g, f[0], []byte(f[1]))
 		if f[0] == "older.txt" {
-			w.must(g.Rename(tb.Context(), ref, "old.txt"))
+			_, err = g.Rename(tb.Context(), ref, "old.txt")
+			w.must(err)
 		}
 	}
 }

@@ -80,6 +80,64 @@ func folderLies() (list []Lie) {
 	return list
 }
 
+// changeLies are about changes of the two versions of a file, or of one of them.
+func changeLies() (list []Lie) {
+	first := func(change func(row map[string]any)) Mutation {
+		return changed(func(_ *World, m map[string]any) {
+			if rows, _ := m["records"].([]any); len(rows) > 0 {
+				change(rows[0].(map[string]any))
+			}
+		})
+	}
+	field := func(name string, value any) Mutation {
+		return first(func(row map[string]any) { row[name] = value })
+	}
+	all := told{
+		"no receipt": without("receipt"),
+		"signature":  falseReceipts()["signature"],
+		"twice": changed(func(_ *World, m map[string]any) {
+			if rows, _ := m["records"].([]any); len(rows) > 0 {
+				m["records"] = append(rows, rows[0])
+			}
+		}),
+		"another group":    field("group_id", "other"),
+		"another chain":    field("chain", "account:bob"),
+		"another account":  field("user_id", "mallory"),
+		"another kind":     field("kind", chain.KindRecord),
+		"an old record":    field("number", 1),
+		"another time":     field("timestamp", "7"),
+		"another opening":  field("opening", "1 "+strings.Repeat("0", 64)+" "+strings.Repeat("0", 64)),
+		"no upload":        first(func(row map[string]any) { delete(row, "upload_seq") }),
+		"no tags":          first(func(row map[string]any) { delete(row, "tags") }),
+		"another previous": field("prev_hash", strings.Repeat("0", 64)),
+	}
+	row := func(op, name string, m Mutation) {
+		list = append(list, Lie{Name: op + ": " + name, On: OnChange, Threat: 13, Path: wire.PathTools + op, Mutate: m,
+			Want: sdk.ErrCorrupt})
+	}
+	for _, op := range []string{wire.OpRenameFile, wire.OpSetAttributes, wire.OpDeleteFile, wire.OpRemoveFile, wire.OpRestoreFile} {
+		for name, m := range all {
+			row(op, name, m)
+		}
+	}
+	for _, op := range []string{wire.OpRenameFile, wire.OpSetAttributes, wire.OpDeleteFile} {
+		row(op, "another file", field("ipfs_hash", "other"))
+	}
+	row(wire.OpRenameFile, "nothing", without("records"))
+	row(wire.OpRenameFile, "another name", field("detail", "other"))
+	row(wire.OpDeleteFile, "another reason", field("detail", wire.ReasonVersionPolicy))
+	for _, op := range []string{wire.OpRemoveFile, wire.OpRestoreFile} {
+		row(op, "nothing", without("records"))
+		row(op, "swapped", changed(func(_ *World, m map[string]any) {
+			if rows, _ := m["records"].([]any); len(rows) > 1 {
+				rows[0], rows[1] = rows[1], rows[0]
+			}
+		}))
+		row(op, "fewer files", changed(func(_ *World, m map[string]any) { m["files"] = 1 }))
+	}
+	return list
+}
+
 // batchLies are about four uploads in one request: what the service swaps, leaves out, doubles or invents.
 func batchLies() (list []Lie) {
 	type answers = []wire.SealedAnswer

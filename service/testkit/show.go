@@ -164,7 +164,8 @@ func (s *Server) showing(l *Log, next http.Handler) http.Handler {
 // records reports whether answers below a path have receipts.
 func records(path string) bool {
 	switch strings.TrimPrefix(path, wire.PathTools) {
-	case wire.OpFinalizeUpload, wire.OpFinalizeUploads, wire.OpRenameFolder, wire.OpMakeFolder, wire.OpRemoveFolder:
+	case wire.OpFinalizeUpload, wire.OpFinalizeUploads, wire.OpRenameFolder, wire.OpMakeFolder,
+		wire.OpRemoveFolder, wire.OpRenameFile, wire.OpSetAttributes, wire.OpDeleteFile, wire.OpRemoveFile, wire.OpRestoreFile:
 		return true
 	}
 	return strings.HasPrefix(path, wire.PathSealed)
@@ -199,17 +200,32 @@ func (l *Log) receipts(value any) {
 			l.receipts(item)
 		}
 	case map[string]any:
-		row, _ := v["record"].(map[string]any)
-		for i := range l.records {
-			if r := &l.records[i]; row != nil && r.Tx == row["trans_id"] {
-				v["record"], v["receipt"] = l.receiptOf(r)
-				return
+		if r := l.told(v["record"]); r != nil {
+			v["record"], v["receipt"] = l.receiptOf(r)
+			return
+		}
+		rows, _ := v["records"].([]any)
+		for i := range rows {
+			if r := l.told(rows[i]); r != nil {
+				_, v["receipt"] = l.receiptOf(r)
+				rows[i] = l.hashedRow(r)
 			}
 		}
 		for _, item := range v {
 			l.receipts(item)
 		}
 	}
+}
+
+// told returns the record of l that a row of an answer tells of, or nil.
+func (l *Log) told(row any) *chain.Record {
+	told, _ := row.(map[string]any)
+	for i := range l.records {
+		if r := &l.records[i]; told != nil && r.Tx == told["trans_id"] {
+			return r
+		}
+	}
+	return nil
 }
 
 func (l *Log) tlog(path string) []byte {

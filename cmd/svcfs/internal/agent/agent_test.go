@@ -461,7 +461,7 @@ func TestReadingEndsWithTheRight(t *testing.T) {
 	s := w.connect(w.options(), "", nil)
 	s.must("read_file", map[string]any{"group": "team", "name": "gone"})
 	s.must("read_file", map[string]any{"group": "team", "name": "file"})
-	must(t)(nil, w.alice.Group("team").Delete(t.Context(), ref))
+	must(t)(w.alice.Group("team").Delete(t.Context(), ref))
 	s.refused("read_file", map[string]any{"group": "team", "name": "gone"}, "there is no file")
 	s.refused("read_file", map[string]any{"group": "team", "name": string(ref)}, "was removed")
 	must(t)(w.alice.Group("team").Revoke(t.Context(), w.account.ID))

@@ -203,7 +203,7 @@ func (s *server) rename(ctx context.Context, in renameArgs) (change, error) {
 		price: price,
 		do: func(ctx context.Context) (any, sdk.Amount, error) {
 			for i, e := range versions {
-				if err := s.Client.Group(e.Group).Rename(ctx, e.Ref, in.NewName); err != nil {
+				if _, err := s.Client.Group(e.Group).Rename(ctx, e.Ref, in.NewName); err != nil {
 					return nil, times(each, i), err
 				}
 			}
@@ -339,7 +339,7 @@ func (s *server) destroyFile(ctx context.Context, in fileArgs) (change, error) {
 		do: func(ctx context.Context) (any, sdk.Amount, error) {
 			gone, waiting := 0, 0
 			for _, e := range versions {
-				switch err := s.Client.Group(e.Group).Delete(ctx, e.Ref); {
+				switch _, err := s.Client.Group(e.Group).Delete(ctx, e.Ref); {
 				case errors.Is(err, sdk.ErrPending):
 					waiting++
 				case err != nil:
