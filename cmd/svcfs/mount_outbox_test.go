@@ -8,6 +8,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/outbox"
+	"github.com/svcfs/svcfs/sdk/outbox/outboxtest"
 )
 
 // stepsOfATree is what a tree was told.
@@ -38,7 +39,7 @@ func TestO7StepsBeforeThereIsATreeAreTold(t *testing.T) {
 }
 
 func TestOutboxOfAFailedMountEnds(t *testing.T) {
-	o, err := outbox.New(filepath.Join(t.TempDir(), "outbox"), outbox.Config{})
+	o, err := outbox.New(filepath.Join(t.TempDir(), "outbox"), outbox.Config{Remote: &outboxtest.Service{}})
 	ok(t, err)
 	m := &mountOutbox{Outbox: o, settled: make(chan struct{})}
 	early := make(chan struct{})
