@@ -47,7 +47,7 @@ func TestPutInBlocks(t *testing.T) {
 			t.Parallel()
 			_, g := chunkWorld(t)
 			if tc.format == 1 {
-				if _, err := g.SetFormat(t.Context(), 1); err != nil {
+				if _, err := g.Settings().SetFormat(t.Context(), 1); err != nil {
 					t.Fatal(err)
 				}
 			}

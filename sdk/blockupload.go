@@ -132,7 +132,7 @@ func (g Group) beginBlocks(ctx context.Context, base *Blocks, blockBytes int64, 
 		return nil, &Error{Op: "begin upload", Kind: ErrUnavailable,
 			Err: errors.New("the service has no key of its vault for uploads: try again later, and tell the operator if it stays so")}
 	}
-	newest, err := g.Format(ctx)
+	newest, err := g.Settings().Format(ctx)
 	if err != nil {
 		return nil, err
 	}

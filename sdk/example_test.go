@@ -296,13 +296,13 @@ func ExampleGroup_OpenJoin() {
 	// <nil>
 }
 
-func ExampleGroup_SetRetention() {
+func ExampleSettings_SetRetention() {
 	team, _, done := share()
 	defer done()
 	ctx := context.Background()
-	_, err := team.SetRetention(ctx, 90) // days
+	_, err := team.Settings().SetRetention(ctx, 90) // days
 	fmt.Println(err)
-	_, err = team.ClearRetention(ctx) // files are kept
+	_, err = team.Settings().ClearRetention(ctx) // files are kept
 	fmt.Println(err)
 	// Output:
 	// <nil>

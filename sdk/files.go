@@ -113,7 +113,7 @@ func (g Group) absent(what string) error {
 // as an *os.File has, Put allocates the memory at once.
 //
 // The upload is the newest version of its name. Where the owner of the group chose so,
-// later uploads of the name end it, see [Group.SetVersions].
+// later uploads of the name end it, see [Settings.SetVersions].
 //
 // Where the service takes sealed uploads, content of up to [wire.WholeFileBytes] is one request,
 // and small uploads that are made while another one is under way travel together in the next

@@ -14,7 +14,7 @@ func TestFormatOfALyingService(t *testing.T) {
 	s, c := world(t, testkit.Ours)
 	for said, want := range map[string]int64{`{"format":1}`: 1, `{"format":2}`: 2, `{"format":0}`: 0, `{"format":3}`: 0, `{}`: 0, `{"format":"2"}`: 0} {
 		s.Answer(wire.PathTools+wire.OpGetGroupFormat, answer(200, `{"result":`+said+`}`))
-		got, err := c.Group("g").Format(t.Context())
+		got, err := c.Group("g").Settings().Format(t.Context())
 		if got != want || (want == 0) != (sdk.KindOf(err) == sdk.ErrCorrupt) || want != 0 && err != nil {
 			t.Errorf("%s: %d, %v", said, got, err)
 		}

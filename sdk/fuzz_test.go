@@ -166,7 +166,7 @@ func everyCall(t *testing.T, c *Client) map[string]error {
 	change("revoke", func() (Change, error) { return c.Group(g).Revoke(ctx, member) })
 	change("join", func() (Change, error) { return c.Group(g).Join(ctx) })
 	change("close", func() (Change, error) { return c.Group(g).CloseJoin(ctx) })
-	change("retention", func() (Change, error) { return c.Group(g).ClearRetention(ctx) })
+	change("retention", func() (Change, error) { return c.Group(g).Settings().ClearRetention(ctx) })
 	_, err := c.Group(g).Delete(ctx, "r")
 	note("delete", err)
 	_, err = c.Group(g).Rename(ctx, "r", "n")

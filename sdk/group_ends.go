@@ -2,9 +2,7 @@ package sdk
 
 import (
 	"context"
-	"errors"
 
-	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -19,7 +17,7 @@ func (g Group) Leave(ctx context.Context) (Change, error) {
 }
 
 // Offer offers the group to a member, who becomes its owner with [Group.Accept]. A service may delay
-// the offer; then the Message and [Group.Pending] say so. An offer replaces an earlier one, and holds
+// the offer; then the Message and [Settings.Pending] say so. An offer replaces an earlier one, and holds
 // for 7 days. "" takes an offer back.
 //
 // Offer is free unless the operator set a price; taking back is always free. Only the owner may call it;
@@ -32,7 +30,7 @@ func (g Group) Offer(ctx context.Context, member AccountID) (Change, error) {
 }
 
 // Accept makes the caller the owner of a group that is offered to it. The owner of before stays a
-// member, as a writer. All that [Group.Pending] tells is cancelled.
+// member, as a writer. All that [Settings.Pending] tells is cancelled.
 //
 // Accept is free unless the operator set a price; it needs the API key. Errors: [ErrUnsupported] at the
 // hosted service, [ErrNotFound], [ErrNotAuthorized] when the caller is no member, [ErrConflict] when the
@@ -43,7 +41,7 @@ func (g Group) Accept(ctx context.Context) (Change, error) {
 }
 
 // DeleteGroup ends the group for all its members, and destroys the keys of all its files. No group gets
-// its id again. A service may delay it; then the Message and [Group.Pending] say so, and [Group.Keep]
+// its id again. A service may delay it; then the Message and [Settings.Pending] say so, and [Settings.Keep]
 // takes it back.
 //
 // DeleteGroup is free unless the operator set a price. Only the owner may call it; it needs the API key.
@@ -51,16 +49,4 @@ func (g Group) Accept(ctx context.Context) (Change, error) {
 func (g Group) DeleteGroup(ctx context.Context) (Change, error) {
 	done, err := g.change(ctx, wire.OpDeleteGroup, g.request(), "Deleted group "+g.quoted())
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("delete the group", err))
-}
-
-// offer fills in what a service tells of an offer.
-func (p *Pending) offer(told wire.PendingResult) error {
-	if told.OfferedTo == "" {
-		return nil
-	}
-	p.OfferedTo, p.OfferFrom, p.OfferUntil = AccountID(told.OfferedTo), parseTime(told.OfferFrom), parseTime(told.OfferUntil)
-	if p.OfferFrom.IsZero() || p.OfferUntil.IsZero() {
-		return call.Malformed(errors.New("an offer without times"))
-	}
-	return nil
 }

@@ -68,7 +68,7 @@ func calls() []called {
 			return last(c.Group(e.Group).IsAuthorized(ctx, ""))
 		}},
 		{"getGroupRetention", rpc, false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
-			_, _, err := c.Group(e.Group).Retention(ctx)
+			_, _, err := c.Group(e.Group).Settings().Retention(ctx)
 			return err
 		}},
 		{"getGroupOwner", rpc, false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error { return last(c.Group(e.Group).Owner(ctx)) }},
@@ -115,7 +115,7 @@ func moreCalls() []called {
 	days := int64(7)
 	return []called{
 		{"setGroupRetention", tool(wire.OpSetGroupRetention), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
-			return last(c.Group(e.Group).SetRetention(ctx, days))
+			return last(c.Group(e.Group).Settings().SetRetention(ctx, days))
 		}},
 		{"openGroup", tool(wire.OpCreateHackathonGroup), true, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error {
 			return last(c.Group("open").OpenJoin(ctx, time.Now().Add(time.Hour), sdk.AtMost(1)))

@@ -17,7 +17,8 @@ func TestReadmeNamesEveryMethod(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(raw)
-	for prefix, of := range map[string]reflect.Type{"c.": reflect.TypeFor[*sdk.Client](), "g.": reflect.TypeFor[sdk.Group]()} {
+	for prefix, of := range map[string]reflect.Type{"c.": reflect.TypeFor[*sdk.Client](), "g.": reflect.TypeFor[sdk.Group](),
+		"": reflect.TypeFor[sdk.Settings]()} {
 		for i := range of.NumMethod() {
 			if name := prefix + of.Method(i).Name; !strings.Contains(text, "`"+name+"`") && !strings.Contains(text, "`"+name+"(") {
 				t.Errorf("%s is not in README.md", name)

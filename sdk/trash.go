@@ -2,7 +2,6 @@ package sdk
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -23,28 +22,13 @@ type Removal struct {
 	Entries []Entry
 }
 
-// TrashSettings is how the trash of a group is set, and how much is in it.
-type TrashSettings struct {
-	Days  int64 // days for which a removed file can be restored
-	Who   string
-	Files int64 // versions of files in the trash
-	Bytes int64 // their ciphertext, in bytes, without what they share with versions that are not in the trash
-	Held  int64 // versions among Files that only the owner of the group can delete
-}
-
-// Which accounts may remove files of a group.
-const (
-	TrashUploader = wire.TrashUploader // the uploader, while a writer, and the owner of the group
-	TrashWriters  = wire.TrashWriters  // every writer; files of others stay in the trash until the owner decides
-)
-
 // Remove moves all living versions of a name, see [Group.Stat], to the trash. Lists and
 // mounts stop showing them, and no key is destroyed. [Group.Restore] brings them back until
 // the time in Entry.Deleted.Until; then the service destroys the keys like [Group.Delete].
 // Accounts keep the content that they read before.
 //
 // Remove is free unless the operator set a price. The owner may call it, an account that
-// uploaded every version, and with [TrashWriters] each writer. It needs the API key. It may
+// uploaded every version, and with [wire.TrashWriters] each writer. It needs the API key. It may
 // be repeated after a lost answer. Errors: [ErrUnsupported] at a service without trash,
 // where nothing is sent, [ErrNotFound], [ErrNotAuthorized]. Only svcd has it.
 func (g Group) Remove(ctx context.Context, name string) (Removal, error) {
@@ -111,36 +95,6 @@ func (g Group) Restore(ctx context.Context, name string) (Removal, error) {
 // mostly free. It needs the API key. Errors: those of [Group.Remove].
 func (g Group) RestoreVersions(ctx context.Context, versions []Entry) (Removal, error) {
 	return g.changeVersions(ctx, wire.OpRestoreFile, "bring back", versions)
-}
-
-// TrashSettings returns for how long removed files of the group can be restored, which
-// accounts may remove files, and how much is in the trash. It is free and needs the API key
-// and membership. Errors: [ErrUnsupported] at a service without trash, [ErrNotFound],
-// [ErrNotAuthorized], [ErrCorrupt]. Only svcd has it.
-func (g Group) TrashSettings(ctx context.Context) (TrashSettings, error) {
-	var told wire.TrashResult
-	err := g.c.read(ctx, wire.OpGetTrash, g.request(), &told)
-	if err == nil && (told.Days < 1 || told.Files < 0 || told.Bytes < 0 || told.Held < 0) {
-		err = call.Malformed(errors.New("the trash has no size or time"))
-	}
-	if err != nil {
-		return TrashSettings{}, g.wrap("ask about the trash", err)
-	}
-	return TrashSettings{told.Days, told.Who, told.Files, told.Bytes, told.Held}, nil
-}
-
-// SetTrash sets for how many days removed files can be restored, 1 to 3650, and which
-// accounts may remove files, [TrashUploader] or [TrashWriters]. 0 and "" keep the present
-// setting. A new time applies to later removals. SetTrash is free unless the operator set a
-// price. Only the owner may call it; it needs the API key. Errors: [ErrInvalid], and those
-// of [Group.TrashSettings]. Only svcd has it.
-func (g Group) SetTrash(ctx context.Context, days int64, who string) (Change, error) {
-	request := wire.SetTrashRequest{GroupID: string(g.ID), Who: who}
-	if days != 0 {
-		request.Days = &days
-	}
-	done, err := g.change(ctx, wire.OpSetGroupTrash, request, "Set the trash of group "+g.quoted())
-	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("set the trash", err))
 }
 
 func versionsOf(entries []Entry, is func(*Entry) bool) (list []Entry) {

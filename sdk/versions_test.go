@@ -19,7 +19,7 @@ import (
 func TestVersionsOfALyingService(t *testing.T) {
 	t.Parallel()
 	s, c := world(t, testkit.Ours)
-	keeps := sdk.VersionSettings{Keep: sdk.Keep{Last: 5}}
+	keeps := sdk.VersionSettings{Keep: wire.Keep{Last: 5}}
 	for said, want := range map[string]sdk.VersionSettings{
 		`{"keep":"5"}`:                           keeps,
 		`{"keep":"all"}`:                         {},
@@ -30,7 +30,7 @@ func TestVersionsOfALyingService(t *testing.T) {
 		`{"keep":7}`:                             {},
 	} {
 		s.Answer(wire.PathTools+wire.OpGetGroupVersions, answer(200, `{"result":`+said+`}`))
-		got, err := c.Group("g").VersionSettings(t.Context())
+		got, err := c.Group("g").Settings().Versions(t.Context())
 		isLie := want == (sdk.VersionSettings{}) && said != `{"keep":"all"}`
 		if got != want || isLie != (sdk.KindOf(err) == sdk.ErrCorrupt) || !isLie && err != nil {
 			t.Errorf("%s: %+v, %v", said, got, err)
@@ -47,7 +47,7 @@ func TestVersionsOfALyingService(t *testing.T) {
 		`{"files":0,"versions":2,"bytes":9,"names":[{"filename":"b","versions":1,"bytes":9}]}`: true,
 	} {
 		s.Answer(wire.PathTools+wire.OpTryGroupVersions, answer(200, `{"result":`+said+`}`))
-		if got, err := c.Group("g").TryVersions(t.Context(), sdk.Keep{Last: 1}, "a"); isLie != (sdk.KindOf(err) == sdk.ErrCorrupt) || !isLie && err != nil {
+		if got, err := c.Group("g").Settings().TryVersions(t.Context(), wire.Keep{Last: 1}, "a"); isLie != (sdk.KindOf(err) == sdk.ErrCorrupt) || !isLie && err != nil {
 			t.Errorf("%s: %+v, %v", said, got, err)
 		}
 	}

@@ -43,7 +43,7 @@ func TestRetentionDryRunListsWhatWaits(t *testing.T) {
 		}
 	}
 	zero := int64(0)
-	if _, err := c.Group("g").SetRetention(t.Context(), zero); err != nil {
+	if _, err := c.Group("g").Settings().SetRetention(t.Context(), zero); err != nil {
 		t.Fatal(err)
 	}
 	const at = `20\d\d-\S+Z\n`
@@ -51,7 +51,7 @@ func TestRetentionDryRunListsWhatWaits(t *testing.T) {
 	if out := mustRun(t, "retention", "--dry-run", "--data", dir); !want.MatchString(out) {
 		t.Errorf("it says\n%s", out)
 	}
-	if _, err := c.Group("g").Keep(t.Context()); err != nil {
+	if _, err := c.Group("g").Settings().Keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if out := mustRun(t, "retention", "--dry-run", "--data", dir); out != "files: 0 would be deleted\n" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 func (a *app) groupCommand() *cobra.Command {
@@ -238,7 +239,7 @@ type listedGroup struct {
 
 	OfferedTo sdk.AccountID `json:"offered_to,omitempty"` // the member that may become its owner
 
-	keep sdk.Keep
+	keep wire.Keep
 }
 
 // keeping tells how long a group keeps files, "" for ever.
@@ -308,13 +309,13 @@ func describe(ctx context.Context, c *sdk.Client, g sdk.Group, long bool) listed
 	if l.Owner = c.Account(); !g.Owned {
 		l.Owner, _ = g.Owner(ctx)
 	}
-	if days, set, err := g.Retention(ctx); err == nil && set {
+	if days, set, err := g.Settings().Retention(ctx); err == nil && set {
 		l.Retention = &days
 	}
-	if kept, err := g.VersionSettings(ctx); err == nil && !kept.Keep.KeepsAll() {
+	if kept, err := g.Settings().Versions(ctx); err == nil && !kept.Keep.KeepsAll() {
 		l.keep, l.Versions = kept.Keep, kept.Keep.String()
 	}
-	waits, err := g.Pending(ctx)
+	waits, err := g.Settings().Pending(ctx)
 	l.Pending = err == nil && (!waits.GroupAt.IsZero() || !waits.RetentionAt.IsZero() || waits.Files > 0 ||
 		!waits.VersionsAt.IsZero() || waits.Versions > manyVersions)
 	l.OfferedTo = waits.OfferedTo

@@ -34,7 +34,7 @@ func groupSettings() []groupSetting {
 			if _, err := g.Owner(ctx); err != nil { // the retention of a group that does not exist is none
 				return settingState{}, err
 			}
-			days, set, err := g.Retention(ctx)
+			days, set, err := g.Settings().Retention(ctx)
 			if err != nil {
 				return settingState{}, err
 			}
@@ -42,7 +42,7 @@ func groupSettings() []groupSetting {
 			if set {
 				s.Value = daysText(days)
 			}
-			waits, err := g.Pending(ctx)
+			waits, err := g.Settings().Pending(ctx)
 			if errors.Is(err, sdk.ErrUnsupported) { // nothing is delayed
 				return s, nil
 			}
@@ -53,16 +53,16 @@ func groupSettings() []groupSetting {
 		},
 		set: func(ctx context.Context, c *settingChange) (sdk.Change, error) {
 			if c.value == "none" {
-				return c.group.ClearRetention(ctx)
+				return c.group.Settings().ClearRetention(ctx)
 			}
-			return c.group.SetRetention(ctx, daysIn(c.value))
+			return c.group.Settings().SetRetention(ctx, daysIn(c.value))
 		},
 	}, {
 		name: "versions", values: []string{"all", "10", "30d"},
 		help: "which versions of a name are kept: all, the newest 10, or those replaced less than 30 days ago",
-		fits: func(value string) bool { _, err := sdk.ParseKeep(value); return err == nil },
+		fits: func(value string) bool { _, err := wire.ParseKeep(value); return err == nil },
 		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
-			kept, err := g.VersionSettings(ctx)
+			kept, err := g.Settings().Versions(ctx)
 			s := settingState{Value: kept.Keep.String()}
 			if !kept.NextAt.IsZero() {
 				s.Next = kept.Next.String()
@@ -75,29 +75,29 @@ func groupSettings() []groupSetting {
 		help: "how long files that are removed from now on can be brought back: 1 to 3650 days",
 		fits: func(value string) bool { n := daysIn(value); return n >= 1 && n <= wire.MaxTrashDays },
 		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
-			t, err := g.TrashSettings(ctx)
+			t, err := g.Settings().Trash(ctx)
 			return settingState{Value: daysText(t.Days), Trash: &trashSize{t.Files, t.Bytes, t.Held}}, err
 		},
 		set: func(ctx context.Context, c *settingChange) (sdk.Change, error) {
-			return c.group.SetTrash(ctx, daysIn(c.value), "")
+			return c.group.Settings().SetTrash(ctx, daysIn(c.value), "")
 		},
 	}, {
-		name: "removers", values: []string{sdk.TrashUploader, sdk.TrashWriters},
+		name: "removers", values: []string{wire.TrashUploader, wire.TrashWriters},
 		help: "who removes a file and brings it back: its uploader and the owner, or every writer",
-		fits: func(value string) bool { return value == sdk.TrashUploader || value == sdk.TrashWriters },
+		fits: func(value string) bool { return value == wire.TrashUploader || value == wire.TrashWriters },
 		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
-			t, err := g.TrashSettings(ctx)
+			t, err := g.Settings().Trash(ctx)
 			return settingState{Value: t.Who}, err
 		},
 		set: func(ctx context.Context, c *settingChange) (sdk.Change, error) {
-			return c.group.SetTrash(ctx, 0, c.value)
+			return c.group.Settings().SetTrash(ctx, 0, c.value)
 		},
 	}, {
 		name: "format", values: []string{"1", "2"},
 		help: "newest format version of new files: 1, all whole, or 2, those above 4 MiB in blocks",
 		fits: func(value string) bool { return value == "1" || value == "2" },
 		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
-			newest, err := g.Format(ctx)
+			newest, err := g.Settings().Format(ctx)
 			return settingState{Value: strconv.FormatInt(newest, 10)}, err
 		},
 		set: setFormat,

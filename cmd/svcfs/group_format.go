@@ -21,7 +21,7 @@ func setFormat(ctx context.Context, c *settingChange) (done sdk.Change, err erro
 			return done, err
 		}
 	}
-	if done, err = c.group.SetFormat(ctx, newest); err != nil {
+	if done, err = c.group.Settings().SetFormat(ctx, newest); err != nil {
 		return done, err
 	}
 	for _, e := range inBlocks {

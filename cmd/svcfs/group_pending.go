@@ -38,7 +38,7 @@ GROUP none'.`,
 		Example: "  svcfs group pending team",
 		Args:    exactly(1, "one GROUP"),
 		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
-			p, err := g.Pending(ctx)
+			p, err := g.Settings().Pending(ctx)
 			if err != nil {
 				return err
 			}
@@ -87,5 +87,6 @@ GROUP none'.`,
 
 func (a *app) groupKeepCommand() *cobra.Command {
 	return a.groupChangeCommand("keep GROUP", "Cancel all pending deletions of a group, also its own, and keep all "+
-		"versions", "  svcfs group keep team", sdk.Group.Keep)
+		"versions", "  svcfs group keep team",
+		func(g sdk.Group, ctx context.Context) (sdk.Change, error) { return g.Settings().Keep(ctx) })
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // thinning is what a setting of versions would destroy, in JSON output.
@@ -30,17 +31,17 @@ type thinnedName struct {
 
 // setVersions shows first what would go.
 func setVersions(ctx context.Context, c *settingChange) (done sdk.Change, err error) {
-	keep, err := sdk.ParseKeep(c.value)
+	keep, err := wire.ParseKeep(c.value)
 	if err != nil {
 		return done, err
 	}
 	if c.dryRun || !keep.KeepsAll() {
-		t, err := c.group.TryVersions(ctx, keep, "")
+		t, err := c.group.Settings().TryVersions(ctx, keep, "")
 		if err != nil {
 			return done, err
 		}
-		names := each(t.Names, func(n sdk.ThinnedName) thinnedName {
-			return thinnedName{escapeName(n.Name), n.Versions, n.Bytes}
+		names := each(t.Names, func(n wire.ThinnedName) thinnedName {
+			return thinnedName{escapeName(n.Filename), n.Versions, n.Bytes}
 		})
 		c.done.Would = &thinning{t.Files, t.Versions, t.Bytes, names, t.More}
 		if !c.asJSON {
@@ -52,11 +53,11 @@ func setVersions(ctx context.Context, c *settingChange) (done sdk.Change, err er
 	if err != nil || c.dryRun {
 		return done, err
 	}
-	return c.group.SetVersions(ctx, keep)
+	return c.group.Settings().SetVersions(ctx, keep)
 }
 
 // showThinning tells what a setting would destroy.
-func (a *app) showThinning(t sdk.Thinning) {
+func (a *app) showThinning(t wire.TryVersionsResult) {
 	if t.Versions == 0 {
 		a.ui.printf("no version that is there now would go\n")
 		return
@@ -65,7 +66,7 @@ func (a *app) showThinning(t sdk.Thinning) {
 		plural(int(t.Files), "file"), t.Bytes)
 	var rows [][]string
 	for _, n := range t.Names {
-		rows = append(rows, []string{"", plural(int(n.Versions), "version"), fmt.Sprint(n.Bytes), escapeName(n.Name)})
+		rows = append(rows, []string{"", plural(int(n.Versions), "version"), fmt.Sprint(n.Bytes), escapeName(n.Filename)})
 	}
 	a.printTable(rows)
 	if t.More {
@@ -100,7 +101,7 @@ func (a *app) mustAgree(ctx context.Context, sure bool, question string) error {
 	}
 }
 
-func keepText(k sdk.Keep) string {
+func keepText(k wire.Keep) string {
 	switch {
 	case k.Days > 0:
 		return "older versions for " + plural(int(k.Days), "day")

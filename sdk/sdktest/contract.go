@@ -280,19 +280,19 @@ func roles(t *testing.T, s *suite) {
 
 func retention(t *testing.T, s *suite) {
 	days := int64(30)
-	_, err := s.alice.Group(s.group).SetRetention(t.Context(), days)
+	_, err := s.alice.Group(s.group).Settings().SetRetention(t.Context(), days)
 	ok(t, "set", err)
-	got, set, err := s.bob.Group(s.group).Retention(t.Context())
+	got, set, err := s.bob.Group(s.group).Settings().Retention(t.Context())
 	ok(t, "ask", err)
 	if !set || got != days {
 		t.Errorf("files are kept %v days (%v), want %d", got, set, days)
 	}
-	_, err = s.alice.Group(s.group).ClearRetention(t.Context())
+	_, err = s.alice.Group(s.group).Settings().ClearRetention(t.Context())
 	ok(t, "clear", err)
-	if got, set, err := s.bob.Group(s.group).Retention(t.Context()); err != nil || set {
+	if got, set, err := s.bob.Group(s.group).Settings().Retention(t.Context()); err != nil || set {
 		t.Errorf("kept for ever: %v days, %v", got, err)
 	}
-	_, err = s.bob.Group(s.group).SetRetention(t.Context(), days)
+	_, err = s.bob.Group(s.group).Settings().SetRetention(t.Context(), days)
 	is(t, "set in another's group", err, sdk.ErrNotAuthorized)
 }
 
@@ -833,8 +833,8 @@ func trash(t *testing.T, s *suite) {
 		is(t, "retrieve as a member", retrieve(ctx, t, s.bob, e), sdk.ErrDeleted)
 		ok(t, "retrieve as the uploader", retrieve(ctx, t, s.alice, e))
 	}
-	settings, err := g.TrashSettings(ctx)
-	if err != nil || settings.Files != 2 || settings.Held != 0 || settings.Who != sdk.TrashUploader {
+	settings, err := g.Settings().Trash(ctx)
+	if err != nil || settings.Files != 2 || settings.Held != 0 || settings.Who != wire.TrashUploader {
 		t.Errorf("the trash is %+v, %v", settings, err)
 	}
 	is(t, "bring back as a member", second(s.bob.Group(s.group).Restore(ctx, "name")), sdk.ErrNotAuthorized)
@@ -850,9 +850,9 @@ func trash(t *testing.T, s *suite) {
 		t.Errorf("brought back %+v, %v", e, err)
 	}
 	is(t, "bring back twice", second(g.Restore(ctx, "name")), sdk.ErrNotFound)
-	is(t, "set the trash as a member", second(s.bob.Group(s.group).SetTrash(ctx, 3, "")), sdk.ErrNotAuthorized)
-	is(t, "set no time", second(g.SetTrash(ctx, -1, "")), sdk.ErrInvalid)
-	_, err = g.SetTrash(ctx, 3, sdk.TrashWriters)
+	is(t, "set the trash as a member", second(s.bob.Group(s.group).Settings().SetTrash(ctx, 3, "")), sdk.ErrNotAuthorized)
+	is(t, "set no time", second(g.Settings().SetTrash(ctx, -1, "")), sdk.ErrInvalid)
+	_, err = g.Settings().SetTrash(ctx, 3, wire.TrashWriters)
 	ok(t, "set the trash", err)
 	_, err = s.bob.Group(s.group).Remove(ctx, "name")
 	ok(t, "remove where every writer may", err)
@@ -905,39 +905,39 @@ func keptVersions(t *testing.T, s *suite) {
 		newest = s.upload(t, s.alice, "saved", []byte(content))
 	}
 	if !s.isOurs(t) {
-		is(t, "set", second(g.SetVersions(ctx, sdk.Keep{Last: 1})), sdk.ErrUnsupported)
-		is(t, "ask", second(g.VersionSettings(ctx)), sdk.ErrUnsupported)
-		is(t, "try", second(g.TryVersions(ctx, sdk.Keep{Last: 1}, "")), sdk.ErrUnsupported)
+		is(t, "set", second(g.Settings().SetVersions(ctx, wire.Keep{Last: 1})), sdk.ErrUnsupported)
+		is(t, "ask", second(g.Settings().Versions(ctx)), sdk.ErrUnsupported)
+		is(t, "try", second(g.Settings().TryVersions(ctx, wire.Keep{Last: 1}, "")), sdk.ErrUnsupported)
 		return
 	}
 	_, err := g.Add(ctx, s.world.Bob.ID)
 	ok(t, "add", err)
-	is(t, "set as a member", second(bobs.SetVersions(ctx, sdk.Keep{Last: 1})), sdk.ErrNotAuthorized)
-	is(t, "try as a member", second(bobs.TryVersions(ctx, sdk.Keep{Last: 1}, "")), sdk.ErrNotAuthorized)
-	is(t, "keep too many", second(g.SetVersions(ctx, sdk.Keep{Last: 1 << 40})), sdk.ErrInvalid)
-	would, err := g.TryVersions(ctx, sdk.Keep{Last: 1}, "")
-	if err != nil || would.Files != 1 || would.Versions != 2 || would.Bytes <= 0 || len(would.Names) != 1 || would.Names[0].Name != "saved" {
+	is(t, "set as a member", second(bobs.Settings().SetVersions(ctx, wire.Keep{Last: 1})), sdk.ErrNotAuthorized)
+	is(t, "try as a member", second(bobs.Settings().TryVersions(ctx, wire.Keep{Last: 1}, "")), sdk.ErrNotAuthorized)
+	is(t, "keep too many", second(g.Settings().SetVersions(ctx, wire.Keep{Last: 1 << 40})), sdk.ErrInvalid)
+	would, err := g.Settings().TryVersions(ctx, wire.Keep{Last: 1}, "")
+	if err != nil || would.Files != 1 || would.Versions != 2 || would.Bytes <= 0 || len(would.Names) != 1 || would.Names[0].Filename != "saved" {
 		t.Errorf("it would take %+v, %v", would, err)
 	}
-	if would, err = g.TryVersions(ctx, sdk.Keep{Last: 1}, "saved"); err != nil || would.Versions != 2 || len(would.Names) != 0 {
+	if would, err = g.Settings().TryVersions(ctx, wire.Keep{Last: 1}, "saved"); err != nil || would.Versions != 2 || len(would.Names) != 0 {
 		t.Errorf("after the last name it would take %+v, %v", would, err)
 	}
-	if was, err := bobs.VersionSettings(ctx); err != nil || was != (sdk.VersionSettings{}) {
+	if was, err := bobs.Settings().Versions(ctx); err != nil || was != (sdk.VersionSettings{}) {
 		t.Errorf("the default is %+v, %v", was, err)
 	}
-	_, err = g.SetVersions(ctx, sdk.Keep{Last: 2})
+	_, err = g.Settings().SetVersions(ctx, wire.Keep{Last: 2})
 	ok(t, "set", err)
-	is2 := sdk.Keep{Last: 2}
-	set, err := bobs.VersionSettings(ctx)
+	is2 := wire.Keep{Last: 2}
+	set, err := bobs.Settings().Versions(ctx)
 	if err != nil || set.Keep != is2 && (set.Next != is2 || set.NextAt.IsZero()) {
 		t.Errorf("the setting is %+v, %v", set, err)
 	}
-	if p, err := bobs.Pending(ctx); s.isOurs(t) && (err != nil || p.VersionsKeep != set.Next || !p.VersionsAt.Equal(set.NextAt)) {
+	if p, err := bobs.Settings().Pending(ctx); s.isOurs(t) && (err != nil || p.VersionsKeep != set.Next || !p.VersionsAt.Equal(set.NextAt)) {
 		t.Errorf("there waits %+v, %v, of %+v", p, err, set)
 	}
-	_, err = g.SetVersions(ctx, sdk.Keep{})
+	_, err = g.Settings().SetVersions(ctx, wire.Keep{})
 	ok(t, "keep all", err)
-	if set, err := bobs.VersionSettings(ctx); err != nil || set != (sdk.VersionSettings{}) {
+	if set, err := bobs.Settings().Versions(ctx); err != nil || set != (sdk.VersionSettings{}) {
 		t.Errorf("after all are kept: %+v, %v", set, err)
 	}
 	e, err := bobs.Stat(ctx, "saved")
@@ -951,20 +951,20 @@ func groupFormat(t *testing.T, s *suite) {
 	ctx := t.Context()
 	g, bobs := s.alice.Group(s.group), s.bob.Group(s.group)
 	if !s.isOurs(t) {
-		is(t, "set", second(g.SetFormat(ctx, 1)), sdk.ErrUnsupported)
-		is(t, "ask", second(g.Format(ctx)), sdk.ErrUnsupported)
+		is(t, "set", second(g.Settings().SetFormat(ctx, 1)), sdk.ErrUnsupported)
+		is(t, "ask", second(g.Settings().Format(ctx)), sdk.ErrUnsupported)
 		return
 	}
-	is(t, "ask as a stranger", second(bobs.Format(ctx)), sdk.ErrNotAuthorized)
+	is(t, "ask as a stranger", second(bobs.Settings().Format(ctx)), sdk.ErrNotAuthorized)
 	_, err := g.Add(ctx, s.world.Bob.ID)
 	ok(t, "add", err)
-	is(t, "set as a member", second(bobs.SetFormat(ctx, 1)), sdk.ErrNotAuthorized)
-	is(t, "set what no version is", second(g.SetFormat(ctx, 3)), sdk.ErrInvalid)
+	is(t, "set as a member", second(bobs.Settings().SetFormat(ctx, 1)), sdk.ErrNotAuthorized)
+	is(t, "set what no version is", second(g.Settings().SetFormat(ctx, 3)), sdk.ErrInvalid)
 	for _, want := range []int64{2, 1, 2} {
-		if newest, err := bobs.Format(ctx); err != nil || newest != want {
+		if newest, err := bobs.Settings().Format(ctx); err != nil || newest != want {
 			t.Errorf("the format is %d, %v, want %d", newest, err, want)
 		}
-		_, err := g.SetFormat(ctx, 3-want)
+		_, err := g.Settings().SetFormat(ctx, 3-want)
 		ok(t, "set", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // operation is a row of the specification's table 4.2, or of what services offer
@@ -156,10 +157,10 @@ func moreOperations(member []sdk.Kind) []operation {
 	return []operation{
 		{"setGroupRetention", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			days := int64(30)
-			if err := second(c.Group(s.group).SetRetention(ctx, days)); err != nil {
+			if err := second(c.Group(s.group).Settings().SetRetention(ctx, days)); err != nil {
 				return err
 			}
-			return second(c.Group(s.group).ClearRetention(ctx))
+			return second(c.Group(s.group).Settings().ClearRetention(ctx))
 		}, member, false},
 		{"openGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group+"-opened").OpenJoin(ctx, time.Now().Add(time.Hour)))
@@ -214,25 +215,25 @@ func moreOperations(member []sdk.Kind) []operation {
 			return second(c.Group(s.group).Restore(ctx, "to be changed"))
 		}, member, true},
 		{"trashSettings", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.Group(s.group).TrashSettings(ctx))
+			return second(c.Group(s.group).Settings().Trash(ctx))
 		}, member, true},
 		{"setTrash", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.Group(s.group).SetTrash(ctx, 30, ""))
+			return second(c.Group(s.group).Settings().SetTrash(ctx, 30, ""))
 		}, member, true},
 		{"versionSettings", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.Group(s.group).VersionSettings(ctx))
+			return second(c.Group(s.group).Settings().Versions(ctx))
 		}, member, true},
 		{"setVersions", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.Group(s.group).SetVersions(ctx, sdk.Keep{}))
+			return second(c.Group(s.group).Settings().SetVersions(ctx, wire.Keep{}))
 		}, member, true},
 		{"tryVersions", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.Group(s.group).TryVersions(ctx, sdk.Keep{Last: 3}, ""))
+			return second(c.Group(s.group).Settings().TryVersions(ctx, wire.Keep{Last: 3}, ""))
 		}, member, true},
 		{"format", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.Group(s.group).Format(ctx))
+			return second(c.Group(s.group).Settings().Format(ctx))
 		}, member, true},
 		{"setFormat", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.Group(s.group).SetFormat(ctx, 2))
+			return second(c.Group(s.group).Settings().SetFormat(ctx, 2))
 		}, member, true},
 		{"leave", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			if c.Account() != s.world.Alice.ID {
