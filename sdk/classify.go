@@ -64,7 +64,7 @@ func kindByCode(code string) (Kind, bool) {
 		return ErrUnauthenticated, true
 	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound, wire.CodeUploadUnknown:
 		return ErrNotFound, true
-	case wire.CodeNotAuthorized, wire.CodeReadOnly, wire.CodeGroupDeleted, "FORBIDDEN":
+	case wire.CodeNotAuthorized, wire.CodeReadOnly, wire.CodeGroupDeleted, wire.CodeInvite, "FORBIDDEN":
 		return ErrNotAuthorized, true
 	case wire.CodeFileDeleted:
 		return ErrDeleted, true

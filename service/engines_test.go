@@ -36,6 +36,10 @@ func TestOnPostgres(t *testing.T) {
 		"HistoryOfBalance":                        TestHistoryOfBalance,
 		"MasterKeyRotationUnderLoad":              TestMasterKeyRotationUnderLoad,
 		"WatchTellsWhatConcernsTheCaller":         TestWatchTellsWhatConcernsTheCaller,
+		"InvitesWorkOnce":                         TestThreat75InvitesWorkOnce,
+		"OneOfManyRedeemsAnInvite":                TestThreat75OneOfManyRedeems,
+		"InvitesAreRecorded":                      TestThreat75InvitesAreRecorded,
+		"InvitesMove":                             TestInvitesMove,
 		// Ids.
 		"IdsOfOthers":    TestThreat56IdsOfOthers,
 		"IdsStaySpent":   TestThreat57IdsStaySpent,

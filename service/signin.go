@@ -63,6 +63,19 @@ func (s *Service) lastAddress(ctx context.Context) (address string, err error) {
 // in the fragment, which browsers do not send. publicURL "" is the address of the last
 // start.
 func (s *Service) SignInLink(ctx context.Context, name, publicURL string) (string, error) {
+	address, err := s.addressForUsers(ctx, publicURL)
+	if err != nil {
+		return "", err
+	}
+	_, link, err := s.accounts.NewLink(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	return address + web.Path + "#link=" + link.Reveal(), nil
+}
+
+// addressForUsers is publicURL as users call it; "" is the address of the last start.
+func (s *Service) addressForUsers(ctx context.Context, publicURL string) (string, error) {
 	if publicURL == "" {
 		var err error
 		if publicURL, err = s.lastAddress(ctx); err != nil {
@@ -77,9 +90,5 @@ func (s *Service) SignInLink(ctx context.Context, name, publicURL string) (strin
 	if ip, err := netip.ParseAddr(address.Hostname()); err == nil && ip.IsUnspecified() {
 		address.Host = net.JoinHostPort("localhost", address.Port())
 	}
-	_, link, err := s.accounts.NewLink(ctx, name)
-	if err != nil {
-		return "", err
-	}
-	return address.String() + web.Path + "#link=" + link.Reveal(), nil
+	return address.String(), nil
 }

@@ -168,13 +168,17 @@ func (s *settings) pay(ctx context.Context, tokens string,
 }
 
 func newAccountList(s *settings) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use: "list", Short: "List accounts with their balances and the bytes kept for them", Args: noArgs,
-		Example: "  svcd account list --data ./data",
+		Example: "  svcd account list --data ./data\n  svcd account list --json --data ./data",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
 			list, err := svc.Accounts(ctx)
 			if err != nil {
 				return err
+			}
+			if asJSON {
+				return s.printJSON(list)
 			}
 			table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
 			for _, a := range list {
@@ -188,6 +192,8 @@ func newAccountList(s *settings) *cobra.Command {
 			return table.Flush()
 		}),
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON; balances are in yocto (10^-24 token)")
+	return cmd
 }
 
 // printable is a name with what could confuse a terminal escaped.

@@ -64,7 +64,7 @@ func exitCode(err error) cli.ExitCode {
 		return own.Code
 	}
 	switch fault.Of(err).Code {
-	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound:
+	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound, wire.CodeInvite:
 		return cli.ExitNotFound
 	case wire.CodeValidation:
 		return cli.ExitUsage
@@ -102,6 +102,8 @@ func hintOf(root *cobra.Command, args []string, code cli.ExitCode, err error) st
 	switch fault.Of(err).Code {
 	case wire.CodeAccountUnknown:
 		return "see the accounts with: svcd account list"
+	case wire.CodeInvite:
+		return "see the invites with: svcd invite list"
 	case wire.CodeGroupNotFound:
 		return "check the name: members see their groups with: svcfs ls"
 	case wire.CodeFileNotFound:
@@ -136,7 +138,7 @@ func rootOf(s *settings) *cobra.Command {
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(cli.WrongFlag)
 	s.register(root.PersistentFlags())
-	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newWitness(s), newVerify(s), newChecksum(s),
+	root.AddCommand(newServe(s), newAccount(s), newInvite(s), newAudit(s), newWitness(s), newVerify(s), newChecksum(s),
 		newRotateMasterKey(s), newRotateLogKey(s), newRotateTokenKey(s), newRotateUploadKey(s), newRetention(s),
 		newImportLegacy(s),
 		newConfig(s), newExport(s), newImport(s), newDoctor(s), newWhere(s), newMan(),

@@ -20,11 +20,13 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/apikey"
 	"github.com/svcfs/svcfs/sdk/ownfile"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // setupAnswers are the answers to setup, as JSON on standard input. The key is the
 // second half of the answer about the account.
 type setupAnswers struct {
+	Invite  string `json:"invite"`  // instead of service, account and api_key
 	Service string `json:"service"` // address, mainnet or testnet; "" = as the settings say
 	Account string `json:"account"`
 	Key     string `json:"api_key"` // "" = from where the settings say
@@ -48,7 +50,7 @@ const maxAnswers = 64 << 10
 func (a *app) setupCommand() *cobra.Command {
 	var toFile bool
 	cmd := &cobra.Command{
-		Use:   "setup",
+		Use:   "setup [INVITE]",
 		Short: "Ask for service, account and folder, and set everything up",
 		Long: `Set everything up for this user with three questions: which service, which account with
 its API key, which folder. Each answer is checked at once. The key goes where 'svcfs login'
@@ -56,12 +58,20 @@ puts it, the other answers into ~/.config/svcfs/config, whose other lines stay. 
 systemd runs for the user and knows svcfs@.service, the folder is mounted now and at each
 login; else the command says how to mount it.
 
+An invite from the operator of a service ('svcd invite') has the answers: 'svcfs setup INVITE'
+makes the account, and asks nothing. It works once. Other users of this machine may see the
+arguments of a command: where there are such, give the invite at the first question.
+
 On a terminal setup asks, and Enter takes what stands in brackets. With --json it reads
 the answers from standard input, as one object: service (an address, mainnet or
-testnet), account, api_key and folder. What is left out comes from the settings.`,
-		Example: "  svcfs setup\n  svcfs setup --json < answers.json\n  svcfs setup --url https://files.example.org",
-		Args:    cobra.NoArgs,
-		RunE:    a.simple(func(ctx context.Context, _ []string) error { return a.setup(ctx, toFile) }),
+testnet), account, api_key and folder, or invite and folder. What is left out comes from the
+settings.`,
+		Example: "  svcfs setup\n  svcfs setup svcfs-invite-eyJ1cmwiOi\n  svcfs setup --json < answers.json\n  svcfs setup --url https://files.example.org",
+		Args:    between(0, 1, "at most one INVITE"),
+		RunE: a.simple(func(ctx context.Context, args []string) error {
+			return a.setup(ctx, strings.Join(args, ""), toFile)
+		}),
+		ValidArgsFunction: completeNothing,
 	}
 	cmd.Flags().BoolVar(&toFile, "file", false, "store the key in ~/.config/svcfs/keys, not in the keyring")
 	return cmd
@@ -73,9 +83,10 @@ type setupSteps struct {
 	s       settings
 	address string
 	folder  string
+	invite  *wire.Invite // nil = the account is there
 }
 
-func (a *app) setup(ctx context.Context, toFile bool) error {
+func (a *app) setup(ctx context.Context, invite string, toFile bool) error {
 	path := a.configPath()
 	if path == "" {
 		return usage("set HOME, or use --config FILE", "there is no home directory for the settings")
@@ -95,10 +106,18 @@ func (a *app) setup(ctx context.Context, toFile bool) error {
 		return err
 	}
 	steps := &setupSteps{a: a, s: s}
-	if a.asJSON {
+	switch {
+	case invite != "":
+		if err = steps.takeInvite(invite); err == nil {
+			err = steps.place("")
+		}
+	case a.asJSON:
 		err = steps.fromJSON(ctx)
-	} else {
+	default:
 		err = steps.ask(ctx)
+	}
+	if err == nil {
+		err = steps.redeem(ctx)
 	}
 	if err != nil {
 		return err
@@ -143,6 +162,15 @@ func (q *setupSteps) fromJSON(ctx context.Context) error {
 		return usage(`give {"service": …, "account": …, "api_key": …, "folder": …}, as in: svcfs setup --json < answers.json`,
 			"standard input holds no answers in JSON")
 	}
+	if answers.Invite != "" {
+		if answers.Service != "" || answers.Account != "" || answers.Key != "" {
+			return usage("leave service, account and api_key out", "the invite has these answers already")
+		}
+		if err := q.takeInvite(answers.Invite); err != nil {
+			return err
+		}
+		return q.place(answers.Folder)
+	}
 	if err := q.service(ctx, answers.Service); err != nil {
 		return err
 	}
@@ -177,7 +205,7 @@ func (q *setupSteps) ask(ctx context.Context) error {
 		text, before string
 		check        func(context.Context, string) error
 	}{
-		{"Service, its address or mainnet or testnet", cmp.Or(q.s.config.URL, q.s.config.Network), q.service},
+		{"Service, its address or mainnet or testnet, or an invite", cmp.Or(q.s.config.URL, q.s.config.Network), q.service},
 		{"Account", string(q.s.account), func(ctx context.Context, answer string) error {
 			if err := q.account(answer); err != nil {
 				return err
@@ -192,8 +220,8 @@ func (q *setupSteps) ask(ctx context.Context) error {
 		{"Folder to mount on", q.a.defaultFolder(),
 			func(_ context.Context, answer string) error { return q.place(answer) }},
 	}
-	for _, question := range questions {
-		for {
+	for i, question := range questions {
+		for i != 1 || q.invite == nil { // an invite has the account
 			answer, err := readAnswer(ctx, f, q.a.ui.err, question.text, question.before)
 			if err != nil {
 				return err
@@ -250,6 +278,9 @@ func readAnswer(ctx context.Context, from io.Reader, to io.Writer, question, bef
 
 // service takes the first answer, and asks the service whether it is one.
 func (q *setupSteps) service(ctx context.Context, answer string) error {
+	if wire.IsInvite(answer) {
+		return q.takeInvite(answer)
+	}
 	s := q.s
 	if answer == "" && s.urlVia == "" && s.config.Network == "" {
 		return usage("give its address, such as https://files.example.org, or mainnet or testnet of the hosted one",
@@ -277,6 +308,32 @@ func (q *setupSteps) service(ctx context.Context, answer string) error {
 	}
 	q.s, q.address = s, c.NetworkInfo().AuthURL
 	return nil
+}
+
+// takeInvite takes an invite instead of the first two answers. It is redeemed last, because it works once.
+func (q *setupSteps) takeInvite(text string) error {
+	invite, err := wire.ParseInvite(text)
+	if err != nil {
+		return usage("give the whole invite, which begins with svcfs-invite-: the operator makes one with svcd invite NAME",
+			err.Error())
+	}
+	s := q.s
+	s.account, s.config.ContractID, s.config.Network = sdk.AccountID(invite.Account), invite.Contract, ""
+	s.config.AuthURL, s.config.MCPURL, s.config.RPCURL, s.config.URL = "", "", "", invite.URL
+	c, err := q.a.newClient(s)
+	if err != nil {
+		return err
+	}
+	q.s, q.address, q.invite = s, c.NetworkInfo().AuthURL, &invite
+	return q.a.closeClient(c)
+}
+
+// redeem makes the account of the invite, if there is one.
+func (q *setupSteps) redeem(ctx context.Context) (err error) {
+	if q.invite != nil {
+		q.s.config.APIKey, err = sdk.RedeemInvite(ctx, *q.invite, q.s.config)
+	}
+	return err
 }
 
 // account takes the second answer.

@@ -25,7 +25,7 @@ func TestSetupAtATerminal(t *testing.T) {
 	defer p.slave.Close()
 	a.stdin, a.ui = p.slave, newTerminal(p.slave, p.slave)
 	done := make(chan error, 1)
-	go func() { done <- a.setup(t.Context(), true) }()
+	go func() { done <- a.setup(t.Context(), "", true) }()
 	at := 0 // what is shown before is seen
 	wait := func(text string) {
 		t.Helper()
@@ -43,7 +43,7 @@ func TestSetupAtATerminal(t *testing.T) {
 		}
 	}
 	for _, step := range [][2]string{
-		{"Service, its address or mainnet or testnet: ", ""}, {"Service, its address or mainnet or testnet: ", "nowhere"}, {"Service, its address or mainnet or testnet: ", s.URL},
+		{"Service, its address or mainnet or testnet, or an invite: ", ""}, {"Service, its address or mainnet or testnet, or an invite: ", "nowhere"}, {"Service, its address or mainnet or testnet, or an invite: ", s.URL},
 		{"Account: ", string(alice.ID)}, {"(not shown): ", "svc_sk_wrong"}, {"Account: ", string(alice.ID)}, {"(not shown): ", alice.Key.Reveal()},
 		{"groups]: ", "relative"}, {"groups]: ", ""},
 	} {
@@ -75,7 +75,7 @@ func TestSetupStops(t *testing.T) {
 		} else if _, err := p.master.WriteString(typed); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.setup(ctx, true); err == nil {
+		if err := a.setup(ctx, "", true); err == nil {
 			t.Errorf("%q: no error", typed)
 		}
 		cancel()

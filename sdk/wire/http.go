@@ -192,6 +192,7 @@ const (
 	CodeBase           = "BASE_UNUSABLE"      // 409 blocks of the base may not be taken over: send all blocks; ours
 	CodeMissing        = "BLOCKS_MISSING"     // 409 the text lists blocks that the upload lacks; ours
 	CodePartExists     = "PART_EXISTS"        // 412 the part has other content; ours
+	CodeInvite         = "INVITE_UNUSABLE"    // 403 the invite was used, revoked or is too old, or there is none; ours
 )
 
 // Codes of errors that a client detects itself. No service sends them.

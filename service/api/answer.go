@@ -109,7 +109,7 @@ func refusal(err error) (e *fault.Error, closes bool) {
 
 // isFailedSignIn reports whether a refusal is one of a failed sign-in.
 func isFailedSignIn(e *fault.Error) bool {
-	return e.Status() == http.StatusUnauthorized || e.Code == wire.CodeAccountUnknown
+	return e.Status() == http.StatusUnauthorized || e.Code == wire.CodeAccountUnknown || e.Code == wire.CodeInvite
 }
 
 // result answers the result of an operation in the form that both generations read: an

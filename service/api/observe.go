@@ -108,7 +108,8 @@ func (s *server) admit(w http.ResponseWriter, r *http.Request, next http.Handler
 func (s *server) finish(r *http.Request, t *trace, start time.Time, in int64, answer *countedWriter) {
 	took := time.Since(start)
 	operation := s.operationOf(r)
-	if answer.status == http.StatusUnauthorized || t.code == wire.CodeAccountUnknown {
+	if answer.status == http.StatusUnauthorized || t.code == wire.CodeAccountUnknown ||
+		t.code == wire.CodeInvite {
 		s.clients.failed(t.client)
 	}
 	s.Metrics.Request(operation, answer.status, took, in, answer.pace.n)

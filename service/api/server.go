@@ -115,6 +115,7 @@ func New(d Deps) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.Handle("POST "+wire.PathSessionToken, s.open(s.refusing(s.sessionToken)))
 	mux.HandleFunc("GET "+wire.PathSessionToken, s.loginProbe)
+	mux.Handle("POST "+wire.PathInvite, s.open(s.refusing(s.redeemInvite)))
 	mux.HandleFunc("POST "+wire.PathTools+"{op}", s.refusing(s.tool))
 	mux.HandleFunc("POST "+wire.PathFinalizeGenA, s.refusing(s.calling(s.finalize)))
 	mux.HandleFunc("PUT "+wire.PathUploadBlob+"{id}", s.refusing(s.calling(s.putBlob)))

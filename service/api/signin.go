@@ -83,6 +83,26 @@ func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// redeemInvite makes the account of an invite. This answer alone holds its key.
+func (s *server) redeemInvite(w http.ResponseWriter, r *http.Request) error {
+	raw, err := body(w, r, maxSignInBytes)
+	if err != nil {
+		return err
+	}
+	var req wire.InviteRequest
+	if err := decode(raw, &req); err != nil {
+		return err
+	}
+	account, key, err := s.Accounts.RedeemInvite(r.Context(), req.Secret)
+	if err != nil {
+		return err
+	}
+	traceOf(r.Context()).account = account
+	w.Header().Set("Cache-Control", "no-store")
+	writeJSON(w, http.StatusOK, wire.InviteResult{AccountID: account, APIKey: key.Reveal()})
+	return nil
+}
+
 func errNoKey() error {
 	return fault.New(wire.CodeAuthRequired, "API key required: send X-API-Key and account_id; the operator makes a "+
 		"key with: svcd account create NAME")

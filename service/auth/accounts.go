@@ -78,22 +78,29 @@ func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount)
 		return "", key, err
 	}
 	key = newKey()
-	err = a.store.Write(ctx, func(tx *store.Tx) error {
-		result, err := tx.ExecContext(ctx, `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns)
-			VALUES (?, ?, 1, ?, ?)
-			ON CONFLICT DO NOTHING`, id, hashOf(key.text), balance.String(), a.ledger.Now().UnixNano())
-		if err != nil {
-			return fmt.Errorf("insert account: %w", err)
-		}
-		if n, _ := result.RowsAffected(); n == 0 {
-			return fault.New(wire.CodeConflict, "account %s exists already: replace its key with: svcd account "+
-				"rotate-key %s", id, name)
-		}
-		_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindCreateAccount, Account: id,
-			Detail: balance.String()})
-		return err
-	})
+	err = a.store.Write(ctx, func(tx *store.Tx) error { return a.create(ctx, tx, id, key, balance) })
 	return id, key, err
+}
+
+func (a *Accounts) create(ctx context.Context, tx *store.Tx, id string, key APIKey, balance wire.Amount,
+	tags ...chain.Tag) error {
+	result, err := tx.ExecContext(ctx, `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns)
+		VALUES (?, ?, 1, ?, ?)
+		ON CONFLICT DO NOTHING`, id, hashOf(key.text), balance.String(), a.ledger.Now().UnixNano())
+	if err != nil {
+		return fmt.Errorf("insert account: %w", err)
+	}
+	if n, _ := result.RowsAffected(); n == 0 {
+		return accountExists(id)
+	}
+	_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindCreateAccount, Account: id,
+		Detail: balance.String(), Tags: tags})
+	return err
+}
+
+func accountExists(id string) error {
+	return fault.New(wire.CodeConflict, "account %s exists already: replace its key with: svcd account rotate-key NAME",
+		id)
 }
 
 // Fund adds tokens to an account and returns its balance.

@@ -61,6 +61,7 @@ const (
 	byToken    = "session token"
 	byLink     = "sign-in link"
 	byProvider = "identity provider"
+	byInvite   = "invite"
 )
 
 type clientKey struct{}

@@ -47,7 +47,7 @@ func (e *Error) Status() int {
 	switch e.Code {
 	case wire.CodeAuthRequired, wire.CodeInvalidToken, wire.CodeAudience, wire.CodeInvalidKey, wire.CodeDisabled:
 		return http.StatusUnauthorized
-	case wire.CodeNotAuthorized, wire.CodeReadOnly, wire.CodeGroupDeleted:
+	case wire.CodeNotAuthorized, wire.CodeReadOnly, wire.CodeGroupDeleted, wire.CodeInvite:
 		return http.StatusForbidden
 	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound, wire.CodeFileDeleted,
 		wire.CodeUploadUnknown, wire.CodeUnsupported:

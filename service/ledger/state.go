@@ -27,6 +27,7 @@ type State struct {
 	files    map[string]*fileState
 	folders  map[string]*folderState // those recorded, by reference
 	pending  map[string]pendingState // deletions that wait, by reference
+	invites  map[string]inviteState  // that were neither redeemed nor revoked, by id
 	// names are of the living files and the folders, by group; nil = no folder was renamed so far.
 	names map[string]*chain.Folders[string]
 	// trash has of the files those in the trash whose time ends, by the account that removed them, then by reference.
@@ -36,6 +37,11 @@ type State struct {
 type pendingState struct {
 	group, account string
 	due            int64
+}
+
+type inviteState struct {
+	account, balance string
+	expires          int64
 }
 
 type accountState struct {
@@ -102,9 +108,10 @@ func (s *State) Apply(r *chain.Row) {
 	if s.accounts == nil {
 		*s = State{accounts: map[string]*accountState{}, groups: map[string]*groupState{},
 			members: map[memberKey]*memberState{}, files: map[string]*fileState{}, folders: map[string]*folderState{},
-			pending: map[string]pendingState{}, trash: map[memberKey]map[string]*fileState{}}
+			pending: map[string]pendingState{}, invites: map[string]inviteState{}, trash: map[memberKey]map[string]*fileState{}}
 	}
 	s.applyToAccounts(r)
+	s.applyToInvites(r)
 	s.applyToGroup(r)
 	s.applyToFile(r)
 }
@@ -151,6 +158,20 @@ func (s *State) applyToAccounts(r *chain.Row) {
 				g.forgetPending()
 			}
 		}
+	}
+}
+
+func (s *State) applyToInvites(r *chain.Row) {
+	switch r.Kind {
+	case chain.KindInvite:
+		if words := strings.Fields(r.Detail); len(words) == 4 {
+			ends, _ := strconv.ParseInt(words[3], 10, 64)
+			s.invites[words[0]] = inviteState{words[1], words[2], ends}
+		}
+	case chain.KindEndInvite:
+		delete(s.invites, r.Detail)
+	case chain.KindCreateAccount:
+		delete(s.invites, r.Tag(chain.TagInvite))
 	}
 }
 
@@ -413,6 +434,7 @@ func (s *State) Compare(ctx context.Context, tx *store.Tx) error {
 	}
 	for _, compare := range []func(context.Context, *store.Tx) error{
 		s.compareAccounts, s.compareGroups, s.compareMembers, s.compareFiles, s.compareFolders, s.comparePending,
+		s.compareInvites,
 	} {
 		if err := compare(ctx, tx); err != nil {
 			return err
@@ -637,6 +659,20 @@ func (s *State) comparePending(ctx context.Context, tx *store.Tx) error {
 			return ref, func(p pendingState) []fact {
 				return []fact{{"group_id", has.group, p.group}, {"account", has.account, p.account},
 					{"due_ns", has.due, p.due}}
+			}, err
+		})
+	return err
+}
+
+// compareInvites compares the invites: the ledger must have a record of each. One that is too old has no row.
+func (s *State) compareInvites(ctx context.Context, tx *store.Tx) error {
+	_, err := compareRows(ctx, tx, "invites", "SELECT id, account, balance, expires_ns FROM invites ORDER BY id",
+		s.invites, func(rows *sql.Rows) (id string, facts func(inviteState) []fact, err error) {
+			var has inviteState
+			err = rows.Scan(&id, &has.account, &has.balance, &has.expires)
+			return id, func(i inviteState) []fact {
+				return []fact{{"account", has.account, i.account}, {"balance", has.balance, i.balance},
+					{"expires_ns", has.expires, i.expires}}
 			}, err
 		})
 	return err

@@ -7,6 +7,8 @@ const (
 	KindFund          = "fund"
 	KindTransfer      = "transfer" // detail: the receiver, a space, the amount
 	KindRotateKey     = "rotate_api_key"
+	KindInvite        = "create_invite" // detail: its id, the account, the balance, until when, in ns
+	KindEndInvite     = "revoke_invite" // detail: its id
 	KindDisable       = "disable_account"
 	KindEnable        = "enable_account"
 	KindRegister      = "register_group"

@@ -101,7 +101,7 @@ func check(root *cobra.Command, line string) string {
 		return err.Error()
 	}
 	if command.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") &&
-		!strings.Contains(rest[0], "|") {
+		!strings.Contains(rest[0], "|") && (command.Args == nil || command.Args(command, rest[:1]) != nil) {
 		return fmt.Sprintf("%s has no command %s", command.CommandPath(), rest[0])
 	}
 	for _, word := range rest {

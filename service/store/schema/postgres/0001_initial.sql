@@ -66,6 +66,14 @@ CREATE TABLE web_sessions (
 	expires_ns BIGINT NOT NULL
 );
 
+CREATE TABLE invites (
+	id         TEXT COLLATE "C" PRIMARY KEY,
+	hash       BYTEA NOT NULL,
+	account    TEXT COLLATE "C" NOT NULL,
+	balance    TEXT NOT NULL,
+	expires_ns BIGINT NOT NULL
+);
+
 -- Groups
 
 CREATE TABLE groups (

@@ -70,6 +70,15 @@ CREATE TABLE web_sessions (
 	expires_ns INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Accounts that somebody may make, once.
+CREATE TABLE invites (
+	id         TEXT PRIMARY KEY,
+	hash       BLOB NOT NULL, -- SHA-256 of the secret
+	account    TEXT NOT NULL, -- does not exist yet
+	balance    TEXT NOT NULL,
+	expires_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- Groups
 
 CREATE TABLE groups (
