@@ -88,7 +88,7 @@ func (b *Blocks) fetchRange(ctx context.Context, first, count int64, into func(b
 	}
 	f.tasks.Wait()
 	if f.cause != nil {
-		b.c.keepClaim(b.entry.Ref, b.claim) // opening it again is free for a while
+		b.c.claims.keep(b.entry.Ref, b.claim) // opening it again is free for a while
 	}
 	return f.cause
 }

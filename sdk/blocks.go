@@ -146,7 +146,7 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, opts ...Fro
 		return nil, err
 	}
 	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), Transfer: wire.TransferRaw,
-		ClaimID: c.takeClaim(e.Ref), Formats: []int{format.Version, format.VersionBlocks}}
+		ClaimID: c.claims.take(e.Ref), Formats: []int{format.Version, format.VersionBlocks}}
 	if len(opts) > 0 && c.calls.IsFar() {
 		request.FirstBytes = startBytes(int64(last(opts)))
 	}
@@ -168,7 +168,7 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, opts ...Fro
 		if behind != nil {
 			_ = behind.Close()
 		}
-		c.keepClaim(e.Ref, request.ClaimID)
+		c.claims.keep(e.Ref, request.ClaimID)
 		return nil, err
 	}
 	b.claim = request.ClaimID

@@ -62,12 +62,12 @@ type Client struct {
 	small   sealedQueue
 	asking  singleflight.Group // the request for capabilities
 	scratch sync.Pool          // *[]byte for sealed blocks
+	claims  claims
 
 	memory *trust.Memory
 	lists  *listMemory
 	mu     sync.Mutex
 	caps   *wire.Capabilities   // nil until asked
-	claims map[Ref]string       // claim ids of retrievals that failed after they may have been charged
 	chains map[GroupID]verified // how far the chain of each group was verified
 
 	vaultKey *vaultKey  // nil until it was verified
@@ -98,7 +98,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 		return nil, &Error{Op: "configure client", Kind: ErrOther, Code: wire.CodeState, Err: err}
 	}
 	c := &Client{account: account, cfg: cfg, memory: memory, calls: call.New(cfg.calls(account)),
-		lists: newListMemory(cfg.ListMemory), pool: mem.NewPool(), claims: make(map[Ref]string),
+		lists: newListMemory(cfg.ListMemory), pool: mem.NewPool(), claims: claims{ids: make(map[Ref]string)},
 		chains: make(map[GroupID]verified)}
 	c.uploads, c.small.c, c.small.slowAfter = newUploader(c), c, slowRequest
 	return c, nil

@@ -18,8 +18,8 @@ func AgeTickets(c *Client, by time.Duration) {
 
 // KeepClaim keeps a claim as a failed retrieval does, and counts what is kept.
 func KeepClaim(c *Client, ref Ref) (kept int) {
-	c.keepClaim(ref, "claim")
-	return len(c.claims)
+	c.claims.keep(ref, "claim")
+	return len(c.claims.ids)
 }
 
 // KeepManifest keeps an upload in blocks as a Put without an answer does.

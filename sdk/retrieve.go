@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 
 	"github.com/google/uuid"
 
@@ -18,8 +19,8 @@ import (
 // Retrieve gets a file into a buffer, for programs that manage buffers themselves, such as the
 // mount. It resizes b, which stays the caller's. On success b holds the whole
 // content, which equals e.Hash, or is what e.Content commits to if no hash is recorded; on error b is
-// empty. [Config].MaxFileBytes bounds it; [Group.OpenBlocks] reads larger files of format version 2. fee is what the call was charged, zero
-// if the service does not tell it.
+// empty. [Config].MaxFileBytes bounds it; [Group.OpenBlocks] reads larger files of format version 2. fee is what the
+// call was charged, zero if the service does not tell it.
 //
 // Retrieve costs one retrieve claim and needs the API key. Errors: those of [Group.Open].
 func (g Group) Retrieve(ctx context.Context, e Entry, b *mem.Buffer, progress ...Progress) (fee Amount, err error) {
@@ -67,22 +68,13 @@ func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer
 	if err != nil {
 		return retrieved{}, err
 	}
-	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref),
+	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.claims.take(e.Ref),
 		Transfer: speaks.rawTransfer()}
-	sink := &hosted.Sink{Buf: b, Limit: c.mostSealed(e.Size), Recorded: e.Size != SizeUnknown}
-	var answer retrieveAnswer
-	ask := c.tool(wire.OpPrepareRetrieve, request, nil)
-	ask.Wait, ask.Long, ask.Progress = call.AnswerTimes*c.cfg.Timeout, true, report
-	ask.Answer = c.prepared(sink, &answer)
-	// A repetition is free: our service charges a claim id once, and the hosted service charges
-	// nothing for a retrieval.
-	err = c.calls.Do(ctx, ask)
-	var got retrieved
-	if err == nil {
-		got, err = c.openAnswer(ctx, e, answer, sink, report)
-	}
+	r := &retrieval{c: c, entry: e, report: report,
+		sink: &hosted.Sink{Buf: b, Limit: c.cfg.mostSealed(e.Size), Recorded: e.Size != SizeUnknown}}
+	got, err := r.run(ctx, request)
 	if err != nil {
-		c.keepClaim(e.Ref, request.ClaimID)
+		c.claims.keep(e.Ref, request.ClaimID)
 	}
 	return got, err
 }
@@ -90,31 +82,37 @@ func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer
 // maxClaims is how many claim ids of failed retrievals are kept.
 const maxClaims = 4096
 
-// takeClaim returns the claim id of an earlier retrieval that failed, or a new one.
-func (c *Client) takeClaim(ref Ref) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	claim, ok := c.claims[ref]
+// claims are the claim ids of retrievals that failed after they may have been charged.
+type claims struct {
+	mu  sync.Mutex
+	ids map[Ref]string
+}
+
+// take returns the claim id of an earlier retrieval that failed, or a new one.
+func (l *claims) take(ref Ref) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id, ok := l.ids[ref]
 	if !ok {
 		return uuid.NewString()
 	}
-	delete(c.claims, ref)
-	return claim
+	delete(l.ids, ref)
+	return id
 }
 
-func (c *Client) keepClaim(ref Ref, claim string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.claims) >= maxClaims {
-		clear(c.claims)
+func (l *claims) keep(ref Ref, id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.ids) >= maxClaims {
+		clear(l.ids)
 	}
-	c.claims[ref] = claim
+	l.ids[ref] = id
 }
 
 // mostSealed returns the largest sealed content of a file of size bytes, compressed or not.
 // No more memory is allocated for it (threat 8).
-func (c *Client) mostSealed(size int64) int64 {
-	limit := c.cfg.MaxFileBytes
+func (c Config) mostSealed(size int64) int64 {
+	limit := c.MaxFileBytes
 	if size != SizeUnknown {
 		limit = min(limit, size+size/1000+deflateSlack)
 	}
@@ -124,33 +122,44 @@ func (c *Client) mostSealed(size int64) int64 {
 // deflateSlack is by how many bytes a zlib stream can be longer than short content.
 const deflateSlack = 1 << 10
 
-// retrieveAnswer is a PrepareRetrieveResult. Its data is not in it: the data went into a
-// buffer while the answer was read.
-type retrieveAnswer struct {
-	wire.PrepareRetrieveResult
+// retrieval is a retrieval of a file of format version 1.
+type retrieval struct {
+	c      *Client
+	entry  Entry
+	report Progress
+	sink   *hosted.Sink
+	// answer is without its data, which went into the sink while the answer was read. inline means that there was some.
+	answer wire.PrepareRetrieveResult
 	inline bool
 }
 
-// prepared returns a reader of the answer to a prepare_retrieve. The data goes to sink.
-func (c *Client) prepared(sink *hosted.Sink, answer *retrieveAnswer) func(*http.Response) error {
-	return func(resp *http.Response) error {
-		if err := sink.Reset(); err != nil {
-			return err
-		}
-		document, inline, err := hosted.ScanAnswer(resp.Body, resp.ContentLength, sink)
-		if err != nil {
-			return err
-		}
-		answer.inline = inline
-		return c.decodeResult(document, &answer.PrepareRetrieveResult)
+// run asks for the file, and opens it. A repetition is free: our service charges a claim id once, and the hosted
+// service charges nothing for a retrieval.
+func (r *retrieval) run(ctx context.Context, request wire.PrepareRetrieveRequest) (retrieved, error) {
+	ask := r.c.tool(wire.OpPrepareRetrieve, request, nil)
+	ask.Wait, ask.Long, ask.Progress, ask.Answer = call.AnswerTimes*r.c.cfg.Timeout, true, r.report, r.read
+	if err := r.c.calls.Do(ctx, ask); err != nil {
+		return retrieved{}, err
 	}
+	return r.open(ctx)
 }
 
-// openAnswer gets the ciphertext into the buffer, decrypts it there, and verifies the
-// content.
-func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink *hosted.Sink,
-	report Progress) (retrieved, error) {
-	meta, err := format.ParseMetadata(a.Format)
+// read reads the answer to a prepare_retrieve.
+func (r *retrieval) read(resp *http.Response) error {
+	if err := r.sink.Reset(); err != nil {
+		return err
+	}
+	document, inline, err := hosted.ScanAnswer(resp.Body, resp.ContentLength, r.sink)
+	if err != nil {
+		return err
+	}
+	r.inline = inline
+	return r.c.decodeResult(document, &r.answer)
+}
+
+// open gets the ciphertext into the buffer, decrypts it there, and verifies the content.
+func (r *retrieval) open(ctx context.Context) (retrieved, error) {
+	meta, err := format.ParseMetadata(r.answer.Format)
 	if err != nil {
 		return retrieved{}, err
 	}
@@ -158,52 +167,64 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 		return retrieved{},
 			call.Malformed(errors.New("format version 2 of a file that the ledger recorded as an earlier one"))
 	}
-	key, err := format.ParseKey(a.Key)
+	key, err := format.ParseKey(r.answer.Key)
 	if err != nil {
 		return retrieved{}, call.Malformed(err)
 	}
 	defer key.Wipe()
-	switch {
-	case a.inline:
-	case a.DataURL == "":
-		err = call.Malformed(errors.New("no encrypted data"))
-	case meta.Compression == "" && e.Size != SizeUnknown && a.DataSize != e.Size+format.Overhead:
-		err = call.Malformed(fmt.Errorf("data of %d bytes, and the ledger recorded a file of %d", a.DataSize, e.Size))
-	default:
-		err = c.fetchBlob(ctx, a.DataURL, a.DataSize, sink, report)
-	}
-	if err != nil {
+	if err := r.fetch(ctx, meta); err != nil {
 		return retrieved{}, err
 	}
-	b := sink.Buf
-	plain, err := format.Open(key, sink.Nonce[:], b.Bytes())
+	b, limit := r.sink.Buf, r.c.cfg.MaxFileBytes
+	plain, err := format.Open(key, r.sink.Nonce[:], b.Bytes())
 	if err != nil {
 		return retrieved{}, err
 	}
 	if err := b.Resize(int64(len(plain))); err != nil {
 		return retrieved{}, err
 	}
-	if err := checkSize(b.Len(), c.cfg.MaxFileBytes); err != nil {
+	if err := checkSize(b.Len(), limit); err != nil {
 		return retrieved{}, err
 	}
 	if meta.Compression == format.CompressionDeflate {
-		if e.Size != SizeUnknown && meta.OriginalSize != e.Size {
-			return retrieved{}, fmt.Errorf("%w: it has %d bytes, and the ledger recorded %d", ErrWrongContent, meta.OriginalSize, e.Size)
-		}
-		err := inflate(meta, b, c.cfg.MaxFileBytes)
-		if errors.Is(err, format.ErrCorrupt) { // its uploader sealed it like this
-			err = fmt.Errorf("%w: %w", ErrWrongContent, err)
-		}
-		if err != nil {
+		if err := r.inflate(meta, limit); err != nil {
 			return retrieved{}, err
 		}
 	}
-	return c.verify(e, meta, a.Fee, b)
+	return r.verify(meta)
+}
+
+// fetch gets the ciphertext, unless the answer had it.
+func (r *retrieval) fetch(ctx context.Context, meta format.Metadata) error {
+	recorded := r.entry.Size
+	switch {
+	case r.inline:
+		return nil
+	case r.answer.DataURL == "":
+		return call.Malformed(errors.New("no encrypted data"))
+	case meta.Compression == "" && recorded != SizeUnknown && r.answer.DataSize != recorded+format.Overhead:
+		return call.Malformed(fmt.Errorf("data of %d bytes, and the ledger recorded a file of %d", r.answer.DataSize,
+			recorded))
+	}
+	return r.fetchBlob(ctx, r.answer.DataURL, r.answer.DataSize)
+}
+
+// inflate replaces compressed content by the original content.
+func (r *retrieval) inflate(meta format.Metadata, limit int64) error {
+	if recorded := r.entry.Size; recorded != SizeUnknown && meta.OriginalSize != recorded {
+		return fmt.Errorf("%w: it has %d bytes, and the ledger recorded %d", ErrWrongContent, meta.OriginalSize, recorded)
+	}
+	err := inflate(meta, r.sink.Buf, limit)
+	if errors.Is(err, format.ErrCorrupt) { // its uploader sealed it like this
+		err = fmt.Errorf("%w: %w", ErrWrongContent, err)
+	}
+	return err
 }
 
 // verify compares the content with the ledger. The tag proves that the bytes are unchanged;
 // only the hash proves that they are this file.
-func (c *Client) verify(e Entry, meta format.Metadata, fee string, b *mem.Buffer) (retrieved, error) {
+func (r *retrieval) verify(meta format.Metadata) (retrieved, error) {
+	e, b := r.entry, r.sink.Buf
 	if hash := ComputeHash(b.Bytes()); hash != e.Hash {
 		return retrieved{}, fmt.Errorf("%w: its hash is %s, and the ledger recorded %s", ErrWrongContent, hash, e.Hash)
 	}
@@ -211,9 +232,9 @@ func (c *Client) verify(e Entry, meta format.Metadata, fee string, b *mem.Buffer
 		return retrieved{}, fmt.Errorf("%w: it has %d bytes, and the ledger recorded %d", ErrWrongContent, b.Len(), e.Size)
 	}
 	got := retrieved{sealed: meta}
-	if fee != "" {
+	if r.answer.Fee != "" {
 		var err error
-		if got.fee, err = wire.ParseAmount(fee); err != nil {
+		if got.fee, err = wire.ParseAmount(r.answer.Fee); err != nil {
 			return retrieved{}, call.Malformed(err)
 		}
 	}
@@ -244,7 +265,8 @@ func inflate(meta format.Metadata, b *mem.Buffer, limit int64) error {
 }
 
 // fetchBlob reads a raw transfer of exactly size bytes.
-func (c *Client) fetchBlob(ctx context.Context, target string, size int64, sink *hosted.Sink, report Progress) error {
+func (r *retrieval) fetchBlob(ctx context.Context, target string, size int64) error {
+	sink, report := r.sink, r.report
 	if most := sink.Limit + format.NonceBytes; size < format.Overhead || size > most {
 		return call.Malformed(fmt.Errorf("data of %d bytes: want %d to %d", size, format.Overhead, most))
 	}
@@ -252,7 +274,7 @@ func (c *Client) fetchBlob(ctx context.Context, target string, size int64, sink 
 		return err
 	}
 	etag := "" // of the bytes in the sink
-	return c.calls.Resume(ctx, call.Free, sink.Arrived, func(ctx context.Context) error {
+	return r.c.calls.Resume(ctx, call.Free, sink.Arrived, func(ctx context.Context) error {
 		get := call.Call{Kind: call.Once, Method: http.MethodGet, Path: target, Long: true, Progress: report}
 		from := sink.Arrived()
 		if etag == "" {
@@ -277,6 +299,6 @@ func (c *Client) fetchBlob(ctx context.Context, target string, size int64, sink 
 			etag = resp.Header.Get("Etag")
 			return sink.Read(resp.Body, size)
 		}
-		return c.calls.Do(ctx, get)
+		return r.c.calls.Do(ctx, get)
 	})
 }

@@ -68,7 +68,7 @@ func (c *Client) compareLog(ctx context.Context) error {
 
 // AcceptRollback forgets the history that was seen of the service, for example after the
 // honest restore of a backup. It does so for every client with the same StateDir from now
-// on. The key of the log stays: see [Forget]. Local, free. Errors: [ErrOther]
+// on. The key of the log stays: see [trust.Remove]. Local, free. Errors: [ErrOther]
 // when the file could not be written.
 func (c *Client) AcceptRollback() error {
 	c.memory.Forget()
@@ -84,18 +84,6 @@ func (c *Client) AcceptRollback() error {
 		return c.wrap("accept rollback", "", "", err)
 	}
 	return nil
-}
-
-// Forget removes what every account of stateDir, a [Config.StateDir], remembers of the service at
-// address, its key too, and returns those accounts. For a service that is gone, or that begins anew at its
-// old address. A client that runs meanwhile remembers again what it saw. Local, free. Errors: those of the folder.
-func Forget(stateDir, address string) ([]AccountID, error) {
-	accounts, err := trust.Remove(stateDir, NormalAddress(address))
-	ids := make([]AccountID, len(accounts))
-	for i, account := range accounts {
-		ids[i] = AccountID(account)
-	}
-	return ids, err
 }
 
 // Order returns the number of the group in the order in which this account and StateDir

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/trust"
 )
 
 func (a *app) forgetCommand() *cobra.Command {
@@ -35,7 +36,7 @@ func (a *app) forget(ctx context.Context, address string) error {
 				fmt.Errorf("the mount on %s keeps what it saw of %s", dir, address))
 		}
 	}
-	accounts, err := sdk.Forget(a.userDir("XDG_STATE_HOME", ".local/state", ""), address)
+	accounts, err := trust.Remove(a.userDir("XDG_STATE_HOME", ".local/state", ""), address)
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (a *app) forget(ctx context.Context, address string) error {
 	}
 	for _, account := range accounts {
 		a.ui.printf("forgot what %s had shown %s: the next command trusts what it shows then\n", escapeText(address),
-			escapeName(string(account)))
+			escapeName(account))
 	}
 	return nil
 }

@@ -116,7 +116,8 @@ func (of Of) FileName(contract string) string {
 // filePattern is the name of a file, with a mark of its own.
 const filePattern = "trust-%s.json"
 
-// Remove removes the files of every account at a service in a folder, and returns the accounts. The lock
+// Remove removes the files of every account at a service in a folder, and returns the accounts: for a service that is
+// gone, or that begins anew at its old address. A client that runs meanwhile remembers again what it saw. The lock
 // files stay, because another program may hold one. Errors: those of the folder and of removing. A
 // file that svcfs did not write stays.
 func Remove(dir, service string) (accounts []string, err error) {
