@@ -274,5 +274,5 @@ func (g Group) open(ctx context.Context, report Progress, find func() (Entry, er
 		b.Release()
 		return nil, err
 	}
-	return newFile(e, got, b), nil
+	return g.c.newFile(e, got, b), nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/blocks"
 	"github.com/svcfs/svcfs/sdk/mem"
 )
 
@@ -45,6 +46,8 @@ const (
 	// passedBytes is how much memory the blocks of a file take that readers went through in order,
 	// in bytes, of a file that is larger than its share of the cache.
 	passedBytes = 32 << 20
+	// aheadShare is the part of the cache that all readers together may fill ahead.
+	aheadShare = 4
 	// keptShare is the part of the cache that a file may have which is kept as a whole.
 	keptShare = 2
 )
@@ -52,10 +55,10 @@ const (
 // pass notes that a reader in order came to a block, and drops the block that was passed
 // longest ago when there are too many.
 func (s *blockSource) pass(i int64) {
-	if s.layout().Size <= s.t.cfg.CacheBytes/keptShare {
+	if s.Layout().Size <= s.t.cfg.CacheBytes/keptShare {
 		return
 	}
-	most := int(max(1, passedBytes/mem.FootprintOf(s.layout().BlockBytes)))
+	most := int(max(1, passedBytes/mem.FootprintOf(s.Layout().BlockBytes)))
 	oldest := int64(-1)
 	s.shape.mu.Lock()
 	passed := s.shape.passed
@@ -68,7 +71,7 @@ func (s *blockSource) pass(i int64) {
 	s.shape.passed = append(passed, i)
 	s.shape.mu.Unlock()
 	if oldest >= 0 {
-		s.t.cache.Drop(s.blockKey(oldest))
+		s.t.cache.Drop(s.file.BlockKey(oldest))
 	}
 }
 
@@ -79,6 +82,7 @@ type blockSource struct {
 	entry *sdk.Entry
 	key   cache.Key
 	shape *shape
+	file  *blocks.File
 	life  context.Context // ends when nothing may be fetched any more
 	end   context.CancelFunc
 
@@ -138,8 +142,6 @@ func (s *blockSource) latest() *blockSource {
 	return s
 }
 
-func (s *blockSource) blockKey(i int64) cache.Key { return s.key.BlockOf(i, s.layout().BlockBytes) }
-
 // closeUnused needs blockSource.mu.
 func (s *blockSource) closeUnused() {
 	if s.life.Err() != nil && s.users == 0 && s.blocks != nil {
@@ -148,7 +150,8 @@ func (s *blockSource) closeUnused() {
 	}
 }
 
-func (s *blockSource) layout() format.Layout { return s.shape.layout }
+// Layout says how the file is cut.
+func (s *blockSource) Layout() format.Layout { return s.shape.layout }
 
 // openBlocks opens e. It runs once for all openers that wait for it. Where all blocks are in
 // memory, it costs nothing.
@@ -175,6 +178,7 @@ func (f *File) openBlocks(ctx context.Context, e *sdk.Entry, opts ...sdk.FromSta
 // newSource returns e as an open file, which asks the service when that is needed.
 func (f *File) newSource(e *sdk.Entry, known *shape) *blockSource {
 	s := &blockSource{t: f.t, f: f, entry: e, key: f.key(e), shape: known, opening: newGate()}
+	s.file = &blocks.File{Memory: f.t.reading, Key: s.key, Source: s, Passed: s.pass}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }
@@ -238,7 +242,7 @@ func (s *blockSource) use(ctx context.Context) (blocks Blocks, done func(), err 
 			done()
 			return nil, nil, err
 		}
-		if l := blocks.Layout(); l != s.layout() {
+		if l := blocks.Layout(); l != s.Layout() {
 			s.recut(blocks)
 			done()
 			return nil, nil, errSourceEnded
@@ -325,78 +329,22 @@ func (f *File) sourceOf(lease *cache.Lease) *blockSource {
 
 // view returns at most len(p) bytes from off: those of one block as they lie in the cache, else
 // a copy in p. It fetches blocks that are not in memory. r follows the reader; it may be nil.
-func (s *blockSource) view(ctx context.Context, r *reader, p []byte, off int64) (cache.View, error) {
+func (s *blockSource) view(ctx context.Context, r *blocks.Reader, p []byte, off int64) (cache.View, error) {
 	now := s.latest()
-	v, err := now.viewBlocks(ctx, r, p, off)
+	v, err := now.file.View(ctx, r, p, off)
 	if next := s.latest(); next != now && errors.Is(err, errSourceEnded) {
-		return next.viewBlocks(ctx, r, p, off)
+		now = next
+		v, err = now.file.View(ctx, r, p, off)
 	}
-	return v, err
+	return v, now.readError(ctx, err)
 }
 
-func (s *blockSource) viewBlocks(ctx context.Context, r *reader, p []byte, off int64) (cache.View, error) {
-	l := s.layout()
-	end := min(off+int64(len(p)), l.Size)
-	if off < 0 || off >= end {
-		return cache.View{}, nil
+// line is what the line from the service holds, in bytes, see [sdk.Traffic]; 0 where the service is near.
+func (t *Tree) line() int64 {
+	if t.cfg.Traffic == nil {
+		return 0
 	}
-	first, last := off/l.BlockBytes, (end-1)/l.BlockBytes
-	r.come(ctx, s, off, end)
-	if first == last {
-		lease, err := s.block(ctx, first)
-		if err != nil {
-			return cache.View{}, err
-		}
-		v, err := lease.ViewOnce(off-first*l.BlockBytes, int(end-off))
-		return v, s.whyPurged(err)
-	}
-	if _, began := s.begin(ctx, first, last-first+1); began != nil {
-		defer began.GiveUp()
-	}
-	n := 0
-	for i := first; i <= last; i++ {
-		lease, err := s.block(ctx, i)
-		if err != nil {
-			return cache.View{}, err
-		}
-		got, err := lease.ReadAt(p[n:end-off], off+int64(n)-i*l.BlockBytes)
-		lease.Release()
-		if err != nil {
-			return cache.View{}, s.whyPurged(err)
-		}
-		n += got
-	}
-	return cache.View{Bytes: p[:n]}, nil
-}
-
-// whyPurged turns the error of content that was taken away into ours.
-func (s *blockSource) whyPurged(err error) error {
-	if errors.Is(err, cache.ErrPurged) {
-		return revoked()
-	}
-	return err
-}
-
-// block leases a block, which it fetches unless it is in memory. A fetch that was begun for
-// later, or by others, and fails is tried once more.
-func (s *blockSource) block(ctx context.Context, i int64) (*cache.Lease, error) {
-	for again := false; ; again = true {
-		var own atomic.Bool
-		lease, err := s.t.cache.Get(ctx, s.blockKey(i), guardedFetch(func(ctx context.Context, room *cache.Room) (cache.Buffer, error) {
-			own.Store(true)
-			if err := await(ctx, mem.FootprintOf(s.layout().Plain(i)), room.Reserve); err != nil {
-				return nil, err
-			}
-			got, err := s.fetch(ctx, i, 1)
-			if err != nil {
-				return nil, err
-			}
-			return got[0], nil
-		}))
-		if err == nil || own.Load() || again || ctx.Err() != nil {
-			return lease, s.readError(ctx, err)
-		}
-	}
+	return t.cfg.Traffic().Line
 }
 
 // readError turns the error of a fetch into that of a read: whoever has the file open and may
@@ -418,7 +366,11 @@ func (s *blockSource) readError(ctx context.Context, err error) error {
 	return err
 }
 
-// fetch fetches n blocks with one request.
+// Fetch fetches n blocks with one request.
+func (s *blockSource) Fetch(ctx context.Context, first int64, n int) ([]cache.Buffer, error) {
+	return guarded(func() ([]cache.Buffer, error) { return s.fetch(ctx, first, n) })
+}
+
 func (s *blockSource) fetch(ctx context.Context, first int64, n int) ([]cache.Buffer, error) {
 	if err := s.t.knownWrong(s.f.groupNow(), s.entry.Ref); err != nil {
 		return nil, err
@@ -455,7 +407,7 @@ func (s *blockSource) fetch(ctx context.Context, first int64, n int) ([]cache.Bu
 		return nil, err
 	}
 	for i, buf := range into {
-		if want := s.layout().Plain(first + int64(i)); buf.Len() != want {
+		if want := s.Layout().Plain(first + int64(i)); buf.Len() != want {
 			drop()
 			return nil, &Error{Class: ClassCorrupt, Err: fmt.Errorf("block %d has %d bytes, want %d", first+int64(i), buf.Len(), want)}
 		}
@@ -491,7 +443,7 @@ func (c *committedContent) layout() (l format.Layout, ok bool) {
 	if c.source == nil {
 		return format.Layout{}, false
 	}
-	return c.source.layout(), true
+	return c.source.Layout(), true
 }
 
 // use returns the open file for an upload that takes blocks over from it, nil for content that
@@ -518,7 +470,7 @@ func (c *committedContent) readAt(ctx context.Context, p []byte, off int64) (n i
 }
 
 // readFor is readAt for a program that reads, which r follows.
-func (c *committedContent) readFor(ctx context.Context, r *reader, p []byte, off int64) (n int, err error) {
+func (c *committedContent) readFor(ctx context.Context, r *blocks.Reader, p []byte, off int64) (n int, err error) {
 	var v cache.View
 	switch {
 	case c.source == nil:

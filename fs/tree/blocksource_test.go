@@ -16,6 +16,7 @@ import (
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/blocks"
 	"github.com/svcfs/svcfs/sdk/mem"
 )
 
@@ -152,16 +153,18 @@ func TestR10ReadingInOrderFetchesAhead(t *testing.T) {
 		m := mount(t, w, "alice", still)
 		h := m.openAt("/g/film")
 		defer h.Release()
+		at := 0
 		ahead := func(to int) int {
-			readInOrder(t, h, data, int(h.reader.at), to, block/2)
+			readInOrder(t, h, data, at, to, block/2)
+			at = to
 			synctest.Wait()
 			return len(w.Fetched(e.Ref)) - (to+block-1)/block
 		}
 		var got []int
-		for _, blocks := range []float64{0.5, 1, 2, 3, 4, 5, 6, 7, 40, 41} {
-			got = append(got, ahead(int(blocks*float64(block))))
+		for _, many := range []float64{0.5, 1, 2, 3, 4, 5, 6, 7, 40, 41} {
+			got = append(got, ahead(int(many*float64(block))))
 		}
-		if fmt.Sprint(got[:3]) != "[0 1 2]" || got[9] < 24 || got[9] > maxAhead || !slices.IsSorted(got[:7]) {
+		if fmt.Sprint(got[:3]) != "[0 1 2]" || got[9] < 24 || got[9] > blocks.MaxAhead || !slices.IsSorted(got[:7]) {
 			t.Errorf("blocks ahead: %v", got)
 		}
 		readInOrder(t, h, data, 41*block, len(data), block/2)
@@ -175,7 +178,7 @@ func TestR10ReadingInOrderFetchesAhead(t *testing.T) {
 // Over a line far away a reader in order has as much under way at once as the line holds, within 32 blocks.
 func TestR10ReadingInOrderFillsTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for line, want := range map[int64]int{0: 1, 1: 2, 5 * int64(block): 6, 1000 * int64(block): maxAhead} {
+		for line, want := range map[int64]int{0: 1, 1: 2, 5 * int64(block): 6, 1000 * int64(block): blocks.MaxAhead} {
 			w, e, data := largeWorld(200 * block)
 			m := mount(t, w, "alice", still, func(c *Config) { c.Traffic = func() sdk.Traffic { return sdk.Traffic{Line: line} } })
 			h := m.openAt("/g/film")
@@ -239,8 +242,8 @@ func TestR10SeekGivesUpWhatIsOnItsWay(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = h.ReadAt(ctx, make([]byte, block), int64(before*block)) })
 		synctest.Wait()
-		if n := w.Hanging(); n != aheadRequests {
-			t.Errorf("%d requests are under way, want %d", n, aheadRequests)
+		if n := w.Hanging(); n != blocks.AheadRequests {
+			t.Errorf("%d requests are under way, want %d", n, blocks.AheadRequests)
 		}
 		interrupt()
 		wg.Go(func() { wantRead(t, h, data, 150*block, 10) })
@@ -261,7 +264,7 @@ func TestR10SeekGivesUpWhatIsOnItsWay(t *testing.T) {
 		}
 		h.Release()
 		other.Release()
-		if n := m.ahead.Load(); n != 0 {
+		if n := m.reading.AheadNow(); n != 0 {
 			t.Errorf("%d bytes count as ahead of closed handles", n)
 		}
 	})
@@ -279,9 +282,6 @@ func TestR10ReadersEachHaveTheirPlace(t *testing.T) {
 	for i := range 40 * 4 {
 		wantRead(t, a, data, (i^1)*piece, piece) // 1, 0, 3, 2 and so on
 		wantRead(t, b, data, 100*block+i*piece, piece)
-	}
-	if a.reader.window != maxAhead || b.reader.window != maxAhead {
-		t.Errorf("windows of %d and %d blocks", a.reader.window, b.reader.window)
 	}
 	for i, n := range w.Fetched(e.Ref) {
 		if n != 1 {
@@ -450,7 +450,7 @@ func TestR10ReadInOrderTakesLittleMemory(t *testing.T) {
 			most = max(most, m.cache.Stats().Bytes)
 		}
 		h.Release()
-		limit := int64(passedBytes + 2*maxAhead<<20)
+		limit := int64(passedBytes + 2*blocks.MaxAhead<<20)
 		if kept := size == int64(2*len(data)); kept != (most > limit) || most < passedBytes || kept != m.node("/g/film").(*File).isCached() {
 			t.Errorf("with a cache of %d bytes the file took %d, want at most %d: %v", size, most, limit, !kept)
 		}
@@ -565,7 +565,7 @@ func TestR10ManyReadersShareWhatIsAhead(t *testing.T) {
 			h := m.openAt("/g/film")
 			defer h.Release()
 			readInOrder(t, h, data, 10*i*block, 10*(i+1)*block, block)
-			most = max(most, m.ahead.Load())
+			most = max(most, m.reading.AheadNow())
 		}
 		if limit := m.cfg.CacheBytes / aheadShare; most > limit || most < limit/2 {
 			t.Errorf("%d bytes were fetched ahead, want at most %d", most, limit)

@@ -231,7 +231,7 @@ func (f *File) length() int64 {
 	case f.stage != nil:
 		return f.stage.Len()
 	case f.remote != nil:
-		return f.remote.layout().Size
+		return f.remote.Layout().Size
 	case f.lease != nil:
 		return f.lease.Len()
 	}

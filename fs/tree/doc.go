@@ -27,7 +27,7 @@
 // Content:
 //   - file, handle: opening, reading, writing and closing; crawlers: who may not spend
 //   - content: the states of a file's content, and the steps between them
-//   - blocks, blocksource, reader: files in blocks, fetched as they are read, and ahead
+//   - blocks, blocksource: files in blocks; package sdk/blocks fetches them as they are read, and ahead
 //
 // Saves:
 //   - commit: a save from close to record; sendblocks: one in blocks; waiting: one in the outbox

@@ -349,7 +349,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 			return f.openBlocks(ctx, e)
 		}
 		if isCut(e) {
-			return f.openBlocks(ctx, e, sdk.FromStart(f.t.startAhead()))
+			return f.openBlocks(ctx, e, sdk.FromStart(f.t.reading.StartAhead()))
 		}
 		return f.retrieve(ctx, e, room)
 	}))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/fs/tree/staging"
+	"github.com/svcfs/svcfs/sdk/blocks"
 )
 
 // Handle is an open file.
@@ -22,7 +23,7 @@ type Handle struct {
 	changed  bool   // something was written since it was closed or synced; by content.mu
 	half     *half  // of writes through it that were refused; by content.mu
 	released atomic.Bool
-	reader   reader // of a file of format version 2
+	reader   blocks.Reader // of a file of format version 2
 }
 
 func (f *File) newHandle(flags OpenFlags) *Handle {
@@ -130,7 +131,7 @@ func (h *Handle) view(ctx context.Context, p []byte, off int64) (cache.View, err
 
 // viewStagedBlocks reads staged content in blocks, also while it is being sent; done is false for
 // any other content.
-func (f *File) viewStagedBlocks(ctx context.Context, r *reader, p []byte, off int64) (v cache.View, done bool, err error) {
+func (f *File) viewStagedBlocks(ctx context.Context, r *blocks.Reader, p []byte, off int64) (v cache.View, done bool, err error) {
 	f.mu.Lock()
 	s := f.stage
 	if s == nil || s.Whole() != nil {
@@ -220,7 +221,7 @@ func (h *Handle) Release() {
 		return
 	}
 	f := h.f
-	h.reader.leave()
+	h.reader.Leave()
 	f.mu.Lock()
 	f.opens--
 	f.t.counts.open.Add(-1)

@@ -16,6 +16,7 @@ import (
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/blocks"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -152,8 +153,7 @@ type Tree struct {
 	started time.Time
 	gens    atomic.Uint64 // the generation of the newest inode
 	closed  closedFiles
-	ahead   atomic.Int64 // bytes that readers asked for and did not come to yet
-	glances atomic.Int64 // files in a row of which readers wanted no more than some of the first block
+	reading *blocks.Memory // what all readers share
 	counts  counters
 
 	mu     sync.RWMutex // guards the namespace: every field below and those marked "Tree.mu"
@@ -210,6 +210,7 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		spent: policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
 		given: make(map[uint64]struct{}), reserved: make(map[sdk.Ref]sdk.Amount), rooms: make(map[sdk.GroupID]*room), listing: newGate(), parts: make(gate, partsAtATime), delayed: make(gate, delayedUploads), keeping: make(gate, delayedRequests),
 	}
+	t.reading = &blocks.Memory{Store: t.cache, Ahead: cfg.CacheBytes / aheadShare, Line: t.line, Wait: await}
 	t.blocks, _ = cfg.Remote.(BlockRemote)
 	t.store = staging.NewStore(staging.Options{Pool: cfg.Pool, Bytes: cfg.StagingBytes, FileBytes: cfg.memoryOfStage(), WholeBytes: cmp.Or(cfg.WholeBytes, -1), BlockBytes: cfg.BlockBytes, PartBlocks: cfg.partBlocks, Spool: cfg.Spool})
 	t.SetKernel(cfg.Kernel)

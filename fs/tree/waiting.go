@@ -133,7 +133,7 @@ func (t *Tree) recordedBase(b *blockSend) (waiting format.Extents, from outbox.F
 	}
 	t.mu.RUnlock()
 	switch item, ok := t.itemOf(e); {
-	case source.layout().BlockBytes != b.c.Layout().BlockBytes, e.Deleted != nil:
+	case source.Layout().BlockBytes != b.c.Layout().BlockBytes, e.Deleted != nil:
 		return nil, from
 	case ok:
 		return item.Changed, item.From
