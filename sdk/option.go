@@ -13,7 +13,7 @@ type PutOption interface{ put(*options) }
 // SealOption is an option of [Group.Seal].
 type SealOption interface{ seal(*options) }
 
-// UploadOption is an option of [Group.Upload], [Group.Put], [Group.Seal] and [Group.SealLarge].
+// UploadOption is an option of [Group.Upload], [Group.Put] and [Group.Seal].
 type UploadOption interface {
 	PutOption
 	SealOption

@@ -2,7 +2,6 @@ package sdk
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -48,7 +47,6 @@ const (
 // resume is the option [Resume].
 type resume struct {
 	dir  string
-	stem string // names the state; "" = service, account, group, name and file do
 	told func(kept int64, why error)
 }
 
@@ -183,7 +181,7 @@ func (r resume) open(g Group, name string, source *blockSource) *resuming {
 	}
 	what := strings.Join([]string{g.c.cfg.MCPURL, g.c.cfg.ContractID, string(g.c.account), string(g.ID), name}, "\n")
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d %d", what, source.before.Dev, source.before.Inode))
-	path := filepath.Join(r.dir, resumePrefix+cmp.Or(r.stem, hex.EncodeToString(sum[:16]))+resumeSuffix)
+	path := filepath.Join(r.dir, resumePrefix+hex.EncodeToString(sum[:16])+resumeSuffix)
 	err := ownfile.MakeFolder(r.dir)
 	if err == nil {
 		cleanResumes(r.dir, path)

@@ -3,8 +3,10 @@ package sdk
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -14,38 +16,31 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
-	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // Sealed is an upload that is ready to be sent: the content is encrypted, and its key is
 // sealed to the vault of the service. It has an id of its own, so that sending it again
-// records and charges nothing again. [Group.Seal] makes one, [Client.SendSealed] sends it, and
-// [Sealed.Encode] and [DecodeSealed] keep it on a disk. It prints as its id.
+// records and charges nothing again. [Group.Seal] makes one, and [Client.SendSealed] sends it.
+// It prints as its id.
 //
-// The key of the file is in memory only, until [Sealed.Wipe]. A decoded Sealed has no key;
-// without a keyring it is locked, too: name, group and hash are not known until
-// [Client.OpenSealed]. A Sealed is safe for concurrent use.
+// The key of the file is in memory only, until [Sealed.Wipe]. A Sealed is safe for concurrent use.
 type Sealed struct {
-	account    AccountID
-	time       time.Time
-	size       int64  // plaintext, in bytes
-	blockBytes int64  // of [Group.SealLarge], else 0
-	contentID  Digest // of an upload of format version 2, whose ciphertext is its manifest; else zero
+	account   AccountID
+	time      time.Time
+	size      int64  // plaintext, in bytes
+	contentID Digest // of an upload of format version 2, whose ciphertext is its manifest; else zero
 
 	progress Progress // may be nil
 
 	mu     sync.Mutex
-	head   wire.SealedHead // while locked without GroupID, FileHash, Salt and Format
-	bound  Digest          // what the key is sealed with: the sum of the head then
+	head   wire.SealedHead
 	facts  format.Metadata // of head.Format
 	attrs  Attributes      // of head.Format
 	after  int64           // known number of records of the group before
 	key    *format.Key     // nil = not in memory
 	cipher io.ReaderAt     // nil = the caller has not said where it is
-	disk   diskItem        // as it was encoded or decoded
-	state  string          // folder of [Sealed.ResumeIn]
 	nonce  [format.NonceBytes]byte
 	tag    [format.TagBytes]byte
 	unsure bool // a request had no valid answer: the upload may be recorded
@@ -208,16 +203,13 @@ func (s *Sealed) sealKey(vault *vaultKey) error {
 	if err != nil {
 		return err
 	}
-	s.bound = bound
 	s.head.Epoch, s.head.SealedKey = vault.stated.Epoch, base64.StdEncoding.EncodeToString(sealed)
 	return nil
 }
 
 var (
-	errNoFileKey   = &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("the key of the upload is not in memory: fetch it with OpenSealed")}
-	errNamesLocked = &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("the name of the upload is not known: fetch its key with OpenSealed")}
-	errInBlocks    = &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("the upload is in blocks: read it with OpenBody")}
-	errNoCipher    = &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("nobody said where the ciphertext of the upload is")}
+	errNoFileKey = &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("the key of the upload was wiped")}
+	errNoCipher  = &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("nobody said where the ciphertext of the upload is")}
 )
 
 // ID returns the id of the upload, 32 hex digits, under which the service knows it.
@@ -245,22 +237,12 @@ func (s *Sealed) Base() (ref Ref, set bool) {
 }
 
 // Epoch returns the number of the vault's key to which the key of the file is sealed.
-// [Client.SendSealed] seals it anew if that epoch ended: then encode the upload again.
+// [Client.SendSealed] seals it anew if that epoch ended.
 func (s *Sealed) Epoch() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.head.Epoch
 }
-
-// Locked reports whether group, name, hash and attributes are unknown, see
-// [Client.OpenSealed].
-func (s *Sealed) Locked() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.isLocked()
-}
-
-func (s *Sealed) isLocked() bool { return s.head.GroupID == "" }
 
 // HasKey reports whether the key of the file is in memory, so that [Sealed.Content] works.
 func (s *Sealed) HasKey() bool {
@@ -269,21 +251,21 @@ func (s *Sealed) HasKey() bool {
 	return s.key != nil
 }
 
-// Group returns the group, "" while the upload is locked.
+// Group returns the group.
 func (s *Sealed) Group() GroupID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return GroupID(s.head.GroupID)
 }
 
-// Name returns the name, "" while the upload is locked.
+// Name returns the name.
 func (s *Sealed) Name() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.facts.Filename
 }
 
-// Hash returns the SHA-256 of the content, zero while the upload is locked.
+// Hash returns the SHA-256 of the content.
 func (s *Sealed) Hash() Digest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,15 +273,14 @@ func (s *Sealed) Hash() Digest {
 	return d
 }
 
-// Attributes returns what [WithAttributes] said, zero while the upload is locked.
+// Attributes returns what [WithAttributes] said.
 func (s *Sealed) Attributes() Attributes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.attrs
 }
 
-// Ciphertext returns where the ciphertext is: [Sealed.BlobSize] bytes. It is nil for a decoded
-// upload before [Sealed.KeepIn]. It must not be changed.
+// Ciphertext returns where the ciphertext is: [Sealed.BlobSize] bytes. It must not be changed.
 func (s *Sealed) Ciphertext() io.ReaderAt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -339,8 +320,6 @@ func (s *Sealed) content(b *mem.Buffer) error {
 		return errNoFileKey
 	case s.cipher == nil:
 		return errNoCipher
-	case s.blockBytes > 0:
-		return errInBlocks
 	}
 	var nonce [format.NonceBytes]byte
 	if err := readAt(s.cipher, nonce[:], 0); err != nil {
@@ -395,67 +374,20 @@ func (s *Sealed) Wipe() {
 // Format prints the id for every verb.
 func (s *Sealed) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "sealed upload %s", s.ID()) }
 
-// OpenSealed fetches the key of an upload that this account sealed and that is not recorded,
-// for example after a restart, and unlocks the upload. g is its group, see [Sealed.IsIn]. The
-// service looks at the membership. OpenSealed is free; it needs the API key. Errors:
-// [ErrNotAuthorized] for a revoked member, [ErrConflict] with [wire.CodeEpoch] if the vault
-// opens keys of that epoch no more, [ErrInvalid] for an upload of another account,
-// [ErrCorrupt] if the service gives another key, [ErrUnsupported], [ErrUnavailable],
-// [ErrTimeout]. Only svcd has it.
-func (c *Client) OpenSealed(ctx context.Context, s *Sealed, g GroupID) error {
-	return c.wrap("open upload", g, "", c.openSealed(ctx, s, g, g))
-}
-
-// openSealed opens s as a member of g. The upload must be of the group of, "" = of any.
-func (c *Client) openSealed(ctx context.Context, s *Sealed, g, of GroupID) error {
-	if err := c.ownSealed(s); err != nil {
-		return err
-	}
-	if err := c.needOurs(ctx, "open sealed uploads"); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	request := wire.OpenSealedKeyRequest{ID: s.head.ID, GroupID: string(g), Epoch: s.head.Epoch, SealedKey: s.head.SealedKey, HeadHash: s.bound.String()}
-	s.mu.Unlock()
-	var answer wire.OpenSealedKeyResult
-	if err := c.read(ctx, wire.OpOpenSealedKey, request, &answer); err != nil {
-		return err
-	}
-	key, err := format.ParseKey(answer.Key)
-	if err != nil {
-		return call.Malformed(err)
-	}
-	if err := s.openWith(key, of); err != nil {
-		key.Wipe()
-		return call.Malformed(fmt.Errorf("it gives another key than the upload was sealed with: %w", err))
-	}
-	return nil
-}
-
-// openWith takes the key of the file, if it opens the names of the upload, and they are of g; "" = of any group.
-func (s *Sealed) openWith(key *format.Key, g GroupID) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.disk.ByFile == nil { // never was on a disk: it has its names
-		if s.key == nil || *s.key != *key {
-			return format.ErrAuthentication
-		}
-		return nil
-	}
-	if err := s.unlock(key, s.disk.ByFile); err != nil {
-		return err
-	}
-	if g != "" && GroupID(s.head.GroupID) != g {
-		return errors.New("it is of another group")
-	}
-	s.key = key
-	return nil
-}
-
 // ownSealed refuses an upload of another account.
 func (c *Client) ownSealed(s *Sealed) error {
 	if s.account != c.account {
 		return &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("account %s sealed the upload, and this is %s", quote(string(s.account)), quote(string(c.account)))}
 	}
 	return nil
+}
+
+// newUploadID returns a random id. Ids made together are neighbours in the service's index.
+func newUploadID(at time.Time) (string, error) {
+	id := make([]byte, wire.UploadIDBytes)
+	if _, err := rand.Read(id); err != nil {
+		return "", fmt.Errorf("make an id: %w", err)
+	}
+	binary.BigEndian.PutUint64(id, uint64(at.UnixMilli())<<16|uint64(binary.BigEndian.Uint16(id[6:])))
+	return hex.EncodeToString(id), nil
 }

@@ -1,12 +1,9 @@
 package sdk_test
 
 import (
-	"bytes"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 
@@ -100,42 +97,5 @@ func TestThreat13FalseRefusals(t *testing.T) {
 		if err := putNamed(t, c, "f"); err != nil || s.Records() != 1 {
 			t.Errorf("%s, later: %d records, %v", code, s.Records(), err)
 		}
-	}
-}
-
-// Threat 52: a service that gives another key than the upload was sealed with is found out, and the
-// upload stays as it was.
-func TestThreat52OtherKeysAfterARestart(t *testing.T) {
-	t.Parallel()
-	s, c := world(t, testkit.Ours)
-	up := sealed(t, c, "f", []byte("content"))
-	raw, err := up.Encode(sdk.DiskKeys{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	late, err := sdk.DecodeSealed(raw, sdk.DiskKeys{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	late.KeepIn(up.Ciphertext())
-	for _, key := range []string{base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{5}, 32)), base64.StdEncoding.EncodeToString(make([]byte, 32)), "", "short"} {
-		s.Answer(wire.PathTools+wire.OpOpenSealedKey, result(wire.OpenSealedKeyResult{Key: key}))
-		if err := c.OpenSealed(t.Context(), late, "g"); !errors.Is(err, sdk.ErrCorrupt) || late.HasKey() || !late.Locked() || strings.Contains(err.Error(), "BQUF") {
-			t.Errorf("key %q: %v", key, err)
-		}
-	}
-	s.Disturb(wire.PathTools+wire.OpOpenSealedKey, nil)
-	if _, err := c.Group("other").Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.OpenSealed(t.Context(), late, "other"); !errors.Is(err, sdk.ErrCorrupt) || late.HasKey() {
-		t.Errorf("as one of another group: %v", err)
-	}
-	if err := c.OpenSealed(t.Context(), late, "g"); err != nil || late.Name() != "f" {
-		t.Error(err)
-	}
-	up.Wipe()
-	if err := c.OpenSealed(t.Context(), up, "g"); err != nil || !up.HasKey() {
-		t.Errorf("after Wipe: %v", err)
 	}
 }

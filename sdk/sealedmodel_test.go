@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -58,11 +59,11 @@ func TestSealedUploadsModel(t *testing.T) {
 			})
 			type item struct {
 				up      *sdk.Sealed
+				save    sdk.SaveID
 				content []byte
 				ref     sdk.Ref
 			}
 			var items []*item
-			keys := diskKeys(t)
 			send := func(list []*item) {
 				var ups []*sdk.Sealed
 				for _, it := range list {
@@ -90,11 +91,20 @@ func TestSealedUploadsModel(t *testing.T) {
 						content = bytes.Repeat([]byte("again "), 1000)
 						opts = append(opts, sdk.Compress())
 					}
-					up, err := c.Group("g").Seal(t.Context(), fmt.Sprint("file ", len(items)), content, opts...)
+					save, err := c.Group("g").NewSave()
+					if err == nil {
+						save.Mark = sdk.ComputeHash(content)
+						save.Key, err = format.RandomKey()
+					}
 					if err != nil {
 						t.Fatal(err)
 					}
-					items = append(items, &item{up: up, content: content})
+					up, err := c.Group("g").Seal(t.Context(), fmt.Sprint("file ", len(items)), content,
+						append(opts, sdk.ForSave(save))...)
+					if err != nil {
+						t.Fatal(err)
+					}
+					items = append(items, &item{up: up, save: save, content: content})
 				case step < 8 && len(items) > 0:
 					var list []*item
 					for range 1 + random.IntN(4) {
@@ -110,20 +120,9 @@ func TestSealedUploadsModel(t *testing.T) {
 						t.Fatal(err)
 					}
 					c = client()
-					for _, it := range items {
-						raw, err := it.up.Encode(keys)
-						if err != nil {
+					for _, it := range items { // sealed anew, it is the same save
+						if it.up, err = c.Group("g").Seal(t.Context(), it.up.Name(), it.content, sdk.ForSave(it.save)); err != nil {
 							t.Fatal(err)
-						}
-						cipher := it.up.Ciphertext()
-						if it.up, err = sdk.DecodeSealed(raw, keys); err != nil {
-							t.Fatal(err)
-						}
-						it.up.KeepIn(cipher)
-						if random.IntN(2) == 0 {
-							if err := c.OpenSealed(t.Context(), it.up, "g"); err != nil && sdk.KindOf(err) != sdk.ErrConflict { // it is recorded
-								t.Fatal(err)
-							}
 						}
 					}
 				}

@@ -23,8 +23,8 @@ type Sent struct {
 // request; small ones travel together, up to [wire.MaxSealedBatch] in one request.
 //
 // After an error with an unknown outcome, such as [ErrUnavailable] or [ErrTimeout], send the
-// same upload again, also after a restart: it is recorded and paid once, and the receipt is the
-// first one, even if the file was deleted since. If the vault's epoch ended, SendSealed seals
+// same upload again, or after a restart another one of the same [ForSave]: it is recorded and paid once, and the
+// receipt is the first one, even if the file was deleted since. If the vault's epoch ended, SendSealed seals
 // the key anew, see [Sealed.Epoch]. Each receipt is verified.
 //
 // Each costs one upload. SendSealed needs the API key and membership. Errors: those of
@@ -32,8 +32,7 @@ type Sent struct {
 // [Base]; [ErrConflict] with [wire.CodeEpoch] if the epoch ended and the key of the file is not
 // in memory: no key opens the upload any more; [ErrConflict] with [wire.CodeSpent] if the
 // service says that the id was used for another upload, which only a faulty service does;
-// [ErrInvalid] for an upload of another account, one that is locked, or one without
-// ciphertext. Only svcd has it.
+// [ErrInvalid] for an upload of another account, or one without ciphertext. Only svcd has it.
 func (c *Client) SendSealed(ctx context.Context, uploads ...*Sealed) []Sent {
 	ctx = call.Bridging(ctx)
 	if c.vaultIsOld() {
@@ -41,10 +40,6 @@ func (c *Client) SendSealed(ctx context.Context, uploads ...*Sealed) []Sent {
 	}
 	out := make([]Sent, len(uploads))
 	for from := 0; from < len(uploads); {
-		if out[from].Err = c.bindHead(ctx, uploads[from]); out[from].Err != nil {
-			from++
-			continue
-		}
 		n := batchOf(uploads[from:])
 		c.sendTogether(ctx, uploads[from:from+n], out[from:from+n])
 		from += n
@@ -55,41 +50,10 @@ func (c *Client) SendSealed(ctx context.Context, uploads ...*Sealed) []Sent {
 	return out
 }
 
-// bindHead seals the key of an upload anew that was readdressed since, see [Sealed.Readdress].
-func (c *Client) bindHead(ctx context.Context, s *Sealed) error {
-	if s.isBound() {
-		return nil
-	}
-	if err := c.ownSealed(s); err != nil {
-		return err
-	}
-	if !s.HasKey() {
-		if err := c.openSealed(ctx, s, s.Group(), s.Group()); err != nil {
-			return err
-		}
-	}
-	vault, err := c.vault(ctx)
-	if err != nil {
-		return err
-	}
-	return s.sealKey(vault)
-}
-
-// isBound reports whether the key is sealed with the head as it is now. An upload that is locked was not
-// readdressed.
-func (s *Sealed) isBound() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.isLocked() || s.bound == s.head.Sum()
-}
-
 // batchOf returns how many of the first uploads travel in one request.
 func batchOf(list []*Sealed) int {
 	bytes := int64(0)
 	for i, s := range list {
-		if i > 0 && !s.isBound() {
-			return i
-		}
 		if bytes += s.frameBytes(); i == wire.MaxSealedBatch || i > 0 && (!s.isSmall() || !list[0].isSmall() || bytes > wire.MaxSealedBatchBytes) {
 			return i
 		}
@@ -125,9 +89,6 @@ func (c *Client) sendTogether(ctx context.Context, list []*Sealed, out []Sent) {
 
 // sendSealed sends one upload.
 func (c *Client) sendSealed(ctx context.Context, s *Sealed) (Receipt, error) {
-	if _, large := s.Layout(); large {
-		return c.sendLarge(ctx, s)
-	}
 	r, _, err := c.answerSealed(ctx, s)
 	return r, err
 }
@@ -201,7 +162,7 @@ func (c *Client) sealedReceipt(ctx context.Context, s *Sealed, a wire.FinalizeUp
 
 // isSmall reports whether the upload may travel with others.
 func (s *Sealed) isSmall() bool {
-	return s.blockBytes == 0 && s.contentID == (Digest{}) && s.BlobSize() <= wire.SealedBatchBlob
+	return s.contentID == (Digest{}) && s.BlobSize() <= wire.SealedBatchBlob
 }
 
 // frameBytes returns about how long the frame is, in bytes: never less.
@@ -218,9 +179,6 @@ func (c *Client) frame(s *Sealed) (head []byte, cipher io.Reader, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isLocked() {
-		return nil, nil, errNamesLocked
-	}
 	if cipher, err = s.reader(); err != nil {
 		return nil, nil, err
 	}

@@ -273,18 +273,9 @@ func TestEndedEpochIsSealedAgain(t *testing.T) {
 	if sent := c.SendSealed(t.Context(), waits); sent[0].Err != nil || waits.Epoch() != 3 {
 		t.Errorf("%v, epoch %d", sent[0].Err, waits.Epoch())
 	}
-	keys := diskKeys(t)
 	c = s.Client(t, account) // knows the newest epoch
-	lasting := sealed(t, c, "late", []byte("x"))
-	raw, err := lasting.Encode(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	late, err := sdk.DecodeSealed(raw, keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	late.KeepIn(lasting.Ciphertext())
+	late := sealed(t, c, "late", []byte("x"))
+	late.Wipe()
 	s.NextEpoch(true)
 	if sent := c.SendSealed(t.Context(), late); codeOf(sent[0].Err) != wire.CodeEpoch || sdk.KindOf(sent[0].Err) != sdk.ErrConflict {
 		t.Errorf("without its key: %v", sent[0].Err)

@@ -168,6 +168,28 @@ func TestThreat52NoKeyTwice(t *testing.T) {
 	})
 }
 
+// Threat 52: a service that gives another key than that of the journal is found out: nothing is sent, nothing is lost.
+func TestThreat52OtherKeyAfterARestart(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.hold()
+		b.put("a", "1", ref(""))
+		synctest.Wait()
+		b.s.Lies = true
+		b.restart(true)
+		b.fail(nil)
+		time.Sleep(time.Hour)
+		if b.wantStates(" parked"); b.s.Recorded() != 0 {
+			t.Errorf("recorded %v", b.s.Contents)
+		}
+		b.s.Lies = false
+		b.restart(true)
+		time.Sleep(time.Hour)
+		if b.wantStates(""); b.s.Contents["g/a"] != "1" {
+			t.Errorf("recorded %v", b.s.Contents)
+		}
+	})
+}
+
 // Threat 52: nothing readable of a save is on the disk, of a large one neither.
 func TestThreat52NothingReadable(t *testing.T) {
 	run(t, func(c *outbox.Config) { c.Keys.Names, _ = format.RandomKey() }, func(t *testing.T, b *box) {

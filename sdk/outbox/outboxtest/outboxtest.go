@@ -47,6 +47,7 @@ type Service struct {
 	Requests [][]string     // names that were sent together
 	Contents map[string]string
 	Opened   int   // journals that were opened
+	Lies     bool  // another key is given than a journal has
 	Blocks   int64 // of large saves, that were sent
 }
 
@@ -223,6 +224,9 @@ func (s *Service) OpenJournal(_ context.Context, g sdk.GroupID, at sdk.SealedJou
 	}
 	if _, ended := s.ended[at.Journal]; ended {
 		return nil, refused(wire.CodeJournalEnded, "the journal has ended")
+	}
+	if s.Lies {
+		in.Raw[0] ^= 1
 	}
 	return &key{id: at.Journal, raw: in.Raw}, nil
 }
