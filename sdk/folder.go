@@ -40,6 +40,9 @@ func (g Group) RenameFolder(ctx context.Context, folder, to string, seen Seq) (F
 }
 
 func (g Group) renameFolder(ctx context.Context, folder, to string, seen Seq) (done FolderRename, err error) {
+	if err := g.c.offers(ctx, wire.OpRenameFolder); err != nil {
+		return done, err
+	}
 	if !chain.IsFolderMove(folder, to) || seen <= 0 {
 		return done, &Error{Kind: ErrInvalid, Code: wire.CodeValidation, Err: errors.New("a folder and its new name have no slash at an end, and none lies in the other")}
 	}
