@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/locked"
@@ -43,4 +44,80 @@ func RedeemInvite(ctx context.Context, i wire.Invite, cfg Config) (key Secret, e
 		return key, c.wrap("redeem the invite", "", "", err)
 	}
 	return locked.NewSecret(made.APIKey), nil
+}
+
+// GroupInvite is an invite to a group that can be used.
+type GroupInvite struct {
+	ID      string
+	Role    Role
+	Expires time.Time
+}
+
+// Invite makes an invite: its text adds the account that gives it to [Client.UseInvite] to the group, with a role, once,
+// within 7 days. "" makes a writer. Who has the text first is the member.
+//
+// Invite costs what [Group.Add] costs, and using it is free. Only the owner may call it; it needs the API key. Errors:
+// [ErrUnsupported] at the hosted service, [ErrNotFound], [ErrNotAuthorized], [ErrInsufficient]. Only svcd has it.
+func (g Group) Invite(ctx context.Context, role Role) (made GroupInvite, text Secret, err error) {
+	var answer wire.MadeInvite
+	err = g.c.change(ctx, wire.OpInviteToGroup, wire.MemberRequest{GroupID: string(g.ID), Role: role}, &answer)
+	if err == nil && (answer.ID == "" || answer.Secret == "") {
+		err = call.Malformed(errors.New("an invite without a secret"))
+	}
+	var key string
+	if err == nil {
+		_, err = g.c.CheckTrust(ctx)
+	}
+	if err == nil {
+		key, err = g.c.logKey(ctx)
+	}
+	if err != nil {
+		return made, text, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("invite", err))
+	}
+	i := wire.Invite{URL: g.c.cfg.MCPURL, Contract: g.c.cfg.ContractID, LogKey: key, Group: string(g.ID),
+		Secret: answer.Secret}
+	return groupInvite(answer.GroupInvite), locked.NewSecret(i.Text()), nil
+}
+
+func groupInvite(i wire.GroupInvite) GroupInvite {
+	return GroupInvite{ID: i.ID, Role: i.Role, Expires: parseTime(i.Expires)}
+}
+
+// Invites lists the invites of the group that can be used. Only the owner may call it. Free; it needs the API key.
+// Errors: those of [Group.Invite]. Only svcd has it.
+func (g Group) Invites(ctx context.Context) (list []GroupInvite, err error) {
+	var answer []wire.GroupInvite
+	if err := g.c.read(ctx, wire.OpGetGroupInvites, g.request(), &answer); err != nil {
+		return nil, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("list invites", err))
+	}
+	for _, i := range answer {
+		list = append(list, groupInvite(i))
+	}
+	return list, nil
+}
+
+// RevokeInvite takes an invite back, by its id. Only the owner may call it. Free; it needs the API key. Errors: those of
+// [Group.Invite], and [ErrNotAuthorized] when there is no such invite. Only svcd has it.
+func (g Group) RevokeInvite(ctx context.Context, id string) (Change, error) {
+	done, err := g.change(ctx, wire.OpRevokeGroupInvite, wire.EndInviteRequest{GroupID: string(g.ID), Invite: id},
+		"Revoked invite "+quote(id))
+	return done, g.wrap("revoke the invite", err)
+}
+
+// UseInvite adds the caller to the group of an invite, and returns the group.
+//
+// UseInvite is free; it needs the API key. Errors: [ErrInvalid] for an invite of another service, [ErrNotAuthorized]
+// when the invite was used or revoked or is too old, or the caller left the group or was revoked: only the owner adds
+// it again; [ErrConflict] when it is a member. Only svcd has it.
+func (c *Client) UseInvite(ctx context.Context, i wire.Invite) (GroupID, error) {
+	if NormalAddress(i.URL) != NormalAddress(c.cfg.MCPURL) || i.Contract != c.cfg.ContractID || i.Group == "" {
+		return "", &Error{Op: "use the invite", Kind: ErrInvalid, Code: wire.CodeAddress,
+			Err: errors.New("the invite is of another service, " + quote(i.URL) + ", or of no group")}
+	}
+	var used wire.UsedInvite
+	err := c.change(ctx, wire.OpUseGroupInvite, wire.UseInviteRequest{Secret: i.Secret}, &used)
+	if err == nil && used.GroupID != i.Group {
+		err = call.Malformed(errors.New("it is not the group of the invite"))
+	}
+	return GroupID(used.GroupID), c.wrap("use the invite", GroupID(i.Group), "", err)
 }

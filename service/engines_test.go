@@ -40,6 +40,8 @@ func TestOnPostgres(t *testing.T) {
 		"OneOfManyRedeemsAnInvite":                TestThreat75OneOfManyRedeems,
 		"InvitesAreRecorded":                      TestThreat75InvitesAreRecorded,
 		"InvitesMove":                             TestInvitesMove,
+		"GroupInvites":                            TestThreat75GroupInvites,
+		"GroupInvitesEndWithTheOwner":             TestThreat75GroupInvitesEndWithTheOwner,
 		// Ids.
 		"IdsOfOthers":    TestThreat56IdsOfOthers,
 		"IdsStaySpent":   TestThreat57IdsStaySpent,

@@ -211,3 +211,89 @@ func TestInvitesMove(t *testing.T) {
 		t.Errorf("redeemed: %d %s", status, text)
 	}
 }
+
+// inviteTo makes an invite to g.
+func (u *user) inviteTo(role wire.Role) wire.MadeInvite {
+	u.t.Helper()
+	return must[wire.MadeInvite](u, wire.OpInviteToGroup, object{"group_id": "g", "role": role})
+}
+
+// Threat 75: an invite to a group adds one account, with the role that the owner gave, by a record of the owner.
+func TestThreat75GroupInvites(t *testing.T) {
+	t.Parallel()
+	later := new(atomic.Int64)
+	r := runWith(t, service.Config{Database: newDatabase(t),
+		Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+	alice := r.owner()
+	bob, carol := r.user("bob", "10"), r.user("carol", "10")
+	use := func(u *user, secret string, code string) {
+		t.Helper()
+		u.refusal(wire.OpUseGroupInvite, object{"secret": secret}, http.StatusForbidden, code)
+	}
+	alice.refusal(wire.OpInviteToGroup, object{"group_id": "g", "role": "owner"}, http.StatusBadRequest, "role")
+	first := alice.inviteTo(wire.RoleReader)
+	if used := must[wire.UsedInvite](bob, wire.OpUseGroupInvite, object{"secret": first.Secret}); used != (wire.UsedInvite{GroupID: "g", Role: wire.RoleReader}) {
+		t.Errorf("used: %+v", used)
+	}
+	use(carol, first.Secret, wire.CodeInvite)
+	use(carol, "", wire.CodeInvite)
+	left := alice.inviteTo("")
+	must[string](bob, wire.OpLeaveGroup, object{"group_id": "g"})
+	use(bob, left.Secret, wire.CodeNotAuthorized)
+	must[string](alice, wire.OpRevokeGroupInvite, object{"group_id": "g", "invite": left.ID})
+	use(carol, left.Secret, wire.CodeInvite)
+	open := alice.inviteTo("")
+	db := r.openDatabase()
+	for _, change := range []string{"role = 'owner'", "expires_ns = 7", "id = '0011223344556677'"} {
+		_, err := db.Exec("UPDATE group_invites SET " + change)
+		ok(t, err)
+		if _, err := r.svc.Audit(t.Context()); !errors.Is(err, ledger.ErrBroken) || !strings.Contains(err.Error(), "table group_invites") {
+			t.Errorf("%s: audit says %v", change, err)
+		}
+		_, err = db.Exec(fmt.Sprintf("UPDATE group_invites SET id = '%s', role = 'writer', expires_ns = %s", open.ID, open.Expires))
+		ok(t, err)
+	}
+	if _, err := r.svc.Audit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	later.Add(int64(service.InviteLifetime + time.Second))
+	carol.login()
+	use(carol, open.Secret, wire.CodeInvite)
+}
+
+// Threat 75: invites to a group end with it, with its owner, and when the owner is disabled.
+func TestThreat75GroupInvitesEndWithTheOwner(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(r *running, alice, bob *user){
+		"another owner": func(_ *running, alice, bob *user) {
+			must[string](alice, wire.OpOfferGroup, object{"group_id": "g", "member_id": bob.id})
+			must[string](bob, wire.OpAcceptGroup, object{"group_id": "g"})
+		},
+		"deleted":  func(_ *running, alice, _ *user) { must[string](alice, wire.OpDeleteGroup, object{"group_id": "g"}) },
+		"disabled": func(r *running, alice, _ *user) { _, err := r.svc.DisableAccount(r.t.Context(), "alice"); ok(r.t, err) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := runAtOnce(t)
+			alice, bob, carol := r.owner(), r.user("bob", "10"), r.user("carol", "10")
+			alice.adds(bob)
+			invite := alice.inviteTo("")
+			end(r, alice, bob)
+			carol.refusal(wire.OpUseGroupInvite, object{"secret": invite.Secret}, http.StatusForbidden, wire.CodeInvite)
+			if _, err := r.svc.Audit(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The lists that the JavaScript SDKs ask for show no record of an invite.
+func TestInvitesAreNotListedAsFiles(t *testing.T) {
+	t.Parallel()
+	r, alice, _ := runWithMember(t)
+	alice.inviteTo("")
+	alice.upload("g", "file", []byte("x"))
+	rows := must[[]map[string]any](alice, wire.OpGetGroupTransactions, object{"group_id": "g"})
+	if len(rows) != 1 {
+		t.Errorf("%d rows at %s: %v", len(rows), r.url, rows)
+	}
+}

@@ -163,6 +163,16 @@ func rows() []matrixRow {
 		{wire.OpOfferGroup, func(*matrix, role) object { return object{"group_id": "g", "member_id": ""} }, owners},
 		{wire.OpAcceptGroup, inGroup, [6]int{409, 409, no, no, who, 409}},
 		{wire.OpDeleteGroup, inGroup, owners},
+		{wire.OpInviteToGroup, inGroup, owners},
+		{wire.OpGetGroupInvites, inGroup, owners},
+		{wire.OpRevokeGroupInvite, func(m *matrix, _ role) object {
+			return object{"group_id": "g", "invite": must[wire.MadeInvite](m.owner, wire.OpInviteToGroup, object{"group_id": "g"}).ID}
+		}, owners},
+		{wire.OpUseGroupInvite, func(m *matrix, _ role) object {
+			group := m.unique("invited")
+			must[string](m.owner, wire.OpRegisterGroup, object{"group_id": group})
+			return object{"secret": must[wire.MadeInvite](m.owner, wire.OpInviteToGroup, object{"group_id": group}).Secret}
+		}, [6]int{409, may, may, may, who, may}},
 		{wire.OpKeepFiles, inGroup, owners},
 		{wire.OpPrepareUpload, inGroup, writers},
 		{wire.OpFinalizeUpload, ownUpload, writers},

@@ -25,7 +25,7 @@ func (a *app) groupCommand() *cobra.Command {
 	}
 	cmd.AddCommand(a.groupCreateCommand(), a.groupAddCommand(), a.groupRevokeCommand(), a.groupMembersCommand(),
 		a.groupListCommand(),
-		a.groupJoinCommand(), a.groupOpenCommand(), a.groupCloseCommand(), a.groupConfigCommand(),
+		a.groupInviteCommand(), a.groupJoinCommand(), a.groupOpenCommand(), a.groupCloseCommand(), a.groupConfigCommand(),
 		a.groupPendingCommand(), a.groupKeepCommand(),
 		a.groupLeaveCommand(), a.groupHandOverCommand(), a.groupAcceptCommand(), a.groupDeleteCommand())
 	return cmd
@@ -156,13 +156,19 @@ func (a *app) printMessage(change groupChange) error {
 
 func (a *app) groupJoinCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "join GROUP",
-		Short:   "Join a group that is open to everybody; joining twice is fine",
-		Example: "  svcfs group join submissions",
-		Args:    exactly(1, "one GROUP"),
+		Use:   "join GROUP|INVITE",
+		Short: "Join a group that is open to everybody, or by an invite of its owner",
+		Long: `Join a group that is open to everybody; joining twice is fine. Or join by an invite that the owner
+of a group made with 'svcfs group invite': it works once. Other users of this machine may see
+the arguments of a command until it ends.`,
+		Example: "  svcfs group join submissions\n  svcfs group join svcfs-invite-eyJ1cmwiOi",
+		Args:    exactly(1, "one GROUP or INVITE"),
 
 		ValidArgsFunction: completeNothing,
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			if wire.IsInvite(args[0]) {
+				return a.joinBy(ctx, c, args[0])
+			}
 			change, err := c.Group(sdk.GroupID(args[0])).Join(ctx)
 			if err != nil {
 				return err

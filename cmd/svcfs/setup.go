@@ -312,10 +312,13 @@ func (q *setupSteps) service(ctx context.Context, answer string) error {
 
 // takeInvite takes an invite instead of the first two answers. It is redeemed last, because it works once.
 func (q *setupSteps) takeInvite(text string) error {
-	invite, err := wire.ParseInvite(text)
+	invite, err := parseInvite(text)
 	if err != nil {
-		return usage("give the whole invite, which begins with svcfs-invite-: the operator makes one with svcd invite NAME",
-			err.Error())
+		return err
+	}
+	if invite.Account == "" {
+		return usage("set up the account first, then: svcfs group join INVITE",
+			"this invite adds an account to a group, and makes none")
 	}
 	s := q.s
 	s.account, s.config.ContractID, s.config.Network = sdk.AccountID(invite.Account), invite.Contract, ""

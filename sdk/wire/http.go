@@ -68,6 +68,10 @@ const (
 	OpOfferGroup           = "offer_group"             // ours
 	OpAcceptGroup          = "accept_group"            // ours
 	OpDeleteGroup          = "delete_group"            // ours
+	OpInviteToGroup        = "invite_to_group"         // ours
+	OpGetGroupInvites      = "get_group_invites"       // ours
+	OpRevokeGroupInvite    = "revoke_group_invite"     // ours
+	OpUseGroupInvite       = "use_group_invite"        // ours
 )
 
 // Dialect is what a service speaks: which operations, fields and answers it knows. A service of a

@@ -23,14 +23,45 @@ type InviteResult struct {
 	APIKey    string `json:"api_key"`
 }
 
-// Invite is one string for a new user of a service of ours: where the service is, the key of its log, and a secret that
-// makes the account, once. It prints as "redacted"; Text is the one way to the string.
+// GroupInvite is an invite to a group, without its secret.
+type GroupInvite struct {
+	ID      string `json:"id"`
+	Role    Role   `json:"role"`
+	Expires string `json:"expires"` // ns since the epoch
+}
+
+// MadeInvite is the result of invite_to_group. No other answer holds the secret.
+type MadeInvite struct {
+	GroupInvite
+	Secret string `json:"secret"`
+}
+
+// EndInviteRequest is the body of revoke_group_invite.
+type EndInviteRequest struct {
+	GroupID string `json:"group_id"`
+	Invite  string `json:"invite"` // its id
+}
+
+// UseInviteRequest is the body of use_group_invite.
+type UseInviteRequest struct {
+	Secret string `json:"secret"`
+}
+
+// UsedInvite is the result of use_group_invite.
+type UsedInvite struct {
+	GroupID string `json:"group_id"`
+	Role    Role   `json:"role"`
+}
+
+// Invite is one string for a user of a service of ours: where the service is, the key of its log, and a secret that
+// makes an account, or adds one to a group, once. It prints as "redacted"; Text is the one way to the string.
 type Invite struct {
 	locked.Redacted
 	URL      string
 	Contract string
 	LogKey   string // verifier key, so that the first contact is with the service that is meant
-	Account  string
+	Account  string // that it makes; "" = it adds one to Group
+	Group    string
 	Secret   string
 }
 
@@ -42,13 +73,14 @@ type inviteText struct {
 	URL      string `json:"url"`
 	Contract string `json:"contract"`
 	LogKey   string `json:"log_key"`
-	Account  string `json:"account"`
+	Account  string `json:"account,omitempty"`
+	Group    string `json:"group,omitempty"`
 	Secret   string `json:"secret"`
 }
 
 // Text is the string that its receiver gives to svcfs setup.
 func (i Invite) Text() string {
-	raw, err := json.Marshal(inviteText{i.URL, i.Contract, i.LogKey, i.Account, i.Secret})
+	raw, err := json.Marshal(inviteText{i.URL, i.Contract, i.LogKey, i.Account, i.Group, i.Secret})
 	if err != nil {
 		panic("wire: texts are always JSON: " + err.Error())
 	}
@@ -66,8 +98,9 @@ func ParseInvite(text string) (Invite, error) {
 	if !ok || err != nil || json.Unmarshal(raw, &t) != nil {
 		return Invite{}, errors.New("this is no invite, or only a part of one")
 	}
-	if t.URL == "" || t.Contract == "" || t.LogKey == "" || t.Account == "" || t.Secret == "" {
+	if t.URL == "" || t.Contract == "" || t.LogKey == "" || t.Account == "" && t.Group == "" || t.Secret == "" {
 		return Invite{}, errors.New("the invite lacks something")
 	}
-	return Invite{URL: t.URL, Contract: t.Contract, LogKey: t.LogKey, Account: t.Account, Secret: t.Secret}, nil
+	return Invite{URL: t.URL, Contract: t.Contract, LogKey: t.LogKey, Account: t.Account, Group: t.Group,
+		Secret: t.Secret}, nil
 }

@@ -81,6 +81,10 @@ func (s *server) operations() map[string]web.Operation {
 		wire.OpOfferGroup:           typed(s.Groups.Offer),
 		wire.OpAcceptGroup:          typed(s.Groups.Accept),
 		wire.OpDeleteGroup:          typed(s.Groups.Delete),
+		wire.OpInviteToGroup:        typed(s.Groups.Invite),
+		wire.OpGetGroupInvites:      typed(s.Groups.Invites),
+		wire.OpRevokeGroupInvite:    typed(s.Groups.RevokeInvite),
+		wire.OpUseGroupInvite:       typed(s.Groups.UseInvite),
 	}
 }
 

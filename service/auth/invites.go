@@ -31,6 +31,14 @@ type Invited struct {
 	Expires time.Time   `json:"expires"`
 }
 
+// NewInviteSecret returns a secret that begins with the id of its invite.
+func NewInviteSecret() (id string, secret Secret) {
+	raw := make([]byte, inviteIDBytes)
+	_, _ = rand.Read(raw) // never fails
+	id = hex.EncodeToString(raw)
+	return id, Secret{text: id + "." + newSecret().text}
+}
+
 // Invite lets whoever has the secret make account name with a balance, once, within [InviteLifetime]. by is the
 // account of the operator. An account has one invite at most.
 func (a *Accounts) Invite(ctx context.Context, by, name string,
@@ -39,11 +47,9 @@ func (a *Accounts) Invite(ctx context.Context, by, name string,
 	if err != nil {
 		return invited, secret, err
 	}
-	id := make([]byte, inviteIDBytes)
-	_, _ = rand.Read(id) // never fails
+	id, secret := NewInviteSecret()
 	now := a.ledger.Now()
-	invited = Invited{ID: hex.EncodeToString(id), Account: account, Balance: balance, Expires: now.Add(InviteLifetime)}
-	secret = Secret{text: invited.ID + "." + newSecret().text}
+	invited = Invited{ID: id, Account: account, Balance: balance, Expires: now.Add(InviteLifetime)}
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
 		if err := mayInvite(ctx, tx, account, now); err != nil {
 			return err

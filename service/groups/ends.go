@@ -72,7 +72,7 @@ func end(ctx context.Context, tx *store.Tx, group string, r chain.Row) error {
 	return forgetAll(ctx, tx, group)
 }
 
-// forgetAll cancels all that waits in a group.
+// forgetAll cancels all that waits in a group, and its invites.
 func forgetAll(ctx context.Context, tx *store.Tx, group string) error {
 	if err := ledger.ForgetWaiting(ctx, tx, group); err != nil {
 		return err
@@ -80,7 +80,7 @@ func forgetAll(ctx context.Context, tx *store.Tx, group string) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE group_id = ?", group); err != nil {
 		return fmt.Errorf("forget deletions: %w", err)
 	}
-	return nil
+	return forgetInvites(ctx, tx, group)
 }
 
 // beginEnds ends the groups that are due.

@@ -27,7 +27,7 @@ type State struct {
 	files    map[string]*fileState
 	folders  map[string]*folderState // those recorded, by reference
 	pending  map[string]pendingState // deletions that wait, by reference
-	invites  map[string]inviteState  // that were neither redeemed nor revoked, by id
+	invites  map[string]inviteState  // that were neither used nor revoked, by id
 	// names are of the living files and the folders, by group; nil = no folder was renamed so far.
 	names map[string]*chain.Folders[string]
 	// trash has of the files those in the trash whose time ends, by the account that removed them, then by reference.
@@ -41,6 +41,7 @@ type pendingState struct {
 
 type inviteState struct {
 	account, balance string
+	group, role      string // of one to a group
 	expires          int64
 }
 
@@ -164,13 +165,18 @@ func (s *State) applyToAccounts(r *chain.Row) {
 func (s *State) applyToInvites(r *chain.Row) {
 	switch r.Kind {
 	case chain.KindInvite:
-		if words := strings.Fields(r.Detail); len(words) == 4 {
+		words := strings.Fields(r.Detail)
+		switch {
+		case r.Group == "" && len(words) == 4:
 			ends, _ := strconv.ParseInt(words[3], 10, 64)
-			s.invites[words[0]] = inviteState{words[1], words[2], ends}
+			s.invites[words[0]] = inviteState{account: words[1], balance: words[2], expires: ends}
+		case r.Group != "" && len(words) == 3:
+			ends, _ := strconv.ParseInt(words[2], 10, 64)
+			s.invites[words[0]] = inviteState{group: r.Group, role: words[1], expires: ends}
 		}
 	case chain.KindEndInvite:
 		delete(s.invites, r.Detail)
-	case chain.KindCreateAccount:
+	case chain.KindCreateAccount, chain.KindAdd:
 		delete(s.invites, r.Tag(chain.TagInvite))
 	}
 }
@@ -434,7 +440,7 @@ func (s *State) Compare(ctx context.Context, tx *store.Tx) error {
 	}
 	for _, compare := range []func(context.Context, *store.Tx) error{
 		s.compareAccounts, s.compareGroups, s.compareMembers, s.compareFiles, s.compareFolders, s.comparePending,
-		s.compareInvites,
+		s.compareInvites, s.compareGroupInvites,
 	} {
 		if err := compare(ctx, tx); err != nil {
 			return err
@@ -672,6 +678,19 @@ func (s *State) compareInvites(ctx context.Context, tx *store.Tx) error {
 			err = rows.Scan(&id, &has.account, &has.balance, &has.expires)
 			return id, func(i inviteState) []fact {
 				return []fact{{"account", has.account, i.account}, {"balance", has.balance, i.balance},
+					{"expires_ns", has.expires, i.expires}}
+			}, err
+		})
+	return err
+}
+
+func (s *State) compareGroupInvites(ctx context.Context, tx *store.Tx) error {
+	_, err := compareRows(ctx, tx, "group_invites", "SELECT id, group_id, role, expires_ns FROM group_invites ORDER BY id",
+		s.invites, func(rows *sql.Rows) (id string, facts func(inviteState) []fact, err error) {
+			var has inviteState
+			err = rows.Scan(&id, &has.group, &has.role, &has.expires)
+			return id, func(i inviteState) []fact {
+				return []fact{{"group_id", has.group, i.group}, {"role", has.role, i.role},
 					{"expires_ns", has.expires, i.expires}}
 			}, err
 		})

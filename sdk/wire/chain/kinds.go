@@ -7,7 +7,7 @@ const (
 	KindFund          = "fund"
 	KindTransfer      = "transfer" // detail: the receiver, a space, the amount
 	KindRotateKey     = "rotate_api_key"
-	KindInvite        = "create_invite" // detail: its id, the account, the balance, until when, in ns
+	KindInvite        = "create_invite" // detail: its id, then account and balance, or of a group the role; until when, in ns
 	KindEndInvite     = "revoke_invite" // detail: its id
 	KindDisable       = "disable_account"
 	KindEnable        = "enable_account"

@@ -41,7 +41,7 @@ const (
 	// with new attributes, or an end by a setting of the group: the Number of the record that gave the file its name
 	TagNamed     = "named"
 	TagVersioned = "versioned" // of an upload: [Versioned] if its client knows that a name has versions
-	TagInvite    = "invite"    // of a new account: the id of the invite that made it
+	TagInvite    = "invite"    // of a new account or member: the id of the invite
 	TagMaxUses   = "max_uses"  // of a window for joining: how many accounts may join; absent = any number
 )
 

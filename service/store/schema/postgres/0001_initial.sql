@@ -106,6 +106,15 @@ CREATE TABLE groups (
 CREATE INDEX groups_thinned ON groups (id) WHERE versions <> 'all';
 CREATE INDEX groups_ended ON groups (id) WHERE ended_ns IS NOT NULL;
 
+CREATE TABLE group_invites (
+	id         TEXT COLLATE "C" PRIMARY KEY,
+	hash       BYTEA NOT NULL,
+	group_id   TEXT COLLATE "C" NOT NULL REFERENCES groups (id),
+	role       TEXT NOT NULL,
+	expires_ns BIGINT NOT NULL
+);
+CREATE INDEX group_invites_by_group ON group_invites (group_id);
+
 CREATE TABLE members (
 	group_id TEXT COLLATE "C" NOT NULL REFERENCES groups (id),
 	account  TEXT COLLATE "C" NOT NULL,

@@ -111,6 +111,16 @@ CREATE TABLE groups (
 CREATE INDEX groups_thinned ON groups (id) WHERE versions <> 'all';
 CREATE INDEX groups_ended ON groups (id) WHERE ended_ns IS NOT NULL;
 
+-- Memberships that somebody with an account may take, once.
+CREATE TABLE group_invites (
+	id         TEXT PRIMARY KEY,
+	hash       BLOB NOT NULL, -- SHA-256 of the secret
+	group_id   TEXT NOT NULL REFERENCES groups (id),
+	role       TEXT NOT NULL,
+	expires_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX group_invites_by_group ON group_invites (group_id);
+
 CREATE TABLE members (
 	group_id TEXT NOT NULL REFERENCES groups (id),
 	account  TEXT NOT NULL,
