@@ -332,8 +332,11 @@ func (o *Outbox) isNamed(i *item) bool {
 
 // enter puts an item whose group is known into its lane. Needs mu.
 func (o *Outbox) enter(i *item) {
+	if i.group == "" {
+		return
+	}
 	l := o.lane(i.group)
-	if i.group == "" || slices.Contains(l.queue, i) {
+	if slices.Contains(l.queue, i) {
 		return
 	}
 	at, _ := slices.BinarySearchFunc(l.queue, i.clear.Position,
@@ -401,8 +404,12 @@ func (o *Outbox) endJournals(ctx context.Context, all bool) (next time.Time, err
 	if err := o.store.settleAll(); err != nil {
 		return earlier(next, time.Now().Add(shortestPause)), err
 	}
-	for _, j := range ends {
+	defer o.Kick() // what the disk has of them goes
+	for n, j := range ends {
 		if err := o.cfg.Remote.EndJournal(ctx, j.disk.Sealed); err != nil {
+			if n > 0 { // it answers: the others are next
+				next = time.Now().Add(shortestPause)
+			}
 			return next, err
 		}
 		o.store.end(Clear{ID: j.id}, "")
