@@ -109,7 +109,7 @@ func (c *Client) openJournalKey(ctx context.Context, g GroupID, s SealedJournalK
 	}
 	request := wire.OpenJournalKeyRequest{Journal: s.Journal, GroupID: string(g), Epoch: s.Epoch,
 		SealedKey: base64.StdEncoding.EncodeToString(s.Key)}
-	var answer wire.OpenSealedKeyResult
+	var answer wire.OpenJournalKeyResult
 	if err := c.read(ctx, wire.OpOpenJournalKey, request, &answer); err != nil {
 		return nil, err
 	}

@@ -396,8 +396,6 @@ func TestThreat24RevokedBetweenBlocks(t *testing.T) {
 	i := s.item(content, "b")
 	status, text := bob.puts(i)
 	answers(t, "the record", status, []byte(text), wire.CodeNotAuthorized)
-	status, text = bob.tool(wire.OpOpenSealedKey, object{"id": i.ID, "group_id": "g", "epoch": i.Epoch, "sealed_key": i.SealedKey, "head_hash": headHash(i)})
-	answers(t, "the key", status, []byte(text), wire.CodeNotAuthorized)
 	alice.readsBlocks(out.CID, content)
 }
 

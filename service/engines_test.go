@@ -45,7 +45,6 @@ func TestOnPostgres(t *testing.T) {
 		// Ids.
 		"IdsOfOthers":    TestThreat56IdsOfOthers,
 		"IdsStaySpent":   TestThreat57IdsStaySpent,
-		"OpenSealedKey":  TestThreat57OpenSealedKey,
 		"TagsOfSaves":    TestThreat57TagsOfSaves,
 		"JournalKeys":    TestThreat56JournalKeys,
 		"EndsOfJournals": TestThreat58EndsOfJournals,

@@ -39,7 +39,7 @@ func TestThreat56JournalKeys(t *testing.T) {
 	r, alice, bob := runWithMember(t)
 	must[string](bob, wire.OpRegisterGroup, object{"group_id": "bobs"})
 	request, key := bob.journal(journalID, "g", bob.id)
-	opened := must[wire.OpenSealedKeyResult](bob, wire.OpOpenJournalKey, request)
+	opened := must[wire.OpenJournalKeyResult](bob, wire.OpOpenJournalKey, request)
 	if opened.Key != key.Base64() {
 		t.Error("another key was opened")
 	}
@@ -138,7 +138,7 @@ func TestThreat58EndsOfJournals(t *testing.T) {
 	end := wire.EndJournalRequest{Journal: journalID, Epoch: request.Epoch}
 	bob := r.user("bob", "1")
 	must[string](bob, wire.OpEndJournal, end) // an id of his own
-	must[wire.OpenSealedKeyResult](alice, wire.OpOpenJournalKey, request)
+	must[wire.OpenJournalKeyResult](alice, wire.OpOpenJournalKey, request)
 	for range 20 {
 		must[string](alice, wire.OpEndJournal, end)
 	}

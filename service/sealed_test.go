@@ -103,12 +103,6 @@ func (u *user) sealsKeyFor(v *wire.VaultKey, i *sealedItem, key *format.Key, acc
 	i.Epoch, i.SealedKey = v.Epoch, base64.StdEncoding.EncodeToString(sealed)
 }
 
-// headHash is what the key of an item is sealed with, in hex.
-func headHash(i *sealedItem) string {
-	sum := i.Sum()
-	return hex.EncodeToString(sum[:])
-}
-
 // frame is the item as it travels.
 func (i *sealedItem) frame() []byte {
 	head, _ := json.Marshal(i.SealedHead)
@@ -287,8 +281,6 @@ func TestThreat56IdsOfOthers(t *testing.T) {
 	theirs.BlobSize, theirs.BlobHash = int64(len(theirs.blob)), hash(theirs.blob)
 	bob.sealsKey(theirs, key, bob.id)
 	first := bob.mustPut(theirs)
-	must[wire.OpenSealedKeyResult](alice, wire.OpOpenSealedKey,
-		wire.OpenSealedKeyRequest{ID: waits.ID, GroupID: "g", Epoch: waits.Epoch, SealedKey: waits.SealedKey, HeadHash: headHash(waits)})
 	second := alice.mustPut(waits)
 	if again := bob.mustPut(theirs); again.Seq != first.Seq || alice.mustPut(waits).Seq != second.Seq || first.Seq == second.Seq {
 		t.Errorf("records %d and %d, again %d", first.Seq, second.Seq, again.Seq)
@@ -603,44 +595,4 @@ type lengthOfReads struct {
 func (l *lengthOfReads) Read(p []byte) (int, error) {
 	l.longest = max(l.longest, len(p))
 	return l.r.Read(p)
-}
-
-// An account gets the keys of its own uploads back until they are recorded.
-func TestThreat57OpenSealedKey(t *testing.T) {
-	t.Parallel()
-	r, alice, bob := runWithMember(t)
-	item := alice.seals("g", "f", []byte("waits"))
-	request := func(i *sealedItem, group string) wire.OpenSealedKeyRequest {
-		return wire.OpenSealedKeyRequest{ID: i.ID, GroupID: group, Epoch: i.Epoch, SealedKey: i.SealedKey, HeadHash: headHash(i)}
-	}
-	answer := must[wire.OpenSealedKeyResult](alice, wire.OpOpenSealedKey, request(item, "g"))
-	key, err := format.ParseKey(answer.Key)
-	ok(t, err)
-	if plain, err := format.OpenBlob(key, bytes.Clone(item.blob)); string(plain) != "waits" {
-		t.Errorf("opened to %q, %v", plain, err)
-	}
-	other := alice.seals("g", "f", []byte("other"))
-	swapped := request(item, "g")
-	swapped.HeadHash = headHash(other)
-	carol := r.user("carol", "1")
-	for what, c := range map[string]struct {
-		by   *user
-		req  wire.OpenSealedKeyRequest
-		code string
-	}{
-		"of another member":           {bob, request(item, "g"), wire.CodeValidation},
-		"of a stranger":               {carol, request(item, "g"), wire.CodeNotAuthorized},
-		"of a group that is not":      {alice, request(item, "nowhere"), wire.CodeGroupNotFound},
-		"for another head":            {alice, swapped, wire.CodeValidation},
-		"without an id":               {alice, wire.OpenSealedKeyRequest{GroupID: "g"}, wire.CodeValidation},
-		"of an epoch that never was":  {alice, wire.OpenSealedKeyRequest{ID: item.ID, GroupID: "g", Epoch: 9, SealedKey: item.SealedKey, HeadHash: headHash(item)}, wire.CodeEpoch},
-		"with a key of another shape": {alice, wire.OpenSealedKeyRequest{ID: item.ID, GroupID: "g", Epoch: 1, SealedKey: "AAAA", HeadHash: headHash(item)}, wire.CodeValidation},
-	} {
-		status, body := c.by.tool(wire.OpOpenSealedKey, c.req)
-		refuses(t, what, status, body, c.code)
-	}
-	ref := alice.mustPut(item).CID
-	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
-	status, body := alice.tool(wire.OpOpenSealedKey, request(item, "g"))
-	refuses(t, "after the file was deleted", status, body, wire.CodeSpent)
 }

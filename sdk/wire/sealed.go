@@ -4,8 +4,7 @@ import "encoding/json"
 
 // Uploads of our own. The client makes an id and the key of the file, and seals the key to the vault of the service
 // ([VaultKey]). One PUT of [PathSealed], a frame, records the upload: its body is the ciphertext (format version 1),
-// or the manifest of parts that were sent before (version 2). finalize_uploads records many, and open_sealed_key
-// gives an account the keys of its own.
+// or the manifest of parts that were sent before (version 2). finalize_uploads records many.
 //
 // A part is sealed blocks. The client PUTs them to [PathParts] + upload id + "/" + part id, both of which it makes:
 //
@@ -27,7 +26,6 @@ const (
 	// frames, one after the other, as application/octet-stream. They are recorded in their
 	// order, in one commit, each with its own answer.
 	OpFinalizeUploads = "finalize_uploads"
-	OpOpenSealedKey   = "open_sealed_key"
 	// OpOpenJournalKey opens the key of a journal for the account that sealed it, and OpEndJournal ends a journal.
 	OpOpenJournalKey = "open_journal_key"
 	OpEndJournal     = "end_journal"
@@ -116,16 +114,6 @@ type SealedAnswer struct {
 	Status int                   `json:"status,omitempty"` // HTTP status of Error
 }
 
-// OpenSealedKeyRequest asks for the file key of an upload of one's own that is not recorded yet,
-// for example after a restart. Members of the group only; free.
-type OpenSealedKeyRequest struct {
-	ID        string `json:"id"`
-	GroupID   string `json:"group_id"`
-	Epoch     int64  `json:"epoch"`
-	SealedKey string `json:"sealed_key"`
-	HeadHash  string `json:"head_hash"` // hex of [SealedHead.Sum] of the head that the key was sealed with
-}
-
 // OpenJournalKeyRequest asks for the key of a journal of one's own, for example after a restart. A journal is what waits on
 // a client's disk to be saved into one group, see format.JournalFor. Members of the group only; free.
 type OpenJournalKeyRequest struct {
@@ -141,7 +129,7 @@ type EndJournalRequest struct {
 	Epoch   int64  `json:"epoch"` // to which the key is sealed
 }
 
-// OpenSealedKeyResult answers an [OpenSealedKeyRequest] and an [OpenJournalKeyRequest].
-type OpenSealedKeyResult struct {
+// OpenJournalKeyResult answers an [OpenJournalKeyRequest].
+type OpenJournalKeyResult struct {
 	Key string `json:"key"` // standard base64
 }

@@ -48,7 +48,6 @@ func (s *server) operations() map[string]web.Operation {
 		wire.OpRegisterGroup: typed(func(ctx context.Context, account string, req wire.GroupRequest) (string, error) {
 			return s.Groups.Register(ctx, account, req.GroupID, false)
 		}),
-		wire.OpOpenSealedKey:        typed(s.Files.OpenSealedKey),
 		wire.OpOpenJournalKey:       typed(s.Files.OpenJournalKey),
 		wire.OpEndJournal:           typed(s.Files.EndJournal),
 		wire.OpAddGroupMember:       typed(s.Groups.Add),

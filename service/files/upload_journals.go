@@ -18,7 +18,7 @@ import (
 
 // OpenJournalKey returns the key of a journal that the account sealed for a group, of which it is a member now.
 func (f *Files) OpenJournalKey(ctx context.Context, account string,
-	req wire.OpenJournalKeyRequest) (out wire.OpenSealedKeyResult, err error) {
+	req wire.OpenJournalKeyRequest) (out wire.OpenJournalKeyResult, err error) {
 	id, err := journalID(req.Journal)
 	if err != nil {
 		return out, err

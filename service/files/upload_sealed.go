@@ -523,39 +523,3 @@ func spentID(account string, id [wire.UploadIDBytes]byte) []byte {
 func isSpent() error {
 	return fault.New(wire.CodeSpent, "the id was used for another upload: send this one under a new id")
 }
-
-// OpenSealedKey returns the key of an upload of the account that is not recorded yet.
-func (f *Files) OpenSealedKey(ctx context.Context, account string,
-	req wire.OpenSealedKeyRequest) (out wire.OpenSealedKeyResult, err error) {
-	id, err := uploadID(req.ID)
-	if err != nil {
-		return out, err
-	}
-	head, err := hashOf("head_hash", req.HeadHash)
-	if err != nil {
-		return out, err
-	}
-	sealed, err := sealedKey(req.SealedKey)
-	if err != nil {
-		return out, err
-	}
-	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		if _, err := groups.RequireMember(ctx, tx, req.GroupID, account); err != nil {
-			return err
-		}
-		// A file that is recorded may have been deleted since then: its key is not given back.
-		if seq, _, err := spentBy(ctx, tx, account, id); err != nil || seq > 0 {
-			return errors.Join(err, fault.New(wire.CodeSpent, "the upload is recorded: read it as any file"))
-		}
-		return nil
-	})
-	if err != nil {
-		return out, err
-	}
-	key, err := f.openSealed(ctx, account, req.ID, req.Epoch, head, sealed)
-	if err != nil {
-		return out, err
-	}
-	out.Key = key.Base64()
-	return out, nil
-}

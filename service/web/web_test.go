@@ -364,7 +364,7 @@ func TestSessionDoesWhatThePageDoes(t *testing.T) {
 		}
 	}
 	for _, op := range []string{
-		wire.OpPrepareUpload, wire.OpFinalizeUpload, wire.OpFinalizeUploads, wire.OpOpenSealedKey, wire.OpDeleteFile,
+		wire.OpPrepareUpload, wire.OpFinalizeUpload, wire.OpFinalizeUploads, wire.OpOpenJournalKey, wire.OpDeleteFile,
 		wire.OpRenameFile, wire.OpRenameFolder, wire.OpMakeFolder, wire.OpRemoveFolder, wire.OpSetAttributes,
 		wire.OpGetGroupFormat, wire.OpSetGroupFormat, wire.OpGetGroupVersions, wire.OpGetGroupMembers,
 		wire.OpGetStorage, wire.OpGetOwnedGroups, wire.OpGetMemberGroups, wire.OpGetGroupTransactions, wire.OpWatch, "",
