@@ -276,14 +276,15 @@ func (s *server) obey(o order) (a answer) {
 		_, _ = s.world.RemoveFolder(context.Background(), o.Group, o.Name)
 		s.world.told(sdk.EventFolderRemoved, o.Group)
 	case "removed":
-		_ = s.world.RemoveVersions(context.Background(), o.Group, s.world.Named(o.Group, o.Name))
+		_, _ = s.world.RemoveVersions(context.Background(), o.Group, s.world.Named(o.Group, o.Name))
 		s.world.told(sdk.EventRemoved, o.Group)
 	case "restored":
-		_ = s.world.RestoreVersions(context.Background(), o.Group, s.world.Named(o.Group, o.Name))
+		_, _ = s.world.RestoreVersions(context.Background(), o.Group, s.world.Named(o.Group, o.Name))
 		s.world.told(sdk.EventRestored, o.Group)
 	case "attributes": // by another account
 		rows := s.world.Named(o.Group, o.Name)
-		a.setError(s.world.As(bob).SetAttributes(context.Background(), o.Group, rows[len(rows)-1].Ref, *o.Attributes))
+		_, err := s.world.As(bob).SetAttributes(context.Background(), o.Group, rows[len(rows)-1].Ref, *o.Attributes)
+		a.setError(err)
 	case "drain":
 		a.Pending = s.tree.Drain(context.Background())
 		rows := s.world.Named(o.Group, o.Name)

@@ -114,7 +114,8 @@ func (w *world) rollback(g sdk.GroupID, records int) { w.Rewrite(g, w.Rows(g)[:r
 
 // rename gives the nth upload of a group another name.
 func (w *world) rename(g sdk.GroupID, nth int, name string) error {
-	return w.RenameFile(context.Background(), g, w.Rows(g)[nth].Ref, name)
+	_, err := w.RenameFile(context.Background(), g, w.Rows(g)[nth].Ref, name)
+	return err
 }
 
 func (w *world) join(g sdk.GroupID, member bool) {

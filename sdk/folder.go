@@ -16,6 +16,7 @@ const MaxFolderFiles = wire.MaxFolderFiles
 type FolderRename struct {
 	Versions int64  // number of versions, and of recorded folders, with new names
 	Seq      Seq    // of the record, and the ChangedSeq of the versions
+	Number   int64  // of the record, and the Number of the versions
 	Fee      Amount // charged for it
 }
 
@@ -59,7 +60,7 @@ func (g Group) renameFolder(ctx context.Context, folder, to string, seen Seq) (d
 	if r.Number <= after { // no hash covers Seq: the record may also be older than seen
 		return done, &Error{Kind: ErrConflict, Code: wire.CodeConflict, Err: errors.New("the folder was renamed so before: list the group again")}
 	}
-	done = FolderRename{Versions: answer.Files, Seq: Seq(r.Seq)}
+	done = FolderRename{Versions: answer.Files, Seq: Seq(r.Seq), Number: r.Number}
 	if done.Fee, err = wire.ParseAmount(r.Fee); err != nil {
 		return done, call.Malformed(err)
 	}

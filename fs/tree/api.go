@@ -26,8 +26,9 @@ type Remote interface {
 	// Upload records one file. Costs one upload; never twice for one content.
 	Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, a sdk.Attributes) (sdk.Receipt, error)
 	// SetAttributes records other attributes of one upload. Free. Only with
-	// Config.Ours.
-	SetAttributes(ctx context.Context, g sdk.GroupID, ref sdk.Ref, a sdk.Attributes) error
+	// Config.Ours. It and the other changes below return the uploads as Entries lists them from then on. One that
+	// was changed so before is not among them, or has no Ref.
+	SetAttributes(ctx context.Context, g sdk.GroupID, ref sdk.Ref, a sdk.Attributes) (sdk.Entry, error)
 	// RegisterGroup creates a group. Costs one registration.
 	RegisterGroup(ctx context.Context, g sdk.GroupID) error
 	// GroupMembers, GroupOwner and GroupChecksum describe a group. The members cost as
@@ -36,7 +37,7 @@ type Remote interface {
 	GroupOwner(ctx context.Context, g sdk.GroupID) (sdk.AccountID, error)
 	GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error)
 	// RenameFile records another name for one upload. Only with Config.Ours.
-	RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error
+	RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) (sdk.Entry, error)
 	// RenameFolder records other names for all uploads beneath a folder, or for none; seen is
 	// the newest record that is known of them. It costs what renaming each costs. Only with
 	// Config.Ours.
@@ -47,11 +48,11 @@ type Remote interface {
 	RemoveFolder(ctx context.Context, g sdk.GroupID, folder string) (sdk.Entry, error)
 	// RemoveVersions puts the versions of a name into the trash. Only with
 	// Config.Ours.
-	RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error
+	RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) ([]sdk.Entry, error)
 	// RestoreVersions brings them back. Only with Config.Ours.
-	RestoreVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error
+	RestoreVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) ([]sdk.Entry, error)
 	// DeleteFile destroys the key of one upload. Only with Config.AllowDelete.
-	DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error
+	DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) (sdk.Entry, error)
 }
 
 // Node is an inode: *Dir or *File.

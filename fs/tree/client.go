@@ -32,9 +32,8 @@ func (c Client) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.B
 }
 
 // SetAttributes is [sdk.Group.SetAttributes].
-func (c Client) SetAttributes(ctx context.Context, g sdk.GroupID, ref sdk.Ref, a sdk.Attributes) error {
-	_, err := c.Group(g).SetAttributes(ctx, ref, a)
-	return err
+func (c Client) SetAttributes(ctx context.Context, g sdk.GroupID, ref sdk.Ref, a sdk.Attributes) (sdk.Entry, error) {
+	return c.Group(g).SetAttributes(ctx, ref, a)
 }
 
 // RegisterGroup is [sdk.Group.Register].
@@ -64,9 +63,8 @@ func (c Client) GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error
 }
 
 // RenameFile is [sdk.Group.Rename].
-func (c Client) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
-	_, err := c.Group(g).Rename(ctx, ref, name)
-	return err
+func (c Client) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) (sdk.Entry, error) {
+	return c.Group(g).Rename(ctx, ref, name)
 }
 
 // RenameFolder is [sdk.Group.RenameFolder].
@@ -85,21 +83,20 @@ func (c Client) RemoveFolder(ctx context.Context, g sdk.GroupID, folder string) 
 }
 
 // RemoveVersions is [sdk.Group.RemoveVersions].
-func (c Client) RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error {
-	_, err := c.Group(g).RemoveVersions(ctx, versions)
-	return err
+func (c Client) RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) ([]sdk.Entry, error) {
+	done, err := c.Group(g).RemoveVersions(ctx, versions)
+	return done.Entries, err
 }
 
 // RestoreVersions is [sdk.Group.RestoreVersions].
-func (c Client) RestoreVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error {
-	_, err := c.Group(g).RestoreVersions(ctx, versions)
-	return err
+func (c Client) RestoreVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) ([]sdk.Entry, error) {
+	done, err := c.Group(g).RestoreVersions(ctx, versions)
+	return done.Entries, err
 }
 
 // DeleteFile is [sdk.Group.Delete].
-func (c Client) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error {
-	_, err := c.Group(g).Delete(ctx, ref)
-	return err
+func (c Client) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) (sdk.Entry, error) {
+	return c.Group(g).Delete(ctx, ref)
 }
 
 // GroupOrder is [sdk.Group.Order].

@@ -61,6 +61,9 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 		return d.failed("rename", dir.name, err)
 	}
 	t.change(func() []notice { return t.applyFolderMove(dir, to, newName, m) })
+	if m.unsure {
+		_ = t.refreshGroup(ctx, dir.group, 0)
+	}
 	for _, d := range slices.Backward(m.again) {
 		d.record(ctx)
 	}
@@ -85,7 +88,7 @@ func (t *Tree) renameBeneath(ctx context.Context, g *group, m *folderMove) error
 	}
 	err := t.charge(price, func() (sdk.Amount, error) {
 		done, err := t.remote.RenameFolder(ctx, g.id, strings.TrimSuffix(m.old, "/"), strings.TrimSuffix(m.new, "/"), seen)
-		m.seq = done.Seq
+		m.seq, m.number = done.Seq, done.Number
 		return done.Fee, err
 	})
 	switch sdk.KindOf(err) {
@@ -117,9 +120,11 @@ func (t *Tree) renameOneByOne(ctx context.Context, g *group, m *folderMove) erro
 	slices.SortFunc(folders, func(a, b *Dir) int { return cmp.Compare(len(b.ownPath()), len(a.ownPath())) }) // what is beneath first
 	t.mu.RUnlock()
 	m.uploads, m.again = files, folders
-	if err := t.renameUploads(ctx, g, files, m.rename); err != nil {
+	rows, err := t.renameUploads(ctx, g, files, m.rename)
+	if err != nil {
 		return err
 	}
+	m.rows = rows
 	for _, d := range folders {
 		if err := d.unrecord(ctx); err != nil {
 			return err
@@ -158,7 +163,10 @@ type folderMove struct {
 	replaces *Dir          // an empty folder that has the name, and a record of its own beside that of the folder; nil = none
 	theirs   sdk.AccountID // uploader of one that the service does not rename for this account; "" = none
 	again    []*Dir        // recorded folders that lost their records, and get new ones
+	rows     []sdk.Entry   // uploads, once the service has renamed them one by one
 	seq      sdk.Seq       // of the record, once the service made one for all
+	number   int64         // of that record
+	unsure   bool          // others may have changed uploads between what is known and that record
 	old, new string        // prefixes of the recorded names beneath, before and after
 }
 
@@ -247,7 +255,7 @@ func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
 func (t *Tree) applyFolderMove(dir, to *Dir, newName string, m *folderMove) []notice {
 	g, to := dir.group, t.remade(to, strings.TrimSuffix(m.new, "/"))
 	if to.isIn(dir) { // another rename was faster
-		return t.placeAll(g, g.mergeRenamed(m.uploads, m.rename, m.seq))
+		return t.placeAll(g, g.mergeMoved(m))
 	}
 	if dir.parent != nil {
 		dir.carry()
@@ -280,7 +288,24 @@ func (t *Tree) applyFolderMove(dir, to *Dir, newName string, m *folderMove) []no
 			v.hidden, g.version(m.rename(e.Name)).hidden = "", e.Ref
 		}
 	}
-	return append(notices, t.placeAll(g, g.mergeRenamed(m.uploads, m.rename, m.seq))...)
+	return append(notices, t.placeAll(g, g.mergeMoved(m))...)
+}
+
+// mergeMoved merges the names of uploads that moved with their folder. The record of that does not name them: its number
+// is theirs only where every record before it is known. Else a listing tells. Needs Tree.mu.
+func (g *group) mergeMoved(m *folderMove) map[*versions]bool {
+	if m.number == 0 {
+		return g.mergeOwn(m.rows)
+	}
+	m.unsure = g.known.upTo < m.number-1
+	rows := slices.Clone(m.uploads)
+	for i := range rows {
+		rows[i].Name, rows[i].ChangedSeq = m.rename(rows[i].Name), m.seq
+		if !m.unsure {
+			rows[i].Number, rows[i].NamedNumber = m.number, 0
+		}
+	}
+	return g.mergeOwn(rows)
 }
 
 // isIn reports whether d is the other folder, or lies beneath it. Needs Tree.mu.

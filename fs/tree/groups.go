@@ -38,8 +38,6 @@ type group struct {
 	byRef      map[sdk.Ref]*sdk.Entry
 	folders    map[sdk.Ref]*Dir     // that show recorded folders
 	own        map[sdk.Ref]struct{} // uploads of this mount
-	listings   int                  // counts listings begun
-	here       map[sdk.Ref]int      // what this mount renamed, deleted or gave attributes, by the listings begun until then
 	changes    int                  // counts changes of names and byRef
 	wrong      map[sdk.Ref]error    // uploads that hold something else than was recorded
 
@@ -170,7 +168,7 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 
 func newGroup() *group {
 	return &group{listing: newGate(), names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry), folders: make(map[sdk.Ref]*Dir), own: make(map[sdk.Ref]struct{}),
-		here: make(map[sdk.Ref]int), unlearned: make(map[*versions]struct{})}
+		unlearned: make(map[*versions]struct{})}
 }
 
 // addGroup shows a group under name, with a suffix if the name is taken. Needs Tree.mu.
@@ -233,27 +231,13 @@ func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration)
 		return nil
 	}
 	defer func() { t.noteLooking(&g.source, err) }()
-	for range maxListings {
-		if again, err := t.listOnce(ctx, g); err != nil || !again {
-			return err
-		}
-	}
-	return nil // the next listing brings the rest
+	return t.listGroup(ctx, g)
 }
 
-// maxListings bounds how often a group is listed at once because this mount
-// changed it meanwhile.
-const maxListings = 3
-
-// listOnce asks the ledger once. again reports that the answer may be older than a change
-// of this mount, so that the ledger has to be asked again. Needs g.listing.
-func (t *Tree) listOnce(ctx context.Context, g *group) (again bool, err error) {
+// listGroup asks the ledger once. Needs g.listing.
+func (t *Tree) listGroup(ctx context.Context, g *group) (err error) {
 	ctx, cancel := t.metadata(ctx)
 	defer cancel()
-	t.mu.Lock()
-	g.listings++
-	number := g.listings
-	t.mu.Unlock()
 	var entries []sdk.Entry
 	err = t.paid(ctx, &g.source, func() (err error) {
 		entries, err = t.remote.Entries(ctx, g.id, max(g.after-1, 0))
@@ -261,28 +245,24 @@ func (t *Tree) listOnce(ctx context.Context, g *group) (again bool, err error) {
 	})
 	t.noteListed(g, entries, err)
 	if err != nil {
-		return false, t.failedInGroup(ctx, g, "list", g.dir.Path(), err)
+		return t.failedInGroup(ctx, g, "list", g.dir.Path(), err)
 	}
 	if entries, err = t.continued(g, entries); err != nil {
-		return false, err
+		return err
 	}
 	if t.roomFor(g, entries) != nil {
 		t.tell(t.applyDeletions(g, t.deletionsIn(g, entries)))
 		if err := t.roomFor(g, entries); err != nil { // after the deletions
-			return false, err
+			return err
 		}
 	}
-	notices, again := t.applyListed(g, entries, number)
-	t.tell(notices)
-	if again {
-		return true, nil
-	}
+	t.tell(t.applyListed(g, entries))
 	for i := range entries {
 		if e := &entries[i]; e.ChangedSeq > g.after {
 			g.after, g.marked = e.ChangedSeq, e.Ref
 		}
 	}
-	return false, nil
+	return nil
 }
 
 // noteListed remembers when g was asked about, and whether that brought news.
@@ -343,33 +323,14 @@ func (t *Tree) isGone(g *group) bool {
 	return g.gone
 }
 
-// applyListed merges the records of the number-th listing and returns the notices for the
-// kernel. Renames, deletions and attributes of this mount since that listing began win over it. again
-// asks for another listing, because this one may be older than they are.
-func (t *Tree) applyListed(g *group, entries []sdk.Entry, number int) (notices []notice, again bool) {
+// applyListed merges the records of a listing and returns the notices for the kernel.
+func (t *Tree) applyListed(g *group, entries []sdk.Entry) []notice {
 	t.mu.Lock()
-	for i := range entries {
-		e := &entries[i]
-		changed, ok := g.here[e.Ref]
-		if !ok {
-			continue
-		}
-		if changed < number {
-			delete(g.here, e.Ref)
-			continue
-		}
-		known := g.byRef[e.Ref]
-		again = again || e.Name != known.Name || e.Deleted == nil && known.Deleted != nil || !valueOf(e.Attributes).Equal(valueOf(known.Attributes))
-		e.Name, e.Attributes = known.Name, known.Attributes
-		if known.Deleted != nil {
-			e.Deleted = known.Deleted
-		}
-	}
 	g.known.listed(entries)
-	notices = t.mergeListed(g, entries)
+	notices := t.mergeListed(g, entries)
 	g.loaded, g.listedAt = true, t.now()
 	t.mu.Unlock()
-	return append(t.wipeDeleted(g, entries), notices...), again
+	return append(t.wipeDeleted(g, entries), notices...)
 }
 
 // applyDeletions merges a part of a listing that has no room as a whole.
@@ -385,20 +346,6 @@ func (t *Tree) mergeListed(g *group, entries []sdk.Entry) []notice {
 	was, made := t.before(g, entries), t.gens.Load()
 	notices := t.mergeEntries(g, entries)
 	return append(notices, t.changedByOthers(g, was, made)...)
-}
-
-// applyDeleted merges the record of an upload that this mount deleted. A listing may have brought
-// the record of the deletion before its answer came: its sequence is needed to restore the file.
-func (t *Tree) applyDeleted(g *group, e sdk.Entry) []notice {
-	t.mu.Lock()
-	if known := g.byRef[e.Ref]; known != nil {
-		e.Name, e.ChangedSeq = known.Name, known.ChangedSeq
-	}
-	g.here[e.Ref] = g.listings
-	entries := []sdk.Entry{e}
-	notices := t.mergeEntries(g, entries)
-	t.mu.Unlock()
-	return append(t.wipeDeleted(g, entries), notices...)
 }
 
 // mergeEntries merges file records into the namespace, which keeps them, and

@@ -58,7 +58,7 @@ func TestA4NumbersOfVersions(t *testing.T) {
 			ok(m.t, was.Flush(m.t.Context()))
 		}, keeps, "", 2},
 		{"removed by others, then a save of the old file", func(m *mounted, was *Handle) {
-			ok(m.t, m.w.As(bob).RemoveVersions(m.t.Context(), "team", m.w.Named("team", "f")))
+			ok(m.t, last(m.w.As(bob).RemoveVersions(m.t.Context(), "team", m.w.Named("team", "f"))))
 			m.refresh()
 			m.write(was, "!", 0)
 			ok(m.t, was.Flush(m.t.Context()))
@@ -68,9 +68,9 @@ func TestA4NumbersOfVersions(t *testing.T) {
 			ok(m.t, m.save("/team/f", "two"))
 		}, changes, "", 0},
 		{"removed and brought back by others", func(m *mounted, _ *Handle) {
-			ok(m.t, m.w.As(bob).RemoveVersions(m.t.Context(), "team", m.w.Named("team", "f")))
+			ok(m.t, last(m.w.As(bob).RemoveVersions(m.t.Context(), "team", m.w.Named("team", "f"))))
 			m.refresh()
-			ok(m.t, m.w.As(bob).RestoreVersions(m.t.Context(), "team", m.w.Named("team", "f")))
+			ok(m.t, last(m.w.As(bob).RestoreVersions(m.t.Context(), "team", m.w.Named("team", "f"))))
 			m.refresh()
 		}, changes, "", 0},
 		{"replaced by a rename", func(m *mounted, _ *Handle) {
@@ -78,7 +78,7 @@ func TestA4NumbersOfVersions(t *testing.T) {
 			ok(m.t, m.rename("f.tmp", "f"))
 		}, changes, "", 0},
 		{"renamed by others", func(m *mounted, _ *Handle) {
-			ok(m.t, m.w.As(bob).RenameFile(m.t.Context(), "team", m.w.Rows("team")[0].Ref, "g"))
+			ok(m.t, last(m.w.As(bob).RenameFile(m.t.Context(), "team", m.w.Rows("team")[0].Ref, "g")))
 			m.refresh()
 		}, changes, "/team/g", 0},
 	} {

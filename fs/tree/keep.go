@@ -135,15 +135,17 @@ func (f *File) keepNow(ctx context.Context) error {
 		f.forgetUnkept()
 		return nil
 	}
-	err := f.t.spend(setAttributes, func() (sdk.Amount, error) {
-		return sdk.Amount{}, f.t.remote.SetAttributes(ctx, g.id, e.Ref, want)
+	var kept sdk.Entry
+	err := f.t.spend(setAttributes, func() (_ sdk.Amount, err error) {
+		kept, err = f.t.remote.SetAttributes(ctx, g.id, e.Ref, want)
+		return sdk.Amount{}, err
 	})
 	if err != nil {
 		return f.unkeptAfter(wrapRemote("set attributes", "", err))
 	}
 	f.t.keepsFail.Store(false)
 	f.setSaved(&want, false)
-	f.t.change(func() []notice { return f.t.mergeAttributes(g, e.Ref, &want) })
+	f.t.applyOwn(ctx, g, []sdk.Entry{*e}, []sdk.Entry{kept})
 	f.keepRest()
 	return nil
 }
@@ -184,23 +186,6 @@ func (t *Tree) noteUnkept(f *File, err error) {
 		return
 	}
 	_ = f.failed("set attributes", err)
-}
-
-// mergeAttributes merges the attributes that this mount recorded with an upload. Needs
-// Tree.mu.
-func (t *Tree) mergeAttributes(g *group, ref sdk.Ref, a *sdk.Attributes) []notice {
-	known := g.byRef[ref]
-	if known == nil {
-		return nil
-	}
-	row, touched := *known, make(map[*versions]bool)
-	row.Attributes = a
-	g.here[ref] = g.listings
-	g.merge(&row, touched)
-	for v := range touched {
-		sortEntries(v.entries)
-	}
-	return t.placeAll(g, touched)
 }
 
 // take takes a newer form of the record of the file. It reports whether stat answers

@@ -366,7 +366,7 @@ func (s *modelSystem) Shred(nth int) {
 }
 
 func (s *modelSystem) Moved(nth int, name string) {
-	_ = s.w.As(bob).RenameFile(context.Background(), "team", s.w.Rows("team")[nth].Ref, name)
+	_, _ = s.w.As(bob).RenameFile(context.Background(), "team", s.w.Rows("team")[nth].Ref, name)
 	s.happened(sdk.EventRenamed)
 }
 
@@ -386,12 +386,12 @@ func (s *modelSystem) RemovedFolder(name string) {
 }
 
 func (s *modelSystem) Removed(name string) {
-	_ = s.w.As(bob).RemoveVersions(context.Background(), "team", s.w.Named("team", name))
+	_, _ = s.w.As(bob).RemoveVersions(context.Background(), "team", s.w.Named("team", name))
 	s.happened(sdk.EventRemoved)
 }
 
 func (s *modelSystem) Restored(name string) {
-	_ = s.w.As(bob).RestoreVersions(context.Background(), "team", s.w.Named("team", name))
+	_, _ = s.w.As(bob).RestoreVersions(context.Background(), "team", s.w.Named("team", name))
 	s.happened(sdk.EventRestored)
 }
 

@@ -180,7 +180,7 @@ func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newNa
 		}
 		fallthrough
 	case firstRename:
-		err = t.renameUploads(ctx, to.group, m.renamed, func(string) string { return m.raw })
+		m.renamed, err = t.renameUploads(ctx, to.group, m.renamed, func(string) string { return m.raw })
 	}
 	if err != nil {
 		return err
@@ -319,7 +319,7 @@ type moved struct {
 	raw  string // as it was recorded
 	plan
 	row     *sdk.Entry  // the record of its content under the name, if one was needed
-	renamed []sdk.Entry // its uploads, as they were before the service renamed them
+	renamed []sdk.Entry // its uploads, once the service has renamed them
 
 	replaced *File // had the name
 }
@@ -404,7 +404,7 @@ func (t *Tree) showMoved(m moved) []notice {
 	case m.row != nil:
 		return t.record(m.f, g, m.f.raw, m.row)
 	case m.renamed != nil:
-		return t.placeAll(g, g.mergeRenamed(m.renamed, func(string) string { return m.f.raw }, 0))
+		return t.placeAll(g, g.mergeOwn(m.renamed))
 	default:
 		return t.place(g, v)
 	}

@@ -210,9 +210,13 @@ func (v *versions) newestRecord() *sdk.Entry {
 }
 
 // merge adds or replaces one record and marks the names it touches: two when
-// the file was renamed. Needs Tree.mu; the caller sorts.
+// the file was renamed. A record that came before the known one changes nothing: the listing that brings it was asked
+// for before a change of this mount. Needs Tree.mu; the caller sorts.
 func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
 	known := g.byRef[e.Ref]
+	if known != nil && e.Number < known.Number {
+		return
+	}
 	if known != nil {
 		learn(e, known)
 		g.hold(-known.Footprint())
@@ -247,6 +251,9 @@ func learn(e, known *sdk.Entry) {
 	}
 	if e.Seq == 0 {
 		e.Seq = known.Seq
+	}
+	if e.Tx == "" { // a later record does not repeat it
+		e.Tx = known.Tx
 	}
 }
 

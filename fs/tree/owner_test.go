@@ -109,9 +109,9 @@ func TestThreat17FoldersGiveWayToOlderFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(w.As(bob).RenameFile(t.Context(), "team", old.Ref, "report.pdf/y"))
-	must(w.As(bob).RenameFile(t.Context(), "team", older.Ref, "report.pdf/z"))
-	must(w.As(bob).DeleteFile(t.Context(), "team", older.Ref))
+	must(last(w.As(bob).RenameFile(t.Context(), "team", old.Ref, "report.pdf/y")))
+	must(last(w.As(bob).RenameFile(t.Context(), "team", older.Ref, "report.pdf/z")))
+	must(last(w.As(bob).DeleteFile(t.Context(), "team", older.Ref)))
 	w.Put("team", bob, "report.pdf/z", []byte("planted"))
 	w.Put("team", alice, "report.pdf", []byte("second"))
 	w.Shred("team", expired.Ref)
@@ -138,9 +138,9 @@ func TestThreat17FoldersGiveWayToOlderFiles(t *testing.T) {
 func TestThreat17ARemovedNameIsNotOlder(t *testing.T) {
 	w := team()
 	w.Put("team", bob, "plan/x", []byte("planted"))
-	ok(t, w.As(bob).RemoveVersions(t.Context(), "team", w.Named("team", "plan/x")))
+	ok(t, last(w.As(bob).RemoveVersions(t.Context(), "team", w.Named("team", "plan/x"))))
 	deleted := w.Put("team", bob, "plan/y", []byte("planted"))
-	ok(t, w.As(bob).DeleteFile(t.Context(), "team", deleted.Ref))
+	ok(t, last(w.As(bob).DeleteFile(t.Context(), "team", deleted.Ref)))
 	w.Put("team", alice, "plan", []byte("the plan"))
 	w.Put("team", bob, "plan/x", []byte("planted"))
 	w.Put("team", bob, "plan/y", []byte("planted"))

@@ -56,7 +56,7 @@ func (d *Dir) record(ctx context.Context) {
 		return
 	}
 	if removed, err := t.remote.RemoveFolder(ctx, g.id, path); err == nil { // another program moved or removed d meanwhile
-		t.tell(t.applyDeleted(g, removed))
+		t.tell(t.mergeAnswered(g, []sdk.Entry{removed}))
 	}
 }
 
@@ -139,7 +139,7 @@ func (d *Dir) unrecord(ctx context.Context) error {
 	t.mu.Unlock()
 	removed, err := t.remote.RemoveFolder(ctx, g.id, path)
 	if err == nil {
-		t.tell(t.applyDeleted(g, removed))
+		t.tell(t.mergeAnswered(g, []sdk.Entry{removed}))
 		return nil
 	}
 	t.mu.Lock()

@@ -24,17 +24,14 @@ func (t *Tree) continued(g *group, listed []sdk.Entry) ([]sdk.Entry, error) {
 	for i := range listed {
 		e := &listed[i]
 		known := g.byRef[e.Ref]
-		if known != nil && e.Tx == "" { // a later record does not repeat it
-			e.Tx = known.Tx
-		}
-		if known != nil && known.Folder && e.Folder && e.Seq == 0 { // nor this
+		if known != nil && known.Folder && e.Folder && e.Seq == 0 { // a later record does not repeat it
 			e.Seq = known.Seq
 		}
 		switch {
 		case known == nil && e.Seq <= g.after:
 			return nil, rolledBack(g, "record %d has appeared where there was none", e.Seq)
 		case known != nil && known.Seq != 0 && (known.Uploader != e.Uploader || !known.Time.Equal(e.Time) || known.Size >= 0 && e.Size >= 0 && known.Size != e.Size ||
-			g.here[e.Ref] == 0 && !mayFollow(known, e)):
+			e.Number >= known.Number && !mayFollow(known, e) || e.Number < known.Number && known.ChangedSeq <= g.after):
 			return nil, rolledBack(g, "record %d says something else of a file than before", e.ChangedSeq)
 		case known != nil && (isOther(known.Hash, e.Hash) || isOther(known.Commitment, e.Commitment) || known.Seq != 0 && known.Seq != e.Seq):
 			return nil, rolledBack(g, "record %d is not the one it told before", e.Seq)

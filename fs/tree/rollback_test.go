@@ -35,6 +35,7 @@ func TestThreat6RolledBackListing(t *testing.T) {
 			return rows
 		}, "something else of a file"},
 		{"other size", func(rows []sdk.Entry) []sdk.Entry { rows[0].Size = 999; rows[0].ChangedSeq = 9; return rows }, "something else of a file"},
+		{"old number", func(rows []sdk.Entry) []sdk.Entry { rows[0].Number, rows[0].ChangedSeq = 0, 9; return rows }, "something else of a file"},
 		{"old record changed", func(rows []sdk.Entry) []sdk.Entry { rows[0].Hash[0] ^= 1; rows[0].ChangedSeq = 9; return rows }, "record 1 is not the one"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -86,18 +87,18 @@ func TestE3RemovedAndBroughtBack(t *testing.T) {
 	h := m.open("/team/f", OpenFlags{Read: true})
 	defer h.Release()
 	for range 2 {
-		ok(t, w.As(alice).RemoveVersions(t.Context(), "team", w.Rows("team")))
+		ok(t, last(w.As(alice).RemoveVersions(t.Context(), "team", w.Rows("team"))))
 		m.refresh()
 		m.wantNames("/team")
 		got := make([]byte, 7)
 		if n, err := h.ReadAt(t.Context(), got, 0); err != nil || string(got[:n]) != "content" {
 			t.Errorf("who has it open reads %q, %v", got, err)
 		}
-		ok(t, w.As(alice).RestoreVersions(t.Context(), "team", w.Rows("team")))
+		ok(t, last(w.As(alice).RestoreVersions(t.Context(), "team", w.Rows("team"))))
 		m.refresh()
 		m.wantContent("/team/f", "content")
 	}
-	ok(t, w.As(alice).RemoveVersions(t.Context(), "team", w.Rows("team")))
+	ok(t, last(w.As(alice).RemoveVersions(t.Context(), "team", w.Rows("team"))))
 	m.refresh()
 	removed := w.Rows("team")
 	inTrash := removed[0].Deleted

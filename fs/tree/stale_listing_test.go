@@ -15,6 +15,7 @@ import (
 // its answer is on its way. Each happens once.
 type racing struct {
 	treetest.Person
+	forgets                                                                                         bool // answers nothing to a removal, as to one that is repeated
 	beforeEntries, afterEntries, beforeRename, afterRename, afterRemoval, beforeUpload, afterUpload func()
 }
 
@@ -32,11 +33,11 @@ func (r *racing) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]s
 	return list, err
 }
 
-func (r *racing) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
+func (r *racing) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) (sdk.Entry, error) {
 	once(&r.beforeRename)
-	err := r.Person.RenameFile(ctx, g, ref, name)
+	e, err := r.Person.RenameFile(ctx, g, ref, name)
 	once(&r.afterRename)
-	return err
+	return e, err
 }
 
 func (r *racing) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string, seen sdk.Seq) (sdk.FolderRename, error) {
@@ -46,10 +47,13 @@ func (r *racing) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to str
 	return done, err
 }
 
-func (r *racing) RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error {
-	err := r.Person.RemoveVersions(ctx, g, versions)
+func (r *racing) RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) ([]sdk.Entry, error) {
+	removed, err := r.Person.RemoveVersions(ctx, g, versions)
 	once(&r.afterRemoval)
-	return err
+	if r.forgets {
+		removed = nil
+	}
+	return removed, err
 }
 
 func (r *racing) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, a sdk.Attributes) (sdk.Receipt, error) {
@@ -128,6 +132,30 @@ func TestW9ReturnAfterARemovalThatWasListed(t *testing.T) {
 	m.wantFiles("f")
 }
 
+// W9: a name goes also where the service does not answer what became of it.
+func TestW9RemovalWithoutRecords(t *testing.T) {
+	m, r := race(t, team())
+	r.forgets = true
+	ok(t, m.save("/team/f", "one"))
+	ok(t, m.dir("/team").Unlink(t.Context(), "f"))
+	m.wantFiles()
+}
+
+// N5, W8: the record of a renamed folder names no files. What others renamed before it, unseen by this mount, is where
+// they put it.
+func TestN5FolderThatOthersChangedUnseen(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "d/a", []byte("a"))
+	b := w.Put("team", alice, "d/b", []byte("b"))
+	m, r := race(t, w)
+	m.wantFiles("d/a", "d/b")
+	r.beforeRename = func() { ok(t, last(w.As(alice).RenameFile(t.Context(), "team", b.Ref, "theirs"))) }
+	ok(t, m.rename("d", "n"))
+	m.wantFiles("n/a", "theirs")
+	m.refresh()
+	m.wantFiles("n/a", "theirs")
+}
+
 // W8: what others renamed after this mount did is shown, whichever answer comes
 // first.
 func TestW8RenameByOthersAfterOurs(t *testing.T) {
@@ -150,7 +178,7 @@ func TestW8RenameByOthersAfterOurs(t *testing.T) {
 			m, r := race(t, w)
 			m.node("/team/f")
 			arrange(m, r, func() {
-				ok(t, w.As(alice).RenameFile(t.Context(), "team", e.Ref, "theirs"))
+				ok(t, last(w.As(alice).RenameFile(t.Context(), "team", e.Ref, "theirs")))
 			})
 			m.refresh()
 			m.wantFiles("theirs")

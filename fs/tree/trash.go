@@ -24,8 +24,10 @@ func (d *Dir) bringBack(ctx context.Context, name string, to *Dir, newName strin
 		return d.failed("rename", name, err)
 	}
 	for _, list := range names {
-		err := d.t.spend(sdk.EventRestored, func() (sdk.Amount, error) {
-			return sdk.Amount{}, d.t.remote.RestoreVersions(ctx, g.id, list)
+		var restored []sdk.Entry
+		err := d.t.spend(sdk.EventRestored, func() (_ sdk.Amount, err error) {
+			restored, err = d.t.remote.RestoreVersions(ctx, g.id, list)
+			return sdk.Amount{}, err
 		})
 		if sdk.KindOf(err) == sdk.ErrNotAuthorized {
 			err = uploadedBy(list[len(list)-1].Uploader, "bring back")
@@ -33,9 +35,7 @@ func (d *Dir) bringBack(ctx context.Context, name string, to *Dir, newName strin
 		if err != nil {
 			return d.failed("rename", name, err)
 		}
-	}
-	if err := d.t.refreshGroup(ctx, g, 0); err != nil {
-		return d.failed("rename", name, err)
+		d.t.applyOwn(ctx, g, list, restored)
 	}
 	d.t.tell([]notice{entryChanged(d, name), entryChanged(to, newName)}) // the kernel moves what it knew as the name
 	return nil

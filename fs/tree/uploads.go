@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/outbox"
-	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // livingOf returns copies of the uploads of a name that are not deleted, oldest first:
@@ -40,53 +40,53 @@ func uploadedBy(account sdk.AccountID, does string) *Error {
 		", who uploaded it or an older version, and the owner of the group can " + does + " it")}
 }
 
-// renameUploads has the service rename uploads, one by one (W8). When one fails, those
-// that have their new names are shown under them.
-func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, rename func(old string) string) error {
+// renameUploads has the service rename uploads, one by one (W8), and returns them as they are then. When
+// one fails, those that have their new names are shown under them.
+func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, rename func(old string) string) (rows []sdk.Entry, err error) {
 	for i := range list {
-		var err error
-		if isWaiting(&list[i]) {
-			base := t.refOf(g, rename(list[i].Name))
+		row := list[i]
+		row.Name = rename(row.Name)
+		if isWaiting(&row) {
+			base := t.refOf(g, row.Name)
 			if i > 0 {
 				base = list[i-1].Ref
 			}
-			err = t.cfg.Outbox.Rename(ctx, outbox.IDOf(list[i].Ref), rename(list[i].Name), base)
+			err = t.cfg.Outbox.Rename(ctx, outbox.IDOf(row.Ref), row.Name, base)
 		} else {
-			err = t.spend(sdk.EventRenamed, func() (sdk.Amount, error) {
-				return sdk.Amount{}, t.remote.RenameFile(ctx, g.id, list[i].Ref, rename(list[i].Name))
+			err = t.spend(sdk.EventRenamed, func() (_ sdk.Amount, err error) {
+				row, err = t.remote.RenameFile(ctx, g.id, row.Ref, row.Name)
+				return sdk.Amount{}, err
 			})
 		}
 		if err != nil {
-			t.change(func() []notice { return t.placeAll(g, g.mergeRenamed(list[:i], rename, 0)) })
-			return err
+			t.change(func() []notice { return t.placeAll(g, g.mergeOwn(rows)) })
+			return nil, err
 		}
+		rows = append(rows, row)
 	}
-	return nil
+	return rows, nil
 }
 
-// mergeRenamed merges the names that this mount gave uploads, which are as they
-// were before, and returns the names it touches. An upload that a listing shows
-// under a third name by now was renamed by others as well, and the listing wins. at is the
-// sequence of the record, 0 where it is not known: a later rename of a folder states it as
-// seen. Needs Tree.mu.
-func (g *group) mergeRenamed(list []sdk.Entry, rename func(old string) string, at sdk.Seq) map[*versions]bool {
+// mergeOwn merges what a change of this mount made of uploads, and returns the names that it touches. A row
+// with the number of the known one has another name without a record of its own that is known. Needs Tree.mu.
+func (g *group) mergeOwn(rows []sdk.Entry) map[*versions]bool {
 	touched := make(map[*versions]bool)
-	for i := range list {
-		known := g.byRef[list[i].Ref]
+	for i := range rows {
+		row := rows[i]
+		known := g.byRef[row.Ref]
 		if known == nil { // it waited, and was recorded meanwhile, under its new name
 			continue
 		}
-		row, name := *known, rename(list[i].Name)
-		if row.Name != list[i].Name && row.Name != name {
-			if row.Folder {
-				continue
-			}
-			touched[g.version(row.Name)], touched[g.version(name)] = true, true
-			continue
+		if known.Number == row.Number {
+			name, at := row.Name, row.ChangedSeq
+			row = *known
+			row.Name, row.ChangedSeq = name, max(row.ChangedSeq, at)
 		}
-		row.Name, row.ChangedSeq = name, max(row.ChangedSeq, at)
-		g.here[row.Ref] = g.listings
+		if !row.Folder { // also where others renamed the upload once more, and a listing was faster
+			touched[g.version(recordedName(known))], touched[g.version(recordedName(&row))] = true, true
+		}
 		g.merge(&row, touched)
+		g.known.saved(row.Number, time.Time{})
 	}
 	for v := range touched {
 		sortEntries(v.entries)
@@ -111,8 +111,10 @@ func (t *Tree) trashVersions(ctx context.Context, g *group, list []sdk.Entry) er
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	err = t.spend(sdk.EventRemoved, func() (sdk.Amount, error) {
-		return sdk.Amount{}, t.remote.RemoveVersions(ctx, g.id, list)
+	var removed []sdk.Entry
+	err = t.spend(sdk.EventRemoved, func() (_ sdk.Amount, err error) {
+		removed, err = t.remote.RemoveVersions(ctx, g.id, list)
+		return sdk.Amount{}, err
 	})
 	if sdk.KindOf(err) == sdk.ErrNotAuthorized {
 		t.mu.RLock()
@@ -125,11 +127,32 @@ func (t *Tree) trashVersions(ctx context.Context, g *group, list []sdk.Entry) er
 	if err != nil {
 		return err
 	}
-	for i := range list {
-		list[i].Deleted = &sdk.Deletion{Time: t.now(), By: t.remote.Account(), Reason: wire.ReasonOwnerRequest, InTrash: true}
-		t.tell(t.applyDeleted(g, list[i]))
-	}
+	t.applyOwn(ctx, g, list, removed)
 	return nil
+}
+
+// applyOwn shows what a change of this mount made of the uploads of list. Where the answer does not have one of them,
+// others changed it as well, an answer was lost, or there are very many: then the group is listed.
+func (t *Tree) applyOwn(ctx context.Context, g *group, list, answered []sdk.Entry) {
+	answered = slices.DeleteFunc(answered, func(e sdk.Entry) bool { return e.Ref == "" })
+	t.tell(t.mergeAnswered(g, answered))
+	for i := range list {
+		if !slices.ContainsFunc(answered, func(e sdk.Entry) bool { return e.Ref == list[i].Ref }) {
+			_ = t.refreshGroup(ctx, g, 0) // the next look brings it
+			return
+		}
+	}
+}
+
+// mergeAnswered merges what the service answered to a change of this mount.
+func (t *Tree) mergeAnswered(g *group, answered []sdk.Entry) []notice {
+	t.mu.Lock()
+	for i := range answered {
+		g.known.saved(answered[i].Number, time.Time{})
+	}
+	notices := t.mergeEntries(g, answered)
+	t.mu.Unlock()
+	return append(t.wipeDeleted(g, answered), notices...)
 }
 
 // deleteUploads destroys the keys of all versions of a file (W9).
@@ -147,27 +170,30 @@ func (t *Tree) deleteUploads(ctx context.Context, f *File) error {
 		return err
 	}
 	var waits error // the service deletes some later: the others go on
+	var tried, deleted []sdk.Entry
+	defer func() { t.applyOwn(ctx, g, tried, deleted) }()
 	for i := range list {
-		err := t.deleteUpload(ctx, g, &list[i])
+		e, err := t.deleteUpload(ctx, g, list[i].Ref)
 		switch {
 		case sdk.KindOf(err) == sdk.ErrPending:
 			waits = err
 		case err != nil:
 			return err
 		default:
-			t.tell(t.applyDeleted(g, list[i]))
+			tried, deleted = append(tried, list[i]), append(deleted, e)
 		}
 	}
 	return waits
 }
 
-func (t *Tree) deleteUpload(ctx context.Context, g *group, e *sdk.Entry) error {
-	err := t.spend(sdk.EventDeleted, func() (sdk.Amount, error) {
-		return sdk.Amount{}, t.remote.DeleteFile(ctx, g.id, e.Ref)
+// deleteUpload returns an entry without Ref if the upload was deleted before.
+func (t *Tree) deleteUpload(ctx context.Context, g *group, ref sdk.Ref) (e sdk.Entry, err error) {
+	err = t.spend(sdk.EventDeleted, func() (_ sdk.Amount, err error) {
+		e, err = t.remote.DeleteFile(ctx, g.id, ref)
+		return sdk.Amount{}, err
 	})
-	if err != nil && sdk.KindOf(err) != sdk.ErrDeleted {
-		return err
+	if sdk.KindOf(err) == sdk.ErrDeleted {
+		return sdk.Entry{}, nil
 	}
-	e.Deleted = &sdk.Deletion{Time: t.now(), By: t.remote.Account(), Reason: wire.ReasonOwnerRequest}
-	return nil
+	return e, err
 }

@@ -58,7 +58,7 @@ func TestEventsShowAtOnce(t *testing.T) {
 	if n := w.Begun("entries"); n != before {
 		t.Errorf("%d listings for events that say nothing new", n-before)
 	}
-	ok(t, w.As(bob).RenameFile(t.Context(), "g", e.Ref, "renamed"))
+	ok(t, last(w.As(bob).RenameFile(t.Context(), "g", e.Ref, "renamed")))
 	events <- sdk.Event{Seq: w.Seq(), Kind: sdk.EventRenamed, Group: "g", Ref: e.Ref, Account: bob}
 	proctest.Eventually(t, "the new name shows", m.shows("/g", "renamed"))
 	if m.shows("/g", "new")() {

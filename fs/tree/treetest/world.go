@@ -371,10 +371,17 @@ func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.B
 	return sdk.Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Number: e.Number, Time: e.Time, Content: e.Content}, nil
 }
 
+// answered is an upload as the answer to a change has it.
+func answered(e *sdk.Entry) sdk.Entry {
+	changed := *e
+	changed.Tx = ""
+	return changed
+}
+
 // change finds an upload that p may rename or delete.
-func (p Person) change(ctx context.Context, op string, g sdk.GroupID, ref sdk.Ref, do func(e *sdk.Entry)) error {
+func (p Person) change(ctx context.Context, op string, g sdk.GroupID, ref sdk.Ref, do func(e *sdk.Entry)) (sdk.Entry, error) {
 	if err := p.begin(ctx, op); err != nil {
-		return err
+		return sdk.Entry{}, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -387,13 +394,13 @@ func (p Person) change(ctx context.Context, op string, g sdk.GroupID, ref sdk.Re
 				e.NamedNumber = named
 			}
 			do(e)
-			return nil
+			return answered(e), nil
 		}
 	}
-	return &sdk.Error{Op: op, Group: g, Kind: sdk.ErrNotAuthorized, Err: fmt.Errorf("only the uploader and the owner can")}
+	return sdk.Entry{}, &sdk.Error{Op: op, Group: g, Kind: sdk.ErrNotAuthorized, Err: fmt.Errorf("only the uploader and the owner can")}
 }
 
-func (p Person) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
+func (p Person) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) (sdk.Entry, error) {
 	return p.change(ctx, "rename", g, ref, func(e *sdk.Entry) { e.Name, p.renamed[ref] = name, e.ChangedSeq })
 }
 
@@ -446,7 +453,7 @@ func (p Person) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to stri
 	}
 	p.next(g)
 	p.folders = append(p.folders, folderRename{p.id, g, folder, to, p.seq})
-	done = sdk.FolderRename{Versions: int64(len(list)), Seq: p.seq}
+	done = sdk.FolderRename{Versions: int64(len(list)), Seq: p.seq, Number: p.numbers[g]}
 	for _, e := range list {
 		e.Name, e.ChangedSeq, e.Number, e.NamedNumber, p.renamed[e.Ref] = rename(e.Name), p.seq, p.numbers[g], 0, p.seq
 		done.Fee, _ = done.Fee.Add(p.RenamePrice)
@@ -530,11 +537,11 @@ func (w *World) Folders(g sdk.GroupID) (list []string) {
 
 const setAttributes = "set attributes"
 
-func (p Person) SetAttributes(ctx context.Context, g sdk.GroupID, ref sdk.Ref, a sdk.Attributes) error {
+func (p Person) SetAttributes(ctx context.Context, g sdk.GroupID, ref sdk.Ref, a sdk.Attributes) (sdk.Entry, error) {
 	return p.change(ctx, setAttributes, g, ref, func(e *sdk.Entry) { e.Attributes, p.renamed[ref] = &a, e.ChangedSeq })
 }
 
-func (p Person) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error {
+func (p Person) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) (sdk.Entry, error) {
 	return p.change(ctx, "delete", g, ref, func(e *sdk.Entry) {
 		e.Deleted = &sdk.Deletion{By: p.id, Reason: "OwnerRequest"}
 		delete(p.content, ref)
@@ -542,14 +549,14 @@ func (p Person) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) erro
 }
 
 // RemoveVersions puts versions into the trash, unless they changed since they were seen.
-func (p Person) RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error {
+func (p Person) RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) ([]sdk.Entry, error) {
 	return p.changeName(ctx, "remove", g, versions, func(e *sdk.Entry) bool { return e.Deleted == nil }, func() *sdk.Deletion {
 		return &sdk.Deletion{By: p.id, Reason: "OwnerRequest", InTrash: true}
 	})
 }
 
 // RestoreVersions takes versions out of the trash, unless they changed since they were seen.
-func (p Person) RestoreVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error {
+func (p Person) RestoreVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) ([]sdk.Entry, error) {
 	return p.changeName(ctx, "restore", g, versions, func(e *sdk.Entry) bool { return e.Deleted != nil && e.Deleted.InTrash }, func() *sdk.Deletion { return nil })
 }
 
@@ -558,9 +565,10 @@ func (w *World) Named(g sdk.GroupID, name string) []sdk.Entry {
 	return slices.DeleteFunc(w.Rows(g), func(e sdk.Entry) bool { return e.Name != name })
 }
 
-func (p Person) changeName(ctx context.Context, op string, g sdk.GroupID, versions []sdk.Entry, is func(*sdk.Entry) bool, becomes func() *sdk.Deletion) error {
+func (p Person) changeName(ctx context.Context, op string, g sdk.GroupID, versions []sdk.Entry, is func(*sdk.Entry) bool,
+	becomes func() *sdk.Deletion) (done []sdk.Entry, err error) {
 	if err := p.begin(ctx, op); err != nil {
-		return err
+		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -574,15 +582,16 @@ func (p Person) changeName(ctx context.Context, op string, g sdk.GroupID, versio
 			continue
 		}
 		if p.mayWrite(g) != nil || e.Uploader != p.id && p.owners[g] != p.id && !p.EveryWriterRemoves {
-			return &sdk.Error{Op: op, Group: g, Kind: sdk.ErrNotAuthorized, Err: fmt.Errorf("only the uploader and the owner can")}
+			return nil, &sdk.Error{Op: op, Group: g, Kind: sdk.ErrNotAuthorized, Err: fmt.Errorf("only the uploader and the owner can")}
 		}
 		chosen = append(chosen, e)
 	}
 	for _, e := range chosen {
 		p.next(g)
 		e.ChangedSeq, e.Number, e.NamedNumber, e.Deleted = p.seq, p.numbers[g], 0, becomes()
+		done = append(done, answered(e))
 	}
-	return nil
+	return done, nil
 }
 
 func (p Person) GroupMembers(ctx context.Context, g sdk.GroupID) ([]sdk.AccountID, error) {
