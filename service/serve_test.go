@@ -457,6 +457,13 @@ func TestHealthNamesThePart(t *testing.T) {
 	if out["status"] != "degraded" || fmt.Sprint(out["parts"]) != "map[blobs:down checkpoints:ok clock:ok database:ok]" || strings.Contains(fmt.Sprint(out), s.dir) {
 		t.Errorf("%v", out)
 	}
+	metrics := httptest.NewRecorder()
+	s.svc.MetricsHandler().ServeHTTP(metrics, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, want := range []string{`svcd_part_up{part="blobs"} 0`, `svcd_part_up{part="database"} 1`} {
+		if !strings.Contains(metrics.Body.String(), want) {
+			t.Errorf("the metrics have no %s", want)
+		}
+	}
 	ok(t, os.Rename(filepath.Join(s.dir, "gone"), filepath.Join(s.dir, "blobs", "tmp")))
 	proctest.Eventually(t, "health recovers", func() bool { status, _ = s.asked(); return status == 200 })
 }
@@ -491,7 +498,7 @@ func TestMetrics(t *testing.T) {
 		`svcd_request_duration_seconds_count{operation="prepare_retrieve"} 1`,
 		`svcd_uploads_total 1`, `svcd_retrieves_total 1`, `svcd_ledger_seq 4`, `svcd_open_uploads 1`, `svcd_accounts 1`, `svcd_files 1`,
 		`svcd_part_duration_seconds_count{call="put",part="blobs"} 1`, `svcd_part_duration_seconds_count{call="write",part="database"}`,
-		`svcd_build_info{go="`, `svcd_part_failures_total{call="put",part="blobs"} 0`, `svcd_sweeps_total{result="ok"} 1`, `svcd_data_free_bytes`, `svcd_request_bytes_total{operation="finalize_upload"}`,
+		`svcd_build_info{go="`, `svcd_part_up{part="checkpoints"} 1`, `svcd_part_up{part="clock"} 1`, `svcd_part_up{part="database"} 1`, `svcd_part_up{part="space"} 1`, `svcd_part_failures_total{call="put",part="blobs"} 0`, `svcd_sweeps_total{result="ok"} 1`, `svcd_data_free_bytes`, `svcd_request_bytes_total{operation="finalize_upload"}`,
 	}
 	missing := ""
 	defer func() {

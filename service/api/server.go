@@ -101,6 +101,7 @@ func New(d Deps) (http.Handler, error) {
 		work:   semaphore.NewWeighted(int64(workPerCore * runtime.GOMAXPROCS(0)))}
 	d.Files.Limit(files.Limits{Memory: s.holdForFile, Turn: s.turn})
 	s.tools = s.operations()
+	d.Metrics.WatchParts(s.partsUp)
 	reads := map[string]web.Transfer{
 		wire.PathReadBlob + "{ticket}":        s.getBlob,
 		wire.PathBlocks + "{ticket}":          s.getBlocks,

@@ -171,3 +171,28 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 }
+
+// WatchParts adds whether each part of the service is up, as /health tells it.
+func (m *Metrics) WatchParts(read func() map[string]bool) {
+	m.registry.MustRegister(&partsCollector{read: read,
+		desc: prometheus.NewDesc("svcd_part_up", "1 while /health has nothing to say about the part.", []string{"part"}, nil)})
+}
+
+type partsCollector struct {
+	read func() map[string]bool
+	desc *prometheus.Desc
+}
+
+// Describe lists the figure.
+func (c *partsCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+
+// Collect looks at the parts.
+func (c *partsCollector) Collect(ch chan<- prometheus.Metric) {
+	for part, up := range c.read() {
+		value := 0.0
+		if up {
+			value = 1
+		}
+		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, value, part)
+	}
+}
