@@ -83,6 +83,8 @@ var oursOnly = map[string]string{
 	wire.OpGetGroupInvites:   "invite members",
 	wire.OpRevokeGroupInvite: "invite members",
 	wire.OpUseGroupInvite:    "invite members",
+	wire.OpOpenJournalKey:    "open the key of a journal",
+	wire.OpEndJournal:        "end a journal",
 }
 
 // offers returns [ErrUnsupported], and sends nothing, for an operation that the service does not have.

@@ -27,8 +27,8 @@ const (
 	// order, in one commit, each with its own answer.
 	OpFinalizeUploads = "finalize_uploads"
 	// OpOpenJournalKey opens the key of a journal for the account that sealed it, and OpEndJournal ends a journal.
-	OpOpenJournalKey = "open_journal_key"
-	OpEndJournal     = "end_journal"
+	OpOpenJournalKey = "open_journal_key" // ours
+	OpEndJournal     = "end_journal"      // ours
 )
 
 // Limits of sealed uploads.
