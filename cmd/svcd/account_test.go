@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"regexp"
 	"testing"
 )
@@ -13,6 +14,15 @@ func TestAccountListIsATable(t *testing.T) {
 	}
 	if out := mustRun(t, "account", "list", "--data", dir); !regexp.MustCompile(`(?m)^al\.\S+ {2,}\S+ +0 bytes$`).MatchString(out) {
 		t.Errorf("not a table:\n%s", out)
+	}
+	var list []struct {
+		AccountID string `json:"account_id"`
+		Balance   string `json:"balance"`
+		Disabled  bool   `json:"disabled"`
+	}
+	if err := json.Unmarshal([]byte(mustRun(t, "account", "list", "--json", "--data", dir)), &list); err != nil || len(list) != 2 ||
+		list[1].AccountID != "al.svc.testnet" || list[1].Balance != "10000000000000000000000000" || list[1].Disabled {
+		t.Errorf("as JSON: %+v, %v", list, err)
 	}
 	if got := printable("a\x1b[2J\tb"); got != `a\x1b[2J\tb` {
 		t.Errorf("shown as %q", got)
