@@ -66,8 +66,9 @@ On a terminal setup asks, and Enter takes what stands in brackets. With --json i
 the answers from standard input, as one object: service (an address, mainnet or
 testnet), account, api_key and folder, or invite and folder. What is left out comes from the
 settings.`,
-		Example: "  svcfs setup\n  svcfs setup svcfs-invite-eyJ1cmwiOi\n  svcfs setup --json < answers.json\n  svcfs setup --url https://files.example.org",
-		Args:    between(0, 1, "at most one INVITE"),
+		Example: "  svcfs setup\n  svcfs setup svcfs-invite-eyJ1cmwiOi\n  svcfs setup --json < answers.json\n" +
+			"  svcfs setup --url https://files.example.org",
+		Args: between(0, 1, "at most one INVITE"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
 			return a.setup(ctx, strings.Join(args, ""), toFile)
 		}),

@@ -40,8 +40,8 @@ func (gs *Groups) Invite(ctx context.Context, account string, req wire.MemberReq
 			return fmt.Errorf("delete old invites: %w", err)
 		}
 		sum := sha256.Sum256([]byte(out.Secret))
-		_, err := tx.ExecContext(ctx, "INSERT INTO group_invites (id, hash, group_id, role, expires_ns) VALUES (?, ?, ?, ?, ?)",
-			id, sum[:], req.GroupID, string(out.Role), ends)
+		_, err := tx.ExecContext(ctx, "INSERT INTO group_invites (id, hash, group_id, role, expires_ns) "+
+			"VALUES (?, ?, ?, ?, ?)", id, sum[:], req.GroupID, string(out.Role), ends)
 		if err != nil {
 			return fmt.Errorf("insert invite: %w", err)
 		}
@@ -53,7 +53,8 @@ func (gs *Groups) Invite(ctx context.Context, account string, req wire.MemberReq
 }
 
 // Invites lists the invites of a group that can be used, by id. Owner only.
-func (gs *Groups) Invites(ctx context.Context, account string, req wire.GroupRequest) (list []wire.GroupInvite, err error) {
+func (gs *Groups) Invites(ctx context.Context, account string, req wire.GroupRequest) (list []wire.GroupInvite,
+	err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error {
 		if _, err := requireOwner(ctx, tx, req.GroupID, account, "see the invites"); err != nil {
 			return err
@@ -105,7 +106,8 @@ type invite struct {
 
 // UseInvite makes the caller a member of the group of an invite, by the name of its owner. An account that left or was
 // revoked is refused: only the owner adds it again.
-func (gs *Groups) UseInvite(ctx context.Context, account string, req wire.UseInviteRequest) (out wire.UsedInvite, err error) {
+func (gs *Groups) UseInvite(ctx context.Context, account string, req wire.UseInviteRequest) (out wire.UsedInvite,
+	err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error { // a wrong secret costs no writing transaction
 		_, err := gs.findInvite(ctx, tx, req.Secret)
 		return err
