@@ -78,7 +78,7 @@ func newBoxed(t *testing.T, seed uint64) *boxed {
 		}
 		return nil
 	}
-	b.cfg = outbox.Config{Remote: b.service, Coalesce: 20 * time.Millisecond, Keys: outbox.Keys{Group: make([]byte, 32)}}
+	b.cfg = outbox.Config{Remote: b.service, Coalesce: 20 * time.Millisecond, Gather: -1, Keys: outbox.Keys{Group: make([]byte, 32)}}
 	if random.IntN(2) == 0 {
 		b.cfg.Keys.Names, _ = format.RandomKey()
 	}

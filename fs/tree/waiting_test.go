@@ -92,7 +92,7 @@ func mountBoxedAs(t *testing.T, w *world, who sdk.AccountID, g sdk.GroupID, chan
 func (b *boxed) mount(t *testing.T, w *world) {
 	t.Helper()
 	var tree atomic.Pointer[Tree]
-	box, err := outbox.New(b.dir, outbox.Config{Remote: b.service, Keys: b.keys, Coalesce: -1, Told: func(i outbox.Item, r sdk.Receipt) {
+	box, err := outbox.New(b.dir, outbox.Config{Remote: b.service, Keys: b.keys, Coalesce: -1, Gather: -1, Told: func(i outbox.Item, r sdk.Receipt) {
 		if t := tree.Load(); t != nil {
 			t.Told(i, r)
 		}

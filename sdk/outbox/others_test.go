@@ -325,3 +325,42 @@ func TestO4ReplacedSavesStayAway(t *testing.T) {
 		}
 	})
 }
+
+// O3: saves that come close together are sent together, and none waits for others longer than a second.
+func TestO3SavesThatComeTogetherAreGathered(t *testing.T) {
+	run(t, func(c *outbox.Config) { c.Gather = 0 }, func(t *testing.T, b *box) {
+		for i := range 100 {
+			b.put(fmt.Sprint("file ", i), "x", nil)
+			time.Sleep(5 * time.Millisecond)
+		}
+		time.Sleep(outbox.DefaultGather)
+		synctest.Wait()
+		if b.s.Recorded() != 100 || len(b.s.Requests) != 2 {
+			t.Errorf("100 saves within half a second: %d are recorded by %d requests, want 2", b.s.Recorded(),
+				len(b.s.Requests))
+		}
+		for i := range 20 {
+			b.put(fmt.Sprint("slow ", i), "x", nil)
+			time.Sleep(outbox.DefaultGather + time.Millisecond)
+			synctest.Wait()
+			if b.s.Recorded() != 101+i {
+				t.Fatalf("save %d waits for others", i)
+			}
+		}
+		first := time.Now()
+		for i := 0; b.s.Recorded() == 120; i++ {
+			b.put(fmt.Sprint("steady ", i), "x", nil)
+			time.Sleep(outbox.DefaultGather - time.Millisecond)
+			synctest.Wait()
+		}
+		if waited := time.Since(first); waited > time.Second+outbox.DefaultGather {
+			t.Errorf("a save waited %v for others", waited)
+		}
+		b.put("urgent", "x", nil)
+		b.Flush()
+		synctest.Wait()
+		if b.s.Contents["g/urgent"] == "" {
+			t.Error("a save waits for others though everything was to be sent")
+		}
+	})
+}

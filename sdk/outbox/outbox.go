@@ -24,6 +24,8 @@ const (
 	DefaultBytes int64 = 10 << 30
 	// DefaultCoalesce is how often a file that is saved again and again is sent, at most.
 	DefaultCoalesce = 10 * time.Second
+	// DefaultGather is how close together saves come that are sent together.
+	DefaultGather = 20 * time.Millisecond
 	// DefaultDrain is how long an unmount sends what waits.
 	DefaultDrain = time.Minute
 )
@@ -48,6 +50,9 @@ type Config struct {
 	Keys     Keys
 	Bytes    int64         // most disk
 	Coalesce time.Duration // negative = none
+	// Gather is how close together saves come that are sent together: a program that saves many small files is not sent
+	// after file by file. Negative = none.
+	Gather time.Duration
 	// Balance returns what the account has; nil, or an error, where it is not known. Price is the fee of
 	// a save, where it is known.
 	Balance func(context.Context) (sdk.Amount, error)
@@ -220,6 +225,7 @@ func New(dir string, cfg Config) (*Outbox, error) {
 
 func open(d disk, cfg Config) (*Outbox, error) {
 	cfg.Bytes, cfg.Coalesce = cmp.Or(cfg.Bytes, DefaultBytes), cmp.Or(cfg.Coalesce, DefaultCoalesce)
+	cfg.Gather = cmp.Or(cfg.Gather, DefaultGather)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Keys.Group == nil {
 		cfg.Keys.Group = make([]byte, 32)

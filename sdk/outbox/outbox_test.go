@@ -47,7 +47,7 @@ func run(t *testing.T, change func(*outbox.Config), test func(t *testing.T, b *b
 			defer b.mu.Unlock()
 			return b.err
 		}
-		b.cfg = outbox.Config{Remote: b.s, Told: func(i outbox.Item, _ sdk.Receipt) {
+		b.cfg = outbox.Config{Remote: b.s, Gather: -1, Told: func(i outbox.Item, _ sdk.Receipt) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.told = append(b.told, i.Name+" "+i.State)
