@@ -157,7 +157,8 @@ func (s *Store) Get(ctx context.Context, k Key, fetch func(context.Context, *Roo
 // find room at once, and what is loaded is leased to nobody. [Store.Get] of one of them waits for the load. fetch
 // loads n keys from place first on: all of them, or none. When the caller gives the load up and
 // nobody waits for it, it is cancelled.
-func (s *Store) Begin(ctx context.Context, keys []Key, room int64, fetch func(ctx context.Context, first, n int) ([]Buffer, error)) (upTo int, began *Loading) {
+func (s *Store) Begin(ctx context.Context, keys []Key, room int64,
+	fetch func(ctx context.Context, first, n int) ([]Buffer, error)) (upTo int, began *Loading) {
 	s.mu.Lock()
 	upTo, began = s.begin(ctx, keys, room, fetch)
 	wipe := s.evict()
@@ -167,7 +168,8 @@ func (s *Store) Begin(ctx context.Context, keys []Key, room int64, fetch func(ct
 }
 
 // begin needs Store.mu.
-func (s *Store) begin(ctx context.Context, keys []Key, room int64, fetch func(ctx context.Context, first, n int) ([]Buffer, error)) (upTo int, began *Loading) {
+func (s *Store) begin(ctx context.Context, keys []Key, room int64,
+	fetch func(ctx context.Context, first, n int) ([]Buffer, error)) (upTo int, began *Loading) {
 	if s.closed {
 		return 0, nil
 	}
@@ -177,7 +179,8 @@ func (s *Store) begin(ctx context.Context, keys []Key, room int64, fetch func(ct
 		first++
 	}
 	upTo = first
-	for fits := first + int(max(0, s.budget-s.pinned-s.loading)/room); upTo < min(len(keys), fits) && !isThere(keys[upTo]); {
+	for fits := first + int(max(0, s.budget-s.pinned-s.loading)/room); upTo < min(len(keys), fits) &&
+		!isThere(keys[upTo]); {
 		upTo++
 	}
 	n := upTo - first
@@ -185,7 +188,9 @@ func (s *Store) begin(ctx context.Context, keys []Key, room int64, fetch func(ct
 		return upTo, nil
 	}
 	s.stats.Misses += int64(n)
-	l := s.start(ctx, slices.Clone(keys[first:upTo]), func(ctx context.Context, _ *Room) ([]Buffer, error) { return fetch(ctx, first, n) })
+	l := s.start(ctx, slices.Clone(keys[first:upTo]), func(ctx context.Context, _ *Room) ([]Buffer, error) {
+		return fetch(ctx, first, n)
+	})
 	s.loading += int64(n) * room
 	l.room.held = int64(n) * room
 	l.waiters[n]++
@@ -214,7 +219,8 @@ func (l *Loading) GiveUp() { l.store.leave(l.load, len(l.load.keys)) }
 // start begins a load. Needs Store.mu.
 func (s *Store) start(ctx context.Context, keys []Key, fetch func(context.Context, *Room) ([]Buffer, error)) *load {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	l := &load{keys: keys, room: Room{store: s}, cancel: cancel, waiters: make([]int, len(keys)+1), done: make(chan struct{})}
+	l := &load{keys: keys, room: Room{store: s}, cancel: cancel, waiters: make([]int, len(keys)+1),
+		done: make(chan struct{})}
 	for _, k := range keys {
 		s.loads[k] = l
 	}

@@ -59,6 +59,31 @@ type rule struct {
 	imports []string // not in its own files
 }
 
+// Lines of the product fit into 120 columns, where a tab is four.
+func TestLinesFit(t *testing.T) {
+	list, err := exec.CommandContext(t.Context(), "git", "-C", "..", "ls-files", "*.go").Output()
+	if err != nil {
+		t.Skip("this is no checkout:", err)
+	}
+	others := regexp.MustCompile(`^(integration|packaging)/|_test\.go$|test/|testkit/|testdata/`)
+	for _, path := range strings.Fields(string(list)) {
+		text, err := os.ReadFile(filepath.Join("..", path))
+		if others.MatchString(path) || os.IsNotExist(err) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for line := range strings.Lines(string(text)) {
+			n++
+			if row := strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    "); len([]rune(row)) > 120 {
+				t.Errorf("%s:%d is longer than 120 columns", path, n)
+			}
+		}
+	}
+}
+
 func TestImportTable(t *testing.T) {
 	packages := listPackages(t)
 	rules := readRules(t)

@@ -58,7 +58,8 @@ func attributesText(a Attributes) (string, error) {
 func checkAttributes(a Attributes, content Digest) (string, error) {
 	text, err := attributesText(a)
 	if err == nil && a.Target != "" && content != sha256.Sum256([]byte(a.Target)) {
-		err = &Error{Op: "check attributes", Kind: ErrInvalid, Err: errors.New("the content of a symbolic link must be its target")}
+		err = &Error{Op: "check attributes", Kind: ErrInvalid,
+			Err: errors.New("the content of a symbolic link must be its target")}
 	}
 	return text, err
 }
@@ -111,7 +112,8 @@ func (g Group) setAttributes(ctx context.Context, ref Ref, a Attributes) (Entry,
 	}
 	var answer recorded
 	after := g.c.memory.Group(string(g.ID)).Number
-	request := wire.AttributesRequest{GroupID: string(g.ID), IPFSHash: string(ref), Attributes: json.RawMessage(cmp.Or(text, "{}"))}
+	request := wire.AttributesRequest{GroupID: string(g.ID), IPFSHash: string(ref),
+		Attributes: json.RawMessage(cmp.Or(text, "{}"))}
 	err = g.c.read(ctx, wire.OpSetAttributes, request, &answer) // repeated, it changes nothing
 	if err != nil || len(answer.Records) == 0 {
 		return Entry{}, err

@@ -47,7 +47,8 @@ type sealedBlock struct {
 // fetch fetches consecutive blocks. Those that do not come with the answer to the open are asked for at once. Of
 // what it writes the caller must not give out anything before done, which may be nil, was called for the block, or
 // fetch has returned without an error.
-func (b *Blocks) fetch(ctx context.Context, first, count int64, into func(block int64) []byte, done func(block int64)) error {
+func (b *Blocks) fetch(ctx context.Context, first, count int64, into func(block int64) []byte,
+	done func(block int64)) error {
 	come := b.start.has(first, count)
 	if come == 0 || come == count {
 		return b.fetchRange(ctx, first, count, into, done)
@@ -60,7 +61,8 @@ func (b *Blocks) fetch(ctx context.Context, first, count int64, into func(block 
 
 // fetchRange is fetch with one request, and with further ones for what is missing after a connection was lost.
 // Each block is proven and opened while the next arrives.
-func (b *Blocks) fetchRange(ctx context.Context, first, count int64, into func(block int64) []byte, done func(block int64)) error {
+func (b *Blocks) fetchRange(ctx context.Context, first, count int64, into func(block int64) []byte,
+	done func(block int64)) error {
 	if count == 0 {
 		return nil
 	}
@@ -72,7 +74,8 @@ func (b *Blocks) fetchRange(ctx context.Context, first, count int64, into func(b
 	ctx, cancel := context.WithCancel(call.Bridging(ctx))
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
-	f := &fetching{b: b, into: into, done: done, next: first, end: first + count, room: make(chan struct{}, sealedAhead), stop: cancel}
+	f := &fetching{b: b, into: into, done: done, next: first, end: first + count,
+		room: make(chan struct{}, sealedAhead), stop: cancel}
 	f.prefetchLeaves(ctx, first/groupLeaves) // travels with the blocks
 	if count > 1 {
 		f.work = make(chan sealedBlock, sealedAhead)
@@ -235,7 +238,8 @@ func (f *fetching) open(ctx context.Context, s sealedBlock, o *opener) error {
 		return err
 	}
 	if leaf != group[s.block%groupLeaves] {
-		return call.Malformed(fmt.Errorf("block %d is not the one that the ledger recorded: it was changed after its upload",
+		return call.Malformed(fmt.Errorf("block %d is not the one that the ledger recorded: it was changed after its "+
+			"upload",
 			s.block))
 	}
 	if run := f.b.manifest.Find(s.block); run != o.run {
@@ -251,8 +255,10 @@ func (f *fetching) open(ctx context.Context, s sealedBlock, o *opener) error {
 		}
 	}
 	into := f.into(s.block)
-	if _, err := o.cipher.Open(into[:0:len(into)], s.block, *s.bytes); err != nil { // the record commits to block and key
-		return fmt.Errorf("%w: block %d, as it was uploaded, does not open with its key: %w", ErrWrongContent, s.block, err)
+	// the record commits to block and key
+	if _, err := o.cipher.Open(into[:0:len(into)], s.block, *s.bytes); err != nil {
+		return fmt.Errorf("%w: block %d, as it was uploaded, does not open with its key: %w", ErrWrongContent,
+			s.block, err)
 	}
 	if f.done != nil {
 		f.done(s.block)

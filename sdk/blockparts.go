@@ -230,8 +230,8 @@ type attempt struct {
 	leaves []format.Hash
 }
 
-// send sends the first n blocks that are left. Without an error they arrived, or s.unsure says that the service has to be
-// asked.
+// send sends the first n blocks that are left. Without an error they arrived, or s.unsure says that the service has to
+// be asked.
 func (s *sendingPart) send(ctx context.Context, n int64) (*attempt, error) {
 	u := s.u
 	partKey, err := format.RandomKey()
@@ -534,7 +534,9 @@ func (b *sealedBody) work() {
 			}
 			plain, err := s.plain(i)
 			if err == nil && int64(len(plain)) != s.u.blockBytes {
-				err = &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("block %d of %d bytes before block %d: want %d", i, len(plain), i+1, s.u.blockBytes)}
+				err = &Error{Op: "check", Kind: ErrInvalid,
+					Err: fmt.Errorf("block %d of %d bytes before block %d: want %d", i, len(plain), i+1,
+						s.u.blockBytes)}
 			}
 			buf := s.u.sealed.Get().(*[]byte)
 			if err == nil {

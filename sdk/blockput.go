@@ -56,7 +56,9 @@ func (g Group) putBlocks(ctx context.Context, name string, r io.Reader, head *me
 	receipt, err := g.sendBlocks(ctx, u, name, source, size, maxBlocks(caps), o)
 	if err != nil && saved.resumed && source.changed() {
 		saved.remove(ctx, g.c)
-		err = &Error{Op: "check", Kind: ErrConflict, Err: fmt.Errorf("the file changed while it was read, so that what was sent before is of no use: upload it again (%w)", err)}
+		err = &Error{Op: "check", Kind: ErrConflict,
+			Err: fmt.Errorf("the file changed while it was read, so that what was sent before is of no use: upload "+
+				"it again (%w)", err)}
 	}
 	if err == nil || isUploadGone(err) {
 		saved.remove(ctx, g.c)
@@ -110,7 +112,8 @@ func (g Group) sendBlocks(ctx context.Context, u *BlockUpload, name string, sour
 			break
 		}
 		if err = u.putPart(ctx, missing, source.block(u.blockBytes)); err == nil && source.changed() {
-			err = &Error{Op: "check", Kind: ErrConflict, Err: errors.New("the file changed while it was read: upload it again")}
+			err = &Error{Op: "check", Kind: ErrConflict,
+				Err: errors.New("the file changed while it was read: upload it again")}
 		}
 		if err == nil {
 			receipt, err = u.finish(ctx, name, size, hash, o)

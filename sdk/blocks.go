@@ -41,11 +41,12 @@ type Blocks struct {
 	etag string // of the first answer with one
 }
 
-var errNoBlocks = &Error{Op: "check format", Kind: ErrUnsupported, Err: errors.New("files of format version 2 are not supported")}
+var errNoBlocks = &Error{Op: "check format", Kind: ErrUnsupported,
+	Err: errors.New("files of format version 2 are not supported")}
 
 // OpenBlocks opens a file of format version 2 (its Content is not zero) and reads no block of
-// it, but those that [FromStart] brings. A file of any size may be opened: [Config].MaxFileBytes does not bound it. The caller
-// must close the result. It costs one retrieve claim, for all reads until Close; a failed call
+// it, but those that [FromStart] brings. A file of any size may be opened: [Config].MaxFileBytes does not bound it. The
+// caller must close the result. It costs one retrieve claim, for all reads until Close; a failed call
 // and the next call for the same file share a claim. It needs the API key and membership.
 // Errors: those of [Group.Open], [ErrInvalid] for a file of another format version.
 func (g Group) OpenBlocks(ctx context.Context, e Entry, opts ...FromStart) (*Blocks, error) {
@@ -84,7 +85,8 @@ func (b *Blocks) Read(ctx context.Context, first int64, into []*mem.Buffer) erro
 func (b *Blocks) read(ctx context.Context, first int64, into []*mem.Buffer) error {
 	for n, buf := range into {
 		if i := first + int64(n); i < 0 || i >= b.layout.Blocks() {
-			return &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("block %d of a file of %d", i, b.layout.Blocks())}
+			return &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("block %d of a file of %d", i,
+				b.layout.Blocks())}
 		} else if err := buf.Resize(b.layout.Plain(i)); err != nil {
 			return err
 		}
@@ -128,7 +130,8 @@ func (b *Blocks) groupRoots(ctx context.Context) ([]format.Hash, error) {
 func (b *Blocks) partKey(run *format.Run) (*format.Key, error) {
 	key, err := format.UnwrapKey(b.key, run.Key)
 	if err != nil { // the record commits to the file key and to the wrapped one
-		return nil, fmt.Errorf("%w: the key of blocks %d to %d cannot be unwrapped: %w", ErrWrongContent, run.First, run.First+run.Count-1, err)
+		return nil, fmt.Errorf("%w: the key of blocks %d to %d cannot be unwrapped: %w", ErrWrongContent, run.First,
+			run.First+run.Count-1, err)
 	}
 	return key, nil
 }
@@ -140,7 +143,8 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, opts ...Fro
 		return nil, deleted()
 	}
 	if e.Content == (Digest{}) {
-		return nil, &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("the file is not of format version 2: retrieve it whole")}
+		return nil, &Error{Op: "check", Kind: ErrInvalid,
+			Err: errors.New("the file is not of format version 2: retrieve it whole")}
 	}
 	if err := c.needOurs(ctx, "read files of format version 2"); err != nil {
 		return nil, err
@@ -177,7 +181,8 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, opts ...Fro
 
 // startsWith takes over the blocks behind an answer, which takes most bytes at most. On error b is closed.
 func (b *Blocks) startsWith(behind io.ReadCloser, blocks, most int64) error {
-	if blocks < 0 || blocks > b.layout.Blocks() || blocks > 0 && b.layout.Offset(blocks-1)+b.layout.Sealed(blocks-1) > most {
+	if blocks < 0 || blocks > b.layout.Blocks() || blocks > 0 &&
+		b.layout.Offset(blocks-1)+b.layout.Sealed(blocks-1) > most {
 		_ = b.Close()
 		return call.Malformed(fmt.Errorf("%d blocks come with it, and blocks of %d bytes were asked for", blocks, most))
 	}
@@ -190,7 +195,8 @@ func (b *Blocks) startsWith(behind io.ReadCloser, blocks, most int64) error {
 }
 
 // retrieveBlocks retrieves a file of format version 2 into a buffer.
-func (c *Client) retrieveBlocks(ctx context.Context, g GroupID, e Entry, buf *mem.Buffer, report Progress) (retrieved, error) {
+func (c *Client) retrieveBlocks(ctx context.Context, g GroupID, e Entry, buf *mem.Buffer,
+	report Progress) (retrieved, error) {
 	if err := checkSize(e.Size, c.cfg.MaxFileBytes); err != nil { // before it is paid for
 		return retrieved{}, err
 	}
@@ -249,11 +255,13 @@ func (c *Client) checkBlocks(ctx context.Context, g GroupID, e Entry, a wire.Pre
 		return nil, err
 	}
 	if Digest(meta.Content(format.ManifestSum(raw))) != e.Content {
-		return nil, call.Malformed(errors.New("size, root, manifest or key check are not those that the ledger recorded"))
+		return nil, call.Malformed(errors.New(
+			"size, root, manifest or key check are not those that the ledger recorded"))
 	}
 	// From here on the record commits to all but the key.
 	if e.Size != SizeUnknown && e.Size != b.layout.Size {
-		return nil, fmt.Errorf("%w: it has %d bytes, and the ledger recorded %d", ErrWrongContent, b.layout.Size, e.Size)
+		return nil, fmt.Errorf("%w: it has %d bytes, and the ledger recorded %d", ErrWrongContent, b.layout.Size,
+			e.Size)
 	}
 	if b.manifest, err = format.ParseManifest(raw, b.layout.Blocks()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrWrongContent, err)
@@ -278,7 +286,8 @@ func (c *Client) checkBlocks(ctx context.Context, g GroupID, e Entry, a wire.Pre
 }
 
 // fetchManifest returns the manifest of an answer, or asks for it.
-func (c *Client) fetchManifest(ctx context.Context, a wire.PrepareRetrieveResult, l format.Layout) (raw []byte, err error) {
+func (c *Client) fetchManifest(ctx context.Context, a wire.PrepareRetrieveResult,
+	l format.Layout) (raw []byte, err error) {
 	if a.Manifest != "" {
 		if raw, err = base64.StdEncoding.Strict().DecodeString(a.Manifest); err != nil {
 			return nil, call.Malformed(errors.New("the manifest is not base64"))

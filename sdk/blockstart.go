@@ -31,7 +31,8 @@ type blocksStart struct {
 }
 
 func newBlocksStart(l format.Layout, end int64, in io.Reader, stop func()) *blocksStart {
-	s := &blocksStart{layout: l, end: end, in: in, stop: stop, turn: make(chan struct{}, 1), early: make(map[int64][]byte)}
+	s := &blocksStart{layout: l, end: end, in: in, stop: stop, turn: make(chan struct{}, 1),
+		early: make(map[int64][]byte)}
 	s.turn <- struct{}{}
 	s.idle = time.AfterFunc(startIdle, func() {
 		select {

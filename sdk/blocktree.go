@@ -41,7 +41,8 @@ type blockTree struct {
 
 // newBlockTree takes the tiles of an answer. If they suffice to prove the first and the last
 // leaf, it proves them.
-func (c *Client) newBlockTree(life context.Context, blocks int64, root format.Hash, a wire.PrepareRetrieveResult) (*blockTree, error) {
+func (c *Client) newBlockTree(life context.Context, blocks int64, root format.Hash,
+	a wire.PrepareRetrieveResult) (*blockTree, error) {
 	t := &blockTree{c: c, life: life, url: a.TilesURL, tree: tlog.Tree{N: blocks, Hash: root},
 		groups: recent[int64, []format.Hash]{most: keptGroups}, tiles: recent[tlog.Tile, []byte]{most: keptTiles}}
 	given := func(tile tlog.Tile) ([]byte, error) {

@@ -57,7 +57,8 @@ const ownersTogether = 256
 // block; 0 = that of base, or [format.BlockBytes]. The caller must call [BlockUpload.Abandon] at the
 // end, also when the upload is recorded. Free; needs the API key and membership. Errors: those of [Group.Put];
 // [ErrUnsupported] where the service or the group has no format version 2.
-func (g Group) BeginBlocks(ctx context.Context, base *Blocks, blockBytes int64, opts ...BlocksOption) (*BlockUpload, error) {
+func (g Group) BeginBlocks(ctx context.Context, base *Blocks, blockBytes int64,
+	opts ...BlocksOption) (*BlockUpload, error) {
 	o := applied(opts, BlocksOption.begin)
 	var err error
 	if o.save != nil {
@@ -73,8 +74,9 @@ func (g Group) BeginBlocks(ctx context.Context, base *Blocks, blockBytes int64, 
 	return u, g.wrap("begin upload", err)
 }
 
-// SentParts makes [Group.BeginBlocks] go on with parts that an earlier upload with the same [ForSave] sent, as far as the
-// service has them. note, if it is not nil, is called with each part that arrives from then on, from several goroutines.
+// SentParts makes [Group.BeginBlocks] go on with parts that an earlier upload with the same [ForSave] sent, as far as
+// the service has them. note, if it is not nil, is called with each part that arrives from then on, from several
+// goroutines.
 func SentParts(parts []SentPart, note func(SentPart)) BlocksOption { return sentParts{parts, note} }
 
 type sentParts struct {
@@ -130,7 +132,8 @@ func (g Group) beginBlocks(ctx context.Context, base *Blocks, blockBytes int64, 
 		return nil, errNoBlocks
 	case !caps.TakesSealed():
 		return nil, &Error{Op: "begin upload", Kind: ErrUnavailable,
-			Err: errors.New("the service has no key of its vault for uploads: try again later, and tell the operator if it stays so")}
+			Err: errors.New("the service has no key of its vault for uploads: try again later, and tell the operator " +
+				"if it stays so")}
 	}
 	newest, err := g.Settings().Format(ctx)
 	if err != nil {
@@ -149,7 +152,8 @@ func (g Group) beginBlocks(ctx context.Context, base *Blocks, blockBytes int64, 
 		return nil, err
 	}
 	u := g.newBlockUpload(id, key, blockBytes)
-	if base != nil && base.Layout().BlockBytes == blockBytes && base.Entry().Group == g.ID && base.Entry().Uploader == g.c.account {
+	if base != nil && base.Layout().BlockBytes == blockBytes && base.Entry().Group == g.ID &&
+		base.Entry().Uploader == g.c.account {
 		u.base = base
 	}
 	return u, nil
@@ -302,7 +306,8 @@ func (u *BlockUpload) Opened() *Blocks {
 	return b
 }
 
-var errMayBeRecorded = errors.New("a version may have been recorded from this upload: finish it as before, or begin another one")
+var errMayBeRecorded = errors.New("a version may have been recorded from this upload: finish it as before, or begin " +
+	"another one")
 
 // codeOf returns the code of a refusal by the service, or "".
 func codeOf(err error) string {
@@ -320,7 +325,8 @@ func (u *BlockUpload) prepareFinish(ctx context.Context, k uploadKey, size int64
 		return nil, &Error{Op: "check", Kind: ErrInvalid, Err: err}
 	}
 	if k.digest == (Digest{}) && u.base == nil {
-		return nil, &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("no hash of the content: it may lack only where blocks are taken over")}
+		return nil, &Error{Op: "check", Kind: ErrInvalid,
+			Err: errors.New("no hash of the content: it may lack only where blocks are taken over")}
 	}
 	u.mu.Lock()
 	plan, missing := u.plan(l)
@@ -340,7 +346,9 @@ func (u *BlockUpload) prepareFinish(ctx context.Context, k uploadKey, size int64
 	}
 	encoded := manifest.Encode()
 	if len(encoded) > format.MaxManifestBytes {
-		return nil, &Error{Op: "check", Kind: ErrTooLarge, Err: fmt.Errorf("the file lies in %d pieces, and %d are allowed: send all blocks of it, in order", len(manifest), format.MaxManifestBytes/format.RunBytes)}
+		return nil, &Error{Op: "check", Kind: ErrTooLarge,
+			Err: fmt.Errorf("the file lies in %d pieces, and %d are allowed: send all blocks of it, in order",
+				len(manifest), format.MaxManifestBytes/format.RunBytes)}
 	}
 	root, err := u.root(ctx, plan)
 	if err != nil {
@@ -395,7 +403,8 @@ func (u *BlockUpload) plan(l format.Layout) (pieces []piece, missing format.Exte
 		case part == nil:
 			run = u.base.manifest.Find(i)
 		}
-		if n := len(pieces) - 1; n >= 0 && pieces[n].first+pieces[n].count == i && pieces[n].part == part && (part != nil || pieces[n].run.Part == run.Part && pieces[n].run.Key == run.Key) {
+		if n := len(pieces) - 1; n >= 0 && pieces[n].first+pieces[n].count == i && pieces[n].part == part &&
+			(part != nil || pieces[n].run.Part == run.Part && pieces[n].run.Key == run.Key) {
 			pieces[n].count++
 			continue
 		}

@@ -119,7 +119,8 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 	name := chain.OfGroup(string(g))
 	fold.moved = 0 // of earlier calls
 	listing := proof.NewListing(name, from.Cursor, c.past(g), time.Now())
-	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsChain, Layouts: layouts, KnownSize: before.N, AfterSeq: from.Seq}
+	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsChain, Layouts: layouts,
+		KnownSize: before.N, AfterSeq: from.Seq}
 	var page pageOfChain
 	marks := int64(0) // what listing holds, in bytes
 	defer func() { _ = c.lists.hold(-marks) }()
@@ -209,7 +210,8 @@ func (p *pageOfChain) take() []listedRecord {
 // as they arrive: a list has no round trip between its pages. After a lost connection it goes on
 // behind the last record that take had. It returns what followed the rows, and sets AfterSeq and Nonce to
 // those of the last request.
-func (c *Client) streamRows(ctx context.Context, request *wire.TransactionsRequest, take func([]wire.TransactionRow) error) (rest page, err error) {
+func (c *Client) streamRows(ctx context.Context, request *wire.TransactionsRequest,
+	take func([]wire.TransactionRow) error) (rest page, err error) {
 	last := request.AfterSeq
 	header := http.Header{}
 	if c.calls.IsApart() {
@@ -407,7 +409,8 @@ func (f *folding) take(l *listedRecord) error {
 		if err := f.mayFollow(r, f.entries[i].Deleted, known); err != nil {
 			return err
 		}
-		if e := &f.entries[i]; e.Folder || r.FileHash != e.Commitment.String() || r.Tag(chain.TagUploader) != string(e.Uploader) {
+		if e := &f.entries[i]; e.Folder || r.FileHash != e.Commitment.String() ||
+			r.Tag(chain.TagUploader) != string(e.Uploader) {
 			return &proof.Refusal{Row: r.Seq, Text: "its content or uploader differs from the upload that it names"}
 		}
 		if f.folders != nil {
@@ -444,7 +447,8 @@ func (f *folding) renameFolder(r *chain.Record) error {
 		if f.entries[i].Folder {
 			name = strings.TrimSuffix(name, "/")
 		}
-		f.entries[i].Name, f.entries[i].ChangedSeq, f.entries[i].Number, f.entries[i].NamedNumber = name, f.renamed, r.Number, 0
+		f.entries[i].Name, f.entries[i].ChangedSeq, f.entries[i].Number, f.entries[i].NamedNumber = name, f.renamed,
+			r.Number, 0
 		f.bytes += f.entries[i].Footprint()
 		f.named(name)
 		f.changed = i
@@ -503,11 +507,13 @@ func (f *folding) takeFolder(r *chain.Record) error {
 
 // folderEntry returns the folder of a record that makes or removes one.
 func folderEntry(r *chain.Record) Entry {
-	e := Entry{Group: GroupID(r.Group), Ref: Ref(r.Ref), Tx: r.Tx, Uploader: AccountID(r.Account), Time: timeOf(r.TimeNS), Seq: Seq(r.Seq),
+	e := Entry{Group: GroupID(r.Group), Ref: Ref(r.Ref), Tx: r.Tx, Uploader: AccountID(r.Account),
+		Time: timeOf(r.TimeNS), Seq: Seq(r.Seq),
 		ChangedSeq: Seq(r.Seq), Number: r.Number, Name: r.Detail, Folder: true}
 	if r.Kind == EventFolderRemoved {
 		e.Deleted = &Deletion{Time: e.Time, By: e.Uploader, Reason: wire.ReasonOwnerRequest}
-		e.Tx, e.Seq, e.Uploader, e.Time = "", 0, AccountID(r.Tag(chain.TagUploader)), parseTime(r.Tag(chain.TagUploaded))
+		e.Tx, e.Seq, e.Uploader, e.Time = "", 0, AccountID(r.Tag(chain.TagUploader)),
+			parseTime(r.Tag(chain.TagUploaded))
 	}
 	return e
 }
@@ -547,7 +553,8 @@ func (e *Entry) change(r *chain.Record) {
 		e.Deleted = nil
 		return
 	case EventRemoved:
-		e.Deleted = &Deletion{Time: timeOf(r.TimeNS), By: AccountID(r.Account), Reason: wire.ReasonOwnerRequest, InTrash: true, Until: parseTime(r.Detail)}
+		e.Deleted = &Deletion{Time: timeOf(r.TimeNS), By: AccountID(r.Account), Reason: wire.ReasonOwnerRequest,
+			InTrash: true, Until: parseTime(r.Detail)}
 		return
 	}
 	e.Deleted = &Deletion{Time: timeOf(r.TimeNS), By: AccountID(r.Account), Reason: r.Detail}
@@ -560,7 +567,8 @@ func (e *Entry) change(r *chain.Record) {
 
 // uploadEntry returns the file of an upload record.
 func uploadEntry(r *chain.Record, opening *chain.Opening) Entry {
-	e := Entry{Group: GroupID(r.Group), Ref: Ref(r.Ref), Tx: r.Tx, Uploader: AccountID(r.Account), Time: timeOf(r.TimeNS), Seq: Seq(r.Seq),
+	e := Entry{Group: GroupID(r.Group), Ref: Ref(r.Ref), Tx: r.Tx, Uploader: AccountID(r.Account),
+		Time: timeOf(r.TimeNS), Seq: Seq(r.Seq),
 		ChangedSeq: Seq(r.Seq), Number: r.Number, Name: r.Detail, ContentType: r.Tag(chain.TagType)}
 	e.open(r, opening)
 	e.Content, _ = parseDigest(r.Tag(chain.TagContent))
@@ -580,7 +588,8 @@ func changedEntry(l *listedRecord) (Entry, error) {
 	if err != nil {
 		return Entry{}, errors.New("it lacks the time of its upload")
 	}
-	e := Entry{Ref: Ref(r.Ref), Uploader: AccountID(r.Tag(chain.TagUploader)), Time: timeOf(uploaded), Seq: Seq(l.upload), Name: r.Tag(chain.TagName),
+	e := Entry{Ref: Ref(r.Ref), Uploader: AccountID(r.Tag(chain.TagUploader)), Time: timeOf(uploaded),
+		Seq: Seq(l.upload), Name: r.Tag(chain.TagName),
 		ContentType: r.Tag(chain.TagType)}
 	e.open(r, l.opening)
 	e.Content, _ = parseDigest(r.Tag(chain.TagContent))
@@ -630,8 +639,10 @@ func listedOf(row *wire.TransactionRow, g GroupID) (l listedRecord, err error) {
 
 // chainRecord converts a row without an opening to a record. The group is g if the row leaves the group out.
 func chainRecord(row *wire.TransactionRow, g GroupID) (r chain.Record, err error) {
-	r = chain.Record{Seq: row.Seq, Tx: row.TransID, Kind: row.Kind, Account: row.UserID, Group: row.GroupID, Ref: row.IPFSHash,
-		FileHash: row.FileHash, Detail: row.Detail, Fee: row.Fee, Request: row.Request, Chain: row.Chain, Number: row.Number}
+	r = chain.Record{Seq: row.Seq, Tx: row.TransID, Kind: row.Kind, Account: row.UserID, Group: row.GroupID,
+		Ref:      row.IPFSHash,
+		FileHash: row.FileHash, Detail: row.Detail, Fee: row.Fee, Request: row.Request, Chain: row.Chain,
+		Number: row.Number}
 	if r.Group == "" {
 		r.Group = string(g)
 	}
@@ -688,7 +699,8 @@ func (c *Client) checkReceipt(ctx context.Context, e Entry, after int64, a wire.
 	if err != nil {
 		return call.Malformed(err)
 	}
-	if r.Kind != EventUploaded || r.Chain != chain.OfGroup(string(g)) || r.Group != string(g) || r.Account != string(c.account) || r.Ref != string(e.Ref) ||
+	if r.Kind != EventUploaded || r.Chain != chain.OfGroup(string(g)) || r.Group != string(g) ||
+		r.Account != string(c.account) || r.Ref != string(e.Ref) ||
 		r.FileHash != e.Commitment.String() || r.Detail != e.Name {
 		return call.Malformed(errors.New("its receipt is for another record"))
 	}
@@ -704,7 +716,8 @@ func (c *Client) checkReceipt(ctx context.Context, e Entry, after int64, a wire.
 		return err
 	}
 	if place.Number <= after {
-		return c.distrust(fmt.Errorf("the receipt gives the record the number %d in its group, which had %d records before", place.Number, after))
+		return c.distrust(fmt.Errorf("the receipt gives the record the number %d in its group, which had %d records "+
+			"before", place.Number, after))
 	}
 	c.memory.SawGroup(string(g), place, 0, time.Now())
 	return nil

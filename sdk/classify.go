@@ -70,7 +70,8 @@ func kindByCode(code string) (Kind, bool) {
 		return ErrDeleted, true
 	case wire.CodeInsufficient:
 		return ErrInsufficient, true
-	case wire.CodeGroupExists, wire.CodeNotOffered, wire.CodeConflict, wire.CodeBase, wire.CodeMissing, wire.CodePartExists, wire.CodeEpoch, wire.CodeHead, wire.CodeSpent,
+	case wire.CodeGroupExists, wire.CodeNotOffered, wire.CodeConflict, wire.CodeBase, wire.CodeMissing,
+		wire.CodePartExists, wire.CodeEpoch, wire.CodeHead, wire.CodeSpent,
 		wire.CodeJournalEnded:
 		return ErrConflict, true
 	case wire.CodeTooLarge:
@@ -109,12 +110,14 @@ func kindByWords(text string) (kind Kind, code string, ok bool) {
 		{"file deleted", ErrDeleted}, {"file_deleted", ErrDeleted},
 		{"insufficient", ErrInsufficient}, {"attach at least", ErrInsufficient}, {"notenoughbalance", ErrInsufficient},
 		{"already a member", ErrConflict}, {"group exists", ErrConflict}, {"user not a member", ErrConflict},
-		{"not authorized", ErrNotAuthorized}, {"unauthorized", ErrNotAuthorized}, {"only group owner", ErrNotAuthorized},
+		{"not authorized", ErrNotAuthorized}, {"unauthorized", ErrNotAuthorized},
+		{"only group owner", ErrNotAuthorized},
 		{"not open for join", ErrNotAuthorized}, {"join window", ErrNotAuthorized}, {"not joinable", ErrNotAuthorized},
 		{"not a member", ErrNotAuthorized}, {"does not own", ErrNotAuthorized},
 		{"invalid or expired upload_id", ErrNotFound}, {"not found", ErrNotFound}, {"does not exist", ErrNotFound},
 		{"file_key_not_found", ErrNotFound}, {"no key for this file", ErrNotFound},
-		{"auth required", ErrUnauthenticated}, {"auth failed", ErrUnauthenticated}, {"invalid api key", ErrUnauthenticated},
+		{"auth required", ErrUnauthenticated}, {"auth failed", ErrUnauthenticated},
+		{"invalid api key", ErrUnauthenticated},
 		{"api key required", ErrUnauthenticated}, {"no api key configured", ErrUnauthenticated},
 		{"too many requests", ErrRateLimited}, {"too large", ErrTooLarge},
 	} {

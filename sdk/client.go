@@ -84,7 +84,8 @@ func New(account AccountID, cfg Config) (*Client, error) {
 		return refuse("", errors.New("no account id"))
 	}
 	if !call.FitsHeader(string(account)) || !call.FitsHeader(cfg.APIKey.Reveal()) {
-		return refuse("", errors.New("the account id or the API key holds a space, a line break or a control character"))
+		return refuse("", errors.New("the account id or the API key holds a space, a line break or a control "+
+			"character"))
 	}
 	if err := cfg.checkKeys(); err != nil {
 		return refuse(wire.CodeVerifierKey, err)

@@ -95,7 +95,8 @@ type Config struct {
 // go to the hosted one because an address was forgotten.
 func (c Config) resolve(account AccountID) (Config, error) {
 	if isLocal(account) && c.Network == "" && c.URL == "" && (c.AuthURL == "" || c.MCPURL == "") {
-		return c, fmt.Errorf("%s is an account of a self-hosted service, and no address of that service is given", quote(string(account)))
+		return c, fmt.Errorf("%s is an account of a self-hosted service, and no address of that service is given",
+			quote(string(account)))
 	}
 	hosted := Config{AuthURL: hostedAuthURL, MCPURL: hostedMCPURL, RPCURL: mainnetRPCURL, ContractID: mainnetContract}
 	switch c.Network {
@@ -110,7 +111,8 @@ func (c Config) resolve(account AccountID) (Config, error) {
 		hosted = Config{AuthURL: base, MCPURL: base, RPCURL: base + "/rpc", ContractID: selfHostedContract}
 	}
 	for _, f := range []struct{ field, fallback *string }{
-		{&c.AuthURL, &hosted.AuthURL}, {&c.MCPURL, &hosted.MCPURL}, {&c.RPCURL, &hosted.RPCURL}, {&c.ContractID, &hosted.ContractID},
+		{&c.AuthURL, &hosted.AuthURL}, {&c.MCPURL, &hosted.MCPURL}, {&c.RPCURL, &hosted.RPCURL},
+		{&c.ContractID, &hosted.ContractID},
 	} {
 		if *f.field == "" {
 			*f.field = *f.fallback

@@ -125,7 +125,8 @@ func (h hostedDialect) list(ctx context.Context, g GroupID, _ Seq) ([]Entry, err
 	defer end()
 	var all page
 	err = h.c.read(ctx, wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: string(g)}, &all)
-	if errors.Is(err, call.ErrTooMuch) && h.c.answerLimit(wire.OpGetGroupTransactions) == h.c.cfg.ListMemory/wholeShare {
+	if errors.Is(err, call.ErrTooMuch) &&
+		h.c.answerLimit(wire.OpGetGroupTransactions) == h.c.cfg.ListMemory/wholeShare {
 		err = h.c.lists.full()
 	}
 	if err != nil {

@@ -72,7 +72,8 @@ func (c *Client) eachPage(ctx context.Context, request wire.TransactionsRequest,
 
 // footprint returns about how much memory a row takes, in bytes.
 func footprint(row *wire.TransactionRow) int64 {
-	n := rowBytes + len(row.TransID) + len(row.UserID) + len(row.FileHash) + len(row.IPFSHash) + len(row.Detail) + len(row.Request)
+	n := rowBytes + len(row.TransID) + len(row.UserID) + len(row.FileHash) + len(row.IPFSHash) + len(row.Detail) +
+		len(row.Request)
 	for _, text := range row.Tags {
 		n += textHead + len(text)
 	}
@@ -152,7 +153,8 @@ func entryOf(g GroupID, row wire.TransactionRow) Entry {
 		e.Attributes = attributesOf(*row.Attributes, &e)
 	}
 	if row.Deleted != nil {
-		e.Deleted = &Deletion{Time: parseTime(row.Deleted.DeletedAt), By: AccountID(row.Deleted.DeletedBy), Reason: row.Deleted.Reason,
+		e.Deleted = &Deletion{Time: parseTime(row.Deleted.DeletedAt), By: AccountID(row.Deleted.DeletedBy),
+			Reason:  row.Deleted.Reason,
 			InTrash: row.Deleted.Trash, Until: parseTime(row.Deleted.Until)}
 	}
 	return e
@@ -175,7 +177,8 @@ func parseTime(ns string) time.Time {
 // newer version ended still does, because they take old versions from every name: its age is
 // that from before its end, or that of its upload where no record tells.
 func (e *Entry) Named() names.File {
-	f := names.File{Recorded: names.Recorded(e.Name, e.ContentType, cmp.Or(e.Hash, e.Commitment)), Ref: string(e.Ref), Seq: int64(e.Seq), Age: cmp.Or(e.NamedNumber, e.Number, int64(e.ChangedSeq)), Deleted: e.Deleted != nil}
+	f := names.File{Recorded: names.Recorded(e.Name, e.ContentType, cmp.Or(e.Hash, e.Commitment)), Ref: string(e.Ref),
+		Seq: int64(e.Seq), Age: cmp.Or(e.NamedNumber, e.Number, int64(e.ChangedSeq)), Deleted: e.Deleted != nil}
 	switch {
 	case !f.Deleted:
 	case e.Deleted.isPolicy():

@@ -37,7 +37,8 @@ const (
 func (k Kind) Error() string {
 	names := [...]string{
 		ErrOther: "other", ErrAudience: "audience", ErrNotFound: "not found", ErrNotAuthorized: "not authorized",
-		ErrInsufficient: "insufficient", ErrUnauthenticated: "unauthenticated", ErrDeleted: "deleted", ErrConflict: "conflict",
+		ErrInsufficient: "insufficient", ErrUnauthenticated: "unauthenticated", ErrDeleted: "deleted",
+		ErrConflict: "conflict",
 		ErrTooLarge: "too large", ErrRateLimited: "rate limited", ErrUnavailable: "unavailable", ErrCorrupt: "corrupt",
 		ErrUnsupported: "unsupported", ErrInvalid: "invalid", ErrTimeout: "timeout", ErrCanceled: "canceled",
 		ErrStorageFull: "storage full", ErrPending: "pending",

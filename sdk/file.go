@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// fileMemory is how much of an open file in blocks stays in memory, and fileAhead how much of that a reader in order
-	// has fetched ahead, at most, in bytes.
+	// fileMemory is how much of an open file in blocks stays in memory, and fileAhead how much of that a reader in
+	// order has fetched ahead, at most, in bytes.
 	fileMemory = 32 << 20
 	fileAhead  = 16 << 20
 	// readBytes is how much one ReadAt asks for at a time, in bytes.
@@ -86,7 +86,8 @@ func (g Group) openBlockFile(ctx context.Context, e Entry, report Progress) (*Fi
 }
 
 func (c *Client) newOpenFile(ctx context.Context, e Entry, fee Amount, source blocks.Source, memory int64) *File {
-	f := &File{c: c, entry: e, fee: fee, file: blocks.File{Memory: &blocks.Memory{Store: cache.New(memory), Ahead: fileAhead},
+	shared := &blocks.Memory{Store: cache.New(memory), Ahead: fileAhead}
+	f := &File{c: c, entry: e, fee: fee, file: blocks.File{Memory: shared,
 		Key: cache.Key{Group: string(e.Group), Ref: string(e.Ref)}, Source: source}}
 	f.ctx, f.stop = context.WithCancel(ctx)
 	return f

@@ -97,7 +97,8 @@ func (g Group) statRef(ctx context.Context, ref Ref) (Entry, error) {
 }
 
 func (g Group) absent(what string) error {
-	return &Error{Op: "find", Group: g.ID, Kind: ErrNotFound, Code: wire.CodeFileNotFound, Err: errors.New("not found: no file of this " + what)}
+	return &Error{Op: "find", Group: g.ID, Kind: ErrNotFound, Code: wire.CodeFileNotFound,
+		Err: errors.New("not found: no file of this " + what)}
 }
 
 // Put reads r to its end and uploads the content under name. It returns once the service

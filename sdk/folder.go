@@ -45,12 +45,14 @@ func (g Group) renameFolder(ctx context.Context, folder, to string, seen Seq) (d
 		return done, err
 	}
 	if !chain.IsFolderMove(folder, to) || seen <= 0 {
-		return done, &Error{Kind: ErrInvalid, Code: wire.CodeValidation, Err: errors.New("a folder and its new name have no slash at an end, and none lies in the other")}
+		return done, &Error{Kind: ErrInvalid, Code: wire.CodeValidation,
+			Err: errors.New("a folder and its new name have no slash at an end, and none lies in the other")}
 	}
 	after := g.c.memory.Group(string(g.ID)).Number
 	var answer wire.RenameFolderResult
 	request := wire.RenameFolderRequest{GroupID: string(g.ID), Folder: folder, NewFolder: to, Seq: int64(seen)}
-	if err := g.c.read(ctx, wire.OpRenameFolder, request, &answer); err != nil { // may be repeated, because the request names seen
+	// may be repeated, because the request names seen
+	if err := g.c.read(ctx, wire.OpRenameFolder, request, &answer); err != nil {
 		return done, err
 	}
 	r, err := g.c.checkFolder(ctx, g.ID, request, answer)
@@ -58,7 +60,8 @@ func (g Group) renameFolder(ctx context.Context, folder, to string, seen Seq) (d
 		return done, g.c.unconfirmed("rename", "folder may be renamed", err)
 	}
 	if r.Number <= after { // no hash covers Seq: the record may also be older than seen
-		return done, &Error{Kind: ErrConflict, Code: wire.CodeConflict, Err: errors.New("the folder was renamed so before: list the group again")}
+		return done, &Error{Kind: ErrConflict, Code: wire.CodeConflict,
+			Err: errors.New("the folder was renamed so before: list the group again")}
 	}
 	done = FolderRename{Versions: answer.Files, Seq: Seq(r.Seq), Number: r.Number}
 	if done.Fee, err = wire.ParseAmount(r.Fee); err != nil {
@@ -69,13 +72,15 @@ func (g Group) renameFolder(ctx context.Context, folder, to string, seen Seq) (d
 
 // checkFolder verifies that the service recorded what was asked, and remembers that the
 // group has come that far.
-func (c *Client) checkFolder(ctx context.Context, g GroupID, asked wire.RenameFolderRequest, a wire.RenameFolderResult) (r chain.Record, err error) {
+func (c *Client) checkFolder(ctx context.Context, g GroupID, asked wire.RenameFolderRequest,
+	a wire.RenameFolderResult) (r chain.Record, err error) {
 	if a.Files <= 0 {
 		return r, call.Malformed(errors.New("a rename of nothing"))
 	}
 	return c.confirmed(ctx, g, a.Record, a.Receipt, func(r *chain.Record) bool {
 		before, after, ok := chain.FolderOf(r)
-		return ok && r.Kind == EventFolderRenamed && before == asked.Folder && after == asked.NewFolder && r.Seq > asked.Seq
+		return ok && r.Kind == EventFolderRenamed && before == asked.Folder && after == asked.NewFolder &&
+			r.Seq > asked.Seq
 	})
 }
 
@@ -112,7 +117,8 @@ func (g Group) changeFolder(ctx context.Context, op, kind, folder string) (e Ent
 		return e, err
 	}
 	if !chain.IsFolder(folder) {
-		return e, &Error{Kind: ErrInvalid, Code: wire.CodeValidation, Err: errors.New("a folder has no slash at an end")}
+		return e, &Error{Kind: ErrInvalid, Code: wire.CodeValidation,
+			Err: errors.New("a folder has no slash at an end")}
 	}
 	after := g.c.memory.Group(string(g.ID)).Number
 	var answer wire.FolderResult

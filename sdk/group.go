@@ -45,7 +45,8 @@ func (g Group) change(ctx context.Context, op string, request any, otherwise str
 	if err := g.c.change(ctx, op, request, &said); err != nil {
 		return Change{}, err
 	}
-	return Change{Message: g.c.calls.Scrub(cmp.Or(said.text, otherwise)), Nobody: said.exists != nil && !*said.exists}, nil
+	return Change{Message: g.c.calls.Scrub(cmp.Or(said.text, otherwise)), Nobody: said.exists != nil &&
+		!*said.exists}, nil
 }
 
 // sentence is the result of a change.
@@ -189,7 +190,8 @@ func (g Group) Owner(ctx context.Context) (AccountID, error) {
 		return "", g.wrap("ask owner", err)
 	}
 	if owner == nil || *owner == "" {
-		return "", &Error{Op: "ask owner", Group: g.ID, Kind: ErrNotFound, Code: wire.CodeGroupNotFound, Err: errors.New("group not found")}
+		return "", &Error{Op: "ask owner", Group: g.ID, Kind: ErrNotFound, Code: wire.CodeGroupNotFound,
+			Err: errors.New("group not found")}
 	}
 	return *owner, nil
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // RedeemInvite makes the account of an invite at its service, and returns the API key of the account, which is never
-// shown again. The service must have the log key of the invite, which is pinned in cfg.StateDir from then on; before that
-// nothing of the invite is sent. RedeemInvite takes addresses, contract and log key from the invite, and all else
+// shown again. The service must have the log key of the invite, which is pinned in cfg.StateDir from then on; before
+// that nothing of the invite is sent. RedeemInvite takes addresses, contract and log key from the invite, and all else
 // from cfg.
 //
 // It is free, and needs no API key. An invite works once: after a lost answer the operator replaces the key. Errors:
@@ -53,8 +53,8 @@ type GroupInvite struct {
 	Expires time.Time
 }
 
-// Invite makes an invite: its text adds the account that gives it to [Client.UseInvite] to the group, with a role, once,
-// within 7 days. "" makes a writer. Who has the text first is the member.
+// Invite makes an invite: its text adds the account that gives it to [Client.UseInvite] to the group, with a role,
+// once, within 7 days. "" makes a writer. Who has the text first is the member.
 //
 // Invite costs what [Group.Add] costs, and using it is free. Only the owner may call it; it needs the API key. Errors:
 // [ErrUnsupported] at the hosted service, [ErrNotFound], [ErrNotAuthorized], [ErrInsufficient]. Only svcd has it.
@@ -96,7 +96,8 @@ func (g Group) Invites(ctx context.Context) (list []GroupInvite, err error) {
 	return list, nil
 }
 
-// RevokeInvite takes an invite back, by its id. Only the owner may call it. Free; it needs the API key. Errors: those of
+// RevokeInvite takes an invite back, by its id. Only the owner may call it. Free; it needs the API key. Errors: those
+// of
 // [Group.Invite], and [ErrNotAuthorized] when there is no such invite. Only svcd has it.
 func (g Group) RevokeInvite(ctx context.Context, id string) (Change, error) {
 	done, err := g.change(ctx, wire.OpRevokeGroupInvite, wire.EndInviteRequest{GroupID: string(g.ID), Invite: id},

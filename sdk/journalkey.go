@@ -51,8 +51,8 @@ func (k *JournalKey) Wipe() { k.key.Wipe() }
 // Format prints "redacted" for every verb.
 func (k *JournalKey) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }
 
-// NewJournalKey makes the key of a new journal of the group, and seals it. It is local and free once the client knows the
-// service's capabilities and, verified, the key of its vault; else it asks for both. Errors: [ErrUnsupported] at a
+// NewJournalKey makes the key of a new journal of the group, and seals it. It is local and free once the client knows
+// the service's capabilities and, verified, the key of its vault; else it asks for both. Errors: [ErrUnsupported] at a
 // service without a vault of ours; [ErrCorrupt] with [wire.CodeVaultKey] if the key of the vault must not be used;
 // [ErrUnavailable], [ErrTimeout]. Only svcd has it.
 func (g Group) NewJournalKey(ctx context.Context) (*JournalKey, SealedJournalKey, error) {
@@ -136,23 +136,23 @@ type SaveID struct {
 	Mark Digest
 }
 
-// NewSave returns a save into the group with a random id; the caller sets Key and Mark. Ids made together are neighbours
-// in the service's index. Local, free.
+// NewSave returns a save into the group with a random id; the caller sets Key and Mark. Ids made together are
+// neighbours in the service's index. Local, free.
 func (g Group) NewSave() (SaveID, error) {
 	id, err := newUploadID(time.Now())
 	return SaveID{ID: id, After: g.c.memory.Group(string(g.ID)).Number}, err
 }
 
-// ForSave makes [Group.Seal] and [Group.BeginBlocks] use the id of a save, and keys that follow from its key. Sent again,
-// it is recorded and paid once: the receipt is the first one, whatever became of the file since.
+// ForSave makes [Group.Seal] and [Group.BeginBlocks] use the id of a save, and keys that follow from its key. Sent
+// again, it is recorded and paid once: the receipt is the first one, whatever became of the file since.
 type ForSave SaveID
 
 func (s ForSave) seal(o *options)  { o.save = (*SaveID)(&s) }
 func (s ForSave) begin(o *options) { o.save = (*SaveID)(&s) }
 
-// FindSave looks in the ledger for the record of a save of this account that was sent and whose answer was lost. Only the
-// holder of its key can make such a record. size is in bytes; a zero hash means that it is not known. nil = there is none.
-// Price and errors are those of [Group.Entries].
+// FindSave looks in the ledger for the record of a save of this account that was sent and whose answer was lost. Only
+// the holder of its key can make such a record. size is in bytes; a zero hash means that it is not known. nil = there
+// is none. Price and errors are those of [Group.Entries].
 func (g Group) FindSave(ctx context.Context, s SaveID, size int64, hash Digest) (*Receipt, error) {
 	salt := saltOf(s.Key)
 	known := commitment(salt, Entry{Size: size, Hash: hash})

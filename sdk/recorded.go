@@ -29,10 +29,12 @@ func (r *recorded) readBeside(e envelope) error {
 
 // changedFile returns the file of the only record that an answer has. is tells whether that is what was asked.
 // after is how many records the group had before.
-func (g Group) changedFile(ctx context.Context, after int64, a wire.Recorded, is func(*chain.Record) bool) (Entry, error) {
+func (g Group) changedFile(ctx context.Context, after int64, a wire.Recorded,
+	is func(*chain.Record) bool) (Entry, error) {
 	list, err := g.changedFiles(ctx, after, a, is)
 	if err == nil && len(list) != 1 {
-		err = g.c.unconfirmed("change", "file may be changed", call.Malformed(errors.New("a change of one file has not one record")))
+		err = g.c.unconfirmed("change", "file may be changed",
+			call.Malformed(errors.New("a change of one file has not one record")))
 	}
 	if err != nil {
 		return Entry{}, err
@@ -43,7 +45,8 @@ func (g Group) changedFile(ctx context.Context, after int64, a wire.Recorded, is
 // changedFiles verifies the records that an answer has: each is what was asked, and about another file, all follow
 // each other in the chain of the group, and the receipt proves the last one, and so those before. It
 // returns the files as [Group.Entries] lists them, but for Tx and for what happens to them later.
-func (g Group) changedFiles(ctx context.Context, after int64, a wire.Recorded, is func(*chain.Record) bool) ([]Entry, error) {
+func (g Group) changedFiles(ctx context.Context, after int64, a wire.Recorded,
+	is func(*chain.Record) bool) ([]Entry, error) {
 	list, err := g.c.readChanges(ctx, g.ID, after, a, is)
 	if err != nil {
 		return nil, g.c.unconfirmed("change", "files may be changed", err)
@@ -51,7 +54,8 @@ func (g Group) changedFiles(ctx context.Context, after int64, a wire.Recorded, i
 	return list, nil
 }
 
-func (c *Client) readChanges(ctx context.Context, g GroupID, after int64, a wire.Recorded, is func(*chain.Record) bool) (list []Entry, err error) {
+func (c *Client) readChanges(ctx context.Context, g GroupID, after int64, a wire.Recorded,
+	is func(*chain.Record) bool) (list []Entry, err error) {
 	if len(a.Records) == 0 {
 		return nil, nil
 	}
@@ -84,7 +88,8 @@ func (c *Client) readChanges(ctx context.Context, g GroupID, after int64, a wire
 
 // confirmed verifies that the service recorded what was asked, which is reports, in the name of
 // this account. It remembers that the group has come that far.
-func (c *Client) confirmed(ctx context.Context, g GroupID, row *wire.TransactionRow, receipt *wire.ChainHead, is func(*chain.Record) bool) (r chain.Record, err error) {
+func (c *Client) confirmed(ctx context.Context, g GroupID, row *wire.TransactionRow, receipt *wire.ChainHead,
+	is func(*chain.Record) bool) (r chain.Record, err error) {
 	if row == nil {
 		return r, call.Malformed(errNoReceipt)
 	}

@@ -30,7 +30,9 @@ type recording struct {
 
 // record has the upload recorded. send is the finalize; record repeats it only with the same
 // upload id. Afterwards the ticket is recorded, refused, gone or unsure.
-func (u *recording) record(ctx context.Context, send func(context.Context, *wire.FinalizeUploadResult) error) (Receipt, error) {
+func (u *recording) record(
+	ctx context.Context, send func(context.Context, *wire.FinalizeUploadResult) error,
+) (Receipt, error) {
 	repeated := u.ticket.state == hosted.Unsure
 	if !repeated { // a repeated finalize may return the record of the first
 		u.ticket.after = u.c.memory.Group(string(u.key.group)).Number
@@ -123,7 +125,8 @@ func (u *recording) findRecorded(ctx context.Context, since time.Time) (Receipt,
 	const clockSkew = 5 * time.Minute
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]
-		if e.Hash == k.digest && e.Content == (Digest{}) && e.isLink() == k.link && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) && !c.uploads.wasReported(e.Ref) &&
+		if e.Hash == k.digest && e.Content == (Digest{}) && e.isLink() == k.link && e.Uploader == c.account &&
+			e.Deleted == nil && (e.Name == "" || e.Name == k.name) && !c.uploads.wasReported(e.Ref) &&
 			(e.Time.IsZero() || e.Time.After(since.Add(-clockSkew))) {
 			if err := u.settleFound(ctx, &e); err != nil {
 				return Receipt{}, false, err
@@ -193,7 +196,8 @@ func (u *recording) salt() string {
 
 // receipt checks the confirmation of the service (threat 13): what was sent is recorded, as one
 // of the records that follow the first after of the group. Nil attributes may be any.
-func (c *Client) receipt(ctx context.Context, sent Entry, after int64, proves bool, a wire.FinalizeUploadResult) (Receipt, error) {
+func (c *Client) receipt(ctx context.Context, sent Entry, after int64, proves bool,
+	a wire.FinalizeUploadResult) (Receipt, error) {
 	ref := a.Location
 	if ref == "" {
 		ref = a.CID
@@ -202,12 +206,14 @@ func (c *Client) receipt(ctx context.Context, sent Entry, after int64, proves bo
 	if err != nil || digest != sent.Hash || ref == "" {
 		return Receipt{}, call.Malformed(errors.New("it confirms another file than the one sent"))
 	}
-	r := Receipt{Ref: Ref(ref), Tx: strings.Trim(a.TransID, `"`), Hash: digest, Size: sent.Size, Seq: Seq(a.Seq), Time: parseTime(a.Time), Content: sent.Content}
+	r := Receipt{Ref: Ref(ref), Tx: strings.Trim(a.TransID, `"`), Hash: digest, Size: sent.Size, Seq: Seq(a.Seq),
+		Time: parseTime(a.Time), Content: sent.Content}
 	if r.Time.IsZero() {
 		r.Time = time.Now()
 	}
 	if proves {
-		if a.Record == nil || a.Record.Timestamp == nil || a.Seq != a.Record.Seq || !parseTime(*a.Record.Timestamp).Equal(r.Time) || r.Tx != a.Record.TransID {
+		if a.Record == nil || a.Record.Timestamp == nil || a.Seq != a.Record.Seq ||
+			!parseTime(*a.Record.Timestamp).Equal(r.Time) || r.Tx != a.Record.TransID {
 			return Receipt{}, call.Malformed(errors.New("its receipt is for another record"))
 		}
 		if sent.Ref = r.Ref; a.Repeated {

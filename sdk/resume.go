@@ -275,7 +275,8 @@ func (s *resuming) begin(ctx context.Context, g Group, id string) (u *BlockUploa
 				kept = earlier.Size
 			}
 		}
-		if kind := KindOf(g.wrap("resume", why)); why != nil && kind != ErrNotFound && kind != ErrConflict && kind != ErrInvalid && kind != ErrCorrupt && kind != ErrOther {
+		if kind := KindOf(g.wrap("resume", why)); why != nil && kind != ErrNotFound && kind != ErrConflict &&
+			kind != ErrInvalid && kind != ErrCorrupt && kind != ErrOther {
 			return nil, nil, why // such as a service that cannot be reached: the state stays
 		}
 		if why != nil || u != nil || earlier != nil {
@@ -423,7 +424,8 @@ func (u *BlockUpload) adopt(list []wire.Part, saved []SentPart) error {
 		for at := was.Leaves; len(at) >= len(format.Hash{}); at = at[len(format.Hash{}):] {
 			part.leaves = append(part.leaves, format.Hash(at))
 		}
-		if part.leaves != nil && (int64(len(part.leaves)) != part.blocks.Blocks() || format.RootOf(part.leaves) != part.root) || part.leaves == nil && !part.isSubtree() {
+		if part.leaves != nil && (int64(len(part.leaves)) != part.blocks.Blocks() ||
+			format.RootOf(part.leaves) != part.root) || part.leaves == nil && !part.isSubtree() {
 			continue
 		}
 		u.enter(part)
@@ -447,8 +449,9 @@ func (s *resuming) save(now bool) {
 func (u *BlockUpload) state(key SealedJournalKey, source fileStamp) []byte {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	now := savedParts{Version: resumeVersion, Upload: u.id, BlockSize: u.blockBytes, Source: source, Parts: []SentPart{},
-		Key: key}
+	now := savedParts{Version: resumeVersion, Upload: u.id, BlockSize: u.blockBytes, Source: source,
+		Parts: []SentPart{},
+		Key:   key}
 	if u.content != (Digest{}) {
 		now.Content = u.content.String()
 	}

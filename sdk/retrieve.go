@@ -212,7 +212,8 @@ func (r *retrieval) fetch(ctx context.Context, meta format.Metadata) error {
 // inflate replaces compressed content by the original content.
 func (r *retrieval) inflate(meta format.Metadata, limit int64) error {
 	if recorded := r.entry.Size; recorded != SizeUnknown && meta.OriginalSize != recorded {
-		return fmt.Errorf("%w: it has %d bytes, and the ledger recorded %d", ErrWrongContent, meta.OriginalSize, recorded)
+		return fmt.Errorf("%w: it has %d bytes, and the ledger recorded %d", ErrWrongContent, meta.OriginalSize,
+			recorded)
 	}
 	err := inflate(meta, r.sink.Buf, limit)
 	if errors.Is(err, format.ErrCorrupt) { // its uploader sealed it like this
@@ -229,7 +230,8 @@ func (r *retrieval) verify(meta format.Metadata) (retrieved, error) {
 		return retrieved{}, fmt.Errorf("%w: its hash is %s, and the ledger recorded %s", ErrWrongContent, hash, e.Hash)
 	}
 	if e.Size != SizeUnknown && e.Size != b.Len() {
-		return retrieved{}, fmt.Errorf("%w: it has %d bytes, and the ledger recorded %d", ErrWrongContent, b.Len(), e.Size)
+		return retrieved{}, fmt.Errorf("%w: it has %d bytes, and the ledger recorded %d", ErrWrongContent, b.Len(),
+			e.Size)
 	}
 	got := retrieved{sealed: meta}
 	if r.answer.Fee != "" {
@@ -294,7 +296,8 @@ func (r *retrieval) fetchBlob(ctx context.Context, target string, size int64) er
 				}
 			}
 			if resp.ContentLength >= 0 && resp.ContentLength != size-from {
-				return call.Malformed(fmt.Errorf("data of %d bytes, and %d were announced", resp.ContentLength, size-from))
+				return call.Malformed(fmt.Errorf("data of %d bytes, and %d were announced", resp.ContentLength,
+					size-from))
 			}
 			etag = resp.Header.Get("Etag")
 			return sink.Read(resp.Body, size)

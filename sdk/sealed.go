@@ -114,7 +114,8 @@ func (o *options) after(known int64) int64 {
 
 // sealHead makes the head of an upload whose ciphertext, or whose manifest, has a hash and a size, and seals the key of
 // the file with it.
-func (c *Client) sealHead(ctx context.Context, s *Sealed, k uploadKey, id string, sum Digest, size int64, o options) error {
+func (c *Client) sealHead(ctx context.Context, s *Sealed, k uploadKey, id string, sum Digest, size int64,
+	o options) error {
 	vault, err := c.vault(ctx)
 	if err != nil {
 		return err
@@ -127,7 +128,8 @@ func (c *Client) sealHead(ctx context.Context, s *Sealed, k uploadKey, id string
 	if o.save != nil {
 		salt, tag = saltOf(o.save.Key), o.save.tag(k.group, k.name, o.base)
 	}
-	s.head = wire.SealedHead{ID: id, GroupID: string(k.group), FileHash: hashText(k.digest), Salt: hex.EncodeToString(salt[:]), Format: meta,
+	s.head = wire.SealedHead{ID: id, GroupID: string(k.group), FileHash: hashText(k.digest),
+		Salt: hex.EncodeToString(salt[:]), Format: meta,
 		BlobSize: size, BlobHash: sum.String(), Versioned: true, Base: o.base, From: o.from, Tag: tag}
 	return s.sealKey(vault)
 }
@@ -197,7 +199,8 @@ func (s *Sealed) sealKey(vault *vaultKey) error {
 	if s.key == nil {
 		return errNoFileKey
 	}
-	to := format.SealedFor{Service: vault.service, Account: string(s.account), Upload: s.head.ID, Epoch: vault.stated.Epoch}
+	to := format.SealedFor{Service: vault.service, Account: string(s.account), Upload: s.head.ID,
+		Epoch: vault.stated.Epoch}
 	bound := s.head.Sum()
 	sealed, err := vault.public.SealKey(to, bound, s.key)
 	if err != nil {
@@ -209,7 +212,8 @@ func (s *Sealed) sealKey(vault *vaultKey) error {
 
 var (
 	errNoFileKey = &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("the key of the upload was wiped")}
-	errNoCipher  = &Error{Op: "check", Kind: ErrInvalid, Err: errors.New("nobody said where the ciphertext of the upload is")}
+	errNoCipher  = &Error{Op: "check", Kind: ErrInvalid,
+		Err: errors.New("nobody said where the ciphertext of the upload is")}
 )
 
 // ID returns the id of the upload, 32 hex digits, under which the service knows it.
@@ -377,7 +381,8 @@ func (s *Sealed) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "sealed upload %s"
 // ownSealed refuses an upload of another account.
 func (c *Client) ownSealed(s *Sealed) error {
 	if s.account != c.account {
-		return &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("account %s sealed the upload, and this is %s", quote(string(s.account)), quote(string(c.account)))}
+		return &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("account %s sealed the upload, and this is %s",
+			quote(string(s.account)), quote(string(c.account)))}
 	}
 	return nil
 }

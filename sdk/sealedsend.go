@@ -54,7 +54,8 @@ func (c *Client) SendSealed(ctx context.Context, uploads ...*Sealed) []Sent {
 func batchOf(list []*Sealed) int {
 	bytes := int64(0)
 	for i, s := range list {
-		if bytes += s.frameBytes(); i == wire.MaxSealedBatch || i > 0 && (!s.isSmall() || !list[0].isSmall() || bytes > wire.MaxSealedBatchBytes) {
+		if bytes += s.frameBytes(); i == wire.MaxSealedBatch || i > 0 && (!s.isSmall() || !list[0].isSmall() ||
+			bytes > wire.MaxSealedBatchBytes) {
 			return i
 		}
 	}
@@ -169,7 +170,8 @@ func (s *Sealed) isSmall() bool {
 func (s *Sealed) frameBytes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.head.BlobSize + int64(len(s.head.Format)) + 6*int64(len(s.head.GroupID)) + int64(len(s.head.SealedKey)) + 1<<10
+	return s.head.BlobSize + int64(len(s.head.Format)) + 6*int64(len(s.head.GroupID)) + int64(len(s.head.SealedKey)) +
+		1<<10
 }
 
 // frame returns the beginning of the frame, and where its ciphertext is.
@@ -222,7 +224,8 @@ func (c *Client) putSealed(ctx context.Context, s *Sealed, answer *wire.Finalize
 		}
 		return io.MultiReader(bytes.NewReader(head), cipher)
 	}}
-	err = c.calls.Do(ctx, call.Call{Kind: call.Once, Method: http.MethodPut, Path: wire.PathSealed + s.ID(), Body: &body,
+	err = c.calls.Do(ctx, call.Call{Kind: call.Once, Method: http.MethodPut, Path: wire.PathSealed + s.ID(),
+		Body: &body,
 		Long: true, Progress: s.progress, Answer: c.result(call.MaxAnswer, answer)})
 	s.noteOutcome(err)
 	return s.sensible(err)

@@ -147,7 +147,8 @@ func (g Group) changeName(ctx context.Context, op string, request *wire.NameRequ
 		if err != nil {
 			return err
 		}
-		if told := int64(len(answer.Records)); answer.Files < told || answer.Files > 0 && told == 0 || answer.More && told == 0 {
+		if told := int64(len(answer.Records)); answer.Files < told || answer.Files > 0 && told == 0 || answer.More &&
+			told == 0 {
 			return call.Malformed(fmt.Errorf("it changed %d versions with %d records", answer.Files, told))
 		}
 		entries, err := g.changedFiles(ctx, after, answer.Recorded, func(r *chain.Record) bool {

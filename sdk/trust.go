@@ -104,7 +104,8 @@ func (c *Client) checkDialect(d wire.Dialect) error {
 		c.memory.Hold()
 		return nil
 	case c.cfg.LogKey != "" || c.cfg.Witness != "":
-		return c.distrust(errors.New("the service does not prove what it lists, although a log key or a witness is required"))
+		return c.distrust(errors.New("the service does not prove what it lists, although a log key or a witness is " +
+			"required"))
 	case c.memory.IsHeld():
 		return c.distrust(errors.New("the service proved what it lists before, and does not any more"))
 	}

@@ -91,7 +91,8 @@ func (c *Client) uploadSealed(ctx context.Context, k uploadKey, content []byte, 
 }
 
 // uploadPrepared uploads to a service without sealed uploads, or what is too large for one.
-func (c *Client) uploadPrepared(ctx context.Context, caps wire.Capabilities, k uploadKey, b *mem.Buffer, o options) (Receipt, error) {
+func (c *Client) uploadPrepared(ctx context.Context, caps wire.Capabilities, k uploadKey, b *mem.Buffer,
+	o options) (Receipt, error) {
 	u := &uploading{buf: b, compress: o.compress, progress: o.progress,
 		recording: recording{c: c, isOurs: caps.Dialect.IsOurs(), key: k, size: b.Len(), attrs: o.attrs}}
 	if err := u.useAttributes(); err != nil {
@@ -144,7 +145,8 @@ func maxBlocks(caps wire.Capabilities) int64 {
 // checkSize returns [ErrTooLarge] if size is over a limit, both in bytes.
 func checkSize(size, limit int64) error {
 	if size > limit {
-		return &Error{Op: "check size", Kind: ErrTooLarge, Err: fmt.Errorf("the file has %d bytes, and %d are allowed", size, limit)}
+		return &Error{Op: "check size", Kind: ErrTooLarge,
+			Err: fmt.Errorf("the file has %d bytes, and %d are allowed", size, limit)}
 	}
 	return nil
 }
@@ -175,7 +177,8 @@ func (u *uploading) run(ctx context.Context) (Receipt, error) {
 			return receipt, err
 		}
 	}
-	request := wire.PrepareUploadRequest{GroupID: string(u.key.group), Filename: u.key.name, Size: u.body.Len() + format.Overhead}
+	request := wire.PrepareUploadRequest{GroupID: string(u.key.group), Filename: u.key.name, Size: u.body.Len() +
+		format.Overhead}
 	if u.ticket, err = u.c.uploads.prepare(ctx, u.isOurs, request); err != nil {
 		return Receipt{}, err
 	}

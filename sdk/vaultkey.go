@@ -60,7 +60,8 @@ func (c *Client) newerVault(ctx context.Context) (*vaultKey, error) {
 	return c.verifyVault(ctx, caps)
 }
 
-var errNotSealed = &Error{Op: "check", Kind: ErrUnsupported, Code: wire.CodeUnsupported, Err: errors.New("the service takes no sealed uploads")}
+var errNotSealed = &Error{Op: "check", Kind: ErrUnsupported, Code: wire.CodeUnsupported,
+	Err: errors.New("the service takes no sealed uploads")}
 
 // vaultIsOld reports whether the key of the vault has been known for so long that the service may
 // have begun another epoch.
@@ -76,11 +77,15 @@ func (c *Client) verifyVault(ctx context.Context, caps wire.Capabilities) (*vaul
 	k := &vaultKey{stated: *caps.Vault, service: caps.ContractID, verified: time.Now()}
 	switch {
 	case k.stated.KEM != format.SealedKeyKEM:
-		return nil, refuseVault("its kind is %#x, and this client knows %#x only: update svcfs", k.stated.KEM, format.SealedKeyKEM)
+		return nil, refuseVault(
+			"its kind is %#x, and this client knows %#x only: update svcfs", k.stated.KEM,
+			format.SealedKeyKEM)
 	case k.stated.Epoch <= 0:
 		return nil, refuseVault("its number is %d", k.stated.Epoch)
 	case k.ended(k.verified):
-		return nil, refuseVault("it ended at %s: look at the clock of this machine, or tell the operator of the service", time.Unix(k.stated.NotAfter, 0).UTC().Format(time.RFC3339))
+		return nil, refuseVault("it ended at %s: look at the clock of this machine, or tell the operator "+
+			"of the service",
+			time.Unix(k.stated.NotAfter, 0).UTC().Format(time.RFC3339))
 	}
 	public, err := retryWithNewKey(ctx, c, func() ([]byte, error) {
 		log, _, err := c.trustedLog(ctx)
@@ -117,5 +122,6 @@ func (c *Client) verifyVault(ctx context.Context, caps wire.Capabilities) (*vaul
 
 // refuseVault is the error for a key of the vault that must not be used.
 func refuseVault(text string, args ...any) error {
-	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeVaultKey, Err: fmt.Errorf("the service shows a key for uploads that must not be used: "+text, args...)}
+	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeVaultKey,
+		Err: fmt.Errorf("the service shows a key for uploads that must not be used: "+text, args...)}
 }

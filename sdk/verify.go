@@ -30,16 +30,17 @@ func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]chain.Row, error)
 	}
 	var all []chain.Row
 	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsAll, Layouts: layouts}
-	err := c.eachPage(ctx, request, func(row wire.TransactionRow) int64 { return row.Seq }, func(page []wire.TransactionRow) error {
-		for _, row := range page {
-			r, err := proofRow(row)
-			if err != nil {
-				return call.Malformed(fmt.Errorf("row %d: %w", row.Seq, err))
+	err := c.eachPage(ctx, request, func(row wire.TransactionRow) int64 { return row.Seq },
+		func(page []wire.TransactionRow) error {
+			for _, row := range page {
+				r, err := proofRow(row)
+				if err != nil {
+					return call.Malformed(fmt.Errorf("row %d: %w", row.Seq, err))
+				}
+				all = append(all, r)
 			}
-			all = append(all, r)
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,8 @@ func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report proof.Repo
 	if err != nil {
 		return report, err
 	}
-	report = proof.Report{Key: log.Key(), Origin: log.Origin(), Before: before.N, Pinned: pinned != "" || c.cfg.LogKey != "", Witness: c.cfg.Witness}
+	report = proof.Report{Key: log.Key(), Origin: log.Origin(), Before: before.N, Pinned: pinned != "" ||
+		c.cfg.LogKey != "", Witness: c.cfg.Witness}
 	entries, err := c.entries(ctx, g, 0)
 	if err != nil {
 		return report, err
@@ -106,11 +108,13 @@ func confirm(rows []chain.Row, name string, view chain.Place) error {
 		}
 		at = chain.PlaceOf(r)
 		if at.Number == view.Number && at != view {
-			return &proof.Refusal{Row: r.Seq, Text: "this record, or an earlier one, is not the one from which the files are listed"}
+			return &proof.Refusal{Row: r.Seq, Text: "this record, or an earlier one, is not the one from which the " +
+				"files are listed"}
 		}
 	}
 	if at.Number < view.Number {
-		return &proof.Refusal{Text: fmt.Sprintf("%d records are listed here, and the files are listed from %d", at.Number, view.Number)}
+		return &proof.Refusal{Text: fmt.Sprintf("%d records are listed here, and the files are listed from %d",
+			at.Number, view.Number)}
 	}
 	return nil
 }

@@ -46,7 +46,8 @@ func (c *Client) query(ctx context.Context, params, result any) error {
 		Error  *rpcError       `json:"error"`
 	}
 	request := rpcRequest{Version: "2.0", ID: 1, Method: "query", Params: params}
-	err := c.calls.Do(ctx, call.Call{Kind: call.View, URL: c.cfg.RPCURL, Request: request, Answer: call.Document(&answer)})
+	err := c.calls.Do(ctx, call.Call{Kind: call.View, URL: c.cfg.RPCURL, Request: request,
+		Answer: call.Document(&answer)})
 	var refused *call.Refusal
 	var fault rpcError
 	isFault := errors.As(err, &refused) && json.Unmarshal(refused.Object, &fault) == nil

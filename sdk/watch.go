@@ -191,5 +191,6 @@ func isForGood(kind Kind) bool {
 }
 
 func eventOf(e wire.Event) Event {
-	return Event{Seq: Seq(e.Seq), Kind: e.Kind, Group: GroupID(e.GroupID), Ref: Ref(e.Ref), Account: AccountID(e.Account), Time: parseTime(e.Time)}
+	return Event{Seq: Seq(e.Seq), Kind: e.Kind, Group: GroupID(e.GroupID), Ref: Ref(e.Ref),
+		Account: AccountID(e.Account), Time: parseTime(e.Time)}
 }

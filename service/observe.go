@@ -27,7 +27,8 @@ func (s *Service) observeParts() {
 			s.databaseWasFull()
 		}
 	})
-	s.health = &health{log: s.cfg.Logger, parts: map[string]func(context.Context) error{"database": s.pingDatabase, "blobs": s.blobs.Check}}
+	s.health = &health{log: s.cfg.Logger, parts: map[string]func(context.Context) error{
+		"database": s.pingDatabase, "blobs": s.blobs.Check}}
 	s.metrics.Watch(s.state)
 }
 
@@ -50,9 +51,11 @@ func (s *Service) state() (metrics.State, error) {
 		if state.LedgerSeq, err = ledger.Head(ctx, tx); err != nil {
 			return err
 		}
-		return tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM uploads WHERE result IS NULL) + (SELECT count(*) FROM part_uploads),
+		return tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM uploads WHERE result IS NULL) +
+			(SELECT count(*) FROM part_uploads),
 			(SELECT count(*) FROM accounts), (SELECT count(*) FROM files WHERE deleted_ns IS NULL),
-			(SELECT coalesce(sum(blob_size), 0) FROM files WHERE deleted_ns IS NULL) + (SELECT coalesce(sum(blob_size), 0) FROM parts WHERE upload_id IS NULL)`).
+			(SELECT coalesce(sum(blob_size), 0) FROM files WHERE deleted_ns IS NULL) +
+			(SELECT coalesce(sum(blob_size), 0) FROM parts WHERE upload_id IS NULL)`).
 			Scan(&state.OpenUploads, &state.Accounts, &state.Files, &state.FileBytes)
 	})
 	return state, err

@@ -119,7 +119,8 @@ and the exit code is 6 if something was damaged.`,
 			"  svcd import /backup/sunday --data /srv/svcd --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := os.Stat(filepath.Join(s.cfg.DataDir, vault.FileName)); err != nil { // a new one would not fit
-				return usage(fmt.Sprintf("put master.key of the exported service into %s first, mode 0600", s.cfg.DataDir),
+				return usage(
+					fmt.Sprintf("put master.key of the exported service into %s first, mode 0600", s.cfg.DataDir),
 					"the master key is missing: %w", err)
 			}
 			var archives []io.Reader

@@ -17,9 +17,12 @@ func newInvite(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "invite NAME", Short: "Print an invite: one string that makes account NAME, once, within 7 days",
 		Args: oneArg("NAME"),
-		Long: "Print an invite for a new user: the address of the service, the key of its log, and a secret that makes " +
-			"account NAME, once,\nwithin 7 days. The user gives it to: svcfs setup INVITE. The API key is made there, and " +
-			"nobody else sees it.\nWhoever has the invite first has the account: send it by a way that others do not read.",
+		Long: "Print an invite for a new user: the address of the service, the key of its log, and a secret that " +
+			"makes " +
+			"account NAME, once,\nwithin 7 days. The user gives it to: svcfs setup INVITE. The API key is made " +
+			"there, and " +
+			"nobody else sees it.\nWhoever has the invite first has the account: send it by a way that others do not " +
+			"read.",
 		Example: "  svcd invite alice --data ./data --balance 10\n  svcd invite list --data ./data\n" +
 			"  svcd invite revoke 0f1e2d3c4b5a6978 --data ./data",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
@@ -32,7 +35,8 @@ func newInvite(s *settings) *cobra.Command {
 				return err
 			}
 			fmt.Fprintln(s.stdout, invite.Text()) // shown here and nowhere else
-			fmt.Fprintf(s.stderr, "good once, until %s: whoever has it makes account %s; take it back with: svcd invite "+
+			fmt.Fprintf(s.stderr, "good once, until %s: whoever has it makes account %s; take it back with: svcd "+
+				"invite "+
 				"revoke %s\n", invited.Expires.Format(time.RFC3339), printable(invited.Account), invited.ID)
 			return nil
 		}),

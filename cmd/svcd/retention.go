@@ -15,12 +15,12 @@ func newRetention(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "retention", Short: "Delete the files that are older than the retention of their group", Args: noArgs,
 		Long: `Delete the files that are older than the retention of their group, older versions
-that their group keeps no longer, and the files whose delayed deletion is due. Deleting destroys the key of a file. svcd serve does
-the same once a minute.
+that their group keeps no longer, and the files whose delayed deletion is due. Deleting
+destroys the key of a file. svcd serve does the same once a minute.
 
 With --dry-run nothing is deleted. The command lists the files that it would delete
-(group, reference, name, age or "older version"), then the deletions that wait (group, reference, name,
-time). An older version goes by the --destruction-delay of this command: give it the
+(group, reference, name, age or "older version"), then the deletions that wait (group,
+reference, name, time). An older version goes by the --destruction-delay of this command: give it the
 value of svcd serve.`,
 		Example: "  svcd retention --data ./data --dry-run",
 		PreRunE: func(*cobra.Command, []string) error {

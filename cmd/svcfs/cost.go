@@ -37,7 +37,8 @@ memory, or were written and not uploaded yet, are free. The command opens no fil
 reads the attribute user.svcfs.price. Like find, it lists the folders below PATH. A large
 file costs one retrieval however much of it is read; it is free while a program has it
 open and for a minute after, and while all of it is in memory. Where a look at a group
-costs, as on the hosted network, it shows the price of a look. A mount looks only while programs use it, in the long run at most once a minute.`,
+costs, as on the hosted network, it shows the price of a look. A mount looks only while
+programs use it, in the long run at most once a minute.`,
 		Example: "  svcfs cost ~/groups/team/photos\n  svcfs cost --json ~/groups/team/photos/*.jpg",
 		Args:    between(1, -1, "one PATH or more"),
 		RunE:    a.simple(a.cost),

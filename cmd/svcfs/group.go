@@ -25,7 +25,8 @@ func (a *app) groupCommand() *cobra.Command {
 	}
 	cmd.AddCommand(a.groupCreateCommand(), a.groupAddCommand(), a.groupRevokeCommand(), a.groupMembersCommand(),
 		a.groupListCommand(),
-		a.groupInviteCommand(), a.groupJoinCommand(), a.groupOpenCommand(), a.groupCloseCommand(), a.groupConfigCommand(),
+		a.groupInviteCommand(), a.groupJoinCommand(), a.groupOpenCommand(), a.groupCloseCommand(),
+		a.groupConfigCommand(),
 		a.groupPendingCommand(), a.groupKeepCommand(),
 		a.groupLeaveCommand(), a.groupHandOverCommand(), a.groupAcceptCommand(), a.groupDeleteCommand())
 	return cmd

@@ -114,7 +114,8 @@ func (a *app) joinBy(ctx context.Context, c *sdk.Client, text string) error {
 func parseInvite(text string) (wire.Invite, error) {
 	invite, err := wire.ParseInvite(text)
 	if err != nil {
-		return invite, usage("give the whole invite, which begins with svcfs-invite-: svcd invite NAME makes one for an "+
+		return invite, usage("give the whole invite, which begins with svcfs-invite-: svcd invite NAME makes one for "+
+			"an "+
 			"account, svcfs group invite GROUP one for a group", err.Error())
 	}
 	return invite, nil

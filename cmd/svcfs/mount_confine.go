@@ -45,5 +45,6 @@ func checkConfinement() cli.Finding {
 		return cli.Passed("confinement", "a mount opens only what it needs, and starts no program (landlock)")
 	}
 	return cli.Warned("confinement", "this kernel has no landlock: a mount gains no rights, but may open what you may",
-		"Linux 5.19 or later with landlock among the modules of /sys/kernel/security/lsm; boot parameter lsm=landlock,…")
+		"Linux 5.19 or later with landlock among the modules of /sys/kernel/security/lsm; boot parameter "+
+			"lsm=landlock,…")
 }

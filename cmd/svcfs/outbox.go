@@ -201,8 +201,10 @@ func (a *app) syncCommand() *cobra.Command {
 		Use:   "sync DIR",
 		Short: "Wait until everything that was saved through the mount on DIR is recorded",
 		Long: `Wait until everything that was closed in the mount on DIR is recorded, also what
-waits in its outbox. Shows how much is left, and why it waits. Ends with 6 when something is parked, after --timeout (sending goes on then), and
-when something is left that nothing sends by itself, such as what a program wrote that was killed: svcfs why DIR names it, and what to do.`,
+waits in its outbox. Shows how much is left, and why it waits. Ends with 6 when something
+is parked, after --timeout (sending goes on then), and when something is left that nothing
+sends by itself, such as what a program wrote that was killed: svcfs why DIR names it, and
+what to do.`,
 		Example: "  svcfs sync ~/groups\n  svcfs sync --timeout 1m ~/groups",
 		Args:    exactly(1, "one DIR"),
 		RunE:    a.simple(func(ctx context.Context, args []string) error { return a.sync(ctx, args[0], timeout) }),

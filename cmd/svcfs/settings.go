@@ -171,7 +171,8 @@ func listMemory(sources cli.Sources) (int64, error) {
 	}
 	var size byteSize
 	if err := size.Set(text); err != nil || size < leastListMemory {
-		return 0, usage("give a size such as "+sizeWords(2*sdk.DefaultListMemory)+", at least "+sizeWords(leastListMemory),
+		return 0, usage(
+			"give a size such as "+sizeWords(2*sdk.DefaultListMemory)+", at least "+sizeWords(leastListMemory),
 			fmt.Sprintf("memory for lists %q, from %s", text, via))
 	}
 	return int64(size), nil

@@ -160,7 +160,8 @@ func (q *setupSteps) fromJSON(ctx context.Context) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&answers); err != nil { // the text is not shown: it holds a key
-		return usage(`give {"service": …, "account": …, "api_key": …, "folder": …}, as in: svcfs setup --json < answers.json`,
+		return usage(`give {"service": …, "account": …, "api_key": …, "folder": …}, as in: `+
+			"svcfs setup --json < answers.json",
 			"standard input holds no answers in JSON")
 	}
 	if answers.Invite != "" {
@@ -206,7 +207,8 @@ func (q *setupSteps) ask(ctx context.Context) error {
 		text, before string
 		check        func(context.Context, string) error
 	}{
-		{"Service, its address or mainnet or testnet, or an invite", cmp.Or(q.s.config.URL, q.s.config.Network), q.service},
+		{"Service, its address or mainnet or testnet, or an invite", cmp.Or(q.s.config.URL, q.s.config.Network),
+			q.service},
 		{"Account", string(q.s.account), func(ctx context.Context, answer string) error {
 			if err := q.account(answer); err != nil {
 				return err

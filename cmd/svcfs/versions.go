@@ -66,7 +66,8 @@ func (a *app) showThinning(t wire.TryVersionsResult) {
 		plural(int(t.Files), "file"), t.Bytes)
 	var rows [][]string
 	for _, n := range t.Names {
-		rows = append(rows, []string{"", plural(int(n.Versions), "version"), fmt.Sprint(n.Bytes), escapeName(n.Filename)})
+		rows = append(rows, []string{"", plural(int(n.Versions), "version"), fmt.Sprint(n.Bytes),
+			escapeName(n.Filename)})
 	}
 	a.printTable(rows)
 	if t.More {

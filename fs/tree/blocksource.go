@@ -187,7 +187,8 @@ func (f *File) newSource(e *sdk.Entry, known *shape) *blockSource {
 func (s *blockSource) claim(ctx context.Context, opts ...sdk.FromStart) (blocks Blocks, err error) {
 	t, g := s.t, s.f.groupNow()
 	if t.blocks == nil {
-		return nil, &Error{Class: ClassUnsupported, Err: errors.New("the file is of format version 2, which this service does not have")}
+		return nil, &Error{Class: ClassUnsupported,
+			Err: errors.New("the file is of format version 2, which this service does not have")}
 	}
 	entry := s.entry
 	if isWaiting(entry) {
@@ -206,9 +207,11 @@ func (s *blockSource) claim(ctx context.Context, opts ...sdk.FromStart) (blocks 
 		t.noteWrong(g, s.entry.Ref, err)
 		return nil, err
 	}
-	if l := blocks.Layout(); l.BlockBytes < 1 || l.Size < 1 || s.entry.Size != sdk.SizeUnknown && l.Size != s.entry.Size {
+	if l := blocks.Layout(); l.BlockBytes < 1 || l.Size < 1 || s.entry.Size != sdk.SizeUnknown &&
+		l.Size != s.entry.Size {
 		_ = blocks.Close()
-		return nil, &Error{Class: ClassCorrupt, Err: fmt.Errorf("the file has %d bytes in blocks of %d, and the ledger recorded %d", l.Size, l.BlockBytes, s.entry.Size)}
+		return nil, &Error{Class: ClassCorrupt, Err: fmt.Errorf("the file has %d bytes in blocks of %d, and the "+
+			"ledger recorded %d", l.Size, l.BlockBytes, s.entry.Size)}
 	}
 	t.counts.retrieves.Add(1)
 	t.mu.Lock()
@@ -409,7 +412,8 @@ func (s *blockSource) fetch(ctx context.Context, first int64, n int) ([]cache.Bu
 	for i, buf := range into {
 		if want := s.Layout().Plain(first + int64(i)); buf.Len() != want {
 			drop()
-			return nil, &Error{Class: ClassCorrupt, Err: fmt.Errorf("block %d has %d bytes, want %d", first+int64(i), buf.Len(), want)}
+			return nil, &Error{Class: ClassCorrupt, Err: fmt.Errorf("block %d has %d bytes, want %d", first+int64(i),
+				buf.Len(), want)}
 		}
 	}
 	return got, nil

@@ -27,7 +27,8 @@ func (c Client) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (fe
 }
 
 // Upload is [sdk.Group.Upload].
-func (c Client) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, a sdk.Attributes) (sdk.Receipt, error) {
+func (c Client) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer,
+	a sdk.Attributes) (sdk.Receipt, error) {
 	return c.Group(g).Upload(ctx, name, b, sdk.WithAttributes(a))
 }
 
@@ -68,7 +69,8 @@ func (c Client) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name
 }
 
 // RenameFolder is [sdk.Group.RenameFolder].
-func (c Client) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string, seen sdk.Seq) (sdk.FolderRename, error) {
+func (c Client) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string,
+	seen sdk.Seq) (sdk.FolderRename, error) {
 	return c.Group(g).RenameFolder(ctx, folder, to, seen)
 }
 

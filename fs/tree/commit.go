@@ -228,7 +228,8 @@ func (f *File) upload(ctx context.Context, s *stage, g *group, raw string, whole
 }
 
 // recordAs makes a record of the content with the attributes of the moment, and pays for it.
-func (f *File) recordAs(g *group, raw string, s *stage, do func(a sdk.Attributes) (sdk.Receipt, error)) (*sdk.Entry, error) {
+func (f *File) recordAs(g *group, raw string, s *stage,
+	do func(a sdk.Attributes) (sdk.Receipt, error)) (*sdk.Entry, error) {
 	var sent sdk.Attributes
 	if f.t.cfg.Ours {
 		sent, _ = f.wanted(true)
@@ -267,8 +268,9 @@ func (t *Tree) ownRecord(f *File, g *group, raw string, r sdk.Receipt, s *stage,
 	}
 	v.saved, v.base = r.Seq, base
 	g.own[r.Ref] = struct{}{}
-	e := &sdk.Entry{Group: g.id, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Content: r.Content, Uploader: t.remote.Account(), Time: r.Time,
-		Seq: r.Seq, ChangedSeq: r.Seq, Number: r.Number, Name: raw, Size: r.Size}
+	e := &sdk.Entry{Group: g.id, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Content: r.Content, Uploader: t.remote.Account(),
+		Time: r.Time,
+		Seq:  r.Seq, ChangedSeq: r.Seq, Number: r.Number, Name: raw, Size: r.Size}
 	if !a.IsZero() {
 		e.Attributes = &a
 	}

@@ -41,9 +41,11 @@ func (s state) steps() []step {
 	case stateCommitted:
 		return []step{{stateCopied, "a program is about to write"}, {stateChanged, "created, or truncated to nothing"}}
 	case stateCopied:
-		return []step{{stateChanged, "written, or to be recorded again"}, {stateCommitted, "closed without a write, or given up"}}
+		return []step{{stateChanged, "written, or to be recorded again"},
+			{stateCommitted, "closed without a write, or given up"}}
 	case stateChanged:
-		return []step{{stateSending, "closed, synced, renamed or linked"}, {stateWaiting, "closed while it is empty, or made as a link"},
+		return []step{{stateSending, "closed, synced, renamed or linked"},
+			{stateWaiting, "closed while it is empty, or made as a link"},
 			{stateCommitted, "the ledger has the same bytes already, or nobody can reach them any more"}}
 	case stateWaiting:
 		return []step{{stateChanged, "written, or its moment has come"}, {stateSending, "synced, renamed or linked"},
@@ -134,7 +136,8 @@ type mistaken string
 // no program got an error for that: a close was interrupted, or pages of a mapping came
 // late. Needs content.mu.
 func (f *File) isLeftover() bool {
-	return f.opens == 0 && f.half == nil && (f.is(stateChanged) || f.is(stateSending)) && f.isKind(fileReal) && (f.stage.failed == nil || f.stage.failed.Class == ClassInterrupted)
+	return f.opens == 0 && f.half == nil && (f.is(stateChanged) || f.is(stateSending)) && f.isKind(fileReal) &&
+		(f.stage.failed == nil || f.stage.failed.Class == ClassInterrupted)
 }
 
 // quiet waits until the file is not being sealed and returns its stage, or nil,
@@ -311,13 +314,20 @@ func (t *Tree) refused(err error) *Error {
 	case !errors.As(err, &full):
 		return &Error{Class: ClassNoMemory, Err: err}
 	case full.Err != nil:
-		return &Error{Class: ClassNoSpace, Err: fmt.Errorf("the disk takes no more of the files being written: %w", full.Err), Hint: "Make room on the disk of the cache folder, or close other files first."}
+		return &Error{Class: ClassNoSpace,
+			Err:  fmt.Errorf("the disk takes no more of the files being written: %w", full.Err),
+			Hint: "Make room on the disk of the cache folder, or close other files first."}
 	}
-	held := errors.New("files being written already hold " + byteText(full.Held) + " of the " + byteText(full.Limit) + " allowed")
+	held := errors.New("files being written already hold " + byteText(full.Held) + " of the " + byteText(full.Limit) +
+		" allowed")
 	if full.Disk {
-		return &Error{Class: ClassNoSpace, Err: fmt.Errorf("%w on this machine's disk", held), Hint: "Close other files first, remove unfinished ones that .svcfs/pending lists, or mount with a larger --spool-size."}
+		return &Error{Class: ClassNoSpace, Err: fmt.Errorf("%w on this machine's disk", held),
+			Hint: "Close other files first, remove unfinished ones that .svcfs/pending lists, or mount with a larger " +
+				"--spool-size."}
 	}
-	return &Error{Class: ClassNoMemory, Err: held, Hint: "Close other files first, remove unfinished ones that .svcfs/pending lists, or mount with a larger --staging-size."}
+	return &Error{Class: ClassNoMemory, Err: held,
+		Hint: "Close other files first, remove unfinished ones that .svcfs/pending lists, or mount with a larger " +
+			"--staging-size."}
 }
 
 const splitIt = "Split it, for example with: split -b 1G. The operator of the service sets its limit."

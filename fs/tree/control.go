@@ -155,7 +155,8 @@ func (t *Tree) retryPending(ctx context.Context) {
 
 // hasUnsent reports whether something waits for the service to come back.
 func (t *Tree) hasUnsent() bool {
-	return slices.ContainsFunc(t.stagedFiles(), (*File).isUnsent) || slices.ContainsFunc(t.unkeptFiles(), (*File).isUnkept)
+	return slices.ContainsFunc(t.stagedFiles(), (*File).isUnsent) ||
+		slices.ContainsFunc(t.unkeptFiles(), (*File).isUnkept)
 }
 
 // isUnsent reports whether the file could not be sent because the service was away, and
@@ -244,10 +245,13 @@ func (t *Tree) service(reachable bool) string {
 func (t *Tree) Status() Status {
 	cached := t.cache.Stats()
 	s := Status{
-		PID: os.Getpid(), Version: t.cfg.Version, Account: string(t.remote.Account()), Address: t.cfg.Address, Mountpoint: t.cfg.Mountpoint, Files: t.cfg.Files, Confined: t.cfg.Confined,
+		PID: os.Getpid(), Version: t.cfg.Version, Account: string(t.remote.Account()), Address: t.cfg.Address,
+		Mountpoint: t.cfg.Mountpoint, Files: t.cfg.Files, Confined: t.cfg.Confined,
 		Started: t.started.UTC(), Reachable: t.reached.Load(), Pending: len(t.Pending()), Staged: t.store.Memory(),
-		Cached: cached.Bytes, CacheLimit: t.cfg.CacheBytes, CacheHits: cached.Hits, Retrieves: t.counts.retrieves.Load(),
-		Uploads: t.counts.uploads.Load(), Looks: t.counts.looks.Load(), Crawlers: t.counts.crawlers.Load(), Spent: t.spent.Spent().Tokens(),
+		Cached: cached.Bytes, CacheLimit: t.cfg.CacheBytes, CacheHits: cached.Hits,
+		Retrieves: t.counts.retrieves.Load(),
+		Uploads:   t.counts.uploads.Load(), Looks: t.counts.looks.Load(), Crawlers: t.counts.crawlers.Load(),
+		Spent: t.spent.Spent().Tokens(),
 	}
 	for _, f := range t.stagedFiles() {
 		if f.isHeld() {

@@ -41,6 +41,7 @@ func (f *File) refuseCrawler(flags OpenFlags) error {
 
 func (f *File) refuseReader(name string) error {
 	f.t.counts.crawlers.Add(1)
-	return &Error{Class: ClassAccess, Err: errors.New(name + " makes previews or an index, and reading this file would cost"),
+	return &Error{Class: ClassAccess, Err: errors.New(name +
+		" makes previews or an index, and reading this file would cost"),
 		Hint: "Open it with another program once, or mount with --allow-crawlers."}
 }

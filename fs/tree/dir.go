@@ -54,7 +54,8 @@ type Dir struct {
 
 // newDir makes a directory that is not yet in its parent. Needs Tree.mu.
 func (t *Tree) newDir(parent *Dir, name string, kind dirKind) *Dir {
-	d := &Dir{t: t, kind: kind, parent: parent, name: name, children: make(map[string]Node), attributes: attributes{mtime: t.started}}
+	d := &Dir{t: t, kind: kind, parent: parent, name: name, children: make(map[string]Node),
+		attributes: attributes{mtime: t.started}}
 	if parent != nil {
 		d.group = parent.group
 		if kind == dirFolder {
@@ -197,7 +198,8 @@ func join(dir, name string) string {
 func (d *Dir) Attr() Attr {
 	d.t.mu.RLock()
 	defer d.t.mu.RUnlock()
-	return d.fill(Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.isControl() || d.group.isReader(), Control: d.isControl(), Nlink: 2,
+	return d.fill(Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.isControl() || d.group.isReader(),
+		Control: d.isControl(), Nlink: 2,
 		Foreign: d.isForeign(), Unsure: d.kind == dirGroup && !d.group.loaded}, time.Time{})
 }
 
@@ -366,7 +368,8 @@ func (d *Dir) isTooDeep(name string) bool {
 }
 
 func tooDeep() *Error {
-	return &Error{Class: ClassNameTooLong, Err: fmt.Errorf("the path inside the group is longer than %d bytes", names.MaxPathBytes), Hint: "Use fewer or shorter folders."}
+	return &Error{Class: ClassNameTooLong, Err: fmt.Errorf("the path inside the group is longer than %d bytes",
+		names.MaxPathBytes), Hint: "Use fewer or shorter folders."}
 }
 
 // Create makes a file for writing, or opens the one that is there. Free until
@@ -486,11 +489,13 @@ func (d *Dir) mkGroup(ctx context.Context, name string) (*Dir, error) {
 		return d.t.addWastebasket(name), nil
 	}
 	if d.isScratch(name) { // file managers make a wastebasket where there is none
-		return nil, d.refuse(ClassByDesign, "mkdir", name, "registering a group costs tokens, and this is the name of something temporary",
+		return nil, d.refuse(ClassByDesign, "mkdir", name,
+			"registering a group costs tokens, and this is the name of something temporary",
 			"Use: svcfs group create NAME, if a group of this name is meant.")
 	}
 	if !d.t.cfg.AllowMkdir {
-		return nil, d.refuse(ClassByDesign, "mkdir", name, "registering a group costs tokens, so mkdir does not do it here",
+		return nil, d.refuse(ClassByDesign, "mkdir", name,
+			"registering a group costs tokens, so mkdir does not do it here",
 			"Use: svcfs group create NAME (or mount with --allow-mkdir).")
 	}
 	err := d.t.spend("register_group", func() (fee sdk.Amount, err error) {
@@ -506,7 +511,8 @@ func (d *Dir) mkGroup(ctx context.Context, name string) (*Dir, error) {
 	made := d.t.groups[sdk.GroupID(name)]
 	d.t.mu.RUnlock()
 	if made == nil {
-		return nil, d.refuse(ClassOther, "mkdir", name, "the group was registered but is not listed yet", "Look again in a few seconds.")
+		return nil, d.refuse(ClassOther, "mkdir", name, "the group was registered but is not listed yet",
+			"Look again in a few seconds.")
 	}
 	return made.dir, nil
 }
@@ -627,7 +633,8 @@ func (d *Dir) unlink(ctx context.Context, name string, remove func(context.Conte
 	defer f.nameGate().leave()
 	if f.entry.Load() != nil && f.isKind(fileReal) && !f.isLink(d, names.Component(name)) {
 		if !d.t.cfg.Ours {
-			return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",
+			return d.refuse(ClassByDesign, "unlink", name,
+				"the file is uploaded, and removing it would destroy its key for everybody",
 				"Upload another file of this name to replace what is shown.")
 		}
 		err := d.t.whileItWaits(ctx, f, func() error { return d.removeUploads(ctx, f, remove) })

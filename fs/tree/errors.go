@@ -20,12 +20,17 @@ import (
 func (c Class) String() string {
 	names := [...]string{
 		ClassOther: "other", ClassNotExist: "not found", ClassExist: "exists", ClassNotDir: "not a directory",
-		ClassIsDir: "is a directory", ClassNotEmpty: "not empty", ClassByDesign: "refused by design", ClassAccess: "not authorized",
+		ClassIsDir: "is a directory", ClassNotEmpty: "not empty", ClassByDesign: "refused by design",
+		ClassAccess:  "not authorized",
 		ClassRevoked: "revoked", ClassRejected: "credentials rejected", ClassBudget: "budget", ClassCorrupt: "corrupt",
-		ClassUnreachable: "unreachable", ClassTimeout: "timeout", ClassInterrupted: "interrupted", ClassTooBig: "too large",
-		ClassNoMemory: "no memory", ClassReadOnly: "read-only", ClassCrossDevice: "across groups", ClassInvalid: "invalid",
-		ClassNameTooLong: "name too long", ClassBadHandle: "bad handle", ClassNoSpace: "storage full", ClassBusy: "busy",
-		ClassUnsupported: "unsupported", ClassStale: "stale", ClassNoAttribute: "no attribute", ClassConflict: "conflict",
+		ClassUnreachable: "unreachable", ClassTimeout: "timeout", ClassInterrupted: "interrupted",
+		ClassTooBig:   "too large",
+		ClassNoMemory: "no memory", ClassReadOnly: "read-only", ClassCrossDevice: "across groups",
+		ClassInvalid:     "invalid",
+		ClassNameTooLong: "name too long", ClassBadHandle: "bad handle", ClassNoSpace: "storage full",
+		ClassBusy:        "busy",
+		ClassUnsupported: "unsupported", ClassStale: "stale", ClassNoAttribute: "no attribute",
+		ClassConflict: "conflict",
 	}
 	if int(c) < len(names) {
 		return names[c]

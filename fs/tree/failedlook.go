@@ -27,12 +27,14 @@ func (t *Tree) noteLooking(s *source, err error) {
 	t.mu.Lock()
 	before := s.failed
 	if s.failed = nil; failed != nil {
-		s.failed = &FailedLook{Time: t.now().UTC(), Path: failed.Path, Class: failed.Class.String(), Error: oneLine(failed.Err.Error()),
-			Hint: oneLine(t.hint(failed)), class: failed.Class}
+		s.failed = &FailedLook{Time: t.now().UTC(), Path: failed.Path, Class: failed.Class.String(),
+			Error: oneLine(failed.Err.Error()),
+			Hint:  oneLine(t.hint(failed)), class: failed.Class}
 	}
 	now := s.failed
 	t.mu.Unlock()
-	if now == nil || now.class.isAway() || now.class == ClassBudget || before != nil && before.class == now.class && before.Hint == now.Hint {
+	if now == nil || now.class.isAway() || now.class == ClassBudget || before != nil && before.class == now.class &&
+		before.Hint == now.Hint {
 		return
 	}
 	t.Note(failed)

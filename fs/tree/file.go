@@ -117,7 +117,8 @@ func (f *File) Path() string {
 func (f *File) Attr() Attr {
 	if f.show != nil {
 		size := int64(len(f.show()))
-		return Attr{Ino: f.ino, Gen: f.gen, ReadOnly: true, Control: true, Size: size, Nlink: 1, Mtime: f.t.now(), Ctime: f.t.now()}
+		return Attr{Ino: f.ino, Gen: f.gen, ReadOnly: true, Control: true, Size: size, Nlink: 1, Mtime: f.t.now(),
+			Ctime: f.t.now()}
 	}
 	f.t.mu.RLock()
 	names := uint32(len(f.links))
@@ -131,7 +132,8 @@ func (f *File) Attr() Attr {
 	if e != nil {
 		recorded = e.Time
 	}
-	return f.fill(Attr{Ino: f.ino, Gen: f.gen, Link: f.IsLink(), Foreign: f.t.isForeign(e), ReadOnly: readOnly, Control: f.isKind(fileVersion), Nlink: names,
+	return f.fill(Attr{Ino: f.ino, Gen: f.gen, Link: f.IsLink(), Foreign: f.t.isForeign(e), ReadOnly: readOnly,
+		Control: f.isKind(fileVersion), Nlink: names,
 		Unsure: f.isKind(fileReal) && f.isChanging()}, recorded)
 }
 
@@ -194,7 +196,8 @@ func (f *File) state() string {
 	case f.isKind(fileScratch):
 		return "scratch"
 	case f.isStaged():
-		if s, _, ok := f.unsaved(); ok && (s.State == StagedHalf || s.State == StagedKilled || s.State == StagedFailed) {
+		if s, _, ok := f.unsaved(); ok && (s.State == StagedHalf || s.State == StagedKilled ||
+			s.State == StagedFailed) {
 			return "failed"
 		}
 		return "staged"
@@ -344,7 +347,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	if !f.isSized() {
 		h.direct = true
 	}
-	lease, err := f.t.cache.Get(ctx, f.key(e), guardedFetch(func(ctx context.Context, room *cache.Room) (cache.Buffer, error) {
+	fetch := func(ctx context.Context, room *cache.Room) (cache.Buffer, error) {
 		if isCut(e) && h.flags.Write { // it may begin anywhere
 			return f.openBlocks(ctx, e)
 		}
@@ -352,7 +355,8 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 			return f.openBlocks(ctx, e, sdk.FromStart(f.t.reading.StartAhead()))
 		}
 		return f.retrieve(ctx, e, room)
-	}))
+	}
+	lease, err := f.t.cache.Get(ctx, f.key(e), guardedFetch(fetch))
 	if errors.Is(err, cache.ErrPurged) { // deleted or revoked while it was on its way
 		if f.isLost() {
 			return revoked()
@@ -445,7 +449,8 @@ func await(ctx context.Context, bytes int64, take func(context.Context, int64) e
 	if !errors.Is(err, cache.ErrNoRoom) {
 		return err
 	}
-	return &Error{Class: ClassNoMemory, Err: errors.New("files that are open or on their way hold all of the memory for content"),
+	return &Error{Class: ClassNoMemory, Err: errors.New("files that are open or on their way hold all of the memory " +
+		"for content"),
 		Hint: "Close other files first, or mount with a larger --cache-size."}
 }
 
@@ -475,7 +480,8 @@ func (t *Tree) knownWrong(g *group, ref sdk.Ref) error {
 
 func wrongContent(err error) *Error {
 	return &Error{Class: ClassCorrupt, Err: err,
-		Hint: "Ask the uploader to save the file again. This version is not fetched and paid for again; 'svcfs refresh' allows another attempt."}
+		Hint: "Ask the uploader to save the file again. This version is not fetched and paid for again; 'svcfs " +
+			"refresh' allows another attempt."}
 }
 
 // Changeable refuses to change anything of a file in a read-only mount, and where
@@ -494,11 +500,13 @@ func (f *File) failed(op string, err error) error {
 }
 
 func controlOnly() *Error {
-	return &Error{Class: ClassByDesign, Err: errors.New("control files are read-only"), Hint: "Copy it to another place to change it."}
+	return &Error{Class: ClassByDesign, Err: errors.New("control files are read-only"),
+		Hint: "Copy it to another place to change it."}
 }
 
 func oldVersion() *Error {
-	return &Error{Class: ClassByDesign, Err: errors.New("an old version does not change"), Hint: "Copy it over the file itself to make it the newest."}
+	return &Error{Class: ClassByDesign, Err: errors.New("an old version does not change"),
+		Hint: "Copy it over the file itself to make it the newest."}
 }
 
 func (f *File) openControl(flags OpenFlags) (*Handle, error) {

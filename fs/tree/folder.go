@@ -20,7 +20,9 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 		var waits []sdk.Entry
 		t.mu.RLock()
 		if dir.group != nil && dir.parent != nil && dir.kind == dirFolder {
-			waits = slices.DeleteFunc(dir.group.beneath(dir.parent.rawPath(dir.raw)+"/"), func(e sdk.Entry) bool { return !isWaiting(&e) })
+			waits = slices.DeleteFunc(dir.group.beneath(dir.parent.rawPath(dir.raw)+"/"), func(e sdk.Entry) bool {
+				return !isWaiting(&e)
+			})
 		}
 		t.mu.RUnlock()
 		if err := t.settleAll(ctx, waits); err != nil {
@@ -83,11 +85,13 @@ func (t *Tree) renameBeneath(ctx context.Context, g *group, m *folderMove) error
 		seen = max(seen, m.uploads[i].ChangedSeq)
 		var ok bool
 		if price, ok = price.Add(one); !ok {
-			return &Error{Class: ClassBudget, Err: errors.New("the price of renaming so many files is beyond all budgets")}
+			return &Error{Class: ClassBudget, Err: errors.New("the price of renaming so many files is beyond all " +
+				"budgets")}
 		}
 	}
 	err := t.charge(price, func() (sdk.Amount, error) {
-		done, err := t.remote.RenameFolder(ctx, g.id, strings.TrimSuffix(m.old, "/"), strings.TrimSuffix(m.new, "/"), seen)
+		done, err := t.remote.RenameFolder(ctx, g.id, strings.TrimSuffix(m.old, "/"), strings.TrimSuffix(m.new, "/"),
+			seen)
 		m.seq, m.number = done.Seq, done.Number
 		return done.Fee, err
 	})
@@ -117,7 +121,8 @@ func (t *Tree) renameOneByOne(ctx context.Context, g *group, m *folderMove) erro
 			folders = append(folders, d)
 		}
 	}
-	slices.SortFunc(folders, func(a, b *Dir) int { return cmp.Compare(len(b.ownPath()), len(a.ownPath())) }) // what is beneath first
+	// what is beneath first
+	slices.SortFunc(folders, func(a, b *Dir) int { return cmp.Compare(len(b.ownPath()), len(a.ownPath())) })
 	t.mu.RUnlock()
 	m.uploads, m.again = files, folders
 	rows, err := t.renameUploads(ctx, g, files, m.rename)
@@ -159,8 +164,9 @@ type folderMove struct {
 	canRemove bool // the mount removes what is beneath
 	whole     bool // it renames all of these with one record
 
-	uploads  []sdk.Entry   // living, beneath the folder, in the order of the ledger, and recorded folders
-	replaces *Dir          // an empty folder that has the name, and a record of its own beside that of the folder; nil = none
+	uploads []sdk.Entry // living, beneath the folder, in the order of the ledger, and recorded folders
+	// an empty folder that has the name, and a record of its own beside that of the folder; nil = none
+	replaces *Dir
 	theirs   sdk.AccountID // uploader of one that the service does not rename for this account; "" = none
 	again    []*Dir        // recorded folders that lost their records, and get new ones
 	rows     []sdk.Entry   // uploads, once the service has renamed them one by one
@@ -176,9 +182,11 @@ func (m *folderMove) plan() *Error {
 	case m.gone && !m.fixed:
 		return &Error{Class: ClassNotExist, Err: errors.New("the folder is gone")}
 	case m.crosses && !m.fixed && m.canRemove:
-		return &Error{Class: ClassCrossDevice, Err: errors.New("groups are sealed with different keys"), Hint: "mv copies the folder and removes the original."}
+		return &Error{Class: ClassCrossDevice, Err: errors.New("groups are sealed with different keys"),
+			Hint: "mv copies the folder and removes the original."}
 	case m.fixed, m.crosses:
-		return &Error{Class: ClassByDesign, Err: errors.New("a folder moves only inside its group, while what is beneath it cannot be removed"), Hint: "Copy it, if a second upload of its files is wanted."}
+		return &Error{Class: ClassByDesign, Err: errors.New("a folder moves only inside its group, while what is " +
+			"beneath it cannot be removed"), Hint: "Copy it, if a second upload of its files is wanted."}
 	case m.overFile:
 		return &Error{Class: ClassNotDir, Err: errors.New("a file has the new name")}
 	case m.overFull:
@@ -190,7 +198,8 @@ func (m *folderMove) plan() *Error {
 	case len(m.uploads) == 0:
 		return nil
 	case !m.ours:
-		return &Error{Class: ClassByDesign, Err: errors.New("files beneath it are uploaded, and the ledger keeps their names"),
+		return &Error{Class: ClassByDesign, Err: errors.New("files beneath it are uploaded, and the ledger keeps " +
+			"their names"),
 			Hint: "Copy the folder to the new name, which uploads the files again."}
 	case m.overtaken:
 		return keepsName("a name beneath it was uploaded later than the file that would take it")
@@ -207,7 +216,8 @@ func (m *folderMove) rename(name string) string {
 
 // folderMoveOf gathers the facts before a folder gets a name. Needs Tree.mu.
 func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
-	m := &folderMove{fixed: dir.kind != dirFolder, crosses: dir.group != to.group, gone: dir.parent == nil || to.parent == nil, ours: t.cfg.Ours}
+	m := &folderMove{fixed: dir.kind != dirFolder, crosses: dir.group != to.group, gone: dir.parent == nil ||
+		to.parent == nil, ours: t.cfg.Ours}
 	if m.fixed || m.gone {
 		return m
 	}
@@ -238,7 +248,8 @@ func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
 		m.tooDeep = m.tooDeep || len(m.rename(raw)) > names.MaxPathBytes
 		there := g.names[m.rename(raw)]
 		m.overtaken = m.overtaken || there.isLaterThan(v)
-		m.whole = m.whole && (there == nil || there.newest() == nil) && !slices.ContainsFunc(living, func(e sdk.Entry) bool { return e.Name != raw })
+		m.whole = m.whole && (there == nil || there.newest() == nil) &&
+			!slices.ContainsFunc(living, func(e sdk.Entry) bool { return e.Name != raw })
 	}
 	m.uploads = append(m.uploads, g.foldersIn(m.old)...)
 	for _, f := range dir.files(nil) {
@@ -291,8 +302,8 @@ func (t *Tree) applyFolderMove(dir, to *Dir, newName string, m *folderMove) []no
 	return append(notices, t.placeAll(g, g.mergeMoved(m))...)
 }
 
-// mergeMoved merges the names of uploads that moved with their folder. The record of that does not name them: its number
-// is theirs only where every record before it is known. Else a listing tells. Needs Tree.mu.
+// mergeMoved merges the names of uploads that moved with their folder. The record of that does not name them: its
+// number is theirs only where every record before it is known. Else a listing tells. Needs Tree.mu.
 func (g *group) mergeMoved(m *folderMove) map[*versions]bool {
 	if m.number == 0 {
 		return g.mergeOwn(m.rows)

@@ -204,8 +204,9 @@ func (i *groupInfo) forget(t *Tree) {
 }
 
 func rowOf(e *sdk.Entry) ledgerRow {
-	row := ledgerRow{Seq: e.Seq, Time: knownTime(e.Time), Name: e.Name, ContentType: e.ContentType, Uploader: string(e.Uploader),
-		Ref: string(e.Ref), Tx: string(e.Tx), ChangedSeq: e.ChangedSeq}
+	row := ledgerRow{Seq: e.Seq, Time: knownTime(e.Time), Name: e.Name, ContentType: e.ContentType,
+		Uploader: string(e.Uploader),
+		Ref:      string(e.Ref), Tx: string(e.Tx), ChangedSeq: e.ChangedSeq}
 	if e.Hash != (sdk.Digest{}) {
 		row.SHA256 = e.Hash.String()
 	}

@@ -110,7 +110,9 @@ func (t *Tree) withRoom(groups []sdk.Group) (room []sdk.Group, full error) {
 
 // isNewsOfGroups needs Tree.mu.
 func (t *Tree) isNewsOfGroups(listed []sdk.Group) bool {
-	return len(listed) != len(t.groups) || slices.ContainsFunc(listed, func(g sdk.Group) bool { return t.groups[g.ID] == nil })
+	return len(listed) != len(t.groups) || slices.ContainsFunc(listed, func(g sdk.Group) bool {
+		return t.groups[g.ID] == nil
+	})
 }
 
 // ownersOf asks for the owners of groups, "" where the service does not tell.
@@ -167,7 +169,8 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 }
 
 func newGroup() *group {
-	return &group{listing: newGate(), names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry), folders: make(map[sdk.Ref]*Dir), own: make(map[sdk.Ref]struct{}),
+	return &group{listing: newGate(), names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry),
+		folders: make(map[sdk.Ref]*Dir), own: make(map[sdk.Ref]struct{}),
 		unlearned: make(map[*versions]struct{})}
 }
 
@@ -180,7 +183,8 @@ func (t *Tree) addGroup(listed sdk.Group, name string) {
 	g.dir.group = g
 	g.hold(groupFootprint(g.id))
 	t.addGroupControl(g)
-	g.source = source{group: g.id, path: g.dir.path(), refresh: func(ctx context.Context, maxAge time.Duration) error { return t.refreshGroup(ctx, g, maxAge) }}
+	refresh := func(ctx context.Context, maxAge time.Duration) error { return t.refreshGroup(ctx, g, maxAge) }
+	g.source = source{group: g.id, path: g.dir.path(), refresh: refresh}
 	t.root.attach(name, g.dir)
 	t.groups[listed.ID] = g
 }
@@ -306,15 +310,18 @@ func (g *group) isReader() bool { return g != nil && g.role == sdk.RoleReader }
 // reader; g is nil above the groups.
 func (t *Tree) readOnlyIn(g *group) *Error {
 	if t.cfg.ReadOnly {
-		return &Error{Class: ClassReadOnly, Err: errors.New("the mount is read-only"), Hint: "Mount again without -o ro."}
+		return &Error{Class: ClassReadOnly, Err: errors.New("the mount is read-only"),
+			Hint: "Mount again without -o ro."}
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if !g.isReader() {
 		return nil
 	}
-	return &Error{Class: ClassReadOnly, Err: errors.New("this account is a reader of the group and changes nothing in it"),
-		Hint: "Ask its owner to make you a writer with: svcfs group add GROUP " + string(t.remote.Account()) + " --role writer"}
+	return &Error{Class: ClassReadOnly, Err: errors.New("this account is a reader of the group and changes nothing " +
+		"in it"),
+		Hint: "Ask its owner to make you a writer with: svcfs group add GROUP " + string(t.remote.Account()) +
+			" --role writer"}
 }
 
 func (t *Tree) isGone(g *group) bool {

@@ -111,7 +111,8 @@ func (h *Handle) Abandon() {
 		f.mu.Unlock()
 		return
 	}
-	killed := &Error{Class: ClassInterrupted, Err: errors.New("the program that wrote it was killed before it closed the file"),
+	killed := &Error{Class: ClassInterrupted, Err: errors.New("the program that wrote it was killed before it closed " +
+		"the file"),
 		Hint: "'sync FILE' sends it as it is; writing it again replaces it."}
 	f.half = &half{err: killed, killed: true}
 	f.mu.Unlock()

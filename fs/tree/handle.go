@@ -131,7 +131,8 @@ func (h *Handle) view(ctx context.Context, p []byte, off int64) (cache.View, err
 
 // viewStagedBlocks reads staged content in blocks, also while it is being sent; done is false for
 // any other content.
-func (f *File) viewStagedBlocks(ctx context.Context, r *blocks.Reader, p []byte, off int64) (v cache.View, done bool, err error) {
+func (f *File) viewStagedBlocks(ctx context.Context, r *blocks.Reader, p []byte, off int64) (v cache.View,
+	done bool, err error) {
 	f.mu.Lock()
 	s := f.stage
 	if s == nil || s.Whole() != nil {
@@ -160,7 +161,8 @@ func (f *File) viewStagedBlocks(ctx context.Context, r *blocks.Reader, p []byte,
 		if under == nil {
 			return v, true, revoked()
 		}
-		if got, err := under.readFor(ctx, r, p[part.From:part.To], off+part.From); err != nil || int64(got) < part.To-part.From {
+		if got, err := under.readFor(ctx, r, p[part.From:part.To], off+part.From); err != nil ||
+			int64(got) < part.To-part.From {
 			return v, true, cmp.Or[error](err, revoked())
 		}
 	}
@@ -180,7 +182,8 @@ func removedUnsaved() *Error {
 }
 
 func outOfGroup() *Error {
-	return &Error{Class: ClassRevoked, Err: errors.New("this account was revoked from the group"), Hint: "Ask the owner of the group to add you again."}
+	return &Error{Class: ClassRevoked, Err: errors.New("this account was revoked from the group"),
+		Hint: "Ask the owner of the group to add you again."}
 }
 
 func revoked() *Error {

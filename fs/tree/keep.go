@@ -313,7 +313,8 @@ func (f *File) SetXattr(name, value string, how XattrChange) error {
 		}
 		all[name] = value
 		if n := xattrBytes(all); n > format.MaxAttributeBytes {
-			return &Error{Class: ClassNoSpace, Err: errors.New("names and values of attributes would take " + byteText(int64(n)) + " of the " + byteText(format.MaxAttributeBytes) + " that a file may have"),
+			return &Error{Class: ClassNoSpace, Err: errors.New("names and values of attributes would take " +
+				byteText(int64(n)) + " of the " + byteText(format.MaxAttributeBytes) + " that a file may have"),
 				Hint: "Remove attributes first: getfattr -d FILE lists them, setfattr -x NAME FILE removes one."}
 		}
 		return nil
@@ -378,7 +379,8 @@ func (f *File) losesXattr(name string) *Error {
 		return &Error{Class: ClassUnsupported, Err: errors.New("the service records no attributes of files")}
 	}
 	if (&sdk.Attributes{XAttrs: map[string]string{name: ""}}).Check() != nil {
-		return &Error{Class: ClassUnsupported, Err: errors.New("only attributes named user.NAME are recorded, in UTF-8")}
+		return &Error{Class: ClassUnsupported,
+			Err: errors.New("only attributes named user.NAME are recorded, in UTF-8")}
 	}
 	if f.isChanging() {
 		return nil

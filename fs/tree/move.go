@@ -35,7 +35,8 @@ func (d *Dir) rename(ctx context.Context, name string, to *Dir, newName string, 
 		return err
 	}
 	if d.group == nil || to.group == nil {
-		return d.refuse(ClassByDesign, "rename", name, "groups have the name they were registered under", "Make another group: svcfs group create NAME")
+		return d.refuse(ClassByDesign, "rename", name, "groups have the name they were registered under",
+			"Make another group: svcfs group create NAME")
 	}
 	n, err := d.existing("rename", name)
 	if err != nil {
@@ -243,17 +244,23 @@ func (m *move) plan() (plan, *Error) {
 	case m.gone:
 		return plan{}, &Error{Class: ClassNotExist, Err: errors.New("the file is gone")}
 	case m.symlink && m.link:
-		return plan{}, &Error{Class: ClassByDesign, Err: errors.New("a symbolic link has one name"), Hint: "Make another link with: ln -s"}
+		return plan{}, &Error{Class: ClassByDesign, Err: errors.New("a symbolic link has one name"),
+			Hint: "Make another link with: ln -s"}
 	case m.symlink && !m.toScratch && !m.ours:
 		return plan{}, noLinks()
-	case m.further && (!m.toScratch || m.crosses), m.link && !m.toScratch && (m.uploaded || !m.scratch), m.link && m.uploaded && !m.scratch:
-		return plan{}, &Error{Class: ClassByDesign, Err: errors.New("a file of the ledger has one name"), Hint: "Copy the file instead."}
+	case m.further && (!m.toScratch || m.crosses), m.link && !m.toScratch && (m.uploaded || !m.scratch), m.link &&
+		m.uploaded && !m.scratch:
+		return plan{}, &Error{Class: ClassByDesign, Err: errors.New("a file of the ledger has one name"),
+			Hint: "Copy the file instead."}
 	case m.further, m.link && m.toScratch:
 		return plan{aside: true}, nil
 	case m.recorded && m.crosses && m.canDelete:
-		return plan{}, &Error{Class: ClassCrossDevice, Err: errors.New("groups are sealed with different keys"), Hint: "mv copies the file and removes the original."}
+		return plan{}, &Error{Class: ClassCrossDevice, Err: errors.New("groups are sealed with different keys"),
+			Hint: "mv copies the file and removes the original."}
 	case m.recorded && m.crosses:
-		return plan{}, &Error{Class: ClassByDesign, Err: errors.New("an uploaded file stays in its group: moving it would buy a copy and could not remove the original"),
+		return plan{}, &Error{Class: ClassByDesign,
+			Err: errors.New("an uploaded file stays in its group: moving it would buy a copy and could not remove " +
+				"the original"),
 			Hint: "Copy it, if a second upload is wanted."}
 	case m.toScratch:
 		return plan{becomes: fileScratch}, nil
@@ -282,8 +289,11 @@ func keepsName(why string) *Error {
 
 // moveOf gathers the facts before f gets a name. Needs Tree.mu.
 func (t *Tree) moveOf(f *File, from *link, to *Dir, newName string) *move {
-	m := &move{gone: f.isKind(fileRemoved) || from == nil && f.dir == nil || to.parent == nil, link: from == nil, scratch: f.isKind(fileScratch), staged: f.isStaged(), uploaded: f.entry.Load() != nil, crosses: f.group != to.group,
-		symlink: f.IsLink(), toScratch: to.namesScratch(newName), raw: to.rawPath(newName), ours: t.cfg.Ours, canDelete: t.cfg.AllowDelete}
+	m := &move{gone: f.isKind(fileRemoved) || from == nil && f.dir == nil || to.parent == nil, link: from == nil,
+		scratch: f.isKind(fileScratch), staged: f.isStaged(), uploaded: f.entry.Load() != nil,
+		crosses: f.group != to.group,
+		symlink: f.IsLink(), toScratch: to.namesScratch(newName), raw: to.rawPath(newName), ours: t.cfg.Ours,
+		canDelete: t.cfg.AllowDelete}
 	m.further = from != nil && !m.scratch && slices.Contains(f.links, *from)
 	e := f.record()
 	m.recorded = e != nil && !(m.staged && !m.scratch && recordedName(e) != f.raw)

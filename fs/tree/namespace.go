@@ -171,8 +171,9 @@ func (t *Tree) conflictWith(g *group, raw string, e *sdk.Entry, inTrash bool) no
 		became, where = "it is in the trash, and what was saved here is shown", "/trash/"
 	}
 	return t.noted(&Error{Class: ClassConflict, Op: "close", Path: join(g.dir.path(), raw),
-		Err:  errors.New(string(e.Uploader) + " uploaded this name while it was changed here; " + became),
-		Hint: "Compare with the others: ls -l '" + t.cfg.Mountpoint + join(g.dir.path(), names.Control+where+oneLine(raw)) + "'"})
+		Err: errors.New(string(e.Uploader) + " uploaded this name while it was changed here; " + became),
+		Hint: "Compare with the others: ls -l '" + t.cfg.Mountpoint +
+			join(g.dir.path(), names.Control+where+oneLine(raw)) + "'"})
 }
 
 // age is where in the ledger the name came to be.
@@ -307,7 +308,9 @@ func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice)
 	for v := range touched {
 		ordered = append(ordered, aged{v, v.age()})
 	}
-	slices.SortFunc(ordered, func(a, b aged) int { return cmp.Or(cmp.Compare(a.since, b.since), strings.Compare(a.raw, b.raw)) })
+	slices.SortFunc(ordered, func(a, b aged) int {
+		return cmp.Or(cmp.Compare(a.since, b.since), strings.Compare(a.raw, b.raw))
+	})
 	vacated := make(map[string]bool) // folders that something vanishes from
 	for v := range touched {
 		if v.newest() != nil || v.shown == nil {
@@ -355,7 +358,8 @@ func (t *Tree) place(g *group, v *versions) []notice {
 		dir := old.dir
 		notices := append(dir.detach(old.name, old), dir.prune()...)
 		return append(notices, contentChanged(old))
-	case old != nil && old.entry.Load() != nil && old.entry.Load().Ref == newest.Ref && old.target == t.shownTarget(old.dir, newest):
+	case old != nil && old.entry.Load() != nil && old.entry.Load().Ref == newest.Ref &&
+		old.target == t.shownTarget(old.dir, newest):
 		if old.take(newest) {
 			return append(t.disown(old.dir, t.isForeign(newest)), attributesChanged(old.dir, old.name))
 		}
@@ -404,7 +408,9 @@ func (t *Tree) slot(g *group, raw, ref string) (*Dir, string) {
 	for _, part := range parts[:len(parts)-1] {
 		dir = t.folder(dir, part)
 	}
-	return dir, names.Free(names.Component(parts[len(parts)-1]), ref, func(name string) bool { return dir.children[name] == nil })
+	return dir, names.Free(names.Component(parts[len(parts)-1]), ref, func(name string) bool {
+		return dir.children[name] == nil
+	})
 }
 
 // folder returns the folder of that recorded component in dir, making it.

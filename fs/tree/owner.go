@@ -4,8 +4,8 @@ import "github.com/svcfs/svcfs/sdk"
 
 // Programs obey files of the user who starts them: git runs a monitor that .git/config
 // names, ssh a proxy, an editor its settings. So a file that another account uploaded is
-// shown as another user's: such programs then refuse it by checks of their own (A5). A file is another account's when its newest record
-// is; saving it here makes it ours. A folder is another account's when a file
+// shown as another user's: such programs then refuse it by checks of their own (A5). A file is another account's when
+// its newest record is; saving it here makes it ours. A folder is another account's when a file
 // anywhere beneath it is, because programs check the folder and read the file. It
 // stays so as long as the mount does: else whoever uploads and deletes in turn
 // would sooner or later be read between a program's check and its use. A group is

@@ -24,7 +24,9 @@ func guarded[T any](work func() (T, error)) (out T, err error) {
 			panic(m) // so that tests fail
 		}
 		if p != nil {
-			err = &Error{Class: ClassOther, Err: &panicked{p, debug.Stack()}, Hint: "Please report it with the lines of the log. The mount goes on, and what is not saved stays pending."}
+			err = &Error{Class: ClassOther, Err: &panicked{p, debug.Stack()},
+				Hint: "Please report it with the lines of the log. The mount goes on, and what is not saved stays " +
+					"pending."}
 		}
 	}()
 	return work()

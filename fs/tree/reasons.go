@@ -71,7 +71,8 @@ func (f *File) unsaved() (Staged, *Error, bool) {
 	if f.is(stateCommitted) || f.is(stateCopied) {
 		return Staged{}, nil, false
 	}
-	s := Staged{Path: path, Size: f.Attr().Size, Since: f.stage.since.UTC(), State: StagedWritten, Open: f.opens > 0, Link: f.IsLink()}
+	s := Staged{Path: path, Size: f.Attr().Size, Since: f.stage.since.UTC(), State: StagedWritten, Open: f.opens > 0,
+		Link: f.IsLink()}
 	switch {
 	case f.half != nil && f.half.killed:
 		s.State = StagedKilled
@@ -115,7 +116,8 @@ func (t *Tree) Reasons() []Reason {
 		}
 		r := Reason{Time: s.Since, Path: s.Path, Name: t.meant(s.Path)}
 		if err != nil {
-			r = reasonOf(s.Since, &Error{Class: err.Class, Op: "close", Path: s.Path, Err: err.Err}, oneLine(t.hint(err)), r.Name)
+			r = reasonOf(s.Since, &Error{Class: err.Class, Op: "close", Path: s.Path, Err: err.Err},
+				oneLine(t.hint(err)), r.Name)
 		}
 		list = append(list, r)
 	}
@@ -163,7 +165,8 @@ func (t *Tree) Reasons() []Reason {
 }
 
 func reasonOf(at time.Time, err *Error, hint, name string) Reason {
-	return Reason{Time: at.UTC(), Path: oneLine(err.Path), Name: name, Operation: err.Op, Class: err.Class.String(), Error: sentenceOf(err), Hint: hint}
+	return Reason{Time: at.UTC(), Path: oneLine(err.Path), Name: name, Operation: err.Op, Class: err.Class.String(),
+		Error: sentenceOf(err), Hint: hint}
 }
 
 // meant returns the path of the file that a program saves through a scratch name, or "".
@@ -222,7 +225,8 @@ func (t *Tree) recordedAt(path string) *Recorded {
 		at = at.step(d.group, part)
 		where += "/" + at.name
 	}
-	return &Recorded{Version: where + "/" + versionName(slices.Index(v.entries, e), e), Size: e.Size, Time: e.Time.UTC(), Uploader: e.Uploader}
+	return &Recorded{Version: where + "/" + versionName(slices.Index(v.entries, e), e), Size: e.Size,
+		Time: e.Time.UTC(), Uploader: e.Uploader}
 }
 
 func (t *Tree) reasonsText() []byte {

@@ -55,7 +55,8 @@ func (d *Dir) record(ctx context.Context) {
 	if !elsewhere {
 		return
 	}
-	if removed, err := t.remote.RemoveFolder(ctx, g.id, path); err == nil { // another program moved or removed d meanwhile
+	// another program moved or removed d meanwhile
+	if removed, err := t.remote.RemoveFolder(ctx, g.id, path); err == nil {
 		t.tell(t.mergeAnswered(g, []sdk.Entry{removed}))
 	}
 }
@@ -68,7 +69,8 @@ func (d *Dir) noteUnrecorded(err *Error) {
 	if covered {
 		return
 	}
-	err.Err = fmt.Errorf("the folder is in this mount alone until a file is uploaded beneath it, because the service did not record it: %w", err.Err)
+	err.Err = fmt.Errorf("the folder is in this mount alone until a file is uploaded beneath it, because the service "+
+		"did not record it: %w", err.Err)
 	_ = d.failed("mkdir", "", err)
 }
 
@@ -153,7 +155,8 @@ func (d *Dir) unrecord(ctx context.Context) error {
 		return &Error{Class: ClassNotEmpty, Err: errors.New("for others there is something in the folder")}
 	case sdk.ErrNotAuthorized:
 		if maker != t.remote.Account() {
-			return &Error{Class: ClassByDesign, Err: errors.New("only " + string(maker) + ", who made the folder, and the owner of the group can remove it"), Hint: "Ask one of them."}
+			return &Error{Class: ClassByDesign, Err: errors.New("only " + string(maker) +
+				", who made the folder, and the owner of the group can remove it"), Hint: "Ask one of them."}
 		}
 	}
 	return err

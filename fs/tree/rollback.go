@@ -30,10 +30,12 @@ func (t *Tree) continued(g *group, listed []sdk.Entry) ([]sdk.Entry, error) {
 		switch {
 		case known == nil && e.Seq <= g.after:
 			return nil, rolledBack(g, "record %d has appeared where there was none", e.Seq)
-		case known != nil && known.Seq != 0 && (known.Uploader != e.Uploader || !known.Time.Equal(e.Time) || known.Size >= 0 && e.Size >= 0 && known.Size != e.Size ||
+		case known != nil && known.Seq != 0 && (known.Uploader != e.Uploader || !known.Time.Equal(e.Time) ||
+			known.Size >= 0 && e.Size >= 0 && known.Size != e.Size ||
 			e.Number >= known.Number && !mayFollow(known, e) || e.Number < known.Number && known.ChangedSeq <= g.after):
 			return nil, rolledBack(g, "record %d says something else of a file than before", e.ChangedSeq)
-		case known != nil && (isOther(known.Hash, e.Hash) || isOther(known.Commitment, e.Commitment) || known.Seq != 0 && known.Seq != e.Seq):
+		case known != nil && (isOther(known.Hash, e.Hash) || isOther(known.Commitment, e.Commitment) ||
+			known.Seq != 0 && known.Seq != e.Seq):
 			return nil, rolledBack(g, "record %d is not the one it told before", e.Seq)
 		}
 	}
@@ -59,6 +61,8 @@ func mayFollow(known, e *sdk.Entry) bool {
 }
 
 func rolledBack(g *group, format string, args ...any) error {
-	return &Error{Class: ClassCorrupt, Op: "list", Path: g.dir.Path(), Err: errors.New("the service changed the group's history: " + fmt.Sprintf(format, args...)),
-		Hint: "Ask the operator whether an old backup was restored; 'svcfs ledger " + string(g.id) + " --verify' checks all of it. After an honest restore: svcfs accept-rollback, then mount again."}
+	return &Error{Class: ClassCorrupt, Op: "list", Path: g.dir.Path(),
+		Err: errors.New("the service changed the group's history: " + fmt.Sprintf(format, args...)),
+		Hint: "Ask the operator whether an old backup was restored; 'svcfs ledger " + string(g.id) +
+			" --verify' checks all of it. After an honest restore: svcfs accept-rollback, then mount again."}
 }

@@ -358,7 +358,8 @@ func (f *File) commitBlocks(ctx context.Context, s *stage, g *group, raw string)
 
 // sendBlocks sends what is not there and records the file. saved means that row held the content
 // before. whole is the content where row holds it in one piece.
-func (f *File) sendBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (row *sdk.Entry, whole *mem.Buffer, saved bool, err error) {
+func (f *File) sendBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (row *sdk.Entry,
+	whole *mem.Buffer, saved bool, err error) {
 	_ = b.stop()
 	if b.last != (attempt{}) { // what comes may give the upload up
 		if err := b.stopEarly(ctx); err != nil {
@@ -404,7 +405,8 @@ func (f *File) recordBlocks(ctx context.Context, s *stage, b *blockSend, g *grou
 		case hasCode(err, wire.CodeMissing) && !again:
 			b.abandon()
 		default:
-			if class := wrapRemote("", "", err).Class; !class.isAway() && class != ClassInterrupted && class != ClassBudget {
+			if class := wrapRemote("", "", err).Class; !class.isAway() && class != ClassInterrupted &&
+				class != ClassBudget {
 				b.abandon()
 			}
 			return nil, err
@@ -419,7 +421,8 @@ func hasCode(err error, code string) bool {
 
 // holdingBlocks is [Tree.holding] for content in blocks.
 func (t *Tree) holdingBlocks(s *stage, g *group, raw, target string) *sdk.Entry {
-	if newest := t.newestOf(g, raw); newest != nil && s.under != nil && s.under.source != nil && t.isSame(g, newest, s.under.source.entry) && !s.Differs() {
+	if newest := t.newestOf(g, raw); newest != nil && s.under != nil && s.under.source != nil &&
+		t.isSame(g, newest, s.under.source.entry) && !s.Differs() {
 		return newest
 	}
 	return t.holding(s, g, raw, target)
@@ -431,7 +434,8 @@ func (f *File) finishBlocks(ctx context.Context, s *stage, b *blockSend, g *grou
 	if b.last != (attempt{}) && b.last != tried {
 		b.abandon() // it may be recorded: what changed since is another version
 	}
-	return f.recordAs(g, raw, s, func(a sdk.Attributes) (sdk.Receipt, error) { // its price is set aside before anything is sent
+	// its price is set aside before anything is sent
+	return f.recordAs(g, raw, s, func(a sdk.Attributes) (sdk.Receipt, error) {
 		up, hash, err := b.sendAll(ctx, f, raw)
 		if err != nil {
 			return sdk.Receipt{}, err
@@ -558,17 +562,20 @@ func (b *blockSend) hashAll(ctx context.Context) (hash sdk.Digest, err error) {
 
 // sendWhole records content that is in blocks and not large, or large where the service has no
 // blocks, as one.
-func (f *File) sendWhole(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (row *sdk.Entry, whole *mem.Buffer, saved bool, err error) {
+func (f *File) sendWhole(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (row *sdk.Entry,
+	whole *mem.Buffer, saved bool, err error) {
 	size := s.Len()
 	if limit := min(f.t.cfg.MaxFileBytes, f.t.cfg.MaxUploadBytes); size > limit {
-		return nil, nil, false, &Error{Class: ClassTooBig, Err: errors.New("the group takes files as one piece, and this one is larger than " + byteText(limit)),
+		return nil, nil, false, &Error{Class: ClassTooBig,
+			Err: errors.New("the group takes files as one piece, and this one is larger than " + byteText(limit)),
 			Hint: "Split it, for example with: split -b 1G. The owner of the group changes that with: " +
 				"svcfs group config GROUP format 2"}
 	}
 	if whole, err = f.gather(ctx, b); err != nil {
 		return nil, nil, false, err
 	}
-	if newest := f.t.newestOf(g, raw); newest != nil && newest.Size == size && newest.Hash == whole.Hash() && targetOf(newest) == f.target {
+	if newest := f.t.newestOf(g, raw); newest != nil && newest.Size == size && newest.Hash == whole.Hash() &&
+		targetOf(newest) == f.target {
 		return newest, whole, true, nil
 	}
 	if row, err = f.upload(ctx, s, g, raw, whole); err != nil {

@@ -74,13 +74,15 @@ func (d *Dir) Symlink(ctx context.Context, target, name string) (*File, error) {
 func (d *Dir) mayLink(target, name string) *Error {
 	switch {
 	case d.group == nil:
-		return &Error{Class: ClassByDesign, Err: errors.New("links live in groups, and this is the list of groups"), Hint: "Make the link inside one of the directories."}
+		return &Error{Class: ClassByDesign, Err: errors.New("links live in groups, and this is the list of groups"),
+			Hint: "Make the link inside one of the directories."}
 	case len(target) > format.MaxTargetBytes:
 		return &Error{Class: ClassNameTooLong, Err: errors.New("the target of the link is longer than 4095 bytes")}
 	case target == "":
 		return &Error{Class: ClassInvalid, Err: errors.New("the target of the link is empty")}
 	case !utf8.ValidString(target) || strings.ContainsRune(target, 0):
-		return &Error{Class: ClassInvalid, Err: errors.New("the target of the link is not UTF-8 and the ledger holds only text"), Hint: "Rename what it points to first, for example with convmv."}
+		return &Error{Class: ClassInvalid, Err: errors.New("the target of the link is not UTF-8 and the ledger holds " +
+			"only text"), Hint: "Rename what it points to first, for example with convmv."}
 	case !d.t.cfg.Ours && !d.isScratch(name):
 		return noLinks()
 	}
@@ -88,7 +90,8 @@ func (d *Dir) mayLink(target, name string) *Error {
 }
 
 func noLinks() *Error {
-	return &Error{Class: ClassByDesign, Err: errors.New("the service holds files, not symbolic links"), Hint: "Copy the file that is meant, for example with: cp -L"}
+	return &Error{Class: ClassByDesign, Err: errors.New("the service holds files, not symbolic links"),
+		Hint: "Copy the file that is meant, for example with: cp -L"}
 }
 
 // symlinkHere gives a new link the name. Needs Tree.mu.
@@ -140,7 +143,8 @@ func (t *Tree) targetBuffer(g *group, e *sdk.Entry) (*mem.Buffer, error) {
 	}
 	target := targetOf(e)
 	if sdk.ComputeHash([]byte(target)) != e.Hash {
-		return nil, &Error{Class: ClassCorrupt, Err: errors.New("the recorded target of the link differs from its hash in the ledger")}
+		return nil, &Error{Class: ClassCorrupt, Err: errors.New("the recorded target of the link differs from its " +
+			"hash in the ledger")}
 	}
 	buf, err := t.pool.Get(int64(len(target)))
 	if err != nil {

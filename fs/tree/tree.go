@@ -43,28 +43,31 @@ const (
 
 // Config configures a [Tree]. Zero values mean the defaults above.
 type Config struct {
-	Remote          Remote
-	Pool            *mem.Pool      // memory of staged and cached content
-	CacheBytes      int64          // budget of decrypted content
-	StagingBytes    int64          // memory for staged content
-	MaxFileBytes    int64          // largest file that is opened or made, in plaintext bytes
-	MaxUploadBytes  int64          // largest file that can be uploaded, see [sdk.Client.MaxUpload]; 0 = MaxFileBytes
-	WholeBytes      int64          // longer files are saved in blocks (format version 2); 0 = none is, the service cannot
-	MaxBlocksBytes  int64          // largest file that is saved in blocks; 0 = what the format allows
-	BlockBytes      int64          // of new files in blocks; 0 = [format.BlockBytes]
-	Spool           *staging.Spool // takes blocks of files being written that memory does not hold, and outlives the tree; nil = none
-	ReadOnly        bool           // every change is refused
-	AllowMkdir      bool           // mkdir in the root registers a group, which costs
-	Ours            bool           // the service renames uploads (W8) and folders (N5), has a trash (W9) and records attributes (W16)
-	AllowDelete     bool           // with Ours: unlink of an uploaded file destroys its key (W9)
-	MetadataTimeout time.Duration  // for a listing to begin or to move on
-	RefreshInterval time.Duration  // between looks at the ledger
-	EmptyDelay      time.Duration  // before an empty file is uploaded (W5)
-	AttributesDelay time.Duration  // before attributes are recorded that changed without the content (W16)
-	Scratch         []string       // more names that live in memory only, path.Match patterns
-	Budget          sdk.Amount     // most to spend while mounted; zero = no limit
-	BudgetPerHour   sdk.Amount     // most to spend in any hour; zero = no limit
-	AllowCrawlers   bool           // thumbnailers and indexers may spend (R5)
+	Remote         Remote
+	Pool           *mem.Pool // memory of staged and cached content
+	CacheBytes     int64     // budget of decrypted content
+	StagingBytes   int64     // memory for staged content
+	MaxFileBytes   int64     // largest file that is opened or made, in plaintext bytes
+	MaxUploadBytes int64     // largest file that can be uploaded, see [sdk.Client.MaxUpload]; 0 = MaxFileBytes
+	// longer files are saved in blocks (format version 2); 0 = none is, the service cannot
+	WholeBytes     int64
+	MaxBlocksBytes int64 // largest file that is saved in blocks; 0 = what the format allows
+	BlockBytes     int64 // of new files in blocks; 0 = [format.BlockBytes]
+	// takes blocks of files being written that memory does not hold, and outlives the tree; nil = none
+	Spool      *staging.Spool
+	ReadOnly   bool // every change is refused
+	AllowMkdir bool // mkdir in the root registers a group, which costs
+	// the service renames uploads (W8) and folders (N5), has a trash (W9) and records attributes (W16)
+	Ours            bool
+	AllowDelete     bool          // with Ours: unlink of an uploaded file destroys its key (W9)
+	MetadataTimeout time.Duration // for a listing to begin or to move on
+	RefreshInterval time.Duration // between looks at the ledger
+	EmptyDelay      time.Duration // before an empty file is uploaded (W5)
+	AttributesDelay time.Duration // before attributes are recorded that changed without the content (W16)
+	Scratch         []string      // more names that live in memory only, path.Match patterns
+	Budget          sdk.Amount    // most to spend while mounted; zero = no limit
+	BudgetPerHour   sdk.Amount    // most to spend in any hour; zero = no limit
+	AllowCrawlers   bool          // thumbnailers and indexers may spend (R5)
 	// Price returns the price of an action ("upload", "retrieve") where it is known; may be nil.
 	Price func(action string) (sdk.Amount, bool)
 	// ReadPrice returns the price of one look at the records of a group, or with "" at the
@@ -208,13 +211,18 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		cfg: cfg, remote: cfg.Remote, pool: cfg.Pool, log: cfg.Logger,
 		cache: cache.New(cfg.CacheBytes), started: time.Now(), groups: make(map[sdk.GroupID]*group),
 		spent: policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
-		given: make(map[uint64]struct{}), reserved: make(map[sdk.Ref]sdk.Amount), rooms: make(map[sdk.GroupID]*room), listing: newGate(), parts: make(gate, partsAtATime), delayed: make(gate, delayedUploads), keeping: make(gate, delayedRequests),
+		given: make(map[uint64]struct{}), reserved: make(map[sdk.Ref]sdk.Amount), rooms: make(map[sdk.GroupID]*room),
+		listing: newGate(), parts: make(gate, partsAtATime), delayed: make(gate, delayedUploads),
+		keeping: make(gate, delayedRequests),
 	}
 	t.reading = &blocks.Memory{Store: t.cache, Ahead: cfg.CacheBytes / aheadShare, Line: t.line, Wait: await}
 	t.blocks, _ = cfg.Remote.(BlockRemote)
-	t.store = staging.NewStore(staging.Options{Pool: cfg.Pool, Bytes: cfg.StagingBytes, FileBytes: cfg.memoryOfStage(), WholeBytes: cmp.Or(cfg.WholeBytes, -1), BlockBytes: cfg.BlockBytes, PartBlocks: cfg.partBlocks, Spool: cfg.Spool})
+	t.store = staging.NewStore(staging.Options{Pool: cfg.Pool, Bytes: cfg.StagingBytes,
+		FileBytes: cfg.memoryOfStage(), WholeBytes: cmp.Or(cfg.WholeBytes, -1), BlockBytes: cfg.BlockBytes,
+		PartBlocks: cfg.partBlocks, Spool: cfg.Spool})
 	t.SetKernel(cfg.Kernel)
-	t.list = source{path: "/", refresh: func(ctx context.Context, _ time.Duration) error { return t.refreshGroups(ctx) }}
+	refresh := func(ctx context.Context, _ time.Duration) error { return t.refreshGroups(ctx) }
+	t.list = source{path: "/", refresh: refresh}
 	t.root = t.newDir(nil, "", dirRoot)
 	t.root.ino = rootIno
 	t.addControlDir()

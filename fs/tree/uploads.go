@@ -42,7 +42,8 @@ func uploadedBy(account sdk.AccountID, does string) *Error {
 
 // renameUploads has the service rename uploads, one by one (W8), and returns them as they are then. When
 // one fails, those that have their new names are shown under them.
-func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, rename func(old string) string) (rows []sdk.Entry, err error) {
+func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry,
+	rename func(old string) string) (rows []sdk.Entry, err error) {
 	for i := range list {
 		row := list[i]
 		row.Name = rename(row.Name)

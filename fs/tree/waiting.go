@@ -169,7 +169,8 @@ func (f *File) queueSave(ctx context.Context, s *stage, g *group, raw string, sa
 	attrs.Target = f.target
 	price := t.price("upload", sdk.Amount{})
 	if err := t.spent.Reserve(t.now(), price); err != nil {
-		return nil, &Error{Class: ClassBudget, Err: err, Hint: "Mount again with a larger --budget or --budget-per-hour."}
+		return nil, &Error{Class: ClassBudget, Err: err,
+			Hint: "Mount again with a larger --budget or --budget-per-hour."}
 	}
 	base := t.baseOf(f, g, raw, s)
 	save.Group, save.Name, save.Base, save.Attributes = g.id, raw, &base, attrs
@@ -177,7 +178,8 @@ func (f *File) queueSave(ctx context.Context, s *stage, g *group, raw string, sa
 	if err != nil {
 		t.spent.Settle(t.now(), price, sdk.Amount{})
 		if errors.Is(err, outbox.ErrMoney) {
-			return nil, &Error{Class: ClassBudget, Err: err, Hint: "Put tokens into the account, or discard what waits: svcfs outbox list"}
+			return nil, &Error{Class: ClassBudget, Err: err,
+				Hint: "Put tokens into the account, or discard what waits: svcfs outbox list"}
 		}
 		return nil, err
 	}
@@ -196,7 +198,8 @@ func (f *File) queueSave(ctx context.Context, s *stage, g *group, raw string, sa
 
 // waitingRow is the entry of an item. Needs Tree.mu.
 func (t *Tree) waitingRow(g *group, i outbox.Item) *sdk.Entry {
-	e := &sdk.Entry{Group: g.id, Ref: i.Ref(), Hash: i.Hash, Uploader: t.remote.Account(), Time: i.Time, Seq: waitingSeq + sdk.Seq(i.Position), ChangedSeq: waitingSeq + sdk.Seq(i.Position),
+	e := &sdk.Entry{Group: g.id, Ref: i.Ref(), Hash: i.Hash, Uploader: t.remote.Account(), Time: i.Time,
+		Seq: waitingSeq + sdk.Seq(i.Position), ChangedSeq: waitingSeq + sdk.Seq(i.Position),
 		Name: i.Name, Size: i.Size}
 	if !i.Attributes.IsZero() {
 		e.Attributes = &i.Attributes
@@ -213,7 +216,8 @@ func (t *Tree) waitingRow(g *group, i outbox.Item) *sdk.Entry {
 func (t *Tree) baseOf(f *File, g *group, raw string, s *stage) sdk.Ref {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if e := f.entry.Load(); s.base != 0 && e != nil && f.isKind(fileReal) && e.Name == raw && e.Group == g.id && e.Deleted == nil {
+	if e := f.entry.Load(); s.base != 0 && e != nil && f.isKind(fileReal) && e.Name == raw && e.Group == g.id &&
+		e.Deleted == nil {
 		if known := g.byRef[e.Ref]; known == nil || known.Deleted == nil {
 			return e.Ref
 		}
@@ -244,7 +248,8 @@ func (v *versions) newestRef() sdk.Ref {
 }
 
 // fullOutbox saves without the outbox, after what waits of the group, while the outbox is full.
-func (f *File) fullOutbox(ctx context.Context, g *group, full error, upload func() (*sdk.Entry, error)) (*sdk.Entry, error) {
+func (f *File) fullOutbox(ctx context.Context, g *group, full error,
+	upload func() (*sdk.Entry, error)) (*sdk.Entry, error) {
 	err := f.t.cfg.Outbox.Before(ctx, g.id)
 	if err == nil {
 		var row *sdk.Entry
@@ -260,7 +265,8 @@ func (f *File) fullOutbox(ctx context.Context, g *group, full error, upload func
 
 // noRoomAway is the error of a save that a full outbox does not take while the service is away.
 func noRoomAway(full error) *Error {
-	return &Error{Class: ClassNoSpace, Err: errors.Join(full, errors.New("the service is away")), Hint: "Saves go on once the service is back, or mount with a larger --outbox-size."}
+	return &Error{Class: ClassNoSpace, Err: errors.Join(full, errors.New("the service is away")),
+		Hint: "Saves go on once the service is back, or mount with a larger --outbox-size."}
 }
 
 // afterWaiting waits until what was saved before in a group is recorded: what cannot wait comes after it.
@@ -274,7 +280,8 @@ func (t *Tree) afterWaiting(ctx context.Context, g *group) error {
 // waitingError makes an error of the outbox one of ours.
 func waitingError(err error) error {
 	if errors.Is(err, outbox.ErrAway) {
-		return &Error{Class: ClassUnreachable, Err: err, Hint: "Try again once the service is back: svcfs outbox list shows what waits."}
+		return &Error{Class: ClassUnreachable, Err: err,
+			Hint: "Try again once the service is back: svcfs outbox list shows what waits."}
 	}
 	return err
 }
@@ -376,7 +383,8 @@ func (t *Tree) settleAll(ctx context.Context, list []sdk.Entry) error {
 			return waitingError(err)
 		}
 		if i, ok := t.itemOf(&e); ok {
-			return &Error{Class: ClassBusy, Err: errors.New("it waits to be sent: " + i.Reason), Hint: "Look at it with: svcfs outbox list"}
+			return &Error{Class: ClassBusy, Err: errors.New("it waits to be sent: " + i.Reason),
+				Hint: "Look at it with: svcfs outbox list"}
 		}
 	}
 	return nil
@@ -396,7 +404,8 @@ func (t *Tree) whileItWaits(ctx context.Context, f *File, change func() error) e
 		err = change()
 	}
 	if errors.Is(err, outbox.ErrTried) || errors.Is(err, outbox.ErrGone) {
-		return &Error{Class: ClassBusy, Err: errors.New("it was saved again, and that is being sent"), Hint: "Try again in a moment."}
+		return &Error{Class: ClassBusy, Err: errors.New("it was saved again, and that is being sent"),
+			Hint: "Try again in a moment."}
 	}
 	return err
 }
@@ -617,7 +626,8 @@ func (t *Tree) nowConflict(i outbox.Item) (notices []notice) {
 	notices = t.placeAll(g, touched)
 	path := join(g.dir.path(), i.Was)
 	return append(notices, t.noted(&Error{Class: ClassConflict, Op: "send", Path: path,
-		Err:  errors.New("somebody else saved this name before the save from here was sent; that save is recorded as '" + join(g.dir.path(), i.Name) + "'"),
+		Err: errors.New("somebody else saved this name before the save from here was sent; that save is recorded as '" +
+			join(g.dir.path(), i.Name) + "'"),
 		Hint: "Compare the two, and remove one."}), func(Kernel) { t.lookAt(&g.source, 0) })
 }
 

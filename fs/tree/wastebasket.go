@@ -56,7 +56,8 @@ func (d *Dir) throwAwayAll(ctx context.Context) error {
 	for _, f := range d.files(nil) {
 		if !holdsUploads(f) {
 			d.t.mu.Unlock()
-			return d.refuse(ClassByDesign, "rename", f.name, "the folder holds a file that is not uploaded as it is now", "Remove or save that file first.")
+			return d.refuse(ClassByDesign, "rename", f.name,
+				"the folder holds a file that is not uploaded as it is now", "Remove or save that file first.")
 		}
 	}
 	d.local = d.recorded == ""

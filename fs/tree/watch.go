@@ -59,7 +59,8 @@ func (t *Tree) applyEvent(ctx context.Context, e sdk.Event) error {
 	case sdk.EventAccepted, sdk.EventGroupDeleted:
 		t.warnPending(e) // nothing waits any more
 		return t.refreshGroups(ctx)
-	case sdk.EventFolderRenamed, sdk.EventFolderMade, sdk.EventFolderRemoved, sdk.EventUploaded, sdk.EventDeleted, sdk.EventRenamed, sdk.EventRemoved, sdk.EventRestored, sdk.EventAttributes:
+	case sdk.EventFolderRenamed, sdk.EventFolderMade, sdk.EventFolderRemoved, sdk.EventUploaded, sdk.EventDeleted,
+		sdk.EventRenamed, sdk.EventRemoved, sdk.EventRestored, sdk.EventAttributes:
 		t.mu.RLock()
 		g := t.groups[e.Group]
 		news := g != nil && g.loaded && !g.knows(e)
@@ -87,7 +88,9 @@ func (t *Tree) warnPending(e sdk.Event) {
 	}
 	t.mu.Unlock()
 	if warn {
-		_ = t.fail("destroy", g.dir.Path(), &Error{Class: ClassBusy, Err: errors.New(string(e.Account) + " asked to destroy files of this group; the service waits, and the owner of the group can keep the files"),
+		_ = t.fail("destroy", g.dir.Path(), &Error{Class: ClassBusy,
+			Err: errors.New(string(e.Account) + " asked to destroy files of this group; the service waits, and the " +
+				"owner of the group can keep the files"),
 			Hint: "List the files and their dates with: svcfs group pending GROUP"})
 	}
 }

@@ -13,7 +13,8 @@ import (
 type Source interface {
 	// Layout says how the content is cut. It never changes.
 	Layout() format.Layout
-	// Fetch returns blocks from first on, decrypted and proven, with one request: all of them, or none. The caller owns them.
+	// Fetch returns blocks from first on, decrypted and proven, with one request: all of them, or none. The caller owns
+	// them.
 	Fetch(ctx context.Context, first int64, count int) ([]cache.Buffer, error)
 }
 
@@ -33,8 +34,8 @@ type Memory struct {
 // AheadNow returns how many bytes were fetched ahead and not read yet.
 func (m *Memory) AheadNow() int64 { return m.ahead.Load() }
 
-// mostGlances is how many files in a row readers leave within the first block before the next reader is taken for one who
-// does so, too.
+// mostGlances is how many files in a row readers leave within the first block before the next reader is taken for one
+// who does so, too.
 const mostGlances = 2
 
 // OnlyGlance reports whether programs look at the beginnings of files, and at no more, as head and file do.
@@ -47,7 +48,8 @@ func (m *Memory) line() int64 {
 	return m.Line()
 }
 
-// StartAhead returns how many bytes behind the first block a reader who begins at the start of a file is to get at once.
+// StartAhead returns how many bytes behind the first block a reader who begins at the start of a file is to get at
+// once.
 func (m *Memory) StartAhead() int64 {
 	if m.OnlyGlance() {
 		return 0
@@ -67,9 +69,9 @@ type File struct {
 // BlockKey returns the key of a block.
 func (f *File) BlockKey(i int64) cache.Key { return f.Key.BlockOf(i, f.Source.Layout().BlockBytes) }
 
-// View returns what the file has from off on, at most len(p) bytes and fewer only at its end: bytes of one block as they
-// lie in memory, else a copy in p. It fetches blocks that are not in memory. r follows the reader; it may be nil. Errors:
-// those of Fetch and of ctx, [cache.ErrPurged], [cache.ErrNoRoom].
+// View returns what the file has from off on, at most len(p) bytes and fewer only at its end: bytes of one block as
+// they lie in memory, else a copy in p. It fetches blocks that are not in memory. r follows the reader; it may be nil.
+// Errors: those of Fetch and of ctx, [cache.ErrPurged], [cache.ErrNoRoom].
 func (f *File) View(ctx context.Context, r *Reader, p []byte, off int64) (cache.View, error) {
 	l := f.Source.Layout()
 	end := min(off+int64(len(p)), l.Size)
@@ -116,8 +118,8 @@ func (f *File) Lend(ctx context.Context, r *Reader, off, n int64) (cache.View, e
 	return lease.ViewOnce(off-i*l.BlockBytes, int(end-off))
 }
 
-// block leases a block, which it fetches unless it is in memory. A fetch that was begun for later, or by others, and fails
-// is tried once more.
+// block leases a block, which it fetches unless it is in memory. A fetch that was begun for later, or by others, and
+// fails is tried once more.
 func (f *File) block(ctx context.Context, i int64) (*cache.Lease, error) {
 	for again := false; ; again = true {
 		var own atomic.Bool

@@ -15,7 +15,8 @@ const (
 	readDir   = readFile | landlock.AccessFSSet(ll.AccessFSReadDir)
 	writeFile = readFile | landlock.AccessFSSet(ll.AccessFSWriteFile|ll.AccessFSTruncate)
 	// refer allows renaming and linking from one folder to another.
-	writeDir = readDir | writeFile | landlock.AccessFSSet(ll.AccessFSMakeReg|ll.AccessFSMakeDir|ll.AccessFSRemoveFile|ll.AccessFSRemoveDir|ll.AccessFSRefer)
+	writeDir = readDir | writeFile | landlock.AccessFSSet(ll.AccessFSMakeReg|ll.AccessFSMakeDir|
+		ll.AccessFSRemoveFile|ll.AccessFSRemoveDir|ll.AccessFSRefer)
 )
 
 // leastABI is the first version of landlock that can allow moves between folders.

@@ -129,7 +129,8 @@ func parseShape(prefix []byte) (shape, error) {
 		return shape{}, errDamaged
 	}
 	p := prefix[len(entryMagic):]
-	s := shape{kind: kind(p[0]), head: int64(binary.BigEndian.Uint32(p[1:])), meta: int64(binary.BigEndian.Uint32(p[5:])),
+	s := shape{kind: kind(p[0]), head: int64(binary.BigEndian.Uint32(p[1:])),
+		meta: int64(binary.BigEndian.Uint32(p[5:])),
 		body: int64(binary.BigEndian.Uint64(p[9:]))}
 	known := s.kind >= kindSave && s.kind <= kindJournal
 	if !known || s.head > maxHead || s.meta > maxMeta || s.body < 0 || s.body > maxBodyBytes {

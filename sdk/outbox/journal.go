@@ -252,7 +252,8 @@ func (o *Outbox) openJournal(j *journal, once *sync.Mutex, groups *[]sdk.Group) 
 	slices.SortStableFunc(all, func(a, b sdk.Group) int { // the likely ones first
 		return cmp.Compare(o.likely(j, b.ID), o.likely(j, a.ID))
 	})
-	err := errors.New("it is of none of the groups of the account: the account was revoked, or the group is another now")
+	err := errors.New("it is of none of the groups of the account: the account was revoked, or the group is " +
+		"another now")
 	for _, g := range all {
 		failed := o.openAs(j, g.ID, sealed)
 		if failed == nil || isDownNow(failed) {
@@ -444,7 +445,8 @@ func (o *Outbox) renew(ctx context.Context) {
 	o.mu.Unlock()
 	for _, j := range list {
 		if err := o.renewOne(ctx, j); err != nil && !isDownNow(err) {
-			o.cfg.Logger.Warn("the key of what waits in the outbox could not be sealed anew; it is tried again", "error", err)
+			o.cfg.Logger.Warn("the key of what waits in the outbox could not be sealed anew; it is tried again",
+				"error", err)
 		}
 		o.unuse(j)
 	}

@@ -158,8 +158,9 @@ type Outbox struct {
 	flush    int       // who waits for everything at once
 	sending  int
 	funds    funds
-	sent     [rateSeconds]struct{ at, bytes int64 } // bytes that were recorded in a second, of which at is the Unix time
-	started  time.Time
+	// bytes that were recorded in a second, of which at is the Unix time
+	sent    [rateSeconds]struct{ at, bytes int64 }
+	started time.Time
 }
 
 // funds are the balance as it was last told, and what waits to be paid from it.
@@ -249,7 +250,8 @@ func open(d disk, cfg Config) (*Outbox, error) {
 		cfg.Logger.Error("the outbox has a file of which a part cannot be read; it stays", "file", name)
 	}
 	for _, name := range s.torn {
-		cfg.Logger.Warn("the end of a file of the outbox, written when the machine stopped, cannot be read; the file stays",
+		cfg.Logger.Warn("the end of a file of the outbox, written when the machine stopped, cannot be read; the file "+
+			"stays",
 			"file", name)
 	}
 	unread := slices.Clone(o.unopened)
@@ -409,7 +411,8 @@ func (o *Outbox) Content(id string, b *mem.Buffer) error {
 // isAway reports whether the service could not be asked, or is to be asked again.
 func isAway(err error) bool {
 	switch sdk.KindOf(err) {
-	case sdk.ErrUnavailable, sdk.ErrTimeout, sdk.ErrRateLimited, sdk.ErrCanceled, sdk.ErrUnauthenticated, sdk.ErrAudience,
+	case sdk.ErrUnavailable, sdk.ErrTimeout, sdk.ErrRateLimited, sdk.ErrCanceled, sdk.ErrUnauthenticated,
+		sdk.ErrAudience,
 		sdk.ErrStorageFull, sdk.ErrPending, sdk.ErrCorrupt, sdk.ErrOther:
 		return true
 	}
@@ -420,7 +423,8 @@ func isAway(err error) bool {
 // a group, whose storage is full, or whose records are not proven: other groups do not wait for it.
 func isDown(err error) bool {
 	switch sdk.KindOf(err) {
-	case sdk.ErrUnavailable, sdk.ErrTimeout, sdk.ErrRateLimited, sdk.ErrCanceled, sdk.ErrUnauthenticated, sdk.ErrAudience:
+	case sdk.ErrUnavailable, sdk.ErrTimeout, sdk.ErrRateLimited, sdk.ErrCanceled, sdk.ErrUnauthenticated,
+		sdk.ErrAudience:
 		return true
 	}
 	return false

@@ -217,7 +217,9 @@ func (s *store) replayAll(scans []*scan) map[string]*Clear {
 	newest := -1 // whose end a loss of power may have taken: those behind it hold nothing
 	for i, sc := range slices.Backward(scans) {
 		isCut := func(at int64) bool {
-			return slices.ContainsFunc(cuts[sc.name], func(c head) bool { return at >= c.From && (c.To == 0 || at < c.To) })
+			return slices.ContainsFunc(cuts[sc.name], func(c head) bool {
+				return at >= c.From && (c.To == 0 || at < c.To)
+			})
 		}
 		sc.list = slices.DeleteFunc(sc.list, func(e found) bool { return isCut(e.at) })
 		sc.bad = slices.DeleteFunc(sc.bad, isCut)
@@ -265,7 +267,8 @@ func (s *store) checkEnd(sc *scan) {
 		_, err := readEntry(f, e.at, e.shape)
 		if errors.Is(err, errDamaged) {
 			sc.bad = append(sc.bad, e.at)
-			s.later = append(s.later, &entry{kind: kindCut, head: head{Cut: sc.name, From: e.at, To: e.at + e.shape.size()}})
+			s.later = append(s.later, &entry{kind: kindCut,
+				head: head{Cut: sc.name, From: e.at, To: e.at + e.shape.size()}})
 		}
 		return errors.Is(err, errDamaged)
 	})

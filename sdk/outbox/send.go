@@ -88,7 +88,8 @@ func (o *Outbox) dispatch() (next time.Time) {
 // batch returns the first items of a lane that are sent together now, or when the first one may be. Needs mu.
 func (o *Outbox) batch(l *lane, now time.Time) (batch []*item, due time.Time) {
 	batch, full, due := o.mayBeSent(l, now)
-	if full || len(batch) == 0 || o.flush > 0 || o.cfg.Gather < 0 || slices.ContainsFunc(batch, func(i *item) bool { return i.urgent }) {
+	if full || len(batch) == 0 || o.flush > 0 || o.cfg.Gather < 0 ||
+		slices.ContainsFunc(batch, func(i *item) bool { return i.urgent }) {
 		return batch, due
 	}
 	due = batch[len(batch)-1].clear.Time.Add(o.cfg.Gather)
@@ -197,7 +198,8 @@ func (o *Outbox) prepare(i *item) (u *Upload, end func(), err error) {
 	if rebase != nil {
 		base = rebase
 	}
-	u = &Upload{Group: m.Group, Name: m.Name, Base: base, Attributes: m.Attributes, Size: c.Size, Hash: sdk.Digest(m.Hash)}
+	u = &Upload{Group: m.Group, Name: m.Name, Base: base, Attributes: m.Attributes, Size: c.Size,
+		Hash: sdk.Digest(m.Hash)}
 	if u.Save, err = m.saveID(&c, d); err != nil {
 		return nil, nil, err
 	}
@@ -235,7 +237,8 @@ func (o *Outbox) prepareLarge(c *Clear, m *meta, d derive, open OpenBase) (u *La
 		return nil, nil, err
 	}
 	parts := &partsFile{disk: o.store.disk, name: cmp.Or(c.File, c.ID) + partsSuffix}
-	return &LargeUpload{Layout: w.layout, Changed: w.changed, From: w.from, Open: open, Read: w.Read, Sent: parts.read(),
+	return &LargeUpload{Layout: w.layout, Changed: w.changed, From: w.from, Open: open, Read: w.Read,
+			Sent: parts.read(),
 			Keep: parts.keep}, func() {
 			parts.close()
 			_ = w.Close() // it was read only
@@ -246,7 +249,8 @@ func (o *Outbox) prepareLarge(c *Clear, m *meta, d derive, open OpenBase) (u *La
 func (o *Outbox) answer(ctx context.Context, l *lane, i *item, a sdk.Sent) {
 	err := a.Err
 	if err == nil && (a.Receipt.Ref == "" || len(a.Receipt.Ref) > maxRef) {
-		err = &sdk.Error{Op: "upload", Group: i.group, Kind: sdk.ErrCorrupt, Err: errors.New("the receipt names no record")}
+		err = &sdk.Error{Op: "upload", Group: i.group, Kind: sdk.ErrCorrupt,
+			Err: errors.New("the receipt names no record")}
 	}
 	if err == nil && o.isOfAnother(a.Receipt.Ref, i) {
 		err = &sdk.Error{Op: "upload", Group: i.group, Kind: sdk.ErrCorrupt,
@@ -409,7 +413,8 @@ func (o *Outbox) delay() {
 		return // another item of the same attempt
 	}
 	o.pause = min(max(2*o.pause, shortestPause), longestPause)
-	o.next = time.Now().Add(o.pause - time.Duration(rand.Int64N(int64(o.pause)/4))) //nolint:gosec // no secret: mounts shall not come all at once
+	less := rand.Int64N(int64(o.pause) / 4) //nolint:gosec // no secret: mounts shall not come all at once
+	o.next = time.Now().Add(o.pause - time.Duration(less))
 }
 
 // park has an item wait for its user. Of a group that the account lost, all items are parked, and

@@ -275,7 +275,9 @@ func (p *largePut) send(ctx context.Context) error {
 		sending.Go(func() {
 			defer func() { <-room }()
 			defer releaseAll(part)
-			err := p.up.PutPart(ctx, blocks, func(i int64, into []byte) (int, error) { return copy(into, part[i].Bytes()), nil })
+			err := p.up.PutPart(ctx, blocks, func(i int64, into []byte) (int, error) {
+				return copy(into, part[i].Bytes()), nil
+			})
 			if err != nil {
 				cancel(err)
 			}

@@ -26,12 +26,14 @@ func (s State) steps() []step {
 		return []step{{Sending, "its turn has come"}, {Parked, "its keys cannot be opened any more, or it is damaged"},
 			{Discarded, "discarded, removed, or saved again"}}
 	case Sending:
-		return []step{{Recorded, "recorded"}, {Waiting, "the service is away, or is to be asked again"}, {Parked, "refused"},
+		return []step{{Recorded, "recorded"}, {Waiting, "the service is away, or is to be asked again"},
+			{Parked, "refused"},
 			{Conflict, "the name has another version than the save replaces"}}
 	case Conflict:
 		return []step{{Sending, "its turn has come"}, {Parked, "damaged"}, {Discarded, "discarded"}}
 	case Parked:
-		return []step{{Waiting, "tried again, or moved to another group"}, {Discarded, "discarded, removed, or saved again"}}
+		return []step{{Waiting, "tried again, or moved to another group"},
+			{Discarded, "discarded, removed, or saved again"}}
 	}
 	return nil
 }

@@ -29,8 +29,10 @@ func ParseAmount(yocto string) (Amount, error) {
 // ParseTokens parses a decimal number of whole tokens, such as "0.64" or "12".
 func ParseTokens(tokens string) (Amount, error) {
 	whole, frac, _ := strings.Cut(tokens, ".")
-	if whole == "" || len(frac) > AmountDecimals || strings.HasSuffix(tokens, ".") || strings.Trim(whole+frac, "0123456789") != "" {
-		return Amount{}, fmt.Errorf("amount %.64q: want tokens such as 12 or 0.64, at most %d decimals", tokens, AmountDecimals)
+	if whole == "" || len(frac) > AmountDecimals || strings.HasSuffix(tokens, ".") ||
+		strings.Trim(whole+frac, "0123456789") != "" {
+		return Amount{}, fmt.Errorf("amount %.64q: want tokens such as 12 or 0.64, at most %d decimals", tokens,
+			AmountDecimals)
 	}
 	return ParseAmount(whole + frac + strings.Repeat("0", AmountDecimals-len(frac)))
 }

@@ -10,12 +10,15 @@ const (
 	PathRPC          = "/rpc"                    // POST, JSON-RPC of a self-hosted ledger
 	PathUploadBlob   = "/raw/upload/"            // PUT PathUploadBlob + upload id, ours
 	PathReadBlob     = "/raw/read/"              // GET PathReadBlob + ticket, ours
-	PathParts        = "/raw/parts/"             // PUT PathParts + upload id + "/" + part id, GET PathParts + upload id; ours
-	PathBlocks       = "/raw/blocks/"            // GET PathBlocks + ticket, with ranges; ours
-	PathTiles        = "/raw/tiles/"             // GET PathTiles + ticket + "/" + a path of package tlog, such as tile/8/0/000; ours
-	PathManifest     = "/raw/manifest/"          // GET PathManifest + ticket, ours
-	PathMCP          = "/mcp"                    // the Model Context Protocol, streamable HTTP without sessions: groups, members and names for agents; ours
-	PathTlog         = "/tlog/"                  // GET checkpoint, key, tile/…; ours
+	// PUT PathParts + upload id + "/" + part id, GET PathParts + upload id; ours
+	PathParts  = "/raw/parts/"
+	PathBlocks = "/raw/blocks/" // GET PathBlocks + ticket, with ranges; ours
+	// GET PathTiles + ticket + "/" + a path of package tlog, such as tile/8/0/000; ours
+	PathTiles    = "/raw/tiles/"
+	PathManifest = "/raw/manifest/" // GET PathManifest + ticket, ours
+	// the Model Context Protocol, streamable HTTP without sessions: groups, members and names for agents; ours
+	PathMCP  = "/mcp"
+	PathTlog = "/tlog/" // GET checkpoint, key, tile/…; ours
 )
 
 // Request headers. HTTP header names are case-insensitive.
@@ -141,11 +144,12 @@ const (
 // Capabilities answers GET [PathCapabilities]: the dialect, and what depends on the operator or changes with
 // time. Ours.
 type Capabilities struct {
-	Service      string  `json:"service"`                  // product name of the service, "svcd"
-	Version      string  `json:"version"`                  // of the service
-	ContractID   string  `json:"contract_id"`              // ledger contract the service acts for
-	Dialect      Dialect `json:"dialect"`                  // a client speaks what it knows of it
-	MaxFileBytes int64   `json:"max_file_bytes,omitempty"` // largest plaintext accepted in one piece, in bytes; 0 = unstated
+	Service    string  `json:"service"`     // product name of the service, "svcd"
+	Version    string  `json:"version"`     // of the service
+	ContractID string  `json:"contract_id"` // ledger contract the service acts for
+	Dialect    Dialect `json:"dialect"`     // a client speaks what it knows of it
+	// largest plaintext accepted in one piece, in bytes; 0 = unstated
+	MaxFileBytes int64 `json:"max_file_bytes,omitempty"`
 	// MaxBlocksBytes is the largest plaintext of a file of format version 2, in bytes; 0 =
 	// MaxFileBytes. Ours.
 	MaxBlocksBytes int64 `json:"max_blocks_bytes,omitempty"`
@@ -165,54 +169,59 @@ type Error struct {
 
 // Machine-readable codes beside the text. Append only.
 const (
-	CodeAuthRequired   = "AUTH_REQUIRED"      // 401 no credentials were sent
-	CodeInvalidToken   = "INVALID_TOKEN"      // 401 bad, expired or superseded session token
-	CodeAudience       = "AUDIENCE"           // 401 token made for another address
-	CodeInvalidKey     = "INVALID_API_KEY"    // 401
-	CodeDisabled       = "ACCOUNT_DISABLED"   // 401 the operator disabled the account
-	CodeAccountUnknown = "ACCOUNT_NOT_FOUND"  // 404
-	CodeNotAuthorized  = "UNAUTHORIZED"       // 403 not a member, or not the owner
-	CodeReadOnly       = "READ_ONLY"          // 403 a reader may change nothing
-	CodeGroupNotFound  = "GROUP_NOT_FOUND"    // 404
-	CodeGroupExists    = "GROUP_EXISTS"       // 409
-	CodeGroupDeleted   = "GROUP_DELETED"      // 403 its owner deleted it, and no group gets its id again; ours
-	CodeNotOffered     = "NOT_OFFERED"        // 409 the group is not offered to the caller, not yet or not any more; ours
-	CodePending        = "PENDING"            // 409 recorded, and carried out later
-	CodeConflict       = "CONFLICT"           // 409 already a member, not a member, …
-	CodeFileNotFound   = "FILE_KEY_NOT_FOUND" // 404 no such reference in this group
-	CodeFileDeleted    = "FILE_DELETED"       // 404 key destroyed
-	CodeUploadUnknown  = "UPLOAD_NOT_FOUND"   // 404 unknown or expired upload id
-	CodeInsufficient   = "INSUFFICIENT"       // 402 balance too low
-	CodeTooLarge       = "TOO_LARGE"          // 413
-	CodeRateLimited    = "TOO_MANY_REQUESTS"  // 429, with Retry-After
-	CodeValidation     = "VALIDATION_FAILED"  // 400
-	CodeInvalidJSON    = "INVALID_JSON"       // 400
-	CodeUnsupported    = "UNSUPPORTED"        // 404 operation not offered
-	CodeStorageFull    = "STORAGE_FULL"       // 507
-	CodeBlobCorrupt    = "BLOB_CORRUPT"       // 500 stored ciphertext fails its checksum
-	CodeUnavailable    = "UNAVAILABLE"        // 503, with Retry-After
-	CodeUnproven       = "LEDGER_UNPROVEN"    // 503 the ledger contradicts its signed checkpoint, until the operator mends it; ours
-	CodeInternal       = "INTERNAL"           // 500
-	CodeBase           = "BASE_UNUSABLE"      // 409 blocks of the base may not be taken over: send all blocks; ours
-	CodeMissing        = "BLOCKS_MISSING"     // 409 the text lists blocks that the upload lacks; ours
-	CodePartExists     = "PART_EXISTS"        // 412 the part has other content; ours
-	CodeInvite         = "INVITE_UNUSABLE"    // 403 the invite was used, revoked or is too old, or there is none; ours
+	CodeAuthRequired   = "AUTH_REQUIRED"     // 401 no credentials were sent
+	CodeInvalidToken   = "INVALID_TOKEN"     // 401 bad, expired or superseded session token
+	CodeAudience       = "AUDIENCE"          // 401 token made for another address
+	CodeInvalidKey     = "INVALID_API_KEY"   // 401
+	CodeDisabled       = "ACCOUNT_DISABLED"  // 401 the operator disabled the account
+	CodeAccountUnknown = "ACCOUNT_NOT_FOUND" // 404
+	CodeNotAuthorized  = "UNAUTHORIZED"      // 403 not a member, or not the owner
+	CodeReadOnly       = "READ_ONLY"         // 403 a reader may change nothing
+	CodeGroupNotFound  = "GROUP_NOT_FOUND"   // 404
+	CodeGroupExists    = "GROUP_EXISTS"      // 409
+	CodeGroupDeleted   = "GROUP_DELETED"     // 403 its owner deleted it, and no group gets its id again; ours
+	// 409 the group is not offered to the caller, not yet or not any more; ours
+	CodeNotOffered    = "NOT_OFFERED"
+	CodePending       = "PENDING"            // 409 recorded, and carried out later
+	CodeConflict      = "CONFLICT"           // 409 already a member, not a member, …
+	CodeFileNotFound  = "FILE_KEY_NOT_FOUND" // 404 no such reference in this group
+	CodeFileDeleted   = "FILE_DELETED"       // 404 key destroyed
+	CodeUploadUnknown = "UPLOAD_NOT_FOUND"   // 404 unknown or expired upload id
+	CodeInsufficient  = "INSUFFICIENT"       // 402 balance too low
+	CodeTooLarge      = "TOO_LARGE"          // 413
+	CodeRateLimited   = "TOO_MANY_REQUESTS"  // 429, with Retry-After
+	CodeValidation    = "VALIDATION_FAILED"  // 400
+	CodeInvalidJSON   = "INVALID_JSON"       // 400
+	CodeUnsupported   = "UNSUPPORTED"        // 404 operation not offered
+	CodeStorageFull   = "STORAGE_FULL"       // 507
+	CodeBlobCorrupt   = "BLOB_CORRUPT"       // 500 stored ciphertext fails its checksum
+	CodeUnavailable   = "UNAVAILABLE"        // 503, with Retry-After
+	// 503 the ledger contradicts its signed checkpoint, until the operator mends it; ours
+	CodeUnproven   = "LEDGER_UNPROVEN"
+	CodeInternal   = "INTERNAL"        // 500
+	CodeBase       = "BASE_UNUSABLE"   // 409 blocks of the base may not be taken over: send all blocks; ours
+	CodeMissing    = "BLOCKS_MISSING"  // 409 the text lists blocks that the upload lacks; ours
+	CodePartExists = "PART_EXISTS"     // 412 the part has other content; ours
+	CodeInvite     = "INVITE_UNUSABLE" // 403 the invite was used, revoked or is too old, or there is none; ours
 )
 
 // Codes of errors that a client detects itself. No service sends them.
 const (
-	CodeOwnerOnly    = "OWNER_ONLY"      // only the owner of the group may do this
-	CodeUploaderOnly = "UPLOADER_ONLY"   // only the uploader, while a writer, and the owner of the group may do this
-	CodeHistory      = "HISTORY_CHANGED" // the service contradicts its earlier history, or speaks the dialect no more that it spoke before
-	CodeLogKey       = "LOG_KEY_CHANGED" // the service signs with another key than the pinned one, or another than that is required
-	CodeAddress      = "ADDRESS"         // an address in the configuration is wrong, or must not receive keys
-	CodeWitness      = "WITNESS_STALE"   // the required witness signed too long ago
-	CodeNoWitness    = "WITNESS_MISSING" // a witness is required, and the service shows no witness's signature
-	CodeVerifierKey  = "VERIFIER_KEY"    // a verifier key in the configuration is wrong
-	CodeReceipt      = "RECEIPT"         // the service confirmed an upload without a valid receipt
-	CodeVaultKey     = "VAULT_KEY"       // the service shows a key for uploads that must not be used
-	CodeSignIn       = "SIGN_IN_PAGE"    // a page for people answers instead of the service, such as that of a network that wants a sign-in
-	CodeCertificate  = "CERTIFICATE"     // what answers at the address of the service does not prove to be the service
-	CodeListMemory   = "LIST_MEMORY"     // the lists of groups take more memory than the client allows
-	CodeState        = "STATE"           // the file that remembers the history of the service cannot be read or written
+	CodeOwnerOnly    = "OWNER_ONLY"    // only the owner of the group may do this
+	CodeUploaderOnly = "UPLOADER_ONLY" // only the uploader, while a writer, and the owner of the group may do this
+	// the service contradicts its earlier history, or speaks the dialect no more that it spoke before
+	CodeHistory = "HISTORY_CHANGED"
+	// the service signs with another key than the pinned one, or another than that is required
+	CodeLogKey      = "LOG_KEY_CHANGED"
+	CodeAddress     = "ADDRESS"         // an address in the configuration is wrong, or must not receive keys
+	CodeWitness     = "WITNESS_STALE"   // the required witness signed too long ago
+	CodeNoWitness   = "WITNESS_MISSING" // a witness is required, and the service shows no witness's signature
+	CodeVerifierKey = "VERIFIER_KEY"    // a verifier key in the configuration is wrong
+	CodeReceipt     = "RECEIPT"         // the service confirmed an upload without a valid receipt
+	CodeVaultKey    = "VAULT_KEY"       // the service shows a key for uploads that must not be used
+	// a page for people answers instead of the service, such as that of a network that wants a sign-in
+	CodeSignIn      = "SIGN_IN_PAGE"
+	CodeCertificate = "CERTIFICATE" // what answers at the address of the service does not prove to be the service
+	CodeListMemory  = "LIST_MEMORY" // the lists of groups take more memory than the client allows
+	CodeState       = "STATE"       // the file that remembers the history of the service cannot be read or written
 )

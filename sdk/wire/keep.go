@@ -36,7 +36,8 @@ func ParseKeep(text string) (Keep, error) {
 		limit = MaxKeepDays
 	}
 	if err != nil || n < 1 || n > limit || strconv.FormatInt(n, 10) != digits {
-		return Keep{}, fmt.Errorf("versions %.60q: want all, the newest 1 to %d such as 5, or 1 to %d days such as 30d", text, MaxKeepLast, MaxKeepDays)
+		return Keep{}, fmt.Errorf("versions %.60q: want all, the newest 1 to %d such as 5, or 1 to %d days such as 30d",
+			text, MaxKeepLast, MaxKeepDays)
 	}
 	if isDays {
 		return Keep{Days: n}, nil

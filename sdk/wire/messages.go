@@ -97,7 +97,8 @@ type PrepareUploadResult struct {
 type Part struct {
 	ID     string `json:"id"`     // 32 hex digits; the manifest names it
 	Blocks string `json:"blocks"` // such as 0-31
-	ETag   string `json:"etag"`   // hex root of the tree (RFC 6962) over those blocks alone; the header has it in quotes
+	// hex root of the tree (RFC 6962) over those blocks alone; the header has it in quotes
+	ETag string `json:"etag"`
 }
 
 // PartsResult answers GET [PathParts] + upload id: the parts in order of their ids. Ours.
@@ -469,10 +470,11 @@ type ChainHead struct {
 // TransactionRow is one file record of a group. Rows are never removed: the row of a
 // deleted file has Deleted set.
 type TransactionRow struct {
-	TransID   string   `json:"trans_id"`
-	GroupID   string   `json:"group_id"`
-	UserID    string   `json:"user_id"`   // uploader
-	FileHash  string   `json:"file_hash"` // hex SHA-256 of the plaintext; of a service of ours, what the record has where [TransactionRow].Opening says
+	TransID string `json:"trans_id"`
+	GroupID string `json:"group_id"`
+	UserID  string `json:"user_id"` // uploader
+	// hex SHA-256 of the plaintext; of a service of ours, what the record has where [TransactionRow].Opening says
+	FileHash  string   `json:"file_hash"`
 	IPFSHash  string   `json:"ipfs_hash"` // the reference, of any kind
 	Backend   *string  `json:"backend"`   // "FastFS", "Ipfs" or null
 	Timestamp *string  `json:"timestamp"` // ns since the epoch, decimal, or null
@@ -483,10 +485,11 @@ type TransactionRow struct {
 	Filename     *string `json:"filename,omitempty"`
 	OriginalSize *int64  `json:"original_size,omitempty"` // plaintext bytes
 	ContentType  *string `json:"content_type,omitempty"`
-	Content      *string `json:"content,omitempty"`     // ours: hex, of files of format version 2 only; see chain.TagContent
-	Attributes   *string `json:"attributes,omitempty"`  // ours: their canonical text, see package format
-	Seq          int64   `json:"seq,omitempty"`         // ledger sequence of the upload, ascending, 0 = unknown
-	ChangedSeq   int64   `json:"changed_seq,omitempty"` // of the newest record about this file
+	// ours: hex, of files of format version 2 only; see chain.TagContent
+	Content    *string `json:"content,omitempty"`
+	Attributes *string `json:"attributes,omitempty"`  // ours: their canonical text, see package format
+	Seq        int64   `json:"seq,omitempty"`         // ledger sequence of the upload, ascending, 0 = unknown
+	ChangedSeq int64   `json:"changed_seq,omitempty"` // of the newest record about this file
 
 	// Ours, in rows of [KindsAll]. Hash covers these fields, and
 	// TransID, GroupID, UserID (the account that acted), FileHash, IPFSHash, Timestamp and
@@ -524,8 +527,10 @@ func IsPageEnd(number int64) bool { return number%pageRecords == 0 }
 // RowOf returns the row of a record, for a list whose reader knows group and hashes.
 func RowOf(r *chain.Record) TransactionRow {
 	stamp := strconv.FormatInt(r.TimeNS, 10)
-	return TransactionRow{TransID: r.Tx, UserID: r.Account, FileHash: r.FileHash, IPFSHash: r.Ref, Timestamp: &stamp, Seq: r.Seq, ChangedSeq: r.Seq,
-		Kind: r.Kind, Detail: r.Detail, Fee: r.Fee, Request: r.Request, Chain: r.Chain, Number: r.Number, Tags: chain.FlattenTags(r.Tags)}
+	return TransactionRow{TransID: r.Tx, UserID: r.Account, FileHash: r.FileHash, IPFSHash: r.Ref, Timestamp: &stamp,
+		Seq: r.Seq, ChangedSeq: r.Seq,
+		Kind: r.Kind, Detail: r.Detail, Fee: r.Fee, Request: r.Request, Chain: r.Chain, Number: r.Number,
+		Tags: chain.FlattenTags(r.Tags)}
 }
 
 // PendingResult answers get_pending_destruction, for members: the destruction that is
@@ -571,9 +576,10 @@ type Event struct {
 	Seq     int64  `json:"seq"`
 	Kind    string `json:"kind"` // one of the kinds of package chain; unknown ones are ignored
 	GroupID string `json:"group_id"`
-	Ref     string `json:"ref,omitempty"`     // of the file, "" for other events
-	Account string `json:"account,omitempty"` // the member whose membership or role changed, else the account that acted
-	Time    string `json:"time"`              // ns since the epoch, decimal
+	Ref     string `json:"ref,omitempty"` // of the file, "" for other events
+	// the member whose membership or role changed, else the account that acted
+	Account string `json:"account,omitempty"`
+	Time    string `json:"time"` // ns since the epoch, decimal
 }
 
 // TransactionMeta answers the ledger's view get_transaction_meta.

@@ -114,8 +114,8 @@ type SealedAnswer struct {
 	Status int                   `json:"status,omitempty"` // HTTP status of Error
 }
 
-// OpenJournalKeyRequest asks for the key of a journal of one's own, for example after a restart. A journal is what waits on
-// a client's disk to be saved into one group, see format.JournalFor. Members of the group only; free.
+// OpenJournalKeyRequest asks for the key of a journal of one's own, for example after a restart. A journal is what
+// waits on a client's disk to be saved into one group, see format.JournalFor. Members of the group only; free.
 type OpenJournalKeyRequest struct {
 	Journal   string `json:"journal"` // hex of [JournalIDBytes]
 	GroupID   string `json:"group_id"`

@@ -235,13 +235,14 @@ func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any
 }
 
 // forgetDestruction cancels the destruction that the account asked for and that waits,
-// offers of its groups, and invites to them: it may be the reason for disabling the account. Files that the account removed stay in
-// the trash until the owner of their group decides.
+// offers of its groups, and invites to them: it may be the reason for disabling the account. Files that the account
+// removed stay in the trash until the owner of their group decides.
 func forgetDestruction(ctx context.Context, tx *store.Tx, id string) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE account = ?", id); err != nil {
 		return fmt.Errorf("forget deletions: %w", err)
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM group_invites WHERE group_id IN (SELECT id FROM groups WHERE owner = ?)",
+	if _, err := tx.ExecContext(ctx, "DELETE FROM group_invites WHERE group_id IN (SELECT id FROM groups WHERE owner "+
+		"= ?)",
 		id); err != nil {
 		return fmt.Errorf("forget invites: %w", err)
 	}

@@ -54,7 +54,8 @@ func (a *Accounts) Invite(ctx context.Context, by, name string,
 		if err := mayInvite(ctx, tx, account, now); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO invites (id, hash, account, balance, expires_ns) VALUES (?, ?, ?, ?, ?)",
+		_, err := tx.ExecContext(ctx, "INSERT INTO invites (id, hash, account, balance, expires_ns) VALUES (?, ?, ?, "+
+			"?, ?)",
 			invited.ID, hashOf(secret.text), account, balance.String(), invited.Expires.UnixNano())
 		if err != nil {
 			return fmt.Errorf("insert invite: %w", err)
@@ -93,8 +94,9 @@ func mayInvite(ctx context.Context, tx *store.Tx, account string, now time.Time)
 func (a *Accounts) Invites(ctx context.Context) (list []Invited, err error) {
 	err = a.store.Read(ctx, func(tx *store.Tx) error {
 		list = []Invited{}
-		for rows, err := range tx.Rows(ctx, "SELECT id, account, balance, expires_ns FROM invites WHERE expires_ns > ? "+
-			"ORDER BY id", a.ledger.Now().UnixNano()) {
+		for rows, err := range tx.Rows(ctx,
+			"SELECT id, account, balance, expires_ns FROM invites WHERE expires_ns > ? "+
+				"ORDER BY id", a.ledger.Now().UnixNano()) {
 			if err != nil {
 				return fmt.Errorf("list invites: %w", err)
 			}
@@ -202,6 +204,7 @@ func (a *Accounts) findInviteIn(ctx context.Context, tx *store.Tx, secret string
 
 // noInvite says the same of a wrong secret, and of an invite that was used or revoked or is too old.
 func noInvite() error {
-	return fault.New(wire.CodeInvite, "not authorized: there is no such invite, or it was used or revoked, or is older "+
-		"than %d days: ask the operator for another (svcd invite NAME)", int(InviteLifetime.Hours()/24))
+	return fault.New(wire.CodeInvite,
+		"not authorized: there is no such invite, or it was used or revoked, or is older "+
+			"than %d days: ask the operator for another (svcd invite NAME)", int(InviteLifetime.Hours()/24))
 }

@@ -56,8 +56,10 @@ func (f *Files) contentOf(ctx context.Context, tx *store.Tx, ref string) (c cont
 func (f *Files) readContent(ctx context.Context, tx *store.Tx, ref string) (c contentRow, err error) {
 	var info blob.Info
 	var sum []byte
-	err = tx.QueryRowContext(ctx, `SELECT size, block_size, manifest, tops, blob_id, blob_size, blob_sum FROM files JOIN contents ON contents.ref = files.ref
-		WHERE files.ref = ?`, ref).Scan(&c.layout.Size, &c.layout.BlockBytes, &c.manifest, &c.tops, &info.ID, &info.Size, &sum)
+	err = tx.QueryRowContext(ctx, `SELECT size, block_size, manifest, tops, blob_id, blob_size, blob_sum FROM files
+		JOIN contents ON contents.ref = files.ref
+		WHERE files.ref = ?`, ref).Scan(&c.layout.Size, &c.layout.BlockBytes,
+		&c.manifest, &c.tops, &info.ID, &info.Size, &sum)
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fault.New(wire.CodeFileNotFound, "file not found: it is not there in blocks")
 	}
@@ -135,8 +137,10 @@ type InBlocks struct {
 
 // unsupported refuses a client that does not read format version 2.
 func unsupported() error {
-	return fault.New(wire.CodeUnsupported, "this file is stored in sealed blocks (format version 2), which this program does not read: nothing was charged. "+
-		"The owner of the group has it saved anew, for every program, with: svcfs group config GROUP format 1 --existing; "+
+	return fault.New(wire.CodeUnsupported, "this file is stored in sealed blocks (format version 2), which this "+
+		"program does not read: nothing was charged. "+
+		"The owner of the group has it saved anew, for every program, with: svcfs group config GROUP format 1 "+
+		"--existing; "+
 		"an older svcfs wants an update, and a program of one's own asks with \"formats\":[1,2]")
 }
 
@@ -150,7 +154,8 @@ func (f *Files) OpenBlocks(ctx context.Context, account, group, ref string) (*In
 	return f.openBlocks(ctx, account, req, row)
 }
 
-func (f *Files) openBlocks(ctx context.Context, account string, req wire.PrepareRetrieveRequest, row file) (*InBlocks, error) {
+func (f *Files) openBlocks(ctx context.Context, account string, req wire.PrepareRetrieveRequest,
+	row file) (*InBlocks, error) {
 	if row.content == "" {
 		return nil, fault.New(wire.CodeFileNotFound, "file not found: it is not there in blocks")
 	}
@@ -169,7 +174,8 @@ func (f *Files) openBlocks(ctx context.Context, account string, req wire.Prepare
 }
 
 // openWithEdges is openBlocks with the Edges.
-func (f *Files) openWithEdges(ctx context.Context, account string, req wire.PrepareRetrieveRequest, row file) (*InBlocks, error) {
+func (f *Files) openWithEdges(ctx context.Context, account string, req wire.PrepareRetrieveRequest,
+	row file) (*InBlocks, error) {
 	b, err := f.openBlocks(ctx, account, req, row)
 	if err != nil {
 		return nil, err
@@ -243,7 +249,8 @@ func (r *BlockReader) Open() error {
 
 // partAt returns the blob of a part, and the place of a block among its blocks; with look,
 // as long as the file may be read.
-func (b *InBlocks) partAt(ctx context.Context, id string, block, sealed int64, look bool) (info blob.Info, at int64, err error) {
+func (b *InBlocks) partAt(ctx context.Context, id string, block, sealed int64, look bool) (info blob.Info,
+	at int64, err error) {
 	var text string
 	err = b.f.store.Look(ctx, func(tx *store.Tx) error {
 		if look {
@@ -251,7 +258,8 @@ func (b *InBlocks) partAt(ctx context.Context, id string, block, sealed int64, l
 				return err
 			}
 		}
-		return tx.QueryRowContext(ctx, "SELECT blob_id, blob_size, blocks FROM parts WHERE id = ?", id).Scan(&info.ID, &info.Size, &text)
+		return tx.QueryRowContext(ctx, "SELECT blob_id, blob_size, blocks FROM parts WHERE id = ?", id).Scan(&info.ID,
+			&info.Size, &text)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return info, 0, damaged("part "+id+" is missing", err)
@@ -273,7 +281,8 @@ func (r *BlockReader) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n, err := r.readPart(p)
-	if n == 0 && errors.Is(err, fs.ErrNotExist) && r.part != nil { // it moved to another blob between Open and now, see [Files.tighten]
+	// it moved to another blob between Open and now, see [Files.tighten]
+	if n == 0 && errors.Is(err, fs.ErrNotExist) && r.part != nil {
 		if err := r.Close(); err != nil {
 			return 0, err
 		}

@@ -22,11 +22,13 @@ import (
 const wrappedBytes = 12 + 32 + 16
 
 // selectWrapped is, in wrappedBytes, the wrapped key that key_id of a row refers to, NULL without any.
-const selectWrapped = `CASE WHEN key_id < 0 THEN (SELECT substr(data, 1, 60) FROM small_contents WHERE small_contents.id = -key_id)
+const selectWrapped = `CASE WHEN key_id < 0 THEN (SELECT substr(data, 1, 60) FROM small_contents
+	WHERE small_contents.id = -key_id)
 	ELSE (SELECT wrapped_key FROM file_keys WHERE file_keys.id = key_id) END`
 
 // wrapKey wraps a file's key by a root.
-func (f *Files) wrapKey(ctx context.Context, tx *store.Tx, root int64, b vault.Binding, key *format.Key) ([]byte, error) {
+func (f *Files) wrapKey(ctx context.Context, tx *store.Tx, root int64, b vault.Binding,
+	key *format.Key) ([]byte, error) {
 	wrapped, err := f.vault.Wrap(ctx, tx, root, b, key)
 	if err == nil && len(wrapped) != wrappedBytes {
 		err = fmt.Errorf("store key: %d bytes, want %d", len(wrapped), wrappedBytes)
@@ -38,7 +40,8 @@ func (f *Files) wrapKey(ctx context.Context, tx *store.Tx, root int64, b vault.B
 func (f *Files) storeKey(ctx context.Context, tx *store.Tx, b vault.Binding, key *format.Key) (id int64, err error) {
 	var newest int64
 	var free sql.NullInt64
-	err = tx.QueryRowContext(ctx, "SELECT ("+vault.SelectNewestRoot+"), (SELECT id FROM file_keys WHERE free LIMIT 1)").Scan(&newest, &free)
+	err = tx.QueryRowContext(ctx, "SELECT ("+vault.SelectNewestRoot+
+		"), (SELECT id FROM file_keys WHERE free LIMIT 1)").Scan(&newest, &free)
 	if err != nil {
 		return 0, fmt.Errorf("look for a place for the key: %w", err)
 	}

@@ -38,7 +38,8 @@ type Stored struct {
 // sent inline is read and compared with its checksum before the charge, so that a
 // damaged file costs nothing. Of a larger blob only the size is checked; the reader
 // checks tag and hash.
-func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest, inlineUpTo int64) (Stored, error) {
+func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest,
+	inlineUpTo int64) (Stored, error) {
 	return f.retrieve(ctx, account, req, func(s *Stored, want blob.Info) (err error) {
 		s.Inline, err = f.readBlob(ctx, want, inlineUpTo)
 		return err
@@ -47,7 +48,8 @@ func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRe
 
 // RetrieveOpened is [Files.Retrieve] for content that is streamed. The content was read
 // and checked before the charge, and is returned at its start. The caller closes it.
-func (f *Files) RetrieveOpened(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (s Stored, content io.ReadSeekCloser, err error) {
+func (f *Files) RetrieveOpened(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (s Stored,
+	content io.ReadSeekCloser, err error) {
 	s, err = f.retrieve(ctx, account, req, func(_ *Stored, want blob.Info) (err error) {
 		if content, err = f.openBlob(ctx, want); err != nil {
 			return err
@@ -64,7 +66,8 @@ func (f *Files) RetrieveOpened(ctx context.Context, account string, req wire.Pre
 }
 
 // retrieve reads a file with read, and then charges for it.
-func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest, read func(*Stored, blob.Info) error) (s Stored, err error) {
+func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest,
+	read func(*Stored, blob.Info) error) (s Stored, err error) {
 	if len(req.ClaimID) > maxClaimID || strings.ContainsRune(req.ClaimID, 0) {
 		return s, fault.New(wire.CodeValidation, "claim_id must be at most %d bytes without NUL", maxClaimID)
 	}
@@ -93,7 +96,8 @@ func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRe
 		if err != nil {
 			return err
 		}
-		if s.Key, _, err = f.vault.UnwrapFileKey(ctx, tx, vault.Binding{Group: req.GroupID, Ref: req.IPFSHash, Version: row.keyVersion}, row.wrapped); err != nil {
+		if s.Key, _, err = f.vault.UnwrapFileKey(ctx, tx, vault.Binding{Group: req.GroupID, Ref: req.IPFSHash,
+			Version: row.keyVersion}, row.wrapped); err != nil {
 			return err
 		}
 		if !isPaid {
@@ -105,10 +109,12 @@ func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRe
 }
 
 // claim charges a retrieval once per claim id.
-func (f *Files) claim(ctx context.Context, tx *store.Tx, account string, req wire.PrepareRetrieveRequest) (wire.Amount, error) {
+func (f *Files) claim(ctx context.Context, tx *store.Tx, account string,
+	req wire.PrepareRetrieveRequest) (wire.Amount, error) {
 	if req.ClaimID != "" {
 		var at int64
-		err := tx.QueryRowContext(ctx, "SELECT time_ns FROM claims WHERE account = ? AND claim_id = ? AND ref = ?", account, req.ClaimID, req.IPFSHash).Scan(&at)
+		err := tx.QueryRowContext(ctx, "SELECT time_ns FROM claims WHERE account = ? AND claim_id = ? AND ref = ?",
+			account, req.ClaimID, req.IPFSHash).Scan(&at)
 		if err == nil && f.ledger.Now().Sub(time.Unix(0, at)) < claimLife {
 			return wire.Amount{}, nil
 		}
@@ -117,12 +123,14 @@ func (f *Files) claim(ctx context.Context, tx *store.Tx, account string, req wir
 		}
 	}
 	fee := f.ledger.Fee(ledger.ActionRetrieve)
-	_, err := f.ledger.Charge(ctx, tx, ledger.ActionRetrieve, chain.Record{Kind: chain.KindClaim, Account: account, Group: req.GroupID, Ref: req.IPFSHash})
+	_, err := f.ledger.Charge(ctx, tx, ledger.ActionRetrieve, chain.Record{Kind: chain.KindClaim, Account: account,
+		Group: req.GroupID, Ref: req.IPFSHash})
 	if err != nil || req.ClaimID == "" {
 		return fee, err
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO claims (account, claim_id, ref, time_ns) VALUES (?, ?, ?, ?)
-		ON CONFLICT (account, claim_id, ref) DO UPDATE SET time_ns = excluded.time_ns`, account, req.ClaimID, req.IPFSHash, f.ledger.Now().UnixNano())
+		ON CONFLICT (account, claim_id, ref) DO UPDATE
+		SET time_ns = excluded.time_ns`, account, req.ClaimID, req.IPFSHash, f.ledger.Now().UnixNano())
 	return fee, err
 }
 
@@ -162,13 +170,15 @@ func (f *Files) recorded(ctx context.Context, account string, req wire.PrepareRe
 
 // Stat returns how many bytes of ciphertext a member would retrieve in one answer, asking the
 // gateway for them if they are not kept here, and whether the content is compressed.
-func (f *Files) Stat(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (size int64, compressed bool, err error) {
+func (f *Files) Stat(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (size int64,
+	compressed bool, err error) {
 	row, err := f.find(ctx, account, req)
 	if err != nil || row.content != "" { // an answer has no block of it
 		return 0, false, err
 	}
 	meta, err := format.ParseMetadata([]byte(row.format))
-	return row.blob.Size, err == nil && meta.Compression != "", nil // a format that is not understood is the reader's matter
+	// a format that is not understood is the reader's matter
+	return row.blob.Size, err == nil && meta.Compression != "", nil
 }
 
 // unlessDeleted returns err, the failure to read a blob, or the refusal of a file that
@@ -187,22 +197,27 @@ func getFile(ctx context.Context, tx *store.Tx, account string, req wire.Prepare
 	var sum []byte
 	var uploader string
 	var deleted, inTrash bool
-	err = tx.QueryRowContext(ctx, `SELECT blob_id, blob_size, blob_sum, format, key_version, `+selectWrapped+`, uploader, deleted_ns IS NOT NULL, trash_ns IS NOT NULL, content
+	err = tx.QueryRowContext(ctx, `SELECT blob_id, blob_size, blob_sum, format, key_version, `+
+		selectWrapped+`, uploader,
+		deleted_ns IS NOT NULL, trash_ns IS NOT NULL, content
 		FROM files WHERE ref = ? AND group_id = ?`,
-		req.IPFSHash, req.GroupID).Scan(&row.blob.ID, &row.blob.Size, &sum, &row.format, &row.keyVersion, &row.wrapped, &uploader, &deleted, &inTrash, &row.content)
+		req.IPFSHash, req.GroupID).Scan(&row.blob.ID, &row.blob.Size, &sum, &row.format, &row.keyVersion,
+		&row.wrapped, &uploader, &deleted, &inTrash, &row.content)
 	if errors.Is(err, sql.ErrNoRows) {
 		return row, fault.New(wire.CodeFileNotFound, "file not found: No key for this file in group %q", req.GroupID)
 	}
 	if err != nil {
 		return row, fmt.Errorf("read file: %w", err)
 	}
-	if _, small := SmallRow(row.blob.ID); deleted || row.wrapped == nil && !small { // a small content that is missing is damage
+	// a small content that is missing is damage
+	if _, small := SmallRow(row.blob.ID); deleted || row.wrapped == nil && !small {
 		return row, fault.New(wire.CodeFileDeleted, "File deleted: its key was destroyed")
 	}
 	if inTrash {
 		g, role, err := groups.GetFor(ctx, tx, req.GroupID, account)
 		if err == nil && !mayRemove(g, role, account, uploader) {
-			err = fault.New(wire.CodeFileDeleted, "File deleted: it is in the trash, and only those who may bring it back can read it")
+			err = fault.New(wire.CodeFileDeleted, "File deleted: it is in the trash, and only those who may bring it "+
+				"back can read it")
 		}
 		if err != nil {
 			return row, err
@@ -263,10 +278,12 @@ func (f *Files) openBlob(ctx context.Context, want blob.Info) (io.ReadSeekCloser
 // damaged refuses to hand out damaged ciphertext; an outage of the store stays an
 // outage.
 func damaged(how string, cause error) error {
-	if errors.Is(cause, blob.ErrUnavailable) || errors.Is(cause, store.ErrUnavailable) || errors.Is(cause, context.Canceled) {
+	if errors.Is(cause, blob.ErrUnavailable) || errors.Is(cause, store.ErrUnavailable) ||
+		errors.Is(cause, context.Canceled) {
 		return cause
 	}
-	return &fault.Error{Code: wire.CodeBlobCorrupt, Text: "stored ciphertext is corrupt (" + how + "): nothing was charged", Err: cause}
+	return &fault.Error{Code: wire.CodeBlobCorrupt, Text: "stored ciphertext is corrupt (" + how +
+		"): nothing was charged", Err: cause}
 }
 
 // OpenBlob opens ciphertext for the raw transfer of a member with a ticket.
@@ -287,7 +304,8 @@ func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.Re
 func (f *Files) BlobBegin(ctx context.Context, ref string, limit int64) (begins []byte, err error) {
 	var want blob.Info
 	err = f.store.Look(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT blob_id, blob_size FROM files WHERE ref = ?", ref).Scan(&want.ID, &want.Size)
+		return tx.QueryRowContext(ctx, "SELECT blob_id, blob_size FROM files WHERE ref = ?", ref).Scan(&want.ID,
+			&want.Size)
 	})
 	if err != nil {
 		return nil, err

@@ -19,15 +19,17 @@ type wrappedRow struct {
 	wrapped []byte
 }
 
-// Rewrap wraps the key of every file, and the list key of every group, by the newest root, in place, and returns how many
-// keys it changed and how many no root opens. An interrupted Rewrap is simply run again.
+// Rewrap wraps the key of every file, and the list key of every group, by the newest root, in place, and returns how
+// many keys it changed and how many no root opens. An interrupted Rewrap is simply run again.
 // Files that are added meanwhile use the newest root already. Uploads are read before
 // files, so that an upload that becomes a file is found in one of the two.
 func (f *Files) Rewrap(ctx context.Context) (changed, bad int, err error) {
 	for _, page := range []store.Query{
-		`SELECT uploads.id, key_id, group_id, ref, key_version, wrapped_key FROM uploads JOIN file_keys ON file_keys.id = uploads.key_id
+		`SELECT uploads.id, key_id, group_id, ref, key_version, wrapped_key FROM uploads JOIN file_keys
+			ON file_keys.id = uploads.key_id
 			WHERE uploads.id > ? ORDER BY uploads.id LIMIT ?`,
-		"SELECT ref, key_id, group_id, ref, key_version, " + selectWrapped + ` FROM files WHERE key_id IS NOT NULL AND ref > ? ORDER BY ref LIMIT ?`,
+		"SELECT ref, key_id, group_id, ref, key_version, " + selectWrapped +
+			` FROM files WHERE key_id IS NOT NULL AND ref > ? ORDER BY ref LIMIT ?`,
 		`SELECT groups.id, list_key, groups.id, '', 0, wrapped_key FROM groups JOIN file_keys ON file_keys.id = list_key
 			WHERE groups.id > ? ORDER BY groups.id LIMIT ?`,
 	} {

@@ -77,13 +77,15 @@ func (f *Files) settle(ctx context.Context, tx *store.Tx, a *arrived) (row int64
 	}
 	padded := make([]byte, (len(a.key)+len(a.small)+smallStep-1)/smallStep*smallStep)
 	copy(padded[copy(padded, a.key):], a.small)
-	err = tx.QueryRowContext(ctx, "SELECT id FROM small_contents WHERE free AND size = ? LIMIT 1", len(padded)).Scan(&row)
+	err = tx.QueryRowContext(ctx, "SELECT id FROM small_contents WHERE free AND size = ? LIMIT 1",
+		len(padded)).Scan(&row)
 	switch {
 	case err == nil:
 		_, err = tx.ExecContext(ctx, "UPDATE small_contents SET data = ?, free = ? WHERE id = ?", padded, false, row)
 	case errors.Is(err, sql.ErrNoRows):
 		err = tx.QueryRowContext(ctx, `INSERT INTO small_contents (id, size, data, free)
-			VALUES ((SELECT COALESCE(max(id), 0) + 1 FROM small_contents), ?, ?, ?) RETURNING id`, len(padded), padded, false).Scan(&row)
+			VALUES ((SELECT COALESCE(max(id), 0) + 1
+			FROM small_contents), ?, ?, ?) RETURNING id`, len(padded), padded, false).Scan(&row)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("keep small content: %w", err)

@@ -35,7 +35,8 @@ func (f *Files) CouldNotRead(account, ref string, cause error) error {
 		u.at[paidRead{account, ref}] = time.Now()
 	}
 	return &fault.Error{Code: wire.CodeBlobCorrupt, Err: cause,
-		Text: "the service cannot read the stored ciphertext of this file: only its operator can mend this; the next attempt costs nothing"}
+		Text: "the service cannot read the stored ciphertext of this file: only its operator can mend this; the next " +
+			"attempt costs nothing"}
 }
 
 // Unreadable is how many reads failed within the last hour because of the service's own disk or

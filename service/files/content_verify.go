@@ -17,7 +17,8 @@ import (
 // opens, and with readData its bytes have their checksum. Of a file of format version 2 it also checks
 // that manifest and hashes lead to what the ledger has, and that each part is there, with its
 // size, and with readData with its blocks. It calls report with each file that fails.
-func (f *Files) Verify(ctx context.Context, readData bool, report func(ref string, err error)) (checked int, err error) {
+func (f *Files) Verify(ctx context.Context, readData bool,
+	report func(ref string, err error)) (checked int, err error) {
 	type row struct {
 		ref, group, content, commitment string
 		seq                             int64
@@ -30,12 +31,14 @@ func (f *Files) Verify(ctx context.Context, readData bool, report func(ref strin
 		return 0, err
 	}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		for rows, err := range tx.Rows(ctx, `SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, `+selectWrapped+`, CASE WHEN content <> '' THEN format ELSE '' END, content,
+		for rows, err := range tx.Rows(ctx, `SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, `+
+			selectWrapped+`, CASE WHEN content <> '' THEN format ELSE '' END, content,
 			file_hash, seq, `+selectOpening+` FROM files WHERE deleted_ns IS NULL ORDER BY seq`) {
 			var r row
 			var sum []byte
 			if err == nil {
-				err = rows.Scan(&r.ref, &r.group, &r.blob.ID, &r.blob.Size, &sum, &r.keyVersion, &r.wrapped, &r.format, &r.content, &r.commitment, &r.seq, &r.opening)
+				err = rows.Scan(&r.ref, &r.group, &r.blob.ID, &r.blob.Size, &sum, &r.keyVersion, &r.wrapped,
+					&r.format, &r.content, &r.commitment, &r.seq, &r.opening)
 			}
 			if err != nil {
 				return fmt.Errorf("list files: %w", err)
@@ -72,7 +75,8 @@ func (f *Files) verifyOpening(ctx context.Context, group, commitment string, seq
 		return err
 	}
 	if o, ok := key.Open(seq, sealed); !ok || o.Commitment() != commitment {
-		return errors.New("what its record commits to does not open: members cannot prove its content, and do not get it")
+		return errors.New("what its record commits to does not open: members cannot prove its content, and do not " +
+			"get it")
 	}
 	return nil
 }
@@ -86,10 +90,12 @@ func (f *Files) lives(ctx context.Context, ref string) bool {
 	return err != nil || lives
 }
 
-func (f *Files) verify(ctx context.Context, group, ref, content string, row file, parts damagedParts, readData bool) error {
+func (f *Files) verify(ctx context.Context, group, ref, content string, row file, parts damagedParts,
+	readData bool) error {
 	var key *format.Key
 	err := f.store.Look(ctx, func(tx *store.Tx) (err error) {
-		key, _, err = f.vault.UnwrapFileKey(ctx, tx, vault.Binding{Group: group, Ref: ref, Version: row.keyVersion}, row.wrapped)
+		key, _, err = f.vault.UnwrapFileKey(ctx, tx, vault.Binding{Group: group, Ref: ref, Version: row.keyVersion},
+			row.wrapped)
 		return err
 	})
 	if err != nil {

@@ -25,7 +25,8 @@ func (f *Files) verifyParts(ctx context.Context, readData bool) (damagedParts, e
 	for after, more := "", true; more; {
 		var list []part
 		err := f.store.Read(ctx, func(tx *store.Tx) (err error) {
-			list, err = readParts(ctx, tx, "SELECT "+partColumns+" FROM parts WHERE id > ? ORDER BY id LIMIT ?", after, verifyPage)
+			list, err = readParts(ctx, tx, "SELECT "+partColumns+" FROM parts WHERE id > ? ORDER BY id LIMIT ?",
+				after, verifyPage)
 			return err
 		})
 		if err != nil {
@@ -94,10 +95,12 @@ func (f *Files) verifyPart(ctx context.Context, p *part, readData bool) error {
 // verifyBlocks checks a file of format version 2 that has its key: the ledger's content follows
 // from its metadata and manifest, its root from the hashes of the blocks in its parts, and
 // each part has a key that the file's key opens.
-func (f *Files) verifyBlocks(ctx context.Context, ref, content, stated string, key *format.Key, parts damagedParts) error {
+func (f *Files) verifyBlocks(ctx context.Context, ref, content, stated string, key *format.Key,
+	parts damagedParts) error {
 	meta, err := format.ParseMetadata([]byte(stated))
 	if err != nil || meta.Version != format.VersionBlocks {
-		return fmt.Errorf("its metadata is not of format version %d: %w", format.VersionBlocks, errors.Join(err, format.ErrCorrupt))
+		return fmt.Errorf("its metadata is not of format version %d: %w", format.VersionBlocks,
+			errors.Join(err, format.ErrCorrupt))
 	}
 	manifest, err := f.manifestOf(ctx, ref)
 	if err != nil {
@@ -154,7 +157,8 @@ func (l *leafSums) add(leaf format.Hash) {
 }
 
 // verifyRun checks a run, and adds the hashes of its blocks to leaves.
-func (f *Files) verifyRun(ctx context.Context, ref string, run *format.Run, key *format.Key, parts damagedParts, leaves *leafSums) error {
+func (f *Files) verifyRun(ctx context.Context, ref string, run *format.Run, key *format.Key, parts damagedParts,
+	leaves *leafSums) error {
 	id := run.Part.String()
 	if err := parts[id]; err != nil {
 		return err
@@ -164,7 +168,8 @@ func (f *Files) verifyRun(ctx context.Context, ref string, run *format.Run, key 
 	}
 	var p part
 	err := f.store.Read(ctx, func(tx *store.Tx) error {
-		list, err := readParts(ctx, tx, "SELECT "+partColumns+" FROM parts WHERE id = ? AND EXISTS (SELECT 1 FROM part_uses WHERE part = parts.id AND ref = ?)", id, ref)
+		list, err := readParts(ctx, tx, "SELECT "+partColumns+" FROM parts WHERE id = ? AND EXISTS (SELECT 1 FROM "+
+			"part_uses WHERE part = parts.id AND ref = ?)", id, ref)
 		if len(list) > 0 {
 			p = list[0]
 		}

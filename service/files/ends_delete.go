@@ -23,13 +23,15 @@ type target struct {
 	name, contentType, attributes      string
 	content                            string // of format version 2, else ""
 	seq, timeNS                        int64  // of the upload
-	number, named                      int64  // places in the chain: of the upload, and of the record that gave it its name
-	deleted, inTrash                   bool
-	freed                              []string // blobs of parts that nothing uses once the file has ended
+	// places in the chain: of the upload, and of the record that gave it its name
+	number, named    int64
+	deleted, inTrash bool
+	freed            []string // blobs of parts that nothing uses once the file has ended
 }
 
 // targetColumns are the columns of files that [target.fields] reads.
-const targetColumns = "ref, files.seq, file_hash, uploader, blob_id, filename, content_type, time_ns, attributes, content, " +
+const targetColumns = "ref, files.seq, file_hash, uploader, blob_id, filename, content_type, time_ns, attributes, " +
+	"content, " +
 	ledger.NumberOf + "files.seq), " + ledger.NumberOf + "named_seq)"
 
 func (t *target) fields() []any {
@@ -40,8 +42,10 @@ func (t *target) fields() []any {
 // tags repeat the facts of the upload, so that a record about the file is complete
 // without the record of the upload.
 func (t *target) tags() []chain.Tag {
-	return ledger.WithTags(contentTags(t.contentType, t.attributes, t.content), chain.Tag{Name: chain.TagUploader, Value: t.uploader},
-		chain.Tag{Name: chain.TagUploaded, Value: strconv.FormatInt(t.timeNS, 10)}, chain.Tag{Name: chain.TagUpload, Value: strconv.FormatInt(t.number, 10)})
+	return ledger.WithTags(contentTags(t.contentType, t.attributes, t.content), chain.Tag{Name: chain.TagUploader,
+		Value: t.uploader},
+		chain.Tag{Name: chain.TagUploaded, Value: strconv.FormatInt(t.timeNS, 10)},
+		chain.Tag{Name: chain.TagUpload, Value: strconv.FormatInt(t.number, 10)})
 }
 
 // nameTag says which record gave the file its name: a name must not become younger where a record only
@@ -122,7 +126,8 @@ func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action s
 		return t, err
 	}
 	t = target{group: group}
-	err = tx.QueryRowContext(ctx, "SELECT "+targetColumns+", deleted_ns IS NOT NULL, trash_ns IS NOT NULL FROM files WHERE ref = ? AND group_id = ?", ref, group).
+	err = tx.QueryRowContext(ctx, "SELECT "+targetColumns+", deleted_ns IS NOT NULL, trash_ns IS NOT NULL FROM files "+
+		"WHERE ref = ? AND group_id = ?", ref, group).
 		Scan(append(t.fields(), &t.deleted, &t.inTrash)...)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -130,7 +135,9 @@ func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action s
 	case err != nil:
 		return t, fmt.Errorf("read file: %w", err)
 	case t.uploader != account && g.Owner != account:
-		return t, fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who uploaded the file, and the owner of group %q can %s it", t.uploader, group, action)
+		return t, fault.New(wire.CodeNotAuthorized,
+			"User not authorized: only %s, who uploaded the file, and the owner of group %q can %s it", t.uploader,
+			group, action)
 	}
 	return t, nil
 }
@@ -166,8 +173,9 @@ func (f *Files) shredRecord(ctx context.Context, tx *store.Tx, t *target, record
 }
 
 func tombstone(t *target, by, reason string) chain.Record {
-	return chain.Record{Kind: chain.KindTombstone, Account: by, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: reason,
-		Tags: t.namedTags()}
+	return chain.Record{Kind: chain.KindTombstone, Account: by, Group: t.group, Ref: t.ref, FileHash: t.hash,
+		Detail: reason,
+		Tags:   t.namedTags()}
 }
 
 // shredded destroys the key of a file whose deletion has the record r, what its records commit to, and what
@@ -179,7 +187,9 @@ func shredded(ctx context.Context, tx *store.Tx, t *target, r chain.Row) error {
 	if err := destroyOpening(ctx, tx, t.ref); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE files SET key_id = NULL, format = 'null', blob_size = 0, deleted_ns = ?, deleted_by = ?, deleted_why = ?, trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, changed_seq = ? WHERE ref = ?",
+	_, err := tx.ExecContext(ctx, "UPDATE files SET key_id = NULL, format = 'null', blob_size = 0, deleted_ns = ?, "+
+		"deleted_by = ?, deleted_why = ?, trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, changed_seq = ? "+
+		"WHERE ref = ?",
 		r.TimeNS, r.Account, r.Detail, r.Seq, t.ref)
 	if err != nil {
 		return fmt.Errorf("record deletion: %w", err)

@@ -11,8 +11,10 @@ import (
 // fromEnded finds the living files of groups that have ended, also those in the trash. It asks for no order, so that an
 // index of living files is read, and not the destroyed ones again and again.
 const (
-	selectEnded = "SELECT " + targetColumns + ", group_id, (SELECT owner FROM groups WHERE id = group_id)" + fromEnded + " LIMIT ?"
-	fromEnded   = " FROM files WHERE group_id IN (SELECT id FROM groups WHERE ended_ns IS NOT NULL) AND deleted_ns IS NULL"
+	selectEnded = "SELECT " + targetColumns + ", group_id, (SELECT owner FROM groups WHERE id = group_id)" +
+		fromEnded + " LIMIT ?"
+	fromEnded = " FROM files WHERE group_id IN (SELECT id FROM groups WHERE ended_ns IS NOT NULL) AND deleted_ns " +
+		"IS NULL"
 )
 
 // shredEnded destroys the keys of at most limit files of groups that have ended, by the name of the owner, who
@@ -22,7 +24,8 @@ func (f *Files) shredEnded(ctx context.Context, tx *store.Tx, limit int) ([]targ
 		target
 		owner string
 	}
-	list, err := store.List(ctx, tx, "list files of groups that have ended", func(v *victim) []any { return append(v.fields(), &v.group, &v.owner) }, selectEnded, limit)
+	list, err := store.List(ctx, tx, "list files of groups that have ended",
+		func(v *victim) []any { return append(v.fields(), &v.group, &v.owner) }, selectEnded, limit)
 	if err != nil {
 		return nil, err
 	}

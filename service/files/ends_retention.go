@@ -24,7 +24,8 @@ const (
 )
 
 // ErrRetentionBusy means that another process removes expired files.
-var ErrRetentionBusy = fault.New(wire.CodeConflict, "another process removes expired files right now: try again in a minute")
+var ErrRetentionBusy = fault.New(wire.CodeConflict,
+	"another process removes expired files right now: try again in a minute")
 
 // Expired is a living file that is older than its group keeps files.
 type Expired struct {
@@ -37,8 +38,11 @@ type Expired struct {
 func (f *Files) Expired(ctx context.Context, group string, limit int) (list []Expired, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		now := f.ledger.Now()
-		list, err = store.List(ctx, tx, "list expired files", func(e *Expired) []any { return []any{&e.Group, &e.Ref, &e.Name, &e.TxID, &e.Age} },
-			"SELECT group_id, ref, filename, tx_id, ? - time_ns"+fromExpired, append([]any{now.UnixNano()}, expiredArgs(group, now, limit)...)...)
+		list, err = store.List(ctx, tx, "list expired files", func(e *Expired) []any {
+			return []any{&e.Group, &e.Ref, &e.Name, &e.TxID, &e.Age}
+		},
+			"SELECT group_id, ref, filename, tx_id, ? - time_ns"+fromExpired,
+			append([]any{now.UnixNano()}, expiredArgs(group, now, limit)...)...)
 		return err
 	})
 	return list, err
@@ -49,7 +53,8 @@ func (f *Files) Expired(ctx context.Context, group string, limit int) (list []Ex
 const (
 	selectExpired = "SELECT " + targetColumns + ", group_id" + fromExpired
 	fromExpired   = ` FROM groups CROSS JOIN files
-	WHERE retention_days IS NOT NULL AND (groups.id = ? OR ? = '') AND group_id = groups.id AND deleted_ns IS NULL AND backend = ?
+	WHERE retention_days IS NOT NULL AND (groups.id = ? OR ? = '') AND group_id = groups.id AND deleted_ns IS NULL
+	AND backend = ?
 	AND time_ns <= ? AND (? - time_ns) / 86400000000000 >= retention_days ORDER BY groups.id, seq LIMIT ?`
 )
 
@@ -67,7 +72,8 @@ func expired(ctx context.Context, tx *store.Tx, group string, now time.Time, lim
 
 // RemoveExpired deletes, as [Files.Delete] does, the files that are older than their
 // groups keep files, those of groups that have ended, those whose deletion has waited, those whose trash
-// time is over, and older versions that their groups keep no longer. It returns how many it deleted. One process at a time does it; the others get
+// time is over, and older versions that their groups keep no longer. It returns how many it deleted. One process at a
+// time does it; the others get
 // [ErrRetentionBusy].
 func (f *Files) RemoveExpired(ctx context.Context) (removed int, err error) {
 	if any, err := f.anyExpired(ctx); err != nil || !any {
@@ -105,8 +111,8 @@ func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 }
 
 // removeBatch shreds one batch of files in one transaction: deletions that have waited,
-// files of groups that have ended, files whose trash time is over, expired files, then older versions. more reports that there may be
-// others, even when removed is 0.
+// files of groups that have ended, files whose trash time is over, expired files, then older versions. more reports
+// that there may be others, even when removed is 0.
 func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, more bool, err error) {
 	var shredded []target
 	err = f.store.Write(ctx, func(tx *store.Tx) error {

@@ -33,9 +33,9 @@ func mayRemove(g groups.Group, role wire.Role, account, uploader string) bool {
 	}
 }
 
-// Remove puts all living versions of a name into the trash, each with a record. Members do not see them any more; no key is destroyed. The caller must be
-// allowed to remove every one of them. The keys are destroyed when the trash time is
-// over, which is never shorter than the delay of deletions in bulk. A file that the
+// Remove puts all living versions of a name into the trash, each with a record. Members do not see them any more; no
+// key is destroyed. The caller must be allowed to remove every one of them. The keys are destroyed when the trash time
+// is over, which is never shorter than the delay of deletions in bulk. A file that the
 // caller may remove but not delete waits for the owner of the group.
 func (f *Files) Remove(ctx context.Context, account string, req wire.NameRequest) (out wire.NameResult, err error) {
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
@@ -45,7 +45,9 @@ func (f *Files) Remove(ctx context.Context, account string, req wire.NameRequest
 		}
 		for _, t := range list {
 			if !mayRemove(g, roleIn(g, account), account, t.uploader) {
-				return fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who uploaded it or an older version, and the owner of group %q can remove it", t.uploader, g.ID)
+				return fault.New(wire.CodeNotAuthorized,
+					"User not authorized: only %s, who uploaded it or an older version, and the owner of group %q "+
+						"can remove it", t.uploader, g.ID)
 			}
 		}
 		if out.More = len(list) > nameBatch; out.More {
@@ -85,12 +87,14 @@ func untilText(until sql.NullInt64) string {
 	return strconv.FormatInt(until.Int64, 10)
 }
 
-func (f *Files) putInTrash(ctx context.Context, tx *store.Tx, t target, account string, until sql.NullInt64, isFirst bool) (chain.Row, error) {
+func (f *Files) putInTrash(ctx context.Context, tx *store.Tx, t target, account string, until sql.NullInt64,
+	isFirst bool) (chain.Row, error) {
 	r, err := f.recordVersion(ctx, tx, trashRecord(chain.KindRemove, t, account, untilText(until)), isFirst)
 	if err != nil {
 		return r, err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE files SET trash_ns = ?, trash_by = ?, trash_until_ns = ?, changed_seq = ?, named_seq = ? WHERE ref = ?",
+	_, err = tx.ExecContext(ctx, "UPDATE files SET trash_ns = ?, trash_by = ?, trash_until_ns = ?, changed_seq = ?, "+
+		"named_seq = ? WHERE ref = ?",
 		r.TimeNS, account, until, r.Seq, r.Seq, t.ref)
 	if err != nil {
 		return r, fmt.Errorf("put into the trash: %w", err)
@@ -125,7 +129,9 @@ func (f *Files) Restore(ctx context.Context, account string, req wire.NameReques
 		var steps []step
 		for i, t := range list {
 			if !mayRemove(g, roleIn(g, account), account, t.uploader) {
-				refused = fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who uploaded it, and the owner of group %q can bring it back", t.uploader, g.ID)
+				refused = fault.New(wire.CodeNotAuthorized,
+					"User not authorized: only %s, who uploaded it, and the owner of group %q can bring it back",
+					t.uploader, g.ID)
 				break // only those of others follow
 			}
 			if out.More = i == nameBatch; out.More {
@@ -148,7 +154,8 @@ func (f *Files) Restore(ctx context.Context, account string, req wire.NameReques
 }
 
 // takeFromTrash also takes back a deletion that waits, see [Files.pend].
-func (f *Files) takeFromTrash(ctx context.Context, tx *store.Tx, t target, account string, isFirst bool) (chain.Row, error) {
+func (f *Files) takeFromTrash(ctx context.Context, tx *store.Tx, t target, account string,
+	isFirst bool) (chain.Row, error) {
 	r, err := f.recordVersion(ctx, tx, trashRecord(chain.KindRestore, t, account, ""), isFirst)
 	if err != nil {
 		return r, err
@@ -170,16 +177,19 @@ func (f *Files) takeFromTrash(ctx context.Context, tx *store.Tx, t target, accou
 // record. Where a name has more versions than one request changes, those of others come
 // first to refuse the removal as a whole, and last so that they keep none from returning.
 const (
-	removable  = "trash_ns IS NULL AND (changed_seq <= ? OR seq <= ? AND " + ledger.RenamedBy + "files.changed_seq)) ORDER BY uploader = ?, seq"
+	removable = "trash_ns IS NULL AND (changed_seq <= ? OR seq <= ? AND " + ledger.RenamedBy +
+		"files.changed_seq)) ORDER BY uploader = ?, seq"
 	restorable = "trash_ns IS NOT NULL AND changed_seq <= ? AND seq <= ? ORDER BY uploader <> ?, seq"
 )
 
 // versions returns at most one more than [nameBatch] files of a name that are not
 // deleted, for a writer of the group: those that are chosen, see [removable]. None is no
 // error as long as the group has the name.
-func (f *Files) versions(ctx context.Context, tx *store.Tx, account string, req wire.NameRequest, chosen store.Query, choice ...any) (g groups.Group, list []target, err error) {
+func (f *Files) versions(ctx context.Context, tx *store.Tx, account string, req wire.NameRequest, chosen store.Query,
+	choice ...any) (g groups.Group, list []target, err error) {
 	if req.Filename == "" && req.IPFSHash == "" || req.Seq <= 0 {
-		return g, nil, fault.New(wire.CodeValidation, "Required: filename, or ipfs_hash of a file without a recorded name, and seq")
+		return g, nil, fault.New(wire.CodeValidation,
+			"Required: filename, or ipfs_hash of a file without a recorded name, and seq")
 	}
 	if g, err = groups.RequireWriter(ctx, tx, req.GroupID, account); err != nil {
 		return g, nil, err
@@ -193,7 +203,9 @@ func (f *Files) versions(ctx context.Context, tx *store.Tx, account string, req 
 		}
 		isNamed = func(ref string) bool { return same[ref] }
 	}
-	for rows, err := range tx.Rows(ctx, "SELECT "+targetColumns+" FROM files WHERE group_id = ? AND "+groups.SelectNamed+" AND deleted_ns IS NULL AND "+chosen,
+	for rows, err := range tx.Rows(ctx, "SELECT "+targetColumns+" FROM files WHERE group_id = ? AND "+
+		groups.SelectNamed+
+		" AND deleted_ns IS NULL AND "+chosen,
 		append(slices.Clone(args), choice...)...) {
 		t := target{group: g.ID}
 		if err == nil {
@@ -213,7 +225,8 @@ func (f *Files) versions(ctx context.Context, tx *store.Tx, account string, req 
 		return g, list, nil
 	}
 	exists := false
-	for rows, err := range tx.Rows(ctx, "SELECT ref FROM files WHERE group_id = ? AND "+groups.SelectNamed+" AND deleted_ns IS NULL", args...) {
+	for rows, err := range tx.Rows(ctx, "SELECT ref FROM files WHERE group_id = ? AND "+groups.SelectNamed+
+		" AND deleted_ns IS NULL", args...) {
 		var ref string
 		if err == nil {
 			err = rows.Scan(&ref)
@@ -240,8 +253,11 @@ type trashEnded struct {
 // endTrash destroys the keys of at most limit files whose trash time is over. It
 // returns what it shredded.
 func (f *Files) endTrash(ctx context.Context, tx *store.Tx, now time.Time, limit int) (shredded []target, err error) {
-	ended, err := store.List(ctx, tx, "list what leaves the trash", func(e *trashEnded) []any { return append(e.fields(), &e.group, &e.by) },
-		"SELECT "+targetColumns+", group_id, trash_by FROM files WHERE trash_until_ns <= ? ORDER BY trash_until_ns LIMIT ?", now.UnixNano(), limit)
+	ended, err := store.List(ctx, tx, "list what leaves the trash", func(e *trashEnded) []any {
+		return append(e.fields(), &e.group, &e.by)
+	},
+		"SELECT "+targetColumns+", group_id, trash_by FROM files WHERE trash_until_ns <= ? ORDER BY trash_until_ns "+
+			"LIMIT ?", now.UnixNano(), limit)
 	if err != nil {
 		return nil, err
 	}

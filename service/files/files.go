@@ -90,10 +90,14 @@ type Config struct {
 	PlainRefs        bool            // references of new files do not start with bafy
 	Gateway          *legacy.Gateway // asked for the bytes of legacy references that are not kept here; nil = none
 	DestructionDelay time.Duration   // of deletions in bulk; 0 or less = none
-	MaxOpenBytes     int64           // of the uploads an account has begun and not finished; 0 = OpenBytes, OpenFiles of MaxWholeBytes or one of MaxFileBytes, whichever is most
+	// of the uploads an account has begun and not finished; 0 = OpenBytes, OpenFiles of MaxWholeBytes or one of
+	// MaxFileBytes, whichever is most
+	MaxOpenBytes int64
 
-	SmallBytes      int64         // the largest ciphertext that lies in the database; 0 = SmallBytes, negative = none does
-	MaxAccountBytes int64         // of ciphertext that is kept for an account; 0 = a QuotaShare-th of the disk, negative = any number
+	// the largest ciphertext that lies in the database; 0 = SmallBytes, negative = none does
+	SmallBytes int64
+	// of ciphertext that is kept for an account; 0 = a QuotaShare-th of the disk, negative = any number
+	MaxAccountBytes int64
 	MaxGroupBytes   int64         // and for a group
 	Space           *space.Keeper // of the disks
 }
@@ -154,7 +158,8 @@ func (f *Files) newRef(group string) string {
 	if f.config.PlainRefs {
 		prefix = ""
 	}
-	return prefix + f.config.ContractID + "/fastfs." + f.config.ContractID + "/" + hex.EncodeToString(sum[:]) + "/" + newUUID()
+	return prefix + f.config.ContractID + "/fastfs." + f.config.ContractID + "/" + hex.EncodeToString(sum[:]) + "/" +
+		newUUID()
 }
 
 // newUUID begins with the time (RFC 9562 version 7), so that rows made together are

@@ -18,9 +18,11 @@ const (
 )
 
 const (
-	loosenParts     = "UPDATE parts SET loose = ? WHERE id IN (SELECT part FROM part_uses WHERE ref = ?)"
-	removeLoose     = "DELETE FROM parts WHERE loose = ? AND upload_id IS NULL AND NOT EXISTS (SELECT 1 FROM part_uses WHERE part = parts.id) RETURNING blob_id"
-	removeOfUploads = "DELETE FROM parts WHERE id IN (SELECT parts.id FROM part_uploads JOIN parts ON parts.upload_id = part_uploads.id WHERE expires_ns < ? LIMIT ?) RETURNING blob_id"
+	loosenParts = "UPDATE parts SET loose = ? WHERE id IN (SELECT part FROM part_uses WHERE ref = ?)"
+	removeLoose = "DELETE FROM parts WHERE loose = ? AND upload_id IS NULL AND NOT EXISTS (SELECT 1 FROM " +
+		"part_uses WHERE part = parts.id) RETURNING blob_id"
+	removeOfUploads = "DELETE FROM parts WHERE id IN (SELECT parts.id FROM part_uploads JOIN parts ON " +
+		"parts.upload_id = part_uploads.id WHERE expires_ns < ? LIMIT ?) RETURNING blob_id"
 )
 
 // endUses ends what a file of format version 2 uses, since the record of a sequence ended the

@@ -25,7 +25,8 @@ func (f *Files) Sweep(ctx context.Context) error {
 		f.release(ctx, useless)
 	}
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := tx.ExecContext(ctx, "DELETE FROM claims WHERE time_ns < ?", now.Add(-claimLife).UnixNano()); err != nil {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM claims WHERE time_ns < ?",
+			now.Add(-claimLife).UnixNano()); err != nil {
 			return fmt.Errorf("delete old claims: %w", err)
 		}
 		if err := f.ledger.ForgetCounts(ctx, tx); err != nil {
@@ -65,7 +66,8 @@ func deleteUploads(ctx context.Context, tx *store.Tx, now time.Time) (blobs []st
 	if err := destroyKeys(ctx, tx, "SELECT key_id FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
 		return nil, false, err
 	}
-	for rows, err := range tx.Rows(ctx, "DELETE FROM uploads WHERE expires_ns < ? RETURNING COALESCE(blob_id, '')", now.UnixNano()) {
+	for rows, err := range tx.Rows(ctx, "DELETE FROM uploads WHERE expires_ns < ? RETURNING COALESCE(blob_id, '')",
+		now.UnixNano()) {
 		var id string
 		if err == nil {
 			err = rows.Scan(&id)
@@ -82,7 +84,8 @@ func deleteUploads(ctx context.Context, tx *store.Tx, now time.Time) (blobs []st
 
 func (f *Files) isOwned(ctx context.Context, blobID string) (owned bool, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM files WHERE blob_id = ? AND substr(blob_id, 1, 4) <> 'row:' AND deleted_ns IS NULL UNION ALL SELECT 1 FROM uploads WHERE blob_id = ?
+		return tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM files WHERE blob_id = ?
+			AND substr(blob_id, 1, 4) <> 'row:' AND deleted_ns IS NULL UNION ALL SELECT 1 FROM uploads WHERE blob_id = ?
 			UNION ALL SELECT 1 FROM parts WHERE blob_id = ?)`,
 			blobID, blobID, blobID).Scan(&owned)
 	})

@@ -26,7 +26,8 @@ const (
 )
 
 // selectLoose finds the parts of which blocks may be of no use.
-const selectLoose = "SELECT " + partColumns + " FROM parts WHERE loose >= ? AND upload_id IS NULL AND (loose, id) > (?, ?) ORDER BY loose, id LIMIT ?"
+const selectLoose = "SELECT " + partColumns + " FROM parts WHERE loose >= ? AND upload_id IS NULL AND (loose, id) > " +
+	"(?, ?) ORDER BY loose, id LIMIT ?"
 
 // tighten writes parts anew of which files use only some blocks, without the others. Killed
 // at any step, it leaves a part as it was or as it shall be, and at most a blob that the
@@ -51,7 +52,8 @@ func (f *Files) tighten(ctx context.Context) (err error) {
 			return err
 		}
 		after = list[len(list)-1]
-		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] }) // two processes seldom do the same
+		// two processes seldom do the same
+		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		for i := range list {
 			anew, err := f.tightenPart(ctx, &list[i], uses[list[i].id])
 			if err != nil {
@@ -87,7 +89,8 @@ func (f *Files) usedBlocks(ctx context.Context, list []part) (map[string]*usage,
 	users := map[string][]string{} // the parts that a file uses, by its reference
 	err := f.store.Read(ctx, func(tx *store.Tx) error {
 		for _, p := range list {
-			refs, err := store.List(ctx, tx, "list the files of a part", func(ref *string) []any { return []any{ref} }, "SELECT ref FROM part_uses WHERE part = ?", p.id)
+			refs, err := store.List(ctx, tx, "list the files of a part",
+				func(ref *string) []any { return []any{ref} }, "SELECT ref FROM part_uses WHERE part = ?", p.id)
 			if err != nil {
 				return err
 			}
@@ -172,8 +175,10 @@ func (f *Files) tightenPart(ctx context.Context, p *part, used *usage) (anew boo
 	}
 	faultpoint.Hit("tighten.stored")
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		result, err := tx.ExecContext(ctx, `UPDATE parts SET blob_id = ?, blob_size = ?, blocks = ?, leaves = ?, loose = CASE WHEN loose = ? THEN NULL ELSE loose END
-			WHERE id = ? AND blob_id = ? AND upload_id IS NULL`, info.ID, info.Size, keep.String(), leaves, p.loose, p.id, p.blob.ID)
+		result, err := tx.ExecContext(ctx, `UPDATE parts SET blob_id = ?, blob_size = ?, blocks = ?, leaves = ?, loose =
+			CASE WHEN loose = ? THEN NULL ELSE loose END
+			WHERE id = ? AND blob_id = ?
+			AND upload_id IS NULL`, info.ID, info.Size, keep.String(), leaves, p.loose, p.id, p.blob.ID)
 		if err != nil {
 			return err
 		}
@@ -194,7 +199,8 @@ func (f *Files) tightenPart(ctx context.Context, p *part, used *usage) (anew boo
 // isStill reports that no other process has written a part anew.
 func (f *Files) isStill(ctx context.Context, p *part) (still bool, err error) {
 	err = f.store.Look(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM parts WHERE id = ? AND blob_id = ?)", p.id, p.blob.ID).Scan(&still)
+		return tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM parts WHERE id = ? AND blob_id = ?)", p.id,
+			p.blob.ID).Scan(&still)
 	})
 	return still, err
 }
@@ -204,7 +210,8 @@ var errDamaged = errors.New("blocks were changed since they were stored")
 
 // copyBlocks writes some blocks of a part to a new blob. The blocks are compared with their
 // hashes on the way.
-func (f *Files) copyBlocks(ctx context.Context, p *part, all, keep format.Extents) (info blob.Info, leaves []byte, err error) {
+func (f *Files) copyBlocks(ctx context.Context, p *part, all, keep format.Extents) (info blob.Info,
+	leaves []byte, err error) {
 	r, size, err := f.blobs.Open(ctx, p.blob.ID)
 	if err != nil {
 		return info, nil, damagedOr(err)

@@ -19,7 +19,8 @@ import (
 // records returns a piece of the ledger records of a group for a member, with everything
 // that their hashes cover, and whether there may be more. The owner of the group also
 // sees the retrievals of others; other members see only their own.
-func (f *Files) records(ctx context.Context, account string, req wire.TransactionsRequest, after int64, limit int) (list []wire.TransactionRow, more bool, err error) {
+func (f *Files) records(ctx context.Context, account string, req wire.TransactionsRequest, after int64,
+	limit int) (list []wire.TransactionRow, more bool, err error) {
 	list = []wire.TransactionRow{}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		g, err := groups.RequireMember(ctx, tx, req.GroupID, account)
@@ -65,7 +66,8 @@ func noFolders(ctx context.Context, tx *store.Tx, req wire.TransactionsRequest) 
 	}
 	kind, err := ledger.HasFolders(ctx, tx, req.GroupID, max(req.AfterSeq, 0), known...)
 	if err == nil && kind != "" {
-		err = fault.New(wire.CodeValidation, "group %q has a record of a folder (%s), which this program does not know: update svcfs", req.GroupID, kind)
+		err = fault.New(wire.CodeValidation, "group %q has a record of a folder (%s), which this program does not "+
+			"know: update svcfs", req.GroupID, kind)
 	}
 	return err
 }
@@ -79,7 +81,8 @@ func recordRow(r *chain.Record) *wire.TransactionRow {
 
 // ListChain passes the records of a group's own chain to each and returns their proof.
 // Access is as in [Files.List].
-func (f *Files) ListChain(ctx context.Context, account string, req wire.TransactionsRequest, each func([]wire.TransactionRow) error) (proof wire.ChainProof, err error) {
+func (f *Files) ListChain(ctx context.Context, account string, req wire.TransactionsRequest,
+	each func([]wire.TransactionRow) error) (proof wire.ChainProof, err error) {
 	question := checkpoint.Question{Group: req.GroupID, Nonce: req.Nonce, KnownSize: req.KnownSize}
 	var list []wire.TransactionRow // of the piece; each is done with it before the next
 	read := func(ctx context.Context, after int64, limit int) (_ []wire.TransactionRow, more bool, err error) {
@@ -97,7 +100,8 @@ func (f *Files) ListChain(ctx context.Context, account string, req wire.Transact
 
 // chainRows appends a piece of the chain to list. It signs the end of each page, and of a
 // piece that another one follows.
-func (f *Files) chainRows(ctx context.Context, tx *store.Tx, list []wire.TransactionRow, account string, q checkpoint.Question, after int64, limit int) (_ []wire.TransactionRow, more bool, err error) {
+func (f *Files) chainRows(ctx context.Context, tx *store.Tx, list []wire.TransactionRow, account string,
+	q checkpoint.Question, after int64, limit int) (_ []wire.TransactionRow, more bool, err error) {
 	l, err := f.lister(ctx, tx, q.Group, account)
 	if err != nil {
 		return nil, false, err

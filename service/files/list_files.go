@@ -22,7 +22,8 @@ const (
 )
 
 const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, content_type,
-	backend, attributes, content, blob_id, blob_size, ` + selectOpening + ", " + selectGone + ` FROM files WHERE group_id = ?`
+	backend, attributes, content, blob_id, blob_size, ` + selectOpening + ", " + selectGone + ` FROM files
+	WHERE group_id = ?`
 
 const (
 	// pieceRows and pieceBytes bound the part of a list that is in memory at a time: the
@@ -41,13 +42,15 @@ const ListMemory = 2*pieceBytes + 64<<10
 // the group is open: all in upload order, or a page in order of change. A list of any
 // length is read in pieces, so that it is never in memory as a whole; every piece checks
 // the rights of the caller again.
-func (f *Files) List(ctx context.Context, account string, req wire.TransactionsRequest, each func([]wire.TransactionRow) error) error {
+func (f *Files) List(ctx context.Context, account string, req wire.TransactionsRequest,
+	each func([]wire.TransactionRow) error) error {
 	read := f.byUpload
 	switch {
 	case req.Kinds == wire.KindsAll:
 		read = f.records
 	case req.Kinds != "":
-		return fault.New(wire.CodeValidation, "kinds %.60q: want %q, %q, or none for the files of the group", req.Kinds, wire.KindsChain, wire.KindsAll)
+		return fault.New(wire.CodeValidation, "kinds %.60q: want %q, %q, or none for the files of the group",
+			req.Kinds, wire.KindsChain, wire.KindsAll)
 	case req.Limit > 0 || req.AfterSeq > 0:
 		return f.listByChange(ctx, account, req, each)
 	}
@@ -66,7 +69,8 @@ func pageOf(req wire.TransactionsRequest) int {
 
 // inPieces reads a page or the whole list, in the order of Seq. read also returns whether
 // there may be more rows.
-func inPieces(ctx context.Context, req wire.TransactionsRequest, read func(ctx context.Context, after int64, limit int) ([]wire.TransactionRow, bool, error),
+func inPieces(ctx context.Context, req wire.TransactionsRequest,
+	read func(ctx context.Context, after int64, limit int) ([]wire.TransactionRow, bool, error),
 	each func([]wire.TransactionRow) error) error {
 	for after, left := max(req.AfterSeq, 0), pageOf(req); ; {
 		rows, more, err := read(ctx, after, min(left, pieceRows))
@@ -84,7 +88,8 @@ func inPieces(ctx context.Context, req wire.TransactionsRequest, read func(ctx c
 // listByChange passes rows in the order of change to each. The files of a renamed folder
 // have one ChangedSeq, and a client asks for what is behind it next: so a page ends with
 // the last of them, and has up to [wire.MaxFolderFiles] rows more than its limit.
-func (f *Files) listByChange(ctx context.Context, account string, req wire.TransactionsRequest, each func([]wire.TransactionRow) error) error {
+func (f *Files) listByChange(ctx context.Context, account string, req wire.TransactionsRequest,
+	each func([]wire.TransactionRow) error) error {
 	changed, seq := max(req.AfterSeq, 0), int64(math.MaxInt64) // of the row before
 	for left := pageOf(req); ; {
 		upTo, limit := int64(math.MaxInt64), min(left, pieceRows)
@@ -92,7 +97,8 @@ func (f *Files) listByChange(ctx context.Context, account string, req wire.Trans
 			upTo, limit = changed, pieceRows
 		}
 		rows, more, err := f.rows(ctx, account, req.GroupID, pieceBytes, limit,
-			selectRows+" AND changed_seq >= ? AND changed_seq <= ? AND (changed_seq > ? OR seq > ?) ORDER BY changed_seq, seq LIMIT ?", changed, upTo, changed, seq)
+			selectRows+" AND changed_seq >= ? AND changed_seq <= ? AND (changed_seq > ? OR seq > ?) ORDER BY "+
+				"changed_seq, seq LIMIT ?", changed, upTo, changed, seq)
 		if err != nil {
 			return err
 		}
@@ -111,23 +117,27 @@ func (f *Files) listByChange(ctx context.Context, account string, req wire.Trans
 	}
 }
 
-func (f *Files) byUpload(ctx context.Context, account string, req wire.TransactionsRequest, after int64, limit int) ([]wire.TransactionRow, bool, error) {
+func (f *Files) byUpload(ctx context.Context, account string, req wire.TransactionsRequest, after int64,
+	limit int) ([]wire.TransactionRow, bool, error) {
 	return f.rows(ctx, account, req.GroupID, pieceBytes, limit, selectRows+" AND seq > ? ORDER BY seq LIMIT ?", after)
 }
 
 // Trash returns a page of the files in the trash of a group, as [Files.Versions] does.
-func (f *Files) Trash(ctx context.Context, account, group string, before int64, limit int) ([]wire.TransactionRow, error) {
+func (f *Files) Trash(ctx context.Context, account, group string, before int64,
+	limit int) ([]wire.TransactionRow, error) {
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	rows, _, err := f.rows(ctx, account, group, math.MaxInt, limit, selectRows+" AND trash_ns IS NOT NULL AND seq < ? ORDER BY seq DESC LIMIT ?", before)
+	rows, _, err := f.rows(ctx, account, group, math.MaxInt, limit,
+		selectRows+" AND trash_ns IS NOT NULL AND seq < ? ORDER BY seq DESC LIMIT ?", before)
 	return rows, err
 }
 
 // rows runs a query that begins with selectRows, for an account that may list the group,
 // and returns whether there may be more rows. bounds are the arguments of the query between
 // group and limit.
-func (f *Files) rows(ctx context.Context, account, group string, maxBytes, limit int, query store.Query, bounds ...any) (list []wire.TransactionRow, more bool, err error) {
+func (f *Files) rows(ctx context.Context, account, group string, maxBytes, limit int, query store.Query,
+	bounds ...any) (list []wire.TransactionRow, more bool, err error) {
 	list = []wire.TransactionRow{}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		l, err := f.lister(ctx, tx, group, account)
@@ -144,7 +154,8 @@ func (f *Files) rows(ctx context.Context, account, group string, maxBytes, limit
 				return fmt.Errorf("list files: %w", err)
 			}
 			list = append(list, row)
-			if size += rowBytes + lengthOf(row.Filename) + lengthOf(row.ContentType) + lengthOf(row.Attributes); size >= maxBytes {
+			if size += rowBytes + lengthOf(row.Filename) + lengthOf(row.ContentType) +
+				lengthOf(row.Attributes); size >= maxBytes {
 				break
 			}
 		}
@@ -185,7 +196,8 @@ func (l lister) scan(rows *sql.Rows) (wire.TransactionRow, error) {
 	var name, contentType, backend, attributes, content, blobID string
 	var sealed []byte
 	var gone goneColumns
-	err := rows.Scan(append([]any{&row.IPFSHash, &row.Seq, &row.ChangedSeq, &row.TransID, &row.UserID, &row.FileHash, &timeNS, &name, &contentType,
+	err := rows.Scan(append([]any{&row.IPFSHash, &row.Seq, &row.ChangedSeq, &row.TransID, &row.UserID,
+		&row.FileHash, &timeNS, &name, &contentType,
 		&backend, &attributes, &content, &blobID, &blobSize, &sealed}, gone.fields()...)...)
 	if err != nil {
 		return row, err

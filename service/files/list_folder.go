@@ -34,8 +34,10 @@ const (
 	selectNamesAfter store.Query = levelRows + " AND filename > ?" + levelOrder
 
 	// selectVersions are the versions of a name that are not destroyed, before a sequence.
-	selectVersions = selectRows + " AND " + groups.SelectNamed + " AND deleted_ns IS NULL AND seq < ? ORDER BY seq DESC LIMIT ?"
-	selectNameless = selectRows + " AND " + groups.SelectNamed + " AND deleted_ns IS NULL AND trash_ns IS NULL AND seq < ? ORDER BY seq DESC LIMIT ?"
+	selectVersions = selectRows + " AND " + groups.SelectNamed +
+		" AND deleted_ns IS NULL AND seq < ? ORDER BY seq DESC LIMIT ?"
+	selectNameless = selectRows + " AND " + groups.SelectNamed +
+		" AND deleted_ns IS NULL AND trash_ns IS NULL AND seq < ? ORDER BY seq DESC LIMIT ?"
 )
 
 // Level returns a page of at most limit entries of a folder: "" for the top of the group,
@@ -88,7 +90,8 @@ const (
 )
 
 // named reads the entries with names, from a name on, and begins with those without one where there is room.
-func (l *Level) named(ctx context.Context, tx *store.Tx, of lister, folder, from string, query store.Query, limit int) error {
+func (l *Level) named(ctx context.Context, tx *store.Tx, of lister, folder, from string, query store.Query,
+	limit int) error {
 	for {
 		batch, err := of.read(ctx, tx, query, beginning(from), from, levelBatch)
 		if err != nil {
@@ -158,7 +161,8 @@ func beginning(name string) string {
 }
 
 // read runs a query that begins with selectRows.
-func (l lister) read(ctx context.Context, tx *store.Tx, query store.Query, args ...any) (list []wire.TransactionRow, err error) {
+func (l lister) read(ctx context.Context, tx *store.Tx, query store.Query,
+	args ...any) (list []wire.TransactionRow, err error) {
 	for rows, err := range tx.Rows(ctx, query, append([]any{l.group}, args...)...) {
 		var row wire.TransactionRow
 		if err == nil {
@@ -175,7 +179,8 @@ func (l lister) read(ctx context.Context, tx *store.Tx, query store.Query, args 
 // Versions returns a page of the versions of a name that can be read or brought back, the newest
 // first: at most limit with a sequence below before, which is 0 for the first page. Access is as in
 // [Files.List].
-func (f *Files) Versions(ctx context.Context, account, group, name string, before int64, limit int) ([]wire.TransactionRow, error) {
+func (f *Files) Versions(ctx context.Context, account, group, name string, before int64,
+	limit int) ([]wire.TransactionRow, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
@@ -207,7 +212,8 @@ func (f *Files) LookAtNames(ctx context.Context, account, group string, names []
 				break
 			}
 			list[i].Head = cmp.Or(list[i].Head, wire.NoBase)
-			err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE group_id = ? AND "+inFolder+")", append([]any{g.ID}, inFolderArgs(names[i])...)...).Scan(&list[i].IsFolder)
+			err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE group_id = ? AND "+inFolder+")",
+				append([]any{g.ID}, inFolderArgs(names[i])...)...).Scan(&list[i].IsFolder)
 		}
 		return err
 	})

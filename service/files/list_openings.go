@@ -75,7 +75,8 @@ func listBinding(group string) vault.Binding { return vault.Binding{Group: group
 
 func (f *Files) readListKey(ctx context.Context, tx *store.Tx, group string) (key vault.ListKey, err error) {
 	var wrapped []byte
-	err = tx.QueryRowContext(ctx, "SELECT wrapped_key FROM groups JOIN file_keys ON file_keys.id = list_key WHERE groups.id = ?", group).Scan(&wrapped)
+	err = tx.QueryRowContext(ctx, "SELECT wrapped_key FROM groups JOIN file_keys ON file_keys.id = list_key WHERE "+
+		"groups.id = ?", group).Scan(&wrapped)
 	if errors.Is(err, sql.ErrNoRows) {
 		return key, nil
 	}
@@ -100,7 +101,8 @@ func (f *Files) keepOpening(ctx context.Context, tx *store.Tx, group string, seq
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO openings (seq, sealed) VALUES (?, ?)", seq, key.Seal(seq, o)); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO openings (seq, sealed) VALUES (?, ?)", seq,
+		key.Seal(seq, o)); err != nil {
 		return fmt.Errorf("keep what the record commits to: %w", err)
 	}
 	return nil
@@ -127,7 +129,8 @@ const selectOpening = "(SELECT sealed FROM openings WHERE openings.seq = files.s
 
 // opened returns what the record of an upload of a group commits to; ok is false once that is
 // destroyed.
-func (f *Files) opened(ctx context.Context, tx *store.Tx, group string, seq int64) (o chain.Opening, ok bool, err error) {
+func (f *Files) opened(ctx context.Context, tx *store.Tx, group string, seq int64) (o chain.Opening,
+	ok bool, err error) {
 	key, err := f.listKey(ctx, tx, group)
 	if err != nil {
 		return o, false, err
@@ -143,12 +146,14 @@ func (f *Files) opened(ctx context.Context, tx *store.Tx, group string, seq int6
 
 // withContent returns the references of the living files of a group whose plaintext has a hash, among
 // those of a condition, the oldest first. It opens what each commits to: the condition selects few.
-func (f *Files) withContent(ctx context.Context, tx *store.Tx, group, hash string, condition store.Query, args ...any) (refs []string, err error) {
+func (f *Files) withContent(ctx context.Context, tx *store.Tx, group, hash string, condition store.Query,
+	args ...any) (refs []string, err error) {
 	key, err := f.listKey(ctx, tx, group)
 	if err != nil {
 		return nil, err
 	}
-	query := "SELECT ref, seq, " + selectOpening + " FROM files WHERE group_id = ? AND deleted_ns IS NULL AND " + condition + " ORDER BY seq"
+	query := "SELECT ref, seq, " + selectOpening + " FROM files WHERE group_id = ? AND deleted_ns IS NULL AND " +
+		condition + " ORDER BY seq"
 	for rows, err := range tx.Rows(ctx, query, append([]any{group}, args...)...) {
 		var ref string
 		var seq int64
@@ -171,7 +176,8 @@ func (f *Files) withContent(ctx context.Context, tx *store.Tx, group, hash strin
 func (f *Files) sameContent(ctx context.Context, tx *store.Tx, group, ref string) (map[string]bool, error) {
 	var seq int64
 	var contentType string
-	err := tx.QueryRowContext(ctx, "SELECT seq, content_type FROM files WHERE ref = ? AND group_id = ?", ref, group).Scan(&seq, &contentType)
+	err := tx.QueryRowContext(ctx, "SELECT seq, content_type FROM files WHERE ref = ? AND group_id = ?", ref,
+		group).Scan(&seq, &contentType)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -182,7 +188,8 @@ func (f *Files) sameContent(ctx context.Context, tx *store.Tx, group, ref string
 	if err != nil || !ok {
 		return nil, err
 	}
-	refs, err := f.withContent(ctx, tx, group, hashText(o.Hash), groups.SelectNamed+" AND content_type = ?", "", "", contentType)
+	refs, err := f.withContent(ctx, tx, group, hashText(o.Hash), groups.SelectNamed+" AND content_type = ?", "", "",
+		contentType)
 	same := make(map[string]bool, len(refs))
 	for _, r := range refs {
 		same[r] = true
@@ -192,7 +199,8 @@ func (f *Files) sameContent(ctx context.Context, tx *store.Tx, group, ref string
 
 // destroyOpening overwrites what the record of a file commits to.
 func destroyOpening(ctx context.Context, tx *store.Tx, ref string) error {
-	_, err := tx.ExecContext(ctx, "UPDATE openings SET sealed = ? WHERE seq = (SELECT seq FROM files WHERE ref = ?)", make([]byte, vault.SealedOpeningBytes), ref)
+	_, err := tx.ExecContext(ctx, "UPDATE openings SET sealed = ? WHERE seq = (SELECT seq FROM files WHERE ref = ?)",
+		make([]byte, vault.SealedOpeningBytes), ref)
 	if err != nil {
 		return fmt.Errorf("destroy what the record commits to: %w", err)
 	}

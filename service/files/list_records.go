@@ -23,7 +23,8 @@ func (f *Files) Meta(ctx context.Context, txID string) (meta *wire.TransactionMe
 		if err != nil {
 			return err
 		}
-		err = tx.QueryRowContext(ctx, "SELECT backend, time_ns, "+selectGone+" FROM files WHERE ref = ? AND tx_id = ?", ref, txID).
+		err = tx.QueryRowContext(ctx, "SELECT backend, time_ns, "+selectGone+
+			" FROM files WHERE ref = ? AND tx_id = ?", ref, txID).
 			Scan(append([]any{&backend, &timeNS}, gone.fields()...)...)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
@@ -31,7 +32,8 @@ func (f *Files) Meta(ctx context.Context, txID string) (meta *wire.TransactionMe
 		if err != nil {
 			return fmt.Errorf("read record: %w", err)
 		}
-		meta = &wire.TransactionMeta{Backend: backend, Timestamp: strconv.FormatInt(timeNS, 10), Deleted: gone.deletion()}
+		meta = &wire.TransactionMeta{Backend: backend, Timestamp: strconv.FormatInt(timeNS, 10),
+			Deleted: gone.deletion()}
 		return nil
 	})
 	return meta, err
@@ -54,9 +56,11 @@ func (c *goneColumns) fields() []any {
 func (c *goneColumns) deletion() *wire.Deleted {
 	switch {
 	case c.deletedNS.Valid:
-		return &wire.Deleted{DeletedAt: strconv.FormatInt(c.deletedNS.Int64, 10), DeletedBy: c.deletedBy.String, Reason: c.deletedWhy.String}
+		return &wire.Deleted{DeletedAt: strconv.FormatInt(c.deletedNS.Int64, 10), DeletedBy: c.deletedBy.String,
+			Reason: c.deletedWhy.String}
 	case c.trashNS.Valid:
-		return &wire.Deleted{DeletedAt: strconv.FormatInt(c.trashNS.Int64, 10), DeletedBy: c.trashBy.String, Reason: wire.ReasonOwnerRequest, Trash: true, Until: untilText(c.trashUntil)}
+		return &wire.Deleted{DeletedAt: strconv.FormatInt(c.trashNS.Int64, 10), DeletedBy: c.trashBy.String,
+			Reason: wire.ReasonOwnerRequest, Trash: true, Until: untilText(c.trashUntil)}
 	default:
 		return nil
 	}
@@ -66,7 +70,8 @@ func (c *goneColumns) deletion() *wire.Deleted {
 func (f *Files) ClaimUnused(ctx context.Context, group, account, claimID string) (unused bool, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		return tx.QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM claims JOIN files ON files.ref = claims.ref
-			WHERE claims.account = ? AND claims.claim_id = ? AND files.group_id = ?)`, account, claimID, group).Scan(&unused)
+			WHERE claims.account = ? AND claims.claim_id = ?
+			AND files.group_id = ?)`, account, claimID, group).Scan(&unused)
 	})
 	return unused, err
 }

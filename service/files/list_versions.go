@@ -18,7 +18,8 @@ func surplus(ctx context.Context, tx *store.Tx, look *groups.Look, name string, 
 	if err != nil || args == nil {
 		return nil, err
 	}
-	list, err := store.List(ctx, tx, "list older versions", (*target).fields, "SELECT "+targetColumns+" FROM files WHERE "+groups.SelectSurplus+" LIMIT ?", append(args, limit)...)
+	list, err := store.List(ctx, tx, "list older versions", (*target).fields,
+		"SELECT "+targetColumns+" FROM files WHERE "+groups.SelectSurplus+" LIMIT ?", append(args, limit)...)
 	for i := range list {
 		list[i].group = look.Group
 	}
@@ -63,7 +64,8 @@ func (f *Files) thin(ctx context.Context, tx *store.Tx, limit int) (shredded []t
 
 // thinChanged shreds at most limit versions of the names of changed files. It returns how
 // many of the files it is done with.
-func (f *Files) thinChanged(ctx context.Context, tx *store.Tx, th groups.Thinning, changes []groups.Change, limit int) (shredded []target, seen int, err error) {
+func (f *Files) thinChanged(ctx context.Context, tx *store.Tx, th groups.Thinning, changes []groups.Change,
+	limit int) (shredded []target, seen int, err error) {
 	look, looked := th.Look(changes), map[string]bool{"": true}
 	for i, c := range changes {
 		if looked[c.Name] {

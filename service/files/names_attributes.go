@@ -36,11 +36,13 @@ func uploadAttributes(meta format.Metadata, fileHash string) (string, error) {
 	sum := sha256.Sum256([]byte(a.Target))
 	switch {
 	case isLink != (a.Target != ""):
-		return "", fault.New(wire.CodeValidation, "a symbolic link needs both: attributes with a target, and the content_type %s", format.TypeSymlink)
+		return "", fault.New(wire.CodeValidation, "a symbolic link needs both: attributes with a target, and the "+
+			"content_type %s", format.TypeSymlink)
 	case isLink && hex.EncodeToString(sum[:]) != fileHash:
 		return "", fault.New(wire.CodeValidation, "the content of a symbolic link must be its target")
 	case isLink && meta.OriginalSize != format.SizeUnknown && meta.OriginalSize != int64(len(a.Target)):
-		return "", fault.New(wire.CodeValidation, "original_size of a symbolic link must be the length of its target, %d", len(a.Target))
+		return "", fault.New(wire.CodeValidation, "original_size of a symbolic link must be the length of its "+
+			"target, %d", len(a.Target))
 	}
 	return text, nil
 }
@@ -49,7 +51,8 @@ func uploadAttributes(meta format.Metadata, fileHash string) (string, error) {
 // name, reference and content stay, and so does the target of a symbolic link. Only the
 // accounts of [Files.Rename] may change them. Attributes that a file has already leave no
 // record.
-func (f *Files) SetAttributes(ctx context.Context, account string, req wire.AttributesRequest) (out Changed, err error) {
+func (f *Files) SetAttributes(ctx context.Context, account string,
+	req wire.AttributesRequest) (out Changed, err error) {
 	if len(req.Attributes) == 0 {
 		return out, fault.New(wire.CodeValidation, "Required: attributes")
 	}
@@ -68,7 +71,8 @@ func (f *Files) SetAttributes(ctx context.Context, account string, req wire.Attr
 		}
 		t.attributes = text
 		r, err := f.ledger.Charge(ctx, tx, chain.KindAttributes, chain.Record{Kind: chain.KindAttributes,
-			Account: account, Group: t.group, Ref: t.ref, FileHash: t.hash, Tags: ledger.WithTags(t.namedTags(), t.nameTag())})
+			Account: account, Group: t.group, Ref: t.ref, FileHash: t.hash, Tags: ledger.WithTags(t.namedTags(),
+				t.nameTag())})
 		if err != nil {
 			return err
 		}

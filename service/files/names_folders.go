@@ -18,7 +18,8 @@ import (
 // MakeFolder records a folder, so that it is there without a file beneath it. Every writer may,
 // for free, and up to [wire.MaxFolders] in a group. It changes nothing if the folder was recorded
 // before. The name of a living file is refused.
-func (f *Files) MakeFolder(ctx context.Context, account string, req wire.FolderRequest) (out wire.FolderResult, err error) {
+func (f *Files) MakeFolder(ctx context.Context, account string,
+	req wire.FolderRequest) (out wire.FolderResult, err error) {
 	return f.changeFolder(ctx, account, req, func(tx *store.Tx, g groups.Group, there folder) (r chain.Row, err error) {
 		if there.ref != "" {
 			return r, nil
@@ -27,10 +28,12 @@ func (f *Files) MakeFolder(ctx context.Context, account string, req wire.FolderR
 			return r, err
 		}
 		ref := "folder-" + rand.Text()
-		if r, err = f.recordMade(ctx, tx, chain.Record{Kind: chain.KindMakeFolder, Account: account, Group: g.ID, Ref: ref, Detail: req.Folder}); err != nil {
+		if r, err = f.recordMade(ctx, tx, chain.Record{Kind: chain.KindMakeFolder, Account: account, Group: g.ID,
+			Ref: ref, Detail: req.Folder}); err != nil {
 			return r, err
 		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO folders (ref, group_id, account, seq, time_ns, path) VALUES (?, ?, ?, ?, ?, ?)", ref, g.ID, account, r.Seq, r.TimeNS, chain.FolderName(req.Folder))
+		_, err = tx.ExecContext(ctx, "INSERT INTO folders (ref, group_id, account, seq, time_ns, path) VALUES (?, ?, "+
+			"?, ?, ?, ?)", ref, g.ID, account, r.Seq, r.TimeNS, chain.FolderName(req.Folder))
 		if err != nil {
 			return r, fmt.Errorf("write folder: %w", err)
 		}
@@ -40,19 +43,25 @@ func (f *Files) MakeFolder(ctx context.Context, account string, req wire.FolderR
 
 // RemoveFolder takes back that a folder was recorded: for the account that made it, and for the
 // owner of the group, while no living file and no other recorded folder is beneath it.
-func (f *Files) RemoveFolder(ctx context.Context, account string, req wire.FolderRequest) (out wire.FolderResult, err error) {
+func (f *Files) RemoveFolder(ctx context.Context, account string,
+	req wire.FolderRequest) (out wire.FolderResult, err error) {
 	return f.changeFolder(ctx, account, req, func(tx *store.Tx, g groups.Group, there folder) (r chain.Row, err error) {
 		switch {
 		case there.ref == "":
-			return r, fault.New(wire.CodeFileNotFound, "file not found: group %q has no recorded folder of that name", g.ID)
+			return r, fault.New(wire.CodeFileNotFound, "file not found: group %q has no recorded folder of that name",
+				g.ID)
 		case account != there.account && account != g.Owner:
-			return r, fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who made the folder, and the owner of group %q can remove it", there.account, g.ID)
+			return r, fault.New(wire.CodeNotAuthorized,
+				"User not authorized: only %s, who made the folder, and the owner of group %q can remove it",
+				there.account, g.ID)
 		}
 		if err := isEmpty(ctx, tx, g.ID, req.Folder); err != nil {
 			return r, err
 		}
-		if r, err = f.recordMade(ctx, tx, chain.Record{Kind: chain.KindRemoveFolder, Account: account, Group: g.ID, Ref: there.ref, Detail: req.Folder,
-			Tags: ledger.WithTags(nil, chain.Tag{Name: chain.TagUploader, Value: there.account}, chain.Tag{Name: chain.TagUploaded, Value: strconv.FormatInt(there.timeNS, 10)})}); err != nil {
+		if r, err = f.recordMade(ctx, tx, chain.Record{Kind: chain.KindRemoveFolder, Account: account, Group: g.ID,
+			Ref: there.ref, Detail: req.Folder,
+			Tags: ledger.WithTags(nil, chain.Tag{Name: chain.TagUploader, Value: there.account},
+				chain.Tag{Name: chain.TagUploaded, Value: strconv.FormatInt(there.timeNS, 10)})}); err != nil {
 			return r, err
 		}
 		if _, err := tx.ExecContext(ctx, "DELETE FROM folders WHERE ref = ?", there.ref); err != nil {
@@ -84,8 +93,11 @@ func (f *Files) changeFolder(ctx context.Context, account string, req wire.Folde
 			return err
 		}
 		path := chain.FolderName(req.Folder)
-		list, err := store.List(ctx, tx, "look for a folder", func(d *folder) []any { return []any{&d.ref, &d.account, &d.timeNS} },
-			"SELECT ref, account, time_ns FROM folders WHERE group_id = ? AND substr(path, 1, 200) = ? AND path = ?", g.ID, beginning(path), path)
+		list, err := store.List(ctx, tx, "look for a folder", func(d *folder) []any {
+			return []any{&d.ref, &d.account, &d.timeNS}
+		},
+			"SELECT ref, account, time_ns FROM folders WHERE group_id = ? AND substr(path, 1, 200) = ? AND path = ?",
+			g.ID, beginning(path), path)
 		if err != nil {
 			return err
 		}
@@ -113,20 +125,24 @@ func (f *Files) recordMade(ctx context.Context, tx *store.Tx, r chain.Record) (c
 // mayMakeFolder refuses the name of a living file, and more folders than an account may have.
 func mayMakeFolder(ctx context.Context, tx *store.Tx, group, account, name string) error {
 	var isFile bool
-	err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE group_id = ? AND deleted_ns IS NULL AND trash_ns IS NULL AND substr(filename, 1, 200) = ? AND filename = ?)",
+	err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE group_id = ? AND deleted_ns IS NULL AND "+
+		"trash_ns IS NULL AND substr(filename, 1, 200) = ? AND filename = ?)",
 		group, beginning(name), name).Scan(&isFile)
 	if err != nil {
 		return fmt.Errorf("look for a file: %w", err)
 	}
 	if isFile {
-		return fault.New(wire.CodeConflict, "the name %.200q is that of a file in group %q: choose another folder", name, group)
+		return fault.New(wire.CodeConflict, "the name %.200q is that of a file in group %q: choose another folder",
+			name, group)
 	}
 	var made int
-	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM folders WHERE group_id = ? AND account = ?", group, account).Scan(&made); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM folders WHERE group_id = ? AND account = ?", group,
+		account).Scan(&made); err != nil {
 		return fmt.Errorf("count folders: %w", err)
 	}
 	if made >= wire.MaxFolders {
-		return fault.New(wire.CodeTooLarge, "the account has %d recorded folders in group %q, which is the limit: remove folders that are empty, or make folders by uploading files beneath them", made, group)
+		return fault.New(wire.CodeTooLarge, "the account has %d recorded folders in group %q, which is the limit: "+
+			"remove folders that are empty, or make folders by uploading files beneath them", made, group)
 	}
 	return nil
 }
@@ -135,8 +151,10 @@ func mayMakeFolder(ctx context.Context, tx *store.Tx, group, account, name strin
 func isEmpty(ctx context.Context, tx *store.Tx, group, name string) error {
 	in := inFolderArgs(name)
 	var files, folders bool
-	err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE group_id = ? AND "+inFolder+"), EXISTS (SELECT 1 FROM folders WHERE group_id = ? AND "+isFolderIn+" AND path <> ?)",
-		append(append(append([]any{group}, in...), append([]any{group}, in...)...), chain.FolderName(name))...).Scan(&files, &folders)
+	err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE group_id = ? AND "+inFolder+
+		"), EXISTS (SELECT 1 FROM folders WHERE group_id = ? AND "+isFolderIn+" AND path <> ?)",
+		append(append(append([]any{group}, in...), append([]any{group}, in...)...),
+			chain.FolderName(name))...).Scan(&files, &folders)
 	if err != nil {
 		return fmt.Errorf("look beneath a folder: %w", err)
 	}
@@ -164,7 +182,8 @@ func foldersNotTaken(ctx context.Context, tx *store.Tx, group, from, to string, 
 	for _, b := range moved {
 		become[to+strings.TrimPrefix(b.name, from)] = true
 	}
-	for rows, err := range tx.Rows(ctx, "SELECT path FROM folders WHERE group_id = ? AND "+isFolderIn, append([]any{group}, inFolderArgs(to)...)...) {
+	for rows, err := range tx.Rows(ctx, "SELECT path FROM folders WHERE group_id = ? AND "+isFolderIn,
+		append([]any{group}, inFolderArgs(to)...)...) {
 		var path string
 		if err == nil {
 			err = rows.Scan(&path)
@@ -173,7 +192,8 @@ func foldersNotTaken(ctx context.Context, tx *store.Tx, group, from, to string, 
 			return fmt.Errorf("look for folders: %w", err)
 		}
 		if become[path] {
-			return fault.New(wire.CodeConflict, "the folder %.200q is recorded in group %q: choose another folder, or remove that one first", path, group)
+			return fault.New(wire.CodeConflict, "the folder %.200q is recorded in group %q: choose another folder, "+
+				"or remove that one first", path, group)
 		}
 	}
 	return nil

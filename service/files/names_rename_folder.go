@@ -18,16 +18,18 @@ import (
 
 // RenameFolder gives all living files beneath a folder, and the recorded folders there, their new
 // names, with one record: all or none. The caller must be allowed to rename each, see
-// [Files.Rename]. Price and free changes are those of the renames that it stands for. A request that was carried out after
-// req.Seq is answered again.
-func (f *Files) RenameFolder(ctx context.Context, account string, req wire.RenameFolderRequest) (out wire.RenameFolderResult, err error) {
+// [Files.Rename]. Price and free changes are those of the renames that it stands for. A request that was carried out
+// after req.Seq is answered again.
+func (f *Files) RenameFolder(ctx context.Context, account string,
+	req wire.RenameFolderRequest) (out wire.RenameFolderResult, err error) {
 	for _, name := range []string{req.Folder, req.NewFolder} {
 		if err := checkName(name); err != nil {
 			return out, err
 		}
 	}
 	if req.Seq <= 0 || !chain.IsFolderMove(req.Folder, req.NewFolder) {
-		return out, fault.New(wire.CodeValidation, "Required: folder and new_folder without a slash at the end, of which none lies in the other, and seq")
+		return out, fault.New(wire.CodeValidation,
+			"Required: folder and new_folder without a slash at the end, of which none lies in the other, and seq")
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		g, err := groups.RequireWriter(ctx, tx, req.GroupID, account)
@@ -59,7 +61,8 @@ type beneath struct {
 
 // inFolder is the condition for the living files beneath a folder; [inFolderArgs] are its
 // arguments. The index files_by_name holds the beginnings of names only.
-const inFolder = "deleted_ns IS NULL AND trash_ns IS NULL AND substr(filename, 1, 200) >= ? AND substr(filename, 1, 200) <= ? AND substr(filename, 1, ?) = ?"
+const inFolder = "deleted_ns IS NULL AND trash_ns IS NULL AND substr(filename, 1, 200) >= ? AND substr(filename, 1, " +
+	"200) <= ? AND substr(filename, 1, ?) = ?"
 
 // isFolderIn is inFolder for recorded folders. A folder is in itself.
 const isFolderIn = "substr(path, 1, 200) >= ? AND substr(path, 1, 200) <= ? AND substr(path, 1, ?) = ?"
@@ -78,21 +81,28 @@ func inFolderArgs(folder string) []any {
 }
 
 // selectBeneath lists the living files beneath a folder.
-const selectBeneath = "SELECT ref, uploader, filename FROM files WHERE group_id = ? AND " + inFolder + " ORDER BY seq LIMIT ?"
+const selectBeneath = "SELECT ref, uploader, filename FROM files WHERE group_id = ? AND " + inFolder +
+	" ORDER BY seq LIMIT ?"
 
 // selectTaken finds a file beneath a folder whose new name is that of a living file, among
 // those whose new name the index holds as a whole. It begins with the files that are
 // renamed: their number is bounded. The bounds of old names keep PostgreSQL, which may know
 // nothing of a new group, from reading all names for each.
-const selectTaken = "SELECT filename FROM files WHERE group_id = ? AND " + inFolder + ` AND length(filename) < ? AND EXISTS (SELECT 1 FROM files old WHERE old.group_id = files.group_id
-	AND old.deleted_ns IS NULL AND old.trash_ns IS NULL AND substr(old.filename, 1, 200) = CAST(? AS TEXT) || substr(files.filename, ?)
+const selectTaken = "SELECT filename FROM files WHERE group_id = ? AND " + inFolder + ` AND length(filename) < ? AND
+	EXISTS (SELECT 1 FROM files old WHERE old.group_id = files.group_id
+	AND old.deleted_ns IS NULL AND old.trash_ns IS NULL
+	AND substr(old.filename, 1, 200) = CAST(? AS TEXT) || substr(files.filename, ?)
 	AND substr(old.filename, 1, 200) >= ? AND substr(old.filename, 1, 200) <= ?) LIMIT 1`
 
 // selectBeginning lists the living names with a beginning.
-const selectBeginning = "SELECT filename FROM files WHERE group_id = ? AND deleted_ns IS NULL AND trash_ns IS NULL AND substr(filename, 1, 200) = ?"
+const selectBeginning = "SELECT filename FROM files WHERE group_id = ? AND deleted_ns IS NULL AND trash_ns IS NULL " +
+	"AND substr(filename, 1, 200) = ?"
 
-func (f *Files) renameFolder(ctx context.Context, tx *store.Tx, g groups.Group, account, from, to string) (r chain.Row, err error) {
-	list, err := store.List(ctx, tx, "list a folder", func(b *beneath) []any { return []any{&b.ref, &b.uploader, &b.name} },
+func (f *Files) renameFolder(ctx context.Context, tx *store.Tx, g groups.Group, account, from,
+	to string) (r chain.Row, err error) {
+	list, err := store.List(ctx, tx, "list a folder", func(b *beneath) []any {
+		return []any{&b.ref, &b.uploader, &b.name}
+	},
 		selectBeneath, append(append([]any{g.ID}, inFolderArgs(from)...), wire.MaxFolderFiles+1)...)
 	if err != nil {
 		return r, err
@@ -104,11 +114,14 @@ func (f *Files) renameFolder(ctx context.Context, tx *store.Tx, g groups.Group, 
 	case len(list)+len(folders) == 0:
 		return r, fault.New(wire.CodeFileNotFound, "file not found: no file is beneath that folder in group %q", g.ID)
 	case len(list)+len(folders) > wire.MaxFolderFiles:
-		return r, fault.New(wire.CodeTooLarge, "the folder holds more than %d versions of files and recorded folders: rename the folders beneath it one by one", wire.MaxFolderFiles)
+		return r, fault.New(wire.CodeTooLarge, "the folder holds more than %d versions of files and recorded "+
+			"folders: rename the folders beneath it one by one", wire.MaxFolderFiles)
 	}
 	for _, t := range slices.Concat(list, folders) {
 		if account != t.uploader && account != g.Owner {
-			return r, fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who uploaded a file beneath the folder or made a folder there, and the owner of group %q can rename it", t.uploader, g.ID)
+			return r, fault.New(wire.CodeNotAuthorized,
+				"User not authorized: only %s, who uploaded a file beneath the folder or made a folder there, and "+
+					"the owner of group %q can rename it", t.uploader, g.ID)
 		}
 		if err := checkName(to + strings.TrimSuffix(strings.TrimPrefix(t.name, from), "/")); err != nil {
 			return r, err
@@ -129,7 +142,8 @@ func notTaken(ctx context.Context, tx *store.Tx, group, from, to string, list []
 	rest := utf8.RuneCountInString(from) + 1
 	longest := indexedName + rest - 1 - utf8.RuneCountInString(to)
 	taken, err := store.List(ctx, tx, "look for names in use", func(name *string) []any { return []any{name} },
-		selectTaken, append(append(append([]any{group}, inFolderArgs(from)...), longest, to, rest), inFolderArgs(to)[:2]...)...)
+		selectTaken, append(append(append([]any{group}, inFolderArgs(from)...), longest, to, rest),
+			inFolderArgs(to)[:2]...)...)
 	if err != nil {
 		return err
 	}
@@ -140,7 +154,8 @@ func notTaken(ctx context.Context, tx *store.Tx, group, from, to string, list []
 }
 
 func isTaken(group, name string) error {
-	return fault.New(wire.CodeConflict, "the name %.200q is in use in group %q: choose another folder, or remove that file first", name, group)
+	return fault.New(wire.CodeConflict, "the name %.200q is in use in group %q: choose another folder, or remove "+
+		"that file first", name, group)
 }
 
 // longNotTaken is notTaken for names that are longer than the index holds. Very many can
@@ -170,19 +185,24 @@ func longNotTaken(ctx context.Context, tx *store.Tx, group, from, to string, lis
 }
 
 // recordFolder appends the record and changes the rows.
-func (f *Files) recordFolder(ctx context.Context, tx *store.Tx, group, account, from, to string, files int) (r chain.Row, err error) {
-	r, err = f.ledger.ChargeTimes(ctx, tx, chain.KindRename, int64(files), chain.Record{Kind: chain.KindRenameFolder, Account: account, Group: group, Detail: to,
-		Tags: ledger.WithTags(nil, chain.Tag{Name: chain.TagFolder, Value: from}, chain.Tag{Name: chain.TagFiles, Value: strconv.Itoa(files)})})
+func (f *Files) recordFolder(ctx context.Context, tx *store.Tx, group, account, from, to string,
+	files int) (r chain.Row, err error) {
+	r, err = f.ledger.ChargeTimes(ctx, tx, chain.KindRename, int64(files), chain.Record{Kind: chain.KindRenameFolder,
+		Account: account, Group: group, Detail: to,
+		Tags: ledger.WithTags(nil, chain.Tag{Name: chain.TagFolder, Value: from},
+			chain.Tag{Name: chain.TagFiles, Value: strconv.Itoa(files)})})
 	if err != nil {
 		return r, err
 	}
 	rest := utf8.RuneCountInString(from) + 1
-	_, err = tx.ExecContext(ctx, "UPDATE files SET filename = CAST(? AS TEXT) || substr(filename, ?), changed_seq = ?, named_seq = ? WHERE group_id = ? AND "+inFolder,
+	_, err = tx.ExecContext(ctx, "UPDATE files SET filename = CAST(? AS TEXT) || substr(filename, ?), changed_seq = "+
+		"?, named_seq = ? WHERE group_id = ? AND "+inFolder,
 		append([]any{to, rest, r.Seq, r.Seq, group}, inFolderArgs(from)...)...)
 	if err != nil {
 		return r, fmt.Errorf("write names: %w", err)
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE folders SET path = CAST(? AS TEXT) || substr(path, ?) WHERE group_id = ? AND "+isFolderIn,
+	_, err = tx.ExecContext(ctx, "UPDATE folders SET path = CAST(? AS TEXT) || substr(path, ?) WHERE group_id = ? AND "+
+		isFolderIn,
 		append([]any{to, rest, group}, inFolderArgs(from)...)...)
 	if err != nil {
 		return r, fmt.Errorf("write names of folders: %w", err)

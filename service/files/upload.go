@@ -175,8 +175,10 @@ func (f *Files) insertFile(ctx context.Context, tx *store.Tx, u *upload, backend
 	if u.meta.Version == 0 && strings.TrimSpace(raw) == "" {
 		raw = "null"
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, named_seq, tx_id, uploader, file_hash, time_ns, filename,
-		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id, backend, attributes, versioned, content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, named_seq, tx_id, uploader,
+		file_hash, time_ns, filename, content_type, format, blob_id, blob_size, blob_sum, key_version,
+		key_id, backend, attributes, versioned, content)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		u.ref, u.GroupID, r.Seq, r.Seq, r.Seq, r.Tx, u.account, r.FileHash, r.TimeNS, u.name, u.meta.ContentType, raw,
 		u.at.ID, u.at.Size, u.at.Sum[:], u.keyVersion, u.keyID, backend, u.meta.Attributes, u.Versioned, u.content)
 	if err != nil {
@@ -233,7 +235,8 @@ func (f *Files) tooLargeWhole() error {
 	if f.config.MaxWholeBytes == f.config.MaxFileBytes {
 		return f.tooLarge()
 	}
-	return fault.New(wire.CodeTooLarge, "file too large: at most %d bytes are accepted in one piece, and %d in blocks, which newer programs send and group format 2 allows",
+	return fault.New(wire.CodeTooLarge, "file too large: at most %d bytes are accepted in one piece, and %d in "+
+		"blocks, which newer programs send and group format 2 allows",
 		f.config.MaxWholeBytes, f.config.MaxFileBytes)
 }
 

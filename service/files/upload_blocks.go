@@ -210,7 +210,8 @@ func (f *Files) planContent(ctx context.Context, tx *store.Tx, s *sealed) error 
 	if p.manifest, err = format.ParseManifest(p.plan.manifest, p.layout.Blocks()); err != nil {
 		return fault.New(wire.CodeValidation, "the manifest is not understood: %s", reason(err))
 	}
-	if p.plan.parts, err = plannedParts(ctx, tx, "SELECT "+partColumns+" FROM parts WHERE upload_id = ? AND group_id = ? AND block_size = ?",
+	if p.plan.parts, err = plannedParts(ctx, tx, "SELECT "+partColumns+
+		" FROM parts WHERE upload_id = ? AND group_id = ? AND block_size = ?",
 		p.plan.upload, s.GroupID, s.meta.BlockBytes); err != nil {
 		return err
 	}
@@ -225,7 +226,8 @@ func (f *Files) planContent(ctx context.Context, tx *store.Tx, s *sealed) error 
 	case len(p.missing) > 0:
 		return missingBlocks(p.missing)
 	case s.FileHash == "" && len(p.plan.taken) == 0:
-		return fault.New(wire.CodeValidation, "file_hash must be 64-char hex (SHA-256) where no block is taken over from a base")
+		return fault.New(wire.CodeValidation, "file_hash must be 64-char hex (SHA-256) where no block is taken over "+
+			"from a base")
 	case root != s.meta.Root:
 		return fault.New(wire.CodeValidation, "the root %x is not that of the blocks, %x", s.meta.Root[:], root[:])
 	}
@@ -386,13 +388,16 @@ func mayTakeOver(ctx context.Context, tx *store.Tx, u *upload, g groups.Group) e
 	var group, uploader, filename string
 	var keyVersion, blockBytes int64
 	var gone bool
-	err := tx.QueryRowContext(ctx, `SELECT group_id, uploader, filename, key_version, block_size, deleted_ns IS NOT NULL OR trash_ns IS NOT NULL
-		FROM files JOIN contents ON contents.ref = files.ref WHERE files.ref = ?`, u.From).Scan(&group, &uploader, &filename, &keyVersion, &blockBytes, &gone)
+	err := tx.QueryRowContext(ctx, `SELECT group_id, uploader, filename, key_version, block_size, deleted_ns IS NOT NULL
+		OR trash_ns IS NOT NULL
+		FROM files JOIN contents ON contents.ref = files.ref
+		WHERE files.ref = ?`, u.From).Scan(&group, &uploader, &filename, &keyVersion, &blockBytes, &gone)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read base: %w", err)
 	}
 	because := func(why string) error {
-		return fault.New(wire.CodeBase, "no blocks of the base can be taken over (%s): begin again, and send all blocks", why)
+		return fault.New(wire.CodeBase,
+			"no blocks of the base can be taken over (%s): begin again, and send all blocks", why)
 	}
 	switch {
 	case err != nil, group != g.ID: // no word about files of other groups
@@ -523,7 +528,8 @@ func takeOver(ctx context.Context, tx *store.Tx, u *upload, taken map[string]boo
 		return nil
 	}
 	var dropped []string
-	for rows, err := range tx.Rows(ctx, "INSERT INTO part_uses (part, ref) SELECT part, ? FROM part_uses WHERE ref = ? RETURNING part", u.ref, u.From) {
+	for rows, err := range tx.Rows(ctx, "INSERT INTO part_uses (part, ref) SELECT part, ? FROM part_uses WHERE ref = "+
+		"? RETURNING part", u.ref, u.From) {
 		var id string
 		if err == nil {
 			err = rows.Scan(&id)

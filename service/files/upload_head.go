@@ -21,7 +21,8 @@ func requireHead(ctx context.Context, tx *store.Tx, group, name, base string) er
 	if head == base || head == "" && base == wire.NoBase {
 		return nil
 	}
-	return fault.New(wire.CodeHead, "the name has a newer version than the upload knows: nothing was recorded; list the group, and send the upload again with the version that it follows")
+	return fault.New(wire.CodeHead, "the name has a newer version than the upload knows: nothing was recorded; list "+
+		"the group, and send the upload again with the version that it follows")
 }
 
 // headOf returns the reference of the newest version of a name, "" without any: that which
@@ -70,7 +71,8 @@ type version struct {
 // selectNewest finds the living version of a name that was uploaded last, selectChanged those that
 // changed since their upload and after a record, the last ones first.
 const (
-	selectLiving  = "SELECT ref, changed_seq, named_seq FROM files WHERE group_id = ? AND " + groups.SelectNamed + " AND deleted_ns IS NULL AND trash_ns IS NULL"
+	selectLiving = "SELECT ref, changed_seq, named_seq FROM files WHERE group_id = ? AND " + groups.SelectNamed +
+		" AND deleted_ns IS NULL AND trash_ns IS NULL"
 	selectNewest  = selectLiving + " ORDER BY seq DESC LIMIT 1"
 	selectChanged = selectLiving + " AND changed_seq <> seq AND changed_seq > ? ORDER BY changed_seq DESC LIMIT ?"
 )

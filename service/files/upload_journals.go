@@ -37,7 +37,8 @@ func (f *Files) OpenJournalKey(ctx context.Context, account string,
 			return fmt.Errorf("look for the end of a journal: %w", err)
 		}
 		if ended {
-			return fault.New(wire.CodeJournalEnded, "the journal has ended: all that waited in it was recorded or dropped")
+			return fault.New(wire.CodeJournalEnded,
+				"the journal has ended: all that waited in it was recorded or dropped")
 		}
 		return nil
 	})
@@ -51,7 +52,8 @@ func (f *Files) OpenJournalKey(ctx context.Context, account string,
 		return out, endedEpoch(req.Epoch)
 	case errors.Is(err, format.ErrAuthentication), errors.Is(err, format.ErrCorrupt):
 		return out, fault.New(wire.CodeValidation,
-			"sealed_key does not open: it was sealed for another account, group, journal or epoch, or for another service")
+			"sealed_key does not open: it was sealed for another account, group, journal or epoch, or for another "+
+				"service")
 	case err != nil:
 		return out, err
 	}
@@ -74,7 +76,8 @@ func (f *Files) EndJournal(ctx context.Context, account string, req wire.EndJour
 		if req.Epoch < 1 || req.Epoch > newest.Number {
 			return endedEpoch(req.Epoch)
 		}
-		added, err := tx.ExecContext(ctx, "INSERT INTO ended_journals (id, epoch) VALUES (?, ?) ON CONFLICT (id) DO NOTHING",
+		added, err := tx.ExecContext(ctx, "INSERT INTO ended_journals (id, epoch) VALUES (?, ?) ON CONFLICT (id) DO "+
+			"NOTHING",
 			spentID(account, id), req.Epoch)
 		if err != nil {
 			return fmt.Errorf("note the end of a journal: %w", err)

@@ -86,7 +86,8 @@ func (f *Files) ImportPlain(ctx context.Context, l LegacyFile, plain []byte, cid
 // ImportSealed records a file that was sealed elsewhere; data is the blob or its
 // base64, as it was put away. want is the content id it is known by, "" when it
 // is not: then the id of a version is computed.
-func (f *Files) ImportSealed(ctx context.Context, l LegacyFile, data []byte, want string, cidVersion int) (out Imported, err error) {
+func (f *Files) ImportSealed(ctx context.Context, l LegacyFile, data []byte, want string,
+	cidVersion int) (out Imported, err error) {
 	row := legacyRow{LegacyFile: l, ref: want}
 	if want == "" {
 		row.ref = legacy.Sum(data, legacy.Default(cidVersion)).String()
@@ -101,7 +102,8 @@ func (f *Files) ImportSealed(ctx context.Context, l LegacyFile, data []byte, wan
 	}
 	sealed, err := io.ReadAll(legacy.Decoded(bytes.NewReader(data)))
 	if err != nil || len(sealed) < format.Overhead {
-		return out, fault.New(wire.CodeValidation, "no ciphertext: want IV, ciphertext and tag, or standard base64 of them")
+		return out, fault.New(wire.CodeValidation,
+			"no ciphertext: want IV, ciphertext and tag, or standard base64 of them")
 	}
 	plain, err := f.openLegacy(ctx, &row, sealed)
 	if err != nil {
@@ -124,7 +126,8 @@ func (f *Files) openLegacy(ctx context.Context, row *legacyRow, sealed []byte) (
 	if err != nil {
 		return nil, err
 	}
-	wrong := fault.New(wire.CodeValidation, "the key does not open the file: give the key it was sealed with in --key-file")
+	wrong := fault.New(wire.CodeValidation, "the key does not open the file: give the key it was sealed with in "+
+		"--key-file")
 	if row.Key != nil {
 		row.key = row.Key
 		if plain, err = vault.OpenLegacy(row.key, sealed); errors.Is(err, vault.ErrWrongKey) {
@@ -210,7 +213,8 @@ func (f *Files) recordLegacy(ctx context.Context, tx *store.Tx, row legacyRow) (
 	if out, known, err := f.recordedAs(ctx, tx, row); err != nil || known {
 		return out, err
 	}
-	u := &upload{SealedHead: wire.SealedHead{GroupID: g.ID, FileHash: row.hash, Format: json.RawMessage("null")}, account: row.Account, name: row.Name,
+	u := &upload{SealedHead: wire.SealedHead{GroupID: g.ID, FileHash: row.hash, Format: json.RawMessage("null")},
+		account: row.Account, name: row.Name,
 		at: arrived{Info: row.info}, ref: row.ref, keyVersion: row.version}
 	keyID, err := f.storeKey(ctx, tx, vault.Binding{Group: g.ID, Ref: row.ref, Version: row.version}, row.key)
 	if err != nil {
@@ -236,7 +240,8 @@ func (f *Files) recordedAs(ctx context.Context, tx *store.Tx, row legacyRow) (ou
 	var deleted sql.NullInt64
 	out = Imported{CID: row.ref, Known: true}
 	var seq int64
-	err = tx.QueryRowContext(ctx, "SELECT group_id, tx_id, seq, filename, blob_id, deleted_ns FROM files WHERE ref = ?", row.ref).
+	err = tx.QueryRowContext(ctx, "SELECT group_id, tx_id, seq, filename, blob_id, deleted_ns FROM files WHERE ref = ?",
+		row.ref).
 		Scan(&group, &out.TransID, &seq, &out.Filename, &blobID, &deleted)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Imported{}, false, nil
@@ -253,7 +258,8 @@ func (f *Files) recordedAs(ctx context.Context, tx *store.Tx, row legacyRow) (ou
 	case deleted.Valid && group == row.Group:
 		return out, true, fault.New(wire.CodeFileDeleted, "%s was deleted here: a reference is not used twice", row.ref)
 	case group != row.Group || out.FileHash != row.hash:
-		return out, true, fault.New(wire.CodeConflict, "%s is recorded already, in group %q with file hash %s", row.ref, group, out.FileHash)
+		return out, true, fault.New(wire.CodeConflict, "%s is recorded already, in group %q with file hash %s",
+			row.ref, group, out.FileHash)
 	}
 	if blobID == row.ref && row.info.ID != row.ref {
 		out.Known = false // the blob is owned by the row now
@@ -264,7 +270,8 @@ func (f *Files) recordedAs(ctx context.Context, tx *store.Tx, row legacyRow) (ou
 
 // importedBefore finds content that was imported under the same name.
 func (f *Files) importedBefore(ctx context.Context, tx *store.Tx, row legacyRow) (out Imported, known bool, err error) {
-	same, err := f.withContent(ctx, tx, row.Group, row.hash, "backend = ? AND "+groups.SelectNamed, backendLegacy, row.Name, row.Name)
+	same, err := f.withContent(ctx, tx, row.Group, row.hash, "backend = ? AND "+groups.SelectNamed, backendLegacy,
+		row.Name, row.Name)
 	if err != nil || len(same) == 0 {
 		return Imported{}, false, err
 	}
@@ -290,7 +297,8 @@ func (f *Files) keepBytes(ctx context.Context, tx *store.Tx, ref string, info bl
 // answer.
 func (f *Files) fetchOnce(ctx context.Context, account string, req wire.PrepareRetrieveRequest) error {
 	if f.config.Gateway == nil {
-		return fault.New(wire.CodeFileNotFound, "file not found: its bytes are not kept here; the operator can import them with svcd import-legacy, "+
+		return fault.New(wire.CodeFileNotFound, "file not found: its bytes are not kept here; the operator can "+
+			"import them with svcd import-legacy, "+
 			"or name a gateway with svcd serve --gateway")
 	}
 	_, err, _ := f.fetching.Do(req.IPFSHash, func() (any, error) {
@@ -315,12 +323,14 @@ func (f *Files) fetch(ctx context.Context, ref string) error {
 		return err
 	}
 	lost := func(err error) error {
-		return &fault.Error{Code: wire.CodeUnavailable, Text: "the gateway for old references does not answer: nothing was charged; try again in a moment",
+		return &fault.Error{Code: wire.CodeUnavailable,
+			Text:       "the gateway for old references does not answer: nothing was charged; try again in a moment",
 			RetryAfter: 5 * time.Second, Err: err}
 	}
 	body, err := f.config.Gateway.Open(ctx, id)
 	if errors.Is(err, legacy.ErrNotThere) {
-		return &fault.Error{Code: wire.CodeFileNotFound, Text: "file not found: the gateway does not have its bytes", Err: err}
+		return &fault.Error{Code: wire.CodeFileNotFound, Text: "file not found: the gateway does not have its bytes",
+			Err: err}
 	}
 	if err != nil {
 		return lost(err)
@@ -345,7 +355,8 @@ func (f *Files) fetch(ctx context.Context, ref string) error {
 	}
 	if err != nil || info.Size < format.Overhead || !v.OK() {
 		f.discard(ctx, info.ID)
-		return &fault.Error{Code: wire.CodeBlobCorrupt, Text: "the gateway sent other bytes than the reference names: nothing was charged", Err: err}
+		return &fault.Error{Code: wire.CodeBlobCorrupt,
+			Text: "the gateway sent other bytes than the reference names: nothing was charged", Err: err}
 	}
 	kept := false
 	err = f.store.Write(ctx, func(tx *store.Tx) error {

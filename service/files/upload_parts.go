@@ -40,7 +40,8 @@ func (f *Files) layoutOf(blockBytes int64) format.Layout {
 }
 
 func onlyWhole(group string) error {
-	return fault.New(wire.CodeUnsupported, "group %q takes only files of format version %d: send the file again, in one piece", group, format.Version)
+	return fault.New(wire.CodeUnsupported, "group %q takes only files of format version %d: send the file again, in "+
+		"one piece", group, format.Version)
 }
 
 // partsKey is how the parts of an upload are noted. An id is an account's own.
@@ -60,7 +61,8 @@ type partsUpload struct {
 
 // partUpload reads an upload that is not recorded.
 func (f *Files) partUpload(ctx context.Context, tx *store.Tx, key string) (u partsUpload, err error) {
-	err = tx.QueryRowContext(ctx, "SELECT group_id, block_size, began_ns, expires_ns, parts, part_bytes FROM part_uploads WHERE id = ?", key).
+	err = tx.QueryRowContext(ctx, "SELECT group_id, block_size, began_ns, expires_ns, parts, part_bytes FROM "+
+		"part_uploads WHERE id = ?", key).
 		Scan(&u.group, &u.blockBytes, &u.beganNS, &u.expiresNS, &u.parts, &u.bytes)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return u, fmt.Errorf("read upload: %w", err)
@@ -126,7 +128,9 @@ func (f *Files) extents(p PartRequest, blockBytes int64) (format.Extents, error)
 		return nil, f.tooLarge()
 	}
 	if n := e.Blocks(); p.Size >= 0 && (p.Size > n*sealed || p.Size <= (n-1)*sealed+format.Overhead) {
-		return nil, fault.New(wire.CodeValidation, "a body of %d bytes for %d blocks: want %d for each, and only the last one may be shorter", p.Size, n, sealed)
+		return nil, fault.New(wire.CodeValidation,
+			"a body of %d bytes for %d blocks: want %d for each, and only the last one may be shorter", p.Size, n,
+			sealed)
 	}
 	return e, nil
 }
@@ -187,8 +191,8 @@ func (f *Files) mostOpen(blockBytes int64) int64 {
 	return max(f.config.MaxOpenBytes, f.layoutOf(blockBytes).SealedBytes()/4*5)
 }
 
-// PutPart stores sealed blocks as a part of an upload: all of them, or nothing. Each block is hashed and passed on as it
-// comes. The bytes count like those of [Files.PutBlob].
+// PutPart stores sealed blocks as a part of an upload: all of them, or nothing. Each block is hashed and passed on as
+// it comes. The bytes count like those of [Files.PutBlob].
 func (f *Files) PutPart(ctx context.Context, account string, p PartRequest, body io.Reader) (out wire.Part, err error) {
 	c, err := f.parsePart(account, p)
 	if err != nil {
@@ -253,12 +257,17 @@ func (f *Files) addPart(ctx context.Context, tx *store.Tx, c *comingPart) error 
 	now := f.ledger.Now()
 	began := cmp.Or(u.beganNS, now.UnixNano())
 	expires := min(now.Add(PartsLife).UnixNano(), began+partsMost.Nanoseconds())
-	if _, err := tx.ExecContext(ctx, `INSERT INTO part_uploads (id, account, group_id, block_size, began_ns, expires_ns, parts, part_bytes) VALUES (?, ?, ?, ?, ?, ?, 1, ?)
-		ON CONFLICT (id) DO UPDATE SET expires_ns = excluded.expires_ns, parts = part_uploads.parts + 1, part_bytes = part_uploads.part_bytes + excluded.part_bytes`,
+	if _, err := tx.ExecContext(ctx, `INSERT INTO part_uploads
+		(id, account, group_id, block_size, began_ns, expires_ns, parts, part_bytes) VALUES (?, ?, ?, ?, ?, ?, 1, ?)
+		ON CONFLICT (id) DO UPDATE
+		SET expires_ns = excluded.expires_ns, parts = part_uploads.parts + 1,
+		part_bytes = part_uploads.part_bytes + excluded.part_bytes`,
 		c.key, c.account, c.group, c.blockBytes, began, expires, c.blob.Size); err != nil {
 		return fmt.Errorf("prolong upload: %w", err)
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO parts (id, blob_id, blob_size, group_id, account, upload_id, blocks, block_size, leaves) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	_, err = tx.ExecContext(ctx, `INSERT INTO parts
+		(id, blob_id, blob_size, group_id, account, upload_id, blocks, block_size, leaves)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		c.part.id, c.blob.ID, c.blob.Size, c.group, c.account, c.key, c.part.blocks, c.blockBytes, c.leaves)
 	if err != nil {
 		return fmt.Errorf("insert part: %w", err)
@@ -365,7 +374,8 @@ func (a *arrivingBlocks) next() error {
 		a.ended = true
 		return nil
 	case n < len(into) && (a.left > 1 || n <= format.Overhead):
-		return fault.New(wire.CodeValidation, "the body ends within a block: only the last one may be shorter, and not empty")
+		return fault.New(wire.CodeValidation, "the body ends within a block: only the last one may be shorter, and "+
+			"not empty")
 	}
 	leaf := format.Leaf(into[:n])
 	a.leaves = append(a.leaves, leaf[:]...)

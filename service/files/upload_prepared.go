@@ -28,7 +28,8 @@ import (
 
 // Prepare makes the key of a file to be uploaded. Writers only; free, but the
 // balance must suffice for the upload.
-func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUploadRequest) (out wire.PrepareUploadResult, err error) {
+func (f *Files) Prepare(ctx context.Context, account string,
+	req wire.PrepareUploadRequest) (out wire.PrepareUploadResult, err error) {
 	if err := checkName(req.Filename); err != nil {
 		return out, err
 	}
@@ -61,8 +62,10 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO uploads (id, account, group_id, ref, filename, key_version, key_id, expires_ns)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, id, account, g.ID, ref, req.Filename, g.KeyVersion, keyID, f.ledger.Now().Add(UploadLife).UnixNano())
+		_, err = tx.ExecContext(ctx, `INSERT INTO uploads
+			(id, account, group_id, ref, filename, key_version, key_id, expires_ns)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, id, account, g.ID, ref, req.Filename, g.KeyVersion, keyID,
+			f.ledger.Now().Add(UploadLife).UnixNano())
 		if err != nil {
 			return fmt.Errorf("insert upload: %w", err)
 		}
@@ -94,8 +97,11 @@ func (f *Files) getUpload(ctx context.Context, tx *store.Tx, account, id string)
 	var size sql.NullInt64
 	var sum []byte
 	var expires int64
-	err = tx.QueryRowContext(ctx, `SELECT id, account, group_id, ref, filename, key_version, key_id, blob_id, blob_size, blob_sum, result, expires_ns
-		FROM uploads WHERE id = ?`, id).Scan(&p.id, &p.account, &p.group, &p.ref, &p.filename, &p.keyVersion, &p.keyID, &blobID, &size, &sum, &result, &expires)
+	err = tx.QueryRowContext(ctx, `SELECT id, account, group_id, ref, filename, key_version, key_id, blob_id,
+		blob_size, blob_sum, result, expires_ns
+		FROM uploads
+		WHERE id = ?`, id).Scan(&p.id, &p.account, &p.group, &p.ref, &p.filename, &p.keyVersion, &p.keyID, &blobID,
+		&size, &sum, &result, &expires)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return p, fmt.Errorf("read upload: %w", err)
 	}
@@ -103,7 +109,8 @@ func (f *Files) getUpload(ctx context.Context, tx *store.Tx, account, id string)
 		return p, unknownUpload()
 	}
 	if p.account != account {
-		return p, fault.New(wire.CodeNotAuthorized, "User not authorized: Account mismatch - you do not own this upload")
+		return p, fault.New(wire.CodeNotAuthorized,
+			"User not authorized: Account mismatch - you do not own this upload")
 	}
 	if blobID.Valid {
 		p.blob = &blob.Info{ID: blobID.String, Size: size.Int64, Sum: [sha256.Size]byte(sum)}
@@ -341,7 +348,8 @@ func (f *Files) finished(ctx context.Context, tx *store.Tx, u *upload, id string
 	if err != nil {
 		return out, err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, key_id = NULL, blob_id = NULL, blob_size = NULL, blob_sum = NULL, expires_ns = ? WHERE id = ?",
+	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, key_id = NULL, blob_id = NULL, blob_size = NULL, "+
+		"blob_sum = NULL, expires_ns = ? WHERE id = ?",
 		string(result), f.ledger.Now().Add(UploadLife).UnixNano(), id)
 	return out, err
 }

@@ -27,10 +27,13 @@ func (f *Files) quota(set int64) int64 {
 
 // stored returns the bytes that are kept for an account and for a group, "" for none.
 // Triggers of the database count them, see the table stored_bytes.
-func (f *Files) stored(ctx context.Context, tx *store.Tx, account, group string) (byAccount, byGroup wire.StoredBytes, err error) {
+func (f *Files) stored(ctx context.Context, tx *store.Tx, account, group string) (byAccount,
+	byGroup wire.StoredBytes, err error) {
 	byAccount.Max, byGroup.Max = f.quota(f.config.MaxAccountBytes), f.quota(f.config.MaxGroupBytes)
-	err = tx.QueryRowContext(ctx, `SELECT COALESCE((SELECT bytes FROM stored_bytes WHERE kind = 'account' AND name = ?), 0),
-		COALESCE((SELECT bytes FROM stored_bytes WHERE kind = 'group' AND name = ?), 0)`, account, group).Scan(&byAccount.Bytes, &byGroup.Bytes)
+	err = tx.QueryRowContext(ctx, `SELECT COALESCE((SELECT bytes FROM stored_bytes WHERE kind = 'account'
+		AND name = ?), 0),
+		COALESCE((SELECT bytes FROM stored_bytes WHERE kind = 'group'
+		AND name = ?), 0)`, account, group).Scan(&byAccount.Bytes, &byGroup.Bytes)
 	if err != nil {
 		return byAccount, byGroup, fmt.Errorf("read stored bytes: %w", err)
 	}
@@ -61,21 +64,26 @@ func formatBytes(raw json.RawMessage) int64 { return max(0, int64(len(raw))-free
 // keepBounds are how many more bytes an account and a group may keep.
 func keepBounds(account, group string, byAccount, byGroup wire.StoredBytes) (bounds []bound) {
 	if byAccount.Max > 0 {
-		bounds = append(bounds, bound{"account " + account, byAccount.Max - byAccount.Bytes, fault.New(wire.CodeStorageFull, "the storage of account %s is full: "+
-			"it keeps %d bytes and may keep %d, with what is being sent; delete files or old versions, or ask the operator for a higher --max-account-bytes",
-			account, byAccount.Bytes, byAccount.Max)})
+		bounds = append(bounds, bound{"account " + account, byAccount.Max - byAccount.Bytes,
+			fault.New(wire.CodeStorageFull, "the storage of account %s is full: "+
+				"it keeps %d bytes and may keep %d, with what is being sent; delete files or old versions, or ask the "+
+				"operator for a higher --max-account-bytes",
+				account, byAccount.Bytes, byAccount.Max)})
 	}
 	if byGroup.Max > 0 {
-		bounds = append(bounds, bound{"group " + group, byGroup.Max - byGroup.Bytes, fault.New(wire.CodeStorageFull, "the storage of group %q is full: "+
-			"it keeps %d bytes and may keep %d, with what is being sent; delete files or old versions, or ask the operator for a higher --max-group-bytes",
-			group, byGroup.Bytes, byGroup.Max)})
+		bounds = append(bounds, bound{"group " + group, byGroup.Max - byGroup.Bytes,
+			fault.New(wire.CodeStorageFull, "the storage of group %q is full: "+
+				"it keeps %d bytes and may keep %d, with what is being sent; delete files or old versions, or ask the "+
+				"operator for a higher --max-group-bytes",
+				group, byGroup.Bytes, byGroup.Max)})
 	}
 	return bounds
 }
 
 // Storage returns how many bytes are kept, and how large the next upload may be. When
 // the request names a group, the caller must be a member.
-func (f *Files) Storage(ctx context.Context, account string, req wire.GroupRequest) (out wire.StorageResult, err error) {
+func (f *Files) Storage(ctx context.Context, account string,
+	req wire.GroupRequest) (out wire.StorageResult, err error) {
 	var byGroup wire.StoredBytes
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		if req.GroupID != "" {
@@ -106,12 +114,15 @@ func (f *Files) Storage(ctx context.Context, account string, req wire.GroupReque
 // reports each difference.
 func (f *Files) CheckStored(ctx context.Context, report func(what string, err error)) error {
 	return f.store.Read(ctx, func(tx *store.Tx) error {
-		for rows, err := range tx.Rows(ctx, `SELECT kind, name, CAST(sum(counted) AS BIGINT), CAST(sum(kept) AS BIGINT) FROM (
+		for rows, err := range tx.Rows(ctx, `SELECT kind, name, CAST(sum(counted) AS BIGINT), CAST(sum(kept) AS BIGINT)
+			FROM (
 			SELECT kind, name, bytes AS counted, 0 AS kept FROM stored_bytes
 			UNION ALL SELECT 'account', uploader, 0, blob_size FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
 			UNION ALL SELECT 'group', group_id, 0, blob_size FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
-			UNION ALL SELECT 'account', uploader, 0, octet_length(format) - 1024 FROM files WHERE deleted_ns IS NULL AND octet_length(format) > 1024
-			UNION ALL SELECT 'group', group_id, 0, octet_length(format) - 1024 FROM files WHERE deleted_ns IS NULL AND octet_length(format) > 1024
+			UNION ALL SELECT 'account', uploader, 0, octet_length(format) - 1024 FROM files WHERE deleted_ns IS NULL
+			AND octet_length(format) > 1024
+			UNION ALL SELECT 'group', group_id, 0, octet_length(format) - 1024 FROM files WHERE deleted_ns IS NULL
+			AND octet_length(format) > 1024
 			`+ledger.FreeBytesKept+`
 			UNION ALL SELECT 'account', account, 0, blob_size FROM uploads WHERE blob_id IS NOT NULL
 			UNION ALL SELECT 'group', group_id, 0, blob_size FROM uploads WHERE blob_id IS NOT NULL
@@ -133,7 +144,8 @@ func (f *Files) CheckStored(ctx context.Context, report func(what string, err er
 			return fmt.Errorf("count small contents: %w", err)
 		}
 		if rows != owners {
-			report("small contents", fmt.Errorf("%d rows are in use, and %d files and uploads have one: svcd verify --read-data names files that lack theirs", rows, owners))
+			report("small contents", fmt.Errorf("%d rows are in use, and %d files and uploads have one: svcd verify "+
+				"--read-data names files that lack theirs", rows, owners))
 		}
 		return nil
 	})

@@ -127,7 +127,8 @@ func (f *Files) parseSealed(account string, head wire.SealedHead, key *format.Ke
 		return s, fault.New(wire.CodeValidation, "from: only an upload of format version %d takes blocks over",
 			format.VersionBlocks)
 	case head.BlobSize > most:
-		return s, fault.New(wire.CodeTooLarge, "file too large: at most %d bytes of ciphertext are accepted in one request", most)
+		return s, fault.New(wire.CodeTooLarge, "file too large: at most %d bytes of ciphertext are accepted in one "+
+			"request", most)
 	case head.BlobSize < format.Overhead:
 		return s, tooShort(head.BlobSize)
 	}
@@ -298,7 +299,8 @@ func (f *Files) openFrame(ctx context.Context, account string, frame Frame) *sea
 		s.invalid = fault.New(wire.CodeValidation, "an upload of format version %d is recorded by a request of its own",
 			format.VersionBlocks)
 	case frame.BlobSize > wire.SealedBatchBlob:
-		s.invalid = fault.New(wire.CodeTooLarge, "at most %d bytes of ciphertext are taken here: send the upload in a request of its own", wire.SealedBatchBlob)
+		s.invalid = fault.New(wire.CodeTooLarge, "at most %d bytes of ciphertext are taken here: send the upload in "+
+			"a request of its own", wire.SealedBatchBlob)
 	case int64(len(frame.Content)) != s.BlobSize || sha256.Sum256(frame.Content) != s.sum:
 		s.invalid = otherContent()
 	default:
@@ -446,7 +448,9 @@ func (f *Files) openSealed(ctx context.Context, account, id string, epoch int64,
 	case errors.Is(err, vault.ErrEpoch):
 		return nil, endedEpoch(epoch)
 	case errors.Is(err, format.ErrAuthentication), errors.Is(err, format.ErrCorrupt):
-		return nil, fault.New(wire.CodeValidation, "sealed_key does not open: it was sealed for another account, id, epoch, head or ciphertext, or for another service")
+		return nil, fault.New(wire.CodeValidation,
+			"sealed_key does not open: it was sealed for another account, id, epoch, head or ciphertext, or for "+
+				"another service")
 	}
 	return opened, err
 }

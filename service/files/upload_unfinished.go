@@ -30,8 +30,10 @@ const (
 func (f *Files) canPay(ctx context.Context, tx *store.Tx, account string) error {
 	var text string
 	var open int
-	err := tx.QueryRowContext(ctx, `SELECT balance, (SELECT count(*) FROM uploads WHERE account = accounts.id AND result IS NULL)
-		+ (SELECT count(*) FROM part_uploads WHERE account = accounts.id) FROM accounts WHERE id = ?`, account).Scan(&text, &open)
+	err := tx.QueryRowContext(ctx, `SELECT balance, (SELECT count(*) FROM uploads WHERE account = accounts.id
+		AND result IS NULL)
+		+ (SELECT count(*) FROM part_uploads WHERE account = accounts.id) FROM accounts
+		WHERE id = ?`, account).Scan(&text, &open)
 	if errors.Is(err, sql.ErrNoRows) {
 		_, err = ledger.Balance(ctx, tx, account) // refuses
 	}
@@ -47,15 +49,20 @@ func (f *Files) canPay(ctx context.Context, tx *store.Tx, account string) error 
 		return ledger.Insufficient(ledger.ActionUpload, fee, balance)
 	}
 	if open >= maxOpenUploads {
-		return &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many uploads begun and not finished: finish them, or wait until they end", RetryAfter: time.Minute}
+		return &fault.Error{Code: wire.CodeRateLimited,
+			Text: "too many requests: too many uploads begun and not finished: finish them, or wait " +
+				"until they end",
+			RetryAfter: time.Minute}
 	}
 	return nil
 }
 
 // selectOpen counts the bytes in unfinished uploads of an account, without the blob of one
 // upload, and the parts of all of them. It reads no row of a part: each part that comes asks.
-const selectOpen = `SELECT (SELECT CAST(COALESCE(sum(blob_size), 0) AS BIGINT) FROM uploads WHERE account = ? AND result IS NULL AND id <> ?) +
-	CAST(COALESCE(sum(part_bytes), 0) AS BIGINT), CAST(COALESCE(sum(parts), 0) AS BIGINT) FROM part_uploads WHERE account = ?`
+const selectOpen = `SELECT (SELECT CAST(COALESCE(sum(blob_size), 0) AS BIGINT) FROM uploads WHERE account = ?
+	AND result IS NULL AND id <> ?) +
+	CAST(COALESCE(sum(part_bytes), 0) AS BIGINT), CAST(COALESCE(sum(parts), 0) AS BIGINT) FROM part_uploads
+	WHERE account = ?`
 
 // openBytes runs selectOpen.
 func openBytes(ctx context.Context, tx *store.Tx, account, except string) (sum, parts int64, err error) {
@@ -66,8 +73,11 @@ func openBytes(ctx context.Context, tx *store.Tx, account, except string) (sum, 
 }
 
 func (f *Files) tooManyBytes() error {
-	return &fault.Error{Code: wire.CodeRateLimited, RetryAfter: time.Minute, Text: fmt.Sprintf("too many requests: the account would have more than %d bytes in uploads "+
-		"that are not finished: finish them, or wait: each ends %.0f minutes after it began or bytes of it came, one in parts %.0f hours", f.config.MaxOpenBytes, UploadLife.Minutes(), PartsLife.Hours())}
+	return &fault.Error{Code: wire.CodeRateLimited, RetryAfter: time.Minute,
+		Text: fmt.Sprintf("too many requests: the account would have more than %d bytes in uploads "+
+			"that are not finished: finish them, or wait: each ends %.0f minutes after it began or bytes of it came, "+
+			"one "+
+			"in parts %.0f hours", f.config.MaxOpenBytes, UploadLife.Minutes(), PartsLife.Hours())}
 }
 
 // bound is how many bytes may be coming at a time for an account or a group.
@@ -139,7 +149,8 @@ func (c *counted) end() { c.coming.end(c.said, c.bounds...) }
 // to the disk first. Its bytes count toward the storage of the account until end is
 // called; the group is not known yet. One request is always let in: its upload may be
 // finished already. The real size of the file is checked once the request is read.
-func (f *Files) Spooled(ctx context.Context, account string, r io.Reader, longest int64) (spooled io.Reader, end func(), err error) {
+func (f *Files) Spooled(ctx context.Context, account string, r io.Reader, longest int64) (spooled io.Reader,
+	end func(), err error) {
 	var byAccount wire.StoredBytes
 	err = f.store.Read(ctx, func(tx *store.Tx) (err error) {
 		byAccount, _, err = f.stored(ctx, tx, account, "")

@@ -36,7 +36,8 @@ func (gs *Groups) Invite(ctx context.Context, account string, req wire.MemberReq
 		if _, err := requireOwner(ctx, tx, req.GroupID, account, "invite members"); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "DELETE FROM group_invites WHERE expires_ns <= ?", now.UnixNano()); err != nil {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM group_invites WHERE expires_ns <= ?",
+			now.UnixNano()); err != nil {
 			return fmt.Errorf("delete old invites: %w", err)
 		}
 		sum := sha256.Sum256([]byte(out.Secret))
@@ -61,7 +62,8 @@ func (gs *Groups) Invites(ctx context.Context, account string, req wire.GroupReq
 		}
 		list, err = store.List(ctx, tx, "list invites", func(i *wire.GroupInvite) []any {
 			return []any{&i.ID, &i.Role, &i.Expires}
-		}, "SELECT id, role, CAST(expires_ns AS TEXT) FROM group_invites WHERE group_id = ? AND expires_ns > ? ORDER BY id",
+		}, "SELECT id, role, CAST(expires_ns AS TEXT) FROM group_invites WHERE group_id = ? AND expires_ns > ? ORDER "+
+			"BY id",
 			req.GroupID, gs.ledger.Now().UnixNano())
 		return err
 	})
@@ -169,8 +171,9 @@ func (gs *Groups) findInvite(ctx context.Context, tx *store.Tx, secret string) (
 }
 
 func noInvite() error {
-	return fault.New(wire.CodeInvite, "not authorized: there is no such invite, or it was used or revoked, or is older "+
-		"than %d days: ask the owner of the group for another (svcfs group invite GROUP)",
+	return fault.New(wire.CodeInvite,
+		"not authorized: there is no such invite, or it was used or revoked, or is older "+
+			"than %d days: ask the owner of the group for another (svcfs group invite GROUP)",
 		int(auth.InviteLifetime/(24*time.Hour)))
 }
 

@@ -184,8 +184,8 @@ func (l *Ledger) Append(ctx context.Context, tx *store.Tx, record chain.Record) 
 	if err != nil {
 		return r, fmt.Errorf("append record: %w", err)
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO ledger (seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request,
-		prev_hash, hash,
+	_, err = tx.ExecContext(ctx, `INSERT INTO ledger (seq, tx_id, kind, time_ns, account, group_id, ref, file_hash,
+		detail, fee, request, prev_hash, hash,
 		chain, number, tags) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		r.Seq, r.Tx, r.Kind, r.TimeNS, r.Account, r.Group, r.Ref, r.FileHash, r.Detail, r.Fee, r.Request, r.Prev[:],
 		r.Hash[:],

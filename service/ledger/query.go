@@ -161,7 +161,8 @@ type Listed struct {
 }
 
 // listed are the columns that rowScan reads, of a row of table ledger.
-const listed = `ledger.seq, ledger.tx_id, kind, ledger.time_ns, account, ledger.ref, ledger.file_hash, detail, fee, request,
+const listed = `ledger.seq, ledger.tx_id, kind, ledger.time_ns, account, ledger.ref, ledger.file_hash, detail, fee,
+	request,
 	chain, number, tags, hash,
 	COALESCE(openings.seq, 0), openings.sealed`
 

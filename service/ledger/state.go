@@ -109,7 +109,8 @@ func (s *State) Apply(r *chain.Row) {
 	if s.accounts == nil {
 		*s = State{accounts: map[string]*accountState{}, groups: map[string]*groupState{},
 			members: map[memberKey]*memberState{}, files: map[string]*fileState{}, folders: map[string]*folderState{},
-			pending: map[string]pendingState{}, invites: map[string]inviteState{}, trash: map[memberKey]map[string]*fileState{}}
+			pending: map[string]pendingState{}, invites: map[string]inviteState{},
+			trash: map[memberKey]map[string]*fileState{}}
 	}
 	s.applyToAccounts(r)
 	s.applyToInvites(r)
@@ -685,7 +686,8 @@ func (s *State) compareInvites(ctx context.Context, tx *store.Tx) error {
 }
 
 func (s *State) compareGroupInvites(ctx context.Context, tx *store.Tx) error {
-	_, err := compareRows(ctx, tx, "group_invites", "SELECT id, group_id, role, expires_ns FROM group_invites ORDER BY id",
+	_, err := compareRows(ctx, tx, "group_invites",
+		"SELECT id, group_id, role, expires_ns FROM group_invites ORDER BY id",
 		s.invites, func(rows *sql.Rows) (id string, facts func(inviteState) []fact, err error) {
 			var has inviteState
 			err = rows.Scan(&id, &has.group, &has.role, &has.expires)

@@ -175,7 +175,8 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 // WatchParts adds whether each part of the service is up, as /health tells it.
 func (m *Metrics) WatchParts(read func() map[string]bool) {
 	m.registry.MustRegister(&partsCollector{read: read,
-		desc: prometheus.NewDesc("svcd_part_up", "1 while /health has nothing to say about the part.", []string{"part"}, nil)})
+		desc: prometheus.NewDesc("svcd_part_up", "1 while /health has nothing to say about the part.",
+			[]string{"part"}, nil)})
 }
 
 type partsCollector struct {

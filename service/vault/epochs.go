@@ -43,7 +43,8 @@ func (v *Vault) Epoch(ctx context.Context, tx *store.Tx, now time.Time) (e Epoch
 		return e, err
 	}
 	// The same for a whole day, so that the answer is too. A new epoch gives at least as long.
-	return Epoch{Number: list[0].version, Public: secret.Public(), NotAfter: now.UTC().Truncate(24 * time.Hour).Add(EpochLife)}, nil
+	return Epoch{Number: list[0].version, Public: secret.Public(),
+		NotAfter: now.UTC().Truncate(24 * time.Hour).Add(EpochLife)}, nil
 }
 
 // secret returns the secret half of an epoch's key.
@@ -116,8 +117,10 @@ func (v *Vault) EndEpochs(ctx context.Context, tx *store.Tx, now time.Time) erro
 	if err := v.Current(ctx, tx, PurposeUploads); err != nil { // another process may have begun one
 		return err
 	}
-	_, err := tx.ExecContext(ctx, `DELETE FROM service_keys WHERE purpose = ? AND EXISTS (SELECT 1 FROM service_keys AS next
-		WHERE next.purpose = service_keys.purpose AND next.version > service_keys.version AND next.made_ns < ?)`, PurposeUploads, now.Add(-EpochLife).UnixNano())
+	_, err := tx.ExecContext(ctx, `DELETE FROM service_keys WHERE purpose = ?
+		AND EXISTS (SELECT 1 FROM service_keys AS next
+		WHERE next.purpose = service_keys.purpose AND next.version > service_keys.version AND next.made_ns < ?)`,
+		PurposeUploads, now.Add(-EpochLife).UnixNano())
 	if err != nil {
 		return fmt.Errorf("end epochs: %w", err)
 	}
@@ -129,7 +132,9 @@ func (v *Vault) EndEpochs(ctx context.Context, tx *store.Tx, now time.Time) erro
 			newest = max(newest, k.version)
 		}
 	}
-	v.keys = slices.DeleteFunc(v.keys, func(k serviceKey) bool { return k.purpose == PurposeUploads && k.version < newest })
+	v.keys = slices.DeleteFunc(v.keys, func(k serviceKey) bool {
+		return k.purpose == PurposeUploads && k.version < newest
+	})
 	for epoch := range v.secrets {
 		if epoch < newest {
 			delete(v.secrets, epoch)

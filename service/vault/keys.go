@@ -91,7 +91,8 @@ func (m Master) load(ctx context.Context, tx *store.Tx) (list []serviceKey, err 
 		return nil, err
 	}
 	others := false
-	for rows, err := range tx.Rows(ctx, "SELECT purpose, version, master, made_ns, wrapped FROM service_keys ORDER BY version, purpose") {
+	for rows, err := range tx.Rows(ctx, "SELECT purpose, version, master, made_ns, wrapped FROM service_keys ORDER "+
+		"BY version, purpose") {
 		var k serviceKey
 		var master string
 		var wrapped []byte
@@ -131,7 +132,8 @@ func (m Master) store(ctx context.Context, tx *store.Tx, list []serviceKey) erro
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "INSERT INTO service_keys (purpose, version, master, made_ns, wrapped) VALUES (?, ?, ?, ?, ?)", k.purpose, k.version, name, k.made, wrapped); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO service_keys (purpose, version, master, made_ns, wrapped) "+
+			"VALUES (?, ?, ?, ?, ?)", k.purpose, k.version, name, k.made, wrapped); err != nil {
 			return fmt.Errorf("store key for %s: %w", k.purpose, err)
 		}
 	}
@@ -222,7 +224,9 @@ func (v *Vault) keep(list []serviceKey) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, k := range list {
-		v.keys = slices.DeleteFunc(v.keys, func(have serviceKey) bool { return have.purpose == k.purpose && have.version == k.version })
+		v.keys = slices.DeleteFunc(v.keys, func(have serviceKey) bool {
+			return have.purpose == k.purpose && have.version == k.version
+		})
 		v.keys = append(v.keys, k)
 	}
 }
@@ -263,7 +267,8 @@ func (v *Vault) Keys(purpose string) (list [][keyBytes]byte, err error) {
 // Current makes sure that the vault has the newest key for a purpose in the transaction.
 func (v *Vault) Current(ctx context.Context, tx *store.Tx, purpose string) error {
 	var version int64
-	if err := tx.QueryRowContext(ctx, "SELECT COALESCE(max(version), 0) FROM service_keys WHERE purpose = ?", purpose).Scan(&version); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT COALESCE(max(version), 0) FROM service_keys WHERE purpose = ?",
+		purpose).Scan(&version); err != nil {
 		return fmt.Errorf("look for the newest key for %s: %w", purpose, err)
 	}
 	if have := v.versions(purpose); len(have) > 0 && have[0].version >= version {

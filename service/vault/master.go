@@ -160,7 +160,8 @@ func parseSecret(raw []byte, from string) (secret [keyBytes]byte, err error) {
 	decoded, err := base64.StdEncoding.Strict().DecodeString(string(bytes.TrimSpace(raw)))
 	defer clear(decoded)
 	if err != nil || len(decoded) != keyBytes {
-		return secret, fmt.Errorf("%s holds no key: want %d bytes, or standard base64 of them; a damaged master key comes back from a backup", from, keyBytes)
+		return secret, fmt.Errorf("%s holds no key: want %d bytes, or standard base64 of them; a damaged master key "+
+			"comes back from a backup", from, keyBytes)
 	}
 	return [keyBytes]byte(decoded), nil
 }

@@ -79,7 +79,8 @@ func (v *Vault) Finish(ctx context.Context, tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM service_keys WHERE master <> ? OR purpose = ? AND version < ?", name, purposeFiles, newest); err != nil {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM service_keys WHERE master <> ? OR purpose = ? AND version < ?",
+		name, purposeFiles, newest); err != nil {
 		return fmt.Errorf("remove old keys: %w", err)
 	}
 	if _, err := tx.ExecContext(ctx, "DELETE FROM meta WHERE name = ?", nextMaster); err != nil {

@@ -100,7 +100,8 @@ func (v *Vault) root(version int64) (serviceKey, bool) {
 
 // UnwrapFileKey returns the key wrapped for exactly this binding, and the version of the
 // root that wraps it.
-func (v *Vault) UnwrapFileKey(ctx context.Context, tx *store.Tx, b Binding, wrapped []byte) (*format.Key, int64, error) {
+func (v *Vault) UnwrapFileKey(ctx context.Context, tx *store.Tx, b Binding, wrapped []byte) (*format.Key,
+	int64, error) {
 	key, root, err := v.UnwrapFileKeyOffline(b, wrapped)
 	if err == nil {
 		return key, root, nil
@@ -127,7 +128,8 @@ func (v *Vault) UnwrapFileKeyOffline(b Binding, wrapped []byte) (key *format.Key
 		key, err = format.NewKey(raw)
 		return key, root.version, err
 	}
-	return nil, 0, errors.New("unwrap file key: the record does not belong to this master key, group, reference and version")
+	return nil, 0, errors.New("unwrap file key: the record does not belong to this master key, group, reference and " +
+		"version")
 }
 
 // Measurement is the constant in [ChecksumInput].

@@ -77,7 +77,8 @@ func (p *page) newKey(r *http.Request, account string) (any, error) {
 		return nil, err
 	}
 	if has && !req.Replace {
-		return nil, fault.New(wire.CodeConflict, "the account has a key already: it cannot be shown again, only rotated")
+		return nil, fault.New(wire.CodeConflict,
+			"the account has a key already: it cannot be shown again, only rotated")
 	}
 	session, _ := p.secretOf(r, cookieName)
 	_, key, err := p.Accounts.Rotate(r.Context(), account, session)
@@ -108,8 +109,9 @@ type windowView struct {
 }
 
 func viewGroup(g groups.Summary, now time.Time) groupView {
-	v := groupView{ID: g.ID, Owner: g.Owner, Role: g.Role, JoinRole: g.JoinRole, Members: g.Members, Joinable: g.Joinable,
-		Keep: g.Versions, Checksum: vault.Checksum(g.ID, g.KeyVersion)}
+	v := groupView{ID: g.ID, Owner: g.Owner, Role: g.Role, JoinRole: g.JoinRole, Members: g.Members,
+		Joinable: g.Joinable,
+		Keep:     g.Versions, Checksum: vault.Checksum(g.ID, g.KeyVersion)}
 	if g.JoinExpires.Valid && g.JoinExpires.Int64 > now.UnixNano() {
 		v.Window = &windowView{ExpiresMS: g.JoinExpires.Int64 / int64(time.Millisecond), Uses: g.JoinUses}
 		if g.JoinMaxUses.Valid {
@@ -197,7 +199,8 @@ func (p *page) folder(r *http.Request, account string) (any, error) {
 		}
 	}
 	for _, recorded := range level.Folders {
-		out.Folders = append(out.Folders, folderView{recorded, names.Component(recorded[strings.LastIndexByte(recorded, '/')+1:])})
+		out.Folders = append(out.Folders, folderView{recorded,
+			names.Component(recorded[strings.LastIndexByte(recorded, '/')+1:])})
 	}
 	return out, nil
 }
@@ -307,8 +310,10 @@ func (p *page) history(r *http.Request, account string) (any, error) {
 	records, more := firstOf(records, pageRows)
 	out := make([]recordView, 0, len(records))
 	for _, l := range records {
-		v := recordView{l.Seq, l.Tx, l.Kind, l.TimeNS / int64(time.Millisecond), l.Account, l.Group, l.Ref, l.FileHash, l.Detail,
-			l.Tag(chain.TagFolder), l.Tag(chain.TagFiles), tokens(l.Fee), hex.EncodeToString(l.Hash[:]), l.Tag(chain.TagName), l.Tag(chain.TagAttributes)}
+		v := recordView{l.Seq, l.Tx, l.Kind, l.TimeNS / int64(time.Millisecond), l.Account, l.Group, l.Ref,
+			l.FileHash, l.Detail,
+			l.Tag(chain.TagFolder), l.Tag(chain.TagFiles), tokens(l.Fee), hex.EncodeToString(l.Hash[:]),
+			l.Tag(chain.TagName), l.Tag(chain.TagAttributes)}
 		if l.Kind == chain.KindFund || l.Kind == chain.KindCreateAccount {
 			v.Detail = tokens(l.Detail)
 		}

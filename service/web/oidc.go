@@ -68,11 +68,13 @@ type provider struct {
 
 func newProvider(cfg OIDC, sealKey [32]byte, publicURL string) (*provider, error) {
 	issuer, err := url.Parse(cfg.Issuer)
-	if err != nil || issuer.Host == "" || issuer.Scheme != "https" && (issuer.Scheme != "http" || !isLoopback(issuer.Host)) {
+	if err != nil || issuer.Host == "" || issuer.Scheme != "https" &&
+		(issuer.Scheme != "http" || !isLoopback(issuer.Host)) {
 		return nil, fmt.Errorf("the OpenID Connect issuer %q must be an https address", cfg.Issuer)
 	}
 	if cfg.ClientID == "" {
-		return nil, errors.New("OpenID Connect needs the client id under which this service is registered at the issuer")
+		return nil, errors.New("OpenID Connect needs the client id under which this service is registered at the " +
+			"issuer")
 	}
 	block, err := aes.NewCipher(sealKey[:])
 	if err != nil {
@@ -84,9 +86,10 @@ func newProvider(cfg OIDC, sealKey [32]byte, publicURL string) (*provider, error
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableKeepAlives = true // sign-ins are rare
-	return &provider{OIDC: cfg, seal: seal, redirect: strings.TrimRight(publicURL, "/") + pathCallback, client: &http.Client{
-		Timeout: providerTimeout, Transport: bounded{transport},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
+	return &provider{OIDC: cfg, seal: seal, redirect: strings.TrimRight(publicURL, "/") + pathCallback,
+		client: &http.Client{
+			Timeout: providerTimeout, Transport: bounded{transport},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
 }
 
 // bounded cuts answers that are too long.
@@ -119,7 +122,8 @@ func (o *provider) discover() (*oidc.Provider, error) {
 	found, err := oidc.NewProvider(oidc.ClientContext(context.Background(), o.client), o.Issuer)
 	if err != nil {
 		o.failed = &fault.Error{Code: wire.CodeUnavailable, RetryAfter: discoveryPause, Err: err,
-			Text: "the identity provider " + o.name() + " does not answer as it should: try again later, or ask the operator for a sign-in link"}
+			Text: "the identity provider " + o.name() +
+				" does not answer as it should: try again later, or ask the operator for a sign-in link"}
 		o.again = time.Now().Add(discoveryPause)
 		return nil, o.failed
 	}
@@ -128,8 +132,9 @@ func (o *provider) discover() (*oidc.Provider, error) {
 }
 
 func (o *provider) config(found *oidc.Provider) *oauth2.Config {
-	return &oauth2.Config{ClientID: o.ClientID, ClientSecret: o.ClientSecret.Reveal(), Endpoint: found.Endpoint(), RedirectURL: o.redirect,
-		Scopes: []string{oidc.ScopeOpenID, "profile"}}
+	return &oauth2.Config{ClientID: o.ClientID, ClientSecret: o.ClientSecret.Reveal(), Endpoint: found.Endpoint(),
+		RedirectURL: o.redirect,
+		Scopes:      []string{oidc.ScopeOpenID, "profile"}}
 }
 
 // flow is a sign-in that is at the provider. It is sealed into a cookie: every process
@@ -142,7 +147,8 @@ type flow struct {
 }
 
 func newFlow(now time.Time) flow {
-	return flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Expires: now.Add(flowLife).Unix()}
+	return flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(),
+		Expires: now.Add(flowLife).Unix()}
 }
 
 func (o *provider) sealFlow(f flow) (string, error) {
@@ -188,7 +194,8 @@ func (p *page) startOIDC(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, p.flowCookie(r, sealed, int(flowLife.Seconds())))
-	http.Redirect(w, r, p.oidc.config(found).AuthCodeURL(f.State, oidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)), http.StatusSeeOther)
+	http.Redirect(w, r, p.oidc.config(found).AuthCodeURL(f.State, oidc.Nonce(f.Nonce),
+		oauth2.S256ChallengeOption(f.Verifier)), http.StatusSeeOther)
 }
 
 // flowCookie is sent when the provider, another site, sends the browser back; a strict
@@ -212,7 +219,8 @@ func (p *page) finishOIDC(w http.ResponseWriter, r *http.Request) {
 	account, err := p.accountOf(ctx, identity, name)
 	if err != nil {
 		command := ""
-		if code := fault.Of(err).Code; code == wire.CodeAccountUnknown || code == wire.CodeConflict || code == wire.CodeValidation {
+		if code := fault.Of(err).Code; code == wire.CodeAccountUnknown || code == wire.CodeConflict ||
+			code == wire.CodeValidation {
 			command = "svcd account identity NAME " + shellQuote(identity.Issuer) + " " + shellQuote(identity.Subject)
 		}
 		p.notSignedIn(w, r, err, command)
@@ -259,13 +267,16 @@ func (p *page) identify(ctx context.Context, r *http.Request) (who auth.Identity
 		err = errors.New("token endpoint: " + answered.Response.Status)
 	}
 	if err != nil {
-		return who, "", &fault.Error{Code: wire.CodeInvalidToken, Err: err, Text: "the identity provider did not confirm the sign-in: start again from the account page"}
+		return who, "", &fault.Error{Code: wire.CodeInvalidToken, Err: err,
+			Text: "the identity provider did not confirm the sign-in: start again from the account page"}
 	}
 	raw, _ := answer.Extra("id_token").(string)
 	token, err := found.Verifier(&oidc.Config{ClientID: p.oidc.ClientID,
-		SupportedSigningAlgs: []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.ES256, oidc.ES384, oidc.EdDSA}}).Verify(ctx, raw)
+		SupportedSigningAlgs: []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.ES256, oidc.ES384,
+			oidc.EdDSA}}).Verify(ctx, raw)
 	if err != nil {
-		return who, "", &fault.Error{Code: wire.CodeInvalidToken, Err: err, Text: "the identity provider's token is not valid here: start again from the account page"}
+		return who, "", &fault.Error{Code: wire.CodeInvalidToken, Err: err,
+			Text: "the identity provider's token is not valid here: start again from the account page"}
 	}
 	var claims struct {
 		AuthorizedParty string `json:"azp"`
@@ -276,7 +287,8 @@ func (p *page) identify(ctx context.Context, r *http.Request) (who auth.Identity
 		return who, "", refused("the identity provider's token was made for another sign-in")
 	case token.Claims(&claims) != nil || token.Subject == "":
 		return who, "", refused("the identity provider's token does not say who you are")
-	case claims.AuthorizedParty != p.oidc.ClientID && (claims.AuthorizedParty != "" || len(slices.Compact(token.Audience)) > 1):
+	case claims.AuthorizedParty != p.oidc.ClientID &&
+		(claims.AuthorizedParty != "" || len(slices.Compact(token.Audience)) > 1):
 		return who, "", refused("the identity provider's token was made for another program")
 	}
 	return auth.Identity{Issuer: token.Issuer, Subject: token.Subject}, claims.Name, nil
@@ -290,7 +302,8 @@ func (p *page) accountOf(ctx context.Context, who auth.Identity, name string) (s
 		return account, err
 	}
 	if !p.oidc.Create {
-		return "", fault.New(wire.CodeAccountUnknown, "this identity has no account here yet: the operator connects it to one with this command")
+		return "", fault.New(wire.CodeAccountUnknown,
+			"this identity has no account here yet: the operator connects it to one with this command")
 	}
 	return p.Accounts.CreateFor(ctx, name, who)
 }

@@ -79,11 +79,13 @@ func (p *page) checkOrigin(r *http.Request) error {
 // isSecure reports whether the cookies of this request are for https alone: always,
 // except for plain http on this machine.
 func (p *page) isSecure(r *http.Request) bool {
-	return !isLoopback(r.Host) || r.TLS != nil || p.public.Scheme == "https" && plainHost(r.Host, "https") == p.public.Host
+	return !isLoopback(r.Host) || r.TLS != nil || p.public.Scheme == "https" &&
+		plainHost(r.Host, "https") == p.public.Host
 }
 
 func (p *page) cookie(r *http.Request, name, value string, maxAge int) *http.Cookie {
-	c := &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+	c := &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode}
 	if p.isSecure(r) {
 		c.Name, c.Secure = "__Host-"+name, true
 	} else if _, port, err := net.SplitHostPort(r.Host); err == nil {

@@ -16,7 +16,8 @@ var static embed.FS
 
 // types of the static files; guessing would depend on the machine.
 var types = map[string]string{
-	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+	".svg": "image/svg+xml",
 }
 
 // staticFiles serves each embedded file under its name, and index.html as the page.

@@ -43,7 +43,8 @@ const (
 	// origin would need CORS, which is never granted here.
 	headerPage = "X-Svc-Page"
 	policy     = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
-		"frame-ancestors 'none'; base-uri 'none'; form-action 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
+		"frame-ancestors 'none'; base-uri 'none'; form-action 'self'; require-trusted-types-for 'script'; " +
+		"trusted-types 'none'"
 )
 
 // Deps are the parts the page answers from.
@@ -167,7 +168,8 @@ func (p *page) guarded(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		if !p.isOwnHost(r) {
 			http.Error(w, "This service is not called "+strings.ToValidUTF8(r.Host, "?")+
-				".\nOpen the address the operator gave you; the operator sets it with: svcd serve --public-url URL", http.StatusMisdirectedRequest)
+				".\nOpen the address the operator gave you; the operator sets it with: svcd serve --public-url URL",
+				http.StatusMisdirectedRequest)
 			return
 		}
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
@@ -249,7 +251,8 @@ func (p *page) ours(contentType string, next http.HandlerFunc) http.HandlerFunc 
 			return
 		}
 		if r.Header.Get(headerPage) != "1" {
-			p.refuse(w, r, fault.New(wire.CodeNotAuthorized, "not authorized: only the account page may send this request"))
+			p.refuse(w, r, fault.New(wire.CodeNotAuthorized,
+				"not authorized: only the account page may send this request"))
 			return
 		}
 		if err := p.checkOrigin(r); err != nil {

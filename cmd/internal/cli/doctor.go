@@ -63,7 +63,8 @@ func CheckLockLimit(need uint64, enough, hint string) Finding {
 		return Failed(check, err.Error(), "report this line")
 	}
 	if limit.Cur < need {
-		return Warned(check, fmt.Sprintf("only %d bytes may be locked: keys may be written to a swap device", limit.Cur), hint)
+		text := fmt.Sprintf("only %d bytes may be locked: keys may be written to a swap device", limit.Cur)
+		return Warned(check, text, hint)
 	}
 	return Passed(check, enough)
 }

@@ -220,7 +220,8 @@ func (c *Content) isBased(i int64) bool { return i < c.based && c.local[i] == ni
 func (c *Content) IsBased(i int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.released && c.whole == nil && i < c.layout().Blocks() && c.isBased(i) && c.layout().Plain(i) == c.base.Plain(i)
+	return !c.released && c.whole == nil && i < c.layout().Blocks() && c.isBased(i) &&
+		c.layout().Plain(i) == c.base.Plain(i)
 }
 
 // Missing returns the blocks of the base that must be here before bytes from off on are

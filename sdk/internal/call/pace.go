@@ -92,7 +92,8 @@ func (c *Caller) paced(ctx context.Context, wait time.Duration) (paced context.C
 	p.mu.Lock()
 	p.timer = time.AfterFunc(min(p.wait, p.tick()), p.look)
 	p.mu.Unlock()
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: p.onto}), p, func() { p.timer.Stop(); cancel(nil) }
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: p.onto}), p,
+		func() { p.timer.Stop(); cancel(nil) }
 }
 
 func (p *pace) tick() time.Duration { return p.stall / looksAtStall }

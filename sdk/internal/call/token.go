@@ -210,7 +210,8 @@ func (s *tokenSource) used() []locked.Secret {
 // fetch exchanges the API key for a session token (specification 4.1).
 func (s *tokenSource) fetch(ctx context.Context, key locked.Secret) (locked.Secret, time.Duration, error) {
 	if key.IsZero() {
-		return locked.Secret{}, 0, &SignInError{Code: wire.CodeAuthRequired, Refused: true, Err: errors.New("no API key")}
+		return locked.Secret{}, 0, &SignInError{Code: wire.CodeAuthRequired, Refused: true,
+			Err: errors.New("no API key")}
 	}
 	var answer struct {
 		Token     string          `json:"token"`
@@ -268,7 +269,8 @@ func lifetime(raw json.RawMessage) time.Duration {
 // local clock is not used, so that a wrong clock does no harm.
 func expiryOf(token string) (time.Duration, bool) {
 	var claims jwt.RegisteredClaims
-	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil || claims.ExpiresAt == nil || claims.IssuedAt == nil {
+	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil || claims.ExpiresAt == nil ||
+		claims.IssuedAt == nil {
 		return 0, false
 	}
 	life := claims.ExpiresAt.Sub(claims.IssuedAt.Time)

@@ -40,7 +40,8 @@ func (s State) next(step Step) State {
 		Stored:     {StepFinalize: Finalizing},
 		Finalizing: {StepNoAnswer: Unsure, StepRecorded: Recorded, StepRefused: Refused, StepUnknown: Gone},
 		// A refusal says nothing about an earlier finalize.
-		Unsure: {StepFinalize: Unsure, StepNoAnswer: Unsure, StepRecorded: Recorded, StepRefused: Unsure, StepUnknown: Gone},
+		Unsure: {StepFinalize: Unsure, StepNoAnswer: Unsure, StepRecorded: Recorded, StepRefused: Unsure,
+			StepUnknown: Gone},
 	}[s][step]
 }
 

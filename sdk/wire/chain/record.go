@@ -201,13 +201,15 @@ type VaultKey struct {
 
 // Text returns the signed text of the key. No checkpoint, head or receipt begins like it.
 func (k VaultKey) Text() []byte {
-	return []byte(strings.Join([]string{"svc-vault-key-1", k.Origin, strconv.FormatInt(k.Epoch, 10), strconv.Itoa(k.KEM),
+	return []byte(strings.Join([]string{"svc-vault-key-1",
+		k.Origin, strconv.FormatInt(k.Epoch, 10), strconv.Itoa(k.KEM),
 		hex.EncodeToString(k.Public),
 		strconv.FormatInt(k.NotAfter, 10), ""}, "\n"))
 }
 
 func (s Statement) text(domain, nonce string) []byte {
-	return []byte(strings.Join([]string{domain, s.Origin, hex.EncodeToString([]byte(s.Chain)), strconv.FormatInt(s.Number, 10),
+	return []byte(strings.Join([]string{domain,
+		s.Origin, hex.EncodeToString([]byte(s.Chain)), strconv.FormatInt(s.Number, 10),
 		hex.EncodeToString(s.Hash[:]),
 		strconv.FormatInt(s.TimeNS, 10), nonce, ""}, "\n"))
 }

@@ -261,7 +261,7 @@ type memberArgs struct {
 type newMemberArgs struct {
 	Group   string `json:"group" jsonschema:"id of the group, from list_groups"`
 	Account string `json:"account" jsonschema:"whole account id, such as alice.svc.testnet"`
-	Role    string `json:"role,omitempty" jsonschema:"reader or writer; leave it out for a service without roles, whose members all may write"`
+	Role    string `json:"role,omitempty" jsonschema:"reader or writer; leave it out where all members may write"`
 }
 
 func (s *server) addMember(ctx context.Context, in newMemberArgs) (change, error) {
