@@ -37,7 +37,7 @@ help:
 	@echo "make build     bin/svcfs and bin/svcd"
 	@echo "make test      gofmt, each test once (TESTS=./sdk/...: of some packages)"
 	@echo "make test-all  the rest: with the race detector, on PostgreSQL, as root, long tests, vet, staticcheck, gosec, fuzz"
-	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth, service, large or network)"
+	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth, service, large, network or programs)"
 	@echo "make dist      dist/: tar.gz, deb and rpm for amd64 and arm64, an OCI image, SBOMs and hashes (KEY=FILE: signed)"
 	@echo "make lint fuzz suites man install uninstall clean"
 
@@ -104,7 +104,8 @@ vectors:
 # BENCH=quick: small sizes, once; growth: time and memory against size; service:
 # svcd against its stores; large: files of up to 4 GiB beside the peers (large-quick:
 # small ones), which takes 25 GB of disk; network: on slow lines beside the peers
-# (network-quick: small), RCLONE=PATH names another rclone. A peer that is not installed is named in the table. All:
+# (network-quick: small), RCLONE=PATH names another rclone; programs: tar, unzip, git, venv and npm (programs-quick:
+# few files). A peer that is not installed is named in the table. All:
 #   apt-get install gocryptfs rclone sshfs openssh-server s3fs postgresql fuse3
 #   make s3-server
 bench:
