@@ -50,8 +50,8 @@ type Config struct {
 	Keys     Keys
 	Bytes    int64         // most disk
 	Coalesce time.Duration // negative = none
-	// Gather is how close together saves come that are sent together: a program that saves many small files is not sent
-	// after file by file. Negative = none.
+	// Gather is how close together saves come for which sending waits: a program that saves many small files has the
+	// machine for itself. Sending begins after such a pause, and after five seconds in any case. Negative = at once.
 	Gather time.Duration
 	// Balance returns what the account has; nil, or an error, where it is not known. Price is the fee of
 	// a save, where it is known.

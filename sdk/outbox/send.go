@@ -16,7 +16,7 @@ import (
 
 const (
 	// gatherMost is how long a save waits for others, see [Config].Gather.
-	gatherMost = time.Second
+	gatherMost = 5 * time.Second
 	// balanceAge is how long a balance is believed.
 	balanceAge = time.Minute
 	// maxRef bounds a reference, in bytes: the head of an entry has two, each byte of which may take six.
@@ -87,12 +87,12 @@ func (o *Outbox) dispatch() (next time.Time) {
 
 // batch returns the first items of a lane that are sent together now, or when the first one may be. Needs mu.
 func (o *Outbox) batch(l *lane, now time.Time) (batch []*item, due time.Time) {
-	batch, full, due := o.mayBeSent(l, now)
-	if full || len(batch) == 0 || o.flush > 0 || o.cfg.Gather < 0 ||
+	batch, due = o.mayBeSent(l, now)
+	if len(batch) == 0 || o.flush > 0 || o.cfg.Gather < 0 ||
 		slices.ContainsFunc(batch, func(i *item) bool { return i.urgent }) {
 		return batch, due
 	}
-	due = batch[len(batch)-1].clear.Time.Add(o.cfg.Gather)
+	due = l.queue[len(l.queue)-1].clear.Time.Add(o.cfg.Gather)
 	if most := batch[0].clear.Time.Add(gatherMost); most.Before(due) {
 		due = most
 	}
@@ -102,9 +102,8 @@ func (o *Outbox) batch(l *lane, now time.Time) (batch []*item, due time.Time) {
 	return batch, time.Time{}
 }
 
-// mayBeSent returns the first items of a lane that may be sent together, whether no more fit beside them, or when the
-// first one may be sent. Needs mu.
-func (o *Outbox) mayBeSent(l *lane, now time.Time) (batch []*item, full bool, due time.Time) {
+// mayBeSent returns the first items of a lane that may be sent together, or when the first one may be sent. Needs mu.
+func (o *Outbox) mayBeSent(l *lane, now time.Time) (batch []*item, due time.Time) {
 	var bytes int64
 	for _, i := range l.queue {
 		if i.state == Parked {
@@ -112,20 +111,20 @@ func (o *Outbox) mayBeSent(l *lane, now time.Time) (batch []*item, full bool, du
 		}
 		i.follow()
 		if !i.ready || i.changing > 0 || i.clear.Position >= o.horizon() || i.after != nil && i.after.state != Parked {
-			return batch, false, due
+			return batch, due
 		}
 		if i.notBefore.After(now) {
-			return batch, false, i.notBefore
+			return batch, i.notBefore
 		}
 		if due := l.sentAt[i.name].Add(max(o.cfg.Coalesce, 0)); due.After(now) && o.flush == 0 && !i.urgent {
-			return batch, false, due
+			return batch, due
 		}
 		if bytes += i.clear.Size; len(batch) > 0 && (bytes > maxBatchBytes || len(batch) == maxBatch) {
-			return batch, true, due
+			return batch, due
 		}
 		batch = append(batch, i)
 	}
-	return batch, bytes > maxBatchBytes || len(batch) == maxBatch, due
+	return batch, due
 }
 
 // horizon is the position of the first item of which nothing is known yet. Needs mu.
