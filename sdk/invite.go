@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
@@ -107,13 +108,19 @@ func (g Group) RevokeInvite(ctx context.Context, id string) (Change, error) {
 
 // UseInvite adds the caller to the group of an invite, and returns the group.
 //
+// The service must have the log key of the invite, which is pinned from then on; before that the secret is not sent.
+//
 // UseInvite is free; it needs the API key. Errors: [ErrInvalid] for an invite of another service, [ErrNotAuthorized]
 // when the invite was used or revoked or is too old, or the caller left the group or was revoked: only the owner adds
-// it again; [ErrConflict] when it is a member. Only svcd has it.
+// it again; [ErrConflict] when it is a member, [ErrCorrupt] when the service has another log key than the invite. Only
+// svcd has it.
 func (c *Client) UseInvite(ctx context.Context, i wire.Invite) (GroupID, error) {
 	if NormalAddress(i.URL) != NormalAddress(c.cfg.MCPURL) || i.Contract != c.cfg.ContractID || i.Group == "" {
 		return "", &Error{Op: "use the invite", Kind: ErrInvalid, Code: wire.CodeAddress,
 			Err: errors.New("the invite is of another service, " + quote(i.URL) + ", or of no group")}
+	}
+	if err := c.isLogOf(ctx, i); err != nil {
+		return "", c.wrap("use the invite", GroupID(i.Group), "", err)
 	}
 	var used wire.UsedInvite
 	err := c.change(ctx, wire.OpUseGroupInvite, wire.UseInviteRequest{Secret: i.Secret}, &used)
@@ -121,4 +128,32 @@ func (c *Client) UseInvite(ctx context.Context, i wire.Invite) (GroupID, error) 
 		err = call.Malformed(errors.New("it is not the group of the invite"))
 	}
 	return GroupID(used.GroupID), c.wrap("use the invite", GroupID(i.Group), "", err)
+}
+
+// isLogOf checks that the service proves its lists with the log key of an invite, also where that key was replaced
+// since. It pins the key of the invite where none is pinned.
+func (c *Client) isLogOf(ctx context.Context, i wire.Invite) (err error) {
+	t, err := c.CheckTrust(ctx)
+	if err != nil || !t.Proves {
+		return err
+	}
+	if t.Key == "" && c.cfg.LogKey == "" {
+		cfg := c.cfg
+		cfg.APIKey, cfg.NewKey, cfg.StateDir, cfg.LogKey = Secret{}, nil, "", i.LogKey
+		asking, err := New(c.account, cfg) // a key that the service does not have is not pinned
+		if err == nil {
+			_, err = asking.CheckTrust(ctx)
+			err = errors.Join(err, asking.Close())
+		}
+		if err != nil {
+			return err
+		}
+		c.memory.Pin(i.LogKey)
+		return nil
+	}
+	key, err := c.logKey(ctx)
+	if err == nil && key != i.LogKey && !slices.Contains(c.memory.Earlier(), i.LogKey) {
+		err = otherKey("the log key of the invite is not the one that this machine saw before")
+	}
+	return err
 }

@@ -157,16 +157,24 @@ func (a *app) printMessage(change groupChange) error {
 
 func (a *app) groupJoinCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "join GROUP|INVITE",
+		Use:   "join [GROUP|INVITE]",
 		Short: "Join a group that is open to everybody, or by an invite of its owner",
 		Long: `Join a group that is open to everybody; joining twice is fine. Or join by an invite that the owner
-of a group made with 'svcfs group invite': it works once. Other users of this machine may see
-the arguments of a command until it ends.`,
-		Example: "  svcfs group join submissions\n  svcfs group join svcfs-invite-eyJ1cmwiOi",
-		Args:    exactly(1, "one GROUP or INVITE"),
+of a group made with 'svcfs group invite': it works once, and at the service that it names alone.
+Without an argument the command asks for the invite, which the terminal does not show, or reads it
+from standard input: other users of this machine may see the arguments of a command.`,
+		Example: "  svcfs group join submissions\n  svcfs group join\n  svcfs group join < invite",
+		Args:    between(0, 1, "at most one GROUP or INVITE"),
 
 		ValidArgsFunction: completeNothing,
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			if len(args) == 0 {
+				invite, err := a.askInvite(ctx)
+				if err != nil {
+					return err
+				}
+				return a.joinBy(ctx, c, invite.Reveal())
+			}
 			if wire.IsInvite(args[0]) {
 				return a.joinBy(ctx, c, args[0])
 			}

@@ -1,10 +1,17 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -92,6 +99,25 @@ func (a *app) listInvites(ctx context.Context, g sdk.Group) error {
 		a.ui.printf("%s  %s  until %s\n", escapeName(i.ID), i.Role, i.Expires.UTC().Format(time.RFC3339))
 	}
 	return nil
+}
+
+// askInvite reads an invite from a terminal that does not show it, or the first line of standard input.
+func (a *app) askInvite(ctx context.Context) (sdk.Secret, error) {
+	f, ok := a.stdin.(*os.File)
+	if ok && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprint(a.ui.err, "Invite (not shown): ")
+		defer fmt.Fprintln(a.ui.err)
+		return readHidden(ctx, f, readInvite)
+	}
+	return readInvite(a.input(ctx), "standard input")
+}
+
+func readInvite(r io.Reader, from string) (sdk.Secret, error) {
+	line, err := bufio.NewReader(io.LimitReader(r, maxAnswers)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return sdk.Secret{}, fmt.Errorf("read the invite from %s: %w", from, err)
+	}
+	return sdk.NewSecret(strings.TrimSpace(line)), nil
 }
 
 // joinBy adds this account to the group of an invite.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -86,12 +87,13 @@ func (a *app) askKey(ctx context.Context, s settings, address string) (sdk.Secre
 	}
 	fmt.Fprintf(a.ui.err, "API key of %s at %s (not shown): ", escapeName(string(s.account)), address)
 	defer fmt.Fprintln(a.ui.err)
-	return readHidden(ctx, f)
+	return readHidden(ctx, f, apikey.Read)
 }
 
-// readHidden reads the key from a terminal that does not show it meanwhile, until
+// readHidden reads a secret from a terminal that does not show it meanwhile, until
 // the end of the line, of the input (Ctrl-D) or of ctx.
-func readHidden(ctx context.Context, terminal *os.File) (sdk.Secret, error) {
+func readHidden(ctx context.Context, terminal *os.File,
+	read func(io.Reader, string) (sdk.Secret, error)) (sdk.Secret, error) {
 	fd := int(terminal.Fd())
 	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
@@ -105,17 +107,17 @@ func readHidden(ctx context.Context, terminal *os.File) (sdk.Secret, error) {
 	}
 	defer func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, before) }()
 	type answer struct {
-		key sdk.Secret
-		err error
+		secret sdk.Secret
+		err    error
 	}
 	done := make(chan answer, 1)
 	go func() {
-		key, err := apikey.Read(terminal, "the terminal")
-		done <- answer{key, err}
+		secret, err := read(terminal, "the terminal")
+		done <- answer{secret, err}
 	}()
 	select {
 	case got := <-done:
-		return got.key, got.err
+		return got.secret, got.err
 	case <-ctx.Done():
 		return sdk.Secret{}, ctx.Err()
 	}
