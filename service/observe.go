@@ -53,7 +53,8 @@ func (s *Service) state() (metrics.State, error) {
 		}
 		return tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM uploads WHERE result IS NULL) +
 			(SELECT count(*) FROM part_uploads),
-			(SELECT count(*) FROM accounts), (SELECT count(*) FROM files WHERE deleted_ns IS NULL),
+			(SELECT count(*) FROM accounts WHERE deleted_ns IS NULL),
+			(SELECT count(*) FROM files WHERE deleted_ns IS NULL),
 			(SELECT coalesce(sum(blob_size), 0) FROM files WHERE deleted_ns IS NULL) +
 			(SELECT coalesce(sum(blob_size), 0) FROM parts WHERE upload_id IS NULL)`).
 			Scan(&state.OpenUploads, &state.Accounts, &state.Files, &state.FileBytes)

@@ -358,6 +358,11 @@ func (s *Service) OfferGroups(ctx context.Context, owner, member string) (groups
 	return s.groups.OfferAll(ctx, s.cfg.ContractID, owner, member)
 }
 
+// DeleteAccount ends a disabled account for good; see [groups.Groups.DeleteAccount].
+func (s *Service) DeleteAccount(ctx context.Context, name string) (groups.DeletedAccount, error) {
+	return s.groups.DeleteAccount(ctx, name)
+}
+
 // EnableAccount unblocks a disabled account, which keeps its key.
 func (s *Service) EnableAccount(ctx context.Context, name string) (id string, err error) {
 	return s.accounts.Enable(ctx, name)

@@ -19,7 +19,7 @@ func newAccount(s *settings) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(newAccountCreate(s), newAccountFund(s), newAccountTransfer(s), newAccountRotate(s),
 		newAccountList(s), newAccountLink(s), newAccountIdentity(s),
-		newAccountDisable(s), newAccountEnable(s), newAccountHandOver(s))
+		newAccountDisable(s), newAccountEnable(s), newAccountHandOver(s), newAccountDelete(s))
 	return cmd
 }
 
@@ -114,6 +114,24 @@ func newAccountEnable(s *settings) *cobra.Command {
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
 			id, err := svc.EnableAccount(ctx, args[0])
 			return s.printState(id, false, err)
+		}),
+	}
+}
+
+func newAccountDelete(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete NAME", Short: "End a disabled account for good; nobody gets its name again", Args: oneArg("NAME"),
+		Long: "End a disabled account for good: its API key, the people who signed in to it, its membership in " +
+			"groups, and its balance.\nThe files that it uploaded stay in their groups, and the ledger keeps its " +
+			"records. Nobody gets the name again.\nAn account that owns groups is refused: svcd account hand-over " +
+			"offers them to a member.",
+		Example: "  svcd account disable alice --data ./data && svcd account delete alice --data ./data",
+		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
+			out, err := svc.DeleteAccount(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return s.printJSON(out)
 		}),
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -36,4 +37,24 @@ func TestUnknownAccounts(t *testing.T) {
 	for _, args := range [][]string{{"fund", "bob", "5"}, {"transfer", "bob", "alice", "1"}, {"transfer", "alice", "bob", "1"}, {"rotate-key", "bob"}, {"disable", "bob"}} {
 		refused(t, exitNotFound, "account bob.svc.testnet not found: create it with: svcd account create NAME", append(append([]string{"account"}, args...), "--data", dir)...)
 	}
+}
+
+// An account is disabled before it is deleted, and its name is not given again.
+func TestAccountDelete(t *testing.T) {
+	dir := t.TempDir()
+	mustRun(t, "account", "create", "alice", "--data", dir)
+	refused(t, exitOther, "disable it first with: svcd account disable NAME", "account", "delete", "alice", "--data", dir)
+	mustRun(t, "account", "disable", "alice", "--data", dir)
+	if out := mustRun(t, "account", "delete", "alice", "--data", dir); !strings.Contains(out,
+		`{"account_id":"alice.svc.testnet","left":[],"balance":"10000000000000000000000000"}`) {
+		t.Errorf("printed %s", out)
+	}
+	if out := mustRun(t, "account", "list", "--data", dir); out != "" {
+		t.Errorf("it is listed: %s", out)
+	}
+	refused(t, exitOther, "nobody gets its name again", "account", "create", "alice", "--data", dir)
+	for _, args := range [][]string{{"fund", "alice", "5"}, {"enable", "alice"}, {"delete", "alice"}, {"rotate-key", "alice"}, {"link", "alice", "--public-url", "http://h"}} {
+		refused(t, exitNotFound, "account alice.svc.testnet not found", append(append([]string{"account"}, args...), "--data", dir)...)
+	}
+	mustRun(t, "audit", "--data", dir)
 }

@@ -91,16 +91,11 @@ func (a *Accounts) create(ctx context.Context, tx *store.Tx, id string, key APIK
 		return fmt.Errorf("insert account: %w", err)
 	}
 	if n, _ := result.RowsAffected(); n == 0 {
-		return accountExists(id)
+		return mustBeNew(ctx, tx, id)
 	}
 	_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindCreateAccount, Account: id,
 		Detail: balance.String(), Tags: tags})
 	return err
-}
-
-func accountExists(id string) error {
-	return fault.New(wire.CodeConflict, "account %s exists already: replace its key with: svcd account rotate-key NAME",
-		id)
 }
 
 // Fund adds tokens to an account and returns its balance.
@@ -175,8 +170,8 @@ func mustExist(ctx context.Context, tx *store.Tx, ids ...string) error {
 
 // Exists reports whether there is an account, inside a transaction.
 func Exists(ctx context.Context, tx *store.Tx, id string) (exists bool, err error) {
-	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?)",
-		id).Scan(&exists); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ? AND "+
+		"deleted_ns IS NULL)", id).Scan(&exists); err != nil {
 		return false, fmt.Errorf("look for account: %w", err)
 	}
 	return exists, nil
@@ -258,7 +253,8 @@ func forgetDestruction(ctx context.Context, tx *store.Tx, id string) error {
 
 // IsDisabled reports whether an account is disabled, inside a transaction. It refuses one that does not exist.
 func IsDisabled(ctx context.Context, tx *store.Tx, id string) (disabled bool, err error) {
-	err = tx.QueryRowContext(ctx, "SELECT disabled_ns IS NOT NULL FROM accounts WHERE id = ?", id).Scan(&disabled)
+	err = tx.QueryRowContext(ctx, "SELECT disabled_ns IS NOT NULL FROM accounts WHERE id = ? AND deleted_ns IS NULL",
+		id).Scan(&disabled)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, unknownAccount(id)
 	}
@@ -289,12 +285,13 @@ type Listed struct {
 	Disabled  bool        `json:"disabled"`
 }
 
-// List returns all accounts by id.
+// List returns all accounts by id, without those that were deleted.
 func (a *Accounts) List(ctx context.Context) (list []Listed, err error) {
 	err = a.store.Read(ctx, func(tx *store.Tx) error {
 		for rows, err := range tx.Rows(ctx, `SELECT id, balance, COALESCE(bytes, 0), disabled_ns IS NOT NULL
 			FROM accounts
-			LEFT JOIN stored_bytes ON kind = 'account' AND name = id ORDER BY id`) {
+			LEFT JOIN stored_bytes ON kind = 'account' AND name = id
+			WHERE deleted_ns IS NULL ORDER BY id`) {
 			var l Listed
 			var balance string
 			if err == nil {

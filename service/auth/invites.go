@@ -67,13 +67,10 @@ func (a *Accounts) Invite(ctx context.Context, by, name string,
 	return invited, secret, err
 }
 
-// mayInvite deletes invites that are too old, and refuses an account that exists or has an invite.
+// mayInvite deletes invites that are too old, and refuses an account that exists, was deleted or has an invite.
 func mayInvite(ctx context.Context, tx *store.Tx, account string, now time.Time) error {
-	switch exists, err := Exists(ctx, tx, account); {
-	case err != nil:
+	if err := mustBeNew(ctx, tx, account); err != nil {
 		return err
-	case exists:
-		return accountExists(account)
 	}
 	if _, err := tx.ExecContext(ctx, "DELETE FROM invites WHERE expires_ns <= ?", now.UnixNano()); err != nil {
 		return fmt.Errorf("delete old invites: %w", err)

@@ -51,7 +51,7 @@ func (a *Accounts) Rotate(ctx context.Context, name, session string) (id string,
 	key = newKey()
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
 		result, err := tx.ExecContext(ctx, "UPDATE accounts SET key_hash = ?, key_generation = key_generation + 1 "+
-			"WHERE id = ?", hashOf(key.text), id)
+			"WHERE id = ? AND deleted_ns IS NULL", hashOf(key.text), id)
 		if err != nil {
 			return fmt.Errorf("update key: %w", err)
 		}
@@ -129,7 +129,7 @@ func (a *Accounts) keyOf(ctx context.Context, id string) (storedKey, error) {
 	k := storedKey{hash: make([]byte, sha256.Size), found: true}
 	err := a.store.Look(ctx, func(tx *store.Tx) error {
 		return tx.QueryRowContext(ctx, "SELECT key_hash, key_generation, disabled_ns IS NOT NULL FROM accounts WHERE "+
-			"id = ?", id).
+			"id = ? AND deleted_ns IS NULL", id).
 			Scan(&k.hash, &k.generation, &k.disabled)
 	})
 	if errors.Is(err, sql.ErrNoRows) {

@@ -46,8 +46,8 @@ type inviteState struct {
 }
 
 type accountState struct {
-	balance  wire.Amount
-	disabled bool
+	balance           wire.Amount
+	disabled, deleted bool
 	// generations of the key: of an account made with a key, and of one made for an
 	// identity. The record of its making does not say which it is.
 	generations [2]int64
@@ -143,6 +143,8 @@ func (s *State) applyToAccounts(r *chain.Row) {
 	case chain.KindRotateKey:
 		a.generations[0]++
 		a.generations[1]++
+	case chain.KindDeleteAccount:
+		a.deleted, a.balance = true, wire.Amount{}
 	case chain.KindDisable, chain.KindEnable:
 		a.disabled = r.Kind == chain.KindDisable
 		for i, g := range a.generations {
@@ -533,19 +535,20 @@ func compareRows[K comparable, V any](ctx context.Context, tx *store.Tx, table s
 
 func (s *State) compareAccounts(ctx context.Context, tx *store.Tx) error {
 	return compareTable(ctx, tx, "accounts",
-		"SELECT id, balance, key_generation, disabled_ns IS NOT NULL FROM accounts ORDER BY id", s.accounts,
+		"SELECT id, balance, key_generation, disabled_ns IS NOT NULL, deleted_ns IS NOT NULL FROM accounts ORDER BY id",
+		s.accounts,
 		func(rows *sql.Rows) (id string, facts func(*accountState) []fact, err error) {
 			var balance string
 			var generation int64
-			var disabled bool
-			err = rows.Scan(&id, &balance, &generation, &disabled)
+			var disabled, deleted bool
+			err = rows.Scan(&id, &balance, &generation, &disabled, &deleted)
 			return id, func(a *accountState) []fact {
 				want := a.generations[0]
 				if generation == a.generations[1] {
 					want = generation
 				}
 				return []fact{{"balance", balance, a.balance.String()}, {"key_generation", generation, want},
-					{"disabled_ns IS NOT NULL", disabled, a.disabled}}
+					{"disabled_ns IS NOT NULL", disabled, a.disabled}, {"deleted_ns IS NOT NULL", deleted, a.deleted}}
 			}, err
 		})
 }

@@ -35,7 +35,8 @@ CREATE TABLE accounts (
 	key_generation BIGINT NOT NULL,
 	balance        TEXT COLLATE "C" NOT NULL,
 	created_ns     BIGINT NOT NULL,
-	disabled_ns    BIGINT
+	disabled_ns    BIGINT,
+	deleted_ns     BIGINT
 );
 
 CREATE TABLE free_changes (

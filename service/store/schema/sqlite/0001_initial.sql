@@ -36,7 +36,8 @@ CREATE TABLE accounts (
 	key_generation INTEGER NOT NULL, -- 0 = no key was given out yet
 	balance        TEXT NOT NULL,
 	created_ns     INTEGER NOT NULL,
-	disabled_ns    INTEGER           -- since when the operator lets it do nothing; NULL = it may act
+	disabled_ns    INTEGER,          -- since when the operator lets it do nothing; NULL = it may act
+	deleted_ns     INTEGER           -- when it ended, which keeps its name; it is disabled, too
 ) STRICT, WITHOUT ROWID;
 
 -- How many changes without a price an account made on the day it made the last one.
