@@ -496,3 +496,25 @@ func FuzzParseExtents(f *testing.F) {
 		}
 	})
 }
+
+func TestExtentsWithout(t *testing.T) {
+	for _, tc := range []struct{ from, other, want string }{
+		{"0-9", "", "0-9"}, {"0-9", "0-9", ""}, {"0-9", "2-3,7", "0-1,4-6,8-9"}, {"3,5,8-9", "0-4,8", "5,9"}, {"", "1", ""},
+	} {
+		if got := extents(t, tc.from).Without(extents(t, tc.other)).String(); got != tc.want {
+			t.Errorf("%q without %q is %q, want %q", tc.from, tc.other, got, tc.want)
+		}
+	}
+}
+
+func extents(t *testing.T, text string) Extents {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	e, err := ParseExtents(text, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}

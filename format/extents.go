@@ -58,6 +58,19 @@ func (e Extents) Index(block int64) (before int64, ok bool) {
 	return 0, false
 }
 
+// Without returns the blocks that other does not have.
+func (e Extents) Without(other Extents) (rest Extents) {
+	for i := range e.All() {
+		for len(other) > 0 && i >= other[0].First+other[0].Count {
+			other = other[1:]
+		}
+		if len(other) == 0 || i < other[0].First {
+			rest = rest.Add(i)
+		}
+	}
+	return rest
+}
+
 // String returns a form such as "0-31,40".
 func (e Extents) String() string {
 	var text strings.Builder

@@ -2,9 +2,9 @@ package tree
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/svcfs/svcfs/cache"
@@ -12,6 +12,7 @@ import (
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/blocks"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -139,12 +140,7 @@ func (b *blockSend) putEarly(ctx context.Context, f *File, blocks format.Extents
 	if err != nil {
 		return err
 	}
-	for _, part := range splitParts(blocks, up.PartBlocks()) {
-		if err := b.put(ctx, up, part); err != nil {
-			return err
-		}
-	}
-	return nil
+	return b.putAll(ctx, up, blocks, 1)
 }
 
 // begin begins the upload unless it was begun.
@@ -205,13 +201,7 @@ func (b *blockSend) put(ctx context.Context, up BlockUpload, part format.Extents
 	marks := make(map[int64]staging.Mark, part.Blocks())
 	twice := false
 	err := up.PutPart(ctx, part, func(i int64, into []byte) (int, error) {
-		n, mark, isBase, err := b.c.Block(i, into)
-		if err == nil && n == 0 {
-			err = errCutOff
-		}
-		if err == nil && isBase {
-			n, err = b.readBase(ctx, i, into[:n])
-		}
+		n, mark, err := b.readMarked(ctx, i, into)
 		if was, read := marks[i]; read && was != mark {
 			twice = true
 		}
@@ -225,14 +215,6 @@ func (b *blockSend) put(ctx context.Context, up BlockUpload, part format.Extents
 		b.c.Sent(i, mark)
 	}
 	return nil
-}
-
-func (b *blockSend) readBase(ctx context.Context, i int64, into []byte) (int, error) {
-	n, err := b.under.readAt(ctx, into, i*b.c.Layout().BlockBytes)
-	if err == nil && n < len(into) {
-		err = revoked()
-	}
-	return n, err
 }
 
 // stopEarly waits until no part is on its way beside the caller.
@@ -302,21 +284,6 @@ func (b *blockSend) stop() bool {
 	was := b.stopped
 	b.stopped = true
 	return was
-}
-
-// splitParts cuts blocks into parts of at most so many.
-func splitParts(blocks format.Extents, most int64) (parts []format.Extents) {
-	var part format.Extents
-	n := int64(0)
-	for i := range blocks.All() {
-		if part, n = part.Add(i), n+1; n == most {
-			parts, part, n = append(parts, part), nil, 0
-		}
-	}
-	if part != nil {
-		parts = append(parts, part)
-	}
-	return parts
 }
 
 // commitBlocks records staged content in blocks. It releases content.mu meanwhile. Needs
@@ -452,14 +419,17 @@ func (f *File) finishBlocks(ctx context.Context, s *stage, b *blockSend, g *grou
 // sendAll sends what is not there: first what nobody has on its way, so that the line is never idle, and then what did
 // not arrive so, or was changed meanwhile. No part is on its way beside the caller afterwards, unless ctx ended.
 func (b *blockSend) sendAll(ctx context.Context, f *File, raw string) (up BlockUpload, hash sdk.Digest, err error) {
+	sending, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(b.life, func() { cancel(b.life.Err()) })()
 	if up, err = b.begin(ctx, f, raw); err == nil {
-		err = b.putRest(ctx, up, b.onTheirWay())
+		err = b.putAll(sending, up, b.c.Unsent(up.TakesOver()).Without(b.onTheirWay()), sendersPerFile)
 	}
 	if ended := b.stopEarly(ctx); ended != nil {
 		return nil, hash, ended
 	}
 	if err == nil {
-		err = b.putRest(ctx, up, nil)
+		err = b.putAll(sending, up, b.c.Unsent(up.TakesOver()), sendersPerFile)
 	}
 	if err != nil {
 		return nil, hash, err
@@ -469,65 +439,20 @@ func (b *blockSend) sendAll(ctx context.Context, f *File, raw string) (up BlockU
 }
 
 // onTheirWay returns the blocks that senders beside the caller have on their way. No others come once they are stopped.
-func (b *blockSend) onTheirWay() map[int64]struct{} {
+func (b *blockSend) onTheirWay() (list format.Extents) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return maps.Clone(b.early)
+	for _, i := range slices.Sorted(maps.Keys(b.early)) {
+		list = list.Add(i)
+	}
+	return list
 }
 
-// putRest sends all that is not there, but for some blocks, some parts at a time.
-func (b *blockSend) putRest(ctx context.Context, up BlockUpload, but map[int64]struct{}) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(b.life, func() { cancel(b.life.Err()) })()
-	var workers sync.WaitGroup
-	parts := make(chan format.Extents)
-	var mu sync.Mutex
-	var failed error
-	for range sendersPerFile {
-		workers.Go(func() {
-			for part := range parts {
-				if err := guard(func() error { return b.put(ctx, up, part) }); err != nil {
-					mu.Lock()
-					if failed == nil {
-						failed = err
-					}
-					mu.Unlock()
-					cancel(err)
-				}
-			}
-		})
-	}
-	for from := int64(0); ctx.Err() == nil; {
-		part := b.c.Unsent(from, up.PartBlocks(), up.TakesOver())
-		if part == nil {
-			break
-		}
-		from = part[len(part)-1].First + part[len(part)-1].Count
-		if part = without(part, but); part == nil {
-			continue
-		}
-		select {
-		case parts <- part:
-		case <-ctx.Done():
-		}
-	}
-	close(parts)
-	workers.Wait()
-	if failed != nil {
-		return failed
-	}
-	return context.Cause(ctx)
-}
-
-// without returns blocks but for some.
-func without(blocks format.Extents, but map[int64]struct{}) (rest format.Extents) {
-	for i := range blocks.All() {
-		if _, ok := but[i]; !ok {
-			rest = rest.Add(i)
-		}
-	}
-	return rest
+// putAll sends blocks, some parts at a time.
+func (b *blockSend) putAll(ctx context.Context, up BlockUpload, list format.Extents, atOnce int) error {
+	return blocks.PutParts(ctx, list, up.PartBlocks(), atOnce, func(ctx context.Context, part format.Extents) error {
+		return guard(func() error { return b.put(ctx, up, part) })
+	})
 }
 
 // hash returns the hash of the content, zero if that would need blocks that are taken over.
@@ -536,28 +461,35 @@ func (b *blockSend) hash(ctx context.Context, up BlockUpload) (hash sdk.Digest, 
 	if err != nil || known || up.TakesOver() {
 		return sum, err
 	}
-	return b.hashAll(ctx)
-}
-
-// hashAll hashes the content with all of its base.
-func (b *blockSend) hashAll(ctx context.Context) (hash sdk.Digest, err error) {
-	h := sha256.New()
 	buf, err := b.t.pool.Get(b.c.Layout().BlockBytes)
 	if err != nil {
 		return hash, err
 	}
 	defer buf.Release()
-	for i := range b.c.Layout().Blocks() {
-		n, _, isBase, err := b.c.Block(i, buf.Bytes())
-		if err == nil && isBase {
-			n, err = b.readBase(ctx, i, buf.Bytes()[:n])
-		}
-		if err != nil {
-			return hash, err
-		}
-		_, _ = h.Write(buf.Bytes()[:n])
+	return blocks.Hash(ctx, b.c.Layout(), buf.Bytes(), b.read)
+}
+
+// read reads a block, from the base where it is unchanged.
+func (b *blockSend) read(ctx context.Context, i int64, into []byte) (int, error) {
+	n, _, err := b.readMarked(ctx, i, into)
+	return n, err
+}
+
+// readMarked is read, with what tells whether a program changed the block meanwhile.
+func (b *blockSend) readMarked(ctx context.Context, i int64, into []byte) (int, staging.Mark, error) {
+	n, mark, isBase, err := b.c.Block(i, into)
+	if err == nil && n == 0 {
+		err = errCutOff
 	}
-	return sdk.Digest(h.Sum(nil)), nil
+	if err != nil || !isBase {
+		return n, mark, err
+	}
+	into = into[:n]
+	n, err = b.under.readAt(ctx, into, i*b.c.Layout().BlockBytes)
+	if err == nil && n < len(into) {
+		err = revoked()
+	}
+	return n, mark, err
 }
 
 // sendWhole records content that is in blocks and not large, or large where the service has no
@@ -593,12 +525,7 @@ func (f *File) gather(ctx context.Context, b *blockSend) (*mem.Buffer, error) {
 		return nil, &Error{Class: ClassNoMemory, Err: err}
 	}
 	for i := range l.Blocks() {
-		into := whole.Bytes()[i*l.BlockBytes:][:l.Plain(i)]
-		_, _, isBase, err := b.c.Block(i, into)
-		if err == nil && isBase {
-			_, err = b.readBase(ctx, i, into)
-		}
-		if err != nil {
+		if _, err := b.read(ctx, i, whole.Bytes()[i*l.BlockBytes:][:l.Plain(i)]); err != nil {
 			whole.Release()
 			return nil, err
 		}

@@ -68,16 +68,7 @@ func (f *File) queue(ctx context.Context, s *stage, g *group, raw string, whole 
 // queueBlocks is queue for content in blocks: those that changed since a recorded version wait.
 func (f *File) queueBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (*sdk.Entry, error) {
 	large := f.t.changedSince(b)
-	large.Read = func(ctx context.Context, i int64, into []byte) (int, error) {
-		n, _, isBase, err := b.c.Block(i, into)
-		if err == nil && n == 0 {
-			err = errCutOff
-		}
-		if err == nil && isBase {
-			n, err = b.readBase(ctx, i, into[:n])
-		}
-		return n, err
-	}
+	large.Read = b.read
 	row, err := f.queueSave(ctx, s, g, raw, outbox.Save{Large: large})
 	if err != nil {
 		if large.Release != nil {

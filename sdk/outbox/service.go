@@ -2,22 +2,23 @@ package outbox
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"slices"
 	"sync"
 
+	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/blocks"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 const (
 	// partsAtATime is how many parts of a large save are on their way at a time: each is in memory.
 	partsAtATime = 3
+	// baseMemory is the memory for unchanged blocks of a large save that are read, in bytes.
+	baseMemory = 32 << 20
 	// mostRecent is how many files stay open when they are recorded.
 	mostRecent = 16
 	// mostMissing is how often blocks are sent again that the service says it has no more.
@@ -178,8 +179,8 @@ func (s Service) openBase(ctx context.Context, l *LargeUpload) (base *sdk.Blocks
 		return base, func() { s.recent.add(base) }, nil
 	}
 	if l.Open != nil {
-		blocks, done, err := l.Open(ctx)
-		if own, ok := blocks.(*sdk.Blocks); err == nil && ok {
+		opened, done, err := l.Open(ctx)
+		if own, ok := opened.(*sdk.Blocks); err == nil && ok {
 			return own, done, nil
 		}
 		if err == nil {
@@ -220,22 +221,24 @@ func (s Service) sendUpon(ctx context.Context, u *Upload, base *sdk.Blocks, take
 		return r, err
 	}
 	defer up.Abandon()
-	pool := mem.NewPool()
-	defer pool.Close()
-	p := &largePut{up: up, l: l, pool: pool, base: base, want: l.Changed}
+	want, hash := l.Changed, u.Hash
+	read := s.reader(base, l)
 	if !up.TakesOver() {
-		p.want = format.Extents{{First: 0, Count: l.Layout.Blocks()}}
-		if u.Hash == (sdk.Digest{}) {
-			p.sum = sha256.New()
+		want = format.Extents{{First: 0, Count: l.Layout.Blocks()}}
+		if hash == (sdk.Digest{}) {
+			if hash, err = blocks.Hash(ctx, l.Layout, make([]byte, l.Layout.BlockBytes), read()); err != nil {
+				return r, err
+			}
 		}
 	}
-	hash := u.Hash
 	for range mostMissing {
-		if err = p.send(ctx); err != nil {
+		err = blocks.PutParts(ctx, want.Without(up.Sent(want)), up.PartBlocks(), partsAtATime,
+			func(ctx context.Context, part format.Extents) error {
+				read := read()
+				return up.PutPart(ctx, part, func(i int64, into []byte) (int, error) { return read(ctx, i, into) })
+			})
+		if err != nil {
 			return r, err
-		}
-		if p.sum != nil {
-			hash, p.sum = sdk.Digest(p.sum.Sum(nil)), nil
 		}
 		if r, err = up.Finish(ctx, u.Name, u.Size, hash, u.Attributes); codeOf(err) != wire.CodeMissing {
 			s.recent.add(up.Opened())
@@ -245,146 +248,27 @@ func (s Service) sendUpon(ctx context.Context, u *Upload, base *sdk.Blocks, take
 	return r, err
 }
 
-// largePut sends the blocks of one large save.
-type largePut struct {
-	up   *sdk.BlockUpload
-	l    *LargeUpload
-	pool *mem.Pool
-	base *sdk.Blocks    // nil = all blocks were changed
-	want format.Extents // blocks that have to be sent
-	sum  hash.Hash      // of all blocks; nil = it is not needed
-
-	ahead map[int64]*mem.Buffer // blocks of base that were read
-}
-
-// send sends what the service does not have, some parts at a time.
-func (p *largePut) send(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	p.ahead = make(map[int64]*mem.Buffer)
-	sent := p.up.Sent(p.want)
-	room := make(chan struct{}, partsAtATime)
-	var sending sync.WaitGroup
-	err := p.parts(ctx, sent, func(part map[int64]*mem.Buffer, blocks format.Extents) error {
-		select {
-		case room <- struct{}{}:
-		case <-ctx.Done():
-			releaseAll(part)
-			return context.Cause(ctx)
-		}
-		sending.Go(func() {
-			defer func() { <-room }()
-			defer releaseAll(part)
-			err := p.up.PutPart(ctx, blocks, func(i int64, into []byte) (int, error) {
-				return copy(into, part[i].Bytes()), nil
-			})
+// reader makes readers of the blocks of a large save, each for reads in order. Those that were not changed are
+// fetched from base, ahead.
+func (s Service) reader(base *sdk.Blocks, l *LargeUpload) func() blocks.ReadBlock {
+	file := &blocks.File{Source: base, Memory: &blocks.Memory{Store: cache.New(baseMemory), Ahead: baseMemory / 2,
+		Line: func() int64 { return s.Traffic().Line }}}
+	return func() blocks.ReadBlock {
+		r := new(blocks.Reader)
+		return func(ctx context.Context, i int64, into []byte) (int, error) {
+			into = into[:l.Layout.Plain(i)]
+			if _, changed := l.Changed.Index(i); changed {
+				return l.Read(i, into)
+			}
+			if base == nil {
+				return 0, errors.New("a block was not changed, and there is no version that has it")
+			}
+			v, err := file.View(ctx, r, into, i*l.Layout.BlockBytes)
 			if err != nil {
-				cancel(err)
+				return 0, err
 			}
-		})
-		return nil
-	})
-	sending.Wait()
-	releaseAll(p.ahead)
-	if err != nil {
-		return err
-	}
-	return context.Cause(ctx)
-}
-
-func releaseAll(blocks map[int64]*mem.Buffer) {
-	for _, buf := range blocks {
-		buf.Release()
-	}
-}
-
-// parts reads blocks in order, and gives those that were not sent to put, which owns them then.
-func (p *largePut) parts(ctx context.Context, sent format.Extents,
-	put func(map[int64]*mem.Buffer, format.Extents) error) error {
-	read := p.want
-	part, blocks := make(map[int64]*mem.Buffer), format.Extents(nil)
-	flush := func() error {
-		if len(part) == 0 {
-			return nil
-		}
-		full, which := part, blocks
-		part, blocks = make(map[int64]*mem.Buffer), nil
-		return put(full, which)
-	}
-	for i := range read.All() {
-		_, has := sent.Index(i)
-		if has && p.sum == nil {
-			continue
-		}
-		buf, err := p.block(ctx, i)
-		if err != nil {
-			releaseAll(part)
-			return err
-		}
-		if p.sum != nil {
-			_, _ = p.sum.Write(buf.Bytes()) // never fails
-		}
-		if has {
-			buf.Release()
-			continue
-		}
-		part[i], blocks = buf, blocks.Add(i)
-		if int64(len(part)) == p.up.PartBlocks() {
-			if err := flush(); err != nil {
-				return err
-			}
+			defer v.Done()
+			return copy(into, v.Bytes), nil
 		}
 	}
-	return flush()
-}
-
-// block returns a block, which is the caller's.
-func (p *largePut) block(ctx context.Context, i int64) (*mem.Buffer, error) {
-	if buf := p.ahead[i]; buf != nil {
-		delete(p.ahead, i)
-		return buf, nil
-	}
-	if _, changed := p.l.Changed.Index(i); !changed {
-		if p.base == nil {
-			return nil, errors.New("a block was not changed, and there is no version that has it")
-		}
-		if err := p.readBase(ctx, i); err != nil {
-			return nil, err
-		}
-		return p.block(ctx, i)
-	}
-	buf, err := p.pool.Get(p.l.Layout.Plain(i))
-	if err != nil {
-		return nil, err
-	}
-	if _, err := p.l.Read(i, buf.Bytes()); err != nil {
-		buf.Release()
-		return nil, err
-	}
-	return buf, nil
-}
-
-// readBase reads the unchanged blocks from i on, up to the next that was changed, or as many as a part has.
-func (p *largePut) readBase(ctx context.Context, i int64) error {
-	var into []*mem.Buffer
-	for n := i; n < p.l.Layout.Blocks() && int64(len(into)) < p.up.PartBlocks(); n++ {
-		if _, changed := p.l.Changed.Index(n); changed {
-			break
-		}
-		buf, err := p.pool.Get(0)
-		if err != nil {
-			return err
-		}
-		into = append(into, buf)
-	}
-	if err := p.base.Read(ctx, i, into); err != nil {
-		for _, buf := range into {
-			buf.Release()
-		}
-		return err
-	}
-	for n, buf := range into {
-		p.ahead[i+int64(n)] = buf
-	}
-	return nil
 }

@@ -12,20 +12,16 @@ type Mark struct {
 	bytes  int64
 }
 
-// Unsent returns the blocks from a block on that have to be sent, at most so many, in parts that
-// lie as the base's do not matter. takesOver means that those of the base need not.
-func (c *Content) Unsent(from int64, most int64, takesOver bool) format.Extents {
+// Unsent returns the blocks that have to be sent. takesOver means that those of the base need not.
+func (c *Content) Unsent(takesOver bool) (list format.Extents) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.whole != nil || c.released {
 		return nil
 	}
-	var list format.Extents
-	n := int64(0)
-	for i := from; i < c.layout().Blocks() && n < most; i++ {
+	for i := range c.layout().Blocks() {
 		if c.isUnsent(i, takesOver) {
 			list = list.Add(i)
-			n++
 		}
 	}
 	return list
