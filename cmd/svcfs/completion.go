@@ -68,8 +68,8 @@ func (a *app) completeGroupThen(then completion) completion {
 // completeName offers names of files in the group that is the first argument.
 func (a *app) completeName(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
-		entries, err := allEntries(ctx, c.Group(sdk.GroupID(args[0])))
-		_, paths := listingOf(entries).current()
+		list, err := listOf(ctx, c.Group(sdk.GroupID(args[0])))
+		_, paths := list.Current()
 		return paths, err
 	})
 }
@@ -78,8 +78,8 @@ func (a *app) completeName(cmd *cobra.Command, args []string, toComplete string)
 func (a *app) completeRemoved(cmd *cobra.Command, args []string,
 	toComplete string) ([]string, cobra.ShellCompDirective) {
 	return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
-		entries, err := allEntries(ctx, c.Group(sdk.GroupID(args[0])))
-		_, paths := trashListingOf(entries).current()
+		list, err := listOf(ctx, c.Group(sdk.GroupID(args[0])))
+		_, paths := list.Trash().Current()
 		return paths, err
 	})
 }

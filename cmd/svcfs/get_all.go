@@ -14,11 +14,11 @@ import (
 // getAll fetches the newest version of every file into the folder of -o. One
 // that fails does not stop the others.
 func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.Group, f getFlags) error {
-	all, err := allEntries(ctx, group)
+	list, err := listOf(ctx, group)
 	if err != nil {
 		return err
 	}
-	entries, paths := listingOf(all).current()
+	entries, paths := list.Current()
 	if err := os.MkdirAll(f.output, 0o700); err != nil {
 		return refuse(exitUsage, "name a folder you can write", err)
 	}

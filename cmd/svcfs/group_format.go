@@ -39,16 +39,15 @@ func setFormat(ctx context.Context, c *settingChange) (done sdk.Change, err erro
 // toSaveWhole lists the newest version of each file in blocks, tells what it costs to save them anew, and
 // asks the user.
 func (c *settingChange) toSaveWhole(ctx context.Context) (inBlocks []sdk.Entry, err error) {
-	entries, err := allEntries(ctx, c.group)
+	list, err := listOf(ctx, c.group)
 	if err != nil {
 		return nil, err
 	}
-	list := listingOf(entries)
 	var bytes int64
-	for _, name := range list.Names() {
-		if at, ok := list.Newest(name); ok && entries[at].Content != (sdk.Digest{}) {
-			inBlocks = append(inBlocks, entries[at])
-			bytes += entries[at].Size
+	current, _ := list.Current()
+	for _, e := range current {
+		if e.Content != (sdk.Digest{}) {
+			inBlocks, bytes = append(inBlocks, e), bytes+e.Size
 		}
 	}
 	if len(inBlocks) == 0 {

@@ -30,10 +30,11 @@ the exit code is 7.`,
 			if verify {
 				return a.verifyLedger(ctx, g)
 			}
-			entries, err := allEntries(ctx, g)
+			list, err := listOf(ctx, g)
 			if err != nil {
 				return err
 			}
+			entries := list.Entries
 			paths := make([]string, len(entries))
 			for i := range entries {
 				paths[i] = shownName(&entries[i])

@@ -4,87 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/view"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// allEntries lists every record of a group, one per reference, in upload order.
-func allEntries(ctx context.Context, g sdk.Group) ([]sdk.Entry, error) {
-	listed, err := g.Entries(ctx)
-	if err != nil {
-		return nil, err
-	}
-	at := make(map[sdk.Ref]int, len(listed))
-	entries := make([]sdk.Entry, 0, len(listed))
-	for _, e := range listed {
-		if i, seen := at[e.Ref]; seen {
-			entries[i] = e
-			continue
-		}
-		at[e.Ref] = len(entries)
-		entries = append(entries, e)
-	}
-	slices.SortStableFunc(entries, func(x, y sdk.Entry) int { return int(min(max(x.Seq-y.Seq, -1), 1)) })
-	return entries, nil
-}
-
-// listing is the files of a group as a mount shows them.
-type listing struct {
-	*names.Listing
-	entries []sdk.Entry // all of the group
-}
-
-func listingOf(entries []sdk.Entry) listing {
-	return listing{names.List(entries, (*sdk.Entry).Named), entries}
-}
-
-// trashListingOf is the files of a group in its trash, as they would be shown.
-func trashListingOf(entries []sdk.Entry) listing {
-	trash := slices.DeleteFunc(slices.Clone(entries), func(e sdk.Entry) bool { return !inTrash(&e) })
-	return listing{names.List(trash, func(e *sdk.Entry) names.File {
-		f := e.Named()
-		f.Deleted = false
-		return f
-	}), trash}
+// listOf lists the files of a group.
+func listOf(ctx context.Context, g sdk.Group) (view.Listing, error) {
+	entries, err := g.Entries(ctx)
+	return view.Of(entries), err
 }
 
 func lives(e *sdk.Entry) bool { return e.Deleted == nil }
 
 func inTrash(e *sdk.Entry) bool { return e.Deleted != nil && e.Deleted.InTrash }
 
-// current returns the newest living entry of each name, by name, and the path that
-// each is shown under.
-func (l listing) current() (list []sdk.Entry, paths []string) {
-	for _, name := range l.Names() {
-		i, _ := l.Newest(name)
-		list, paths = append(list, l.entries[i]), append(paths, l.Shown(name))
-	}
-	return list, paths
-}
-
 // findEntry returns the file that what names: the file of that reference, else the
 // newest living file that is shown or recorded under that name, else the newest living
 // file whose hash begins so.
 func findEntry(ctx context.Context, g sdk.Group, what string) (sdk.Entry, error) {
-	entries, err := g.Entries(ctx)
+	list, err := listOf(ctx, g)
 	if err != nil {
 		return sdk.Entry{}, err
 	}
-	list := listingOf(entries)
 	best, ok := list.Newest(list.Resolve(what))
 	digits := strings.ToLower(what)
-	for i, e := range entries {
+	for i, e := range list.Entries {
 		if string(e.Ref) == what {
 			return e, nil
 		}
 		isHash := len(digits) >= names.HashDigits && e.Deleted == nil && strings.HasPrefix(hashText(e.Hash), digits)
-		if !ok && isHash && (best < 0 || entries[best].Seq <= e.Seq) {
+		if !ok && isHash && (best < 0 || list.Entries[best].Seq <= e.Seq) {
 			best = i
 		}
 	}
@@ -93,7 +48,7 @@ func findEntry(ctx context.Context, g sdk.Group, what string) (sdk.Entry, error)
 			Code: wire.CodeFileNotFound,
 			Err:  errors.New("not found: no file of this name or reference")}
 	}
-	return entries[best], nil
+	return list.Entries[best], nil
 }
 
 // shownName is the name that is shown for a record outside of a listing.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/svcfs/svcfs/cmd/svcfs/internal/desktop"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/view"
 )
 
 func (a *app) lsCommand() *cobra.Command {
@@ -29,14 +30,14 @@ func (a *app) lsCommand() *cobra.Command {
 			default:
 				return a.listGroups(ctx, c, show.long)
 			}
-			entries, err := allEntries(ctx, c.Group(sdk.GroupID(args[0])))
+			list, err := listOf(ctx, c.Group(sdk.GroupID(args[0])))
 			if err != nil {
 				return err
 			}
 			if trash {
-				return a.printTrash(trashListingOf(entries), show)
+				return a.printTrash(list.Trash(), show)
 			}
-			current, paths := listingOf(entries).current()
+			current, paths := list.Current()
 			return a.printFiles(current, paths, show)
 		}),
 		ValidArgsFunction: a.completeGroup,
@@ -73,8 +74,8 @@ func (c columns) row(e *sdk.Entry, name string, long ...string) []string {
 }
 
 // printTrash lists the newest version of each name in the trash.
-func (a *app) printTrash(l listing, show columns) error {
-	current, paths := l.current()
+func (a *app) printTrash(l view.Listing, show columns) error {
+	current, paths := l.Current()
 	if a.asJSON {
 		return a.printEntriesJSON(current, paths)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/view"
 )
 
 func (a *app) mvCommand() *cobra.Command {
@@ -33,12 +34,11 @@ or folders. One command renames at most 10,000 versions in a folder.`,
 }
 
 func (a *app) mv(ctx context.Context, g sdk.Group, what, name string) error {
-	entries, err := allEntries(ctx, g)
+	list, err := listOf(ctx, g)
 	if err != nil {
 		return err
 	}
-	list := listingOf(entries)
-	versions, err := versionsOf(g.ID, entries, what, lives)
+	versions, err := versionsOf(g.ID, list, what, lives)
 	if err != nil {
 		if folder, is := list.Folder(strings.TrimSuffix(what, "/")); is {
 			return a.mvFolder(ctx, g, list, folder, strings.TrimSuffix(name, "/"))
@@ -85,7 +85,7 @@ type renamedFolder struct {
 }
 
 // mvFolder renames all that lives beneath a recorded folder, or nothing.
-func (a *app) mvFolder(ctx context.Context, g sdk.Group, list listing, folder, to string) error {
+func (a *app) mvFolder(ctx context.Context, g sdk.Group, list view.Listing, folder, to string) error {
 	if _, isUsed := list.Newest(to); isUsed {
 		return inUse(to, "file")
 	}
@@ -93,7 +93,7 @@ func (a *app) mvFolder(ctx context.Context, g sdk.Group, list listing, folder, t
 		return inUse(to, "folder")
 	}
 	var seen sdk.Seq
-	for _, e := range list.entries {
+	for _, e := range list.Entries {
 		if strings.HasPrefix(e.Name, folder+"/") {
 			seen = max(seen, e.ChangedSeq)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/view"
 )
 
 // sendingPatience is how long put waits for a service that it was sending to: as long as a tunnel. A
@@ -260,13 +261,11 @@ func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []local
 		}
 		return leave
 	})
-	there := listingOf(nil)
+	there := view.Of(nil)
 	if f.update {
-		entries, err := allEntries(ctx, g)
-		if err != nil {
+		if there, err = listOf(ctx, g); err != nil {
 			return err
 		}
-		there = listingOf(entries)
 	}
 	var total int64
 	for _, file := range files {
@@ -279,7 +278,7 @@ func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []local
 		defer flying.end()
 		var entry sdk.Entry
 		if at, ok := there.Newest(files[i].name); ok {
-			entry = there.entries[at]
+			entry = there.Entries[at]
 		}
 		opts := []sdk.PutOption{sdk.Progress(flying.report)}
 		if dir := a.userDir("XDG_STATE_HOME", ".local/state", "uploads"); dir != "" {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/view"
 )
 
 func (a *app) rmCommand() *cobra.Command {
@@ -49,14 +50,14 @@ type changedFile struct {
 
 // destroy destroys the keys of files.
 func (a *app) destroy(ctx context.Context, g sdk.Group, wanted []string) error {
-	entries, err := allEntries(ctx, g)
+	list, err := listOf(ctx, g)
 	if err != nil {
 		return err
 	}
 	mayGo := func(e *sdk.Entry) bool { return lives(e) || inTrash(e) }
 	chosen := make([][]sdk.Entry, len(wanted)) // all are found before the first is destroyed
 	for i, what := range wanted {
-		if chosen[i], err = versionsOf(g.ID, entries, what, mayGo); err != nil {
+		if chosen[i], err = versionsOf(g.ID, list, what, mayGo); err != nil {
 			return err
 		}
 	}
@@ -103,14 +104,13 @@ func (a *app) destroyVersions(ctx context.Context, g sdk.Group, versions []sdk.E
 
 // versionsOf returns the file of a reference, or every version of a name, of those
 // that are as they must be.
-func versionsOf(group sdk.GroupID, entries []sdk.Entry, what string, must func(*sdk.Entry) bool) ([]sdk.Entry, error) {
+func versionsOf(group sdk.GroupID, list view.Listing, what string, must func(*sdk.Entry) bool) ([]sdk.Entry, error) {
 	var versions []sdk.Entry
-	list := listingOf(entries)
 	gone, name := false, list.Resolve(what)
 	if _, lives := list.Newest(name); !lives { // a removed file that is shown so comes after a living one
-		name = trashListingOf(entries).Resolve(what)
+		name = list.Trash().Resolve(what)
 	}
-	for _, e := range entries {
+	for _, e := range list.Entries {
 		switch {
 		case string(e.Ref) != what && e.Named().Recorded != name:
 		case !must(&e):

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/view"
 )
 
 // trashedName is what rm and 'restore --trash' print as JSON, one document per name.
@@ -17,11 +18,11 @@ type trashedName struct {
 
 // rm puts names into the trash.
 func (a *app) rm(ctx context.Context, g sdk.Group, wanted []string) error {
-	entries, err := allEntries(ctx, g)
+	list, err := listOf(ctx, g)
 	if err != nil {
 		return err
 	}
-	return eachName(g, entries, wanted, lives, func(name string, versions []sdk.Entry) error {
+	return eachName(g, list, wanted, lives, func(name string, versions []sdk.Entry) error {
 		done, err := g.RemoveVersions(ctx, versions)
 		if err != nil {
 			return err
@@ -37,10 +38,11 @@ func (a *app) rm(ctx context.Context, g sdk.Group, wanted []string) error {
 
 // restoreFromTrash brings names back from the trash, with all their versions.
 func (a *app) restoreFromTrash(ctx context.Context, g sdk.Group, wanted []string) error {
-	trash, err := g.Trash(ctx)
+	entries, err := g.Trash(ctx)
 	if err != nil {
 		return err
 	}
+	trash := view.Of(entries)
 	for _, what := range wanted {
 		if _, err := versionsOf(g.ID, trash, what, inTrash); err != nil {
 			group := escapeName(string(g.ID))
@@ -63,16 +65,16 @@ func (a *app) restoreFromTrash(ctx context.Context, g sdk.Group, wanted []string
 
 // eachName passes each name on with all of its versions that are as they must be. All
 // are found before the first is changed.
-func eachName(g sdk.Group, entries []sdk.Entry, wanted []string, must func(*sdk.Entry) bool,
+func eachName(g sdk.Group, list view.Listing, wanted []string, must func(*sdk.Entry) bool,
 	change func(name string, versions []sdk.Entry) error) error {
 	chosen := make([][]sdk.Entry, len(wanted))
 	for i, what := range wanted {
-		found, err := versionsOf(g.ID, entries, what, must)
+		found, err := versionsOf(g.ID, list, what, must)
 		if err != nil {
 			return err
 		}
 		name := found[0].Named().Recorded // a reference stands for its name
-		for _, e := range entries {
+		for _, e := range list.Entries {
 			if must(&e) && e.Named().Recorded == name {
 				chosen[i] = append(chosen[i], e)
 			}

@@ -246,7 +246,7 @@ func (f *File) recordAs(g *group, raw string, s *stage,
 	}
 	f.t.counts.uploads.Add(1)
 	row := f.t.ownRecord(f, g, raw, receipt, s, sent)
-	f.t.noteSaved(g, receipt.Number, began)
+	g.view.Made(receipt.Number, began)
 	f.setSaved(row.Attributes, true)
 	return row, nil
 }
@@ -304,10 +304,10 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 	if slices.ContainsFunc(g.version(raw).entries, isLink) { // others that led over it may be safe by now
 		t.noteLink(g)
 	}
-	if known := g.byRef[row.Ref]; known != nil { // the poller was faster, or it is an old row
+	if known := g.view.Entry(row.Ref); known != nil { // the poller was faster, or it is an old row
 		f.take(known)
 	} else {
-		g.merge(row, touched)
+		g.merge(touched, *row)
 	}
 	var notices []notice
 	if v := g.version(raw); f.raw == raw && f.isKind(fileReal) {
@@ -325,7 +325,6 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 // after that upload: programs that have the file open, and those that look the name up, see
 // one file. Needs Tree.mu.
 func (t *Tree) showAgain(f *File, g *group, v *versions, row *sdk.Entry) []notice {
-	sortEntries(v.entries)
 	if newest := v.newest(); g.gone || newest == nil || newest.Ref != row.Ref || len(f.links) > 0 {
 		return nil
 	}

@@ -20,7 +20,7 @@
 //   - symlink: which symbolic links are shown as such; owner: whose files are; lookalike: groups that look alike
 //
 // Looks at the ledger:
-//   - look: when the tree looks; watch: what the service announces; gapless: when a save makes a look needless
+//   - look: when the tree looks; watch: what the service announces; package sdk/view: what it knows
 //   - rollback: listings that take something back; failedlook: looks that fail; listmemory: the memory of lists
 //   - told: what programs that watch are told
 //

@@ -308,7 +308,7 @@ func (g *group) mergeMoved(m *folderMove) map[*versions]bool {
 	if m.number == 0 {
 		return g.mergeOwn(m.rows)
 	}
-	m.unsure = g.known.upTo < m.number-1
+	m.unsure = !g.view.KnowsUpTo(m.number - 1)
 	rows := slices.Clone(m.uploads)
 	for i := range rows {
 		rows[i].Name, rows[i].ChangedSeq = m.rename(rows[i].Name), m.seq

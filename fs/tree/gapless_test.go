@@ -3,9 +3,6 @@ package tree
 import (
 	"fmt"
 	"testing"
-	"time"
-
-	"github.com/svcfs/svcfs/sdk"
 )
 
 // R4: a program that makes many files asks for each name before: no look is needed while the
@@ -49,34 +46,5 @@ func TestR4SavesThatTellOfNoOtherNeedNoLook(t *testing.T) {
 	}
 	if n := w.Begun("entries") - before; n != 0 {
 		t.Errorf("%d looks for 20 more saves", n)
-	}
-}
-
-func TestGapless(t *testing.T) {
-	at := func(s int64) time.Time { return time.Unix(s, 0) }
-	var k gapless
-	k.saved(5, at(1)) // nothing was listed
-	if k.upTo != 0 || !k.at.IsZero() {
-		t.Errorf("before a listing: %+v", k)
-	}
-	k.listed([]sdk.Entry{{Number: 3}, {Number: 7}, {}})
-	k.saved(9, at(20)) // 8 is not known
-	k.saved(7, at(30)) // known: it was made before it was listed
-	if k.upTo != 7 || !k.at.IsZero() {
-		t.Errorf("after a gap: %+v", k)
-	}
-	k.saved(8, at(10))
-	if k.upTo != 9 || !k.at.Equal(at(20)) || len(k.beyond) != 0 {
-		t.Errorf("answers in another order: %+v", k)
-	}
-	k.saved(11, at(40))
-	k.saved(13, at(50))
-	k.listed([]sdk.Entry{{Number: 12}})
-	if k.upTo != 13 || !k.at.Equal(at(50)) || len(k.beyond) != 0 {
-		t.Errorf("after a listing: %+v", k)
-	}
-	k.listed(nil)
-	if k.upTo != 13 {
-		t.Errorf("after an empty listing: %+v", k)
 	}
 }

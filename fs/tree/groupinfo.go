@@ -174,17 +174,12 @@ func (t *Tree) ledgerText(g *group) []byte {
 	if g.info.ledger != nil && g.info.ledgerSeen == g.changes {
 		return g.info.ledger
 	}
-	rows := make([]*sdk.Entry, 0, len(g.byRef))
-	for _, e := range g.byRef {
-		if !isWaiting(e) && !e.Folder {
-			rows = append(rows, e)
-		}
-	}
-	sortEntries(rows)
 	text := bytes.NewBuffer([]byte{})
 	enc := json.NewEncoder(text)
-	for _, e := range rows {
-		_ = enc.Encode(rowOf(e)) // strings and numbers, into memory
+	for _, e := range g.view.Files() {
+		if !isWaiting(e) {
+			_ = enc.Encode(rowOf(e)) // strings and numbers, into memory
+		}
 	}
 	t.texts.Add(int64(text.Cap() - cap(g.info.ledger)))
 	g.info.ledger, g.info.ledgerSeen = text.Bytes(), g.changes

@@ -11,6 +11,7 @@ import (
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/view"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -23,9 +24,8 @@ type group struct {
 	whole atomic.Bool // the service takes no files in blocks for it, as the last save told
 	role  sdk.Role    // Tree.mu; "" where the service has no roles
 
-	listing gate    // one listing at a time; guards after and marked
-	after   sdk.Seq // up to which changes are known
-	marked  sdk.Ref // of the change at after: every later listing must know it
+	listing gate    // one listing at a time; guards marked
+	marked  sdk.Ref // of the newest change that was listed: every later listing must know it
 	loaded  bool    // Tree.mu
 
 	// By Tree.mu.
@@ -35,10 +35,9 @@ type group struct {
 	names  map[string]*versions
 	// theirLinks are the names whose newest upload is a link of another account; nil without any
 	theirLinks map[*versions]bool
-	byRef      map[sdk.Ref]*sdk.Entry
 	folders    map[sdk.Ref]*Dir     // that show recorded folders
 	own        map[sdk.Ref]struct{} // uploads of this mount
-	changes    int                  // counts changes of names and byRef
+	changes    int                  // counts changes of files in the view
 	wrong      map[sdk.Ref]error    // uploads that hold something else than was recorded
 
 	checking *asking       // whether we are still a member
@@ -51,7 +50,7 @@ type group struct {
 	history   *past
 	trash     *past
 	unlearned map[*versions]struct{} // names that history and trash do not have yet
-	held      int64                  // memory of names and byRef, in bytes
+	held      int64                  // memory of names and the view, in bytes
 }
 
 // refreshGroups lists the groups; ones that appeared or vanished show at once.
@@ -169,7 +168,7 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 }
 
 func newGroup() *group {
-	return &group{listing: newGate(), names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry),
+	return &group{listing: newGate(), names: make(map[string]*versions),
 		folders: make(map[sdk.Ref]*Dir), own: make(map[sdk.Ref]struct{}),
 		unlearned: make(map[*versions]struct{})}
 }
@@ -184,7 +183,7 @@ func (t *Tree) addGroup(listed sdk.Group, name string) {
 	g.hold(groupFootprint(g.id))
 	t.addGroupControl(g)
 	refresh := func(ctx context.Context, maxAge time.Duration) error { return t.refreshGroup(ctx, g, maxAge) }
-	g.source = source{group: g.id, path: g.dir.path(), refresh: refresh}
+	g.source = source{group: g.id, path: g.dir.path(), refresh: refresh, view: view.New()}
 	t.root.attach(name, g.dir)
 	t.groups[listed.ID] = g
 }
@@ -244,7 +243,7 @@ func (t *Tree) listGroup(ctx context.Context, g *group) (err error) {
 	defer cancel()
 	var entries []sdk.Entry
 	err = t.paid(ctx, &g.source, func() (err error) {
-		entries, err = t.remote.Entries(ctx, g.id, max(g.after-1, 0))
+		entries, err = t.remote.Entries(ctx, g.id, max(g.view.After()-1, 0))
 		return err
 	})
 	t.noteListed(g, entries, err)
@@ -260,12 +259,13 @@ func (t *Tree) listGroup(ctx context.Context, g *group) (err error) {
 			return err
 		}
 	}
-	t.tell(t.applyListed(g, entries))
+	after := g.view.After()
 	for i := range entries {
-		if e := &entries[i]; e.ChangedSeq > g.after {
-			g.after, g.marked = e.ChangedSeq, e.Ref
+		if e := &entries[i]; e.ChangedSeq > after {
+			after, g.marked = e.ChangedSeq, e.Ref
 		}
 	}
+	t.tell(t.applyListed(g, entries))
 	return nil
 }
 
@@ -275,7 +275,7 @@ func (t *Tree) noteListed(g *group, entries []sdk.Entry, err error) {
 	defer t.mu.Unlock()
 	now := t.now()
 	news := slices.ContainsFunc(entries, func(e sdk.Entry) bool {
-		known := g.byRef[e.Ref]
+		known := g.view.Entry(e.Ref)
 		return known == nil || known.ChangedSeq != e.ChangedSeq || (known.Deleted == nil) != (e.Deleted == nil)
 	})
 	g.pacing.Note(now, news || !g.loaded, t.cfg.RefreshInterval, longestPause)
@@ -333,8 +333,8 @@ func (t *Tree) isGone(g *group) bool {
 // applyListed merges the records of a listing and returns the notices for the kernel.
 func (t *Tree) applyListed(g *group, entries []sdk.Entry) []notice {
 	t.mu.Lock()
-	g.known.listed(entries)
 	notices := t.mergeListed(g, entries)
+	g.view.Listed(entries)
 	g.loaded, g.listedAt = true, t.now()
 	t.mu.Unlock()
 	return append(t.wipeDeleted(g, entries), notices...)
@@ -359,14 +359,7 @@ func (t *Tree) mergeListed(g *group, entries []sdk.Entry) []notice {
 // returns the notices for the kernel. Needs Tree.mu.
 func (t *Tree) mergeEntries(g *group, entries []sdk.Entry) []notice {
 	touched := make(map[*versions]bool, len(entries))
-	var folders []*sdk.Entry
-	for i := range entries {
-		e := entries[i] // of its own: one that stays does not keep the memory of the whole list
-		g.merge(&e, touched)
-		if e.Folder {
-			folders = append(folders, &e)
-		}
-	}
+	folders := g.merge(touched, entries...)
 	left := g.unplaceFolders(folders)
 	notices := append(t.placeMerged(g, touched), t.placeFolders(g, folders, left)...)
 	notices = append(notices, t.relinkAll()...)

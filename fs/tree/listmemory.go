@@ -54,7 +54,7 @@ func (t *Tree) roomFor(g *group, listed []sdk.Entry) error {
 	for i := range listed {
 		e := &listed[i]
 		need += e.Footprint()
-		if known := g.byRef[e.Ref]; known != nil {
+		if known := g.view.Entry(e.Ref); known != nil {
 			need -= known.Footprint()
 		}
 		if e.Folder {
@@ -79,7 +79,7 @@ func (t *Tree) deletionsIn(g *group, listed []sdk.Entry) (deletions []sdk.Entry)
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, e := range listed {
-		if known := g.byRef[e.Ref]; known != nil && known.Deleted == nil && e.Deleted != nil {
+		if known := g.view.Entry(e.Ref); known != nil && known.Deleted == nil && e.Deleted != nil {
 			e.Name = known.Name
 			deletions = append(deletions, e)
 		}

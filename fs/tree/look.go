@@ -7,6 +7,7 @@ import (
 
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/view"
 )
 
 const (
@@ -23,14 +24,14 @@ const (
 )
 
 // source is a list on the ledger that a mount shows: the groups, or the records of one.
-// By Tree.mu, except for the first three fields, which never change.
+// By Tree.mu, except for the first four fields, which never change.
 type source struct {
 	group   sdk.GroupID                                // "" for the groups
 	path    string                                     // of the directory that shows it
 	refresh func(context.Context, time.Duration) error // lists it, unless that was done a moment ago
+	view    *view.View                                 // of the group; nothing is known of that of the groups
 
 	listedAt    time.Time     // of the last look that succeeded
-	known       gapless       // of the records of a group
 	usedAt      time.Time     // a program wanted to see it
 	pacing      policy.Pacing // of looks
 	price       lookPrice     // of one
@@ -112,7 +113,7 @@ func (d *Dir) LookPrice() (sdk.Amount, bool) {
 
 // age returns for how long something may have changed that this mount does not know. Needs Tree.mu.
 func (s *source) age(now time.Time) time.Duration {
-	return min(now.Sub(s.listedAt), now.Sub(s.known.at))
+	return min(now.Sub(s.listedAt), now.Sub(s.view.Whole()))
 }
 
 // isFresh reports whether what is known is younger than maxAge, or, where looking costs, than

@@ -8,6 +8,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/view"
 )
 
 // attach gives n the name in d, as it is shown; nothing else may have that. It is the
@@ -210,52 +211,41 @@ func (v *versions) newestRecord() *sdk.Entry {
 	return nil
 }
 
-// merge adds or replaces one record and marks the names it touches: two when
-// the file was renamed. A record that came before the known one changes nothing: the listing that brings it was asked
-// for before a change of this mount. Needs Tree.mu; the caller sorts.
-func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
-	known := g.byRef[e.Ref]
-	if known != nil && e.Number < known.Number {
-		return
-	}
-	if known != nil {
-		learn(e, known)
-		g.hold(-known.Footprint())
-		if !known.Folder {
-			v := g.names[recordedName(known)]
-			v.entries = slices.DeleteFunc(v.entries, func(other *sdk.Entry) bool { return other == known })
+// merge takes rows of files and folders into the view of the group, and marks the names that they touch: two when
+// a file was renamed. It returns the folders among them. Needs Tree.mu.
+func (g *group) merge(touched map[*versions]bool, rows ...sdk.Entry) []*sdk.Entry {
+	return g.changed(touched, g.view.Apply(rows...))
+}
+
+// changed is merge for what became of rows. Needs Tree.mu.
+func (g *group) changed(touched map[*versions]bool, changes []view.Change) (folders []*sdk.Entry) {
+	for _, c := range changes {
+		if was := c.Was; was != nil {
+			g.hold(-was.Footprint())
+			if !was.Folder {
+				v := g.names[recordedName(was)]
+				v.entries = slices.DeleteFunc(v.entries, func(e *sdk.Entry) bool { return e == was })
+				touched[v] = true
+				g.changes++
+			}
+		}
+		if now := c.Now; now != nil {
+			g.hold(now.Footprint())
+			if now.Folder {
+				folders = append(folders, now)
+				continue
+			}
+			g.changes++
+			v := g.version(recordedName(now))
+			at := len(v.entries)
+			for at > 0 && v.entries[at-1].Seq > now.Seq {
+				at--
+			}
+			v.entries = slices.Insert(v.entries, at, now)
 			touched[v] = true
 		}
 	}
-	g.hold(e.Footprint())
-	g.byRef[e.Ref] = e
-	if e.Folder {
-		return
-	}
-	g.changes++
-	v := g.version(recordedName(e))
-	v.entries = append(v.entries, e)
-	touched[v] = true
-}
-
-func sortEntries(list []*sdk.Entry) {
-	slices.SortStableFunc(list, func(a, b *sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
-}
-
-// learn keeps the facts that a new record lacks, and an earlier one had.
-func learn(e, known *sdk.Entry) {
-	if e.Name == "" {
-		e.Name = known.Name
-	}
-	if e.Size == sdk.SizeUnknown {
-		e.Size = known.Size
-	}
-	if e.Seq == 0 {
-		e.Seq = known.Seq
-	}
-	if e.Tx == "" { // a later record does not repeat it
-		e.Tx = known.Tx
-	}
+	return folders
 }
 
 // version returns the record of a name, made when it is new. Needs Tree.mu.
@@ -285,9 +275,6 @@ func (g *group) forgetEmpty(v *versions) {
 // placeMerged places the names that a merge touched, and reports conflicts. Needs
 // Tree.mu.
 func (t *Tree) placeMerged(g *group, touched map[*versions]bool) []notice {
-	for v := range touched {
-		sortEntries(v.entries)
-	}
 	notices := t.placeAll(g, touched)
 	for v := range touched {
 		notices = append(notices, t.conflict(g, v)...)
@@ -392,7 +379,7 @@ func (t *Tree) place(g *group, v *versions) []notice {
 // a listing from before the save knows nothing of it. Needs Tree.mu.
 func (g *group) awaits(v *versions) bool {
 	e := v.shown.entry.Load()
-	if e == nil || e.Name != v.raw || g.byRef[e.Ref] != nil {
+	if e == nil || e.Name != v.raw || g.view.Entry(e.Ref) != nil {
 		return false
 	}
 	_, saved := g.own[e.Ref]

@@ -44,7 +44,7 @@ func (d *Dir) record(ctx context.Context) {
 		_ = t.refreshGroup(ctx, g, 0)
 		return
 	}
-	t.noteSaved(g, made.Number, began)
+	g.view.Made(made.Number, began)
 	var elsewhere bool
 	t.change(func() []notice {
 		listedAt := g.listedAt
@@ -136,7 +136,7 @@ func (d *Dir) unrecord(ctx context.Context) error {
 		t.mu.Unlock()
 		return nil
 	}
-	g, path, maker, was := d.group, d.ownPath(), d.group.byRef[d.recorded].Uploader, d.local
+	g, path, maker, was := d.group, d.ownPath(), d.group.view.Entry(d.recorded).Uploader, d.local
 	d.local = true
 	t.mu.Unlock()
 	removed, err := t.remote.RemoveFolder(ctx, g.id, path)
@@ -172,7 +172,7 @@ func (d *Dir) setRecorded(ref sdk.Ref) {
 // order of the ledger. Needs Tree.mu.
 func (g *group) foldersIn(prefix string) (list []sdk.Entry) {
 	for ref := range g.folders {
-		if e := g.byRef[ref]; strings.HasPrefix(e.Name+"/", prefix) {
+		if e := g.view.Entry(ref); strings.HasPrefix(e.Name+"/", prefix) {
 			list = append(list, *e)
 		}
 	}

@@ -178,8 +178,8 @@ func (b *blockSend) baseFor(ctx context.Context, f *File, raw string) (base Bloc
 	e := b.under.source.entry
 	f.t.mu.RLock()
 	now := e
-	if g := f.t.groups[e.Group]; g != nil && g.byRef[e.Ref] != nil {
-		now = g.byRef[e.Ref]
+	if g := f.t.groups[e.Group]; g != nil && g.view.Entry(e.Ref) != nil {
+		now = g.view.Entry(e.Ref)
 	}
 	f.t.mu.RUnlock()
 	if e.Group != b.group || f.t.isForeign(e) || recordedName(now) != raw || now.Deleted != nil {

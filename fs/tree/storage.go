@@ -91,8 +91,8 @@ func (t *Tree) StatFS(n Node) StatFS {
 	var s StatFS
 	var used int64
 	for _, g := range t.groups {
-		s.Files += int64(len(g.byRef))
-		for _, e := range g.byRef {
+		s.Files += int64(g.view.Len())
+		for e := range g.view.All() {
 			used += max(e.Size, 0)
 		}
 	}

@@ -46,7 +46,7 @@ func (t *Tree) before(g *group, entries []sdk.Entry) map[recordName]showing {
 	list := make(map[recordName]showing)
 	for i := range entries {
 		list[nameOf(&entries[i])] = nil
-		if known := g.byRef[entries[i].Ref]; known != nil {
+		if known := g.view.Entry(entries[i].Ref); known != nil {
 			list[nameOf(known)] = nil
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/blocks"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/view"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -222,7 +223,7 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		PartBlocks: cfg.partBlocks, Spool: cfg.Spool})
 	t.SetKernel(cfg.Kernel)
 	refresh := func(ctx context.Context, _ time.Duration) error { return t.refreshGroups(ctx) }
-	t.list = source{path: "/", refresh: refresh}
+	t.list = source{path: "/", refresh: refresh, view: view.New()}
 	t.root = t.newDir(nil, "", dirRoot)
 	t.root.ino = rootIno
 	t.addControlDir()

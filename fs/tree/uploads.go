@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/outbox"
@@ -74,7 +73,7 @@ func (g *group) mergeOwn(rows []sdk.Entry) map[*versions]bool {
 	touched := make(map[*versions]bool)
 	for i := range rows {
 		row := rows[i]
-		known := g.byRef[row.Ref]
+		known := g.view.Entry(row.Ref)
 		if known == nil { // it waited, and was recorded meanwhile, under its new name
 			continue
 		}
@@ -86,11 +85,9 @@ func (g *group) mergeOwn(rows []sdk.Entry) map[*versions]bool {
 		if !row.Folder { // also where others renamed the upload once more, and a listing was faster
 			touched[g.version(recordedName(known))], touched[g.version(recordedName(&row))] = true, true
 		}
-		g.merge(&row, touched)
-		g.known.saved(row.Number, time.Time{})
+		g.merge(touched, row)
 	}
 	for v := range touched {
-		sortEntries(v.entries)
 		v.base = max(v.base, v.saved) // moving history about is no conflict
 	}
 	return touched
@@ -148,9 +145,6 @@ func (t *Tree) applyOwn(ctx context.Context, g *group, list, answered []sdk.Entr
 // mergeAnswered merges what the service answered to a change of this mount.
 func (t *Tree) mergeAnswered(g *group, answered []sdk.Entry) []notice {
 	t.mu.Lock()
-	for i := range answered {
-		g.known.saved(answered[i].Number, time.Time{})
-	}
 	notices := t.mergeEntries(g, answered)
 	t.mu.Unlock()
 	return append(t.wipeDeleted(g, answered), notices...)

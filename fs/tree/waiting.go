@@ -118,7 +118,7 @@ func (t *Tree) recordedBase(b *blockSend) (waiting format.Extents, from outbox.F
 	e := source.entry
 	if g := t.groups[e.Group]; g != nil {
 		e = t.recordedSince(g, e)
-		if now := g.byRef[e.Ref]; now != nil {
+		if now := g.view.Entry(e.Ref); now != nil {
 			e = now
 		}
 	}
@@ -209,7 +209,7 @@ func (t *Tree) baseOf(f *File, g *group, raw string, s *stage) sdk.Ref {
 	defer t.mu.RUnlock()
 	if e := f.entry.Load(); s.base != 0 && e != nil && f.isKind(fileReal) && e.Name == raw && e.Group == g.id &&
 		e.Deleted == nil {
-		if known := g.byRef[e.Ref]; known == nil || known.Deleted == nil {
+		if known := g.view.Entry(e.Ref); known == nil || known.Deleted == nil {
 			return e.Ref
 		}
 	}
@@ -288,11 +288,11 @@ func (t *Tree) readyNotice(row *sdk.Entry) []notice {
 // recordedSince returns the record of an entry that waited, if it was made meanwhile, else e. Needs
 // Tree.mu.
 func (t *Tree) recordedSince(g *group, e *sdk.Entry) *sdk.Entry {
-	if !isWaiting(e) || g.byRef[e.Ref] != nil {
+	if !isWaiting(e) || g.view.Entry(e.Ref) != nil {
 		return e
 	}
 	ref, _ := t.cfg.Outbox.Recorded(outbox.IDOf(e.Ref))
-	if now := g.byRef[ref]; now != nil {
+	if now := g.view.Entry(ref); now != nil {
 		return now
 	}
 	return e
@@ -494,12 +494,12 @@ func (t *Tree) pathOf(i outbox.Item) string {
 // nowWaiting shows an item, also one that came to this group. Needs Tree.mu.
 func (t *Tree) nowWaiting(i outbox.Item) (notices []notice) {
 	for _, g := range t.groups {
-		if g.id != i.Group && g.byRef[i.Ref()] != nil {
+		if g.id != i.Group && g.view.Entry(i.Ref()) != nil {
 			notices = append(notices, t.forgetRow(g, i.Ref())...)
 		}
 	}
 	g := t.groups[i.Group]
-	if g == nil || i.Name == "" || g.byRef[i.Ref()] != nil {
+	if g == nil || i.Name == "" || g.view.Entry(i.Ref()) != nil {
 		return notices
 	}
 	if _, ok := t.cfg.Outbox.Item(i.ID); !ok { // recorded meanwhile
@@ -507,26 +507,16 @@ func (t *Tree) nowWaiting(i outbox.Item) (notices []notice) {
 	}
 	touched := make(map[*versions]bool)
 	g.own[i.Ref()] = struct{}{}
-	g.merge(t.waitingRow(g, i), touched)
-	for v := range touched {
-		sortEntries(v.entries)
-	}
+	g.merge(touched, *t.waitingRow(g, i))
 	return append(notices, t.placeAll(g, touched)...)
 }
 
 // forgetRow takes an entry out. Needs Tree.mu.
 func (t *Tree) forgetRow(g *group, ref sdk.Ref) []notice {
-	known := g.byRef[ref]
+	touched := make(map[*versions]bool)
+	g.changed(touched, g.view.Drop(ref))
 	delete(g.own, ref)
-	if known == nil {
-		return nil
-	}
-	v := g.names[recordedName(known)]
-	v.entries = slices.DeleteFunc(v.entries, func(e *sdk.Entry) bool { return e == known })
-	delete(g.byRef, ref)
-	g.hold(-known.Footprint())
-	g.changes++
-	return t.placeAll(g, map[*versions]bool{v: true})
+	return t.placeAll(g, touched)
 }
 
 // nowDiscarded needs Tree.mu.
@@ -544,32 +534,23 @@ func (t *Tree) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
 	if g == nil {
 		return nil
 	}
-	was := g.byRef[i.Ref()]
+	was := g.view.Entry(i.Ref())
 	if was == nil {
 		was = t.waitingRow(g, i)
-	} else {
-		g.hold(-was.Footprint())
 	}
 	now := *was
 	now.Content = r.Content
 	now.Ref, now.Tx, now.Seq, now.ChangedSeq, now.Time, now.Name = r.Ref, r.Tx, r.Seq, r.Seq, r.Time, i.Name
 	touched := make(map[*versions]bool)
 	old := g.version(recordedName(was))
-	old.entries = slices.DeleteFunc(old.entries, func(e *sdk.Entry) bool { return e == was })
-	delete(g.byRef, was.Ref)
+	g.changed(touched, g.view.Drop(was.Ref))
 	delete(g.own, was.Ref)
-	touched[old] = true
 	g.own[r.Ref] = struct{}{}
-	row := &now
-	if known := g.byRef[r.Ref]; known != nil { // the listing was faster
-		row = known
-		touched[g.version(recordedName(known))] = true
-	} else {
-		g.merge(row, touched)
+	if g.view.Entry(r.Ref) == nil { // else the listing was faster
+		g.merge(touched, now)
 	}
-	for v := range touched {
-		sortEntries(v.entries)
-	}
+	row := g.view.Entry(r.Ref)
+	touched[old], touched[g.version(recordedName(row))] = true, true
 	if old.hidden == was.Ref { // a backup was made of it
 		old.hidden, g.version(recordedName(row)).hidden = "", row.Ref
 	}
@@ -605,15 +586,12 @@ func (t *Tree) nowConflict(i outbox.Item) (notices []notice) {
 	}
 	touched := make(map[*versions]bool)
 	row := t.waitingRow(g, i)
-	if was := g.byRef[i.Ref()]; was != nil {
+	if was := g.view.Entry(i.Ref()); was != nil {
 		kept := *was
 		kept.Name = i.Name
 		row = &kept
 	}
-	g.merge(row, touched)
-	for v := range touched {
-		sortEntries(v.entries)
-	}
+	g.merge(touched, *row)
 	notices = t.placeAll(g, touched)
 	path := join(g.dir.path(), i.Was)
 	return append(notices, t.noted(&Error{Class: ClassConflict, Op: "send", Path: path,

@@ -133,7 +133,7 @@ func (t *Tree) claimVersion(ctx context.Context, from outbox.From) (blocks Block
 	t.mu.RLock()
 	var e *sdk.Entry
 	if g := t.groups[from.Group]; g != nil {
-		e = g.byRef[from.Ref]
+		e = g.view.Entry(from.Ref)
 	}
 	t.mu.RUnlock()
 	if e == nil {

@@ -98,7 +98,7 @@ func (t *Tree) warnPending(e sdk.Event) {
 // knows reports whether an event of a file is known already: most events are uploads of
 // this mount. Needs Tree.mu.
 func (g *group) knows(e sdk.Event) bool {
-	known := g.byRef[e.Ref]
+	known := g.view.Entry(e.Ref)
 	return known != nil && known.ChangedSeq >= e.Seq
 }
 
@@ -109,7 +109,7 @@ func (t *Tree) hasListed(ctx context.Context, g *group, seq sdk.Seq) bool {
 		return false
 	}
 	defer g.listing.leave()
-	return g.after >= seq
+	return g.view.After() >= seq
 }
 
 // noteReached remembers whether the service answers. When the service is back, noteReached

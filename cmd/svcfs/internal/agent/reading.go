@@ -114,11 +114,11 @@ func (s *server) find(ctx context.Context, in fileArgs) (listing, sdk.Entry, err
 
 // shown is the name of an entry; of one that the listing does not show, the name alone.
 func (l listing) shown(e sdk.Entry) string {
-	if l.Listing == nil {
+	if l.Listing.Listing == nil {
 		return ""
 	}
 	recorded := e.Named().Recorded
-	if i, ok := l.Newest(recorded); ok && l.entries[i].Ref == e.Ref {
+	if i, ok := l.Newest(recorded); ok && l.Entries[i].Ref == e.Ref {
 		return l.Shown(recorded)
 	}
 	return names.Show(recorded, string(e.Ref))
@@ -164,7 +164,7 @@ func (s *server) listFiles(ctx context.Context, in listArgs) (any, error) {
 			break
 		}
 		i, _ := l.Newest(name)
-		page.Files = append(page.Files, docOf(l.entries[i], shown))
+		page.Files = append(page.Files, docOf(l.Entries[i], shown))
 		last = name
 	}
 	return page, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/view"
 )
 
 const (
@@ -65,7 +65,7 @@ type server struct {
 	plans   plans
 
 	mu    sync.Mutex
-	views map[sdk.GroupID]*view
+	views map[sdk.GroupID]*known
 }
 
 // Serve answers on transport until the other side closes it or ctx ends. It sends nothing
@@ -82,7 +82,7 @@ func newServer(ctx context.Context, o Options) (*server, *mcp.Server) {
 		o.Now = time.Now
 	}
 	s := &server{Options: o, purse: purse{limit: o.Budget}, read: quota{limit: o.ReadBytes, flag: "--read-bytes"},
-		written: quota{limit: o.WriteBytes, flag: "--write-bytes"}, views: make(map[sdk.GroupID]*view)}
+		written: quota{limit: o.WriteBytes, flag: "--write-bytes"}, views: make(map[sdk.GroupID]*known)}
 	s.files.init(ctx)
 	asking, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
@@ -130,22 +130,21 @@ func (s *server) mayName(id sdk.GroupID) bool {
 	return len(s.Groups) == 0 || slices.Contains(s.Groups, id)
 }
 
-// view is what is known of the files of a group.
-type view struct {
-	mu    sync.Mutex // held while the service is asked
-	after sdk.Seq
-	byRef map[sdk.Ref]sdk.Entry
-	held  int64 // bytes that the client counts for it; guarded by server.mu
+// known is what is known of the files of a group.
+type known struct {
+	mu sync.Mutex // held while the service is asked
+	*view.View
+	held int64 // bytes that the client counts for it; guarded by server.mu
 }
 
 // hold counts what news take beside what they replace.
-func (s *server) hold(g sdk.GroupID, v *view, news []sdk.Entry) error {
+func (s *server) hold(g sdk.GroupID, v *known, news []sdk.Entry) error {
 	more, name := int64(0), ""
 	for i := range news {
 		more += news[i].Footprint() + sdk.FoldersFootprint(name, news[i].Name)
 		name = news[i].Name
-		if known, ok := v.byRef[news[i].Ref]; ok {
-			more -= known.Footprint()
+		if was := v.Entry(news[i].Ref); was != nil {
+			more -= was.Footprint()
 		}
 	}
 	s.mu.Lock()
@@ -162,16 +161,13 @@ func (s *server) hold(g sdk.GroupID, v *view, news []sdk.Entry) error {
 }
 
 // release says that a view has no files any more. Needs server.mu.
-func (s *server) release(v *view) {
+func (s *server) release(v *known) {
 	_ = s.Client.HoldList(-v.held)
 	v.held = 0
 }
 
 // listing is the files of a group at one moment.
-type listing struct {
-	*names.Listing
-	entries []sdk.Entry // in the order of their uploads
-}
+type listing struct{ view.Listing }
 
 // look asks the service what is in a group. Price: that of [sdk.Group.List].
 func (s *server) look(ctx context.Context, g sdk.Group) (listing, error) {
@@ -185,50 +181,33 @@ func (s *server) look(ctx context.Context, g sdk.Group) (listing, error) {
 	var news []sdk.Entry
 	err = s.purse.pay(price, func() (sdk.Amount, error) {
 		// so that the next list begins after the newest change
-		news, err = g.Entries(ctx, sdk.Since(v.after), sdk.WithFolders())
+		news, err = g.Entries(ctx, sdk.Since(v.After()), sdk.WithFolders())
 		return sdk.Amount{}, err
 	})
 	if err != nil {
 		if lostAccess(err) {
 			go s.files.forget(func(e sdk.Entry) bool { return e.Group == g.ID })
-			v.after, v.byRef = 0, make(map[sdk.Ref]sdk.Entry)
+			v.View = view.New()
 			s.mu.Lock()
 			s.release(v)
 			s.mu.Unlock()
 		}
 		return listing{}, err
 	}
-	after := v.after
-	for _, e := range news {
-		after = max(after, e.ChangedSeq)
-	}
-	news = slices.DeleteFunc(news, func(e sdk.Entry) bool { return e.Folder })
 	if err := s.hold(g.ID, v, news); err != nil {
 		return listing{}, err
 	}
-	v.after = after
 	removed := make(map[sdk.Ref]bool)
-	for _, e := range news {
-		v.byRef[e.Ref] = e
-		if e.Deleted != nil {
-			removed[e.Ref] = true
+	for _, c := range v.Apply(news...) {
+		if c.Now.Deleted != nil {
+			removed[c.Now.Ref] = true
 		}
 	}
+	v.Listed(news)
 	if len(removed) > 0 { // find refuses them already
 		go s.files.forget(func(e sdk.Entry) bool { return removed[e.Ref] })
 	}
-	l := listing{entries: make([]sdk.Entry, 0, len(v.byRef))}
-	for _, e := range v.byRef {
-		l.entries = append(l.entries, e)
-	}
-	slices.SortFunc(l.entries, func(x, y sdk.Entry) int {
-		if x.Seq != y.Seq {
-			return int(min(max(x.Seq-y.Seq, -1), 1))
-		}
-		return x.Time.Compare(y.Time)
-	})
-	l.Listing = names.List(l.entries, (*sdk.Entry).Named)
-	return l, nil
+	return listing{v.List()}, nil
 }
 
 // lostAccess reports an error after which nothing of a group may be handed out.
@@ -237,7 +216,7 @@ func lostAccess(err error) bool {
 		errors.Is(err, sdk.ErrNotFound) || errors.Is(err, sdk.ErrCorrupt)
 }
 
-func (s *server) view(id sdk.GroupID) *view {
+func (s *server) view(id sdk.GroupID) *known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := s.views[id]
@@ -248,7 +227,7 @@ func (s *server) view(id sdk.GroupID) *view {
 			}
 			clear(s.views)
 		}
-		v = &view{byRef: make(map[sdk.Ref]sdk.Entry)}
+		v = &known{View: view.New()}
 		s.views[id] = v
 	}
 	return v
@@ -259,7 +238,7 @@ func (l listing) find(what string) (sdk.Entry, error) {
 	if what == "" {
 		return sdk.Entry{}, refuse("list_files names the files", "a file must be named")
 	}
-	for _, e := range l.entries {
+	for _, e := range l.Entries {
 		if string(e.Ref) == what {
 			if e.Deleted != nil {
 				return e, refuse("history tells by whom and when; another version of the name may live",
@@ -269,7 +248,7 @@ func (l listing) find(what string) (sdk.Entry, error) {
 		}
 	}
 	if i, ok := l.Newest(l.Resolve(what)); ok {
-		return l.entries[i], nil
+		return l.Entries[i], nil
 	}
 	return sdk.Entry{}, refuse("list_files names the files", "there is no file %q in this group", what)
 }
@@ -277,12 +256,12 @@ func (l listing) find(what string) (sdk.Entry, error) {
 // versions returns all files of a name, removed ones included.
 func (l listing) versions(what string) (list []sdk.Entry) {
 	name := l.Resolve(what)
-	for _, e := range l.entries {
+	for _, e := range l.Entries {
 		if string(e.Ref) == what {
 			name = e.Named().Recorded
 		}
 	}
-	for _, e := range l.entries {
+	for _, e := range l.Entries {
 		if e.Named().Recorded == name {
 			list = append(list, e)
 		}

@@ -149,9 +149,9 @@ func (s *server) checkNewest(ctx context.Context, g sdk.Group, in putArgs) (foll
 	}
 	newest := ""
 	if i, ok := l.Newest(in.Name); ok {
-		newest = string(l.entries[i].Ref)
-		if l.entries[i].Name != "" { // else it has the name of its hash, and none is recorded
-			follows = l.entries[i].Ref
+		newest = string(l.Entries[i].Ref)
+		if l.Entries[i].Name != "" { // else it has the name of its hash, and none is recorded
+			follows = l.Entries[i].Ref
 		}
 	}
 	switch {

@@ -1,0 +1,82 @@
+package view_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/view"
+)
+
+// A row is the newest that any list or answer told, whatever comes first.
+func TestApply(t *testing.T) {
+	v := view.New()
+	first := v.Apply(sdk.Entry{Ref: "a", Name: "a", Number: 1, Seq: 10, Tx: "tx", Size: 5})
+	if len(first) != 1 || first[0].Was != nil || first[0].Now != v.Entry("a") {
+		t.Fatalf("a new file: %+v", first)
+	}
+	renamed := v.Apply(sdk.Entry{Ref: "a", Name: "b", Number: 4, ChangedSeq: 13, Size: sdk.SizeUnknown})
+	if len(renamed) != 1 || renamed[0].Was != first[0].Now || renamed[0].Was.Name != "a" {
+		t.Errorf("a rename: %+v", renamed)
+	}
+	if e := v.Entry("a"); e.Name != "b" || e.Seq != 10 || e.Tx != "tx" || e.Size != 5 {
+		t.Errorf("what the later row does not tell: %+v", e)
+	}
+	if late := v.Apply(sdk.Entry{Ref: "a", Name: "old", Number: 3}); len(late) != 0 || v.Entry("a").Name != "b" {
+		t.Errorf("an older row: %+v", late)
+	}
+	if gone := v.Drop("a"); len(gone) != 1 || gone[0].Now != nil || v.Entry("a") != nil || v.Len() != 0 || v.Drop("a") != nil {
+		t.Errorf("dropped: %+v", gone)
+	}
+}
+
+// A view knows up to which record nothing is missing, whether lists or answers told of it.
+func TestGapless(t *testing.T) {
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	v := view.New()
+	want := func(when string, upTo int64, whole time.Time) {
+		t.Helper()
+		if !v.KnowsUpTo(upTo) || v.KnowsUpTo(upTo+1) || !v.Whole().Equal(whole) {
+			t.Errorf("%s: all is not known up to %d, at %v", when, upTo, v.Whole())
+		}
+	}
+	list := func(rows ...sdk.Entry) {
+		v.Apply(rows...)
+		v.Listed(rows)
+	}
+	v.Made(5, at(1))
+	want("before a list", 0, time.Time{})
+	list(sdk.Entry{Ref: "a", Number: 3, ChangedSeq: 4}, sdk.Entry{Ref: "b", Number: 7, ChangedSeq: 9}, sdk.Entry{Ref: "c"})
+	v.Made(9, at(20)) // 8 is not known
+	v.Made(7, at(30)) // known: it was made before it was listed
+	want("after a gap", 7, time.Time{})
+	v.Apply(sdk.Entry{Ref: "d", Number: 9})
+	v.Made(8, at(10))
+	want("answers in another order", 9, at(20))
+	v.Apply(sdk.Entry{Ref: "d", Number: 10})
+	want("a row without a time", 10, at(20))
+	v.Made(12, at(40))
+	v.Made(14, at(50))
+	list(sdk.Entry{Ref: "e", Number: 13, ChangedSeq: 30})
+	want("after a list", 14, at(50))
+	list()
+	if want("after an empty list", 14, at(50)); v.After() != 30 {
+		t.Errorf("listed up to %d", v.After())
+	}
+}
+
+func TestAll(t *testing.T) {
+	v := view.New()
+	v.Apply(sdk.Entry{Ref: "a"}, sdk.Entry{Ref: "b", Folder: true}, sdk.Entry{Ref: "a", Name: "new"})
+	var names []string
+	for e := range v.All() {
+		names = append(names, string(e.Ref)+e.Name)
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"anew", "b"}) {
+		t.Errorf("%q", names)
+	}
+	for range v.All() {
+		break
+	}
+}
