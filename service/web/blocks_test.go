@@ -20,6 +20,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/format/formattest"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/enginetest"
@@ -248,29 +249,25 @@ func TestVerifyLargeFilesInTheBrowser(t *testing.T) {
 	alice.saveBlocks("team", "lie.bin", content, nil, numbers(6), sum([]byte("another")))
 	long := random(260 * 64 << 10)
 	alice.saveBlocks("team", "long.bin", long, nil, numbers(260), sum(long))
-	row := func(name string) string {
-		return fmt.Sprintf(`Array.from(document.querySelectorAll("tr")).find((r) => r.textContent.startsWith(%q))`, name)
-	}
+	const newest = `document.querySelector(".versions tbody tr .result")`
 	b := alice.browse()
 	verify := func(name, price, verdict string) {
 		t.Helper()
+		b.js("location.hash = '#/file/team/" + name + "'")
 		b.click("Verify " + name)
 		b.sees("Nothing is kept.")
-		b.js(row(name) + `.querySelector(".result").replaceChildren()`)
+		b.js(newest + `.replaceChildren()`)
 		b.click("Verify" + price)
-		b.await(row(name) + `?.querySelector(".result .badge")`)
-		if got := eval[string](b, row(name)+`.querySelector(".result").innerText`); !strings.HasPrefix(got, verdict) {
+		b.await(newest + `?.querySelector(".badge")`)
+		if got := eval[string](b, newest+`.innerText`); !strings.HasPrefix(got, verdict) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	b.js("location.hash = '#/groups/team'")
 	verify("long.bin", " for 0.013 tokens", "byte-identical")
 	verify("lie.bin", " for 0.013 tokens", "byte-mismatched")
 	b.sees("its uploader recorded another")
 
-	// The browser's own dialog is not there for tests: a stub takes what is saved.
-	b.js(`window.saved = []; window.showSaveFilePicker = async ({ suggestedName }) => ({ createWritable: async () => ({
-		write: async (part) => { saved.push(part); }, close: async () => { saved.name = suggestedName; }, abort: async () => { saved.length = 0; saved.name = "aborted"; } }) })`)
+	downloads := b.downloads()
 	b.expect("ERR_CONTENT_LENGTH_MISMATCH")
 	b.expect("ERR_INCOMPLETE_CHUNKED_ENCODING")
 	cuts.Store(2)
@@ -278,28 +275,43 @@ func TestVerifyLargeFilesInTheBrowser(t *testing.T) {
 	if cuts.Load() >= 0 {
 		t.Error("no connection broke")
 	}
-	b.click("Save film.mkv")
-	b.await(`saved.name === "film.mkv"`)
-	if got := eval[string](b, `new Blob(saved).arrayBuffer().then((all) => crypto.subtle.digest("SHA-256", all)).then((d) => Array.from(new Uint8Array(d), (x) => x.toString(16).padStart(2, "0")).join(""))`); got != sum(content) {
-		t.Errorf("saved is another content, of SHA-256 %s", got)
+	if got := b.download("film.mkv"); got != "Verified and saved" {
+		t.Error(got)
 	}
+	proctest.Eventually(t, "film.mkv is downloaded", func() bool {
+		got, err := os.ReadFile(filepath.Join(downloads, "film.mkv"))
+		return err == nil && bytes.Equal(got, content)
+	})
 
 	next := bytes.Clone(content)
 	copy(next[2*64<<10:], "changed")
 	alice.saveBlocks("team", "film.mkv", next, film, []int64{2}, "")
 	b.js("location.hash = '#/ledger'")
 	b.sees("Spent in")
-	b.js("location.hash = '#/groups/team'")
+	b.js("location.hash = '#/file/team/film.mkv'")
 	b.click("Verify film.mkv")
 	b.sees("none, because the uploader sent only what changed")
 	b.click("Cancel")
 	verify("film.mkv", " for 0.013 tokens", "byte-identical")
-	b.js(`window.showSaveFilePicker = async () => ({ createWritable: async () => ({ write: async () => {}, close: async () => { window.finished = true; }, abort: async () => { window.aborted = true; } }) })`)
 	s.flipPart(film.ref)
-	b.click("Save film.mkv")
-	b.await("window.aborted === true && window.finished === undefined")
+	if got := b.download("film.mkv"); !strings.HasPrefix(got, "byte-mismatched") {
+		t.Error(got)
+	}
+	b.js(stubPicker)
+	const saving = `import("/account/verify.js").then((v) => v.save("team", row, () => {})).then(() => "saved", (error) => error.constructor.name + " " + saved.name)`
+	b.js(`fetch("api/file?group=team&name=film.mkv").then((r) => r.json()).then((page) => { window.row = page.files[0]; })`)
+	b.await("window.row")
+	if got := eval[string](b, saving); got != "Mismatch aborted" {
+		t.Errorf("a damaged file that is written while it comes: %s", got)
+	}
 	verify("film.mkv", ", free", "byte-mismatched")
 }
+
+// stubPicker stands for the browser's own dialog, which is not there for tests: it takes what is saved.
+const stubPicker = `window.saved = []; window.showSaveFilePicker = async ({ suggestedName }) => ({ createWritable: async () => ({
+	write: async (part) => { saved.push(part); }, close: async () => { saved.name = suggestedName; }, abort: async () => { saved.length = 0; saved.name = "aborted"; } }) })`
+
+const savedSum = `new Blob(saved).arrayBuffer().then((all) => crypto.subtle.digest("SHA-256", all)).then((d) => Array.from(new Uint8Array(d), (x) => x.toString(16).padStart(2, "0")).join(""))`
 
 // cutWriter breaks a connection after some bytes.
 type cutWriter struct {

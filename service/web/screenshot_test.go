@@ -11,7 +11,6 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -24,10 +23,10 @@ var pictures = []struct {
 	width, height             int64
 }{
 	{"account-light", "#/account", "API key", "light", 1180, 800},
-	{"group-light", "#/groups/design", "byte-identical", "light", 1180, 980},
+	{"group-light", "#/groups/design", "Verified and saved", "light", 1180, 900},
 	{"groups-dark", "#/groups", "Open to join", "dark", 1180, 900},
 	{"ledger-dark", "#/ledger", "Records", "dark", 1180, 900},
-	{"group-phone", "#/groups/design", "byte-identical", "light", 390, 1100},
+	{"group-phone", "#/groups/design", "plan.pdf", "light", 390, 900},
 }
 
 const maxPicture = 200 << 10
@@ -61,10 +60,9 @@ func takePictures(t *testing.T) {
 		b.do(chromedp.EmulateViewport(p.width, p.height))
 		b.js("location.hash = '#/none'; location.hash = '" + p.view + "'")
 		b.await("document.querySelector('h1')")
-		if p.shows == "byte-identical" {
-			b.click("Verify plan.pdf")
-			b.await("document.querySelector('dialog[open]')")
-			b.press(kb.Enter)
+		if p.shows == "Verified and saved" {
+			b.downloads()
+			b.click("Download plan.pdf")
 		}
 		b.sees(p.shows)
 		b.js("scrollTo(0, 0)")

@@ -71,7 +71,7 @@ func (b *tab) choose(drop bool, files string) {
 	b.js(`(() => {
 		const data = new DataTransfer();
 		for (const [name, ...content] of ` + files + `) data.items.add(new File(content, name, { type: "text/plain", lastModified: 1700000000000 }));
-		const section = document.querySelector('[aria-labelledby="files-title"]');
+		const section = document.querySelector('[aria-label="Files"]');
 		if (` + fmt.Sprint(drop) + `) {
 			for (const kind of ["dragenter", "dragover", "drop"]) section.dispatchEvent(new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true }));
 			return;
@@ -122,7 +122,7 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 	b.press(kb.Enter)
 	b.sees("Saved, for 0.039 tokens")
 	b.await(`document.querySelectorAll("#uploads li").length === 2 && !document.querySelector("#uploads progress")`)
-	b.await(`document.querySelectorAll(".file-name").length === 2`) // the view follows
+	b.await(`document.querySelectorAll('tr:not(.folder) .file-name').length === 2`) // the view follows
 	for _, row := range alice.files("team") {
 		switch *row.Filename {
 		case "notes/plan 1.txt":
@@ -164,7 +164,7 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 		if !eval[bool](b, "seen.some((n) => n > 0 && n < 9120000)") {
 			t.Errorf("no progress was shown: %v", eval[[]float64](b, "seen"))
 		}
-		b.await(button("Verify large.bin"))
+		b.click("large.bin")
 		b.click("Verify large.bin")
 		b.sees("Nothing is kept.")
 		b.click("Verify for 0.013 tokens")
@@ -177,6 +177,7 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 		}
 	})
 	t.Run("a large file that is refused", func(t *testing.T) {
+		b.js("location.hash = '#/groups/team'")
 		b.expect("status of 409")
 		b.expect("status of 404")
 		large := func(name string) {

@@ -3,7 +3,8 @@
 import { get, post } from "./api.js";
 import { announce, failure, h } from "./dom.js";
 import { accountView } from "./account.js";
-import { fileView, groupView } from "./group.js";
+import { fileView } from "./file.js";
+import { groupView } from "./group.js";
 import { groupsView } from "./groups.js";
 import { ledgerView } from "./ledger.js";
 import { placeOf } from "./place.js";

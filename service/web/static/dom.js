@@ -43,6 +43,22 @@ export function empty(title, text, ...actions) {
 	return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), h("p", null, text), ...actions);
 }
 
+const icons = {
+	folder: "M2 5.5A1.5 1.5 0 0 1 3.5 4h4l2 2h7A1.5 1.5 0 0 1 18 7.5v7a1.5 1.5 0 0 1-1.5 1.5h-13A1.5 1.5 0 0 1 2 14.5z",
+	down: "M10 3v9m-4-4 4 4 4-4M4 16h12",
+	file: "M5 2h6.5L16 6.5V17a1 1 0 0 1-1 1H5a1 1 0 0 1-1-1V3a1 1 0 0 1 1-1zm6 1.5V7h3.5",
+};
+
+// icon is a small picture, for the eye alone.
+export function icon(kind) {
+	return svg("svg", { class: `icon icon-${kind}`, viewBox: "0 0 20 20", "aria-hidden": "true" }, svg("path", { d: icons[kind] }));
+}
+
+// cell is a cell of a table, which a phone shows with its label.
+export function cell(label, ...children) {
+	return h("td", { "data-label": label }, ...children);
+}
+
 export function badge(text, kind) {
 	return h("span", { class: `badge ${kind ?? ""}` }, text);
 }
@@ -129,7 +145,6 @@ function openDialog(title, content) {
 	});
 }
 
-// field is a labelled input.
 // roleField lets choose what a member may do.
 export function roleField(label, name, value = "writer") {
 	const options = { writer: "writer: reads and saves files", reader: "reader: reads, and changes nothing" };
@@ -137,6 +152,7 @@ export function roleField(label, name, value = "writer") {
 		h("option", { value: role, selected: role === value }, text))));
 }
 
+// field is a labelled input.
 export function field(label, hint, input) {
 	const id = `f-${input.name}`;
 	input.id = id;

@@ -1,12 +1,11 @@
 // One group: a folder of it at a time, its members, and what its owner may set.
 
 import { call, get } from "./api.js";
-import { announce, ask, askForm, badge, busy, copyButton, empty, field, h, mono, notice, roleField } from "./dom.js";
+import { announce, ask, askForm, busy, cell, copyButton, field, h, icon, mono, roleField } from "./dom.js";
+import { filesSection } from "./files.js";
 import { badges, openJoin } from "./groups.js";
 import { place } from "./place.js";
-import { attributes, bytes, date, keepText, nameOf, nsToMS, plural, price, visible } from "./text.js";
-import { chooser, restore } from "./uploads.js";
-import { canSave, isFree, save, verify } from "./verify.js";
+import { bytes, date, keepText, nsToMS, plural, price, shellWord, visible } from "./text.js";
 
 // groupView shows a folder of a group: "" for its top, where members and settings are too, else
 // its recorded path with the slash at the end.
@@ -34,14 +33,14 @@ export async function groupView(draw, session, id, folder) {
 }
 
 // groupOf asks about a group, and what only its members may know.
-async function groupOf(id) {
+export async function groupOf(id) {
 	const g = await get("group", { group: id });
 	const [pending, trash] = g.role ? await Promise.all([call("get_pending_destruction", { group_id: id }), call("get_trash", { group_id: id })]) : [];
 	return { ...g, pending: pending?.result ?? { retention_days: null }, trash: trash?.result ?? {} };
 }
 
 // crumbs lead to the groups, the group, and the folders above: path is how those are shown.
-function crumbs(g, folder, path) {
+export function crumbs(g, folder, path) {
 	const above = folder === undefined ? [] : [["groups", g.id, visible(g.id)]];
 	const parts = (folder ?? "").split("/");
 	path?.forEach((shown, i) => above.push(["groups", g.id, shown, parts.slice(0, i + 1).join("/")]));
@@ -49,90 +48,12 @@ function crumbs(g, folder, path) {
 		above.map(([view, group, shown, inside]) => [h("span", { "aria-hidden": "true" }, " / "), h("a", { href: place(view, group, inside) }, shown)]));
 }
 
-// fileView shows the versions of a name, the newest first.
-export async function fileView(draw, session, id, name) {
-	const folder = name.slice(0, name.lastIndexOf("/") + 1);
-	const [g, page, { path }] = await Promise.all([groupOf(id), get("file", { group: id, name }), get("folder", { group: id, folder })]);
-	const newest = page.files.find((f) => !f.deleted);
-	const title = page.files.length > 0 ? nameOf(page.files[0]) : visible(name);
-	document.title = `${title} · svcfs`;
-	const slot = h("div");
-	const mayWrite = ["owner", "writer"].includes(g.role);
-	const again = (text) => {
-		announce(text);
-		return fileView(draw, session, id, name);
-	};
-	const back = newest === undefined && page.files.length > 0 && restoreButton(g, session, title, page.files, slot, again);
-	const row = (f) => h("tr", { class: f.deleted ? "gone" : undefined },
-		h("th", { scope: "row" }, f.timestamp ? date(nsToMS(f.timestamp)) : "unknown", f === newest && [" ", badge("newest", "accent-line")],
-			f.deleted && [" ", badge("in the trash")], f.attributes && h("p", { class: "hint" }, attributes(f.attributes))),
-		cell("Size", bytes(f.original_size)),
-		cell("Uploader", mono(f.user_id, 28)),
-		cell("Integrity", f.deleted ? h("span", { class: "hint" }, `removed by ${f.deleted.deleted_by}`) : integrity(g, session, f, `${title} of ${f.timestamp ? date(nsToMS(f.timestamp)) : "an unknown time"}`)),
-		mayWrite && cell("Restore", restoreVersion(g, f, newest, title, slot)));
-	draw(crumbs(g, folder, path), h("div", { class: "title" }, h("h1", { tabindex: "-1" }, title), mayWrite && newest && removeButton(g, session, page.files, title, slot), back), slot,
-		h("section", { "aria-labelledby": "versions-title" }, h("h2", { id: "versions-title" }, "Versions"),
-			page.files.length === 0 ? empty("No such file", "It was removed for good, or never there. The ledger tells.")
-				: listing(["Saved", "Size", "Uploader", "Integrity", ...(mayWrite ? ["Restore"] : [])], "versions", page.files.map(row), page.more && page.files.at(-1).seq,
-					async (before) => {
-						const next = await get("file", { group: id, name, before });
-						return [next.files.map(row), next.more && next.files.at(-1).seq];
-					})));
-}
-
-// restoreVersion offers to save an older version again. A link would be of this account then, and
-// could lead out of the group.
-function restoreVersion(g, f, newest, title, slot) {
-	if (f === newest || f.deleted) return h("span", { class: "hint" }, f === newest ? "is the newest" : "bring the name back first");
-	if (f.attributes && JSON.parse(f.attributes).target !== undefined) return h("span", { class: "hint" }, "a link: make it anew with ln -s");
-	const button = h("button", { type: "button", class: "small", "aria-label": `Restore the version of ${date(nsToMS(f.timestamp))}` }, "Restore");
-	button.addEventListener("click", () => busy(button, slot, () => restore(g.id, f, newest, title)));
-	return button;
-}
-
-// removeButton puts a name into the trash.
-function removeButton(g, session, versions, title, slot) {
-	const button = h("button", { type: "button" }, "Remove");
-	button.addEventListener("click", async () => {
-		const cost = price(session.fees.remove_file);
-		const sure = await ask({
-			title: `Remove ${title}?`, yes: `Yes, remove, ${cost}`, danger: true,
-			body: [h("p", null, `All its versions go to the trash. They can be brought back for ${plural(g.trash.days, "day")}; then they are destroyed.`)],
-		});
-		const request = { group_id: g.id, filename: versions[0].filename, seq: Math.max(...versions.map((f) => f.changed_seq)) };
-		if (sure && await busy(button, slot, () => repeated("remove_file", request))) {
-			announce(`${title} is in the trash`);
-			location.hash = place("groups", g.id, request.filename.includes("/") ? request.filename.slice(0, request.filename.lastIndexOf("/")) : undefined);
-		}
-	});
-	return button;
-}
-
 // repeated does a change of a name that may have more versions than one request changes.
-async function repeated(op, request) {
+export async function repeated(op, request) {
 	for (;;) {
 		const { result } = await call(op, request);
 		if (!result.more) return result;
 	}
-}
-
-// listing is a table with a button for more rows: ask resolves to those from there on, and to
-// where the next ones begin.
-function listing(head, kind, rows, from, ask) {
-	const body = h("tbody", null, rows);
-	const slot = h("div");
-	const more = h("button", { type: "button", hidden: !from }, "Show more");
-	more.addEventListener("click", async () => {
-		const next = await busy(more, slot, () => ask(from));
-		if (!next) return;
-		body.append(...next[0]);
-		table.hidden = body.children.length === 0;
-		from = next[1];
-		more.hidden = !from;
-		body.children[body.children.length - next[0].length]?.querySelector("a, button")?.focus();
-	});
-	const table = h("table", { class: kind, hidden: rows.length === 0 }, h("thead", null, h("tr", null, head.map((t) => h("th", { scope: "col" }, t)))), body);
-	return [table, slot, h("p", null, more)];
 }
 
 // pendingCard tells what waits to be destroyed; the owner takes it back.
@@ -172,25 +93,6 @@ function offerCard(g, session, again) {
 		g.role === "owner" && change("Take the offer back", "", "offer_group", { member_id: "" }, "The offer is taken back"), slot);
 }
 
-// filesSection lists what lies in a folder: folders first, as far as they have come.
-function filesSection(g, session, folder, page) {
-	const folderItem = (f) => h("li", null, h("a", { class: "item", href: place("groups", g.id, f.folder) }, h("span", { class: "name" }, f.shown), h("span", { class: "badges" }, badge("folder"))));
-	const folders = h("ul", { class: "list", "aria-label": "Folders", hidden: page.folders.length === 0 }, page.folders.map(folderItem));
-	const isEmpty = page.folders.length === 0 && page.files.length === 0;
-	const section = h("section", { "aria-labelledby": "files-title" }, h("h2", { id: "files-title" }, "Files"));
-	if (["owner", "writer"].includes(g.role)) section.append(chooser(g, folder, section));
-	else if (g.role) section.append(h("p", { class: "hint" }, "You read here. The owner can make you a writer: then you can upload files too."));
-	section.append(folders, ...[
-		isEmpty ? empty(folder === "" ? "No files yet" : "Nothing is in this folder", "Members save files here from a mount, from this page, or with:", h("pre", null, `svcfs put ${shellWord(g.id)} FILE`))
-			: listing(["Name", "Size", "Uploader", "Date", "Integrity"], "files", page.files.map((f) => fileRow(g, session, f)), page.after, async (after) => {
-				const next = await get("folder", { group: g.id, folder, after });
-				folders.append(...next.folders.map(folderItem));
-				folders.hidden = folders.children.length === 0;
-				return [next.files.map((f) => fileRow(g, session, f)), next.after];
-			})].flat());
-	return section;
-}
-
 // trashSection lists removed files by name; those who may bring one back can.
 function trashSection(g, session, { files, more }, again) {
 	const names = new Map();
@@ -201,7 +103,7 @@ function trashSection(g, session, { files, more }, again) {
 	const slot = h("div");
 	const head = ["Name", "Size", "Removed", "Kept until", "Bring back"].map((t) => h("th", { scope: "col" }, t));
 	const rows = [...names].map(([name, versions]) => h("tr", null,
-		h("th", { scope: "row", class: "file-name" }, name),
+		h("th", { scope: "row", class: "file-name" }, icon("file"), name),
 		cell("Size", bytes(versions[0].original_size)),
 		cell("Removed", `${date(nsToMS(versions[0].deleted.deleted_at))}, by ${versions[0].deleted.deleted_by}`),
 		cell("Kept until", keptUntil(versions[0])),
@@ -216,7 +118,7 @@ function keptUntil(f) {
 	return f.deleted.until ? date(nsToMS(f.deleted.until)) : "the owner decides";
 }
 
-function restoreButton(g, session, name, versions, slot, again) {
+export function restoreButton(g, session, name, versions, slot, again) {
 	const may = (f) => g.role === "owner" || g.role === "writer" && (f.user_id === session.account_id || g.trash.who === "writers");
 	if (!versions.some(may)) return h("span", { class: "hint" }, "its uploader and the owner can");
 	const { filename = "", ipfs_hash } = versions.find(may);
@@ -226,90 +128,6 @@ function restoreButton(g, session, name, versions, slot, again) {
 		if (await busy(button, slot, () => repeated("restore_file", { group_id: g.id, filename, ipfs_hash: filename ? "" : ipfs_hash, seq }))) await again(`${name} is back`);
 	});
 	return button;
-}
-
-function shellWord(text) {
-	return /^[\w.-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
-}
-
-function cell(label, ...children) {
-	return h("td", { "data-label": label }, ...children);
-}
-
-function fileRow(g, session, f) {
-	const name = nameOf(f);
-	return h("tr", null,
-		h("th", { scope: "row", class: "file-name" }, f.filename ? h("a", { href: place("file", g.id, f.filename) }, name) : name,
-			f.backend === "Ipfs" && [" ", badge("legacy")], f.attributes && h("p", { class: "hint" }, attributes(f.attributes))),
-		cell("Size", bytes(f.original_size)),
-		cell("Uploader", mono(f.user_id, 28)),
-		cell("Date", f.timestamp ? date(nsToMS(f.timestamp)) : "unknown"),
-		cell("Integrity", integrity(g, session, f, name)));
-}
-
-function integrity(g, session, f, name) {
-	if (!g.role) return h("span", { class: "hint" }, "members only");
-	const slot = h("div", { class: "result", "aria-live": "polite" });
-	const button = h("button", { type: "button", class: "small", "aria-label": `Verify ${name}` }, "Verify");
-	button.addEventListener("click", async () => {
-		if (!await confirmVerify(session, f, name)) return;
-		button.disabled = true;
-		try {
-			const found = await verify(g.id, f, session.max_file_bytes, stepIn(slot));
-			if (found) slot.replaceChildren(...outcome(g, f, found));
-		} catch (error) {
-			slot.replaceChildren(notice("bad", error.message));
-		}
-		button.disabled = false;
-	});
-	return [button, slot];
-}
-
-// stepIn shows how far something is; it stops when the view is left.
-function stepIn(slot) {
-	return (text) => {
-		slot.replaceChildren(h("span", { class: "hint" }, text));
-		return slot.isConnected;
-	};
-}
-
-function confirmVerify(session, f, name) {
-	const cost = isFree(f.ipfs_hash) ? "free" : price(session.fees.retrieve);
-	return ask({
-		title: `Verify ${name}?`, yes: cost === "free" ? "Verify, free" : `Verify for ${cost}`,
-		body: [
-			h("p", null, f.content
-				? `This fetches the file (${bytes(f.original_size)}) block by block, decrypts each block here and compares it with the tree in the ledger. Nothing is kept.`
-				: `This fetches the file (${bytes(f.original_size)}) into this browser, decrypts it here and compares it with the hash in the ledger.`),
-			h("p", null, cost === "free" ? "It was paid a moment ago and costs nothing now." : `It costs one retrieval: ${cost}.`),
-			f.content && h("p", { class: "hint" }, "Tree in the ledger: ", mono(f.content, 24)),
-			h("p", { class: "hint" }, "SHA-256 in the ledger: ", f.file_hash ? mono(f.file_hash, 24) : "none, because the uploader sent only what changed"),
-		],
-	});
-}
-
-// outcome shows the verdict; only what is byte-identical can be downloaded.
-function outcome(g, f, { identical, why, content, filename }) {
-	if (!identical) {
-		return [badge("byte-mismatched", "bad"), h("p", { class: "hint" }, `${why} Do not use this file; ask its uploader to save it again.`)];
-	}
-	if (!content) return [badge("byte-identical", "accent"), ...saving(g, f)];
-	const url = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
-	const link = h("a", { class: "button small", href: url, download: filename }, "Download");
-	link.addEventListener("click", () => setTimeout(() => URL.revokeObjectURL(url), 60000));
-	return [badge("byte-identical", "accent"), link];
-}
-
-// saving offers to write a file in blocks to the disk, where the browser can.
-function saving(g, f) {
-	if (!canSave()) return [h("p", { class: "hint" }, "To save it: ", h("code", null, `svcfs get ${shellWord(g.id)} ${shellWord(f.shown)}`))];
-	const slot = h("div");
-	const button = h("button", { type: "button", class: "small", "aria-label": `Save ${f.shown}` }, "Save");
-	button.addEventListener("click", async () => {
-		const saved = await busy(button, slot, () => save(g.id, f, stepIn(slot)));
-		if (saved !== undefined) slot.replaceChildren(h("span", { class: "hint" }, saved ? "Saved" : "Not saved"));
-	});
-	return [button, slot];
 }
 
 function membersSection(g, session, again) {

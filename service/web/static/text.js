@@ -33,6 +33,15 @@ export function date(ms) {
 	return dateForm.format(new Date(ms));
 }
 
+const thisYear = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "numeric", minute: "numeric" });
+const otherYear = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
+
+// shortDate is a date in a list.
+export function shortDate(ms) {
+	const day = new Date(ms);
+	return (day.getFullYear() === new Date().getFullYear() ? thisYear : otherYear).format(day);
+}
+
 // nsToMS reads the decimal nanoseconds of a record.
 export function nsToMS(ns) {
 	return Number(BigInt(ns) / 1000000n);
@@ -63,7 +72,7 @@ export function detail(record) {
 	case "transfer": return `to ${record.detail.split(" ")[0]}`;
 	case "set_group_retention": return record.detail === "none" ? "for ever" : `${record.detail} days`;
 	case "remove_file": return record.detail ? `can be brought back until ${date(nsToMS(record.detail))}` : "can be brought back";
-	case "set_attributes": return `${record.name}: ${attributes(record.attributes) || "none"}`;
+	case "set_attributes": return `${record.name}: ${attributesSet(record.attributes)}`;
 	case "set_group_trash": return `${plural(Number(record.detail.split(" ")[0]), "day")}, by ${record.detail.split(" ")[1]}`;
 	case "set_group_versions": return keepText(record.detail);
 	case "set_group_format": return `new files have at most version ${record.detail}`;
@@ -76,11 +85,33 @@ export function detail(record) {
 	}
 }
 
-// attributes tells in words what is recorded beside the content of a file.
+// attributes tells in words what is recorded beside the content of a file, but for when it changed.
 export function attributes(text) {
-	const { mtime, executable, target, xattrs } = text ? JSON.parse(text) : {};
-	return [target && `link to ${visible(target)}`, executable && "program", mtime && `changed ${date(nsToMS(mtime))}`,
+	const { executable, target, xattrs } = text ? JSON.parse(text) : {};
+	return [target && `link to ${visible(target)}`, executable && "program",
 		xattrs && plural(Object.keys(xattrs).length, "extended attribute")].filter(Boolean).join(", ");
+}
+
+// changedAt is when a file changed, in ms: as its uploader says, else when it was saved; 0 = unknown.
+export function changedAt(f) {
+	const { mtime } = f.attributes ? JSON.parse(f.attributes) : {};
+	return mtime ? nsToMS(mtime) : f.timestamp ? nsToMS(f.timestamp) : 0;
+}
+
+// person is an account as others of its service call it.
+export function person(id, session) {
+	if (id === session.account_id) return "you";
+	const home = session.account_id.slice(session.account_id.indexOf("."));
+	return id.endsWith(home) && !id.slice(0, -home.length).includes(".") ? id.slice(0, -home.length) : id;
+}
+
+export function shellWord(text) {
+	return /^[\w.-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+function attributesSet(text) {
+	const { mtime } = text ? JSON.parse(text) : {};
+	return [attributes(text), mtime && `changed ${date(nsToMS(mtime))}`].filter(Boolean).join(", ") || "none";
 }
 
 function pendingText(words) {

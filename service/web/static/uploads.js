@@ -50,7 +50,7 @@ export function chooser(g, folder, section) {
 		over(false)(event);
 		if (!button.disabled) take(Array.from(event.dataTransfer.files));
 	});
-	return h("div", null, h("p", { class: "row" }, button, input, h("span", { class: "hint" }, "or drop them here. They are encrypted in this browser before anything is sent.")), slot);
+	return h("div", null, h("p", { class: "row" }, button, input, h("span", { class: "hint can-drop" }, "or drop them here. They are encrypted before they are sent.")), slot);
 }
 
 // offer asks what the files would cost, and queues them.

@@ -3,7 +3,7 @@
 // (format/SPEC.md, rules for readers). A large file is read block by block and
 // never held.
 
-import { call, download, fetchBytes, ServiceError, stream } from "./api.js";
+import { call, download, fetchBytes, stream } from "./api.js";
 import { readBlocks } from "./blocks.js";
 import { SHA256 } from "./sha256.js";
 import { fromBase64, hex, Mismatch } from "./bytes.js";
@@ -35,25 +35,38 @@ function claimOf(ref) {
 	return claim;
 }
 
-// verify resolves to {identical, why, content, filename}; it throws when the file could not
-// be fetched. There is no content of a file in blocks: save fetches it again. step shows how far it is,
-// and returns false to stop; then verify resolves to null.
+// verify reads a file to its end and compares it with the ledger; nothing is kept. It throws a Mismatch when the
+// file is another. step shows how far it is, and returns false to stop; then verify resolves to false.
 export async function verify(group, file, maxFileBytes, step) {
-	if (file.content) {
-		try {
-			const sum = new SHA256();
-			if (!await eachBlock(group, file, (percent) => step(`Verifying… ${percent} %`), (plain) => sum.update(plain))) return null;
-			if (file.file_hash && hex(sum.digest()) !== file.file_hash) throw new Mismatch("It decrypts, but its SHA-256 is not the one in the ledger: its uploader recorded another.");
-			return { identical: true, filename: nameOf(file) };
-		} catch (error) {
-			return verdict(error);
-		}
-	}
-	try {
-		return { identical: true, content: await wholeContent(group, file, maxFileBytes, step), filename: nameOf(file) };
-	} catch (error) {
-		return verdict(error);
-	}
+	if (file.content) return provenContent(group, file, (percent) => step(`Verifying… ${percent} %`), () => {});
+	await wholeContent(group, file, maxFileBytes, step);
+	return true;
+}
+
+// fitsMemory reports whether a file may be held by a browser.
+export function fitsMemory(file) {
+	return (file.original_size ?? 0) <= mostBytes;
+}
+
+// verifiedBlob resolves to the content of a file that fits memory, verified, or to null if step stopped it.
+export async function verifiedBlob(group, file, maxFileBytes, step) {
+	const parts = [];
+	if (!file.content) parts.push(await wholeContent(group, file, maxFileBytes, step));
+	else if (!await provenContent(group, file, (percent) => step(`Fetching… ${percent} %`), (plain) => { parts.push(new Blob([plain])); })) return null;
+	return new Blob(parts, { type: "application/octet-stream" });
+}
+
+// provenContent hands over the blocks of a file, and at their end knows the whole. It resolves to false if step
+// stopped it.
+async function provenContent(group, file, step, use) {
+	const sum = new SHA256();
+	const take = async (plain) => {
+		sum.update(plain);
+		await use(plain);
+	};
+	if (!await eachBlock(group, file, step, take)) return false;
+	if (file.file_hash && hex(sum.digest()) !== file.file_hash) throw new Mismatch("It decrypts, but its SHA-256 is not the one in the ledger: its uploader recorded another.");
+	return true;
 }
 
 // wholeContent resolves to the content of a file in one piece, verified.
@@ -103,18 +116,12 @@ export async function readVersion(group, file, maxFileBytes) {
 	return { size: file.original_size, read, close: () => blocks.return() };
 }
 
-// verdict makes a finding about the file of an error, or throws the error on.
-function verdict(error) {
-	if (error instanceof Mismatch || error instanceof ServiceError && error.code === "BLOB_CORRUPT") return { identical: false, why: error.message };
-	throw error;
-}
-
 // canSave reports whether this browser writes a file while it comes.
 export function canSave() {
 	return typeof window.showSaveFilePicker === "function";
 }
 
-// save verifies a file in blocks once more and writes each block that was proven. The file
+// save verifies a file in blocks and writes each block that was proven. The file
 // appears at the end, or not at all. It resolves to whether there is one.
 export async function save(group, file, step) {
 	let handle;
@@ -126,7 +133,7 @@ export async function save(group, file, step) {
 	}
 	const out = await handle.createWritable();
 	try {
-		if (await eachBlock(group, file, (percent) => step(`Saving… ${percent} %`), (plain) => out.write(plain))) {
+		if (await provenContent(group, file, (percent) => step(`Saving… ${percent} %`), (plain) => out.write(plain))) {
 			await out.close();
 			return true;
 		}

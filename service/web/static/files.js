@@ -1,0 +1,148 @@
+// What lies in a folder of a group: folders and files in one table, which can be sorted and filtered.
+
+import { get } from "./api.js";
+import { cell, empty, h, icon } from "./dom.js";
+import { downloadButton } from "./download.js";
+import { place } from "./place.js";
+import { attributes, bytes, changedAt, date, nameOf, person, plural, price, shellWord, shortDate } from "./text.js";
+import { chooser } from "./uploads.js";
+
+const mostRows = 5000; // that are sorted and filtered
+
+const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
+const columns = [["name", "Name"], ["size", "Size"], ["changed", "Changed"], ["by", "Saved by"]];
+
+// What the user set stays where the view is drawn anew: the order everywhere, the filter in its folder.
+let order = { by: "name", down: false };
+let filtered = { address: "", text: "" };
+
+// filesSection lists a folder from its first page on.
+export function filesSection(g, session, folder, page) {
+	const mayWrite = ["owner", "writer"].includes(g.role);
+	const section = h("section", { "aria-label": "Files" });
+	const tools = h("div", { class: "tools" }, mayWrite ? chooser(g, folder, section)
+		: h("p", { class: "hint" }, g.role ? "You read here. The owner can make you a writer: then you can upload files too." : "You see what is here. Who joins the group can read it."));
+	section.append(tools);
+	if (page.folders.length + page.files.length === 0) {
+		section.append(empty(folder === "" ? "No files yet" : "Nothing is in this folder", "Members save files here from a mount, from this page, or with:", h("pre", null, `svcfs put ${shellWord(g.id)} FILE`)));
+		return section;
+	}
+	const [filter, ...table] = new Table(g, session, folder).begin(page);
+	tools.append(filter);
+	section.append(...table);
+	if (g.role) section.append(h("p", { class: "hint" }, `A file is decrypted here and compared with the ledger before it is saved. Reading one: ${price(session.fees.retrieve)}, once an hour.`));
+	return section;
+}
+
+// Table holds the rows that have come.
+class Table {
+	#g; #session; #folder;
+	#rows = []; // {isFolder, name, size, changed, by, element}
+	#after = ""; // where the rows that have not come begin
+	#loading = false;
+	#body = h("tbody");
+	#heads = new Map(); // by column
+	#count = h("p", { class: "hint", role: "status" });
+	#slot = h("div");
+	#more = h("button", { type: "button" }, "Show more");
+	#filter = h("input", { type: "search", id: "f-filter", placeholder: "Filter by name", "aria-label": "Filter by name", autocomplete: "off", spellcheck: "false" });
+
+	constructor(g, session, folder) {
+		this.#g = g;
+		this.#session = session;
+		this.#folder = folder;
+	}
+
+	begin(page) {
+		const form = h("form", { role: "search", class: "filter" }, this.#filter);
+		if (filtered.address === location.hash) this.#filter.value = filtered.text;
+		form.addEventListener("submit", (event) => event.preventDefault());
+		this.#filter.addEventListener("input", () => {
+			filtered = { address: location.hash, text: this.#filter.value };
+			this.#draw();
+			this.#rest();
+		});
+		this.#more.addEventListener("click", () => this.#next());
+		const head = h("tr", null, columns.map(([by, text]) => this.#head(by, text)), this.#g.role && h("td", null));
+		this.#add(page);
+		this.#draw();
+		this.#rest();
+		return [form, h("table", { class: "files" }, h("thead", null, head), this.#body), this.#count, this.#slot, h("p", null, this.#more)];
+	}
+
+	#head(by, text) {
+		const sort = () => {
+			order = { by, down: order.by === by && !order.down };
+			this.#draw();
+			this.#rest();
+		};
+		const th = h("th", { scope: "col" }, h("button", { type: "button", class: "sort", onclick: sort }, text));
+		this.#heads.set(by, th);
+		return th;
+	}
+
+	#add(page) {
+		for (const f of page.folders) this.#rows.push({ isFolder: true, name: f.shown, size: -1, changed: 0, by: "", element: this.#folderRow(f) });
+		for (const f of page.files) this.#rows.push({ isFolder: false, name: nameOf(f), size: f.original_size ?? -1, changed: changedAt(f), by: person(f.user_id, this.#session), element: this.#fileRow(f) });
+		this.#after = page.after;
+	}
+
+	// next adds a page.
+	async #next() {
+		this.#more.disabled = this.#loading = true;
+		this.#slot.replaceChildren();
+		try {
+			const page = await get("folder", { group: this.#g.id, folder: this.#folder, after: this.#after });
+			const first = page.folders.length + page.files.length > 0 && this.#rows.length;
+			this.#add(page);
+			this.#draw();
+			if (document.activeElement === document.body || document.activeElement === this.#more) this.#rows[first]?.element.querySelector("a, button")?.focus();
+			return true;
+		} catch (error) {
+			this.#slot.replaceChildren(h("div", { class: "notice bad", role: "alert" }, error.message));
+			return false;
+		} finally {
+			this.#more.disabled = this.#loading = false;
+		}
+	}
+
+	// rest fetches what has not come, where that can change what is seen.
+	async #rest() {
+		if (this.#loading) return;
+		const isNeeded = () => this.#after && this.#rows.length < mostRows && (this.#filter.value || order.by !== "name" || order.down);
+		while (isNeeded() && (this.#rows.length === 0 || this.#body.isConnected || this.#rows.length <= 100) && await this.#next());
+	}
+
+	#draw() {
+		for (const [by, th] of this.#heads) {
+			if (by === order.by) th.setAttribute("aria-sort", order.down ? "descending" : "ascending");
+			else th.removeAttribute("aria-sort");
+		}
+		const words = this.#filter.value.toLowerCase();
+		const sign = order.down ? -1 : 1;
+		const shown = this.#rows.filter((r) => r.name.toLowerCase().includes(words)).sort((a, b) => {
+			if (a.isFolder !== b.isFolder) return a.isFolder ? -1 : 1;
+			const by = typeof a[order.by] === "number" ? a[order.by] - b[order.by] : collator.compare(a[order.by], b[order.by]);
+			return sign * by || collator.compare(a.name, b.name);
+		});
+		this.#body.replaceChildren(...shown.map((r) => r.element));
+		this.#more.hidden = !this.#after;
+		const looked = `${this.#after ? "the first " : ""}${this.#rows.length}`;
+		this.#count.textContent = words ? `${shown.length} of ${looked} ${this.#rows.length === 1 ? "name" : "names"} shown` : this.#after ? `${plural(this.#rows.length, "name")} of more` : "";
+	}
+
+	#folderRow(f) {
+		return h("tr", { class: "folder" }, h("th", { scope: "row", class: "file-name" }, icon("folder"), h("a", { href: place("groups", this.#g.id, f.folder) }, f.shown)),
+			cell("Size"), cell("Changed"), cell("Saved by"), this.#g.role && cell("Download"));
+	}
+
+	#fileRow(f) {
+		const g = this.#g, name = nameOf(f), more = attributes(f.attributes);
+		const [button, slot] = g.role ? downloadButton(g, this.#session, f, name) : [];
+		return h("tr", null,
+			h("th", { scope: "row", class: "file-name" }, icon("file"), f.filename ? h("a", { href: place("file", g.id, f.filename) }, name) : h("span", null, name),
+				f.backend === "Ipfs" && h("span", { class: "badge" }, "legacy"), more && h("span", { class: "hint" }, more), slot),
+			cell("Size", bytes(f.original_size)), cell("Changed", changedAt(f) ? h("span", { title: date(changedAt(f)) }, shortDate(changedAt(f))) : "unknown"), cell("Saved by", h("span", { title: f.user_id }, person(f.user_id, this.#session))),
+			g.role && cell("Download", button));
+	}
+}
