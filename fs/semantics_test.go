@@ -17,7 +17,7 @@ func statements() (list []string) {
 	for _, s := range []struct {
 		letter string
 		last   int
-	}{{"N", 6}, {"R", 10}, {"W", 18}, {"A", 5}, {"E", 8}, {"M", 8}, {"O", 14}} {
+	}{{"N", 6}, {"R", 10}, {"W", 18}, {"A", 5}, {"E", 9}, {"M", 8}, {"O", 14}} {
 		for i := 1; i <= s.last; i++ {
 			list = append(list, fmt.Sprint(s.letter, i))
 		}

@@ -85,6 +85,10 @@ type Config struct {
 	// with the call's context. With 0 it tries four times at most, within a second.
 	Patience time.Duration
 
+	// Limit is how fast the requests and answers of the client may travel, see [Client.SetLimit]; the zero value =
+	// as fast as the line is.
+	Limit Limit
+
 	// Transport sends the requests, which carry the key and session tokens. It must not
 	// change the bodies of requests. Redirects are never followed. nil is a transport of
 	// the client's own, which uses the environment's proxy for https only.

@@ -88,3 +88,29 @@ func TestNormalAddress(t *testing.T) {
 		t.Errorf("%+v", at)
 	}
 }
+
+// E9: a limit that is too low is refused, and changes nothing.
+func TestE9LimitIsChecked(t *testing.T) {
+	t.Parallel()
+	cfg := sdk.Config{URL: "https://a.example", Limit: sdk.Limit{Down: 2 << 20, Up: sdk.LeastLimit}}
+	c, err := sdk.New("alice.near", cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for l, refused := range map[sdk.Limit]bool{{Up: sdk.LeastLimit - 1}: true, {Down: -1}: true, {}: false, {Down: 1 << 40}: false} {
+		before := c.Limit()
+		if err := c.SetLimit(l); refused != errors.Is(err, sdk.ErrInvalid) || !refused && err != nil {
+			t.Errorf("%v: %v", l, err)
+		}
+		if refused {
+			l = before
+		}
+		if got := c.Limit(); got != l {
+			t.Errorf("the limit is %v, want %v", got, l)
+		}
+	}
+	cfg.Limit.Down = 1
+	if _, err := sdk.New("alice.near", cfg); !errors.Is(err, sdk.ErrInvalid) {
+		t.Errorf("a client with a limit of a byte a second: %v", err)
+	}
+}

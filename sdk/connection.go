@@ -51,3 +51,23 @@ type Traffic struct {
 // Traffic returns what the calls of this client move, for progress and for deciding whether a
 // wait is of use. What a service acknowledged is looked at every two seconds. Local, free.
 func (c *Client) Traffic() Traffic { return Traffic(c.calls.Traffic()) }
+
+// LeastLimit is the lowest [Limit], in bytes a second: what is slower counts as standing still.
+const LeastLimit = call.LeastLimit
+
+// Limit is how fast all calls of a client together may receive and send, in bytes a second; 0 = as fast as the line.
+type Limit struct{ Down, Up int64 }
+
+// SetLimit changes the limit, also for what is under way. Requests and answers count with their heads, before TLS;
+// those without content do not wait, content makes up for them. What is small, up to 512 KiB, goes before parts of
+// what is large. Errors: [ErrInvalid] for a limit below [LeastLimit], and nothing changes. Local, free.
+func (c *Client) SetLimit(l Limit) error {
+	if err := call.Limit(l).Check(); err != nil {
+		return &Error{Op: "limit the speed", Kind: ErrInvalid, Err: err}
+	}
+	c.calls.SetLimit(call.Limit(l))
+	return nil
+}
+
+// Limit returns the limit. Local, free.
+func (c *Client) Limit() Limit { return Limit(c.calls.Limit()) }

@@ -117,6 +117,7 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) (err error) {
 	if err != nil {
 		return a.tellWaiting(err, plan)
 	}
+	m.serveSettings()
 	if err := a.confine(plan); err != nil {
 		return errors.Join(err, m.server.UnmountLazily(), m.finish(nil, nil))
 	}
@@ -251,7 +252,7 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 		StagingBytes: int64(p.flags.stagingSize), Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir,
 		Ours: ours, AllowDelete: p.flags.allowDelete && ours, AllowCrawlers: p.flags.allowCrawlers,
 		Scratch: p.flags.scratch, Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price,
-		ReadPrice: remote.ReadPrice, Watch: c.Watch, Connection: c.Connection, Traffic: c.Traffic,
+		ReadPrice: remote.ReadPrice, Watch: c.Watch, Connection: c.Connection, Traffic: c.Traffic, Limit: c.Limit,
 		Version: cli.Version(), Mountpoint: p.dir, Address: c.NetworkInfo().MCPURL,
 		Confined: confinement(), Proofs: func() string { return proofWords(c) }, Hint: a.hints.ofMount,
 	}

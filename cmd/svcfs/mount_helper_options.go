@@ -39,7 +39,7 @@ func helperFlags() map[string]bool { // whether it wants a value
 		"budget": true, "budget_per_hour": true, "cache_size": true, "staging_size": true, "max_file_size": true,
 		"umask":     true,
 		"log_level": true, "log_file": true, "scratch": true, "idle_unmount": true, "volume_name": true,
-		"own_all": false, "foreign_uid": true,
+		"limit": true, "own_all": false, "foreign_uid": true,
 		"url": true, "network": true, "api_key_file": true, "config": true}
 }
 

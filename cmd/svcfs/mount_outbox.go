@@ -21,7 +21,7 @@ import (
 // mountOutbox is the outbox of a mount, and who serves the commands about it.
 type mountOutbox struct {
 	*outbox.Outbox
-	control *outboxControl
+	control *control
 	tree    outboxTree    // nil until settled is closed, and for ever where the mount failed
 	settled chan struct{} // closed when tree is final
 }
@@ -107,9 +107,7 @@ func (m *mountOutbox) end() error {
 	if m.tree == nil { // the mount failed
 		close(m.settled)
 	}
-	if m.control != nil {
-		m.control.close()
-	}
+	m.control.close()
 	return m.Close()
 }
 

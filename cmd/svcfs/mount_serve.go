@@ -18,16 +18,17 @@ import (
 
 // liveMount is a mount of this process.
 type liveMount struct {
-	app    *app
-	dir    string
-	client *sdk.Client
-	tree   *tree.Tree
-	server *fs.Server
-	level  *slog.LevelVar  // of the log; SIGUSR1 changes it
-	spool  *staging.Spool  // nil = none
-	outbox *mountOutbox    // nil = none
-	giveUp context.Context // ends the sending of what is in the outbox
-	plan   mountPlan
+	app     *app
+	dir     string
+	client  *sdk.Client
+	tree    *tree.Tree
+	server  *fs.Server
+	level   *slog.LevelVar  // of the log; SIGUSR1 changes it
+	spool   *staging.Spool  // nil = none
+	outbox  *mountOutbox    // nil = none
+	giveUp  context.Context // ends the sending of what is in the outbox
+	plan    mountPlan
+	control *control // nil = none
 }
 
 // drainLimit is how long nothing may move while what is left is uploaded at the end of a mount
@@ -154,6 +155,7 @@ func (m *liveMount) finish(left []tree.Pending, err error) error {
 	}
 	kept := asPending(m.drainOutbox(m.giveUp))
 	err = errors.Join(err, m.outbox.end()) // before the tree, which it tells of each step
+	m.control.close()
 	_ = m.tree.Close()
 	m.app.tellKept(kept)
 	if m.spool != nil {

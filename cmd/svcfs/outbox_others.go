@@ -30,7 +30,7 @@ func (a *app) tellOthers(ctx context.Context, ui *terminal, own string) {
 		if f.Dir == own {
 			continue
 		}
-		if conn, err := dialOutbox(ctx, f.Dir); !errors.Is(err, errNoMount) {
+		if conn, err := dialControl(ctx, f.Dir, outboxSocket); !errors.Is(err, errNoMount) {
 			if err == nil {
 				_ = conn.Close()
 			}

@@ -39,7 +39,8 @@ Settings come from flags, then the environment, then ~/.config/svcfs/config
 	addGroup(root, "A mount:", a.mountCommand(), asksNobody(a.umountCommand()), asksNobody(a.statusCommand()),
 		asksNobody(a.whyCommand()),
 		asksNobody(a.costCommand()), asksNobody(a.historyCommand()),
-		asksNobody(a.refreshCommand()), asksNobody(a.syncCommand()), a.outboxCommand(), asksNobody(a.notifyCommand()))
+		asksNobody(a.refreshCommand()), asksNobody(a.syncCommand()), asksNobody(a.limitCommand()),
+		a.outboxCommand(), asksNobody(a.notifyCommand()))
 	addGroup(root, "Files and groups, without a mount:", a.putCommand(), a.getCommand(), a.lsCommand(), a.rmCommand(),
 		a.restoreCommand(), a.mvCommand(), a.groupCommand(),
 		a.ledgerCommand(), a.mcpCommand())

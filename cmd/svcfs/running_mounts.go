@@ -141,6 +141,7 @@ func (a *app) isNotedAsRunning(dir string, pid int) bool {
 func (a *app) forgetRunning(dir string, pid int) {
 	if a.isNotedAsRunning(dir, pid) {
 		_ = os.Remove(a.runningPath(dir))
+		_ = os.Remove(a.socketPath(dir))
 	}
 }
 

@@ -35,6 +35,7 @@ const (
 	envWitness    = "SVC_WITNESS"
 	envWitnessAge = "SVC_WITNESS_AGE"
 	envListMemory = "SVC_LIST_MEMORY"
+	envLimit      = "SVC_LIMIT"
 	// envMountOptions are options of every mount, as after -o.
 	envMountOptions = "SVC_MOUNT_OPTIONS"
 )
@@ -42,7 +43,8 @@ const (
 // settingNames lists what a configuration file may hold.
 func settingNames() []string {
 	return []string{envAccount, envKey, envKeyFile, envKeyCommand, envURL, envAuthURL, envMCPURL, envRPCURL,
-		envContract, envNetwork, envInsecure, envLogKey, envWitness, envWitnessAge, envListMemory, envMountOptions}
+		envContract, envNetwork, envInsecure, envLogKey, envWitness, envWitnessAge, envListMemory, envLimit,
+		envMountOptions}
 }
 
 // environment is the process environment, replaceable in tests.
@@ -61,8 +63,8 @@ func (e environment) get(name string) string {
 // settingFlags are the command-line flags behind the settings. The API key
 // itself is never one: a command line is visible to every user of a machine.
 type settingFlags struct {
-	account, url, network, keyFile, keyCommand, config, logKey, witness, witnessAge, listMemory string
-	insecureHTTP                                                                                bool
+	account, url, network, keyFile, keyCommand, config, logKey, witness, witnessAge, listMemory, limit string
+	insecureHTTP                                                                                       bool
 }
 
 func (f *settingFlags) register(set *pflag.FlagSet) {
@@ -85,6 +87,8 @@ func (f *settingFlags) register(set *pflag.FlagSet) {
 	set.StringVar(&f.listMemory, "list-memory", "",
 		"memory for the lists of groups together, such as 1G "+
 			"(environment: "+envListMemory+"; default "+sizeWords(sdk.DefaultListMemory)+")")
+	set.StringVar(&f.limit, "limit", "",
+		"most bytes a second, down and up, such as 2M or 2M:500K (environment: "+envLimit+"; default off)")
 	set.BoolVar(&f.insecureHTTP, "insecure-http", false,
 		"allow http:// to a host that is not this machine (environment: "+envInsecure+"=1)")
 }
@@ -130,6 +134,9 @@ func (a *app) loadSettings() (settings, error) {
 		return settings{}, err
 	}
 	if s.config.ListMemory, err = listMemory(sources); err != nil {
+		return settings{}, err
+	}
+	if s.config.Limit, err = speedLimit(sources); err != nil {
 		return settings{}, err
 	}
 	s.config.StateDir = a.userDir("XDG_STATE_HOME", ".local/state", "")
@@ -219,8 +226,8 @@ func (a *app) settingSources() (cli.Sources, error) {
 	}
 	fromFlags := map[string]string{envAccount: a.flags.account, envURL: a.flags.url, envNetwork: a.flags.network,
 		envLogKey: a.flags.logKey, envWitness: a.flags.witness, envWitnessAge: a.flags.witnessAge,
-		envListMemory: a.flags.listMemory,
-		envKeyFile:    a.flags.keyFile, envKeyCommand: a.flags.keyCommand}
+		envListMemory: a.flags.listMemory, envLimit: a.flags.limit,
+		envKeyFile: a.flags.keyFile, envKeyCommand: a.flags.keyCommand}
 	if a.flags.insecureHTTP {
 		fromFlags[envInsecure] = "1"
 	}

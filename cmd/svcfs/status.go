@@ -12,6 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/sdk"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -168,6 +169,9 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 	moving := "nothing"
 	if s.Speed > 0 {
 		moving = roughSize(s.Speed) + "/s"
+	}
+	if l := limitOf(s); l != (sdk.Limit{}) {
+		moving += ", at most " + rateWords(l.Down) + "/s down and " + rateWords(l.Up) + "/s up"
 	}
 	charged := plural(int(s.Retrieves), "retrieval") + ", " + plural(int(s.Uploads), "upload")
 	if s.Looks > 0 {

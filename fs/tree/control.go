@@ -193,6 +193,8 @@ type Status struct {
 	Unsent     int64     `json:"unsent_bytes"`     // content of Pending that the service does not have
 	Moved      int64     `json:"moved_bytes"`      // to and from the service, content and lists
 	Speed      int64     `json:"bytes_per_second"` // of that, in the last ten seconds
+	LimitDown  int64     `json:"limit_down_bytes_per_second,omitempty"`
+	LimitUp    int64     `json:"limit_up_bytes_per_second,omitempty"`
 	Cached     int64     `json:"cached_bytes"`
 	CacheLimit int64     `json:"cache_limit_bytes"`
 	CacheHits  int64     `json:"cache_hits"`
@@ -265,6 +267,10 @@ func (t *Tree) Status() Status {
 	if t.cfg.Traffic != nil {
 		traffic := t.cfg.Traffic()
 		s.Moved, s.Speed = traffic.Moved, traffic.Speed
+	}
+	if t.cfg.Limit != nil {
+		limit := t.cfg.Limit()
+		s.LimitDown, s.LimitUp = limit.Down, limit.Up
 	}
 	if t.cfg.Proofs != nil {
 		s.Proofs = t.cfg.Proofs()

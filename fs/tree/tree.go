@@ -94,6 +94,8 @@ type Config struct {
 	// Traffic tells what moves, for /.svcfs/status and for what is fetched ahead, see [sdk.Client.Traffic]; nil =
 	// not known.
 	Traffic func() sdk.Traffic
+	// Limit tells how fast it may move, for /.svcfs/status; nil = not known.
+	Limit func() sdk.Limit
 	// Outbox keeps saves of files that are not saved in blocks until they are recorded; nil =
 	// a save waits for its record. The caller closes it, after the tree. FsyncRecord: fsync waits all the same.
 	Outbox      Outbox

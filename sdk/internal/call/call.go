@@ -33,6 +33,7 @@ type Caller struct {
 	traffic  traffic
 	distance shortest // until an answer began
 	awake    awake
+	down, up line // see [Limit]
 	made     time.Time
 
 	// FarAfter and ApartAfter are other than by default only in tests. See [Caller.IsFar], [Caller.IsApart].

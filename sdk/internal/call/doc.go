@@ -5,6 +5,7 @@
 //	  token.go       the session token, and the API key behind it
 //	  exchange.go    one request and its answer                     body.go: the memory that a body is read from
 //	    pace.go      ends what stalls                               traffic.go: what moved, and how far the service is
+//	    limit.go     slows content down to a limit
 //	  outage.go      for how long connections have failed
 //	errors.go        what an error says of the connection
 //	scrub.go         takes credentials out of texts of the service

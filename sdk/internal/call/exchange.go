@@ -110,6 +110,7 @@ func (c *Caller) exchange(ctx context.Context, call *Call, address string, heade
 	req, err := newRequest(life, call, address, header, &memory)
 	var resp *http.Response
 	if err == nil {
+		c.limitRequest(req, call.Body != nil)
 		resp, err = c.send(req)
 	}
 	if err != nil {
@@ -127,7 +128,7 @@ func (c *Caller) exchange(ctx context.Context, call *Call, address string, heade
 		pace = nil // the answer ends with the wait, however it moves
 	}
 	body := resp.Body
-	resp.Body = &answerBody{pacedReader{life, body, pace, arrived}, func() error {
+	resp.Body = &answerBody{pacedReader{life, c.limitAnswer(life, resp, call.Long), pace, arrived}, func() error {
 		stop() // ends a read, which Close would wait for
 		return body.Close()
 	}}
