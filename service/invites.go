@@ -15,7 +15,7 @@ const InviteLifetime = auth.InviteLifetime
 // start.
 func (s *Service) Invite(ctx context.Context, name string, balance wire.Amount,
 	publicURL string) (auth.Invited, wire.Invite, error) {
-	if _, err := s.lastAddress(ctx); err != nil { // the log has no name yet
+	if host, err := firstNoted(ctx, s.store, metaLogHost, ""); err != nil || host == "" { // the log has no name yet
 		return auth.Invited{}, wire.Invite{}, fault.New(wire.CodeValidation, "start the service once before the first "+
 			"invite, with svcd serve: an invite has the key of its log")
 	}

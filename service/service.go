@@ -333,6 +333,9 @@ func (s *Service) Close() (err error) {
 	return err
 }
 
+// IsAccountName reports whether a new account may have the name, without its ending.
+func IsAccountName(name string) bool { return auth.IsName(name) }
+
 // CreateAccount makes account name with a balance and returns its key, once.
 func (s *Service) CreateAccount(ctx context.Context, name string, balance wire.Amount) (NewAccount, error) {
 	id, key, err := s.accounts.Create(ctx, name, balance)

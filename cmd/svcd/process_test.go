@@ -29,8 +29,16 @@ type process struct {
 
 func startServe(t *testing.T, flags ...string) *process {
 	t.Helper()
-	p := &process{data: filepath.Join(t.TempDir(), "data")}
-	p.cmd = exec.Command(filepath.Join(programs.Dir(t, "svcd"), "svcd"), append([]string{"serve", "--data", p.data, "--listen", "127.0.0.1:0", "--log-level", "info"}, flags...)...)
+	data := filepath.Join(t.TempDir(), "data")
+	p := startServeWith(t, append([]string{"--data", data, "--listen", "127.0.0.1:0", "--log-level", "info"}, flags...)...)
+	p.data = data
+	return p
+}
+
+// startServeWith starts svcd serve with these flags alone.
+func startServeWith(t *testing.T, flags ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(filepath.Join(programs.Dir(t, "svcd"), "svcd"), append([]string{"serve"}, flags...)...)}
 	p.cmd.Stderr = &p.log
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {

@@ -113,7 +113,8 @@ func hintOf(root *cobra.Command, args []string, code cli.ExitCode, err error) st
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
-	return rootOf(&settings{stdout: stdout, stderr: stderr, lookupEnv: os.LookupEnv, packaged: systemPlaces()})
+	return rootOf(&settings{stdin: os.Stdin, stdout: stdout, stderr: stderr, lookupEnv: os.LookupEnv,
+		packaged: systemPlaces()})
 }
 
 func rootOf(s *settings) *cobra.Command {
@@ -138,7 +139,8 @@ func rootOf(s *settings) *cobra.Command {
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(cli.WrongFlag)
 	s.register(root.PersistentFlags())
-	root.AddCommand(newServe(s), newAccount(s), newInvite(s), newAudit(s), newWitness(s), newVerify(s), newChecksum(s),
+	root.AddCommand(newInit(s), newServe(s), newAccount(s), newInvite(s), newAudit(s), newWitness(s), newVerify(s),
+		newChecksum(s),
 		newRotateMasterKey(s), newRotateLogKey(s), newRotateTokenKey(s), newRotateUploadKey(s), newRetention(s),
 		newImportLegacy(s),
 		newConfig(s), newExport(s), newImport(s), newDoctor(s), newWhere(s), newMan(),

@@ -43,6 +43,7 @@ type settings struct {
 	unread    error     // why the settings of the packaged service could not be read
 	effective []setting // after resolve
 	lookupEnv func(string) (string, bool)
+	stdin     io.Reader
 	stdout    io.Writer
 	stderr    io.Writer
 }

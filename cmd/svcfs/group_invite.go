@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -113,7 +114,7 @@ func (a *app) askInvite(ctx context.Context) (sdk.Secret, error) {
 }
 
 func readInvite(r io.Reader, from string) (sdk.Secret, error) {
-	line, err := bufio.NewReader(io.LimitReader(r, maxAnswers)).ReadString('\n')
+	line, err := bufio.NewReader(io.LimitReader(r, cli.MaxAnswers)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return sdk.Secret{}, fmt.Errorf("read the invite from %s: %w", from, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/apikey"
 	"github.com/svcfs/svcfs/sdk/ownfile"
@@ -43,9 +44,6 @@ type setUp struct {
 	Unit    string        `json:"unit,omitempty"` // of systemd, enabled and started
 	Next    string        `json:"next,omitempty"` // the command that mounts, where no unit does
 }
-
-// maxAnswers bounds the answers, in bytes.
-const maxAnswers = 64 << 10
 
 func (a *app) setupCommand() *cobra.Command {
 	var toFile bool
@@ -151,7 +149,7 @@ func (a *app) setup(ctx context.Context, invite string, toFile bool) error {
 
 // fromJSON takes the answers from standard input. The first that is refused ends it.
 func (q *setupSteps) fromJSON(ctx context.Context) error {
-	text, err := io.ReadAll(io.LimitReader(q.a.input(ctx), maxAnswers))
+	text, err := io.ReadAll(io.LimitReader(q.a.input(ctx), cli.MaxAnswers))
 	defer clear(text)
 	if err != nil {
 		return fmt.Errorf("read the answers: %w", err)
@@ -242,41 +240,14 @@ func (q *setupSteps) ask(ctx context.Context) error {
 	return nil
 }
 
-// readAnswer asks a question and reads a line until ctx ends. An empty line means before.
+// readAnswer asks a question. An empty line means before.
 func readAnswer(ctx context.Context, from io.Reader, to io.Writer, question, before string) (string, error) {
-	fmt.Fprint(to, escapeText(question))
+	question = escapeText(question)
 	if before != "" {
-		fmt.Fprintf(to, " [%s]", escapeText(before))
+		question += " [" + escapeText(before) + "]"
 	}
-	fmt.Fprint(to, ": ")
-	type answer struct {
-		line string
-		err  error
-	}
-	got := make(chan answer, 1)
-	go func() { // a terminal cannot be read with an end
-		var line []byte
-		for one := make([]byte, 1); len(line) < maxAnswers; { // no more than the line: the next question has the rest
-			n, err := from.Read(one)
-			if n > 0 && one[0] == '\n' {
-				break
-			}
-			if n > 0 {
-				line = append(line, one[0])
-			}
-			if err != nil {
-				got <- answer{"", usage("answer each question, or stop with Ctrl-C", "the input ended")}
-				return
-			}
-		}
-		got <- answer{strings.TrimSpace(string(line)), nil}
-	}()
-	select {
-	case <-ctx.Done():
-		return "", ctx.Err()
-	case answered := <-got:
-		return cmp.Or(answered.line, before), answered.err
-	}
+	answer, err := cli.Ask(ctx, from, to, question+": ")
+	return cmp.Or(answer, before), err
 }
 
 // service takes the first answer, and asks the service whether it is one.
@@ -412,7 +383,7 @@ func (q *setupSteps) writeConfig(path string) error {
 	if c.InsecureHTTP {
 		values[len(values)-1][1] = "1"
 	}
-	old, err := ownfile.Read(path, ownfile.Settings, maxAnswers)
+	old, err := ownfile.Read(path, ownfile.Settings, cli.MaxAnswers)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return refuse(exitUsage, cmp.Or(ownfile.MendOf(err), "check the path and its permissions"),
 			fmt.Errorf("read settings: %w", err))

@@ -44,6 +44,9 @@ const maxName = 64
 
 var nameForm = regexp.MustCompile(`^[a-z0-9_-]{2,64}$`)
 
+// IsName reports whether a new account may have the name, without its ending.
+func IsName(name string) bool { return nameForm.MatchString(name) }
+
 // lower lowers ASCII letters only. In Unicode, other letters become ASCII letters too,
 // such as the Kelvin sign.
 func lower(name string) string {

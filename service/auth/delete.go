@@ -34,7 +34,8 @@ func (a *Accounts) Delete(ctx context.Context, tx *store.Tx, id string) (balance
 		a.ledger.Now().UnixNano(), unusable, wire.Amount{}.String(), id); err != nil {
 		return balance, fmt.Errorf("delete account: %w", err)
 	}
-	_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindDeleteAccount, Account: id, Detail: balance.String()})
+	_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindDeleteAccount, Account: id,
+		Detail: balance.String()})
 	return balance, err
 }
 
@@ -48,11 +49,13 @@ func mustBeNew(ctx context.Context, tx *store.Tx, id string) error {
 			"NAME", id)
 	}
 	var deleted bool
-	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?)", id).Scan(&deleted); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?)",
+		id).Scan(&deleted); err != nil {
 		return fmt.Errorf("look for a deleted account: %w", err)
 	}
 	if deleted {
-		return fault.New(wire.CodeConflict, "account %s was deleted, and nobody gets its name again: choose another", id)
+		return fault.New(wire.CodeConflict, "account %s was deleted, and nobody gets its name again: choose another",
+			id)
 	}
 	return nil
 }
