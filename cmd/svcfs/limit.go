@@ -109,7 +109,8 @@ func (a *app) showLimit(ctx context.Context, path string) error {
 	}
 	m := inspect(ctx, dir)
 	if m.Status == nil {
-		return refuse(exitOther, "see: svcfs status "+shellWord(dir), fmt.Errorf("the mount on %s does not answer", dir))
+		return refuse(exitOther, "see: svcfs status "+shellWord(dir),
+			fmt.Errorf("the mount on %s does not answer", dir))
 	}
 	return a.printLimit(dir, limitOf(m.Status))
 }
