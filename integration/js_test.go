@@ -155,7 +155,7 @@ func TestJavaScriptSDK(t *testing.T) {
 				t.Errorf("JavaScript reads %q, %v, want %q", got, err, want)
 			}
 		}
-		if got := alice.must("ls", "-l", "team"); !strings.Contains(got, "tree/link -> run\n") || !strings.Contains(got, "tree/run*\n") {
+		if got := alice.must("ls", "-Rl", "team"); !strings.Contains(got, "tree/link -> run\n") || !strings.Contains(got, "tree/run*\n") {
 			t.Errorf("listed:\n%s", got)
 		}
 	})

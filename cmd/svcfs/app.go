@@ -90,12 +90,19 @@ func (a *app) withClient(
 	})
 }
 
-// withGroup is withClient for a command whose first argument is a group.
+// withGroup is withClient for a command whose first argument is a group, or its folder in a mount.
 func (a *app) withGroup(
 	run func(ctx context.Context, g sdk.Group, args []string) error,
 ) func(*cobra.Command, []string) error {
 	return a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-		return run(ctx, c.Group(sdk.GroupID(args[0])), args)
+		p, err := groupPlace(args[0])
+		if err == nil {
+			err = mustBeMountsOf(ctx, c, []place{p})
+		}
+		if err != nil {
+			return err
+		}
+		return run(ctx, c.Group(p.group), args)
 	})
 }
 

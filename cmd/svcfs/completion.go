@@ -65,22 +65,35 @@ func (a *app) completeGroupThen(then completion) completion {
 	}
 }
 
-// completeName offers names of files in the group that is the first argument.
-func (a *app) completeName(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
-		list, err := listOf(ctx, c.Group(sdk.GroupID(args[0])))
-		_, paths := list.Current()
-		return paths, err
-	})
+// completePlace offers groups, files of the group that is the first argument, and files of GROUP/PATH.
+func (a *app) completePlace(cmd *cobra.Command, args []string,
+	toComplete string) ([]string, cobra.ShellCompDirective) {
+	return a.completeNames(cmd, args, toComplete, func(l listing) listing { return l })
 }
 
-// completeRemoved offers names in the trash of the group that is the first argument.
+// completeRemoved is [app.completePlace] for what is in the trash.
 func (a *app) completeRemoved(cmd *cobra.Command, args []string,
 	toComplete string) ([]string, cobra.ShellCompDirective) {
+	return a.completeNames(cmd, args, toComplete, listing.trash)
+}
+
+func (a *app) completeNames(cmd *cobra.Command, args []string, toComplete string,
+	of func(listing) listing) ([]string, cobra.ShellCompDirective) {
+	group, before := "", ""
+	switch first, _, isPath := strings.Cut(toComplete, "/"); {
+	case len(args) > 0 && !strings.Contains(args[0], "/") && !isLocalPath(args[0]):
+		group = args[0]
+	case isLocalPath(toComplete):
+		return nil, cobra.ShellCompDirectiveDefault
+	case !isPath:
+		return a.completeGroup(cmd, nil, toComplete)
+	default:
+		group, before = first, first+"/"
+	}
 	return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
-		list, err := listOf(ctx, c.Group(sdk.GroupID(args[0])))
-		_, paths := list.Trash().Current()
-		return paths, err
+		list, err := listOf(ctx, c.Group(sdk.GroupID(group)))
+		_, paths := of(list).Current()
+		return each(paths, func(path string) string { return before + path }), err
 	})
 }
 

@@ -49,7 +49,11 @@ func (a *app) cost(ctx context.Context, paths []string) error {
 	var sum costDoc
 	var total, looks sdk.Amount
 	groups := make(map[string]bool) // folders of groups that are looked at
-	for _, start := range paths {
+	for _, arg := range paths {
+		start, err := mountPath([]string{arg})
+		if err != nil {
+			return err
+		}
 		mount, inside, err := mountHolding(start)
 		if err != nil {
 			return err

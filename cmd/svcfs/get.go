@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
@@ -16,94 +18,90 @@ type getFlags struct {
 	output string
 	all    bool
 	force  bool // replace files that differ
-	hidden bool // with all: also hidden files of others
+	hidden bool // of a folder: also hidden files of others
 	jobs   int
 }
 
 func (a *app) getCommand() *cobra.Command {
 	var f getFlags
 	cmd := &cobra.Command{
-		Use:   "get GROUP REF|NAME",
-		Short: "Fetch a file, decrypt it here and verify it; costs one retrieval",
-		Long: `Fetch a file, decrypt it here and verify it against the ledger; costs one
-retrieval. NAME means the newest version of that name. The content goes to
-standard output, or with -o into a file (mode 0600) that appears only when it
-is complete and verified. A FILE that is equal already costs nothing; one that differs
-is kept unless --force is given. FILE gets the time that was recorded with the file, and may
-be executed if that was recorded and you uploaded the file.
+		Use:   "get GROUP NAME... | PLACE... [-o FILE|FOLDER]",
+		Short: "Fetch files, decrypt them here and verify them; costs one retrieval each",
+		Long: `Fetch files, decrypt them here and verify them against the ledger; each costs one
+retrieval. ` + placeHelp + `
+The newest version of a name is fetched. The content of one file goes to standard output,
+or with -o into a file (mode 0600) that appears only when it is complete and verified.
+Several files, a folder, a pattern and a whole group go into the folder of -o.
+
+A local file that is equal already costs nothing, so running the same command again
+finishes an interrupted one; one that differs is kept unless --force is given. A file gets
+the time that was recorded with it, and may be executed if that was recorded and you
+uploaded the file.
 
 A large file is not held in memory: its blocks are written as they come, each proven
 before. The hash of the whole, where the ledger has it, is compared at the end: FILE
 appears after that, and standard output has ended by then, so look at the exit code.
 
-With --all the newest version of every file of the group goes into the folder
-of -o. Local files that are equal already cost nothing, so running the same
-command again finishes an interrupted one. Local files that differ are kept
-unless --force is given. Files with a hidden
-name, or in a hidden folder, that other accounts uploaded come only with
---hidden: shells, git and others obey such files. Links are made as links, free; a
-link that another account uploaded only if its target is in the folder.`,
-		Example: "  svcfs get team report.pdf -o report.pdf\n  svcfs get team notes/todo.txt | less\n" +
-			"  svcfs get team --all -o team\n  svcfs get team --all --force -o team",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if f.all {
-				return exactly(1, "one GROUP, with --all,")(cmd, args)
+Of a folder or group, files with a hidden name, or in a hidden folder, that other
+accounts uploaded come only with --hidden: shells, git and others obey such files. Links
+are made as links, free; a link that another account uploaded only if its target is in
+the folder.`,
+		Example: "  svcfs get team report.pdf -o report.pdf\n  svcfs get team/notes/todo.txt | less\n" +
+			"  svcfs get team docs '*.pdf' -o here\n  svcfs get team --all -o team\n" +
+			"  svcfs get ~/groups/team/docs -o docs-of-today",
+		Args: cobra.MinimumNArgs(1),
+		PreRunE: first(func(args []string) error {
+			places, err := placesOf(args)
+			if err != nil {
+				return err
 			}
-			return exactly(2, "a GROUP and a REF or NAME")(cmd, args)
-		},
-		PreRunE: first(func([]string) error { return a.checkGet(f) }),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			g := c.Group(sdk.GroupID(args[0]))
-			if f.all {
-				return a.getAll(ctx, c, g, f)
-			}
-			return a.get(ctx, c, g, args[1], f)
+			return a.checkGet(f, places)
 		}),
-		ValidArgsFunction: a.completeGroupThen(a.completeName),
+		RunE: a.withPlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
+			return a.get(ctx, c, places, f)
+		}),
+		ValidArgsFunction: a.completePlace,
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.output, "output", "o", "", "file to write (default standard output), or folder with --all")
-	flags.BoolVar(&f.all, "all", false, "every file of the group, into the folder of -o")
+	flags.StringVarP(&f.output, "output", "o", "", "file to write (default standard output), or folder")
+	flags.BoolVar(&f.all, "all", false, "every file of the group, as without a NAME")
 	flags.BoolVar(&f.force, "force", false, "replace local files that differ")
-	flags.BoolVar(&f.hidden, "hidden", false, "with --all, also hidden files of other accounts, such as .bashrc")
-	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "with --all, files to fetch at a time; each takes memory")
+	flags.BoolVar(&f.hidden, "hidden", false, "of a folder, also hidden files of other accounts, such as .bashrc")
+	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "files to fetch at a time; each takes memory")
 	return cmd
 }
 
 // checkGet refuses a command line that cannot work, before a token is spent.
-func (a *app) checkGet(f getFlags) error {
+func (a *app) checkGet(f getFlags, places []place) error {
+	isWhole := func(p place) bool { return p.path == "" }
 	toFile := f.output != "" && f.output != "-"
-	switch {
+	switch whole := slices.ContainsFunc(places, isWhole); {
 	case f.jobs < 1:
 		return usage("use --jobs 4", "--jobs must be 1 or more")
-	case f.hidden && !f.all:
-		return usage("add --all, or leave it out: a file that is named comes in any case", "--hidden is for --all")
+	case slices.ContainsFunc(places, func(p place) bool { return p.group == "" }):
+		return usage("name a group, or files in one", "these are all groups")
+	case f.all && !(whole && len(places) == 1):
+		return usage("leave it out, or name a GROUP alone", "--all is for a whole group")
 	case f.force && !toFile:
 		return usage("add -o FILE, or leave it out", "--force is about a file that is there")
-	case f.all && !toFile:
-		return usage("add -o DIR", "--all needs a folder to write to")
+	case (whole || len(places) > 1) && !toFile:
+		return usage("add -o FOLDER", "several files need a folder to write to")
 	case a.asJSON && !toFile:
 		return usage("add -o FILE", "--json prints a description, and the content would be in the way")
 	case !toFile:
 		return nil
 	}
 	info, err := os.Stat(f.output)
-	if f.all {
-		if err == nil && !info.IsDir() {
-			return usage("name a folder", f.output+" is not a folder")
-		}
-		return nil
-	}
-	if err == nil && !info.Mode().IsRegular() {
+	switch {
+	case err == nil && !info.IsDir() && (slices.ContainsFunc(places, isWhole) || len(places) > 1):
+		return usage("name a folder", f.output+" is not a folder")
+	case err == nil && !info.IsDir() && !info.Mode().IsRegular():
 		return usage("name a file", f.output+" is not a regular file")
-	}
-	if _, err := os.Stat(filepath.Dir(f.output)); err != nil {
-		return refuse(exitUsage, "create the folder first", err)
 	}
 	return nil
 }
 
-// fetched is what get prints as JSON, with --all one document per file.
+// fetched is what get prints as JSON, one document per file.
 type fetched struct {
 	Name     string  `json:"name"`
 	Path     string  `json:"path"`
@@ -126,11 +124,83 @@ const (
 	stateFailed  = "failed"
 )
 
-func (a *app) get(ctx context.Context, c *sdk.Client, g sdk.Group, what string, f getFlags) error {
-	entry, err := findEntry(ctx, g, what)
-	if err != nil {
-		return err
+// wanted is a file to fetch.
+type wanted struct {
+	group sdk.Group
+	entry sdk.Entry
+	path  string // where it goes, below the folder of -o
+	named bool   // by itself: it comes also if it is hidden
+}
+
+// fetchList is what a get fetches.
+type fetchList struct {
+	files []wanted
+	whole bool              // not one file that was named
+	taken map[string]string // reference by path
+}
+
+// add adds what an argument names in a group.
+func (f *fetchList) add(g sdk.Group, list listing, what string) error {
+	chosen, ok := list.choose(what)
+	if !ok {
+		return list.absent(g.ID, what)
 	}
+	isNamed := !chosen.whole && !chosen.many
+	f.whole = f.whole || !isNamed
+	for _, name := range chosen.names {
+		e, shown := list.one(chosen, name)
+		parts := strings.Split(shown, "/")
+		path, ref := strings.Join(parts[max(min(chosen.depth, len(parts)-1), 0):], "/"), string(e.Ref)
+		switch other, isTaken := f.taken[path]; {
+		case !isTaken:
+			f.taken[path], f.files = ref, append(f.files, wanted{g, *e, path, isNamed})
+		case other != ref:
+			return usage("fetch them one after the other, each into its -o",
+				"two of these files would be "+path)
+		}
+	}
+	return nil
+}
+
+// get fetches what places name.
+func (a *app) get(ctx context.Context, c *sdk.Client, places []place, f getFlags) error {
+	to := fetchList{whole: len(places) > 1, taken: map[string]string{}}
+	err := byGroup(places, func(group sdk.GroupID, paths []string) error {
+		list, err := listOf(ctx, c.Group(group))
+		if err != nil {
+			return err
+		}
+		for _, what := range paths {
+			if err := to.add(c.Group(group), list, what); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	switch toFile := f.output != "" && f.output != "-"; {
+	case err != nil:
+		return err
+	case to.whole && !toFile:
+		return usage("add -o FOLDER", "several files need a folder to write to")
+	case to.whole:
+		return a.getAll(ctx, c, to.files, f)
+	case f.hidden:
+		return usage("leave it out: a file that is named comes in any case",
+			"--hidden is for a folder, or a whole group")
+	case toFile:
+		if info, err := os.Stat(f.output); err == nil && info.IsDir() {
+			f.output = filepath.Join(f.output, to.files[0].path)
+		}
+		if _, err := os.Stat(filepath.Dir(f.output)); err != nil {
+			return refuse(exitUsage, "create the folder first", err)
+		}
+	}
+	return a.getOne(ctx, c, to.files[0], f)
+}
+
+// getOne fetches one file, to standard output or into a file.
+func (a *app) getOne(ctx context.Context, c *sdk.Client, file wanted, f getFlags) error {
+	g, entry, what := file.group, file.entry, file.path
 	if f.output == "" || f.output == "-" {
 		return a.getOut(ctx, g, entry, what)
 	}
@@ -153,12 +223,12 @@ func (a *app) get(ctx context.Context, c *sdk.Client, g sdk.Group, what string, 
 	defer a.ui.progress("")
 	flying := progress.start(what, entry.Size)
 	defer flying.end()
-	file, err := openFor(ctx, g, entry, flying)
+	open, err := openFor(ctx, g, entry, flying)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	err = (&wholeFiles{dir: dir}).write(name, downloadOf(ctx, file, flying), marksOf(&entry, c.Account()), f.force)
+	defer open.Close()
+	err = (&wholeFiles{dir: dir}).write(name, downloadOf(ctx, open, flying), marksOf(&entry, c.Account()), f.force)
 	if errors.Is(err, os.ErrExist) && !f.force { // it came meanwhile
 		return differs(f.output)
 	}
@@ -166,7 +236,7 @@ func (a *app) get(ctx context.Context, c *sdk.Client, g sdk.Group, what string, 
 		return localFault(err, "name a file in a folder that you may write to and that has room", f.output)
 	}
 	a.ui.progress("")
-	return a.printFetched(fetchedFrom(entry, file, f.output))
+	return a.printFetched(fetchedFrom(entry, open, f.output))
 }
 
 // getOut writes a file to standard output.

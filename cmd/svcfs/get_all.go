@@ -11,14 +11,8 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// getAll fetches the newest version of every file into the folder of -o. One
-// that fails does not stop the others.
-func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.Group, f getFlags) error {
-	list, err := listOf(ctx, group)
-	if err != nil {
-		return err
-	}
-	entries, paths := list.Current()
+// getAll fetches files into the folder of -o. One that fails does not stop the others.
+func (a *app) getAll(ctx context.Context, c *sdk.Client, files []wanted, f getFlags) error {
 	if err := os.MkdirAll(f.output, 0o700); err != nil {
 		return refuse(exitUsage, "name a folder you can write", err)
 	}
@@ -28,17 +22,17 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.Group, f getF
 	}
 	defer dir.Close()
 	var total int64
-	for _, e := range entries {
-		total += max(e.Size, 0)
+	for i := range files {
+		total += max(files[i].entry.Size, 0)
 	}
-	g := &getting{app: a, account: c.Account(), group: group, dir: dir, files: &wholeFiles{dir: dir}, flags: f,
-		bar: a.newBar("fetching", len(entries), total), links: map[string]bool{}}
-	for i := range entries {
-		g.links[paths[i]] = linkOf(&entries[i]) != ""
+	g := &getting{app: a, account: c.Account(), dir: dir, files: &wholeFiles{dir: dir}, flags: f,
+		bar: a.newBar("fetching", len(files), total), links: map[string]bool{}}
+	for i := range files {
+		g.links[files[i].path] = linkOf(&files[i].entry) != ""
 	}
 	defer a.ui.progress("")
-	work := func(ctx context.Context, i int) (outcome, error) { return g.one(ctx, entries[i], paths[i]), ctx.Err() }
-	if err := inOrder(ctx, f.jobs, len(entries), work, g.took); err != nil {
+	work := func(ctx context.Context, i int) (outcome, error) { return g.one(ctx, &files[i]), ctx.Err() }
+	if err := inOrder(ctx, f.jobs, len(files), work, g.took); err != nil {
 		if ctx.Err() != nil {
 			return interruption("run the same command again: what is complete is not fetched twice")
 		}
@@ -63,17 +57,16 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.Group, f getF
 			hint = step + ", then " + hint
 		}
 		return refuse(exitCodeOf(g.first), hint, fmt.Errorf("%s of %d not fetched, first: %w",
-			plural(g.failed, "file"), len(entries), g.first))
+			plural(g.failed, "file"), len(files), g.first))
 	}
 	return nil
 }
 
-// getting is one run of get --all.
+// getting is one run of get into a folder.
 type getting struct {
 	*app
 	account sdk.AccountID // who fetches
-	group   sdk.Group
-	dir     *os.Root // everything is written below it, whatever the names say
+	dir     *os.Root      // everything is written below it, whatever the names say
 	files   *wholeFiles
 	flags   getFlags
 	bar     *bar
@@ -97,13 +90,14 @@ func isHidden(path string) bool {
 }
 
 // one fetches a file unless one is there: an equal one, or a different one without
-// --force. Hidden ones of others are for --hidden.
-func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
+// --force. Hidden ones of others that were not named are for --hidden.
+func (g *getting) one(ctx context.Context, file *wanted) outcome {
+	e, path := file.entry, file.path
 	flying := g.bar.start(path, e.Size)
 	defer flying.end()
 	doc := fetched{Name: path, Path: filepath.Join(g.flags.output, path), CID: e.Ref, FileHash: hashText(e.Hash),
 		Size: e.Size, State: stateEqual}
-	if isHidden(path) && e.Uploader != g.account && !g.flags.hidden {
+	if isHidden(path) && e.Uploader != g.account && !g.flags.hidden && !file.named {
 		doc.Path, doc.State = "", stateHidden
 		return outcome{doc: doc}
 	}
@@ -129,24 +123,24 @@ func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 			return outcome{doc: doc}
 		}
 	}
-	file, err := openFor(ctx, g.group, e, flying)
+	open, err := openFor(ctx, file.group, e, flying)
 	if err != nil {
 		return outcome{doc, err}
 	}
-	defer file.Close()
+	defer open.Close()
 	if parent := filepath.Dir(path); parent != "." {
 		if err := g.dir.MkdirAll(parent, 0o700); err != nil {
 			return outcome{doc, err}
 		}
 	}
-	if err := g.files.write(path, downloadOf(ctx, file, flying), marksOf(&e, g.account), g.flags.force); err != nil {
+	if err := g.files.write(path, downloadOf(ctx, open, flying), marksOf(&e, g.account), g.flags.force); err != nil {
 		if errors.Is(err, os.ErrExist) && !g.flags.force { // it came meanwhile
 			doc.State = stateKept
 			return outcome{doc: doc}
 		}
 		return outcome{doc, err}
 	}
-	return outcome{doc: fetchedFrom(e, file, doc.Path)}
+	return outcome{doc: fetchedFrom(e, open, doc.Path)}
 }
 
 // link makes a symbolic link, unless the same one is there, or something different without

@@ -37,17 +37,21 @@ type pastVersion struct {
 
 func (a *app) historyCommand() *cobra.Command {
 	return a.offerNotify(&cobra.Command{
-		Use:   "history PATH",
+		Use:   "history PATH | GROUP NAME",
 		Short: "List the versions of a file in a mount; free",
 		Long: `List the versions of a file in a mount, the newest last: the number of each, its size,
 when it was recorded, and who uploaded it. The number stays when older versions go. The
 command is free. The versions are files in .svcfs/history of the group: 'cp' copies one out,
 'svcfs restore' brings one back. 'svcfs group config' shows which ones a group keeps.
 A removed file comes back with 'svcfs restore --trash'.`,
-		Example: "  svcfs history ~/groups/team/report.pdf\n  svcfs history --json ~/groups/team/report.pdf",
-		Args:    exactly(1, "one PATH"),
+		Example: "  svcfs history ~/groups/team/report.pdf\n  svcfs history --json team/report.pdf",
+		Args:    between(1, 2, "one PATH, or a GROUP and a NAME"),
 		RunE: a.simple(func(_ context.Context, args []string) error {
-			versions, err := versionsAt(args[0])
+			path, err := mountPath(args)
+			if err != nil {
+				return err
+			}
+			versions, err := versionsAt(path)
 			if err != nil {
 				return err
 			}
@@ -153,9 +157,17 @@ type restoredVersion struct {
 func (a *app) restoreCommand() *cobra.Command {
 	var number int64
 	var sure, trash bool
-	version := a.simple(func(ctx context.Context, args []string) error { return a.restore(ctx, args[0], number, sure) })
-	removed := a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
-		return a.restoreFromTrash(ctx, g, args[1:])
+	version := a.simple(func(ctx context.Context, args []string) error {
+		path, err := mountPath(args)
+		if err != nil {
+			return err
+		}
+		return a.restore(ctx, path, number, sure)
+	})
+	removed := a.withPlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
+		return byGroup(places, func(group sdk.GroupID, paths []string) error {
+			return a.restoreFromTrash(ctx, c.Group(group), paths)
+		})
 	})
 	cmd := &cobra.Command{
 		Use:   "restore PATH --version N | --trash GROUP NAME...",
@@ -167,17 +179,18 @@ so and asks first; --yes answers. The file changes as a whole or not at all. Wha
 written to the file and is not uploaded yet is replaced. 'svcfs history PATH' lists the
 versions.
 
-With --trash, bring removed files back from the trash of a group, with all their versions; it
-is free. The uploader and the owner of the group can, and every writer where the owner lets
-every writer remove files. 'svcfs ls --trash GROUP' lists what can be brought back.`,
+With --trash, bring removed files, folders, or what a pattern matches, back from the trash of
+a group, with all their versions; it is free. The uploader and the owner of the group can, and
+every writer where the owner lets every writer remove files. 'svcfs ls --trash GROUP' lists
+what can be brought back.`,
 		Example: "  svcfs restore ~/groups/team/report.pdf --version 17\n" +
 			"  svcfs restore ~/groups/team/report.pdf --version 17 --yes --json\n" +
-			"  svcfs restore --trash team draft.txt",
+			"  svcfs restore --trash team draft.txt docs",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if trash {
-				return between(2, -1, "a GROUP and at least one NAME with --trash")(cmd, args)
+				return inGroups("a GROUP and at least one NAME with --trash")(cmd, args)
 			}
-			return exactly(1, "one PATH")(cmd, args)
+			return between(1, 2, "one PATH, or a GROUP and a NAME")(cmd, args)
 		},
 		PreRunE: first(func([]string) error {
 			switch {
@@ -198,7 +211,7 @@ every writer remove files. 'svcfs ls --trash GROUP' lists what can be brought ba
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if trash {
-				return a.completeGroupThen(a.completeRemoved)(cmd, args, typed)
+				return a.completeRemoved(cmd, args, typed)
 			}
 			return nil, cobra.ShellCompDirectiveDefault
 		},

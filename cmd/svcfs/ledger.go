@@ -40,7 +40,11 @@ the exit code is 7.`,
 				paths[i] = shownName(&entries[i])
 			}
 			if a.asJSON {
-				return a.printEntriesJSON(entries, paths)
+				docs := make([]listedEntry, len(entries))
+				for i := range entries {
+					docs[i] = listed(entries[i], paths[i])
+				}
+				return a.printJSON(docs)
 			}
 			a.printLedger(entries, paths)
 			return nil

@@ -2,54 +2,46 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/view"
-	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// listOf lists the files of a group.
-func listOf(ctx context.Context, g sdk.Group) (view.Listing, error) {
-	entries, err := g.Entries(ctx)
-	return view.Of(entries), err
+// listing is the files of a group as a mount shows them.
+type listing struct {
+	view.Listing
+	folders []string // recorded ones, in alphabetical order
 }
+
+// listOf lists the files of a group.
+func listOf(ctx context.Context, g sdk.Group) (listing, error) {
+	entries, err := g.Entries(ctx, sdk.WithFolders())
+	return listingOf(entries), err
+}
+
+func listingOf(entries []sdk.Entry) listing {
+	v := view.New()
+	v.Apply(entries...)
+	l := listing{Listing: v.List()}
+	for e := range v.All() {
+		if e.Folder && e.Deleted == nil {
+			l.folders = append(l.folders, e.Name)
+		}
+	}
+	slices.Sort(l.folders)
+	return l
+}
+
+// trash is what is in the trash, as it would be shown.
+func (l listing) trash() listing { return listing{Listing: l.Trash()} }
 
 func lives(e *sdk.Entry) bool { return e.Deleted == nil }
 
 func inTrash(e *sdk.Entry) bool { return e.Deleted != nil && e.Deleted.InTrash }
-
-// findEntry returns the file that what names: the file of that reference, else the
-// newest living file that is shown or recorded under that name, else the newest living
-// file whose hash begins so.
-func findEntry(ctx context.Context, g sdk.Group, what string) (sdk.Entry, error) {
-	list, err := listOf(ctx, g)
-	if err != nil {
-		return sdk.Entry{}, err
-	}
-	best, ok := list.Newest(list.Resolve(what))
-	digits := strings.ToLower(what)
-	for i, e := range list.Entries {
-		if string(e.Ref) == what {
-			return e, nil
-		}
-		isHash := len(digits) >= names.HashDigits && e.Deleted == nil && strings.HasPrefix(hashText(e.Hash), digits)
-		if !ok && isHash && (best < 0 || list.Entries[best].Seq <= e.Seq) {
-			best = i
-		}
-	}
-	if best < 0 {
-		return sdk.Entry{}, &sdk.Error{Op: "find " + strconv.Quote(what), Group: g.ID, Kind: sdk.ErrNotFound,
-			Code: wire.CodeFileNotFound,
-			Err:  errors.New("not found: no file of this name or reference")}
-	}
-	return list.Entries[best], nil
-}
 
 // shownName is the name that is shown for a record outside of a listing.
 func shownName(e *sdk.Entry) string {

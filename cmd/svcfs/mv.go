@@ -3,54 +3,105 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
-	"github.com/svcfs/svcfs/sdk/view"
 )
 
 func (a *app) mvCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "mv GROUP REF|NAME|FOLDER NEWNAME",
+		Use:   "mv GROUP NAME... NEWNAME | PLACE... NEWPLACE",
 		Short: "Give a file or folder another name; content and references stay",
-		Long: `Give a file or folder another name; content and references stay. NAME means all
-versions of that name, REF means one version, FOLDER means all files beneath it, whole
-or not at all. A name that is in use is refused. Only the uploader of a file and the
-owner of the group may rename the file, and only where the service can rename files,
-or folders. One command renames at most 10,000 versions in a folder.`,
+		Long: `Give a file or folder another name; content and references stay. ` + placeHelp + `
+A name means all versions of that name, a reference one version, and a folder all files
+beneath it, whole or not at all. A name that is in use is refused. Several files, and
+what a pattern matches, go into a folder: then NEWNAME ends with a slash. Only the
+uploader of a file and the owner of the group may rename the file, and only where the
+service can rename files, or folders. One command renames at most 10,000 versions in a
+folder.`,
 		Example: "  svcfs mv team draft.txt final.txt\n  svcfs mv team notes.txt archive/2026/notes.txt\n" +
-			"  svcfs mv team drafts archive/drafts",
-		Args: exactly(3, "a GROUP, a REF, NAME or FOLDER, and a NEWNAME"),
+			"  svcfs mv team/drafts team/archive/drafts\n  svcfs mv team '*.pdf' papers/",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := inGroups("a GROUP, a NAME and a NEWNAME")(cmd, args); err != nil {
+				return err
+			}
+			places, err := placesOf(args)
+			if err == nil && len(places) < 2 {
+				err = usage("usage: "+cmd.UseLine(), "svcfs mv wants a NAME and a NEWNAME")
+			}
+			if err == nil && places[0].group != places[len(places)-1].group {
+				err = usage("fetch it and put it there: svcfs get, then svcfs put", "a file stays in its group")
+			}
+			return err
+		},
 		PreRunE: first(func(args []string) error {
-			return checkNewName(strings.TrimSuffix(args[2], "/")) // of a folder
+			places, err := placesOf(args)
+			if err != nil {
+				return err
+			}
+			return checkNewName(places[len(places)-1].path)
 		}),
-		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
-			return a.mv(ctx, g, args[1], args[2])
-		}),
-		ValidArgsFunction: a.completeGroupThen(a.completeName),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			isInto := strings.HasSuffix(args[len(args)-1], "/")
+			return a.withPlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
+				last := len(places) - 1
+				return byGroup(places[:last], func(group sdk.GroupID, paths []string) error {
+					return a.mv(ctx, c.Group(group), paths, places[last].path, isInto)
+				})
+			})(cmd, args)
+		},
+		ValidArgsFunction: a.completePlace,
 	}
 }
 
-func (a *app) mv(ctx context.Context, g sdk.Group, what, name string) error {
+// mv renames what paths name in a group; isInto: into the folder to.
+func (a *app) mv(ctx context.Context, g sdk.Group, paths []string, to string, isInto bool) error {
 	list, err := listOf(ctx, g)
 	if err != nil {
 		return err
 	}
-	versions, err := versionsOf(g.ID, list, what, lives)
-	if err != nil {
-		if folder, is := list.Folder(strings.TrimSuffix(what, "/")); is {
-			return a.mvFolder(ctx, g, list, folder, strings.TrimSuffix(name, "/"))
+	renames := make(map[string][]sdk.Entry) // by new name
+	for _, what := range paths {
+		chosen, ok := list.choose(what)
+		versions := list.chosen(chosen, lives)
+		if !ok || len(versions) == 0 {
+			return list.absent(g.ID, what)
 		}
-		return err
+		if folder, is := list.Folder(what); is && !chosen.many && len(paths) == 1 && chosen.whole {
+			return a.mvFolder(ctx, g, list, folder, to)
+		}
+		if (len(paths) > 1 || chosen.many) && !isInto {
+			return usage("end it with a slash: "+escapeName(to)+"/", "several files go into a folder")
+		}
+		if chosen.whole {
+			return usage("move it by itself", escapeName(what)+" is, or matches, a folder")
+		}
+		for i, name := range chosen.names {
+			at := to
+			if isInto {
+				at += "/" + path.Base(name)
+			}
+			if _, isUsed := list.Newest(at); isUsed || renames[at] != nil {
+				return inUse(at, "file")
+			}
+			renames[at] = versions[i]
+		}
 	}
-	if err := checkNewName(name); err != nil {
-		return err
+	for _, name := range slices.Sorted(maps.Keys(renames)) {
+		if err := a.mvName(ctx, g, renames[name], name); err != nil {
+			return err
+		}
 	}
-	if _, isUsed := list.Newest(name); isUsed {
-		return inUse(name, "file")
-	}
+	return nil
+}
+
+// mvName renames the versions of one name.
+func (a *app) mvName(ctx context.Context, g sdk.Group, versions []sdk.Entry, name string) error {
 	for _, e := range versions {
 		if _, err := g.Rename(ctx, e.Ref, name); err != nil {
 			return err
@@ -85,7 +136,7 @@ type renamedFolder struct {
 }
 
 // mvFolder renames all that lives beneath a recorded folder, or nothing.
-func (a *app) mvFolder(ctx context.Context, g sdk.Group, list view.Listing, folder, to string) error {
+func (a *app) mvFolder(ctx context.Context, g sdk.Group, list listing, folder, to string) error {
 	if _, isUsed := list.Newest(to); isUsed {
 		return inUse(to, "file")
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names/namestest"
-	"github.com/svcfs/svcfs/sdk/view"
 )
 
 // The commands show a file under the name that it has in a mount, and find it by
@@ -15,15 +14,17 @@ func TestCommandsShowTheNamesOfTheMount(t *testing.T) {
 	for _, c := range namestest.Table() {
 		t.Run(c.Name, func(t *testing.T) {
 			entries := []sdk.Entry{{Name: c.Raw, ContentType: c.ContentType, Hash: namestest.Sum(), Ref: "ref", Seq: 1}}
-			if _, paths := view.Of(entries).Current(); !slices.Equal(paths, []string{c.Shown}) {
+			if _, paths := listingOf(entries).Current(); !slices.Equal(paths, []string{c.Shown}) {
 				t.Errorf("%q is listed as %q, want %q", c.Raw, paths, c.Shown)
 			}
 			if got := shownName(&entries[0]); got != c.Shown {
 				t.Errorf("%q alone is shown as %q, want %q", c.Raw, got, c.Shown)
 			}
 			for _, name := range []string{c.Shown, "ref"} {
-				if found, err := versionsOf("team", view.Of(entries), name, lives); err != nil || len(found) != 1 {
-					t.Errorf("%q finds %v, %v", name, found, err)
+				list := listingOf(entries)
+				chosen, ok := list.choose(name)
+				if found := list.chosen(chosen, lives); !ok || len(found) != 1 || len(found[0]) != 1 {
+					t.Errorf("%q finds %v", name, found)
 				}
 			}
 		})

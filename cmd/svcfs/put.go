@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
-	"github.com/svcfs/svcfs/sdk/view"
 )
 
 // sendingPatience is how long put waits for a service that it was sending to: as long as a tunnel. A
@@ -261,7 +260,7 @@ func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []local
 		}
 		return leave
 	})
-	there := view.Of(nil)
+	there := listingOf(nil)
 	if f.update {
 		if there, err = listOf(ctx, g); err != nil {
 			return err

@@ -20,7 +20,7 @@ const shownReasons = 20
 
 func (a *app) whyCommand() *cobra.Command {
 	return a.offerNotify(&cobra.Command{
-		Use:   "why PATH",
+		Use:   "why PATH | GROUP NAME",
 		Short: "Explain what failed at a path in a mount, and what is left there",
 		Long: `Explain the last error of PATH in a mount: what failed, which version is recorded,
 which bytes are only in the memory of the mount or wait in its outbox, and the commands
@@ -29,9 +29,15 @@ Errors of a temporary name count too when a program saves PATH through it, such 
 .x.swp, x~ and x.tmp for x, and errors of the name before a rename. For a folder the
 command explains the last error of each path below it. PATH need not exist. The command
 asks the service for nothing.`,
-		Example: "  svcfs why ~/groups/team/report.pdf\n  svcfs why ~/groups/team",
-		Args:    exactly(1, "one PATH"),
-		RunE:    a.simple(func(ctx context.Context, args []string) error { return a.why(ctx, args[0]) }),
+		Example: "  svcfs why ~/groups/team/report.pdf\n  svcfs why team/report.pdf\n  svcfs why ~/groups/team",
+		Args:    between(1, 2, "one PATH, or a GROUP and a NAME"),
+		RunE: a.simple(func(ctx context.Context, args []string) error {
+			path, err := mountPath(args)
+			if err != nil {
+				return err
+			}
+			return a.why(ctx, path)
+		}),
 	}, answerWhy)
 }
 

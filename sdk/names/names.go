@@ -150,6 +150,37 @@ func Group(id, owner string, isAlike bool) string {
 	}
 }
 
+// GroupShown returns the id of the group whose directory has a name that [Group] returned, and that was not
+// too long.
+func GroupShown(name string) (id string) {
+	stem, suffix, isAlike := strings.Cut(name, "~")
+	if isAlike && len(suffix) >= suffixDigits { // digits before an extension, as [WithSuffix] inserts them
+		if id = unescape(stem + suffix[suffixDigits:]); WithSuffix(Group(id, "", false), id) == name {
+			return id
+		}
+	}
+	return unescape(stem)
+}
+
+// unescape takes the %XX of [Escape] away; what is none stays.
+func unescape(name string) string {
+	parts := strings.Split(name, "%")
+	for i, part := range parts {
+		if i == 0 {
+			continue
+		}
+		if raw, err := hex.DecodeString(part[:min(len(part), 2)]); err == nil && len(raw) == 1 {
+			parts[i] = string(raw) + part[2:]
+		} else {
+			parts[i] = "%" + part
+		}
+	}
+	return strings.Join(parts, "")
+}
+
+// suffixDigits is how many hex digits make a suffix.
+const suffixDigits = 8
+
 // Free returns name. If name is too long or taken, it returns the first free one of the
 // names that WithSuffix makes of it.
 func Free(name, ref string, isFree func(string) bool) string {
@@ -165,7 +196,7 @@ func Free(name, ref string, isFree func(string) bool) string {
 // the result to MaxBytes.
 func WithSuffix(name, ref string) string {
 	sum := sha256.Sum256([]byte(ref))
-	suffix := "~" + hex.EncodeToString(sum[:4])
+	suffix := "~" + hex.EncodeToString(sum[:suffixDigits/2])
 	stem, ext := name, ""
 	if dot := strings.LastIndexByte(name, '.'); dot > 0 && len(name)-dot <= 16 {
 		stem, ext = name[:dot], name[dot:]

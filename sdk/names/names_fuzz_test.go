@@ -31,6 +31,13 @@ func FuzzNames(f *testing.F) {
 		if n := len(WithSuffix(shown, ref)); n > MaxBytes {
 			t.Errorf("%q with a suffix has %d bytes", raw, n)
 		}
+		for _, owner := range []string{"", "alice.svc.testnet", "0123abcd.svc.testnet"} {
+			for _, isAlike := range []bool{false, true} {
+				if name := Group(raw, owner, isAlike); raw != "" && len(name) < MaxBytes-20 && GroupShown(name) != raw {
+					t.Errorf("group %q has the name %q, which is read as %q", raw, name, GroupShown(name))
+				}
+			}
+		}
 		if path := Show(raw, ref); !filepath.IsLocal(path) || path == "." || strings.Contains(path, "\x00") || strings.ContainsFunc(path, IsUnsafe) {
 			t.Errorf("%q has the path %q", raw, path)
 		}
