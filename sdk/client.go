@@ -7,7 +7,7 @@
 //	g := c.Group("team")
 //	receipt, err := g.Put(ctx, "report.pdf", file)
 //	f, err := g.Open(ctx, "report.pdf")
-//	for entry, err := range g.List(ctx) { … }
+//	files, err := g.Files(ctx)
 //
 // Every call that asks the service takes a context, returns an [*Error], and says
 // in its documentation whether it costs tokens. The client follows no redirects

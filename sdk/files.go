@@ -8,12 +8,40 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
+
+// NamedFile is a file of a group under the name that a mount and svcfs ls show. The record, with the name as it was
+// recorded, is in Entry.
+type NamedFile struct {
+	Name  string // a path with / between its parts, which is safe as a path below a folder
+	Entry Entry  // of the newest version; for [Group.OpenEntry]
+}
+
+// Files lists the files of the group as a mount and svcfs ls show them, by name: the newest version of each name, and
+// nothing that was removed. [Group.List] has all records.
+//
+// Names are safe, and no two are the same: where recorded names collide, or are no path, a name gets a suffix. Price,
+// needs and errors are like those of [Group.List].
+func (g Group) Files(ctx context.Context) ([]NamedFile, error) {
+	entries, err := g.Entries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := names.List(entries, (*Entry).Named)
+	files := make([]NamedFile, 0, len(entries))
+	for _, name := range list.Names() {
+		i, _ := list.Newest(name)
+		files = append(files, NamedFile{list.Shown(name), entries[i]})
+	}
+	slices.SortFunc(files, func(a, b NamedFile) int { return strings.Compare(a.Name, b.Name) })
+	return files, nil
+}
 
 // List lists the file records of the group in the order of ChangedSeq, deleted ones
 // included. With [Since] it lists only records that changed since. A service without paging
