@@ -3,6 +3,8 @@ package files
 import (
 	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -14,7 +16,7 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// Level is a page of what lies directly in a folder of a group: folders and files, in the
+// Level is a page of what lies directly in a folder of a group: folders, recorded ones too, and files, in the
 // order of their recorded names, and at the top behind them the files without a name.
 type Level struct {
 	Folders []string              // recorded paths, without the slash at the end
@@ -36,6 +38,9 @@ const (
 	// selectVersions are the versions of a name that are not destroyed, before a sequence.
 	selectVersions = selectRows + " AND " + groups.SelectNamed +
 		" AND deleted_ns IS NULL AND seq < ? ORDER BY seq DESC LIMIT ?"
+	// selectFolder is the first recorded folder from a path on, and behind another.
+	selectFolder store.Query = "SELECT path FROM folders WHERE group_id = ? AND substr(path, 1, 200) >= ? AND " +
+		"path >= ? AND path > ? ORDER BY substr(path, 1, 200), path LIMIT 1"
 	selectNameless = selectRows + " AND " + groups.SelectNamed +
 		" AND deleted_ns IS NULL AND trash_ns IS NULL AND seq < ? ORDER BY seq DESC LIMIT ?"
 )
@@ -77,7 +82,8 @@ func (f *Files) Level(ctx context.Context, account, group, folder, after string,
 		default:
 			return fault.New(wire.CodeValidation, "after must be that of the page before")
 		}
-		return l.named(ctx, tx, of, folder, from, query, limit)
+		w := levelWalk{l: &l, tx: tx, of: of, folder: folder, limit: limit, from: from, query: query}
+		return w.named(ctx)
 	})
 	return l, err
 }
@@ -89,45 +95,98 @@ const (
 	afterNameless = "n"
 )
 
-// named reads the entries with names, from a name on, and begins with those without one where there is room.
-func (l *Level) named(ctx context.Context, tx *store.Tx, of lister, folder, from string, query store.Query,
-	limit int) error {
-	for {
-		batch, err := of.read(ctx, tx, query, beginning(from), from, levelBatch)
+// levelWalk fills a level: query reads the names from a name on, and recorded is the recorded folder that comes
+// next, "" = none.
+type levelWalk struct {
+	l        *Level
+	tx       *store.Tx
+	of       lister
+	folder   string
+	limit    int
+	from     string
+	query    store.Query
+	recorded string
+}
+
+// named reads the entries with names, and begins with those without one where there is room.
+func (w *levelWalk) named(ctx context.Context) error {
+	if err := w.nextRecorded(ctx); err != nil {
+		return err
+	}
+	for isLast := false; !isLast; {
+		batch, err := w.of.read(ctx, w.tx, w.query, beginning(w.from), w.from, levelBatch)
 		if err != nil {
 			return err
 		}
+		isLast = len(batch) < levelBatch
 		for _, row := range batch {
-			name := *row.Filename
-			below, is := strings.CutPrefix(name, folder)
-			switch {
-			case !is: // behind the folder
-				l.After = ""
-				return nil
-			case query == selectNamesAfter && name == from, query == selectNamesFrom && name < from:
-				continue // an older version, or in the folder that was added
+			if !strings.HasPrefix(*row.Filename, w.folder) { // behind the folder
+				isLast = true
+				break
 			}
-			if len(l.Folders)+len(l.Files) == limit {
-				return nil // After is that of the last entry
+			if isFull, err := w.add(ctx, row); isFull || err != nil {
+				return err // After is that of the last entry
 			}
-			if child, _, isFolder := strings.Cut(below, "/"); isFolder {
-				child = folder + child
-				l.Folders = append(l.Folders, child)
-				l.After, from, query = afterFolder+child, child+"0", selectNamesFrom
-			} else {
-				l.Files = append(l.Files, row)
-				l.After, from, query = afterFile+name, name, selectNamesAfter
-			}
-		}
-		if len(batch) < levelBatch {
-			break
 		}
 	}
-	l.After = ""
-	if folder != "" {
+	for w.recorded != "" {
+		if w.isFull() {
+			return nil
+		}
+		if err := w.addFolder(ctx, w.recorded); err != nil {
+			return err
+		}
+	}
+	w.l.After = ""
+	if w.folder != "" {
 		return nil
 	}
-	return l.nameless(ctx, tx, of, strconv.Itoa(math.MaxInt64), limit)
+	return w.l.nameless(ctx, w.tx, w.of, strconv.Itoa(math.MaxInt64), w.limit)
+}
+
+func (w *levelWalk) isFull() bool { return len(w.l.Folders)+len(w.l.Files) == w.limit }
+
+// add adds what lies in the folder because of a file, and the recorded folders before it, as far as there is room.
+func (w *levelWalk) add(ctx context.Context, row wire.TransactionRow) (isFull bool, err error) {
+	name := *row.Filename
+	if w.query == selectNamesAfter && name == w.from || w.query == selectNamesFrom && name < w.from {
+		return false, nil // an older version, or in the folder that was added
+	}
+	for w.recorded != "" && w.recorded+"/" < name && !strings.HasPrefix(name, w.recorded+"/") && !w.isFull() {
+		if err := w.addFolder(ctx, w.recorded); err != nil {
+			return false, err
+		}
+	}
+	if w.isFull() {
+		return true, nil
+	}
+	if child, _, isFolder := strings.Cut(name[len(w.folder):], "/"); isFolder {
+		return false, w.addFolder(ctx, w.folder+child)
+	}
+	w.l.Files = append(w.l.Files, row)
+	w.l.After, w.from, w.query = afterFile+name, name, selectNamesAfter
+	return false, nil
+}
+
+func (w *levelWalk) addFolder(ctx context.Context, child string) error {
+	w.l.Folders = append(w.l.Folders, child)
+	w.l.After, w.from, w.query = afterFolder+child, child+"0", selectNamesFrom // the byte after the slash
+	return w.nextRecorded(ctx)
+}
+
+// nextRecorded looks for what lies in the folder, and is or holds the first recorded folder from a name on.
+func (w *levelWalk) nextRecorded(ctx context.Context) error {
+	var path string
+	w.recorded = ""
+	err := w.tx.QueryRowContext(ctx, selectFolder, w.of.group, beginning(w.from), w.from, w.folder).Scan(&path)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("list recorded folders: %w", err)
+	}
+	if below, is := strings.CutPrefix(path, w.folder); err == nil && is {
+		child, _, _ := strings.Cut(below, "/")
+		w.recorded = w.folder + child
+	}
+	return nil
 }
 
 // nameless reads files without a recorded name, the newest first: each is an entry.
@@ -194,7 +253,7 @@ func (f *Files) Versions(ctx context.Context, account, group, name string, befor
 // Name is what a name is in use for.
 type Name struct {
 	Head     string `json:"head"`      // reference of its newest version, or [wire.NoBase]
-	IsFolder bool   `json:"is_folder"` // files live beneath it
+	IsFolder bool   `json:"is_folder"` // files live beneath it, or it is recorded
 }
 
 // LookAtNames tells a writer of a group what names are in use for, in their order.
@@ -212,8 +271,10 @@ func (f *Files) LookAtNames(ctx context.Context, account, group string, names []
 				break
 			}
 			list[i].Head = cmp.Or(list[i].Head, wire.NoBase)
-			err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE group_id = ? AND "+inFolder+")",
-				append([]any{g.ID}, inFolderArgs(names[i])...)...).Scan(&list[i].IsFolder)
+			in := append([]any{g.ID}, inFolderArgs(names[i])...)
+			err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE group_id = ? AND "+inFolder+
+				") OR EXISTS (SELECT 1 FROM folders WHERE group_id = ? AND "+isFolderIn+")",
+				append(in, in...)...).Scan(&list[i].IsFolder)
 		}
 		return err
 	})

@@ -79,6 +79,14 @@ func TestLevelsAreReadInOrder(t *testing.T) {
 	}
 }
 
+// The next recorded folder is found by the index of paths.
+func TestRecordedFoldersAreReadInOrder(t *testing.T) {
+	got := plantest.Steps(t, "folders", selectFolder, "g", "name", "name", "name")
+	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH folders USING INDEX folders_by_path (group_id=? AND <expr>>?") {
+		t.Errorf("%q", got)
+	}
+}
+
 // What the sweep and an upload look for of a name is found in order, however many versions
 // the name has that stay for ever.
 func TestOlderVersionsAreFoundByName(t *testing.T) {

@@ -127,6 +127,14 @@ func TestFoldersOnBothEngines(t *testing.T) {
 		alice.upload("team", "", []byte("nameless too"), nil, "")
 		var removed wire.NameResult
 		alice.must(wire.OpRemoveFile, wire.NameRequest{GroupID: "team", Filename: "z/removed", Seq: first.Seq}, &removed)
+		made := func(folder string) {
+			t.Helper()
+			var out wire.FolderResult
+			alice.must(wire.OpMakeFolder, wire.FolderRequest{GroupID: "team", Folder: folder}, &out)
+		}
+		for _, folder := range []string{"m/n", "b/empty", "b/c", "b", "zz", long + "/deep", "b/c-d"} {
+			made(folder)
+		}
 		for range 2 * 25 { // of more versions than one query reads
 			alice.upload("team", "old", []byte("x"), nil, "")
 		}
@@ -143,13 +151,15 @@ func TestFoldersOnBothEngines(t *testing.T) {
 			return out, got["after"].(string)
 		}
 		for folder, want := range map[string][]string{
-			"":         {"/ %2F", "a/ a", "b/ b", long + "/ " + long, "é/ é", "a", "a!", "a0", "b0", long + "2", "old", "", ""},
+			"":         {"/ %2F", "a/ a", "b/ b", long + "/ " + long, "m/ m", "zz/ zz", "é/ é", "a", "a!", "a0", "b0", long + "2", "old", "", ""},
 			"a/":       {"a/x"},
-			"b/":       {"b// %2F", "b/c/ c", "b/1", "b/2"},
+			"b/":       {"b// %2F", "b/c-d/ c-d", "b/c/ c", "b/empty/ empty", "b/1", "b/2"},
+			"b/empty/": nil,
+			"m/":       {"m/n/ n"},
 			"b/c/":     {"b/c/d/ d"},
 			"b//":      {"b//none"},
 			"/":        {"/root"},
-			long + "/": {long + "/1", long + "/2"},
+			long + "/": {long + "/deep/ deep", long + "/1", long + "/2"},
 			"é/":       {"é/%\u202e"},
 			"z/":       nil,
 			"none/":    nil,
@@ -174,8 +184,11 @@ func TestFoldersOnBothEngines(t *testing.T) {
 			if i < 95 {
 				alice.upload("team", "", []byte(strconv.Itoa(i)), nil, "")
 			}
+			if i%2 == 0 {
+				made(fmt.Sprintf("many/%03d+", i))
+			}
 		}
-		for folder, want := range map[string]int{"": 14 + 95, "many/": 120} {
+		for folder, want := range map[string]int{"": 16 + 95, "many/": 120 + 60} {
 			seen, pages := map[string]int{}, 0
 			for after := "-"; after != "" && pages < 9; pages++ {
 				var got []string

@@ -1,17 +1,26 @@
 package web_test
 
 import (
+	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/svcfs/svcfs/integration/proctest"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // names are those of the table of files, as they stand.
 func (b *tab) names() string {
 	b.t.Helper()
-	return eval[string](b, `Array.from(document.querySelectorAll(".files tbody th"), (n) => n.querySelector("a, span").textContent).join(", ")`)
+	return eval[string](b, `Array.from(document.querySelectorAll('[aria-label="Files"] tbody th'), (n) => n.querySelector("a, span").textContent).join(", ")`)
 }
 
 // Folders and files are in one table, which sorts and filters by the keyboard alone.
@@ -92,4 +101,146 @@ func TestFilterLooksThroughAll(t *testing.T) {
 	b.sees("1 of 230 names shown")
 	b.fill("filter", "none of them")
 	b.sees("0 of 230 names shown")
+}
+
+// living are the recorded names of the files of a group that live, one for each version.
+func (u *user) living(group string) (names []string) {
+	u.t.Helper()
+	for _, row := range u.files(group) {
+		if row.Deleted == nil {
+			names = append(names, *row.Filename)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Folders are made, and what is selected is saved or removed, by the keyboard alone.
+func TestSelectionOnThePage(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	alice, bob := s.user("alice", "10"), s.user("bob", "10")
+	alice.register("team")
+	var said string
+	alice.must(wire.OpAddGroupMember, wire.MemberRequest{GroupID: "team", MemberID: bob.id, Role: wire.RoleReader}, &said)
+	for _, name := range []string{"a.txt", "a.txt", "b.txt", "c.txt", "old/deep/x", "old/y"} {
+		alice.upload("team", name, []byte(name), nil, "")
+	}
+	b := alice.browse()
+	b.js("location.hash = '#/groups/team'")
+	b.tabTo("New folder")
+	b.press(kb.Enter)
+	b.await("document.activeElement.id === 'f-folder'")
+	b.press("a/b", kb.Enter)
+	b.sees("A folder needs a name without a slash.")
+	b.press(kb.Backspace, kb.Backspace, kb.Backspace, " new ", kb.Enter)
+	b.await(`document.querySelectorAll(".files tbody tr").length === 5`)
+	b.await(`document.activeElement.tagName === "H1"`)
+	if got := b.names(); got != "new, old, a.txt, b.txt, c.txt" {
+		t.Errorf("with a new folder: %s", got)
+	}
+	b.expect("status of 409")
+	b.click("New folder")
+	b.fill("folder", "b.txt")
+	b.press(kb.Enter)
+	b.sees("is that of a file")
+	b.press(kb.Escape)
+
+	downloads := b.downloads()
+	b.tabTo("Select a.txt")
+	b.press(" ")
+	b.tabTo("Select b.txt")
+	b.press(" ")
+	b.sees("2 selected")
+	b.fits("selection")
+	b.click("Download")
+	b.click("Download for 0.026 tokens")
+	for _, name := range []string{"a.txt", "b.txt"} {
+		proctest.Eventually(t, name+" is downloaded", func() bool {
+			got, err := os.ReadFile(filepath.Join(downloads, name))
+			return err == nil && bytes.Equal(got, []byte(name))
+		})
+	}
+	b.click("Clear")
+	b.await(`document.querySelector(".selection").hidden`)
+	b.fill("filter", "a")
+	b.js(`document.querySelector("[aria-label='Select all shown']").click()`)
+	b.sees("1 selected")
+	b.js("document.getElementById('f-filter').value = 'b'; document.getElementById('f-filter').dispatchEvent(new Event('input'))")
+	b.await(`document.querySelector(".selection").hidden`) // what is not seen is not selected
+	b.js("document.getElementById('f-filter').value = ''; document.getElementById('f-filter').dispatchEvent(new Event('input'))")
+	for _, name := range []string{"new", "old", "a.txt"} {
+		b.js(`document.querySelector("[aria-label='Select ` + name + `']").click()`)
+	}
+	b.click("Remove")
+	b.sees("Remove 3 files and 3 folders?")
+	b.sees("All versions go to the trash.")
+	b.click("Cancel")
+	if got := len(alice.living("team")); got != 6 {
+		t.Errorf("cancelled, and %d versions live", got)
+	}
+	b.expect("status of 404") // folders that were there by their files alone
+	b.click("Remove")
+	b.click("Yes, remove, free")
+	b.await(`document.querySelectorAll(".files tbody .pick").length === 2`)
+	if got := fmt.Sprint(b.names(), alice.living("team")); got != "b.txt, c.txt[b.txt c.txt]" {
+		t.Errorf("removed: %s", got)
+	}
+
+	r := bob.browse()
+	r.js("location.hash = '#/groups/team'")
+	r.await(button("Download b.txt"))
+	r.js(`document.querySelector("[aria-label='Select all shown']").click()`)
+	r.sees("2 selected")
+	if eval[bool](r, "Boolean("+button("Remove")+" || "+button("New folder")+")") {
+		t.Error("a reader is offered changes")
+	}
+}
+
+// Files and folders of the desktop are dropped on the table, or on a folder in it.
+func TestDropOnThePage(t *testing.T) {
+	t.Parallel()
+	alice := serve(t).user("alice", "10")
+	alice.register("team")
+	alice.upload("team", "brand/logo.svg", []byte("x"), nil, "")
+	dir := filepath.Join(t.TempDir(), "trip")
+	for _, name := range []string{"notes.txt", "days/1.txt", "days/2.txt"} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := alice.browse()
+	b.js("location.hash = '#/groups/team'")
+	drop := func(on string, files ...string) {
+		t.Helper()
+		b.await(isDrawn + " && " + on)
+		at := eval[[]float64](b, "(() => { const r = "+on+".getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()")
+		for _, kind := range []input.DispatchDragEventType{input.DispatchDragEventTypeDragEnter, input.DispatchDragEventTypeDragOver, input.DispatchDragEventTypeDrop} {
+			_, err := chromedp.Call(b.ctx, input.DispatchDragEvent, input.DispatchDragEventParams{Type: kind, X: at[0], Y: at[1],
+				Data: &input.DragData{Items: []*input.DragDataItem{}, Files: files, DragOperationsMask: 1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kind == input.DispatchDragEventTypeDragOver && !eval[bool](b, on+`.closest(".drop") !== null`) {
+				t.Error("it is not shown where files would go")
+			}
+		}
+	}
+	drop(`document.querySelector("tr[data-folder=brand] a")`, filepath.Join(dir, "notes.txt"))
+	b.click("Upload for 0.039 tokens")
+	b.await(`document.querySelectorAll("#uploads li").length === 1 && !document.querySelector("#uploads progress")`)
+	drop(`document.querySelector(".files thead")`, dir)
+	b.sees("trip/days/1.txt")
+	b.click("Upload for 0.117 tokens")
+	b.await(`document.querySelectorAll("#uploads li").length === 4 && !document.querySelector("#uploads progress")`)
+	if got := fmt.Sprint(alice.living("team")); got != "[brand/logo.svg brand/notes.txt trip/days/1.txt trip/days/2.txt trip/notes.txt]" {
+		t.Errorf("the group holds %s", got)
+	}
+	if eval[bool](b, `document.querySelector(".drop") !== null`) {
+		t.Error("something still waits for a drop")
+	}
 }

@@ -133,7 +133,7 @@ func TestNamesHaveTheWidthOfAPhone(t *testing.T) {
 	// Of each name: its width, and that of the inside of its card.
 	widths := eval[[][]float64](b, `Array.from(document.querySelectorAll(".file-name"), (name) => {
 		const card = getComputedStyle(name.parentElement);
-		return [name.getBoundingClientRect().width, name.parentElement.clientWidth - parseFloat(card.paddingLeft) - parseFloat(card.paddingRight)];
+		return [name.getBoundingClientRect().width, name.parentElement.clientWidth - parseFloat(card.paddingLeft) - parseFloat(card.paddingRight) - (name.previousElementSibling ? 34 : 0)];
 	})`)
 	if len(widths) < 2 {
 		t.Errorf("%d names", len(widths))

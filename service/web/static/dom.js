@@ -30,6 +30,11 @@ export function announce(text) {
 	requestAnimationFrame(() => { region.textContent = text; });
 }
 
+// refocus moves the keyboard to the heading, where what had the focus is gone.
+export function refocus() {
+	if (document.activeElement === document.body) document.querySelector("#main h1")?.focus();
+}
+
 export function notice(kind, ...children) {
 	return h("div", { class: `notice ${kind}`, role: kind === "bad" ? "alert" : undefined }, ...children);
 }

@@ -1,7 +1,7 @@
 // One file: its versions, and what can be done with them.
 
 import { call, get } from "./api.js";
-import { announce, ask, badge, busy, cell, empty, h, mono, notice } from "./dom.js";
+import { announce, ask, badge, busy, cell, empty, h, mono, notice, refocus } from "./dom.js";
 import { damage, downloadButton, stepIn } from "./download.js";
 import { crumbs, groupOf, repeated, restoreButton } from "./group.js";
 import { place } from "./place.js";
@@ -18,9 +18,10 @@ export async function fileView(draw, session, id, name) {
 	document.title = `${title} · svcfs`;
 	const slot = h("div");
 	const mayWrite = ["owner", "writer"].includes(g.role);
-	const again = (text) => {
+	const again = async (text) => {
 		announce(text);
-		return fileView(draw, session, id, name);
+		await fileView(draw, session, id, name);
+		refocus();
 	};
 	const back = newest === undefined && page.files.length > 0 && restoreButton(g, session, title, page.files, slot, again);
 	const row = (f) => {

@@ -1,10 +1,11 @@
 // What lies in a folder of a group: folders and files in one table, which can be sorted and filtered.
 
-import { get } from "./api.js";
-import { cell, empty, h, icon } from "./dom.js";
+import { call, get } from "./api.js";
+import { askForm, cell, empty, field, h, icon } from "./dom.js";
 import { downloadButton } from "./download.js";
 import { place } from "./place.js";
-import { attributes, bytes, changedAt, date, nameOf, person, plural, price, shellWord, shortDate } from "./text.js";
+import { attributes, bytes, changedAt, date, nameOf, person, plural, price, shellWord, shortDate, visible } from "./text.js";
+import { selectionBar } from "./selection.js";
 import { chooser } from "./uploads.js";
 
 const mostRows = 5000; // that are sorted and filtered
@@ -16,28 +17,42 @@ const columns = [["name", "Name"], ["size", "Size"], ["changed", "Changed"], ["b
 let order = { by: "name", down: false };
 let filtered = { address: "", text: "" };
 
-// filesSection lists a folder from its first page on.
-export function filesSection(g, session, folder, page) {
+// filesSection lists a folder from its first page on; again draws the view anew.
+export function filesSection(g, session, folder, page, again) {
 	const mayWrite = ["owner", "writer"].includes(g.role);
 	const section = h("section", { "aria-label": "Files" });
-	const tools = h("div", { class: "tools" }, mayWrite ? chooser(g, folder, section)
+	const tools = h("div", { class: "tools" }, mayWrite ? chooser(g, folder, section, h("button", { type: "button", onclick: () => makeFolder(g, folder, again) }, "New folder"))
 		: h("p", { class: "hint" }, g.role ? "You read here. The owner can make you a writer: then you can upload files too." : "You see what is here. Who joins the group can read it."));
 	section.append(tools);
 	if (page.folders.length + page.files.length === 0) {
 		section.append(empty(folder === "" ? "No files yet" : "Nothing is in this folder", "Members save files here from a mount, from this page, or with:", h("pre", null, `svcfs put ${shellWord(g.id)} FILE`)));
 		return section;
 	}
-	const [filter, ...table] = new Table(g, session, folder).begin(page);
+	const [filter, ...table] = new Table(g, session, folder, again).begin(page);
 	tools.append(filter);
 	section.append(...table);
 	if (g.role) section.append(h("p", { class: "hint" }, `A file is decrypted here and compared with the ledger before it is saved. Reading one: ${price(session.fees.retrieve)}, once an hour.`));
 	return section;
 }
 
+async function makeFolder(g, folder, again) {
+	const name = await askForm({
+		title: "New folder", yes: "Make folder",
+		fields: [field("Name", "", h("input", { name: "folder", required: true, maxlength: 255, autocomplete: "off", autofocus: true }))],
+		submit: async (data) => {
+			const name = data.get("folder").trim();
+			if (name === "" || name === "." || name === ".." || name.includes("/")) throw new Error("A folder needs a name without a slash.");
+			await call("make_folder", { group_id: g.id, folder: folder + name });
+			return name;
+		},
+	});
+	if (name !== undefined) await again(`The folder ${visible(name)} is there`);
+}
+
 // Table holds the rows that have come.
 class Table {
-	#g; #session; #folder;
-	#rows = []; // {isFolder, name, size, changed, by, element}
+	#g; #session; #folder; #bar;
+	#rows = []; // {isFolder, name, size, changed, by, element, file or folder, check}
 	#after = ""; // where the rows that have not come begin
 	#loading = false;
 	#body = h("tbody");
@@ -47,10 +62,13 @@ class Table {
 	#more = h("button", { type: "button" }, "Show more");
 	#filter = h("input", { type: "search", id: "f-filter", placeholder: "Filter by name", "aria-label": "Filter by name", autocomplete: "off", spellcheck: "false" });
 
-	constructor(g, session, folder) {
+	#all = h("input", { type: "checkbox", "aria-label": "Select all shown" });
+
+	constructor(g, session, folder, again) {
 		this.#g = g;
 		this.#session = session;
 		this.#folder = folder;
+		this.#bar = selectionBar(g, session, folder, again, () => this.#select(false));
 	}
 
 	begin(page) {
@@ -63,11 +81,12 @@ class Table {
 			this.#rest();
 		});
 		this.#more.addEventListener("click", () => this.#next());
-		const head = h("tr", null, columns.map(([by, text]) => this.#head(by, text)), this.#g.role && h("td", null));
+		this.#all.addEventListener("change", () => this.#select(this.#all.checked));
+		const head = h("tr", null, this.#g.role && h("td", { class: "pick" }, this.#all), columns.map(([by, text]) => this.#head(by, text)), this.#g.role && h("td", null));
 		this.#add(page);
 		this.#draw();
 		this.#rest();
-		return [form, h("table", { class: "files" }, h("thead", null, head), this.#body), this.#count, this.#slot, h("p", null, this.#more)];
+		return [form, this.#bar.element, h("table", { class: "files" }, h("thead", null, head), this.#body), this.#count, this.#slot, h("p", null, this.#more)];
 	}
 
 	#head(by, text) {
@@ -82,9 +101,31 @@ class Table {
 	}
 
 	#add(page) {
-		for (const f of page.folders) this.#rows.push({ isFolder: true, name: f.shown, size: -1, changed: 0, by: "", element: this.#folderRow(f) });
-		for (const f of page.files) this.#rows.push({ isFolder: false, name: nameOf(f), size: f.original_size ?? -1, changed: changedAt(f), by: person(f.user_id, this.#session), element: this.#fileRow(f) });
+		for (const f of page.folders) this.#row({ isFolder: true, folder: f, name: f.shown, size: -1, changed: 0, by: "" });
+		for (const f of page.files) this.#row({ isFolder: false, file: f, name: nameOf(f), size: f.original_size ?? -1, changed: changedAt(f), by: person(f.user_id, this.#session) });
 		this.#after = page.after;
+	}
+
+	#row(row) {
+		row.check = h("input", { type: "checkbox", "aria-label": `Select ${row.name}` });
+		row.check.addEventListener("change", () => this.#selected());
+		const pick = this.#g.role && h("td", { class: "pick" }, row.check);
+		row.element = row.isFolder ? this.#folderRow(row, pick) : this.#fileRow(row, pick);
+		this.#rows.push(row);
+	}
+
+	// select selects all rows that are shown, or none.
+	#select(is) {
+		for (const row of this.#rows) row.check.checked = is && row.element.isConnected;
+		this.#selected();
+	}
+
+	#selected() {
+		const rows = this.#rows.filter((row) => row.check.checked);
+		for (const row of this.#rows) row.element.classList.toggle("picked", row.check.checked);
+		this.#all.checked = rows.length > 0 && rows.length === this.#body.children.length;
+		this.#all.indeterminate = rows.length > 0 && !this.#all.checked;
+		this.#bar.show(rows);
 	}
 
 	// next adds a page.
@@ -126,23 +167,26 @@ class Table {
 			return sign * by || collator.compare(a.name, b.name);
 		});
 		this.#body.replaceChildren(...shown.map((r) => r.element));
+		for (const row of this.#rows) row.check.checked &&= row.element.isConnected; // nothing unseen is selected
+		this.#selected();
 		this.#more.hidden = !this.#after;
 		const looked = `${this.#after ? "the first " : ""}${this.#rows.length}`;
 		this.#count.textContent = words ? `${shown.length} of ${looked} ${this.#rows.length === 1 ? "name" : "names"} shown` : this.#after ? `${plural(this.#rows.length, "name")} of more` : "";
 	}
 
-	#folderRow(f) {
-		return h("tr", { class: "folder" }, h("th", { scope: "row", class: "file-name" }, icon("folder"), h("a", { href: place("groups", this.#g.id, f.folder) }, f.shown)),
+	#folderRow({ folder }, pick) {
+		return h("tr", { class: "folder", "data-folder": folder.folder }, pick,
+			h("th", { scope: "row", class: "file-name" }, icon("folder"), h("a", { href: place("groups", this.#g.id, folder.folder) }, folder.shown)),
 			cell("Size"), cell("Changed"), cell("Saved by"), this.#g.role && cell("Download"));
 	}
 
-	#fileRow(f) {
-		const g = this.#g, name = nameOf(f), more = attributes(f.attributes);
-		const [button, slot] = g.role ? downloadButton(g, this.#session, f, name) : [];
-		return h("tr", null,
+	#fileRow(row, pick) {
+		const g = this.#g, { file: f, name } = row, more = attributes(f.attributes);
+		if (g.role) [row.button, row.slot] = downloadButton(g, this.#session, f, name);
+		return h("tr", null, pick,
 			h("th", { scope: "row", class: "file-name" }, icon("file"), f.filename ? h("a", { href: place("file", g.id, f.filename) }, name) : h("span", null, name),
-				f.backend === "Ipfs" && h("span", { class: "badge" }, "legacy"), more && h("span", { class: "hint" }, more), slot),
-			cell("Size", bytes(f.original_size)), cell("Changed", changedAt(f) ? h("span", { title: date(changedAt(f)) }, shortDate(changedAt(f))) : "unknown"), cell("Saved by", h("span", { title: f.user_id }, person(f.user_id, this.#session))),
-			g.role && cell("Download", button));
+				f.backend === "Ipfs" && h("span", { class: "badge" }, "legacy"), more && h("span", { class: "hint" }, more), row.slot),
+			cell("Size", bytes(f.original_size)), cell("Changed", changedAt(f) ? h("span", { title: date(changedAt(f)) }, shortDate(changedAt(f))) : "unknown"),
+			cell("Saved by", h("span", { title: f.user_id }, person(f.user_id, this.#session))), g.role && cell("Download", row.button));
 	}
 }

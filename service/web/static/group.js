@@ -1,7 +1,7 @@
 // One group: a folder of it at a time, its members, and what its owner may set.
 
 import { call, get } from "./api.js";
-import { announce, ask, askForm, busy, cell, copyButton, field, h, icon, mono, roleField } from "./dom.js";
+import { announce, ask, askForm, busy, cell, copyButton, field, h, icon, mono, refocus, roleField } from "./dom.js";
 import { filesSection } from "./files.js";
 import { badges, openJoin } from "./groups.js";
 import { place } from "./place.js";
@@ -12,12 +12,13 @@ import { bytes, date, keepText, nsToMS, plural, price, shellWord, visible } from
 export async function groupView(draw, session, id, folder) {
 	const [g, page, trash] = await Promise.all([groupOf(id), get("folder", { group: id, folder }), folder === "" && get("trash", { group: id })]);
 	document.title = `${page.path.at(-1) ?? visible(id)} · svcfs`;
-	const again = (text) => {
+	const again = async (text) => {
 		announce(text);
-		return groupView(draw, session, id, folder);
+		await groupView(draw, session, id, folder);
+		refocus();
 	};
 	if (folder !== "") {
-		draw(crumbs(g, folder, page.path.slice(0, -1)), h("h1", { tabindex: "-1" }, page.path.at(-1)), filesSection(g, session, folder, page));
+		draw(crumbs(g, folder, page.path.slice(0, -1)), h("h1", { tabindex: "-1" }, page.path.at(-1)), filesSection(g, session, folder, page, again));
 		return;
 	}
 	draw(
@@ -25,7 +26,7 @@ export async function groupView(draw, session, id, folder) {
 		h("div", { class: "title" }, h("h1", { tabindex: "-1" }, visible(id)), h("span", { class: "badges" }, badges(g))),
 		pendingCard(g, again),
 		offerCard(g, session, again),
-		filesSection(g, session, folder, page),
+		filesSection(g, session, folder, page, again),
 		trash.files.length > 0 && trashSection(g, session, trash, again),
 		membersSection(g, session, again),
 		g.role === "owner" && settings(g, session, again),

@@ -9,6 +9,7 @@ import { isFree, readVersion } from "./verify.js";
 const panel = document.getElementById("uploads");
 const list = panel.querySelector("ul");
 const namesAtOnce = 20; // of one question
+const mostDropped = 1000; // files
 const longestName = 255; // bytes of a component
 const shownNames = 10;
 
@@ -18,39 +19,66 @@ const uncharged = "Cancelled. Nothing was saved or charged.";
 const queue = []; // jobs that wait
 let working = null; // the job that is under way
 
-// chooser is a button that lets choose files for a folder, and where they can be dropped.
-export function chooser(g, folder, section) {
+// chooser is a button that lets choose files for a folder, others beside it, and where files and folders can be
+// dropped: on the section, or on a folder in it.
+export function chooser(g, folder, section, ...others) {
 	const slot = h("div");
 	const input = h("input", { type: "file", multiple: true, hidden: true });
 	const button = h("button", { type: "button", class: "primary", onclick: () => input.click() }, "Upload files");
-	const take = async (files) => {
+	const take = async (into, files) => {
 		button.disabled = true;
 		slot.replaceChildren();
 		try {
-			await offer(g.id, folder, files);
+			await offer(g.id, into, await files);
 		} catch (error) {
 			slot.replaceChildren(notice("bad", error.message));
 		}
 		button.disabled = false;
 	};
 	input.addEventListener("change", () => {
-		const files = Array.from(input.files);
+		const files = Array.from(input.files, (file) => ({ file, name: file.name }));
 		input.value = "";
-		take(files);
+		take(folder, files);
 	});
-	const over = (is) => (event) => {
-		if (!event.dataTransfer?.types.includes("Files")) return;
+	const over = (event) => {
+		if (!event.dataTransfer?.types.includes("Files")) return undefined;
 		event.preventDefault();
-		section.classList.toggle("drop", is);
+		section.querySelectorAll(".drop").forEach((e) => e.classList.remove("drop"));
+		const row = event.target.closest?.("[data-folder]");
+		section.classList.toggle("drop", !row && event.type !== "dragleave" && event.type !== "drop");
+		row?.classList.toggle("drop", event.type !== "dragleave" && event.type !== "drop");
+		return row;
 	};
-	section.addEventListener("dragenter", over(true));
-	section.addEventListener("dragover", over(true));
-	section.addEventListener("dragleave", over(false));
+	for (const kind of ["dragenter", "dragover", "dragleave"]) section.addEventListener(kind, over);
 	section.addEventListener("drop", (event) => {
-		over(false)(event);
-		if (!button.disabled) take(Array.from(event.dataTransfer.files));
+		const row = over(event);
+		if (!button.disabled && event.dataTransfer.types.includes("Files")) take(row ? `${row.dataset.folder}/` : folder, dropped(event.dataTransfer));
 	});
-	return h("div", null, h("p", { class: "row" }, button, input, h("span", { class: "hint can-drop" }, "or drop them here. They are encrypted before they are sent.")), slot);
+	return h("div", null, h("p", { class: "row" }, button, others, input, h("span", { class: "hint can-drop" }, "or drop files and folders here")), slot);
+}
+
+// dropped resolves to the files that were dropped, and those in folders, each with its name from there on.
+async function dropped(data) {
+	const roots = Array.from(data.items, (item) => item.webkitGetAsEntry?.() ?? item.getAsFile()); // they are gone after this turn
+	const files = [];
+	const add = async (entry, folder) => {
+		if (files.length >= mostDropped) throw new Error(`At most ${mostDropped} files are taken at once; nothing was sent. Use: svcfs put`);
+		const name = folder + entry.name;
+		if (entry instanceof File) files.push({ file: entry, name });
+		else if (entry.isFile) files.push({ file: await new Promise((resolve, reject) => { entry.file(resolve, reject); }), name });
+		else for (const inside of await entriesOf(entry)) await add(inside, `${name}/`);
+	};
+	for (const root of roots) if (root) await add(root, "");
+	return files;
+}
+
+async function entriesOf(folder) {
+	const reader = folder.createReader();
+	for (const all = []; ;) {
+		const some = await new Promise((resolve, reject) => { reader.readEntries(resolve, reject); });
+		if (some.length === 0) return all;
+		all.push(...some);
+	}
 }
 
 // offer asks what the files would cost, and queues them.
@@ -58,11 +86,11 @@ async function offer(group, folder, files) {
 	if (files.length === 0) return;
 	const session = await get("session");
 	const unfit = [], fit = [];
-	for (const file of files) {
-		const why = file.size > session.max_file_bytes ? `too large: at most ${bytes(session.max_file_bytes)}`
-			: new TextEncoder().encode(file.name).length > longestName ? `its name is longer than ${longestName} bytes` : "";
-		if (why) unfit.push([file, why]);
-		else fit.push({ group, name: folder + file.name, label: visible(file.name), size: file.size, open: () => fileSource(file), cancelled: uncharged });
+	for (const { file, name } of files) {
+		const isLong = name.split("/").some((part) => new TextEncoder().encode(part).length > longestName);
+		const why = file.size > session.max_file_bytes ? `too large: at most ${bytes(session.max_file_bytes)}` : isLong ? `its name is longer than ${longestName} bytes` : "";
+		if (why) unfit.push([{ name }, why]);
+		else fit.push({ group, name: folder + name, label: visible(name), size: file.size, open: () => fileSource(file), cancelled: uncharged });
 	}
 	for (let at = 0; at < fit.length; at += namesAtOnce) {
 		const some = fit.slice(at, at + namesAtOnce);
