@@ -87,6 +87,9 @@ const (
 	maxPosition  = 1 << 48   // that a disk is believed: later ones must follow it
 )
 
+// errUsedUp refuses a save that the next start would not believe.
+var errUsedUp = errors.New("an item has a position that svcfs never gives, so no later save is believed: discard it")
+
 var errDamaged = errors.New("the item is damaged on the disk")
 
 // encode appends the entry to out.

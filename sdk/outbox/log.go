@@ -180,6 +180,9 @@ func (s *store) write(list []*entry) error {
 			e.Position = s.next
 			s.next++
 			s.mu.Unlock()
+			if e.Position > maxPosition {
+				return errUsedUp
+			}
 		}
 		if e.now != nil {
 			e.now(e.Clear)

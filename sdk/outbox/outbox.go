@@ -287,7 +287,10 @@ func (o *Outbox) takeIn(list []Clear) (left []*journal) {
 		}
 	}
 	for _, i := range o.order {
-		i.after = o.items[i.clear.After]
+		// What is not earlier somebody else wrote: nothing would be sent.
+		if after := o.items[i.clear.After]; after != nil && after.clear.Position < i.clear.Position {
+			i.after = after
+		}
 	}
 	return left
 }

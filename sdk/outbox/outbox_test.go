@@ -921,6 +921,34 @@ func TestThreat52SwappedItems(t *testing.T) {
 	}
 }
 
+// Threat 52: an item that is said to stand upon itself, or upon a later one, holds up nothing: it is compared with what
+// its encrypted part says.
+func TestThreat52StandsUponALaterOne(t *testing.T) {
+	for _, upon := range []int{0, 1} {
+		run(t, nil, func(t *testing.T, b *box) {
+			b.hold()
+			items := []outbox.Item{b.put("a", "1", ref("")), b.put("b", "2", ref("")), b.put("c", "3", ref(""))}
+			synctest.Wait()
+			left := b.disk.Restarted(false)
+			_ = b.Close()
+			if err := left.Changed(func(c *outbox.Clear) {
+				if c.ID == items[0].ID {
+					c.After = items[upon].ID
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			b.disk = left
+			b.fail(nil)
+			b.start()
+			time.Sleep(time.Hour)
+			if b.wantStates(""); fmt.Sprint(b.s.Contents) != "map[g/a:1 g/b:2 g/c:3]" {
+				t.Errorf("recorded %v", b.s.Contents)
+			}
+		})
+	}
+}
+
 // O2: what the disk has damaged is parked before it is sent, of a large save also where its file is shorter, and what
 // follows it is recorded.
 func TestO2DamageIsNotSent(t *testing.T) {

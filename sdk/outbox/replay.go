@@ -339,16 +339,21 @@ func (r *replay) apply(k kind, says head) {
 
 // follow finds what an item stands upon: what it was saved upon may have ended.
 func (r *replay) follow(c *Clear) {
-	for c.After != "" {
+	for range len(r.ended) {
 		e, ok := r.ended[c.After]
-		if !ok {
-			r.upon[c.After] = append(r.upon[c.After], c)
-			return
+		if !ok || c.After == "" {
+			break
 		}
 		if e.ref != "" {
 			c.After, c.Record = "", e.ref
 			return
 		}
 		c.After, c.Record = e.after, cmp.Or(e.record, c.Record)
+	}
+	if _, ok := r.ended[c.After]; ok {
+		c.After = "" // they end in a circle, which nobody wrote here
+	}
+	if c.After != "" {
+		r.upon[c.After] = append(r.upon[c.After], c)
 	}
 }
