@@ -37,6 +37,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer, env environment) *app {
 func (a *app) execute(ctx context.Context, args []string) exitCode {
 	root := a.rootCommand()
 	strictDefaults(root)
+	args = withFindWords(args)
 	root.SetArgs(args)
 	root.SetOut(a.ui.out)
 	root.SetErr(a.ui.err)

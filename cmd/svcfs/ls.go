@@ -79,7 +79,7 @@ func (a *app) ls(ctx context.Context, c *sdk.Client, places []place, show column
 		}
 		before := ""
 		if several {
-			before = names.Group(string(group), "", false) + "/"
+			before = escapeName(string(group)) + "/"
 		}
 		for _, path := range paths {
 			chosen, ok := list.choose(path)

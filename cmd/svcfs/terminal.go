@@ -22,7 +22,7 @@ import (
 //   - Whatever is printed is escaped here: no control character of a file's name, of
 //     the service or of another user's mount reaches a terminal.
 //
-// There are exactly five functions: printf, notice, fail, progress and clear. All
+// There are exactly six functions: printf, items, notice, fail, progress and clear. All
 // but clear are safe for concurrent use.
 type terminal struct {
 	out, err io.Writer
@@ -59,6 +59,16 @@ func (t *terminal) printf(format string, args ...any) {
 	defer t.mu.Unlock()
 	t.erase()
 	fmt.Fprint(t.out, escapeLines(fmt.Sprintf(format, args...)))
+}
+
+// items writes names to standard output, with a zero byte behind each.
+func (t *terminal) items(names []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.erase()
+	for _, name := range names {
+		fmt.Fprint(t.out, escapeText(name), "\x00")
+	}
 }
 
 // clear empties the screen when standard output is one.

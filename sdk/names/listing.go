@@ -2,7 +2,6 @@ package names
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -21,66 +20,97 @@ type File struct {
 // deleted (N2). If names collide, the name that is older in the ledger stays unchanged
 // (N3).
 type Listing struct {
-	files  []File
-	newest map[string]int    // recorded name → index of the newest upload that is not deleted
-	paths  map[string]string // recorded name → shown path; only for names in newest
+	files []File
+	at    map[string]int // recorded name → index in named
+	named []named
 }
 
-// List returns the listing of all uploads of a group. named returns what the listing needs
+// named is a recorded name.
+type named struct {
+	recorded string
+	newest   int    // index of the newest upload that is not deleted; -1 = all are
+	age      int64  // of the oldest upload
+	path     string // that is shown; "" = none is
+}
+
+// List returns the listing of all uploads of a group. fileOf returns what the listing needs
 // of an upload.
-func List[Entry any](entries []Entry, named func(*Entry) File) *Listing {
-	files := make([]File, len(entries))
+func List[Entry any](entries []Entry, fileOf func(*Entry) File) *Listing {
+	l := &Listing{files: make([]File, len(entries)), at: make(map[string]int, len(entries))}
 	for i := range entries {
-		files[i] = named(&entries[i])
-	}
-	l := &Listing{files: files, newest: make(map[string]int), paths: make(map[string]string)}
-	ages := make(map[string]int64)
-	for i, f := range files {
-		if age, ok := ages[f.Recorded]; !ok || f.Age < age {
-			ages[f.Recorded] = f.Age
+		f := fileOf(&entries[i])
+		l.files[i] = f
+		n, ok := l.at[f.Recorded]
+		if !ok {
+			n = len(l.named)
+			l.at[f.Recorded], l.named = n, append(l.named, named{recorded: f.Recorded, newest: -1, age: f.Age})
 		}
-		if at, ok := l.newest[f.Recorded]; !f.Deleted && (!ok || files[at].Seq <= f.Seq) {
-			l.newest[f.Recorded] = i
+		of := &l.named[n]
+		of.age = min(of.age, f.Age)
+		if !f.Deleted && (of.newest < 0 || l.files[of.newest].Seq <= f.Seq) {
+			of.newest = i
 		}
 	}
-	taken := make(paths)
-	order := l.Names()
-	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(ages[a], ages[b]) })
-	for _, name := range order {
-		l.paths[name] = show(name, files[l.newest[name]].Ref, taken)
+	taken := make(paths, len(l.named))
+	order := make([]*named, 0, len(l.named))
+	for i := range l.named {
+		if of := &l.named[i]; of.newest >= 0 {
+			order = append(order, of)
+		}
+	}
+	slices.SortFunc(order, func(a, b *named) int {
+		return cmp.Or(cmp.Compare(a.age, b.age), strings.Compare(a.recorded, b.recorded))
+	})
+	for _, of := range order {
+		of.path = show(of.recorded, l.files[of.newest].Ref, taken)
 	}
 	return l
 }
 
 // Names returns the recorded names of the listing, in alphabetical order.
-func (l *Listing) Names() []string { return slices.Sorted(maps.Keys(l.newest)) }
+func (l *Listing) Names() []string {
+	list := make([]string, 0, len(l.named))
+	for i := range l.named {
+		if l.named[i].newest >= 0 {
+			list = append(list, l.named[i].recorded)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
 
 // Newest returns the index of the file that a recorded name shows, or -1.
 func (l *Listing) Newest(recorded string) (i int, ok bool) {
-	if i, ok = l.newest[recorded]; !ok {
-		i = -1
+	n, ok := l.at[recorded]
+	if !ok || l.named[n].newest < 0 {
+		return -1, false
 	}
-	return i, ok
+	return l.named[n].newest, true
 }
 
 // Shown returns the path of a recorded name, below the directory of its group.
-func (l *Listing) Shown(recorded string) string { return l.paths[recorded] }
+func (l *Listing) Shown(recorded string) string {
+	if n, ok := l.at[recorded]; ok {
+		return l.named[n].path
+	}
+	return ""
+}
 
 // Resolve returns the recorded name for a path that a person read in a list or in a mount:
 // the name that this listing shows so, else the name recorded so, else the name that a
 // mount shows so after it saw the files in another order. It returns any other path
 // unchanged.
 func (l *Listing) Resolve(path string) string {
-	for name, shown := range l.paths {
-		if shown == path {
-			return name
+	for i := range l.named {
+		if of := &l.named[i]; of.newest >= 0 && of.path == path {
+			return of.recorded
 		}
 	}
-	if _, ok := l.newest[path]; ok {
+	if _, ok := l.Newest(path); ok {
 		return path
 	}
 	for _, f := range l.files { // a mount keeps the suffix of the version that it saw first
-		if _, lives := l.newest[f.Recorded]; lives && mayShow(f.Recorded, f.Ref, path) {
+		if _, lives := l.Newest(f.Recorded); lives && mayShow(f.Recorded, f.Ref, path) {
 			return f.Recorded
 		}
 	}
@@ -92,13 +122,13 @@ func (l *Listing) Resolve(path string) string {
 // false if nothing lives beneath either.
 func (l *Listing) Folder(path string) (recorded string, ok bool) {
 	depth := strings.Count(path, "/") + 1
-	for name, shown := range l.paths {
-		if strings.HasPrefix(shown, path+"/") {
-			return strings.Join(strings.Split(name, "/")[:depth], "/"), true
+	for i := range l.named {
+		if of := &l.named[i]; of.newest >= 0 && strings.HasPrefix(of.path, path+"/") {
+			return strings.Join(strings.Split(of.recorded, "/")[:depth], "/"), true
 		}
 	}
-	for name := range l.newest {
-		if strings.HasPrefix(name, path+"/") {
+	for i := range l.named {
+		if of := &l.named[i]; of.newest >= 0 && strings.HasPrefix(of.recorded, path+"/") {
 			return path, true
 		}
 	}
