@@ -89,7 +89,8 @@ func gallery(t *testing.T) *user {
 	bob.add("field-notes", alice.id)
 	var text string
 	bob.must(wire.OpCreateHackathonGroup, wire.OpenJoinRequest{GroupID: "autumn hackathon", ExpiresAt: strconv.FormatInt(time.Now().Add(72*time.Hour).UnixNano(), 10)}, &text)
-	alice.upload("design", "brand/logo.svg", random(18_400), nil, "")
+	alice.upload("design", "brand/poster.png", picture(t), nil, "")
+	alice.upload("design", "notes.md", []byte("# Kick-off\n\n- who decides about the name\n- first sketch on Thursday\n"), nil, "")
 	for i, name := range []string{"interviews/2026-11-03.md", "interviews/2026-11-10.md", "prototype.fig", "plan.pdf"} {
 		u := []*user{alice, bob}[i%2]
 		u.upload("design", name, random([]int{4_210, 5_377, 812_000, 240_113}[i]), nil, "")

@@ -5,6 +5,7 @@ import { announce, ask, badge, busy, cell, empty, h, mono, notice, refocus } fro
 import { damage, downloadButton, stepIn } from "./download.js";
 import { crumbs, groupOf, repeated, restoreButton } from "./group.js";
 import { place } from "./place.js";
+import { previewSection } from "./preview.js";
 import { attributes, bytes, changedAt, date, nameOf, nsToMS, person, plural, price, visible } from "./text.js";
 import { restore } from "./uploads.js";
 import { isFree, verify } from "./verify.js";
@@ -34,6 +35,7 @@ export async function fileView(draw, session, id, name) {
 			mayWrite && cell("Restore", restoreVersion(g, f, newest, title, slot)));
 	};
 	draw(crumbs(g, folder, path), h("div", { class: "title" }, h("h1", { tabindex: "-1" }, title), mayWrite && newest && removeButton(g, session, page.files, title, slot), back), slot,
+		previewSection(g, session, newest),
 		h("section", { "aria-labelledby": "versions-title" }, h("h2", { id: "versions-title" }, "Versions"),
 			page.files.length === 0 ? empty("No such file", "It was removed for good, or never there. The ledger tells.")
 				: listing(["Saved", "Size", "Saved by", "Content", ...(mayWrite ? ["Restore"] : [])], "versions", page.files.map(row), page.more && page.files.at(-1).seq,
