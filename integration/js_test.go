@@ -439,3 +439,26 @@ func (x *exchange) fromJavaScript(name string, content []byte, deflate bool) {
 		x.wantFromNPM(uploaded.CID, content, deflate)
 	}
 }
+
+// Accounts that are named after the host of a service work with the JavaScript SDK 1.0.3, and it takes the service for
+// no main network, because the contract stays.
+func TestJavaScriptAccountsOfAHost(t *testing.T) {
+	proctest.Need(t, "node", "npm")
+	s := testkit.Start(t, testkit.Ours, testkit.AccountsOf("files.example.org"))
+	made := s.Account("alice", "10")
+	if made.ID != "alice.files.example.org" {
+		t.Fatalf("the account is %s", made.ID)
+	}
+	alice := &person{id: string(made.ID), key: made.Key.Reveal()}
+	js := javaScript(t, s.URL, "sdk.mjs")
+	for _, step := range [][]string{{"register"}, {"status"}, {"owner", "alice.files.example.org"}, {"network", `"networkId":"testnet"`}, {"add"}} {
+		var args []string
+		if step[0] == "add" {
+			args = []string{"bob.files.example.org"}
+		}
+		out, problem := js(alice, "team", step[0], args...)
+		if problem != "" || len(step) > 1 && !strings.Contains(string(out), step[1]) {
+			t.Errorf("%s: %s %s", step[0], out, problem)
+		}
+	}
+}

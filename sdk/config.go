@@ -141,9 +141,12 @@ func (c Config) resolve(account AccountID) (Config, error) {
 	return c, nil
 }
 
-// isLocal reports whether the account is one of a self-hosted service, by its default contract.
+// isLocal reports whether the account is one of a self-hosted service: its name ends in the default contract of those,
+// or in the host of one. Names at the hosted service end in .near or .testnet, or have no dot.
 func isLocal(account AccountID) bool {
-	return strings.HasSuffix(string(account), "."+selfHostedContract)
+	name := string(account)
+	return strings.HasSuffix(name, "."+selfHostedContract) ||
+		strings.Contains(name, ".") && !strings.HasSuffix(name, ".near") && !strings.HasSuffix(name, ".testnet")
 }
 
 // calls says how an account calls the service.

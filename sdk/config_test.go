@@ -65,8 +65,13 @@ func TestLocalAccountNeedsAnAddress(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := sdk.New("alice.testnet", sdk.Config{}); err != nil {
-		t.Errorf("an account of the hosted network: %v", err)
+	if _, err := sdk.New("alice.files.example.org", sdk.Config{}); err == nil || !strings.Contains(err.Error(), "no address") {
+		t.Errorf("an account named after the host of a service: %v", err)
+	}
+	for _, hosted := range []sdk.AccountID{"alice.testnet", "alice.near", "98793cd91a3f870fb126f66285808c7e094afcfc4eda8a970f6648cdf0dbd6de"} {
+		if _, err := sdk.New(hosted, sdk.Config{}); err != nil {
+			t.Errorf("an account of the hosted network: %v", err)
+		}
 	}
 }
 

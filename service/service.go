@@ -59,7 +59,8 @@ type Config struct {
 	Database      string    // postgres://…; "" = SQLite in DataDir
 	Blobs         string    // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
 	PublicURL     string    // address clients use; tokens are good for it alone
-	ContractID    string    // "" = DefaultContractID; account NAME is NAME.ContractID
+	ContractID    string    // "" = DefaultContractID
+	AccountDomain string    // account NAME is NAME.AccountDomain; "" = as before, at first ContractID
 	MaxFileBytes  int64     // largest plaintext; 0 = DefaultMaxFileBytes
 	MaxWholeBytes int64     // largest plaintext in one piece, at most MaxFileBytes; 0 = DefaultMaxWholeBytes
 	MaxOpenBytes  int64     // of the uploads an account has begun and not finished; 0 = see files.Config
@@ -185,6 +186,10 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 	if err = checkContract(ctx, s.store, cfg.ContractID); err != nil {
 		return err
 	}
+	domain, err := accountDomain(ctx, s.store, cfg.AccountDomain, cfg.ContractID)
+	if err != nil {
+		return err
+	}
 	if s.vault, err = openVault(ctx, s.store, cfg.MasterKey, master, cfg.Now()); err != nil {
 		return err
 	}
@@ -210,7 +215,7 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 		MayKeep: func(ctx context.Context, tx *store.Tx, account, group string, bytes int64) error {
 			return s.files.MayKeep(ctx, tx, account, group, bytes)
 		}}, cfg.Now)
-	s.accounts = auth.NewAccounts(s.store, s.ledger, cfg.ContractID, s.signIns)
+	s.accounts = auth.NewAccounts(s.store, s.ledger, domain, s.signIns)
 	s.groups = groups.New(s.store, s.ledger, s.accounts, cfg.DestructionDelay)
 	s.files = files.New(s.store, s.ledger, s.log, s.vault, measuredBlobs{s.blobs, s}, files.Config{
 		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, MaxWholeBytes: cfg.MaxWholeBytes,

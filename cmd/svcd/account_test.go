@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -57,4 +59,39 @@ func TestAccountDelete(t *testing.T) {
 		refused(t, exitNotFound, "account alice.svc.testnet not found", append(append([]string{"account"}, args...), "--data", dir)...)
 	}
 	mustRun(t, "audit", "--data", dir)
+}
+
+// Accounts may be named after the host of a new service. The ending is for good with the first one, whatever a later
+// command says or leaves out, and it travels with an archive.
+func TestAccountDomain(t *testing.T) {
+	dir := t.TempDir()
+	data, at := filepath.Join(dir, "data"), filepath.Join(dir, "archive")
+	ok(t, os.Mkdir(data, 0o700))
+	created := func(name, data, want string, more ...string) {
+		t.Helper()
+		if out := mustRun(t, append([]string{"account", "create", name, "--data", data}, more...)...); !strings.Contains(out, `{"account_id":"`+want+`"`) {
+			t.Errorf("made %s", out)
+		}
+	}
+	mustRun(t, "account", "list", "--data", data, "--account-domain", "typo.example.org")
+	for _, wrong := range []string{"Files.example.org", ".example.org", "a..b", "x y"} {
+		refused(t, exitOther, "cannot end the names of accounts", "account", "list", "--data", data, "--account-domain", wrong)
+	}
+	created("alice", data, "alice.files.example.org", "--account-domain", "files.example.org")
+	created("bob", data, "bob.files.example.org")
+	refused(t, exitOther, "give --account-domain files.example.org", "account", "list", "--data", data, "--account-domain", "other.example.org")
+	mustRun(t, "account", "fund", "alice.files.example.org", "1", "--data", data)
+	mustRun(t, "export", at, "--data", data)
+	restored := filepath.Join(dir, "restored")
+	ok(t, os.Mkdir(restored, 0o700))
+	key, err := os.ReadFile(filepath.Join(data, "master.key"))
+	ok(t, err)
+	ok(t, os.WriteFile(filepath.Join(restored, "master.key"), key, 0o600))
+	mustRun(t, "import", at, "--data", restored)
+	created("carol", restored, "carol.files.example.org")
+
+	old := filepath.Join(dir, "old") // whose accounts are named as ever
+	ok(t, os.Mkdir(old, 0o700))
+	created("alice", old, "alice.svc.testnet")
+	refused(t, exitOther, "end in svc.testnet, not in files.example.org", "account", "list", "--data", old, "--account-domain", "files.example.org")
 }

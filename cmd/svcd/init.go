@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -46,7 +47,8 @@ func newInit(s *settings) *cobra.Command {
 		Use: "init", Short: "Ask for address, certificate, backups and first account, and set a service up",
 		Args: noArgs,
 		Long: `Set a new service up with one round of questions: the address that users call, its
-certificate, the folder for backups, and the first account. Each answer is checked at once.
+certificate, the folder for backups, and the first account. Accounts are named after the host,
+as in alice.files.example.org, unless --account-domain says otherwise. Each answer is checked at once.
 The answers go into a file of settings: /etc/svcd/svcd.toml where svcd came from a package,
 svcd.toml in the data directory else. The data directory, the master key and the first archive
 are made, and the last line printed is an invite: its user gives it to svcfs setup.
@@ -183,7 +185,19 @@ func (n *newService) takeAddress(answer string) error {
 		n.file.Listen = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "80"))
 	}
 	n.host, n.file.PublicURL = u, n.s.cfg.PublicURL
+	if n.s.cfg.AccountDomain == "" {
+		n.file.AccountDomain = ""
+		if host := strings.ToLower(u.Hostname()); u.Scheme == "https" && isName(host) {
+			n.file.AccountDomain = host // alice.files.example.org
+		}
+	}
 	return nil
+}
+
+// isName reports that a host is a name, and no address.
+func isName(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err != nil
 }
 
 func isLoopback(host string) bool {

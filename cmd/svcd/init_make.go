@@ -51,6 +51,7 @@ type newFile struct {
 	DB               string   `toml:"db,omitempty"`
 	Blobs            string   `toml:"blobs,omitempty"`
 	Contract         string   `toml:"contract,omitempty"`
+	AccountDomain    string   `toml:"account-domain,omitempty"`
 	MasterKeyCommand string   `toml:"master-key-command,omitempty"`
 	InsecureHTTP     bool     `toml:"insecure-http,omitempty"`
 }
@@ -95,7 +96,8 @@ func (s *settings) newService(cmd *cobra.Command) (*newService, error) {
 	s.cfg.DataDir = data
 	n.file = newFile{Data: data, InsecureHTTP: s.insecure}
 	for name, into := range map[string]*string{"db": &n.file.DB, "blobs": &n.file.Blobs,
-		"contract": &n.file.Contract, "master-key-command": &n.file.MasterKeyCommand} {
+		"contract": &n.file.Contract, "account-domain": &n.file.AccountDomain,
+		"master-key-command": &n.file.MasterKeyCommand} {
 		if flag := cmd.Flag(name); flag.Value.String() != flag.DefValue {
 			*into = flag.Value.String()
 		}
@@ -120,7 +122,7 @@ func (n *newService) make(ctx context.Context) (made madeService, err error) {
 	}
 	cfg := n.s.cfg
 	cfg.DataDir, cfg.TLSCert, cfg.TLSKey = n.file.Data, n.file.TLSCert, n.file.TLSKey
-	cfg.MasterKey = n.s.masterKey()
+	cfg.MasterKey, cfg.AccountDomain = n.s.masterKey(), n.file.AccountDomain
 	if err := n.s.needTLS(); err != nil {
 		return made, err
 	}

@@ -134,6 +134,9 @@ func TestInitListens(t *testing.T) {
 			t.Fatalf("%s: exit %d, %s", answers, code, errs)
 		}
 		shown := effective(t, "--config", filepath.Join(data, "svcd.toml"))
+		if domain := map[bool]string{true: "files.example.org"}[strings.Contains(answers, "https")]; shown["account-domain"].Value != domain {
+			t.Errorf("%s: accounts end in %q", answers, shown["account-domain"].Value)
+		}
 		if shown["listen"].Value != want[0] || shown["trusted-proxy"].Value != want[1] {
 			t.Errorf("%s: listens on %s, believes %s", answers, shown["listen"].Value, shown["trusted-proxy"].Value)
 		}

@@ -108,7 +108,10 @@ func (s *settings) register(set *pflag.FlagSet) {
 	set.BoolVar(&s.insecure, "insecure-http", false,
 		"allow plain http, and connections to PostgreSQL and S3 without TLS, beyond this machine")
 	set.StringVar(&s.cfg.ContractID, "contract", service.DefaultContractID,
-		"ledger contract id; account NAME is NAME.CONTRACT")
+		"ledger contract id, which clients are told; it ends in .testnet for JavaScript clients, which call no main "+
+			"network then")
+	set.StringVar(&s.cfg.AccountDomain, "account-domain", "", "account NAME is NAME.DOMAIN, for good once there is "+
+		"one: such as the host of the service (default: as before, at first the contract)")
 }
 
 // settingNames lists the settings in the order in which they are shown.

@@ -24,22 +24,21 @@ import (
 type Accounts struct {
 	store     *store.Store
 	ledger    *ledger.Ledger
-	contract  string
+	domain    string                     // ends the names
 	failures  *throttle.Throttle[string] // by account
 	rotations *throttle.Throttle[string] // by account, on the page
 	signIns   *SignIns
 	equal     func(x, y []byte) int // in constant time; a test counts its calls
 }
 
-// NewAccounts returns the accounts of a service whose ledger contract has the
-// given id: account NAME becomes NAME.CONTRACT. signIns may be nil.
-func NewAccounts(s *store.Store, l *ledger.Ledger, contract string, signIns *SignIns) *Accounts {
-	return &Accounts{store: s, ledger: l, contract: contract, signIns: signIns, equal: subtle.ConstantTimeCompare,
+// NewAccounts returns the accounts of a service: account NAME becomes NAME.domain. signIns may be nil.
+func NewAccounts(s *store.Store, l *ledger.Ledger, domain string, signIns *SignIns) *Accounts {
+	return &Accounts{store: s, ledger: l, domain: domain, signIns: signIns, equal: subtle.ConstantTimeCompare,
 		failures:  throttle.New[string](rate.Every(time.Minute/failuresPerMinute), failuresPerMinute),
 		rotations: throttle.New[string](rate.Every(time.Minute), rotationsAtOnce)}
 }
 
-// maxName is the longest name of an account, in bytes, without the contract.
+// maxName is the longest name of an account, in bytes, without the domain.
 const maxName = 64
 
 var nameForm = regexp.MustCompile(`^[a-z0-9_-]{2,64}$`)
@@ -61,9 +60,9 @@ func lower(name string) string {
 // FullID completes a bare name and checks its form.
 func (a *Accounts) FullID(name string) (string, error) {
 	id := lower(strings.TrimSpace(name))
-	bare := strings.TrimSuffix(id, "."+a.contract)
+	bare := strings.TrimSuffix(id, "."+a.domain)
 	if !strings.Contains(id, ".") {
-		id += "." + a.contract
+		id += "." + a.domain
 	}
 	if !nameForm.MatchString(bare) && !foreignForm.MatchString(id) {
 		return "", fault.New(wire.CodeValidation, "Invalid username format: %.80q: use 2 to 64 of a-z, 0-9, _ and -",
@@ -74,6 +73,11 @@ func (a *Accounts) FullID(name string) (string, error) {
 
 // foreignForm is any ledger account id: members need not have an account here.
 var foreignForm = regexp.MustCompile(`^[a-z0-9_-]{1,64}(\.[a-z0-9_-]{1,64}){1,8}$`)
+
+var domainForm = regexp.MustCompile(`^[a-z0-9_-]{1,64}(\.[a-z0-9_-]{1,64}){0,7}$`)
+
+// IsDomain reports whether the names of accounts may end so.
+func IsDomain(domain string) bool { return domainForm.MatchString(domain) }
 
 // Create makes an account and returns its key, which is never shown again.
 func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount) (id string, key APIKey, err error) {

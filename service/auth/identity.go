@@ -138,7 +138,7 @@ func (a *Accounts) CreateFor(ctx context.Context, preferred string, i Identity) 
 // freeName returns the id of the first name that is new.
 func (a *Accounts) freeName(ctx context.Context, tx *store.Tx, names []string) (id string, err error) {
 	for _, name := range names {
-		id = name + "." + a.contract
+		id = name + "." + a.domain
 		if unused, err := isNew(ctx, tx, id); err != nil || unused {
 			return id, err
 		}

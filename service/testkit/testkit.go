@@ -113,6 +113,11 @@ func MaxFileBytes(n int64) func(*service.Config) {
 	return func(cfg *service.Config) { cfg.MaxFileBytes = n }
 }
 
+// AccountsOf is a change for [Start]: what the names of accounts end in.
+func AccountsOf(domain string) func(*service.Config) {
+	return func(cfg *service.Config) { cfg.AccountDomain = domain }
+}
+
 // DataIn is a change for [Start]: the directory of the data, for what should not lie in memory.
 func DataIn(dir string) func(*service.Config) {
 	return func(cfg *service.Config) { cfg.DataDir = dir }
