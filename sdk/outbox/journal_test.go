@@ -294,6 +294,61 @@ func TestO8LargeSaveMovesToAnotherGroup(t *testing.T) {
 	})
 }
 
+// Threat 52: which parts were sent is believed of nobody else: neither of another save, nor of who can write.
+func TestThreat52PartsOfOthers(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		got := map[string][]sdk.SentPart{}
+		b.s.Refuse = func(op string, u *outbox.Upload) error {
+			if op != "send" {
+				return nil
+			}
+			if got[u.Name] = u.Large.Sent; len(u.Large.Sent) == 0 {
+				u.Large.Keep(sdk.SentPart{ID: "canary of " + u.Name})
+			}
+			return &sdk.Error{Op: "upload", Kind: sdk.ErrStorageFull, Err: errors.New("the group is full")}
+		}
+		for name, group := range map[string]sdk.GroupID{"a": "g", "b": "h"} {
+			save := large(name, "some content in blocks", nil, outbox.From{})
+			save.Group = group
+			i, err := b.Put(t.Context(), save)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Ready(i.ID)
+		}
+		time.Sleep(time.Hour)
+		if len(got["a"]) != 1 || len(got["b"]) != 1 {
+			t.Fatalf("parts %v", got)
+		}
+		left := b.disk.Restarted(false)
+		_ = b.Close()
+		var files []string
+		for name, raw := range left.Files() {
+			if bytes.Contains(raw, []byte("canary")) {
+				t.Errorf("%s has a canary", name)
+			}
+			if strings.HasSuffix(name, ".parts") {
+				files = append(files, name)
+			}
+		}
+		all := left.Files()
+		planted := []byte("\n" + `{"id":"planted"}`)
+		left.Add(map[string][]byte{files[0]: append(all[files[1]], planted...), files[1]: append(all[files[0]], planted...)})
+		b.disk = left
+		b.s.Refuse = func(op string, u *outbox.Upload) error {
+			if op == "send" {
+				got[u.Name] = u.Large.Sent
+			}
+			return nil
+		}
+		b.start()
+		time.Sleep(time.Hour)
+		if b.wantStates(""); len(got["a"])+len(got["b"]) != 0 {
+			t.Errorf("parts of others: %v", got)
+		}
+	})
+}
+
 // O3: which parts of a large save were sent is known after a restart, and what cannot be read of that is forgotten.
 func TestO3PartsThatWereSentAreKept(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *box) {

@@ -2,6 +2,8 @@ package outbox
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"sync"
 
@@ -11,14 +13,23 @@ import (
 // maxPartsBytes bounds the list of parts that is read, in bytes: about 100,000 parts.
 const maxPartsBytes = 64 << 20
 
-// partsFile lists the parts of a large save that the service has, one a line of JSON, so that they are not sent again
-// after a restart. It is not synced: what a loss of power takes of it is sent again. It is safe for concurrent use.
+// partsFile lists the parts of a large save that the service has, one a line of base64, so that they are not sent again
+// after a restart. Each is encrypted for this save: with a line of somebody else's the file that is recorded would not
+// open. It is not synced: what a loss of power takes of it is sent again. It is safe for concurrent use.
 type partsFile struct {
-	disk disk
-	name string
+	disk   disk
+	name   string
+	key    derive
+	domain string
 
 	mu sync.Mutex
 	f  newFile // nil = nothing was written
+}
+
+// partsOf returns the list of an item.
+func (s *store) partsOf(c *Clear, journal derive) *partsFile {
+	return &partsFile{disk: s.disk, name: cmp.Or(c.File, c.ID) + partsSuffix, key: journal,
+		domain: c.bound(partDomain)}
 }
 
 // read returns the parts, as far as they can be read.
@@ -35,8 +46,13 @@ func (p *partsFile) read() (parts []sdk.SentPart) {
 	raw := make([]byte, min(size, maxPartsBytes))
 	n, _ := readSome(f, raw, 0)
 	for line := range bytes.Lines(raw[:n]) {
+		sealed, err := base64.StdEncoding.AppendDecode(nil, bytes.TrimSuffix(line, []byte("\n")))
+		if err != nil {
+			continue
+		}
+		text, err := p.key.open(p.domain, sealed)
 		var part sdk.SentPart
-		if json.Unmarshal(line, &part) == nil {
+		if err == nil && json.Unmarshal(text, &part) == nil {
 			parts = append(parts, part)
 		}
 	}
@@ -49,6 +65,10 @@ func (p *partsFile) keep(part sdk.SentPart) {
 	if err != nil {
 		return
 	}
+	sealed, err := p.key.seal(p.domain, text)
+	if err != nil {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.f == nil {
@@ -58,7 +78,7 @@ func (p *partsFile) keep(part sdk.SentPart) {
 		}
 		p.f = f
 	}
-	_, _ = p.f.Write(append([]byte("\n"), text...)) // a line that a kill cut stays alone
+	_, _ = p.f.Write(base64.StdEncoding.AppendEncode([]byte("\n"), sealed)) // a line that a kill cut stays alone
 }
 
 func (p *partsFile) close() {

@@ -27,6 +27,7 @@ const (
 	contentDomain = "svc-journal-content-1\x00"
 	blocksDomain  = "svc-journal-blocks-1\x00"
 	uploadDomain  = "svc-journal-upload-1\x00"
+	partDomain    = "svc-journal-part-1\x00"
 	saltBytes     = 16
 )
 

@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -235,7 +234,7 @@ func (o *Outbox) prepareLarge(c *Clear, m *meta, d derive, open OpenBase) (u *La
 	if err != nil {
 		return nil, nil, err
 	}
-	parts := &partsFile{disk: o.store.disk, name: cmp.Or(c.File, c.ID) + partsSuffix}
+	parts := o.store.partsOf(c, d)
 	return &LargeUpload{Layout: w.layout, Changed: w.changed, From: w.from, Open: open, Read: w.Read,
 			Sent: parts.read(),
 			Keep: parts.keep}, func() {
