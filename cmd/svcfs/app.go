@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,10 +49,26 @@ func (a *app) execute(ctx context.Context, args []string) exitCode {
 	if !a.began && cli.FailureOf(err) == nil {
 		err = cli.WrongCommand(root, args, err)
 	}
-	if !errors.Is(err, errReported) {
+	a.asJSON = a.asJSON || cli.AsksForJSON(args)
+	switch {
+	case errors.Is(err, errReported):
+	case a.asJSON:
+		a.ui.failJSON(a.failureDoc(err))
+	default:
 		a.ui.fail(err, a.hints.of(err))
 	}
 	return exitCodeOf(err)
+}
+
+// failureDoc tells a failure as JSON.
+func (a *app) failureDoc(err error) cli.FailureDoc {
+	doc := cli.FailureDoc{Error: err.Error(), Hint: a.hints.of(err), ExitCode: exitCodeOf(err)}
+	var refused *sdk.Error
+	for cause := err; errors.As(cause, &refused); cause = refused.Err {
+		doc.Code, doc.Group = cmp.Or(doc.Code, refused.Code), cmp.Or(doc.Group, string(refused.Group))
+		doc.CID = cmp.Or(doc.CID, string(refused.Ref))
+	}
+	return doc
 }
 
 // errReported marks a failure that the command has told already.

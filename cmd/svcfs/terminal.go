@@ -16,13 +16,13 @@ import (
 //
 //   - Data goes to standard output and nothing else does; everything else goes
 //     to standard error.
-//   - A failure is as [cli.FailureText] writes it. Nothing is printed twice.
+//   - A failure is as [cli.FailureText] writes it, with --json as [cli.FailureJSON]. Nothing is printed twice.
 //   - Progress is shown only when standard error is a terminal, on one line that
 //     is erased before anything else is printed.
 //   - Whatever is printed is escaped here: no control character of a file's name, of
 //     the service or of another user's mount reaches a terminal.
 //
-// There are exactly six functions: printf, items, notice, fail, progress and clear. All
+// There are exactly seven functions: printf, items, notice, fail, failJSON, progress and clear. All
 // but clear are safe for concurrent use.
 type terminal struct {
 	out, err io.Writer
@@ -92,6 +92,14 @@ func (t *terminal) fail(err error, hint string) {
 	defer t.mu.Unlock()
 	t.erase()
 	fmt.Fprint(t.err, cli.FailureText("svcfs", err, hint))
+}
+
+// failJSON is fail with --json.
+func (t *terminal) failJSON(doc cli.FailureDoc) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.erase()
+	fmt.Fprint(t.err, cli.FailureJSON(doc))
 }
 
 // progress replaces the progress line; "" erases it.

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -46,6 +48,34 @@ func FailureText(program string, err error, hint string) string {
 		text += line("hint: ", HintText(hint))
 	}
 	return text
+}
+
+// FailureDoc is a failure as a program tells it with --json: one line on standard error, the last one.
+type FailureDoc struct {
+	Error    string   `json:"error"`
+	Hint     string   `json:"hint,omitempty"`
+	ExitCode ExitCode `json:"exit_code"`
+	Code     string   `json:"code,omitempty"` // of the service
+	Group    string   `json:"group_id,omitempty"`
+	CID      string   `json:"cid,omitempty"`
+}
+
+// FailureJSON is the line of a failure, whose Hint is made as in [FailureText].
+func FailureJSON(doc FailureDoc) string {
+	doc.Hint = HintText(doc.Hint)
+	text, err := json.Marshal(doc)
+	if err != nil { // strings and numbers encode
+		return ""
+	}
+	return string(EscapeJSON(text)) + "\n"
+}
+
+// AsksForJSON reports whether a command line that was not understood asked for JSON.
+func AsksForJSON(args []string) bool {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	return slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
 }
 
 // HintText makes a sentence into what follows "hint: ": it begins with a small
