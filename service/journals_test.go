@@ -184,3 +184,28 @@ func TestThreat58EndsOfJournals(t *testing.T) {
 	status, body = alice.tool(wire.OpOpenJournalKey, request)
 	refuses(t, "an epoch that ended", status, body, wire.CodeEpoch)
 }
+
+// Threat 52: a journal that was ended from an old copy of its disk, which knows an earlier epoch, opens no more from a
+// newer copy either, also after that epoch.
+func TestThreat52JournalEndedFromAnOldCopy(t *testing.T) {
+	t.Parallel()
+	for _, endedBefore := range []bool{false, true} {
+		var later atomic.Int64
+		r := runWith(t, service.Config{Database: newDatabase(t),
+			Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+		alice := r.owner()
+		old, _ := alice.journal(journalID, "g", alice.id)
+		end := wire.EndJournalRequest{Journal: journalID, Epoch: old.Epoch}
+		if endedBefore {
+			must[string](alice, wire.OpEndJournal, end)
+		}
+		ok(t, r.svc.RotateUploadKey(t.Context()))
+		newer, _ := alice.journal(journalID, "g", alice.id)
+		must[string](alice, wire.OpEndJournal, end)
+		later.Store(int64(91 * 24 * time.Hour))
+		ok(t, r.svc.Sweep(t.Context()))
+		alice.login()
+		status, body := alice.tool(wire.OpOpenJournalKey, newer)
+		refuses(t, "from a newer copy", status, body, wire.CodeJournalEnded)
+	}
+}

@@ -126,7 +126,7 @@ type OpenJournalKeyRequest struct {
 // EndJournalRequest ends a journal: its key opens no more. Who ends it again changes nothing. Free.
 type EndJournalRequest struct {
 	Journal string `json:"journal"`
-	Epoch   int64  `json:"epoch"` // to which the key is sealed
+	Epoch   int64  `json:"epoch"` // to which the key is sealed, as far as the client knows
 }
 
 // OpenJournalKeyResult answers an [OpenJournalKeyRequest].

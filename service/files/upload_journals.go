@@ -62,7 +62,8 @@ func (f *Files) OpenJournalKey(ctx context.Context, account string,
 	return out, nil
 }
 
-// EndJournal notes that a journal of the account has ended. It counts as a free change, once for each journal.
+// EndJournal notes that a journal of the account has ended. It counts as a free change, once for each
+// journal and epoch of the vault.
 func (f *Files) EndJournal(ctx context.Context, account string, req wire.EndJournalRequest) (text string, err error) {
 	id, err := journalID(req.Journal)
 	if err != nil {
@@ -76,9 +77,10 @@ func (f *Files) EndJournal(ctx context.Context, account string, req wire.EndJour
 		if req.Epoch < 1 || req.Epoch > newest.Number {
 			return endedEpoch(req.Epoch)
 		}
-		added, err := tx.ExecContext(ctx, "INSERT INTO ended_journals (id, epoch) VALUES (?, ?) ON CONFLICT (id) DO "+
-			"NOTHING",
-			spentID(account, id), req.Epoch)
+		// The key may be sealed to a later epoch than this disk knows: another copy of it was sealed anew.
+		added, err := tx.ExecContext(ctx, `INSERT INTO ended_journals (id, epoch) VALUES (?, ?) ON CONFLICT (id) DO
+			UPDATE SET epoch = excluded.epoch WHERE excluded.epoch > ended_journals.epoch`,
+			spentID(account, id), newest.Number)
 		if err != nil {
 			return fmt.Errorf("note the end of a journal: %w", err)
 		}
