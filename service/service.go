@@ -247,7 +247,8 @@ func (s *Service) newHandler() (http.Handler, error) {
 	return api.New(api.Deps{
 		Deps: web.Deps{Store: s.store, Accounts: s.accounts, Groups: s.groups, Files: s.files,
 			Ledger: s.ledger, PublicURL: cfg.PublicURL, ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes,
-			MaxWholeBytes: cfg.MaxWholeBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger},
+			MaxWholeBytes: cfg.MaxWholeBytes, LogKey: s.log.VerifierKey, OIDC: cfg.OIDC, SealKey: pageKey,
+			Logger: cfg.Logger},
 		Limits: api.Limits{RequestRate: cfg.RequestRate, TrustedProxies: cfg.TrustedProxies,
 			ClientTimeout: cfg.ClientTimeout, Memory: cfg.Memory},
 		Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now), Watch: s.watch,

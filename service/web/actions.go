@@ -15,7 +15,6 @@ import (
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
 )
 
 const (
@@ -33,7 +32,7 @@ const (
 func (p *page) reads() map[string]action {
 	return map[string]action{
 		"groups": p.listGroups, "group": p.group, "folder": p.folder, "file": p.file, "trash": p.trash,
-		"ledger": p.history, "costs": p.costs, "names": p.lookAtNames,
+		"ledger": p.history, "costs": p.costs, "names": p.lookAtNames, "service": p.service,
 	}
 }
 
@@ -48,6 +47,7 @@ func operations() []string {
 		wire.OpGetTrash, wire.OpSetGroupTrash, wire.OpRemoveFile, wire.OpRestoreFile,
 		wire.OpSetGroupVersions, wire.OpTryGroupVersions, wire.OpPrepareRetrieve,
 		wire.OpMakeFolder, wire.OpRemoveFolder,
+		wire.OpInviteToGroup, wire.OpGetGroupInvites, wire.OpRevokeGroupInvite, wire.OpUseGroupInvite,
 	}
 }
 
@@ -89,6 +89,12 @@ func (p *page) newKey(r *http.Request, account string) (any, error) {
 	return map[string]string{"api_key": key.Reveal()}, nil
 }
 
+// service answers what an invite says of the service beside its address.
+func (p *page) service(r *http.Request, _ string) (any, error) {
+	key, err := p.LogKey(r.Context())
+	return map[string]string{"contract_id": p.ContractID, "log_key": key}, err
+}
+
 // groupView is a group as the page shows it.
 type groupView struct {
 	ID            string      `json:"id"`
@@ -100,7 +106,6 @@ type groupView struct {
 	Window        *windowView `json:"window"` // nil = closed
 	RetentionDays *int64      `json:"retention_days"`
 	Keep          string      `json:"keep"` // which older versions stay: the text of a wire.Keep
-	Checksum      string      `json:"checksum"`
 }
 
 type windowView struct {
@@ -111,8 +116,7 @@ type windowView struct {
 
 func viewGroup(g groups.Summary, now time.Time) groupView {
 	v := groupView{ID: g.ID, Owner: g.Owner, Role: g.Role, JoinRole: g.JoinRole, Members: g.Members,
-		Joinable: g.Joinable,
-		Keep:     g.Versions, Checksum: vault.Checksum(g.ID, g.KeyVersion)}
+		Joinable: g.Joinable, Keep: g.Versions}
 	if g.JoinExpires.Valid && g.JoinExpires.Int64 > now.UnixNano() {
 		v.Window = &windowView{ExpiresMS: g.JoinExpires.Int64 / int64(time.Millisecond), Uses: g.JoinUses}
 		if g.JoinMaxUses.Valid {

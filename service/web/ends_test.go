@@ -19,14 +19,14 @@ func TestGroupsEndOnThePage(t *testing.T) {
 		alice.add("team", u.id)
 	}
 	c := carol.browse()
-	c.js("location.hash = '#/groups/team'")
+	c.js("location.hash = '#/members/team'")
 	c.click("Leave group")
 	c.sees("Only its owner can add you again.")
 	c.click("Yes, leave")
 	c.sees("Nobody added you yet")
 
 	a := alice.browse()
-	a.js("location.hash = '#/groups/team'")
+	a.js("location.hash = '#/members/team'")
 	a.sees("Members (2)")
 	a.click("Make " + bob.id + " the owner")
 	a.click("Yes, offer, free")
@@ -47,7 +47,7 @@ func TestGroupsEndOnThePage(t *testing.T) {
 	a.sees("to nobody any more")
 
 	b := bob.browse()
-	b.js("location.hash = '#/groups/team'")
+	b.js("location.hash = '#/members/team'")
 	b.expect("status of 409")
 	b.click("Become the owner")
 	b.sees("can be accepted from")
@@ -71,7 +71,7 @@ func TestDeletionIsToldOnThePage(t *testing.T) {
 	alice := s.user("alice", "10")
 	alice.register("team")
 	a := alice.browse()
-	a.js("location.hash = '#/groups/team'")
+	a.js("location.hash = '#/members/team'")
 	a.expect("status of 503")
 	a.click("Delete group")
 	a.click("Yes, delete, free")
@@ -98,7 +98,7 @@ func TestThreat45GroupEndsOnThePage(t *testing.T) {
 		t.Fatalf("a member sees %s", got)
 	}
 	a := alice.browse()
-	a.js("location.hash = '#/groups/team'")
+	a.js("location.hash = '#/members/team'")
 	a.click("Delete group")
 	a.click("Yes, delete, free")
 	a.sees("You own no group yet")

@@ -160,7 +160,7 @@ func (p *page) session(_ http.ResponseWriter, r *http.Request) (any, error) {
 	case err == nil:
 		return p.describe(r, account)
 	case fault.Of(err).Code == wire.CodeAuthRequired:
-		return sessionView{OIDC: p.providerName()}, nil
+		return sessionView{OIDC: p.providerName(), NowMS: p.Ledger.Now().UnixMilli()}, nil
 	}
 	return nil, err
 }
@@ -174,6 +174,7 @@ type sessionView struct {
 	MaxFileBytes int64             `json:"max_file_bytes"`
 	Fees         map[string]string `json:"fees"`           // tokens by action
 	OIDC         string            `json:"oidc,omitempty"` // host of the identity provider
+	NowMS        int64             `json:"now_ms"`         // by the clock of the service
 }
 
 func (p *page) providerName() string {
@@ -193,7 +194,8 @@ func (p *page) describe(r *http.Request, account string) (any, error) {
 		return nil, err
 	}
 	v := sessionView{AccountID: account, Balance: balance.Tokens(), HasKey: hasKey, ContractID: p.ContractID,
-		MaxFileBytes: p.MaxFileBytes, OIDC: p.providerName(), Fees: map[string]string{}}
+		MaxFileBytes: p.MaxFileBytes, OIDC: p.providerName(), NowMS: p.Ledger.Now().UnixMilli(),
+		Fees: map[string]string{}}
 	for action := range p.Ledger.Fees() {
 		v.Fees[action] = p.Ledger.Fee(action).Tokens()
 	}

@@ -4,6 +4,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -59,9 +60,11 @@ type Deps struct {
 	MaxFileBytes int64 // largest plaintext
 
 	MaxWholeBytes int64 // largest plaintext in one piece
-	OIDC          OIDC
-	SealKey       [32]byte // the same in every process of the service
-	Logger        *slog.Logger
+
+	LogKey  func(context.Context) (string, error) // verifier key of the log
+	OIDC    OIDC
+	SealKey [32]byte // the same in every process of the service
+	Logger  *slog.Logger
 }
 
 // Refuse answers an error as JSON and logs its cause.

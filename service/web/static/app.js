@@ -6,9 +6,12 @@ import { accountView } from "./account.js";
 import { fileView } from "./file.js";
 import { groupView } from "./group.js";
 import { groupsView } from "./groups.js";
+import { membersView } from "./members.js";
 import { ledgerView } from "./ledger.js";
 import { placeOf } from "./place.js";
 import { signInView } from "./signin.js";
+import { setClock } from "./clock.js";
+import { trashView } from "./trash.js";
 import { forget } from "./uploads.js";
 import { forgetClaims } from "./verify.js";
 
@@ -34,6 +37,8 @@ function route() {
 	const { view, group, path } = placeOf(location.hash);
 	if (view === "groups" && group) return ["Group", (draw) => groupView(draw, session, group, path === undefined ? "" : `${path}/`)];
 	if (view === "file" && path) return ["File", (draw) => fileView(draw, session, group, path)];
+	if (view === "members" && group) return ["Members", (draw) => membersView(draw, session, group)];
+	if (view === "trash" && group) return ["Trash", (draw) => trashView(draw, session, group)];
 	if (view === "groups") return ["Groups", (draw) => groupsView(draw, session)];
 	if (view === "ledger") return ["Ledger", (draw) => ledgerView(draw, session)];
 	return ["Manage Account", (draw) => accountView(draw, session, refresh)];
@@ -42,6 +47,7 @@ function route() {
 // refresh asks the service who is signed in and what it has.
 async function refresh() {
 	session = await get("session");
+	setClock(session.now_ms);
 	return session;
 }
 
@@ -97,7 +103,7 @@ function focusHeading() {
 
 function markCurrent() {
 	const { view = "account" } = placeOf(location.hash);
-	const current = `#/${view === "file" ? "groups" : view}`;
+	const current = `#/${["file", "members", "trash"].includes(view) ? "groups" : view}`;
 	for (const a of nav.children) {
 		if (a.getAttribute("href") === current) a.setAttribute("aria-current", "page");
 		else a.removeAttribute("aria-current");

@@ -1,12 +1,13 @@
 // One file: its versions, and what can be done with them.
 
 import { call, get } from "./api.js";
-import { announce, ask, badge, busy, cell, empty, h, mono, notice, refocus } from "./dom.js";
+import { announce, ask, badge, busy, cell, empty, h, mono, notice } from "./dom.js";
 import { damage, downloadButton, stepIn } from "./download.js";
-import { crumbs, groupOf, repeated, restoreButton } from "./group.js";
+import { crumbs, drawnAnew, groupOf, repeated } from "./group.js";
 import { place } from "./place.js";
 import { previewSection } from "./preview.js";
 import { attributes, bytes, changedAt, date, nameOf, nsToMS, person, plural, price, visible } from "./text.js";
+import { restoreButton } from "./trash.js";
 import { restore } from "./uploads.js";
 import { isFree, verify } from "./verify.js";
 
@@ -19,11 +20,7 @@ export async function fileView(draw, session, id, name) {
 	document.title = `${title} · svcfs`;
 	const slot = h("div");
 	const mayWrite = ["owner", "writer"].includes(g.role);
-	const again = async (text) => {
-		announce(text);
-		await fileView(draw, session, id, name);
-		refocus();
-	};
+	const again = drawnAnew(() => fileView(draw, session, id, name));
 	const back = newest === undefined && page.files.length > 0 && restoreButton(g, session, title, page.files, slot, again);
 	const row = (f) => {
 		const saved = f.timestamp ? date(nsToMS(f.timestamp)) : "an unknown time";

@@ -2,6 +2,8 @@
 
 import { call, get } from "./api.js";
 import { announce, ask, askForm, badge, busy, empty, field, h, roleField } from "./dom.js";
+import { now } from "./clock.js";
+import { isInvite, readInvite } from "./invite.js";
 import { place } from "./place.js";
 import { date, keepText, plural, price, visible } from "./text.js";
 
@@ -86,16 +88,31 @@ function confirmJoin(id, session, joinRole) {
 
 function joinByName(session) {
 	const slot = h("div");
-	const input = h("input", { name: "join", required: true, maxlength: 128, autocomplete: "off" });
+	const input = h("input", { name: "join", required: true, maxlength: 4096, autocomplete: "off", spellcheck: "false" });
 	const button = h("button", { type: "submit" }, "Join");
-	const form = h("form", { class: "inline" }, field("Join a group by its name", "", input), button);
+	const form = h("form", { class: "inline" }, field("Join a group", "With an invite, or by its name while its join window is open.", input), button);
 	form.addEventListener("submit", async (event) => {
 		event.preventDefault();
-		const id = input.value;
-		if (!await confirmJoin(id, session)) return;
-		if (await busy(button, slot, () => call("join_group", { group_id: id }))) location.hash = place("groups", id);
+		const text = input.value.trim();
+		const joined = await busy(button, slot, () => isInvite(text) ? joinByInvite(text) : joinOpen(input.value, session));
+		if (joined !== undefined) location.hash = place("groups", joined);
 	});
 	return h("section", null, form, slot);
+}
+
+// joinOpen and joinByInvite resolve to the group, or to undefined if the user does not want it.
+async function joinOpen(id, session) {
+	if (!await confirmJoin(id, session)) return undefined;
+	await call("join_group", { group_id: id });
+	return id;
+}
+
+async function joinByInvite(text) {
+	const { group, secret } = await readInvite(text);
+	const isSure = await ask({ title: `Join ${visible(group)}?`, yes: "Join, free",
+		body: [h("p", null, "The invite is used up then. Its owner can revoke you.")] });
+	if (!isSure) return undefined;
+	return (await call("use_group_invite", { secret })).result.group_id;
 }
 
 async function createGroup(session) {
@@ -129,13 +146,13 @@ async function createGroup(session) {
 // createOpen makes a group that others may join. The operation alone would open one that is there.
 async function createOpen(id, data) {
 	const { result } = await call("auth_status", { group_id: id });
-	if (!result.auth_error) throw new Error(`There is a group called ${visible(id)} already. Choose another name.`);
+	if (result.authorized_for_group !== undefined && !result.auth_error) throw new Error(`There is a group called ${visible(id)} already. Choose another name.`);
 	await openJoin(id, data);
 }
 
-// openJoin opens a join window as a form says.
+// openJoin opens a join window as a form says, by the clock of the service.
 export function openJoin(id, data) {
-	const expires = BigInt(Date.now()) + 3600000n * BigInt(Number(data.get("hours"))); // ms
+	const expires = BigInt(Math.round(now())) + 3600000n * BigInt(Number(data.get("hours"))); // ms
 	return call("create_hackathon_group",
 		{ group_id: id, expires_at: String(1000000n * expires), max_uses: data.get("uses") ? Number(data.get("uses")) : null, role: data.get("join_role") });
 }

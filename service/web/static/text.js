@@ -57,6 +57,7 @@ const actionNames = {
 	open_hackathon_join: "Join window opened", close_hackathon_join: "Join window closed", set_group_retention: "Retention set",
 	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed", rename_folder: "Folder renamed", make_folder: "Folder made", remove_folder: "Folder removed", pend_destruction: "Destruction waits", keep_files: "Files kept",
 	remove_file: "File removed", restore_file: "File brought back", set_group_trash: "Trash set", set_group_versions: "Versions set", set_group_format: "Format set", set_attributes: "Attributes set",
+	create_invite: "Invite made", revoke_invite: "Invite revoked",
 	offer_group: "Group offered", accept_group: "Group taken over", delete_group: "Group deleted",
 };
 
@@ -79,6 +80,7 @@ export function detail(record) {
 	case "open_hackathon_join": return openedUntil(...record.detail.split(" "));
 	case "pend_destruction": return pendingText(record.detail.split(" "));
 	case "offer_group": return offerText(record.detail.split(" "));
+	case "create_invite": return record.group ? inviteMade(record.detail.split(" ")) : record.detail;
 	case "set_member_role": return record.detail.replace(" ", " is a ");
 	case "tombstone_transaction": return `because ${reason(record.detail)}`;
 	default: return record.detail;
@@ -134,6 +136,10 @@ export function keepText(keep) {
 
 function openedUntil(until, role) {
 	return /^\d+$/.test(until) ? `until ${date(nsToMS(until))}${role ? `, for ${role}s` : ""}` : "";
+}
+
+function inviteMade([id, role, until]) {
+	return `${id}, for a ${role}, until ${date(nsToMS(until))}`;
 }
 
 const reasons = {
