@@ -525,13 +525,13 @@ func TestMetrics(t *testing.T) {
 		return true
 	})
 	t.Run("the guide speaks of what is there", func(t *testing.T) {
-		guide, err := os.ReadFile("OPERATING.md")
+		guide, err := os.ReadFile("operating/monitoring.md")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range regexp.MustCompile(`svcd_[a-z_]+`).FindAllString(string(guide), -1) {
 			if name != "svcd_ledger" && !strings.Contains(text, name) { // that is a database role
-				t.Errorf("OPERATING.md speaks of %s, which is not there", name)
+				t.Errorf("monitoring.md speaks of %s, which is not there", name)
 			}
 		}
 	})

@@ -213,8 +213,7 @@ func checkParts(ctx context.Context, svc *service.Service) []cli.Finding {
 		add(checkSpace(p))
 	}
 	if detail, err := svc.CheckDatabase(ctx); err != nil {
-		add(cli.Failed("database", err.Error(), "stop the service and import an archive: service/OPERATING.md, "+
-			"Backup and restore"))
+		add(cli.Failed("database", err.Error(), "stop the service and import an archive: service/operating/backup.md"))
 	} else {
 		add(cli.Passed("database", detail+", no damage found"))
 	}
@@ -222,7 +221,7 @@ func checkParts(ctx context.Context, svc *service.Service) []cli.Finding {
 		add(cli.Failed("ledger", err.Error(), "see the line about the database"))
 	} else if may {
 		add(cli.Warned("ledger", "this database role owns the ledger and could rewrite it",
-			"service/OPERATING.md, PostgreSQL: let another role own the ledger table"))
+			"service/operating/stores.md: let another role own the ledger table"))
 	}
 	if next, err := svc.MasterKeyNextStep(ctx); err != nil {
 		add(cli.Failed("rotation", err.Error(), "see the line about the database"))

@@ -225,7 +225,7 @@ func (n *newService) next() (list []string) {
 			"be read again")
 	}
 	if _, port, _ := net.SplitHostPort(n.file.Listen); n.owner != nil && len(port) < 4 {
-		list = append(list, "let the unit listen on port "+port+": service/OPERATING.md, TLS")
+		list = append(list, "let the unit listen on port "+port+": service/operating/certificates.md")
 	}
 	start := "svcd serve --config " + n.path
 	if n.path == n.s.packaged.config {

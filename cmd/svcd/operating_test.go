@@ -19,13 +19,61 @@ import (
 
 const root = "../.."
 
-func operating(t *testing.T) string {
+// operating is the pages of OPERATING.md in their order.
+func operating(t *testing.T) (pages string) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(root, "service", "OPERATING.md"))
-	if err != nil {
-		t.Fatal(err)
+	read := func(path string) string {
+		raw, err := os.ReadFile(filepath.Join(root, "service", path))
+		ok(t, err)
+		return string(raw)
 	}
-	return string(raw)
+	for _, link := range regexp.MustCompile(`(?m)^\| \[.*\]\((operating/.*\.md)\)`).FindAllStringSubmatch(read("OPERATING.md"), -1) {
+		page := read(link[1])
+		if !regexp.MustCompile(`^# .*\n\nYou need `).MatchString(page) {
+			t.Errorf("%s does not begin with what it needs", link[1])
+		}
+		pages += page + "\n"
+	}
+	return pages
+}
+
+// marked are the blocks after a mark, one after the other.
+func marked(t *testing.T, mark string) (script string) {
+	t.Helper()
+	for _, block := range regexp.MustCompile("(?s)<!-- "+mark+" -->\n```sh\n(.*?)```").FindAllStringSubmatch(operating(t), -1) {
+		script += block[1]
+	}
+	return script
+}
+
+// A certificate of one's own authority serves as the page says: a user who has the authority gets in, another one does
+// not, and a new certificate is taken without a restart.
+func TestOwnAuthority(t *testing.T) {
+	proctest.Need(t, "openssl")
+	bin := programs.Dir(t, "svcd", "svcfs")
+	port := proctest.FreePort(t)
+	const after = `
+export SVC_URL=https://files.example.org:8443 SVC_ACCOUNT_ID=alice.svc.testnet SVC_API_KEY_FILE=$PWD/alice.key
+svcd account create alice --data "$DATA" --api-key-file alice.key > /dev/null
+svcfs group create team
+if env -u SSL_CERT_FILE svcfs group list 2> refused; then exit 1; fi
+grep 'failed to verify certificate' refused || { cat refused; exit 1; }
+serial() { openssl s_client -connect files.example.org:8443 < /dev/null 2> /dev/null | openssl x509 -noout -serial; }
+before=$(serial)
+openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 397 -extfile names -out renewed.pem
+mv renewed.pem cert.pem
+wait_for renewed
+svcfs group list
+`
+	script := strings.NewReplacer("files.example.org:8443", "localhost:"+port, "127.0.0.1:8443", "127.0.0.1:"+port, "files.example.org", "localhost").
+		Replace(marked(t, "test: certificates") + after)
+	work := t.TempDir()
+	cmd := bash(t, "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\ncd \"$WORK\"\numask 077\nrenewed() { test \"$(serial)\" != \"$before\"; }\n"+script,
+		"PATH="+bin+":"+os.Getenv("PATH"), "WORK="+work, "DATA="+filepath.Join(work, "data"))
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("✓ certificate")) || bytes.Contains(out, []byte("✗")) {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // programs are for tests that need processes.
@@ -45,10 +93,6 @@ func bash(t *testing.T, script string, env ...string) *exec.Cmd {
 // TestOperatingGuide runs the marked blocks of OPERATING.md in one shell, against
 // a real PostgreSQL and a real S3 server.
 func TestOperatingGuide(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)<!-- test -->\n```sh\n(.*?)```").FindAllStringSubmatch(operating(t), -1)
-	if len(blocks) < 7 {
-		t.Fatalf("OPERATING.md has %d marked blocks, want at least 7", len(blocks))
-	}
 	proctest.Need(t, "jq", "curl", "psql")
 	bin := programs.Dir(t, "svcd", "svcfs")
 	server, bucket := pgtest.Start(t), s3test.Start(t)
@@ -62,9 +106,7 @@ func TestOperatingGuide(t *testing.T) {
 		"s3://svcd-files?endpoint=https://s3.example.org&region=eu-1", bucket.Location(bucket.NewBucket(t)),
 		"127.0.0.1:8001", "127.0.0.1:"+proctest.FreePort(t))
 	script := "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n"
-	for _, b := range blocks {
-		script += replaced.Replace(b[1])
-	}
+	script += replaced.Replace(marked(t, "test"))
 	work := t.TempDir()
 	ok(t, os.Mkdir(filepath.Join(work, "backup"), 0o700))
 	cmd := bash(t, script, append(s3test.Env(), "PATH="+bin+":"+os.Getenv("PATH"), "DATA="+filepath.Join(work, "data"), "BACKUP="+filepath.Join(work, "backup"),

@@ -296,7 +296,7 @@ func (s *Store) HoldBack(ctx context.Context) (room bool, err error) {
 
 // Scrub removes deleted rows from the database's files. SQLite overwrites deleted rows
 // at once, and Scrub empties its write-ahead log. PostgreSQL vacuums, which frees the
-// space for reuse (service/OPERATING.md explains the consequence for deleted keys).
+// space for reuse (service/operating/limits.md explains the consequence for deleted keys).
 func (s *Store) Scrub(ctx context.Context) (err error) {
 	defer s.observed("scrub", &err)()
 	if err := s.engine.scrub(ctx, s.write); err != nil {
