@@ -529,6 +529,11 @@ func TestMetrics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for _, part := range regexp.MustCompile(`svcd_part_up\{part="(\w+)"\}`).FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(string(guide), "\n| `"+part[1]+"` | ") {
+				t.Errorf("monitoring.md does not say what to do about %s", part[1])
+			}
+		}
 		for _, name := range regexp.MustCompile(`svcd_[a-z_]+`).FindAllString(string(guide), -1) {
 			if name != "svcd_ledger" && !strings.Contains(text, name) { // that is a database role
 				t.Errorf("monitoring.md speaks of %s, which is not there", name)
