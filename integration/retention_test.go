@@ -1,18 +1,21 @@
 package integration
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
 )
 
 func TestRetentionCommand(t *testing.T) {
 	w := newWorld(t)
 	alice := w.account("alice", "10")
 	alice.must("group", "create", "g")
-	file := filepath.Join(w.dir, "f.txt")
-	write(t, file, []byte("content"))
-	alice.must("put", "g", file, "--name", "two\nlines")
+	c, err := sdk.New(sdk.AccountID(alice.id), sdk.Config{URL: w.url, APIKey: sdk.NewSecret(alice.key)})
+	ok(t, err)
+	_, err = c.Group("g").Put(t.Context(), "two\nlines", strings.NewReader("content")) // svcfs refuses such a name
+	ok(t, err)
+	ok(t, c.Close())
 	alice.must("group", "config", "g", "retention", "0")
 	w.stop() // its own sweep is not awaited here
 	for _, tc := range []struct{ args, want string }{

@@ -45,8 +45,10 @@ those that a mount shows.`,
 		Example: "  svcfs find --name '*.pdf'\n  svcfs find team/docs --size +10M --newer 7d\n" +
 			"  svcfs find team -iname 'report*' -mtime -30 -l\n" +
 			"  svcfs find team --name '*.bak' --print0 | xargs -0 svcfs rm",
-		Args:              cobra.ArbitraryArgs,
-		RunE:              a.withPlaces(func(ctx context.Context, c *sdk.Client, p []place) error { return a.find(ctx, c, p, f) }),
+		Args: cobra.ArbitraryArgs,
+		RunE: a.withPlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
+			return a.find(ctx, c, places, f)
+		}),
 		ValidArgsFunction: a.completePlace,
 	}
 	flags := cmd.Flags()

@@ -26,22 +26,27 @@ const sendingPatience = time.Minute
 // putFlags are the flags of put.
 type putFlags struct {
 	name    string
+	exclude []string // patterns of local files
 	update  bool
 	deflate bool
+	quiet   bool
 	jobs    int
 }
 
 func (a *app) putCommand() *cobra.Command {
 	var f putFlags
 	cmd := &cobra.Command{
-		Use:   "put GROUP FILE...",
+		Use:   "put GROUP|PLACE FILE...",
 		Short: "Encrypt files and folders here and upload them to a group; costs one upload each",
-		Long: `Encrypt files here and upload them to a group. Each file costs one upload. The command
-prints cid, trans_id and file_hash of a file once the ledger has recorded the file.
+		Long: `Encrypt files here and upload them to a group, or into a folder of it: GROUP/FOLDER, or a
+path in a mount. Each file costs one upload. The command prints one line for each file
+once the ledger has recorded it, with its reference; --json also has the rest of the
+receipt.
 
 A folder is uploaded with everything in it, under its own name: put team docs makes
-docs/a.txt. Devices in a folder are left out, with a notice. FILE - reads standard
-input and needs --name. With --update a file is left out when its newest version in
+docs/a.txt. --exclude leaves out files and folders whose name, or whose path below FILE,
+matches. Devices in a folder are left out, with a notice. FILE - reads standard input
+and needs --name. With --update a file is left out when its newest version in
 the group has the same content: a second run uploads only what is missing. Content is
 compared by its hash; of a large file that was changed in part, which may have none, by
 size and time. Standard input beyond 64 MiB is not compared but sent.
@@ -64,9 +69,16 @@ this pays; large files are not. JavaScript clients older than 1.2 cannot read co
 			if f.jobs < 1 {
 				return usage("use --jobs 4", "--jobs must be 1 or more")
 			}
-			files, err := a.findLocal(args[1:], f.name)
+			files, err := a.findLocal(args[1:], f)
 			if isSwapped(args, err) {
 				return refuse(exitNotFound, "the GROUP comes first: svcfs put GROUP FILE...", err)
+			}
+			if err != nil {
+				return err
+			}
+			to, err := placeOf(args[0])
+			if err == nil {
+				files, err = to.into(files)
 			}
 			if err != nil {
 				return err
@@ -76,7 +88,10 @@ this pays; large files are not. JavaScript clients older than 1.2 cannot read co
 				return err
 			}
 			defer c.Close()
-			return a.put(ctx, c, c.Group(sdk.GroupID(args[0])), files, f)
+			if err := mustBeMountsOf(ctx, c, []place{to}); err != nil {
+				return err
+			}
+			return a.put(ctx, c, c.Group(to.group), files, f)
 		}),
 		ValidArgsFunction: a.completeGroupThen(completeFiles),
 	}
@@ -84,6 +99,8 @@ this pays; large files are not. JavaScript clients older than 1.2 cannot read co
 	flags.StringVar(&f.name, "name", "", "name in the group, with / for folders (default: the file's own name)")
 	flags.BoolVarP(&f.update, "update", "u", false,
 		"upload only files that the group lacks or holds with other content")
+	flags.StringArrayVar(&f.exclude, "exclude", nil, "leave out what matches this pattern; may be repeated")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing when all went well")
 	flags.BoolVar(&f.deflate, "deflate", false, "compress files that become smaller")
 	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "files to send at a time; each takes memory")
 	return cmd
@@ -107,21 +124,42 @@ type localFile struct {
 	link string // target of a symbolic link, else ""
 }
 
+// into names files as they are called in a folder of a group.
+func (p place) into(files []localFile) ([]localFile, error) {
+	if p.group == "" {
+		return nil, usage("name a group, or a folder in one", "these are all groups")
+	}
+	for i := range files {
+		if p.path != "" {
+			files[i].name = p.path + "/" + files[i].name
+		}
+		if err := checkNewName(files[i].name); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
 // findLocal lists what the arguments name. It refuses what cannot work before a
 // secret is read or a token spent.
-func (a *app) findLocal(args []string, name string) ([]localFile, error) {
-	if name != "" {
+func (a *app) findLocal(args []string, f putFlags) ([]localFile, error) {
+	if f.name != "" {
 		if len(args) > 1 {
 			return nil, usage("put them one by one, each with its --name", "--name was given with several files")
 		}
-		if err := checkNewName(name); err != nil {
+		if err := checkNewName(f.name); err != nil {
 			return nil, err
+		}
+	}
+	for _, exclude := range f.exclude {
+		if _, err := path.Match(exclude, ""); err != nil {
+			return nil, usage("give a pattern such as '*.tmp'", fmt.Sprintf("%q is no pattern", exclude))
 		}
 	}
 	var files []localFile
 	from := make(map[string]string)
 	for _, arg := range args {
-		found, err := a.findOne(arg, name)
+		found, err := a.findOne(arg, f)
 		if err != nil {
 			return nil, err
 		}
@@ -137,16 +175,24 @@ func (a *app) findLocal(args []string, name string) ([]localFile, error) {
 	return files, nil
 }
 
+// excludes reports whether the flags leave out a file, by its name or by its path below what was named.
+func (f putFlags) excludes(below string) bool {
+	return slices.ContainsFunc(f.exclude, func(pattern string) bool {
+		return isLike(pattern, below) || isLike(pattern, path.Base(below))
+	})
+}
+
 // checkNewName refuses a name that a new file must not get.
 func checkNewName(name string) error {
 	if err := names.CheckNew(name); err != nil {
-		return usage("use a name such as notes/today.txt: no slash at its ends, no empty part, no . and ..",
-			err.Error())
+		return usage("use a name such as notes/today.txt: no slash at its ends, no empty part, no . and .., no "+
+			"control characters", err.Error())
 	}
 	return nil
 }
 
-func (a *app) findOne(arg, name string) ([]localFile, error) {
+func (a *app) findOne(arg string, f putFlags) ([]localFile, error) {
+	name := f.name
 	if arg == "-" {
 		if name == "" {
 			return nil, usage("add --name NAME", "standard input has no name")
@@ -163,10 +209,12 @@ func (a *app) findOne(arg, name string) ([]localFile, error) {
 		}
 	}
 	switch {
+	case f.excludes(filepath.Base(arg)):
+		return nil, nil
 	case info.Mode().IsRegular():
 		return []localFile{{path: arg, name: name, size: info.Size()}}, nil
 	case info.IsDir():
-		return a.findBelow(arg, name)
+		return a.findBelow(arg, name, f)
 	default:
 		return nil, usage("put takes files and folders", fmt.Sprintf("%s is neither a file nor a folder", arg))
 	}
@@ -186,11 +234,17 @@ func ownName(arg string) (string, error) {
 }
 
 // findBelow lists the files in a folder, links not followed.
-func (a *app) findBelow(dir, name string) ([]localFile, error) {
+func (a *app) findBelow(dir, name string, f putFlags) ([]localFile, error) {
 	var files []localFile
 	err := filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return refuse(exitNotFound, "check the permissions", err)
+		}
+		if below, err := filepath.Rel(dir, at); err == nil && at != dir && f.excludes(filepath.ToSlash(below)) {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
 		}
 		if d.IsDir() {
 			return nil
@@ -271,6 +325,7 @@ func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []local
 		total += max(file.size, 0)
 	}
 	progress := a.newBar("uploading", len(files), total)
+	progress.hidden = progress.hidden || f.quiet
 	defer a.ui.progress("")
 	err = inOrder(ctx, f.jobs, len(files), func(ctx context.Context, i int) (receipt, error) {
 		flying := progress.start(files[i].name, files[i].size)
@@ -289,7 +344,7 @@ func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []local
 			opts = append(opts, sdk.Compress())
 		}
 		return a.putOne(ctx, c, g, files[i], entry, records, opts...)
-	}, func(r receipt) error { return a.printReceipt(r, len(files) > 1) })
+	}, func(r receipt) error { return a.printReceipt(r, f.quiet) })
 	if err != nil && ctx.Err() != nil {
 		return interruption("run the same command with --update: what was recorded is not sent again, and a large " +
 			"file goes on where it was")
@@ -374,20 +429,17 @@ func isThere(content io.ReadSeeker, e *sdk.Entry, local sdk.Attributes, own sdk.
 	return size, hash == e.Hash, err
 }
 
-func (a *app) printReceipt(r receipt, several bool) error {
+func (a *app) printReceipt(r receipt, quiet bool) error {
 	if a.asJSON {
 		return a.printJSON(r)
 	}
-	var pairs [][2]string
-	if several {
-		pairs = append(pairs, [2]string{"name", names.Show(r.Name, string(r.CID))})
-	}
-	pairs = append(pairs, [2]string{"cid", escapeText(string(r.CID))},
-		[2]string{"trans_id", escapeText(string(r.TransID))}, [2]string{"file_hash", r.FileHash})
+	did := "uploaded"
 	if r.Unchanged {
-		pairs = append(pairs, [2]string{"unchanged", "it was there already"})
+		did = "unchanged"
 	}
-	a.printPairs(pairs...)
+	if !quiet {
+		a.ui.printf("%s %s  %s\n", did, names.Show(r.Name, string(r.CID)), escapeText(string(r.CID)))
+	}
 	return nil
 }
 

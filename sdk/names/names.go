@@ -70,13 +70,16 @@ func Component(raw string) string {
 // MaxPathBytes is the longest recorded name, in bytes: a path of components.
 const MaxPathBytes = 4096
 
-// CheckNew returns an error for a name that a new file must not get, because it is no path below a
-// folder: a part between its slashes is empty, "." or "..".
+// CheckNew returns an error for a name that a new file must not get: because it is no path below a
+// folder, where a part between its slashes is empty, "." or "..", or because it holds a control character.
 func CheckNew(name string) error {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part == "." || part == ".." {
 			return fmt.Errorf("%q is no path in a group", name)
 		}
+	}
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return fmt.Errorf("%q holds a control character", name)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func TestFolderAsShownOrRecorded(t *testing.T) {
 
 // A group is a folder of its own.
 func TestCheckNewGroup(t *testing.T) {
-	for id, good := range map[string]bool{"team": true, "a b": true, "": false, ".": false, "..": false, "../x": false, "a/b": false, names.Control: false} {
+	for id, good := range map[string]bool{"team": true, "a b": true, "a\tb": false, "": false, ".": false, "..": false, "../x": false, "a/b": false, names.Control: false} {
 		if err := names.CheckNewGroup(id); (err == nil) != good {
 			t.Errorf("%q: %v", id, err)
 		}
@@ -98,7 +98,7 @@ func TestCheckNewGroup(t *testing.T) {
 // A new name is a path below the folder of its group.
 func TestCheckNew(t *testing.T) {
 	for name, good := range map[string]bool{
-		"a": true, "notes/today.txt": true, "ä%b~": true, ".hidden": true, "...": true, "two\nlines": true,
+		"a": true, "notes/today.txt": true, "ä%b~": true, ".hidden": true, "...": true, "two\nlines": false, "a\x7fb": false, "a\u009bb": false,
 		"": false, "../x": false, "/abs/x": false, "a//b": false, "a/": false, ".": false, "a/../b": false, "a/./b": false,
 	} {
 		if err := names.CheckNew(name); (err == nil) != good {
