@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,8 +19,11 @@ import (
 )
 
 const (
-	// pageRows is how many files or records one request returns.
+	// pageRows is how many files one request returns.
 	pageRows = 100
+	// pageRecords is how many records of the ledger one request returns, and maxLooked how many it looks at.
+	pageRecords = 30
+	maxLooked   = 1000
 	// pageGroups is how many groups one request returns.
 	pageGroups = 500
 	// maxNames is how many names one request looks at.
@@ -299,32 +303,55 @@ type recordView struct {
 	Attributes string `json:"attributes,omitempty"` // of a file: their canonical text
 }
 
+// history answers a page of the records that the account may see: those of a group, of some kinds, or its own
+// alone, where the request says so. It looks at maxLooked records, and says where it ended.
 func (p *page) history(r *http.Request, account string) (any, error) {
 	from, err := before(r)
 	if err != nil {
 		return nil, err
 	}
-	var records []chain.Row
+	group, kinds, mine := r.FormValue("group"), r.Form["kind"], r.FormValue("mine") != ""
+	isWanted := func(l chain.Row) bool {
+		return (group == "" || l.Group == group) && (len(kinds) == 0 || slices.Contains(kinds, l.Kind)) &&
+			(!mine || l.Account == account)
+	}
+	out := struct {
+		Records []recordView `json:"records"`
+		More    bool         `json:"more"`
+		Before  int64        `json:"before"` // that the next page has
+	}{Records: []recordView{}, More: true, Before: from}
 	err = p.Store.Read(r.Context(), func(tx *store.Tx) error {
-		records, err = ledger.History(r.Context(), tx, account, from, pageRows+1)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	records, more := firstOf(records, pageRows)
-	out := make([]recordView, 0, len(records))
-	for _, l := range records {
-		v := recordView{l.Seq, l.Tx, l.Kind, l.TimeNS / int64(time.Millisecond), l.Account, l.Group, l.Ref,
-			l.FileHash, l.Detail,
-			l.Tag(chain.TagFolder), l.Tag(chain.TagFiles), tokens(l.Fee), hex.EncodeToString(l.Hash[:]),
-			l.Tag(chain.TagName), l.Tag(chain.TagAttributes)}
-		if l.Kind == chain.KindFund || l.Kind == chain.KindCreateAccount {
-			v.Detail = tokens(l.Detail)
+		for looked := 0; out.More && looked < maxLooked && len(out.Records) < pageRecords; looked += pageRows {
+			rows, err := ledger.History(r.Context(), tx, account, out.Before, pageRows+1)
+			if err != nil {
+				return err
+			}
+			rows, out.More = firstOf(rows, pageRows)
+			for i, l := range rows {
+				out.Before = l.Seq
+				if isWanted(l) {
+					out.Records = append(out.Records, viewRecord(l))
+				}
+				if len(out.Records) == pageRecords {
+					out.More = out.More || i < len(rows)-1
+					break
+				}
+			}
 		}
-		out = append(out, v)
+		return nil
+	})
+	return out, err
+}
+
+func viewRecord(l chain.Row) recordView {
+	v := recordView{l.Seq, l.Tx, l.Kind, l.TimeNS / int64(time.Millisecond), l.Account, l.Group, l.Ref,
+		l.FileHash, l.Detail,
+		l.Tag(chain.TagFolder), l.Tag(chain.TagFiles), tokens(l.Fee), hex.EncodeToString(l.Hash[:]),
+		l.Tag(chain.TagName), l.Tag(chain.TagAttributes)}
+	if l.Kind == chain.KindFund || l.Kind == chain.KindCreateAccount {
+		v.Detail = tokens(l.Detail)
 	}
-	return map[string]any{"records": out, "more": more}, nil
+	return v
 }
 
 // tokens writes an amount of a record in tokens.

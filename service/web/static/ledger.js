@@ -1,19 +1,19 @@
 // The ledger: what the account paid, and the records it may see.
 
 import { get } from "./api.js";
-import { busy, empty, h, mono, svg } from "./dom.js";
+import { busy, cell, empty, field, h, svg } from "./dom.js";
 import { place } from "./place.js";
-import { action, date, detail, visible } from "./text.js";
+import { action, date, detail, person, shortDate, visible } from "./text.js";
 
 const dayMS = 86400000;
 
 export async function ledgerView(draw, session) {
-	const [costs, page] = await Promise.all([get("costs"), get("ledger")]);
+	const [costs, { mine }] = await Promise.all([get("costs"), get("groups")]);
 	draw(
 		h("h1", { tabindex: "-1" }, "Ledger"),
 		h("p", { class: "lead" }, "Every action is a record that cannot be changed; each carries the hash of the one before."),
 		costCard(costs),
-		records(page, session));
+		records(mine, session));
 }
 
 function costCard({ costs, total, today, days }) {
@@ -58,36 +58,64 @@ function byAction(costs) {
 		h("thead", null, h("tr", null, ["Action", "Times", "Tokens"].map((t) => h("th", { scope: "col" }, t)))), h("tbody", null, rows)));
 }
 
-function records(page, session) {
+const kinds = {
+	"Files saved": ["record_transaction"],
+	"Files read": ["claim_token"],
+	"Files changed": ["rename_file", "rename_folder", "make_folder", "remove_folder", "set_attributes", "remove_file", "restore_file", "tombstone_transaction"],
+	"Members": ["add_group_member", "revoke_group_member", "set_member_role", "join_group", "rotate_group_key", "create_invite", "revoke_invite", "offer_group", "accept_group"],
+	"Groups and their settings": ["register_group", "delete_group", "open_hackathon_join", "close_hackathon_join", "set_group_retention", "set_group_trash", "set_group_versions", "set_group_format", "pend_destruction", "keep_files"],
+	"Account and tokens": ["create_account", "disable_account", "enable_account", "fund", "transfer", "rotate_api_key"],
+};
+
+let asked = { group: "", what: "", mine: false }; // what the user looked for last
+
+// records lists those that are looked for, the newest first.
+function records(groups, session) {
 	const body = h("tbody");
 	const slot = h("div");
-	const more = h("button", { type: "button" }, "Show older records");
-	const add = (p) => {
-		body.append(...p.records.map((r) => row(r, session)));
-		more.hidden = !p.more;
-		more.dataset.before = p.records.at(-1)?.seq ?? "";
+	const none = h("p", { class: "hint", role: "status" });
+	const more = h("button", { type: "button", hidden: true }, "Show older records");
+	const table = h("table", { class: "records", hidden: true }, h("thead", null, h("tr", null, ["Record", "Time", "Action", "Group", "By", "Fee"].map((t) => h("th", { scope: "col" }, t)))), body);
+	let before = "", turn = 0;
+	const next = async () => {
+		const mine = turn;
+		const page = await busy(more, slot, () => get("ledger", { group: asked.group, kind: kinds[asked.what] ?? [], mine: asked.mine ? "1" : "", before }));
+		if (!page || mine !== turn) return;
+		body.append(...page.records.map((r) => row(r, session)));
+		({ before } = page);
+		more.hidden = !page.more;
+		table.hidden = body.children.length === 0;
+		none.textContent = body.children.length > 0 ? "" : page.more ? "None of the newest records is one of these." : "There is no such record.";
 	};
-	add(page);
+	const group = h("select", { name: "group" }, h("option", { value: "" }, "All groups"), groups.map((g) => h("option", { value: g.id, selected: g.id === asked.group }, visible(g.id))));
+	const what = h("select", { name: "what" }, h("option", { value: "" }, "Everything"), Object.keys(kinds).map((k) => h("option", { selected: k === asked.what }, k)));
+	const mine = h("input", { type: "checkbox", id: "f-mine", checked: asked.mine });
+	const look = () => {
+		asked = { group: group.value, what: what.value, mine: mine.checked };
+		turn++;
+		before = "";
+		body.replaceChildren();
+		return next();
+	};
+	const form = h("form", { class: "inline", role: "search", "aria-label": "Records" }, field("Group", "", group), field("What", "", what), h("div", { class: "check" }, mine, h("label", { for: "f-mine" }, "Only what I did")));
+	form.addEventListener("change", look);
+	form.addEventListener("submit", (event) => event.preventDefault());
 	more.addEventListener("click", async () => {
-		const next = await busy(more, slot, () => get("ledger", { before: more.dataset.before }));
-		if (next) add(next);
+		const shown = body.children.length;
+		await next();
+		body.children[shown]?.querySelector("th")?.focus();
 	});
-	const head = ["Record", "Time", "Action", "Group", "By", "Fee"].map((t) => h("th", { scope: "col" }, t));
-	return h("section", { "aria-labelledby": "records-title" }, h("h2", { id: "records-title" }, "Records"),
-		page.records.length
-			? h("table", { class: "records" }, h("thead", null, h("tr", null, head)), body)
-			: empty("No records yet", "They appear with your first action."),
-		slot, h("p", null, more));
+	look();
+	return h("section", { "aria-labelledby": "records-title" }, h("h2", { id: "records-title" }, "Records"), form, table, none, slot, h("p", null, more));
 }
 
 function row(r, session) {
-	const cell = (label, ...children) => h("td", { "data-label": label }, ...children);
 	const more = visible(detail(r));
 	return h("tr", null,
-		h("th", { scope: "row", title: `record hash ${r.hash}` }, `#${r.seq}`),
-		cell("Time", date(r.time_ms)),
+		h("th", { scope: "row", tabindex: "-1", title: `record hash ${r.hash}` }, `#${r.seq}`),
+		cell("Time", h("span", { title: date(r.time_ms) }, shortDate(r.time_ms))),
 		cell("Action", action(r.kind), more && h("p", { class: "hint" }, more)),
-		cell("Group", r.group ? h("a", { href: place("groups", r.group) }, visible(r.group)) : "–"),
-		cell("By", r.account === session.account_id ? "you" : mono(r.account, 28)),
+		cell("Group", r.group && h("a", { href: place("groups", r.group) }, visible(r.group))),
+		cell("By", h("span", { title: r.account }, person(r.account, session))),
 		cell("Fee", r.fee === "0" ? "free" : r.fee));
 }
