@@ -260,8 +260,6 @@ func (s *server) obey(o order) (a answer) {
 	case "shred":
 		s.world.shred(o.Group, int(o.Size))
 		s.world.told(sdk.EventDeleted, o.Group)
-	case "rollback": // to the first so many records
-		s.world.rollback(o.Group, int(o.Size))
 	case "moved":
 		_ = s.world.rename(o.Group, int(o.Size), o.Name)
 		s.world.told(sdk.EventRenamed, o.Group)

@@ -1386,33 +1386,6 @@ func TestA1AttributesBeforeReading(t *testing.T) {
 	m.wantCharges(0, 0)
 }
 
-// E3, threat 6: a listing that takes records back is refused. Programs get the error when
-// they ask for news; known files can still be read.
-func TestE3ServiceThatTakesRecordsBack(t *testing.T) {
-	m := mounting(t)
-	m.put("f", "one")
-	m.put("g", "two")
-	if got := m.read("team/g"); got != "two" {
-		t.Fatalf("g holds %q", got)
-	}
-	m.must(order{Do: "rollback", Group: "team", Size: 1})
-	if a := m.order(order{Do: "refresh"}); !strings.Contains(a.Error, "record 2 is missing") {
-		t.Errorf("a look at the ledger says %q", a.Error)
-	}
-	proctest.Eventually(t, "listing fails", func() bool {
-		_, err := os.ReadDir(m.path("team"))
-		return errors.Is(err, unix.EIO)
-	})
-	for name, want := range map[string]string{"team/f": "one", "team/g": "two"} {
-		if got := m.read(name); got != want {
-			t.Errorf("%s holds %q", name, got)
-		}
-	}
-	if text := m.read(".svcfs/errors"); !strings.Contains(text, "\t/team\tlist\tcorrupt\tthe service changed the group's history: record 2 is missing") {
-		t.Errorf("errors: %s", text)
-	}
-}
-
 // N3: hostile names can be listed, read and walked over through the kernel, and lead
 // nowhere else.
 func TestN3HostileNamesOnTheMount(t *testing.T) {

@@ -109,9 +109,6 @@ func (w *world) putLink(g sdk.GroupID, name, target string) {
 // shred deletes the nth upload of a group.
 func (w *world) shred(g sdk.GroupID, nth int) { w.Shred(g, w.Rows(g)[nth].Ref) }
 
-// rollback makes the service forget all but the first records of a group.
-func (w *world) rollback(g sdk.GroupID, records int) { w.Rewrite(g, w.Rows(g)[:records]) }
-
 // rename gives the nth upload of a group another name.
 func (w *world) rename(g sdk.GroupID, nth int, name string) error {
 	_, err := w.RenameFile(context.Background(), g, w.Rows(g)[nth].Ref, name)

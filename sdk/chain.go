@@ -26,19 +26,16 @@ var layouts = []string{chain.Layout2, chain.ReadsFolders, chain.ReadsMadeFolders
 // verified says how far the chain of a group was verified.
 type verified struct {
 	proof.Cursor
-	last []Entry // the files of the newest record about files; several for a folder
-	// all holds every file of a group with a renamed folder, so that the next such record
-	// does not need the chain from its beginning. One call at a time has it: nil meanwhile.
-	all *folding
+	newest Seq // of the records about files and folders
 }
 
-// chainEntries lists the file records of g with a ChangedSeq above after, from proven
-// records.
-func (c *Client) chainEntries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
-	return retryWithNewKey(ctx, c, func() ([]Entry, error) { return c.readEntries(ctx, g, after) })
+// chainEntries lists the file records of g with a ChangedSeq above that of a list, from proven records. Where the
+// list is the newest of this client, only what came since is read.
+func (c *Client) chainEntries(ctx context.Context, g GroupID, o listing) ([]Entry, error) {
+	return retryWithNewKey(ctx, c, func() ([]Entry, error) { return c.readEntries(ctx, g, o) })
 }
 
-func (c *Client) readEntries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
+func (c *Client) readEntries(ctx context.Context, g GroupID, o listing) ([]Entry, error) {
 	end, err := c.lists.begin(ctx, c.lists.paged)
 	if err != nil {
 		return nil, err
@@ -46,67 +43,22 @@ func (c *Client) readEntries(ctx context.Context, g GroupID, after Seq) ([]Entry
 	defer end()
 	c.mu.Lock()
 	from := c.chains[g]
-	if from.all != nil {
-		lent := from
-		lent.all = nil
-		c.chains[g] = lent
-	}
 	c.mu.Unlock()
-	if all := from.all; all != nil && after > 0 {
-		if err := c.readChain(ctx, g, from, all); err != nil {
-			all.release() // it may lack the records of some pages
-			return nil, err
-		}
-		return c.keepAll(all, after), nil
-	} else if all != nil {
-		all.release()
+	if o.since == 0 || o.since != from.newest {
+		from, o.known = verified{}, nil
 	}
-	// A caller that wants the newest record again continues one record before it.
-	var newest Seq
-	if len(from.last) > 0 {
-		newest = from.last[0].ChangedSeq
-	}
-	if after == 0 || newest == 0 || after != newest && after != newest-1 {
-		from = verified{}
-	}
-	fold := newFolding(c.lists, g, from)
+	fold := newFolding(c.lists, g, from, o.known)
 	err = c.readChain(ctx, g, from, fold)
 	if errors.Is(err, errNeedsAll) {
 		fold.release()
-		fold = newFolding(c.lists, g, verified{})
+		fold = newFolding(c.lists, g, verified{}, nil)
 		err = c.readChain(ctx, g, verified{}, fold)
-	}
-	if err == nil && fold.folders != nil {
-		return c.keepAll(fold, after), nil
 	}
 	fold.release()
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(fold.entries, func(e Entry) bool { return e.ChangedSeq <= after }), nil
-}
-
-// keepAll returns the entries of a whole chain that changed above after, and keeps the rest
-// of them for the next call.
-func (c *Client) keepAll(all *folding, after Seq) []Entry {
-	list := versionsOf(all.entries, func(e *Entry) bool { return e.ChangedSeq > after })
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := c.chains[all.group]; now.Place == all.upTo { // no other call got further
-		now.all = all
-		c.setVerified(all.group, now)
-	} else {
-		all.release()
-	}
-	return list
-}
-
-// setVerified needs Client.mu.
-func (c *Client) setVerified(g GroupID, now verified) {
-	if before := c.chains[g].all; before != nil && before != now.all {
-		before.release()
-	}
-	c.chains[g] = now
+	return slices.DeleteFunc(fold.entries, func(e Entry) bool { return e.ChangedSeq <= o.since }), nil
 }
 
 // readChain gives the records of a group after from to fold, page by page: a page once the
@@ -117,7 +69,6 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 		return err
 	}
 	name := chain.OfGroup(string(g))
-	fold.moved = 0 // of earlier calls
 	listing := proof.NewListing(name, from.Cursor, c.past(g), time.Now())
 	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsChain, Layouts: layouts,
 		KnownSize: before.N, AfterSeq: from.Seq}
@@ -160,8 +111,7 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 	if err := apply(); err != nil {
 		return c.refusal(ctx, log, err)
 	}
-	fold.upTo = listing.Cursor().Place
-	c.learn(g, checkpoint, verified{Cursor: listing.Cursor(), last: fold.newest()})
+	c.learn(g, checkpoint, verified{listing.Cursor(), fold.newest})
 	return nil
 }
 
@@ -281,7 +231,7 @@ func (c *Client) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
 	c.memory.Checkpoint(checkpoint.Note, checkpoint.N)
 	c.mu.Lock()
 	if now.Number >= c.chains[g].Number {
-		c.setVerified(g, now)
+		c.chains[g] = now
 	}
 	c.mu.Unlock()
 	c.memory.SawGroup(string(g), now.Place, now.Proven(), time.Now())
@@ -296,23 +246,17 @@ type folding struct {
 	group   GroupID
 	entries []Entry // in the order of their first record
 	at      map[Ref]int
-	changed int // index of one that the newest record changed
 
 	isPart  bool                // records before the first of these were verified earlier
+	known   Known               // what the caller has of them; nil = nothing
 	folders *chain.Folders[int] // of those that live; nil = no folder was renamed so far
-	upTo    chain.Place         // where the records end, once all are proven
-	renamed Seq                 // of the newest record that may have changed several
+	newest  Seq                 // of the records about files and folders
 	moved   int64               // bytes of new names by folders
 }
 
 // newFolding goes on after what was verified.
-func newFolding(lists *listMemory, g GroupID, from verified) *folding {
-	f := &folding{lists: lists, group: g, at: map[Ref]int{}, isPart: from.Seq > 0}
-	for _, e := range from.last {
-		f.add(e)
-		f.renamed = e.ChangedSeq
-	}
-	return f
+func newFolding(lists *listMemory, g GroupID, from verified, known Known) *folding {
+	return &folding{lists: lists, group: g, at: map[Ref]int{}, isPart: from.Seq > 0, newest: from.newest, known: known}
 }
 
 // release says that nobody holds the entries here any more.
@@ -348,12 +292,13 @@ const movedBytes = 64
 // renamed, and the files in it are not known.
 var errNeedsAll = errors.New("a folder was renamed")
 
-func (f *folding) add(e Entry) {
+func (f *folding) add(e Entry) (i int) {
 	f.bytes += e.Footprint()
 	f.named(e.Name)
-	f.at[e.Ref] = len(f.entries)
-	f.changed = len(f.entries)
+	i = len(f.entries)
+	f.at[e.Ref] = i
 	f.entries = append(f.entries, e)
+	return i
 }
 
 // named counts the folders of a name.
@@ -362,49 +307,51 @@ func (f *folding) named(name string) {
 	f.name = name
 }
 
-// newest returns the entries that the newest record changed. Only a renamed folder changes
-// several.
-func (f *folding) newest() []Entry {
-	if len(f.entries) == 0 {
-		return nil
+// find returns the place of a file as the record with a number found it. ok is false if it is not known.
+func (f *folding) find(ref Ref, number int64) (i int, ok bool) {
+	if i, ok = f.at[ref]; ok || f.known == nil {
+		return i, ok
 	}
-	at := f.entries[f.changed].ChangedSeq
-	if at != f.renamed {
-		return []Entry{f.entries[f.changed]}
+	e := f.known.Entry(ref)
+	if e == nil || !e.isBefore(number) {
+		return 0, false
 	}
-	var list []Entry
-	for _, e := range f.entries {
-		if e.ChangedSeq == at {
-			list = append(list, e)
-		}
-	}
-	return list
+	return f.add(*e), true
+}
+
+// isBefore reports whether a row is what a list, or the answer to a change, told of the records before one. An answer
+// may tell of later ones, and that to an upload does not tell all.
+func (e *Entry) isBefore(number int64) bool {
+	return 0 < e.Number && e.Number < number && (e.Folder || e.Commitment != Digest{})
 }
 
 // take applies the next record. Only records about files change entries.
 func (f *folding) take(l *listedRecord) error {
 	r := &l.Record
 	switch r.Kind {
+	case EventFolderRenamed, EventFolderMade, EventFolderRemoved, EventUploaded, EventRenamed, EventDeleted,
+		EventRemoved, EventRestored, EventAttributes:
+		f.newest = Seq(r.Seq)
+	}
+	switch r.Kind {
 	case EventFolderRenamed:
 		return f.renameFolder(r)
 	case EventFolderMade, EventFolderRemoved:
 		return f.takeFolder(r)
 	case EventUploaded:
-		if _, known := f.at[Ref(r.Ref)]; known || r.Ref == "" {
+		if _, known := f.find(Ref(r.Ref), r.Number); known || r.Ref == "" {
 			return &proof.Refusal{Row: r.Seq, Text: "its reference was recorded before"}
 		}
-		f.add(uploadEntry(r, l.opening))
-		f.enterFolder(f.changed)
+		f.enterFolder(f.add(uploadEntry(r, l.opening)))
 	case EventRenamed, EventDeleted, EventRemoved, EventRestored, EventAttributes:
-		i, known := f.at[Ref(r.Ref)]
+		i, known := f.find(Ref(r.Ref), r.Number)
 		if !known {
 			earlier, err := changedEntry(l)
 			if err != nil {
 				return &proof.Refusal{Row: r.Seq, Text: err.Error()}
 			}
 			earlier.Group = f.group
-			f.add(earlier)
-			i = f.changed
+			i = f.add(earlier)
 		}
 		if err := f.mayFollow(r, f.entries[i].Deleted, known); err != nil {
 			return err
@@ -420,7 +367,6 @@ func (f *folding) take(l *listedRecord) error {
 		f.entries[i].change(r)
 		f.bytes += f.entries[i].Footprint()
 		f.named(f.entries[i].Name)
-		f.changed = i
 		f.enterFolder(i)
 	}
 	return nil
@@ -432,7 +378,7 @@ func (f *folding) renameFolder(r *chain.Record) error {
 	if !ok {
 		return &proof.Refusal{Row: r.Seq, Text: "it does not say which folder has which name now"}
 	}
-	if f.isPart {
+	if f.isPart && !f.addBeneath(r, before, after) {
 		return errNeedsAll
 	}
 	if f.folders == nil {
@@ -441,23 +387,43 @@ func (f *folding) renameFolder(r *chain.Record) error {
 			f.enterFolder(i)
 		}
 	}
-	f.renamed = Seq(r.Seq)
 	few := f.folders.Rename(before, after, MaxFolderFiles, func(i int, name string) {
 		f.bytes -= f.entries[i].Footprint()
 		if f.entries[i].Folder {
 			name = strings.TrimSuffix(name, "/")
 		}
-		f.entries[i].Name, f.entries[i].ChangedSeq, f.entries[i].Number, f.entries[i].NamedNumber = name, f.renamed,
+		f.entries[i].Name, f.entries[i].ChangedSeq, f.entries[i].Number, f.entries[i].NamedNumber = name, f.newest,
 			r.Number, 0
 		f.bytes += f.entries[i].Footprint()
 		f.named(name)
-		f.changed = i
 		f.moved += movedBytes + int64(len(name))
 	})
 	if !few {
 		return &proof.Refusal{Row: r.Seq, Text: fmt.Sprintf("it renames more than %d files", MaxFolderFiles)}
 	}
 	return nil
+}
+
+// addBeneath adds what the caller knows beneath a folder before the record of its rename, and what it has beneath the new
+// name already because the rename is its own. It reports whether the caller knows all.
+func (f *folding) addBeneath(r *chain.Record, before, after string) bool {
+	if f.known == nil {
+		return false
+	}
+	there, all := f.known.Beneath(before)
+	moved, allToo := f.known.Beneath(after)
+	for _, e := range slices.Concat(there, moved) {
+		entry := *e
+		if e.ChangedSeq == Seq(r.Seq) {
+			entry.Name = before + strings.TrimPrefix(e.Name, after)
+		} else if !e.isBefore(r.Number) || !strings.HasPrefix(inFolders(e), before+"/") {
+			continue
+		}
+		if _, ok := f.at[e.Ref]; !ok {
+			f.enterFolder(f.add(entry))
+		}
+	}
+	return all && allToo
 }
 
 // enterFolder adds an entry to those that the rename of a folder may concern.
@@ -477,7 +443,7 @@ func inFolders(e *Entry) string {
 
 // takeFolder applies a record of a made or removed folder.
 func (f *folding) takeFolder(r *chain.Record) error {
-	i, known := f.at[Ref(r.Ref)]
+	i, known := f.find(Ref(r.Ref), r.Number)
 	refuse := func(text string) error { return &proof.Refusal{Row: r.Seq, Text: text} }
 	switch {
 	case r.Ref == "" || !chain.IsFolder(r.Detail):
@@ -485,8 +451,7 @@ func (f *folding) takeFolder(r *chain.Record) error {
 	case r.Kind == EventFolderMade && known:
 		return refuse("its reference was recorded before")
 	case r.Kind == EventFolderMade, !known && f.isPart:
-		f.add(folderEntry(r))
-		f.enterFolder(f.changed)
+		f.enterFolder(f.add(folderEntry(r)))
 		return nil
 	case !known:
 		return refuse("nobody made the folder that it removes")
@@ -501,7 +466,6 @@ func (f *folding) takeFolder(r *chain.Record) error {
 	f.bytes -= e.Footprint()
 	e.ChangedSeq, e.Number, e.Deleted = Seq(r.Seq), r.Number, folderEntry(r).Deleted
 	f.bytes += e.Footprint()
-	f.changed = i
 	return nil
 }
 

@@ -14,8 +14,8 @@ type dialect interface {
 	maxUpload() int64    // of the largest file, in plaintext bytes
 	namesPage() int      // of a list of groups, in names; 0 = such lists have no pages
 	rawTransfer() string // of [wire.PrepareRetrieveRequest]
-	// list lists files and folders of a group whose newest record comes after one.
-	list(ctx context.Context, g GroupID, after Seq) ([]Entry, error)
+	// list lists files and folders of a group, those that changed since at least.
+	list(ctx context.Context, g GroupID, o listing) ([]Entry, error)
 	// readPrice returns the price of a list of the group, "" = of groups.
 	readPrice(ctx context.Context, g GroupID) (Amount, error)
 }
@@ -47,8 +47,8 @@ func (o ourDialect) maxUpload() int64  { return maxBlocks(o.caps) }
 func (ourDialect) namesPage() int      { return wire.MaxPageNames }
 func (ourDialect) rawTransfer() string { return wire.TransferRaw }
 
-func (o ourDialect) list(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
-	return o.c.chainEntries(ctx, g, after)
+func (o ourDialect) list(ctx context.Context, g GroupID, l listing) ([]Entry, error) {
+	return o.c.chainEntries(ctx, g, l)
 }
 
 func (ourDialect) readPrice(context.Context, GroupID) (Amount, error) { return Amount{}, nil }
@@ -117,7 +117,7 @@ func (hostedDialect) namesPage() int      { return 0 }
 func (hostedDialect) rawTransfer() string { return "" }
 
 // list reads all rows in one answer. Nothing proves them: they count as soon as they are there, one answer at a time.
-func (h hostedDialect) list(ctx context.Context, g GroupID, _ Seq) ([]Entry, error) {
+func (h hostedDialect) list(ctx context.Context, g GroupID, _ listing) ([]Entry, error) {
 	end, err := h.c.lists.begin(ctx, h.c.lists.whole)
 	if err != nil {
 		return nil, err

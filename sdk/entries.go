@@ -17,17 +17,13 @@ import (
 )
 
 // entries lists the files of a group.
-func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
-	all, err := c.filesAndFolders(ctx, g, after)
-	return slices.DeleteFunc(all, func(e Entry) bool { return e.Folder }), err
-}
-
-func (c *Client) filesAndFolders(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
+func (c *Client) entries(ctx context.Context, g GroupID, o listing) ([]Entry, error) {
 	speaks, err := c.dialect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return speaks.list(ctx, g, after)
+	all, err := speaks.list(ctx, g, o)
+	return slices.DeleteFunc(all, func(e Entry) bool { return e.Folder && !o.folders }), err
 }
 
 func footprints(rows []wire.TransactionRow) (bytes int64) {

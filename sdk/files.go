@@ -80,12 +80,7 @@ func (g Group) List(ctx context.Context, opts ...ListOption) iter.Seq2[Entry, er
 // Entries is [Group.List] as a slice, which belongs to the caller. Price, needs and errors are like those of
 // [Group.List].
 func (g Group) Entries(ctx context.Context, opts ...ListOption) ([]Entry, error) {
-	o := applied(opts, ListOption.list)
-	read := g.c.entries
-	if o.folders {
-		read = g.c.filesAndFolders
-	}
-	entries, err := read(ctx, g.ID, o.since)
+	entries, err := g.c.entries(ctx, g.ID, applied(opts, ListOption.list))
 	return entries, g.wrap("list", err)
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/view"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/testkit"
@@ -282,6 +284,61 @@ func TestProvenListGoesOn(t *testing.T) {
 	}
 	if got := d.Hits(wire.PathTools + wire.OpGetGroupTransactions); got != asked {
 		t.Errorf("%d requests, want %d", got, asked)
+	}
+}
+
+// following lists a group, and from then on what changed since.
+func following(t *testing.T, c *sdk.Client, g sdk.GroupID) func() ([]sdk.Entry, error) {
+	known := view.New()
+	return func() ([]sdk.Entry, error) {
+		t.Helper()
+		news, err := c.Group(g).Entries(t.Context(), sdk.News(known))
+		if err == nil {
+			known.Apply(news...)
+			known.Listed(news)
+		}
+		return news, err
+	}
+}
+
+// Threat 6, E3: what a service records later must follow what was listed before, though the records of that are not
+// read again.
+func TestThreat6NewsAndWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
+	renamed, restored := aboutPayroll(t, d, chain.KindRename, "new"), about(t, d, "draft.txt", chain.KindRestore, "")
+	ended := about(t, d, "draft.txt", chain.KindRename, "old")
+	other := renamed
+	other.Tags = slices.Clone(renamed.Tags)
+	other.Tags[len(other.Tags)-1].Value = string(d.Bob.ID)
+	made := chain.Record{Kind: chain.KindRecord, Account: string(d.Alice.ID), Group: string(d.Group), Ref: renamed.Ref, FileHash: renamed.FileHash, Detail: "x"}
+	if _, err := d.Client(t, d.Alice).Group(d.Group).Delete(t.Context(), sdk.Ref(restored.Ref)); err != nil {
+		t.Fatal(err)
+	}
+	before := d.Log().Rewritten(keepAll)
+	for _, tc := range []struct {
+		record chain.Record
+		want   string // a part of the error
+	}{
+		{renamed, ""},
+		{restored, "its file was deleted before"},
+		{ended, "its file was deleted before"},
+		{aboutPayroll(t, d, chain.KindRestore, ""), "was not removed before"},
+		{other, "uploader differs"},
+		{made, "was recorded before"},
+	} {
+		d.Show(before)
+		look := following(t, remembering(t, d, ""), d.Group)
+		if _, err := look(); err != nil {
+			t.Fatal(err)
+		}
+		d.Show(before.Rewritten(keepAll).Invent(tc.record))
+		switch news, err := look(); {
+		case tc.want == "" && (err != nil || len(news) != 1 || news[0].Name != "new"):
+			t.Errorf("%+v, %v", news, err)
+		case tc.want != "" && (sdk.KindOf(err) != sdk.ErrCorrupt || !strings.Contains(err.Error(), tc.want)):
+			t.Errorf("%s of %s: %+v, %v, want %q", tc.record.Kind, tc.record.Ref, news, err, tc.want)
+		}
 	}
 }
 
@@ -594,18 +651,18 @@ func TestThreat8FoldersOfManyFiles(t *testing.T) {
 	list("")
 	honest := log
 	log = honest.Rewritten(keepAll)
-	running := remembering(t, d, "", func(c *sdk.Config) { c.MaxFileBytes = 1 << 20 })
+	running := following(t, remembering(t, d, "", func(c *sdk.Config) { c.MaxFileBytes = 1 << 20 }), d.Group)
 	a, b := strings.Repeat("a", 4096), strings.Repeat("b", 4096)
 	for _, move := range [][2]string{{"a", b}, {b, a}, {a, b}, {b, a}} {
 		d.Show(log)
-		if _, err := running.Group(d.Group).Entries(t.Context(), sdk.Since(1)); err != nil {
+		if _, err := running(); err != nil {
 			t.Errorf("little by little: %v", err)
 		}
 		folder(move[0], move[1])
 	}
 	list("have no end")
 	d.Show(log)
-	if _, err := running.Group(d.Group).Entries(t.Context(), sdk.Since(1)); err != nil {
+	if _, err := running(); err != nil {
 		t.Errorf("little by little: %v", err)
 	}
 	log = honest
@@ -699,8 +756,7 @@ func TestThreat13AnotherRenameThanAsked(t *testing.T) {
 	}
 }
 
-// A client that applied a renamed folder reads only new records from then on, also of the
-// next renamed folder, and gives the same names as a client that begins.
+// A caller that says what it knows gets only new records, also of a renamed folder, and gives the same names as a client that begins.
 func TestRenamedFoldersAreReadOnce(t *testing.T) {
 	t.Parallel()
 	d := testkit.NewWorld(t, testkit.OnHistory, false)
@@ -714,7 +770,10 @@ func TestRenamedFoldersAreReadOnce(t *testing.T) {
 		seen = r.Seq
 	}
 	running := remembering(t, d, "")
-	listed(t, running, d.Group, 7)
+	look := following(t, running, d.Group)
+	if news, err := look(); err != nil || len(news) != 7 {
+		t.Fatalf("%d entries, %v", len(news), err)
+	}
 	var most int // records in one answer
 	d.Disturb(wire.PathTools+wire.OpGetGroupTransactions, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -725,23 +784,21 @@ func TestRenamedFoldersAreReadOnce(t *testing.T) {
 		})
 	})
 	names := map[sdk.Ref]string{}
-	for i, move := range [][2]string{{"a", "c"}, {"c", "d"}, {"b", "d/e"}, {"d", "a"}} {
+	for _, move := range [][2]string{{"a", "c"}, {"c", "d"}, {"b", "d/e"}, {"d", "a"}} {
 		done, err := alice.RenameFolder(t.Context(), move[0], move[1], seen)
 		if err != nil {
 			t.Fatal(err)
 		}
 		most = 0
-		for range 2 {
-			news, err := running.Group(d.Group).Entries(t.Context(), sdk.Since(seen))
-			if err != nil || len(news) == 0 || int64(len(news)) < done.Versions {
-				t.Fatalf("%+v, %v", news, err)
-			}
-			for _, e := range news {
-				names[e.Ref] = e.Name
-			}
+		news, err := look()
+		if err != nil || int64(len(news)) != done.Versions {
+			t.Fatalf("%+v, %v", news, err)
 		}
-		if i > 0 && most > 1 {
-			t.Errorf("rename %d reads %d records again", i, most)
+		for _, e := range news {
+			names[e.Ref] = e.Name
+		}
+		if again, err := look(); err != nil || len(again) != 0 || most > 1 {
+			t.Errorf("%+v, %v, and %d records read", again, err, most)
 		}
 		seen = done.Seq
 	}

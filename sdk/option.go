@@ -45,6 +45,7 @@ type options struct {
 // listing are the options of a list.
 type listing struct {
 	since   Seq
+	known   Known // nil = nothing
 	folders bool
 }
 
@@ -132,6 +133,25 @@ type FromStart int64
 type Since Seq
 
 func (s Since) list(o *listing) { o.since = Seq(s) }
+
+// Known is what a caller knows of a group, as lists of one client and the answers to its changes told it. Package view
+// has one.
+type Known interface {
+	After() Seq           // the largest ChangedSeq that a list told; 0 = there was none
+	Entry(ref Ref) *Entry // the newest row of a file or folder; nil = it is not known
+	// Beneath returns the living files beneath a folder, with the folders that are recorded there, and the folder
+	// itself. all is false if there may be others.
+	Beneath(folder string) (list []*Entry, all bool)
+}
+
+// News makes a list hold what changed since a caller listed, with folders. Where it goes on after the newest list, it
+// reads only new records, and checks them against what is known of the files before. The list reads known while it is
+// made.
+func News(known Known) ListOption { return newsFor{known} }
+
+type newsFor struct{ known Known }
+
+func (n newsFor) list(o *listing) { *o = listing{n.known.After(), n.known, true} }
 
 // WithFolders makes a list hold recorded folders too, among the files, also
 // those that were removed. Of a folder that was made long before the records that [Since] lists, and was

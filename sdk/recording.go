@@ -116,7 +116,7 @@ func (u *recording) findRecorded(ctx context.Context, since time.Time) (Receipt,
 	c, k := u.c, u.key
 	var entries []Entry
 	err := c.calls.Repeat(ctx, call.Once, func(ctx context.Context) (err error) { // the list may be charged
-		entries, err = c.entries(call.NotBridging(ctx), k.group, 0)
+		entries, err = c.entries(call.NotBridging(ctx), k.group, listing{})
 		return err
 	})
 	if err != nil {

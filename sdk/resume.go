@@ -380,7 +380,7 @@ func (s *resuming) recorded(ctx context.Context, g Group, found savedParts) (*Bl
 
 // findOwn returns the newest record of this account that is the one, nil for none.
 func (g Group) findOwn(ctx context.Context, is func(*Entry) bool) (*Receipt, error) {
-	entries, err := g.c.entries(ctx, g.ID, 0)
+	entries, err := g.c.entries(ctx, g.ID, listing{})
 	if err != nil {
 		return nil, err
 	}

@@ -73,11 +73,6 @@ func (c *Client) compareLog(ctx context.Context) error {
 func (c *Client) AcceptRollback() error {
 	c.memory.Forget()
 	c.mu.Lock()
-	for _, v := range c.chains {
-		if v.all != nil {
-			v.all.release()
-		}
-	}
 	clear(c.chains)
 	c.mu.Unlock()
 	if err := c.memory.Save(); err != nil {

@@ -74,7 +74,7 @@ func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report proof.Repo
 	}
 	report = proof.Report{Key: log.Key(), Origin: log.Origin(), Before: before.N, Pinned: pinned != "" ||
 		c.cfg.LogKey != "", Witness: c.cfg.Witness}
-	entries, err := c.entries(ctx, g, 0)
+	entries, err := c.entries(ctx, g, listing{})
 	if err != nil {
 		return report, err
 	}

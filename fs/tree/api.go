@@ -16,8 +16,8 @@ type Remote interface {
 	Groups(ctx context.Context) ([]sdk.Group, error)
 	// IsAuthorized asks the ledger whether an account belongs to a group. Free.
 	IsAuthorized(ctx context.Context, g sdk.GroupID, account sdk.AccountID) (bool, error)
-	// Entries lists records of files and folders changed after a sequence. See [Config].ReadPrice.
-	Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error)
+	// Entries lists files and folders that changed since, as [sdk.News]. See [Config].ReadPrice.
+	Entries(ctx context.Context, g sdk.GroupID, since sdk.Known) ([]sdk.Entry, error)
 	// HoldList counts bytes of memory that listed entries take here, negative for those that are
 	// gone. See [sdk.Client.HoldList]. Local.
 	HoldList(bytes int64) error

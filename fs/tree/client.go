@@ -17,8 +17,8 @@ func (c Client) IsAuthorized(ctx context.Context, g sdk.GroupID, account sdk.Acc
 }
 
 // Entries is [sdk.Group.Entries].
-func (c Client) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error) {
-	return c.Group(g).Entries(ctx, sdk.Since(after), sdk.WithFolders())
+func (c Client) Entries(ctx context.Context, g sdk.GroupID, since sdk.Known) ([]sdk.Entry, error) {
+	return c.Group(g).Entries(ctx, sdk.News(since))
 }
 
 // Retrieve is [sdk.Group.Retrieve].

@@ -21,7 +21,7 @@
 //
 // Looks at the ledger:
 //   - look: when the tree looks; watch: what the service announces; package sdk/view: what it knows
-//   - rollback: listings that take something back; failedlook: looks that fail; listmemory: the memory of lists
+//   - failedlook: looks that fail; listmemory: the memory of lists
 //   - told: what programs that watch are told
 //
 // Content:

@@ -141,12 +141,11 @@ func (t *Tree) renameOneByOne(ctx context.Context, g *group, m *folderMove) erro
 // beneath returns the living uploads whose names begin with a prefix, and the recorded folders
 // there. Needs Tree.mu.
 func (g *group) beneath(prefix string) (list []sdk.Entry) {
-	for raw, v := range g.names {
-		if strings.HasPrefix(raw, prefix) {
-			list = append(list, livingOf(v)...)
-		}
+	rows, _ := g.view.Beneath(strings.TrimSuffix(prefix, "/"))
+	for _, e := range rows {
+		list = append(list, *e)
 	}
-	return append(list, g.foldersIn(prefix)...)
+	return list
 }
 
 // folderMove holds the facts about a folder that is to get a name, as far as the answer
@@ -239,19 +238,15 @@ func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
 	g := dir.group
 	m.old, m.new = dir.parent.rawPath(dir.raw)+"/", to.rawPath(newName)+"/"
 	m.whole = chain.IsFolderMove(strings.TrimSuffix(m.old, "/"), strings.TrimSuffix(m.new, "/"))
-	for raw, v := range g.names {
-		living := livingOf(v)
-		if len(living) == 0 || !strings.HasPrefix(raw, m.old) {
-			continue
+	m.uploads = g.beneath(m.old)
+	for i := range m.uploads {
+		if e := &m.uploads[i]; !e.Folder {
+			m.tooDeep = m.tooDeep || len(m.rename(e.Name)) > names.MaxPathBytes
+			there := g.names[m.rename(e.Name)]
+			m.overtaken = m.overtaken || there.isLaterThan(g.names[e.Name])
+			m.whole = m.whole && (there == nil || there.newest() == nil)
 		}
-		m.uploads = append(m.uploads, living...)
-		m.tooDeep = m.tooDeep || len(m.rename(raw)) > names.MaxPathBytes
-		there := g.names[m.rename(raw)]
-		m.overtaken = m.overtaken || there.isLaterThan(v)
-		m.whole = m.whole && (there == nil || there.newest() == nil) &&
-			!slices.ContainsFunc(living, func(e sdk.Entry) bool { return e.Name != raw })
 	}
-	m.uploads = append(m.uploads, g.foldersIn(m.old)...)
 	for _, f := range dir.files(nil) {
 		m.tooDeep = m.tooDeep || len(m.rename(f.raw)) > names.MaxPathBytes
 	}
@@ -309,11 +304,14 @@ func (g *group) mergeMoved(m *folderMove) map[*versions]bool {
 		return g.mergeOwn(m.rows)
 	}
 	m.unsure = !g.view.KnowsUpTo(m.number - 1)
-	rows := slices.Clone(m.uploads)
-	for i := range rows {
-		rows[i].Name, rows[i].ChangedSeq = m.rename(rows[i].Name), m.seq
-		if !m.unsure {
-			rows[i].Number, rows[i].NamedNumber = m.number, 0
+	var rows []sdk.Entry
+	for _, e := range g.beneath(m.old) { // others may have renamed some of m.uploads meanwhile
+		if e.Number < m.number {
+			e.Name, e.ChangedSeq, e.Number, e.NamedNumber = m.rename(e.Name), m.seq, m.number, 0
+			if m.unsure {
+				e.Number = 0
+			}
+			rows = append(rows, e)
 		}
 	}
 	return g.mergeOwn(rows)

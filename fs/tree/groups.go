@@ -24,9 +24,8 @@ type group struct {
 	whole atomic.Bool // the service takes no files in blocks for it, as the last save told
 	role  sdk.Role    // Tree.mu; "" where the service has no roles
 
-	listing gate    // one listing at a time; guards marked
-	marked  sdk.Ref // of the newest change that was listed: every later listing must know it
-	loaded  bool    // Tree.mu
+	listing gate // one listing at a time
+	loaded  bool // Tree.mu
 
 	// By Tree.mu.
 	source      // its records
@@ -243,26 +242,17 @@ func (t *Tree) listGroup(ctx context.Context, g *group) (err error) {
 	defer cancel()
 	var entries []sdk.Entry
 	err = t.paid(ctx, &g.source, func() (err error) {
-		entries, err = t.remote.Entries(ctx, g.id, max(g.view.After()-1, 0))
+		entries, err = t.remote.Entries(ctx, g.id, g.view)
 		return err
 	})
 	t.noteListed(g, entries, err)
 	if err != nil {
 		return t.failedInGroup(ctx, g, "list", g.dir.Path(), err)
 	}
-	if entries, err = t.continued(g, entries); err != nil {
-		return err
-	}
 	if t.roomFor(g, entries) != nil {
 		t.tell(t.applyDeletions(g, t.deletionsIn(g, entries)))
 		if err := t.roomFor(g, entries); err != nil { // after the deletions
 			return err
-		}
-	}
-	after := g.view.After()
-	for i := range entries {
-		if e := &entries[i]; e.ChangedSeq > after {
-			after, g.marked = e.ChangedSeq, e.Ref
 		}
 	}
 	t.tell(t.applyListed(g, entries))

@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,18 +165,6 @@ func (d *Dir) unrecord(ctx context.Context) error {
 func (d *Dir) setRecorded(ref sdk.Ref) {
 	d.recorded, d.local = ref, false
 	d.group.folders[ref] = d
-}
-
-// foldersIn returns the recorded folders whose names, with a slash at the end, begin with a prefix, in the
-// order of the ledger. Needs Tree.mu.
-func (g *group) foldersIn(prefix string) (list []sdk.Entry) {
-	for ref := range g.folders {
-		if e := g.view.Entry(ref); strings.HasPrefix(e.Name+"/", prefix) {
-			list = append(list, *e)
-		}
-	}
-	slices.SortFunc(list, func(a, b sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
-	return list
 }
 
 // unplaceFolders takes from folders the records that were removed, or have another name, and returns these

@@ -1,63 +1,44 @@
 package tree
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/service/testkit"
 )
 
-// A listing that lacks earlier records, or changes them, is refused, and the known names
-// stay. A later listing that is true is accepted.
+// E3, threat 6: of a service that lies consistently a mount takes no listing, and the known names stay. A later
+// listing that is true is accepted.
 func TestThreat6RolledBackListing(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		lie  func(rows []sdk.Entry) []sdk.Entry
-		want string
-	}{
-		{"newest record gone", func(rows []sdk.Entry) []sdk.Entry { return rows[:2] }, "record 3 is missing"},
-		{"everything gone", func([]sdk.Entry) []sdk.Entry { return nil }, "record 3 is missing"},
-		{"fork of the same length", func(rows []sdk.Entry) []sdk.Entry { rows[2].Ref = "ref/x"; return rows }, "record 3 is missing"},
-		{"longer fork", func(rows []sdk.Entry) []sdk.Entry {
-			rows[2].Ref = "ref/x"
-			return append(rows, sdk.Entry{Group: "team", Ref: "ref/y", Seq: 4, ChangedSeq: 4, Name: "y"})
-		}, "record 3 is missing"},
-		{"record slipped in", func(rows []sdk.Entry) []sdk.Entry {
-			return append(rows, sdk.Entry{Group: "team", Ref: "ref/y", Seq: 2, ChangedSeq: 5, Name: "y"})
-		}, "record 2 has appeared"},
-		{"other content", func(rows []sdk.Entry) []sdk.Entry { rows[2].Hash[0] ^= 1; return rows }, "record 3 is not the one"},
-		{"other place", func(rows []sdk.Entry) []sdk.Entry { rows[2].Seq = 9; rows[2].ChangedSeq = 9; return rows }, "record 9 is not the one"},
-		{"other uploader", func(rows []sdk.Entry) []sdk.Entry { rows[0].Uploader = "ceo.x"; rows[0].ChangedSeq = 9; return rows }, "something else of a file"},
-		{"other time", func(rows []sdk.Entry) []sdk.Entry {
-			rows[0].Time = rows[0].Time.Add(-time.Hour)
-			rows[0].ChangedSeq = 9
-			return rows
-		}, "something else of a file"},
-		{"other size", func(rows []sdk.Entry) []sdk.Entry { rows[0].Size = 999; rows[0].ChangedSeq = 9; return rows }, "something else of a file"},
-		{"old number", func(rows []sdk.Entry) []sdk.Entry { rows[0].Number, rows[0].ChangedSeq = 0, 9; return rows }, "something else of a file"},
-		{"old record changed", func(rows []sdk.Entry) []sdk.Entry { rows[0].Hash[0] ^= 1; rows[0].ChangedSeq = 9; return rows }, "record 1 is not the one"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			w := team()
-			for _, name := range []string{"a", "b", "c"} {
-				w.Put("team", alice, name, []byte(name))
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
+	told := 0
+	for _, lie := range testkit.Lies() {
+		if lie.On != testkit.OnHistory || lie.Mutate != nil { // the others change records that are not asked for again
+			continue
+		}
+		told++
+		t.Run(lie.Name, func(t *testing.T) {
+			c := d.Client(t, d.Bob)
+			m := &mounted{grow(t, Config{Remote: Client{c}, Ours: true, RefreshInterval: time.Hour, EmptyDelay: time.Hour, reopen: -1}, nil), t, nil}
+			want := m.names("/board")
+			m.wantContent("/board/payroll.txt", "version 2")
+			d.Tell(lie)
+			wantClass(t, m.Refresh(t.Context()), ClassCorrupt)
+			if got := allFiles(t, m.dir("/board"), ""); !slices.Equal(got, want) {
+				t.Errorf("shows %q, want %q", got, want)
 			}
-			m := mount(t, w, bob)
-			m.wantNames("/team", "a", "b", "c")
-			truth := w.Rows("team")
-			w.Rewrite("team", tc.lie(w.Rows("team")))
-			err := m.Refresh(t.Context())
-			if wantClass(t, err, ClassCorrupt); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want %q", err, tc.want)
-			}
-			w.Rewrite("team", truth)
-			w.Put("team", alice, "d", []byte("d"))
-			if err := m.Refresh(t.Context()); err != nil {
-				t.Error(err)
-			}
-			m.wantNames("/team", "a", "b", "c", "d")
+			m.wantContent("/board/payroll.txt", "version 2")
+			d.Repent()
+			m.refresh()
+			m.wantNames("/board", want...)
 		})
+	}
+	if told < 5 {
+		t.Errorf("%d lies", told)
 	}
 }
 
@@ -78,8 +59,7 @@ func TestThreat6HonestListings(t *testing.T) {
 }
 
 // E3, W9: a file that was removed and comes back with a later record is no rollback, and
-// a program that has it open keeps reading it. A file that comes back without a later
-// record, or after its destruction, is a rollback.
+// a program that has it open keeps reading it.
 func TestE3RemovedAndBroughtBack(t *testing.T) {
 	w := team()
 	f := w.Put("team", alice, "f", []byte("content"))
@@ -98,20 +78,70 @@ func TestE3RemovedAndBroughtBack(t *testing.T) {
 		m.refresh()
 		m.wantContent("/team/f", "content")
 	}
-	ok(t, last(w.As(alice).RemoveVersions(t.Context(), "team", w.Rows("team"))))
-	m.refresh()
-	removed := w.Rows("team")
-	inTrash := removed[0].Deleted
-	w.Edit("team", f.Ref, func(e *sdk.Entry) { e.Deleted = nil })
-	wantClass(t, m.Refresh(t.Context()), ClassCorrupt)
-	w.Rewrite("team", removed)
 	w.Shred("team", f.Ref)
 	m.refresh()
 	if _, err := h.ReadAt(t.Context(), make([]byte, 7), 0); err == nil {
 		t.Error("who has it open reads on after the destruction")
 	}
-	for _, back := range []*sdk.Deletion{nil, inTrash} {
-		w.Edit("team", f.Ref, func(e *sdk.Entry) { e.Deleted, e.ChangedSeq = back, e.ChangedSeq+10 })
-		wantClass(t, m.Refresh(t.Context()), ClassCorrupt)
+}
+
+// meanwhile is a client of a service at which something happens before a folder is renamed.
+type meanwhile struct {
+	Client
+	before func()
+}
+
+func (c *meanwhile) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string, seen sdk.Seq) (sdk.FolderRename, error) {
+	c.before()
+	return c.Client.RenameFolder(ctx, g, folder, to, seen)
+}
+
+// N5, E4: after a folder was renamed here, while others changed what is in it, the mount knows what a program knows that
+// lists the group anew.
+func TestN5RenamedFolderIsKnownAsListed(t *testing.T) {
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
+	others := d.Client(t, d.Alice).Group(d.Group)
+	refs := map[string]sdk.Ref{}
+	for _, name := range []string{"d/a", "d/b", "d/e/c"} {
+		r, err := others.Put(t.Context(), name, strings.NewReader(name))
+		ok(t, err)
+		refs[name] = r.Ref
+	}
+	ok(t, last(others.MakeFolder(t.Context(), "d/made")))
+	ok(t, last(others.MakeFolder(t.Context(), "d/gone")))
+	before := func() {
+		ok(t, last(others.Rename(t.Context(), refs["d/b"], "theirs")))
+		ok(t, last(others.RemoveFolder(t.Context(), "d/gone")))
+	}
+	c := &meanwhile{Client: Client{d.Client(t, d.Alice)}}
+	m := &mounted{grow(t, Config{Remote: c, Ours: true, RefreshInterval: time.Hour, EmptyDelay: time.Hour, reopen: -1}, nil), t, nil}
+	m.names("/board")
+	root, view := m.dir("/board"), m.groups[d.Group].view
+	for _, step := range []struct {
+		from, to string
+		before   func()
+	}{{"d", "n", before}, {"n", "o", func() {}}} {
+		c.before = step.before
+		ok(t, root.Rename(t.Context(), step.from, root, step.to, false))
+		if step.from == "n" {
+			m.refresh()
+		}
+		list, err := others.Entries(t.Context(), sdk.WithFolders())
+		ok(t, err)
+		var newest sdk.Seq
+		for i := range list {
+			want := &list[i]
+			newest = max(newest, want.ChangedSeq)
+			got := view.Entry(want.Ref)
+			if got == nil || got.Name != want.Name || got.Number != want.Number || got.NamedNumber != want.NamedNumber ||
+				got.ChangedSeq != want.ChangedSeq || got.Seq != want.Seq || got.Commitment != want.Commitment || (got.Deleted == nil) != (want.Deleted == nil) {
+				t.Errorf("knows %+v, want %+v", got, want)
+			}
+		}
+		if view.After() != newest {
+			t.Errorf("listed up to %d of %d: the next list begins anew", view.After(), newest)
+		}
+		m.wantNames("/board/"+step.to, "a", "e", "made")
+		m.node("/board/theirs")
 	}
 }

@@ -26,9 +26,9 @@ func once(f *func()) {
 	}
 }
 
-func (r *racing) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error) {
+func (r *racing) Entries(ctx context.Context, g sdk.GroupID, since sdk.Known) ([]sdk.Entry, error) {
 	once(&r.beforeEntries)
-	list, err := r.Person.Entries(ctx, g, after)
+	list, err := r.Person.Entries(ctx, g, since)
 	once(&r.afterEntries)
 	return list, err
 }
@@ -141,19 +141,26 @@ func TestW9RemovalWithoutRecords(t *testing.T) {
 	m.wantFiles()
 }
 
-// N5, W8: the record of a renamed folder names no files. What others renamed before it, unseen by this mount, is where
-// they put it.
+// N5, W8: the record of a renamed folder names no files. What others renamed before it is where they put it, whether
+// this mount has not seen that, or sees it while it waits for its answer.
 func TestN5FolderThatOthersChangedUnseen(t *testing.T) {
-	w := team()
-	w.Put("team", alice, "d/a", []byte("a"))
-	b := w.Put("team", alice, "d/b", []byte("b"))
-	m, r := race(t, w)
-	m.wantFiles("d/a", "d/b")
-	r.beforeRename = func() { ok(t, last(w.As(alice).RenameFile(t.Context(), "team", b.Ref, "theirs"))) }
-	ok(t, m.rename("d", "n"))
-	m.wantFiles("n/a", "theirs")
-	m.refresh()
-	m.wantFiles("n/a", "theirs")
+	for _, isSeen := range []bool{false, true} {
+		w := team()
+		w.Put("team", alice, "d/a", []byte("a"))
+		b := w.Put("team", alice, "d/b", []byte("b"))
+		m, r := race(t, w)
+		m.wantFiles("d/a", "d/b")
+		r.beforeRename = func() {
+			ok(t, last(w.As(alice).RenameFile(t.Context(), "team", b.Ref, "theirs")))
+			if isSeen {
+				m.refresh()
+			}
+		}
+		ok(t, m.rename("d", "n"))
+		m.wantFiles("n/a", "theirs")
+		m.refresh()
+		m.wantFiles("n/a", "theirs")
+	}
 }
 
 // W8: what others renamed after this mount did is shown, whichever answer comes

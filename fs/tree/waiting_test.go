@@ -17,6 +17,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/outbox"
 	"github.com/svcfs/svcfs/sdk/outbox/outboxtest"
+	"github.com/svcfs/svcfs/sdk/view"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -59,7 +60,7 @@ func mountBoxedAs(t *testing.T, w *world, who sdk.AccountID, g sdk.GroupID, chan
 	b.service.Record = func(l *outbox.Upload, content []byte) sdk.Sent {
 		if l.Base != nil {
 			var head sdk.Ref
-			rows, err := person.Entries(context.Background(), l.Group, 0)
+			rows, err := person.Entries(context.Background(), l.Group, view.New())
 			if err != nil {
 				return sdk.Sent{Err: err}
 			}
@@ -486,7 +487,7 @@ func TestO3LargeFilesComeAfterWhatWaits(t *testing.T) {
 	ok(t, b.save("/g/b", "two"))
 	ok(t, b.save("/g/large2", large))
 	b.drained()
-	rows, err := w.As("alice").Entries(t.Context(), "g", 0)
+	rows, err := w.As("alice").Entries(t.Context(), "g", view.New())
 	ok(t, err)
 	var names []string
 	for _, e := range rows {

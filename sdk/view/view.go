@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,8 +37,8 @@ func New() *View { return &View{rows: make(map[sdk.Ref]placed)} }
 // Change is what became of one row. Was is nil if the file was not known, Now if it is not known any more.
 type Change struct{ Was, Now *sdk.Entry }
 
-// Apply takes rows as lists and the answers to changes tell them, and returns what they changed. A row that
-// came before the known one changes nothing: the list that brings it was asked for before a change of this
+// Apply takes rows as lists and the answers to changes tell them, and returns what they changed. A row with a
+// number below that of the known one changes nothing: the list that brings it was asked for before a change of this
 // account. What a newer row does not tell is as it was. The rows stay the caller's.
 func (v *View) Apply(rows ...sdk.Entry) []Change {
 	v.mu.Lock()
@@ -51,7 +52,7 @@ func (v *View) Apply(rows ...sdk.Entry) []Change {
 		case !ok:
 			v.came++
 			known.at = v.came
-		case row.Number < known.Number:
+		case row.Number != 0 && row.Number < known.Number:
 			continue
 		default:
 			learn(&row, known.Entry)
@@ -195,4 +196,16 @@ func (v *View) Len() int {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return len(v.rows)
+}
+
+// Beneath returns the living files beneath a folder, with the folders that are recorded there, and the folder itself.
+// all is false if the view may lack others.
+func (v *View) Beneath(folder string) (list []*sdk.Entry, all bool) {
+	prefix := folder + "/"
+	for e := range v.All() {
+		if e.Deleted == nil && (strings.HasPrefix(e.Name, prefix) || e.Folder && e.Name == folder) {
+			list = append(list, e)
+		}
+	}
+	return list, true
 }

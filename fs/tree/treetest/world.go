@@ -291,7 +291,7 @@ func (p Person) IsAuthorized(ctx context.Context, g sdk.GroupID, a sdk.AccountID
 	return p.members[g][a], nil
 }
 
-func (p Person) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error) {
+func (p Person) Entries(ctx context.Context, g sdk.GroupID, since sdk.Known) ([]sdk.Entry, error) {
 	if err := p.begin(ctx, "entries"); err != nil {
 		return nil, err
 	}
@@ -302,7 +302,7 @@ func (p Person) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sd
 	}
 	var list []sdk.Entry
 	for _, e := range slices.Concat(p.rows[g], p.made[g]) {
-		if e.ChangedSeq > after {
+		if e.ChangedSeq > since.After() {
 			list = append(list, e)
 		}
 	}

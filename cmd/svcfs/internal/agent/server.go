@@ -180,8 +180,7 @@ func (s *server) look(ctx context.Context, g sdk.Group) (listing, error) {
 	}
 	var news []sdk.Entry
 	err = s.purse.pay(price, func() (sdk.Amount, error) {
-		// so that the next list begins after the newest change
-		news, err = g.Entries(ctx, sdk.Since(v.After()), sdk.WithFolders())
+		news, err = g.Entries(ctx, sdk.News(v.View))
 		return sdk.Amount{}, err
 	})
 	if err != nil {
