@@ -235,8 +235,12 @@ func (n *newService) next() (list []string) {
 	if n.backups == "" {
 		return append(list, "make backups: svcd export --help")
 	}
-	return append(list, "have cron write an archive each night: svcd export "+n.backups+"/$(date +%F) --since "+
-		n.backups+"/newest && ln -sfn $(date +%F) "+n.backups+"/newest")
+	export := "svcd export"
+	if n.path != n.s.packaged.config {
+		export += " --config " + n.path
+	}
+	return append(list, `have cron of this user write an archive each night, with the line: 0 3 * * * `+export+" "+
+		n.backups+`/$(date +\%F) --since `+n.backups+`/newest && ln -sfn $(date +\%F) `+n.backups+"/newest")
 }
 
 // print prints what was made, the invite last.
