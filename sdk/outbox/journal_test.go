@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/outbox"
 )
 
@@ -297,12 +300,18 @@ func TestO8LargeSaveMovesToAnotherGroup(t *testing.T) {
 // Threat 52: which parts were sent is believed of nobody else: neither of another save, nor of who can write.
 func TestThreat52PartsOfOthers(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *box) {
-		got := map[string][]sdk.SentPart{}
+		var mu sync.Mutex // two groups are sent at a time
+		got, full := map[string][]sdk.SentPart{}, true
 		b.s.Refuse = func(op string, u *outbox.Upload) error {
 			if op != "send" {
 				return nil
 			}
-			if got[u.Name] = u.Large.Sent; len(u.Large.Sent) == 0 {
+			mu.Lock()
+			defer mu.Unlock()
+			if got[u.Name] = u.Large.Sent; !full {
+				return nil
+			}
+			if len(u.Large.Sent) == 0 {
 				u.Large.Keep(sdk.SentPart{ID: "canary of " + u.Name})
 			}
 			return &sdk.Error{Op: "upload", Kind: sdk.ErrStorageFull, Err: errors.New("the group is full")}
@@ -317,6 +326,7 @@ func TestThreat52PartsOfOthers(t *testing.T) {
 			b.Ready(i.ID)
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if len(got["a"]) != 1 || len(got["b"]) != 1 {
 			t.Fatalf("parts %v", got)
 		}
@@ -335,14 +345,10 @@ func TestThreat52PartsOfOthers(t *testing.T) {
 		planted := []byte("\n" + `{"id":"planted"}`)
 		left.Add(map[string][]byte{files[0]: append(all[files[1]], planted...), files[1]: append(all[files[0]], planted...)})
 		b.disk = left
-		b.s.Refuse = func(op string, u *outbox.Upload) error {
-			if op == "send" {
-				got[u.Name] = u.Large.Sent
-			}
-			return nil
-		}
+		full = false
 		b.start()
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if b.wantStates(""); len(got["a"])+len(got["b"]) != 0 {
 			t.Errorf("parts of others: %v", got)
 		}
@@ -382,5 +388,88 @@ func TestO3PartsThatWereSentAreKept(t *testing.T) {
 		if len(got) != 3 || len(got[0]) != 0 || len(got[1]) != 1 || got[1][0].ID != "part1" || len(got[2]) != 1 {
 			t.Errorf("parts %+v", got)
 		}
+	})
+}
+
+// noMember is how a service answers who is no member.
+var noMember = &sdk.Error{Op: "upload", Kind: sdk.ErrNotAuthorized, Err: errors.New("no member")}
+
+// O8: a group that is lost while its key is sealed anew does not lose its saves: the disk keeps the key that opens
+// them.
+func TestO8LostWhileKeysAreSealedAnew(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.hold()
+		refuse := refuseToSend(b.s.Refuse)
+		b.s.Refuse = func(op string, u *outbox.Upload) error {
+			if op == "seal" {
+				b.Lost("g")
+			}
+			return refuse(op, u)
+		}
+		b.put("a", "1", ref(""))
+		b.s.NextEpoch()
+		time.Sleep(7 * time.Hour)
+		b.restart(true)
+		b.fail(nil)
+		time.Sleep(time.Hour)
+		if b.wantStates(""); b.s.Contents["g/a"] != "1" {
+			t.Errorf("recorded %v", b.s.Contents)
+		}
+	})
+}
+
+// O8: a key that the service gave just before the account lost the group is not kept.
+func TestO8LostWhileAKeyIsOpened(t *testing.T) {
+	run(t, func(c *outbox.Config) { c.Keys.Names, _ = format.RandomKey() }, func(t *testing.T, b *box) {
+		b.hold()
+		refuse := b.s.Refuse
+		var opened atomic.Int32
+		b.s.Refuse = func(op string, u *outbox.Upload) error {
+			err := refuse(op, u)
+			switch {
+			case err != nil || op != "open" && op != "send":
+			case op == "open" && opened.Add(1) == 1:
+				b.Lost("g")
+			default:
+				err = noMember
+			}
+			return err
+		}
+		i := b.put("a", "1", ref(""))
+		b.restart(true)
+		b.fail(nil)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		buf, err := mem.NewPool().Get(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer buf.Release()
+		if err := b.Content(i.ID, buf); !errors.Is(err, outbox.ErrLocked) || opened.Load() < 2 {
+			t.Errorf("%v, %q, opened %d times", err, buf.Bytes(), opened.Load())
+		}
+		b.wantStates("a parked")
+	})
+}
+
+// O9: a journal whose epoch the service does not know, because it was restored from a copy or because a forger wrote
+// it, keeps no others from ending.
+func TestO9UnknownEpochKeepsNoOthers(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		b.s.NextEpoch()
+		b.put("a", "1", ref(""))
+		synctest.Wait()
+		b.s.ForgetEpoch()
+		time.Sleep(time.Hour)
+		if b.s.Ended() != 0 {
+			t.Error("a journal of an epoch that the service does not know has ended")
+		}
+		b.put("b", "1", ref(""))
+		b.Drain(t.Context())
+		_ = b.Close()
+		if left := b.disk.Files(); b.s.Ended() != 1 || len(left) > 0 {
+			t.Errorf("%d journals have ended, %d files are left", b.s.Ended(), len(left))
+		}
+		b.start()
 	})
 }

@@ -146,6 +146,7 @@ type Outbox struct {
 	current  map[sdk.GroupID]*journal // that take more
 	unopened []*item                  // of earlier processes, by position; some may be opened, or gone
 	renewed  time.Time                // when journals were last renewed
+	wipes    int                      // how often keys were wiped because a group was lost
 	items    map[string]*item
 	order    []*item // by position
 	lanes    map[sdk.GroupID]*lane

@@ -323,9 +323,8 @@ func (o *Outbox) recorded(l *lane, i *item, r sdk.Receipt) {
 	o.away, o.pause, o.next = nil, 0, time.Time{}
 	i.record = r.Ref
 	o.end(i, Recorded)
-	ended := i.clear
+	o.store.end(i.clear, r.Ref) // before anybody sees that nothing of its journal waits
 	o.mu.Unlock()
-	o.store.end(ended, r.Ref)
 }
 
 // keptResults bounds what is remembered of items that were sent, and of names.
@@ -473,6 +472,7 @@ func (o *Outbox) Lost(g sdk.GroupID) {
 // wipe wipes all keys of a group. Needs Outbox.mu.
 func (o *Outbox) wipe(g sdk.GroupID) {
 	o.cfg.Remote.Forget(g)
+	o.wipes++
 	for _, j := range o.journals {
 		if j.group == g {
 			j.wipe()

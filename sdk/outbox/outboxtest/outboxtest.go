@@ -243,6 +243,9 @@ func (s *Service) EndJournal(_ context.Context, sealed sdk.SealedJournalKey) err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begin()
+	if sealed.Epoch > s.epoch {
+		return refused(wire.CodeEpoch, "there is no such epoch")
+	}
 	if _, ended := s.ended[sealed.Journal]; !ended {
 		s.ended[sealed.Journal] = len(s.log)
 	}
@@ -261,6 +264,13 @@ func (s *Service) NextEpoch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.epoch++
+}
+
+// ForgetEpoch has the vault not have its newest epoch, as a service that was restored from a copy.
+func (s *Service) ForgetEpoch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epoch--
 }
 
 // Entries are the records of a group.
