@@ -46,6 +46,9 @@ func TestAccountDelete(t *testing.T) {
 	dir := t.TempDir()
 	mustRun(t, "account", "create", "alice", "--data", dir)
 	refused(t, exitOther, "disable it first with: svcd account disable NAME", "account", "delete", "alice", "--data", dir)
+	if _, errs, _ := execute(t, "account", "delete", "alice", "--data", dir); strings.Contains(errs, "doctor") {
+		t.Errorf("a refusal that says the next step names another one: %s", errs)
+	}
 	mustRun(t, "account", "disable", "alice", "--data", dir)
 	if out := mustRun(t, "account", "delete", "alice", "--data", dir); !strings.Contains(out,
 		`{"account_id":"alice.svc.testnet","left":[],"balance":"10000000000000000000000000"}`) {

@@ -102,6 +102,8 @@ func hintOf(root *cobra.Command, args []string, code cli.ExitCode, err error) st
 	switch fault.Of(err).Code {
 	case wire.CodeAccountUnknown:
 		return "see the accounts with: svcd account list"
+	case wire.CodeConflict: // says itself what to do
+		return ""
 	case wire.CodeInvite:
 		return "see the invites with: svcd invite list"
 	case wire.CodeGroupNotFound:
