@@ -337,8 +337,8 @@ func TestGroupsOnThePage(t *testing.T) {
 	b.click("Revoke bobb.svc.testnet")
 	b.click("Yes, revoke for 0.001 tokens")
 	b.sees("Members (2)")
-	b.click("Make " + bob.id + " a reader")
-	b.await(button("Make " + bob.id + " a writer"))
+	b.click("Make reader: " + bob.id)
+	b.await(button("Make writer: " + bob.id))
 	if status, body := bob.tool(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "team"}); status != http.StatusForbidden {
 		t.Errorf("a reader begins an upload: %d %s", status, body)
 	}
@@ -781,6 +781,7 @@ func TestKeyboardAlone(t *testing.T) {
 		b.press(kb.Enter)
 		b.await("document.getElementById('api-key')")
 		b.await(`document.getElementById("status").textContent.includes("Save it now")`)
+		alice.key = eval[string](b, "document.getElementById('api-key').textContent")
 	})
 	t.Run("a group, and the way out", func(t *testing.T) {
 		b.js("document.activeElement.blur()")
@@ -795,6 +796,38 @@ func TestKeyboardAlone(t *testing.T) {
 		b.await("document.activeElement.id === 'f-name'")
 		b.press("team", kb.Enter)
 		b.sees("No files yet")
+		alice.upload("team", "notes.txt", []byte("hello"), nil, "")
+		b.tabTo("Members and settings")
+		b.press(kb.Enter)
+		b.sees("Members (1)")
+		b.tabTo("Files")
+		b.press(kb.Enter)
+		b.await(button("notes.txt"))
+		downloads := b.downloads()
+		b.tabTo("Download notes.txt")
+		b.press(kb.Enter)
+		proctest.Eventually(t, "notes.txt is downloaded", func() bool {
+			_, err := os.Stat(filepath.Join(downloads, "notes.txt"))
+			return err == nil
+		})
+		if got := b.focused(); got != "Download notes.txt" {
+			t.Errorf("after a download the focus is on %q", got)
+		}
+		b.js("document.getElementById('main').focus()")
+		b.tabTo("notes.txt")
+		b.press(kb.Enter)
+		b.await(`document.querySelector("iframe.preview")`) // it is paid
+		b.tabTo("Remove")
+		b.press(kb.Enter)
+		b.await(button("Yes, remove, free"))
+		b.tabTo("Yes, remove, free")
+		b.press(kb.Enter)
+		b.sees("No files yet")
+		b.tabTo("Trash")
+		b.press(kb.Enter)
+		b.tabTo("Bring back notes.txt")
+		b.press(kb.Enter)
+		b.sees("The trash is empty")
 		b.tabTo("Sign out")
 		b.press(kb.Enter)
 		b.sees("Ask the operator of this service for a sign-in link")

@@ -90,18 +90,29 @@ export function copyButton(text, what) {
 	return button;
 }
 
-// busy runs work with the button disabled, and shows its failure behind it.
-export async function busy(button, slot, work) {
+// held runs work with the button disabled, which gets the focus back that it loses by that.
+export async function held(button, work) {
+	const had = document.activeElement === button;
 	button.disabled = true;
-	slot.replaceChildren();
 	try {
 		return await work();
-	} catch (error) {
-		slot.replaceChildren(failure(error));
-		return undefined;
 	} finally {
 		button.disabled = false;
+		if (had && document.activeElement === document.body) button.focus();
 	}
+}
+
+// busy runs work with the button disabled, and shows its failure behind it.
+export function busy(button, slot, work) {
+	slot.replaceChildren();
+	return held(button, async () => {
+		try {
+			return await work();
+		} catch (error) {
+			slot.replaceChildren(failure(error));
+			return undefined;
+		}
+	});
 }
 
 // ask opens a dialog and resolves to true when it was confirmed. Escape and

@@ -1,6 +1,6 @@
 // Getting a file: it is verified before it is saved, and shown as it is.
 
-import { badge, h, icon, notice } from "./dom.js";
+import { badge, h, held, icon, notice } from "./dom.js";
 import { bytes, nameOf, shellWord } from "./text.js";
 import { canSave, fitsMemory, save, verifiedBlob } from "./verify.js";
 import { Mismatch } from "./bytes.js";
@@ -28,19 +28,15 @@ export function downloadButton(g, session, f, name) {
 	return [button, slot];
 }
 
-// download saves a file. It resolves to whether it did.
-export async function download(g, session, f, button, slot) {
-	button.disabled = true;
-	try {
-		const said = await saved(g, session, f, stepIn(slot));
-		slot.replaceChildren(...said);
-		return true;
-	} catch (error) {
-		slot.replaceChildren(...damage(error) ?? [notice("bad", error.message)]);
-		return false;
-	} finally {
-		button.disabled = false;
-	}
+// download saves a file, and tells how it went.
+export function download(g, session, f, button, slot) {
+	return held(button, async () => {
+		try {
+			slot.replaceChildren(...await saved(g, session, f, stepIn(slot)));
+		} catch (error) {
+			slot.replaceChildren(...damage(error) ?? [notice("bad", error.message)]);
+		}
+	});
 }
 
 async function saved(g, session, f, step) {

@@ -1,7 +1,7 @@
 // One file: its versions, and what can be done with them.
 
 import { call, get } from "./api.js";
-import { announce, ask, badge, busy, cell, empty, h, mono, notice } from "./dom.js";
+import { announce, ask, badge, busy, cell, empty, h, held, mono, notice } from "./dom.js";
 import { damage, downloadButton, stepIn } from "./download.js";
 import { crumbs, drawnAnew, groupOf, repeated } from "./group.js";
 import { place } from "./place.js";
@@ -84,13 +84,13 @@ function content(g, session, f, name) {
 	const check = h("button", { type: "button", class: "small quiet", "aria-label": `Verify ${name}` }, "Verify");
 	check.addEventListener("click", async () => {
 		if (!await confirmVerify(session, f, name)) return;
-		check.disabled = true;
-		try {
-			if (await verify(g.id, f, session.max_file_bytes, stepIn(slot))) slot.replaceChildren(badge("byte-identical", "accent"));
-		} catch (error) {
-			slot.replaceChildren(...damage(error) ?? [notice("bad", error.message)]);
-		}
-		check.disabled = false;
+		await held(check, async () => {
+			try {
+				if (await verify(g.id, f, session.max_file_bytes, stepIn(slot))) slot.replaceChildren(badge("byte-identical", "accent"));
+			} catch (error) {
+				slot.replaceChildren(...damage(error) ?? [notice("bad", error.message)]);
+			}
+		});
 	});
 	return [h("span", { class: "badges" }, button, check), slot];
 }

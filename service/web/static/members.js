@@ -43,7 +43,9 @@ function mayWhat(role, trash) {
 // roleButton gives a member the other role, which can be taken back.
 function roleButton(g, session, id, has, slot, again) {
 	const role = has === "reader" ? "writer" : "reader";
-	const button = h("button", { type: "button", class: "small", "aria-label": `Make ${id} a ${role}` }, `Make ${role}, ${price(session.fees.set_member_role)}`);
+	const cost = price(session.fees.set_member_role);
+	const text = cost === "free" ? `Make ${role}` : `Make ${role} for ${cost}`;
+	const button = h("button", { type: "button", class: "small", "aria-label": `${text}: ${id}` }, text);
 	button.addEventListener("click", async () => {
 		if (await busy(button, slot, () => call("add_group_member", { group_id: g.id, member_id: id, role }))) await again(`${id} is now a ${role}`);
 	});
@@ -52,7 +54,7 @@ function roleButton(g, session, id, has, slot, again) {
 
 // offerButton offers the group to a member.
 function offerButton(g, session, id, slot, again) {
-	const button = h("button", { type: "button", class: "small", "aria-label": `Make ${id} the owner` }, "Make owner");
+	const button = h("button", { type: "button", class: "small", "aria-label": `Make owner: ${id}` }, "Make owner");
 	button.addEventListener("click", async () => {
 		const cost = price(session.fees.offer_group);
 		const sure = await ask({
@@ -79,7 +81,7 @@ function leaveButton(g, slot) {
 }
 
 function revokeButton(g, session, id, slot, again) {
-	const button = h("button", { type: "button", class: "small", "aria-label": `Revoke ${id}` }, `Revoke for ${price(session.fees.revoke_group_member)}`);
+	const button = h("button", { type: "button", class: "small", "aria-label": `Revoke ${id}` }, "Revoke");
 	button.addEventListener("click", async () => {
 		const sure = await ask({
 			title: `Revoke ${id}?`, yes: `Yes, revoke for ${price(session.fees.revoke_group_member)}`, danger: true,

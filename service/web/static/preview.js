@@ -19,8 +19,9 @@ export function previewSection(g, session, f) {
 	const slot = h("div", { class: "result", "aria-live": "polite" });
 	const failed = h("div");
 	const cost = isFree(f.ipfs_hash) ? "free" : price(session.fees.retrieve);
-	const button = h("button", { type: "button" }, cost === "free" ? "Preview" : `Preview for ${cost}`);
-	const section = h("section", { "aria-label": "Preview" }, button, slot, failed);
+	const button = h("button", { type: "button" }, `Preview for ${cost}`);
+	const isPaid = cost === "free";
+	const section = h("section", { "aria-label": "Preview", class: isPaid && "preview-room" }, !isPaid && button, slot, failed); // so that nothing moves when it comes
 	const look = (event) => busy(button, failed, async () => {
 		try {
 			const blob = await verifiedBlob(g.id, f, session.max_file_bytes, stepIn(slot));
@@ -35,7 +36,7 @@ export function previewSection(g, session, f) {
 		}
 	});
 	button.addEventListener("click", look);
-	if (cost === "free") requestAnimationFrame(() => look());
+	if (isPaid) requestAnimationFrame(() => look());
 	return section;
 }
 
