@@ -37,6 +37,7 @@ func (a *app) offerNotify(cmd *cobra.Command, answer answerFunc) *cobra.Command 
 	cmd.Flags().BoolVar(&notify, "notify", false,
 		"answer about PATH in a mount, or its file:// address, as a notification of the desktop; for menus of file "+
 			"managers")
+	cli.Rare(cmd.Flags(), "notify")
 	checkArgs, run := cmd.Args, cmd.RunE
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if notify {

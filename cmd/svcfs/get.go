@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -68,6 +69,7 @@ the folder.`,
 	flags.BoolVar(&f.force, "force", false, "replace local files that differ")
 	flags.BoolVar(&f.hidden, "hidden", false, "of a folder, also hidden files of other accounts, such as .bashrc")
 	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "files to fetch at a time; each takes memory")
+	cli.Rare(flags, "all", "jobs")
 	return cmd
 }
 

@@ -59,7 +59,7 @@ func groupSettings() []groupSetting {
 		},
 	}, {
 		name: "versions", values: []string{"all", "10", "30d"},
-		help: "which versions of a name are kept: all, the newest 10, or those replaced less than 30 days ago",
+		help: "versions of a name that are kept: all, the newest 10, or 30 days",
 		fits: func(value string) bool { _, err := wire.ParseKeep(value); return err == nil },
 		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
 			kept, err := g.Settings().Versions(ctx)
@@ -72,7 +72,7 @@ func groupSettings() []groupSetting {
 		set: setVersions,
 	}, {
 		name: "trash", values: []string{"30d", "90d"},
-		help: "how long files that are removed from now on can be brought back: 1 to 3650 days",
+		help: "days in which removed files can be brought back: 1 to 3650",
 		fits: func(value string) bool { n := daysIn(value); return n >= 1 && n <= wire.MaxTrashDays },
 		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
 			t, err := g.Settings().Trash(ctx)
@@ -83,7 +83,7 @@ func groupSettings() []groupSetting {
 		},
 	}, {
 		name: "removers", values: []string{wire.TrashUploader, wire.TrashWriters},
-		help: "who removes a file and brings it back: its uploader and the owner, or every writer",
+		help: "who removes and brings back: uploader and owner, or writers",
 		fits: func(value string) bool { return value == wire.TrashUploader || value == wire.TrashWriters },
 		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
 			t, err := g.Settings().Trash(ctx)
@@ -94,7 +94,7 @@ func groupSettings() []groupSetting {
 		},
 	}, {
 		name: "format", values: []string{"1", "2"},
-		help: "newest format version of new files: 1, all whole, or 2, those above 4 MiB in blocks",
+		help: "of new files: 1, all whole, or 2, those above 4 MiB in blocks",
 		fits: func(value string) bool { return value == "1" || value == "2" },
 		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
 			newest, err := g.Settings().Format(ctx)

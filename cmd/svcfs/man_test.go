@@ -9,13 +9,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/cmd/internal/cli/clitest"
 )
 
 // What the documents call svcfs is a command of it, with its flags.
 func TestDocumentsNameRealCommands(t *testing.T) {
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard, environment{lookup: func(string) (string, bool) { return "", false }})
-	clitest.CheckDocuments(t, filepath.Join("..", ".."), a.rootCommand())
+	root := a.rootCommand()
+	strictDefaults(root)
+	clitest.CheckDocuments(t, filepath.Join("..", ".."), root)
 }
 
 // Every command has a manual page with its synopsis and, where its help has
@@ -59,5 +62,30 @@ func TestManual(t *testing.T) {
 	check(a.rootCommand())
 	if _, err := os.Stat(filepath.Join(dir, "svcfs-man.1")); err == nil {
 		t.Error("the hidden command has a page")
+	}
+}
+
+// The help of every command fits into 80 columns, and says where the flags are that it leaves out. The
+// reference page has the whole of it.
+func TestHelp(t *testing.T) {
+	a := newApp(strings.NewReader(""), io.Discard, io.Discard, environment{lookup: func(string) (string, bool) { return "", false }})
+	root := a.rootCommand()
+	strictDefaults(root)
+	page := clitest.CheckHelp(t, root)
+	const file = "../../docs/reference/svcfs.md"
+	if *update {
+		ok(t, os.WriteFile(file, []byte(page), 0o644))
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != page {
+		t.Errorf("%s is not what the help says, %v: go test ./cmd/svcfs -run TestHelp -update", file, err)
+	}
+	for _, tc := range []struct{ command, some, all string }{{"mount", "--budget string", "--umask"}, {"", "--account string", "--witness-age"}} {
+		cmd, _, err := root.Find(strings.Fields(tc.command))
+		ok(t, err)
+		short, long := cli.HelpText(cmd, false), cli.HelpText(cmd, true)
+		if !strings.Contains(short, tc.some) || strings.Contains(short, tc.all+" ") || !strings.Contains(long, tc.all+" ") ||
+			!strings.Contains(short, strings.TrimSpace("more: svcfs help --all "+tc.command)) {
+			t.Errorf("svcfs help %s:\n%s", tc.command, short)
+		}
 	}
 }

@@ -44,7 +44,7 @@ more than --budget, or read or write more than --read-bytes and --write-bytes, w
 the files that it reads tell it to do. Opening a file costs one retrieval, and only once
 while it stays open: five minutes after the last read.`,
 		Example: "  svcfs mcp --groups team --budget 0.5\n  svcfs mcp --groups team,drafts --allow-write " +
-			"--api-key-file ~/.config/svcfs/agent.key",
+			"--api-key-file ~/agent.key",
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.simple(func(ctx context.Context, _ []string) error {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
@@ -125,6 +126,9 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 		"user, as a number, that files of other accounts belong to (default nobody)")
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile to this file")
 	flags.StringVar(&f.keyPlace, keyPlaceFlag, "", "where the key is read again")
+	cli.Rare(flags, "allow-crawlers", "allow-mkdir", "budget-per-hour", "drain", "foreign-uid", "idle-unmount",
+		"kernel-cache", "log-file", "log-level", "max-file-size", "no-xattr", "outbox-fsync", "outbox-size", "own-all",
+		"patience", "scratch", "spool-size", "staging-size", "umask", "volume-name")
 	for _, name := range []string{"ready-fd", mounterFlag, keyPlaceFlag, "cpuprofile"} {
 		_ = flags.MarkHidden(name) // exists
 	}

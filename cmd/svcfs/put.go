@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 )
@@ -103,6 +104,7 @@ this pays; large files are not. JavaScript clients older than 1.2 cannot read co
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing when all went well")
 	flags.BoolVar(&f.deflate, "deflate", false, "compress files that become smaller")
 	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "files to send at a time; each takes memory")
+	cli.Rare(flags, "deflate", "jobs")
 	return cmd
 }
 

@@ -48,7 +48,8 @@ Settings come from flags, then the environment, then ~/.config/svcfs/config
 		a.acceptRollbackCommand(), asksNobody(a.forgetCommand()))
 	root.AddCommand(asksNobody(a.manCommand()), asksNobody(a.versionCommand(root)))
 	a.offerJSON(root)
-	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
+	cli.Rare(root.PersistentFlags(), "api-key-command", "insecure-http", "list-memory", "log-key", "network",
+		"require-witness", "witness-age")
 	cli.OfferNoFiles(root, "PATH")
 	return root
 }
@@ -73,26 +74,16 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// noSettings marks commands that ask neither for an account nor for a service;
-// their help leaves out the flags for both.
-const noSettings = "no settings"
-
-// asksNobody marks cmd with noSettings.
+// asksNobody marks cmd as one that asks neither for an account nor for a service.
 func asksNobody(cmd *cobra.Command) *cobra.Command {
-	cmd.Annotations = map[string]string{noSettings: "true"}
+	cmd.Annotations = map[string]string{cli.NoSettings: "true"}
 	return cmd
-}
-
-// usageTemplate is the library's, but for the inherited flags.
-func usageTemplate(library string) string {
-	return strings.Replace(library, "{{if .HasAvailableInheritedFlags}}",
-		`{{if and .HasAvailableInheritedFlags (not (index .Annotations "`+noSettings+`"))}}`, 1)
 }
 
 // strictDefaults makes the commands that the library adds refuse what they do
 // not know, with exit code 3, instead of showing a help text.
 func strictDefaults(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
+	cli.FitHelp(root)
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
