@@ -103,6 +103,7 @@ func TestOperatingGuide(t *testing.T) {
 	replaced := strings.NewReplacer(
 		"postgres://svcd@db.example.org/svcd?sslmode=verify-full", "postgres://svcd@"+admin.Host+"/svcd",
 		"postgres://svcd@db.example.org/restored?sslmode=verify-full", "postgres://svcd@"+admin.Host+"/restored",
+		"postgres://svcd@db.example.org/moved?sslmode=verify-full", "postgres://svcd@"+admin.Host+"/moved",
 		"s3://svcd-files?endpoint=https://s3.example.org&region=eu-1", bucket.Location(bucket.NewBucket(t)),
 		"127.0.0.1:8001", "127.0.0.1:"+proctest.FreePort(t))
 	script := "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n"
