@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -98,6 +99,37 @@ func TestO9JournalsEndBehindTheirSaves(t *testing.T) {
 		}
 	})
 }
+
+// A disk that is full does not fill the log: that journals cannot end is told once a minute.
+func TestFullDiskIsToldOnceAMinute(t *testing.T) {
+	var told atomic.Int32
+	run(t, func(c *outbox.Config) { c.Logger = slog.New(counting{slog.DiscardHandler, &told}) }, func(t *testing.T, b *box) {
+		b.hold()
+		b.put("a", "1", ref(""))
+		synctest.Wait()
+		b.disk.Broken(true)
+		b.fail(nil)
+		time.Sleep(time.Hour)
+		if n := told.Load(); n < 50 || n > 70 {
+			t.Errorf("told %d times in an hour", n)
+		}
+		b.disk.Broken(false)
+		time.Sleep(2 * time.Minute)
+		if b.s.Ended() != 1 {
+			t.Error("the journal has not ended")
+		}
+	})
+}
+
+// counting counts what is logged.
+type counting struct {
+	slog.Handler
+	n *atomic.Int32
+}
+
+func (c counting) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c counting) Handle(context.Context, slog.Record) error { c.n.Add(1); return nil }
 
 // O9: while a mount runs, its saves wait for any number of epochs of the vault; what was away for longer is parked, and
 // says why.

@@ -45,7 +45,7 @@ func (o *Outbox) endJournals(ctx context.Context, all bool) (next time.Time, err
 	defer cancel()
 	// A save whose end the disk does not have comes back after a loss of power, and needs the key.
 	if err := o.store.settleAll(); err != nil {
-		return earlier(next, time.Now().Add(shortestPause)), err
+		return earlier(next, time.Now().Add(journalIdle)), err
 	}
 	defer o.Kick() // what the disk has of them goes
 	for n, j := range ends {
