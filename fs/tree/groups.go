@@ -250,12 +250,18 @@ func (t *Tree) listGroup(ctx context.Context, g *group) (err error) {
 		return t.failedInGroup(ctx, g, "list", g.dir.Path(), err)
 	}
 	if t.roomFor(g, entries) != nil {
-		t.tell(t.applyDeletions(g, t.deletionsIn(g, entries)))
+		deletions := t.deletionsIn(g, entries)
+		t.change(func() []notice { return t.mergeListed(g, deletions) })
 		if err := t.roomFor(g, entries); err != nil { // after the deletions
 			return err
 		}
 	}
-	t.tell(t.applyListed(g, entries))
+	t.change(func() []notice {
+		notices := t.mergeListed(g, entries)
+		g.view.Listed(entries)
+		g.loaded, g.listedAt = true, t.now()
+		return notices
+	})
 	return nil
 }
 
@@ -320,24 +326,6 @@ func (t *Tree) isGone(g *group) bool {
 	return g.gone
 }
 
-// applyListed merges the records of a listing and returns the notices for the kernel.
-func (t *Tree) applyListed(g *group, entries []sdk.Entry) []notice {
-	t.mu.Lock()
-	notices := t.mergeListed(g, entries)
-	g.view.Listed(entries)
-	g.loaded, g.listedAt = true, t.now()
-	t.mu.Unlock()
-	return append(t.wipeDeleted(g, entries), notices...)
-}
-
-// applyDeletions merges a part of a listing that has no room as a whole.
-func (t *Tree) applyDeletions(g *group, entries []sdk.Entry) []notice {
-	t.mu.Lock()
-	notices := t.mergeListed(g, entries)
-	t.mu.Unlock()
-	return append(t.wipeDeleted(g, entries), notices...)
-}
-
 // mergeListed merges what others did, too, and has the kernel tell of it. Needs Tree.mu.
 func (t *Tree) mergeListed(g *group, entries []sdk.Entry) []notice {
 	was, made := t.before(g, entries), t.gens.Load()
@@ -351,8 +339,8 @@ func (t *Tree) mergeEntries(g *group, entries []sdk.Entry) []notice {
 	touched := make(map[*versions]bool, len(entries))
 	folders := g.merge(touched, entries...)
 	left := g.unplaceFolders(folders)
-	notices := append(t.placeMerged(g, touched), t.placeFolders(g, folders, left)...)
-	notices = append(notices, t.relinkAll()...)
+	notices := append(t.wipeDeleted(g, entries), t.placeMerged(g, touched)...)
+	notices = append(append(notices, t.placeFolders(g, folders, left)...), t.relinkAll()...)
 	for v := range touched {
 		g.forgetEmpty(v)
 	}
@@ -360,10 +348,10 @@ func (t *Tree) mergeEntries(g *group, entries []sdk.Entry) []notice {
 	return notices
 }
 
-// wipeDeleted takes the content of deleted uploads from the cache and from the
+// wipeDeleted returns the notices that take the content of deleted uploads from the cache and from the
 // kernel. Who has a removed file open keeps it, and so does who reads a version that newer
 // ones replaced.
-func (t *Tree) wipeDeleted(g *group, entries []sdk.Entry) []notice {
+func (t *Tree) wipeDeleted(g *group, entries []sdk.Entry) (notices []notice) {
 	shredded, replaced := make(map[sdk.Ref]bool), make(map[sdk.Ref]bool)
 	for i := range entries {
 		switch d := entries[i].Deleted; {
@@ -374,17 +362,17 @@ func (t *Tree) wipeDeleted(g *group, entries []sdk.Entry) []notice {
 			shredded[entries[i].Ref] = true
 		}
 	}
+	in := func(refs map[sdk.Ref]bool) func(cache.Key) bool {
+		return func(k cache.Key) bool { return k.Group == string(g.id) && refs[sdk.Ref(k.Ref)] }
+	}
 	if len(replaced) > 0 {
-		t.cache.Retire(func(k cache.Key) bool { return k.Group == string(g.id) && replaced[sdk.Ref(k.Ref)] })
+		notices = append(notices, func(Kernel) { t.cache.Retire(in(replaced)) })
 	}
-	if len(shredded) == 0 {
-		return nil
+	if len(shredded) > 0 {
+		notices = append(notices, func(Kernel) { t.cache.Purge(in(shredded)) }, contentGone(func(f *File) bool {
+			e := f.entry.Load()
+			return e != nil && shredded[e.Ref] && f.isOf(g)
+		}))
 	}
-	t.cache.Purge(func(k cache.Key) bool {
-		return k.Group == string(g.id) && shredded[sdk.Ref(k.Ref)]
-	})
-	return []notice{contentGone(func(f *File) bool {
-		e := f.entry.Load()
-		return e != nil && shredded[e.Ref] && f.isOf(g)
-	})}
+	return notices
 }

@@ -46,9 +46,8 @@ func (d *Dir) record(ctx context.Context) {
 	g.view.Made(made.Number, began)
 	var elsewhere bool
 	t.change(func() []notice {
-		listedAt := g.listedAt
 		notices := t.mergeEntries(g, []sdk.Entry{made})
-		g.listedAt, elsewhere = listedAt, d.recorded != made.Ref // nothing was listed
+		elsewhere = d.recorded != made.Ref
 		return notices
 	})
 	if !elsewhere {
@@ -56,7 +55,7 @@ func (d *Dir) record(ctx context.Context) {
 	}
 	// another program moved or removed d meanwhile
 	if removed, err := t.remote.RemoveFolder(ctx, g.id, path); err == nil {
-		t.tell(t.mergeAnswered(g, []sdk.Entry{removed}))
+		t.change(func() []notice { return t.mergeEntries(g, []sdk.Entry{removed}) })
 	}
 }
 
@@ -140,7 +139,7 @@ func (d *Dir) unrecord(ctx context.Context) error {
 	t.mu.Unlock()
 	removed, err := t.remote.RemoveFolder(ctx, g.id, path)
 	if err == nil {
-		t.tell(t.mergeAnswered(g, []sdk.Entry{removed}))
+		t.change(func() []notice { return t.mergeEntries(g, []sdk.Entry{removed}) })
 		return nil
 	}
 	t.mu.Lock()

@@ -133,21 +133,13 @@ func (t *Tree) trashVersions(ctx context.Context, g *group, list []sdk.Entry) er
 // others changed it as well, an answer was lost, or there are very many: then the group is listed.
 func (t *Tree) applyOwn(ctx context.Context, g *group, list, answered []sdk.Entry) {
 	answered = slices.DeleteFunc(answered, func(e sdk.Entry) bool { return e.Ref == "" })
-	t.tell(t.mergeAnswered(g, answered))
+	t.change(func() []notice { return t.mergeEntries(g, answered) })
 	for i := range list {
 		if !slices.ContainsFunc(answered, func(e sdk.Entry) bool { return e.Ref == list[i].Ref }) {
 			_ = t.refreshGroup(ctx, g, 0) // the next look brings it
 			return
 		}
 	}
-}
-
-// mergeAnswered merges what the service answered to a change of this mount.
-func (t *Tree) mergeAnswered(g *group, answered []sdk.Entry) []notice {
-	t.mu.Lock()
-	notices := t.mergeEntries(g, answered)
-	t.mu.Unlock()
-	return append(t.wipeDeleted(g, answered), notices...)
 }
 
 // deleteUploads destroys the keys of all versions of a file (W9).

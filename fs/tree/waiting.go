@@ -541,6 +541,7 @@ func (t *Tree) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
 	now := *was
 	now.Content = r.Content
 	now.Ref, now.Tx, now.Seq, now.ChangedSeq, now.Time, now.Name = r.Ref, r.Tx, r.Seq, r.Seq, r.Time, i.Name
+	now.Number = r.Number
 	touched := make(map[*versions]bool)
 	old := g.version(recordedName(was))
 	g.changed(touched, g.view.Drop(was.Ref))

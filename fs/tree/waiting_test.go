@@ -197,6 +197,9 @@ func TestO1WhatWaitsIsThere(t *testing.T) {
 	b.wantState("/g/a", "cached")
 	b.wantContent("/g/a", "one")
 	b.wantCharges(0, 1)
+	if e := b.node("/g/a").(*File).entry.Load(); b.groups["g"].view.Entry(e.Ref).Number == 0 {
+		t.Error("the number of the record is not known")
+	}
 	if b.node("/g/a").Attr().Ino != ino {
 		t.Error("it is another file now")
 	}

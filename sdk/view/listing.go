@@ -13,13 +13,6 @@ type Listing struct {
 	Entries []sdk.Entry // removed and ended ones too, in the order of [View.Files]
 }
 
-// Of returns the files that a list of a service has. It may tell one file several times.
-func Of(list []sdk.Entry) Listing {
-	v := New()
-	v.Apply(list...)
-	return v.List()
-}
-
 // List returns the files of a view.
 func (v *View) List() Listing {
 	files := v.Files()
