@@ -61,8 +61,8 @@ type OpenJoinRequest struct {
 	Role Role `json:"role,omitempty"`
 }
 
-// AuthStatusResult answers auth_status. AuthorizedForGroup is absent for the group id
-// "default".
+// AuthStatusResult answers auth_status. The group id "default" stands for none: AuthorizedForGroup is absent,
+// unless the account may see a group that is called so.
 type AuthStatusResult struct {
 	Authenticated      bool   `json:"authenticated"`
 	AccountID          string `json:"near_account_id"`

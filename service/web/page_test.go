@@ -130,19 +130,17 @@ func TestNamesHaveTheWidthOfAPhone(t *testing.T) {
 	alice.upload("team", "the minutes of the autumn meeting.txt", []byte("x"), nil, "")
 	b := alice.browse()
 	b.do(chromedp.EmulateViewport(360, 900))
-	b.js("location.hash = '#/groups/team'")
-	b.sees("the minutes of last year.txt")
-	// Of each name: its width, and that of the inside of its card.
-	widths := eval[[][]float64](b, `Array.from(document.querySelectorAll(".file-name"), (name) => {
-		const card = getComputedStyle(name.parentElement);
-		return [name.getBoundingClientRect().width, name.parentElement.clientWidth - parseFloat(card.paddingLeft) - parseFloat(card.paddingRight) - (name.previousElementSibling ? 34 : 0)];
-	})`)
-	if len(widths) < 2 {
-		t.Errorf("%d names", len(widths))
-	}
-	for _, w := range widths {
-		if w[0] < w[1]-1 || w[0] < 250 {
-			t.Errorf("a name is %.0f wide in a card of %.0f", w[0], w[1])
+	for view, name := range map[string]string{"groups": "the minutes of the autumn meeting.txt", "trash": "the minutes of last year.txt"} {
+		b.js("location.hash = '#/" + view + "/team'")
+		b.sees(name)
+		// Its width, that of the inside of its card, and of the box that selects it.
+		w := eval[[]float64](b, `(() => {
+			const name = document.querySelector(".file-name"), card = getComputedStyle(name.parentElement);
+			return [name.getBoundingClientRect().width, name.parentElement.clientWidth - parseFloat(card.paddingLeft) - parseFloat(card.paddingRight),
+				name.previousElementSibling ? 34 : 0];
+		})()`)
+		if w[0] < w[1]-w[2]-1 || w[0] < 250 {
+			t.Errorf("%s: a name is %.0f wide in a card of %.0f", view, w[0], w[1])
 		}
 	}
 }

@@ -332,7 +332,8 @@ func operationsOfThePage() []string {
 		"auth_status", "register_group", "delete_group", "add_group_member", "revoke_group_member", "leave_group",
 		"offer_group", "accept_group", "join_group", "create_hackathon_group", "close_hackathon_join",
 		"get_pending_destruction", "keep_files", "set_group_retention", "get_trash", "set_group_trash", "remove_file",
-		"restore_file", "set_group_versions", "try_group_versions", "prepare_retrieve",
+		"restore_file", "set_group_versions", "try_group_versions", "prepare_retrieve", "make_folder", "remove_folder",
+		"invite_to_group", "get_group_invites", "revoke_group_invite", "use_group_invite",
 	}
 }
 
@@ -365,7 +366,7 @@ func TestSessionDoesWhatThePageDoes(t *testing.T) {
 	}
 	for _, op := range []string{
 		wire.OpPrepareUpload, wire.OpFinalizeUpload, wire.OpFinalizeUploads, wire.OpOpenJournalKey, wire.OpDeleteFile,
-		wire.OpRenameFile, wire.OpRenameFolder, wire.OpMakeFolder, wire.OpRemoveFolder, wire.OpSetAttributes,
+		wire.OpRenameFile, wire.OpRenameFolder, wire.OpSetAttributes,
 		wire.OpGetGroupFormat, wire.OpSetGroupFormat, wire.OpGetGroupVersions, wire.OpGetGroupMembers,
 		wire.OpGetStorage, wire.OpGetOwnedGroups, wire.OpGetMemberGroups, wire.OpGetGroupTransactions, wire.OpWatch, "",
 	} {
