@@ -165,3 +165,19 @@ func follow(documents map[string]*document, from, link string) error {
 	to.linked = to.linked || place != from
 	return nil
 }
+
+// A page that tells how to do something begins with what that needs.
+func TestDocumentsSayWhatTheyNeed(t *testing.T) {
+	found, err := filepath.Glob("../docs/how-to/*.md")
+	ok(t, err)
+	for _, page := range found {
+		text, err := os.ReadFile(page)
+		ok(t, err)
+		if !regexp.MustCompile(`^# .*\n\nYou need `).Match(text) {
+			t.Errorf("%s does not begin with what it needs", page)
+		}
+	}
+	if len(found) < 10 {
+		t.Errorf("%d pages", len(found))
+	}
+}
