@@ -442,7 +442,7 @@ func TestThreat46TrashOnThePage(t *testing.T) {
 	b.await(`document.querySelector('[aria-label="Trash"] button')`)
 	b.js(`document.querySelector('[aria-label="Trash"] button').click()`)
 	b.sees("The trash is empty")
-	versions("0 versions are there")
+	versions("Nothing is there.")
 	b.sees("The trash is empty")
 	b.await(`!/null|undefined|false|NaN/.test(document.querySelector("main").textContent)`)
 	b.js("location.hash = '#/members/team'")

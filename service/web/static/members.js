@@ -98,7 +98,7 @@ function addForm(g, session, again) {
 	const input = h("input", { name: "member", required: true, autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
 	const button = h("button", { type: "submit" }, `Add for ${price(session.fees.add_group_member)}`);
 	// A writer is what a new member is anyway: saying so would raise one who is a reader.
-	const form = h("form", { class: "inline" }, field("Add a member", "Their account id; a bare name means an account of this service.", input),
+	const form = h("form", { class: "inline" }, field("Add a member", "Their account id, or its name on this service.", input),
 		roleField("Role", "role"), button);
 	form.addEventListener("submit", async (event) => {
 		event.preventDefault();

@@ -77,13 +77,13 @@ function trashCard(g, again) {
 		if (done) await again("Trash set");
 	};
 	return h("div", { class: "card" }, h("h3", null, "Trash"),
-		h("p", null, `Removed files can be brought back for ${plural(g.trash.days, "day")}. ${plural(g.trash.files, "version is", "versions are")} there, ${bytes(g.trash.bytes)}.`),
+		h("p", null, `Removed files can be brought back for ${plural(g.trash.days, "day")}. ${g.trash.files === 0 ? "Nothing is there." : `${plural(g.trash.files, "version is", "versions are")} there, ${bytes(g.trash.bytes)}.`}`),
 		h("div", { class: "actions" }, h("button", { type: "button", onclick: change }, "Change trash")));
 }
 
 function deleteCard(g, session, again) {
 	const slot = h("div");
-	const button = h("button", { type: "button", class: "danger" }, "Delete group");
+	const button = h("button", { type: "button", class: "destroys" }, "Delete group");
 	button.addEventListener("click", async () => {
 		const sure = await ask({
 			title: `Delete ${visible(g.id)}?`, yes: `Yes, delete, ${price(session.fees.delete_group)}`, danger: true,
