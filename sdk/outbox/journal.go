@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -282,6 +283,10 @@ func (o *Outbox) openAs(j *journal, g sdk.GroupID, sealed sdk.SealedJournalKey) 
 		if err != nil {
 			return err
 		}
+		if !o.isOf(j, g, key) {
+			key.Wipe()
+			return errWrongKey
+		}
 		o.mu.Lock()
 		if o.wipes == wipes {
 			j.wipe()
@@ -292,6 +297,29 @@ func (o *Outbox) openAs(j *journal, g sdk.GroupID, sealed sdk.SealedJournalKey) 
 		o.mu.Unlock()
 		key.Wipe() // it may be of a group that was lost meanwhile: then the service gives it no more
 	}
+}
+
+var errWrongKey = fmt.Errorf("%w, or the service gave another key", errDamaged)
+
+// isOf reports whether a key opens something of a journal of the group. A wrong one would be sealed anew some day, in
+// the place of the right one.
+func (o *Outbox) isOf(j *journal, g sdk.GroupID, key Key) bool {
+	o.mu.Lock()
+	list := make([]Clear, 0, len(j.list))
+	for _, i := range j.list {
+		list = append(list, i.clear)
+	}
+	o.mu.Unlock()
+	for _, c := range list {
+		raw, err := o.store.readMeta(c.ID)
+		if err != nil {
+			continue
+		}
+		if m, err := openMeta(&c, raw, key.Derive, nil); err == nil && m.Group == g {
+			return true
+		}
+	}
+	return len(list) == 0
 }
 
 // lostWith says what it means that a journal cannot be opened.

@@ -225,6 +225,40 @@ func TestThreat52OtherKeyAfterARestart(t *testing.T) {
 	})
 }
 
+// Threat 52: a wrong key that the service gave is not sealed anew in the place of the right one, and is asked for again
+// when its user tries what is parked once more.
+func TestThreat52WrongKeyIsNotKept(t *testing.T) {
+	for _, again := range []string{"retry", "restart"} {
+		for _, keyring := range []bool{true, false} {
+			run(t, func(c *outbox.Config) {
+				if keyring {
+					c.Keys.Names, _ = format.RandomKey()
+				}
+			}, func(t *testing.T, b *box) {
+				b.hold()
+				b.put("a", "1", ref(""))
+				synctest.Wait()
+				b.s.Lies = true
+				b.restart(true)
+				b.fail(nil)
+				time.Sleep(time.Hour)
+				b.s.NextEpoch()
+				time.Sleep(7 * time.Hour)
+				b.s.Tell(true)
+				if again == "restart" {
+					b.restart(true)
+				} else if err := b.Retry(""); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Hour)
+				if b.wantStates(""); b.s.Contents["g/a"] != "1" {
+					t.Errorf("%s, keyring %v: recorded %v", again, keyring, b.s.Contents)
+				}
+			})
+		}
+	}
+}
+
 // Threat 52: nothing readable of a save is on the disk, of a large one neither.
 func TestThreat52NothingReadable(t *testing.T) {
 	run(t, func(c *outbox.Config) { c.Keys.Names, _ = format.RandomKey() }, func(t *testing.T, b *box) {

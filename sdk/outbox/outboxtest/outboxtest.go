@@ -266,6 +266,13 @@ func (s *Service) NextEpoch() {
 	s.epoch++
 }
 
+// Tell ends lies, or with false begins them.
+func (s *Service) Tell(truth bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Lies = !truth
+}
+
 // ForgetEpoch has the vault not have its newest epoch, as a service that was restored from a copy.
 func (s *Service) ForgetEpoch() {
 	s.mu.Lock()
