@@ -296,17 +296,14 @@ func (l listing) find(s *search, what string, c choice, now time.Time) (list []f
 
 // find prints what places have of what is looked for.
 func (a *app) find(ctx context.Context, c *sdk.Client, places []place, f findFlags) error {
-	if len(places) == 0 || places[0].group == "" {
-		groups, err := c.Groups(ctx)
-		if err != nil {
-			return err
-		}
-		places = each(groups, func(g sdk.Group) place { return place{group: g.ID} })
+	places, err := orAllGroups(ctx, c, places)
+	if err != nil {
+		return err
 	}
 	docs := []foundEntry{}
 	var rows [][]string
 	f.show.long = f.show.long && !f.nulls
-	err := byGroup(places, func(group sdk.GroupID, paths []string) error {
+	err = byGroup(places, func(group sdk.GroupID, paths []string) error {
 		list, err := listOf(ctx, c.Group(group))
 		if err != nil {
 			return err

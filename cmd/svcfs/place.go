@@ -133,6 +133,15 @@ func (a *app) withPlaces(
 	})
 }
 
+// orAllGroups returns places, or where they name none, or the root of a mount, all groups of the account.
+func orAllGroups(ctx context.Context, c *sdk.Client, places []place) ([]place, error) {
+	if len(places) > 0 && places[0].group != "" {
+		return places, nil
+	}
+	groups, err := c.Groups(ctx)
+	return each(groups, func(g sdk.Group) place { return place{group: g.ID} }), err
+}
+
 // mustBeMountsOf refuses a place in a mount of another account, or of another service: a group of the same name
 // is another one there.
 func mustBeMountsOf(ctx context.Context, c *sdk.Client, places []place) error {

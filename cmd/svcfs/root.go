@@ -42,7 +42,7 @@ Settings come from flags, then the environment, then ~/.config/svcfs/config
 		asksNobody(a.refreshCommand()), asksNobody(a.syncCommand()), asksNobody(a.limitCommand()),
 		a.outboxCommand(), asksNobody(a.notifyCommand()))
 	addGroup(root, "Files and groups, without a mount:", a.putCommand(), a.getCommand(), a.lsCommand(),
-		a.findCommand(), a.rmCommand(), a.restoreCommand(), a.mvCommand(), a.groupCommand(),
+		a.findCommand(), a.rmCommand(), a.restoreCommand(), a.mvCommand(), a.conflictsCommand(), a.groupCommand(),
 		a.ledgerCommand(), a.mcpCommand())
 	addGroup(root, "The account:", a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.logoutCommand(),
 		a.acceptRollbackCommand(), asksNobody(a.forgetCommand()))

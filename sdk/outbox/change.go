@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -266,6 +267,26 @@ func ConflictName(name string, account sdk.AccountID, at time.Time, n int) strin
 		stamp += fmt.Sprintf(" %d", n+1)
 	}
 	return dir + strings.TrimSuffix(file, ext) + " (conflict " + string(account) + " " + stamp + ")" + ext
+}
+
+// conflictForm is the form of the names that [ConflictName] makes.
+var conflictForm = regexp.MustCompile(
+	`(?s)^(.*) \(conflict (\S+) (\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d)(?: ([1-9]\d*))?\)(\.[^./]*)?$`)
+
+// ConflictCopy is what a name of [ConflictName] tells.
+type ConflictCopy struct {
+	Name    string // that the save was meant for
+	Account sdk.AccountID
+	Stamp   string // when it was saved, by the clock of that machine
+}
+
+// ParseConflict reads a name that [ConflictName] made. ok = false: it is none.
+func ParseConflict(name string) (c ConflictCopy, ok bool) {
+	m := conflictForm.FindStringSubmatch(name)
+	if m == nil {
+		return c, false
+	}
+	return ConflictCopy{Name: m[1] + m[5], Account: sdk.AccountID(m[2]), Stamp: m[3]}, true
 }
 
 // conflictOf returns under which name an item of account, saved at a time, was saved, when its name is the n-th

@@ -341,6 +341,15 @@ func TestO7Conflict(t *testing.T) {
 		if got := outbox.ConflictName(tc[0], "bob", time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC), 0); got != tc[1] {
 			t.Errorf("%s: %s", tc[0], got)
 		}
+		for n := range 3 {
+			name := outbox.ConflictName(tc[0], "bob", time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC), n)
+			if got, ok := outbox.ParseConflict(name); !ok || got != (outbox.ConflictCopy{Name: tc[0], Account: "bob", Stamp: "2001-02-03 04.05.06"}) {
+				t.Errorf("%s is read as %v, %v", name, got, ok)
+			}
+		}
+		if got, ok := outbox.ParseConflict(tc[0]); ok {
+			t.Errorf("%s is read as %v", tc[0], got)
+		}
 	}
 }
 

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/outbox"
+)
+
+// The answers to a conflict.
+const (
+	keepMine   = "mine"
+	keepTheirs = "theirs"
+	keepBoth   = "both"
+)
+
+// conflictFlags are the flags of conflicts.
+type conflictFlags struct{ keep, merge string }
+
+func (a *app) conflictsCommand() *cobra.Command {
+	var f conflictFlags
+	cmd := &cobra.Command{
+		Use:   "conflicts [GROUP [NAME...] | PLACE...] [--keep ...|--merge ...]",
+		Short: "List saves that met one of somebody else, and settle them",
+		Long: `List saves that an outbox could not send under their own name, because somebody else had
+saved that name meanwhile: each is a file 'NAME (conflict ACCOUNT DATE TIME).EXT' beside
+NAME. ` + placeHelp + ` It is NAME, or that file.
+
+--keep theirs puts the save into the trash. --keep both gives it a name without the word
+conflict. Both are free. --keep mine uploads it as the newest version of NAME, and then puts
+it into the trash; it costs one retrieval and one upload.
+
+--merge runs a command of the shell on files in memory, whose paths are in MINE (the
+save), THEIRS (the newest version of NAME) and BASE (the first version of NAME, empty if it
+is not kept), and that writes MERGED. When the command succeeds, what it wrote is uploaded as the
+newest version, and the save goes to the trash; else nothing changes. It costs up to three
+retrievals and one upload. --merge git is 'git merge-file'.
+
+Nothing is uploaded over a version that was saved since the list. Where a mount without an
+outbox told of a conflict, both versions are in the history: svcfs history PATH.`,
+		Example: "  svcfs conflicts\n  svcfs conflicts --keep mine team/plan.txt\n  svcfs conflicts --merge git team plan.txt\n" +
+			"  svcfs conflicts team/plan.txt \\\n    --merge 'meld \"$MINE\" \"$BASE\" \"$THEIRS\" -o \"$MERGED\"'",
+		Args: func(cmd *cobra.Command, args []string) error {
+			settles := f.keep != "" || f.merge != ""
+			switch {
+			case f.keep != "" && f.merge != "":
+				return usage("give one of them", "both --keep and --merge were given")
+			case settles && !slices.Contains([]string{"", keepMine, keepTheirs, keepBoth}, f.keep):
+				return usage("give one of: mine, theirs, both", fmt.Sprintf("--keep cannot be %q", f.keep))
+			case settles:
+				return inGroups("a GROUP and at least one NAME")(cmd, args)
+			}
+			return nil
+		},
+		RunE: a.withPlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
+			if f == (conflictFlags{}) {
+				return a.listConflicts(ctx, c, places)
+			}
+			return byGroup(places, func(group sdk.GroupID, paths []string) error {
+				return a.settle(ctx, c, c.Group(group), paths, f)
+			})
+		}),
+		ValidArgsFunction: a.completePlace,
+	}
+	cmd.Flags().StringVar(&f.keep, "keep", "", "settle: mine, theirs or both")
+	cmd.Flags().StringVar(&f.merge, "merge", "", "settle with this command of the shell; or git")
+	return cmd
+}
+
+// conflict is a save under a name of its own.
+type conflict struct {
+	outbox.ConflictCopy
+	copied sdk.Entry  // the save
+	path   string     // of it
+	theirs *sdk.Entry // newest version of the name; nil = the name is free
+	base   *sdk.Entry // a version that both began from, or one before it; nil = none is known
+}
+
+// conflicts returns those of some names: of the saves themselves, or of the names that they were meant for.
+func (l listing) conflicts(recorded []string) (list []conflict) {
+	wanted := make(map[string]bool, len(recorded))
+	for _, name := range recorded {
+		wanted[name] = true
+	}
+	for _, name := range l.Names() {
+		told, ok := outbox.ParseConflict(name)
+		if !ok || !wanted[name] && !wanted[told.Name] {
+			continue
+		}
+		i, _ := l.Newest(name)
+		c := conflict{ConflictCopy: told, copied: l.Entries[i], path: l.Shown(name)}
+		if at, is := l.Newest(told.Name); is {
+			c.theirs, c.base = &l.Entries[at], l.first(told.Name)
+			if c.base == c.theirs {
+				c.base = nil
+			}
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// first returns the first version of a name, if it is still there: what anybody saved later began from it. A later
+// one may be newer than what the save began from, and a merge would lose what came between.
+func (l listing) first(recorded string) *sdk.Entry {
+	for i := range l.Entries {
+		if e := &l.Entries[i]; e.Named().Recorded == recorded {
+			if !lives(e) {
+				return nil
+			}
+			return e
+		}
+	}
+	return nil
+}
+
+// listedConflict is a conflict in JSON output.
+type listedConflict struct {
+	Place   string        `json:"place"` // GROUP/PATH of the save
+	Name    string        `json:"name"`  // that it was meant for
+	Account sdk.AccountID `json:"account_id"`
+	Saved   string        `json:"saved"` // by the clock of that machine
+	Copy    listedEntry   `json:"copy"`
+	Current *listedEntry  `json:"current"` // null: the name is free
+}
+
+// listConflicts lists the conflicts of places; none are all groups.
+func (a *app) listConflicts(ctx context.Context, c *sdk.Client, places []place) error {
+	places, err := orAllGroups(ctx, c, places)
+	if err != nil {
+		return err
+	}
+	docs := []listedConflict{}
+	rows := [][]string{}
+	err = byGroup(places, func(group sdk.GroupID, paths []string) error {
+		list, err := listOf(ctx, c.Group(group))
+		if err != nil {
+			return err
+		}
+		for _, what := range paths {
+			chosen, ok := list.choose(what)
+			if !ok {
+				return list.absent(group, what)
+			}
+			for _, one := range list.conflicts(chosen.names) {
+				at := escapeName(string(group)) + "/" + one.path
+				now := "the name is free"
+				doc := listedConflict{Place: at, Name: escapeName(one.Name), Account: one.Account, Saved: one.Stamp,
+					Copy: listed(one.copied, one.path)}
+				if one.theirs != nil {
+					now = "now by " + escapeName(string(one.theirs.Uploader)) + ", " + timeText(one.theirs.Time)
+					current := listed(*one.theirs, list.Shown(one.Name))
+					doc.Current = &current
+				}
+				docs, rows = append(docs, doc), append(rows, []string{at, sizeText(one.copied), now})
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case a.asJSON:
+		return a.printJSON(docs)
+	case len(rows) == 0:
+		a.ui.notice("there is no conflict")
+	}
+	a.printTable(rows)
+	return nil
+}
+
+// settle settles the conflicts that paths of a group name. All are found before the first is settled.
+func (a *app) settle(ctx context.Context, c *sdk.Client, g sdk.Group, paths []string, f conflictFlags) error {
+	list, err := listOf(ctx, g)
+	if err != nil {
+		return err
+	}
+	var all []conflict
+	for _, what := range paths {
+		chosen, ok := list.choose(what)
+		found := list.conflicts(chosen.names)
+		switch {
+		case !ok:
+			return list.absent(g.ID, what)
+		case len(found) == 0:
+			return refuse(exitNotFound, "see them with: svcfs conflicts "+escapeName(string(g.ID)),
+				fmt.Errorf("%s in group %s has no conflict", escapeName(what), escapeName(string(g.ID))))
+		case len(found) > 1 && (f.keep == keepMine || f.merge != "") && !chosen.whole && !chosen.many:
+			return usage("name one of them, as svcfs conflicts lists them", escapeName(what)+" has "+
+				plural(len(found), "conflict"))
+		}
+		all = append(all, found...)
+	}
+	for i := range all {
+		if err := a.settleOne(ctx, c, g, list, &all[i], f); err != nil {
+			return fmt.Errorf("%s: %w", all[i].path, err)
+		}
+	}
+	return nil
+}
+
+// settleOne settles a conflict.
+func (a *app) settleOne(ctx context.Context, c *sdk.Client, g sdk.Group, list listing, one *conflict,
+	f conflictFlags) error {
+	copies := list.chosen(choice{names: []string{one.copied.Named().Recorded}}, lives)[0]
+	to := strings.Replace(one.copied.Name, " (conflict ", " (", 1)
+	switch {
+	case f.keep == keepTheirs && one.theirs == nil:
+		return refuse(exitOther, "keep mine, or remove it with svcfs rm", errors.New("nobody's version is left"))
+	case one.theirs == nil:
+		to = one.Name
+		fallthrough
+	case f.keep == keepBoth:
+		if list.has(to) {
+			return inUse(to, "file")
+		}
+		return a.mvName(ctx, g, copies, to)
+	case f.keep == keepTheirs:
+		return a.removeName(ctx, g, copies, false)
+	}
+	var content io.Reader
+	if f.keep == keepMine {
+		file, err := g.OpenEntry(ctx, one.copied)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		content = file
+	} else {
+		merged, err := a.mergeConflict(ctx, g, one, f.merge)
+		if err != nil {
+			return err
+		}
+		content = strings.NewReader(merged)
+	}
+	return a.saveSettled(ctx, c, g, one, copies, content)
+}
+
+// saveSettled uploads what a conflict became, as the version after theirs, and removes the save.
+func (a *app) saveSettled(ctx context.Context, c *sdk.Client, g sdk.Group, one *conflict, copies []sdk.Entry,
+	content io.Reader) error {
+	opts := []sdk.PutOption{sdk.Base(one.theirs.Ref)}
+	if old := one.theirs.Attributes; old != nil && old.Executable && one.theirs.Uploader == c.Account() {
+		opts = append(opts, sdk.WithAttributes(sdk.Attributes{Executable: true}))
+	}
+	got, err := g.Put(ctx, one.Name, content, opts...)
+	if err != nil {
+		return err
+	}
+	r := receipt{Name: one.Name, CID: got.Ref, TransID: got.Tx, FileHash: hashText(got.Hash), Size: got.Size}
+	if !got.Fee.IsZero() {
+		r.Fee = got.Fee.Tokens()
+	}
+	if err := a.printReceipt(r, false); err != nil {
+		return err
+	}
+	return a.removeName(ctx, g, copies, false)
+}

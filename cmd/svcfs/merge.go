@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// maxMerged is the largest file that is merged, in bytes: it is held in memory up to four times.
+const maxMerged = 64 << 20
+
+// gitMerge is what --merge git runs.
+const gitMerge = `git merge-file -p -L mine -L base -L theirs "$MINE" "$BASE" "$THEIRS" > "$MERGED"`
+
+// mergeConflict runs a command of the shell on the versions of a conflict, as files in memory, and returns what it
+// wrote. It costs a retrieval of each version.
+func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, command string) (merged string, err error) {
+	if command == "git" {
+		command = gitMerge
+	}
+	dir, err := a.memoryFolder()
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	ext := filepath.Ext(path.Base(one.Name))
+	env := os.Environ() // the API key was taken out
+	for name, e := range map[string]*sdk.Entry{"MINE": &one.copied, "THEIRS": one.theirs, "BASE": one.base} {
+		at := filepath.Join(dir, name+ext)
+		if err := fetchInto(ctx, g, e, at); err != nil {
+			return "", err
+		}
+		env = append(env, name+"="+at)
+	}
+	at := filepath.Join(dir, "MERGED"+ext)
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(env, "MERGED="+at), a.stdin, a.ui.err, a.ui.err
+	if err := cmd.Run(); err != nil {
+		return "", refuse(exitOther, "nothing was changed; merge with another program, or keep mine, theirs or both",
+			fmt.Errorf("the program that merges: %w", err))
+	}
+	text, err := readAtMost(at, maxMerged)
+	if err != nil {
+		return "", refuse(exitOther, "nothing was changed; the command writes the file $MERGED",
+			fmt.Errorf("what the program merged: %w", err))
+	}
+	return string(text), nil
+}
+
+// memoryFolder makes a folder in memory, that only this user reads.
+func (a *app) memoryFolder() (string, error) {
+	for _, below := range []string{a.env.get("XDG_RUNTIME_DIR"), "/dev/shm"} {
+		var on unix.Statfs_t
+		if below == "" || unix.Statfs(below, &on) != nil || on.Type != unix.TMPFS_MAGIC {
+			continue
+		}
+		if dir, err := os.MkdirTemp(below, "svcfs-merge-"); err == nil {
+			return dir, nil
+		}
+	}
+	return "", refuse(exitOther, "settle it with --keep", errors.New("no folder of this machine is in memory: content "+
+		"is never written to a disk"))
+}
+
+// fetchInto writes the content of a version to a file; nil is an empty one.
+func fetchInto(ctx context.Context, g sdk.Group, e *sdk.Entry, at string) error {
+	if e == nil {
+		return os.WriteFile(at, nil, 0o600)
+	}
+	if e.Size > maxMerged {
+		return refuse(exitOther, "settle it with --keep", fmt.Errorf("a version has %s: up to %s are merged",
+			roughSize(e.Size), roughSize(maxMerged)))
+	}
+	file, err := g.OpenEntry(ctx, *e)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	var content bytes.Buffer
+	if _, err := file.WriteTo(&content); err != nil {
+		return err
+	}
+	return os.WriteFile(at, content.Bytes(), 0o600)
+}
+
+// readAtMost reads a file of up to limit bytes.
+func readAtMost(at string, limit int64) ([]byte, error) {
+	f, err := os.Open(at)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("it has more than %s", roughSize(limit))
+	}
+	return text, err
+}
