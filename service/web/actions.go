@@ -50,7 +50,7 @@ func operations() []string {
 		wire.OpGetPending, wire.OpKeepFiles, wire.OpSetGroupRetention,
 		wire.OpGetTrash, wire.OpSetGroupTrash, wire.OpRemoveFile, wire.OpRestoreFile,
 		wire.OpSetGroupVersions, wire.OpTryGroupVersions, wire.OpPrepareRetrieve,
-		wire.OpMakeFolder, wire.OpRemoveFolder,
+		wire.OpMakeFolder, wire.OpRemoveFolder, wire.OpRenameFile, wire.OpRenameFolder,
 		wire.OpInviteToGroup, wire.OpGetGroupInvites, wire.OpRevokeGroupInvite, wire.OpUseGroupInvite,
 	}
 }

@@ -244,3 +244,84 @@ func TestDropOnThePage(t *testing.T) {
 		t.Error("something still waits for a drop")
 	}
 }
+
+// Files with all their versions, and folders, are renamed and moved on the page, also by dragging them.
+func TestMovesOnThePage(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	alice, bob := s.user("alice", "10"), s.user("bob", "10")
+	alice.register("team")
+	alice.add("team", bob.id)
+	for _, name := range []string{"a.txt", "a.txt", "b.txt", "old/x", "old/deep/y", "papers/z"} {
+		alice.upload("team", name, []byte(name), nil, "")
+	}
+	b := alice.browse()
+	b.js("location.hash = '#/groups/team'")
+	holds := func(want string) {
+		t.Helper()
+		b.await(`!document.querySelector("dialog") && document.querySelector(".selection").hidden && ` + isDrawn)
+		if got := fmt.Sprint(alice.living("team")); got != want {
+			t.Errorf("the group holds %s, want %s", got, want)
+		}
+	}
+	pick := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			b.await(`document.querySelector("[aria-label='Select ` + name + `']")`)
+			b.js(`document.querySelector("[aria-label='Select ` + name + `']").click()`)
+		}
+	}
+	pick("a.txt")
+	b.click("Rename")
+	b.fill("rename", "b.txt")
+	b.press(kb.Enter)
+	b.sees("There is something called b.txt already.")
+	b.fill("rename", "c.txt")
+	b.press(kb.Enter)
+	b.sees("c.txt")
+	holds("[b.txt c.txt c.txt old/deep/y old/x papers/z]")
+	pick("old")
+	b.click("Rename")
+	b.fill("rename", "new")
+	b.press(kb.Enter)
+	b.await(`document.querySelector("[data-folder=new]")`)
+	holds("[b.txt c.txt c.txt new/deep/y new/x papers/z]")
+	pick("new", "c.txt")
+	b.click("Move")
+	b.fill("into", "new/deep")
+	b.press(kb.Enter)
+	b.sees("new cannot be moved into itself.")
+	b.fill("into", "papers/2026/")
+	b.press(kb.Enter)
+	b.await(`document.querySelectorAll(".files tbody tr").length === 2`)
+	holds("[b.txt papers/2026/c.txt papers/2026/c.txt papers/2026/new/deep/y papers/2026/new/x papers/z]")
+
+	b.js(`(() => {
+		const data = new DataTransfer(), from = document.querySelector(".files tbody tr:last-child"), to = document.querySelector("[data-folder=papers] a");
+		const send = (on, kind) => on.dispatchEvent(new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true }));
+		send(from, "dragstart");
+		window.taken = !send(to, "dragover");
+		window.marked = document.querySelector("tr.drop") !== null;
+		send(to, "drop");
+		send(from, "dragend");
+	})()`)
+	if !eval[bool](b, "taken && marked") {
+		t.Error("a folder does not take a file")
+	}
+	b.await(`document.querySelectorAll(".files tbody tr").length === 1`)
+	holds("[papers/2026/c.txt papers/2026/c.txt papers/2026/new/deep/y papers/2026/new/x papers/b.txt papers/z]")
+	if eval[bool](b, `document.querySelector(".drop") !== null`) {
+		t.Error("something still waits for a drop")
+	}
+
+	r := bob.browse()
+	r.expect("status of 403")
+	r.js("location.hash = '#/groups/team/papers'")
+	r.await(`document.querySelector("[aria-label='Select z']")`)
+	r.js(`document.querySelector("[aria-label='Select z']").click()`)
+	r.click("Rename")
+	r.fill("rename", "mine")
+	r.press(kb.Enter)
+	r.sees("That did not work.")
+	holds("[papers/2026/c.txt papers/2026/c.txt papers/2026/new/deep/y papers/2026/new/x papers/b.txt papers/z]")
+}

@@ -333,7 +333,7 @@ func operationsOfThePage() []string {
 		"offer_group", "accept_group", "join_group", "create_hackathon_group", "close_hackathon_join",
 		"get_pending_destruction", "keep_files", "set_group_retention", "get_trash", "set_group_trash", "remove_file",
 		"restore_file", "set_group_versions", "try_group_versions", "prepare_retrieve", "make_folder", "remove_folder",
-		"invite_to_group", "get_group_invites", "revoke_group_invite", "use_group_invite",
+		"invite_to_group", "get_group_invites", "revoke_group_invite", "use_group_invite", "rename_file", "rename_folder",
 	}
 }
 
@@ -366,7 +366,7 @@ func TestSessionDoesWhatThePageDoes(t *testing.T) {
 	}
 	for _, op := range []string{
 		wire.OpPrepareUpload, wire.OpFinalizeUpload, wire.OpFinalizeUploads, wire.OpOpenJournalKey, wire.OpDeleteFile,
-		wire.OpRenameFile, wire.OpRenameFolder, wire.OpSetAttributes,
+		wire.OpSetAttributes,
 		wire.OpGetGroupFormat, wire.OpSetGroupFormat, wire.OpGetGroupVersions, wire.OpGetGroupMembers,
 		wire.OpGetStorage, wire.OpGetOwnedGroups, wire.OpGetMemberGroups, wire.OpGetGroupTransactions, wire.OpWatch, "",
 	} {

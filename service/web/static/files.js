@@ -1,8 +1,9 @@
 // What lies in a folder of a group: folders and files in one table, which can be sorted and filtered.
 
 import { call, get } from "./api.js";
-import { askForm, cell, empty, field, h, icon } from "./dom.js";
+import { askForm, cell, empty, failure, field, h, icon } from "./dom.js";
 import { downloadButton } from "./download.js";
+import { move } from "./move.js";
 import { place } from "./place.js";
 import { attributes, bytes, changedAt, date, nameOf, person, plural, price, shellWord, shortDate, visible } from "./text.js";
 import { selectionBar } from "./selection.js";
@@ -51,7 +52,7 @@ async function makeFolder(g, folder, again) {
 
 // Table holds the rows that have come.
 class Table {
-	#g; #session; #folder; #bar;
+	#g; #session; #folder; #bar; #again;
 	#rows = []; // {isFolder, name, size, changed, by, element, file or folder, check}
 	#after = ""; // where the rows that have not come begin
 	#loading = false;
@@ -68,6 +69,7 @@ class Table {
 		this.#g = g;
 		this.#session = session;
 		this.#folder = folder;
+		this.#again = again;
 		this.#bar = selectionBar(g, session, folder, again, () => this.#select(false));
 	}
 
@@ -81,6 +83,7 @@ class Table {
 			this.#rest();
 		});
 		this.#more.addEventListener("click", () => this.#next());
+		this.#takeMoves();
 		this.#all.addEventListener("change", () => this.#select(this.#all.checked));
 		const head = h("tr", null, this.#g.role && h("td", { class: "pick" }, this.#all), columns.map(([by, text]) => this.#head(by, text)), this.#g.role && h("td", null));
 		this.#add(page);
@@ -111,7 +114,46 @@ class Table {
 		row.check.addEventListener("change", () => this.#selected());
 		const pick = this.#g.role && h("td", { class: "pick" }, row.check);
 		row.element = row.isFolder ? this.#folderRow(row, pick) : this.#fileRow(row, pick);
+		row.element.draggable = ["owner", "writer"].includes(this.#g.role);
 		this.#rows.push(row);
+	}
+
+	// takeMoves lets rows be dragged into a folder: those that are selected, or the one alone.
+	#takeMoves() {
+		if (!["owner", "writer"].includes(this.#g.role)) return;
+		let dragged = [];
+		const into = (event) => {
+			const row = dragged.length > 0 && this.#rows.find((r) => r.isFolder && r.element.contains(event.target));
+			return row && !dragged.includes(row) ? row : undefined;
+		};
+		const mark = (row) => this.#rows.forEach((r) => r.element.classList.toggle("drop", r === row));
+		this.#body.addEventListener("dragstart", (event) => {
+			const row = this.#rows.find((r) => r.element.contains(event.target));
+			dragged = row.check.checked ? this.#rows.filter((r) => r.check.checked) : [row];
+			event.dataTransfer.setData("text/plain", dragged.map((r) => r.name).join("\n"));
+			event.dataTransfer.effectAllowed = "move";
+		});
+		this.#body.addEventListener("dragover", (event) => {
+			const row = into(event);
+			if (row) event.preventDefault();
+			if (dragged.length > 0) mark(row);
+		});
+		this.#body.addEventListener("drop", async (event) => {
+			const row = into(event), rows = dragged;
+			dragged = [];
+			if (!row) return;
+			event.preventDefault();
+			mark();
+			try {
+				await this.#again(await move(this.#g, rows, row.folder.folder));
+			} catch (error) {
+				this.#slot.replaceChildren(failure(error));
+			}
+		});
+		this.#body.addEventListener("dragend", () => {
+			dragged = [];
+			mark();
+		});
 	}
 
 	// select selects all rows that are shown, or none.
@@ -140,7 +182,7 @@ class Table {
 			if (document.activeElement === document.body || document.activeElement === this.#more) this.#rows[first]?.element.querySelector("a, button")?.focus();
 			return true;
 		} catch (error) {
-			this.#slot.replaceChildren(h("div", { class: "notice bad", role: "alert" }, error.message));
+			this.#slot.replaceChildren(failure(error));
 			return false;
 		} finally {
 			this.#more.disabled = this.#loading = false;

@@ -4,6 +4,7 @@ import { call, get } from "./api.js";
 import { ask, busy, h } from "./dom.js";
 import { download } from "./download.js";
 import { repeated } from "./group.js";
+import { askMove, askRename } from "./move.js";
 import { plural, price, times } from "./text.js";
 import { isFree } from "./verify.js";
 
@@ -15,18 +16,26 @@ export function selectionBar(g, session, folder, again, clear) {
 	const slot = h("div");
 	const count = h("span", { class: "name" });
 	const save = h("button", { type: "button", class: "small" }, "Download");
-	const remove = h("button", { type: "button", class: "small", hidden: !["owner", "writer"].includes(g.role) }, "Remove");
+	const mayWrite = ["owner", "writer"].includes(g.role);
+	const change = (text, work) => {
+		const button = h("button", { type: "button", class: "small", hidden: !mayWrite }, text);
+		button.addEventListener("click", async () => {
+			const done = await busy(button, slot, work);
+			if (done) await again(done);
+		});
+		return button;
+	};
+	const rename = change("Rename", () => askRename(g, session, folder, rows[0]));
+	const others = [rename, change("Move", () => askMove(g, session, folder, rows)),
+		change("Remove", () => removeAll(g, session, rows, (text) => slot.replaceChildren(h("p", { class: "hint" }, text))))];
 	save.addEventListener("click", () => busy(save, slot, () => downloadAll(g, session, rows.filter((row) => !row.isFolder))));
-	remove.addEventListener("click", async () => {
-		const done = await busy(remove, slot, () => removeAll(g, session, rows, (text) => slot.replaceChildren(h("p", { class: "hint" }, text))));
-		if (done) await again(done);
-	});
 	const element = h("div", { class: "selection", role: "group", "aria-label": "Selected", hidden: true }, count, h("span", { class: "badges" },
-		save, remove, h("button", { type: "button", class: "small quiet", onclick: clear }, "Clear")), slot);
+		save, others, h("button", { type: "button", class: "small quiet", onclick: clear }, "Clear")), slot);
 	const show = (selected) => {
 		rows = selected;
 		element.hidden = rows.length === 0;
 		count.textContent = `${rows.length} selected`;
+		rename.hidden = !mayWrite || rows.length !== 1;
 		save.hidden = rows.every((row) => row.isFolder);
 	};
 	return { element, show };
