@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/url"
 	"os"
@@ -22,7 +21,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
-	"github.com/svcfs/svcfs/service/archive"
 )
 
 // serviceUser is the user that a package makes for svcd.
@@ -190,17 +188,14 @@ func (n *newService) own() error {
 // firstArchive writes an archive, so that it is known that the folder takes one. What is there of today stays.
 func (n *newService) firstArchive(ctx context.Context, svc *service.Service) (string, error) {
 	path := filepath.Join(n.backups, time.Now().Format(time.DateOnly))
-	quiet := *n.s
-	quiet.stdout = io.Discard
-	err := quiet.export(path, func(w io.Writer) (archive.Summary, error) { return svc.Export(ctx, w, nil) })
-	if _, missing := os.Lstat(path); err != nil && missing == nil {
+	if isThere(path) {
 		return path, nil
 	}
+	quiet := *n.s
+	quiet.stdout = io.Discard
+	path, err := quiet.backup(ctx, svc, n.backups, time.Now(), true)
 	if err != nil {
 		return "", refuse("name a folder that the user of the service may write", "the first archive: %w", err)
-	}
-	if err := os.Symlink(filepath.Base(path), filepath.Join(n.backups, "newest")); !errors.Is(err, fs.ErrExist) {
-		return path, err
 	}
 	return path, nil
 }
@@ -233,14 +228,14 @@ func (n *newService) next() (list []string) {
 	}
 	list = append(list, "start it with: "+start)
 	if n.backups == "" {
-		return append(list, "make backups: svcd export --help")
+		return append(list, "make backups: svcd backup --help")
 	}
-	export := "svcd export"
+	nightly := "svcd backup " + n.backups
 	if n.path != n.s.packaged.config {
-		export += " --config " + n.path
+		nightly += " --config " + n.path
 	}
-	return append(list, `have cron of this user write an archive each night, with the line: 0 3 * * * `+export+" "+
-		n.backups+`/$(date +\%F) --since `+n.backups+`/newest && ln -sfn $(date +\%F) `+n.backups+"/newest")
+	return append(list,
+		"have cron of the service's user write an archive each night, with the line: 0 3 * * * "+nightly)
 }
 
 // print prints what was made, the invite last.

@@ -145,7 +145,7 @@ func rootOf(s *settings) *cobra.Command {
 		newChecksum(s),
 		newRotateMasterKey(s), newRotateLogKey(s), newRotateTokenKey(s), newRotateUploadKey(s), newRetention(s),
 		newImportLegacy(s),
-		newConfig(s), newExport(s), newImport(s), newDoctor(s), newWhere(s), newMan(),
+		newConfig(s), newBackup(s), newExport(s), newImport(s), newDoctor(s), newWhere(s), newMan(),
 		cli.VersionCommand(root, func(version string) error {
 			_, err := fmt.Fprintf(stdout, "svcd version %s\n", version)
 			return err

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/archive"
+)
+
+// newestArchive is the link to the newest archive of a folder.
+const newestArchive = "newest"
+
+// fullOn is the day of the week on which an archive is a full one.
+const fullOn = time.Sunday
+
+func newBackup(s *settings) *cobra.Command {
+	var full bool
+	cmd := &cobra.Command{
+		Use: "backup DIR", Short: "Write today's archive into a folder: a full one each Sunday, else an increment",
+		Args: oneArg("DIR"),
+		Long: `Write an archive of the service into a folder, also while the service runs, under the date
+of today: a full one each Sunday, and when the folder has none; else an increment since the
+newest, to which the link "newest" leads. Run it each night. svcd import takes the last
+full one and every increment since, in order.
+
+After svcd rotate-master-key give --full once: an increment continues no archive that
+is sealed with another key. Old archives are not removed.`,
+		Example: "  svcd backup /backup\n  svcd backup /backup --full --data ./data",
+		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
+			_, err := s.backup(ctx, svc, args[0], time.Now(), full)
+			return err
+		}),
+	}
+	cmd.Flags().BoolVar(&full, "full", false, "write a full archive, whatever the day")
+	return cmd
+}
+
+// backup writes the archive of a day into a folder, and returns its path.
+func (s *settings) backup(ctx context.Context, svc *service.Service, dir string, day time.Time,
+	full bool) (string, error) {
+	name := day.Format(time.DateOnly)
+	path, newest := filepath.Join(dir, name), filepath.Join(dir, newestArchive)
+	var earlier io.Reader
+	if !full && day.Weekday() != fullOn {
+		switch f, err := os.Open(newest); {
+		case err == nil:
+			defer f.Close()
+			earlier = f
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", fmt.Errorf("open the newest archive: %w", err)
+		}
+	}
+	err := s.export(path, func(w io.Writer) (archive.Summary, error) { return svc.Export(ctx, w, earlier) })
+	if err != nil {
+		return "", err
+	}
+	next := newest + ".next"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("name the newest archive: %w", err)
+	}
+	if err := errors.Join(os.Symlink(name, next), os.Rename(next, newest)); err != nil {
+		return "", fmt.Errorf("name the newest archive: %w", err)
+	}
+	return path, nil
+}
