@@ -325,3 +325,54 @@ func TestMovesOnThePage(t *testing.T) {
 	r.sees("That did not work.")
 	holds("[papers/2026/c.txt papers/2026/c.txt papers/2026/new/deep/y papers/2026/new/x papers/b.txt papers/z]")
 }
+
+// A folder is saved with what is in it, where the browser can: each file once it is verified, and over nothing.
+func TestDownloadOfFolders(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	alice := s.user("alice", "10")
+	alice.register("team")
+	for _, name := range []string{"top/my trip/a.txt", "top/my trip/days/1.txt", "top/b.txt"} {
+		alice.upload("team", name, []byte(name), nil, "")
+	}
+	b := alice.browse()
+	b.js("location.hash = '#/groups/team/top'; window.showDirectoryPicker = undefined")
+	b.await(`document.querySelector("[aria-label='Select all shown']")`)
+	b.js(`document.querySelector("[aria-label='Select all shown']").click()`)
+	b.click("Download")
+	b.sees("nothing was charged. Use: svcfs get team 'top/my trip'")
+	// The browser's own dialog is not there for tests: its private folder takes what is saved.
+	b.js("window.showDirectoryPicker = () => navigator.storage.getDirectory()")
+	b.click("Download")
+	b.sees("Download 3 files?")
+	b.click("Download for 0.039 tokens")
+	b.sees("3 files verified and saved")
+	const saved = `(async () => {
+		const found = [];
+		const walk = async (folder, at) => {
+			for await (const [name, e] of folder) {
+				if (e.kind === "directory") await walk(e, at + name + "/");
+				else found.push(at + name + "=" + await (await e.getFile()).text());
+			}
+		};
+		await walk(await navigator.storage.getDirectory(), "");
+		return found.sort().join(", ");
+	})()`
+	const want = "b.txt=top/b.txt, my trip/a.txt=top/my trip/a.txt, my trip/days/1.txt=top/my trip/days/1.txt"
+	if got := eval[string](b, saved); got != want {
+		t.Errorf("saved %s", got)
+	}
+	b.click("Download")
+	b.click("Download, free")
+	b.sees("is there already on this machine, and stays as it is.")
+	s.flip(alice.upload("team", "top/bad/x.bin", random(70_000), nil, "").CID)
+	b.js("location.hash = '#/groups'; location.hash = '#/groups/team/top'")
+	b.await(`document.querySelector("[aria-label='Select bad']")`)
+	b.js(`document.querySelector("[aria-label='Select bad']").click()`)
+	b.click("Download")
+	b.click("Download for 0.013 tokens")
+	b.sees("The stored ciphertext was changed")
+	if got := eval[string](b, saved); got != want {
+		t.Errorf("then saved are %s", got)
+	}
+}

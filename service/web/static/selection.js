@@ -5,10 +5,10 @@ import { ask, busy, h } from "./dom.js";
 import { download } from "./download.js";
 import { repeated } from "./group.js";
 import { askMove, askRename } from "./move.js";
-import { plural, price, times } from "./text.js";
-import { isFree } from "./verify.js";
+import { plural, price, shellWord, times } from "./text.js";
+import { isFree, saveInto } from "./verify.js";
 
-const mostBelow = 1000; // files that one removal finds in folders
+const mostBelow = 1000; // files that are found in folders at once
 
 // selectionBar is shown while rows of a table are selected: element, and show, which is told the rows.
 export function selectionBar(g, session, folder, again, clear) {
@@ -16,6 +16,7 @@ export function selectionBar(g, session, folder, again, clear) {
 	const slot = h("div");
 	const count = h("span", { class: "name" });
 	const save = h("button", { type: "button", class: "small" }, "Download");
+	const step = (text) => slot.replaceChildren(h("p", { class: "hint" }, text));
 	const mayWrite = ["owner", "writer"].includes(g.role);
 	const change = (text, work) => {
 		const button = h("button", { type: "button", class: "small", hidden: !mayWrite }, text);
@@ -27,8 +28,8 @@ export function selectionBar(g, session, folder, again, clear) {
 	};
 	const rename = change("Rename", () => askRename(g, session, folder, rows[0]));
 	const others = [rename, change("Move", () => askMove(g, session, folder, rows)),
-		change("Remove", () => removeAll(g, session, rows, (text) => slot.replaceChildren(h("p", { class: "hint" }, text))))];
-	save.addEventListener("click", () => busy(save, slot, () => downloadAll(g, session, rows.filter((row) => !row.isFolder))));
+		change("Remove", () => removeAll(g, session, rows, step))];
+	save.addEventListener("click", () => busy(save, slot, () => downloadAll(g, session, folder, rows, step)));
 	const element = h("div", { class: "selection", role: "group", "aria-label": "Selected", hidden: true }, count, h("span", { class: "badges" },
 		save, others, h("button", { type: "button", class: "small quiet", onclick: clear }, "Clear")), slot);
 	const show = (selected) => {
@@ -36,19 +37,35 @@ export function selectionBar(g, session, folder, again, clear) {
 		element.hidden = rows.length === 0;
 		count.textContent = `${rows.length} selected`;
 		rename.hidden = !mayWrite || rows.length !== 1;
-		save.hidden = rows.every((row) => row.isFolder);
 	};
 	return { element, show };
 }
 
-async function downloadAll(g, session, rows) {
-	const paid = rows.filter((row) => !isFree(row.file.ipfs_hash));
-	const cost = times(session.fees.retrieve, paid.length);
-	const isSure = rows.length === 1 || price(cost) === "free" || await ask({
-		title: `Download ${plural(rows.length, "file")}?`, yes: `Download for ${price(cost)}`,
-		body: [h("p", null, "Each is decrypted here and compared with the ledger before it is saved."), h("p", { class: "hint" }, "Folders are not downloaded: svcfs get does that.")],
+// downloadAll saves files as the browser saves them, one after the other; where folders are among them, all goes into
+// a folder that the user chooses.
+async function downloadAll(g, session, folder, rows, step) {
+	const picked = rows.filter((row) => row.isFolder);
+	const canWrite = typeof window.showDirectoryPicker === "function";
+	if (picked.length > 0 && !canWrite) throw new Error(`This browser saves no folders; nothing was charged. Use: svcfs get ${shellWord(g.id)} ${shellWord(picked[0].folder.folder)}`);
+	const files = rows.filter((row) => !row.isFolder).map((row) => row.file);
+	for (const row of picked) await below(g.id, row.folder.folder, files, [], step);
+	const cost = times(session.fees.retrieve, files.filter((f) => !isFree(f.ipfs_hash)).length);
+	const isSure = rows.length === 1 && picked.length === 0 || await ask({
+		title: `Download ${plural(files.length, "file")}?`, yes: price(cost) === "free" ? "Download, free" : `Download for ${price(cost)}`,
+		body: [h("p", null, "Each is decrypted here and compared with the ledger before it is saved."), picked.length > 0 && h("p", null, "Next, choose a folder of this machine for them.")].filter(Boolean),
 	});
-	if (isSure) for (const row of rows) await download(g, session, row.file, row.button, row.slot);
+	if (!isSure) return;
+	if (picked.length === 0) {
+		for (const row of rows) await download(g, session, row.file, row.button, row.slot);
+		return;
+	}
+	const top = await window.showDirectoryPicker({ mode: "readwrite" });
+	const depth = folder.split("/").length - 1;
+	for (const [i, f] of files.entries()) {
+		step(`Saving… ${i} of ${files.length}`);
+		await saveInto(top, f.shown.split("/").slice(depth), g.id, f, session.max_file_bytes);
+	}
+	step(`${plural(files.length, "file")} verified and saved`);
 }
 
 // removeAll puts what is selected into the trash. It resolves to what it did, undefined if that is nothing.
@@ -85,7 +102,7 @@ async function below(group, folder, files, folders, step) {
 	for (let after = ""; ;) {
 		const page = await get("folder", { group, folder: `${folder}/`, after });
 		files.push(...page.files);
-		if (files.length + folders.length > mostBelow) throw new Error(`More than ${mostBelow} files are in there; nothing was removed. Use: svcfs rm -r`);
+		if (files.length + folders.length > mostBelow) throw new Error(`More than ${mostBelow} files are in there; nothing was done. Use svcfs.`);
 		for (const f of page.folders) await below(group, f.folder, files, folders, step);
 		({ after } = page);
 		if (!after) return;

@@ -145,6 +145,25 @@ export async function save(group, file, step) {
 	return false;
 }
 
+// saveInto writes a file, verified, into a folder of this machine, under a path of components. What is there already
+// stays.
+export async function saveInto(folder, path, group, file, maxFileBytes) {
+	const name = path.at(-1);
+	for (const part of path.slice(0, -1)) folder = await folder.getDirectoryHandle(part, { create: true });
+	if (await folder.getFileHandle(name).then(() => true, (error) => error.name !== "NotFoundError")) throw new Error(`${path.join("/")} is there already on this machine, and stays as it is.`);
+	const blob = fitsMemory(file) && await verifiedBlob(group, file, maxFileBytes, () => {});
+	const out = await (await folder.getFileHandle(name, { create: true })).createWritable();
+	try {
+		if (blob) await out.write(blob);
+		else await provenContent(group, file, () => {}, (plain) => out.write(plain));
+		await out.close();
+	} catch (error) {
+		await out.abort();
+		await folder.removeEntry(name);
+		throw error;
+	}
+}
+
 // eachBlock hands over the blocks of a file, proven. It resolves to false if step stopped it.
 async function eachBlock(group, file, step, use) {
 	step(0);
