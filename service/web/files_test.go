@@ -95,6 +95,13 @@ func TestFilterLooksThroughAll(t *testing.T) {
 	b.click("Size")
 	b.click("Size")
 	b.await(`document.querySelector(".files tbody a").textContent === "file 229"`)
+	b.js("document.querySelector(\"[aria-label='Select file 229']\").focus(); location.hash = '#/groups'")
+	b.await("document.querySelector('h1').textContent === 'Groups'")
+	b.js("location.hash = '#/groups/team'") // in that order again, which needs all
+	b.await(`document.querySelectorAll(".files tbody tr").length === 230`)
+	if got := eval[string](b, "document.activeElement.tagName"); got != "H1" {
+		t.Errorf("rows that came took the focus to a %s", got)
+	}
 	b.open("about:blank")
 	b.open(s.url + "/account/#/groups/team")
 	b.fill("filter", "229")

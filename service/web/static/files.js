@@ -82,7 +82,10 @@ class Table {
 			this.#draw();
 			this.#rest();
 		});
-		this.#more.addEventListener("click", () => this.#next());
+		this.#more.addEventListener("click", async () => {
+			const first = this.#rows.length;
+			if (await this.#next()) this.#rows[first]?.element.querySelector("a, button")?.focus();
+		});
 		this.#takeMoves();
 		this.#all.addEventListener("change", () => this.#select(this.#all.checked));
 		const head = h("tr", null, this.#g.role && h("td", { class: "pick" }, this.#all), columns.map(([by, text]) => this.#head(by, text)), this.#g.role && h("td", null));
@@ -176,10 +179,8 @@ class Table {
 		this.#slot.replaceChildren();
 		try {
 			const page = await get("folder", { group: this.#g.id, folder: this.#folder, after: this.#after });
-			const first = page.folders.length + page.files.length > 0 && this.#rows.length;
 			this.#add(page);
 			this.#draw();
-			if (document.activeElement === document.body || document.activeElement === this.#more) this.#rows[first]?.element.querySelector("a, button")?.focus();
 			return true;
 		} catch (error) {
 			this.#slot.replaceChildren(failure(error));
@@ -208,7 +209,9 @@ class Table {
 			const by = typeof a[order.by] === "number" ? a[order.by] - b[order.by] : collator.compare(a[order.by], b[order.by]);
 			return sign * by || collator.compare(a.name, b.name);
 		});
+		const had = document.activeElement;
 		this.#body.replaceChildren(...shown.map((r) => r.element));
+		if (had !== document.activeElement) had.focus({ preventScroll: true });
 		for (const row of this.#rows) row.check.checked &&= row.element.isConnected; // nothing unseen is selected
 		this.#selected();
 		this.#more.hidden = !this.#after;
