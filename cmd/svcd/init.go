@@ -59,7 +59,7 @@ Where svcd came from a package run it as root: all files go to the user svcd. Ot
 With --json it reads the answers from standard input, as one object: address, tls_cert, tls_key,
 backups and account. What is left out is http://127.0.0.1:8000, a certificate at a reverse
 proxy, no backups and no account.`,
-		Example: "  sudo svcd init\n  svcd init --data ./data\n  svcd init --data ./data --json < answers.json",
+		Example: "  svcd init\n  svcd init --data ./data\n  svcd init --data ./data --json < answers.json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			amount, err := wire.ParseTokens(balance)
 			if err != nil {
