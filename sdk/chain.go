@@ -319,11 +319,8 @@ func (f *folding) find(ref Ref, number int64) (i int, ok bool) {
 	return f.add(*e), true
 }
 
-// isBefore reports whether a row is what a list, or the answer to a change, told of the records before one. An answer
-// may tell of later ones, and that to an upload does not tell all.
-func (e *Entry) isBefore(number int64) bool {
-	return 0 < e.Number && e.Number < number && (e.Folder || e.Commitment != Digest{})
-}
+// isBefore reports whether a row is of the records before one: the answer to a change may tell of later ones.
+func (e *Entry) isBefore(number int64) bool { return 0 < e.Number && e.Number < number }
 
 // take applies the next record. Only records about files change entries.
 func (f *folding) take(l *listedRecord) error {
@@ -653,36 +650,37 @@ func decodeHash(text string, into *chain.Hash) error {
 
 // checkReceipt verifies that the service recorded the upload, with the commitment of e, and that the record
 // follows the first after records of the group. It remembers that the group has come that far. With
-// nil attributes e may have any.
-func (c *Client) checkReceipt(ctx context.Context, e Entry, after int64, a wire.FinalizeUploadResult) error {
+// nil attributes e may have any. It returns the file as it is recorded.
+func (c *Client) checkReceipt(ctx context.Context, e Entry, after int64,
+	a wire.FinalizeUploadResult) (recorded Entry, err error) {
 	g := e.Group
 	if a.Record == nil || a.Receipt == nil {
-		return call.Malformed(errors.New("an upload without a receipt"))
+		return e, call.Malformed(errors.New("an upload without a receipt"))
 	}
 	r, err := chainRecord(a.Record, g)
 	if err != nil {
-		return call.Malformed(err)
+		return e, call.Malformed(err)
 	}
 	if r.Kind != EventUploaded || r.Chain != chain.OfGroup(string(g)) || r.Group != string(g) ||
 		r.Account != string(c.account) || r.Ref != string(e.Ref) ||
 		r.FileHash != e.Commitment.String() || r.Detail != e.Name {
-		return call.Malformed(errors.New("its receipt is for another record"))
+		return e, call.Malformed(errors.New("its receipt is for another record"))
 	}
-	recorded := uploadEntry(&r, &chain.Opening{Size: e.Size, Hash: chain.Hash(e.Hash)})
+	recorded = uploadEntry(&r, &chain.Opening{Size: e.Size, Hash: chain.Hash(e.Hash)})
 	if recorded.Content != e.Content {
-		return call.Malformed(errors.New("its receipt is for other blocks than those sent"))
+		return e, call.Malformed(errors.New("its receipt is for other blocks than those sent"))
 	}
 	if e.Attributes != nil && !recorded.attributes().Equal(*e.Attributes) {
-		return call.Malformed(errors.New("its receipt is for a file with other attributes"))
+		return e, call.Malformed(errors.New("its receipt is for a file with other attributes"))
 	}
 	place, err := retryWithNewKey(ctx, c, func() (chain.Place, error) { return c.openReceipt(ctx, &r, *a.Receipt) })
 	if err != nil {
-		return err
+		return e, err
 	}
 	if place.Number <= after {
-		return c.distrust(fmt.Errorf("the receipt gives the record the number %d in its group, which had %d records "+
-			"before", place.Number, after))
+		return e, c.distrust(fmt.Errorf("the receipt gives the record the number %d in its group, which had %d "+
+			"records before", place.Number, after))
 	}
 	c.memory.SawGroup(string(g), place, 0, time.Now())
-	return nil
+	return recorded, nil
 }

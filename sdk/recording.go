@@ -131,11 +131,11 @@ func (u *recording) findRecorded(ctx context.Context, since time.Time) (Receipt,
 			if err := u.settleFound(ctx, &e); err != nil {
 				return Receipt{}, false, err
 			}
-			r := Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: u.size, Seq: e.Seq, Time: e.Time}
-			if r.Time.IsZero() {
-				r.Time = time.Now()
+			e.Size, e.Number = u.size, 0
+			if e.Time.IsZero() {
+				e.Time = time.Now()
 			}
-			return r, true, nil
+			return Receipt{Entry: e}, true, nil
 		}
 	}
 	return Receipt{}, false, nil
@@ -206,24 +206,24 @@ func (c *Client) receipt(ctx context.Context, sent Entry, after int64, proves bo
 	if err != nil || digest != sent.Hash || ref == "" {
 		return Receipt{}, call.Malformed(errors.New("it confirms another file than the one sent"))
 	}
-	r := Receipt{Ref: Ref(ref), Tx: strings.Trim(a.TransID, `"`), Hash: digest, Size: sent.Size, Seq: Seq(a.Seq),
-		Time: parseTime(a.Time), Content: sent.Content}
-	if r.Time.IsZero() {
-		r.Time = time.Now()
+	sent.Ref, sent.Tx, sent.Uploader = Ref(ref), strings.Trim(a.TransID, `"`), c.account
+	sent.Seq, sent.ChangedSeq, sent.Time = Seq(a.Seq), Seq(a.Seq), parseTime(a.Time)
+	if sent.Time.IsZero() {
+		sent.Time = time.Now()
 	}
+	r := Receipt{Entry: sent}
+	r.Attributes = nil // the hosted service records none
 	if proves {
 		if a.Record == nil || a.Record.Timestamp == nil || a.Seq != a.Record.Seq ||
-			!parseTime(*a.Record.Timestamp).Equal(r.Time) || r.Tx != a.Record.TransID {
+			!parseTime(*a.Record.Timestamp).Equal(sent.Time) || sent.Tx != a.Record.TransID {
 			return Receipt{}, call.Malformed(errors.New("its receipt is for another record"))
 		}
-		if sent.Ref = r.Ref; a.Repeated {
+		if a.Repeated {
 			sent.Content = repeatedContent(sent, a.Record)
-			r.Content = sent.Content
 		}
-		if err := c.checkReceipt(ctx, sent, after, a); err != nil {
+		if r.Entry, err = c.checkReceipt(ctx, sent, after, a); err != nil {
 			return Receipt{}, err
 		}
-		r.Number = a.Record.Number
 	}
 	if a.Fee != "" {
 		if r.Fee, err = wire.ParseAmount(a.Fee); err != nil {

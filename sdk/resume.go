@@ -386,8 +386,8 @@ func (g Group) findOwn(ctx context.Context, is func(*Entry) bool) (*Receipt, err
 	}
 	for _, e := range slices.Backward(entries) {
 		if e.Uploader == g.c.account && e.Deleted == nil && is(&e) {
-			return &Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time,
-				Content: e.Content}, nil
+			e.Number = 0
+			return &Receipt{Entry: e}, nil
 		}
 	}
 	return nil, nil

@@ -153,23 +153,10 @@ func (d *Deletion) isPolicy() bool {
 
 // Receipt confirms an upload that the service has recorded.
 type Receipt struct {
-	Ref  Ref
-	Tx   string // id of the ledger record, 64 hex digits without quotes
-	Hash Digest // of the content; zero where the writer of format version 2 did not know it
-	Size int64  // plaintext bytes
-	Seq  Seq    // of the ledger record; 0 = unknown
-	// Number is that of the record among all records of the group, as in [Entry]. 0 = unknown, also
-	// where an earlier call may have made the record.
-	Number int64
-	Time   time.Time // of the ledger record, or the local time if the service does not tell it
-	Fee    Amount    // charged for the upload; zero if the service does not tell it
-	// Content is [Entry].Content of a file of format version 2, else zero.
-	Content Digest
-}
-
-// String says what was recorded, on one line.
-func (r Receipt) String() string {
-	return fmt.Sprintf("%s: %d bytes, record %d of the group, %s tokens", r.Ref, r.Size, r.Number, r.Fee.Tokens())
+	// Entry is the file as [Group.List] lists it. From the hosted service, which tells less, it has what was sent,
+	// and the local time if the service tells none. Number is 0 also where an earlier call may have made the record.
+	Entry
+	Fee Amount // charged for the upload; zero if the service does not tell it
 }
 
 // AuthStatus is how the service sees the caller.

@@ -268,13 +268,11 @@ func (t *Tree) ownRecord(f *File, g *group, raw string, r sdk.Receipt, s *stage,
 	}
 	v.saved, v.base = r.Seq, base
 	g.own[r.Ref] = struct{}{}
-	e := &sdk.Entry{Group: g.id, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Content: r.Content, Uploader: t.remote.Account(),
-		Time: r.Time,
-		Seq:  r.Seq, ChangedSeq: r.Seq, Number: r.Number, Name: raw, Size: r.Size}
-	if !a.IsZero() {
-		e.Attributes = &a
+	r.Attributes = nil
+	if !a.IsZero() { // the hosted service records none
+		r.Attributes = &a
 	}
-	return e
+	return &r.Entry
 }
 
 // settle turns the stage into the committed content of e and keeps it cached

@@ -538,17 +538,14 @@ func (t *Tree) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
 	if was == nil {
 		was = t.waitingRow(g, i)
 	}
-	now := *was
-	now.Content = r.Content
-	now.Ref, now.Tx, now.Seq, now.ChangedSeq, now.Time, now.Name = r.Ref, r.Tx, r.Seq, r.Seq, r.Time, i.Name
-	now.Number = r.Number
+	r.Name = i.Name // it may have got another since it was sent
 	touched := make(map[*versions]bool)
 	old := g.version(recordedName(was))
 	g.changed(touched, g.view.Drop(was.Ref))
 	delete(g.own, was.Ref)
 	g.own[r.Ref] = struct{}{}
 	if g.view.Entry(r.Ref) == nil { // else the listing was faster
-		g.merge(touched, now)
+		g.merge(touched, r.Entry)
 	}
 	row := g.view.Entry(r.Ref)
 	touched[old], touched[g.version(recordedName(row))] = true, true

@@ -502,7 +502,7 @@ func TestO9SentAgainIsRecordedOnce(t *testing.T) {
 		b.s.Record = func(l *outbox.Upload, _ []byte) sdk.Sent {
 			n++
 			b.s.OnRecord()
-			return sdk.Sent{Receipt: sdk.Receipt{Ref: sdk.Ref(l.Name)}}
+			return sdk.Sent{Receipt: sdk.Receipt{Entry: sdk.Entry{Ref: sdk.Ref(l.Name)}}}
 		}
 		b.put("a", "1", nil)
 		synctest.Wait()
@@ -864,7 +864,9 @@ func TestThreat53NothingLeavesWithoutAReceipt(t *testing.T) {
 		}
 	})
 	run(t, func(c *outbox.Config) { c.Coalesce = -1 }, func(t *testing.T, b *box) {
-		b.s.Record = func(*outbox.Upload, []byte) sdk.Sent { return sdk.Sent{Receipt: sdk.Receipt{Ref: "same", Seq: 1}} }
+		b.s.Record = func(*outbox.Upload, []byte) sdk.Sent {
+			return sdk.Sent{Receipt: sdk.Receipt{Entry: sdk.Entry{Ref: "same", Seq: 1}}}
+		}
 		b.put("a", "1", nil)
 		b.put("b", "1", nil)
 		time.Sleep(time.Hour)
@@ -1028,7 +1030,7 @@ func TestO10RenameOntoALaterSave(t *testing.T) {
 func TestO2ReferenceWithoutAnEnd(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *box) {
 		b.s.Record = func(*outbox.Upload, []byte) sdk.Sent {
-			return sdk.Sent{Receipt: sdk.Receipt{Ref: sdk.Ref(strings.Repeat("r", 10_000))}}
+			return sdk.Sent{Receipt: sdk.Receipt{Entry: sdk.Entry{Ref: sdk.Ref(strings.Repeat("r", 10_000))}}}
 		}
 		b.put("a", "1", nil)
 		synctest.Wait()

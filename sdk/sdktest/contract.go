@@ -384,8 +384,11 @@ func listing(t *testing.T, s *suite) {
 		if e.Ref != receipts[i].Ref || e.Hash != receipts[i].Hash || e.Uploader != s.world.Alice.ID || e.Deleted != nil || e.Group != s.group || e.Tx != receipts[i].Tx {
 			t.Errorf("entry %d is %+v, uploaded was %+v", i, e, receipts[i])
 		}
-		if rows && (e.Name != names[i] || e.Size != int64(i*10) || e.Seq == 0 || e.ContentType == "") {
+		if rows && (e.Name != names[i] || e.Size != int64(i*10) || e.Seq == 0 || e.ContentType == "" || e.Number == 0) {
 			t.Errorf("entry %d lacks facts: %+v", i, e)
+		}
+		if rows && e != receipts[i].Entry {
+			t.Errorf("entry %d is %+v, the receipt has %+v", i, e, receipts[i].Entry)
 		}
 		if !rows && (e.Name != "" || e.Size != sdk.SizeUnknown) {
 			t.Errorf("entry %d has facts nobody told: %+v", i, e)

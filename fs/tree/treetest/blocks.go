@@ -317,7 +317,7 @@ func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash 
 	if err := p.begin(ctx, "uploaded"); err != nil { // the record is there, the answer is on its way
 		return sdk.Receipt{}, err
 	}
-	return sdk.Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Number: e.Number, Time: e.Time, Content: e.Content}, nil
+	return sdk.Receipt{Entry: e}, nil
 }
 
 // Opened returns what was recorded, once.

@@ -368,7 +368,7 @@ func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.B
 	if err := p.begin(ctx, "uploaded"); err != nil { // the record is there, the answer is on its way
 		return sdk.Receipt{}, err
 	}
-	return sdk.Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Number: e.Number, Time: e.Time, Content: e.Content}, nil
+	return sdk.Receipt{Entry: e}, nil
 }
 
 // answered is an upload as the answer to a change has it.

@@ -378,10 +378,9 @@ func (s *Service) send(u *outbox.Upload) sdk.Sent {
 	}
 	s.next++
 	hash := sdk.ComputeHash(content)
-	r := sdk.Receipt{Ref: sdk.Ref(fmt.Sprint("ref", s.next)), Seq: sdk.Seq(s.next), Size: u.Size, Hash: hash,
-		Time: time.Now()}
-	e := sdk.Entry{Group: u.Group, Ref: r.Ref, Seq: r.Seq, Name: u.Name, Hash: hash, Uploader: s.ID, Size: u.Size,
-		Time: r.Time}
+	e := sdk.Entry{Group: u.Group, Ref: sdk.Ref(fmt.Sprint("ref", s.next)), Seq: sdk.Seq(s.next), Name: u.Name,
+		Hash: hash, Uploader: s.ID, Size: u.Size, Time: time.Now()}
+	r := sdk.Receipt{Entry: e}
 	s.note(logged{u.Save.ID, key, string(content), recorded{sdk.Sent{Receipt: r}, tag}, e})
 	return sdk.Sent{Receipt: r}
 }
