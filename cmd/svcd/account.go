@@ -125,7 +125,7 @@ func newAccountDelete(s *settings) *cobra.Command {
 			"groups, and its balance.\nThe files that it uploaded stay in their groups, and the ledger keeps its " +
 			"records. Nobody gets the name again.\nAn account that owns groups is refused: svcd account hand-over " +
 			"offers them to a member.",
-		Example: "  svcd account disable alice --data ./data\n  svcd account delete alice --data ./data",
+		Example: "  svcd account delete alice --data ./data",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
 			out, err := svc.DeleteAccount(ctx, args[0])
 			if err != nil {
