@@ -1,17 +1,10 @@
 package web_test
 
 import (
-	"bytes"
-	"compress/zlib"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,7 +14,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/names/namestest"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -517,186 +509,6 @@ func TestOpenGroupOnThePage(t *testing.T) {
 	c.sees("Members (3)")
 }
 
-func random(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.Read(b)
-	return b
-}
-
-func deflate(t *testing.T, content []byte) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := zlib.NewWriter(&b)
-	if _, err := w.Write(content); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-// flip changes one bit of the stored ciphertext.
-func (s *site) flip(ref string) {
-	s.t.Helper()
-	path, err := s.svc.BlobPath(s.t.Context(), ref)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	raw[len(raw)/2] ^= 1
-	if err := os.Chmod(path, 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func TestVerifyInTheBrowser(t *testing.T) {
-	t.Parallel()
-	s := serve(t)
-	alice := s.user("alice", "10")
-	alice.register("team")
-	text := []byte(strings.Repeat("Meet at nine. ", 20000))
-	sum := func(b []byte) string { return fmt.Sprintf("%x", sumOf(b)) }
-	packed := object{"version": 1, "compression": "deflate", "original_size": len(text)}
-	with := func(key string, value any) object {
-		out := object{}
-		for k, v := range packed {
-			out[k] = v
-		}
-		out[key] = value
-		return out
-	}
-	large := random(300_000)
-	files := []struct {
-		name, verdict string
-		content       []byte // of the good file
-		stored        []byte
-		format        any
-		sum           string
-		flip          bool
-	}{
-		{"small.txt", "byte-identical", []byte("hello"), []byte("hello"), nil, "", false},
-		{"empty.txt", "byte-identical", []byte{}, []byte{}, nil, "", false},
-		{"large.bin", "byte-identical", large, large, object{"version": 1}, "", false},
-		{"packed.txt", "byte-identical", text, deflate(t, text), packed, sum(text), false},
-		{"damaged-small.txt", "byte-mismatched", nil, random(20_000), nil, "", true}, // less lies in the database
-		{"damaged-large.bin", "byte-mismatched", nil, large, nil, "", true},
-		{"other-content.txt", "byte-mismatched", nil, []byte("hello"), nil, sum([]byte("world")), false},
-		{"stripped.txt", "byte-mismatched", nil, deflate(t, text), nil, sum(text), false},
-		{"bomb.txt", "byte-mismatched", nil, deflate(t, text), with("original_size", 10), sum(text), false},
-		{"cut.txt", "byte-mismatched", nil, deflate(t, text)[:30], packed, sum(text), false},
-		{"short.txt", "byte-mismatched", nil, deflate(t, text), with("original_size", len(text)+1), sum(text), false},
-		{"trailing.txt", "byte-mismatched", nil, append(deflate(t, text), 0), packed, sum(text), false},
-	}
-	for _, f := range files {
-		up := alice.upload("team", "notes/"+f.name, f.stored, f.format, f.sum)
-		if f.flip {
-			s.flip(up.CID)
-		}
-	}
-	b := alice.browse()
-	downloads := b.downloads()
-	b.expect("status of 500") // the service itself finds small damaged ciphertext
-	b.js("location.hash = '#/groups/team/notes'")
-	for _, f := range files {
-		got := b.download(f.name)
-		if f.content == nil {
-			if !strings.HasPrefix(got, f.verdict) || !strings.Contains(got, "Nothing of it was saved here.") {
-				t.Errorf("%s: %s", f.name, got)
-			}
-			continue
-		}
-		if got != "Verified and saved" {
-			t.Errorf("%s: %s", f.name, got)
-		}
-		proctest.Eventually(t, f.name+" is downloaded", func() bool {
-			got, err := os.ReadFile(filepath.Join(downloads, f.name))
-			return err == nil && bytes.Equal(got, f.content)
-		})
-	}
-	there, err := os.ReadDir(downloads)
-	if err != nil || len(there) != 4 {
-		t.Errorf("%d files were saved, want those that are whole: %v", len(there), err)
-	}
-	b.click("small.txt")
-	b.click("Verify small.txt")
-	b.sees("It was paid a moment ago and costs nothing now.")
-	if text := eval[string](b, `document.querySelector("dialog").innerText`); strings.Contains(text, "undefined") {
-		t.Errorf("the dialog says %q", text)
-	}
-	b.click("Verify, free")
-	b.sees("byte-identical")
-	b.click("Verify small.txt") // a dialog ends with its page
-	b.sees("Verify small.txt?")
-	b.js("location.hash = '#/groups'")
-	b.await(`document.querySelector("dialog") === null`)
-}
-
-// downloads has the browser save files in a folder of their own.
-func (b *tab) downloads() string {
-	b.t.Helper()
-	dir := b.t.TempDir()
-	_, err := chromedp.CallBrowser(b.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{
-		Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir,
-		BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return dir
-}
-
-// download clicks Download in the row of a file, and returns what the row then says.
-func (b *tab) download(name string) string {
-	b.t.Helper()
-	b.await(button("Download " + name))
-	b.js(fmt.Sprintf("window.download = %s; download.closest('tr').querySelector('.result').replaceChildren()", button("Download "+name)))
-	b.click("Download " + name)
-	b.await(`!download.disabled && download.closest("tr").querySelector(".result").textContent`)
-	return eval[string](b, `download.closest("tr").querySelector(".result").innerText`)
-}
-
-// What the memory of a browser does not hold is written while it comes, or told how else to get it.
-func TestDownloadOfWhatMemoryDoesNotHold(t *testing.T) {
-	t.Parallel()
-	s := serve(t)
-	s.front = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		if r.URL.Path != "/account/api/folder" {
-			next.ServeHTTP(w, r)
-			return
-		}
-		answer := httptest.NewRecorder()
-		next.ServeHTTP(answer, r)
-		_, _ = io.WriteString(w, strings.ReplaceAll(answer.Body.String(), `"original_size":131073`, `"original_size":600000000`))
-	}
-	alice := s.user("alice", "10")
-	alice.register("team")
-	content := random(2*64<<10 + 1)
-	alice.saveBlocks("team", "a film.mkv", content, nil, numbers(3), fmt.Sprintf("%x", sumOf(content)))
-	b := alice.browse()
-	b.js("location.hash = '#/groups/team'; delete window.showSaveFilePicker; window.showSaveFilePicker = undefined")
-	before := eval[string](b, "fetch('api/session').then((r) => r.json()).then((s) => s.balance)")
-	if got := b.download("a film.mkv"); !strings.Contains(got, "nothing was charged. Use: svcfs get team 'a film.mkv'") {
-		t.Error(got)
-	}
-	if after := eval[string](b, "fetch('api/session').then((r) => r.json()).then((s) => s.balance)"); after != before {
-		t.Errorf("%s tokens, before %s", after, before)
-	}
-	b.js(stubPicker)
-	if got := b.download("a film.mkv"); got != "Verified and saved" {
-		t.Error(got)
-	}
-	b.await(`saved.name === "a film.mkv"`)
-	if got := eval[string](b, savedSum); got != fmt.Sprintf("%x", sumOf(content)) {
-		t.Errorf("another content was saved, of SHA-256 %s", got)
-	}
-}
-
 func TestThreat36HostileNamesAreOnlyText(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -737,99 +549,6 @@ func TestThreat36HostileNamesAreOnlyText(t *testing.T) {
 	if eval[bool](b, "window.pwned !== undefined || document.querySelectorAll('main img, main script, main iframe:not(.preview), main style, main svg:not(.icon)').length > 0") {
 		t.Error("a name became markup")
 	}
-}
-
-func TestKeyboardAlone(t *testing.T) {
-	t.Parallel()
-	alice := serve(t).user("alice", "10")
-	b := open(t, alice.link())
-	b.sees("This link signs you in")
-	b.tabTo("Skip to content")
-	if hidden := eval[bool](b, "document.activeElement.getBoundingClientRect().bottom <= 0"); hidden {
-		t.Error("the skip link is not visible when it has the focus")
-	}
-	b.press(kb.Enter)
-	b.tabTo("Sign in")
-	if outline := eval[string](b, "getComputedStyle(document.activeElement).outlineStyle"); outline == "none" {
-		t.Error("the focus is not visible")
-	}
-	b.press(kb.Enter)
-	b.await("document.getElementById('account')")
-	t.Run("a dangerous dialog", func(t *testing.T) {
-		b.tabTo("Rotate this key")
-		b.press(kb.Enter)
-		b.await(button("Yes, rotate key"))
-		if got := b.focused(); got != "Cancel" {
-			t.Errorf("a dangerous dialog begins at %q", got)
-		}
-		for range 4 { // the focus stays in the dialog, or in the browser's own controls
-			b.press(kb.Tab)
-			if eval[bool](b, `document.activeElement !== document.body && !document.activeElement.closest("dialog")`) {
-				t.Errorf("Tab left the dialog to %q", b.focused())
-			}
-		}
-		b.press(kb.Escape)
-		b.await("!document.querySelector('dialog')")
-		if got := b.focused(); got != "Rotate this key" {
-			t.Errorf("after Escape the focus is on %q", got)
-		}
-		b.press(kb.Enter)
-		b.await(button("Yes, rotate key"))
-		b.tabTo("Yes, rotate key")
-		b.press(kb.Enter)
-		b.await("document.getElementById('api-key')")
-		b.await(`document.getElementById("status").textContent.includes("Save it now")`)
-		alice.key = eval[string](b, "document.getElementById('api-key').textContent")
-	})
-	t.Run("a group, and the way out", func(t *testing.T) {
-		b.js("document.activeElement.blur()")
-		b.tabTo("Groups")
-		b.press(kb.Enter)
-		b.sees("You own no group yet")
-		if got := b.focused(); got != "Groups" || eval[string](b, "document.activeElement.tagName") != "H1" {
-			t.Errorf("a new view begins at %q", got)
-		}
-		b.tabTo("Create group")
-		b.press(kb.Enter)
-		b.await("document.activeElement.id === 'f-name'")
-		b.press("team", kb.Enter)
-		b.sees("No files yet")
-		alice.upload("team", "notes.txt", []byte("hello"), nil, "")
-		b.tabTo("Members and settings")
-		b.press(kb.Enter)
-		b.sees("Members (1)")
-		b.tabTo("Files")
-		b.press(kb.Enter)
-		b.await(button("notes.txt"))
-		downloads := b.downloads()
-		b.tabTo("Download notes.txt")
-		b.press(kb.Enter)
-		proctest.Eventually(t, "notes.txt is downloaded", func() bool {
-			_, err := os.Stat(filepath.Join(downloads, "notes.txt"))
-			return err == nil
-		})
-		if got := b.focused(); got != "Download notes.txt" {
-			t.Errorf("after a download the focus is on %q", got)
-		}
-		b.js("document.getElementById('main').focus()")
-		b.tabTo("notes.txt")
-		b.press(kb.Enter)
-		b.await(`document.querySelector("iframe.preview")`) // it is paid
-		b.tabTo("Remove")
-		b.press(kb.Enter)
-		b.await(button("Yes, remove, free"))
-		b.tabTo("Yes, remove, free")
-		b.press(kb.Enter)
-		b.sees("No files yet")
-		b.tabTo("Trash")
-		b.press(kb.Enter)
-		b.tabTo("Bring back notes.txt")
-		b.press(kb.Enter)
-		b.sees("The trash is empty")
-		b.tabTo("Sign out")
-		b.press(kb.Enter)
-		b.sees("Ask the operator of this service for a sign-in link")
-	})
 }
 
 func TestSessionEndsWhileThePageIsOpen(t *testing.T) {
