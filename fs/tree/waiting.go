@@ -595,7 +595,7 @@ func (t *Tree) nowConflict(i outbox.Item) (notices []notice) {
 	return append(notices, t.noted(&Error{Class: ClassConflict, Op: "send", Path: path,
 		Err: errors.New("somebody else saved this name before the save from here was sent; that save is recorded as '" +
 			join(g.dir.path(), i.Name) + "'"),
-		Hint: "Compare the two, and remove one."}), func(Kernel) { t.lookAt(&g.source, 0) })
+		Hint: "See both, and settle it, with: svcfs conflicts"}), func(Kernel) { t.lookAt(&g.source, 0) })
 }
 
 // FsyncRecord waits until the save of a file that waits is recorded.
