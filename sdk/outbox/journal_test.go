@@ -421,6 +421,34 @@ func TestThreat52PartsOfOthers(t *testing.T) {
 	})
 }
 
+// O11: the list of parts of a large save that keeps no block goes with it, too.
+func TestO11PartsOfASaveWithoutBlocksGo(t *testing.T) {
+	run(t, nil, func(t *testing.T, b *box) {
+		refuse := b.s.Refuse
+		b.s.Refuse = func(op string, u *outbox.Upload) error {
+			if op == "send" && u.Name == "copy" {
+				u.Large.Keep(sdk.SentPart{ID: "part"})
+			}
+			return refuse(op, u)
+		}
+		save := large("film", "some content in blocks", nil, outbox.From{})
+		for range 2 {
+			i, err := b.Put(t.Context(), save)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Ready(i.ID)
+			b.Drain(t.Context())
+			save = large("copy", "some content in blocks", format.Extents{}, outbox.From{Group: "g", Ref: b.s.Head("g", "film")})
+		}
+		_ = b.Close()
+		if left := b.disk.Files(); len(left) > 0 || b.s.Contents["g/copy"] != "some content in blocks" {
+			t.Errorf("%d files are left, recorded %v", len(left), b.s.Contents)
+		}
+		b.start()
+	})
+}
+
 // O3: which parts of a large save were sent is known after a restart, and what cannot be read of that is forgotten.
 func TestO3PartsThatWereSentAreKept(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *box) {

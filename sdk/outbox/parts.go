@@ -89,3 +89,24 @@ func (p *partsFile) close() {
 		p.f = nil
 	}
 }
+
+// prepareLarge opens the content of a large item.
+func (o *Outbox) prepareLarge(c *Clear, m *meta, d derive, open OpenBase) (u *LargeUpload, end func(), err error) {
+	w, err := o.store.openLarge(c, m, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	parts := o.store.partsOf(c, d)
+	return &LargeUpload{Layout: w.layout, Changed: w.changed, From: w.from, Open: open, Read: w.Read,
+			Sent: parts.read(),
+			Keep: parts.keep}, func() {
+			parts.close()
+			_ = w.Close() // it was read only
+			o.mu.Lock()
+			here := o.items[c.ID] != nil
+			o.mu.Unlock()
+			if c.File == "" && !here { // else it goes with the blocks
+				_ = o.store.disk.remove(parts.name) // or at the next start
+			}
+		}, nil
+}

@@ -228,21 +228,6 @@ func (o *Outbox) prepareSmall(c *Clear, m *meta, d derive, sealed []byte) (conte
 	return content, content.Release, nil
 }
 
-// prepareLarge opens the content of a large item.
-func (o *Outbox) prepareLarge(c *Clear, m *meta, d derive, open OpenBase) (u *LargeUpload, end func(), err error) {
-	w, err := o.store.openLarge(c, m, d)
-	if err != nil {
-		return nil, nil, err
-	}
-	parts := o.store.partsOf(c, d)
-	return &LargeUpload{Layout: w.layout, Changed: w.changed, From: w.from, Open: open, Read: w.Read,
-			Sent: parts.read(),
-			Keep: parts.keep}, func() {
-			parts.close()
-			_ = w.Close() // it was read only
-		}, nil
-}
-
 // answer does what the service's answer to an item asks for.
 func (o *Outbox) answer(ctx context.Context, l *lane, i *item, a sdk.Sent) {
 	err := a.Err
