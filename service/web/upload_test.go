@@ -110,10 +110,11 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 	alice.upload("team", "notes/old/x.txt", []byte("x"), nil, "")
 	b := alice.browse()
 	b.js("location.hash = '#/groups/team/notes'")
-	b.choose(false, `[["plan 1.txt", "`+marker+`"], ["empty.txt"], ["old", "x"], ["`+strings.Repeat("n", 256)+`", "x"]]`)
+	b.choose(false, `[["plan 1.txt", "`+marker+`"], ["empty.txt"], ["old", "x"], ["a\u0001", "x"], ["`+strings.Repeat("n", 256)+`", "x"]]`)
 	b.sees("Upload 2 files, 38 B?")
 	b.sees("old: a folder has this name")
 	b.sees("its name is longer than 255 bytes")
+	b.sees("its name has a control character")
 	b.sees("It costs 2 uploads: 0.078 tokens. You have 9.321 tokens.")
 	if puts := sent.holdsNone(t); puts != 0 {
 		t.Errorf("%d requests carried content before the user agreed", puts)

@@ -5,7 +5,7 @@ import { askForm, cell, empty, failure, field, h, icon } from "./dom.js";
 import { downloadButton } from "./download.js";
 import { move } from "./move.js";
 import { place } from "./place.js";
-import { attributes, bytes, changedAt, date, nameOf, person, plural, price, shellWord, shortDate, visible } from "./text.js";
+import { attributes, bytes, changedAt, date, nameOf, person, plural, price, shellWord, shortDate, unfit, visible } from "./text.js";
 import { selectionBar } from "./selection.js";
 import { chooser } from "./uploads.js";
 
@@ -42,7 +42,7 @@ async function makeFolder(g, folder, again) {
 		fields: [field("Name", "", h("input", { name: "folder", required: true, maxlength: 255, autocomplete: "off", autofocus: true }))],
 		submit: async (data) => {
 			const name = data.get("folder").trim();
-			if (name === "" || name === "." || name === ".." || name.includes("/")) throw new Error("A folder needs a name without a slash.");
+			if (unfit(name)) throw new Error(`There is no such folder: ${unfit(name)}.`);
 			await call("make_folder", { group_id: g.id, folder: folder + name });
 			return name;
 		},

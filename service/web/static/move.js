@@ -2,7 +2,7 @@
 
 import { call, get } from "./api.js";
 import { askForm, field, h } from "./dom.js";
-import { plural, price, visible } from "./text.js";
+import { plural, price, unfit, unfitPath, visible } from "./text.js";
 
 // A row of the table of files is moved under the name that is recorded for it.
 function pathOf(row) {
@@ -22,7 +22,7 @@ export function askRename(g, session, folder, row) {
 		fields: [field("New name", "All versions get it. Programs that use the old one do not find it any more.", h("input", { name: "rename", required: true, value: baseOf(pathOf(row)), autocomplete: "off", autofocus: true }))],
 		submit: async (data) => {
 			const name = data.get("rename");
-			if (name === "" || name === "." || name === ".." || name.includes("/")) throw new Error("A name is without a slash.");
+			if (unfit(name)) throw new Error(`It cannot be called so: ${unfit(name)}.`);
 			await rename(g, row, folder + name);
 			return `Renamed to ${visible(name)}`;
 		},
@@ -44,6 +44,8 @@ function paid(text, session) {
 
 // move gives rows names in the folder into, "" = the top.
 export async function move(g, rows, into) {
+	const why = into !== "" && unfitPath(into);
+	if (why) throw new Error(`There is no such folder: ${why}.`);
 	const folder = into === "" ? "" : `${into}/`;
 	for (const row of rows) if (row.isFolder && folder.startsWith(`${pathOf(row)}/`)) throw new Error(`${row.name} cannot be moved into itself.`);
 	for (const row of rows) await rename(g, row, folder + baseOf(pathOf(row)));

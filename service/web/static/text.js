@@ -10,6 +10,21 @@ export function visible(name) {
 	return unseen.test(name) ? name.replace(escaped, (c) => encodeURIComponent(c)) : name;
 }
 
+const longestName = 255; // bytes of a component
+
+// unfit tells why a component of a name cannot be recorded; "" if it can.
+export function unfit(name) {
+	if (name === "" || name === "." || name === "..") return "a name is not empty, and not . or ..";
+	if (name.includes("/")) return "a name is without a slash";
+	if (/\p{Cc}/u.test(name)) return "its name has a control character";
+	return new TextEncoder().encode(name).length > longestName ? `its name is longer than ${longestName} bytes` : "";
+}
+
+// unfitPath is unfit for each component of a path.
+export function unfitPath(path) {
+	return path.split("/").map(unfit).find((why) => why) ?? "";
+}
+
 // nameOf is the last component of the name of a file, as a mount shows it.
 export function nameOf(file) {
 	return file.shown.split("/").at(-1);

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { announce, ask, h, notice } from "./dom.js";
-import { bytes, date, isLess, nsToMS, plural, plus, price, times, visible } from "./text.js";
+import { bytes, date, isLess, nsToMS, plural, plus, price, times, unfitPath, visible } from "./text.js";
 import { fileSource, upload } from "./upload.js";
 import { isFree, readVersion } from "./verify.js";
 
@@ -10,7 +10,6 @@ const panel = document.getElementById("uploads");
 const list = panel.querySelector("ul");
 const namesAtOnce = 20; // of one question
 const mostDropped = 1000; // files
-const longestName = 255; // bytes of a component
 const shownNames = 10;
 
 const uncharged = "Cancelled. Nothing was saved or charged.";
@@ -87,8 +86,7 @@ async function offer(group, folder, files) {
 	const session = await get("session");
 	const unfit = [], fit = [];
 	for (const { file, name } of files) {
-		const isLong = name.split("/").some((part) => new TextEncoder().encode(part).length > longestName);
-		const why = file.size > session.max_file_bytes ? `too large: at most ${bytes(session.max_file_bytes)}` : isLong ? `its name is longer than ${longestName} bytes` : "";
+		const why = file.size > session.max_file_bytes ? `too large: at most ${bytes(session.max_file_bytes)}` : unfitPath(name);
 		if (why) unfit.push([{ name }, why]);
 		else fit.push({ group, name: folder + name, label: visible(name), size: file.size, open: () => fileSource(file), cancelled: uncharged });
 	}
