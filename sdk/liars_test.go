@@ -784,7 +784,7 @@ func TestRenamedFoldersAreReadOnce(t *testing.T) {
 		})
 	})
 	names := map[sdk.Ref]string{}
-	for _, move := range [][2]string{{"a", "c"}, {"c", "d"}, {"b", "d/e"}, {"d", "a"}} {
+	for i, move := range [][2]string{{"a", "c"}, {"c", "d"}, {"b", "d/e"}, {"d", "a"}} {
 		done, err := alice.RenameFolder(t.Context(), move[0], move[1], seen)
 		if err != nil {
 			t.Fatal(err)
@@ -801,6 +801,12 @@ func TestRenamedFoldersAreReadOnce(t *testing.T) {
 			t.Errorf("%+v, %v, and %d records read", again, err, most)
 		}
 		seen = done.Seq
+		if _, err := alice.Settings().SetRetention(t.Context(), int64(1000+i)); err != nil {
+			t.Fatal(err)
+		}
+		if news, err := look(); err != nil || len(news) != 0 {
+			t.Errorf("a record about no file: %+v, %v", news, err)
+		}
 	}
 	d.Disturb(wire.PathTools+wire.OpGetGroupTransactions, nil)
 	fresh, err := remembering(t, d, "").Group(d.Group).Entries(t.Context())
