@@ -159,6 +159,11 @@ type Receipt struct {
 	Fee Amount // charged for the upload; zero if the service does not tell it
 }
 
+// String says what was recorded, on one line.
+func (r Receipt) String() string {
+	return fmt.Sprintf("%s: %d bytes, record %d of the group, %s tokens", r.Ref, r.Size, r.Number, r.Fee.Tokens())
+}
+
 // AuthStatus is how the service sees the caller.
 type AuthStatus struct {
 	Authenticated bool
