@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/enginetest"
 )
 
 var update = flag.Bool("update", false, "write testdata/*.png anew")
@@ -98,7 +99,7 @@ func gallery(t *testing.T) *user {
 	deleted := alice.upload("design", "draft.pdf", random(90_000), nil, "")
 	alice.must(wire.OpDeleteFile, wire.FileRequest{GroupID: "design", IPFSHash: deleted.CID}, &text)
 	for day := range 24 { // costs of the days before, of a ledger that is not audited
-		if day%7 < 5 {
+		if day%7 < 5 && !enginetest.OnPostgres(t) { // the rows are written as SQLite writes them
 			alice.spend(day+1, (day*day)%5+1)
 		}
 	}
