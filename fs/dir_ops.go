@@ -212,7 +212,12 @@ func (n *dirNode) Rename(ctx context.Context, name string, newParent gofs.InodeE
 	if n.m.isStranger(ctx, n.d.Attr(), toWrite) || n.m.isStranger(ctx, to.d.Attr(), toWrite) {
 		return unix.EACCES
 	}
-	return errno(n.d.Rename(ctx, name, to.d, newName, flags&unix.RENAME_NOREPLACE != 0))
+	child := n.GetChild(name)
+	err := n.d.Rename(ctx, name, to.d, newName, flags&unix.RENAME_NOREPLACE != 0)
+	if err == nil && child != nil {
+		n.m.renamed(child, to, newName)
+	}
+	return errno(err)
 }
 
 // Link gives a file a second name where the tree allows it (N5).

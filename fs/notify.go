@@ -36,6 +36,7 @@ type nameNotice struct {
 	dir        *dirNode
 	name       string
 	attributes bool // of the file alone: the name stays
+	renamed    bool // the kernel is about to give the name to another file
 }
 
 func newNotifier() *notifier {
@@ -97,6 +98,8 @@ func take[N comparable](queue map[N]struct{}) (n N, ok bool) {
 // or folder that the kernel knows has no name any more, programs that watch it are told (R7).
 func (k *notifier) tellName(n nameNotice) {
 	switch child := n.dir.GetChild(n.name); {
+	case n.renamed: // waits until the kernel has done so
+		_ = n.dir.NotifyEntry(n.name)
 	case child == nil:
 	case n.attributes:
 		for _, inode := range k.inodesOf(child) {
@@ -152,10 +155,32 @@ func (k *notifier) AttributesChanged(d *tree.Dir, name string) { k.changed(d, na
 func (k *notifier) changed(d *tree.Dir, name string, attributes bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if dir := k.dirs[d]; dir != nil && !k.ended {
-		k.names[nameNotice{dir, name, attributes}] = struct{}{}
+	if dir := k.dirs[d]; dir != nil {
+		k.queue(nameNotice{dir: dir, name: name, attributes: attributes})
+	}
+}
+
+// queue queues a notice; k.mu is held.
+func (k *notifier) queue(n nameNotice) {
+	if !k.ended {
+		k.names[n] = struct{}{}
 		k.wake.Broadcast()
 	}
+}
+
+// renamed makes the kernel look up a name that it is giving to a file if the file has another name by now: its save met
+// one of others (W11).
+func (k *notifier) renamed(child *gofs.Inode, to *dirNode, name string) {
+	file, ok := child.Operations().(*fileNode)
+	if !ok {
+		return
+	}
+	if at, shown := file.f.Parent(); at == to.d && shown == name {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.queue(nameNotice{dir: to, name: name, renamed: true})
 }
 
 // ContentChanged makes the kernel drop pages and attributes, also of a file

@@ -203,9 +203,13 @@ func (f *finish) is(name string, size int64, hash Digest) bool {
 // Finish costs one upload; never twice, also if it is called again after an error. It needs the
 // API key and membership. Errors: those of [Group.Put]; code [wire.CodeBase] if nothing can be
 // taken over any more: begin again without a base; code [wire.CodeMissing] if blocks must be sent,
-// see [BlockUpload.Missing].
-func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash Digest, a Attributes) (Receipt, error) {
+// see [BlockUpload.Missing]. An option takes the place of that of BeginBlocks.
+func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash Digest, a Attributes,
+	opts ...FinishOption) (Receipt, error) {
 	o := u.options
+	for _, opt := range opts {
+		opt.finish(&o)
+	}
 	o.attrs = a
 	r, err := u.finish(call.Bridging(ctx), name, size, hash, o)
 	return r, u.c.wrap("upload "+quote(name), u.group, "", err)

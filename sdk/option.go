@@ -19,6 +19,9 @@ type UploadOption interface {
 	SealOption
 }
 
+// FinishOption is an option of [BlockUpload.Finish].
+type FinishOption interface{ finish(o *options) }
+
 // BlocksOption is an option of [Group.BeginBlocks].
 type BlocksOption interface{ begin(*options) }
 
@@ -83,8 +86,9 @@ func (b Base) put(o *options) {
 		o.base = wire.NoBase
 	}
 }
-func (b Base) seal(o *options)  { b.put(o) }
-func (b Base) begin(o *options) { b.put(o) }
+func (b Base) seal(o *options)   { b.put(o) }
+func (b Base) begin(o *options)  { b.put(o) }
+func (b Base) finish(o *options) { b.put(o) }
 
 // Resume makes [Group.Put] of a large *os.File go on where an earlier one stopped, in this process
 // or another: with the same service, account, group, name and file, which must be unchanged by

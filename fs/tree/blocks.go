@@ -21,7 +21,9 @@ type BlockUpload interface {
 	TakesOver() bool
 	PartBlocks() int64
 	PutPart(ctx context.Context, blocks format.Extents, read func(block int64, into []byte) (int, error)) error
-	Finish(ctx context.Context, name string, size int64, hash sdk.Digest, a sdk.Attributes) (sdk.Receipt, error)
+	// Finish records the file. base is the version that it replaces, see [sdk.Base]; nil = whatever there is.
+	Finish(ctx context.Context, name string, size int64, hash sdk.Digest, base *sdk.Ref,
+		a sdk.Attributes) (sdk.Receipt, error)
 	// Opened returns the recorded file after Finish, or nil: it needs no claim.
 	Opened() Blocks
 	Abandon()
@@ -58,6 +60,15 @@ func (c Client) BeginBlocks(ctx context.Context, g sdk.GroupID, base Blocks, blo
 
 // upload is an upload as the tree uses it.
 type upload struct{ *sdk.BlockUpload }
+
+// Finish is [sdk.BlockUpload.Finish].
+func (u upload) Finish(ctx context.Context, name string, size int64, hash sdk.Digest, base *sdk.Ref,
+	a sdk.Attributes) (sdk.Receipt, error) {
+	if base == nil {
+		return u.BlockUpload.Finish(ctx, name, size, hash, a)
+	}
+	return u.BlockUpload.Finish(ctx, name, size, hash, a, sdk.Base(*base))
+}
 
 // Opened is [sdk.BlockUpload.Opened].
 func (u upload) Opened() Blocks {

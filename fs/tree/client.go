@@ -27,9 +27,13 @@ func (c Client) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (fe
 }
 
 // Upload is [sdk.Group.Upload].
-func (c Client) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer,
+func (c Client) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, base *sdk.Ref,
 	a sdk.Attributes) (sdk.Receipt, error) {
-	return c.Group(g).Upload(ctx, name, b, sdk.WithAttributes(a))
+	opts := []sdk.UploadOption{sdk.WithAttributes(a)}
+	if base != nil {
+		opts = append(opts, sdk.Base(*base))
+	}
+	return c.Group(g).Upload(ctx, name, b, opts...)
 }
 
 // SetAttributes is [sdk.Group.SetAttributes].

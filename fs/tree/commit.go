@@ -11,6 +11,7 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/outbox"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 type commitWhen uint8
@@ -207,8 +208,10 @@ func (f *File) endSending(s *stage, err error) {
 // upload records content that is whole. The caller is sending.
 func (f *File) upload(ctx context.Context, s *stage, g *group, raw string, whole *mem.Buffer) (*sdk.Entry, error) {
 	now := func() (*sdk.Entry, error) {
-		return f.recordAs(g, raw, s, func(a sdk.Attributes) (sdk.Receipt, error) {
-			return f.t.remote.Upload(ctx, g.id, raw, whole, a)
+		compares := f.t.cfg.Ours && whole.Len() <= wire.WholeFileBytes
+		return f.recordAs(ctx, g, raw, s, compares, func(name string, base *sdk.Ref,
+			a sdk.Attributes) (sdk.Receipt, error) {
+			return f.t.remote.Upload(ctx, g.id, name, whole, base, a)
 		})
 	}
 	if f.t.cfg.Outbox == nil {
@@ -227,33 +230,48 @@ func (f *File) upload(ctx context.Context, s *stage, g *group, raw string, whole
 	return now()
 }
 
-// recordAs makes a record of the content with the attributes of the moment, and pays for it.
-func (f *File) recordAs(g *group, raw string, s *stage,
-	do func(a sdk.Attributes) (sdk.Receipt, error)) (*sdk.Entry, error) {
+// recordAs makes a record of the content with the attributes of the moment, and pays for it. do is told under which
+// name and, where the service compares it, which version the save replaces: others may have saved the name meanwhile
+// (W11).
+func (f *File) recordAs(ctx context.Context, g *group, raw string, s *stage, compares bool,
+	do func(name string, base *sdk.Ref, a sdk.Attributes) (sdk.Receipt, error)) (*sdk.Entry, error) {
 	var sent sdk.Attributes
+	var base *sdk.Ref
 	if f.t.cfg.Ours {
 		sent, _ = f.wanted(true)
 	}
+	if compares {
+		known := f.t.baseOf(f, g, raw, s)
+		base = &known
+	}
 	sent.Target = f.target
 	var receipt sdk.Receipt
-	began := f.t.now()
-	err := f.t.spend("upload", func() (fee sdk.Amount, err error) {
-		receipt, err = do(sent)
-		return receipt.Fee, err
-	})
+	began, name := f.t.now(), raw
+	upload := func() error {
+		return f.t.spend("upload", func() (fee sdk.Amount, err error) {
+			receipt, err = do(name, base, sent)
+			return receipt.Fee, err
+		})
+	}
+	err := upload()
+	for n := 0; hasCode(err, wire.CodeHead) && n < mostConflicts; n++ {
+		name, base = f.t.nameAside(ctx, g, raw, n), new(sdk.Ref)
+		err = upload()
+	}
 	if err != nil {
 		return nil, err
 	}
 	f.t.counts.uploads.Add(1)
-	row := f.t.ownRecord(f, g, raw, receipt, s, sent)
+	row := f.t.ownRecord(f, g, name, receipt, s, sent, base != nil)
 	g.view.Made(receipt.Number, began)
 	f.setSaved(row.Attributes, true)
 	return row, nil
 }
 
-// ownRecord makes the row of an upload that this mount has just made of a stage, and
-// remembers the upload that it replaces. Takes Tree.mu.
-func (t *Tree) ownRecord(f *File, g *group, raw string, r sdk.Receipt, s *stage, a sdk.Attributes) *sdk.Entry {
+// ownRecord makes the row of an upload that this mount has just made of a stage, and remembers the upload that it
+// replaces, unless the service compared that. Takes Tree.mu.
+func (t *Tree) ownRecord(f *File, g *group, raw string, r sdk.Receipt, s *stage, a sdk.Attributes,
+	compared bool) *sdk.Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v, base := g.version(raw), s.base
@@ -265,6 +283,9 @@ func (t *Tree) ownRecord(f *File, g *group, raw string, r sdk.Receipt, s *stage,
 				base = max(base, was.Seq)
 			}
 		}
+	}
+	if compared {
+		base = r.Seq
 	}
 	v.saved, v.base = r.Seq, base
 	g.own[r.Ref] = struct{}{}
@@ -298,6 +319,9 @@ func (f *File) settle(s *stage, e *sdk.Entry) {
 // upload of the name came from elsewhere meanwhile. Needs Tree.mu.
 func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 	row = t.recordedSince(g, row)
+	if recordedName(row) != raw {
+		return t.setAside(f, g, row, raw)
+	}
 	touched := map[*versions]bool{g.version(raw): true}
 	if slices.ContainsFunc(g.version(raw).entries, isLink) { // others that led over it may be safe by now
 		t.noteLink(g)

@@ -80,7 +80,11 @@ func (d *Dir) prune() (notices []notice) {
 func (t *Tree) drop(f *File, d *Dir, name string) (*versions, []notice) {
 	f.setMoved(t.now())
 	if slices.Contains(f.links, link{d, name}) {
-		return nil, d.detach(name, f)
+		notices := d.detach(name, f)
+		if f.dir == nil && len(f.links) == 0 { // others took the main name: this was the last
+			f.become(fileRemoved)
+		}
+		return nil, notices
 	}
 	v := f.shows()
 	notices := d.detach(name, f)

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/outbox"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -611,6 +613,85 @@ func TestW11SecondWriterIsTold(t *testing.T) {
 			}
 		})
 	}
+}
+
+// W11: where the service compares versions, a save that others overtook is recorded under a name of its own, and who has
+// the file open goes on with it there.
+func TestW11OvertakenSaveHasANameOfItsOwn(t *testing.T) {
+	for name, save := range map[string]func(m *mounted, h *Handle) error{
+		"in place": func(m *mounted, h *Handle) error { m.write(h, "mine", 0); return h.Flush(t.Context()) },
+		"replaced": func(m *mounted, h *Handle) error { m.replaces("mine", Caller{PID: 7}); return nil },
+	} {
+		for learns, late := range map[string]bool{"known": false, "not known": true} {
+			t.Run(name+", the other save is "+learns, func(t *testing.T) {
+				w := team()
+				w.Put("team", alice, "f", []byte("base"))
+				m := mount(t, w, bob, ours, still)
+				h := m.open("/team/f", OpenFlags{Read: true, Write: true, Caller: Caller{PID: 7}})
+				w.Put("team", alice, "f", []byte("theirs"))
+				if !late {
+					m.refresh()
+				}
+				ok(t, save(m, h))
+				aside := outbox.ConflictName("f", bob, time.Unix(1_700_000_000, 0), 0)
+				if list := m.names("/team"); len(list) != 2 || list[1] != aside {
+					t.Fatalf("the group lists %q", list)
+				}
+				m.wantContent("/team/f", "theirs")
+				m.wantContent("/team/"+aside, "mine")
+				if text := string(m.errors.text()); strings.Count(text, "\tconflict\t") != 1 || !strings.Contains(text, aside) {
+					t.Errorf("errors holds %q", text)
+				}
+				if name == "in place" {
+					m.write(h, "mine, and on", 0)
+					ok(t, h.Flush(t.Context()))
+					m.wantContent("/team/"+aside, "mine, and on")
+				}
+				h.Release()
+				m.refresh()
+				m.wantContent("/team/f", "theirs")
+				w.Put("team", alice, "f", []byte("theirs, and on"))
+				m.refresh()
+				m.wantContent("/team/f", "theirs, and on")
+				if n := len(m.names("/team")); n != 2 {
+					t.Errorf("%d names", n)
+				}
+			})
+		}
+	}
+}
+
+// W11: what others saved and removed again is in nobody's way.
+func TestW11SaveAfterTheOthersRemoved(t *testing.T) {
+	w := team()
+	w.Put("team", bob, "f", []byte("base"))
+	m := mount(t, w, bob, ours)
+	h := m.open("/team/f", OpenFlags{Read: true, Write: true})
+	defer h.Release()
+	ok(t, last(w.As(alice).RemoveVersions(t.Context(), "team", w.Named("team", "f"))))
+	m.write(h, "mine", 0)
+	ok(t, h.Flush(t.Context()))
+	m.wantContent("/team/f", "mine")
+	if text := string(m.errors.text()); text != "" {
+		t.Errorf("errors holds %q", text)
+	}
+}
+
+// W11: a large file that others overtook is sent as a whole under its own name.
+func TestW11OvertakenLargeSave(t *testing.T) {
+	w, _, data := largeWorld(10 * block)
+	m := mount(t, w, "bob", ours, still)
+	h := m.open("/g/film", OpenFlags{Read: true, Write: true})
+	defer h.Release()
+	w.Put("g", "bob", "film", noise(10*block))
+	copy(data[3*block:], "mine")
+	ok(t, put(t, h, []byte("mine"), 3*block))
+	flush(t, h)
+	aside := outbox.ConflictName("film", "bob", time.Unix(1_700_000_000, 0), 0)
+	if list := m.names("/g"); !slices.Contains(list, aside) {
+		t.Fatalf("the group lists %q", list)
+	}
+	wantRead(t, m.open("/g/"+aside, OpenFlags{Read: true}), data, 0, len(data))
 }
 
 // A program that read a file and replaces it by a rename, as sed -i and editors do, replaces the version that

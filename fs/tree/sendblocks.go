@@ -402,13 +402,14 @@ func (f *File) finishBlocks(ctx context.Context, s *stage, b *blockSend, g *grou
 		b.abandon() // it may be recorded: what changed since is another version
 	}
 	// its price is set aside before anything is sent
-	return f.recordAs(g, raw, s, func(a sdk.Attributes) (sdk.Receipt, error) {
-		up, hash, err := b.sendAll(ctx, f, raw)
+	return f.recordAs(ctx, g, raw, s, f.t.cfg.Ours, func(name string, base *sdk.Ref,
+		a sdk.Attributes) (sdk.Receipt, error) {
+		up, hash, err := b.sendAll(ctx, f, name)
 		if err != nil {
 			return sdk.Receipt{}, err
 		}
 		b.last = tried
-		r, err := up.Finish(ctx, raw, s.Len(), hash, a)
+		r, err := up.Finish(ctx, name, s.Len(), hash, base, a)
 		if err == nil {
 			b.opened = up.Opened()
 		}

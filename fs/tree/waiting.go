@@ -582,20 +582,16 @@ func (t *Tree) nowConflict(i outbox.Item) (notices []notice) {
 	if g == nil {
 		return nil
 	}
-	touched := make(map[*versions]bool)
-	row := t.waitingRow(g, i)
+	row, f := t.waitingRow(g, i), g.version(i.Was).shown
 	if was := g.view.Entry(i.Ref()); was != nil {
 		kept := *was
 		kept.Name = i.Name
 		row = &kept
 	}
-	g.merge(touched, *row)
-	notices = t.placeAll(g, touched)
-	path := join(g.dir.path(), i.Was)
-	return append(notices, t.noted(&Error{Class: ClassConflict, Op: "send", Path: path,
-		Err: errors.New("somebody else saved this name before the save from here was sent; that save is recorded as '" +
-			join(g.dir.path(), i.Name) + "'"),
-		Hint: "See both, and settle it, with: svcfs conflicts"}), func(Kernel) { t.lookAt(&g.source, 0) })
+	if f != nil && (f.entry.Load() == nil || f.entry.Load().Ref != row.Ref) {
+		f = nil
+	}
+	return t.setAside(f, g, row, i.Was)
 }
 
 // FsyncRecord waits until the save of a file that waits is recorded.

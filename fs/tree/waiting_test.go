@@ -58,21 +58,6 @@ func mountBoxedAs(t *testing.T, w *world, who sdk.AccountID, g sdk.GroupID, chan
 	b.service.Version = func(f outbox.From) ([]byte, error) { return w.Content(f.Ref), nil }
 	pool := mem.NewPool()
 	b.service.Record = func(l *outbox.Upload, content []byte) sdk.Sent {
-		if l.Base != nil {
-			var head sdk.Ref
-			rows, err := person.Entries(context.Background(), l.Group, view.New())
-			if err != nil {
-				return sdk.Sent{Err: err}
-			}
-			for _, e := range rows {
-				if e.Name == l.Name && e.Deleted == nil {
-					head = e.Ref
-				}
-			}
-			if head != *l.Base {
-				return sdk.Sent{Err: &sdk.Error{Op: "upload", Kind: sdk.ErrConflict, Code: wire.CodeHead}}
-			}
-		}
 		buf, err := pool.Get(0)
 		if err == nil {
 			err = buf.Resize(int64(len(content)))
@@ -82,7 +67,7 @@ func mountBoxedAs(t *testing.T, w *world, who sdk.AccountID, g sdk.GroupID, chan
 		}
 		defer buf.Release()
 		copy(buf.Bytes(), content)
-		r, err := person.Upload(context.Background(), l.Group, l.Name, buf, l.Attributes)
+		r, err := person.Upload(context.Background(), l.Group, l.Name, buf, l.Base, l.Attributes)
 		return sdk.Sent{Receipt: r, Err: err}
 	}
 	b.mount(t, w)

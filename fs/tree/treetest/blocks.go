@@ -192,7 +192,8 @@ type BlockUpload struct {
 	block  int64
 	mu     sync.Mutex
 	blocks map[int64][]byte
-	opened *Blocks // what was recorded, until it is taken
+	opened *Blocks      // what was recorded, until it is taken
+	unsure *sdk.Receipt // the answer was lost; by World.mu
 }
 
 // BeginBlocks begins an upload.
@@ -258,7 +259,7 @@ func (u *BlockUpload) PutPart(ctx context.Context, blocks format.Extents, read f
 }
 
 // Finish records the upload.
-func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash sdk.Digest, a sdk.Attributes) (sdk.Receipt, error) {
+func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash sdk.Digest, replaced *sdk.Ref, a sdk.Attributes) (sdk.Receipt, error) {
 	refused := func(kind sdk.Kind, code, text string) (sdk.Receipt, error) {
 		return sdk.Receipt{}, &sdk.Error{Op: "finish blocks", Group: u.group, Kind: kind, Code: code, Err: fmt.Errorf("%s", text)}
 	}
@@ -268,7 +269,11 @@ func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash 
 	}
 	var base []byte
 	p.mu.Lock()
-	err := p.mayWrite(u.group)
+	if u.unsure != nil { // it is the same upload
+		defer p.mu.Unlock()
+		return *u.unsure, nil
+	}
+	err := cmp.Or(p.mayWrite(u.group), p.isBase(u.group, name, replaced))
 	lives := true
 	if u.base != nil {
 		base, lives = p.content[u.base.entry.Ref]
@@ -313,11 +318,15 @@ func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash 
 	p.rows[u.group][len(p.rows[u.group])-1].Hash = hash
 	p.blocks.open++
 	u.opened = &Blocks{p: p, entry: e, layout: l}
+	r := sdk.Receipt{Entry: e}
 	p.mu.Unlock()
 	if err := p.begin(ctx, "uploaded"); err != nil { // the record is there, the answer is on its way
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		u.unsure = &r
 		return sdk.Receipt{}, err
 	}
-	return sdk.Receipt{Entry: e}, nil
+	return r, nil
 }
 
 // Opened returns what was recorded, once.

@@ -125,7 +125,7 @@ func Run(t *rapid.T, sys System, allows Allows) {
 	t.Repeat(steps)
 }
 
-// present leaves a step out while the service is away: others are not seen then. With an outbox it does so also
+// present leaves a step out while the service is away: others are not seen then. With an outbox, and without Asides, it does so also
 // while a file is open or changed, or has a name that others do not see: what began from an earlier version would
 // be recorded under a name of its own (O7).
 func (x *machine) present(step func(*rapid.T)) func(*rapid.T) {
@@ -134,7 +134,7 @@ func (x *machine) present(step func(*rapid.T)) func(*rapid.T) {
 		for name, n := range x.m.names {
 			kept = kept || n.staged || n.ver != nil && (n.scratch || name != n.main)
 		}
-		if x.m.away || x.m.allows.Outbox && kept {
+		if x.m.away || (x.m.allows.Outbox || x.m.allows.Ours && !x.m.allows.Asides) && kept {
 			t.Skip("the service is away, or a file stands on what is recorded now")
 		}
 		step(t)

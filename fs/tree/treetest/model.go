@@ -4,6 +4,7 @@
 package treetest
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -49,6 +50,7 @@ type node struct {
 	main          string   // its name, the recorded one unless scratch
 	data          string   // that programs read
 	ver           *version // committed content; nil while never uploaded
+	verName       string   // the name of ver when this file got it
 	staged, dirty bool
 	scratch       bool
 	link          bool  // it is a symbolic link to its data
@@ -89,6 +91,9 @@ type Allows struct {
 	Delete bool // with Ours: the mount destroys what it removes
 	Outbox bool // of the mount, whose service goes away now and then
 	Blocks bool // a changed file loses what was not changed with the key of the version that it stands on
+	// Asides: with Ours: the system shows the n-th save of NAME that has a name of its own (W11) as NAME!n. Else others
+	// do nothing while a program stands on what they would change.
+	Asides bool
 }
 
 func newModel(allows Allows) *model {
@@ -131,10 +136,51 @@ func (m *model) place(name string) {
 		if at := folderOf(name); at != "" && !m.hasFolderOf(name) {
 			m.folders[at] = false
 		}
-		m.names[name] = &node{main: name, data: newest.data, ver: newest, link: newest.isLink(), shown: newest.shown, base: newest.shown}
+		m.names[name] = &node{main: name, data: newest.data, ver: newest, verName: name, link: newest.isLink(), shown: newest.shown, base: newest.shown}
 	case newest != nil:
+		old.verName = name
 		old.learn()
 	}
+}
+
+// overtaken reports whether others saved a name since the version that n stands on (W11).
+func (m *model) overtaken(n *node, name string) bool {
+	newest := m.newest(name)
+	return m.allows.Ours && !n.scratch && n.ver != nil && n.ver.lives() && n.verName == name && newest != nil && newest != n.ver
+}
+
+// nameAside is the name of a save that others overtook.
+func (m *model) nameAside(name string) string {
+	for k := 1; ; k++ {
+		if aside := fmt.Sprint(name, "!", k); m.newest(aside) == nil {
+			return aside
+		}
+	}
+}
+
+// setAside shows a save under a name of its own.
+func (m *model) setAside(n *node) {
+	name, aside := n.main, n.ver.name
+	here := m.shown(name) == n
+	n.main = aside
+	if here {
+		delete(m.names, name)
+	}
+	if here || !m.isNamed(n) {
+		m.names[aside] = n
+	} else {
+		m.place(aside)
+	}
+	m.place(name)
+}
+
+func (m *model) isNamed(n *node) bool {
+	for _, other := range m.names {
+		if other == n {
+			return true
+		}
+	}
+	return false
 }
 
 // learn takes the attributes of the upload that were not changed here (W16).
@@ -411,7 +457,10 @@ func (m *model) commit(n *node, now bool) string {
 		n.waits = true
 		return OK
 	}
-	m.record(n, n.main)
+	if m.record(n, n.main); n.ver.name != n.main {
+		m.setAside(n)
+		return OK
+	}
 	m.showAgain(n)
 	if m.names[n.main] == n {
 		delete(m.hidden, n.main)
@@ -422,10 +471,8 @@ func (m *model) commit(n *node, now bool) string {
 
 // showAgain gives a name back to a file that lost it to others and has the newest upload now (A4).
 func (m *model) showAgain(n *node) {
-	for _, other := range m.names {
-		if other == n {
-			return
-		}
+	if m.isNamed(n) {
+		return
 	}
 	if old := m.names[n.main]; m.newest(n.main) != n.ver || old != nil && old.staged {
 		return
@@ -442,10 +489,14 @@ func (m *model) record(n *node, name string) {
 		if n.ver == nil {
 			n.base = newest.shown
 		}
-		n.ver, n.timed = newest, true
+		n.ver, n.verName, n.timed = newest, name, true
 		n.learn()
 	} else {
-		n.ver = &version{name: name, data: n.data, link: n.link, shown: n.shown}
+		saved := name
+		if m.overtaken(n, name) {
+			saved = m.nameAside(name)
+		}
+		n.ver, n.verName = &version{name: saved, data: n.data, link: n.link, shown: n.shown}, saved
 		n.base, n.timed = n.shown, false
 		m.buy(n.ver)
 	}
@@ -709,7 +760,9 @@ func (m *model) rename(from, to string) string {
 		}
 		m.place(old)
 	}
-	if !n.scratch {
+	if !n.scratch && n.ver != nil && n.ver.name != to && !records && !back {
+		m.setAside(n)
+	} else if !n.scratch {
 		delete(m.hidden, to)
 		m.place(to)
 	}

@@ -50,6 +50,7 @@ type World struct {
 	// any service.
 	BlockBytes int64
 
+	unsure map[string]sdk.Receipt // of uploads whose answer was lost
 	blocks blocksOf
 	cut    map[sdk.Ref]int64 // bytes of a block, of files that have blocks
 
@@ -70,7 +71,7 @@ type folderRename struct {
 
 // NewWorld returns a service without groups.
 func NewWorld() *World {
-	return &World{numbers: map[sdk.GroupID]int64{}, rows: map[sdk.GroupID][]sdk.Entry{}, made: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, cut: map[sdk.Ref]int64{}, renamed: map[sdk.Ref]sdk.Seq{}, fail: map[string]error{}, begun: map[string]int{},
+	return &World{numbers: map[sdk.GroupID]int64{}, rows: map[sdk.GroupID][]sdk.Entry{}, made: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, cut: map[sdk.Ref]int64{}, unsure: map[string]sdk.Receipt{}, renamed: map[sdk.Ref]sdk.Seq{}, fail: map[string]error{}, begun: map[string]int{},
 		pause: map[string]time.Duration{}, hold: map[string]chan struct{}{}, members: map[sdk.GroupID]map[sdk.AccountID]bool{}, readers: map[sdk.GroupID]map[sdk.AccountID]bool{}, owners: map[sdk.GroupID]sdk.AccountID{}}
 }
 
@@ -351,12 +352,18 @@ func (p Person) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (sd
 	return sdk.Amount{}, nil
 }
 
-func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, a sdk.Attributes) (sdk.Receipt, error) {
+func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, base *sdk.Ref, a sdk.Attributes) (sdk.Receipt, error) {
 	if err := p.begin(ctx, "upload"); err != nil {
 		return sdk.Receipt{}, err
 	}
 	p.mu.Lock()
-	err := p.mayWrite(g)
+	again := fmt.Sprint(p.id, g, name, b.Hash())
+	if r, ok := p.unsure[again]; ok { // it is the same upload
+		delete(p.unsure, again)
+		p.mu.Unlock()
+		return r, nil
+	}
+	err := cmp.Or(p.mayWrite(g), p.isBase(g, name, base))
 	if err == nil {
 		p.uploads++
 	}
@@ -365,10 +372,32 @@ func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.B
 		return sdk.Receipt{}, err
 	}
 	e := p.PutWith(g, p.id, name, b.Bytes(), a)
-	if err := p.begin(ctx, "uploaded"); err != nil { // the record is there, the answer is on its way
+	r := sdk.Receipt{Entry: e}
+	err = p.begin(ctx, "uploaded") // the record is there, the answer is on its way
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.unsure[again] = r
 		return sdk.Receipt{}, err
 	}
-	return sdk.Receipt{Entry: e}, nil
+	return r, nil
+}
+
+// isBase compares the newest version of a name with the one that a save replaces, as the service does. Needs World.mu.
+func (w *World) isBase(g sdk.GroupID, name string, base *sdk.Ref) error {
+	if base == nil {
+		return nil
+	}
+	var newest sdk.Ref
+	for _, e := range w.rows[g] {
+		if e.Name == name && e.Deleted == nil {
+			newest = e.Ref
+		}
+	}
+	if newest == *base {
+		return nil
+	}
+	return &sdk.Error{Op: "upload", Group: g, Kind: sdk.ErrConflict, Code: wire.CodeHead, Err: fmt.Errorf("the newest version is %q", newest)}
 }
 
 // answered is an upload as the answer to a change has it.

@@ -1,0 +1,49 @@
+package tree
+
+import (
+	"context"
+	"errors"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/outbox"
+)
+
+// A save says which version of its name it replaces. Where others saved the name meanwhile, the service refuses it, and
+// it is recorded under a name of its own (W11, O7).
+
+// mostConflicts is how many names are tried for one save.
+const mostConflicts = 20
+
+// nameAside returns the name for a save that others overtook: its own if they removed what they saved.
+func (t *Tree) nameAside(ctx context.Context, g *group, raw string, n int) string {
+	if err := t.refreshGroup(ctx, g, 0); err == nil && n == 0 && t.refOf(g, raw) == "" {
+		return raw
+	}
+	return outbox.ConflictName(raw, t.remote.Account(), t.now(), n)
+}
+
+// setAside shows a save under a name of its own, and the name that it was made under as others saved it. A program that
+// has the file f open goes on with it under the new name; f may be nil. Needs Tree.mu.
+func (t *Tree) setAside(f *File, g *group, row *sdk.Entry, was string) (notices []notice) {
+	touched := map[*versions]bool{g.version(was): true}
+	g.merge(touched, *row)
+	if v := g.version(recordedName(row)); f != nil && f.isKind(fileReal) {
+		named := f.dir != nil || len(f.links) == 0 // else its other names stay, and a new file shows this one
+		if f.dir != nil {
+			notices = f.dir.detach(f.name, f)
+		}
+		f.raw = v.raw
+		f.take(row)
+		if v.shown == nil && named {
+			v.shown = f
+			dir, name := t.slot(g, v.raw, string(row.Ref))
+			notices = append(notices, dir.attach(name, f)...)
+		}
+	}
+	notices = append(notices, t.placeAll(g, touched)...)
+	path := g.dir.path()
+	return append(notices, t.noted(&Error{Class: ClassConflict, Op: "save", Path: join(path, was),
+		Err: errors.New("somebody else saved this name meanwhile; the save from here is recorded as '" +
+			join(path, row.Name) + "'"),
+		Hint: "See both, and settle it, with: svcfs conflicts"}), func(Kernel) { t.lookAt(&g.source, 0) })
+}
