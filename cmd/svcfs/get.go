@@ -197,12 +197,12 @@ func (a *app) get(ctx context.Context, c *sdk.Client, places []place, f getFlags
 			return refuse(exitUsage, "create the folder first", err)
 		}
 	}
-	return a.getOne(ctx, c, to.files[0], f)
+	return a.getOne(ctx, c, to.files[0], places[0].path, f)
 }
 
-// getOne fetches one file, to standard output or into a file.
-func (a *app) getOne(ctx context.Context, c *sdk.Client, file wanted, f getFlags) error {
-	g, entry, what := file.group, file.entry, file.path
+// getOne fetches one file, to standard output or into a file. what is how it was named.
+func (a *app) getOne(ctx context.Context, c *sdk.Client, file wanted, what string, f getFlags) error {
+	g, entry := file.group, file.entry
 	if f.output == "" || f.output == "-" {
 		return a.getOut(ctx, g, entry, what)
 	}
