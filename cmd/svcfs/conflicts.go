@@ -45,7 +45,8 @@ retrievals and one upload. --merge git is 'git merge-file'.
 
 Nothing is uploaded over a version that was saved since the list. Where a mount without an
 outbox told of a conflict, both versions are in the history: svcfs history PATH.`,
-		Example: "  svcfs conflicts\n  svcfs conflicts --keep mine team/plan.txt\n  svcfs conflicts --merge git team plan.txt\n" +
+		Example: "  svcfs conflicts\n  svcfs conflicts --keep mine team/plan.txt\n" +
+			"  svcfs conflicts --merge git team plan.txt\n" +
 			"  svcfs conflicts team/plan.txt \\\n    --merge 'meld \"$MINE\" \"$BASE\" \"$THEIRS\" -o \"$MERGED\"'",
 		Args: func(cmd *cobra.Command, args []string) error {
 			settles := f.keep != "" || f.merge != ""

@@ -24,7 +24,8 @@ const gitMerge = `git merge-file -p -L mine -L base -L theirs "$MINE" "$BASE" "$
 
 // mergeConflict runs a command of the shell on the versions of a conflict, as files in memory, and returns what it
 // wrote. It costs a retrieval of each version.
-func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, command string) (merged string, err error) {
+func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, command string) (merged string,
+	err error) {
 	if command == "git" {
 		command = gitMerge
 	}

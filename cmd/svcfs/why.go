@@ -260,7 +260,8 @@ func nextSteps(dir string, r tree.Reason) []nextStep {
 		steps = append(steps, step)
 	}
 	if r.Class == tree.ClassConflict.String() && r.Operation == "send" { // a save of the outbox under its own name
-		steps = []nextStep{{"svcfs conflicts " + shellWord(dir+r.Path), "lists both, and settles it with --keep or --merge"}}
+		steps = []nextStep{{"svcfs conflicts " + shellWord(dir+r.Path),
+			"lists both, and settles it with --keep or --merge"}}
 	}
 	if i := r.Waits; i != nil && i.State == outbox.Parked.String() {
 		steps = append(steps, nextStep{"svcfs outbox retry " + i.ID, "tries it again, once the reason is gone"})
