@@ -128,16 +128,16 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 		return nil, nil
 	}
 	if s.Whole() == nil {
-		return f.commitBlocks(ctx, s, g, raw)
+		return f.commitBlocks(ctx, s, when, g, raw)
 	}
-	row := f.t.holding(s, g, raw, f.target)
-	if row == nil && f.mayWait(s) && when == commitOnClose {
+	way, row := f.wayOf(s, when, g, raw)
+	switch way {
+	case wayLater:
 		f.delay(s)
 		return nil, nil
-	}
-	if row != nil {
+	case wayNothing:
 		f.setSavedBefore(row, f.entry.Load() == nil)
-	} else {
+	default:
 		if row, err = f.send(ctx, s, g, raw); err != nil {
 			return nil, err
 		}

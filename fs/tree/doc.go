@@ -30,6 +30,7 @@
 //   - blocks, blocksource: files in blocks; package sdk/blocks fetches them as they are read, and ahead
 //
 // Saves:
+//   - ways: how a change gets into the ledger; conflict: a save that others overtook
 //   - commit: a save from close to record; sendblocks: one in blocks; waiting: one in the outbox
 //   - half: saves that must not be recorded; base: which version a save replaces
 //   - database: what SQLite keeps beside a database

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -175,14 +176,7 @@ func (b *blockSend) baseFor(ctx context.Context, f *File, raw string) (base Bloc
 	if b.noBase || b.under == nil || b.under.source == nil {
 		return nil, func() {}
 	}
-	e := b.under.source.entry
-	f.t.mu.RLock()
-	now := e
-	if g := f.t.groups[e.Group]; g != nil && g.view.Entry(e.Ref) != nil {
-		now = g.view.Entry(e.Ref)
-	}
-	f.t.mu.RUnlock()
-	if e.Group != b.group || f.t.isForeign(e) || recordedName(now) != raw || now.Deleted != nil {
+	if !f.t.takesOver(b.under.source.entry, b.group, raw) {
 		return nil, func() {}
 	}
 	base, done, err := b.under.use(ctx)
@@ -190,6 +184,17 @@ func (b *blockSend) baseFor(ctx context.Context, f *File, raw string) (base Bloc
 		return nil, func() {}
 	}
 	return base, done
+}
+
+// takesOver reports whether an upload of a name may take over blocks of an earlier version.
+func (t *Tree) takesOver(e *sdk.Entry, g sdk.GroupID, raw string) bool {
+	t.mu.RLock()
+	now := e
+	if of := t.groups[e.Group]; of != nil {
+		now = cmp.Or(of.view.Entry(e.Ref), e)
+	}
+	t.mu.RUnlock()
+	return e.Group == g && !t.isForeign(e) && recordedName(now) == raw && now.Deleted == nil
 }
 
 // put sends one part.
@@ -288,7 +293,8 @@ func (b *blockSend) stop() bool {
 
 // commitBlocks records staged content in blocks. It releases content.mu meanwhile. Needs
 // content.mu.
-func (f *File) commitBlocks(ctx context.Context, s *stage, g *group, raw string) (*sdk.Entry, error) {
+func (f *File) commitBlocks(ctx context.Context, s *stage, when commitWhen, g *group,
+	raw string) (*sdk.Entry, error) {
 	if s.sending != nil && s.sending.group != g.id { // it was renamed to another group
 		old := s.sending
 		s.sending = nil
@@ -308,7 +314,7 @@ func (f *File) commitBlocks(ctx context.Context, s *stage, g *group, raw string)
 	var whole *mem.Buffer
 	var saved bool
 	row, err := guarded(func() (row *sdk.Entry, err error) {
-		row, whole, saved, err = f.sendBlocks(ctx, s, b, g, raw)
+		row, whole, saved, err = f.sendBlocks(ctx, s, b, when, g, raw)
 		return row, err
 	})
 	f.endSending(s, err)
@@ -325,18 +331,18 @@ func (f *File) commitBlocks(ctx context.Context, s *stage, g *group, raw string)
 
 // sendBlocks sends what is not there and records the file. saved means that row held the content
 // before. whole is the content where row holds it in one piece.
-func (f *File) sendBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (row *sdk.Entry,
-	whole *mem.Buffer, saved bool, err error) {
+func (f *File) sendBlocks(ctx context.Context, s *stage, b *blockSend, when commitWhen, g *group,
+	raw string) (row *sdk.Entry, whole *mem.Buffer, saved bool, err error) {
 	_ = b.stop()
 	if b.last != (attempt{}) { // what comes may give the upload up
 		if err := b.stopEarly(ctx); err != nil {
 			return nil, nil, false, err
 		}
 	}
-	if !f.t.cuts(g) || s.Len() <= f.t.cfg.WholeBytes {
+	switch way, row := f.wayOf(s, when, g, raw); way {
+	case wayWhole:
 		return f.sendWhole(ctx, s, b, g, raw)
-	}
-	if row := f.t.holdingBlocks(s, g, raw, f.target); row != nil {
+	case wayNothing:
 		if err := b.stopEarly(ctx); err != nil {
 			return nil, nil, false, err
 		}

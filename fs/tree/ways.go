@@ -1,0 +1,51 @@
+package tree
+
+import "github.com/svcfs/svcfs/sdk"
+
+// way is how a change of a file gets into the ledger.
+type way uint8
+
+const (
+	wayNothing way = iota
+	wayLater
+	wayWhole
+	wayBlocks
+	wayChanges
+	wayAttributes
+)
+
+// ways are all of them. With an outbox the same is kept on this disk first, and sent from there.
+var ways = [...]struct{ name, when, sends string }{
+	wayNothing:    {"nothing new", "the name holds the same bytes already (W3)", "the time of the write, as attributes"},
+	wayLater:      {"later", "an empty file or a link is closed (W5, N6)", "nothing yet"},
+	wayWhole:      {"whole", "the file is small, or its group takes no blocks (W2)", "the file"},
+	wayBlocks:     {"blocks", "the file is large (W17)", "all blocks, the first ones while it is written (W18)"},
+	wayChanges:    {"changes", "a recorded large file of this account was changed (W17)", "the changed blocks"},
+	wayAttributes: {"attributes", "the content is as recorded (W16)", "the attributes"},
+}
+
+func (w way) String() string { return ways[w].name }
+
+// wayOf chooses the way of staged content that is to be recorded under a name, and returns the record that holds it
+// already, nil unless the way is wayNothing.
+func (f *File) wayOf(s *stage, when commitWhen, g *group, raw string) (way, *sdk.Entry) {
+	large := s.Whole() == nil && f.t.cuts(g) && s.Len() > f.t.cfg.WholeBytes
+	if s.Whole() == nil && !large {
+		return wayWhole, nil // whether it is new is known when the blocks are joined
+	}
+	holding := f.t.holding
+	if large {
+		holding = f.t.holdingBlocks
+	}
+	switch row := holding(s, g, raw, f.target); {
+	case row != nil:
+		return wayNothing, row
+	case f.mayWait(s) && when == commitOnClose:
+		return wayLater, nil
+	case !large:
+		return wayWhole, nil
+	case s.under != nil && s.under.source != nil && f.t.takesOver(s.under.source.entry, g.id, raw):
+		return wayChanges, nil
+	}
+	return wayBlocks, nil
+}
