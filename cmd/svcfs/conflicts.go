@@ -43,8 +43,8 @@ is not kept), and that writes MERGED. When the command succeeds, what it wrote i
 newest version, and the save goes to the trash; else nothing changes. It costs up to three
 retrievals and one upload. --merge git is 'git merge-file'.
 
-Nothing is uploaded over a version that was saved since the list. Where a mount without an
-outbox told of a conflict, both versions are in the history: svcfs history PATH.`,
+Nothing is uploaded over a version that was saved since the list. A service that compares no
+versions records both saves under the name: svcfs history PATH.`,
 		Example: "  svcfs conflicts\n  svcfs conflicts --keep mine team/plan.txt\n" +
 			"  svcfs conflicts --merge git team plan.txt\n" +
 			"  svcfs conflicts team/plan.txt \\\n    --merge 'meld \"$MINE\" \"$BASE\" \"$THEIRS\" -o \"$MERGED\"'",

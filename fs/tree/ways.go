@@ -16,7 +16,7 @@ const (
 
 // ways are all of them. With an outbox the same is kept on this disk first, and sent from there.
 var ways = [...]struct{ name, when, sends string }{
-	wayNothing:    {"nothing new", "the name holds the same bytes already (W3)", "the time of the write, as attributes"},
+	wayNothing:    {"nothing new", "the name holds the same bytes already (W3)", "the time of the write"},
 	wayLater:      {"later", "an empty file or a link is closed (W5, N6)", "nothing yet"},
 	wayWhole:      {"whole", "the file is small, or its group takes no blocks (W2)", "the file"},
 	wayBlocks:     {"blocks", "the file is large (W17)", "all blocks, the first ones while it is written (W18)"},
