@@ -222,7 +222,8 @@ func (s Service) sendUpon(ctx context.Context, u *Upload, base *sdk.Blocks, take
 	}
 	defer up.Abandon()
 	want, hash := l.Changed, u.Hash
-	read := s.reader(base, l)
+	read, end := s.reader(base, l)
+	defer end()
 	if !up.TakesOver() {
 		want = format.Extents{{First: 0, Count: l.Layout.Blocks()}}
 		if hash == (sdk.Digest{}) {
@@ -249,9 +250,10 @@ func (s Service) sendUpon(ctx context.Context, u *Upload, base *sdk.Blocks, take
 }
 
 // reader makes readers of the blocks of a large save, each for reads in order. Those that were not changed are
-// fetched from base, ahead.
-func (s Service) reader(base *sdk.Blocks, l *LargeUpload) func() blocks.ReadBlock {
-	file := &blocks.File{Source: base, Memory: &blocks.Memory{Store: cache.New(baseMemory), Ahead: baseMemory / 2,
+// fetched from base, ahead; end wipes them.
+func (s Service) reader(base *sdk.Blocks, l *LargeUpload) (read func() blocks.ReadBlock, end func()) {
+	store := cache.New(baseMemory)
+	file := &blocks.File{Source: base, Memory: &blocks.Memory{Store: store, Ahead: baseMemory / 2,
 		Line: func() int64 { return s.Traffic().Line }}}
 	return func() blocks.ReadBlock {
 		r := new(blocks.Reader)
@@ -270,5 +272,5 @@ func (s Service) reader(base *sdk.Blocks, l *LargeUpload) func() blocks.ReadBloc
 			defer v.Done()
 			return copy(into, v.Bytes), nil
 		}
-	}
+	}, store.Close
 }

@@ -2,9 +2,12 @@ package outbox_test
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -184,6 +187,42 @@ func TestO1ChangedLargeFileOfOthers(t *testing.T) {
 	if r.Hash != sdk.ComputeHash(content) {
 		t.Error("its hash is another")
 	}
+}
+
+// What is read of the version below a save is in memory no longer than the save is sent.
+func TestO1UnchangedBlocksLeaveMemory(t *testing.T) {
+	s := newServed(t)
+	content := random(16 << 20)
+	ref := s.send(s.bob, s.upload("film", content, nil, "")).Ref
+	before := mapped(t)
+	for i := range 5 {
+		content[3*format.BlockBytes]++
+		theirs := s.upload(fmt.Sprint("film", i), content, format.Extents{{First: 3, Count: 1}}, "")
+		theirs.Large.From = outbox.From{Group: "g", Ref: ref}
+		s.send(s.alice, theirs)
+	}
+	if grown := mapped(t) - before; grown > 48<<20 {
+		t.Errorf("%d MiB of files stay in memory", grown>>20)
+	}
+}
+
+// mapped returns how much memory for the plaintext of files this process has mapped, in bytes.
+func mapped(t *testing.T) (sum int64) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kilobytes int64
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, "Size: %d kB", &kilobytes); err == nil {
+			continue
+		}
+		if flags, ok := strings.CutPrefix(line, "VmFlags:"); ok && slices.Contains(strings.Fields(flags), "dd") {
+			sum += kilobytes << 10
+		}
+	}
+	return sum
 }
 
 // O1, O8: where the version that has the unchanged blocks is gone, the save is refused, and says so.
