@@ -39,15 +39,19 @@ type Change struct{ Was, Now *sdk.Entry }
 
 // Apply takes rows as lists and the answers to changes tell them, and returns what they changed. A row with a
 // number below that of the known one changes nothing: the list that brings it was asked for before a change of this
-// account. What a newer row does not tell is as it was. The rows stay the caller's.
+// account. What a newer row does not tell is as it was. A row of another content or uploader than the known one changes
+// nothing, and its record counts as not known: the next list reads it, and refuses it. The rows stay the caller's.
 func (v *View) Apply(rows ...sdk.Entry) []Change {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	changes := make([]Change, 0, len(rows))
 	for i := range rows {
 		row := rows[i] // of its own: one that stays does not keep the memory of the whole list
-		v.note(row.Number, time.Time{})
 		known, ok := v.rows[row.Ref]
+		if ok && contradicts(&row, known.Entry) {
+			continue
+		}
+		v.note(row.Number, time.Time{})
 		switch {
 		case !ok:
 			v.came++
@@ -61,6 +65,12 @@ func (v *View) Apply(rows ...sdk.Entry) []Change {
 		v.rows[row.Ref] = placed{&row, known.at}
 	}
 	return changes
+}
+
+// contradicts reports whether a row tells of a file what no record changes.
+func contradicts(row, known *sdk.Entry) bool {
+	return row.Commitment != (sdk.Digest{}) && known.Commitment != (sdk.Digest{}) &&
+		(row.Commitment != known.Commitment || row.Content != known.Content || row.Uploader != known.Uploader)
 }
 
 // learn keeps the facts that a new row lacks, and an earlier one had.

@@ -31,6 +31,33 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// What the answer to a change tells of a file is not believed where it contradicts the record of the upload, and its
+// record is read again.
+func TestThreat5AnswersOfOtherContent(t *testing.T) {
+	digest := func(b byte) sdk.Digest { return sdk.Digest{b} }
+	honest := sdk.Entry{Ref: "a", Name: "a", Number: 1, ChangedSeq: 1, Uploader: "bob", Commitment: digest(1)}
+	for what, lie := range map[string]func(*sdk.Entry){
+		"content":  func(e *sdk.Entry) { e.Commitment = digest(2) },
+		"blocks":   func(e *sdk.Entry) { e.Content = digest(2) },
+		"uploader": func(e *sdk.Entry) { e.Uploader = "alice" },
+	} {
+		v := view.New()
+		v.Apply(honest)
+		v.Listed([]sdk.Entry{honest})
+		row := honest
+		row.Name, row.Number, row.ChangedSeq = "b", 2, 2
+		lie(&row)
+		if changes := v.Apply(row); len(changes) != 0 || v.Entry("a").Name != "a" || v.KnowsUpTo(2) {
+			t.Errorf("another %s: %+v", what, changes)
+		}
+		row = honest
+		row.Name, row.Number = "b", 2
+		if changes := v.Apply(row); len(changes) != 1 || !v.KnowsUpTo(2) {
+			t.Errorf("after another %s the truth is not taken", what)
+		}
+	}
+}
+
 // A view knows up to which record nothing is missing, whether lists or answers told of it.
 func TestGapless(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
