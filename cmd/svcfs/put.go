@@ -154,8 +154,10 @@ func (a *app) findLocal(args []string, f putFlags) ([]localFile, error) {
 		}
 	}
 	for _, exclude := range f.exclude {
-		if _, err := path.Match(exclude, ""); err != nil {
-			return nil, usage("give a pattern such as '*.tmp'", fmt.Sprintf("%q is no pattern", exclude))
+		// "build/" would match nothing, and what must stay here would be uploaded; "" would leave out everything.
+		if _, err := path.Match(exclude, ""); err != nil || exclude == "" || strings.Trim(exclude, "/") != exclude {
+			return nil, usage("give a pattern such as '*.tmp' or docs/build, without a slash at its ends",
+				fmt.Sprintf("%q is no pattern", exclude))
 		}
 	}
 	var files []localFile
