@@ -84,7 +84,8 @@ type conflict struct {
 	base   *sdk.Entry // a version that both began from, or one before it; nil = none is known
 }
 
-// conflicts returns those of some names: of the saves themselves, or of the names that they were meant for.
+// conflicts returns those of some names: of the saves themselves, or of the names that they were meant for. A file
+// whose name tells of another account than its uploader is none: that would be taken for a save of that account.
 func (l listing) conflicts(recorded []string) (list []conflict) {
 	wanted := make(map[string]bool, len(recorded))
 	for _, name := range recorded {
@@ -96,6 +97,9 @@ func (l listing) conflicts(recorded []string) (list []conflict) {
 			continue
 		}
 		i, _ := l.Newest(name)
+		if l.Entries[i].Uploader != told.Account {
+			continue
+		}
 		c := conflict{ConflictCopy: told, copied: l.Entries[i], path: l.Shown(name)}
 		if at, is := l.Newest(told.Name); is {
 			c.theirs, c.base = &l.Entries[at], l.first(told.Name)
@@ -211,7 +215,8 @@ func (a *app) settle(ctx context.Context, c *sdk.Client, g sdk.Group, paths []st
 func (a *app) settleOne(ctx context.Context, c *sdk.Client, g sdk.Group, list listing, one *conflict,
 	f conflictFlags) error {
 	copies := list.chosen(choice{names: []string{one.copied.Named().Recorded}}, lives)[0]
-	to := strings.Replace(one.copied.Name, " (conflict ", " (", 1)
+	at := strings.LastIndex(one.copied.Name, " (conflict ") // a folder may be called so, too
+	to := one.copied.Name[:at] + " (" + one.copied.Name[at+len(" (conflict "):]
 	switch {
 	case f.keep == keepTheirs && one.theirs == nil:
 		return refuse(exitOther, "keep mine, or remove it with svcfs rm", errors.New("nobody's version is left"))

@@ -271,7 +271,7 @@ func ConflictName(name string, account sdk.AccountID, at time.Time, n int) strin
 
 // conflictForm is the form of the names that [ConflictName] makes.
 var conflictForm = regexp.MustCompile(
-	`(?s)^(.*) \(conflict (\S+) (\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d)(?: ([1-9]\d*))?\)(\.[^./]*)?$`)
+	`(?s)^(.*) \(conflict ([^\s/]+) (\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d)(?: ([1-9]\d*))?\)(\.[^./]*)?$`)
 
 // ConflictCopy is what a name of [ConflictName] tells.
 type ConflictCopy struct {

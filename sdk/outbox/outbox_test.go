@@ -351,6 +351,9 @@ func TestO7Conflict(t *testing.T) {
 			t.Errorf("%s is read as %v", tc[0], got)
 		}
 	}
+	if got, ok := outbox.ParseConflict("x (conflict d/bob 2001-02-03 04.05.06).txt"); ok {
+		t.Errorf("a file in a folder is read as %v", got)
+	}
 }
 
 // O7: a save whose second name is taken, too, gets a third one, also after a restart: names do not nest.
