@@ -29,11 +29,11 @@ func (a *app) conflictsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conflicts [GROUP [NAME...] | PLACE...] [--keep ...|--merge ...]",
 		Short: "List saves that met one of somebody else, and settle them",
-		Long: `List saves that an outbox could not send under their own name, because somebody else had
+		Long: `List saves of a mount or its outbox that could not keep their name, because somebody else had
 saved that name meanwhile: each is a file 'NAME (conflict ACCOUNT DATE TIME).EXT' beside
 NAME. ` + placeHelp + ` It is NAME, or that file.
 
---keep theirs puts the save into the trash. --keep both gives it a name without the word
+Mine is the save in that file, and theirs is NAME, whoever runs the command. --keep theirs puts the save into the trash. --keep both gives it a name without the word
 conflict. Both are free. --keep mine uploads it as the newest version of NAME, and then puts
 it into the trash; it costs one retrieval and one upload.
 

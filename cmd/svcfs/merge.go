@@ -47,6 +47,9 @@ func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, com
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(env, "MERGED="+at), a.stdin, a.ui.err, a.ui.err
 	if err := cmd.Run(); err != nil {
+		if command == gitMerge {
+			err = fmt.Errorf("git cannot merge them without a choice: %w", err)
+		}
 		return "", refuse(exitOther, "nothing was changed; merge with another program, or keep mine, theirs or both",
 			fmt.Errorf("the program that merges: %w", err))
 	}

@@ -259,7 +259,8 @@ func nextSteps(dir string, r tree.Reason) []nextStep {
 	if step, ok := stepsOfClasses(dir, r.Path)[r.Class]; ok {
 		steps = append(steps, step)
 	}
-	if r.Class == tree.ClassConflict.String() && r.Operation == "send" { // a save of the outbox under its own name
+	if r.Class == tree.ClassConflict.String() && (r.Operation == "send" || r.Operation == "save") {
+		// The outbox or the mount recorded the save under a name of its own.
 		steps = []nextStep{{"svcfs conflicts " + shellWord(dir+r.Path),
 			"lists both, and settles it with --keep or --merge"}}
 	}
