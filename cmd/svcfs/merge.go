@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strings"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -18,6 +20,9 @@ import (
 
 // maxMerged is the largest file that is merged, in bytes: it is held in memory up to four times.
 const maxMerged = 64 << 20
+
+// longestExtension bounds what a merge program is told of the name of a file, in bytes.
+const longestExtension = 16
 
 // gitMerge is what --merge git runs.
 const gitMerge = `git merge-file -p -L mine -L base -L theirs "$MINE" "$BASE" "$THEIRS" > "$MERGED"`
@@ -34,7 +39,7 @@ func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, com
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	ext := filepath.Ext(path.Base(one.Name))
+	ext := extensionOf(one.Name)
 	env := os.Environ() // the API key was taken out
 	for name, e := range map[string]*sdk.Entry{"MINE": &one.copied, "THEIRS": one.theirs, "BASE": one.base} {
 		at := filepath.Join(dir, name+ext)
@@ -53,7 +58,7 @@ func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, com
 		return "", refuse(exitOther, "nothing was changed; merge with another program, or keep mine, theirs or both",
 			fmt.Errorf("the program that merges: %w", err))
 	}
-	text, err := readAtMost(at, maxMerged)
+	text, err := readMerged(at)
 	if err != nil {
 		return "", refuse(exitOther, "nothing was changed; the command writes the file $MERGED",
 			fmt.Errorf("what the program merged: %w", err))
@@ -90,21 +95,41 @@ func fetchInto(ctx context.Context, g sdk.Group, e *sdk.Entry, at string) error 
 		return err
 	}
 	defer file.Close()
-	var content bytes.Buffer
-	if _, err := file.WriteTo(&content); err != nil {
+	content, err := readAtMost(file, maxMerged) // the size may be unknown
+	if err != nil {
 		return err
 	}
-	return os.WriteFile(at, content.Bytes(), 0o600)
+	return os.WriteFile(at, content, 0o600)
 }
 
-// readAtMost reads a file of up to limit bytes.
-func readAtMost(at string, limit int64) ([]byte, error) {
+// extensionOf returns the extension of a name, "" for one that a command of the shell could read as something else:
+// others give files their names.
+func extensionOf(name string) string {
+	ext := path.Ext(path.Base(name))
+	if len(ext) > longestExtension || strings.ContainsFunc(strings.TrimPrefix(ext, "."), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}) {
+		return ""
+	}
+	return ext
+}
+
+// readMerged reads what a command wrote, if that is a file.
+func readMerged(at string) ([]byte, error) {
+	if info, err := os.Stat(at); err != nil || !info.Mode().IsRegular() {
+		return nil, cmp.Or(err, errors.New("it is no file"))
+	}
 	f, err := os.Open(at)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	return readAtMost(f, maxMerged)
+}
+
+// readAtMost reads up to limit bytes, of which there may not be more.
+func readAtMost(r io.Reader, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && int64(len(text)) > limit {
 		err = fmt.Errorf("it has more than %s", roughSize(limit))
 	}
