@@ -170,12 +170,9 @@ func (n *newService) fromJSON(stdin io.Reader) error {
 // takeAddress takes the address that users call, and where svcd listens for it.
 func (n *newService) takeAddress(answer string) error {
 	n.s.cfg.PublicURL = cmp.Or(answer, standardAddress)
-	if err := n.s.checkPublicURL(); err != nil {
-		return err
-	}
 	u, err := url.Parse(n.s.cfg.PublicURL)
-	if err != nil {
-		return usage("want http://HOST or https://HOST", "--public-url is no address")
+	if err != nil || n.s.checkPublicURL() != nil {
+		return usage("want http://HOST or https://HOST", "that is no address of a service")
 	}
 	if u.Scheme == "http" {
 		if !n.s.insecure && !isLoopback(u.Hostname()) {

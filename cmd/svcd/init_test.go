@@ -91,7 +91,7 @@ func TestInitRefuses(t *testing.T) {
 		"x":                                "standard input holds no answers in JSON",
 		`{"name": "x"}`:                    "unknown field",
 		`{"address": 1}`:                   "no answers in JSON",
-		`{"address": "files.example.org"}`: "--public-url is no address",
+		`{"address": "files.example.org"}`: "that is no address of a service",
 		`{"address": "http://files.example.org"}`:                                                                        "in the clear",
 		`{"tls_cert": "` + cert + `"}`:                                                                                   "has no certificate",
 		`{"address": "https://files.example.org", "tls_cert": "/nowhere"}`:                                               "certificate: stat /nowhere",

@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/fault"
 )
 
 func newInvite(s *settings) *cobra.Command {
@@ -77,7 +79,12 @@ func newInviteRevoke(s *settings) *cobra.Command {
 		Use: "revoke ID", Short: "Take an invite back", Args: oneArg("ID"),
 		Example: "  svcd invite revoke 0f1e2d3c4b5a6978 --data ./data",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
-			if err := svc.RevokeInvite(ctx, args[0]); err != nil {
+			err := svc.RevokeInvite(ctx, args[0])
+			if fault.Of(err).Code == wire.CodeInvite {
+				return cli.Refuse(cli.ExitNotFound, "see the invites with: svcd invite list",
+					fmt.Errorf("there is no invite %s: it was used or revoked, or is too old", printable(args[0])))
+			}
+			if err != nil {
 				return err
 			}
 			return s.printJSON(map[string]any{"id": args[0], "revoked": true})

@@ -51,6 +51,11 @@ without their secrets, and --revoke takes one back.`,
 		switch {
 		case revoke != "":
 			done, err := g.RevokeInvite(ctx, revoke)
+			if isNoInvite(err) {
+				return refuse(exitNotFound, "see the invites with: svcfs group invite "+shellWord(args[0])+" --list",
+					fmt.Errorf("group %s has no invite %s: it was used or revoked, or is too old",
+						escapeName(args[0]), escapeName(revoke)))
+			}
 			if err != nil {
 				return err
 			}
@@ -131,6 +136,10 @@ func (a *app) joinBy(ctx context.Context, c *sdk.Client, text string) error {
 		return usage("give it to: svcfs setup INVITE", "this invite makes an account, and is of no group")
 	}
 	group, err := c.UseInvite(ctx, invite)
+	if isNoInvite(err) {
+		return refuse(exitAuth, "svcfs ls shows whether this account is a member already; else ask the owner for another",
+			err)
+	}
 	if err != nil {
 		return err
 	}
@@ -138,12 +147,17 @@ func (a *app) joinBy(ctx context.Context, c *sdk.Client, text string) error {
 		Message: "Joined group '" + string(group) + "'"})
 }
 
+// isNoInvite reports whether the service knows no such invite, or not any more.
+func isNoInvite(err error) bool {
+	var refused *sdk.Error
+	return errors.As(err, &refused) && refused.Code == wire.CodeInvite
+}
+
 func parseInvite(text string) (wire.Invite, error) {
 	invite, err := wire.ParseInvite(text)
 	if err != nil {
 		return invite, usage("give the whole invite, which begins with svcfs-invite-: svcd invite NAME makes one for "+
-			"an "+
-			"account, svcfs group invite GROUP one for a group", err.Error())
+			"an account, svcfs group invite GROUP one for a group", err.Error())
 	}
 	return invite, nil
 }
