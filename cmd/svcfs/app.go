@@ -186,7 +186,8 @@ func (a *app) accountSettings() (settings, error) {
 }
 
 func noAccount() error {
-	return refuse(exitAuth, "set "+envAccount+" or use --account ID; 'svcfs demo' needs no account",
+	return refuse(exitAuth, "begin with: svcfs setup; or set "+envAccount+", or use --account ID; "+
+		"'svcfs demo' needs no account",
 		errors.New("no account was given"))
 }
 

@@ -158,9 +158,8 @@ func (q *setupSteps) fromJSON(ctx context.Context) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&answers); err != nil { // the text is not shown: it holds a key
-		return usage(`give {"service": …, "account": …, "api_key": …, "folder": …}, as in: `+
-			"svcfs setup --json < answers.json",
-			"standard input holds no answers in JSON")
+		return usage(`give {"service": …, "account": …, "api_key": …, "folder": …} or {"invite": …, "folder": …}, `+
+			"and no other name, as in: svcfs setup --json < answers.json", "standard input holds no answers in JSON")
 	}
 	if answers.Invite != "" {
 		if answers.Service != "" || answers.Account != "" || answers.Key != "" {
