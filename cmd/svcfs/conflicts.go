@@ -12,6 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/outbox"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // The answers to a conflict.
@@ -267,5 +268,11 @@ func (a *app) saveSettled(ctx context.Context, c *sdk.Client, g sdk.Group, one *
 	if err := a.printReceipt(r, false); err != nil {
 		return err
 	}
-	return a.removeName(ctx, g, copies, false)
+	err = a.removeName(ctx, g, copies, false)
+	var refused *sdk.Error
+	if errors.As(err, &refused) && refused.Code == wire.CodeUploaderOnly { // what was uploaded is there
+		return refuse(exitAuth, escapeName(one.Name)+" is settled; ask "+escapeName(string(one.copied.Uploader))+
+			" or the owner to remove the other file: svcfs conflicts --keep theirs", err)
+	}
+	return err
 }
