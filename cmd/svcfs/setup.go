@@ -131,7 +131,7 @@ func (a *app) setup(ctx context.Context, invite string, toFile bool) error {
 	done := setUp{Account: steps.s.account, Address: steps.address, Store: store.Name(), Config: path,
 		Folder: steps.folder}
 	if done.Unit, err = a.enableUnit(ctx, steps.folder); err != nil {
-		a.ui.notice("%v", err)
+		a.ui.notice("not mounted at each login: %v", err)
 		done.Next = "svcfs mount --background " + shellWord(steps.folder)
 	}
 	if a.asJSON {
