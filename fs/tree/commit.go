@@ -211,7 +211,11 @@ func (f *File) upload(ctx context.Context, s *stage, g *group, raw string, whole
 		compares := f.t.cfg.Ours && whole.Len() <= wire.WholeFileBytes
 		return f.recordAs(ctx, g, raw, s, compares, func(name string, base *sdk.Ref,
 			a sdk.Attributes) (sdk.Receipt, error) {
-			return f.t.remote.Upload(ctx, g.id, name, whole, base, a)
+			r, err := f.t.remote.Upload(ctx, g.id, name, whole, base, a)
+			if err != nil {
+				err = f.t.unsure(g, raw, whole.Hash(), err)
+			}
+			return r, err
 		})
 	}
 	if f.t.cfg.Outbox == nil {
@@ -255,7 +259,9 @@ func (f *File) recordAs(ctx context.Context, g *group, raw string, s *stage, com
 	}
 	err := upload()
 	for n := 0; hasCode(err, wire.CodeHead) && n < mostConflicts; n++ {
-		name, base = f.t.nameAside(ctx, g, raw, n), new(sdk.Ref)
+		var replaced sdk.Ref
+		name, replaced = f.t.nameAside(ctx, g, raw, n)
+		base = &replaced
 		err = upload()
 	}
 	if err != nil {
@@ -287,7 +293,7 @@ func (t *Tree) ownRecord(f *File, g *group, raw string, r sdk.Receipt, s *stage,
 	if compared {
 		base = r.Seq
 	}
-	v.saved, v.base = r.Seq, base
+	v.saved, v.base, v.unsure = r.Seq, base, nil
 	g.own[r.Ref] = struct{}{}
 	r.Attributes = nil
 	if !a.IsZero() { // the hosted service records none

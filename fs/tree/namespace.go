@@ -146,6 +146,7 @@ type versions struct {
 	// saved is the last upload of this name by this mount, and base the upload that it
 	// was made from: an upload by others between the two is a conflict (W11).
 	saved, base sdk.Seq
+	unsure      []sdk.Digest // contents of the last saves since then that got no answer
 }
 
 // overtook returns an upload by another account that the last save of this mount did not

@@ -1002,3 +1002,46 @@ func TestEDeletedOrRevokedWhileItIsFetched(t *testing.T) {
 		})
 	}
 }
+
+// W11: a save whose answer was lost is no save of others: what the program writes next is recorded upon it.
+func TestW11SaveUponOneWhoseAnswerWasLost(t *testing.T) {
+	w := team()
+	w.Put("team", bob, "f", []byte("base"))
+	m := mount(t, w, bob, ours, still)
+	h := m.open("/team/f", OpenFlags{Read: true, Write: true})
+	defer h.Release()
+	m.write(h, "one", 0)
+	w.Fail("uploaded", errAway)
+	if err := h.Flush(t.Context()); err == nil {
+		t.Fatal("the answer was not lost")
+	}
+	w.Fail("uploaded", nil)
+	m.write(h, "one, and two", 0)
+	ok(t, h.Flush(t.Context()))
+	if list := m.names("/team"); len(list) != 1 {
+		t.Errorf("the group lists %q", list)
+	}
+	m.wantContent("/team/f", "one, and two")
+}
+
+// W11: the same for a large file that was written anew.
+func TestW11LargeSaveUponOneWhoseAnswerWasLost(t *testing.T) {
+	w, _, data := largeWorld(10 * block)
+	m := mount(t, w, "bob", ours, still)
+	h := m.open("/g/film", OpenFlags{Read: true, Write: true})
+	defer h.Release()
+	copy(data, "one")
+	ok(t, put(t, h, data, 0))
+	w.Fail("uploaded", errAway)
+	if err := h.Flush(t.Context()); err == nil {
+		t.Fatal("the answer was not lost")
+	}
+	w.Fail("uploaded", nil)
+	ok(t, put(t, h, []byte("two"), 3*block))
+	flush(t, h)
+	if list := m.names("/g"); len(list) != 1 {
+		t.Errorf("the group lists %q", list)
+	}
+	copy(data[3*block:], "two")
+	wantRead(t, m.open("/g/film", OpenFlags{Read: true}), data, 0, len(data))
+}

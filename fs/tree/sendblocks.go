@@ -419,7 +419,7 @@ func (f *File) finishBlocks(ctx context.Context, s *stage, b *blockSend, g *grou
 		if err == nil {
 			b.opened = up.Opened()
 		}
-		return r, err
+		return r, f.t.unsure(g, raw, hash, err)
 	})
 }
 
