@@ -111,11 +111,17 @@ func waitingIn(s *tree.Status) int {
 // shownTemporary is how many files temporaryWords names.
 const shownTemporary = 5
 
-// temporaryWords names files whose content ends with the mount, because their names are temporary.
+// temporaryWords names files whose content ends with the mount, or goes into the outbox then, because their names are
+// temporary.
 func temporaryWords(s *tree.Status) string {
-	text := plural(s.TemporaryFiles, "file") + " with a temporary name, never uploaded under it, end with the mount:"
-	if s.TemporaryFiles == 1 {
-		text = "1 file with a temporary name, never uploaded under it, ends with the mount:"
+	text := plural(s.TemporaryFiles, "file") + " with a temporary name, never uploaded under it, "
+	switch {
+	case s.Outbox != nil:
+		text += "kept in the outbox when the mount ends:"
+	case s.TemporaryFiles == 1:
+		text += "ends with the mount:"
+	default:
+		text += "end with the mount:"
 	}
 	for _, path := range s.Temporary[:min(len(s.Temporary), shownTemporary)] {
 		text += " " + escapeName(path)

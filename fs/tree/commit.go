@@ -221,12 +221,15 @@ func (f *File) upload(ctx context.Context, s *stage, g *group, raw string, whole
 	if f.t.cfg.Outbox == nil {
 		return now()
 	}
+	if f.isTemporary(raw) && !f.t.inOutbox(whole.Len()) {
+		return nil, &Error{Class: ClassTooBig, Err: errors.New("it is too large for the outbox")}
+	}
 	if f.t.inOutbox(whole.Len()) {
 		row, err := f.queue(ctx, s, g, raw, whole)
 		if !errors.Is(err, outbox.ErrFull) {
 			return row, err
 		}
-		return f.fullOutbox(ctx, g, err, now)
+		return f.fullOutbox(ctx, g, raw, err, now)
 	}
 	if err := f.t.afterWaiting(ctx, g); err != nil {
 		return nil, err

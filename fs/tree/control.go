@@ -136,7 +136,31 @@ func (t *Tree) Drain(ctx context.Context) []Pending {
 		}
 	}
 	t.KeepAttributes(ctx)
+	t.keepTemporary(ctx)
 	return t.Pending()
+}
+
+// keepTemporary keeps files with a temporary name in the outbox: the next mount has them (O12).
+func (t *Tree) keepTemporary(ctx context.Context) {
+	if t.cfg.Outbox == nil {
+		return
+	}
+	for _, f := range t.stagedFiles() {
+		if s, _, ok := f.unsaved(); !ok || !f.isKind(fileScratch) || s.Size == 0 || f.groupNow().waste {
+			continue
+		}
+		err := f.nameGate().enter(ctx)
+		if err == nil {
+			var row *sdk.Entry
+			if row, err = f.commitAs(ctx, commitLast, f.groupNow(), f.rawName()); row != nil {
+				t.cfg.Outbox.Ready(outbox.IDOf(row.Ref))
+			}
+			f.nameGate().leave()
+		}
+		if err != nil {
+			_ = f.failed("keep", err)
+		}
+	}
 }
 
 // retryPending commits the content, and the attributes, that could not be sent while the

@@ -147,7 +147,7 @@ func (f *File) saveWithOutbox(ctx context.Context, s *stage, b *blockSend, g *gr
 	if !errors.Is(err, outbox.ErrFull) {
 		return row, err
 	}
-	return f.fullOutbox(ctx, g, err, record)
+	return f.fullOutbox(ctx, g, raw, err, record)
 }
 
 // queueSave puts a save into the outbox, whose group, name, base and attributes it sets.
@@ -165,6 +165,7 @@ func (f *File) queueSave(ctx context.Context, s *stage, g *group, raw string, sa
 	}
 	base := t.baseOf(f, g, raw, s)
 	save.Group, save.Name, save.Base, save.Attributes = g.id, raw, &base, attrs
+	save.Temporary = f.isTemporary(raw)
 	item, err := t.cfg.Outbox.Put(ctx, save)
 	if err != nil {
 		t.spent.Settle(t.now(), price, sdk.Amount{})
@@ -238,9 +239,21 @@ func (v *versions) newestRef() sdk.Ref {
 	return v.newest().Ref
 }
 
+// isTemporary reports whether the file would be saved under a scratch name, which the outbox alone may have.
+func (f *File) isTemporary(raw string) bool {
+	if f.rawName() != raw {
+		return false
+	}
+	kept, _ := f.t.itemOf(f.entry.Load()) // of an earlier mount
+	return f.isKind(fileScratch) || kept.Temporary
+}
+
 // fullOutbox saves without the outbox, after what waits of the group, while the outbox is full.
-func (f *File) fullOutbox(ctx context.Context, g *group, full error,
+func (f *File) fullOutbox(ctx context.Context, g *group, raw string, full error,
 	upload func() (*sdk.Entry, error)) (*sdk.Entry, error) {
+	if f.isTemporary(raw) {
+		return nil, full
+	}
 	err := f.t.cfg.Outbox.Before(ctx, g.id)
 	if err == nil {
 		var row *sdk.Entry
@@ -476,7 +489,10 @@ func (t *Tree) settleReserved(ref sdk.Ref, fee sdk.Amount) {
 
 func (t *Tree) parked(i outbox.Item) *Error {
 	hint := "svcfs outbox retry " + i.ID
-	if !i.Locked {
+	switch {
+	case i.Temporary:
+		hint = "Give it another name with mv, and it is sent; or: svcfs outbox discard " + i.ID
+	case !i.Locked:
 		hint += ", or move it to another group: svcfs outbox move " + i.ID + " GROUP"
 	}
 	return &Error{Class: ClassOther, Op: "send", Path: t.pathOf(i), Hint: hint,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -819,4 +820,43 @@ func TestO1ChangeWhoseAnswerWasLost(t *testing.T) {
 	b.drained()
 	b.wantNames("/g", "film")
 	wantSaved(t, b.w, data)
+}
+
+// O12: what has a temporary name is in the next mount, is sent once it has another one, and never before.
+func TestO12TemporaryFilesAreKept(t *testing.T) {
+	for name, size := range map[string]int{"small": 100, "large": 3 * block} {
+		t.Run(name, func(t *testing.T) {
+			b, _ := bigBox(t)
+			content := string(noise(size))
+			ok(t, b.save("/g/song.part", content))
+			ok(t, b.save("/g/gone.tmp", "content"))
+			ok(t, b.save("/g/left.part", "content"))
+			again := func() {
+				_ = b.Tree.Drain(t.Context())
+				if left := b.box.Drain(t.Context()); len(left) == 0 || left[0].State != "parked" || !left[0].Temporary {
+					t.Errorf("the outbox has %+v", left)
+				}
+				b.restart(func() {})
+				waitFor(b.t, func() bool { return !slices.ContainsFunc(b.box.Items(), func(i outbox.Item) bool { return i.Locked }) })
+			}
+			again()
+			b.wantContent("/g/song.part", content)
+			ok(t, b.save("/g/song.part", content+" and on"))
+			again()
+			b.wantContent("/g/song.part", content+" and on")
+			g := b.dir2("/g")
+			ok(t, g.Unlink(t.Context(), "gone.tmp"))
+			ok(t, g.Rename(t.Context(), "song.part", g, "song", false))
+			again()
+			b.wantNames("/g", "film", "left.part", "song")
+			if got := string(b.w.Content(b.w.Named("g", "song")[0].Ref)); got != content+" and on" {
+				t.Errorf("the service has %d bytes", len(got))
+			}
+			for _, e := range b.w.Rows("g") {
+				if strings.HasSuffix(e.Name, ".part") || strings.HasSuffix(e.Name, ".tmp") {
+					t.Errorf("%s was uploaded", e.Name)
+				}
+			}
+		})
+	}
 }

@@ -131,6 +131,7 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item,
 	}
 	i.changing++
 	i.moving = parked
+	parked = parked || i.meta.Temporary // it is sent now
 	g, name, base := to(i)
 	o.mu.Unlock()
 	err := o.rewrite(ctx, i, n, g, name, base, false)
@@ -172,7 +173,7 @@ func (o *Outbox) rewrite(ctx context.Context, i, n *item, g sdk.GroupID, name st
 		m.Group, m.Name, m.Base = g, name, base
 		return o.sealAnew(ctx, i, n, &m)
 	}
-	m.Name, m.Base = name, base
+	m.Name, m.Base, m.Temporary = name, base, m.Temporary && name == m.Name
 	raw, err := m.sealMeta(&c, d, o.cfg.Keys.Names)
 	if err != nil {
 		return err

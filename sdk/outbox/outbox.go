@@ -87,11 +87,12 @@ type Item struct {
 
 	Attributes sdk.Attributes `json:"-"`
 	Hash       sdk.Digest     `json:"-"`
-	Locked     bool           `json:"locked,omitempty"` // its key was not fetched since the restart: it cannot be read
-	Was        string         `json:"was,omitempty"`    // the name that it was saved under, of a conflict
-	BlockBytes int64          `json:"-"`                // of a large save, see [Outbox.OpenBlocks]; else 0
-	Changed    format.Extents `json:"-"`                // of a large save: the blocks that wait
-	From       From           `json:"-"`                // of a large save: what has the others
+	Temporary  bool           `json:"temporary,omitempty"` // see [Save]
+	Locked     bool           `json:"locked,omitempty"`    // its key was not fetched since the restart: it cannot be read
+	Was        string         `json:"was,omitempty"`       // the name that it was saved under, of a conflict
+	BlockBytes int64          `json:"-"`                   // of a large save, see [Outbox.OpenBlocks]; else 0
+	Changed    format.Extents `json:"-"`                   // of a large save: the blocks that wait
+	From       From           `json:"-"`                   // of a large save: what has the others
 	// Tried: the service may have it. Then [Outbox.Remove] and [Outbox.Rename] are ErrTried.
 	Tried bool `json:"-"`
 }
@@ -108,6 +109,8 @@ var (
 	ErrGone = errors.New("the outbox has no such item")
 	// ErrTried: the item was sent, and it is not known what became of it.
 	ErrTried = errors.New("it was sent, and the service has not answered yet")
+	// ErrTemporary: the item has a temporary name, see [Save].
+	ErrTemporary = errors.New("it has a temporary name, and nothing is uploaded under such a name")
 	// ErrAway: the service does not answer.
 	ErrAway = errors.New("the service does not answer, and earlier saves wait to be sent")
 )

@@ -19,6 +19,8 @@ type Save struct {
 	// record. nil = demand nothing.
 	Base       *sdk.Ref
 	Attributes sdk.Attributes
+	// Temporary: the save is kept, and not sent before it has another name: it is parked with [ErrTemporary].
+	Temporary bool
 }
 
 // ReadBlock fills into with a block, and returns its length.
@@ -79,7 +81,8 @@ func (o *Outbox) put(ctx context.Context, s Save, room *room) (*item, error) {
 	}
 	n := &item{group: s.Group, name: s.Name, opened: true, clear: Clear{ID: id.ID, Time: time.Now(),
 		Account: string(o.cfg.Remote.Account()), Size: int64(len(s.Content))}}
-	m := &meta{Group: s.Group, Name: s.Name, Attributes: s.Attributes, After: id.After}
+	m := &meta{Group: s.Group, Name: s.Name, Attributes: s.Attributes, After: id.After,
+		Temporary: s.Temporary}
 	n.after, m.Base = o.baseOf(s.Base)
 	if s.Large != nil {
 		n.clear.Size, m.Block, m.Hash = s.Large.Layout.Size, s.Large.Layout.BlockBytes, digest(s.Large.Hash)

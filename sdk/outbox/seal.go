@@ -46,6 +46,8 @@ type meta struct {
 	Sum     digest `json:"sum,omitzero"`
 	From    From   `json:"from,omitzero"`
 
+	Temporary bool `json:"temporary,omitempty"` // see [Save]
+
 	changed format.Extents // as Changed says
 }
 

@@ -192,6 +192,9 @@ func (o *Outbox) prepare(i *item) (u *Upload, end func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if m.Temporary {
+		return nil, nil, ErrTemporary
+	}
 	base := m.Base
 	if rebase != nil {
 		base = rebase

@@ -17,7 +17,7 @@ func (o *Outbox) shown(i *item) Item {
 		Tried: i.wasTried()}
 	if m := i.meta; m != nil {
 		s.Attributes, s.Hash, s.Locked = m.Attributes, sdk.Digest(m.Hash), !i.journal.hasKey()
-		s.BlockBytes, s.Changed, s.From = m.Block, m.changed, m.From
+		s.BlockBytes, s.Changed, s.From, s.Temporary = m.Block, m.changed, m.From, m.Temporary
 	}
 	if i.state == Waiting && !o.next.IsZero() && o.away != nil {
 		next := o.next
