@@ -259,14 +259,17 @@ func nextSteps(dir string, r tree.Reason) []nextStep {
 	if step, ok := stepsOfClasses(dir, r.Path)[r.Class]; ok {
 		steps = append(steps, step)
 	}
-	if r.Class == tree.ClassConflict.String() && (r.Operation == "send" || r.Operation == "save") {
-		// The outbox or the mount recorded the save under a name of its own.
+	if r.Class == tree.ClassConflict.String() && r.Operation == "save" { // it has a name of its own
 		steps = []nextStep{{"svcfs conflicts " + shellWord(dir+r.Path),
 			"lists both, and settles it with --keep or --merge"}}
 	}
 	if i := r.Waits; i != nil && i.State == outbox.Parked.String() {
-		steps = append(steps, nextStep{"svcfs outbox retry " + i.ID, "tries it again, once the reason is gone"})
-		if !i.Locked {
+		if i.Temporary {
+			steps = append(steps, nextStep{"mv " + shellWord(dir+r.Path) + " NAME", "sends it under that name"})
+		} else {
+			steps = append(steps, nextStep{"svcfs outbox retry " + i.ID, "tries it again, once the reason is gone"})
+		}
+		if !i.Locked && !i.Temporary {
 			steps = append(steps, nextStep{"svcfs outbox move " + i.ID + " GROUP", "sends it to another group"})
 		}
 		steps = append(steps, nextStep{"svcfs outbox discard " + i.ID, "gives it up for good; asks first"})
