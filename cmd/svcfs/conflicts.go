@@ -34,9 +34,10 @@ func (a *app) conflictsCommand() *cobra.Command {
 saved that name meanwhile: each is a file 'NAME (conflict ACCOUNT DATE TIME).EXT' beside
 NAME. ` + placeHelp + ` It is NAME, or that file.
 
-Mine is the save in that file, and theirs is NAME, whoever runs the command. --keep theirs puts the save into the trash. --keep both gives it a name without the word
-conflict. Both are free. --keep mine uploads it as the newest version of NAME, and then puts
-it into the trash; it costs one retrieval and one upload.
+Mine is the save in that file, and theirs is NAME, whoever runs the command. --keep theirs
+puts the save into the trash. --keep both gives it a name without the word conflict. Both are
+free. --keep mine uploads it as the newest version of NAME, and then puts it into the trash;
+it costs one retrieval and one upload.
 
 --merge runs a command of the shell on files in memory, whose paths are in MINE (the
 save), THEIRS (the newest version of NAME) and BASE (the first version of NAME, empty if it

@@ -137,8 +137,8 @@ func (a *app) joinBy(ctx context.Context, c *sdk.Client, text string) error {
 	}
 	group, err := c.UseInvite(ctx, invite)
 	if isNoInvite(err) {
-		return refuse(exitAuth, "svcfs ls shows whether this account is a member already; else ask the owner for another",
-			err)
+		return refuse(exitAuth, "svcfs ls shows whether this account is a member already; else ask the owner for "+
+			"another", err)
 	}
 	if err != nil {
 		return err

@@ -88,7 +88,7 @@ type Item struct {
 	Attributes sdk.Attributes `json:"-"`
 	Hash       sdk.Digest     `json:"-"`
 	Temporary  bool           `json:"temporary,omitempty"` // see [Save]
-	Locked     bool           `json:"locked,omitempty"`    // its key was not fetched since the restart: it cannot be read
+	Locked     bool           `json:"locked,omitempty"`    // its key was not fetched since the restart
 	Was        string         `json:"was,omitempty"`       // the name that it was saved under, of a conflict
 	BlockBytes int64          `json:"-"`                   // of a large save, see [Outbox.OpenBlocks]; else 0
 	Changed    format.Extents `json:"-"`                   // of a large save: the blocks that wait
