@@ -126,7 +126,8 @@ func rootOf(s *settings) *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true,
 		Long: "svcd stores encrypted files, keeps their keys, controls access by groups and records every action on " +
 			"a ledger.\n\n" +
-			cli.ExitHelp(cli.ExitOK, cli.ExitNotFound, cli.ExitUsage, cli.ExitOther, cli.ExitInterrupted),
+			cli.ExitHelp(cli.ExitOK, cli.ExitNotFound, cli.ExitUsage, cli.ExitOther, cli.ExitProof,
+				cli.ExitInterrupted),
 		Example: "  svcd serve --data /var/lib/svcd\n  svcd account create alice --data /var/lib/svcd --balance 10 " +
 			"--api-key-file alice.key",
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {

@@ -112,7 +112,7 @@ func TestInterruptedCommandSaysSo(t *testing.T) {
 // The help names the exit codes that svcd has, and no others.
 func TestExitCodesOfTheHelp(t *testing.T) {
 	out, _, _ := execute(t, "--help")
-	if !strings.Contains(out, "Exit codes: 0 ok, 2 not found, or decryption failed, 3 usage, 6 other,\n130 interrupted.") {
+	if !strings.Contains(out, "Exit codes: 0 ok, 2 not found, or decryption failed, 3 usage, 6 other,\n7 a proof failed, 130 interrupted.") {
 		t.Error(out)
 	}
 }
