@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 // Retry tries a parked item again; "" = all.
@@ -256,7 +257,8 @@ func (o *Outbox) sourceOf(c Clear, m *meta, d derive) (from source, done func(),
 	return from, func() {}, nil
 }
 
-// ConflictName is the name of a save whose name got another version meanwhile. n = 0 at first.
+// ConflictName is the name of a save whose name got another version meanwhile. n = 0 at first. The end of a name that
+// would be longer than one that is recorded is left out.
 func ConflictName(name string, account sdk.AccountID, at time.Time, n int) string {
 	dir, file := path.Split(name)
 	ext := path.Ext(file)
@@ -267,7 +269,11 @@ func ConflictName(name string, account sdk.AccountID, at time.Time, n int) strin
 	if n > 0 {
 		stamp += fmt.Sprintf(" %d", n+1)
 	}
-	return dir + strings.TrimSuffix(file, ext) + " (conflict " + string(account) + " " + stamp + ")" + ext
+	stem, mark := strings.TrimSuffix(file, ext), " (conflict "+string(account)+" "+stamp+")"+ext
+	if over := len(dir) + len(stem) + len(mark) - names.MaxPathBytes; over > 0 {
+		stem = strings.ToValidUTF8(stem[:max(0, len(stem)-over)], "")
+	}
+	return dir + stem + mark
 }
 
 // conflictForm is the form of the names that [ConflictName] makes.

@@ -13,10 +13,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/outbox"
 	"github.com/svcfs/svcfs/sdk/outbox/outboxtest"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -349,6 +351,13 @@ func TestO7Conflict(t *testing.T) {
 		}
 		if got, ok := outbox.ParseConflict(tc[0]); ok {
 			t.Errorf("%s is read as %v", tc[0], got)
+		}
+	}
+	long := strings.Repeat("d/", 1990) + strings.Repeat("é", 50) + ".txt"
+	for n := range 2 { // no service records more
+		name := outbox.ConflictName(long, "bob", time.Now(), n)
+		if _, ok := outbox.ParseConflict(name); !ok || len(name) > names.MaxPathBytes || !utf8.ValidString(name) {
+			t.Errorf("%d bytes: %q", len(name), name[3970:])
 		}
 	}
 	if got, ok := outbox.ParseConflict("x (conflict d/bob 2001-02-03 04.05.06).txt"); ok {
