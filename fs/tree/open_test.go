@@ -1045,3 +1045,21 @@ func TestW11LargeSaveUponOneWhoseAnswerWasLost(t *testing.T) {
 	copy(data[3*block:], "two")
 	wantRead(t, m.open("/g/film", OpenFlags{Read: true}), data, 0, len(data))
 }
+
+// W11: a service that says without end that others were faster is asked a bounded number of times, and the save waits.
+func TestW11ServiceThatRefusesEveryName(t *testing.T) {
+	w := team()
+	m := mount(t, w, bob, ours, still)
+	h := m.create("/team/f")
+	defer h.Release()
+	m.write(h, "mine", 0)
+	w.Fail("upload", &sdk.Error{Op: "upload", Kind: sdk.ErrConflict, Code: wire.CodeHead, Err: errors.New("no")})
+	before := w.Begun("upload")
+	err := h.Flush(t.Context())
+	if n := w.Begun("upload") - before; err == nil || n > 30 {
+		t.Errorf("%v after %d requests", err, n)
+	}
+	w.Fail("upload", nil)
+	ok(t, h.Flush(t.Context()))
+	m.wantContent("/team/f", "mine")
+}
