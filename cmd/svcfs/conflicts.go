@@ -51,13 +51,15 @@ versions records both saves under the name: svcfs history PATH.`,
 			"  svcfs conflicts --merge git team plan.txt\n" +
 			"  svcfs conflicts team/plan.txt \\\n    --merge 'meld \"$MINE\" \"$BASE\" \"$THEIRS\" -o \"$MERGED\"'",
 		Args: func(cmd *cobra.Command, args []string) error {
-			settles := f.keep != "" || f.merge != ""
+			keeps, merges := cmd.Flags().Changed("keep"), cmd.Flags().Changed("merge")
 			switch {
-			case f.keep != "" && f.merge != "":
+			case keeps && merges:
 				return usage("give one of them", "both --keep and --merge were given")
-			case settles && !slices.Contains([]string{"", keepMine, keepTheirs, keepBoth}, f.keep):
+			case keeps && !slices.Contains([]string{keepMine, keepTheirs, keepBoth}, f.keep):
 				return usage("give one of: mine, theirs, both", fmt.Sprintf("--keep cannot be %q", f.keep))
-			case settles:
+			case merges && f.merge == "":
+				return usage("give a command of the shell, or git", "--merge is empty")
+			case keeps || merges:
 				return inGroups("a GROUP and at least one NAME")(cmd, args)
 			}
 			return nil
