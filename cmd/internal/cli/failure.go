@@ -100,6 +100,7 @@ func WrongCommand(root *cobra.Command, args []string, err error) error {
 // WrongFlag is err, a mistake in the flags of a command, with what to do about it.
 func WrongFlag(cmd *cobra.Command, err error) error {
 	text, _, _ := strings.Cut(err.Error(), "\n")
+	text, _, _ = strings.Cut(text, ": strconv.Parse") // which says it in words of Go
 	return Refuse(ExitUsage, "run '"+cmd.CommandPath()+" --help' for its flags", errors.New(text))
 }
 
