@@ -176,6 +176,9 @@ func (a *app) findLocal(args []string, f putFlags) ([]localFile, error) {
 		}
 		files = append(files, found...)
 	}
+	if len(files) == 0 && !f.quiet {
+		a.ui.notice("there is no file to upload")
+	}
 	return files, nil
 }
 
