@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -710,7 +711,7 @@ func (r *randomIO) settle() {
 		r.closeFile(s.open[len(s.open)-1])
 	}
 	if s.overtaken != "" {
-		r.wonBack()
+		r.setAside()
 	}
 	if !s.now.changed {
 		return
@@ -784,18 +785,20 @@ func (r *randomIO) overtake() {
 	s.overtaken = r.sides[1-r.at].now.seq
 }
 
-// wonBack: the side that was overtaken has saved, so its save is the newest. It waits until this
-// side knows the other save: removing the file leaves versions that are not known.
-func (r *randomIO) wonBack() {
-	s := r.side()
-	want := hashOf(s.now.data)
-	proctest.Eventually(r.t, "the save after another one is the newest", func() bool { return r.hash() == want })
-	proctest.Eventually(r.t, "this mount knows the other save", func() bool {
-		versions, err := os.ReadDir(s.m.path("team", ".svcfs", "history", r.name))
-		return err == nil && slices.ContainsFunc(versions, func(v os.DirEntry) bool { return strings.HasPrefix(v.Name(), fmt.Sprintf("%06s-", s.overtaken)) })
+// setAside: the side that was overtaken has saved, under a name of its own, and shows the other save.
+func (r *randomIO) setAside() {
+	s, theirs := r.side(), r.sides[1-r.at].now
+	var aside []string
+	proctest.Eventually(r.t, "the save after another one has a name of its own", func() bool {
+		aside, _ = filepath.Glob(r.path() + " (conflict *)")
+		return len(aside) == 1
 	})
-	s.overtaken = ""
-	s.now = &ioFile{data: s.now.data, named: true, seq: r.attribute("user.svcfs.seq")}
+	if got, err := os.ReadFile(aside[0]); err != nil || !bytes.Equal(got, s.now.data) {
+		r.t.Errorf("%s has %d bytes, want %d, or others; %v", aside[0], len(got), len(s.now.data), err)
+	}
+	r.must("remove", os.Remove(aside[0]))
+	s.overtaken, s.now.named = "", false
+	r.sees(theirs.seq, theirs.data)
 }
 
 // tellSides says what each mount shows after a failure.
