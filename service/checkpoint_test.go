@@ -314,7 +314,7 @@ func TestDirectoryOfAnotherLedgerIsRefused(t *testing.T) {
 		ok(t, svc.Close())
 	}
 	refused(t, "another ledger's directory", err, "belongs to another database")
-	if step := service.NextStepOf(err); !strings.Contains(step, "a new, empty data directory") {
+	if step := service.NextStepOf(err); !strings.Contains(step, "--db, or") || !strings.Contains(step, "a new, empty data directory") {
 		t.Errorf("the next step is %q", step)
 	}
 	ok(t, os.RemoveAll(filepath.Join(dir, checkpoint.Dir)))

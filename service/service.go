@@ -203,7 +203,7 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 	s.closeLater(s.log.Close)
 	if err := s.log.IsOwn(ctx); errors.Is(err, checkpoint.ErrOtherLedger) {
 		return &refusal{fmt.Errorf("%w: %s belongs to another database", err, cfg.DataDir),
-			"give this database a new, empty data directory, or use the database that the directory belongs to"}
+			"name the database that the directory belongs to with --db, or give this one a new, empty data directory"}
 	} else if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -113,5 +114,13 @@ func TestExitCodesAreDocumented(t *testing.T) {
 	}
 	if strings.Join(want, "\n") != table {
 		t.Errorf("the page has\n%s\nwant\n%s", table, strings.Join(want, "\n"))
+	}
+}
+
+// The several lines of an error, as those of a database that refuses each way in, are one line of words.
+func TestFailureIsOneLine(t *testing.T) {
+	err := errors.New("connect:\n\tfirst: no TLS\n\tsecond: wrong password\nthe end")
+	if got, want := FailureText("svcd", err, ""), "svcd: connect: first: no TLS; second: wrong password; the end\n"; got != want {
+		t.Errorf("the failure is told as %q, want %q", got, want)
 	}
 }

@@ -40,8 +40,9 @@ func FailureOf(err error) *Failure {
 // FailureText is how a program tells a failure: one line "PROGRAM: sentence" and, where there is a next
 // step, one line "hint: next step".
 func FailureText(program string, err error, hint string) string {
+	lines := strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ")
 	line := func(before, text string) string {
-		return before + names.Escape(strings.ReplaceAll(text, "\n", "; "), "") + "\n"
+		return before + names.Escape(lines.Replace(text), "") + "\n"
 	}
 	text := line(program+": ", err.Error())
 	if hint != "" {
