@@ -131,9 +131,14 @@ func (a *app) closeClient(c *sdk.Client) error {
 	if err == nil || errors.Is(err, sdk.ErrCorrupt) {
 		return err
 	}
+	a.unsaved(err)
+	return nil
+}
+
+// unsaved tells that what was seen of the service could not be saved.
+func (a *app) unsaved(err error) {
 	a.ui.notice("%v; make the folder writable, or set XDG_STATE_HOME: else the next command trusts the service anew",
 		err)
-	return nil
 }
 
 // client makes the client of the settings. Before anything secret is read the

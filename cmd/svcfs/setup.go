@@ -304,12 +304,43 @@ func (q *setupSteps) takeInvite(text string) error {
 	return q.a.closeClient(c)
 }
 
-// redeem makes the account of the invite, if there is one.
-func (q *setupSteps) redeem(ctx context.Context) (err error) {
-	if q.invite != nil {
-		q.s.config.APIKey, err = sdk.RedeemInvite(ctx, *q.invite, q.s.config)
+// roomForSetup is what the key and the settings take on a disk at most, in bytes.
+const roomForSetup = 64 << 10
+
+// redeem makes the account of the invite, if there is one. The key is given once: a disk that cannot keep it is found
+// before the invite is used.
+func (q *setupSteps) redeem(ctx context.Context) error {
+	if q.invite == nil {
+		return nil
 	}
+	for _, path := range []string{q.a.configPath(), q.a.userDir("XDG_CONFIG_HOME", ".config", "keys")} {
+		if err := canKeep(path); err != nil {
+			return fmt.Errorf("look whether the key can be kept, before the invite is used: %w", err)
+		}
+	}
+	key, err := sdk.RedeemInvite(ctx, *q.invite, q.s.config)
+	if err != nil && !key.IsZero() {
+		q.a.unsaved(err)
+		err = nil
+	}
+	q.s.config.APIKey = key
 	return err
+}
+
+// canKeep reports why a file at path could not be written.
+func canKeep(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	p, err := ownfile.New(path)
+	if err != nil {
+		return err
+	}
+	defer p.Discard()
+	if _, err := p.Write(make([]byte, roomForSetup)); err != nil {
+		return err
+	}
+	return p.Sync()
 }
 
 // account takes the second answer.
