@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -139,9 +140,9 @@ func (n *newService) fromJSON(stdin io.Reader) error {
 	var a initAnswers
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&a); err != nil {
-		return usage(`give {"address": …, "tls_cert": …, "tls_key": …, "backups": …, "account": …}, as in: `+
-			"svcd init --json < answers.json", "standard input holds no answers in JSON: %w", err)
+	if err := decoder.Decode(&a); err != nil || decoder.More() {
+		return usage(`give {"address": …, "tls_cert": …, "tls_key": …, "backups": …, "account": …}, and no other name, `+
+			"as in: svcd init --json < answers.json", "standard input holds no answers in JSON, or more than these")
 	}
 	if err := n.takeAddress(a.Address); err != nil {
 		return err
@@ -171,7 +172,7 @@ func (n *newService) fromJSON(stdin io.Reader) error {
 func (n *newService) takeAddress(answer string) error {
 	n.s.cfg.PublicURL = cmp.Or(answer, standardAddress)
 	u, err := url.Parse(n.s.cfg.PublicURL)
-	if err != nil || n.s.checkPublicURL() != nil {
+	if err != nil || n.s.checkPublicURL() != nil || !isPort(u.Port()) {
 		return usage("want http://HOST or https://HOST", "that is no address of a service")
 	}
 	if u.Scheme == "http" {
@@ -195,6 +196,12 @@ func (n *newService) takeAddress(answer string) error {
 func isName(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err != nil
+}
+
+// isPort reports that users can call a port; "" is that of the scheme.
+func isPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
 }
 
 func isLoopback(host string) bool {
@@ -238,6 +245,9 @@ func (n *newService) takeKey(answer string) (err error) {
 func (n *newService) takeBackups(answer string) (err error) {
 	if answer == "" {
 		return nil
+	}
+	if strings.HasPrefix(answer, "~") {
+		return usage("write the whole path: no shell reads this answer", "%s is no path", answer)
 	}
 	if n.backups, err = filepath.Abs(answer); err != nil {
 		return err

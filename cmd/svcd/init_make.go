@@ -18,6 +18,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
@@ -87,8 +88,9 @@ func (s *settings) newService(cmd *cobra.Command) (*newService, error) {
 	}
 	for _, path := range []string{s.file, n.path} {
 		if isThere(path) {
-			return nil, usage("change that file, and see what it means with: svcd config; svcd invite NAME makes "+
-				"an invite", "%s has the settings of a service already", path)
+			of := " --config " + cli.ShellWord(path)
+			return nil, usage("change that file, and see what it means with: svcd config"+of+"; an invite is made with: "+
+				"svcd invite NAME"+of, "%s has the settings of a service already", path)
 		}
 	}
 	s.cfg.DataDir = data
@@ -222,7 +224,7 @@ func (n *newService) next() (list []string) {
 	if _, port, _ := net.SplitHostPort(n.file.Listen); n.owner != nil && len(port) < 4 {
 		list = append(list, "let the unit listen on port "+port+": service/operating/certificates.md")
 	}
-	start := "svcd serve --config " + n.path
+	start := "svcd serve --config " + cli.ShellWord(n.path)
 	if n.path == n.s.packaged.config {
 		start = "sudo systemctl enable --now svcd"
 	}
@@ -230,9 +232,9 @@ func (n *newService) next() (list []string) {
 	if n.backups == "" {
 		return append(list, "make backups: svcd backup --help")
 	}
-	nightly := "svcd backup " + n.backups
+	nightly := "svcd backup " + cli.ShellWord(n.backups)
 	if n.path != n.s.packaged.config {
-		nightly += " --config " + n.path
+		nightly += " --config " + cli.ShellWord(n.path)
 	}
 	return append(list,
 		"have cron of the service's user write an archive each night, with the line: 0 3 * * * "+nightly)

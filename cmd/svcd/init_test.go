@@ -34,7 +34,7 @@ func initWith(t *testing.T, answers string, args ...string) (out, errs string, c
 // the invite makes the account.
 func TestInitMakesAService(t *testing.T) {
 	dir := t.TempDir()
-	data, backups := filepath.Join(dir, "data"), filepath.Join(dir, "backups")
+	data, backups := filepath.Join(dir, "the data"), filepath.Join(dir, "backups")
 	address := "http://127.0.0.1:" + proctest.FreePort(t)
 	out, errs, code := initWith(t, `{"address": "`+address+`", "backups": "`+backups+`", "account": "alice"}`, "--data", data)
 	var made madeService
@@ -48,7 +48,7 @@ func TestInitMakesAService(t *testing.T) {
 	if newest, err := filepath.EvalSymlinks(filepath.Join(backups, "newest")); err != nil || newest != made.Archive {
 		t.Errorf("the newest archive is %s, not %s: %v", newest, made.Archive, err)
 	}
-	if len(made.Next) != 3 || !strings.Contains(made.Next[0], filepath.Join(data, "master.key")) || !strings.HasSuffix(made.Next[1], "svcd serve --config "+made.Config) {
+	if len(made.Next) != 3 || !strings.Contains(made.Next[0], filepath.Join(data, "master.key")) || !strings.HasSuffix(made.Next[1], "svcd serve --config '"+made.Config+"'") {
 		t.Errorf("next is %q", made.Next)
 	}
 	if info, err := os.Stat(made.Config); err != nil || info.Mode() != 0o600 {
@@ -88,18 +88,22 @@ func TestInitRefuses(t *testing.T) {
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	writePair(t, cert, key, time.Now().Add(time.Hour))
 	for answers, want := range map[string]string{
-		"x":                                "standard input holds no answers in JSON",
-		`{"name": "x"}`:                    "unknown field",
-		`{"address": 1}`:                   "no answers in JSON",
-		`{"address": "files.example.org"}`: "that is no address of a service",
-		`{"address": "http://files.example.org"}`:                                                                        "in the clear",
-		`{"tls_cert": "` + cert + `"}`:                                                                                   "has no certificate",
+		"x":                                       "standard input holds no answers in JSON",
+		`{"name": "x"}`:                           "no answers in JSON",
+		`{} {}`:                                   "or more than these",
+		`{"address": "http://127.0.0.1:99999"}`:   "that is no address of a service",
+		`{"address": "http://127.0.0.1:0"}`:       "that is no address of a service",
+		`{"backups": "~/backups"}`:                "~/backups is no path",
+		`{"address": 1}`:                          "no answers in JSON",
+		`{"address": "files.example.org"}`:        "that is no address of a service",
+		`{"address": "http://files.example.org"}`: "in the clear",
+		`{"tls_cert": "` + cert + `"}`:            "has no certificate",
 		`{"address": "https://files.example.org", "tls_cert": "/nowhere"}`:                                               "certificate: stat /nowhere",
 		`{"address": "https://files.example.org", "tls_cert": "` + cert + `"}`:                                           "open : no such file",
 		`{"address": "https://other.example.org", "tls_cert": "` + cert + `", "tls_key": "` + key + `"}`:                 "the certificate is not for the address",
 		`{"address": "https://files.example.org", "tls_cert": "` + cert + `", "tls_key": "` + key + `", "account": "A"}`: `"A" is no name of an account`,
-		`{"backups": "/dev/null"}`:                                                                                       "/dev/null is no folder",
-		`{"account": "x y"}`:                                                                                             `"x y" is no name of an account`,
+		`{"backups": "/dev/null"}`: "/dev/null is no folder",
+		`{"account": "x y"}`:       `"x y" is no name of an account`,
 	} {
 		data := filepath.Join(t.TempDir(), "data")
 		if _, errs, code := initWith(t, answers, "--data", data); code != exitUsage || !strings.Contains(errs, want) {
