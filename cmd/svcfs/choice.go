@@ -118,12 +118,12 @@ func (l listing) chosen(c choice, must func(*sdk.Entry) bool) [][]sdk.Entry {
 
 // absent is the error of a name of a group that is not there.
 func (l listing) absent(group sdk.GroupID, what string) error {
-	text := "not found: no file, folder or reference %s in group %s"
+	text, hint := "not found: no file, folder or reference %s in group %s", "see what there is with: svcfs ls "
 	if slices.ContainsFunc(l.Entries, func(e sdk.Entry) bool {
 		return e.Deleted != nil && (string(e.Ref) == what || e.Named().Recorded == what || shownName(&e) == what)
 	}) {
-		text = "%s in group %s was deleted already"
+		text, hint = "%s in group %s was deleted already", "see what can be brought back with: svcfs ls --trash "
 	}
-	return refuse(exitNotFound, "see what there is with: svcfs ls "+escapeName(string(group)),
+	return refuse(exitNotFound, hint+shellWord(escapeName(string(group))),
 		fmt.Errorf(text, escapeName(what), escapeName(string(group))))
 }

@@ -102,7 +102,11 @@ func WrongCommand(root *cobra.Command, args []string, err error) error {
 func WrongFlag(cmd *cobra.Command, err error) error {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	text, _, _ = strings.Cut(text, ": strconv.Parse") // which says it in words of Go
-	return Refuse(ExitUsage, "run '"+cmd.CommandPath()+" --help' for its flags", errors.New(text))
+	hint := "run '" + cmd.CommandPath() + " --help' for its flags"
+	if strings.HasPrefix(text, "unknown shorthand flag") { // such as of put team -x.txt
+		hint += "; a name that begins with - comes after --"
+	}
+	return Refuse(ExitUsage, hint, errors.New(text))
 }
 
 // CommandHint tells what to do about a command that there is not.
