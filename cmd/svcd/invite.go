@@ -38,8 +38,8 @@ func newInvite(s *settings) *cobra.Command {
 			}
 			fmt.Fprintln(s.stdout, invite.Text()) // shown here and nowhere else
 			fmt.Fprintf(s.stderr, "good once, until %s: whoever has it makes account %s; take it back with: svcd "+
-				"invite "+
-				"revoke %s\n", invited.Expires.Format(time.RFC3339), printable(invited.Account), invited.ID)
+				"invite revoke %s%s\n", invited.Expires.Format(time.RFC3339), printable(invited.Account), invited.ID,
+				s.given())
 			return nil
 		}),
 	}

@@ -171,6 +171,16 @@ func (s *settings) resolve(cmd *cobra.Command) error {
 	return nil
 }
 
+// given are --config and --data as this command line has them, for a command that a message names.
+func (s *settings) given() (flags string) {
+	for _, e := range s.effective {
+		if e.From == "flag" && (e.Name == "config" || e.Name == "data") {
+			flags += " --" + e.Name + " " + e.Value
+		}
+	}
+	return flags
+}
+
 // settingsOf reads the configuration file. Without one, and without a data directory of flag or
 // environment, it takes the places of the packaged service.
 func (s *settings) settingsOf(cmd *cobra.Command, data string) (map[string]string, error) {

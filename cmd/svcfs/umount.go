@@ -78,8 +78,8 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 			fs.NameHolders(users))
 	}
 	if o := m.Status.Outbox; o != nil && o.Items > o.Parked {
-		a.ui.notice("%s in the outbox: what can be sent now is sent, and the rest stays on the disk of this machine "+
-			"for the next mount", waitWords(o.Items-o.Parked))
+		a.ui.notice("%s in the outbox: what can be sent now is sent, for a minute or the --drain of the mount, and "+
+			"the rest stays on the disk of this machine for the next mount", waitWords(o.Items-o.Parked))
 	}
 	if m.Status.TemporaryFiles > 0 {
 		a.ui.notice("%s", temporaryWords(m.Status))
