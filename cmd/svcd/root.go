@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -92,6 +93,8 @@ func hintOf(root *cobra.Command, args []string, code cli.ExitCode, err error) st
 		return "run it again"
 	case cmd.Name() == "doctor":
 		return "each line with ✗ says what to do"
+	case errors.Is(err, syscall.ENOSPC):
+		return "make room there, then run it again"
 	case errors.Is(err, store.ErrUnavailable):
 		return "start the database, or check --db and who may use the data directory"
 	case errors.Is(err, store.ErrFull), errors.Is(err, blob.ErrFull):

@@ -4,8 +4,10 @@ import (
 	"context"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/svcfs/svcfs/cmd/internal/cli"
@@ -72,6 +74,14 @@ func TestMisspeltCommandIsToldTheNearest(t *testing.T) {
 		if want == "" && code != exitOK || want != "" && (code != exitUsage || !strings.Contains(stderr, "did you mean: "+want)) {
 			t.Errorf("svcd %s: code %d, %s", line, code, stderr)
 		}
+	}
+}
+
+// A full disk that an archive is written to is told as one.
+func TestAFullDiskIsTold(t *testing.T) {
+	hint := hintOf(rootOf(&settings{}), []string{"export"}, cli.ExitOther, &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
+	if hint != "make room there, then run it again" {
+		t.Errorf("the next step is %q", hint)
 	}
 }
 

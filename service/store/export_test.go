@@ -43,3 +43,6 @@ func (s *Store) Waiting() int {
 	defer s.mu.Unlock()
 	return len(s.waiting)
 }
+
+// KindAtPostgres is how PostgreSQL's engine reads an error.
+func KindAtPostgres(err error) error { return postgresEngine{}.kind(err) }

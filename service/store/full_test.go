@@ -3,10 +3,12 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/svcfs/svcfs/integration/proctest"
@@ -77,5 +79,16 @@ func TestLargeWriteOnAFullDisk(t *testing.T) {
 	}
 	if err := set(t.Context(), s, "a", strings.Repeat("x", 3<<20)); err != nil {
 		t.Errorf("with %d bytes free: %v", space.Free(dir), err)
+	}
+}
+
+// A disk that takes no archive is no database that cannot be reached: an errno is a net.Error, too.
+func TestAFaultOfAFileIsNoneOfTheDatabase(t *testing.T) {
+	full := &os.PathError{Op: "write", Path: "archive", Err: syscall.ENOSPC}
+	if kind := store.KindAtPostgres(fmt.Errorf("table ledger: %w", full)); kind != nil {
+		t.Errorf("a full disk is %v", kind)
+	}
+	if kind := store.KindAtPostgres(&net.OpError{Op: "read", Err: syscall.ECONNRESET}); !errors.Is(kind, store.ErrUnavailable) {
+		t.Errorf("a lost connection is %v", kind)
 	}
 }

@@ -213,7 +213,10 @@ func (postgresEngine) kind(err error) error {
 	}
 	var connecting *pgconn.ConnectError
 	var network net.Error
+	var file *os.PathError // of an archive, perhaps: its errno is a net.Error, too
 	switch {
+	case errors.As(err, &file) && !errors.As(err, &connecting):
+		return nil
 	case errors.As(err, &connecting), errors.As(err, &network), errors.Is(err, driver.ErrBadConn),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), pgconn.Timeout(err), pgconn.SafeToRetry(err):
 		return ErrUnavailable
