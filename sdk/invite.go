@@ -19,8 +19,8 @@ import (
 //
 // It is free, and needs no API key. An invite works once: after a lost answer the operator replaces the key. Errors:
 // [ErrNotAuthorized] when the invite was used or revoked or is too old, [ErrConflict] when the account exists,
-// [ErrCorrupt] when the service is another one, [ErrRateLimited]. A key that comes with an error is good: the account is
-// made, and only what was seen of the service could not be saved. Only svcd has it.
+// [ErrCorrupt] when the service is another one, [ErrRateLimited]. A key that comes with an error is good: the account
+// is made, and only what was seen of the service could not be saved. Only svcd has it.
 func RedeemInvite(ctx context.Context, i wire.Invite, cfg Config) (key Secret, err error) {
 	cfg.APIKey, cfg.NewKey = Secret{}, nil
 	cfg.Network, cfg.AuthURL, cfg.MCPURL, cfg.RPCURL = "", "", "", ""

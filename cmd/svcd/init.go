@@ -141,8 +141,9 @@ func (n *newService) fromJSON(stdin io.Reader) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&a); err != nil || decoder.More() {
-		return usage(`give {"address": …, "tls_cert": …, "tls_key": …, "backups": …, "account": …}, and no other name, `+
-			"as in: svcd init --json < answers.json", "standard input holds no answers in JSON, or more than these")
+		return usage(`give {"address": …, "tls_cert": …, "tls_key": …, "backups": …, "account": …}, and no `+
+			"other name, as in: svcd init --json < answers.json",
+			"standard input holds no answers in JSON, or more than these")
 	}
 	if err := n.takeAddress(a.Address); err != nil {
 		return err

@@ -89,8 +89,8 @@ func (s *settings) newService(cmd *cobra.Command) (*newService, error) {
 	for _, path := range []string{s.file, n.path} {
 		if isThere(path) {
 			of := " --config " + cli.ShellWord(path)
-			return nil, usage("change that file, and see what it means with: svcd config"+of+"; an invite is made with: "+
-				"svcd invite NAME"+of, "%s has the settings of a service already", path)
+			return nil, usage("change that file, and see what it means with: svcd config"+of+"; an invite is made "+
+				"with: svcd invite NAME"+of, "%s has the settings of a service already", path)
 		}
 	}
 	s.cfg.DataDir = data

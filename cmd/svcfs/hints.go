@@ -142,8 +142,8 @@ func hintsOfCodes() map[string]string {
 		wire.CodeGroupDeleted: "Nobody can bring it back, and its name is never used again. See the groups of this " +
 			"account with: svcfs ls",
 		wire.CodeInvite: "If svcfs whoami shows {account}, it was used here, and nothing is left to do. Else ask the " +
-			"operator for another, or, if this one made {account} and the answer was lost, for a new key: svcd account " +
-			"rotate-key NAME.",
+			"operator for another, or, if this one made {account} and the answer was lost, for a new key: svcd " +
+			"account rotate-key NAME.",
 		wire.CodeNotOffered: "See whether and until when it is offered with: svcfs group pending {group}",
 		wire.CodeGroupNotFound: "See the groups of this account with: svcfs ls " +
 			"(the GROUP comes before other arguments)",

@@ -282,7 +282,8 @@ func (a *app) prepareMountpoint(ctx context.Context, dir string) error {
 		return mountpointRefusal(err)
 	}
 	if err := fs.UnmountLazily(ours); err != nil {
-		return refuse(exitOther, "run: fusermount3 -uz -- "+shellWord(dir), fmt.Errorf("clean the dead mount on %s: %w", dir, err))
+		return refuse(exitOther, "run: fusermount3 -uz -- "+shellWord(dir),
+			fmt.Errorf("clean the dead mount on %s: %w", dir, err))
 	}
 	a.ui.notice("cleaned the dead mount that an earlier run left on %s", dir)
 	return mountpointRefusal(fs.CheckMountpoint(dir, a.ownDirs()...))

@@ -36,8 +36,8 @@ func readControl(ctx context.Context, dir, name string) ([]byte, error) {
 		return nil, fmt.Errorf("the mount on %s does not answer", dir)
 	}
 	if errors.Is(got.err, syscall.ENOTCONN) {
-		return nil, refuse(exitOther, "mount again with: svcfs mount "+shellWord(dir)+"; or only clean up with: svcfs umount "+
-			shellWord(dir), fmt.Errorf("the process of the mount on %s is gone: %w", dir, got.err))
+		return nil, refuse(exitOther, "mount again with: svcfs mount "+shellWord(dir)+"; or only clean up with: "+
+			"svcfs umount "+shellWord(dir), fmt.Errorf("the process of the mount on %s is gone: %w", dir, got.err))
 	}
 	return got.text, got.err
 }

@@ -149,8 +149,8 @@ func connect(dir, url string) (*Store, error) {
 		return openSQLite(dir)
 	}
 	if scheme, _, _ := strings.Cut(url, "://"); scheme != "postgres" && scheme != "postgresql" {
-		return nil, errors.New("open database: want an address like postgres://USER@HOST/DATABASE, or none for SQLite " +
-			"in the data directory")
+		return nil, errors.New("open database: want an address like postgres://USER@HOST/DATABASE, or none " +
+			"for SQLite in the data directory")
 	}
 	return openPostgres(url)
 }
