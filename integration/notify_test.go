@@ -101,7 +101,7 @@ func TestNotify(t *testing.T) {
 	write(t, src, []byte("alice's"))
 	alice.must("put", "team", src)
 	ok(t, f.Close())
-	told("Somebody else saved the same file", "“"+b.path("team/f")+"”", "Compare with the others")
+	told("Somebody else saved the same file", "“"+b.path("team/f")+"”", "See both, and settle it")
 
 	if out, code := alice.try("notify"); code != 0 || out != "svcfs: another svcfs notify runs in this session: nothing to do\n" {
 		t.Errorf("a second one: exit %d, %q", code, out)

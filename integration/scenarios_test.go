@@ -457,7 +457,16 @@ func TestManyHandsAtOnce(t *testing.T) {
 	}
 	slices.Sort(want)
 	for _, name := range []string{"alice", "bob"} {
-		s.as(name, sees("team", want...))
+		s.as(name, func(t *testing.T, who *actor) {
+			proctest.Eventually(t, fmt.Sprintf("%s sees %v beside saves that met others", name, want), func() bool {
+				got, err := filepath.Glob(who.m.path("team/*"))
+				got = slices.DeleteFunc(got, func(p string) bool { return strings.Contains(p, " (conflict ") })
+				for i := range got {
+					got[i] = filepath.Base(got[i])
+				}
+				return err == nil && slices.Equal(got, want)
+			})
+		})
 	}
 	s.as("alice", func(t *testing.T, who *actor) { who.must("refresh", who.m.dir) })
 	newest := string(read(t, s.people["alice"].m.path("team/shared")))

@@ -33,7 +33,7 @@ func runAs(t *testing.T, p *person, cmd *exec.Cmd) string {
 }
 
 // The whole programs of sdk/README.md work as they stand there, and the module can be had as the page says.
-func TestProgramsOfSDKReadme(t *testing.T) {
+func TestSDKReadmePrograms(t *testing.T) {
 	_, alice, _ := team(t)
 	t.Run("Go", func(t *testing.T) {
 		beside := t.TempDir()
