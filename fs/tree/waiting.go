@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/svcfs/svcfs/format"
@@ -269,7 +270,7 @@ func (f *File) fullOutbox(ctx context.Context, g *group, raw string, full error,
 
 // noRoomAway is the error of a save that a full outbox does not take while the service is away.
 func noRoomAway(full error) *Error {
-	return &Error{Class: ClassNoSpace, Err: errors.Join(full, errors.New("the service is away")),
+	return &Error{Class: ClassNoSpace, Err: fmt.Errorf("%w, and the service is away", full),
 		Hint: "Saves go on once the service is back, or mount with a larger --outbox-size."}
 }
 

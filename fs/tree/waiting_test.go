@@ -425,7 +425,11 @@ func TestO11FullOutbox(t *testing.T) {
 	b.wantCharges(0, 1)
 	b.wantState("/g/a", "cached")
 	w.Fail("upload", errAway)
-	wantClass(t, b.save("/g/b", "one"), ClassNoSpace)
+	err := b.save("/g/b", "one")
+	wantClass(t, err, ClassNoSpace)
+	if !strings.Contains(err.Error(), ", and the service is away") {
+		t.Errorf("it tells %q", err)
+	}
 }
 
 type fullBox struct{ Outbox }
