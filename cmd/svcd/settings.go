@@ -175,7 +175,7 @@ func (s *settings) resolve(cmd *cobra.Command) error {
 func (s *settings) given() (flags string) {
 	for _, e := range s.effective {
 		if e.From == "flag" && (e.Name == "config" || e.Name == "data") {
-			flags += " --" + e.Name + " " + e.Value
+			flags += " --" + e.Name + " " + cli.ShellWord(e.Value)
 		}
 	}
 	return flags
