@@ -196,9 +196,9 @@ func button(name string) string {
 		.find((e) => (e.getAttribute("aria-label") ?? e.textContent).trim() === %q && !e.disabled && e.offsetParent !== null)`, name)
 }
 
-// isDrawn is whether no view is about to be drawn, which would take away what is clicked, and the answer of no
-// dialog is still to be carried out.
-const isDrawn = `!document.querySelector("main[aria-busy], dialog:not([open])")`
+// isDrawn is whether the page is there with its style, no view is about to be drawn, which would move or take away what
+// is clicked, and the answer of no dialog is still to be carried out.
+const isDrawn = `document.readyState === "complete" && !document.querySelector("main[aria-busy], dialog:not([open])")`
 
 // click clicks where a user would: in the middle of the button.
 func (b *tab) click(name string) {
