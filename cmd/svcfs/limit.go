@@ -53,14 +53,6 @@ func rateWords(bytes int64) string {
 	return sizeWords(bytes)
 }
 
-// limitWords prints a limit, as parseLimit reads it.
-func limitWords(l sdk.Limit) string {
-	if l.Down == l.Up {
-		return rateWords(l.Down)
-	}
-	return rateWords(l.Down) + ":" + rateWords(l.Up)
-}
-
 // speedLimit reads the limit of the settings; the zero value = none.
 func speedLimit(sources cli.Sources) (sdk.Limit, error) {
 	text, via := sources.Find(envLimit)
