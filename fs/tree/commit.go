@@ -261,6 +261,10 @@ func (f *File) recordAs(ctx context.Context, g *group, raw string, s *stage, com
 		})
 	}
 	err := upload()
+	if compares && errors.Is(err, sdk.ErrUnsupported) { // not while the key of its vault is away
+		base = nil
+		err = upload()
+	}
 	for n := 0; hasCode(err, wire.CodeHead) && n < mostConflicts; n++ {
 		var replaced sdk.Ref
 		name, replaced = f.t.nameAside(ctx, g, raw, n)
