@@ -9,6 +9,7 @@ package line
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"math/rand/v2"
@@ -51,10 +52,10 @@ type Line struct {
 	down lane
 	nap  func(time.Duration) // for the last part of a delay; nil: a timer is exact
 
-	life  context.Context
-	close context.CancelFunc
-	turns atomic.Int64
-	made  atomic.Int64
+	life           context.Context
+	close          context.CancelFunc
+	turns, watches atomic.Int64
+	made           atomic.Int64
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -120,6 +121,7 @@ func (l *Line) Close() {
 type Moved struct {
 	Up, Down    int64 // bytes that clients sent, and that they got; without headers of TCP
 	Turns       int64 // how often a client began to send after an answer: requests, where clients wait for answers
+	Watches     int64 // Turns that wait for events: how many there are depends on how long the work takes
 	Connections int64
 	Cuts        int
 }
@@ -128,7 +130,7 @@ type Moved struct {
 func (l *Line) Moved() Moved {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Moved{l.up.moved.Load(), l.down.moved.Load(), l.turns.Load(), l.made.Load(), l.cuts}
+	return Moved{l.up.moved.Load(), l.down.moved.Load(), l.turns.Load(), l.watches.Load(), l.made.Load(), l.cuts}
 }
 
 // Cut resets all connections.
@@ -352,6 +354,9 @@ func (p *pair) read(from net.Conn, lane *lane, way chan<- chunk) {
 		if lane == &p.l.up && n > 0 {
 			if p.answered.Swap(false) {
 				p.l.turns.Add(1)
+				if bytes.HasPrefix(buf[:n], []byte("POST /tools/watch ")) {
+					p.l.watches.Add(1)
+				}
 			}
 			lane.moved.Add(int64(n))
 		}
