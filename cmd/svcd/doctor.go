@@ -40,8 +40,12 @@ is 0 when no line is ✗.`,
 			if err := s.printFindings(list, asJSON); err != nil {
 				return err
 			}
-			if _, ill := cli.FirstFailure(list); ill {
-				return errUnwell
+			_, ill := cli.FirstFailure(list)
+			switch {
+			case ill && asJSON:
+				return refuse("each finding with the state fail says what to do", "%w", errUnwell)
+			case ill:
+				return refuse("each line with ✗ says what to do", "%w", errUnwell)
 			}
 			return nil
 		},

@@ -116,7 +116,8 @@ Archives that are damaged or incomplete are refused, and the damage is named. Wi
 --salvage everything that is whole is restored, each file that is missing is listed,
 and the exit code is 6 if something was damaged.`,
 		Example: "  svcd import /backup/sunday /backup/monday --data /srv/svcd\n" +
-			"  svcd import /backup/sunday --data /srv/svcd --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
+			"  svcd import /backup/sunday --data /srv/svcd \\\n" +
+			"      --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := os.Stat(filepath.Join(s.cfg.DataDir, vault.FileName)); err != nil { // a new one would not fit
 				return usage(

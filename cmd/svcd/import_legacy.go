@@ -39,8 +39,8 @@ serve --gateway fetches the bytes at the first retrieval. svcd remembers the ver
 of the group's key for each file, so that revoking members loses no file.`,
 		Example: "  svcd import-legacy team report.pdf --data ./data\n" +
 			"  svcd import-legacy team QmT78z… --ciphertext --key-file old.key --data ./data\n" +
-			"  svcd import-legacy team --reference QmT78z… --file-hash 9f86d0… --name report.pdf " +
-			"--data ./data",
+			"  svcd import-legacy team --reference QmT78z… --file-hash 9f86d0… \\\n" +
+			"      --name report.pdf --data ./data",
 		Args: l.checkArgs,
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
 			return l.run(ctx, svc, args[0], args[1:])

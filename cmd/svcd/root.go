@@ -43,6 +43,7 @@ func refuse(hint, format string, args ...any) error {
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
+	cli.FitHelp(root)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -55,7 +56,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if ctx.Err() != nil && cli.FailureOf(err) == nil {
 		code, err = cli.ExitInterrupted, errors.New("interrupted")
 	}
-	fmt.Fprint(stderr, cli.FailureText("svcd", err, hintOf(root, args, code, err)))
+	hint := hintOf(root, args, code, err)
+	if cli.AsksForJSON(args) {
+		fmt.Fprint(stderr, cli.FailureJSON(cli.FailureDoc{Error: err.Error(), Hint: hint, ExitCode: code,
+			Code: serviceCode(err)}))
+		return int(code)
+	}
+	fmt.Fprint(stderr, cli.FailureText("svcd", err, hint))
 	return int(code)
 }
 
@@ -72,6 +79,15 @@ func exitCode(err error) cli.ExitCode {
 	default:
 		return cli.ExitOther
 	}
+}
+
+// serviceCode is the code of what the service refused, or "".
+func serviceCode(err error) string {
+	var refused *fault.Error
+	if errors.As(err, &refused) {
+		return refused.Code
+	}
+	return ""
 }
 
 // hintOf is the next step after err.
@@ -91,8 +107,6 @@ func hintOf(root *cobra.Command, args []string, code cli.ExitCode, err error) st
 		return "see: " + cmd.CommandPath() + " --help"
 	case code == cli.ExitInterrupted:
 		return "run it again"
-	case cmd.Name() == "doctor":
-		return "each line with ✗ says what to do"
 	case errors.Is(err, syscall.ENOSPC):
 		return "make room there, then run it again"
 	case errors.Is(err, store.ErrUnavailable):
@@ -127,12 +141,13 @@ func rootOf(s *settings) *cobra.Command {
 	root := &cobra.Command{
 		Use: "svcd", Short: "Self-hosted service for encrypted group files",
 		SilenceUsage: true, SilenceErrors: true,
+		Annotations: map[string]string{cli.SettingsFor: "the data directory and the stores"},
 		Long: "svcd stores encrypted files, keeps their keys, controls access by groups and records every action on " +
 			"a ledger.\n\n" +
 			cli.ExitHelp(cli.ExitOK, cli.ExitNotFound, cli.ExitUsage, cli.ExitOther, cli.ExitProof,
 				cli.ExitInterrupted),
-		Example: "  svcd serve --data /var/lib/svcd\n  svcd account create alice --data /var/lib/svcd --balance 10 " +
-			"--api-key-file alice.key",
+		Example: "  svcd serve --data /var/lib/svcd\n  svcd account create alice --data /var/lib/svcd \\\n" +
+			"      --balance 10 --api-key-file alice.key",
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := confine.Harden(); err != nil { // before a key is read
 				return err

@@ -30,8 +30,8 @@ command or from systemd, and then run the command with --finish.
 
 After an interruption run the command again.`,
 		Example: "  svcd rotate-master-key --data /var/lib/svcd\n" +
-			"  svcd rotate-master-key --data ./data --master-key-command 'pass show svcd' --new-master-key-file " +
-			"./new.key\n" +
+			"  svcd rotate-master-key --data ./data \\\n" +
+			"      --master-key-command 'pass show svcd' --new-master-key-file ./new.key\n" +
 			"  svcd rotate-master-key --data ./data --finish",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if finish && cancel || newFile != "" && (finish || cancel) {

@@ -25,8 +25,8 @@ func newServe(s *settings) *cobra.Command {
 		Use: "serve", Short: "Run the service", Args: noArgs,
 		Long: `Run the service. It prints "listening on URL" when it is ready. SIGTERM ends it
 after what is under way; SIGHUP has the certificate read again.`,
-		Example: "  svcd serve --data ./data\n  svcd serve --data /var/lib/svcd --listen 0.0.0.0:8000 --public-url " +
-			"https://files.example.org",
+		Example: "  svcd serve --data ./data\n  svcd serve --data /var/lib/svcd --listen 0.0.0.0:8000 \\\n" +
+			"      --public-url https://files.example.org",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			stop, err := cli.StartProfile(profile)
 			if err != nil {

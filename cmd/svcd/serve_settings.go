@@ -41,8 +41,8 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.Int64Var(&s.cfg.ReserveBytes, "reserve-bytes", 0,
 		fmt.Sprintf("bytes of the disks that uploads leave to reading, removing and administration; "+
 			"0 = %d GiB, or 1/%d of a smaller disk; -1 = nothing", space.MaxReserve>>30, space.ReserveShare))
-	set.StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy.CONTRACT/fastfs.CONTRACT/…, "+
-		"which clients as old as SDK 1.0.3 accept, or plain without bafy.")
+	set.StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy, a path that clients as old as SDK 1.0.3 "+
+		"accept (bafy.CONTRACT/…), or plain, without bafy")
 	set.StringVar(&s.cfg.Gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy "+
 		"references, see svcd import-legacy --reference")
 	set.DurationVar(&s.cfg.TokenLifetime, "token-lifetime", service.DefaultTokenLifetime,

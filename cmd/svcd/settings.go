@@ -101,8 +101,8 @@ func (s *settings) register(set *pflag.FlagSet) {
 			"else "+vault.FileName+" in the data directory, made at the first start)")
 	set.StringVar(&s.cfg.Database, "db", "", "PostgreSQL database, postgres://USER@HOST/DATABASE; "+
 		"the password in PGPASSWORD or a PGPASSFILE (default: SQLite in the data directory)")
-	set.StringVar(&s.cfg.Blobs, "blobs", "", "where ciphertext is kept: a directory, or "+
-		"s3://BUCKET[/PREFIX]?endpoint=URL&region=NAME&path-style=true; "+
+	set.StringVar(&s.cfg.Blobs, "blobs", "", "where ciphertext is kept: a directory, or a bucket, "+
+		"s3://BUCKET[/PREFIX], and behind it ?endpoint=URL &region=NAME &path-style=true as one word; "+
 		"credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_SHARED_CREDENTIALS_FILE (default: blobs "+
 		"in the data directory)")
 	set.BoolVar(&s.insecure, "insecure-http", false,

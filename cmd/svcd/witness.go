@@ -27,9 +27,8 @@ witness where the operator of the service has no access.
 
 The witness prints its key, and "listening on URL" when it is ready. --data holds the
 key and the newest checkpoint of each ledger: if --data is lost, a new witness begins.`,
-		Example: "  svcd witness --data /var/lib/svcd-witness --log " +
-			"files.example.org/svc.testnet+93defd88+AfyI7vdOx2wUxaT2pHZ5IJxg3Sxlvjd3HS8vrHR7AA88 --name " +
-			"witness.example.net",
+		Example: "  svcd witness --data /var/lib/svcd-witness --name witness.example.net \\\n" +
+			"      --log files.example.org/svc.testnet+93defd88+AfyI7vdOx2wUxaT2pHZ5…",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.needData(); err != nil {
 				return err

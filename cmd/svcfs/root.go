@@ -26,6 +26,7 @@ Settings come from flags, then the environment, then ~/.config/svcfs/config
 
 ` + cli.ExitHelp(),
 		Example:       "  svcfs demo\n  svcfs mount ~/groups\n  svcfs put team report.pdf\n  svcfs ls -l team",
+		Annotations:   map[string]string{cli.SettingsFor: "the account and the service"},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,

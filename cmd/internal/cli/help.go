@@ -15,6 +15,9 @@ const HelpColumns = 80
 // help leaves out where the flags for both are.
 const NoSettings = "no settings"
 
+// SettingsFor says, in the annotations of a program, what the flags of the program itself are for.
+const SettingsFor = "settings for"
+
 // rare marks flags that only 'help --all' shows.
 const rare = "rare"
 
@@ -75,7 +78,8 @@ func usageText(cmd *cobra.Command, all bool) string {
 		}
 	}
 	if _, asksNobody := cmd.Annotations[NoSettings]; cmd.HasAvailableInheritedFlags() && !asksNobody {
-		fmt.Fprintf(&b, "\nFlags for the account and the service: %s help\n", cmd.Root().Name())
+		root := cmd.Root()
+		fmt.Fprintf(&b, "\nFlags for %s: %s help\n", root.Annotations[SettingsFor], root.Name())
 	}
 	return b.String()
 }

@@ -2,6 +2,7 @@ package clitest
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -12,8 +13,9 @@ import (
 )
 
 // CheckHelp fails for a help text of a command that does not fit into the columns of a terminal, or that
-// shows a flag of the whole program again. It returns the page of the reference, which has all of them.
-func CheckHelp(t *testing.T, root *cobra.Command) (page string) {
+// shows a flag of the whole program again. It compares the page of the reference in file, which has all of them,
+// or with update writes it anew.
+func CheckHelp(t *testing.T, root *cobra.Command, file string, update bool) {
 	t.Helper()
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Commands of %s\n\nThis page is made from the help of each command: `%s help --all COMMAND`.\n", root.Name(), root.Name())
@@ -37,5 +39,12 @@ func CheckHelp(t *testing.T, root *cobra.Command) (page string) {
 		}
 	}
 	visit(root)
-	return b.String()
+	if update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != b.String() {
+		t.Errorf("%s is not what the help says, %v: run this test with -update", file, err)
+	}
 }
