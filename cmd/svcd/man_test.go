@@ -43,6 +43,7 @@ func TestFailureAsJSON(t *testing.T) {
 		want cli.FailureDoc
 	}{
 		{"nosuch --json", cli.FailureDoc{Error: `unknown command "nosuch" for "svcd"`, Hint: "run 'svcd help' for the commands, 'svcd help COMMAND' for its flags", ExitCode: cli.ExitUsage}},
+		{"account nosuch --json", cli.FailureDoc{Error: `unexpected "nosuch"`, Hint: "see: svcd account --help", ExitCode: cli.ExitUsage}},
 		{"account list extra --json", cli.FailureDoc{Error: `unexpected "extra"`, Hint: "see: svcd account list --help", ExitCode: cli.ExitUsage}},
 		{"doctor --json --public-url http://127.0.0.1:1", cli.FailureDoc{Error: "not all is well", Hint: "each finding with the state fail says what to do", ExitCode: cli.ExitOther}},
 		{"account fund nobody 1 --json=true", cli.FailureDoc{Error: "unknown flag: --json", Hint: "run 'svcd account fund --help' for its flags", ExitCode: cli.ExitUsage}},

@@ -98,8 +98,16 @@ func WrongCommand(root *cobra.Command, args []string, err error) error {
 	return Refuse(ExitUsage, CommandHint(root, args), errors.New(text))
 }
 
-// WrongFlag is err, a mistake in the flags of a command, with what to do about it.
+// WrongFlag is err, a mistake in the flags of a command, with what to do about it. Where a command that there is not
+// stands before the flag, that is the mistake.
 func WrongFlag(cmd *cobra.Command, err error) error {
+	words := cmd.Flags().Args() // before the flag
+	if wrong := cmd.ValidateArgs(words); wrong != nil && cmd.HasSubCommands() {
+		if FailureOf(wrong) != nil {
+			return wrong
+		}
+		return WrongCommand(cmd.Root(), append(strings.Fields(cmd.CommandPath())[1:], words...), wrong)
+	}
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	text, _, _ = strings.Cut(text, ": strconv.Parse") // which says it in words of Go
 	hint := "run '" + cmd.CommandPath() + " --help' for its flags"
