@@ -90,7 +90,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	if err := cfg.checkKeys(); err != nil {
 		return refuse(wire.CodeVerifierKey, err)
 	}
-	if err := call.Limit(cfg.Limit).Check(); err != nil {
+	if err := cfg.Limit.Check(); err != nil {
 		return refuse("", err)
 	}
 	cfg, err := cfg.resolve(account)
@@ -104,7 +104,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	c := &Client{account: account, cfg: cfg, memory: memory, calls: call.New(cfg.calls(account)),
 		lists: newListMemory(cfg.ListMemory), pool: mem.NewPool(), claims: claims{ids: make(map[Ref]string)},
 		chains: make(map[GroupID]verified)}
-	c.calls.SetLimit(call.Limit(cfg.Limit))
+	c.calls.SetLimit(cfg.Limit)
 	c.uploads, c.small.c, c.small.slowAfter = newUploader(c), c, slowRequest
 	return c, nil
 }

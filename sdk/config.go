@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
+	"github.com/svcfs/svcfs/sdk/network"
 	"github.com/svcfs/svcfs/sdk/proof"
 	"github.com/svcfs/svcfs/sdk/trust"
 )
@@ -28,10 +29,12 @@ const (
 	selfHostedContract = "svc.testnet"
 )
 
-// The networks of [Config].
+// Settings of [Config].
 const (
-	Mainnet = "mainnet"
+	Mainnet = "mainnet" // a network
 	Testnet = "testnet"
+	// DefaultListMemory is the ListMemory of a client that sets none, in bytes.
+	DefaultListMemory int64 = 256 << 20
 )
 
 const defaultMaxFileBytes int64 = 4 << 30
@@ -87,7 +90,7 @@ type Config struct {
 
 	// Limit is how fast the requests and answers of the client may travel, see [Client.SetLimit]; the zero value =
 	// as fast as the line is.
-	Limit Limit
+	Limit network.Limit
 
 	// Transport sends the requests, which carry the key and session tokens. It must not
 	// change the bodies of requests. Redirects are never followed. nil is a transport of
@@ -208,26 +211,7 @@ func (c Config) checkAddress(address string) (string, error) {
 	default:
 		return "", fmt.Errorf("address %s: want https://", quote(address))
 	}
-	return NormalAddress(address), nil
-}
-
-// NormalAddress returns the address of a service as [NetworkInfo] has it: the host in lower case, without
-// the port that its scheme has anyway, and without a slash at the end. Text that is no address stays, but
-// for that slash.
-func NormalAddress(address string) string {
-	address = strings.TrimRight(address, "/")
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		return address
-	}
-	u.Host = strings.ToLower(u.Host)
-	switch u.Scheme {
-	case "https":
-		u.Host = strings.TrimSuffix(u.Host, ":443")
-	case "http":
-		u.Host = strings.TrimSuffix(u.Host, ":80")
-	}
-	return u.String()
+	return network.NormalAddress(address), nil
 }
 
 // hostOf returns the host of an address that lacks its scheme, such as files.example.org:8443, "" for any other text.

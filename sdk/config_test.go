@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/network"
 )
 
 // Both worlds: the hosted networks without any address, a service of one's own
@@ -80,7 +81,7 @@ func TestNormalAddress(t *testing.T) {
 		"https://Files.Example.org:443/": "https://files.example.org", "HTTP://127.0.0.1:80//": "http://127.0.0.1", "http://[::1]:80": "http://[::1]",
 		"https://files.example.org:8443/Path/": "https://files.example.org:8443/Path", "https://files.example.org:80": "https://files.example.org:80", "files.example.org/": "files.example.org",
 	} {
-		if got := sdk.NormalAddress(text); got != want {
+		if got := network.NormalAddress(text); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
@@ -97,12 +98,12 @@ func TestNormalAddress(t *testing.T) {
 // E9: a limit that is too low is refused, and changes nothing.
 func TestE9LimitIsChecked(t *testing.T) {
 	t.Parallel()
-	cfg := sdk.Config{URL: "https://a.example", Limit: sdk.Limit{Down: 2 << 20, Up: sdk.LeastLimit}}
+	cfg := sdk.Config{URL: "https://a.example", Limit: network.Limit{Down: 2 << 20, Up: network.LeastLimit}}
 	c, err := sdk.New("alice.near", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for l, refused := range map[sdk.Limit]bool{{Up: sdk.LeastLimit - 1}: true, {Down: -1}: true, {}: false, {Down: 1 << 40}: false} {
+	for l, refused := range map[network.Limit]bool{{Up: network.LeastLimit - 1}: true, {Down: -1}: true, {}: false, {Down: 1 << 40}: false} {
 		before := c.Limit()
 		if err := c.SetLimit(l); refused != errors.Is(err, sdk.ErrInvalid) || !refused && err != nil {
 			t.Errorf("%v: %v", l, err)

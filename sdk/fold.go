@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
+	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/proof"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -81,7 +82,7 @@ func (f *folding) add(e Entry) (i int) {
 
 // named counts the folders of a name.
 func (f *folding) named(name string) {
-	f.bytes += FoldersFootprint(f.name, name)
+	f.bytes += names.FoldersFootprint(f.name, name)
 	f.name = name
 }
 
@@ -161,7 +162,7 @@ func (f *folding) renameFolder(r *chain.Record) error {
 			f.enterFolder(i)
 		}
 	}
-	few := f.folders.Rename(before, after, MaxFolderFiles, func(i int, name string) {
+	few := f.folders.Rename(before, after, wire.MaxFolderFiles, func(i int, name string) {
 		f.bytes -= f.entries[i].Footprint()
 		if f.entries[i].Folder {
 			name = strings.TrimSuffix(name, "/")
@@ -173,7 +174,7 @@ func (f *folding) renameFolder(r *chain.Record) error {
 		f.moved += movedBytes + int64(len(name))
 	})
 	if !few {
-		return &proof.Refusal{Row: r.Seq, Text: fmt.Sprintf("it renames more than %d files", MaxFolderFiles)}
+		return &proof.Refusal{Row: r.Seq, Text: fmt.Sprintf("it renames more than %d files", wire.MaxFolderFiles)}
 	}
 	return nil
 }

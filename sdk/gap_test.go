@@ -14,6 +14,7 @@ import (
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/network"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/testkit"
 )
@@ -188,13 +189,13 @@ func TestPatienceEnds(t *testing.T) {
 // The client tells a gap that it waits through from one that is too long.
 func TestConnection(t *testing.T) {
 	t.Parallel()
-	for patience, want := range map[time.Duration]sdk.Connection{time.Hour: sdk.Reconnecting, time.Millisecond: sdk.Disconnected, 0: sdk.Disconnected} {
+	for patience, want := range map[time.Duration]network.Connection{time.Hour: network.Reconnecting, time.Millisecond: network.Disconnected, 0: network.Disconnected} {
 		t.Run(patience.String(), func(t *testing.T) {
 			t.Parallel()
 			s, away := testkit.Start(t, testkit.Ours), &gone{RoundTripper: http.DefaultTransport}
 			alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Transport, c.Patience = away, patience })
 			for range 2 {
-				if _, err := alice.OwnedGroups(t.Context()); err != nil || alice.Connection() != sdk.Connected {
+				if _, err := alice.OwnedGroups(t.Context()); err != nil || alice.Connection() != network.Connected {
 					t.Errorf("%v, %v", alice.Connection(), err)
 				}
 				away.fail("", "dial", syscall.ECONNREFUSED, -1)

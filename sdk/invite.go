@@ -9,6 +9,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/locked"
+	"github.com/svcfs/svcfs/sdk/network"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -116,7 +117,8 @@ func (g Group) RevokeInvite(ctx context.Context, id string) (Change, error) {
 // it again; [ErrConflict] when it is a member, [ErrCorrupt] when the service has another log key than the invite. Only
 // svcd has it.
 func (c *Client) UseInvite(ctx context.Context, i wire.Invite) (GroupID, error) {
-	if NormalAddress(i.URL) != NormalAddress(c.cfg.MCPURL) || i.Contract != c.cfg.ContractID || i.Group == "" {
+	if network.NormalAddress(i.URL) != network.NormalAddress(c.cfg.MCPURL) ||
+		i.Contract != c.cfg.ContractID || i.Group == "" {
 		return "", &Error{Op: "use the invite", Kind: ErrInvalid, Code: wire.CodeAddress,
 			Err: errors.New("the invite is of another service, " + quote(i.URL) + ", or of no group")}
 	}

@@ -643,7 +643,7 @@ func TestThreat8FoldersOfManyFiles(t *testing.T) {
 			t.Errorf("%d entries, %v, want %q", len(entries), err, want)
 		}
 	}
-	for i := range sdk.MaxFolderFiles {
+	for i := range wire.MaxFolderFiles {
 		upload(i)
 	}
 	folder("a", "b")
@@ -666,7 +666,7 @@ func TestThreat8FoldersOfManyFiles(t *testing.T) {
 		t.Errorf("little by little: %v", err)
 	}
 	log = honest
-	upload(sdk.MaxFolderFiles)
+	upload(wire.MaxFolderFiles)
 	folder("a", "b")
 	list("more than 10000 files")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
@@ -12,9 +11,6 @@ import (
 )
 
 const (
-	// DefaultListMemory is the [Config].ListMemory of a client that sets none, in bytes.
-	DefaultListMemory int64 = 256 << 20
-
 	// listsAtATime is how many lists of a client are read at the same time. Others wait.
 	listsAtATime = 16
 	// wholeAtATime is the same for lists that are decoded as one answer.
@@ -29,8 +25,6 @@ const (
 	// entryBytes is the memory of an [Entry] in a list that is built, without its texts, in bytes:
 	// the entry, its place in a map, and what both take while they grow.
 	entryBytes = 600
-	// folderBytes is that of a folder, where names are sorted into folders ([names.List]).
-	folderBytes = 100
 	// partBytes is that of its attributes, of each extended one, and of its deletion.
 	partBytes = 128
 	// textHead is the memory of a text in a list of texts, beside its bytes, as a row and as a record has it.
@@ -98,17 +92,6 @@ func (c *Client) ListMemory() int64 {
 	c.lists.mu.Lock()
 	defer c.lists.mu.Unlock()
 	return c.lists.held
-}
-
-// FoldersFootprint returns how much memory the folders of a name take where names are sorted into folders
-// ([names.List]), in bytes, but for those that the name before has too: most names lie beside their neighbours, and a
-// folder takes memory once. Local, free.
-func FoldersFootprint(before, name string) int64 {
-	n := 0
-	for n < min(len(before), len(name)) && before[n] == name[n] {
-		n++
-	}
-	return folderBytes * int64(strings.Count(name[n:], "/"))
 }
 
 // Footprint returns about how much memory an entry takes in a list, in bytes, without the folders of its

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/network"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/testkit"
 )
@@ -59,7 +60,7 @@ func TestListsTakeAsLongAsTheyMove(t *testing.T) {
 			if list, err := alice.Group("g").Entries(t.Context()); err != nil || len(list) != 1 {
 				t.Errorf("a list that moves: %v, %v", list, err)
 			}
-			patient, cancel := sdk.WithPatience(t.Context(), 2*time.Second)
+			patient, cancel := network.WithPatience(t.Context(), 2*time.Second)
 			defer cancel()
 			if list, err := alice.Group("g").Entries(patient); err != nil || len(list) != 1 {
 				t.Errorf("within a patience of two seconds: %v, %v", list, err)
@@ -69,14 +70,14 @@ func TestListsTakeAsLongAsTheyMove(t *testing.T) {
 			if sdk.KindOf(err) != sdk.ErrTimeout {
 				t.Errorf("a list that stands still: %v", err)
 			}
-			impatient, cancel := sdk.WithPatience(t.Context(), 100*time.Millisecond)
+			impatient, cancel := network.WithPatience(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			if _, err = alice.Group("g").Entries(impatient); sdk.KindOf(err) != sdk.ErrTimeout {
 				t.Errorf("without patience: %v", err)
 			}
 			gone, cancel := context.WithCancel(t.Context())
 			cancel()
-			patient, cancel = sdk.WithPatience(gone, time.Hour)
+			patient, cancel = network.WithPatience(gone, time.Hour)
 			defer cancel()
 			if _, err = alice.Group("g").Entries(patient); sdk.KindOf(err) != sdk.ErrCanceled {
 				t.Errorf("given up: %v", err)

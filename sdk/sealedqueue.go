@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
+	"github.com/svcfs/svcfs/sdk/network"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -203,14 +204,14 @@ func (q *sealedQueue) gather(n int, d time.Duration) {
 }
 
 // patient returns a context in which what moves counts for all callers: those of the request,
-// and those that wait for their turn, see [WithPatience].
+// and those that wait for their turn, see [network.WithPatience].
 func (q *sealedQueue) patient(ctx context.Context, moving []*queued) context.Context {
-	return call.OnMove(ctx, func() {
+	return network.OnMove(ctx, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		for _, list := range [][]*queued{moving, q.waiting} {
 			for _, w := range list {
-				call.Moved(w.ctx)
+				network.Moved(w.ctx)
 			}
 		}
 	})

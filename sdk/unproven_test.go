@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
+	"github.com/svcfs/svcfs/sdk/network"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -117,7 +118,7 @@ func TestE7CertificateIsWaitedFor(t *testing.T) {
 			t.Fatalf("it ended: %v", err)
 		}
 	}
-	if state := c.Connection(); state != Reconnecting {
+	if state := c.Connection(); state != network.Reconnecting {
 		t.Errorf("the state is %v", state)
 	}
 	u.isTaken.Store(false)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/network"
 	"github.com/svcfs/svcfs/sdk/trust"
 )
 
@@ -28,7 +28,7 @@ remembers the service so that nobody can put another one in its place.`,
 }
 
 func (a *app) forget(ctx context.Context, address string) error {
-	address = sdk.NormalAddress(address)
+	address = network.NormalAddress(address)
 	dirs, _ := findMounts() // without the list nothing is lost
 	for _, dir := range dirs {
 		if m := inspect(ctx, dir); m.Status != nil && m.Status.Address == address {

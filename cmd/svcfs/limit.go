@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs/tree"
-	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/network"
 )
 
 // limitHint says how a speed limit is written.
@@ -22,13 +22,13 @@ const limitHint = "give bytes a second, down and up, such as 2M, 2M:500K or off:
 const noLimit = "off"
 
 // parseLimit reads a speed limit: DOWN[:UP], each a size or off; UP is as DOWN by default.
-func parseLimit(text string) (l sdk.Limit, err error) {
+func parseLimit(text string) (l network.Limit, err error) {
 	down, up, both := strings.Cut(text, ":")
 	if !both {
 		up = down
 	}
 	if l.Down, err = parseRate(down); err != nil {
-		return sdk.Limit{}, err
+		return network.Limit{}, err
 	}
 	l.Up, err = parseRate(up)
 	return l, err
@@ -39,7 +39,7 @@ func parseRate(text string) (int64, error) {
 		return 0, nil
 	}
 	var rate byteSize
-	if err := rate.Set(text); err != nil || rate < sdk.LeastLimit {
+	if err := rate.Set(text); err != nil || rate < network.LeastLimit {
 		return 0, fmt.Errorf("%q is no speed limit", text)
 	}
 	return int64(rate), nil
@@ -54,10 +54,10 @@ func rateWords(bytes int64) string {
 }
 
 // speedLimit reads the limit of the settings; the zero value = none.
-func speedLimit(sources cli.Sources) (sdk.Limit, error) {
+func speedLimit(sources cli.Sources) (network.Limit, error) {
 	text, via := sources.Find(envLimit)
 	if text == "" {
-		return sdk.Limit{}, nil
+		return network.Limit{}, nil
 	}
 	l, err := parseLimit(text)
 	if err != nil {
@@ -107,9 +107,9 @@ func (a *app) showLimit(ctx context.Context, path string) error {
 	return a.printLimit(dir, limitOf(m.Status))
 }
 
-func limitOf(s *tree.Status) sdk.Limit { return sdk.Limit{Down: s.LimitDown, Up: s.LimitUp} }
+func limitOf(s *tree.Status) network.Limit { return network.Limit{Down: s.LimitDown, Up: s.LimitUp} }
 
-func (a *app) printLimit(dir string, l sdk.Limit) error {
+func (a *app) printLimit(dir string, l network.Limit) error {
 	if a.asJSON {
 		return a.printJSON(mountLimit{dir, l.Down, l.Up})
 	}
@@ -142,7 +142,7 @@ func (a *app) changeLimit(ctx context.Context, path, text string) error {
 }
 
 type limitRequest struct {
-	Limit sdk.Limit `json:"limit"`
+	Limit network.Limit `json:"limit"`
 }
 
 type limitAnswer struct {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs/tree"
-	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/network"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -176,7 +176,7 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 	if s.Speed > 0 {
 		moving = roughSize(s.Speed) + "/s"
 	}
-	if l := limitOf(s); l != (sdk.Limit{}) {
+	if l := limitOf(s); l != (network.Limit{}) {
 		moving += ", at most " + rateWords(l.Down) + "/s down and " + rateWords(l.Up) + "/s up"
 	}
 	charged := plural(int(s.Retrieves), "retrieval") + ", " + plural(int(s.Uploads), "upload")

@@ -342,7 +342,7 @@ func (s *blockSource) view(ctx context.Context, r *blocks.Reader, p []byte, off 
 	return v, now.readError(ctx, err)
 }
 
-// line is what the line from the service holds, in bytes, see [sdk.Traffic]; 0 where the service is near.
+// line is what the line from the service holds, in bytes, see [network.Traffic]; 0 where the service is near.
 func (t *Tree) line() int64 {
 	if t.cfg.Traffic == nil {
 		return 0

@@ -18,6 +18,7 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/blocks"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/network"
 )
 
 // noise returns n bytes that repeat nowhere.
@@ -180,7 +181,7 @@ func TestR10ReadingInOrderFillsTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for line, want := range map[int64]int{0: 1, 1: 2, 5 * int64(block): 6, 1000 * int64(block): blocks.MaxAhead} {
 			w, e, data := largeWorld(200 * block)
-			m := mount(t, w, "alice", still, func(c *Config) { c.Traffic = func() sdk.Traffic { return sdk.Traffic{Line: line} } })
+			m := mount(t, w, "alice", still, func(c *Config) { c.Traffic = func() network.Traffic { return network.Traffic{Line: line} } })
 			h := m.openAt("/g/film")
 			wantRead(t, h, data, 0, block/2)
 			synctest.Wait()
@@ -200,7 +201,7 @@ func TestR10ReadingInOrderFillsTheLine(t *testing.T) {
 func TestR10WhoGlancesFetchesNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _, _ := largeWorld(block)
-		m := mount(t, w, "alice", still, func(c *Config) { c.Traffic = func() sdk.Traffic { return sdk.Traffic{Line: 5 * int64(block)} } })
+		m := mount(t, w, "alice", still, func(c *Config) { c.Traffic = func() network.Traffic { return network.Traffic{Line: 5 * int64(block)} } })
 		data := bytes.Repeat([]byte("0123456789abcdef"), 20*block/16)
 		for i, tc := range []struct {
 			read  int

@@ -12,6 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/network"
 	"github.com/svcfs/svcfs/sdk/outbox"
 )
 
@@ -254,14 +255,14 @@ const (
 
 // service returns the word for the service.
 func (t *Tree) service(reachable bool) string {
-	connection := sdk.Connected
+	connection := network.Connected
 	if t.cfg.Connection != nil {
 		connection = t.cfg.Connection()
 	}
 	switch {
-	case connection == sdk.Reconnecting:
+	case connection == network.Reconnecting:
 		return ServiceReconnecting
-	case connection == sdk.Disconnected || !reachable:
+	case connection == network.Disconnected || !reachable:
 		return ServiceUnreachable
 	}
 	return ServiceReachable

@@ -8,6 +8,7 @@ import (
 
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/network"
 )
 
 // E1: a look at the ledger that is refused appears in status, with the next step, and
@@ -49,20 +50,20 @@ func TestE1FailedLookIsTold(t *testing.T) {
 
 // E5: the status tells a service that is waited for from one that is not.
 func TestE5StateOfTheService(t *testing.T) {
-	w, now := team(), sdk.Connected
-	m := mount(t, w, bob, func(c *Config) { c.Connection = func() sdk.Connection { return now } })
+	w, now := team(), network.Connected
+	m := mount(t, w, bob, func(c *Config) { c.Connection = func() network.Connection { return now } })
 	for _, tc := range []struct {
-		connection sdk.Connection
+		connection network.Connection
 		answers    bool
 		want       string
 	}{
-		{sdk.Connected, true, ServiceReachable},
-		{sdk.Reconnecting, true, ServiceReconnecting},
-		{sdk.Reconnecting, false, ServiceReconnecting},
-		{sdk.Disconnected, false, ServiceUnreachable},
-		{sdk.Disconnected, true, ServiceUnreachable},
-		{sdk.Connected, false, ServiceUnreachable}, // it hangs
-		{sdk.Connected, true, ServiceReachable},
+		{network.Connected, true, ServiceReachable},
+		{network.Reconnecting, true, ServiceReconnecting},
+		{network.Reconnecting, false, ServiceReconnecting},
+		{network.Disconnected, false, ServiceUnreachable},
+		{network.Disconnected, true, ServiceUnreachable},
+		{network.Connected, false, ServiceUnreachable}, // it hangs
+		{network.Connected, true, ServiceReachable},
 	} {
 		now = tc.connection
 		w.Fail("groups", nil)

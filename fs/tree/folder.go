@@ -9,6 +9,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
@@ -250,7 +251,7 @@ func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
 	for _, f := range dir.files(nil) {
 		m.tooDeep = m.tooDeep || len(m.rename(f.raw)) > names.MaxPathBytes
 	}
-	m.whole = m.whole && len(m.uploads) <= sdk.MaxFolderFiles
+	m.whole = m.whole && len(m.uploads) <= wire.MaxFolderFiles
 	slices.SortFunc(m.uploads, func(a, b sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 	m.theirs = t.uploaderOf(g, m.uploads)
 	return m

@@ -7,6 +7,7 @@ import (
 
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/network"
 	"github.com/svcfs/svcfs/sdk/view"
 )
 
@@ -83,7 +84,7 @@ func (t *Tree) readPrice(ctx context.Context, s *source) sdk.Amount {
 	if now.Before(known.until) {
 		return known.amount
 	}
-	asked, cancel := sdk.WithPatience(ctx, lookPatience) // the look itself may still be answered
+	asked, cancel := network.WithPatience(ctx, lookPatience) // the look itself may still be answered
 	defer cancel()
 	amount, err := t.cfg.ReadPrice(asked, s.group)
 	known.until = now.Add(longestPause)

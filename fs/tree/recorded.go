@@ -9,6 +9,7 @@ import (
 
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/network"
 )
 
 // A folder needs no record while a file beneath it is recorded. Where the service records folders, mkdir has
@@ -28,7 +29,7 @@ func (d *Dir) record(ctx context.Context) {
 		d.noteUnrecorded(&Error{Class: ClassUnreachable, Err: errors.New("the service is away")})
 		return
 	}
-	patient, cancel := sdk.WithPatience(ctx, lookPatience)
+	patient, cancel := network.WithPatience(ctx, lookPatience)
 	defer cancel()
 	began := t.now()
 	made, err := t.remote.MakeFolder(patient, g.id, path)

@@ -18,6 +18,7 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/blocks"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/network"
 	"github.com/svcfs/svcfs/sdk/view"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -90,12 +91,12 @@ type Config struct {
 	Confined   string // shown there too: how the process is confined
 	// Connection tells how it stands with the connections to the service, for
 	// /.svcfs/status; nil = not known.
-	Connection func() sdk.Connection
+	Connection func() network.Connection
 	// Traffic tells what moves, for /.svcfs/status and for what is fetched ahead, see [sdk.Client.Traffic]; nil =
 	// not known.
-	Traffic func() sdk.Traffic
+	Traffic func() network.Traffic
 	// Limit tells how fast it may move, for /.svcfs/status; nil = not known.
-	Limit func() sdk.Limit
+	Limit func() network.Limit
 	// Outbox keeps saves of files that are not saved in blocks until they are recorded; nil =
 	// a save waits for its record. The caller closes it, after the tree. FsyncRecord: fsync waits all the same.
 	Outbox      Outbox
@@ -313,7 +314,7 @@ func (t *Tree) now() time.Time {
 
 // metadata bounds one listing, which may take longer while it moves.
 func (t *Tree) metadata(ctx context.Context) (context.Context, context.CancelFunc) {
-	return sdk.WithPatience(ctx, t.cfg.MetadataTimeout)
+	return network.WithPatience(ctx, t.cfg.MetadataTimeout)
 }
 
 // poll runs tick until the tree is closed.

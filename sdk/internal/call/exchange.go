@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/locked"
+	"github.com/svcfs/svcfs/sdk/network"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -234,7 +235,7 @@ func (c *Caller) send(req *http.Request) (*http.Response, error) {
 	}
 	c.outage.over()
 	c.traffic.answer(time.Now())
-	Moved(req.Context())
+	network.Moved(req.Context())
 	if resp.StatusCode/100 == 2 {
 		return resp, nil
 	}

@@ -2,22 +2,17 @@ package call
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/network"
 	"golang.org/x/time/rate"
 )
 
-// Limit is how fast bytes may travel, in bytes a second, of all calls of a caller together; 0 = as fast as the line.
-type Limit struct{ Down, Up int64 }
-
 const (
-	// LeastLimit is the lowest limit, in bytes a second: what is slower counts as standing still.
-	LeastLimit = slowestTransfer
 	// limitBurst is for how long a line that was idle may be as fast as it can be.
 	limitBurst = 50 * time.Millisecond
 	// burstPieces is in how many pieces at least large bodies take a burst. Small ones take a whole one: between two
@@ -31,25 +26,14 @@ const (
 	maxOwed = 5 * time.Second
 )
 
-// Check refuses a limit that is too low.
-func (l Limit) Check() error {
-	for _, bytes := range []int64{l.Down, l.Up} {
-		if bytes < 0 || bytes > 0 && bytes < LeastLimit {
-			return fmt.Errorf("a limit of %d bytes a second: the lowest is %d, because what is slower counts as "+
-				"standing still", bytes, LeastLimit)
-		}
-	}
-	return nil
-}
-
-// SetLimit changes the limit, also for what is under way. It must have passed [Limit.Check].
-func (c *Caller) SetLimit(l Limit) {
+// SetLimit changes the limit, also for what is under way. It must have passed [network.Limit.Check].
+func (c *Caller) SetLimit(l network.Limit) {
 	c.down.set(l.Down)
 	c.up.set(l.Up)
 }
 
 // Limit returns the limit.
-func (c *Caller) Limit() Limit { return Limit{Down: c.down.limit(), Up: c.up.limit()} }
+func (c *Caller) Limit() network.Limit { return network.Limit{Down: c.down.limit(), Up: c.up.limit()} }
 
 // line gives turns to the bytes of one direction. One body at a time waits for its bytes; small bodies are next
 // before large ones. The zero value has no limit.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/svcfs/svcfs/sdk/network"
 )
 
 const limitURL = "http://127.0.0.1/"
@@ -48,7 +50,7 @@ type zeroReader struct{}
 
 func (zeroReader) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func limitedCaller(l Limit, w wireOf) *Caller {
+func limitedCaller(l network.Limit, w wireOf) *Caller {
 	c := New(Config{Timeout: DefaultTimeout, Transport: w, ReadError: func(*http.Response, []byte) *Refusal {
 		return &Refusal{}
 	}})
@@ -82,11 +84,11 @@ func wantTook(t *testing.T, got, want time.Duration, err error) {
 
 // E9: a limit holds within 5 %, in each direction by itself, whatever travels at the same time.
 func TestE9LimitHolds(t *testing.T) {
-	for _, limit := range []int64{LeastLimit, 500 << 10, 16 << 20} {
+	for _, limit := range []int64{network.LeastLimit, 500 << 10, 16 << 20} {
 		for _, together := range []int64{1, 7} {
 			total := 20 * limit
 			synctest.Test(t, func(t *testing.T) {
-				c := limitedCaller(Limit{Up: limit}, wireOf{})
+				c := limitedCaller(network.Limit{Up: limit}, wireOf{})
 				var all sync.WaitGroup
 				began := time.Now()
 				for range together {
@@ -100,7 +102,7 @@ func TestE9LimitHolds(t *testing.T) {
 				wantTook(t, time.Since(began), 20*time.Second, nil)
 			})
 			synctest.Test(t, func(t *testing.T) {
-				c := limitedCaller(Limit{Down: limit}, wireOf{answer: total / together, length: together > 1})
+				c := limitedCaller(network.Limit{Down: limit}, wireOf{answer: total / together, length: together > 1})
 				var all sync.WaitGroup
 				began := time.Now()
 				for range together {
@@ -124,7 +126,7 @@ func TestE9LimitHolds(t *testing.T) {
 // E9: also files of a few bytes, whose heads are larger, are no faster together.
 func TestE9LimitCountsHeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := limitedCaller(Limit{Up: 64 << 10}, wireOf{})
+		c := limitedCaller(network.Limit{Up: 64 << 10}, wireOf{})
 		head := http.Header{"Authorization": {strings.Repeat("x", 2000)}}
 		began, sent := time.Now(), 0
 		for time.Since(began) < 20*time.Second {
@@ -144,7 +146,7 @@ func TestE9LimitCountsHeads(t *testing.T) {
 func TestE9SmallBodiesGoFirst(t *testing.T) {
 	const limit, small = 1 << 20, 64 << 10
 	synctest.Test(t, func(t *testing.T) {
-		c := limitedCaller(Limit{Down: limit, Up: limit}, wireOf{answer: small, length: true})
+		c := limitedCaller(network.Limit{Down: limit, Up: limit}, wireOf{answer: small, length: true})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for range 8 {
@@ -178,7 +180,7 @@ func TestE9SmallBodiesGoFirst(t *testing.T) {
 		all.Wait()
 	})
 	synctest.Test(t, func(t *testing.T) { // an answer of unknown length is small until it is not
-		c := limitedCaller(Limit{Down: limit}, wireOf{answer: 64 << 20})
+		c := limitedCaller(network.Limit{Down: limit}, wireOf{answer: 64 << 20})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for range 8 {
@@ -201,7 +203,7 @@ func TestE9SmallBodiesGoFirst(t *testing.T) {
 // E9: a limit that is changed holds at once, also for what is under way.
 func TestE9LimitChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := limitedCaller(Limit{Up: LeastLimit}, wireOf{})
+		c := limitedCaller(network.Limit{Up: network.LeastLimit}, wireOf{})
 		done := make(chan time.Duration)
 		send := func() {
 			took, err := c.sendBytes(t.Context(), 4<<20) // 256 s
@@ -210,7 +212,7 @@ func TestE9LimitChanges(t *testing.T) {
 			}
 			done <- took
 		}
-		change := func(after time.Duration, l Limit) {
+		change := func(after time.Duration, l network.Limit) {
 			time.Sleep(after)
 			c.SetLimit(l)
 			if got := c.Limit(); got != l {
@@ -218,17 +220,17 @@ func TestE9LimitChanges(t *testing.T) {
 			}
 		}
 		go send()
-		change(128*time.Second, Limit{Up: 1 << 20}) // for 2 MiB
+		change(128*time.Second, network.Limit{Up: 1 << 20}) // for 2 MiB
 		wantTook(t, <-done, 130*time.Second, nil)
-		c.SetLimit(Limit{Up: LeastLimit})
+		c.SetLimit(network.Limit{Up: network.LeastLimit})
 		go send()
-		change(10*time.Second, Limit{})
+		change(10*time.Second, network.Limit{})
 		if took := <-done; took != 10*time.Second {
 			t.Errorf("without a limit it took %s", took)
 		}
-		c.SetLimit(Limit{Up: 1 << 20})
+		c.SetLimit(network.Limit{Up: 1 << 20})
 		go send()
-		change(2*time.Second, Limit{Up: 512 << 10})
+		change(2*time.Second, network.Limit{Up: 512 << 10})
 		wantTook(t, <-done, 6*time.Second, nil)
 	})
 }
@@ -236,13 +238,13 @@ func TestE9LimitChanges(t *testing.T) {
 // E9: a question waits for no content: its time would be over. What it took content makes up for.
 func TestE9QuestionsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := limitedCaller(Limit{Down: LeastLimit, Up: LeastLimit}, wireOf{answer: 48 << 10})
+		c := limitedCaller(network.Limit{Down: network.LeastLimit, Up: network.LeastLimit}, wireOf{answer: 48 << 10})
 		began := time.Now()
 		if err := c.Do(t.Context(), Call{Kind: Once, URL: limitURL, Request: strings.Repeat("x", 48<<10)}); err != nil ||
 			time.Since(began) != 0 {
 			t.Errorf("a question took %s: %v", time.Since(began), err)
 		}
-		took, err := c.sendBytes(t.Context(), LeastLimit)
+		took, err := c.sendBytes(t.Context(), network.LeastLimit)
 		wantTook(t, took, 4*time.Second, err)
 		took, err = c.fetchBytes(t.Context())
 		wantTook(t, took, 6*time.Second, err) // the answer to what was sent is a question's, too
@@ -252,7 +254,7 @@ func TestE9QuestionsDoNotWait(t *testing.T) {
 // E9: who gives up leaves his place to others.
 func TestE9WhoGivesUpLeavesTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := limitedCaller(Limit{Up: LeastLimit}, wireOf{})
+		c := limitedCaller(network.Limit{Up: network.LeastLimit}, wireOf{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for range 5 {
@@ -265,14 +267,14 @@ func TestE9WhoGivesUpLeavesTheLine(t *testing.T) {
 		time.Sleep(time.Minute)
 		cancel()
 		all.Wait()
-		took, err := c.sendBytes(t.Context(), 10*LeastLimit)
+		took, err := c.sendBytes(t.Context(), 10*network.LeastLimit)
 		wantTook(t, took, 10*time.Second, err)
 	})
 }
 
 func TestLimitsThatAreTooLow(t *testing.T) {
 	t.Parallel()
-	for l, good := range map[Limit]bool{{}: true, {Down: LeastLimit}: true, {Up: LeastLimit - 1}: false,
+	for l, good := range map[network.Limit]bool{{}: true, {Down: network.LeastLimit}: true, {Up: network.LeastLimit - 1}: false,
 		{Down: 1}: false, {Down: -1}: false, {Down: 1 << 40, Up: 1 << 40}: true} {
 		if err := l.Check(); (err == nil) != good {
 			t.Errorf("%+v: %v", l, err)

@@ -8,6 +8,8 @@ import (
 	"net/http/httptrace"
 	"sync"
 	"time"
+
+	"github.com/svcfs/svcfs/sdk/network"
 )
 
 // These are all the limits on how long the network may stand still. What calls this package
@@ -17,7 +19,7 @@ const (
 	DefaultTimeout = 15 * time.Second
 	// slowestTransfer is the speed from which on content passes, in bytes per second, of all
 	// transfers of a caller together.
-	slowestTransfer = 16 << 10
+	slowestTransfer = network.LeastLimit
 	// leastTogether and leastEach end a transfer that moves slower within one [stallTimes]:
 	// a service that sends a byte now and then must not hold a program for ever. They leave
 	// room for a line that comes and goes, and for many transfers that share it. Bytes per
@@ -43,7 +45,7 @@ const (
 // connection does: another connection may be better, for example after a change of the
 // address. A service that has the request and does not answer is asked once.
 var (
-	errTooSlow = fmt.Errorf("the transfer stands still: %w", context.DeadlineExceeded)
+	errTooSlow = network.ErrStill
 	errStill   = fmt.Errorf("nothing moves on the connection: %w", errTooSlow)
 )
 
@@ -61,7 +63,7 @@ type pace struct {
 	cancel context.CancelCauseFunc
 	wait   time.Duration // for the answer
 	stall  time.Duration // for bytes of content
-	outer  func()        // see [OnMove]; may be nil
+	outer  func()        // see [network.OnMove]; may be nil
 	idle   func()        // closes idle connections: they may be as dead
 	all    *traffic      // of all transfers of the caller
 
@@ -83,7 +85,7 @@ type pace struct {
 // paced returns a context that ends once the answer has not begun within wait, or nothing of
 // the content has moved for a stall. Whoever calls it must call stop.
 func (c *Caller) paced(ctx context.Context, wait time.Duration) (paced context.Context, p *pace, stop func()) {
-	outer := moved(ctx)
+	outer := network.Moves(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	now := time.Now()
 	p = &pace{cancel: cancel, wait: wait, stall: stallTimes * c.cfg.Timeout, outer: outer, all: &c.traffic,
@@ -234,37 +236,6 @@ func (p *pace) tooSlow(now time.Time) bool {
 	each, together := float64(p.moved-p.before[0]), float64(p.all.total()-p.before[1])
 	p.begin(now)
 	return each < took.Seconds()*leastEach || together < took.Seconds()*leastTogether
-}
-
-type moveKey struct{}
-
-// OnMove returns a context in which calls report to moves whatever moves.
-func OnMove(ctx context.Context, moves func()) context.Context {
-	return context.WithValue(ctx, moveKey{}, moves)
-}
-
-// Moved reports to the function of [OnMove], if there is one, that something moved.
-func Moved(ctx context.Context) {
-	if moves := moved(ctx); moves != nil {
-		moves()
-	}
-}
-
-func moved(ctx context.Context) func() {
-	moves, _ := ctx.Value(moveKey{}).(func())
-	return moves
-}
-
-// WithPatience returns a context that ends calls once nothing has moved for d, as one that stalls. The
-// user must call cancel.
-func WithPatience(ctx context.Context, d time.Duration) (patient context.Context, cancel context.CancelFunc) {
-	ctx, end := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(d, func() { end(errTooSlow) })
-	patient = OnMove(ctx, func() {
-		timer.Reset(d)
-		Moved(ctx)
-	})
-	return patient, func() { timer.Stop(); end(nil) }
 }
 
 // pacedReader reads the body of an answer and reports each read to a pace and a meter.

@@ -4,24 +4,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/svcfs/svcfs/sdk/network"
 )
 
 // speedOver is how many whole seconds the speed is the mean of.
 const speedOver = 10
 
-// Traffic is what all calls move of content and of lists, in bytes.
-type Traffic struct {
-	Moved int64 // since the caller was made: what arrived here, and what the service acknowledged
-	Speed int64 // a second, of the last ten seconds
-	Line  int64 // what the line from the service brings in three round trips; 0 = the service is near
-}
-
-// lineTrips is how many round trips [Traffic].Line is for: one is under way, one is the request for what follows, and
-// one is for the beginning of a connection, which is slower than the line.
+// lineTrips is how many round trips [network.Traffic].Line is for: one is under way, one is the request for what
+// follows, and one is for the beginning of a connection, which is slower than the line.
 const lineTrips = 3
 
 // Traffic returns what all calls move. What a service acknowledged is looked at every two seconds.
-func (c *Caller) Traffic() Traffic {
+func (c *Caller) Traffic() network.Traffic {
 	t := c.traffic.state(time.Now())
 	if c.IsFar() {
 		t.Line = c.traffic.arriving.in(lineTrips * time.Duration(c.distance.ns.Load()))
@@ -177,10 +172,10 @@ func (a *awake) slept(wall time.Time, running time.Duration) bool {
 	return slept
 }
 
-func (t *traffic) state(now time.Time) Traffic {
+func (t *traffic) state(now time.Time) network.Traffic {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Traffic{Moved: t.moved}
+	s := network.Traffic{Moved: t.moved}
 	for _, second := range t.seconds {
 		if age := now.Unix() - second.at; age > 0 && age <= speedOver {
 			s.Speed += second.bytes

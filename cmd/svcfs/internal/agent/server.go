@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/view"
 )
 
@@ -141,7 +142,7 @@ type known struct {
 func (s *server) hold(g sdk.GroupID, v *known, news []sdk.Entry) error {
 	more, name := int64(0), ""
 	for i := range news {
-		more += news[i].Footprint() + sdk.FoldersFootprint(name, news[i].Name)
+		more += news[i].Footprint() + names.FoldersFootprint(name, news[i].Name)
 		name = news[i].Name
 		if was := v.Entry(news[i].Ref); was != nil {
 			more -= was.Footprint()
