@@ -27,6 +27,7 @@ type app struct {
 	keyring apikey.Store
 	hints   hints
 	asJSON  bool // --json was given
+	makes   bool // the file of --config, if it is not there
 	began   bool // a command's own code was reached: later errors are not usage
 }
 

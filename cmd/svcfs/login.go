@@ -94,18 +94,14 @@ func (a *app) askKey(ctx context.Context, s settings, address string) (sdk.Secre
 // the end of the line, of the input (Ctrl-D) or of ctx.
 func readHidden(ctx context.Context, terminal *os.File,
 	read func(io.Reader, string) (sdk.Secret, error)) (sdk.Secret, error) {
-	fd := int(terminal.Fd())
-	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	restore, err := withMode(terminal, func(mode *unix.Termios) {
+		mode.Lflag = mode.Lflag&^unix.ECHO | unix.ICANON | unix.ISIG
+		mode.Iflag |= unix.ICRNL
+	})
 	if err != nil {
-		return sdk.Secret{}, fmt.Errorf("ask the terminal: %w", err)
+		return sdk.Secret{}, err
 	}
-	hidden := *before
-	hidden.Lflag = hidden.Lflag&^unix.ECHO | unix.ICANON | unix.ISIG
-	hidden.Iflag |= unix.ICRNL
-	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &hidden); err != nil {
-		return sdk.Secret{}, fmt.Errorf("hide what is typed: %w", err)
-	}
-	defer func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, before) }()
+	defer restore()
 	type answer struct {
 		secret sdk.Secret
 		err    error

@@ -251,7 +251,7 @@ func (a *app) settingsFile() (map[string]string, error) {
 		return nil, nil
 	}
 	values, err := readConfig(path)
-	if errors.Is(err, os.ErrNotExist) && a.flags.config == "" {
+	if errors.Is(err, os.ErrNotExist) && (a.flags.config == "" || a.makes) {
 		return nil, nil
 	}
 	return values, err

@@ -46,7 +46,7 @@ type setUp struct {
 }
 
 func (a *app) setupCommand() *cobra.Command {
-	var toFile bool
+	var toFile, replace bool
 	cmd := &cobra.Command{
 		Use:   "setup [INVITE]",
 		Short: "Ask for service, account and folder, and set everything up",
@@ -57,8 +57,12 @@ systemd runs for the user and knows svcfs@.service, the folder is mounted now an
 login; else the command says how to mount it.
 
 An invite from the operator of a service ('svcd invite') has the answers: 'svcfs setup INVITE'
-makes the account, and asks nothing. It works once. Other users of this machine may see the
+makes the account, and asks nothing. It works once. What is typed of an invite at the first
+question is not shown. Other users of this machine may see the
 arguments of a command: where there are such, give the invite at the first question.
+
+Settings that have another account already are refused: --replace changes over, and with
+--config FILE each account has settings of its own.
 
 On a terminal setup asks, and Enter takes what stands in brackets. With --json it reads
 the answers from standard input, as one object: service (an address, mainnet or
@@ -68,11 +72,13 @@ settings.`,
 			"  svcfs setup --url https://files.example.org",
 		Args: between(0, 1, "at most one INVITE"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
-			return a.setup(ctx, strings.Join(args, ""), toFile)
+			return a.setup(ctx, strings.Join(args, ""), toFile, replace)
 		}),
 		ValidArgsFunction: completeNothing,
 	}
 	cmd.Flags().BoolVar(&toFile, "file", false, "store the key in ~/.config/svcfs/keys, not in the keyring")
+	cmd.Flags().BoolVar(&replace, "replace", false, "change over from the account that the settings have; its key "+
+		"stays stored")
 	return cmd
 }
 
@@ -83,13 +89,18 @@ type setupSteps struct {
 	address string
 	folder  string
 	invite  *wire.Invite // nil = the account is there
+
+	old      map[string]string // the settings as they were
+	replace  bool              // their account by another one
+	replaced string            // what that was, in words; "" = nothing
 }
 
-func (a *app) setup(ctx context.Context, invite string, toFile bool) error {
+func (a *app) setup(ctx context.Context, invite string, toFile, replace bool) error {
 	path := a.configPath()
 	if path == "" {
 		return usage("set HOME, or use --config FILE", "there is no home directory for the settings")
 	}
+	a.makes = true
 	old, err := a.settingsFile()
 	if err != nil {
 		return err
@@ -104,7 +115,7 @@ func (a *app) setup(ctx context.Context, invite string, toFile bool) error {
 	if err != nil {
 		return err
 	}
-	steps := &setupSteps{a: a, s: s}
+	steps := &setupSteps{a: a, s: s, old: old, replace: replace}
 	switch {
 	case invite != "":
 		if err = steps.takeInvite(invite); err == nil {
@@ -128,12 +139,19 @@ func (a *app) setup(ctx context.Context, invite string, toFile bool) error {
 	if err := steps.writeConfig(path); err != nil {
 		return err
 	}
+	if steps.replaced != "" {
+		a.ui.notice("the settings had %s, whose key stays stored", steps.replaced)
+	}
 	done := setUp{Account: steps.s.account, Address: steps.address, Store: store.Name(), Config: path,
 		Folder: steps.folder}
 	if done.Unit, err = a.enableUnit(ctx, steps.folder); err != nil {
 		a.ui.notice("not mounted at each login: %v", err)
-		done.Next = "svcfs mount --background " + shellWord(steps.folder)
+		done.Next = "svcfs mount --background " + a.givenConfig() + shellWord(steps.folder)
 	}
+	return a.printSetUp(done)
+}
+
+func (a *app) printSetUp(done setUp) error {
 	if a.asJSON {
 		return a.printJSON(done)
 	}
@@ -200,6 +218,12 @@ func (q *setupSteps) ask(ctx context.Context) error {
 		return usage("run it on a terminal, or give the answers to: svcfs setup --json",
 			"setup asks, and standard input is no terminal")
 	}
+	restore, err := withMode(f, showsTyping)
+	if err != nil {
+		return err
+	}
+	defer restore()
+	typed := &typing{from: f, to: q.a.ui.err}
 	questions := []struct {
 		text, before string
 		check        func(context.Context, string) error
@@ -222,7 +246,7 @@ func (q *setupSteps) ask(ctx context.Context) error {
 	}
 	for i, question := range questions {
 		for i != 1 || q.invite == nil { // an invite has the account
-			answer, err := readAnswer(ctx, f, q.a.ui.err, question.text, question.before)
+			answer, err := readAnswer(ctx, typed, q.a.ui.err, question.text, question.before)
 			if err != nil {
 				return err
 			}
@@ -237,16 +261,6 @@ func (q *setupSteps) ask(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// readAnswer asks a question. An empty line means before.
-func readAnswer(ctx context.Context, from io.Reader, to io.Writer, question, before string) (string, error) {
-	question = escapeText(question)
-	if before != "" {
-		question += " [" + escapeText(before) + "]"
-	}
-	answer, err := cli.Ask(ctx, from, to, question+": ")
-	return cmp.Or(answer, before), err
 }
 
 // service takes the first answer, and asks the service whether it is one.
@@ -296,6 +310,9 @@ func (q *setupSteps) takeInvite(text string) error {
 	s := q.s
 	s.account, s.config.ContractID, s.config.Network = sdk.AccountID(invite.Account), invite.Contract, ""
 	s.config.AuthURL, s.config.MCPURL, s.config.RPCURL, s.config.URL = "", "", "", invite.URL
+	if err := q.mayReplace(s); err != nil {
+		return err
+	}
 	c, err := q.a.newClient(s)
 	if err != nil {
 		return err
@@ -352,6 +369,9 @@ func (q *setupSteps) account(answer string) error {
 	s := q.s
 	s.account = sdk.AccountID(answer)
 	if _, err := s.address(); err != nil {
+		return err
+	}
+	if err := q.mayReplace(s); err != nil {
 		return err
 	}
 	q.s = s

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/svcfs/svcfs/integration/proctest"
+	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/testkit"
 )
 
@@ -25,15 +27,20 @@ func TestSetupAtATerminal(t *testing.T) {
 	defer p.slave.Close()
 	a.stdin, a.ui = p.slave, newTerminal(p.slave, p.slave)
 	done := make(chan error, 1)
-	go func() { done <- a.setup(t.Context(), "", true) }()
+	go func() { done <- a.setup(t.Context(), "", true, false) }()
 	at := 0 // what is shown before is seen
 	wait := func(text string) {
 		t.Helper()
 		for deadline := time.Now().Add(proctest.Hang); ; time.Sleep(5 * time.Millisecond) {
 			mode, err := unix.IoctlGetTermios(int(p.slave.Fd()), unix.TCGETS)
 			ok(t, err)
-			hides := mode.Lflag&unix.ECHO == 0
-			if i := strings.Index(p.shown()[at:], text); i >= 0 && hides == strings.Contains(text, "not shown") {
+			want := uint32(0) // setup shows what is typed
+			if strings.Contains(text, "not shown") {
+				want = unix.ICANON
+			} else if strings.HasPrefix(text, "mount it") {
+				want = unix.ICANON | unix.ECHO
+			}
+			if i := strings.Index(p.shown()[at:], text); i >= 0 && mode.Lflag&(unix.ICANON|unix.ECHO) == want {
 				at += i + len(text)
 				return
 			}
@@ -63,6 +70,54 @@ func TestSetupAtATerminal(t *testing.T) {
 	}
 }
 
+// An account in the settings is not replaced without a word, and an invite that is pasted on a terminal is not shown.
+func TestSetupKeepsTheAccountAndHidesTheInvite(t *testing.T) {
+	home := t.TempDir()
+	p := openTerminal(t, 200)
+	a := testApp(t, map[string]string{"HOME": home}, "")
+	a.stdin, a.ui = p.slave, newTerminal(p.slave, p.slave)
+	path := filepath.Join(home, ".config/svcfs/config")
+	ok(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	const before = "SVC_ACCOUNT_ID=alice.svc.testnet\nSVC_URL=http://127.0.0.1:1\n"
+	ok(t, os.WriteFile(path, []byte(before), 0o600))
+	invite := wire.Invite{URL: "http://127.0.0.1:1", Contract: "svc.testnet", LogKey: "x", Account: "bob.svc.testnet", Secret: "s"}.Text()
+	done := make(chan error, 1)
+	go func() { done <- a.setup(t.Context(), "", true, false) }()
+	for _, step := range [][2]string{{`an invite \[http://127.0.0.1:1\]: $`, invite + "\n"}, {`hint: .* svcfs setup --replace\r\nService.*: $`, "\x04"}} {
+		p.until(step[0], func() {})
+		_, err := p.master.WriteString(step[1])
+		ok(t, err)
+	}
+	if <-done == nil {
+		t.Error("the account was replaced")
+	}
+	_ = p.slave.Close()
+	<-p.done
+	if shown := p.shown(); strings.Contains(shown, invite) || !strings.Contains(shown, "svcfs-invite-…\r\n") || !strings.Contains(shown, "has alice.svc.testnet at http://127.0.0.1:1 already") {
+		t.Errorf("shown: %q", shown)
+	}
+	if config, err := os.ReadFile(path); err != nil || string(config) != before {
+		t.Errorf("%v: %s", err, config)
+	}
+}
+
+// What is typed is shown and can be taken back; of an invite all is taken back at once.
+func TestTypingIsShown(t *testing.T) {
+	for typed, want := range map[string][2]string{
+		"abX\x7fc\n":                          {"abc\n", "abX\b \bc\n"},
+		"\x7fé\x08è\n":                        {"è\n", "é\b \bè\n"},
+		"ab\x15c\x1b\n":                       {"c\n", "ab\b \b\b \bc\n"},
+		" svcfs-invite-eyJ\n":                 {" svcfs-invite-eyJ\n", " svcfs-invite-…\n"},
+		"svcfs-invite-eyJ\x7fabc\nnext\n\x04": {"abc\nnext\n", "svcfs-invite-…" + strings.Repeat("\b \b", 14) + "abc\nnext\n"},
+	} {
+		var shown strings.Builder
+		got, err := io.ReadAll(&typing{from: strings.NewReader(typed), to: &shown})
+		if err != nil || string(got) != want[0] || shown.String() != want[1] {
+			t.Errorf("%q: %v, read %q, shown %q", typed, err, got, shown.String())
+		}
+	}
+}
+
 // An interrupt and the end of the input end a question.
 func TestSetupStops(t *testing.T) {
 	for _, typed := range []string{"\x04", ""} {
@@ -72,10 +127,13 @@ func TestSetupStops(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), proctest.Hang)
 		if typed == "" {
 			cancel()
-		} else if _, err := p.master.WriteString(typed); err != nil {
-			t.Fatal(err)
+		} else {
+			go func() {
+				p.until("an invite: $", func() {})
+				_, _ = p.master.WriteString(typed)
+			}()
 		}
-		if err := a.setup(ctx, "", true); err == nil {
+		if err := a.setup(ctx, "", true, false); err == nil {
 			t.Errorf("%q: no error", typed)
 		}
 		cancel()

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/cmd/internal/cli"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// readAnswer asks a question. An empty line means before.
+func readAnswer(ctx context.Context, from io.Reader, to io.Writer, question, before string) (string, error) {
+	question = escapeText(question)
+	if before != "" {
+		question += " [" + escapeText(before) + "]"
+	}
+	answer, err := cli.Ask(ctx, from, to, question+": ")
+	return cmp.Or(answer, before), err
+}
+
+// withMode changes how a terminal takes what is typed, until restore is called.
+func withMode(terminal *os.File, change func(*unix.Termios)) (restore func(), err error) {
+	fd := int(terminal.Fd())
+	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return nil, fmt.Errorf("ask the terminal: %w", err)
+	}
+	changed := *before
+	change(&changed)
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &changed); err != nil {
+		return nil, fmt.Errorf("hide what is typed: %w", err)
+	}
+	return func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, before) }, nil
+}
+
+// showsTyping has a terminal give each key at once and show none: [typing] shows them.
+func showsTyping(mode *unix.Termios) {
+	mode.Lflag = mode.Lflag&^(unix.ECHO|unix.ICANON) | unix.ISIG
+	mode.Iflag |= unix.ICRNL
+	mode.Cc[unix.VMIN], mode.Cc[unix.VTIME] = 1, 0
+}
+
+// typing reads the lines that are typed, and shows them; of an invite, which is a secret, only that it is one.
+// The keys that take back the last character and the whole line work; of an invite both take back the whole.
+type typing struct {
+	from  io.Reader
+	to    io.Writer
+	line  []byte
+	shown int    // columns of line
+	ready []byte // whole lines that were not read yet
+}
+
+// Keys of a terminal.
+const (
+	keyEnd       = 0x04 // Ctrl-D
+	keyBackspace = 0x08
+	keyKill      = 0x15 // Ctrl-U
+	keyDelete    = 0x7f
+)
+
+// Read is [io.Reader]. Ctrl-D on an empty line ends the input.
+func (t *typing) Read(p []byte) (int, error) {
+	for one := make([]byte, 1); len(t.ready) == 0; {
+		n, err := t.from.Read(one)
+		if n == 0 && err != nil || n > 0 && one[0] == keyEnd && len(t.line) == 0 {
+			return 0, cmp.Or(err, io.EOF)
+		}
+		if n > 0 {
+			t.take(one[0])
+		}
+	}
+	n := copy(p, t.ready)
+	t.ready = t.ready[n:]
+	return n, nil
+}
+
+func (t *typing) take(key byte) {
+	isInvite := wire.IsInvite(strings.TrimLeft(string(t.line), " "))
+	switch {
+	case key == '\n':
+		fmt.Fprintln(t.to)
+		t.ready, t.line, t.shown = append(t.line, '\n'), nil, 0
+	case key == keyKill || (key == keyDelete || key == keyBackspace) && isInvite:
+		fmt.Fprint(t.to, strings.Repeat("\b \b", t.shown))
+		t.line, t.shown = nil, 0
+	case key == keyDelete || key == keyBackspace:
+		if _, size := utf8.DecodeLastRune(t.line); size > 0 {
+			fmt.Fprint(t.to, "\b \b")
+			t.line, t.shown = t.line[:len(t.line)-size], t.shown-1
+		}
+	case key < ' ' || len(t.line) == cli.MaxAnswers:
+	default:
+		t.line = append(t.line, key)
+		if isInvite {
+			return
+		}
+		_, _ = t.to.Write([]byte{key})
+		if utf8.RuneStart(key) {
+			t.shown++
+		}
+		if wire.IsInvite(strings.TrimLeft(string(t.line), " ")) {
+			fmt.Fprint(t.to, "…")
+			t.shown++
+		}
+	}
+}
+
+// givenConfig is --config as this command line has it, with a space behind it, for a command that a message names.
+func (a *app) givenConfig() string {
+	if a.flags.config == "" {
+		return ""
+	}
+	return "--config " + shellWord(a.flags.config) + " "
+}
+
+// mayReplace refuses to put an account in the place of another one, of which the settings tell.
+func (q *setupSteps) mayReplace(s settings) error {
+	account, at := q.old[envAccount], cmp.Or(q.old[envURL], q.old[envAuthURL], q.old[envNetwork])
+	now := cmp.Or(s.config.URL, s.config.AuthURL, s.config.Network)
+	if account == "" || account == string(s.account) && strings.TrimRight(at, "/") == strings.TrimRight(now, "/") {
+		return nil
+	}
+	was := fmt.Sprintf("%s at %s", escapeName(account), cmp.Or(escapeName(at), "an unknown service"))
+	if q.replace {
+		q.replaced = was
+		return nil
+	}
+	return refuse(exitUsage, "to have both, give this one a file of its own, here and to each command: --config FILE; "+
+		"to change over: svcfs setup --replace",
+		errors.New(q.a.configPath()+" has "+was+" already"))
+}
