@@ -192,11 +192,11 @@ func (s *blockSource) claim(ctx context.Context, opts ...sdk.FromStart) (blocks 
 	}
 	entry := s.entry
 	if isWaiting(entry) {
-		if blocks, entry, err = t.openWaiting(g, entry, nil); blocks != nil || err != nil {
+		if blocks, entry, err = g.openWaiting(entry, nil); blocks != nil || err != nil {
 			return blocks, err
 		}
 	}
-	err = t.spend("retrieve", func() (sdk.Amount, error) {
+	err = t.spent.Spend("retrieve", func() (sdk.Amount, error) {
 		blocks, err = t.blocks.OpenBlocks(ctx, *entry, opts...)
 		if err != nil {
 			return sdk.Amount{}, err

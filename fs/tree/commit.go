@@ -218,20 +218,20 @@ func (f *File) upload(ctx context.Context, s *stage, g *group, raw string, whole
 			return r, err
 		})
 	}
-	if f.t.cfg.Outbox == nil {
+	if !f.t.queue.IsOn() {
 		return now()
 	}
-	if f.isTemporary(raw) && !f.t.inOutbox(whole.Len()) {
+	if f.isTemporary(raw) && !f.t.queue.Takes(whole.Len()) {
 		return nil, &Error{Class: ClassTooBig, Err: errors.New("it is too large for the outbox")}
 	}
-	if f.t.inOutbox(whole.Len()) {
-		row, err := f.queue(ctx, s, g, raw, whole)
+	if f.t.queue.Takes(whole.Len()) {
+		row, err := f.queueWhole(ctx, s, g, raw, whole)
 		if !errors.Is(err, outbox.ErrFull) {
 			return row, err
 		}
 		return f.fullOutbox(ctx, g, raw, err, now)
 	}
-	if err := f.t.afterWaiting(ctx, g); err != nil {
+	if err := f.t.queue.Before(ctx, g.id); err != nil {
 		return nil, err
 	}
 	return now()
@@ -248,14 +248,14 @@ func (f *File) recordAs(ctx context.Context, g *group, raw string, s *stage, com
 		sent, _ = f.wanted(true)
 	}
 	if compares {
-		known := f.t.baseOf(f, g, raw, s)
+		known := f.baseOf(g, raw, s)
 		base = &known
 	}
 	sent.Target = f.target
 	var receipt sdk.Receipt
 	began, name := f.t.now(), raw
 	upload := func() error {
-		return f.t.spend("upload", func() (fee sdk.Amount, err error) {
+		return f.t.spent.Spend("upload", func() (fee sdk.Amount, err error) {
 			receipt, err = do(name, base, sent)
 			return receipt.Fee, err
 		})
@@ -331,7 +331,7 @@ func (f *File) settle(s *stage, e *sdk.Entry) {
 // record merges the row of a save into the names: the file shows it, unless a newer
 // upload of the name came from elsewhere meanwhile. Needs Tree.mu.
 func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
-	row = t.recordedSince(g, row)
+	row = g.recordedSince(row)
 	if recordedName(row) != raw {
 		return t.setAside(f, g, row, raw)
 	}
@@ -353,7 +353,7 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 			v.shown, v.hidden = f, ""
 		}
 	}
-	return append(append(notices, t.placeMerged(g, touched)...), t.readyNotice(row)...)
+	return append(append(notices, t.placeMerged(g, touched)...), g.readyNotice(row)...)
 }
 
 // showAgain gives the name back to a file that lost it to an upload by others, and was saved

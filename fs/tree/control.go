@@ -143,7 +143,7 @@ func (t *Tree) Drain(ctx context.Context) []Pending {
 
 // keepTemporary keeps files with a temporary name in the outbox: the next mount has them (O12).
 func (t *Tree) keepTemporary(ctx context.Context) {
-	if t.cfg.Outbox == nil {
+	if !t.queue.IsOn() {
 		return
 	}
 	for _, f := range t.stagedFiles() {
@@ -154,7 +154,7 @@ func (t *Tree) keepTemporary(ctx context.Context) {
 		if err == nil {
 			var row *sdk.Entry
 			if row, err = f.commitAs(ctx, commitLast, f.groupNow(), f.rawName()); row != nil {
-				t.cfg.Outbox.Ready(outbox.IDOf(row.Ref))
+				t.queue.Ready(outbox.IDOf(row.Ref))
 			}
 			f.nameGate().leave()
 		}
@@ -303,7 +303,7 @@ func (t *Tree) Status() Status {
 	if !t.cfg.Budget.IsZero() {
 		s.Budget = t.cfg.Budget.Tokens()
 	}
-	s.Outbox = t.outboxStatus()
+	s.Outbox = t.queue.Status()
 	s.Sending, s.Open = int(t.counts.sending.Load()), int(t.counts.open.Load())
 	t.mu.RLock()
 	s.Groups, s.Refreshed = len(t.groups), t.refreshedAt.UTC()

@@ -498,7 +498,7 @@ func (d *Dir) mkGroup(ctx context.Context, name string) (*Dir, error) {
 			"registering a group costs tokens, so mkdir does not do it here",
 			"Use: svcfs group create NAME (or mount with --allow-mkdir).")
 	}
-	err := d.t.spend("register_group", func() (fee sdk.Amount, err error) {
+	err := d.t.spent.Spend("register_group", func() (fee sdk.Amount, err error) {
 		return fee, d.t.remote.RegisterGroup(ctx, sdk.GroupID(name))
 	})
 	if err != nil {
@@ -637,7 +637,7 @@ func (d *Dir) unlink(ctx context.Context, name string, remove func(context.Conte
 				"the file is uploaded, and removing it would destroy its key for everybody",
 				"Upload another file of this name to replace what is shown.")
 		}
-		err := d.t.whileItWaits(ctx, f, func() error { return d.removeUploads(ctx, f, remove) })
+		err := f.whileItWaits(ctx, func() error { return d.removeUploads(ctx, f, remove) })
 		if err != nil {
 			return d.failed("unlink", name, err)
 		}

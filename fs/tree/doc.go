@@ -31,14 +31,15 @@
 //
 // Saves:
 //   - ways: how a change gets into the ledger; conflict: a save that others overtook
-//   - commit: a save from close to record; sendblocks: one in blocks; waiting: one in the outbox
+//   - commit: a save from close to record; sendblocks: one in blocks; waiting: names of what is in the outbox
+//   - package save: what waits in the outbox, and its price
 //   - half: saves that must not be recorded; base: which version a save replaces
 //   - database: what SQLite keeps beside a database
 //   - keep: attributes that are recorded without a save; attributes: all of them
 //
 // What is shown:
 //   - control: /.svcfs, what is pending, and unmounting; groupinfo: GROUP/.svcfs; storage: statfs
-//   - errors: their classes and /.svcfs/errors; reasons: svcfs why; panic: mistakes of svcfs itself; budget: charges
+//   - errors: their classes and /.svcfs/errors; reasons: svcfs why; panic: mistakes of svcfs itself
 //
 // client makes an [sdk.Client] the service of a tree. Package policy has the decisions that
 // need nothing of the files, package staging the content that programs change, and package

@@ -11,8 +11,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/policy"
+	"github.com/svcfs/svcfs/fs/tree/save"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/outbox"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -85,8 +88,13 @@ func wrapRemote(op, path string, err error) *Error {
 	if errors.As(err, &refused) && refused.Code == wire.CodeListMemory {
 		class = ClassNoMemory
 	}
+	if class, hint := classOfSave(err); hint != "" {
+		return &Error{Class: class, Op: op, Path: path, Err: err, Hint: hint}
+	}
 	if class == ClassOther {
 		switch {
+		case errors.Is(err, save.ErrRecorded):
+			class = ClassStale
 		case errors.Is(err, context.Canceled):
 			class = ClassInterrupted
 		case errors.Is(err, context.DeadlineExceeded):
@@ -94,6 +102,30 @@ func wrapRemote(op, path string, err error) *Error {
 		}
 	}
 	return &Error{Class: class, Op: op, Path: path, Err: err}
+}
+
+// classOfSave is the class, and the next step, of an error of what is paid for or waits; "" = it is another.
+func classOfSave(err error) (Class, string) {
+	switch {
+	case errors.As(err, new(policy.OverBudget)):
+		return ClassBudget, "Mount again with a larger --budget or --budget-per-hour."
+	case errors.Is(err, outbox.ErrMoney):
+		return ClassBudget, "Put tokens into the account, or discard what waits: svcfs outbox list"
+	case errors.Is(err, outbox.ErrAway):
+		return ClassUnreachable, "Try again once the service is back: svcfs outbox list shows what waits."
+	case errors.Is(err, outbox.ErrLocked):
+		return ClassUnreachable, "The key comes by itself once the service can be reached; svcfs outbox list shows " +
+			"what waits."
+	case errors.Is(err, outbox.ErrFull):
+		return ClassNoSpace, "Saves go on once the service is back, or mount with a larger --outbox-size."
+	case errors.Is(err, save.ErrWaits):
+		return ClassBusy, "Look at it with: svcfs outbox list"
+	case errors.Is(err, save.ErrSavedAgain):
+		return ClassBusy, "Try again in a moment."
+	case errors.As(err, new(save.Damaged)):
+		return ClassCorrupt, "svcfs outbox list shows it; the disk of this machine damaged it."
+	}
+	return ClassOther, ""
 }
 
 const (

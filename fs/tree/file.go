@@ -252,8 +252,8 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 		if f.isKind(fileVersion) {
 			return nil, f.failed("open", oldVersion())
 		}
-		if f.t.isLocked(f.entry.Load()) {
-			return nil, f.failed("open", lockedItem())
+		if err := f.t.queue.Locked(f.entry.Load()); err != nil {
+			return nil, f.failed("open", err)
 		}
 	}
 	if f.isLost() {
@@ -398,7 +398,15 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 		if err := reserve(ctx, room, e.Size); err != nil {
 			return nil, err
 		}
-		return f.t.retrieveWaiting(e)
+		buf, err := f.t.pool.Get(0)
+		if err != nil {
+			return nil, &Error{Class: ClassNoMemory, Err: err}
+		}
+		if err := f.t.queue.Read(e, buf); err != nil {
+			buf.Release()
+			return nil, err
+		}
+		return buf, nil
 	}
 	if e.Size > f.t.cfg.MaxFileBytes {
 		return nil, &Error{Class: ClassTooBig, Err: errors.New("the file is larger than this mount allows"),
@@ -416,7 +424,7 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 	}
 	buf.Within(func(bytes int64) error { return await(ctx, bytes, room.Take) })
 	defer buf.Within(nil)
-	err = f.t.spend("retrieve", func() (sdk.Amount, error) {
+	err = f.t.spent.Spend("retrieve", func() (sdk.Amount, error) {
 		return f.t.remote.Retrieve(ctx, *e, buf)
 	})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // record where the service can rename folders, else file by file (N5).
 func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) error {
 	t := d.t
-	if t.cfg.Outbox != nil {
+	if t.queue.IsOn() {
 		var waits []sdk.Entry
 		t.mu.RLock()
 		if dir.group != nil && dir.parent != nil && dir.kind == dirFolder {
@@ -26,7 +26,7 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 			})
 		}
 		t.mu.RUnlock()
-		if err := t.settleAll(ctx, waits); err != nil {
+		if err := t.queue.Settle(ctx, waits); err != nil {
 			return d.failed("rename", dir.name, wrapRemote("", "", err))
 		}
 	}
@@ -81,7 +81,7 @@ func (t *Tree) renameBeneath(ctx context.Context, g *group, m *folderMove) error
 	}
 	var seen sdk.Seq
 	var price sdk.Amount
-	one := t.price(sdk.EventRenamed, sdk.Amount{})
+	one := t.spent.PriceOf(sdk.EventRenamed, sdk.Amount{})
 	for i := range m.uploads {
 		seen = max(seen, m.uploads[i].ChangedSeq)
 		var ok bool
@@ -90,7 +90,7 @@ func (t *Tree) renameBeneath(ctx context.Context, g *group, m *folderMove) error
 				"budgets")}
 		}
 	}
-	err := t.charge(price, func() (sdk.Amount, error) {
+	err := t.spent.Charge(price, func() (sdk.Amount, error) {
 		done, err := t.remote.RenameFolder(ctx, g.id, strings.TrimSuffix(m.old, "/"), strings.TrimSuffix(m.new, "/"),
 			seen)
 		m.seq, m.number = done.Seq, done.Number

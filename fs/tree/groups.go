@@ -157,9 +157,7 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 	t.countHeld()
 	t.mu.Unlock()
 	for _, g := range lost {
-		if t.cfg.Outbox != nil {
-			notices = append(notices, func(Kernel) { t.cfg.Outbox.Lost(g.id) })
-		}
+		notices = append(notices, func(Kernel) { t.queue.Lost(g.id) })
 		t.cache.Purge(func(k cache.Key) bool { return k.Group == string(g.id) })
 		notices = append([]notice{contentGone(func(f *File) bool { return f.isOf(g) })}, notices...)
 	}

@@ -136,7 +136,7 @@ func (f *File) keepNow(ctx context.Context) error {
 		return nil
 	}
 	var kept sdk.Entry
-	err := f.t.spend(setAttributes, func() (_ sdk.Amount, err error) {
+	err := f.t.spent.Spend(setAttributes, func() (_ sdk.Amount, err error) {
 		kept, err = f.t.remote.SetAttributes(ctx, g.id, e.Ref, want)
 		return sdk.Amount{}, err
 	})

@@ -58,7 +58,7 @@ func (t *Tree) paid(ctx context.Context, s *source, look func() error) error {
 	if price.IsZero() {
 		return look()
 	}
-	return t.charge(price, func() (sdk.Amount, error) {
+	return t.spent.Charge(price, func() (sdk.Amount, error) {
 		err := look()
 		switch sdk.KindOf(err) {
 		case sdk.ErrTimeout, sdk.ErrCanceled, sdk.ErrCorrupt: // it was carried out, most likely

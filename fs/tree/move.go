@@ -69,9 +69,9 @@ func (d *Dir) renameFile(ctx context.Context, name string, f *File, to *Dir, new
 		return d.failed("rename", name, err)
 	}
 	defer leave()
-	err = d.t.whileItWaits(ctx, f, func() error {
+	err = f.whileItWaits(ctx, func() error {
 		if replaced != nil && !f.isStaged() {
-			if err := d.t.settleWaiting(ctx, replaced, true); err != nil {
+			if err := replaced.settleWaiting(ctx, true); err != nil {
 				return err
 			}
 		}
@@ -173,7 +173,7 @@ func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newNa
 	case firstCommit:
 		m.row, err = f.commitAsNamed(ctx, to.group, m.raw)
 	case firstReplace:
-		if err := t.settleFirst(ctx, m.renamed, there); err != nil { // nothing is removed before it can succeed
+		if err := t.queue.SettleFirst(ctx, m.renamed, there); err != nil { // nothing is removed before it can succeed
 			return err
 		}
 		if err := t.trashVersions(ctx, to.group, there); err != nil {
@@ -443,7 +443,7 @@ func (f *File) record() *sdk.Entry {
 	if now := f.group.view.Entry(e.Ref); now != nil {
 		return now
 	}
-	return f.t.recordedSince(f.group, e)
+	return f.group.recordedSince(e)
 }
 
 // isNewest reports whether its name shows e. Needs Tree.mu.

@@ -125,10 +125,7 @@ func (t *Tree) Reasons() []Reason {
 	for _, r := range list {
 		paths[r.Path] = true
 	}
-	var items []outbox.Item
-	if t.cfg.Outbox != nil {
-		items = t.cfg.Outbox.Items()
-	}
+	items := t.queue.Items()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	waits := make(map[string]*outbox.Item)

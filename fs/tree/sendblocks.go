@@ -74,7 +74,7 @@ func (f *File) sendRested(s *stage) {
 	if s.Whole() != nil || !s.HasRested() || !f.isKind(fileReal) || f.half != nil {
 		return
 	}
-	if f.t.cfg.Outbox != nil {
+	if f.t.queue.IsOn() {
 		return // it is sent from there
 	}
 	if _, beside := policy.DatabaseOf(f.rawName()); beside {
@@ -353,7 +353,7 @@ func (f *File) sendBlocks(ctx context.Context, s *stage, b *blockSend, when comm
 			return row, whole, true, nil
 		}
 	}
-	if f.t.cfg.Outbox != nil {
+	if f.t.queue.IsOn() {
 		row, err = f.saveWithOutbox(ctx, s, b, g, raw)
 	} else {
 		row, err = f.recordBlocks(ctx, s, b, g, raw)
@@ -602,5 +602,5 @@ func (f *File) takeOverCached(s *stage, key cache.Key) {
 func (t *Tree) isSame(g *group, newest, e *sdk.Entry) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return newest.Ref == t.recordedSince(g, e).Ref
+	return newest.Ref == g.recordedSince(e).Ref
 }

@@ -25,7 +25,7 @@ func (d *Dir) bringBack(ctx context.Context, name string, to *Dir, newName strin
 	}
 	for _, list := range names {
 		var restored []sdk.Entry
-		err := d.t.spend(sdk.EventRestored, func() (_ sdk.Amount, err error) {
+		err := d.t.spent.Spend(sdk.EventRestored, func() (_ sdk.Amount, err error) {
 			restored, err = d.t.remote.RestoreVersions(ctx, g.id, list)
 			return sdk.Amount{}, err
 		})

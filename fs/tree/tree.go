@@ -14,6 +14,7 @@ import (
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/fs/tree/policy"
+	"github.com/svcfs/svcfs/fs/tree/save"
 	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/blocks"
@@ -156,6 +157,7 @@ type Tree struct {
 	log    *slog.Logger
 	errors errorLog
 	spent  policy.Budget
+	queue  *save.Queue // what waits in the outbox
 
 	started time.Time
 	gens    atomic.Uint64 // the generation of the newest inode
@@ -174,10 +176,8 @@ type Tree struct {
 	// is how much of it the client counts, see listmemory.go.
 	held, counted int64
 	texts         atomic.Int64 // memory of ledger.jsonl, members, and so on, of all groups, in bytes
-	// reserved is what is set aside of the budget for saves that wait, see waiting.go.
-	reserved map[sdk.Ref]sdk.Amount
-	rooms    map[sdk.GroupID]*room
-	relink   []*group // with links that may lead elsewhere by now, see noteLinks
+	rooms         map[sdk.GroupID]*room
+	relink        []*group // with links that may lead elsewhere by now, see noteLinks
 
 	staged sync.Map // the files that have a stage, as keys
 	unkept sync.Map // the files whose attributes wait to be recorded, as keys
@@ -215,10 +215,12 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		cfg: cfg, remote: cfg.Remote, pool: cfg.Pool, log: cfg.Logger,
 		cache: cache.New(cfg.CacheBytes), started: time.Now(), groups: make(map[sdk.GroupID]*group),
 		spent: policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
-		given: make(map[uint64]struct{}), reserved: make(map[sdk.Ref]sdk.Amount), rooms: make(map[sdk.GroupID]*room),
+		given: make(map[uint64]struct{}), rooms: make(map[sdk.GroupID]*room),
 		listing: newGate(), parts: make(gate, partsAtATime), delayed: make(gate, delayedUploads),
 		keeping: make(gate, delayedRequests),
 	}
+	t.spent.Now, t.spent.Price = t.now, cfg.Price
+	t.queue = save.NewQueue(cfg.Outbox, &t.spent)
 	t.reading = &blocks.Memory{Store: t.cache, Ahead: cfg.CacheBytes / aheadShare, Line: t.line, Wait: await}
 	t.blocks, _ = cfg.Remote.(BlockRemote)
 	t.store = staging.NewStore(staging.Options{Pool: cfg.Pool, Bytes: cfg.StagingBytes,

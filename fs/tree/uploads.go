@@ -47,13 +47,13 @@ func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry,
 		row := list[i]
 		row.Name = rename(row.Name)
 		if isWaiting(&row) {
-			base := t.refOf(g, row.Name)
+			base := g.refOf(row.Name)
 			if i > 0 {
 				base = list[i-1].Ref
 			}
-			err = t.cfg.Outbox.Rename(ctx, outbox.IDOf(row.Ref), row.Name, base)
+			err = t.queue.Rename(ctx, outbox.IDOf(row.Ref), row.Name, base)
 		} else {
-			err = t.spend(sdk.EventRenamed, func() (_ sdk.Amount, err error) {
+			err = t.spent.Spend(sdk.EventRenamed, func() (_ sdk.Amount, err error) {
 				row, err = t.remote.RenameFile(ctx, g.id, row.Ref, row.Name)
 				return sdk.Amount{}, err
 			})
@@ -105,12 +105,12 @@ func (t *Tree) trashUploads(ctx context.Context, f *File) error {
 // trashVersions puts the versions of a name into the trash, with one request. The
 // service knows whether every writer may.
 func (t *Tree) trashVersions(ctx context.Context, g *group, list []sdk.Entry) error {
-	list, err := t.removeWaiting(ctx, list)
+	list, err := t.queue.RemoveFrom(ctx, list)
 	if err != nil || len(list) == 0 {
 		return err
 	}
 	var removed []sdk.Entry
-	err = t.spend(sdk.EventRemoved, func() (_ sdk.Amount, err error) {
+	err = t.spent.Spend(sdk.EventRemoved, func() (_ sdk.Amount, err error) {
 		removed, err = t.remote.RemoveVersions(ctx, g.id, list)
 		return sdk.Amount{}, err
 	})
@@ -152,7 +152,7 @@ func (t *Tree) deleteUploads(ctx context.Context, f *File) error {
 	if theirs != "" {
 		return uploadedBy(theirs, "delete")
 	}
-	list, err := t.removeWaiting(ctx, list)
+	list, err := t.queue.RemoveFrom(ctx, list)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (t *Tree) deleteUploads(ctx context.Context, f *File) error {
 
 // deleteUpload returns an entry without Ref if the upload was deleted before.
 func (t *Tree) deleteUpload(ctx context.Context, g *group, ref sdk.Ref) (e sdk.Entry, err error) {
-	err = t.spend(sdk.EventDeleted, func() (_ sdk.Amount, err error) {
+	err = t.spent.Spend(sdk.EventDeleted, func() (_ sdk.Amount, err error) {
 		e, err = t.remote.DeleteFile(ctx, g.id, ref)
 		return sdk.Amount{}, err
 	})

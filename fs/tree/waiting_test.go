@@ -420,7 +420,7 @@ func TestO11FullOutbox(t *testing.T) {
 	w := newBoxWorld()
 	b := mountBoxed(t, w)
 	full := &fullBox{Outbox: b.box}
-	b.cfg.Outbox = full
+	b.queue.Outbox = full
 	ok(t, b.save("/g/a", "one"))
 	b.wantCharges(0, 1)
 	b.wantState("/g/a", "cached")
@@ -814,12 +814,12 @@ func TestO1ChangedLargeFileThatIsNotHere(t *testing.T) {
 // recorded once more.
 func TestO1ChangeWhoseAnswerWasLost(t *testing.T) {
 	b, data := bigBox(t)
-	box := b.cfg.Outbox
-	b.cfg.Outbox = &fullBox{Outbox: b.box}
+	box := b.queue.Outbox
+	b.queue.Outbox = &fullBox{Outbox: b.box}
 	b.w.Fail("uploaded", errAway)
 	wantClass(t, b.changeFilm(data, "one", 3*block), ClassNoSpace)
 	b.w.Fail("uploaded", nil)
-	b.cfg.Outbox = box
+	b.queue.Outbox = box
 	b.Drain(t.Context())
 	b.drained()
 	b.wantNames("/g", "film")

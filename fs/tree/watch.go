@@ -120,9 +120,7 @@ func (t *Tree) noteReached(err error) {
 	}
 	t.log.Info("service reachable", "reachable", err == nil)
 	if err == nil {
-		if t.cfg.Outbox != nil {
-			t.cfg.Outbox.Again()
-		}
+		t.queue.Again()
 		t.retryPending(t.life)
 	}
 }

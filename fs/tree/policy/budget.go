@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,9 @@ import (
 type Budget struct {
 	Limit  sdk.Amount // in all; zero = none
 	Hourly sdk.Amount // in any hour; zero = none
+	Now    func() time.Time
+	// Price returns the price of an action where it is known; may be nil.
+	Price func(action string) (sdk.Amount, bool)
 
 	mu       sync.Mutex
 	spent    sdk.Amount
@@ -23,6 +27,38 @@ type Budget struct {
 type charge struct {
 	at  time.Time
 	fee sdk.Amount
+}
+
+// Charge runs do within the budget (R6): price is set aside before, and the charge that do
+// returns is booked.
+func (b *Budget) Charge(price sdk.Amount, do func() (charged sdk.Amount, err error)) error {
+	if err := b.Reserve(b.Now(), price); err != nil {
+		return err
+	}
+	charged, err := do()
+	b.Settle(b.Now(), price, charged)
+	return err
+}
+
+// Spend makes one charge of an action. do returns the fee if the service stated it.
+func (b *Budget) Spend(action string, do func() (fee sdk.Amount, err error)) error {
+	return b.Charge(b.PriceOf(action, sdk.Amount{}), func() (sdk.Amount, error) {
+		fee, err := do()
+		if err != nil && !errors.Is(err, sdk.ErrWrongContent) { // wrong content came, and was paid for
+			return sdk.Amount{}, err
+		}
+		return b.PriceOf(action, fee), err
+	})
+}
+
+// PriceOf returns the price of an action where it is known, else fee.
+func (b *Budget) PriceOf(action string, fee sdk.Amount) sdk.Amount {
+	if fee.IsZero() && b.Price != nil {
+		if known, ok := b.Price(action); ok {
+			return known
+		}
+	}
+	return fee
 }
 
 // Reserve sets price aside for a charge that is about to be made, or refuses it
