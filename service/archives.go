@@ -88,17 +88,15 @@ func (s *Service) Salvage(ctx context.Context, missing func(group, name, ref str
 		return sum, err
 	}
 	return sum, s.store.Read(ctx, func(tx *store.Tx) error {
-		for rows, err := range tx.Rows(ctx, "SELECT group_id, filename, ref FROM files WHERE deleted_ns IS NULL "+
-			"ORDER BY group_id, seq") {
-			var group, name, ref string
-			if err == nil {
-				err = rows.Scan(&group, &name, &ref)
-			}
+		type file struct{ group, name, ref string }
+		for x, err := range store.Each(ctx, tx, "list files",
+			func(x *file) []any { return []any{&x.group, &x.name, &x.ref} },
+			"SELECT group_id, filename, ref FROM files WHERE deleted_ns IS NULL ORDER BY group_id, seq") {
 			if err != nil {
-				return fmt.Errorf("list files: %w", err)
+				return err
 			}
-			if bad[ref] != nil {
-				missing(group, name, ref, bad[ref])
+			if bad[x.ref] != nil {
+				missing(x.group, x.name, x.ref, bad[x.ref])
 			}
 		}
 		return ledger.Rowless(ctx, tx, func(group, name, ref string) { missing(group, name, ref, nil) })

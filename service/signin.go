@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -38,13 +37,8 @@ const metaPublicURL = "public_url"
 func (s *Service) rememberAddress(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	return s.store.Write(ctx, func(tx *store.Tx) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET "+
-			"value = excluded.value",
-			metaPublicURL, s.cfg.PublicURL)
-		if err != nil {
-			return fmt.Errorf("note the public URL: %w", err)
-		}
-		return nil
+		return tx.Do(ctx, "note the public URL", "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO "+
+			"UPDATE SET value = excluded.value", metaPublicURL, s.cfg.PublicURL)
 	})
 }
 

@@ -21,8 +21,8 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 	}
 	// The imported keys and addresses replace those that this service made and noted for itself.
 	for _, remove := range []store.Query{"DELETE FROM " + vault.Table, "DELETE FROM meta"} {
-		if _, err := tx.ExecContext(ctx, remove); err != nil {
-			return fmt.Errorf("remove what was made at the start: %w", err)
+		if err := tx.Do(ctx, "remove what was made at the start", remove); err != nil {
+			return err
 		}
 	}
 	tables, err := i.tables(ctx, tx)
@@ -208,10 +208,7 @@ func (i *importer) row(ctx context.Context, tx *store.Tx, t store.Table, line []
 	if len(i.lost) > 0 {
 		insert = t.InsertNew() // a newer row is there
 	}
-	if _, err := tx.ExecContext(ctx, insert, values...); err != nil {
-		return fmt.Errorf("insert: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "insert", insert, values...)
 }
 
 // decodeRow reads a row for the columns of a table.

@@ -218,11 +218,11 @@ func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any
 		if disabled == (since != nil) {
 			return fault.New(wire.CodeConflict, already, id)
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE accounts SET disabled_ns = ?, key_generation = CASE key_generation
+		err = tx.Do(ctx, "disable account", `UPDATE accounts SET disabled_ns = ?, key_generation = CASE key_generation
 			WHEN 0 THEN 0 ELSE key_generation + 1 END
 			WHERE id = ?`, since, id)
 		if err != nil {
-			return fmt.Errorf("disable account: %w", err)
+			return err
 		}
 		if err := endSignIns(ctx, tx, id, ""); err != nil {
 			return err
@@ -240,22 +240,18 @@ func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any
 // offers of its groups, and invites to them: it may be the reason for disabling the account. Files that the account
 // removed stay in the trash until the owner of their group decides.
 func forgetDestruction(ctx context.Context, tx *store.Tx, id string) error {
-	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE account = ?", id); err != nil {
-		return fmt.Errorf("forget deletions: %w", err)
+	if err := tx.Do(ctx, "forget deletions", "DELETE FROM pending_deletions WHERE account = ?", id); err != nil {
+		return err
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM group_invites WHERE group_id IN (SELECT id FROM groups WHERE owner "+
-		"= ?)",
-		id); err != nil {
-		return fmt.Errorf("forget invites: %w", err)
+	if err := tx.Do(ctx, "forget invites",
+		"DELETE FROM group_invites WHERE group_id IN (SELECT id FROM groups WHERE owner = ?)", id); err != nil {
+		return err
 	}
 	if err := ledger.ForgetWaitingOf(ctx, tx, id); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE files SET trash_until_ns = NULL WHERE trash_by = ? AND trash_until_ns "+
-		"IS NOT NULL", id); err != nil {
-		return fmt.Errorf("hold removed files: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "hold removed files",
+		"UPDATE files SET trash_until_ns = NULL WHERE trash_by = ? AND trash_until_ns IS NOT NULL", id)
 }
 
 // IsDisabled reports whether an account is disabled, inside a transaction. It refuses one that does not exist.

@@ -26,13 +26,13 @@ func (a *Accounts) Delete(ctx context.Context, tx *store.Tx, id string) (balance
 	if balance, err = ledger.Balance(ctx, tx, id); err != nil {
 		return balance, err
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM identities WHERE account = ?", id); err != nil {
-		return balance, fmt.Errorf("delete identities: %w", err)
+	if err := tx.Do(ctx, "delete identities", "DELETE FROM identities WHERE account = ?", id); err != nil {
+		return balance, err
 	}
 	unusable := make([]byte, sha256.Size) // no key has this hash
-	if _, err := tx.ExecContext(ctx, "UPDATE accounts SET deleted_ns = ?, key_hash = ?, balance = ? WHERE id = ?",
+	if err := tx.Do(ctx, "delete account", "UPDATE accounts SET deleted_ns = ?, key_hash = ?, balance = ? WHERE id = ?",
 		a.ledger.Now().UnixNano(), unusable, wire.Amount{}.String(), id); err != nil {
-		return balance, fmt.Errorf("delete account: %w", err)
+		return balance, err
 	}
 	_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindDeleteAccount, Account: id,
 		Detail: balance.String()})

@@ -119,11 +119,11 @@ func (a *Accounts) CreateFor(ctx context.Context, preferred string, i Identity) 
 			return err
 		}
 		unusable := make([]byte, sha256.Size) // no key has this hash
-		_, err := tx.ExecContext(ctx, `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns)
+		err := tx.Do(ctx, "insert account", `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns)
 			VALUES (?, ?, 0, ?, ?)`,
 			id, unusable, wire.Amount{}.String(), a.ledger.Now().UnixNano())
 		if err != nil {
-			return fmt.Errorf("insert account: %w", err)
+			return err
 		}
 		if err := insertIdentity(ctx, tx, id, i); err != nil {
 			return err

@@ -54,11 +54,10 @@ func (a *Accounts) Invite(ctx context.Context, by, name string,
 		if err := mayInvite(ctx, tx, account, now); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO invites (id, hash, account, balance, expires_ns) VALUES (?, ?, ?, "+
-			"?, ?)",
-			invited.ID, hashOf(secret.text), account, balance.String(), invited.Expires.UnixNano())
+		err := tx.Do(ctx, "insert invite", "INSERT INTO invites (id, hash, account, balance, expires_ns) VALUES (?, "+
+			"?, ?, ?, ?)", invited.ID, hashOf(secret.text), account, balance.String(), invited.Expires.UnixNano())
 		if err != nil {
-			return fmt.Errorf("insert invite: %w", err)
+			return err
 		}
 		_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindInvite, Account: by,
 			Detail: fmt.Sprintf("%s %s %s %d", invited.ID, account, balance, invited.Expires.UnixNano())})
@@ -72,8 +71,9 @@ func mayInvite(ctx context.Context, tx *store.Tx, account string, now time.Time)
 	if err := mustBeNew(ctx, tx, account); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM invites WHERE expires_ns <= ?", now.UnixNano()); err != nil {
-		return fmt.Errorf("delete old invites: %w", err)
+	if err := tx.Do(ctx, "delete old invites", "DELETE FROM invites WHERE expires_ns <= ?",
+		now.UnixNano()); err != nil {
+		return err
 	}
 	var other string
 	err := tx.QueryRowContext(ctx, "SELECT id FROM invites WHERE account = ?", account).Scan(&other)

@@ -64,15 +64,12 @@ func (a *Accounts) NewLink(ctx context.Context, name string) (id string, link Se
 		if err := requireEnabled(ctx, tx, id); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "DELETE FROM sign_in_links WHERE expires_ns < ?", now.UnixNano()); err != nil {
-			return fmt.Errorf("delete old links: %w", err)
+		if err := tx.Do(ctx, "delete old links", "DELETE FROM sign_in_links WHERE expires_ns < ?",
+			now.UnixNano()); err != nil {
+			return err
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO sign_in_links (hash, account, expires_ns) VALUES (?, ?, ?)",
+		return tx.Do(ctx, "insert link", "INSERT INTO sign_in_links (hash, account, expires_ns) VALUES (?, ?, ?)",
 			hashOf(link.text), id, now.Add(LinkLifetime).UnixNano())
-		if err != nil {
-			return fmt.Errorf("insert link: %w", err)
-		}
-		return nil
 	})
 	return id, link, err
 }
@@ -147,28 +144,21 @@ func (a *Accounts) beginSession(ctx context.Context, tx *store.Tx, account strin
 		return err
 	}
 	now := a.ledger.Now()
-	if _, err := tx.ExecContext(ctx, "DELETE FROM web_sessions WHERE expires_ns < ?", now.UnixNano()); err != nil {
-		return fmt.Errorf("delete old sessions: %w", err)
+	if err := tx.Do(ctx, "delete old sessions", "DELETE FROM web_sessions WHERE expires_ns < ?",
+		now.UnixNano()); err != nil {
+		return err
 	}
-	_, err := tx.ExecContext(ctx,
-		"INSERT INTO web_sessions (hash, account, created_ns, expires_ns) VALUES (?, ?, ?, ?)",
-		hashOf(session.text), account, now.UnixNano(), now.Add(PageLifetime).UnixNano())
-	if err != nil {
-		return fmt.Errorf("insert session: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "insert session", "INSERT INTO web_sessions (hash, account, created_ns, expires_ns) VALUES (?, "+
+		"?, ?, ?)", hashOf(session.text), account, now.UnixNano(), now.Add(PageLifetime).UnixNano())
 }
 
 // endSignIns ends the links of an account, and its page sessions except one.
 func endSignIns(ctx context.Context, tx *store.Tx, account, except string) error {
-	if _, err := tx.ExecContext(ctx, "DELETE FROM sign_in_links WHERE account = ?", account); err != nil {
-		return fmt.Errorf("delete links: %w", err)
+	if err := tx.Do(ctx, "delete links", "DELETE FROM sign_in_links WHERE account = ?", account); err != nil {
+		return err
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM web_sessions WHERE account = ? AND hash <> ?", account,
-		hashOf(except)); err != nil {
-		return fmt.Errorf("delete sessions: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "delete sessions", "DELETE FROM web_sessions WHERE account = ? AND hash <> ?", account,
+		hashOf(except))
 }
 
 // Session returns the account of a page session.
@@ -190,9 +180,6 @@ func (a *Accounts) Session(ctx context.Context, session string) (account string,
 // EndSession signs out.
 func (a *Accounts) EndSession(ctx context.Context, session string) error {
 	return a.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := tx.ExecContext(ctx, "DELETE FROM web_sessions WHERE hash = ?", hashOf(session)); err != nil {
-			return fmt.Errorf("delete session: %w", err)
-		}
-		return nil
+		return tx.Do(ctx, "delete session", "DELETE FROM web_sessions WHERE hash = ?", hashOf(session))
 	})
 }

@@ -65,10 +65,6 @@ func (f *Files) storeKey(ctx context.Context, tx *store.Tx, b vault.Binding, key
 // destroyKeys overwrites keys; condition, with its args, selects their ids. Those that lie
 // before a content are overwritten with it.
 func destroyKeys(ctx context.Context, tx *store.Tx, condition store.Query, args ...any) error {
-	_, err := tx.ExecContext(ctx, "UPDATE file_keys SET wrapped_key = ?, free = ? WHERE id IN ("+condition+")",
+	return tx.Do(ctx, "destroy key", "UPDATE file_keys SET wrapped_key = ?, free = ? WHERE id IN ("+condition+")",
 		append([]any{make([]byte, wrappedBytes), true}, args...)...)
-	if err != nil {
-		return fmt.Errorf("destroy key: %w", err)
-	}
-	return nil
 }

@@ -187,12 +187,12 @@ func shredded(ctx context.Context, tx *store.Tx, t *target, r chain.Row) error {
 	if err := destroyOpening(ctx, tx, t.ref); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE files SET key_id = NULL, format = 'null', blob_size = 0, deleted_ns = ?, "+
-		"deleted_by = ?, deleted_why = ?, trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, changed_seq = ? "+
-		"WHERE ref = ?",
-		r.TimeNS, r.Account, r.Detail, r.Seq, t.ref)
+	err := tx.Do(ctx, "record deletion",
+		"UPDATE files SET key_id = NULL, format = 'null', blob_size = 0, deleted_ns = ?, deleted_by = ?, deleted_why "+
+			"= ?, trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, changed_seq = ? WHERE ref = ?", r.TimeNS,
+		r.Account, r.Detail, r.Seq, t.ref)
 	if err != nil {
-		return fmt.Errorf("record deletion: %w", err)
+		return err
 	}
 	if t.content != "" {
 		t.freed, err = endUses(ctx, tx, t.ref, r.Seq)

@@ -2,7 +2,6 @@ package files
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/store"
@@ -48,8 +47,5 @@ func (f *Files) endLists(ctx context.Context, tx *store.Tx) error {
 	if err := destroyKeys(ctx, tx, "SELECT list_key FROM groups"+ended); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE groups SET list_key = NULL"+ended); err != nil {
-		return fmt.Errorf("end the lists of groups: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "end the lists of groups", "UPDATE groups SET list_key = NULL"+ended)
 }

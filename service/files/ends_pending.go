@@ -44,10 +44,10 @@ func (f *Files) pend(ctx context.Context, tx *store.Tx, t target, account string
 		return due, err
 	}
 	due = now.Add(f.config.DestructionDelay)
-	_, err = tx.ExecContext(ctx, "INSERT INTO pending_deletions (ref, group_id, account, due_ns) VALUES (?, ?, ?, ?)",
-		t.ref, t.group, account, due.UnixNano())
+	err = tx.Do(ctx, "note deletion", "INSERT INTO pending_deletions (ref, group_id, account, due_ns) VALUES (?, "+
+		"?, ?, ?)", t.ref, t.group, account, due.UnixNano())
 	if err != nil {
-		return due, fmt.Errorf("note deletion: %w", err)
+		return due, err
 	}
 	action := chain.KindTombstone // is paid now, where it has a price
 	if f.ledger.Fee(action).IsZero() {
@@ -62,10 +62,10 @@ func (f *Files) pend(ctx context.Context, tx *store.Tx, t target, account string
 // many.
 func countDeletion(ctx context.Context, tx *store.Tx, t target, account string,
 	now time.Time) (tooMany bool, err error) {
-	_, err = tx.ExecContext(ctx, "DELETE FROM recent_deletions WHERE group_id = ? AND account = ? AND time_ns <= ?",
-		t.group, account, now.Add(-24*time.Hour).UnixNano())
+	err = tx.Do(ctx, "count deletions", "DELETE FROM recent_deletions WHERE group_id = ? AND account = ? AND "+
+		"time_ns <= ?", t.group, account, now.Add(-24*time.Hour).UnixNano())
 	if err != nil {
-		return false, fmt.Errorf("count deletions: %w", err)
+		return false, err
 	}
 	var inDay, inHour int64
 	err = tx.QueryRowContext(ctx, `SELECT count(*), COALESCE(sum(CASE WHEN time_ns > ? THEN 1 ELSE 0 END), 0)
@@ -77,12 +77,8 @@ func countDeletion(ctx context.Context, tx *store.Tx, t target, account string,
 	if inHour >= groups.BulkFiles || inDay >= bulkFilesDay {
 		return true, nil
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO recent_deletions (group_id, account, time_ns, ref) VALUES (?, ?, ?, ?)",
-		t.group, account, now.UnixNano(), t.ref)
-	if err != nil {
-		return false, fmt.Errorf("count deletions: %w", err)
-	}
-	return false, nil
+	return false, tx.Do(ctx, "count deletions", "INSERT INTO recent_deletions (group_id, account, time_ns, ref) "+
+		"VALUES (?, ?, ?, ?)", t.group, account, now.UnixNano(), t.ref)
 }
 
 // waits is the answer to a deletion that is carried out later.
@@ -163,8 +159,8 @@ func (f *Files) deleteDue(ctx context.Context, tx *store.Tx, now time.Time,
 		return nil, false, err
 	}
 	for _, p := range due {
-		if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE ref = ?", p.ref); err != nil {
-			return nil, false, fmt.Errorf("carry out deletion: %w", err)
+		if err := tx.Do(ctx, "carry out deletion", "DELETE FROM pending_deletions WHERE ref = ?", p.ref); err != nil {
+			return nil, false, err
 		}
 		t, err := changeable(ctx, tx, p.account, p.group, p.ref, "delete")
 		var refused *fault.Error

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -93,13 +92,8 @@ func (f *Files) putInTrash(ctx context.Context, tx *store.Tx, t target, account 
 	if err != nil {
 		return r, err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE files SET trash_ns = ?, trash_by = ?, trash_until_ns = ?, changed_seq = ?, "+
-		"named_seq = ? WHERE ref = ?",
-		r.TimeNS, account, until, r.Seq, r.Seq, t.ref)
-	if err != nil {
-		return r, fmt.Errorf("put into the trash: %w", err)
-	}
-	return r, nil
+	return r, tx.Do(ctx, "put into the trash", "UPDATE files SET trash_ns = ?, trash_by = ?, trash_until_ns = ?, "+
+		"changed_seq = ?, named_seq = ? WHERE ref = ?", r.TimeNS, account, until, r.Seq, r.Seq, t.ref)
 }
 
 // recordVersion appends the record of one version. Where the kind has a price, a name
@@ -160,15 +154,12 @@ func (f *Files) takeFromTrash(ctx context.Context, tx *store.Tx, t target, accou
 	if err != nil {
 		return r, err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE files SET trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, "+
-		"changed_seq = ?, named_seq = ? WHERE ref = ?", r.Seq, r.Seq, t.ref)
+	err = tx.Do(ctx, "take from the trash", "UPDATE files SET trash_ns = NULL, trash_by = NULL, trash_until_ns = "+
+		"NULL, changed_seq = ?, named_seq = ? WHERE ref = ?", r.Seq, r.Seq, t.ref)
 	if err != nil {
-		return r, fmt.Errorf("take from the trash: %w", err)
+		return r, err
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE ref = ?", t.ref); err != nil {
-		return r, fmt.Errorf("forget a deletion that waits: %w", err)
-	}
-	return r, nil
+	return r, tx.Do(ctx, "forget a deletion that waits", "DELETE FROM pending_deletions WHERE ref = ?", t.ref)
 }
 
 // Which versions a request changes, and in which order: those that did not change after
@@ -203,18 +194,14 @@ func (f *Files) versions(ctx context.Context, tx *store.Tx, account string, req 
 		}
 		isNamed = func(ref string) bool { return same[ref] }
 	}
-	for rows, err := range tx.Rows(ctx, "SELECT "+targetColumns+" FROM files WHERE group_id = ? AND "+
-		groups.SelectNamed+
-		" AND deleted_ns IS NULL AND "+chosen,
-		append(slices.Clone(args), choice...)...) {
-		t := target{group: g.ID}
-		if err == nil {
-			err = rows.Scan(t.fields()...)
-		}
+	const named = " FROM files WHERE group_id = ? AND " + groups.SelectNamed + " AND deleted_ns IS NULL"
+	for t, err := range store.Each(ctx, tx, "list versions", (*target).fields,
+		"SELECT "+targetColumns+named+" AND "+chosen, append(slices.Clone(args), choice...)...) {
 		if err != nil {
-			return g, nil, fmt.Errorf("list versions: %w", err)
+			return g, nil, err
 		}
 		if isNamed(t.ref) {
+			t.group = g.ID
 			list = append(list, t)
 		}
 		if len(list) > nameBatch {
@@ -224,24 +211,13 @@ func (f *Files) versions(ctx context.Context, tx *store.Tx, account string, req 
 	if len(list) > 0 {
 		return g, list, nil
 	}
-	exists := false
-	for rows, err := range tx.Rows(ctx, "SELECT ref FROM files WHERE group_id = ? AND "+groups.SelectNamed+
-		" AND deleted_ns IS NULL", args...) {
-		var ref string
-		if err == nil {
-			err = rows.Scan(&ref)
-		}
-		if err != nil {
-			return g, nil, fmt.Errorf("look for a name: %w", err)
-		}
-		if exists = isNamed(ref); exists {
-			break
+	for ref, err := range store.Each(ctx, tx, "look for a name", func(ref *string) []any { return []any{ref} },
+		"SELECT ref"+named, args...) {
+		if err != nil || isNamed(ref) {
+			return g, nil, err
 		}
 	}
-	if !exists {
-		return g, nil, fault.New(wire.CodeFileNotFound, "file not found: no such name in group %q", g.ID)
-	}
-	return g, nil, nil
+	return g, nil, fault.New(wire.CodeFileNotFound, "file not found: no such name in group %q", g.ID)
 }
 
 // trashEnded is a file whose trash time is over.

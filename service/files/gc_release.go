@@ -2,7 +2,6 @@ package files
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -37,20 +36,19 @@ func endUses(ctx context.Context, tx *store.Tx, ref string, seq int64) (blobs []
 		{"DELETE FROM part_uses WHERE ref = ?", []any{ref}},
 		{"DELETE FROM contents WHERE ref = ?", []any{ref}},
 	} {
-		if _, err := tx.ExecContext(ctx, step.query, step.args...); err != nil {
-			return nil, fmt.Errorf("end the use of parts: %w", err)
+		if err := tx.Do(ctx, "end the use of parts", step.query, step.args...); err != nil {
+			return nil, err
 		}
 	}
-	return store.List(ctx, tx, "remove parts", func(id *string) []any { return []any{id} },
-		removeLoose, seq)
+	return store.Values[string](ctx, tx, "remove parts", removeLoose, seq)
 }
 
 // endUploads removes parts of uploads that ended before a time, at most releaseAtOnce: all
 // writers wait meanwhile. It returns their blobs. Parts that a file uses belong to no upload
 // any more.
 func endUploads(ctx context.Context, tx *store.Tx, now time.Time) (blobs []string, err error) {
-	return store.List(ctx, tx, "remove parts of expired uploads", func(id *string) []any { return []any{id} },
-		removeOfUploads, now.UnixNano(), releaseAtOnce)
+	return store.Values[string](ctx, tx, "remove parts of expired uploads", removeOfUploads, now.UnixNano(),
+		releaseAtOnce)
 }
 
 // release removes blobs that nothing refers to, some at a time, even when the caller has

@@ -3,7 +3,7 @@ package files
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/svcfs/svcfs/service/store"
@@ -25,9 +25,9 @@ func (f *Files) Sweep(ctx context.Context) error {
 		f.release(ctx, useless)
 	}
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := tx.ExecContext(ctx, "DELETE FROM claims WHERE time_ns < ?",
+		if err := tx.Do(ctx, "delete old claims", "DELETE FROM claims WHERE time_ns < ?",
 			now.Add(-claimLife).UnixNano()); err != nil {
-			return fmt.Errorf("delete old claims: %w", err)
+			return err
 		}
 		if err := f.ledger.ForgetCounts(ctx, tx); err != nil {
 			return err
@@ -59,27 +59,18 @@ func deleteUploads(ctx context.Context, tx *store.Tx, now time.Time) (blobs []st
 	if blobs, err = endUploads(ctx, tx, now); err != nil || len(blobs) == releaseAtOnce {
 		return blobs, true, err
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM part_uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
-		return nil, false, fmt.Errorf("delete expired uploads: %w", err)
+	if err := tx.Do(ctx, "delete expired uploads", "DELETE FROM part_uploads WHERE expires_ns < ?",
+		now.UnixNano()); err != nil {
+		return nil, false, err
 	}
 	// With their uploads: the row of a destroyed key may be that of another key soon.
 	if err := destroyKeys(ctx, tx, "SELECT key_id FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
 		return nil, false, err
 	}
-	for rows, err := range tx.Rows(ctx, "DELETE FROM uploads WHERE expires_ns < ? RETURNING COALESCE(blob_id, '')",
-		now.UnixNano()) {
-		var id string
-		if err == nil {
-			err = rows.Scan(&id)
-		}
-		if err != nil {
-			return nil, false, fmt.Errorf("delete expired uploads: %w", err)
-		}
-		if id != "" {
-			blobs = append(blobs, id)
-		}
-	}
-	return blobs, false, nil
+	ended, err := store.Values[string](ctx, tx, "delete expired uploads",
+		"DELETE FROM uploads WHERE expires_ns < ? RETURNING COALESCE(blob_id, '')", now.UnixNano())
+	ended = slices.DeleteFunc(ended, func(id string) bool { return id == "" })
+	return append(blobs, ended...), false, err
 }
 
 func (f *Files) isOwned(ctx context.Context, blobID string) (owned bool, err error) {

@@ -89,8 +89,8 @@ func (f *Files) usedBlocks(ctx context.Context, list []part) (map[string]*usage,
 	users := map[string][]string{} // the parts that a file uses, by its reference
 	err := f.store.Read(ctx, func(tx *store.Tx) error {
 		for _, p := range list {
-			refs, err := store.List(ctx, tx, "list the files of a part",
-				func(ref *string) []any { return []any{ref} }, "SELECT ref FROM part_uses WHERE part = ?", p.id)
+			refs, err := store.Values[string](ctx, tx, "list the files of a part",
+				"SELECT ref FROM part_uses WHERE part = ?", p.id)
 			if err != nil {
 				return err
 			}

@@ -101,11 +101,8 @@ func (f *Files) keepOpening(ctx context.Context, tx *store.Tx, group string, seq
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO openings (seq, sealed) VALUES (?, ?)", seq,
-		key.Seal(seq, o)); err != nil {
-		return fmt.Errorf("keep what the record commits to: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "keep what the record commits to", "INSERT INTO openings (seq, sealed) VALUES (?, ?)", seq,
+		key.Seal(seq, o))
 }
 
 func (f *Files) makeListKey(ctx context.Context, tx *store.Tx, group string) (key vault.ListKey, err error) {
@@ -118,8 +115,8 @@ func (f *Files) makeListKey(ctx context.Context, tx *store.Tx, group string) (ke
 	if err != nil {
 		return key, err
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE groups SET list_key = ? WHERE id = ?", id, group); err != nil {
-		return key, fmt.Errorf("keep the list key: %w", err)
+	if err := tx.Do(ctx, "keep the list key", "UPDATE groups SET list_key = ? WHERE id = ?", id, group); err != nil {
+		return key, err
 	}
 	return vault.NewListKey(raw)
 }
@@ -154,18 +151,18 @@ func (f *Files) withContent(ctx context.Context, tx *store.Tx, group, hash strin
 	}
 	query := "SELECT ref, seq, " + selectOpening + " FROM files WHERE group_id = ? AND deleted_ns IS NULL AND " +
 		condition + " ORDER BY seq"
-	for rows, err := range tx.Rows(ctx, query, append([]any{group}, args...)...) {
-		var ref string
-		var seq int64
-		var sealed []byte
-		if err == nil {
-			err = rows.Scan(&ref, &seq, &sealed)
-		}
+	type file struct {
+		ref    string
+		seq    int64
+		sealed []byte
+	}
+	for x, err := range store.Each(ctx, tx, "look for content",
+		func(x *file) []any { return []any{&x.ref, &x.seq, &x.sealed} }, query, append([]any{group}, args...)...) {
 		if err != nil {
-			return nil, fmt.Errorf("look for content: %w", err)
+			return nil, err
 		}
-		if o, ok := key.Open(seq, sealed); ok && hashText(o.Hash) == hash {
-			refs = append(refs, ref)
+		if o, ok := key.Open(x.seq, x.sealed); ok && hashText(o.Hash) == hash {
+			refs = append(refs, x.ref)
 		}
 	}
 	return refs, nil
@@ -199,12 +196,9 @@ func (f *Files) sameContent(ctx context.Context, tx *store.Tx, group, ref string
 
 // destroyOpening overwrites what the record of a file commits to.
 func destroyOpening(ctx context.Context, tx *store.Tx, ref string) error {
-	_, err := tx.ExecContext(ctx, "UPDATE openings SET sealed = ? WHERE seq = (SELECT seq FROM files WHERE ref = ?)",
+	return tx.Do(ctx, "destroy what the record commits to",
+		"UPDATE openings SET sealed = ? WHERE seq = (SELECT seq FROM files WHERE ref = ?)",
 		make([]byte, vault.SealedOpeningBytes), ref)
-	if err != nil {
-		return fmt.Errorf("destroy what the record commits to: %w", err)
-	}
-	return nil
 }
 
 // checkSalt refuses a salt of another form; "" is none.

@@ -76,9 +76,9 @@ func (f *Files) SetAttributes(ctx context.Context, account string,
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE files SET attributes = ?, changed_seq = ? WHERE ref = ?", text, r.Seq,
-			t.ref); err != nil {
-			return fmt.Errorf("write attributes: %w", err)
+		if err := tx.Do(ctx, "write attributes", "UPDATE files SET attributes = ?, changed_seq = ? WHERE ref = ?", text,
+			r.Seq, t.ref); err != nil {
+			return err
 		}
 		out.Recorded, err = f.answerOf(ctx, tx, step{r, t.seq})
 		return err

@@ -32,12 +32,8 @@ func (f *Files) MakeFolder(ctx context.Context, account string,
 			Ref: ref, Detail: req.Folder}); err != nil {
 			return r, err
 		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO folders (ref, group_id, account, seq, time_ns, path) VALUES (?, ?, "+
-			"?, ?, ?, ?)", ref, g.ID, account, r.Seq, r.TimeNS, chain.FolderName(req.Folder))
-		if err != nil {
-			return r, fmt.Errorf("write folder: %w", err)
-		}
-		return r, nil
+		return r, tx.Do(ctx, "write folder", "INSERT INTO folders (ref, group_id, account, seq, time_ns, path) "+
+			"VALUES (?, ?, ?, ?, ?, ?)", ref, g.ID, account, r.Seq, r.TimeNS, chain.FolderName(req.Folder))
 	})
 }
 
@@ -64,10 +60,7 @@ func (f *Files) RemoveFolder(ctx context.Context, account string,
 				chain.Tag{Name: chain.TagUploaded, Value: strconv.FormatInt(there.timeNS, 10)})}); err != nil {
 			return r, err
 		}
-		if _, err := tx.ExecContext(ctx, "DELETE FROM folders WHERE ref = ?", there.ref); err != nil {
-			return r, fmt.Errorf("remove folder: %w", err)
-		}
-		return r, nil
+		return r, tx.Do(ctx, "remove folder", "DELETE FROM folders WHERE ref = ?", there.ref)
 	})
 }
 
@@ -182,14 +175,11 @@ func foldersNotTaken(ctx context.Context, tx *store.Tx, group, from, to string, 
 	for _, b := range moved {
 		become[to+strings.TrimPrefix(b.name, from)] = true
 	}
-	for rows, err := range tx.Rows(ctx, "SELECT path FROM folders WHERE group_id = ? AND "+isFolderIn,
+	for path, err := range store.Each(ctx, tx, "look for folders", func(path *string) []any { return []any{path} },
+		"SELECT path FROM folders WHERE group_id = ? AND "+isFolderIn,
 		append([]any{group}, inFolderArgs(to)...)...) {
-		var path string
-		if err == nil {
-			err = rows.Scan(&path)
-		}
 		if err != nil {
-			return fmt.Errorf("look for folders: %w", err)
+			return err
 		}
 		if become[path] {
 			return fault.New(wire.CodeConflict, "the folder %.200q is recorded in group %q: choose another folder, "+

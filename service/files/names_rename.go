@@ -31,9 +31,9 @@ func (f *Files) Rename(ctx context.Context, account string, req wire.RenameReque
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE files SET filename = ?, changed_seq = ?, named_seq = ? WHERE ref = ?",
-			req.Filename, r.Seq, r.Seq, t.ref); err != nil {
-			return fmt.Errorf("write name: %w", err)
+		if err := tx.Do(ctx, "write name", "UPDATE files SET filename = ?, changed_seq = ?, named_seq = ? WHERE "+
+			"ref = ?", req.Filename, r.Seq, r.Seq, t.ref); err != nil {
+			return err
 		}
 		out.Recorded, err = f.answerOf(ctx, tx, step{r, t.seq})
 		return err

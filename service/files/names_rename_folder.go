@@ -2,7 +2,6 @@ package files
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -141,9 +140,8 @@ func (f *Files) renameFolder(ctx context.Context, tx *store.Tx, g groups.Group, 
 func notTaken(ctx context.Context, tx *store.Tx, group, from, to string, list []beneath) error {
 	rest := utf8.RuneCountInString(from) + 1
 	longest := indexedName + rest - 1 - utf8.RuneCountInString(to)
-	taken, err := store.List(ctx, tx, "look for names in use", func(name *string) []any { return []any{name} },
-		selectTaken, append(append(append([]any{group}, inFolderArgs(from)...), longest, to, rest),
-			inFolderArgs(to)[:2]...)...)
+	taken, err := store.Values[string](ctx, tx, "look for names in use", selectTaken,
+		append(append(append([]any{group}, inFolderArgs(from)...), longest, to, rest), inFolderArgs(to)[:2]...)...)
 	if err != nil {
 		return err
 	}
@@ -168,13 +166,10 @@ func longNotTaken(ctx context.Context, tx *store.Tx, group, from, to string, lis
 		}
 	}
 	for beginning := range beginnings {
-		for rows, err := range tx.Rows(ctx, selectBeginning, group, beginning) {
-			var name string
-			if err == nil {
-				err = rows.Scan(&name)
-			}
+		for name, err := range store.Each(ctx, tx, "look for long names in use",
+			func(name *string) []any { return []any{name} }, selectBeginning, group, beginning) {
 			if err != nil {
-				return fmt.Errorf("look for long names in use: %w", err)
+				return err
 			}
 			if below, is := strings.CutPrefix(name, to+"/"); is && moved[from+"/"+below] {
 				return isTaken(group, name)
@@ -195,17 +190,12 @@ func (f *Files) recordFolder(ctx context.Context, tx *store.Tx, group, account, 
 		return r, err
 	}
 	rest := utf8.RuneCountInString(from) + 1
-	_, err = tx.ExecContext(ctx, "UPDATE files SET filename = CAST(? AS TEXT) || substr(filename, ?), changed_seq = "+
-		"?, named_seq = ? WHERE group_id = ? AND "+inFolder,
+	err = tx.Do(ctx, "write names", "UPDATE files SET filename = CAST(? AS TEXT) || substr(filename, ?), changed_seq "+
+		"= ?, named_seq = ? WHERE group_id = ? AND "+inFolder,
 		append([]any{to, rest, r.Seq, r.Seq, group}, inFolderArgs(from)...)...)
 	if err != nil {
-		return r, fmt.Errorf("write names: %w", err)
+		return r, err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE folders SET path = CAST(? AS TEXT) || substr(path, ?) WHERE group_id = ? AND "+
-		isFolderIn,
-		append([]any{to, rest, group}, inFolderArgs(from)...)...)
-	if err != nil {
-		return r, fmt.Errorf("write names of folders: %w", err)
-	}
-	return r, nil
+	return r, tx.Do(ctx, "write names of folders", "UPDATE folders SET path = CAST(? AS TEXT) || substr(path, ?) "+
+		"WHERE group_id = ? AND "+isFolderIn, append([]any{to, rest, group}, inFolderArgs(from)...)...)
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -175,14 +174,14 @@ func (f *Files) insertFile(ctx context.Context, tx *store.Tx, u *upload, backend
 	if u.meta.Version == 0 && strings.TrimSpace(raw) == "" {
 		raw = "null"
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, named_seq, tx_id, uploader,
+	err := tx.Do(ctx, "insert file", `INSERT INTO files (ref, group_id, seq, changed_seq, named_seq, tx_id, uploader,
 		file_hash, time_ns, filename, content_type, format, blob_id, blob_size, blob_sum, key_version,
 		key_id, backend, attributes, versioned, content)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		u.ref, u.GroupID, r.Seq, r.Seq, r.Seq, r.Tx, u.account, r.FileHash, r.TimeNS, u.name, u.meta.ContentType, raw,
 		u.at.ID, u.at.Size, u.at.Sum[:], u.keyVersion, u.keyID, backend, u.meta.Attributes, u.Versioned, u.content)
 	if err != nil {
-		return fmt.Errorf("insert file: %w", err)
+		return err
 	}
 	return f.keepOpening(ctx, tx, u.GroupID, r.Seq, opening)
 }

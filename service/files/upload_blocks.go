@@ -187,8 +187,7 @@ func (f *Files) mayUse(ctx context.Context, tx *store.Tx, u *upload, g groups.Gr
 }
 
 func partIDs(ctx context.Context, tx *store.Tx, upload string) ([]string, error) {
-	return store.List(ctx, tx, "list parts", func(id *string) []any { return []any{id} },
-		"SELECT id FROM parts WHERE upload_id = ?", upload)
+	return store.Values[string](ctx, tx, "list parts", "SELECT id FROM parts WHERE upload_id = ?", upload)
 }
 
 // dropUnused removes the parts of an upload that the file does not use.
@@ -232,16 +231,16 @@ func insertContent(ctx context.Context, tx *store.Tx, u *upload, seq int64) erro
 		{"UPDATE parts SET upload_id = NULL WHERE upload_id = ?", []any{p.upload}},
 		{"DELETE FROM part_uploads WHERE id = ?", []any{p.upload}},
 	} {
-		if _, err := tx.ExecContext(ctx, step.query, step.args...); err != nil {
-			return fmt.Errorf("insert content: %w", err)
+		if err := tx.Do(ctx, "insert content", step.query, step.args...); err != nil {
+			return err
 		}
 	}
 	for id, part := range p.parts {
 		if part.used == 0 || part.used == part.extents.Blocks() {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE parts SET loose = ? WHERE id = ?", seq, id); err != nil {
-			return fmt.Errorf("note loose part: %w", err)
+		if err := tx.Do(ctx, "note loose part", "UPDATE parts SET loose = ? WHERE id = ?", seq, id); err != nil {
+			return err
 		}
 	}
 	return takeOver(ctx, tx, u, p.taken)
@@ -258,29 +257,25 @@ func takeOver(ctx context.Context, tx *store.Tx, u *upload, taken map[string]boo
 	}
 	if len(taken) <= all/2 {
 		for id := range taken {
-			if _, err := tx.ExecContext(ctx, "INSERT INTO part_uses (part, ref) VALUES (?, ?)", id, u.ref); err != nil {
-				return fmt.Errorf("take over part: %w", err)
+			if err := tx.Do(ctx, "take over part", "INSERT INTO part_uses (part, ref) VALUES (?, ?)", id,
+				u.ref); err != nil {
+				return err
 			}
 		}
 		return nil
 	}
-	var dropped []string
-	for rows, err := range tx.Rows(ctx, "INSERT INTO part_uses (part, ref) SELECT part, ? FROM part_uses WHERE ref = "+
-		"? RETURNING part", u.ref, u.From) {
-		var id string
-		if err == nil {
-			err = rows.Scan(&id)
-		}
-		if err != nil {
-			return fmt.Errorf("take over parts: %w", err)
-		}
-		if !taken[id] {
-			dropped = append(dropped, id)
-		}
+	parts, err := store.Values[string](ctx, tx, "take over parts",
+		"INSERT INTO part_uses (part, ref) SELECT part, ? FROM part_uses WHERE ref = ? RETURNING part", u.ref, u.From)
+	if err != nil {
+		return err
 	}
-	for _, id := range dropped {
-		if _, err := tx.ExecContext(ctx, "DELETE FROM part_uses WHERE part = ? AND ref = ?", id, u.ref); err != nil {
-			return fmt.Errorf("leave out part: %w", err)
+	for _, id := range parts {
+		if taken[id] {
+			continue
+		}
+		if err := tx.Do(ctx, "leave out part", "DELETE FROM part_uses WHERE part = ? AND ref = ?", id,
+			u.ref); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -257,22 +257,18 @@ func (f *Files) addPart(ctx context.Context, tx *store.Tx, c *comingPart) error 
 	now := f.ledger.Now()
 	began := cmp.Or(u.beganNS, now.UnixNano())
 	expires := min(now.Add(PartsLife).UnixNano(), began+partsMost.Nanoseconds())
-	if _, err := tx.ExecContext(ctx, `INSERT INTO part_uploads
+	if err := tx.Do(ctx, "prolong upload", `INSERT INTO part_uploads
 		(id, account, group_id, block_size, began_ns, expires_ns, parts, part_bytes) VALUES (?, ?, ?, ?, ?, ?, 1, ?)
 		ON CONFLICT (id) DO UPDATE
 		SET expires_ns = excluded.expires_ns, parts = part_uploads.parts + 1,
 		part_bytes = part_uploads.part_bytes + excluded.part_bytes`,
 		c.key, c.account, c.group, c.blockBytes, began, expires, c.blob.Size); err != nil {
-		return fmt.Errorf("prolong upload: %w", err)
+		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO parts
+	return tx.Do(ctx, "insert part", `INSERT INTO parts
 		(id, blob_id, blob_size, group_id, account, upload_id, blocks, block_size, leaves)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		c.part.id, c.blob.ID, c.blob.Size, c.group, c.account, c.key, c.part.blocks, c.blockBytes, c.leaves)
-	if err != nil {
-		return fmt.Errorf("insert part: %w", err)
-	}
-	return nil
 }
 
 // partRows is how many parts of a list are in memory at a time.

@@ -62,14 +62,10 @@ func (f *Files) Prepare(ctx context.Context, account string,
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO uploads
+		return tx.Do(ctx, "insert upload", `INSERT INTO uploads
 			(id, account, group_id, ref, filename, key_version, key_id, expires_ns)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, id, account, g.ID, ref, req.Filename, g.KeyVersion, keyID,
 			f.ledger.Now().Add(UploadLife).UnixNano())
-		if err != nil {
-			return fmt.Errorf("insert upload: %w", err)
-		}
-		return nil
 	})
 	return out, err
 }

@@ -114,7 +114,12 @@ func (f *Files) Storage(ctx context.Context, account string,
 // reports each difference.
 func (f *Files) CheckStored(ctx context.Context, report func(what string, err error)) error {
 	return f.store.Read(ctx, func(tx *store.Tx) error {
-		for rows, err := range tx.Rows(ctx, `SELECT kind, name, CAST(sum(counted) AS BIGINT), CAST(sum(kept) AS BIGINT)
+		type differs struct {
+			kind, name    string
+			counted, kept int64
+		}
+		for d, err := range store.Each(ctx, tx, "compare stored bytes",
+			func(d *differs) []any { return []any{&d.kind, &d.name, &d.counted, &d.kept} }, `SELECT kind, name, CAST(sum(counted) AS BIGINT), CAST(sum(kept) AS BIGINT)
 			FROM (
 			SELECT kind, name, bytes AS counted, 0 AS kept FROM stored_bytes
 			UNION ALL SELECT 'account', uploader, 0, blob_size FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
@@ -129,15 +134,10 @@ func (f *Files) CheckStored(ctx context.Context, report func(what string, err er
 			UNION ALL SELECT 'account', account, 0, blob_size FROM parts
 			UNION ALL SELECT 'group', group_id, 0, blob_size FROM parts
 			) compared GROUP BY kind, name HAVING sum(counted) <> sum(kept) ORDER BY kind, name`) {
-			var kind, name string
-			var counted, kept int64
-			if err == nil {
-				err = rows.Scan(&kind, &name, &counted, &kept)
-			}
 			if err != nil {
-				return fmt.Errorf("compare stored bytes: %w", err)
+				return err
 			}
-			report(kind+" "+name, fmt.Errorf("%d bytes are counted, %d are kept", counted, kept))
+			report(d.kind+" "+d.name, fmt.Errorf("%d bytes are counted, %d are kept", d.counted, d.kept))
 		}
 		var rows, owners int64
 		if err := tx.QueryRowContext(ctx, selectSmallOwners).Scan(&rows, &owners); err != nil {

@@ -420,9 +420,9 @@ func (f *Files) spend(ctx context.Context, tx *store.Tx, s *sealed, g groups.Gro
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO spent_uploads (id, seq, tag) VALUES (?, ?, ?)",
+	if err := tx.Do(ctx, "note the id of the upload", "INSERT INTO spent_uploads (id, seq, tag) VALUES (?, ?, ?)",
 		spentID(s.account, s.id), r.Seq, s.tag); err != nil {
-		return fmt.Errorf("note the id of the upload: %w", err)
+		return err
 	}
 	receipt, err := f.log.Receipt(ctx, tx, r)
 	s.result = answerOf(&r.Record, s.FileHash, receipt)

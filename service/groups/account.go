@@ -44,9 +44,9 @@ func (gs *Groups) DeleteAccount(ctx context.Context, name string) (out DeletedAc
 
 // leaveAll takes an account out of its groups, and returns them by id.
 func (gs *Groups) leaveAll(ctx context.Context, tx *store.Tx, id string) ([]string, error) {
-	left, err := store.List(ctx, tx, "list groups of a member", func(group *string) []any { return []any{group} },
-		"SELECT group_id FROM members JOIN groups ON groups.id = group_id "+
-			"WHERE account = ? AND ended_ns IS NULL ORDER BY group_id", id)
+	left, err := store.Values[string](ctx, tx, "list groups of a member",
+		"SELECT group_id FROM members JOIN groups ON groups.id = group_id WHERE account = ? AND ended_ns IS NULL "+
+			"ORDER BY group_id", id)
 	if err != nil {
 		return nil, err
 	}

@@ -66,8 +66,8 @@ func (gs *Groups) pendEnd(ctx context.Context, tx *store.Tx, g Group, account st
 // end ends a group by its record. The sweep destroys the keys of its files. Members stay in the
 // database, so that each of them hears of it.
 func end(ctx context.Context, tx *store.Tx, group string, r chain.Row) error {
-	if _, err := tx.ExecContext(ctx, "UPDATE groups SET ended_ns = ? WHERE id = ?", r.TimeNS, group); err != nil {
-		return fmt.Errorf("end a group: %w", err)
+	if err := tx.Do(ctx, "end a group", "UPDATE groups SET ended_ns = ? WHERE id = ?", r.TimeNS, group); err != nil {
+		return err
 	}
 	return forgetAll(ctx, tx, group)
 }
@@ -77,8 +77,8 @@ func forgetAll(ctx context.Context, tx *store.Tx, group string) error {
 	if err := ledger.ForgetWaiting(ctx, tx, group); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE group_id = ?", group); err != nil {
-		return fmt.Errorf("forget deletions: %w", err)
+	if err := tx.Do(ctx, "forget deletions", "DELETE FROM pending_deletions WHERE group_id = ?", group); err != nil {
+		return err
 	}
 	return forgetInvites(ctx, tx, group)
 }

@@ -36,8 +36,8 @@ func (gs *Groups) SetFormat(ctx context.Context, account string, req wire.Format
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE groups SET format = ? WHERE id = ?", req.Format, g.ID); err != nil {
-			return fmt.Errorf("set format: %w", err)
+		if err := tx.Do(ctx, "set format", "UPDATE groups SET format = ? WHERE id = ?", req.Format, g.ID); err != nil {
+			return err
 		}
 		_, err = gs.ledger.Charge(ctx, tx, chain.KindFormat, chain.Record{Kind: chain.KindFormat, Account: account,
 			Group: g.ID, Detail: strconv.FormatInt(req.Format, 10)})

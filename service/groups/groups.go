@@ -241,10 +241,10 @@ func (gs *Groups) register(ctx context.Context, tx *store.Tx, account, id string
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO groups (id, owner, joinable, key_version) VALUES (?, ?, ?, 1)",
-		id, account, joinable)
+	err = tx.Do(ctx, "insert group", "INSERT INTO groups (id, owner, joinable, key_version) VALUES (?, ?, ?, 1)", id,
+		account, joinable)
 	if err != nil {
-		return fmt.Errorf("insert group: %w", err)
+		return err
 	}
 	return insertMember(ctx, tx, id, account, wire.RoleWriter, r.Seq)
 }

@@ -36,15 +36,15 @@ func (gs *Groups) Invite(ctx context.Context, account string, req wire.MemberReq
 		if _, err := requireOwner(ctx, tx, req.GroupID, account, "invite members"); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "DELETE FROM group_invites WHERE expires_ns <= ?",
+		if err := tx.Do(ctx, "delete old invites", "DELETE FROM group_invites WHERE expires_ns <= ?",
 			now.UnixNano()); err != nil {
-			return fmt.Errorf("delete old invites: %w", err)
+			return err
 		}
 		sum := sha256.Sum256([]byte(out.Secret))
-		_, err := tx.ExecContext(ctx, "INSERT INTO group_invites (id, hash, group_id, role, expires_ns) "+
-			"VALUES (?, ?, ?, ?, ?)", id, sum[:], req.GroupID, string(out.Role), ends)
+		err := tx.Do(ctx, "insert invite", "INSERT INTO group_invites (id, hash, group_id, role, expires_ns) VALUES "+
+			"(?, ?, ?, ?, ?)", id, sum[:], req.GroupID, string(out.Role), ends)
 		if err != nil {
-			return fmt.Errorf("insert invite: %w", err)
+			return err
 		}
 		_, err = gs.ledger.Charge(ctx, tx, chain.KindAdd, chain.Record{Kind: chain.KindInvite, Account: account,
 			Group: req.GroupID, Detail: fmt.Sprintf("%s %s %d", id, out.Role, ends)})
@@ -179,8 +179,5 @@ func noInvite() error {
 
 // forgetInvites takes the invites of a group back.
 func forgetInvites(ctx context.Context, tx *store.Tx, group string) error {
-	if _, err := tx.ExecContext(ctx, "DELETE FROM group_invites WHERE group_id = ?", group); err != nil {
-		return fmt.Errorf("forget invites: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "forget invites", "DELETE FROM group_invites WHERE group_id = ?", group)
 }

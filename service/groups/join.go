@@ -34,9 +34,9 @@ func (gs *Groups) Join(ctx context.Context, account string, req wire.GroupReques
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, "UPDATE groups SET join_uses = join_uses + 1 WHERE id = ?", group)
+		err = tx.Do(ctx, "count join", "UPDATE groups SET join_uses = join_uses + 1 WHERE id = ?", group)
 		if err != nil {
-			return fmt.Errorf("count join: %w", err)
+			return err
 		}
 		return gs.admit(ctx, tx, account, group, account, g.JoinRole, r.Seq)
 	})
@@ -93,11 +93,10 @@ func (gs *Groups) OpenJoin(ctx context.Context, account string, req wire.OpenJoi
 			return fault.New(wire.CodeConflict, "Group is not joinable (must be created with joinable=true): %q", group)
 		}
 		role := cmp.Or(req.Role, g.JoinRole)
-		_, err = tx.ExecContext(ctx,
-			"UPDATE groups SET join_expires = ?, join_max_uses = ?, join_uses = 0, join_role = ? WHERE id = ?",
-			until, maxUses, string(role), group)
+		err = tx.Do(ctx, "open window", "UPDATE groups SET join_expires = ?, join_max_uses = ?, join_uses = 0, "+
+			"join_role = ? WHERE id = ?", until, maxUses, string(role), group)
 		if err != nil {
-			return fmt.Errorf("open window: %w", err)
+			return err
 		}
 		detail := strconv.FormatInt(until, 10)
 		if role != wire.RoleWriter {
@@ -120,9 +119,9 @@ func (gs *Groups) CloseJoin(ctx context.Context, account string, req wire.GroupR
 		if _, err := requireOwner(ctx, tx, req.GroupID, account, "close join"); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, "UPDATE groups SET join_expires = NULL WHERE id = ?", req.GroupID)
+		err := tx.Do(ctx, "close join", "UPDATE groups SET join_expires = NULL WHERE id = ?", req.GroupID)
 		if err != nil {
-			return fmt.Errorf("close join: %w", err)
+			return err
 		}
 		_, err = gs.ledger.Charge(ctx, tx, chain.KindCloseJoin,
 			chain.Record{Kind: chain.KindCloseJoin, Account: account, Group: req.GroupID})

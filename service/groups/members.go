@@ -21,12 +21,8 @@ func insertMember(ctx context.Context, tx *store.Tx, group, account string, role
 	if n >= MaxMembers {
 		return fault.New(wire.CodeTooLarge, "the group is full: it has %d members", MaxMembers)
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO members (group_id, account, since, role) VALUES (?, ?, ?, ?)",
+	return tx.Do(ctx, "insert member", "INSERT INTO members (group_id, account, since, role) VALUES (?, ?, ?, ?)",
 		group, account, seq, string(role))
-	if err != nil {
-		return fmt.Errorf("insert member: %w", err)
-	}
-	return nil
 }
 
 // Added is the result of [Groups.Add] in words. Exists is false when the member has no
@@ -110,10 +106,10 @@ func (gs *Groups) changeRole(ctx context.Context, tx *store.Tx, by, group, membe
 		return fault.New(wire.CodeConflict, "User already a member: %s owns the group, "+
 			"and another account becomes its owner only with: svcfs group hand-over", member)
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE members SET role = ? WHERE group_id = ? AND account = ?",
-		string(role), group, member)
+	err := tx.Do(ctx, "change role", "UPDATE members SET role = ? WHERE group_id = ? AND account = ?", string(role),
+		group, member)
 	if err != nil {
-		return fmt.Errorf("change role: %w", err)
+		return err
 	}
 	if role == wire.RoleReader {
 		if err := forgetDeletions(ctx, tx, group, member); err != nil {
@@ -197,11 +193,7 @@ func removeMember(ctx context.Context, tx *store.Tx, g Group, member string) err
 	if err := forgetDeletions(ctx, tx, g.ID, member); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE groups SET key_version = ? WHERE id = ?", g.KeyVersion+1, g.ID)
-	if err != nil {
-		return fmt.Errorf("rotate key: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "rotate key", "UPDATE groups SET key_version = ? WHERE id = ?", g.KeyVersion+1, g.ID)
 }
 
 // recordRotation records the key that [removeMember] made.

@@ -39,13 +39,9 @@ func (g *Group) isOffered(now time.Time) bool {
 
 func setOffer(ctx context.Context, tx *store.Tx, group string, o offer) error {
 	is := o.to != ""
-	_, err := tx.ExecContext(ctx, "UPDATE groups SET offer_to = ?, offer_from_ns = ?, offer_until_ns = ? WHERE id = ?",
-		sql.NullString{String: o.to, Valid: is}, sql.NullInt64{Int64: o.from.UnixNano(), Valid: is},
+	return tx.Do(ctx, "note offer", "UPDATE groups SET offer_to = ?, offer_from_ns = ?, offer_until_ns = ? "+
+		"WHERE id = ?", sql.NullString{String: o.to, Valid: is}, sql.NullInt64{Int64: o.from.UnixNano(), Valid: is},
 		sql.NullInt64{Int64: o.until.UnixNano(), Valid: is}, group)
-	if err != nil {
-		return fmt.Errorf("note offer: %w", err)
-	}
-	return nil
 }
 
 // Offer offers a group to a member, who becomes its owner with [Groups.Accept]. Owner only.
@@ -140,13 +136,13 @@ func (gs *Groups) Accept(ctx context.Context, account string, req wire.GroupRequ
 				"group %q can be accepted from %s on: until then its owner can take the offer back",
 				group, timeText(time.Unix(0, g.OfferFrom.Int64)))
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE groups SET owner = ? WHERE id = ?", account, group); err != nil {
-			return fmt.Errorf("change owner: %w", err)
+		if err := tx.Do(ctx, "change owner", "UPDATE groups SET owner = ? WHERE id = ?", account, group); err != nil {
+			return err
 		}
-		_, err = tx.ExecContext(ctx, "UPDATE members SET role = ? WHERE group_id = ? AND account IN (?, ?)",
+		err = tx.Do(ctx, "change owner", "UPDATE members SET role = ? WHERE group_id = ? AND account IN (?, ?)",
 			wire.RoleWriter, group, account, g.Owner)
 		if err != nil {
-			return fmt.Errorf("change owner: %w", err)
+			return err
 		}
 		if err := forgetAll(ctx, tx, group); err != nil {
 			return err

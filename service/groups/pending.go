@@ -64,11 +64,8 @@ func (gs *Groups) SetRetention(ctx context.Context, account string,
 }
 
 func setWindow(ctx context.Context, tx *store.Tx, group string, days *int64) error {
-	if _, err := tx.ExecContext(ctx, "UPDATE groups SET retention_days = ?, pending_retention = NULL, "+
-		"pending_retention_ns = NULL WHERE id = ?", days, group); err != nil {
-		return fmt.Errorf("set retention: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "set retention", "UPDATE groups SET retention_days = ?, pending_retention = NULL, "+
+		"pending_retention_ns = NULL WHERE id = ?", days, group)
 }
 
 // BeginSettings begins what has waited: retention windows, versions and the ends of groups.
@@ -208,9 +205,9 @@ func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupReques
 			text = fmt.Sprintf("Nothing waits to be destroyed in group '%s'", group)
 			return nil
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL, "+
+		if err := tx.Do(ctx, "keep files", "UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL, "+
 			"pending_end_ns = NULL WHERE id = ?", group); err != nil {
-			return fmt.Errorf("keep files: %w", err)
+			return err
 		}
 		if err := setVersions(ctx, tx, group, wire.Keep{}); err != nil {
 			return err
@@ -239,14 +236,10 @@ func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupReques
 // forgetDeletions cancels the deletions of an account that may not delete any more.
 // Files that the account removed stay in the trash until the owner of the group decides.
 func forgetDeletions(ctx context.Context, tx *store.Tx, group, member string) error {
-	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE group_id = ? AND account = ?", group,
+	if err := tx.Do(ctx, "forget deletions", "DELETE FROM pending_deletions WHERE group_id = ? AND account = ?", group,
 		member); err != nil {
-		return fmt.Errorf("forget deletions: %w", err)
+		return err
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE files SET trash_until_ns = NULL WHERE group_id = ? AND trash_by = ? AND "+
-		"trash_ns IS NOT NULL", group, member)
-	if err != nil {
-		return fmt.Errorf("hold removed files: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "hold removed files", "UPDATE files SET trash_until_ns = NULL WHERE group_id = ? AND trash_by "+
+		"= ? AND trash_ns IS NOT NULL", group, member)
 }

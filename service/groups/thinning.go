@@ -100,11 +100,8 @@ func (th Thinning) AllSeen(ctx context.Context, tx *store.Tx) error {
 }
 
 func (th Thinning) see(ctx context.Context, tx *store.Tx, seq, file int64) error {
-	if _, err := tx.ExecContext(ctx, "UPDATE groups SET thinned_seq = ?, thinned_file = ? WHERE id = ?", seq, file,
-		th.Group); err != nil {
-		return fmt.Errorf("note changes: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "note changes", "UPDATE groups SET thinned_seq = ?, thinned_file = ? WHERE id = ?", seq, file,
+		th.Group)
 }
 
 // SelectNamed is the condition for a name, which is its two arguments. The index

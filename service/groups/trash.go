@@ -63,9 +63,9 @@ func (gs *Groups) SetTrash(ctx context.Context, account string, req wire.SetTras
 			days = *req.Days
 		}
 		text = fmt.Sprintf("Removed files of group '%s' can be brought back for %d days; %s", g.ID, days, whoText(who))
-		if _, err := tx.ExecContext(ctx, "UPDATE groups SET trash_days = ?, trash_who = ? WHERE id = ?", days, who,
+		if err := tx.Do(ctx, "set trash", "UPDATE groups SET trash_days = ?, trash_who = ? WHERE id = ?", days, who,
 			g.ID); err != nil {
-			return fmt.Errorf("set trash: %w", err)
+			return err
 		}
 		_, err = gs.ledger.Charge(ctx, tx, chain.KindTrash, chain.Record{Kind: chain.KindTrash, Account: account,
 			Group: g.ID, Detail: fmt.Sprintf("%d %s", days, who)})

@@ -88,12 +88,8 @@ func keepText(k wire.Keep) string {
 
 // setVersions begins a setting. The sweep then looks at every name again.
 func setVersions(ctx context.Context, tx *store.Tx, group string, k wire.Keep) error {
-	_, err := tx.ExecContext(ctx, "UPDATE groups SET versions = ?, pending_versions = NULL, pending_versions_ns = "+
-		"NULL, thinned_seq = 0, thinned_file = 0 WHERE id = ?", k.String(), group)
-	if err != nil {
-		return fmt.Errorf("set versions: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "set versions", "UPDATE groups SET versions = ?, pending_versions = NULL, pending_versions_ns "+
+		"= NULL, thinned_seq = 0, thinned_file = 0 WHERE id = ?", k.String(), group)
 }
 
 // pendVersions notes a setting that waits. Asking again does not make it longer.
@@ -180,26 +176,21 @@ func (gs *Groups) TryVersions(ctx context.Context, account string,
 			return err
 		}
 		parts := map[string]int64{} // bytes by name
-		for rows, err := range tx.Rows(ctx, selectTriedParts, g.ID, th.upTo, th.stay) {
-			var name string
-			var size int64
-			if err == nil {
-				err = rows.Scan(&name, &size)
-			}
+		for n, err := range store.Each(ctx, tx, "try which parts would go",
+			func(n *wire.ThinnedName) []any { return []any{&n.Filename, &n.Bytes} },
+			selectTriedParts, g.ID, th.upTo, th.stay) {
 			if err != nil {
-				return fmt.Errorf("try which parts would go: %w", err)
+				return err
 			}
-			parts[name] = size
+			parts[n.Filename] = n.Bytes
 		}
-		for rows, err := range tx.Rows(ctx, selectTried, g.ID, th.upTo, th.stay) {
-			var n wire.ThinnedName
-			if err == nil {
-				err = rows.Scan(&n.Filename, &n.Versions, &n.Bytes)
+		for n, err := range store.Each(ctx, tx, "try which versions would go",
+			func(n *wire.ThinnedName) []any { return []any{&n.Filename, &n.Versions, &n.Bytes} },
+			selectTried, g.ID, th.upTo, th.stay) {
+			if err != nil {
+				return err
 			}
 			n.Bytes += parts[n.Filename]
-			if err != nil {
-				return fmt.Errorf("try which versions would go: %w", err)
-			}
 			out.Files++
 			out.Versions += n.Versions
 			out.Bytes += n.Bytes

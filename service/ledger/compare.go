@@ -285,23 +285,16 @@ func (s *State) compareGroupInvites(ctx context.Context, tx *store.Tx) error {
 // may lack records.
 func Rowless(ctx context.Context, tx *store.Tx, visit func(group, name, ref string)) error {
 	var s State
-	for rows, err := range tx.Rows(ctx, "SELECT "+columns+" FROM ledger ORDER BY seq") {
-		var r chain.Row
-		if err == nil {
-			r, err = scan(rows)
-		}
+	for r, err := range records(ctx, tx, "read ledger", "SELECT "+columns+" FROM ledger ORDER BY seq") {
 		if err != nil {
-			return fmt.Errorf("read ledger: %w", err)
+			return err
 		}
 		s.Apply(&r)
 	}
-	for rows, err := range tx.Rows(ctx, "SELECT ref FROM files") {
-		var ref string
-		if err == nil {
-			err = rows.Scan(&ref)
-		}
+	for ref, err := range store.Each(ctx, tx, "list files", func(ref *string) []any { return []any{ref} },
+		"SELECT ref FROM files") {
 		if err != nil {
-			return fmt.Errorf("list files: %w", err)
+			return err
 		}
 		delete(s.files, ref)
 	}

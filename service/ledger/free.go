@@ -262,9 +262,5 @@ func day(t time.Time) int64 { return t.Unix() / int64(24*time.Hour/time.Second) 
 
 // ForgetCounts removes the counts of earlier days, for the sweep.
 func (l *Ledger) ForgetCounts(ctx context.Context, tx *store.Tx) error {
-	if _, err := tx.ExecContext(ctx, "DELETE FROM free_changes WHERE scope <> '' AND day < ?",
-		day(l.now().UTC())); err != nil {
-		return fmt.Errorf("forget old counts: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "forget old counts", "DELETE FROM free_changes WHERE scope <> '' AND day < ?", day(l.now().UTC()))
 }

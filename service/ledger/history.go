@@ -42,14 +42,11 @@ func History(ctx context.Context, tx *store.Tx, account string, before int64, li
 	list := []chain.Row{}
 	for ; before > 1 && len(list) < limit; before -= historyWindow {
 		from := before - historyWindow
-		for rows, err := range tx.Rows(ctx, selectHistory, account, from, before, account, from, before, account,
-			account, from, before, limit-len(list)) {
-			var r chain.Row
-			if err == nil {
-				r, err = scan(rows)
-			}
+		for r, err := range records(ctx, tx, "read history", selectHistory, account, from, before, account, from,
+			before,
+			account, account, from, before, limit-len(list)) {
 			if err != nil {
-				return nil, fmt.Errorf("read history: %w", err)
+				return nil, err
 			}
 			list = append(list, r)
 		}

@@ -184,21 +184,17 @@ func (l *Ledger) Append(ctx context.Context, tx *store.Tx, record chain.Record) 
 	if err != nil {
 		return r, fmt.Errorf("append record: %w", err)
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO ledger (seq, tx_id, kind, time_ns, account, group_id, ref, file_hash,
+	err = tx.Do(ctx, "append record", `INSERT INTO ledger (seq, tx_id, kind, time_ns, account, group_id, ref, file_hash,
 		detail, fee, request, prev_hash, hash,
 		chain, number, tags) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		r.Seq, r.Tx, r.Kind, r.TimeNS, r.Account, r.Group, r.Ref, r.FileHash, r.Detail, r.Fee, r.Request, r.Prev[:],
 		r.Hash[:],
 		r.Chain, r.Number, tags)
 	if err != nil {
-		return r, fmt.Errorf("append record: %w", err)
+		return r, err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO chains (chain, number, hash) VALUES (?, ?, ?)
+	return r, tx.Do(ctx, "move the chain", `INSERT INTO chains (chain, number, hash) VALUES (?, ?, ?)
 		ON CONFLICT (chain) DO UPDATE SET number = excluded.number, hash = excluded.hash`, r.Chain, r.Number, r.Hash[:])
-	if err != nil {
-		return r, fmt.Errorf("move the chain: %w", err)
-	}
-	return r, nil
 }
 
 // txID is the id the network's contract would give a file record.
@@ -266,10 +262,7 @@ func Balance(ctx context.Context, tx *store.Tx, account string) (wire.Amount, er
 }
 
 func setBalance(ctx context.Context, tx *store.Tx, account string, a wire.Amount) error {
-	if _, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = ? WHERE id = ?", a.String(), account); err != nil {
-		return fmt.Errorf("write balance: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "write balance", "UPDATE accounts SET balance = ? WHERE id = ?", a.String(), account)
 }
 
 // Fund adds amount to an account and returns the new balance.

@@ -41,8 +41,8 @@ func Newest(ctx context.Context, tx *store.Tx) (at time.Time, hash []byte, err e
 
 // Hashes returns the hashes of at most n records after a sequence.
 func Hashes(ctx context.Context, tx *store.Tx, after int64, n int) ([][]byte, error) {
-	return store.List(ctx, tx, "read hashes", func(hash *[]byte) []any { return []any{hash} },
-		"SELECT hash FROM ledger WHERE seq > ? ORDER BY seq LIMIT ?", after, n)
+	return store.Values[[]byte](ctx, tx, "read hashes", "SELECT hash FROM ledger WHERE seq > ? ORDER BY seq LIMIT ?",
+		after, n)
 }
 
 // FirstInChain returns the time of a group's first record after a sequence that is in
@@ -203,15 +203,10 @@ const ofFolders = "FROM ledger WHERE group_id = ? AND seq > ? AND kind IN ('" + 
 // HasFolders returns the kind of a record of folders that a group has after a sequence, and that
 // is none of the given kinds; "" = it has none.
 func HasFolders(ctx context.Context, tx *store.Tx, group string, after int64, but ...string) (kind string, err error) {
-	for rows, err := range tx.Rows(ctx, "SELECT DISTINCT kind "+ofFolders, group, after) {
-		if err == nil {
-			err = rows.Scan(&kind)
-		}
-		if err != nil {
-			return "", fmt.Errorf("look for records of folders: %w", err)
-		}
-		if !slices.Contains(but, kind) {
-			return kind, nil
+	for kind, err := range store.Each(ctx, tx, "look for records of folders",
+		func(kind *string) []any { return []any{kind} }, "SELECT DISTINCT kind "+ofFolders, group, after) {
+		if err != nil || !slices.Contains(but, kind) {
+			return kind, err
 		}
 	}
 	return "", nil
@@ -221,17 +216,10 @@ func HasFolders(ctx context.Context, tx *store.Tx, group string, after int64, bu
 // renamed one folder to another; its Seq is 0 when there is none.
 func FolderRenamed(ctx context.Context, tx *store.Tx, group, account, before, after string,
 	seq int64) (found chain.Row, err error) {
-	for rows, err := range tx.Rows(ctx, "SELECT "+columns+" "+ofFolders+" AND kind = '"+chain.KindRenameFolder+
-		"' AND ledger.account = ? AND detail = ? ORDER BY seq", group, seq, account, after) {
-		var r chain.Row
-		if err == nil {
-			r, err = scan(rows)
-		}
-		if err != nil {
-			return found, fmt.Errorf("look for a renamed folder: %w", err)
-		}
-		if r.Tag(chain.TagFolder) == before {
-			return r, nil
+	for r, err := range records(ctx, tx, "look for a renamed folder", "SELECT "+columns+" "+ofFolders+" AND kind = '"+
+		chain.KindRenameFolder+"' AND ledger.account = ? AND detail = ? ORDER BY seq", group, seq, account, after) {
+		if err != nil || r.Tag(chain.TagFolder) == before {
+			return r, err
 		}
 	}
 	return found, nil

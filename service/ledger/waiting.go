@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/svcfs/svcfs/service/store"
 )
@@ -14,16 +13,10 @@ const forgetWaiting = `UPDATE groups
 
 // ForgetWaiting cancels what waits in a group: its settings, its end, and an offer to another owner.
 func ForgetWaiting(ctx context.Context, tx *store.Tx, group string) error {
-	if _, err := tx.ExecContext(ctx, forgetWaiting+"id = ?", group); err != nil {
-		return fmt.Errorf("forget what waits in a group: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "forget what waits in a group", forgetWaiting+"id = ?", group)
 }
 
 // ForgetWaitingOf is [ForgetWaiting] for all groups that an account owns.
 func ForgetWaitingOf(ctx context.Context, tx *store.Tx, owner string) error {
-	if _, err := tx.ExecContext(ctx, forgetWaiting+"owner = ?", owner); err != nil {
-		return fmt.Errorf("forget what waits in the groups of an account: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "forget what waits in the groups of an account", forgetWaiting+"owner = ?", owner)
 }

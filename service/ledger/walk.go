@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 
@@ -176,16 +177,31 @@ func ChainEnd(ctx context.Context, tx *store.Tx, name string) (p chain.Place, er
 
 // At returns the record with a sequence.
 func At(ctx context.Context, tx *store.Tx, seq int64) (r chain.Row, err error) {
-	err = sql.ErrNoRows
-	for rows, failed := range tx.Rows(ctx, "SELECT "+columns+" FROM ledger WHERE seq = ?", seq) {
-		if err = failed; err == nil {
-			r, err = scan(rows)
+	what := fmt.Sprintf("read record %d", seq)
+	err = fmt.Errorf("%s: %w", what, sql.ErrNoRows)
+	for r, err = range records(ctx, tx, what, "SELECT "+columns+" FROM ledger WHERE seq = ?", seq) {
+	}
+	return r, err
+}
+
+// records runs a query for columns.
+func records(ctx context.Context, tx *store.Tx, what string, query store.Query,
+	args ...any) iter.Seq2[chain.Row, error] {
+	return func(yield func(chain.Row, error) bool) {
+		for rows, err := range tx.Rows(ctx, query, args...) {
+			var r chain.Row
+			if err == nil {
+				r, err = scan(rows)
+			}
+			if err != nil {
+				yield(r, fmt.Errorf("%s: %w", what, err))
+				return
+			}
+			if !yield(r, nil) {
+				return
+			}
 		}
 	}
-	if err != nil {
-		return r, fmt.Errorf("read record %d: %w", seq, err)
-	}
-	return r, nil
 }
 
 func scan(rows *sql.Rows) (r chain.Row, err error) {

@@ -210,6 +210,14 @@ func (t *Tx) ExecContext(ctx context.Context, query Query, args ...any) (sql.Res
 	return t.tx.ExecContext(t.context(ctx), t.engine.rebind(string(query)), args...)
 }
 
+// Do runs a statement whose result nobody needs. what begins the text of an error.
+func (t *Tx) Do(ctx context.Context, what string, query Query, args ...any) error {
+	if _, err := t.ExecContext(ctx, query, args...); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
 // IsReference reports whether an error of a statement is [ErrReference], before the transaction ends.
 func (t *Tx) IsReference(err error) bool { return t.engine.kind(err) == ErrReference }
 
@@ -234,22 +242,44 @@ func (t *Tx) Rows(ctx context.Context, query Query, args ...any) iter.Seq2[*sql.
 	}
 }
 
-// List returns the rows of a query; fields returns the destinations of one row. what
-// begins the text of an error.
+// Each runs a query for a loop over its rows as values; fields returns the destinations of one row. what begins the
+// text
+// of an error, which ends the loop.
+func Each[T any](ctx context.Context, tx *Tx, what string, fields func(*T) []any, query Query,
+	args ...any) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for rows, err := range tx.Rows(ctx, query, args...) {
+			var v T
+			if err == nil {
+				err = rows.Scan(fields(&v)...)
+			}
+			if err != nil {
+				yield(v, fmt.Errorf("%s: %w", what, err))
+				return
+			}
+			if !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
+
+// List returns what [Each] loops over.
 func List[T any](ctx context.Context, tx *Tx, what string, fields func(*T) []any, query Query,
 	args ...any) ([]T, error) {
 	list := []T{}
-	for rows, err := range tx.Rows(ctx, query, args...) {
-		var v T
-		if err == nil {
-			err = rows.Scan(fields(&v)...)
-		}
+	for v, err := range Each(ctx, tx, what, fields, query, args...) {
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", what, err)
+			return nil, err
 		}
 		list = append(list, v)
 	}
 	return list, nil
+}
+
+// Values is [List] for a query with one column.
+func Values[T any](ctx context.Context, tx *Tx, what string, query Query, args ...any) ([]T, error) {
+	return List(ctx, tx, what, func(v *T) []any { return []any{v} }, query, args...)
 }
 
 // QueryRowContext runs a query for one row.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -117,12 +116,12 @@ func (v *Vault) EndEpochs(ctx context.Context, tx *store.Tx, now time.Time) erro
 	if err := v.Current(ctx, tx, PurposeUploads); err != nil { // another process may have begun one
 		return err
 	}
-	_, err := tx.ExecContext(ctx, `DELETE FROM service_keys WHERE purpose = ?
+	err := tx.Do(ctx, "end epochs", `DELETE FROM service_keys WHERE purpose = ?
 		AND EXISTS (SELECT 1 FROM service_keys AS next
 		WHERE next.purpose = service_keys.purpose AND next.version > service_keys.version AND next.made_ns < ?)`,
 		PurposeUploads, now.Add(-EpochLife).UnixNano())
 	if err != nil {
-		return fmt.Errorf("end epochs: %w", err)
+		return err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -62,10 +62,7 @@ func (v *Vault) Begin(ctx context.Context, tx *store.Tx, next Master) error {
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?)", nextMaster, name); err != nil {
-		return fmt.Errorf("note the rotation: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "note the rotation", "INSERT INTO meta (name, value) VALUES (?, ?)", nextMaster, name)
 }
 
 // Finish removes the keys that other master keys wrap, and the roots before the newest.
@@ -79,14 +76,11 @@ func (v *Vault) Finish(ctx context.Context, tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM service_keys WHERE master <> ? OR purpose = ? AND version < ?",
+	if err := tx.Do(ctx, "remove old keys", "DELETE FROM service_keys WHERE master <> ? OR purpose = ? AND version < ?",
 		name, purposeFiles, newest); err != nil {
-		return fmt.Errorf("remove old keys: %w", err)
+		return err
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM meta WHERE name = ?", nextMaster); err != nil {
-		return fmt.Errorf("note the end of the rotation: %w", err)
-	}
-	return nil
+	return tx.Do(ctx, "note the end of the rotation", "DELETE FROM meta WHERE name = ?", nextMaster)
 }
 
 // Use makes next the master key in use.

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"time"
 
@@ -38,21 +37,13 @@ type waiter struct {
 // to after.
 func newWaiter(ctx context.Context, tx *store.Tx, account string, after int64) (*waiter, error) {
 	me := &waiter{account: account, after: after, woken: make(chan error, 1)}
-	for rows, err := range tx.Rows(ctx, "SELECT group_id FROM members JOIN groups ON id = group_id WHERE account = ? "+
-		"AND ended_ns IS NULL LIMIT ?", account, maxGroups+1) {
-		var group string
-		if err == nil {
-			err = rows.Scan(&group)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read groups of an account: %w", err)
-		}
-		me.groups = append(me.groups, group)
-	}
+	var err error
+	me.groups, err = store.Values[string](ctx, tx, "read groups of an account", "SELECT group_id FROM members JOIN "+
+		"groups ON id = group_id WHERE account = ? AND ended_ns IS NULL LIMIT ?", account, maxGroups+1)
 	if len(me.groups) > maxGroups {
 		me.groups, me.every = nil, true
 	}
-	return me, nil
+	return me, err
 }
 
 // waiters finds waiters by a group and by an account. Waiters with many groups are found
