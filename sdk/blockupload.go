@@ -11,6 +11,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/internal/call"
+	"github.com/svcfs/svcfs/sdk/saving"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -77,11 +78,13 @@ func (g Group) BeginBlocks(ctx context.Context, base *Blocks, blockBytes int64,
 // SentParts makes [Group.BeginBlocks] go on with parts that an earlier upload with the same [ForSave] sent, as far as
 // the service has them. note, if it is not nil, is called with each part that arrives from then on, from several
 // goroutines.
-func SentParts(parts []SentPart, note func(SentPart)) BlocksOption { return sentParts{parts, note} }
+func SentParts(parts []saving.Part, note func(saving.Part)) BlocksOption {
+	return sentParts{parts, note}
+}
 
 type sentParts struct {
-	parts []SentPart
-	note  func(SentPart)
+	parts []saving.Part
+	note  func(saving.Part)
 }
 
 func (s sentParts) begin(o *options) { o.sent, o.note = s.parts, s.note }
@@ -96,7 +99,7 @@ func (u *BlockUpload) use(ctx context.Context, o options) (err error) {
 	if u.options = o; o.save == nil {
 		return nil
 	}
-	key, err := o.save.fileKey()
+	key, err := o.save.FileKey()
 	if err != nil {
 		return err
 	}
@@ -143,7 +146,7 @@ func (g Group) beginBlocks(ctx context.Context, base *Blocks, blockBytes int64, 
 		return nil, errNoBlocks
 	}
 	if id == "" {
-		if id, err = newUploadID(time.Now()); err != nil {
+		if id, err = saving.NewID(time.Now()); err != nil {
 			return nil, err
 		}
 	}

@@ -3,6 +3,7 @@ package sdk
 import (
 	"errors"
 
+	"github.com/svcfs/svcfs/sdk/saving"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -40,9 +41,9 @@ type options struct {
 	base     string // of [Base]; "" = none
 	from     string // see [wire.SealedHead].From
 	id       string // of an upload in blocks; "" = a new one
-	save     *SaveID
-	sent     []SentPart     // see [SentParts]
-	note     func(SentPart) // see [SentParts]; may be nil
+	save     *saving.Save
+	sent     []saving.Part     // see [SentParts]
+	note     func(saving.Part) // see [SentParts]; may be nil
 }
 
 // listing are the options of a list.

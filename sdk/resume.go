@@ -24,6 +24,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/ownfile"
+	"github.com/svcfs/svcfs/sdk/saving"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -133,26 +134,15 @@ func (s *blockSource) block(blockBytes int64) func(int64) ([]byte, error) {
 
 // savedParts is the content of a state file.
 type savedParts struct {
-	Version   int        `json:"version"`
-	Upload    string     `json:"upload_id"`
-	BlockSize int64      `json:"block_size"`
-	Source    fileStamp  `json:"source"`
-	Parts     []SentPart `json:"parts"`
+	Version   int           `json:"version"`
+	Upload    string        `json:"upload_id"`
+	BlockSize int64         `json:"block_size"`
+	Source    fileStamp     `json:"source"`
+	Parts     []saving.Part `json:"parts"`
 	// Key is that of the file: the upload is a journal of one save, with the same id.
-	Key SealedJournalKey `json:"key"`
+	Key saving.SealedJournalKey `json:"key"`
 	// Content is set before the upload is recorded: a record with it is that of this upload.
 	Content string `json:"content,omitempty"`
-}
-
-// SentPart is a part of an upload that this account sent, or was sending. Who has it cannot read it without the key of
-// the file.
-type SentPart struct {
-	ID     string `json:"id"`
-	Key    []byte `json:"key"` // under the key of the file
-	Blocks string `json:"blocks"`
-	Root   string `json:"root"`
-	// Leaves are those of a part whose root is no node of the tree of the file.
-	Leaves []byte `json:"leaves,omitempty"`
 }
 
 // resuming is the state file of one Put. The zero value has none.
@@ -164,7 +154,7 @@ type resuming struct {
 	resumed bool
 
 	u     *BlockUpload
-	key   SealedJournalKey // of u
+	key   saving.SealedJournalKey // of u
 	mu    sync.Mutex
 	saved time.Time
 	gone  bool // nothing is saved any more
@@ -287,12 +277,12 @@ func (s *resuming) begin(ctx context.Context, g Group, id string) (u *BlockUploa
 		}
 	}
 	if u == nil {
-		s.key = SealedJournalKey{}
+		s.key = saving.SealedJournalKey{}
 		if u, err = g.beginBlocks(ctx, nil, 0, id); err != nil {
 			return nil, nil, err
 		}
 		if s.path != "" {
-			if s.key, err = g.c.sealJournalKey(ctx, g.ID, &JournalKey{u.id, u.key}); err != nil {
+			if s.key, err = g.sealJournalKey(ctx, saving.NewJournalKey(u.id, u.key)); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -333,14 +323,14 @@ func (s *resuming) read() (found savedParts, err error) {
 // goOn resumes an upload.
 func (s *resuming) goOn(ctx context.Context, g Group, found savedParts) (*BlockUpload, *Receipt, error) {
 	s.key = found.Key
-	k, err := g.c.openJournalKey(ctx, g.ID, found.Key)
+	k, err := g.openJournalKey(ctx, found.Key)
 	if codeOf(err) == wire.CodeJournalEnded {
 		return s.recorded(ctx, g, found)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	key := k.key
+	key := k.Take()
 	if err := (format.Layout{Size: 1, BlockBytes: found.BlockSize}).Check(); err != nil {
 		key.Wipe()
 		return nil, nil, &Error{Op: "read the state of the upload", Kind: ErrOther, Err: err}
@@ -395,10 +385,10 @@ func (g Group) findOwn(ctx context.Context, is func(*Entry) bool) (*Receipt, err
 
 // adopt notes the parts that an earlier process sent, as far as the service has just those. It is an
 // error if the file key is not the one that wraps their keys: nobody could open the file.
-func (u *BlockUpload) adopt(list []wire.Part, saved []SentPart) error {
+func (u *BlockUpload) adopt(list []wire.Part, saved []saving.Part) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	known := make(map[string]SentPart, len(saved))
+	known := make(map[string]saving.Part, len(saved))
 	for _, p := range saved {
 		known[p.ID] = p
 	}
@@ -446,11 +436,11 @@ func (s *resuming) save(now bool) {
 }
 
 // state returns the content of the state file. key has the sealed key.
-func (u *BlockUpload) state(key SealedJournalKey, source fileStamp) []byte {
+func (u *BlockUpload) state(key saving.SealedJournalKey, source fileStamp) []byte {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := savedParts{Version: resumeVersion, Upload: u.id, BlockSize: u.blockBytes, Source: source,
-		Parts: []SentPart{},
+		Parts: []saving.Part{},
 		Key:   key}
 	if u.content != (Digest{}) {
 		now.Content = u.content.String()
@@ -473,8 +463,8 @@ func (u *BlockUpload) state(key SealedJournalKey, source fileStamp) []byte {
 	return raw
 }
 
-func (p *sentPart) saved() SentPart {
-	s := SentPart{ID: p.id.String(), Key: p.key[:], Blocks: p.blocks.String(), Root: p.etag()}
+func (p *sentPart) saved() saving.Part {
+	s := saving.Part{ID: p.id.String(), Key: p.key[:], Blocks: p.blocks.String(), Root: p.etag()}
 	if !p.isSubtree() {
 		for _, leaf := range p.leaves {
 			s.Leaves = append(s.Leaves, leaf[:]...)

@@ -3,10 +3,8 @@ package sdk
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/saving"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -99,9 +98,12 @@ func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o option
 // uploadID is the id of the save, else a new one.
 func (o *options) uploadID(at time.Time) (string, error) {
 	if o.save == nil {
-		return newUploadID(at)
+		return saving.NewID(at)
 	}
-	return o.save.ID, o.save.check()
+	if err := o.save.Check(); err != nil {
+		return "", &Error{Op: "check", Kind: ErrInvalid, Err: err}
+	}
+	return o.save.ID, nil
 }
 
 // after is how many records of its group the record of the upload follows at least; known are those that are known now.
@@ -126,7 +128,7 @@ func (c *Client) sealHead(ctx context.Context, s *Sealed, k uploadKey, id string
 	}
 	salt, tag := saltOf(s.key), ""
 	if o.save != nil {
-		salt, tag = saltOf(o.save.Key), o.save.tag(k.group, k.name, o.base)
+		salt, tag = saltOf(o.save.Key), o.save.Tag(string(k.group), k.name, o.base)
 	}
 	s.head = wire.SealedHead{ID: id, GroupID: string(k.group), FileHash: hashText(k.digest),
 		Salt: hex.EncodeToString(salt[:]), Format: meta,
@@ -385,14 +387,4 @@ func (c *Client) ownSealed(s *Sealed) error {
 			quote(string(s.account)), quote(string(c.account)))}
 	}
 	return nil
-}
-
-// newUploadID returns a random id. Ids made together are neighbours in the service's index.
-func newUploadID(at time.Time) (string, error) {
-	id := make([]byte, wire.UploadIDBytes)
-	if _, err := rand.Read(id); err != nil {
-		return "", fmt.Errorf("make an id: %w", err)
-	}
-	binary.BigEndian.PutUint64(id, uint64(at.UnixMilli())<<16|uint64(binary.BigEndian.Uint16(id[6:])))
-	return hex.EncodeToString(id), nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/saving"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/testkit"
@@ -59,7 +60,7 @@ func TestSealedUploadsModel(t *testing.T) {
 			})
 			type item struct {
 				up      *sdk.Sealed
-				save    sdk.SaveID
+				save    saving.Save
 				content []byte
 				ref     sdk.Ref
 			}

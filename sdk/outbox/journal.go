@@ -13,6 +13,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/saving"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -37,9 +38,9 @@ const (
 
 // sealedKey is a journal on the disk.
 type sealedKey struct {
-	Sealed sdk.SealedJournalKey `json:"sealed"`
-	Group  []byte               `json:"group"`           // keyed hash
-	Named  []byte               `json:"named,omitempty"` // the group, under the key of the keyring
+	Sealed saving.SealedJournalKey `json:"sealed"`
+	Group  []byte                  `json:"group"`           // keyed hash
+	Named  []byte                  `json:"named,omitempty"` // the group, under the key of the keyring
 }
 
 // journal is by Outbox.mu.
@@ -138,7 +139,7 @@ func (o *Outbox) unuse(j *journal) {
 }
 
 // diskKey is what the disk shows of a journal.
-func (o *Outbox) diskKey(g sdk.GroupID, sealed sdk.SealedJournalKey) (k sealedKey, err error) {
+func (o *Outbox) diskKey(g sdk.GroupID, sealed saving.SealedJournalKey) (k sealedKey, err error) {
 	k = sealedKey{Sealed: sealed, Group: groupHash(o.cfg.Keys.Group, g)}
 	if o.cfg.Keys.Names != nil {
 		k.Named, err = from(o.cfg.Keys.Names).seal(groupDomain+sealed.Journal, []byte(g))
@@ -274,7 +275,7 @@ func (o *Outbox) likely(j *journal, g sdk.GroupID) int {
 	return 0
 }
 
-func (o *Outbox) openAs(j *journal, g sdk.GroupID, sealed sdk.SealedJournalKey) error {
+func (o *Outbox) openAs(j *journal, g sdk.GroupID, sealed saving.SealedJournalKey) error {
 	for {
 		o.mu.Lock()
 		wipes := o.wipes

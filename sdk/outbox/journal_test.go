@@ -18,6 +18,7 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/outbox"
+	"github.com/svcfs/svcfs/sdk/saving"
 )
 
 // O9: after a restart one request opens the key of all saves of a journal.
@@ -367,7 +368,7 @@ func TestO8LargeSaveMovesToAnotherGroup(t *testing.T) {
 func TestThreat52PartsOfOthers(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *box) {
 		var mu sync.Mutex // two groups are sent at a time
-		got, full := map[string][]sdk.SentPart{}, true
+		got, full := map[string][]saving.Part{}, true
 		b.s.Refuse = func(op string, u *outbox.Upload) error {
 			if op != "send" {
 				return nil
@@ -378,7 +379,7 @@ func TestThreat52PartsOfOthers(t *testing.T) {
 				return nil
 			}
 			if len(u.Large.Sent) == 0 {
-				u.Large.Keep(sdk.SentPart{ID: "canary of " + u.Name})
+				u.Large.Keep(saving.Part{ID: "canary of " + u.Name})
 			}
 			return &sdk.Error{Op: "upload", Kind: sdk.ErrStorageFull, Err: errors.New("the group is full")}
 		}
@@ -427,7 +428,7 @@ func TestO11PartsOfASaveWithoutBlocksGo(t *testing.T) {
 		refuse := b.s.Refuse
 		b.s.Refuse = func(op string, u *outbox.Upload) error {
 			if op == "send" && u.Name == "copy" {
-				u.Large.Keep(sdk.SentPart{ID: "part"})
+				u.Large.Keep(saving.Part{ID: "part"})
 			}
 			return refuse(op, u)
 		}
@@ -452,13 +453,13 @@ func TestO11PartsOfASaveWithoutBlocksGo(t *testing.T) {
 // O3: which parts of a large save were sent is known after a restart, and what cannot be read of that is forgotten.
 func TestO3PartsThatWereSentAreKept(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *box) {
-		var got [][]sdk.SentPart
+		var got [][]saving.Part
 		b.s.Refuse = func(op string, u *outbox.Upload) error {
 			if op != "send" {
 				return nil
 			}
 			got = append(got, u.Large.Sent)
-			u.Large.Keep(sdk.SentPart{ID: fmt.Sprint("part", len(got))})
+			u.Large.Keep(saving.Part{ID: fmt.Sprint("part", len(got))})
 			return away
 		}
 		i, err := b.Put(t.Context(), large("film", "some content in blocks", nil, outbox.From{}))

@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"sync"
 
-	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/saving"
 )
 
 // maxPartsBytes bounds the list of parts that is read, in bytes: about 100,000 parts.
@@ -33,7 +33,7 @@ func (s *store) partsOf(c *Clear, journal derive) *partsFile {
 }
 
 // read returns the parts, as far as they can be read.
-func (p *partsFile) read() (parts []sdk.SentPart) {
+func (p *partsFile) read() (parts []saving.Part) {
 	f, err := p.disk.open(p.name)
 	if err != nil {
 		return nil
@@ -51,7 +51,7 @@ func (p *partsFile) read() (parts []sdk.SentPart) {
 			continue
 		}
 		text, err := p.key.open(p.domain, sealed)
-		var part sdk.SentPart
+		var part saving.Part
 		if err == nil && json.Unmarshal(text, &part) == nil {
 			parts = append(parts, part)
 		}
@@ -60,7 +60,7 @@ func (p *partsFile) read() (parts []sdk.SentPart) {
 }
 
 // keep adds a part. What cannot be written is sent again.
-func (p *partsFile) keep(part sdk.SentPart) {
+func (p *partsFile) keep(part saving.Part) {
 	text, err := json.Marshal(part)
 	if err != nil {
 		return

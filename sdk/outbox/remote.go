@@ -6,9 +6,10 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/saving"
 )
 
-// Key is the key of a journal. [*sdk.JournalKey] is one.
+// Key is the key of a journal. [*saving.JournalKey] is one.
 type Key interface {
 	// Derive returns the key of one thing that the journal holds.
 	Derive(domain string, salt []byte) (*format.Key, error)
@@ -19,15 +20,15 @@ type Key interface {
 type Remote interface {
 	Account() sdk.AccountID
 	// NewJournal makes the key of a journal for saves of a group. It is local once the vault of the service is known.
-	NewJournal(ctx context.Context, g sdk.GroupID) (Key, sdk.SealedJournalKey, error)
+	NewJournal(ctx context.Context, g sdk.GroupID) (Key, saving.SealedJournalKey, error)
 	// OpenJournal fetches the key of a journal of this account. Members of the group only.
-	OpenJournal(ctx context.Context, g sdk.GroupID, sealed sdk.SealedJournalKey) (Key, error)
+	OpenJournal(ctx context.Context, g sdk.GroupID, sealed saving.SealedJournalKey) (Key, error)
 	// SealJournal seals the key of a journal anew, to the newest key of the vault.
-	SealJournal(ctx context.Context, g sdk.GroupID, k Key) (sdk.SealedJournalKey, error)
+	SealJournal(ctx context.Context, g sdk.GroupID, k Key) (saving.SealedJournalKey, error)
 	// EndJournal has the service open the key of a journal no more.
-	EndJournal(ctx context.Context, sealed sdk.SealedJournalKey) error
+	EndJournal(ctx context.Context, sealed saving.SealedJournalKey) error
 	// NewSave returns a new id for a save of a group. Local.
-	NewSave(g sdk.GroupID) (sdk.SaveID, error)
+	NewSave(g sdk.GroupID) (saving.Save, error)
 	// Send has saves recorded, in their order.
 	Send(ctx context.Context, list []*Upload) []sdk.Sent
 	// Forget closes what the service has open of a group that the account lost; "" = of all groups.
@@ -38,7 +39,7 @@ type Remote interface {
 
 // Upload is a save that is sent. Sent again with the same Save, it is recorded once.
 type Upload struct {
-	Save       sdk.SaveID
+	Save       saving.Save
 	Group      sdk.GroupID
 	Name       string
 	Base       *sdk.Ref // see [Save]
@@ -58,8 +59,8 @@ type LargeUpload struct {
 	// Read fills into with a changed block, and returns its length. It may be called by several goroutines.
 	Read func(block int64, into []byte) (int, error)
 	// Sent are the parts that an earlier attempt gave to Keep, which several goroutines may call.
-	Sent []sdk.SentPart
-	Keep func(sdk.SentPart)
+	Sent []saving.Part
+	Keep func(saving.Part)
 }
 
 // From is the recorded version that a large save takes its unchanged blocks from. The zero value: from none.

@@ -15,6 +15,7 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/saving"
 )
 
 // Everything that is written is encrypted under a key of its own: it is derived from the key of the journal with
@@ -39,7 +40,7 @@ type meta struct {
 	Attributes sdk.Attributes `json:"attributes,omitzero"`
 	Hash       digest         `json:"hash,omitzero"`   // of the content, zero = not known
 	Salt       []byte         `json:"salt"`            // of the keys of the content
-	After      int64          `json:"after"`           // see [sdk.SaveID]
+	After      int64          `json:"after"`           // see [saving.Save]
 	Block      int64          `json:"block,omitempty"` // plaintext of a block of a large save, in bytes
 	// Changed are the blocks that the disk has, "" = none, Sum is the SHA-256 over them, and From has the others.
 	Changed string `json:"changed,omitempty"`
@@ -189,7 +190,7 @@ func openMeta(c *Clear, raw []byte, journal derive, keyring *format.Key) (*meta,
 }
 
 // saveID makes the save the same one each time it is sent. The caller wipes its key.
-func (m *meta) saveID(c *Clear, journal derive) (s sdk.SaveID, err error) {
+func (m *meta) saveID(c *Clear, journal derive) (s saving.Save, err error) {
 	s.ID, s.After = c.ID, m.After
 	if s.Key, err = journal(uploadDomain+c.ID, m.Salt); err != nil {
 		return s, err

@@ -11,6 +11,7 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/blocks"
+	"github.com/svcfs/svcfs/sdk/saving"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -83,7 +84,7 @@ func (s Service) Forget(g sdk.GroupID) {
 }
 
 // NewJournal is [sdk.Group.NewJournalKey].
-func (s Service) NewJournal(ctx context.Context, g sdk.GroupID) (Key, sdk.SealedJournalKey, error) {
+func (s Service) NewJournal(ctx context.Context, g sdk.GroupID) (Key, saving.SealedJournalKey, error) {
 	k, sealed, err := s.Group(g).NewJournalKey(ctx)
 	if err != nil {
 		return nil, sealed, err
@@ -92,7 +93,7 @@ func (s Service) NewJournal(ctx context.Context, g sdk.GroupID) (Key, sdk.Sealed
 }
 
 // OpenJournal is [sdk.Group.OpenJournalKey].
-func (s Service) OpenJournal(ctx context.Context, g sdk.GroupID, sealed sdk.SealedJournalKey) (Key, error) {
+func (s Service) OpenJournal(ctx context.Context, g sdk.GroupID, sealed saving.SealedJournalKey) (Key, error) {
 	k, err := s.Group(g).OpenJournalKey(ctx, sealed)
 	if err != nil {
 		return nil, err
@@ -101,12 +102,12 @@ func (s Service) OpenJournal(ctx context.Context, g sdk.GroupID, sealed sdk.Seal
 }
 
 // SealJournal is [sdk.Group.SealJournalKey].
-func (s Service) SealJournal(ctx context.Context, g sdk.GroupID, k Key) (sdk.SealedJournalKey, error) {
-	return s.Group(g).SealJournalKey(ctx, k.(*sdk.JournalKey)) // there is no other
+func (s Service) SealJournal(ctx context.Context, g sdk.GroupID, k Key) (saving.SealedJournalKey, error) {
+	return s.Group(g).SealJournalKey(ctx, k.(*saving.JournalKey)) // there is no other
 }
 
 // NewSave is [sdk.Group.NewSave].
-func (s Service) NewSave(g sdk.GroupID) (sdk.SaveID, error) { return s.Group(g).NewSave() }
+func (s Service) NewSave(g sdk.GroupID) (saving.Save, error) { return s.Group(g).NewSave() }
 
 // Send has small saves recorded together, and each large one for itself.
 func (s Service) Send(ctx context.Context, list []*Upload) []sdk.Sent {

@@ -16,6 +16,7 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/outbox"
+	"github.com/svcfs/svcfs/sdk/saving"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/testkit"
 )
@@ -82,7 +83,7 @@ func (s *served) upload(name string, content []byte, changed format.Extents, fro
 	save.Key, save.Mark = key, sdk.ComputeHash(content)
 	l := format.Layout{Size: int64(len(content)), BlockBytes: format.BlockBytes}
 	u := &outbox.Upload{Save: save, Group: "g", Name: name,
-		Size: l.Size, Large: &outbox.LargeUpload{Layout: l, Changed: changed, Keep: func(sdk.SentPart) {},
+		Size: l.Size, Large: &outbox.LargeUpload{Layout: l, Changed: changed, Keep: func(saving.Part) {},
 			Read: func(i int64, into []byte) (int, error) { return copy(into, content[i*l.BlockBytes:]), nil }}}
 	if from != "" {
 		u.Base, u.Large.From = &from, outbox.From{Group: "g", Ref: from}
@@ -256,8 +257,8 @@ func TestO3LargeSaveGoesOn(t *testing.T) {
 			u = s.upload("film", content, nil, "")
 		}
 		var mu sync.Mutex
-		var kept []sdk.SentPart
-		u.Large.Keep = func(p sdk.SentPart) {
+		var kept []saving.Part
+		u.Large.Keep = func(p saving.Part) {
 			mu.Lock()
 			defer mu.Unlock()
 			kept = append(kept, p)

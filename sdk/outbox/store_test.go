@@ -21,6 +21,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/saving"
 )
 
 // newItem is an item for add, as a file of the log has it.
@@ -616,7 +617,7 @@ func benchmarkOpen(b *testing.B, n int) {
 	s, _ := mustOpen(b, f)
 	for i := range n {
 		if i%journalSaves == 0 {
-			key := &sealedKey{Sealed: sdk.SealedJournalKey{Journal: "j", Key: make([]byte, format.SealedKeyBytes)}}
+			key := &sealedKey{Sealed: saving.SealedJournalKey{Journal: "j", Key: make([]byte, format.SealedKeyBytes)}}
 			j := &entry{kind: kindJournal, head: head{Key: key, Clear: &Clear{ID: fmt.Sprintf("j%031x", i), Account: "alice"}}}
 			s.joins = append(s.joins, &joining{e: j, done: make(chan struct{})})
 		}

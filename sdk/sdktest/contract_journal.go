@@ -9,6 +9,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/saving"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -23,7 +24,7 @@ func journalKeys(t *testing.T, s *suite) {
 		return
 	}
 	ok(t, "make the key of a journal", err)
-	derived := func(k *sdk.JournalKey, purpose string) string {
+	derived := func(k *saving.JournalKey, purpose string) string {
 		t.Helper()
 		d, err := k.Derive(purpose, []byte("salt"))
 		ok(t, "derive", err)
@@ -61,7 +62,7 @@ func saves(t *testing.T, s *suite) {
 		return
 	}
 	save := newSave(t, g, []byte("content"))
-	seal := func(name string, content []byte, id sdk.SaveID) *sdk.Sealed {
+	seal := func(name string, content []byte, id saving.Save) *sdk.Sealed {
 		t.Helper()
 		up, err := g.Seal(ctx, name, content, sdk.ForSave(id), sdk.Base(""))
 		ok(t, "seal", err)
@@ -86,8 +87,8 @@ func saves(t *testing.T, s *suite) {
 	other.Mark = sdk.ComputeHash([]byte("other"))
 	isCode(t, "other content under the same id", s.alice.SendSealed(ctx, seal("save", []byte("other"), other))[0].Err,
 		wire.CodeSpent)
-	is(t, "a save without a key", second(g.Seal(ctx, "f", nil, sdk.ForSave(sdk.SaveID{ID: save.ID}))), sdk.ErrInvalid)
-	is(t, "a save without an id", second(g.Seal(ctx, "f", nil, sdk.ForSave(sdk.SaveID{Key: save.Key}))), sdk.ErrInvalid)
+	is(t, "a save without a key", second(g.Seal(ctx, "f", nil, sdk.ForSave(saving.Save{ID: save.ID}))), sdk.ErrInvalid)
+	is(t, "a save without an id", second(g.Seal(ctx, "f", nil, sdk.ForSave(saving.Save{Key: save.Key}))), sdk.ErrInvalid)
 	ok(t, "delete", second(g.Delete(ctx, first.Receipt.Ref)))
 	again = s.alice.SendSealed(ctx, seal("save", []byte("content"), save))[0]
 	if again.Err != nil || again.Receipt.Ref != first.Receipt.Ref {
@@ -108,11 +109,11 @@ func savesInBlocks(t *testing.T, s *suite) {
 	content := pattern(int(5*format.MinBlockBytes + 17))
 	save := newSave(t, g, content)
 	var mu sync.Mutex
-	var sent []sdk.SentPart
+	var sent []saving.Part
 	begin := func() *sdk.BlockUpload {
 		t.Helper()
 		u, err := g.BeginBlocks(ctx, nil, format.MinBlockBytes, sdk.ForSave(save), sdk.Base(""),
-			sdk.SentParts(sent, func(p sdk.SentPart) {
+			sdk.SentParts(sent, func(p saving.Part) {
 				mu.Lock()
 				defer mu.Unlock()
 				sent = append(sent, p)
@@ -159,7 +160,7 @@ func isCode(t *testing.T, what string, err error, code string) {
 	}
 }
 
-func newSave(t *testing.T, g sdk.Group, content []byte) sdk.SaveID {
+func newSave(t *testing.T, g sdk.Group, content []byte) saving.Save {
 	t.Helper()
 	save, err := g.NewSave()
 	ok(t, "save", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/outbox"
+	"github.com/svcfs/svcfs/sdk/saving"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -169,28 +170,28 @@ type sealed struct {
 	Raw   []byte
 }
 
-func (s *Service) seal(k *key, g sdk.GroupID) sdk.SealedJournalKey {
+func (s *Service) seal(k *key, g sdk.GroupID) saving.SealedJournalKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	text, _ := json.Marshal(sealed{g, k.raw})
-	return sdk.SealedJournalKey{Journal: k.id, Epoch: s.epoch, Key: text}
+	return saving.SealedJournalKey{Journal: k.id, Epoch: s.epoch, Key: text}
 }
 
 // Forget has nothing to close.
 func (s *Service) Forget(sdk.GroupID) {}
 
 // NewSave makes an id.
-func (s *Service) NewSave(sdk.GroupID) (sdk.SaveID, error) {
+func (s *Service) NewSave(sdk.GroupID) (saving.Save, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++
-	return sdk.SaveID{ID: fmt.Sprintf("%032x", time.Now().UnixNano()<<8+int64(s.next))}, nil
+	return saving.Save{ID: fmt.Sprintf("%032x", time.Now().UnixNano()<<8+int64(s.next))}, nil
 }
 
 // NewJournal makes a key.
-func (s *Service) NewJournal(_ context.Context, g sdk.GroupID) (outbox.Key, sdk.SealedJournalKey, error) {
+func (s *Service) NewJournal(_ context.Context, g sdk.GroupID) (outbox.Key, saving.SealedJournalKey, error) {
 	var id [16]byte
 	k := &key{raw: make([]byte, 32)}
 	_, _ = rand.Read(id[:])
@@ -200,15 +201,15 @@ func (s *Service) NewJournal(_ context.Context, g sdk.GroupID) (outbox.Key, sdk.
 }
 
 // SealJournal seals a key to the epoch of now.
-func (s *Service) SealJournal(_ context.Context, g sdk.GroupID, k outbox.Key) (sdk.SealedJournalKey, error) {
+func (s *Service) SealJournal(_ context.Context, g sdk.GroupID, k outbox.Key) (saving.SealedJournalKey, error) {
 	if err := s.refused("seal", g); err != nil {
-		return sdk.SealedJournalKey{}, err
+		return saving.SealedJournalKey{}, err
 	}
 	return s.seal(k.(*key), g), nil
 }
 
 // OpenJournal opens a key for a member of its group, unless its journal has ended, or its epoch.
-func (s *Service) OpenJournal(_ context.Context, g sdk.GroupID, at sdk.SealedJournalKey) (outbox.Key, error) {
+func (s *Service) OpenJournal(_ context.Context, g sdk.GroupID, at saving.SealedJournalKey) (outbox.Key, error) {
 	if err := s.refused("open", g); err != nil {
 		return nil, err
 	}
@@ -236,7 +237,7 @@ func refused(code, why string) error {
 }
 
 // EndJournal opens a journal no more.
-func (s *Service) EndJournal(_ context.Context, sealed sdk.SealedJournalKey) error {
+func (s *Service) EndJournal(_ context.Context, sealed saving.SealedJournalKey) error {
 	if err := s.refused("end", ""); err != nil {
 		return err
 	}
