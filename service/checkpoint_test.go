@@ -25,6 +25,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/checkpoint"
+	"github.com/svcfs/svcfs/service/store"
 )
 
 // get fetches a path without any credential.
@@ -316,6 +317,9 @@ func TestDirectoryOfAnotherLedgerIsRefused(t *testing.T) {
 	refused(t, "another ledger's directory", err, "belongs to another database")
 	if step := service.NextStepOf(err); !strings.Contains(step, "--db, or") || !strings.Contains(step, "a new, empty data directory") {
 		t.Errorf("the next step is %q", step)
+	}
+	if _, err := os.Stat(filepath.Join(dir, store.FileName)); err == nil {
+		t.Error("a stray database was left")
 	}
 	ok(t, os.RemoveAll(filepath.Join(dir, checkpoint.Dir)))
 	svc, err = service.Open(t.Context(), service.Config{DataDir: dir, PublicURL: r.url})

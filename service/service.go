@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -179,6 +180,9 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 		}
 		s.closeLater(func() error { gateway.Close(); return nil })
 	}
+	if isOfAnotherDatabase(cfg) { // and no new one is left in it
+		return otherDatabase(cfg.DataDir, checkpoint.ErrOtherLedger)
+	}
 	if s.store, err = store.Open(ctx, cfg.DataDir, cfg.Database); err != nil {
 		return err
 	}
@@ -202,8 +206,7 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 	}
 	s.closeLater(s.log.Close)
 	if err := s.log.IsOwn(ctx); errors.Is(err, checkpoint.ErrOtherLedger) {
-		return &refusal{fmt.Errorf("%w: %s belongs to another database", err, cfg.DataDir),
-			"name the database that the directory belongs to with --db, or give this one a new, empty data directory"}
+		return otherDatabase(cfg.DataDir, err)
 	} else if err != nil {
 		return err
 	}
@@ -223,6 +226,17 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 		MaxOpenBytes: cfg.MaxOpenBytes, SmallBytes: cfg.SmallBytes, MaxAccountBytes: cfg.MaxAccountBytes,
 		MaxGroupBytes: cfg.MaxGroupBytes, Space: s.space})
 	return nil
+}
+
+// isOfAnotherDatabase reports that a data directory has signed checkpoints, but not the database that they are of.
+func isOfAnotherDatabase(cfg Config) bool {
+	_, err := os.Stat(filepath.Join(cfg.DataDir, store.FileName))
+	return cfg.Database == "" && checkpoint.IsSigned(cfg.DataDir) && errors.Is(err, os.ErrNotExist)
+}
+
+func otherDatabase(dir string, err error) error {
+	return &refusal{fmt.Errorf("%w: %s belongs to another database", err, dir),
+		"name the database that the directory belongs to with --db, or give this one a new, empty data directory"}
 }
 
 func openVault(ctx context.Context, s *store.Store, source MasterKey, master vault.Master,

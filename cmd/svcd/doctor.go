@@ -20,6 +20,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/space"
+	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
 
@@ -84,6 +85,10 @@ func (s *settings) examine(ctx context.Context) []cli.Finding {
 	if list[1].State == cli.StateFail || list[2].State == cli.StateFail {
 		return list // opening would make what is missing
 	}
+	if file := filepath.Join(s.cfg.DataDir, store.FileName); s.cfg.Database == "" && !isThere(file) {
+		return append(list, cli.Failed("database", file+" does not exist",
+			"give --db as svcd serve has it; SQLite is made by svcd serve at the first start"))
+	}
 	cfg.TLSCert, cfg.TLSKey = "", ""
 	svc, err := service.Open(ctx, cfg)
 	if err != nil {
@@ -109,11 +114,8 @@ func settingsHint(err error) string {
 
 // checkSettings warns of a password that every user of the machine can see.
 func (s *settings) checkSettings() cli.Finding {
-	for _, l := range s.effective {
-		if l.From == "flag" && strings.Contains(l.Value, "redacted") {
-			return cli.Failed("settings", "the password in --"+l.Name+" is visible to every user of this machine",
-				"put it into "+envName(l.Name)+", the configuration file, or a PGPASSFILE")
-		}
+	if name, instead := s.visiblePassword(); name != "" {
+		return cli.Failed("settings", "the password in --"+name+" is visible to every user of this machine", instead)
 	}
 	return cli.Passed("settings", "complete")
 }

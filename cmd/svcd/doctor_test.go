@@ -22,6 +22,7 @@ import (
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/checkpoint"
+	"github.com/svcfs/svcfs/service/store"
 )
 
 // serving runs a service in this process and returns its data directory and address.
@@ -125,6 +126,16 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 			ok(t, os.Remove(filepath.Join(dir, "blobs")))
 			ok(t, os.WriteFile(filepath.Join(dir, "blobs"), nil, 0o600))
 		}), "service", "which part"},
+		{"no database", func(t *testing.T) []string {
+			dir := makeData(t, filepath.Join(t.TempDir(), "data"))
+			ok(t, os.Remove(filepath.Join(dir, store.FileName)))
+			t.Cleanup(func() {
+				if _, err := os.Stat(filepath.Join(dir, store.FileName)); err == nil {
+					t.Error("doctor left a stray database")
+				}
+			})
+			return []string{"--data", dir}
+		}, "database", "give --db"},
 		{"another ledger", func(t *testing.T) []string {
 			dir := makeData(t, filepath.Join(t.TempDir(), "data"))
 			other, _ := serving(t)
@@ -161,6 +172,19 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A password on the command line is taken, and told where it belongs; it is shown nowhere.
+func TestPasswordOnTheCommandLine(t *testing.T) {
+	dir := makeData(t, filepath.Join(t.TempDir(), "data"))
+	out, errs, _ := execute(t, "config", "--data", dir, "--db", "postgres://a:hunter2@127.0.0.1:1/x")
+	if !strings.Contains(errs, "svcd: the password in --db is visible to every user of this machine: put it into PGPASSWORD, a PGPASSFILE, SVCD_DB or the configuration file\n") ||
+		strings.Contains(out+errs, "hunter2") {
+		t.Errorf("%s%s", out, errs)
+	}
+	if _, errs, _ := execute(t, "config", "--data", dir, "--db", "postgres://a@127.0.0.1:1/x"); errs != "" {
+		t.Errorf("without a password: %s", errs)
 	}
 }
 

@@ -153,7 +153,13 @@ func rootOf(s *settings) *cobra.Command {
 				return err
 			}
 			cmd.SetContext(ledger.WithRequestID(cmd.Context(), ledger.NewRequestID("operator-")))
-			return s.resolve(cmd)
+			if err := s.resolve(cmd); err != nil {
+				return err
+			}
+			if name, instead := s.visiblePassword(); name != "" {
+				fmt.Fprintf(stderr, "svcd: the password in --%s is visible to every user of this machine: %s\n", name, instead)
+			}
+			return nil
 		},
 	}
 	root.SetOut(stdout)

@@ -171,6 +171,21 @@ func (s *settings) resolve(cmd *cobra.Command) error {
 	return nil
 }
 
+// visiblePassword is the flag of this command line that holds a password, and where that belongs instead; "" = none.
+func (s *settings) visiblePassword() (name, instead string) {
+	for _, e := range s.effective {
+		if e.From != "flag" || !strings.Contains(e.Value, "redacted") {
+			continue
+		}
+		instead = "put it into " + envName(e.Name) + " or the configuration file"
+		if e.Name == "db" {
+			instead = "put it into PGPASSWORD, a PGPASSFILE, " + envName(e.Name) + " or the configuration file"
+		}
+		return e.Name, instead
+	}
+	return "", ""
+}
+
 // given are --config and --data as this command line has them, for a command that a message names.
 func (s *settings) given() (flags string) {
 	for _, e := range s.effective {

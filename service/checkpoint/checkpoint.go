@@ -55,6 +55,12 @@ const (
 	cosignPause = 10 * time.Second
 )
 
+// IsSigned reports whether a data directory has a signed checkpoint.
+func IsSigned(dataDir string) bool {
+	_, err := os.Stat(filepath.Join(dataDir, Dir, noteFile))
+	return err == nil
+}
+
 // ErrContradiction means that the ledger does not match a signed checkpoint any more.
 // The text names the first row in question.
 var ErrContradiction = errors.New("the ledger contradicts its signed checkpoint")
