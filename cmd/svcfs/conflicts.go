@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,13 +33,15 @@ func (a *app) conflictsCommand() *cobra.Command {
 saved that name meanwhile: each is a file 'NAME (conflict ACCOUNT DATE TIME).EXT' beside
 NAME. ` + placeHelp + ` It is NAME, or that file.
 
-Mine is the save in that file, and theirs is NAME, whoever runs the command. --keep theirs
-puts the save into the trash. --keep both gives it a name without the word conflict. Both are
-free. --keep mine uploads it as the newest version of NAME, and then puts it into the trash;
-it costs one retrieval and one upload.
+Mine is what this account saved, theirs is the other save; where one account made both, mine
+is the one in that file. --keep takes mine, theirs, or the save of an ACCOUNT. The save in that
+file becomes the newest version of NAME, for one retrieval and one upload; then, as without
+it, that file goes to the trash. --keep both gives it a name without the word conflict. Who
+saved that file and the owner of the group can settle it, and every writer where the owner
+lets every writer remove files.
 
---merge runs a command of the shell on files in memory, whose paths are in MINE (the
-save), THEIRS (the newest version of NAME) and BASE (the first version of NAME, empty if it
+--merge runs a command of the shell on files in memory, whose paths are in MINE and THEIRS
+(that file and NAME where neither is mine) and BASE (the first version of NAME, empty if it
 is not kept), and that writes MERGED. When the command succeeds, what it wrote is uploaded as the
 newest version, and the save goes to the trash; else nothing changes. It costs up to three
 retrievals and one upload. --merge git is 'git merge-file'.
@@ -55,8 +56,8 @@ versions records both saves under the name: svcfs history PATH.`,
 			switch {
 			case keeps && merges:
 				return usage("give one of them", "both --keep and --merge were given")
-			case keeps && !slices.Contains([]string{keepMine, keepTheirs, keepBoth}, f.keep):
-				return usage("give one of: mine, theirs, both", fmt.Sprintf("--keep cannot be %q", f.keep))
+			case keeps && f.keep == "":
+				return usage("give one of: mine, theirs, both, or an account", "--keep is empty")
 			case merges && f.merge == "":
 				return usage("give a command of the shell, or git", "--merge is empty")
 			case keeps || merges:
@@ -74,7 +75,7 @@ versions records both saves under the name: svcfs history PATH.`,
 		}),
 		ValidArgsFunction: a.completePlace,
 	}
-	cmd.Flags().StringVar(&f.keep, "keep", "", "settle: mine, theirs or both")
+	cmd.Flags().StringVar(&f.keep, "keep", "", "settle: mine, theirs, both or an account")
 	cmd.Flags().StringVar(&f.merge, "merge", "", "settle with this command of the shell; or git")
 	return cmd
 }
@@ -116,6 +117,19 @@ func (l listing) conflicts(recorded []string) (list []conflict) {
 	return list
 }
 
+// conflictsAt returns the conflicts that an argument names: also by a name that is free again.
+func (l listing) conflictsAt(group sdk.GroupID, what string) ([]conflict, choice, error) {
+	chosen, ok := l.choose(what)
+	if !ok {
+		chosen.names = []string{what}
+	}
+	found := l.conflicts(chosen.names)
+	if !ok && len(found) == 0 {
+		return nil, chosen, l.absent(group, what)
+	}
+	return found, chosen, nil
+}
+
 // first returns the first version of a name, if it is still there: what anybody saved later began from it. A later
 // one may be newer than what the save began from, and a merge would lose what came between.
 func (l listing) first(recorded string) *sdk.Entry {
@@ -154,11 +168,11 @@ func (a *app) listConflicts(ctx context.Context, c *sdk.Client, places []place) 
 			return err
 		}
 		for _, what := range paths {
-			chosen, ok := list.choose(what)
-			if !ok {
-				return list.absent(group, what)
+			found, _, err := list.conflictsAt(group, what)
+			if err != nil {
+				return err
 			}
-			for _, one := range list.conflicts(chosen.names) {
+			for _, one := range found {
 				at := escapeName(string(group)) + "/" + one.path
 				now := "the name is free"
 				doc := listedConflict{Place: at, Name: escapeName(one.Name), Account: one.Account, Saved: one.Stamp,
@@ -193,11 +207,10 @@ func (a *app) settle(ctx context.Context, c *sdk.Client, g sdk.Group, paths []st
 	}
 	var all []conflict
 	for _, what := range paths {
-		chosen, ok := list.choose(what)
-		found := list.conflicts(chosen.names)
+		found, chosen, err := list.conflictsAt(g.ID, what)
 		switch {
-		case !ok:
-			return list.absent(g.ID, what)
+		case err != nil:
+			return err
 		case len(found) == 0:
 			return refuse(exitNotFound, "see them with: svcfs conflicts "+escapeName(string(g.ID)),
 				fmt.Errorf("%s in group %s has no conflict", escapeName(what), escapeName(string(g.ID))))
@@ -208,6 +221,11 @@ func (a *app) settle(ctx context.Context, c *sdk.Client, g sdk.Group, paths []st
 		all = append(all, found...)
 	}
 	for i := range all {
+		if err := mayRemove(ctx, c, g, &all[i].copied); err != nil {
+			return err
+		}
+	}
+	for i := range all {
 		if err := a.settleOne(ctx, c, g, list, &all[i], f); err != nil {
 			return fmt.Errorf("%s: %w", all[i].path, err)
 		}
@@ -215,42 +233,93 @@ func (a *app) settle(ctx context.Context, c *sdk.Client, g sdk.Group, paths []st
 	return nil
 }
 
+// mayRemove refuses, before anything is uploaded, what the service would refuse after it: that the file of a conflict
+// is removed or renamed by somebody else than who saved it, where only that account and the owner of the group do so.
+func mayRemove(ctx context.Context, c *sdk.Client, g sdk.Group, copied *sdk.Entry) error {
+	if copied.Uploader == c.Account() {
+		return nil
+	}
+	owner, err := g.Owner(ctx)
+	if err != nil || owner == c.Account() {
+		return err
+	}
+	told, err := g.Settings().Trash(ctx)
+	if err != nil || told.Who == wire.TrashWriters {
+		return err
+	}
+	saver, owns := escapeName(string(copied.Uploader)), escapeName(string(owner))
+	return refuse(exitAuth, "nothing was changed; ask one of them to settle it", fmt.Errorf(
+		"%s is of %s: only that account and %s, the owner of group %s, can settle it", shownName(copied), saver, owns,
+		escapeName(string(g.ID))))
+}
+
+// keepsCopy reports whether --keep means the save in the file of the conflict, not the one under the name. Mine is what
+// the account saved; of two saves of one account it is the one in the file.
+func (c *conflict) keepsCopy(keep string, account sdk.AccountID) (bool, error) {
+	saver, named := c.copied.Uploader, sdk.AccountID("")
+	if c.theirs != nil {
+		named = c.theirs.Uploader
+	}
+	copyIsMine := saver == account || saver == named
+	clear := copyIsMine || named == account || named == ""
+	switch {
+	case clear && (keep == keepMine || keep == keepTheirs):
+		return (keep == keepMine) == copyIsMine, nil
+	case saver != named && keep == string(saver):
+		return true, nil
+	case saver != named && keep == string(named):
+		return false, nil
+	case clear:
+		return false, usage("give one of: mine, theirs, both, or the account whose save it shall be",
+			fmt.Sprintf("--keep cannot be %q", keep))
+	}
+	return false, usage(fmt.Sprintf("say whose: --keep %s, --keep %s, or both", escapeName(string(saver)),
+		escapeName(string(named))), "neither save is of "+escapeName(string(account)))
+}
+
 // settleOne settles a conflict.
 func (a *app) settleOne(ctx context.Context, c *sdk.Client, g sdk.Group, list listing, one *conflict,
 	f conflictFlags) error {
 	copies := list.chosen(choice{names: []string{one.copied.Named().Recorded}}, lives)[0]
-	at := strings.LastIndex(one.copied.Name, " (conflict ") // a folder may be called so, too
-	to := one.copied.Name[:at] + " (" + one.copied.Name[at+len(" (conflict "):]
-	switch {
-	case f.keep == keepTheirs && one.theirs == nil:
-		return refuse(exitOther, "keep mine, or remove it with svcfs rm", errors.New("nobody's version is left"))
-	case one.theirs == nil:
-		to = one.Name
-		fallthrough
-	case f.keep == keepBoth:
-		if list.has(to) {
-			return inUse(to, "file")
+	takesCopy := false
+	if f.merge == "" && f.keep != keepBoth {
+		var err error
+		if takesCopy, err = one.keepsCopy(f.keep, c.Account()); err != nil {
+			return err
 		}
-		return a.mvName(ctx, g, copies, to)
-	case f.keep == keepTheirs:
+	}
+	switch {
+	case f.keep == keepBoth && one.theirs != nil:
+		at := strings.LastIndex(one.copied.Name, " (conflict ") // a folder may be called so, too
+		to := one.copied.Name[:at] + " (" + one.copied.Name[at+len(" (conflict "):]
+		return a.renameSettled(ctx, g, list, copies, to)
+	case one.theirs == nil && (takesCopy || f.keep == keepBoth || f.merge != ""):
+		return a.renameSettled(ctx, g, list, copies, one.Name)
+	case one.theirs == nil:
+		return refuse(exitOther, "keep the other, or remove it with svcfs rm", errors.New("no other version is left"))
+	case f.merge != "":
+		merged, err := a.mergeConflict(ctx, g, one, c.Account(), f.merge)
+		if err != nil {
+			return err
+		}
+		return a.saveSettled(ctx, c, g, one, copies, strings.NewReader(merged))
+	case !takesCopy:
 		return a.removeName(ctx, g, copies, false)
 	}
-	var content io.Reader
-	if f.keep == keepMine {
-		file, err := g.OpenEntry(ctx, one.copied)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		content = file
-	} else {
-		merged, err := a.mergeConflict(ctx, g, one, f.merge)
-		if err != nil {
-			return err
-		}
-		content = strings.NewReader(merged)
+	file, err := g.OpenEntry(ctx, one.copied)
+	if err != nil {
+		return err
 	}
-	return a.saveSettled(ctx, c, g, one, copies, content)
+	defer file.Close()
+	return a.saveSettled(ctx, c, g, one, copies, file)
+}
+
+// renameSettled gives the save a name that is free.
+func (a *app) renameSettled(ctx context.Context, g sdk.Group, list listing, copies []sdk.Entry, to string) error {
+	if list.has(to) {
+		return inUse(to, "file")
+	}
+	return a.mvName(ctx, g, copies, to)
 }
 
 // saveSettled uploads what a conflict became, as the version after theirs, and removes the save.
@@ -271,11 +340,5 @@ func (a *app) saveSettled(ctx context.Context, c *sdk.Client, g sdk.Group, one *
 	if err := a.printReceipt(r, false); err != nil {
 		return err
 	}
-	err = a.removeName(ctx, g, copies, false)
-	var refused *sdk.Error
-	if errors.As(err, &refused) && refused.Code == wire.CodeUploaderOnly { // what was uploaded is there
-		return refuse(exitAuth, escapeName(one.Name)+" is settled; ask "+escapeName(string(one.copied.Uploader))+
-			" or the owner to remove the other file: svcfs conflicts --keep theirs", err)
-	}
-	return err
+	return a.removeName(ctx, g, copies, false)
 }

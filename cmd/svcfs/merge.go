@@ -29,8 +29,8 @@ const gitMerge = `git merge-file -p -L mine -L base -L theirs "$MINE" "$BASE" "$
 
 // mergeConflict runs a command of the shell on the versions of a conflict, as files in memory, and returns what it
 // wrote. It costs a retrieval of each version.
-func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, command string) (merged string,
-	err error) {
+func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, account sdk.AccountID,
+	command string) (merged string, err error) {
 	if command == "git" {
 		command = gitMerge
 	}
@@ -40,8 +40,12 @@ func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, com
 	}
 	defer os.RemoveAll(dir)
 	ext := extensionOf(one.Name)
+	mine, theirs := &one.copied, one.theirs
+	if isCopy, err := one.keepsCopy(keepMine, account); err == nil && !isCopy {
+		mine, theirs = theirs, mine
+	}
 	env := os.Environ() // the API key was taken out
-	for name, e := range map[string]*sdk.Entry{"MINE": &one.copied, "THEIRS": one.theirs, "BASE": one.base} {
+	for name, e := range map[string]*sdk.Entry{"MINE": mine, "THEIRS": theirs, "BASE": one.base} {
 		at := filepath.Join(dir, name+ext)
 		if err := fetchInto(ctx, g, e, at); err != nil {
 			return "", err
