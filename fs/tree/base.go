@@ -77,8 +77,11 @@ func (t *Tree) replacedBy(f *File, g *group, raw string) (e *sdk.Entry, ok bool)
 	if !ok || v == nil {
 		return nil, ok
 	}
+	if n := len(v.waiting); n > 0 {
+		return v.waiting[n-1], true
+	}
 	for _, e := range slices.Backward(v.entries) {
-		if _, ours := g.own[e.Ref]; e.Deleted == nil && (ours || isWaiting(e) || e.Seq <= known) {
+		if _, ours := g.own[e.Ref]; e.Deleted == nil && (ours || e.Seq <= known) {
 			return e, true
 		}
 	}

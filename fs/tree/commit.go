@@ -336,13 +336,13 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 		return t.setAside(f, g, row, raw)
 	}
 	touched := map[*versions]bool{g.version(raw): true}
-	if slices.ContainsFunc(g.version(raw).entries, isLink) { // others that led over it may be safe by now
+	if v := g.version(raw); slices.ContainsFunc(v.entries, isLink) || slices.ContainsFunc(v.waiting, isLink) { // others that led over it may be safe by now
 		t.noteLink(g)
 	}
-	if known := g.view.Entry(row.Ref); known != nil { // the poller was faster, or it is an old row
+	if known := g.entry(row.Ref); known != nil { // the poller was faster, or it is an old row
 		f.take(known)
 	} else {
-		g.merge(touched, *row)
+		g.mergeSave(touched, *row)
 	}
 	var notices []notice
 	if v := g.version(raw); f.raw == raw && f.isKind(fileReal) {

@@ -52,7 +52,7 @@ func (t *Tree) nameAside(ctx context.Context, g *group, raw string, n int) (name
 // has the file f open goes on with it under the new name; f may be nil. Needs Tree.mu.
 func (t *Tree) setAside(f *File, g *group, row *sdk.Entry, was string) (notices []notice) {
 	touched := map[*versions]bool{g.version(was): true}
-	g.merge(touched, *row)
+	g.mergeSave(touched, *row)
 	if v := g.version(recordedName(row)); f != nil && f.isKind(fileReal) {
 		named := f.dir != nil || len(f.links) == 0 // else its other names stay, and a new file shows this one
 		if f.dir != nil {

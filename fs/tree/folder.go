@@ -21,9 +21,7 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 		var waits []sdk.Entry
 		t.mu.RLock()
 		if dir.group != nil && dir.parent != nil && dir.kind == dirFolder {
-			waits = slices.DeleteFunc(dir.group.beneath(dir.parent.rawPath(dir.raw)+"/"), func(e sdk.Entry) bool {
-				return !isWaiting(&e)
-			})
+			waits = dir.group.waitsBeneath(dir.parent.rawPath(dir.raw) + "/")
 		}
 		t.mu.RUnlock()
 		if err := t.queue.Settle(ctx, waits); err != nil {
@@ -146,7 +144,7 @@ func (g *group) beneath(prefix string) (list []sdk.Entry) {
 	for _, e := range rows {
 		list = append(list, *e)
 	}
-	return list
+	return append(list, g.waitsBeneath(prefix)...)
 }
 
 // folderMove holds the facts about a folder that is to get a name, as far as the answer

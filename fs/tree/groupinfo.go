@@ -177,9 +177,7 @@ func (t *Tree) ledgerText(g *group) []byte {
 	text := bytes.NewBuffer([]byte{})
 	enc := json.NewEncoder(text)
 	for _, e := range g.view.Files() {
-		if !isWaiting(e) {
-			_ = enc.Encode(rowOf(e)) // strings and numbers, into memory
-		}
+		_ = enc.Encode(rowOf(e)) // strings and numbers, into memory
 	}
 	t.texts.Add(int64(text.Cap() - cap(g.info.ledger)))
 	g.info.ledger, g.info.ledgerSeen = text.Bytes(), g.changes

@@ -34,10 +34,11 @@ type group struct {
 	names  map[string]*versions
 	// theirLinks are the names whose newest upload is a link of another account; nil without any
 	theirLinks map[*versions]bool
-	folders    map[sdk.Ref]*Dir     // that show recorded folders
-	own        map[sdk.Ref]struct{} // uploads of this mount
-	changes    int                  // counts changes of files in the view
-	wrong      map[sdk.Ref]error    // uploads that hold something else than was recorded
+	folders    map[sdk.Ref]*Dir       // that show recorded folders
+	own        map[sdk.Ref]struct{}   // uploads of this mount
+	waiting    map[sdk.Ref]*sdk.Entry // those that are not recorded yet
+	changes    int                    // counts changes of files in the view
+	wrong      map[sdk.Ref]error      // uploads that hold something else than was recorded
 
 	checking *asking       // whether we are still a member
 	memberAt time.Time     // the service last said so
@@ -166,7 +167,7 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 
 func newGroup() *group {
 	return &group{listing: newGate(), names: make(map[string]*versions),
-		folders: make(map[sdk.Ref]*Dir), own: make(map[sdk.Ref]struct{}),
+		folders: make(map[sdk.Ref]*Dir), own: make(map[sdk.Ref]struct{}), waiting: make(map[sdk.Ref]*sdk.Entry),
 		unlearned: make(map[*versions]struct{})}
 }
 

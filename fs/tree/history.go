@@ -32,7 +32,7 @@ func (p *past) shows(e *sdk.Entry) bool {
 	if p.trash {
 		return e.Deleted != nil && e.Deleted.InTrash
 	}
-	return e.Deleted == nil && !isWaiting(e)
+	return e.Deleted == nil
 }
 
 // learnPast puts the names of the group that are not in its history yet there.

@@ -440,7 +440,7 @@ func (f *File) record() *sdk.Entry {
 	if e == nil {
 		return nil
 	}
-	if now := f.group.view.Entry(e.Ref); now != nil {
+	if now := f.group.entry(e.Ref); now != nil {
 		return now
 	}
 	return f.group.recordedSince(e)

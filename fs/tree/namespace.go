@@ -8,7 +8,6 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
-	"github.com/svcfs/svcfs/sdk/view"
 )
 
 // attach gives n the name in d, as it is shown; nothing else may have that. It is the
@@ -138,7 +137,8 @@ func (f *File) shows() *versions {
 // newest of them.
 type versions struct {
 	raw     string
-	entries []*sdk.Entry // ascending; deleted ones stay
+	entries []*sdk.Entry // records, ascending; deleted ones stay
+	waiting []*sdk.Entry // after these: saves from here that have no record yet, see [save.Entry]
 	shown   *File        // nil when none lives, or when hidden
 	// hidden: a program renamed the file to a scratch name in this mount (W8),
 	// so the name is free here until a newer upload arrives.
@@ -184,6 +184,9 @@ func (t *Tree) conflictWith(g *group, raw string, e *sdk.Entry, inTrash bool) no
 
 // age is where in the ledger the name came to be.
 func (v *versions) age() (oldest sdk.Seq) {
+	if len(v.entries) == 0 && len(v.waiting) > 0 {
+		return v.waiting[0].Seq
+	}
 	for i, e := range v.entries {
 		if at := sdk.Seq(e.Named().Age); i == 0 || at < oldest {
 			oldest = at
@@ -196,8 +199,16 @@ func (v *versions) age() (oldest sdk.Seq) {
 // folders.
 func recordedName(e *sdk.Entry) string { return e.Named().Recorded }
 
-// newest returns the newest upload that is not deleted, or nil.
+// newest returns the newest save that is not deleted, or nil.
 func (v *versions) newest() *sdk.Entry {
+	if n := len(v.waiting); n > 0 {
+		return v.waiting[n-1]
+	}
+	return v.newestRecord()
+}
+
+// newestRecord is newest without what waits to be recorded.
+func (v *versions) newestRecord() *sdk.Entry {
 	for _, e := range slices.Backward(v.entries) {
 		if e.Deleted == nil {
 			return e
@@ -206,25 +217,10 @@ func (v *versions) newest() *sdk.Entry {
 	return nil
 }
 
-// newestRecord is newest without what waits to be recorded.
-func (v *versions) newestRecord() *sdk.Entry {
-	for _, e := range slices.Backward(v.entries) {
-		if e.Deleted == nil && !isWaiting(e) {
-			return e
-		}
-	}
-	return nil
-}
-
 // merge takes rows of files and folders into the view of the group, and marks the names that they touch: two when
 // a file was renamed. It returns the folders among them. Needs Tree.mu.
-func (g *group) merge(touched map[*versions]bool, rows ...sdk.Entry) []*sdk.Entry {
-	return g.changed(touched, g.view.Apply(rows...))
-}
-
-// changed is merge for what became of rows. Needs Tree.mu.
-func (g *group) changed(touched map[*versions]bool, changes []view.Change) (folders []*sdk.Entry) {
-	for _, c := range changes {
+func (g *group) merge(touched map[*versions]bool, rows ...sdk.Entry) (folders []*sdk.Entry) {
+	for _, c := range g.view.Apply(rows...) {
 		if was := c.Was; was != nil {
 			g.hold(-was.Footprint())
 			if !was.Folder {
@@ -234,21 +230,20 @@ func (g *group) changed(touched map[*versions]bool, changes []view.Change) (fold
 				g.changes++
 			}
 		}
-		if now := c.Now; now != nil {
-			g.hold(now.Footprint())
-			if now.Folder {
-				folders = append(folders, now)
-				continue
-			}
-			g.changes++
-			v := g.version(recordedName(now))
-			at := len(v.entries)
-			for at > 0 && v.entries[at-1].Seq > now.Seq {
-				at--
-			}
-			v.entries = slices.Insert(v.entries, at, now)
-			touched[v] = true
+		now := c.Now
+		g.hold(now.Footprint())
+		if now.Folder {
+			folders = append(folders, now)
+			continue
 		}
+		g.changes++
+		v := g.version(recordedName(now))
+		at := len(v.entries)
+		for at > 0 && v.entries[at-1].Seq > now.Seq {
+			at--
+		}
+		v.entries = slices.Insert(v.entries, at, now)
+		touched[v] = true
 	}
 	return folders
 }
@@ -268,7 +263,7 @@ func (g *group) version(raw string) *versions {
 // forgetEmpty forgets a name that no upload has any more, because all were renamed: a service
 // could give a file one name after the other. Needs Tree.mu.
 func (g *group) forgetEmpty(v *versions) {
-	if len(v.entries) > 0 || v.shown != nil || v.hidden != "" || v.saved != 0 || g.names[v.raw] != v {
+	if len(v.entries) > 0 || len(v.waiting) > 0 || v.shown != nil || v.hidden != "" || v.saved != 0 || g.names[v.raw] != v {
 		return
 	}
 	delete(g.names, v.raw)
@@ -384,7 +379,7 @@ func (t *Tree) place(g *group, v *versions) []notice {
 // a listing from before the save knows nothing of it. Needs Tree.mu.
 func (g *group) awaits(v *versions) bool {
 	e := v.shown.entry.Load()
-	if e == nil || e.Name != v.raw || g.view.Entry(e.Ref) != nil {
+	if e == nil || e.Name != v.raw || g.entry(e.Ref) != nil {
 		return false
 	}
 	_, saved := g.own[e.Ref]

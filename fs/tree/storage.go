@@ -91,7 +91,10 @@ func (t *Tree) StatFS(n Node) StatFS {
 	var s StatFS
 	var used int64
 	for _, g := range t.groups {
-		s.Files += int64(g.view.Len())
+		s.Files += int64(g.view.Len() + len(g.waiting))
+		for _, e := range g.waiting {
+			used += max(e.Size, 0)
+		}
 		for e := range g.view.All() {
 			used += max(e.Size, 0)
 		}

@@ -136,7 +136,7 @@ func (f *File) stageTarget() *Error {
 // targetBuffer returns the content of a recorded link, without asking the service.
 func (t *Tree) targetBuffer(g *group, e *sdk.Entry) (*mem.Buffer, error) {
 	t.mu.RLock()
-	now := g.view.Entry(e.Ref)
+	now := g.entry(e.Ref)
 	t.mu.RUnlock()
 	if now != nil && now.Deleted != nil && !now.Deleted.InTrash {
 		return nil, &Error{Class: ClassNotExist, Err: errors.New("the file was deleted")}

@@ -20,6 +20,9 @@ func livingOf(v *versions) (list []sdk.Entry) {
 			list = append(list, *e)
 		}
 	}
+	for _, e := range v.waiting {
+		list = append(list, *e)
+	}
 	return list
 }
 
@@ -73,7 +76,7 @@ func (g *group) mergeOwn(rows []sdk.Entry) map[*versions]bool {
 	touched := make(map[*versions]bool)
 	for i := range rows {
 		row := rows[i]
-		known := g.view.Entry(row.Ref)
+		known := g.entry(row.Ref)
 		if known == nil { // it waited, and was recorded meanwhile, under its new name
 			continue
 		}
@@ -85,7 +88,7 @@ func (g *group) mergeOwn(rows []sdk.Entry) map[*versions]bool {
 		if !row.Folder { // also where others renamed the upload once more, and a listing was faster
 			touched[g.version(recordedName(known))], touched[g.version(recordedName(&row))] = true, true
 		}
-		g.merge(touched, row)
+		g.mergeSave(touched, row)
 	}
 	for v := range touched {
 		v.base = max(v.base, v.saved) // moving history about is no conflict

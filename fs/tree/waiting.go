@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/fs/tree/save"
@@ -216,7 +218,7 @@ func (g *group) readyNotice(row *sdk.Entry) []notice {
 // recordedSince returns the record of an entry that waited, if it was made meanwhile, else e. Needs
 // Tree.mu.
 func (g *group) recordedSince(e *sdk.Entry) *sdk.Entry {
-	if !isWaiting(e) || g.view.Entry(e.Ref) != nil {
+	if !isWaiting(e) || g.waiting[e.Ref] != nil {
 		return e
 	}
 	ref, _ := g.dir.t.queue.Recorded(outbox.IDOf(e.Ref))
@@ -247,13 +249,14 @@ func (f *File) entryNow() *sdk.Entry {
 func (g *group) waitsOf(raw string) (list []sdk.Entry, alone bool) {
 	g.dir.t.mu.RLock()
 	defer g.dir.t.mu.RUnlock()
-	all := livingOf(g.names[raw])
-	for i := range all {
-		if isWaiting(&all[i]) {
-			list = append(list, all[i])
-		}
+	v := g.names[raw]
+	if v == nil {
+		return nil, true
 	}
-	return list, len(list) == len(all)
+	for _, e := range v.waiting {
+		list = append(list, *e)
+	}
+	return list, v.newestRecord() == nil
 }
 
 // settle waits until what waits under the name of a file is recorded, unless nothing else is under it:
@@ -338,12 +341,12 @@ func (t *Tree) pathOf(i outbox.Item) string {
 // nowWaiting shows an item, also one that came to this group. Needs Tree.mu.
 func (t *Tree) nowWaiting(i outbox.Item) (notices []notice) {
 	for _, g := range t.groups {
-		if g.id != i.Group && g.view.Entry(i.Ref()) != nil {
+		if g.id != i.Group && g.waiting[i.Ref()] != nil {
 			notices = append(notices, g.forgetRow(i.Ref())...)
 		}
 	}
 	g := t.groups[i.Group]
-	if g == nil || i.Name == "" || g.view.Entry(i.Ref()) != nil {
+	if g == nil || i.Name == "" || g.waiting[i.Ref()] != nil {
 		return notices
 	}
 	if _, ok := t.queue.Item(i.ID); !ok { // recorded meanwhile
@@ -351,14 +354,60 @@ func (t *Tree) nowWaiting(i outbox.Item) (notices []notice) {
 	}
 	touched := make(map[*versions]bool)
 	g.own[i.Ref()] = struct{}{}
-	g.merge(touched, *save.Entry(i, t.remote.Account()))
+	g.mergeSave(touched, *save.Entry(i, t.remote.Account()))
 	return append(notices, t.placeAll(g, touched)...)
+}
+
+// entry returns the record of a reference, or what stands for it while it waits; nil = not known. Needs Tree.mu.
+func (g *group) entry(ref sdk.Ref) *sdk.Entry {
+	if e := g.waiting[ref]; e != nil {
+		return e
+	}
+	return g.view.Entry(ref)
+}
+
+// waitsBeneath returns what waits beneath a folder. Needs Tree.mu.
+func (g *group) waitsBeneath(prefix string) (list []sdk.Entry) {
+	for _, e := range g.waiting {
+		if strings.HasPrefix(e.Name, prefix) {
+			list = append(list, *e)
+		}
+	}
+	return list
+}
+
+// mergeSave is merge for a save of this mount, which may wait. Needs Tree.mu.
+func (g *group) mergeSave(touched map[*versions]bool, row sdk.Entry) {
+	if !isWaiting(&row) {
+		g.merge(touched, row)
+		return
+	}
+	g.endWaiting(touched, row.Ref)
+	g.waiting[row.Ref] = &row
+	g.hold(row.Footprint())
+	v := g.version(recordedName(&row))
+	v.waiting = append(v.waiting, &row)
+	slices.SortFunc(v.waiting, func(a, b *sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	touched[v] = true
+}
+
+// endWaiting takes a save out that waits no more. Needs Tree.mu.
+func (g *group) endWaiting(touched map[*versions]bool, ref sdk.Ref) {
+	e := g.waiting[ref]
+	if e == nil {
+		return
+	}
+	delete(g.waiting, ref)
+	g.hold(-e.Footprint())
+	v := g.names[recordedName(e)]
+	v.waiting = slices.DeleteFunc(v.waiting, func(waits *sdk.Entry) bool { return waits == e })
+	touched[v] = true
 }
 
 // forgetRow takes an entry out. Needs Tree.mu.
 func (g *group) forgetRow(ref sdk.Ref) []notice {
 	touched := make(map[*versions]bool)
-	g.changed(touched, g.view.Drop(ref))
+	g.endWaiting(touched, ref)
 	delete(g.own, ref)
 	return g.dir.t.placeAll(g, touched)
 }
@@ -366,14 +415,14 @@ func (g *group) forgetRow(ref sdk.Ref) []notice {
 // nowRecorded puts the record in the place of the entry that stood for it. Needs Tree.mu.
 func (g *group) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
 	t := g.dir.t
-	was := g.view.Entry(i.Ref())
+	was := g.waiting[i.Ref()]
 	if was == nil {
 		was = save.Entry(i, t.remote.Account())
 	}
 	r.Name = i.Name // it may have got another since it was sent
 	touched := make(map[*versions]bool)
 	old := g.version(recordedName(was))
-	g.changed(touched, g.view.Drop(was.Ref))
+	g.endWaiting(touched, was.Ref)
 	delete(g.own, was.Ref)
 	g.own[r.Ref] = struct{}{}
 	if g.view.Entry(r.Ref) == nil { // else the listing was faster
@@ -412,7 +461,7 @@ func (g *group) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
 func (g *group) nowConflict(i outbox.Item) (notices []notice) {
 	t := g.dir.t
 	row, f := save.Entry(i, t.remote.Account()), g.version(i.Was).shown
-	if was := g.view.Entry(i.Ref()); was != nil {
+	if was := g.waiting[i.Ref()]; was != nil {
 		kept := *was
 		kept.Name = i.Name
 		row = &kept

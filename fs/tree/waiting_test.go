@@ -171,6 +171,9 @@ func TestO1WhatWaitsIsThere(t *testing.T) {
 	if x := b.node("/g/a").(*File).OwnXattrs(); x["user.svcfs.ref"] != "" || x["user.svcfs.seq"] != "" {
 		t.Errorf("what waits has %v", x)
 	}
+	if v := b.groups["g"].names["a"]; len(v.waiting) != 1 || len(v.entries) != 0 || b.groups["g"].view.Len() != 0 {
+		t.Error("what waits is among the records")
+	}
 	if text := string(b.pendingText()); !strings.Contains(text, "/g/a") {
 		t.Errorf("pending is %q", text)
 	}

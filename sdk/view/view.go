@@ -34,7 +34,7 @@ type placed struct {
 // New returns a View that knows nothing.
 func New() *View { return &View{rows: make(map[sdk.Ref]placed)} }
 
-// Change is what became of one row. Was is nil if the file was not known, Now if it is not known any more.
+// Change is what became of one row. Was is nil if the file was not known.
 type Change struct{ Was, Now *sdk.Entry }
 
 // Apply takes rows as lists and the answers to changes tell them, and returns what they changed. A row with a
@@ -79,18 +79,6 @@ func learn(row, known *sdk.Entry) {
 	if row.Size == sdk.SizeUnknown {
 		row.Size = known.Size
 	}
-}
-
-// Drop forgets a row that no record stands for.
-func (v *View) Drop(ref sdk.Ref) []Change {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	known, ok := v.rows[ref]
-	if !ok {
-		return nil
-	}
-	delete(v.rows, ref)
-	return []Change{{Was: known.Entry}}
 }
 
 // Listed says that the rows that Apply has just taken are all that changed after [View.After].

@@ -26,9 +26,6 @@ func TestApply(t *testing.T) {
 	if late := v.Apply(sdk.Entry{Ref: "a", Name: "old", Number: 3}); len(late) != 0 || v.Entry("a").Name != "b" {
 		t.Errorf("an older row: %+v", late)
 	}
-	if gone := v.Drop("a"); len(gone) != 1 || gone[0].Now != nil || v.Entry("a") != nil || v.Len() != 0 || v.Drop("a") != nil {
-		t.Errorf("dropped: %+v", gone)
-	}
 }
 
 // What the answer to a change tells of a file is not believed where it contradicts the record of the upload, and its
