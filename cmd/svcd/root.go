@@ -157,7 +157,8 @@ func rootOf(s *settings) *cobra.Command {
 				return err
 			}
 			if name, instead := s.visiblePassword(); name != "" {
-				fmt.Fprintf(stderr, "svcd: the password in --%s is visible to every user of this machine: %s\n", name, instead)
+				fmt.Fprintf(stderr, "svcd: the password in --%s is visible to every user of this machine: %s\n",
+					name, instead)
 			}
 			return nil
 		},
