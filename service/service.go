@@ -3,6 +3,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -213,6 +214,13 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 	s.watch = watch.New(s.store)
 	s.closeLater(func() error { s.watch.Close(); return nil })
 	s.observeParts()
+	s.assemble(domain, gateway)
+	return nil
+}
+
+// assemble makes the parts that hold nothing open.
+func (s *Service) assemble(domain string, gateway *legacy.Gateway) {
+	cfg := s.cfg
 	s.ledger = ledger.New(cfg.Fees, ledger.Bounds{PerDay: cfg.FreeChanges, Room: s.space.RoomForRecord,
 		Reserve: func() int64 { return s.space.Reserve(cfg.Database != "") },
 		MayKeep: func(ctx context.Context, tx *store.Tx, account, group string, bytes int64) error {
@@ -225,7 +233,6 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 		PlainRefs: cfg.PlainRefs, Gateway: gateway, DestructionDelay: cfg.DestructionDelay,
 		MaxOpenBytes: cfg.MaxOpenBytes, SmallBytes: cfg.SmallBytes, MaxAccountBytes: cfg.MaxAccountBytes,
 		MaxGroupBytes: cfg.MaxGroupBytes, Space: s.space})
-	return nil
 }
 
 // isOfAnotherDatabase reports that a data directory has signed checkpoints, but not the database that they are of.
@@ -287,57 +294,38 @@ func makeSpool(cfg Config) (string, error) {
 }
 
 func withDefaults(cfg Config) Config {
-	if cfg.MasterKey == (MasterKey{}) {
-		cfg.MasterKey = vault.InDirectory(cfg.DataDir)
-	}
-	if cfg.ContractID == "" {
-		cfg.ContractID = DefaultContractID
-	}
-	if cfg.MaxFileBytes <= 0 {
-		cfg.MaxFileBytes = DefaultMaxFileBytes
-	}
-	if cfg.MaxWholeBytes <= 0 {
-		cfg.MaxWholeBytes = DefaultMaxWholeBytes
-	}
-	cfg.MaxWholeBytes = min(cfg.MaxWholeBytes, cfg.MaxFileBytes)
-	if cfg.RequestRate == 0 {
-		cfg.RequestRate = DefaultRequestRate
-	}
-	if cfg.FreeChanges == 0 {
-		cfg.FreeChanges = DefaultFreeChanges
-	}
-	if cfg.DestructionDelay == 0 {
-		cfg.DestructionDelay = DefaultDestructionDelay
-	}
+	cfg.MasterKey = cmp.Or(cfg.MasterKey, vault.InDirectory(cfg.DataDir))
+	cfg.ContractID = cmp.Or(cfg.ContractID, DefaultContractID)
+	cfg.MaxFileBytes = orPositive(cfg.MaxFileBytes, DefaultMaxFileBytes)
+	cfg.MaxWholeBytes = min(orPositive(cfg.MaxWholeBytes, DefaultMaxWholeBytes), cfg.MaxFileBytes)
+	cfg.RequestRate = cmp.Or(cfg.RequestRate, DefaultRequestRate)
+	cfg.FreeChanges = cmp.Or(cfg.FreeChanges, DefaultFreeChanges)
+	cfg.DestructionDelay = cmp.Or(cfg.DestructionDelay, DefaultDestructionDelay)
 	if cfg.Fees == nil {
 		cfg.Fees = ledger.DefaultFees()
 	}
-	if cfg.MaxConnections <= 0 {
-		cfg.MaxConnections = DefaultMaxConnections
-	}
-	if cfg.MaxPerAddress <= 0 {
-		cfg.MaxPerAddress = max(cfg.MaxConnections/addressShare, 1)
-	}
+	cfg.MaxConnections = orPositive(cfg.MaxConnections, DefaultMaxConnections)
+	cfg.MaxPerAddress = orPositive(cfg.MaxPerAddress, max(cfg.MaxConnections/addressShare, 1))
 	if cfg.Memory <= 0 {
 		cfg.Memory = defaultMemory()
 	}
-	if cfg.ClientTimeout <= 0 {
-		cfg.ClientTimeout = DefaultClientTimeout
-	}
+	cfg.ClientTimeout = orPositive(cfg.ClientTimeout, DefaultClientTimeout)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.SignInLogger == nil {
-		cfg.SignInLogger = cfg.Logger
-	}
-	if cfg.Blobs == "" {
-		cfg.Blobs = filepath.Join(cfg.DataDir, blobDir)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.SignInLogger = cmp.Or(cfg.SignInLogger, cfg.Logger)
+	cfg.Blobs = cmp.Or(cfg.Blobs, filepath.Join(cfg.DataDir, blobDir))
 	cfg.PublicURL = strings.TrimRight(cfg.PublicURL, "/")
 	return cfg
+}
+
+// orPositive returns v, or other unless v is positive.
+func orPositive[T int | int64 | time.Duration](v, other T) T {
+	if v > 0 {
+		return v
+	}
+	return other
 }
 
 // Handler answers HTTP.

@@ -58,6 +58,11 @@ func (s *server) contentBody(w http.ResponseWriter, r *http.Request, account str
 		}
 		return body(w, r, maxRequestBytes)
 	}
+	return s.spooledBody(w, r, account, limit)
+}
+
+// spooledBody receives a request of at most limit bytes on the disk, and reads it into memory when all of it is there.
+func (s *server) spooledBody(w http.ResponseWriter, r *http.Request, account string, limit int64) ([]byte, error) {
 	release, ok := s.spools.Take(account)
 	if !ok {
 		return nil, &fault.Error{Code: wire.CodeUnavailable,

@@ -66,6 +66,13 @@ func (s *server) newTools(serve http.Handler) *mcp.Server {
 		&mcp.ServerOptions{
 			Instructions: mcpInstructions, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}})
 	t := tools{h, serve}
+	t.addLooks()
+	t.addChanges()
+	return h
+}
+
+// addLooks adds the operations that change nothing.
+func (t tools) addLooks() {
 	addOperation[wire.GroupRequest](t, wire.OpAuthStatus, "Who am I, and may I use this group?",
 		"The account, and its role in a group. The group \"default\" names none.", look)
 	addOperation[wire.NamesRequest](t, wire.OpGetMemberGroups, "Groups of the account",
@@ -89,7 +96,9 @@ func (s *server) newTools(serve http.Handler) *mcp.Server {
 		"How many bytes the account and a group use, and what is left.", look)
 	addOperation[wire.SetVersionsRequest](t, wire.OpTryGroupVersions, "What a setting would thin out",
 		"Which versions a setting of set_group_versions would end. Nothing changes.", look)
+}
 
+func (t tools) addChanges() {
 	addOperation[wire.GroupRequest](t, wire.OpRegisterGroup, "New group",
 		"Make a group, which the account owns. Costs tokens.", change)
 	addOperation[wire.MemberRequest](t, wire.OpAddGroupMember, "Add a member",
@@ -110,7 +119,6 @@ func (s *server) newTools(serve http.Handler) *mcp.Server {
 			"tokens.", change)
 	addOperation[wire.GroupRequest](t, wire.OpKeepFiles, "Keep files",
 		"Keep all files of a group that are about to be destroyed.", change)
-	return h
 }
 
 // mcpHandler returns the handler of [wire.PathMCP]. serve is the handler of the whole service. The tools, whose

@@ -113,6 +113,14 @@ func New(d Deps) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	mux := s.routes(reads, page)
+	serve := s.observed(mux)
+	mux.Handle(wire.PathMCP, s.mcpHandler(serve))
+	return serve, nil
+}
+
+// routes returns all paths of the service but that of the Model Context Protocol, which uses them.
+func (s *server) routes(reads map[string]web.Transfer, page http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("POST "+wire.PathSessionToken, s.open(s.refusing(s.sessionToken)))
 	mux.HandleFunc("GET "+wire.PathSessionToken, s.loginProbe)
@@ -129,7 +137,7 @@ func New(d Deps) (http.Handler, error) {
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.Handle("GET "+wire.PathCapabilities, s.open(http.HandlerFunc(s.capabilities)))
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
-	mux.Handle("GET "+wire.PathTlog, s.open(d.Checkpoints.Handler(s.refuse)))
+	mux.Handle("GET "+wire.PathTlog, s.open(s.Checkpoints.Handler(s.refuse)))
 	mux.Handle(web.Path, page)
 	for _, path := range web.OpenPaths() {
 		mux.Handle(path, s.open(page))
@@ -145,9 +153,7 @@ func New(d Deps) (http.Handler, error) {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, fault.New(wire.CodeUnsupported, "not found: no such path or method here"))
 	})
-	serve := s.observed(mux)
-	mux.Handle(wire.PathMCP, s.mcpHandler(serve))
-	return serve, nil
+	return mux
 }
 
 func (s *server) capabilities(w http.ResponseWriter, r *http.Request) {

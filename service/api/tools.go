@@ -45,9 +45,7 @@ func (s *server) operations() map[string]web.Operation {
 		wire.OpGetMemberGroups:      s.names(s.Groups.Of),
 		wire.OpGetGroupTransactions: s.transactions,
 		wire.OpAuthStatus:           typed(s.authStatus),
-		wire.OpRegisterGroup: typed(func(ctx context.Context, account string, req wire.GroupRequest) (string, error) {
-			return s.Groups.Register(ctx, account, req.GroupID, false)
-		}),
+		wire.OpRegisterGroup:        typed(s.registerGroup),
 		wire.OpOpenJournalKey:       typed(s.Files.OpenJournalKey),
 		wire.OpEndJournal:           typed(s.Files.EndJournal),
 		wire.OpAddGroupMember:       typed(s.Groups.Add),
@@ -85,6 +83,10 @@ func (s *server) operations() map[string]web.Operation {
 		wire.OpRevokeGroupInvite:    typed(s.Groups.RevokeInvite),
 		wire.OpUseGroupInvite:       typed(s.Groups.UseInvite),
 	}
+}
+
+func (s *server) registerGroup(ctx context.Context, account string, req wire.GroupRequest) (string, error) {
+	return s.Groups.Register(ctx, account, req.GroupID, false)
 }
 
 // tool answers an operation of a program.

@@ -14,7 +14,7 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-// fill inserts the rows of a state, and compares the ledger with the index.
+// fill inserts the rows of a state.
 func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 	if err := requireEmpty(ctx, tx, nil); err != nil {
 		return err
@@ -51,7 +51,12 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 		return errors.New("the keys of the service are lost in these archives, and without them no file can be read: " +
 			"use another copy")
 	}
-	_, err = ledger.Audit(ctx, tx)
+	return i.compareLedger(ctx, tx, x)
+}
+
+// compareLedger compares the imported ledger with the index, and notes that the import is complete.
+func (i *importer) compareLedger(ctx context.Context, tx *store.Tx, x *index) error {
+	_, err := ledger.Audit(ctx, tx)
 	records, root, failed := ledgerRoot(ctx, tx)
 	if failed != nil {
 		return failed

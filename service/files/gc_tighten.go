@@ -86,20 +86,7 @@ func (f *Files) usedBlocks(ctx context.Context, list []part) (map[string]*usage,
 		}
 		byID[id] = u
 	}
-	users := map[string][]string{} // the parts that a file uses, by its reference
-	err := f.store.Read(ctx, func(tx *store.Tx) error {
-		for _, p := range list {
-			refs, err := store.Values[string](ctx, tx, "list the files of a part",
-				"SELECT ref FROM part_uses WHERE part = ?", p.id)
-			if err != nil {
-				return err
-			}
-			for _, ref := range refs {
-				users[ref] = append(users[ref], p.id)
-			}
-		}
-		return nil
-	})
+	users, err := f.usersOf(ctx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +111,25 @@ func (f *Files) usedBlocks(ctx context.Context, list []part) (map[string]*usage,
 		}
 	}
 	return uses, nil
+}
+
+// usersOf returns the parts of a list that files use, by the reference of the file.
+func (f *Files) usersOf(ctx context.Context, list []part) (map[string][]string, error) {
+	users := map[string][]string{}
+	err := f.store.Read(ctx, func(tx *store.Tx) error {
+		for _, p := range list {
+			refs, err := store.Values[string](ctx, tx, "list the files of a part",
+				"SELECT ref FROM part_uses WHERE part = ?", p.id)
+			if err != nil {
+				return err
+			}
+			for _, ref := range refs {
+				users[ref] = append(users[ref], p.id)
+			}
+		}
+		return nil
+	})
+	return users, err
 }
 
 // manifestOf returns the manifest of a file of format version 2 that has its key.
@@ -174,6 +180,20 @@ func (f *Files) tightenPart(ctx context.Context, p *part, used *usage) (anew boo
 		return false, fmt.Errorf("write part %s anew: %w", p.id, err)
 	}
 	faultpoint.Hit("tighten.stored")
+	anew, err = f.replacePart(ctx, p, info, keep, leaves)
+	switch {
+	case err == nil && anew:
+		faultpoint.Hit("tighten.recorded")
+		f.discard(ctx, p.blob.ID) // who reads it goes on, or opens the part again
+	case err == nil || isRolledBack(err):
+		f.discard(ctx, info.ID)
+	}
+	return anew && err == nil, err
+}
+
+// replacePart gives a part the blob with the blocks that are kept, unless others changed it meanwhile.
+func (f *Files) replacePart(ctx context.Context, p *part, info blob.Info, keep format.Extents,
+	leaves []byte) (anew bool, err error) {
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		result, err := tx.ExecContext(ctx, `UPDATE parts SET blob_id = ?, blob_size = ?, blocks = ?, leaves = ?, loose =
 			CASE WHEN loose = ? THEN NULL ELSE loose END
@@ -186,14 +206,7 @@ func (f *Files) tightenPart(ctx context.Context, p *part, used *usage) (anew boo
 		anew = n == 1
 		return err
 	})
-	switch {
-	case err == nil && anew:
-		faultpoint.Hit("tighten.recorded")
-		f.discard(ctx, p.blob.ID) // who reads it goes on, or opens the part again
-	case err == nil || isRolledBack(err):
-		f.discard(ctx, info.ID)
-	}
-	return anew && err == nil, err
+	return anew, err
 }
 
 // isStill reports that no other process has written a part anew.

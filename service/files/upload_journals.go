@@ -97,8 +97,8 @@ func (f *Files) EndJournal(ctx context.Context, account string, req wire.EndJour
 
 // forgetJournals removes the ends of journals whose keys no epoch opens any more.
 func (f *Files) forgetJournals(ctx context.Context, tx *store.Tx) error {
-	return tx.Do(ctx, "forget ended journals", `DELETE FROM ended_journals WHERE epoch < (SELECT min(version) FROM service_keys
-		WHERE purpose = ?)`, vault.PurposeUploads)
+	return tx.Do(ctx, "forget ended journals", `DELETE FROM ended_journals WHERE epoch <
+		(SELECT min(version) FROM service_keys WHERE purpose = ?)`, vault.PurposeUploads)
 }
 
 func journalID(text string) (id [wire.JournalIDBytes]byte, err error) {

@@ -318,45 +318,9 @@ func (f *Files) fetchOnce(ctx context.Context, account string, req wire.PrepareR
 // fetch gets the bytes behind a reference from the gateway, checks them and keeps them.
 // The gateway is not trusted.
 func (f *Files) fetch(ctx context.Context, ref string) error {
-	id, err := legacy.Parse(ref)
+	info, err := f.download(ctx, ref)
 	if err != nil {
 		return err
-	}
-	lost := func(err error) error {
-		return &fault.Error{Code: wire.CodeUnavailable,
-			Text:       "the gateway for old references does not answer: nothing was charged; try again in a moment",
-			RetryAfter: 5 * time.Second, Err: err}
-	}
-	body, err := f.config.Gateway.Open(ctx, id)
-	if errors.Is(err, legacy.ErrNotThere) {
-		return &fault.Error{Code: wire.CodeFileNotFound, Text: "file not found: the gateway does not have its bytes",
-			Err: err}
-	}
-	if err != nil {
-		return lost(err)
-	}
-	defer body.Close()
-	v := legacy.NewVerifier(id)
-	arriving, err := f.config.Space.Begin(0)
-	if err != nil {
-		return err
-	}
-	defer arriving.End()
-	source := &watched{r: arriving.Reader(body)}
-	info, err := f.blobs.Put(ctx, legacy.Decoded(io.TeeReader(source, v)), f.config.MaxWholeBytes+format.Overhead)
-	var badText base64.CorruptInputError
-	switch {
-	case errors.Is(err, blob.ErrTooLarge):
-		return f.tooLarge()
-	case err != nil && (source.err != nil || ctx.Err() != nil):
-		return lost(err)
-	case err != nil && !errors.As(err, &badText) && !errors.Is(err, io.ErrUnexpectedEOF):
-		return err
-	}
-	if err != nil || info.Size < format.Overhead || !v.OK() {
-		f.discard(ctx, info.ID)
-		return &fault.Error{Code: wire.CodeBlobCorrupt,
-			Text: "the gateway sent other bytes than the reference names: nothing was charged", Err: err}
 	}
 	kept := false
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
@@ -367,6 +331,51 @@ func (f *Files) fetch(ctx context.Context, ref string) error {
 		f.discard(ctx, info.ID) // the sweep repeats it
 	}
 	return err
+}
+
+// download gets the bytes behind a reference, and stores them if they are those that it names.
+func (f *Files) download(ctx context.Context, ref string) (info blob.Info, err error) {
+	id, err := legacy.Parse(ref)
+	if err != nil {
+		return info, err
+	}
+	lost := func(err error) error {
+		return &fault.Error{Code: wire.CodeUnavailable,
+			Text:       "the gateway for old references does not answer: nothing was charged; try again in a moment",
+			RetryAfter: 5 * time.Second, Err: err}
+	}
+	body, err := f.config.Gateway.Open(ctx, id)
+	if errors.Is(err, legacy.ErrNotThere) {
+		return info, &fault.Error{Code: wire.CodeFileNotFound, Err: err,
+			Text: "file not found: the gateway does not have its bytes"}
+	}
+	if err != nil {
+		return info, lost(err)
+	}
+	defer body.Close()
+	v := legacy.NewVerifier(id)
+	arriving, err := f.config.Space.Begin(0)
+	if err != nil {
+		return info, err
+	}
+	defer arriving.End()
+	source := &watched{r: arriving.Reader(body)}
+	info, err = f.blobs.Put(ctx, legacy.Decoded(io.TeeReader(source, v)), f.config.MaxWholeBytes+format.Overhead)
+	var badText base64.CorruptInputError
+	switch {
+	case errors.Is(err, blob.ErrTooLarge):
+		return info, f.tooLarge()
+	case err != nil && (source.err != nil || ctx.Err() != nil):
+		return info, lost(err)
+	case err != nil && !errors.As(err, &badText) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return info, err
+	}
+	if err != nil || info.Size < format.Overhead || !v.OK() {
+		f.discard(ctx, info.ID)
+		return info, &fault.Error{Code: wire.CodeBlobCorrupt,
+			Text: "the gateway sent other bytes than the reference names: nothing was charged", Err: err}
+	}
+	return info, nil
 }
 
 // watched remembers how reading failed.

@@ -155,29 +155,8 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 	if size > f.config.MaxWholeBytes+format.Overhead {
 		return f.tooLargeWhole()
 	}
-	var open int64
-	var keep []bound
-	var expires time.Time
-	if err := f.store.Read(ctx, func(tx *store.Tx) error {
-		p, err := f.getUpload(ctx, tx, account, uploadID)
-		if err != nil {
-			return err
-		}
-		if _, err = groups.RequireWriter(ctx, tx, p.group, account); err != nil {
-			return err
-		}
-		byAccount, byGroup, err := f.stored(ctx, tx, account, p.group)
-		if err != nil {
-			return err
-		}
-		expires = p.expires
-		keep = keepBounds(account, p.group, byAccount, byGroup)
-		for i := range keep {
-			keep[i].left += p.blobSize()
-		}
-		open, _, err = openBytes(ctx, tx, account, uploadID)
-		return err
-	}); err != nil {
+	keep, open, expires, err := f.mayPutBlob(ctx, account, uploadID)
+	if err != nil {
 		return err
 	}
 	known := max(size, 0)
@@ -211,6 +190,33 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 		f.discard(ctx, useless) // the sweep repeats it
 	}
 	return err
+}
+
+// mayPutBlob refuses the bytes of somebody who may not write. It returns the bounds of what may be kept, how many bytes
+// the other unfinished uploads of the account have, and when this one expires.
+func (f *Files) mayPutBlob(ctx context.Context, account, uploadID string) (keep []bound, open int64, expires time.Time,
+	err error) {
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		p, err := f.getUpload(ctx, tx, account, uploadID)
+		if err != nil {
+			return err
+		}
+		if _, err = groups.RequireWriter(ctx, tx, p.group, account); err != nil {
+			return err
+		}
+		byAccount, byGroup, err := f.stored(ctx, tx, account, p.group)
+		if err != nil {
+			return err
+		}
+		expires = p.expires
+		keep = keepBounds(account, p.group, byAccount, byGroup)
+		for i := range keep {
+			keep[i].left += p.blobSize()
+		}
+		open, _, err = openBytes(ctx, tx, account, uploadID)
+		return err
+	})
+	return keep, open, expires, err
 }
 
 // replaceBlob gives a blob to an upload and returns the blob without an owner, "" for

@@ -119,8 +119,8 @@ func (f *Files) CheckStored(ctx context.Context, report func(what string, err er
 			counted, kept int64
 		}
 		for d, err := range store.Each(ctx, tx, "compare stored bytes",
-			func(d *differs) []any { return []any{&d.kind, &d.name, &d.counted, &d.kept} }, `SELECT kind, name, CAST(sum(counted) AS BIGINT), CAST(sum(kept) AS BIGINT)
-			FROM (
+			func(d *differs) []any { return []any{&d.kind, &d.name, &d.counted, &d.kept} },
+			`SELECT kind, name, CAST(sum(counted) AS BIGINT), CAST(sum(kept) AS BIGINT) FROM (
 			SELECT kind, name, bytes AS counted, 0 AS kept FROM stored_bytes
 			UNION ALL SELECT 'account', uploader, 0, blob_size FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
 			UNION ALL SELECT 'group', group_id, 0, blob_size FROM files WHERE deleted_ns IS NULL AND blob_id <> ref

@@ -99,8 +99,7 @@ func (f *Files) parseSealed(account string, head wire.SealedHead, key *format.Ke
 			return s, err
 		}
 	}
-	if strings.ContainsRune(head.GroupID, 0) || strings.ContainsRune(head.From,
-		0) { // in PostgreSQL it would fail all frames
+	if strings.ContainsRune(head.GroupID+head.From, 0) { // in PostgreSQL it would fail all frames
 		return s, fault.New(wire.CodeValidation, "group_id or from holds a NUL character")
 	}
 	if s.FileHash = strings.ToLower(head.FileHash); !isHash(s.FileHash) && (s.FileHash != "" || s.From == "") {
@@ -119,18 +118,23 @@ func (f *Files) parseSealed(account string, head wire.SealedHead, key *format.Ke
 	if s.inBlocks() {
 		return s, f.checkManifestHead(s)
 	}
+	return s, f.checkWholeHead(s)
+}
+
+// checkWholeHead checks what the head of an upload of format version 1 says by itself.
+func (f *Files) checkWholeHead(s *sealed) error {
 	most := min(f.config.MaxWholeBytes, wire.WholeFileBytes) + format.Overhead
 	switch {
 	case s.FileHash == "" || s.From != "":
-		return s, fault.New(wire.CodeValidation, "from: only an upload of format version %d takes blocks over",
+		return fault.New(wire.CodeValidation, "from: only an upload of format version %d takes blocks over",
 			format.VersionBlocks)
-	case head.BlobSize > most:
-		return s, fault.New(wire.CodeTooLarge, "file too large: at most %d bytes of ciphertext are accepted in one "+
+	case s.BlobSize > most:
+		return fault.New(wire.CodeTooLarge, "file too large: at most %d bytes of ciphertext are accepted in one "+
 			"request", most)
-	case head.BlobSize < format.Overhead:
-		return s, tooShort(head.BlobSize)
+	case s.BlobSize < format.Overhead:
+		return tooShort(s.BlobSize)
 	}
-	return s, nil
+	return nil
 }
 
 func uploadID(text string) (id [wire.UploadIDBytes]byte, err error) {

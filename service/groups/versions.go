@@ -175,14 +175,9 @@ func (gs *Groups) TryVersions(ctx context.Context, account string,
 		if err != nil {
 			return err
 		}
-		parts := map[string]int64{} // bytes by name
-		for n, err := range store.Each(ctx, tx, "try which parts would go",
-			func(n *wire.ThinnedName) []any { return []any{&n.Filename, &n.Bytes} },
-			selectTriedParts, g.ID, th.upTo, th.stay) {
-			if err != nil {
-				return err
-			}
-			parts[n.Filename] = n.Bytes
+		parts, err := th.triedParts(ctx, tx)
+		if err != nil {
+			return err
 		}
 		for n, err := range store.Each(ctx, tx, "try which versions would go",
 			func(n *wire.ThinnedName) []any { return []any{&n.Filename, &n.Versions, &n.Bytes} },
@@ -205,4 +200,16 @@ func (gs *Groups) TryVersions(ctx context.Context, account string,
 		return nil
 	})
 	return out, err
+}
+
+// triedParts returns how many bytes of parts would go, by the name of a file.
+func (th Thinning) triedParts(ctx context.Context, tx *store.Tx) (map[string]int64, error) {
+	list, err := store.List(ctx, tx, "try which parts would go",
+		func(n *wire.ThinnedName) []any { return []any{&n.Filename, &n.Bytes} },
+		selectTriedParts, th.Group, th.upTo, th.stay)
+	parts := make(map[string]int64, len(list))
+	for _, n := range list {
+		parts[n.Filename] = n.Bytes
+	}
+	return parts, err
 }

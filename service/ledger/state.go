@@ -109,6 +109,7 @@ func (s *State) Apply(r *chain.Row) {
 	s.applyToAccounts(r)
 	s.applyToInvites(r)
 	s.applyToGroup(r)
+	s.applyToFolder(r)
 	s.applyToFile(r)
 }
 
@@ -190,10 +191,14 @@ func (s *State) applyToGroup(r *chain.Row) {
 			trashDays: wire.DefaultTrashDays, trashWho: wire.TrashUploader, format: format.VersionBlocks}
 		s.members[memberKey{r.Group, r.Account}] = &memberState{r.Seq, string(wire.RoleWriter)}
 	}
-	g := s.groups[r.Group]
-	if g == nil {
-		return
+	if g := s.groups[r.Group]; g != nil {
+		s.applyToMembers(g, r)
+		g.applySetting(r)
 	}
+}
+
+// applyToMembers applies a record of members, of the owner, or of what waits in the group.
+func (s *State) applyToMembers(g *groupState, r *chain.Row) {
 	switch r.Kind {
 	case chain.KindAdd:
 		s.members[memberKey{r.Group, r.Detail}] = &memberState{r.Seq, string(wire.RoleWriter)}
@@ -231,6 +236,16 @@ func (s *State) applyToGroup(r *chain.Row) {
 		g.ended = &r.TimeNS
 		g.forgetPending()
 		s.forgetDeletions(r.Group)
+	case chain.KindKeep:
+		g.forgetDestruction()
+		g.versions = wire.Keep{}
+		s.forgetDeletions(r.Group)
+	}
+}
+
+// applySetting applies a record of a setting, or of a setting or an end that waits.
+func (g *groupState) applySetting(r *chain.Row) {
+	switch r.Kind {
 	case chain.KindOpenJoin:
 		until, role, said := strings.Cut(r.Detail, " ")
 		if !said {
@@ -265,10 +280,6 @@ func (s *State) applyToGroup(r *chain.Row) {
 		if n := number(r.Detail); n != nil {
 			g.format = *n
 		}
-	case chain.KindKeep:
-		g.forgetDestruction()
-		g.versions = wire.Keep{}
-		s.forgetDeletions(r.Group)
 	}
 }
 
@@ -323,27 +334,27 @@ func number(text string) *int64 {
 	return &n
 }
 
+func (s *State) applyToFolder(r *chain.Row) {
+	switch r.Kind {
+	case chain.KindRenameFolder:
+		s.renameFolder(r)
+	case chain.KindMakeFolder:
+		s.folders[r.Ref] = &folderState{r.Group, r.Account, chain.FolderName(r.Detail), r.Seq, r.TimeNS}
+		s.enter(r.Group, r.Ref, chain.FolderName(r.Detail))
+	case chain.KindRemoveFolder:
+		if names := s.names[r.Group]; names != nil {
+			names.Drop(r.Ref, chain.FolderName(r.Detail))
+		}
+		delete(s.folders, r.Ref)
+	}
+}
+
 func (s *State) applyToFile(r *chain.Row) {
 	if r.Kind == chain.KindRecord {
 		s.files[r.Ref] = &fileState{group: r.Group, txID: r.Tx, uploader: r.Account, hash: r.FileHash, name: r.Detail,
 			contentType: r.Tag(chain.TagType), attributes: r.Tag(chain.TagAttributes), content: r.Tag(chain.TagContent),
 			seq: r.Seq, changed: r.Seq, named: r.Seq, timeNS: r.TimeNS,
 			versioned: r.Tag(chain.TagVersioned) == chain.Versioned}
-	}
-	switch r.Kind {
-	case chain.KindRenameFolder:
-		s.renameFolder(r)
-		return
-	case chain.KindMakeFolder:
-		s.folders[r.Ref] = &folderState{r.Group, r.Account, chain.FolderName(r.Detail), r.Seq, r.TimeNS}
-		s.enter(r.Group, r.Ref, chain.FolderName(r.Detail))
-		return
-	case chain.KindRemoveFolder:
-		if names := s.names[r.Group]; names != nil {
-			names.Drop(r.Ref, chain.FolderName(r.Detail))
-		}
-		delete(s.folders, r.Ref)
-		return
 	}
 	f := s.files[r.Ref]
 	if f == nil {

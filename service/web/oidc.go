@@ -256,27 +256,9 @@ func (p *page) identify(ctx context.Context, r *http.Request) (who auth.Identity
 	if iss := q.Get("iss"); iss != "" && iss != p.oidc.Issuer { // RFC 9207
 		return who, "", refused("the answer comes from another identity provider")
 	}
-	found, err := p.oidc.discover()
+	token, err := p.oidc.exchange(ctx, q.Get("code"), f.Verifier)
 	if err != nil {
 		return who, "", err
-	}
-	ctx = oidc.ClientContext(ctx, p.oidc.client)
-	answer, err := p.oidc.config(found).Exchange(ctx, q.Get("code"), oauth2.VerifierOption(f.Verifier))
-	var answered *oauth2.RetrieveError
-	if errors.As(err, &answered) { // its text is the provider's, whatever that repeats
-		err = errors.New("token endpoint: " + answered.Response.Status)
-	}
-	if err != nil {
-		return who, "", &fault.Error{Code: wire.CodeInvalidToken, Err: err,
-			Text: "the identity provider did not confirm the sign-in: start again from the account page"}
-	}
-	raw, _ := answer.Extra("id_token").(string)
-	token, err := found.Verifier(&oidc.Config{ClientID: p.oidc.ClientID,
-		SupportedSigningAlgs: []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.ES256, oidc.ES384,
-			oidc.EdDSA}}).Verify(ctx, raw)
-	if err != nil {
-		return who, "", &fault.Error{Code: wire.CodeInvalidToken, Err: err,
-			Text: "the identity provider's token is not valid here: start again from the account page"}
 	}
 	var claims struct {
 		AuthorizedParty string `json:"azp"`
@@ -292,6 +274,33 @@ func (p *page) identify(ctx context.Context, r *http.Request) (who auth.Identity
 		return who, "", refused("the identity provider's token was made for another program")
 	}
 	return auth.Identity{Issuer: token.Issuer, Subject: token.Subject}, claims.Name, nil
+}
+
+// exchange redeems the code of a flow at the provider, and returns the ID token once it is verified.
+func (o *provider) exchange(ctx context.Context, code, verifier string) (*oidc.IDToken, error) {
+	found, err := o.discover()
+	if err != nil {
+		return nil, err
+	}
+	ctx = oidc.ClientContext(ctx, o.client)
+	answer, err := o.config(found).Exchange(ctx, code, oauth2.VerifierOption(verifier))
+	var answered *oauth2.RetrieveError
+	if errors.As(err, &answered) { // its text is the provider's, whatever that repeats
+		err = errors.New("token endpoint: " + answered.Response.Status)
+	}
+	if err != nil {
+		return nil, &fault.Error{Code: wire.CodeInvalidToken, Err: err,
+			Text: "the identity provider did not confirm the sign-in: start again from the account page"}
+	}
+	raw, _ := answer.Extra("id_token").(string)
+	token, err := found.Verifier(&oidc.Config{ClientID: o.ClientID,
+		SupportedSigningAlgs: []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.ES256, oidc.ES384,
+			oidc.EdDSA}}).Verify(ctx, raw)
+	if err != nil {
+		return nil, &fault.Error{Code: wire.CodeInvalidToken, Err: err,
+			Text: "the identity provider's token is not valid here: start again from the account page"}
+	}
+	return token, nil
 }
 
 // accountOf returns the account of an identity, and makes it if the configuration
