@@ -66,6 +66,7 @@ versions records both saves under the name: svcfs history PATH.`,
 			return nil
 		},
 		RunE: a.withPlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
+			a.sweepMerges()
 			if f == (conflictFlags{}) {
 				return a.listConflicts(ctx, c, places)
 			}

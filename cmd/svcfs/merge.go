@@ -13,8 +13,6 @@ import (
 	"strings"
 	"unicode"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -34,10 +32,12 @@ func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, acc
 	if command == "git" {
 		command = gitMerge
 	}
-	dir, err := a.memoryFolder()
+	lock, err := a.memoryFolder()
 	if err != nil {
 		return "", err
 	}
+	dir := lock.Name()
+	defer lock.Close()
 	defer os.RemoveAll(dir)
 	ext := extensionOf(one.Name)
 	mine, theirs := &one.copied, one.theirs
@@ -55,6 +55,7 @@ func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, acc
 	at := filepath.Join(dir, "MERGED"+ext)
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(env, "MERGED="+at), a.stdin, a.ui.err, a.ui.err
+	cmd.ExtraFiles = []*os.File{lock} // the folder is in use while the program runs, also without this one
 	if err := cmd.Run(); err != nil {
 		if command == gitMerge {
 			err = fmt.Errorf("git cannot merge them without a choice: %w", err)
@@ -68,21 +69,6 @@ func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, acc
 			fmt.Errorf("what the program merged: %w", err))
 	}
 	return string(text), nil
-}
-
-// memoryFolder makes a folder in memory, that only this user reads.
-func (a *app) memoryFolder() (string, error) {
-	for _, below := range []string{a.env.get("XDG_RUNTIME_DIR"), "/dev/shm"} {
-		var on unix.Statfs_t
-		if below == "" || unix.Statfs(below, &on) != nil || on.Type != unix.TMPFS_MAGIC {
-			continue
-		}
-		if dir, err := os.MkdirTemp(below, "svcfs-merge-"); err == nil {
-			return dir, nil
-		}
-	}
-	return "", refuse(exitOther, "settle it with --keep", errors.New("no folder of this machine is in memory: content "+
-		"is never written to a disk"))
 }
 
 // fetchInto writes the content of a version to a file; nil is an empty one.

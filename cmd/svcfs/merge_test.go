@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -35,5 +36,47 @@ func TestReadAtMost(t *testing.T) {
 	}
 	if _, err := readMerged(at); err == nil {
 		t.Error("a device was read")
+	}
+}
+
+// The folder of a merge whose program was killed goes with the next command, as soon as nobody has it open: neither
+// svcfs nor the program that merges.
+func TestKilledMergeIsSwept(t *testing.T) {
+	place, err := os.MkdirTemp("/dev/shm", "svcfs-test-")
+	if err != nil {
+		t.Skip("no folder in memory:", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(place) })
+	a := testApp(t, map[string]string{"XDG_RUNTIME_DIR": place}, "")
+	lock, err := a.memoryFolder()
+	ok(t, err)
+	dir := lock.Name()
+	ok(t, os.WriteFile(filepath.Join(dir, "MINE.txt"), []byte("content"), 0o600))
+	elsewhere := t.TempDir()
+	link := filepath.Join(place, mergeFolder+"link")
+	ok(t, os.Symlink(elsewhere, link))
+	stays := func(when string) {
+		t.Helper()
+		a.sweepMerges()
+		if _, err := os.Stat(filepath.Join(dir, "MINE.txt")); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	stays("svcfs runs")
+	cmd := exec.Command("sleep", "1000")
+	cmd.ExtraFiles = []*os.File{lock}
+	ok(t, cmd.Start())
+	ok(t, lock.Close())
+	stays("the program that merges runs")
+	ok(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	a.sweepMerges()
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the folder stays: %v", err)
+	}
+	for _, path := range []string{link, elsewhere} {
+		if _, err := os.Lstat(path); err != nil {
+			t.Error(err)
+		}
 	}
 }
