@@ -4,17 +4,12 @@ import (
 	"context"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/mem"
 )
 
-// Blocks is an open file of format version 2, see [sdk.Blocks].
-type Blocks interface {
-	Layout() format.Layout
-	Fee() sdk.Amount
-	Read(ctx context.Context, first int64, into []*mem.Buffer) error
-	Close() error
-}
+// Blocks is an open file of format version 2.
+type Blocks = content.Blocks
 
 // BlockUpload is an upload of format version 2 in progress, see [sdk.BlockUpload].
 type BlockUpload interface {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/blocks"
@@ -98,8 +99,8 @@ func TestR9RevokedBetweenTwoReads(t *testing.T) {
 	ok(t, m.Refresh(t.Context()))
 	_, err = h.ReadAt(t.Context(), p, 0) // was in memory
 	wantClass(t, err, ClassRevoked)
-	if n := w.OpenBlocksNow(); n != 0 || m.cache.Stats().Bytes != 0 {
-		t.Errorf("%d files stay open, and %d bytes in memory", n, m.cache.Stats().Bytes)
+	if n := w.OpenBlocksNow(); n != 0 || m.contents.Cache.Stats().Bytes != 0 {
+		t.Errorf("%d files stay open, and %d bytes in memory", n, m.contents.Cache.Stats().Bytes)
 	}
 	_, err = m.node("/g").(*Dir).Lookup(t.Context(), "film")
 	if err == nil {
@@ -265,7 +266,7 @@ func TestR10SeekGivesUpWhatIsOnItsWay(t *testing.T) {
 		}
 		h.Release()
 		other.Release()
-		if n := m.reading.AheadNow(); n != 0 {
+		if n := m.contents.AheadNow(); n != 0 {
 			t.Errorf("%d bytes count as ahead of closed handles", n)
 		}
 	})
@@ -428,7 +429,7 @@ func TestR9OneClaimForAllWhoHaveItOpen(t *testing.T) {
 	crawls, err := film.Open(t.Context(), crawler)
 	ok(t, err)
 	wantRead(t, crawls, data, 0, 100)
-	m.cache.Purge(func(k cache.Key) bool { return k.Block == 3 }) // as if the memory was needed
+	m.contents.Cache.Purge(func(k cache.Key) bool { return k.Block == 3 }) // as if the memory was needed
 	wantRead(t, crawls, data, 2*block, 10)
 	crawls.Release()
 	m.wantCharges(r+3, 0)
@@ -448,11 +449,11 @@ func TestR10ReadInOrderTakesLittleMemory(t *testing.T) {
 		most := int64(0)
 		for off := 0; off < len(data); off += 1 << 20 {
 			wantRead(t, h, data, off, 1<<20)
-			most = max(most, m.cache.Stats().Bytes)
+			most = max(most, m.contents.Cache.Stats().Bytes)
 		}
 		h.Release()
-		limit := int64(passedBytes + 2*blocks.MaxAhead<<20)
-		if kept := size == int64(2*len(data)); kept != (most > limit) || most < passedBytes || kept != m.node("/g/film").(*File).isCached() {
+		limit := int64(content.PassedBytes + 2*blocks.MaxAhead<<20)
+		if kept := size == int64(2*len(data)); kept != (most > limit) || most < content.PassedBytes || kept != m.node("/g/film").(*File).isCached() {
 			t.Errorf("with a cache of %d bytes the file took %d, want at most %d: %v", size, most, limit, !kept)
 		}
 	}
@@ -467,7 +468,7 @@ func TestR10ReadInOrderTakesLittleMemory(t *testing.T) {
 func TestR9BlocksWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _, data := largeWorld(20 * block)
-		m := mount(t, w, "alice", still, func(c *Config) { c.CacheBytes = 2*mem.FootprintOf(int64(block)) + sourceBytes })
+		m := mount(t, w, "alice", still, func(c *Config) { c.CacheBytes = 2*mem.FootprintOf(int64(block)) + content.SourceBytes })
 		h := m.openAt("/g/film")
 		defer h.Release()
 		var views []cache.View
@@ -496,7 +497,7 @@ func TestR9BlocksWaitForRoom(t *testing.T) {
 func TestR9OpenedAgainSoonIsOneClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, e, data := largeWorld(5 * block)
-		for i := range mostReopened {
+		for i := range content.MostReopened {
 			w.Put("g", "bob", fmt.Sprint("other", i), data)
 		}
 		m := mount(t, w, "alice", func(c *Config) { c.clock, c.reopen, c.RefreshInterval = time.Now, 0, time.Second })
@@ -517,11 +518,11 @@ func TestR9OpenedAgainSoonIsOneClaim(t *testing.T) {
 			t.Errorf("%d files stay open at the service", n)
 		}
 		read("/g/film", 3*block, 2)
-		for i := range mostReopened {
+		for i := range content.MostReopened {
 			read(fmt.Sprint("/g/other", i), 0, 3+i)
 		}
-		if n := w.OpenBlocksNow(); n != mostReopened {
-			t.Errorf("%d files stay open at the service, want %d", n, mostReopened)
+		if n := w.OpenBlocksNow(); n != content.MostReopened {
+			t.Errorf("%d files stay open at the service, want %d", n, content.MostReopened)
 		}
 		w.Shred("g", e.Ref)
 		w.Revoke("g", "alice")
@@ -566,9 +567,9 @@ func TestR10ManyReadersShareWhatIsAhead(t *testing.T) {
 			h := m.openAt("/g/film")
 			defer h.Release()
 			readInOrder(t, h, data, 10*i*block, 10*(i+1)*block, block)
-			most = max(most, m.reading.AheadNow())
+			most = max(most, m.contents.AheadNow())
 		}
-		if limit := m.cfg.CacheBytes / aheadShare; most > limit || most < limit/2 {
+		if limit := m.cfg.CacheBytes / content.AheadShare; most > limit || most < limit/2 {
 			t.Errorf("%d bytes were fetched ahead, want at most %d", most, limit)
 		}
 	})

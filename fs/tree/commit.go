@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
@@ -106,8 +107,8 @@ func (f *File) commitAs(ctx context.Context, when commitWhen, g *group, raw stri
 		return nil, f.t.failedInGroup(ctx, g, "close", f.Path(), err)
 	}
 	if row != nil && f.t.isGone(g) { // the group was lost during the upload (M5)
-		sent := f.key(row)
-		f.t.cache.Purge(func(k cache.Key) bool { return k.IsOf(sent) })
+		sent := content.KeyOf(row)
+		f.t.contents.Cache.Purge(func(k cache.Key) bool { return k.IsOf(sent) })
 	}
 	return row, err
 }
@@ -118,7 +119,7 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 		return nil, err
 	}
 	defer f.mu.Unlock()
-	if f.is(stateCommitted) || f.is(stateCopied) {
+	if f.now.Is(content.Committed) || f.now.Is(content.Copied) {
 		return nil, nil
 	}
 	if err := f.heldBack(when); err != nil {
@@ -142,7 +143,7 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 			return nil, err
 		}
 	}
-	f.settle(s, row)
+	f.settle(s, row, nil)
 	return row, nil
 }
 
@@ -164,7 +165,7 @@ func (t *Tree) holding(s *stage, g *group, raw, target string) *sdk.Entry {
 
 // hasProvenHash reports whether the recorded hash is that of the content: a reader of a file of another account that is
 // cut into blocks proves the blocks, and not the hash.
-func (t *Tree) hasProvenHash(e *sdk.Entry) bool { return !isCut(e) || !t.isForeign(e) }
+func (t *Tree) hasProvenHash(e *sdk.Entry) bool { return !content.IsCut(e) || !t.isForeign(e) }
 
 // newestOf returns the newest upload of a name, or nil.
 func (t *Tree) newestOf(g *group, raw string) *sdk.Entry {
@@ -176,9 +177,9 @@ func (t *Tree) newestOf(g *group, raw string) *sdk.Entry {
 	return nil
 }
 
-// send seals and uploads the stage, and returns its record. It releases content.mu while
+// send seals and uploads the stage, and returns its record. It releases body.mu while
 // the service is asked; the state says that the bytes belong to the upload. Needs
-// content.mu.
+// body.mu.
 func (f *File) send(ctx context.Context, s *stage, g *group, raw string) (*sdk.Entry, error) {
 	f.beginSending(s)
 	row, err := guarded(func() (*sdk.Entry, error) { return f.upload(ctx, s, g, raw, s.Whole()) })
@@ -186,22 +187,22 @@ func (f *File) send(ctx context.Context, s *stage, g *group, raw string) (*sdk.E
 	return row, err
 }
 
-// beginSending makes the bytes those of the upload, and releases content.mu.
+// beginSending makes the bytes those of the upload, and releases body.mu.
 func (f *File) beginSending(s *stage) {
 	s.sent = make(chan struct{})
-	f.move(stateSending)
+	f.move(content.Sending)
 	f.mu.Unlock()
 	f.t.counts.sending.Add(1)
 }
 
-// endSending takes content.mu again.
+// endSending takes body.mu again.
 func (f *File) endSending(s *stage, err error) {
 	f.t.counts.sending.Add(-1)
 	f.mu.Lock()
 	close(s.sent)
 	if err != nil {
 		s.failed = wrapRemote("close", "", err)
-		f.move(stateChanged)
+		f.move(content.Changed)
 	}
 }
 
@@ -310,21 +311,24 @@ func (t *Tree) ownRecord(f *File, g *group, raw string, r sdk.Receipt, s *stage,
 }
 
 // settle turns the stage into the committed content of e and keeps it cached
-// (R3). Needs content.mu.
-func (f *File) settle(s *stage, e *sdk.Entry) {
-	old := f.lease
-	f.endStage(s)
-	lease := f.t.cache.Add(f.key(e), s.TakeWhole())
-	f.stage, f.half, f.lease, f.remote = nil, nil, lease, nil
-	f.setEntry(e)
-	f.setSize(lease.Len())
-	f.move(stateCommitted)
-	if old != nil {
-		old.Release()
+// (R3). whole is the content where it was joined to one piece; the cache takes it. Needs body.mu.
+func (f *File) settle(s *stage, e *sdk.Entry, whole *mem.Buffer) {
+	old, size := f.held, s.Len()
+	var open func() (content.Origin, content.Blocks)
+	if f.opens > 0 {
+		open = func() (content.Origin, content.Blocks) { return &origin{f, e}, s.sending.takeOpened() }
 	}
+	f.held = s.Settle(e, &f.known, whole, open)
+	f.endStage(s)
+	s.Release()
+	f.stage, f.half = nil, nil
+	f.setEntry(e)
+	f.setSize(size)
+	f.move(content.Committed)
+	old.Release()
 	if f.opens == 0 {
-		f.lease = nil
-		lease.Release()
+		f.held.Release()
+		f.held = nil
 	}
 }
 
@@ -368,7 +372,7 @@ func (t *Tree) showAgain(f *File, g *group, v *versions, row *sdk.Entry) []notic
 		dir, name := t.slot(g, v.raw, string(row.Ref))
 		return dir.attach(name, f)
 	}
-	if old.isStaged() {
+	if old.now.IsStaged() {
 		return nil // that is saved after this one
 	}
 	dir, name := old.dir, old.name
@@ -387,10 +391,10 @@ const delayedUploads = 8
 // delay uploads a file that may wait later, unless it is written to before. Needs
 // File.mu.
 func (f *File) delay(s *stage) {
-	if f.is(stateWaiting) {
+	if f.now.Is(content.Waiting) {
 		return
 	}
-	f.move(stateWaiting)
+	f.move(content.Waiting)
 	f.t.inBackground(func(ctx context.Context) {
 		select {
 		case <-ctx.Done():
@@ -402,9 +406,9 @@ func (f *File) delay(s *stage) {
 		}
 		defer f.t.delayed.leave()
 		f.mu.Lock()
-		still := f.stage == s && f.is(stateWaiting)
+		still := f.stage == s && f.now.Is(content.Waiting)
 		if still {
-			f.move(stateChanged)
+			f.move(content.Changed)
 		}
 		f.mu.Unlock()
 		if !still {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -55,50 +56,50 @@ func TestStepsOfContent(t *testing.T) {
 		t.Helper()
 		goOn, done := s.w.Stall("upload"), make(chan struct{})
 		go func() { fsync(t, s); close(done) }()
-		proctest.Eventually(t, "it is being sent", func() bool { return s.f.is(stateSending) })
+		proctest.Eventually(t, "it is being sent", func() bool { return s.f.now.Is(content.Sending) })
 		goOn()
 		<-done
 	}
-	taken := map[state]map[state]bool{}
+	taken := map[content.State]map[content.State]bool{}
 	for _, tc := range []struct {
-		from, to  state
+		from, to  content.State
 		begin, do func(*testing.T, *scene)
 	}{
-		{stateCommitted, stateCopied, uploaded, func(t *testing.T, s *scene) { s.h.Release(); refused(t, s) }},
-		{stateCommitted, stateChanged, uploaded, func(t *testing.T, s *scene) { _ = s.f.Truncate(t.Context(), 0, s.h) }},
-		{stateCopied, stateChanged, refused, func(t *testing.T, s *scene) { write(t, s, "x") }},
-		{stateCopied, stateCommitted, refused, func(t *testing.T, s *scene) { s.h.Release() }},
-		{stateChanged, stateWaiting, create, func(t *testing.T, s *scene) { _ = s.h.Flush(t.Context()) }},
-		{stateChanged, stateSending, create, send},
-		{stateSending, stateCommitted, create, send},
-		{stateChanged, stateCommitted, create, unlink},
-		{stateWaiting, stateChanged, empty, func(t *testing.T, s *scene) { write(t, s, "x") }},
-		{stateWaiting, stateSending, empty, send},
-		{stateWaiting, stateCommitted, empty, unlink},
-		{stateSending, stateChanged, func(t *testing.T, s *scene) { create(t, s); s.w.Fail("upload", failed) }, send},
+		{content.Committed, content.Copied, uploaded, func(t *testing.T, s *scene) { s.h.Release(); refused(t, s) }},
+		{content.Committed, content.Changed, uploaded, func(t *testing.T, s *scene) { _ = s.f.Truncate(t.Context(), 0, s.h) }},
+		{content.Copied, content.Changed, refused, func(t *testing.T, s *scene) { write(t, s, "x") }},
+		{content.Copied, content.Committed, refused, func(t *testing.T, s *scene) { s.h.Release() }},
+		{content.Changed, content.Waiting, create, func(t *testing.T, s *scene) { _ = s.h.Flush(t.Context()) }},
+		{content.Changed, content.Sending, create, send},
+		{content.Sending, content.Committed, create, send},
+		{content.Changed, content.Committed, create, unlink},
+		{content.Waiting, content.Changed, empty, func(t *testing.T, s *scene) { write(t, s, "x") }},
+		{content.Waiting, content.Sending, empty, send},
+		{content.Waiting, content.Committed, empty, unlink},
+		{content.Sending, content.Changed, func(t *testing.T, s *scene) { create(t, s); s.w.Fail("upload", failed) }, send},
 	} {
 		t.Run(tc.from.String()+" to "+tc.to.String(), func(t *testing.T) {
 			w := team()
 			w.Put("team", alice, "old", []byte("content"))
 			s := &scene{w: w, m: mount(t, w, alice, func(c *Config) { c.StagingBytes = 2000 })}
 			tc.begin(t, s)
-			if tc.from != stateSending && !s.f.is(tc.from) {
+			if tc.from != content.Sending && !s.f.now.Is(tc.from) {
 				t.Fatalf("begins in another state than %s", tc.from)
 			}
 			tc.do(t, s)
-			if tc.to != stateSending && !s.f.is(tc.to) {
+			if tc.to != content.Sending && !s.f.now.Is(tc.to) {
 				t.Errorf("ends in another state than %s", tc.to)
 			}
 		})
 		if taken[tc.from] == nil {
-			taken[tc.from] = map[state]bool{}
+			taken[tc.from] = map[content.State]bool{}
 		}
 		taken[tc.from][tc.to] = true
 	}
-	for from := stateCommitted; from <= stateSending; from++ {
-		for _, step := range from.steps() {
-			if !taken[from][step.to] {
-				t.Errorf("nothing takes content from %s to %s: %s", from, step.to, step.when)
+	for from := content.Committed; from <= content.Sending; from++ {
+		for _, step := range from.Steps() {
+			if !taken[from][step.To] {
+				t.Errorf("nothing takes content from %s to %s: %s", from, step.To, step.When)
 			}
 		}
 	}
@@ -116,7 +117,7 @@ func TestOtherStepsOfContentAreMistakes(t *testing.T) {
 			t.Errorf("ended: %v, log: %s", ended, &log)
 		}
 	}()
-	f.move(stateCopied)
+	f.move(content.Copied)
 }
 
 // Removed files stay removed; versions and control files stay what they are.
@@ -155,7 +156,7 @@ func TestW2KilledInTheMiddleOfAClose(t *testing.T) {
 	ctx, kill := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- h.Flush(ctx) }()
-	proctest.Eventually(t, "it is being sent", func() bool { return h.File().is(stateSending) })
+	proctest.Eventually(t, "it is being sent", func() bool { return h.File().now.Is(content.Sending) })
 	h.Release()
 	kill()
 	wantClass(t, <-ended, ClassInterrupted)

@@ -270,11 +270,12 @@ func (t *Tree) service(reachable bool) string {
 
 // Status returns the state of the mount.
 func (t *Tree) Status() Status {
-	cached := t.cache.Stats()
+	cached := t.contents.Cache.Stats()
 	s := Status{
 		PID: os.Getpid(), Version: t.cfg.Version, Account: string(t.remote.Account()), Address: t.cfg.Address,
 		Mountpoint: t.cfg.Mountpoint, Files: t.cfg.Files, Confined: t.cfg.Confined,
-		Started: t.started.UTC(), Reachable: t.reached.Load(), Pending: len(t.Pending()), Staged: t.store.Memory(),
+		Started: t.started.UTC(), Reachable: t.reached.Load(), Pending: len(t.Pending()),
+		Staged: t.contents.Staging.Memory(),
 		Cached: cached.Bytes, CacheLimit: t.cfg.CacheBytes, CacheHits: cached.Hits,
 		Retrieves: t.counts.retrieves.Load(),
 		Uploads:   t.counts.uploads.Load(), Looks: t.counts.looks.Load(), Crawlers: t.counts.crawlers.Load(),

@@ -9,7 +9,7 @@ import (
 
 // mayPeek reports whether an open may be no more than a look at the type.
 func (f *File) mayPeek(flags OpenFlags) bool {
-	if f.t.cfg.AllowCrawlers || flags.Write || f.isStaged() || f.entry.Load() == nil || f.isCached() ||
+	if f.t.cfg.AllowCrawlers || flags.Write || f.now.IsStaged() || f.entry.Load() == nil || f.isCached() ||
 		!flags.Caller.MayPeek(flags.NoAtime, f.t.isForeign(f.entry.Load())) {
 		return false
 	}

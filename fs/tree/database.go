@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/policy"
 )
 
@@ -12,7 +13,7 @@ import (
 
 // aid tells whether a staged file, to be recorded as raw, is one that SQLite keeps beside a
 // database of the same folder. An aid that was recorded is a file like others. Needs
-// content.mu and a stage.
+// body.mu and a stage.
 func (f *File) aid(raw string) policy.Aid {
 	database, ok := policy.DatabaseOf(path.Base(raw))
 	if !ok || f.entry.Load() != nil {
@@ -61,13 +62,14 @@ func (f *File) recordJournal(ctx context.Context, when commitWhen) error {
 func (f *File) willSend(when commitWhen) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.is(stateChanged) && f.stage.Len() > 0 && (f.half == nil || f.half.killed && f.half.lets(when, f.stage))
+	return f.now.Is(content.Changed) && f.stage.Len() > 0 &&
+		(f.half == nil || f.half.killed && f.half.lets(when, f.stage))
 }
 
 func (f *File) isHot() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.is(stateChanged) && f.aid(f.rawName()) == policy.AidHot
+	return f.now.Is(content.Changed) && f.aid(f.rawName()) == policy.AidHot
 }
 
 // rawName returns the name as it is recorded, or to be recorded.

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
@@ -318,7 +319,7 @@ func (d *Dir) failed(op, name string, err error) error {
 	if name != "" {
 		path = join(path, name)
 	}
-	return d.t.fail(op, path, wrapRemote(op, path, err))
+	return d.t.fail(op, path, err)
 }
 
 // refuse notes a refusal by a rule of ours.
@@ -418,7 +419,7 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 	if d.namesScratch(name) || temp {
 		f.become(fileScratch)
 	}
-	if err := f.addStage(stateChanged); err != nil {
+	if err := f.addStage(content.Changed); err != nil {
 		t.mu.Unlock()
 		return nil, nil, t.fail("create", join(d.Path(), name), err)
 	}
@@ -579,7 +580,7 @@ func (d *Dir) Fsync(ctx context.Context) error {
 		if !ok || !f.isKind(fileReal) {
 			continue
 		}
-		if f.isStaged() {
+		if f.now.IsStaged() {
 			files = append(files, f)
 		}
 		if _, waits := d.t.unkept.Load(f); waits {
@@ -593,7 +594,8 @@ func (d *Dir) Fsync(ctx context.Context) error {
 		}
 	}
 	for _, f := range files {
-		if empty := f.Attr().Size == 0; !f.IsLink() && !f.is(stateWaiting) && !(empty && f.is(stateSending)) {
+		if empty := f.Attr().Size == 0; !f.IsLink() && !f.now.Is(content.Waiting) &&
+			!(empty && f.now.Is(content.Sending)) {
 			continue
 		}
 		if err := f.commit(ctx, commitNow); err != nil {

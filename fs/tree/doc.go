@@ -25,9 +25,10 @@
 //   - told: what programs that watch are told
 //
 // Content:
+//   - package content: the bytes of a file, recorded and staged, and the states between
 //   - file, handle: opening, reading, writing and closing; crawlers: who may not spend
-//   - content: the states of a file's content, and the steps between them
-//   - blocks, blocksource: files in blocks; package sdk/blocks fetches them as they are read, and ahead
+//   - content: a file's content, which its lock guards; origin: what reads ask the service for, and pay
+//   - blocks: files in blocks, as the service has them
 //
 // Saves:
 //   - ways: how a change gets into the ledger; conflict: a save that others overtook

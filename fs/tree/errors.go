@@ -11,8 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/fs/tree/save"
+	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/outbox"
@@ -83,6 +85,21 @@ func wrapRemote(op, path string, err error) *Error {
 	if errors.As(err, &own) {
 		return &Error{Class: own.Class, Op: op, Path: path, Err: own.Err, Hint: own.Hint}
 	}
+	var room *content.NoRoom
+	var damaged *content.Damaged
+	switch {
+	case errors.As(err, &room):
+		own = refused(room.Err)
+	case errors.As(err, &damaged):
+		own = &Error{Class: ClassCorrupt, Err: damaged}
+	case errors.Is(err, content.ErrTaken):
+		own = &Error{Class: ClassRevoked, Err: content.ErrTaken,
+			Hint: "The account was revoked from the group, or the file was deleted."}
+	}
+	if own != nil {
+		own.Op, own.Path = op, path
+		return own
+	}
 	class := classOf(sdk.KindOf(err))
 	var refused *sdk.Error
 	if errors.As(err, &refused) && refused.Code == wire.CodeListMemory {
@@ -126,6 +143,29 @@ func classOfSave(err error) (Class, string) {
 		return ClassCorrupt, "svcfs outbox list shows it; the disk of this machine damaged it."
 	}
 	return ClassOther, ""
+}
+
+// refused is the error of a change for which there is no room. The content is as it was (W12).
+func refused(err error) *Error {
+	var full *staging.Full
+	switch {
+	case !errors.As(err, &full):
+		return &Error{Class: ClassNoMemory, Err: err}
+	case full.Err != nil:
+		return &Error{Class: ClassNoSpace,
+			Err:  fmt.Errorf("the disk takes no more of the files being written: %w", full.Err),
+			Hint: "Make room on the disk of the cache folder, or close other files first."}
+	}
+	held := errors.New("files being written already hold " + byteText(full.Held) + " of the " + byteText(full.Limit) +
+		" allowed")
+	if full.Disk {
+		return &Error{Class: ClassNoSpace, Err: fmt.Errorf("%w on this machine's disk", held),
+			Hint: "Close other files first, remove unfinished ones that .svcfs/pending lists, or mount with a larger " +
+				"--spool-size."}
+	}
+	return &Error{Class: ClassNoMemory, Err: held,
+		Hint: "Close other files first, remove unfinished ones that .svcfs/pending lists, or mount with a larger " +
+			"--staging-size."}
 }
 
 const (
@@ -252,14 +292,14 @@ func (t *Tree) hint(err *Error) string {
 }
 
 // fail returns err, and notes it unless it is an everyday answer about names (E1).
-func (t *Tree) fail(op, path string, err *Error) error {
-	err.Op, err.Path = op, path
-	switch err.Class {
+func (t *Tree) fail(op, path string, err error) error {
+	own := wrapRemote(op, path, err)
+	switch own.Class {
 	case ClassNotDir, ClassIsDir, ClassNotEmpty:
 	default:
-		t.Note(err)
+		t.Note(own)
 	}
-	return err
+	return own
 }
 
 // plain returns an error without noting it: the everyday answers of look-ups.

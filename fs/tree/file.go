@@ -10,6 +10,7 @@ import (
 
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 )
@@ -35,7 +36,7 @@ type File struct {
 	links []link        // further names, always scratch names (N5)
 
 	copier atomic.Uint32 // thread that asked for the attributes last; see crawlers.go
-	content
+	body
 	naming atomic.Pointer[gate] // see nameGate; nil until it is wanted
 	attributes
 }
@@ -195,7 +196,7 @@ func (f *File) state() string {
 	switch {
 	case f.isKind(fileScratch):
 		return "scratch"
-	case f.isStaged():
+	case f.now.IsStaged():
 		if s, _, ok := f.unsaved(); ok && (s.State == StagedHalf || s.State == StagedKilled ||
 			s.State == StagedFailed) {
 			return "failed"
@@ -212,28 +213,22 @@ func (f *File) state() string {
 
 func (f *File) isCached() bool {
 	e := f.entry.Load()
-	return e != nil && (targetOf(e) != "" || f.t.cache.Contains(f.key(e)) && !isCut(e) || f.hasAllBlocks(e))
+	return e != nil && (targetOf(e) != "" || f.known.IsCached(f.t.contents, e))
 }
 
 // openPrice returns the price of opening the file for reading now.
 func (f *File) openPrice() (sdk.Amount, bool) {
-	if f.isStaged() || f.isCached() || isWaiting(f.entry.Load()) {
+	if f.now.IsStaged() || f.isCached() || isWaiting(f.entry.Load()) {
 		return sdk.Amount{}, true
 	}
-	if e := f.entry.Load(); e != nil && (f.t.knownWrong(f.groupNow(), e.Ref) != nil || f.t.cache.Contains(f.key(e))) {
+	if e := f.entry.Load(); e != nil && (f.t.knownWrong(f.groupNow(), e.Ref) != nil ||
+		f.t.contents.Cache.Contains(content.KeyOf(e))) {
 		return sdk.Amount{}, true
 	}
 	if f.t.cfg.Price == nil {
 		return sdk.Amount{}, false
 	}
 	return f.t.cfg.Price("retrieve")
-}
-
-// key names the content of e in the cache.
-func (f *File) key(e *sdk.Entry) cache.Key { return f.t.keyOf(e) }
-
-func (t *Tree) keyOf(e *sdk.Entry) cache.Key {
-	return cache.Key{Group: string(e.Group), Ref: string(e.Ref)}
 }
 
 // Open opens the file. Opening for reading, or for modification without
@@ -319,15 +314,15 @@ func (f *File) isOf(g *group) bool {
 // all handles of the file share.
 func (f *File) load(ctx context.Context, h *Handle) error {
 	f.mu.Lock()
-	ready := f.stage != nil || f.lease != nil && !isPurged(f.lease)
+	ready := f.stage != nil || f.held.IsReadable()
 	f.mu.Unlock()
 	e := f.entryNow()
-	if e != nil && (ready && !f.isStaged() || f.isCached() || f.t.cache.Contains(f.key(e))) {
+	if e != nil && (ready && !f.now.IsStaged() || f.isCached() || f.t.contents.Cache.Contains(content.KeyOf(e))) {
 		if err := f.t.stillMember(ctx, f.groupNow()); err != nil {
 			return err
 		}
 	}
-	if e != nil && f.readsBlocks() {
+	if e != nil && content.IsCut(e) && !f.now.IsStaged() {
 		if err := f.t.knownWrong(f.groupNow(), e.Ref); err != nil {
 			return err
 		}
@@ -348,18 +343,18 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 		h.direct = true
 	}
 	fetch := func(ctx context.Context, room *cache.Room) (cache.Buffer, error) {
-		if isCut(e) && h.flags.Write { // it may begin anywhere
-			return f.openBlocks(ctx, e)
+		switch {
+		case !content.IsCut(e):
+			return f.retrieve(ctx, e, room)
+		case h.flags.Write: // it may begin anywhere
+			return f.t.contents.Open(ctx, e, &f.known, &origin{f, e})
 		}
-		if isCut(e) {
-			return f.openBlocks(ctx, e, sdk.FromStart(f.t.reading.StartAhead()))
-		}
-		return f.retrieve(ctx, e, room)
+		return f.t.contents.Open(ctx, e, &f.known, &origin{f, e}, sdk.FromStart(f.t.contents.StartAhead()))
 	}
-	lease, err := f.t.cache.Get(ctx, f.key(e), guardedFetch(fetch))
+	lease, err := f.t.contents.Cache.Get(ctx, content.KeyOf(e), guardedFetch(fetch))
 	if errors.Is(err, cache.ErrPurged) { // deleted or revoked while it was on its way
 		if f.isLost() {
-			return revoked()
+			return content.ErrTaken
 		}
 		return &Error{Class: ClassNotExist, Err: errors.New("the file was deleted")}
 	}
@@ -371,22 +366,14 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.stage != nil || f.lease != nil && !isPurged(f.lease) {
+	if f.stage != nil || f.held.IsReadable() {
 		lease.Release()
 		return nil
 	}
-	if f.lease != nil {
-		f.lease.Release()
-	}
-	f.lease, f.remote = lease, f.sourceOf(lease)
+	f.held.Release()
+	f.held = f.t.contents.Hold(lease, &f.known)
 	f.setSize(f.length())
 	return nil
-}
-
-// isPurged reports whether the content was taken away: no new opens (M5).
-func isPurged(lease *cache.Lease) bool {
-	_, err := lease.ReadAt(nil, 0)
-	return err != nil
 }
 
 // retrieve fetches e. It runs once for all openers that wait for it.
@@ -398,7 +385,7 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 		if err := reserve(ctx, room, e.Size); err != nil {
 			return nil, err
 		}
-		buf, err := f.t.pool.Get(0)
+		buf, err := f.t.contents.Pool.Get(0)
 		if err != nil {
 			return nil, &Error{Class: ClassNoMemory, Err: err}
 		}
@@ -418,7 +405,7 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 	if err := reserve(ctx, room, e.Size); err != nil {
 		return nil, err
 	}
-	buf, err := f.t.pool.Get(0)
+	buf, err := f.t.contents.Pool.Get(0)
 	if err != nil {
 		return nil, &Error{Class: ClassNoMemory, Err: err}
 	}
@@ -503,8 +490,7 @@ func (f *File) Changeable(op string) error {
 
 // failed notes why an operation on f failed.
 func (f *File) failed(op string, err error) error {
-	path := f.Path()
-	return f.t.fail(op, path, wrapRemote(op, path, err))
+	return f.t.fail(op, f.Path(), err)
 }
 
 func controlOnly() *Error {

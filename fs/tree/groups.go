@@ -159,7 +159,7 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 	t.mu.Unlock()
 	for _, g := range lost {
 		notices = append(notices, func(Kernel) { t.queue.Lost(g.id) })
-		t.cache.Purge(func(k cache.Key) bool { return k.Group == string(g.id) })
+		t.contents.Cache.Purge(func(k cache.Key) bool { return k.Group == string(g.id) })
 		notices = append([]notice{contentGone(func(f *File) bool { return f.isOf(g) })}, notices...)
 	}
 	return notices
@@ -365,10 +365,11 @@ func (t *Tree) wipeDeleted(g *group, entries []sdk.Entry) (notices []notice) {
 		return func(k cache.Key) bool { return k.Group == string(g.id) && refs[sdk.Ref(k.Ref)] }
 	}
 	if len(replaced) > 0 {
-		notices = append(notices, func(Kernel) { t.cache.Retire(in(replaced)) })
+		notices = append(notices, func(Kernel) { t.contents.Cache.Retire(in(replaced)) })
 	}
 	if len(shredded) > 0 {
-		notices = append(notices, func(Kernel) { t.cache.Purge(in(shredded)) }, contentGone(func(f *File) bool {
+		purge := func(Kernel) { t.contents.Cache.Purge(in(shredded)) }
+		notices = append(notices, purge, contentGone(func(f *File) bool {
 			e := f.entry.Load()
 			return e != nil && shredded[e.Ref] && f.isOf(g)
 		}))

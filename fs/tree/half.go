@@ -1,9 +1,13 @@
 package tree
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/svcfs/svcfs/fs/tree/content"
+)
 
 // half is the reason why written content is not a whole save, and not recorded (W15). By
-// content.mu.
+// body.mu.
 type half struct {
 	err      *Error
 	killed   bool  // the program that wrote it was; else a write was refused
@@ -30,14 +34,14 @@ func (h *Handle) note(failed *Error, off, end int64) {
 		h.half.open++
 	}
 	h.half.from, h.half.to = min(h.half.from, off), max(h.half.to, end)
-	if f.isStaged() {
+	if f.now.IsStaged() {
 		f.half = h.half
 	}
 }
 
 // wrote notes that bytes from off to end were written through h. A program that writes
 // the refused bytes makes the save whole, and so does any change after the program closed it.
-// Needs content.mu.
+// Needs body.mu.
 func (h *Handle) wrote(off, end int64) {
 	f := h.change()
 	if f.half == nil {
@@ -52,7 +56,7 @@ func (h *Handle) wrote(off, end int64) {
 }
 
 // cut notes that the length was set through h. A program that cuts the refused bytes off
-// makes the save whole. Needs content.mu.
+// makes the save whole. Needs body.mu.
 func (h *Handle) cut(size int64) {
 	if f := h.change(); f.half != nil && (f.half.open == 0 || size <= f.half.from) {
 		f.mend()
@@ -60,7 +64,7 @@ func (h *Handle) cut(size int64) {
 }
 
 // change notes a write through h: from now on its refused writes concern every save of the
-// file. Needs content.mu.
+// file. Needs body.mu.
 func (h *Handle) change() *File {
 	h.changed = true
 	if h.half != nil && !h.half.mended {
@@ -69,13 +73,13 @@ func (h *Handle) change() *File {
 	return h.f
 }
 
-// mend needs content.mu.
+// mend needs body.mu.
 func (f *File) mend() {
 	f.half.mended = true
 	f.half = nil
 }
 
-// endHalf ends what h has to do with writes that were refused. Needs content.mu.
+// endHalf ends what h has to do with writes that were refused. Needs body.mu.
 func (h *Handle) endHalf() {
 	if h.half != nil && !h.half.mended {
 		h.half.open--
@@ -99,7 +103,7 @@ func (h *Handle) refusal() error {
 func (h *Handle) Unsaved() bool {
 	h.f.mu.Lock()
 	defer h.f.mu.Unlock()
-	return h.changed && h.f.is(stateChanged)
+	return h.changed && h.f.now.Is(content.Changed)
 }
 
 // Abandon is Flush for a program that was killed: its content may be half a save, and is not
@@ -107,7 +111,7 @@ func (h *Handle) Unsaved() bool {
 func (h *Handle) Abandon() {
 	f := h.f
 	f.mu.Lock()
-	if !h.changed || !f.is(stateChanged) || !f.isKind(fileReal) || f.half != nil {
+	if !h.changed || !f.now.Is(content.Changed) || !f.isKind(fileReal) || f.half != nil {
 		f.mu.Unlock()
 		return
 	}
@@ -119,7 +123,7 @@ func (h *Handle) Abandon() {
 	_ = f.failed("close", killed)
 }
 
-// heldBack returns why the stage may not be recorded now. Needs content.mu and a stage.
+// heldBack returns why the stage may not be recorded now. Needs body.mu and a stage.
 func (f *File) heldBack(when commitWhen) error {
 	switch h := f.half; {
 	case h == nil:
@@ -139,7 +143,7 @@ func (h *half) lets(when commitWhen, s *stage) bool {
 	case commitNow, commitSynced, commitAhead:
 		return h.killed
 	case commitLast:
-		return h.killed && !s.replaces
+		return h.killed && !s.Replaces()
 	}
 	return false
 }

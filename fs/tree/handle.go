@@ -1,13 +1,12 @@
 package tree
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
 
 	"github.com/svcfs/svcfs/cache"
-	"github.com/svcfs/svcfs/fs/tree/staging"
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/sdk/blocks"
 )
 
@@ -20,8 +19,8 @@ type Handle struct {
 	late     bool   // the content is loaded by the first write, or read
 	peeks    bool   // of a program that may want no more than to know the type
 	control  []byte // content of a control file
-	changed  bool   // something was written since it was closed or synced; by content.mu
-	half     *half  // of writes through it that were refused; by content.mu
+	changed  bool   // something was written since it was closed or synced; by body.mu
+	half     *half  // of writes through it that were refused; by body.mu
 	released atomic.Bool
 	reader   blocks.Reader // of a file of format version 2
 }
@@ -32,7 +31,7 @@ func (f *File) newHandle(flags OpenFlags) *Handle {
 	return f.handleIn(f.groupNow(), flags)
 }
 
-// handleIn opens the file, which is in g. Needs content.mu, except for a file that no other goroutine
+// handleIn opens the file, which is in g. Needs body.mu, except for a file that no other goroutine
 // has yet.
 func (f *File) handleIn(g *group, flags OpenFlags) *Handle {
 	f.opens++
@@ -61,7 +60,10 @@ func (h *Handle) ReadAt(ctx context.Context, p []byte, off int64) (n int, err er
 }
 
 // Waits reports whether a read may have to wait for a retrieval.
-func (h *Handle) Waits() bool { return h.peeks || h.readsLate() || h.f.hasBlocks() }
+func (h *Handle) Waits() bool {
+	e := h.f.entry.Load()
+	return h.peeks || h.readsLate() || e != nil && content.IsCut(e)
+}
 
 // readsLate reports whether the first read retrieves the content.
 func (h *Handle) readsLate() bool { return h.late && !h.peeks && !h.flags.Write }
@@ -86,7 +88,7 @@ func (h *Handle) View(ctx context.Context, p []byte, off int64) (cache.View, err
 		}
 	}
 	v, err := h.view(ctx, p, off)
-	for errors.Is(err, errSourceEnded) {
+	for errors.Is(err, content.ErrEnded) {
 		v, err = h.view(ctx, p, off)
 	}
 	if err != nil {
@@ -106,27 +108,22 @@ func (h *Handle) view(ctx context.Context, p []byte, off int64) (cache.View, err
 	}
 	if f.isLost() {
 		f.mu.Unlock()
-		return cache.View{}, revoked()
+		return cache.View{}, content.ErrTaken
 	}
 	if s != nil {
 		defer f.mu.Unlock()
 		if s.Whole() == nil {
-			return cache.View{}, errSourceEnded // it was cut into blocks, or is another stage, by now
+			return cache.View{}, content.ErrEnded // it was cut into blocks, or is another stage, by now
 		}
 		n, _, err := s.ReadAt(p, off)
 		return cache.View{Bytes: p[:n]}, err
 	}
-	lease, source := f.lease, f.remote
+	recorded := f.held
 	f.mu.Unlock()
-	switch {
-	case lease == nil:
+	if recorded == nil {
 		return cache.View{}, nil // removed before it was saved
-	case source == nil:
-		return viewOf(lease, off, len(p))
-	case isPurged(lease):
-		return cache.View{}, revoked()
 	}
-	return source.view(ctx, r, p, off)
+	return recorded.View(ctx, r, p, off)
 }
 
 // viewStagedBlocks reads staged content in blocks, also while it is being sent; done is false for
@@ -139,42 +136,14 @@ func (f *File) viewStagedBlocks(ctx context.Context, r *blocks.Reader, p []byte,
 		f.mu.Unlock()
 		return v, false, nil
 	}
-	var under *committedContent
-	if s.under != nil {
-		under = s.under.again()
-	}
+	under := s.Under().Again()
 	f.mu.Unlock()
-	if under != nil {
-		defer under.release()
-	}
+	defer under.Release()
 	if f.isLost() {
-		return v, true, revoked()
+		return v, true, content.ErrTaken
 	}
-	n, rest, err := s.ReadAt(p, off)
-	if errors.Is(err, staging.ErrReleased) {
-		return v, true, errSourceEnded
-	}
-	if err != nil {
-		return v, true, err
-	}
-	for _, part := range rest {
-		if under == nil {
-			return v, true, revoked()
-		}
-		if got, err := under.readFor(ctx, r, p[part.From:part.To], off+part.From); err != nil ||
-			int64(got) < part.To-part.From {
-			return v, true, cmp.Or[error](err, revoked())
-		}
-	}
-	return cache.View{Bytes: p[:n]}, true, nil
-}
-
-func viewOf(lease *cache.Lease, off int64, n int) (cache.View, error) {
-	v, err := lease.View(off, n)
-	if errors.Is(err, cache.ErrPurged) {
-		return cache.View{}, revoked()
-	}
-	return v, err
+	n, err := s.ReadOver(ctx, under, r, p, off)
+	return cache.View{Bytes: p[:n]}, true, err
 }
 
 func removedUnsaved() *Error {
@@ -184,11 +153,6 @@ func removedUnsaved() *Error {
 func outOfGroup() *Error {
 	return &Error{Class: ClassRevoked, Err: errors.New("this account was revoked from the group"),
 		Hint: "Ask the owner of the group to add you again."}
-}
-
-func revoked() *Error {
-	return &Error{Class: ClassRevoked, Err: errors.New("the key of this file is no longer available to this account"),
-		Hint: "The account was revoked from the group, or the file was deleted."}
 }
 
 // WriteAt writes to the staged copy. Nothing leaves the machine (W1).
@@ -230,20 +194,15 @@ func (h *Handle) Release() {
 	f.t.counts.open.Add(-1)
 	h.group.opens.Add(-1)
 	h.endHalf()
-	var lease *cache.Lease
-	var source *blockSource
+	var unread *content.Recorded
 	if f.opens == 0 {
-		lease, source, f.lease, f.remote = f.lease, f.remote, nil, nil
+		unread, f.held = f.held, nil
 		f.dropUseless()
 	}
 	leftover := f.isLeftover()
 	f.mu.Unlock()
 	f.keep()
-	if source != nil {
-		f.t.closed.keep(lease, f.t.cfg.reopen)
-	} else if lease != nil {
-		lease.Release()
-	}
+	unread.Close()
 	if leftover {
 		f.t.inBackground(func(ctx context.Context) {
 			f.mu.Lock()

@@ -245,7 +245,7 @@ func TestM5RevokedWithoutAWatch(t *testing.T) {
 			}
 			_, err = f.Open(t.Context(), OpenFlags{Read: true})
 			wantClass(t, err, ClassRevoked)
-			if n := m.cache.Stats().Entries; n != 0 {
+			if n := m.contents.Cache.Stats().Entries; n != 0 {
 				t.Errorf("%d files are still in memory", n)
 			}
 			if names := m.names("/"); len(names) != 0 {

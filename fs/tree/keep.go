@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -45,10 +46,10 @@ func (t *Tree) mayKeep(g *group, e *sdk.Entry) bool {
 }
 
 // isChanging reports whether the next save has the attributes.
-func (f *File) isChanging() bool { return f.isStaged() && !f.is(stateCopied) }
+func (f *File) isChanging() bool { return f.now.IsStaged() && !f.now.Is(content.Copied) }
 
 // keep has the attributes recorded in a moment, if they differ from the record and no save
-// is to come. It takes no content.mu.
+// is to come. It takes no body.mu.
 func (f *File) keep() {
 	if !f.t.cfg.Ours || f.isChanging() {
 		return

@@ -173,7 +173,7 @@ func TestW18PartsGoWhileTheProgramWrites(t *testing.T) {
 	ok(t, put(t, h, data, 0))
 	proctest.Eventually(t, "three parts are there", func() bool { return w.BlocksSent() == 3*treetest.PartBlocks })
 	m.wantCharges(0, 0)
-	if n := m.store.Memory(); n > int64(20*block) {
+	if n := m.contents.Staging.Memory(); n > int64(20*block) {
 		t.Errorf("%d bytes of memory are held", n)
 	}
 	wantRead(t, h, data, 0, len(data)) // from memory and spool
@@ -188,8 +188,8 @@ func TestW18PartsGoWhileTheProgramWrites(t *testing.T) {
 	}
 	m.wantCharges(0, 1)
 	h.Release()
-	if m.store.Memory() != 0 || m.store.Spooled() != 0 {
-		t.Errorf("%d bytes of memory and %d of the spool are held after the save", m.store.Memory(), m.store.Spooled())
+	if m.contents.Staging.Memory() != 0 || m.contents.Staging.Spooled() != 0 {
+		t.Errorf("%d bytes of memory and %d of the spool are held after the save", m.contents.Staging.Memory(), m.contents.Staging.Spooled())
 	}
 }
 
@@ -382,8 +382,8 @@ func TestW18ScratchNames(t *testing.T) {
 	ok(t, g.Rename(t.Context(), "film.part", g, "film", false))
 	wantSaved(t, w, data)
 	ok(t, g.Unlink(t.Context(), "gone.part"))
-	if m.store.Memory() != 0 || m.store.Spooled() != 0 {
-		t.Errorf("%d bytes of memory and %d of the spool are held", m.store.Memory(), m.store.Spooled())
+	if m.contents.Staging.Memory() != 0 || m.contents.Staging.Spooled() != 0 {
+		t.Errorf("%d bytes of memory and %d of the spool are held", m.contents.Staging.Memory(), m.contents.Staging.Spooled())
 	}
 	h := m.create("/g/other") // removed while parts of it are on their way
 	ok(t, put(t, h, data, 0))
@@ -457,7 +457,7 @@ func TestW17LargeFileLeavesMemoryToOthers(t *testing.T) {
 	defer other.Release()
 	ok(t, put(t, h, noise(100*block), 0))
 	ok(t, put(t, other, noise(20*block), 0))
-	if n := m.store.Memory(); n > int64(20*block) {
+	if n := m.contents.Staging.Memory(); n > int64(20*block) {
 		t.Errorf("two files take %d bytes of memory", n)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 )
@@ -70,7 +71,7 @@ func (d *Dir) renameFile(ctx context.Context, name string, f *File, to *Dir, new
 	}
 	defer leave()
 	err = f.whileItWaits(ctx, func() error {
-		if replaced != nil && !f.isStaged() {
+		if replaced != nil && !f.now.IsStaged() {
 			if err := replaced.settleWaiting(ctx, true); err != nil {
 				return err
 			}
@@ -290,7 +291,7 @@ func keepsName(why string) *Error {
 // moveOf gathers the facts before f gets a name. Needs Tree.mu.
 func (t *Tree) moveOf(f *File, from *link, to *Dir, newName string) *move {
 	m := &move{gone: f.isKind(fileRemoved) || from == nil && f.dir == nil || to.parent == nil, link: from == nil,
-		scratch: f.isKind(fileScratch), staged: f.isStaged(), uploaded: f.entry.Load() != nil,
+		scratch: f.isKind(fileScratch), staged: f.now.IsStaged(), uploaded: f.entry.Load() != nil,
 		crosses: f.group != to.group,
 		symlink: f.IsLink(), toScratch: to.namesScratch(newName), raw: to.rawPath(newName), ours: t.cfg.Ours,
 		canDelete: t.cfg.AllowDelete}
@@ -459,7 +460,7 @@ func (t *Tree) isNewest(e *sdk.Entry) bool {
 // commitAsNamed records the content of f under a name. A backup whose name was saved
 // again since is a version once more: its content is needed for that.
 func (f *File) commitAsNamed(ctx context.Context, g *group, raw string) (*sdk.Entry, error) {
-	if e := f.entry.Load(); e != nil && !f.isStaged() {
+	if e := f.entry.Load(); e != nil && !f.now.IsStaged() {
 		h := f.newHandle(OpenFlags{Read: true, Write: true})
 		defer h.Release()
 		if err := f.load(ctx, h); err != nil {
@@ -484,8 +485,8 @@ func (f *File) restage(ctx context.Context) error {
 			return err
 		}
 	}
-	if f.is(stateCopied) {
-		f.move(stateChanged)
+	if f.now.Is(content.Copied) {
+		f.move(content.Changed)
 	}
 	return nil
 }

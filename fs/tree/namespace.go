@@ -329,7 +329,7 @@ func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice)
 // a late notice would throw a program out of a folder that it has entered by then. Needs
 // Tree.mu.
 func (t *Tree) place(g *group, v *versions) []notice {
-	if g.gone || v.shown != nil && (v.shown.isStaged() || g.awaits(v)) {
+	if g.gone || v.shown != nil && (v.shown.now.IsStaged() || g.awaits(v)) {
 		return nil
 	}
 	newest := v.newest()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/outbox"
@@ -92,7 +93,7 @@ func TestW9UnlinkedFilesLiveUntilTheyAreClosed(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if n := m.store.Memory(); n != 0 || len(m.stagedFiles()) != 0 {
+			if n := m.contents.Staging.Memory(); n != 0 || len(m.stagedFiles()) != 0 {
 				t.Errorf("%d bytes and %d files stay staged", n, len(m.stagedFiles()))
 			}
 			m.wantCharges(0, 0)
@@ -278,7 +279,7 @@ func TestM5RevokedDuringUpload(t *testing.T) {
 	_, err := readAll(t, h)
 	wantClass(t, err, ClassRevoked)
 	h.Release()
-	if n := m.cache.Stats().Bytes; n != 0 {
+	if n := m.contents.Cache.Stats().Bytes; n != 0 {
 		t.Errorf("%d bytes stay cached", n)
 	}
 }
@@ -539,7 +540,7 @@ func TestW5EmptyFilesGoAFewAtATime(t *testing.T) {
 	proctest.Eventually(t, "some are being uploaded", func() bool { return w.Begun("upload") >= delayedUploads })
 	waiting := 0
 	for i := range files {
-		if m.node(fmt.Sprintf("/team/f%d", i)).(*File).is(stateWaiting) {
+		if m.node(fmt.Sprintf("/team/f%d", i)).(*File).now.Is(content.Waiting) {
 			waiting++
 		}
 	}

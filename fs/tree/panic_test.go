@@ -66,12 +66,10 @@ func TestE8OpenMeansReadable(t *testing.T) {
 		f := h.File()
 		take := func() {
 			f.mu.Lock()
-			lease := f.lease
-			f.lease, f.remote = nil, nil
+			held := f.held
+			f.held = nil
 			f.mu.Unlock()
-			if lease != nil {
-				lease.Release()
-			}
+			held.Release()
 		}
 		take()
 		got := make([]byte, len(content)+1)

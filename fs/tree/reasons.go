@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
@@ -68,7 +69,7 @@ func (f *File) unsaved() (Staged, *Error, bool) {
 	path := f.Path()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.is(stateCommitted) || f.is(stateCopied) {
+	if f.now.Is(content.Committed) || f.now.Is(content.Copied) {
 		return Staged{}, nil, false
 	}
 	s := Staged{Path: path, Size: f.Attr().Size, Since: f.stage.since.UTC(), State: StagedWritten, Open: f.opens > 0,

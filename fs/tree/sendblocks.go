@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
@@ -38,7 +38,7 @@ type blockSend struct {
 	t      *Tree
 	group  sdk.GroupID
 	c      *staging.Content
-	under  *committedContent // the stage's
+	under  *content.Recorded // the stage's
 	life   context.Context
 	end    context.CancelFunc
 	beside sync.WaitGroup // senders beside the program that writes
@@ -64,12 +64,13 @@ type attempt struct {
 }
 
 func (t *Tree) newBlockSend(g sdk.GroupID, s *stage) *blockSend {
-	b := &blockSend{t: t, group: g, c: s.Content, under: s.under, beginning: newGate(), early: make(map[int64]struct{})}
+	b := &blockSend{t: t, group: g, c: s.Content, under: s.Under(), beginning: newGate(),
+		early: make(map[int64]struct{})}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b
 }
 
-// sendRested sends parts that are complete and that the program left. Needs content.mu.
+// sendRested sends parts that are complete and that the program left. Needs body.mu.
 func (f *File) sendRested(s *stage) {
 	if s.Whole() != nil || !s.HasRested() || !f.isKind(fileReal) || f.half != nil {
 		return
@@ -173,13 +174,13 @@ func (b *blockSend) begin(ctx context.Context, f *File, raw string) (BlockUpload
 
 // baseFor returns the open file whose blocks the upload may take over, or nil.
 func (b *blockSend) baseFor(ctx context.Context, f *File, raw string) (base Blocks, done func()) {
-	if b.noBase || b.under == nil || b.under.source == nil {
+	if b.noBase || b.under == nil {
 		return nil, func() {}
 	}
-	if !f.t.takesOver(b.under.source.entry, b.group, raw) {
+	if from, _ := b.under.Latest(); !f.t.takesOver(from, b.group, raw) {
 		return nil, func() {}
 	}
-	base, done, err := b.under.use(ctx)
+	base, done, err := b.under.Use(ctx)
 	if err != nil {
 		return nil, func() {}
 	}
@@ -262,14 +263,12 @@ func (b *blockSend) abandon() {
 	b.c.Unsend()
 }
 
-// endStage ends what a stage that goes has to do with the service. Needs content.mu.
+// endStage ends what a stage that goes has to do with the service. Needs body.mu.
 func (f *File) endStage(s *stage) {
-	b, under := s.sending, s.under
-	s.sending, s.under = nil, nil
+	b, under := s.sending, s.TakeUnder()
+	s.sending = nil
 	if b == nil {
-		if under != nil {
-			under.release()
-		}
+		under.Release()
 		return
 	}
 	b.end()
@@ -277,9 +276,7 @@ func (f *File) endStage(s *stage) {
 	f.t.done.Go(func() {
 		b.beside.Wait()
 		b.abandon()
-		if under != nil {
-			under.release()
-		}
+		under.Release()
 	})
 }
 
@@ -291,8 +288,8 @@ func (b *blockSend) stop() bool {
 	return was
 }
 
-// commitBlocks records staged content in blocks. It releases content.mu meanwhile. Needs
-// content.mu.
+// commitBlocks records staged content in blocks. It releases body.mu meanwhile. Needs
+// body.mu.
 func (f *File) commitBlocks(ctx context.Context, s *stage, when commitWhen, g *group,
 	raw string) (*sdk.Entry, error) {
 	if s.sending != nil && s.sending.group != g.id { // it was renamed to another group
@@ -325,7 +322,7 @@ func (f *File) commitBlocks(ctx context.Context, s *stage, when commitWhen, g *g
 	if saved {
 		f.setSavedBefore(row, before)
 	}
-	f.settleBlocks(s, row, whole)
+	f.settle(s, row, whole)
 	return row, nil
 }
 
@@ -346,7 +343,7 @@ func (f *File) sendBlocks(ctx context.Context, s *stage, b *blockSend, when comm
 		if err := b.stopEarly(ctx); err != nil {
 			return nil, nil, false, err
 		}
-		if isCut(row) {
+		if content.IsCut(row) {
 			return row, nil, true, nil
 		}
 		if whole, err := f.gather(ctx, b); err == nil { // else it is saved once more
@@ -394,9 +391,10 @@ func hasCode(err error, code string) bool {
 
 // holdingBlocks is [Tree.holding] for content in blocks.
 func (t *Tree) holdingBlocks(s *stage, g *group, raw, target string) *sdk.Entry {
-	if newest := t.newestOf(g, raw); newest != nil && s.under != nil && s.under.source != nil &&
-		t.isSame(g, newest, s.under.source.entry) && !s.Differs() {
-		return newest
+	if newest := t.newestOf(g, raw); newest != nil && s.Under() != nil {
+		if from, _ := s.Under().Latest(); t.isSame(g, newest, from) && !s.Differs() {
+			return newest
+		}
 	}
 	return t.holding(s, g, raw, target)
 }
@@ -468,7 +466,7 @@ func (b *blockSend) hash(ctx context.Context, up BlockUpload) (hash sdk.Digest, 
 	if err != nil || known || up.TakesOver() {
 		return sum, err
 	}
-	buf, err := b.t.pool.Get(b.c.Layout().BlockBytes)
+	buf, err := b.t.contents.Pool.Get(b.c.Layout().BlockBytes)
 	if err != nil {
 		return hash, err
 	}
@@ -492,9 +490,9 @@ func (b *blockSend) readMarked(ctx context.Context, i int64, into []byte) (int, 
 		return n, mark, err
 	}
 	into = into[:n]
-	n, err = b.under.readAt(ctx, into, i*b.c.Layout().BlockBytes)
+	n, err = b.under.ReadAt(ctx, nil, into, i*b.c.Layout().BlockBytes)
 	if err == nil && n < len(into) {
-		err = revoked()
+		err = content.ErrTaken
 	}
 	return n, mark, err
 }
@@ -527,7 +525,7 @@ func (f *File) sendWhole(ctx context.Context, s *stage, b *blockSend, g *group, 
 // gather returns content in blocks as one buffer, which is the caller's.
 func (f *File) gather(ctx context.Context, b *blockSend) (*mem.Buffer, error) {
 	l := b.c.Layout()
-	whole, err := f.t.pool.Get(l.Size)
+	whole, err := f.t.contents.Pool.Get(l.Size)
 	if err != nil {
 		return nil, &Error{Class: ClassNoMemory, Err: err}
 	}
@@ -540,40 +538,6 @@ func (f *File) gather(ctx context.Context, b *blockSend) (*mem.Buffer, error) {
 	return whole, nil
 }
 
-// settleBlocks makes e the committed content. What of it is in memory goes into the cache.
-// Needs content.mu.
-func (f *File) settleBlocks(s *stage, e *sdk.Entry, whole *mem.Buffer) {
-	old, key, layout := f.lease, f.key(e), s.Layout()
-	f.lease, f.remote = nil, nil
-	switch {
-	case whole != nil:
-		f.lease = f.t.cache.Add(key, whole)
-	case isCut(e):
-		f.takeOverCached(s, key)
-		s.GiveBlocks(func(i int64, buf *mem.Buffer) { f.t.cache.Add(key.BlockOf(i, layout.BlockBytes), buf).Release() })
-		f.shape.Store(&shape{ref: e.Ref, layout: layout})
-		if f.opens > 0 {
-			source := f.newSource(e, f.shape.Load())
-			source.blocks = s.sending.takeOpened()
-			f.lease = f.t.cache.Add(key, source)
-			f.remote = f.sourceOf(f.lease)
-		}
-	}
-	f.endStage(s)
-	s.Release()
-	f.stage, f.half = nil, nil
-	f.setEntry(e)
-	f.setSize(layout.Size)
-	f.move(stateCommitted)
-	if old != nil {
-		old.Release()
-	}
-	if f.opens == 0 && f.lease != nil {
-		f.lease.Release()
-		f.lease = nil
-	}
-}
-
 // takeOpened returns the recorded file that is open, once; nil if there is none.
 func (b *blockSend) takeOpened() Blocks {
 	if b == nil {
@@ -582,20 +546,6 @@ func (b *blockSend) takeOpened() Blocks {
 	opened := b.opened
 	b.opened = nil
 	return opened
-}
-
-// takeOverCached keeps in memory what is there of the blocks that the new version, which key names,
-// took over from the one before. Needs content.mu.
-func (f *File) takeOverCached(s *stage, key cache.Key) {
-	if s.under == nil || s.under.source == nil {
-		return
-	}
-	from, bytes := s.under.source.key, s.Layout().BlockBytes
-	for i := range s.Layout().Blocks() {
-		if s.IsBased(i) {
-			f.t.cache.Move(from.BlockOf(i, bytes), key.BlockOf(i, bytes))
-		}
-	}
 }
 
 // isSame reports whether newest is e, or the record that e became.

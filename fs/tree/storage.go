@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -122,7 +123,7 @@ func (t *Tree) unstored(g sdk.GroupID) (sum int64) {
 			continue
 		}
 		f.mu.Lock()
-		if f.stage != nil && !f.is(stateCopied) {
+		if f.stage != nil && !f.now.Is(content.Copied) {
 			sum += f.stage.Unstored()
 		}
 		f.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/names"
@@ -110,7 +111,7 @@ func (d *Dir) symlinkHere(target, name string) (*File, *Error) {
 		f.become(fileScratch)
 	}
 	if err := f.stageTarget(); err != nil {
-		return nil, err
+		return nil, wrapRemote("", "", err)
 	}
 	d.attach(shown, f)
 	d.setChanged(t.now())
@@ -121,11 +122,11 @@ func (d *Dir) symlinkHere(target, name string) (*File, *Error) {
 }
 
 // stageTarget makes the content of a new link. No other goroutine may have f yet.
-func (f *File) stageTarget() *Error {
-	if err := f.addStage(stateChanged); err != nil {
+func (f *File) stageTarget() error {
+	if err := f.addStage(content.Changed); err != nil {
 		return err
 	}
-	if err := f.t.refused(f.stage.WriteAt([]byte(f.target), 0)); err != nil {
+	if err := f.stage.WriteAt([]byte(f.target), 0); err != nil {
 		f.dropStage()
 		return err
 	}
@@ -146,7 +147,7 @@ func (t *Tree) targetBuffer(g *group, e *sdk.Entry) (*mem.Buffer, error) {
 		return nil, &Error{Class: ClassCorrupt, Err: errors.New("the recorded target of the link differs from its " +
 			"hash in the ledger")}
 	}
-	buf, err := t.pool.Get(int64(len(target)))
+	buf, err := t.contents.Pool.Get(int64(len(target)))
 	if err != nil {
 		return nil, &Error{Class: ClassNoMemory, Err: err}
 	}

@@ -11,13 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/fs/tree/save"
 	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/blocks"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/network"
 	"github.com/svcfs/svcfs/sdk/view"
@@ -128,6 +127,18 @@ func (c *Config) memoryOfStage() int64 {
 	return cmp.Or(c.stageBytes, min(staging.DefaultFileBytes, share))
 }
 
+// line is what the line from the service holds, in bytes, see [network.Traffic]; 0 where the service is near.
+func (c *Config) line() int64 {
+	if c.Traffic == nil {
+		return 0
+	}
+	return c.Traffic().Line
+}
+
+// reopenTime is how long a file stays open at the service after programs closed it: many
+// open a file twice, and pay once.
+const reopenTime = time.Minute
+
 // Tree is the namespace of one account. Methods of Tree, Dir, File and Handle
 // are safe for concurrent use.
 //
@@ -140,30 +151,26 @@ func (c *Config) memoryOfStage() int64 {
 //     with the smaller generation first
 //  3. group.listing and groupInfo.asking, one request for records, or for members, of a group
 //  4. Tree.listing, one request for the list of groups
-//  5. content.mu, the bytes of a file, its state and its handles
+//  5. body.mu, the bytes of a file, its state and its handles
 //  6. Tree.mu, the names: every field that is marked so
 //  7. attributes.lock, groupInfo.mu, errorLog.mu and the locks of packages policy and
 //     cache, each on its own
 //
-// The state of a file that is being sealed and sent is sending: content.mu is free then,
+// The state of a file that is being sealed and sent is sending: body.mu is free then,
 // and callers wait for its end with their context.
 type Tree struct {
 	cfg    Config
 	remote Remote
 	blocks BlockRemote // nil where the service has no files of format version 2
-	cache  *cache.Store
-	pool   *mem.Pool
-	store  *staging.Store // of stages
 	log    *slog.Logger
 	errors errorLog
 	spent  policy.Budget
 	queue  *save.Queue // what waits in the outbox
 
-	started time.Time
-	gens    atomic.Uint64 // the generation of the newest inode
-	closed  closedFiles
-	reading *blocks.Memory // what all readers share
-	counts  counters
+	started  time.Time
+	gens     atomic.Uint64  // the generation of the newest inode
+	contents *content.Store // of all files
+	counts   counters
 
 	mu     sync.RWMutex // guards the namespace: every field below and those marked "Tree.mu"
 	kernel Kernel
@@ -212,8 +219,7 @@ type counters struct {
 func New(ctx context.Context, cfg Config) (*Tree, error) {
 	cfg = withDefaults(cfg)
 	t := &Tree{
-		cfg: cfg, remote: cfg.Remote, pool: cfg.Pool, log: cfg.Logger,
-		cache: cache.New(cfg.CacheBytes), started: time.Now(), groups: make(map[sdk.GroupID]*group),
+		cfg: cfg, remote: cfg.Remote, log: cfg.Logger, started: time.Now(), groups: make(map[sdk.GroupID]*group),
 		spent: policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
 		given: make(map[uint64]struct{}), rooms: make(map[sdk.GroupID]*room),
 		listing: newGate(), parts: make(gate, partsAtATime), delayed: make(gate, delayedUploads),
@@ -221,11 +227,11 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 	}
 	t.spent.Now, t.spent.Price = t.now, cfg.Price
 	t.queue = save.NewQueue(cfg.Outbox, &t.spent)
-	t.reading = &blocks.Memory{Store: t.cache, Ahead: cfg.CacheBytes / aheadShare, Line: t.line, Wait: await}
 	t.blocks, _ = cfg.Remote.(BlockRemote)
-	t.store = staging.NewStore(staging.Options{Pool: cfg.Pool, Bytes: cfg.StagingBytes,
-		FileBytes: cfg.memoryOfStage(), WholeBytes: cmp.Or(cfg.WholeBytes, -1), BlockBytes: cfg.BlockBytes,
-		PartBlocks: cfg.partBlocks, Spool: cfg.Spool})
+	t.contents = content.NewStore(content.Options{CacheBytes: cfg.CacheBytes, Reopen: cfg.reopen, Line: cfg.line,
+		Wait: await, Guard: guard, Staging: staging.Options{Pool: cfg.Pool, Bytes: cfg.StagingBytes,
+			FileBytes: cfg.memoryOfStage(), WholeBytes: cmp.Or(cfg.WholeBytes, -1), BlockBytes: cfg.BlockBytes,
+			PartBlocks: cfg.partBlocks, Spool: cfg.Spool}})
 	t.SetKernel(cfg.Kernel)
 	refresh := func(ctx context.Context, _ time.Duration) error { return t.refreshGroups(ctx) }
 	t.list = source{path: "/", refresh: refresh, view: view.New()}
@@ -235,7 +241,7 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 	t.life, t.stop = context.WithCancel(context.Background())
 	if err := t.refreshGroups(ctx); err != nil {
 		t.stop()
-		t.cache.Close()
+		t.contents.Cache.Close()
 		return nil, err
 	}
 	t.reached.Store(true)
@@ -267,6 +273,9 @@ func withDefaults(cfg Config) Config {
 	if cfg.Pool == nil {
 		cfg.Pool = mem.NewPool()
 	}
+	if _, ok := cfg.Remote.(BlockRemote); !ok {
+		cfg.WholeBytes = 0
+	}
 	if cfg.Known == nil {
 		cfg.Known = make(thisMount)
 	}
@@ -297,7 +306,7 @@ func (t *Tree) Close() error {
 		f.discard()
 	}
 	t.done.Wait() // for uploads that are given up
-	t.cache.Close()
+	t.contents.Cache.Close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.held = 0

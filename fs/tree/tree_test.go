@@ -855,13 +855,13 @@ func TestM5RevocationWipesTheCache(t *testing.T) {
 	w.Put("other", bob, "mine", []byte("x"))
 	m := mount(t, w, bob)
 	m.wantContent("/other/mine", "x")
-	stays := m.cache.Stats().Bytes
+	stays := m.contents.Cache.Stats().Bytes
 	m.wantContent("/team/f", "secret")
 	h := m.open("/team/g", OpenFlags{Read: true})
 	defer h.Release()
 	w.Revoke("team", bob)
 	m.refresh()
-	if got := m.cache.Stats().Bytes; got != stays {
+	if got := m.contents.Cache.Stats().Bytes; got != stays {
 		t.Errorf("%d bytes are still in memory, want the %d of the other group", got, stays)
 	}
 	_, err := readAll(t, h)

@@ -40,7 +40,7 @@ func (f *File) queueBlocks(ctx context.Context, s *stage, b *blockSend, g *group
 		}
 		return nil, err
 	}
-	if opened, _, err := g.openWaiting(row, b.under.again()); err == nil { // else who reads opens it
+	if opened, _, err := g.openWaiting(row, b.under.Again()); err == nil { // else who reads opens it
 		b.opened = opened
 	}
 	return row, nil
@@ -64,8 +64,8 @@ func (b *blockSend) changedSince() *outbox.Large {
 		return large
 	}
 	large.From = from
-	if hold := b.under.again(); hold != nil {
-		large.Release = hold.release
+	if hold := b.under.Again(); hold != nil {
+		large.Release = hold.Release
 		large.Open = func(ctx context.Context) (outbox.Blocks, func(), error) { return heldBase{hold}.Open(ctx, from) }
 	}
 	return large
@@ -74,12 +74,12 @@ func (b *blockSend) changedSince() *outbox.Large {
 // recordedBase returns the recorded version that unchanged blocks come from, none if there is no such version, and
 // which blocks wait because they differ from it already.
 func (b *blockSend) recordedBase() (waiting format.Extents, from outbox.From) {
-	if b.under == nil || b.under.source == nil {
+	if b.under == nil {
 		return nil, from
 	}
-	t, source := b.t, b.under.source.latest()
+	t := b.t
+	e, layout := b.under.Latest()
 	t.mu.RLock()
-	e := source.entry
 	if g := t.groups[e.Group]; g != nil {
 		e = g.recordedSince(e)
 		if now := g.view.Entry(e.Ref); now != nil {
@@ -88,7 +88,7 @@ func (b *blockSend) recordedBase() (waiting format.Extents, from outbox.From) {
 	}
 	t.mu.RUnlock()
 	switch item, ok := t.queue.At(e); {
-	case source.Layout().BlockBytes != b.c.Layout().BlockBytes, e.Deleted != nil:
+	case layout.BlockBytes != b.c.Layout().BlockBytes, e.Deleted != nil:
 		return nil, from
 	case ok:
 		return item.Changed, item.From
@@ -433,17 +433,12 @@ func (g *group) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
 	if old.hidden == was.Ref { // a backup was made of it
 		old.hidden, g.version(recordedName(row)).hidden = "", row.Ref
 	}
-	t.cache.Move(t.keyOf(was), t.keyOf(row))
-	if i.BlockBytes > 0 {
-		for n := range (format.Layout{Size: i.Size, BlockBytes: i.BlockBytes}).Blocks() {
-			t.cache.Move(t.keyOf(was).BlockOf(n, i.BlockBytes), t.keyOf(row).BlockOf(n, i.BlockBytes))
-		}
-	}
+	t.contents.Rename(was, row, format.Layout{Size: i.Size, BlockBytes: i.BlockBytes})
 	var notices []notice
 	if f := old.shown; f != nil {
 		if e := f.entry.Load(); e != nil && e.Ref == was.Ref {
 			f.setClosed(was.Time)
-			f.reshape(was.Ref, row.Ref)
+			f.known.Rename(was, row)
 			if f.take(row) {
 				notices = append(notices, attributesChanged(f.dir, f.name))
 			}

@@ -210,7 +210,7 @@ func TestO1ReadFromTheDisk(t *testing.T) {
 	b := mountBoxed(t, newBoxWorld())
 	b.down()
 	ok(t, b.save("/g/a", "one"))
-	b.cache.Purge(func(cache.Key) bool { return true })
+	b.contents.Cache.Purge(func(cache.Key) bool { return true })
 	b.wantContent("/g/a", "one")
 	b.wantCharges(0, 0)
 }
@@ -783,7 +783,7 @@ func TestO1ChangedLargeFileFindsTheServiceAway(t *testing.T) {
 func TestO1ChangedLargeFileThatIsNotHere(t *testing.T) {
 	for _, size := range []int{10*block + 5, 4 * block, 5*block + 7, 12 * block} {
 		b, data := bigBox(t)
-		b.cache.Purge(func(k cache.Key) bool { return true })
+		b.contents.Cache.Purge(func(k cache.Key) bool { return true })
 		h := b.mounted.open("/g/film", OpenFlags{Read: true, Write: true})
 		ok(t, put(t, h, []byte("one"), 3*block))
 		copy(data[3*block:], "one")

@@ -5,29 +5,30 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/save"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/outbox"
 )
 
 // heldBase is committed content as the version that a large save was made from.
-type heldBase struct{ *committedContent }
+type heldBase struct{ *content.Recorded }
 
 // Open implements [save.Base].
 func (b heldBase) Open(ctx context.Context, from outbox.From) (outbox.Blocks, func(), error) {
-	content, done, err := b.use(ctx)
+	opened, done, err := b.Use(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	return save.As(ctx, content, done, from)
+	return save.As(ctx, opened, done, from)
 }
 
 // Close implements [save.Base].
-func (b heldBase) Close() error { b.release(); return nil }
+func (b heldBase) Close() error { b.Release(); return nil }
 
 // openWaiting opens content in blocks that waits. under, which may be nil, is released with the result, or on error.
 // The result is nil if the content was recorded meanwhile.
-func (g *group) openWaiting(e *sdk.Entry, under *committedContent) (Blocks, *sdk.Entry, error) {
+func (g *group) openWaiting(e *sdk.Entry, under *content.Recorded) (Blocks, *sdk.Entry, error) {
 	t := g.dir.t
 	var base save.Base = &save.Claimed{Claim: t.claimVersion}
 	if under != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/sdk/names"
 )
 
@@ -25,7 +26,7 @@ func (t *Tree) addWastebasket(name string) *Dir {
 // keeps what is recorded, and changes would be lost.
 func holdsUploads(n Node) bool {
 	f, isFile := n.(*File)
-	return !isFile || f.entry.Load() != nil && f.isKind(fileReal) && !f.is(stateChanged)
+	return !isFile || f.entry.Load() != nil && f.isKind(fileReal) && !f.now.Is(content.Changed)
 }
 
 // throwAway puts an uploaded file, or all files of a folder, into the trash of their

@@ -44,7 +44,10 @@ func (f *File) wayOf(s *stage, when commitWhen, g *group, raw string) (way, *sdk
 		return wayLater, nil
 	case !large:
 		return wayWhole, nil
-	case s.under != nil && s.under.source != nil && f.t.takesOver(s.under.source.entry, g.id, raw):
+	case s.Under() == nil:
+		return wayBlocks, nil
+	}
+	if from, _ := s.Under().Latest(); f.t.takesOver(from, g.id, raw) {
 		return wayChanges, nil
 	}
 	return wayBlocks, nil
