@@ -70,9 +70,13 @@ versions records both saves under the name: svcfs history PATH.`,
 			if f == (conflictFlags{}) {
 				return a.listConflicts(ctx, c, places)
 			}
-			return byGroup(places, func(group sdk.GroupID, paths []string) error {
+			err := byGroup(places, func(group sdk.GroupID, paths []string) error {
 				return a.settle(ctx, c, c.Group(group), paths, f)
 			})
+			if err == nil {
+				a.untilShown(ctx, places)
+			}
+			return err
 		}),
 		ValidArgsFunction: a.completePlace,
 	}

@@ -110,7 +110,11 @@ func inGroups(what string) cobra.PositionalArgs {
 		}
 		isBare := func(p place) bool { return p.path == "" }
 		if len(places) == 0 || slices.ContainsFunc(places, isBare) {
-			return usage("usage: "+cmd.UseLine(), fmt.Sprintf("%s wants %s, got %s", cmd.CommandPath(), what,
+			hint := "usage: " + cmd.UseLine()
+			if here, err := placeInMount("."); len(args) == 1 && err == nil && here.group != "" {
+				hint = "name a file of this folder as " + shellWord("./"+args[0])
+			}
+			return usage(hint, fmt.Sprintf("%s wants %s, got %s", cmd.CommandPath(), what,
 				plural(len(args), "argument")))
 		}
 		return nil

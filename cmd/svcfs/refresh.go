@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -34,39 +35,61 @@ type refreshed struct {
 	Time time.Time `json:"refreshed"`
 }
 
-// refresh signals the mount and waits until a look that began afterwards has ended.
 func (a *app) refresh(ctx context.Context, path string) error {
 	dir, err := mountAt(path)
 	if err != nil {
 		return err
 	}
+	looked, err := lookAgain(ctx, dir)
+	if err == nil && a.asJSON {
+		return a.printJSON(refreshed{dir, looked})
+	}
+	return err
+}
+
+// untilShown waits until the mounts in which places were named show what became of them. What was changed is changed:
+// a mount that cannot look is told of, and no failure.
+func (a *app) untilShown(ctx context.Context, places []place) {
+	dirs := each(places, func(p place) string { return p.mount })
+	slices.Sort(dirs)
+	for _, dir := range slices.Compact(dirs) {
+		if dir == "" {
+			continue
+		}
+		if _, err := lookAgain(ctx, dir); err != nil {
+			a.ui.notice("it is done, and the mount on %s shows it later: %v", escapeName(dir), err)
+		}
+	}
+}
+
+// lookAgain signals the mount on dir, waits until a look that began afterwards has ended, and returns when it did.
+func lookAgain(ctx context.Context, dir string) (time.Time, error) {
 	m := inspect(ctx, dir)
 	if m.Status == nil || !isOurProcess(m.Status.PID) {
-		return refuse(exitOther, "see: svcfs status "+dir, fmt.Errorf("the mount on %s does not answer", dir))
+		return time.Time{}, refuse(exitOther, "see: svcfs status "+dir,
+			fmt.Errorf("the mount on %s does not answer", dir))
 	}
 	before, asked := m.Status, time.Now()
 	if err := syscall.Kill(m.Status.PID, syscall.SIGHUP); err != nil {
-		return refuse(exitOther, "do it as the user who mounted it", fmt.Errorf("tell process %d: %w",
-			m.Status.PID, err))
+		return time.Time{}, refuse(exitOther, "do it as the user who mounted it",
+			fmt.Errorf("tell process %d: %w", m.Status.PID, err))
 	}
 	ctx, cancel := context.WithTimeout(ctx, refreshLimit)
 	defer cancel()
 	for {
 		m := inspect(ctx, dir)
 		if m.Status != nil && !m.Status.Refreshed.Before(asked) {
-			if a.asJSON {
-				return a.printJSON(refreshed{dir, m.Status.Refreshed})
-			}
-			return nil
+			return m.Status.Refreshed, nil
 		}
 		if failed := newFailure(before, m.Status); failed != nil {
-			return refuse(exitCodeOfLook(failed.Class), failed.Hint,
+			return time.Time{}, refuse(exitCodeOfLook(failed.Class), failed.Hint,
 				fmt.Errorf("look at %s: %s", failed.Path, failed.Error))
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			return refuse(exitUnreachable, "see: svcfs status "+dir, fmt.Errorf("%s could not look at the ledger", dir))
+			return time.Time{}, refuse(exitUnreachable, "see: svcfs status "+dir,
+				fmt.Errorf("%s could not look at the ledger", dir))
 		}
 	}
 }
