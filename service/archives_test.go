@@ -38,7 +38,9 @@ func (r *running) clean(files int) {
 	if err != nil || (files >= 0 && n != files) {
 		r.t.Errorf("verify: %d files, want %d, %v", n, files, err)
 	}
-	if err := r.svc.CheckStored(r.t.Context(), func(what string, err error) { r.t.Errorf("%s: %v", what, err) }); err != nil {
+	if err := r.svc.CheckStored(r.t.Context(), func(what string, err error) {
+		r.t.Errorf("%s: %v", what, err)
+	}); err != nil {
 		r.t.Error(err)
 	}
 	if _, err := r.svc.Audit(r.t.Context()); err != nil {
@@ -121,7 +123,8 @@ func fillService(t *testing.T, r *running, files int) (owner *user, contents map
 	gone := owner.upload("g", "deleted", []byte("deleted"))
 	must[string](owner, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": gone.CID})
 	for ref := range contents {
-		must[string](owner, wire.OpSetAttributes, attributesRequest(ref, `{"mtime":"-1","executable":true,"xattrs":{"user.é":"AP8="}}`))
+		must[string](owner, wire.OpSetAttributes,
+			attributesRequest(ref, `{"mtime":"-1","executable":true,"xattrs":{"user.é":"AP8="}}`))
 		break // the audit of every copy compares it
 	}
 	must[string](owner, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": member.id})
@@ -132,8 +135,10 @@ func fillService(t *testing.T, r *running, files int) (owner *user, contents map
 	}
 	contents[old.CID] = []byte("legacy")
 	key, outside := oldKey(t)
-	ref := legacy.Sum(sealWith(t, outside, []byte("elsewhere")), legacy.Layout{Version: 0, Chunk: 1 << 20, Links: 174}).String()
-	if _, err := r.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g", Key: key}, ref, hash([]byte("elsewhere"))); err != nil {
+	ref := legacy.Sum(sealWith(t, outside, []byte("elsewhere")),
+		legacy.Layout{Version: 0, Chunk: 1 << 20, Links: 174}).String()
+	if _, err := r.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g", Key: key}, ref,
+		hash([]byte("elsewhere"))); err != nil {
 		t.Fatal(err)
 	}
 	return owner, contents
@@ -343,7 +348,8 @@ func TestIncrementsMoveTheServiceBetweenStoresAndBack(t *testing.T) {
 			t.Error("a revoked member reads")
 		}
 	}
-	second := first.imports(t, service.Config{Database: engines.NewPostgres(t), Blobs: bucket.Location(bucket.NewBucket(t)), DestructionDelay: -1}, chain...)
+	second := first.imports(t, service.Config{Database: engines.NewPostgres(t),
+		Blobs: bucket.Location(bucket.NewBucket(t)), DestructionDelay: -1}, chain...)
 	back := second.exports()
 	if stateOf(t, back) != stateOf(t, chain[2]) {
 		t.Error("the rows in PostgreSQL are not those in SQLite")
@@ -405,30 +411,46 @@ func TestImportRefusesEverythingButAWholeChain(t *testing.T) {
 		{"text", one([]byte(strings.Repeat("no archive ", 200))), "no archive of svcd", target},
 		{"an increment alone", one(second), "give the full archive and all increments", target},
 		{"a gap", [][]byte{full, third}, "archive 2 continues the archive", target},
-		{"a wrong order", [][]byte{full, third, second}, "archive 2 continues archive 3: give the archives in the order", target},
+		{"a wrong order", [][]byte{full, third, second},
+			"archive 2 continues archive 3: give the archives in the order", target},
 		{"a full one in the middle", [][]byte{full, full}, "archive 2 is a full archive", target},
 		{"an increment of another branch", [][]byte{full, fork, third}, "archive 3 continues the archive", target},
-		{"a page is missing", one(own(slices.DeleteFunc(slices.Clone(list), func(s sectionOf) bool { return s.name == "accounts" }))), "it is in none of the archives", target},
-		{"a blob is missing", one(own(slices.DeleteFunc(slices.Clone(list), func(s sectionOf) bool { return s.kind == 'b' }))), "is in none of the archives", target},
+		{"a page is missing",
+			one(own(slices.DeleteFunc(slices.Clone(list), func(s sectionOf) bool { return s.name == "accounts" }))),
+			"it is in none of the archives", target},
+		{"a blob is missing",
+			one(own(slices.DeleteFunc(slices.Clone(list), func(s sectionOf) bool { return s.kind == 'b' }))),
+			"is in none of the archives", target},
 		{"no end", one(plain(list[:last])), "it does not end with its index", target},
-		{"something after the end", one(plain(append(slices.Clone(list), list[3]))), "it does not end with its index", target},
+		{"something after the end", one(plain(append(slices.Clone(list), list[3]))), "it does not end with its index",
+			target},
 		{"a newer format", one(own(with(t, list, 'h', "", `"version":1`, `"version":2`))), "newer", target},
-		{"another schema", one(own(with(t, list, 'i', "", `"schema":`, `"schema":1`))), "import it with that svcd", target},
-		{"a balance is changed", one(own(with(t, list, 'r', "accounts", `"balance":"`, `"balance":"9`))), "it is in none of the archives", target},
-		{"the index is changed", one(plain(with(t, list, 'i', "", "rows accounts", "rows groups"))), "not sealed with this master key", target},
-		{"the ledger is another", one(own(with(t, list, 'i', "", `"records":`, `"records":1`))), "not the one that the index names", target},
-		{"an unknown table", one(own(with(t, list, 'i', "", "rows accounts", "rows sqlite_master"))), "does not belong here", target},
-		{"nonsense in the index", one(own(with(t, list, 'i', "", "rows accounts", "rows"))), "no archive of svcd", target},
-		{"an index of another archive", one(own(append(slices.Clone(list), sections(t, second)[len(sections(t, second))-1]))), "no archive of svcd", target},
+		{"another schema", one(own(with(t, list, 'i', "", `"schema":`, `"schema":1`))), "import it with that svcd",
+			target},
+		{"a balance is changed", one(own(with(t, list, 'r', "accounts", `"balance":"`, `"balance":"9`))),
+			"it is in none of the archives", target},
+		{"the index is changed", one(plain(with(t, list, 'i', "", "rows accounts", "rows groups"))),
+			"not sealed with this master key", target},
+		{"the ledger is another", one(own(with(t, list, 'i', "", `"records":`, `"records":1`))),
+			"not the one that the index names", target},
+		{"an unknown table", one(own(with(t, list, 'i', "", "rows accounts", "rows sqlite_master"))),
+			"does not belong here", target},
+		{"nonsense in the index", one(own(with(t, list, 'i', "", "rows accounts", "rows"))), "no archive of svcd",
+			target},
+		{"an index of another archive",
+			one(own(append(slices.Clone(list), sections(t, second)[len(sections(t, second))-1]))), "no archive of svcd",
+			target},
 		{"another contract", one(full), "--contract svc.testnet", empty(service.Config{ContractID: "x.testnet"})},
-		{"another master key", one(full), "another master key", empty(service.Config{DataDir: filepath.Join(t.TempDir(), "data")})},
+		{"another master key", one(full), "another master key",
+			empty(service.Config{DataDir: filepath.Join(t.TempDir(), "data")})},
 		{"a service with accounts", one(full), "holds accounts already", source},
 	} {
 		_, err := tc.into.svc.Import(t.Context(), readers(tc.chain...)...)
 		refused(t, tc.name, err, tc.want)
 	}
 	t.Run("a row that is not one", func(t *testing.T) {
-		for change, want := range map[[2]string]string{{`"balance"`, `"balanse"`}: "has no balance", {`"key_generation":1`, `"key_generation":"1"`}: "wrong type", {`{"`, `["`}: "not JSON"} {
+		for change, want := range map[[2]string]string{{`"balance"`, `"balanse"`}: "has no balance",
+			{`"key_generation":1`, `"key_generation":"1"`}: "wrong type", {`{"`, `["`}: "not JSON"} {
 			changed := with(t, list, 'r', "accounts", change[0], change[1])
 			for i, s := range list {
 				if s.name == "accounts" { // the index names the changed page
@@ -446,12 +468,13 @@ func TestImportRefusesEverythingButAWholeChain(t *testing.T) {
 			want  string
 			at    *running
 		}{
-			"a cut archive":       {full[:list[last].from], "is not complete", source},
-			"a damaged one":       {append([]byte{0}, full...), "no archive of svcd", source},
-			"text":                {[]byte("text"), "no archive of svcd", source},
-			"one of another":      {full, "another service", target},
-			"another master key":  {full, "another master key", run(t)},
-			"one with other ends": {archiveOf(t, "", with(t, list, 'i', "", `"records":`, `"records":1`)), "not sealed", source},
+			"a cut archive":      {full[:list[last].from], "is not complete", source},
+			"a damaged one":      {append([]byte{0}, full...), "no archive of svcd", source},
+			"text":               {[]byte("text"), "no archive of svcd", source},
+			"one of another":     {full, "another service", target},
+			"another master key": {full, "another master key", run(t)},
+			"one with other ends": {archiveOf(t, "", with(t, list, 'i', "", `"records":`, `"records":1`)), "not sealed",
+				source},
 		} {
 			refused(t, name, errOf(tc.at.svc.Export(t.Context(), io.Discard, bytes.NewReader(tc.since))), tc.want)
 		}
@@ -471,7 +494,8 @@ func TestImportRefusesEverythingButAWholeChain(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		refused(t, "another chain", errOf(target.svc.Import(t.Context(), readers(full, second)...)), "holds accounts already")
+		refused(t, "another chain", errOf(target.svc.Import(t.Context(), readers(full, second)...)),
+			"holds accounts already")
 		target.clean(len(contents) + 3)
 	})
 }
@@ -538,7 +562,8 @@ func TestDamageIsNamedAndTheRestSurvives(t *testing.T) {
 		_, err := target.svc.Import(t.Context(), readers(chain...)...)
 		refused(t, what, err, "because of damage")
 		missing, sum := alice.salvaged(t, contents, chain...)
-		if len(sum.Damage) == 0 || missing > 0 && s.kind != 'b' && s.name != "small_contents" || missing == 0 && s.kind == 'b' {
+		if len(sum.Damage) == 0 || missing > 0 && s.kind != 'b' && s.name != "small_contents" || missing == 0 &&
+			s.kind == 'b' {
 			t.Errorf("%s: %d files are missing, damage %q", what, missing, sum.Damage)
 		}
 	}
@@ -575,14 +600,16 @@ func TestDamageIsNamedAndTheRestSurvives(t *testing.T) {
 	t.Run("what is missing is missing in the next archive too", func(t *testing.T) {
 		rest := slices.DeleteFunc(sections(t, full), func(s sectionOf) bool { return s.kind == 'b' })
 		there := runWith(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
-		ok(t, errOf(there.svc.Salvage(t.Context(), func(string, string, string, error) {}, bytes.NewReader(archiveOf(t, "", rest)))))
+		ok(t, errOf(there.svc.Salvage(t.Context(), func(string, string, string, error) {},
+			bytes.NewReader(archiveOf(t, "", rest)))))
 		var next bytes.Buffer
 		sum, err := there.svc.Export(t.Context(), &next, nil)
 		if err != nil || sum.Blobs != 0 || len(sum.Damage) != 1 || !strings.Contains(sum.Damage[0], "is missing") {
 			t.Fatalf("%+v, %v", sum, err)
 		}
 		bad := 0
-		n, err := there.imports(t, service.Config{Database: newDatabase(t)}, next.Bytes()).svc.Verify(t.Context(), true, func(string, error) { bad++ })
+		n, err := there.imports(t, service.Config{Database: newDatabase(t)}, next.Bytes()).svc.Verify(t.Context(), true,
+			func(string, error) { bad++ })
 		if err != nil || n != 13 || bad != 1 {
 			t.Errorf("%d of %d files are missing there, %v", bad, n, err)
 		}
@@ -601,7 +628,8 @@ func TestALostIncrementCostsNoOlderFile(t *testing.T) {
 	}
 	full := r.exports()
 	for i := 0; i < 200; i += 20 { // in several pages
-		must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": refs[i], "filename": fmt.Sprint("renamed ", i)})
+		must[string](alice, wire.OpRenameFile,
+			object{"group_id": "g", "ipfs_hash": refs[i], "filename": fmt.Sprint("renamed ", i)})
 	}
 	contents[alice.upload("g", "of the increment", []byte("lost")).CID] = []byte("lost")
 	increment := r.exports(full)
@@ -646,7 +674,8 @@ func TestDeletedRowsStayDeletedInASalvage(t *testing.T) {
 		t.Fatalf("%d pages are kept, %d lost", kept, lost)
 	}
 	there := runWith(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
-	sum, err := there.svc.Salvage(t.Context(), func(string, string, string, error) {}, readers(full, archiveOf(t, "", list))...)
+	sum, err := there.svc.Salvage(t.Context(), func(string, string, string, error) {},
+		readers(full, archiveOf(t, "", list))...)
 	if err != nil || len(sum.Damage) == 0 {
 		t.Fatalf("damage %q, %v", sum.Damage, err)
 	}

@@ -15,7 +15,8 @@ import (
 )
 
 // sends finalizes an upload of content with attributes, "" for none.
-func (u *user) sends(name, contentType, content, attributes string) (status int, body string, again func() (int, string)) {
+func (u *user) sends(name, contentType, content, attributes string) (status int, body string,
+	again func() (int, string)) {
 	u.t.Helper()
 	req := u.finalize("g", name, []byte(content))
 	meta := format.NewMetadata(int64(len(content)), contentType, name)
@@ -74,22 +75,26 @@ func TestAttributesAreRecorded(t *testing.T) {
 	if got := kinds(alice.watch(start, 0).Events); got != "set_attributes g alice" {
 		t.Errorf("events: %s", got)
 	}
-	changed := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "after_seq": start})
+	changed := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions,
+		object{"group_id": "g", "after_seq": start})
 	if len(changed) != 1 || *changed[0].Attributes != second || *changed[0].Filename != "f" {
 		t.Errorf("a listing after the change shows %+v", changed)
 	}
 	must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": ref, "filename": "g"})
 	must[wire.NameResult](alice, wire.OpRemoveFile, object{"group_id": "g", "filename": "g", "seq": alice.lastSeq()})
-	if status, body := alice.tool(wire.OpSetAttributes, attributesRequest(ref, "{}")); status != http.StatusNotFound || !strings.Contains(body, "trash") {
+	if status, body := alice.tool(wire.OpSetAttributes, attributesRequest(ref, "{}")); status != http.StatusNotFound ||
+		!strings.Contains(body, "trash") {
 		t.Errorf("in the trash: %d %s", status, body)
 	}
 	alice.restores("g", alice.lastSeq())
 	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
-	if status, body := alice.tool(wire.OpSetAttributes, attributesRequest(ref, "{}")); status != http.StatusNotFound || !strings.Contains(body, wire.CodeFileDeleted) {
+	if status, body := alice.tool(wire.OpSetAttributes, attributesRequest(ref, "{}")); status != http.StatusNotFound ||
+		!strings.Contains(body, wire.CodeFileDeleted) {
 		t.Errorf("deleted: %d %s", status, body)
 	}
 	rows, _ := alice.chain("g", nil)
-	want := []string{"register_group ", "record_transaction " + first, "set_attributes " + second, "rename_file " + second, "remove_file " + second,
+	want := []string{"register_group ", "record_transaction " + first, "set_attributes " + second,
+		"rename_file " + second, "remove_file " + second,
 		"restore_file " + second, "tombstone_transaction " + second}
 	var got []string
 	for _, row := range rows {
@@ -143,13 +148,15 @@ func TestThreat48AttributesThatCannotBeRecorded(t *testing.T) {
 		{`{"target":"a\u0000"}`, format.TypeSymlink, "a\x00", "without NUL"},
 		{`{"target":"` + long + `"}`, format.TypeSymlink, long, "at most 4095"},
 	} {
-		if status, body, _ := alice.sends("f", tc.contentType, tc.content, tc.attributes); status != http.StatusBadRequest || !strings.Contains(body, tc.want) {
+		if status, body, _ := alice.sends("f", tc.contentType, tc.content,
+			tc.attributes); status != http.StatusBadRequest || !strings.Contains(body, tc.want) {
 			t.Errorf("upload with %.60s: %d %s, want %s", tc.attributes, status, body, tc.want)
 		}
 		if tc.attributes == "" {
 			continue
 		}
-		if status, body := alice.tool(wire.OpSetAttributes, attributesRequest(plain, tc.attributes)); status != http.StatusBadRequest {
+		if status, body := alice.tool(wire.OpSetAttributes,
+			attributesRequest(plain, tc.attributes)); status != http.StatusBadRequest {
 			t.Errorf("set %.60s: %d %s", tc.attributes, status, body)
 		}
 	}
@@ -162,12 +169,15 @@ func TestThreat48AttributesThatCannotBeRecorded(t *testing.T) {
 			t.Fatalf("%d %s", status, body)
 		}
 		link := alice.rows("g")[1]
-		for attributes, want := range map[string]int{`{}`: 400, `{"target":"../y"}`: 400, `{"mtime":"5","target":"../x"}`: 200} {
-			if status, body := alice.tool(wire.OpSetAttributes, attributesRequest(link.IPFSHash, attributes)); status != want {
+		for attributes, want := range map[string]int{`{}`: 400, `{"target":"../y"}`: 400,
+			`{"mtime":"5","target":"../x"}`: 200} {
+			if status, body := alice.tool(wire.OpSetAttributes,
+				attributesRequest(link.IPFSHash, attributes)); status != want {
 				t.Errorf("%s: %d %s", attributes, status, body)
 			}
 		}
-		if status, body := alice.tool(wire.OpSetAttributes, attributesRequest(plain, `{"target":"plain"}`)); status != http.StatusBadRequest {
+		if status, body := alice.tool(wire.OpSetAttributes,
+			attributesRequest(plain, `{"target":"plain"}`)); status != http.StatusBadRequest {
 			t.Errorf("a file became a link: %d %s", status, body)
 		}
 		if got := alice.attributesShown(link.IPFSHash); got != `{"mtime":"5","target":"../x"}` {
@@ -237,7 +247,8 @@ func TestThreat31ChangesOfAttributesAreBounded(t *testing.T) {
 	for _, tc := range []struct {
 		attributes string
 		want       int
-	}{{`{"mtime":"1"}`, 200}, {`{"mtime":"1"}`, 200}, {`{"mtime":"2"}`, 200}, {`{"mtime":"2"}`, 200}, {`{"mtime":"3"}`, 429}} {
+	}{{`{"mtime":"1"}`, 200}, {`{"mtime":"1"}`, 200}, {`{"mtime":"2"}`, 200}, {`{"mtime":"2"}`, 200},
+		{`{"mtime":"3"}`, 429}} {
 		if status, body := alice.tool(wire.OpSetAttributes, attributesRequest(ref, tc.attributes)); status != tc.want {
 			t.Errorf("%s: %d %s", tc.attributes, status, body)
 		}

@@ -29,7 +29,8 @@ func onS3(t *testing.T) (*running, *s3test.Server, string, *lockedBuffer) {
 	server := s3test.Start(t)
 	bucket := server.NewBucket(t)
 	log := &lockedBuffer{}
-	r := runWith(t, service.Config{Database: newDatabase(t), Blobs: server.Location(bucket + "/files"), MaxFileBytes: 20 << 20, SmallBytes: -1,
+	r := runWith(t, service.Config{Database: newDatabase(t), Blobs: server.Location(bucket + "/files"),
+		MaxFileBytes: 20 << 20, SmallBytes: -1,
 		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	return r, server, server.Dir(bucket), log
 }
@@ -63,7 +64,8 @@ func TestServiceOnS3(t *testing.T) {
 	for ref, want := range map[string][]byte{inline.CID: small, raw.CID: large} {
 		alice.reads(ref, string(want))
 	}
-	answer := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": raw.CID, "transfer": "raw"})
+	answer := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": raw.CID, "transfer": "raw"})
 	_, whole := alice.fetch(answer.DataURL, "")
 	for _, ranges := range []string{"bytes=0-0", "bytes=5-9", "bytes=9000000-9000099", "bytes=-10"} {
 		status, body := alice.fetch(answer.DataURL, ranges)
@@ -72,7 +74,8 @@ func TestServiceOnS3(t *testing.T) {
 		}
 	}
 	for _, readData := range []bool{false, true} {
-		if n, err := r.svc.Verify(t.Context(), readData, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 2 {
+		if n, err := r.svc.Verify(t.Context(), readData,
+			func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 2 {
 			t.Errorf("verify: %d, %v", n, err)
 		}
 	}
@@ -83,7 +86,8 @@ func TestServiceOnS3(t *testing.T) {
 	_, key, _ := strings.Cut(strings.TrimPrefix(where, "s3://"), "/")
 	flip(t, filepath.Join(dir, key), 1000)
 	var bad []string
-	if _, err := r.svc.Verify(t.Context(), true, func(ref string, _ error) { bad = append(bad, ref) }); err != nil || len(bad) != 1 || bad[0] != raw.CID {
+	if _, err := r.svc.Verify(t.Context(), true, func(ref string, _ error) { bad = append(bad, ref) }); err != nil ||
+		len(bad) != 1 || bad[0] != raw.CID {
 		t.Errorf("a changed object: %v, %v", bad, err)
 	}
 	ok(t, os.Truncate(filepath.Join(dir, key), 1000))
@@ -130,7 +134,8 @@ func (u *user) uploadRaw(group, name string, content []byte) wire.FinalizeUpload
 	if status, body := u.do(req); status != http.StatusNoContent {
 		u.t.Fatalf("put: %d %s", status, body)
 	}
-	return must[wire.FinalizeUploadResult](u, wire.OpFinalizeUpload, object{"upload_id": p.UploadID, "file_hash": hash(content)})
+	return must[wire.FinalizeUploadResult](u, wire.OpFinalizeUpload,
+		object{"upload_id": p.UploadID, "file_hash": hash(content)})
 }
 
 // fetch reads from the address a raw retrieval answered.
@@ -186,7 +191,8 @@ func TestThreat39BucketGoneUnderLoad(t *testing.T) {
 		status, body := r.health()
 		return status == http.StatusServiceUnavailable && strings.Contains(body, `"blobs":"down"`)
 	})
-	if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g"}); len(rows) == 0 {
+	if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions,
+		object{"group_id": "g"}); len(rows) == 0 {
 		t.Error("listing needs no bucket, but failed")
 	}
 	server.Restart(t)
@@ -205,7 +211,8 @@ func TestThreat39BucketGoneUnderLoad(t *testing.T) {
 	if got := alice.balance(); got != strings.TrimRight(want, ".") {
 		t.Errorf("balance %s, want %s", got, want)
 	}
-	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != len(rows) {
+	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil ||
+		n != len(rows) {
 		t.Errorf("verify: %d, %v", n, err)
 	}
 }
@@ -235,7 +242,8 @@ func (u *user) okOr503(op string, request any) bool {
 		return true
 	}
 	after, err := strconv.Atoi(resp.Header.Get("Retry-After"))
-	if resp.StatusCode != http.StatusServiceUnavailable || err != nil || after < 1 || !strings.Contains(string(body), wire.CodeUnavailable) {
+	if resp.StatusCode != http.StatusServiceUnavailable || err != nil || after < 1 ||
+		!strings.Contains(string(body), wire.CodeUnavailable) {
 		u.t.Errorf("%s: %d, Retry-After %q: %s", op, resp.StatusCode, resp.Header.Get("Retry-After"), body)
 	}
 	return false
@@ -274,10 +282,13 @@ func TestThreat30ReferencesAreNotFollowed(t *testing.T) {
 	}()
 	_, alice := runWithGroup(t)
 	at := trap.Addr().String()
-	for _, ref := range []string{"http://" + at + "/", "https://" + at + "/x", "//" + at + "/", at, "s3://" + at + "/x", "ipfs://" + at, "ftp://" + at,
-		"bafy.http://" + at + "/x", "Qm://" + at, at + "/fastfs." + at + "/x", "http://user:pass@" + at + "/latest/meta-data", "file:///etc/passwd"} {
+	for _, ref := range []string{"http://" + at + "/", "https://" + at + "/x", "//" + at + "/", at, "s3://" + at + "/x",
+		"ipfs://" + at, "ftp://" + at,
+		"bafy.http://" + at + "/x", "Qm://" + at, at + "/fastfs." + at + "/x",
+		"http://user:pass@" + at + "/latest/meta-data", "file:///etc/passwd"} {
 		for _, op := range []string{wire.OpPrepareRetrieve, "delete_file", "rename_file"} {
-			if status, body := alice.tool(op, object{"group_id": "g", "ipfs_hash": ref, "filename": ref, "transfer": "raw"}); status != http.StatusNotFound {
+			if status, body := alice.tool(op, object{"group_id": "g", "ipfs_hash": ref, "filename": ref,
+				"transfer": "raw"}); status != http.StatusNotFound {
 				t.Errorf("%s of %q: %d %s", op, ref, status, body)
 			}
 		}

@@ -85,7 +85,8 @@ func TestPartsRefused(t *testing.T) {
 		"no power of two":         {query("block_size", "100000"), wire.CodeValidation},
 		"negative blocks":         {query("block_size", fmt.Sprint(-smallBlocks)), wire.CodeValidation},
 		"no size of blocks":       {query("block_size", "x"), wire.CodeValidation},
-		"another digest":          {with("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(make([]byte, 32))+":"), wire.CodeValidation},
+		"another digest": {with("Repr-Digest",
+			"sha-256=:"+base64.StdEncoding.EncodeToString(make([]byte, 32))+":"), wire.CodeValidation},
 		"no digest":               {with("Repr-Digest", "sha-256=:AAAA:"), wire.CodeValidation},
 		"a body that is too long": {sent(make([]byte, wire.PartBytes+1)), wire.CodeTooLarge},
 		"an empty body":           {sent(nil), wire.CodeValidation},
@@ -94,11 +95,12 @@ func TestPartsRefused(t *testing.T) {
 		"unsized, empty":          {unsized(nil), wire.CodeValidation},
 		"unsized, an empty block": {unsized(body[:2*sealed+format.Overhead]), wire.CodeValidation},
 		"unsized, a hole":         {unsized(body[:sealed+100]), wire.CodeValidation},
-		"unsized, too long":       {unsized(append(body[:3*sealed-5:3*sealed-5], make([]byte, 6)...)), wire.CodeValidation},
-		"a group of others":       {as(bob), wire.CodeNotAuthorized},
-		"no group":                {query("group_id", "nothing"), wire.CodeGroupNotFound},
-		"a group of version 1":    {query("group_id", "whole"), wire.CodeUnsupported},
-		"nobody":                  {func(req *http.Request) { req.Header.Del("Authorization") }, wire.CodeAuthRequired},
+		"unsized, too long": {unsized(append(body[:3*sealed-5:3*sealed-5], make([]byte, 6)...)),
+			wire.CodeValidation},
+		"a group of others":    {as(bob), wire.CodeNotAuthorized},
+		"no group":             {query("group_id", "nothing"), wire.CodeGroupNotFound},
+		"a group of version 1": {query("group_id", "whole"), wire.CodeUnsupported},
+		"nobody":               {func(req *http.Request) { req.Header.Del("Authorization") }, wire.CodeAuthRequired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := s.putRequest(newID(), "0-2", bytes.NewReader(body))
@@ -117,7 +119,8 @@ func TestPartsRefused(t *testing.T) {
 	answers(t, "parts of no id", status, answer, wire.CodeValidation)
 	p := s.puts("0-2", noise(3*smallBlocks))
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "h"})
-	for name, change := range map[string]func(*http.Request){"another group": query("group_id", "h"), "blocks of another size": query("block_size", fmt.Sprint(2*smallBlocks))} {
+	for name, change := range map[string]func(*http.Request){"another group": query("group_id", "h"),
+		"blocks of another size": query("block_size", fmt.Sprint(2*smallBlocks))} {
 		req := s.putRequest(newID(), "0", bytes.NewReader(body[:sealed]))
 		change(req)
 		status, answer := s.do(req)
@@ -231,8 +234,9 @@ func TestRecordOfBlocksRefused(t *testing.T) {
 			m[1].Count, m[2].First, m[2].Count = 2, 4, 1
 			return m
 		}), wire.CodeMissing},
-		"a hole":               {runs(func(m format.Manifest) format.Manifest { return m[1:] }), wire.CodeValidation},
-		"a run twice":          {runs(func(m format.Manifest) format.Manifest { return append(m, m[0]) }), wire.CodeValidation},
+		"a hole": {runs(func(m format.Manifest) format.Manifest { return m[1:] }), wire.CodeValidation},
+		"a run twice": {runs(func(m format.Manifest) format.Manifest { return append(m, m[0]) }),
+			wire.CodeValidation},
 		"no run":               {runs(func(format.Manifest) format.Manifest { return nil }), wire.CodeValidation},
 		"another root":         {meta(func(m *format.Metadata) { m.Root[0] ^= 1 }), wire.CodeValidation},
 		"a longer last block":  {meta(func(m *format.Metadata) { m.OriginalSize++ }), wire.CodeMissing},
@@ -244,7 +248,8 @@ func TestRecordOfBlocksRefused(t *testing.T) {
 		"larger than JSON":     {meta(func(m *format.Metadata) { m.OriginalSize = 1<<53 + 1 }), wire.CodeValidation},
 		"near 2^53":            {meta(func(m *format.Metadata) { m.OriginalSize = 1 << 53 }), wire.CodeTooLarge},
 		"no name":              {meta(func(m *format.Metadata) { m.Filename = "" }), wire.CodeValidation},
-		"a link":               {meta(func(m *format.Metadata) { m.ContentType = format.TypeSymlink }), wire.CodeValidation},
+		"a link": {meta(func(m *format.Metadata) { m.ContentType = format.TypeSymlink }),
+			wire.CodeValidation},
 		"no hash":              {head(func(i *sealedItem) { i.FileHash = "" }), wire.CodeValidation},
 		"no hash, from itself": {head(func(i *sealedItem) { i.FileHash, i.From = "", "nothing" }), wire.CodeValidation},
 		"no format":            {head(func(i *sealedItem) { i.Format = nil }), wire.CodeValidation},
@@ -268,14 +273,16 @@ func TestRecordOfBlocksRefused(t *testing.T) {
 		}
 		alice.sealsKey(i, i.key, alice.id)
 		status, answer := alice.puts(i)
-		answers(t, name, status, []byte(answer), map[bool]string{true: wire.CodeTooLarge, false: wire.CodeValidation}[len(i.blob) > format.MaxManifestBytes])
+		answers(t, name, status, []byte(answer),
+			map[bool]string{true: wire.CodeTooLarge, false: wire.CodeValidation}[len(i.blob) > format.MaxManifestBytes])
 	}
 	status, text := alice.post("/tools/"+wire.OpFinalizeUploads, alice.header(), s.item(content, "f").frame())
 	if status != http.StatusOK || !strings.Contains(string(text), wire.CodeValidation) {
 		t.Errorf("among small ones: %d %s", status, text)
 	}
 	whole := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g", "filename": "f"})
-	status, refusal := alice.tool(wire.OpFinalizeUpload, object{"upload_id": whole.UploadID, "file_hash": hash(content), "format": s.item(content, "f").Format})
+	status, refusal := alice.tool(wire.OpFinalizeUpload,
+		object{"upload_id": whole.UploadID, "file_hash": hash(content), "format": s.item(content, "f").Format})
 	answers(t, "as a whole file", status, []byte(refusal), wire.CodeValidation)
 	if now := alice.balance(); now != before {
 		t.Errorf("the refusals cost something: %s, then %s", before, now)
@@ -316,7 +323,8 @@ func TestLongManifest(t *testing.T) {
 		t.Errorf("manifest of %d runs, %+v", len(o.manifest), o.answer)
 	}
 	for _, first := range []int64{0, 126, 500, blocks - 2} {
-		if !bytes.Equal(o.blocks(first, 2), content[first*smallBlocks:min((first+2)*smallBlocks, int64(len(content)))]) {
+		if !bytes.Equal(o.blocks(first, 2),
+			content[first*smallBlocks:min((first+2)*smallBlocks, int64(len(content)))]) {
 			t.Errorf("blocks %d and on", first)
 		}
 	}
@@ -360,7 +368,8 @@ func TestRecordsAtOnce(t *testing.T) {
 			all.Go(func() { outs[n] = alice.mustPut(i) })
 		}
 		all.Wait()
-		if put != http.StatusOK && !strings.Contains(string(refusal), wire.CodeSpent) || outs[0].TransID == "" || outs[0].TransID != outs[1].TransID {
+		if put != http.StatusOK && !strings.Contains(string(refusal), wire.CodeSpent) || outs[0].TransID == "" ||
+			outs[0].TransID != outs[1].TransID {
 			t.Errorf("round %d: the part answers %d %s, the records are %+v", round, put, refusal, outs)
 		}
 		alice.readsBlocks(outs[0].CID, content)
@@ -386,7 +395,8 @@ func TestThreat24RevokedBetweenBlocks(t *testing.T) {
 	o := bob.readsBlocks(out.CID, content)
 	o.answer.Tiles = nil
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})
-	for _, path := range []string{o.answer.DataURL, o.answer.TilesURL + "/tile/8/0/000.p/3", strings.Replace(o.answer.DataURL, wire.PathBlocks, wire.PathManifest, 1)} {
+	for _, path := range []string{o.answer.DataURL, o.answer.TilesURL + "/tile/8/0/000.p/3",
+		strings.Replace(o.answer.DataURL, wire.PathBlocks, wire.PathManifest, 1)} {
 		status, answer := bob.fetch(path, "bytes=0-9")
 		answers(t, path[:12], status, answer, wire.CodeNotAuthorized)
 	}
@@ -404,7 +414,8 @@ func TestThreat24RevokedBetweenBlocks(t *testing.T) {
 func TestThreat24BlocksOfAFileThatEnds(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
-	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: 1 << 20, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: 1 << 20,
+		Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
 	alice := r.owner()
 	bob := r.user("bob", "10")
 	alice.adds(bob)
@@ -421,15 +432,20 @@ func TestThreat24BlocksOfAFileThatEnds(t *testing.T) {
 	refused("the ticket of another", bob, mine.answer.DataURL, wire.CodeFileNotFound)
 	refused("a forged ticket", alice, wire.PathBlocks+ticket[:len(ticket)-1], wire.CodeFileNotFound)
 	refused("blocks as a whole", alice, wire.PathReadBlob+ticket, wire.CodeFileNotFound)
-	one := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": whole.CID, "transfer": "raw", "formats": []int{1, 2}})
-	refused("a whole file in blocks", alice, strings.Replace(one.DataURL, wire.PathReadBlob, wire.PathBlocks, 1), wire.CodeFileNotFound)
-	for _, path := range []string{"", "tile/8/0/001", "tile/8/0/000", "tile/8/0/000.p/4", "tile/8/1/000.p/1", "tile/8/data/000.p/3", "tile/4/0/000.p/3", "tile/8/62/000.p/1", "../f"} {
+	one := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": whole.CID, "transfer": "raw", "formats": []int{1, 2}})
+	refused("a whole file in blocks", alice, strings.Replace(one.DataURL, wire.PathReadBlob, wire.PathBlocks, 1),
+		wire.CodeFileNotFound)
+	for _, path := range []string{"", "tile/8/0/001", "tile/8/0/000", "tile/8/0/000.p/4", "tile/8/1/000.p/1",
+		"tile/8/data/000.p/3", "tile/4/0/000.p/3", "tile/8/62/000.p/1", "../f"} {
 		refused("tile "+path, alice, mine.answer.TilesURL+"/"+path, wire.CodeFileNotFound)
 	}
-	if status, _ := alice.fetch(mine.answer.DataURL, "bytes=9999999-"); status != http.StatusRequestedRangeNotSatisfiable {
+	if status, _ := alice.fetch(mine.answer.DataURL,
+		"bytes=9999999-"); status != http.StatusRequestedRangeNotSatisfiable {
 		t.Errorf("a range behind the end: %d", status)
 	}
-	if status, body := alice.fetch(mine.answer.DataURL, "bytes=0-1,5-6"); status != http.StatusOK || int64(len(body)) != mine.answer.DataSize {
+	if status, body := alice.fetch(mine.answer.DataURL, "bytes=0-1,5-6"); status != http.StatusOK ||
+		int64(len(body)) != mine.answer.DataSize {
 		t.Errorf("several ranges: %d, %d bytes", status, len(body))
 	}
 	later.Store(int64(7*24*time.Hour - time.Minute))
@@ -444,7 +460,8 @@ func TestThreat24BlocksOfAFileThatEnds(t *testing.T) {
 		t.Error("who may bring a file back cannot read it")
 	}
 	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": out.CID})
-	for _, path := range []string{mine.answer.DataURL, mine.answer.TilesURL + "/tile/8/0/000.p/3", wire.PathManifest + ticket} {
+	for _, path := range []string{mine.answer.DataURL, mine.answer.TilesURL + "/tile/8/0/000.p/3",
+		wire.PathManifest + ticket} {
 		refused("deleted", alice, path, wire.CodeFileDeleted)
 	}
 	later.Add(int64(2 * time.Minute))
@@ -458,7 +475,8 @@ func TestBlocksForOldClients(t *testing.T) {
 	content := noise(3 * smallBlocks)
 	_, out := alice.uploadBlocks("f", content, 2)
 	before := alice.balance()
-	for name, more := range map[string]object{"SDK 1.0.3": {}, "raw": {"transfer": "raw"}, "format 1": {"formats": []int{1}}, "format 3": {"formats": []int{1, 3}, "transfer": "raw"}} {
+	for name, more := range map[string]object{"SDK 1.0.3": {}, "raw": {"transfer": "raw"},
+		"format 1": {"formats": []int{1}}, "format 3": {"formats": []int{1, 3}, "transfer": "raw"}} {
 		for k, v := range map[string]any{"group_id": "g", "ipfs_hash": out.CID} {
 			more[k] = v
 		}
@@ -468,13 +486,16 @@ func TestBlocksForOldClients(t *testing.T) {
 			t.Errorf("%s: %s", name, answer)
 		}
 	}
-	status, answer := alice.post("/tools/"+wire.OpPrepareRetrieve, http.Header{"Authorization": {"Bearer " + alice.token}, wire.HeaderWalletID: {alice.id}}, object{"group_id": "g", "ipfs_hash": out.CID})
+	status, answer := alice.post("/tools/"+wire.OpPrepareRetrieve,
+		http.Header{"Authorization": {"Bearer " + alice.token}, wire.HeaderWalletID: {alice.id}},
+		object{"group_id": "g", "ipfs_hash": out.CID})
 	answers(t, "SDK 1.1.1", status, answer, wire.CodeUnsupported)
 	if now := alice.balance(); now != before {
 		t.Errorf("the refusals cost something: %s, then %s", before, now)
 	}
 	old := alice.upload("g", "old", []byte("old"))
-	answered := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": old.CID, "formats": []int{1, 2}})
+	answered := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": old.CID, "formats": []int{1, 2}})
 	if answered.EncryptedB64 == "" || answered.TilesURL != "" || answered.Manifest != "" {
 		t.Errorf("a file of version 1: %+v", answered)
 	}
@@ -501,7 +522,8 @@ func TestBlocksInAGroupThatChanges(t *testing.T) {
 func TestPartsOutliveTheService(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
-	cfg := service.Config{Database: newDatabase(t), MaxFileBytes: 1 << 20, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }}
+	cfg := service.Config{Database: newDatabase(t), MaxFileBytes: 1 << 20,
+		Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }}
 	r := runWith(t, cfg)
 	alice := r.owner()
 	content := noise(9 * smallBlocks)
@@ -560,7 +582,8 @@ func TestThreat31Parts(t *testing.T) {
 			for number := 0; status != fault.New(tc.code, "").Status() && number < 200; number++ {
 				s := alice.begins()
 				body, _, _ := s.sealed(format.Extents{{First: 0, Count: 64}}, content)
-				if status, answer = s.do(s.putRequest(newID(), "0-63", bytes.NewReader(body))); status == http.StatusOK {
+				if status, answer = s.do(s.putRequest(newID(), "0-63",
+					bytes.NewReader(body))); status == http.StatusOK {
 					sent++
 				}
 			}
@@ -568,7 +591,8 @@ func TestThreat31Parts(t *testing.T) {
 			if sent == 0 {
 				t.Error("not even one file could be sent")
 			}
-			if kept := alice.stored("g"); kept.Account.Bytes != int64(sent)*(file+64*format.Overhead) || countFiles(t, filepath.Join(r.dir, "blobs")) != sent {
+			if kept := alice.stored("g"); kept.Account.Bytes != int64(sent)*(file+64*format.Overhead) ||
+				countFiles(t, filepath.Join(r.dir, "blobs")) != sent {
 				t.Errorf("%d parts were sent, %d bytes are counted", sent, kept.Account.Bytes)
 			}
 			ok(t, r.svc.CheckStored(t.Context(), func(what string, err error) { t.Error(what, err) }))
@@ -644,7 +668,8 @@ func TestThreat31FinalizeOfNothing(t *testing.T) {
 		var err error
 		m[0].Part, err = format.ParsePartID(part)
 		ok(t, err)
-		status, answer := alice.puts(alice.sealsBlocks(s.upload, "g", s.key, m, metaOf(t, s.key, l, format.Hash{}, "f"), hash(nil)))
+		status, answer := alice.puts(alice.sealsBlocks(s.upload, "g", s.key, m, metaOf(t, s.key, l, format.Hash{}, "f"),
+			hash(nil)))
 		answers(t, "blocks that nobody sent", status, []byte(answer), wire.CodeMissing)
 	}
 }
@@ -654,10 +679,12 @@ func TestThreat31FinalizeOfNothing(t *testing.T) {
 func TestThreat31MemoryOfManifests(t *testing.T) {
 	t.Parallel()
 	const blocks = wire.InlineManifestBytes/format.RunBytes + 1
-	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: blocks * smallBlocks, RequestRate: -1, Memory: 5 * wire.InlineManifestBytes / 2})
+	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: blocks * smallBlocks, RequestRate: -1,
+		Memory: 5 * wire.InlineManifestBytes / 2})
 	alice := r.owner()
 	ref := alice.mustPut(alice.begins().longManifest(blocks, noise(blocks*smallBlocks))).CID
-	o := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, wire.PrepareRetrieveRequest{GroupID: "g", IPFSHash: ref, Formats: []int{1, 2}})
+	o := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+		wire.PrepareRetrieveRequest{GroupID: "g", IPFSHash: ref, Formats: []int{1, 2}})
 	slow, err := http.NewRequest(http.MethodGet, r.url+o.DataURL, nil)
 	ok(t, err)
 	slow.Header = alice.header()

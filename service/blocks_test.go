@@ -49,7 +49,8 @@ func (u *user) begins() *sending {
 	u.t.Helper()
 	key, err := format.RandomKey()
 	ok(u.t, err)
-	return &sending{user: u, upload: newID(), key: key, block: smallBlocks, runs: map[int64]format.Run{}, leaves: map[int64]format.Hash{}}
+	return &sending{user: u, upload: newID(), key: key, block: smallBlocks, runs: map[int64]format.Run{},
+		leaves: map[int64]format.Hash{}}
 }
 
 // newID is an id of an upload or of a part.
@@ -75,7 +76,8 @@ func (s *sending) putRequest(part, blocks string, body io.Reader) *http.Request 
 }
 
 // sealed seals blocks of content under a new key, and returns them with the wrapped key.
-func (s *sending) sealed(blocks format.Extents, content []byte) (body []byte, wrapped [format.WrappedKeyBytes]byte, leaves []format.Hash) {
+func (s *sending) sealed(blocks format.Extents, content []byte) (body []byte, wrapped [format.WrappedKeyBytes]byte,
+	leaves []format.Hash) {
 	s.t.Helper()
 	part, err := format.RandomKey()
 	ok(s.t, err)
@@ -104,7 +106,8 @@ func (s *sending) puts(blocks string, content []byte) wire.Part {
 	id := newID()
 	status, answer := s.do(s.putRequest(id, blocks, bytes.NewReader(body)))
 	var p wire.Part
-	if status != http.StatusOK || json.Unmarshal(answer, &p) != nil || p != (wire.Part{ID: id, Blocks: blocks, ETag: rootOf(leaves)}) {
+	if status != http.StatusOK || json.Unmarshal(answer, &p) != nil ||
+		p != (wire.Part{ID: id, Blocks: blocks, ETag: rootOf(leaves)}) {
 		s.t.Fatalf("put %s: %d %s", blocks, status, answer)
 	}
 	s.has(p, wrapped, leaves)
@@ -171,12 +174,14 @@ func metaOf(t testing.TB, key *format.Key, l format.Layout, root format.Hash, na
 }
 
 // sealsBlocks makes the item of an upload whose parts were sent.
-func (u *user) sealsBlocks(upload, group string, key *format.Key, m format.Manifest, meta format.Metadata, hashOf string) *sealedItem {
+func (u *user) sealsBlocks(upload, group string, key *format.Key, m format.Manifest, meta format.Metadata,
+	hashOf string) *sealedItem {
 	u.t.Helper()
 	raw, err := json.Marshal(meta)
 	ok(u.t, err)
 	blob := m.Encode()
-	i := &sealedItem{blob: blob, key: key, SealedHead: wire.SealedHead{ID: upload, GroupID: group, FileHash: hashOf, Salt: hash([]byte(upload)), Format: raw,
+	i := &sealedItem{blob: blob, key: key, SealedHead: wire.SealedHead{ID: upload, GroupID: group, FileHash: hashOf,
+		Salt: hash([]byte(upload)), Format: raw,
 		BlobSize: int64(len(blob)), BlobHash: hash(blob), Versioned: true}}
 	u.sealsKey(i, key, u.id)
 	return i
@@ -212,7 +217,8 @@ type opened struct {
 // opens retrieves a file of g.
 func (u *user) opens(ref string) *opened {
 	u.t.Helper()
-	o := &opened{user: u, answer: must[wire.PrepareRetrieveResult](u, wire.OpPrepareRetrieve, wire.PrepareRetrieveRequest{GroupID: "g", IPFSHash: ref, Formats: []int{1, 2}})}
+	o := &opened{user: u, answer: must[wire.PrepareRetrieveResult](u, wire.OpPrepareRetrieve,
+		wire.PrepareRetrieveRequest{GroupID: "g", IPFSHash: ref, Formats: []int{1, 2}})}
 	var err error
 	o.meta, err = format.ParseMetadata(o.answer.Format)
 	ok(u.t, err)
@@ -318,14 +324,16 @@ func runLarge(t *testing.T) (*running, *user) {
 func TestBlocksRoundTrip(t *testing.T) {
 	t.Parallel()
 	r, alice := runLarge(t)
-	for _, size := range []int64{1, smallBlocks - 1, smallBlocks, smallBlocks + 1, 256 * smallBlocks, 300*smallBlocks - 1} {
+	for _, size := range []int64{1, smallBlocks - 1, smallBlocks, smallBlocks + 1, 256 * smallBlocks,
+		300*smallBlocks - 1} {
 		content := noise(size)
 		_, out := alice.uploadBlocks(fmt.Sprint("f", size), content, 50)
 		alice.readsBlocks(out.CID, content)
 		o := alice.opens(out.CID)
 		o.only = true
 		last := o.meta.Layout().Blocks() - 1
-		if o.answer.Fee == "0" || !bytes.Equal(o.blocks(0, 1), content[:min(size, smallBlocks)]) || !bytes.Equal(o.blocks(last, 1), content[last*smallBlocks:]) {
+		if o.answer.Fee == "0" || !bytes.Equal(o.blocks(0, 1), content[:min(size, smallBlocks)]) ||
+			!bytes.Equal(o.blocks(last, 1), content[last*smallBlocks:]) {
 			t.Errorf("%d bytes: the first or the last block", size)
 		}
 		if row := alice.row("g", out.CID); *row.OriginalSize != size || row.FileHash != hash(content) {
@@ -333,7 +341,8 @@ func TestBlocksRoundTrip(t *testing.T) {
 		}
 	}
 	r.audits()
-	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 6 {
+	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil ||
+		n != 6 {
 		t.Errorf("verify: %d, %v", n, err)
 	}
 }
@@ -346,11 +355,15 @@ func TestFirstBlocksBehindTheAnswer(t *testing.T) {
 	_, out := alice.uploadBlocks("f", content, 2)
 	o := alice.opens(out.CID)
 	whole := int64(smallBlocks + format.Overhead)
-	for most, want := range map[int64]int64{0: 0, whole - 1: 0, whole: 1, 3 * whole: 3, 3*whole + 6: 3, o.meta.Layout().SealedBytes(): 4, 1 << 60: 4} {
-		status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": out.CID, "formats": []int{1, 2}, "transfer": "raw", "first_bytes": most})
+	for most, want := range map[int64]int64{0: 0, whole - 1: 0, whole: 1, 3 * whole: 3, 3*whole + 6: 3,
+		o.meta.Layout().SealedBytes(): 4, 1 << 60: 4} {
+		status, body := alice.tool(wire.OpPrepareRetrieve,
+			object{"group_id": "g", "ipfs_hash": out.CID, "formats": []int{1, 2}, "transfer": "raw",
+				"first_bytes": most})
 		head, sealed, _ := strings.Cut(body, "\n")
 		var answer struct{ Result wire.PrepareRetrieveResult }
-		if err := json.Unmarshal([]byte(head), &answer); err != nil || status != http.StatusOK || answer.Result.FirstBlocks != want || answer.Result.Key == "" {
+		if err := json.Unmarshal([]byte(head), &answer); err != nil || status != http.StatusOK ||
+			answer.Result.FirstBlocks != want || answer.Result.Key == "" {
 			t.Errorf("%d bytes: status %d, %d blocks, %v", most, status, answer.Result.FirstBlocks, err)
 			continue
 		}
@@ -366,7 +379,9 @@ func TestFirstBlocksBehindTheAnswer(t *testing.T) {
 		}
 	}
 	ok(t, os.RemoveAll(r.dir+"/blobs"))
-	answer := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": out.CID, "formats": []int{1, 2}, "transfer": "raw", "first_bytes": 1 << 20})
+	answer := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": out.CID, "formats": []int{1, 2}, "transfer": "raw",
+			"first_bytes": 1 << 20})
 	if answer.FirstBlocks != 0 || answer.Key == "" {
 		t.Errorf("blocks that are gone: %+v", answer)
 	}
@@ -394,10 +409,12 @@ func TestPartsInAnyOrder(t *testing.T) {
 	}
 	s.has(p, wrapped, leaves)
 	list := s.parts()
-	if len(list) != 4 || !slices.Contains(list, old) || !slices.Contains(list, p) || !slices.IsSortedFunc(list, func(a, b wire.Part) int { return strings.Compare(a.ID, b.ID) }) {
+	if len(list) != 4 || !slices.Contains(list, old) || !slices.Contains(list, p) ||
+		!slices.IsSortedFunc(list, func(a, b wire.Part) int { return strings.Compare(a.ID, b.ID) }) {
 		t.Errorf("parts %+v", list)
 	}
-	if _, raw := alice.fetch(wire.PathParts+s.upload+"?part="+p.ID, ""); strings.Count(string(raw), `"id"`) != 1 || !strings.Contains(string(raw), p.ETag) {
+	if _, raw := alice.fetch(wire.PathParts+s.upload+"?part="+p.ID, ""); strings.Count(string(raw), `"id"`) != 1 ||
+		!strings.Contains(string(raw), p.ETag) {
 		t.Errorf("one part: %s", raw)
 	}
 	out := s.finishes(content, "a name")
@@ -408,7 +425,8 @@ func TestPartsInAnyOrder(t *testing.T) {
 	if n := countFiles(t, r.dir+"/blobs"); n != 3 {
 		t.Errorf("%d blobs are kept", n)
 	}
-	if kept := alice.stored("g"); kept.Account.Bytes != (format.Layout{Size: int64(len(content)), BlockBytes: smallBlocks}).SealedBytes() {
+	if kept := alice.stored("g"); kept.Account.Bytes != (format.Layout{Size: int64(len(content)),
+		BlockBytes: smallBlocks}).SealedBytes() {
 		t.Errorf("%d bytes are counted", kept.Account.Bytes)
 	}
 	ok(t, r.svc.CheckStored(t.Context(), func(what string, err error) { t.Error(what, err) }))
@@ -428,7 +446,8 @@ func TestBlocksOnS3(t *testing.T) {
 	_, out := alice.uploadBlocks("f", content, 30)
 	o := alice.readsBlocks(out.CID, content)
 	for _, first := range []int64{0, 29, 30, 69, 70} {
-		if got := o.blocks(first, 2); !bytes.Equal(got, content[first*smallBlocks:min((first+2)*smallBlocks, int64(len(content)))]) {
+		if got := o.blocks(first, 2); !bytes.Equal(got,
+			content[first*smallBlocks:min((first+2)*smallBlocks, int64(len(content)))]) {
 			t.Errorf("blocks %d and on", first)
 		}
 	}

@@ -46,8 +46,10 @@ func hashed(t *testing.T, row wire.TransactionRow, group string, prev chain.Hash
 	if err1 != nil || err2 != nil {
 		t.Fatal(err1, err2)
 	}
-	return &chain.Record{Seq: row.Seq, TimeNS: ns, Tx: row.TransID, Kind: row.Kind, Account: row.UserID, Group: group, Ref: row.IPFSHash,
-		FileHash: commitmentOf(t, row), Detail: row.Detail, Fee: row.Fee, Request: row.Request, Prev: prev, Chain: row.Chain, Number: row.Number, Tags: tags}
+	return &chain.Record{Seq: row.Seq, TimeNS: ns, Tx: row.TransID, Kind: row.Kind, Account: row.UserID, Group: group,
+		Ref:      row.IPFSHash,
+		FileHash: commitmentOf(t, row), Detail: row.Detail, Fee: row.Fee, Request: row.Request, Prev: prev,
+		Chain: row.Chain, Number: row.Number, Tags: tags}
 }
 
 // commitmentOf is what the record of a row has as its file hash.
@@ -80,7 +82,8 @@ func (r *running) verifies(group string, rows []wire.TransactionRow, proof wire.
 		places = append(places, chain.PlaceOf(record))
 	}
 	head := places[len(places)-1]
-	r.signed(proof.Head, chain.Statement{Chain: chain.OfGroup(group), Place: head}, func(s chain.Statement) []byte { return s.HeadText(nonce) })
+	r.signed(proof.Head, chain.Statement{Chain: chain.OfGroup(group), Place: head},
+		func(s chain.Statement) []byte { return s.HeadText(nonce) })
 
 	verifier, err := note.NewVerifier(r.key())
 	if err != nil {
@@ -111,7 +114,8 @@ func (r *running) verifies(group string, rows []wire.TransactionRow, proof wire.
 			path = append(path, chain.Hash(hash))
 		}
 		at := places[in.Number]
-		if hex.EncodeToString(at.Hash[:]) != in.Hash || !chain.Contains(chain.Hash(root), chain.OfGroup(group), at, path) {
+		if hex.EncodeToString(at.Hash[:]) != in.Hash ||
+			!chain.Contains(chain.Hash(root), chain.OfGroup(group), at, path) {
 			r.t.Errorf("the checkpoint does not prove record %d of the chain", in.Number)
 		}
 	}
@@ -159,7 +163,8 @@ func TestThreat26ChainOfAGroupIsProven(t *testing.T) {
 	rows, proof := alice.chain("g", nil)
 	r.verifies("g", rows, proof)
 	for _, row := range rows[1:] {
-		if o, err := chain.ParseOpening(row.Opening); err != nil || o.Size != 7 || o.Hash != sha256.Sum256([]byte("content")) {
+		if o, err := chain.ParseOpening(row.Opening); err != nil || o.Size != 7 ||
+			o.Hash != sha256.Sum256([]byte("content")) {
 			t.Errorf("%s opens to %+v, %v", row.Kind, o, err)
 		}
 	}
@@ -169,7 +174,8 @@ func TestThreat26ChainOfAGroupIsProven(t *testing.T) {
 	for _, row := range rows {
 		kinds = append(kinds, row.Kind)
 	}
-	if want := []string{chain.KindRegister, chain.KindRecord, chain.KindRename, chain.KindTombstone}; !slices.Equal(kinds, want) {
+	if want := []string{chain.KindRegister, chain.KindRecord, chain.KindRename,
+		chain.KindTombstone}; !slices.Equal(kinds, want) {
 		t.Fatalf("kinds %q, want %q", kinds, want)
 	}
 	r.verifies("g", rows, proof)
@@ -178,14 +184,16 @@ func TestThreat26ChainOfAGroupIsProven(t *testing.T) {
 	}
 	for _, row := range rows[2:] {
 		if tag(row, chain.TagUploader) != "alice.svc.testnet" || tag(row, chain.TagUploaded) != *rows[1].Timestamp ||
-			tag(row, chain.TagUpload) != fmt.Sprint(rows[1].Number) || row.UploadSeq != rows[1].Seq || row.Opening != "" || row.FileHash != rows[1].FileHash {
+			tag(row, chain.TagUpload) != fmt.Sprint(rows[1].Number) || row.UploadSeq != rows[1].Seq ||
+			row.Opening != "" || row.FileHash != rows[1].FileHash {
 			t.Errorf("%s: %+v", row.Kind, row)
 		}
 	}
 	if tag(rows[3], chain.TagName) != "b.txt" {
 		t.Errorf("deleted was %q", tag(rows[3], chain.TagName))
 	}
-	if status, body := bob.tool(wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce}); status != http.StatusForbidden {
+	if status, body := bob.tool(wire.OpGetGroupTransactions,
+		object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce}); status != http.StatusForbidden {
 		t.Errorf("a stranger lists the chain: %d %s", status, body)
 	}
 
@@ -222,14 +230,18 @@ func TestThreat26ChainProofContinuesWhatIsKnown(t *testing.T) {
 		}
 		path = append(path, hash)
 	}
-	if err := tlog.CheckTree(path, now.N, now.Hash, before.N, before.Hash); err != nil || now.N != 11 || proof.Chain == nil || proof.Chain.Number != 10 {
+	if err := tlog.CheckTree(path, now.N, now.Hash, before.N, before.Hash); err != nil || now.N != 11 ||
+		proof.Chain == nil || proof.Chain.Number != 10 {
 		t.Errorf("from %d to %d records: %v; %+v", before.N, now.N, err, proof.Chain)
 	}
 	// More than there is: the newest all the same, for the client to call rolled back.
-	if _, proof := alice.chain("g", object{"known_size": 1000}); r.verifies("g", all, proof) != now || len(proof.Consistency) != 0 {
+	if _, proof := alice.chain("g", object{"known_size": 1000}); r.verifies("g", all, proof) != now ||
+		len(proof.Consistency) != 0 {
 		t.Errorf("beyond the end: %+v", proof)
 	}
-	for name, bad := range map[string]object{"none": {"nonce": ""}, "long": {"nonce": strings.Repeat("a", wire.MaxNonceBytes+1)}, "line": {"nonce": "a\nb"}, "size": {"known_size": -1}} {
+	for name, bad := range map[string]object{"none": {"nonce": ""},
+		"long": {"nonce": strings.Repeat("a", wire.MaxNonceBytes+1)}, "line": {"nonce": "a\nb"},
+		"size": {"known_size": -1}} {
 		request := object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce}
 		for field, value := range bad {
 			request[field] = value
@@ -249,11 +261,13 @@ func TestThreat26NoProofNoList(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := r.again()
-	status, body := alice.at(again).tool(wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce})
+	status, body := alice.at(again).tool(wire.OpGetGroupTransactions,
+		object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce})
 	if status != http.StatusServiceUnavailable || !strings.Contains(body, "svcd audit") {
 		t.Errorf("a ledger that was changed: %d %s", status, body)
 	}
-	if status, _ := alice.at(again).tool(wire.OpGetGroupTransactions, object{"group_id": "g"}); status != http.StatusOK {
+	if status, _ := alice.at(again).tool(wire.OpGetGroupTransactions,
+		object{"group_id": "g"}); status != http.StatusOK {
 		t.Errorf("the plain list: %d", status)
 	}
 }
@@ -264,8 +278,9 @@ func TestThreat26UploadIsAnsweredWithAReceipt(t *testing.T) {
 	t.Parallel()
 	r, alice := runWithGroup(t)
 	ready := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
-	request := object{"upload_id": ready.UploadID, "encrypted_data": seal(t, ready.Key, []byte("content")), "file_hash": hash([]byte("content")),
-		"format": object{"version": 1, "filename": "late.txt", "content_type": "text/plain", "original_size": 7}}
+	request := object{"upload_id": ready.UploadID, "encrypted_data": seal(t, ready.Key, []byte("content")),
+		"file_hash": hash([]byte("content")),
+		"format":    object{"version": 1, "filename": "late.txt", "content_type": "text/plain", "original_size": 7}}
 	first := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, request)
 	again := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, request)
 	one, _ := json.Marshal(first)
@@ -273,11 +288,13 @@ func TestThreat26UploadIsAnsweredWithAReceipt(t *testing.T) {
 		t.Errorf("repeated:\n%s\n%s", one, two)
 	}
 	var kept int
-	if err := r.openDatabase().QueryRow("SELECT length(result) FROM uploads").Scan(&kept); err != nil || kept == 0 || kept > 400 {
+	if err := r.openDatabase().QueryRow("SELECT length(result) FROM uploads").Scan(&kept); err != nil || kept == 0 ||
+		kept > 400 {
 		t.Errorf("%d bytes are kept of the answer, %v: the ledger has its record", kept, err)
 	}
 	row := first.Record
-	if row == nil || first.Receipt == nil || row.GroupID != "g" || row.Detail != "late.txt" || tag(*row, chain.TagType) != "text/plain" {
+	if row == nil || first.Receipt == nil || row.GroupID != "g" || row.Detail != "late.txt" ||
+		tag(*row, chain.TagType) != "text/plain" {
 		t.Fatalf("answer %s", one)
 	}
 	prev, err := hex.DecodeString(row.PrevHash)
@@ -285,7 +302,8 @@ func TestThreat26UploadIsAnsweredWithAReceipt(t *testing.T) {
 		t.Fatalf("previous hash %q", row.PrevHash)
 	}
 	record := hashed(t, *row, "g", chain.Hash(prev))
-	r.signed(*first.Receipt, chain.Statement{Chain: row.Chain, Place: chain.Place{Number: row.Number, Hash: record.Sum()}}, chain.Statement.ReceiptText)
+	r.signed(*first.Receipt, chain.Statement{Chain: row.Chain,
+		Place: chain.Place{Number: row.Number, Hash: record.Sum()}}, chain.Statement.ReceiptText)
 	rows, proof := alice.chain("g", nil)
 	r.verifies("g", rows, proof)
 	row.PrevHash, row.GroupID = "", ""
@@ -310,11 +328,13 @@ func TestOldVerifiersAreToldToUpdate(t *testing.T) {
 			request[field] = value
 		}
 		status, body := alice.tool(wire.OpGetGroupTransactions, request)
-		if status != http.StatusBadRequest || !strings.Contains(body, "these records have the layout svc-ledger-2: update svcfs") {
+		if status != http.StatusBadRequest ||
+			!strings.Contains(body, "these records have the layout svc-ledger-2: update svcfs") {
 			t.Errorf("%v: %d %s", more, status, body)
 		}
 	}
-	if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": wire.KindsAll, "layouts": layouts(), "after_seq": 99}); len(rows) != 0 {
+	if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions,
+		object{"group_id": "g", "kinds": wire.KindsAll, "layouts": layouts(), "after_seq": 99}); len(rows) != 0 {
 		t.Errorf("behind the end: %d rows", len(rows))
 	}
 }
@@ -336,7 +356,8 @@ func TestThreat8ChainIsSignedInPages(t *testing.T) {
 			t.Fatalf("%d records up to number %d come without a signature", since, at.Number)
 		}
 		if page := rows[i].Page; page != nil {
-			r.signed(*page, chain.Statement{Chain: chain.OfGroup("g"), Place: at}, func(s chain.Statement) []byte { return s.PageText(nonce) })
+			r.signed(*page, chain.Statement{Chain: chain.OfGroup("g"), Place: at},
+				func(s chain.Statement) []byte { return s.PageText(nonce) })
 			since = 0
 		}
 	}

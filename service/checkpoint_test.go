@@ -171,8 +171,10 @@ func TestThreat26OutsidersCheckTheLedger(t *testing.T) {
 			t.Errorf("bundle %s: %d, %d bytes, want %d", path, status, len(bundle), len(want))
 		}
 	}
-	for _, path := range []string{"0/001", "0/001.p/46", "0/002.p/1", "1/000", "1/000.p/2", "2/000.p/1", "63/000.p/1", "64/000", "8/0/000", "data/000",
-		"0/000.p/0", "0/000.p/256", "0/0", "0/x000/000", "0/-01", "-1/000", "entries/002", "entries/001", "0/x999/x999/x999/x999/x999/x999/999",
+	for _, path := range []string{"0/001", "0/001.p/46", "0/002.p/1", "1/000", "1/000.p/2", "2/000.p/1", "63/000.p/1",
+		"64/000", "8/0/000", "data/000",
+		"0/000.p/0", "0/000.p/256", "0/0", "0/x000/000", "0/-01", "-1/000", "entries/002", "entries/001",
+		"0/x999/x999/x999/x999/x999/x999/999",
 		"..%2f..%2fmaster.key", "0/..%2f000"} {
 		if status, body := r.get("/tlog/tile/" + path); status != http.StatusNotFound {
 			t.Errorf("tile %s: %d, %d bytes", path, status, len(body))
@@ -208,7 +210,8 @@ func layouts() []string { return []string{chain.Layout2, chain.ReadsFolders, cha
 func (r *running) forgeChain() {
 	r.t.Helper()
 	db := r.openDatabase()
-	rows, err := db.Query("SELECT seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request, chain, tags FROM ledger ORDER BY seq")
+	rows, err := db.Query("SELECT seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, " +
+		"request, chain, tags FROM ledger ORDER BY seq")
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -223,7 +226,8 @@ func (r *running) forgeChain() {
 	for rows.Next() {
 		var c chain.Record
 		var tags string
-		ok(r.t, rows.Scan(&c.Seq, &c.Tx, &c.Kind, &c.TimeNS, &c.Account, &c.Group, &c.Ref, &c.FileHash, &c.Detail, &c.Fee, &c.Request, &c.Chain, &tags))
+		ok(r.t, rows.Scan(&c.Seq, &c.Tx, &c.Kind, &c.TimeNS, &c.Account, &c.Group, &c.Ref, &c.FileHash, &c.Detail,
+			&c.Fee, &c.Request, &c.Chain, &tags))
 		var flat []string
 		var err error
 		if tags != "" {
@@ -238,12 +242,14 @@ func (r *running) forgeChain() {
 		end := ends[c.Chain]
 		c.Prev, c.Number = end.Hash, end.Number+1
 		ends[c.Chain] = chain.PlaceOf(&c)
-		statements += fmt.Sprintf("UPDATE ledger SET prev_hash = %s, hash = %s, number = %d WHERE seq = %d; ", literal(c.Prev), literal(c.Sum()), c.Number, c.Seq)
+		statements += fmt.Sprintf("UPDATE ledger SET prev_hash = %s, hash = %s, number = %d WHERE seq = %d; ",
+			literal(c.Prev), literal(c.Sum()), c.Number, c.Seq)
 	}
 	ok(r.t, errors.Join(rows.Err(), rows.Close()))
 	statements += "DELETE FROM chains; "
 	for name, end := range ends {
-		statements += fmt.Sprintf("INSERT INTO chains (chain, number, hash) VALUES ('%s', %d, %s); ", name, end.Number, literal(end.Hash))
+		statements += fmt.Sprintf("INSERT INTO chains (chain, number, hash) VALUES ('%s', %d, %s); ", name, end.Number,
+			literal(end.Hash))
 	}
 	if _, err := db.Exec(statements); err != nil {
 		r.t.Fatal(err)
@@ -255,13 +261,15 @@ func (r *running) forgeChain() {
 // row, nothing is signed any more, and files are served all the same.
 func TestThreat26RewrittenHistoryContradictsTheCheckpoint(t *testing.T) {
 	t.Parallel()
-	const swap = "UPDATE ledger SET seq = -2 WHERE seq = 2; UPDATE ledger SET seq = 2 WHERE seq = 3; UPDATE ledger SET seq = 3 WHERE seq = -2; " +
+	const swap = "UPDATE ledger SET seq = -2 WHERE seq = 2; UPDATE ledger SET seq = 2 WHERE seq = 3; UPDATE ledger " +
+		"SET seq = 3 WHERE seq = -2; " +
 		"UPDATE ledger SET time_ns = (SELECT time_ns FROM ledger WHERE seq = 1) + seq WHERE seq > 1"
 	for _, tc := range []struct{ name, statement, want string }{
 		{"edited", "UPDATE ledger SET fee = '0' WHERE seq = 3", "row 3: the ledger contradicts"},
 		{"newest edited", "UPDATE ledger SET detail = 'x' WHERE seq = 4", "row 4: the ledger contradicts"},
 		{"newest deleted", "DELETE FROM ledger WHERE seq = 4", "row 4: the ledger contradicts"},
-		{"deleted and closed up", "DELETE FROM ledger WHERE seq = 2; UPDATE ledger SET seq = 2 WHERE seq = 3; UPDATE ledger SET seq = 3 WHERE seq = 4", "row 2: the ledger contradicts"},
+		{"deleted and closed up", "DELETE FROM ledger WHERE seq = 2; UPDATE ledger SET seq = 2 WHERE seq = 3; UPDATE " +
+			"ledger SET seq = 3 WHERE seq = 4", "row 2: the ledger contradicts"},
 		{"swapped", swap, "row 2: the ledger contradicts"},
 		{"all deleted", "DELETE FROM ledger", "row 1: the ledger contradicts"},
 	} {
@@ -272,7 +280,8 @@ func TestThreat26RewrittenHistoryContradictsTheCheckpoint(t *testing.T) {
 				must[string](alice, wire.OpRegisterGroup, object{"group_id": g})
 			}
 			signed := r.checkpoint()
-			if got, err := r.svc.AuditReport(t.Context()); err != nil || got.Records != 4 || got.Signed != 4 || got.Root != signed.Hash.String() || got.Key != r.key() {
+			if got, err := r.svc.AuditReport(t.Context()); err != nil || got.Records != 4 || got.Signed != 4 ||
+				got.Root != signed.Hash.String() || got.Key != r.key() {
 				t.Errorf("audit of the true history: %+v, %v", got, err)
 			}
 			statement := r.withoutTriggers() + tc.statement
@@ -280,7 +289,8 @@ func TestThreat26RewrittenHistoryContradictsTheCheckpoint(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.forgeChain()
-			if _, err := r.svc.Audit(t.Context()); !errors.Is(err, checkpoint.ErrContradiction) || !strings.Contains(err.Error(), tc.want) {
+			if _, err := r.svc.Audit(t.Context()); !errors.Is(err, checkpoint.ErrContradiction) ||
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("audit says %v, want %s", err, tc.want)
 			}
 			again := r.again()
@@ -290,10 +300,12 @@ func TestThreat26RewrittenHistoryContradictsTheCheckpoint(t *testing.T) {
 			}
 			status, health := again.get("/health")
 			var answer struct{ Status, Checkpoints string }
-			if err := json.Unmarshal([]byte(health), &answer); err != nil || status != http.StatusServiceUnavailable || answer.Status != "degraded" || !strings.Contains(answer.Checkpoints, "contradicts") {
+			if err := json.Unmarshal([]byte(health), &answer); err != nil || status != http.StatusServiceUnavailable ||
+				answer.Status != "degraded" || !strings.Contains(answer.Checkpoints, "contradicts") {
 				t.Errorf("health %d %s", status, health)
 			}
-			_, body := alice.at(again).tool(wire.OpGetGroupTransactions, object{"group_id": "a", "kinds": wire.KindsChain, "layouts": layouts(), "nonce": nonce})
+			_, body := alice.at(again).tool(wire.OpGetGroupTransactions,
+				object{"group_id": "a", "kinds": wire.KindsChain, "layouts": layouts(), "nonce": nonce})
 			if !strings.Contains(body, wire.CodeUnproven) {
 				t.Errorf("a list: %s", body)
 			}
@@ -315,7 +327,8 @@ func TestDirectoryOfAnotherLedgerIsRefused(t *testing.T) {
 		ok(t, svc.Close())
 	}
 	refused(t, "another ledger's directory", err, "belongs to another database")
-	if step := service.NextStepOf(err); !strings.Contains(step, "--db, or") || !strings.Contains(step, "a new, empty data directory") {
+	if step := service.NextStepOf(err); !strings.Contains(step, "--db, or") ||
+		!strings.Contains(step, "a new, empty data directory") {
 		t.Errorf("the next step is %q", step)
 	}
 	if _, err := os.Stat(filepath.Join(dir, store.FileName)); err == nil {
@@ -333,7 +346,8 @@ func TestAnotherContractIsRefused(t *testing.T) {
 	t.Parallel()
 	r := run(t)
 	open := func(contract string) error {
-		svc, err := service.Open(t.Context(), service.Config{DataDir: r.dir, Database: r.database, ContractID: contract})
+		svc, err := service.Open(t.Context(),
+			service.Config{DataDir: r.dir, Database: r.database, ContractID: contract})
 		if err == nil {
 			err = svc.Close()
 		}
@@ -376,7 +390,8 @@ func TestThreat26RewrittenTreeContradictsTheCheckpoint(t *testing.T) {
 	const want = "rows 1 to 4: the ledger contradicts"
 	check := func(when string) {
 		t.Helper()
-		if _, err := r.svc.Audit(t.Context()); !errors.Is(err, checkpoint.ErrContradiction) || !strings.Contains(err.Error(), want) {
+		if _, err := r.svc.Audit(t.Context()); !errors.Is(err, checkpoint.ErrContradiction) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: audit says %v, want %s", when, err, want)
 		}
 	}
@@ -458,10 +473,13 @@ func TestThreat26DamagedTreeIsReported(t *testing.T) {
 		change     func(raw []byte) []byte
 		want       string
 	}{
-		{"hash flipped", "hashes", func(raw []byte) []byte { raw[len(raw)-1] ^= 1; return raw }, "row 3: the ledger contradicts"},
+		{"hash flipped", "hashes", func(raw []byte) []byte { raw[len(raw)-1] ^= 1; return raw },
+			"row 3: the ledger contradicts"},
 		{"hashes cut", "hashes", func(raw []byte) []byte { return raw[:len(raw)-1] }, "row 3: the ledger contradicts"},
 		{"hashes gone", "hashes", func([]byte) []byte { return nil }, "row 1: the ledger contradicts"},
-		{"signature of nobody", "checkpoint", func(raw []byte) []byte { return []byte(strings.Replace(string(raw), "\n3\n", "\n2\n", 1)) }, "a key of this log"},
+		{"signature of nobody", "checkpoint", func(raw []byte) []byte {
+			return []byte(strings.Replace(string(raw), "\n3\n", "\n2\n", 1))
+		}, "a key of this log"},
 		{"not a checkpoint", "checkpoint", func([]byte) []byte { return []byte("x") }, "a key of this log"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -477,12 +495,14 @@ func TestThreat26DamagedTreeIsReported(t *testing.T) {
 				t.Fatal(err)
 			}
 			ok(t, os.WriteFile(path, tc.change(raw), 0o600))
-			if _, err := r.svc.Audit(t.Context()); !errors.Is(err, checkpoint.ErrContradiction) || !strings.Contains(err.Error(), tc.want) {
+			if _, err := r.svc.Audit(t.Context()); !errors.Is(err, checkpoint.ErrContradiction) ||
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("audit says %v, want %s", err, tc.want)
 			}
 			again := r.again()
 			again.get("/tlog/checkpoint")
-			if _, health := again.get("/health"); !strings.Contains(health, tc.want) || strings.Contains(health, r.dir) {
+			if _, health := again.get("/health"); !strings.Contains(health, tc.want) ||
+				strings.Contains(health, r.dir) {
 				t.Errorf("health %s, want %s", health, tc.want)
 			}
 		})
@@ -547,7 +567,8 @@ func TestRecordsOfAGroup(t *testing.T) {
 	alice.retrieve("g", ref)
 	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "bob"})
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "bob"})
-	all := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all", "layouts": layouts()})
+	all := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions,
+		object{"group_id": "g", "kinds": "all", "layouts": layouts()})
 	t.Run("each has its hash and place in the chain", func(t *testing.T) {
 		hashes := r.hashes()
 		before, number := strings.Repeat("0", 64), int64(0) // in the group's chain
@@ -555,12 +576,14 @@ func TestRecordsOfAGroup(t *testing.T) {
 		for _, row := range all {
 			kinds = append(kinds, row.Kind)
 			raw, err := hex.DecodeString(row.Hash)
-			if err != nil || !bytes.Equal(raw, hashes[row.Seq]) || (row.Chain == "group:g") != (row.Kind != chain.KindClaim) {
+			if err != nil || !bytes.Equal(raw, hashes[row.Seq]) ||
+				(row.Chain == "group:g") != (row.Kind != chain.KindClaim) {
 				t.Errorf("row %d: hash %s in chain %s: %v", row.Seq, row.Hash, row.Chain, err)
 			}
 			if row.Chain == "group:g" {
 				if row.PrevHash != before || row.Number != number+1 {
-					t.Errorf("row %d: number %d after %s, want %d after %s", row.Seq, row.Number, row.PrevHash, number+1, before)
+					t.Errorf("row %d: number %d after %s, want %d after %s", row.Seq, row.Number, row.PrevHash,
+						number+1, before)
 				}
 				before, number = row.Hash, row.Number
 			}
@@ -568,7 +591,8 @@ func TestRecordsOfAGroup(t *testing.T) {
 				t.Errorf("row %d: its fields give %s, not %s", row.Seq, sum, row.Hash)
 			}
 		}
-		want := []string{"register_group", "open_hackathon_join", "record_transaction", "claim_token", "add_group_member", "revoke_group_member", "rotate_group_key"}
+		want := []string{"register_group", "open_hackathon_join", "record_transaction", "claim_token",
+			"add_group_member", "revoke_group_member", "rotate_group_key"}
 		if !slices.Equal(kinds, want) {
 			t.Errorf("kinds %q, want %q", kinds, want)
 		}
@@ -576,7 +600,8 @@ func TestRecordsOfAGroup(t *testing.T) {
 	t.Run("by pages", func(t *testing.T) {
 		var paged []wire.TransactionRow
 		for after := int64(0); ; after = paged[len(paged)-1].Seq {
-			page := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all", "layouts": layouts(), "after_seq": after, "limit": 4})
+			page := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions,
+				object{"group_id": "g", "kinds": "all", "layouts": layouts(), "after_seq": after, "limit": 4})
 			if len(page) == 0 {
 				break
 			}
@@ -587,12 +612,14 @@ func TestRecordsOfAGroup(t *testing.T) {
 		}
 	})
 	t.Run("others see only rows", func(t *testing.T) {
-		for request, want := range map[string]int{`{"group_id":"g","kinds":"all"}`: 403, `{"group_id":"g"}`: 200, `{"group_id":"","kinds":"all"}`: 404} {
+		for request, want := range map[string]int{`{"group_id":"g","kinds":"all"}`: 403, `{"group_id":"g"}`: 200,
+			`{"group_id":"","kinds":"all"}`: 404} {
 			if status, body := bob.tool(wire.OpGetGroupTransactions, []byte(request)); status != want {
 				t.Errorf("bob asks %s: %d %s", request, status, body)
 			}
 		}
-		if status, body := alice.tool(wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "some"}); status != http.StatusBadRequest {
+		if status, body := alice.tool(wire.OpGetGroupTransactions,
+			object{"group_id": "g", "kinds": "some"}); status != http.StatusBadRequest {
 			t.Errorf("unknown kinds: %d %s", status, body)
 		}
 	})
@@ -616,7 +643,8 @@ func sumOf(t *testing.T, row wire.TransactionRow) string {
 	text(row.Chain)
 	number(uint64(row.Number))
 	number(ns)
-	for _, s := range []string{row.TransID, row.Kind, row.UserID, row.GroupID, row.IPFSHash, commitmentOf(t, row), row.Detail, row.Fee, row.Request} {
+	for _, s := range []string{row.TransID, row.Kind, row.UserID, row.GroupID, row.IPFSHash, commitmentOf(t, row),
+		row.Detail, row.Fee, row.Request} {
 		text(s)
 	}
 	number(uint64(len(row.Tags) / 2))

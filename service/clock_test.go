@@ -21,7 +21,8 @@ func TestOneClockDecides(t *testing.T) {
 	now := func() time.Time { return began.Add(time.Duration(later.Load())) }
 	r := runWith(t, service.Config{Database: newDatabase(t), Now: now, DestructionDelay: time.Hour})
 	alice, bob, carol := r.user("alice", "10"), r.user("bob", "10"), r.user("carol", "10")
-	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "g", "expires_at": fmt.Sprint(began.Add(2 * time.Hour).UnixNano())})
+	must[string](alice, wire.OpCreateHackathonGroup,
+		object{"group_id": "g", "expires_at": fmt.Sprint(began.Add(2 * time.Hour).UnixNano())})
 	must[string](bob, wire.OpJoinGroup, object{"group_id": "g"})
 	alice.upload("g", "f", []byte("x"))
 	alice.retention("g", 2)
@@ -29,9 +30,11 @@ func TestOneClockDecides(t *testing.T) {
 	if n, err := r.svc.RemoveExpired(t.Context()); err != nil || n != 0 {
 		t.Fatalf("removed %d young files, %v", n, err)
 	}
-	unfinished := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g", "filename": "late"})
+	unfinished := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload,
+		object{"group_id": "g", "filename": "late"})
 	later.Add(int64(3 * time.Hour))
-	if status, body := carol.tool(wire.OpJoinGroup, object{"group_id": "g"}); status == http.StatusOK || !strings.Contains(body, "Join window closed") {
+	if status, body := carol.tool(wire.OpJoinGroup, object{"group_id": "g"}); status == http.StatusOK ||
+		!strings.Contains(body, "Join window closed") {
 		t.Errorf("joined a window that had ended: %d %s", status, body)
 	}
 	if status, body := alice.put(unfinished, strings.NewReader("x")); status != http.StatusNotFound {

@@ -34,7 +34,8 @@ func TestThreat39AnswerOfACommitIsLost(t *testing.T) {
 	alice := r.owner()
 	t.Run("bytes from the gateway", func(t *testing.T) {
 		ref := legacy.Sum(gateway.data, legacy.Default(0)).String()
-		if _, err := r.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g", Key: key}, ref, hash(content)); err != nil {
+		if _, err := r.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g", Key: key}, ref,
+			hash(content)); err != nil {
 			t.Fatal(err)
 		}
 		proxy.armed.Store(true)

@@ -41,7 +41,9 @@ func TestThreat44DeletedAccount(t *testing.T) {
 		t.Errorf("members are %v", members)
 	}
 	byKey := http.Header{wire.HeaderAPIKey: {bob.key}, wire.HeaderAccountID: {bob.id}}
-	if status, text := r.post(wire.PathSessionToken, byKey, wire.SessionTokenRequest{AccountID: bob.id}); status != http.StatusNotFound || strings.Contains(string(text), "disabled") {
+	if status, text := r.post(wire.PathSessionToken, byKey,
+		wire.SessionTokenRequest{AccountID: bob.id}); status != http.StatusNotFound ||
+		strings.Contains(string(text), "disabled") {
 		t.Errorf("the key: %d %s", status, text)
 	}
 	_, err = r.svc.CreateAccount(t.Context(), "bob", wire.Amount{})

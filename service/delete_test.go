@@ -65,15 +65,18 @@ func TestThreat34(t *testing.T) {
 		t.Errorf("the blob is still there: %v", err)
 	}
 	ok(t, os.WriteFile(blobPath, blob, 0o600))
-	if status, body := alice.tool(wire.OpPrepareRetrieve, file); status != http.StatusNotFound || !strings.Contains(body, "File deleted") || !strings.Contains(body, wire.CodeFileDeleted) {
+	if status, body := alice.tool(wire.OpPrepareRetrieve, file); status != http.StatusNotFound ||
+		!strings.Contains(body, "File deleted") || !strings.Contains(body, wire.CodeFileDeleted) {
 		t.Errorf("with the blob put back: %d %s", status, body)
 	}
 	row := alice.rows("g")[0]
-	if row.Deleted == nil || row.Deleted.Reason != wire.ReasonOwnerRequest || row.Deleted.DeletedBy != alice.id || row.ChangedSeq <= row.Seq {
+	if row.Deleted == nil || row.Deleted.Reason != wire.ReasonOwnerRequest || row.Deleted.DeletedBy != alice.id ||
+		row.ChangedSeq <= row.Seq {
 		t.Errorf("the row says %+v, changed at %d", row.Deleted, row.ChangedSeq)
 	}
 	alice.reads(kept.CID, "still here")
-	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 1 {
+	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil ||
+		n != 1 {
 		t.Errorf("verify: %d, %v", n, err)
 	}
 }
@@ -110,7 +113,8 @@ func TestThreat34ManyFiles(t *testing.T) {
 			t.Errorf("%d of %d destroyed keys are left", left, len(destroyed))
 		}
 	}
-	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 2*count-len(destroyed) {
+	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil ||
+		n != 2*count-len(destroyed) {
 		t.Errorf("verify: %d, %v", n, err)
 	}
 }
@@ -143,7 +147,8 @@ func TestDeleteIsIdempotentAndTheFirstRecordWins(t *testing.T) {
 	if after, err := r.svc.Audit(t.Context()); err != nil || after != before+1 {
 		t.Errorf("%d records more, want 1: %v", after-before, err)
 	}
-	if status, body := owner.tool(wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": file["ipfs_hash"], "filename": "n"}); status != http.StatusNotFound || !strings.Contains(body, "File deleted") {
+	if status, body := owner.tool(wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": file["ipfs_hash"],
+		"filename": "n"}); status != http.StatusNotFound || !strings.Contains(body, "File deleted") {
 		t.Errorf("renamed after the deletion: %d %s", status, body)
 	}
 }
@@ -152,7 +157,8 @@ func TestDeleteIsIdempotentAndTheFirstRecordWins(t *testing.T) {
 func TestThreat25DeleteAndRename(t *testing.T) {
 	t.Parallel()
 	r := run(t)
-	owner, uploader, member, outsider := r.user("owner", "10"), r.user("uploader", "10"), r.user("member", "10"), r.user("outsider", "10")
+	owner, uploader, member, outsider := r.user("owner", "10"), r.user("uploader", "10"), r.user("member", "10"),
+		r.user("outsider", "10")
 	for _, g := range []string{"g", "other"} {
 		must[string](owner, wire.OpRegisterGroup, object{"group_id": g})
 	}
@@ -175,7 +181,8 @@ func TestThreat25DeleteAndRename(t *testing.T) {
 		{"nothing", owner, "", "", 404},
 		{"dead token", &user{running: r, id: owner.id, token: "x"}, "g", ref, 401},
 	} {
-		for op, more := range map[string]object{wire.OpDeleteFile: {}, wire.OpRenameFile: {"filename": "new"}, wire.OpSetAttributes: {"attributes": object{"mtime": "1"}}} {
+		for op, more := range map[string]object{wire.OpDeleteFile: {}, wire.OpRenameFile: {"filename": "new"},
+			wire.OpSetAttributes: {"attributes": object{"mtime": "1"}}} {
 			more["group_id"], more["ipfs_hash"] = tc.group, tc.ref
 			if status, body := tc.u.tool(op, more); status != tc.status {
 				t.Errorf("%s as %s: %d, want %d: %s", op, tc.name, status, tc.status, body)
@@ -200,16 +207,19 @@ func TestRename(t *testing.T) {
 	up := alice.upload("g", "old", []byte("content"))
 	must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": up.CID, "filename": "folder/ünïcödé 文"})
 	row := alice.rows("g")[0]
-	if *row.Filename != "folder/ünïcödé 文" || row.ChangedSeq <= row.Seq || row.Seq != up.Seq || row.TransID != up.TransID {
+	if *row.Filename != "folder/ünïcödé 文" || row.ChangedSeq <= row.Seq || row.Seq != up.Seq ||
+		row.TransID != up.TransID {
 		t.Errorf("row %+v", row)
 	}
-	changed := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "after_seq": up.Seq})
+	changed := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions,
+		object{"group_id": "g", "after_seq": up.Seq})
 	if len(changed) != 1 || changed[0].IPFSHash != up.CID {
 		t.Errorf("a listing after the upload shows %+v", changed)
 	}
 	alice.reads(up.CID, "content")
 	for name, filename := range map[string]string{"empty": "", "NUL": "a\x00b", "long": strings.Repeat("x", 5000)} {
-		if status, body := alice.tool(wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": up.CID, "filename": filename}); status != http.StatusBadRequest {
+		if status, body := alice.tool(wire.OpRenameFile,
+			object{"group_id": "g", "ipfs_hash": up.CID, "filename": filename}); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
@@ -232,7 +242,9 @@ func TestReadsUnderWayEndCleanly(t *testing.T) {
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
-				if status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref}); status != 200 && !strings.Contains(body, "File deleted") {
+				if status, body := alice.tool(wire.OpPrepareRetrieve,
+					object{"group_id": "g", "ipfs_hash": ref}); status != 200 &&
+					!strings.Contains(body, "File deleted") {
 					t.Errorf("retrieve: %d %.200s", status, body)
 				}
 			})
@@ -243,13 +255,15 @@ func TestReadsUnderWayEndCleanly(t *testing.T) {
 					return
 				}
 				req.Header = alice.header()
-				if status, body := r.do(req); status == 200 && len(body) != len(content)+28 || status != 200 && !strings.Contains(string(body), "File deleted") {
+				if status, body := r.do(req); status == 200 && len(body) != len(content)+28 || status != 200 &&
+					!strings.Contains(string(body), "File deleted") {
 					t.Errorf("transfer: %d, %d bytes", status, len(body))
 				}
 			})
 		}
 		all.Go(func() {
-			if status, body := alice.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref}); status != http.StatusOK {
+			if status, body := alice.tool(wire.OpDeleteFile,
+				object{"group_id": "g", "ipfs_hash": ref}); status != http.StatusOK {
 				t.Errorf("delete: %d %s", status, body)
 			}
 		})

@@ -23,7 +23,8 @@ func tellOfEveryTable(t *testing.T) told {
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	until := fmt.Sprint(time.Now().Add(time.Hour).UnixNano())
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": until, "max_uses": 3, "role": wire.RoleReader})
+	must[string](alice, wire.OpCreateHackathonGroup,
+		object{"group_id": "open", "expires_at": until, "max_uses": 3, "role": wire.RoleReader})
 	must[string](bob, wire.OpJoinGroup, object{"group_id": "open"})
 	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "bob", "role": wire.RoleReader})
 	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "carol"})
@@ -178,7 +179,8 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 			set(tc.table, tc.column, tc.where, tc.value)
 			defer set(tc.table, tc.column, tc.where, was)
 			_, err := r.svc.Audit(t.Context())
-			if !errors.Is(err, ledger.ErrBroken) || !strings.Contains(err.Error(), fmt.Sprintf("table %s, %q: ", tc.table, tc.key)) ||
+			if !errors.Is(err, ledger.ErrBroken) ||
+				!strings.Contains(err.Error(), fmt.Sprintf("table %s, %q: ", tc.table, tc.key)) ||
 				tc.table != "chains" && !strings.Contains(err.Error(), tc.column) {
 				t.Errorf("audit says %v", err)
 			}
@@ -194,13 +196,18 @@ func TestThreat26AuditFindsInventedAndMissingRows(t *testing.T) {
 	r := tellOfEveryTable(t)
 	named, db := r.named, r.openDatabase()
 	for name, tc := range map[string]struct{ statement, undo, want string }{
-		"a member that nobody added": {"INSERT INTO members (group_id, account, since) VALUES ('g', 'eve.svc.testnet', 5)", "DELETE FROM members WHERE account = 'eve.svc.testnet'",
+		"a member that nobody added": {"INSERT INTO members (group_id, account, since) VALUES ('g', " +
+			"'eve.svc.testnet', 5)", "DELETE FROM members WHERE account = 'eve.svc.testnet'",
 			`table members, "g/eve.svc.testnet": the ledger is broken: the ledger knows nothing of it`},
-		"a deletion that nobody asked for": {"INSERT INTO pending_deletions (ref, group_id, account, due_ns) VALUES ('" + named + "', 'g', 'alice.svc.testnet', 5)",
-			"DELETE FROM pending_deletions", "table pending_deletions, \"" + named + "\": the ledger is broken: the ledger knows nothing of it"},
-		"a folder that nobody made": {"INSERT INTO folders (ref, group_id, account, seq, time_ns, path) VALUES ('f', 'g', 'alice.svc.testnet', 5, 5, 'f/')", "DELETE FROM folders WHERE ref = 'f'",
+		"a deletion that nobody asked for": {"INSERT INTO pending_deletions (ref, group_id, account, due_ns) " +
+			"VALUES ('" + named + "', 'g', 'alice.svc.testnet', 5)",
+			"DELETE FROM pending_deletions", "table pending_deletions, \"" + named +
+				"\": the ledger is broken: the ledger knows nothing of it"},
+		"a folder that nobody made": {"INSERT INTO folders (ref, group_id, account, seq, time_ns, path) VALUES ('f', " +
+			"'g', 'alice.svc.testnet', 5, 5, 'f/')", "DELETE FROM folders WHERE ref = 'f'",
 			`table folders, "f": the ledger is broken: the ledger knows nothing of it`},
-		"a member is missing": {"UPDATE members SET account = 'zed' WHERE group_id = 'open' AND account = 'bob.svc.testnet'", "", `table members, "open/zed"`},
+		"a member is missing": {"UPDATE members SET account = 'zed' WHERE group_id = 'open' AND account = " +
+			"'bob.svc.testnet'", "", `table members, "open/zed"`},
 	} {
 		if _, err := db.Exec(tc.statement); err != nil {
 			t.Fatal(err)
@@ -216,5 +223,6 @@ func TestThreat26AuditFindsInventedAndMissingRows(t *testing.T) {
 	if _, err := db.Exec("DELETE FROM members WHERE group_id = 'open' AND account = 'bob.svc.testnet'"); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, "a row is gone", errOf(r.svc.Audit(t.Context())), `table members, "open/bob.svc.testnet": the ledger is broken: it is missing`)
+	refused(t, "a row is gone", errOf(r.svc.Audit(t.Context())),
+		`table members, "open/bob.svc.testnet": the ledger is broken: it is missing`)
 }

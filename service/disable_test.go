@@ -62,7 +62,9 @@ func TestThreat44DisabledAccount(t *testing.T) {
 		toldDisabled("a new token", status, string(text))
 	})
 	t.Run("a stranger is not told", func(t *testing.T) {
-		if status, text := r.post(wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {"svc_sk_" + strings.Repeat("x", 43)}}, wire.SessionTokenRequest{AccountID: alice.id}); strings.Contains(string(text), "disabled") {
+		if status, text := r.post(wire.PathSessionToken,
+			http.Header{wire.HeaderAPIKey: {"svc_sk_" + strings.Repeat("x", 43)}},
+			wire.SessionTokenRequest{AccountID: alice.id}); strings.Contains(string(text), "disabled") {
 			t.Errorf("a stranger is told that the account is disabled: %d %s", status, text)
 		}
 	})
@@ -70,7 +72,8 @@ func TestThreat44DisabledAccount(t *testing.T) {
 	_, secret, _ := strings.Cut(link, "#link=")
 	page := http.Header{"Content-Type": {"application/json"}, "X-Svc-Page": {"1"}, "Origin": {r.url}}
 	t.Run("links from before end", func(t *testing.T) {
-		if status, text := r.post("/account/api/sign-in", page, object{"link": secret}); status != http.StatusUnauthorized {
+		if status, text := r.post("/account/api/sign-in", page,
+			object{"link": secret}); status != http.StatusUnauthorized {
 			t.Errorf("the link from before: %d %s", status, text)
 		}
 	})
@@ -98,7 +101,8 @@ func TestThreat44DisabledAccount(t *testing.T) {
 		if got := must[[]string](alice, wire.OpGetOwnedGroups, object{}); len(got) != 1 {
 			t.Errorf("alice owns %q", got)
 		}
-		if status, text := r.post("/account/api/sign-in", page, object{"link": secret}); status != http.StatusUnauthorized {
+		if status, text := r.post("/account/api/sign-in", page,
+			object{"link": secret}); status != http.StatusUnauthorized {
 			t.Errorf("the link from before, enabled again: %d %s", status, text)
 		}
 	})

@@ -19,7 +19,8 @@ import (
 
 func (u *user) renamesFolder(from, to string, seq int64) wire.RenameFolderResult {
 	u.t.Helper()
-	return must[wire.RenameFolderResult](u, wire.OpRenameFolder, object{"group_id": "g", "folder": from, "new_folder": to, "seq": seq})
+	return must[wire.RenameFolderResult](u, wire.OpRenameFolder,
+		object{"group_id": "g", "folder": from, "new_folder": to, "seq": seq})
 }
 
 // named maps the references of a group to their names.
@@ -55,7 +56,8 @@ func TestRenameFolder(t *testing.T) {
 	seen := alice.lastSeq()
 
 	out := alice.renamesFolder("a", "b", seen)
-	if out.Files != 6 || out.Record == nil || out.Record.Kind != chain.KindRenameFolder || out.Record.Detail != "b" || tag(*out.Record, chain.TagFolder) != "a" ||
+	if out.Files != 6 || out.Record == nil || out.Record.Kind != chain.KindRenameFolder || out.Record.Detail != "b" ||
+		tag(*out.Record, chain.TagFolder) != "a" ||
 		tag(*out.Record, chain.TagFiles) != "6" || out.Receipt == nil || out.Receipt.Number != out.Record.Number {
 		t.Errorf("answered %+v with the record %+v", out, out.Record)
 	}
@@ -86,8 +88,10 @@ func TestRenameFolder(t *testing.T) {
 		want[removed.CID] = "b/removed"
 	})
 	t.Run("from and to long names", func(t *testing.T) {
-		for _, move := range [][2]string{{"b", long}, {long, long + "/" + long}, {long, long + "2"}, {long + "2", "b"}} {
-			status, body := alice.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": move[0], "new_folder": move[1], "seq": alice.lastSeq()})
+		for _, move := range [][2]string{{"b", long}, {long, long + "/" + long}, {long, long + "2"},
+			{long + "2", "b"}} {
+			status, body := alice.tool(wire.OpRenameFolder,
+				object{"group_id": "g", "folder": move[0], "new_folder": move[1], "seq": alice.lastSeq()})
 			if inside := strings.HasPrefix(move[1], move[0]+"/"); (status == http.StatusOK) == inside {
 				t.Errorf("%.10q: %d %s", move, status, body)
 			}
@@ -107,7 +111,8 @@ func TestRenameFolder(t *testing.T) {
 		if got := alice.named()[late]; got != "b/late" {
 			t.Errorf("a later upload is %q now", got)
 		}
-		if there := alice.renamesFolder("b", "d", alice.lastSeq()); there.Files != 1 || there.Record.Seq == first.Record.Seq {
+		if there := alice.renamesFolder("b", "d", alice.lastSeq()); there.Files != 1 ||
+			there.Record.Seq == first.Record.Seq {
 			t.Errorf("asked anew: %+v", there.Record)
 		}
 	})
@@ -173,7 +178,8 @@ func TestRenameFolderIsRefusedAsAWhole(t *testing.T) {
 		"a name too long":      {g.alice, "mine", strings.Repeat("x", 4095), seq, 400, "4096 bytes"},
 		"no sequence":          {g.alice, "mine", "new", 0, 400, "seq"},
 	} {
-		status, body := tc.u.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": tc.from, "new_folder": tc.to, "seq": tc.seq})
+		status, body := tc.u.tool(wire.OpRenameFolder,
+			object{"group_id": "g", "folder": tc.from, "new_folder": tc.to, "seq": tc.seq})
 		if status != tc.status || !strings.Contains(body, tc.says) {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
@@ -198,7 +204,9 @@ func TestFoldersWithLongNames(t *testing.T) {
 		alice.upload("g", "to/"+rest+"y", []byte("x")) // begins alike
 		alice.upload("g", "other/"+rest, []byte("x"))
 		alice.renamesFolder("folder", "to", alice.lastSeq())
-		if status, body := alice.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": "other", "new_folder": "to", "seq": alice.lastSeq()}); status != http.StatusConflict {
+		if status, body := alice.tool(wire.OpRenameFolder,
+			object{"group_id": "g", "folder": "other", "new_folder": "to",
+				"seq": alice.lastSeq()}); status != http.StatusConflict {
 			t.Errorf("%d characters: %d %s", n, status, body)
 		}
 		r.audits()
@@ -214,7 +222,8 @@ func TestThreat31FoldersOfNamesThatBeginAlike(t *testing.T) {
 	fill(t, r.openDatabase(), "g", alice.id, 9000)
 	r.exec("UPDATE files SET filename = ? || substr(filename, 13)", long+"/a/") // folder/file-N
 	alice.upload("g", long+"/b/8999.txt", []byte("x"))
-	if status, body := alice.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": long + "/a", "new_folder": long + "/b", "seq": 1}); status != http.StatusConflict {
+	if status, body := alice.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": long + "/a",
+		"new_folder": long + "/b", "seq": 1}); status != http.StatusConflict {
 		t.Errorf("%d %s", status, body)
 	}
 }
@@ -229,8 +238,10 @@ func TestThreat31RenamedFoldersAreBounded(t *testing.T) {
 		alice.upload("g", fmt.Sprint("a/", i), []byte("x"))
 	}
 	alice.renamesFolder("a", "b", alice.lastSeq())
-	status, body := alice.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": "b", "new_folder": "c", "seq": alice.lastSeq()})
-	if status != http.StatusTooManyRequests || !strings.Contains(body, "counts as 3 free changes, and the account may make 2 more") {
+	status, body := alice.tool(wire.OpRenameFolder,
+		object{"group_id": "g", "folder": "b", "new_folder": "c", "seq": alice.lastSeq()})
+	if status != http.StatusTooManyRequests ||
+		!strings.Contains(body, "counts as 3 free changes, and the account may make 2 more") {
 		t.Errorf("beyond the free changes: %d %s", status, body)
 	}
 	if got := slices.Sorted(maps.Values(alice.named())); !slices.Equal(got, []string{"b/0", "b/1", "b/2"}) {
@@ -250,7 +261,8 @@ func TestThreat31RenamedFoldersAreBounded(t *testing.T) {
 		bob := r.user("bob", "0.64") // and nothing for renames
 		must[string](bob, wire.OpRegisterGroup, object{"group_id": "g"})
 		bob.recorded("g", 3, func(i int) string { return fmt.Sprint("a/", i) })
-		if status, body := bob.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": "a", "new_folder": "b", "seq": 9}); status != http.StatusPaymentRequired {
+		if status, body := bob.tool(wire.OpRenameFolder,
+			object{"group_id": "g", "folder": "a", "new_folder": "b", "seq": 9}); status != http.StatusPaymentRequired {
 			t.Errorf("without tokens: %d %s", status, body)
 		}
 		if _, err := r.svc.Fund(t.Context(), "bob", all); err != nil {
@@ -264,7 +276,8 @@ func TestThreat31RenamedFoldersAreBounded(t *testing.T) {
 		r := run(t)
 		alice := r.owner()
 		alice.recorded("g", wire.MaxFolderFiles+1, func(i int) string { return fmt.Sprint("a/", i%2, "/", i) })
-		status, body := alice.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": "a", "new_folder": "b", "seq": alice.lastSeq()})
+		status, body := alice.tool(wire.OpRenameFolder,
+			object{"group_id": "g", "folder": "a", "new_folder": "b", "seq": alice.lastSeq()})
 		if status != http.StatusRequestEntityTooLarge || !strings.Contains(body, "folders beneath it one by one") {
 			t.Errorf("%d %s", status, body)
 		}
@@ -282,7 +295,8 @@ func pagesByChange(t *testing.T, u *user, after int64, want int) {
 	t.Helper()
 	seen := map[string]bool{}
 	for range 10 {
-		page := must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions, object{"group_id": "g", "after_seq": after, "limit": 100})
+		page := must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions,
+			object{"group_id": "g", "after_seq": after, "limit": 100})
 		for _, row := range page {
 			if seen[row.IPFSHash] {
 				t.Fatalf("%s comes twice", row.IPFSHash)
@@ -324,7 +338,9 @@ func TestOlderClientsAreRefusedRenamedFolders(t *testing.T) {
 	if all, _ := alice.chain("g", nil); len(all) != len(before)+2 {
 		t.Errorf("a client of today lists %d records", len(all))
 	}
-	status, body := alice.tool(wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce, "layouts": old["layouts"], "after_seq": before[len(before)-1].Seq})
+	status, body := alice.tool(wire.OpGetGroupTransactions,
+		object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce, "layouts": old["layouts"],
+			"after_seq": before[len(before)-1].Seq})
 	if status != http.StatusBadRequest || !strings.Contains(body, "update svcfs") {
 		t.Errorf("an older client: %d %s", status, body)
 	}
@@ -352,7 +368,9 @@ func TestOlderClientsNeverGetRenamedFolders(t *testing.T) {
 			}
 		}
 		g.tick.Store(&tick)
-		status, body := g.bob.tool(wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce, "layouts": []string{chain.Layout2}, "after_seq": after - 1})
+		status, body := g.bob.tool(wire.OpGetGroupTransactions,
+			object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce, "layouts": []string{chain.Layout2},
+				"after_seq": after - 1})
 		g.tick.Store(nil)
 		if status == http.StatusOK && strings.Contains(body, chain.KindRenameFolder) {
 			t.Errorf("renamed at moment %d, it lists %s", moment, body)

@@ -48,7 +48,8 @@ func TestMakeFolder(t *testing.T) {
 	alice.upload("g", "full/x", []byte("x"))
 	seen, had := alice.lastSeq(), alice.balance()
 	made := alice.makesFolder("refs/heads")
-	if r := made.Record; r == nil || r.Kind != chain.KindMakeFolder || r.Detail != "refs/heads" || r.IPFSHash == "" || r.UserID != alice.id || r.Fee != "0" ||
+	if r := made.Record; r == nil || r.Kind != chain.KindMakeFolder || r.Detail != "refs/heads" || r.IPFSHash == "" ||
+		r.UserID != alice.id || r.Fee != "0" ||
 		made.Receipt == nil || made.Receipt.Number != r.Number {
 		t.Errorf("answered %+v with the record %+v", made, made.Record)
 	}
@@ -90,12 +91,15 @@ func TestMakeFolder(t *testing.T) {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
-	if want := []string{"full/ of alice", "refs/ of bob", "refs/heads/ of alice", long + "/ of bob"}; !slices.Equal(g.folders(), want) {
+	if want := []string{"full/ of alice", "refs/ of bob", "refs/heads/ of alice",
+		long + "/ of bob"}; !slices.Equal(g.folders(), want) {
 		t.Errorf("recorded: %v", g.folders())
 	}
 	g.audits()
-	if out := owner.removesFolder("refs/heads"); out.Record.Kind != chain.KindRemoveFolder || out.Record.Detail != "refs/heads" ||
-		out.Record.IPFSHash != made.Record.IPFSHash || tag(*out.Record, chain.TagUploader) != alice.id || out.Receipt == nil {
+	if out := owner.removesFolder("refs/heads"); out.Record.Kind != chain.KindRemoveFolder ||
+		out.Record.Detail != "refs/heads" ||
+		out.Record.IPFSHash != made.Record.IPFSHash || tag(*out.Record, chain.TagUploader) != alice.id ||
+		out.Receipt == nil {
 		t.Errorf("the owner: %+v", out.Record)
 	}
 	bob.removesFolder("refs")
@@ -125,11 +129,13 @@ func TestRecordedFoldersAreRenamed(t *testing.T) {
 	}
 	alice.upload("g", "a/x", []byte("x"))
 	out := alice.renamesFolder("a", "n", alice.lastSeq())
-	if want := []string{"a0/", "ab/", "n/", "n/b/", "n/b/c/", "z/a/"}; out.Files != 4 || fmt.Sprint(g.paths()) != fmt.Sprint(want) {
+	if want := []string{"a0/", "ab/", "n/", "n/b/", "n/b/c/", "z/a/"}; out.Files != 4 ||
+		fmt.Sprint(g.paths()) != fmt.Sprint(want) {
 		t.Errorf("renamed %d: %v", out.Files, g.paths())
 	}
 	g.audits()
-	for _, move := range [][2]string{{"n/b", long}, {long, long + "2"}, {long + "2", "n/b"}, {"a0", "a"}} { // without a file
+	// without a file
+	for _, move := range [][2]string{{"n/b", long}, {long, long + "2"}, {long + "2", "n/b"}, {"a0", "a"}} {
 		alice.renamesFolder(move[0], move[1], alice.lastSeq())
 		g.audits()
 	}
@@ -144,7 +150,9 @@ func TestRecordedFoldersAreRenamed(t *testing.T) {
 		"too long with its rest": {alice, "n/b", strings.Repeat("x", 4095), 400},
 		"a removed one":          {alice, "a0", "new", 404},
 	} {
-		if status, body := tc.u.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": tc.from, "new_folder": tc.to, "seq": alice.lastSeq()}); status != tc.status {
+		if status, body := tc.u.tool(wire.OpRenameFolder,
+			object{"group_id": "g", "folder": tc.from, "new_folder": tc.to,
+				"seq": alice.lastSeq()}); status != tc.status {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
@@ -185,13 +193,15 @@ func TestThreat31RecordedFoldersAreBounded(t *testing.T) {
 		}
 		r.exec("INSERT INTO folders (ref, group_id, account, seq, time_ns, path) VALUES " + strings.Join(rows, ", "))
 	}
-	if status, body := alice.tool(wire.OpMakeFolder, request); status != http.StatusRequestEntityTooLarge || !strings.Contains(body, "10000 recorded folders") {
+	if status, body := alice.tool(wire.OpMakeFolder, request); status != http.StatusRequestEntityTooLarge ||
+		!strings.Contains(body, "10000 recorded folders") {
 		t.Errorf("beyond the bound: %d %s", status, body)
 	}
 	bob.makesFolder("more") // has a bound of its own
 	alice.removesFolder("a0")
 	alice.makesFolder("a0")
-	if status, body := alice.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": "many", "new_folder": "a1/b", "seq": 1}); status != http.StatusTooManyRequests {
+	if status, body := alice.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": "many", "new_folder": "a1/b",
+		"seq": 1}); status != http.StatusTooManyRequests {
 		t.Errorf("renaming many: %d %s", status, body)
 	}
 }
@@ -206,8 +216,11 @@ func TestOlderClientsAreRefusedRecordedFolders(t *testing.T) {
 	made := alice.makesFolder("b")
 	removed := alice.removesFolder("b")
 	for _, layouts := range [][]string{{chain.Layout2}, {chain.Layout2, chain.ReadsFolders}} {
-		for after, refused := range map[int64]bool{before[len(before)-1].Seq: true, made.Record.Seq: true, removed.Record.Seq: false} {
-			status, body := alice.tool(wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce, "layouts": layouts, "after_seq": after})
+		for after, refused := range map[int64]bool{before[len(before)-1].Seq: true, made.Record.Seq: true,
+			removed.Record.Seq: false} {
+			status, body := alice.tool(wire.OpGetGroupTransactions,
+				object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce, "layouts": layouts,
+					"after_seq": after})
 			if (status == http.StatusBadRequest && strings.Contains(body, "update svcfs")) != refused {
 				t.Errorf("%v after %d: %d %s", layouts, after, status, body)
 			}

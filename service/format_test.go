@@ -21,7 +21,8 @@ func TestGroupFormat(t *testing.T) {
 	}
 	has(2)
 	for _, bad := range []any{0, 3, -1, "x", 1.5, nil} {
-		if status, body := alice.tool(wire.OpSetGroupFormat, object{"group_id": "g", "format": bad}); status != http.StatusBadRequest {
+		if status, body := alice.tool(wire.OpSetGroupFormat,
+			object{"group_id": "g", "format": bad}); status != http.StatusBadRequest {
 			t.Errorf("format %v: %d %s", bad, status, body)
 		}
 	}

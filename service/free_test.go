@@ -20,7 +20,8 @@ func smallDisk(t *testing.T, size string) (dir string) {
 	proctest.Need(t, "root", "apart") // mounts a small disk
 	dir = filepath.Join(t.TempDir(), "disk")
 	ok(t, os.Mkdir(dir, 0o700))
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "mode=700,size="+size, "tmpfs", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "mode=700,size="+size, "tmpfs",
+		dir).CombinedOutput(); err != nil {
 		t.Fatalf("mount a tmpfs: %s", out)
 	}
 	t.Cleanup(func() {
@@ -56,7 +57,8 @@ func goesOn(t *testing.T, owner, member *user, ref, name string) {
 	owner.removes(name, owner.lastSeq())
 	must[string](owner, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
 	must[string](owner, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": member.id})
-	if status, body := member.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref}); status != http.StatusForbidden {
+	if status, body := member.tool(wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": ref}); status != http.StatusForbidden {
 		t.Errorf("who was revoked reads: %d %s", status, body)
 	}
 }
@@ -96,7 +98,9 @@ func (r *running) ledgerBytes() (n int64) {
 	r.t.Helper()
 	db := r.openDatabase()
 	defer db.Close()
-	ok(r.t, db.QueryRow(`SELECT CAST(sum(octet_length(tx_id || kind || account || group_id || ref || file_hash || detail || chain || tags) + 64) AS BIGINT) FROM ledger`).Scan(&n))
+	ok(
+		r.t, db.QueryRow(
+			`SELECT CAST(sum(octet_length(tx_id || kind || account || group_id || ref || file_hash || detail || chain || tags) + 64) AS BIGINT) FROM ledger`).Scan(&n))
 	return n
 }
 
@@ -109,15 +113,18 @@ func TestThreat31ListsThatAMemberMakesLong(t *testing.T) {
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	must[string](bob, wire.OpRegisterGroup, object{"group_id": "his"})
 	alice.adds(bob)
-	ref, other, his := bob.upload("g", "f", []byte("content")).CID, bob.upload("g", "other", []byte("x")).CID, bob.upload("his", "f", []byte("x")).CID
+	ref, other, his := bob.upload("g", "f", []byte("content")).CID, bob.upload("g", "other", []byte("x")).CID,
+		bob.upload("his", "f", []byte("x")).CID
 	n := 0
 	change := func(u *user, group, ref string) (int, string) {
 		n++
-		return u.tool(wire.OpSetAttributes, object{"group_id": group, "ipfs_hash": ref, "attributes": object{"mtime": fmt.Sprint(n)}})
+		return u.tool(wire.OpSetAttributes,
+			object{"group_id": group, "ipfs_hash": ref, "attributes": object{"mtime": fmt.Sprint(n)}})
 	}
 	refused := func(what string, status int, body string) {
 		t.Helper()
-		if status != http.StatusTooManyRequests || !strings.Contains(body, what) || !strings.Contains(body, "midnight UTC") {
+		if status != http.StatusTooManyRequests || !strings.Contains(body, what) ||
+			!strings.Contains(body, "midnight UTC") {
 			t.Errorf("%s: %d %s", what, status, body)
 		}
 	}
@@ -171,12 +178,16 @@ func TestThreat31FreeChangesLeaveTheReserve(t *testing.T) {
 	bob.removes("his", bob.lastSeq())
 	full(bob, wire.OpRestoreFile, object{"group_id": "g", "filename": "his", "seq": bob.lastSeq()})
 	r.exec("UPDATE free_changes SET made = 2000000 WHERE scope = 'reserve' AND account = '" + bob.id + "'")
-	if status, body := bob.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": his}); status != http.StatusInsufficientStorage || !strings.Contains(body, "share of the reserve") {
+	if status, body := bob.tool(wire.OpDeleteFile,
+		object{"group_id": "g", "ipfs_hash": his}); status != http.StatusInsufficientStorage ||
+		!strings.Contains(body, "share of the reserve") {
 		t.Errorf("beyond the share: %d %s", status, body)
 	}
 	r.exec("UPDATE free_changes SET made = 0 WHERE scope = 'reserve' AND account = '" + bob.id + "'")
 	r.exec("UPDATE free_changes SET made = 3355443 WHERE scope = 'reserve' AND account = ''") // half of 6.4 MiB
-	if status, body := bob.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": his}); status != http.StatusInsufficientStorage || !strings.Contains(body, "share of the reserve") {
+	if status, body := bob.tool(wire.OpDeleteFile,
+		object{"group_id": "g", "ipfs_hash": his}); status != http.StatusInsufficientStorage ||
+		!strings.Contains(body, "share of the reserve") {
 		t.Errorf("where members used their half: %d %s", status, body)
 	}
 	goesOn(t, alice, bob, ref, "f")
@@ -212,7 +223,8 @@ func TestThreat31DiskFilledByAnotherProgram(t *testing.T) {
 	alice.login()
 	members[1].login()
 	goesOn(t, alice, members[1], refs[1], "1")
-	if status, body := alice.tool(wire.OpPrepareUpload, object{"group_id": "g"}); status != http.StatusInsufficientStorage {
+	if status, body := alice.tool(wire.OpPrepareUpload,
+		object{"group_id": "g"}); status != http.StatusInsufficientStorage {
 		t.Errorf("an upload: %d %s", status, body)
 	}
 	ok(t, os.Remove(filler))

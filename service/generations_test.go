@@ -73,7 +73,8 @@ func (s *sdk12) view(method string, args object) (any, string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return s.rpc(object{"request_type": "call_function", "finality": "final", "account_id": "svc.testnet", "method_name": method,
+	return s.rpc(object{"request_type": "call_function", "finality": "final", "account_id": "svc.testnet",
+		"method_name": method,
 		"args_base64": base64.StdEncoding.EncodeToString(raw)})
 }
 
@@ -97,7 +98,8 @@ func (s *sdk12) rpc(params object) (any, string) {
 		} `json:"error"`
 		Result json.RawMessage `json:"result"`
 	}
-	if err := json.Unmarshal(raw, &answer); err != nil || status != http.StatusOK || answer.ID != id || answer.Version != "2.0" {
+	if err := json.Unmarshal(raw, &answer); err != nil || status != http.StatusOK || answer.ID != id ||
+		answer.Version != "2.0" {
 		s.t.Fatalf("rpc: %d %s", status, raw)
 	}
 	if e := answer.Error; e != nil {
@@ -144,19 +146,29 @@ func TestRequestsOf12(t *testing.T) {
 		}
 	}
 	t.Run("groups and their refusals", func(t *testing.T) {
-		expect("registerGroup", alice.message("register_group", object{"group_id": "team"}), "Group 'team' registered successfully")
-		expect("addGroupMember", alice.message("add_group_member", object{"group_id": "team", "member_id": bob.id}), "Added bob.svc.testnet to group 'team'")
-		expect("setGroupRetention", alice.message("set_group_retention", object{"group_id": "team", "retention_days": 30}), "Set retention for group 'team' to 30 days")
-		expect("setGroupRetention clear", alice.message("set_group_retention", object{"group_id": "team", "retention_days": nil}), "Cleared retention window for group 'team'")
-		expect("open", alice.message("create_hackathon_group", object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano()), "max_uses": nil}),
+		expect("registerGroup", alice.message("register_group", object{"group_id": "team"}),
+			"Group 'team' registered successfully")
+		expect("addGroupMember", alice.message("add_group_member", object{"group_id": "team", "member_id": bob.id}),
+			"Added bob.svc.testnet to group 'team'")
+		expect("setGroupRetention", alice.message("set_group_retention",
+			object{"group_id": "team", "retention_days": 30}), "Set retention for group 'team' to 30 days")
+		expect("setGroupRetention clear", alice.message("set_group_retention",
+			object{"group_id": "team", "retention_days": nil}), "Cleared retention window for group 'team'")
+		expect("open", alice.message("create_hackathon_group",
+			object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano()),
+				"max_uses": nil}),
 			"Opened join window for group 'open'")
 		expect("joinGroup", bob.message("join_group", object{"group_id": "open"}), "Joined group 'open'")
-		expect("close", alice.message("close_hackathon_join", object{"group_id": "open"}), "Closed join window for group 'open'")
+		expect("close", alice.message("close_hackathon_join", object{"group_id": "open"}),
+			"Closed join window for group 'open'")
 		for name, wants := range map[string]string{
 			"register twice": alice.message("register_group", object{"group_id": "team"}) + "|Group exists",
-			"add twice":      alice.message("add_group_member", object{"group_id": "team", "member_id": bob.id}) + "|already a member",
-			"not the owner":  bob.message("add_group_member", object{"group_id": "team", "member_id": "x"}) + "|Only group owner",
-			"closed":         (&sdk12{user: r.user("carol", "1")}).message("join_group", object{"group_id": "team"}) + "|not open for join",
+			"add twice": alice.message("add_group_member", object{"group_id": "team", "member_id": bob.id}) +
+				"|already a member",
+			"not the owner": bob.message("add_group_member", object{"group_id": "team", "member_id": "x"}) +
+				"|Only group owner",
+			"closed": (&sdk12{user: r.user("carol", "1")}).message("join_group", object{"group_id": "team"}) +
+				"|not open for join",
 		} {
 			if text, word, _ := strings.Cut(wants, "|"); !strings.Contains(text, word) {
 				t.Errorf("%s: %q holds no %q", name, text, word)
@@ -171,9 +183,12 @@ func TestRequestsOf12(t *testing.T) {
 		t.Fatal(problem)
 	}
 	p := prepared.(object)
-	finalized, problem := alice.call("finalize_upload", object{"upload_id": p["upload_id"], "encrypted_data": seal(t, p["key"].(string), content),
-		"file_hash": strings.ToUpper(hash(content)), "format": object{"version": 1, "backend": "fastfs", "encryption": "AES-256-GCM",
-			"wrapping": "AES-GCM-keywrap", "original_size": len(content), "content_type": "application/octet-stream"}})
+	finalized, problem := alice.call("finalize_upload",
+		object{"upload_id": p["upload_id"], "encrypted_data": seal(t, p["key"].(string), content),
+			"file_hash": strings.ToUpper(hash(content)),
+			"format": object{"version": 1, "backend": "fastfs", "encryption": "AES-256-GCM",
+				"wrapping": "AES-GCM-keywrap", "original_size": len(content),
+				"content_type": "application/octet-stream"}})
 	if problem != "" {
 		t.Fatal(problem)
 	}
@@ -189,7 +204,8 @@ func TestRequestsOf12(t *testing.T) {
 		}
 		g := got.(object)
 		meta, _ := g["format"].(object)
-		if g["ipfs_hash"] != ref || g["group_id"] != "team" || meta["version"] != 1.0 || meta["original_size"] != float64(len(content)) {
+		if g["ipfs_hash"] != ref || g["group_id"] != "team" || meta["version"] != 1.0 ||
+			meta["original_size"] != float64(len(content)) {
 			t.Errorf("retrieve: %v", g)
 		}
 		key, err := format.ParseKey(g["key"].(string))
@@ -207,24 +223,31 @@ func TestRequestsOf12(t *testing.T) {
 	t.Run("lists and status", func(t *testing.T) {
 		expect("getOwnedGroups", fmt.Sprint(first(alice.call("get_owned_groups", object{}))), "[open team]")
 		expect("getMemberGroups", fmt.Sprint(first(bob.call("get_member_groups", object{}))), "[open team]")
-		expect("getGroupMembers", fmt.Sprint(first(bob.call("get_group_members", object{"group_id": "team"}))), "[alice.svc.testnet bob.svc.testnet]")
+		expect("getGroupMembers", fmt.Sprint(first(bob.call("get_group_members", object{"group_id": "team"}))),
+			"[alice.svc.testnet bob.svc.testnet]")
 		rows := first(bob.call("get_group_transactions", object{"group_id": "team"})).([]any)
 		row := rows[0].(object)
-		if len(rows) != 1 || row["ipfs_hash"] != ref || row["backend"] != "FastFS" || row["user_id"] != alice.id || row["deleted"] != nil {
+		if len(rows) != 1 || row["ipfs_hash"] != ref || row["backend"] != "FastFS" || row["user_id"] != alice.id ||
+			row["deleted"] != nil {
 			t.Errorf("getTransactionsForGroup: %v", rows)
 		}
 		status := first(bob.call("auth_status", object{"group_id": "team"})).(object)
-		if status["authenticated"] != true || status["near_account_id"] != bob.id || status["authorized_for_group"] != true {
+		if status["authenticated"] != true || status["near_account_id"] != bob.id ||
+			status["authorized_for_group"] != true {
 			t.Errorf("authStatus: %v", status)
 		}
-		if _, has := first(bob.call("auth_status", object{"group_id": "default"})).(object)["authorized_for_group"]; has {
+		if _, has := first(bob.call("auth_status",
+			object{"group_id": "default"})).(object)["authorized_for_group"]; has {
 			t.Error("authStatus of default speaks of a group")
 		}
 	})
 	alice.views(t, bob)
 	t.Run("revocation", func(t *testing.T) {
-		expect("revokeGroupMember", alice.message("revoke_group_member", object{"group_id": "team", "member_id": bob.id}), "Revoked bob.svc.testnet from group 'team' (key rotated)")
-		if _, problem := bob.call("prepare_retrieve", object{"group_id": "team", "ipfs_hash": ref}); !strings.Contains(problem, "not authorized") || !strings.Contains(problem, "Unauthorized") {
+		expect("revokeGroupMember", alice.message("revoke_group_member",
+			object{"group_id": "team", "member_id": bob.id}), "Revoked bob.svc.testnet from group 'team' (key rotated)")
+		if _, problem := bob.call("prepare_retrieve",
+			object{"group_id": "team", "ipfs_hash": ref}); !strings.Contains(problem, "not authorized") ||
+			!strings.Contains(problem, "Unauthorized") {
 			t.Errorf("revoked: %q", problem)
 		}
 	})
@@ -236,7 +259,8 @@ func (s *sdk12) views(t *testing.T, member *sdk12) {
 	if account["amount"] != wireAmount(member.balance()) || account["locked"] != "0" {
 		t.Errorf("getBalance: %v", account)
 	}
-	if _, problem := s.rpc(object{"request_type": "view_account", "finality": "optimistic", "account_id": "nobody.svc.testnet"}); problem !=
+	if _, problem := s.rpc(object{"request_type": "view_account", "finality": "optimistic",
+		"account_id": "nobody.svc.testnet"}); problem !=
 		"[-32000] Server error: account nobody.svc.testnet does not exist while viewing" {
 		t.Errorf("unknown account: %q", problem)
 	}
@@ -264,12 +288,15 @@ func (s *sdk12) views(t *testing.T, member *sdk12) {
 			t.Errorf("%s(%v): %v %s, want %s", tc.method, tc.args, got, problem, tc.want)
 		}
 	}
-	for method, word := range map[string]string{"is_authorized": "Group not found", "get_group_owner": "Group not found"} {
-		if _, problem := s.view(method, object{"group_id": "absent", "user_id": "x"}); !strings.Contains(problem, word) {
+	for method, word := range map[string]string{"is_authorized": "Group not found",
+		"get_group_owner": "Group not found"} {
+		if _, problem := s.view(method, object{"group_id": "absent", "user_id": "x"}); !strings.Contains(problem,
+			word) {
 			t.Errorf("%s of an absent group: %q", method, problem)
 		}
 	}
-	if _, problem := s.view("get_transactions_for_group", object{"group_id": "team", "user_id": s.id}); !strings.Contains(problem, "Unauthorized") {
+	if _, problem := s.view("get_transactions_for_group",
+		object{"group_id": "team", "user_id": s.id}); !strings.Contains(problem, "Unauthorized") {
 		t.Errorf("the closed group's rows are public: %q", problem)
 	}
 	if sum := first(s.view("get_group_checksum", object{"group_id": "team"})).(string); len(sum) != 64 {
@@ -302,7 +329,8 @@ func TestPricedChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, action := range []string{chain.KindRename, chain.KindTombstone, chain.KindRetention, chain.KindOpenJoin, chain.KindCloseJoin} {
+	for _, action := range []string{chain.KindRename, chain.KindTombstone, chain.KindRetention, chain.KindOpenJoin,
+		chain.KindCloseJoin} {
 		fees[action] = price
 	}
 	r := runWith(t, service.Config{Database: newDatabase(t), Fees: fees})
@@ -319,7 +347,8 @@ func TestPricedChanges(t *testing.T) {
 	}
 	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "bob"})
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "bob"})
-	rows := must[[]object](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all", "layouts": layouts()})
+	rows := must[[]object](alice, wire.OpGetGroupTransactions,
+		object{"group_id": "g", "kinds": "all", "layouts": layouts()})
 	last := rows[len(rows)-1]
 	if last["kind"] != chain.KindRotateGroup || last["detail"] != "2" {
 		t.Errorf("the last record: %v", last)
@@ -372,13 +401,16 @@ func TestCompressedContentOf10(t *testing.T) {
 	ref := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, request).CID
 	before := alice.balance()
 	status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})
-	if status != http.StatusNotFound || !strings.Contains(body, "this file is compressed") || alice.balance() != before {
+	if status != http.StatusNotFound || !strings.Contains(body, "this file is compressed") ||
+		alice.balance() != before {
 		t.Errorf("1.0.3: %d %s, balance %s of %s", status, body, alice.balance(), before)
 	}
-	if _, problem := (&sdk12{user: alice}).call(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref}); problem != "" {
+	if _, problem := (&sdk12{user: alice}).call(wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": ref}); problem != "" {
 		t.Errorf("1.2: %s", problem)
 	}
-	if status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"}); status != http.StatusOK {
+	if status, body := alice.tool(wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"}); status != http.StatusOK {
 		t.Errorf("raw: %d %s", status, body)
 	}
 }

@@ -109,7 +109,8 @@ func TestThreat33GuessableContent(t *testing.T) {
 	for _, u := range []upload{{lives, 2718}, {gone, 3141}} {
 		for pin := range 10_000 {
 			sum := sha256.Sum256(content(pin))
-			id := sha256.Sum256([]byte("g" + alice.id + hex.EncodeToString(sum[:]) + u.CID + u.Time)) // of the hosted network
+			// of the hosted network
+			id := sha256.Sum256([]byte("g" + alice.id + hex.EncodeToString(sum[:]) + u.CID + u.Time))
 			if where := known[sum] + known[id]; where != "" {
 				t.Errorf("%s tells that %s holds %q", where, u.CID, content(pin))
 			}
@@ -141,7 +142,8 @@ func TestThreat34NothingOfTheContentIsLeft(t *testing.T) {
 				where = append(where, table+"."+column)
 			}
 			text, _ := value.(string)
-			words := strings.FieldsFunc(text, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) }) // a hash is one
+			// a hash is one
+			words := strings.FieldsFunc(text, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) })
 			for size := range sizes {
 				if slices.Contains(words, fmt.Sprint(size)) && column != "tx_id" && column != "request" {
 					where = append(where, table+"."+column)
@@ -180,7 +182,8 @@ func TestThreat34NothingOfTheContentIsLeft(t *testing.T) {
 			t.Errorf("a list tells %+v", row)
 		}
 	}
-	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 1 {
+	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil ||
+		n != 1 {
 		t.Errorf("verify: %d, %v", n, err)
 	}
 }
@@ -232,7 +235,8 @@ func TestThreat33StrangersToAnOpenGroup(t *testing.T) {
 	}
 	listed, _ := bob.chain("open", nil)
 	commitment := listed[len(listed)-1].FileHash
-	if hashes, sizes := tell(bob); hashes != commitment || len(commitment) != 64 || strings.Contains(hashes, hash(content)) || sizes != 0 {
+	if hashes, sizes := tell(bob); hashes != commitment || len(commitment) != 64 ||
+		strings.Contains(hashes, hash(content)) || sizes != 0 {
 		t.Errorf("a stranger sees %q, and %d sizes", hashes, sizes)
 	}
 	if hashes, sizes := tell(alice); hashes != hash(content)+hash(content) || sizes != 2 {

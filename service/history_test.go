@@ -43,7 +43,8 @@ func (r *recorder) call(client int, input any, run func() any) {
 	to := time.Since(r.start).Nanoseconds()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.calls = append(r.calls, porcupine.Operation{ClientId: client, Input: input, Call: from, Output: output, Return: to})
+	r.calls = append(r.calls, porcupine.Operation{ClientId: client, Input: input, Call: from, Output: output,
+		Return: to})
 }
 
 // play lets every client make its calls, each with its own random numbers.
@@ -186,14 +187,16 @@ func TestHistoryOfContent(t *testing.T) {
 	}
 	uploads := make([]*prepared, files)
 	for i := range uploads {
-		uploads[i] = &prepared{PrepareUploadResult: must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "g", Filename: fmt.Sprint(i)})}
+		uploads[i] = &prepared{PrepareUploadResult: must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload,
+			wire.PrepareUploadRequest{GroupID: "g", Filename: fmt.Sprint(i)})}
 	}
 	calls := play(t, func(client int, random *rand.Rand, rec *recorder) {
 		u, file := alice.at(processes[client%2]), uploads[random.IntN(files)]
 		file.mu.Lock()
 		ref := file.ref
 		file.mu.Unlock()
-		in := content{name: file.Filename, op: []string{"write", "write", "list", "read", "read", "read", "read", "delete"}[random.IntN(8)]}
+		in := content{name: file.Filename,
+			op: []string{"write", "write", "list", "read", "read", "read", "read", "delete"}[random.IntN(8)]}
 		if ref == "" && in.op != "list" {
 			in.op = "write"
 		}
@@ -205,7 +208,8 @@ func TestHistoryOfContent(t *testing.T) {
 		rec.call(client, in, func() any {
 			switch in.op {
 			case "write":
-				request := wire.FinalizeUploadRequest{UploadID: file.UploadID, EncryptedData: seal(t, file.Key, bytes), FileHash: in.sum}
+				request := wire.FinalizeUploadRequest{UploadID: file.UploadID, EncryptedData: seal(t, file.Key, bytes),
+					FileHash: in.sum}
 				status, body := u.tool(wire.OpFinalizeUpload, request)
 				var done wire.FinalizeUploadResult // the hybrid body is a bare one too
 				if err := json.Unmarshal([]byte(body), &done); status != http.StatusOK || err != nil {
@@ -293,7 +297,8 @@ func TestHistoryOfBalance(t *testing.T) {
 	const price = 640 // of a group
 	calls := play(t, func(client int, random *rand.Rand, rec *recorder) {
 		u := alice.at(processes[client%2])
-		in := []money{{"spend", price}, {"spend", price}, {"fund", int64(1 + random.IntN(700))}, {"ask", 0}}[random.IntN(4)]
+		in := []money{{"spend", price}, {"spend", price}, {"fund", int64(1 + random.IntN(700))},
+			{"ask", 0}}[random.IntN(4)]
 		group := fmt.Sprintf("g%d-%d", client, random.Uint64())
 		rec.call(client, in, func() any {
 			switch in.op {

@@ -150,8 +150,10 @@ func TestThreat75RefusedInvites(t *testing.T) {
 	r, _ := runWithInvites(t)
 	r.user("alice", "1")
 	r.invite("bob")
-	for name, want := range map[string]string{"alice": "exists already", "bob": "has an invite already", "b c": "username"} {
-		if _, _, err := r.svc.Invite(t.Context(), name, wire.Amount{}, ""); err == nil || !strings.Contains(err.Error(), want) {
+	for name, want := range map[string]string{"alice": "exists already", "bob": "has an invite already",
+		"b c": "username"} {
+		if _, _, err := r.svc.Invite(t.Context(), name, wire.Amount{}, ""); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -163,7 +165,8 @@ func TestThreat75RefusedInvites(t *testing.T) {
 	if err := r.svc.RevokeInvite(t.Context(), "0011223344556677"); err == nil {
 		t.Error("an invite that is not there was revoked")
 	}
-	if _, _, err := run(t).svc.Invite(t.Context(), "alice", wire.Amount{}, ""); err == nil || !strings.Contains(err.Error(), "svcd serve") {
+	if _, _, err := run(t).svc.Invite(t.Context(), "alice", wire.Amount{}, ""); err == nil ||
+		!strings.Contains(err.Error(), "svcd serve") {
 		t.Errorf("before the first start: %v", err)
 	}
 }
@@ -189,10 +192,12 @@ func TestThreat75InvitesAreRecorded(t *testing.T) {
 			t.Errorf("%d records %s of %q", n, tc.kind, tc.detail)
 		}
 	}
-	for _, change := range []string{"account = 'eve.svc.testnet'", "balance = '7'", "expires_ns = 7", "id = '0011223344556677'"} {
+	for _, change := range []string{"account = 'eve.svc.testnet'", "balance = '7'", "expires_ns = 7",
+		"id = '0011223344556677'"} {
 		_, err := db.Exec("UPDATE invites SET " + change)
 		ok(t, err)
-		if _, err := r.svc.Audit(t.Context()); !errors.Is(err, ledger.ErrBroken) || !strings.Contains(err.Error(), "table invites") {
+		if _, err := r.svc.Audit(t.Context()); !errors.Is(err, ledger.ErrBroken) ||
+			!strings.Contains(err.Error(), "table invites") {
 			t.Errorf("%s: audit says %v", change, err)
 		}
 	}
@@ -207,7 +212,8 @@ func TestInvitesMove(t *testing.T) {
 	_, err := r.svc.Export(t.Context(), &archive, nil)
 	ok(t, err)
 	moved := r.imports(t, service.Config{Database: newDatabase(t)}, archive.Bytes())
-	if status, made, text := moved.redeem(invite.Secret); status != http.StatusOK || made.AccountID != "alice.svc.testnet" {
+	if status, made, text := moved.redeem(invite.Secret); status != http.StatusOK ||
+		made.AccountID != "alice.svc.testnet" {
 		t.Errorf("redeemed: %d %s", status, text)
 	}
 }
@@ -232,7 +238,8 @@ func TestThreat75GroupInvites(t *testing.T) {
 	}
 	alice.refusal(wire.OpInviteToGroup, object{"group_id": "g", "role": "owner"}, http.StatusBadRequest, "role")
 	first := alice.inviteTo(wire.RoleReader)
-	if used := must[wire.UsedInvite](bob, wire.OpUseGroupInvite, object{"secret": first.Secret}); used != (wire.UsedInvite{GroupID: "g", Role: wire.RoleReader}) {
+	if used := must[wire.UsedInvite](bob, wire.OpUseGroupInvite,
+		object{"secret": first.Secret}); used != (wire.UsedInvite{GroupID: "g", Role: wire.RoleReader}) {
 		t.Errorf("used: %+v", used)
 	}
 	use(carol, first.Secret, wire.CodeInvite)
@@ -247,10 +254,12 @@ func TestThreat75GroupInvites(t *testing.T) {
 	for _, change := range []string{"role = 'owner'", "expires_ns = 7", "id = '0011223344556677'"} {
 		_, err := db.Exec("UPDATE group_invites SET " + change)
 		ok(t, err)
-		if _, err := r.svc.Audit(t.Context()); !errors.Is(err, ledger.ErrBroken) || !strings.Contains(err.Error(), "table group_invites") {
+		if _, err := r.svc.Audit(t.Context()); !errors.Is(err, ledger.ErrBroken) ||
+			!strings.Contains(err.Error(), "table group_invites") {
 			t.Errorf("%s: audit says %v", change, err)
 		}
-		_, err = db.Exec(fmt.Sprintf("UPDATE group_invites SET id = '%s', role = 'writer', expires_ns = %s", open.ID, open.Expires))
+		_, err = db.Exec(fmt.Sprintf("UPDATE group_invites SET id = '%s', role = 'writer', expires_ns = %s", open.ID,
+			open.Expires))
 		ok(t, err)
 	}
 	if _, err := r.svc.Audit(t.Context()); err != nil {
@@ -269,8 +278,13 @@ func TestThreat75GroupInvitesEndWithTheOwner(t *testing.T) {
 			must[string](alice, wire.OpOfferGroup, object{"group_id": "g", "member_id": bob.id})
 			must[string](bob, wire.OpAcceptGroup, object{"group_id": "g"})
 		},
-		"deleted":  func(_ *running, alice, _ *user) { must[string](alice, wire.OpDeleteGroup, object{"group_id": "g"}) },
-		"disabled": func(r *running, alice, _ *user) { _, err := r.svc.DisableAccount(r.t.Context(), "alice"); ok(r.t, err) },
+		"deleted": func(_ *running, alice, _ *user) {
+			must[string](alice, wire.OpDeleteGroup, object{"group_id": "g"})
+		},
+		"disabled": func(r *running, alice, _ *user) {
+			_, err := r.svc.DisableAccount(r.t.Context(), "alice")
+			ok(r.t, err)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := runAtOnce(t)

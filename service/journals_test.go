@@ -55,14 +55,19 @@ func TestThreat56JournalKeys(t *testing.T) {
 		req  wire.OpenJournalKeyRequest
 		code string
 	}{
-		"of another member":  {alice, request, wire.CodeValidation},
-		"of a stranger":      {carol, request, wire.CodeNotAuthorized},
-		"in another group":   {bob, change(func(q *wire.OpenJournalKeyRequest) { q.GroupID = "bobs" }), wire.CodeValidation},
-		"in no group":        {bob, change(func(q *wire.OpenJournalKeyRequest) { q.GroupID = "nowhere" }), wire.CodeGroupNotFound},
-		"of another journal": {bob, change(func(q *wire.OpenJournalKeyRequest) { q.Journal = item.ID }), wire.CodeValidation},
-		"of no journal":      {bob, change(func(q *wire.OpenJournalKeyRequest) { q.Journal = "x" }), wire.CodeValidation},
-		"of another epoch":   {bob, change(func(q *wire.OpenJournalKeyRequest) { q.Epoch = 9 }), wire.CodeEpoch},
-		"of another shape":   {bob, change(func(q *wire.OpenJournalKeyRequest) { q.SealedKey = "AAAA" }), wire.CodeValidation},
+		"of another member": {alice, request, wire.CodeValidation},
+		"of a stranger":     {carol, request, wire.CodeNotAuthorized},
+		"in another group": {bob, change(func(q *wire.OpenJournalKeyRequest) { q.GroupID = "bobs" }),
+			wire.CodeValidation},
+		"in no group": {bob, change(func(q *wire.OpenJournalKeyRequest) { q.GroupID = "nowhere" }),
+			wire.CodeGroupNotFound},
+		"of another journal": {bob, change(func(q *wire.OpenJournalKeyRequest) { q.Journal = item.ID }),
+			wire.CodeValidation},
+		"of no journal": {bob, change(func(q *wire.OpenJournalKeyRequest) { q.Journal = "x" }),
+			wire.CodeValidation},
+		"of another epoch": {bob, change(func(q *wire.OpenJournalKeyRequest) { q.Epoch = 9 }), wire.CodeEpoch},
+		"of another shape": {bob, change(func(q *wire.OpenJournalKeyRequest) { q.SealedKey = "AAAA" }),
+			wire.CodeValidation},
 		"a key of a file": {bob, wire.OpenJournalKeyRequest{Journal: item.ID, GroupID: "g", Epoch: item.Epoch,
 			SealedKey: item.SealedKey}, wire.CodeValidation},
 	} {

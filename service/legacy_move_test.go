@@ -34,10 +34,12 @@ func TestLegacyFilesMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	elsewhere := legacy.Sum(sealed, legacy.Default(1)).String() // the same bytes under another id
-	if _, err := first.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g"}, elsewhere, here.FileHash); err != nil {
+	if _, err := first.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g"}, elsewhere,
+		here.FileHash); err != nil {
 		t.Fatal(err)
 	}
-	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(sealed) }))
+	gateway := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(sealed) }))
 	defer gateway.Close()
 	check := func(r *running) {
 		t.Helper()

@@ -49,14 +49,16 @@ func TestLegacyImportAndRotation(t *testing.T) {
 	var refs []string
 	for version, prefix := range []string{"Qm", "bafy"} {
 		for i, content := range contents {
-			done, err := r.svc.ImportPlain(t.Context(), service.LegacyFile{Group: "g", Name: fmt.Sprint(version, "-", i)}, content, version)
+			done, err := r.svc.ImportPlain(t.Context(),
+				service.LegacyFile{Group: "g", Name: fmt.Sprint(version, "-", i)}, content, version)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if !strings.HasPrefix(done.CID, prefix) || done.FileHash != hash(content) || done.Known {
 				t.Errorf("imported as %+v", done)
 			}
-			again, err := r.svc.ImportPlain(t.Context(), service.LegacyFile{Group: "g", Name: done.Filename}, content, version)
+			again, err := r.svc.ImportPlain(t.Context(), service.LegacyFile{Group: "g", Name: done.Filename}, content,
+				version)
 			if err != nil || !again.Known || again.CID != done.CID || again.TransID != done.TransID {
 				t.Errorf("once more: %+v, %v", again, err)
 			}
@@ -70,7 +72,8 @@ func TestLegacyImportAndRotation(t *testing.T) {
 	})
 	t.Run("it is listed as an old file", func(t *testing.T) {
 		row := alice.row("g", refs[1])
-		if *row.Backend != "Ipfs" || *row.Filename != "0-1" || *row.OriginalSize != int64(len(contents[1])) || row.UserID != alice.id {
+		if *row.Backend != "Ipfs" || *row.Filename != "0-1" || *row.OriginalSize != int64(len(contents[1])) ||
+			row.UserID != alice.id {
 			t.Errorf("listed as %+v", row)
 		}
 	})
@@ -109,12 +112,14 @@ func TestLegacyImportAndRotation(t *testing.T) {
 		if err != nil || again.CID != later.CID || alice.prepared("g", later.CID).Key != key {
 			t.Errorf("imported under another master key as %s, %v", again.CID, err)
 		}
-		if alice.upload("g", "new", []byte("x")).CID == "" || *alice.row("g", alice.upload("g", "n", []byte("x")).CID).Backend != "FastFS" {
+		if alice.upload("g", "new", []byte("x")).CID == "" ||
+			*alice.row("g", alice.upload("g", "n", []byte("x")).CID).Backend != "FastFS" {
 			t.Error("a new file is no FastFS file")
 		}
 	})
 	t.Run("all is verified", func(t *testing.T) {
-		if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != len(refs)+3 {
+		if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil ||
+			n != len(refs)+3 {
 			t.Errorf("verify: %d, %v", n, err)
 		}
 		if _, err := r.svc.Audit(t.Context()); err != nil {
@@ -146,7 +151,8 @@ func oldKey(t *testing.T) (*format.Key, *format.Key) {
 	if again, err := vault.ReadFileKey(file); err != nil || again.Base64() != key.Base64() {
 		t.Errorf("32 bytes: %v", err)
 	}
-	for name, content := range map[string][]byte{"short": raw[:31], "long": append(raw, 1), "empty": {}, "base64 of 16": []byte("AAAAAAAAAAAAAAAAAAAAAA==")} {
+	for name, content := range map[string][]byte{"short": raw[:31], "long": append(raw, 1), "empty": {},
+		"base64 of 16": []byte("AAAAAAAAAAAAAAAAAAAAAA==")} {
 		ok(t, os.WriteFile(file, content, 0o600))
 		refused(t, name, errOf(vault.ReadFileKey(file)), "want 32 bytes")
 	}
@@ -181,7 +187,8 @@ func TestLegacyCiphertext(t *testing.T) {
 	sealed := sealWith(t, outside, content)
 	text := []byte(base64.StdEncoding.EncodeToString(sealed))
 	t.Run("as bytes and as base64", func(t *testing.T) {
-		for name, data := range map[string][]byte{"bytes": sealed, "base64": text, "base64 with newline": append(text[:len(text):len(text)], '\n')} {
+		for name, data := range map[string][]byte{"bytes": sealed, "base64": text,
+			"base64 with newline": append(text[:len(text):len(text)], '\n')} {
 			id := legacy.Sum(data, legacy.Default(0)).String()
 			for _, want := range []string{id, ""} {
 				done, err := r.svc.ImportSealed(t.Context(), l, data, want, 0)
@@ -203,12 +210,15 @@ func TestLegacyCiphertext(t *testing.T) {
 		}{
 			{"other bytes than the id names", l, text, id, "not those that"},
 			{"not a content id", l, sealed, "bafy.svc.testnet/x", "not a content id"},
-			{"the group's own key", service.LegacyFile{Group: "g"}, sealWith(t, outside, []byte("more")), "", "--key-file"},
-			{"changed bytes", l, append(bytes.Clone(sealed[:len(sealed)-1]), sealed[len(sealed)-1]^1), "", "--key-file"},
+			{"the group's own key", service.LegacyFile{Group: "g"}, sealWith(t, outside, []byte("more")), "",
+				"--key-file"},
+			{"changed bytes", l, append(bytes.Clone(sealed[:len(sealed)-1]), sealed[len(sealed)-1]^1), "",
+				"--key-file"},
 			{"too short", l, sealed[:20], "", "no ciphertext"},
 			{"another group", service.LegacyFile{Group: "other", Key: key}, sealed, id, "recorded already"},
 			{"no such group", service.LegacyFile{Group: "nobody", Key: key}, sealed, id, "Group not found"},
-			{"no such account", service.LegacyFile{Group: "g", Key: key, Account: "nobody"}, sealWith(t, outside, nil), "", "not found"},
+			{"no such account", service.LegacyFile{Group: "g", Key: key, Account: "nobody"}, sealWith(t, outside, nil),
+				"", "not found"},
 		} {
 			refused(t, tc.name, errOf(r.svc.ImportSealed(t.Context(), tc.file, tc.data, tc.cid, 1)), tc.word)
 		}
@@ -227,7 +237,8 @@ func TestLegacyCiphertext(t *testing.T) {
 		}
 		must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "x"})
 		must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "x"})
-		done, err := r.svc.ImportSealed(t.Context(), service.LegacyFile{Group: "g"}, ours, "", 1) // the other version: another reference
+		// the other version: another reference
+		done, err := r.svc.ImportSealed(t.Context(), service.LegacyFile{Group: "g"}, ours, "", 1)
 		if err != nil || done.Known {
 			t.Fatal(done, err)
 		}
@@ -317,9 +328,12 @@ func TestThreat30Gateway(t *testing.T) {
 		if again, err := r.svc.ImportReference(t.Context(), l, ref, hash(content)); err != nil || !again.Known {
 			t.Errorf("once more: %+v, %v", again, err)
 		}
-		refused(t, "with another hash", errOf(r.svc.ImportReference(t.Context(), l, ref, hash([]byte("x")))), "recorded already")
-		refused(t, "an address", errOf(r.svc.ImportReference(t.Context(), l, "http://127.0.0.1/x", hash(nil))), "not a content id")
-		if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 1 {
+		refused(t, "with another hash", errOf(r.svc.ImportReference(t.Context(), l, ref, hash([]byte("x")))),
+			"recorded already")
+		refused(t, "an address", errOf(r.svc.ImportReference(t.Context(), l, "http://127.0.0.1/x", hash(nil))),
+			"not a content id")
+		if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil ||
+			n != 1 {
 			t.Errorf("verify: %d, %v", n, err)
 		}
 		refused(t, "its place", errOf(r.svc.BlobPath(t.Context(), ref)), "not kept here")
@@ -328,7 +342,8 @@ func TestThreat30Gateway(t *testing.T) {
 		}
 	})
 	t.Run("the gateway is not asked for what nobody may have", func(t *testing.T) {
-		for _, other := range []string{server.URL + "/ipfs/x", "QmT78zSuBmuS4z925WZfrqQ1qHaJ56DQaTfyMUF7F8ff5o", ref + "/../x"} {
+		for _, other := range []string{server.URL + "/ipfs/x", "QmT78zSuBmuS4z925WZfrqQ1qHaJ56DQaTfyMUF7F8ff5o",
+			ref + "/../x"} {
 			if _, problem := alice.retrieve("g", other); !strings.Contains(problem, "not found") {
 				t.Errorf("%s: %s", other, problem)
 			}
@@ -342,8 +357,10 @@ func TestThreat30Gateway(t *testing.T) {
 	})
 	t.Run("lies of the gateway are refused, cost nothing and leave nothing", func(t *testing.T) {
 		before := alice.balance()
-		for mode, code := range map[string]string{"redirect": wire.CodeUnavailable, "endless": wire.CodeTooLarge, "wrong bytes": wire.CodeBlobCorrupt,
-			"longer": wire.CodeBlobCorrupt, "nothing": wire.CodeBlobCorrupt, "short": wire.CodeBlobCorrupt, "broken base64": wire.CodeBlobCorrupt, "cut": wire.CodeUnavailable,
+		for mode, code := range map[string]string{"redirect": wire.CodeUnavailable, "endless": wire.CodeTooLarge,
+			"wrong bytes": wire.CodeBlobCorrupt,
+			"longer":      wire.CodeBlobCorrupt, "nothing": wire.CodeBlobCorrupt, "short": wire.CodeBlobCorrupt,
+			"broken base64": wire.CodeBlobCorrupt, "cut": wire.CodeUnavailable,
 			"html": wire.CodeBlobCorrupt, "missing": wire.CodeFileNotFound, "failing": wire.CodeUnavailable} {
 			gateway.set(mode)
 			if _, problem := alice.retrieve("g", ref); !strings.Contains(problem, `"`+code+`"`) {
@@ -380,8 +397,10 @@ func TestThreat30Gateway(t *testing.T) {
 	t.Run("then the file is kept here", func(t *testing.T) {
 		server.Close()
 		alice.reads(ref, string(content))
-		answer := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"})
-		if status, body := alice.fetch(answer.DataURL, ""); status != http.StatusOK || !bytes.Equal(body, gateway.data) {
+		answer := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+			object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"})
+		if status, body := alice.fetch(answer.DataURL, ""); status != http.StatusOK ||
+			!bytes.Equal(body, gateway.data) {
 			t.Errorf("raw: %d, %d bytes", status, len(body))
 		}
 		if blobs := countFiles(t, filepath.Join(r.dir, "blobs")); blobs != 1 {
@@ -402,7 +421,8 @@ func TestLegacyReferenceIsFilledLater(t *testing.T) {
 	if _, err := r.svc.ImportReference(t.Context(), l, ref, hash([]byte("later"))); err != nil {
 		t.Fatal(err)
 	}
-	if _, problem := alice.retrieve("g", ref); !strings.Contains(problem, "not found") || !strings.Contains(problem, "--gateway") {
+	if _, problem := alice.retrieve("g", ref); !strings.Contains(problem, "not found") ||
+		!strings.Contains(problem, "--gateway") {
 		t.Errorf("without its bytes: %s", problem)
 	}
 	for range 2 {
@@ -424,14 +444,17 @@ func TestPlainReferences(t *testing.T) {
 		r := runWith(t, service.Config{Database: newDatabase(t), PlainRefs: plain})
 		alice := r.owner()
 		ref := alice.upload("g", "f", []byte("x")).CID
-		if got := strings.HasPrefix(ref, "bafy."); got == plain || plain && !strings.HasPrefix(ref, "svc.testnet/fastfs.svc.testnet/") {
+		if got := strings.HasPrefix(ref, "bafy."); got == plain || plain &&
+			!strings.HasPrefix(ref, "svc.testnet/fastfs.svc.testnet/") {
 			t.Errorf("plain %v: %s", plain, ref)
 		}
 		alice.reads(ref, "x")
 	}
-	for _, address := range []string{"gateway.example.org", "ftp://gateway.example.org", "https://user:secret@gateway.example.org/", "https://", "https://x/?y", "://"} {
+	for _, address := range []string{"gateway.example.org", "ftp://gateway.example.org",
+		"https://user:secret@gateway.example.org/", "https://", "https://x/?y", "://"} {
 		_, err := service.Open(t.Context(), service.Config{DataDir: t.TempDir(), Gateway: address})
-		if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "https://HOST/ipfs/") {
+		if err == nil || strings.Contains(err.Error(), "secret") ||
+			!strings.Contains(err.Error(), "https://HOST/ipfs/") {
 			t.Errorf("gateway %s: %v", address, err)
 		}
 	}
@@ -449,17 +472,20 @@ func TestThreat31LargeFileAtTheGateway(t *testing.T) {
 	r := runWith(t, service.Config{Database: newDatabase(t), Gateway: server.URL, MaxFileBytes: 100 << 20})
 	alice := r.owner()
 	ref := legacy.Sum(gateway.data, legacy.Default(1)).String()
-	if _, err := r.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g", Key: key}, ref, hash(content)); err != nil {
+	if _, err := r.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g", Key: key}, ref,
+		hash(content)); err != nil {
 		t.Fatal(err)
 	}
 	before := alice.balance()
-	if status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref}); status != http.StatusRequestEntityTooLarge {
+	if status, body := alice.tool(wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": ref}); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("inside JSON: %d %.200s", status, body)
 	}
 	if after := alice.balance(); after != before {
 		t.Errorf("the refusal left %s of %s", after, before)
 	}
-	if got := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"}); got.DataSize != int64(len(gateway.data)) {
+	if got := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"}); got.DataSize != int64(len(gateway.data)) {
 		t.Errorf("raw: %d bytes", got.DataSize)
 	}
 }

@@ -60,7 +60,8 @@ func TestThreat31RequestsPerAccount(t *testing.T) {
 		last.Body.Close()
 		answers = append(answers, last.StatusCode)
 	}
-	if len(answers) < 3 || answers[0] != 200 || answers[1] != 200 || last.StatusCode != http.StatusTooManyRequests || last.Header.Get("Retry-After") != "1" {
+	if len(answers) < 3 || answers[0] != 200 || answers[1] != 200 || last.StatusCode != http.StatusTooManyRequests ||
+		last.Header.Get("Retry-After") != "1" {
 		t.Errorf("answers %v, Retry-After %q", answers, last.Header.Get("Retry-After"))
 	}
 	if status, body := bob.tool(wire.OpGetOwnedGroups, object{}); status != http.StatusOK {
@@ -99,16 +100,23 @@ func TestThreat31SizeOfRequests(t *testing.T) {
 		{"longest group id", wire.OpRegisterGroup, object{"group_id": strings.Repeat("g", 128)}, 200},
 		{"NUL in a group id", wire.OpRegisterGroup, object{"group_id": "a\x00b"}, 400},
 		{"file name", wire.OpPrepareUpload, object{"group_id": "g", "filename": strings.Repeat("n", 4097)}, 400},
-		{"longest file name", wire.OpPrepareUpload, object{"group_id": "g", "filename": strings.Repeat("n", 4096)}, 200},
+		{"longest file name", wire.OpPrepareUpload, object{"group_id": "g", "filename": strings.Repeat("n", 4096)},
+			200},
 		{"NUL in a file name", wire.OpPrepareUpload, object{"group_id": "g", "filename": "a\x00b"}, 400},
 		{"NUL in a format's name", wire.OpFinalizeUpload, named(`{"version":1,"filename":"a\u0000b"}`), 400},
-		{"long name in a format", wire.OpFinalizeUpload, named(`{"version":1,"filename":"` + strings.Repeat("n", 4097) + `"}`), 400},
+		{"long name in a format", wire.OpFinalizeUpload,
+			named(`{"version":1,"filename":"` + strings.Repeat("n", 4097) + `"}`), 400},
 		{"NUL in a content type", wire.OpFinalizeUpload, named(`{"version":1,"content_type":"a\u0000b"}`), 400},
-		{"long content type", wire.OpFinalizeUpload, named(`{"version":1,"content_type":"` + strings.Repeat("t", 256) + `"}`), 400},
-		{"longest content type", wire.OpFinalizeUpload, named(`{"version":1,"content_type":"` + strings.Repeat("t", 255) + `"}`), 200},
-		{"long claim id", wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": file.CID, "claim_id": strings.Repeat("c", 10_000)}, 400},
-		{"longest claim id", wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": file.CID, "claim_id": strings.Repeat("c", 128)}, 200},
-		{"NUL in a claim id", wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": file.CID, "claim_id": "a\x00b"}, 400},
+		{"long content type", wire.OpFinalizeUpload,
+			named(`{"version":1,"content_type":"` + strings.Repeat("t", 256) + `"}`), 400},
+		{"longest content type", wire.OpFinalizeUpload,
+			named(`{"version":1,"content_type":"` + strings.Repeat("t", 255) + `"}`), 200},
+		{"long claim id", wire.OpPrepareRetrieve,
+			object{"group_id": "g", "ipfs_hash": file.CID, "claim_id": strings.Repeat("c", 10_000)}, 400},
+		{"longest claim id", wire.OpPrepareRetrieve,
+			object{"group_id": "g", "ipfs_hash": file.CID, "claim_id": strings.Repeat("c", 128)}, 200},
+		{"NUL in a claim id", wire.OpPrepareRetrieve,
+			object{"group_id": "g", "ipfs_hash": file.CID, "claim_id": "a\x00b"}, 400},
 	} {
 		if status, body := alice.tool(tc.op, tc.request); status != tc.want {
 			t.Errorf("%s: %d, want %d: %.300s", tc.name, status, tc.want, body)
@@ -143,23 +151,28 @@ func TestThreat31ViewsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := runAtOnce(t)
 	alice := r.user("alice", "10")
-	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
+	must[string](alice, wire.OpCreateHackathonGroup,
+		object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
 	db := r.openDatabase()
 	fill(t, db, "open", alice.id, wire.MaxPageRows)
 	var rows []wire.TransactionRow
-	if err := json.Unmarshal([]byte(r.view("get_transactions_for_group", object{"group_id": "open"})), &rows); err != nil || len(rows) != wire.MaxPageRows || rows[0].Seq > rows[1].Seq {
+	if err := json.Unmarshal([]byte(r.view("get_transactions_for_group", object{"group_id": "open"})),
+		&rows); err != nil || len(rows) != wire.MaxPageRows || rows[0].Seq > rows[1].Seq {
 		t.Errorf("the largest answer: %d rows, %v", len(rows), err)
 	}
 	fill(t, db, "open", alice.id, 1)
-	if got := r.view("get_transactions_for_group", object{"group_id": "open"}); !strings.Contains(got, "get_group_transactions") {
+	if got := r.view("get_transactions_for_group", object{"group_id": "open"}); !strings.Contains(got,
+		"get_group_transactions") {
 		t.Errorf("one more: %.200s", got)
 	}
 	alice.retention("open", 0)
 	var expired []string
-	if err := json.Unmarshal([]byte(r.view("get_expired_transactions", object{"group_id": "open"})), &expired); err != nil || len(expired) != wire.MaxPageRows {
+	if err := json.Unmarshal([]byte(r.view("get_expired_transactions", object{"group_id": "open"})),
+		&expired); err != nil || len(expired) != wire.MaxPageRows {
 		t.Errorf("expired: %d, %v", len(expired), err)
 	}
-	if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "open"}); len(rows) != wire.MaxPageRows+1 {
+	if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions,
+		object{"group_id": "open"}); len(rows) != wire.MaxPageRows+1 {
 		t.Errorf("the operation: %d rows", len(rows))
 	}
 }
@@ -170,7 +183,8 @@ func TestLimitOfWholeFiles(t *testing.T) {
 	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: 3 << 20, MaxWholeBytes: 1 << 20})
 	alice := r.owner()
 	var caps wire.Capabilities
-	if _, body := r.get(wire.PathCapabilities); json.Unmarshal([]byte(body), &caps) != nil || caps.MaxFileBytes != 1<<20 || caps.MaxBlocksBytes != 3<<20 {
+	if _, body := r.get(wire.PathCapabilities); json.Unmarshal([]byte(body), &caps) != nil ||
+		caps.MaxFileBytes != 1<<20 || caps.MaxBlocksBytes != 3<<20 {
 		t.Errorf("%d and %d bytes are told", caps.MaxFileBytes, caps.MaxBlocksBytes)
 	}
 	for _, tc := range []struct {
@@ -179,7 +193,8 @@ func TestLimitOfWholeFiles(t *testing.T) {
 		refusal string
 	}{
 		{"whole", object{"size": 1 << 20}, ""},
-		{"whole, too large", object{"size": 2 << 20}, "at most 1048576 bytes are accepted in one piece, and 3145728 in blocks"},
+		{"whole, too large", object{"size": 2 << 20},
+			"at most 1048576 bytes are accepted in one piece, and 3145728 in blocks"},
 	} {
 		tc.request["group_id"] = "g"
 		status, body := alice.tool(wire.OpPrepareUpload, tc.request)
@@ -221,7 +236,8 @@ func TestThreat31BytesOfOpenUploads(t *testing.T) {
 	t.Run("one too many is refused by every process, the same once more is not", func(t *testing.T) {
 		for _, at := range []*user{alice, elsewhere} {
 			for _, content := range []io.Reader{small(), unknown()} {
-				if status, body := at.put(last, content); status != http.StatusTooManyRequests || !strings.Contains(body, "finish them, or wait") {
+				if status, body := at.put(last, content); status != http.StatusTooManyRequests ||
+					!strings.Contains(body, "finish them, or wait") {
 					t.Errorf("one too many: %d %s", status, body)
 				}
 			}
@@ -232,11 +248,13 @@ func TestThreat31BytesOfOpenUploads(t *testing.T) {
 	})
 	t.Run("others have room of their own, and what is finished gives its room back", func(t *testing.T) {
 		bob.uploadRaw("g", "f", make([]byte, file/2))
-		must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": ups[0].UploadID, "file_hash": hash(nil)})
+		must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload,
+			object{"upload_id": ups[0].UploadID, "file_hash": hash(nil)})
 		if status, body := elsewhere.put(last, small()); status != http.StatusNoContent {
 			t.Errorf("after one was finished: %d %s", status, body)
 		}
-		if status, body := elsewhere.put(begin(), bytes.NewReader(make([]byte, file))); status != http.StatusTooManyRequests {
+		if status, body := elsewhere.put(begin(),
+			bytes.NewReader(make([]byte, file))); status != http.StatusTooManyRequests {
 			t.Errorf("there is no room for so much: %d %s", status, body)
 		}
 	})
@@ -247,7 +265,8 @@ func TestThreat31BytesOfOpenUploads(t *testing.T) {
 		blobs := filepath.Join(r.dir, "blobs")
 		before := countFiles(t, blobs)
 		serve(t, func(c *service.Config) { c.DataDir, c.Database = r.dir, r.database }) // sweeps
-		proctest.Eventually(t, "the bytes of what expired are gone", func() bool { return countFiles(t, blobs) == before-3 })
+		proctest.Eventually(t, "the bytes of what expired are gone",
+			func() bool { return countFiles(t, blobs) == before-3 })
 		if status, body := alice.put(begin(), bytes.NewReader(make([]byte, file))); status != http.StatusNoContent {
 			t.Errorf("after the others ended: %d %s", status, body)
 		}
@@ -289,7 +308,8 @@ func TestThreat31BytesOfOpenUploadsAtOnce(t *testing.T) {
 func TestThreat31BytesOnTheirWay(t *testing.T) {
 	t.Parallel()
 	const file = 64 << 10
-	r := runWith(t, service.Config{Database: newDatabase(t), SmallBytes: -1, MaxFileBytes: file, MaxOpenBytes: 3 * file})
+	r := runWith(t, service.Config{Database: newDatabase(t), SmallBytes: -1, MaxFileBytes: file,
+		MaxOpenBytes: 3 * file})
 	alice := r.owner()
 	var ups []wire.PrepareUploadResult
 	for range 3 {
@@ -307,7 +327,8 @@ func TestThreat31BytesOnTheirWay(t *testing.T) {
 	if _, err := send.Write(make([]byte, 16<<10)); err != nil { // more than the client keeps
 		t.Fatal(err)
 	}
-	proctest.Eventually(t, "the slow one arrives", func() bool { return countFiles(t, filepath.Join(r.dir, "blobs")) == 2 })
+	proctest.Eventually(t, "the slow one arrives",
+		func() bool { return countFiles(t, filepath.Join(r.dir, "blobs")) == 2 })
 	if status, body := alice.put(ups[2], bytes.NewReader(make([]byte, file))); status != http.StatusTooManyRequests {
 		t.Errorf("meanwhile: %d %s", status, body)
 	}
@@ -338,7 +359,8 @@ func TestThreat31FreeChanges(t *testing.T) {
 	t.Parallel()
 	noon := time.Now().UTC().Truncate(24 * time.Hour).Add(36 * time.Hour) // not before now
 	var later atomic.Int64                                                // ns
-	cfg := service.Config{Database: newDatabase(t), FreeChanges: 4, Now: func() time.Time { return noon.Add(time.Duration(later.Load())) }}
+	cfg := service.Config{Database: newDatabase(t), FreeChanges: 4,
+		Now: func() time.Time { return noon.Add(time.Duration(later.Load())) }}
 	r := runWith(t, cfg)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -357,10 +379,12 @@ func TestThreat31FreeChanges(t *testing.T) {
 			}
 		}
 		for _, u := range []*user{alice, elsewhere} {
-			if status, body := rename(u, ref, "once more"); status != http.StatusTooManyRequests || !strings.Contains(body, "midnight UTC") {
+			if status, body := rename(u, ref, "once more"); status != http.StatusTooManyRequests ||
+				!strings.Contains(body, "midnight UTC") {
 				t.Errorf("day %d, one too many: %d %s", day, status, body)
 			}
-			if status, body := u.tool(wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": nil}); status != http.StatusTooManyRequests {
+			if status, body := u.tool(wire.OpSetGroupRetention,
+				object{"group_id": "g", "retention_days": nil}); status != http.StatusTooManyRequests {
 				t.Errorf("day %d, another one too many: %d %s", day, status, body)
 			}
 		}
@@ -386,13 +410,15 @@ func TestThreat31FilesComeBackBeyondTheFreeChanges(t *testing.T) {
 	alice.upload("g", "other", []byte("three"))
 	alice.removes("doc", alice.lastSeq())
 	alice.removes("other", alice.lastSeq())
-	if status, body := alice.tool(wire.OpSetGroupTrash, object{"group_id": "g", "days": 1}); status != http.StatusTooManyRequests {
+	if status, body := alice.tool(wire.OpSetGroupTrash,
+		object{"group_id": "g", "days": 1}); status != http.StatusTooManyRequests {
 		t.Errorf("the free changes are not used up: %d %s", status, body)
 	}
 	if n := alice.restores("doc", alice.lastSeq()).Files + alice.restores("other", alice.lastSeq()).Files; n != 3 {
 		t.Errorf("brought back %d", n)
 	}
-	if status, body := alice.tool(wire.OpRemoveFile, object{"group_id": "g", "filename": "doc", "seq": alice.lastSeq()}); status != http.StatusTooManyRequests {
+	if status, body := alice.tool(wire.OpRemoveFile,
+		object{"group_id": "g", "filename": "doc", "seq": alice.lastSeq()}); status != http.StatusTooManyRequests {
 		t.Errorf("removed again: %d %s", status, body)
 	}
 	r.audits()
@@ -408,14 +434,16 @@ func TestThreat31PricedChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	fees[chain.KindRename] = price
-	for name, cfg := range map[string]service.Config{"priced": {FreeChanges: 1, Fees: fees}, "unbounded": {FreeChanges: -1}} {
+	for name, cfg := range map[string]service.Config{"priced": {FreeChanges: 1, Fees: fees},
+		"unbounded": {FreeChanges: -1}} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Database = newDatabase(t)
 			alice := runWith(t, cfg).user("alice", "10")
 			must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 			ref := alice.upload("g", "f", []byte("x")).CID
 			for i := range 5 {
-				must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": ref, "filename": fmt.Sprint(i)})
+				must[string](alice, wire.OpRenameFile,
+					object{"group_id": "g", "ipfs_hash": ref, "filename": fmt.Sprint(i)})
 			}
 		})
 	}
@@ -447,7 +475,8 @@ func TestThreat31StalledFilesInsideJSON(t *testing.T) {
 		slow := s.user(name, "10")
 		other.adds(slow)
 		for range 64 + 6 { // more than an account may have
-			fmt.Fprintf(s.dial(), "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 5000000\r\n\r\n{", slow.token)
+			fmt.Fprintf(s.dial(), "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+
+				"%s\r\nContent-Length: 5000000\r\n\r\n{", slow.token)
 		}
 		request := fmt.Sprintf(`{"group_id":"g","ipfs_hash":%q}`, file.CID)
 		for range 8 {
@@ -456,10 +485,12 @@ func TestThreat31StalledFilesInsideJSON(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = conn.Close() })
-			fmt.Fprintf(conn, "POST /tools/prepare_retrieve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", slow.token, len(request), request)
+			fmt.Fprintf(conn, "POST /tools/prepare_retrieve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+
+				"%s\r\nContent-Length: %d\r\n\r\n%s", slow.token, len(request), request)
 		}
 		proctest.Eventually(t, "the stalled requests", func() bool {
-			return s.metric(`svcd_requests_total{operation="finalize_upload",status="503"}`) == 6*(i+1) && s.metric(inFlight) == 72*(i+1)
+			return s.metric(`svcd_requests_total{operation="finalize_upload",status="503"}`) == 6*(i+1) &&
+				s.metric(inFlight) == 72*(i+1)
 		})
 	}
 	ref := other.upload("g", "f", large).CID // fails the test unless it succeeds
@@ -476,7 +507,8 @@ func TestThreat31StalledFilesInsideJSON(t *testing.T) {
 // read, list and save.
 func TestThreat31StalledBodies(t *testing.T) {
 	t.Parallel()
-	for what, route := range map[string]string{"PUT /raw/upload/": "/raw/upload/{id}", "PUT /raw/sealed/": "/raw/sealed/{id}", "POST /tools/finalize_uploads": wire.OpFinalizeUploads} {
+	for what, route := range map[string]string{"PUT /raw/upload/": "/raw/upload/{id}",
+		"PUT /raw/sealed/": "/raw/sealed/{id}", "POST /tools/finalize_uploads": wire.OpFinalizeUploads} {
 		t.Run(route, func(t *testing.T) {
 			s := serve(t, func(c *service.Config) { c.Memory, c.ClientTimeout = service.MinMemory, time.Hour })
 			other := s.user("other", "10")
@@ -493,7 +525,8 @@ func TestThreat31StalledBodies(t *testing.T) {
 					path := what
 					switch route {
 					case "/raw/upload/{id}":
-						path += must[wire.PrepareUploadResult](slow, wire.OpPrepareUpload, object{"group_id": "g"}).UploadID
+						path += must[wire.PrepareUploadResult](slow, wire.OpPrepareUpload,
+							object{"group_id": "g"}).UploadID
 					case "/raw/sealed/{id}":
 						path += fmt.Sprintf("%032x", i)
 					}
@@ -501,7 +534,8 @@ func TestThreat31StalledBodies(t *testing.T) {
 				}
 			}
 			for i, path := range paths {
-				fmt.Fprintf(s.dial(), "%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 300000\r\n\r\n\x00", path, stalls[i/each].token)
+				fmt.Fprintf(s.dial(), "%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: "+
+					"300000\r\n\r\n\x00", path, stalls[i/each].token)
 			}
 			proctest.Eventually(t, "the stalled requests", func() bool {
 				refused := s.metric(fmt.Sprintf(`svcd_requests_total{operation=%q,status="503"}`, route))
@@ -537,7 +571,8 @@ func TestThreat31BrokenFileInsideJSON(t *testing.T) {
 		for _, broken := range []string{"!", "=", "a", "AA=A"} {
 			req := alice.finalize("g", "f", make([]byte, n))
 			req.EncryptedData += broken
-			if status, body := alice.tool(wire.OpFinalizeUpload, req); status != 400 || !strings.Contains(body, "not standard base64") {
+			if status, body := alice.tool(wire.OpFinalizeUpload, req); status != 400 ||
+				!strings.Contains(body, "not standard base64") {
 				t.Errorf("%d bytes and %q: %d %s", n, broken, status, body)
 			}
 		}
@@ -555,7 +590,8 @@ func TestThreat31DeletingWhatIsDeleted(t *testing.T) {
 	file := object{"group_id": "g", "ipfs_hash": alice.upload("g", "f", []byte("x")).CID}
 	told := must[string](alice, wire.OpDeleteFile, file)
 	work := func() [2]int {
-		return [2]int{r.metric(`svcd_part_duration_seconds_count{call="scrub",part="database"}`), r.metric(`svcd_part_duration_seconds_count{call="delete",part="blobs"}`)}
+		return [2]int{r.metric(`svcd_part_duration_seconds_count{call="scrub",part="database"}`),
+			r.metric(`svcd_part_duration_seconds_count{call="delete",part="blobs"}`)}
 	}
 	before := work()
 	if before != [2]int{1, 1} {
@@ -566,13 +602,15 @@ func TestThreat31DeletingWhatIsDeleted(t *testing.T) {
 			t.Errorf("again: %s", again)
 		}
 	}
-	if status, body := alice.tool(wire.OpDeleteFile, file); status != http.StatusTooManyRequests || !strings.Contains(body, "midnight UTC") {
+	if status, body := alice.tool(wire.OpDeleteFile, file); status != http.StatusTooManyRequests ||
+		!strings.Contains(body, "midnight UTC") {
 		t.Errorf("one too many: %d %s", status, body)
 	}
 	if after := work(); after != before {
 		t.Errorf("scrubs and blobs: %v, before %v", after, before)
 	}
-	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": alice.upload("g", "f", []byte("x")).CID})
+	must[string](alice, wire.OpDeleteFile,
+		object{"group_id": "g", "ipfs_hash": alice.upload("g", "f", []byte("x")).CID})
 }
 
 // Threat 31: credentials are looked at before a body is read.
@@ -599,7 +637,8 @@ func TestThreat31CredentialsBeforeTheBody(t *testing.T) {
 	for path, limit := range map[string]int{wire.PathRPC: 16 << 10, wire.PathSessionToken: 4 << 10} {
 		for _, header := range []string{fmt.Sprintf("Content-Length: %d", limit+1), "Transfer-Encoding: chunked"} {
 			conn := s.dial()
-			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s: svc_sk_x\r\n%s\r\n\r\n", path, wire.HeaderAPIKey, header)
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s: svc_sk_x\r\n%s\r\n\r\n", path, wire.HeaderAPIKey,
+				header)
 			if strings.HasPrefix(header, "Transfer") {
 				fmt.Fprintf(conn, "%x\r\n%s\r\n", limit+1, strings.Repeat(" ", limit+1))
 			}
@@ -620,7 +659,8 @@ func TestUploadsMayTakeLongerThanTheirID(t *testing.T) {
 	s.exec("UPDATE uploads SET expires_ns = ?", time.Now().Add(time.Minute).UnixNano())
 	const size = 100_000
 	conn := s.dial()
-	fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\nx", up.UploadURL, alice.token, size)
+	fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\nx",
+		up.UploadURL, alice.token, size)
 	db := s.openDatabase()
 	proctest.Eventually(t, "the id is good for longer", func() bool {
 		var expires int64
@@ -631,7 +671,8 @@ func TestUploadsMayTakeLongerThanTheirID(t *testing.T) {
 	if status, body := reply(t, conn); status != http.StatusNoContent {
 		t.Errorf("%d %s", status, body)
 	}
-	must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": up.UploadID, "file_hash": strings.Repeat("0", 64)})
+	must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload,
+		object{"upload_id": up.UploadID, "file_hash": strings.Repeat("0", 64)})
 }
 
 // Threat 31: a client that takes a raw download is cut off when it stands still,
@@ -655,7 +696,8 @@ func answerThatStandsStill(t *testing.T, timeout time.Duration) (total int, err 
 	alice := s.user("alice", "1000")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	up := alice.uploadRaw("g", "big", make([]byte, 12<<20)) // more than the kernel holds
-	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
+	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
 	dial := func() net.Conn {
 		conn, err := (&net.Dialer{Control: smallBuffer}).Dial("tcp", s.addr)
 		if err != nil {
@@ -668,13 +710,16 @@ func answerThatStandsStill(t *testing.T, timeout time.Duration) (total int, err 
 	proctest.Eventually(t, "the download", func() bool { return s.metric(inFlight) == 1 })
 	proctest.Eventually(t, "the download that stands still is over", func() bool { return s.metric(inFlight) == 0 })
 
-	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
+	must[string](alice, wire.OpCreateHackathonGroup,
+		object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
 	fill(t, s.openDatabase(), "open", alice.id, wire.MaxPageRows)
 	args, err := json.Marshal(object{"group_id": "open"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	view, err := json.Marshal(object{"id": 1, "method": "query", "params": object{"request_type": "call_function", "method_name": "get_transactions_for_group_public", "args_base64": args}})
+	view, err := json.Marshal(object{"id": 1, "method": "query",
+		"params": object{"request_type": "call_function", "method_name": "get_transactions_for_group_public",
+			"args_base64": args}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -703,7 +748,8 @@ func TestThreat31PagesOfLongNames(t *testing.T) {
 	fill(t, r.openDatabase(), "g", alice.id, files)
 	r.exec("UPDATE files SET filename = ?", strings.Repeat("<", 4096))
 	for limit, want := range map[int]int{0: files, 1: 1, 150: 150, files: files, wire.MaxPageRows: files} {
-		rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: "g", Limit: limit})
+		rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions,
+			wire.TransactionsRequest{GroupID: "g", Limit: limit})
 		if len(rows) != want {
 			t.Errorf("limit %d: %d rows, want %d", limit, len(rows), want)
 		}
@@ -713,10 +759,12 @@ func TestThreat31PagesOfLongNames(t *testing.T) {
 			}
 		}
 	}
-	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
+	must[string](alice, wire.OpCreateHackathonGroup,
+		object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
 	fill(t, r.openDatabase(), "open", alice.id, files)
 	r.exec("UPDATE files SET filename = ?", strings.Repeat("<", 4096))
-	if got := r.view("get_transactions_for_group_public", object{"group_id": "open"}); !strings.Contains(got, "get_group_transactions") {
+	if got := r.view("get_transactions_for_group_public", object{"group_id": "open"}); !strings.Contains(got,
+		"get_group_transactions") {
 		t.Errorf("a view of 5 MB: %.200s", got)
 	}
 }
@@ -735,7 +783,8 @@ func TestThreat31PagesOfGroups(t *testing.T) {
 			all = append(all, fmt.Sprintf("('g%05d', '%s', %t, 1)", i, alice.id, false))
 			members = append(members, fmt.Sprintf("('g%05d', '%s', 1)", i, alice.id))
 		}
-		for _, statement := range []string{"INSERT INTO groups (id, owner, joinable, key_version) VALUES " + strings.Join(all, ", "),
+		for _, statement := range []string{"INSERT INTO groups (id, owner, joinable, key_version) VALUES " +
+			strings.Join(all, ", "),
 			"INSERT INTO members (group_id, account, since) VALUES " + strings.Join(members, ", ")} {
 			if _, err := db.Exec(statement); err != nil {
 				t.Fatal(err)
@@ -743,7 +792,8 @@ func TestThreat31PagesOfGroups(t *testing.T) {
 		}
 	}
 	for _, op := range []string{wire.OpGetOwnedGroups, wire.OpGetMemberGroups} {
-		if all := must[[]string](alice, op, object{}); len(all) != groups || all[groups-1] != fmt.Sprintf("g%05d", groups-1) {
+		if all := must[[]string](alice, op, object{}); len(all) != groups ||
+			all[groups-1] != fmt.Sprintf("g%05d", groups-1) {
 			t.Errorf("%s without pages: %d", op, len(all))
 		}
 		after, pages := "", []int{}
@@ -754,7 +804,8 @@ func TestThreat31PagesOfGroups(t *testing.T) {
 				More   bool
 			}
 			_, body := alice.tool(op, wire.NamesRequest{After: after, Limit: 100_000})
-			if err := json.Unmarshal([]byte(body), &page); err != nil || len(page.Result) == 0 || len(page.Roles) != len(page.Result) {
+			if err := json.Unmarshal([]byte(body), &page); err != nil || len(page.Result) == 0 ||
+				len(page.Roles) != len(page.Result) {
 				t.Fatalf("%s: %v %.300s", op, err, body)
 			}
 			pages, more, after = append(pages, len(page.Result)), page.More, page.Result[len(page.Result)-1]
@@ -770,8 +821,10 @@ func TestThreat31OneRangeAtATime(t *testing.T) {
 	t.Parallel()
 	_, alice := runWithGroup(t)
 	up := alice.uploadRaw("g", "f", make([]byte, 2*wire.InlineBlobBytes))
-	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
-	for ranges, want := range map[string]int{"bytes=0-9": 10, "bytes=0-9,20-29": int(raw.DataSize), "bytes=0-0" + strings.Repeat(",2-2", 5000): int(raw.DataSize)} {
+	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
+	for ranges, want := range map[string]int{"bytes=0-9": 10, "bytes=0-9,20-29": int(raw.DataSize),
+		"bytes=0-0" + strings.Repeat(",2-2", 5000): int(raw.DataSize)} {
 		if status, body := alice.fetch(raw.DataURL, ranges); len(body) != want {
 			t.Errorf("%.20s: %d, %d bytes, want %d", ranges, status, len(body), want)
 		}
@@ -788,9 +841,11 @@ func TestThreat31LongListsAreSentInPieces(t *testing.T) {
 	owner.adds(reader)
 	const files = 3 * wire.MaxPageRows // more bytes than the kernel holds
 	fill(t, r.openDatabase(), "g", owner.id, files)
-	slow := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{Control: smallBuffer}).DialContext}}
+	slow := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: (&net.Dialer{Control: smallBuffer}).DialContext}}
 	list := func(client *http.Client) *http.Response {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/tools/get_group_transactions", strings.NewReader(`{"group_id":"g"}`))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/tools/get_group_transactions",
+			strings.NewReader(`{"group_id":"g"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -804,7 +859,8 @@ func TestThreat31LongListsAreSentInPieces(t *testing.T) {
 	}
 	resp := list(http.DefaultClient)
 	var all struct{ Result []wire.TransactionRow }
-	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil || resp.ContentLength != -1 || len(all.Result) != files {
+	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil || resp.ContentLength != -1 ||
+		len(all.Result) != files {
 		t.Fatalf("%d rows in %d bytes, %v", len(all.Result), resp.ContentLength, err)
 	}
 	for i := range files - 1 {
@@ -822,6 +878,8 @@ func TestThreat31LongListsAreSentInPieces(t *testing.T) {
 // smallBuffer keeps the kernel from taking a long answer at once.
 func smallBuffer(_, _ string, c syscall.RawConn) error {
 	var failed error
-	err := c.Control(func(fd uintptr) { failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
+	err := c.Control(func(fd uintptr) {
+		failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096)
+	})
 	return errors.Join(err, failed)
 }

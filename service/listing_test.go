@@ -29,7 +29,8 @@ func (u *user) recorded(group string, n int, name func(i int) string) {
 		ok(u.t, s.Write(ctx, func(tx *store.Tx) error {
 			for i := from; i < min(from+batch, n); i++ {
 				ref := fmt.Sprintf("ref/%s/%d", group, i)
-				if _, err := l.Append(ctx, tx, chain.Record{Kind: chain.KindRecord, Account: u.id, Group: group, Ref: ref, FileHash: sum, Detail: name(i)}); err != nil {
+				if _, err := l.Append(ctx, tx, chain.Record{Kind: chain.KindRecord, Account: u.id, Group: group,
+					Ref: ref, FileHash: sum, Detail: name(i)}); err != nil {
 					return err
 				}
 			}
@@ -62,14 +63,17 @@ func TestListingsInParts(t *testing.T) {
 		if n == 0 {
 			continue
 		}
-		if status, body := alice.tool(wire.OpRenameFile, object{"group_id": group, "ipfs_hash": rows[0].IPFSHash, "filename": "renamed"}); status != http.StatusOK {
+		if status, body := alice.tool(wire.OpRenameFile,
+			object{"group_id": group, "ipfs_hash": rows[0].IPFSHash, "filename": "renamed"}); status != http.StatusOK {
 			t.Fatalf("%d %s", status, body)
 		}
-		since := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": group, "after_seq": rows[0].Seq})
+		since := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions,
+			object{"group_id": group, "after_seq": rows[0].Seq})
 		if len(since) != n || *since[n-1].Filename != "renamed" {
 			t.Errorf("in order of change: %d of %d rows", len(since), n)
 		}
-		all := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": group, "kinds": wire.KindsAll, "layouts": layouts()})
+		all := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions,
+			object{"group_id": group, "kinds": wire.KindsAll, "layouts": layouts()})
 		if len(all) != n+2 { // registered, renamed
 			t.Errorf("records: %d, want %d", len(all), n+2)
 		}
@@ -80,7 +84,8 @@ func TestListingsInParts(t *testing.T) {
 			t.Errorf("%s: %d %s", group, status, body)
 		}
 	}
-	if status, body := alice.tool(wire.OpGetGroupTransactions, object{"group_id": "g1", "kinds": "other"}); status != http.StatusBadRequest {
+	if status, body := alice.tool(wire.OpGetGroupTransactions,
+		object{"group_id": "g1", "kinds": "other"}); status != http.StatusBadRequest {
 		t.Errorf("unknown kinds: %d %s", status, body)
 	}
 }
@@ -91,7 +96,8 @@ func TestThreat32WhoReadWhatIsTheOwnersToKnow(t *testing.T) {
 	t.Parallel()
 	r := run(t)
 	alice, bob, carol := r.user("alice", "10"), r.user("bob", "10"), r.user("carol", "10")
-	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "g", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
+	must[string](alice, wire.OpCreateHackathonGroup,
+		object{"group_id": "g", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
 	up := alice.upload("g", "file", []byte("content"))
 	for _, u := range []*user{bob, carol} {
 		must[string](u, wire.OpJoinGroup, object{"group_id": "g"})
@@ -101,7 +107,8 @@ func TestThreat32WhoReadWhatIsTheOwnersToKnow(t *testing.T) {
 		var readers []string
 		after := int64(0)
 		for { // page by page, so that a page of hidden records ends nothing
-			rows := must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": wire.KindsAll, "layouts": layouts(), "after_seq": after, "limit": 1})
+			rows := must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions,
+				object{"group_id": "g", "kinds": wire.KindsAll, "layouts": layouts(), "after_seq": after, "limit": 1})
 			if len(rows) == 0 {
 				break
 			}

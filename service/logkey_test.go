@@ -78,7 +78,8 @@ func TestThreat26LogKeyRotation(t *testing.T) {
 		t.Errorf("not signed by both keys:\n%s", said.Statements[0])
 	}
 	text, _, _ := strings.Cut(said.Statements[0], "\n\n")
-	if old, next, ok := wire.ParseLogKeyStatement(text + "\n"); !ok || old != strings.TrimSpace(before) || next != strings.TrimSpace(after) {
+	if old, next, ok := wire.ParseLogKeyStatement(text + "\n"); !ok || old != strings.TrimSpace(before) ||
+		next != strings.TrimSpace(after) {
 		t.Errorf("it says %q", text)
 	}
 	if report, err := second.svc.AuditReport(t.Context()); err != nil || report.Key != strings.TrimSpace(after) {
@@ -97,10 +98,12 @@ func TestThreat33TokenKeyRotation(t *testing.T) {
 	}
 	ok(t, first.svc.RotateTokenKeys(t.Context()))
 	stolen = stolen.at(first.again())
-	if status, body := stolen.tool(wire.OpGetGroupTransactions, object{"group_id": "g"}); status != http.StatusUnauthorized {
+	if status, body := stolen.tool(wire.OpGetGroupTransactions,
+		object{"group_id": "g"}); status != http.StatusUnauthorized {
 		t.Errorf("a token of the key before: %d %s", status, body)
 	}
-	if n, err := stolen.svc.Verify(t.Context(), true, func(ref string, err error) { t.Errorf("%s: %v", ref, err) }); err != nil || n != 1 {
+	if n, err := stolen.svc.Verify(t.Context(), true,
+		func(ref string, err error) { t.Errorf("%s: %v", ref, err) }); err != nil || n != 1 {
 		t.Errorf("%d files, %v", n, err)
 	}
 }

@@ -91,7 +91,8 @@ func TestThreat33MasterKeyRotation(t *testing.T) {
 	wrapped := r.wrappedKeys()
 
 	done := r.rotated()
-	if done.Keys != 4 || done.Bad != 0 || !bytes.Equal(masterOf(t, done.Before), old) || bytes.Equal(masterOf(t, key), old) {
+	if done.Keys != 4 || done.Bad != 0 || !bytes.Equal(masterOf(t, done.Before), old) ||
+		bytes.Equal(masterOf(t, key), old) {
 		t.Errorf("%+v", done)
 	}
 	if roots, masters := r.roots(); roots != 1 || masters != 1 {
@@ -106,10 +107,12 @@ func TestThreat33MasterKeyRotation(t *testing.T) {
 	if content, _ := alice.retrieve("g", up.CID); string(content) != "before" || r.logKey() != before {
 		t.Errorf("%q, log key %q", content, r.logKey())
 	}
-	must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, wire.FinalizeUploadRequest{UploadID: open.UploadID, FileHash: hash([]byte("x")),
-		EncryptedData: seal(t, open.Key, []byte("x"))})
+	must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload,
+		wire.FinalizeUploadRequest{UploadID: open.UploadID, FileHash: hash([]byte("x")),
+			EncryptedData: seal(t, open.Key, []byte("x"))})
 	late := alice.upload("g", "after", []byte("after"))
-	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 4 {
+	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil ||
+		n != 4 {
 		t.Errorf("%d files, %v", n, err)
 	}
 	// A second time: the running service has never read the first new key.
@@ -120,7 +123,8 @@ func TestThreat33MasterKeyRotation(t *testing.T) {
 	alice.upload("g", "later", []byte("later"))
 
 	// The thief of the old key.
-	if _, err := r.beside(service.MasterKey{File: done.Before}); err == nil || !strings.Contains(err.Error(), "another master key") {
+	if _, err := r.beside(service.MasterKey{File: done.Before}); err == nil ||
+		!strings.Contains(err.Error(), "another master key") {
 		t.Errorf("the old master key opens the database: %v", err)
 	}
 	if key, err := oldVault.Key(vault.PurposeTokens); err != nil || r.databaseHolds(key[:]) {
@@ -170,7 +174,8 @@ func TestMasterKeyRotationUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := again.Verify(t.Context(), false, func(ref string, err error) { t.Error(ref, err) }); err != nil || n == 0 {
+	if n, err := again.Verify(t.Context(), false, func(ref string, err error) { t.Error(ref, err) }); err != nil ||
+		n == 0 {
 		t.Errorf("%d files, %v", n, err)
 	}
 	if roots, masters := r.roots(); roots != 1 || masters != 1 {
@@ -231,11 +236,13 @@ func TestMasterKeyRotationInterrupted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if next, err := svc.MasterKeyNextStep(t.Context()); err != nil || !strings.Contains(next, "run it again: svcd rotate-master-key") {
+		if next, err := svc.MasterKeyNextStep(t.Context()); err != nil ||
+			!strings.Contains(next, "run it again: svcd rotate-master-key") {
 			t.Errorf("the next step: %q, %v", next, err)
 		}
 		refused(t, "went on without the key", errOf(svc.RotateMasterKey(t.Context(), "")), "--cancel")
-		refused(t, "finished without the key", errOf(svc.FinishMasterKey(t.Context(), false)), "bring the new one to its place")
+		refused(t, "finished without the key", errOf(svc.FinishMasterKey(t.Context(), false)),
+			"bring the new one to its place")
 		if _, err := svc.FinishMasterKey(t.Context(), true); err != nil {
 			t.Error(err)
 		}
@@ -264,7 +271,8 @@ func TestMasterKeyFromACommand(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(r.dir, "master.key")); !errors.Is(err, os.ErrNotExist) {
 		t.Error("a master key was made in the data directory", err)
 	}
-	for command, want := range map[string]string{"exit 3": "exit status 3", "true": "holds no key", "echo secret-canary": "holds no key"} {
+	for command, want := range map[string]string{"exit 3": "exit status 3", "true": "holds no key",
+		"echo secret-canary": "holds no key"} {
 		_, err := r.beside(service.MasterKey{Command: command})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret-canary") {
 			t.Errorf("%s: %v", command, err)

@@ -131,11 +131,13 @@ func rows() []matrixRow {
 		request := object{"file_hash": hash(content), "encrypted_data": make([]byte, 28)}
 		switch r.name {
 		case "owner", "member":
-			request["upload_id"] = must[wire.PrepareUploadResult](r.user, wire.OpPrepareUpload, object{"group_id": "g"}).UploadID
+			request["upload_id"] = must[wire.PrepareUploadResult](r.user, wire.OpPrepareUpload,
+				object{"group_id": "g"}).UploadID
 		case "revoked", "reader":
 			request["upload_id"] = m.late[r.name]
 		default: // of another account
-			request["upload_id"] = must[wire.PrepareUploadResult](m.owner, wire.OpPrepareUpload, object{"group_id": "g"}).UploadID
+			request["upload_id"] = must[wire.PrepareUploadResult](m.owner, wire.OpPrepareUpload,
+				object{"group_id": "g"}).UploadID
 		}
 		return request
 	}
@@ -149,7 +151,9 @@ func rows() []matrixRow {
 	return []matrixRow{
 		{wire.OpAuthStatus, inGroup, anybody},
 		{wire.OpRegisterGroup, func(m *matrix, _ role) object { return object{"group_id": m.unique("new")} }, anybody},
-		{wire.OpAddGroupMember, func(m *matrix, _ role) object { return object{"group_id": "g", "member_id": m.unique("somebody")} }, owners},
+		{wire.OpAddGroupMember, func(m *matrix, _ role) object {
+			return object{"group_id": "g", "member_id": m.unique("somebody")}
+		}, owners},
 		{wire.OpRevokeGroupMember, freshMember, owners},
 		{wire.OpJoinGroup, inGroup, members}, // a member gets the answer that it belongs already
 		{wire.OpJoinGroup, inOpenGroup, anybody},
@@ -157,7 +161,8 @@ func rows() []matrixRow {
 			return object{"group_id": "open", "expires_at": strconv.FormatInt(time.Now().Add(time.Hour).UnixNano(), 10)}
 		}, owners},
 		{wire.OpCloseHackathonJoin, inGroup, owners},
-		{wire.OpSetGroupRetention, func(*matrix, role) object { return object{"group_id": "g", "retention_days": 3} }, owners},
+		{wire.OpSetGroupRetention, func(*matrix, role) object { return object{"group_id": "g", "retention_days": 3} },
+			owners},
 		{wire.OpGetPending, inGroup, members},
 		{wire.OpLeaveGroup, inGroupToLeave, [6]int{409, may, no, no, who, may}},
 		{wire.OpOfferGroup, func(*matrix, role) object { return object{"group_id": "g", "member_id": ""} }, owners},
@@ -166,12 +171,14 @@ func rows() []matrixRow {
 		{wire.OpInviteToGroup, inGroup, owners},
 		{wire.OpGetGroupInvites, inGroup, owners},
 		{wire.OpRevokeGroupInvite, func(m *matrix, _ role) object {
-			return object{"group_id": "g", "invite": must[wire.MadeInvite](m.owner, wire.OpInviteToGroup, object{"group_id": "g"}).ID}
+			return object{"group_id": "g",
+				"invite": must[wire.MadeInvite](m.owner, wire.OpInviteToGroup, object{"group_id": "g"}).ID}
 		}, owners},
 		{wire.OpUseGroupInvite, func(m *matrix, _ role) object {
 			group := m.unique("invited")
 			must[string](m.owner, wire.OpRegisterGroup, object{"group_id": group})
-			return object{"secret": must[wire.MadeInvite](m.owner, wire.OpInviteToGroup, object{"group_id": group}).Secret}
+			return object{"secret": must[wire.MadeInvite](m.owner, wire.OpInviteToGroup,
+				object{"group_id": group}).Secret}
 		}, [6]int{409, may, may, may, who, may}},
 		{wire.OpKeepFiles, inGroup, owners},
 		{wire.OpPrepareUpload, inGroup, writers},
@@ -183,7 +190,9 @@ func rows() []matrixRow {
 		{wire.OpGetGroupMembers, inOpenGroup, anybody},
 		{wire.OpGetGroupTransactions, inGroup, members},
 		{wire.OpGetGroupTransactions, inOpenGroup, anybody},
-		{wire.OpGetGroupTransactions, func(*matrix, role) object { return object{"group_id": "g", "kinds": "all", "layouts": layouts()} }, members},
+		{wire.OpGetGroupTransactions, func(*matrix, role) object {
+			return object{"group_id": "g", "kinds": "all", "layouts": layouts()}
+		}, members},
 		{wire.OpDeleteFile, fileOf(theOwner, nil), owners},
 		{wire.OpDeleteFile, fileOf(aMember, nil), writers},
 		{wire.OpDeleteFile, earlier(nil), owners},
@@ -219,10 +228,12 @@ func rows() []matrixRow {
 func TestRoleOperationMatrix(t *testing.T) {
 	t.Parallel()
 	m := &matrix{running: run(t)}
-	m.owner, m.member, m.revoked, m.reader = m.user("owner", "1000"), m.user("member", "1000"), m.user("revoked", "1000"), m.user("reader", "1000")
+	m.owner, m.member, m.revoked, m.reader = m.user("owner", "1000"), m.user("member", "1000"),
+		m.user("revoked", "1000"), m.user("reader", "1000")
 	outsider, rotated := m.user("outsider", "1000"), m.user("rotated", "1000")
 	must[string](m.owner, wire.OpRegisterGroup, object{"group_id": "g"})
-	must[string](m.owner, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": strconv.FormatInt(time.Now().Add(time.Hour).UnixNano(), 10)})
+	must[string](m.owner, wire.OpCreateHackathonGroup,
+		object{"group_id": "open", "expires_at": strconv.FormatInt(time.Now().Add(time.Hour).UnixNano(), 10)})
 	for _, u := range []*user{m.member, m.revoked, m.reader, rotated} {
 		must[string](m.owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": u.id})
 	}
@@ -255,7 +266,8 @@ func TestRoleOperationMatrix(t *testing.T) {
 			if status != row.want[r.column] {
 				t.Errorf("%s %v as %s: %d, want %d: %s", row.op, request, r.name, status, row.want[r.column], body)
 			}
-			if status == no && !strings.Contains(body, "ot authorized") && !strings.Contains(body, "not open for join") {
+			if status == no && !strings.Contains(body, "ot authorized") &&
+				!strings.Contains(body, "not open for join") {
 				t.Errorf("%s as %s: the text holds no word of the specification: %s", row.op, r.name, body)
 			}
 		}
@@ -265,7 +277,8 @@ func TestRoleOperationMatrix(t *testing.T) {
 			t.Errorf("the matrix does not call %s", op)
 		}
 	}
-	if status, body := m.owner.tool(wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": m.owner.id}); status != 409 {
+	if status, body := m.owner.tool(wire.OpRevokeGroupMember,
+		object{"group_id": "g", "member_id": m.owner.id}); status != 409 {
 		t.Errorf("the owner revoked itself: %d %s", status, body)
 	}
 }

@@ -85,10 +85,12 @@ func TestAgentsWorkWithGroups(t *testing.T) {
 	must(wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})
 	r.audits() // every change was recorded and paid as any other
 
-	if text, isError := asks(t, bob.agent(), wire.OpGetGroupMembers, object{"group_id": "g"}); !isError || !strings.Contains(text, wire.CodeNotAuthorized) {
+	if text, isError := asks(t, bob.agent(), wire.OpGetGroupMembers, object{"group_id": "g"}); !isError ||
+		!strings.Contains(text, wire.CodeNotAuthorized) {
 		t.Errorf("a stranger is told %s", text)
 	}
-	if result, err := agent.CallTool(t.Context(), &mcp.CallToolParams{Name: wire.OpRenameFile, Arguments: object{"group_id": 7}}); err == nil && !result.IsError {
+	if result, err := agent.CallTool(t.Context(),
+		&mcp.CallToolParams{Name: wire.OpRenameFile, Arguments: object{"group_id": 7}}); err == nil && !result.IsError {
 		t.Error("a number is taken for a group")
 	}
 }
@@ -111,17 +113,21 @@ func TestThreat73AgentGetsNoKeys(t *testing.T) {
 			continue
 		}
 		changes = append(changes, tool.Name)
-		if destroys := tool.Name == wire.OpRevokeGroupMember || tool.Name == wire.OpRemoveFile; *a.DestructiveHint != destroys {
+		if destroys := tool.Name == wire.OpRevokeGroupMember ||
+			tool.Name == wire.OpRemoveFile; *a.DestructiveHint != destroys {
 			t.Errorf("%s: destructive is %v", tool.Name, *a.DestructiveHint)
 		}
 	}
 	slices.Sort(reads)
 	slices.Sort(changes)
-	if want := []string{wire.OpAuthStatus, wire.OpGetGroupFormat, wire.OpGetGroupMembers, wire.OpGetGroupTransactions, wire.OpGetGroupVersions, wire.OpGetMemberGroups,
-		wire.OpGetOwnedGroups, wire.OpGetPending, wire.OpGetStorage, wire.OpGetTrash, wire.OpTryGroupVersions}; !slices.Equal(reads, want) {
+	if want := []string{wire.OpAuthStatus, wire.OpGetGroupFormat, wire.OpGetGroupMembers, wire.OpGetGroupTransactions,
+		wire.OpGetGroupVersions, wire.OpGetMemberGroups,
+		wire.OpGetOwnedGroups, wire.OpGetPending, wire.OpGetStorage, wire.OpGetTrash,
+		wire.OpTryGroupVersions}; !slices.Equal(reads, want) {
 		t.Errorf("an agent may look with %q", reads)
 	}
-	if want := []string{wire.OpAddGroupMember, wire.OpKeepFiles, wire.OpRegisterGroup, wire.OpRemoveFile, wire.OpRenameFile, wire.OpRenameFolder, wire.OpRestoreFile,
+	if want := []string{wire.OpAddGroupMember, wire.OpKeepFiles, wire.OpRegisterGroup, wire.OpRemoveFile,
+		wire.OpRenameFile, wire.OpRenameFolder, wire.OpRestoreFile,
 		wire.OpRevokeGroupMember}; !slices.Equal(changes, want) {
 		t.Errorf("an agent may change with %q", changes)
 	}
@@ -138,11 +144,14 @@ func TestThreat73AgentSignsIn(t *testing.T) {
 		h.Set("Content-Type", "application/json")
 		return h
 	}
-	if status, body := r.post(wire.PathMCP, mcpHeader(alice.header()), hello); status != http.StatusOK || !strings.Contains(string(body), wire.OpGetGroupMembers) {
+	if status, body := r.post(wire.PathMCP, mcpHeader(alice.header()), hello); status != http.StatusOK ||
+		!strings.Contains(string(body), wire.OpGetGroupMembers) {
 		t.Fatalf("status %d, %s", status, body)
 	}
-	for what, header := range map[string]http.Header{"nothing": {}, "a wrong token": {"Authorization": {"Bearer x.y.z"}}} {
-		if status, body := r.post(wire.PathMCP, mcpHeader(header), hello); status != http.StatusUnauthorized || strings.Contains(string(body), wire.OpGetGroupMembers) {
+	for what, header := range map[string]http.Header{"nothing": {},
+		"a wrong token": {"Authorization": {"Bearer x.y.z"}}} {
+		if status, body := r.post(wire.PathMCP, mcpHeader(header), hello); status != http.StatusUnauthorized ||
+			strings.Contains(string(body), wire.OpGetGroupMembers) {
 			t.Errorf("with %s: status %d, %s", what, status, body)
 		}
 	}
@@ -154,12 +163,15 @@ func TestThreat73AgentSignsIn(t *testing.T) {
 	batch := []object{hello, hello} // whose answers would be in memory at once
 	header := mcpHeader(alice.header())
 	header.Set("Mcp-Protocol-Version", "2025-03-26")
-	if status, body := r.post(wire.PathMCP, header, batch); status != http.StatusBadRequest || !strings.Contains(string(body), "one message in each request") {
+	if status, body := r.post(wire.PathMCP, header, batch); status != http.StatusBadRequest ||
+		!strings.Contains(string(body), "one message in each request") {
 		t.Errorf("a batch: status %d, %s", status, body)
 	}
 	long, err := json.Marshal(strings.Repeat("x", 1<<20))
 	ok(t, err)
-	if status, _ := r.post(wire.PathMCP, mcpHeader(alice.header()), object{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": json.RawMessage(long)}); status != http.StatusRequestEntityTooLarge {
+	if status, _ := r.post(wire.PathMCP, mcpHeader(alice.header()),
+		object{"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+			"params": json.RawMessage(long)}); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a message of 1 MiB: status %d", status)
 	}
 }

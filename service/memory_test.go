@@ -11,7 +11,8 @@ import (
 func TestMemoryOfTheControlGroup(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	for name, text := range map[string]string{"a/memory.max": "3000\n", "a/b/memory.max": "max\n", "a/b/c/memory.max": "4000\n", "memory.max": "9000\n"} {
+	for name, text := range map[string]string{"a/memory.max": "3000\n", "a/b/memory.max": "max\n",
+		"a/b/c/memory.max": "4000\n", "memory.max": "9000\n"} {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)

@@ -26,14 +26,16 @@ func TestChainsAreCompressedOnRequest(t *testing.T) {
 		t.Helper()
 		header := alice.header().Clone()
 		header.Set("Accept-Encoding", accept)
-		status, body := alice.post(wire.PathTools+wire.OpGetGroupTransactions, header, object{"group_id": group, "kinds": kinds, "layouts": layouts(), "nonce": nonce})
+		status, body := alice.post(wire.PathTools+wire.OpGetGroupTransactions, header,
+			object{"group_id": group, "kinds": kinds, "layouts": layouts(), "nonce": nonce})
 		if status != http.StatusOK {
 			t.Fatalf("%d %.300s", status, body)
 		}
 		if !bytes.HasPrefix(body, []byte("\x28\xb5\x2f\xfd")) {
 			return body, false
 		}
-		z, err := zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(wire.PackWindowBytes))
+		z, err := zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderMaxWindow(wire.PackWindowBytes))
 		if err == nil {
 			defer z.Close()
 			raw, err = io.ReadAll(z)
@@ -59,14 +61,17 @@ func TestChainsAreCompressedOnRequest(t *testing.T) {
 		group, kinds, accept string
 		packed               bool
 	}{
-		{"long", wire.KindsChain, "zstd", true}, {"long", wire.KindsChain, "br, gzip, ZSTD;q=0.5", true}, {"long", wire.KindsChain, "br", false}, {"long", wire.KindsChain, "zstd;q=0.0", false},
-		{"long", wire.KindsChain, "", false}, {"long", wire.KindsAll, "zstd", false}, {"long", "", "zstd", false}, {"short", wire.KindsChain, "zstd", false},
+		{"long", wire.KindsChain, "zstd", true}, {"long", wire.KindsChain, "br, gzip, ZSTD;q=0.5", true},
+		{"long", wire.KindsChain, "br", false}, {"long", wire.KindsChain, "zstd;q=0.0", false},
+		{"long", wire.KindsChain, "", false}, {"long", wire.KindsAll, "zstd", false}, {"long", "", "zstd", false},
+		{"short", wire.KindsChain, "zstd", false},
 	} {
 		raw, packed := list(tc.group, tc.kinds, tc.accept)
 		if packed != tc.packed {
 			t.Errorf("%+v: compressed: %v", tc, packed)
 		}
-		if rows, proof, ok := wire.ParseRows(raw, 100, 100); packed && (!ok || !reflect.DeepEqual(unsigned(rows), want) || proof.Head.Number != int64(len(want))) {
+		if rows, proof, ok := wire.ParseRows(raw, 100, 100); packed &&
+			(!ok || !reflect.DeepEqual(unsigned(rows), want) || proof.Head.Number != int64(len(want))) {
 			t.Errorf("%+v: %d records, of which the proof has %d", tc, len(rows), proof.Head.Number)
 		}
 	}

@@ -41,7 +41,8 @@ func TestBytesOfSharedParts(t *testing.T) {
 			t.Errorf("the trash has %d bytes, want %d", got.Bytes, want)
 		}
 	}
-	would := g.owner.tries("1") // of the second version the part with block 1; the first shares all it has with the third
+	// of the second version the part with block 1; the first shares all it has with the third
+	would := g.owner.tries("1")
 	if would.Versions != 2 || would.Bytes != sealedBlock || would.Names[0].Bytes != sealedBlock {
 		t.Errorf("a thinning would take %+v", would)
 	}
@@ -50,12 +51,15 @@ func TestBytesOfSharedParts(t *testing.T) {
 	if got := g.alice.ofFiles(); got != stored-sealedBlock {
 		t.Errorf("%d bytes are stored, want %d", got, stored-sealedBlock)
 	}
-	must[wire.NameResult](g.alice, wire.OpRemoveFile, object{"group_id": "g", "filename": "f", "seq": g.alice.lastSeq()})
+	must[wire.NameResult](g.alice, wire.OpRemoveFile,
+		object{"group_id": "g", "filename": "f", "seq": g.alice.lastSeq()})
 	trash(whole + sealedBlock)
-	must[wire.NameResult](g.alice, wire.OpRestoreFile, object{"group_id": "g", "filename": "f", "seq": g.alice.lastSeq()})
+	must[wire.NameResult](g.alice, wire.OpRestoreFile,
+		object{"group_id": "g", "filename": "f", "seq": g.alice.lastSeq()})
 	trash(0)
 	g.alice.readsLarge(first, third, other)
-	must[wire.NameResult](g.alice, wire.OpRemoveFile, object{"group_id": "g", "filename": "f", "seq": g.alice.lastSeq()})
+	must[wire.NameResult](g.alice, wire.OpRemoveFile,
+		object{"group_id": "g", "filename": "f", "seq": g.alice.lastSeq()})
 	g.wait(31)
 	g.running.removes(2)
 	if got := g.alice.ofFiles(); got != 4*sealedBlock+1000+format.Overhead {
@@ -173,15 +177,19 @@ func TestVerifyOfFilesInBlocks(t *testing.T) {
 	if r.database != "" {
 		empty = `''::bytea`
 	}
-	if _, err := db.Exec("CREATE TABLE saved AS SELECT tops FROM contents WHERE ref = '" + other.CID + "'"); err != nil {
+	if _, err := db.Exec("CREATE TABLE saved AS SELECT tops FROM contents WHERE ref = '" + other.CID +
+		"'"); err != nil {
 		t.Fatal(err)
 	}
 	quoted := func(v large) string { return " WHERE ref = '" + v.CID + "'" }
 	set("the ledger has another content", "UPDATE files SET content = '00' || substr(content, 3)"+quoted(first),
 		"UPDATE files SET content = '"+one("SELECT content FROM files"+quoted(first))+"'"+quoted(first), first)
-	set("a use is missing", "DELETE FROM part_uses WHERE part = '"+own.String()+"'", "INSERT INTO part_uses (part, ref) VALUES ('"+own.String()+"', '"+second.CID+"')", second)
-	set("other blocks", "UPDATE parts SET blocks = '5-8' WHERE id = '"+shared.String()+"'", "UPDATE parts SET blocks = '4-7' WHERE id = '"+shared.String()+"'", first, second)
-	set("no hashes", "UPDATE contents SET tops = "+empty+quoted(other), "UPDATE contents SET tops = (SELECT tops FROM saved)"+quoted(other), other)
+	set("a use is missing", "DELETE FROM part_uses WHERE part = '"+own.String()+"'",
+		"INSERT INTO part_uses (part, ref) VALUES ('"+own.String()+"', '"+second.CID+"')", second)
+	set("other blocks", "UPDATE parts SET blocks = '5-8' WHERE id = '"+shared.String()+"'",
+		"UPDATE parts SET blocks = '4-7' WHERE id = '"+shared.String()+"'", first, second)
+	set("no hashes", "UPDATE contents SET tops = "+empty+quoted(other),
+		"UPDATE contents SET tops = (SELECT tops FROM saved)"+quoted(other), other)
 	r.clean(3)
 }
 
@@ -203,7 +211,8 @@ func TestFilesInBlocksMove(t *testing.T) {
 	versions = versions[1:]
 	open := alice.beginsLarge("g", "f", versions[3].CID, changed(versions[3].plain, 7, "new"))
 	open.puts("7")
-	second := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), Database: engines.NewPostgres(t), Blobs: bucket.Location(bucket.NewBucket(t)), DestructionDelay: -1})
+	second := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), Database: engines.NewPostgres(t),
+		Blobs: bucket.Location(bucket.NewBucket(t)), DestructionDelay: -1})
 	third := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), DestructionDelay: -1})
 	for _, move := range [][2]*running{{first, second}, {second, third}} {
 		var stream bytes.Buffer
@@ -234,7 +243,8 @@ func TestFilesInBlocksMove(t *testing.T) {
 		u := alice.signsInAt(r)
 		for _, row := range u.rows("g") {
 			if row.Deleted == nil {
-				if status, body := u.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": row.IPFSHash}); status != http.StatusOK {
+				if status, body := u.tool(wire.OpDeleteFile,
+					object{"group_id": "g", "ipfs_hash": row.IPFSHash}); status != http.StatusOK {
 					t.Fatal(body)
 				}
 				r.sweeps()
@@ -307,7 +317,8 @@ func TestPartsAreWrittenAnewUnderReaders(t *testing.T) {
 	for i := range int64(5) {
 		before := version
 		version = alice.savesBlock("f", before, i)
-		answer := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": version.CID, "formats": []int{1, 2}})
+		answer := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+			object{"group_id": "g", "ipfs_hash": version.CID, "formats": []int{1, 2}})
 		must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": before.CID})
 		done := make(chan struct{})
 		go func() {
@@ -315,7 +326,8 @@ func TestPartsAreWrittenAnewUnderReaders(t *testing.T) {
 			r.sweeps()
 		}()
 		for range 5 {
-			if status, sealed := alice.fetch(answer.DataURL, ""); status != http.StatusOK || int64(len(sealed)) != answer.DataSize {
+			if status, sealed := alice.fetch(answer.DataURL, ""); status != http.StatusOK ||
+				int64(len(sealed)) != answer.DataSize {
 				t.Errorf("%d, %d of %d bytes", status, len(sealed), answer.DataSize)
 			}
 		}

@@ -50,7 +50,8 @@ func TestThreat45ShortRetentionWaits(t *testing.T) {
 	t.Run("it waits, and members are told", func(t *testing.T) {
 		seq := bob.watch(0, 0).Seq
 		for range 2 { // again is neither sooner nor later
-			if text := must[string](alice, wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": 0}); !strings.Contains(text, "svcfs group keep") {
+			if text := must[string](alice, wire.OpSetGroupRetention,
+				object{"group_id": "g", "retention_days": 0}); !strings.Contains(text, "svcfs group keep") {
 				t.Errorf("it says %q", text)
 			}
 			r.removes(0)
@@ -62,7 +63,8 @@ func TestThreat45ShortRetentionWaits(t *testing.T) {
 		if got := r.view("get_group_retention", object{"group_id": "g"}); got != "null" {
 			t.Errorf("the window counts already: %s", got)
 		}
-		if events := bob.watch(seq, time.Second).Events; len(events) == 0 || events[0].Kind != chain.KindPending || events[0].GroupID != "g" {
+		if events := bob.watch(seq, time.Second).Events; len(events) == 0 || events[0].Kind != chain.KindPending ||
+			events[0].GroupID != "g" {
 			t.Errorf("bob is told %+v", events)
 		}
 		if status, body := bob.tool(wire.OpKeepFiles, object{"group_id": "g"}); status != http.StatusForbidden {
@@ -141,13 +143,15 @@ func TestThreat45DeletionsInBulkWait(t *testing.T) {
 	}
 	late := refs[groups.BulkFiles:]
 	for _, ref := range append(late, late...) {
-		if status, body := remove(bob, ref); status != http.StatusConflict || !strings.Contains(body, wire.CodePending) || !strings.Contains(body, "svcfs group keep") {
+		if status, body := remove(bob, ref); status != http.StatusConflict ||
+			!strings.Contains(body, wire.CodePending) || !strings.Contains(body, "svcfs group keep") {
 			t.Errorf("one more: %d %s", status, body)
 		}
 	}
 	waits := func(want int64) {
 		t.Helper()
-		if got := must[wire.PendingResult](carol, wire.OpGetPending, object{"group_id": "g"}); got.Files != want || want > 0 && !inADay(got.FilesAt) {
+		if got := must[wire.PendingResult](carol, wire.OpGetPending, object{"group_id": "g"}); got.Files != want ||
+			want > 0 && !inADay(got.FilesAt) {
 			t.Errorf("there waits %+v, want %d files", got, want)
 		}
 	}
@@ -217,7 +221,8 @@ func TestThreat45ManyOldFilesWait(t *testing.T) {
 	r.exec("UPDATE files SET time_ns = time_ns - ?", (40 * 24 * time.Hour).Nanoseconds())
 	alice.retention("g", 30)
 	r.removes(0)
-	if got := must[wire.PendingResult](alice, wire.OpGetPending, object{"group_id": "g"}); got.RetentionDays == nil || *got.RetentionDays != 30 {
+	if got := must[wire.PendingResult](alice, wire.OpGetPending, object{"group_id": "g"}); got.RetentionDays == nil ||
+		*got.RetentionDays != 30 {
 		t.Errorf("there waits %+v", got)
 	}
 	alice.retention("g", 60)
@@ -226,11 +231,13 @@ func TestThreat45ManyOldFilesWait(t *testing.T) {
 	}
 	r.exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) INSERT INTO recent_deletions (group_id, account, time_ns, ref)
 		SELECT 'g', CAST(? AS TEXT), CAST(? AS BIGINT), CAST(i AS TEXT) FROM n`, alice.id, time.Now().Add(-2*time.Hour).UnixNano())
-	if status, body := alice.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": refs[0]}); status != http.StatusConflict {
+	if status, body := alice.tool(wire.OpDeleteFile,
+		object{"group_id": "g", "ipfs_hash": refs[0]}); status != http.StatusConflict {
 		t.Errorf("the next of 500 in a day: %d %s", status, body)
 	}
 	r.exec("UPDATE recent_deletions SET time_ns = time_ns - ?", (23 * time.Hour).Nanoseconds())
-	if status, body := alice.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": refs[1]}); status != http.StatusOK {
+	if status, body := alice.tool(wire.OpDeleteFile,
+		object{"group_id": "g", "ipfs_hash": refs[1]}); status != http.StatusOK {
 		t.Errorf("a day later: %d %s", status, body)
 	}
 }

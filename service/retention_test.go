@@ -48,8 +48,10 @@ func (r *running) view(method string, args object) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	status, body := r.post("/rpc", nil, object{"jsonrpc": "2.0", "id": 7, "method": "query", "params": object{"request_type": "call_function",
-		"finality": "final", "account_id": service.DefaultContractID, "method_name": method, "args_base64": base64.StdEncoding.EncodeToString(raw)}})
+	status, body := r.post("/rpc", nil, object{"jsonrpc": "2.0", "id": 7, "method": "query",
+		"params": object{"request_type": "call_function",
+			"finality": "final", "account_id": service.DefaultContractID, "method_name": method,
+			"args_base64": base64.StdEncoding.EncodeToString(raw)}})
 	var answer struct {
 		Result struct {
 			Result []int `json:"result"`
@@ -77,7 +79,8 @@ func TestRetention(t *testing.T) {
 	r := runAtOnce(t)
 	alice := r.user("alice", "100")
 	refs := map[string]string{}
-	for group, days := range map[string]any{"at once": 0, "a week": 7, "for ever": nil, "longer than time": int64(1) << 31} {
+	for group, days := range map[string]any{"at once": 0, "a week": 7, "for ever": nil,
+		"longer than time": int64(1) << 31} {
 		must[string](alice, wire.OpRegisterGroup, object{"group_id": group})
 		for _, name := range []string{"young", "old", "deleted", "legacy"} {
 			refs[group+name] = alice.upload(group, name, []byte(name)).CID
@@ -107,7 +110,8 @@ func TestRetention(t *testing.T) {
 	if n, err := r.svc.RemoveExpired(t.Context()); err != nil || n != 3 {
 		t.Fatalf("removed %d, %v", n, err)
 	}
-	want := map[string]string{"at onceyoung": wire.ReasonRetentionPolicy, "at onceold": wire.ReasonRetentionPolicy, "a weekold": wire.ReasonRetentionPolicy}
+	want := map[string]string{"at onceyoung": wire.ReasonRetentionPolicy, "at onceold": wire.ReasonRetentionPolicy,
+		"a weekold": wire.ReasonRetentionPolicy}
 	for _, group := range []string{"at once", "a week", "for ever", "longer than time"} {
 		for _, row := range alice.rows(group) {
 			reason, by := "", ""
@@ -135,7 +139,8 @@ func TestRetention(t *testing.T) {
 	if n, err := r.svc.RemoveExpired(t.Context()); err != nil || n != 0 {
 		t.Errorf("removed again: %d, %v", n, err)
 	}
-	r.exec("UPDATE files SET time_ns = (SELECT time_ns FROM ledger WHERE ledger.seq = files.seq)") // undoes the change of age
+	// undoes the change of age
+	r.exec("UPDATE files SET time_ns = (SELECT time_ns FROM ledger WHERE ledger.seq = files.seq)")
 	if _, err := r.svc.Audit(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -155,7 +160,8 @@ func TestRetentionRunsOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.exec("INSERT INTO leases (name, holder, until_ns) VALUES ('retention', 'another', ?)", time.Now().Add(time.Minute).UnixNano())
+	r.exec("INSERT INTO leases (name, holder, until_ns) VALUES ('retention', 'another', ?)",
+		time.Now().Add(time.Minute).UnixNano())
 	if n, err := r.svc.RemoveExpired(t.Context()); n != 0 || !errors.Is(err, files.ErrRetentionBusy) {
 		t.Fatalf("while another has the lease: %d, %v", n, err)
 	}
@@ -170,7 +176,8 @@ func TestRetentionRunsOnce(t *testing.T) {
 		defer svc.Close()
 		all.Go(func() {
 			var err error
-			if removed[i], err = svc.RemoveExpired(context.WithoutCancel(t.Context())); err != nil && !errors.Is(err, files.ErrRetentionBusy) {
+			if removed[i], err = svc.RemoveExpired(context.WithoutCancel(t.Context())); err != nil &&
+				!errors.Is(err, files.ErrRetentionBusy) {
 				t.Error(err)
 			}
 		})
@@ -195,7 +202,8 @@ func TestViewsOfDeletionAndExpiry(t *testing.T) {
 	kept, gone := alice.upload("g", "kept", []byte("x")), alice.upload("g", "gone", []byte("x"))
 	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": gone.CID})
 	row := alice.rows("g")[1]
-	must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": kept.CID, "claim_id": "used"})
+	must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": kept.CID, "claim_id": "used"})
 	for _, tc := range []struct {
 		method string
 		args   object
@@ -205,9 +213,11 @@ func TestViewsOfDeletionAndExpiry(t *testing.T) {
 		{"is_tombstoned", object{"trans_id": gone.TransID}, "true"},
 		{"is_tombstoned", object{"trans_id": "none"}, "false"},
 		{"get_transaction_meta", object{"trans_id": "none"}, "null"},
-		{"get_transaction_meta", object{"trans_id": kept.TransID}, `{"backend":"FastFS","timestamp":"` + kept.Time + `","deleted":null}`},
-		{"get_transaction_meta", object{"trans_id": gone.TransID}, `{"backend":"FastFS","timestamp":"` + gone.Time + `","deleted":{"deleted_at":"` +
-			row.Deleted.DeletedAt + `","deleted_by":"` + alice.id + `","reason":"OwnerRequest"}}`},
+		{"get_transaction_meta", object{"trans_id": kept.TransID},
+			`{"backend":"FastFS","timestamp":"` + kept.Time + `","deleted":null}`},
+		{"get_transaction_meta", object{"trans_id": gone.TransID},
+			`{"backend":"FastFS","timestamp":"` + gone.Time + `","deleted":{"deleted_at":"` +
+				row.Deleted.DeletedAt + `","deleted_by":"` + alice.id + `","reason":"OwnerRequest"}}`},
 		{"get_expired_transactions", object{"group_id": "none"}, "[]"},
 		{"get_expired_transactions", object{}, "[]"},
 		{"get_nonce_validity", object{"group_id": "g", "user_id": alice.id, "nonce": "used"}, "false"},
@@ -231,10 +241,13 @@ func TestViewsOfDeletionAndExpiry(t *testing.T) {
 func TestEveryViewIsAnswered(t *testing.T) {
 	t.Parallel()
 	r := run(t)
-	for _, method := range []string{"estimate_fee", "get_dynamic_fee", "group_contains_key", "get_group_owner", "is_authorized", "get_group_checksum",
-		"is_group_joinable", "get_join_window", "get_group_members_public", "get_transactions_for_group_public", "get_group_retention",
+	for _, method := range []string{"estimate_fee", "get_dynamic_fee", "group_contains_key", "get_group_owner",
+		"is_authorized", "get_group_checksum",
+		"is_group_joinable", "get_join_window", "get_group_members_public", "get_transactions_for_group_public",
+		"get_group_retention",
 		"get_expired_transactions", "get_transaction_meta", "is_tombstoned", "get_nonce_validity"} {
-		if got := r.view(method, object{"group_id": "none"}); strings.Contains(got, "MethodNotFound") || strings.Contains(got, "internal") {
+		if got := r.view(method, object{"group_id": "none"}); strings.Contains(got, "MethodNotFound") ||
+			strings.Contains(got, "internal") {
 			t.Errorf("%s: %s", method, got)
 		}
 	}

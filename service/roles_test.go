@@ -26,7 +26,8 @@ func (u *user) listed(op string, request any) map[string]wire.Role {
 		Roles  []wire.Role `json:"roles"`
 	}
 	status, body := u.tool(op, request)
-	if err := json.Unmarshal([]byte(body), &answer); status != http.StatusOK || err != nil || len(answer.Result) != len(answer.Roles) {
+	if err := json.Unmarshal([]byte(body), &answer); status != http.StatusOK || err != nil ||
+		len(answer.Result) != len(answer.Roles) {
 		u.t.Fatalf("%s: %d %s", op, status, body)
 	}
 	list := map[string]wire.Role{}
@@ -57,7 +58,8 @@ func TestThreat25ReaderChangesNothing(t *testing.T) {
 
 	refused := func(what string, status int, body string) {
 		t.Helper()
-		if status != http.StatusForbidden || !strings.Contains(body, "not authorized") || !strings.Contains(body, wire.CodeReadOnly) {
+		if status != http.StatusForbidden || !strings.Contains(body, "not authorized") ||
+			!strings.Contains(body, wire.CodeReadOnly) {
 			t.Errorf("%s: %d %s", what, status, body)
 		}
 	}
@@ -73,7 +75,8 @@ func TestThreat25ReaderChangesNothing(t *testing.T) {
 	if rows := alice.rows("g"); len(rows) != 1 {
 		t.Errorf("%d files, want alice's alone", len(rows))
 	}
-	if authorized := must[wire.AuthStatusResult](bob, wire.OpAuthStatus, object{"group_id": "g"}).AuthorizedForGroup; authorized == nil || !*authorized {
+	if authorized := must[wire.AuthStatusResult](bob, wire.OpAuthStatus,
+		object{"group_id": "g"}).AuthorizedForGroup; authorized == nil || !*authorized {
 		t.Error("a reader is not authorized by its status")
 	}
 	if got := r.view("is_authorized", object{"group_id": "g", "user_id": bob.id}); got != "true" {
@@ -110,18 +113,21 @@ func TestThreat25RolesAreGivenByTheOwnerAlone(t *testing.T) {
 			"again, with its role":  {"group_id": "g", "member_id": bob.id, "role": "reader"},
 			"the owner":             {"group_id": "g", "member_id": alice.id, "role": "reader"},
 		} {
-			if status, body := alice.tool(wire.OpAddGroupMember, request); status != http.StatusConflict || !strings.Contains(body, "already a member") {
+			if status, body := alice.tool(wire.OpAddGroupMember, request); status != http.StatusConflict ||
+				!strings.Contains(body, "already a member") {
 				t.Errorf("%s: %d %s", what, status, body)
 			}
 		}
 		for _, role := range []string{"owner", "admin", "Reader", " "} {
-			if status, body := alice.tool(wire.OpAddGroupMember, object{"group_id": "g", "member_id": "dave", "role": role}); status != http.StatusBadRequest {
+			if status, body := alice.tool(wire.OpAddGroupMember,
+				object{"group_id": "g", "member_id": "dave", "role": role}); status != http.StatusBadRequest {
 				t.Errorf("role %q: %d %s", role, status, body)
 			}
 		}
 	})
 	t.Run("a reader does not raise itself", func(t *testing.T) {
-		if status, body := bob.tool(wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id, "role": "writer"}); status != http.StatusForbidden {
+		if status, body := bob.tool(wire.OpAddGroupMember,
+			object{"group_id": "g", "member_id": bob.id, "role": "writer"}); status != http.StatusForbidden {
 			t.Errorf("a reader raises itself: %d %s", status, body)
 		}
 		want(bob, wire.RoleReader)
@@ -164,7 +170,8 @@ func TestThreat25OpenGroupOfReaders(t *testing.T) {
 	}
 	joins := func(u *user, role wire.Role) {
 		t.Helper()
-		must[string](u, wire.OpJoinGroup, object{"group_id": "g", "role": "writer"}) // the requested role does not count
+		// the requested role does not count
+		must[string](u, wire.OpJoinGroup, object{"group_id": "g", "role": "writer"})
 		if got := u.listed(wire.OpGetMemberGroups, object{})["g"]; got != role {
 			t.Errorf("%s joined as %q, want %q", u.id, got, role)
 		}
@@ -178,7 +185,8 @@ func TestThreat25OpenGroupOfReaders(t *testing.T) {
 	if got := bob.listed(wire.OpGetMemberGroups, object{})["g"]; got != wire.RoleReader {
 		t.Errorf("who had joined became %q", got)
 	}
-	if status, body := alice.tool(wire.OpCreateHackathonGroup, object{"group_id": "g", "expires_at": later(), "role": "owner"}); status != http.StatusBadRequest {
+	if status, body := alice.tool(wire.OpCreateHackathonGroup,
+		object{"group_id": "g", "expires_at": later(), "role": "owner"}); status != http.StatusBadRequest {
 		t.Errorf("everybody an owner: %d %s", status, body)
 	}
 }

@@ -43,7 +43,8 @@ func (u *user) ofFiles() int64 {
 	db := u.openDatabase()
 	defer db.Close()
 	var changes int64
-	ok(u.t, db.QueryRow("SELECT CAST(sum(n) AS BIGINT) FROM (SELECT '' AS kind, '' AS name, 0 AS counted, 0 AS n "+ledger.FreeBytesKept+") kept WHERE kind = '' OR kind = 'group' AND name = 'g'").Scan(&changes))
+	ok(u.t, db.QueryRow("SELECT CAST(sum(n) AS BIGINT) FROM (SELECT '' AS kind, '' AS name, 0 AS counted, "+
+		"0 AS n "+ledger.FreeBytesKept+") kept WHERE kind = '' OR kind = 'group' AND name = 'g'").Scan(&changes))
 	return u.stored("g").Group.Bytes - changes
 }
 
@@ -67,7 +68,8 @@ func TestThreat31BytesKept(t *testing.T) {
 	if status, body := alice.put(begun, bytes.NewReader(make([]byte, sealed))); status != http.StatusNoContent {
 		t.Fatalf("%d %s", status, body)
 	}
-	if s := alice.stored("g"); s.Account != (wire.StoredBytes{Bytes: 3 * sealed, Max: 3 * sealed}) || *s.Group != (wire.StoredBytes{Bytes: 2 * sealed, Max: 4 * sealed}) || *s.Left != 0 {
+	if s := alice.stored("g"); s.Account != (wire.StoredBytes{Bytes: 3 * sealed, Max: 3 * sealed}) ||
+		*s.Group != (wire.StoredBytes{Bytes: 2 * sealed, Max: 4 * sealed}) || *s.Left != 0 {
 		t.Errorf("stored: %+v %+v %d", s.Account, s.Group, *s.Left)
 	}
 	refused := func(what string, status int, body string, words ...string) {
@@ -80,7 +82,8 @@ func TestThreat31BytesKept(t *testing.T) {
 	}
 	t.Run("an account that is full", func(t *testing.T) {
 		status, body := alice.tool(wire.OpPrepareUpload, object{"group_id": "g"})
-		refused("before the bytes are sent", status, body, "account alice.svc.testnet is full: it keeps 30084 bytes", "--max-account-bytes")
+		refused("before the bytes are sent", status, body, "account alice.svc.testnet is full: it keeps 30084 bytes",
+			"--max-account-bytes")
 		status, body = alice.tool(wire.OpFinalizeUpload, late)
 		refused("prepared before", status, body)
 		if status, body := alice.put(begun, bytes.NewReader(make([]byte, sealed))); status != http.StatusNoContent {
@@ -103,7 +106,8 @@ func TestThreat31BytesKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		serve(t, func(c *service.Config) { c.DataDir, c.Database = r.dir, r.database }) // sweeps
-		proctest.Eventually(t, "what expired counts no more", func() bool { return alice.stored("").Account.Bytes == sealed })
+		proctest.Eventually(t, "what expired counts no more",
+			func() bool { return alice.stored("").Account.Bytes == sealed })
 		if s := alice.stored(""); s.Group != nil || *s.Left != 2*sealed {
 			t.Errorf("afterwards: %+v", s)
 		}
@@ -140,17 +144,22 @@ func TestThreat31BytesOfFormats(t *testing.T) {
 	}
 	raw := func() (int, string) {
 		up := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
-		if status, body := alice.put(up, bytes.NewReader(make([]byte, format.Overhead))); status != http.StatusNoContent {
+		if status, body := alice.put(up,
+			bytes.NewReader(make([]byte, format.Overhead))); status != http.StatusNoContent {
 			t.Fatal(status, body)
 		}
-		return alice.tool(wire.OpFinalizeUpload, wire.FinalizeUploadRequest{UploadID: up.UploadID, FileHash: hash(nil), Format: said})
+		return alice.tool(wire.OpFinalizeUpload,
+			wire.FinalizeUploadRequest{UploadID: up.UploadID, FileHash: hash(nil), Format: said})
 	}
-	for name, upload := range map[string]func() (int, string){"in one request": sealed, "inside JSON": inside, "raw": raw} {
+	for name, upload := range map[string]func() (int, string){"in one request": sealed, "inside JSON": inside,
+		"raw": raw} {
 		if status, body := upload(); status != http.StatusOK {
 			t.Fatalf("%s: %d %s", name, status, body)
 		}
-		for other, again := range map[string]func() (int, string){"in one request": sealed, "inside JSON": inside, "raw": raw} {
-			if status, body := again(); status != http.StatusInsufficientStorage || !strings.Contains(body, wire.CodeStorageFull) {
+		for other, again := range map[string]func() (int, string){"in one request": sealed, "inside JSON": inside,
+			"raw": raw} {
+			if status, body := again(); status != http.StatusInsufficientStorage ||
+				!strings.Contains(body, wire.CodeStorageFull) {
 				t.Errorf("%s after %s: %d %s", other, name, status, body)
 			}
 		}
@@ -184,7 +193,8 @@ func TestThreat31BytesKeptAtOnce(t *testing.T) {
 	for i, request := range requests {
 		at := []*user{alice, elsewhere}[i%2]
 		all.Go(func() {
-			if status, body := at.tool(wire.OpFinalizeUpload, request); status != http.StatusOK && status != http.StatusInsufficientStorage {
+			if status, body := at.tool(wire.OpFinalizeUpload, request); status != http.StatusOK &&
+				status != http.StatusInsufficientStorage {
 				t.Errorf("%d %s", status, body)
 			}
 		})
@@ -326,7 +336,8 @@ func smallDatabase(t *testing.T, server *pgtest.Server) string {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for _, statement := range []string{"CREATE TABLESPACE small LOCATION '" + dir + "'", "CREATE DATABASE small TABLESPACE small"} {
+	for _, statement := range []string{"CREATE TABLESPACE small LOCATION '" + dir + "'",
+		"CREATE DATABASE small TABLESPACE small"} {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
@@ -348,12 +359,14 @@ func TestFullBucket(t *testing.T) {
 	gone := alice.upload("g", "gone", content)
 	late := alice.finalize("g", "late", content)
 	full.Store(true)
-	if status, body := alice.tool(wire.OpFinalizeUpload, late); status != http.StatusInsufficientStorage || !strings.Contains(body, "storage is full") {
+	if status, body := alice.tool(wire.OpFinalizeUpload, late); status != http.StatusInsufficientStorage ||
+		!strings.Contains(body, "storage is full") {
 		t.Errorf("the first: %d %s", status, body)
 	}
 	tried := puts.Load()
 	for range 5 {
-		if status, body := alice.tool(wire.OpPrepareUpload, object{"group_id": "g"}); status != http.StatusInsufficientStorage {
+		if status, body := alice.tool(wire.OpPrepareUpload,
+			object{"group_id": "g"}); status != http.StatusInsufficientStorage {
 			t.Errorf("before the bytes are sent: %d %s", status, body)
 		}
 		if status, body := alice.tool(wire.OpFinalizeUpload, late); status != http.StatusInsufficientStorage {
@@ -393,7 +406,9 @@ func fullBucket(t *testing.T, location string) (full *atomic.Bool, puts *atomic.
 			if full.Load() {
 				w.Header().Set("Content-Type", "application/xml")
 				w.WriteHeader(http.StatusForbidden)
-				fmt.Fprint(w, `<?xml version="1.0"?><Error><Code>QuotaExceeded</Code><Message>The quota of the bucket is used up.</Message></Error>`)
+				fmt.Fprint(
+					w,
+					`<?xml version="1.0"?><Error><Code>QuotaExceeded</Code><Message>The quota of the bucket is used up.</Message></Error>`)
 				return
 			}
 		}
@@ -427,20 +442,27 @@ func TestThreat31ReserveIsKept(t *testing.T) {
 	alice = alice.at(full.running)
 	alice.login() // tokens are good for one address
 	for what, send := range map[string]func() (int, string){
-		"prepare":              func() (int, string) { return alice.tool(wire.OpPrepareUpload, object{"group_id": "g"}) },
+		"prepare": func() (int, string) {
+			return alice.tool(wire.OpPrepareUpload, object{"group_id": "g"})
+		},
 		"a small file":         func() (int, string) { return alice.tool(wire.OpFinalizeUpload, small) },
 		"a large file in JSON": func() (int, string) { return alice.tool(wire.OpFinalizeUpload, large) },
 		"a raw transfer":       func() (int, string) { return alice.put(begun, bytes.NewReader(make([]byte, 100))) },
-		"one of unknown size":  func() (int, string) { return alice.put(begun, io.MultiReader(strings.NewReader("x"))) },
+		"one of unknown size": func() (int, string) {
+			return alice.put(begun, io.MultiReader(strings.NewReader("x")))
+		},
 	} {
-		if status, body := send(); status != http.StatusInsufficientStorage || !strings.Contains(body, "kept for reading and removing") {
+		if status, body := send(); status != http.StatusInsufficientStorage ||
+			!strings.Contains(body, "kept for reading and removing") {
 			t.Errorf("%s: %d %s", what, status, body)
 		}
 	}
 	if n := countFiles(t, filepath.Join(r.dir, "blobs")); n != blobs {
 		t.Errorf("%d blobs, there were %d", n, blobs)
 	}
-	must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": arrived.UploadID, "file_hash": hash(nil)}) // its bytes are there
+	// its bytes are there
+	must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload,
+		object{"upload_id": arrived.UploadID, "file_hash": hash(nil)})
 	alice.reads(first.CID, string(content))
 	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": second.CID})
 	alice.adds(bob)
@@ -464,7 +486,8 @@ func TestThreat31BytesArrivingInsideJSON(t *testing.T) {
 	for range 4 { // two and a half fit
 		conn := s.dial()
 		conns = append(conns, conn)
-		fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1250000\r\n\r\n%s", alice.token, strings.Repeat(" ", file/3*4))
+		fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+
+			"%s\r\nContent-Length: 1250000\r\n\r\n%s", alice.token, strings.Repeat(" ", file/3*4))
 	}
 	proctest.Eventually(t, "two of four are refused", func() bool {
 		return s.metric(`svcd_requests_total{operation="finalize_upload",status="507"}`) == 2 && s.metric(inFlight) == 2
@@ -495,8 +518,9 @@ func TestThreat31BytesArriving(t *testing.T) {
 	send := func(u *user, group, length, body string) net.Conn {
 		t.Helper()
 		conn := s.dial()
-		fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n\r\n%s", must[wire.PrepareUploadResult](u, wire.OpPrepareUpload,
-			object{"group_id": group}).UploadURL, u.token, length, body)
+		fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n\r\n%s",
+			must[wire.PrepareUploadResult](u, wire.OpPrepareUpload,
+				object{"group_id": group}).UploadURL, u.token, length, body)
 		return conn
 	}
 	known := fmt.Sprintf("Content-Length: %d", sealed)
@@ -521,10 +545,13 @@ func TestThreat31BytesArriving(t *testing.T) {
 		}
 	}
 	refused("one more", send(alice, "g", known, "x"), "account "+alice.id)
-	refused("one that does not say how long it is", send(alice, "g", "Transfer-Encoding: chunked", "40\r\n"+strings.Repeat("x", 64)+"\r\n0\r\n\r\n"), "account "+alice.id)
-	stalled = append(stalled, send(bob, "g", "Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s", sealed, strings.Repeat("x", sealed))))
+	refused("one that does not say how long it is", send(alice, "g", "Transfer-Encoding: chunked",
+		"40\r\n"+strings.Repeat("x", 64)+"\r\n0\r\n\r\n"), "account "+alice.id)
+	stalled = append(stalled, send(bob, "g", "Transfer-Encoding: chunked",
+		fmt.Sprintf("%x\r\n%s", sealed, strings.Repeat("x", sealed))))
 	proctest.Eventually(t, "bob's", func() bool { return slices.Contains(arriving(), sealed) })
-	refused("the group's", send(bob, "g", "Transfer-Encoding: chunked", "40\r\n"+strings.Repeat("x", 64)+"\r\n0\r\n\r\n"), `group \"g\"`)
+	refused("the group's", send(bob, "g", "Transfer-Encoding: chunked",
+		"40\r\n"+strings.Repeat("x", 64)+"\r\n0\r\n\r\n"), `group \"g\"`)
 	if got := bob.uploadRaw("other", "f", make([]byte, sealed)); got.CID == "" {
 		t.Error("another group")
 	}

@@ -21,9 +21,11 @@ import (
 // the CPU of service and clients together (files are sealed before).
 func BenchmarkSave(b *testing.B) {
 	for _, clients := range []int{1, 8} {
-		b.Run(fmt.Sprintf("prepare and finalize/clients=%d", clients), func(b *testing.B) { benchmarkSave(b, clients, 0) })
+		b.Run(fmt.Sprintf("prepare and finalize/clients=%d", clients),
+			func(b *testing.B) { benchmarkSave(b, clients, 0) })
 		for _, together := range []int{1, 8, 64} {
-			b.Run(fmt.Sprintf("sealed/clients=%d/together=%d", clients, together), func(b *testing.B) { benchmarkSave(b, clients, together) })
+			b.Run(fmt.Sprintf("sealed/clients=%d/together=%d", clients, together),
+				func(b *testing.B) { benchmarkSave(b, clients, together) })
 		}
 	}
 }
@@ -51,7 +53,8 @@ func benchmarkSave(b *testing.B, clients, together int) {
 				b.Error(status, body)
 			}
 		default:
-			if status, body := alice.post(wire.PathTools+wire.OpFinalizeUploads, alice.header(), bytes.Join(frames[from:to], nil)); status != http.StatusOK {
+			if status, body := alice.post(wire.PathTools+wire.OpFinalizeUploads, alice.header(),
+				bytes.Join(frames[from:to], nil)); status != http.StatusOK {
 				b.Error(status, string(body))
 			}
 		}

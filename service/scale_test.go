@@ -48,7 +48,8 @@ func TestManyClients(t *testing.T) {
 				if got, problem := u.retrieve(group, done.Location); !bytes.Equal(got, content) {
 					t.Errorf("client %d: %d bytes %s", i, len(got), problem)
 				}
-				must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: group, Limit: 100})
+				must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions,
+					wire.TransactionsRequest{GroupID: group, Limit: 100})
 			}
 		})
 	}
@@ -80,11 +81,13 @@ func BenchmarkPage(b *testing.B) {
 			middle := middleOf(b, r.openDatabase(), group, size)
 			b.Run(fmt.Sprintf("%s/files=%d", engine, size), func(b *testing.B) {
 				for b.Loop() {
-					status, body := alice.tool(wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: group, AfterSeq: middle, Limit: wire.MaxPageRows})
+					status, body := alice.tool(wire.OpGetGroupTransactions,
+						wire.TransactionsRequest{GroupID: group, AfterSeq: middle, Limit: wire.MaxPageRows})
 					var out struct {
 						Result []json.RawMessage `json:"result"`
 					}
-					if err := json.Unmarshal([]byte(body), &out); status != http.StatusOK || err != nil || len(out.Result) != wire.MaxPageRows {
+					if err := json.Unmarshal([]byte(body), &out); status != http.StatusOK || err != nil ||
+						len(out.Result) != wire.MaxPageRows {
 						b.Fatalf("%d: %d rows, %v", status, len(out.Result), err)
 					}
 				}
@@ -108,7 +111,8 @@ func fill(tb testing.TB, db *sql.DB, group, account string, n int) {
 		var values []string
 		for i := from; i < min(from+batch, n); i++ {
 			seq := base + i
-			values = append(values, fmt.Sprintf("('ref-%d', '%s', %d, %d, %d, '%064x', '%s', '%064x', %d, 'folder/file-%d.txt', 'text/plain', 'null', 'blob-%d', 1000, %s, 1)",
+			values = append(values, fmt.Sprintf("('ref-%d', '%s', %d, %d, %d, '%064x', '%s', '%064x', %d, "+
+				"'folder/file-%d.txt', 'text/plain', 'null', 'blob-%d', 1000, %s, 1)",
 				seq, group, seq, seq, seq, seq, account, seq, 1_700_000_000_000_000_000+seq, i, seq, empty))
 		}
 		_, err := db.ExecContext(context.Background(), `INSERT INTO files (ref, group_id, seq, changed_seq, named_seq, tx_id, uploader, file_hash, time_ns, filename,
@@ -121,7 +125,8 @@ func fill(tb testing.TB, db *sql.DB, group, account string, n int) {
 
 func middleOf(tb testing.TB, db *sql.DB, group string, n int) (seq int64) {
 	tb.Helper()
-	query := fmt.Sprintf("SELECT changed_seq FROM files WHERE group_id = '%s' ORDER BY changed_seq LIMIT 1 OFFSET %d", group, n/2-1)
+	query := fmt.Sprintf("SELECT changed_seq FROM files WHERE group_id = '%s' ORDER BY changed_seq LIMIT 1 OFFSET %d",
+		group, n/2-1)
 	ok(tb, db.QueryRow(query).Scan(&seq))
 	return seq
 }
@@ -171,7 +176,8 @@ func (r *running) listKey(group string) vault.ListKey {
 	db := r.openDatabase()
 	defer db.Close()
 	var wrapped []byte
-	ok(r.t, db.QueryRow("SELECT wrapped_key FROM groups JOIN file_keys ON file_keys.id = list_key WHERE groups.id = $1", group).Scan(&wrapped))
+	ok(r.t, db.QueryRow("SELECT wrapped_key FROM groups JOIN file_keys ON file_keys.id = list_key WHERE groups.id = $1",
+		group).Scan(&wrapped))
 	raw, _, err := r.openVault().UnwrapFileKeyOffline(vault.Binding{Group: group}, wrapped)
 	ok(r.t, err)
 	key, err := vault.NewListKey(raw)
@@ -192,20 +198,27 @@ func fillRecords(b *testing.B, r *running, group, account string, files int) {
 	err = db.Load(b.Context(), func(tx *store.Tx) error {
 		for i := range files {
 			name := fmt.Sprintf("folder/file-%06d.txt", i)
-			ref := fmt.Sprintf("bafy.svc.testnet/fastfs.svc.testnet/%s/%s-%d", hash([]byte(group)), "0190c2a8-7c5e-7d3c-9d5e", i)
-			opening := chain.Opening{Salt: sha256.Sum256([]byte(ref)), Size: int64(1000 + i), Hash: sha256.Sum256([]byte(name))}
-			rec, err := l.Append(ledger.WithRequestID(b.Context(), ledger.NewRequestID("")), tx, chain.Record{Kind: chain.KindRecord, Account: account, Group: group, Ref: ref, FileHash: opening.Commitment(), Detail: name,
-				Fee: l.Fee(ledger.ActionUpload).String(), Tags: []chain.Tag{{Name: chain.TagType, Value: "text/plain"}}})
+			ref := fmt.Sprintf("bafy.svc.testnet/fastfs.svc.testnet/%s/%s-%d", hash([]byte(group)),
+				"0190c2a8-7c5e-7d3c-9d5e", i)
+			opening := chain.Opening{Salt: sha256.Sum256([]byte(ref)), Size: int64(1000 + i),
+				Hash: sha256.Sum256([]byte(name))}
+			rec, err := l.Append(ledger.WithRequestID(b.Context(), ledger.NewRequestID("")), tx,
+				chain.Record{Kind: chain.KindRecord, Account: account, Group: group, Ref: ref,
+					FileHash: opening.Commitment(), Detail: name,
+					Fee:  l.Fee(ledger.ActionUpload).String(),
+					Tags: []chain.Tag{{Name: chain.TagType, Value: "text/plain"}}})
 			if err != nil {
 				return err
 			}
 			_, err = tx.ExecContext(b.Context(), `INSERT INTO files (ref, group_id, seq, changed_seq, named_seq, tx_id, uploader, file_hash, time_ns, filename,
 				content_type, format, blob_id, blob_size, blob_sum, key_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'text/plain', 'null', ?, ?, ?, 1)`,
-				ref, group, rec.Seq, rec.Seq, rec.Seq, rec.Tx, account, rec.FileHash, rec.TimeNS, name, ref, 1028+i, make([]byte, 32))
+				ref, group, rec.Seq, rec.Seq, rec.Seq, rec.Tx, account, rec.FileHash, rec.TimeNS, name, ref, 1028+i,
+				make([]byte, 32))
 			if err != nil {
 				return err
 			}
-			if _, err := tx.ExecContext(b.Context(), "INSERT INTO openings (seq, sealed) VALUES (?, ?)", rec.Seq, key.Seal(rec.Seq, &opening)); err != nil {
+			if _, err := tx.ExecContext(b.Context(), "INSERT INTO openings (seq, sealed) VALUES (?, ?)", rec.Seq,
+				key.Seal(rec.Seq, &opening)); err != nil {
 				return err
 			}
 		}

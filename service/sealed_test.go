@@ -75,7 +75,9 @@ func (u *user) sealsFor(v *wire.VaultKey, group, name string, content []byte) *s
 	id := make([]byte, wire.UploadIDBytes)
 	_, _ = rand.Read(id)
 	binary.BigEndian.PutUint64(id, uint64(time.Now().UnixNano())) // neighbours in the index, as those of clients
-	i := &sealedItem{blob: blob, key: key, SealedHead: wire.SealedHead{ID: hex.EncodeToString(id), GroupID: group, FileHash: hash(content), Salt: hash(id), Format: meta, BlobSize: int64(len(blob)), BlobHash: hash(blob), Versioned: true}}
+	i := &sealedItem{blob: blob, key: key,
+		SealedHead: wire.SealedHead{ID: hex.EncodeToString(id), GroupID: group, FileHash: hash(content), Salt: hash(id),
+			Format: meta, BlobSize: int64(len(blob)), BlobHash: hash(blob), Versioned: true}}
 	u.sealsKeyFor(v, i, key, u.id)
 	return i
 }
@@ -96,7 +98,8 @@ func (u *user) sealsKeyFor(v *wire.VaultKey, i *sealedItem, key *format.Key, acc
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	sealed, err := vault.SealKey(format.SealedFor{Service: "svc.testnet", Account: account, Upload: i.ID, Epoch: v.Epoch}, i.Sum(), key)
+	sealed, err := vault.SealKey(format.SealedFor{Service: "svc.testnet", Account: account, Upload: i.ID,
+		Epoch: v.Epoch}, i.Sum(), key)
 	if err != nil {
 		u.t.Fatal(err)
 	}
@@ -117,7 +120,8 @@ func (u *user) puts(i *sealedItem) (status int, body string) {
 
 func (u *user) putsFrame(id string, frame []byte) (status int, body string) {
 	u.t.Helper()
-	req, err := http.NewRequestWithContext(u.t.Context(), http.MethodPut, u.url+wire.PathSealed+id, bytes.NewReader(frame))
+	req, err := http.NewRequestWithContext(u.t.Context(), http.MethodPut, u.url+wire.PathSealed+id,
+		bytes.NewReader(frame))
 	if err != nil {
 		u.t.Fatal(err)
 	}
@@ -161,7 +165,8 @@ func TestVaultKeyIsSigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := chain.VaultKey{Origin: verifier.Name(), Epoch: v.Epoch, KEM: v.KEM, Public: public, NotAfter: v.NotAfter}.Text()
+	text := chain.VaultKey{Origin: verifier.Name(), Epoch: v.Epoch, KEM: v.KEM, Public: public,
+		NotAfter: v.NotAfter}.Text()
 	if !ed25519.Verify(raw[1:], text, signature) {
 		t.Errorf("the signature of %q is wrong", text)
 	}
@@ -186,7 +191,8 @@ func TestSealedUpload(t *testing.T) {
 			t.Errorf("%d bytes: read %d others", size, len(got))
 		}
 	}
-	if n, err := alice.svc.Verify(t.Context(), true, func(ref string, err error) { t.Errorf("%s: %v", ref, err) }); err != nil || n != 6 {
+	if n, err := alice.svc.Verify(t.Context(), true,
+		func(ref string, err error) { t.Errorf("%s: %v", ref, err) }); err != nil || n != 6 {
 		t.Errorf("verify: %d, %v", n, err)
 	}
 	if _, err := alice.svc.Audit(t.Context()); err != nil {
@@ -214,29 +220,42 @@ func TestThreat56StolenUploads(t *testing.T) {
 		item *sealedItem
 		code string
 	}{
-		"of another member":          {bob, item(func(*sealedItem) {}), wire.CodeValidation},
-		"of a stranger":              {stranger, item(func(*sealedItem) {}), wire.CodeValidation},
-		"under another id":           {alice, item(func(i *sealedItem) { i.ID = strings.Repeat("ab", wire.UploadIDBytes) }), wire.CodeValidation},
-		"another ciphertext":         {alice, item(func(i *sealedItem) { i.blob[20] ^= 1 }), wire.CodeValidation},
-		"another ciphertext, hashed": {alice, item(func(i *sealedItem) { i.blob[20] ^= 1; sum(i) }), wire.CodeValidation},
-		"a changed sealed key":       {alice, item(func(i *sealedItem) { i.SealedKey = "AAAA" + i.SealedKey[4:] }), wire.CodeValidation},
-		"an epoch to come":           {alice, item(func(i *sealedItem) { i.Epoch++ }), wire.CodeEpoch},
-		"epoch 0":                    {alice, item(func(i *sealedItem) { i.Epoch = 0 }), wire.CodeEpoch},
-		"a short id":                 {alice, item(func(i *sealedItem) { i.ID = "ab" }), wire.CodeValidation},
-		"an id in capitals":          {alice, item(func(i *sealedItem) { i.ID = strings.ToUpper(i.ID[:31]) + "A" }), wire.CodeValidation},
-		"too short":                  {alice, item(func(i *sealedItem) { i.blob = i.blob[:10]; sum(i) }), wire.CodeValidation},
-		"no file hash":               {alice, item(func(i *sealedItem) { i.FileHash = "" }), wire.CodeValidation},
-		"no name":                    {alice, item(func(i *sealedItem) { i.Format = json.RawMessage(`{"version":1}`) }), wire.CodeValidation},
-		"format version 2":           {alice, item(func(i *sealedItem) { i.Format = json.RawMessage(`{"version":2,"filename":"f"}`) }), wire.CodeValidation},
-		"of a group of others":       {stranger, stranger.seals("g", "f", content), wire.CodeNotAuthorized},
-		"no group":                   {alice, alice.seals("nowhere", "f", content), wire.CodeGroupNotFound},
-		"another group":              {alice, item(func(i *sealedItem) { i.GroupID = "nowhere" }), wire.CodeValidation},
-		"another name":               {alice, item(func(i *sealedItem) { i.Format = bytes.Replace(i.Format, []byte(`"f"`), []byte(`"g"`), 1) }), wire.CodeValidation},
-		"another file hash":          {alice, item(func(i *sealedItem) { i.FileHash = hash([]byte("another")) }), wire.CodeValidation},
-		"another salt":               {alice, item(func(i *sealedItem) { i.Salt = hash([]byte("another")) }), wire.CodeValidation},
-		"another base":               {alice, item(func(i *sealedItem) { i.Base = "bafyother" }), wire.CodeValidation},
-		"without versions":           {alice, item(func(i *sealedItem) { i.Versioned = false }), wire.CodeValidation},
-		"larger than allowed":        {alice, item(func(i *sealedItem) { i.blob = make([]byte, wire.WholeFileBytes+100); sum(i) }), wire.CodeTooLarge},
+		"of another member": {bob, item(func(*sealedItem) {}), wire.CodeValidation},
+		"of a stranger":     {stranger, item(func(*sealedItem) {}), wire.CodeValidation},
+		"under another id": {alice,
+			item(func(i *sealedItem) { i.ID = strings.Repeat("ab", wire.UploadIDBytes) }), wire.CodeValidation},
+		"another ciphertext": {alice, item(func(i *sealedItem) { i.blob[20] ^= 1 }), wire.CodeValidation},
+		"another ciphertext, hashed": {alice, item(func(i *sealedItem) { i.blob[20] ^= 1; sum(i) }),
+			wire.CodeValidation},
+		"a changed sealed key": {alice, item(func(i *sealedItem) { i.SealedKey = "AAAA" + i.SealedKey[4:] }),
+			wire.CodeValidation},
+		"an epoch to come": {alice, item(func(i *sealedItem) { i.Epoch++ }), wire.CodeEpoch},
+		"epoch 0":          {alice, item(func(i *sealedItem) { i.Epoch = 0 }), wire.CodeEpoch},
+		"a short id":       {alice, item(func(i *sealedItem) { i.ID = "ab" }), wire.CodeValidation},
+		"an id in capitals": {alice, item(func(i *sealedItem) { i.ID = strings.ToUpper(i.ID[:31]) + "A" }),
+			wire.CodeValidation},
+		"too short": {alice, item(func(i *sealedItem) { i.blob = i.blob[:10]; sum(i) }),
+			wire.CodeValidation},
+		"no file hash": {alice, item(func(i *sealedItem) { i.FileHash = "" }), wire.CodeValidation},
+		"no name": {alice, item(func(i *sealedItem) { i.Format = json.RawMessage(`{"version":1}`) }),
+			wire.CodeValidation},
+		"format version 2": {alice, item(func(i *sealedItem) {
+			i.Format = json.RawMessage(`{"version":2,"filename":"f"}`)
+		}), wire.CodeValidation},
+		"of a group of others": {stranger, stranger.seals("g", "f", content), wire.CodeNotAuthorized},
+		"no group":             {alice, alice.seals("nowhere", "f", content), wire.CodeGroupNotFound},
+		"another group":        {alice, item(func(i *sealedItem) { i.GroupID = "nowhere" }), wire.CodeValidation},
+		"another name": {alice, item(func(i *sealedItem) {
+			i.Format = bytes.Replace(i.Format, []byte(`"f"`), []byte(`"g"`), 1)
+		}), wire.CodeValidation},
+		"another file hash": {alice, item(func(i *sealedItem) { i.FileHash = hash([]byte("another")) }),
+			wire.CodeValidation},
+		"another salt": {alice, item(func(i *sealedItem) { i.Salt = hash([]byte("another")) }),
+			wire.CodeValidation},
+		"another base":     {alice, item(func(i *sealedItem) { i.Base = "bafyother" }), wire.CodeValidation},
+		"without versions": {alice, item(func(i *sealedItem) { i.Versioned = false }), wire.CodeValidation},
+		"larger than allowed": {alice,
+			item(func(i *sealedItem) { i.blob = make([]byte, wire.WholeFileBytes+100); sum(i) }), wire.CodeTooLarge},
 	} {
 		status, body := c.by.puts(c.item)
 		refuses(t, what, status, body, c.code)
@@ -256,13 +275,15 @@ func TestThreat56StolenUploads(t *testing.T) {
 		"an empty frame":      {honest.ID, nil, wire.CodeValidation},
 		"another address":     {strings.Repeat("cd", wire.UploadIDBytes), frame, wire.CodeValidation},
 		"a head without JSON": {honest.ID, append([]byte{0, 0, 0, 2, '{', '{'}, honest.blob...), wire.CodeInvalidJSON},
-		"a deep head":         {honest.ID, append(binary.BigEndian.AppendUint32(nil, 200), bytes.Repeat([]byte("["), 200)...), wire.CodeInvalidJSON},
+		"a deep head": {honest.ID,
+			append(binary.BigEndian.AppendUint32(nil, 200), bytes.Repeat([]byte("["), 200)...), wire.CodeInvalidJSON},
 	} {
 		status, body := alice.putsFrame(c.id, c.frame)
 		refuses(t, what, status, body, c.code)
 	}
 	if alice.balance() != before || bob.balance() != beforeBob || len(alice.rows("g")) != 0 {
-		t.Errorf("refusals cost: %s of %s, %s of %s, %d files", alice.balance(), before, bob.balance(), beforeBob, len(alice.rows("g")))
+		t.Errorf("refusals cost: %s of %s, %s of %s, %d files", alice.balance(), before, bob.balance(), beforeBob,
+			len(alice.rows("g")))
 	}
 }
 
@@ -282,7 +303,8 @@ func TestThreat56IdsOfOthers(t *testing.T) {
 	bob.sealsKey(theirs, key, bob.id)
 	first := bob.mustPut(theirs)
 	second := alice.mustPut(waits)
-	if again := bob.mustPut(theirs); again.Seq != first.Seq || alice.mustPut(waits).Seq != second.Seq || first.Seq == second.Seq {
+	if again := bob.mustPut(theirs); again.Seq != first.Seq || alice.mustPut(waits).Seq != second.Seq ||
+		first.Seq == second.Seq {
 		t.Errorf("records %d and %d, again %d", first.Seq, second.Seq, again.Seq)
 	}
 }
@@ -319,7 +341,8 @@ func TestThreat57IdsStaySpent(t *testing.T) {
 	elsewhere, renamed := *item, *item
 	elsewhere.GroupID = "other"
 	renamed.Format = json.RawMessage(strings.ReplaceAll(string(item.Format), `"f"`, `"another"`))
-	for what, i := range map[string]*sealedItem{"another content": reused, "another group": &elsewhere, "another name": &renamed} {
+	for what, i := range map[string]*sealedItem{"another content": reused, "another group": &elsewhere,
+		"another name": &renamed} {
 		status, body := alice.puts(i)
 		refuses(t, what, status, body, wire.CodeSpent)
 	}
@@ -356,7 +379,8 @@ func TestThreat57IdsStaySpent(t *testing.T) {
 func TestThreat58EpochsEnd(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
-	r := runWith(t, service.Config{Database: newDatabase(t), Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+	r := runWith(t, service.Config{Database: newDatabase(t),
+		Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
 	alice := r.owner()
 	first, second := alice.seals("g", "1", []byte("1")), alice.seals("g", "2", []byte("2"))
 	promised := r.vaultKey().NotAfter
@@ -407,7 +431,8 @@ func TestSealedBase(t *testing.T) {
 	other := alice.upload("g", "other", []byte("x")).CID
 	must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": other, "filename": "f"})
 	stale("an earlier file", "f", second)
-	must[string](alice, wire.OpSetAttributes, object{"group_id": "g", "ipfs_hash": second, "attributes": rawJSON(`{"xattrs":{"user.a":""}}`)})
+	must[string](alice, wire.OpSetAttributes,
+		object{"group_id": "g", "ipfs_hash": second, "attributes": rawJSON(`{"xattrs":{"user.a":""}}`)})
 	third := alice.mustPut(based("f", other)).CID
 	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": third})
 	fourth := alice.mustPut(based("f", other)).CID
@@ -440,7 +465,8 @@ func TestThreat31VersionsWithNewAttributes(t *testing.T) {
 	}
 	change := func(refs []string) {
 		for _, ref := range refs {
-			must[string](alice, wire.OpSetAttributes, object{"group_id": "g", "ipfs_hash": ref, "attributes": rawJSON(`{"xattrs":{"user.a":""}}`)})
+			must[string](alice, wire.OpSetAttributes,
+				object{"group_id": "g", "ipfs_hash": ref, "attributes": rawJSON(`{"xattrs":{"user.a":""}}`)})
 		}
 	}
 	change(refs[:99])
@@ -480,7 +506,8 @@ func TestFinalizeUploads(t *testing.T) {
 	items[41] = items[39]
 	items[50].GroupID = "a\x00b" // no database has such texts
 	items[51].Format = json.RawMessage("{\"version\":1,\"filename\":\"x\",\"more\":\"\xff\"}")
-	want := map[int]string{50: wire.CodeValidation, 51: wire.CodeValidation, 3: wire.CodeGroupNotFound, 9: wire.CodeEpoch, 20: wire.CodeHead, 30: wire.CodeValidation, 40: wire.CodeValidation}
+	want := map[int]string{50: wire.CodeValidation, 51: wire.CodeValidation, 3: wire.CodeGroupNotFound,
+		9: wire.CodeEpoch, 20: wire.CodeHead, 30: wire.CodeValidation, 40: wire.CodeValidation}
 	for i := range items {
 		frames[i] = items[i].frame()
 	}
@@ -517,14 +544,16 @@ func TestFinalizeUploads(t *testing.T) {
 	read := alice.balance()
 	_, _, again := alice.batches(frames...)
 	for i := range again {
-		if want[i] == "" && (again[i].Result == nil || again[i].Result.Seq != first[i].Result.Seq) || want[i] != "" && again[i].Error == nil {
+		if want[i] == "" && (again[i].Result == nil || again[i].Result.Seq != first[i].Result.Seq) || want[i] != "" &&
+			again[i].Error == nil {
 			t.Errorf("the same request again: frame %d: %+v", i, again[i])
 		}
 	}
 	if alice.balance() != read || paid == read {
 		t.Errorf("a repetition cost: %s of %s", alice.balance(), read)
 	}
-	if n, err := alice.svc.Verify(t.Context(), true, func(ref string, err error) { t.Errorf("%s: %v", ref, err) }); err != nil || n != len(items)-len(want)-1 {
+	if n, err := alice.svc.Verify(t.Context(), true,
+		func(ref string, err error) { t.Errorf("%s: %v", ref, err) }); err != nil || n != len(items)-len(want)-1 {
 		t.Errorf("verify: %d, %v", n, err)
 	}
 }
@@ -555,7 +584,8 @@ func TestThreat31ManyUploadsInOneRequest(t *testing.T) {
 		status, body, _ := alice.batches(c.frames...)
 		refuses(t, what, status, body, c.code)
 	}
-	if _, _, answers := alice.batches(large.frame()); len(answers) != 1 || answers[0].Error == nil || answers[0].Error.Code != wire.CodeTooLarge {
+	if _, _, answers := alice.batches(large.frame()); len(answers) != 1 || answers[0].Error == nil ||
+		answers[0].Error.Code != wire.CodeTooLarge {
 		t.Errorf("a large file among many: %+v", answers)
 	}
 	if alice.balance() != before || len(alice.rows("g")) != 0 {
@@ -575,7 +605,8 @@ func TestThreat31HeadsThatDoNotCome(t *testing.T) {
 		"an unknown length":              {-1, nil},
 	} {
 		body := &lengthOfReads{r: bytes.NewReader(c.begin)}
-		req := httptest.NewRequestWithContext(t.Context(), http.MethodPut, wire.PathSealed+strings.Repeat("0", 2*wire.UploadIDBytes), body)
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPut,
+			wire.PathSealed+strings.Repeat("0", 2*wire.UploadIDBytes), body)
 		req.ContentLength, req.Header = c.length, alice.header()
 		w := httptest.NewRecorder()
 		r.svc.Handler().ServeHTTP(w, req)

@@ -62,7 +62,8 @@ func serve(t *testing.T, change func(*service.Config)) *serving {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &serving{running: &running{t: t, svc: svc, dir: cfg.DataDir, url: cfg.PublicURL, database: cfg.Database}, addr: l.Addr().String(), stop: stop, ended: make(chan error, 1)}
+	s := &serving{running: &running{t: t, svc: svc, dir: cfg.DataDir, url: cfg.PublicURL, database: cfg.Database},
+		addr: l.Addr().String(), stop: stop, ended: make(chan error, 1)}
 	go func() {
 		s.ended <- svc.Serve(ctx, l)
 		close(s.ended)
@@ -191,7 +192,8 @@ func TestThreat31(t *testing.T) {
 		drip.Wait()
 	})
 	t.Run("2 GiB Content-Length", func(t *testing.T) {
-		for _, path := range []string{"/tools/finalize_upload", "/tools/prepare_upload", "/api/auth/session-token", "/upload/x"} {
+		for _, path := range []string{"/tools/finalize_upload", "/tools/prepare_upload", "/api/auth/session-token",
+			"/upload/x"} {
 			method := "POST"
 			if path == "/upload/x" {
 				method, path = "PUT", wire.PathUploadBlob+"x"
@@ -205,7 +207,8 @@ func TestThreat31(t *testing.T) {
 		}
 	})
 	t.Run("gzip body", func(t *testing.T) {
-		status, body := s.post("/tools/prepare_upload", http.Header{"Content-Encoding": {"gzip"}, "Authorization": {"Bearer " + alice.token}}, []byte("\x1f\x8b"))
+		status, body := s.post("/tools/prepare_upload",
+			http.Header{"Content-Encoding": {"gzip"}, "Authorization": {"Bearer " + alice.token}}, []byte("\x1f\x8b"))
 		if status != 415 || !strings.Contains(string(body), "compressed requests") {
 			t.Errorf("%d %s", status, body)
 		}
@@ -263,10 +266,12 @@ func TestSlowBigAnswerSucceeds(t *testing.T) {
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	content := bytes.Repeat([]byte("0123456789abcdef"), 11<<16)
 	up := alice.uploadRaw("g", "big", content)
-	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
+	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
 	for _, request := range []string{
 		"GET " + raw.DataURL + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + alice.token + "\r\n\r\n",
-		fmt.Sprintf("POST /tools/prepare_retrieve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n{\"group_id\":\"g\",\"ipfs_hash\":\"%s\"}",
+		fmt.Sprintf("POST /tools/prepare_retrieve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: "+
+			"%d\r\n\r\n{\"group_id\":\"g\",\"ipfs_hash\":\"%s\"}",
 			alice.token, len(`{"group_id":"g","ipfs_hash":""}`)+len(up.CID), up.CID),
 	} {
 		conn := s.dial()
@@ -326,7 +331,8 @@ func TestDrainFinishesAnUpload(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	conn := s.dial()
-	fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", alice.token, len(raw))
+	fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nExpect: "+
+		"100-continue\r\nContent-Length: %d\r\n\r\n", alice.token, len(raw))
 	answer := bufio.NewReader(conn)
 	if line, err := answer.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
 		t.Fatalf("%q %v", line, err) // the service is now reading the body
@@ -397,8 +403,9 @@ func TestThreat38(t *testing.T) {
 		}
 		return len(byID) >= 9
 	})
-	kinds := map[string]string{"register_group": wire.OpRegisterGroup, "add_group_member": wire.OpAddGroupMember, "record_transaction": wire.OpFinalizeUpload,
-		"claim_token": wire.OpPrepareRetrieve, "revoke_group_member": wire.OpRevokeGroupMember}
+	kinds := map[string]string{"register_group": wire.OpRegisterGroup, "add_group_member": wire.OpAddGroupMember,
+		"record_transaction": wire.OpFinalizeUpload,
+		"claim_token":        wire.OpPrepareRetrieve, "revoke_group_member": wire.OpRevokeGroupMember}
 	joined := 0
 	for _, row := range s.ledgerRows() {
 		operation, ok := kinds[row.kind]
@@ -406,7 +413,8 @@ func TestThreat38(t *testing.T) {
 			continue
 		}
 		o := byID[row.request]
-		if row.request == "" || o == nil || o["account"] != row.account || o["operation"] != operation || o["status"] != 200.0 || o["bytes_in"].(float64) <= 0 {
+		if row.request == "" || o == nil || o["account"] != row.account || o["operation"] != operation ||
+			o["status"] != 200.0 || o["bytes_in"].(float64) <= 0 {
 			t.Errorf("ledger row %+v, log %v", row, o)
 			continue
 		}
@@ -446,7 +454,8 @@ func TestHealthNamesThePart(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	status, out := s.asked()
-	if status != 200 || out["status"] != "ok" || out["version"] != wire.Version || out["auth"] != "enabled" || out["rpc_reachable"] != true || out["space"] == nil {
+	if status != 200 || out["status"] != "ok" || out["version"] != wire.Version || out["auth"] != "enabled" ||
+		out["rpc_reachable"] != true || out["space"] == nil {
 		t.Errorf("%d %v", status, out)
 	}
 	if parts := fmt.Sprint(out["parts"]); parts != "map[blobs:ok checkpoints:ok clock:ok database:ok]" {
@@ -454,7 +463,8 @@ func TestHealthNamesThePart(t *testing.T) {
 	}
 	ok(t, os.Rename(filepath.Join(s.dir, "blobs", "tmp"), filepath.Join(s.dir, "gone")))
 	proctest.Eventually(t, "health tells", func() bool { status, out = s.asked(); return status == 503 })
-	if out["status"] != "degraded" || fmt.Sprint(out["parts"]) != "map[blobs:down checkpoints:ok clock:ok database:ok]" || strings.Contains(fmt.Sprint(out), s.dir) {
+	if out["status"] != "degraded" || fmt.Sprint(out["parts"]) != "map[blobs:down checkpoints:ok clock:ok "+
+		"database:ok]" || strings.Contains(fmt.Sprint(out), s.dir) {
 		t.Errorf("%v", out)
 	}
 	metrics := httptest.NewRecorder()
@@ -496,9 +506,14 @@ func TestMetrics(t *testing.T) {
 		`svcd_requests_total{operation="finalize_upload",status="200"} 1`,
 		`svcd_requests_total{operation="unknown",status="404"} 1`,
 		`svcd_request_duration_seconds_count{operation="prepare_retrieve"} 1`,
-		`svcd_uploads_total 1`, `svcd_retrieves_total 1`, `svcd_ledger_seq 4`, `svcd_open_uploads 1`, `svcd_accounts 1`, `svcd_files 1`,
-		`svcd_part_duration_seconds_count{call="put",part="blobs"} 1`, `svcd_part_duration_seconds_count{call="write",part="database"}`,
-		`svcd_build_info{go="`, `svcd_part_up{part="checkpoints"} 1`, `svcd_part_up{part="clock"} 1`, `svcd_part_up{part="database"} 1`, `svcd_part_up{part="space"} 1`, `svcd_part_failures_total{call="put",part="blobs"} 0`, `svcd_sweeps_total{result="ok"} 1`, `svcd_data_free_bytes`, `svcd_request_bytes_total{operation="finalize_upload"}`,
+		`svcd_uploads_total 1`, `svcd_retrieves_total 1`, `svcd_ledger_seq 4`, `svcd_open_uploads 1`, `svcd_accounts 1`,
+		`svcd_files 1`,
+		`svcd_part_duration_seconds_count{call="put",part="blobs"} 1`,
+		`svcd_part_duration_seconds_count{call="write",part="database"}`,
+		`svcd_build_info{go="`, `svcd_part_up{part="checkpoints"} 1`, `svcd_part_up{part="clock"} 1`,
+		`svcd_part_up{part="database"} 1`, `svcd_part_up{part="space"} 1`,
+		`svcd_part_failures_total{call="put",part="blobs"} 0`, `svcd_sweeps_total{result="ok"} 1`,
+		`svcd_data_free_bytes`, `svcd_request_bytes_total{operation="finalize_upload"}`,
 	}
 	missing := ""
 	defer func() {
@@ -557,7 +572,8 @@ func writePair(t *testing.T, dir, name string) (cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
@@ -568,7 +584,8 @@ func writePair(t *testing.T, dir, name string) (cert, key string) {
 		t.Fatal(err)
 	}
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: raw}} {
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der},
+		key: {Type: "PRIVATE KEY", Bytes: raw}} {
 		ok(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	}
 	return cert, key
@@ -626,7 +643,8 @@ func TestTLS(t *testing.T) {
 	})
 	t.Run("a key that others may read is refused", func(t *testing.T) {
 		ok(t, os.Chmod(key, 0o644))
-		if _, err := service.Open(t.Context(), service.Config{DataDir: filepath.Join(dir, "data"), TLSCert: cert, TLSKey: key}); !errors.Is(err, ownfile.ErrReadable) {
+		if _, err := service.Open(t.Context(), service.Config{DataDir: filepath.Join(dir, "data"), TLSCert: cert,
+			TLSKey: key}); !errors.Is(err, ownfile.ErrReadable) {
 			t.Errorf("a key that others may read: %v", err)
 		}
 	})
@@ -637,7 +655,8 @@ func TestTLS(t *testing.T) {
 func TestLooksWithoutAccountAreBoundedByAddress(t *testing.T) {
 	t.Parallel()
 	svc := run(t).svc
-	synctest.Test(t, func(t *testing.T) { looksAreBounded(t, svc.Handler()) }) // no time goes by, however slow the machine is
+	// no time goes by, however slow the machine is
+	synctest.Test(t, func(t *testing.T) { looksAreBounded(t, svc.Handler()) })
 }
 
 func looksAreBounded(t *testing.T, service http.Handler) {
@@ -667,7 +686,8 @@ func looksAreBounded(t *testing.T, service http.Handler) {
 		if passed < 5000 || passed == 100_000 {
 			t.Errorf("%s: %d requests passed", route.path, passed)
 		}
-		for _, again := range []struct{ method, path string }{{route.method, route.path}, {http.MethodGet, wire.PathCapabilities}} {
+		for _, again := range []struct{ method, path string }{{route.method, route.path},
+			{http.MethodGet, wire.PathCapabilities}} {
 			if !refuses(ask(again.method, again.path, route.neighbour)) {
 				t.Errorf("%s: the same network passes", again.path)
 			}
@@ -729,7 +749,8 @@ func TestForwardedAddressLimitsTheClient(t *testing.T) {
 		status, _ := s.post(wire.PathSessionToken, header, wire.SessionTokenRequest{AccountID: fmt.Sprint("nobody", i)})
 		return status
 	})
-	untilRefused(t, 401, func(i int) int { return try(fmt.Sprintf("2001:db8:0:1::%x", i+1)) }) // a subscriber has 2^64 addresses
+	// a subscriber has 2^64 addresses
+	untilRefused(t, 401, func(i int) int { return try(fmt.Sprintf("2001:db8:0:1::%x", i+1)) })
 	if got := try("2001:db8:0:2::1"); got != 401 {
 		t.Errorf("another subscriber: %d", got)
 	}
@@ -743,7 +764,8 @@ func TestThreat31UntrustedProxyIsOneClient(t *testing.T) {
 	s := serve(t, func(c *service.Config) { c.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
 	alice := s.user("alice", "10")
 	untilRefused(t, 401, func(i int) int {
-		status, _ := s.post("/tools/auth_status", http.Header{"X-Forwarded-For": {fmt.Sprintf("203.0.113.%d", i%256)}}, object{})
+		status, _ := s.post("/tools/auth_status", http.Header{"X-Forwarded-For": {fmt.Sprintf("203.0.113.%d", i%256)}},
+			object{})
 		return status
 	})
 	must[[]string](alice, wire.OpGetOwnedGroups, object{})

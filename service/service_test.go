@@ -138,7 +138,8 @@ func runWith(t testing.TB, cfg service.Config) *running {
 // openDatabase opens the service's database beside it, as an operator can.
 func (r *running) openDatabase() *sql.DB {
 	r.t.Helper()
-	driver, address := "sqlite", "file:"+filepath.Join(r.dir, store.FileName)+"?_pragma=busy_timeout(10000)" // the service has it open
+	// the service has it open
+	driver, address := "sqlite", "file:"+filepath.Join(r.dir, store.FileName)+"?_pragma=busy_timeout(10000)"
 	if r.database != "" {
 		driver, address = "pgx", r.database
 	}
@@ -172,10 +173,13 @@ func (r *running) databaseHolds(needle []byte) bool {
 	}
 	db, held := r.openDatabase(), false
 	defer db.Close()
-	for _, table := range []string{"meta", "accounts", "groups", "members", "uploads", "files", "parts", "contents", "small_contents", "file_keys", "openings", "claims", "ledger"} {
+	for _, table := range []string{"meta", "accounts", "groups", "members", "uploads", "files", "parts", "contents",
+		"small_contents", "file_keys", "openings", "claims", "ledger"} {
 		var found bool
-		err := db.QueryRow("SELECT EXISTS (SELECT 1 FROM "+table+" t WHERE strpos(t::text, $1) > 0 OR strpos(t::text, $2) > 0)",
-			strings.ToValidUTF8(strings.ReplaceAll(string(needle), "\x00", ""), ""), hex.EncodeToString(needle)).Scan(&found)
+		err := db.QueryRow("SELECT EXISTS (SELECT 1 FROM "+table+" t WHERE strpos(t::text, $1) > 0 OR "+
+			"strpos(t::text, $2) > 0)",
+			strings.ToValidUTF8(strings.ReplaceAll(string(needle), "\x00", ""), ""),
+			hex.EncodeToString(needle)).Scan(&found)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -222,7 +226,8 @@ func (u *user) adds(member *user) {
 func (u *user) login() {
 	u.t.Helper()
 	var out wire.SessionTokenResult
-	status, body := u.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {u.key}}, wire.SessionTokenRequest{AccountID: u.id})
+	status, body := u.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {u.key}},
+		wire.SessionTokenRequest{AccountID: u.id})
 	if status != http.StatusOK || json.Unmarshal(body, &out) != nil || out.ExpiresIn != "24h" || out.AccountID != u.id {
 		u.t.Fatalf("login: %d %s", status, body)
 	}
@@ -305,8 +310,10 @@ func (u *user) reads(ref, want string) {
 // finalize prepares an upload and returns the request that finishes it.
 func (u *user) finalize(group, name string, content []byte) wire.FinalizeUploadRequest {
 	u.t.Helper()
-	p := must[wire.PrepareUploadResult](u, wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: group, Filename: name})
-	return wire.FinalizeUploadRequest{UploadID: p.UploadID, EncryptedData: seal(u.t, p.Key, content), FileHash: hash(content)}
+	p := must[wire.PrepareUploadResult](u, wire.OpPrepareUpload,
+		wire.PrepareUploadRequest{GroupID: group, Filename: name})
+	return wire.FinalizeUploadRequest{UploadID: p.UploadID, EncryptedData: seal(u.t, p.Key, content),
+		FileHash: hash(content)}
 }
 
 // ok ends the test unless a step of it went well.
@@ -389,14 +396,16 @@ func TestUploadRetrieveListAndFees(t *testing.T) {
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "team"})
 	content := []byte("some content")
 	up := alice.upload("team", "a/b.txt", content)
-	if up.CID != up.Location || !strings.HasPrefix(up.CID, "bafy") || len(up.TransID) != 64 || up.FileHash != hash(content) {
+	if up.CID != up.Location || !strings.HasPrefix(up.CID, "bafy") || len(up.TransID) != 64 ||
+		up.FileHash != hash(content) {
 		t.Errorf("finalize answered %+v", up)
 	}
 	if got, problem := alice.retrieve("team", up.CID); !bytes.Equal(got, content) {
 		t.Errorf("retrieved %q, %s", got, problem)
 	}
 	rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "team"})
-	if len(rows) != 1 || *rows[0].Filename != "a/b.txt" || *rows[0].OriginalSize != int64(len(content)) || rows[0].TransID != up.TransID {
+	if len(rows) != 1 || *rows[0].Filename != "a/b.txt" || *rows[0].OriginalSize != int64(len(content)) ||
+		rows[0].TransID != up.TransID {
 		t.Errorf("rows %+v", rows)
 	}
 	// 10 - 0.64 - 0.039 - 0.013
@@ -406,7 +415,8 @@ func TestUploadRetrieveListAndFees(t *testing.T) {
 	if n, err := r.svc.Audit(t.Context()); err != nil || n != 4 {
 		t.Errorf("audit: %d, %v", n, err)
 	}
-	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 1 {
+	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil ||
+		n != 1 {
 		t.Errorf("verify: %d, %v", n, err)
 	}
 }
@@ -426,7 +436,8 @@ func bearer(token string) http.Header { return http.Header{"Authorization": {"Be
 // goodClaims are those of a token that the service would give out.
 func (r *running) goodClaims(account string) object {
 	now := time.Now().Unix()
-	return object{"account_id": account, "type": "svc_session", "gen": 1, "iss": r.url, "aud": r.url, "sub": "apikey|" + account, "iat": now, "exp": now + 3600}
+	return object{"account_id": account, "type": "svc_session", "gen": 1, "iss": r.url, "aud": r.url,
+		"sub": "apikey|" + account, "iat": now, "exp": now + 3600}
 }
 
 // Threat 20: forged tokens.
@@ -478,16 +489,19 @@ func TestThreat20ForgedTokens(t *testing.T) {
 		{"unknown account", hs, with(object{"account_id": "nobody.svc.testnet"}), secret, 401},
 		{"old key generation", hs, with(object{"gen": 0}), secret, 401},
 		{"kid with a path", object{"alg": "HS256", "kid": "../../etc/passwd"}, good, secret, 200},
-		{"exp a fraction of a second ago, as a float", hs, with(object{"exp": float64(time.Now().Unix()) - 60.5}), secret, 401},
+		{"exp a fraction of a second ago, as a float", hs, with(object{"exp": float64(time.Now().Unix()) - 60.5}),
+			secret, 401},
 		{"jku is ignored", object{"alg": "HS256", "jku": "http://127.0.0.1:1/"}, good, []byte("x"), 401},
 	} {
 		t.Run(tc.name, func(t *testing.T) { r.answered(t, bearer(forge(t, tc.header, tc.claims, tc.secret)), tc.want) })
 	}
-	twice := forgeRaw([]byte(`{"alg":"HS256"}`), fmt.Appendf(nil, `{"aud":%q,"iss":%[1]q,"type":"svc_session","account_id":%q,"gen":1,"iat":%d,"exp":%d,"account_id":%q}`,
+	twice := forgeRaw([]byte(`{"alg":"HS256"}`), fmt.Appendf(nil,
+		`{"aud":%q,"iss":%[1]q,"type":"svc_session","account_id":%q,"gen":1,"iat":%d,"exp":%d,"account_id":%q}`,
 		r.url, good["account_id"], now, now+600, "nobody.svc.testnet"), secret)
 	t.Run("a claim that is there twice", func(t *testing.T) { r.answered(t, bearer(twice), 401) })
 	t.Run("wrong aud", func(t *testing.T) {
-		if text := r.answered(t, bearer(forge(t, hs, with(object{"aud": "http://elsewhere:8000"}), secret)), 401); !strings.Contains(text, "Audience") {
+		if text := r.answered(t, bearer(forge(t, hs, with(object{"aud": "http://elsewhere:8000"}), secret)),
+			401); !strings.Contains(text, "Audience") {
 			t.Errorf("the text about a wrong audience: %s", text)
 		}
 	})
@@ -498,20 +512,29 @@ func TestThreat20ForgedTokens(t *testing.T) {
 func TestThreat20SpoiltTokens(t *testing.T) {
 	t.Parallel()
 	r := run(t)
-	whole := forge(t, object{"alg": "HS256", "typ": "JWT"}, r.goodClaims(r.user("alice", "1").id), r.serviceKey(vault.PurposeTokens))
+	whole := forge(t, object{"alg": "HS256", "typ": "JWT"}, r.goodClaims(r.user("alice", "1").id),
+		r.serviceKey(vault.PurposeTokens))
 	r.answered(t, bearer(whole), 200)
 	head, rest, _ := strings.Cut(whole, ".")
 	body, mac, _ := strings.Cut(rest, ".")
 	for name, token := range map[string]string{
-		"modified header": "e30." + rest, "modified payload": head + ".e30." + mac, "modified signature": head + "." + body + "." + mac[1:] + "A",
-		"no signature": head + "." + body + ".", "no signature and separator": head + "." + body, "no payload": head + ".." + mac, "no header": "." + rest,
-		"one part": body, "nothing but separators": "..", "an empty part more": whole + ".", "a part more": whole + "." + mac, "an empty part first": "." + whole,
-		"JSON serialisation":       `{"payload":"` + body + `","signatures":[{"protected":"` + head + `","signature":"` + mac + `"}]}`,
-		"a space in the signature": head + "." + body + "." + mac[:4] + " " + mac[4:], "a character that is not base64": head + "." + body + "." + mac[:4] + "?" + mac[4:],
-		"padding": whole + "=", "spaces after the header": head + "  ." + rest, "marks after the header": head + "####." + rest,
-		"spaces before the payload": head + ".  " + body + "." + mac, "a tab in the payload": head + "." + body[:4] + "\t" + body[4:] + "." + mac,
-		"unused bits of the signature":  whole[:len(whole)-1] + nextInBase64(whole[len(whole)-1]),
-		"signature of another encoding": head + "." + body + "." + strings.NewReplacer("-", "+", "_", "/").Replace(mac) + "+",
+		"modified header": "e30." + rest, "modified payload": head + ".e30." + mac,
+		"modified signature": head + "." + body + "." + mac[1:] + "A",
+		"no signature":       head + "." + body + ".", "no signature and separator": head + "." + body,
+		"no payload": head + ".." + mac, "no header": "." + rest,
+		"one part": body, "nothing but separators": "..", "an empty part more": whole + ".",
+		"a part more": whole + "." + mac, "an empty part first": "." + whole,
+		"JSON serialisation": `{"payload":"` + body + `","signatures":[{"protected":"` + head +
+			`","signature":"` + mac + `"}]}`,
+		"a space in the signature":       head + "." + body + "." + mac[:4] + " " + mac[4:],
+		"a character that is not base64": head + "." + body + "." + mac[:4] + "?" + mac[4:],
+		"padding":                        whole + "=", "spaces after the header": head + "  ." + rest,
+		"marks after the header":       head + "####." + rest,
+		"spaces before the payload":    head + ".  " + body + "." + mac,
+		"a tab in the payload":         head + "." + body[:4] + "\t" + body[4:] + "." + mac,
+		"unused bits of the signature": whole[:len(whole)-1] + nextInBase64(whole[len(whole)-1]),
+		"signature of another encoding": head + "." + body + "." +
+			strings.NewReplacer("-", "+", "_", "/").Replace(mac) + "+",
 	} {
 		t.Run(name, func(t *testing.T) { r.answered(t, bearer(token), 401) })
 	}
@@ -531,10 +554,13 @@ func TestThreat21MixedCredentials(t *testing.T) {
 		{"key and account", http.Header{wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {alice.id}}, 200},
 		{"key alone", http.Header{wire.HeaderAPIKey: {alice.key}}, 401},
 		{"key of another", http.Header{wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {bob.id}}, 401},
-		{"token of another", http.Header{"Authorization": {"Bearer " + alice.token}, wire.HeaderAccountID: {bob.id}}, 401},
-		{"bad token with a good key", http.Header{"Authorization": {"Bearer x"}, wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {alice.id}}, 401},
+		{"token of another", http.Header{"Authorization": {"Bearer " + alice.token}, wire.HeaderAccountID: {bob.id}},
+			401},
+		{"bad token with a good key", http.Header{"Authorization": {"Bearer x"}, wire.HeaderAPIKey: {alice.key},
+			wire.HeaderAccountID: {alice.id}}, 401},
 		{"two tokens", http.Header{"Authorization": {"Bearer " + alice.token, "Bearer " + bob.token}}, 401},
-		{"an empty scheme beside a good key", http.Header{"Authorization": {""}, wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {alice.id}}, 401},
+		{"an empty scheme beside a good key",
+			http.Header{"Authorization": {""}, wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {alice.id}}, 401},
 		{"another scheme", http.Header{"Authorization": {"Basic " + alice.token}}, 401},
 		{"token alone", bearer(alice.token), 200},
 	} {
@@ -575,16 +601,20 @@ func TestThreat22GuessingIsSlowedDown(t *testing.T) {
 	alice := r.user("alice", "1")
 	seen := map[int]int{}
 	for i := range 30 {
-		status, _ := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {fmt.Sprintf("svc_sk_%043d", i)}}, wire.SessionTokenRequest{AccountID: alice.id})
+		status, _ := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {fmt.Sprintf("svc_sk_%043d", i)}},
+			wire.SessionTokenRequest{AccountID: alice.id})
 		seen[status]++
 	}
 	if seen[401] > 11 || seen[429] < 19 {
 		t.Errorf("statuses %v", seen)
 	}
-	if status, body := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {alice.key}}, wire.SessionTokenRequest{AccountID: alice.id}); status != 200 {
+	if status, body := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {alice.key}},
+		wire.SessionTokenRequest{AccountID: alice.id}); status != 200 {
 		t.Errorf("somebody else's guessing locks out the account: %d %s", status, body)
 	}
-	if status, body := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {alice.key}}, wire.SessionTokenRequest{AccountID: "nobody.svc.testnet"}); status != 404 || !strings.Contains(string(body), "not found") {
+	if status, body := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {alice.key}},
+		wire.SessionTokenRequest{AccountID: "nobody.svc.testnet"}); status != 404 ||
+		!strings.Contains(string(body), "not found") {
 		t.Errorf("unknown account: %d %s", status, body)
 	}
 	if r.databaseHolds([]byte(alice.key)) {
@@ -604,7 +634,8 @@ func TestThreat23RotationKillsKeyAndTokens(t *testing.T) {
 	if status, _ := alice.tool(wire.OpGetOwnedGroups, object{}); status != 401 {
 		t.Errorf("the old token still works: %d", status)
 	}
-	if status, _ := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {alice.key}}, wire.SessionTokenRequest{AccountID: alice.id}); status != 401 {
+	if status, _ := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {alice.key}},
+		wire.SessionTokenRequest{AccountID: alice.id}); status != 401 {
 		t.Errorf("the old key still works: %d", status)
 	}
 	alice.key = made.APIKey.Reveal()
@@ -644,7 +675,8 @@ func TestThreat27MoneyForTenUploadsPaysTen(t *testing.T) {
 	if paid.Load() != 10 || refused.Load() != 40 || poor.balance() != "0.005" {
 		t.Errorf("%d paid, %d refused, balance %s", paid.Load(), refused.Load(), poor.balance())
 	}
-	if rows := must[[]wire.TransactionRow](owner, wire.OpGetGroupTransactions, object{"group_id": "g"}); len(rows) != 10 {
+	if rows := must[[]wire.TransactionRow](owner, wire.OpGetGroupTransactions,
+		object{"group_id": "g"}); len(rows) != 10 {
 		t.Errorf("%d rows", len(rows))
 	}
 	if _, err := r.svc.Audit(t.Context()); err != nil {
@@ -677,7 +709,8 @@ func TestThreat24RevocationWinsEveryRace(t *testing.T) {
 	revoked.Store(true)
 	for range 10 {
 		all.Go(func() {
-			if status, _ := member.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref}); status == 200 {
+			if status, _ := member.tool(wire.OpPrepareRetrieve,
+				object{"group_id": "g", "ipfs_hash": ref}); status == 200 {
 				t.Error("a key was handed out after the revocation returned")
 			}
 		})
@@ -715,7 +748,8 @@ func TestFinalizeIsIdempotent(t *testing.T) {
 	}
 	ref := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g"})[0].IPFSHash
 	for range 3 {
-		must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "claim_id": "7c9e6679-7425-40de-944b-e07fc1f90ae7"})
+		must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+			object{"group_id": "g", "ipfs_hash": ref, "claim_id": "7c9e6679-7425-40de-944b-e07fc1f90ae7"})
 	}
 	if got := alice.balance(); got != "999.308" {
 		t.Errorf("balance %s: one claim was charged more than once", got)
@@ -771,8 +805,10 @@ func TestRawTransfer(t *testing.T) {
 	if got := put(alice, blob); got != 204 {
 		t.Fatalf("put: %d", got)
 	}
-	up := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": p.UploadID, "file_hash": strings.ToUpper(hash(content))})
-	got := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
+	up := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload,
+		object{"upload_id": p.UploadID, "file_hash": strings.ToUpper(hash(content))})
+	got := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
 	if got.EncryptedB64 != "" || got.DataSize != int64(len(blob)) {
 		t.Fatalf("answered %+v", got.DataSize)
 	}
@@ -826,7 +862,8 @@ func TestThreat26AuditNamesTheBadRow(t *testing.T) {
 			}
 			statement := tc.statement
 			if tc.name == "swapped" { // a key cannot be swapped in place
-				statement = "UPDATE ledger SET seq = -2 WHERE seq = 2; UPDATE ledger SET seq = 2 WHERE seq = 3; UPDATE ledger SET seq = 3 WHERE seq = -2"
+				statement = "UPDATE ledger SET seq = -2 WHERE seq = 2; UPDATE ledger SET seq = 2 WHERE seq = 3; " +
+					"UPDATE ledger SET seq = 3 WHERE seq = -2"
 			}
 			if _, err := db.Exec(r.withoutTriggers() + statement); err != nil {
 				t.Fatal(err)
@@ -841,8 +878,10 @@ func TestThreat28Threat29HostileInputIsOnlyAValue(t *testing.T) {
 	t.Parallel()
 	r, alice := runWithGroup(t)
 	alice.upload("g", "f", []byte("x"))
-	for _, evil := range []string{"../../svc.db", "/etc/passwd", "..%2f..", "x\x00y", "'; DROP TABLE files; --", `" OR 1=1 --`, "http://127.0.0.1:1/", strings.Repeat("a", 50_000)} {
-		if status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": evil}); status != 404 && status != 400 {
+	for _, evil := range []string{"../../svc.db", "/etc/passwd", "..%2f..", "x\x00y", "'; DROP TABLE files; --",
+		`" OR 1=1 --`, "http://127.0.0.1:1/", strings.Repeat("a", 50_000)} {
+		if status, body := alice.tool(wire.OpPrepareRetrieve,
+			object{"group_id": "g", "ipfs_hash": evil}); status != 404 && status != 400 {
 			t.Errorf("reference %.30q: %d %s", evil, status, body)
 		}
 		for _, op := range []string{wire.OpGetGroupTransactions, wire.OpPrepareUpload, wire.OpRegisterGroup} {
@@ -853,12 +892,15 @@ func TestThreat28Threat29HostileInputIsOnlyAValue(t *testing.T) {
 		if status, body := alice.tool(wire.OpPrepareUpload, object{"group_id": "g", "filename": evil}); status >= 500 {
 			t.Errorf("name %.30q: %d %s", evil, status, body)
 		}
-		if status, body := alice.tool(wire.OpAddGroupMember, object{"group_id": "g", "member_id": evil}); status != 400 {
+		if status, body := alice.tool(wire.OpAddGroupMember,
+			object{"group_id": "g", "member_id": evil}); status != 400 {
 			t.Errorf("member %.30q: %d %s", evil, status, body)
 		}
 	}
-	for _, raw := range []string{"", "null", "[]", "7", `"x"`, "{", `{"group_id":7}`, `{"group_id":{"a":1}}`, strings.Repeat("[", 5000), `{"group_id":null}`} {
-		for _, op := range []string{wire.OpRegisterGroup, wire.OpPrepareUpload, wire.OpFinalizeUpload, wire.OpPrepareRetrieve, wire.OpGetGroupTransactions} {
+	for _, raw := range []string{"", "null", "[]", "7", `"x"`, "{", `{"group_id":7}`, `{"group_id":{"a":1}}`,
+		strings.Repeat("[", 5000), `{"group_id":null}`} {
+		for _, op := range []string{wire.OpRegisterGroup, wire.OpPrepareUpload, wire.OpFinalizeUpload,
+			wire.OpPrepareRetrieve, wire.OpGetGroupTransactions} {
 			if status, body := alice.tool(op, []byte(raw)); status < 400 || status >= 500 {
 				t.Errorf("%s with body %.20q: %d %s", op, raw, status, body)
 			}
@@ -873,7 +915,8 @@ func TestThreat28Threat29HostileInputIsOnlyAValue(t *testing.T) {
 	if status, _ := alice.tool("no_such_operation", object{}); status != 404 {
 		t.Errorf("an unknown operation: %d", status)
 	}
-	if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g"}); len(rows) != 1 {
+	if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions,
+		object{"group_id": "g"}); len(rows) != 1 {
 		t.Errorf("%d rows are left", len(rows))
 	}
 }
@@ -905,7 +948,8 @@ func TestThreat33MasterKeyIsNeededAndGuarded(t *testing.T) {
 	loose := filepath.Join(t.TempDir(), "data")
 	ok(t, os.MkdirAll(loose, 0o700))
 	ok(t, os.WriteFile(filepath.Join(loose, "master.key"), master, 0o644))
-	if _, err := service.Open(context.Background(), service.Config{DataDir: loose}); !errors.Is(err, ownfile.ErrReadable) {
+	if _, err := service.Open(context.Background(), service.Config{DataDir: loose}); !errors.Is(err,
+		ownfile.ErrReadable) {
 		t.Errorf("a master key that others may read was accepted: %v", err)
 	}
 }
@@ -919,7 +963,8 @@ func TestPagingTellsEveryChangeOnce(t *testing.T) {
 	var names []string
 	after := int64(0)
 	for {
-		rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "after_seq": after, "limit": 3})
+		rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions,
+			object{"group_id": "g", "after_seq": after, "limit": 3})
 		for _, row := range rows {
 			names = append(names, *row.Filename)
 			after = row.ChangedSeq
@@ -938,7 +983,8 @@ func TestOpenGroups(t *testing.T) {
 	r := run(t)
 	owner, guest, late := r.user("owner", "10"), r.user("guest", "1"), r.user("late", "1")
 	in := func(d time.Duration) string { return fmt.Sprint(time.Now().Add(d).UnixNano()) }
-	must[string](owner, wire.OpCreateHackathonGroup, object{"group_id": "h", "expires_at": in(time.Hour), "max_uses": 1})
+	must[string](owner, wire.OpCreateHackathonGroup,
+		object{"group_id": "h", "expires_at": in(time.Hour), "max_uses": 1})
 	for range 2 {
 		must[string](guest, wire.OpJoinGroup, object{"group_id": "h"})
 	}
@@ -946,7 +992,8 @@ func TestOpenGroups(t *testing.T) {
 		t.Errorf("joining twice cost %s of 1", got)
 	}
 	for _, step := range []struct{ word string }{{"Join window full"}, {"Join window closed"}} {
-		if status, body := late.tool(wire.OpJoinGroup, object{"group_id": "h"}); status != 403 || !strings.Contains(body, step.word) {
+		if status, body := late.tool(wire.OpJoinGroup, object{"group_id": "h"}); status != 403 ||
+			!strings.Contains(body, step.word) {
 			t.Errorf("want %q: %d %s", step.word, status, body)
 		}
 		must[string](owner, wire.OpCloseHackathonJoin, object{"group_id": "h"})
@@ -964,17 +1011,20 @@ func TestThreat24RevokedDoesNotJoinAgain(t *testing.T) {
 	must[string](owner, wire.OpRevokeGroupMember, object{"group_id": "h", "member_id": guest.id})
 	must[string](owner, wire.OpCreateHackathonGroup, open) // also not by a new window
 	before := guest.balance()
-	if status, body := guest.tool(wire.OpJoinGroup, object{"group_id": "h"}); status != 403 || !strings.Contains(body, "not authorized") || !strings.Contains(body, "owner") {
+	if status, body := guest.tool(wire.OpJoinGroup, object{"group_id": "h"}); status != 403 ||
+		!strings.Contains(body, "not authorized") || !strings.Contains(body, "owner") {
 		t.Errorf("%d %s", status, body)
 	}
 	if status, body := guest.tool(wire.OpPrepareUpload, object{"group_id": "h"}); status != 403 {
 		t.Errorf("upload: %d %s", status, body)
 	}
 	other := r.user("other", "1")
-	for op, req := range map[string]object{wire.OpPrepareUpload: {"group_id": "h"}, wire.OpPrepareRetrieve: {"group_id": "h", "ipfs_hash": "x"}, wire.OpGetPending: {"group_id": "h"}} {
+	for op, req := range map[string]object{wire.OpPrepareUpload: {"group_id": "h"},
+		wire.OpPrepareRetrieve: {"group_id": "h", "ipfs_hash": "x"}, wire.OpGetPending: {"group_id": "h"}} {
 		for u, revoked := range map[*user]bool{guest: true, other: false} {
 			_, body := u.tool(op, req)
-			if !strings.Contains(body, "not authorized") || !strings.Contains(body, "not a member") || strings.Contains(body, "revoked") != revoked {
+			if !strings.Contains(body, "not authorized") || !strings.Contains(body, "not a member") ||
+				strings.Contains(body, "revoked") != revoked {
 				t.Errorf("%s of %s: %s", op, u.id, body)
 			}
 		}
@@ -992,21 +1042,25 @@ func TestThreat28NamesThatLookLikeAnother(t *testing.T) {
 	t.Parallel()
 	r := run(t)
 	alice := r.user("alice", "100")
-	for _, id := range []string{"te\u200bam", "te\u200dam", "te\u00adam", "\ufeffteam", "team\ufe0f", "te\u034fam", "\u202emaet", "te\u2066am", "team\u2028", "te\u00a0am",
+	for _, id := range []string{"te\u200bam", "te\u200dam", "te\u00adam", "\ufeffteam", "team\ufe0f", "te\u034fam",
+		"\u202emaet", "te\u2066am", "team\u2028", "te\u00a0am",
 		" team", "team ", "team\u3000", "\u3164", "te\u0007am", "te\ue000am"} {
 		for _, op := range []string{wire.OpRegisterGroup, wire.OpCreateHackathonGroup} {
-			if status, body := alice.tool(op, object{"group_id": id, "expires_at": "9000000000000000000"}); status != 400 {
+			if status, body := alice.tool(op,
+				object{"group_id": id, "expires_at": "9000000000000000000"}); status != 400 {
 				t.Errorf("%s %q: %d %s", op, id, status, body)
 			}
 		}
 	}
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "Größe 100 %, 日本/a🙂"})
 	for _, member := range []string{"\u212aate", "ka\u0301te", "k\u0430te", "kate\u200b"} {
-		if status, body := alice.tool(wire.OpAddGroupMember, object{"group_id": "Größe 100 %, 日本/a🙂", "member_id": member}); status != 400 {
+		if status, body := alice.tool(wire.OpAddGroupMember,
+			object{"group_id": "Größe 100 %, 日本/a🙂", "member_id": member}); status != 400 {
 			t.Errorf("member %q: %d %s", member, status, body)
 		}
 	}
-	if got := must[string](alice, wire.OpAddGroupMember, object{"group_id": "Größe 100 %, 日本/a🙂", "member_id": "KATE"}); !strings.Contains(got, "kate.svc.testnet") {
+	if got := must[string](alice, wire.OpAddGroupMember,
+		object{"group_id": "Größe 100 %, 日本/a🙂", "member_id": "KATE"}); !strings.Contains(got, "kate.svc.testnet") {
 		t.Error(got)
 	}
 }

@@ -62,7 +62,8 @@ func (u *user) beginsLarge(group, name, base string, plain []byte) *largeUpload 
 	u.t.Helper()
 	key, err := format.RandomKey()
 	ok(u.t.(*testing.T), err)
-	s := &largeUpload{user: u, upload: newID(), group: group, name: name, base: base, key: key, large: large{plain: plain, keys: map[format.PartID]*format.Key{}}}
+	s := &largeUpload{user: u, upload: newID(), group: group, name: name, base: base, key: key,
+		large: large{plain: plain, keys: map[format.PartID]*format.Key{}}}
 	n := s.layout().Blocks()
 	s.leaves, s.in = make([]format.Hash, n), make([]format.PartID, n)
 	return s
@@ -94,7 +95,8 @@ func (s *largeUpload) put(blocks string) (status int, part wire.Part, key *forma
 			s.leaves[i] = format.Leaf(body[begin:])
 		}
 	}
-	req, err := http.NewRequest(http.MethodPut, s.partURL(s.upload, newID(), s.group, block, blocks), bytes.NewReader(body))
+	req, err := http.NewRequest(http.MethodPut, s.partURL(s.upload, newID(), s.group, block, blocks),
+		bytes.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -158,7 +160,8 @@ func (s *largeUpload) manifest() (m format.Manifest) {
 // finish records the upload with a manifest.
 func (s *largeUpload) finish(m format.Manifest) (status int, body string) {
 	s.t.Helper()
-	i := s.sealsBlocks(s.upload, s.group, s.key, m, metaOf(s.t, s.key, s.layout(), format.RootOf(s.leaves), s.name), hash(s.plain))
+	i := s.sealsBlocks(s.upload, s.group, s.key, m, metaOf(s.t, s.key, s.layout(), format.RootOf(s.leaves), s.name),
+		hash(s.plain))
 	if i.From = s.base; i.From != "" {
 		s.sealsKey(i, i.key, s.id)
 	}
@@ -207,7 +210,8 @@ func (u *user) savesBlock(name string, before large, number int64) large {
 // readLarge reads a version as a member does, and returns why it cannot.
 func (u *user) readLarge(v large) (problem string) {
 	u.t.Helper()
-	status, body := u.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": v.CID, "formats": []int{1, 2}, "transfer": "raw"})
+	status, body := u.tool(wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": v.CID, "formats": []int{1, 2}, "transfer": "raw"})
 	var answer struct {
 		Result wire.PrepareRetrieveResult `json:"result"`
 	}
@@ -308,7 +312,8 @@ func TestSpaceOfEndedVersionsComesBack(t *testing.T) {
 	r.clean(3)
 	full := int64(10*(block+format.Overhead)) - block + 1000
 	one := int64(block + format.Overhead)
-	if got := alice.stored("g"); got.Group.Bytes != full+one+1000+format.Overhead || got.Account.Bytes != got.Group.Bytes {
+	if got := alice.stored("g"); got.Group.Bytes != full+one+1000+format.Overhead ||
+		got.Account.Bytes != got.Group.Bytes {
 		t.Errorf("%d bytes are stored", got.Group.Bytes)
 	}
 	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": first.CID})
@@ -370,7 +375,8 @@ func TestThreat49BasesThatAreNotTheCallers(t *testing.T) {
 	other.puts("0-2")
 	elsewhere := other.finishes()
 	removed := alice.savesAll("removed", contentOf("r", 3))
-	must[wire.NameResult](alice, wire.OpRemoveFile, object{"group_id": "g", "filename": "removed", "seq": alice.lastSeq()})
+	must[wire.NameResult](alice, wire.OpRemoveFile,
+		object{"group_id": "g", "filename": "removed", "seq": alice.lastSeq()})
 	deleted := alice.savesAll("f", contentOf("d", 3))
 	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": deleted.CID})
 	for what, tc := range map[string]struct {
@@ -385,8 +391,11 @@ func TestThreat49BasesThatAreNotTheCallers(t *testing.T) {
 		"of another name":                         {alice, "g", alices},
 		"from the trash":                          {alice, "removed", removed},
 		"whose key is destroyed":                  {alice, "f", deleted},
-		"of format version 1":                     {alice, "f", large{FinalizeUploadResult: wire.FinalizeUploadResult{CID: whole}, in: alices.in, leaves: alices.leaves, keys: alices.keys}},
-		"that nobody made":                        {alice, "f", large{in: alices.in, leaves: alices.leaves, keys: alices.keys}},
+		"of format version 1": {alice, "f",
+			large{FinalizeUploadResult: wire.FinalizeUploadResult{CID: whole}, in: alices.in, leaves: alices.leaves,
+				keys: alices.keys}},
+		"that nobody made": {alice, "f",
+			large{in: alices.in, leaves: alices.leaves, keys: alices.keys}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if tc.base.CID == "" {
@@ -414,15 +423,19 @@ func TestThreat49BaseEndsWhileTheUploadIsUnderWay(t *testing.T) {
 			must[string](g.alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": base.CID})
 		}, wire.CodeBase},
 		"into the trash": {func(_ *testing.T, g *trashGroup, base large) {
-			must[wire.NameResult](g.alice, wire.OpRemoveFile, object{"group_id": "g", "filename": "f", "seq": g.alice.lastSeq()})
+			must[wire.NameResult](g.alice, wire.OpRemoveFile,
+				object{"group_id": "g", "filename": "f", "seq": g.alice.lastSeq()})
 		}, wire.CodeBase},
 		"another name": {func(_ *testing.T, g *trashGroup, base large) {
-			must[string](g.alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": base.CID, "filename": "other"})
+			must[string](g.alice, wire.OpRenameFile,
+				object{"group_id": "g", "ipfs_hash": base.CID, "filename": "other"})
 		}, wire.CodeBase},
 		"a revocation": {func(_ *testing.T, g *trashGroup, base large) {
 			must[string](g.owner, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": g.bob.id})
 		}, wire.CodeBase},
-		"the caller is a reader": {func(_ *testing.T, g *trashGroup, base large) { g.owner.gives(g.alice, "g", "reader") }, wire.CodeReadOnly},
+		"the caller is a reader": {func(_ *testing.T, g *trashGroup, base large) {
+			g.owner.gives(g.alice, "g", "reader")
+		}, wire.CodeReadOnly},
 	} {
 		t.Run(what, func(t *testing.T) {
 			g := runTrash(t)
@@ -485,15 +498,17 @@ func TestThreat49ManifestsNameForeignParts(t *testing.T) {
 	his := bob.beginsLarge("g", "f", "", contentOf("y", 9))
 	his.puts("0-8")
 	for what, take := range map[string]func(s *largeUpload){
-		"of another file of the caller":                     func(s *largeUpload) { s.takes(mine, "0-7") },
-		"of another account":                                func(s *largeUpload) { s.takes(bobs, "0-7") },
-		"of an unfinished upload of the caller":             func(s *largeUpload) { s.takes(open.large, "0-7") },
-		"of an unfinished upload of another account":        func(s *largeUpload) { s.takes(his.large, "0-7") },
-		"one block of another file":                         func(s *largeUpload) { s.takes(mine, "3") },
-		"the base shifted by a part":                        func(s *largeUpload) { s.shifts(base, 4) },
-		"the base shifted by a block":                       func(s *largeUpload) { s.shifts(base, 1) },
-		"the short last block of the base as a full one":    func(s *largeUpload) { s.takes(base, "8") },
-		"a part that nobody made":                           func(s *largeUpload) { s.has(format.PartID{1}, s.keys[base.in[0]], "0") },
+		"of another file of the caller":                  func(s *largeUpload) { s.takes(mine, "0-7") },
+		"of another account":                             func(s *largeUpload) { s.takes(bobs, "0-7") },
+		"of an unfinished upload of the caller":          func(s *largeUpload) { s.takes(open.large, "0-7") },
+		"of an unfinished upload of another account":     func(s *largeUpload) { s.takes(his.large, "0-7") },
+		"one block of another file":                      func(s *largeUpload) { s.takes(mine, "3") },
+		"the base shifted by a part":                     func(s *largeUpload) { s.shifts(base, 4) },
+		"the base shifted by a block":                    func(s *largeUpload) { s.shifts(base, 1) },
+		"the short last block of the base as a full one": func(s *largeUpload) { s.takes(base, "8") },
+		"a part that nobody made": func(s *largeUpload) {
+			s.has(format.PartID{1}, s.keys[base.in[0]], "0")
+		},
 		"a block of the upload that its part does not have": func(s *largeUpload) { s.in[7] = s.in[9] },
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -532,7 +547,8 @@ func TestThreat49DeletionRacesTakeover(t *testing.T) {
 	var stop atomic.Bool
 	all.Go(func() {
 		for v := range versions {
-			if status, body := alice.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": v.CID}); status != http.StatusOK {
+			if status, body := alice.tool(wire.OpDeleteFile,
+				object{"group_id": "g", "ipfs_hash": v.CID}); status != http.StatusOK {
 				t.Errorf("delete: %d %s", status, body)
 			}
 		}

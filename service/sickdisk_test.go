@@ -22,7 +22,8 @@ func TestThreat39SickDisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			disk := sickfs.New(t)
-			r := runWith(t, service.Config{Database: newDatabase(t), Blobs: filepath.Join(disk.Dir(), "blobs"), MaxFileBytes: 64 << 20, SmallBytes: -1})
+			r := runWith(t, service.Config{Database: newDatabase(t), Blobs: filepath.Join(disk.Dir(), "blobs"),
+				MaxFileBytes: 64 << 20, SmallBytes: -1})
 			alice := r.owner()
 			content, ref := noise(300_000), ""
 			if blocks > 0 {
@@ -34,7 +35,8 @@ func TestThreat39SickDisk(t *testing.T) {
 			get := func(begin string) (paid bool, status int, got []byte) {
 				t.Helper()
 				before := alice.balance()
-				status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "transfer": wire.TransferRaw, "formats": []int{1, 2}})
+				status, body := alice.tool(wire.OpPrepareRetrieve,
+					object{"group_id": "g", "ipfs_hash": ref, "transfer": wire.TransferRaw, "formats": []int{1, 2}})
 				paid = alice.balance() != before
 				if status != http.StatusOK {
 					return paid, status, []byte(body)
@@ -51,11 +53,13 @@ func TestThreat39SickDisk(t *testing.T) {
 			}
 			for range 2 {
 				paid, status, got = get("bytes=100000-")
-				if paid || status != http.StatusInternalServerError || !strings.Contains(string(got), wire.CodeBlobCorrupt) {
+				if paid || status != http.StatusInternalServerError ||
+					!strings.Contains(string(got), wire.CodeBlobCorrupt) {
 					t.Errorf("again: paid %v, %d %.200s", paid, status, got)
 				}
 			}
-			if status, body := alice.takes(wire.PathHealth, ""); status != http.StatusOK || !strings.Contains(string(body), "1 reads failed") {
+			if status, body := alice.takes(wire.PathHealth, ""); status != http.StatusOK ||
+				!strings.Contains(string(body), "1 reads failed") {
 				t.Errorf("health: %d %s", status, body)
 			}
 			disk.Sicken(0)
@@ -89,7 +93,8 @@ func TestThreat39DeletedWhileItIsRead(t *testing.T) {
 	if err == nil {
 		t.Fatalf("all %d bytes were under way", n)
 	}
-	if status, body := alice.takes(wire.PathHealth, ""); status != http.StatusOK || !strings.Contains(string(body), `"files":"ok"`) {
+	if status, body := alice.takes(wire.PathHealth, ""); status != http.StatusOK ||
+		!strings.Contains(string(body), `"files":"ok"`) {
 		t.Errorf("health: %d %s", status, body)
 	}
 }

@@ -37,7 +37,8 @@ func TestThreat32SignInsAreLogged(t *testing.T) {
 	var log signInLog
 	r := runWith(t, service.Config{SignInLogger: slog.New(slog.NewTextHandler(&log, nil)), Database: newDatabase(t)})
 	alice := r.user("alice", "1")
-	for _, want := range []string{"signed in", `by="api key"`, "account=alice.svc.testnet", "client=127.0.0.1", "request="} {
+	for _, want := range []string{"signed in", `by="api key"`, "account=alice.svc.testnet", "client=127.0.0.1",
+		"request="} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("a sign-in: no %q in\n%s", want, log.String())
 		}
@@ -60,7 +61,8 @@ func TestThreat32SignInsAreLogged(t *testing.T) {
 	if n := strings.Count(text, "level=WARN msg=\"sign-in failed\""); n < 4 {
 		t.Errorf("%d failures in\n%s", n, text)
 	}
-	if n := strings.Count(text, `by="api key" account=alice.svc.testnet code=`+wire.CodeInvalidKey); n != 2 { // also of a key that is none
+	// also of a key that is none
+	if n := strings.Count(text, `by="api key" account=alice.svc.testnet code=`+wire.CodeInvalidKey); n != 2 {
 		t.Errorf("%d failures name alice in\n%s", n, text)
 	}
 	if !strings.Contains(text, `by="session token"`) {

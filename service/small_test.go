@@ -25,7 +25,8 @@ func (r *running) rowsOfSmall() (used, free int) {
 	r.t.Helper()
 	db := r.openDatabase()
 	defer db.Close()
-	ok(r.t, db.QueryRow("SELECT COALESCE(sum(CASE WHEN free THEN 0 ELSE 1 END), 0), COALESCE(sum(CASE WHEN free THEN 1 ELSE 0 END), 0) FROM small_contents").Scan(&used, &free))
+	ok(r.t, db.QueryRow("SELECT COALESCE(sum(CASE WHEN free THEN 0 ELSE 1 END), 0), COALESCE(sum(CASE WHEN free THEN "+
+		"1 ELSE 0 END), 0) FROM small_contents").Scan(&used, &free))
 	return used, free
 }
 
@@ -34,7 +35,8 @@ func TestSmallContents(t *testing.T) {
 	t.Parallel()
 	r, alice := runWithGroup(t)
 	blobs, wants := 0, 0
-	for _, size := range []int{0, 1, 228, 229, 4096, files.SmallBytes - format.Overhead, files.SmallBytes - format.Overhead + 1} {
+	for _, size := range []int{0, 1, 228, 229, 4096, files.SmallBytes - format.Overhead,
+		files.SmallBytes - format.Overhead + 1} {
 		content := noise(int64(size))
 		for how, up := range map[string]func() wire.FinalizeUploadResult{
 			"inside JSON":    func() wire.FinalizeUploadResult { return alice.upload("g", "f", content) },
@@ -50,7 +52,8 @@ func TestSmallContents(t *testing.T) {
 			if got, problem := alice.retrieve("g", ref); !bytes.Equal(got, content) {
 				t.Errorf("%d bytes %s: %d came, %s", size, how, len(got), problem)
 			}
-			if where, err := r.svc.BlobPath(t.Context(), ref); err != nil || (size+format.Overhead <= files.SmallBytes) != strings.Contains(where, "small_contents") {
+			if where, err := r.svc.BlobPath(t.Context(), ref); err != nil ||
+				(size+format.Overhead <= files.SmallBytes) != strings.Contains(where, "small_contents") {
 				t.Errorf("%d bytes %s lie in %s, %v", size, how, where, err)
 			}
 		}
@@ -69,7 +72,8 @@ func TestSmallRanges(t *testing.T) {
 	t.Parallel()
 	_, alice := runWithGroup(t)
 	up := alice.upload("g", "f", noise(1000))
-	got := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
+	got := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
 	all, err := base64.StdEncoding.DecodeString(got.EncryptedB64)
 	ok(t, err)
 	// The service hands tickets out for larger files only; the way behind them is the same.
@@ -79,8 +83,10 @@ func TestSmallRanges(t *testing.T) {
 	ok(t, err)
 	mac := hmac.New(sha256.New, key[:])
 	mac.Write(ticket)
-	target := wire.PathReadBlob + base64.RawURLEncoding.EncodeToString(ticket) + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
-	for ranges, want := range map[string]string{"": string(all), "bytes=5-9": string(all[5:10]), "bytes=-3": string(all[len(all)-3:])} {
+	target := wire.PathReadBlob + base64.RawURLEncoding.EncodeToString(ticket) + "." +
+		base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+	for ranges, want := range map[string]string{"": string(all), "bytes=5-9": string(all[5:10]),
+		"bytes=-3": string(all[len(all)-3:])} {
 		if status, body := alice.fetch(target, ranges); status >= 300 || string(body) != want {
 			t.Errorf("range %q: %d, %d bytes", ranges, status, len(body))
 		}
@@ -124,7 +130,8 @@ func TestThreat34SmallContents(t *testing.T) {
 			must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": refs[i]})
 			for _, s := range samples(i) {
 				if r.databaseHolds(s) {
-					t.Errorf("round %d: key or ciphertext %d of %d bytes is still in the database", round, i, items[i].BlobSize)
+					t.Errorf("round %d: key or ciphertext %d of %d bytes is still in the database", round, i,
+						items[i].BlobSize)
 				}
 			}
 		}
@@ -177,7 +184,8 @@ func TestSmallContentDamaged(t *testing.T) {
 		t.Error("a damaged file was charged")
 	}
 	bad := map[string]bool{}
-	if _, err := r.svc.Verify(t.Context(), true, func(ref string, _ error) { bad[ref] = true }); err != nil || !bad[ref] || !bad[other] {
+	if _, err := r.svc.Verify(t.Context(), true, func(ref string, _ error) { bad[ref] = true }); err != nil ||
+		!bad[ref] || !bad[other] {
 		t.Errorf("verify names %v, %v", bad, err)
 	}
 	found := 0

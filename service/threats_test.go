@@ -56,7 +56,8 @@ func TestThreat37WrongClock(t *testing.T) {
 	r := runWith(t, service.Config{Database: newDatabase(t), Now: now})
 	alice := r.user("alice", "10")
 	login := func() (int, string) {
-		status, body := r.post(wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {alice.key}}, wire.SessionTokenRequest{AccountID: alice.id})
+		status, body := r.post(wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {alice.key}},
+			wire.SessionTokenRequest{AccountID: alice.id})
 		return status, string(body)
 	}
 	for _, tc := range []struct {
@@ -83,7 +84,8 @@ func TestThreat37WrongClock(t *testing.T) {
 		t.Error(err)
 	}
 	var back int
-	if err := r.openDatabase().QueryRow("SELECT count(*) FROM ledger a JOIN ledger b ON b.seq = a.seq + 1 WHERE b.time_ns <= a.time_ns").Scan(&back); err != nil || back != 0 {
+	if err := r.openDatabase().QueryRow("SELECT count(*) FROM ledger a JOIN ledger b ON b.seq = a.seq + 1 WHERE " +
+		"b.time_ns <= a.time_ns").Scan(&back); err != nil || back != 0 {
 		t.Errorf("%d records are older than the one before, %v", back, err)
 	}
 }
@@ -93,24 +95,29 @@ func TestThreat37WrongClock(t *testing.T) {
 func TestThreat32NothingLeaks(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
-	r := runWith(t, service.Config{Database: newDatabase(t), SmallBytes: -1, Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	r := runWith(t, service.Config{Database: newDatabase(t), SmallBytes: -1,
+		Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	alice := r.owner()
 	secrets := []string{alice.key, alice.token}
 	var answers strings.Builder
 	note := func(_ int, body string) { answers.WriteString(body + "\n") }
 	for _, op := range operations(t) {
-		for _, request := range []any{object{}, object{"group_id": "g"}, object{"group_id": "absent", "ipfs_hash": "x", "upload_id": "y", "filename": "z"},
-			object{"group_id": 7}, []byte("{"), object{"group_id": strings.Repeat("x", 500), "member_id": "'; DROP TABLE files; --"}} {
+		for _, request := range []any{object{}, object{"group_id": "g"},
+			object{"group_id": "absent", "ipfs_hash": "x", "upload_id": "y", "filename": "z"},
+			object{"group_id": 7}, []byte("{"),
+			object{"group_id": strings.Repeat("x", 500), "member_id": "'; DROP TABLE files; --"}} {
 			note(alice.tool(op, request))
 		}
 	}
 	content := []byte("the plaintext canary of threat 32")
 	p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g", "filename": "f"})
-	ref := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": p.UploadID, "encrypted_data": seal(t, p.Key, content), "file_hash": hash(content)}).Location
+	ref := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload,
+		object{"upload_id": p.UploadID, "encrypted_data": seal(t, p.Key, content), "file_hash": hash(content)}).Location
 	secrets = append(secrets, p.Key, string(content))
 	for _, format := range []any{"x", []int{}, object{"original_size": 1e30}, object{"version": 1, "filename": 7}} {
 		q := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
-		note(alice.tool(wire.OpFinalizeUpload, object{"upload_id": q.UploadID, "encrypted_data": seal(t, q.Key, nil), "file_hash": hash(nil), "format": format}))
+		note(alice.tool(wire.OpFinalizeUpload, object{"upload_id": q.UploadID, "encrypted_data": seal(t, q.Key, nil),
+			"file_hash": hash(nil), "format": format}))
 	}
 	path, err := r.svc.BlobPath(t.Context(), ref)
 	if err != nil {
@@ -123,8 +130,10 @@ func TestThreat32NothingLeaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref = alice.upload("g", "f2", []byte("x")).Location
-	note(alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "claim_id": "c"})) // a database that fails
-	status, body := r.post(wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {alice.key + "x"}}, wire.SessionTokenRequest{AccountID: alice.id})
+	// a database that fails
+	note(alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "claim_id": "c"}))
+	status, body := r.post(wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {alice.key + "x"}},
+		wire.SessionTokenRequest{AccountID: alice.id})
 	note(status, string(body))
 	if !strings.Contains(log.String(), "claims") || !strings.Contains(answers.String(), wire.CodeInternal) {
 		t.Error("the failures that were made did not happen")
@@ -140,7 +149,8 @@ func TestThreat32NothingLeaks(t *testing.T) {
 		}
 	})
 	t.Run("no answer tells of the inside", func(t *testing.T) {
-		for _, inside := range []string{r.dir, "SELECT", "INSERT", "sqlite", "SQLSTATE", "goroutine", ".go:", "pgx", "Go struct", "Go value"} {
+		for _, inside := range []string{r.dir, "SELECT", "INSERT", "sqlite", "SQLSTATE", "goroutine", ".go:", "pgx",
+			"Go struct", "Go value"} {
 			if strings.Contains(answers.String(), inside) {
 				t.Errorf("an answer holds %q:\n%s", inside, answers.String())
 			}
@@ -163,15 +173,19 @@ func TestThreat31LargeFileInsideJSON(t *testing.T) {
 	if status, body := r.do(req); status != http.StatusNoContent {
 		t.Fatalf("put: %d %s", status, body)
 	}
-	ref := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": p.UploadID, "file_hash": hash(nil)}).Location
+	ref := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload,
+		object{"upload_id": p.UploadID, "file_hash": hash(nil)}).Location
 	before := alice.balance()
-	if status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref}); status != http.StatusRequestEntityTooLarge || !strings.Contains(body, "raw") {
+	if status, body := alice.tool(wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": ref}); status != http.StatusRequestEntityTooLarge ||
+		!strings.Contains(body, "raw") {
 		t.Errorf("inside JSON: %d %.200s", status, body)
 	}
 	if after := alice.balance(); after != before {
 		t.Errorf("the refusal cost %s of %s", after, before)
 	}
-	if got := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"}); got.DataSize != 65<<20 {
+	if got := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve,
+		object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"}); got.DataSize != 65<<20 {
 		t.Errorf("raw: %+v", got.DataSize)
 	}
 }
@@ -190,9 +204,11 @@ func TestThreat29EveryFieldIsOnlyAValue(t *testing.T) {
 	r := runWith(t, service.Config{Database: newDatabase(t), RequestRate: -1})
 	alice := r.owner()
 	file := alice.upload("g", "f", []byte("x"))
-	honest := object{"group_id": "g", "ipfs_hash": file.CID, "member_id": "bob", "filename": "n", "upload_id": "u", "file_hash": file.FileHash, "claim_id": "c",
+	honest := object{"group_id": "g", "ipfs_hash": file.CID, "member_id": "bob", "filename": "n", "upload_id": "u",
+		"file_hash": file.FileHash, "claim_id": "c",
 		"transfer": "raw", "kinds": "all", "expires_at": "1", "encrypted_data": "eA=="}
-	evils := []string{`'; DROP TABLE files; --`, `' OR '1'='1`, `") OR 1=1 --`, `x' UNION SELECT key_hash FROM accounts --`, `?`, `$1`, `\'; SELECT pg_sleep(9); --`,
+	evils := []string{`'; DROP TABLE files; --`, `' OR '1'='1`, `") OR 1=1 --`,
+		`x' UNION SELECT key_hash FROM accounts --`, `?`, `$1`, `\'; SELECT pg_sleep(9); --`,
 		`%' AND 1=0 --`, "/*", ";"}
 	tried := 0 // each field of an operation with another two: each is tried in each field and in each operation
 	for _, op := range operations(t) {
@@ -201,35 +217,43 @@ func TestThreat29EveryFieldIsOnlyAValue(t *testing.T) {
 			for _, evil := range []string{evils[tried%len(evils)], evils[(tried+5)%len(evils)]} {
 				request := maps.Clone(honest)
 				request[field] = evil
-				if op == wire.OpDeleteFile && field != "ipfs_hash" && field != "group_id" || op == wire.OpRevokeGroupMember {
+				if op == wire.OpDeleteFile && field != "ipfs_hash" && field != "group_id" ||
+					op == wire.OpRevokeGroupMember {
 					continue // these requests would succeed
 				}
-				if status, body := alice.tool(op, request); status >= 500 || status == http.StatusTooManyRequests || status >= 400 && strings.Contains(body, "SQL") {
+				if status, body := alice.tool(op, request); status >= 500 || status == http.StatusTooManyRequests ||
+					status >= 400 && strings.Contains(body, "SQL") {
 					t.Errorf("%s with %s %q: %d %.300s", op, field, evil, status, body)
 				}
 			}
 		}
 	}
 	for _, evil := range evils {
-		for _, method := range []string{"get_group_owner", "get_transaction_meta", "get_nonce_validity", "get_expired_transactions", "get_transactions_for_group", evil} {
-			args, err := json.Marshal(object{"group_id": evil, "user_id": evil, "trans_id": evil, "nonce": evil, "action": evil})
+		for _, method := range []string{"get_group_owner", "get_transaction_meta", "get_nonce_validity",
+			"get_expired_transactions", "get_transactions_for_group", evil} {
+			args, err := json.Marshal(object{"group_id": evil, "user_id": evil, "trans_id": evil, "nonce": evil,
+				"action": evil})
 			if err != nil {
 				t.Fatal(err)
 			}
-			status, body := r.post("/rpc", nil, object{"id": 1, "method": "query", "params": object{"request_type": "call_function", "method_name": method, "args_base64": args}})
+			status, body := r.post("/rpc", nil, object{"id": 1, "method": "query",
+				"params": object{"request_type": "call_function", "method_name": method, "args_base64": args}})
 			if status != http.StatusOK || strings.Contains(string(body), "INTERNAL") {
 				t.Errorf("view %q of %q: %d %.300s", method, evil, status, body)
 			}
 		}
-		for _, header := range []http.Header{{wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {evil}}, {wire.HeaderAPIKey: {evil}, wire.HeaderAccountID: {alice.id}}} {
-			if status, body := r.post("/tools/get_owned_groups", header, object{}); status == http.StatusOK || status >= 500 {
+		for _, header := range []http.Header{{wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {evil}},
+			{wire.HeaderAPIKey: {evil}, wire.HeaderAccountID: {alice.id}}} {
+			if status, body := r.post("/tools/get_owned_groups", header, object{}); status == http.StatusOK ||
+				status >= 500 {
 				t.Errorf("credentials with %q: %d %s", evil, status, body)
 			}
 		}
 		alice.fetch("/raw/read/"+url.PathEscape(evil), "")
 	}
 	alice.reads(file.CID, "x")
-	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 1 {
+	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil ||
+		n != 1 {
 		t.Errorf("verify: %d, %v", n, err)
 	}
 	if _, err := r.svc.Audit(t.Context()); err != nil {

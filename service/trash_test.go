@@ -36,7 +36,8 @@ func runTrash(t *testing.T) *trashGroup {
 		}
 		return time.Now().Add(time.Duration(ahead.Load()))
 	}})
-	g.owner, g.alice, g.bob, g.visitor = g.user("owner", "10"), g.user("alice", "10"), g.user("bob", "10"), g.user("visitor", "10")
+	g.owner, g.alice, g.bob, g.visitor = g.user("owner", "10"), g.user("alice", "10"), g.user("bob", "10"),
+		g.user("visitor", "10")
 	must[string](g.owner, wire.OpRegisterGroup, object{"group_id": "g"})
 	g.owner.gives(g.alice, "g", "writer")
 	g.owner.gives(g.bob, "g", "writer")
@@ -96,7 +97,8 @@ func (u *user) deletedOf(ref string) *wire.Deleted {
 func (u *user) refusedAsDeleted(ref string) {
 	u.t.Helper()
 	status, body := u.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})
-	if status != http.StatusNotFound || !strings.Contains(body, wire.CodeFileDeleted) || !strings.Contains(body, "File deleted") {
+	if status != http.StatusNotFound || !strings.Contains(body, wire.CodeFileDeleted) ||
+		!strings.Contains(body, "File deleted") {
 		u.t.Errorf("%s reads a file that is gone: %d %s", u.id, status, body)
 	}
 }
@@ -110,7 +112,8 @@ func TestThreat46RemovedAndBroughtBack(t *testing.T) {
 	keys := g.wrappedKeys()
 	seen := g.bob.watch(0, 0).Seq
 	for u, want := range map[*user]int{g.bob: 403, g.visitor: 403} {
-		if status, body := u.tool(wire.OpRemoveFile, object{"group_id": "g", "filename": "doc", "seq": v2.Seq}); status != want {
+		if status, body := u.tool(wire.OpRemoveFile,
+			object{"group_id": "g", "filename": "doc", "seq": v2.Seq}); status != want {
 			t.Errorf("%s removes it: %d %s", u.id, status, body)
 		}
 	}
@@ -120,7 +123,8 @@ func TestThreat46RemovedAndBroughtBack(t *testing.T) {
 	}
 	for _, ref := range []string{v1.CID, v2.CID} {
 		d := g.bob.deletedOf(ref)
-		if d == nil || !d.Trash || d.Until != out.Until || d.Reason != wire.ReasonOwnerRequest || d.DeletedBy != g.alice.id {
+		if d == nil || !d.Trash || d.Until != out.Until || d.Reason != wire.ReasonOwnerRequest ||
+			d.DeletedBy != g.alice.id {
 			t.Errorf("others are told %+v", d)
 		}
 		g.bob.refusedAsDeleted(ref)
@@ -131,7 +135,8 @@ func TestThreat46RemovedAndBroughtBack(t *testing.T) {
 	if got := kinds(g.bob.watch(seen, time.Second).Events); strings.Count(got, chain.KindRemove) != 2 {
 		t.Errorf("members are told %q", got)
 	}
-	if status, body := g.alice.tool(wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": v1.CID, "filename": "x"}); status != http.StatusNotFound || !strings.Contains(body, wire.CodeFileDeleted) {
+	if status, body := g.alice.tool(wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": v1.CID,
+		"filename": "x"}); status != http.StatusNotFound || !strings.Contains(body, wire.CodeFileDeleted) {
 		t.Errorf("renamed in the trash: %d %s", status, body)
 	}
 	for name, key := range g.wrappedKeys() {
@@ -139,11 +144,13 @@ func TestThreat46RemovedAndBroughtBack(t *testing.T) {
 			t.Error("a key was changed")
 		}
 	}
-	if got := must[wire.TrashResult](g.bob, wire.OpGetTrash, object{"group_id": "g"}); got.Files != 2 || got.Days != 30 || got.Who != wire.TrashUploader || got.Bytes != 62 || got.Held != 0 {
+	if got := must[wire.TrashResult](g.bob, wire.OpGetTrash, object{"group_id": "g"}); got.Files != 2 ||
+		got.Days != 30 || got.Who != wire.TrashUploader || got.Bytes != 62 || got.Held != 0 {
 		t.Errorf("the trash is %+v", got)
 	}
 	g.audits()
-	if status, body := g.bob.tool(wire.OpRestoreFile, object{"group_id": "g", "filename": "doc", "seq": g.owner.lastSeq()}); status != 403 {
+	if status, body := g.bob.tool(wire.OpRestoreFile,
+		object{"group_id": "g", "filename": "doc", "seq": g.owner.lastSeq()}); status != 403 {
 		t.Errorf("another writer brings it back: %d %s", status, body)
 	}
 	if out := g.alice.restores("doc", g.alice.lastSeq()); out.Files != 2 {
@@ -156,7 +163,8 @@ func TestThreat46RemovedAndBroughtBack(t *testing.T) {
 		g.bob.reads(ref, text)
 	}
 	g.audits()
-	if n, err := g.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 2 {
+	if n, err := g.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil ||
+		n != 2 {
 		t.Errorf("verify: %d, %v", n, err)
 	}
 }
@@ -205,11 +213,13 @@ func TestRemoveWithoutAName(t *testing.T) {
 	g := runTrash(t)
 	one, two := g.alice.upload("g", "", []byte("same")), g.alice.upload("g", "", []byte("same"))
 	other := g.alice.upload("g", "", []byte("other"))
-	out := must[wire.NameResult](g.alice, wire.OpRemoveFile, object{"group_id": "g", "ipfs_hash": one.CID, "seq": other.Seq})
+	out := must[wire.NameResult](g.alice, wire.OpRemoveFile,
+		object{"group_id": "g", "ipfs_hash": one.CID, "seq": other.Seq})
 	if out.Files != 2 || g.alice.deletedOf(two.CID) == nil || g.alice.deletedOf(other.CID) != nil {
 		t.Errorf("removed %+v", out)
 	}
-	out = must[wire.NameResult](g.alice, wire.OpRestoreFile, object{"group_id": "g", "ipfs_hash": two.CID, "seq": g.alice.lastSeq()})
+	out = must[wire.NameResult](g.alice, wire.OpRestoreFile,
+		object{"group_id": "g", "ipfs_hash": two.CID, "seq": g.alice.lastSeq()})
 	if out.Files != 2 {
 		t.Errorf("brought back %+v", out)
 	}
@@ -222,7 +232,8 @@ func TestRemoveNeedsEveryVersion(t *testing.T) {
 	g.alice.upload("g", "doc", []byte("alice's"))
 	seq := g.bob.upload("g", "doc", []byte("bob's")).Seq
 	for _, u := range []*user{g.alice, g.bob} {
-		if status, body := u.tool(wire.OpRemoveFile, object{"group_id": "g", "filename": "doc", "seq": seq}); status != 403 {
+		if status, body := u.tool(wire.OpRemoveFile,
+			object{"group_id": "g", "filename": "doc", "seq": seq}); status != 403 {
 			t.Errorf("%s removed the other's version: %d %s", u.id, status, body)
 		}
 	}
@@ -257,7 +268,8 @@ func TestRemoveAndRestoreBeyondOneRequest(t *testing.T) {
 	g.owner.gives(carol, "g", "writer")
 	carol.recorded("g", 1001, func(int) string { return "doc" })
 	g.bob.upload("g", "doc", []byte("b"))
-	if status, body := carol.tool(wire.OpRemoveFile, object{"group_id": "g", "filename": "doc", "seq": carol.lastSeq()}); status != 403 {
+	if status, body := carol.tool(wire.OpRemoveFile,
+		object{"group_id": "g", "filename": "doc", "seq": carol.lastSeq()}); status != 403 {
 		t.Errorf("carol removes the name of bob's version: %d %s", status, body)
 	}
 	seq := g.owner.lastSeq()
@@ -300,14 +312,16 @@ func TestThreat46TrashEnds(t *testing.T) {
 	g.alice.reads(up.CID, "content")
 	g.wait(0.2)
 	g.running.removes(1)
-	if d := g.alice.deletedOf(up.CID); d == nil || d.Trash || d.Reason != wire.ReasonOwnerRequest || d.DeletedBy != g.alice.id {
+	if d := g.alice.deletedOf(up.CID); d == nil || d.Trash || d.Reason != wire.ReasonOwnerRequest ||
+		d.DeletedBy != g.alice.id {
 		t.Errorf("after the end: %+v", d)
 	}
 	g.alice.refusedAsDeleted(up.CID)
 	if len(g.wrappedKeys()) != 0 {
 		t.Error("the key is there")
 	}
-	if status, body := g.alice.tool(wire.OpRestoreFile, object{"group_id": "g", "filename": "doc", "seq": g.alice.lastSeq()}); status != http.StatusNotFound {
+	if status, body := g.alice.tool(wire.OpRestoreFile,
+		object{"group_id": "g", "filename": "doc", "seq": g.alice.lastSeq()}); status != http.StatusNotFound {
 		t.Errorf("brought back after the end: %d %s", status, body)
 	}
 	if now := must[wire.StorageResult](g.alice, wire.OpGetStorage, object{}).Account.Bytes; now != 0 {
@@ -331,7 +345,8 @@ func TestThreat46TheEndWaitsForTheOwner(t *testing.T) {
 	}
 	g.audits()
 	must[string](g.owner, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": g.bob.id})
-	if got := must[wire.TrashResult](g.owner, wire.OpGetTrash, object{"group_id": "g"}); got.Held != 2 || got.Files != 2 {
+	if got := must[wire.TrashResult](g.owner, wire.OpGetTrash, object{"group_id": "g"}); got.Held != 2 ||
+		got.Files != 2 {
 		t.Errorf("after the revocation: %+v", got)
 	}
 	g.audits()
@@ -391,7 +406,8 @@ func TestTrashAndOtherDestruction(t *testing.T) {
 	carol := slow.user("carol", "10")
 	must[string](carol, wire.OpRegisterGroup, object{"group_id": "g"})
 	out := carol.removes("doc", carol.upload("g", "doc", []byte("x")).Seq)
-	if until, err := strconv.ParseInt(out.Until, 10, 64); err != nil || time.Until(time.Unix(0, until)) < 99*24*time.Hour {
+	if until, err := strconv.ParseInt(out.Until, 10, 64); err != nil ||
+		time.Until(time.Unix(0, until)) < 99*24*time.Hour {
 		t.Errorf("it ends at %q, before the delay of deletions in bulk is over: %v", out.Until, err)
 	}
 }
@@ -406,7 +422,8 @@ func TestRestoreCancelsADeletionThatWaits(t *testing.T) {
 	for _, ref := range g.alice.many("g", groups.BulkFiles) {
 		must[string](g.alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
 	}
-	if status, body := g.alice.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": up.CID}); status == http.StatusOK || !strings.Contains(body, wire.CodePending) {
+	if status, body := g.alice.tool(wire.OpDeleteFile, object{"group_id": "g",
+		"ipfs_hash": up.CID}); status == http.StatusOK || !strings.Contains(body, wire.CodePending) {
 		t.Fatalf("the deletion does not wait: %d %s", status, body)
 	}
 	g.alice.restores("doc", g.alice.lastSeq())
@@ -447,7 +464,8 @@ func TestTrashInTheListByChange(t *testing.T) {
 	g := runTrash(t)
 	up := g.alice.upload("g", "doc", []byte("content"))
 	g.alice.removes("doc", up.Seq)
-	rows := must[[]wire.TransactionRow](g.bob, wire.OpGetGroupTransactions, object{"group_id": "g", "after_seq": up.Seq, "limit": 10})
+	rows := must[[]wire.TransactionRow](g.bob, wire.OpGetGroupTransactions,
+		object{"group_id": "g", "after_seq": up.Seq, "limit": 10})
 	if len(rows) != 1 || rows[0].Deleted != nil || rows[0].ChangedSeq <= up.Seq {
 		t.Errorf("the list says %+v", rows)
 	}

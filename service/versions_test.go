@@ -74,7 +74,8 @@ func TestThreat45OnlyTheOwnerThins(t *testing.T) {
 	must[string](g.owner, wire.OpSetGroupTrash, object{"group_id": "g", "days": 30})
 	g.wait(400)
 	g.running.removes(0)
-	if got := must[wire.VersionsResult](g.visitor, wire.OpGetGroupVersions, object{"group_id": "g"}); got != (wire.VersionsResult{Keep: "all"}) {
+	if got := must[wire.VersionsResult](g.visitor, wire.OpGetGroupVersions,
+		object{"group_id": "g"}); got != (wire.VersionsResult{Keep: "all"}) {
 		t.Errorf("the default is %+v", got)
 	}
 	for _, op := range []string{wire.OpSetGroupVersions, wire.OpTryGroupVersions} {
@@ -83,21 +84,25 @@ func TestThreat45OnlyTheOwnerThins(t *testing.T) {
 				t.Errorf("%s: %s: %d %s", u.id, op, status, body)
 			}
 		}
-		for _, bad := range []string{"", "0", "-1", "+2", "02", "0d", "3651d", "10001", "3 d", "ALL", "99999999999999999999"} {
-			if status, body := g.owner.tool(op, object{"group_id": "g", "keep": bad}); status != http.StatusBadRequest || !strings.Contains(body, "30d") {
+		for _, bad := range []string{"", "0", "-1", "+2", "02", "0d", "3651d", "10001", "3 d", "ALL",
+			"99999999999999999999"} {
+			if status, body := g.owner.tool(op, object{"group_id": "g",
+				"keep": bad}); status != http.StatusBadRequest || !strings.Contains(body, "30d") {
 				t.Errorf("%s %q: %d %s", op, bad, status, body)
 			}
 		}
 	}
 	keys, before := g.wrappedKeys(), g.owner.ofFiles()
 	would := g.owner.tries("2")
-	if would.Files != 2 || would.Versions != 8 || would.More || len(would.Names) != 2 || would.Names[0].Filename != "doc" || would.Names[0].Versions != 4 {
+	if would.Files != 2 || would.Versions != 8 || would.More || len(would.Names) != 2 ||
+		would.Names[0].Filename != "doc" || would.Names[0].Versions != 4 {
 		t.Errorf("it would take %+v", would)
 	}
 	g.running.removes(0)
 	g.audits()
 	g.owner.keeps("2")
-	if got := must[wire.VersionsResult](g.visitor, wire.OpGetGroupVersions, object{"group_id": "g"}); got.Keep != "all" || got.Next != "2" {
+	if got := must[wire.VersionsResult](g.visitor, wire.OpGetGroupVersions,
+		object{"group_id": "g"}); got.Keep != "all" || got.Next != "2" {
 		t.Errorf("a member is told %+v", got)
 	}
 	g.audits()
@@ -139,7 +144,8 @@ func TestThreat45ReferencesOfOtherClientsStay(t *testing.T) {
 	for i := range 3 {
 		p := must[wire.PrepareUploadResult](g.alice, wire.OpPrepareUpload, object{"group_id": "g", "filename": "doc"})
 		content := []byte(fmt.Sprint("js", i, " "))
-		up, problem := js.call(wire.OpFinalizeUpload, object{"upload_id": p.UploadID, "encrypted_data": seal(t, p.Key, content), "file_hash": hash(content)})
+		up, problem := js.call(wire.OpFinalizeUpload,
+			object{"upload_id": p.UploadID, "encrypted_data": seal(t, p.Key, content), "file_hash": hash(content)})
 		if problem != "" {
 			t.Fatal(problem)
 		}
@@ -243,7 +249,8 @@ func TestThreat45PushedOutVersionsWait(t *testing.T) {
 	g.running.removes(0)
 	waits := func(want int64) {
 		t.Helper()
-		if got := must[wire.PendingResult](g.visitor, wire.OpGetPending, object{"group_id": "g"}); got.Versions != want {
+		if got := must[wire.PendingResult](g.visitor, wire.OpGetPending,
+			object{"group_id": "g"}); got.Versions != want {
 			t.Errorf("%+v waits, want %d versions", got, want)
 		}
 	}
@@ -260,7 +267,8 @@ func TestThreat45PushedOutVersionsWait(t *testing.T) {
 	g.wait(0.9)
 	g.running.removes(0)
 	g.lives("doc", "axy")
-	if text := must[string](g.owner, wire.OpKeepFiles, object{"group_id": "g"}); !strings.Contains(text, "all versions are kept") {
+	if text := must[string](g.owner, wire.OpKeepFiles, object{"group_id": "g"}); !strings.Contains(text,
+		"all versions are kept") {
 		t.Errorf("keeping files says %q", text)
 	}
 	waits(0)
@@ -316,7 +324,8 @@ func TestThreat45StepByStep(t *testing.T) {
 	seq := g.visitor.watch(0, 0).Seq
 	g.owner.keeps("8")
 	pending("8")
-	if events := g.visitor.watch(seq, time.Second).Events; len(events) == 0 || events[0].Kind != chain.KindPending || events[0].GroupID != "g" {
+	if events := g.visitor.watch(seq, time.Second).Events; len(events) == 0 || events[0].Kind != chain.KindPending ||
+		events[0].GroupID != "g" {
 		t.Errorf("members are told %+v", events)
 	}
 	g.wait(0.7)
@@ -368,7 +377,8 @@ func TestEndedVersionsTellTheirName(t *testing.T) {
 	named := []int64{g.alice.rename(first, "doc")}
 	second := g.alice.saves("doc", "y")
 	named = append(named, g.alice.lastSeq())
-	must[string](g.alice, wire.OpSetAttributes, object{"group_id": "g", "ipfs_hash": second, "attributes": object{"executable": true}})
+	must[string](g.alice, wire.OpSetAttributes,
+		object{"group_id": "g", "ipfs_hash": second, "attributes": object{"executable": true}})
 	g.owner.keeps("1")
 	g.wait(2.2)
 	g.running.removes(1)
@@ -401,7 +411,9 @@ func TestThinningInParts(t *testing.T) {
 		g.owner.saves(fmt.Sprint("d/", i), "w")
 		g.bob.saves(fmt.Sprint("d/", i), "x")
 	}
-	must[wire.RenameFolderResult](g.owner, wire.OpRenameFolder, object{"group_id": "g", "folder": "d", "new_folder": "e", "seq": g.owner.lastSeq()}) // one record for all
+	// one record for all
+	must[wire.RenameFolderResult](g.owner, wire.OpRenameFolder,
+		object{"group_id": "g", "folder": "d", "new_folder": "e", "seq": g.owner.lastSeq()})
 	g.owner.keeps("1")
 	g.wait(1.1)
 	if list, err := g.svc.Surplus(t.Context()); err != nil || len(list) != 0 {
@@ -445,8 +457,10 @@ func TestTryVersionsInPages(t *testing.T) {
 	for _, name := range []string{"a", "b", "b"} {
 		g.alice.saves(name, "1")
 	}
-	got := must[wire.TryVersionsResult](g.owner, wire.OpTryGroupVersions, object{"group_id": "g", "keep": "1", "after": "a"})
-	if got.Files != 2 || got.Versions != 3 || len(got.Names) != 1 || got.Names[0].Filename != "b" || got.Names[0].Versions != 2 {
+	got := must[wire.TryVersionsResult](g.owner, wire.OpTryGroupVersions,
+		object{"group_id": "g", "keep": "1", "after": "a"})
+	if got.Files != 2 || got.Versions != 3 || len(got.Names) != 1 || got.Names[0].Filename != "b" ||
+		got.Names[0].Versions != 2 {
 		t.Errorf("after a: %+v", got)
 	}
 }
@@ -466,7 +480,8 @@ func TestVersionsAreExported(t *testing.T) {
 	if _, err := g.svc.Export(t.Context(), &export, nil); err != nil {
 		t.Fatal(err)
 	}
-	there := runWith(t, service.Config{DataDir: masterKeyOnly(t, g.dir), Database: newDatabase(t), Now: func() time.Time { return time.Now().Add(48*time.Hour + time.Duration(g.ahead.Load())) }})
+	there := runWith(t, service.Config{DataDir: masterKeyOnly(t, g.dir), Database: newDatabase(t),
+		Now: func() time.Time { return time.Now().Add(48*time.Hour + time.Duration(g.ahead.Load())) }})
 	if _, err := there.svc.Import(t.Context(), &export); err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,8 @@ func TestWatchTellsWhatConcernsTheCaller(t *testing.T) {
 	must[string](owner, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": up.CID, "filename": "new"})
 	must[string](member, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": up.CID})
 	owner.retention("g", 7)
-	seen := "add_group_member g member; record_transaction g member; rename_file g owner; tombstone_transaction g member; set_group_retention g owner"
+	seen := "add_group_member g member; record_transaction g member; rename_file g owner; tombstone_transaction g " +
+		"member; set_group_retention g owner"
 	for _, tc := range []struct {
 		u    *user
 		want string
@@ -70,7 +71,8 @@ func TestWatchTellsWhatConcernsTheCaller(t *testing.T) {
 	}
 	t.Run("events of files name the file", func(t *testing.T) {
 		for _, e := range owner.watch(start.Seq, 0).Events {
-			if isFile := e.Kind == chain.KindRecord || e.Kind == chain.KindTombstone || e.Kind == chain.KindRename; isFile != (e.Ref != "") {
+			if isFile := e.Kind == chain.KindRecord || e.Kind == chain.KindTombstone ||
+				e.Kind == chain.KindRename; isFile != (e.Ref != "") {
 				t.Errorf("event %+v", e)
 			}
 			if e.Kind == chain.KindRecord && e.Ref != up.CID && e.Ref != before.CID || e.Time == "" {
@@ -152,7 +154,8 @@ func TestWatchWaits(t *testing.T) {
 	}
 	server := httptest.NewServer(elsewhere.Handler())
 	t.Cleanup(func() { server.Close(); elsewhere.Close() })
-	there := &user{running: &running{t: t, svc: elsewhere, dir: r.dir, url: server.URL}, id: alice.id, token: alice.token}
+	there := &user{running: &running{t: t, svc: elsewhere, dir: r.dir, url: server.URL}, id: alice.id,
+		token: alice.token}
 	seq := alice.watch(0, 0).Seq
 	for _, writer := range []*user{alice, there} {
 		var waiting []<-chan wire.WatchResult
@@ -202,7 +205,8 @@ func TestThreat31WatchesAreBounded(t *testing.T) {
 	refused := make(chan string, 40)
 	for range 40 {
 		all.Go(func() {
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/tools/watch", strings.NewReader(fmt.Sprintf(`{"after_seq":%d,"timeout_ms":30000}`, seq)))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/tools/watch",
+				strings.NewReader(fmt.Sprintf(`{"after_seq":%d,"timeout_ms":30000}`, seq)))
 			if err != nil {
 				t.Error(err)
 				return
@@ -242,7 +246,8 @@ func TestThreat31WatchFromAnySequence(t *testing.T) {
 	r, alice := runWithGroup(t)
 	for _, after := range []int64{math.MaxInt64, math.MaxInt64 - 20_000, 1 << 62, -1, math.MinInt64} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/tools/watch", strings.NewReader(fmt.Sprintf(`{"after_seq":%d}`, after)))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/tools/watch",
+			strings.NewReader(fmt.Sprintf(`{"after_seq":%d}`, after)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,8 @@ import (
 // witnessed runs a service over the data of r whose checkpoints a witness signs.
 func (r *running) witnessed(url, key string) *running {
 	r.t.Helper()
-	cfg := service.Config{DataDir: r.dir, Database: r.database, PublicURL: r.url, MaxFileBytes: 1 << 20, Witness: url, WitnessKey: key}
+	cfg := service.Config{DataDir: r.dir, Database: r.database, PublicURL: r.url, MaxFileBytes: 1 << 20, Witness: url,
+		WitnessKey: key}
 	svc, err := service.Open(r.t.Context(), cfg)
 	if err != nil {
 		r.t.Fatal(err)
@@ -84,7 +85,9 @@ func TestThreat6WitnessSignsOneHistory(t *testing.T) {
 		if again, _ := published(); again != first {
 			t.Errorf("without the witness %q was published", again)
 		}
-		if status, health := there.get("/health"); status != http.StatusServiceUnavailable || !strings.Contains(health, "degraded") || !strings.Contains(health, "not signed") || strings.Contains(health, "127.0.0.1") {
+		if status, health := there.get("/health"); status != http.StatusServiceUnavailable ||
+			!strings.Contains(health, "degraded") || !strings.Contains(health, "not signed") ||
+			strings.Contains(health, "127.0.0.1") {
 			t.Errorf("without the witness: %d %s", status, health)
 		}
 	})
@@ -105,7 +108,8 @@ func TestThreat6WitnessSignsOneHistory(t *testing.T) {
 		}
 	})
 	t.Run("the same log with another history is not signed", func(t *testing.T) {
-		if _, err := r.openDatabase().Exec(r.withoutTriggers() + "UPDATE ledger SET fee = '0' WHERE seq = 2"); err != nil {
+		if _, err := r.openDatabase().Exec(r.withoutTriggers() +
+			"UPDATE ledger SET fee = '0' WHERE seq = 2"); err != nil {
 			t.Fatal(err)
 		}
 		r.forgeChain()

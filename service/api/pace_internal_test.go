@@ -74,9 +74,11 @@ func TestPartsGoFromTheDiskToTheConnection(t *testing.T) {
 			in.files = append(in.files, f)
 		}
 		answer := &kernelWriter{ResponseRecorder: httptest.NewRecorder()}
-		w := &countedWriter{ResponseWriter: answer, trace: &trace{}, plain: tc.plain, pace: pace{set: func(time.Time) error { return nil }}}
+		w := &countedWriter{ResponseWriter: answer, trace: &trace{}, plain: tc.plain,
+			pace: pace{set: func(time.Time) error { return nil }}}
 		n, err := w.ReadFrom(io.LimitReader(in, tc.limit))
-		if err != nil || n != tc.limit || answer.Body.String() != tc.want || answer.files != tc.files || len(in.passed) != tc.passed {
+		if err != nil || n != tc.limit || answer.Body.String() != tc.want || answer.files != tc.files ||
+			len(in.passed) != tc.passed {
 			t.Errorf("%+v: sent %d bytes %q, from %d files, %v", tc, n, answer.Body, answer.files, err)
 		}
 	}

@@ -16,7 +16,8 @@ func FuzzSections(f *testing.F) {
 		kind kind
 		name string
 		text string
-	}{{kindHead, "", "{}"}, {kindRows, "accounts", "{\"id\":1}\n"}, {kindBlob, "00ff/131100", magic}, {kindBlob, "", ""}, {kindIndex, "", "seal 00\n"}} {
+	}{{kindHead, "", "{}"}, {kindRows, "accounts", "{\"id\":1}\n"}, {kindBlob, "00ff/131100", magic},
+		{kindBlob, "", ""}, {kindIndex, "", "seal 00\n"}} {
 		if err := w.text(s.kind, s.name, []byte(s.text)); err != nil {
 			f.Fatal(err)
 		}
@@ -54,7 +55,9 @@ func FuzzSections(f *testing.F) {
 				if int64(len(text)) > s.size || r.at > int64(len(raw)) {
 					t.Fatalf("%d bytes of %d, at %d of %d", len(text), s.size, r.at, len(raw))
 				}
-				if whole := append(append(begin(s.kind, s.name, s.size), text...), sum[:]...); (err == nil) != bytes.HasPrefix(raw[s.at:], whole) || err == nil && sum != sumOf(s.kind, s.name, text) {
+				if whole := append(append(begin(s.kind, s.name, s.size), text...),
+					sum[:]...); (err == nil) != bytes.HasPrefix(raw[s.at:], whole) || err == nil &&
+					sum != sumOf(s.kind, s.name, text) {
 					t.Fatalf("section at %d: %v", s.at, err)
 				}
 			}

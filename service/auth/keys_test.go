@@ -45,7 +45,8 @@ func TestThreat22UnknownAndWrongAreTheSameWork(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			work = nil
 			_, err := accounts.CheckKey(t.Context(), tc.id, tc.key)
-			if refused := (&fault.Error{}); tc.code != "" && (!errors.As(err, &refused) || refused.Code != tc.code) || tc.code == "" && err != nil {
+			if refused := (&fault.Error{}); tc.code != "" && (!errors.As(err, &refused) || refused.Code != tc.code) ||
+				tc.code == "" && err != nil {
 				t.Errorf("answer %v, want %q", err, tc.code)
 			}
 			if !slices.Equal(work, want) {
@@ -74,7 +75,8 @@ func TestThreat75WrongInvitesAreTheSameWork(t *testing.T) {
 		return subtle.ConstantTimeCompare(x, y)
 	}
 	want := []string{"compare 32 and 32 bytes", "read"} // the comparison is in the transaction
-	for name, given := range map[string]string{"nothing": "", "an unknown id": "0011223344556677." + strings.Repeat("A", 43),
+	for name, given := range map[string]string{"nothing": "",
+		"an unknown id":  "0011223344556677." + strings.Repeat("A", 43),
 		"another secret": invited.ID + "." + strings.Repeat("A", 43), "the id alone": invited.ID} {
 		work = nil
 		_, _, err := accounts.RedeemInvite(t.Context(), given)

@@ -30,7 +30,8 @@ func TestThreat32SignInLogIsBounded(t *testing.T) {
 		s.Good(t.Context(), "api key", "alice.svc.testnet")
 	}
 	s.Good(t.Context(), "api key", "bob.svc.testnet")
-	if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "account=alice.svc.testnet") || !strings.Contains(text, "account=bob.svc.testnet") {
+	if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "account=alice.svc.testnet") ||
+		!strings.Contains(text, "account=bob.svc.testnet") {
 		t.Errorf("sign-ins:\n%s", text)
 	}
 	log.Reset()

@@ -17,7 +17,8 @@ func TestThreat20KnownTokensEnd(t *testing.T) {
 	for _, tc := range []struct {
 		after time.Duration
 		good  bool
-	}{{0, true}, {time.Hour, true}, {time.Hour + leeway + time.Second, false}, {time.Minute, true}, {-leeway - 2*time.Second, false}, {0, true}} {
+	}{{0, true}, {time.Hour, true}, {time.Hour + leeway + time.Second, false}, {time.Minute, true},
+		{-leeway - 2*time.Second, false}, {0, true}} {
 		now = begin.Add(tc.after)
 		for range 2 {
 			c, err := tokens.claimsOf(token)
@@ -42,7 +43,8 @@ func TestClockThatIsSet(t *testing.T) {
 		t.Helper()
 		token, err := tokens.Issue("alice.svc.testnet", 1)
 		if (err == nil) != can || (tokens.Problem() == nil) != can {
-			t.Errorf("after %s, with the clock at %s: %v, %v", elapsed, wall.Format(time.TimeOnly), err, tokens.Problem())
+			t.Errorf("after %s, with the clock at %s: %v, %v", elapsed, wall.Format(time.TimeOnly), err,
+				tokens.Problem())
 		}
 		return token
 	}

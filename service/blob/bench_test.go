@@ -15,7 +15,8 @@ import (
 func BenchmarkStores(b *testing.B) {
 	server := s3test.Start(b)
 	s3test.SetEnv(b)
-	for name, location := range map[string]string{"directory": filepath.Join(b.TempDir(), "blobs"), "S3": server.Location(server.NewBucket(b))} {
+	for name, location := range map[string]string{"directory": filepath.Join(b.TempDir(), "blobs"),
+		"S3": server.Location(server.NewBucket(b))} {
 		s, err := blob.Open(b.Context(), location)
 		if err != nil {
 			b.Fatal(err)

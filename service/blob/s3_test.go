@@ -34,8 +34,10 @@ func TestParseLocation(t *testing.T) {
 		{"s3://files", "files", "", "https://s3.amazonaws.com", "us-east-1", false},
 		{"s3://files/", "files", "", "https://s3.amazonaws.com", "us-east-1", false},
 		{"s3://files/a/b/?region=eu-west-1", "files", "a/b", "https://s3.amazonaws.com", "eu-west-1", false},
-		{"s3://files/p?endpoint=http://127.0.0.1:9000&path-style=true", "files", "p", "http://127.0.0.1:9000", "us-east-1", true},
-		{"s3://my.files?endpoint=https%3A%2F%2Fs3.example.org%2F", "my.files", "", "https://s3.example.org/", "us-east-1", false},
+		{"s3://files/p?endpoint=http://127.0.0.1:9000&path-style=true", "files", "p", "http://127.0.0.1:9000",
+			"us-east-1", true},
+		{"s3://my.files?endpoint=https%3A%2F%2Fs3.example.org%2F", "my.files", "", "https://s3.example.org/",
+			"us-east-1", false},
 	} {
 		l, err := blob.ParseLocation(tc.text)
 		if err != nil {
@@ -43,24 +45,29 @@ func TestParseLocation(t *testing.T) {
 			continue
 		}
 		got := fmt.Sprint(l.Bucket, " ", l.Prefix, " ", l.Endpoint, " ", l.Region, " ", l.PathStyle)
-		if want := fmt.Sprint(tc.bucket, " ", tc.prefix, " ", tc.endpoint, " ", tc.region, " ", tc.pathStyle); got != want {
+		if want := fmt.Sprint(tc.bucket, " ", tc.prefix, " ", tc.endpoint, " ", tc.region, " ",
+			tc.pathStyle); got != want {
 			t.Errorf("%s: %s, want %s", tc.text, got, want)
 		}
 	}
 	for _, tc := range []struct{ text, word string }{
-		{"s3://", "bucket"}, {"s3://x", "bucket"}, {"s3:///prefix", "bucket"}, {"s3://UPPER", "bucket"}, {"s3://a_b_c", "bucket"},
+		{"s3://", "bucket"}, {"s3://x", "bucket"}, {"s3:///prefix", "bucket"}, {"s3://UPPER", "bucket"},
+		{"s3://a_b_c", "bucket"},
 		{"s3://files/../other", "prefix"}, {"s3://files/a//b", "prefix"}, {"s3://files/./b", "prefix"},
-		{"s3://hunter:secret@files", "AWS_ACCESS_KEY_ID"}, {"s3://files?acl=public", "acl"}, {"s3://files?path-style=perhaps", "path-style"},
+		{"s3://hunter:secret@files", "AWS_ACCESS_KEY_ID"}, {"s3://files?acl=public", "acl"},
+		{"s3://files?path-style=perhaps", "path-style"},
 		{"s3://files?endpoint=127.0.0.1:9000", "endpoint"}, {"s3://files?endpoint=ftp://host", "endpoint"},
 		{"s3://files?endpoint=http://host/path", "endpoint"}, {"s3://files?endpoint=http://u:secret@host", "endpoint"},
-		{"s3://files?endpoint=http://", "endpoint"}, {"s3://files#x", "address"}, {"s3://files?%zz", "after ?"}, {"http://files", "address"},
+		{"s3://files?endpoint=http://", "endpoint"}, {"s3://files#x", "address"}, {"s3://files?%zz", "after ?"},
+		{"http://files", "address"},
 	} {
 		_, err := blob.ParseLocation(tc.text)
 		if err == nil || !strings.Contains(err.Error(), tc.word) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want something about %s", tc.text, err, tc.word)
 		}
 	}
-	if _, err := blob.Open(t.Context(), "gs://files"); err == nil || !strings.Contains(err.Error(), "want a directory or s3://") {
+	if _, err := blob.Open(t.Context(), "gs://files"); err == nil ||
+		!strings.Contains(err.Error(), "want a directory or s3://") {
 		t.Errorf("another scheme: %v", err)
 	}
 }
@@ -90,7 +97,8 @@ func TestOpenS3Refusals(t *testing.T) {
 			}
 		}
 	}
-	refused("a missing bucket", server.Location("nobody-made-this"), "does not exist", "aws --endpoint-url "+server.Endpoint()+" s3 mb s3://nobody-made-this")
+	refused("a missing bucket", server.Location("nobody-made-this"), "does not exist",
+		"aws --endpoint-url "+server.Endpoint()+" s3 mb s3://nobody-made-this")
 	refused("a server that ignores conditions", bare.Location(bare.NewBucket(t)), "ignores If-None-Match", "--nometa")
 	refused("a closed port", "s3://files?endpoint=http://127.0.0.1:1&path-style=true", "unavailable")
 
@@ -107,7 +115,8 @@ func TestOpenS3Refusals(t *testing.T) {
 			name, value, _ := strings.Cut(entry, "=")
 			entries[name] = value
 		}
-		text := "[default]\naws_access_key_id = " + entries["AWS_ACCESS_KEY_ID"] + "\naws_secret_access_key = " + entries["AWS_SECRET_ACCESS_KEY"] + "\n"
+		text := "[default]\naws_access_key_id = " + entries["AWS_ACCESS_KEY_ID"] + "\naws_secret_access_key = " +
+			entries["AWS_SECRET_ACCESS_KEY"] + "\n"
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +192,9 @@ func (l *lyingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestOpenS3FindsLies(t *testing.T) {
 	s3test.SetEnv(t)
-	for lie, word := range map[string]string{"": "", "fails every other request": "", "ignores conditions": "ignores If-None-Match", "changes bytes": "other bytes", "ignores ranges": "answers", "redirects": "unavailable"} {
+	for lie, word := range map[string]string{"": "", "fails every other request": "",
+		"ignores conditions": "ignores If-None-Match", "changes bytes": "other bytes", "ignores ranges": "answers",
+		"redirects": "unavailable"} {
 		server := httptest.NewServer(newLyingServer(lie))
 		s, err := blob.Open(t.Context(), "s3://files?endpoint="+server.URL+"&path-style=true")
 		switch {
@@ -290,7 +301,8 @@ func TestThreat39BucketGone(t *testing.T) {
 					t.Errorf("put: %v", err)
 				}
 				mu.Unlock()
-				if got, err := get(s, kept.ID); err == nil && !bytes.Equal(got, data) || err != nil && !errors.Is(err, blob.ErrUnavailable) {
+				if got, err := get(s, kept.ID); err == nil && !bytes.Equal(got, data) || err != nil &&
+					!errors.Is(err, blob.ErrUnavailable) {
 					t.Errorf("get: %d bytes, %v", len(got), err)
 				}
 			}
@@ -408,7 +420,8 @@ func client(t *testing.T, server *s3test.Server) minio.Core {
 	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	core, err := minio.NewCore(endpoint.Host, &minio.Options{Creds: credentials.NewEnvAWS(), Region: "us-east-1", Transport: transport})
+	core, err := minio.NewCore(endpoint.Host,
+		&minio.Options{Creds: credentials.NewEnvAWS(), Region: "us-east-1", Transport: transport})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -429,11 +442,13 @@ func TestSweepOfInterruptedUploads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.PutObjectPart(t.Context(), bucket, "files/aa/"+id, upload, 1, bytes.NewReader(content(5<<20)), 5<<20, minio.PutObjectPartOptions{}); err != nil {
+	if _, err := other.PutObjectPart(t.Context(), bucket, "files/aa/"+id, upload, 1, bytes.NewReader(content(5<<20)),
+		5<<20, minio.PutObjectPartOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"files/probe-" + id, "files/notes.txt", "elsewhere/aa/" + id} {
-		if _, err := other.Client.PutObject(t.Context(), bucket, key, strings.NewReader("x"), 1, minio.PutObjectOptions{}); err != nil {
+		if _, err := other.Client.PutObject(t.Context(), bucket, key, strings.NewReader("x"), 1,
+			minio.PutObjectOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -491,7 +506,8 @@ func TestDirectoryAndBucketAreCopiesOfEachOther(t *testing.T) {
 	}
 	other := client(t, server)
 	for id := range want {
-		if _, err := other.FPutObject(t.Context(), bucket, "p/"+id[:2]+"/"+id, first.Where(id), minio.PutObjectOptions{}); err != nil {
+		if _, err := other.FPutObject(t.Context(), bucket, "p/"+id[:2]+"/"+id, first.Where(id),
+			minio.PutObjectOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -501,7 +517,8 @@ func TestDirectoryAndBucketAreCopiesOfEachOther(t *testing.T) {
 		if got, err := get(second, id); err != nil || !bytes.Equal(got, data) {
 			t.Errorf("in the bucket: %d bytes, %v", len(got), err)
 		}
-		if err := other.FGetObject(t.Context(), bucket, "p/"+id[:2]+"/"+id, filepath.Join(back, id[:2], id), minio.GetObjectOptions{}); err != nil {
+		if err := other.FGetObject(t.Context(), bucket, "p/"+id[:2]+"/"+id, filepath.Join(back, id[:2], id),
+			minio.GetObjectOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -160,7 +160,8 @@ func testRoundTrip(t *testing.T, b backend) {
 	s := b.open(t)
 	const part = 5 << 20
 	const piece = 256 << 10 // bytes that one write of a folder store has
-	for _, n := range []int{0, 1, 28, 4095, 4096, 70_000, piece - 1, piece, piece + 1, 2 * piece, 2*piece + 1, part - 1, part, part + 1, 2*part + 12_345} {
+	for _, n := range []int{0, 1, 28, 4095, 4096, 70_000, piece - 1, piece, piece + 1, 2 * piece, 2*piece + 1, part - 1,
+		part, part + 1, 2*part + 12_345} {
 		data := content(n)
 		info := put(t, s, data)
 		if info.Size != int64(n) || info.Sum != sha256.Sum256(data) {
@@ -191,8 +192,10 @@ func testSeek(t *testing.T, b backend) {
 		whence int
 		at, n  int64
 	}{
-		{0, io.SeekEnd, size, 0}, {0, io.SeekStart, 0, 10}, {-10, io.SeekEnd, size - 10, 10}, {100, io.SeekStart, 100, 5},
-		{20, io.SeekCurrent, 125, 70_000}, {-1000, io.SeekCurrent, 69_125, 1000}, {5, io.SeekEnd, size + 5, 0}, {0, io.SeekStart, 0, size},
+		{0, io.SeekEnd, size, 0}, {0, io.SeekStart, 0, 10}, {-10, io.SeekEnd, size - 10, 10},
+		{100, io.SeekStart, 100, 5},
+		{20, io.SeekCurrent, 125, 70_000}, {-1000, io.SeekCurrent, 69_125, 1000}, {5, io.SeekEnd, size + 5, 0},
+		{0, io.SeekStart, 0, size},
 	} {
 		at, err := r.Seek(tc.offset, tc.whence)
 		if err != nil || at != tc.at {
@@ -241,7 +244,8 @@ func testLimit(t *testing.T, b backend) {
 
 // puts are the ways to put a blob.
 func puts(s blob.Store) map[string]func(context.Context, io.Reader, int64) (blob.Info, error) {
-	return map[string]func(context.Context, io.Reader, int64) (blob.Info, error){"put": s.Put, "put proved": s.PutProved}
+	return map[string]func(context.Context, io.Reader, int64) (blob.Info, error){"put": s.Put,
+		"put proved": s.PutProved}
 }
 
 // testProved puts blobs that others prove, of which no sum is taken.
@@ -249,7 +253,8 @@ func testProved(t *testing.T, b backend) {
 	s := b.open(t)
 	for _, n := range []int{0, 1, 300_000, 17<<20 + 5} {
 		data := content(n)
-		for name, source := range map[string]io.Reader{"read": &counted{r: bytes.NewReader(data)}, "written by the source": bytes.NewReader(data)} {
+		for name, source := range map[string]io.Reader{"read": &counted{r: bytes.NewReader(data)},
+			"written by the source": bytes.NewReader(data)} {
 			info, err := s.PutProved(t.Context(), source, int64(n))
 			if err != nil || info.Size != int64(n) || info.Sum != [sha256.Size]byte{} {
 				t.Errorf("%d bytes, %s: %+v, %v", n, name, info, err)
@@ -382,9 +387,11 @@ func testParallel(t *testing.T, b backend) {
 func testHostileIDs(t *testing.T, b backend) {
 	s := b.open(t)
 	id := put(t, s, content(10)).ID
-	for _, evil := range []string{"", "..", "../../etc/passwd", "/etc/passwd", "..%2f..", id[:31], id + "0", strings.ToUpper("abcdef" + id[6:]), id[:31] + "\x00",
+	for _, evil := range []string{"", "..", "../../etc/passwd", "/etc/passwd", "..%2f..", id[:31], id + "0",
+		strings.ToUpper("abcdef" + id[6:]), id[:31] + "\x00",
 		id[:30] + "/x", "http://127.0.0.1/" + id[:15], strings.Repeat("../", 10) + "tm", strings.Repeat("a", 1<<20)} {
-		if _, _, err := s.Open(t.Context(), evil); err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, blob.ErrUnavailable) {
+		if _, _, err := s.Open(t.Context(), evil); err == nil || errors.Is(err, fs.ErrNotExist) ||
+			errors.Is(err, blob.ErrUnavailable) {
 			t.Errorf("open %.40q: %v", evil, err)
 		}
 		if err := s.Delete(t.Context(), evil); err == nil {
@@ -421,7 +428,8 @@ func TestThreat28PlantedLinks(t *testing.T) {
 	id := func(last string) string { return strings.Repeat("7", 31) + last }
 	outside := func(name string) error { return os.Symlink(secret, name) }
 	inside := func(name string) error { return os.Symlink("../"+other.ID[:2]+"/"+other.ID, name) }
-	for _, id := range []string{plant(id("1"), outside), plant(id("2"), inside), plant(id("3"), func(name string) error { return syscall.Mkfifo(name, 0o600) }),
+	for _, id := range []string{plant(id("1"), outside), plant(id("2"), inside),
+		plant(id("3"), func(name string) error { return syscall.Mkfifo(name, 0o600) }),
 		plant(id("4"), func(name string) error { return os.Mkdir(name, 0o700) })} {
 		if _, _, err := s.Open(t.Context(), id); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", id, err)

@@ -48,7 +48,8 @@ func appendRows(t testing.TB, s *store.Store, n int) {
 	l := ledger.New(nil, ledger.Bounds{}, time.Now)
 	err := s.Write(t.Context(), func(tx *store.Tx) error {
 		for i := range n {
-			if _, err := l.Append(t.Context(), tx, chain.Record{Kind: "nothing that a table holds", Account: "alice.svc.testnet", Group: fmt.Sprint("g", i%100)}); err != nil {
+			if _, err := l.Append(t.Context(), tx, chain.Record{Kind: "nothing that a table holds",
+				Account: "alice.svc.testnet", Group: fmt.Sprint("g", i%100)}); err != nil {
 				return err
 			}
 		}
@@ -64,7 +65,8 @@ func open(t testing.TB, s *store.Store, dir string) *checkpoint.Log {
 	keys := func(context.Context, *store.Tx) ([]ed25519.PrivateKey, error) {
 		return []ed25519.PrivateKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}, nil
 	}
-	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), keys, nil, slog.New(slog.DiscardHandler), time.Now)
+	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), keys, nil,
+		slog.New(slog.DiscardHandler), time.Now)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -189,8 +191,11 @@ func TestAnyTilePath(t *testing.T) {
 	if err := l.Update(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	handler := l.Handler(func(w http.ResponseWriter, _ *http.Request, err error) { w.WriteHeader(fault.Of(err).Status()) })
-	part := rapid.OneOf(rapid.SampledFrom([]string{"0", "1", "2", "7", "63", "64", "-1", "8", "entries", "data", "000", "001", "002", "x000", "x999", "999",
+	handler := l.Handler(func(w http.ResponseWriter, _ *http.Request, err error) {
+		w.WriteHeader(fault.Of(err).Status())
+	})
+	part := rapid.OneOf(rapid.SampledFrom([]string{"0", "1", "2", "7", "63", "64", "-1", "8", "entries", "data", "000",
+		"001", "002", "x000", "x999", "999",
 		"000.p", "001.p", "44", "45", "255", "256", "..", ""}), rapid.StringMatching(`[-x.p0-9]{1,24}`))
 	rapid.Check(t, func(t *rapid.T) {
 		path := strings.Join(rapid.SliceOfN(part, 1, 8).Draw(t, "path"), "/")

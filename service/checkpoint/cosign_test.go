@@ -52,7 +52,9 @@ func TestThreat6WitnessSignsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	l := checkpoint.New(s, dir, origin, func(context.Context, *store.Tx) ([]ed25519.PrivateKey, error) { return []ed25519.PrivateKey{key}, nil }, client, slog.New(slog.DiscardHandler),
+	l := checkpoint.New(s, dir, origin, func(context.Context, *store.Tx) ([]ed25519.PrivateKey, error) {
+		return []ed25519.PrivateKey{key}, nil
+	}, client, slog.New(slog.DiscardHandler),
 		func() time.Time { return now })
 	t.Cleanup(func() { _ = l.Close() })
 	step := func(later time.Duration, requests int64, good bool) {
@@ -69,7 +71,8 @@ func TestThreat6WitnessSignsAgain(t *testing.T) {
 			t.Errorf("%s later the witness was asked %d times, want %d", later, n, requests)
 		}
 		rw := httptest.NewRecorder()
-		l.Handler(func(rw http.ResponseWriter, _ *http.Request, err error) { t.Error(err) }).ServeHTTP(rw, httptest.NewRequest(http.MethodGet, "/tlog/checkpoint", nil))
+		l.Handler(func(rw http.ResponseWriter, _ *http.Request, err error) { t.Error(err) }).ServeHTTP(rw,
+			httptest.NewRequest(http.MethodGet, "/tlog/checkpoint", nil))
 		if _, err := note.Open(rw.Body.Bytes(), note.VerifierList(verifier)); err != nil {
 			t.Errorf("%s later: %q: %v", later, rw.Body, err)
 		}

@@ -58,15 +58,18 @@ func TestPartsMoveBetweenOpenAndRead(t *testing.T) {
 	}
 	part := format.PartID{1}
 	err = s.Write(t.Context(), func(tx *store.Tx) error {
-		_, err := tx.ExecContext(t.Context(), "INSERT INTO parts (id, blob_id, blob_size, group_id, account, blocks, block_size, leaves) VALUES (?, 'before', ?, 'g', 'a', '0-2', ?, ?)",
+		_, err := tx.ExecContext(t.Context(), "INSERT INTO parts (id, blob_id, blob_size, group_id, account, blocks, "+
+			"block_size, leaves) VALUES (?, 'before', ?, 'g', 'a', '0-2', ?, ?)",
 			part.String(), layout.SealedBytes(), layout.BlockBytes, []byte{1})
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Files{store: s, blobs: contentStore{Blobs: movingBlobs{opened: func() { move("after") }, size: layout.SealedBytes()}, store: s}}
-	b := &InBlocks{f: f, Size: layout.SealedBytes(), row: contentRow{layout: layout, manifest: format.Manifest{{Part: part, Count: 3}}.Encode()}}
+	f := &Files{store: s,
+		blobs: contentStore{Blobs: movingBlobs{opened: func() { move("after") }, size: layout.SealedBytes()}, store: s}}
+	b := &InBlocks{f: f, Size: layout.SealedBytes(),
+		row: contentRow{layout: layout, manifest: format.Manifest{{Part: part, Count: 3}}.Encode()}}
 	r := b.Reader(t.Context())
 	defer r.Close()
 	if err := r.Open(); err != nil {
@@ -87,7 +90,8 @@ func TestTilesOfManyBlocks(t *testing.T) {
 		leaves[i] = format.Leaf(binary.BigEndian.AppendUint64(nil, uint64(i)))
 		sums.add(leaves[i])
 	}
-	b := &InBlocks{row: contentRow{layout: format.Layout{Size: blocks * format.MinBlockBytes, BlockBytes: format.MinBlockBytes}, tops: sums.tops}}
+	b := &InBlocks{row: contentRow{layout: format.Layout{Size: blocks * format.MinBlockBytes,
+		BlockBytes: format.MinBlockBytes}, tops: sums.tops}}
 	for path, want := range map[string]struct{ first, each, count int }{
 		"tile/8/1/000":     {0, 256, 256},
 		"tile/8/1/001.p/3": {1 << 16, 256, 3},

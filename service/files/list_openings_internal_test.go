@@ -35,7 +35,8 @@ func TestListKeyOfACommitThatFailed(t *testing.T) {
 	}
 	if err := write(func(tx *store.Tx) error {
 		for _, statement := range []store.Query{
-			"INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns) VALUES ('alice', x'00', 1, '0', 1)",
+			"INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns) VALUES ('alice', x'00', 1, " +
+				"'0', 1)",
 			"INSERT INTO groups (id, owner, joinable, key_version) VALUES ('g', 'alice', FALSE, 1)",
 		} {
 			if _, err := tx.ExecContext(t.Context(), statement); err != nil {

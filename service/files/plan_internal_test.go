@@ -24,17 +24,20 @@ func TestExpiredFilesAreFoundByGroup(t *testing.T) {
 
 // The sweep looks at files of groups that have ended only.
 func TestFilesOfEndedGroupsAreFoundByGroup(t *testing.T) {
-	if got := plantest.Steps(t, "groups", selectEnded, 100); len(got) != 2 || !strings.HasPrefix(got[0], "SCAN groups USING INDEX groups_ended") {
+	if got := plantest.Steps(t, "groups", selectEnded, 100); len(got) != 2 ||
+		!strings.HasPrefix(got[0], "SCAN groups USING INDEX groups_ended") {
 		t.Errorf("%q", got)
 	}
-	if got := plantest.Steps(t, "files", selectEnded, 100); len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=?)") {
+	if got := plantest.Steps(t, "files", selectEnded, 100); len(got) != 1 ||
+		!strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=?)") {
 		t.Errorf("%q: those that were destroyed are read again and again", got)
 	}
 }
 
 // A name is found by its index, however many files the group has.
 func TestVersionsAreFoundByName(t *testing.T) {
-	got := plantest.Steps(t, "files", "SELECT 1 FROM files WHERE group_id = ? AND deleted_ns IS NULL AND "+groups.SelectNamed, "g", "name", "name")
+	got := plantest.Steps(t, "files", "SELECT 1 FROM files WHERE group_id = ? AND deleted_ns IS "+
+		"NULL AND "+groups.SelectNamed, "g", "name", "name")
 	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>=?)") {
 		t.Errorf("%q", got)
 	}
@@ -45,16 +48,19 @@ func TestVersionsAreFoundByName(t *testing.T) {
 func TestFoldersAreFoundByName(t *testing.T) {
 	in := inFolderArgs("folder")
 	got := plantest.Steps(t, "files", selectBeneath, append(append([]any{"g"}, in...), 9)...)
-	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>>? AND <expr><?)") {
+	if len(got) != 1 || !strings.HasPrefix(got[0],
+		"SEARCH files USING INDEX files_by_name (group_id=? AND <expr>>? AND <expr><?)") {
 		t.Errorf("beneath: %q", got)
 	}
 	args := append(append(append([]any{"g"}, in...), 150, "to", 5), inFolderArgs("to")[:2]...)
 	got = plantest.Steps(t, "files", selectTaken, args...)
-	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>>? AND <expr><?)") {
+	if len(got) != 1 || !strings.HasPrefix(got[0],
+		"SEARCH files USING INDEX files_by_name (group_id=? AND <expr>>? AND <expr><?)") {
 		t.Errorf("in use: %q", got)
 	}
 	got = plantest.Steps(t, "old", selectTaken, args...)
-	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH old EXISTS USING INDEX files_by_name (group_id=? AND <expr>=?)") {
+	if len(got) != 1 || !strings.HasPrefix(got[0],
+		"SEARCH old EXISTS USING INDEX files_by_name (group_id=? AND <expr>=?)") {
 		t.Errorf("of it: %q", got)
 	}
 	got = plantest.Steps(t, "files", selectBeginning, "g", "beginning")
@@ -65,10 +71,12 @@ func TestFoldersAreFoundByName(t *testing.T) {
 
 // A level of folders, and the versions of a name, are read in the order of the index of names.
 func TestLevelsAreReadInOrder(t *testing.T) {
-	for query, want := range map[store.Query]string{selectNamesFrom: ">", selectNamesAfter: ">", selectVersions: "=", selectNameless: "="} {
+	for query, want := range map[store.Query]string{selectNamesFrom: ">", selectNamesAfter: ">", selectVersions: "=",
+		selectNameless: "="} {
 		args := []any{"g", "name", "name", 9, 9}[:strings.Count(string(query), "?")]
 		got := plantest.Steps(t, "files", query, args...)
-		if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>"+want+"?") {
+		if len(got) != 1 || !strings.HasPrefix(got[0],
+			"SEARCH files USING INDEX files_by_name (group_id=? AND <expr>"+want+"?") {
 			t.Errorf("%s: %q", query, got)
 		}
 		for _, sorts := range plantest.Steps(t, "ORDER", query, args...) {
@@ -82,7 +90,8 @@ func TestLevelsAreReadInOrder(t *testing.T) {
 // The next recorded folder is found by the index of paths.
 func TestRecordedFoldersAreReadInOrder(t *testing.T) {
 	got := plantest.Steps(t, "folders", selectFolder, "g", "name", "name", "name")
-	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH folders USING INDEX folders_by_path (group_id=? AND <expr>>?") {
+	if len(got) != 1 || !strings.HasPrefix(got[0],
+		"SEARCH folders USING INDEX folders_by_path (group_id=? AND <expr>>?") {
 		t.Errorf("%q", got)
 	}
 }
@@ -92,14 +101,16 @@ func TestRecordedFoldersAreReadInOrder(t *testing.T) {
 func TestOlderVersionsAreFoundByName(t *testing.T) {
 	for _, query := range []store.Query{"SELECT 1 FROM files WHERE " + groups.SelectSurplus, groups.SelectOldestKept} {
 		got := plantest.Steps(t, "files", query, "g", "name", "name", 9, 9)
-		if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>=?") {
+		if len(got) != 1 || !strings.HasPrefix(got[0],
+			"SEARCH files USING INDEX files_by_name (group_id=? AND <expr>=?") {
 			t.Errorf("%q", got)
 		}
 		if sorts := plantest.Steps(t, "ORDER", query, "g", "name", "name", 9, 9); len(sorts) > 0 {
 			t.Errorf("%q", sorts)
 		}
 	}
-	for index, query := range map[string]store.Query{"files_by_name": selectNewest, "files_by_renaming": selectChanged} {
+	for index, query := range map[string]store.Query{"files_by_name": selectNewest,
+		"files_by_renaming": selectChanged} {
 		args := []any{"g", "name", "name", 9, 9}[:strings.Count(string(query), "?")]
 		got := plantest.Steps(t, "files", query, args...)
 		if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX "+index+" (group_id=? AND <expr>=?") {
@@ -110,7 +121,8 @@ func TestOlderVersionsAreFoundByName(t *testing.T) {
 		}
 	}
 	got := plantest.Steps(t, "files", groups.SelectChanges, "g", 1, 9, 2, 1, 100)
-	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_change (group_id=? AND changed_seq>? AND changed_seq<?)") {
+	if len(got) != 1 || !strings.HasPrefix(got[0],
+		"SEARCH files USING INDEX files_by_change (group_id=? AND changed_seq>? AND changed_seq<?)") {
 		t.Errorf("%q", got)
 	}
 }
@@ -119,7 +131,8 @@ func TestOlderVersionsAreFoundByName(t *testing.T) {
 // however many parts there are.
 func TestPartsAreFoundByTheirUses(t *testing.T) {
 	for query, args := range map[store.Query][]any{
-		loosenParts: {9, "ref"}, removeLoose: {9}, removeOfUploads: {9, 9}, groups.SelectTrashedParts: {"g"}, selectLoose: {9, 9, "id", 9}, listParts: {"upload", "id", 9},
+		loosenParts: {9, "ref"}, removeLoose: {9}, removeOfUploads: {9, 9}, groups.SelectTrashedParts: {"g"},
+		selectLoose: {9, 9, "id", 9}, listParts: {"upload", "id", 9},
 	} {
 		steps := plantest.Steps(t, "parts", query, args...)
 		slow := func(step string) bool { return !strings.HasPrefix(step, "SEARCH parts USING") }
@@ -132,7 +145,8 @@ func TestPartsAreFoundByTheirUses(t *testing.T) {
 // Each part that comes asks what its account has open, while all writers wait: no part is
 // read for that, however many there are.
 func TestOpenPartsAreNotCounted(t *testing.T) {
-	for table, want := range map[string]string{"uploads": "SEARCH uploads USING INDEX uploads_open (account=?)", "part_uploads": "SEARCH part_uploads USING INDEX part_uploads_of (account=?)"} {
+	for table, want := range map[string]string{"uploads": "SEARCH uploads USING INDEX uploads_open (account=?)",
+		"part_uploads": "SEARCH part_uploads USING INDEX part_uploads_of (account=?)"} {
 		got := plantest.Steps(t, table, selectOpen, "account", "id", "account")
 		if len(got) != 1 || !strings.HasPrefix(got[0], want) {
 			t.Errorf("%q", got)

@@ -9,8 +9,8 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// A record is refused when a part that it needs went since it was planned. Parts that it does not use go, also those that
-// came since.
+// A record is refused when a part that it needs went since it was planned. Parts that it does not use go, also those
+// that came since.
 func TestPartsBetweenPlanAndRecord(t *testing.T) {
 	s, err := store.Open(t.Context(), t.TempDir(), "")
 	if err != nil {

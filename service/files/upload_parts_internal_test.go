@@ -11,11 +11,12 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 )
 
-// FuzzArrivingBlocks receives bodies of any length, in pieces of any size, that end or break off anywhere: the blocks that
-// were announced are passed on, with their leaves, or the body is refused.
+// FuzzArrivingBlocks receives bodies of any length, in pieces of any size, that end or break off anywhere: the blocks
+// that were announced are passed on, with their leaves, or the body is refused.
 func FuzzArrivingBlocks(f *testing.F) {
 	const sealed = format.Overhead + 12
-	for _, n := range []int{0, 1, sealed - 1, sealed, sealed + format.Overhead, sealed + format.Overhead + 1, 3 * sealed, 3*sealed + 1, 4 * sealed} {
+	for _, n := range []int{0, 1, sealed - 1, sealed, sealed + format.Overhead, sealed + format.Overhead + 1,
+		3 * sealed, 3*sealed + 1, 4 * sealed} {
 		f.Add(bytes.Repeat([]byte{7}, n), int64(3), false, false)
 		f.Add(bytes.Repeat([]byte{8}, n), int64(3), true, true)
 	}

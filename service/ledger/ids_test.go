@@ -33,7 +33,8 @@ func TestRecordsAreFoundByTheirIDs(t *testing.T) {
 		defer s.Close()
 		if err := s.Load(t.Context(), func(tx *store.Tx) error {
 			for seq := 1; seq <= all; seq++ {
-				_, err := tx.ExecContext(t.Context(), insertRecord, seq, idOf(seq), fmt.Sprint("ref", seq), []byte{1}, []byte{2})
+				_, err := tx.ExecContext(t.Context(), insertRecord, seq, idOf(seq), fmt.Sprint("ref", seq), []byte{1},
+					[]byte{2})
 				if err != nil {
 					return err
 				}

@@ -14,7 +14,8 @@ func TestNobodyElseNamesTheTable(t *testing.T) {
 	inSQL := regexp.MustCompile(`(?i)\b(from|join|into|update|table|truncate)\s+"?ledger\b`)
 	seen := 0
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/testkit/") {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+			strings.Contains(path, "/testkit/") {
 			return err
 		}
 		text, err := os.ReadFile(path)

@@ -36,14 +36,16 @@ func TestKnownIDs(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	good := []string{"QmT78zSuBmuS4z925WZfrqQ1qHaJ56DQaTfyMUF7F8ff5o", "bafkreifzjut3te2nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e",
+	good := []string{"QmT78zSuBmuS4z925WZfrqQ1qHaJ56DQaTfyMUF7F8ff5o",
+		"bafkreifzjut3te2nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e",
 		legacy.Sum([]byte("x"), legacy.Default(1)).String()}
 	for _, text := range good {
 		if c, err := legacy.Parse(text); err != nil || c.String() != text {
 			t.Errorf("%s: %s, %v", text, c, err)
 		}
 	}
-	for _, text := range []string{"", "Qm", "bafy", "x", good[0][:45], good[0] + "x", strings.ToUpper(good[1]), "/ipfs/" + good[0], "ipfs://" + good[0], good[0] + "/../x",
+	for _, text := range []string{"", "Qm", "bafy", "x", good[0][:45], good[0] + "x", strings.ToUpper(good[1]),
+		"/ipfs/" + good[0], "ipfs://" + good[0], good[0] + "/../x",
 		"bafy.svc.testnet/fastfs.svc.testnet/x", "http://127.0.0.1/" + good[0], "z" + good[0], "bafkqaaa", // identity
 		"bafyreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku", // dag-cbor
 		strings.Repeat("Qm", 1<<20)} {
@@ -59,7 +61,8 @@ func TestParse(t *testing.T) {
 func TestVerifier(t *testing.T) {
 	for _, size := range []int{0, 1, 1000, 256 << 10, 256<<10 + 1, 1 << 20, 1<<20 + 1, 3_000_000} {
 		data := bytes.Repeat([]byte("0123456789abcdefg"), size/17+1)[:size]
-		for _, l := range []legacy.Layout{legacy.Default(0), legacy.Default(1), {1, true, 256 << 10, 174}, {1, true, 1 << 20, 174}, {1, true, 1 << 20, 1024},
+		for _, l := range []legacy.Layout{legacy.Default(0), legacy.Default(1), {1, true, 256 << 10, 174},
+			{1, true, 1 << 20, 174}, {1, true, 1 << 20, 1024},
 			{1, false, 1 << 20, 174}, {0, true, 256 << 10, 174}} {
 			id, err := legacy.Parse(legacy.Sum(data, l).String())
 			if err != nil {

@@ -11,7 +11,8 @@ import (
 
 // A text that is read as a content id is written again the same, and names a file.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"QmT78zSuBmuS4z925WZfrqQ1qHaJ56DQaTfyMUF7F8ff5o", "bafkreifzjut3te2nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e",
+	for _, seed := range []string{"QmT78zSuBmuS4z925WZfrqQ1qHaJ56DQaTfyMUF7F8ff5o",
+		"bafkreifzjut3te2nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e",
 		"bafybeihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku", "bafkqaaa", "http://127.0.0.1/", "\x00"} {
 		f.Add(seed)
 	}
@@ -39,7 +40,8 @@ func FuzzDecoded(f *testing.F) {
 			return
 		}
 		text := base64.StdEncoding.EncodeToString(data)
-		if got, err := io.ReadAll(legacy.Decoded(bytes.NewReader([]byte(text)))); err != nil || !bytes.Equal(got, data) {
+		if got, err := io.ReadAll(legacy.Decoded(bytes.NewReader([]byte(text)))); err != nil ||
+			!bytes.Equal(got, data) {
 			t.Errorf("base64: %x, %v; want %x", got, err, data)
 		}
 		if _, err := base64.StdEncoding.DecodeString(string(data[:min(len(data), 40)])); err == nil {

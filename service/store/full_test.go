@@ -88,7 +88,8 @@ func TestAFaultOfAFileIsNoneOfTheDatabase(t *testing.T) {
 	if kind := store.KindAtPostgres(fmt.Errorf("table ledger: %w", full)); kind != nil {
 		t.Errorf("a full disk is %v", kind)
 	}
-	if kind := store.KindAtPostgres(&net.OpError{Op: "read", Err: syscall.ECONNRESET}); !errors.Is(kind, store.ErrUnavailable) {
+	if kind := store.KindAtPostgres(&net.OpError{Op: "read", Err: syscall.ECONNRESET}); !errors.Is(kind,
+		store.ErrUnavailable) {
 		t.Errorf("a lost connection is %v", kind)
 	}
 }

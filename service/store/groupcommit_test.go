@@ -281,7 +281,8 @@ func TestPostgresParsesEachStatementOnce(t *testing.T) {
 				return err
 			}
 		}
-		err := tx.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE ?", "INSERT INTO meta%").Scan(&kept)
+		err := tx.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE ?",
+			"INSERT INTO meta%").Scan(&kept)
 		if errors.Is(err, sql.ErrNoRows) {
 			err = nil
 		}

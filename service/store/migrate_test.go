@@ -49,7 +49,8 @@ func takeLease(ctx context.Context, s *store.Store, name string) error {
 func noteOf(t *testing.T, s *store.Store, name string) (note string) {
 	t.Helper()
 	err := s.Read(t.Context(), func(tx *store.Tx) error {
-		return tx.QueryRowContext(t.Context(), "SELECT COALESCE(note, 'none') FROM leases WHERE name = ?", name).Scan(&note)
+		return tx.QueryRowContext(t.Context(), "SELECT COALESCE(note, 'none') FROM leases WHERE name = ?",
+			name).Scan(&note)
 	})
 	if err != nil {
 		t.Error(err)
@@ -74,7 +75,8 @@ func TestSchemaExpandsAndContracts(t *testing.T) {
 			t.Errorf("the version before cannot write: %v", err)
 		}
 		err := newer.Write(t.Context(), func(tx *store.Tx) error {
-			_, err := tx.ExecContext(t.Context(), "INSERT INTO leases (name, holder, until_ns, note) VALUES ('new', 'b', 1, 'said')")
+			_, err := tx.ExecContext(t.Context(),
+				"INSERT INTO leases (name, holder, until_ns, note) VALUES ('new', 'b', 1, 'said')")
 			return err
 		})
 		if err != nil {
@@ -126,7 +128,8 @@ func TestMigrationsOfSeveralProcesses(t *testing.T) {
 func TestMigrationsAreWholeOrNotAtAll(t *testing.T) {
 	opensWith(t, func(t *testing.T, with func(map[string]string) (*store.Store, error)) {
 		s := open(t, func() (*store.Store, error) { return with(nil) })
-		bad := map[string]string{"0002_expand.sql": expand, "0003_bad.sql": "CREATE TABLE added (id INTEGER); SELECT * FROM nowhere"}
+		bad := map[string]string{"0002_expand.sql": expand,
+			"0003_bad.sql": "CREATE TABLE added (id INTEGER); SELECT * FROM nowhere"}
 		if _, err := with(bad); err == nil || !strings.Contains(err.Error(), "migrate to schema 1003") {
 			t.Fatalf("a bad migration: %v", err)
 		}

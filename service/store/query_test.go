@@ -16,7 +16,8 @@ func TestThreat29NoStatementIsMadeOfInput(t *testing.T) {
 	files := 0
 	for _, root := range []string{"..", "../../cmd/svcd"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "../store/") {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+				strings.HasPrefix(path, "../store/") {
 				return err
 			}
 			text, err := os.ReadFile(path)
@@ -25,7 +26,8 @@ func TestThreat29NoStatementIsMadeOfInput(t *testing.T) {
 			}
 			files++
 			if at := conversion.FindIndex(text); at != nil {
-				t.Errorf("%s:%d: a statement or a connection that goes around store.Query", path, 1+strings.Count(string(text[:at[0]]), "\n"))
+				t.Errorf("%s:%d: a statement or a connection that goes around store.Query", path,
+					1+strings.Count(string(text[:at[0]]), "\n"))
 			}
 			return nil
 		})

@@ -98,7 +98,8 @@ func open(t *testing.T, opener func() (*store.Store, error)) *store.Store {
 
 func set(ctx context.Context, s *store.Store, name, value string) error {
 	return s.Write(ctx, func(tx *store.Tx) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", name, value)
+		_, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET "+
+			"value = excluded.value", name, value)
 		return err
 	})
 }
@@ -106,7 +107,8 @@ func set(ctx context.Context, s *store.Store, name, value string) error {
 func get(t *testing.T, s *store.Store, name string) (value string) {
 	t.Helper()
 	err := s.Read(t.Context(), func(tx *store.Tx) error {
-		return tx.QueryRowContext(t.Context(), "SELECT value FROM meta WHERE name = ? AND value <> '?'", name).Scan(&value)
+		return tx.QueryRowContext(t.Context(), "SELECT value FROM meta WHERE name = ? AND value <> '?'",
+			name).Scan(&value)
 	})
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		t.Fatal(err)
@@ -175,7 +177,8 @@ func testTurns(t *testing.T, opener func() (*store.Store, error)) {
 			for range each {
 				err := s.Write(t.Context(), func(tx *store.Tx) error {
 					var n int
-					if err := tx.QueryRowContext(t.Context(), "SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'n'").Scan(&n); err != nil {
+					if err := tx.QueryRowContext(t.Context(),
+						"SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'n'").Scan(&n); err != nil {
 						return err
 					}
 					_, err := tx.ExecContext(t.Context(), "UPDATE meta SET value = ? WHERE name = 'n'", fmt.Sprint(n+1))
@@ -383,7 +386,8 @@ func TestTablesAreTheSameOnBothEngines(t *testing.T) {
 		if err := s.Check(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if may, err := s.MayChangeLedger(t.Context()); err != nil || may != strings.HasPrefix(engine.name, "postgres") { // the owner may
+		// the owner may
+		if may, err := s.MayChangeLedger(t.Context()); err != nil || may != strings.HasPrefix(engine.name, "postgres") {
 			t.Errorf("%s: %v %v", engine.name, may, err)
 		}
 	}

@@ -72,7 +72,8 @@ const tileHeight = 8
 
 // tile returns the data of a tile, if a tree of so many leaves has it.
 func (f *sealedFile) tile(t tlog.Tile) ([]byte, bool) {
-	if t.H != tileHeight || t.L < 0 || t.L > 6 || (t.N<<tileHeight+int64(t.W))<<(tileHeight*t.L) > int64(len(f.blocks)) {
+	if t.H != tileHeight || t.L < 0 || t.L > 6 ||
+		(t.N<<tileHeight+int64(t.W))<<(tileHeight*t.L) > int64(len(f.blocks)) {
 		return nil, false
 	}
 	data, err := tlog.ReadTileData(t, f.hashes)
@@ -84,7 +85,8 @@ func (f *sealedFile) finish() *sealedFile {
 	f.hashes = treeOver(f.blocks)
 	n := int64(len(f.blocks))
 	indexes := []int64{tlog.StoredHashIndex(0, 0), tlog.StoredHashIndex(0, n-1)}
-	if _, err := tlog.TileHashReader(tlog.Tree{N: n, Hash: f.hashes.root(len(f.blocks))}, tileNotes{f}).ReadHashes(indexes); err != nil {
+	if _, err := tlog.TileHashReader(tlog.Tree{N: n, Hash: f.hashes.root(len(f.blocks))},
+		tileNotes{f}).ReadHashes(indexes); err != nil {
 		panic(err)
 	}
 	return f
@@ -133,10 +135,12 @@ func (s *Server) AddBlocks(a Account, g sdk.GroupID, name string, content []byte
 	return ref
 }
 
-func (s *Server) addBlocks(a Account, g sdk.GroupID, name string, content []byte, blockBytes int64) (*sealedFile, *format.Key, sdk.Ref) {
+func (s *Server) addBlocks(a Account, g sdk.GroupID, name string, content []byte, blockBytes int64) (*sealedFile,
+	*format.Key, sdk.Ref) {
 	s.tb.Helper()
 	const partBlocks = 4
-	_, err := s.Service.Fund(context.Background(), string(a.ID), s.cfg.Fees[ledger.ActionUpload]) // costs the account nothing
+	// costs the account nothing
+	_, err := s.Service.Fund(context.Background(), string(a.ID), s.cfg.Fees[ledger.ActionUpload])
 	s.must(err)
 	key, err := format.RandomKey()
 	s.must(err)
@@ -153,8 +157,10 @@ func (s *Server) addBlocks(a Account, g sdk.GroupID, name string, content []byte
 			f.blocks = append(f.blocks, sealed)
 		}
 		_, _ = rand.Read(run.Part[:]) // never fails
-		query := url.Values{"group_id": {string(g)}, "block_size": {strconv.FormatInt(blockBytes, 10)}, "blocks": {format.Extents{{First: first, Count: run.Count}}.String()}}
-		s.send(a, httptest.NewRequest(http.MethodPut, wire.PathParts+upload+"/"+run.Part.String()+"?"+query.Encode(), bytes.NewReader(bytes.Join(f.blocks[first:], nil))), new(wire.Part))
+		query := url.Values{"group_id": {string(g)}, "block_size": {strconv.FormatInt(blockBytes, 10)},
+			"blocks": {format.Extents{{First: first, Count: run.Count}}.String()}}
+		s.send(a, httptest.NewRequest(http.MethodPut, wire.PathParts+upload+"/"+run.Part.String()+"?"+query.Encode(),
+			bytes.NewReader(bytes.Join(f.blocks[first:], nil))), new(wire.Part))
 		runs = append(runs, run)
 	}
 	f.manifest = runs.Encode()
@@ -165,13 +171,15 @@ func (s *Server) addBlocks(a Account, g sdk.GroupID, name string, content []byte
 	f.meta.Filename = name
 	meta, err := json.Marshal(f.meta)
 	s.must(err)
-	head := &wire.SealedHead{ID: upload, GroupID: string(g), FileHash: sdk.ComputeHash(content).String(), Salt: randomHex(chain.SaltBytes), Format: meta,
+	head := &wire.SealedHead{ID: upload, GroupID: string(g), FileHash: sdk.ComputeHash(content).String(),
+		Salt: randomHex(chain.SaltBytes), Format: meta,
 		BlobSize: int64(len(f.manifest)), BlobHash: sdk.ComputeHash(f.manifest).String()}
 	s.must(s.sealHead(s.openVault(), a.ID, head, key))
 	frame, err := wire.AppendFrameHead(nil, head)
 	s.must(err)
 	var done struct{ Result wire.FinalizeUploadResult }
-	s.send(a, httptest.NewRequest(http.MethodPut, wire.PathSealed+upload, bytes.NewReader(append(frame, f.manifest...))), &done)
+	s.send(a, httptest.NewRequest(http.MethodPut, wire.PathSealed+upload,
+		bytes.NewReader(append(frame, f.manifest...))), &done)
 	return f, key, sdk.Ref(done.Result.Location)
 }
 
@@ -254,8 +262,10 @@ func (s *Server) forge(ref sdk.Ref, f *sealedFile) (paths []string) {
 			for _, name := range []string{"first_blocks", "manifest_url"} {
 				delete(result, name)
 			}
-			result["format"], result["manifest"], result["data_size"] = f.meta, encode64(f.manifest), f.meta.Layout().SealedBytes()
-			result["data_url"], result["tiles_url"], result["tiles"] = wire.PathBlocks+ticket, wire.PathTiles+ticket, f.inlineTiles()
+			result["format"], result["manifest"], result["data_size"] = f.meta, encode64(f.manifest),
+				f.meta.Layout().SealedBytes()
+			result["data_url"], result["tiles_url"], result["tiles"] = wire.PathBlocks+ticket, wire.PathTiles+ticket,
+				f.inlineTiles()
 			writeJSON(w, http.StatusOK, map[string]any{"result": result})
 		})
 	})

@@ -21,7 +21,8 @@ func ExampleLies() {
 				h.Tell(lie)
 				c := h.Client(t, h.Alice, func(cfg *sdk.Config) { cfg.MaxFileBytes = 8 << 20 })
 				content, _, err := sdktest.Read(t.Context(), c.Group(h.Group), string(h.Entry.Ref))
-				if (err == nil) != lie.Survives || err != nil && sdk.KindOf(err) != lie.Want || err == nil && string(content) != string(h.Content) {
+				if (err == nil) != lie.Survives || err != nil && sdk.KindOf(err) != lie.Want || err == nil &&
+					string(content) != string(h.Content) {
 					t.Errorf("%d bytes, %v", len(content), err)
 				}
 			})

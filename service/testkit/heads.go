@@ -43,7 +43,8 @@ func (s *Server) NewHead(r *http.Request, account sdk.AccountID, change func(*wi
 }
 
 // sealAgain changes a head, and seals its key for what it says then.
-func (s *Server) sealAgain(v *vault.Vault, account sdk.AccountID, head *wire.SealedHead, change func(*wire.SealedHead)) error {
+func (s *Server) sealAgain(v *vault.Vault, account sdk.AccountID, head *wire.SealedHead,
+	change func(*wire.SealedHead)) error {
 	ctx := context.Background()
 	to := format.SealedFor{Service: ContractID, Account: string(account), Upload: head.ID, Epoch: head.Epoch}
 	key, err := v.OpenSealedKey(ctx, s.store(), time.Now(), to, head.Sum(), head.Key())
@@ -70,7 +71,8 @@ func (s *Server) sealHead(v *vault.Vault, account sdk.AccountID, head *wire.Seal
 		return err
 	}
 	head.Epoch = epoch.Number
-	sealed, err := public.SealKey(format.SealedFor{Service: ContractID, Account: string(account), Upload: head.ID, Epoch: head.Epoch}, head.Sum(), key)
+	sealed, err := public.SealKey(format.SealedFor{Service: ContractID, Account: string(account), Upload: head.ID,
+		Epoch: head.Epoch}, head.Sum(), key)
 	head.SealedKey = encode64(sealed)
 	return err
 }

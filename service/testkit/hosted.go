@@ -46,7 +46,8 @@ const contract = "" // where
 
 // hostedOperations are all that there are: no other has an answer (3.3).
 var hostedOperations = map[string]operation{ //nolint:gochecknoglobals // a table
-	wire.OpAuthStatus:           {ask: "group_id", answer: "authenticated near_account_id group_id authorized_for_group auth_error"},
+	wire.OpAuthStatus: {ask: "group_id",
+		answer: "authenticated near_account_id group_id authorized_for_group auth_error"},
 	wire.OpRegisterGroup:        {ask: "group_id"},
 	wire.OpAddGroupMember:       {ask: "group_id member_id"},
 	wire.OpRevokeGroupMember:    {ask: "group_id member_id"},
@@ -54,12 +55,15 @@ var hostedOperations = map[string]operation{ //nolint:gochecknoglobals // a tabl
 	wire.OpCreateHackathonGroup: {ask: "group_id expires_at max_uses"},
 	wire.OpCloseHackathonJoin:   {ask: "group_id"},
 	wire.OpSetGroupRetention:    {ask: "group_id retention_days"},
-	wire.OpPrepareUpload:        {ask: "group_id filename", answer: "upload_id key group_id filename", where: "prepare_upload"},
-	wire.OpFinalizeUpload:       {ask: "upload_id encrypted_data file_hash format", answer: "location cid trans_id file_hash"},
-	wire.OpPrepareRetrieve:      {ask: "group_id ipfs_hash", answer: "key encrypted_b64 ipfs_hash location group_id format", where: "retrieve"},
-	wire.OpGetOwnedGroups:       {read: wire.OpGetOwnedGroups},
-	wire.OpGetMemberGroups:      {read: wire.OpGetMemberGroups},
-	wire.OpGetGroupMembers:      {ask: "group_id", read: wire.OpGetGroupMembers},
+	wire.OpPrepareUpload: {ask: "group_id filename", answer: "upload_id key group_id filename",
+		where: "prepare_upload"},
+	wire.OpFinalizeUpload: {ask: "upload_id encrypted_data file_hash format",
+		answer: "location cid trans_id file_hash"},
+	wire.OpPrepareRetrieve: {ask: "group_id ipfs_hash",
+		answer: "key encrypted_b64 ipfs_hash location group_id format", where: "retrieve"},
+	wire.OpGetOwnedGroups:  {read: wire.OpGetOwnedGroups},
+	wire.OpGetMemberGroups: {read: wire.OpGetMemberGroups},
+	wire.OpGetGroupMembers: {ask: "group_id", read: wire.OpGetGroupMembers},
 	wire.OpGetGroupTransactions: {ask: "group_id", read: readRecords,
 		answer: "trans_id group_id user_id file_hash ipfs_hash backend timestamp deleted"}, // 4.4
 }
@@ -67,13 +71,15 @@ var hostedOperations = map[string]operation{ //nolint:gochecknoglobals // a tabl
 // readRecords is what the ledger calls reading the records of a group (4.6).
 const readRecords = "get_transactions_for_group"
 
-// hostedFees are the prices of 4.6, as the specification's table of costs has them. An upload pays its record alone, and a
-// retrieval nothing.
+// hostedFees are the prices of 4.6, as the specification's table of costs has them. An upload pays its record alone,
+// and a retrieval nothing.
 func hostedFees() ledger.Fees {
 	fees := ledger.Fees{}
-	for action, tokens := range map[string]string{chain.KindRegister: "0.64", chain.KindAdd: "0.013", chain.KindRevoke: "0.001",
-		chain.KindJoin: "0.001", chain.KindRecord: "0.026", ledger.ActionUpload: "0.026", chain.KindClaim: "0.013",
-		wire.OpGetOwnedGroups: "0.0013", wire.OpGetMemberGroups: "0.0013", wire.OpGetGroupMembers: "0.0013", readRecords: "0.0013"} {
+	for action, tokens := range map[string]string{chain.KindRegister: "0.64", chain.KindAdd: "0.013",
+		chain.KindRevoke: "0.001",
+		chain.KindJoin:   "0.001", chain.KindRecord: "0.026", ledger.ActionUpload: "0.026", chain.KindClaim: "0.013",
+		wire.OpGetOwnedGroups: "0.0013", wire.OpGetMemberGroups: "0.0013", wire.OpGetGroupMembers: "0.0013",
+		readRecords: "0.0013"} {
 		fee, err := wire.ParseTokens(tokens)
 		if err != nil {
 			panic(err) // a constant of this file
@@ -104,7 +110,8 @@ func (h *hosted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		h.next.ServeHTTP(w, again)
 	case r.URL.Path == wire.PathHealth: // 3.1
-		writeJSON(w, http.StatusOK, map[string]any{"status": "MCP ready", "version": "0.4.4", "auth": "enabled", "rpc_reachable": true})
+		writeJSON(w, http.StatusOK, map[string]any{"status": "MCP ready", "version": "0.4.4", "auth": "enabled",
+			"rpc_reachable": true})
 	default: // neither what is ours nor /api/finalize-upload, 3.3 and 3.4
 		http.Error(w, "Not Found", http.StatusNotFound)
 	}
@@ -122,7 +129,8 @@ func asksOurPrice(raw []byte) bool {
 	var args struct {
 		Action string `json:"action"`
 	}
-	return json.Unmarshal(raw, &req) == nil && req.Params.Method == "estimate_fee" && json.Unmarshal(req.Params.Args, &args) == nil &&
+	return json.Unmarshal(raw, &req) == nil && req.Params.Method == "estimate_fee" &&
+		json.Unmarshal(req.Params.Args, &args) == nil &&
 		(args.Action == ledger.ActionUpload || args.Action == ledger.ActionRetrieve)
 }
 
@@ -180,7 +188,8 @@ func (h *hosted) operate(w http.ResponseWriter, r *http.Request, op string, know
 
 // alias is the name under which svcd has a group. The contract takes every name (4.3).
 func (h *hosted) alias(group string) string {
-	if strings.TrimSpace(group) == group && !strings.ContainsFunc(group, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+	if strings.TrimSpace(group) == group &&
+		!strings.ContainsFunc(group, func(r rune) bool { return !unicode.IsGraphic(r) }) {
 		return group
 	}
 	alias := fmt.Sprintf("alias-%x", group)
@@ -229,7 +238,8 @@ func (h *hosted) refuse(w http.ResponseWriter, answer *httptest.ResponseRecorder
 	text := e.Error
 	switch {
 	case known.where != contract && isShade:
-		text = fmt.Sprintf("Shade %s failed: %d - {\"error\":%q,\"code\":%q}", known.where, shade.status, shade.text, shade.code)
+		text = fmt.Sprintf("Shade %s failed: %d - {\"error\":%q,\"code\":%q}", known.where, shade.status, shade.text,
+			shade.code)
 	case known.read != "" && e.Code == wire.CodeNotAuthorized:
 		text = panicked("Unauthorized")
 	case e.Code == wire.CodeUploadUnknown, e.Code == wire.CodeValidation && known.answer != "": // 3.5
@@ -241,7 +251,8 @@ func (h *hosted) refuse(w http.ResponseWriter, answer *httptest.ResponseRecorder
 
 // panicked is how a contract's panic reaches a client (3.7).
 func panicked(text string) string {
-	return "{'ActionError': {'index': 0, 'kind': {'FunctionCallError': {'ExecutionError': 'Smart contract panicked: " + text + "'}}}}"
+	return "{'ActionError': {'index': 0, 'kind': {'FunctionCallError': {'ExecutionError': 'Smart contract panicked: " +
+		text + "'}}}}"
 }
 
 // said takes the result out of an answer and leaves what the hosted network says.
@@ -289,7 +300,8 @@ func (h *hosted) charge(r *http.Request, known operation, group string) error {
 	}
 	treasury, err := h.account()
 	if err == nil {
-		_, err = h.s.Service.Transfer(r.Context(), r.Header.Get(wire.HeaderAccountID), treasury, hostedFees()[known.read])
+		_, err = h.s.Service.Transfer(r.Context(), r.Header.Get(wire.HeaderAccountID), treasury,
+			hostedFees()[known.read])
 	}
 	return err
 }
@@ -315,7 +327,8 @@ func (h *hosted) isJoinable(group string) bool {
 		return false
 	}
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "query",
-		"params": map[string]any{"request_type": "call_function", "finality": "final", "account_id": ContractID, "method_name": "is_group_joinable", "args_base64": args}})
+		"params": map[string]any{"request_type": "call_function", "finality": "final", "account_id": ContractID,
+			"method_name": "is_group_joinable", "args_base64": args}})
 	if err != nil {
 		return false
 	}

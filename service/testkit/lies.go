@@ -69,8 +69,10 @@ type Mutation func(w *World, honest http.Handler) http.Handler
 
 // Lies returns the table.
 func Lies() []Lie {
-	return slices.Concat(blobLies(), keyLies(), metadataLies(), transportLies(), rawLies(), uploadLies(), listLies(), chainLies(), tokenLies(), watchLies(),
-		historyLies(), dataLies(), answerLies(), tileLies(), uploaderLies(), receiptLies(), batchLies(), folderLies(), changeLies(), vaultLies())
+	return slices.Concat(blobLies(), keyLies(), metadataLies(), transportLies(), rawLies(), uploadLies(), listLies(),
+		chainLies(), tokenLies(), watchLies(),
+		historyLies(), dataLies(), answerLies(), tileLies(), uploaderLies(), receiptLies(), batchLies(), folderLies(),
+		changeLies(), vaultLies())
 }
 
 // like completes rows with what they have in common.
@@ -152,7 +154,8 @@ func NewWorld(tb testing.TB, on Subject, large bool) *World {
 		if large {
 			w.Content = bytes.Repeat(w.Content, 100)
 		}
-		w.Entry = sdk.Entry{Group: g.ID, Ref: w.put(tb, g, "secret.txt", w.Content), Hash: sdk.ComputeHash(w.Content), Size: sdk.SizeUnknown, Uploader: w.Alice.ID}
+		w.Entry = sdk.Entry{Group: g.ID, Ref: w.put(tb, g, "secret.txt", w.Content), Hash: sdk.ComputeHash(w.Content),
+			Size: sdk.SizeUnknown, Uploader: w.Alice.ID}
 		w.put(tb, g, "other.txt", []byte("something else"))
 	}
 	w.listed = w.Entry

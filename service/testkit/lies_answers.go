@@ -58,7 +58,9 @@ func blobLies() []Lie {
 		"base64 with newlines":  text(func(s string) any { return s[:40] + "\n" + s[40:] }),
 		"base64 unpadded":       text(func(s string) any { return s + "A" }),
 		"base64 padded inside":  text(func(s string) any { return s[:40] + "AA==" + s[44:] }),
-		"other file":            changed(func(h *World, m map[string]any) { m["key"], m["encrypted_b64"] = sealed([]byte("another file")) }),
+		"other file": changed(func(h *World, m map[string]any) {
+			m["key"], m["encrypted_b64"] = sealed([]byte("another file"))
+		}),
 		"older version": changed(func(h *World, m map[string]any) {
 			m["key"], m["encrypted_b64"] = sealed(append(bytes.Clone(h.Content[:len(h.Content)-1]), '!'))
 		}),
@@ -86,8 +88,10 @@ func keyLies() []Lie {
 	}
 	of := func(n int) any { return encode64(bytes.Repeat([]byte{9}, n)) }
 	return lies(Lie{On: OnRetrieve, Threat: 5, Path: retrievePath, Want: sdk.ErrCorrupt}, told{
-		"key of 16 bytes": key(of(16)), "key of 24 bytes": key(of(24)), "key of 31 bytes": key(of(31)), "key of 33 bytes": key(of(33)),
-		"wrong key": key(of(32)), "zero key": key(encode64(make([]byte, 32))), "no key": without("key"), "empty key": key(""), "key a number": key(1), "key unpadded": key(strings.TrimRight(of(32).(string), "=")),
+		"key of 16 bytes": key(of(16)), "key of 24 bytes": key(of(24)), "key of 31 bytes": key(of(31)),
+		"key of 33 bytes": key(of(33)),
+		"wrong key":       key(of(32)), "zero key": key(encode64(make([]byte, 32))), "no key": without("key"),
+		"empty key": key(""), "key a number": key(1), "key unpadded": key(strings.TrimRight(of(32).(string), "=")),
 	})
 }
 
@@ -182,7 +186,9 @@ func once(n int32, tell Mutation) Mutation {
 
 func redirect(status int) Mutation {
 	return func(h *World, _ http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, h.other.URL+r.URL.Path, status) })
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, h.other.URL+r.URL.Path, status)
+		})
 	}
 }
 
@@ -236,7 +242,8 @@ func many(head, item string, n int, tail string) Mutation {
 func echo(_ *World, _ http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		bearer := r.Header.Get("Authorization")
-		text := "bad request: " + bearer + " / " + strings.TrimPrefix(bearer, "Bearer ") + " / " + r.Header.Get(wire.HeaderAPIKey) + "\x1b[2J\n\u202e"
+		text := "bad request: " + bearer + " / " + strings.TrimPrefix(bearer, "Bearer ") + " / " +
+			r.Header.Get(wire.HeaderAPIKey) + "\x1b[2J\n\u202e"
 		writeJSON(w, http.StatusInternalServerError, wire.Error{Error: text})
 	})
 }
@@ -251,28 +258,43 @@ func transportLies() []Lie {
 		return Lie{On: OnRetrieve, Threat: threat, Path: retrievePath, Want: want}
 	}
 	return slices.Concat(
-		lies(ends(7, sdk.ErrCorrupt), told{"null result": said(200, `{"result":null}`), "result a list": said(200, `{"result":[1]}`), "no body": said(200, ""),
-			"half a document": said(200, `{"result":{"key":"`), "two documents": said(200, `{"result":{}}{"result":{}}`)}),
+		lies(ends(7, sdk.ErrCorrupt), told{"null result": said(200, `{"result":null}`),
+			"result a list": said(200, `{"result":[1]}`), "no body": said(200, ""),
+			"half a document": said(200, `{"result":{"key":"`),
+			"two documents":   said(200, `{"result":{}}{"result":{}}`)}),
 		lies(ends(7, sdk.ErrUnavailable), told{"HTML": said(200, page)}),
-		lies(ends(7, sdk.ErrOther), told{"HTML 500": said(500, page), "error an object": said(500, `{"error":{"a":1}}`), "error in a success": said(200, `{"error":"no reason given"}`)}),
-		lies(ends(8, sdk.ErrCorrupt), told{"deep JSON": said(200, strings.Repeat(`{"result":`, 100_000)), "deep list": said(200, `{"result":`+strings.Repeat(`[`, 1_000_000)),
+		lies(ends(7, sdk.ErrOther), told{"HTML 500": said(500, page), "error an object": said(500, `{"error":{"a":1}}`),
+			"error in a success": said(200, `{"error":"no reason given"}`)}),
+		lies(ends(8, sdk.ErrCorrupt), told{"deep JSON": said(200, strings.Repeat(`{"result":`, 100_000)),
+			"deep list":     said(200, `{"result":`+strings.Repeat(`[`, 1_000_000)),
 			"endless text":  endless(`{"result":{"key":"`, big, 0),
 			"endless names": endless(`{"result":{"`, big, 0),
 			"endless list":  endless(`{"result":[`, strings.Repeat("1,", 1<<16), 0)}),
 		lies(ends(8, sdk.ErrTooLarge), told{"endless data": endless(`{"result":{"encrypted_b64":"`, big, 0)}),
-		lies(ends(8, sdk.ErrTimeout), told{"slow data": endless(`{"result":{"encrypted_b64":"`, "AAAA", 20*time.Millisecond)}),
+		lies(ends(8, sdk.ErrTimeout),
+			told{"slow data": endless(`{"result":{"encrypted_b64":"`, "AAAA", 20*time.Millisecond)}),
 		lies(ends(4, sdk.ErrOther), told{"echo": echo}),
-		lies(ends(10, sdk.ErrOther), told{"redirect 302": redirect(302), "redirect 307": redirect(307), "redirect 308": redirect(308)}),
-		lies(ends(10, sdk.ErrCorrupt), told{"another host in place of data": elsewhere("http:"), "another host in place of data, no scheme": elsewhere("")}),
+		lies(ends(10, sdk.ErrOther), told{"redirect 302": redirect(302), "redirect 307": redirect(307),
+			"redirect 308": redirect(308)}),
+		lies(ends(10, sdk.ErrCorrupt), told{"another host in place of data": elsewhere("http:"),
+			"another host in place of data, no scheme": elsewhere("")}),
 		lies(ends(12, sdk.ErrUnavailable), told{"cut": cut, "503": said(503, page), "502": said(502, page)}),
 		lies(ends(12, sdk.ErrTooLarge), told{"413": said(413, `{"error":"request too large"}`)}),
-		lies(ends(12, sdk.ErrUnauthenticated), told{"401 forever": said(401, `{"error":"Auth failed: invalid session token"}`)}),
-		lies(ends(12, sdk.ErrAudience), told{"wrong audience": said(401, `{"error":"Auth failed: Audience mismatch"}`)}),
-		lies(ends(12, sdk.ErrNotAuthorized), told{"403": said(403, `{"error":"User not authorized"}`), "403 of the key server": said(500, `{"error":"Shade retrieve failed: 403 - {\"error\":\"Unauthorized\"}"}`),
-			"long panic": said(500, `{"error":"`+strings.Repeat("ActionError ", 100)+`Smart contract panicked: User not authorized"}`)}),
-		lies(ends(12, sdk.ErrInsufficient), told{"402": said(402, `{"error":"Insufficient balance"}`), "no money, 500": said(500, `{"error":"Insufficient balance"}`)}),
-		lies(ends(12, sdk.ErrDeleted), told{"deleted": said(500, `{"error":"Shade retrieve failed: 404 - File deleted"}`)}),
-		lies(ends(12, sdk.ErrNotFound), told{"404": said(404, `{"error":"No key for this file","code":"FILE_KEY_NOT_FOUND"}`), "no such file, 500": said(500, `{"error":"FILE_KEY_NOT_FOUND No key for this file"}`)}),
+		lies(ends(12, sdk.ErrUnauthenticated),
+			told{"401 forever": said(401, `{"error":"Auth failed: invalid session token"}`)}),
+		lies(ends(12, sdk.ErrAudience),
+			told{"wrong audience": said(401, `{"error":"Auth failed: Audience mismatch"}`)}),
+		lies(ends(12, sdk.ErrNotAuthorized), told{"403": said(403, `{"error":"User not authorized"}`),
+			"403 of the key server": said(500, `{"error":"Shade retrieve failed: 403 - {\"error\":\"Unauthorized\"}"}`),
+			"long panic": said(500, `{"error":"`+strings.Repeat("ActionError ",
+				100)+`Smart contract panicked: User not authorized"}`)}),
+		lies(ends(12, sdk.ErrInsufficient), told{"402": said(402, `{"error":"Insufficient balance"}`),
+			"no money, 500": said(500, `{"error":"Insufficient balance"}`)}),
+		lies(ends(12, sdk.ErrDeleted),
+			told{"deleted": said(500, `{"error":"Shade retrieve failed: 404 - File deleted"}`)}),
+		lies(ends(12, sdk.ErrNotFound),
+			told{"404": said(404, `{"error":"No key for this file","code":"FILE_KEY_NOT_FOUND"}`),
+				"no such file, 500": said(500, `{"error":"FILE_KEY_NOT_FOUND No key for this file"}`)}),
 		lies(ends(12, sdk.ErrRateLimited), told{"429": said(429, `{"error":"too many requests"}`)}),
 		lies(ends(12, sdk.ErrStorageFull), told{"507": said(507, `{"error":"no room","code":"STORAGE_FULL"}`)}),
 		lies(Lie{On: OnRetrieve, Threat: 12, Path: retrievePath, Survives: true}, told{
@@ -324,7 +346,8 @@ func rawLies() []Lie {
 			"raw: no address":    field("data_url", func(*World) any { return "" }),
 			"raw: size negative": field("data_size", func(*World) any { return -1 }),
 			"raw: size 0":        field("data_size", func(*World) any { return 0 }),
-			"raw: size off":      field("data_size", func(h *World) any { return len(h.Content) + format.Overhead - 1 }),
+			"raw: size off": field("data_size",
+				func(h *World) any { return len(h.Content) + format.Overhead - 1 }),
 		}),
 		lies(answered(8), told{"raw: size 2^62": field("data_size", func(*World) any { return int64(1) << 62 })}),
 		lies(answered(10), told{
@@ -332,8 +355,10 @@ func rawLies() []Lie {
 			"raw: another host, no scheme": field("data_url", func(h *World) any {
 				return strings.TrimPrefix(h.other.URL, "http:") + "/x"
 			}),
-			"raw: backslashes": field("data_url", func(h *World) any { return `/\` + strings.TrimPrefix(h.other.URL, "http://") }),
-			"raw: at sign":     field("data_url", func(h *World) any { return "@" + strings.TrimPrefix(h.other.URL, "http://") + "/x" }),
+			"raw: backslashes": field("data_url",
+				func(h *World) any { return `/\` + strings.TrimPrefix(h.other.URL, "http://") }),
+			"raw: at sign": field("data_url",
+				func(h *World) any { return "@" + strings.TrimPrefix(h.other.URL, "http://") + "/x" }),
 		}),
 		lies(sent(10, sdk.ErrOther), told{"raw: redirect": redirect(307)}))
 }
@@ -364,7 +389,8 @@ func uploadLies() []Lie {
 			"finalize: null":         said(200, `{"result":null}`),
 		}),
 		lies(at(finalize, 13, sdk.ErrUnavailable), told{"finalize: HTML": said(200, page)}),
-		lies(at(finalize, 13, sdk.ErrInsufficient), told{"finalize: refused": said(402, `{"error":"Insufficient","code":"INSUFFICIENT"}`)}),
+		lies(at(finalize, 13, sdk.ErrInsufficient),
+			told{"finalize: refused": said(402, `{"error":"Insufficient","code":"INSUFFICIENT"}`)}),
 		lies(at(finalize, 8, sdk.ErrCorrupt), told{"finalize: deep": said(200, strings.Repeat(`[`, 1_000_000))}),
 		lies(at(finalize, 4, sdk.ErrOther), told{"finalize: echo": echo}),
 		lies(at(finalize, 10, sdk.ErrOther), told{"finalize: redirect": redirect(307)}),
@@ -395,9 +421,11 @@ func listLies() []Lie {
 	}
 	return slices.Concat(
 		lies(Lie{On: OnList, Threat: 7, Path: listPath, Want: sdk.ErrCorrupt}, told{
-			"list: null": said(200, `{"result":null}`), "list: an object": said(200, `{"result":{"a":1}}`), "list: a string": said(200, `{"result":"x"}`),
-			"list: numbers":       said(200, `{"result":[1,2]}`),
-			"list: hash a number": said(200, `{"result":[{"ipfs_hash":"r","file_hash":7}]}`), "list: size a string": row(`"original_size":"7"`),
+			"list: null": said(200, `{"result":null}`), "list: an object": said(200, `{"result":{"a":1}}`),
+			"list: a string":         said(200, `{"result":"x"}`),
+			"list: numbers":          said(200, `{"result":[1,2]}`),
+			"list: hash a number":    said(200, `{"result":[{"ipfs_hash":"r","file_hash":7}]}`),
+			"list: size a string":    row(`"original_size":"7"`),
 			"list: deleted a string": row(`"deleted":"yes"`), "list: name an object": row(`"filename":{}`),
 			"list: attributes an object": row(`"attributes":{"mtime":"5"}`),
 		}),
@@ -414,26 +442,42 @@ func listLies() []Lie {
 		lies(Lie{On: OnList, Threat: 4, Path: listPath, Want: sdk.ErrOther}, told{"list: echo": echo}),
 		lies(Lie{On: OnList, Threat: 10, Path: listPath, Want: sdk.ErrOther}, told{"list: redirect": redirect(302)}),
 		lies(Lie{On: OnList, Threat: 7, Path: listPath, Survives: true}, told{
-			"list: hash not hex": row(`"file_hash":"zz"`), "list: null rows": said(200, `{"result":[null,{}]}`), "list: size negative": row(`"original_size":-5`),
-			"list: times not numbers": row(`"timestamp":"tomorrow","deleted":{"deleted_at":"x"}`), "list: evil name": row(`"filename":"../../etc/passwd\u0000"`),
-			"list: attributes of no form": row(`"attributes":"{\"mtime\":5}"`), "list: attributes with NUL": row(`"content_type":"inode/symlink","attributes":"{\"target\":\"a\\u0000\"}"`),
-			"list: attributes without end": row(`"attributes":"` + strings.Repeat("[", 1<<20) + `"`), "list: link to other content": row(`"content_type":"inode/symlink","attributes":"{\"target\":\"/etc/passwd\"}"`),
+			"list: hash not hex": row(`"file_hash":"zz"`), "list: null rows": said(200, `{"result":[null,{}]}`),
+			"list: size negative":         row(`"original_size":-5`),
+			"list: times not numbers":     row(`"timestamp":"tomorrow","deleted":{"deleted_at":"x"}`),
+			"list: evil name":             row(`"filename":"../../etc/passwd\u0000"`),
+			"list: attributes of no form": row(`"attributes":"{\"mtime\":5}"`),
+			"list: attributes with NUL": row(
+				`"content_type":"inode/symlink","attributes":"{\"target\":\"a\\u0000\"}"`),
+			"list: attributes without end": row(`"attributes":"` + strings.Repeat("[", 1<<20) + `"`),
+			"list: link to other " +
+				"content": row(`"content_type":"inode/symlink","attributes":"{\"target\":\"/etc/passwd\"}"`),
 		}))
 }
 
 func tokenLies() []Lie {
 	return slices.Concat(
 		lies(Lie{On: OnToken, Threat: 4, Path: wire.PathSessionToken, Want: sdk.ErrOther}, told{"token: echo": echo}),
-		lies(Lie{On: OnToken, Threat: 10, Path: wire.PathSessionToken, Want: sdk.ErrOther}, told{"token: redirect 302": redirect(302), "token: redirect 307": redirect(307)}),
-		lies(Lie{On: OnToken, Threat: 7, Path: wire.PathSessionToken, Want: sdk.ErrOther}, told{"token: HTML 500": said(500, page)}),
+		lies(Lie{On: OnToken, Threat: 10, Path: wire.PathSessionToken, Want: sdk.ErrOther},
+			told{"token: redirect 302": redirect(302), "token: redirect 307": redirect(307)}),
+		lies(Lie{On: OnToken, Threat: 7, Path: wire.PathSessionToken, Want: sdk.ErrOther},
+			told{"token: HTML 500": said(500, page)}),
 		lies(Lie{On: OnToken, Threat: 7, Path: wire.PathSessionToken, Want: sdk.ErrUnauthenticated}, told{
-			"token: refused": said(401, `{"error":"Invalid API key"}`), "token: none": said(200, `{"expires_in":"24h"}`), "token: two lines": said(200, `{"token":"session.x\r\nX-Evil: 1"}`),
-			"token: useless": changed(func(_ *World, m map[string]any) { m["token"] = "x" }),
+			"token: refused":   said(401, `{"error":"Invalid API key"}`),
+			"token: none":      said(200, `{"expires_in":"24h"}`),
+			"token: two lines": said(200, `{"token":"session.x\r\nX-Evil: 1"}`),
+			"token: useless":   changed(func(_ *World, m map[string]any) { m["token"] = "x" }),
 		}),
-		lies(Lie{On: OnToken, Threat: 8, Path: wire.PathSessionToken, Want: sdk.ErrUnauthenticated}, told{"token: huge": said(200, `{"token":"`+strings.Repeat("session.", 10_000)+`"}`)}),
-		lies(Lie{On: OnToken, Threat: 7, Path: wire.PathSessionToken, Want: sdk.ErrNotFound}, told{"token: no account": said(404, `{"error":"account not found"}`)}),
-		lies(Lie{On: OnToken, Threat: 7, Path: wire.PathSessionToken, Want: sdk.ErrCorrupt}, told{"token: a number": said(200, `{"token":7}`)}),
-		lies(Lie{On: OnToken, Threat: 7, Path: wire.PathSessionToken, Want: sdk.ErrUnavailable}, told{"token: HTML": said(200, page)}),
-		lies(Lie{On: OnToken, Threat: 8, Path: wire.PathSessionToken, Want: sdk.ErrCorrupt}, told{"token: endless": endless(`{"token":"`, strings.Repeat(filler, 1<<12), 0)}),
-		lies(Lie{On: OnToken, Threat: 12, Path: wire.PathSessionToken, Survives: true}, told{"token: 503 thrice": once(3, said(503, page))}))
+		lies(Lie{On: OnToken, Threat: 8, Path: wire.PathSessionToken, Want: sdk.ErrUnauthenticated},
+			told{"token: huge": said(200, `{"token":"`+strings.Repeat("session.", 10_000)+`"}`)}),
+		lies(Lie{On: OnToken, Threat: 7, Path: wire.PathSessionToken, Want: sdk.ErrNotFound},
+			told{"token: no account": said(404, `{"error":"account not found"}`)}),
+		lies(Lie{On: OnToken, Threat: 7, Path: wire.PathSessionToken, Want: sdk.ErrCorrupt},
+			told{"token: a number": said(200, `{"token":7}`)}),
+		lies(Lie{On: OnToken, Threat: 7, Path: wire.PathSessionToken, Want: sdk.ErrUnavailable},
+			told{"token: HTML": said(200, page)}),
+		lies(Lie{On: OnToken, Threat: 8, Path: wire.PathSessionToken, Want: sdk.ErrCorrupt},
+			told{"token: endless": endless(`{"token":"`, strings.Repeat(filler, 1<<12), 0)}),
+		lies(Lie{On: OnToken, Threat: 12, Path: wire.PathSessionToken, Survives: true},
+			told{"token: 503 thrice": once(3, said(503, page))}))
 }

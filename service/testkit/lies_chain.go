@@ -17,9 +17,13 @@ import (
 func chainLies() []Lie {
 	full := Lie{On: OnChain, Threat: 8, Path: listPath, Want: sdk.ErrTooLarge}
 	return slices.Concat(
-		like(Lie{On: OnChain, Threat: 8, Path: listPath, Want: sdk.ErrCorrupt}, Lie{Name: "chain: endless, nothing is signed", Proven: "without a signature", Mutate: Invented{}.Mutation()}),
-		like(full, Lie{Name: "chain: endless, each page is signed", Proven: "more memory than they may", Mutate: Invented{Signed: true}.Mutation()},
-			Lie{Name: "chain: endless names of one file", Proven: "more memory than they may", Mutate: Invented{Signed: true, Renames: true}.Mutation()}))
+		like(Lie{On: OnChain, Threat: 8, Path: listPath, Want: sdk.ErrCorrupt},
+			Lie{Name: "chain: endless, nothing is signed", Proven: "without a signature",
+				Mutate: Invented{}.Mutation()}),
+		like(full, Lie{Name: "chain: endless, each page is signed", Proven: "more memory than they may",
+			Mutate: Invented{Signed: true}.Mutation()},
+			Lie{Name: "chain: endless names of one file", Proven: "more memory than they may",
+				Mutate: Invented{Signed: true, Renames: true}.Mutation()}))
 }
 
 // Invented is a chain that a service makes up while it is listed.
@@ -60,8 +64,10 @@ func (v Invented) list(l *Log, req wire.TransactionsRequest, rw http.ResponseWri
 	out := json.NewEncoder(rw)
 	before := `{"result":[`
 	for n := 1; v.Records == 0 || n <= v.Records; n++ {
-		r := chain.Record{Kind: chain.KindRecord, Tx: fmt.Sprintf("%064x", n), Account: "alice." + ContractID, Group: req.GroupID, Ref: fmt.Sprint("bafyinvented", n), FileHash: hash, Fee: "0",
-			Detail: fmt.Sprintf("%s %d", strings.Repeat("name ", 20), n), Chain: name, Seq: int64(n), Number: int64(n), TimeNS: now, Prev: at.Hash}
+		r := chain.Record{Kind: chain.KindRecord, Tx: fmt.Sprintf("%064x", n), Account: "alice." + ContractID,
+			Group: req.GroupID, Ref: fmt.Sprint("bafyinvented", n), FileHash: hash, Fee: "0",
+			Detail: fmt.Sprintf("%s %d", strings.Repeat("name ", 20), n), Chain: name, Seq: int64(n), Number: int64(n),
+			TimeNS: now, Prev: at.Hash}
 		if v.Renames && n > 1 {
 			r.Kind, r.Ref = chain.KindRename, "bafyinvented1"
 			r.Tags = []chain.Tag{{Name: chain.TagUploader, Value: r.Account}}

@@ -17,7 +17,8 @@ func (w *World) addHistory(tb testing.TB, g sdk.Group) {
 	tb.Helper()
 	_, err := g.Add(tb.Context(), w.Bob.ID)
 	w.must(err)
-	for _, f := range [][2]string{{"payroll.txt", "version 1"}, {"draft.txt", "DRAFT: pay Mallory 999999"}, {"older.txt", "old"}, {"payroll.txt", "version 2"}} {
+	for _, f := range [][2]string{{"payroll.txt", "version 1"}, {"draft.txt", "DRAFT: pay Mallory 999999"},
+		{"older.txt", "old"}, {"payroll.txt", "version 2"}} {
 		ref := w.put(tb, g, f[0], []byte(f[1]))
 		if f[0] == "older.txt" {
 			_, err = g.Rename(tb.Context(), ref, "old.txt")
@@ -31,57 +32,73 @@ func historyLies() []Lie {
 	return like(Lie{On: OnHistory, Path: listPath, Want: sdk.ErrCorrupt},
 		// The rows are changed, and what was signed is not.
 		Lie{Name: "names swapped in the list", Proven: "a name, a version", Threat: 5, Mutate: rows(swapNames)},
-		Lie{Name: "newest version left out of the list", Proven: "the service signed", Threat: 6, Mutate: rows(dropNewest)},
-		Lie{Name: "record in the middle left out", Proven: "one between them was left out", Threat: 6, Mutate: rows(dropMiddle)},
-		Lie{Name: "uploader changed in the list", Proven: "uploader", Threat: 5, Mutate: rows(func(list []any) []any { return each(list, "user_id", "ceo.svc.testnet") })},
-		Lie{Name: "time changed in the list", Proven: "a time", Threat: 5, Mutate: rows(func(list []any) []any { return each(list, "timestamp", "999999999000000000") })},
-		Lie{Name: "size changed in the list", Proven: "was changed", Threat: 5, Mutate: rows(func(list []any) []any { return each(list, "tags", []any{"size", "1", "type", "text/plain"}) })},
-		Lie{Name: "attributes added in the list", Proven: "was changed", Threat: 5, Mutate: rows(func(list []any) []any {
-			return each(list, "tags", []any{"attributes", `{"executable":true}`, "size", "9", "type", "text/plain"})
-		})},
+		Lie{Name: "newest version left out of the list", Proven: "the service signed", Threat: 6,
+			Mutate: rows(dropNewest)},
+		Lie{Name: "record in the middle left out", Proven: "one between them was left out", Threat: 6,
+			Mutate: rows(dropMiddle)},
+		Lie{Name: "uploader changed in the list", Proven: "uploader", Threat: 5,
+			Mutate: rows(func(list []any) []any { return each(list, "user_id", "ceo.svc.testnet") })},
+		Lie{Name: "time changed in the list", Proven: "a time", Threat: 5,
+			Mutate: rows(func(list []any) []any { return each(list, "timestamp", "999999999000000000") })},
+		Lie{Name: "size changed in the list", Proven: "was changed", Threat: 5,
+			Mutate: rows(func(list []any) []any {
+				return each(list, "tags", []any{"size", "1", "type", "text/plain"})
+			})},
+		Lie{Name: "attributes added in the list", Proven: "was changed", Threat: 5,
+			Mutate: rows(func(list []any) []any {
+				return each(list, "tags", []any{"attributes", `{"executable":true}`, "size", "9", "type", "text/plain"})
+			})},
 		Lie{Name: "file invented outside the ledger", Proven: "was changed", Threat: 5, Mutate: rows(inventRow)},
 		Lie{Name: "numbers of the ledger swapped", Proven: "listed after", Threat: 5, Mutate: rows(swapNumbers)},
 		// Everything is signed again, for another history.
-		Lie{Name: "names swapped and signed", Proven: "seen before", Threat: 5, Unseen: true, tell: rewritten(func(r *chain.Record) bool {
-			switch {
-			case r.Kind == chain.KindRecord && r.Detail == "payroll.txt":
-				r.Detail = "draft.txt"
-			case r.Kind == chain.KindRecord && r.Detail == "draft.txt":
-				r.Detail = "payroll.txt"
-			}
-			return true
-		})},
-		Lie{Name: "uploader and time changed and signed", Proven: "seen before", Threat: 5, Unseen: true, tell: rewritten(func(r *chain.Record) bool {
-			if r.Kind == chain.KindRecord && r.Detail == "payroll.txt" {
-				r.Account, r.TimeNS = "ceo.svc.testnet", r.TimeNS-int64(time.Hour)
-			}
-			return true
-		})},
-		Lie{Name: "newest version left out and signed", Proven: "newer ones are left out", Threat: 6, Unseen: true, tell: leaveOut("version 2")},
-		Lie{Name: "first version left out and signed", Proven: "newer ones are left out", Threat: 6, Unseen: true, tell: leaveOut("version 1")},
-		Lie{Name: "another newest version, signed", Proven: "seen before", Threat: 6, Unseen: true, tell: func(d *World) {
-			leaveOut("version 2")(d)
-			d.show(forge(d.Log()))
-		}},
+		Lie{Name: "names swapped and signed", Proven: "seen before", Threat: 5, Unseen: true,
+			tell: rewritten(func(r *chain.Record) bool {
+				switch {
+				case r.Kind == chain.KindRecord && r.Detail == "payroll.txt":
+					r.Detail = "draft.txt"
+				case r.Kind == chain.KindRecord && r.Detail == "draft.txt":
+					r.Detail = "payroll.txt"
+				}
+				return true
+			})},
+		Lie{Name: "uploader and time changed and signed", Proven: "seen before", Threat: 5, Unseen: true,
+			tell: rewritten(func(r *chain.Record) bool {
+				if r.Kind == chain.KindRecord && r.Detail == "payroll.txt" {
+					r.Account, r.TimeNS = "ceo.svc.testnet", r.TimeNS-int64(time.Hour)
+				}
+				return true
+			})},
+		Lie{Name: "newest version left out and signed", Proven: "newer ones are left out", Threat: 6, Unseen: true,
+			tell: leaveOut("version 2")},
+		Lie{Name: "first version left out and signed", Proven: "newer ones are left out", Threat: 6, Unseen: true,
+			tell: leaveOut("version 1")},
+		Lie{Name: "another newest version, signed", Proven: "seen before", Threat: 6, Unseen: true,
+			tell: func(d *World) {
+				leaveOut("version 2")(d)
+				d.show(forge(d.Log()))
+			}},
 		Lie{Name: "fork that goes on", Proven: "seen before", Threat: 6, Unseen: true, tell: func(d *World) {
 			leaveOut("version 1")(d)
 			d.show(forge(forge(d.Log())))
 		}},
 		// Old answers, and fewer promises.
 		Lie{Name: "list of yesterday repeated", Proven: "not signed for this request", Threat: 6, Mutate: repeated()},
-		Lie{Name: "record that no checkpoint holds", Proven: "in no signed checkpoint", Threat: 6, tell: func(d *World) {
-			l := forge(d.Log().Rewritten(func(*chain.Record) bool { return true }))
-			l.Lag, l.Freshness = 1, time.Minute
-			d.show(l)
-		}},
-		Lie{Name: "checkpoints are not offered any more", Proven: "does not any more", Threat: 6, Unseen: true, Path: wire.PathCapabilities, Mutate: answers(http.NotFound)},
-		Lie{Name: "another key signs", Proven: "another key than the pinned one", Threat: 6, Unseen: true, tell: func(d *World) {
-			other := d.Log().empty()
-			for _, r := range d.Log().records {
-				other.append(r)
-			}
-			d.show(other)
-		}},
+		Lie{Name: "record that no checkpoint holds", Proven: "in no signed checkpoint", Threat: 6,
+			tell: func(d *World) {
+				l := forge(d.Log().Rewritten(func(*chain.Record) bool { return true }))
+				l.Lag, l.Freshness = 1, time.Minute
+				d.show(l)
+			}},
+		Lie{Name: "checkpoints are not offered any more", Proven: "does not any more", Threat: 6, Unseen: true,
+			Path: wire.PathCapabilities, Mutate: answers(http.NotFound)},
+		Lie{Name: "another key signs", Proven: "another key than the pinned one", Threat: 6, Unseen: true,
+			tell: func(d *World) {
+				other := d.Log().empty()
+				for _, r := range d.Log().records {
+					other.append(r)
+				}
+				d.show(other)
+			}},
 	)
 }
 
@@ -101,7 +118,8 @@ func leaveOut(content string) func(*World) {
 // forge adds the record of a file that no account uploaded.
 func forge(l *Log) *Log {
 	o := OpeningFor("FORGED")
-	return l.Know(o).Invent(chain.Record{Kind: chain.KindRecord, Account: "alice." + ContractID, Group: "board", Ref: "bafyforged" + time.Now().String(),
+	return l.Know(o).Invent(chain.Record{Kind: chain.KindRecord, Account: "alice." + ContractID, Group: "board",
+		Ref:      "bafyforged" + time.Now().String(),
 		FileHash: o.Commitment(), Detail: "payroll.txt"})
 }
 

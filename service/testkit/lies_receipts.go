@@ -39,7 +39,8 @@ func receiptLies() (list []Lie) {
 	rows["another chain"] = inRecord("chain", "account:bob")
 	rows["another time"] = inRecord("timestamp", "7")
 	row := func(name string, tell func(w *World)) {
-		list = append(list, Lie{Name: name, On: OnReceipt, Threat: 13, Want: sdk.ErrCorrupt, Proven: "may be recorded or not", tell: tell})
+		list = append(list, Lie{Name: name, On: OnReceipt, Threat: 13, Want: sdk.ErrCorrupt,
+			Proven: "may be recorded or not", tell: tell})
 	}
 	for name, m := range rows {
 		row("receipt: "+name, func(w *World) { w.atUploads(m) })
@@ -66,15 +67,18 @@ func folderLies() (list []Lie) {
 	rows["an old record"] = inRecord("seq", 1)
 	rows["another kind"] = inRecord("kind", chain.KindRename)
 	for name, m := range rows {
-		list = append(list, Lie{Name: "renamed folder: " + name, On: OnFolder, Threat: 13, Path: wire.PathTools + wire.OpRenameFolder, Mutate: m, Want: sdk.ErrCorrupt})
+		list = append(list, Lie{Name: "renamed folder: " + name, On: OnFolder, Threat: 13,
+			Path: wire.PathTools + wire.OpRenameFolder, Mutate: m, Want: sdk.ErrCorrupt})
 	}
-	for op, kind := range map[string]string{wire.OpMakeFolder: chain.KindRemoveFolder, wire.OpRemoveFolder: chain.KindMakeFolder} {
+	for op, kind := range map[string]string{wire.OpMakeFolder: chain.KindRemoveFolder,
+		wire.OpRemoveFolder: chain.KindMakeFolder} {
 		rows := falseReceipts()
 		rows["another folder"] = inRecord("detail", "other")
 		rows["no reference"] = inRecord("ipfs_hash", "")
 		rows["another kind"] = inRecord("kind", kind)
 		for name, m := range rows {
-			list = append(list, Lie{Name: op + ": " + name, On: OnFolder, Threat: 13, Path: wire.PathTools + op, Mutate: m, Want: sdk.ErrCorrupt})
+			list = append(list, Lie{Name: op + ": " + name, On: OnFolder, Threat: 13, Path: wire.PathTools + op,
+				Mutate: m, Want: sdk.ErrCorrupt})
 		}
 	}
 	return list
@@ -115,7 +119,8 @@ func changeLies() (list []Lie) {
 		list = append(list, Lie{Name: op + ": " + name, On: OnChange, Threat: 13, Path: wire.PathTools + op, Mutate: m,
 			Want: sdk.ErrCorrupt})
 	}
-	for _, op := range []string{wire.OpRenameFile, wire.OpSetAttributes, wire.OpDeleteFile, wire.OpRemoveFile, wire.OpRestoreFile} {
+	for _, op := range []string{wire.OpRenameFile, wire.OpSetAttributes, wire.OpDeleteFile, wire.OpRemoveFile,
+		wire.OpRestoreFile} {
 		for name, m := range all {
 			row(op, name, m)
 		}
@@ -142,7 +147,8 @@ func changeLies() (list []Lie) {
 func batchLies() (list []Lie) {
 	type answers = []wire.SealedAnswer
 	row := func(name string, unconfirmed int, change func(answers) answers) {
-		list = append(list, Lie{Name: "batch: " + name, On: OnBatch, Threat: 13, Path: wire.PathTools + wire.OpFinalizeUploads, Want: sdk.ErrCorrupt, Unconfirmed: unconfirmed,
+		list = append(list, Lie{Name: "batch: " + name, On: OnBatch, Threat: 13,
+			Path: wire.PathTools + wire.OpFinalizeUploads, Want: sdk.ErrCorrupt, Unconfirmed: unconfirmed,
 			Mutate: func(_ *World, next http.Handler) http.Handler {
 				type batch struct {
 					Result wire.FinalizeUploadsResult `json:"result"`
@@ -180,7 +186,8 @@ func vaultLies() (list []Lie) {
 	}
 	other := secret.Public()
 	row := func(name, proven string, change func(w *World, k *wire.VaultKey)) {
-		list = append(list, Lie{Name: "vault's key: " + name, On: OnVault, Threat: 51, Path: wire.PathCapabilities, Want: sdk.ErrCorrupt, Proven: proven,
+		list = append(list, Lie{Name: "vault's key: " + name, On: OnVault, Threat: 51, Path: wire.PathCapabilities,
+			Want: sdk.ErrCorrupt, Proven: proven,
 			Mutate: func(w *World, next http.Handler) http.Handler {
 				return Changed(next, func(c *wire.Capabilities) { change(w, c.Vault) })
 			}})
@@ -192,9 +199,12 @@ func vaultLies() (list []Lie) {
 		})
 	}
 	const unsigned = "was not signed with the key"
-	row("another", unsigned, func(_ *World, k *wire.VaultKey) { k.PublicKey = base64.StdEncoding.EncodeToString(other) })
+	row("another", unsigned, func(_ *World, k *wire.VaultKey) {
+		k.PublicKey = base64.StdEncoding.EncodeToString(other)
+	})
 	row("of another log", unsigned, func(_ *World, k *wire.VaultKey) {
-		emptyLog("elsewhere/"+ContractID, ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9}, ed25519.SeedSize))).SignVault(k, other)
+		emptyLog("elsewhere/"+ContractID,
+			ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9}, ed25519.SeedSize))).SignVault(k, other)
 	})
 	row("another end", unsigned, func(_ *World, k *wire.VaultKey) { k.NotAfter++ })
 	row("another epoch", unsigned, func(_ *World, k *wire.VaultKey) { k.Epoch++ })
@@ -202,7 +212,8 @@ func vaultLies() (list []Lie) {
 	row("no base64", "is not base64", func(_ *World, k *wire.VaultKey) { k.PublicKey = "!" })
 	row("short", "it has 1215 bytes", func(w *World, k *wire.VaultKey) { w.Log().SignVault(k, other[1:]) })
 	signed("another kind", "update svcfs", func(k *wire.VaultKey) { k.KEM = 0x20 })
-	signed("it ended", "look at the clock of this machine", func(k *wire.VaultKey) { k.NotAfter = time.Now().Add(-time.Minute).Unix() })
+	signed("it ended", "look at the clock of this machine",
+		func(k *wire.VaultKey) { k.NotAfter = time.Now().Add(-time.Minute).Unix() })
 	signed("an old epoch", "number 3 was seen before", func(k *wire.VaultKey) { k.Epoch = 2 })
 	signed("no epoch", "its number is 0", func(k *wire.VaultKey) { k.Epoch = 0 })
 	return list

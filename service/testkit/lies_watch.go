@@ -47,7 +47,8 @@ func invented(tell func(h *World, after int64) wire.WatchResult) Mutation {
 
 // happening is an invented event of a group.
 func happening(seq int64, g sdk.GroupID) wire.Event {
-	return wire.Event{Seq: seq, Kind: chain.KindRecord, GroupID: string(g), Ref: "bafy-invented", Account: "mallory." + ContractID, Time: "1700000000000000000"}
+	return wire.Event{Seq: seq, Kind: chain.KindRecord, GroupID: string(g), Ref: "bafy-invented",
+		Account: "mallory." + ContractID, Time: "1700000000000000000"}
 }
 
 const always = 1 << 30
@@ -80,32 +81,44 @@ func watchLies() []Lie {
 	}
 	return slices.Concat(
 		lies(watch(7, sdk.ErrCorrupt), begun(always, told{
-			"watch: out of order": events(3, 2, 1), "watch: twice": events(2, 1, 1), "watch: told before": events(1, 0), "watch: negative": events(1, -1000),
-			"watch: beyond its sequence": events(1, 1, 2), "watch: stands still": events(0, 1), "watch: goes back with events": events(-1, 1),
-			"watch: null": said(200, `{"result":null}`), "watch: a list": said(200, `{"result":[1]}`), "watch: nothing": said(200, ""),
-			"watch: events a number": said(200, `{"result":{"events":7,"seq":1}}`), "watch: events of numbers": said(200, `{"result":{"events":[7],"seq":1}}`),
-			"watch: sequence a string": said(200, `{"result":{"events":[],"seq":"1"}}`), "watch: sequence a fraction": said(200, `{"result":{"events":[],"seq":1.5}}`),
-			"watch: group a number": said(200, `{"result":{"events":[{"seq":1,"group_id":7}],"seq":1}}`),
+			"watch: out of order": events(3, 2, 1), "watch: twice": events(2, 1, 1), "watch: told before": events(1, 0),
+			"watch: negative":            events(1, -1000),
+			"watch: beyond its sequence": events(1, 1, 2), "watch: stands still": events(0, 1),
+			"watch: goes back with events": events(-1, 1),
+			"watch: null":                  said(200, `{"result":null}`), "watch: a list": said(200, `{"result":[1]}`),
+			"watch: nothing":             said(200, ""),
+			"watch: events a number":     said(200, `{"result":{"events":7,"seq":1}}`),
+			"watch: events of numbers":   said(200, `{"result":{"events":[7],"seq":1}}`),
+			"watch: sequence a string":   said(200, `{"result":{"events":[],"seq":"1"}}`),
+			"watch: sequence a fraction": said(200, `{"result":{"events":[],"seq":1.5}}`),
+			"watch: group a number":      said(200, `{"result":{"events":[{"seq":1,"group_id":7}],"seq":1}}`),
 		})),
 		lies(watch(8, sdk.ErrCorrupt), begun(always, told{
-			"watch: sequence 2^70": said(200, `{"result":{"events":[],"seq":1180591620717411303424}}`),
-			"watch: deep":          said(200, `{"result":`+strings.Repeat("[", 100_000)), "watch: endless": endless(`{"result":{"events":[`, strings.Repeat(`{},`, 1<<14), 0),
+			"watch: sequence 2^70":      said(200, `{"result":{"events":[],"seq":1180591620717411303424}}`),
+			"watch: deep":               said(200, `{"result":`+strings.Repeat("[", 100_000)),
+			"watch: endless":            endless(`{"result":{"events":[`, strings.Repeat(`{},`, 1<<14), 0),
 			"watch: huge, empty events": many(`{"result":{"seq":1,"events":[`, `{},`, 2_000_000, `{}]}}`),
 		})),
 		lies(survived(4), begun(1, told{"watch: echo": echo})),
 		lies(survived(7), begun(1, told{
-			"watch: HTML": said(200, page), "watch: HTML 500": said(500, page), "watch: 401 once": said(401, `{"error":"Auth failed: invalid session token"}`),
-			"watch: sequence goes back": said(200, `{"result":{"events":[],"seq":-5}}`), "watch: nothing happened": said(200, `{"result":{"events":[],"seq":0}}`),
+			"watch: HTML": said(200, page), "watch: HTML 500": said(500, page),
+			"watch: 401 once":           said(401, `{"error":"Auth failed: invalid session token"}`),
+			"watch: sequence goes back": said(200, `{"result":{"events":[],"seq":-5}}`),
+			"watch: nothing happened":   said(200, `{"result":{"events":[],"seq":0}}`),
 		})),
 		lies(survived(10), begun(1, told{"watch: redirect": redirect(307)})),
-		lies(survived(12), begun(1, told{"watch: cut": cut, "watch: 503 once": said(503, page), "watch: 429 once": said(429, `{"error":"too many requests"}`)})),
+		lies(survived(12), begun(1, told{"watch: cut": cut, "watch: 503 once": said(503, page),
+			"watch: 429 once": said(429, `{"error":"too many requests"}`)})),
 		lies(survived(7), told{"watch: other groups' events": foreign()}),
 		lies(survived(7), begun(always, told{"watch: events without pause": unceasing()})),
 		lies(survived(12), begun(always, told{"watch: no answer": endless(`{"result":`, " ", 20*time.Millisecond)})),
-		lies(watch(7, sdk.ErrUnsupported), begun(always, told{"watch: not offered": said(404, `{"error":"operation not found","code":"UNSUPPORTED"}`)})),
-		lies(watch(7, sdk.ErrNotAuthorized), begun(always, told{"watch: not authorized": said(403, `{"error":"User not authorized"}`)})),
+		lies(watch(7, sdk.ErrUnsupported), begun(always,
+			told{"watch: not offered": said(404, `{"error":"operation not found","code":"UNSUPPORTED"}`)})),
+		lies(watch(7, sdk.ErrNotAuthorized),
+			begun(always, told{"watch: not authorized": said(403, `{"error":"User not authorized"}`)})),
 		lies(watch(7, sdk.ErrNotAuthorized), told{"watch: refused": said(403, `{"error":"User not authorized"}`)}),
-		lies(watch(7, sdk.ErrCorrupt), told{"watch: begins with nonsense": said(200, `{"result":{"events":{},"seq":1}}`)}))
+		lies(watch(7, sdk.ErrCorrupt),
+			told{"watch: begins with nonsense": said(200, `{"result":{"events":{},"seq":1}}`)}))
 }
 
 // foreign adds what happened in groups that are none of the client's, with names
@@ -122,7 +135,8 @@ func foreign() Mutation {
 			panic(err)
 		}
 		var invented []any
-		for i, g := range []sdk.GroupID{"", "..", "../../etc/passwd", "exe.\u202efdp", "\x1b[2J", sdk.GroupID(strings.Repeat("x", 1<<20))} {
+		for i, g := range []sdk.GroupID{"", "..", "../../etc/passwd", "exe.\u202efdp", "\x1b[2J",
+			sdk.GroupID(strings.Repeat("x", 1<<20))} {
 			e := happening(seq, g)
 			e.Kind, e.Time = []string{"", "no such kind", "record_transaction"}[i%3], "tomorrow"
 			invented = append(invented, e)

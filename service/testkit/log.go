@@ -47,7 +47,8 @@ type Log struct {
 }
 
 func emptyLog(origin string, key ed25519.PrivateKey) *Log {
-	return &Log{origin: origin, key: key, openings: map[string]chain.Opening{}, heads: map[string]chain.Place{}, trees: make([]chain.Tree, 1)}
+	return &Log{origin: origin, key: key, openings: map[string]chain.Opening{}, heads: map[string]chain.Place{},
+		trees: make([]chain.Tree, 1)}
 }
 
 // empty is a log of the same name with a key of its own.
@@ -82,7 +83,8 @@ func (l *Log) Rekeyed(signers func(before, after note.Signer) []note.Signer) *Lo
 	if signers == nil {
 		return next
 	}
-	signed, err := note.Sign(&note.Note{Text: wire.LogKeyStatement(l.VerifierKey(), next.VerifierKey())}, signers(l.signer(), next.signer())...)
+	signed, err := note.Sign(&note.Note{Text: wire.LogKeyStatement(l.VerifierKey(), next.VerifierKey())},
+		signers(l.signer(), next.signer())...)
 	if err != nil {
 		panic(err)
 	}
@@ -173,7 +175,8 @@ func (l *Log) row(r *chain.Record) wire.TransactionRow {
 		row.Opening, row.FileHash = o.String(), ""
 	}
 	for i := range l.records {
-		if upload := &l.records[i]; r.Kind != chain.KindRecord && upload.Chain == r.Chain && strconv.FormatInt(upload.Number, 10) == r.Tag(chain.TagUpload) {
+		if upload := &l.records[i]; r.Kind != chain.KindRecord && upload.Chain == r.Chain &&
+			strconv.FormatInt(upload.Number, 10) == r.Tag(chain.TagUpload) {
 			row.UploadSeq = upload.Seq
 		}
 	}
@@ -222,7 +225,8 @@ func (l *Log) list(req wire.TransactionsRequest) (any, error) {
 	name := chain.OfGroup(req.GroupID)
 	out := provenRows{Result: []wire.TransactionRow{}}
 	for i := range l.records {
-		if r := &l.records[i]; r.Chain == name && r.Seq > req.AfterSeq && (req.Limit == 0 || len(out.Result) < req.Limit) {
+		if r := &l.records[i]; r.Chain == name && r.Seq > req.AfterSeq &&
+			(req.Limit == 0 || len(out.Result) < req.Limit) {
 			row := l.row(r)
 			if wire.IsPageEnd(r.Number) {
 				s := l.statement(name, chain.PlaceOf(r))
@@ -277,7 +281,8 @@ func (l *Log) statement(name string, p chain.Place) chain.Statement {
 }
 
 func (l *Log) sign(s chain.Statement, text []byte) wire.ChainHead {
-	return wire.ChainHead{Number: s.Number, Hash: hex.EncodeToString(s.Hash[:]), Timestamp: strconv.FormatInt(s.TimeNS, 10),
+	return wire.ChainHead{Number: s.Number, Hash: hex.EncodeToString(s.Hash[:]),
+		Timestamp: strconv.FormatInt(s.TimeNS, 10),
 		Signature: encode64(ed25519.Sign(l.key, text))}
 }
 

@@ -96,7 +96,8 @@ func (s *Server) openTo(l *Log, after int64) error {
 	}
 	var list []opening
 	err := s.store().Read(ctx, func(tx *store.Tx) (err error) {
-		list, err = store.List(ctx, tx, "read openings", func(o *opening) []any { return []any{&o.seq, &o.group, &o.sealed, &o.wrapped} },
+		list, err = store.List(ctx, tx, "read openings",
+			func(o *opening) []any { return []any{&o.seq, &o.group, &o.sealed, &o.wrapped} },
 			`SELECT openings.seq, group_id, sealed, wrapped_key FROM openings JOIN files ON files.seq = openings.seq JOIN groups ON groups.id = group_id
 				JOIN file_keys ON file_keys.id = list_key WHERE openings.seq > ?`, after)
 		return err
@@ -165,7 +166,8 @@ func (s *Server) showing(l *Log, next http.Handler) http.Handler {
 func records(path string) bool {
 	switch strings.TrimPrefix(path, wire.PathTools) {
 	case wire.OpFinalizeUpload, wire.OpFinalizeUploads, wire.OpRenameFolder, wire.OpMakeFolder,
-		wire.OpRemoveFolder, wire.OpRenameFile, wire.OpSetAttributes, wire.OpDeleteFile, wire.OpRemoveFile, wire.OpRestoreFile:
+		wire.OpRemoveFolder, wire.OpRenameFile, wire.OpSetAttributes, wire.OpDeleteFile, wire.OpRemoveFile,
+		wire.OpRestoreFile:
 		return true
 	}
 	return strings.HasPrefix(path, wire.PathSealed)
@@ -257,7 +259,8 @@ func (s *Server) NextEpoch(end bool) {
 		defer s.clock.Store(0)
 	}
 	s.must(s.Service.RotateUploadKey(context.Background()))
-	record(s.behind, httptest.NewRequest(http.MethodGet, wire.PathCapabilities, nil)) // the service reads its keys again
+	// the service reads its keys again
+	record(s.behind, httptest.NewRequest(http.MethodGet, wire.PathCapabilities, nil))
 }
 
 // WithoutSealed takes the vault's key away.

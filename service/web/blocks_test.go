@@ -46,7 +46,8 @@ const readVector = `(async (name) => {
 })(%q)`
 
 // pageReasons match what the page says for a result.
-var pageReasons = map[string]string{"content": "describes another file", "key": "a key that is not the file's", "version": "another format",
+var pageReasons = map[string]string{"content": "describes another file", "key": "a key that is not the file's",
+	"version":        "another format",
 	"authentication": "tag does not fit", "unsupported": "does not know", "proof": "tree",
 	"corrupt": "Its manifest|key that is none|Its description|another length"}
 
@@ -74,10 +75,12 @@ func TestPageReadsFrozenVectors(t *testing.T) {
 			_, _ = w.Write(data[name][from:])
 			return
 		}
-		_ = json.NewEncoder(w).Encode(object{"content": v.Content, "file_hash": v.FileHash, "key": v.Key, "format": v.Format, "manifest": v.Manifest, "tiles": v.Tiles, "size": len(data[name])})
+		_ = json.NewEncoder(w).Encode(object{"content": v.Content, "file_hash": v.FileHash, "key": v.Key,
+			"format": v.Format, "manifest": v.Manifest, "tiles": v.Tiles, "size": len(data[name])})
 	}
 	b := open(t, s.url+"/account/")
-	proven := map[string]int64{"flip-iv": 0, "flip-tag": 0, "wrong-index": 65536, "wrong-index-recorded": 65536, "flip-last-block": 131072, "sealed-again": 0, "sealed-again-tile": 0,
+	proven := map[string]int64{"flip-iv": 0, "flip-tag": 0, "wrong-index": 65536, "wrong-index-recorded": 65536,
+		"flip-last-block": 131072, "sealed-again": 0, "sealed-again-tile": 0,
 		"tile-flip": 0, "leaf-for-node": 0, "sealed-again-deep": 0}
 	for _, name := range slices.Sorted(maps.Keys(vectors)) {
 		v := vectors[name]
@@ -98,7 +101,8 @@ func TestPageReadsFrozenVectors(t *testing.T) {
 		early := v.Result != "proof" && v.Result != "authentication" && !strings.HasPrefix(name, "appended")
 		if name == "tile-absent" {
 			want, some, early = 0, true, false
-		} else if !strings.HasPrefix(got.Why, "Mismatch: ") || !regexp.MustCompile(pageReasons[v.Result]).MatchString(got.Why) {
+		} else if !strings.HasPrefix(got.Why, "Mismatch: ") ||
+			!regexp.MustCompile(pageReasons[v.Result]).MatchString(got.Why) {
 			t.Errorf("%s: %s: %+v", name, v.Result, got)
 		}
 		if got.Why == "" || some && got.Size != want || early && got.Size != 0 {
@@ -115,8 +119,8 @@ type sent struct {
 	keys   map[format.PartID]*format.Key
 }
 
-// saveBlocks saves content in blocks of 64 KiB: those of changed in parts of two or a third of them, the others from the
-// version before. sum is the hash that is recorded, "" for none.
+// saveBlocks saves content in blocks of 64 KiB: those of changed in parts of two or a third of them, the others from
+// the version before. sum is the hash that is recorded, "" for none.
 func (u *user) saveBlocks(group, name string, content []byte, from *sent, changed []int64, sum string) *sent {
 	u.t.Helper()
 	must := func(err error) {
@@ -148,13 +152,16 @@ func (u *user) saveBlocks(group, name string, content []byte, from *sent, change
 		var extents format.Extents
 		for _, i := range list {
 			at := len(body)
-			body, err = c.Seal(body, i, content[i*format.MinBlockBytes:min((i+1)*format.MinBlockBytes, int64(len(content)))])
+			body, err = c.Seal(body, i,
+				content[i*format.MinBlockBytes:min((i+1)*format.MinBlockBytes, int64(len(content)))])
 			must(err)
 			out.in[i], out.leaves[i], extents = id, format.Leaf(body[at:]), extents.Add(i)
 		}
 		out.keys[id] = part
-		query := url.Values{"group_id": {group}, "block_size": {fmt.Sprint(format.MinBlockBytes)}, "blocks": {extents.String()}}
-		req, err := http.NewRequest(http.MethodPut, u.url+wire.PathParts+upload.String()+"/"+id.String()+"?"+query.Encode(), bytes.NewReader(body))
+		query := url.Values{"group_id": {group}, "block_size": {fmt.Sprint(format.MinBlockBytes)},
+			"blocks": {extents.String()}}
+		req, err := http.NewRequest(http.MethodPut,
+			u.url+wire.PathParts+upload.String()+"/"+id.String()+"?"+query.Encode(), bytes.NewReader(body))
 		must(err)
 		req.Header = http.Header{wire.HeaderAPIKey: {u.key}, wire.HeaderAccountID: {u.id}}
 		if status, answer := do(u.t, http.DefaultClient, req); status != http.StatusOK {
@@ -172,7 +179,8 @@ func (u *user) saveBlocks(group, name string, content []byte, from *sent, change
 	}
 	check, err := format.KeyCheck(key)
 	must(err)
-	head["id"], head["key"], head["format"] = upload.String(), key.Base64(), format.NewBlocksMetadata(l, tree.Root(), check, "", name)
+	head["id"], head["key"], head["format"] = upload.String(), key.Base64(),
+		format.NewBlocksMetadata(l, tree.Root(), check, "", name)
 	c := u.signedIn()
 	head["base"] = list(u.get(c, "names?group="+group+"&name="+url.QueryEscape(name))["names"])[0]["head"]
 	status, answer := do(u.t, c, u.frame(head, m.Encode()))
@@ -214,7 +222,8 @@ func (s *site) flipPart(ref string) {
 	db := s.openDatabase()
 	defer db.Close()
 	var blob string
-	query := fmt.Sprintf("SELECT blob_id FROM parts JOIN part_uses ON part = id WHERE ref = '%s' AND blob_size %% %d > 0", ref, format.MinBlockBytes+format.Overhead)
+	query := fmt.Sprintf("SELECT blob_id FROM parts JOIN part_uses ON part = id WHERE ref = '%s' AND blob_size "+
+		"%% %d > 0", ref, format.MinBlockBytes+format.Overhead)
 	if err := db.QueryRow(query).Scan(&blob); err != nil {
 		s.t.Fatal(err)
 	}
@@ -299,7 +308,8 @@ func TestVerifyLargeFilesInTheBrowser(t *testing.T) {
 	}
 	b.js(stubPicker)
 	const saving = `import("/account/verify.js").then((v) => v.save("team", row, () => {})).then(() => "saved", (error) => error.constructor.name + " " + saved.name)`
-	b.js(`fetch("api/file?group=team&name=film.mkv").then((r) => r.json()).then((page) => { window.row = page.files[0]; })`)
+	b.js(
+		`fetch("api/file?group=team&name=film.mkv").then((r) => r.json()).then((page) => { window.row = page.files[0]; })`)
 	b.await("window.row")
 	if got := eval[string](b, saving); got != "Mismatch aborted" {
 		t.Errorf("a damaged file that is written while it comes: %s", got)

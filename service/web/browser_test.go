@@ -36,8 +36,10 @@ func (c *chromium) start() (context.Context, error) {
 			return
 		}
 		// No sandbox: it needs privileges that containers lack, and visits only these tests.
-		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.IgnoreCertErrors, chromedp.NoSandbox,
-			chromedp.Flag("host-resolver-rules", "MAP *.example 127.0.0.1"), chromedp.Flag("lang", "en-GB"), chromedp.Env("TZ=UTC", "LANG=en_GB.UTF-8"))
+		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.IgnoreCertErrors,
+			chromedp.NoSandbox,
+			chromedp.Flag("host-resolver-rules", "MAP *.example 127.0.0.1"), chromedp.Flag("lang", "en-GB"),
+			chromedp.Env("TZ=UTC", "LANG=en_GB.UTF-8"))
 		allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 		c.ctx, _ = chromedp.NewContext(allocator)
 		c.stop = func() { _ = chromedp.Cancel(c.ctx); stop() }
@@ -227,7 +229,8 @@ func (b *tab) press(keys ...string) {
 // focused is the accessible name of the focused element.
 func (b *tab) focused() string {
 	b.t.Helper()
-	return eval[string](b, `(document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent).trim()`)
+	return eval[string](
+		b, `(document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent).trim()`)
 }
 
 // tabTo presses Tab until the named element has the focus.

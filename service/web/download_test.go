@@ -157,7 +157,8 @@ func (b *tab) downloads() string {
 func (b *tab) download(name string) string {
 	b.t.Helper()
 	b.await(button("Download " + name))
-	b.js(fmt.Sprintf("window.download = %s; download.closest('tr').querySelector('.result').replaceChildren()", button("Download "+name)))
+	b.js(fmt.Sprintf("window.download = %s; download.closest('tr').querySelector('.result').replaceChildren()",
+		button("Download "+name)))
 	b.click("Download " + name)
 	b.await(`!download.disabled && download.closest("tr").querySelector(".result").textContent`)
 	return eval[string](b, `download.closest("tr").querySelector(".result").innerText`)
@@ -174,7 +175,8 @@ func TestDownloadOfWhatMemoryDoesNotHold(t *testing.T) {
 		}
 		answer := httptest.NewRecorder()
 		next.ServeHTTP(answer, r)
-		_, _ = io.WriteString(w, strings.ReplaceAll(answer.Body.String(), `"original_size":131073`, `"original_size":600000000`))
+		_, _ = io.WriteString(w, strings.ReplaceAll(answer.Body.String(), `"original_size":131073`,
+			`"original_size":600000000`))
 	}
 	alice := s.user("alice", "10")
 	alice.register("team")
@@ -183,7 +185,8 @@ func TestDownloadOfWhatMemoryDoesNotHold(t *testing.T) {
 	b := alice.browse()
 	b.js("location.hash = '#/groups/team'; delete window.showSaveFilePicker; window.showSaveFilePicker = undefined")
 	before := eval[string](b, "fetch('api/session').then((r) => r.json()).then((s) => s.balance)")
-	if got := b.download("a film.mkv"); !strings.Contains(got, "nothing was charged. Use: svcfs get team 'a film.mkv'") {
+	if got := b.download("a film.mkv"); !strings.Contains(got,
+		"nothing was charged. Use: svcfs get team 'a film.mkv'") {
 		t.Error(got)
 	}
 	if after := eval[string](b, "fetch('api/session').then((r) => r.json()).then((s) => s.balance)"); after != before {

@@ -54,7 +54,8 @@ func TestGroupsEndOnThePage(t *testing.T) {
 	s.sql("UPDATE groups SET offer_from_ns = 1")
 	b.click("Become the owner")
 	b.await(`!document.getElementById("offer-title") && !document.getElementById("pending-title")`)
-	b.await(`document.body.innerText.includes("adds and revokes members") && document.querySelector(".badges").innerText.includes("owner")`)
+	b.await(
+		`document.body.innerText.includes("adds and revokes members") && document.querySelector(".badges").innerText.includes("owner")`)
 }
 
 // A deletion is told as one, also where the page does not learn what is left of the group.
@@ -106,7 +107,9 @@ func TestThreat45GroupEndsOnThePage(t *testing.T) {
 		t.Errorf("a member of before sees %s", got)
 	}
 	for _, u := range []*user{alice, bob} {
-		if status, body := u.tool(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "team"}); status != http.StatusForbidden || !strings.Contains(body, wire.CodeGroupDeleted) {
+		if status, body := u.tool(wire.OpPrepareUpload,
+			wire.PrepareUploadRequest{GroupID: "team"}); status != http.StatusForbidden ||
+			!strings.Contains(body, wire.CodeGroupDeleted) {
 			t.Errorf("%s: %d %v", u.id, status, body)
 		}
 	}

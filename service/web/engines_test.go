@@ -43,7 +43,8 @@ func TestLedgerShowsWhatOneMaySee(t *testing.T) {
 	t.Parallel()
 	enginetest.OnBoth(t, func(t *testing.T) {
 		s := serve(t)
-		owner, reader, member, outsider := s.user("owner", "10"), s.user("reader", "10"), s.user("member", "10"), s.user("outsider", "10")
+		owner, reader, member, outsider := s.user("owner", "10"), s.user("reader", "10"), s.user("member", "10"),
+			s.user("outsider", "10")
 		owner.register("team")
 		owner.add("team", reader.id)
 		owner.add("team", member.id)
@@ -72,7 +73,8 @@ func TestLedgerShowsWhatOneMaySee(t *testing.T) {
 			t.Errorf("balance %v", balance)
 		}
 		for _, bad := range []string{"before=0", "before=x", "before=-1", "before=99999999999999999999"} {
-			if status, body := do(t, owner.signedIn(), s.page(http.MethodGet, "ledger?"+bad, nil)); status != http.StatusBadRequest {
+			if status, body := do(t, owner.signedIn(),
+				s.page(http.MethodGet, "ledger?"+bad, nil)); status != http.StatusBadRequest {
 				t.Errorf("%s: %d %s", bad, status, body)
 			}
 		}
@@ -148,7 +150,8 @@ func TestFoldersOnBothEngines(t *testing.T) {
 		alice := s.user("alice", "1000")
 		alice.register("team")
 		long := strings.Repeat("l", 210)
-		for _, name := range []string{"b/2", "a", "a/x", "a!", "a0", "b/1", "b/1", "b/c/d/e", "b0", "/root", "b//none", long + "/1", long + "/2", long + "2", "é/%\u202e", "z/removed", "old"} {
+		for _, name := range []string{"b/2", "a", "a/x", "a!", "a0", "b/1", "b/1", "b/c/d/e", "b0", "/root", "b//none",
+			long + "/1", long + "/2", long + "2", "é/%\u202e", "z/removed", "old"} {
 			alice.upload("team", name, []byte(name), nil, "")
 		}
 		gone := alice.upload("team", "z/gone", []byte("gone"), nil, "")
@@ -157,7 +160,8 @@ func TestFoldersOnBothEngines(t *testing.T) {
 		first := alice.upload("team", "", []byte("nameless"), nil, "")
 		alice.upload("team", "", []byte("nameless too"), nil, "")
 		var removed wire.NameResult
-		alice.must(wire.OpRemoveFile, wire.NameRequest{GroupID: "team", Filename: "z/removed", Seq: first.Seq}, &removed)
+		alice.must(wire.OpRemoveFile, wire.NameRequest{GroupID: "team", Filename: "z/removed", Seq: first.Seq},
+			&removed)
 		made := func(folder string) {
 			t.Helper()
 			var out wire.FolderResult
@@ -182,7 +186,8 @@ func TestFoldersOnBothEngines(t *testing.T) {
 			return out, got["after"].(string)
 		}
 		for folder, want := range map[string][]string{
-			"":         {"/ %2F", "a/ a", "b/ b", long + "/ " + long, "m/ m", "zz/ zz", "é/ é", "a", "a!", "a0", "b0", long + "2", "old", "", ""},
+			"": {"/ %2F", "a/ a", "b/ b", long + "/ " + long, "m/ m", "zz/ zz", "é/ é", "a", "a!", "a0", "b0",
+				long + "2", "old", "", ""},
 			"a/":       {"a/x"},
 			"b/":       {"b// %2F", "b/c-d/ c-d", "b/c/ c", "b/empty/ empty", "b/1", "b/2"},
 			"b/empty/": nil,
@@ -202,11 +207,14 @@ func TestFoldersOnBothEngines(t *testing.T) {
 		if got, _ := entries("b/c/", ""); len(got) != 1 {
 			t.Errorf("%q", got)
 		}
-		if path := s.get(c, "folder?group=team&folder="+url.QueryEscape("a%/\u202e//"))["path"]; fmt.Sprint(path) != "[a% %E2%80%AE %2F]" {
+		if path := s.get(c, "folder?group=team&folder="+url.QueryEscape("a%/\u202e//"))["path"]; fmt.Sprint(
+			path) != "[a% %E2%80%AE %2F]" {
 			t.Errorf("path %v", path)
 		}
-		for _, bad := range []string{"folder=a", "folder=%00/", "after=x", "after=n", "after=nx", "after=%ff", "folder=%ff/", "folder=" + strings.Repeat("a", 5000) + "/"} {
-			if status, body := do(t, c, s.page(http.MethodGet, "folder?group=team&"+bad, nil)); status != http.StatusBadRequest {
+		for _, bad := range []string{"folder=a", "folder=%00/", "after=x", "after=n", "after=nx", "after=%ff",
+			"folder=%ff/", "folder=" + strings.Repeat("a", 5000) + "/"} {
+			if status, body := do(t, c, s.page(http.MethodGet, "folder?group=team&"+bad,
+				nil)); status != http.StatusBadRequest {
 				t.Errorf("%.40s: %d %s", bad, status, body)
 			}
 		}
@@ -248,15 +256,18 @@ func TestPageRulesOnBothEngines(t *testing.T) {
 		s.post(a, "tools/create_hackathon_group",
 			object{"group_id": "open", "expires_at": until(time.Hour), "max_uses": 1})
 		s.post(a, "tools/register_group", object{"group_id": "closed"})
-		if open := list(s.get(b, "groups")["open"]); len(open) != 1 || open[0]["id"] != "open" || open[0]["role"] != "" {
+		if open := list(s.get(b, "groups")["open"]); len(open) != 1 || open[0]["id"] != "open" ||
+			open[0]["role"] != "" {
 			t.Errorf("open to bob: %v", open)
 		}
-		if open := list(s.get(a, "groups")["mine"]); len(open) != 2 || open[0]["role"] != "owner" || open[0]["members"] != 1.0 {
+		if open := list(s.get(a, "groups")["mine"]); len(open) != 2 || open[0]["role"] != "owner" ||
+			open[0]["members"] != 1.0 {
 			t.Errorf("of alice: %v", open)
 		}
 		s.post(b, "tools/join_group", object{"group_id": "open"})
 		s.post(a, "tools/set_group_retention", object{"group_id": "open", "retention_days": 7})
-		if g := s.get(b, "group?group=open"); g["role"] != "writer" || g["retention_days"] != 7.0 || len(g["member_ids"].([]any)) != 2 {
+		if g := s.get(b, "group?group=open"); g["role"] != "writer" || g["retention_days"] != 7.0 ||
+			len(g["member_ids"].([]any)) != 2 {
 			t.Errorf("open: %v", g)
 		}
 		for _, refused := range []struct {
@@ -313,13 +324,15 @@ func TestIdentitiesOnBothEngines(t *testing.T) {
 		o := startIDP(t, lie{})
 		s := serve(t, o.config(true))
 		c := client(t)
-		if resp, body := visit(t, c, s.url+"/account/oidc/start"); resp.StatusCode != http.StatusOK || s.who(c) != "alice.svc.testnet" {
+		if resp, body := visit(t, c, s.url+"/account/oidc/start"); resp.StatusCode != http.StatusOK ||
+			s.who(c) != "alice.svc.testnet" {
 			t.Fatalf("%d %s", resp.StatusCode, body)
 		}
 		bob := s.user("bob", "1")
 		secret := bob.secret()
 		for i, want := range []int{http.StatusOK, http.StatusUnauthorized} {
-			if status, body := do(t, client(t), s.page(http.MethodPost, "sign-in", object{"link": secret})); status != want {
+			if status, body := do(t, client(t),
+				s.page(http.MethodPost, "sign-in", object{"link": secret})); status != want {
 				t.Errorf("use %d: %d %s", i+1, status, body)
 			}
 		}

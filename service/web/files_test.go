@@ -20,7 +20,9 @@ import (
 // names are those of the table of files, as they stand.
 func (b *tab) names() string {
 	b.t.Helper()
-	return eval[string](b, `Array.from(document.querySelectorAll('[aria-label="Files"] tbody th'), (n) => n.querySelector("a, span").textContent).join(", ")`)
+	return eval[string](
+		b,
+		`Array.from(document.querySelectorAll('[aria-label="Files"] tbody th'), (n) => n.querySelector("a, span").textContent).join(", ")`)
 }
 
 // Folders and files are in one table, which sorts and filters by the keyboard alone.
@@ -31,7 +33,8 @@ func TestFilesAreSortedAndFiltered(t *testing.T) {
 	alice.register("team")
 	alice.add("team", bob.id)
 	for i, name := range []string{"File 10.txt", "file 2.txt", "Zoo/x", "art/y"} {
-		[]*user{alice, bob}[i%2].upload("team", name, random(2000-100*i), object{"version": 1, "attributes": object{"mtime": fmt.Sprint(int64(i+1) * 86_400e9)}}, "")
+		[]*user{alice, bob}[i%2].upload("team", name, random(2000-100*i),
+			object{"version": 1, "attributes": object{"mtime": fmt.Sprint(int64(i+1) * 86_400e9)}}, "")
 	}
 	b := alice.browse()
 	b.js("location.hash = '#/groups/team'")
@@ -55,7 +58,9 @@ func TestFilesAreSortedAndFiltered(t *testing.T) {
 	if got := b.names(); got != "art, Zoo, File 10.txt, file 2.txt" {
 		t.Errorf("the largest first: %s", got)
 	}
-	if got := eval[string](b, `Array.from(document.querySelectorAll("[aria-sort]"), (e) => e.textContent + " " + e.getAttribute("aria-sort")).join()`); got != "Size descending" {
+	if got := eval[string](
+		b,
+		`Array.from(document.querySelectorAll("[aria-sort]"), (e) => e.textContent + " " + e.getAttribute("aria-sort")).join()`); got != "Size descending" {
 		t.Error(got)
 	}
 	sort("Changed", "art, Zoo, File 10.txt, file 2.txt")
@@ -129,7 +134,8 @@ func TestSelectionOnThePage(t *testing.T) {
 	alice, bob := s.user("alice", "10"), s.user("bob", "10")
 	alice.register("team")
 	var said string
-	alice.must(wire.OpAddGroupMember, wire.MemberRequest{GroupID: "team", MemberID: bob.id, Role: wire.RoleReader}, &said)
+	alice.must(wire.OpAddGroupMember, wire.MemberRequest{GroupID: "team", MemberID: bob.id, Role: wire.RoleReader},
+		&said)
 	for _, name := range []string{"a.txt", "a.txt", "b.txt", "c.txt", "old/deep/x", "old/y"} {
 		alice.upload("team", name, []byte(name), nil, "")
 	}
@@ -173,9 +179,11 @@ func TestSelectionOnThePage(t *testing.T) {
 	b.fill("filter", "a")
 	b.js(`document.querySelector("[aria-label='Select all shown']").click()`)
 	b.sees("1 selected")
-	b.js("document.getElementById('f-filter').value = 'b'; document.getElementById('f-filter').dispatchEvent(new Event('input'))")
+	b.js("document.getElementById('f-filter').value = 'b'; document.getElementById('f-filter').dispatchEvent(new " +
+		"Event('input'))")
 	b.await(`document.querySelector(".selection").hidden`) // what is not seen is not selected
-	b.js("document.getElementById('f-filter').value = ''; document.getElementById('f-filter').dispatchEvent(new Event('input'))")
+	b.js("document.getElementById('f-filter').value = ''; document.getElementById('f-filter').dispatchEvent(new " +
+		"Event('input'))")
 	for _, name := range []string{"new", "old", "a.txt"} {
 		b.js(`document.querySelector("[aria-label='Select ` + name + `']").click()`)
 	}
@@ -225,10 +233,13 @@ func TestDropOnThePage(t *testing.T) {
 	drop := func(on string, files ...string) {
 		t.Helper()
 		b.await(isDrawn + " && " + on)
-		at := eval[[]float64](b, "(() => { const r = "+on+".getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()")
-		for _, kind := range []input.DispatchDragEventType{input.DispatchDragEventTypeDragEnter, input.DispatchDragEventTypeDragOver, input.DispatchDragEventTypeDrop} {
-			_, err := chromedp.Call(b.ctx, input.DispatchDragEvent, input.DispatchDragEventParams{Type: kind, X: at[0], Y: at[1],
-				Data: &input.DragData{Items: []*input.DragDataItem{}, Files: files, DragOperationsMask: 1}})
+		at := eval[[]float64](b, "(() => { const r = "+on+".getBoundingClientRect(); return [r.x + r.width / 2, r.y "+
+			"+ r.height / 2]; })()")
+		for _, kind := range []input.DispatchDragEventType{input.DispatchDragEventTypeDragEnter,
+			input.DispatchDragEventTypeDragOver, input.DispatchDragEventTypeDrop} {
+			_, err := chromedp.Call(b.ctx, input.DispatchDragEvent,
+				input.DispatchDragEventParams{Type: kind, X: at[0], Y: at[1],
+					Data: &input.DragData{Items: []*input.DragDataItem{}, Files: files, DragOperationsMask: 1}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -244,7 +255,8 @@ func TestDropOnThePage(t *testing.T) {
 	b.sees("trip/days/1.txt")
 	b.click("Upload for 0.117 tokens")
 	b.await(`document.querySelectorAll("#uploads li").length === 4 && !document.querySelector("#uploads progress")`)
-	if got := fmt.Sprint(alice.living("team")); got != "[brand/logo.svg brand/notes.txt trip/days/1.txt trip/days/2.txt trip/notes.txt]" {
+	if got := fmt.Sprint(alice.living("team")); got != "[brand/logo.svg brand/notes.txt trip/days/1.txt "+
+		"trip/days/2.txt trip/notes.txt]" {
 		t.Errorf("the group holds %s", got)
 	}
 	if eval[bool](b, `document.querySelector(".drop") !== null`) {
@@ -283,7 +295,8 @@ func TestMovesOnThePage(t *testing.T) {
 	b.fill("rename", "b.txt")
 	b.press(kb.Enter)
 	b.sees("There is something called b.txt already.")
-	for name, says := range map[string]string{"..": "not . or ..", "a/b": "a name is without a slash", strings.Repeat("ü", 128): "longer than 255 bytes"} {
+	for name, says := range map[string]string{"..": "not . or ..", "a/b": "a name is without a slash",
+		strings.Repeat("ü", 128): "longer than 255 bytes"} {
 		b.fill("rename", name)
 		b.press(kb.Enter)
 		b.sees(says)

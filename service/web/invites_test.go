@@ -35,7 +35,8 @@ func TestInvitesOnThePage(t *testing.T) {
 	}
 	text := invite()
 	read, err := wire.ParseInvite(text)
-	if err != nil || read.URL != s.url || read.Group != group || read.Contract == "" || !strings.Contains(read.LogKey, "+") {
+	if err != nil || read.URL != s.url || read.Group != group || read.Contract == "" ||
+		!strings.Contains(read.LogKey, "+") {
 		t.Errorf("%+v, %v", read, err)
 	}
 
@@ -49,8 +50,10 @@ func TestInvitesOnThePage(t *testing.T) {
 	other := read
 	other.LogKey = "another+00000000+AAAA"
 	other.URL = "https://other.example"
-	for text, says := range map[string]string{text[:40]: "only a part of one", other.Text(): "another service: https://other.example",
-		(wire.Invite{URL: s.url, Contract: "c", LogKey: "k", Account: "carol", Secret: "s"}).Text(): "svcfs setup INVITE"} {
+	for text, says := range map[string]string{text[:40]: "only a part of one",
+		other.Text(): "another service: https://other.example",
+		(wire.Invite{URL: s.url, Contract: "c", LogKey: "k", Account: "carol",
+			Secret: "s"}).Text(): "svcfs setup INVITE"} {
 		join(text)
 		b.sees(says)
 	}
@@ -79,7 +82,8 @@ func TestInvitesOnThePage(t *testing.T) {
 	a.sees("Invite made")
 	a.sees("for a reader, until ")
 	a.sees("Invite revoked")
-	if status, body := do(t, bob.signedIn(), s.page(http.MethodPost, "tools/invite_to_group", object{"group_id": group})); status != http.StatusForbidden {
+	if status, body := do(t, bob.signedIn(),
+		s.page(http.MethodPost, "tools/invite_to_group", object{"group_id": group})); status != http.StatusForbidden {
 		t.Errorf("a reader invites: %d %s", status, body)
 	}
 }

@@ -22,7 +22,8 @@ func TestLedgerIsFiltered(t *testing.T) {
 	b.js("location.hash = '#/ledger'")
 	rows := func(n string) {
 		t.Helper()
-		b.await("document.querySelectorAll('.records tbody tr').length === " + n + " && !document.querySelector('button:disabled')")
+		b.await("document.querySelectorAll('.records tbody tr').length === " + n +
+			" && !document.querySelector('button:disabled')")
 	}
 	rows("30")
 	b.do(chromedp.EmulateViewport(390, 900))
@@ -35,7 +36,8 @@ func TestLedgerIsFiltered(t *testing.T) {
 	b.await("document.activeElement.tagName === 'TH'")
 	set := func(id, value string) {
 		t.Helper()
-		b.js("(() => { const e = document.getElementById('f-" + id + "'); e.value = '" + value + "'; e.dispatchEvent(new Event('change', { bubbles: true })); })()")
+		b.js("(() => { const e = document.getElementById('f-" + id + "'); e.value = '" + value +
+			"'; e.dispatchEvent(new Event('change', { bubbles: true })); })()")
 	}
 	set("group", "another <b>")
 	rows("2")

@@ -14,7 +14,8 @@ func TestPageShowsTheNamesOfTheMount(t *testing.T) {
 	sum := namestest.Sum()
 	for _, c := range namestest.Table() {
 		t.Run(c.Name, func(t *testing.T) {
-			row := wire.TransactionRow{FileHash: hex.EncodeToString(sum[:]), IPFSHash: "ref", Filename: &c.Raw, ContentType: &c.ContentType}
+			row := wire.TransactionRow{FileHash: hex.EncodeToString(sum[:]), IPFSHash: "ref", Filename: &c.Raw,
+				ContentType: &c.ContentType}
 			if got := viewFile(row).Shown; got != c.Shown {
 				t.Errorf("%q is shown as %q, want %q", c.Raw, got, c.Shown)
 			}

@@ -84,18 +84,23 @@ func (o *idp) discovery(w http.ResponseWriter, _ *http.Request) {
 	if o.lie.issuer != "" {
 		issuer = o.lie.issuer
 	}
-	answer(w, object{"issuer": issuer, "authorization_endpoint": o.issuer + "/authorize", "token_endpoint": o.issuer + "/token", "jwks_uri": o.issuer + "/jwks",
-		"id_token_signing_alg_values_supported": []string{"RS256", "HS256", "none"}, "response_types_supported": []string{"code"}, "subject_types_supported": []string{"public"}})
+	answer(w, object{"issuer": issuer, "authorization_endpoint": o.issuer + "/authorize",
+		"token_endpoint": o.issuer + "/token", "jwks_uri": o.issuer + "/jwks",
+		"id_token_signing_alg_values_supported": []string{"RS256", "HS256", "none"},
+		"response_types_supported":              []string{"code"}, "subject_types_supported": []string{"public"}})
 }
 
 func (o *idp) jwks(w http.ResponseWriter, _ *http.Request) {
 	b64 := base64.RawURLEncoding.EncodeToString
-	answer(w, object{"keys": []object{{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "1", "n": b64(o.key.N.Bytes()), "e": b64([]byte{1, 0, 1})}}})
+	answer(
+		w, object{"keys": []object{{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "1", "n": b64(o.key.N.Bytes()),
+			"e": b64([]byte{1, 0, 1})}}})
 }
 
 func (o *idp) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	if q.Get("response_type") != "code" || q.Get("client_id") != clientID || q.Get("code_challenge_method") != "S256" || len(q.Get("state")) < 22 || len(q.Get("nonce")) < 22 {
+	if q.Get("response_type") != "code" || q.Get("client_id") != clientID || q.Get("code_challenge_method") != "S256" ||
+		len(q.Get("state")) < 22 || len(q.Get("nonce")) < 22 {
 		http.Error(w, "bad request: "+q.Encode(), http.StatusBadRequest)
 		return
 	}
@@ -131,14 +136,16 @@ func (o *idp) token(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	now := time.Now().Unix()
-	claims := map[string]any{"iss": o.issuer, "sub": "subject-1", "aud": clientID, "exp": now + 300, "iat": now, "nonce": q.Get("nonce"), "preferred_username": "Alice"}
+	claims := map[string]any{"iss": o.issuer, "sub": "subject-1", "aud": clientID, "exp": now + 300, "iat": now,
+		"nonce": q.Get("nonce"), "preferred_username": "Alice"}
 	maps.Copy(claims, o.lie.claims)
 	maps.DeleteFunc(claims, func(_ string, v any) bool { return v == nil })
 	sign := o.lie.sign
 	if sign == nil {
 		sign = rs256
 	}
-	out := map[string]any{"access_token": "x", "token_type": "Bearer", "expires_in": 300, "id_token": sign(o, map[string]any{"alg": "RS256", "kid": "1"}, claims)}
+	out := map[string]any{"access_token": "x", "token_type": "Bearer", "expires_in": 300,
+		"id_token": sign(o, map[string]any{"alg": "RS256", "kid": "1"}, claims)}
 	if o.lie.tokens != nil {
 		o.lie.tokens(w, out)
 		return
@@ -166,7 +173,8 @@ func signWith(key *rsa.PrivateKey, header, claims map[string]any) string {
 
 func (o *idp) config(create bool) func(*service.Config) {
 	return func(c *service.Config) {
-		c.OIDC = service.OIDC{Issuer: o.issuer, ClientID: clientID, ClientSecret: service.NewSecret(clientSecret), Create: create}
+		c.OIDC = service.OIDC{Issuer: o.issuer, ClientID: clientID, ClientSecret: service.NewSecret(clientSecret),
+			Create: create}
 	}
 }
 
@@ -209,7 +217,8 @@ func TestSignInAtAProvider(t *testing.T) {
 	if resp.StatusCode != http.StatusNotFound || !strings.Contains(body, command) || s.who(c) != "" {
 		t.Fatalf("an unknown identity: %d %s", resp.StatusCode, body)
 	}
-	if _, err := s.svc.AddIdentity(t.Context(), "nobody", o.issuer, "subject-1"); err == nil || !strings.Contains(err.Error(), "svcd account create") {
+	if _, err := s.svc.AddIdentity(t.Context(), "nobody", o.issuer, "subject-1"); err == nil ||
+		!strings.Contains(err.Error(), "svcd account create") {
 		t.Errorf("identity of nobody: %v", err)
 	}
 	if _, err := s.svc.AddIdentity(t.Context(), "alice", o.issuer, "subject-1"); err != nil {
@@ -261,7 +270,8 @@ func TestFirstSignInMakesAnAccount(t *testing.T) {
 
 func TestAccountsAreNotTakenOver(t *testing.T) {
 	t.Parallel()
-	for name, claimed := range map[string]any{"of another": "alice", "with a suffix": "alice.svc.testnet", "none": nil, "markup": "<b>x</b>"} {
+	for name, claimed := range map[string]any{"of another": "alice", "with a suffix": "alice.svc.testnet", "none": nil,
+		"markup": "<b>x</b>"} {
 		t.Run(name, func(t *testing.T) {
 			o := startIDP(t, lie{claims: map[string]any{"preferred_username": claimed}})
 			s := serve(t, o.config(true))
@@ -269,7 +279,8 @@ func TestAccountsAreNotTakenOver(t *testing.T) {
 			c := client(t)
 			resp, body := visit(t, c, s.url+"/account/oidc/start")
 			made, _ := s.who(c).(string)
-			if resp.StatusCode != http.StatusOK || !regexp.MustCompile(`^(alice|user)-[0-9a-f]{8}\.svc\.testnet$`).MatchString(made) {
+			if resp.StatusCode != http.StatusOK ||
+				!regexp.MustCompile(`^(alice|user)-[0-9a-f]{8}\.svc\.testnet$`).MatchString(made) {
 				t.Errorf("%s: %d %s", made, resp.StatusCode, body)
 			}
 			again := client(t)
@@ -286,13 +297,16 @@ func TestThreat43NamesOfOthersAreNotGivenAway(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]func(*testing.T, *user){
 		"member": func(t *testing.T, alice *user) {
-			if status, body := alice.tool(wire.OpAddGroupMember, object{"group_id": "board", "member_id": "bob"}); status != http.StatusOK || !strings.Contains(body, `"exists":false`) {
+			if status, body := alice.tool(wire.OpAddGroupMember,
+				object{"group_id": "board", "member_id": "bob"}); status != http.StatusOK ||
+				!strings.Contains(body, `"exists":false`) {
 				t.Errorf("adding nobody: %d %s", status, body)
 			}
 		},
 		"was a member": func(t *testing.T, alice *user) {
 			for _, op := range []string{wire.OpAddGroupMember, wire.OpRevokeGroupMember} {
-				if status, body := alice.tool(op, object{"group_id": "board", "member_id": "bob"}); status != http.StatusOK {
+				if status, body := alice.tool(op,
+					object{"group_id": "board", "member_id": "bob"}); status != http.StatusOK {
 					t.Errorf("%s: %d %s", op, status, body)
 				}
 			}
@@ -320,7 +334,8 @@ func TestThreat43NamesOfOthersAreNotGivenAway(t *testing.T) {
 			if !regexp.MustCompile(`^bob-[0-9a-f]{8}\.svc\.testnet$`).MatchString(made) {
 				t.Errorf("the stranger is %q", made)
 			}
-			if list := decode(t, second(do(t, c, s.page(http.MethodGet, "groups", nil))))["mine"].([]any); len(list) != 0 {
+			if list := decode(t, second(do(t, c, s.page(http.MethodGet, "groups", nil))))["mine"].([]any); len(
+				list) != 0 {
 				t.Errorf("the stranger belongs to %v", list)
 			}
 		})
@@ -338,23 +353,32 @@ func TestHostileProviders(t *testing.T) {
 	now := time.Now().Unix()
 	claim := func(name string, value any) lie { return lie{claims: map[string]any{name: value}} }
 	for name, l := range map[string]lie{
-		"wrong nonce":        claim("nonce", "other"),
-		"no nonce":           claim("nonce", nil),
-		"wrong audience":     claim("aud", "another-client"),
-		"no audience":        claim("aud", nil),
-		"several audiences":  claim("aud", []string{clientID, "another-client"}),
-		"other party":        {claims: map[string]any{"aud": []string{clientID, "another-client"}, "azp": "another-client"}},
-		"expired":            {claims: map[string]any{"exp": now - 3600, "iat": now - 7200}},
-		"no expiry":          claim("exp", nil),
-		"wrong issuer":       claim("iss", "https://other.example"),
-		"no subject":         claim("sub", nil),
-		"empty subject":      claim("sub", ""),
-		"another key":        {sign: func(_ *idp, h, c map[string]any) string { return signWith(other, h, c) }},
-		"not signed":         {sign: func(_ *idp, _, c map[string]any) string { return unsigned(map[string]any{"alg": "none"}, c) + "." }},
+		"wrong nonce":       claim("nonce", "other"),
+		"no nonce":          claim("nonce", nil),
+		"wrong audience":    claim("aud", "another-client"),
+		"no audience":       claim("aud", nil),
+		"several audiences": claim("aud", []string{clientID, "another-client"}),
+		"other party": {claims: map[string]any{"aud": []string{clientID, "another-client"},
+			"azp": "another-client"}},
+		"expired":       {claims: map[string]any{"exp": now - 3600, "iat": now - 7200}},
+		"no expiry":     claim("exp", nil),
+		"wrong issuer":  claim("iss", "https://other.example"),
+		"no subject":    claim("sub", nil),
+		"empty subject": claim("sub", ""),
+		"another key":   {sign: func(_ *idp, h, c map[string]any) string { return signWith(other, h, c) }},
+		"not signed": {sign: func(_ *idp, _, c map[string]any) string {
+			return unsigned(map[string]any{"alg": "none"}, c) + "."
+		}},
 		"HMAC by public key": {sign: hmacByPublicKey},
-		"no token":           {tokens: func(w http.ResponseWriter, a map[string]any) { delete(a, "id_token"); answer(w, a) }},
-		"token of junk":      {tokens: func(w http.ResponseWriter, a map[string]any) { a["id_token"] = "a.b.c"; answer(w, a) }},
-		"endless answer":     {tokens: func(w http.ResponseWriter, _ map[string]any) { endless(w) }},
+		"no token": {tokens: func(w http.ResponseWriter, a map[string]any) {
+			delete(a, "id_token")
+			answer(w, a)
+		}},
+		"token of junk": {tokens: func(w http.ResponseWriter, a map[string]any) {
+			a["id_token"] = "a.b.c"
+			answer(w, a)
+		}},
+		"endless answer": {tokens: func(w http.ResponseWriter, _ map[string]any) { endless(w) }},
 		"redirect": {tokens: func(w http.ResponseWriter, _ map[string]any) {
 			w.Header().Set("Location", "http://127.0.0.1:1/")
 			w.WriteHeader(307)
@@ -453,9 +477,11 @@ func TestProviderIsNotNeededToStart(t *testing.T) {
 func TestProviderSettingsAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]service.OIDC{
-		"plain http": {Issuer: "http://id.example", ClientID: "x"}, "no client": {Issuer: "https://id.example"}, "no host": {Issuer: "id.example", ClientID: "x"},
+		"plain http": {Issuer: "http://id.example", ClientID: "x"}, "no client": {Issuer: "https://id.example"},
+		"no host": {Issuer: "id.example", ClientID: "x"},
 	} {
-		if svc, err := service.Open(t.Context(), service.Config{DataDir: t.TempDir(), PublicURL: "https://files.example", OIDC: cfg}); err == nil {
+		if svc, err := service.Open(t.Context(),
+			service.Config{DataDir: t.TempDir(), PublicURL: "https://files.example", OIDC: cfg}); err == nil {
 			t.Errorf("%s: accepted", name)
 			_ = svc.Close()
 		}

@@ -25,19 +25,22 @@ func TestEveryViewIsQuietAndFits(t *testing.T) {
 	alice, bob := s.user("alice", "100"), s.user("bob", "100")
 	alice.register("team")
 	alice.add("team", bob.id)
-	alice.upload("team", "a-rather-long-name-without-any-place-to-break-"+strings.Repeat("x", 120)+".txt", []byte("hello"), nil, "")
+	alice.upload("team", "a-rather-long-name-without-any-place-to-break-"+strings.Repeat("x", 120)+".txt",
+		[]byte("hello"), nil, "")
 	bob.register("a group of bob's / with a slash")
 	for _, u := range []*user{alice, bob, s.user("nobody", "0")} {
 		t.Run(u.id, func(t *testing.T) {
 			u := &user{&site{t: t, svc: u.svc, dir: u.dir, url: u.url}, u.id, u.key}
 			b := u.browse()
-			for view, shows := range map[string]string{"": "Balance", "#/account": "API key", "#/groups": "Open to join", "#/ledger": "Spent in 30 days"} {
+			for view, shows := range map[string]string{"": "Balance", "#/account": "API key",
+				"#/groups": "Open to join", "#/ledger": "Spent in 30 days"} {
 				b.js("location.hash = '" + view + "'")
 				b.sees(shows)
 				b.fits(view)
 			}
 			if u.id == "alice.svc.testnet" {
-				for view, shows := range map[string]string{"groups": "Upload files", "members": "Delete group", "trash": "The trash is empty"} {
+				for view, shows := range map[string]string{"groups": "Upload files", "members": "Delete group",
+					"trash": "The trash is empty"} {
 					b.js("location.hash = '#/" + view + "/team'")
 					b.sees(shows)
 					b.fits(view)
@@ -70,7 +73,8 @@ func TestRenamedFolderInWords(t *testing.T) {
 	up := alice.upload("team", "old <b>/a", []byte("a"), nil, "")
 	alice.upload("team", "old <b>/b", []byte("b"), nil, "")
 	var out wire.RenameFolderResult
-	alice.must(wire.OpRenameFolder, wire.RenameFolderRequest{GroupID: "team", Folder: "old <b>", NewFolder: "new", Seq: up.Seq}, &out)
+	alice.must(wire.OpRenameFolder, wire.RenameFolderRequest{GroupID: "team", Folder: "old <b>", NewFolder: "new",
+		Seq: up.Seq}, &out)
 	b := alice.browse()
 	b.js("location.hash = '#/ledger'")
 	b.sees("Folder renamed")
@@ -83,8 +87,10 @@ func TestThreat48AttributesOnThePage(t *testing.T) {
 	alice := serve(t).user("alice", "100")
 	alice.register("team")
 	const target = "javascript:alert(1)//<b>\u202egpj"
-	alice.upload("team", "link", []byte(target), map[string]any{"version": 1, "content_type": "inode/symlink", "attributes": map[string]any{"target": target}}, "")
-	up := alice.upload("team", "run", []byte("x"), map[string]any{"version": 1, "attributes": map[string]any{"executable": true, "mtime": "9223372036854775807"}}, "")
+	alice.upload("team", "link", []byte(target), map[string]any{"version": 1, "content_type": "inode/symlink",
+		"attributes": map[string]any{"target": target}}, "")
+	up := alice.upload("team", "run", []byte("x"), map[string]any{"version": 1,
+		"attributes": map[string]any{"executable": true, "mtime": "9223372036854775807"}}, "")
 	b := alice.browse()
 	b.js("location.hash = '#/groups/team'")
 	b.sees("link to javascript:alert(1)//<b>%E2%80%AEgpj")
@@ -94,7 +100,8 @@ func TestThreat48AttributesOnThePage(t *testing.T) {
 		t.Errorf("%d elements of the target", n)
 	}
 	var said string
-	alice.must(wire.OpSetAttributes, wire.AttributesRequest{GroupID: "team", IPFSHash: up.CID, Attributes: json.RawMessage(`{"xattrs":{"user.a":"","user.b":""}}`)}, &said)
+	alice.must(wire.OpSetAttributes, wire.AttributesRequest{GroupID: "team", IPFSHash: up.CID,
+		Attributes: json.RawMessage(`{"xattrs":{"user.a":"","user.b":""}}`)}, &said)
 	b.js("location.hash = '#/ledger'")
 	b.sees("Attributes set")
 	b.sees("run: 2 extended attributes")
@@ -118,11 +125,13 @@ func TestNamesHaveTheWidthOfAPhone(t *testing.T) {
 	alice := serve(t).user("alice", "10")
 	alice.register("team")
 	removed := alice.upload("team", "the minutes of last year.txt", []byte("x"), nil, "")
-	alice.must(wire.OpRemoveFile, wire.NameRequest{GroupID: "team", Filename: "the minutes of last year.txt", Seq: removed.Seq}, &wire.NameResult{})
+	alice.must(wire.OpRemoveFile, wire.NameRequest{GroupID: "team", Filename: "the minutes of last year.txt",
+		Seq: removed.Seq}, &wire.NameResult{})
 	alice.upload("team", "the minutes of the autumn meeting.txt", []byte("x"), nil, "")
 	b := alice.browse()
 	b.do(chromedp.EmulateViewport(360, 900))
-	for view, name := range map[string]string{"groups": "the minutes of the autumn meeting.txt", "trash": "the minutes of last year.txt"} {
+	for view, name := range map[string]string{"groups": "the minutes of the autumn meeting.txt",
+		"trash": "the minutes of last year.txt"} {
 		b.js("location.hash = '#/" + view + "/team'")
 		b.sees(name)
 		// Its width, that of the inside of its card, and of the box that selects it.
@@ -209,7 +218,8 @@ func TestLinkLeavesNoTrace(t *testing.T) {
 	}
 	b.click("Sign in")
 	b.await("document.getElementById('account')")
-	if stored := eval[string](b, "JSON.stringify({...localStorage, ...sessionStorage}) + document.cookie"); stored != "{}" {
+	if stored := eval[string](b, "JSON.stringify({...localStorage, ...sessionStorage}) + "+
+		"document.cookie"); stored != "{}" {
 		t.Errorf("scripts see %s", stored)
 	}
 
@@ -255,8 +265,10 @@ func TestKeyIsShownOnceAndReplacesTheOld(t *testing.T) {
 		t.Fatalf("shown key %q", key)
 	}
 	for _, name := range []string{"clipboard-read", "clipboard-write"} {
-		_, err := chromedp.CallBrowser(b.ctx, browser.SetPermission, browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: name},
-			Setting: browser.PermissionSettingGranted, Origin: alice.url, BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID})
+		_, err := chromedp.CallBrowser(b.ctx, browser.SetPermission,
+			browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: name},
+				Setting: browser.PermissionSettingGranted, Origin: alice.url,
+				BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -329,7 +341,8 @@ func TestGroupsOnThePage(t *testing.T) {
 	b.sees("Members (2)")
 	b.click("Make reader: " + bob.id)
 	b.await(button("Make writer: " + bob.id))
-	if status, body := bob.tool(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "team"}); status != http.StatusForbidden {
+	if status, body := bob.tool(wire.OpPrepareUpload,
+		wire.PrepareUploadRequest{GroupID: "team"}); status != http.StatusForbidden {
 		t.Errorf("a reader begins an upload: %d %s", status, body)
 	}
 	t.Run("retention", func(t *testing.T) {
@@ -339,7 +352,8 @@ func TestGroupsOnThePage(t *testing.T) {
 		b.sees("Files wait to be destroyed")
 		b.sees("Files are kept for ever.")
 		b.click("Keep the files")
-		b.await(`!document.getElementById("pending-title") && !/null|undefined|false/.test(document.querySelector("main").textContent)`)
+		b.await(
+			`!document.getElementById("pending-title") && !/null|undefined|false/.test(document.querySelector("main").textContent)`)
 		b.click("Change retention")
 		b.fill("days", "30")
 		b.click("Set retention")
@@ -368,14 +382,16 @@ func TestGroupsOnThePage(t *testing.T) {
 		b.sees("on the group keeps older versions for 30 days.")
 		b.sees("the group keeps all versions")
 		b.click("Keep the files")
-		b.await(`!document.getElementById("pending-title") && !/null|undefined|false/.test(document.querySelector("main").textContent)`)
+		b.await(
+			`!document.getElementById("pending-title") && !/null|undefined|false/.test(document.querySelector("main").textContent)`)
 	})
 	t.Run("revocation", func(t *testing.T) {
 		b.click("Revoke " + bob.id)
 		b.sees("What was already read cannot be taken back.")
 		b.click("Yes, revoke for 0.001 tokens")
 		b.sees("Members (1)")
-		if status, body := bob.tool(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "team"}); status != http.StatusForbidden {
+		if status, body := bob.tool(wire.OpPrepareUpload,
+			wire.PrepareUploadRequest{GroupID: "team"}); status != http.StatusForbidden {
 			t.Errorf("revoked member: %d %s", status, body)
 		}
 	})
@@ -482,7 +498,8 @@ func TestOpenGroupOnThePage(t *testing.T) {
 	b.sees("reader (you)")
 	b.await(`!/null|undefined|false/.test(document.querySelector("main").textContent)`)
 	b.click("Groups")
-	if status, body := bob.tool(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "open house"}); status != http.StatusForbidden {
+	if status, body := bob.tool(wire.OpPrepareUpload,
+		wire.PrepareUploadRequest{GroupID: "open house"}); status != http.StatusForbidden {
 		t.Errorf("who joined a group of readers begins an upload: %d %s", status, body)
 	}
 
@@ -514,8 +531,10 @@ func TestThreat36HostileNamesAreOnlyText(t *testing.T) {
 	s := serve(t)
 	alice := s.user("alice", "10")
 	names := []string{
-		`<img src=x onerror="window.pwned=1">`, `"><script>window.pwned=1</script>`, `javascript:window.pwned=1`, `{{constructor.constructor('window.pwned=1')()}}`,
-		`'onmouseover='window.pwned=1`, `<svg/onload=window.pwned=1>`, `</title><style>*{display:none}</style>`, `</textarea><iframe srcdoc="<script>parent.pwned=1</script>">`,
+		`<img src=x onerror="window.pwned=1">`, `"><script>window.pwned=1</script>`, `javascript:window.pwned=1`,
+		`{{constructor.constructor('window.pwned=1')()}}`,
+		`'onmouseover='window.pwned=1`, `<svg/onload=window.pwned=1>`, `</title><style>*{display:none}</style>`,
+		`</textarea><iframe srcdoc="<script>parent.pwned=1</script>">`,
 	}
 	group := names[0]
 	alice.register(group)
@@ -524,7 +543,8 @@ func TestThreat36HostileNamesAreOnlyText(t *testing.T) {
 	}
 	alice.upload(group, "photo\u202egpj.exe", []byte("x"), nil, "")
 	b := alice.browse()
-	for _, view := range []string{"#/groups", "#/ledger", "#/groups/" + strings.NewReplacer("<", "%3C", ">", "%3E", `"`, "%22", " ", "%20").Replace(group)} {
+	for _, view := range []string{"#/groups", "#/ledger",
+		"#/groups/" + strings.NewReplacer("<", "%3C", ">", "%3E", `"`, "%22", " ", "%20").Replace(group)} {
 		b.js("location.hash = " + fmt.Sprintf("%q", view))
 		b.sees(group)
 	}
@@ -540,13 +560,17 @@ func TestThreat36HostileNamesAreOnlyText(t *testing.T) {
 		group, folder := url.PathEscape(group), name
 		if at := strings.LastIndexByte(name, '/'); at >= 0 {
 			folder = name[:at]
-			b.js("location.hash = " + strconv.Quote("#/groups/"+group+"/"+strings.ReplaceAll(url.PathEscape(folder), "%2F", "/")))
+			b.js("location.hash = " +
+				strconv.Quote("#/groups/"+group+"/"+strings.ReplaceAll(url.PathEscape(folder), "%2F", "/")))
 			b.sees(name[at+1:])
 		}
-		b.js("location.hash = " + strconv.Quote("#/file/"+group+"/"+strings.ReplaceAll(url.PathEscape(name), "%2F", "/")))
-		b.await("document.querySelector('h1').textContent === " + strconv.Quote(name[strings.LastIndexByte(name, '/')+1:]))
+		b.js("location.hash = " +
+			strconv.Quote("#/file/"+group+"/"+strings.ReplaceAll(url.PathEscape(name), "%2F", "/")))
+		b.await("document.querySelector('h1').textContent === " +
+			strconv.Quote(name[strings.LastIndexByte(name, '/')+1:]))
 	}
-	if eval[bool](b, "window.pwned !== undefined || document.querySelectorAll('main img, main script, main iframe:not(.preview), main style, main svg:not(.icon)').length > 0") {
+	if eval[bool](b, "window.pwned !== undefined || document.querySelectorAll('main img, main script, main "+
+		"iframe:not(.preview), main style, main svg:not(.icon)').length > 0") {
 		t.Error("a name became markup")
 	}
 }
@@ -607,7 +631,8 @@ func TestManyGroups(t *testing.T) {
 	b.js("location.hash = '#/groups'")
 	b.sees("Owned by you")
 	listed := func(section string) []string {
-		return eval[[]string](b, fmt.Sprintf("[...document.querySelectorAll('section[aria-labelledby=%q] .item .name')].map((n) => n.textContent)", section))
+		return eval[[]string](b, fmt.Sprintf("[...document.querySelectorAll('section[aria-labelledby=%q] .item "+
+			".name')].map((n) => n.textContent)", section))
 	}
 	mine := listed("s-owned-by-you")
 	if len(mine) != owned {

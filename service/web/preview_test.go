@@ -57,7 +57,8 @@ func TestThreat36PreviewRunsNothing(t *testing.T) {
 	b := alice.browse()
 	show := func(name string) {
 		t.Helper()
-		b.js("location.hash = '#/file/team/" + strings.NewReplacer("<", "%3C", ">", "%3E", " ", "%20").Replace(name) + "'")
+		b.js("location.hash = '#/file/team/" + strings.NewReplacer("<", "%3C", ">", "%3E", " ", "%20").Replace(name) +
+			"'")
 		b.await("document.querySelector('h1').textContent === '" + name + "' && " + isDrawn)
 	}
 	preview := func(name, becomes string) {

@@ -54,7 +54,8 @@ func takePictures(t *testing.T) {
 	alice := gallery(t)
 	b := alice.browse()
 	for _, p := range pictures {
-		media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: p.scheme}}}
+		media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme",
+			Value: p.scheme}}}
 		if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, media); err != nil {
 			t.Fatal(err)
 		}
@@ -89,9 +90,11 @@ func gallery(t *testing.T) *user {
 	bob.register("field-notes")
 	bob.add("field-notes", alice.id)
 	var text string
-	bob.must(wire.OpCreateHackathonGroup, wire.OpenJoinRequest{GroupID: "autumn hackathon", ExpiresAt: strconv.FormatInt(time.Now().Add(72*time.Hour).UnixNano(), 10)}, &text)
+	bob.must(wire.OpCreateHackathonGroup, wire.OpenJoinRequest{GroupID: "autumn hackathon",
+		ExpiresAt: strconv.FormatInt(time.Now().Add(72*time.Hour).UnixNano(), 10)}, &text)
 	alice.upload("design", "brand/poster.png", picture(t), nil, "")
-	alice.upload("design", "notes.md", []byte("# Kick-off\n\n- who decides about the name\n- first sketch on Thursday\n"), nil, "")
+	alice.upload("design", "notes.md",
+		[]byte("# Kick-off\n\n- who decides about the name\n- first sketch on Thursday\n"), nil, "")
 	for i, name := range []string{"interviews/2026-11-03.md", "interviews/2026-11-10.md", "prototype.fig", "plan.pdf"} {
 		u := []*user{alice, bob}[i%2]
 		u.upload("design", name, random([]int{4_210, 5_377, 812_000, 240_113}[i]), nil, "")

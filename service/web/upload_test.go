@@ -110,7 +110,8 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 	alice.upload("team", "notes/old/x.txt", []byte("x"), nil, "")
 	b := alice.browse()
 	b.js("location.hash = '#/groups/team/notes'")
-	b.choose(false, `[["plan 1.txt", "`+marker+`"], ["empty.txt"], ["old", "x"], ["a\u0001", "x"], ["`+strings.Repeat("n", 256)+`", "x"]]`)
+	b.choose(false, `[["plan 1.txt", "`+marker+`"], ["empty.txt"], ["old", "x"], ["a\u0001", "x"], ["`+strings.Repeat(
+		"n", 256)+`", "x"]]`)
 	b.sees("Upload 2 files, 38 B?")
 	b.sees("old: a folder has this name")
 	b.sees("its name is longer than 255 bytes")
@@ -128,7 +129,9 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 		switch *row.Filename {
 		case "notes/plan 1.txt":
 			content, meta := alice.plain("team", row.IPFSHash)
-			if content != marker || meta.ContentType != "text/plain" || row.FileHash != fmt.Sprintf("%x", sumOf([]byte(marker))) || row.Attributes == nil || *row.Attributes != `{"mtime":"1700000000000000000"}` {
+			if content != marker || meta.ContentType != "text/plain" ||
+				row.FileHash != fmt.Sprintf("%x", sumOf([]byte(marker))) || row.Attributes == nil ||
+				*row.Attributes != `{"mtime":"1700000000000000000"}` {
 				t.Errorf("%q, %+v, %+v", content, meta, row)
 			}
 		case "notes/empty.txt":
@@ -156,9 +159,11 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 		b.js("location.hash = '#/groups/team'")
 		b.choose(false, `[["large.bin", "`+marker+`".repeat(240000)]]`) // 9,120,000 bytes: two parts
 		b.sees("Upload 1 file, 9.1 MB?")
-		b.js(`window.seen = []; new MutationObserver(() => seen.push(document.querySelector("#uploads progress")?.value ?? 0)).observe(document.getElementById("uploads"), { subtree: true, childList: true })`)
+		b.js(
+			`window.seen = []; new MutationObserver(() => seen.push(document.querySelector("#uploads progress")?.value ?? 0)).observe(document.getElementById("uploads"), { subtree: true, childList: true })`)
 		b.click("Upload for 0.039 tokens")
-		b.await(`document.querySelectorAll("#uploads li").length === 4 && document.querySelector("#uploads li:last-child").textContent.includes("Saved")`)
+		b.await(
+			`document.querySelectorAll("#uploads li").length === 4 && document.querySelector("#uploads li:last-child").textContent.includes("Saved")`)
 		if sent.breaks.Load() >= 0 {
 			t.Error("no connection broke")
 		}
@@ -172,7 +177,8 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 		b.sees("byte-identical")
 		want := strings.Repeat(marker, 240000)
 		for _, row := range alice.files("team") {
-			if *row.Filename == "large.bin" && (row.FileHash != fmt.Sprintf("%x", sumOf([]byte(want))) || row.Content == nil || *row.OriginalSize != int64(len(want))) {
+			if *row.Filename == "large.bin" && (row.FileHash != fmt.Sprintf("%x", sumOf([]byte(want))) ||
+				row.Content == nil || *row.OriginalSize != int64(len(want))) {
 				t.Errorf("%+v", row)
 			}
 		}
@@ -200,7 +206,8 @@ func TestThreat59UploadOnThePage(t *testing.T) {
 		t.Errorf("%d requests carried content", puts)
 	}
 	// Another implementation opens every block and compares the whole.
-	if n, err := s.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 6 {
+	if n, err := s.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil ||
+		n != 6 {
 		t.Errorf("%d files are whole: %v", n, err)
 	}
 }
@@ -254,14 +261,16 @@ func TestThreat59RefusedUploads(t *testing.T) {
 	upload(`[["gone.txt", "x"]]`)
 	b.sees("The browser cannot read it")
 	b.click("Dismiss gone.txt")
-	b.js(`Blob.prototype.slice = () => ({ arrayBuffer: () => new Promise((resolve) => { window.goOn = () => resolve(new ArrayBuffer(1)); }) })`)
+	b.js(
+		`Blob.prototype.slice = () => ({ arrayBuffer: () => new Promise((resolve) => { window.goOn = () => resolve(new ArrayBuffer(1)); }) })`)
 	upload(`[["slow.txt", "x"]]`)
 	b.await("window.goOn")
 	upload(`[["waits.txt", "x"]]`)
 	b.click("Cancel waits.txt")
 	b.click("Cancel slow.txt")
 	b.js(`goOn(); Blob.prototype.slice = realSlice`)
-	b.await(`Array.from(document.querySelectorAll("#uploads li")).filter((li) => li.textContent.includes("Cancelled. Nothing was saved or charged.")).length === 2`)
+	b.await(
+		`Array.from(document.querySelectorAll("#uploads li")).filter((li) => li.textContent.includes("Cancelled. Nothing was saved or charged.")).length === 2`)
 	b.click("Dismiss waits.txt")
 	b.click("Dismiss slow.txt")
 
@@ -284,7 +293,8 @@ func TestThreat59RefusedUploads(t *testing.T) {
 	b.choose(false, `[["right.txt", "x"]]`)
 	b.await(button("Upload for 0.039 tokens"))
 	var said string
-	alice.must(wire.OpAddGroupMember, wire.MemberRequest{GroupID: "team", MemberID: bob.id, Role: wire.RoleReader}, &said)
+	alice.must(wire.OpAddGroupMember, wire.MemberRequest{GroupID: "team", MemberID: bob.id, Role: wire.RoleReader},
+		&said)
 	b.click("Upload for 0.039 tokens")
 	b.sees("Ask the group's owner to make you a writer.")
 	b.js("location.hash = '#/groups'; location.hash = '#/groups/team'")
@@ -292,7 +302,8 @@ func TestThreat59RefusedUploads(t *testing.T) {
 	b.await(`!document.querySelector("main input[type=file]")`)
 	b.click("Sign out")
 	b.sees("Ask the operator of this service for a sign-in link")
-	b.await(`document.getElementById("uploads").hidden && !document.getElementById("uploads").textContent.includes("right.txt")`)
+	b.await(
+		`document.getElementById("uploads").hidden && !document.getElementById("uploads").textContent.includes("right.txt")`)
 	sent.holdsNone(t)
 	for _, row := range alice.files("team") {
 		if name := *row.Filename; name != "both.txt" && name != "other.txt" {
@@ -310,7 +321,8 @@ func TestThreat59UploadsOnBothEngines(t *testing.T) {
 		alice.register("team")
 		alice.add("team", bob.id)
 		var said string
-		alice.must(wire.OpAddGroupMember, wire.MemberRequest{GroupID: "team", MemberID: carol.id, Role: wire.RoleReader}, &said)
+		alice.must(wire.OpAddGroupMember,
+			wire.MemberRequest{GroupID: "team", MemberID: carol.id, Role: wire.RoleReader}, &said)
 		a, reader, stranger, nobody := alice.signedIn(), carol.signedIn(), s.user("dave", "10").signedIn(), client(t)
 		key, err := format.RandomKey()
 		if err != nil {
@@ -324,16 +336,19 @@ func TestThreat59UploadsOnBothEngines(t *testing.T) {
 		// frame is the upload of a/b, as the page sends it.
 		frame := func(change func(head object)) *http.Request {
 			t.Helper()
-			head := object{"id": id, "key": key.Base64(), "group_id": "team", "file_hash": fmt.Sprintf("%x", sumOf([]byte("hello"))), "format": format.NewMetadata(5, "", "a/b"),
+			head := object{"id": id, "key": key.Base64(), "group_id": "team",
+				"file_hash": fmt.Sprintf("%x", sumOf([]byte("hello"))), "format": format.NewMetadata(5, "", "a/b"),
 				"versioned": true, "base": "none"}
 			change(head)
 			return s.frame(head, blob)
 		}
 		field := func(name string, value any) func(object) { return func(head object) { head[name] = value } }
-		for name, c := range map[string]*http.Client{"403 reader": reader, "403 stranger": stranger, "401 nobody": nobody} {
+		for name, c := range map[string]*http.Client{"403 reader": reader, "403 stranger": stranger,
+			"401 nobody": nobody} {
 			part := s.page(http.MethodPut, "uploads/"+id+"/"+id+"?group_id=team&blocks=0", strings.Repeat("other", 10))
 			part.Header.Set("Content-Type", "application/octet-stream")
-			for what, req := range map[string]*http.Request{"names": s.page(http.MethodGet, "names?group=team&name=x", nil), "part": part, "record": frame(func(object) {})} {
+			for what, req := range map[string]*http.Request{"names": s.page(http.MethodGet, "names?group=team&name=x",
+				nil), "part": part, "record": frame(func(object) {})} {
 				status, body := do(t, c, req)
 				if c == reader && what == "names" {
 					continue
@@ -346,17 +361,22 @@ func TestThreat59UploadsOnBothEngines(t *testing.T) {
 		head := func(name string) any {
 			return list(s.get(a, "names?group=team&name="+name)["names"])[0]
 		}
-		if got := fmt.Sprint(head("a%2Fb"), head("a")); got != "map[head:none is_folder:false] map[head:none is_folder:false]" {
+		if got := fmt.Sprint(head("a%2Fb"), head("a")); got != "map[head:none is_folder:false] map[head:none "+
+			"is_folder:false]" {
 			t.Errorf("names before: %s", got)
 		}
-		for name, bad := range map[string]func(object){"no base": field("base", ""), "another base": field("base", "bafyother"), "no key": field("key", ""), "half a key": field("key", "AAAA"),
-			"no id": field("id", "x"), "other bytes": field("blob_hash", strings.Repeat("0", 64)), "a number": field("key", 7)} {
+		for name, bad := range map[string]func(object){"no base": field("base", ""),
+			"another base": field("base", "bafyother"), "no key": field("key", ""), "half a key": field("key", "AAAA"),
+			"no id": field("id", "x"), "other bytes": field("blob_hash", strings.Repeat("0", 64)),
+			"a number": field("key", 7)} {
 			if status, body := do(t, a, frame(bad)); status < 400 || status > 409 {
 				t.Errorf("%s: %d %s", name, status, body)
 			}
 		}
-		for _, query := range []string{"names?group=team&name=", "names?group=team&name=%00", "names?group=team" + strings.Repeat("&name=x", 21), "names?group=none&name=x"} {
-			if status, body := do(t, a, s.page(http.MethodGet, query, nil)); status != http.StatusBadRequest && status != http.StatusNotFound {
+		for _, query := range []string{"names?group=team&name=", "names?group=team&name=%00",
+			"names?group=team" + strings.Repeat("&name=x", 21), "names?group=none&name=x"} {
+			if status, body := do(t, a, s.page(http.MethodGet, query, nil)); status != http.StatusBadRequest &&
+				status != http.StatusNotFound {
 				t.Errorf("%.40s: %d %s", query, status, body)
 			}
 		}
@@ -371,14 +391,17 @@ func TestThreat59UploadsOnBothEngines(t *testing.T) {
 			}
 			refs = append(refs, decode(t, body)["result"].(map[string]any)["location"].(string))
 		}
-		if balance := s.get(a, "session")["balance"]; refs[0] != refs[1] || balance != "9.295" { // 0.64, twice 0.013 and 0.039
+		// 0.64, twice 0.013 and 0.039
+		if balance := s.get(a, "session")["balance"]; refs[0] != refs[1] || balance != "9.295" {
 			t.Errorf("%v, %v tokens", refs, balance)
 		}
-		if got := fmt.Sprint(head("a%2Fb"), head("a")); got != "map[head:"+refs[0]+" is_folder:false] map[head:none is_folder:true]" {
+		if got := fmt.Sprint(head("a%2Fb"), head("a")); got != "map[head:"+refs[0]+" is_folder:false] map[head:none "+
+			"is_folder:true]" {
 			t.Errorf("names after: %s", got)
 		}
 		id = strings.Repeat("0c", wire.UploadIDBytes)
-		if status, body := do(t, a, frame(func(object) {})); status != http.StatusConflict || !strings.Contains(body, wire.CodeHead) {
+		if status, body := do(t, a, frame(func(object) {})); status != http.StatusConflict ||
+			!strings.Contains(body, wire.CodeHead) {
 			t.Errorf("a version that follows nothing: %d %s", status, body)
 		}
 		if status, body := do(t, a, frame(field("base", refs[0]))); status != http.StatusOK {

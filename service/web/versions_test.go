@@ -19,10 +19,13 @@ func TestThreat59RestoreAVersion(t *testing.T) {
 	alice.add("team", bob.id)
 	const path = "a/doc.txt"
 	attributes := object{"mtime": "5", "executable": true, "xattrs": object{"user.tag": "Yg=="}}
-	alice.upload("team", path, []byte(marker), object{"version": 1, "content_type": "text/plain", "attributes": attributes}, "")
+	alice.upload("team", path, []byte(marker),
+		object{"version": 1, "content_type": "text/plain", "attributes": attributes}, "")
 	large := []byte(strings.Repeat(marker, 130_000)) // 4.9 MB
-	ref := alice.saveBlocks("team", path, large, nil, numbers(int64(len(large)+1<<16-1)>>16), fmt.Sprintf("%x", sumOf(large))).ref
-	alice.upload("team", path, []byte("../../link"), object{"version": 1, "content_type": "inode/symlink", "attributes": object{"target": "../../link"}}, "")
+	ref := alice.saveBlocks("team", path, large, nil, numbers(int64(len(large)+1<<16-1)>>16),
+		fmt.Sprintf("%x", sumOf(large))).ref
+	alice.upload("team", path, []byte("../../link"),
+		object{"version": 1, "content_type": "inode/symlink", "attributes": object{"target": "../../link"}}, "")
 	alice.upload("team", path, []byte("now"), nil, "")
 	b := alice.browse()
 	show := func(versions int) {
@@ -32,13 +35,16 @@ func TestThreat59RestoreAVersion(t *testing.T) {
 	}
 	restore := func(fromTheEnd int) { // of the table, whose last row is the oldest version
 		t.Helper()
-		older := fmt.Sprintf(`[...document.querySelectorAll(".versions tbody tr")].at(-%d)?.querySelector('[aria-label^="Restore the version"]')`, fromTheEnd)
+		older := fmt.Sprintf(
+			`[...document.querySelectorAll(".versions tbody tr")].at(-%d)?.querySelector('[aria-label^="Restore the version"]')`, fromTheEnd)
 		b.await(older + `?.disabled === false && !document.querySelector("dialog[open]") && ` + isDrawn)
 		b.js(older + ".click()")
 	}
 	saved := func(rows int) {
 		t.Helper()
-		b.await(fmt.Sprintf(`document.querySelectorAll("#uploads li").length === %d && document.querySelector("#uploads li:last-child").textContent.includes("Saved, for 0.039 tokens")`, rows))
+		b.await(
+			fmt.Sprintf(
+				`document.querySelectorAll("#uploads li").length === %d && document.querySelector("#uploads li:last-child").textContent.includes("Saved, for 0.039 tokens")`, rows))
 	}
 	newest := func() wire.TransactionRow {
 		t.Helper()
@@ -47,7 +53,9 @@ func TestThreat59RestoreAVersion(t *testing.T) {
 	}
 	show(4)
 	b.fits("versions")
-	if got := eval[string](b, `Array.from(document.querySelectorAll(".versions tbody td:last-child"), (c) => c.textContent).join(", ")`); got != "is the newest, a link: make it anew with ln -s, Restore, Restore" {
+	if got := eval[string](
+		b,
+		`Array.from(document.querySelectorAll(".versions tbody td:last-child"), (c) => c.textContent).join(", ")`); got != "is the newest, a link: make it anew with ln -s, Restore, Restore" {
 		t.Errorf("offered: %s", got)
 	}
 	restore(1)
@@ -57,7 +65,8 @@ func TestThreat59RestoreAVersion(t *testing.T) {
 	b.click("Restore for 0.052 tokens")
 	saved(1)
 	row := newest()
-	if content, meta := alice.plain("team", row.IPFSHash); content != marker || meta.ContentType != "text/plain" || row.Attributes == nil || *row.Attributes != `{"xattrs":{"user.tag":"Yg=="}}` {
+	if content, meta := alice.plain("team", row.IPFSHash); content != marker || meta.ContentType != "text/plain" ||
+		row.Attributes == nil || *row.Attributes != `{"xattrs":{"user.tag":"Yg=="}}` {
 		t.Errorf("%q, %+v, %+v", content, meta, row)
 	}
 
@@ -65,10 +74,12 @@ func TestThreat59RestoreAVersion(t *testing.T) {
 	restore(2)
 	b.click("Restore for 0.052 tokens")
 	saved(2)
-	if row = newest(); row.Content == nil || row.FileHash != fmt.Sprintf("%x", sumOf(large)) || *row.OriginalSize != int64(len(large)) {
+	if row = newest(); row.Content == nil || row.FileHash != fmt.Sprintf("%x", sumOf(large)) ||
+		*row.OriginalSize != int64(len(large)) {
 		t.Errorf("%+v", row)
 	}
-	if n, err := s.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 6 {
+	if n, err := s.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil ||
+		n != 6 {
 		t.Errorf("%d files are whole: %v", n, err)
 	}
 
@@ -107,7 +118,8 @@ func TestThreat46RemoveOnThePage(t *testing.T) {
 	alice.register("team")
 	alice.add("team", bob.id)
 	var said string
-	alice.must(wire.OpAddGroupMember, wire.MemberRequest{GroupID: "team", MemberID: carol.id, Role: wire.RoleReader}, &said)
+	alice.must(wire.OpAddGroupMember, wire.MemberRequest{GroupID: "team", MemberID: carol.id, Role: wire.RoleReader},
+		&said)
 	for _, content := range []string{"one", "two"} {
 		alice.upload("team", "a/doc.txt", []byte(content), nil, "")
 	}

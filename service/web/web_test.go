@@ -83,20 +83,25 @@ func TestSignInByLink(t *testing.T) {
 	late := alice.secret()
 	s.sql("UPDATE sign_in_links SET expires_ns = 1")
 	for name, secret := range map[string]string{"late": late, "empty": "", "wrong": strings.Repeat("A", 43)} {
-		if status, body := signIn(secret); status != http.StatusUnauthorized || !strings.Contains(body, "svcd account link") {
+		if status, body := signIn(secret); status != http.StatusUnauthorized ||
+			!strings.Contains(body, "svcd account link") {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
-	if link, err := s.svc.SignInLink(t.Context(), "alice", "http://0.0.0.0:8000/"); err != nil || !strings.HasPrefix(link, "http://localhost:8000/account/#link=") {
+	if link, err := s.svc.SignInLink(t.Context(), "alice", "http://0.0.0.0:8000/"); err != nil ||
+		!strings.HasPrefix(link, "http://localhost:8000/account/#link=") {
 		t.Errorf("link of a service that listens everywhere: %s, %v", link, err)
 	}
-	if _, err := s.svc.SignInLink(t.Context(), "alice", "files.example"); err == nil || !strings.Contains(err.Error(), "https://HOST") {
+	if _, err := s.svc.SignInLink(t.Context(), "alice", "files.example"); err == nil ||
+		!strings.Contains(err.Error(), "https://HOST") {
 		t.Errorf("link without a scheme: %v", err)
 	}
-	if _, err := s.svc.SignInLink(t.Context(), "nobody", s.url); err == nil || !strings.Contains(err.Error(), "svcd account create") {
+	if _, err := s.svc.SignInLink(t.Context(), "nobody", s.url); err == nil ||
+		!strings.Contains(err.Error(), "svcd account create") {
 		t.Errorf("link of nobody: %v", err)
 	}
-	if _, err := s.svc.SignInLink(t.Context(), "alice", ""); err == nil || !strings.Contains(err.Error(), "--public-url") {
+	if _, err := s.svc.SignInLink(t.Context(), "alice", ""); err == nil ||
+		!strings.Contains(err.Error(), "--public-url") {
 		t.Errorf("link without an address: %v", err)
 	}
 }
@@ -198,7 +203,8 @@ func TestSessionEnds(t *testing.T) {
 		if got := who(c); got != "" {
 			t.Error(got)
 		}
-		if status, body := do(t, c, s.page(http.MethodGet, "groups", nil)); status != http.StatusUnauthorized || !strings.Contains(body, "sign in again") {
+		if status, body := do(t, c, s.page(http.MethodGet, "groups", nil)); status != http.StatusUnauthorized ||
+			!strings.Contains(body, "sign in again") {
 			t.Errorf("%d %s", status, body)
 		}
 	})
@@ -211,7 +217,8 @@ func TestSessionEnds(t *testing.T) {
 		if got := who(c); got != "" {
 			t.Errorf("still signed in: %v", got)
 		}
-		if status, body := do(t, client(t), s.page(http.MethodPost, "sign-in", object{"link": link})); status != http.StatusUnauthorized {
+		if status, body := do(t, client(t),
+			s.page(http.MethodPost, "sign-in", object{"link": link})); status != http.StatusUnauthorized {
 			t.Errorf("a link from before: %d %s", status, body)
 		}
 	})
@@ -268,7 +275,8 @@ func TestThreat36Cookie(t *testing.T) {
 			}
 			c := resp.Cookies()[0]
 			secure := strings.HasPrefix(test.cookie, "__Host-")
-			if c.Name != test.cookie || c.Secure != secure || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" ||
+			if c.Name != test.cookie || c.Secure != secure || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode ||
+				c.Path != "/" ||
 				c.Domain != "" || c.MaxAge != 12*60*60 || len(c.Value) != 43 {
 				t.Errorf("%+v", c)
 			}
@@ -297,10 +305,12 @@ func TestThreat36StateChangesNeedProof(t *testing.T) {
 		"other scheme":    func(r *http.Request) { r.Header.Set("Origin", strings.Replace(s.url, "http", "ftp", 1)) },
 		"two origins":     func(r *http.Request) { r.Header.Add("Origin", "http://attacker.example") },
 		"prefixed origin": func(r *http.Request) { r.Header.Set("Origin", s.url+".attacker.example") },
-		"user in origin":  func(r *http.Request) { r.Header.Set("Origin", strings.Replace(s.url, "//", "//attacker.example/", 1)) },
-		"cross-site":      func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
-		"same-site":       func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") },
-		"GET":             func(r *http.Request) { r.Method = http.MethodGet },
+		"user in origin": func(r *http.Request) {
+			r.Header.Set("Origin", strings.Replace(s.url, "//", "//attacker.example/", 1))
+		},
+		"cross-site": func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+		"same-site":  func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") },
+		"GET":        func(r *http.Request) { r.Method = http.MethodGet },
 	} {
 		for _, path := range paths {
 			t.Run(name+"/"+path, func(t *testing.T) {
@@ -311,7 +321,9 @@ func TestThreat36StateChangesNeedProof(t *testing.T) {
 				}
 				change(req)
 				status, body := do(t, c, req)
-				isUnknown := status == http.StatusNotFound && (req.Method == http.MethodGet || !strings.HasPrefix(path, "uploads/none")) // that upload is not known behind the guard
+				// that upload is not known behind the guard
+				isUnknown := status == http.StatusNotFound &&
+					(req.Method == http.MethodGet || !strings.HasPrefix(path, "uploads/none"))
 				if status != http.StatusForbidden && status != http.StatusBadRequest && !isUnknown {
 					t.Errorf("%d %s", status, body)
 				}
@@ -333,7 +345,8 @@ func operationsOfThePage() []string {
 		"offer_group", "accept_group", "join_group", "create_hackathon_group", "close_hackathon_join",
 		"get_pending_destruction", "keep_files", "set_group_retention", "get_trash", "set_group_trash", "remove_file",
 		"restore_file", "set_group_versions", "try_group_versions", "prepare_retrieve", "make_folder", "remove_folder",
-		"invite_to_group", "get_group_invites", "revoke_group_invite", "use_group_invite", "rename_file", "rename_folder",
+		"invite_to_group", "get_group_invites", "revoke_group_invite", "use_group_invite", "rename_file",
+		"rename_folder",
 	}
 }
 
@@ -395,9 +408,12 @@ func TestThreat36HostNames(t *testing.T) {
 	s := serve(t, func(c *service.Config) { c.PublicURL = "https://Files.example:443" })
 	port := s.url[strings.LastIndex(s.url, ":")+1:]
 	for host, want := range map[string]int{
-		"127.0.0.1:" + port: http.StatusOK, "localhost:" + port: http.StatusOK, "files.example": http.StatusOK, "FILES.example:443": http.StatusOK,
-		"attacker.example": 421, "attacker.example:" + port: 421, "127.0.0.1": 421, "127.0.0.1:1": 421, "127.0.0.2:" + port: 421, "[::1]:" + port: 421,
-		"localhost.attacker.example:" + port: 421, "files.example.attacker.example": 421, "files.example:8000": 421, "10.0.0.1:" + port: 421, "localhost": 421,
+		"127.0.0.1:" + port: http.StatusOK, "localhost:" + port: http.StatusOK, "files.example": http.StatusOK,
+		"FILES.example:443": http.StatusOK,
+		"attacker.example":  421, "attacker.example:" + port: 421, "127.0.0.1": 421, "127.0.0.1:1": 421,
+		"127.0.0.2:" + port: 421, "[::1]:" + port: 421,
+		"localhost.attacker.example:" + port: 421, "files.example.attacker.example": 421, "files.example:8000": 421,
+		"10.0.0.1:" + port: 421, "localhost": 421,
 	} {
 		for _, path := range []string{"", "api/session", "style.css"} {
 			req := s.page(http.MethodGet, "../"+path, nil)
@@ -412,14 +428,16 @@ func TestThreat36HostNames(t *testing.T) {
 func TestThreat36Headers(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	for _, path := range []string{"/account/", "/account/app.js", "/account/style.css", "/account/api/session", "/account/api/nothing", "/account/nothing"} {
+	for _, path := range []string{"/account/", "/account/app.js", "/account/style.css", "/account/api/session",
+		"/account/api/nothing", "/account/nothing"} {
 		resp, err := client(t).Get(s.url + path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = resp.Body.Close()
 		h := resp.Header
-		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self' data:",
+		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'",
+			"connect-src 'self'", "img-src 'self' data:",
 			"frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
 			if !strings.Contains(h.Get("Content-Security-Policy"), part+";") {
 				t.Errorf("%s: policy without %s", path, part)
@@ -428,7 +446,8 @@ func TestThreat36Headers(t *testing.T) {
 		if strings.Contains(h.Get("Content-Security-Policy"), "unsafe") {
 			t.Errorf("%s: %s", path, h.Get("Content-Security-Policy"))
 		}
-		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+			"Referrer-Policy":              "no-referrer",
 			"Cross-Origin-Resource-Policy": "same-origin", "Access-Control-Allow-Origin": ""} {
 			if h.Get(name) != want {
 				t.Errorf("%s: %s %q, want %q", path, name, h.Get(name), want)
@@ -443,7 +462,8 @@ func TestThreat36Headers(t *testing.T) {
 func TestRootIsThePageForBrowsersOnly(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	for accept, want := range map[string]int{"text/html,application/xhtml+xml;q=0.9": http.StatusSeeOther, "application/json": http.StatusOK, "*/*": http.StatusOK, "": http.StatusOK} {
+	for accept, want := range map[string]int{"text/html,application/xhtml+xml;q=0.9": http.StatusSeeOther,
+		"application/json": http.StatusOK, "*/*": http.StatusOK, "": http.StatusOK} {
 		req := httptest.NewRequest(http.MethodGet, s.url+"/", nil)
 		req.RequestURI = ""
 		req.Header.Set("Accept", accept)
@@ -452,7 +472,8 @@ func TestRootIsThePageForBrowsersOnly(t *testing.T) {
 			t.Errorf("Accept %q: %d %s", accept, status, body)
 		}
 	}
-	if resp, body := visit(t, client(t), s.url+"/account"); resp.StatusCode != http.StatusOK || !strings.Contains(body, "app.js") {
+	if resp, body := visit(t, client(t), s.url+"/account"); resp.StatusCode != http.StatusOK ||
+		!strings.Contains(body, "app.js") {
 		t.Errorf("/account: %d %s", resp.StatusCode, body)
 	}
 }
@@ -484,7 +505,8 @@ func TestThreat31KeysMadeOnThePage(t *testing.T) {
 	var status, made int
 	var body string
 	for made = 0; made < 20; made++ {
-		if status, body = do(t, c, s.page(http.MethodPost, "key", map[string]any{"replace": true})); status != http.StatusOK {
+		if status, body = do(t, c, s.page(http.MethodPost, "key",
+			map[string]any{"replace": true})); status != http.StatusOK {
 			break
 		}
 	}

@@ -53,7 +53,8 @@ func serve(t *testing.T, change ...func(*service.Config)) *site {
 	s.front = func(w http.ResponseWriter, r *http.Request, next http.Handler) { next.ServeHTTP(w, r) }
 	handler := s.svc.Handler()
 	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.front(w, r, handler) })
-	if strings.HasPrefix(cfg.PublicURL, "https://") && strings.HasSuffix(cfg.PublicURL, s.url[strings.LastIndex(s.url, ":"):]) {
+	if strings.HasPrefix(cfg.PublicURL, "https://") &&
+		strings.HasSuffix(cfg.PublicURL, s.url[strings.LastIndex(s.url, ":"):]) {
 		server.StartTLS()
 		s.url = cfg.PublicURL
 	} else {
@@ -164,7 +165,8 @@ func (u *user) saves(group, name string, content []byte) {
 	var prepared wire.PrepareUploadResult
 	u.must(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: group, Filename: name}, &prepared)
 	var out wire.FinalizeUploadResult
-	u.must(wire.OpFinalizeUpload, wire.FinalizeUploadRequest{UploadID: prepared.UploadID, FileHash: fmt.Sprintf("%x", sha256.Sum256(content)),
+	u.must(wire.OpFinalizeUpload, wire.FinalizeUploadRequest{UploadID: prepared.UploadID,
+		FileHash:      fmt.Sprintf("%x", sha256.Sum256(content)),
 		EncryptedData: seal(u.t, prepared.Key, content), Versioned: true}, &out)
 }
 
@@ -216,7 +218,8 @@ func client(t *testing.T) *http.Client {
 	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Jar: jar, Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Jar: jar, Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // page is a request as the page's own script sends it.
@@ -230,7 +233,8 @@ func (s *site) page(method, path string, body any) *http.Request {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	req.Header = http.Header{"Content-Type": {"application/json"}, "Origin": {s.url}, "X-Svc-Page": {"1"}, "Sec-Fetch-Site": {"same-origin"}}
+	req.Header = http.Header{"Content-Type": {"application/json"}, "Origin": {s.url}, "X-Svc-Page": {"1"},
+		"Sec-Fetch-Site": {"same-origin"}}
 	return req
 }
 
@@ -238,7 +242,8 @@ func (s *site) page(method, path string, body any) *http.Request {
 func (u *user) signedIn() *http.Client {
 	u.t.Helper()
 	c := client(u.t)
-	if status, body := do(u.t, c, u.page(http.MethodPost, "sign-in", map[string]string{"link": u.secret()})); status != http.StatusOK {
+	if status, body := do(u.t, c, u.page(http.MethodPost, "sign-in",
+		map[string]string{"link": u.secret()})); status != http.StatusOK {
 		u.t.Fatalf("sign-in: %d %s", status, body)
 	}
 	return c

@@ -41,7 +41,8 @@ func newLog(t *testing.T, seed byte) *log {
 		t.Fatal(err)
 	}
 	parts := strings.SplitN(public, "+", 3)
-	s, err := note.NewSigner("PRIVATE+KEY+" + origin + "+" + parts[1] + "+" + base64.StdEncoding.EncodeToString(append([]byte{1}, secret.Seed()...)))
+	s, err := note.NewSigner("PRIVATE+KEY+" + origin + "+" + parts[1] + "+" +
+		base64.StdEncoding.EncodeToString(append([]byte{1}, secret.Seed()...)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,8 @@ func TestWitnessAnswers(t *testing.T) {
 		{"the same", "old 5\n\n" + five, 200, "— w.example.org "},
 		{"behind", "old 0\n\n" + nine, 409, "5\n"},
 		{"no proof", "old 5\n\n" + nine, 422, ""},
-		{"a fork", "old 5\n" + forked.proof(5) + "\n" + forked.checkpoint(), 200, "— w.example.org "}, // the first history of nine
+		// the first history of nine
+		{"a fork", "old 5\n" + forked.proof(5) + "\n" + forked.checkpoint(), 200, "— w.example.org "},
 		{"the other history", "old 9\n\n" + nine, 409, "9\n"},
 		{"continued otherwise", "old 5\n" + l.proof(5) + "\n" + nine, 409, "9\n"},
 	} {
@@ -239,8 +241,10 @@ func TestThreat31WitnessConnections(t *testing.T) {
 		from func(i int) string
 		open int // of 300 connections
 	}{
-		"one address":    {func(int) string { return "192.0.2.1" }, 16},
-		"many addresses": {func(i int) string { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}).String() }, 256},
+		"one address": {func(int) string { return "192.0.2.1" }, 16},
+		"many addresses": {func(i int) string {
+			return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}).String()
+		}, 256},
 	} {
 		server := w.Server(nil)
 		if server.ReadTimeout == 0 || server.WriteTimeout == 0 || server.IdleTimeout == 0 {

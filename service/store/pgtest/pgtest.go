@@ -169,7 +169,8 @@ func (s *Server) Restart(t testing.TB) {
 }
 
 func (s *Server) restart() error {
-	args := []string{"-D", s.dir, "-c", "listen_addresses=127.0.0.1", "-p", strconv.Itoa(s.port), "-c", "unix_socket_directories=" + s.dir, "-c", "max_connections=200"}
+	args := []string{"-D", s.dir, "-c", "listen_addresses=127.0.0.1", "-p", strconv.Itoa(s.port), "-c",
+		"unix_socket_directories=" + s.dir, "-c", "max_connections=200"}
 	s.process = start(exec.Command(filepath.Join(s.bin, "postgres"), append(args, s.options...)...), s.dir, s.user)
 	db, err := sql.Open("pgx", s.URL())
 	if err != nil {
