@@ -32,7 +32,8 @@ func TestSignInLinkOfTheOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := &http.Client{Jar: jar}
-	if status, body := fetch(t, client, http.MethodGet, link, ""); status != http.StatusOK || !strings.Contains(body, `src="app.js"`) {
+	if status, body := fetch(t, client, http.MethodGet, link, ""); status != http.StatusOK ||
+		!strings.Contains(body, `src="app.js"`) {
 		t.Errorf("the page: %d %s", status, body)
 	}
 	signIn := func(client *http.Client) (int, string) {
@@ -41,7 +42,8 @@ func TestSignInLinkOfTheOperator(t *testing.T) {
 	if status, body := signIn(client); status != http.StatusOK {
 		t.Fatalf("sign-in: %d %s", status, body)
 	}
-	if status, body := fetch(t, client, http.MethodGet, link+"api/session", ""); status != http.StatusOK || !strings.Contains(body, `"alice.svc.testnet"`) {
+	if status, body := fetch(t, client, http.MethodGet, link+"api/session", ""); status != http.StatusOK ||
+		!strings.Contains(body, `"alice.svc.testnet"`) {
 		t.Errorf("session: %d %s", status, body)
 	}
 	if status, body := signIn(http.DefaultClient); status != http.StatusUnauthorized {
@@ -61,7 +63,8 @@ func fetch(t *testing.T, client *http.Client, method, url, body string) (int, st
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header = http.Header{"Content-Type": {"application/json"}, "X-Svc-Page": {"1"}, "Origin": {req.URL.Scheme + "://" + req.URL.Host}}
+	req.Header = http.Header{"Content-Type": {"application/json"}, "X-Svc-Page": {"1"},
+		"Origin": {req.URL.Scheme + "://" + req.URL.Host}}
 	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -45,10 +45,12 @@ func newBlockStore(t *testing.T) *blockStore {
 
 func (b *blockStore) answer(name string, inline bool) wire.PrepareRetrieveResult {
 	v := b.vectors[name]
-	out := wire.PrepareRetrieveResult{Key: v.Key, Format: v.Format, DataURL: wire.PathBlocks + name, DataSize: int64(len(b.data[name])),
+	out := wire.PrepareRetrieveResult{Key: v.Key, Format: v.Format, DataURL: wire.PathBlocks + name,
+		DataSize: int64(len(b.data[name])),
 		TilesURL: wire.PathTiles + name, ManifestURL: wire.PathManifest + name}
 	if inline {
-		out.Manifest, out.ManifestURL, out.Tiles = base64.StdEncoding.EncodeToString(v.Manifest), "", map[string]string{}
+		out.Manifest, out.ManifestURL, out.Tiles = base64.StdEncoding.EncodeToString(v.Manifest), "",
+			map[string]string{}
 		for path, tile := range v.Tiles {
 			out.Tiles[path] = base64.StdEncoding.EncodeToString(tile)
 		}
@@ -179,7 +181,8 @@ func TestAgentHelperReadsFrozenVectors(t *testing.T) {
 	}
 	for _, python := range pythons(t) {
 		results := runHelper(t, a, python, runs)
-		if grown := results[len(results)-1].Peak - results[0].Peak; grown > 10<<10 { // files have up to 16 MiB, blocks up to 1 MiB
+		// files have up to 16 MiB, blocks up to 1 MiB
+		if grown := results[len(results)-1].Peak - results[0].Peak; grown > 10<<10 {
 			t.Errorf("%s: the helper's memory grew by %d KiB", python, grown)
 		}
 		for i, r := range results {
@@ -191,7 +194,8 @@ func TestAgentHelperReadsFrozenVectors(t *testing.T) {
 				continue
 			}
 			proven, some := proven[name]
-			if r.Code == agentDone || strings.Count(r.Stderr, "\n") != 1 || !regexp.MustCompile(reasons[v.Result]).MatchString(r.Stderr) || some && r.Size != proven ||
+			if r.Code == agentDone || strings.Count(r.Stderr, "\n") != 1 ||
+				!regexp.MustCompile(reasons[v.Result]).MatchString(r.Stderr) || some && r.Size != proven ||
 				!some && v.Result != "proof" && v.Result != "authentication" && r.Size != 0 {
 				t.Errorf("%s: %s: %s: exit %d with %d bytes: %s", python, name, v.Result, r.Code, r.Size, r.Stderr)
 			}
@@ -200,19 +204,24 @@ func TestAgentHelperReadsFrozenVectors(t *testing.T) {
 }
 
 // reasons match what the helper says for a result.
-var reasons = map[string]string{"content": "not about the file that the ledger recorded", "key": "the key is not that of the file",
-	"authentication": "wrong key or changed bytes", "unsupported": "unsupported", "version": "format version 2", "proof": "a block is not the one|tree of (the )?blocks|no such tile",
-	"corrupt": "key is not one|key of a part is not one|the format (is not|are none)|the manifest|(of the|no) manifest|stored bytes"}
+var reasons = map[string]string{"content": "not about the file that the ledger recorded",
+	"key":            "the key is not that of the file",
+	"authentication": "wrong key or changed bytes", "unsupported": "unsupported", "version": "format version 2",
+	"proof": "a block is not the one|tree of (the )?blocks|no such tile",
+	"corrupt": "key is not one|key of a part is not one|the format (is not|are none)|the manifest|(of the|no) " +
+		"manifest|stored bytes"}
 
 // proven is how many bytes of a faulty vector come before the fault.
-var proven = map[string]int{"flip-iv": 0, "flip-iv-recorded": 0, "flip-tag": 0, "wrong-index": 65536, "wrong-index-recorded": 65536, "flip-last-block": 131072,
+var proven = map[string]int{"flip-iv": 0, "flip-iv-recorded": 0, "flip-tag": 0, "wrong-index": 65536,
+	"wrong-index-recorded": 65536, "flip-last-block": 131072,
 	"tile-flip": 0, "tile-absent": 0, "leaf-for-node": 0, "manifest-keys-swapped": 0}
 
 // pythons are the Python that is found first and the distribution's.
 func pythons(t *testing.T) []string {
 	t.Helper()
 	const ofDistribution = "/usr/bin/python3"
-	if first, _ := exec.LookPath("python3"); first != ofDistribution && exec.CommandContext(t.Context(), ofDistribution, "-c", "import cryptography").Run() == nil {
+	if first, _ := exec.LookPath("python3"); first != ofDistribution &&
+		exec.CommandContext(t.Context(), ofDistribution, "-c", "import cryptography").Run() == nil {
 		return []string{"python3", ofDistribution}
 	}
 	return []string{"python3"}
@@ -231,7 +240,8 @@ func agentBlocks(t *testing.T) (*testkit.Server, sdk.Group, *agent) {
 }
 
 // putBlocks saves content in blocks of 64 KiB: those of changed, and the others from base unless it is nil.
-func putBlocks(t *testing.T, g sdk.Group, base *sdk.Blocks, changed format.Extents, content []byte, hash sdk.Digest) sdk.Receipt {
+func putBlocks(t *testing.T, g sdk.Group, base *sdk.Blocks, changed format.Extents, content []byte,
+	hash sdk.Digest) sdk.Receipt {
 	t.Helper()
 	u, err := g.BeginBlocks(t.Context(), base, format.MinBlockBytes)
 	if err != nil {
@@ -241,7 +251,9 @@ func putBlocks(t *testing.T, g sdk.Group, base *sdk.Blocks, changed format.Exten
 	for _, x := range changed {
 		for first := x.First; first < x.First+x.Count; first += u.PartBlocks() {
 			part := format.Extents{{First: first, Count: min(u.PartBlocks(), x.First+x.Count-first)}}
-			ok(t, u.PutPart(t.Context(), part, func(i int64, into []byte) (int, error) { return copy(into, content[i*format.MinBlockBytes:]), nil }))
+			ok(t, u.PutPart(t.Context(), part, func(i int64, into []byte) (int, error) {
+				return copy(into, content[i*format.MinBlockBytes:]), nil
+			}))
 		}
 	}
 	receipt, err := u.Finish(t.Context(), "large", int64(len(content)), hash, sdk.Attributes{})
@@ -259,9 +271,12 @@ func TestAgentScriptsReadLargeFiles(t *testing.T) {
 	first := putBlocks(t, g, nil, all, content, sdk.ComputeHash(content))
 	a.want(agentMissing, "retrieve_and_decrypt.sh", "team", "QmWrong")
 	s.Disturb(wire.PathBlocks+"*", func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&cutWriter{w, 11 << 20}, r) })
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(&cutWriter{w, 11 << 20}, r)
+		})
 	})
-	if r := a.run("retrieve_and_decrypt.sh", "team", string(first.Ref)); r.code != agentDone || !bytes.Equal(r.out, content) || r.err != "" {
+	if r := a.run("retrieve_and_decrypt.sh", "team", string(first.Ref)); r.code != agentDone ||
+		!bytes.Equal(r.out, content) || r.err != "" {
 		t.Fatalf("exit %d with %d bytes, not what was saved: %s", r.code, len(r.out), r.err)
 	}
 	limited := *a
@@ -276,13 +291,16 @@ func TestAgentScriptsReadLargeFiles(t *testing.T) {
 		defer base.Close()
 		copy(content[5*format.MinBlockBytes:], "something new")
 		second := putBlocks(t, g, base, format.Extents{{First: 5, Count: 1}}, content, sdk.Digest{})
-		if got := a.want(agentDone, "retrieve_and_decrypt.sh", "team", string(second.Ref)); !bytes.Equal(got.out, content) {
+		if got := a.want(agentDone, "retrieve_and_decrypt.sh", "team", string(second.Ref)); !bytes.Equal(got.out,
+			content) {
 			t.Errorf("%d bytes, not what was saved", len(got.out))
 		}
 	})
 	t.Run("another hash than the content's", func(t *testing.T) {
-		liar := putBlocks(t, g, nil, format.Extents{{First: 0, Count: 2}}, content[:format.MinBlockBytes+1], sdk.ComputeHash(content))
-		if got := a.want(agentDone, "retrieve_and_decrypt.sh", "team", string(liar.Ref)); !bytes.Equal(got.out, content[:format.MinBlockBytes+1]) {
+		liar := putBlocks(t, g, nil, format.Extents{{First: 0, Count: 2}}, content[:format.MinBlockBytes+1],
+			sdk.ComputeHash(content))
+		if got := a.want(agentDone, "retrieve_and_decrypt.sh", "team", string(liar.Ref)); !bytes.Equal(got.out,
+			content[:format.MinBlockBytes+1]) {
 			t.Errorf("%d bytes, not those that are proven", len(got.out))
 		}
 	})
@@ -297,7 +315,8 @@ func TestAgentScriptsReadLargeFiles(t *testing.T) {
 				next.ServeHTTP(&cutWriter{w, 11 << 20}, r)
 			})
 		})
-		if r := a.run("retrieve_and_decrypt.sh", "team", string(first.Ref)); r.code != agentAuth || len(r.out) >= 11<<20 || len(r.out) == 0 || strings.Count(r.err, "\n") != 1 {
+		if r := a.run("retrieve_and_decrypt.sh", "team", string(first.Ref)); r.code != agentAuth ||
+			len(r.out) >= 11<<20 || len(r.out) == 0 || strings.Count(r.err, "\n") != 1 {
 			t.Errorf("exit %d with %d bytes: %s", r.code, len(r.out), r.err)
 		}
 	})
@@ -311,7 +330,8 @@ func TestThreat40AgentSecretsOfLargeFiles(t *testing.T) {
 	seen := secretsOf(s)
 	proctest.Need(t, "strace")
 	log := filepath.Join(t.TempDir(), "strace")
-	r := a.finish(a.command("strace", "-f", "-v", "-s", "100000", "-o", log, "-e", "trace="+namingCalls, filepath.Join(a.scripts, "retrieve_and_decrypt.sh"), "team", string(receipt.Ref)))
+	r := a.finish(a.command("strace", "-f", "-v", "-s", "100000", "-o", log, "-e", "trace="+namingCalls,
+		filepath.Join(a.scripts, "retrieve_and_decrypt.sh"), "team", string(receipt.Ref)))
 	if r.code != agentDone || !bytes.Equal(r.out, content) {
 		t.Fatalf("exit %d with %d bytes: %s", r.code, len(r.out), r.err)
 	}

@@ -21,9 +21,11 @@ import (
 // withoutReading takes away what a service of the first generation does not
 // have, and answers the ledger's view get_transactions_for_group in its place.
 // It returns how often that was asked, and how often with a secret.
-func withoutReading(t *testing.T, s *testkit.Server, rows map[string][]map[string]string) (asked, leaked *atomic.Int32) {
+func withoutReading(t *testing.T, s *testkit.Server, rows map[string][]map[string]string) (asked,
+	leaked *atomic.Int32) {
 	t.Helper()
-	for _, op := range []string{wire.OpGetGroupTransactions, wire.OpGetMemberGroups, wire.OpGetOwnedGroups, wire.OpGetGroupMembers} {
+	for _, op := range []string{wire.OpGetGroupTransactions, wire.OpGetMemberGroups, wire.OpGetOwnedGroups,
+		wire.OpGetGroupMembers} {
 		s.Answer(wire.PathTools+op, http.NotFound)
 	}
 	asked, leaked = new(atomic.Int32), new(atomic.Int32)
@@ -40,13 +42,18 @@ func withoutReading(t *testing.T, s *testkit.Server, rows map[string][]map[strin
 			} `json:"params"`
 		}
 		var args wire.GroupRequest
-		if json.NewDecoder(r.Body).Decode(&q) != nil || json.Unmarshal(q.Params.Args, &args) != nil || q.Params.Method != "get_transactions_for_group" || q.Params.Account != testkit.ContractID {
-			_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Server error","data":"MethodNotFound"}}`))
+		if json.NewDecoder(r.Body).Decode(&q) != nil || json.Unmarshal(q.Params.Args, &args) != nil ||
+			q.Params.Method != "get_transactions_for_group" || q.Params.Account != testkit.ContractID {
+			_, _ = w.Write(
+				[]byte(
+					`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Server error","data":"MethodNotFound"}}`))
 			return
 		}
 		found, known := rows[args.GroupID]
 		if !known {
-			_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Server error","data":"Smart contract panicked: Unauthorized"}}`))
+			_, _ = w.Write(
+				[]byte(
+					`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Server error","data":"Smart contract panicked: Unauthorized"}}`))
 			return
 		}
 		text, err := json.Marshal(found)
@@ -57,7 +64,8 @@ func withoutReading(t *testing.T, s *testkit.Server, rows map[string][]map[strin
 		for i, b := range text {
 			numbers[i] = int(b)
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": map[string]any{"result": numbers, "logs": []string{}}})
+		_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1,
+			"result": map[string]any{"result": numbers, "logs": []string{}}})
 	})
 	return asked, leaked
 }
@@ -69,8 +77,10 @@ func TestAgentScriptsReadTheLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := map[string]string{"group_id": "tëam", "user_id": string(alice.ID), "file_hash": receipt.Hash.String(), "ipfs_hash": string(receipt.Ref)}
-	lie := map[string]string{"group_id": "tëam", "user_id": string(alice.ID), "file_hash": strings.Repeat("0", 64), "ipfs_hash": string(receipt.Ref)}
+	row := map[string]string{"group_id": "tëam", "user_id": string(alice.ID), "file_hash": receipt.Hash.String(),
+		"ipfs_hash": string(receipt.Ref)}
+	lie := map[string]string{"group_id": "tëam", "user_id": string(alice.ID), "file_hash": strings.Repeat("0", 64),
+		"ipfs_hash": string(receipt.Ref)}
 	asked, leaked := withoutReading(t, s, map[string][]map[string]string{"tëam": {row}, "liar": {lie}, "empty": {}})
 	a := newAgent(t, s.URL, alice.ID, alice.Key.Reveal())
 
@@ -78,10 +88,12 @@ func TestAgentScriptsReadTheLedger(t *testing.T) {
 		t.Errorf("%q", got.out)
 	}
 	var listed []map[string]string
-	if err := json.Unmarshal(a.want(agentDone, "list_group_transactions.sh", "tëam").out, &listed); err != nil || len(listed) != 1 || listed[0]["group_id"] != "tëam" {
+	if err := json.Unmarshal(a.want(agentDone, "list_group_transactions.sh", "tëam").out, &listed); err != nil ||
+		len(listed) != 1 || listed[0]["group_id"] != "tëam" {
 		t.Errorf("%v, %v", listed, err)
 	}
-	for group, want := range map[string]string{"tëam": `{"authorized":true,"groups":["t\u00ebam"],"member_count":0}`, "other": `{"authorized":false,"groups":[],"member_count":0}`} {
+	for group, want := range map[string]string{"tëam": `{"authorized":true,"groups":["t\u00ebam"],"member_count":0}`,
+		"other": `{"authorized":false,"groups":[],"member_count":0}`} {
 		if got := strings.Join(strings.Fields(string(a.want(agentDone, "check_auth.sh", group).out)), ""); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
@@ -115,7 +127,8 @@ func TestThreat40AgentProcessList(t *testing.T) {
 	seen := secretsOf(s)
 	a := newAgent(t, s.URL, alice.ID, alice.Key.Reveal())
 	write(t, filepath.Join(a.dir, "f"), []byte(content))
-	for _, call := range [][]string{{"retrieve_and_decrypt.sh", "team", string(receipt.Ref)}, {"check_auth.sh", "team"}, {"list_group_transactions.sh", "team"}, {"upload_to_svc.sh", "team", "f"}} {
+	for _, call := range [][]string{{"retrieve_and_decrypt.sh", "team", string(receipt.Ref)}, {"check_auth.sh", "team"},
+		{"list_group_transactions.sh", "team"}, {"upload_to_svc.sh", "team", "f"}} {
 		ended := make(chan agentRun)
 		go func() { ended <- a.run(call[0], call[1:]...) }()
 		lines, children := map[string]bool{}, map[string]bool{}

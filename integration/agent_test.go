@@ -61,7 +61,8 @@ func newAgent(t *testing.T, url string, account sdk.AccountID, key string) *agen
 		t.Fatal(err)
 	}
 	a := &agent{t: t, dir: t.TempDir(), scripts: scripts}
-	a.env = []string{"PATH=" + filepath.Dir(python()) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TMPDIR=" + a.dir, "SVC_URL=" + url, "SVC_ACCOUNT_ID=" + string(account), "SVC_API_KEY=" + key}
+	a.env = []string{"PATH=" + filepath.Dir(python()) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
+		"TMPDIR=" + a.dir, "SVC_URL=" + url, "SVC_ACCOUNT_ID=" + string(account), "SVC_API_KEY=" + key}
 	return a
 }
 
@@ -94,7 +95,8 @@ func (a *agent) want(code int, script string, args ...string) agentRun {
 	a.t.Helper()
 	r := a.run(script, args...)
 	if r.code != code || code != agentDone && len(r.out) != 0 || code != agentDone && strings.Count(r.err, "\n") != 1 {
-		a.t.Errorf("%s %q: exit %d, want %d; %d bytes on standard output\n%s", script, args, r.code, code, len(r.out), r.err)
+		a.t.Errorf("%s %q: exit %d, want %d; %d bytes on standard output\n%s", script, args, r.code, code, len(r.out),
+			r.err)
 	}
 	return r
 }
@@ -119,7 +121,8 @@ func TestAgentScripts(t *testing.T) {
 	ref := strings.TrimSuffix(string(a.want(agentDone, "upload_to_svc.sh", "team", "random.bin").out), "\n")
 
 	t.Run("round trip of 1 MiB of random bytes", func(t *testing.T) {
-		if got := b.want(agentDone, "retrieve_and_decrypt.sh", "team", ref); !bytes.Equal(got.out, content) || got.err != "" {
+		if got := b.want(agentDone, "retrieve_and_decrypt.sh", "team", ref); !bytes.Equal(got.out, content) ||
+			got.err != "" {
 			t.Errorf("%d bytes, not what was uploaded; %s", len(got.out), got.err)
 		}
 		if got := bob.must("get", "team", "random.bin"); got != string(content) {
@@ -131,10 +134,12 @@ func TestAgentScripts(t *testing.T) {
 		write(t, filepath.Join(a.dir, "large.bin"), large)
 		alice.must("put", "team", filepath.Join(a.dir, "large.bin"))
 		ok(t, os.Remove(filepath.Join(a.dir, "large.bin")))
-		if got := b.want(agentDone, "retrieve_and_decrypt.sh", "team", refOf(t, b, "large.bin")); !bytes.Equal(got.out, large) || got.err != "" {
+		if got := b.want(agentDone, "retrieve_and_decrypt.sh", "team", refOf(t, b, "large.bin")); !bytes.Equal(got.out,
+			large) || got.err != "" {
 			t.Errorf("%d bytes, not what was put; %s", len(got.out), got.err)
 		}
-		if list := string(b.want(agentDone, "list_group_transactions.sh", "team").out); !strings.Contains(list, `"content":`) {
+		if list := string(b.want(agentDone, "list_group_transactions.sh", "team").out); !strings.Contains(list,
+			`"content":`) {
 			t.Error("the service kept no file in blocks")
 		}
 	})
@@ -146,14 +151,17 @@ func TestAgentScripts(t *testing.T) {
 		}
 	})
 	t.Run("authorization document", func(t *testing.T) {
-		for who, want := range map[*agent]string{a: `{"authorized":true,"groups":["team"],"member_count":2}`, b: `{"authorized":true,"groups":["team"],"member_count":2}`,
+		for who, want := range map[*agent]string{a: `{"authorized":true,"groups":["team"],"member_count":2}`,
+			b: `{"authorized":true,"groups":["team"],"member_count":2}`,
 			c: `{"authorized":false,"groups":[],"member_count":0}`} {
 			var compact bytes.Buffer
-			if err := json.Compact(&compact, who.want(agentDone, "check_auth.sh", "team").out); err != nil || compact.String() != want {
+			if err := json.Compact(&compact, who.want(agentDone, "check_auth.sh", "team").out); err != nil ||
+				compact.String() != want {
 				t.Errorf("%s, %v; want %s", compact.String(), err, want)
 			}
 		}
-		if got := a.want(agentDone, "check_auth.sh", "no-such-group"); !bytes.Contains(got.out, []byte(`"authorized": false`)) {
+		if got := a.want(agentDone, "check_auth.sh", "no-such-group"); !bytes.Contains(got.out,
+			[]byte(`"authorized": false`)) {
 			t.Errorf("%s", got.out)
 		}
 	})
@@ -173,13 +181,15 @@ func TestAgentScripts(t *testing.T) {
 		for _, script := range []string{"retrieve_and_decrypt.sh", "upload_to_svc.sh"} {
 			limited := newAgent(t, w.url, sdk.AccountID(alice.id), alice.key)
 			limited.env = append(limited.env, "SVC_MAX_BYTES=1000")
-			limited.want(agentMissing, script, "team", map[string]string{"retrieve_and_decrypt.sh": ref, "upload_to_svc.sh": filepath.Join(a.dir, "random.bin")}[script])
+			limited.want(agentMissing, script, "team", map[string]string{"retrieve_and_decrypt.sh": ref,
+				"upload_to_svc.sh": filepath.Join(a.dir, "random.bin")}[script])
 		}
 	})
 	t.Run("credentials", func(t *testing.T) {
 		for name, change := range map[string]string{
-			"wrong key": "SVC_API_KEY=svc_sk_" + strings.Repeat("A", 43), "no key": "SVC_API_KEY=", "key with a newline": "SVC_API_KEY=a\nX-Evil: 1",
-			"unknown account": "SVC_ACCOUNT_ID=nobody.svc.testnet", "no account": "SVC_ACCOUNT_ID=",
+			"wrong key": "SVC_API_KEY=svc_sk_" + strings.Repeat("A", 43), "no key": "SVC_API_KEY=",
+			"key with a newline": "SVC_API_KEY=a\nX-Evil: 1",
+			"unknown account":    "SVC_ACCOUNT_ID=nobody.svc.testnet", "no account": "SVC_ACCOUNT_ID=",
 		} {
 			t.Run(name, func(t *testing.T) {
 				wrong := newAgent(t, w.url, sdk.AccountID(alice.id), alice.key)
@@ -188,12 +198,14 @@ func TestAgentScripts(t *testing.T) {
 				wrong.want(agentAuth, "check_auth.sh", "team")
 			})
 		}
-		for script, args := range map[string][]string{"check_auth.sh": {"team"}, "list_group_transactions.sh": {"team"}, "retrieve_and_decrypt.sh": {"team", ref},
-			"upload_to_svc.sh": {"team", filepath.Join(a.dir, "random.bin")}} {
+		for script, args := range map[string][]string{"check_auth.sh": {"team"}, "list_group_transactions.sh": {"team"},
+			"retrieve_and_decrypt.sh": {"team", ref},
+			"upload_to_svc.sh":        {"team", filepath.Join(a.dir, "random.bin")}} {
 			unreachable := newAgent(t, "http://127.0.0.1:1", sdk.AccountID(alice.id), alice.key)
 			unreachable.want(agentMissing, script, args...)
 		}
-		for _, address := range []string{"http://example.org", "http://127.evil.example", "file:///etc/passwd", "https://user:pass@example.org", "-oX", "https://h/?q", "nonsense"} {
+		for _, address := range []string{"http://example.org", "http://127.evil.example", "file:///etc/passwd",
+			"https://user:pass@example.org", "-oX", "https://h/?q", "nonsense"} {
 			wrong := newAgent(t, address, sdk.AccountID(alice.id), alice.key)
 			wrong.want(agentMissing, "check_auth.sh", "team")
 		}
@@ -219,7 +231,8 @@ func refOf(t *testing.T, a *agent, name string) string {
 }
 
 // memoryWorld is a service in memory with a group and a client of its owner.
-func memoryWorld(t *testing.T, flavour testkit.Dialect, group sdk.GroupID) (*testkit.Server, testkit.Account, *sdk.Client) {
+func memoryWorld(t *testing.T, flavour testkit.Dialect, group sdk.GroupID) (*testkit.Server, testkit.Account,
+	*sdk.Client) {
 	t.Helper()
 	s := testkit.Start(t, flavour)
 	alice := s.Account("alice", "100")
@@ -246,17 +259,21 @@ func TestAgentScriptsMeetEveryGeneration(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := a.want(agentDone, "retrieve_and_decrypt.sh", "team", string(receipt.Ref)); string(got.out) != "of the library" {
+			if got := a.want(agentDone, "retrieve_and_decrypt.sh", "team",
+				string(receipt.Ref)); string(got.out) != "of the library" {
 				t.Errorf("%q", got.out)
 			}
-			if got := a.want(agentDone, "check_auth.sh", "team"); !bytes.Contains(got.out, []byte(`"authorized": true`)) || !bytes.Contains(got.out, []byte(`"member_count": 1`)) {
+			if got := a.want(agentDone, "check_auth.sh", "team"); !bytes.Contains(got.out,
+				[]byte(`"authorized": true`)) || !bytes.Contains(got.out, []byte(`"member_count": 1`)) {
 				t.Errorf("%s", got.out)
 			}
 			text := bytes.Repeat([]byte("the same thing again "), 10_000)
-			if receipt, err = c.Group("team").Put(t.Context(), "packed", bytes.NewReader(text), sdk.Compress()); err != nil {
+			if receipt, err = c.Group("team").Put(t.Context(), "packed", bytes.NewReader(text),
+				sdk.Compress()); err != nil {
 				t.Fatal(err)
 			}
-			if got := a.want(agentDone, "retrieve_and_decrypt.sh", "team", string(receipt.Ref)); !bytes.Equal(got.out, text) {
+			if got := a.want(agentDone, "retrieve_and_decrypt.sh", "team", string(receipt.Ref)); !bytes.Equal(got.out,
+				text) {
 				t.Errorf("compressed: %d bytes", len(got.out))
 			}
 			if s.Records() != 3 {
@@ -278,7 +295,8 @@ func TestAgentScriptsRefuseDeleted(t *testing.T) {
 	_, err = c.Group("team").Delete(t.Context(), receipt.Ref)
 	ok(t, err)
 	a := newAgent(t, s.URL, alice.ID, alice.Key.Reveal())
-	if got := a.want(agentMissing, "retrieve_and_decrypt.sh", "team", string(receipt.Ref)); !strings.Contains(got.err, "deleted") || s.Hits(wire.PathTools+wire.OpPrepareRetrieve) != 0 {
+	if got := a.want(agentMissing, "retrieve_and_decrypt.sh", "team", string(receipt.Ref)); !strings.Contains(got.err,
+		"deleted") || s.Hits(wire.PathTools+wire.OpPrepareRetrieve) != 0 {
 		t.Error(got.err)
 	}
 }
@@ -305,11 +323,13 @@ func TestAgentScriptsInflate(t *testing.T) {
 		if err != nil {
 			panic(err)
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"key": base64.StdEncoding.EncodeToString(raw), "encrypted_b64": base64.StdEncoding.EncodeToString(blob),
-			"format": map[string]any{"version": 1, "compression": "deflate", "original_size": len(content)}})
+		_ = json.NewEncoder(w).Encode(map[string]any{"key": base64.StdEncoding.EncodeToString(raw),
+			"encrypted_b64": base64.StdEncoding.EncodeToString(blob),
+			"format":        map[string]any{"version": 1, "compression": "deflate", "original_size": len(content)}})
 	})
 	a := newAgent(t, s.URL, alice.ID, alice.Key.Reveal())
-	if got := a.want(agentDone, "retrieve_and_decrypt.sh", "team", string(receipt.Ref)); !bytes.Equal(got.out, content) {
+	if got := a.want(agentDone, "retrieve_and_decrypt.sh", "team", string(receipt.Ref)); !bytes.Equal(got.out,
+		content) {
 		t.Errorf("%d bytes, want %d", len(got.out), len(content))
 	}
 }
@@ -339,12 +359,14 @@ func TestAgentHelperReadsFrozenSamples(t *testing.T) {
 			Result string          `json:"result"`
 		}
 		ok(t, json.Unmarshal(read(t, path), &sample))
-		answer, err := json.Marshal(map[string]any{"result": map[string]any{"key": sample.Key, "encrypted_b64": sample.Blob, "format": sample.Format}})
+		answer, err := json.Marshal(map[string]any{"result": map[string]any{"key": sample.Key,
+			"encrypted_b64": sample.Blob, "format": sample.Format}})
 		ok(t, err)
 		if sample.SHA256 == "" {
 			sample.SHA256 = strings.Repeat("0", 64)
 		}
-		c := call{[]string{"--sha256", sample.SHA256, "--max-bytes", "1048576"}, string(answer), sample.Result, sample.SHA256}
+		c := call{[]string{"--sha256", sample.SHA256, "--max-bytes", "1048576"}, string(answer), sample.Result,
+			sample.SHA256}
 		calls = append(calls, c)
 		ok(t, json.NewEncoder(&lines).Encode(c))
 	}
@@ -439,13 +461,15 @@ func TestThreat40AgentSecretsStayInPipes(t *testing.T) {
 	write(t, filepath.Join(a.dir, "f"), content)
 	seen := secretsOf(s)
 	ref := strings.TrimSpace(string(a.want(agentDone, "upload_to_svc.sh", "team", "f").out))
-	calls := [][]string{{"retrieve_and_decrypt.sh", "team", ref}, {"check_auth.sh", "team"}, {"list_group_transactions.sh", "team"}, {"upload_to_svc.sh", "team", "f"}}
+	calls := [][]string{{"retrieve_and_decrypt.sh", "team", ref}, {"check_auth.sh", "team"},
+		{"list_group_transactions.sh", "team"}, {"upload_to_svc.sh", "team", "f"}}
 
 	t.Run("arguments, environments and files", func(t *testing.T) {
 		proctest.Need(t, "strace")
 		for _, call := range calls {
 			log := filepath.Join(t.TempDir(), "strace")
-			args := []string{"-f", "-v", "-s", "100000", "-o", log, "-e", "trace=" + namingCalls, filepath.Join(a.scripts, call[0])}
+			args := []string{"-f", "-v", "-s", "100000", "-o", log, "-e", "trace=" + namingCalls,
+				filepath.Join(a.scripts, call[0])}
 			r := a.finish(a.command("strace", append(args, call[1:]...)...))
 			if r.code != agentDone {
 				t.Fatalf("%v: exit %d\n%s", call, r.code, r.err)
@@ -470,7 +494,8 @@ func TestThreat40AgentSecretsStayInPipes(t *testing.T) {
 	})
 	t.Run("values edited into the script", func(t *testing.T) {
 		edited := t.TempDir()
-		shell(t, edited, "cp "+a.scripts+"/* . && sed -i 's/<account_id>/"+string(alice.ID)+"/; s/<API_KEY>/"+key+"/' *.sh")
+		shell(t, edited, "cp "+a.scripts+"/* . && sed -i "+
+			"'s/<account_id>/"+string(alice.ID)+"/; s/<API_KEY>/"+key+"/' *.sh")
 		b := newAgent(t, s.URL, "", "")
 		b.scripts = edited
 		if got := b.want(agentDone, "retrieve_and_decrypt.sh", "team", ref); !bytes.Equal(got.out, content) {
@@ -497,7 +522,8 @@ func reveals(t *testing.T, where, text, key string, secrets map[string]string, m
 }
 
 // created matches a system call that succeeded in making something with a name.
-var created = regexp.MustCompile(`(?:O_CREAT.*|^\d+ +(?:creat|mknod|mknodat|mkdir|mkdirat|link|linkat|rename|renameat|renameat2|symlink|symlinkat)\(.*) = \d+`)
+var created = regexp.MustCompile(
+	`(?:O_CREAT.*|^\d+ +(?:creat|mknod|mknodat|mkdir|mkdirat|link|linkat|rename|renameat|renameat2|symlink|symlinkat)\(.*) = \d+`)
 
 func checkTrace(t *testing.T, trace, script, key string, secrets map[string]string) {
 	t.Helper()
@@ -515,7 +541,8 @@ func checkTrace(t *testing.T, trace, script, key string, secrets map[string]stri
 // Threat 41: names of groups, references and files are never read as anything
 // but names. make test has a quarter of them.
 func TestThreat41AgentHostileNames(t *testing.T) {
-	names := []string{`"`, `'`, "a\nb", "$(touch pwned)", "`touch pwned`", "-rf", "--help", "-", "; touch pwned", "a b  c",
+	names := []string{`"`, `'`, "a\nb", "$(touch pwned)", "`touch pwned`", "-rf", "--help", "-", "; touch pwned",
+		"a b  c",
 		`\`, `\n`, "*", "~", "@f", "%s%n", `"},"x":{"`, "ü\u202e", "$HOME", "${x}", "&touch pwned", "\tx"}
 	s, alice, c := memoryWorld(t, testkit.Hosted, "first")
 	for i, name := range names {
@@ -550,7 +577,8 @@ func TestThreat41AgentHostileNames(t *testing.T) {
 // code is right; a fault that passes may be survived. make test has an eighth of the lies.
 func TestThreat42AgentHostileService(t *testing.T) {
 	asked := []testkit.Subject{testkit.OnRetrieve, testkit.OnUpload, testkit.OnList, testkit.OnToken}
-	list := slices.DeleteFunc(testkit.Lies(), func(l testkit.Lie) bool { return !slices.Contains(asked, l.On) }) // the scripts ask for nothing else
+	// the scripts ask for nothing else
+	list := slices.DeleteFunc(testkit.Lies(), func(l testkit.Lie) bool { return !slices.Contains(asked, l.On) })
 	slices.SortFunc(list, func(a, b testkit.Lie) int { return strings.Compare(a.Name, b.Name) })
 	for i, lie := range list {
 		if testing.Short() && i%8 != 0 {
@@ -597,8 +625,10 @@ func judge(t *testing.T, h *testkit.World, lie testkit.Lie, r agentRun) {
 	}
 	want := agentMissing
 	switch {
-	case lie.Name == "token: endless", lie.Name == "token: echo", lie.Name == "token: HTML 500": // nothing is said about the account
-	case lie.On == testkit.OnToken, lie.Want == sdk.ErrUnauthenticated, lie.Want == sdk.ErrAudience, lie.Want == sdk.ErrNotAuthorized:
+	// nothing is said about the account
+	case lie.Name == "token: endless", lie.Name == "token: echo", lie.Name == "token: HTML 500":
+	case lie.On == testkit.OnToken, lie.Want == sdk.ErrUnauthenticated, lie.Want == sdk.ErrAudience,
+		lie.Want == sdk.ErrNotAuthorized:
 		want = agentAuth
 	}
 	if r.code != want || len(r.out) != 0 || r.err == "" {

@@ -200,7 +200,8 @@ func readRules(t *testing.T) (rules []*rule) {
 			t.Fatalf("want four cells: %s", line)
 		}
 		reach, unless, _ := strings.Cut(cells[3], " but for ")
-		rules = append(rules, &rule{folders: names(cells[1]), ours: strings.Contains(reach, "anything of ours"), reach: names(reach), unless: names(unless), imports: names(cells[4])})
+		rules = append(rules, &rule{folders: names(cells[1]), ours: strings.Contains(reach, "anything of ours"),
+			reach: names(reach), unless: names(unless), imports: names(cells[4])})
 	}
 	return rules
 }
@@ -219,7 +220,8 @@ func listPackages(t *testing.T) graph {
 	}
 	packages := graph{}
 	for _, file := range append(modules, "../go.mod", "../packaging/go.mod") {
-		cmd := exec.Command("go", "list", "-deps", "-test", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+		cmd := exec.Command("go", "list", "-deps", "-test", "-json=ImportPath,Imports,TestImports,XTestImports",
+			"./...")
 		cmd.Dir = filepath.Dir(file)
 		out, err := cmd.Output()
 		if err != nil {
@@ -228,7 +230,8 @@ func listPackages(t *testing.T) graph {
 		for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
 			var p listed
 			ok(t, dec.Decode(&p))
-			if !strings.Contains(p.ImportPath, " [") && !strings.HasSuffix(p.ImportPath, ".test") { // as tests are linked
+			// as tests are linked
+			if !strings.Contains(p.ImportPath, " [") && !strings.HasSuffix(p.ImportPath, ".test") {
 				packages[p.ImportPath] = p
 			}
 		}

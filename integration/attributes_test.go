@@ -32,15 +32,16 @@ func (m *mount) records(t *testing.T, name string) int {
 }
 
 // W16: how many uploads, and how many free requests beside them, programs need that set
-// attributes, with one for each folder that they make (N5). Each runs in a folder of its own, that holds a file f; SRC holds a tree of three
-// files. One in 185 random names of rsync and sed has small letters alone: such a file may be meant,
-// so it is uploaded, and renamed with one request more.
+// attributes, with one for each folder that they make (N5). Each runs in a folder of its own, that holds a file f; SRC
+// holds a tree of three files. One in 185 random names of rsync and sed has small letters alone: such a file may be
+// meant, so it is uploaded, and renamed with one request more.
 func TestW16RequestsOfPrograms(t *testing.T) {
 	proctest.Need(t, "rsync", "unzip", "zip", "setfattr")
 	w, alice, _ := team(t)
 	m := alice.mount("m")
 	src := w.mkdir("src")
-	shell(t, src, "mkdir -p t/d; echo a >t/a; echo b >t/d/b; echo c >t/d/c; chmod 755 t/a; touch -d 2001-01-01 t/a; setfattr -n user.note -v 1 t/d/b; tar --xattrs -cf t.tar t; (cd t; zip -qr ../t.zip .)")
+	shell(t, src, "mkdir -p t/d; echo a >t/a; echo b >t/d/b; echo c >t/d/c; chmod 755 t/a; touch -d 2001-01-01 t/a; "+
+		"setfattr -n user.note -v 1 t/d/b; tar --xattrs -cf t.tar t; (cd t; zip -qr ../t.zip .)")
 	for i, tc := range []struct {
 		program, script   string
 		uploads, requests int
@@ -71,8 +72,10 @@ func TestW16RequestsOfPrograms(t *testing.T) {
 			if strings.HasPrefix(tc.program, "rsync") || tc.program == "an editor" {
 				renames = tc.uploads
 			}
-			if requests := after - before - 1 - uploads; uploads != tc.uploads || requests < tc.requests || requests > tc.requests+renames {
-				t.Errorf("%d uploads and %d requests, want %d and %d; %d retrievals", uploads, requests, tc.uploads, tc.requests, retrieved-retrievedBefore)
+			if requests := after - before - 1 - uploads; uploads != tc.uploads || requests < tc.requests ||
+				requests > tc.requests+renames {
+				t.Errorf("%d uploads and %d requests, want %d and %d; %d retrievals", uploads, requests, tc.uploads,
+					tc.requests, retrieved-retrievedBefore)
 			}
 		})
 	}
@@ -92,8 +95,11 @@ func TestW16NothingToDoAfterMountingAgain(t *testing.T) {
 		retrieves              int
 	}{
 		{"rsync", "rsync -aX --stats $SRC/t .", "Number of regular files transferred: 0", 0},
-		{"make", "mkdir -p m; cd m; [ -e Makefile ] || { printf 'out: in\\n\\tcp in out\\n' >Makefile; echo x >in; }; make", "'out' is up to date", 1}, // it reads the Makefile,
-		{"restic", "cd $OUT; export RESTIC_PASSWORD=x RESTIC_REPOSITORY=$OUT/repo RESTIC_CACHE_DIR=$OUT/cache; [ -e repo ] || restic init -q; restic backup $OLDPWD", "0 new,     0 changed", 0},
+		// it reads the Makefile,
+		{"make", "mkdir -p m; cd m; [ -e Makefile ] || { printf 'out: in\\n\\tcp in out\\n' >Makefile; echo x >in; " +
+			"}; make", "'out' is up to date", 1},
+		{"restic", "cd $OUT; export RESTIC_PASSWORD=x RESTIC_REPOSITORY=$OUT/repo RESTIC_CACHE_DIR=$OUT/cache; [ -e " +
+			"repo ] || restic init -q; restic backup $OLDPWD", "0 new,     0 changed", 0},
 	} {
 		t.Run(tc.program, func(t *testing.T) {
 			proctest.Need(t, tc.program)
@@ -101,7 +107,8 @@ func TestW16NothingToDoAfterMountingAgain(t *testing.T) {
 			a.settled(t)
 			a.unmount()
 			a = alice.mount("a")
-			if said := inFolder(t, a.path("team"), tc.script, "SRC="+src, "OUT="+out); !strings.Contains(said, tc.quiet) {
+			if said := inFolder(t, a.path("team"), tc.script, "SRC="+src, "OUT="+out); !strings.Contains(said,
+				tc.quiet) {
 				t.Errorf("it says %s, want %s", said, tc.quiet)
 			}
 			a.settled(t)
@@ -114,10 +121,12 @@ func TestW16NothingToDoAfterMountingAgain(t *testing.T) {
 	for who, m := range map[string]*mount{"alice": a, "bob": b} {
 		info, err := os.Stat(m.path("team/t/a"))
 		ok(t, err)
-		if want := time.Date(2001, 1, 1, 1, 2, 3, 123456789, time.Local); !info.ModTime().Equal(want) || info.Mode() != 0o600 {
+		if want := time.Date(2001, 1, 1, 1, 2, 3, 123456789, time.Local); !info.ModTime().Equal(want) ||
+			info.Mode() != 0o600 {
 			t.Errorf("%s: t/a has %v, %v", who, info.ModTime(), info.Mode())
 		}
-		if said := shell(t, m.path("team/t"), "./run; getfattr --only-values -n user.note d/b"); said != "it runs\ntwo" {
+		if said := shell(t, m.path("team/t"),
+			"./run; getfattr --only-values -n user.note d/b"); said != "it runs\ntwo" {
 			t.Errorf("%s: %q", who, said)
 		}
 	}

@@ -20,7 +20,8 @@ import (
 func TestR10LargeFileTakesLittleMemory(t *testing.T) {
 	size := int64(large(t, 24)) * mib
 	w, alice, bob := team(t)
-	shell(t, w.dir, fmt.Sprintf("head -c %d /dev/urandom >big; truncate -s %d big", min(size, 4096*mib), size)) // the disk has it but once
+	// the disk has it but once
+	shell(t, w.dir, fmt.Sprintf("head -c %d /dev/urandom >big; truncate -s %d big", min(size, 4096*mib), size))
 	before, _ := w.memory()
 	alice.must("put", "team", w.dir+"/big")
 	b, q := bob.mount("b", "--cache-size", fmt.Sprint(count(24*mib, 512*mib))), newPurse(bob)
@@ -32,7 +33,8 @@ func TestR10LargeFileTakesLittleMemory(t *testing.T) {
 		shell(t, w.dir, "cmp big b/team/big")
 		took := time.Since(began)
 		_, peak := b.memory()
-		t.Logf("read and compared %d MiB in %s, %.0f MB/s; peak memory %d MiB", size/mib, took.Round(time.Millisecond), float64(size)/1e6/took.Seconds(), peak/mib)
+		t.Logf("read and compared %d MiB in %s, %.0f MB/s; peak memory %d MiB", size/mib, took.Round(time.Millisecond),
+			float64(size)/1e6/took.Seconds(), peak/mib)
 		_, service := w.memory()
 		t.Logf("svcd took %d MiB more at the peak, for the upload and the reads", (service-before)/mib)
 		if limit := int64(count(200, 128)) * mib; peak > limit { // the short form runs with the race detector
@@ -64,7 +66,8 @@ f = open('random', 'rb'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); n =
 print(sum(len(m[i * n // 5:i * n // 5 + 10]) for i in range(1, 5)))"`, "40", 0},
 		{"unzip -l", "unzip", "unzip -l big.zip | tail -1 | tr -s ' ' | cut -d' ' -f 3-", "2 files", 1},
 		{"unzip -p, a small file", "unzip", "unzip -p big.zip small", "hello", 0},
-		{"sqlite3, by key", "sqlite3", "sqlite3 big.db 'select count(*), length(b) from t where a in (17, 7777)'", "2|1000", 1},
+		{"sqlite3, by key", "sqlite3", "sqlite3 big.db 'select count(*), length(b) from t where a in (17, 7777)'",
+			"2|1000", 1},
 		{"ffmpeg -ss", "ffmpeg", "ffmpeg -v error -ss 20 -i film.avi -frames:v 1 -f null - && echo shown", "shown", 1},
 	}
 }
@@ -133,6 +136,9 @@ func TestR9ReadsOfARealService(t *testing.T) {
 		want(8 << 20)
 		want(12 << 20)
 		alice.must("group", "revoke", "team", bob.id)
-		proctest.Eventually(t, "reads fail", func() bool { _, err := f.ReadAt(p, 16<<20); return errors.Is(err, syscall.EKEYREVOKED) })
+		proctest.Eventually(t, "reads fail", func() bool {
+			_, err := f.ReadAt(p, 16<<20)
+			return errors.Is(err, syscall.EKEYREVOKED)
+		})
 	})
 }

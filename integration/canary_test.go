@@ -39,15 +39,19 @@ func TestCanaryIsNowhereOnDisk(t *testing.T) {
 		}
 	}
 	out, _ := bob.try("get", "team", "nothing-of-the-kind")
-	secrets := map[string][]byte{"plaintext": []byte(text), "alice's key": []byte(alice.key), "bob's key": []byte(bob.key), "a token": []byte("eyJhbGciOi")}
+	secrets := map[string][]byte{"plaintext": []byte(text), "alice's key": []byte(alice.key),
+		"bob's key": []byte(bob.key), "a token": []byte("eyJhbGciOi")}
 	look := func(when string) {
 		t.Helper()
 		for name, secret := range secrets {
-			for form, needle := range map[string][]byte{"raw": secret, "base64": []byte(base64.StdEncoding.EncodeToString(secret))[:len(secret)], "hex": []byte(hex.EncodeToString(secret))} {
+			for form, needle := range map[string][]byte{"raw": secret,
+				"base64": []byte(base64.StdEncoding.EncodeToString(secret))[:len(secret)],
+				"hex":    []byte(hex.EncodeToString(secret))} {
 				for file := range filesWith(t, w, needle) {
 					t.Errorf("%s: %s (%s) is in %s", when, name, form, file)
 				}
-				for place, log := range map[string]string{"the service's log": w.log.String(), "a's log": a.log.String(), "b's log": b.log.String(), "an error": out} {
+				for place, log := range map[string]string{"the service's log": w.log.String(),
+					"a's log": a.log.String(), "b's log": b.log.String(), "an error": out} {
 					if strings.Contains(log, string(needle)) {
 						t.Errorf("%s: %s (%s) is in %s", when, name, form, place)
 					}

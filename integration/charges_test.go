@@ -75,13 +75,15 @@ func TestChargesOfTheLedger(t *testing.T) {
 		statement, script  string
 		retrieves, uploads int
 	}{
-		{"N4 control files are free", "cat ../.svcfs/members ../.svcfs/owner ../.svcfs/checksum ../.svcfs/ledger.jsonl ../../.svcfs/* >/dev/null; ls -lR ../.svcfs/history >/dev/null", 0, 0},
+		{"N4 control files are free", "cat ../.svcfs/members ../.svcfs/owner ../.svcfs/checksum " +
+			"../.svcfs/ledger.jsonl ../../.svcfs/* >/dev/null; ls -lR ../.svcfs/history >/dev/null", 0, 0},
 		{"N4 a version costs what a file costs", "cat ../.svcfs/history/HERE/x/* >/dev/null; cat x >/dev/null", 1, 0},
 		{"N5 folders are free", "mkdir -p d/e; rmdir d/e; mv d g; rmdir g", 0, 0},
 		{"N5 refusals are free", "! mkdir ../../bought && ! ln x l && ! mkfifo p", 0, 0},
 		{"R1 opening retrieves", "exec 3<x; exec 3<&-", 1, 0},
 		{"R3 what was read is free", "cat x; cat x; head -c 1 x; exec 3<x; exec 3<&-", 1, 0},
-		{"R4 looking is free", "ls -l; find . -newer x; du -s .; stat x; file --mime-type /dev/null; compgen -f .", 0, 0},
+		{"R4 looking is free", "ls -l; find . -newer x; du -s .; stat x; file --mime-type /dev/null; compgen -f .", 0,
+			0},
 		{"R5 a crawler's refusal is free", "cp \"$(command -v cat)\" \"$T/tumblerd\"; ! \"$T/tumblerd\" x", 0, 0},
 		{"W1 writing is free, closing costs", "printf 12345 | dd of=n bs=1 status=none", 0, 1},
 		{"W2 one save of an inherited descriptor", "{ echo a; cat /dev/null; echo b; } >n", 0, 1},
@@ -90,17 +92,20 @@ func TestChargesOfTheLedger(t *testing.T) {
 		{"W4 changing retrieves, truncating does not", "echo new >x; printf more >>y", 1, 2},
 		{"W5 touch and write is one save", "touch n; echo hi >n", 0, 1},
 		{"W5 an empty file is a save once it is synced", "touch n; sync n; sync n", 0, 1},
-		{"W6 scratch files are free", "echo a >n.tmp; mv n.tmp n~; ln n~ m~; rm m~; echo b >.n.swp; rm n~ .n.swp", 0, 0},
+		{"W6 scratch files are free", "echo a >n.tmp; mv n.tmp n~; ln n~ m~; rm m~; echo b >.n.swp; rm n~ .n.swp", 0,
+			0},
 		{"W7 save by rename", "echo new >x.tmp; mv x.tmp x", 0, 1},
 		{"W8 a backup by rename and its return are free", "mv x x~; mv x~ x", 0, 0},
 		{"W8 a rename that is refused is free", "! mv x other 2>/dev/null", 0, 0},
 		{"W9 removing what may not be removed is free", "! rm -f x; echo s >s.tmp; rm s.tmp", 0, 0},
-		{"W10 attributes are free", "chmod 644 x; touch -d yesterday x; setfattr -n user.note -v 1 x 2>/dev/null || true", 0, 0},
+		{"W10 attributes are free", "chmod 644 x; touch -d yesterday x; setfattr -n user.note -v 1 x 2>/dev/null " +
+			"|| true", 0, 0},
 		{"W12 what is too large costs nothing", "! truncate -s 65G n; rm -f n", 0, 0},
 		{"W13 locks and a mapping cost the last close", `python3 -c "
 import fcntl, mmap
 f = open('x', 'r+b'); fcntl.flock(f, fcntl.LOCK_EX); m = mmap.mmap(f.fileno(), 0); m[0:1] = b'z'; m.close(); f.close()"`, 1, 1},
-		{"A2 attributes that are ours are free", `python3 -c "import os; [os.getxattr('x', n) for n in os.listxattr('x')]"`, 0, 0},
+		{"A2 attributes that are ours are free",
+			`python3 -c "import os; [os.getxattr('x', n) for n in os.listxattr('x')]"`, 0, 0},
 		{"A3 statfs is free", "df . >/dev/null; stat -f . >/dev/null", 0, 0},
 	} {
 		t.Run(tc.statement, func(t *testing.T) {
@@ -137,10 +142,13 @@ func TestChargesOfAllowedChanges(t *testing.T) {
 		do                func() error
 		want              error
 	}{
-		{"N5 mkdir without --allow-mkdir", "register_group", 0, func() error { return os.Mkdir(plain.path("bought"), 0o700) }, unix.EPERM},
+		{"N5 mkdir without --allow-mkdir", "register_group", 0,
+			func() error { return os.Mkdir(plain.path("bought"), 0o700) }, unix.EPERM},
 		{"N5 mkdir", "register_group", 1, func() error { return os.Mkdir(m.path("bought"), 0o700) }, nil},
-		{"N5 mkdir of what is there", "register_group", 0, func() error { return os.Mkdir(m.path("bought"), 0o700) }, unix.EEXIST},
-		{"W8 rename of two versions", "rename_file", 2, func() error { return os.Rename(m.path("team/f"), m.path("team/g")) }, nil},
+		{"N5 mkdir of what is there", "register_group", 0, func() error { return os.Mkdir(m.path("bought"), 0o700) },
+			unix.EEXIST},
+		{"W8 rename of two versions", "rename_file", 2,
+			func() error { return os.Rename(m.path("team/f"), m.path("team/g")) }, nil},
 		{"W9 remove to the trash", "remove_file", 1, func() error { return os.Remove(plain.path("team/h")) }, nil},
 		{"W9 remove", "tombstone_transaction", 2, func() error { return os.Remove(m.path("team/g")) }, nil},
 	} {

@@ -202,7 +202,8 @@ func (c *cluster) turn(t *testing.T, h *clusterHistory, random *rand.Rand) {
 		switch what {
 		case 0:
 			c.kill(c.processes[victim])
-			proctest.Eventually(t, "the other processes go on", func() bool { return h.good[(victim+1)%len(h.good)].Load() > before+5 })
+			proctest.Eventually(t, "the other processes go on",
+				func() bool { return h.good[(victim+1)%len(h.good)].Load() > before+5 })
 			c.start(c.processes[victim])
 		case 1:
 			c.postgres.Kill()
@@ -230,7 +231,8 @@ func (h *clusterHistory) explain(t *testing.T) {
 			shown[c.Output.(string)] = true
 		}
 	}
-	calls := slices.DeleteFunc(slices.Clone(h.calls), func(c porcupine.Operation) bool { // nothing tells whether it was made
+	// nothing tells whether it was made
+	calls := slices.DeleteFunc(slices.Clone(h.calls), func(c porcupine.Operation) bool {
 		return c.Output == unknown && c.Input.(did).op == "put" && !shown[c.Input.(did).sum]
 	})
 	end := int64(0)
@@ -251,7 +253,8 @@ func (h *clusterHistory) explain(t *testing.T) {
 	slices.SortFunc(calls, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	calls = calls[:min(len(calls), refutable)]
 	lie := porcupine.Operation{Input: did{op: "get", name: "f0"}, Call: end + 2, Output: "never saved", Return: end + 3}
-	if got := porcupine.CheckOperationsTimeout(clusterModel(), append(slices.Clone(calls), lie), historyPatience); got != porcupine.Illegal {
+	if got := porcupine.CheckOperationsTimeout(clusterModel(), append(slices.Clone(calls), lie),
+		historyPatience); got != porcupine.Illegal {
 		t.Errorf("a history with a lie is %s", got)
 	}
 }

@@ -86,7 +86,8 @@ func newCluster(t *testing.T, processes int) *cluster {
 }
 
 func (c *cluster) command(m *member, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(c.bin, "svcd"), append(args, "--data", m.data, "--db", c.database, "--blobs", c.blobs)...)
+	cmd := exec.Command(filepath.Join(c.bin, "svcd"),
+		append(args, "--data", m.data, "--db", c.database, "--blobs", c.blobs)...)
 	cmd.Env = append(c.env(), s3test.Env()...)
 	return cmd
 }
@@ -94,7 +95,8 @@ func (c *cluster) command(m *member, args ...string) *exec.Cmd {
 // start runs a process, on the same address after a stop.
 func (c *cluster) start(m *member) {
 	c.t.Helper()
-	m.cmd = c.command(m, "serve", "--destruction-delay", "0", "--listen", strings.TrimPrefix(m.url, "http://"), "--public-url", c.url, "--log-level", "info")
+	m.cmd = c.command(m, "serve", "--destruction-delay", "0", "--listen", strings.TrimPrefix(m.url, "http://"),
+		"--public-url", c.url, "--log-level", "info")
 	m.cmd.Stderr = m.log
 	out, err := m.cmd.StdoutPipe()
 	if err != nil {
@@ -172,8 +174,9 @@ func (c *cluster) account(name, tokens string) *person {
 // on is the client of an account at one process.
 func (c *cluster) on(p *person, process int) *sdk.Client {
 	c.t.Helper()
-	client, err := sdk.New(sdk.AccountID(p.id), sdk.Config{APIKey: sdk.NewSecret(p.key), URL: c.processes[process].url, Network: sdk.Testnet,
-		ContractID: "svc.testnet", Timeout: proctest.Hang})
+	client, err := sdk.New(sdk.AccountID(p.id),
+		sdk.Config{APIKey: sdk.NewSecret(p.key), URL: c.processes[process].url, Network: sdk.Testnet,
+			ContractID: "svc.testnet", Timeout: proctest.Hang})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -190,7 +193,8 @@ type bearer struct {
 func (c *cluster) login(p *person, process int) bearer {
 	c.t.Helper()
 	b := bearer{c: c, id: p.id}
-	status, body := b.send(process, http.MethodPost, "/api/auth/session-token", http.Header{"X-Api-Key": {p.key}}, []byte(`{"account_id":"`+p.id+`"}`))
+	status, body := b.send(process, http.MethodPost, "/api/auth/session-token", http.Header{"X-Api-Key": {p.key}},
+		[]byte(`{"account_id":"`+p.id+`"}`))
 	var out struct {
 		Token string `json:"token"`
 	}
@@ -247,7 +251,8 @@ func TestThreeProcessesAreOneService(t *testing.T) {
 	if _, err := c.on(alice, 1).Group("team").Add(t.Context(), sdk.AccountID(bob.id)); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("an upload begun on one, sent to the second, finished on the third", func(t *testing.T) { testUploadAcross(t, c, alice, bob) })
+	t.Run("an upload begun on one, sent to the second, finished on the third",
+		func(t *testing.T) { testUploadAcross(t, c, alice, bob) })
 	t.Run("through the proxy with the command line", func(t *testing.T) { testThroughProxy(t, c, alice, bob) })
 	t.Run("revocation holds everywhere when it returned", func(t *testing.T) { testRevokeAcross(t, c, alice) })
 	t.Run("a rotated API key is dead everywhere", func(t *testing.T) { testRotateAcross(t, c) })
@@ -278,7 +283,8 @@ func testUploadAcross(t *testing.T, c *cluster, alice, bob *person) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status, body := a.send(1, http.MethodPut, prepared["upload_url"].(string), nil, blob); status != http.StatusNoContent {
+	if status, body := a.send(1, http.MethodPut, prepared["upload_url"].(string), nil,
+		blob); status != http.StatusNoContent {
 		t.Fatalf("put: %d %s", status, body)
 	}
 	request := map[string]any{"upload_id": prepared["upload_id"], "file_hash": sdk.ComputeHash(content).String()}
@@ -296,13 +302,16 @@ func testUploadAcross(t *testing.T, c *cluster, alice, bob *person) {
 			t.Errorf("process %d: %d bytes, %v", i, len(got), err)
 		}
 		// A ticket of one process is good at the others.
-		status, out := a.tool(i, "prepare_retrieve", map[string]any{"group_id": "team", "ipfs_hash": ref, "transfer": "raw"})
+		status, out := a.tool(i, "prepare_retrieve",
+			map[string]any{"group_id": "team", "ipfs_hash": ref, "transfer": "raw"})
 		result, _ := out["result"].(map[string]any)
 		if address, ok := result["data_url"].(string); ok {
-			if status, body := a.send((i+1)%len(c.processes), http.MethodGet, address, nil, nil); status != http.StatusOK || !bytes.Equal(body, blob) {
+			if status, body := a.send((i+1)%len(c.processes), http.MethodGet, address, nil,
+				nil); status != http.StatusOK || !bytes.Equal(body, blob) {
 				t.Errorf("ticket of process %d: %d, %d bytes", i, status, len(body))
 			}
-		} else if inline, err := base64.StdEncoding.DecodeString(fmt.Sprint(result["encrypted_b64"])); status != http.StatusOK || err != nil || !bytes.Equal(inline, blob) {
+		} else if inline, err := base64.StdEncoding.DecodeString(
+			fmt.Sprint(result["encrypted_b64"])); status != http.StatusOK || err != nil || !bytes.Equal(inline, blob) {
 			t.Errorf("process %d: %d %v", i, status, err)
 		}
 	}
@@ -340,7 +349,8 @@ func testRevokeAcross(t *testing.T, c *cluster, alice *person) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				after := revoked.Load()
-				status, out := b.tool(i%3, "prepare_retrieve", map[string]any{"group_id": "team", "ipfs_hash": string(entries[0].Ref)})
+				status, out := b.tool(i%3, "prepare_retrieve",
+					map[string]any{"group_id": "team", "ipfs_hash": string(entries[0].Ref)})
 				if after && status == http.StatusOK {
 					t.Error("a key was handed out after the revocation returned")
 				}
@@ -356,7 +366,9 @@ func testRevokeAcross(t *testing.T, c *cluster, alice *person) {
 	revoked.Store(true)
 	for i := range c.processes {
 		for range 5 {
-			if status, out := b.tool(i, "prepare_retrieve", map[string]any{"group_id": "team", "ipfs_hash": string(entries[0].Ref)}); status != http.StatusForbidden {
+			if status, out := b.tool(i, "prepare_retrieve",
+				map[string]any{"group_id": "team",
+					"ipfs_hash": string(entries[0].Ref)}); status != http.StatusForbidden {
 				t.Errorf("process %d after the revocation: %d %v", i, status, out)
 			}
 		}
@@ -364,7 +376,8 @@ func testRevokeAcross(t *testing.T, c *cluster, alice *person) {
 	stop()
 	wg.Wait()
 	data := base64.StdEncoding.EncodeToString(make([]byte, 28))
-	if status, out := b.tool(2, "finalize_upload", map[string]any{"upload_id": late["upload_id"], "file_hash": strings.Repeat("0", 64), "encrypted_data": data}); status != http.StatusForbidden {
+	if status, out := b.tool(2, "finalize_upload", map[string]any{"upload_id": late["upload_id"],
+		"file_hash": strings.Repeat("0", 64), "encrypted_data": data}); status != http.StatusForbidden {
 		t.Errorf("the prepared upload of a revoked member: %d %v", status, out)
 	}
 }
@@ -375,10 +388,13 @@ func testRotateAcross(t *testing.T, c *cluster) {
 	c.operator("account", "rotate-key", "dave")
 	for i, b := range tokens {
 		for process := range c.processes {
-			if status, _ := b.tool(process, "auth_status", map[string]any{"group_id": "default"}); status != http.StatusUnauthorized {
+			if status, _ := b.tool(process, "auth_status",
+				map[string]any{"group_id": "default"}); status != http.StatusUnauthorized {
 				t.Errorf("token of process %d still works at %d: %d", i, process, status)
 			}
-			if status, _ := b.send(process, http.MethodPost, "/api/auth/session-token", http.Header{"X-Api-Key": {dave.key}}, []byte(`{"account_id":"`+dave.id+`"}`)); status != http.StatusUnauthorized {
+			if status, _ := b.send(process, http.MethodPost, "/api/auth/session-token",
+				http.Header{"X-Api-Key": {dave.key}},
+				[]byte(`{"account_id":"`+dave.id+`"}`)); status != http.StatusUnauthorized {
 				t.Errorf("the old key still works at %d: %d", process, status)
 			}
 		}
@@ -395,7 +411,8 @@ func testMoneyAcross(t *testing.T, c *cluster) {
 	var wg sync.WaitGroup
 	for i := range 50 {
 		wg.Go(func() {
-			_, err := clients[i%3].Group("erins").Put(t.Context(), fmt.Sprintf("f%d", i), bytes.NewReader([]byte{byte(i)}))
+			_, err := clients[i%3].Group("erins").Put(t.Context(), fmt.Sprintf("f%d", i),
+				bytes.NewReader([]byte{byte(i)}))
 			switch {
 			case err == nil:
 				done.Add(1)
@@ -472,7 +489,8 @@ func testStoresGone(t *testing.T, c *cluster, alice *person) {
 		if what == "bucket" {
 			data := base64.StdEncoding.EncodeToString(make([]byte, 20<<10)) // less lies in the database
 			prepared, _ := out["result"].(map[string]any)
-			status, out = b.tool(0, "finalize_upload", map[string]any{"upload_id": prepared["upload_id"], "file_hash": strings.Repeat("0", 64), "encrypted_data": data})
+			status, out = b.tool(0, "finalize_upload", map[string]any{"upload_id": prepared["upload_id"],
+				"file_hash": strings.Repeat("0", 64), "encrypted_data": data})
 		}
 		if status != http.StatusServiceUnavailable {
 			t.Errorf("without the %s: %d %v", what, status, out)

@@ -24,7 +24,8 @@ func TestMountHelperOfFstab(t *testing.T) {
 	write(t, file, []byte("x"))
 	alice.must("put", "team", file)
 	dir, log := w.mkdir("mnt"), filepath.Join(w.dir, "mount.log")
-	options := "ro,noauto,_netdev,x-systemd.automount,log_level=debug,url=" + w.url + ",api_key_file=" + alice.keyFile + ",log_file=" + log
+	options := "ro,noauto,_netdev,x-systemd.automount,log_level=debug,url=" + w.url + ",api_key_file=" + alice.keyFile +
+		",log_file=" + log
 	cmd := exec.Command(helper, alice.id, dir, "-n", "-o", options)
 	cmd.Env = w.env("SVC_URL=http://127.0.0.1:1") // the option counts
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -40,7 +41,8 @@ func TestMountHelperOfFstab(t *testing.T) {
 	if info, err := os.Stat(log); err != nil || info.Mode() != 0o600 {
 		t.Errorf("log: %v, %v", info, err)
 	}
-	if out, err := exec.Command(helper, alice.id, dir, "-o", "api_key=x").CombinedOutput(); err == nil || !strings.Contains(string(out), "unknown mount option") {
+	if out, err := exec.Command(helper, alice.id, dir, "-o", "api_key=x").CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "unknown mount option") {
 		t.Errorf("an unknown option: %v %s", err, out)
 	}
 	if out, err := exec.Command(helper, "-f", alice.id, dir).CombinedOutput(); err != nil {
@@ -58,7 +60,10 @@ func TestFstabLine(t *testing.T) {
 	alice.must("put", "team", file)
 	options := "url=" + w.url + ",api_key_file=" + alice.keyFile + ",log_file=" + filepath.Join(w.dir, "mount.log")
 	fstab := filepath.Join(w.dir, "fstab")
-	write(t, fstab, []byte(alice.id+" "+dir+" svcfs ro,noauto,x-systemd.automount,_netdev,nofail,allow_other,umask=022,volume_name=work,"+options+" 0 0\n"))
+	write(
+		t, fstab,
+		[]byte(
+			alice.id+" "+dir+" svcfs ro,noauto,x-systemd.automount,_netdev,nofail,allow_other,umask=022,volume_name=work,"+options+" 0 0\n"))
 	script := alone + `mount -t tmpfs -o mode=0755 helper /sbin
 		ln -s "$BIN/svcfs" /sbin/mount.svcfs
 		mount -T fstab mnt
@@ -78,7 +83,8 @@ func TestFstabLine(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s\n%s", err, out, read(t, filepath.Join(w.dir, "mount.log")))
 	}
-	for _, want := range []string{"svcfs:work fuse.svcfs\n", "content\n0 0 644\n", "Read-only file system", "\nnew\n", `unknown mount option "api_key=x"`} {
+	for _, want := range []string{"svcfs:work fuse.svcfs\n", "content\n0 0 644\n", "Read-only file system", "\nnew\n",
+		`unknown mount option "api_key=x"`} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("lacks %q:\n%s", want, out)
 		}
@@ -117,12 +123,14 @@ func TestFstabLineForUsers(t *testing.T) {
 		carol umount /mnt/x
 		if grep /mnt/x /proc/self/mounts; then exit 1; fi`
 	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "bash", "-euc", script)
-	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "SVC_URL=" + w.url, "BIN=" + w.bin, "KEY=" + alice.keyFile, "ACCOUNT=" + alice.id, "LC_ALL=C"}
+	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "SVC_URL=" + w.url, "BIN=" + w.bin,
+		"KEY=" + alice.keyFile, "ACCOUNT=" + alice.id, "LC_ALL=C"}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"this user may not open /dev/fuse\nhint: let users mount: sudo chmod 666 /dev/fuse", "\ncontent\n4242 600\n", "/mnt/x/team/f: Permission denied", "\nmount-x-"} {
+	for _, want := range []string{"this user may not open /dev/fuse\nhint: let users mount: sudo chmod 666 /dev/fuse",
+		"\ncontent\n4242 600\n", "/mnt/x/team/f: Permission denied", "\nmount-x-"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("lacks %q:\n%s", want, out)
 		}

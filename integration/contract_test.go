@@ -14,7 +14,8 @@ func TestContract(t *testing.T) {
 	w := newWorld(t)
 	sdktest.Run(t, func(tb testing.TB) sdktest.World {
 		name := strings.ToLower(tb.Name()[strings.LastIndexByte(tb.Name(), '/')+1:])
-		return sdktest.World{Config: sdk.Config{URL: w.url}, Alice: credentials(tb, w, "alice-"+name), Bob: credentials(tb, w, "bob-"+name)}
+		return sdktest.World{Config: sdk.Config{URL: w.url}, Alice: credentials(tb, w, "alice-"+name),
+			Bob: credentials(tb, w, "bob-"+name)}
 	})
 }
 

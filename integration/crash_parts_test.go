@@ -53,7 +53,8 @@ func (c *crashing) partSteps(group string) []step {
 			upload, from, frame = randomID(), base.ref, nil
 			now = saved{sealed: slices.Clone(base.sealed), in: slices.Clone(base.in), keys: maps.Clone(base.keys)}
 			if base.ref == "" {
-				now = saved{sealed: make([][]byte, layout.Blocks()), in: make([]format.PartID, layout.Blocks()), keys: map[format.PartID]*format.Key{}}
+				now = saved{sealed: make([][]byte, layout.Blocks()), in: make([]format.PartID, layout.Blocks()),
+					keys: map[format.PartID]*format.Key{}}
 			}
 			return http.StatusOK, nil
 		}
@@ -75,8 +76,10 @@ func (c *crashing) partSteps(group string) []step {
 				now.in[i] = id
 			}
 			now.keys[id] = part
-			query := url.Values{"group_id": {group}, "block_size": {fmt.Sprint(layout.BlockBytes)}, "blocks": {format.Extents{{First: first, Count: last - first + 1}}.String()}}
-			status, answer := c.send(http.MethodPut, wire.PathParts+upload+"/"+id.String()+"?"+query.Encode(), c.bearer(), body)
+			query := url.Values{"group_id": {group}, "block_size": {fmt.Sprint(layout.BlockBytes)},
+				"blocks": {format.Extents{{First: first, Count: last - first + 1}}.String()}}
+			status, answer := c.send(http.MethodPut, wire.PathParts+upload+"/"+id.String()+"?"+query.Encode(),
+				c.bearer(), body)
 			return status, map[string]any{"body": string(answer)}
 		}
 	}
@@ -92,7 +95,8 @@ func (c *crashing) partSteps(group string) []step {
 			}
 			check, err := format.KeyCheck(key)
 			ok(c.t, err)
-			frame = c.frameOf(upload, group, key, format.NewBlocksMetadata(layout, tree.Root(), check, "", "large"), plain, m.Encode(), from)
+			frame = c.frameOf(upload, group, key, format.NewBlocksMetadata(layout, tree.Root(), check, "", "large"),
+				plain, m.Encode(), from)
 		}
 		status, raw := c.send(http.MethodPut, wire.PathSealed+upload, c.bearer(), frame)
 		var answer struct{ Result wire.FinalizeUploadResult }
@@ -104,7 +108,8 @@ func (c *crashing) partSteps(group string) []step {
 	}
 	read := func() (int, map[string]any) {
 		var answer wire.PrepareRetrieveResult
-		if status, out := call(wire.OpPrepareRetrieve, wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: now.ref, Formats: []int{1, 2}}, &answer); status != http.StatusOK {
+		if status, out := call(wire.OpPrepareRetrieve, wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: now.ref,
+			Formats: []int{1, 2}}, &answer); status != http.StatusOK {
 			return status, out
 		}
 		status, got := c.send(http.MethodGet, answer.DataURL, c.bearer(), nil)
@@ -123,9 +128,11 @@ func (c *crashing) partSteps(group string) []step {
 			return call(wire.OpRegisterGroup, wire.GroupRequest{GroupID: group}, nil)
 		}},
 		{name: "begin", settled: []int{200}, do: begin(&first)},
-		{name: "part", points: []string{"part.stored", "write.before_commit", "write.committed"}, settled: []int{200}, do: put(0, 3)},
+		{name: "part", points: []string{"part.stored", "write.before_commit", "write.committed"}, settled: []int{200},
+			do: put(0, 3)},
 		{name: "last part", settled: []int{200}, do: put(4, 5)},
-		{name: "record", points: []string{"write.before_commit", "write.committed", "finalize.recorded"}, settled: []int{200}, do: record},
+		{name: "record", points: []string{"write.before_commit", "write.committed", "finalize.recorded"},
+			settled: []int{200}, do: record},
 		{name: "read", settled: []int{200}, do: func() (int, map[string]any) {
 			first = now
 			return read()
@@ -134,15 +141,16 @@ func (c *crashing) partSteps(group string) []step {
 		{name: "changed part", settled: []int{200}, do: put(1, 1)},
 		{name: "record on a base", points: []string{"finalize.planned"}, settled: []int{200}, do: record},
 		{name: "delete the base", points: []string{"delete.blob_removed"}, settled: []int{200}, do: remove(&first)},
-		{name: "sweep", points: []string{"tighten.stored", "tighten.recorded"}, settled: []int{200}, do: func() (int, map[string]any) {
-			c.stop() // a start begins with a sweep
-			c.start()
-			if _, err := os.Stat(c.armed); err == nil {
-				_ = c.service.Wait()
-				return 0, nil
-			}
-			return read()
-		}},
+		{name: "sweep", points: []string{"tighten.stored", "tighten.recorded"}, settled: []int{200},
+			do: func() (int, map[string]any) {
+				c.stop() // a start begins with a sweep
+				c.start()
+				if _, err := os.Stat(c.armed); err == nil {
+					_ = c.service.Wait()
+					return 0, nil
+				}
+				return read()
+			}},
 		{name: "read after the sweep", settled: []int{200}, do: read},
 		{name: "delete", points: []string{"write.committed"}, settled: []int{200}, do: remove(&now)},
 		{name: "storage", settled: []int{200}, do: func() (int, map[string]any) {
@@ -158,7 +166,8 @@ func (c *crashing) partSteps(group string) []step {
 
 // walkParts makes the steps of uploads in parts once for each of their points.
 func (c *crashing) walkParts() {
-	for round, point := range []string{"part.stored", "write.before_commit", "write.committed", "finalize.planned", "finalize.recorded", "delete.blob_removed", "tighten.stored", "tighten.recorded"} {
+	for round, point := range []string{"part.stored", "write.before_commit", "write.committed", "finalize.planned",
+		"finalize.recorded", "delete.blob_removed", "tighten.stored", "tighten.recorded"} {
 		for _, s := range c.partSteps(fmt.Sprintf("parts%d", round)) {
 			crash := slices.Contains(s.points, point)
 			c.t.Run(s.name+" "+point, func(t *testing.T) { c.during(t, func() { c.crash(s, point, crash) }) })

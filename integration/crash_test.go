@@ -82,7 +82,8 @@ func newCrashing(t *testing.T, bin string, stores []string) *crashing {
 
 func (c *crashing) login() {
 	c.t.Helper()
-	status, out := c.send(http.MethodPost, wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {c.alice.key}}, []byte(`{"account_id":"`+c.alice.id+`"}`))
+	status, out := c.send(http.MethodPost, wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {c.alice.key}},
+		[]byte(`{"account_id":"`+c.alice.id+`"}`))
 	var answer wire.SessionTokenResult
 	if err := json.Unmarshal(out, &answer); err != nil || status != http.StatusOK {
 		c.t.Fatalf("login: %d %s", status, out)
@@ -147,7 +148,8 @@ var (
 
 // walk makes every step once for each of its points.
 func (c *crashing) walk(directory bool) {
-	for round, point := range append(append([]string{}, commitPoints...), append(blobPoints, append(directoryPoints, append(deletePoints, sealedPoints...)...)...)...) {
+	for round, point := range append(append([]string{}, commitPoints...),
+		append(blobPoints, append(directoryPoints, append(deletePoints, sealedPoints...)...)...)...) {
 		for _, s := range c.steps(fmt.Sprintf("group%d", round)) {
 			if !directory && (point == "blob.written" || point == "blob.named") {
 				continue
@@ -193,7 +195,8 @@ func (c *crashing) crash(s step, point string, expected bool) {
 // steps are the operations of one round, in a group of their own.
 func (c *crashing) steps(group string) []step {
 	content := bytes.Repeat([]byte("content of "+group), 2000) // too long to lie in the database
-	small, large := c.sealed(group, "sealed small", content[:4096]), c.sealed(group, "sealed large", bytes.Repeat(content, 3))
+	small, large := c.sealed(group, "sealed small", content[:4096]),
+		c.sealed(group, "sealed large", bytes.Repeat(content, 3))
 	var upload, second map[string]any
 	var ref string
 	var seen float64 // sequence of the newest upload
@@ -229,14 +232,17 @@ func (c *crashing) steps(group string) []step {
 		{name: "add", points: commitPoints, settled: []int{200, 409},
 			do: func() (int, map[string]any) { return c.tool(wire.OpAddGroupMember, args("member_id", "bob")) }},
 		{name: "prepare", points: commitPoints, settled: []int{200}, do: prepare(&upload, "dir/raw")},
-		{name: "put", points: append(append([]string{}, commitPoints...), append(blobPoints, directoryPoints...)...), settled: []int{204},
+		{name: "put", points: append(append([]string{}, commitPoints...), append(blobPoints, directoryPoints...)...),
+			settled: []int{204},
 			do: func() (int, map[string]any) {
 				status, _ := c.send(http.MethodPut, upload["upload_url"].(string), c.bearer(), c.seal(upload, content))
 				return status, nil
 			}},
-		{name: "finalize", points: commitPoints, settled: []int{200}, do: func() (int, map[string]any) { return finalize(&upload, nil) }},
+		{name: "finalize", points: commitPoints, settled: []int{200},
+			do: func() (int, map[string]any) { return finalize(&upload, nil) }},
 		{name: "prepare inline", settled: []int{200}, do: prepare(&second, "dir/inline")},
-		{name: "finalize inline", points: append(append([]string{}, commitPoints...), append(blobPoints, directoryPoints...)...), settled: []int{200},
+		{name: "finalize inline", points: append(append([]string{}, commitPoints...),
+			append(blobPoints, directoryPoints...)...), settled: []int{200},
 			do: func() (int, map[string]any) { return finalize(&second, c.seal(second, content)) }},
 		{name: "retrieve", points: commitPoints, settled: []int{200},
 			do: func() (int, map[string]any) {
@@ -248,7 +254,8 @@ func (c *crashing) steps(group string) []step {
 			}},
 		{name: "make folder", points: commitPoints, settled: []int{200},
 			do: func() (int, map[string]any) { return c.tool(wire.OpMakeFolder, args("folder", "dir/empty")) }},
-		{name: "rename folder", points: commitPoints, settled: []int{200}, // the audit finds a folder that was renamed in part
+		// the audit finds a folder that was renamed in part
+		{name: "rename folder", points: commitPoints, settled: []int{200},
 			do: func() (int, map[string]any) {
 				status, out := c.tool(wire.OpRenameFolder, args("folder", "dir", "new_folder", "moved", "seq", seen))
 				if result, ok := out["result"].(map[string]any); ok && result["files"] != 3.0 {
@@ -258,8 +265,10 @@ func (c *crashing) steps(group string) []step {
 			}},
 		{name: "remove folder", points: commitPoints, settled: []int{200, 404},
 			do: func() (int, map[string]any) { return c.tool(wire.OpRemoveFolder, args("folder", "moved/empty")) }},
-		{name: "put sealed", points: append(append([]string{}, commitPoints...), sealedPoints...), settled: []int{200}, do: small},
-		{name: "put sealed large", points: append(append(append([]string{}, commitPoints...), sealedPoints...), append(blobPoints, directoryPoints...)...), settled: []int{200}, do: large},
+		{name: "put sealed", points: append(append([]string{}, commitPoints...), sealedPoints...), settled: []int{200},
+			do: small},
+		{name: "put sealed large", points: append(append(append([]string{}, commitPoints...), sealedPoints...),
+			append(blobPoints, directoryPoints...)...), settled: []int{200}, do: large},
 		{name: "revoke", points: commitPoints, settled: []int{200, 409},
 			do: func() (int, map[string]any) { return c.tool(wire.OpRevokeGroupMember, args("member_id", "bob")) }},
 		{name: "delete", points: append(append([]string{}, commitPoints...), deletePoints...), settled: []int{200},
@@ -315,7 +324,8 @@ func randomID() string {
 
 // frameOf is the frame of an upload of content, with its ciphertext, or the manifest of its blocks. from is the version
 // of which it takes blocks over, or "".
-func (c *crashing) frameOf(id, group string, key *format.Key, meta format.Metadata, content, body []byte, from string) []byte {
+func (c *crashing) frameOf(id, group string, key *format.Key, meta format.Metadata, content, body []byte,
+	from string) []byte {
 	c.t.Helper()
 	var v wire.Capabilities
 	_, raw := c.send(http.MethodGet, wire.PathCapabilities, http.Header{}, nil)
@@ -326,9 +336,11 @@ func (c *crashing) frameOf(id, group string, key *format.Key, meta format.Metada
 	ok(c.t, err)
 	facts, err := json.Marshal(meta)
 	ok(c.t, err)
-	said := wire.SealedHead{ID: id, Epoch: v.Vault.Epoch, GroupID: group, FileHash: sdk.ComputeHash(content).String(), Salt: sdk.ComputeHash([]byte(id)).String(), Format: facts,
+	said := wire.SealedHead{ID: id, Epoch: v.Vault.Epoch, GroupID: group, FileHash: sdk.ComputeHash(content).String(),
+		Salt: sdk.ComputeHash([]byte(id)).String(), Format: facts,
 		BlobSize: int64(len(body)), BlobHash: sdk.ComputeHash(body).String(), From: from}
-	sealed, err := vault.SealKey(format.SealedFor{Service: v.ContractID, Account: c.alice.id, Upload: id, Epoch: v.Vault.Epoch}, said.Sum(), key)
+	sealed, err := vault.SealKey(format.SealedFor{Service: v.ContractID, Account: c.alice.id, Upload: id,
+		Epoch: v.Vault.Epoch}, said.Sum(), key)
 	ok(c.t, err)
 	said.SealedKey = base64.StdEncoding.EncodeToString(sealed)
 	head, err := wire.AppendFrameHead(nil, &said)
@@ -385,7 +397,8 @@ func (c *crashing) fees() (sum wire.Amount) {
 		c.t.Fatal(status, out)
 	}
 	for _, group := range groups {
-		_, out := c.tool(wire.OpGetGroupTransactions, map[string]any{"group_id": group, "kinds": "all", "layouts": []string{chain.Layout2}})
+		_, out := c.tool(wire.OpGetGroupTransactions,
+			map[string]any{"group_id": group, "kinds": "all", "layouts": []string{chain.Layout2}})
 		rows, ok := out["result"].([]any)
 		if !ok {
 			c.t.Fatal(out)

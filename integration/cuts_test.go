@@ -65,7 +65,8 @@ func TestLargeUploadCut(t *testing.T) {
 				way.CutEvery(0, 0)
 				moved := way.Moved()
 				ratio := float64(moved.Up) / float64(size)
-				t.Logf("%d MiB with %d cuts and %d kills: %d MiB sent, %.3f x the file, in %s", size/mib, moved.Cuts, killed,
+				t.Logf("%d MiB with %d cuts and %d kills: %d MiB sent, %.3f x the file, in %s", size/mib, moved.Cuts,
+					killed,
 					moved.Up/mib, ratio, time.Since(began).Round(time.Millisecond))
 				if long() && ratio > mostSent {
 					t.Errorf("%.3f times the file was sent", ratio)
@@ -151,7 +152,8 @@ func (p *person) client(t *testing.T, way *line.Line) *sdk.Client {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 8}
 	t.Cleanup(transport.CloseIdleConnections)
-	c, err := sdk.New(sdk.AccountID(p.id), sdk.Config{URL: "http://" + way.Addr(), APIKey: sdk.NewSecret(p.key), Patience: time.Minute, Transport: transport})
+	c, err := sdk.New(sdk.AccountID(p.id), sdk.Config{URL: "http://" + way.Addr(), APIKey: sdk.NewSecret(p.key),
+		Patience: time.Minute, Transport: transport})
 	ok(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -180,12 +182,14 @@ func sameAsNoise(t *testing.T, g sdk.Group, e sdk.Entry, size int64) {
 		ok(t, b.Read(t.Context(), at, some))
 		for i, buf := range some {
 			_, _ = sum.Write(buf.Bytes())
-			if n, err := io.ReadFull(want, expected[:buf.Len()]); err != nil || !bytes.Equal(buf.Bytes(), expected[:n]) {
+			if n, err := io.ReadFull(want, expected[:buf.Len()]); err != nil ||
+				!bytes.Equal(buf.Bytes(), expected[:n]) {
 				t.Fatalf("block %d is another, %v", at+int64(i), err)
 			}
 		}
 	}
-	if n, err := want.Read(expected); n != 0 || !errors.Is(err, io.EOF) || sdk.Digest(sum.Sum(nil)) != e.Hash || b.Layout().Size != size {
+	if n, err := want.Read(expected); n != 0 || !errors.Is(err, io.EOF) || sdk.Digest(sum.Sum(nil)) != e.Hash ||
+		b.Layout().Size != size {
 		t.Errorf("%d more bytes, %v; recorded %d bytes, %s", n, err, b.Layout().Size, e.Hash)
 	}
 }

@@ -24,7 +24,8 @@ c.execute('begin'); c.execute('update t set a = 2'); print('spilled', flush=True
 func TestW6DatabaseOfAMountThatDies(t *testing.T) {
 	proctest.Need(t, "sqlite3", "python3")
 	_, alice, _ := team(t)
-	for name, other := range map[string]string{"alone": "true", "beside a program that opens and closes it": "exec 3<>g.db; exec 3>&-"} {
+	for name, other := range map[string]string{"alone": "true",
+		"beside a program that opens and closes it": "exec 3<>g.db; exec 3>&-"} {
 		t.Run(name, func(t *testing.T) {
 			m := alice.mount("m")
 			dir := m.path("team")

@@ -35,7 +35,8 @@ func TestDocumentBothWays(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := []string{"OUT=" + w.mkdir("out"), "TESTDATA=" + testdata}
-	inFolder(t, w.dir, fmt.Sprintf(officeConvert, "odt src/letter.txt --outdir src")+"; cp src/letter.odt a/team/", env...)
+	inFolder(t, w.dir, fmt.Sprintf(officeConvert, "odt src/letter.txt --outdir src")+"; cp src/letter.odt a/team/",
+		env...)
 	for _, step := range []struct {
 		text         string
 		writer, peer *mount
@@ -47,12 +48,15 @@ func TestDocumentBothWays(t *testing.T) {
 			t.Errorf("%s: office.py says %q", step.text, got)
 		}
 		if r, u := step.writer.charges(); r != retrieves || u != uploads+1 {
-			t.Errorf("%s: %d retrievals and %d uploads for a save, want none and one", step.text, r-retrieves, u-uploads)
+			t.Errorf("%s: %d retrievals and %d uploads for a save, want none and one", step.text, r-retrieves,
+				u-uploads)
 		}
 		want := read(t, step.writer.path("team/letter.odt"))
-		proctest.Eventually(t, "the other account sees it: "+step.text, func() bool { return bytes.Equal(read(t, step.peer.path("team/letter.odt")), want) })
+		proctest.Eventually(t, "the other account sees it: "+step.text,
+			func() bool { return bytes.Equal(read(t, step.peer.path("team/letter.odt")), want) })
 	}
-	shown := inFolder(t, b.path("team"), "HOME=$OUT soffice -env:UserInstallation=file://$OUT/profile --headless --cat letter.odt 2>/dev/null", env...)
+	shown := inFolder(t, b.path("team"),
+		"HOME=$OUT soffice -env:UserInstallation=file://$OUT/profile --headless --cat letter.odt 2>/dev/null", env...)
 	for _, text := range []string{"Dear Bob", "from alice", "from bob", "from alice again"} {
 		if !strings.Contains(shown, text) {
 			t.Errorf("the document lacks %q: %q", text, shown)
@@ -72,7 +76,8 @@ const fileManagerRow = "| pcmanfm, a folder with previews | 0 |"
 // nobody has read, and nothing is charged: neither for previews, made by itself
 // or by others, nor for a look at the type. What it is asked to copy it reads.
 func TestR4FileManager(t *testing.T) {
-	for _, tool := range []string{"pcmanfm", "Xvfb", "convert", "dbus-run-session", "gdk-pixbuf-thumbnailer", "gio", "/usr/share/mime/mime.cache",
+	for _, tool := range []string{"pcmanfm", "Xvfb", "convert", "dbus-run-session", "gdk-pixbuf-thumbnailer", "gio",
+		"/usr/share/mime/mime.cache",
 		"/usr/share/icons/Adwaita/index.theme"} {
 		proctest.Need(t, tool)
 	}
@@ -115,11 +120,13 @@ func TestR4FileManager(t *testing.T) {
 	if got := string(read(t, b.path("team/README"))); got != "hello\n" {
 		t.Errorf("the mount answers others with %q", got)
 	}
-	shell(t, w.dir, "cp $(command -v gio) nautilus; ./nautilus info -a standard::content-type b/team/page.html | grep html")
+	shell(t, w.dir, "cp $(command -v gio) nautilus; ./nautilus info -a standard::content-type b/team/page.html | "+
+		"grep html")
 	if retrieves, _ := b.charges(); retrieves != 1 {
 		t.Errorf("%d retrievals for one file that was read", retrieves)
 	}
-	shell(t, w.dir, "mkdir copies; for f in data.bin page.html sub/numbers.txt; do ./nautilus copy b/team/$f copies/; cmp a/team/$f copies/${f#sub/}; done")
+	shell(t, w.dir, "mkdir copies; for f in data.bin page.html sub/numbers.txt; do ./nautilus copy b/team/$f "+
+		"copies/; cmp a/team/$f copies/${f#sub/}; done")
 	if retrieves, _ := b.charges(); retrieves != 4 {
 		t.Errorf("%d retrievals, want one for each file that was read or copied", retrieves)
 	}
@@ -226,8 +233,10 @@ func newDesktop(t *testing.T, w *world) *desktop {
 	}
 	settings := w.mkdir("desktop/.config/pcmanfm/default")
 	write(t, filepath.Join(settings, "pcmanfm.conf"), []byte("[ui]\nview_mode=list\nwin_width=760\nwin_height=420\n"))
-	d.env = append(os.Environ(), "DISPLAY=:"+strings.TrimSpace(display), "HOME="+w.mkdir("desktop"), "XDG_RUNTIME_DIR="+w.mkdir("desktop/run"),
-		"XDG_CONFIG_HOME="+w.mkdir("desktop/.config"), "XDG_CACHE_HOME="+w.mkdir("desktop/.cache"), "LC_ALL=C.UTF-8", "NO_AT_BRIDGE=1")
+	d.env = append(os.Environ(), "DISPLAY=:"+strings.TrimSpace(display), "HOME="+w.mkdir("desktop"),
+		"XDG_RUNTIME_DIR="+w.mkdir("desktop/run"),
+		"XDG_CONFIG_HOME="+w.mkdir("desktop/.config"), "XDG_CACHE_HOME="+w.mkdir("desktop/.cache"), "LC_ALL=C.UTF-8",
+		"NO_AT_BRIDGE=1")
 	return d
 }
 

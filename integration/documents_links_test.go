@@ -154,7 +154,8 @@ func follow(documents map[string]*document, from, link string) error {
 	}
 	if to == nil {
 		place = path.Join(path.Dir(from), u.Path)
-		if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(place))); err != nil || strings.HasPrefix(place, "..") {
+		if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(place))); err != nil ||
+			strings.HasPrefix(place, "..") {
 			return fmt.Errorf("the link %s leads nowhere", link)
 		}
 		return nil

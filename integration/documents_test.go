@@ -107,7 +107,8 @@ func TestDocuments(t *testing.T) {
 				got := shell.run(t, strings.ReplaceAll(step.command, "8000", port))
 				got = strings.ReplaceAll(got, port, "8000")
 				if !regexp.MustCompile(outputPattern(step.output)).MatchString(got) {
-					t.Fatalf("%s: $ %s\nprinted:\n%s\nthe page shows:\n%s", page, step.command, got, strings.Join(step.output, "\n"))
+					t.Fatalf("%s: $ %s\nprinted:\n%s\nthe page shows:\n%s", page, step.command, got,
+						strings.Join(step.output, "\n"))
 				}
 			}
 			if left := proctest.MountsBelow(home); len(left) > 0 {
@@ -195,7 +196,8 @@ func startShell(t *testing.T, home, bin string) *pageShell {
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, "bash", "--norc", "--noprofile")
 	cmd.Dir = home
-	cmd.Env = []string{"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TMPDIR=" + t.TempDir(),
+	cmd.Env = []string{"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "LC_ALL=C.UTF-8",
+		"TMPDIR=" + t.TempDir(),
 		"GORACE=atexit_sleep_ms=0"} // programs with the race detector else sleep for a second at their end
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = read, log, log
 	ok(t, cmd.Start())

@@ -67,7 +67,8 @@ func testServiceKilled(t *testing.T, stores ...string) {
 		tries := 0
 		proctest.Eventually(t, "a write after the restart", func() bool {
 			tries++
-			return os.WriteFile(a.path("team", fmt.Sprintf("probe%d", round)), fmt.Appendf(nil, "probe %d, %d", round, tries), 0o600) == nil
+			return os.WriteFile(a.path("team", fmt.Sprintf("probe%d", round)),
+				fmt.Appendf(nil, "probe %d, %d", round, tries), 0o600) == nil
 		})
 	}
 	saved.check(t, bob.mount("b"), "") // which is mounted after the last of them
@@ -107,7 +108,8 @@ type saves struct {
 }
 
 func newSaves(random *rand.Rand) *saves {
-	return &saves{random: rand.New(rand.NewPCG(random.Uint64(), 0)), acknowledged: map[string][sha256.Size]byte{}, last: map[string][sha256.Size]byte{}}
+	return &saves{random: rand.New(rand.NewPCG(random.Uint64(), 0)), acknowledged: map[string][sha256.Size]byte{},
+		last: map[string][sha256.Size]byte{}}
 }
 
 func (s *saves) count() int {
@@ -156,7 +158,8 @@ func (s *saves) check(t *testing.T, m *mount, prefix string) {
 		if !strings.HasPrefix(name, prefix) {
 			continue
 		}
-		if got, err := os.ReadFile(m.path("team", name)); err != nil || sha256.Sum256(got) != sum && sha256.Sum256(got) != s.last[name] {
+		if got, err := os.ReadFile(m.path("team", name)); err != nil || sha256.Sum256(got) != sum &&
+			sha256.Sum256(got) != s.last[name] {
 			t.Errorf("%s was acknowledged and reads %d bytes, %v", name, len(got), err)
 		}
 	}
@@ -237,6 +240,7 @@ func wantNothingLost(t *testing.T, later bool, flags ...string) {
 	}
 	checkBooks(t.Context(), t, w.client(t, alice, nil), startTokens)
 	if !t.Failed() {
-		t.Logf("%d kills, %d saves acknowledged, 0 of them missing, 0 charged twice; %d files", kills, saved.count(), len(names))
+		t.Logf("%d kills, %d saves acknowledged, 0 of them missing, 0 charged twice; %d files", kills, saved.count(),
+			len(names))
 	}
 }

@@ -70,7 +70,8 @@ func TestE6NewKeyOfTheAccount(t *testing.T) {
 		t.Fatalf("read %q", got)
 	}
 	replace := func(key string) {
-		ok(t, errors.Join(os.WriteFile(bob.keyFile+".new", []byte(key+"\n"), 0o600), os.Rename(bob.keyFile+".new", bob.keyFile)))
+		ok(t, errors.Join(os.WriteFile(bob.keyFile+".new", []byte(key+"\n"), 0o600),
+			os.Rename(bob.keyFile+".new", bob.keyFile)))
 	}
 	out, err := w.svcd("account", "rotate-key", "bob")
 	ok(t, err)
@@ -197,7 +198,8 @@ func TestE5ShortGapsAreWaitedFor(t *testing.T) {
 	for what, end := range map[string]func(){"stopped": w.stop, "killed": w.kill} {
 		end()
 		saved := inBackground(func() error { return os.WriteFile(a.path("team/"+what), []byte(what), 0o600) })
-		proctest.Eventually(t, "the save waits", func() bool { return strings.Contains(a.control("status"), `"sending": 1`) })
+		proctest.Eventually(t, "the save waits",
+			func() bool { return strings.Contains(a.control("status"), `"sending": 1`) })
 		opened := inBackground(func() error {
 			_, err := os.ReadFile(b.path("team/old"))
 			return err
@@ -243,7 +245,8 @@ func TestE5WaitCanBeInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 		ended := inBackground(cmd.Wait)
-		proctest.Eventually(t, "it waits in the mount", func() bool { return strings.Contains(tc.m.control("status"), tc.told) })
+		proctest.Eventually(t, "it waits in the mount",
+			func() bool { return strings.Contains(tc.m.control("status"), tc.told) })
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
@@ -421,10 +424,12 @@ func TestThreat31FullDiskLocksNobodyOut(t *testing.T) {
 	fill(b, "other", 1000, "the service's storage is full")
 	t.Run("df and doctor tell", func(t *testing.T) {
 		var shown unix.Statfs_t
-		if err := unix.Statfs(bob.mount("df").path("other"), &shown); err != nil || shown.Blocks*uint64(shown.Bsize) > 4<<20 || shown.Bavail*uint64(shown.Bsize) > size {
+		if err := unix.Statfs(bob.mount("df").path("other"), &shown); err != nil ||
+			shown.Blocks*uint64(shown.Bsize) > 4<<20 || shown.Bavail*uint64(shown.Bsize) > size {
 			t.Errorf("df shows %d blocks of %d, %d of them free, %v", shown.Blocks, shown.Bsize, shown.Bavail, err)
 		}
-		if out, _ := w.svcd("doctor"); !strings.Contains(out, "plan for more room") && !strings.Contains(out, "make room") {
+		if out, _ := w.svcd("doctor"); !strings.Contains(out, "plan for more room") &&
+			!strings.Contains(out, "make room") {
 			t.Errorf("svcd doctor:\n%s", out)
 		}
 	})

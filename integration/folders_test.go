@@ -39,7 +39,8 @@ func (p *person) kinds(group string) (list []string) {
 	p.w.t.Helper()
 	c := &crashing{world: p.w, t: p.w.t, alice: p}
 	c.login()
-	status, out := c.tool("get_group_transactions", map[string]any{"group_id": group, "kinds": "all", "layouts": []string{"svc-ledger-2"}})
+	status, out := c.tool("get_group_transactions",
+		map[string]any{"group_id": group, "kinds": "all", "layouts": []string{"svc-ledger-2"}})
 	rows, isList := out["result"].([]any)
 	if !isList {
 		p.w.t.Fatal(status, out)
@@ -55,14 +56,18 @@ func (p *person) kinds(group string) (list []string) {
 func TestN5FolderIsOneRecordOnAMount(t *testing.T) {
 	w, alice, bob := team(t)
 	a, b := alice.mount("a"), bob.mount("b")
-	shell(t, a.path("team"), "mkdir -p d/e/empty; for i in 1 2 3 4 5; do echo $i >d/$i; echo $i >d/e/$i; done; echo again >>d/1; mv d n; mv n d; mv d n")
-	want := []string{"n/", "n/1", "n/2", "n/3", "n/4", "n/5", "n/e/", "n/e/1", "n/e/2", "n/e/3", "n/e/4", "n/e/5", "n/e/empty/"}
-	proctest.Eventually(t, "the other mount shows the new names", func() bool { return slices.Equal(beneath(t, b.path("team")), want) })
+	shell(t, a.path("team"), "mkdir -p d/e/empty; for i in 1 2 3 4 5; do echo $i >d/$i; echo $i >d/e/$i; done; echo "+
+		"again >>d/1; mv d n; mv n d; mv d n")
+	want := []string{"n/", "n/1", "n/2", "n/3", "n/4", "n/5", "n/e/", "n/e/1", "n/e/2", "n/e/3", "n/e/4", "n/e/5",
+		"n/e/empty/"}
+	proctest.Eventually(t, "the other mount shows the new names",
+		func() bool { return slices.Equal(beneath(t, b.path("team")), want) })
 	if got := string(read(t, b.path("team/n/1"))); got != "1\nagain\n" {
 		t.Errorf("reads %q", got)
 	}
 	renames := func() (list []string) {
-		return slices.DeleteFunc(alice.kinds("team"), func(kind string) bool { return !strings.HasPrefix(kind, "rename") })
+		return slices.DeleteFunc(alice.kinds("team"),
+			func(kind string) bool { return !strings.HasPrefix(kind, "rename") })
 	}
 	if got := renames(); !slices.Equal(got, []string{"rename_folder", "rename_folder", "rename_folder"}) {
 		t.Errorf("the ledger has %v", got)
@@ -98,7 +103,8 @@ func TestN5RecordedFoldersOnAMount(t *testing.T) {
 	a, b := alice.mount("a"), bob.mount("b")
 	shell(t, b.path("team"), "mkdir -p mail/cur mail/new x.tmp/y")
 	want := []string{"mail/", "mail/cur/", "mail/new/"}
-	proctest.Eventually(t, "the other mount shows the folders", func() bool { return slices.Equal(beneath(t, a.path("team")), want) })
+	proctest.Eventually(t, "the other mount shows the folders",
+		func() bool { return slices.Equal(beneath(t, a.path("team")), want) })
 	a.kill()
 	a = alice.mount("a")
 	if got := beneath(t, a.path("team")); !slices.Equal(got, want) {
@@ -109,7 +115,8 @@ func TestN5RecordedFoldersOnAMount(t *testing.T) {
 	}
 	shell(t, a.path("team"), "rmdir mail/new; mkdir mine")
 	want = []string{"mail/", "mail/cur/", "mine/", "x.tmp/", "x.tmp/y/"}
-	proctest.Eventually(t, "the other mount shows what is left", func() bool { return slices.Equal(beneath(t, b.path("team")), want) })
+	proctest.Eventually(t, "the other mount shows what is left",
+		func() bool { return slices.Equal(beneath(t, b.path("team")), want) })
 	if err := os.Remove(b.path("team/mine")); !errors.Is(err, syscall.EPERM) {
 		t.Errorf("another account's folder: %v", err)
 	}
@@ -125,7 +132,8 @@ func TestW8MvTakesFoldersToAnotherGroup(t *testing.T) {
 	alice.must("group", "create", "other")
 	alice.must("group", "add", "other", bob.id)
 	a := alice.mount("a")
-	shell(t, a.path("team"), "mkdir -p dir/e/f dir/empty/deeper; echo 1 >dir/1; echo 2 >dir/e/2; echo 3 >dir/e/f/3; echo more >>dir/e/2; : >dir/none; sync dir/none; mkdir bare")
+	shell(t, a.path("team"), "mkdir -p dir/e/f dir/empty/deeper; echo 1 >dir/1; echo 2 >dir/e/2; echo 3 >dir/e/f/3; "+
+		"echo more >>dir/e/2; : >dir/none; sync dir/none; mkdir bare")
 	want := beneath(t, a.path("team"))
 	out := shell(t, a.dir, "mv team/dir other/; mv team/bare other; ls -A team | grep -v '^.svcfs$' || true")
 	if out != "" {
@@ -134,7 +142,8 @@ func TestW8MvTakesFoldersToAnotherGroup(t *testing.T) {
 	if got := beneath(t, a.path("other")); !slices.Equal(got, want) {
 		t.Errorf("there are %q, want %q", got, want)
 	}
-	shell(t, a.path("other"), "sync dir dir/none; test \"$(cat dir/1 dir/e/2 dir/e/f/3)\" = \"$(printf '1\\n2\\nmore\\n3')\"")
+	shell(t, a.path("other"), "sync dir dir/none; test \"$(cat dir/1 dir/e/2 dir/e/f/3)\" = \"$(printf "+
+		"'1\\n2\\nmore\\n3')\"")
 	b := bob.mount("b")
 	if got := beneath(t, b.path("other")); !slices.Equal(got, want) {
 		t.Errorf("others see %q", got)
@@ -143,14 +152,16 @@ func TestW8MvTakesFoldersToAnotherGroup(t *testing.T) {
 		t.Errorf("others see where it was: %q", got)
 	}
 	t.Run("what others uploaded stays", func(t *testing.T) {
-		if out := shell(t, b.dir, "mv other/dir team/ 2>&1 && echo moved || true"); !strings.Contains(out, "Operation not permitted") {
+		if out := shell(t, b.dir, "mv other/dir team/ 2>&1 && echo moved || true"); !strings.Contains(out,
+			"Operation not permitted") {
 			t.Errorf("mv says %q", out)
 		}
 		if got := beneath(t, b.path("other")); len(got) != len(want) {
 			t.Errorf("left are %q", got)
 		}
 	})
-	if got := strings.Fields(alice.must("ls", "--trash", "team")); !slices.Equal(got, []string{"dir/1", "dir/e/2", "dir/e/f/3", "dir/none"}) {
+	if got := strings.Fields(alice.must("ls", "--trash", "team")); !slices.Equal(got,
+		[]string{"dir/1", "dir/e/2", "dir/e/f/3", "dir/none"}) {
 		t.Errorf("the trash holds %q", got)
 	}
 }

@@ -50,10 +50,13 @@ func fstab(t *testing.T, script string) (out string) {
 		running() { for p in /proc/[0-9]*; do if [[ $(readlink $p/exe) == /mnt/bin/svcfs ]]; then echo "${p#/proc/}"; fi; done; }
 		left() { for p in $(running); do ended $p; done; echo "left: $(running) $(grep " /mnt/x " /proc/self/mounts || true)."; }
 		`
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // the loops of the scripts have no bound of their own
+	// the loops of the scripts have no bound of their own
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-euc", setup+script)
-	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "SVC_URL=" + w.url, "BIN=" + w.bin, "KEY=" + alice.keyFile, "ACCOUNT=" + alice.id, "LC_ALL=C"}
+	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
+		"--mount-proc", "bash", "-euc", setup+script)
+	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "SVC_URL=" + w.url, "BIN=" + w.bin,
+		"KEY=" + alice.keyFile, "ACCOUNT=" + alice.id, "LC_ALL=C"}
 	cmd.WaitDelay = time.Minute
 	raw, err := cmd.CombinedOutput()
 	if err != nil {
@@ -95,8 +98,10 @@ func TestThreat18FstabLineBecomesTheUser(t *testing.T) {
 		left
 		mount /mnt/x; carol cat /mnt/x/team/g; umount /mnt/x
 		left`)
-	want(t, out, "Uid: 4242 4242 4242 4242", "Gid: 4242 4242 4242 4242", "Groups: 4242 4250 ", "CapPrm: 0+", "CapEff: 0+", "CapAmb: 0+", "NoNewPrivs: 1",
-		"runs as 4242 4242 4242 4242:mount --r", "runs as 4242 4242 4242 4242:outside-o", "runs as 0 0 0 0:outside-o", "state of 4242",
+	want(t, out, "Uid: 4242 4242 4242 4242", "Gid: 4242 4242 4242 4242", "Groups: 4242 4250 ", "CapPrm: 0+",
+		"CapEff: 0+", "CapAmb: 0+", "NoNewPrivs: 1",
+		"runs as 4242 4242 4242 4242:mount --r", "runs as 4242 4242 4242 4242:outside-o", "runs as 0 0 0 0:outside-o",
+		"state of 4242",
 		"content\n4242 4242 600\nnew", ".*/mnt/x/team/f: Permission denied", `left:  \.\nmounted .*\nnew\nleft:  \.`)
 	if n := strings.Count(out, "runs as"); n != 3 {
 		t.Errorf("%d processes", n)
@@ -124,8 +129,10 @@ func TestThreat18FstabLineReadsAsTheUser(t *testing.T) {
 		line api_key_file=/mnt/other/key4343,uid=4343; refuse
 		line api_key_file=/mnt/other/key4343,uid=4343,gid=4344; mount /mnt/x
 		setpriv --reuid=4343 --regid=4344 --clear-groups cat /mnt/x/team/f; umount /mnt/x; left`)
-	want(t, out, `svcfs: .*/mnt/other/key.* it belongs to another user \(uid 4343\)`, "hint: sudo chown 4242 /mnt/other/key", ".*/mnt/other/key: permission denied",
-		`content\nleft:  \.`, ".*/mnt/other/config is not used: it belongs to another user .*", "hint: sudo chown 4242 /mnt/other/config\nexit 3\nmounted .*\nof 4242 4242\n4242\nleft:  \\.",
+	want(t, out, `svcfs: .*/mnt/other/key.* it belongs to another user \(uid 4343\)`,
+		"hint: sudo chown 4242 /mnt/other/key", ".*/mnt/other/key: permission denied",
+		`content\nleft:  \.`, ".*/mnt/other/config is not used: it belongs to another user .*",
+		"hint: sudo chown 4242 /mnt/other/config\nexit 3\nmounted .*\nof 4242 4242\n4242\nleft:  \\.",
 		"svcfs: uid 4343 is no user of this machine, and has no group", `content\nleft:  \.\n`)
 }
 
@@ -146,7 +153,9 @@ func TestThreat18FstabLineOfAUserEnds(t *testing.T) {
 		/mnt/bin/svcfs umount /mnt/x; left
 		if carol touch /mnt/x/late; then exit 1; fi
 		mount /mnt/x; kill -9 $(pid); left; mount /mnt/x; carol cat /mnt/x/team/f; umount /mnt/x; left`)
-	want(t, out, `left:  \.\nmounted .*\nleft:  \.\nmounted .*\nleft:  \.\n(?s:.*)shows 4242 4250\n(?s:.*)left:  \.\n(?s:.*)left:  \.\n(?s:.*)content\nleft:  \.`, ".*/mnt/x: target is busy.*", ".*late.*: Permission denied")
+	want(
+		t, out,
+		`left:  \.\nmounted .*\nleft:  \.\nmounted .*\nleft:  \.\n(?s:.*)shows 4242 4250\n(?s:.*)left:  \.\n(?s:.*)left:  \.\n(?s:.*)content\nleft:  \.`, ".*/mnt/x: target is busy.*", ".*late.*: Permission denied")
 }
 
 // Threat 1: root's line says who may enter, and that no program runs; settings of the
@@ -164,7 +173,8 @@ func TestThreat1FstabLineBoundsTheUser(t *testing.T) {
 		findmnt -n -o SOURCE,FSTYPE,OPTIONS /mnt/x
 		cat /mnt/x/team/f
 		umount /mnt/x; left`)
-	want(t, out, "svcfs: .*/etc/fuse.conf does not allow --allow-other.*", `svcfs:\S+ +fuse.svcfs +ro,nosuid,nodev,noexec,\S*user_id=4242,group_id=4242,default_permissions,allow_other\S*`, `content\nleft:  \.`)
+	want(t, out, "svcfs: .*/etc/fuse.conf does not allow --allow-other.*",
+		`svcfs:\S+ +fuse.svcfs +ro,nosuid,nodev,noexec,\S*user_id=4242,group_id=4242,default_permissions,allow_other\S*`, `content\nleft:  \.`)
 }
 
 // A line with x-systemd.automount is mounted when somebody looks, and again after it

@@ -20,7 +20,8 @@ func TestSyncOrderOfAnUpload(t *testing.T) {
 	w, alice, _ := team(t)
 	w.stop()
 	trace := filepath.Join(w.dir, "trace")
-	w.service = exec.Command("strace", "-D", "-f", "-qq", "-y", "-s", "16", "-o", trace, "-e", "trace=fsync,fdatasync,renameat,renameat2,write",
+	w.service = exec.Command("strace", "-D", "-f", "-qq", "-y", "-s", "16", "-o", trace, "-e",
+		"trace=fsync,fdatasync,renameat,renameat2,write",
 		filepath.Join(w.bin, "svcd"), "serve", "--data", w.data, "--listen", w.addr)
 	w.service.Env, w.service.Stderr = w.env(), w.log
 	out, err := w.service.StdoutPipe()

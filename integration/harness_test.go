@@ -89,14 +89,17 @@ func isDead(dir string) bool {
 }
 
 func (w *world) env(more ...string) []string {
-	return slices.Concat([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(w.dir, "home"), "SVC_URL=" + w.url,
+	return slices.Concat([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(w.dir, "home"),
+		"SVC_URL=" + w.url,
 		"TMPDIR=" + w.dir, "GORACE=halt_on_error=1 atexit_sleep_ms=0"}, w.vars, more)
 }
 
 // start runs the service, on the same address after a stop.
 func (w *world) start() {
 	w.t.Helper()
-	w.service = exec.Command(filepath.Join(w.bin, "svcd"), append([]string{"serve", "--data", w.data, "--listen", w.addr, "--destruction-delay", "0", "--log-level", "info"}, w.stores...)...)
+	w.service = exec.Command(filepath.Join(w.bin, "svcd"),
+		append([]string{"serve", "--data", w.data, "--listen", w.addr, "--destruction-delay", "0", "--log-level",
+			"info"}, w.stores...)...)
 	w.service.Env, w.service.Stderr = w.env(s3test.Env()...), w.log
 	out, err := w.service.StdoutPipe()
 	if err != nil {
@@ -178,7 +181,8 @@ func (w *world) person(name, shown string) *person {
 
 // command prepares svcfs for the account.
 func (p *person) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(p.w.bin, "svcfs"), append(args, "--account", p.id, "--api-key-file", p.keyFile)...)
+	cmd := exec.Command(filepath.Join(p.w.bin, "svcfs"),
+		append(args, "--account", p.id, "--api-key-file", p.keyFile)...)
 	cmd.Env = p.w.env()
 	return cmd
 }

@@ -43,7 +43,8 @@ func installed(t *testing.T) string {
 	fresh, err := os.MkdirTemp(cache, "fresh-")
 	ok(t, err)
 	defer os.RemoveAll(fresh)
-	cmd := exec.Command("npm", "install", "--no-audit", "--no-fund", "--no-save", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000", "nova-sdk-js@"+npmVersion)
+	cmd := exec.Command("npm", "install", "--no-audit", "--no-fund", "--no-save", "--fetch-retry-mintimeout=1000",
+		"--fetch-retry-maxtimeout=2000", "nova-sdk-js@"+npmVersion)
 	cmd.Dir = fresh
 	if out, err := cmd.CombinedOutput(); noNetwork.Match(out) {
 		t.Skip(proctest.LeftOut + "npm reaches no registry, which has nova-sdk-js " + npmVersion)
@@ -60,7 +61,8 @@ func installed(t *testing.T) string {
 var noNetwork = regexp.MustCompile(`\b(EAI_AGAIN|ENOTFOUND|ECONNREFUSED|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT)\b`)
 
 // javaScript starts one of our programs with the npm package, and returns how to have it do something.
-func javaScript(t *testing.T, url, program string) func(p *person, group, command string, args ...string) (json.RawMessage, string) {
+func javaScript(t *testing.T, url, program string) func(p *person, group, command string,
+	args ...string) (json.RawMessage, string) {
 	t.Helper()
 	dir := installed(t)
 	script, err := filepath.Abs("testdata/" + program)
@@ -82,7 +84,8 @@ func javaScript(t *testing.T, url, program string) func(p *person, group, comman
 	calls, answers := json.NewEncoder(in), json.NewDecoder(out)
 	return func(p *person, group, command string, args ...string) (json.RawMessage, string) {
 		t.Helper()
-		ok(t, calls.Encode(map[string]any{"account": p.id, "key": p.key, "group": group, "command": command, "args": args}))
+		ok(t, calls.Encode(map[string]any{"account": p.id, "key": p.key, "group": group, "command": command,
+			"args": args}))
 		var answer struct {
 			OK    json.RawMessage `json:"ok"`
 			Error string          `json:"error"`
@@ -124,9 +127,11 @@ func TestJavaScriptSDK(t *testing.T) {
 		t.Error("the mount reads something else than JavaScript uploaded")
 	}
 	t.Run("it reads what a mount saved", func(t *testing.T) {
-		for name, content := range map[string][]byte{"small.txt": []byte("from the mount"), "empty": {}, "large.bin": bytes.Repeat(content, 20)} {
+		for name, content := range map[string][]byte{"small.txt": []byte("from the mount"), "empty": {},
+			"large.bin": bytes.Repeat(content, 20)} {
 			write(t, b.path("team", name), content)
-			proctest.Eventually(t, fmt.Sprintf("%s has a reference", name), func() bool { // an empty file may take 2 s (W5)
+			// an empty file may take 2 s (W5)
+			proctest.Eventually(t, fmt.Sprintf("%s has a reference", name), func() bool {
 				ref := make([]byte, 300)
 				n, err := unix.Getxattr(b.path("team", name), "user.svcfs.ref", ref)
 				if err != nil {
@@ -155,7 +160,8 @@ func TestJavaScriptSDK(t *testing.T) {
 				t.Errorf("JavaScript reads %q, %v, want %q", got, err, want)
 			}
 		}
-		if got := alice.must("ls", "-Rl", "team"); !strings.Contains(got, "tree/link -> run\n") || !strings.Contains(got, "tree/run*\n") {
+		if got := alice.must("ls", "-Rl", "team"); !strings.Contains(got, "tree/link -> run\n") ||
+			!strings.Contains(got, "tree/run*\n") {
 			t.Errorf("listed:\n%s", got)
 		}
 	})
@@ -166,7 +172,8 @@ func TestJavaScriptSDK(t *testing.T) {
 			t.Errorf("isAuthorized: %s", got)
 		}
 		must(alice, "js-group", "revoke", bob.id)
-		for command, want := range map[string]string{"owner": `"alice.svc.testnet"`, "status": `"authorized_for_group":true`} {
+		for command, want := range map[string]string{"owner": `"alice.svc.testnet"`,
+			"status": `"authorized_for_group":true`} {
 			if got := must(alice, "js-group", command); !strings.Contains(got, want) {
 				t.Errorf("%s: %s, want %s", command, got, want)
 			}
@@ -217,7 +224,8 @@ func TestJavaScriptSDK(t *testing.T) {
 			{"wrong group", "team", "add", alice.id, "Only group owner"},
 			{"absent", "team", "retrieve", "bafyNothing", "not found"},
 		} {
-			if _, problem := js(bob, tc.group, tc.command, tc.arg, filepath.Join(w.dir, "x")); !strings.Contains(problem, tc.word) {
+			if _, problem := js(bob, tc.group, tc.command, tc.arg,
+				filepath.Join(w.dir, "x")); !strings.Contains(problem, tc.word) {
 				t.Errorf("%s: %q holds no %q", tc.name, problem, tc.word)
 			}
 		}
@@ -322,7 +330,8 @@ func wantInReadme(t *testing.T, types string) {
 		t.Errorf("%s declares %d methods", types, len(methods))
 	}
 	for _, m := range methods {
-		if name := m[1]; name != "constructor" && !strings.Contains(readme, "`"+name+"(") && !strings.Contains(readme, "`"+name+"`") {
+		if name := m[1]; name != "constructor" && !strings.Contains(readme, "`"+name+"(") &&
+			!strings.Contains(readme, "`"+name+"`") {
 			t.Errorf("%s of nova-sdk-js %s is not in sdk/README.md", name, npmVersion)
 		}
 	}
@@ -343,7 +352,8 @@ func TestJavaScriptCompression(t *testing.T) {
 	noise := make([]byte, 100_000)
 	_, _ = rand.Read(noise)
 	x := &exchange{t: t, w: w, c: c, alice: alice, npm: npm, v1: v1}
-	for name, content := range map[string][]byte{"text": bytes.Repeat([]byte("compressible \x00\xff text "), 10_000), "noise": noise, "empty": {}, "short": []byte("x")} {
+	for name, content := range map[string][]byte{"text": bytes.Repeat([]byte("compressible \x00\xff text "), 10_000),
+		"noise": noise, "empty": {}, "short": []byte("x")} {
 		for _, deflate := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, deflate %v", name, deflate), func(t *testing.T) {
 				x.t = t
@@ -364,7 +374,8 @@ type exchange struct {
 }
 
 // read retrieves ref with a program of Node.
-func (x *exchange) read(with func(*person, string, string, ...string) (json.RawMessage, string), ref string) ([]byte, string) {
+func (x *exchange) read(with func(*person, string, string, ...string) (json.RawMessage, string), ref string) ([]byte,
+	string) {
 	x.t.Helper()
 	file := filepath.Join(x.w.dir, "out")
 	said, problem := with(x.alice, "team", "retrieve", ref, file)
@@ -391,7 +402,8 @@ func (x *exchange) fromGo(name string, content []byte, deflate bool) {
 	}
 	packed := deflate && name == "text" // the others do not pay
 	got, said := x.read(x.v1, string(r.Ref))
-	if !bytes.Equal(got, content) || strings.Contains(said, `"compression":"deflate"`) != packed || !strings.Contains(said, fmt.Sprintf(`"original_size":%d`, len(content))) {
+	if !bytes.Equal(got, content) || strings.Contains(said, `"compression":"deflate"`) != packed ||
+		!strings.Contains(said, fmt.Sprintf(`"original_size":%d`, len(content))) {
 		x.t.Errorf("a reader of the format reads %d bytes of %d, %s", len(got), len(content), said)
 	}
 	x.wantFromNPM(string(r.Ref), content, packed)
@@ -402,7 +414,8 @@ func (x *exchange) fromGo(name string, content []byte, deflate bool) {
 func (x *exchange) wantFromNPM(ref string, content []byte, packed bool) {
 	x.t.Helper()
 	if packed {
-		if _, problem := x.npm(x.alice, "team", "retrieve", ref, filepath.Join(x.w.dir, "out")); !strings.Contains(problem, "this file is compressed") {
+		if _, problem := x.npm(x.alice, "team", "retrieve", ref,
+			filepath.Join(x.w.dir, "out")); !strings.Contains(problem, "this file is compressed") {
 			x.t.Errorf("nova-sdk-js %s reads a compressed file: %q", npmVersion, problem)
 		}
 		return
@@ -417,9 +430,12 @@ func (x *exchange) fromJavaScript(name string, content []byte, deflate bool) {
 	x.t.Helper()
 	file := filepath.Join(x.w.dir, "in")
 	write(x.t, file, content)
-	uploads := map[string]func() (json.RawMessage, string){"format1": func() (json.RawMessage, string) { return x.v1(x.alice, "team", "upload", file, name) }}
+	uploads := map[string]func() (json.RawMessage,
+		string){"format1": func() (json.RawMessage, string) { return x.v1(x.alice, "team", "upload", file, name) }}
 	if deflate {
-		uploads["format1"] = func() (json.RawMessage, string) { return x.v1(x.alice, "team", "upload", file, name, "deflate") }
+		uploads["format1"] = func() (json.RawMessage, string) {
+			return x.v1(x.alice, "team", "upload", file, name, "deflate")
+		}
 	} else {
 		uploads["npm"] = func() (json.RawMessage, string) { return x.npm(x.alice, "team", "upload", file, name) }
 	}
@@ -451,7 +467,8 @@ func TestJavaScriptAccountsOfAHost(t *testing.T) {
 	}
 	alice := &person{id: string(made.ID), key: made.Key.Reveal()}
 	js := javaScript(t, s.URL, "sdk.mjs")
-	for _, step := range [][]string{{"register"}, {"status"}, {"owner", "alice.files.example.org"}, {"network", `"networkId":"testnet"`}, {"add"}} {
+	for _, step := range [][]string{{"register"}, {"status"}, {"owner", "alice.files.example.org"},
+		{"network", `"networkId":"testnet"`}, {"add"}} {
 		var args []string
 		if step[0] == "add" {
 			args = []string{"bob.files.example.org"}

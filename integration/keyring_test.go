@@ -35,7 +35,8 @@ func (w *world) desktopSession() string {
 func (w *world) sessionBus(command string, env ...string) (address string, end func()) {
 	w.t.Helper()
 	proctest.Need(w.t, "dbus-run-session")
-	cmd := exec.Command("dbus-run-session", "--", "sh", "-c", command+` && echo "$DBUS_SESSION_BUS_ADDRESS" && exec cat`)
+	cmd := exec.Command("dbus-run-session", "--", "sh", "-c",
+		command+` && echo "$DBUS_SESSION_BUS_ADDRESS" && exec cat`)
 	cmd.Env = w.env(env...)
 	in, err := cmd.StdinPipe()
 	ok(w.t, err)
@@ -93,7 +94,8 @@ func TestO9NamesFromTheKeyring(t *testing.T) {
 	}
 	vars := w.vars
 	w.vars = nil
-	if list, code := alice.try("outbox", "list"); code != 0 || strings.Contains(list, "canary") || strings.Count(list, "\n") != 1 {
+	if list, code := alice.try("outbox", "list"); code != 0 || strings.Contains(list, "canary") ||
+		strings.Count(list, "\n") != 1 {
 		t.Errorf("without a keyring: exit %d\n%s", code, list)
 	}
 	w.vars = vars

@@ -44,26 +44,43 @@ const largeFiles = `head -c %[1]d /dev/urandom >data; head -c %[1]d /dev/urandom
 
 func largeProgramsTable() []largeProgram {
 	return []largeProgram{
-		{name: "tail -c 1M", tool: "tail", script: "tail -c 1M data | cmp - <(tail -c 1M $SRC/data) && echo same", want: "same", retrieves: 1, fetched: 8},
-		{name: "dd skip=", tool: "dd", script: "dd if=data bs=4k skip=5000 count=1 status=none | cmp - <(dd if=$SRC/data bs=4k skip=5000 count=1 status=none) && echo same",
+		{name: "tail -c 1M", tool: "tail", script: "tail -c 1M data | cmp - <(tail -c 1M $SRC/data) && echo same",
+			want: "same", retrieves: 1, fetched: 8},
+		{name: "dd skip=", tool: "dd", script: "dd if=data bs=4k skip=5000 count=1 status=none | cmp - <(dd " +
+			"if=$SRC/data bs=4k skip=5000 count=1 status=none) && echo same",
 			want: "same", retrieves: 1, fetched: 4},
-		{name: "head -c 1", tool: "head", script: "head -c 1 data | cmp - <(head -c 1 $SRC/data) && echo same", want: "same", retrieves: 1, fetched: 4},
-		{name: "unzip -l, and one file", tool: "unzip", script: "unzip -l archive.zip | tail -1 | tr -s ' '; unzip -p archive.zip in/part.ab | cmp - <(dd if=$SRC/data bs=1M skip=1 count=1 status=none) && echo same",
+		{name: "head -c 1", tool: "head", script: "head -c 1 data | cmp - <(head -c 1 $SRC/data) && echo same",
+			want: "same", retrieves: 1, fetched: 4},
+		{name: "unzip -l, and one file", tool: "unzip",
+			script: "unzip -l archive.zip | tail -1 | tr -s ' '; unzip -p archive.zip in/part.ab | cmp - <(dd " +
+				"if=$SRC/data bs=1M skip=1 count=1 status=none) && echo same",
 			want: " 33554432 32 files\nsame", retrieves: 1, fetched: 24, note: againOpen},
-		{name: "sqlite3, one row", tool: "sqlite3", script: "sqlite3 large.db 'select length(body) from t where id = 4000'", want: "4000", retrieves: 1, fetched: 8, note: sqliteOpens},
-		{name: "sqlite3, one transaction", tool: "sqlite3", script: "sqlite3 large.db 'update t set at = 1 where id = 4000; select sum(at) from t where id between 3999 and 4001'", want: "1",
+		{name: "sqlite3, one row", tool: "sqlite3", script: "sqlite3 large.db 'select length(body) from t where id " +
+			"= 4000'", want: "4000", retrieves: 1, fetched: 8, note: sqliteOpens},
+		{name: "sqlite3, one transaction", tool: "sqlite3",
+			script: "sqlite3 large.db 'update t set at = 1 where id = 4000; select sum(at) from t where id between " +
+				"3999 and 4001'", want: "1",
 			retrieves: 1, uploads: 1, fetched: 8, sent: 4, note: sqliteOpens},
-		{name: "ffmpeg -ss", tool: "ffmpeg", script: "ffmpeg -v error -ss 30 -i film.mkv -frames:v 1 -f null - && echo played", want: "played", retrieves: 1, fetched: 16},
-		{name: "echo >>", tool: "bash", script: "echo line >>data; tail -c 5 data", want: "line", retrieves: 1, uploads: 1, fetched: 3, sent: 2, note: againOpen},
-		{name: "dd seek=, conv=notrunc", tool: "dd", script: "head -c 4096 /dev/zero | dd of=data bs=4k seek=4000 conv=notrunc status=none; stat -c %s data", want: fmt.Sprint(largeFileBytes + 5),
+		{name: "ffmpeg -ss", tool: "ffmpeg", script: "ffmpeg -v error -ss 30 -i film.mkv -frames:v 1 -f null - && " +
+			"echo played", want: "played", retrieves: 1, fetched: 16},
+		{name: "echo >>", tool: "bash", script: "echo line >>data; tail -c 5 data", want: "line", retrieves: 1,
+			uploads: 1, fetched: 3, sent: 2, note: againOpen},
+		{name: "dd seek=, conv=notrunc", tool: "dd", script: "head -c 4096 /dev/zero | dd of=data bs=4k seek=4000 " +
+			"conv=notrunc status=none; stat -c %s data", want: fmt.Sprint(largeFileBytes + 5),
 			retrieves: 1, uploads: 1, fetched: 2, sent: 2},
-		{name: "truncate -s", tool: "truncate", script: "truncate -s 20M data; stat -c %s data", want: fmt.Sprint(20 * mib), retrieves: 1, uploads: 1, fetched: 2, sent: 2},
-		{name: "split", tool: "split", script: "split -b 8M other piece.; cat piece.* | cmp - $SRC/other && rm piece.* && echo same", want: "same",
+		{name: "truncate -s", tool: "truncate", script: "truncate -s 20M data; stat -c %s data",
+			want: fmt.Sprint(20 * mib), retrieves: 1, uploads: 1, fetched: 2, sent: 2},
+		{name: "split", tool: "split",
+			script: "split -b 8M other piece.; cat piece.* | cmp - $SRC/other && rm piece.* && echo same", want: "same",
 			retrieves: 1, uploads: 4, fetched: 132, sent: 132, note: "reads all, and writes four files"},
 		{name: "rsync --inplace, one block changed", tool: "rsync",
-			script: "cp $SRC/other $OUT/changed; printf x | dd of=$OUT/changed bs=1 seek=9000000 conv=notrunc status=none; rsync --inplace --no-whole-file --checksum $OUT/changed other; cmp other $OUT/changed && echo same",
-			want:   "same", retrieves: 1, uploads: 1, fetched: 132, sent: 3, note: "reads all to compare; rsync opens the file twice, cmp once"},
-		{name: "cp, reading all", tool: "cp", script: "cp other $OUT/copy; cmp other $OUT/copy && echo same", want: "same", retrieves: 1, fetched: 132},
+			script: "cp $SRC/other $OUT/changed; printf x | dd of=$OUT/changed bs=1 seek=9000000 conv=notrunc " +
+				"status=none; rsync --inplace --no-whole-file --checksum $OUT/changed other; cmp other $OUT/changed " +
+				"&& echo same",
+			want: "same", retrieves: 1, uploads: 1, fetched: 132, sent: 3,
+			note: "reads all to compare; rsync opens the file twice, cmp once"},
+		{name: "cp, reading all", tool: "cp", script: "cp other $OUT/copy; cmp other $OUT/copy && echo same",
+			want: "same", retrieves: 1, fetched: 132},
 	}
 }
 
@@ -105,11 +122,13 @@ func TestProgramsOnLargeFiles(t *testing.T) {
 			const sealed = int64(format.BlockBytes + format.Overhead)
 			t.Logf("fetched %.1f blocks, sent %.1f", float64(fetched)/float64(sealed), float64(sent)/float64(sealed))
 			if fetched > p.fetched*sealed || sent > max(p.sent*sealed, 64*kib) {
-				t.Errorf("fetched %d KiB and sent %d KiB, more than %d and %d blocks", fetched/kib, sent/kib, p.fetched, p.sent)
+				t.Errorf("fetched %d KiB and sent %d KiB, more than %d and %d blocks", fetched/kib, sent/kib, p.fetched,
+					p.sent)
 			}
 		})
 	}
-	_, table, found := strings.Cut(string(read(t, filepath.FromSlash("../fs/SEMANTICS.md"))), "| Program on a large file | Retrievals | Uploads | Fetches | Sends | |\n")
+	_, table, found := strings.Cut(string(read(t, filepath.FromSlash("../fs/SEMANTICS.md"))),
+		"| Program on a large file | Retrievals | Uploads | Fetches | Sends | |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	listed := strings.Split(strings.TrimSpace(table), "\n")
 	if !found || !slices.Equal(listed[1:], rows) {
@@ -159,7 +178,8 @@ func TestCostOfLargeFiles(t *testing.T) {
 		ok(t, json.Unmarshal([]byte(alice.must("cost", "--json", path)), &told))
 		_ = read(t, path)
 		if after, _ := a.charges(); after-before != tc.want || told.Charged != tc.want || told.Free != 1-tc.want {
-			t.Errorf("%s: cost tells %d charged and %d free, reading was charged %d times, want %d", tc.name, told.Charged, told.Free, after-before, tc.want)
+			t.Errorf("%s: cost tells %d charged and %d free, reading was charged %d times, want %d", tc.name,
+				told.Charged, told.Free, after-before, tc.want)
 		}
 	}
 }

@@ -163,7 +163,8 @@ func TestW18SavesSendWhatChanged(t *testing.T) {
 		name, script string
 		most         int64
 	}{
-		{"20 lines appended one by one", "for i in $(seq 20); do echo line $i >>a/team/log; echo line $i >>large; done; cmp large a/team/log", 20 * mib},
+		{"20 lines appended one by one", "for i in $(seq 20); do echo line $i >>a/team/log; echo line $i >>large; " +
+			"done; cmp large a/team/log", 20 * mib},
 		{"a transaction in a database", fmt.Sprintf(`python3 -c '
 import sqlite3, os
 for path in "a/team/db", "db":
@@ -245,7 +246,8 @@ os.close(f)'`},
 			shell(t, w.dir, fmt.Sprintf(tc.script, size))
 			_, peak := a.memory()
 			_, service := w.memory()
-			t.Logf("%d MiB written %s: memory of the mount at the peak %d MiB, of svcd %d MiB more than before", size, tc.name, peak/mib, (service-before)/mib)
+			t.Logf("%d MiB written %s: memory of the mount at the peak %d MiB, of svcd %d MiB more than before", size,
+				tc.name, peak/mib, (service-before)/mib)
 			if peak > limit {
 				t.Errorf("memory reached %d MiB", peak/mib)
 			}
@@ -279,7 +281,8 @@ func TestW18ServiceKilledDuringASave(t *testing.T) {
 		got := filepath.Join(w.dir, "got")
 		bob.must("get", "team", "large", "--force", "-o", got)
 		shell(t, w.dir, "cmp large got")
-		t.Logf("%d MiB, the service killed three times: %.2f of it sent", size, float64(sent.Load()-before)/float64(size*mib))
+		t.Logf("%d MiB, the service killed three times: %.2f of it sent", size,
+			float64(sent.Load()-before)/float64(size*mib))
 		shell(t, w.dir, "head -c 100 /dev/urandom | dd of=large conv=notrunc bs=1 seek=5000000 status=none")
 	}
 }

@@ -78,7 +78,8 @@ func TestLegacyFilesForEveryClient(t *testing.T) {
 		t.Helper()
 		for _, ref := range refs {
 			back := filepath.Join(w.dir, "back")
-			if _, problem := js(alice, "team", "retrieve", ref, back); problem != "" || !bytes.Equal(read(t, back), content) {
+			if _, problem := js(alice, "team", "retrieve", ref, back); problem != "" ||
+				!bytes.Equal(read(t, back), content) {
 				t.Errorf("%s, JavaScript reads %s as %d bytes, %s", when, ref, len(read(t, back)), problem)
 			}
 			alice.must("get", "team", ref, "-o", back+"-svcfs-"+ref[:2]+when)
@@ -134,12 +135,14 @@ func TestLegacyGateway(t *testing.T) {
 	other.account("alice", "1000").must("group", "create", "team")
 	ref := other.importLegacy("team", sealedFile, "--ciphertext", "--key-file", keyFile, "--cid-version", "0")[0].CID
 
-	out, err := w.svcd("import-legacy", "team", "--reference", ref, "--file-hash", hash, "--name", "elsewhere.txt", "--key-file", keyFile)
+	out, err := w.svcd("import-legacy", "team", "--reference", ref, "--file-hash", hash, "--name", "elsewhere.txt",
+		"--key-file", keyFile)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Run("without a gateway it is not read", func(t *testing.T) {
-		if out, code := alice.try("get", "team", ref, "-o", filepath.Join(w.dir, "x")); code != 2 || !strings.Contains(out, "--gateway") {
+		if out, code := alice.try("get", "team", ref, "-o", filepath.Join(w.dir, "x")); code != 2 ||
+			!strings.Contains(out, "--gateway") {
 			t.Errorf("without a gateway: exit %d: %s", code, out)
 		}
 	})
@@ -182,7 +185,8 @@ func TestImportLegacyUsage(t *testing.T) {
 		{"goes with --file-hash", []string{"team", "--reference", "QmT78zSuBmuS4z925WZfrqQ1qHaJ56DQaTfyMUF7F8ff5o"}},
 		{"without files", []string{"team", file, "--reference", "Qm", "--file-hash", "00"}},
 		{"not a content id", []string{"team", "--reference", "Qm", "--file-hash", strings.Repeat("0", 64)}},
-		{"64-char hex", []string{"team", "--reference", "QmT78zSuBmuS4z925WZfrqQ1qHaJ56DQaTfyMUF7F8ff5o", "--file-hash", "00"}},
+		{"64-char hex", []string{"team", "--reference", "QmT78zSuBmuS4z925WZfrqQ1qHaJ56DQaTfyMUF7F8ff5o", "--file-hash",
+			"00"}},
 		{"--name is for one", []string{"team", file, file, "--name", "x"}},
 		{"--cid-version is 0 or 1", []string{"team", file, "--cid-version", "2"}},
 		{"--key-file goes with", []string{"team", file, "--key-file", loose}},
@@ -193,7 +197,8 @@ func TestImportLegacyUsage(t *testing.T) {
 		{"Group not found", []string{"nobody", file}},
 		{"not found", []string{"team", file, "--account", "nobody"}},
 	} {
-		if out, err := w.svcd(append([]string{"import-legacy"}, tc.args...)...); err == nil || !strings.Contains(out, tc.word) {
+		if out, err := w.svcd(append([]string{"import-legacy"}, tc.args...)...); err == nil ||
+			!strings.Contains(out, tc.word) {
 			t.Errorf("%v: %v, want %q:\n%s", tc.args, err, tc.word, out)
 		}
 	}

@@ -62,7 +62,8 @@ func (l *liar) alter(r *http.Response) error {
 	l.mu.Lock()
 	change := l.change
 	l.mu.Unlock()
-	if change == nil || !strings.HasSuffix(r.Request.URL.Path, wire.OpGetGroupTransactions) || r.StatusCode != http.StatusOK || r.Request.Header.Get("X-Truth") != "" {
+	if change == nil || !strings.HasSuffix(r.Request.URL.Path, wire.OpGetGroupTransactions) ||
+		r.StatusCode != http.StatusOK || r.Request.Header.Get("X-Truth") != "" {
 		return nil
 	}
 	raw, err := io.ReadAll(r.Body)
@@ -123,7 +124,8 @@ func TestThreat5LyingListsOfARealService(t *testing.T) {
 	alice, bob := w.account("alice", "100"), w.account("bob", "100")
 	alice.must("group", "create", "board")
 	alice.must("group", "add", "board", bob.id)
-	for _, f := range [][2]string{{"payroll.txt", "version 1\n"}, {"draft.txt", "DRAFT: pay Mallory 999999\n"}, {"payroll.txt", "version 2\n"}} {
+	for _, f := range [][2]string{{"payroll.txt", "version 1\n"}, {"draft.txt", "DRAFT: pay Mallory 999999\n"},
+		{"payroll.txt", "version 2\n"}} {
 		path := w.mkdir("in") + "/" + f[0]
 		ok(t, os.WriteFile(path, []byte(f[1]), 0o600))
 		alice.must("put", "board", path)
@@ -140,7 +142,8 @@ func TestThreat5LyingListsOfARealService(t *testing.T) {
 		"time": fieldOfUploads("timestamp", "999999999000000000"), "hash": fieldOfUploads("opening", opening.String()),
 	} {
 		l.tell(lie)
-		for _, args := range [][]string{{"get", "board", "payroll.txt"}, {"ls", "-l", "board"}, {"ledger", "board"}, {"ledger", "board", "--verify"},
+		for _, args := range [][]string{{"get", "board", "payroll.txt"}, {"ls", "-l", "board"}, {"ledger", "board"},
+			{"ledger", "board", "--verify"},
 			{"put", "board", w.dir + "/in/draft.txt", "--update"}} {
 			out, code := bob.try(args...)
 			if code == 0 || !strings.Contains(out, "not what it signed") {

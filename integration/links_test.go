@@ -21,7 +21,8 @@ func TestThreat47LinksOnARealService(t *testing.T) {
 	up := strings.Repeat("../", strings.Count(b.path("team"), "/")) + secret[1:]
 	ok(t, os.Mkdir(b.path("team/d"), 0o700))
 	write(t, b.path("team/d/f"), []byte("content\n"))
-	targets := map[string]string{"good": "d/f", "d/back": "../d/f", "folder": "d", "absolute": secret, "up": up, "over": "good"}
+	targets := map[string]string{"good": "d/f", "d/back": "../d/f", "folder": "d", "absolute": secret, "up": up,
+		"over": "good"}
 	for name, target := range targets {
 		ok(t, os.Symlink(target, b.path("team", name)))
 	}
@@ -31,7 +32,8 @@ func TestThreat47LinksOnARealService(t *testing.T) {
 	}
 	for name, target := range targets {
 		safe := name == "good" || name == "d/back" || name == "folder"
-		proctest.Eventually(t, "alice sees "+name, func() bool { _, err := os.Lstat(a.path("team", name)); return err == nil })
+		proctest.Eventually(t, "alice sees "+name,
+			func() bool { _, err := os.Lstat(a.path("team", name)); return err == nil })
 		got, err := os.Readlink(a.path("team", name))
 		if safe && (got != target || err != nil) || !safe && err == nil {
 			t.Errorf("%s leads alice to %q, %v", name, got, err)
@@ -47,12 +49,14 @@ func TestThreat47LinksOnARealService(t *testing.T) {
 		t.Errorf("through two links: %q", got)
 	}
 	value := make([]byte, 100)
-	if n, err := unix.Getxattr(a.path("team/up"), "user.svcfs.link", value); err != nil || string(value[:n]) != "not shown as a link: the target leaves the group" {
+	if n, err := unix.Getxattr(a.path("team/up"), "user.svcfs.link", value); err != nil ||
+		string(value[:n]) != "not shown as a link: the target leaves the group" {
 		t.Errorf("the reason: %q, %v", value[:max(n, 0)], err)
 	}
 	out := w.mkdir("out")
 	proctest.Need(t, "rsync")
-	shell(t, out, "cp -rL "+a.path("team")+" mount; rsync -aL "+a.path("team")+"/ rsync; tar -C "+a.path("team")+" -chf - . | tar -xf - -C "+w.mkdir("out/tar"))
+	shell(t, out, "cp -rL "+a.path("team")+" mount; rsync -aL "+a.path("team")+"/ rsync; "+
+		"tar -C "+a.path("team")+" -chf - . | tar -xf - -C "+w.mkdir("out/tar"))
 	alice.must("get", "team", "--all", "-o", filepath.Join(out, "get"))
 	if found := shell(t, out, "grep -rlx secret mount rsync tar get || true"); found != "" {
 		t.Errorf("the secret is in %s", found)

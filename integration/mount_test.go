@@ -29,14 +29,16 @@ func TestTreeOfFilesBothWays(t *testing.T) {
 	for i := range binary {
 		binary[i] = byte(rand.Uint32())
 	}
-	for name, content := range map[string][]byte{"empty": {}, "one": {0}, "binary.bin": binary, "Grüße aus Köln.txt": []byte("ä"),
-		"with space": []byte("x"), "-rf": []byte("dash"), "100%.txt": []byte("%"), "My%20File": []byte("url")} {
+	for name, content := range map[string][]byte{"empty": {}, "one": {0}, "binary.bin": binary,
+		"Grüße aus Köln.txt": []byte("ä"),
+		"with space":         []byte("x"), "-rf": []byte("dash"), "100%.txt": []byte("%"), "My%20File": []byte("url")} {
 		write(t, filepath.Join(w.mkdir("src/odd"), name), content)
 	}
 	if n := strings.Count(shell(t, w.dir, "find src -type f"), "\n"); n < 100 {
 		t.Fatalf("the tree has only %d files", n)
 	}
-	shell(t, w.dir, "cp -r src a/team/ && find a/team/src -type d -exec sync {} +") // W5: else empty files wait for content
+	// W5: else empty files wait for content
+	shell(t, w.dir, "cp -r src a/team/ && find a/team/src -type d -exec sync {} +")
 	shell(t, w.dir, "diff -r src b/team/src")
 	shell(t, w.dir, "cp -r b/team/src back && diff -r src back")
 	if got, want := a.control("pending"), ""; got != want {
@@ -44,7 +46,8 @@ func TestTreeOfFilesBothWays(t *testing.T) {
 	}
 	// R1: looking around is free.
 	retrieves, uploads := b.charges()
-	shell(t, w.dir, "ls -lR b/team >/dev/null; find b/team -newer src >/dev/null; du -s b/team >/dev/null; stat b/team/src/http/* >/dev/null")
+	shell(t, w.dir, "ls -lR b/team >/dev/null; find b/team -newer src >/dev/null; du -s b/team >/dev/null; stat "+
+		"b/team/src/http/* >/dev/null")
 	if r, u := b.charges(); r != retrieves || u != uploads {
 		t.Errorf("looking around cost %d retrievals", r-retrieves)
 	}
@@ -82,7 +85,8 @@ func TestW12LimitOfTheServiceOnAMount(t *testing.T) {
 		t.Errorf("what was there before: %d bytes", len(got))
 	}
 	shell(t, w.dir, "head -c 100001 /dev/zero >large")
-	if out, code := alice.try("put", "team", w.dir+"/large"); code == 0 || !strings.Contains(out, "too large: this service takes files of up to") {
+	if out, code := alice.try("put", "team", w.dir+"/large"); code == 0 ||
+		!strings.Contains(out, "too large: this service takes files of up to") {
 		t.Errorf("put: exit %d, %s", code, out)
 	}
 }
@@ -100,14 +104,16 @@ func TestRefusalsByDesign(t *testing.T) {
 		want syscall.Errno
 	}{
 		{"W9 unlink of another's file", func() error { return os.Remove(b.path("team/f")) }, unix.EPERM},
-		{"W8 rename to another group", func() error { return os.Rename(a.path("team/f"), a.path("other/f")) }, unix.EXDEV},
+		{"W8 rename to another group", func() error { return os.Rename(a.path("team/f"), a.path("other/f")) },
+			unix.EXDEV},
 		{"N5 rename of a group", func() error { return os.Rename(a.path("other"), a.path("others")) }, unix.EPERM},
 		{"N5 mkdir in the root", func() error { return os.Mkdir(a.path("new"), 0o700) }, unix.EPERM},
 		{"N6 symlink in the root", func() error { return os.Symlink("team/f", a.path("l")) }, unix.EPERM},
 		{"N5 device", func() error { return unix.Mknod(a.path("team/d"), unix.S_IFIFO, 0) }, unix.EPERM},
 		{"N5 link", func() error { return os.Link(a.path("team/f"), a.path("team/h")) }, unix.EPERM},
 		{"file in the root", func() error { return os.WriteFile(a.path("x"), nil, 0o600) }, unix.EPERM},
-		{"write to a control file", func() error { return os.WriteFile(a.path(".svcfs/status"), []byte("x"), 0o600) }, unix.EPERM},
+		{"write to a control file", func() error { return os.WriteFile(a.path(".svcfs/status"), []byte("x"), 0o600) },
+			unix.EPERM},
 		{"W10 chown to somebody", func() error { return os.Chown(a.path("team/f"), 12345, 12345) }, unix.EPERM},
 		{"absent", func() error { _, err := os.Stat(a.path("team/none")); return err }, unix.ENOENT},
 		{"unknown group", func() error { _, err := os.ReadDir(a.path("nobody")); return err }, unix.ENOENT},
@@ -147,7 +153,8 @@ func TestRefusalsByDesign(t *testing.T) {
 	})
 	t.Run("A2 attributes", func(t *testing.T) {
 		ref := make([]byte, 300)
-		if n, err := unix.Getxattr(a.path("team/f"), "user.svcfs.ref", ref); err != nil || !strings.HasPrefix(string(ref[:n]), "bafy") {
+		if n, err := unix.Getxattr(a.path("team/f"), "user.svcfs.ref", ref); err != nil ||
+			!strings.HasPrefix(string(ref[:n]), "bafy") {
 			t.Errorf("A2: user.svcfs.ref is %q, %v", ref[:max(n, 0)], err)
 		}
 	})

@@ -28,7 +28,8 @@ func TestE2StatusTellsTheSpeed(t *testing.T) {
 	ended := inBackground(cmd.Wait)
 	proctest.Eventually(t, "the status tells it", func() bool {
 		out := alice.must("status", m.dir)
-		return regexp.MustCompile(`pending +1 not uploaded, 1 being sent, .* left\n`).MatchString(out) && regexp.MustCompile(`moving +[\d.]+ (KiB|KB|kB|MB)/s\n`).MatchString(out)
+		return regexp.MustCompile(`pending +1 not uploaded, 1 being sent, .* left\n`).MatchString(out) &&
+			regexp.MustCompile(`moving +[\d.]+ (KiB|KB|kB|MB)/s\n`).MatchString(out)
 	})
 	ok(t, cmd.Process.Signal(syscall.SIGKILL))
 	if err := <-ended; err == nil {
@@ -60,7 +61,8 @@ func TestRequestsOnALine(t *testing.T) {
 		up, down            int64 // bytes, at most
 	}{
 		{"cp -r", "team", "cp -r " + src + " team/copy", files + 4, files * (content + 6*kib), files * 8 * kib},
-		{"reading one after another", "team/copy", "cat team/copy/* >/dev/null", files + 5, (files + 5) * kib, files*(content+4*kib) + 16*kib},
+		{"reading one after another", "team/copy", "cat team/copy/* >/dev/null", files + 5, (files + 5) * kib,
+			files*(content+4*kib) + 16*kib},
 		{"ls", "", "test $(ls team/many | wc -l) = 200", 6, 6 * kib, names*kib + 16*kib},
 		{"ls -lR", "", "ls -lR team >/dev/null", 6, 6 * kib, (names+files)*kib + 16*kib},
 	} {
@@ -73,10 +75,12 @@ func TestRequestsOnALine(t *testing.T) {
 			shell(t, m.dir, tc.script)
 			proctest.Eventually(t, "nothing is pending", func() bool { return m.control("pending") == "" })
 			now := way.Moved()
-			requests, up, down := now.Turns-now.Watches-(before.Turns-before.Watches), now.Up-before.Up, now.Down-before.Down
+			requests, up, down := now.Turns-now.Watches-(before.Turns-before.Watches), now.Up-before.Up,
+				now.Down-before.Down
 			t.Logf("%d requests, %d bytes sent, %d fetched", requests, up, down)
 			if requests > tc.requests || up > tc.up || down > tc.down {
-				t.Errorf("%d requests, %d bytes sent and %d fetched; at most %d, %d and %d", requests, up, down, tc.requests, tc.up, tc.down)
+				t.Errorf("%d requests, %d bytes sent and %d fetched; at most %d, %d and %d", requests, up, down,
+					tc.requests, tc.up, tc.down)
 			}
 		})
 	}
@@ -155,10 +159,12 @@ func TestE7SignInPages(t *testing.T) {
 		}
 	}
 	for _, said := range []string{
-		alice.must("status", a.dir), alice.must("why", a.path("team/old/unknown")), alice.must("why", a.path("team/of-a")),
+		alice.must("status", a.dir), alice.must("why", a.path("team/old/unknown")),
+		alice.must("why", a.path("team/of-a")),
 		bob.must("status", b.dir), bob.must("why", b.path("team/old/unknown")), bob.must("why", b.path("team/of-b")),
 	} {
-		if !strings.Contains(said, "a sign-in page of the network answers instead of the service") || !strings.Contains(said, "pen a browser and sign in") {
+		if !strings.Contains(said, "a sign-in page of the network answers instead of the service") ||
+			!strings.Contains(said, "pen a browser and sign in") {
 			t.Errorf("it is not said:\n%s", said)
 		}
 	}
@@ -166,14 +172,16 @@ func TestE7SignInPages(t *testing.T) {
 		way.Intercept("")
 	}
 	proctest.Eventually(t, "all is as if nothing had been", func() bool {
-		return a.control("pending") == "" && b.control("pending") == "" && !strings.Contains(alice.must("status", a.dir)+bob.must("status", b.dir), "sign-in")
+		return a.control("pending") == "" && b.control("pending") == "" &&
+			!strings.Contains(alice.must("status", a.dir)+bob.must("status", b.dir), "sign-in")
 	})
 	for _, m := range []*mount{a, b} {
 		if got := string(read(t, m.path("team/old/unknown"))); got != "old unknown" {
 			t.Errorf("afterwards %q is read", got)
 		}
 	}
-	if rows := alice.must("ledger", "team"); strings.Count(rows, "\n") != 4 || strings.Count(rows, "of-a") != 1 || strings.Count(rows, "of-b") != 1 {
+	if rows := alice.must("ledger", "team"); strings.Count(rows, "\n") != 4 || strings.Count(rows, "of-a") != 1 ||
+		strings.Count(rows, "of-b") != 1 {
 		t.Errorf("the records are\n%s", rows)
 	}
 }

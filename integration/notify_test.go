@@ -25,7 +25,8 @@ func (s *shownMessages) GetCapabilities() ([]string, *dbus.Error) {
 	return []string{"body", "body-markup"}, nil
 }
 
-func (s *shownMessages) Notify(_ string, _ uint32, _, title, body string, _ []string, hints map[string]dbus.Variant, _ int32) (uint32, *dbus.Error) {
+func (s *shownMessages) Notify(_ string, _ uint32, _, title, body string, _ []string, hints map[string]dbus.Variant,
+	_ int32) (uint32, *dbus.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = append(s.list, fmt.Sprint(hints["desktop-entry"].Value(), "\n", title, "\n", body))
@@ -90,7 +91,8 @@ func TestNotify(t *testing.T) {
 	if err := os.WriteFile(a.path("team/<b>&"), []byte("too much"), 0o600); err == nil {
 		t.Error("saved beyond the budget")
 	}
-	told("A save is not uploaded", "“"+a.path("team/&lt;b&gt;&amp;")+"”", "Mount again with a larger --budget", "svcfs why "+a.dir)
+	told("A save is not uploaded", "“"+a.path("team/&lt;b&gt;&amp;")+"”", "Mount again with a larger --budget",
+		"svcfs why "+a.dir)
 
 	read(t, b.path("team/f"))
 	f, err := os.OpenFile(b.path("team/f"), os.O_WRONLY, 0)
@@ -103,7 +105,8 @@ func TestNotify(t *testing.T) {
 	ok(t, f.Close())
 	told("Somebody else saved the same file", "“"+b.path("team/f")+"”", "See both, and settle it")
 
-	if out, code := alice.try("notify"); code != 0 || out != "svcfs: another svcfs notify runs in this session: nothing to do\n" {
+	if out, code := alice.try("notify"); code != 0 ||
+		out != "svcfs: another svcfs notify runs in this session: nothing to do\n" {
 		t.Errorf("a second one: exit %d, %q", code, out)
 	}
 	ledger := alice.must("ledger", "team", "--json")
@@ -113,7 +116,8 @@ func TestNotify(t *testing.T) {
 		return err == nil && len(list) == 0
 	})
 	told("You are no longer a member of a group", "“"+b.path("team")+"”", "Ask the owner of the group")
-	if got := alice.must("ledger", "team", "--json"); strings.Count(got, "upload") != strings.Count(ledger, "upload") || strings.Count(got, "retrieve") != strings.Count(ledger, "retrieve") {
+	if got := alice.must("ledger", "team", "--json"); strings.Count(got, "upload") != strings.Count(ledger, "upload") ||
+		strings.Count(got, "retrieve") != strings.Count(ledger, "retrieve") {
 		t.Errorf("the looks are in the ledger:\n%s", got)
 	}
 

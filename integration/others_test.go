@@ -30,7 +30,8 @@ const (
 // The suites are others' work, under others' licences: they run from where the user has
 // them, and the list of what is expected holds names, numbers and causes only. See SUITES.md.
 func TestSuitesOfOthers(t *testing.T) {
-	runs := map[string]func(*testing.T, string, suiteResults) suiteResults{"PJDFSTEST": runPjdfstest, "XFSTESTS": runXfstests}
+	runs := map[string]func(*testing.T, string, suiteResults) suiteResults{"PJDFSTEST": runPjdfstest,
+		"XFSTESTS": runXfstests}
 	list := readSuiteList(t)
 	for _, name := range slices.Sorted(maps.Keys(runs)) {
 		dir := os.Getenv(name)
@@ -43,7 +44,8 @@ func TestSuitesOfOthers(t *testing.T) {
 			got := runs[name](t, dir, want)
 			t.Logf("by folder and file:\n%s", got.figures())
 			if diff := want.differences(got); len(diff) > 0 {
-				t.Errorf("not as testdata/suites lists it; change the list, and SUITES.md, if this is right:\n%s", strings.Join(diff, "\n"))
+				t.Errorf("not as testdata/suites lists it; change the list, and SUITES.md, if this is right:\n%s",
+					strings.Join(diff, "\n"))
 			}
 		})
 	}
@@ -148,7 +150,8 @@ func (r suiteResults) figures() string {
 	}
 	var out strings.Builder
 	for _, row := range slices.Sorted(maps.Keys(counts)) {
-		fmt.Fprintf(&out, "%-16s %5d pass %5d fail %4d not run %4d too long\n", row, counts[row][suitePasses], counts[row][suiteFails], counts[row][suiteNotRun], counts[row][suiteTooLong])
+		fmt.Fprintf(&out, "%-16s %5d pass %5d fail %4d not run %4d too long\n", row, counts[row][suitePasses],
+			counts[row][suiteFails], counts[row][suiteNotRun], counts[row][suiteTooLong])
 	}
 	return out.String()
 }
@@ -156,11 +159,13 @@ func (r suiteResults) figures() string {
 // The list names no cause that SUITES.md does not explain, and SUITES.md explains no other.
 func TestSuitesListNamesItsCauses(t *testing.T) {
 	explained := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)` \\|").FindAllStringSubmatch(string(read(t, "SUITES.md")), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| "+
+		"`([a-z0-9-]+)` \\|").FindAllStringSubmatch(string(read(t, "SUITES.md")), -1) {
 		explained[row[1]] = true
 	}
 	if used := readSuiteList(t).causes; !maps.Equal(used, explained) {
-		t.Errorf("causes in testdata/suites: %v\nin SUITES.md: %v", slices.Sorted(maps.Keys(used)), slices.Sorted(maps.Keys(explained)))
+		t.Errorf("causes in testdata/suites: %v\nin SUITES.md: %v", slices.Sorted(maps.Keys(used)),
+			slices.Sorted(maps.Keys(explained)))
 	}
 }
 
@@ -170,12 +175,18 @@ func TestSuitesDifferBothWays(t *testing.T) {
 		got  suiteResults
 		want string
 	}{
-		"as listed":    {suiteResults{"a:1": suiteFails, "a:2": suiteFails, "a:4": suitePasses, "a:3": suitePasses, "b": suitePasses, "c": suiteNotRun}, ""},
-		"mended":       {suiteResults{"a:1": suitePasses, "a:2": suiteFails, "a:4": suitePasses, "b": suitePasses, "c": suiteNotRun}, "a:1 passes, listed: fails"},
-		"broken":       {suiteResults{"a:1": suiteFails, "a:2": suiteFails, "a:4": suitePasses, "a:3": suiteFails, "b": suitePasses, "c": suiteNotRun}, "a:3 fails, listed: nothing"},
-		"left out":     {suiteResults{"a:1": suiteFails, "a:4": suiteFails, "b": suitePasses, "c": suiteNotRun}, "a:2 did not run, listed: fails"},
-		"runs by now":  {suiteResults{"a:1": suiteFails, "a:2": suiteFails, "a:4": suitePasses, "b": suitePasses, "c": suitePasses}, "c passes, listed: not-run"},
-		"does not run": {suiteResults{"a:1": suiteFails, "a:2": suiteFails, "a:4": suitePasses, "b": suiteNotRun, "c": suiteNotRun}, "b not-run, listed: passes"},
+		"as listed": {suiteResults{"a:1": suiteFails, "a:2": suiteFails, "a:4": suitePasses, "a:3": suitePasses,
+			"b": suitePasses, "c": suiteNotRun}, ""},
+		"mended": {suiteResults{"a:1": suitePasses, "a:2": suiteFails, "a:4": suitePasses, "b": suitePasses,
+			"c": suiteNotRun}, "a:1 passes, listed: fails"},
+		"broken": {suiteResults{"a:1": suiteFails, "a:2": suiteFails, "a:4": suitePasses, "a:3": suiteFails,
+			"b": suitePasses, "c": suiteNotRun}, "a:3 fails, listed: nothing"},
+		"left out": {suiteResults{"a:1": suiteFails, "a:4": suiteFails, "b": suitePasses, "c": suiteNotRun},
+			"a:2 did not run, listed: fails"},
+		"runs by now": {suiteResults{"a:1": suiteFails, "a:2": suiteFails, "a:4": suitePasses, "b": suitePasses,
+			"c": suitePasses}, "c passes, listed: not-run"},
+		"does not run": {suiteResults{"a:1": suiteFails, "a:2": suiteFails, "a:4": suitePasses, "b": suiteNotRun,
+			"c": suiteNotRun}, "b not-run, listed: passes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := strings.Join(want.differences(c.got), "\n"); got != c.want {
@@ -225,14 +236,16 @@ func runPjdfstest(t *testing.T, dir string, _ suiteResults) suiteResults {
 			results[fmt.Sprintf("%s:%d", name, n)] = suiteFails // a file may give up
 		}
 		for _, check := range line.FindAllStringSubmatch(out, -1) {
-			results[name+":"+check[2]] = map[bool]string{true: suiteFails, false: suitePasses}[check[1] != "" && check[3] == ""]
+			results[name+":"+check[2]] = map[bool]string{true: suiteFails, false: suitePasses}[check[1] != "" &&
+				check[3] == ""]
 		}
 	}
 	return results
 }
 
 // suiteCommand runs a program of a suite, and returns what it says.
-func suiteCommand(t *testing.T, limit time.Duration, dir string, env []string, name string, args ...string) (string, error) {
+func suiteCommand(t *testing.T, limit time.Duration, dir string, env []string, name string, args ...string) (string,
+	error) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -292,7 +305,8 @@ func runXfstests(t *testing.T, dir string, want suiteResults) suiteResults {
 		w.mkdir("mnt-" + group)
 	}
 	// The suite knows the type fuse, and df tells more.
-	write(t, filepath.Join(w.mkdir("bin"), "df"), []byte("#!/bin/sh\n/bin/df \"$@\" | sed 's/fuse\\.svcfs/fuse      /'\n"))
+	write(t, filepath.Join(w.mkdir("bin"), "df"),
+		[]byte("#!/bin/sh\n/bin/df \"$@\" | sed 's/fuse\\.svcfs/fuse      /'\n"))
 	ok(t, os.Chmod(filepath.Join(w.dir, "bin", "df"), 0o700))
 	write(t, filepath.Join(w.dir, "helper"), []byte(xfsHelper))
 	ok(t, os.Chmod(filepath.Join(w.dir, "helper"), 0o700))
@@ -308,14 +322,19 @@ func runXfstests(t *testing.T, dir string, want suiteResults) suiteResults {
 	for _, name := range []string{"passwd", "group"} {
 		ok(t, os.Chmod(filepath.Join(w.dir, name), 0o644))
 	}
-	write(t, filepath.Join(w.dir, "local.config"), fmt.Appendf(nil, "export FSTYP=fuse FUSE_SUBTYP=.svcfs TEST_DEV=svcfs:test SCRATCH_DEV=svcfs:scratch\n"+
-		"export TEST_DIR=%[1]s/mnt-test SCRATCH_MNT=%[1]s/mnt-scratch RESULT_BASE=%[1]s/results\n", w.dir))
-	env := []string{"WORK=" + w.dir, "LIMIT=" + fmt.Sprint(limit.Seconds()), "HOST_OPTIONS=" + filepath.Join(w.dir, "local.config"),
-		"SVCFS=" + filepath.Join(w.bin, "svcfs"), "PATH=" + filepath.Join(w.dir, "bin") + ":" + os.Getenv("PATH"), "FLAGS=" + strings.Join(suiteMountFlags(), " "),
-		"SERVICE=SVC_URL=" + w.url + " SVC_ACCOUNT_ID=" + alice.id + " SVC_API_KEY_FILE=" + alice.keyFile + " HOME=" + filepath.Join(w.dir, "home")}
+	write(t, filepath.Join(w.dir, "local.config"),
+		fmt.Appendf(nil, "export FSTYP=fuse FUSE_SUBTYP=.svcfs TEST_DEV=svcfs:test SCRATCH_DEV=svcfs:scratch\n"+
+			"export TEST_DIR=%[1]s/mnt-test SCRATCH_MNT=%[1]s/mnt-scratch RESULT_BASE=%[1]s/results\n", w.dir))
+	env := []string{"WORK=" + w.dir, "LIMIT=" + fmt.Sprint(limit.Seconds()),
+		"HOST_OPTIONS=" + filepath.Join(w.dir, "local.config"),
+		"SVCFS=" + filepath.Join(w.bin, "svcfs"), "PATH=" + filepath.Join(w.dir, "bin") + ":" + os.Getenv("PATH"),
+		"FLAGS=" + strings.Join(suiteMountFlags(), " "),
+		"SERVICE=SVC_URL=" + w.url + " SVC_ACCOUNT_ID=" + alice.id + " SVC_API_KEY_FILE=" + alice.keyFile + " HOME=" +
+			filepath.Join(w.dir, "home")}
 	results := suiteResults{}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		out, err := suiteCommand(t, 2*limit, dir, env, "unshare", "-m", "--propagation", "private", "bash", "-c", xfsScript, "xfs", name)
+		out, err := suiteCommand(t, 2*limit, dir, env, "unshare", "-m", "--propagation", "private", "bash", "-c",
+			xfsScript, "xfs", name)
 		results[name] = xfsResult(out, err)
 		t.Logf("%s %s%s", name, results[name], map[bool]string{true: "\n" + out}[results[name] != want[name]])
 	}
@@ -326,7 +345,8 @@ func runXfstests(t *testing.T, dir string, want suiteResults) suiteResults {
 func xfsResult(out string, err error) string {
 	var exit *exec.ExitError
 	switch {
-	case errors.As(err, &exit) && (exit.ExitCode() == 124 || exit.ExitCode() == 137) || errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &exit) && (exit.ExitCode() == 124 || exit.ExitCode() == 137) ||
+		errors.Is(err, context.DeadlineExceeded):
 		return suiteTooLong
 	case err != nil:
 		return suiteFails

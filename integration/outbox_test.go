@@ -60,7 +60,8 @@ func TestO2KilledMountLosesNothing(t *testing.T) {
 	var rows []struct {
 		Name string `json:"name"`
 	}
-	if err := json.Unmarshal([]byte(alice.must("ledger", "team", "--json")), &rows); err != nil || len(rows) != len(names) {
+	if err := json.Unmarshal([]byte(alice.must("ledger", "team", "--json")), &rows); err != nil ||
+		len(rows) != len(names) {
 		t.Errorf("%d records of %d saves, %v", len(rows), len(names), err)
 	}
 }
@@ -101,8 +102,9 @@ func TestO3ServiceComesBack(t *testing.T) {
 	}
 }
 
-// O1, O2, O3: a large file is closed while the service is away, can be read from the disk, survives kill -9 of the mount,
-// also in the middle of its sending, and is recorded in its turn, once. Nothing readable of it is on the disk meanwhile.
+// O1, O2, O3: a large file is closed while the service is away, can be read from the disk, survives kill -9 of the
+// mount, also in the middle of its sending, and is recorded in its turn, once. Nothing readable of it is on the disk
+// meanwhile.
 func TestO2LargeFilesWait(t *testing.T) {
 	w, alice, bob := team(t)
 	large := bytes.Repeat([]byte("large canary 0123456789abcdefghi\n"), 12<<20/33)
@@ -149,7 +151,8 @@ func TestO2LargeFilesWait(t *testing.T) {
 	var rows []struct {
 		Name string `json:"name"`
 	}
-	if err := json.Unmarshal([]byte(alice.must("ledger", "team", "--json")), &rows); err != nil || fmt.Sprint(rows) != "[{before} {after} {large}]" {
+	if err := json.Unmarshal([]byte(alice.must("ledger", "team", "--json")), &rows); err != nil ||
+		fmt.Sprint(rows) != "[{before} {after} {large}]" {
 		t.Errorf("records %v, %v", rows, err)
 	}
 }

@@ -24,8 +24,10 @@ func (p *person) plant(files map[string]string) {
 // repository is what git takes for one, at a place, whose configuration names a
 // program that git status runs.
 func repository(place, program string) map[string]string {
-	return map[string]string{place + "HEAD": "ref: refs/heads/main\n", place + "objects/info/x": "", place + "refs/heads/x": "",
-		place + "config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = /\n\tfsmonitor = " + program + "\n"}
+	return map[string]string{place + "HEAD": "ref: refs/heads/main\n", place + "objects/info/x": "",
+		place + "refs/heads/x": "",
+		place + "config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = /\n\tfsmonitor = " +
+			program + "\n"}
 }
 
 // Threat 15, A5: git does not run what another account put where it looks for a
@@ -41,7 +43,8 @@ func TestThreat15PlantedRepositoriesRunNothing(t *testing.T) {
 	git := func(dir string, args ...string) string {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = dir
-		cmd.Env = w.env("GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org", "LC_ALL=C")
+		cmd.Env = w.env("GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org",
+			"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org", "LC_ALL=C")
 		out, _ := cmd.CombinedOutput()
 		return string(out)
 	}
@@ -58,7 +61,8 @@ func TestThreat15PlantedRepositoriesRunNothing(t *testing.T) {
 	t.Run("git trusts no repository of another account", func(t *testing.T) {
 		bob.plant(repository(".git/", program))
 		bob.plant(repository("deep/bare/", program))
-		bob.plant(map[string]string{"mine/.git/config": repository("", program)["config"], ".envrc": "touch " + ran + "\n", "deep/f": "x"})
+		bob.plant(map[string]string{"mine/.git/config": repository("", program)["config"],
+			".envrc": "touch " + ran + "\n", "deep/f": "x"})
 		alice.must("refresh", a.dir)
 		for _, dir := range []string{"team", "team/deep", "team/deep/bare", "team/mine"} {
 			out := git(a.path(dir), "status")
@@ -140,9 +144,11 @@ func TestThreat16GetAllIntoAHome(t *testing.T) {
 	for name, content := range kept {
 		write(t, filepath.Join(home, name), []byte(content))
 	}
-	bob.plant(map[string]string{".bashrc": "planted\n", ".ssh/authorized_keys": "planted\n", "a/.git/config": "planted\n", "plan.txt": "another plan\n", "report.txt": "report\n"})
+	bob.plant(map[string]string{".bashrc": "planted\n", ".ssh/authorized_keys": "planted\n",
+		"a/.git/config": "planted\n", "plan.txt": "another plan\n", "report.txt": "report\n"})
 	out := alice.must("get", "team", "--all", "-o", home)
-	if !strings.Contains(out, "1 file fetched, 0 equal already, 0 failed, 1 kept that differ (--force replaces them), 3 hidden left out") {
+	if !strings.Contains(out, "1 file fetched, 0 equal already, 0 failed, 1 kept that differ (--force replaces "+
+		"them), 3 hidden left out") {
 		t.Error(out)
 	}
 	var there []string
@@ -196,7 +202,8 @@ func TestThreat16GetAllOverLinks(t *testing.T) {
 		t.Errorf("asked for: %q, %v", got, err)
 	}
 	bob.must("rm", "team", "docs")
-	bob.plant(map[string]string{"docs/autostart/a.desktop": "planted\n", "settings/fish/config.fish": "planted\n", "plain.txt": "plain\n"})
+	bob.plant(map[string]string{"docs/autostart/a.desktop": "planted\n", "settings/fish/config.fish": "planted\n",
+		"plain.txt": "plain\n"})
 	out, _ := alice.try("get", "team", "--all", "-o", home)
 	if !strings.Contains(out, "1 file fetched") || !strings.Contains(out, "2 failed") {
 		t.Error(out)
@@ -242,7 +249,8 @@ func TestThreat17LookAlikeGroupsInALaterMount(t *testing.T) {
 		}
 		m.unmount()
 	}
-	if got := alice.must("group", "list"); !strings.Contains(got, "  Zeta    carol.svc.testnet\n") || !strings.Contains(got, "  zeta    bob.svc.testnet\n") {
+	if got := alice.must("group", "list"); !strings.Contains(got, "  Zeta    carol.svc.testnet\n") ||
+		!strings.Contains(got, "  zeta    bob.svc.testnet\n") {
 		t.Errorf("group list:\n%s", got)
 	}
 	if got := alice.must("ls", "-l"); !strings.Contains(got, "carol.svc.testnet\n") {

@@ -78,7 +78,8 @@ func newBoxed(t *testing.T, seed uint64) *boxed {
 		}
 		return nil
 	}
-	b.cfg = outbox.Config{Remote: b.service, Coalesce: 20 * time.Millisecond, Gather: -1, Keys: outbox.Keys{Group: make([]byte, 32)}}
+	b.cfg = outbox.Config{Remote: b.service, Coalesce: 20 * time.Millisecond, Gather: -1,
+		Keys: outbox.Keys{Group: make([]byte, 32)}}
 	if random.IntN(2) == 0 {
 		b.cfg.Keys.Names, _ = format.RandomKey()
 	}
@@ -157,7 +158,8 @@ func (b *boxed) program(box *outbox.Outbox, n int, random *rand.Rand) (acts []bo
 				to = again // a name that is recorded
 			}
 			base := known(to)
-			if do(boxAct{kind: actRename, name: fresh, to: to}, func() error { return box.Rename(b.t.Context(), id, to, base) }) {
+			if do(boxAct{kind: actRename, name: fresh, to: to},
+				func() error { return box.Rename(b.t.Context(), id, to, base) }) {
 				newest[to] = newest[fresh]
 			}
 		default:
@@ -203,10 +205,12 @@ func wantOutboxSurvives(t *testing.T, seed uint64) {
 	for _, l := range b.moments(random) {
 		losses++
 		if b.check(l.position, l.seed, random.IntN(2) == 0); t.Failed() {
-			t.Fatalf("-seed %d: the power went behind operation %d, with seed %d: %s", seed, l.position, l.seed, b.disk.Op(l.position))
+			t.Fatalf("-seed %d: the power went behind operation %d, with seed %d: %s", seed, l.position, l.seed,
+				b.disk.Op(l.position))
 		}
 	}
-	t.Logf("%d operations, %d saves acknowledged, %d losses of power: 0 saves missing, 0 recorded twice", b.disk.Position(), saves, losses)
+	t.Logf("%d operations, %d saves acknowledged, %d losses of power: 0 saves missing, 0 recorded twice",
+		b.disk.Position(), saves, losses)
 }
 
 func (b *boxed) moments(random *rand.Rand) (list []loss) {
@@ -381,7 +385,8 @@ func TestPowerLossOfTheMount(t *testing.T) {
 		t.Run(fmt.Sprintf("behind %d with seed %d", l.position, l.seed), func(t *testing.T) { p.mountAgain(t, l) })
 	}
 	if !t.Failed() {
-		t.Logf("%d operations, %d changes acknowledged, %d losses of power: 0 changes missing, 0 charged twice", p.disk.Position()-from, p.acknowledged(), len(list))
+		t.Logf("%d operations, %d changes acknowledged, %d losses of power: 0 changes missing, 0 charged twice",
+			p.disk.Position()-from, p.acknowledged(), len(list))
 	}
 }
 
@@ -392,7 +397,8 @@ func (p *powered) program(m *mount, prefix string, random *rand.Rand) {
 		path := m.path("team", name)
 		save := func() bool {
 			content := noise(random, 1+random.IntN(60_000)>>random.IntN(6))
-			return p.noted("file "+name, stateOf(name, content), func() error { return os.WriteFile(path, content, 0o600) }) == nil
+			return p.noted("file "+name, stateOf(name, content),
+				func() error { return os.WriteFile(path, content, 0o600) }) == nil
 		}
 		if !save() {
 			continue
@@ -408,7 +414,8 @@ func (p *powered) program(m *mount, prefix string, random *rand.Rand) {
 			_ = p.noted("file "+name, "", func() error { return os.Remove(path) })
 		case 3:
 			now := p.stateNow("file " + name)
-			_ = p.noted("file "+name, strings.Replace(now, name, name+".renamed", 1), func() error { return os.Rename(path, path+".renamed") })
+			_ = p.noted("file "+name, strings.Replace(now, name, name+".renamed", 1),
+				func() error { return os.Rename(path, path+".renamed") })
 		}
 	}
 }
@@ -418,7 +425,9 @@ func (p *powered) program(m *mount, prefix string, random *rand.Rand) {
 func (p *powered) mountAgain(t *testing.T, l loss) {
 	dir := t.TempDir()
 	ok(t, p.disk.Lose(l.position, l.seed, dir, farAway))
-	w := &world{t: t, bin: p.bin, dir: t.TempDir(), log: &safeBuffer{}, addr: p.addr, data: filepath.Join(dir, farAway, "data"), vars: []string{"XDG_STATE_HOME=" + filepath.Join(dir, "home", "state")}}
+	w := &world{t: t, bin: p.bin, dir: t.TempDir(), log: &safeBuffer{}, addr: p.addr,
+		data: filepath.Join(dir, farAway, "data"),
+		vars: []string{"XDG_STATE_HOME=" + filepath.Join(dir, "home", "state")}}
 	w.mkdir("home")
 	defer func() {
 		if t.Failed() {

@@ -87,7 +87,8 @@ func TestPowerLossOfTheService(t *testing.T) {
 	losses := p.moments(seed)
 	t.Cleanup(func() {
 		if !t.Failed() {
-			t.Logf("%d operations, %d changes acknowledged, %d losses of power: 0 changes missing, 0 charged twice, 0 damaged", p.disk.Position(), p.acknowledged(), len(losses))
+			t.Logf("%d operations, %d changes acknowledged, %d losses of power: 0 changes missing, 0 charged twice, "+
+				"0 damaged", p.disk.Position(), p.acknowledged(), len(losses))
 		}
 	})
 	for _, l := range losses {
@@ -102,7 +103,8 @@ func newPowered(t *testing.T) *powered {
 	t.Helper()
 	bin := programs.Dir(t, "svcfs", "svcd")
 	p := &powered{t: t, disk: powerfs.New(t)}
-	p.world = &world{t: t, bin: bin, dir: t.TempDir(), log: &safeBuffer{}, addr: "127.0.0.1:0", data: filepath.Join(p.disk.Dir(), "var", "data")}
+	p.world = &world{t: t, bin: bin, dir: t.TempDir(), log: &safeBuffer{}, addr: "127.0.0.1:0",
+		data: filepath.Join(p.disk.Dir(), "var", "data")}
 	p.mkdir("home")
 	return p
 }
@@ -122,7 +124,8 @@ func (p *powered) noted(subject, state string, change func() error) error {
 
 // RoundTrip sends a request and keeps it when it may charge.
 func (p *powered) RoundTrip(r *http.Request) (*http.Response, error) {
-	charges := r.URL.Path == wire.PathTools+wire.OpFinalizeUpload || strings.HasPrefix(r.URL.Path, wire.PathSealed) || r.URL.Path == wire.PathTools+wire.OpFinalizeUploads
+	charges := r.URL.Path == wire.PathTools+wire.OpFinalizeUpload || strings.HasPrefix(r.URL.Path, wire.PathSealed) ||
+		r.URL.Path == wire.PathTools+wire.OpFinalizeUploads
 	if !charges || r.Body == nil {
 		return http.DefaultTransport.RoundTrip(r)
 	}
@@ -130,7 +133,8 @@ func (p *powered) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := errors.Join(err, r.Body.Close()); err != nil {
 		return nil, err
 	}
-	kept := charging{method: r.Method, path: r.URL.RequestURI(), header: r.Header.Clone(), body: body, from: p.disk.Position(), to: never, at: time.Now()}
+	kept := charging{method: r.Method, path: r.URL.RequestURI(), header: r.Header.Clone(), body: body,
+		from: p.disk.Position(), to: never, at: time.Now()}
 	r = r.Clone(r.Context())
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	resp, err := http.DefaultTransport.RoundTrip(r)
@@ -149,7 +153,8 @@ func (p *powered) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (w *world) client(t *testing.T, who *person, transport http.RoundTripper) *sdk.Client {
 	t.Helper()
-	c, err := sdk.New(sdk.AccountID(who.id), sdk.Config{APIKey: sdk.NewSecret(who.key), URL: w.url, Network: sdk.Testnet, ContractID: "svc.testnet", Transport: transport})
+	c, err := sdk.New(sdk.AccountID(who.id), sdk.Config{APIKey: sdk.NewSecret(who.key), URL: w.url,
+		Network: sdk.Testnet, ContractID: "svc.testnet", Transport: transport})
 	ok(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -316,7 +321,8 @@ func (p *powered) moments(seed uint64) (list []loss) {
 // check starts the service on what the disk has after a loss of power.
 func (p *powered) check(t *testing.T, l loss) {
 	dir := t.TempDir()
-	w := &world{t: t, bin: p.bin, dir: t.TempDir(), log: &safeBuffer{}, addr: "127.0.0.1:0", data: filepath.Join(dir, "var", "data")}
+	w := &world{t: t, bin: p.bin, dir: t.TempDir(), log: &safeBuffer{}, addr: "127.0.0.1:0",
+		data: filepath.Join(dir, "var", "data")}
 	w.mkdir("home")
 	if l.twice {
 		second := powerfs.New(t)
@@ -455,7 +461,8 @@ func (p *powered) again(t *testing.T, position int, w *world) {
 			t.Errorf("%s %s was under way, and again: %d %s", e.method, e.path, status, answer)
 		}
 		want, got := records.FindAllString(string(e.answer), -1), records.FindAllString(string(answer), -1)
-		if status == http.StatusNotFound && time.Since(e.at) > repeatable && !strings.HasPrefix(e.path, wire.PathSealed) {
+		if status == http.StatusNotFound && time.Since(e.at) > repeatable &&
+			!strings.HasPrefix(e.path, wire.PathSealed) {
 			continue // the upload has ended meanwhile
 		}
 		if e.to <= position && (status != http.StatusOK || len(want) == 0 || !slices.Equal(got, want)) {

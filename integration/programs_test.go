@@ -48,9 +48,12 @@ const (
 
 func programsTable() []program {
 	return []program{
-		{name: "vim, backupcopy=yes", tool: "vim", script: fmt.Sprintf(vimSave, "backupcopy=yes"), want: "two", uploads: 1, files: 1},
-		{name: "vim, backupcopy=no", quick: true, tool: "vim", script: fmt.Sprintf(vimSave, "backupcopy=no"), want: "two", uploads: 1, files: 1},
-		{name: "vim, backupcopy=auto", tool: "vim", script: fmt.Sprintf(vimSave, "backupcopy=auto"), want: "two", uploads: 1, files: 1},
+		{name: "vim, backupcopy=yes", tool: "vim", script: fmt.Sprintf(vimSave, "backupcopy=yes"), want: "two",
+			uploads: 1, files: 1},
+		{name: "vim, backupcopy=no", quick: true, tool: "vim", script: fmt.Sprintf(vimSave, "backupcopy=no"),
+			want: "two", uploads: 1, files: 1},
+		{name: "vim, backupcopy=auto", tool: "vim", script: fmt.Sprintf(vimSave, "backupcopy=auto"), want: "two",
+			uploads: 1, files: 1},
 		{name: "nano", tool: "nano",
 			script: "touch .typing.tmp; " + strings.ReplaceAll(fmt.Sprintf(nanoSave, ""), ".typing", "typing.tmp"),
 			want:   "two one", uploads: 1, files: 1},
@@ -64,19 +67,26 @@ func programsTable() []program {
 		{name: "perl -pi.bak", tool: "perl",
 			script: "perl -pi.bak -e s/one/two/ f; cat f.bak",
 			want:   "one\n two", uploads: 1, files: 1, note: "the original is renamed by the service"},
-		{name: "patch", tool: "patch", script: `printf -- '--- f\n+++ f\n@@ -1 +1 @@\n-one\n+two\n' | patch -s f`, want: "two", uploads: 1, files: 1},
-		{name: "cp -a of a tree", tool: "cp", script: "cp -a $SRC d; diff -r $SRC d; cp -a d e; diff -r d e", want: "one", uploads: 6, files: 6},
-		{name: "cp over a file", quick: true, tool: "cp", script: "cp $SRC/x f; cp $SRC/x f", want: "xx", uploads: 1, files: 1},
-		{name: "mv", quick: true, tool: "mv", script: "mv f g; mv g h; mv h f; mkdir d; mv f d/f; mv d e; mv e/f f", want: "one", uploads: 0, files: 0},
-		{name: "install", quick: true, tool: "install", script: "install -m 755 f g; stat -c %a g", want: "700\n one", uploads: 1, files: 1},
+		{name: "patch", tool: "patch", script: `printf -- '--- f\n+++ f\n@@ -1 +1 @@\n-one\n+two\n' | patch -s f`,
+			want: "two", uploads: 1, files: 1},
+		{name: "cp -a of a tree", tool: "cp", script: "cp -a $SRC d; diff -r $SRC d; cp -a d e; diff -r d e",
+			want: "one", uploads: 6, files: 6},
+		{name: "cp over a file", quick: true, tool: "cp", script: "cp $SRC/x f; cp $SRC/x f", want: "xx", uploads: 1,
+			files: 1},
+		{name: "mv", quick: true, tool: "mv", script: "mv f g; mv g h; mv h f; mkdir d; mv f d/f; mv d e; mv e/f f",
+			want: "one", uploads: 0, files: 0},
+		{name: "install", quick: true, tool: "install", script: "install -m 755 f g; stat -c %a g", want: "700\n one",
+			uploads: 1, files: 1},
 		{name: "tee", tool: "tee", script: "echo two | tee f g", want: "two\n two", uploads: 2, files: 2},
 		{name: "dd", quick: true, tool: "dd",
-			script: "dd if=/dev/zero of=f bs=4k count=3 seek=2 conv=notrunc,fsync status=none; stat -c %s f; echo two >f",
-			want:   "20480\n two", uploads: 2, files: 1, note: "two commands, a save each"},
+			script: "dd if=/dev/zero of=f bs=4k count=3 seek=2 conv=notrunc,fsync status=none; stat -c %s f; " +
+				"echo two >f",
+			want: "20480\n two", uploads: 2, files: 1, note: "two commands, a save each"},
 		{name: "dd oflag=sync", tool: "dd",
 			script: "dd if=/dev/zero of=g bs=4k count=3 oflag=sync status=none",
 			want:   "one", uploads: 3, files: 1, note: "every write is a save"},
-		{name: "truncate", tool: "truncate", script: "truncate -s 100 f; truncate -s 3 f; cat f", want: "one", uploads: 2, files: 1, note: "two commands, a save each"},
+		{name: "truncate", tool: "truncate", script: "truncate -s 100 f; truncate -s 3 f; cat f", want: "one",
+			uploads: 2, files: 1, note: "two commands, a save each"},
 		{name: "rsync", quick: true, tool: "rsync",
 			script: "rsync -a $SRC/ d/; rsync -a $SRC/ d/; diff -r $SRC d; rsync --checksum $SRC/x f",
 			want:   "xx", uploads: 4, files: 4},
@@ -86,14 +96,16 @@ func programsTable() []program {
 		{name: "tar", quick: true, tool: "tar",
 			script: "tar -C $SRC -cf - . | tar -xf -; diff $SRC/x x; tar -cf t.tar x y; tar -tf t.tar",
 			want:   "x\ny\n one", uploads: 4, files: 4},
-		{name: "zip, unzip", tool: "zip", script: "zip -q s.zip f; unzip -q s.zip -d out; cat out/f", want: "one\n one", uploads: 2, files: 2},
+		{name: "zip, unzip", tool: "zip", script: "zip -q s.zip f; unzip -q s.zip -d out; cat out/f", want: "one\n one",
+			uploads: 2, files: 2},
 		{name: "zip, changing an archive", tool: "zip",
 			script: "zip -q s.zip f; cp $SRC/x f; zip -q s.zip f 2>&1 | head -1; ls | grep -v ^zi",
 			want:   "f\ns.zip\n xx", uploads: 3, files: 2, note: "the archive, twice: two commands"},
 		{name: "gzip -k", tool: "gzip", script: "gzip -k f; gzip -dc f.gz", want: "one\n one", uploads: 1, files: 1},
 		{name: "gzip", quick: true, tool: "gzip",
 			script: "gzip f; ls; gunzip f.gz; ls",
-			want:   "f.gz\nf\n one", uploads: 2, files: 1, note: "two commands: f.gz, then f again; the originals go to the trash"},
+			want:   "f.gz\nf\n one", uploads: 2, files: 1,
+			note: "two commands: f.gz, then f again; the originals go to the trash"},
 		{name: "git clone, commit, fsck", tool: "git",
 			script: `git clone -q $SRC/bare.git wc; cd wc; git config user.name a; git config user.email a@example.org
 			cp ../f f; git add f; git commit -qm two; git status --short; git log --format=%s; git fsck --strict; git status --short`, want: "two\none\n one", most: 2,
@@ -106,7 +118,8 @@ func programsTable() []program {
 			note: "each save of the settings, the index, the logs and the branches; gc removes what it packs"},
 		{name: "git clone --bare, gc", tool: "git",
 			script: `git clone -q --bare $SRC/bare.git r.git; git -C r.git gc -q; find r.git/refs -type f; git -C r.git log --format=%s`, want: "one\n one", most: 2,
-			again: "git -C r.git log --format=%s && git -C r.git fsck --strict", note: "each save of the settings and of the branches; gc removes what it packs"},
+			again: "git -C r.git log --format=%s && git -C r.git fsck --strict",
+			note:  "each save of the settings and of the branches; gc removes what it packs"},
 		{name: "a Maildir", tool: "python3",
 			script: `python3 -c 'import mailbox; m = mailbox.Maildir("m"); m.add("Subject: one\n\n"); print(len(m), *sorted(__import__("os").listdir("m")))'`, want: "1 cur new tmp\n one", uploads: 1, files: 1,
 			again: `python3 -c 'import mailbox; print(len(mailbox.Maildir("m", create=False)))'`},
@@ -116,8 +129,10 @@ func programsTable() []program {
 			make && ./p && make clean && ls && make && make -q && echo built`, want: "Makefile\na.c\nb.c\nf\nbuilt\n one",
 			uploads: 9, files: 6, note: "three of them built twice; make clean puts files into the trash"},
 		{name: "rsync -a --delete", tool: "rsync",
-			script: "rsync -a --delete $SRC/ d/; echo x >d/extra; rsync -a --delete --stats $SRC/ d/ | grep -o 'files transferred.*'; ls d",
-			want:   "files transferred: 0\nsub\nx\ny\n one", uploads: 4, files: 3, note: "one of a file that rsync then puts into the trash"},
+			script: "rsync -a --delete $SRC/ d/; echo x >d/extra; rsync -a --delete --stats $SRC/ d/ | grep -o " +
+				"'files transferred.*'; ls d",
+			want: "files transferred: 0\nsub\nx\ny\n one", uploads: 4, files: 3,
+			note: "one of a file that rsync then puts into the trash"},
 		{name: "restic init, backup, forget, prune, check", tool: "restic",
 			script: `export RESTIC_PASSWORD=x; restic() { command restic -q --no-cache -r r "$@" 2>/dev/null; }; cp -r $SRC $OUT/restic; restic init; restic backup $OUT/restic
 			echo more >$OUT/restic/more; restic backup $OUT/restic; restic forget --keep-last 1 --prune; restic check; restic dump latest $OUT/restic/more`, want: "more\n one", most: 3,
@@ -126,38 +141,49 @@ func programsTable() []program {
 		{name: "borg init, create, prune, compact, check", tool: "borg",
 			script: `export BORG_BASE_DIR=$OUT BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes; cp -r $SRC $OUT/borg; borg init -e none r; borg create r::1 $OUT/borg
 			echo more >$OUT/borg/more; borg create r::2 $OUT/borg; borg prune --keep-last 1 r; borg compact r; borg check r; borg list --short r`, want: "2\n one", most: 6,
-			note: "each transaction saves its segments, its index and its hints, and each command its lock; the earlier ones go to the trash"},
+			note: "each transaction saves its segments, its index and its hints, and each command its lock; the " +
+				"earlier ones go to the trash"},
 		{name: "7zz, changing an archive", tool: "7zz",
 			script: "7zz a -bso0 -bsp0 s.7z f; cp $SRC/x x; 7zz a -bso0 -bsp0 s.7z x; 7zz e -so s.7z f x; ls",
 			want:   "one\nxx\nf\ns.7z\nx\n one", uploads: 3, files: 2, note: "the archive, twice: two commands"},
-		{name: "Samba: put, rename, get", tool: "/usr/sbin/smbd", script: "bash $TESTDATA/samba.sh", want: "xx\n one", uploads: 1, files: 1, asRoot: true, note: "smbd runs as root"},
+		{name: "Samba: put, rename, get", tool: "/usr/sbin/smbd", script: "bash $TESTDATA/samba.sh", want: "xx\n one",
+			uploads: 1, files: 1, asRoot: true, note: "smbd runs as root"},
 		{name: "overlayfs, the upper layer", tool: "unshare", refused: "EINVAL",
 			script: `mkdir up work merged low; unshare -m $([ $(id -u) = 0 ] || echo --map-root-user) mount -t overlay overlay -o lowerdir=low,upperdir=up,workdir=work merged 2>&1 | grep -o 'wrong fs type'; rmdir low merged`,
-			want:   "wrong fs type\n one", note: "the kernel asks an upper layer for RENAME_WHITEOUT, which is a device; a mount can be the lower layer"},
+			want:   "wrong fs type\n one", note: "the kernel asks an upper layer for RENAME_WHITEOUT, which is a " +
+				"device; a mount can be the lower layer"},
 		{name: "pipes, sockets, hard links", tool: "mkfifo", refused: "EPERM",
 			script: `mkfifo p 2>&1 | grep -o 'Operation not permitted'; ln f g 2>&1 | grep -o 'Operation not permitted'
 			python3 -c "import socket; socket.socket(socket.AF_UNIX).bind('s')" 2>&1 | grep -o 'Operation not permitted'; cp f g; ls`,
-			want: "Operation not permitted\nOperation not permitted\nOperation not permitted\nf\ng\n one", uploads: 1, files: 1,
-			note: "the ledger has no such things: programs that fall back to a copy work, such as git and borg"},
+			want: "Operation not permitted\nOperation not permitted\nOperation not permitted\nf\ng\n one", uploads: 1,
+			files: 1,
+			note:  "the ledger has no such things: programs that fall back to a copy work, such as git and borg"},
 		{name: "sqlite3, journal in memory", tool: "sqlite3",
-			script: "sqlite3 f.db 'pragma journal_mode=memory; create table t(a); insert into t values(7); select * from t'",
-			want:   "memory\n7\n one", uploads: 2, files: 1, note: "one for each transaction"},
+			script: "sqlite3 f.db 'pragma journal_mode=memory; create table t(a); insert into t values(7); select * " +
+				"from t'",
+			want: "memory\n7\n one", uploads: 2, files: 1, note: "one for each transaction"},
 		{name: "sqlite3, rollback journal", quick: true, tool: "sqlite3",
 			script: "sqlite3 g.db 'create table t(a); insert into t values(7); select * from t'; ls",
-			want:   "7\nf\ng.db\n one", uploads: 2, files: 1, note: "one for each transaction; the journal stays in the mount"},
+			want:   "7\nf\ng.db\n one", uploads: 2, files: 1,
+			note: "one for each transaction; the journal stays in the mount"},
 		{name: "sqlite3, one transaction", tool: "sqlite3",
-			script: "sqlite3 g.db 'begin; create table t(a); insert into t values(7); insert into t values(8); commit; select sum(a) from t'",
-			want:   "15\n one", uploads: 1, files: 1},
+			script: "sqlite3 g.db 'begin; create table t(a); insert into t values(7); insert into t values(8); " +
+				"commit; select sum(a) from t'",
+			want: "15\n one", uploads: 1, files: 1},
 		{name: "sqlite3, write-ahead log", tool: "sqlite3",
-			script: "sqlite3 g.db 'pragma journal_mode=wal; create table t(a); insert into t values(7); select * from t'; ls",
-			want:   "wal\n7\nf\ng.db\n one", uploads: 5, files: 1, note: "one of the log for its beginning and for each transaction, two of the database for the change of mode and at the end"},
+			script: "sqlite3 g.db 'pragma journal_mode=wal; create table t(a); insert into t values(7); select * " +
+				"from t'; ls",
+			want: "wal\n7\nf\ng.db\n one", uploads: 5, files: 1,
+			note: "one of the log for its beginning and for each transaction, two of the database for the change of " +
+				"mode and at the end"},
 		{name: "python sqlite3, journals that stay", tool: "python3", script: `python3 -c "
 import sqlite3
 for mode in 'persist', 'truncate':
     c = sqlite3.connect(mode + '.db'); c.execute('pragma journal_mode=' + mode)
     c.execute('create table t(a)'); c.executemany('insert into t values(?)', [(i,) for i in range(5000)]); c.commit()
     print(c.execute('select count(*) from t').fetchone()[0])"; ls | grep -c journal`,
-			want: "5000\n5000\n2\n one", uploads: 4, files: 2, note: "one for each transaction; journals that stay are this mount's alone"},
+			want: "5000\n5000\n2\n one", uploads: 4, files: 2,
+			note: "one for each transaction; journals that stay are this mount's alone"},
 		{name: "python mmap, shared and written", quick: true, tool: "python3", script: `python3 -c "
 import mmap
 f = open('f', 'r+b'); m = mmap.mmap(f.fileno(), 0); m[0:3] = b'TWO'; m.flush(); m.close(); f.close()"`, want: "TWO", uploads: 1, files: 1},
@@ -171,35 +197,46 @@ shutil.copy2('f', 'g'); shutil.move('g', 'h')"; cat h`, want: "one\n one", uploa
 			script: `inotifywait -q -e close_write --timeout 20 --format %e f >seen.tmp 2>&1 & until [ "$(cat /proc/$!/wchan 2>/dev/null)" != 0 ] && grep -q inotify /proc/$!/fdinfo/3 2>/dev/null; do sleep 0.05; done
 			echo two >f; wait; cat seen.tmp; rm seen.tmp`, want: "CLOSE_WRITE,CLOSE\n two", uploads: 1, files: 1},
 		{name: "ffmpeg", tool: "ffmpeg",
-			script: "ffmpeg -v error -f lavfi -i testsrc=duration=2:size=64x64:rate=10 -y o.mp4; ffmpeg -v error -ss 1 -i o.mp4 -f null - && echo played",
-			want:   "played\n one", uploads: 1, files: 1},
+			script: "ffmpeg -v error -f lavfi -i testsrc=duration=2:size=64x64:rate=10 -y o.mp4; ffmpeg -v error -ss " +
+				"1 -i o.mp4 -f null - && echo played",
+			want: "played\n one", uploads: 1, files: 1},
 		{name: "ImageMagick", tool: "convert",
-			script: "convert -size 32x32 xc:red o.png; convert o.png -resize 50% o.jpg; identify o.jpg | cut -d' ' -f1-3",
-			want:   "o.jpg JPEG 16x16\n one", uploads: 2, files: 2},
+			script: "convert -size 32x32 xc:red o.png; convert o.png -resize 50% o.jpg; identify o.jpg | cut -d' " +
+				"' -f1-3",
+			want: "o.jpg JPEG 16x16\n one", uploads: 2, files: 2},
 		{name: "gio trash", tool: "gio",
 			script: "mkdir d; echo two >d/g; gio trash f d; ls; echo one >f",
-			want:   "one", uploads: 2, files: 1, note: "to the trash of the group, folders too; one of the two uploads goes there"},
+			want:   "one", uploads: 2, files: 1,
+			note: "to the trash of the group, folders too; one of the two uploads goes there"},
 		{name: "gio remove", tool: "gio",
 			script: "gio remove f; ls; echo one >f",
 			want:   "one", uploads: 1, files: 1, note: "as rm: to the trash of the group"},
 		{name: "gio copy in and out, mkdir, move, rename", tool: "gio",
-			script: "gio copy $SRC/x .; gio copy x $OUT/back; cat $OUT/back; gio mkdir d; gio move x d/; gio rename d/x y >/dev/null; cat d/y",
-			want:   "xx\nxx\n one", uploads: 1, files: 1, note: "what drag and drop does"},
+			script: "gio copy $SRC/x .; gio copy x $OUT/back; cat $OUT/back; gio mkdir d; gio move x d/; gio rename " +
+				"d/x y >/dev/null; cat d/y",
+			want: "xx\nxx\n one", uploads: 1, files: 1, note: "what drag and drop does"},
 		{name: "hidden files and lock files", tool: "ls",
-			script: "echo a >.hidden; echo me >'.~lock.f#'; set -o noclobber; (echo you >'.~lock.f#') 2>&1 | grep -o 'cannot overwrite'; ls; ls -A; rm '.~lock.f#'",
-			want:   "cannot overwrite\nf\n.hidden\n.~lock.f#\nf\n one", uploads: 1, files: 1, note: "lock files are this mount's alone"},
+			script: "echo a >.hidden; echo me >'.~lock.f#'; set -o noclobber; (echo you >'.~lock.f#') 2>&1 | grep -o " +
+				"'cannot overwrite'; ls; ls -A; rm '.~lock.f#'",
+			want: "cannot overwrite\nf\n.hidden\n.~lock.f#\nf\n one", uploads: 1, files: 1,
+			note: "lock files are this mount's alone"},
 		{name: "LibreOffice, converting", tool: "soffice",
-			script: "cp f doc.txt; " + fmt.Sprintf(officeConvert, "odt doc.txt") + "; " + fmt.Sprintf(officeConvert, "pdf doc.odt") + "; head -c 5 doc.pdf; echo; ls -A",
-			want:   "%PDF-\ndoc.odt\ndoc.pdf\ndoc.txt\nf\n one", uploads: 3, files: 3, note: "one for each file"},
+			script: "cp f doc.txt; " + fmt.Sprintf(officeConvert, "odt doc.txt") + "; " +
+				fmt.Sprintf(officeConvert, "pdf doc.odt") + "; head -c 5 doc.pdf; echo; ls -A",
+			want: "%PDF-\ndoc.odt\ndoc.pdf\ndoc.txt\nf\n one", uploads: 3, files: 3, note: "one for each file"},
 		{name: "LibreOffice, Save", tool: unoModule,
-			script: "cp f doc.txt; " + fmt.Sprintf(officeConvert, "odt doc.txt") + "; " + fmt.Sprintf(officeSave, "doc.odt two") + "; ls -A",
-			want:   "locked writable\nunlocked\ndoc.odt\ndoc.txt\nf\n one", uploads: 3, files: 2, note: "doc.odt is converted, then saved; its lock file stays in the mount"},
+			script: "cp f doc.txt; " + fmt.Sprintf(officeConvert, "odt doc.txt") + "; " +
+				fmt.Sprintf(officeSave, "doc.odt two") + "; ls -A",
+			want: "locked writable\nunlocked\ndoc.odt\ndoc.txt\nf\n one", uploads: 3, files: 2,
+			note: "doc.odt is converted, then saved; its lock file stays in the mount"},
 		{name: "ln -s, ln -sf", tool: "ln",
-			script: "ln -s nowhere l; ln -sf f l; readlink l; cat l; ln -s f m; rm m; sync .; mkdir d; ln -s d e; ls e/; find -L . -samefile f | sort; rm -r e",
-			want:   "f\none\n./f\n./l\n one", uploads: 1, files: 1, note: "a link that does not stay costs nothing"},
+			script: "ln -s nowhere l; ln -sf f l; readlink l; cat l; ln -s f m; rm m; sync .; mkdir d; ln -s d e; ls " +
+				"e/; find -L . -samefile f | sort; rm -r e",
+			want: "f\none\n./f\n./l\n one", uploads: 1, files: 1, note: "a link that does not stay costs nothing"},
 		{name: "cp -a, rsync, tar of links", tool: "rsync",
-			script: "mkdir d h; ln -s ../f d/l; cp -a d e; rsync -a d/ g/; tar -cf - d | tar -C h -xf -; rsync -a d/ g/; readlink e/l g/l h/d/l; sync d e g h/d",
-			want:   "../f\n../f\n../f\n one", uploads: 4, files: 4},
+			script: "mkdir d h; ln -s ../f d/l; cp -a d e; rsync -a d/ g/; tar -cf - d | tar -C h -xf -; rsync -a d/ " +
+				"g/; readlink e/l g/l h/d/l; sync d e g h/d",
+			want: "../f\n../f\n../f\n one", uploads: 4, files: 4},
 		{name: "git, links in a working copy", tool: "git",
 			script: `git clone -q $SRC/bare.git wc; cd wc; git config core.symlinks || echo on; git config user.name a; git config user.email a@example.org; ln -s one l
 			git add l; git commit -qm two; rm l; git checkout -q l; readlink l; git status --short; sync .`, want: "on\none\n one", most: 2,
@@ -212,7 +249,8 @@ shutil.copy2('f', 'g'); shutil.move('g', 'h')"; cat h`, want: "one\n one", uploa
 			tar -C $OUT -czf $OUT/tool.tgz --transform s/tool/package/ tool/package.json tool/tool.js; echo '{}' >package.json
 			HOME=$OUT npm install --offline --no-audit --no-fund --silent $OUT/tool.tgz; readlink node_modules/.bin/tool; node_modules/.bin/tool; sync node_modules/.bin`,
 			want: "../tool/tool.js\nran\n one", most: 2, note: "node_modules/.bin holds links"},
-		{name: "touch, then writing", quick: true, tool: "touch", script: "touch g; echo two >g; { echo a; echo b; } >h", want: "one", uploads: 2, files: 2},
+		{name: "touch, then writing", quick: true, tool: "touch",
+			script: "touch g; echo two >g; { echo a; echo b; } >h", want: "one", uploads: 2, files: 2},
 	}
 }
 
@@ -256,7 +294,8 @@ func TestPrograms(t *testing.T) {
 			got := inFolder(t, dir, p.script, "SRC="+from, "OUT="+out, "TESTDATA="+testdata)
 			_, after := a.charges()
 			got += " " + strings.TrimSpace(string(read(t, filepath.Join(dir, "f"))))
-			if !strings.Contains(strings.TrimSpace(got), strings.TrimSpace(p.want)) || !strings.HasSuffix(strings.TrimSpace(got), lastLine(p.want)) {
+			if !strings.Contains(strings.TrimSpace(got), strings.TrimSpace(p.want)) ||
+				!strings.HasSuffix(strings.TrimSpace(got), lastLine(p.want)) {
 				t.Errorf("shows %q, want %q", got, p.want)
 			}
 			p.check(t, after-before, livingFiles(t, a, rows))
@@ -265,17 +304,20 @@ func TestPrograms(t *testing.T) {
 			}
 		})
 	}
-	proctest.Eventually(t, "nothing is pending", func() bool { return a.control("pending") == "" }) // attributes wait a moment (W16)
+	// attributes wait a moment (W16)
+	proctest.Eventually(t, "nothing is pending", func() bool { return a.control("pending") == "" })
 	_, uploads := a.charges()
 	if rows := strings.Count(string(read(t, a.path("team/.svcfs/ledger.jsonl"))), "\n"); rows != uploads {
 		t.Errorf("the ledger has %d uploads, the mount was charged for %d", rows, uploads)
 	}
 	want := folders(t, a)
 	a.unmount()
-	for name, m := range map[string]*mount{"a mount that was there all the time": beside, "a new mount": alice.mount("new")} {
+	for name, m := range map[string]*mount{"a mount that was there all the time": beside,
+		"a new mount": alice.mount("new")} {
 		t.Run(name, func(t *testing.T) {
 			got := folders(t, m)
-			missing := slices.DeleteFunc(slices.Clone(want), func(name string) bool { return slices.Contains(got, name) })
+			missing := slices.DeleteFunc(slices.Clone(want),
+				func(name string) bool { return slices.Contains(got, name) })
 			if len(missing) > 0 || len(got) != len(want) {
 				t.Errorf("%d folders, the mount of the programs had %d; missing are %q", len(got), len(want), missing)
 			}
@@ -314,7 +356,8 @@ func TestProgramTables(t *testing.T) {
 		readers = append(readers, r.row())
 	}
 	readers = append(readers, fileManagerRow)
-	for header, want := range map[string][]string{"| Program | Outcome | Uploads | Files | Ratio | |": programs, "| Reading program | Retrievals |": readers} {
+	for header, want := range map[string][]string{"| Program | Outcome | Uploads | Files | Ratio | |": programs,
+		"| Reading program | Retrievals |": readers} {
 		_, table, ok := strings.Cut(string(read(t, "../fs/SEMANTICS.md")), header+"\n")
 		if !ok {
 			t.Errorf("no table %s", header)
@@ -399,7 +442,8 @@ func inFolder(t *testing.T, dir, script string, env ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), proctest.Hang)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script)
-	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), "LC_ALL=C.UTF-8", "MAKEFLAGS=", "MAKELEVEL=", "GIT_CONFIG_GLOBAL=/dev/null"), env...)
+	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), "LC_ALL=C.UTF-8", "MAKEFLAGS=", "MAKELEVEL=",
+		"GIT_CONFIG_GLOBAL=/dev/null"), env...)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -416,9 +460,11 @@ type reader struct {
 
 func readersTable() []reader {
 	return []reader{
-		{"ls, find, du, stat", "find", "ls -lR . >/dev/null; find . -newer tree >/dev/null; du -sh . >/dev/null; stat -c %s lines", "48894", 0},
+		{"ls, find, du, stat", "find",
+			"ls -lR . >/dev/null; find . -newer tree >/dev/null; du -sh . >/dev/null; stat -c %s lines", "48894", 0},
 		{"completion", "bash", "compgen -f tree/ | sort | head -1", "tree/1.txt", 0},
-		{"gio info, guessing the type", "gio", "gio info -a standard::content-type,standard::size lines | grep '^size'", "size:  48894", 0},
+		{"gio info, guessing the type", "gio", "gio info -a standard::content-type,standard::size lines | grep '^size'",
+			"size:  48894", 0},
 		{"grep -r", "grep", "grep -r 'line 2' tree", "tree/2.txt:line 2", 3},
 		{"less", "less", "TERM=dumb less -E paged | tail -1", "10000", 1},
 		{"file", "file", "file -b --mime-type named", "text/plain", 1},

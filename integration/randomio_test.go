@@ -21,7 +21,8 @@ import (
 
 var (
 	anySeed = flag.Uint64("seed", 1, "the random choices of tests, as a failure names them; 0 = new ones")
-	ioSteps = flag.Int("steps", 120, "how many random operations TestRandomIO makes in each of its cases; make soak makes many")
+	ioSteps = flag.Int("steps", 120, "how many random operations TestRandomIO makes in each of its cases; make soak "+
+		"makes many")
 )
 
 // testSeed returns the seed of a test's random choices, and names it in the log.
@@ -70,7 +71,8 @@ func TestRandomIO(t *testing.T) {
 				defer func() {
 					if t.Failed() {
 						r.tellSides()
-						t.Logf("again: go test ./integration -run '%s' -seed %d -steps %d\n%s", t.Name(), seed, *ioSteps, strings.Join(r.log[max(0, len(r.log)-60):], "\n"))
+						t.Logf("again: go test ./integration -run '%s' -seed %d -steps %d\n%s", t.Name(), seed,
+							*ioSteps, strings.Join(r.log[max(0, len(r.log)-60):], "\n"))
 					}
 				}()
 				r.run(*ioSteps)
@@ -174,7 +176,8 @@ type act struct {
 func (r *randomIO) acts() []act {
 	return []act{
 		{14, r.readSome}, {14, r.writeSome}, {10, r.readMapped}, {10, r.writeMapped}, {3, r.syncMapped}, {3, r.unmap},
-		{5, r.truncate}, {2, r.truncateByName}, {3, r.sync}, {2, r.forgetPages}, {8, r.reopen}, {4, r.openAnother}, {1, r.replace}, {1, r.remove},
+		{5, r.truncate}, {2, r.truncateByName}, {3, r.sync}, {2, r.forgetPages}, {8, r.reopen}, {4, r.openAnother},
+		{1, r.replace}, {1, r.remove},
 		{2, r.allocate}, {2, r.copyRange}, {4, r.otherSide}, {2, r.overtake},
 	}
 }
@@ -253,7 +256,8 @@ func (r *randomIO) differs(what string, got, want []byte, off int) {
 	for at < min(len(got), len(want)) && got[at] == want[at] {
 		at++
 	}
-	r.t.Errorf("%s at %d: %d bytes, want %d; they differ from %d (%#x) on: %x, want %x", what, off, len(got), len(want), off+at, off+at,
+	r.t.Errorf("%s at %d: %d bytes, want %d; they differ from %d (%#x) on: %x, want %x", what, off, len(got), len(want),
+		off+at, off+at,
 		cut(got, at, 16), cut(want, at, 16))
 }
 
@@ -454,7 +458,8 @@ func (r *randomIO) truncateByName() {
 		return
 	}
 	s.now.resize(size)
-	if s.now.changed && r.hash() == hashOf(s.now.data) || !slices.ContainsFunc(s.open, func(o *ioOpen) bool { return o.file == s.now && o.write }) {
+	if s.now.changed && r.hash() == hashOf(s.now.data) ||
+		!slices.ContainsFunc(s.open, func(o *ioOpen) bool { return o.file == s.now && o.write }) {
 		r.recorded(s.now, false) // saved at once, unless a program that writes will save it
 	}
 }
@@ -603,7 +608,8 @@ func (r *randomIO) replace() {
 	}
 	data := r.fresh(1 + r.rng.IntN(r.max))
 	r.note("replace by %d bytes", len(data))
-	if !r.must("write", os.WriteFile(r.path()+".new", data, 0o600)) || !r.must("rename", os.Rename(r.path()+".new", r.path())) {
+	if !r.must("write", os.WriteFile(r.path()+".new", data, 0o600)) ||
+		!r.must("rename", os.Rename(r.path()+".new", r.path())) {
 		return
 	}
 	s.now.named = false
@@ -657,7 +663,8 @@ func (r *randomIO) allocate() {
 
 // copyRange copies from one place of the file to another, in the kernel.
 func (r *randomIO) copyRange() {
-	from, to := r.any(func(o *ioOpen) bool { return o.read && o.write && !o.append }), r.any(func(o *ioOpen) bool { return o.write && !o.append })
+	from, to := r.any(func(o *ioOpen) bool { return o.read && o.write && !o.append }),
+		r.any(func(o *ioOpen) bool { return o.write && !o.append })
 	if from == nil || to == nil || from.file != to.file {
 		return
 	}
@@ -750,7 +757,8 @@ func (r *randomIO) otherSide() {
 // sees waits until this side knows a record, whose content is another inode.
 func (r *randomIO) sees(seq string, data []byte) {
 	s := r.side()
-	proctest.Eventually(r.t, "the other mount knows record "+seq, func() bool { return r.attribute("user.svcfs.seq") == seq })
+	proctest.Eventually(r.t, "the other mount knows record "+seq,
+		func() bool { return r.attribute("user.svcfs.seq") == seq })
 	if s.now == nil || s.now.seq != seq {
 		if s.now != nil {
 			s.now.named = false
@@ -774,7 +782,8 @@ func (r *randomIO) overtake() {
 	r.at = 1 - r.at
 	data := r.fresh(1 + r.rng.IntN(r.max))
 	r.note("overtakes with %d bytes", len(data))
-	proctest.Eventually(r.t, "the other mount knows record "+seq, func() bool { return r.attribute("user.svcfs.seq") == seq })
+	proctest.Eventually(r.t, "the other mount knows record "+seq,
+		func() bool { return r.attribute("user.svcfs.seq") == seq })
 	if o := r.side(); o.now.seq != seq {
 		o.now.named = false
 		o.now = &ioFile{named: true}
@@ -810,7 +819,8 @@ func (r *randomIO) tellSides() {
 			err := unix.Fstat(o.fd, &st)
 			r.t.Logf("%d: inode %d, %d bytes, %v", o.fd, st.Ino, st.Size, err)
 		}
-		r.t.Logf("%s: record %q, hash %q, state %q, %v, %v; pending: %s", r.path(), r.attribute("user.svcfs.seq"), r.attribute("user.svcfs.sha256"), r.attribute("user.svcfs.state"),
+		r.t.Logf("%s: record %q, hash %q, state %q, %v, %v; pending: %s", r.path(), r.attribute("user.svcfs.seq"),
+			r.attribute("user.svcfs.sha256"), r.attribute("user.svcfs.state"),
 			info, err, r.side().m.control("pending"))
 	}
 }

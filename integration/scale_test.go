@@ -90,7 +90,8 @@ func TestM6LargeGroup(t *testing.T) {
 			t.Fatalf("%d folders, %v", len(folders), err)
 		}
 		after, peak := b.memory()
-		t.Logf("first listing in %s; memory grew by %d MiB, at the peak by %d MiB", took.Round(time.Millisecond), (after-before)/mib, (peak-before)/mib)
+		t.Logf("first listing in %s; memory grew by %d MiB, at the peak by %d MiB", took.Round(time.Millisecond),
+			(after-before)/mib, (peak-before)/mib)
 		if limit := 10 * time.Second; long() && took > limit {
 			t.Errorf("the first listing took %s, more than %s", took, limit)
 		}
@@ -103,7 +104,8 @@ func TestM6LargeGroup(t *testing.T) {
 			t.Errorf("ls -lR counts %s, %v", out, err)
 		}
 		after, peak = b.memory()
-		t.Logf("ls -lR in %s; memory grew by %d MiB, at the peak by %d MiB", time.Since(began).Round(time.Millisecond), (after-before)/mib, (peak-before)/mib)
+		t.Logf("ls -lR in %s; memory grew by %d MiB, at the peak by %d MiB", time.Since(began).Round(time.Millisecond),
+			(after-before)/mib, (peak-before)/mib)
 	})
 }
 
@@ -117,7 +119,8 @@ func TestLargeFile(t *testing.T) {
 	began := time.Now()
 	shell(t, w.dir, "cp big a/team/big")
 	_, sent := a.memory()
-	t.Logf("sent %d MiB in %s; peak memory of the mount %d MiB", size/mib, time.Since(began).Round(time.Millisecond), sent/mib)
+	t.Logf("sent %d MiB in %s; peak memory of the mount %d MiB", size/mib, time.Since(began).Round(time.Millisecond),
+		sent/mib)
 	a.unmount()
 	b, q := bob.mount("b", "--cache-size", fmt.Sprint(2*size)), newPurse(bob) // or each open pays (R3)
 	q.wantSpent(t, 1, 0, func() {
@@ -221,12 +224,14 @@ func TestByteBudgetsUnderPressure(t *testing.T) {
 	src := w.mkdir("src")
 	shell(t, src, fmt.Sprintf("for i in $(seq %d); do head -c %d /dev/urandom >$i; done", files, 4*mib))
 	alice.must("put", "team", src)
-	b := bob.mount("b", "--cache-size", fmt.Sprint(cacheSize), "--staging-size", fmt.Sprint(stagingSize), "--spool-size", "0")
+	b := bob.mount("b", "--cache-size", fmt.Sprint(cacheSize), "--staging-size", fmt.Sprint(stagingSize),
+		"--spool-size", "0")
 	shell(t, w.dir, "ls src | xargs -P 8 -I{} cmp src/{} b/team/src/{}")
 	if s := b.status(); s.Cached > cacheSize || s.Retrieves != files {
 		t.Errorf("%d bytes cached of %d, %d retrievals", s.Cached, cacheSize, s.Retrieves)
 	}
-	out, err := exec.Command("dd", "if=/dev/zero", "of="+b.path("team/much"), "bs=1M", fmt.Sprint("count=", 2*stagingSize/mib)).CombinedOutput()
+	out, err := exec.Command("dd", "if=/dev/zero", "of="+b.path("team/much"), "bs=1M",
+		fmt.Sprint("count=", 2*stagingSize/mib)).CombinedOutput()
 	if err == nil || !regexp.MustCompile("Cannot allocate memory").Match(out) {
 		t.Errorf("writing beyond --staging-size: %v\n%s", err, out)
 	}
@@ -258,7 +263,8 @@ func TestThreat8BombsOnAMount(t *testing.T) {
 	b := bob.mount("b", "--cache-size", fmt.Sprint(cacheSize))
 	shell(t, w.dir, fmt.Sprintf("ls src | xargs -P %d -I{} cmp src/{} b/team/src/{}", bombs))
 	_, peak := b.memory()
-	t.Logf("%d files of %d MiB, cache of %d MiB: memory of the mount at the peak %d MiB", bombs, size/mib, cacheSize/mib, peak/mib)
+	t.Logf("%d files of %d MiB, cache of %d MiB: memory of the mount at the peak %d MiB", bombs, size/mib,
+		cacheSize/mib, peak/mib)
 	if peak > cacheSize+size+fixed {
 		t.Errorf("memory reached %d MiB", peak/mib)
 	}

@@ -44,7 +44,8 @@ func newScenario(t *testing.T) *scenario {
 	w, alice, bob := team(t)
 	s := &scenario{t: t, people: map[string]*actor{}}
 	for name, p := range map[string]*person{"alice": alice, "bob": bob, "carol": w.account("carol", "1000")} {
-		a := &actor{person: p, m: p.mount(name, "--allow-delete"), files: map[string]*os.File{}, maps: map[string][]byte{}}
+		a := &actor{person: p, m: p.mount(name, "--allow-delete"), files: map[string]*os.File{},
+			maps: map[string][]byte{}}
 		s.people[name] = a
 		t.Cleanup(a.letGo)
 	}
@@ -196,7 +197,8 @@ func mapsFile(name string) action {
 // mapsToWrite maps an open file shared and writes into the mapping.
 func mapsToWrite(name, content string) action {
 	return does("map to write "+name, func(who *actor) (err error) {
-		who.maps[name], err = unix.Mmap(int(who.files[name].Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		who.maps[name], err = unix.Mmap(int(who.files[name].Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_SHARED)
 		if err == nil {
 			copy(who.maps[name], content)
 		}
@@ -258,7 +260,8 @@ func TestW8RenameIsSeenByOthers(t *testing.T) {
 	s.as("bob", reads("team/f", "one"), writes("team/mine", "y"))
 	s.as("alice", sees("team", "f", "mine", "theirs"), does("rename", renames("team/f", "team/g")))
 	s.as("bob", sees("team", "g", "mine", "theirs"), reads("team/g", "one"))
-	s.as("bob", fails(unix.EPERM, "rename what alice uploaded", renames("team/theirs", "team/x")), does("rename", renames("team/mine", "team/kept")))
+	s.as("bob", fails(unix.EPERM, "rename what alice uploaded", renames("team/theirs", "team/x")),
+		does("rename", renames("team/mine", "team/kept")))
 	s.as("alice", sees("team", "g", "kept", "theirs"), does("rename as the owner", renames("team/kept", "team/moved")))
 	s.as("bob", sees("team", "g", "moved", "theirs"))
 }
@@ -311,26 +314,33 @@ func TestW11ReplacedRightAfterAnotherClose(t *testing.T) {
 func TestM5RevokedInTheMiddle(t *testing.T) {
 	s := newScenario(t)
 	content, long := strings.Repeat("content ", 1024), strings.Repeat("some content of alice's, ", 100_000)
-	s.as("alice", writes("team/f", content), writes("team/mapped", content), writes("team/shared", content), writes("team/long", long))
-	s.as("bob", reads("team/f", content), opens("team/f"), mapsFile("team/mapped"), opens("team/new"), writesOpen("team/new", "unfinished"),
-		reads("team/shared", content), opens("team/shared"), mapsToWrite("team/shared", "changed by bob"), reads("team/long", long), opens("team/long"),
+	s.as("alice", writes("team/f", content), writes("team/mapped", content), writes("team/shared", content),
+		writes("team/long", long))
+	s.as("bob", reads("team/f", content), opens("team/f"), mapsFile("team/mapped"), opens("team/new"),
+		writesOpen("team/new", "unfinished"),
+		reads("team/shared", content), opens("team/shared"), mapsToWrite("team/shared", "changed by bob"),
+		reads("team/long", long), opens("team/long"),
 		func(t *testing.T, who *actor) {
 			if who.m.status().Cached == 0 {
 				t.Error("nothing is in memory that could go")
 			}
 		})
 	s.keepsReading("bob", "team/long", long, func() { s.as("alice", s.runs("group", "revoke", "team", "@bob")) })
-	s.as("bob", losesOpen("team/f"), losesMap("team/mapped"), losesMap("team/shared"), losesOpen("team/shared"), sees("", []string{}...), func(t *testing.T, who *actor) {
-		proctest.Eventually(t, "nothing of the group is in memory", func() bool { return who.m.status().Cached == 0 })
-	})
+	s.as("bob", losesOpen("team/f"), losesMap("team/mapped"), losesMap("team/shared"), losesOpen("team/shared"),
+		sees("", []string{}...), func(t *testing.T, who *actor) {
+			proctest.Eventually(t, "nothing of the group is in memory",
+				func() bool { return who.m.status().Cached == 0 })
+		})
 	s.as("bob", fails(unix.EKEYREVOKED, "close", closes("team/new")))
 	s.as("bob", tells("pending", "/team/new"))
-	s.as("bob", fails(unix.ENOENT, "open again", func(who *actor) error { _, err := os.ReadFile(who.m.path("team/f")); return err }))
-	s.as("alice", reads("team/f", content), reads("team/shared", content), sees("team", "f", "long", "mapped", "shared"), func(t *testing.T, who *actor) {
-		if list, err := os.ReadDir(who.m.path("team/.svcfs/history/shared")); err != nil || len(list) != 1 {
-			t.Errorf("shared has %d versions, %v", len(list), err)
-		}
-	})
+	s.as("bob", fails(unix.ENOENT, "open again",
+		func(who *actor) error { _, err := os.ReadFile(who.m.path("team/f")); return err }))
+	s.as("alice", reads("team/f", content), reads("team/shared", content),
+		sees("team", "f", "long", "mapped", "shared"), func(t *testing.T, who *actor) {
+			if list, err := os.ReadDir(who.m.path("team/.svcfs/history/shared")); err != nil || len(list) != 1 {
+				t.Errorf("shared has %d versions, %v", len(list), err)
+			}
+		})
 	s.people["bob"].m.lost = true // his unfinished files are nobody's
 }
 
@@ -377,7 +387,8 @@ func (s *scenario) keepsReading(who, name, content string, steps func()) {
 // N4: everybody can look at older versions, and bring one back.
 func TestN4HistoryOfWhatOthersSaved(t *testing.T) {
 	s := newScenario(t)
-	s.as("alice", does("mkdir", func(who *actor) error { return os.Mkdir(who.m.path("team/d"), 0o700) }), writes("team/d/f", "one"))
+	s.as("alice", does("mkdir", func(who *actor) error { return os.Mkdir(who.m.path("team/d"), 0o700) }),
+		writes("team/d/f", "one"))
 	s.as("bob", reads("team/d/f", "one"), writes("team/d/f", "two"))
 	s.as("alice", reads("team/d/f", "two"), writes("team/d/f", "three"))
 	s.as("bob", reads("team/d/f", "three"), func(t *testing.T, who *actor) {
@@ -417,7 +428,8 @@ func TestManyHandsAtOnce(t *testing.T) {
 			for i := range rounds {
 				mine, shared := m.path(fmt.Sprintf("team/%s-%d", name, i)), m.path("team/shared")
 				for _, path := range []string{mine, shared, mine} {
-					if err := os.WriteFile(path, fmt.Appendf(nil, "%s writes %d to %s", name, i, path), 0o600); err != nil {
+					if err := os.WriteFile(path, fmt.Appendf(nil, "%s writes %d to %s", name, i, path),
+						0o600); err != nil {
 						t.Errorf("%s: %v", name, err)
 					}
 				}
@@ -503,7 +515,9 @@ func TestW9DeletedWhileOpen(t *testing.T) {
 	s.as("alice", writes("team/f", content))
 	s.as("bob", reads("team/f", content), opens("team/f"), writes("team/mine", "x"))
 	s.as("bob", fails(unix.EPERM, "delete what alice uploaded", removes("team/f")))
-	s.keepsReading("bob", "team/f", content, func() { s.as("alice", does("delete", removes("team/f")), sees("team", "mine")) })
+	s.keepsReading("bob", "team/f", content, func() {
+		s.as("alice", does("delete", removes("team/f")), sees("team", "mine"))
+	})
 	s.as("bob", sees("team", "mine"), reads("team/mine", "x"))
 	s.as("alice", writes("team/f", "again"))
 	s.as("bob", reads("team/f", "again"), does("delete", removes("team/mine")))

@@ -45,12 +45,14 @@ func TestSDKReadmePrograms(t *testing.T) {
 		ok(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(sdkReadme(t, "Go")), 0o600))
 		build := exec.CommandContext(t.Context(), "sh", "-euc", sdkReadme(t, "module"))
 		build.Dir = dir
-		build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GONOSUMDB=*") // this machine has all modules
+		// this machine has all modules
+		build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GONOSUMDB=*")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		out := runAs(t, alice, exec.CommandContext(t.Context(), filepath.Join(dir, "program")))
-		if !regexp.MustCompile(`^saved bafy\S+: 13 bytes, record \d+ of the group, \S+ tokens\nnotes/today.txt 13 alice.svc.testnet\nMeet at nine.$`).MatchString(out) {
+		if !regexp.MustCompile(
+			`^saved bafy\S+: 13 bytes, record \d+ of the group, \S+ tokens\nnotes/today.txt 13 alice.svc.testnet\nMeet at nine.$`).MatchString(out) {
 			t.Errorf("it printed:\n%s", out)
 		}
 	})
@@ -64,7 +66,8 @@ func TestSDKReadmePrograms(t *testing.T) {
 		ok(t, program.Close())
 		node := exec.CommandContext(t.Context(), "node", program.Name())
 		node.Dir = dir
-		if out := runAs(t, alice, node); !strings.Contains(out, "saved bafy") || !strings.Contains(out, "\nMeet at nine.\n") {
+		if out := runAs(t, alice, node); !strings.Contains(out, "saved bafy") ||
+			!strings.Contains(out, "\nMeet at nine.\n") {
 			t.Errorf("it printed:\n%s", out)
 		}
 	})

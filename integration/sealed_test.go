@@ -43,16 +43,20 @@ func TestW2OneRequestASave(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		paths := maps.Clone(hits)
-		for _, look := range []string{wire.OpWatch, wire.OpGetGroupTransactions, wire.OpGetOwnedGroups, wire.OpGetMemberGroups} {
+		for _, look := range []string{wire.OpWatch, wire.OpGetGroupTransactions, wire.OpGetOwnedGroups,
+			wire.OpGetMemberGroups} {
 			delete(paths, wire.PathTools+look) // what others changed: by the watch, and now and then
 		}
 		return paths
 	}
-	if got := spent("for i in $(seq 10); do head -c 4096 /dev/urandom >a/team/$i; done"); !maps.Equal(got, map[string]int{wire.PathSealed: 10}) {
+	if got := spent("for i in $(seq 10); do head -c 4096 /dev/urandom >a/team/$i; done"); !maps.Equal(got,
+		map[string]int{wire.PathSealed: 10}) {
 		t.Errorf("10 saves are %v", got)
 	}
-	got := spent("for i in $(seq 8); do (for j in $(seq 10); do head -c 4096 /dev/urandom >a/team/$i-$j; done) & done; wait")
-	if sum := got[wire.PathSealed] + got[wire.PathTools+wire.OpFinalizeUploads]; sum == 0 || sum > 80 || len(slices.Collect(maps.Keys(got))) > 2 {
+	got := spent("for i in $(seq 8); do (for j in $(seq 10); do head -c 4096 /dev/urandom >a/team/$i-$j; done) & " +
+		"done; wait")
+	if sum := got[wire.PathSealed] + got[wire.PathTools+wire.OpFinalizeUploads]; sum == 0 || sum > 80 ||
+		len(slices.Collect(maps.Keys(got))) > 2 {
 		t.Errorf("80 saves of 8 programs are %v", got)
 	}
 	t.Log("80 saves of 8 programs:", got)

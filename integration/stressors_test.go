@@ -29,19 +29,24 @@ type stressor struct {
 // shrink.
 func stressRefusals() map[string]stressor {
 	return map[string]stressor{
-		"dentry":   {options: "--dentries 256", why: "W5: as dirmany"},
-		"dirdeep":  {refused: []string{"link refused by design"}, why: "N5: an uploaded file has one name"},
-		"dirmany":  {options: "--dirmany-ops 300", why: "W5: empty files are uploaded after two seconds, so that removing thousands takes minutes"},
-		"dup":      {refused: []string{"mknod refused by design"}, why: "N5: no pipes"},
-		"fanotify": {may: "open not found", why: "E: the kernel opens files for its listeners that are deleted by then"},
+		"dentry":  {options: "--dentries 256", why: "W5: as dirmany"},
+		"dirdeep": {refused: []string{"link refused by design"}, why: "N5: an uploaded file has one name"},
+		"dirmany": {options: "--dirmany-ops 300",
+			why: "W5: empty files are uploaded after two seconds, so that removing thousands takes minutes"},
+		"dup": {refused: []string{"mknod refused by design"}, why: "N5: no pipes"},
+		"fanotify": {may: "open not found",
+			why: "E: the kernel opens files for its listeners that are deleted by then"},
 		"fiemap":   {says: "FS_IOC_FIEMAP not supported", why: "content lies on no disk"},
 		"filename": {refused: []string{"create invalid"}, why: "N3: names are text"},
-		"fsize":    {refused: []string{"write too large"}, why: "W12: it writes at the end of the largest file there can be"},
-		"iomix":    {options: "--iomix-bytes 64m", why: "W12: else it writes beyond the largest file"},
-		"link":     {says: "link calls not allowed", refused: []string{"link refused by design"}, why: "N5: an uploaded file has one name"},
-		"mknod":    {refused: []string{"mknod refused by design"}, why: "N5: no devices, pipes or sockets"},
-		"xattr":    {refused: []string{"set attribute storage full"}, why: "W16: the attributes of a file take at most 4096 bytes"},
-		"verity":   {says: "verity is not supported", why: "the hash of the ledger is what verifies (R1)"},
+		"fsize": {refused: []string{"write too large"},
+			why: "W12: it writes at the end of the largest file there can be"},
+		"iomix": {options: "--iomix-bytes 64m", why: "W12: else it writes beyond the largest file"},
+		"link": {says: "link calls not allowed", refused: []string{"link refused by design"},
+			why: "N5: an uploaded file has one name"},
+		"mknod": {refused: []string{"mknod refused by design"}, why: "N5: no devices, pipes or sockets"},
+		"xattr": {refused: []string{"set attribute storage full"},
+			why: "W16: the attributes of a file take at most 4096 bytes"},
+		"verity": {says: "verity is not supported", why: "the hash of the ledger is what verifies (R1)"},
 	}
 }
 
@@ -52,8 +57,10 @@ func elsewhere() []string { return []string{"bind-mount", "binderfs", "eventfd",
 // own it is to do: a busy machine needs longer for them. make suites runs the whole
 // class, each for its time.
 func quickStressors() map[string]int {
-	return map[string]int{"access": 100, "chmod": 200, "dentry": 256, "fcntl": 2000, "filename": 150, "flock": 100_000, "getdent": 2000, "link": 1,
-		"lockofd": 100_000, "mknod": 200, "open": 2000, "rename": 200, "touch": 2000, "utime": 2000, "verity": 1, "xattr": 1}
+	return map[string]int{"access": 100, "chmod": 200, "dentry": 256, "fcntl": 2000, "filename": 150, "flock": 100_000,
+		"getdent": 2000, "link": 1,
+		"lockofd": 100_000, "mknod": 200, "open": 2000, "rename": 200, "touch": 2000, "utime": 2000, "verity": 1,
+		"xattr": 1}
 }
 
 // Every stressor of stress-ng's filesystem class passes on a mount that may
@@ -70,7 +77,8 @@ func TestStressors(t *testing.T) {
 	quick := quickStressors()
 	names := slices.Sorted(maps.Keys(quick))
 	if long() {
-		names = slices.DeleteFunc(slices.Clone(class), func(name string) bool { return slices.Contains(elsewhere(), name) })
+		names = slices.DeleteFunc(slices.Clone(class),
+			func(name string) bool { return slices.Contains(elsewhere(), name) })
 	}
 	for _, name := range slices.Concat(slices.Collect(maps.Keys(known)), elsewhere(), names) {
 		if !slices.Contains(class, name) {
@@ -98,7 +106,8 @@ func TestStressors(t *testing.T) {
 // stressorsOf asks stress-ng which stressors a class has.
 func stressorsOf(t *testing.T, class string) []string {
 	t.Helper()
-	out, _ := exec.CommandContext(t.Context(), "stress-ng", "--class", class+"?").CombinedOutput() // exits 1 after telling
+	// exits 1 after telling
+	out, _ := exec.CommandContext(t.Context(), "stress-ng", "--class", class+"?").CombinedOutput()
 	_, list, ok := strings.Cut(string(out), "stressors:")
 	if !ok {
 		t.Fatalf("stress-ng --class %s?: %s", class, out)
@@ -112,7 +121,8 @@ func (s stressor) run(t *testing.T, m *mount, extent []string) {
 	before := m.control("errors")
 	ctx, cancel := context.WithTimeout(t.Context(), proctest.Hang)
 	defer cancel()
-	args := slices.Concat([]string{"--" + s.name, "1", "--temp-path", dir, "--verify", "--metrics-brief"}, extent, strings.Fields(s.options))
+	args := slices.Concat([]string{"--" + s.name, "1", "--temp-path", dir, "--verify", "--metrics-brief"}, extent,
+		strings.Fields(s.options))
 	cmd := exec.CommandContext(ctx, "stress-ng", args...)
 	cmd.Dir, cmd.WaitDelay = t.TempDir(), time.Second
 	raw, err := cmd.CombinedOutput()

@@ -33,16 +33,22 @@ func TestSuites(t *testing.T) {
 	alice.must("group", "create", "team")
 	m := alice.mount("m", "--allow-delete")
 	for _, s := range []struct{ name, tool, script, want string }{
-		{"fio, random writes verified", "fio", "fio --name=v --directory=$DIR --rw=randwrite --bs=4k-64k " + sized("--size=4m --numjobs=2", "--size=64m --numjobs=4") +
+		{"fio, random writes verified", "fio", "fio --name=v --directory=$DIR --rw=randwrite --bs=4k-64k " +
+			sized("--size=4m --numjobs=2", "--size=64m --numjobs=4") +
 			" --verify=crc32c --do_verify=1 --verify_fatal=1 --end_fsync=1 --group_reporting", "err= 0"},
-		{"fio, sequential writes verified", "fio", "fio --name=s --directory=$DIR --rw=write --bs=128k " + sized("--size=16m", "--size=256m") +
+		{"fio, sequential writes verified", "fio", "fio --name=s --directory=$DIR --rw=write --bs=128k " +
+			sized("--size=16m", "--size=256m") +
 			" --verify=sha256 --verify_fatal=1 --create_on_open=1", "err= 0"},
-		{"fio, shared mappings verified", "fio", "fio --name=m --directory=$DIR --ioengine=mmap --rw=randwrite --bs=4k " + sized("--size=2m", "--size=64m") +
-			" --verify=crc32c --do_verify=1 --verify_fatal=1", "err= 0"},
-		{"postmark", "postmark", "printf 'set location %s\\nset number " + sized("50\\nset transactions 100", "2000\\nset transactions 5000") +
+		{"fio, shared mappings verified", "fio",
+			"fio --name=m --directory=$DIR --ioengine=mmap --rw=randwrite --bs=4k " + sized("--size=2m", "--size=64m") +
+				" --verify=crc32c --do_verify=1 --verify_fatal=1", "err= 0"},
+		{"postmark", "postmark", "printf 'set location %s\\nset number " +
+			sized("50\\nset transactions 100", "2000\\nset transactions 5000") +
 			"\\nset size 500 65536\\nset seed 42\\nrun\\nquit\\n' $DIR | postmark", "megabytes written"},
-		{"dbench", "dbench", "dbench -t " + sized("3", "20") + " -D $DIR -c /usr/share/dbench/client.txt " + sized("1", "4"), "Throughput"},
-		{"bonnie++", "bonnie++", "bonnie++ -d $DIR -u $(id -un) " + sized("-s 16:8k:8192:1 -r 8 -f -n 0", "-s 256:8k:8192:1 -r 128 -f -n 4") + " -q", ","},
+		{"dbench", "dbench", "dbench -t " + sized("3", "20") + " -D $DIR -c /usr/share/dbench/client.txt " +
+			sized("1", "4"), "Throughput"},
+		{"bonnie++", "bonnie++", "bonnie++ -d $DIR -u $(id -un) " +
+			sized("-s 16:8k:8192:1 -r 8 -f -n 0", "-s 256:8k:8192:1 -r 128 -f -n 4") + " -q", ","},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			proctest.Need(t, s.tool)

@@ -46,7 +46,9 @@ func TestAppendsSendLittle(t *testing.T) {
 			t.Fatal("nothing is taken over")
 		}
 		changed := format.Extents{{First: last, Count: (int64(len(content))-1)/format.BlockBytes - last + 1}}
-		ok(t, u.PutPart(t.Context(), changed, func(i int64, into []byte) (int, error) { return copy(into, content[i*format.BlockBytes:]), nil }))
+		ok(t, u.PutPart(t.Context(), changed, func(i int64, into []byte) (int, error) {
+			return copy(into, content[i*format.BlockBytes:]), nil
+		}))
 		_, err = u.Finish(t.Context(), "log", int64(len(content)), sdk.Digest{}, sdk.Attributes{})
 		ok(t, err)
 		ok(t, base.Close())
@@ -71,7 +73,8 @@ func TestAppendsSendLittle(t *testing.T) {
 	ok(t, err)
 	defer u.Abandon()
 	var refused *sdk.Error
-	if _, err := u.Finish(t.Context(), "log", int64(len(content)), sdk.Digest{}, sdk.Attributes{}); !errors.As(err, &refused) || refused.Code != wire.CodeBase {
+	if _, err := u.Finish(t.Context(), "log", int64(len(content)), sdk.Digest{}, sdk.Attributes{}); !errors.As(err,
+		&refused) || refused.Code != wire.CodeBase {
 		t.Errorf("after a revocation blocks are taken over, %v", err)
 	}
 }

@@ -50,7 +50,8 @@ func TestW9TrashOnAMount(t *testing.T) {
 			t.Errorf("%s reads %q", name, text)
 		}
 	}
-	if got := shell(t, b.path("team"), "rm -r h d; ls .svcfs/trash .svcfs/trash/d; mv .svcfs/trash/h .; mv .svcfs/trash/d d; cat h d/f d/e/g; ls .svcfs/trash; stat -c %F h d"); got !=
+	if got := shell(t, b.path("team"), "rm -r h d; ls .svcfs/trash .svcfs/trash/d; mv .svcfs/trash/h .; mv "+
+		".svcfs/trash/d d; cat h d/f d/e/g; ls .svcfs/trash; stat -c %F h d"); got !=
 		".svcfs/trash:\nd\nh\n\n.svcfs/trash/d:\ne\nf\nhers\ntwo\ndeep\nregular file\ndirectory\n" {
 		t.Errorf("through .svcfs/trash bob sees %q", got)
 	}

@@ -54,7 +54,8 @@ func TestN4ThinnedOnAMount(t *testing.T) {
 		if after := history(m); strings.Join(after, " ") != strings.Join(before[2:], " ") {
 			t.Errorf("the history is %q, want %q", after, before[2:])
 		}
-		if got := shell(t, m.path("team"), "cat doc; cat .svcfs/history/doc/*; ls | wc -l"); got != "four\nthree\nfour\n5\n" {
+		if got := shell(t, m.path("team"),
+			"cat doc; cat .svcfs/history/doc/*; ls | wc -l"); got != "four\nthree\nfour\n5\n" {
 			t.Errorf("the mount shows %q", got)
 		}
 	}

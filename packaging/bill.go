@@ -40,12 +40,15 @@ type hash struct {
 // and Go itself.
 func billOf(name, version string, made time.Time, info *debug.BuildInfo, sum [32]byte) ([]byte, error) {
 	b := bill{Format: "CycloneDX", Spec: "1.6", Version: 1, Metadata: metadata{made.Format(time.RFC3339),
-		component{Type: "application", Name: name, Version: version, Hashes: []hash{{"SHA-256", fmt.Sprintf("%x", sum)}}}}}
+		component{Type: "application", Name: name, Version: version,
+			Hashes: []hash{{"SHA-256", fmt.Sprintf("%x", sum)}}}}}
 	goVersion := strings.TrimPrefix(info.GoVersion, "go")
-	b.Components = append(b.Components, component{Type: "library", Name: "stdlib", Version: goVersion, PURL: "pkg:golang/stdlib@" + goVersion})
+	b.Components = append(b.Components, component{Type: "library", Name: "stdlib", Version: goVersion,
+		PURL: "pkg:golang/stdlib@" + goVersion})
 	for _, m := range info.Deps {
 		m = cmp.Or(m.Replace, m)
-		b.Components = append(b.Components, component{Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" + m.Version})
+		b.Components = append(b.Components, component{Type: "library", Name: m.Path, Version: m.Version,
+			PURL: "pkg:golang/" + m.Path + "@" + m.Version})
 	}
 	text, err := json.MarshalIndent(b, "", "  ")
 	return append(text, '\n'), err

@@ -22,14 +22,20 @@ type pack struct {
 func packages() []pack {
 	return []pack{
 		{name: "svcfs", summary: "encrypted groups of files as a folder",
-			description: "Mounts the encrypted groups of an account as a folder: groups are directories,\nfiles are entries. Reading decrypts on this machine, closing a written file\nencrypts it here and uploads only ciphertext.",
-			needs:       []string{"fuse3"}, wants: []string{"ca-certificates"}, rpmNeeds: "fuse3"},
+			description: "Mounts the encrypted groups of an account as a folder: groups are directories,\nfiles are " +
+				"entries. Reading decrypts on this machine, closing a written file\nencrypts it here and uploads " +
+				"only ciphertext.",
+			needs: []string{"fuse3"}, wants: []string{"ca-certificates"}, rpmNeeds: "fuse3"},
 		{name: "svcd", summary: "service for encrypted groups of files",
-			description: "The whole service of svcfs in one program: ciphertext, key custody by group,\nand a ledger of who did what. It needs one directory.",
-			needs:       []string{"adduser"}, wants: []string{"ca-certificates"}, rpmNeeds: "shadow-utils"},
+			description: "The whole service of svcfs in one program: ciphertext, key custody by group,\nand a ledger " +
+				"of who did what. It needs one directory.",
+			needs: []string{"adduser"}, wants: []string{"ca-certificates"}, rpmNeeds: "shadow-utils"},
 		{name: "svcfs-desktop", summary: "encrypted groups of files on the desktop", noProgram: true,
-			description: "Notifications of the desktop tell what goes wrong in the mounts of svcfs:\na save that is not uploaded, a conflict, a lost group, a spent budget,\na mount that died. Menus of Dolphin, Nautilus, Nemo and Thunar tell why,\nversions, members and the reference of a file. Nautilus and Nemo show\nemblems, with python3-nautilus and nemo-python.",
-			needs:       []string{"svcfs"}, rpmNeeds: "svcfs"},
+			description: "Notifications of the desktop tell what goes wrong in the mounts of svcfs:\na save that is " +
+				"not uploaded, a conflict, a lost group, a spent budget,\na mount that died. Menus of Dolphin, " +
+				"Nautilus, Nemo and Thunar tell why,\nversions, members and the reference of a file. Nautilus and " +
+				"Nemo show\nemblems, with python3-nautilus and nemo-python.",
+			needs: []string{"svcfs"}, rpmNeeds: "svcfs"},
 	}
 }
 
@@ -62,7 +68,8 @@ func (j *job) contents(p pack, arch string) ([]entry, error) {
 		return nil, err
 	}
 	for _, page := range pages {
-		c.add("/usr/share/man/man1/"+page.Name()+".gz", 0o644, c.pressed(c.read(filepath.Join(j.manual(p), page.Name()))))
+		c.add("/usr/share/man/man1/"+page.Name()+".gz", 0o644,
+			c.pressed(c.read(filepath.Join(j.manual(p), page.Name()))))
 	}
 	c.add("/usr/share/bash-completion/completions/"+p.name, 0o644, c.read(j.completion(p, "bash")))
 	c.add("/usr/share/zsh/vendor-completions/_"+p.name, 0o644, c.read(j.completion(p, "zsh")))
@@ -102,7 +109,8 @@ func (c *collector) desktop() {
 	} {
 		c.add(to, 0o644, c.sources(name))
 	}
-	for to, pattern := range map[string]string{"/usr/share/Thunar/sendto/": "sendto/*.desktop", "/usr/share/icons/hicolor/scalable/emblems/": "emblems/*.svg"} {
+	for to, pattern := range map[string]string{"/usr/share/Thunar/sendto/": "sendto/*.desktop",
+		"/usr/share/icons/hicolor/scalable/emblems/": "emblems/*.svg"} {
 		files, err := filepath.Glob(filepath.Join(c.job.root, from, pattern))
 		if err != nil && c.err == nil {
 			c.err = err
@@ -112,7 +120,8 @@ func (c *collector) desktop() {
 		}
 	}
 	for _, manager := range []string{"Nautilus", "Nemo"} {
-		text := bytes.Replace(c.sources(from+"svcfs.py"), []byte(`API = "Nautilus"`), fmt.Appendf(nil, "API = %q", manager), 1)
+		text := bytes.Replace(c.sources(from+"svcfs.py"), []byte(`API = "Nautilus"`),
+			fmt.Appendf(nil, "API = %q", manager), 1)
 		c.add("/usr/share/"+strings.ToLower(manager)+"-python/extensions/svcfs.py", 0o644, text)
 	}
 	slices.SortFunc(c.entries, func(x, y entry) int { return strings.Compare(x.path, y.path) })
@@ -128,9 +137,11 @@ func installed(text []byte) []byte {
 // single makes the unit of one service of the template for several. It needs no settings: svcd finds
 // /etc/svcd/svcd.toml, where it exists, and /var/lib/svcd by itself.
 func single(template []byte) []byte {
-	text := bytes.ReplaceAll(template, []byte("svcd@8001 listens on port 8001"), []byte("settings are in /etc/svcd/svcd.toml, where it exists"))
+	text := bytes.ReplaceAll(template, []byte("svcd@8001 listens on port 8001"),
+		[]byte("settings are in /etc/svcd/svcd.toml, where it exists"))
 	text = bytes.ReplaceAll(text, []byte("/etc/systemd/system/svcd@.service"), []byte("svcd.service"))
-	text = bytes.ReplaceAll(text, []byte(" --config /etc/svcd/svcd.toml --listen 127.0.0.1:%i --metrics-listen 127.0.0.1:1%i"), nil)
+	text = bytes.ReplaceAll(text,
+		[]byte(" --config /etc/svcd/svcd.toml --listen 127.0.0.1:%i --metrics-listen 127.0.0.1:1%i"), nil)
 	return bytes.ReplaceAll(text, []byte("svcd on port %i"), []byte("svcd, the service of svcfs"))
 }
 
@@ -185,7 +196,8 @@ func (c *collector) copyright() []byte {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\nFiles: *\nCopyright: %s\nLicense: Expat\n", holder)
+	fmt.Fprintf(&b, "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\nFiles: "+
+		"*\nCopyright: %s\nLicense: Expat\n", holder)
 	_, terms, _ := strings.Cut(licence, "\n\n")
 	_, terms, _ = strings.Cut(terms, "\n\n")
 	for line := range strings.Lines(terms + "\n") {
@@ -199,7 +211,8 @@ func (c *collector) copyright() []byte {
 
 // changelog is the one entry that Debian wants; CHANGELOG.md is for people.
 func (j *job) changelog(p pack) []byte {
-	return fmt.Appendf(nil, "%s (%s) unstable; urgency=medium\n\n  * Built from the sources of that version; CHANGELOG.md there says what is new.\n\n -- %s  %s\n",
+	return fmt.Appendf(nil, "%s (%s) unstable; urgency=medium\n\n  * Built from the sources of that version; "+
+		"CHANGELOG.md there says what is new.\n\n -- %s  %s\n",
 		p.name, j.version, maintainer, j.made.Format("Mon, 02 Jan 2006 15:04:05 -0700"))
 }
 

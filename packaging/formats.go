@@ -42,7 +42,8 @@ func (j *job) tarball(p pack, arch string, contents []entry) error {
 
 // tarEntry writes an entry as root's file.
 func (j *job) tarEntry(w *tar.Writer, name string, e entry) error {
-	h := tar.Header{Name: name, Mode: int64(e.mode.Perm()), Size: int64(len(e.content)), ModTime: j.made, Typeflag: tar.TypeReg, Format: tar.FormatPAX}
+	h := tar.Header{Name: name, Mode: int64(e.mode.Perm()), Size: int64(len(e.content)), ModTime: j.made,
+		Typeflag: tar.TypeReg, Format: tar.FormatPAX}
 	if e.link != "" {
 		h.Typeflag, h.Linkname = tar.TypeSymlink, e.link
 	}
@@ -54,11 +55,14 @@ func (j *job) tarEntry(w *tar.Writer, name string, e entry) error {
 }
 
 func (j *job) deb(p pack, arch string, contents []entry) error {
-	info := &nfpm.Info{Name: p.name, Arch: arch, Platform: "linux", Version: j.version, VersionSchema: "none", Section: "utils", Priority: "optional",
-		Maintainer: maintainer, Description: p.summary + "\n" + p.description, Homepage: homepage, License: "MIT", DisableGlobbing: true, MTime: j.made}
+	info := &nfpm.Info{Name: p.name, Arch: arch, Platform: "linux", Version: j.version, VersionSchema: "none",
+		Section: "utils", Priority: "optional",
+		Maintainer: maintainer, Description: p.summary + "\n" + p.description, Homepage: homepage, License: "MIT",
+		DisableGlobbing: true, MTime: j.made}
 	info.Depends, info.Recommends = p.needs, p.wants
 	for _, e := range contents {
-		c := &files.Content{Destination: e.path, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: e.mode, MTime: j.made}}
+		c := &files.Content{Destination: e.path,
+			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: e.mode, MTime: j.made}}
 		info.Contents = append(info.Contents, c)
 		if e.link != "" {
 			c.Source, c.Type = e.link, files.TypeSymlink
@@ -76,7 +80,8 @@ func (j *job) deb(p pack, arch string, contents []entry) error {
 		}
 	}
 	scripts := filepath.Join(j.root, "packaging/files", p.name)
-	for field, suffix := range map[*string]string{&info.Scripts.PostInstall: ".postinst", &info.Scripts.PreRemove: ".prerm", &info.Scripts.PostRemove: ".postrm"} {
+	for field, suffix := range map[*string]string{&info.Scripts.PostInstall: ".postinst",
+		&info.Scripts.PreRemove: ".prerm", &info.Scripts.PostRemove: ".postrm"} {
 		if _, err := os.Stat(scripts + suffix); err == nil {
 			*field = scripts + suffix
 		}
@@ -98,8 +103,10 @@ func (j *job) rpm(p pack, arch string, contents []entry) error {
 		return err
 	}
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64", anyArch: "noarch"}[arch]
-	r, err := rpmpack.NewRPM(rpmpack.RPMMetaData{Name: p.name, Version: j.version, Release: "1", Arch: machine, OS: "linux", Summary: p.summary,
-		Description: p.description, Licence: "MIT", URL: homepage, Packager: maintainer, BuildHost: "localhost", BuildTime: j.made, Compressor: "gzip", Requires: needs, Epoch: rpmpack.NoEpoch})
+	r, err := rpmpack.NewRPM(rpmpack.RPMMetaData{Name: p.name, Version: j.version, Release: "1", Arch: machine,
+		OS: "linux", Summary: p.summary,
+		Description: p.description, Licence: "MIT", URL: homepage, Packager: maintainer, BuildHost: "localhost",
+		BuildTime: j.made, Compressor: "gzip", Requires: needs, Epoch: rpmpack.NoEpoch})
 	if err != nil {
 		return err
 	}
@@ -110,7 +117,8 @@ func (j *job) rpm(p pack, arch string, contents []entry) error {
 		if name, ok := strings.CutPrefix(e.path, "/usr/share/zsh/vendor-completions/"); ok {
 			e.path = "/usr/share/zsh/site-functions/" + name
 		}
-		f := rpmpack.RPMFile{Name: e.path, Body: e.content, Mode: uint(e.mode), Owner: "root", Group: "root", MTime: uint32(j.made.Unix())}
+		f := rpmpack.RPMFile{Name: e.path, Body: e.content, Mode: uint(e.mode), Owner: "root", Group: "root",
+			MTime: uint32(j.made.Unix())}
 		if e.link != "" {
 			f.Mode, f.Body = 0o120777, []byte(e.link)
 		}

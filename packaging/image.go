@@ -35,7 +35,9 @@ func (j *job) image() error {
 			return err
 		}
 		platform := layout.WithPlatform(v1.Platform{OS: "linux", Architecture: arch})
-		name := layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": strings.NewReplacer("~", "-", "+", "-").Replace(j.version) + "-" + arch}) // the rules of a tag
+		// the rules of a tag
+		name := layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": strings.NewReplacer("~",
+			"-", "+", "-").Replace(j.version) + "-" + arch})
 		if err := at.AppendImage(img, platform, name); err != nil {
 			return err
 		}
@@ -73,8 +75,10 @@ func (j *job) imageFor(arch string) (v1.Image, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, d := range []tar.Header{
-		{Name: "etc/", Mode: 0o755}, {Name: "tmp/", Mode: 0o1777}, {Name: "usr/", Mode: 0o755}, {Name: "usr/bin/", Mode: 0o755},
-		{Name: "var/", Mode: 0o755}, {Name: "var/lib/", Mode: 0o755}, {Name: "var/lib/svcd/", Mode: 0o700, Uid: imageUser, Gid: imageUser},
+		{Name: "etc/", Mode: 0o755}, {Name: "tmp/", Mode: 0o1777}, {Name: "usr/", Mode: 0o755},
+		{Name: "usr/bin/", Mode: 0o755},
+		{Name: "var/", Mode: 0o755}, {Name: "var/lib/", Mode: 0o755},
+		{Name: "var/lib/svcd/", Mode: 0o700, Uid: imageUser, Gid: imageUser},
 	} {
 		d.Typeflag, d.ModTime = tar.TypeDir, j.made
 		if err := w.WriteHeader(&d); err != nil {
@@ -85,7 +89,8 @@ func (j *job) imageFor(arch string) (v1.Image, error) {
 		name string
 		e    entry
 	}{
-		{"etc/passwd", entry{mode: 0o644, content: fmt.Appendf(nil, "svcd:x:%d:%[1]d:svcd:/var/lib/svcd:/nonexistent\n", imageUser)}},
+		{"etc/passwd", entry{mode: 0o644,
+			content: fmt.Appendf(nil, "svcd:x:%d:%[1]d:svcd:/var/lib/svcd:/nonexistent\n", imageUser)}},
 		{"etc/group", entry{mode: 0o644, content: fmt.Appendf(nil, "svcd:x:%d:\n", imageUser)}},
 		{"usr/bin/svcd", entry{mode: 0o755, content: program}},
 	} {
@@ -96,12 +101,15 @@ func (j *job) imageFor(arch string) (v1.Image, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil }, tarball.WithMediaType(types.OCILayer))
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(b.Bytes())), nil
+	}, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, err
 	}
 	img := mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1)
-	img, err = mutate.Append(img, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: j.made}, CreatedBy: "packaging of svcfs"}})
+	img, err = mutate.Append(img, mutate.Addendum{Layer: layer,
+		History: v1.History{Created: v1.Time{Time: j.made}, CreatedBy: "packaging of svcfs"}})
 	if err != nil {
 		return nil, err
 	}
@@ -117,10 +125,12 @@ func (j *job) config(img v1.Image, arch string) *v1.ConfigFile {
 	c = c.DeepCopy()
 	c.Architecture, c.OS, c.Created = arch, "linux", v1.Time{Time: j.made}
 	c.Config = v1.Config{
-		Entrypoint: []string{"/usr/bin/svcd"}, Cmd: []string{"serve", "--data", "/var/lib/svcd", "--listen", "0.0.0.0:8000"},
-		User: fmt.Sprintf("%d:%[1]d", imageUser), WorkingDir: "/var/lib/svcd", Env: []string{"PATH=/usr/bin"},
+		Entrypoint: []string{"/usr/bin/svcd"},
+		Cmd:        []string{"serve", "--data", "/var/lib/svcd", "--listen", "0.0.0.0:8000"},
+		User:       fmt.Sprintf("%d:%[1]d", imageUser), WorkingDir: "/var/lib/svcd", Env: []string{"PATH=/usr/bin"},
 		ExposedPorts: map[string]struct{}{"8000/tcp": {}}, Volumes: map[string]struct{}{"/var/lib/svcd": {}},
-		Labels: map[string]string{"org.opencontainers.image.title": "svcd", "org.opencontainers.image.version": j.version, "org.opencontainers.image.licenses": "MIT"},
+		Labels: map[string]string{"org.opencontainers.image.title": "svcd",
+			"org.opencontainers.image.version": j.version, "org.opencontainers.image.licenses": "MIT"},
 	}
 	return c
 }

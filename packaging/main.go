@@ -60,7 +60,8 @@ func main() {
 	flag.StringVar(&j.stamp, "buildvcs", "auto", "whether the programs tell the commit: true, false or auto")
 	flag.StringVar(&arches, "arch", "amd64,arm64", "architectures")
 	flag.StringVar(&formats, "formats", "tar,deb,rpm,oci", "formats")
-	flag.StringVar(&j.key, "minisign-key", "", "file with a minisign key without a password, which signs the hashes; without it the names of the files say unsigned")
+	flag.StringVar(&j.key, "minisign-key", "", "file with a minisign key without a password, which signs the hashes; "+
+		"without it the names of the files say unsigned")
 	flag.Parse()
 	j.made = time.Unix(seconds, 0).UTC()
 	j.arches, j.formats = strings.Split(arches, ","), strings.Split(formats, ",")
@@ -120,7 +121,8 @@ func (j *job) pack(p pack, arch string) error {
 	if err != nil {
 		return err
 	}
-	for format, write := range map[string]func(pack, string, []entry) error{formatTar: j.tarball, formatDeb: j.deb, formatRPM: j.rpm} {
+	for format, write := range map[string]func(pack, string, []entry) error{formatTar: j.tarball, formatDeb: j.deb,
+		formatRPM: j.rpm} {
 		if slices.Contains(j.formats, format) {
 			if err := write(p, arch, contents); err != nil {
 				return fmt.Errorf("%s: %w", format, err)
@@ -155,7 +157,8 @@ func (j *job) build(arch string) error {
 	if _, err := os.Stat(j.programs(arch)); err == nil {
 		return nil
 	}
-	cmd := exec.Command("go", "build", "-C", j.root, "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", "-buildvcs="+j.stamp,
+	cmd := exec.Command("go", "build", "-C", j.root, "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w",
+		"-buildvcs="+j.stamp,
 		"-o", j.programs(arch)+"/", "./cmd/...")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS=linux", "GOARCH="+arch)
 	cmd.Stderr = os.Stderr
@@ -234,5 +237,6 @@ func (j *job) sum() error {
 	if err := private.UnmarshalText(text); err != nil {
 		return fmt.Errorf("read the minisign key, which has no password (minisign -G -W): %w", err)
 	}
-	return j.write("SHA256SUMS.minisig", minisign.SignWithComments(private, sums.Bytes(), "svcfs "+j.version, "signature of SHA256SUMS"))
+	return j.write("SHA256SUMS.minisig", minisign.SignWithComments(private, sums.Bytes(), "svcfs "+j.version,
+		"signature of SHA256SUMS"))
 }

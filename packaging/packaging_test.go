@@ -68,7 +68,8 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 		}
 		copySources(t, root)
 		outs[i] = t.TempDir()
-		j := job{root: root, out: outs[i], version: "1.2.3", made: time.Unix(1_600_000_000, 0).UTC(), stamp: "false", arches: []string{"amd64"}, formats: []string{formatTar, formatDeb}, key: key}
+		j := job{root: root, out: outs[i], version: "1.2.3", made: time.Unix(1_600_000_000, 0).UTC(), stamp: "false",
+			arches: []string{"amd64"}, formats: []string{formatTar, formatDeb}, key: key}
 		if err := j.run(); err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +90,9 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 			t.Errorf("%s differs: %v", f.Name(), err)
 		}
 	}
-	const want = "SHA256SUMS SHA256SUMS.minisig svcd_1.2.3_amd64.cdx.json svcd_1.2.3_amd64.deb svcd_1.2.3_linux_amd64.tar.gz svcfs-desktop_1.2.3_all.deb svcfs-desktop_1.2.3_linux_all.tar.gz svcfs_1.2.3_amd64.cdx.json svcfs_1.2.3_amd64.deb svcfs_1.2.3_linux_amd64.tar.gz"
+	const want = "SHA256SUMS SHA256SUMS.minisig svcd_1.2.3_amd64.cdx.json svcd_1.2.3_amd64.deb " +
+		"svcd_1.2.3_linux_amd64.tar.gz svcfs-desktop_1.2.3_all.deb svcfs-desktop_1.2.3_linux_all.tar.gz " +
+		"svcfs_1.2.3_amd64.cdx.json svcfs_1.2.3_amd64.deb svcfs_1.2.3_linux_amd64.tar.gz"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("made\n%s\nwant\n%s", got, want)
 	}
@@ -101,7 +104,8 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 // What no signature covers says so in its name; the hashes are called as ever.
 func TestUnsignedFilesSaySo(t *testing.T) {
 	j := job{out: t.TempDir(), version: "1.2.3~git1"}
-	for _, name := range []string{"svcfs_1.2.3~git1_amd64.deb", "svcfs-1.2.3~git1-1.x86_64.rpm", "svcd_1.2.3~git1_oci.tar"} {
+	for _, name := range []string{"svcfs_1.2.3~git1_amd64.deb", "svcfs-1.2.3~git1-1.x86_64.rpm",
+		"svcd_1.2.3~git1_oci.tar"} {
 		if err := j.write(name, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +121,8 @@ func TestUnsignedFilesSaySo(t *testing.T) {
 	for _, f := range files {
 		names = append(names, f.Name())
 	}
-	const want = "SHA256SUMS svcd_1.2.3~git1-unsigned_oci.tar svcfs-1.2.3~git1-unsigned-1.x86_64.rpm svcfs_1.2.3~git1-unsigned_amd64.deb"
+	const want = "SHA256SUMS svcd_1.2.3~git1-unsigned_oci.tar svcfs-1.2.3~git1-unsigned-1.x86_64.rpm " +
+		"svcfs_1.2.3~git1-unsigned_amd64.deb"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("made %s, want %s", got, want)
 	}
@@ -153,7 +158,8 @@ func checkBill(t *testing.T, file string) {
 	}
 	found := false
 	for _, c := range b.Components {
-		found = found || c.Name == "github.com/hanwen/go-fuse/v2" && strings.HasPrefix(c.PURL, "pkg:golang/github.com/hanwen/go-fuse/v2@v2.")
+		found = found || c.Name == "github.com/hanwen/go-fuse/v2" &&
+			strings.HasPrefix(c.PURL, "pkg:golang/github.com/hanwen/go-fuse/v2@v2.")
 		if c.Version == "" {
 			t.Errorf("%s has no version", c.Name)
 		}
@@ -170,7 +176,8 @@ func checkTar(t *testing.T, file string) {
 	if out, err := exec.Command("tar", "xzf", file, "-C", dir, "--strip-components=1").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, name := range []string{"usr/share/man/man1/svcfs.1.gz", "usr/share/bash-completion/completions/svcfs", "usr/lib/systemd/user/svcfs@.service", "usr/share/doc/svcfs/copyright"} {
+	for _, name := range []string{"usr/share/man/man1/svcfs.1.gz", "usr/share/bash-completion/completions/svcfs",
+		"usr/lib/systemd/user/svcfs@.service", "usr/share/doc/svcfs/copyright"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}
@@ -181,7 +188,8 @@ func checkTar(t *testing.T, file string) {
 		}
 	}
 	unit, err := os.ReadFile(filepath.Join(dir, "usr/lib/systemd/user/svcfs@.service"))
-	if err != nil || !bytes.Contains(unit, []byte("ExecStart=/usr/bin/svcfs mount")) || bytes.Contains(unit, []byte("/usr/local")) {
+	if err != nil || !bytes.Contains(unit, []byte("ExecStart=/usr/bin/svcfs mount")) ||
+		bytes.Contains(unit, []byte("/usr/local")) {
 		t.Errorf("the unit starts another program: %v\n%s", err, unit)
 	}
 }
@@ -193,7 +201,8 @@ func TestUnitOfOneService(t *testing.T) {
 		t.Fatal(err)
 	}
 	unit := single(installed(template))
-	if !bytes.Contains(unit, []byte("\nExecStart=/usr/bin/svcd serve\n")) || bytes.Contains(unit, []byte("%i")) || bytes.Contains(unit, []byte("svcd@")) {
+	if !bytes.Contains(unit, []byte("\nExecStart=/usr/bin/svcd serve\n")) || bytes.Contains(unit, []byte("%i")) ||
+		bytes.Contains(unit, []byte("svcd@")) {
 		t.Errorf("the unit is\n%s", unit)
 	}
 }

@@ -116,7 +116,8 @@ func (d *answerDir) Mkdir(ctx context.Context, _ string, _ uint32, _ *fuse.Entry
 
 // Symlink makes a link.
 func (d *answerDir) Symlink(ctx context.Context, target, _ string, _ *fuse.EntryOut) (*fusefs.Inode, syscall.Errno) {
-	return d.NewPersistentInode(ctx, &fusefs.MemSymlink{Data: []byte(target)}, fusefs.StableAttr{Mode: syscall.S_IFLNK}), 0
+	return d.NewPersistentInode(ctx, &fusefs.MemSymlink{Data: []byte(target)},
+		fusefs.StableAttr{Mode: syscall.S_IFLNK}), 0
 }
 
 // Unlink, Rmdir and Rename need no more than go-fuse does by itself.

@@ -28,7 +28,8 @@ func newDirect(s *service) (*direct, error) {
 	var answer wire.SessionTokenResult
 	header := http.Header{}
 	header.Set(wire.HeaderAPIKey, s.key)
-	if err := d.post(wire.PathSessionToken, header, wire.SessionTokenRequest{AccountID: s.account}, &answer); err != nil {
+	if err := d.post(wire.PathSessionToken, header, wire.SessionTokenRequest{AccountID: s.account},
+		&answer); err != nil {
 		return nil, err
 	}
 	d.token = answer.Token
@@ -87,7 +88,8 @@ func (d *direct) tool(op string, request, answer any) error {
 func (d *direct) rows(group string) (all []wire.TransactionRow, err error) {
 	for after := int64(0); ; {
 		var page []wire.TransactionRow
-		if err := d.tool(wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: group, AfterSeq: after, Limit: wire.MaxPageRows}, &page); err != nil {
+		if err := d.tool(wire.OpGetGroupTransactions,
+			wire.TransactionsRequest{GroupID: group, AfterSeq: after, Limit: wire.MaxPageRows}, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page...)
@@ -113,7 +115,8 @@ func (w *world) directSmall(d *direct) (float64, error) {
 	begin := time.Now()
 	for _, ref := range d.refs {
 		var answer wire.PrepareRetrieveResult
-		request := wire.PrepareRetrieveRequest{GroupID: setSmall, IPFSHash: ref, Transfer: wire.TransferRaw, ClaimID: uuid.NewString()}
+		request := wire.PrepareRetrieveRequest{GroupID: setSmall, IPFSHash: ref, Transfer: wire.TransferRaw,
+			ClaimID: uuid.NewString()}
 		if err := d.tool(wire.OpPrepareRetrieve, request, &answer); err != nil {
 			return 0, err
 		}

@@ -21,8 +21,8 @@ import (
 )
 
 // The bare pipeline is what any client of this design must do for a small file, and
-// nothing else (floorblocks.go has that of a large one): receive it over loopback HTTP, AES-256-GCM in place, SHA-256; or
-// SHA-256, seal in place, send, and a server that writes, syncs and renames. No
+// nothing else (floorblocks.go has that of a large one): receive it over loopback HTTP, AES-256-GCM in place, SHA-256;
+// or SHA-256, seal in place, send, and a server that writes, syncs and renames. No
 // ledger, no fees, no file system. Client and server are processes of their own,
 // so that their time and memory can be told apart. A save (floorsave.go) also seals the
 // key of the file, and ends in a database.
@@ -111,7 +111,8 @@ func floorMain(action string, args []string) error {
 		}
 		took += time.Since(begin)
 	}
-	return json.NewEncoder(os.Stdout).Encode(floorResult{took.Seconds(), statusBytes(os.Getpid(), "VmHWM:"), (ownCPU() - cpu).Seconds()})
+	return json.NewEncoder(os.Stdout).Encode(floorResult{took.Seconds(), statusBytes(os.Getpid(), "VmHWM:"),
+		(ownCPU() - cpu).Seconds()})
 }
 
 func serveFloor(addr, dir string) error {
@@ -183,7 +184,8 @@ func newFloorClient(url string, size int64) (*floorClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	mem, err := unix.Mmap(-1, 0, int(size)+format.TagBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	mem, err := unix.Mmap(-1, 0, int(size)+format.TagBytes, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, err
 	}

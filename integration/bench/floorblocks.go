@@ -39,7 +39,8 @@ func timed(run func() error) error {
 	if err := run(); err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(floorResult{time.Since(begin).Seconds(), statusBytes(os.Getpid(), "VmHWM:"), 0})
+	return json.NewEncoder(os.Stdout).Encode(floorResult{time.Since(begin).Seconds(),
+		statusBytes(os.Getpid(), "VmHWM:"), 0})
 }
 
 // parts cuts a file into parts of so many sealed blocks.
@@ -80,7 +81,8 @@ func floorCipher() (*format.BlockCipher, error) {
 }
 
 func floorTransport() *http.Client {
-	return &http.Client{Transport: &http.Transport{DisableCompression: true, ReadBufferSize: 64 << 10, WriteBufferSize: 64 << 10}}
+	return &http.Client{Transport: &http.Transport{DisableCompression: true, ReadBufferSize: 64 << 10,
+		WriteBufferSize: 64 << 10}}
 }
 
 func readBlocks(server string, size int64) error {

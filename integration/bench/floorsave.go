@@ -54,7 +54,8 @@ func newFloorSaves(dir string) (*floorSaves, error) {
 
 // openFloorDatabase opens SQLite with the durability of svcd.
 func openFloorDatabase(file string) (*sql.DB, error) {
-	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)")
+	db, err := sql.Open("sqlite",
+		"file:"+file+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)")
 	if err == nil {
 		db.SetMaxOpenConns(1) // it has one writer
 	}

@@ -42,7 +42,8 @@ func (w *world) growth(out string) error {
 	if err != nil {
 		return err
 	}
-	w.small, w.listed, w.big, w.data = 1, 1, 2*smallBytes, w.data[:2*smallBytes] // the data set itself is of no interest here
+	// the data set itself is of no interest here
+	w.small, w.listed, w.big, w.data = 1, 1, 2*smallBytes, w.data[:2*smallBytes]
 	var s *system
 	for _, candidate := range systems {
 		if candidate.name == svcfsKeep {
@@ -65,7 +66,8 @@ func (w *world) growth(out string) error {
 		}
 		tables = append(tables, g)
 	}
-	text := "# How time and memory grow\n\nMade by `make bench BENCH=growth`; do not edit.\n\n" + environmentOf(w, begun, load) + "\n![charts](growth.svg)\n"
+	text := "# How time and memory grow\n\nMade by `make bench BENCH=growth`; do not edit.\n\n" +
+		environmentOf(w, begun, load) + "\n![charts](growth.svg)\n"
 	picture := &canvas{width: 2*panelWidth + 3*panelGap}
 	y := panelGap
 	for _, g := range tables {
@@ -79,8 +81,9 @@ func (w *world) growth(out string) error {
 
 // growFile writes files of growing size, and reads each cold.
 func (w *world) growFile(s *system) (growing, error) {
-	g := growing{title: "File size", x: "KiB", columns: []string{"write with close, ms", "cold read, ms", "peak memory, MiB"},
-		note: "Memory is that of the mount while it reads the file, without the kernel's pages."}
+	g := growing{title: "File size", x: "KiB",
+		columns: []string{"write with close, ms", "cold read, ms", "peak memory, MiB"},
+		note:    "Memory is that of the mount while it reads the file, without the kernel's pages."}
 	block := make([]byte, blockBytes)
 	for size := int64(4 << 10); size <= 1<<30; size *= 8 {
 		progress("file of %d KiB", size>>10)
@@ -104,7 +107,8 @@ func (w *world) growFile(s *system) (growing, error) {
 			return g, err
 		}
 		read := time.Since(begin)
-		g.rows = append(g.rows, row{float64(size >> 10), []float64{milliseconds(wrote), milliseconds(read), mib(m.stop().peak)}})
+		g.rows = append(g.rows, row{float64(size >> 10),
+			[]float64{milliseconds(wrote), milliseconds(read), mib(m.stop().peak)}})
 	}
 	return g, s.down()
 }
@@ -129,8 +133,11 @@ const uploaded = 1000
 // growGroup lists one group of growing size.
 func (w *world) growGroup(s *system) (growing, error) {
 	const group = "grow"
-	g := growing{title: "Files in a group", x: "files", columns: []string{"ls -l cold, ms", "ls -l warm, ms", "first look-up, ms", "memory, MiB"},
-		note: fmt.Sprintf("The first look-up is stat of one name in a mount that has seen nothing. More than %d files are records without content. A look-up that the mount gave up after its five seconds is repeated and counted whole.", uploaded)}
+	g := growing{title: "Files in a group", x: "files",
+		columns: []string{"ls -l cold, ms", "ls -l warm, ms", "first look-up, ms", "memory, MiB"},
+		note: fmt.Sprintf("The first look-up is stat of one name in a mount that has seen nothing. More than %d "+
+			"files are records without content. A look-up that the mount gave up after its five seconds is repeated "+
+			"and counted whole.", uploaded)}
 	ctx := context.Background()
 	if _, err := w.svc.client.Group(group).Register(ctx); err != nil {
 		return g, err
@@ -146,7 +153,8 @@ func (w *world) growGroup(s *system) (growing, error) {
 				_, err := w.svc.client.Group(group).Put(ctx, name, bytes.NewReader([]byte(name)))
 				return err
 			})
-			g.note += fmt.Sprintf(" The last %d uploads of the %d took %v.", size-have, size, time.Since(begin).Round(time.Millisecond))
+			g.note += fmt.Sprintf(" The last %d uploads of the %d took %v.", size-have, size,
+				time.Since(begin).Round(time.Millisecond))
 		} else {
 			err = w.svc.addRecords(ctx, group, have, size)
 		}
@@ -192,18 +200,21 @@ func (s *service) addRecord(ctx context.Context, tx *store.Tx, l *ledger.Ledger,
 	name := entryName(i)
 	sum := sha256.Sum256([]byte(name))
 	ref, opening := fmt.Sprintf("bafy.record/%s/%d", group, i), chain.Opening{Size: int64(len(name)), Hash: sum}
-	r, err := l.Append(ctx, tx, chain.Record{Kind: chain.KindRecord, Account: s.account, Group: group, Ref: ref, FileHash: opening.Commitment(), Detail: name,
+	r, err := l.Append(ctx, tx, chain.Record{Kind: chain.KindRecord, Account: s.account, Group: group, Ref: ref,
+		FileHash: opening.Commitment(), Detail: name,
 		Tags: []chain.Tag{{Name: chain.TagType, Value: "text/plain"}}})
 	if err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, named_seq, tx_id, uploader, file_hash, time_ns, filename,
 		content_type, format, blob_id, blob_size, blob_sum, key_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'text/plain', 'null', ?, ?, ?, 1)`,
-		ref, group, r.Seq, r.Seq, r.Seq, r.Tx, s.account, r.FileHash, r.TimeNS, name, ref, len(name)+format.Overhead, sum[:])
+		ref, group, r.Seq, r.Seq, r.Seq, r.Tx, s.account, r.FileHash, r.TimeNS, name, ref, len(name)+format.Overhead,
+		sum[:])
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO openings (seq, sealed) VALUES (?, ?)", r.Seq, make([]byte, chain.OpeningBytes+format.Overhead))
+	_, err = tx.ExecContext(ctx, "INSERT INTO openings (seq, sealed) VALUES (?, ?)", r.Seq,
+		make([]byte, chain.OpeningBytes+format.Overhead))
 	return err
 }
 
@@ -245,12 +256,15 @@ func insist(look func() error) (err error) {
 // growClients lets a growing number of accounts fetch the same files at once.
 func (w *world) growClients(*system) (growing, error) {
 	const group, files, each = "crowd", 64, 2000
-	g := growing{title: "Clients at once", x: "clients", columns: []string{"retrieves/s", "milliseconds each", "memory of svcd, MiB"},
-		note: "Every client is an account with a connection of its own and fetches, decrypts and verifies files of 4 KiB, one after the other; every one is charged."}
+	g := growing{title: "Clients at once", x: "clients",
+		columns: []string{"retrieves/s", "milliseconds each", "memory of svcd, MiB"},
+		note: "Every client is an account with a connection of its own and fetches, decrypts and verifies files of 4 " +
+			"KiB, one after the other; every one is charged."}
 	ctx := context.Background()
 	var list []file
 	for i := range files {
-		list = append(list, file{fmt.Sprintf("file-%d", i), []byte(strings.Repeat(fmt.Sprintf("%07d\n", i), smallBytes/8))})
+		list = append(list, file{fmt.Sprintf("file-%d", i),
+			[]byte(strings.Repeat(fmt.Sprintf("%07d\n", i), smallBytes/8))})
 	}
 	if err := w.svc.upload(group, list); err != nil {
 		return g, err
@@ -292,8 +306,9 @@ func (w *world) growClients(*system) (growing, error) {
 			return g, err
 		}
 		took, done := time.Since(begin), n*max(each/n, 5)
-		g.rows = append(g.rows, row{float64(n), []float64{rate(done, took), milliseconds(took) * float64(n) / float64(done),
-			mib(statusBytes(w.svc.process.cmd.Process.Pid, "VmRSS:"))}})
+		g.rows = append(
+			g.rows, row{float64(n), []float64{rate(done, took), milliseconds(took) * float64(n) / float64(done),
+				mib(statusBytes(w.svc.process.cmd.Process.Pid, "VmRSS:"))}})
 	}
 	return g, nil
 }
@@ -303,8 +318,10 @@ func (w *world) growClients(*system) (growing, error) {
 func (w *world) growProcesses(*system) (growing, error) {
 	const group, files, clients = "shared", 64, 24
 	g := growing{title: "Service processes", x: "processes",
-		columns: []string{"uploads/s", "retrieves/s", "CPU per upload, ms", "CPU per retrieve, ms", "memory of all, MiB"},
-		note: fmt.Sprintf("%d clients at once with files of 4 KiB, spread over the processes; PostgreSQL and the S3 server run on the same machine. "+
+		columns: []string{"uploads/s", "retrieves/s", "CPU per upload, ms", "CPU per retrieve, ms",
+			"memory of all, MiB"},
+		note: fmt.Sprintf("%d clients at once with files of 4 KiB, spread over the processes; PostgreSQL and the S3 "+
+			"server run on the same machine. "+
 			"CPU is that of all processes of svcd.", clients)}
 	helper := &tester{}
 	defer helper.end()
@@ -353,7 +370,8 @@ func (w *world) joinService(others []*service, env, stores []string) (*service, 
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.MkdirAll(w.path(name), 0o700), os.WriteFile(w.path(name, "master.key"), key, 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(w.path(name), 0o700),
+		os.WriteFile(w.path(name, "master.key"), key, 0o600)); err != nil {
 		return nil, err
 	}
 	s, err := w.serveAt(filepath.Join(w.bin, "svcd"), name, env, stores...)
@@ -371,7 +389,8 @@ func crowd(services []*service, group sdk.GroupID, clients, files int) (figures 
 	data := []byte(strings.Repeat("svcfs..\n", smallBytes/8))
 	var n atomic.Int64
 	upload := func(i int) error {
-		_, err := services[i%len(services)].client.Group(group).Put(ctx, fmt.Sprintf("%d-%d", len(services), n.Add(1)), bytes.NewReader(data))
+		_, err := services[i%len(services)].client.Group(group).Put(ctx, fmt.Sprintf("%d-%d", len(services), n.Add(1)),
+			bytes.NewReader(data))
 		return err
 	}
 	if err := inParallel(clients, files, upload); err != nil { // also signs in
@@ -463,5 +482,6 @@ func (g growing) draw(c *canvas, y float64) float64 {
 			times = append(times, line)
 		}
 	}
-	return max(c.chart(panelGap, y, g.title, g.x, times), c.chart(2*panelGap+panelWidth, y, g.title+": memory", g.x, memory))
+	return max(c.chart(panelGap, y, g.title, g.x, times),
+		c.chart(2*panelGap+panelWidth, y, g.title+": memory", g.x, memory))
 }

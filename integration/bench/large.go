@@ -32,9 +32,11 @@ type largeSizes struct {
 
 func largeSizesFor(quick bool) largeSizes {
 	if quick {
-		return largeSizes{first: [3]int64{5_000_000, 8 << 20, 24 << 20}, one: 24 << 20, log: 10 << 20, lines: 3, database: 10 << 20, random: 20, scatter: 200}
+		return largeSizes{first: [3]int64{5_000_000, 8 << 20, 24 << 20}, one: 24 << 20, log: 10 << 20, lines: 3,
+			database: 10 << 20, random: 20, scatter: 200}
 	}
-	return largeSizes{first: [3]int64{20_000_000, 256 << 20, 4 << 30}, firstReps: 9, one: 1 << 30, log: 200 << 20, lines: 20, database: 2 << 30, random: 300, scatter: 20_000}
+	return largeSizes{first: [3]int64{20_000_000, 256 << 20, 4 << 30}, firstReps: 9, one: 1 << 30, log: 200 << 20,
+		lines: 20, database: 2 << 30, random: 300, scatter: 20_000}
 }
 
 // Names of steps that targets of large files refer to.
@@ -82,7 +84,8 @@ func bytesText(bytes int64) string {
 
 func (w *world) largeScenes(z largeSizes) []*largeScene {
 	random := func(size int64) largeFile {
-		return largeFile{fmt.Sprintf("file-%d.bin", size), func(path string) error { return writeBlocks(path, w.data, size) }}
+		return largeFile{fmt.Sprintf("file-%d.bin", size),
+			func(path string) error { return writeBlocks(path, w.data, size) }}
 	}
 	longest, one := random(z.first[2]), random(z.one)
 	growing := largeFile{"growing.log", random(z.log + 200_000).make} // its last block is not empty
@@ -96,32 +99,40 @@ func (w *world) largeScenes(z largeSizes) []*largeScene {
 		first.steps = append(first.steps, &step{name: bytesText(size), unit: "ms", lower: true, run: w.firstByte(file)},
 			&step{name: fetchedFor(size), unit: "KiB", lower: true, bare: true, run: w.movedFetched(1 << 10)})
 	}
-	list = append(list, first, &largeScene{scene: scene{name: "A cold file of " + bytesText(z.one), cold: true, steps: []*step{
-		{name: stepLargeRead, unit: "MiB/s", run: w.largeRead(one, z.one), floor: floorBlocks("read", z.one)},
-	}}, files: []largeFile{one}}, &largeScene{scene: scene{name: "Writing a file of " + bytesText(z.one), steps: []*step{
-		{name: stepLargeWrite, unit: "MiB/s", run: w.largeWrite(z.one), floor: floorBlocks("write", z.one), after: w.removeLarge},
-	}}}, &largeScene{scene: scene{name: "Parts of a cold file of " + bytesText(z.one), cold: true, steps: []*step{
-		{name: stepTail, unit: "ms", lower: true, run: w.tail(one)},
-		{name: stepTailMoved, unit: "KiB", lower: true, bare: true, run: w.movedFetched(1 << 10)},
-		{name: stepLargeRandom, unit: "reads/s", run: w.randomReads(one, z)},
-		{name: stepPerRead, unit: "KiB", lower: true, bare: true, run: func(*system, int) (float64, error) {
-			return float64(w.moved.Down) / float64(w.readsDone) / (1 << 10), w.nothingCounted()
-		}},
-	}}, files: []largeFile{one}, counted: true}, &largeScene{scene: scene{name: fmt.Sprintf("%d lines appended to %s", z.lines, bytesText(z.log)), linger: true, steps: []*step{
-		{name: stepAppend, unit: "ms", lower: true, run: w.appendLines(growing, z.lines)},
-		{name: stepAppendMoved, unit: "MiB", lower: true, bare: true, run: w.movedSent},
-	}}, files: []largeFile{growing}, counted: true}, &largeScene{scene: scene{name: "An SQLite database of " + bytesText(z.database), linger: true, cold: true, steps: []*step{
-		{name: stepSQLite, unit: "ms", lower: true, run: w.transaction(database)},
-		{name: stepSQLiteSent, unit: "MiB", lower: true, bare: true, run: w.movedSent},
-		{name: stepSQLiteFetch, unit: "MiB", lower: true, bare: true, run: w.movedFetched(1 << 20)},
-	}}, files: []largeFile{database}, counted: true}, &largeScene{scene: scene{name: "Memory for " + bytesText(z.first[2]), cold: true, steps: []*step{
-		{name: stepReadMemory, unit: "MiB/s", run: w.largeRead(longest, z.first[2])},
-		{name: stepServerMemory + stepReadMemory, unit: "MiB", lower: true, bare: true, run: w.serverMemory},
-		{name: stepWriteMemory, unit: "MiB/s", run: w.largeWrite(z.first[2]), after: w.removeLarge},
-		{name: stepServerMemory + stepWriteMemory, unit: "MiB", lower: true, bare: true, run: w.serverMemory},
-		{name: stepRandomMemory, unit: "s", lower: true, run: w.scatter(z), after: w.removeLarge},
-		{name: stepServerMemory + stepRandomMemory, unit: "MiB", lower: true, bare: true, run: w.serverMemory},
-	}}, files: []largeFile{longest}, reps: 1})
+	list = append(
+		list, first, &largeScene{scene: scene{name: "A cold file of " + bytesText(z.one), cold: true, steps: []*step{
+			{name: stepLargeRead, unit: "MiB/s", run: w.largeRead(one, z.one), floor: floorBlocks("read", z.one)},
+		}}, files: []largeFile{one}},
+		&largeScene{scene: scene{name: "Writing a file of " + bytesText(z.one), steps: []*step{
+			{name: stepLargeWrite, unit: "MiB/s", run: w.largeWrite(z.one), floor: floorBlocks("write", z.one),
+				after: w.removeLarge},
+		}}}, &largeScene{scene: scene{name: "Parts of a cold file of " + bytesText(z.one), cold: true, steps: []*step{
+			{name: stepTail, unit: "ms", lower: true, run: w.tail(one)},
+			{name: stepTailMoved, unit: "KiB", lower: true, bare: true, run: w.movedFetched(1 << 10)},
+			{name: stepLargeRandom, unit: "reads/s", run: w.randomReads(one, z)},
+			{name: stepPerRead, unit: "KiB", lower: true, bare: true, run: func(*system, int) (float64, error) {
+				return float64(w.moved.Down) / float64(w.readsDone) / (1 << 10), w.nothingCounted()
+			}},
+		}}, files: []largeFile{one}, counted: true},
+		&largeScene{scene: scene{name: fmt.Sprintf("%d lines appended to %s", z.lines, bytesText(z.log)), linger: true,
+			steps: []*step{
+				{name: stepAppend, unit: "ms", lower: true, run: w.appendLines(growing, z.lines)},
+				{name: stepAppendMoved, unit: "MiB", lower: true, bare: true, run: w.movedSent},
+			}}, files: []largeFile{growing}, counted: true},
+		&largeScene{scene: scene{name: "An SQLite database of " + bytesText(z.database), linger: true, cold: true,
+			steps: []*step{
+				{name: stepSQLite, unit: "ms", lower: true, run: w.transaction(database)},
+				{name: stepSQLiteSent, unit: "MiB", lower: true, bare: true, run: w.movedSent},
+				{name: stepSQLiteFetch, unit: "MiB", lower: true, bare: true, run: w.movedFetched(1 << 20)},
+			}}, files: []largeFile{database}, counted: true},
+		&largeScene{scene: scene{name: "Memory for " + bytesText(z.first[2]), cold: true, steps: []*step{
+			{name: stepReadMemory, unit: "MiB/s", run: w.largeRead(longest, z.first[2])},
+			{name: stepServerMemory + stepReadMemory, unit: "MiB", lower: true, bare: true, run: w.serverMemory},
+			{name: stepWriteMemory, unit: "MiB/s", run: w.largeWrite(z.first[2]), after: w.removeLarge},
+			{name: stepServerMemory + stepWriteMemory, unit: "MiB", lower: true, bare: true, run: w.serverMemory},
+			{name: stepRandomMemory, unit: "s", lower: true, run: w.scatter(z), after: w.removeLarge},
+			{name: stepServerMemory + stepRandomMemory, unit: "MiB", lower: true, bare: true, run: w.serverMemory},
+		}}, files: []largeFile{longest}, reps: 1})
 	return list
 }
 
@@ -154,7 +165,8 @@ func (w *world) large(out string, quick bool) error {
 	for i, sc := range list {
 		progress("%v: %s", time.Since(begun).Round(time.Second), sc.name)
 		later := func(f largeFile) bool {
-			return slices.ContainsFunc(list[i+1:], func(o *largeScene) bool { return slices.ContainsFunc(o.files, f.same) })
+			return slices.ContainsFunc(list[i+1:],
+				func(o *largeScene) bool { return slices.ContainsFunc(o.files, f.same) })
 		}
 		if err := w.playLarge(r, sc, floor, later); err != nil {
 			return err
@@ -266,7 +278,8 @@ func makeDatabase(path string, size int64) error {
 // countMoved remembers what passed since before.
 func (w *world) countMoved(s *system, before line.Moved) {
 	now := s.moved()
-	w.moved, w.movedKnown = line.Moved{Up: now.Up - before.Up, Down: now.Down - before.Down, Turns: now.Turns - before.Turns}, s.way != nil
+	w.moved, w.movedKnown = line.Moved{Up: now.Up - before.Up, Down: now.Down - before.Down,
+		Turns: now.Turns - before.Turns}, s.way != nil
 }
 
 // errUnknown is a figure that a system does not have.
@@ -465,7 +478,8 @@ func (w *world) transaction(file largeFile) func(*system, int) (float64, error) 
 		w.movedKnown = false
 		before, begin := s.moved(), time.Now()
 		out, err := exec.Command("sqlite3", s.path(setBig, file.name),
-			fmt.Sprintf("update t set at = %d where id = (select max(id)/2 from t); select sum(at) from t where id = (select max(id)/2 from t)", rep+1)).CombinedOutput()
+			fmt.Sprintf("update t set at = %d where id = (select max(id)/2 from t); select sum(at) from t where id = "+
+				"(select max(id)/2 from t)", rep+1)).CombinedOutput()
 		took := milliseconds(time.Since(begin))
 		w.countMoved(s, before)
 		if want := fmt.Sprintf("%d\n", rep+1); err == nil && !bytes.Equal(out, []byte(want)) {
@@ -491,7 +505,8 @@ func (r *report) largeMarkdown(z largeSizes) string {
 	var b bytes.Buffer
 	b.WriteString("# Large files\n\nMade by `make bench BENCH=large`; do not edit.\n\n")
 	b.WriteString(r.environment())
-	b.WriteString("\n## How it was measured\n\n" + howLarge + "\n## Targets\n\n" + r.targetTable(r.largeTargets(z)) + r.largeTables())
+	b.WriteString("\n## How it was measured\n\n" + howLarge + "\n## Targets\n\n" + r.targetTable(r.largeTargets(z)) +
+		r.largeTables())
 	return b.String()
 }
 
@@ -527,7 +542,8 @@ func (r *report) largeTargets(z largeSizes) []target {
 		{"write with close, of rclone crypt", 2, false, ofValues(stepLargeWrite, svcfsKeep, rcloneOff)},
 		{"blocks fetched for a random read of 4 KiB", 1.1, true, value(stepPerRead, sealed)},
 		{"tail -c 1M fetches, of the file", 0.05, true, value(stepTailMoved, float64(z.one>>10))},
-		{fmt.Sprintf("%d lines appended to %s send, MiB", z.lines, bytesText(z.log)), 20, true, value(stepAppendMoved, 1)},
+		{fmt.Sprintf("%d lines appended to %s send, MiB", z.lines, bytesText(z.log)), 20, true,
+			value(stepAppendMoved, 1)},
 		{"an SQLite transaction sends, MiB", 4, true, value(stepSQLiteSent, 1)},
 		{"an SQLite transaction fetches, of the file", 0.05, true, value(stepSQLiteFetch, mib(z.database))},
 		{"memory of the mount, reading " + long + ", MiB", 128, true, memory(stepReadMemory)},

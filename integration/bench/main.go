@@ -50,7 +50,8 @@ const (
 )
 
 func planFor(mode, goroot string) (plan, error) {
-	full := plan{mode: mode, reps: 3, patience: 20 * time.Second, big: 256 << 20, small: 1000, listed: 10_000, random: 200_000, readers: 8,
+	full := plan{mode: mode, reps: 3, patience: 20 * time.Second, big: 256 << 20, small: 1000, listed: 10_000,
+		random: 200_000, readers: 8,
 		tree: filepath.Join(goroot, "src", "net")}
 	switch mode {
 	case "", "growth", "service":
@@ -62,18 +63,22 @@ func planFor(mode, goroot string) (plan, error) {
 		}
 		return full, nil
 	case "network":
-		return plan{mode: mode, reps: 1, big: 20_000_000, small: 100, listed: 10_000, idle: time.Minute, settle: time.Second}, nil
+		return plan{mode: mode, reps: 1, big: 20_000_000, small: 100, listed: 10_000, idle: time.Minute,
+			settle: time.Second}, nil
 	case "network-quick":
-		return plan{mode: mode, reps: 1, big: 2_000_000, small: 20, listed: 200, idle: 3 * time.Second, settle: time.Second / 2}, nil
+		return plan{mode: mode, reps: 1, big: 2_000_000, small: 20, listed: 200, idle: 3 * time.Second,
+			settle: time.Second / 2}, nil
 	case "programs":
 		return plan{mode: mode, reps: 3, patience: 10 * time.Minute, small: 1800, tree: full.tree, big: full.big}, nil
 	case "programs-quick":
 		return plan{mode: mode, reps: 1, patience: time.Minute, small: 40, tree: full.tree, big: 8 << 20}, nil
 	case "quick":
-		return plan{mode: mode, reps: 1, patience: 5 * time.Second, big: 8 << 20, small: 60, listed: 200, random: 500, readers: 8,
-			tree: filepath.Join(goroot, "src", "net", "textproto")}, nil
+		return plan{mode: mode, reps: 1, patience: 5 * time.Second, big: 8 << 20, small: 60, listed: 200, random: 500,
+			readers: 8,
+			tree:    filepath.Join(goroot, "src", "net", "textproto")}, nil
 	}
-	return plan{}, fmt.Errorf("BENCH=%s: want nothing, quick, growth, service, large, large-quick, network, network-quick, programs or programs-quick", mode)
+	return plan{}, fmt.Errorf("BENCH=%s: want nothing, quick, growth, service, large, large-quick, network, "+
+		"network-quick, programs or programs-quick", mode)
 }
 
 func main() {
@@ -88,8 +93,10 @@ func main() {
 	keep := flag.Bool("keep", false, "keep the work folder")
 	other := flag.String("other", "", "another svcd that BENCH=service measures in turns with this one")
 	profiles := flag.String("profiles", "", "folder for CPU profiles of svcd")
-	lines := flag.String("lines", "", "lines of BENCH=network to measure, by their numbers from 1, comma-separated: network.md joins the parts of one commit; empty = all, anew")
-	rows := flag.String("rows", "", "rows of BENCH=network or sections of BENCH=large to measure, by the beginnings of their names, comma-separated: they are printed, and nothing is written; empty = all")
+	lines := flag.String("lines", "", "lines of BENCH=network to measure, by their numbers from 1, comma-separated: "+
+		"network.md joins the parts of one commit; empty = all, anew")
+	rows := flag.String("rows", "", "rows of BENCH=network or sections of BENCH=large to measure, by the beginnings "+
+		"of their names, comma-separated: they are printed, and nothing is written; empty = all")
 	flag.Parse()
 	exit(run(os.Getenv("BENCH"), *out, *only, *keep, func(p *plan) {
 		p.otherSvcd, p.profiles, p.lines, p.rows = *other, *profiles, *lines, *rows
@@ -121,7 +128,8 @@ func run(mode, out, only string, keep bool, flags func(*plan)) (err error) {
 	if err != nil {
 		return err
 	}
-	if slices.Contains([]string{"", "quick", "growth", "service"}, mode) { // the others measure what a mount takes by default
+	// the others measure what a mount takes by default
+	if slices.Contains([]string{"", "quick", "growth", "service"}, mode) {
 		w.mountFlags = []string{"--cache-size", "2GiB", "--max-file-size", "2GiB"}
 	}
 	interrupted := make(chan os.Signal, 1)

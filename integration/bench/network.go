@@ -41,7 +41,8 @@ func networkLines(quick bool) []networkLine {
 		return []networkLine{targetLine}
 	}
 	const ms = time.Millisecond
-	return []networkLine{{1 * ms, 20, 100}, {20 * ms, 20, 100}, targetLine, {200 * ms, 20, 100}, {60 * ms, 2, 20}, {60 * ms, 100, 100}}
+	return []networkLine{{1 * ms, 20, 100}, {20 * ms, 20, 100}, targetLine, {200 * ms, 20, 100}, {60 * ms, 2, 20},
+		{60 * ms, 100, 100}}
 }
 
 // networkRow is something that is measured on each line.
@@ -90,8 +91,10 @@ func (w *world) networkRows() []*networkRow {
 		{name: rowWrite, trips: 1, up: w.written, run: func(s *system, tag string) error {
 			return writeBlocks(s.path(setWrite, "large-"+tag), w.data, w.written(s.line))
 		}},
-		{name: rowRead, cold: true, known: setSmall, atATime: 1, down: small, run: func(s *system, _ string) error { return w.readSmallFiles(s, 1) }},
-		{name: rowReaders, cold: true, known: setSmall, atATime: networkJobs, down: small, run: func(s *system, _ string) error { return w.readSmallFiles(s, networkJobs) }},
+		{name: rowRead, cold: true, known: setSmall, atATime: 1, down: small,
+			run: func(s *system, _ string) error { return w.readSmallFiles(s, 1) }},
+		{name: rowReaders, cold: true, known: setSmall, atATime: networkJobs, down: small,
+			run: func(s *system, _ string) error { return w.readSmallFiles(s, networkJobs) }},
 		{name: rowFirst, cold: true, known: setBig, trips: 1, run: func(s *system, _ string) error {
 			f, err := os.Open(s.path(setBig, bigName))
 			if err != nil {
@@ -100,13 +103,14 @@ func (w *world) networkRows() []*networkRow {
 			_, err = f.Read(make([]byte, 1))
 			return errors.Join(err, f.Close())
 		}},
-		{name: rowWhole, cold: true, known: setBig, trips: 1, down: func(networkLine) int64 { return w.big }, run: func(s *system, _ string) error {
-			n, err := readFile(s.path(setBig, bigName), make([]byte, blockBytes))
-			if err == nil && n != w.big {
-				err = fmt.Errorf("read %d of %d bytes", n, w.big)
-			}
-			return err
-		}},
+		{name: rowWhole, cold: true, known: setBig, trips: 1, down: func(networkLine) int64 { return w.big },
+			run: func(s *system, _ string) error {
+				n, err := readFile(s.path(setBig, bigName), make([]byte, blockBytes))
+				if err == nil && n != w.big {
+					err = fmt.Errorf("read %d of %d bytes", n, w.big)
+				}
+				return err
+			}},
 		{name: rowList, cold: true, trips: 1, listing: true, run: func(s *system, _ string) error {
 			out, err := exec.Command("ls", s.path(setList)).Output()
 			if n := bytes.Count(out, []byte{'\n'}); err == nil && n != w.listed {
@@ -121,7 +125,8 @@ func (w *world) networkRows() []*networkRow {
 			}
 			return err
 		}},
-		{name: rowIdle, known: setSmall, where: targetLine, run: func(s *system, _ string) error { time.Sleep(w.idle); return nil }},
+		{name: rowIdle, known: setSmall, where: targetLine,
+			run: func(s *system, _ string) error { time.Sleep(w.idle); return nil }},
 	}
 }
 
@@ -206,7 +211,8 @@ type rawLine struct {
 }
 
 func (w *world) network(out string, quick bool) error {
-	n := &network{w: w, begun: time.Now(), load: loadAverage(), lines: networkLines(quick), cells: map[networkKey]networkCell{}, raw: map[string]rawLine{}}
+	n := &network{w: w, begun: time.Now(), load: loadAverage(), lines: networkLines(quick),
+		cells: map[networkKey]networkCell{}, raw: map[string]rawLine{}}
 	chosen, err := n.chosenLines()
 	if err != nil {
 		return err
@@ -218,7 +224,9 @@ func (w *world) network(out string, quick bool) error {
 	for _, l := range n.lines {
 		for i := range w.files(l) {
 			dir := w.source(w.files(l))
-			if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, fmt.Sprintf("file-%05d.dat", i)), w.data[i*100:i*100+smallBytes], 0o644)); err != nil {
+			if err := errors.Join(os.MkdirAll(dir, 0o755),
+				os.WriteFile(filepath.Join(dir, fmt.Sprintf("file-%05d.dat", i)), w.data[i*100:i*100+smallBytes],
+					0o644)); err != nil {
 				return err
 			}
 		}
@@ -311,8 +319,9 @@ func (w *world) playRow(s *system, row *networkRow, tag string) (c networkCell) 
 
 // svcfsOnNetwork is svcfs as it is by default, and with the outbox where it has one.
 func (w *world) svcfsOnNetwork() ([]*system, error) {
-	plain, err := w.svcfsIn([]svcfsMode{{svcfsPlain, "as it is by default: close returns when the file is recorded and synced", nil, ""},
-		{svcfsOutbox, "--outbox: close returns when the file is synced on this machine", []string{"--outbox"}, ""}})
+	plain, err := w.svcfsIn(
+		[]svcfsMode{{svcfsPlain, "as it is by default: close returns when the file is recorded and synced", nil, ""},
+			{svcfsOutbox, "--outbox: close returns when the file is synced on this machine", []string{"--outbox"}, ""}})
 	if err != nil {
 		return nil, err
 	}
@@ -423,10 +432,12 @@ func (n *network) markdown() string {
 	var b strings.Builder
 	b.WriteString("# On real networks\n\nMade by `make bench BENCH=network`; do not edit.\n\n")
 	b.WriteString((&report{w: n.w, r: &results{}, begun: time.Now().Add(-n.took), load: n.load}).environment())
-	b.WriteString("\n## How it was measured\n\n" + howNetwork + "\n| Line | A byte and its echo, ms | Up, Mbit/s | Down, Mbit/s |\n|---|---:|---:|---:|\n")
+	b.WriteString("\n## How it was measured\n\n" + howNetwork +
+		"\n| Line | A byte and its echo, ms | Up, Mbit/s | Down, Mbit/s |\n|---|---:|---:|---:|\n")
 	for _, l := range n.lines {
 		raw := n.raw[l.String()]
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", l, short(milliseconds(raw.roundTrip)), short(raw.up), short(raw.down))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", l, short(milliseconds(raw.roundTrip)), short(raw.up),
+			short(raw.down))
 	}
 	b.WriteString("\n## Targets\n\nOn the line of " + targetLine.String() + "; the last three on all.\n\n")
 	b.WriteString((&report{}).targetTable(n.targets()) + n.behind())
@@ -447,15 +458,20 @@ func (n *network) title(row *networkRow) string {
 	if n.w.small > farFiles {
 		files += fmt.Sprintf(" (%d where the round trip is above %s)", farFiles, far)
 	}
-	return map[string]string{rowCopyIn: files + ": cp -r", rowWriters: files + ": eight writers at once", rowRead: files + ": cold, one after another", rowReaders: files + ": cold, eight at once",
-		rowWrite: "A file of " + bytesText(n.w.big) + ", or of what a line sends in " + longestWrite.String() + ": write, with close", rowFirst: "A file of " + bytesText(n.w.big) + ": first byte, cold", rowWhole: "A file of " + bytesText(n.w.big) + ": cold read",
-		rowList: fmt.Sprintf("ls of %d names, cold", n.w.listed), rowTree: fmt.Sprintf("ls -lR of %d files in %d folders, cold", n.w.small, (n.w.small+9)/10),
-		rowIdle: fmt.Sprintf("Idle for %s", n.w.idle)}[row.name]
+	return map[string]string{rowCopyIn: files + ": cp -r", rowWriters: files + ": eight writers at once",
+		rowRead: files + ": cold, one after another", rowReaders: files + ": cold, eight at once",
+		rowWrite: "A file of " + bytesText(n.w.big) + ", or of what a line sends in " + longestWrite.String() +
+			": write, with close", rowFirst: "A file of " + bytesText(n.w.big) + ": first byte, cold",
+		rowWhole: "A file of " + bytesText(n.w.big) + ": cold read",
+		rowList:  fmt.Sprintf("ls of %d names, cold", n.w.listed),
+		rowTree:  fmt.Sprintf("ls -lR of %d files in %d folders, cold", n.w.small, (n.w.small+9)/10),
+		rowIdle:  fmt.Sprintf("Idle for %s", n.w.idle)}[row.name]
 }
 
 func (n *network) table(row *networkRow) string {
 	var b strings.Builder
-	b.WriteString("| Line | System | Time, s | of the line's limit | round trips | recorded later, s | requests | sent, KiB | fetched, KiB |\n|---|---|---:|---:|---:|---:|---:|---:|---:|\n")
+	b.WriteString("| Line | System | Time, s | of the line's limit | round trips | recorded later, s | requests | " +
+		"sent, KiB | fetched, KiB |\n|---|---|---:|---:|---:|---:|---:|---:|---:|\n")
 	var failures []string
 	for _, l := range n.lines {
 		for _, s := range n.w.systems {
@@ -465,7 +481,8 @@ func (n *network) table(row *networkRow) string {
 			}
 			if c.err != nil {
 				fmt.Fprintf(&b, "| %s | %s | failed | | | | | | |\n", l, s.name)
-				failures = append(failures, fmt.Sprintf("\n%s, %s: %.300s\n", l, s.name, strings.ReplaceAll(c.err.Error(), "\n", " ")))
+				failures = append(failures,
+					fmt.Sprintf("\n%s, %s: %.300s\n", l, s.name, strings.ReplaceAll(c.err.Error(), "\n", " ")))
 				continue
 			}
 			multiple, trips, later := "–", "–", "–"
@@ -475,7 +492,8 @@ func (n *network) table(row *networkRow) string {
 			if c.recorded >= 0 {
 				later = short(c.recorded.Seconds())
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %d | %s | %s |\n", l, s.name, short(c.took.Seconds()), multiple, trips, later, c.moved.Turns,
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %d | %s | %s |\n", l, s.name, short(c.took.Seconds()),
+				multiple, trips, later, c.moved.Turns,
 				short(float64(c.moved.Up)/1024), short(float64(c.moved.Down)/1024))
 		}
 	}
@@ -504,15 +522,20 @@ func (n *network) targets() []target {
 		return func(*report) (float64, bool) { return float64(len(n.behindOf(other))), n.has(other) }
 	}
 	return []target{
-		{fmt.Sprintf("cp -r of %d files, of as many round trips", n.w.small), 1.2, true, of(rowCopyIn, svcfsPlain, trips(n.w.small))},
-		{"the same with the outbox, s", 2, true, of(rowCopyIn, svcfsOutbox, func(_ *networkRow, c networkCell) float64 { return c.took.Seconds() })},
-		{"and all recorded, s later", 3, true, of(rowCopyIn, svcfsOutbox, func(_ *networkRow, c networkCell) float64 { return c.recorded.Seconds() })},
+		{fmt.Sprintf("cp -r of %d files, of as many round trips", n.w.small), 1.2, true,
+			of(rowCopyIn, svcfsPlain, trips(n.w.small))},
+		{"the same with the outbox, s", 2, true,
+			of(rowCopyIn, svcfsOutbox, func(_ *networkRow, c networkCell) float64 { return c.took.Seconds() })},
+		{"and all recorded, s later", 3, true,
+			of(rowCopyIn, svcfsOutbox, func(_ *networkRow, c networkCell) float64 { return c.recorded.Seconds() })},
 		{"eight writers at once, of the line's limit", 1.5, true, of(rowWriters, svcfsPlain, ofLimit)},
 		{"cold read one after another, round trips each", 1.1, true, of(rowRead, svcfsPlain, trips(n.w.small))},
-		{"write of " + bytesText(n.w.written(targetLine)) + ", of the line's limit", 1.05, true, of(rowWrite, svcfsPlain, ofLimit)},
-		{fmt.Sprintf("cold ls of %d names, round trips besides the bytes", n.w.listed), 3, true, of(rowList, svcfsPlain, func(row *networkRow, c networkCell) float64 {
-			return float64(c.took-n.limit(targetLine, row, c))/float64(targetLine.roundTrip) + 1
-		})},
+		{"write of " + bytesText(n.w.written(targetLine)) + ", of the line's limit", 1.05, true,
+			of(rowWrite, svcfsPlain, ofLimit)},
+		{fmt.Sprintf("cold ls of %d names, round trips besides the bytes", n.w.listed), 3, true,
+			of(rowList, svcfsPlain, func(row *networkRow, c networkCell) float64 {
+				return float64(c.took-n.limit(targetLine, row, c))/float64(targetLine.roundTrip) + 1
+			})},
 		{"idle mount, bytes a second", 1000, true, of(rowIdle, svcfsPlain, func(_ *networkRow, c networkCell) float64 {
 			return float64(c.moved.Up+c.moved.Down) / c.took.Seconds()
 		})},
@@ -541,7 +564,8 @@ func (n *network) behindOf(other string) (list []string) {
 			ours, ok := n.cell(l, row.name, svcfsBeside(other))
 			theirs, theirsOk := n.cell(l, row.name, other)
 			if ok && theirsOk && n.needs(row, l) > 0 && theirs.took < ours.took {
-				list = append(list, fmt.Sprintf("%s (%s, %s and %s s)", row.name, l, short(ours.took.Seconds()), short(theirs.took.Seconds())))
+				list = append(list, fmt.Sprintf("%s (%s, %s and %s s)", row.name, l, short(ours.took.Seconds()),
+					short(theirs.took.Seconds())))
 			}
 		}
 	}

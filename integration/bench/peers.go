@@ -17,7 +17,8 @@ import (
 
 // gocryptfs encrypts a local folder: no network, no server, the closest relative.
 func (w *world) gocryptfs() ([]*system, error) {
-	s := &system{name: "gocryptfs", note: "local: no server, nothing is synced at close", stored: []string{w.path("gocryptfs")}}
+	s := &system{name: "gocryptfs", note: "local: no server, nothing is synced at close",
+		stored: []string{w.path("gocryptfs")}}
 	program, missing := found("gocryptfs", "apt-get install gocryptfs")
 	if s.missing = missing; missing != "" || !w.wants(s.name) {
 		return w.chosen(s), nil
@@ -83,7 +84,8 @@ func (w *world) rclone() ([]*system, error) {
 		{"off", "over rclone serve webdav; cannot write at random"},
 		{"full", "over rclone serve webdav; decrypted files on the disk; close returns before the upload"},
 	} {
-		s := &system{name: "rclone crypt (cache " + mode.flag + ")", note: mode.note, missing: missing, stored: []string{w.path("rclone")}}
+		s := &system{name: "rclone crypt (cache " + mode.flag + ")", note: mode.note, missing: missing,
+			stored: []string{w.path("rclone")}}
 		if mode.flag == "full" {
 			s.linger = rcloneLinger
 		}
@@ -105,7 +107,8 @@ func (w *world) rclone() ([]*system, error) {
 		return nil, err
 	}
 	addr, config := fmt.Sprintf("127.0.0.1:%d", port), w.path("rclone.conf")
-	text := "[dav]\ntype = webdav\nurl = http://" + addr + "\nvendor = other\n\n[remote]\ntype = crypt\nremote = dav:\npassword = " + password +
+	text := "[dav]\ntype = webdav\nurl = http://" + addr +
+		"\nvendor = other\n\n[remote]\ntype = crypt\nremote = dav:\npassword = " + password +
 		"\n\n[local]\ntype = crypt\nremote = " + w.path("rclone") + "\npassword = " + password + "\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
@@ -113,7 +116,8 @@ func (w *world) rclone() ([]*system, error) {
 	if err := os.Mkdir(w.path("rclone"), 0o700); err != nil {
 		return nil, err
 	}
-	server, err := w.serve(exec.Command(program, "serve", "webdav", w.path("rclone"), "--addr", addr, "--config", config), addr)
+	server, err := w.serve(exec.Command(program, "serve", "webdav", w.path("rclone"), "--addr", addr, "--config",
+		config), addr)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +126,8 @@ func (w *world) rclone() ([]*system, error) {
 		mode := strings.TrimSuffix(s.name[strings.LastIndexByte(s.name, ' ')+1:], ")")
 		s.version, s.servers, s.forget, s.addr = version, []*process{server}, []string{cache}, addr
 		s.mount = func(dir string) *exec.Cmd {
-			return exec.Command(program, "mount", "remote:", dir, "--config", config, "--vfs-cache-mode", mode, "--cache-dir", cache,
+			return exec.Command(program, "mount", "remote:", dir, "--config", config, "--vfs-cache-mode", mode,
+				"--cache-dir", cache,
 				"--vfs-write-back", rcloneWriteBack.String(),
 				"--webdav-url", "http://"+s.server())
 		}
@@ -139,7 +144,8 @@ func (w *world) rclone() ([]*system, error) {
 		if err := w.writeTo(plain); err != nil {
 			return err
 		}
-		_, err := commandOutput(program, "copy", "--create-empty-src-dirs", "--transfers", "16", "--config", config, plain, "local:")
+		_, err := commandOutput(program, "copy", "--create-empty-src-dirs", "--transfers", "16", "--config", config,
+			plain, "local:")
 		return err
 	}
 	return list, nil
@@ -147,7 +153,8 @@ func (w *world) rclone() ([]*system, error) {
 
 // sshfs shows a folder of a server over SSH: encrypted on the way, not at rest.
 func (w *world) sshfs() ([]*system, error) {
-	s := &system{name: "sshfs", note: "encrypted on the way only; the server stores plaintext", stored: []string{w.path("sshfs")}}
+	s := &system{name: "sshfs", note: "encrypted on the way only; the server stores plaintext",
+		stored: []string{w.path("sshfs")}}
 	program, missing := found("sshfs", "apt-get install sshfs")
 	if missing == "" {
 		_, missing = found("sshd", "apt-get install openssh-server")
@@ -171,7 +178,8 @@ func (w *world) sshfs() ([]*system, error) {
 	s.addr = addr
 	s.mount = func(dir string) *exec.Cmd {
 		_, port, _ := strings.Cut(s.server(), ":")
-		return exec.Command(program, "-f", "-p", port, "-o", "IdentityFile="+w.path("ssh", "user"), "-o", "StrictHostKeyChecking=no",
+		return exec.Command(program, "-f", "-p", port, "-o", "IdentityFile="+w.path("ssh", "user"), "-o",
+			"StrictHostKeyChecking=no",
 			"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", me.Username+"@127.0.0.1:"+s.stored[0], dir)
 	}
 	s.fill = func() error { return w.writeTo(s.stored[0]) }
@@ -194,7 +202,8 @@ func (w *world) sshd(s *system) (addr string, err error) {
 		}
 	}
 	for _, name := range []string{"host", "user"} {
-		if _, err := commandOutput("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, name)); err != nil {
+		if _, err := commandOutput("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f",
+			filepath.Join(dir, name)); err != nil {
 			return "", err
 		}
 	}
@@ -206,8 +215,10 @@ func (w *world) sshd(s *system) (addr string, err error) {
 		return "", err
 	}
 	addr = fmt.Sprintf("127.0.0.1:%d", port)
-	config := fmt.Sprintf("ListenAddress 127.0.0.1\nPort %d\nHostKey %s\nAuthorizedKeysFile %s\nPidFile none\nStrictModes no\nUsePAM no\n"+
-		"PasswordAuthentication no\nPermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n", port, filepath.Join(dir, "host"), filepath.Join(dir, "authorized"))
+	config := fmt.Sprintf("ListenAddress 127.0.0.1\nPort %d\nHostKey %s\nAuthorizedKeysFile %s\nPidFile "+
+		"none\nStrictModes no\nUsePAM no\n"+
+		"PasswordAuthentication no\nPermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n", port,
+		filepath.Join(dir, "host"), filepath.Join(dir, "authorized"))
 	if err := os.WriteFile(filepath.Join(dir, "config"), []byte(config), 0o600); err != nil {
 		return "", err
 	}
@@ -228,7 +239,8 @@ const (
 
 // s3fs shows a bucket: encrypted nowhere here.
 func (w *world) s3fs() ([]*system, error) {
-	s := &system{name: "s3fs", note: "over versitygw; nothing is encrypted, nothing is synced", stored: []string{w.path("s3", "buckets")}}
+	s := &system{name: "s3fs", note: "over versitygw; nothing is encrypted, nothing is synced",
+		stored: []string{w.path("s3", "buckets")}}
 	program, missing := found("s3fs", "apt-get install s3fs")
 	gateway, missingGateway := findVersity()
 	if missing == "" {
@@ -252,8 +264,10 @@ func (w *world) s3fs() ([]*system, error) {
 	}
 	s.forget = []string{cache}
 	s.mount = func(dir string) *exec.Cmd {
-		return exec.Command(program, s3Bucket, dir, "-f", "-o", "passwd_file="+secret, "-o", "url=http://"+addr, "-o", "use_path_request_style",
-			"-o", "use_cache="+cache, "-o", "stat_cache_expire=900", "-o", "max_stat_cache_size=100000", "-o", "umask=0022")
+		return exec.Command(program, s3Bucket, dir, "-f", "-o", "passwd_file="+secret, "-o", "url=http://"+addr, "-o",
+			"use_path_request_style",
+			"-o", "use_cache="+cache, "-o", "stat_cache_expire=900", "-o", "max_stat_cache_size=100000", "-o",
+			"umask=0022")
 	}
 	s.fill = func() error { return w.fillBucket(addr) }
 	return []*system{s}, nil
@@ -298,7 +312,8 @@ func (w *world) versity(program string) (addr string, p *process, err error) {
 }
 
 func newS3(addr string) (*minio.Client, error) {
-	return minio.New(addr, &minio.Options{Creds: credentials.NewStaticV4(s3Key, s3Secret, ""), BucketLookup: minio.BucketLookupPath, Region: "us-east-1"})
+	return minio.New(addr, &minio.Options{Creds: credentials.NewStaticV4(s3Key, s3Secret, ""),
+		BucketLookup: minio.BucketLookupPath, Region: "us-east-1"})
 }
 
 func (w *world) fillBucket(addr string) error {
@@ -307,11 +322,14 @@ func (w *world) fillBucket(addr string) error {
 		return err
 	}
 	put := func(name string, data []byte) error {
-		_, err := c.PutObject(context.Background(), s3Bucket, name, bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{})
+		_, err := c.PutObject(context.Background(), s3Bucket, name, bytes.NewReader(data), int64(len(data)),
+			minio.PutObjectOptions{})
 		return err
 	}
 	for folder, files := range w.dataSet() {
-		if err := inParallel(16, len(files), func(i int) error { return put(folder+"/"+files[i].name, files[i].data) }); err != nil {
+		if err := inParallel(16, len(files), func(i int) error {
+			return put(folder+"/"+files[i].name, files[i].data)
+		}); err != nil {
 			return err
 		}
 	}

@@ -158,7 +158,8 @@ type meter struct {
 func startMeter(clients, servers []*process) *meter {
 	m := &meter{clients: trees(clients), servers: trees(servers)}
 	for _, pid := range m.clients {
-		_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0) // resets the peak; else it is that since the mount
+		// resets the peak; else it is that since the mount
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 	}
 	m.cpu, m.others = m.used(), m.usedByOthers()
 	return m
@@ -197,7 +198,8 @@ func (m *meter) usedByOthers() (sum time.Duration) {
 // read and write.
 func ownCPU() time.Duration {
 	var self, children syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &self) != nil || syscall.Getrusage(syscall.RUSAGE_CHILDREN, &children) != nil {
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &self) != nil ||
+		syscall.Getrusage(syscall.RUSAGE_CHILDREN, &children) != nil {
 		return 0
 	}
 	return cpuTime(&self) + cpuTime(&children)

@@ -38,7 +38,8 @@ func (w *world) programs(out string) error {
 	w.data = w.data[:w.big]
 	withOutbox := func() ([]*system, error) {
 		return w.svcfsIn([]svcfsMode{{svcfsKeep, "the default: close returns when the ledger has the file", nil, ""},
-			{svcfsOutbox, "close returns when the file is encrypted on this disk and synced", []string{"--outbox"}, ""}})
+			{svcfsOutbox, "close returns when the file is encrypted on this disk and synced", []string{"--outbox"},
+				""}})
 	}
 	if err := w.prepare(w.plain, w.answer, withOutbox, w.gocryptfs); err != nil {
 		return err
@@ -82,7 +83,8 @@ type sources struct {
 
 // programSources packs files of the Go distribution.
 func (w *world) programSources() (s sources, err error) {
-	s = sources{tar: w.path("files.tar"), zip: w.path("files.zip"), repository: w.path("repository"), npm: w.path("npm")}
+	s = sources{tar: w.path("files.tar"), zip: w.path("files.zip"), repository: w.path("repository"),
+		npm: w.path("npm")}
 	var packed, zipped bytes.Buffer
 	tw, zw := tar.NewWriter(&packed), zip.NewWriter(&zipped)
 	root := filepath.Dir(w.tree)
@@ -96,16 +98,19 @@ func (w *world) programSources() (s sources, err error) {
 		}
 		name, _ := filepath.Rel(root, path) // below it
 		s.files++
-		return errors.Join(tw.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), ModTime: time.Now()}),
+		return errors.Join(
+			tw.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), ModTime: time.Now()}),
 			writeTo(tw, content), writeToZip(zw, name, content), writeFile(filepath.Join(s.repository, name), content))
 	})
 	err = errors.Join(err, tw.Close(), zw.Close(), os.WriteFile(s.tar, packed.Bytes(), 0o600),
 		os.WriteFile(s.zip, zipped.Bytes(), 0o600))
 	if err == nil {
-		_, err = commandOutput("sh", "-ec", gitIdentity+`cd "$1"; git init -q; git add .; git commit -qm files`, "sh", s.repository)
+		_, err = commandOutput("sh", "-ec", gitIdentity+`cd "$1"; git init -q; git add .; git commit -qm files`, "sh",
+			s.repository)
 	}
 	if err == nil { // fills the cache
-		_, s.err = commandOutput("sh", "-ec", npmInstall, "sh", filepath.Join(s.npm, "first"), filepath.Join(s.npm, "cache"))
+		_, s.err = commandOutput("sh", "-ec", npmInstall, "sh", filepath.Join(s.npm, "first"),
+			filepath.Join(s.npm, "cache"))
 	}
 	return s, err
 }
@@ -154,14 +159,18 @@ func (w *world) programScenes(s sources) (list []*scene) {
 	}
 	add(stepTar, `tar xf "$2" -C "$1"`, s.tar)
 	add(stepUnzip, `unzip -q "$2" -d "$1"`, s.zip)
-	add(stepGit, gitIdentity+`git clone -q "$2" "$1/clone"; cd "$1/clone"; echo more >more; git add more; git commit -qm more; git gc -q`,
+	add(
+		stepGit,
+		gitIdentity+`git clone -q "$2" "$1/clone"; cd "$1/clone"; echo more >more; git add more; git commit -qm more; git gc -q`,
 		s.repository)
 	add(stepVenv, `python3 -m venv "$1/venv"`, "")
 	add(stepNpm, npmInstall, filepath.Join(s.npm, "cache"))
-	return append(list, &scene{name: stepSync, steps: []*step{{name: stepSync, unit: "s", lower: true, run: w.syncEach(s.files)}}})
+	return append(list, &scene{name: stepSync,
+		steps: []*step{{name: stepSync, unit: "s", lower: true, run: w.syncEach(s.files)}}})
 }
 
-// syncEach appends to one file of the disk and syncs it, which is the least that durable saves one after the other cost.
+// syncEach appends to one file of the disk and syncs it, which is the least that durable saves one after the other
+// cost.
 func (w *world) syncEach(n int) func(s *system, rep int) (float64, error) {
 	return func(s *system, _ int) (float64, error) {
 		if s.name != namePlain {
@@ -211,10 +220,12 @@ func (r *report) programsMarkdown() string {
 	}
 	var targets []target
 	for _, step := range []string{stepTar, stepUnzip, stepGit, stepVenv, stepNpm} {
-		targets = append(targets, target{step + ": with an outbox, of gocryptfs's time", 1.3, true, of(step, svcfsOutbox, "gocryptfs")},
+		targets = append(targets, target{step + ": with an outbox, of gocryptfs's time", 1.3, true,
+			of(step, svcfsOutbox, "gocryptfs")},
 			target{step + ": without, of gocryptfs's time", 2, true, of(step, svcfsKeep, "gocryptfs")},
 			target{step + ": with an outbox, of the time without", 1, true, of(step, svcfsOutbox, svcfsKeep)})
 	}
-	return "# Programs that write many small files\n\nMade by `make bench BENCH=programs`; do not edit.\n\n" + r.environment() +
+	return "# Programs that write many small files\n\nMade by `make bench BENCH=programs`; do not edit.\n\n" +
+		r.environment() +
 		"\n## How it was measured\n\n" + howPrograms + "\n\n## Targets\n\n" + r.targetTable(targets) + r.largeTables()
 }

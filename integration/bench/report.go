@@ -81,7 +81,8 @@ func (r *report) markdown() string {
 	if !canDrop() {
 		dropped = " (not on this run: that needs root)"
 	}
-	b.WriteString("\n## How it was measured\n\n" + fmt.Sprintf(howMeasured, dropped) + "\n## Targets\n\n" + r.targetTable(r.targets()))
+	b.WriteString("\n## How it was measured\n\n" + fmt.Sprintf(howMeasured, dropped) + "\n## Targets\n\n" +
+		r.targetTable(r.targets()))
 	b.WriteString("\n![chart](results.svg)\n")
 	for _, sc := range r.scenes {
 		b.WriteString("\n## " + sc.name + "\n\n" + r.table(sc))
@@ -120,8 +121,10 @@ func environmentOf(w *world, begun time.Time, load string) string {
 	if w.reps > 1 {
 		fewer = fmt.Sprintf(" (fewer where one took longer than %v)", w.patience)
 	}
-	return fmt.Sprintf("%s, %d of each%s. Commit %s. %s, %d cores, %s of memory. Linux %s. %s. Load before it began: %s.\n",
-		begun.UTC().Format("2006-01-02 15:04 UTC")+", "+mode+" run, "+time.Since(begun).Round(time.Second).String(), w.reps, fewer, commit(),
+	return fmt.Sprintf("%s, %d of each%s. Commit %s. %s, %d cores, %s of memory. Linux %s. %s. Load before it "+
+		"began: %s.\n",
+		begun.UTC().Format("2006-01-02 15:04 UTC")+", "+mode+" run, "+time.Since(begun).Round(time.Second).String(),
+		w.reps, fewer, commit(),
 		cpuModel(), runtime.NumCPU(), memoryTotal(), strings.TrimSpace(string(kernel)), runtime.Version(), load)
 }
 

@@ -63,9 +63,12 @@ func (w *world) scenes() []*scene {
 			{name: stepRandom, unit: "reads/s", run: w.readRandom},
 			{name: stepParallel, unit: "MiB/s", run: w.readParallel},
 		}},
-		{name: "Writing a file of " + big, steps: []*step{{name: stepWrite, unit: "MiB/s", run: w.writeBig, floor: floorBlocks("write", w.big), after: w.removeBig}}},
+		{name: "Writing a file of " + big,
+			steps: []*step{{name: stepWrite, unit: "MiB/s", run: w.writeBig, floor: floorBlocks("write", w.big),
+				after: w.removeBig}}},
 		{name: fmt.Sprintf("%d files of 4 KiB", w.small), cold: true, steps: []*step{
-			{name: stepSmallCold, unit: "files/s", run: w.readSmall, floor: w.floorSmall("read"), direct: w.directSmall},
+			{name: stepSmallCold, unit: "files/s", run: w.readSmall, floor: w.floorSmall("read"),
+				direct: w.directSmall},
 			{name: stepSmallWarm, unit: "files/s", run: w.readSmall},
 			{name: stepCreate, unit: "files/s", run: w.createSmall, floor: w.floorSmall("save")},
 		}},
@@ -74,8 +77,10 @@ func (w *world) scenes() []*scene {
 			{name: stepListWarm, unit: "ms", lower: true, run: w.list},
 			{name: stepStat, unit: "stats/s", run: w.stat},
 		}},
-		{name: "Copying a tree", linger: true, steps: []*step{{name: stepCopyIn, unit: "s", lower: true, run: w.copyIn}}},
-		{name: "Copying a tree back", cold: true, steps: []*step{{name: stepCopyOut, unit: "s", lower: true, run: w.copyOut}}},
+		{name: "Copying a tree", linger: true,
+			steps: []*step{{name: stepCopyIn, unit: "s", lower: true, run: w.copyIn}}},
+		{name: "Copying a tree back", cold: true,
+			steps: []*step{{name: stepCopyOut, unit: "s", lower: true, run: w.copyOut}}},
 	}
 }
 

@@ -14,7 +14,8 @@ type canvas struct {
 }
 
 func (c *canvas) text(x, y, size float64, anchor, fill, s string) {
-	fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" font-size="%.1f" text-anchor="%s" fill="%s">%s</text>`+"\n", x, y, size, anchor, fill, html.EscapeString(s))
+	fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" font-size="%.1f" text-anchor="%s" fill="%s">%s</text>`+"\n", x, y, size,
+		anchor, fill, html.EscapeString(s))
 }
 
 func (c *canvas) rect(x, y, w, h float64, fill string) {
@@ -26,12 +27,15 @@ func (c *canvas) line(points [][2]float64, stroke string, width float64) {
 	for _, p := range points {
 		fmt.Fprintf(&list, "%.1f,%.1f ", p[0], p[1])
 	}
-	fmt.Fprintf(&c.b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="%.1f"/>`+"\n", strings.TrimSpace(list.String()), stroke, width)
+	fmt.Fprintf(&c.b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="%.1f"/>`+"\n",
+		strings.TrimSpace(list.String()), stroke, width)
 }
 
 func (c *canvas) String() string {
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" font-family="sans-serif">`+"\n", c.width, c.height, c.width, c.height) +
-		fmt.Sprintf(`<rect width="%.0f" height="%.0f" fill="white"/>`+"\n", c.width, c.height) + c.b.String() + "</svg>\n"
+	return fmt.Sprintf(
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" font-family="sans-serif">`+"\n", c.width, c.height, c.width, c.height) +
+		fmt.Sprintf(`<rect width="%.0f" height="%.0f" fill="white"/>`+"\n", c.width, c.height) + c.b.String() +
+		"</svg>\n"
 }
 
 const (
@@ -65,7 +69,8 @@ const (
 func (r *report) svg() string {
 	c := &canvas{width: 2*panelWidth + 3*panelGap}
 	c.text(panelGap, 30, 17, "start", ink, "svcfs beside its floor and its peers")
-	c.text(panelGap, 48, 11, "start", faint, "medians; blue = svcfs, grey = floor, yellow = others; bars of one panel share a scale")
+	c.text(panelGap, 48, 11, "start", faint,
+		"medians; blue = svcfs, grey = floor, yellow = others; bars of one panel share a scale")
 	y := 64.0
 	var left float64
 	column := 0
@@ -132,7 +137,8 @@ func (c *canvas) chart(x, y float64, title, xName string, lines []series) float6
 	left, top, right, bottom := x+chartMargin, y+26, x+panelWidth, y+26+chartHeight
 	lowX, highX, lowY, highY := bounds(lines)
 	place := func(p [2]float64) [2]float64 {
-		return [2]float64{left + (right-left)*(math.Log10(p[0])-lowX)/(highX-lowX), bottom - (bottom-top)*(math.Log10(p[1])-lowY)/(highY-lowY)}
+		return [2]float64{left + (right-left)*(math.Log10(p[0])-lowX)/(highX-lowX),
+			bottom - (bottom-top)*(math.Log10(p[1])-lowY)/(highY-lowY)}
 	}
 	for d := math.Ceil(lowX); d <= highX; d++ {
 		at := place([2]float64{math.Pow(10, d), math.Pow(10, lowY)})

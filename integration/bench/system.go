@@ -262,8 +262,9 @@ func (w *world) svcfsIn(modes []svcfsMode) (list []*system, err error) {
 		}
 		s.add = func(name, path string) error { return w.svc.uploadFile(setBig, name, path) }
 		s.mount = func(dir string) *exec.Cmd {
-			cmd := exec.Command(filepath.Join(w.bin, "svcfs"), slices.Concat([]string{"mount", dir, "--account", w.svc.account, "--api-key-file", w.svc.keyFile,
-				"--url", "http://" + s.server(), "--allow-delete"}, w.mountFlags, mode.flags)...)
+			cmd := exec.Command(filepath.Join(w.bin, "svcfs"),
+				slices.Concat([]string{"mount", dir, "--account", w.svc.account, "--api-key-file", w.svc.keyFile,
+					"--url", "http://" + s.server(), "--allow-delete"}, w.mountFlags, mode.flags)...)
 			cmd.Env = append(os.Environ(), "HOME="+w.path("home"))
 			return cmd
 		}

@@ -56,15 +56,19 @@ func (r *report) targets() []target {
 		{"write with close, of the bare pipeline", 0.9, false, ofValues(stepWrite, svcfsKeep, namePipeline)},
 		{"creating small files, of rclone crypt", 5, false, ofValues(stepCreate, svcfsKeep, rcloneOff)},
 		{"cold small files, of rclone crypt", 5, false, ofValues(stepSmallCold, svcfsKeep, rcloneOff)},
-		{"cold small files, of one bare request's time each", 1.3, true, inverse(ofValues(stepSmallCold, svcfsKeep, nameDirect))},
-		{"cold ls -l, of the time to fetch and decode the rows", 1.5, true, ofValues(stepListCold, svcfsKeep, nameDirect)},
-		{"cold ls -l without attributes, of the time to fetch and decode the rows", 1.5, true, ofValues(stepListCold, svcfsNoXattr, nameDirect)},
+		{"cold small files, of one bare request's time each", 1.3, true,
+			inverse(ofValues(stepSmallCold, svcfsKeep, nameDirect))},
+		{"cold ls -l, of the time to fetch and decode the rows", 1.5, true,
+			ofValues(stepListCold, svcfsKeep, nameDirect)},
+		{"cold ls -l without attributes, of the time to fetch and decode the rows", 1.5, true,
+			ofValues(stepListCold, svcfsNoXattr, nameDirect)},
 		{"warm ls -l, of tmpfs", 0.8, false, inverse(ofValues(stepListWarm, svcfsKeep, "tmpfs"))},
 		{"warm ls -l without attributes, of tmpfs", 0.8, false, inverse(ofValues(stepListWarm, svcfsNoXattr, "tmpfs"))},
-		{"peak memory of a cold read of a file that stays in memory, of the file", 1.1, true, func(r *report) (float64, bool) {
-			x, ok := r.find(stepCold, svcfsKeep).median(peakOf)
-			return x / mib(r.w.big), ok
-		}},
+		{"peak memory of a cold read of a file that stays in memory, of the file", 1.1, true,
+			func(r *report) (float64, bool) {
+				x, ok := r.find(stepCold, svcfsKeep).median(peakOf)
+				return x / mib(r.w.big), ok
+			}},
 		{"idle memory in MiB", 64, true, func(r *report) (float64, bool) { return r.idleMiB(svcfsKeep) }},
 		{"CPU of a cold read, of the bare pipeline", 1.2, true, ofCPU(stepCold)},
 		{"CPU of a cold read, of the bare pipeline and go-fuse from memory together", 1.2, true, ofFloors(stepCold)},

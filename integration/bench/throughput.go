@@ -57,8 +57,10 @@ func (w *world) throughput(out string) error {
 	w.reps = 1
 	begun, load := time.Now(), loadAverage()
 	text := "# What the service does a second\n\nMade by `make bench BENCH=service`; do not edit.\n\n"
-	text += fmt.Sprintf("%d clients at once, %v each. A floor is the same store without svcd, with the same durability: one row and one commit, or one object. CPU is that of svcd alone. "+
-		"Written is what svcd writes to the disk with SQLite and a folder, and the write-ahead log with PostgreSQL.\n", senders, lasting)
+	text += fmt.Sprintf("%d clients at once, %v each. A floor is the same store without svcd, with the same "+
+		"durability: one row and one commit, or one object. CPU is that of svcd alone. "+
+		"Written is what svcd writes to the disk with SQLite and a folder, and the write-ahead log with PostgreSQL.\n",
+		senders, lasting)
 	if w.otherSvcd != "" {
 		text += fmt.Sprintf("Another svcd (%s) took turns, %d each.\n", w.otherSvcd, turns)
 	}
@@ -66,7 +68,8 @@ func (w *world) throughput(out string) error {
 	y := panelGap
 	helper := &tester{}
 	defer helper.end()
-	for _, open := range []func() (backing, error){w.onSQLite, func() (backing, error) { return w.onPostgres(helper) }} {
+	for _, open := range []func() (backing, error){w.onSQLite,
+		func() (backing, error) { return w.onPostgres(helper) }} {
 		b, err := open()
 		if !w.wants(b.name) {
 			continue
@@ -96,13 +99,15 @@ func (w *world) throughput(out string) error {
 
 // rates is the table of one pair of stores.
 func (w *world) rates(title string, list []figure) string {
-	head, line := "| What | a second | CPU of svcd, ms each | database grows, bytes each | written, bytes each |", "|---|---:|---:|---:|---:|"
+	head, line := "| What | a second | CPU of svcd, ms each | database grows, bytes each | written, bytes each |",
+		"|---|---:|---:|---:|---:|"
 	if w.otherSvcd != "" {
 		head, line = head+" CPU of the other svcd | rate, of the other's |", line+"---:|---:|"
 	}
 	text := fmt.Sprintf("\n## %s\n\n%s\n%s\n", title, head, line)
 	for _, f := range list {
-		text += fmt.Sprintf("| %s | %s | %s | %s | %s |", f.name, short(f.rate), orDash(f.cpu), orDash(f.rows), orDash(f.wrote))
+		text += fmt.Sprintf("| %s | %s | %s | %s | %s |", f.name, short(f.rate), orDash(f.cpu), orDash(f.rows),
+			orDash(f.wrote))
 		if w.otherSvcd != "" {
 			text += fmt.Sprintf(" %s | %s |", orDash(f.other), orDash(f.ratio))
 		}
@@ -130,7 +135,8 @@ func drawFigures(c *canvas, y float64, title string, floors, served []figure) fl
 			fill = floor
 		}
 		c.text(panelGap+labelWidth+24, at+barHeight-4, 11, "end", ink, f.name)
-		c.rect(panelGap+labelWidth+30, at+2, max(1, (panelWidth-labelWidth-30-figureWidth)*f.rate/most), barHeight-4, fill)
+		c.rect(panelGap+labelWidth+30, at+2, max(1, (panelWidth-labelWidth-30-figureWidth)*f.rate/most), barHeight-4,
+			fill)
 		c.text(panelGap+panelWidth, at+barHeight-4, 11, "end", ink, short(f.rate))
 		at += barHeight
 	}
@@ -193,7 +199,8 @@ func (w *world) onPostgres(helper *tester) (backing, error) {
 		var database string
 		err := helper.try(func() { database = server.NewDatabase(helper) })
 		prefix++
-		return []string{"--db", database, "--blobs", fmt.Sprintf("s3://%s/store%d?endpoint=http://%s&path-style=true", s3Bucket, prefix, addr)}, err
+		return []string{"--db", database, "--blobs",
+			fmt.Sprintf("s3://%s/store%d?endpoint=http://%s&path-style=true", s3Bucket, prefix, addr)}, err
 	}
 	b.floors = func() ([]figure, error) {
 		var floors string
@@ -220,7 +227,8 @@ func (w *world) onPostgres(helper *tester) (backing, error) {
 			data := make([]byte, size)
 			var n atomic.Int64
 			r, err := repeat(func(ctx context.Context, _ int) error {
-				_, err := c.PutObject(ctx, s3Bucket, fmt.Sprintf("floor-%d-%d", size, n.Add(1)), bytes.NewReader(data), size, minio.PutObjectOptions{DisableMultipart: true})
+				_, err := c.PutObject(ctx, s3Bucket, fmt.Sprintf("floor-%d-%d", size, n.Add(1)), bytes.NewReader(data),
+					size, minio.PutObjectOptions{DisableMultipart: true})
 				return err
 			})
 			if err != nil {
@@ -281,7 +289,8 @@ func (w *world) serveFrom(b backing) (list []figure, err error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := w.startService(program, fmt.Sprintf("svcd-%s-%d", fileName(strings.ToLower(b.name)), i), b.env, stores...)
+		s, err := w.startService(program, fmt.Sprintf("svcd-%s-%d", fileName(strings.ToLower(b.name)), i), b.env,
+			stores...)
 		if err != nil {
 			return nil, err
 		}
@@ -290,26 +299,30 @@ func (w *world) serveFrom(b backing) (list []figure, err error) {
 	}
 	if len(programs) == 1 { // another svcd may not take them
 		for _, together := range []int{1, 64} {
-			sealed, err := b.takeTurns(fmt.Sprintf("svcd: sealed uploads of 4 KiB, %d at a time", together), services, func(s *service) (func(context.Context, int) error, error) {
-				return s.sealedUploader(together)
-			})
+			sealed, err := b.takeTurns(fmt.Sprintf("svcd: sealed uploads of 4 KiB, %d at a time", together), services,
+				func(s *service) (func(context.Context, int) error, error) {
+					return s.sealedUploader(together)
+				})
 			if err != nil {
 				return nil, err
 			}
-			sealed.rate, sealed.cpu, sealed.rows, sealed.wrote = sealed.rate*float64(together), sealed.cpu/float64(together), sealed.rows/float64(together), sealed.wrote/float64(together)
+			sealed.rate, sealed.cpu, sealed.rows, sealed.wrote = sealed.rate*float64(together),
+				sealed.cpu/float64(together), sealed.rows/float64(together), sealed.wrote/float64(together)
 			list = append(list, sealed)
 		}
 	}
 	for _, size := range []int64{smallBytes, 16 << 20} {
-		uploads, err := b.takeTurns("svcd: uploads of "+sizeText(size), services, func(s *service) (func(context.Context, int) error, error) {
-			return s.uploader(size)
-		})
+		uploads, err := b.takeTurns("svcd: uploads of "+sizeText(size), services,
+			func(s *service) (func(context.Context, int) error, error) {
+				return s.uploader(size)
+			})
 		if err != nil {
 			return nil, err
 		}
-		retrieves, err := b.takeTurns("svcd: retrieves of "+sizeText(size), services, func(s *service) (func(context.Context, int) error, error) {
-			return s.retriever(size)
-		})
+		retrieves, err := b.takeTurns("svcd: retrieves of "+sizeText(size), services,
+			func(s *service) (func(context.Context, int) error, error) {
+				return s.retriever(size)
+			})
 		if err != nil {
 			return nil, err
 		}
@@ -323,7 +336,8 @@ func (w *world) serveFrom(b backing) (list []figure, err error) {
 
 // takeTurns repeats what prepare returns against each service; alone, a service
 // has one turn.
-func (b backing) takeTurns(name string, services []*service, prepare func(*service) (func(context.Context, int) error, error)) (f figure, err error) {
+func (b backing) takeTurns(name string, services []*service,
+	prepare func(*service) (func(context.Context, int) error, error)) (f figure, err error) {
 	rounds := 1
 	if len(services) > 1 {
 		rounds = turns
@@ -353,7 +367,8 @@ func (b backing) takeTurns(name string, services []*service, prepare func(*servi
 }
 
 // measure repeats what prepare returns for a while.
-func (b backing) measure(s *service, prepare func(*service) (func(context.Context, int) error, error)) (f figure, err error) {
+func (b backing) measure(s *service, prepare func(*service) (func(context.Context, int) error, error)) (f figure,
+	err error) {
 	do, err := prepare(s)
 	if err != nil {
 		return f, err
@@ -382,7 +397,8 @@ func usedOfSQLite(s *service) (size, written int64, err error) {
 		return 0, 0, err
 	}
 	defer db.Close()
-	if err := db.QueryRow("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").Scan(&size); err != nil {
+	if err := db.QueryRow("SELECT page_count * page_size FROM pragma_page_count, " +
+		"pragma_page_size").Scan(&size); err != nil {
 		return 0, 0, err
 	}
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", s.process.cmd.Process.Pid))
@@ -401,7 +417,8 @@ func usedOfPostgres(s *service) (size, written int64, err error) {
 		return 0, 0, err
 	}
 	defer db.Close()
-	return size, written, db.QueryRow("SELECT pg_database_size(current_database()), pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint").Scan(&size, &written)
+	return size, written, db.QueryRow("SELECT pg_database_size(current_database()), "+
+		"pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint").Scan(&size, &written)
 }
 
 // median of at least one figure.
@@ -450,7 +467,8 @@ func (s *service) sealedUploader(together int) (func(context.Context, int) error
 		for i := range items {
 			id := s.uploads.Add(1)
 			var err error
-			if items[i], err = group.Seal(ctx, fmt.Sprintf("sealed-%d", id), fmt.Appendf(nil, "%0*d", smallBytes, id)); err != nil {
+			if items[i], err = group.Seal(ctx, fmt.Sprintf("sealed-%d", id),
+				fmt.Appendf(nil, "%0*d", smallBytes, id)); err != nil {
 				return err
 			}
 		}

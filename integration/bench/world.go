@@ -200,7 +200,8 @@ func (w *world) end(p *process) {
 }
 
 func (s *service) newAccount(name string, env, stores []string) (account, key string, err error) {
-	create := exec.Command(filepath.Join(s.w.bin, "svcd"), append([]string{"account", "create", name, "--balance", "1000000", "--data", s.data}, stores...)...)
+	create := exec.Command(filepath.Join(s.w.bin, "svcd"),
+		append([]string{"account", "create", name, "--balance", "1000000", "--data", s.data}, stores...)...)
 	create.Env = append(os.Environ(), env...)
 	out, err := create.Output()
 	if err != nil {
@@ -226,7 +227,8 @@ func (s *service) upload(group string, files []file) error {
 		return err
 	}
 	return inParallel(16, len(files), func(i int) error {
-		_, err := s.client.Group(sdk.GroupID(group)).Put(context.Background(), files[i].name, bytes.NewReader(files[i].data))
+		_, err := s.client.Group(sdk.GroupID(group)).Put(context.Background(), files[i].name,
+			bytes.NewReader(files[i].data))
 		return err
 	})
 }
@@ -272,7 +274,8 @@ func (w *world) writeTo(root string) error {
 		}
 		for _, f := range files {
 			path := filepath.Join(root, folder, f.name)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, f.data, 0o644)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+				os.WriteFile(path, f.data, 0o644)); err != nil {
 				return err
 			}
 		}

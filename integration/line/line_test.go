@@ -51,7 +51,8 @@ func TestRoundTripsAndRates(t *testing.T) {
 				defer l.Close()
 				c := l.connect()
 				took := func(n int, rate int64) time.Duration {
-					return time.Duration(float64(n) / float64(max(rate, 1)) * float64(time.Second) * float64(min(rate, 1)))
+					return time.Duration(
+						float64(n) / float64(max(rate, 1)) * float64(time.Second) * float64(min(rate, 1)))
 				}
 				within := func(what string, got, want time.Duration, percent int64) {
 					if diff := (got - want).Abs(); int64(diff)*100 > int64(want)*percent {

@@ -113,7 +113,8 @@ func receiver(e ast.Expr) string {
 func (f *figures) print() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	defer w.Flush()
-	fmt.Fprintf(w, "product\t%d lines\ntests\t%d lines\nsupport of tests, packaging\t%d lines\n", f.product, f.tests, f.support)
+	fmt.Fprintf(w, "product\t%d lines\ntests\t%d lines\nsupport of tests, packaging\t%d lines\n", f.product, f.tests,
+		f.support)
 	fmt.Fprintf(w, "files over %d lines\t%d\n", longFile, f.longFiles)
 	fmt.Fprintf(w, "functions over %d lines\t%d\n", longFunction, f.longFuncs)
 	fmt.Fprintf(w, "lines over %d columns\t%d\n", longLine, f.longRow)

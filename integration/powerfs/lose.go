@@ -186,7 +186,8 @@ func (h *held) keep(chosen func(op) bool) {
 	kept, names, files := make([]bool, len(h.renames)), map[change]bool{}, map[uint64]bool{}
 	for i := len(h.renames) - 1; i >= 0; i-- {
 		o := h.renames[i]
-		kept[i] = chosen(o) || slices.ContainsFunc(o.names, func(c change) bool { return names[change{c.folder, c.name, 0}] || files[c.to] })
+		kept[i] = chosen(o) || slices.ContainsFunc(o.names,
+			func(c change) bool { return names[change{c.folder, c.name, 0}] || files[c.to] })
 		for _, c := range o.names {
 			if kept[i] {
 				names[change{c.folder, c.name, 0}] = true

@@ -93,7 +93,8 @@ func New(tb testing.TB) *Disk {
 	d.root = d.add(syscall.S_IFDIR|0o700, nil)
 	keep := believed
 	server, err := fs.Mount(d.dir, &node{d: d, o: d.root}, &fs.Options{
-		EntryTimeout: &keep, AttrTimeout: &keep, NullPermissions: true, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), RootStableAttr: &fs.StableAttr{Ino: d.root.id},
+		EntryTimeout: &keep, AttrTimeout: &keep, NullPermissions: true, UID: uint32(os.Geteuid()),
+		GID: uint32(os.Getegid()), RootStableAttr: &fs.StableAttr{Ino: d.root.id},
 		MountOptions: fuse.MountOptions{FsName: "powerfs", Name: "powerfs", DirectMount: true, MaxWrite: maxWrite},
 	})
 	if err != nil {
@@ -233,7 +234,8 @@ func (n *node) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
 }
 
 // make adds an object to the folder, unless the name is taken.
-func (n *node) make(ctx context.Context, name string, mode uint32, content []byte, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+func (n *node) make(ctx context.Context, name string, mode uint32, content []byte, out *fuse.EntryOut) (*fs.Inode,
+	syscall.Errno) {
 	if len(name) > maxName {
 		return nil, syscall.ENAMETOOLONG
 	}
@@ -251,13 +253,15 @@ func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.En
 	return n.make(ctx, name, syscall.S_IFDIR|mode, nil, out)
 }
 
-func (n *node) Create(ctx context.Context, name string, _ uint32, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
+func (n *node) Create(ctx context.Context, name string, _ uint32, mode uint32, out *fuse.EntryOut) (*fs.Inode,
+	fs.FileHandle, uint32, syscall.Errno) {
 	child, errno := n.make(ctx, name, syscall.S_IFREG|mode, nil, out)
 	return child, nil, fuse.FOPEN_KEEP_CACHE, errno
 }
 
 // Mknod makes sockets, which no loss of power leaves.
-func (n *node) Mknod(ctx context.Context, name string, mode uint32, _ uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+func (n *node) Mknod(ctx context.Context, name string, mode uint32, _ uint32, out *fuse.EntryOut) (*fs.Inode,
+	syscall.Errno) {
 	if mode&syscall.S_IFMT != syscall.S_IFSOCK {
 		return nil, syscall.EOPNOTSUPP
 	}
@@ -270,7 +274,8 @@ func (n *node) Symlink(ctx context.Context, target, name string, out *fuse.Entry
 
 func (n *node) Readlink(context.Context) ([]byte, syscall.Errno) { return n.o.content, 0 }
 
-func (n *node) Link(ctx context.Context, target fs.InodeEmbedder, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+func (n *node) Link(ctx context.Context, target fs.InodeEmbedder, name string, out *fuse.EntryOut) (*fs.Inode,
+	syscall.Errno) {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()
 	if n.o.names[name] != nil {
@@ -305,7 +310,8 @@ func (n *node) remove(name string, folder bool) syscall.Errno {
 	return 0
 }
 
-func (n *node) Rename(_ context.Context, name string, parent fs.InodeEmbedder, newName string, flags uint32) syscall.Errno {
+func (n *node) Rename(_ context.Context, name string, parent fs.InodeEmbedder, newName string,
+	flags uint32) syscall.Errno {
 	const noReplace, exchange = 1, 2 // RENAME_…, see rename(2)
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()

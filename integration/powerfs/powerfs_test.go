@@ -79,7 +79,8 @@ func TestDiskIsAFileSystem(t *testing.T) {
 	must(t, f.Truncate(6000))
 	_, err := f.WriteAt([]byte("yy"), 7000)
 	must(t, errors.Join(err, f.Sync(), f.Close()))
-	must(t, errors.Join(os.Link(at("folder/a"), at("b")), os.Symlink("folder/a", at("link")), os.Rename(at("b"), at("folder/c"))))
+	must(t, errors.Join(os.Link(at("folder/a"), at("b")), os.Symlink("folder/a", at("link")),
+		os.Rename(at("b"), at("folder/c"))))
 	want := strings.Repeat("x", 5000) + strings.Repeat("\x00", 2000) + "yy"
 	for _, name := range []string{"folder/a", "folder/c", "link"} {
 		if got := text(t, at(name)); got != want {
@@ -106,7 +107,8 @@ func TestLossOfWhatWasNotSynced(t *testing.T) {
 		none []string // in no state
 	}{
 		"a file without a sync": {
-			do: func(t *testing.T, dir string) { must(t, write(t, filepath.Join(dir, "f"), fresh).Close()) }, want: []string{"-", "", zeros, fresh}, none: []string{old},
+			do:   func(t *testing.T, dir string) { must(t, write(t, filepath.Join(dir, "f"), fresh).Close()) },
+			want: []string{"-", "", zeros, fresh}, none: []string{old},
 		},
 		"a file without a sync of its folder": {
 			do: func(t *testing.T, dir string) {
@@ -118,7 +120,8 @@ func TestLossOfWhatWasNotSynced(t *testing.T) {
 			do: func(t *testing.T, dir string) {
 				must(t, os.Mkdir(filepath.Join(dir, "d"), 0o700))
 				f := write(t, filepath.Join(dir, "d/f"), fresh)
-				must(t, errors.Join(f.Sync(), f.Close(), ownfile.SyncFolder(filepath.Join(dir, "d")), os.Symlink("d/f", filepath.Join(dir, "f")), ownfile.SyncFolder(filepath.Join(dir, "d"))))
+				must(t, errors.Join(f.Sync(), f.Close(), ownfile.SyncFolder(filepath.Join(dir, "d")),
+					os.Symlink("d/f", filepath.Join(dir, "f")), ownfile.SyncFolder(filepath.Join(dir, "d"))))
 			}, want: []string{"-", fresh}, none: []string{"", zeros},
 		},
 		"a rename before the sync of the content": {
@@ -126,7 +129,8 @@ func TestLossOfWhatWasNotSynced(t *testing.T) {
 				f := write(t, filepath.Join(dir, "f"), old)
 				must(t, errors.Join(f.Sync(), f.Close(), ownfile.SyncFolder(dir)))
 				must(t, write(t, filepath.Join(dir, "g"), fresh).Close())
-				must(t, errors.Join(os.Rename(filepath.Join(dir, "g"), filepath.Join(dir, "f")), ownfile.SyncFolder(dir)))
+				must(t, errors.Join(os.Rename(filepath.Join(dir, "g"), filepath.Join(dir, "f")),
+					ownfile.SyncFolder(dir)))
 			}, want: []string{"", zeros, fresh}, none: []string{"-", old},
 		},
 		"a file that is written over": {
@@ -134,7 +138,8 @@ func TestLossOfWhatWasNotSynced(t *testing.T) {
 				f := write(t, filepath.Join(dir, "f"), old)
 				must(t, errors.Join(f.Sync(), f.Close(), ownfile.SyncFolder(dir)))
 				must(t, write(t, filepath.Join(dir, "f"), fresh).Close())
-			}, want: []string{old, fresh, old[:4096] + fresh[4096:], fresh[:4096] + old[4096:]}, none: []string{"-", ""},
+			}, want: []string{old, fresh, old[:4096] + fresh[4096:], fresh[:4096] + old[4096:]},
+			none: []string{"-", ""},
 		},
 		"everything is synced": {
 			do: func(t *testing.T, dir string) {
@@ -227,7 +232,8 @@ func TestOwnFilesSurvive(t *testing.T) {
 	d := powerfs.New(t)
 	var done []int // position of each of them
 	for i := range 4 {
-		must(t, errors.Join(ownfile.Replace(filepath.Join(d.Dir(), "replaced"), []byte(content(i))), ownfile.Create(filepath.Join(d.Dir(), fmt.Sprint(i)), []byte(content(i)))))
+		must(t, errors.Join(ownfile.Replace(filepath.Join(d.Dir(), "replaced"), []byte(content(i))),
+			ownfile.Create(filepath.Join(d.Dir(), fmt.Sprint(i)), []byte(content(i)))))
 		done = append(done, d.Position())
 	}
 	each(t, d, 0, func(dir string, position int) {
@@ -235,14 +241,16 @@ func TestOwnFilesSurvive(t *testing.T) {
 		for i, at := range done {
 			created := text(t, filepath.Join(dir, fmt.Sprint(i)))
 			if created != content(i) && (created != "-" || position >= at) {
-				t.Errorf("behind %d (%s) file %d has %.20q and %d bytes", position, d.Op(position), i, created, len(created))
+				t.Errorf("behind %d (%s) file %d has %.20q and %d bytes", position, d.Op(position), i, created,
+					len(created))
 			}
 			if position >= at {
 				least = content(i)
 			}
 		}
 		if replaced < least || replaced != "-" && replaced != content(int(replaced[0]-'0')) {
-			t.Errorf("behind %d (%s) the file has %.20q and %d bytes, least %.20q", position, d.Op(position), replaced, len(replaced), least)
+			t.Errorf("behind %d (%s) the file has %.20q and %d bytes, least %.20q", position, d.Op(position), replaced,
+				len(replaced), least)
 		}
 	})
 }
@@ -253,7 +261,8 @@ func TestOwnFoldersSurvive(t *testing.T) {
 	d := powerfs.New(t)
 	must(t, os.Mkdir(filepath.Join(d.Dir(), "a"), 0o700))
 	deep := filepath.Join(d.Dir(), "a/b/c")
-	must(t, errors.Join(ownfile.MakeFolder(filepath.Join(d.Dir(), "a")), ownfile.MakeFolder(deep), ownfile.MakeFolder(deep), ownfile.Replace(filepath.Join(deep, "f"), []byte("kept"))))
+	must(t, errors.Join(ownfile.MakeFolder(filepath.Join(d.Dir(), "a")), ownfile.MakeFolder(deep),
+		ownfile.MakeFolder(deep), ownfile.Replace(filepath.Join(deep, "f"), []byte("kept"))))
 	for seed := range uint64(losses) {
 		dir := t.TempDir()
 		must(t, d.Lose(d.Position(), seed, dir))

@@ -52,7 +52,8 @@ func (p *Programs) build(names []string) (dir string, err error) {
 			continue
 		}
 		args := append([]string{"build", "-o", p.dir + "/"}, p.Flags...)
-		if out, err := exec.Command("go", append(args, "github.com/svcfs/svcfs/cmd/"+name)...).CombinedOutput(); err != nil {
+		if out, err := exec.Command("go",
+			append(args, "github.com/svcfs/svcfs/cmd/"+name)...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
 		}
 		p.built[name] = true

@@ -17,7 +17,8 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(envVictim); dir != "" {
 		_, err := SweepWhenKilled(dir)
 		if err == nil {
-			err = exec.Command("sh", "-c", `echo $$ > "$0.new"; mv "$0.new" "$0"; kill -STOP $$`, filepath.Join(dir, "pid")).Run()
+			err = exec.Command("sh", "-c", `echo $$ > "$0.new"; mv "$0.new" "$0"; kill -STOP $$`,
+				filepath.Join(dir, "pid")).Run()
 		}
 		panic(err) // only if that ends before the victim is killed
 	}
@@ -52,7 +53,10 @@ func TestSweepWhenKilled(t *testing.T) {
 	if err := victim.Start(); err != nil {
 		t.Fatal(err)
 	}
-	Eventually(t, "the process is there", func() bool { _, err := os.Stat(filepath.Join(dir, "pid")); return err == nil })
+	Eventually(t, "the process is there", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "pid"))
+		return err == nil
+	})
 	if err := victim.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

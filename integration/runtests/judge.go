@@ -22,7 +22,8 @@ const (
 func (t *tester) judge() {
 	t.check("CPU time", t.checkCPU)
 	t.check("nothing is left out", t.checkLeftOut)
-	t.check("statements and threats are proven", func() error { return t.results.proves("fs/SEMANTICS.md", "SECURITY.md") })
+	t.check("statements and threats are proven",
+		func() error { return t.results.proves("fs/SEMANTICS.md", "SECURITY.md") })
 	t.check("no mount is left", checkMounts)
 }
 
@@ -51,7 +52,8 @@ func (t *tester) checkCPU() error {
 		tests += u.CPU
 	}
 	all, alone := t.results.CPU.Seconds()/compile.Seconds(), tests.Seconds()/compile.Seconds()
-	fmt.Fprintf(t, "CPU time: make test %.0f s, its tests %.0f s, net/http compiled %.0f s: %.1f and %.1f times (written: %.1f and %.1f)\n",
+	fmt.Fprintf(t, "CPU time: make test %.0f s, its tests %.0f s, net/http compiled %.0f s: %.1f and %.1f times "+
+		"(written: %.1f and %.1f)\n",
 		t.results.CPU.Seconds(), tests.Seconds(), compile.Seconds(), all, alone, figureOfMakeTest, figureOfTests)
 	if all > tooMuch*figureOfMakeTest || alone > tooMuch*figureOfTests {
 		return fmt.Errorf("make test takes %.1f, its tests %.1f times the CPU time of compiling net/http; "+

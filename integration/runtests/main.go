@@ -207,7 +207,8 @@ func (t *tester) run(r run) error {
 		}
 		with += " " + here
 	}
-	args := []string{"test", "-json", "-count=1", "-vet=off", "-timeout=" + hang, "-parallel=4", fmt.Sprint("-p=", r.atOnce), "-exec=" + with}
+	args := []string{"test", "-json", "-count=1", "-vet=off", "-timeout=" + hang, "-parallel=4",
+		fmt.Sprint("-p=", r.atOnce), "-exec=" + with}
 	if r.race {
 		args = append(args, "-race", notOurs)
 	}
@@ -248,13 +249,15 @@ func (t *tester) make(target ...string) {
 	}
 	t.results.end(test{"make", strings.Join(target, " ")}, outcome, string(out))
 	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	fmt.Fprintf(t, "%s  %5.0f s %5.0f s of CPU  make %s\n", outcome, time.Since(begun).Seconds(), cpu.Seconds(), strings.Join(target, " "))
+	fmt.Fprintf(t, "%s  %5.0f s %5.0f s of CPU  make %s\n", outcome, time.Since(begun).Seconds(), cpu.Seconds(),
+		strings.Join(target, " "))
 }
 
 // tell ends with the line that counts.
 func (t *tester) tell() (ok bool, err error) {
 	t.results.tell(os.Stdout)
-	fmt.Printf("The slowest packages and tests:\n%s%s, %s of CPU\n", t.results.slowest(20), time.Since(t.begun).Round(time.Second), childrenCPU().Round(time.Second))
+	fmt.Printf("The slowest packages and tests:\n%s%s, %s of CPU\n", t.results.slowest(20),
+		time.Since(t.begun).Round(time.Second), childrenCPU().Round(time.Second))
 	line, ok := t.results.lastLine()
 	fmt.Println(line)
 	return ok, t.results.save()

@@ -60,7 +60,8 @@ const withSQLite = "./cmd/svcfs ./sdk ./sdk/proof ./service/api ./service/archiv
 var mounting = []string{"integration", "cmd/svcfs", "fs"}
 
 // longest are the packages that take long, the longest first: the others end beside them.
-var longest = []string{"service", "service/web", "sdk", "fs/tree", "sdk/outbox", "service/testkit", "integration", "cmd/svcfs", "fs", "cmd/svcd"}
+var longest = []string{"service", "service/web", "sdk", "fs/tree", "sdk/outbox", "service/testkit", "integration",
+	"cmd/svcfs", "fs", "cmd/svcd"}
 
 // ofRoot are the tests of mounts that an ordinary user cannot run: only root can become another user,
 // open a file by its handle, or mount a disk to fill. The scripts have lines for root.
@@ -102,7 +103,8 @@ func quick(packages []string) plan {
 		run{name: "root", packages: mounts, only: ofRoot + scriptsOfRoot, atOnce: 1})
 	if slices.Contains(mounts, "integration") {
 		p.runs = append(p.runs,
-			run{name: "user", packages: []string{"integration"}, user: true, only: ofUser, skip: ofRoot, atOnce: 1, shards: 3},
+			run{name: "user", packages: []string{"integration"}, user: true, only: ofUser, skip: ofRoot, atOnce: 1,
+				shards: 3},
 			run{name: "root", packages: []string{"integration"}, skip: ofUser + "|" + ofRoot, atOnce: 1, shards: 3})
 	}
 	return p
@@ -117,7 +119,8 @@ func landing(packages []string) plan {
 		runs: []run{
 			withRace(packages),
 			{name: "PostgreSQL", packages: []string{"service"}, only: onPostgres, atOnce: 1},
-			{name: "long", packages: []string{"integration", "service", "fs", "cmd/svcd"}, long: true, only: longByNature, atOnce: 2},
+			{name: "long", packages: []string{"integration", "service", "fs", "cmd/svcd"}, long: true,
+				only: longByNature, atOnce: 2},
 			{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1},
 		},
 		after: [][]string{
@@ -133,11 +136,13 @@ func landing(packages []string) plan {
 
 // withRace runs what of the packages has goroutines of ours with the race detector.
 func withRace(packages []string) run {
-	return run{name: "race", packages: slices.DeleteFunc(slices.Clone(packages), func(dir string) bool { return !isRaced(dir) }),
+	return run{name: "race", packages: slices.DeleteFunc(slices.Clone(packages),
+		func(dir string) bool { return !isRaced(dir) }),
 		race: true, skip: ofOneProcess, atOnce: 2}
 }
 
-// rest is make test-all: what make test leaves out, and the same on the other engine, as root and with the race detector.
+// rest is make test-all: what make test leaves out, and the same on the other engine, as root and with the race
+// detector.
 func rest(packages []string) plan {
 	var mounts []string
 	for _, dir := range packages {
@@ -156,10 +161,12 @@ func rest(packages []string) plan {
 		{name: "packages", dir: "packaging", packages: []string{"..."}, atOnce: 1},
 	}
 	if canBeUser() {
-		p.runs = append(p.runs, run{name: "user", packages: []string{"integration"}, user: true, long: true, only: longByNature, atOnce: 1})
+		p.runs = append(p.runs, run{name: "user", packages: []string{"integration"}, user: true, long: true,
+			only: longByNature, atOnce: 1})
 	}
 	p.few = 2 // each has several processes, and more at once only wait for each other until they run out of time
-	p.after = append(p.after, []string{"suites"}, []string{"soak", "KILLS=50", "LOSSES=200", "ROUNDS=5", "STEPS=5000"}, []string{"fuzz", "FUZZTIME=5000x"})
+	p.after = append(p.after, []string{"suites"}, []string{"soak", "KILLS=50", "LOSSES=200", "ROUNDS=5", "STEPS=5000"},
+		[]string{"fuzz", "FUZZTIME=5000x"})
 	return p
 }
 
@@ -168,7 +175,8 @@ func canBeUser() bool {
 	if os.Geteuid() != 0 {
 		return false
 	}
-	return !slices.ContainsFunc([]string{"fusermount3", "setpriv", "mount", "apart"}, func(name string) bool { return proctest.Lacks(name) != "" })
+	return !slices.ContainsFunc([]string{"fusermount3", "setpriv", "mount", "apart"},
+		func(name string) bool { return proctest.Lacks(name) != "" })
 }
 
 // ours returns the folders of the packages that have tests, or those that patterns match, the longest first.
@@ -196,7 +204,8 @@ func ours(patterns []string) ([]string, error) {
 }
 
 func isRaced(dir string) bool {
-	return dir != notRaced && slices.ContainsFunc(raced, func(r string) bool { return dir == r || strings.HasPrefix(dir, r+"/") })
+	return dir != notRaced && slices.ContainsFunc(raced,
+		func(r string) bool { return dir == r || strings.HasPrefix(dir, r+"/") })
 }
 
 func without(list []string, name string) []string {

@@ -103,7 +103,8 @@ func (r *results) save() error {
 func (r *results) quickUsage() map[string]usage { return r.before }
 
 func newResults() *results {
-	return &results{outcome: map[test]string{}, output: map[test]string{}, took: map[test]time.Duration{}, usage: map[string]usage{}}
+	return &results{outcome: map[test]string{}, output: map[test]string{}, took: map[test]time.Duration{},
+		usage: map[string]usage{}}
 }
 
 // rank orders outcomes: the higher one of two runs counts.
@@ -149,7 +150,8 @@ func (r *results) add(from io.Reader, name string, report io.Writer) (failed boo
 			r.mu.Unlock()
 			if t.Name == "" && (e.Action != "skip" || said == "") {
 				r.spent(t.Pkg, usage{took, spent[t.Pkg]})
-				fmt.Fprintf(report, "%s  %5.0f s %5.0f s of CPU  %s (%s)\n", e.Action, took.Seconds(), spent[t.Pkg].Seconds(), t.Pkg, name)
+				fmt.Fprintf(report, "%s  %5.0f s %5.0f s of CPU  %s (%s)\n", e.Action, took.Seconds(),
+					spent[t.Pkg].Seconds(), t.Pkg, name)
 			}
 		}
 	}
@@ -274,11 +276,13 @@ func (r *results) lastLine() (line string, ok bool) {
 // slowest is a table of the packages that took longest, and of the tests.
 func (r *results) slowest(most int) string {
 	var b strings.Builder
-	byTime := slices.SortedFunc(maps.Keys(r.usage), func(a, b string) int { return int(r.usage[b].Elapsed - r.usage[a].Elapsed) })
+	byTime := slices.SortedFunc(maps.Keys(r.usage),
+		func(a, b string) int { return int(r.usage[b].Elapsed - r.usage[a].Elapsed) })
 	for _, pkg := range byTime[:min(most, len(byTime))] {
 		fmt.Fprintf(&b, "%6.0f s %6.0f s of CPU  %s\n", r.usage[pkg].Elapsed.Seconds(), r.usage[pkg].CPU.Seconds(), pkg)
 	}
-	tests := slices.DeleteFunc(slices.Collect(maps.Keys(r.took)), func(t test) bool { return t.Name == "" || strings.Contains(t.Name, "/") })
+	tests := slices.DeleteFunc(slices.Collect(maps.Keys(r.took)),
+		func(t test) bool { return t.Name == "" || strings.Contains(t.Name, "/") })
 	slices.SortFunc(tests, func(a, b test) int { return int(r.took[b] - r.took[a]) })
 	for _, t := range tests[:min(most, len(tests))] {
 		fmt.Fprintf(&b, "%6.0f s  %s %s\n", r.took[t].Seconds(), t.Pkg, t.Name)

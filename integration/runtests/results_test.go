@@ -109,7 +109,8 @@ func TestProves(t *testing.T) {
 
 // Each package is in make test, and what has goroutines of ours is in .ci/run with the race detector.
 func TestQuickRunsEachPackage(t *testing.T) {
-	packages := []string{"sdk", "sdk/wire", "service", "service/web", "fs", "fs/tree", "cmd/svcfs", "integration", "format"}
+	packages := []string{"sdk", "sdk/wire", "service", "service/web", "fs", "fs/tree", "cmd/svcfs", "integration",
+		"format"}
 	in := map[string]bool{}
 	for _, r := range quick(packages).runs {
 		for _, dir := range r.packages {
@@ -121,7 +122,8 @@ func TestQuickRunsEachPackage(t *testing.T) {
 			t.Errorf("%s does not run", dir)
 		}
 	}
-	if got, want := withRace(packages).packages, []string{"sdk", "sdk/wire", "service", "fs/tree"}; !slices.Equal(got, want) {
+	if got, want := withRace(packages).packages,
+		[]string{"sdk", "sdk/wire", "service", "fs/tree"}; !slices.Equal(got, want) {
 		t.Errorf("with the race detector run %q, not %q", got, want)
 	}
 }

@@ -44,7 +44,8 @@ func TestThreat20WycheproofJSONWebSignatures(t *testing.T) {
 	n, own := 0, 0
 	for _, g := range file.TestGroups {
 		var secret [32]byte
-		if key, err := base64.RawURLEncoding.DecodeString(g.Private.K); err == nil && g.Private.Kty == "oct" && len(key) == len(secret) {
+		if key, err := base64.RawURLEncoding.DecodeString(g.Private.K); err == nil && g.Private.Kty == "oct" &&
+			len(key) == len(secret) {
 			copy(secret[:], key)
 			own += len(g.Tests)
 		}
@@ -52,7 +53,8 @@ func TestThreat20WycheproofJSONWebSignatures(t *testing.T) {
 		for _, tc := range g.Tests {
 			n++
 			account, err := tokens.Verify(t.Context(), tc.JWS)
-			if code := fault.Of(err).Code; account != "" || (code != wire.CodeInvalidToken && code != wire.CodeAudience) {
+			if code := fault.Of(err).Code; account != "" ||
+				(code != wire.CodeInvalidToken && code != wire.CodeAudience) {
 				t.Errorf("case %d, %s: account %q, %v", tc.TcID, tc.Comment, account, err)
 			}
 		}

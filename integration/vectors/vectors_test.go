@@ -80,7 +80,8 @@ func TestWycheproofAESGCM(t *testing.T) {
 				continue
 			}
 			n++
-			check(t, tc.Comment, unhex(t, tc.Key), unhex(t, tc.IV), unhex(t, tc.CT), unhex(t, tc.Tag), unhex(t, tc.Msg), tc.Result == "valid")
+			check(t, tc.Comment, unhex(t, tc.Key), unhex(t, tc.IV), unhex(t, tc.CT), unhex(t, tc.Tag), unhex(t, tc.Msg),
+				tc.Result == "valid")
 		}
 	}
 	if n < 48 { // of 66 with these sizes; the others have additional data, which our blobs have not
@@ -118,11 +119,13 @@ func runNIST(t *testing.T, file string) (n int) {
 	defer f.Close()
 	header, fields := map[string]string{}, map[string]string{}
 	finish := func() {
-		ours := header["Keylen"] == "256" && header["IVlen"] == "96" && header["AADlen"] == "0" && header["Taglen"] == "128"
+		ours := header["Keylen"] == "256" && header["IVlen"] == "96" && header["AADlen"] == "0" &&
+			header["Taglen"] == "128"
 		if _, ok := fields["Key"]; ok && ours {
 			n++
 			_, failed := fields["FAIL"]
-			check(t, fields["Count"], unhex(t, fields["Key"]), unhex(t, fields["IV"]), unhex(t, fields["CT"]), unhex(t, fields["Tag"]), unhex(t, fields["PT"]), !failed)
+			check(t, fields["Count"], unhex(t, fields["Key"]), unhex(t, fields["IV"]), unhex(t, fields["CT"]),
+				unhex(t, fields["Tag"]), unhex(t, fields["PT"]), !failed)
 		}
 		fields = map[string]string{}
 	}
