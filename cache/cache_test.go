@@ -195,7 +195,9 @@ func TestFailedLoadCachesNothing(t *testing.T) {
 	s := New(100)
 	defer s.Close()
 	broken := errors.New("broken")
-	if _, err := s.Get(t.Context(), key("a"), func(context.Context, *Room) (Buffer, error) { return nil, broken }); !errors.Is(err, broken) {
+	if _, err := s.Get(t.Context(), key("a"), func(context.Context, *Room) (Buffer, error) {
+		return nil, broken
+	}); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	if s.Contains(key("a")) || s.Stats().Entries != 0 {
@@ -303,7 +305,8 @@ func TestParallelUse(t *testing.T) {
 					}
 					continue
 				}
-				if got, err := text(l); err == nil && got != name+" has some content of its own" || err != nil && !errors.Is(err, ErrPurged) {
+				if got, err := text(l); err == nil && got != name+" has some content of its own" || err != nil &&
+					!errors.Is(err, ErrPurged) {
 					t.Errorf("%s reads %q, %v", name, got, err)
 				}
 				l.Release()

@@ -116,7 +116,8 @@ func (m *model) newBuf(t *rapid.T) *fake {
 }
 
 func drawKey(t *rapid.T) Key {
-	return Key{Group: rapid.SampledFrom([]string{"g", "h"}).Draw(t, "group"), Ref: rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "ref")}
+	return Key{Group: rapid.SampledFrom([]string{"g", "h"}).Draw(t, "group"),
+		Ref: rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "ref")}
 }
 
 func (m *model) hold(t *rapid.T, l *Lease, it *item) {

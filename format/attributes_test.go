@@ -17,8 +17,11 @@ func TestAttributesText(t *testing.T) {
 		{Attributes{ModTime: time.Unix(0, 0)}, `{"mtime":"0"}`},
 		{Attributes{ModTime: time.Unix(-1, 5), Executable: true}, `{"mtime":"-999999995","executable":true}`},
 		{Attributes{Target: "../a<b>\n"}, `{"target":"../a<b>\n"}`},
-		{Attributes{XAttrs: map[string]string{"user.b": "", "user.a": "\x00\xff"}}, `{"xattrs":{"user.a":"AP8=","user.b":""}}`},
-		{Attributes{Target: "../a<b>", XAttrs: map[string]string{"user.b": "", "user.a": "\x00\xff"}}, `{"target":"../a<b>","xattrs":{"user.a":"AP8=","user.b":""}}`}, // of SPEC.md
+		{Attributes{XAttrs: map[string]string{"user.b": "", "user.a": "\x00\xff"}},
+			`{"xattrs":{"user.a":"AP8=","user.b":""}}`},
+		// of SPEC.md
+		{Attributes{Target: "../a<b>", XAttrs: map[string]string{"user.b": "", "user.a": "\x00\xff"}},
+			`{"target":"../a<b>","xattrs":{"user.a":"AP8=","user.b":""}}`},
 	} {
 		text, err := c.a.Text()
 		if err != nil || text != c.text {
@@ -52,12 +55,14 @@ func TestAttributesRefused(t *testing.T) {
 			t.Errorf("%+v: %s, %v, want %v", c.a, text, err, c.want)
 		}
 	}
-	for _, text := range []string{"{", "[]", `{"mtime":"x"}`, `{"mtime":1}`, `{"xattrs":{"user.a":"*"}}`, `{"xattrs":{"a":""}}`, `{"target":"a\u0000"}`} {
+	for _, text := range []string{"{", "[]", `{"mtime":"x"}`, `{"mtime":1}`, `{"xattrs":{"user.a":"*"}}`,
+		`{"xattrs":{"a":""}}`, `{"target":"a\u0000"}`} {
 		if a, err := ParseAttributes(text); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %+v, %v, want corrupt", text, a, err)
 		}
 	}
-	for _, text := range []string{strings.Repeat(" ", maxMetadataBytes+1), `{"target":"` + strings.Repeat(`\u0001`, MaxAttributesText/6) + `"}`} {
+	for _, text := range []string{strings.Repeat(" ", maxMetadataBytes+1),
+		`{"target":"` + strings.Repeat(`\u0001`, MaxAttributesText/6) + `"}`} {
 		if _, err := ParseAttributes(text); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("a long text: %v", err)
 		}

@@ -85,7 +85,8 @@ func TestAnyChangedBitOfABlockIsNoticedAndNothingIsLeft(t *testing.T) {
 		if !errors.Is(err, ErrAuthentication) || len(got) != 4 {
 			t.Fatalf("opened to %d bytes, %v", len(got), err)
 		}
-		if rest := memory[4:]; !bytes.Equal(rest, make([]byte, len(rest))) && !bytes.Equal(rest, bytes.Repeat([]byte{0xaa}, len(rest))) {
+		if rest := memory[4:]; !bytes.Equal(rest, make([]byte, len(rest))) &&
+			!bytes.Equal(rest, bytes.Repeat([]byte{0xaa}, len(rest))) {
 			t.Fatalf("%x is left behind", rest)
 		}
 	})
@@ -146,8 +147,9 @@ func TestThreat11NoncesOfBlocksDoNotRepeat(t *testing.T) {
 	wiped.Wipe()
 	file := testKey(t)
 	for name, err := range map[string]error{
-		"cipher": second(NewBlockCipher(wiped)), "wrap": second(WrapKey(file, wiped)), "wrap under": second(WrapKey(wiped, file)),
-		"unwrap": second(UnwrapKey(wiped, [WrappedKeyBytes]byte{})), "check": second(KeyCheck(wiped)),
+		"cipher": second(NewBlockCipher(wiped)), "wrap": second(WrapKey(file, wiped)),
+		"wrap under": second(WrapKey(wiped, file)),
+		"unwrap":     second(UnwrapKey(wiped, [WrappedKeyBytes]byte{})), "check": second(KeyCheck(wiped)),
 	} {
 		if !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s with a wiped key: %v", name, err)
@@ -197,7 +199,8 @@ func TestKeyCheckAndContentAreFixed(t *testing.T) {
 	}
 	m := NewBlocksMetadata(Layout{Size: 0x010203, BlockBytes: BlockBytes}, Leaf([]byte("x")), check, "", "")
 	content := m.Content(ManifestSum([]byte("manifest")))
-	// Made with Python: sha256(b"svc-content-2" + pack(">QI", 0x010203, 262144) + sha256(b"\0x") + sha256(b"manifest") + check)
+	// Made with Python: sha256(b"svc-content-2" + pack(">QI", 0x010203, 262144) + sha256(b"\0x") + sha256(b"manifest")
+	// + check)
 	const wantContent = "cad01e884e0c9b46d2f1438cf6c3dd07a2d72b8909613ff6cb8ed7aead6dfb30"
 	if got := hex.EncodeToString(content[:]); got != wantContent {
 		t.Errorf("content %s, want %s", got, wantContent)
@@ -218,7 +221,8 @@ func TestKeyCheckAndContentAreFixed(t *testing.T) {
 }
 
 func TestLayouts(t *testing.T) {
-	for _, l := range []Layout{{0, BlockBytes}, {-1, BlockBytes}, {maxSize + 1, BlockBytes}, {1, 0}, {1, -BlockBytes}, {1, MinBlockBytes / 2},
+	for _, l := range []Layout{{0, BlockBytes}, {-1, BlockBytes}, {maxSize + 1, BlockBytes}, {1, 0}, {1, -BlockBytes},
+		{1, MinBlockBytes / 2},
 		{1, 2 * MaxBlockBytes}, {1, MinBlockBytes + 1}, {1, 3 * MinBlockBytes}} {
 		if err := l.Check(); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%+v: %v", l, err)
@@ -228,9 +232,11 @@ func TestLayouts(t *testing.T) {
 		for _, size := range []int64{1, block - 1, block, block + 1, 3*block - 1, maxSize - 1, maxSize} {
 			l := Layout{size, block}
 			last := l.Blocks() - 1
-			if err := l.Check(); err != nil || l.Plain(last) < 1 || l.Plain(last) > block || last*block+l.Plain(last) != size || last > 0 && l.Plain(0) != block ||
+			if err := l.Check(); err != nil || l.Plain(last) < 1 || l.Plain(last) > block ||
+				last*block+l.Plain(last) != size || last > 0 && l.Plain(0) != block ||
 				l.Offset(last)+l.Sealed(last) != l.SealedBytes() || l.SealedBytes()-size != l.Blocks()*Overhead {
-				t.Errorf("%+v: %d blocks, the last of %d bytes, %d sealed, %v", l, l.Blocks(), l.Plain(last), l.SealedBytes(), err)
+				t.Errorf("%+v: %d blocks, the last of %d bytes, %d sealed, %v", l, l.Blocks(), l.Plain(last),
+					l.SealedBytes(), err)
 			}
 		}
 	}
@@ -299,7 +305,8 @@ func TestTreeIsTheOneOfTlog(t *testing.T) {
 			t.Fatalf("another root over %d leaves", n)
 		}
 	})
-	if node := tlog.NodeHash(leaves[0], leaves[1]); Leaf(append(leaves[0][:], leaves[1][:]...)) == node || RootOf(leaves[:2]) != node {
+	if node := tlog.NodeHash(leaves[0], leaves[1]); Leaf(append(leaves[0][:], leaves[1][:]...)) == node ||
+		RootOf(leaves[:2]) != node {
 		t.Error("a node can be shown as a leaf")
 	}
 }
@@ -346,9 +353,12 @@ func TestManifestsThatNoFileHas(t *testing.T) {
 		blocks int64
 	}{
 		"nothing": {nil, 1}, "cut": {run(0, 2)[:RunBytes-1], 2}, "a byte more": {append(run(0, 2), 0), 2},
-		"gap": {join(run(0, 1), run(2, 1)), 3}, "overlap": {join(run(0, 2), run(1, 1)), 2}, "twice": {join(run(0, 1), run(0, 1)), 1}, "out of order": {join(run(1, 1), run(0, 1)), 2},
-		"count of zero": {join(run(0, 0), run(0, 1)), 1}, "a run behind the end": {join(run(0, 1), run(1, 1)), 1}, "too many blocks": {run(0, 3), 2}, "too few": {run(0, 1), 2},
-		"first above 2^63": {run(1<<63, 1), 1}, "count above 2^63": {run(0, all), 1}, "around 2^64": {join(run(0, 1), run(1, all), run(0, 1)), 1},
+		"gap": {join(run(0, 1), run(2, 1)), 3}, "overlap": {join(run(0, 2), run(1, 1)), 2},
+		"twice": {join(run(0, 1), run(0, 1)), 1}, "out of order": {join(run(1, 1), run(0, 1)), 2},
+		"count of zero": {join(run(0, 0), run(0, 1)), 1}, "a run behind the end": {join(run(0, 1), run(1, 1)), 1},
+		"too many blocks": {run(0, 3), 2}, "too few": {run(0, 1), 2},
+		"first above 2^63": {run(1<<63, 1), 1}, "count above 2^63": {run(0, all), 1},
+		"around 2^64":         {join(run(0, 1), run(1, all), run(0, 1)), 1},
 		"a file of no blocks": {run(0, 1), 0}, "a file of minus one": {run(0, all), -1},
 	} {
 		if m, err := ParseManifest(c.raw, c.blocks); !errors.Is(err, ErrCorrupt) {
@@ -358,7 +368,8 @@ func TestManifestsThatNoFileHas(t *testing.T) {
 	if _, err := ParseManifest(make([]byte, MaxManifestBytes+1), 1); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("too long: %v", err)
 	}
-	for _, text := range []string{"", "00", strings.Repeat("0", 31), strings.Repeat("0", 33), strings.Repeat("A", 32), strings.Repeat("g", 32)} {
+	for _, text := range []string{"", "00", strings.Repeat("0", 31), strings.Repeat("0", 33), strings.Repeat("A", 32),
+		strings.Repeat("g", 32)} {
 		if _, err := ParsePartID(text); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("part id %q: %v", text, err)
 		}
@@ -391,8 +402,10 @@ func TestExtents(t *testing.T) {
 			t.Fatalf("more blocks than allowed: %v", err)
 		}
 	})
-	for _, text := range []string{"", ",", "0,", ",0", "-1", "0-", "-", "1-0", "0-0", "0,1", "0-1,2", "0-1,1", "3,2", "+1", "01", "0-01", " 0", "0 ", "0x1", "1e3", "0-1-2", "a",
-		"9007199254740992", "9223372036854775807", "9223372036854775808", "0-9223372036854775807", strings.Repeat("1,", 5000)} {
+	for _, text := range []string{"", ",", "0,", ",0", "-1", "0-", "-", "1-0", "0-0", "0,1", "0-1,2", "0-1,1", "3,2",
+		"+1", "01", "0-01", " 0", "0 ", "0x1", "1e3", "0-1-2", "a",
+		"9007199254740992", "9223372036854775807", "9223372036854775808", "0-9223372036854775807",
+		strings.Repeat("1,", 5000)} {
 		if e, err := ParseExtents(text, 100); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%.40q is read as %v, %v", text, e, err)
 		}
@@ -400,29 +413,40 @@ func TestExtents(t *testing.T) {
 }
 
 func TestMetadataOfVersion2(t *testing.T) {
-	const root, check = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", "202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f"
+	const root, check = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+		"202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f"
 	want := `{"version":2,"backend":"fastfs","encryption":"AES-256-GCM","wrapping":"AES-GCM-keywrap","original_size":5000000,"content_type":"application/octet-stream",` +
-		`"filename":"a.txt","block_size":262144,"root":"` + root + `","key_check":"` + check + `","attributes":{"executable":true}}`
-	m := NewBlocksMetadata(Layout{5_000_000, BlockBytes}, Hash(must(hex.DecodeString(root))), Hash(must(hex.DecodeString(check))), "", "a.txt")
+		`"filename":"a.txt","block_size":262144,"root":"` + root + `","key_check":"` + check +
+		`","attributes":{"executable":true}}`
+	m := NewBlocksMetadata(Layout{5_000_000, BlockBytes}, Hash(must(hex.DecodeString(root))),
+		Hash(must(hex.DecodeString(check))), "", "a.txt")
 	m.Attributes = `{"executable":true}`
 	if raw, err := json.Marshal(m); err != nil || string(raw) != want {
 		t.Fatalf("written as %s, %v", raw, err)
 	}
-	if back, err := ParseMetadata([]byte(want)); err != nil || back != m || back.Layout() != (Layout{5_000_000, BlockBytes}) {
+	if back, err := ParseMetadata([]byte(want)); err != nil || back != m ||
+		back.Layout() != (Layout{5_000_000, BlockBytes}) {
 		t.Fatalf("read back as %+v, %v", back, err)
 	}
 	for _, c := range []struct {
 		from, to string
 		want     error
 	}{
-		{`"original_size":5000000,`, ``, ErrCorrupt}, {`5000000`, `0`, ErrCorrupt}, {`5000000`, `-1`, ErrCorrupt}, {`5000000`, `9007199254740993`, ErrCorrupt}, {`5000000`, `"5000000"`, ErrCorrupt},
+		{`"original_size":5000000,`, ``, ErrCorrupt}, {`5000000`, `0`, ErrCorrupt}, {`5000000`, `-1`, ErrCorrupt},
+		{`5000000`, `9007199254740993`, ErrCorrupt}, {`5000000`, `"5000000"`, ErrCorrupt},
 		{`5000000`, `9007199254740992`, nil}, {`5000000`, `1`, nil}, {`5000000`, `5e6`, ErrCorrupt},
-		{`"block_size":262144,`, ``, ErrCorrupt}, {`262144`, `65536`, nil}, {`262144`, `1048576`, nil}, {`262144`, `32768`, ErrCorrupt}, {`262144`, `2097152`, ErrCorrupt},
-		{`262144`, `262145`, ErrCorrupt}, {`262144`, `0`, ErrCorrupt}, {`262144`, `"262144"`, ErrCorrupt}, {`262144`, `262144.0`, ErrCorrupt}, {`262144`, `null`, ErrCorrupt},
-		{root, root[2:], ErrCorrupt}, {root, strings.ToUpper(root), ErrCorrupt}, {root, root + "00", ErrCorrupt}, {`"` + root + `"`, `7`, ErrCorrupt}, {`"root":"` + root + `",`, ``, ErrCorrupt},
-		{check, check[1:], ErrCorrupt}, {`"` + check + `"`, `null`, ErrCorrupt}, {`"` + check + `"`, `["` + check + `"]`, ErrCorrupt},
-		{`"filename"`, `"compression":"deflate","filename"`, ErrUnsupported}, {`"filename"`, `"compression":"","filename"`, nil}, {`"filename"`, `"later":[1],"filename"`, nil},
-		{`"version":2`, `"version":"2"`, ErrUnsupported}, {`"version":2`, `"version":2.0`, ErrUnsupported}, {`"version":2`, `"version":4`, ErrUnsupported},
+		{`"block_size":262144,`, ``, ErrCorrupt}, {`262144`, `65536`, nil}, {`262144`, `1048576`, nil},
+		{`262144`, `32768`, ErrCorrupt}, {`262144`, `2097152`, ErrCorrupt},
+		{`262144`, `262145`, ErrCorrupt}, {`262144`, `0`, ErrCorrupt}, {`262144`, `"262144"`, ErrCorrupt},
+		{`262144`, `262144.0`, ErrCorrupt}, {`262144`, `null`, ErrCorrupt},
+		{root, root[2:], ErrCorrupt}, {root, strings.ToUpper(root), ErrCorrupt}, {root, root + "00", ErrCorrupt},
+		{`"` + root + `"`, `7`, ErrCorrupt}, {`"root":"` + root + `",`, ``, ErrCorrupt},
+		{check, check[1:], ErrCorrupt}, {`"` + check + `"`, `null`, ErrCorrupt},
+		{`"` + check + `"`, `["` + check + `"]`, ErrCorrupt},
+		{`"filename"`, `"compression":"deflate","filename"`, ErrUnsupported},
+		{`"filename"`, `"compression":"","filename"`, nil}, {`"filename"`, `"later":[1],"filename"`, nil},
+		{`"version":2`, `"version":"2"`, ErrUnsupported}, {`"version":2`, `"version":2.0`, ErrUnsupported},
+		{`"version":2`, `"version":4`, ErrUnsupported},
 	} {
 		text := strings.Replace(want, c.from, c.to, 1)
 		if text == want {
@@ -433,7 +457,8 @@ func TestMetadataOfVersion2(t *testing.T) {
 		}
 	}
 	// Earlier versions do not know the fields, so that any value may stand there.
-	for _, text := range []string{`{"version":1,"block_size":"x","root":5,"key_check":[]}`, `{"block_size":{},"root":null,"key_check":1.5}`} {
+	for _, text := range []string{`{"version":1,"block_size":"x","root":5,"key_check":[]}`,
+		`{"block_size":{},"root":null,"key_check":1.5}`} {
 		if m, err := ParseMetadata([]byte(text)); err != nil || m.BlockBytes != 0 {
 			t.Errorf("%s: %+v, %v", text, m, err)
 		}
@@ -499,7 +524,8 @@ func FuzzParseExtents(f *testing.F) {
 
 func TestExtentsWithout(t *testing.T) {
 	for _, tc := range []struct{ from, other, want string }{
-		{"0-9", "", "0-9"}, {"0-9", "0-9", ""}, {"0-9", "2-3,7", "0-1,4-6,8-9"}, {"3,5,8-9", "0-4,8", "5,9"}, {"", "1", ""},
+		{"0-9", "", "0-9"}, {"0-9", "0-9", ""}, {"0-9", "2-3,7", "0-1,4-6,8-9"}, {"3,5,8-9", "0-4,8", "5,9"},
+		{"", "1", ""},
 	} {
 		if got := extents(t, tc.from).Without(extents(t, tc.other)).String(); got != tc.want {
 			t.Errorf("%q without %q is %q, want %q", tc.from, tc.other, got, tc.want)

@@ -145,7 +145,8 @@ func TestKeysPrintAsRedacted(t *testing.T) {
 	}
 	texts := []string{log.String(), string(asJSON)}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%q", "%d"} {
-		texts = append(texts, fmt.Sprintf(verb, k), fmt.Sprintf(verb, *k), fmt.Sprintf(verb, struct{ K *Key }{k}), fmt.Sprintf(verb, struct{ K Key }{*k}))
+		texts = append(texts, fmt.Sprintf(verb, k), fmt.Sprintf(verb, *k), fmt.Sprintf(verb, struct{ K *Key }{k}),
+			fmt.Sprintf(verb, struct{ K Key }{*k}))
 	}
 	for _, text := range texts {
 		if strings.Contains(text, "kkk") || strings.Contains(text, "6b6b") || strings.Contains(text, "107 107") {
@@ -179,7 +180,8 @@ func TestMetadataRoundTripAndOrder(t *testing.T) {
 	if m, err := ParseMetadata(nil); err != nil || m.Version != 0 || m.OriginalSize != SizeUnknown {
 		t.Errorf("nothing is read as %+v, %v", m, err)
 	}
-	if _, err := ParseMetadata([]byte(`{"filename":"` + strings.Repeat("x", maxMetadataBytes) + `"}`)); !errors.Is(err, ErrCorrupt) {
+	if _, err := ParseMetadata([]byte(`{"filename":"` + strings.Repeat("x", maxMetadataBytes) + `"}`)); !errors.Is(err,
+		ErrCorrupt) {
 		t.Errorf("oversize metadata: %v", err)
 	}
 	if _, err := ParseMetadata([]byte(strings.Repeat("[", 60_000))); !errors.Is(err, ErrCorrupt) {

@@ -35,11 +35,21 @@ func TestSealedKey(t *testing.T) {
 		t.Fatalf("another key, %v", err)
 	}
 	for name, open := range map[string]func() (*Key, error){
-		"another service":    func() (*Key, error) { return seed.OpenKey(SealedFor{"svd", "alice", "id", 3}, blob, sealed) },
-		"another account":    func() (*Key, error) { return seed.OpenKey(SealedFor{"svc", "bob", "id", 3}, blob, sealed) },
-		"fields that shift":  func() (*Key, error) { return seed.OpenKey(SealedFor{"svca", "lice", "id", 3}, blob, sealed) },
-		"another upload":     func() (*Key, error) { return seed.OpenKey(SealedFor{"svc", "alice", "ie", 3}, blob, sealed) },
-		"another epoch":      func() (*Key, error) { return seed.OpenKey(SealedFor{"svc", "alice", "id", 4}, blob, sealed) },
+		"another service": func() (*Key, error) {
+			return seed.OpenKey(SealedFor{"svd", "alice", "id", 3}, blob, sealed)
+		},
+		"another account": func() (*Key, error) {
+			return seed.OpenKey(SealedFor{"svc", "bob", "id", 3}, blob, sealed)
+		},
+		"fields that shift": func() (*Key, error) {
+			return seed.OpenKey(SealedFor{"svca", "lice", "id", 3}, blob, sealed)
+		},
+		"another upload": func() (*Key, error) {
+			return seed.OpenKey(SealedFor{"svc", "alice", "ie", 3}, blob, sealed)
+		},
+		"another epoch": func() (*Key, error) {
+			return seed.OpenKey(SealedFor{"svc", "alice", "id", 4}, blob, sealed)
+		},
 		"another ciphertext": func() (*Key, error) { return seed.OpenKey(to, [32]byte{2}, sealed) },
 		"another vault":      func() (*Key, error) { return secretOf(t, 8).OpenKey(to, blob, sealed) },
 		"a changed byte": func() (*Key, error) {

@@ -57,7 +57,8 @@ var results = []struct {
 	name string
 	is   error
 }{{"version", errVersion}, {"content", errContent}, {"key", errKeyFits}, {"proof", errProof},
-	{"authentication", ErrAuthentication}, {"corrupt", ErrCorrupt}, {"unsupported", ErrUnsupported}, {"too large", ErrTooLarge}}
+	{"authentication", ErrAuthentication}, {"corrupt", ErrCorrupt}, {"unsupported", ErrUnsupported},
+	{"too large", ErrTooLarge}}
 
 // readVector reads a whole file of version 2 by the rules of SPEC.md, in their order. Without
 // commits it leaves out the key check, which nobody may.
@@ -168,7 +169,8 @@ func TestSpecVectorOfBlocks(t *testing.T) {
 		return unhex(string(m[1]))
 	}
 	const text = "hello world"
-	file, part, sealed, sum := must(NewKey(value("file-key"))), must(NewKey(value("part-key"))), value("sealed"), sha256.Sum256([]byte(text))
+	file, part, sealed, sum := must(NewKey(value("file-key"))), must(NewKey(value("part-key"))), value("sealed"),
+		sha256.Sum256([]byte(text))
 	wrapped := [WrappedKeyBytes]byte(value("wrapped"))
 	check := must(KeyCheck(file))
 	m := NewBlocksMetadata(Layout{int64(len(text)), MinBlockBytes}, Leaf(sealed), check, "", "")
@@ -176,7 +178,8 @@ func TestSpecVectorOfBlocks(t *testing.T) {
 	manifestSum := ManifestSum(value("manifest"))
 	for name, got := range map[string][]byte{
 		"root": m.Root[:], "key-check": check[:], "content": content[:], "manifest-sha": manifestSum[:],
-		"block-iv": sealed[:NonceBytes], "wrap-iv": wrapped[:NonceBytes], "part-key": must(UnwrapKey(file, wrapped)).Bytes(),
+		"block-iv": sealed[:NonceBytes], "wrap-iv": wrapped[:NonceBytes],
+		"part-key": must(UnwrapKey(file, wrapped)).Bytes(),
 		"manifest": Manifest{{PartID(value("part-id")), 0, 1, wrapped}}.Encode(),
 	} {
 		if !bytes.Equal(got, value(name)) {
@@ -186,7 +189,8 @@ func TestSpecVectorOfBlocks(t *testing.T) {
 	if plain, err := must(NewBlockCipher(part)).Open(nil, 0, sealed); err != nil || string(plain) != text {
 		t.Errorf("the block opens to %q, %v", plain, err)
 	}
-	v := vector{Content: hex.EncodeToString(content[:]), FileHash: hexOf(sum), Key: file.Base64(), Format: must(json.Marshal(m)), Manifest: value("manifest"),
+	v := vector{Content: hex.EncodeToString(content[:]), FileHash: hexOf(sum), Key: file.Base64(),
+		Format: must(json.Marshal(m)), Manifest: value("manifest"),
 		Tiles: tiles{"tile/8/0/000.p/1": m.Root[:]}, Data: []piece{{Hex: hex.EncodeToString(sealed)}}}
 	if plain, err := readVector(t, v, true); err != nil || string(plain) != text {
 		t.Errorf("the file is read as %q, %v", plain, err)
@@ -232,8 +236,10 @@ func (s *stored) addPart(t testing.TB, part string, until int64) {
 	if n := len(s.manifest); n > 0 {
 		first = s.manifest[n-1].First + s.manifest[n-1].Count
 	}
-	p := sealing{Key: hex.EncodeToString(named(32, "key of part %s", part)), IV: hex.EncodeToString(named(8, "iv of part %s", part)),
-		Seed: "part " + part, BlockBytes: s.layout.BlockBytes, First: first, Count: until - first, Last: s.layout.BlockBytes}
+	p := sealing{Key: hex.EncodeToString(named(32, "key of part %s", part)),
+		IV:   hex.EncodeToString(named(8, "iv of part %s", part)),
+		Seed: "part " + part, BlockBytes: s.layout.BlockBytes, First: first, Count: until - first,
+		Last: s.layout.BlockBytes}
 	if until == s.layout.Blocks() {
 		p.Last = s.layout.Plain(until - 1)
 	}
@@ -277,7 +283,8 @@ func tilesOf(leaves []Hash) tiles {
 // vector returns a vector of a good file over its data.
 func (s *stored) vector(t testing.TB, comment string) vector {
 	t.Helper()
-	v := vector{Comment: comment, Key: s.key.Base64(), Manifest: s.manifest.Encode(), Data: slices.Clone(s.data), Result: "ok"}
+	v := vector{Comment: comment, Key: s.key.Base64(), Manifest: s.manifest.Encode(), Data: slices.Clone(s.data),
+		Result: "ok"}
 	leaves := leavesOf(s.layout, v.Bytes(t))
 	sum := sha256.Sum256(s.plain)
 	v.SHA256 = hex.EncodeToString(sum[:])
@@ -316,12 +323,14 @@ func newVectors(t *testing.T) map[string]vector {
 	good("blocks-256k", "blocks of 256 KiB, a block and a byte", Layout{BlockBytes + 1, BlockBytes}, 1, 2)
 	good("blocks-1m", "blocks of 1 MiB, a block and a byte", Layout{MaxBlockBytes + 1, MaxBlockBytes}, 2)
 	good("blocks-256", "256 blocks: one complete tile, and a partial one above", Layout{256 * block, block}, 100, 256)
-	good("blocks-257", "257 blocks: a complete tile, a partial one beside and one above", Layout{256*block + 1, block}, 256, 257)
+	good("blocks-257", "257 blocks: a complete tile, a partial one beside and one above", Layout{256*block + 1, block},
+		256, 257)
 	three := good("three-blocks", "three blocks in two parts", Layout{2*block + 100, block}, 2, 3)
 
 	newer := newStored("newer", three.layout) // a version made from three-blocks: block 1 changed
 	part := func(s *stored, from *stored, run int, first, count int64, p piece) {
-		s.manifest = append(s.manifest, Run{from.manifest[run].Part, first, count, wrapWith(s.key, unhex(from.data[run].Seal.Key), named(12, "nonce of newer %d", first))})
+		s.manifest = append(s.manifest, Run{from.manifest[run].Part, first, count,
+			wrapWith(s.key, unhex(from.data[run].Seal.Key), named(12, "nonce of newer %d", first))})
 		s.data = append(s.data, p)
 	}
 	sealedBlock := three.layout.Sealed(0)
@@ -332,7 +341,8 @@ func newVectors(t *testing.T) map[string]vector {
 	newer.addPart(t, "A of newer", 2)
 	part(newer, three, 1, 2, 1, b)
 	newer.plain = append(newer.plain, three.plain[2*block:]...)
-	list["taken-over"] = newer.vector(t, "a newer version of three-blocks, whose blocks 0 and 2 it takes over, wrapped under its own key")
+	list["taken-over"] = newer.vector(t,
+		"a newer version of three-blocks, whose blocks 0 and 2 it takes over, wrapped under its own key")
 	noHash := newer.vector(t, "the writer did not have all of the plaintext: no file_hash")
 	noHash.FileHash = ""
 	list["no-file-hash"] = noHash
@@ -374,27 +384,35 @@ func newVectors(t *testing.T) map[string]vector {
 	flip := func(bit int64, p piece) piece { p.Flip = &bit; return p }
 	for name, bit := range map[string]int64{"iv": 8 * 3, "ciphertext": 8*40_000 + 5, "tag": 8*sealedBlock - 1} {
 		fault("flip-"+name, "proof", "a bit of the "+name+" of block 0 is flipped", data(flip(bit, a), b))
-		fault("flip-"+name+"-recorded", "authentication", "a bit of the "+name+" of block 0 is flipped, and the tree is over that", both(data(flip(bit, a), b), rooted))
+		fault("flip-"+name+"-recorded", "authentication",
+			"a bit of the "+name+" of block 0 is flipped, and the tree is over that",
+			both(data(flip(bit, a), b), rooted))
 	}
 	fault("flip-last-block", "proof", "a bit of the last block is flipped", data(a, flip(100, b)))
 	fault("swap-in-file", "proof", "blocks 0 and 1 are swapped", data(secondOf, firstOf, b))
-	fault("swap-in-file-recorded", "authentication", "blocks 0 and 1 are swapped, and the tree is over that: each is right but for its index", both(data(secondOf, firstOf, b), rooted))
+	fault("swap-in-file-recorded", "authentication", "blocks 0 and 1 are swapped, and the tree is over that: each is "+
+		"right but for its index", both(data(secondOf, firstOf, b), rooted))
 	fault("wrong-index", "proof", "block 0 also stands at index 1", data(firstOf, firstOf, b))
-	fault("wrong-index-recorded", "authentication", "block 0 also stands at index 1, and the tree is over that", both(data(firstOf, firstOf, b), rooted))
+	fault("wrong-index-recorded", "authentication", "block 0 also stands at index 1, and the tree is over that",
+		both(data(firstOf, firstOf, b), rooted))
 	foreign := piece{Seal: other.data[0].Seal, Take: sealedBlock}
 	fault("swap-between-files", "proof", "block 0 is that of another file", data(foreign, secondOf, b))
-	fault("swap-between-files-recorded", "authentication", "block 0 is that of another file, and the tree is over that", both(data(foreign, secondOf, b), rooted))
+	fault("swap-between-files-recorded", "authentication", "block 0 is that of another file, and the tree is over that",
+		both(data(foreign, secondOf, b), rooted))
 	fault("swap-between-versions", "proof", "block 1 is that of the newer version", data(firstOf, newer.data[1], b))
-	fault("swap-between-versions-recorded", "authentication", "block 1 is that of the newer version, and the tree is over that", both(data(firstOf, newer.data[1], b), rooted))
+	fault("swap-between-versions-recorded", "authentication",
+		"block 1 is that of the newer version, and the tree is over that",
+		both(data(firstOf, newer.data[1], b), rooted))
 	fault("whole-other-version", "proof", "all blocks and tiles are those of the newer version", func(v *vector) {
 		w := newer.vector(t, "")
 		v.Data, v.Tiles = w.Data, w.Tiles
 	})
-	fault("answer-of-other-version", "content", "key, metadata, manifest, tiles and blocks are those of the newer version", func(v *vector) {
-		w := newer.vector(t, "")
-		w.Comment, w.Result, w.SHA256, w.Content, w.FileHash = v.Comment, v.Result, "", v.Content, v.FileHash
-		*v = w
-	})
+	fault("answer-of-other-version", "content",
+		"key, metadata, manifest, tiles and blocks are those of the newer version", func(v *vector) {
+			w := newer.vector(t, "")
+			w.Comment, w.Result, w.SHA256, w.Content, w.FileHash = v.Comment, v.Result, "", v.Content, v.FileHash
+			*v = w
+		})
 	cutLast := b
 	cutLast.Take = 127
 	fault("cut-block", "corrupt", "the first block is missing", data(secondOf, b))
@@ -420,47 +438,65 @@ func newVectors(t *testing.T) map[string]vector {
 	fault("lie-key-check", "content", "key_check is another", lie(check, rootHex))
 	fault("lie-content", "content", "the ledger recorded something else", func(v *vector) { v.Content = rootHex })
 	fault("key-other", "key", "the key of another file", func(v *vector) { v.Key = other.key.Base64() })
-	fault("key-of-part", "key", "the key of the first part", func(v *vector) { v.Key = base64.StdEncoding.EncodeToString(unhex(a.Seal.Key)) })
-	fault("key-16", "corrupt", "a key of 16 bytes", func(v *vector) { v.Key = base64.StdEncoding.EncodeToString(make([]byte, 16)) })
-	fault("key-zero", "corrupt", "a key of only zeros", func(v *vector) { v.Key = base64.StdEncoding.EncodeToString(make([]byte, 32)) })
+	fault("key-of-part", "key", "the key of the first part",
+		func(v *vector) { v.Key = base64.StdEncoding.EncodeToString(unhex(a.Seal.Key)) })
+	fault("key-16", "corrupt", "a key of 16 bytes",
+		func(v *vector) { v.Key = base64.StdEncoding.EncodeToString(make([]byte, 16)) })
+	fault("key-zero", "corrupt", "a key of only zeros",
+		func(v *vector) { v.Key = base64.StdEncoding.EncodeToString(make([]byte, 32)) })
 	fault("version-1", "version", "the metadata say version 1, the row has content", lie(`"version":2`, `"version":1`))
-	fault("version-none", "version", "no metadata, the row has content", func(v *vector) { v.Format = json.RawMessage("null") })
-	fault("no-content", "version", "the metadata say version 2, the row has no content", func(v *vector) { v.Content = "" })
-	fault("compression", "unsupported", "version 2 with compression", lie(`"block_size"`, `"compression":"deflate","block_size"`))
+	fault("version-none", "version", "no metadata, the row has content",
+		func(v *vector) { v.Format = json.RawMessage("null") })
+	fault("no-content", "version", "the metadata say version 2, the row has no content",
+		func(v *vector) { v.Content = "" })
+	fault("compression", "unsupported", "version 2 with compression",
+		lie(`"block_size"`, `"compression":"deflate","block_size"`))
 	for name, c := range map[string][2]string{
-		"block-size-odd": {"65536", "65537"}, "block-size-small": {"65536", "32768"}, "block-size-large": {"65536", "2097152"}, "block-size-text": {"65536", `"65536"`},
-		"block-size-absent": {`"block_size":65536,`, ""}, "size-zero": {"131172", "0"}, "size-huge": {"131172", "9007199254740993"}, "size-absent": {`"original_size":131172,`, ""},
-		"root-short": {rootHex, rootHex[2:]}, "root-upper": {rootHex, strings.ToUpper(rootHex)}, "root-absent": {`"root":"` + rootHex + `",`, ""}, "key-check-number": {`"` + check + `"`, "7"},
+		"block-size-odd": {"65536", "65537"}, "block-size-small": {"65536", "32768"},
+		"block-size-large": {"65536", "2097152"}, "block-size-text": {"65536", `"65536"`},
+		"block-size-absent": {`"block_size":65536,`, ""}, "size-zero": {"131172", "0"},
+		"size-huge": {"131172", "9007199254740993"}, "size-absent": {`"original_size":131172,`, ""},
+		"root-short": {rootHex, rootHex[2:]}, "root-upper": {rootHex, strings.ToUpper(rootHex)},
+		"root-absent": {`"root":"` + rootHex + `",`, ""}, "key-check-number": {`"` + check + `"`, "7"},
 	} {
 		fault(name, "corrupt", "metadata with "+c[1]+" for "+c[0], lie(c[0], c[1]))
 	}
 	const leafTile = "tile/8/0/000.p/3"
-	fault("tile-other-version", "proof", "the tile is that of the newer version", func(v *vector) { v.Tiles = newer.vector(t, "").Tiles })
-	fault("tile-other-size", "proof", "the tile is that of a tree of two blocks", func(v *vector) { v.Tiles[leafTile] = v.Tiles[leafTile][:64] })
-	fault("tile-too-long", "proof", "the tile has a hash more", func(v *vector) { v.Tiles[leafTile] = append(bytes.Clone(v.Tiles[leafTile]), make([]byte, 32)...) })
+	fault("tile-other-version", "proof", "the tile is that of the newer version",
+		func(v *vector) { v.Tiles = newer.vector(t, "").Tiles })
+	fault("tile-other-size", "proof", "the tile is that of a tree of two blocks",
+		func(v *vector) { v.Tiles[leafTile] = v.Tiles[leafTile][:64] })
+	fault("tile-too-long", "proof", "the tile has a hash more",
+		func(v *vector) { v.Tiles[leafTile] = append(bytes.Clone(v.Tiles[leafTile]), make([]byte, 32)...) })
 	fault("tile-absent", "proof", "the tile is missing", func(v *vector) { v.Tiles = tiles{} })
 	fault("tile-flip", "proof", "a bit of the tile is flipped", func(v *vector) {
 		v.Tiles[leafTile] = append([]byte{v.Tiles[leafTile][0] ^ 1}, v.Tiles[leafTile][1:]...)
 	})
 	upper := list["blocks-257"]
-	upper.Comment, upper.Result, upper.SHA256, upper.Tiles = "a bit of a complete tile is flipped", "proof", "", maps.Clone(upper.Tiles)
-	upper.Tiles["tile/8/0/000"] = append(bytes.Clone(upper.Tiles["tile/8/0/000"][:8191]), upper.Tiles["tile/8/0/000"][8191]^1)
+	upper.Comment, upper.Result, upper.SHA256, upper.Tiles = "a bit of a complete tile is flipped", "proof", "",
+		maps.Clone(upper.Tiles)
+	upper.Tiles["tile/8/0/000"] = append(bytes.Clone(upper.Tiles["tile/8/0/000"][:8191]),
+		upper.Tiles["tile/8/0/000"][8191]^1)
 	list["tile-complete-flip"] = upper
 	resealed := func(p piece, first, count, last int64) piece { // blocks under the same key at the same place
 		again := *p.Seal
-		again.IV, again.Seed, again.First, again.Count, again.Last = hex.EncodeToString(named(8, "another iv")), "something else", first, count, last
+		again.IV, again.Seed, again.First, again.Count, again.Last = hex.EncodeToString(named(8, "another iv")),
+			"something else", first, count, last
 		return piece{Seal: &again}
 	}
 	again := resealed(a, 0, 1, block)
-	fault("sealed-again", "proof", "block 0 was sealed again under the same key with other content: only the tree tells", data(again, secondOf, b))
-	fault("sealed-again-tile", "proof", "block 0 was sealed again under the same key, and the tile is over that: only the root tells", func(v *vector) {
-		v.Data = []piece{again, secondOf, b}
-		v.Tiles = tilesOf(leavesOf(three.layout, v.Bytes(t)))
-	})
+	fault("sealed-again", "proof", "block 0 was sealed again under the same key with other content: only the "+
+		"tree tells", data(again, secondOf, b))
+	fault("sealed-again-tile", "proof",
+		"block 0 was sealed again under the same key, and the tile is over that: only the root tells", func(v *vector) {
+			v.Data = []piece{again, secondOf, b}
+			v.Tiles = tilesOf(leavesOf(three.layout, v.Bytes(t)))
+		})
 	deep := list["blocks-257"]
 	head, tail := deep.Data[0], deep.Data[0]
 	head.Take, tail.Skip = 5*sealedBlock, 6*sealedBlock
-	deep.Comment, deep.Result, deep.SHA256 = "block 5 of 257 was sealed again under the same key, and the complete tile is over that: only the tile above tells", "proof", ""
+	deep.Comment, deep.Result, deep.SHA256 = "block 5 of 257 was sealed again under the same key, and the complete "+
+		"tile is over that: only the tile above tells", "proof", ""
 	deep.Data = []piece{head, resealed(deep.Data[0], 5, 1, block), tail, deep.Data[1]}
 	changed := tilesOf(leavesOf(Layout{256*block + 1, block}, deep.Bytes(t)))
 	deep.Tiles = maps.Clone(deep.Tiles)
@@ -468,11 +504,13 @@ func newVectors(t *testing.T) map[string]vector {
 	list["sealed-again-deep"] = deep
 	leaves := leavesOf(three.layout, three.vector(t, "").Bytes(t))[:2]
 	node, root := append(leaves[0][:], leaves[1][:]...), tlog.NodeHash(leaves[0], leaves[1])
-	fault("leaf-for-node", "proof", "the two hashes below a node stand where its block should: a leaf is not a node", func(v *vector) {
-		v.Data, v.Manifest = []piece{{Hex: hex.EncodeToString(node)}}, Manifest{{three.manifest[0].Part, 0, 1, three.manifest[0].Key}}.Encode()
-		v.Tiles = tiles{"tile/8/0/000.p/1": root[:]}
-		record(v, NewBlocksMetadata(Layout{64 - Overhead, block}, root, must(KeyCheck(three.key)), "", ""))
-	})
+	fault("leaf-for-node", "proof", "the two hashes below a node stand where its block should: a leaf is not a node",
+		func(v *vector) {
+			v.Data, v.Manifest = []piece{{Hex: hex.EncodeToString(node)}},
+				Manifest{{three.manifest[0].Part, 0, 1, three.manifest[0].Key}}.Encode()
+			v.Tiles = tiles{"tile/8/0/000.p/1": root[:]}
+			record(v, NewBlocksMetadata(Layout{64 - Overhead, block}, root, must(KeyCheck(three.key)), "", ""))
+		})
 	manifest := func(name, result, comment string, change func(m Manifest) []byte) {
 		fault("manifest-"+name, result, comment, func(v *vector) {
 			v.Manifest = change(slices.Clone(three.manifest))
@@ -480,18 +518,26 @@ func newVectors(t *testing.T) map[string]vector {
 		})
 	}
 	manifest("gap", "corrupt", "no run has block 1", func(m Manifest) []byte { m[0].Count = 1; return m.Encode() })
-	manifest("overlap", "corrupt", "two runs have block 1", func(m Manifest) []byte { m[1].First, m[1].Count = 1, 2; return m.Encode() })
-	manifest("zero", "corrupt", "a run of no blocks", func(m Manifest) []byte { return append(Manifest{{Part: m[1].Part, Key: m[1].Key}}, m...).Encode() })
-	manifest("long", "corrupt", "the last run goes beyond the file", func(m Manifest) []byte { m[1].Count = 2; return m.Encode() })
-	manifest("longer", "corrupt", "a run behind the file", func(m Manifest) []byte { return append(m, Run{m[1].Part, 3, 1, m[1].Key}).Encode() })
+	manifest("overlap", "corrupt", "two runs have block 1",
+		func(m Manifest) []byte { m[1].First, m[1].Count = 1, 2; return m.Encode() })
+	manifest("zero", "corrupt", "a run of no blocks",
+		func(m Manifest) []byte { return append(Manifest{{Part: m[1].Part, Key: m[1].Key}}, m...).Encode() })
+	manifest("long", "corrupt", "the last run goes beyond the file",
+		func(m Manifest) []byte { m[1].Count = 2; return m.Encode() })
+	manifest("longer", "corrupt", "a run behind the file",
+		func(m Manifest) []byte { return append(m, Run{m[1].Part, 3, 1, m[1].Key}).Encode() })
 	manifest("short", "corrupt", "no run has block 2", func(m Manifest) []byte { return m[:1].Encode() })
-	manifest("order", "corrupt", "the runs are not in order", func(m Manifest) []byte { return Manifest{m[1], m[0]}.Encode() })
-	manifest("huge", "corrupt", "a run of 2^64-1 blocks", func(m Manifest) []byte { m[1].Count = -1; return m.Encode() })
+	manifest("order", "corrupt", "the runs are not in order",
+		func(m Manifest) []byte { return Manifest{m[1], m[0]}.Encode() })
+	manifest("huge", "corrupt", "a run of 2^64-1 blocks",
+		func(m Manifest) []byte { m[1].Count = -1; return m.Encode() })
 	manifest("cut", "corrupt", "the last byte is missing", func(m Manifest) []byte { return m.Encode()[:2*RunBytes-1] })
 	manifest("appended", "corrupt", "a byte is appended", func(m Manifest) []byte { return append(m.Encode(), 0) })
 	manifest("none", "corrupt", "no runs", func(Manifest) []byte { return []byte{} })
-	manifest("keys-swapped", "authentication", "the keys of the two parts are swapped", func(m Manifest) []byte { m[0].Key, m[1].Key = m[1].Key, m[0].Key; return m.Encode() })
-	manifest("key-flip", "authentication", "a bit of a wrapped key is flipped", func(m Manifest) []byte { m[0].Key[20] ^= 1; return m.Encode() })
+	manifest("keys-swapped", "authentication", "the keys of the two parts are swapped",
+		func(m Manifest) []byte { m[0].Key, m[1].Key = m[1].Key, m[0].Key; return m.Encode() })
+	manifest("key-flip", "authentication", "a bit of a wrapped key is flipped",
+		func(m Manifest) []byte { m[0].Key[20] ^= 1; return m.Encode() })
 	manifest("key-zero", "corrupt", "a part has the key of only zeros", func(m Manifest) []byte {
 		m[0].Key = wrapWith(three.key, make([]byte, KeyBytes), make([]byte, NonceBytes))
 		return m.Encode()
@@ -501,7 +547,8 @@ func newVectors(t *testing.T) map[string]vector {
 		m[0].Key = [WrappedKeyBytes]byte(must(three.key.aead()).Seal(nonce, nonce, unhex(a.Seal.Key), nil))
 		return m.Encode()
 	})
-	fault("manifest-other", "content", "the manifest is another than the ledger recorded", func(v *vector) { v.Manifest[0] ^= 1 })
+	fault("manifest-other", "content", "the manifest is another than the ledger recorded",
+		func(v *vector) { v.Manifest[0] ^= 1 })
 
 	first, second := twoKeys(t)
 	list["two-keys-first"], list["two-keys"] = first, second
@@ -522,7 +569,8 @@ func twoKeys(t *testing.T) (first, second vector) {
 	first = s.vector(t, "the first of two keys under which one ciphertext opens, the one that the key check names")
 	first.FileHash = ""
 	second = first
-	second.Comment, second.Result, second.SHA256 = "the other of two keys under which one ciphertext opens: only the key check tells them apart", "key", ""
+	second.Comment, second.Result, second.SHA256 = "the other of two keys under which one ciphertext opens: only the "+
+		"key check tells them apart", "key", ""
 	second.Key = base64.StdEncoding.EncodeToString(keys[1])
 	return first, second
 }

@@ -40,14 +40,16 @@ func TestR9BlocksAreReadEveryWay(t *testing.T) {
 		m.wantBlocks("open", 0)
 		p := make([]byte, 4096)
 		for i, off := range []int{7, 3, 12, 9} {
-			if _, err := f.ReadAt(p, int64(off*blockBytes+8192)); err != nil || string(p) != content[off*blockBytes+8192:][:len(p)] {
+			if _, err := f.ReadAt(p, int64(off*blockBytes+8192)); err != nil ||
+				string(p) != content[off*blockBytes+8192:][:len(p)] {
 				t.Errorf("block %d reads differently, %v", off, err)
 			}
 			m.wantBlocks("a read of 4 KiB", i+1)
 		}
 		readEveryWay(t, m.path("team/film"), content)
 		big := make([]byte, 10*blockBytes)
-		if n, err := f.ReadAt(big, blockBytes+100); err != nil || string(big[:n]) != content[blockBytes+100:][:len(big)] {
+		if n, err := f.ReadAt(big, blockBytes+100); err != nil ||
+			string(big[:n]) != content[blockBytes+100:][:len(big)] {
 			t.Errorf("a read of ten blocks: %d bytes, %v", n, err)
 		}
 		if got := m.read("team/film"); got != content {
@@ -87,7 +89,8 @@ func TestR9ErrnosAtRead(t *testing.T) {
 	for _, test := range []struct {
 		kind sdk.Kind
 		want syscall.Errno
-	}{{sdk.ErrUnavailable, unix.EHOSTUNREACH}, {sdk.ErrTimeout, unix.ETIMEDOUT}, {sdk.ErrCorrupt, unix.EIO}, {sdk.ErrDeleted, unix.EKEYREVOKED}} {
+	}{{sdk.ErrUnavailable, unix.EHOSTUNREACH}, {sdk.ErrTimeout, unix.ETIMEDOUT}, {sdk.ErrCorrupt, unix.EIO},
+		{sdk.ErrDeleted, unix.EKEYREVOKED}} {
 		m.must(order{Do: "spoil", Group: "team", Size: 7, On: true, Kind: &test.kind})
 		_, err := f.ReadAt(p, 7*blockBytes+4096)
 		wantErrno(t, "a read that fails", err, test.want)
@@ -157,8 +160,10 @@ func TestR10PartsOfALargeFileOnAMount(t *testing.T) {
 	m.put("film", content)
 	m.refresh()
 	at := 0
-	for _, script := range []string{`head -c 9 "$1"`, `tail -c 1000 "$1"`, `dd if="$1" bs=4k skip=600 count=1 status=none`} {
-		if out, err := exec.Command("sh", "-c", script, "sh", m.path("team/film")).Output(); err != nil || len(out) == 0 {
+	for _, script := range []string{`head -c 9 "$1"`, `tail -c 1000 "$1"`,
+		`dd if="$1" bs=4k skip=600 count=1 status=none`} {
+		if out, err := exec.Command("sh", "-c", script, "sh", m.path("team/film")).Output(); err != nil ||
+			len(out) == 0 {
 			t.Errorf("%s: %v", script, err)
 		}
 		c := m.must(order{Do: "counts"}).Counts

@@ -15,14 +15,19 @@ import (
 // E: every class of the tree has its errno, and few of them are EIO.
 func TestEErrnoTableIsComplete(t *testing.T) {
 	want := map[tree.Class]syscall.Errno{
-		tree.ClassOther: unix.EIO, tree.ClassNotExist: unix.ENOENT, tree.ClassExist: unix.EEXIST, tree.ClassNotDir: unix.ENOTDIR,
-		tree.ClassIsDir: unix.EISDIR, tree.ClassNotEmpty: unix.ENOTEMPTY, tree.ClassByDesign: unix.EPERM, tree.ClassAccess: unix.EACCES,
+		tree.ClassOther: unix.EIO, tree.ClassNotExist: unix.ENOENT, tree.ClassExist: unix.EEXIST,
+		tree.ClassNotDir: unix.ENOTDIR,
+		tree.ClassIsDir:  unix.EISDIR, tree.ClassNotEmpty: unix.ENOTEMPTY, tree.ClassByDesign: unix.EPERM,
+		tree.ClassAccess:  unix.EACCES,
 		tree.ClassRevoked: unix.EKEYREVOKED, tree.ClassRejected: unix.EKEYREJECTED, tree.ClassBudget: unix.EDQUOT,
 		tree.ClassCorrupt: unix.EIO, tree.ClassUnreachable: unix.EHOSTUNREACH, tree.ClassTimeout: unix.ETIMEDOUT,
-		tree.ClassInterrupted: unix.EINTR, tree.ClassTooBig: unix.EFBIG, tree.ClassNoMemory: unix.ENOMEM, tree.ClassReadOnly: unix.EROFS,
+		tree.ClassInterrupted: unix.EINTR, tree.ClassTooBig: unix.EFBIG, tree.ClassNoMemory: unix.ENOMEM,
+		tree.ClassReadOnly:    unix.EROFS,
 		tree.ClassCrossDevice: unix.EXDEV, tree.ClassInvalid: unix.EINVAL, tree.ClassNameTooLong: unix.ENAMETOOLONG,
 		tree.ClassBadHandle: unix.EBADF, tree.ClassNoSpace: unix.ENOSPC, tree.ClassBusy: unix.EBUSY,
-		tree.ClassUnsupported: unix.ENOTSUP, tree.ClassNoAttribute: unix.ENODATA, tree.ClassStale: unix.ESTALE, tree.ClassConflict: unix.EIO, // never returned
+		// never returned
+		tree.ClassUnsupported: unix.ENOTSUP, tree.ClassNoAttribute: unix.ENODATA, tree.ClassStale: unix.ESTALE,
+		tree.ClassConflict: unix.EIO,
 	}
 	classes := 0
 	for c := tree.ClassOther; c == tree.ClassOther || c.String() != tree.ClassOther.String(); c++ {

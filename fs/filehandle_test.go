@@ -47,7 +47,8 @@ func TestR8HandlesSurviveADroppedCache(t *testing.T) {
 		ok(t, err)
 		handles = append(handles, h)
 	}
-	ok(t, errors.Join(os.Rename(m.path("team/moved"), m.path("team/folder/elsewhere")), os.Remove(m.path("team/removed"))))
+	ok(t, errors.Join(os.Rename(m.path("team/moved"), m.path("team/folder/elsewhere")),
+		os.Remove(m.path("team/removed"))))
 	m.write("team/removed", "another file")
 	m.put("replaced", "another version")
 	m.must(order{Do: "settle"})

@@ -20,7 +20,8 @@ import (
 
 // hardened is the role "harden": it shows itself, then aborts.
 func hardened() int {
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}); err != nil {
+	if err := unix.Setrlimit(unix.RLIMIT_CORE,
+		&unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}); err != nil {
 		fmt.Println("no core to forbid:", err)
 	}
 	if err := confine.Harden(); err != nil {
@@ -72,9 +73,11 @@ func asUser() int {
 
 // alone has an ordinary user mount dir, write, read and unmount.
 func alone(dir string) error {
-	return userSession(plan{Dir: dir, Harden: true, MaxFile: 1 << 20, Ours: true, Theirs: []string{"theirs/f", "theirs/g"}, Options: Options{NoExec: true}}, func() {
+	return userSession(plan{Dir: dir, Harden: true, MaxFile: 1 << 20, Ours: true,
+		Theirs: []string{"theirs/f", "theirs/g"}, Options: Options{NoExec: true}}, func() {
 		show("user", nobody, dir, "echo hello >team/f && cat team/f")
-		show("user on theirs", nobody, dir, "cd team/theirs && cat f && test -w f && echo mine >>f && cat f && touch -d @0 g && chmod 640 g && echo >h && mv f new && stat -c %u . g new")
+		show("user on theirs", nobody, dir, "cd team/theirs && cat f && test -w f && echo mine >>f && cat f && touch "+
+			"-d @0 g && chmod 640 g && echo >h && mv f new && stat -c %u . g new")
 		show("noexec", nobody, dir, "cp /bin/true team/ && chmod 700 team/true && team/true")
 		show("root", 0, dir, "cat team/f")
 	})
@@ -82,9 +85,11 @@ func alone(dir string) error {
 
 // forOthers does so with a mount that others may enter, once this machine allows it.
 func forOthers(dir string) error {
-	p := plan{Dir: dir, MaxFile: 1 << 20, Theirs: []string{"theirs/f"}, Options: Options{AllowOther: true, Umask: 0o022}}
+	p := plan{Dir: dir, MaxFile: 1 << 20, Theirs: []string{"theirs/f"},
+		Options: Options{AllowOther: true, Umask: 0o022}}
 	conf := filepath.Join(filepath.Dir(dir), "fuse.conf")
-	if err := errors.Join(os.WriteFile(conf, nil, 0o644), unix.Mount(conf, "/etc/fuse.conf", "", unix.MS_BIND, "")); err != nil {
+	if err := errors.Join(os.WriteFile(conf, nil, 0o644),
+		unix.Mount(conf, "/etc/fuse.conf", "", unix.MS_BIND, "")); err != nil {
 		return err
 	}
 	if err := userSession(p, func() {}); err == nil || !strings.Contains(err.Error(), ErrAllowOther.Error()) {
@@ -95,7 +100,8 @@ func forOthers(dir string) error {
 	}
 	return userSession(p, func() {
 		show("owner", nobody, dir, "echo hello >team/f && cat team/f")
-		show("owner on theirs", nobody, dir, "cd team/theirs && cat f && echo mine >>f && echo >g && cat f && stat -c %u . f g")
+		show("owner on theirs", nobody, dir,
+			"cd team/theirs && cat f && echo mine >>f && echo >g && cat f && stat -c %u . f g")
 		show("other", nobody-1, dir, "cat team/f")
 		show("other writes", nobody-1, dir, "echo x >team/f")
 	})
@@ -192,8 +198,10 @@ func TestM4OrdinaryUserCanMount(t *testing.T) {
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"user: hello, <nil>", "root: .*Permission denied, exit status 1", "owner: hello, <nil>",
-		"user on theirs: theirs\ntheirs\nmine\n65533\n65533\n65534, <nil>", "noexec: .*Permission denied, exit status 126",
+	for _, want := range []string{"user: hello, <nil>", "root: .*Permission denied, exit status 1",
+		"owner: hello, <nil>",
+		"user on theirs: theirs\ntheirs\nmine\n65533\n65533\n65534, <nil>",
+		"noexec: .*Permission denied, exit status 126",
 		"owner on theirs: theirs\ntheirs\nmine\n65533\n65534\n65534, <nil>", "other: hello, <nil>",
 		"other writes: .*Permission denied, exit status [0-9]"} {
 		if !regexp.MustCompile("(?m)^" + want + "$").Match(out) {

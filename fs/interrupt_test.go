@@ -15,9 +15,10 @@ func TestE2StopsTellsSignalsApart(t *testing.T) {
 		pending, blocked, ignored, caught signalSet
 		want                              bool
 	}{
-		"none":               {},
-		"killed":             {pending: signals(unix.SIGKILL), want: true},
-		"killed, all caught": {pending: signals(unix.SIGKILL), blocked: ^signalSet(0), caught: ^signalSet(0), want: true},
+		"none":   {},
+		"killed": {pending: signals(unix.SIGKILL), want: true},
+		"killed, all caught": {pending: signals(unix.SIGKILL), blocked: ^signalSet(0), caught: ^signalSet(0),
+			want: true},
 		"interrupt":          {pending: signals(unix.SIGINT), want: true},
 		"interrupt, caught":  {pending: signals(unix.SIGINT), caught: signals(unix.SIGINT), want: true},
 		"interrupt, blocked": {pending: signals(unix.SIGINT), blocked: signals(unix.SIGINT)},
@@ -63,7 +64,8 @@ func TestE2HarmlessSignalsDoNotEndAClose(t *testing.T) {
 		name   string
 		signal unix.Signal
 		fails  bool
-	}{{"the Go runtime", unix.SIGURG, false}, {"window", unix.SIGWINCH, false}, {"user", unix.SIGUSR1, false}, {"terminate", unix.SIGTERM, true}} {
+	}{{"the Go runtime", unix.SIGURG, false}, {"window", unix.SIGWINCH, false}, {"user", unix.SIGUSR1, false},
+		{"terminate", unix.SIGTERM, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			caught := make(chan os.Signal, 1)
 			signal.Notify(caught, c.signal)

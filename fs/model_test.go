@@ -27,13 +27,16 @@ func TestModelOnAMount(t *testing.T) {
 		"ours":                       func(p *plan) { p.Ours = true },
 		"ours, deletes":              func(p *plan) { p.Ours, p.Deletes = true, true },
 		"large files":                func(p *plan) { p.Ours, p.TinyBlocks = true, true },
-		"told by events":             func(p *plan) { p.Ours, p.Deletes, p.Watches, p.Confine = true, true, true, true },
+		"told by events": func(p *plan) {
+			p.Ours, p.Deletes, p.Watches, p.Confine = true, true, true, true
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p plan
 			change(&p)
 			limit := func(p *plan) { p.MaxFile = treetest.MaxBytes }
-			m, groups, allows := mounting(t, change, limit), 0, treetest.Allows{Ours: p.Ours, Delete: p.Deletes, Blocks: p.TinyBlocks}
+			m, groups, allows := mounting(t, change, limit), 0,
+				treetest.Allows{Ours: p.Ours, Delete: p.Deletes, Blocks: p.TinyBlocks}
 			rapid.Check(t, func(rt *rapid.T) {
 				groups++
 				s := &modelSystem{m: m, group: sdk.GroupID(fmt.Sprint("group", groups)), watched: p.Watches}

@@ -48,7 +48,8 @@ func TestR4ListingsSpendNothingAndReadsSpendOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("sh", "-c", `cd "$1" && ls -laR . && find . && du -a . && stat team/plain`, "sh", m.dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("sh", "-c", `cd "$1" && ls -laR . && find . && du -a . && stat team/plain`, "sh",
+		m.dir).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	info, err := os.Stat(m.path("team/a/b/big"))
@@ -74,7 +75,8 @@ func readEveryWay(t *testing.T, path, content string) {
 	for _, off := range []int{0, 1, 4095, 4096, 131_071, len(content) - 3} {
 		p := make([]byte, 5000)
 		n, err := f.ReadAt(p, int64(off))
-		if want := content[off:min(off+len(p), len(content))]; string(p[:n]) != want || err != nil && !errors.Is(err, io.EOF) {
+		if want := content[off:min(off+len(p), len(content))]; string(p[:n]) != want || err != nil &&
+			!errors.Is(err, io.EOF) {
 			t.Errorf("at %d: %d bytes, %v", off, n, err)
 		}
 	}
@@ -264,7 +266,8 @@ func TestN5SpecialFilesAreRefused(t *testing.T) {
 	_, err := unix.Open(m.path("team"), unix.O_TMPFILE|unix.O_RDWR, 0o600)
 	wantErrno(t, "O_TMPFILE", err, unix.EOPNOTSUPP)
 	errorsText := m.read(".svcfs/errors")
-	for _, want := range []string{"\t/team/link\tsymlink\trefused by design\t", "\t/link\tsymlink\t", "\t/team/fifo\tmknod\t", "\t/team/f\tchown\t"} {
+	for _, want := range []string{"\t/team/link\tsymlink\trefused by design\t", "\t/link\tsymlink\t",
+		"\t/team/fifo\tmknod\t", "\t/team/f\tchown\t"} {
 		if !strings.Contains(errorsText, want) {
 			t.Errorf("E1: %q is not in\n%s", want, errorsText)
 		}
@@ -309,9 +312,12 @@ func TestN3LongNamesAreRefusedEverywhere(t *testing.T) {
 		long := m.path("team/" + strings.Repeat("n", size))
 		_, stat := os.Lstat(long)
 		_, open := os.Open(long)
-		for what, err := range map[string]error{"stat": stat, "open": open, "create": os.WriteFile(long, nil, 0o600), "chmod": os.Chmod(long, 0o600),
-			"truncate": os.Truncate(long, 1), "unlink": unix.Unlink(long), "rmdir": unix.Rmdir(long), "mkdir": os.Mkdir(long, 0o700), "rename": os.Rename(long, m.path("team/g")),
-			"rename to it": os.Rename(m.path("team/f"), long), "link": os.Link(m.path("team/f"), long), "times": os.Chtimes(long, time.Now(), time.Now())} {
+		for what, err := range map[string]error{"stat": stat, "open": open, "create": os.WriteFile(long, nil, 0o600),
+			"chmod":    os.Chmod(long, 0o600),
+			"truncate": os.Truncate(long, 1), "unlink": unix.Unlink(long), "rmdir": unix.Rmdir(long),
+			"mkdir": os.Mkdir(long, 0o700), "rename": os.Rename(long, m.path("team/g")),
+			"rename to it": os.Rename(m.path("team/f"), long), "link": os.Link(m.path("team/f"), long),
+			"times": os.Chtimes(long, time.Now(), time.Now())} {
 			wantErrno(t, what, err, unix.ENAMETOOLONG)
 		}
 	}
@@ -331,7 +337,8 @@ func TestR4SeekingForHolesAndData(t *testing.T) {
 			want   int64
 			err    error
 		}{
-			{"f", unix.SEEK_DATA, 0, 0, nil}, {"f", unix.SEEK_DATA, 7, 7, nil}, {"f", unix.SEEK_DATA, largeBytes, 0, unix.ENXIO},
+			{"f", unix.SEEK_DATA, 0, 0, nil}, {"f", unix.SEEK_DATA, 7, 7, nil},
+			{"f", unix.SEEK_DATA, largeBytes, 0, unix.ENXIO},
 			{"f", unix.SEEK_HOLE, 0, largeBytes, nil}, {"f", unix.SEEK_HOLE, largeBytes, 0, unix.ENXIO},
 			{"empty", unix.SEEK_DATA, 0, 0, unix.ENXIO}, {"empty", unix.SEEK_HOLE, 0, 0, unix.ENXIO},
 		} {
@@ -340,7 +347,8 @@ func TestR4SeekingForHolesAndData(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, err := unix.Seek(int(f.Fd()), c.from, c.whence); err != c.err || err == nil && got != c.want {
-				t.Errorf("%s, whence %d from %d: %d, %v; want %d, %v", c.name, c.whence, c.from, got, err, c.want, c.err)
+				t.Errorf("%s, whence %d from %d: %d, %v; want %d, %v", c.name, c.whence, c.from, got, err, c.want,
+					c.err)
 			}
 			ok(t, f.Close())
 		}
@@ -431,7 +439,8 @@ func TestW10AccessListsOfCopies(t *testing.T) {
 		t.Errorf("the list of the mount: %v", err)
 	}
 	list[4+8+4] = 77 // the user of the second entry
-	wantErrno(t, "a list for another user", unix.Setxattr(m.path("team/copy"), "system.posix_acl_access", list[:n], 0), unix.EOPNOTSUPP)
+	wantErrno(t, "a list for another user", unix.Setxattr(m.path("team/copy"), "system.posix_acl_access", list[:n], 0),
+		unix.EOPNOTSUPP)
 	if out, err := exec.Command("cp", "-a", m.path("team/f"), m.path("team/again")).CombinedOutput(); err != nil {
 		t.Errorf("cp -a: %v %s", err, out)
 	}
@@ -476,7 +485,8 @@ func TestW10AttributesOfCopyingTools(t *testing.T) {
 		if os.Geteuid() != 0 {
 			trusted = unix.ENODATA // the kernel does not even ask for who may not see it
 		}
-		for name, want := range map[string]unix.Errno{"user.comment": unix.ENODATA, "user.svcfs.none": unix.ENODATA, "security.selinux": unix.EOPNOTSUPP,
+		for name, want := range map[string]unix.Errno{"user.comment": unix.ENODATA, "user.svcfs.none": unix.ENODATA,
+			"security.selinux":        unix.EOPNOTSUPP,
 			"system.posix_acl_access": unix.EOPNOTSUPP, "trusted.overlay.opaque": trusted} {
 			for _, at := range []string{path, m.path("team")} {
 				_, err := unix.Getxattr(at, name, nil)
@@ -485,20 +495,23 @@ func TestW10AttributesOfCopyingTools(t *testing.T) {
 		}
 	})
 	t.Run("rights are not taken", func(t *testing.T) {
-		toSomebody := []byte{2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 6, 0, 57, 48, 0, 0, 4, 0, 0, 0, 255, 255, 255, 255,
+		toSomebody := []byte{2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 6, 0, 57, 48, 0, 0, 4, 0, 0, 0, 255, 255,
+			255, 255,
 			16, 0, 6, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255}
 		ok(t, os.Mkdir(m.path("team/own"), 0o700)) // of files of others the kernel says EPERM to an ordinary user
 		for _, at := range []string{m.path("team/new"), m.path("team/own")} {
 			wantErrno(t, "an access list", unix.Setxattr(at, "system.posix_acl_access", toSomebody, 0), unix.EOPNOTSUPP)
 		}
-		wantErrno(t, "a list for what comes", unix.Setxattr(m.path("team/own"), "system.posix_acl_default", toSomebody, 0), unix.EOPNOTSUPP)
+		wantErrno(t, "a list for what comes",
+			unix.Setxattr(m.path("team/own"), "system.posix_acl_default", toSomebody, 0), unix.EOPNOTSUPP)
 		if os.Geteuid() == 0 {
 			raw := []byte{1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 			wantErrno(t, "capabilities", unix.Setxattr(path, "security.capability", raw, 0), unix.EOPNOTSUPP)
 		}
 	})
 	t.Run("modes and times are kept", func(t *testing.T) {
-		for name, want := range map[string]iofs.FileMode{"team/f": 0o700, "team/new": 0o600, "team": 0o700 | iofs.ModeDir, ".svcfs/status": 0o400, ".svcfs": 0o500 | iofs.ModeDir} {
+		for name, want := range map[string]iofs.FileMode{"team/f": 0o700, "team/new": 0o600,
+			"team": 0o700 | iofs.ModeDir, ".svcfs/status": 0o400, ".svcfs": 0o500 | iofs.ModeDir} {
 			if info, err := os.Stat(m.path(name)); err != nil || info.Mode() != want {
 				t.Errorf("%s: %v, %v, want %v", name, info.Mode(), err, want)
 			}
@@ -596,7 +609,8 @@ func TestW15KilledProgramOnAMount(t *testing.T) {
 			t.Errorf("%s: pending %+v", what, a.Pending)
 		}
 		state := make([]byte, 20) // A2
-		if n, err := unix.Getxattr(m.path("team/f"), "user.svcfs.state", state); err != nil || string(state[:n]) != "failed" {
+		if n, err := unix.Getxattr(m.path("team/f"), "user.svcfs.state", state); err != nil ||
+			string(state[:n]) != "failed" {
 			t.Errorf("%s: the state is %q, %v", what, state[:max(n, 0)], err)
 		}
 		wantRecorded(t, m.path("team/f"), "whole")
@@ -638,7 +652,8 @@ func TestW13LocksAndMappings(t *testing.T) {
 	if err := unix.FcntlFlock(a.Fd(), unix.F_OFD_SETLK, &whole); err != nil {
 		t.Error(err)
 	}
-	wantErrno(t, "second lock", unix.FcntlFlock(b.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}), unix.EAGAIN)
+	wantErrno(t, "second lock", unix.FcntlFlock(b.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}),
+		unix.EAGAIN)
 
 	mem, err := unix.Mmap(int(a.Fd()), 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -672,8 +687,10 @@ func TestA2Xattrs(t *testing.T) {
 	m := mounting(t)
 	m.put("f", "hello")
 	path := m.path("team/f")
-	for name, want := range map[string]string{"user.svcfs.ref": "ref/1", "user.svcfs.tx": "tx1", "user.svcfs.group": "team",
-		"user.svcfs.sha256": sdk.ComputeHash([]byte("hello")).String(), "user.svcfs.state": "remote", "user.svcfs.uploader": "bob.svc.testnet"} {
+	for name, want := range map[string]string{"user.svcfs.ref": "ref/1", "user.svcfs.tx": "tx1",
+		"user.svcfs.group":  "team",
+		"user.svcfs.sha256": sdk.ComputeHash([]byte("hello")).String(), "user.svcfs.state": "remote",
+		"user.svcfs.uploader": "bob.svc.testnet"} {
 		size, err := unix.Getxattr(path, name, nil)
 		if err != nil || size != len(want) {
 			t.Errorf("%s: size %d, %v", name, size, err)
@@ -767,14 +784,16 @@ func TestA4NamesKeepTheirInode(t *testing.T) {
 // A3: room enough, never more free than there is, on files as well.
 func TestA3Statfs(t *testing.T) {
 	m := mounting(t)
-	m.must(order{Do: "put", Group: "team", Name: "f", Data: []byte("x"), Size: 3 << 40}) // more than is claimed without it
+	// more than is claimed without it
+	m.must(order{Do: "put", Group: "team", Name: "f", Data: []byte("x"), Size: 3 << 40})
 	m.refresh()
 	if _, err := os.ReadDir(m.path("team")); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"", "team", "team/f"} {
 		var st unix.Statfs_t
-		if err := unix.Statfs(m.path(name), &st); err != nil || st.Bfree > st.Blocks || st.Bavail == 0 || st.Ffree > st.Files || st.Namelen != maxName {
+		if err := unix.Statfs(m.path(name), &st); err != nil || st.Bfree > st.Blocks || st.Bavail == 0 ||
+			st.Ffree > st.Files || st.Namelen != maxName {
 			t.Errorf("%q: %+v, %v", name, st, err)
 		}
 	}
@@ -895,7 +914,8 @@ func TestEErrnosReachPrograms(t *testing.T) {
 // waitFor polls until n requests hang in the service.
 func (m *mount) waitFor(n int) {
 	m.t.Helper()
-	proctest.Eventually(m.t, fmt.Sprintf("%d requests hang", n), func() bool { return m.must(order{Do: "counts"}).Counts.Waiting == n })
+	proctest.Eventually(m.t, fmt.Sprintf("%d requests hang", n),
+		func() bool { return m.must(order{Do: "counts"}).Counts.Waiting == n })
 }
 
 // E2: Ctrl-C ends a program that waits for a service without an answer, and no other program
@@ -974,8 +994,10 @@ func TestM2OtherUsersCannotEnter(t *testing.T) {
 	if out, err := asNobody(exec.Command("ls", filepath.Dir(m.dir))).CombinedOutput(); err != nil {
 		t.Fatalf("nobody does not even reach the mountpoint: %v %s", err, out)
 	}
-	for _, args := range [][]string{{"ls", m.dir}, {"stat", m.path("team/f")}, {"cat", m.path("team/f")}, {"cat", m.path(".svcfs/status")}, {"touch", m.path("team/g")}} {
-		if out, err := asNobody(exec.Command(args[0], args[1:]...)).CombinedOutput(); err == nil || !bytes.Contains(out, []byte("Permission denied")) {
+	for _, args := range [][]string{{"ls", m.dir}, {"stat", m.path("team/f")}, {"cat", m.path("team/f")},
+		{"cat", m.path(".svcfs/status")}, {"touch", m.path("team/g")}} {
+		if out, err := asNobody(exec.Command(args[0], args[1:]...)).CombinedOutput(); err == nil ||
+			!bytes.Contains(out, []byte("Permission denied")) {
 			t.Errorf("nobody: %v: %v %s", args, err, out)
 		}
 	}
@@ -1003,7 +1025,8 @@ func TestM2AllowOtherChecksPermissions(t *testing.T) {
 		{0o022, "echo x >DIR/team/g", false},
 		{0o022, "chmod 777 DIR/team/f", false},
 	} {
-		out, err := asNobody(exec.Command("sh", "-c", strings.ReplaceAll(tc.script, "DIR", mounts[tc.umask].dir))).CombinedOutput()
+		out, err := asNobody(exec.Command("sh", "-c",
+			strings.ReplaceAll(tc.script, "DIR", mounts[tc.umask].dir))).CombinedOutput()
 		if (err == nil) != tc.ok {
 			t.Errorf("umask %03o: nobody: %s: %v %s", tc.umask, tc.script, err, out)
 		}
@@ -1033,7 +1056,8 @@ func (m *mount) wantUnmountedOnceUnused() {
 	user.Dir = m.path("team")
 	ok(t, user.Start())
 	a := m.order(order{Do: "unmount", Limit: hangLimit})
-	if !strings.Contains(a.Error, "in use by sleep (") || len(a.Busy) != 1 || a.Busy[0].PID != user.Process.Pid || a.Busy[0].Path != m.path("team") {
+	if !strings.Contains(a.Error, "in use by sleep (") || len(a.Busy) != 1 || a.Busy[0].PID != user.Process.Pid ||
+		a.Busy[0].Path != m.path("team") {
 		t.Errorf("busy: %+v", a)
 	}
 	_ = user.Process.Kill()
@@ -1067,7 +1091,8 @@ func TestM1HungMountIsNotWaitedFor(t *testing.T) {
 	m := mounting(t)
 	ok(t, m.cmd.Process.Signal(unix.SIGSTOP))
 	defer func() { _ = m.cmd.Process.Signal(unix.SIGCONT) }()
-	if err := inTime(t, "checking a hung mount", func() error { return CheckMountpoint(m.dir) }); !errors.Is(err, ErrMounted) {
+	if err := inTime(t, "checking a hung mount", func() error { return CheckMountpoint(m.dir) }); !errors.Is(err,
+		ErrMounted) {
 		t.Errorf("a hung mount: %v", err)
 	}
 }
@@ -1333,14 +1358,19 @@ func TestE1EveryRefusalLeavesALine(t *testing.T) {
 		want            syscall.Errno
 	}{
 		{"/team/f", "unlink", "refused by design", func() error { return os.Remove(m.path("team/f")) }, unix.EPERM},
-		{"/team/f", "rename", "refused by design", func() error { return os.Rename(m.path("team/f"), m.path("team/g")) }, unix.EPERM},
+		{"/team/f", "rename", "refused by design",
+			func() error { return os.Rename(m.path("team/f"), m.path("team/g")) }, unix.EPERM},
 		{"/new", "mkdir", "refused by design", func() error { return os.Mkdir(m.path("new"), 0o700) }, unix.EPERM},
-		{"/team/l", "symlink", "refused by design", func() error { return os.Symlink("f", m.path("team/l")) }, unix.EPERM},
-		{"/team/p", "mknod", "refused by design", func() error { return unix.Mkfifo(m.path("team/p"), 0o600) }, unix.EPERM},
+		{"/team/l", "symlink", "refused by design", func() error { return os.Symlink("f", m.path("team/l")) },
+			unix.EPERM},
+		{"/team/p", "mknod", "refused by design", func() error { return unix.Mkfifo(m.path("team/p"), 0o600) },
+			unix.EPERM},
 		{"/team/f", "rename", "invalid", func() error {
-			return unix.Renameat2(unix.AT_FDCWD, m.path("team/f"), unix.AT_FDCWD, m.path("team/f2"), unix.RENAME_WHITEOUT)
+			return unix.Renameat2(unix.AT_FDCWD, m.path("team/f"), unix.AT_FDCWD, m.path("team/f2"),
+				unix.RENAME_WHITEOUT)
 		}, unix.EINVAL},
-		{"/team/l", "link", "refused by design", func() error { return os.Link(m.path("team/f"), m.path("team/l")) }, unix.EPERM},
+		{"/team/l", "link", "refused by design", func() error { return os.Link(m.path("team/f"), m.path("team/l")) },
+			unix.EPERM},
 		{"/team/big", "truncate", "too large", func() error {
 			m.write("team/big", "x")
 			return os.Truncate(m.path("team/big"), 2000)
@@ -1391,8 +1421,10 @@ func TestA1AttributesBeforeReading(t *testing.T) {
 func TestN3HostileNamesOnTheMount(t *testing.T) {
 	m := mounting(t)
 	outside := filepath.Join(filepath.Dir(m.dir), "outside")
-	names := []string{"../outside", "../../outside", "/etc/passwd", "a/../../b", ".", "..", "", "a//b", ".svcfs", ".svcfs/status", "nul\x00byte", "new\nline",
-		"esc\x1b[2J", "bidi\u202egnp.exe", "\xff\xfe", strings.Repeat("long", 100), "%2F", "same", "same/below", "-rf", "*"}
+	names := []string{"../outside", "../../outside", "/etc/passwd", "a/../../b", ".", "..", "", "a//b", ".svcfs",
+		".svcfs/status", "nul\x00byte", "new\nline",
+		"esc\x1b[2J", "bidi\u202egnp.exe", "\xff\xfe", strings.Repeat("long", 100), "%2F", "same", "same/below", "-rf",
+		"*"}
 	for _, name := range names {
 		m.put(name, "content of "+name)
 	}
@@ -1404,7 +1436,8 @@ func TestN3HostileNamesOnTheMount(t *testing.T) {
 	files := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 	seen := map[string]bool{}
 	for _, file := range files {
-		if !strings.HasPrefix(file, m.path("team")+"/") || strings.ContainsFunc(file, unicode.IsControl) || !utf8.ValidString(file) {
+		if !strings.HasPrefix(file, m.path("team")+"/") || strings.ContainsFunc(file, unicode.IsControl) ||
+			!utf8.ValidString(file) {
 			t.Errorf("listed as %q", file)
 		}
 		data, err := os.ReadFile(file)
@@ -1471,11 +1504,13 @@ func TestW16AttributesOnAMount(t *testing.T) {
 		_, err := unix.Getxattr(path, "user.note", small)
 		wantErrno(t, "too little room", err, unix.ERANGE)
 		list := make([]byte, 1000)
-		if n, err := unix.Listxattr(path, list); err != nil || !strings.Contains(string(list[:n]), "user.note\x00") || strings.Contains(string(list[:n]), "gone") {
+		if n, err := unix.Listxattr(path, list); err != nil || !strings.Contains(string(list[:n]), "user.note\x00") ||
+			strings.Contains(string(list[:n]), "gone") {
 			t.Errorf("listed are %q, %v", list[:max(n, 0)], err)
 		}
 		want := sdk.Attributes{ModTime: when, Executable: true, XAttrs: map[string]string{"user.note": "two"}}
-		if a := m.must(order{Do: "drain", Group: "team", Name: filepath.Base(name)}); a.Attributes == nil || !a.Attributes.Equal(want) {
+		if a := m.must(order{Do: "drain", Group: "team", Name: filepath.Base(name)}); a.Attributes == nil ||
+			!a.Attributes.Equal(want) {
 			t.Errorf("recorded are %+v, want %+v", a.Attributes, want)
 		}
 	}
@@ -1496,7 +1531,8 @@ func TestW16AttributesOfOthersOnAMount(t *testing.T) {
 	before, err := os.Stat(m.path("team/f"))
 	ok(t, err)
 	when := time.Unix(1_500_000_000, 0)
-	m.must(order{Do: "attributes", Group: "team", Name: "f", Attributes: &sdk.Attributes{ModTime: when, Executable: true, XAttrs: map[string]string{"user.note": "x"}}})
+	m.must(order{Do: "attributes", Group: "team", Name: "f",
+		Attributes: &sdk.Attributes{ModTime: when, Executable: true, XAttrs: map[string]string{"user.note": "x"}}})
 	m.refresh()
 	m.must(order{Do: "settle"})
 	after, err := os.Stat(m.path("team/f"))
@@ -1514,7 +1550,9 @@ func TestW16AttributesOfOthersOnAMount(t *testing.T) {
 func TestW16AttributesOfOthersAtEveryDescriptor(t *testing.T) {
 	for mode, name := range readsNames {
 		t.Run(name, func(t *testing.T) {
-			m := mounting(t, func(p *plan) { p.Ours, p.Options.Reads, p.Options.Timeout = true, Reads(mode), time.Hour })
+			m := mounting(t, func(p *plan) {
+				p.Ours, p.Options.Reads, p.Options.Timeout = true, Reads(mode), time.Hour
+			})
 			m.put("f", pattern(largeBytes))
 			reader := openToRead(t, m.path("team/f"))
 			writer, err := os.OpenFile(m.path("team/f"), os.O_RDWR, 0)

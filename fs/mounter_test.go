@@ -66,7 +66,8 @@ func TestThreat19MounterDoesOneThing(t *testing.T) {
 		}
 		return ""
 	}
-	if got := shown(dir); !strings.Contains(got, " ro,nosuid,nodev,noexec,") || !strings.Contains(got, "user_id=65534,group_id=65533,max_read=1048576\n") {
+	if got := shown(dir); !strings.Contains(got, " ro,nosuid,nodev,noexec,") ||
+		!strings.Contains(got, "user_id=65534,group_id=65533,max_read=1048576\n") {
 		t.Errorf("mounted as %q", got)
 	}
 	_, err = o.mount(mountRequest{Source: "svcfs:x"})
@@ -142,7 +143,8 @@ func TestThreat19MounterFollowsNoLinkOfTheUser(t *testing.T) {
 	proctest.Need(t, "root")
 	top := place(t)
 	theirs, roots := filepath.Join(top, "theirs"), filepath.Join(top, "roots")
-	for _, dir := range []string{theirs, filepath.Join(theirs, "own"), filepath.Join(theirs, "m"), roots, filepath.Join(roots, "m")} {
+	for _, dir := range []string{theirs, filepath.Join(theirs, "own"), filepath.Join(theirs, "m"), roots,
+		filepath.Join(roots, "m")} {
 		ok(t, os.Mkdir(dir, 0o755))
 	}
 	for _, path := range []string{theirs, filepath.Join(theirs, "own")} {

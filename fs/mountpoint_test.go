@@ -89,7 +89,8 @@ func TestM1OwnStateBothWays(t *testing.T) {
 		dir, parent string
 		want        bool
 	}{
-		{"/a/b", "/a/b", true}, {"/a/b/c", "/a/b", true}, {"/a/bc", "/a/b", false}, {"/a", "/a/b", false}, {"/a", "/", true},
+		{"/a/b", "/a/b", true}, {"/a/b/c", "/a/b", true}, {"/a/bc", "/a/b", false}, {"/a", "/a/b", false},
+		{"/a", "/", true},
 	} {
 		if got := within(tc.dir, tc.parent); got != tc.want {
 			t.Errorf("within(%q, %q) = %v", tc.dir, tc.parent, got)
@@ -108,7 +109,8 @@ func TestMountinfo(t *testing.T) {
 	if err != nil || len(points) != 5 {
 		t.Fatalf("%d mounts: %+v, %v", len(points), points, err)
 	}
-	if want := (MountInfo{"/home/a b\\c\td", "fuse.svcfs", "svcfs:alice x", 0, points[1].ID}); points[1] != want || points[2].User != -1 {
+	if want := (MountInfo{"/home/a b\\c\td", "fuse.svcfs", "svcfs:alice x", 0, points[1].ID}); points[1] != want ||
+		points[2].User != -1 {
 		t.Errorf("got %+v, want %+v", points[1], want)
 	}
 	if at, ok := mountAt(points, "/mnt"); !ok || at.Source != "svcfs:bob" {

@@ -79,7 +79,8 @@ func TestThreat19KeyIsReadFromOnePlace(t *testing.T) {
 	}
 	dir := t.TempDir()
 	at, other := filepath.Join(dir, "key"), filepath.Join(dir, "other")
-	ok(t, errors.Join(os.WriteFile(at, []byte("one"), 0o600), os.WriteFile(other, []byte("private"), 0o600), o.KeepKeyPlace([]byte(at))))
+	ok(t, errors.Join(os.WriteFile(at, []byte("one"), 0o600), os.WriteFile(other, []byte("private"), 0o600),
+		o.KeepKeyPlace([]byte(at))))
 	if err := o.KeepKeyPlace([]byte(other)); err == nil {
 		t.Error("another place is taken")
 	}

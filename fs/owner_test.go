@@ -43,7 +43,8 @@ func TestA5OwnersOnAMount(t *testing.T) {
 	m.put("own/deep/theirs", "x")
 	m.refresh()
 	m.must(order{Do: "settle"}) // the kernel believed the folders' owner
-	for path, want := range map[string]uint32{"": own, "team": theirUID(), "team/own": theirUID(), "team/own/deep": theirUID(), "team/own/deep/mine": own, "team/own/deep/theirs": theirUID()} {
+	for path, want := range map[string]uint32{"": own, "team": theirUID(), "team/own": theirUID(),
+		"team/own/deep": theirUID(), "team/own/deep/mine": own, "team/own/deep/theirs": theirUID()} {
 		if got := ownerOf(t, m.path(path)); got != want {
 			t.Errorf("after: %q belongs to %d, want %d", path, got, want)
 		}
@@ -117,7 +118,8 @@ func TestA5AccessFollowsTheMode(t *testing.T) {
 					want = unix.EACCES
 				}
 				if got := m.access(ctx, a, mask); got != want {
-					t.Errorf("user %d, mode %03o, directory %v, of others %v: access %d: %v, want %v", tc.uid, tc.mode, tc.dir, foreign, mask, got, want)
+					t.Errorf("user %d, mode %03o, directory %v, of others %v: access %d: %v, want %v", tc.uid, tc.mode,
+						tc.dir, foreign, mask, got, want)
 				}
 			}
 		}
@@ -130,7 +132,8 @@ func TestA5AccessOnAMount(t *testing.T) {
 	m.write("team/own", "x")
 	for _, name := range []string{"own", "d/theirs"} {
 		path := m.path("team/" + name)
-		for mode, refused := range map[os.FileMode]uint32{0o600: unix.X_OK, 0o200: unix.R_OK | unix.X_OK, 0o400: unix.R_OK | unix.X_OK} {
+		for mode, refused := range map[os.FileMode]uint32{0o600: unix.X_OK, 0o200: unix.R_OK | unix.X_OK,
+			0o400: unix.R_OK | unix.X_OK} {
 			ok(t, errors.Join(os.Chmod(path, mode), unix.Access(path, unix.F_OK)))
 			if err := unix.Access(path, refused); !errors.Is(err, unix.EACCES) {
 				t.Errorf("%s, mode %03o: access %d: %v", name, mode, refused, err)
@@ -164,7 +167,8 @@ func TestM2AllowOtherWithFilesOfOthers(t *testing.T) {
 		script string
 		ok     bool
 	}{
-		{0o077, user, "cat d/f && echo x >>d/f && mv d/f d/new && echo y >d/g && mkdir d/e && rmdir d/e && touch d/new", true},
+		{0o077, user, "cat d/f && echo x >>d/f && mv d/f d/new && echo y >d/g && mkdir d/e && rmdir d/e && touch d/new",
+			true},
 		{0o077, user, "mv d/f other/ && cat other/f && test -w other/g && test -r other/g", true},
 		{0o077, nobody, "cat d/f", false},
 		{0o066, sameGroup, "cat d/f", false},
@@ -191,7 +195,8 @@ func TestM2AllowOtherWithFilesOfOthers(t *testing.T) {
 		{0o022, nobody, "mv d/l d/new", false},
 	} {
 		m := mounting(t, func(p *plan) {
-			p.Options, p.Theirs = Options{AllowOther: true, Umask: tc.umask, UID: user, GID: user}, []string{"d/f", "other/g", "d/l -> f"}
+			p.Options, p.Theirs = Options{AllowOther: true, Umask: tc.umask, UID: user, GID: user},
+				[]string{"d/f", "other/g", "d/l -> f"}
 			p.Ours, p.Deletes = true, true
 		})
 		cmd := asUID(tc.uid, exec.Command("sh", "-c", tc.script))
@@ -210,7 +215,8 @@ func TestM2AllowOtherWithFilesOfOthers(t *testing.T) {
 
 // M8: no set-id programs and no devices, ever; no programs at all when asked.
 func TestM8MountFlags(t *testing.T) {
-	for noExec, want := range map[bool]string{false: "rw,nosuid,nodev,relatime", true: "rw,nosuid,nodev,noexec,relatime"} {
+	for noExec, want := range map[bool]string{false: "rw,nosuid,nodev,relatime",
+		true: "rw,nosuid,nodev,noexec,relatime"} {
 		m := mounting(t, func(p *plan) { p.Options.NoExec = noExec })
 		text, err := os.ReadFile("/proc/self/mountinfo")
 		if err != nil {

@@ -63,7 +63,8 @@ func TestR5ThreadsAreNamedByTheirProcess(t *testing.T) {
 		}
 	}
 	own, parent := uint32(os.Getpid()), uint32(os.Getppid())
-	if !isOfProcess(own, thread) || !isOfProcess(thread, own) || isOfProcess(parent, thread) || isOfProcess(thread, parent) || isOfProcess(own, 1<<30) {
+	if !isOfProcess(own, thread) || !isOfProcess(thread, own) || isOfProcess(parent, thread) ||
+		isOfProcess(thread, parent) || isOfProcess(own, 1<<30) {
 		t.Error("threads are taken for those of another process")
 	}
 	if mayBeKilled(thread) || !mayBeKilled(1<<30) {
@@ -83,7 +84,8 @@ func TestR5CrawlersAreRefusedOnTheMount(t *testing.T) {
 	if out, err := exec.Command("cp", cat, crawler).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
-	if out, err := exec.Command(crawler, m.path("team/f")).CombinedOutput(); err == nil || !strings.Contains(string(out), "Permission denied") {
+	if out, err := exec.Command(crawler, m.path("team/f")).CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "Permission denied") {
 		t.Errorf("a crawler reads %q, %v", out, err)
 	}
 	m.wantCharges(0, 0)
@@ -170,7 +172,8 @@ func TestW2OrphanedDescriptorsAreSaved(t *testing.T) {
 // close from saving it.
 func TestW2ReadersDoNotHoldUpTheSave(t *testing.T) {
 	m := mounting(t)
-	cmd := exec.Command("bash", "-c", "exec 5>f 6<f; coproc sh -c 'read x; exec /bin/echo late >&5' 5>&5; exec 5>&-; echo go >&${COPROC[1]}; wait; echo closed; read x")
+	cmd := exec.Command("bash", "-c", "exec 5>f 6<f; coproc sh -c 'read x; exec /bin/echo late >&5' 5>&5; exec 5>&-; "+
+		"echo go >&${COPROC[1]}; wait; echo closed; read x")
 	cmd.Dir = m.path("team")
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -139,7 +139,8 @@ func TestR3WritersBesideAReader(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			want := map[string]string{"truncated and written": "new", "cut by name": content[:3], "appended": content + "more", "replaced": "other"}[name]
+			want := map[string]string{"truncated and written": "new", "cut by name": content[:3],
+				"appended": content + "more", "replaced": "other"}[name]
 			if got := m.read("team/" + name); got != want {
 				t.Errorf("%s: %d bytes, want %d", name, len(got), len(want))
 			}
@@ -158,7 +159,8 @@ func TestR3ReadersAndWritersAtOnce(t *testing.T) {
 		for i := range 20 {
 			path := m.path(fmt.Sprint("team/", i))
 			var all sync.WaitGroup
-			for _, flags := range []int{os.O_RDONLY, os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREATE, os.O_WRONLY, os.O_RDONLY} {
+			for _, flags := range []int{os.O_RDONLY, os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREATE, os.O_WRONLY,
+				os.O_RDONLY} {
 				all.Go(func() {
 					f, err := os.OpenFile(path, flags, 0o600)
 					if err != nil {

@@ -121,7 +121,8 @@ func testsOf(t *testing.T, dirs ...string) map[string]bool {
 
 // checking are the calls that check something: of testing; helpers that wait or are named
 // after what they want; and what runs steps, operations, lies and scripts that check.
-var checking = regexp.MustCompile(`^(Errorf?|Fatalf?|want\w*|Eventually|BeforeAWatchEnds|as|Check|meetLies|runScripts)$`)
+var checking = regexp.MustCompile(
+	`^(Errorf?|Fatalf?|want\w*|Eventually|BeforeAWatchEnds|as|Check|meetLies|runScripts)$`)
 
 // checks reports whether a test makes such a call; err.Error() is none.
 func checks(f *ast.FuncDecl) (found bool) {

@@ -48,7 +48,8 @@ func TestN6LinksOnTheMount(t *testing.T) {
 	m := mounting(t, links)
 	ok(t, os.Mkdir(m.path("team/d"), 0o700))
 	m.write("team/d/f", "content")
-	for name, target := range map[string]string{"rel": "d/f", "dir": "d", "abs": m.path("team/d/f"), "out": "/etc", "none": "nowhere", "d/up": "../d/f"} {
+	for name, target := range map[string]string{"rel": "d/f", "dir": "d", "abs": m.path("team/d/f"), "out": "/etc",
+		"none": "nowhere", "d/up": "../d/f"} {
 		ok(t, os.Symlink(target, m.path("team/"+name)))
 		if got := m.show("team/" + name); got != "-> "+target {
 			t.Errorf("%s is %q", name, got)
@@ -166,7 +167,8 @@ func TestThreat47LinksOfOthersOnAMount(t *testing.T) {
 	m := mounting(t, links, func(p *plan) { p.Options.Timeout = time.Hour })
 	m.put("d/f", "content")
 	up := strings.Repeat("../", strings.Count(m.path("team"), "/")) + strings.TrimPrefix(secret, "/")
-	for name, target := range map[string]string{"absolute": secret, "up": up, "d/up": "../" + up, "group": "../team/d/f", "control": ".svcfs/members"} {
+	for name, target := range map[string]string{"absolute": secret, "up": up, "d/up": "../" + up,
+		"group": "../team/d/f", "control": ".svcfs/members"} {
 		m.putLink(name, target)
 		if got := m.show("team/"+name) + m.read("team/"+name); got != "----------"+target {
 			t.Errorf("%s: %q", name, got)
@@ -202,7 +204,8 @@ func TestThreat47LinksOfOthersOnAMount(t *testing.T) {
 		t.Run(strings.Join(copier, " "), func(t *testing.T) {
 			proctest.Need(t, copier[0])
 			to := filepath.Join(into, strings.Join(copier, ""))
-			if out, err := exec.Command(copier[0], append(copier[1:], m.path("team")+"/", to)...).CombinedOutput(); err != nil && !strings.Contains(string(out), "sneaky") {
+			if out, err := exec.Command(copier[0], append(copier[1:], m.path("team")+"/",
+				to)...).CombinedOutput(); err != nil && !strings.Contains(string(out), "sneaky") {
 				t.Errorf("%v: %s", copier, out)
 			}
 			if out, _ := exec.Command("grep", "-rlx", "secret", to).Output(); len(out) > 0 {

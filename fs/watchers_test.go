@@ -21,7 +21,8 @@ import (
 var watched = []struct {
 	bit  uint32
 	name string
-}{{unix.IN_CREATE, "create"}, {unix.IN_DELETE, "delete"}, {unix.IN_DELETE_SELF, "delete self"}, {unix.IN_MODIFY, "modify"}, {unix.IN_ATTRIB, "attrib"},
+}{{unix.IN_CREATE, "create"}, {unix.IN_DELETE, "delete"}, {unix.IN_DELETE_SELF, "delete self"},
+	{unix.IN_MODIFY, "modify"}, {unix.IN_ATTRIB, "attrib"},
 	{unix.IN_MOVED_FROM, "moved from"}, {unix.IN_MOVED_TO, "moved to"}, {unix.IN_CLOSE_WRITE, "close write"}}
 
 // watcher is a program that watches files and folders.
@@ -85,19 +86,29 @@ func TestR7WatchersOfOthersChanges(t *testing.T) {
 	}{
 		{"a new file", "team", func() { m.put("new", "one") }, []string{"team: create new", "team: close write new"}},
 		{"a new folder", "team", func() { m.put("made/deep/f", "one") }, []string{"team: create made"}},
-		{"a version", "team/replaced", func() { m.put("replaced", "two") }, []string{"team: create replaced", "team: close write replaced", "team: delete replaced", "team/replaced: delete self"}},
+		{"a version", "team/replaced", func() {
+			m.put("replaced", "two")
+		}, []string{"team: create replaced", "team: close write replaced", "team: delete replaced",
+			"team/replaced: delete self"}},
 		{"a rename", "team/renamed", func() { m.must(order{Do: "moved", Group: "team", Size: 1, Name: "other"}) },
-			[]string{"team: create other", "team: close write other", "team: delete renamed", "team/renamed: delete self"}},
-		{"a removal", "team/removed", func() { m.must(order{Do: "removed", Group: "team", Name: "removed"}) }, []string{"team: delete removed", "team/removed: delete self"}},
-		{"the last file of a folder", "team/folder", func() { m.must(order{Do: "removed", Group: "team", Name: "folder/removed"}) }, []string{"team: delete folder", "team/folder: delete self"}},
-		{"a recorded folder", "team", func() { m.must(order{Do: "made folder", Group: "team", Name: "empty"}) }, []string{"team: create empty"}},
-		{"a removed folder", "team/empty", func() { m.must(order{Do: "removed folder", Group: "team", Name: "empty"}) }, []string{"team: delete empty", "team/empty: delete self"}},
+			[]string{"team: create other", "team: close write other", "team: delete renamed",
+				"team/renamed: delete self"}},
+		{"a removal", "team/removed", func() { m.must(order{Do: "removed", Group: "team", Name: "removed"}) },
+			[]string{"team: delete removed", "team/removed: delete self"}},
+		{"the last file of a folder", "team/folder", func() {
+			m.must(order{Do: "removed", Group: "team", Name: "folder/removed"})
+		}, []string{"team: delete folder", "team/folder: delete self"}},
+		{"a recorded folder", "team", func() { m.must(order{Do: "made folder", Group: "team", Name: "empty"}) },
+			[]string{"team: create empty"}},
+		{"a removed folder", "team/empty", func() { m.must(order{Do: "removed folder", Group: "team", Name: "empty"}) },
+			[]string{"team: delete empty", "team/empty: delete self"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in, of := watch(m, "team"), watch(m, tc.watch)
 			tc.do()
 			for _, want := range tc.want {
-				proctest.BeforeAWatchEnds(t, want, func() bool { return slices.Contains(in.events(), want) || slices.Contains(of.events(), want) })
+				proctest.BeforeAWatchEnds(t, want,
+					func() bool { return slices.Contains(in.events(), want) || slices.Contains(of.events(), want) })
 			}
 			m.must(order{Do: "settle"})
 			for _, got := range in.events() {
@@ -112,9 +123,11 @@ func TestR7WatchersOfOthersChanges(t *testing.T) {
 	before.Retrieves++
 	in, of := watch(m, "team"), watch(m, "team/open")
 	m.must(order{Do: "removed", Group: "team", Name: "open"})
-	proctest.BeforeAWatchEnds(t, "the removal is told", func() bool { return slices.Contains(in.events(), "team: delete open") })
+	proctest.BeforeAWatchEnds(t, "the removal is told",
+		func() bool { return slices.Contains(in.events(), "team: delete open") })
 	ok(t, held.Close()) // at the latest then
-	proctest.BeforeAWatchEnds(t, "the file is gone", func() bool { return slices.Contains(of.events(), "team/open: delete self") })
+	proctest.BeforeAWatchEnds(t, "the file is gone",
+		func() bool { return slices.Contains(of.events(), "team/open: delete self") })
 	if got := m.must(order{Do: "counts"}).Counts; got != before {
 		t.Errorf("telling cost %+v, before %+v", got, before)
 	}
@@ -132,8 +145,10 @@ func TestR7WatchersOfOthersChanges(t *testing.T) {
 	m.write("team/here", "three")
 	ok(t, os.Remove(m.path("team/here")))
 	m.put("last", "one")
-	proctest.BeforeAWatchEnds(t, "the last change is told", func() bool { return slices.Contains(in.events(), "team: close write last") })
-	if got := in.events(); !slices.Equal(got, []string{"team: create here", "team: modify here", "team: close write here", "team: delete here", "team: create last", "team: close write last"}) {
+	proctest.BeforeAWatchEnds(t, "the last change is told",
+		func() bool { return slices.Contains(in.events(), "team: close write last") })
+	if got := in.events(); !slices.Equal(got, []string{"team: create here", "team: modify here",
+		"team: close write here", "team: delete here", "team: create last", "team: close write last"}) {
 		t.Errorf("of changes here and there watchers are told %q", got)
 	}
 }
@@ -143,7 +158,10 @@ func TestR7WatchersOfOthersChanges(t *testing.T) {
 func TestR7ToldFileStaysOne(t *testing.T) {
 	for mode, name := range readsNames {
 		t.Run(name, func(t *testing.T) {
-			m := mounting(t, confined, func(p *plan) { p.Options.Reads, p.Options.Timeout, p.Ours, p.Deletes = Reads(mode), -1, true, true }) // the kernel asks for each name
+			// the kernel asks for each name
+			m := mounting(t, confined, func(p *plan) {
+				p.Options.Reads, p.Options.Timeout, p.Ours, p.Deletes = Reads(mode), -1, true, true
+			})
 			in := watch(m, "team")
 			known := m.must(order{Do: "known"}).Counts.Waiting
 			m.put("f", "0123456789")
@@ -151,7 +169,8 @@ func TestR7ToldFileStaysOne(t *testing.T) {
 			ok(t, err)
 			defer held.Close()
 			m.must(order{Do: "told", Group: "team", Name: "f"})
-			proctest.BeforeAWatchEnds(t, "the new file is told", func() bool { return slices.Contains(in.events(), "team: close write f") })
+			proctest.BeforeAWatchEnds(t, "the new file is told",
+				func() bool { return slices.Contains(in.events(), "team: close write f") })
 			m.must(order{Do: "settle"})
 			again, err := os.OpenFile(m.path("team/f"), os.O_RDWR|os.O_APPEND, 0)
 			ok(t, err)
@@ -174,11 +193,14 @@ func TestR7ToldFileStaysOne(t *testing.T) {
 			_, err = again.WriteString("!") // at the end, wherever that is by now
 			ok(t, err)
 			want("appended", "changed789longer!")
-			if info, err := os.Stat(m.path("team/f")); err != nil || info.Size() != 17 || inodeOf(t, held) != inodeOf(t, again) {
-				t.Errorf("the name shows %v, %v; the descriptors have the numbers %d and %d", info, err, inodeOf(t, held), inodeOf(t, again))
+			if info, err := os.Stat(m.path("team/f")); err != nil || info.Size() != 17 ||
+				inodeOf(t, held) != inodeOf(t, again) {
+				t.Errorf("the name shows %v, %v; the descriptors have the numbers %d and %d", info, err,
+					inodeOf(t, held), inodeOf(t, again))
 			}
 			ok(t, errors.Join(held.Close(), again.Close(), os.Remove(m.path("team/f"))))
-			proctest.BeforeAWatchEnds(t, "the mount forgets the file", func() bool { return m.must(order{Do: "known"}).Counts.Waiting <= known })
+			proctest.BeforeAWatchEnds(t, "the mount forgets the file",
+				func() bool { return m.must(order{Do: "known"}).Counts.Waiting <= known })
 		})
 	}
 }
@@ -190,7 +212,8 @@ func TestR7WatchersOfAReadOnlyMount(t *testing.T) {
 	m.inode("team/f")
 	in, of := watch(m, "team"), watch(m, "team/f")
 	m.put("f", "two")
-	proctest.BeforeAWatchEnds(t, "the old file is gone", func() bool { return slices.Contains(of.events(), "team/f: delete self") })
+	proctest.BeforeAWatchEnds(t, "the old file is gone",
+		func() bool { return slices.Contains(of.events(), "team/f: delete self") })
 	m.put("new", "one")
 	m.must(order{Do: "settle"})
 	if got := in.events(); len(got) > 0 {
@@ -260,7 +283,8 @@ func TestR7FolderLookedUpAgain(t *testing.T) {
 	of := watch(m, "team/f")
 	m.inode("team")
 	m.put("f", "two")
-	proctest.BeforeAWatchEnds(t, "the old file is gone", func() bool { return slices.Contains(of.events(), "team/f: delete self") })
+	proctest.BeforeAWatchEnds(t, "the old file is gone",
+		func() bool { return slices.Contains(of.events(), "team/f: delete self") })
 }
 
 // Threat 19: the process outside makes events in the mount and nothing anywhere else, and what
@@ -271,7 +295,8 @@ func TestThreat19EventsChangeNothing(t *testing.T) {
 	ok(t, err)
 	defer o.Close()
 	ok(t, os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o600))
-	for _, r := range []tellRequest{{Dir: "/", Name: "f", Do: tellUnlink}, {Dir: "/", Name: "new", Do: tellCreate}, {Dir: "/..", Name: "new", Do: tellMkdir}, {Dir: "/", Name: "../x", Do: tellCreate}} {
+	for _, r := range []tellRequest{{Dir: "/", Name: "f", Do: tellUnlink}, {Dir: "/", Name: "new", Do: tellCreate},
+		{Dir: "/..", Name: "new", Do: tellMkdir}, {Dir: "/", Name: "../x", Do: tellCreate}} {
 		if _, err := o.ask(outsideRequest{Do: askTell, Tell: r}); err == nil || errors.Is(err, errOutside) {
 			t.Errorf("%+v, where nothing is mounted: %v", r, err)
 		}
@@ -285,7 +310,8 @@ func TestThreat19EventsChangeNothing(t *testing.T) {
 	other := newTold(dir)
 	other.answer(outsideRequest{Do: askTeller})
 	other.dir = m.path("")
-	for _, r := range []tellRequest{{Dir: "/team", Name: "f", Do: tellUnlink}, {Dir: "/team", Name: "new", Do: tellCreate}} {
+	for _, r := range []tellRequest{{Dir: "/team", Name: "f", Do: tellUnlink},
+		{Dir: "/team", Name: "new", Do: tellCreate}} {
 		if err := other.act(r); !errors.Is(err, errNoMount) {
 			t.Errorf("%+v, in another mount: %v", r, err)
 		}

@@ -37,7 +37,8 @@ func (w *world) OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.FromSta
 	return b, nil
 }
 
-func (w *world) BeginBlocks(ctx context.Context, g sdk.GroupID, base tree.Blocks, blockBytes int64) (tree.BlockUpload, error) {
+func (w *world) BeginBlocks(ctx context.Context, g sdk.GroupID, base tree.Blocks, blockBytes int64) (tree.BlockUpload,
+	error) {
 	from, _ := base.(*treetest.Blocks)
 	u, err := w.Person.BeginBlocks(ctx, g, from, blockBytes)
 	if err != nil {
