@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,12 +94,34 @@ func (a *app) groupRevokeCommand() *cobra.Command {
 		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
 			done, err := g.Revoke(ctx, sdk.AccountID(args[1]))
 			if err != nil {
-				return err
+				return orNoMember(ctx, g, args[1], err)
 			}
 			return a.printMessage(groupChange{Group: args[0], Member: args[1], Message: done.Message})
 		}),
 		ValidArgsFunction: a.completeGroupThen(a.completeMember),
 	}
+}
+
+// orNoMember is err, or "not found" where it is about an account that is no member.
+func orNoMember(ctx context.Context, g sdk.Group, account string, err error) error {
+	if sdk.KindOf(err) != sdk.ErrConflict {
+		return err
+	}
+	members, failed := g.Members(ctx)
+	if failed != nil || slices.ContainsFunc(members, func(m sdk.Member) bool {
+		return string(m.ID) == account || nameOf(m.ID) == account
+	}) {
+		return err
+	}
+	group := escapeName(string(g.ID))
+	return refuse(exitNotFound, "see the members with: svcfs group members "+shellWord(group),
+		fmt.Errorf("%s is no member of group %s", escapeName(account), group))
+}
+
+// nameOf is what stands before the first dot of an account.
+func nameOf(account sdk.AccountID) string {
+	name, _, _ := strings.Cut(string(account), ".")
+	return name
 }
 
 // addRole adds a flag that names a role.

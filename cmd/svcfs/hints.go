@@ -104,8 +104,7 @@ func (h hints) ofService(err error) string {
 	if refused.Code == wire.CodeAccountUnknown {
 		hint = "Give the whole account id, such as NAME.svc.testnet. " + hint
 	}
-	name, _, _ := strings.Cut(string(h.account), ".")
-	return strings.NewReplacer("{group}", groupOf(err), "{account}", string(h.account), "{name}", name, "{service}",
+	return strings.NewReplacer("{group}", groupOf(err), "{account}", string(h.account), "{name}", nameOf(h.account), "{service}",
 		h.service.MCPURL, "{page}", h.service.AccountPage).Replace(hint)
 }
 

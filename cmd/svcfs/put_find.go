@@ -49,10 +49,11 @@ func (a *app) findLocal(args []string, f putFlags) ([]localFile, error) {
 		}
 	}
 	for _, exclude := range f.exclude {
-		// "build/" would match nothing, and what must stay here would be uploaded; "" would leave out everything.
-		if _, err := path.Match(exclude, ""); err != nil || exclude == "" || strings.Trim(exclude, "/") != exclude {
-			return nil, usage("give a pattern such as '*.tmp' or docs/build, without a slash at its ends",
-				fmt.Sprintf("%q is no pattern", exclude))
+		// "/build" would match nothing, and what must stay here would be uploaded; "" would leave out everything.
+		pattern := strings.TrimSuffix(exclude, "/")
+		if _, err := path.Match(pattern, ""); err != nil || strings.Trim(pattern, "/") != pattern || pattern == "" {
+			return nil, usage("give a pattern such as '*.tmp', docs/build, or build/ for folders alone; a path begins "+
+				"below FILE, without a slash", fmt.Sprintf("--exclude cannot be %q", exclude))
 		}
 	}
 	var files []localFile
@@ -77,9 +78,14 @@ func (a *app) findLocal(args []string, f putFlags) ([]localFile, error) {
 	return files, nil
 }
 
-// excludes reports whether the flags leave out a file, by its name or by its path below what was named.
-func (f putFlags) excludes(below string) bool {
+// excludes reports whether the flags leave out a file or folder, by its name or by its path below what was named. A
+// pattern with a slash at its end is for folders alone.
+func (f putFlags) excludes(below string, isFolder bool) bool {
 	return slices.ContainsFunc(f.exclude, func(pattern string) bool {
+		pattern, forFolders := strings.CutSuffix(pattern, "/")
+		if forFolders && !isFolder {
+			return false
+		}
 		return isLike(pattern, below) || isLike(pattern, path.Base(below))
 	})
 }
@@ -111,7 +117,7 @@ func (a *app) findOne(arg string, f putFlags) ([]localFile, error) {
 		}
 	}
 	switch {
-	case f.excludes(filepath.Base(arg)):
+	case f.excludes(filepath.Base(arg), info.IsDir()):
 		return nil, nil
 	case info.Mode().IsRegular():
 		return []localFile{{path: arg, name: name, size: info.Size()}}, nil
@@ -142,7 +148,8 @@ func (a *app) findBelow(dir, name string, f putFlags) ([]localFile, error) {
 		if err != nil {
 			return refuse(exitNotFound, "check the permissions", err)
 		}
-		if below, err := filepath.Rel(dir, at); err == nil && at != dir && f.excludes(filepath.ToSlash(below)) {
+		if below, err := filepath.Rel(dir, at); err == nil && at != dir &&
+			f.excludes(filepath.ToSlash(below), d.IsDir()) {
 			if d.IsDir() {
 				return fs.SkipDir
 			}
