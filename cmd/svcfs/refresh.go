@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/look"
 )
 
 func (a *app) refreshCommand() *cobra.Command {
@@ -95,7 +96,7 @@ func lookAgain(ctx context.Context, dir string) (time.Time, error) {
 }
 
 // newFailure returns the look that failed since before, if one did.
-func newFailure(before, now *tree.Status) *tree.FailedLook {
+func newFailure(before, now *tree.Status) *look.Failed {
 	if now == nil || now.FailedLook == nil || before.FailedLook != nil &&
 		!now.FailedLook.Time.After(before.FailedLook.Time) {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/look"
 	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -35,17 +36,17 @@ func TestE2KnownNamesWhileTheServiceIsAway(t *testing.T) {
 					"df":      func() { m.names("/") }, // opens the folder before it asks for its size
 					"look-up": func() { _, _ = m.lookup("/team/absent") },
 				}
-				for what, look := range looks { // from memory once the look before is out of date
+				for what, do := range looks { // from memory once the look before is out of date
 					time.Sleep(time.Second)
-					if took := duration(look); took > lookPatience {
+					if took := duration(do); took > look.Patience {
 						t.Errorf("the first %s takes %s", what, took)
 					}
 				}
 				time.Sleep(2 * m.cfg.MetadataTimeout)
 				for range 20 {
 					time.Sleep(time.Second)
-					for what, look := range looks {
-						if took := duration(look); took != 0 {
+					for what, do := range looks {
+						if took := duration(do); took != 0 {
 							t.Fatalf("%s takes %s", what, took)
 						}
 					}
@@ -89,7 +90,7 @@ func TestUnsentFilesAreSentWithoutAWatch(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.Fail("upload", nil)
 		w.Fail("groups", nil)
-		time.Sleep(longestProbe + 2*m.cfg.RefreshInterval)
+		time.Sleep(look.LongestProbe + 2*m.cfg.RefreshInterval)
 		if left := m.Pending(); len(left) > 0 {
 			t.Errorf("still waits: %v", left)
 		}

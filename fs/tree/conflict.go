@@ -34,7 +34,7 @@ func (t *Tree) unsure(g *group, raw string, hash sdk.Digest, err error) error {
 // nameAside returns the name for a save that others overtook, and the version that it replaces there: its own name if
 // they removed what they saved, or if the version is a save from here whose answer was lost.
 func (t *Tree) nameAside(ctx context.Context, g *group, raw string, n int) (name string, base sdk.Ref) {
-	if err := t.refreshGroup(ctx, g, 0); err == nil && n == 0 {
+	if err := g.list.Refresh(ctx, 0); err == nil && n == 0 {
 		t.mu.RLock()
 		defer t.mu.RUnlock()
 		v := g.names[raw]
@@ -71,5 +71,5 @@ func (t *Tree) setAside(f *File, g *group, row *sdk.Entry, was string) (notices 
 	return append(notices, t.noted(&Error{Class: ClassConflict, Op: "save", Path: join(path, was),
 		Err: errors.New("somebody else saved this name meanwhile; the save from here is recorded as '" +
 			join(path, row.Name) + "'"),
-		Hint: "See both, and settle it, with: svcfs conflicts"}), func(Kernel) { t.lookAt(&g.source, 0) })
+		Hint: "See both, and settle it, with: svcfs conflicts"}), func(Kernel) { g.list.Begin(0) })
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/look"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/network"
@@ -243,7 +244,7 @@ type Status struct {
 	Outbox *outbox.Status `json:"outbox,omitempty"`
 	// FailedLook is the newest failure among the last looks at the list of groups and
 	// at each group; nil when all succeeded.
-	FailedLook *FailedLook `json:"failed_look,omitempty"`
+	FailedLook *look.Failed `json:"failed_look,omitempty"`
 }
 
 // The words of Status.Service.
@@ -274,11 +275,11 @@ func (t *Tree) Status() Status {
 	s := Status{
 		PID: os.Getpid(), Version: t.cfg.Version, Account: string(t.remote.Account()), Address: t.cfg.Address,
 		Mountpoint: t.cfg.Mountpoint, Files: t.cfg.Files, Confined: t.cfg.Confined,
-		Started: t.started.UTC(), Reachable: t.reached.Load(), Pending: len(t.Pending()),
+		Started: t.started.UTC(), Reachable: t.look.Reached(), Pending: len(t.Pending()),
 		Staged: t.contents.Staging.Memory(),
 		Cached: cached.Bytes, CacheLimit: t.cfg.CacheBytes, CacheHits: cached.Hits,
 		Retrieves: t.counts.retrieves.Load(),
-		Uploads:   t.counts.uploads.Load(), Looks: t.counts.looks.Load(), Crawlers: t.counts.crawlers.Load(),
+		Uploads:   t.counts.uploads.Load(), Looks: t.look.Paid(), Crawlers: t.counts.crawlers.Load(),
 		Spent: t.spent.Spent().Tokens(),
 	}
 	for _, f := range t.stagedFiles() {
@@ -307,10 +308,10 @@ func (t *Tree) Status() Status {
 	s.Outbox = t.queue.Status()
 	s.Sending, s.Open = int(t.counts.sending.Load()), int(t.counts.open.Load())
 	t.mu.RLock()
-	s.Groups, s.Refreshed = len(t.groups), t.refreshedAt.UTC()
-	s.FailedLook = t.failedLook()
+	s.Groups = len(t.groups)
 	t.mu.RUnlock()
-	s.Reachable = s.Reachable || s.FailedLook != nil && !s.FailedLook.class.isAway()
+	s.Refreshed, s.FailedLook = t.look.RefreshedAt().UTC(), t.look.Failed()
+	s.Reachable = s.Reachable || s.FailedLook != nil && !s.FailedLook.Away
 	s.Service = t.service(s.Reachable)
 	t.errors.mu.Lock()
 	s.Errors = t.errors.total

@@ -201,7 +201,7 @@ func (d *Dir) Attr() Attr {
 	defer d.t.mu.RUnlock()
 	return d.fill(Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.isControl() || d.group.isReader(),
 		Control: d.isControl(), Nlink: 2,
-		Foreign: d.isForeign(), Unsure: d.kind == dirGroup && !d.group.loaded}, time.Time{})
+		Foreign: d.isForeign(), Unsure: d.kind == dirGroup && !d.group.isLoaded()}, time.Time{})
 }
 
 // isControl reports whether d is a .svcfs directory or lies in one.
@@ -214,7 +214,7 @@ func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
 		return nil, plain(ClassNameTooLong, "look up", d.Path(), nameTooLong)
 	}
 	if d.group != nil {
-		if err := d.t.use(ctx, d.group, -1); err != nil {
+		if err := d.group.use(ctx, -1); err != nil {
 			return nil, d.failed("look up", name, err)
 		}
 	}
@@ -223,9 +223,7 @@ func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
 	}
 	if n := d.child(name); n != nil {
 		if d.kind == dirRoot && name != names.Control {
-			d.t.mu.Lock()
-			d.t.noteUse(&d.t.list)
-			d.t.mu.Unlock()
+			d.t.look.Groups.NoteUse()
 		}
 		return n, nil
 	}
@@ -246,7 +244,7 @@ func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
 func (d *Dir) prepare(ctx context.Context, name string) error {
 	switch {
 	case d.kind == dirControl && d.group != nil:
-		err := d.t.ask(ctx, d.group, name)
+		err := d.group.ask(ctx, name)
 		if isAway(err) && d.group.isLoaded() {
 			return nil // as it was, or empty
 		}
@@ -259,9 +257,9 @@ func (d *Dir) prepare(ctx context.Context, name string) error {
 
 func (d *Dir) lookAgain(ctx context.Context) error {
 	if d.group != nil {
-		return d.t.use(ctx, d.group, missInterval)
+		return d.group.use(ctx, missInterval)
 	}
-	return d.t.look(ctx, &d.t.list, missInterval)
+	return d.t.look.Groups.Use(ctx, missInterval)
 }
 
 // child returns the node of a name as typed or as shown.
@@ -291,7 +289,7 @@ func (d *Dir) find(name string) Node {
 // last one is older than the refresh interval. Free.
 func (d *Dir) Entries(ctx context.Context) ([]DirEntry, error) {
 	if d.group != nil {
-		if err := d.t.use(ctx, d.group, missInterval); err != nil {
+		if err := d.group.use(ctx, missInterval); err != nil {
 			return nil, d.failed("list", "", err)
 		}
 	}
@@ -352,7 +350,7 @@ func (d *Dir) changeable(ctx context.Context, op, name string) error {
 	if d.group == nil {
 		return nil
 	}
-	if err := d.t.use(ctx, d.group, -1); err != nil {
+	if err := d.group.use(ctx, -1); err != nil {
 		return d.failed(op, name, err)
 	}
 	if d.isTooDeep(name) {
@@ -505,7 +503,7 @@ func (d *Dir) mkGroup(ctx context.Context, name string) (*Dir, error) {
 	if err != nil {
 		return nil, d.failed("mkdir", name, err)
 	}
-	if err := d.t.refreshGroups(ctx); err != nil {
+	if err := d.t.look.Groups.Refresh(ctx, 0); err != nil {
 		return nil, d.failed("mkdir", name, err)
 	}
 	d.t.mu.RLock()

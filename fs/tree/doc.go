@@ -14,15 +14,15 @@
 //
 // Names:
 //   - namespace: names are attached to folders, detached, and placed as the ledger has them
-//   - dir: folders, look-ups, listings and inode numbers; groups: groups, and their listings
+//   - dir: folders, look-ups, listings and inode numbers; groups: groups that come and go
 //   - move: plans of renames and links; folder: renames of folders; uploads: what the service renames and removes
 //   - recorded: folders that the service records; trash, wastebasket: what was removed; history: older versions
 //   - symlink: which symbolic links are shown as such; owner: whose files are; lookalike: groups that look alike
 //
 // Looks at the ledger:
-//   - look: when the tree looks; watch: what the service announces; package sdk/view: what it knows
-//   - failedlook: looks that fail; listmemory: the memory of lists
-//   - told: what programs that watch are told
+//   - package look: when the tree looks, and what failed looks mean; package sdk/view: what it knows
+//   - looks: what package look is given; groups: how lists are asked for, and shown
+//   - listmemory: the memory of lists; told: what programs that watch are told
 //
 // Content:
 //   - package content: the bytes of a file, recorded and staged, and the states between

@@ -79,6 +79,14 @@ func classOf(kind sdk.Kind) Class {
 	}
 }
 
+// isAway reports whether the service did not answer. nil is an answer.
+func isAway(err error) bool {
+	return err != nil && wrapRemote("", "", err).Class.isAway()
+}
+
+// isAway reports whether the class stands for a service that did not answer.
+func (c Class) isAway() bool { return c == ClassUnreachable || c == ClassTimeout }
+
 // wrapRemote turns an error of the service, or of a context, into ours.
 func wrapRemote(op, path string, err error) *Error {
 	var own *Error

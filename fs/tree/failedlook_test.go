@@ -4,9 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/network"
 )
@@ -23,10 +21,10 @@ func TestE1FailedLookIsTold(t *testing.T) {
 	}
 	w.Fail("entries", &sdk.Error{Op: "list", Kind: sdk.ErrCorrupt, Err: errors.New("not what it signed")})
 	for range 3 {
-		if err := m.Tree.refresh(t.Context()); err == nil {
+		if err := m.look.Refresh(t.Context()); err == nil {
 			t.Fatal("a refused look succeeded")
 		} else {
-			m.noteReached(err)
+			m.look.NoteReached(err)
 		}
 	}
 	s := m.Status()
@@ -37,12 +35,12 @@ func TestE1FailedLookIsTold(t *testing.T) {
 		t.Errorf("reachable %v, %d errors", s.Reachable, s.Errors)
 	}
 	w.Fail("entries", &sdk.Error{Op: "list", Kind: sdk.ErrUnavailable, Err: errors.New("no route")})
-	m.noteReached(m.Tree.refresh(t.Context()))
+	m.look.NoteReached(m.look.Refresh(t.Context()))
 	if s := m.Status(); s.Reachable || s.FailedLook == nil || s.Errors != 1 {
 		t.Errorf("a service that is away: %+v", s)
 	}
 	w.Fail("entries", nil)
-	m.noteReached(m.Tree.refresh(t.Context()))
+	m.look.NoteReached(m.look.Refresh(t.Context()))
 	if s := m.Status(); s.FailedLook != nil || !s.Reachable {
 		t.Errorf("afterwards: %+v", s)
 	}
@@ -70,29 +68,9 @@ func TestE5StateOfTheService(t *testing.T) {
 		if !tc.answers {
 			w.Fail("groups", &sdk.Error{Op: "list", Kind: sdk.ErrTimeout, Err: errors.New("no answer")})
 		}
-		m.noteReached(m.Tree.refresh(t.Context()))
+		m.look.NoteReached(m.look.Refresh(t.Context()))
 		if got := m.Status(); got.Service != tc.want || got.Reachable != tc.answers {
 			t.Errorf("%d, answers %v: the service is %s, reachable %v", tc.connection, tc.answers, got.Service, got.Reachable)
 		}
-	}
-}
-
-// What a look missed because it began too early is not counted as seen by it.
-func TestRefreshedIsWhenALookBegan(t *testing.T) {
-	w := team()
-	m := mount(t, w, alice)
-	goOn, ended := w.Stall("groups"), make(chan error)
-	defer goOn()
-	go func() { ended <- m.Refresh(t.Context()) }()
-	proctest.Eventually(t, "it looks", func() bool { return w.Hanging() > 0 })
-	between := time.Now()
-	goOn()
-	ok(t, <-ended)
-	if at := m.Status().Refreshed; !at.Before(between) {
-		t.Errorf("a look that began before %v says %v", between, at)
-	}
-	ok(t, m.Refresh(t.Context()))
-	if at := m.Status().Refreshed; at.Before(between) {
-		t.Errorf("a look that began after %v says %v", between, at)
 	}
 }

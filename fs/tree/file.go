@@ -318,7 +318,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	f.mu.Unlock()
 	e := f.entryNow()
 	if e != nil && (ready && !f.now.IsStaged() || f.isCached() || f.t.contents.Cache.Contains(content.KeyOf(e))) {
-		if err := f.t.stillMember(ctx, f.groupNow()); err != nil {
+		if err := f.groupNow().stillMember(ctx); err != nil {
 			return err
 		}
 	}
@@ -420,9 +420,7 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 		return nil, err
 	}
 	f.t.counts.retrieves.Add(1)
-	f.t.mu.Lock()
-	f.group.memberAt = f.t.now()
-	f.t.mu.Unlock()
+	f.groupNow().list.NoteMember()
 	return buf, nil
 }
 

@@ -63,7 +63,7 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 	}
 	t.change(func() []notice { return t.applyFolderMove(dir, to, newName, m) })
 	if m.unsure {
-		_ = t.refreshGroup(ctx, dir.group, 0)
+		_ = dir.group.list.Refresh(ctx, 0)
 	}
 	for _, d := range slices.Backward(m.again) {
 		d.record(ctx)
@@ -96,7 +96,7 @@ func (t *Tree) renameBeneath(ctx context.Context, g *group, m *folderMove) error
 	})
 	switch sdk.KindOf(err) {
 	case sdk.ErrConflict, sdk.ErrNotFound, sdk.ErrNotAuthorized: // others changed one of the folders
-		_ = t.refreshGroup(ctx, g, 0)
+		_ = g.list.Refresh(ctx, 0)
 		t.mu.RLock()
 		theirs := t.uploaderOf(g, g.beneath(m.old))
 		t.mu.RUnlock()

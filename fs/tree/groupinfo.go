@@ -8,8 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/look"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/network"
 )
 
 // infoInterval is how long the answers about a group are shown before the service
@@ -79,27 +81,26 @@ func (i *groupInfo) isFresh(name string, now time.Time, age time.Duration) bool 
 }
 
 // infoAge is infoInterval, or longer where asking costs.
-func (t *Tree) infoAge(g *group, name string) time.Duration {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if name == infoMembers && !g.price.amount.IsZero() {
-		return longestPause
+func (g *group) infoAge(name string) time.Duration {
+	if name == infoMembers && !g.list.Price().IsZero() {
+		return look.LongestPause
 	}
 	return infoInterval
 }
 
 // ask brings the control file of that name up to date.
-func (t *Tree) ask(ctx context.Context, g *group, name string) error {
+func (g *group) ask(ctx context.Context, name string) error {
 	if name != infoMembers && name != infoOwner && name != infoChecksum {
 		return nil
 	}
-	ctx, cancel := t.metadata(ctx)
+	t := g.dir.t
+	ctx, cancel := network.WithPatience(ctx, t.cfg.MetadataTimeout)
 	defer cancel()
 	if err := g.info.asking.enter(ctx); err != nil {
 		return err
 	}
 	defer g.info.asking.leave()
-	if g.info.isFresh(name, t.now(), t.infoAge(g, name)) || !t.reached.Load() && g.info.text(name) != nil {
+	if g.info.isFresh(name, t.now(), g.infoAge(name)) || !t.look.Reached() && g.info.text(name) != nil {
 		return nil
 	}
 	var list []string
@@ -107,7 +108,7 @@ func (t *Tree) ask(ctx context.Context, g *group, name string) error {
 	switch name {
 	case infoMembers:
 		var members []sdk.AccountID
-		err = t.paid(ctx, &g.source, func() (err error) {
+		err = g.list.Pay(ctx, func() (err error) {
 			members, err = t.remote.GroupMembers(ctx, g.id)
 			return err
 		})

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/svcfs/svcfs/cache"
-	"github.com/svcfs/svcfs/fs/tree/policy"
+	"github.com/svcfs/svcfs/fs/tree/look"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/view"
@@ -24,11 +23,11 @@ type group struct {
 	whole atomic.Bool // the service takes no files in blocks for it, as the last save told
 	role  sdk.Role    // Tree.mu; "" where the service has no roles
 
-	listing gate // one listing at a time
-	loaded  bool // Tree.mu
+	path string     // of its directory
+	list *look.List // of its records
+	view *view.View // of them
 
 	// By Tree.mu.
-	source      // its records
 	gone   bool // no longer ours
 	warned bool // it was reported that files wait to be destroyed
 	names  map[string]*versions
@@ -40,12 +39,6 @@ type group struct {
 	changes    int                    // counts changes of files in the view
 	wrong      map[sdk.Ref]error      // uploads that hold something else than was recorded
 
-	checking *asking       // whether we are still a member
-	memberAt time.Time     // the service last said so
-	doubts   policy.Pacing // of looks because the ledger said otherwise
-
-	opens atomic.Int64 // handles of its files
-
 	info      groupInfo
 	history   *past
 	trash     *past
@@ -53,24 +46,13 @@ type group struct {
 	held      int64                  // memory of names and the view, in bytes
 }
 
-// refreshGroups lists the groups; ones that appeared or vanished show at once.
-func (t *Tree) refreshGroups(ctx context.Context) (err error) {
-	defer func() { t.noteLooking(&t.list, err) }()
-	if err := t.listing.enter(ctx); err != nil {
-		return wrapRemote("list groups", "/", err)
-	}
-	defer t.listing.leave()
-	ctx, cancel := t.metadata(ctx)
-	defer cancel()
+// listGroups lists the groups; ones that appeared or vanished show at once. Needs the gate of Tree.look.Groups.
+func (t *Tree) listGroups(ctx context.Context) error {
 	var listed []sdk.Group
-	err = t.paid(ctx, &t.list, func() (err error) {
+	err := t.look.Groups.Ask(ctx, func() (news bool, err error) {
 		listed, err = t.remote.Groups(ctx)
-		return err
+		return err == nil && t.isNewsOfGroups(listed), err
 	})
-	t.mu.Lock()
-	t.list.pacing.Note(t.now(), err == nil && t.isNewsOfGroups(listed), t.cfg.RefreshInterval, longestPause)
-	t.list.reportedDry = t.list.reportedDry && err != nil
-	t.mu.Unlock()
 	if err != nil {
 		failed := wrapRemote("list groups", "/", err)
 		if failed.Class == ClassNotExist {
@@ -107,8 +89,9 @@ func (t *Tree) withRoom(groups []sdk.Group) (room []sdk.Group, full error) {
 	return room, full
 }
 
-// isNewsOfGroups needs Tree.mu.
 func (t *Tree) isNewsOfGroups(listed []sdk.Group) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
 	return len(listed) != len(t.groups) || slices.ContainsFunc(listed, func(g sdk.Group) bool {
 		return t.groups[g.ID] == nil
 	})
@@ -133,12 +116,12 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 	var notices []notice
 	var lost []*group
 	t.mu.Lock()
-	t.list.listedAt = t.now()
+	t.look.Groups.Listed()
 	still := make(map[sdk.GroupID]bool, len(listed))
 	for _, listedGroup := range listed {
 		still[listedGroup.ID] = true
 		if g := t.groups[listedGroup.ID]; g != nil {
-			g.memberAt = t.list.listedAt
+			g.list.NoteMember()
 			g.owned, g.role = listedGroup.Owned, listedGroup.Role
 		}
 	}
@@ -165,25 +148,27 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 	return notices
 }
 
-func newGroup() *group {
-	return &group{listing: newGate(), names: make(map[string]*versions),
+func (t *Tree) newGroup(id sdk.GroupID) *group {
+	g := &group{id: id, view: view.New(), names: make(map[string]*versions),
 		folders: make(map[sdk.Ref]*Dir), own: make(map[sdk.Ref]struct{}), waiting: make(map[sdk.Ref]*sdk.Entry),
 		unlearned: make(map[*versions]struct{})}
+	g.list = t.look.NewList(id, g.view, g.listChanges)
+	return g
 }
 
 // addGroup shows a group under name, with a suffix if the name is taken. Needs Tree.mu.
 func (t *Tree) addGroup(listed sdk.Group, name string) {
-	g := newGroup()
-	g.id, g.owned, g.role = listed.ID, listed.Owned, listed.Role
+	g := t.newGroup(listed.ID)
+	g.owned, g.role = listed.Owned, listed.Role
 	name = names.Free(name, string(listed.ID), func(name string) bool { return t.root.children[name] == nil })
 	g.dir = t.newDir(t.root, name, dirGroup)
 	g.dir.group = g
 	g.hold(groupFootprint(g.id))
 	t.addGroupControl(g)
-	refresh := func(ctx context.Context, maxAge time.Duration) error { return t.refreshGroup(ctx, g, maxAge) }
-	g.source = source{group: g.id, path: g.dir.path(), refresh: refresh, view: view.New()}
+	g.path = g.dir.path()
 	t.root.attach(name, g.dir)
 	t.groups[listed.ID] = g
+	t.look.Add(g.list)
 }
 
 // removeGroup needs Tree.mu. Open handles fail from now on (E, revoked).
@@ -193,58 +178,20 @@ func (t *Tree) removeGroup(g *group) []notice {
 	t.countHeld()
 	g.gone = true
 	delete(t.groups, g.id)
+	t.look.Remove(g.list)
 	t.log.Warn("group is no longer ours", "group", string(g.id))
 	g.dir.carry()
 	return t.root.detach(g.dir.name, g.dir)
 }
 
-// use makes sure that g was listed within maxAge; negative means ever.
-func (t *Tree) use(ctx context.Context, g *group, maxAge time.Duration) error {
-	if g.waste {
-		return nil
-	}
-	t.mu.Lock()
-	known, gone := g.loaded, g.gone
-	t.noteUse(&g.source)
-	t.mu.Unlock()
-	switch {
-	case gone:
-		return plain(ClassNotExist, "look up", g.path, "the group is gone")
-	case !known:
-		return t.refreshGroup(ctx, g, max(maxAge, 0))
-	case maxAge < 0:
-		return nil
-	default:
-		return t.look(ctx, &g.source, maxAge)
-	}
-}
-
-// refreshGroup lists the changes in g, unless another caller just did.
-func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration) (err error) {
-	if err := g.listing.enter(ctx); err != nil {
-		return wrapRemote("list", g.dir.Path(), err)
-	}
-	defer g.listing.leave()
-	t.mu.RLock()
-	fresh := maxAge > 0 && g.loaded && g.age(t.now()) < maxAge
-	t.mu.RUnlock()
-	if fresh {
-		return nil
-	}
-	defer func() { t.noteLooking(&g.source, err) }()
-	return t.listGroup(ctx, g)
-}
-
-// listGroup asks the ledger once. Needs g.listing.
-func (t *Tree) listGroup(ctx context.Context, g *group) (err error) {
-	ctx, cancel := t.metadata(ctx)
-	defer cancel()
+// listChanges lists the changes in g. Needs the gate of g.list.
+func (g *group) listChanges(ctx context.Context) error {
+	t := g.dir.t
 	var entries []sdk.Entry
-	err = t.paid(ctx, &g.source, func() (err error) {
+	err := g.list.Ask(ctx, func() (news bool, err error) {
 		entries, err = t.remote.Entries(ctx, g.id, g.view)
-		return err
+		return slices.ContainsFunc(entries, g.isNews), err
 	})
-	t.noteListed(g, entries, err)
 	if err != nil {
 		return t.failedInGroup(ctx, g, "list", g.dir.Path(), err)
 	}
@@ -258,25 +205,16 @@ func (t *Tree) listGroup(ctx context.Context, g *group) (err error) {
 	t.change(func() []notice {
 		notices := t.mergeListed(g, entries)
 		g.view.Listed(entries)
-		g.loaded, g.listedAt = true, t.now()
+		g.list.Listed()
 		return notices
 	})
 	return nil
 }
 
-// noteListed remembers when g was asked about, and whether that brought news.
-func (t *Tree) noteListed(g *group, entries []sdk.Entry, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.now()
-	news := slices.ContainsFunc(entries, func(e sdk.Entry) bool {
-		known := g.view.Entry(e.Ref)
-		return known == nil || known.ChangedSeq != e.ChangedSeq || (known.Deleted == nil) != (e.Deleted == nil)
-	})
-	g.pacing.Note(now, news || !g.loaded, t.cfg.RefreshInterval, longestPause)
-	if err == nil {
-		g.memberAt, g.reportedDry = now, false
-	}
+// isNews reports whether an entry tells something that g does not know yet.
+func (g *group) isNews(e sdk.Entry) bool {
+	known := g.view.Entry(e.Ref)
+	return known == nil || known.ChangedSeq != e.ChangedSeq || (known.Deleted == nil) != (e.Deleted == nil)
 }
 
 // failedInGroup turns an error that concerns g into ours. "Not authorized" in a group
@@ -288,7 +226,7 @@ func (t *Tree) failedInGroup(ctx context.Context, g *group, op, path string, err
 		return failed
 	}
 	switch {
-	case t.refreshGroups(context.WithoutCancel(ctx)) != nil:
+	case t.look.Groups.Refresh(context.WithoutCancel(ctx), 0) != nil:
 	case t.isGone(g):
 		return wrapRemote(op, path, outOfGroup())
 	case t.readOnlyIn(g) != nil:
@@ -327,9 +265,9 @@ func (t *Tree) isGone(g *group) bool {
 
 // mergeListed merges what others did, too, and has the kernel tell of it. Needs Tree.mu.
 func (t *Tree) mergeListed(g *group, entries []sdk.Entry) []notice {
-	was, made := t.before(g, entries), t.gens.Load()
+	was, made := g.before(entries), t.gens.Load()
 	notices := t.mergeEntries(g, entries)
-	return append(notices, t.changedByOthers(g, was, made)...)
+	return append(notices, g.changedByOthers(was, made)...)
 }
 
 // mergeEntries merges file records into the namespace, which keeps them, and

@@ -36,7 +36,7 @@ func (f *File) newHandle(flags OpenFlags) *Handle {
 func (f *File) handleIn(g *group, flags OpenFlags) *Handle {
 	f.opens++
 	f.t.counts.open.Add(1)
-	g.opens.Add(1)
+	g.list.Open.Add(1)
 	return &Handle{f: f, group: g, flags: flags}
 }
 
@@ -192,7 +192,7 @@ func (h *Handle) Release() {
 	f.mu.Lock()
 	f.opens--
 	f.t.counts.open.Add(-1)
-	h.group.opens.Add(-1)
+	h.group.list.Open.Add(-1)
 	h.endHalf()
 	var unread *content.Recorded
 	if f.opens == 0 {

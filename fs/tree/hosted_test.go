@@ -8,9 +8,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/look"
 	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -54,26 +54,11 @@ func (c *clock) use(cfg *Config) {
 func (c *clock) pass(m *mounted, d time.Duration, do func()) {
 	for end := c.ns.Load() + int64(d); c.ns.Load() < end; {
 		c.ns.Add(int64(m.cfg.RefreshInterval))
-		m.tick(m.life)
+		m.look.Tick(m.life)
 		if do != nil {
 			do()
 		}
-		m.settle()
-	}
-}
-
-// settle waits until no question is under way.
-func (m *mounted) settle() {
-	m.Tree.mu.RLock()
-	list := []*asking{m.list.asking}
-	for _, g := range m.groups {
-		list = append(list, g.asking, g.checking)
-	}
-	m.Tree.mu.RUnlock()
-	for _, a := range list {
-		if a != nil {
-			<-a.done
-		}
+		m.look.Wait()
 	}
 }
 
@@ -133,7 +118,7 @@ func TestR4LooksWithoutAWatch(t *testing.T) {
 			seen += m.cfg.RefreshInterval
 		}
 	})
-	if seen > longestPause+m.cfg.RefreshInterval {
+	if seen > look.LongestPause+m.cfg.RefreshInterval {
 		t.Errorf("who goes on looking sees what is new after %s", seen)
 	}
 	if _, err := alice.Group("team").Put(t.Context(), "newer", bytes.NewReader([]byte("newer"))); err != nil {
@@ -182,31 +167,6 @@ func TestR6LooksCountAgainstTheBudget(t *testing.T) {
 	if n := strings.Count(string(m.errors.text()), "\n"); n != 3 { // other, and once for each that is shown
 		t.Errorf("%d lines in errors:\n%s", n, m.errors.text())
 	}
-}
-
-// A ledger that does not state its prices prevents no look.
-func TestLooksGoOnWithoutAPrice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := team()
-		w.Put("team", alice, "f", []byte("content"))
-		asked := 0
-		m := mount(t, w, bob, func(c *Config) {
-			c.ReadPrice = func(ctx context.Context, _ sdk.GroupID) (sdk.Amount, error) {
-				asked++
-				<-ctx.Done()
-				return sdk.Amount{}, context.Cause(ctx)
-			}
-		})
-		for range 10 {
-			if n := len(m.names("/team")); n != 1 {
-				t.Fatalf("lists %d files", n)
-			}
-			time.Sleep(time.Second)
-		}
-		if asked != 2 { // of the groups, and of this one
-			t.Errorf("asked %d times for a price within ten seconds", asked)
-		}
-	})
 }
 
 // M5 and threat 14 at a service that does not announce changes: a revoked member reads no

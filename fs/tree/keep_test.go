@@ -307,7 +307,7 @@ func TestW16AttributesWaitForTheService(t *testing.T) {
 	w.Fail("set attributes", nil)
 	proctest.Eventually(t, "the service is asked again", func() bool {
 		minutes.Add(1)
-		m.tick(t.Context())
+		m.look.Tick(t.Context())
 		return len(m.Pending()) == 0
 	})
 	mount(t, w, bob, keeps).wantAttributes("/team/g", someAttributes())

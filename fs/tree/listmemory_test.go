@@ -41,12 +41,12 @@ func TestThreat8ListsFillTheMemory(t *testing.T) {
 		t.Errorf("the small group has %d names", len(got))
 	}
 	w.Revoke("small", "alice")
-	ok(t, m.refreshGroups(t.Context()))
+	ok(t, m.look.Groups.Refresh(t.Context(), 0))
 	if n := len(m.names("/large/a folder")); n != 2000 {
 		t.Errorf("once there is room, the large group has %d names", n)
 	}
 	w.Revoke("large", "alice")
-	ok(t, m.refreshGroups(t.Context()))
+	ok(t, m.look.Groups.Refresh(t.Context(), 0))
 	if w.Held() > 2600*givenBytes {
 		t.Errorf("without groups %d bytes are held", w.Held())
 	}
@@ -73,18 +73,18 @@ func TestThreat8GroupsOfOthersShareTheMemory(t *testing.T) {
 	}
 	w.Shred("theirs", gone.Ref)
 	for range 2 {
-		if err := m.refreshGroup(t.Context(), m.groups["theirs"], 0); wrapRemote("", "", err).Class != ClassNoMemory {
+		if err := m.groups["theirs"].list.Refresh(t.Context(), 0); wrapRemote("", "", err).Class != ClassNoMemory {
 			t.Errorf("names of 2,000 folders are listed: %v", err)
 		}
 		if got := m.names("/theirs"); !slices.Equal(got, []string{"there"}) {
 			t.Errorf("what was deleted shows: %q", got)
 		}
 	}
-	if m.groups["theirs too"].loaded {
+	if m.groups["theirs too"].isLoaded() {
 		t.Error("the other group was listed")
 	}
 	files(w, "own", 500)
-	ok(t, m.refreshGroup(t.Context(), m.groups["own"], 0))
+	ok(t, m.groups["own"].list.Refresh(t.Context(), 0))
 	if n := len(m.names("/own/a folder")); n != 500 {
 		t.Errorf("the own group has %d names", n)
 	}
@@ -92,7 +92,7 @@ func TestThreat8GroupsOfOthersShareTheMemory(t *testing.T) {
 		w.Member(sdk.GroupID(fmt.Sprint("invited ", i)), "bob", "alice")
 	}
 	w.Member("own too", "alice")
-	if err := m.refreshGroups(t.Context()); wrapRemote("", "", err).Class != ClassNoMemory {
+	if err := m.look.Groups.Refresh(t.Context(), 0); wrapRemote("", "", err).Class != ClassNoMemory {
 		t.Errorf("300 groups of others are listed: %v", err)
 	}
 	m.names("/own too")
@@ -109,7 +109,7 @@ func TestThreat8NamesOfManyFolders(t *testing.T) { // alone: it measures the hea
 		w.Put("g", "bob", deep(i), []byte("x"))
 	}
 	before, held := heap(), w.Held()
-	ok(t, m.refreshGroup(t.Context(), m.groups["g"], 0))
+	ok(t, m.groups["g"].list.Refresh(t.Context(), 0))
 	m.names("/g/.svcfs/history/0/d")
 	if taken := int64(heap() - before); w.Held()-held < taken {
 		t.Errorf("they take %d bytes, and %d are counted", taken, w.Held()-held)
@@ -118,7 +118,7 @@ func TestThreat8NamesOfManyFolders(t *testing.T) { // alone: it measures the hea
 	for i := range 10 {
 		w.Put("g", "bob", deep(10+i), []byte("x"))
 	}
-	if err := m.refreshGroup(t.Context(), m.groups["g"], 0); wrapRemote("", "", err).Class != ClassNoMemory {
+	if err := m.groups["g"].list.Refresh(t.Context(), 0); wrapRemote("", "", err).Class != ClassNoMemory {
 		t.Errorf("10 names more are listed: %v", err)
 	}
 	m.wantContent("/g/"+deep(3), "x")
@@ -136,7 +136,7 @@ func TestThreat8ManyGroups(t *testing.T) { // alone: it measures the heap of the
 	for i := range groups {
 		w.Member(sdk.GroupID(fmt.Sprint("group ", i)), "alice")
 	}
-	ok(t, m.refreshGroups(t.Context()))
+	ok(t, m.look.Groups.Refresh(t.Context(), 0))
 	if taken := int64(heap() - before); w.Held()-held < taken {
 		t.Errorf("%d groups take %d bytes, and %d are counted", groups, taken, w.Held()-held)
 	}
@@ -144,7 +144,7 @@ func TestThreat8ManyGroups(t *testing.T) { // alone: it measures the heap of the
 	for i := range groups {
 		w.Member(sdk.GroupID(fmt.Sprint("another group ", i)), "alice")
 	}
-	if err := m.refreshGroups(t.Context()); wrapRemote("", "", err).Class != ClassNoMemory {
+	if err := m.look.Groups.Refresh(t.Context(), 0); wrapRemote("", "", err).Class != ClassNoMemory {
 		t.Errorf("500 groups more are listed: %v", err)
 	}
 	if n := len(m.groups); n != groups+1 {
@@ -166,7 +166,7 @@ func TestThreat8NamesThatAreNoMore(t *testing.T) {
 	const moves = 200
 	for i := range moves {
 		ok(t, last(w.As("bob").RenameFile(t.Context(), "g", e.Ref, fmt.Sprintf("folder %d/name %d", i, i))))
-		ok(t, m.refreshGroup(t.Context(), m.groups["g"], 0))
+		ok(t, m.groups["g"].list.Refresh(t.Context(), 0))
 		if i%2 == 0 {
 			m.names("/g/.svcfs/history")
 		}

@@ -45,9 +45,7 @@ func (o *origin) Open(ctx context.Context, opts ...sdk.FromStart) (blocks conten
 			"ledger recorded %d", l.Size, l.BlockBytes, o.e.Size)}
 	}
 	t.counts.retrieves.Add(1)
-	t.mu.Lock()
-	g.memberAt = t.now()
-	t.mu.Unlock()
+	g.list.NoteMember()
 	return blocks, nil
 }
 

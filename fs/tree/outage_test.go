@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/look"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -33,13 +34,13 @@ func TestE7NetworkIsGone(t *testing.T) {
 				}
 				saved := 0
 				for begun := time.Now(); time.Since(begun) < lasts; time.Sleep(lasts / 20) {
-					most("a listing", lookPatience, func() { m.names("/team") })
+					most("a listing", look.Patience, func() { m.names("/team") })
 					most("reading what is in memory", 0, func() { m.wantContent("/team/warm", "warm") })
-					most("reading what is not", lookPatience, func() {
+					most("reading what is not", look.Patience, func() {
 						_, err := m.read("/team/cold")
 						wantClass(t, err, ClassUnreachable)
 					})
-					most("a save", lookPatience, func() {
+					most("a save", look.Patience, func() {
 						wantClass(t, m.save(fmt.Sprintf("/team/new-%d", saved), "kept"), ClassUnreachable)
 						saved++
 					})
@@ -51,7 +52,7 @@ func TestE7NetworkIsGone(t *testing.T) {
 				for _, operation := range operations {
 					w.Fail(operation, nil)
 				}
-				time.Sleep(longestProbe + 2*m.cfg.RefreshInterval) // nobody looks
+				time.Sleep(look.LongestProbe + 2*m.cfg.RefreshInterval) // nobody looks
 				if s := m.Status(); s.Service != ServiceReachable || s.Pending != 0 {
 					t.Errorf("it is back: %s, %d pending", s.Service, s.Pending)
 				}

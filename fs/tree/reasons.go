@@ -140,11 +140,11 @@ func (t *Tree) Reasons() []Reason {
 		}
 		waits[path] = &i
 	}
-	failed := t.failedLook()
+	failed := t.look.Failed()
 	for i := range list {
 		r := &list[i]
 		r.Waits = waits[r.Path]
-		if r.Waits != nil && r.Waits.Reason != "" && r.Hint == "" && failed != nil && failed.class.isAway() {
+		if r.Waits != nil && r.Waits.Reason != "" && r.Hint == "" && failed != nil && failed.Away {
 			r.Hint = failed.Hint
 		}
 		s, ok := staged[r.Path]

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/svcfs/svcfs/fs/tree/look"
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/network"
@@ -25,23 +26,23 @@ func (d *Dir) record(ctx context.Context) {
 	switch {
 	case !wanted:
 		return
-	case !t.reached.Load(): // tick looks whether it is back
+	case !t.look.Reached(): // it looks by itself whether it is back
 		d.noteUnrecorded(&Error{Class: ClassUnreachable, Err: errors.New("the service is away")})
 		return
 	}
-	patient, cancel := network.WithPatience(ctx, lookPatience)
+	patient, cancel := network.WithPatience(ctx, look.Patience)
 	defer cancel()
 	began := t.now()
 	made, err := t.remote.MakeFolder(patient, g.id, path)
 	switch {
 	case err != nil:
 		if isAway(err) && sdk.KindOf(err) != sdk.ErrRateLimited {
-			t.noteReached(err)
+			t.look.NoteReached(err)
 		}
 		d.noteUnrecorded(wrapRemote("", "", err))
 		return
 	case made.Ref == "": // others made it, or an answer was lost
-		_ = t.refreshGroup(ctx, g, 0)
+		_ = g.list.Refresh(ctx, 0)
 		return
 	}
 	g.view.Made(made.Number, began)
@@ -148,9 +149,9 @@ func (d *Dir) unrecord(ctx context.Context) error {
 	t.mu.Unlock()
 	switch sdk.KindOf(err) {
 	case sdk.ErrNotFound: // others were faster
-		return t.refreshGroup(ctx, g, 0)
+		return g.list.Refresh(ctx, 0)
 	case sdk.ErrConflict: // others put something there, or it hides uploads (W8)
-		_ = t.refreshGroup(ctx, g, 0)
+		_ = g.list.Refresh(ctx, 0)
 		return &Error{Class: ClassNotEmpty, Err: errors.New("for others there is something in the folder")}
 	case sdk.ErrNotAuthorized:
 		if maker != t.remote.Account() {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/fs/tree/content"
+	"github.com/svcfs/svcfs/fs/tree/look"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -22,7 +23,7 @@ type room struct {
 	known   bool
 	said    sdk.Storage
 	askedAt time.Time
-	asking  *asking
+	asking  *look.Asking
 }
 
 // roomOf returns the room that is known for a group, or else for the account. When the
@@ -33,7 +34,7 @@ func (t *Tree) roomOf(g sdk.GroupID) (said sdk.Storage, known bool) {
 	}
 	if a := t.askRoom(g); a != nil {
 		select {
-		case <-a.done:
+		case <-a.Done:
 		case <-time.After(storageWait):
 		}
 	}
@@ -49,14 +50,14 @@ func (t *Tree) roomOf(g sdk.GroupID) (said sdk.Storage, known bool) {
 
 // askRoom asks the service if that is due, else it returns nil. An answer that fails
 // changes nothing.
-func (t *Tree) askRoom(g sdk.GroupID) *asking {
+func (t *Tree) askRoom(g sdk.GroupID) *look.Asking {
 	t.mu.Lock()
 	r := t.rooms[g]
 	if r == nil {
 		r = &room{}
 		t.rooms[g] = r
 	}
-	due := t.now().Sub(r.askedAt) >= storageAge && t.life.Err() == nil && t.reached.Load()
+	due := t.now().Sub(r.askedAt) >= storageAge && t.life.Err() == nil && t.look.Reached()
 	if due {
 		r.askedAt = t.now()
 	}
@@ -64,7 +65,7 @@ func (t *Tree) askRoom(g sdk.GroupID) *asking {
 	if !due {
 		return nil
 	}
-	return t.begin(&r.asking, func(ctx context.Context) error {
+	return t.look.Begin(&r.asking, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, t.cfg.MetadataTimeout)
 		defer cancel()
 		said, err := t.cfg.Storage(ctx, g)

@@ -39,8 +39,8 @@ type showingAt struct {
 
 // before notes what names show that a listing is about to touch. Nothing is told of the first
 // listing, nor where the service does not announce changes: looks are few there. Needs Tree.mu.
-func (t *Tree) before(g *group, entries []sdk.Entry) map[recordName]showing {
-	if !g.loaded || !t.watched.Load() {
+func (g *group) before(entries []sdk.Entry) map[recordName]showing {
+	if !g.isLoaded() || !g.dir.t.look.Watched() {
 		return nil
 	}
 	list := make(map[recordName]showing)
@@ -102,7 +102,7 @@ func (s showing) topmost(is func(showingAt) bool) (top showingAt, found bool) {
 // changedByOthers compares with what showed before a listing. made is the last
 // generation of that time. Of folders that came or went, only the topmost counts: nobody
 // can watch what is beneath a new one. Needs Tree.mu.
-func (t *Tree) changedByOthers(g *group, was map[recordName]showing, made uint64) []notice {
+func (g *group) changedByOthers(was map[recordName]showing, made uint64) []notice {
 	type place struct {
 		dir  *Dir
 		name string

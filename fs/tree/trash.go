@@ -16,7 +16,7 @@ func (d *Dir) bringBack(ctx context.Context, name string, to *Dir, newName strin
 		return err
 	}
 	g := d.group
-	if err := d.t.refreshGroup(ctx, g, 0); err != nil { // which records are the newest decides
+	if err := g.list.Refresh(ctx, 0); err != nil { // which records are the newest decides
 		return d.failed("rename", name, err)
 	}
 	names, err := d.removedNames(name, to, newName)

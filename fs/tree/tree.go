@@ -3,7 +3,6 @@ package tree
 import (
 	"cmp"
 	"context"
-	"errors"
 	"iter"
 	"log/slog"
 	"math"
@@ -13,13 +12,13 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/fs/tree/content"
+	"github.com/svcfs/svcfs/fs/tree/look"
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/fs/tree/save"
 	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/network"
-	"github.com/svcfs/svcfs/sdk/view"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -37,10 +36,6 @@ const (
 const (
 	// roomPatience is how long an open waits for memory for its content.
 	roomPatience = time.Minute
-	// missInterval is how often a look-up of an unknown name may ask the ledger.
-	missInterval = 500 * time.Millisecond
-	// idleAfter is how long a group is polled after a program last used it.
-	idleAfter = 5 * time.Minute
 )
 
 // Config configures a [Tree]. Zero values mean the defaults above.
@@ -149,12 +144,12 @@ const reopenTime = time.Minute
 //  1. Tree.delayed and Tree.keeping, a few empty files, or attributes, at a time
 //  2. File.nameGate, one save, rename, link or removal of a file; of two files the one
 //     with the smaller generation first
-//  3. group.listing and groupInfo.asking, one request for records, or for members, of a group
-//  4. Tree.listing, one request for the list of groups
+//  3. the gate of group.list, and groupInfo.asking, one request for records, or for members, of a group
+//  4. the gate of Tree.look.Groups, one request for the list of groups
 //  5. body.mu, the bytes of a file, its state and its handles
 //  6. Tree.mu, the names: every field that is marked so
-//  7. attributes.lock, groupInfo.mu, errorLog.mu and the locks of packages policy and
-//     cache, each on its own
+//  7. attributes.lock, groupInfo.mu, errorLog.mu and the locks of packages look, policy
+//     and cache, each on its own
 //
 // The state of a file that is being sealed and sent is sending: body.mu is free then,
 // and callers wait for its end with their context.
@@ -194,16 +189,7 @@ type Tree struct {
 	delayed   gate        // how many empty files are being uploaded (W5)
 	keeping   gate        // how many requests record attributes (W16)
 	keepsFail atomic.Bool // the last of them found the service away
-	listing   gate        // one listing of the groups at a time
-	watched   atomic.Bool // the service announces changes
-	// refreshedAt: when the last complete look at the ledger began. Tree.mu.
-	refreshedAt time.Time
-	reached     atomic.Bool // the last look at the ledger succeeded
-	polledAt    time.Time   // tick looked at a ledger that is watched
-
-	list     source        // the groups
-	lookedAt time.Time     // a program looked at anything; Tree.mu
-	probing  policy.Pacing // of a service that is away; Tree.mu
+	look      *look.Look  // at the ledger
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -211,7 +197,7 @@ type Tree struct {
 }
 
 type counters struct {
-	retrieves, uploads, looks, crawlers, sending, open atomic.Int64
+	retrieves, uploads, crawlers, sending, open atomic.Int64
 }
 
 // New lists the groups once, and fails when the service cannot be asked or does
@@ -222,7 +208,7 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		cfg: cfg, remote: cfg.Remote, log: cfg.Logger, started: time.Now(), groups: make(map[sdk.GroupID]*group),
 		spent: policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
 		given: make(map[uint64]struct{}), rooms: make(map[sdk.GroupID]*room),
-		listing: newGate(), parts: make(gate, partsAtATime), delayed: make(gate, delayedUploads),
+		parts: make(gate, partsAtATime), delayed: make(gate, delayedUploads),
 		keeping: make(gate, delayedRequests),
 	}
 	t.spent.Now, t.spent.Price = t.now, cfg.Price
@@ -233,24 +219,21 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 			FileBytes: cfg.memoryOfStage(), WholeBytes: cmp.Or(cfg.WholeBytes, -1), BlockBytes: cfg.BlockBytes,
 			PartBlocks: cfg.partBlocks, Spool: cfg.Spool}})
 	t.SetKernel(cfg.Kernel)
-	refresh := func(ctx context.Context, _ time.Duration) error { return t.refreshGroups(ctx) }
-	t.list = source{path: "/", refresh: refresh, view: view.New()}
 	t.root = t.newDir(nil, "", dirRoot)
 	t.root.ino = rootIno
 	t.addControlDir()
 	t.life, t.stop = context.WithCancel(context.Background())
-	if err := t.refreshGroups(ctx); err != nil {
+	t.look = look.New(t.life, t.looks(), t.listGroups)
+	if err := t.look.Groups.Refresh(ctx, 0); err != nil {
 		t.stop()
 		t.contents.Cache.Close()
 		return nil, err
 	}
-	t.reached.Store(true)
 	if cfg.clock == nil {
-		t.done.Go(t.poll)
+		t.done.Go(t.look.Poll)
 	}
 	if cfg.Watch != nil {
-		t.done.Add(1)
-		go t.watch()
+		t.done.Go(t.look.Watch)
 	}
 	return t, nil
 }
@@ -301,6 +284,7 @@ func (t *Tree) Root() *Dir { return t.root }
 // content that is still staged is lost.
 func (t *Tree) Close() error {
 	t.stop()
+	t.look.Wait()
 	t.done.Wait()
 	for _, f := range t.stagedFiles() {
 		f.discard()
@@ -321,61 +305,6 @@ func (t *Tree) now() time.Time {
 		return t.cfg.clock()
 	}
 	return time.Now()
-}
-
-// metadata bounds one listing, which may take longer while it moves.
-func (t *Tree) metadata(ctx context.Context) (context.Context, context.CancelFunc) {
-	return network.WithPatience(ctx, t.cfg.MetadataTimeout)
-}
-
-// poll runs tick until the tree is closed.
-func (t *Tree) poll() {
-	every := time.NewTicker(t.cfg.RefreshInterval)
-	defer every.Stop()
-	for {
-		select {
-		case <-t.life.Done():
-			return
-		case <-every.C:
-			t.alone("refresh", t.tick)
-		}
-	}
-}
-
-// Refresh looks at the ledger now: groups, and the records of groups in use. Files
-// that held something else than was recorded may be tried again.
-func (t *Tree) Refresh(ctx context.Context) error {
-	t.mu.Lock()
-	for _, g := range t.groups {
-		g.wrong = nil
-	}
-	t.mu.Unlock()
-	return t.refresh(ctx)
-}
-
-// settleLimit bounds how long a look at the ledger waits for the kernel to take the notices.
-const settleLimit = time.Second
-
-func (t *Tree) refresh(ctx context.Context) error {
-	began := t.now()
-	if err := t.refreshGroups(ctx); err != nil {
-		return err
-	}
-	var failed []error
-	for _, g := range t.groupsWith(func(g *group) bool { return g.loaded && began.Sub(g.usedAt) < idleAfter }) {
-		if err := t.refreshGroup(ctx, g, 0); err != nil {
-			failed = append(failed, err)
-		}
-	}
-	if failed == nil {
-		settling, cancel := context.WithTimeout(ctx, settleLimit)
-		defer cancel()
-		t.tell([]notice{func(k Kernel) { k.Settle(settling) }})
-		t.mu.Lock()
-		t.refreshedAt = began
-		t.mu.Unlock()
-	}
-	return errors.Join(failed...)
 }
 
 // gate lets one, or as many as it was made for, through at a time; waiting ends

@@ -740,7 +740,7 @@ func TestW9RemovingInBulkWaits(t *testing.T) {
 	}
 	m.wantContent("/team/f", "two")
 	for range 2 {
-		ok(t, m.applyEvent(t.Context(), sdk.Event{Kind: sdk.EventPending, Group: "team", Account: bob}))
+		m.warnPending(sdk.Event{Kind: sdk.EventPending, Group: "team", Account: bob})
 	}
 	if n := strings.Count(string(m.errors.text()), "asked to destroy files of this group"); n != 1 {
 		t.Errorf("it is told %d times, want once", n)
@@ -798,7 +798,7 @@ func TestW14RoleChangesUnderTheMount(t *testing.T) {
 	_, _, err := m.dir("/team").Create(t.Context(), "next", false, OpenFlags{Write: true})
 	wantClass(t, err, ClassReadOnly)
 	w.Role("team", bob, sdk.RoleWriter)
-	ok(t, m.applyEvent(t.Context(), sdk.Event{Kind: sdk.EventRole, Group: "team", Account: bob}))
+	ok(t, m.look.Groups.Refresh(t.Context(), 0))
 	if err := h.Flush(t.Context()); err != nil {
 		t.Errorf("as a writer again: %v", err)
 	}

@@ -139,7 +139,7 @@ func (t *Tree) applyOwn(ctx context.Context, g *group, list, answered []sdk.Entr
 	t.change(func() []notice { return t.mergeEntries(g, answered) })
 	for i := range list {
 		if !slices.ContainsFunc(answered, func(e sdk.Entry) bool { return e.Ref == list[i].Ref }) {
-			_ = t.refreshGroup(ctx, g, 0) // the next look brings it
+			_ = g.list.Refresh(ctx, 0) // the next look brings it
 			return
 		}
 	}

@@ -88,7 +88,7 @@ func TestW8RenameWhileOthersOpen(t *testing.T) {
 		ok(t, errors.Join(m.rename("f", "g"), m.rename("g", "f")))
 	}
 	all.Wait()
-	if n := f.groupNow().opens.Load(); n != 0 {
+	if n := f.groupNow().list.Open.Load(); n != 0 {
 		t.Errorf("%d handles are left", n)
 	}
 }

@@ -13,8 +13,8 @@ import (
 func (t *Tree) addWastebasket(name string) *Dir {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g := newGroup()
-	g.owned, g.waste, g.loaded = true, true, true
+	g := t.newGroup("")
+	g.owned, g.waste = true, true
 	g.dir = t.newDir(t.root, names.Component(name), dirGroup)
 	g.dir.group = g
 	t.root.attach(g.dir.name, g.dir)

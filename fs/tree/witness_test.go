@@ -27,13 +27,13 @@ func TestThreat6WitnessIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := m.groups[d.Group]
-	if err := m.refreshGroup(t.Context(), g, 0); !isAway(err) || !strings.Contains(err.Error(), "witness.example/1") {
+	if err := g.list.Refresh(t.Context(), 0); !isAway(err) || !strings.Contains(err.Error(), "witness.example/1") {
 		t.Errorf("a listing: %v", err)
 	}
 	m.wantNames("/board", want...)
 	m.wantContent("/board/payroll.txt", "version 2")
 	age = 0
-	if err := m.refreshGroup(t.Context(), g, 0); err != nil {
+	if err := g.list.Refresh(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
 	m.wantContent("/board/new.txt", "new")

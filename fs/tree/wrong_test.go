@@ -45,7 +45,7 @@ func TestR2WrongContentIsPaidOnce(t *testing.T) {
 	}
 	w.Fail("retrieve", nil)
 	w.Put("team", alice, "f", []byte("newer"))
-	if err := m.Tree.refresh(t.Context()); err != nil { // as the mount does on its own
+	if err := m.look.Refresh(t.Context()); err != nil { // as the mount does on its own
 		t.Fatal(err)
 	}
 	m.wantContent("/team/f", "newer")

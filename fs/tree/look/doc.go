@@ -1,0 +1,13 @@
+// Package look decides when a mount asks the ledger, and what it means when that fails. It owns no rows, and knows
+// neither folders nor files: the tree says how a list is asked for, and shows what came.
+//
+//   - look: one look at all lists, what a mount does by itself, and a service that is away
+//   - list: one list: of the groups, or of the records of one group; whether the account still belongs to it
+//   - price: looks within the budget
+//   - ask: questions that programs wait for, but not for long
+//   - watch: what the service announces
+//   - failed: looks that fail
+//
+// Data flows one way, from the tree through look to the service. Look calls back through [Config] and the function of
+// each list, never with its lock held.
+package look

@@ -1,0 +1,216 @@
+package look
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/svcfs/svcfs/fs/tree/policy"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/network"
+	"github.com/svcfs/svcfs/sdk/view"
+)
+
+// List is a list on the ledger that a mount shows: the groups, or the records of one. It is safe for concurrent use.
+type List struct {
+	l     *Look
+	group sdk.GroupID // "" for the groups
+	view  *view.View  // of the group; nothing is known of that of the groups
+	list  func(context.Context) error
+	gate  chan struct{} // one look at a time
+
+	Open atomic.Int64 // handles of files of the group: while there are any, its members are looked at
+
+	// By Look.mu.
+	listedAt    time.Time     // of the last look that succeeded
+	usedAt      time.Time     // a program wanted to see it
+	pacing      policy.Pacing // of looks
+	price       price         // of one
+	asking      *Asking       // the look that programs wait for
+	failed      *Failed       // the last look, if it failed
+	reportedDry bool          // that the budget allows no look
+
+	checking *Asking       // whether the account is still a member
+	memberAt time.Time     // the service last said so
+	doubts   policy.Pacing // of looks because the ledger said otherwise
+}
+
+// NewList returns a list of the records of a group. list lists them with [List.Ask], shows them, and says
+// [List.Listed]. It is looked at where a program wants to see it, and by itself once it was added.
+func (l *Look) NewList(g sdk.GroupID, v *view.View, list func(context.Context) error) *List {
+	return &List{l: l, group: g, view: v, list: list, gate: make(chan struct{}, 1)}
+}
+
+// Add says that the account has the group, and the tree shows it.
+func (l *Look) Add(s *List) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lists[s.group] = s
+}
+
+// Remove takes Add back.
+func (l *Look) Remove(s *List) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.lists, s.group)
+}
+
+// enter waits until no other look at the list is under way.
+func (s *List) enter(ctx context.Context) error {
+	select {
+	case s.gate <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *List) leave() { <-s.gate }
+
+// Refresh looks at the ledger, unless another caller did so within maxAge.
+func (s *List) Refresh(ctx context.Context, maxAge time.Duration) (err error) {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	s.l.mu.RLock()
+	fresh := maxAge > 0 && s.age() < maxAge
+	s.l.mu.RUnlock()
+	if fresh {
+		return nil
+	}
+	ctx, cancel := network.WithPatience(ctx, s.l.cfg.Patience)
+	defer cancel()
+	err = s.list(ctx)
+	s.noteOutcome(err)
+	return err
+}
+
+// Ask asks the ledger once within the budget, and remembers when that was, and whether it brought news.
+func (s *List) Ask(ctx context.Context, ask func() (news bool, err error)) error {
+	var news bool
+	err := s.Pay(ctx, func() (err error) {
+		news, err = ask()
+		return err
+	})
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	now := s.l.cfg.Now()
+	s.pacing.Note(now, news || s.listedAt.IsZero(), s.l.cfg.Interval, LongestPause)
+	if err == nil {
+		s.memberAt, s.reportedDry = now, false
+	}
+	return err
+}
+
+// Listed says that what was asked for last is shown.
+func (s *List) Listed() {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	s.listedAt = s.l.cfg.Now()
+}
+
+// IsListed reports whether it was listed ever.
+func (s *List) IsListed() bool {
+	s.l.mu.RLock()
+	defer s.l.mu.RUnlock()
+	return !s.listedAt.IsZero()
+}
+
+// age returns for how long something may have changed that this mount does not know. Needs Look.mu.
+func (s *List) age() time.Duration {
+	now := s.l.cfg.Now()
+	return min(now.Sub(s.listedAt), now.Sub(s.view.Whole()))
+}
+
+// isFresh reports whether what is known is younger than maxAge, or, where looking costs, than
+// the pause between looks. Needs Look.mu.
+func (s *List) isFresh(maxAge time.Duration) bool {
+	if s.price.amount.IsZero() || s.l.Watched() {
+		return s.age() < maxAge
+	}
+	return !s.pacing.IsDue(s.l.cfg.Now())
+}
+
+// isWanted reports whether a program was answered from memory, and a look is due now. Needs Look.mu.
+func (s *List) isWanted(now time.Time) bool {
+	return s.usedAt.After(s.pacing.Asked) && s.pacing.IsDue(now)
+}
+
+// NoteUse remembers that a program wanted to see the list.
+func (s *List) NoteUse() {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	s.usedAt = s.l.cfg.Now()
+	s.l.usedAt = s.usedAt
+}
+
+// Use brings the list up to date, so that it was listed within maxAge, or is as new as the
+// budget and the service allow; negative means listed ever.
+func (s *List) Use(ctx context.Context, maxAge time.Duration) error {
+	s.NoteUse()
+	s.l.mu.RLock()
+	listed, fresh := !s.listedAt.IsZero(), s.isFresh(maxAge)
+	s.l.mu.RUnlock()
+	switch {
+	case !listed:
+		return s.Refresh(ctx, max(maxAge, 0))
+	case maxAge < 0 || fresh || !s.l.Reached(): // Tick looks whether it is back
+		return nil
+	default:
+		return s.fromMemory(s.l.wait(ctx, s.Begin(maxAge)))
+	}
+}
+
+// Begin begins to list what changed, unless that was done within maxAge.
+func (s *List) Begin(maxAge time.Duration) *Asking {
+	return s.l.Begin(&s.asking, func(ctx context.Context) error { return s.Refresh(ctx, maxAge) }, s.l.noteLooked)
+}
+
+// NoteMember remembers that the service took the account for a member of the group.
+func (s *List) NoteMember() {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	s.memberAt = s.l.cfg.Now()
+}
+
+// CheckMember has the list of groups say whether the account still belongs to the group, where the service does not
+// announce changes (M5). It waits for the service, but not for long, and fails only with ctx.
+func (s *List) CheckMember(ctx context.Context) error {
+	s.l.mu.RLock()
+	fresh := s.l.cfg.Now().Sub(s.memberAt) < s.l.cfg.Interval
+	s.l.mu.RUnlock()
+	if fresh || s.l.Watched() || !s.l.Reached() {
+		return nil
+	}
+	_ = s.l.wait(ctx, s.checkMember()) // without an answer nothing is known
+	return ctx.Err()
+}
+
+// checkMember asks the ledger whether the account still belongs to the group, which costs
+// nothing. It believes a no only when the list of groups agrees (M5).
+func (s *List) checkMember() *Asking {
+	l := s.l
+	return l.Begin(&s.checking, func(ctx context.Context) error {
+		asked, cancel := network.WithPatience(ctx, l.cfg.Patience)
+		defer cancel()
+		member, err := l.cfg.Service.IsAuthorized(asked, s.group, l.cfg.Service.Account())
+		if err != nil && sdk.KindOf(err) != sdk.ErrNotFound {
+			return err
+		}
+		now := l.cfg.Now()
+		l.mu.Lock()
+		doubt := !member && s.doubts.IsDue(now)
+		if member {
+			s.memberAt = now
+		}
+		if doubt {
+			s.doubts.Note(now, false, l.cfg.Interval, LongestPause)
+		}
+		l.mu.Unlock()
+		if !doubt {
+			return nil
+		}
+		return l.Groups.Refresh(ctx, 0)
+	}, nil)
+}

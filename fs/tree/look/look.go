@@ -1,0 +1,225 @@
+package look
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/svcfs/svcfs/fs/tree/policy"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/view"
+)
+
+const (
+	// Patience is how long a look-up or a listing waits for the service; then
+	// memory answers.
+	Patience = time.Second
+	// LongestPause is the longest time between looks at the ledger that cost, while
+	// programs go on asking for names.
+	LongestPause = time.Minute
+	// LongestProbe is the longest time between attempts to reach a service that is away.
+	LongestProbe = 8 * time.Second
+	// idleAfter is how long a group is polled after a program last used it.
+	idleAfter = 5 * time.Minute
+)
+
+// Service is what looks ask of the service beside lists.
+type Service interface {
+	Account() sdk.AccountID
+	// IsAuthorized asks the ledger whether an account belongs to a group. Free.
+	IsAuthorized(ctx context.Context, g sdk.GroupID, account sdk.AccountID) (bool, error)
+}
+
+// Config is what looks are given by the tree. Its functions are called without a lock of this package.
+type Config struct {
+	Service  Service
+	Interval time.Duration // between looks
+	Patience time.Duration // for a listing to begin or to move on
+	Log      *slog.Logger
+	Now      func() time.Time
+	// Price returns the price of one look at the records of a group, or with "" at the list of groups; nil = looks are
+	// free.
+	Price func(ctx context.Context, g sdk.GroupID) (sdk.Amount, error)
+	// Watch delivers events. It may fail; nil = Look.Watch is not called.
+	Watch  func(ctx context.Context, from sdk.Seq) (iter.Seq2[sdk.Event, error], error)
+	Budget *policy.Budget
+	// Judge says what the error of a look means; nil = nothing, as when it was interrupted.
+	Judge   func(err error) *Failed
+	Note    func(err error)                             // tells users of it
+	Alone   func(op string, work func(context.Context)) // does work that nobody waits for, and survives its mistakes
+	Unsent  func() bool                                 // something waits for the service to come back
+	Send    func(wasAway bool)                          // sends it
+	Pending func(e sdk.Event)                           // files of a group wait to be destroyed, or do not any more
+	Settle  func(ctx context.Context)                   // waits until everybody was told what looks brought
+}
+
+// Look decides when a mount asks the ledger. It is safe for concurrent use.
+type Look struct {
+	Groups *List // of the account
+
+	cfg     Config
+	life    context.Context
+	asked   sync.WaitGroup // questions under way
+	paid    atomic.Int64   // looks that were paid for
+	watched atomic.Bool    // the service announces changes
+	reached atomic.Bool    // the last look at the ledger succeeded
+
+	polledAt time.Time // Tick looked at a ledger that is watched; Tick's alone
+
+	mu          sync.RWMutex // guards the fields below, and those of lists that are marked so; it is held alone
+	lists       map[sdk.GroupID]*List
+	refreshedAt time.Time     // the last complete look at the ledger began
+	usedAt      time.Time     // a program looked at anything
+	probing     policy.Pacing // of a service that is away
+}
+
+// New returns looks that end with ctx, of which none was made yet: the caller begins with one at Groups. listGroups is
+// to Groups what the function of [Look.NewList] is to the records of a group.
+func New(ctx context.Context, cfg Config, listGroups func(context.Context) error) *Look {
+	l := &Look{cfg: cfg, life: ctx, lists: make(map[sdk.GroupID]*List)}
+	l.reached.Store(true)
+	l.Groups = l.NewList("", view.New(), listGroups)
+	return l
+}
+
+// Watched reports whether the service announces changes.
+func (l *Look) Watched() bool { return l.watched.Load() }
+
+// Reached reports whether the service answered the last look.
+func (l *Look) Reached() bool { return l.reached.Load() }
+
+// RefreshedAt returns when the last complete look at the ledger began.
+func (l *Look) RefreshedAt() time.Time {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.refreshedAt
+}
+
+// Poll runs Tick every interval until the mount ends.
+func (l *Look) Poll() {
+	every := time.NewTicker(l.cfg.Interval)
+	defer every.Stop()
+	for {
+		select {
+		case <-l.life.Done():
+			return
+		case <-every.C:
+			l.cfg.Alone("refresh", l.Tick)
+		}
+	}
+}
+
+// settleLimit bounds how long a look at the ledger waits until everybody was told.
+const settleLimit = time.Second
+
+// Refresh looks at the ledger now: groups, and the records of groups in use.
+func (l *Look) Refresh(ctx context.Context) error {
+	began := l.cfg.Now()
+	if err := l.Groups.Refresh(ctx, 0); err != nil {
+		return err
+	}
+	var failed []error
+	inUse := func(s *List) bool { return !s.listedAt.IsZero() && began.Sub(s.usedAt) < idleAfter }
+	for _, s := range l.listsWith(inUse) {
+		if err := s.Refresh(ctx, 0); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if failed == nil {
+		settling, cancel := context.WithTimeout(ctx, settleLimit)
+		defer cancel()
+		l.cfg.Settle(settling)
+		l.mu.Lock()
+		l.refreshedAt = began
+		l.mu.Unlock()
+	}
+	return errors.Join(failed...)
+}
+
+// listsWith calls match with Look.mu held.
+func (l *Look) listsWith(match func(*List) bool) (list []*List) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, s := range l.lists {
+		if match(s) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// Tick runs every interval.
+func (l *Look) Tick(ctx context.Context) {
+	now, unsent := l.cfg.Now(), l.cfg.Unsent()
+	if l.Watched() {
+		if unsent {
+			l.probe(now)
+		}
+		if !unsent && !l.Reached() || now.Sub(l.polledAt) >= WatchedInterval {
+			l.polledAt = now
+			l.NoteReached(l.Refresh(ctx))
+		}
+		return
+	}
+	for _, s := range l.listsWith(func(s *List) bool { return s.Open.Load() > 0 }) {
+		s.checkMember()
+	}
+	if unsent || !l.Reached() {
+		l.probe(now)
+		return
+	}
+	for _, s := range l.listsWith(func(s *List) bool { return !s.listedAt.IsZero() && s.isWanted(now) }) {
+		s.Begin(0)
+	}
+	l.mu.RLock()
+	groups := l.Groups.isWanted(now)
+	l.mu.RUnlock()
+	if groups {
+		l.Groups.Begin(0)
+	}
+}
+
+// probe checks whether a service that was away is back, if a program looked since or
+// content waits to be sent. When the service is back, probe sends that content.
+func (l *Look) probe(now time.Time) {
+	waits := l.cfg.Unsent()
+	l.mu.Lock()
+	due := (waits || l.usedAt.After(l.probing.Asked)) && l.probing.IsDue(now)
+	if due {
+		l.probing.Note(now, false, l.cfg.Interval, LongestProbe)
+	}
+	l.mu.Unlock()
+	if !due {
+		return
+	}
+	ask := func(ctx context.Context) error { return l.Groups.Refresh(ctx, 0) }
+	l.Begin(&l.Groups.asking, ask, func(err error) {
+		if err == nil && l.Reached() {
+			l.cfg.Send(false)
+		}
+		l.noteLooked(err)
+	})
+}
+
+// noteLooked remembers whether the service answered a look.
+func (l *Look) noteLooked(err error) {
+	if failed := l.judge(err); err == nil || failed != nil && failed.Away {
+		l.NoteReached(err)
+	}
+}
+
+// NoteReached remembers whether the service answers. When the service is back, NoteReached
+// sends the content that waited.
+func (l *Look) NoteReached(err error) {
+	if was := l.reached.Swap(err == nil); was == (err == nil) || l.life.Err() != nil {
+		return
+	}
+	l.cfg.Log.Info("service reachable", "reachable", err == nil)
+	if err == nil {
+		l.cfg.Send(true)
+	}
+}

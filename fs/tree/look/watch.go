@@ -1,0 +1,91 @@
+package look
+
+import (
+	"iter"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+const (
+	// WatchedInterval is the time between looks at the ledger while the service announces
+	// changes; after it, the mount has seen also a change whose event was lost.
+	WatchedInterval = 30 * time.Second
+	// watchRestart is the time before a watch that ended is begun again.
+	watchRestart = time.Minute
+)
+
+// Watch applies the events of the service until the mount ends. While there are none
+// to have, Poll does the work alone.
+func (l *Look) Watch() {
+	for {
+		if events, err := l.cfg.Watch(l.life, 0); err == nil {
+			l.follow(events)
+		}
+		select {
+		case <-l.life.Done():
+			return
+		case <-time.After(watchRestart):
+		}
+	}
+}
+
+// follow applies events until there are no more. It first lists the changes before them.
+func (l *Look) follow(events iter.Seq2[sdk.Event, error]) {
+	l.NoteReached(l.Refresh(l.life))
+	l.watched.Store(true)
+	defer l.watched.Store(false)
+	for e, err := range events {
+		if err != nil {
+			return // it ended; Poll does the work until it is begun again
+		}
+		if err := l.apply(e); err != nil {
+			l.NoteReached(err)
+		}
+	}
+}
+
+// apply looks at the ledger where something happened.
+func (l *Look) apply(e sdk.Event) error {
+	switch e.Kind {
+	case sdk.EventRegistered, sdk.EventAdded, sdk.EventJoined, sdk.EventRevoked, sdk.EventRole:
+		if e.Account != l.cfg.Service.Account() {
+			return nil
+		}
+		return l.Groups.Refresh(l.life, 0)
+	case sdk.EventAccepted, sdk.EventGroupDeleted:
+		l.cfg.Pending(e) // nothing waits any more
+		return l.Groups.Refresh(l.life, 0)
+	case sdk.EventFolderRenamed, sdk.EventFolderMade, sdk.EventFolderRemoved, sdk.EventUploaded, sdk.EventDeleted,
+		sdk.EventRenamed, sdk.EventRemoved, sdk.EventRestored, sdk.EventAttributes:
+		l.mu.RLock()
+		s := l.lists[e.Group]
+		l.mu.RUnlock()
+		if s == nil || !s.IsListed() || s.knows(e) || s.hasListed(e.Seq) {
+			return nil
+		}
+		return s.Refresh(l.life, 0)
+	case sdk.EventPending, sdk.EventKept:
+		l.cfg.Pending(e)
+		return nil
+	default:
+		return nil
+	}
+}
+
+// knows reports whether an event of a file is known already: most events are uploads of
+// this mount.
+func (s *List) knows(e sdk.Event) bool {
+	known := s.view.Entry(e.Ref)
+	return known != nil && known.ChangedSeq >= e.Seq
+}
+
+// hasListed reports whether the group was listed up to a record already: one look shows many
+// uploads in a row.
+func (s *List) hasListed(seq sdk.Seq) bool {
+	if s.enter(s.l.life) != nil {
+		return false
+	}
+	defer s.leave()
+	return s.view.After() >= seq
+}
