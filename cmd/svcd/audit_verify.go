@@ -54,49 +54,53 @@ are counted right. Names also orphans: bytes older than ten minutes that belong 
 no file and no upload, which svcd serve removes. They are no failure.`,
 		Example: "  svcd verify --data ./data --read-data",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
-			bad := 0
-			n, err := svc.Verify(ctx, readData, func(ref string, err error) {
-				bad++
-				fmt.Fprintf(s.stdout, "bad\t%s\t%v\n", ref, err)
-			})
-			if err != nil {
-				return err
-			}
-			miscounted := 0
-			err = svc.CheckStored(ctx, func(what string, err error) {
-				miscounted++
-				fmt.Fprintf(s.stdout, "miscounted\t%q\t%v\n", what, err)
-			})
-			if err != nil {
-				return err
-			}
-			orphans, orphanBytes := 0, int64(0)
-			err = svc.Orphans(ctx, func(where string, size int64) {
-				orphans++
-				orphanBytes += size
-				fmt.Fprintf(s.stdout, "orphan\t%s\t%d bytes\n", where, size)
-			})
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(s.stdout, "files: %d checked, %d bad\n", n, bad)
-			if orphans > 0 {
-				fmt.Fprintf(s.stdout, "orphans: %d, %d bytes; svcd serve removes them\n", orphans, orphanBytes)
-			}
-			switch {
-			case bad > 0:
-				return refuse(fmt.Sprintf("put the blobs back from a copy of %s, if there is one, or have the files "+
-					"uploaded again; an archive of svcd export has them for a new service only",
-					cmp.Or(s.cfg.Blobs, filepath.Join(s.cfg.DataDir, "blobs"))),
-					"%d files cannot be served as they were stored", bad)
-			case miscounted > 0:
-				return refuse("svcd export and svcd import count them anew",
-					"the bytes of %d accounts and groups are counted wrong: uploads may be refused too early or too "+
-						"late", miscounted)
-			}
-			return nil
+			return s.verify(ctx, svc, readData)
 		}),
 	}
 	cmd.Flags().BoolVar(&readData, "read-data", false, "read every byte and compare checksums")
 	return cmd
+}
+
+func (s *settings) verify(ctx context.Context, svc *service.Service, readData bool) error {
+	bad := 0
+	n, err := svc.Verify(ctx, readData, func(ref string, err error) {
+		bad++
+		fmt.Fprintf(s.stdout, "bad\t%s\t%v\n", ref, err)
+	})
+	if err != nil {
+		return err
+	}
+	miscounted := 0
+	err = svc.CheckStored(ctx, func(what string, err error) {
+		miscounted++
+		fmt.Fprintf(s.stdout, "miscounted\t%q\t%v\n", what, err)
+	})
+	if err != nil {
+		return err
+	}
+	orphans, orphanBytes := 0, int64(0)
+	err = svc.Orphans(ctx, func(where string, size int64) {
+		orphans++
+		orphanBytes += size
+		fmt.Fprintf(s.stdout, "orphan\t%s\t%d bytes\n", where, size)
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.stdout, "files: %d checked, %d bad\n", n, bad)
+	if orphans > 0 {
+		fmt.Fprintf(s.stdout, "orphans: %d, %d bytes; svcd serve removes them\n", orphans, orphanBytes)
+	}
+	switch {
+	case bad > 0:
+		return refuse(fmt.Sprintf("put the blobs back from a copy of %s, if there is one, or have the files "+
+			"uploaded again; an archive of svcd export has them for a new service only",
+			cmp.Or(s.cfg.Blobs, filepath.Join(s.cfg.DataDir, "blobs"))),
+			"%d files cannot be served as they were stored", bad)
+	case miscounted > 0:
+		return refuse("svcd export and svcd import count them anew",
+			"the bytes of %d accounts and groups are counted wrong: uploads may be refused too early or too "+
+				"late", miscounted)
+	}
+	return nil
 }

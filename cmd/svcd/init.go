@@ -66,37 +66,42 @@ proxy, no backups and no account.`,
 			if err != nil {
 				return usage("use a number of tokens, such as 2.5", "%w", err)
 			}
-			n, err := s.newService(cmd)
-			if err != nil {
-				return err
-			}
-			n.balance = amount
-			switch f, _ := s.stdin.(*os.File); {
-			case asJSON:
-				err = n.fromJSON(s.stdin)
-			case f == nil || !term.IsTerminal(int(f.Fd())):
-				err = usage("run it on a terminal, or give the answers to: svcd init --json",
-					"init asks, and standard input is no terminal")
-			default:
-				err = n.ask(cmd.Context(), f)
-			}
-			if err != nil {
-				return err
-			}
-			made, err := n.make(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return s.printJSON(made)
-			}
-			made.print(s.stdout)
-			return nil
+			return s.init(cmd, asJSON, amount)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "read the answers as JSON, and print JSON")
 	cmd.Flags().StringVar(&balance, "balance", "10", "tokens that the first account starts with")
 	return cmd
+}
+
+// init sets a service up. balance is what its first account starts with.
+func (s *settings) init(cmd *cobra.Command, asJSON bool, balance wire.Amount) error {
+	n, err := s.newService(cmd)
+	if err != nil {
+		return err
+	}
+	n.balance = balance
+	switch f, _ := s.stdin.(*os.File); {
+	case asJSON:
+		err = n.fromJSON(s.stdin)
+	case f == nil || !term.IsTerminal(int(f.Fd())):
+		err = usage("run it on a terminal, or give the answers to: svcd init --json",
+			"init asks, and standard input is no terminal")
+	default:
+		err = n.ask(cmd.Context(), f)
+	}
+	if err != nil {
+		return err
+	}
+	made, err := n.make(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return s.printJSON(made)
+	}
+	made.print(s.stdout)
+	return nil
 }
 
 // ask asks each question until its answer is good.

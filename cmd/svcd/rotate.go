@@ -37,23 +37,14 @@ After an interruption run the command again.`,
 			if finish && cancel || newFile != "" && (finish || cancel) {
 				return usage("", "--finish, --cancel and --new-master-key-file exclude each other")
 			}
-			return s.with(cmd.Context(), func(svc *service.Service) error {
-				rotate := func() (service.Rotation, error) { return svc.RotateMasterKey(cmd.Context(), newFile) }
+			ctx := cmd.Context()
+			return s.with(ctx, func(svc *service.Service) error {
 				if finish || cancel {
-					rotate = func() (service.Rotation, error) { return svc.FinishMasterKey(cmd.Context(), cancel) }
+					r, err := svc.FinishMasterKey(ctx, cancel)
+					return s.printRotated(r, newFile, err)
 				}
-				r, err := rotate()
-				if r.Before != "" {
-					fmt.Fprintf(s.stdout, "master key: a new one is in %s: copy it to where you keep master keys\n",
-						s.whereMasterKey())
-					fmt.Fprintf(s.stdout, "the one from before is in %s: archives from before need it; keep it with "+
-						"them and remove it here\n", r.Before)
-				}
-				if err != nil {
-					return err
-				}
-				s.printRotation(r, newFile)
-				return nil
+				r, err := svc.RotateMasterKey(ctx, newFile)
+				return s.printRotated(r, newFile, err)
 			})
 		},
 	}
@@ -63,6 +54,21 @@ After an interruption run the command again.`,
 	cmd.Flags().BoolVar(&cancel, "cancel", false, "stay with the master key in use, for example because the new one "+
 		"was lost")
 	return cmd
+}
+
+// printRotated tells what a rotation did, also one that failed on its way.
+func (s *settings) printRotated(r service.Rotation, newFile string, err error) error {
+	if r.Before != "" {
+		fmt.Fprintf(s.stdout, "master key: a new one is in %s: copy it to where you keep master keys\n",
+			s.whereMasterKey())
+		fmt.Fprintf(s.stdout, "the one from before is in %s: archives from before need it; keep it with "+
+			"them and remove it here\n", r.Before)
+	}
+	if err != nil {
+		return err
+	}
+	s.printRotation(r, newFile)
+	return nil
 }
 
 // printRotation prints what was done and what is left to do.

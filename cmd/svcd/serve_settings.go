@@ -23,6 +23,35 @@ import (
 func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringVar(&s.listen, "listen", "127.0.0.1:8000", "address to listen on; port 0 takes a free one")
 	set.StringVar(&s.cfg.PublicURL, "public-url", "", "address clients use (default: the address listened on)")
+	s.registerBounds(set)
+	set.StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy, a path that clients as old as SDK 1.0.3 "+
+		"accept (bafy.CONTRACT/…), or plain, without bafy")
+	set.StringVar(&s.cfg.Gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy "+
+		"references, see svcd import-legacy --reference")
+	set.DurationVar(&s.cfg.TokenLifetime, "token-lifetime", service.DefaultTokenLifetime,
+		"how long a session token is good, at most 24h")
+	set.StringToStringVar(&s.fees, "fees", nil, "prices in tokens by action, for example "+
+		"upload=0.039,retrieve=0.013; [fees] in the file")
+	set.StringVar(&s.logLevel, "log-level", "warn", "debug, info (every request), warn (and sign-ins), or error")
+	set.StringVar(&s.logFormat, "log-format", "text", "text or json")
+	set.StringVar(&s.metricsListen, "metrics-listen", "",
+		"address for Prometheus on /metrics, for example 127.0.0.1:9000 (default: none)")
+	set.StringVar(&s.cfg.TLSCert, "tls-cert", "", "certificate chain (PEM); read again when it changes or on SIGHUP")
+	set.StringVar(&s.cfg.TLSKey, "tls-key", "", "private key of the certificate (PEM), mode 0600")
+	set.StringSliceVar(&s.trustedProxies, "trusted-proxy", nil,
+		"networks (CIDR) whose X-Forwarded-For is believed, for rate limits and logs")
+	set.StringVar(&s.cfg.Witness, "witness", "", "address of a witness (c2sp.org/tlog-witness) that must sign every "+
+		"checkpoint of the ledger before svcd publishes it, see svcd witness")
+	set.StringVar(&s.cfg.WitnessKey, "witness-key", "",
+		"verifier key of that witness, which svcd witness prints: NAME+HASH+KEY")
+	set.DurationVar(&s.cfg.ClientTimeout, "client-timeout", service.DefaultClientTimeout,
+		"how long a client may stall within a request or answer")
+	s.registerDelay(set)
+	s.oidc.register(set)
+}
+
+// registerBounds adds what clients may take of disks, memory, connections and time.
+func (s *settings) registerBounds(set *pflag.FlagSet) {
 	set.Int64Var(&s.cfg.MaxFileBytes, "max-file-bytes", service.DefaultMaxFileBytes,
 		"largest file accepted, in plaintext bytes")
 	set.Int64Var(&s.cfg.MaxWholeBytes, "max-whole-bytes", service.DefaultMaxWholeBytes,
@@ -41,22 +70,6 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.Int64Var(&s.cfg.ReserveBytes, "reserve-bytes", 0,
 		fmt.Sprintf("bytes of the disks that uploads leave to reading, removing and administration; "+
 			"0 = %d GiB, or 1/%d of a smaller disk; -1 = nothing", space.MaxReserve>>30, space.ReserveShare))
-	set.StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy, a path that clients as old as SDK 1.0.3 "+
-		"accept (bafy.CONTRACT/…), or plain, without bafy")
-	set.StringVar(&s.cfg.Gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy "+
-		"references, see svcd import-legacy --reference")
-	set.DurationVar(&s.cfg.TokenLifetime, "token-lifetime", service.DefaultTokenLifetime,
-		"how long a session token is good, at most 24h")
-	set.StringToStringVar(&s.fees, "fees", nil, "prices in tokens by action, for example "+
-		"upload=0.039,retrieve=0.013; [fees] in the file")
-	set.StringVar(&s.logLevel, "log-level", "warn", "debug, info (every request), warn (and sign-ins), or error")
-	set.StringVar(&s.logFormat, "log-format", "text", "text or json")
-	set.StringVar(&s.metricsListen, "metrics-listen", "",
-		"address for Prometheus on /metrics, for example 127.0.0.1:9000 (default: none)")
-	set.StringVar(&s.cfg.TLSCert, "tls-cert", "", "certificate chain (PEM); read again when it changes or on SIGHUP")
-	set.StringVar(&s.cfg.TLSKey, "tls-key", "", "private key of the certificate (PEM), mode 0600")
-	set.StringSliceVar(&s.trustedProxies, "trusted-proxy", nil,
-		"networks (CIDR) whose X-Forwarded-For is believed, for rate limits and logs")
 	set.IntVar(&s.cfg.MaxConnections, "max-connections", service.DefaultMaxConnections,
 		"connections open at once; above it idle ones are closed")
 	set.IntVar(&s.cfg.MaxPerAddress, "max-connections-per-address", 0,
@@ -69,14 +82,6 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 		"changes without a price (renames, attributes, folders, join windows, roles, retention) of one account per "+
 			"day, UTC; "+
 			"above it 429; -1 = any number")
-	set.StringVar(&s.cfg.Witness, "witness", "", "address of a witness (c2sp.org/tlog-witness) that must sign every "+
-		"checkpoint of the ledger before svcd publishes it, see svcd witness")
-	set.StringVar(&s.cfg.WitnessKey, "witness-key", "",
-		"verifier key of that witness, which svcd witness prints: NAME+HASH+KEY")
-	set.DurationVar(&s.cfg.ClientTimeout, "client-timeout", service.DefaultClientTimeout,
-		"how long a client may stall within a request or answer")
-	s.registerDelay(set)
-	s.oidc.register(set)
 }
 
 // registerDelay adds the delay of destruction, which is one of the service and of each
@@ -112,39 +117,47 @@ func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	if cfg.TrustedProxies, err = networks(s.trustedProxies); err != nil {
 		return cfg, err
 	}
+	if err := s.checkServing(); err != nil {
+		return cfg, err
+	}
+	return cfg, s.checkPublicURL()
+}
+
+// checkServing refuses settings of a running service that cannot be.
+func (s *settings) checkServing() error {
 	for name, address := range map[string]string{"listen": s.listen, "metrics-listen": s.metricsListen} {
 		if _, _, err := net.SplitHostPort(address); err != nil && address != "" {
-			return cfg, usage("want HOST:PORT", "--%s %q", name, address)
+			return usage("want HOST:PORT", "--%s %q", name, address)
 		}
 	}
 	switch {
 	case s.refs != refsBafy && s.refs != refsPlain:
-		return cfg, usage(fmt.Sprintf("want %s or %s", refsBafy, refsPlain), "--refs %q", s.refs)
+		return usage(fmt.Sprintf("want %s or %s", refsBafy, refsPlain), "--refs %q", s.refs)
 	case (s.cfg.Witness == "") != (s.cfg.WitnessKey == ""):
-		return cfg, usage("give --witness and --witness-key together", "one of --witness and --witness-key is missing")
+		return usage("give --witness and --witness-key together", "one of --witness and --witness-key is missing")
 	case (s.cfg.TLSCert == "") != (s.cfg.TLSKey == ""):
-		return cfg, usage("give --tls-cert and --tls-key together", "one of --tls-cert and --tls-key is missing")
+		return usage("give --tls-cert and --tls-key together", "one of --tls-cert and --tls-key is missing")
 	case s.cfg.TokenLifetime <= 0 || s.cfg.TokenLifetime > service.DefaultTokenLifetime:
-		return cfg, usage("want more than 0 and at most 24h", "--token-lifetime %s", s.cfg.TokenLifetime)
+		return usage("want more than 0 and at most 24h", "--token-lifetime %s", s.cfg.TokenLifetime)
 	case s.cfg.DestructionDelay < 0:
-		return cfg, usage("want 0 or more", "--destruction-delay %s", s.cfg.DestructionDelay)
+		return usage("want 0 or more", "--destruction-delay %s", s.cfg.DestructionDelay)
 	case s.cfg.MaxFileBytes <= 0 || s.cfg.MaxWholeBytes <= 0 || s.cfg.MaxConnections <= 0 || s.cfg.ClientTimeout <= 0:
-		return cfg, usage("give each a number above 0",
+		return usage("give each a number above 0",
 			"--max-file-bytes, --max-whole-bytes, --max-connections and --client-timeout must be above 0")
 	}
 	if s.cfg.MaxPerAddress < 0 || s.cfg.MaxPerAddress > s.cfg.MaxConnections {
-		return cfg, usage(fmt.Sprintf("want 0, or at most --max-connections: %d", s.cfg.MaxConnections),
+		return usage(fmt.Sprintf("want 0, or at most --max-connections: %d", s.cfg.MaxConnections),
 			"--max-connections-per-address %d", s.cfg.MaxPerAddress)
 	}
 	if s.cfg.Memory < 0 || s.cfg.Memory > 0 && s.cfg.Memory < service.MinMemory {
-		return cfg, usage(fmt.Sprintf("want 0, or at least %d bytes", service.MinMemory), "--memory %d", s.cfg.Memory)
+		return usage(fmt.Sprintf("want 0, or at least %d bytes", service.MinMemory), "--memory %d", s.cfg.Memory)
 	}
 	largest := (format.Layout{Size: s.cfg.MaxFileBytes, BlockBytes: format.MinBlockBytes}).SealedBytes()
 	if s.cfg.MaxOpenBytes < 0 || s.cfg.MaxOpenBytes > 0 && s.cfg.MaxOpenBytes < largest {
-		return cfg, usage(fmt.Sprintf("want 0, or at least one file of --max-file-bytes, encrypted: %d", largest),
+		return usage(fmt.Sprintf("want 0, or at least one file of --max-file-bytes, encrypted: %d", largest),
 			"--max-open-bytes %d", s.cfg.MaxOpenBytes)
 	}
-	return cfg, s.checkPublicURL()
+	return nil
 }
 
 func (s *settings) checkPublicURL() error {
