@@ -74,7 +74,7 @@ versions records both saves under the name: svcfs history PATH.`,
 				return a.settle(ctx, c, c.Group(group), paths, f)
 			})
 			if err == nil {
-				a.untilShown(ctx, places)
+				a.untilShown(ctx, c, places)
 			}
 			return err
 		}),

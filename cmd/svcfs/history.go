@@ -164,14 +164,10 @@ func (a *app) restoreCommand() *cobra.Command {
 		}
 		return a.restore(ctx, path, number, sure)
 	})
-	removed := a.withPlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
-		err := byGroup(places, func(group sdk.GroupID, paths []string) error {
+	removed := a.changePlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
+		return byGroup(places, func(group sdk.GroupID, paths []string) error {
 			return a.restoreFromTrash(ctx, c.Group(group), paths)
 		})
-		if err == nil {
-			a.untilShown(ctx, places)
-		}
-		return err
 	})
 	cmd := &cobra.Command{
 		Use:   "restore PATH --version N | --trash GROUP NAME...",

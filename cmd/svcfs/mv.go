@@ -48,7 +48,7 @@ folder.`,
 		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			isInto := strings.HasSuffix(args[len(args)-1], "/")
-			return a.withPlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
+			return a.changePlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
 				last := len(places) - 1
 				return byGroup(places[:last], func(group sdk.GroupID, paths []string) error {
 					return a.mv(ctx, c.Group(group), paths, places[last].path, isInto)

@@ -2,14 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/fs/tree/look"
+	"github.com/svcfs/svcfs/sdk"
 )
 
 func (a *app) refreshCommand() *cobra.Command {
@@ -48,19 +50,62 @@ func (a *app) refresh(ctx context.Context, path string) error {
 	return err
 }
 
-// untilShown waits until the mounts in which places were named show what became of them. What was changed is changed:
-// a mount that cannot look is told of, and no failure.
-func (a *app) untilShown(ctx context.Context, places []place) {
-	dirs := each(places, func(p place) string { return p.mount })
-	slices.Sort(dirs)
-	for _, dir := range slices.Compact(dirs) {
-		if dir == "" {
+// changePlaces is withPlaces for a command that changes what mounts show: it ends when the mounts in which places
+// were named, and those of the account that run here, show it.
+func (a *app) changePlaces(
+	run func(ctx context.Context, c *sdk.Client, places []place) error,
+) func(*cobra.Command, []string) error {
+	return a.withPlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
+		err := run(ctx, c, places)
+		if err == nil || errors.Is(err, sdk.ErrPending) {
+			a.untilShown(ctx, c, places)
+		}
+		return err
+	})
+}
+
+// untilShown waits until mounts show what became of places. What was changed is changed: a mount in which one was
+// named and that cannot look is told of, and no failure; any other mount looks by itself soon.
+func (a *app) untilShown(ctx context.Context, c *sdk.Client, places []place) {
+	looked := map[string]bool{"": true}
+	for _, p := range places {
+		if looked[p.mount] {
 			continue
 		}
-		if _, err := lookAgain(ctx, dir); err != nil {
-			a.ui.notice("it is done, and the mount on %s shows it later: %v", escapeName(dir), err)
+		looked[p.mount] = true
+		if _, err := lookAgain(ctx, p.mount); err != nil {
+			a.ui.notice("it is done, and the mount on %s shows it later: %v", escapeName(p.mount), err)
 		}
 	}
+	for _, dir := range mountsOf(ctx, c) {
+		if !looked[dir] {
+			_, _ = lookAgain(ctx, dir)
+		}
+	}
+}
+
+// mountsOf returns the mounts of the account of c that run here, at a service of ours: elsewhere a look costs.
+func mountsOf(ctx context.Context, c *sdk.Client) (dirs []string) {
+	caps, err := c.Capabilities(ctx)
+	if err != nil || !caps.Dialect.IsOurs() {
+		return nil
+	}
+	all, err := ownMounts()
+	if err != nil {
+		return nil
+	}
+	isOurs := make([]bool, len(all))
+	var asked sync.WaitGroup // at once: a mount that does not answer takes its time
+	for i, dir := range all {
+		asked.Go(func() { isOurs[i] = inspect(ctx, dir).isOf(c.Account(), c.NetworkInfo().MCPURL) })
+	}
+	asked.Wait()
+	for i, dir := range all {
+		if isOurs[i] {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
 }
 
 // lookAgain signals the mount on dir, waits until a look that began afterwards has ended, and returns when it did.

@@ -37,7 +37,7 @@ command asks first; --yes answers. Records stay in the ledger as deleted.`,
 		Example: "  svcfs rm team draft.txt\n  svcfs rm team notes/a.txt notes/b.txt\n" +
 			"  svcfs rm -r team/drafts\n  svcfs rm team '*.bak'\n  svcfs rm --destroy team old-report.pdf",
 		Args: inGroups("a GROUP and at least one NAME"),
-		RunE: a.withPlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
+		RunE: a.changePlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
 			var waits error // the service deletes some later: the others go on
 			err := byGroup(places, func(group sdk.GroupID, paths []string) error {
 				err := a.rm(ctx, c.Group(group), paths, f)
