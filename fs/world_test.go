@@ -29,8 +29,8 @@ var (
 	_ tree.BlockRemote = (*world)(nil)
 )
 
-func (w *world) OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.FromStart) (tree.Blocks, error) {
-	b, err := w.Person.OpenBlocks(ctx, e, opts...)
+func (w *world) OpenBlocks(ctx context.Context, e sdk.Entry, ahead ...int64) (tree.Blocks, error) {
+	b, err := w.Person.OpenBlocks(ctx, e, ahead...)
 	if err != nil {
 		return nil, err
 	}

@@ -269,7 +269,7 @@ func TestAgentScriptsMeetEveryGeneration(t *testing.T) {
 			}
 			text := bytes.Repeat([]byte("the same thing again "), 10_000)
 			if receipt, err = c.Group("team").Put(t.Context(), "packed", bytes.NewReader(text),
-				sdk.Compress()); err != nil {
+				sdk.PutOptions{Compress: true}); err != nil {
 				t.Fatal(err)
 			}
 			if got := a.want(agentDone, "retrieve_and_decrypt.sh", "team", string(receipt.Ref)); !bytes.Equal(got.out,

@@ -161,7 +161,7 @@ func (h *clusterHistory) step(ctx context.Context, client int, team sdk.Group, b
 	default:
 		change, op := team.Add, "add"
 		if n == 19 {
-			change, op = func(ctx context.Context, id sdk.AccountID, _ ...sdk.As) (sdk.Change, error) {
+			change, op = func(ctx context.Context, id sdk.AccountID, _ ...sdk.Role) (sdk.Change, error) {
 				return team.Revoke(ctx, id)
 			}, "revoke"
 		}

@@ -392,9 +392,9 @@ func (x *exchange) read(with func(*person, string, string, ...string) (json.RawM
 // fromGo uploads with our SDK and reads with both JavaScript clients.
 func (x *exchange) fromGo(name string, content []byte, deflate bool) {
 	x.t.Helper()
-	var opts []sdk.PutOption
+	var opts []sdk.PutOptions
 	if deflate {
-		opts = []sdk.PutOption{sdk.Compress()}
+		opts = []sdk.PutOptions{{Compress: true}}
 	}
 	r, err := x.c.Group("team").Put(x.t.Context(), name, bytes.NewReader(content), opts...)
 	if err != nil {

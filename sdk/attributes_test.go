@@ -92,7 +92,7 @@ func TestThreat17AttributesWithoutTheAgeOfTheName(t *testing.T) {
 			r.Tags = append(slices.Clone(r.Tags), chain.Tag{Name: chain.TagNamed, Value: named})
 			slices.SortFunc(r.Tags, func(a, b chain.Tag) int { return strings.Compare(a.Name, b.Name) })
 			d.Show(before.Rewritten(keepAll).Invent(r))
-			if _, err := c.Group(d.Group).Entries(t.Context(), sdk.Since(last)); (err == nil) != want || !want && !errors.Is(err, sdk.ErrCorrupt) {
+			if _, err := c.Group(d.Group).Entries(t.Context(), sdk.ListOptions{Since: last}); (err == nil) != want || !want && !errors.Is(err, sdk.ErrCorrupt) {
 				t.Errorf("a list that begins with it: %v", err)
 			}
 		})
@@ -121,7 +121,7 @@ func TestAttributesOfTheNewestAttempt(t *testing.T) {
 				for {
 					attempts++
 					sent := sdk.Attributes{ModTime: time.Unix(attempts, 0)}
-					if r, err = g.Put(t.Context(), "f", strings.NewReader("content"), sdk.WithAttributes(sent)); err == nil || attempts == 9 {
+					if r, err = g.Put(t.Context(), "f", strings.NewReader("content"), sdk.PutOptions{Attributes: sent}); err == nil || attempts == 9 {
 						break
 					}
 				}
@@ -148,7 +148,7 @@ func TestLinkAndFileAreTwoUploads(t *testing.T) {
 		t.Fatal("the answer was not lost")
 	}
 	s.DisturbUploads(nil)
-	link, err := g.Put(t.Context(), "f", strings.NewReader("target"), sdk.WithAttributes(sdk.Attributes{Target: "target"}))
+	link, err := g.Put(t.Context(), "f", strings.NewReader("target"), sdk.PutOptions{Attributes: sdk.Attributes{Target: "target"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,14 +162,14 @@ func TestLinkAndFileAreTwoUploads(t *testing.T) {
 // attributes that were sent, and no others.
 func TestThreat13ReceiptWithOtherAttributes(t *testing.T) {
 	t.Parallel()
-	executable := sdk.WithAttributes(sdk.Attributes{Executable: true})
+	executable := sdk.PutOptions{Attributes: sdk.Attributes{Executable: true}}
 	for lie, tc := range map[string]struct {
-		sent []sdk.PutOption
+		sent []sdk.PutOptions
 		lie  any
 	}{
-		"left out": {[]sdk.PutOption{executable}, nil},
+		"left out": {[]sdk.PutOptions{executable}, nil},
 		"added":    {nil, map[string]any{"executable": true}},
-		"changed":  {[]sdk.PutOption{executable}, map[string]any{"mtime": "1"}},
+		"changed":  {[]sdk.PutOptions{executable}, map[string]any{"mtime": "1"}},
 	} {
 		for _, sealed := range []bool{true, false} {
 			s, c := world(t, testkit.Ours)

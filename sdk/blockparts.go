@@ -351,8 +351,8 @@ func (s *sendingPart) arrived(a *attempt) {
 	sent := part.saved()
 	s.u.enter(part)
 	s.u.mu.Unlock()
-	if s.u.options.note != nil {
-		s.u.options.note(sent)
+	if s.u.note != nil {
+		s.u.note(sent)
 	}
 	s.u.meter.kept(a.blocks.Blocks())
 	if s.u.changed != nil {

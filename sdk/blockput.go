@@ -43,7 +43,7 @@ func (g Group) putBlocks(ctx context.Context, name string, r io.Reader, head *me
 	source := openSource(r, head, size)
 	saved := o.resume.open(g, name, source)
 	defer saved.close()
-	u, earlier, err := saved.begin(ctx, g, o.id)
+	u, earlier, err := saved.begin(ctx, g)
 	if err != nil {
 		return Receipt{}, err
 	}

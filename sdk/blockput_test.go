@@ -57,7 +57,7 @@ func TestPutInBlocks(t *testing.T) {
 				source = iotest.HalfReader(struct{ io.Reader }{source})
 			}
 			var done, total atomic.Int64
-			r, err := g.Put(t.Context(), "f", source, sdk.Progress(func(d, all int64) { done.Store(d); total.Store(all) }), sdk.WithAttributes(sdk.Attributes{Executable: true}))
+			r, err := g.Put(t.Context(), "f", source, sdk.PutOptions{Progress: func(d, all int64) { done.Store(d); total.Store(all) }, Attributes: sdk.Attributes{Executable: true}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -202,12 +202,12 @@ func (w *resumeWorld) put(limit int64) (sdk.Receipt, sdk.Group, error) {
 	w.count.bytes.Store(0)
 	w.count.limit.Store(limit)
 	w.kept, w.why, w.told = 0, nil, false
-	r, err := g.Put(w.Context(), "film", f, sdk.Resume(w.dir, func(kept int64, why error) {
+	r, err := g.Resume(w.Context(), "film", f, w.dir, func(kept int64, why error) {
 		if w.told {
 			w.Error("told twice")
 		}
 		w.kept, w.why, w.told = kept, why, true
-	}))
+	})
 	return r, g, err
 }
 

@@ -196,13 +196,13 @@ func TestR9FirstBlockComesWithTheKey(t *testing.T) {
 	})
 	for _, tc := range []struct {
 		far  bool
-		opts []sdk.FromStart
+		opts []int64
 		read int64
 		want int64 // requests for blocks
 	}{
-		{true, []sdk.FromStart{sdk.FromStart(1 << 20)}, 1, 0}, {true, []sdk.FromStart{sdk.FromStart(1 << 20)}, 4, 0},
-		{true, []sdk.FromStart{sdk.FromStart(0)}, 1, 0}, {true, []sdk.FromStart{sdk.FromStart(-1)}, 1, 0},
-		{true, nil, 1, 1}, {false, []sdk.FromStart{sdk.FromStart(1 << 20)}, 1, 1},
+		{true, []int64{1 << 20}, 1, 0}, {true, []int64{1 << 20}, 4, 0},
+		{true, []int64{0}, 1, 0}, {true, []int64{-1}, 1, 0},
+		{true, nil, 1, 1}, {false, []int64{1 << 20}, 1, 1},
 	} {
 		sdk.Far(s.c, tc.far)
 		b, err := s.g.OpenBlocks(t.Context(), e, tc.opts...)
@@ -274,7 +274,7 @@ func TestR9BlocksBehindTheAnswerAreProven(t *testing.T) {
 			})
 		})
 		requests.Store(0)
-		b, err := s.g.OpenBlocks(t.Context(), e, sdk.FromStart(1<<20))
+		b, err := s.g.OpenBlocks(t.Context(), e, 1<<20)
 		if err != nil || tc.open != 0 {
 			if sdk.KindOf(err) != tc.open {
 				t.Errorf("%s: open: %v", name, err)
@@ -320,7 +320,7 @@ func TestR9WhatIsBehindTheAnswerDoesNotWaitForIt(t *testing.T) {
 			_, _ = w.Write(all[len(all)-1:])
 		})
 	})
-	b, err := s.g.OpenBlocks(t.Context(), e, sdk.FromStart(0))
+	b, err := s.g.OpenBlocks(t.Context(), e, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,7 @@ package sdk
 
 import "github.com/svcfs/svcfs/format"
 
-// Sent returns which of some blocks the service has, from this upload or from [SentParts]. Where
+// Sent returns which of some blocks the service has, from this upload or from [saving.Begun]. Where
 // [BlockUpload.TakesOver], a block that changed since the base must be sent before Finish: one that was not sent is
 // that of the base. Local, free.
 func (u *BlockUpload) Sent(blocks format.Extents) (sent format.Extents) {

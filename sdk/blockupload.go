@@ -29,10 +29,11 @@ type BlockUpload struct {
 	blockBytes int64
 	partBlocks int64
 	flow       flow
-	meter      *partsMeter // may be nil
-	sealed     sync.Pool   // *[]byte, each for one sealed block
-	changed    func()      // called when more could be resumed than before; may be nil
-	options    options     // of BeginBlocks
+	meter      *partsMeter       // may be nil
+	sealed     sync.Pool         // *[]byte, each for one sealed block
+	changed    func()            // called when more could be resumed than before; may be nil
+	save       *saving.Save      // nil = this upload alone
+	note       func(saving.Part) // called with each part that arrives; may be nil
 
 	mu       sync.Mutex
 	parts    []*sentPart
@@ -56,63 +57,54 @@ const ownersTogether = 256
 // version of the name; [BlockUpload.TakesOver] then tells whether blocks that are not sent are
 // taken over from it. base must stay open until the upload ended. blockBytes is the plaintext of a
 // block; 0 = that of base, or [format.BlockBytes]. The caller must call [BlockUpload.Abandon] at the
-// end, also when the upload is recorded. Free; needs the API key and membership. Errors: those of [Group.Put];
-// [ErrUnsupported] where the service or the group has no format version 2.
+// end, also when the upload is recorded. begun is the save of which this is the upload, where a program keeps such: it
+// is recorded and paid once, however often it is begun. Free; needs the API key and membership. Errors: those of
+// [Group.Put]; [ErrUnsupported] where the service or the group has no format version 2.
 func (g Group) BeginBlocks(ctx context.Context, base *Blocks, blockBytes int64,
-	opts ...BlocksOption) (*BlockUpload, error) {
-	o := applied(opts, BlocksOption.begin)
-	var err error
-	if o.save != nil {
-		o.id, err = o.uploadID(time.Time{})
-	}
-	var u *BlockUpload
-	if err == nil {
-		u, err = g.beginBlocks(call.Bridging(ctx), base, blockBytes, o.id)
-	}
-	if err == nil {
-		err = u.use(call.Bridging(ctx), o)
-	}
+	begun ...saving.Begun) (*BlockUpload, error) {
+	u, err := g.beginSave(call.Bridging(ctx), base, blockBytes, begun)
 	return u, g.wrap("begin upload", err)
 }
 
-// SentParts makes [Group.BeginBlocks] go on with parts that an earlier upload with the same [ForSave] sent, as far as
-// the service has them. note, if it is not nil, is called with each part that arrives from then on, from several
-// goroutines.
-func SentParts(parts []saving.Part, note func(saving.Part)) BlocksOption {
-	return sentParts{parts, note}
+func (g Group) beginSave(ctx context.Context, base *Blocks, blockBytes int64,
+	begun []saving.Begun) (*BlockUpload, error) {
+	if len(begun) == 0 {
+		return g.beginBlocks(ctx, base, blockBytes, "")
+	}
+	of := last(begun)
+	id, err := uploadID(&of.Save, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	u, err := g.beginBlocks(ctx, base, blockBytes, id)
+	if err == nil {
+		err = u.use(ctx, &of)
+	}
+	return u, err
 }
 
-type sentParts struct {
-	parts []saving.Part
-	note  func(saving.Part)
-}
-
-func (s sentParts) begin(o *options) { o.sent, o.note = s.parts, s.note }
-
-// use takes the options of BeginBlocks. On error the upload has ended.
-func (u *BlockUpload) use(ctx context.Context, o options) (err error) {
+// use goes on with a save. On error the upload has ended.
+func (u *BlockUpload) use(ctx context.Context, of *saving.Begun) (err error) {
 	defer func() {
 		if err != nil {
 			u.Abandon()
 		}
 	}()
-	if u.options = o; o.save == nil {
-		return nil
-	}
-	key, err := o.save.FileKey()
+	u.save, u.note = &of.Save, of.Note
+	key, err := of.Save.FileKey()
 	if err != nil {
 		return err
 	}
 	u.key.Wipe()
-	u.key, u.after = key, o.after(u.after)
-	if len(o.sent) == 0 {
+	u.key, u.after = key, countBefore(u.save, u.after)
+	if len(of.Sent) == 0 {
 		return nil
 	}
 	list, err := u.listParts(ctx, call.Free, "")
 	if err != nil {
 		return err
 	}
-	return u.adopt(list, o.sent)
+	return u.adopt(list, of.Sent)
 }
 
 // beginBlocks begins an upload under an id, "" = a new one.
@@ -206,14 +198,10 @@ func (f *finish) is(name string, size int64, hash Digest) bool {
 // Finish costs one upload; never twice, also if it is called again after an error. It needs the
 // API key and membership. Errors: those of [Group.Put]; code [wire.CodeBase] if nothing can be
 // taken over any more: begin again without a base; code [wire.CodeMissing] if blocks must be sent,
-// see [BlockUpload.Missing]. An option takes the place of that of BeginBlocks.
-func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash Digest, a Attributes,
-	opts ...FinishOption) (Receipt, error) {
-	o := u.options
-	for _, opt := range opts {
-		opt.finish(&o)
-	}
-	o.attrs = a
+// see [BlockUpload.Missing]. base is that of [PutOptions].
+func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash Digest, base *Ref,
+	a Attributes) (Receipt, error) {
+	o := options{save: u.save, base: baseOf(base), attrs: a}
 	r, err := u.finish(call.Bridging(ctx), name, size, hash, o)
 	return r, u.c.wrap("upload "+quote(name), u.group, "", err)
 }

@@ -75,7 +75,7 @@ func TestDeflate(t *testing.T) {
 				seen := spy(s)
 				b := buffer(t, int64(len(tc.content)))
 				copy(b.Bytes(), tc.content)
-				r, err := c.Group("g").Upload(t.Context(), "f.log", b, sdk.Compress())
+				r, err := c.Group("g").Upload(t.Context(), "f.log", b, sdk.PutOptions{Compress: true})
 				if err != nil || r.Hash != sdk.ComputeHash(tc.content) || r.Size != int64(len(tc.content)) {
 					t.Fatalf("%+v, %v", r, err)
 				}
@@ -119,7 +119,7 @@ func TestDeflateAndLostAnswers(t *testing.T) {
 		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 		})
-		first, then := []sdk.PutOption(nil), []sdk.PutOption{sdk.Compress()}
+		first, then := []sdk.PutOptions(nil), []sdk.PutOptions{{Compress: true}}
 		if deflateFirst {
 			first, then = then, first
 		}

@@ -188,11 +188,11 @@ func ExampleFile() {
 
 // Compression is off by default, because old JavaScript clients cannot read compressed
 // files.
-func ExampleCompress() {
+func ExamplePutOptions() {
 	team, _, done := share()
 	defer done()
 	text := strings.Repeat("the same line again\n", 1000)
-	receipt, err := team.Put(context.Background(), "lines.txt", strings.NewReader(text), sdk.Compress())
+	receipt, err := team.Put(context.Background(), "lines.txt", strings.NewReader(text), sdk.PutOptions{Compress: true})
 	fmt.Println(receipt.Size, receipt.Hash == sdk.ComputeHash([]byte(text)), err)
 	// Output: 20000 true <nil>
 }
@@ -209,14 +209,14 @@ func ExampleProgress() {
 			}
 		}
 	}
-	if _, err := team.Put(context.Background(), "zeros", strings.NewReader(strings.Repeat("\x00", 1<<20)), sdk.Progress(report)); err != nil {
+	if _, err := team.Put(context.Background(), "zeros", strings.NewReader(strings.Repeat("\x00", 1<<20)), sdk.PutOptions{Progress: report}); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(<-whole)
 	// Output: true
 }
 
-// A list is free. With [sdk.Since] it holds only what changed since then.
+// A list is free. With Since it holds only what changed since then.
 func ExampleGroup_List() {
 	team, _, done := share()
 	defer done()
@@ -226,7 +226,7 @@ func ExampleGroup_List() {
 		if _, err := team.Put(ctx, name, strings.NewReader(name)); err != nil {
 			log.Fatal(err)
 		}
-		for e, err := range team.List(ctx, sdk.Since(seen)) {
+		for e, err := range team.List(ctx, sdk.ListOptions{Since: seen}) {
 			if err != nil {
 				log.Fatal(err)
 			}
@@ -265,11 +265,11 @@ func ExampleGroup_Revoke() {
 }
 
 // A member that only reads.
-func ExampleAs() {
+func ExampleGroup_Add() {
 	team, bob, done := share()
 	defer done()
 	ctx := context.Background()
-	_, err := team.Add(ctx, bob.Account(), sdk.As(sdk.RoleReader))
+	_, err := team.Add(ctx, bob.Account(), sdk.RoleReader)
 	fmt.Println(err) // the hosted service has no roles: there it is sdk.ErrUnsupported
 	// Output: <nil>
 }
@@ -281,7 +281,7 @@ func ExampleGroup_OpenJoin() {
 	defer done()
 	ctx := context.Background()
 	submissions := alice.Group("submissions")
-	if _, err := submissions.OpenJoin(ctx, time.Now().Add(24*time.Hour), sdk.AtMost(100)); err != nil {
+	if _, err := submissions.OpenJoin(ctx, time.Now().Add(24*time.Hour), sdk.JoinOptions{AtMost: 100}); err != nil {
 		log.Fatal(err)
 	}
 	for range 2 {

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -159,36 +158,6 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// A call takes no option of another one: it does not compile, because no option has the type of a call that does not
-// take it.
-func TestOptionsFitTheirCalls(t *testing.T) {
-	t.Parallel()
-	calls := map[string]func(any) bool{
-		"put":    func(o any) bool { _, ok := o.(sdk.PutOption); return ok },
-		"seal":   func(o any) bool { _, ok := o.(sdk.SealOption); return ok },
-		"blocks": func(o any) bool { _, ok := o.(sdk.BlocksOption); return ok },
-		"upload": func(o any) bool { _, ok := o.(sdk.UploadOption); return ok },
-		"list":   func(o any) bool { _, ok := o.(sdk.ListOption); return ok },
-		"join":   func(o any) bool { _, ok := o.(sdk.JoinOption); return ok },
-	}
-	for _, tc := range []struct {
-		option any
-		takes  string
-	}{
-		{sdk.Compress(), "put upload seal"}, {sdk.WithAttributes{}, "put upload seal"},
-		{sdk.Base(""), "put upload seal blocks"}, {sdk.Progress(nil), "put upload seal"},
-		{sdk.Resume("", nil), "put"}, {sdk.ForSave{}, "seal blocks"}, {sdk.SentParts(nil, nil), "blocks"},
-		{sdk.Since(1), "list"},
-		{sdk.WithFolders(), "list"}, {sdk.As(""), "join"}, {sdk.AtMost(1), "join"}, {sdk.FromStart(1), ""},
-	} {
-		for call, takes := range calls {
-			if want := slices.Contains(strings.Fields(tc.takes), call); takes(tc.option) != want {
-				t.Errorf("%s takes %T: %v, want %v", call, tc.option, !want, want)
-			}
-		}
-	}
-}
-
 // What an option asks for and cannot be is refused before anything is sent.
 func TestOptionsAreRefused(t *testing.T) {
 	t.Parallel()
@@ -201,9 +170,9 @@ func TestOptionsAreRefused(t *testing.T) {
 		return n
 	}
 	before := requests()
-	_, err := g.OpenJoin(t.Context(), time.Now().Add(time.Hour), sdk.AtMost(0))
+	_, err := g.OpenJoin(t.Context(), time.Now().Add(time.Hour), sdk.JoinOptions{AtMost: -1})
 	if sdk.KindOf(err) != sdk.ErrInvalid {
-		t.Errorf("AtMost(0): %v", err)
+		t.Errorf("AtMost -1: %v", err)
 	}
 	if requests() != before {
 		t.Errorf("%d requests were sent", requests()-before)

@@ -44,7 +44,7 @@ func (g Group) Files(ctx context.Context) ([]NamedFile, error) {
 }
 
 // List lists the file records of the group in the order of ChangedSeq, deleted ones
-// included. With [Since] it lists only records that changed since. A service without paging
+// included. With [ListOptions].Since it lists only records that changed since. A service without paging
 // answers all records each time, in upload order; then the caller merges by Ref. An error
 // ends the list and comes without an entry. All entries before it are verified.
 //
@@ -62,7 +62,7 @@ func (g Group) Files(ctx context.Context) ([]NamedFile, error) {
 // key, and membership or an open group. Errors: [ErrNotFound], [ErrNotAuthorized],
 // [ErrUnavailable], [ErrTimeout]. Specification 4.2 (getTransactionsForGroup), wire
 // protocol 4.4.
-func (g Group) List(ctx context.Context, opts ...ListOption) iter.Seq2[Entry, error] {
+func (g Group) List(ctx context.Context, opts ...ListOptions) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		entries, err := g.Entries(ctx, opts...)
 		if err != nil {
@@ -79,9 +79,41 @@ func (g Group) List(ctx context.Context, opts ...ListOption) iter.Seq2[Entry, er
 
 // Entries is [Group.List] as a slice, which belongs to the caller. Price, needs and errors are like those of
 // [Group.List].
-func (g Group) Entries(ctx context.Context, opts ...ListOption) ([]Entry, error) {
-	entries, err := g.c.entries(ctx, g.ID, applied(opts, ListOption.list))
+func (g Group) Entries(ctx context.Context, opts ...ListOptions) ([]Entry, error) {
+	o := last(opts)
+	entries, err := g.c.entries(ctx, g.ID, listing{since: o.Since, folders: o.Folders})
 	return entries, g.wrap("list", err)
+}
+
+// News lists what changed since a caller listed, with folders, for a program that keeps a view of the group: package
+// view has one. known is what lists of this client, and the answers to its changes, told. Where News goes on after the
+// newest list, it reads only new records, and checks them against what is known of the files before. It reads known
+// while it lists. Price, needs and errors are like those of [Group.List].
+//
+// After returns the largest ChangedSeq that a list told, 0 = there was none; Entry returns the newest row of a file or
+// folder, nil = it is not known. Beneath returns the living files beneath a folder, with the folders that are recorded
+// there, and the folder itself; all is false if there may be others.
+func (g Group) News(ctx context.Context, known interface {
+	After() Seq
+	Entry(ref Ref) *Entry
+	Beneath(folder string) (list []*Entry, all bool)
+}) ([]Entry, error) {
+	entries, err := g.c.entries(ctx, g.ID, listing{known.After(), known, true})
+	return entries, g.wrap("list", err)
+}
+
+// listing is what a list shall hold.
+type listing struct {
+	since   Seq
+	known   knownFiles // nil = nothing
+	folders bool
+}
+
+// knownFiles is what a caller knows of a group, see [Group.News].
+type knownFiles interface {
+	After() Seq
+	Entry(ref Ref) *Entry
+	Beneath(folder string) (list []*Entry, all bool)
 }
 
 // Stat returns the newest living file with a name: the newest with that recorded name, else
@@ -147,11 +179,35 @@ func (g Group) absent(what string) error {
 // same content: it sends the same upload again, or looks for the record first, so that the
 // upload is paid once. Put needs the API key and membership. Errors: those of r, which errors.Is finds,
 // [ErrNotAuthorized], [ErrInsufficient], [ErrTooLarge], [ErrStorageFull], [ErrUnavailable],
-// [ErrTimeout], those of [Base], with which it is [ErrUnsupported] at a service that takes no
+// [ErrTimeout], those of PutOptions.Base, with which it is [ErrUnsupported] at a service that takes no
 // sealed uploads, and [ErrCorrupt] when the service confirms something else. Specification 4.3
 // (upload).
-func (g Group) Put(ctx context.Context, name string, r io.Reader, opts ...PutOption) (Receipt, error) {
-	receipt, err := g.put(call.Bridging(ctx), name, r, applied(opts, PutOption.put))
+func (g Group) Put(ctx context.Context, name string, r io.Reader, opts ...PutOptions) (Receipt, error) {
+	receipt, err := g.put(call.Bridging(ctx), name, r, asked(opts))
+	return receipt, g.wrap("upload "+quote(name), err)
+}
+
+// Resume is [Group.Put] that goes on where an earlier Resume of a large *os.File stopped, in this process or another:
+// with the same service, account, group, name and file, which must be unchanged by size, times and inode. What the
+// service has already is not sent again; the file is read once from its beginning all the same, for its hash. Without a
+// large file, or without format version 2, Resume is Put.
+//
+// dir is a folder, which is made if it does not exist. While the upload is not recorded, a file in it, with mode 0600,
+// says how far it has come: the id of the upload, its key, sealed to the vault of the service, size, times and inode of
+// the file, and hashes, but no name and no content. Who has the file learns the key only from the service, as this
+// account and as a member. The file is removed when the upload was recorded. Files of uploads that the service gave up,
+// after 24 hours without a part, go by and by; at most 100 stay.
+//
+// told, if it is not nil, is called at most once, before anything is sent, if there was an earlier attempt, or if dir
+// cannot be used. kept is how many bytes of the content the service has already, all of them if the earlier attempt was
+// recorded. why is nil if the upload goes on; else it says why it begins anew: [ErrConflict] = the file changed since,
+// or the vault opens its key no more, [ErrNotFound] = the service has given the upload up; other errors = dir cannot be
+// used, or another process is sending the file, so that this one could not be resumed.
+func (g Group) Resume(ctx context.Context, name string, r io.Reader, dir string, told func(kept int64, why error),
+	opts ...PutOptions) (Receipt, error) {
+	o := asked(opts)
+	o.resume = resume{dir: dir, told: told}
+	receipt, err := g.put(call.Bridging(ctx), name, r, o)
 	return receipt, g.wrap("upload "+quote(name), err)
 }
 

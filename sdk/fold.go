@@ -27,14 +27,14 @@ type folding struct {
 	at      map[Ref]int
 
 	isPart  bool                // records before the first of these were verified earlier
-	known   Known               // what the caller has of them; nil = nothing
+	known   knownFiles          // what the caller has of them; nil = nothing
 	folders *chain.Folders[int] // of those that live; nil = no folder was renamed so far
 	newest  Seq                 // of the records about files and folders
 	moved   int64               // bytes of new names by folders
 }
 
 // newFolding goes on after what was verified.
-func newFolding(lists *listMemory, g GroupID, from verified, known Known) *folding {
+func newFolding(lists *listMemory, g GroupID, from verified, known knownFiles) *folding {
 	return &folding{lists: lists, group: g, at: map[Ref]int{}, isPart: from.Seq > 0, newest: from.newest, known: known}
 }
 

@@ -83,7 +83,7 @@ func (c *Client) checkFolder(ctx context.Context, g GroupID, asked wire.RenameFo
 
 // MakeFolder records a folder, so that every mount shows it without a file beneath it. A folder
 // of which a file's name tells needs no record. The name has no slash at an end. The result is the
-// folder as [WithFolders] lists it, or an entry without Ref if it was recorded before, which the
+// folder as [ListOptions].Folders lists it, or an entry without Ref if it was recorded before, which the
 // next list proves. A repetition after a lost answer is such a case.
 //
 // MakeFolder is free. It needs the API key, and the role of a writer. Errors: [ErrUnsupported] at a
@@ -98,7 +98,7 @@ func (g Group) MakeFolder(ctx context.Context, folder string) (Entry, error) {
 
 // RemoveFolder takes back that a folder was recorded, while no living file and no other recorded
 // folder is beneath it. Its maker and the owner of the group may. The result is the folder as
-// [WithFolders] lists it.
+// [ListOptions].Folders lists it.
 //
 // RemoveFolder is free. It needs the API key. Errors: [ErrUnsupported] at a service that records no
 // folders, where nothing is sent; [ErrNotFound] if the folder is not recorded, as after a lost answer;

@@ -28,7 +28,7 @@ func TestMakeFolderAsksOnce(t *testing.T) {
 		})
 	})
 	made, err := alice.MakeFolder(t.Context(), "folder")
-	list, err2 := alice.Entries(t.Context(), sdk.WithFolders())
+	list, err2 := alice.Entries(t.Context(), sdk.ListOptions{Folders: true})
 	if err != nil || err2 != nil || made.Ref != "" || lost != 2 || !list[len(list)-1].Folder || list[len(list)-1].Name != "folder" {
 		t.Errorf("made %+v, %v with %d requests; %v", made, err, lost, err2)
 	}

@@ -90,17 +90,17 @@ func (g Group) Register(ctx context.Context) (Change, error) {
 	return done, g.wrap("register group", err)
 }
 
-// Add adds a member as a writer, or with the role of the option [As]. With a role, Add also
-// changes the role of a member.
+// Add adds a member as a writer, or with the role [RoleReader] or [RoleWriter]; "" is the same as none. With a role,
+// Add also changes the role of a member; at a service without roles it returns [ErrUnsupported], and changes nothing.
 //
 // Add costs about 0.013 tokens. A change of a role is free unless the operator set a price.
 // Only the owner may call it; it needs the API key. Errors: [ErrNotFound],
 // [ErrNotAuthorized], [ErrInsufficient], [ErrConflict] when the account is a member
 // already, with that role if one was given. Specification 4.2 (addGroupMember); only
 // svcd has roles.
-func (g Group) Add(ctx context.Context, member AccountID, as ...As) (Change, error) {
+func (g Group) Add(ctx context.Context, member AccountID, role ...Role) (Change, error) {
 	op := "add " + quote(string(member))
-	request := wire.MemberRequest{GroupID: string(g.ID), MemberID: string(member), Role: Role(last(as))}
+	request := wire.MemberRequest{GroupID: string(g.ID), MemberID: string(member), Role: last(role)}
 	if err := g.needRoles(ctx, request.Role); err != nil {
 		return Change{}, g.wrap(op, err)
 	}
@@ -150,20 +150,22 @@ func (g Group) Join(ctx context.Context) (Change, error) {
 	return done, err
 }
 
-// OpenJoin lets accounts add themselves with [Group.Join] before a moment. [AtMost] bounds
-// how many. [As] gives them a role, this time and each time the group is opened without a
+// OpenJoin lets accounts add themselves with [Group.Join] before a moment. The options bound
+// how many, and give them a role, this time and each time the group is opened without a
 // role. OpenJoin registers a group that does not exist. A group that [Group.Register] made
 // cannot be opened.
 //
 // OpenJoin costs a registration if it registers, else nothing. Only the owner may call it;
 // it needs the API key. Errors: [ErrInvalid] when until has passed, [ErrNotAuthorized],
 // [ErrInsufficient]. Source: specification 1.5, wire protocol 3.3.
-func (g Group) OpenJoin(ctx context.Context, until time.Time, opts ...JoinOption) (Change, error) {
-	request := wire.OpenJoinRequest{GroupID: string(g.ID), ExpiresAt: strconv.FormatInt(until.UnixNano(), 10)}
-	for _, option := range opts {
-		option.join(&request)
+func (g Group) OpenJoin(ctx context.Context, until time.Time, opts ...JoinOptions) (Change, error) {
+	o := last(opts)
+	request := wire.OpenJoinRequest{GroupID: string(g.ID), ExpiresAt: strconv.FormatInt(until.UnixNano(), 10),
+		Role: o.Role}
+	if o.AtMost != 0 {
+		request.MaxUses = &o.AtMost
 	}
-	if !until.After(time.Now()) || request.MaxUses != nil && *request.MaxUses < 1 {
+	if !until.After(time.Now()) || o.AtMost < 0 {
 		return Change{}, &Error{Op: "open", Group: g.ID, Kind: ErrInvalid,
 			Err: errors.New("the end must be in the future, and at least one account must be able to join")}
 	}

@@ -95,13 +95,6 @@ func (g Group) NewSave() (saving.Save, error) {
 	return saving.Save{ID: id, After: g.c.memory.Group(string(g.ID)).Number}, err
 }
 
-// ForSave makes [Group.Seal] and [Group.BeginBlocks] use the id of a save, and keys that follow from its key. Sent
-// again, it is recorded and paid once: the receipt is the first one, whatever became of the file since.
-type ForSave saving.Save
-
-func (s ForSave) seal(o *options)  { o.save = (*saving.Save)(&s) }
-func (s ForSave) begin(o *options) { o.save = (*saving.Save)(&s) }
-
 // FindSave looks in the ledger for the record of a save of this account that was sent and whose answer was lost. Only
 // the holder of its key can make such a record. size is in bytes; a zero hash means that it is not known. nil = there
 // is none. Price and errors are those of [Group.Entries].

@@ -275,7 +275,7 @@ func TestProvenListGoesOn(t *testing.T) {
 	}
 	asked := d.Hits(wire.PathTools + wire.OpGetGroupTransactions)
 	for range 2 { // with the newest again, and without
-		news, err := c.Group(d.Group).Entries(t.Context(), sdk.Since(newest))
+		news, err := c.Group(d.Group).Entries(t.Context(), sdk.ListOptions{Since: newest})
 		if err != nil || len(news) != 2 || news[0].Name != "renamed.txt" || news[0].Uploader != d.Alice.ID || news[0].Size != all[0].Size ||
 			news[0].Seq != all[0].Seq || news[0].Hash != all[0].Hash || !news[0].Time.Equal(all[0].Time) || news[1].Deleted == nil || news[1].Name != all[1].Name {
 			t.Fatalf("%+v, %v", news, err)
@@ -292,7 +292,7 @@ func following(t *testing.T, c *sdk.Client, g sdk.GroupID) func() ([]sdk.Entry, 
 	known := view.New()
 	return func() ([]sdk.Entry, error) {
 		t.Helper()
-		news, err := c.Group(g).Entries(t.Context(), sdk.News(known))
+		news, err := c.Group(g).News(t.Context(), known)
 		if err == nil {
 			known.Apply(news...)
 			known.Listed(news)
@@ -521,12 +521,12 @@ func TestThreat5Threat6FoldersMoveWhatTheyHold(t *testing.T) {
 		newest := entries[len(entries)-1].ChangedSeq // of the deletion
 		d.Show(before.Rewritten(keepAll).Invent(folder("pay", "x")))
 		for range 3 { // with the newest again, too
-			news, err := running.Group(d.Group).Entries(t.Context(), sdk.Since(newest))
+			news, err := running.Group(d.Group).Entries(t.Context(), sdk.ListOptions{Since: newest})
 			if err != nil || len(news) != 2 || news[0].Name != "x/may.txt" || news[1].Name != "x/june.txt" || news[0].ChangedSeq != news[1].ChangedSeq {
 				t.Fatalf("%+v, %v", news, err)
 			}
 		}
-		news, err := running.Group(d.Group).Entries(t.Context(), sdk.Since(newest+1))
+		news, err := running.Group(d.Group).Entries(t.Context(), sdk.ListOptions{Since: newest + 1})
 		if err != nil || len(news) != 0 {
 			t.Errorf("%+v, %v", news, err)
 		}
@@ -581,7 +581,7 @@ func TestThreat5Threat6RecordedFolders(t *testing.T) {
 			d.Show(before)
 			running := remembering(t, d, "")
 			list := func(c *sdk.Client) (names string, newest sdk.Seq, err error) {
-				entries, err := c.Group(d.Group).Entries(t.Context(), sdk.WithFolders())
+				entries, err := c.Group(d.Group).Entries(t.Context(), sdk.ListOptions{Folders: true})
 				var got []string
 				for _, e := range entries {
 					newest = max(newest, e.ChangedSeq)
@@ -609,13 +609,13 @@ func TestThreat5Threat6RecordedFolders(t *testing.T) {
 	t.Run("the changes since then", func(t *testing.T) {
 		d.Show(before)
 		running := remembering(t, d, "")
-		entries, err := running.Group(d.Group).Entries(t.Context(), sdk.WithFolders())
+		entries, err := running.Group(d.Group).Entries(t.Context(), sdk.ListOptions{Folders: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		newest := entries[len(entries)-1].ChangedSeq
 		d.Show(before.Rewritten(keepAll).Invent(record(chain.KindRemoveFolder, ref, "kept", at, by)))
-		news, err := running.Group(d.Group).Entries(t.Context(), sdk.Since(newest), sdk.WithFolders())
+		news, err := running.Group(d.Group).Entries(t.Context(), sdk.ListOptions{Folders: true, Since: newest})
 		if err != nil || len(news) != 1 || news[0].Ref != kept.Ref || !news[0].Time.Equal(kept.Time) || news[0].Uploader != kept.Uploader || news[0].Deleted == nil || !news[0].Folder {
 			t.Errorf("%+v, %v", news, err)
 		}
@@ -825,7 +825,7 @@ func TestRenamedFoldersAreReadOnce(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 5 {
-				if news, err := running.Group(d.Group).Entries(t.Context(), sdk.Since(seen-1)); err != nil || len(news) < 3 || len(news) > 4 {
+				if news, err := running.Group(d.Group).Entries(t.Context(), sdk.ListOptions{Since: seen - 1}); err != nil || len(news) < 3 || len(news) > 4 {
 					t.Errorf("%d entries, %v", len(news), err)
 				}
 			}

@@ -262,7 +262,7 @@ func (v *victim) meet() {
 	case testkit.OnBatch:
 		v.before = v.w.Records()
 		for i := range 4 {
-			up, err := v.c.Group(v.w.Group).Seal(ctx, fmt.Sprint("sealed ", i), fmt.Append(nil, v.lie.Name, i))
+			up, err := v.c.Group(v.w.Group).Seal(ctx, fmt.Sprint("sealed ", i), fmt.Append(nil, v.lie.Name, i), nil)
 			if err != nil {
 				v.t.Fatal(err)
 			}

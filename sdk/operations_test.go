@@ -118,7 +118,7 @@ func moreCalls() []called {
 			return last(c.Group(e.Group).Settings().SetRetention(ctx, days))
 		}},
 		{"openGroup", tool(wire.OpCreateHackathonGroup), true, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error {
-			return last(c.Group("open").OpenJoin(ctx, time.Now().Add(time.Hour), sdk.AtMost(1)))
+			return last(c.Group("open").OpenJoin(ctx, time.Now().Add(time.Hour), sdk.JoinOptions{AtMost: 1}))
 		}},
 		{"closeGroup", tool(wire.OpCloseHackathonJoin), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
 			return last(c.Group(e.Group).CloseJoin(ctx))

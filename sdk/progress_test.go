@@ -38,7 +38,7 @@ func TestProgress(t *testing.T) {
 				t.Fatal(err)
 			}
 			content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-			r, err := c.Group("team").Put(ctx, "f", bytes.NewReader(content), noting(&up))
+			r, err := c.Group("team").Put(ctx, "f", bytes.NewReader(content), sdk.PutOptions{Progress: noting(&up)})
 			if err != nil {
 				t.Fatal(err)
 			}

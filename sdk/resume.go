@@ -45,7 +45,7 @@ const (
 	lockSuffix   = ".lock"
 )
 
-// resume is the option [Resume].
+// resume is what [Group.Resume] is told.
 type resume struct {
 	dir  string
 	told func(kept int64, why error)
@@ -251,9 +251,9 @@ func cleanResumes(dir, but string) {
 	}
 }
 
-// begin goes on with the upload of the state file, or begins one under an id. earlier is the record of
+// begin goes on with the upload of the state file, or begins one. earlier is the record of
 // the upload, if it is recorded already.
-func (s *resuming) begin(ctx context.Context, g Group, id string) (u *BlockUpload, earlier *Receipt, err error) {
+func (s *resuming) begin(ctx context.Context, g Group) (u *BlockUpload, earlier *Receipt, err error) {
 	if s.path != "" {
 		kept, why := int64(0), error(nil)
 		var found savedParts
@@ -278,7 +278,7 @@ func (s *resuming) begin(ctx context.Context, g Group, id string) (u *BlockUploa
 	}
 	if u == nil {
 		s.key = saving.SealedJournalKey{}
-		if u, err = g.beginBlocks(ctx, nil, 0, id); err != nil {
+		if u, err = g.beginBlocks(ctx, nil, 0, ""); err != nil {
 			return nil, nil, err
 		}
 		if s.path != "" {

@@ -52,11 +52,17 @@ type Sealed struct {
 // Seal is free and needs no authentication. It is local once the client knows the service's
 // capabilities and, verified, the key of its vault; else it asks for both. Errors:
 // [ErrUnsupported] at a service that takes no sealed uploads; [ErrTooLarge]; [ErrInvalid] for
-// attributes that cannot be recorded; [ErrCorrupt] with [wire.CodeVaultKey] if the key of
+// attributes that cannot be recorded, or a save without id or key; [ErrCorrupt] with [wire.CodeVaultKey] if the key of
 // the vault must not be used; [ErrUnavailable], [ErrTimeout]. Only svcd has it.
-func (g Group) Seal(ctx context.Context, name string, content []byte, opts ...SealOption) (*Sealed, error) {
+//
+// save, if it is not nil, makes the upload use the id of a save, and keys that follow from its key. Sent again, it is
+// recorded and paid once: the receipt is the first one, whatever became of the file since.
+func (g Group) Seal(ctx context.Context, name string, content []byte, save *saving.Save,
+	opts ...PutOptions) (*Sealed, error) {
 	k := uploadKey{group: g.ID, name: name, digest: ComputeHash(content)}
-	s, err := g.c.seal(ctx, k, content, applied(opts, SealOption.seal))
+	o := asked(opts)
+	o.save = save
+	s, err := g.c.seal(ctx, k, content, o)
 	return s, g.wrap("seal "+quote(name), err)
 }
 
@@ -74,11 +80,11 @@ func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o option
 		return nil, err
 	}
 	s := &Sealed{account: c.account, time: time.Now(), size: size, progress: o.progress,
-		after: o.after(c.memory.Group(string(k.group)).Number)}
+		after: countBefore(o.save, c.memory.Group(string(k.group)).Number)}
 	if s.facts, s.attrs, err = factsOf(k, size, o.attrs); err != nil {
 		return nil, err
 	}
-	id, err := o.uploadID(s.time)
+	id, err := uploadID(o.save, s.time)
 	if err != nil {
 		return nil, err
 	}
@@ -96,22 +102,23 @@ func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o option
 }
 
 // uploadID is the id of the save, else a new one.
-func (o *options) uploadID(at time.Time) (string, error) {
-	if o.save == nil {
+func uploadID(save *saving.Save, at time.Time) (string, error) {
+	if save == nil {
 		return saving.NewID(at)
 	}
-	if err := o.save.Check(); err != nil {
+	if err := save.Check(); err != nil {
 		return "", &Error{Op: "check", Kind: ErrInvalid, Err: err}
 	}
-	return o.save.ID, nil
+	return save.ID, nil
 }
 
-// after is how many records of its group the record of the upload follows at least; known are those that are known now.
-func (o *options) after(known int64) int64 {
-	if o.save == nil {
+// countBefore is how many records of its group the record of an upload follows at least; known are those that are known
+// now.
+func countBefore(save *saving.Save, known int64) int64 {
+	if save == nil {
 		return known
 	}
-	return min(o.save.After, known)
+	return min(save.After, known)
 }
 
 // sealHead makes the head of an upload whose ciphertext, or whose manifest, has a hash and a size, and seals the key of
@@ -233,8 +240,8 @@ func (s *Sealed) Size() int64 { return s.size }
 // BlobSize returns the size of the ciphertext, in bytes.
 func (s *Sealed) BlobSize() int64 { return s.head.BlobSize }
 
-// Base returns what the option [Base] said: the newest version of the name, "" for none. set
-// is false without the option.
+// Base returns what [PutOptions].Base said: the newest version of the name, "" for none. set
+// is false without it.
 func (s *Sealed) Base() (ref Ref, set bool) {
 	if s.head.Base == wire.NoBase {
 		return "", true
@@ -279,7 +286,7 @@ func (s *Sealed) Hash() Digest {
 	return d
 }
 
-// Attributes returns what [WithAttributes] said.
+// Attributes returns those of [PutOptions].
 func (s *Sealed) Attributes() Attributes {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -72,7 +72,7 @@ func BenchmarkSeal(b *testing.B) {
 	var up *sdk.Sealed
 	for b.Loop() {
 		var err error
-		if up, err = c.Group("g").Seal(b.Context(), "name", content); err != nil {
+		if up, err = c.Group("g").Seal(b.Context(), "name", content, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 // sealed seals content under a name that tests look for.
-func sealed(t *testing.T, c *sdk.Client, name string, content []byte, opts ...sdk.SealOption) *sdk.Sealed {
+func sealed(t *testing.T, c *sdk.Client, name string, content []byte, opts ...sdk.PutOptions) *sdk.Sealed {
 	t.Helper()
-	s, err := c.Group("g").Seal(t.Context(), name, content, opts...)
+	s, err := c.Group("g").Seal(t.Context(), name, content, nil, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +35,8 @@ func TestThreat52SealedUploadPrintsNothing(t *testing.T) {
 	t.Parallel()
 	_, c := world(t, testkit.Ours)
 	content := []byte("the plaintext " + strings.Repeat("canary ", 500))
-	for _, opts := range [][]sdk.SealOption{nil, {sdk.Compress()},
-		{sdk.Base("bafy1"), sdk.WithAttributes(sdk.Attributes{Executable: true})}} {
+	for _, opts := range [][]sdk.PutOptions{nil, {{Compress: true}},
+		{{Base: new(sdk.Ref("bafy1")), Attributes: sdk.Attributes{Executable: true}}}} {
 		s := sealed(t, c, "the-name.txt", content, opts...)
 		cipher := make([]byte, s.BlobSize())
 		if _, err := s.Ciphertext().ReadAt(cipher, 0); err != nil {
@@ -55,7 +55,7 @@ func TestThreat52SealedUploadPrintsNothing(t *testing.T) {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
 		base, set := s.Base()
-		if wants := len(opts) == 2; set != wants || (base == "bafy1") != wants || s.Attributes().Executable != wants {
+		if wants := len(opts) == 1 && opts[0].Base != nil; set != wants || (base == "bafy1") != wants || s.Attributes().Executable != wants {
 			t.Errorf("base %q, %v, %+v", base, set, s.Attributes())
 		}
 		cipher[20] ^= 1

@@ -22,7 +22,7 @@ func TestThreat51NothingIsSealedWithoutALog(t *testing.T) {
 	if err := putNamed(t, c, "f"); err != nil || s.Hits(wire.PathTools+wire.OpFinalizeUpload) != 1 {
 		t.Errorf("%v", err)
 	}
-	if _, err := c.Group("g").Seal(t.Context(), "f", nil); !errors.Is(err, sdk.ErrUnsupported) {
+	if _, err := c.Group("g").Seal(t.Context(), "f", nil, nil); !errors.Is(err, sdk.ErrUnsupported) {
 		t.Errorf("seal: %v", err)
 	}
 }

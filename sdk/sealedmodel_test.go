@@ -87,10 +87,10 @@ func TestSealedUploadsModel(t *testing.T) {
 				switch step := random.IntN(10); {
 				case step < 4:
 					content := noise([]int64{0, 10, 5000, 90_000}[random.IntN(4)])
-					var opts []sdk.SealOption
+					var opts []sdk.PutOptions
 					if random.IntN(2) == 0 {
 						content = bytes.Repeat([]byte("again "), 1000)
-						opts = append(opts, sdk.Compress())
+						opts = append(opts, sdk.PutOptions{Compress: true})
 					}
 					save, err := c.Group("g").NewSave()
 					if err == nil {
@@ -100,8 +100,7 @@ func TestSealedUploadsModel(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					up, err := c.Group("g").Seal(t.Context(), fmt.Sprint("file ", len(items)), content,
-						append(opts, sdk.ForSave(save))...)
+					up, err := c.Group("g").Seal(t.Context(), fmt.Sprint("file ", len(items)), content, &save, opts...)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -122,7 +121,7 @@ func TestSealedUploadsModel(t *testing.T) {
 					}
 					c = client()
 					for _, it := range items { // sealed anew, it is the same save
-						if it.up, err = c.Group("g").Seal(t.Context(), it.up.Name(), it.content, sdk.ForSave(it.save)); err != nil {
+						if it.up, err = c.Group("g").Seal(t.Context(), it.up.Name(), it.content, &it.save); err != nil {
 							t.Fatal(err)
 						}
 					}

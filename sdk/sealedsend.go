@@ -23,13 +23,13 @@ type Sent struct {
 // request; small ones travel together, up to [wire.MaxSealedBatch] in one request.
 //
 // After an error with an unknown outcome, such as [ErrUnavailable] or [ErrTimeout], send the
-// same upload again, or after a restart another one of the same [ForSave]: it is recorded and paid once, and the
+// same upload again, or after a restart another one of the same save: it is recorded and paid once, and the
 // receipt is the first one, even if the file was deleted since. If the vault's epoch ended, SendSealed seals
 // the key anew, see [Sealed.Epoch]. Each receipt is verified.
 //
 // Each costs one upload. SendSealed needs the API key and membership. Errors: those of
 // [Group.Put]; [ErrConflict] with [wire.CodeHead] if another version became the newest, see
-// [Base]; [ErrConflict] with [wire.CodeEpoch] if the epoch ended and the key of the file is not
+// [PutOptions].Base; [ErrConflict] with [wire.CodeEpoch] if the epoch ended and the key of the file is not
 // in memory: no key opens the upload any more; [ErrConflict] with [wire.CodeSpent] if the
 // service says that the id was used for another upload, which only a faulty service does;
 // [ErrInvalid] for an upload of another account, or one without ciphertext. Only svcd has it.

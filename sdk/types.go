@@ -106,7 +106,7 @@ type Entry struct {
 	Uploader   AccountID // account that recorded it
 	Time       time.Time // of the ledger record; zero when unknown
 	Seq        Seq       // of the upload; entries of a group ascend by it
-	ChangedSeq Seq       // of the newest record about this file, for [Since]
+	ChangedSeq Seq       // of the newest record about this file, for [ListOptions]
 	Number     int64     // of that record among all records of the group, which count from 1 without a gap; 0 = unknown
 	// NamedNumber is the Number of the record that gave the name, if newer ones only changed attributes or, by
 	// retention or newer versions, ended the file; else 0.
@@ -125,7 +125,7 @@ type Entry struct {
 	Deleted *Deletion // nil while the file lives and is not in the trash
 
 	// Folder means that the entry is no file but a recorded folder, see [Group.MakeFolder]. Only
-	// [WithFolders] lists these.
+	// [ListOptions].Folders lists these.
 	Folder bool
 }
 

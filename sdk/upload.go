@@ -26,8 +26,8 @@ import (
 //
 // The file is of format version 1, whatever its size: [Group.BeginBlocks] makes version 2. Upload
 // costs one upload and needs the API key. Errors: those of [Group.Put].
-func (g Group) Upload(ctx context.Context, name string, b *mem.Buffer, opts ...UploadOption) (Receipt, error) {
-	receipt, err := g.c.upload(ctx, g.ID, name, b, applied(opts, UploadOption.put))
+func (g Group) Upload(ctx context.Context, name string, b *mem.Buffer, opts ...PutOptions) (Receipt, error) {
+	receipt, err := g.c.upload(ctx, g.ID, name, b, asked(opts))
 	return receipt, g.wrap("upload "+quote(name), err)
 }
 
@@ -121,7 +121,7 @@ func (c *Client) maxWhole(caps wire.Capabilities) int64 {
 	return min(c.cfg.MaxFileBytes, caps.MaxFileBytes)
 }
 
-// uploadLimit returns the size of the largest upload in one block, in bytes. An upload that is bound by [Base] is a
+// uploadLimit returns the size of the largest upload in one block, in bytes. An upload that is bound by a base is a
 // sealed one, because no other is compared.
 func (c *Client) uploadLimit(caps wire.Capabilities, name string, o options) (int64, error) {
 	limit := c.maxWhole(caps)

@@ -277,7 +277,7 @@ func TestPutFollowsAVersion(t *testing.T) {
 	t.Parallel()
 	s, c := world(t, testkit.Ours)
 	put := func(c *sdk.Client, content []byte, base sdk.Ref) (sdk.Receipt, error) {
-		return c.Group("g").Put(t.Context(), "name", bytes.NewReader(content), sdk.Base(base))
+		return c.Group("g").Put(t.Context(), "name", bytes.NewReader(content), sdk.PutOptions{Base: &base})
 	}
 	first, err := put(c, []byte("first"), "")
 	if err != nil {
@@ -300,11 +300,11 @@ func TestPutFollowsAVersion(t *testing.T) {
 		t.Error(err)
 	}
 	b := buffer(t, 5)
-	if _, err := c.Group("g").Upload(t.Context(), "name", b, sdk.Base(first.Ref)); errorCode(err) != wire.CodeHead {
+	if _, err := c.Group("g").Upload(t.Context(), "name", b, sdk.PutOptions{Base: &first.Ref}); errorCode(err) != wire.CodeHead {
 		t.Errorf("a buffer: %v", err)
 	}
 	b = buffer(t, wire.WholeFileBytes+1)
-	if _, err := c.Group("g").Upload(t.Context(), "name", b, sdk.Base(second.Ref)); sdk.KindOf(err) != sdk.ErrTooLarge {
+	if _, err := c.Group("g").Upload(t.Context(), "name", b, sdk.PutOptions{Base: &second.Ref}); sdk.KindOf(err) != sdk.ErrTooLarge {
 		t.Errorf("a buffer that no sealed upload takes: %v", err)
 	}
 	records := s.Records()

@@ -121,9 +121,9 @@ func TestEndedVersionsMakeNoNameOlder(t *testing.T) {
 	}
 	d.Show(d.Log().Rewritten(keepAll).Invent(end))
 	for who, c := range map[string]*sdk.Client{"a client that runs": running, "a client that begins": remembering(t, d, "")} {
-		opts := []sdk.ListOption{}
+		opts := []sdk.ListOptions{}
 		if c == running {
-			opts = append(opts, sdk.Since(newest.Seq)) // then the record alone tells
+			opts = append(opts, sdk.ListOptions{Since: newest.Seq}) // then the record alone tells
 		}
 		if e := entryOf(t, c, d, upload.Ref, opts...); e.Deleted == nil || e.Named().Age != int64(named) || named <= before.Number {
 			t.Errorf("%s: the name is as old as %d, want %d: %+v", who, e.Named().Age, named, e)
@@ -132,7 +132,7 @@ func TestEndedVersionsMakeNoNameOlder(t *testing.T) {
 }
 
 // entryOf lists the group of a world and returns one file.
-func entryOf(t *testing.T, c *sdk.Client, d *testkit.World, ref sdk.Ref, opts ...sdk.ListOption) sdk.Entry {
+func entryOf(t *testing.T, c *sdk.Client, d *testkit.World, ref sdk.Ref, opts ...sdk.ListOptions) sdk.Entry {
 	t.Helper()
 	entries, err := c.Group(d.Group).Entries(t.Context(), opts...)
 	if err != nil {

@@ -330,11 +330,11 @@ func (a *app) renameSettled(ctx context.Context, g sdk.Group, list listing, copi
 // saveSettled uploads what a conflict became, as the version after theirs, and removes the save.
 func (a *app) saveSettled(ctx context.Context, c *sdk.Client, g sdk.Group, one *conflict, copies []sdk.Entry,
 	content io.Reader) error {
-	opts := []sdk.PutOption{sdk.Base(one.theirs.Ref)}
+	o := sdk.PutOptions{Base: &one.theirs.Ref}
 	if old := one.theirs.Attributes; old != nil && old.Executable && one.theirs.Uploader == c.Account() {
-		opts = append(opts, sdk.WithAttributes(sdk.Attributes{Executable: true}))
+		o.Attributes.Executable = true
 	}
-	got, err := g.Put(ctx, one.Name, content, opts...)
+	got, err := g.Put(ctx, one.Name, content, o)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ exist is refused: with --unknown it is added, and whoever gets that name reads t
 					return err
 				}
 			}
-			done, err := c.Group(sdk.GroupID(args[0])).Add(ctx, sdk.AccountID(args[1]), sdk.As(role))
+			done, err := c.Group(sdk.GroupID(args[0])).Add(ctx, sdk.AccountID(args[1]), role)
 			if err != nil {
 				return err
 			}

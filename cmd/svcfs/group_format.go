@@ -89,6 +89,6 @@ func saveOneWhole(ctx context.Context, g sdk.Group, e sdk.Entry) error {
 	if e.Attributes != nil {
 		attributes = *e.Attributes
 	}
-	_, err = g.Put(ctx, e.Name, f, sdk.WithAttributes(attributes))
+	_, err = g.Put(ctx, e.Name, f, sdk.PutOptions{Attributes: attributes})
 	return err
 }

@@ -124,11 +124,7 @@ made with 'svcfs group create --open'; only its owner can open it.`,
 
 func (a *app) openGroup(ctx context.Context, g sdk.Group, f openFlags) error {
 	until := time.Now().Add(time.Duration(f.span)).UTC().Truncate(time.Second)
-	opts := []sdk.JoinOption{sdk.As(f.role)}
-	if f.uses > 0 {
-		opts = append(opts, sdk.AtMost(f.uses))
-	}
-	opened, err := g.OpenJoin(ctx, until, opts...)
+	opened, err := g.OpenJoin(ctx, until, sdk.JoinOptions{Role: f.role, AtMost: f.uses})
 	if err != nil {
 		return err
 	}

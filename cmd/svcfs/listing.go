@@ -19,7 +19,7 @@ type listing struct {
 
 // listOf lists the files of a group.
 func listOf(ctx context.Context, g sdk.Group) (listing, error) {
-	entries, err := g.Entries(ctx, sdk.WithFolders())
+	entries, err := g.Entries(ctx, sdk.ListOptions{Folders: true})
 	return listingOf(entries), err
 }
 

@@ -161,16 +161,8 @@ func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []local
 		if at, ok := there.Newest(files[i].name); ok {
 			entry = there.Entries[at]
 		}
-		opts := []sdk.PutOption{sdk.Progress(flying.report)}
-		if dir := a.userDir("XDG_STATE_HOME", ".local/state", "uploads"); dir != "" {
-			opts = append(opts, sdk.Resume(dir, func(kept int64, why error) {
-				a.ui.notice("%s", resumed(files[i].path, kept, why))
-			}))
-		}
-		if f.deflate {
-			opts = append(opts, sdk.Compress())
-		}
-		return a.putOne(ctx, c, g, files[i], entry, records, opts...)
+		return a.putOne(ctx, c, g, files[i], entry, records,
+			sdk.PutOptions{Progress: flying.report, Compress: f.deflate})
 	}, func(r receipt) error { return a.printReceipt(r, f.quiet) })
 	if err != nil && ctx.Err() != nil {
 		return interruption("run the same command with --update: what was recorded is not sent again, and a large " +
@@ -195,10 +187,22 @@ func resumed(path string, kept int64, why error) string {
 	}
 }
 
+// send uploads a file. A large one goes on where an earlier command stopped, if this user has a place to note that.
+func (a *app) send(ctx context.Context, g sdk.Group, file localFile, content io.Reader,
+	o sdk.PutOptions) (sdk.Receipt, error) {
+	dir := a.userDir("XDG_STATE_HOME", ".local/state", "uploads")
+	if dir == "" {
+		return g.Put(ctx, file.name, content, o)
+	}
+	return g.Resume(ctx, file.name, content, dir, func(kept int64, why error) {
+		a.ui.notice("%s", resumed(file.path, kept, why))
+	}, o)
+}
+
 // putOne sends one file, unless it equals what is there. records: the service records
 // attributes.
 func (a *app) putOne(ctx context.Context, c *sdk.Client, g sdk.Group, file localFile, there sdk.Entry, records bool,
-	opts ...sdk.PutOption) (receipt, error) {
+	o sdk.PutOptions) (receipt, error) {
 	limit, err := c.MaxUpload(ctx)
 	if err != nil {
 		return receipt{}, fmt.Errorf("%s: %w", file.path, err)
@@ -225,7 +229,8 @@ func (a *app) putOne(ctx context.Context, c *sdk.Client, g sdk.Group, file local
 			return receipt{}, fmt.Errorf("%s: %w", file.path, err)
 		}
 	}
-	got, err := g.Put(ctx, file.name, content, append(opts, sdk.WithAttributes(attributes))...)
+	o.Attributes = attributes
+	got, err := a.send(ctx, g, file, content, o)
 	if err != nil {
 		return receipt{}, fmt.Errorf("%s: %w", file.path, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/view"
 )
 
 // Remote is the service as the tree uses it. [Client] implements it.
@@ -16,15 +17,15 @@ type Remote interface {
 	Groups(ctx context.Context) ([]sdk.Group, error)
 	// IsAuthorized asks the ledger whether an account belongs to a group. Free.
 	IsAuthorized(ctx context.Context, g sdk.GroupID, account sdk.AccountID) (bool, error)
-	// Entries lists files and folders that changed since, as [sdk.News]. See [Config].ReadPrice.
-	Entries(ctx context.Context, g sdk.GroupID, since sdk.Known) ([]sdk.Entry, error)
+	// Entries lists files and folders that changed since, as [sdk.Group.News]. See [Config].ReadPrice.
+	Entries(ctx context.Context, g sdk.GroupID, since *view.View) ([]sdk.Entry, error)
 	// HoldList counts bytes of memory that listed entries take here, negative for those that are
 	// gone. See [sdk.Client.HoldList]. Local.
 	HoldList(bytes int64) error
 	// Retrieve fetches and verifies one file. Costs one claim.
 	Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (fee sdk.Amount, err error)
 	// Upload records one file. Costs one upload; never twice for one content. base is the version that it replaces, see
-	// [sdk.Base]; nil = whatever there is.
+	// [sdk.PutOptions]; nil = whatever there is.
 	Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, base *sdk.Ref,
 		a sdk.Attributes) (sdk.Receipt, error)
 	// SetAttributes records other attributes of one upload. Free. Only with

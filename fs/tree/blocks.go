@@ -16,7 +16,7 @@ type BlockUpload interface {
 	TakesOver() bool
 	PartBlocks() int64
 	PutPart(ctx context.Context, blocks format.Extents, read func(block int64, into []byte) (int, error)) error
-	// Finish records the file. base is the version that it replaces, see [sdk.Base]; nil = whatever there is.
+	// Finish records the file. base is the version that it replaces, see [sdk.PutOptions]; nil = whatever there is.
 	Finish(ctx context.Context, name string, size int64, hash sdk.Digest, base *sdk.Ref,
 		a sdk.Attributes) (sdk.Receipt, error)
 	// Opened returns the recorded file after Finish, or nil: it needs no claim.
@@ -28,15 +28,15 @@ type BlockUpload interface {
 // implements it.
 type BlockRemote interface {
 	// OpenBlocks opens a file, see [sdk.Group.OpenBlocks]. Costs one claim.
-	OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.FromStart) (Blocks, error)
+	OpenBlocks(ctx context.Context, e sdk.Entry, ahead ...int64) (Blocks, error)
 	// BeginBlocks begins an upload. base is nil, or an earlier version of the name that OpenBlocks
 	// opened. Free.
 	BeginBlocks(ctx context.Context, g sdk.GroupID, base Blocks, blockBytes int64) (BlockUpload, error)
 }
 
 // OpenBlocks is [sdk.Group.OpenBlocks].
-func (c Client) OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.FromStart) (Blocks, error) {
-	b, err := c.Group(e.Group).OpenBlocks(ctx, e, opts...)
+func (c Client) OpenBlocks(ctx context.Context, e sdk.Entry, ahead ...int64) (Blocks, error) {
+	b, err := c.Group(e.Group).OpenBlocks(ctx, e, ahead...)
 	if err != nil {
 		return nil, err
 	}
@@ -55,15 +55,6 @@ func (c Client) BeginBlocks(ctx context.Context, g sdk.GroupID, base Blocks, blo
 
 // upload is an upload as the tree uses it.
 type upload struct{ *sdk.BlockUpload }
-
-// Finish is [sdk.BlockUpload.Finish].
-func (u upload) Finish(ctx context.Context, name string, size int64, hash sdk.Digest, base *sdk.Ref,
-	a sdk.Attributes) (sdk.Receipt, error) {
-	if base == nil {
-		return u.BlockUpload.Finish(ctx, name, size, hash, a)
-	}
-	return u.BlockUpload.Finish(ctx, name, size, hash, a, sdk.Base(*base))
-}
 
 // Opened is [sdk.BlockUpload.Opened].
 func (u upload) Opened() Blocks {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/view"
 )
 
 // Client makes a client of the service the [Remote] and [GroupMemory] of a tree, with the
@@ -16,9 +17,9 @@ func (c Client) IsAuthorized(ctx context.Context, g sdk.GroupID, account sdk.Acc
 	return c.Group(g).IsAuthorized(ctx, account)
 }
 
-// Entries is [sdk.Group.Entries].
-func (c Client) Entries(ctx context.Context, g sdk.GroupID, since sdk.Known) ([]sdk.Entry, error) {
-	return c.Group(g).Entries(ctx, sdk.News(since))
+// Entries is [sdk.Group.News].
+func (c Client) Entries(ctx context.Context, g sdk.GroupID, since *view.View) ([]sdk.Entry, error) {
+	return c.Group(g).News(ctx, since)
 }
 
 // Retrieve is [sdk.Group.Retrieve].
@@ -29,11 +30,7 @@ func (c Client) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (fe
 // Upload is [sdk.Group.Upload].
 func (c Client) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, base *sdk.Ref,
 	a sdk.Attributes) (sdk.Receipt, error) {
-	opts := []sdk.UploadOption{sdk.WithAttributes(a)}
-	if base != nil {
-		opts = append(opts, sdk.Base(*base))
-	}
-	return c.Group(g).Upload(ctx, name, b, opts...)
+	return c.Group(g).Upload(ctx, name, b, sdk.PutOptions{Attributes: a, Base: base})
 }
 
 // SetAttributes is [sdk.Group.SetAttributes].

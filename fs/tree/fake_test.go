@@ -33,8 +33,8 @@ func mount(t testing.TB, w *world, who sdk.AccountID, change ...func(*Config)) *
 // remote is an account's view of the world with its files of format version 2.
 type remote struct{ treetest.Person }
 
-func (r remote) OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.FromStart) (Blocks, error) {
-	b, err := r.Person.OpenBlocks(ctx, e, opts...)
+func (r remote) OpenBlocks(ctx context.Context, e sdk.Entry, ahead ...int64) (Blocks, error) {
+	b, err := r.Person.OpenBlocks(ctx, e, ahead...)
 	if err != nil {
 		return nil, err
 	}

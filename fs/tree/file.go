@@ -349,7 +349,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 		case h.flags.Write: // it may begin anywhere
 			return f.t.contents.Open(ctx, e, &f.known, &origin{f, e})
 		}
-		return f.t.contents.Open(ctx, e, &f.known, &origin{f, e}, sdk.FromStart(f.t.contents.StartAhead()))
+		return f.t.contents.Open(ctx, e, &f.known, &origin{f, e}, f.t.contents.StartAhead())
 	}
 	lease, err := f.t.contents.Cache.Get(ctx, content.KeyOf(e), guardedFetch(fetch))
 	if errors.Is(err, cache.ErrPurged) { // deleted or revoked while it was on its way

@@ -16,7 +16,7 @@ type origin struct {
 }
 
 // Open has the service open the file, which costs one claim. What waits on this disk is free.
-func (o *origin) Open(ctx context.Context, opts ...sdk.FromStart) (blocks content.Blocks, err error) {
+func (o *origin) Open(ctx context.Context, ahead ...int64) (blocks content.Blocks, err error) {
 	t, g := o.f.t, o.f.groupNow()
 	if t.blocks == nil {
 		return nil, &Error{Class: ClassUnsupported,
@@ -29,7 +29,7 @@ func (o *origin) Open(ctx context.Context, opts ...sdk.FromStart) (blocks conten
 		}
 	}
 	err = t.spent.Spend("retrieve", func() (sdk.Amount, error) {
-		blocks, err = t.blocks.OpenBlocks(ctx, *entry, opts...)
+		blocks, err = t.blocks.OpenBlocks(ctx, *entry, ahead...)
 		if err != nil {
 			return sdk.Amount{}, err
 		}

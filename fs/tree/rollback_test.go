@@ -126,7 +126,7 @@ func TestN5RenamedFolderIsKnownAsListed(t *testing.T) {
 		if step.from == "n" {
 			m.refresh()
 		}
-		list, err := others.Entries(t.Context(), sdk.WithFolders())
+		list, err := others.Entries(t.Context(), sdk.ListOptions{Folders: true})
 		ok(t, err)
 		var newest sdk.Seq
 		for i := range list {

@@ -8,6 +8,7 @@ import (
 	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/view"
 )
 
 // racing is a service at which something else happens at the worst moment: when a
@@ -26,7 +27,7 @@ func once(f *func()) {
 	}
 }
 
-func (r *racing) Entries(ctx context.Context, g sdk.GroupID, since sdk.Known) ([]sdk.Entry, error) {
+func (r *racing) Entries(ctx context.Context, g sdk.GroupID, since *view.View) ([]sdk.Entry, error) {
 	once(&r.beforeEntries)
 	list, err := r.Person.Entries(ctx, g, since)
 	once(&r.afterEntries)

@@ -468,7 +468,7 @@ func (s *service) sealedUploader(together int) (func(context.Context, int) error
 			id := s.uploads.Add(1)
 			var err error
 			if items[i], err = group.Seal(ctx, fmt.Sprintf("sealed-%d", id),
-				fmt.Appendf(nil, "%0*d", smallBytes, id)); err != nil {
+				fmt.Appendf(nil, "%0*d", smallBytes, id), nil); err != nil {
 				return err
 			}
 		}

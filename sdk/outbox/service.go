@@ -131,11 +131,8 @@ func (s Service) sendSmall(ctx context.Context, list []*Upload, out []sdk.Sent) 
 	var sealed []*sdk.Sealed
 	var at []int
 	for n, u := range list {
-		opts := []sdk.SealOption{sdk.ForSave(u.Save), sdk.WithAttributes(u.Attributes)}
-		if u.Base != nil {
-			opts = append(opts, sdk.Base(*u.Base))
-		}
-		l, err := s.Group(u.Group).Seal(ctx, u.Name, u.Content.Bytes(), opts...)
+		l, err := s.Group(u.Group).Seal(ctx, u.Name, u.Content.Bytes(), &u.Save,
+			sdk.PutOptions{Attributes: u.Attributes, Base: u.Base})
 		if err != nil {
 			out[n].Err = err
 			continue
@@ -213,11 +210,8 @@ func (s Service) sendUpon(ctx context.Context, u *Upload, base *sdk.Blocks, take
 	if !takeOver {
 		over = nil
 	}
-	opts := []sdk.BlocksOption{sdk.ForSave(u.Save), sdk.SentParts(l.Sent, l.Keep)}
-	if u.Base != nil {
-		opts = append(opts, sdk.Base(*u.Base))
-	}
-	up, err := s.Group(u.Group).BeginBlocks(ctx, over, l.Layout.BlockBytes, opts...)
+	up, err := s.Group(u.Group).BeginBlocks(ctx, over, l.Layout.BlockBytes,
+		saving.Begun{Save: u.Save, Sent: l.Sent, Note: l.Keep})
 	if err != nil {
 		return r, err
 	}
@@ -242,7 +236,7 @@ func (s Service) sendUpon(ctx context.Context, u *Upload, base *sdk.Blocks, take
 		if err != nil {
 			return r, err
 		}
-		if r, err = up.Finish(ctx, u.Name, u.Size, hash, u.Attributes); codeOf(err) != wire.CodeMissing {
+		if r, err = up.Finish(ctx, u.Name, u.Size, hash, u.Base, u.Attributes); codeOf(err) != wire.CodeMissing {
 			s.recent.add(up.Opened())
 			return r, err
 		}

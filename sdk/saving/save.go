@@ -36,6 +36,14 @@ type Part struct {
 	Leaves []byte `json:"leaves,omitempty"`
 }
 
+// Begun is a save in blocks that may have been begun before.
+type Begun struct {
+	Save Save
+	Sent []Part // that an earlier upload of the save sent, as far as the service has them
+	// Note, if it is not nil, is called with each part that arrives from then on, from several goroutines.
+	Note func(Part)
+}
+
 const (
 	saveTagDomain = "svc-save-1"
 	saveKeyDomain = "svc-save-file-1"

@@ -198,7 +198,7 @@ func openGroup(t *testing.T, s *suite) {
 	_, err = s.alice.Group(s.group).OpenJoin(ctx, time.Now().Add(-time.Hour))
 	is(t, "open until yesterday", err, sdk.ErrInvalid)
 	open := s.group + "-open"
-	_, err = s.alice.Group(open).OpenJoin(ctx, time.Now().Add(time.Hour), sdk.AtMost(5))
+	_, err = s.alice.Group(open).OpenJoin(ctx, time.Now().Add(time.Hour), sdk.JoinOptions{AtMost: 5})
 	ok(t, "open", err)
 	for range 2 {
 		_, err = s.bob.Group(open).Join(ctx)
@@ -220,18 +220,18 @@ func openGroup(t *testing.T, s *suite) {
 func roles(t *testing.T, s *suite) {
 	ctx := t.Context()
 	if !s.isOurs(t) {
-		_, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.As(sdk.RoleReader))
+		_, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.RoleReader)
 		is(t, "add a reader where there are no roles", err, sdk.ErrUnsupported)
-		_, err = s.alice.Group(s.group+"-open").OpenJoin(ctx, time.Now().Add(time.Hour), sdk.As(sdk.RoleReader))
+		_, err = s.alice.Group(s.group+"-open").OpenJoin(ctx, time.Now().Add(time.Hour), sdk.JoinOptions{Role: sdk.RoleReader})
 		is(t, "open for readers where there are no roles", err, sdk.ErrUnsupported)
 		return
 	}
 	r := s.upload(t, s.alice, "f", []byte("for readers"))
-	_, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.As(sdk.RoleReader))
+	_, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.RoleReader)
 	ok(t, "add a reader", err)
 	_, err = s.alice.Group(s.group).Add(ctx, s.world.Bob.ID)
 	is(t, "add the reader again", err, sdk.ErrConflict)
-	_, err = s.bob.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.As(sdk.RoleWriter))
+	_, err = s.bob.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.RoleWriter)
 	is(t, "a reader raises itself", err, sdk.ErrNotAuthorized)
 	has := func(c *sdk.Client, group sdk.GroupID, role sdk.Role) {
 		t.Helper()
@@ -259,19 +259,19 @@ func roles(t *testing.T, s *suite) {
 	if err != nil || !status.Authorized || status.Role != sdk.RoleReader {
 		t.Errorf("status of a reader %+v, %v", status, err)
 	}
-	_, err = s.alice.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.As(sdk.RoleWriter))
+	_, err = s.alice.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.RoleWriter)
 	ok(t, "raise the reader", err)
 	has(s.bob, s.group, sdk.RoleWriter)
 	for id, nobody := range map[sdk.AccountID]bool{"nobody-" + s.world.Bob.ID: true, s.world.Bob.ID: false} {
 		_, _ = s.alice.Group(s.group).Revoke(ctx, id) // bob is a member
-		added, err := s.alice.Group(s.group).Add(ctx, id, sdk.As(""))
+		added, err := s.alice.Group(s.group).Add(ctx, id, "")
 		if err != nil || added.Nobody != nobody || added.Message == "" {
 			t.Errorf("adding %s: %+v, %v", id, added, err)
 		}
 	}
 	s.upload(t, s.bob, "g", []byte("as a writer"))
 	open := s.group + "-open"
-	_, err = s.alice.Group(open).OpenJoin(ctx, time.Now().Add(time.Hour), sdk.As(sdk.RoleReader))
+	_, err = s.alice.Group(open).OpenJoin(ctx, time.Now().Add(time.Hour), sdk.JoinOptions{Role: sdk.RoleReader})
 	ok(t, "open for readers", err)
 	_, err = s.bob.Group(open).Join(ctx)
 	ok(t, "join", err)
@@ -398,7 +398,7 @@ func listing(t *testing.T, s *suite) {
 		return
 	}
 	for i, e := range entries {
-		rest, err := s.alice.Group(s.group).Entries(ctx, sdk.Since(e.ChangedSeq))
+		rest, err := s.alice.Group(s.group).Entries(ctx, sdk.ListOptions{Since: e.ChangedSeq})
 		if err != nil || len(rest) != len(entries)-i-1 {
 			t.Errorf("after entry %d come %d, %v", i, len(rest), err)
 		}
@@ -611,7 +611,7 @@ func folders(t *testing.T, s *suite) {
 	for _, c := range []*sdk.Client{s.alice, s.bob} {
 		names(c, "d/e/x", "f/e/one", "f/e/x", "ab", "a", "b/z", "taken/x", "f/e/bob")
 	}
-	news, err := s.bob.Group(s.group).Entries(ctx, sdk.Since(done.Seq))
+	news, err := s.bob.Group(s.group).Entries(ctx, sdk.ListOptions{Since: done.Seq})
 	if err != nil || len(news) != 4 {
 		t.Errorf("%d entries changed since, %v", len(news), err)
 	}
@@ -625,7 +625,7 @@ func recordedFolders(t *testing.T, s *suite) {
 	if !s.isOurs(t) {
 		is(t, "make a folder", err, sdk.ErrUnsupported)
 		is(t, "remove a folder", second(g.RemoveFolder(ctx, "refs/heads")), sdk.ErrUnsupported)
-		if list, err := g.Entries(ctx, sdk.WithFolders()); err != nil || len(list) != 0 {
+		if list, err := g.Entries(ctx, sdk.ListOptions{Folders: true}); err != nil || len(list) != 0 {
 			t.Errorf("listed %+v, %v", list, err)
 		}
 		return
@@ -640,7 +640,7 @@ func recordedFolders(t *testing.T, s *suite) {
 	}
 	folders := func(c *sdk.Client, since sdk.Seq, want ...string) {
 		t.Helper()
-		entries, err := c.Group(s.group).Entries(ctx, sdk.WithFolders(), sdk.Since(since))
+		entries, err := c.Group(s.group).Entries(ctx, sdk.ListOptions{Folders: true, Since: since})
 		ok(t, "list", err)
 		got := map[string]bool{}
 		for _, e := range entries {
@@ -710,13 +710,13 @@ func attributes(t *testing.T, s *suite) {
 	ctx := t.Context()
 	g := s.alice.Group(s.group)
 	sent := sdk.Attributes{ModTime: time.Unix(0, -5), Executable: true, XAttrs: map[string]string{"user.a": "\x00<\xff"}}
-	r, err := g.Put(ctx, "f", strings.NewReader("content"), sdk.WithAttributes(sent))
+	r, err := g.Put(ctx, "f", strings.NewReader("content"), sdk.PutOptions{Attributes: sent})
 	ok(t, "put", err)
-	link, err := g.Put(ctx, "l", strings.NewReader("a/<b>"), sdk.WithAttributes(sdk.Attributes{Target: "a/<b>"}))
+	link, err := g.Put(ctx, "l", strings.NewReader("a/<b>"), sdk.PutOptions{Attributes: sdk.Attributes{Target: "a/<b>"}})
 	ok(t, "put a link", err)
-	_, err = g.Put(ctx, "l", strings.NewReader("other"), sdk.WithAttributes(sdk.Attributes{Target: "a/b"}))
+	_, err = g.Put(ctx, "l", strings.NewReader("other"), sdk.PutOptions{Attributes: sdk.Attributes{Target: "a/b"}})
 	is(t, "put a link to something else than its content", err, sdk.ErrInvalid)
-	_, err = g.Put(ctx, "f", strings.NewReader("x"), sdk.WithAttributes(sdk.Attributes{XAttrs: map[string]string{"user.svcfs.a": ""}}))
+	_, err = g.Put(ctx, "f", strings.NewReader("x"), sdk.PutOptions{Attributes: sdk.Attributes{XAttrs: map[string]string{"user.svcfs.a": ""}}})
 	is(t, "put a name of the mount", err, sdk.ErrInvalid)
 	if !s.isOurs(t) {
 		is(t, "set", second(g.SetAttributes(ctx, r.Ref, sent)), sdk.ErrUnsupported)
@@ -735,7 +735,7 @@ func attributes(t *testing.T, s *suite) {
 	listed("put a link", sdk.Attributes{Target: "a/<b>"}, link.Ref)
 	target := strings.Repeat("a/", format.MaxTargetBytes/2) + "a"
 	most := sdk.Attributes{ModTime: time.Unix(0, 1), Executable: true, Target: target, XAttrs: map[string]string{"user.big": strings.Repeat("\xff", format.MaxAttributeBytes-len("user.big"))}}
-	full, err := g.Put(ctx, strings.Repeat("é", 2048), strings.NewReader(target), sdk.WithAttributes(most))
+	full, err := g.Put(ctx, strings.Repeat("é", 2048), strings.NewReader(target), sdk.PutOptions{Attributes: most})
 	ok(t, "put the most", err)
 	listed("put the most", most, full.Ref)
 	before := entry(t, g, r.Ref)
@@ -754,7 +754,7 @@ func attributes(t *testing.T, s *suite) {
 	}
 	is(t, "set a target", second(g.SetAttributes(ctx, r.Ref, sdk.Attributes{Target: "content"})), sdk.ErrInvalid)
 	is(t, "take a target", second(g.SetAttributes(ctx, link.Ref, sdk.Attributes{})), sdk.ErrInvalid)
-	changed, err := g.Entries(ctx, sdk.Since(before.ChangedSeq))
+	changed, err := g.Entries(ctx, sdk.ListOptions{Since: before.ChangedSeq})
 	ok(t, "list changes", err)
 	changed = slices.DeleteFunc(changed, func(e sdk.Entry) bool { return e.Ref == link.Ref || e.Ref == full.Ref })
 	if s.isOurs(t) { // also where the list begins with the changes, a name is as old as it was

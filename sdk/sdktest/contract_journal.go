@@ -64,7 +64,7 @@ func saves(t *testing.T, s *suite) {
 	save := newSave(t, g, []byte("content"))
 	seal := func(name string, content []byte, id saving.Save) *sdk.Sealed {
 		t.Helper()
-		up, err := g.Seal(ctx, name, content, sdk.ForSave(id), sdk.Base(""))
+		up, err := g.Seal(ctx, name, content, &id, sdk.PutOptions{Base: new(sdk.Ref(""))})
 		ok(t, "seal", err)
 		return up
 	}
@@ -87,8 +87,8 @@ func saves(t *testing.T, s *suite) {
 	other.Mark = sdk.ComputeHash([]byte("other"))
 	isCode(t, "other content under the same id", s.alice.SendSealed(ctx, seal("save", []byte("other"), other))[0].Err,
 		wire.CodeSpent)
-	is(t, "a save without a key", second(g.Seal(ctx, "f", nil, sdk.ForSave(saving.Save{ID: save.ID}))), sdk.ErrInvalid)
-	is(t, "a save without an id", second(g.Seal(ctx, "f", nil, sdk.ForSave(saving.Save{Key: save.Key}))), sdk.ErrInvalid)
+	is(t, "a save without a key", second(g.Seal(ctx, "f", nil, &saving.Save{ID: save.ID})), sdk.ErrInvalid)
+	is(t, "a save without an id", second(g.Seal(ctx, "f", nil, &saving.Save{Key: save.Key})), sdk.ErrInvalid)
 	ok(t, "delete", second(g.Delete(ctx, first.Receipt.Ref)))
 	again = s.alice.SendSealed(ctx, seal("save", []byte("content"), save))[0]
 	if again.Err != nil || again.Receipt.Ref != first.Receipt.Ref {
@@ -112,12 +112,11 @@ func savesInBlocks(t *testing.T, s *suite) {
 	var sent []saving.Part
 	begin := func() *sdk.BlockUpload {
 		t.Helper()
-		u, err := g.BeginBlocks(ctx, nil, format.MinBlockBytes, sdk.ForSave(save), sdk.Base(""),
-			sdk.SentParts(sent, func(p saving.Part) {
-				mu.Lock()
-				defer mu.Unlock()
-				sent = append(sent, p)
-			}))
+		u, err := g.BeginBlocks(ctx, nil, format.MinBlockBytes, saving.Begun{Save: save, Sent: sent, Note: func(p saving.Part) {
+			mu.Lock()
+			defer mu.Unlock()
+			sent = append(sent, p)
+		}})
 		ok(t, "begin", err)
 		t.Cleanup(u.Abandon)
 		return u
@@ -135,7 +134,7 @@ func savesInBlocks(t *testing.T, s *suite) {
 		t.Errorf("%v must be sent", missing)
 	}
 	put(u, format.Extent{First: 3, Count: 3})
-	first, err := u.Finish(ctx, "save in blocks", size, hash, sdk.Attributes{})
+	first, err := u.Finish(ctx, "save in blocks", size, hash, new(sdk.Ref("")), sdk.Attributes{})
 	ok(t, "finish", err)
 	got, _, err := Read(ctx, g, string(first.Ref))
 	if err != nil || !bytes.Equal(got, content) {

@@ -17,22 +17,22 @@ import (
 func sealedUploads(t *testing.T, s *suite) {
 	ctx := t.Context()
 	g := s.alice.Group(s.group)
-	seal := func(c *sdk.Client, name string, content []byte, opts ...sdk.SealOption) *sdk.Sealed {
+	seal := func(c *sdk.Client, name string, content []byte, opts ...sdk.PutOptions) *sdk.Sealed {
 		t.Helper()
-		up, err := c.Group(s.group).Seal(ctx, name, content, opts...)
+		up, err := c.Group(s.group).Seal(ctx, name, content, nil, opts...)
 		if err != nil {
 			t.Fatalf("seal %s: %v", name, err)
 		}
 		return up
 	}
 	if !s.isOurs(t) {
-		is(t, "seal", second(g.Seal(ctx, "f", nil)), sdk.ErrUnsupported)
+		is(t, "seal", second(g.Seal(ctx, "f", nil, nil)), sdk.ErrUnsupported)
 		return
 	}
 	contents := [][]byte{[]byte("small"), {}, pattern(100_000), pattern(40_000), pattern(20_000), pattern(wire.WholeFileBytes)}
 	var list []*sdk.Sealed
 	for i, content := range contents {
-		list = append(list, seal(s.alice, fmt.Sprint("sealed ", i), content, sdk.WithAttributes(sdk.Attributes{Executable: i == 0})))
+		list = append(list, seal(s.alice, fmt.Sprint("sealed ", i), content, sdk.PutOptions{Attributes: sdk.Attributes{Executable: i == 0}}))
 	}
 	price, _ := s.alice.Price("upload")
 	before := balance(t, s.alice)
@@ -76,7 +76,7 @@ func sealedUploads(t *testing.T, s *suite) {
 	t.Run("Members", func(t *testing.T) { sealedMembers(t, s, seal) })
 }
 
-type sealer func(c *sdk.Client, name string, content []byte, opts ...sdk.SealOption) *sdk.Sealed
+type sealer func(c *sdk.Client, name string, content []byte, opts ...sdk.PutOptions) *sdk.Sealed
 
 // sealedBase checks uploads that are bound to the newest version of their name.
 func sealedBase(t *testing.T, s *suite, seal sealer) {
@@ -88,17 +88,17 @@ func sealedBase(t *testing.T, s *suite, seal sealer) {
 			t.Errorf("%s: %+v", what, sent)
 		}
 	}
-	made := s.alice.SendSealed(ctx, seal(s.alice, "bound", []byte("1"), sdk.Base("")), seal(s.alice, "bound", []byte("other"), sdk.Base("")), seal(s.alice, "beside", []byte("x"), sdk.Base("")))
+	made := s.alice.SendSealed(ctx, seal(s.alice, "bound", []byte("1"), sdk.PutOptions{Base: new(sdk.Ref(""))}), seal(s.alice, "bound", []byte("other"), sdk.PutOptions{Base: new(sdk.Ref(""))}), seal(s.alice, "beside", []byte("x"), sdk.PutOptions{Base: new(sdk.Ref(""))}))
 	ok(t, "the first of a name", made[0].Err)
 	conflict("another first, in a batch", made[1])
 	ok(t, "the one after it", made[2].Err)
 	before := balance(t, s.alice)
-	conflict("another first", s.alice.SendSealed(ctx, seal(s.alice, "bound", []byte("other"), sdk.Base("")))[0])
-	late := seal(s.alice, "bound", []byte("3"), sdk.Base(made[0].Receipt.Ref))
+	conflict("another first", s.alice.SendSealed(ctx, seal(s.alice, "bound", []byte("other"), sdk.PutOptions{Base: new(sdk.Ref(""))}))[0])
+	late := seal(s.alice, "bound", []byte("3"), sdk.PutOptions{Base: new(made[0].Receipt.Ref)})
 	if balance(t, s.alice) != before {
 		t.Error("a refused upload was paid")
 	}
-	next := seal(s.alice, "bound", []byte("2"), sdk.Base(made[0].Receipt.Ref))
+	next := seal(s.alice, "bound", []byte("2"), sdk.PutOptions{Base: new(made[0].Receipt.Ref)})
 	r := s.alice.SendSealed(ctx, next)[0]
 	ok(t, "the second version", r.Err)
 	conflict("one that did not know it", s.alice.SendSealed(ctx, late)[0])

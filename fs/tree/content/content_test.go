@@ -58,10 +58,10 @@ func (s *service) Read(_ context.Context, first int64, into []*mem.Buffer) error
 	}
 	return nil
 }
-func (s *service) Open(context.Context, ...sdk.FromStart) (Blocks, error) { s.opens++; return s, nil }
-func (s *service) Check() error                                           { return s.wrong }
-func (s *service) Failed(err error)                                       { s.failed = append(s.failed, err) }
-func (s *service) Explain(_ context.Context, err error) error             { return err }
+func (s *service) Open(context.Context, ...int64) (Blocks, error) { s.opens++; return s, nil }
+func (s *service) Check() error                                   { return s.wrong }
+func (s *service) Failed(err error)                               { s.failed = append(s.failed, err) }
+func (s *service) Explain(_ context.Context, err error) error     { return err }
 
 func newStore(t *testing.T, stagingBytes int64) *Store {
 	t.Helper()

@@ -29,7 +29,7 @@ type Blocks interface {
 // Origin is where the blocks of one version come from: it asks the service, pays, and remembers what was wrong.
 type Origin interface {
 	// Open has the service open the file, which costs one claim.
-	Open(ctx context.Context, opts ...sdk.FromStart) (Blocks, error)
+	Open(ctx context.Context, ahead ...int64) (Blocks, error)
 	// Check returns why nothing may be fetched: what came was not what the ledger recorded. nil = it was.
 	Check() error
 	// Failed is told why blocks could not be read.
@@ -66,7 +66,7 @@ const SourceBytes = 16 << 10
 // Open opens e, whose bytes come from origin. It fetches nothing, and costs one claim: nothing where all blocks are in
 // memory. opts say what the service may send with its answer. The result goes into the cache.
 func (s *Store) Open(ctx context.Context, e *sdk.Entry, known *Known, origin Origin,
-	opts ...sdk.FromStart) (cache.Buffer, error) {
+	ahead ...int64) (cache.Buffer, error) {
 	if err := origin.Check(); err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (s *Store) Open(ctx context.Context, e *sdk.Entry, known *Known, origin Ori
 	if known.hasAllBlocks(s, e) {
 		return src, nil
 	}
-	blocks, err := origin.Open(ctx, opts...)
+	blocks, err := origin.Open(ctx, ahead...)
 	if err != nil {
 		src.end()
 		return nil, err

@@ -77,7 +77,7 @@ func (w *World) OpenBlocksNow() int {
 	return w.blocks.open
 }
 
-// OpenedFromStart returns how many files were opened with an option, which is [sdk.FromStart].
+// OpenedFromStart returns how many files were opened from their first block on.
 func (w *World) OpenedFromStart() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +95,7 @@ type Blocks struct {
 
 // OpenBlocks opens a file that was recorded as one of format version 2. Of options it
 // only counts which calls have one.
-func (p Person) OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.FromStart) (*Blocks, error) {
+func (p Person) OpenBlocks(ctx context.Context, e sdk.Entry, ahead ...int64) (*Blocks, error) {
 	if err := p.begin(ctx, "open blocks"); err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (p Person) OpenBlocks(ctx context.Context, e sdk.Entry, opts ...sdk.FromSta
 	}
 	p.retrieves++
 	p.blocks.open++
-	p.blocks.fromStart += min(len(opts), 1)
+	p.blocks.fromStart += min(len(ahead), 1)
 	return &Blocks{p: p, entry: e, layout: format.Layout{Size: e.Size, BlockBytes: p.cut[e.Ref]}}, nil
 }
 

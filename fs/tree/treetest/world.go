@@ -13,6 +13,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/view"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -295,7 +296,7 @@ func (p Person) IsAuthorized(ctx context.Context, g sdk.GroupID, a sdk.AccountID
 	return p.members[g][a], nil
 }
 
-func (p Person) Entries(ctx context.Context, g sdk.GroupID, since sdk.Known) ([]sdk.Entry, error) {
+func (p Person) Entries(ctx context.Context, g sdk.GroupID, since *view.View) ([]sdk.Entry, error) {
 	if err := p.begin(ctx, "entries"); err != nil {
 		return nil, err
 	}

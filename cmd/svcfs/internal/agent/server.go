@@ -181,7 +181,7 @@ func (s *server) look(ctx context.Context, g sdk.Group) (listing, error) {
 	}
 	var news []sdk.Entry
 	err = s.purse.pay(price, func() (sdk.Amount, error) {
-		news, err = g.Entries(ctx, sdk.News(v.View))
+		news, err = g.News(ctx, v.View)
 		return sdk.Amount{}, err
 	})
 	if err != nil {

@@ -114,7 +114,7 @@ func (s *server) putFile(ctx context.Context, in putArgs) (change, error) {
 			if err != nil {
 				return nil, sdk.Amount{}, err
 			}
-			r, err := g.Put(ctx, in.Name, bytes.NewReader(content), bound...)
+			r, err := g.Put(ctx, in.Name, bytes.NewReader(content), bound)
 			var refused *sdk.Error
 			if errors.As(err, &refused) && refused.Code == wire.CodeHead {
 				if _, err := s.checkNewest(ctx, g, in); err != nil {
@@ -132,12 +132,12 @@ func (s *server) putFile(ctx context.Context, in putArgs) (change, error) {
 
 // bound has the service itself refuse a save that replaces another version than the agent named: it
 // may come in this moment. A service that cannot is asked before alone.
-func (s *server) bound(ctx context.Context, follows sdk.Ref) ([]sdk.PutOption, error) {
+func (s *server) bound(ctx context.Context, follows sdk.Ref) (o sdk.PutOptions, err error) {
 	caps, err := s.Client.Capabilities(ctx)
 	if err != nil || !caps.TakesSealed() {
-		return nil, err
+		return o, err
 	}
-	return []sdk.PutOption{sdk.Base(follows)}, nil
+	return sdk.PutOptions{Base: &follows}, nil
 }
 
 // checkNewest refuses to replace what the agent has not seen. It returns the newest version that is
@@ -270,19 +270,16 @@ func (s *server) addMember(ctx context.Context, in newMemberArgs) (change, error
 		return change{}, err
 	}
 	text := fmt.Sprintf("let the account %q read all files of the group %q and save there", in.Account, in.Group)
-	var as []sdk.As
-	switch role := sdk.Role(in.Role); role {
+	role := sdk.Role(in.Role)
+	switch role {
 	case sdk.RoleReader:
-		text, as = fmt.Sprintf("let the account %q read all files of the group %q", in.Account, in.Group),
-			[]sdk.As{sdk.As(role)}
-	case sdk.RoleWriter:
-		as = []sdk.As{sdk.As(role)}
-	case "":
+		text = fmt.Sprintf("let the account %q read all files of the group %q", in.Account, in.Group)
+	case sdk.RoleWriter, "":
 	default:
 		return change{}, refuse("use reader or writer", "role %q", in.Role)
 	}
 	return s.changeGroup(ctx, sdk.EventAdded, text, func(ctx context.Context) (sdk.Change, error) {
-		return g.Add(ctx, sdk.AccountID(in.Account), as...)
+		return g.Add(ctx, sdk.AccountID(in.Account), role)
 	})
 }
 
