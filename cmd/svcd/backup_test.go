@@ -56,7 +56,7 @@ func TestBackup(t *testing.T) {
 
 	refused(t, exitUsage, time.Now().Format(time.DateOnly)+" exists already", "backup", once(t, to, data), "--data", data)
 	refused(t, exitUsage, "want exactly one DIR", "backup", "--data", data)
-	refused(t, exitOther, "no such file or directory", "backup", filepath.Join(dir, "nowhere"), "--data", data)
+	refused(t, exitUsage, "there is no folder ", "backup", filepath.Join(dir, "nowhere"), "--data", data)
 }
 
 // once writes today's archive, so that the next one of today is refused.

@@ -92,7 +92,7 @@ func (s *settings) examine(ctx context.Context) []cli.Finding {
 	cfg.TLSCert, cfg.TLSKey = "", ""
 	svc, err := service.Open(ctx, cfg)
 	if err != nil {
-		hint := cmp.Or(service.NextStepOf(err), ownfile.MendOf(err),
+		hint := cmp.Or(service.NextStepOf(err), ownfile.MendOf(err), stepOf(err),
 			"the text says which part; svcd serve fails in the same way")
 		return append(list, cli.Failed("service", err.Error(), hint))
 	}

@@ -179,7 +179,7 @@ func (n *newService) takeAddress(answer string) error {
 	n.s.cfg.PublicURL = cmp.Or(answer, standardAddress)
 	u, err := url.Parse(n.s.cfg.PublicURL)
 	if err != nil || n.s.checkPublicURL() != nil || !isPort(u.Port()) {
-		return usage("want http://HOST or https://HOST", "that is no address of a service")
+		return usage("want http://HOST[:PORT] or https://HOST[:PORT]", "that is no address of a service")
 	}
 	if u.Scheme == "http" {
 		if !n.s.insecure && !isLoopback(u.Hostname()) {

@@ -82,7 +82,7 @@ func (s *settings) newService(cmd *cobra.Command) (*newService, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.path = filepath.Join(data, filepath.Base(s.packaged.config))
+	n.path = filepath.Join(data, settingsFile)
 	if data == s.packaged.data {
 		n.path = s.packaged.config
 	}
@@ -224,20 +224,20 @@ func (n *newService) next() (list []string) {
 	if _, port, _ := net.SplitHostPort(n.file.Listen); n.owner != nil && len(port) < 4 {
 		list = append(list, "let the unit listen on port "+port+": service/operating/certificates.md")
 	}
-	start := "svcd serve --config " + cli.ShellWord(n.path)
+	start := "svcd serve --data " + cli.ShellWord(n.file.Data)
 	if n.path == n.s.packaged.config {
 		start = "sudo systemctl enable --now svcd"
 	}
-	list = append(list, "start it with: "+start)
+	of := ""
+	if n.path != n.s.packaged.config {
+		of = " --data " + cli.ShellWord(n.file.Data)
+	}
+	list = append(list, "start it with: "+start, "invite others with: svcd invite NAME"+of)
 	if n.backups == "" {
 		return append(list, "make backups: svcd backup --help")
 	}
-	nightly := "svcd backup " + cli.ShellWord(n.backups)
-	if n.path != n.s.packaged.config {
-		nightly += " --config " + cli.ShellWord(n.path)
-	}
-	return append(list,
-		"have cron of the service's user write an archive each night, with the line: 0 3 * * * "+nightly)
+	return append(list, "have cron of the service's user write an archive each night, with the line: 0 3 * * * "+
+		"svcd backup "+cli.ShellWord(n.backups)+of)
 }
 
 // print prints what was made, the invite last.

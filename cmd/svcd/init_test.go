@@ -48,7 +48,7 @@ func TestInitMakesAService(t *testing.T) {
 	if newest, err := filepath.EvalSymlinks(filepath.Join(backups, "newest")); err != nil || newest != made.Archive {
 		t.Errorf("the newest archive is %s, not %s: %v", newest, made.Archive, err)
 	}
-	if len(made.Next) != 3 || !strings.Contains(made.Next[0], filepath.Join(data, "master.key")) || !strings.HasSuffix(made.Next[1], "svcd serve --config '"+made.Config+"'") {
+	if len(made.Next) != 4 || !strings.Contains(made.Next[0], filepath.Join(data, "master.key")) || !strings.HasSuffix(made.Next[1], "svcd serve --data '"+data+"'") || !strings.HasSuffix(made.Next[2], "svcd invite NAME --data '"+data+"'") {
 		t.Errorf("next is %q", made.Next)
 	}
 	if info, err := os.Stat(made.Config); err != nil || info.Mode() != 0o600 {
@@ -64,7 +64,13 @@ func TestInitMakesAService(t *testing.T) {
 	ok(t, os.WriteFile(filepath.Join(restored, "master.key"), key, 0o600))
 	mustRun(t, "import", made.Archive, "--data", restored)
 
-	p := startServeWith(t, "--config", made.Config)
+	if shown := effective(t, "--data", data); shown["config"].Value != made.Config || shown["public-url"].Value != address {
+		t.Errorf("of the data directory alone, the settings are %v", shown)
+	}
+	if _, errs, _ := execute(t, "invite", "alice", "--data", data); !strings.Contains(errs, " --data '"+data+"'\n") {
+		t.Errorf("a second invite: %s", errs)
+	}
+	p := startServeWith(t, "--data", data)
 	home := t.TempDir()
 	setup := exec.CommandContext(t.Context(), programs.Dir(t, "svcfs")+"/svcfs", "setup", made.Invite, "--file")
 	setup.Env = []string{"HOME=" + home, "PATH=/nowhere"}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -42,7 +44,8 @@ func refuse(hint, format string, args ...any) error {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRoot(stdout, stderr)
+	s := newSettings(stdout, stderr)
+	root := rootOf(s)
 	cli.FitHelp(root)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -56,13 +59,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if ctx.Err() != nil && cli.FailureOf(err) == nil {
 		code, err = cli.ExitInterrupted, errors.New("interrupted")
 	}
-	hint := hintOf(root, args, code, err)
+	text, hint := s.complete(err.Error()), s.complete(hintOf(root, args, code, err))
 	if cli.AsksForJSON(args) {
-		fmt.Fprint(stderr, cli.FailureJSON(cli.FailureDoc{Error: err.Error(), Hint: hint, ExitCode: code,
+		fmt.Fprint(stderr, cli.FailureJSON(cli.FailureDoc{Error: text, Hint: hint, ExitCode: code,
 			Code: serviceCode(err)}))
 		return int(code)
 	}
-	fmt.Fprint(stderr, cli.FailureText("svcd", err, hint))
+	fmt.Fprint(stderr, cli.FailureText("svcd", errors.New(text), hint))
 	return int(code)
 }
 
@@ -95,10 +98,7 @@ func hintOf(root *cobra.Command, args []string, code cli.ExitCode, err error) st
 	if own := cli.FailureOf(err); own != nil && own.Hint != "" {
 		return own.Hint
 	}
-	if mend := ownfile.MendOf(err); mend != "" {
-		return mend
-	}
-	if step := service.NextStepOf(err); step != "" {
+	if step := cmp.Or(ownfile.MendOf(err), service.NextStepOf(err)); step != "" {
 		return step
 	}
 	cmd, _, _ := root.Find(args)
@@ -107,14 +107,9 @@ func hintOf(root *cobra.Command, args []string, code cli.ExitCode, err error) st
 		return "see: " + cmd.CommandPath() + " --help"
 	case code == cli.ExitInterrupted:
 		return "run it again"
-	case errors.Is(err, syscall.ENOSPC):
-		return "make room there, then run it again"
-	case errors.Is(err, store.ErrUnavailable):
-		return "start the database, or check --db and who may use the data directory"
-	case errors.Is(err, store.ErrFull), errors.Is(err, blob.ErrFull):
-		return "make room: svcd doctor names the disk"
-	case errors.Is(err, blob.ErrUnavailable):
-		return "check --blobs and its credentials"
+	}
+	if step := stepOf(err); step != "" {
+		return step
 	}
 	switch fault.Of(err).Code {
 	case wire.CodeAccountUnknown:
@@ -131,10 +126,39 @@ func hintOf(root *cobra.Command, args []string, code cli.ExitCode, err error) st
 	return "see what is wrong with: svcd doctor"
 }
 
-func newRoot(stdout, stderr io.Writer) *cobra.Command {
-	return rootOf(&settings{stdin: os.Stdin, stdout: stdout, stderr: stderr, lookupEnv: os.LookupEnv,
-		packaged: systemPlaces()})
+// stepOf is the next step after a failure of the machine or of the stores; "" is none.
+func stepOf(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return "make room there, then run it again"
+	case errors.Is(err, store.ErrLogin):
+		return "put the password of the role into PGPASSWORD, or into the file that PGPASSFILE names, for each " +
+			"command of svcd"
+	case errors.Is(err, store.ErrUnavailable):
+		return "start the database, or check --db and who may use the data directory"
+	case errors.Is(err, store.ErrFull), errors.Is(err, blob.ErrFull):
+		return "make room: svcd doctor names the disk"
+	case errors.Is(err, blob.ErrUnavailable):
+		return "check --blobs and its credentials"
+	}
+	return ""
 }
+
+// complete adds the flags that say which service it is to the command at the end of a text.
+func (s *settings) complete(text string) string {
+	i := strings.LastIndex(text, ": svcd ")
+	if i < 0 || strings.ContainsAny(text[i+1:], ":;,()") || strings.Contains(text[i:], " --") {
+		return text
+	}
+	return text + s.given()
+}
+
+func newSettings(stdout, stderr io.Writer) *settings {
+	return &settings{stdin: os.Stdin, stdout: stdout, stderr: stderr, lookupEnv: os.LookupEnv,
+		packaged: systemPlaces()}
+}
+
+func newRoot(stdout, stderr io.Writer) *cobra.Command { return rootOf(newSettings(stdout, stderr)) }
 
 func rootOf(s *settings) *cobra.Command {
 	stdout, stderr := s.stdout, s.stderr

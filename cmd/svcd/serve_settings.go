@@ -167,7 +167,7 @@ func (s *settings) checkPublicURL() error {
 	u, err := url.Parse(s.cfg.PublicURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" ||
 		u.Fragment != "" || u.User != nil {
-		return usage("want http://HOST or https://HOST", "--public-url is no address")
+		return usage("want http://HOST[:PORT] or https://HOST[:PORT]", "--public-url is no address")
 	}
 	return nil
 }

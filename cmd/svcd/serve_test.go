@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/store"
 )
 
 func TestThreat9PlainHTTPForOthersIsRefused(t *testing.T) {
@@ -85,6 +87,29 @@ func TestAFullDiskIsTold(t *testing.T) {
 	}
 }
 
+// A database that refuses the role asks for its password.
+func TestARefusedLoginIsTold(t *testing.T) {
+	hint := hintOf(rootOf(&settings{}), []string{"export"}, cli.ExitOther, fmt.Errorf("open: %w", store.ErrLogin))
+	if !strings.Contains(hint, "PGPASSWORD") {
+		t.Errorf("the next step is %q", hint)
+	}
+}
+
+// A command that a message ends with is about the same service; a sentence, or a command with its flags, stays.
+func TestACommandInAMessageIsOfTheSameService(t *testing.T) {
+	s := &settings{effective: []setting{{Name: "db", Value: "postgres://x/y", From: "flag"}}}
+	for text, want := range map[string]string{
+		"look with: svcd doctor":             "look with: svcd doctor --db postgres://x/y",
+		"make room: svcd doctor names, then": "make room: svcd doctor names, then",
+		"see: svcd account --help":           "see: svcd account --help",
+		"run it again":                       "run it again",
+	} {
+		if got := s.complete(text); got != want {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
 // A failure is one line, and the next step is another.
 func TestEveryFailureHasANextStep(t *testing.T) {
 	dir := makeData(t, filepath.Join(t.TempDir(), "data"))
@@ -96,7 +121,7 @@ func TestEveryFailureHasANextStep(t *testing.T) {
 		"audit --nonsense":                                        {exitUsage, "run 'svcd audit --help'"},
 		"audit x --data " + dir:                                   {exitUsage, "see: svcd audit --help"},
 		"audit --data " + dir + "/absent":                         {exitOther, "svcd serve --data DIR makes one"},
-		"account fund nobody 1 --data " + dir:                     {exitNotFound, "svcd account list"},
+		"account fund nobody 1 --data " + dir:                     {exitNotFound, "svcd account list --data " + dir},
 		"account fund nobody little --data " + dir:                {exitUsage, "a number of tokens"},
 		"account create Bad/Name --data " + dir:                   {exitUsage, "see: svcd account create --help"},
 		"checksum absent --data " + dir:                           {exitNotFound, "svcfs ls"},

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,7 +53,11 @@ type settings struct {
 // is told no --data and no --config.
 type places struct{ config, data string }
 
-func systemPlaces() places { return places{"/etc/svcd/svcd.toml", "/var/lib/svcd"} }
+func systemPlaces() places { return places{"/etc/svcd/" + settingsFile, "/var/lib/svcd"} }
+
+// settingsFile is the name of the file that svcd init writes: in the data directory, unless a package has a place for
+// it.
+const settingsFile = "svcd.toml"
 
 // isThere reports whether there is something at path, also where this user may not look.
 func isThere(path string) bool {
@@ -92,8 +97,8 @@ func envName(flag string) string {
 
 // register adds the settings that every command has.
 func (s *settings) register(set *pflag.FlagSet) {
-	set.StringVar(&s.file, "config", "", "configuration file (TOML; default without --data: /etc/svcd/svcd.toml, "+
-		"where it exists); every setting has also an environment variable, SVCD_DATA for --data")
+	set.StringVar(&s.file, "config", "", "configuration file (TOML; default: svcd.toml in --data, without --data "+
+		"/etc/svcd/svcd.toml, where it exists); every setting has also an environment variable, SVCD_DATA for --data")
 	set.StringVar(&s.cfg.DataDir, "data", "", "data directory (default: /var/lib/svcd, where it exists)")
 	set.StringVar(&s.keyFrom, "master-key-command", "",
 		"command that prints the master key, 32 bytes or base64 of them, run by /bin/sh "+
@@ -186,20 +191,27 @@ func (s *settings) visiblePassword() (name, instead string) {
 	return "", ""
 }
 
-// given are --config and --data as this command line has them, for a command that a message names.
+// given are the flags that say which service it is, as this command line has them, for a command that a message
+// names.
 func (s *settings) given() (flags string) {
 	for _, e := range s.effective {
-		if e.From == "flag" && (e.Name == "config" || e.Name == "data") {
+		if e.From == "flag" && slices.Contains([]string{"config", "data", "db", "blobs"}, e.Name) {
 			flags += " --" + e.Name + " " + cli.ShellWord(e.Value)
 		}
 	}
 	return flags
 }
 
-// settingsOf reads the configuration file. Without one, and without a data directory of flag or
-// environment, it takes the places of the packaged service.
+// settingsOf reads the configuration file. Without one it takes that in the data directory of flag or environment,
+// where svcd init puts it; without such a directory, the places of the packaged service.
 func (s *settings) settingsOf(cmd *cobra.Command, data string) (map[string]string, error) {
-	if cmd.Flags().Changed("data") || data != "" || cmd.Annotations[ofItsOwn] != "" {
+	if flag := cmd.Flags().Lookup("data"); flag.Changed {
+		data = flag.Value.String()
+	}
+	if data != "" || cmd.Annotations[ofItsOwn] != "" {
+		if own := filepath.Join(data, settingsFile); data != "" && s.file == "" && isThere(own) {
+			s.file = own
+		}
 		return s.readFile()
 	}
 	if isThere(s.packaged.data) {

@@ -214,7 +214,7 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 // is not. A file that this user may not read stops only what needs data.
 func TestPackagedServiceIsFound(t *testing.T) {
 	dir := t.TempDir()
-	place := places{filepath.Join(dir, "svcd.toml"), filepath.Join(dir, "data")}
+	place := places{filepath.Join(t.TempDir(), "svcd.toml"), filepath.Join(dir, "data")}
 	config := func(args ...string) (byName map[string]setting, code int) {
 		var out, errs strings.Builder
 		root := rootOf(&settings{stdout: &out, stderr: &errs, lookupEnv: func(string) (string, bool) { return "", false }, packaged: place})

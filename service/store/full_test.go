@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
@@ -91,5 +93,9 @@ func TestAFaultOfAFileIsNoneOfTheDatabase(t *testing.T) {
 	if kind := store.KindAtPostgres(&net.OpError{Op: "read", Err: syscall.ECONNRESET}); !errors.Is(kind,
 		store.ErrUnavailable) {
 		t.Errorf("a lost connection is %v", kind)
+	}
+	refused := fmt.Errorf("begin: %w", &pgconn.PgError{Code: "28P01"})
+	if kind := store.KindAtPostgres(refused); !errors.Is(kind, store.ErrLogin) {
+		t.Errorf("a wrong password is %v", kind)
 	}
 }

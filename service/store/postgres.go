@@ -230,6 +230,8 @@ func kindOfCode(code string) error {
 	switch {
 	case code == "53100": // disk_full
 		return ErrFull
+	case strings.HasPrefix(code, "28"): // invalid authorization specification
+		return ErrLogin
 	case code == "22021": // character_not_in_repertoire
 		return ErrInvalidText
 	case code == "23503": // foreign_key_violation

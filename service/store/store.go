@@ -28,6 +28,8 @@ var (
 	// ErrUnavailable means that the database cannot be reached now. A write that failed
 	// so may or may not have happened.
 	ErrUnavailable = errors.New("the database is unavailable")
+	// ErrLogin means that the database knows no such role, or that its password is another one.
+	ErrLogin = errors.New("the database refuses the login")
 	// ErrInvalidText means that a text cannot be stored: it holds a NUL.
 	ErrInvalidText = errors.New("a text holds a NUL character")
 	// ErrReference means that a row refers to a row that is not there.
@@ -66,7 +68,7 @@ type engine interface {
 	// holdBack makes a reserve, if the engine can, and reports whether there is room for
 	// it.
 	holdBack(ctx context.Context, db *sql.DB) (bool, error)
-	// kind returns ErrFull, ErrUnavailable, ErrInvalidText or ErrReference for errors of that kind, else nil.
+	// kind returns ErrFull, ErrUnavailable, ErrLogin, ErrInvalidText or ErrReference for errors of that kind, else nil.
 	kind(err error) error
 }
 
