@@ -201,7 +201,7 @@ func (d *Dir) Attr() Attr {
 	defer d.t.mu.RUnlock()
 	return d.fill(Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.isControl() || d.group.isReader(),
 		Control: d.isControl(), Nlink: 2,
-		Foreign: d.isForeign(), Unsure: d.kind == dirGroup && !d.group.isLoaded()}, time.Time{})
+		Foreign: d.isForeign(), Unsure: d.kind == dirGroup && !d.group.list.IsListed()}, time.Time{})
 }
 
 // isControl reports whether d is a .svcfs directory or lies in one.
@@ -245,7 +245,7 @@ func (d *Dir) prepare(ctx context.Context, name string) error {
 	switch {
 	case d.kind == dirControl && d.group != nil:
 		err := d.group.ask(ctx, name)
-		if isAway(err) && d.group.isLoaded() {
+		if isAway(err) && d.group.list.IsListed() {
 			return nil // as it was, or empty
 		}
 		return err

@@ -148,18 +148,17 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 	return notices
 }
 
-func (t *Tree) newGroup(id sdk.GroupID) *group {
-	g := &group{id: id, view: view.New(), names: make(map[string]*versions),
+func newGroup() *group {
+	return &group{view: view.New(), names: make(map[string]*versions),
 		folders: make(map[sdk.Ref]*Dir), own: make(map[sdk.Ref]struct{}), waiting: make(map[sdk.Ref]*sdk.Entry),
 		unlearned: make(map[*versions]struct{})}
-	g.list = t.look.NewList(id, g.view, g.listChanges)
-	return g
 }
 
 // addGroup shows a group under name, with a suffix if the name is taken. Needs Tree.mu.
 func (t *Tree) addGroup(listed sdk.Group, name string) {
-	g := t.newGroup(listed.ID)
-	g.owned, g.role = listed.Owned, listed.Role
+	g := newGroup()
+	g.id, g.owned, g.role = listed.ID, listed.Owned, listed.Role
+	g.list = t.look.NewList(g.id, g.view, g.listChanges)
 	name = names.Free(name, string(listed.ID), func(name string) bool { return t.root.children[name] == nil })
 	g.dir = t.newDir(t.root, name, dirGroup)
 	g.dir.group = g
@@ -168,7 +167,6 @@ func (t *Tree) addGroup(listed sdk.Group, name string) {
 	g.path = g.dir.path()
 	t.root.attach(name, g.dir)
 	t.groups[listed.ID] = g
-	t.look.Add(g.list)
 }
 
 // removeGroup needs Tree.mu. Open handles fail from now on (E, revoked).

@@ -80,7 +80,7 @@ func TestThreat8GroupsOfOthersShareTheMemory(t *testing.T) {
 			t.Errorf("what was deleted shows: %q", got)
 		}
 	}
-	if m.groups["theirs too"].isLoaded() {
+	if m.groups["theirs too"].list.IsListed() {
 		t.Error("the other group was listed")
 	}
 	files(w, "own", 500)

@@ -80,9 +80,6 @@ func (g *group) use(ctx context.Context, maxAge time.Duration) error {
 	}
 }
 
-// isLoaded reports whether g was listed.
-func (g *group) isLoaded() bool { return g.waste || g.list.IsListed() }
-
 // stillMember checks that the account was not revoked, before content in memory is handed
 // out, where the service does not announce changes (M5).
 func (g *group) stillMember(ctx context.Context) error {

@@ -40,7 +40,7 @@ type showingAt struct {
 // before notes what names show that a listing is about to touch. Nothing is told of the first
 // listing, nor where the service does not announce changes: looks are few there. Needs Tree.mu.
 func (g *group) before(entries []sdk.Entry) map[recordName]showing {
-	if !g.isLoaded() || !g.dir.t.look.Watched() {
+	if !g.list.IsListed() || !g.dir.t.look.Watched() {
 		return nil
 	}
 	list := make(map[recordName]showing)

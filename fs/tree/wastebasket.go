@@ -13,8 +13,10 @@ import (
 func (t *Tree) addWastebasket(name string) *Dir {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g := t.newGroup("")
+	g := newGroup()
 	g.owned, g.waste = true, true
+	g.list = t.look.NewList("", g.view, nil)
+	g.list.Listed()
 	g.dir = t.newDir(t.root, names.Component(name), dirGroup)
 	g.dir.group = g
 	t.root.attach(g.dir.name, g.dir)

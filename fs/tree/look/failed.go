@@ -41,10 +41,9 @@ func (l *Look) judge(err error) *Failed {
 }
 
 // Failed returns the newest look that failed, of those lists whose last look did; nil = none.
-func (l *Look) Failed() *Failed {
+func (l *Look) Failed() (newest *Failed) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	newest := l.Groups.failed
 	for _, s := range l.lists {
 		if f := s.failed; f != nil && (newest == nil || f.Time.After(newest.Time)) {
 			newest = f

@@ -35,20 +35,19 @@ type List struct {
 	doubts   policy.Pacing // of looks because the ledger said otherwise
 }
 
-// NewList returns a list of the records of a group. list lists them with [List.Ask], shows them, and says
-// [List.Listed]. It is looked at where a program wants to see it, and by itself once it was added.
+// NewList returns the list of the records of a group, until [Look.Remove]. list lists them with [List.Ask], shows
+// them, and says [List.Listed]; nil = there are none on the ledger.
 func (l *Look) NewList(g sdk.GroupID, v *view.View, list func(context.Context) error) *List {
-	return &List{l: l, group: g, view: v, list: list, gate: make(chan struct{}, 1)}
+	s := &List{l: l, group: g, view: v, list: list, gate: make(chan struct{}, 1)}
+	if list != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lists[g] = s
+	}
+	return s
 }
 
-// Add says that the account has the group, and the tree shows it.
-func (l *Look) Add(s *List) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lists[s.group] = s
-}
-
-// Remove takes Add back.
+// Remove says that the account lost a group.
 func (l *Look) Remove(s *List) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,6 +164,67 @@ func (s *List) Use(ctx context.Context, maxAge time.Duration) error {
 // Begin begins to list what changed, unless that was done within maxAge.
 func (s *List) Begin(maxAge time.Duration) *Asking {
 	return s.l.Begin(&s.asking, func(ctx context.Context) error { return s.Refresh(ctx, maxAge) }, s.l.noteLooked)
+}
+
+// priceAge is how long a price is believed.
+const priceAge = time.Hour
+
+// price is the price of one look, as far as it is known.
+type price struct {
+	amount sdk.Amount
+	until  time.Time
+}
+
+// Pay looks at the ledger once within the budget (R6).
+func (s *List) Pay(ctx context.Context, look func() error) error {
+	price := s.askPrice(ctx)
+	if price.IsZero() {
+		return look()
+	}
+	return s.l.cfg.Budget.Charge(price, func() (sdk.Amount, error) {
+		err := look()
+		switch sdk.KindOf(err) {
+		case sdk.ErrTimeout, sdk.ErrCanceled, sdk.ErrCorrupt: // it was carried out, most likely
+		default:
+			if err != nil {
+				return sdk.Amount{}, err
+			}
+		}
+		s.l.paid.Add(1)
+		return price, err
+	})
+}
+
+// askPrice asks for the price of a look, unless it is known.
+func (s *List) askPrice(ctx context.Context) sdk.Amount {
+	if s.l.cfg.Price == nil {
+		return sdk.Amount{}
+	}
+	s.l.mu.RLock()
+	known := s.price
+	s.l.mu.RUnlock()
+	now := s.l.cfg.Now()
+	if now.Before(known.until) {
+		return known.amount
+	}
+	asked, cancel := network.WithPatience(ctx, Patience) // the look itself may still be answered
+	defer cancel()
+	amount, err := s.l.cfg.Price(asked, s.group)
+	known.until = now.Add(LongestPause)
+	if err == nil {
+		known = price{amount, now.Add(priceAge)}
+	}
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	s.price = known
+	return known.amount
+}
+
+// Price returns the price of one look, zero where it is not known or free.
+func (s *List) Price() sdk.Amount {
+	s.l.mu.RLock()
+	defer s.l.mu.RUnlock()
+	return s.price.amount
 }
 
 // NoteMember remembers that the service took the account for a member of the group.

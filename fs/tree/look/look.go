@@ -70,11 +70,11 @@ type Look struct {
 
 	polledAt time.Time // Tick looked at a ledger that is watched; Tick's alone
 
-	mu          sync.RWMutex // guards the fields below, and those of lists that are marked so; it is held alone
-	lists       map[sdk.GroupID]*List
-	refreshedAt time.Time     // the last complete look at the ledger began
-	usedAt      time.Time     // a program looked at anything
-	probing     policy.Pacing // of a service that is away
+	mu          sync.RWMutex          // guards the fields below, and those of lists that are marked so; it is held alone
+	lists       map[sdk.GroupID]*List // "" is Groups
+	refreshedAt time.Time             // the last complete look at the ledger began
+	usedAt      time.Time             // a program looked at anything
+	probing     policy.Pacing         // of a service that is away
 }
 
 // New returns looks that end with ctx, of which none was made yet: the caller begins with one at Groups. listGroups is
@@ -91,6 +91,9 @@ func (l *Look) Watched() bool { return l.watched.Load() }
 
 // Reached reports whether the service answered the last look.
 func (l *Look) Reached() bool { return l.reached.Load() }
+
+// Paid returns how many looks were paid for.
+func (l *Look) Paid() int64 { return l.paid.Load() }
 
 // RefreshedAt returns when the last complete look at the ledger began.
 func (l *Look) RefreshedAt() time.Time {
@@ -123,7 +126,9 @@ func (l *Look) Refresh(ctx context.Context) error {
 		return err
 	}
 	var failed []error
-	inUse := func(s *List) bool { return !s.listedAt.IsZero() && began.Sub(s.usedAt) < idleAfter }
+	inUse := func(s *List) bool {
+		return s != l.Groups && !s.listedAt.IsZero() && began.Sub(s.usedAt) < idleAfter
+	}
 	for _, s := range l.listsWith(inUse) {
 		if err := s.Refresh(ctx, 0); err != nil {
 			failed = append(failed, err)
@@ -175,12 +180,6 @@ func (l *Look) Tick(ctx context.Context) {
 	for _, s := range l.listsWith(func(s *List) bool { return !s.listedAt.IsZero() && s.isWanted(now) }) {
 		s.Begin(0)
 	}
-	l.mu.RLock()
-	groups := l.Groups.isWanted(now)
-	l.mu.RUnlock()
-	if groups {
-		l.Groups.Begin(0)
-	}
 }
 
 // probe checks whether a service that was away is back, if a program looked since or
@@ -223,3 +222,52 @@ func (l *Look) NoteReached(err error) {
 		l.cfg.Send(true)
 	}
 }
+
+// Asking is a question under way, shared by all callers that want its answer.
+type Asking struct {
+	Done  chan struct{} // closed once there is an answer
+	began time.Time
+	err   error
+}
+
+// Begin asks a question unless it is under way. at is the caller's, and used by Begin alone; after,
+// which may be nil, runs once the waiting callers have their answer.
+func (l *Look) Begin(at **Asking, question func(context.Context) error, after func(error)) *Asking {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if *at != nil {
+		return *at
+	}
+	a := &Asking{began: l.cfg.Now(), Done: make(chan struct{})}
+	*at = a
+	l.asked.Go(func() {
+		l.cfg.Alone("background", func(ctx context.Context) {
+			a.err = question(ctx)
+			l.mu.Lock()
+			*at = nil
+			l.mu.Unlock()
+			close(a.Done)
+			if after != nil {
+				after(a.err)
+			}
+		})
+	})
+	return a
+}
+
+// wait waits for an answer, but not longer than Patience. The question goes on.
+func (l *Look) wait(ctx context.Context, a *Asking) error {
+	enough := time.NewTimer(max(0, Patience-l.cfg.Now().Sub(a.began)))
+	defer enough.Stop()
+	select {
+	case <-a.Done:
+		return a.err
+	case <-enough.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Wait waits until no question is under way.
+func (l *Look) Wait() { l.asked.Wait() }

@@ -64,7 +64,6 @@ func bubble(t *testing.T, do func(t *testing.T, m *mount)) {
 			}
 			return err
 		})
-		m.Add(m.list)
 		m.ok(m.Groups.Refresh(t.Context(), 0))
 		do(t, m)
 		stop()

@@ -61,7 +61,7 @@ func (l *Look) apply(e sdk.Event) error {
 		l.mu.RLock()
 		s := l.lists[e.Group]
 		l.mu.RUnlock()
-		if s == nil || !s.IsListed() || s.knows(e) || s.hasListed(e.Seq) {
+		if s == nil || !s.IsListed() || s.knows(e) {
 			return nil
 		}
 		return s.Refresh(l.life, 0)
@@ -73,19 +73,15 @@ func (l *Look) apply(e sdk.Event) error {
 	}
 }
 
-// knows reports whether an event of a file is known already: most events are uploads of
-// this mount.
+// knows reports whether an event of a file is known already: most events are uploads of this mount, and one look
+// shows many uploads in a row.
 func (s *List) knows(e sdk.Event) bool {
-	known := s.view.Entry(e.Ref)
-	return known != nil && known.ChangedSeq >= e.Seq
-}
-
-// hasListed reports whether the group was listed up to a record already: one look shows many
-// uploads in a row.
-func (s *List) hasListed(seq sdk.Seq) bool {
+	if known := s.view.Entry(e.Ref); known != nil && known.ChangedSeq >= e.Seq {
+		return true
+	}
 	if s.enter(s.l.life) != nil {
 		return false
 	}
 	defer s.leave()
-	return s.view.After() >= seq
+	return s.view.After() >= e.Seq
 }
