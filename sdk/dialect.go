@@ -75,6 +75,8 @@ var oursOnly = map[string]string{
 	wire.OpTryGroupVersions:  "take older versions away",
 	wire.OpSetGroupFormat:    "store files of format version 2",
 	wire.OpGetGroupFormat:    "store files of format version 2",
+	wire.OpSetGroupAppends:   "merge appends",
+	wire.OpGetGroupAppends:   "merge appends",
 	wire.OpLeaveGroup:        "let members leave",
 	wire.OpOfferGroup:        "hand groups over",
 	wire.OpAcceptGroup:       "hand groups over",

@@ -20,3 +20,16 @@ func TestFormatOfALyingService(t *testing.T) {
 		}
 	}
 }
+
+// A setting of appends that no owner can set is refused.
+func TestAppendsOfALyingService(t *testing.T) {
+	t.Parallel()
+	s, c := world(t, testkit.Ours)
+	for said, want := range map[string]string{`{"appends":"apart"}`: "apart", `{"appends":"merge"}`: "merge", `{"appends":"x"}`: "", `{}`: ""} {
+		s.Answer(wire.PathTools+wire.OpGetGroupAppends, answer(200, `{"result":`+said+`}`))
+		got, err := c.Group("g").Settings().Appends(t.Context())
+		if got != want || (want == "") != (sdk.KindOf(err) == sdk.ErrCorrupt) || want != "" && err != nil {
+			t.Errorf("%s: %q, %v", said, got, err)
+		}
+	}
+}

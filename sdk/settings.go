@@ -186,3 +186,29 @@ func (s Settings) SetFormat(ctx context.Context, newest int64) (Change, error) {
 	done, err := s.g.change(ctx, wire.OpSetGroupFormat, request, "Set the format of new files of group "+s.g.quoted())
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, s.g.wrap("set the format", err))
 }
+
+// Appends returns what mounts make of an append to a file that others saved meanwhile:
+// [wire.AppendsApart], the default, or [wire.AppendsMerge]. It is free and needs the API key and
+// membership. Errors: [ErrUnsupported] at a service without the setting, [ErrNotFound],
+// [ErrNotAuthorized], [ErrCorrupt]. Only svcd has it.
+func (s Settings) Appends(ctx context.Context) (string, error) {
+	var told wire.AppendsResult
+	err := s.g.c.read(ctx, wire.OpGetGroupAppends, s.g.request(), &told)
+	if err == nil && told.Appends != wire.AppendsApart && told.Appends != wire.AppendsMerge {
+		err = call.Malformed(errors.New("the group has a setting of appends that nobody could set"))
+	}
+	if err != nil {
+		return "", s.g.wrap("ask what becomes of appends", err)
+	}
+	return told.Appends, nil
+}
+
+// SetAppends sets what mounts make of an append to a file that others saved meanwhile,
+// [wire.AppendsApart] or [wire.AppendsMerge]. Nothing that is recorded changes. SetAppends is free
+// unless the operator set a price. Only the owner may call it; it needs the API key. Errors:
+// [ErrInvalid], and those of [Settings.Appends]. Only svcd has it.
+func (s Settings) SetAppends(ctx context.Context, appends string) (Change, error) {
+	request := wire.AppendsRequest{GroupID: string(s.g.ID), Appends: appends}
+	done, err := s.g.change(ctx, wire.OpSetGroupAppends, request, "Set what becomes of appends in group "+s.g.quoted())
+	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, s.g.wrap("set what becomes of appends", err))
+}

@@ -35,6 +35,7 @@ const (
 	EventAttributes    = chain.KindAttributes
 	EventVersions      = chain.KindVersions
 	EventFormat        = chain.KindFormat
+	EventAppends       = chain.KindAppends
 	EventOffered       = chain.KindOffer       // to another owner; Account is that member, "" = taken back
 	EventAccepted      = chain.KindAccept      // Account is the owner from now on
 	EventGroupDeleted  = chain.KindDeleteGroup // with all its files

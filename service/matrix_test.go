@@ -218,6 +218,8 @@ func rows() []matrixRow {
 		{wire.OpGetGroupVersions, inGroup, members},
 		{wire.OpSetGroupFormat, func(*matrix, role) object { return object{"group_id": "g", "format": 2} }, owners},
 		{wire.OpGetGroupFormat, inGroup, members},
+		{wire.OpSetGroupAppends, func(*matrix, role) object { return object{"group_id": "g", "appends": "apart"} }, owners},
+		{wire.OpGetGroupAppends, inGroup, members},
 		{wire.OpGetStorage, inGroup, members},
 		{wire.OpGetStorage, nothing, anybody},
 		{wire.OpWatch, func(*matrix, role) object { return object{"after_seq": 0, "timeout_ms": 1} }, anybody},

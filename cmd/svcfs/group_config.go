@@ -101,6 +101,17 @@ func groupSettings() []groupSetting {
 			return settingState{Value: strconv.FormatInt(newest, 10)}, err
 		},
 		set: setFormat,
+	}, {
+		name: "appends", values: []string{wire.AppendsApart, wire.AppendsMerge},
+		help: "to what others saved meanwhile: apart, a conflict file, or merge",
+		fits: func(value string) bool { return value == wire.AppendsApart || value == wire.AppendsMerge },
+		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
+			appends, err := g.Settings().Appends(ctx)
+			return settingState{Value: appends}, err
+		},
+		set: func(ctx context.Context, c *settingChange) (sdk.Change, error) {
+			return c.group.Settings().SetAppends(ctx, c.value)
+		},
 	}}
 }
 
@@ -152,7 +163,11 @@ in the trash until the owner destroys them.
 
 Members with the JavaScript SDK need format 1. Files that are there stay as they are; with
 --existing the newest version of each file in blocks is saved anew, whole, by this account.
-That costs a retrieval and an upload for each: the command tells the price, and asks.`,
+That costs a retrieval and an upload for each: the command tells the price, and asks.
+
+With appends merge, a program that only appends to a file (as >> does) on a mount, while
+others save the file, has its bytes at the end of what they saved. All other changes that
+meet are conflicts ('svcfs conflicts').`,
 		Example: "  svcfs group config team\n  svcfs group config team retention 90d\n" +
 			"  svcfs group config team versions 10 --dry-run\n  svcfs group config team format 1 --existing",
 		Args: between(1, 3, "a GROUP, and at most a SETTING and a VALUE"),

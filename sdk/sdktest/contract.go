@@ -46,7 +46,7 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 		{"Operations", operations}, {"Credentials", credentials}, {"GroupLife", groupLife}, {"OpenGroup", openGroup}, {"Roles", roles}, {"Retention", retention},
 		{"Files", files}, {"Versions", versions}, {"Listing", listing}, {"Outsiders", outsiders}, {"Revoked", revoked},
 		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Folders", folders}, {"RecordedFolders", recordedFolders}, {"Trash", trash}, {"TrashNames", trashNames}, {"Watch", watch}, {"Attributes", attributes}, {"KeptVersions", keptVersions},
-		{"GroupFormat", groupFormat}, {"Blocks", blocks}, {"SealedUploads", sealedUploads},
+		{"GroupFormat", groupFormat}, {"GroupAppends", groupAppends}, {"Blocks", blocks}, {"SealedUploads", sealedUploads},
 		{"JournalKeys", journalKeys}, {"Saves", saves}, {"SavesInBlocks", savesInBlocks},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -969,6 +969,35 @@ func groupFormat(t *testing.T, s *suite) {
 		}
 		_, err := g.Settings().SetFormat(ctx, 3-want)
 		ok(t, "set", err)
+	}
+}
+
+// groupAppends asks and sets what becomes of appends.
+func groupAppends(t *testing.T, s *suite) {
+	ctx := t.Context()
+	g, bobs := s.alice.Group(s.group), s.bob.Group(s.group)
+	if !s.isOurs(t) {
+		is(t, "set", second(g.Settings().SetAppends(ctx, wire.AppendsMerge)), sdk.ErrUnsupported)
+		is(t, "ask", second(g.Settings().Appends(ctx)), sdk.ErrUnsupported)
+		return
+	}
+	is(t, "ask as a stranger", second(bobs.Settings().Appends(ctx)), sdk.ErrNotAuthorized)
+	_, err := g.Add(ctx, s.world.Bob.ID)
+	ok(t, "add", err)
+	is(t, "set as a member", second(bobs.Settings().SetAppends(ctx, wire.AppendsMerge)), sdk.ErrNotAuthorized)
+	is(t, "set what there is not", second(g.Settings().SetAppends(ctx, "both")), sdk.ErrInvalid)
+	for _, next := range []string{wire.AppendsMerge, wire.AppendsApart, ""} {
+		was := wire.AppendsApart
+		if next == wire.AppendsApart {
+			was = wire.AppendsMerge
+		}
+		if got, err := bobs.Settings().Appends(ctx); err != nil || got != was {
+			t.Errorf("appends are %q, %v, want %q", got, err, was)
+		}
+		if next != "" {
+			_, err := g.Settings().SetAppends(ctx, next)
+			ok(t, "set", err)
+		}
 	}
 }
 

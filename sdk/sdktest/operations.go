@@ -235,6 +235,12 @@ func moreOperations(member []sdk.Kind) []operation {
 		{"setFormat", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).Settings().SetFormat(ctx, 2))
 		}, member, true},
+		{"appends", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).Settings().Appends(ctx))
+		}, member, true},
+		{"setAppends", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).Settings().SetAppends(ctx, wire.AppendsApart))
+		}, member, true},
 		{"leave", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			if c.Account() != s.world.Alice.ID {
 				return second(c.Group(s.group).Leave(ctx))

@@ -67,6 +67,8 @@ const (
 	OpTryGroupVersions     = "try_group_versions"      // ours
 	OpSetGroupFormat       = "set_group_format"        // ours
 	OpGetGroupFormat       = "get_group_format"        // ours
+	OpSetGroupAppends      = "set_group_appends"       // ours
+	OpGetGroupAppends      = "get_group_appends"       // ours
 	OpLeaveGroup           = "leave_group"             // ours
 	OpOfferGroup           = "offer_group"             // ours
 	OpAcceptGroup          = "accept_group"            // ours

@@ -217,6 +217,24 @@ type FormatResult struct {
 	Format int64 `json:"format"`
 }
 
+// What becomes of an append to a file that others saved meanwhile.
+const (
+	AppendsApart = "apart" // it is a conflict, and recorded under a name of its own
+	AppendsMerge = "merge" // the mount makes it on the newer version
+)
+
+// AppendsRequest is the body of set_group_appends: Appends is [AppendsApart] or [AppendsMerge]. Only
+// the owner; free. Ours.
+type AppendsRequest struct {
+	GroupID string `json:"group_id"`
+	Appends string `json:"appends"`
+}
+
+// AppendsResult answers get_group_appends, a [GroupRequest], for members. Ours.
+type AppendsResult struct {
+	Appends string `json:"appends"`
+}
+
 // FileRequest is the body of delete_file. Ours.
 type FileRequest struct {
 	GroupID  string `json:"group_id"`

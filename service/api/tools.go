@@ -74,6 +74,8 @@ func (s *server) operations() map[string]web.Operation {
 		wire.OpTryGroupVersions:     typed(s.Groups.TryVersions),
 		wire.OpGetGroupFormat:       typed(s.Groups.Format),
 		wire.OpSetGroupFormat:       typed(s.Groups.SetFormat),
+		wire.OpGetGroupAppends:      typed(s.Groups.Appends),
+		wire.OpSetGroupAppends:      typed(s.Groups.SetAppends),
 		wire.OpLeaveGroup:           typed(s.Groups.Leave),
 		wire.OpOfferGroup:           typed(s.Groups.Offer),
 		wire.OpAcceptGroup:          typed(s.Groups.Accept),

@@ -286,8 +286,8 @@ const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + 
 	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" +
 	chain.KindTrash + "', '" + chain.KindRenameFolder + "', '" + chain.KindMakeFolder + "', '" +
 	chain.KindRemoveFolder + "', '" +
-	chain.KindAttributes + "', '" + chain.KindVersions + "', '" + chain.KindFormat + "', '" + chain.KindOffer +
-	"', '" + chain.KindAccept + "', '" + chain.KindDeleteGroup + "'"
+	chain.KindAttributes + "', '" + chain.KindVersions + "', '" + chain.KindFormat + "', '" + chain.KindAppends +
+	"', '" + chain.KindOffer + "', '" + chain.KindAccept + "', '" + chain.KindDeleteGroup + "'"
 
 // selectEvents finds the events in the groups of a member since it became one, of a group that ended those since
 // then, and its own revocations. The query goes from the groups to their records (CROSS JOIN keeps

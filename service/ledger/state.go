@@ -57,6 +57,7 @@ type groupState struct {
 	retention          *int64
 	joinRole           string
 	trashDays, format  int64
+	appends            string
 	trashWho           string
 	versions           wire.Keep
 	nextVersions       string // the setting that waits, "" = none
@@ -188,7 +189,8 @@ func (a *accountState) add(amount string) {
 func (s *State) applyToGroup(r *chain.Row) {
 	if r.Kind == chain.KindRegister {
 		s.groups[r.Group] = &groupState{owner: r.Account, keyVersion: 1, joinRole: string(wire.RoleWriter),
-			trashDays: wire.DefaultTrashDays, trashWho: wire.TrashUploader, format: format.VersionBlocks}
+			trashDays: wire.DefaultTrashDays, trashWho: wire.TrashUploader, format: format.VersionBlocks,
+			appends: wire.AppendsApart}
 		s.members[memberKey{r.Group, r.Account}] = &memberState{r.Seq, string(wire.RoleWriter)}
 	}
 	if g := s.groups[r.Group]; g != nil {
@@ -280,6 +282,8 @@ func (g *groupState) applySetting(r *chain.Row) {
 		if n := number(r.Detail); n != nil {
 			g.format = *n
 		}
+	case chain.KindAppends:
+		g.appends = r.Detail
 	}
 }
 

@@ -380,7 +380,8 @@ func TestSessionDoesWhatThePageDoes(t *testing.T) {
 	for _, op := range []string{
 		wire.OpPrepareUpload, wire.OpFinalizeUpload, wire.OpFinalizeUploads, wire.OpOpenJournalKey, wire.OpDeleteFile,
 		wire.OpSetAttributes,
-		wire.OpGetGroupFormat, wire.OpSetGroupFormat, wire.OpGetGroupVersions, wire.OpGetGroupMembers,
+		wire.OpGetGroupFormat, wire.OpSetGroupFormat, wire.OpGetGroupAppends, wire.OpSetGroupAppends,
+		wire.OpGetGroupVersions, wire.OpGetGroupMembers,
 		wire.OpGetStorage, wire.OpGetOwnedGroups, wire.OpGetMemberGroups, wire.OpGetGroupTransactions, wire.OpWatch, "",
 	} {
 		status, body := post(c, ofPage+op, nil)

@@ -82,6 +82,7 @@ CREATE TABLE groups (
 	owner                TEXT COLLATE "C" NOT NULL REFERENCES accounts (id),
 	key_version          BIGINT NOT NULL,
 	format               BIGINT NOT NULL DEFAULT 2,
+	appends              TEXT COLLATE "C" NOT NULL DEFAULT 'apart',
 	joinable             BOOLEAN NOT NULL,
 	join_expires         BIGINT,
 	join_max_uses        BIGINT,
