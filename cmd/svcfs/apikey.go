@@ -59,12 +59,18 @@ func (a *app) readKey(ctx context.Context, from keySource) (sdk.Secret, error) {
 
 // address is where the account's key is valid.
 func (s *settings) address() (string, error) {
+	n, err := s.network()
+	return n.AuthURL, err
+}
+
+// network says where the account of the settings is; it needs no key.
+func (s *settings) network() (sdk.NetworkInfo, error) {
 	config := s.config
 	config.APIKey = sdk.Secret{}
 	c, err := sdk.New(s.account, config)
 	if err != nil {
-		return "", err
+		return sdk.NetworkInfo{}, err
 	}
 	defer c.Close()
-	return c.NetworkInfo().AuthURL, nil
+	return c.NetworkInfo(), nil
 }

@@ -50,7 +50,7 @@ func (a *app) cost(ctx context.Context, paths []string) error {
 	var total, looks sdk.Amount
 	groups := make(map[string]bool) // folders of groups that are looked at
 	for _, arg := range paths {
-		start, err := mountPath([]string{arg})
+		start, err := a.mountPath(ctx, []string{arg})
 		if err != nil {
 			return err
 		}

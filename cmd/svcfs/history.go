@@ -32,26 +32,27 @@ type pastVersion struct {
 	Uploader string     `json:"uploader"`
 	Price    string     `json:"price,omitempty"` // tokens for reading it now, where the service tells
 	Newest   bool       `json:"newest,omitempty"`
-	Path     string     `json:"path"` // where it can be read
+	Path     string     `json:"path,omitempty"` // where it can be read, in a mount
+	CID      sdk.Ref    `json:"cid,omitempty"`  // without a mount: its reference
 }
 
 func (a *app) historyCommand() *cobra.Command {
 	return a.offerNotify(&cobra.Command{
 		Use:   "history PATH | GROUP NAME",
-		Short: "List the versions of a file in a mount; free",
-		Long: `List the versions of a file in a mount, the newest last: the number of each, its size,
-when it was recorded, and who uploaded it. The number stays when older versions go. The
-command is free. The versions are files in .svcfs/history of the group: 'cp' copies one out,
+		Short: "List the versions of a file; free",
+		Long: `List the versions of a file, the newest last: the number of each, its size, when it was
+recorded, and who uploaded it. The number stays when older versions go. The command is
+free. In a mount the versions are files in .svcfs/history of the group: 'cp' copies one out,
 'svcfs restore' brings one back. 'svcfs group config' shows which ones a group keeps.
-A removed file comes back with 'svcfs restore --trash'.`,
+A removed file comes back with 'svcfs restore --trash'.
+
+A GROUP with a NAME, or GROUP/PATH, is looked for in the mounts of the account that run here.
+Where it is in none the service is asked, as svcfs ls does; --json then has the reference of
+each version, which svcfs get takes.`,
 		Example: "  svcfs history ~/groups/team/report.pdf\n  svcfs history --json team/report.pdf",
 		Args:    between(1, 2, "one PATH, or a GROUP and a NAME"),
-		RunE: a.simple(func(_ context.Context, args []string) error {
-			path, err := mountPath(args)
-			if err != nil {
-				return err
-			}
-			versions, err := versionsAt(path)
+		RunE: a.simple(func(ctx context.Context, args []string) error {
+			versions, err := a.history(ctx, args)
 			if err != nil {
 				return err
 			}
@@ -71,6 +72,54 @@ A removed file comes back with 'svcfs restore --trash'.`,
 			return nil
 		}),
 	}, answerVersions)
+}
+
+// history lists the versions of the file that arguments name, the newest last: by a mount, or without one by the
+// service.
+func (a *app) history(ctx context.Context, args []string) ([]pastVersion, error) {
+	path, err := a.mountPath(ctx, args)
+	if err == nil {
+		return versionsAt(path)
+	}
+	if !errors.Is(err, errNotMounted) {
+		return nil, err
+	}
+	places, unread := placesOf(args)
+	if unread != nil || places[0].path == "" {
+		return nil, cmp.Or(unread, refuse(exitNotFound, "name a file: a path in a mount, GROUP NAME or GROUP/PATH", err))
+	}
+	c, _, err := a.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	versions, err := listedVersions(ctx, c.Group(places[0].group), places[0].path)
+	return versions, errors.Join(err, a.closeClient(c))
+}
+
+// listedVersions lists the versions of a file by the list of its group, the newest last.
+func listedVersions(ctx context.Context, g sdk.Group, what string) ([]pastVersion, error) {
+	list, err := listOf(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	chosen, ok := list.choose(what)
+	if !ok && !list.hasFolder(what) {
+		return nil, list.absent(g.ID, what)
+	}
+	chosen.ref = "" // a reference stands for its name
+	of := list.chosen(chosen, lives)
+	if len(of) != 1 || chosen.whole {
+		return nil, refuse(exitNotFound, "name one file: a folder has no versions, its files have",
+			fmt.Errorf("%s in group %s is not one file", escapeName(what), escapeName(string(g.ID))))
+	}
+	versions := make([]pastVersion, 0, len(of[0]))
+	for i := range of[0] {
+		e := &of[0][i]
+		versions = append(versions, pastVersion{Version: cmp.Or(int64(e.Seq), int64(i+1)), Size: e.Size,
+			Time: timeOrNil(e.Time), Uploader: escapeName(string(e.Uploader)), CID: e.Ref})
+	}
+	versions[len(versions)-1].Newest = true
+	return versions, nil
 }
 
 // versionsAt lists the versions of the file at a path in a mount, the newest last.
@@ -158,7 +207,7 @@ func (a *app) restoreCommand() *cobra.Command {
 	var number int64
 	var sure, trash bool
 	version := a.simple(func(ctx context.Context, args []string) error {
-		path, err := mountPath(args)
+		path, err := a.mountPath(ctx, args)
 		if err != nil {
 			return err
 		}

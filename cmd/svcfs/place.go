@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -187,9 +188,13 @@ func byGroup(places []place, do func(group sdk.GroupID, paths []string) error) e
 	return nil
 }
 
+// errNotMounted: a group is in no mount that could be asked.
+var errNotMounted = errors.New("is in no mount here")
+
 // mountPath returns where a place is in a mount of this user, for a command that asks a mount: an argument that
-// is a path stays what it is, and a GROUP with a NAME, or GROUP/PATH, is looked for in the mounts.
-func mountPath(args []string) (string, error) {
+// is a path stays what it is, and a GROUP with a NAME, or GROUP/PATH, is looked for in the mounts of the account of
+// the settings, or without one in all. Where it is in none the error is errNotMounted.
+func (a *app) mountPath(ctx context.Context, args []string) (string, error) {
 	if _, _, err := mountHolding(args[0]); len(args) == 1 && (err == nil || isLocalPath(args[0])) {
 		return args[0], nil
 	}
@@ -201,7 +206,7 @@ func mountPath(args []string) (string, error) {
 	if p.mount != "" {
 		return filepath.Join(args...), nil
 	}
-	dirs, err := ownMounts()
+	dirs, err := a.mountsToAsk(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -209,16 +214,43 @@ func mountPath(args []string) (string, error) {
 	var found []string
 	for _, dir := range dirs {
 		at := filepath.Join(dir, folder)
-		if is, ok := inTime(context.Background(), func() bool { _, err := os.Lstat(at); return err == nil }); ok && is {
+		if is, ok := inTime(ctx, func() bool { _, err := os.Lstat(at); return err == nil }); ok && is {
 			found = append(found, filepath.Join(at, filepath.FromSlash(p.path)))
 		}
 	}
 	switch len(found) {
 	case 0:
-		return "", refuse(exitNotFound, "run 'svcfs status' for the mounts there are",
-			fmt.Errorf("group %s is in no mount of ours", escapeName(string(p.group))))
+		return "", refuse(exitNotFound, "this command asks a mount: 'svcfs status' shows those that run, 'svcfs mount "+
+			"DIR' begins one", fmt.Errorf("group %s %w", escapeName(string(p.group)), errNotMounted))
 	case 1:
 		return found[0], nil
 	}
 	return "", refuse(exitUsage, "name one of them", errors.New("it is in several mounts: "+strings.Join(found, ", ")))
+}
+
+// mountsToAsk lists the mounts of this user that are of the account of the settings, or without one all.
+func (a *app) mountsToAsk(ctx context.Context) ([]string, error) {
+	all, err := ownMounts()
+	s, unset := a.loadSettings()
+	if err != nil || unset != nil || s.account == "" {
+		return all, err
+	}
+	at, err := s.network()
+	return ofAccount(ctx, all, s.account, at.MCPURL), err
+}
+
+// ofAccount returns the mounts among dirs that are of an account at a service.
+func ofAccount(ctx context.Context, dirs []string, account sdk.AccountID, address string) (of []string) {
+	is := make([]bool, len(dirs))
+	var asked sync.WaitGroup // at once: a mount that does not answer takes its time
+	for i, dir := range dirs {
+		asked.Go(func() { is[i] = inspect(ctx, dir).isOf(account, address) })
+	}
+	asked.Wait()
+	for i, dir := range dirs {
+		if is[i] {
+			of = append(of, dir)
+		}
+	}
+	return of
 }

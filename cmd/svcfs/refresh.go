@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"syscall"
 	"time"
 
@@ -85,7 +84,7 @@ func (a *app) untilShown(ctx context.Context, c *sdk.Client, places []place) {
 }
 
 // mountsOf returns the mounts of the account of c that run here, at a service of ours: elsewhere a look costs.
-func mountsOf(ctx context.Context, c *sdk.Client) (dirs []string) {
+func mountsOf(ctx context.Context, c *sdk.Client) []string {
 	caps, err := c.Capabilities(ctx)
 	if err != nil || !caps.Dialect.IsOurs() {
 		return nil
@@ -94,18 +93,7 @@ func mountsOf(ctx context.Context, c *sdk.Client) (dirs []string) {
 	if err != nil {
 		return nil
 	}
-	isOurs := make([]bool, len(all))
-	var asked sync.WaitGroup // at once: a mount that does not answer takes its time
-	for i, dir := range all {
-		asked.Go(func() { isOurs[i] = inspect(ctx, dir).isOf(c.Account(), c.NetworkInfo().MCPURL) })
-	}
-	asked.Wait()
-	for i, dir := range all {
-		if isOurs[i] {
-			dirs = append(dirs, dir)
-		}
-	}
-	return dirs
+	return ofAccount(ctx, all, c.Account(), c.NetworkInfo().MCPURL)
 }
 
 // lookAgain signals the mount on dir, waits until a look that began afterwards has ended, and returns when it did.

@@ -39,7 +39,7 @@ Settings come from flags, then the environment, then ~/.config/svcfs/config
 	addGroup(root, "To begin with:", asksNobody(a.demoCommand()), a.setupCommand(), a.doctorCommand(), a.loginCommand())
 	addGroup(root, "A mount:", a.mountCommand(), asksNobody(a.umountCommand()), asksNobody(a.statusCommand()),
 		asksNobody(a.whyCommand()),
-		asksNobody(a.costCommand()), asksNobody(a.historyCommand()),
+		asksNobody(a.costCommand()), a.historyCommand(),
 		asksNobody(a.refreshCommand()), asksNobody(a.syncCommand()), asksNobody(a.limitCommand()),
 		a.outboxCommand(), asksNobody(a.notifyCommand()))
 	addGroup(root, "Files and groups, without a mount:", a.putCommand(), a.getCommand(), a.lsCommand(),

@@ -33,7 +33,7 @@ asks the service for nothing.`,
 		Example: "  svcfs why ~/groups/team/report.pdf\n  svcfs why team/report.pdf\n  svcfs why ~/groups/team",
 		Args:    between(1, 2, "one PATH, or a GROUP and a NAME"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
-			path, err := mountPath(args)
+			path, err := a.mountPath(ctx, args)
 			if err != nil {
 				return err
 			}
