@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
@@ -122,7 +123,7 @@ type answer struct {
 	Error   string
 	Busy    []Holder
 	Counts  counts
-	Pending []tree.Pending
+	Pending []report.Pending
 
 	Attributes *sdk.Attributes
 }

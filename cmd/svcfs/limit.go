@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/cmd/internal/cli"
-	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk/network"
 )
 
@@ -107,7 +107,7 @@ func (a *app) showLimit(ctx context.Context, path string) error {
 	return a.printLimit(dir, limitOf(m.Status))
 }
 
-func limitOf(s *tree.Status) network.Limit { return network.Limit{Down: s.LimitDown, Up: s.LimitUp} }
+func limitOf(s *report.Status) network.Limit { return network.Limit{Down: s.LimitDown, Up: s.LimitUp} }
 
 func (a *app) printLimit(dir string, l network.Limit) error {
 	if a.asJSON {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/cmd/svcfs/internal/agent"
-	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -177,9 +177,9 @@ func whyIn(account sdk.AccountID, address string) func(context.Context, sdk.Grou
 }
 
 // parseReasons reads what a mount remembers; lines that are none are left out.
-func parseReasons(text []byte) (all []tree.Reason) {
+func parseReasons(text []byte) (all []report.Reason) {
 	for line := range strings.Lines(string(text)) {
-		var r tree.Reason
+		var r report.Reason
 		if json.Unmarshal([]byte(line), &r) == nil {
 			all = append(all, r)
 		}

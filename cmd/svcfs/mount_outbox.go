@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
-	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/apikey"
 	"github.com/svcfs/svcfs/sdk/outbox"
@@ -172,9 +172,9 @@ func (m *liveMount) drainOutbox(ctx context.Context) []outbox.Item {
 }
 
 // asPending shows items as what was not uploaded.
-func asPending(items []outbox.Item) (list []tree.Pending) {
+func asPending(items []outbox.Item) (list []report.Pending) {
 	for _, i := range items {
-		list = append(list, tree.Pending{Path: itemPath(i), Size: i.Size, Since: i.Time.UTC(), Error: i.Reason,
+		list = append(list, report.Pending{Path: itemPath(i), Size: i.Size, Since: i.Time.UTC(), Error: i.Reason,
 			Outbox: i.ID})
 	}
 	return list
@@ -188,7 +188,7 @@ func itemPath(i outbox.Item) string {
 }
 
 // tellKept says what stays in the outbox, and how to go on.
-func (a *app) tellKept(kept []tree.Pending) {
+func (a *app) tellKept(kept []report.Pending) {
 	if len(kept) == 0 {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -45,7 +46,7 @@ func (m *liveMount) serve(signals *signalWatch) error {
 	idle, stopIdle := m.watchIdle()
 	defer stopIdle()
 	defer m.app.notifyManager("STOPPING=1")
-	var left []tree.Pending
+	var left []report.Pending
 	var err error
 	for {
 		select {
@@ -85,7 +86,7 @@ func (m *liveMount) serve(signals *signalWatch) error {
 }
 
 // drain uploads what is left, until nothing has moved for limit when it is not 0.
-func (m *liveMount) drain(ctx context.Context, limit time.Duration) []tree.Pending {
+func (m *liveMount) drain(ctx context.Context, limit time.Duration) []report.Pending {
 	if n := len(m.tree.Pending()); n > 0 {
 		m.app.ui.progress("uploading %s before unmounting", plural(n, "file"))
 	}
@@ -149,7 +150,7 @@ func (m *liveMount) unmount(gone <-chan struct{}, force bool) error {
 
 // finish releases what the mount held and tells what was lost. What programs changed between the
 // last upload and the end of the mount is uploaded first, unless something was given up.
-func (m *liveMount) finish(left []tree.Pending, err error) error {
+func (m *liveMount) finish(left []report.Pending, err error) error {
 	if len(left) == 0 {
 		left = m.drain(context.Background(), drainLimit)
 	}
@@ -175,7 +176,7 @@ func (m *liveMount) finish(left []tree.Pending, err error) error {
 	return err
 }
 
-func (m *liveMount) list(title string, left []tree.Pending) {
+func (m *liveMount) list(title string, left []report.Pending) {
 	m.app.ui.notice("%s:", title)
 	for _, p := range left {
 		m.app.ui.notice("  %s  %s  %s", p.Path, p.What(), p.Error)

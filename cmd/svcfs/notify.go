@@ -19,6 +19,7 @@ import (
 	"github.com/svcfs/svcfs/cmd/svcfs/internal/desktop"
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk/outbox"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -141,15 +142,15 @@ type watchedMount struct {
 	dir     string
 	id      int // of the kernel
 	state   string
-	status  *tree.Status // the newest, nil = it never answered
-	reasons []tree.Reason
+	status  *report.Status // the newest, nil = it never answered
+	reasons []report.Reason
 	asked   chan mountAnswer // of a look that goes on; nil = none
 }
 
 // mountAnswer is what a mount said of itself.
 type mountAnswer struct {
 	mountState
-	reasons []tree.Reason
+	reasons []report.Reason
 	changed bool // reasons were read
 }
 
@@ -218,7 +219,7 @@ func (m *watchedMount) answer() (now mountAnswer) {
 	if s == nil {
 		return now
 	}
-	held := slices.ContainsFunc(m.reasons, func(r tree.Reason) bool { return r.Staged != nil || r.Waits != nil })
+	held := slices.ContainsFunc(m.reasons, func(r report.Reason) bool { return r.Staged != nil || r.Waits != nil })
 	if before := m.status; held || waitingIn(s) > 0 || before == nil || before.Errors != s.Errors {
 		text, err := os.ReadFile(path.Join(m.dir, ".svcfs", "reasons"))
 		now.reasons, now.changed = parseReasons(text), err == nil
@@ -306,11 +307,11 @@ func (w *mountWatch) thingsOf(m *watchedMount) (things []desktop.Thing) {
 }
 
 // thingOf returns what there is to tell of a path. What happened before since is no news.
-func thingOf(dir string, r tree.Reason, since time.Time) (desktop.Thing, bool) {
+func thingOf(dir string, r report.Reason, since time.Time) (desktop.Thing, bool) {
 	thing := desktop.Thing{Path: dir + r.Path, Key: dir + r.Path + r.Time.String(), Step: stepOf(dir, r)}
 	switch {
-	case r.Staged != nil && slices.Contains([]string{tree.StagedHalf, tree.StagedKilled, tree.StagedFailed,
-		tree.StagedAway}, r.Staged.State):
+	case r.Staged != nil && slices.Contains([]string{report.StagedHalf, report.StagedKilled, report.StagedFailed,
+		report.StagedAway}, r.Staged.State):
 		thing.Kind, thing.Key, thing.Path = desktop.NotUploaded, dir+r.Staged.Path, dir+r.Staged.Path
 	case r.Waits != nil && r.Waits.State == outbox.Parked.String():
 		thing.Kind, thing.Key = desktop.NotUploaded, r.Waits.ID
@@ -324,7 +325,7 @@ func thingOf(dir string, r tree.Reason, since time.Time) (desktop.Thing, bool) {
 }
 
 // stepOf is the next step after an error, as the mount told it, and the command that tells all.
-func stepOf(dir string, r tree.Reason) string {
+func stepOf(dir string, r report.Reason) string {
 	all := "All of it: svcfs why " + shellWord(dir)
 	if r.Hint != "" {
 		return strings.TrimSuffix(r.Hint, ".") + ". " + all

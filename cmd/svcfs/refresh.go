@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/fs/tree/look"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -129,7 +129,7 @@ func lookAgain(ctx context.Context, dir string) (time.Time, error) {
 }
 
 // newFailure returns the look that failed since before, if one did.
-func newFailure(before, now *tree.Status) *look.Failed {
+func newFailure(before, now *report.Status) *look.Failed {
 	if now == nil || now.FailedLook == nil || before.FailedLook != nil &&
 		!now.FailedLook.Time.After(before.FailedLook.Time) {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/fs"
-	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 )
@@ -59,9 +59,9 @@ func inTime[T any](ctx context.Context, ask func() T) (got T, ok bool) {
 
 // mountState is a mount of ours as found.
 type mountState struct {
-	Dir    string       `json:"mountpoint"`
-	State  string       `json:"state"` // one of the states below
-	Status *tree.Status `json:"status,omitempty"`
+	Dir    string         `json:"mountpoint"`
+	State  string         `json:"state"` // one of the states below
+	Status *report.Status `json:"status,omitempty"`
 }
 
 // The states of a mount.
@@ -92,7 +92,7 @@ func stateOf(dir string, text []byte, err error) mountState {
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		m.State = stateOthers
 	}
-	var status tree.Status
+	var status report.Status
 	if err == nil && json.Unmarshal(text, &status) == nil && status.PID > 0 {
 		m.State, m.Status = stateMounted, &status
 	}

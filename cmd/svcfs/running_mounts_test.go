@@ -6,19 +6,19 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/report"
 )
 
 // A mount of the same account name at another service is not meant.
 func TestMountIsOfAnAccountAtAService(t *testing.T) {
 	const here = "http://127.0.0.1:8000"
 	for _, tc := range []struct {
-		status *tree.Status
+		status *report.Status
 		is     bool
 	}{
-		{&tree.Status{Account: "alice", Address: here}, true},
-		{&tree.Status{Account: "alice", Address: "http://127.0.0.1:8001"}, false},
-		{&tree.Status{Account: "bob", Address: here}, false},
+		{&report.Status{Account: "alice", Address: here}, true},
+		{&report.Status{Account: "alice", Address: "http://127.0.0.1:8001"}, false},
+		{&report.Status{Account: "bob", Address: here}, false},
 		{nil, false},
 	} {
 		if got := (mountState{Status: tc.status}).isOf("alice", here); got != tc.is {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/svcfs/svcfs/cmd/internal/cli"
-	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk/network"
 )
 
@@ -101,7 +101,7 @@ func (a *app) statusAll(ctx context.Context) error {
 }
 
 // waitingIn is how many saves are not recorded.
-func waitingIn(s *tree.Status) int {
+func waitingIn(s *report.Status) int {
 	if s.Outbox == nil {
 		return s.Pending
 	}
@@ -113,7 +113,7 @@ const shownTemporary = 5
 
 // temporaryWords names files whose content ends with the mount, or goes into the outbox then, because their names are
 // temporary.
-func temporaryWords(s *tree.Status) string {
+func temporaryWords(s *report.Status) string {
 	text := plural(s.TemporaryFiles, "file") + " with a temporary name, never uploaded under it, "
 	switch {
 	case s.Outbox != nil:
@@ -207,7 +207,7 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 }
 
 // lastLookWords tells how looking at the ledger went.
-func lastLookWords(s *tree.Status) string {
+func lastLookWords(s *report.Status) string {
 	switch f := s.FailedLook; {
 	case f != nil:
 		return escapeText(f.Time.Format(time.RFC3339) + " failed at " + f.Path + ": " + f.Error)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/fs"
-	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk/outbox"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 )
@@ -46,10 +46,10 @@ uploaded. A mount whose process is gone is only cleaned away.`,
 
 // unmounted is what umount prints as JSON.
 type unmounted struct {
-	Dir   string         `json:"mountpoint"`
-	State string         `json:"state"`          // "unmounted", or "removed" when no process served it any more
-	Lost  []tree.Pending `json:"lost"`           // what could not be uploaded
-	Kept  []tree.Pending `json:"kept,omitempty"` // what stays in the outbox
+	Dir   string           `json:"mountpoint"`
+	State string           `json:"state"`          // "unmounted", or "removed" when no process served it any more
+	Lost  []report.Pending `json:"lost"`           // what could not be uploaded
+	Kept  []report.Pending `json:"kept,omitempty"` // what stays in the outbox
 }
 
 func (a *app) umount(ctx context.Context, path string, timeout time.Duration) error {
@@ -69,7 +69,7 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 		}
 		a.ui.notice("no process answered for %s; the mount was taken away", dir)
 		if a.asJSON {
-			return a.printJSON(unmounted{dir, "removed", []tree.Pending{}, nil})
+			return a.printJSON(unmounted{dir, "removed", []report.Pending{}, nil})
 		}
 		return nil
 	}
@@ -95,14 +95,14 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(left, func(p tree.Pending) bool { return p.Outbox != "" })
-	var kept []tree.Pending
+	i := slices.IndexFunc(left, func(p report.Pending) bool { return p.Outbox != "" })
+	var kept []report.Pending
 	if i >= 0 {
 		left, kept = left[:i], left[i:]
 	}
 	a.tellKept(kept)
 	if a.asJSON {
-		if err := a.printJSON(unmounted{dir, "unmounted", append([]tree.Pending{}, left...), kept}); err != nil {
+		if err := a.printJSON(unmounted{dir, "unmounted", append([]report.Pending{}, left...), kept}); err != nil {
 			return err
 		}
 	}
@@ -195,7 +195,7 @@ func (a *app) leftPath(pid int) string {
 }
 
 // leaveReport writes what was not uploaded: names and sizes, never content.
-func (a *app) leaveReport(left []tree.Pending) {
+func (a *app) leaveReport(left []report.Pending) {
 	path := a.leftPath(os.Getpid())
 	if path == "" {
 		return
@@ -213,7 +213,7 @@ func (a *app) leaveReport(left []tree.Pending) {
 }
 
 // takeLeft reads the report of a mount process that has ended, and removes it.
-func (a *app) takeLeft(pid int) ([]tree.Pending, error) {
+func (a *app) takeLeft(pid int) ([]report.Pending, error) {
 	path := a.leftPath(pid)
 	if path == "" {
 		return nil, nil
@@ -226,7 +226,7 @@ func (a *app) takeLeft(pid int) ([]tree.Pending, error) {
 		return nil, refuse(exitOther, ownfile.MendOf(err), err)
 	}
 	_ = os.Remove(path)
-	var left []tree.Pending
+	var left []report.Pending
 	if err := json.Unmarshal(text, &left); err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
@@ -234,7 +234,7 @@ func (a *app) takeLeft(pid int) ([]tree.Pending, error) {
 }
 
 // reportLeft tells what was not uploaded.
-func (a *app) reportLeft(dir string, left []tree.Pending) error {
+func (a *app) reportLeft(dir string, left []report.Pending) error {
 	if len(left) == 0 {
 		return nil
 	}

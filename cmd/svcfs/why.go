@@ -13,6 +13,7 @@ import (
 	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/fs/tree/policy"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk/outbox"
 )
 
@@ -44,17 +45,17 @@ asks the service for nothing.`,
 
 // reasonDoc is one path of svcfs why in JSON.
 type reasonDoc struct {
-	Time      string       `json:"time"`
-	Path      string       `json:"path"`
-	Name      string       `json:"name,omitempty"`
-	Operation string       `json:"operation"`
-	Class     string       `json:"class"`
-	Error     string       `json:"error"`
-	Hint      string       `json:"hint"`
-	Recorded  *recordedDoc `json:"recorded,omitempty"`
-	Staged    *tree.Staged `json:"staged,omitempty"`
-	Waits     *outbox.Item `json:"waits,omitempty"`
-	Next      []nextStep   `json:"next"`
+	Time      string         `json:"time"`
+	Path      string         `json:"path"`
+	Name      string         `json:"name,omitempty"`
+	Operation string         `json:"operation"`
+	Class     string         `json:"class"`
+	Error     string         `json:"error"`
+	Hint      string         `json:"hint"`
+	Recorded  *recordedDoc   `json:"recorded,omitempty"`
+	Staged    *report.Staged `json:"staged,omitempty"`
+	Waits     *outbox.Item   `json:"waits,omitempty"`
+	Next      []nextStep     `json:"next"`
 }
 
 type recordedDoc struct {
@@ -79,7 +80,7 @@ func (a *app) why(ctx context.Context, path string) error {
 		return refuse(exitNotFound, "see all of them: cat "+shellWord(dir+"/.svcfs/errors"),
 			fmt.Errorf("no error is recorded for %s", inside))
 	}
-	docs := each(found, func(r tree.Reason) reasonDoc { return docOf(dir, r) })
+	docs := each(found, func(r report.Reason) reasonDoc { return docOf(dir, r) })
 	if a.asJSON {
 		return a.printJSON(struct {
 			reasonDoc
@@ -99,7 +100,7 @@ func (a *app) why(ctx context.Context, path string) error {
 }
 
 // reasonsAt returns the reasons that concern a path, which lies inside of the mount on dir.
-func reasonsAt(ctx context.Context, path string) (dir, inside string, found []tree.Reason, err error) {
+func reasonsAt(ctx context.Context, path string) (dir, inside string, found []report.Reason, err error) {
 	dir, inside, err = mountHolding(path)
 	if err != nil {
 		return dir, inside, nil, err
@@ -132,12 +133,12 @@ func withoutLinks(dir, path, inside string) string {
 // and the newest of those first: its own, of temporary names beside it, and of what is
 // below it; where there is none, of looks at a folder above it. A temporary name that tells
 // nothing may be of any file of its folder.
-func reasonsAbout(all []tree.Reason, inside string) []tree.Reason {
-	var groups [4][]tree.Reason
-	isOwn := func(r tree.Reason) bool { return r.Path == inside }
+func reasonsAbout(all []report.Reason, inside string) []report.Reason {
+	var groups [4][]report.Reason
+	isOwn := func(r report.Reason) bool { return r.Path == inside }
 	known := slices.ContainsFunc(all, isOwn)
 	for _, r := range slices.Backward(all) {
-		held := r.Staged != nil && r.Staged.State != tree.StagedWritten && r.Staged.State != tree.StagedScratch
+		held := r.Staged != nil && r.Staged.State != report.StagedWritten && r.Staged.State != report.StagedScratch
 		switch {
 		case isOwn(r):
 			groups[0] = append(groups[0], r)
@@ -165,7 +166,7 @@ func isBelow(inside, folder string) bool {
 }
 
 // docOf tells of one path; dir is the mount.
-func docOf(dir string, r tree.Reason) reasonDoc {
+func docOf(dir string, r report.Reason) reasonDoc {
 	doc := reasonDoc{Time: r.Time.Format(time.RFC3339Nano), Path: r.Path, Name: r.Name, Operation: r.Operation,
 		Class: r.Class, Error: r.Error,
 		Hint: r.Hint, Staged: r.Staged, Waits: r.Waits, Next: nextSteps(dir, r)}
@@ -179,7 +180,7 @@ func docOf(dir string, r tree.Reason) reasonDoc {
 }
 
 // reasonPairs tells of one path in words.
-func reasonPairs(r tree.Reason, doc reasonDoc) [][2]string {
+func reasonPairs(r report.Reason, doc reasonDoc) [][2]string {
 	var pairs [][2]string
 	for _, p := range [][2]string{{"time", doc.Time}, {"path", doc.Path}, {"meant for", doc.Name},
 		{"operation", doc.Operation},
@@ -195,7 +196,7 @@ func reasonPairs(r tree.Reason, doc reasonDoc) [][2]string {
 	return pairs
 }
 
-func recordedWords(r tree.Reason) string {
+func recordedWords(r report.Reason) string {
 	v := r.Recorded
 	if v == nil {
 		return "nothing under this name"
@@ -208,7 +209,7 @@ func recordedWords(r tree.Reason) string {
 		v.Uploader)
 }
 
-func stagedWords(r tree.Reason) string {
+func stagedWords(r report.Reason) string {
 	s := r.Staged
 	if s == nil {
 		if savesContent(r.Operation) && r.Waits == nil {
@@ -217,13 +218,13 @@ func stagedWords(r tree.Reason) string {
 		return ""
 	}
 	words := map[string]string{
-		tree.StagedHalf: "not a whole save, because a write was refused; nothing of it is sent",
-		tree.StagedKilled: "perhaps not a whole save, because its program was killed; nothing of it is sent before " +
+		report.StagedHalf: "not a whole save, because a write was refused; nothing of it is sent",
+		report.StagedKilled: "perhaps not a whole save, because its program was killed; nothing of it is sent before " +
 			"you ask",
-		tree.StagedFailed:  "a whole save that is not recorded",
-		tree.StagedAway:    "a whole save; it is sent by itself when the service is back",
-		tree.StagedWritten: "sent when its program closes it",
-		tree.StagedScratch: "under a temporary name, which is never sent",
+		report.StagedFailed:  "a whole save that is not recorded",
+		report.StagedAway:    "a whole save; it is sent by itself when the service is back",
+		report.StagedWritten: "sent when its program closes it",
+		report.StagedScratch: "under a temporary name, which is never sent",
 	}
 	return fmt.Sprintf("%d bytes at %s, only in the memory of this mount: %s", s.Size, s.Path, words[s.State])
 }
@@ -255,7 +256,7 @@ func savesContent(op string) bool {
 
 // nextSteps returns the commands that go on: first the one that shows what stands in the
 // way, then what can be done with the bytes.
-func nextSteps(dir string, r tree.Reason) []nextStep {
+func nextSteps(dir string, r report.Reason) []nextStep {
 	steps := []nextStep{}
 	if step, ok := stepsOfClasses(dir, r.Path)[r.Class]; ok {
 		steps = append(steps, step)
@@ -289,22 +290,22 @@ func nextSteps(dir string, r tree.Reason) []nextStep {
 		keep.Command = "cp -P " + here + " ~/"
 	}
 	undo := nextStep{"rm " + here, "gives it up, and frees its memory"}
-	if v := r.Recorded; v != nil && !s.Link && s.State != tree.StagedScratch && (r.Name == "" || r.Name == s.Path) {
+	if v := r.Recorded; v != nil && !s.Link && s.State != report.StagedScratch && (r.Name == "" || r.Name == s.Path) {
 		undo = nextStep{"cp " + shellWord(dir+v.Version) + " " + here,
 			"gives it up, and goes back to the recorded version"}
 	}
 	switch s.State {
-	case tree.StagedHalf:
+	case report.StagedHalf:
 		return append(steps, nextStep{"cp FILE " + here, "saves it whole, FILE being where you have it"}, undo)
-	case tree.StagedKilled:
+	case report.StagedKilled:
 		send.Does = "sends it as it is"
 		return append(steps, send, undo)
-	case tree.StagedFailed:
+	case report.StagedFailed:
 		return append(steps, send, keep, undo)
-	case tree.StagedAway:
+	case report.StagedAway:
 		send.Does = "sends it now, if the service is back"
 		return append(steps, send)
-	case tree.StagedWritten:
+	case report.StagedWritten:
 		send.Does = "sends it now"
 		return append(steps, send)
 	}

@@ -6,37 +6,38 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/report"
 )
 
 // Each way in which a save fails has commands that go on, and no command removes a recorded
 // version.
 func TestWhyNextSteps(t *testing.T) {
-	recorded := &tree.Recorded{Version: "/team/.svcfs/history/f 1/000001-x"}
+	recorded := &report.Recorded{Version: "/team/.svcfs/history/f 1/000001-x"}
 	for name, tc := range map[string]struct {
 		class  tree.Class
 		state  string // of what is staged; "" = nothing
 		path   string
-		before *tree.Recorded
+		before *report.Recorded
 		want   []string
 	}{
-		"half, new":         {tree.ClassTooBig, tree.StagedHalf, "/team/f", nil, []string{"cp FILE /m/team/f", "rm /m/team/f"}},
-		"half, recorded":    {tree.ClassTooBig, tree.StagedHalf, "/team/f 1", recorded, []string{"cp FILE '/m/team/f 1'", "cp '/m/team/.svcfs/history/f 1/000001-x' '/m/team/f 1'"}},
-		"full disk":         {tree.ClassNoSpace, tree.StagedFailed, "/team/f", nil, []string{"df /m/team", "sync /m/team/f", "cp /m/team/f ~/", "rm /m/team/f"}},
-		"link":              {tree.ClassNoSpace, tree.StagedFailed, "/team/d/link", nil, []string{"df /m/team", "sync /m/team/d", "cp -P /m/team/d/link ~/", "rm /m/team/d/link"}},
+		"half, new":         {tree.ClassTooBig, report.StagedHalf, "/team/f", nil, []string{"cp FILE /m/team/f", "rm /m/team/f"}},
+		"half, recorded":    {tree.ClassTooBig, report.StagedHalf, "/team/f 1", recorded, []string{"cp FILE '/m/team/f 1'", "cp '/m/team/.svcfs/history/f 1/000001-x' '/m/team/f 1'"}},
+		"full disk":         {tree.ClassNoSpace, report.StagedFailed, "/team/f", nil, []string{"df /m/team", "sync /m/team/f", "cp /m/team/f ~/", "rm /m/team/f"}},
+		"link":              {tree.ClassNoSpace, report.StagedFailed, "/team/d/link", nil, []string{"df /m/team", "sync /m/team/d", "cp -P /m/team/d/link ~/", "rm /m/team/d/link"}},
 		"memory":            {tree.ClassNoMemory, "", "/team/f", nil, []string{"svcfs status /m"}},
 		"price":             {tree.ClassBudget, "", "/team/f", nil, []string{"svcfs balance"}},
 		"rights":            {tree.ClassAccess, "", "/team/f", nil, []string{"svcfs group members team --roles"}},
 		"rights, odd group": {tree.ClassReadOnly, "", "/te am/f", nil, []string{"svcfs group members GROUP --roles"}},
-		"killed":            {tree.ClassInterrupted, tree.StagedKilled, "/team/f", nil, []string{"sync /m/team/f", "rm /m/team/f"}},
-		"away":              {tree.ClassUnreachable, tree.StagedAway, "/team/f", recorded, []string{"svcfs doctor", "sync /m/team/f"}},
+		"killed":            {tree.ClassInterrupted, report.StagedKilled, "/team/f", nil, []string{"sync /m/team/f", "rm /m/team/f"}},
+		"away":              {tree.ClassUnreachable, report.StagedAway, "/team/f", recorded, []string{"svcfs doctor", "sync /m/team/f"}},
 		"conflict":          {tree.ClassConflict, "", "/team/d/f", nil, []string{"ls -l /m/team/.svcfs/history/d/f"}},
-		"a quote":           {tree.ClassOther, tree.StagedWritten, "/team/it's", nil, []string{`sync '/m/team/it'\''s'`}},
-		"a command":         {tree.ClassOther, tree.StagedWritten, "/team/$(id)", nil, []string{`sync '/m/team/$(id)'`}},
+		"a quote":           {tree.ClassOther, report.StagedWritten, "/team/it's", nil, []string{`sync '/m/team/it'\''s'`}},
+		"a command":         {tree.ClassOther, report.StagedWritten, "/team/$(id)", nil, []string{`sync '/m/team/$(id)'`}},
 		"by design":         {tree.ClassByDesign, "", "/team/f", nil, nil},
 	} {
-		r := tree.Reason{Path: tc.path, Class: tc.class.String(), Recorded: tc.before}
+		r := report.Reason{Path: tc.path, Class: tc.class.String(), Recorded: tc.before}
 		if tc.state != "" {
-			r.Staged = &tree.Staged{Path: tc.path, State: tc.state, Link: name == "link"}
+			r.Staged = &report.Staged{Path: tc.path, State: tc.state, Link: name == "link"}
 		}
 		var got []string
 		for _, step := range nextSteps("/m", r) {
@@ -50,7 +51,7 @@ func TestWhyNextSteps(t *testing.T) {
 		}
 	}
 	// a save under a name of its own is in no history of the name
-	steps := nextSteps("/m", tree.Reason{Path: "/team/d/f", Class: tree.ClassConflict.String(), Operation: "save"})
+	steps := nextSteps("/m", report.Reason{Path: "/team/d/f", Class: tree.ClassConflict.String(), Operation: "save"})
 	if len(steps) != 1 || steps[0].Command != "svcfs conflicts /m/team/d/f" {
 		t.Errorf("%q", steps)
 	}

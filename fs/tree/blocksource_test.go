@@ -300,7 +300,7 @@ func TestR9ProvenBlocksNeedNoHash(t *testing.T) {
 	h := m.openAt("/g/film")
 	readInOrder(t, h, data, 0, len(data), 3*block)
 	h.Release()
-	if told := m.errors.text(); len(told) > 0 {
+	if told := m.errors.Show(); len(told) > 0 {
 		t.Errorf("errors holds %q", told)
 	}
 }

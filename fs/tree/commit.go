@@ -340,8 +340,8 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 		return t.setAside(f, g, row, raw)
 	}
 	touched := map[*versions]bool{g.version(raw): true}
-	if v := g.version(raw); slices.ContainsFunc(v.entries, isLink) || slices.ContainsFunc(v.waiting, isLink) { // others that led over it may be safe by now
-		t.noteLink(g)
+	if v := g.version(raw); slices.ContainsFunc(v.entries, isLink) || slices.ContainsFunc(v.waiting, isLink) {
+		t.noteLink(g) // others that led over it may be safe by now
 	}
 	if known := g.entry(row.Ref); known != nil { // the poller was faster, or it is an old row
 		f.take(known)

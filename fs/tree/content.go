@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/fs/tree/content"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -195,7 +196,8 @@ func (f *File) mayHold(size int64) *Error {
 	if size <= limit {
 		return nil
 	}
-	return &Error{Class: ClassTooBig, Err: errors.New("the file would be larger than " + byteText(limit)), Hint: hint}
+	return &Error{Class: ClassTooBig, Hint: hint,
+		Err: errors.New("the file would be larger than " + report.ByteText(limit))}
 }
 
 // cuts reports whether a large file of a group is saved in blocks.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -152,7 +153,7 @@ func TestM6ManyFiles(t *testing.T) {
 		t.Fatalf("%d folders", len(list))
 	}
 	if grown := int64(heap()) - int64(before); grown > int64(files)*2<<10 {
-		t.Errorf("memory grew by %s", byteText(grown))
+		t.Errorf("memory grew by %s", report.ByteText(grown))
 	}
 	total := 0
 	for _, d := range m.names("/team") {

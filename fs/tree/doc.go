@@ -39,8 +39,9 @@
 //   - keep: attributes that are recorded without a save; attributes: all of them
 //
 // What is shown:
+//   - package report: the shapes and texts of /.svcfs and GROUP/.svcfs
 //   - control: /.svcfs, what is pending, and unmounting; groupinfo: GROUP/.svcfs; storage: statfs
-//   - errors: their classes and /.svcfs/errors; reasons: svcfs why; panic: mistakes of svcfs itself
+//   - errors: their classes; reasons: svcfs why; panic: mistakes of svcfs itself
 //
 // client makes an [sdk.Client] the service of a tree. Package policy has the decisions that
 // need nothing of the files, package staging the content that programs change, and package

@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/policy"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/fs/tree/save"
 	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/outbox"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -164,8 +160,8 @@ func refused(err error) *Error {
 			Err:  fmt.Errorf("the disk takes no more of the files being written: %w", full.Err),
 			Hint: "Make room on the disk of the cache folder, or close other files first."}
 	}
-	held := errors.New("files being written already hold " + byteText(full.Held) + " of the " + byteText(full.Limit) +
-		" allowed")
+	held := errors.New("files being written already hold " + report.ByteText(full.Held) + " of the " +
+		report.ByteText(full.Limit) + " allowed")
 	if full.Disk {
 		return &Error{Class: ClassNoSpace, Err: fmt.Errorf("%w on this machine's disk", held),
 			Hint: "Close other files first, remove unfinished ones that .svcfs/pending lists, or mount with a larger " +
@@ -176,110 +172,11 @@ func refused(err error) *Error {
 			"--staging-size."}
 }
 
-const (
-	// keptErrors bounds /.svcfs/errors, in lines.
-	keptErrors = 500
-	// maxErrorText bounds the sentence of one line, in bytes.
-	maxErrorText = 400
-)
-
-// errorLog keeps the last refusals and failures for /.svcfs/errors (E1).
-type errorLog struct {
-	mu     sync.Mutex
-	recent []errorRecord // oldest first
-	total  int64
-}
-
-type errorRecord struct {
-	at   time.Time
-	err  *Error
-	hint string
-	name string // that a program gave the file later, or wanted to; empty = none
-}
-
-func (l *errorLog) add(at time.Time, err *Error, hint string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.total++
-	if len(l.recent) == keptErrors {
-		l.recent = append(l.recent[:0], l.recent[1:]...)
-	}
-	l.recent = append(l.recent, errorRecord{at: at, err: err, hint: hint})
-}
-
-// renamed notes that a program gave the file or folder at from the name to, or wanted to:
-// what failed at from concerns both. An err that is not remembered is an everyday answer
-// about names.
-func (l *errorLog) renamed(from, to string, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err != nil && !slices.ContainsFunc(l.recent, func(r errorRecord) bool { return error(r.err) == err }) {
-		return
-	}
-	for i := range l.recent {
-		r := &l.recent[i]
-		for _, at := range []string{r.err.Path, r.name} {
-			if rest, ok := strings.CutPrefix(at, from); ok && (rest == "" || rest[0] == '/') {
-				r.name = to + rest
-			}
-		}
-	}
-}
-
-// last returns the newest error of each path, the oldest first.
-func (l *errorLog) last() (list []errorRecord) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	seen := make(map[string]bool)
-	for _, r := range slices.Backward(l.recent) {
-		if !seen[r.err.Path] {
-			seen[r.err.Path] = true
-			list = append(list, r)
-		}
-	}
-	slices.Reverse(list)
-	return list
-}
-
-// text returns one line each: time, path, operation, class, sentence, next step.
-func (l *errorLog) text() []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var b strings.Builder
-	for _, r := range l.recent {
-		writeErrorLine(&b, r)
-	}
-	return []byte(b.String())
-}
-
-func writeErrorLine(w io.Writer, r errorRecord) {
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.at.UTC().Format(time.RFC3339Nano), oneLine(r.err.Path), r.err.Op,
-		r.err.Class, sentenceOf(r.err), oneLine(r.hint))
-}
-
-// sentenceOf returns what happened, on one line.
-func sentenceOf(err *Error) string {
-	sentence := err.Err.Error()
-	if len(sentence) > maxErrorText {
-		sentence = sentence[:maxErrorText] + "…"
-	}
-	return oneLine(sentence)
-}
-
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if names.IsUnsafe(r) {
-			return ' '
-		}
-		return r
-	}, s)
-}
-
 // Note records a refusal that the kernel adapter made itself, as the tree does
 // with its own: a line in /.svcfs/errors and in the log.
 func (t *Tree) Note(err *Error) {
 	hint := t.hint(err)
-	t.errors.add(t.now(), err, hint)
+	t.errors.Add(failureOf(t.now(), err, hint))
 	level := slog.LevelWarn
 	if err.Class == ClassNotExist || err.Class == ClassExist || err.Class == ClassInterrupted {
 		level = slog.LevelInfo
@@ -289,6 +186,12 @@ func (t *Tree) Note(err *Error) {
 	if stack := stackOf(err.Err); stack != "" {
 		t.log.Error("please report this mistake of the program", "what", err.Err.Error(), "stack", stack)
 	}
+}
+
+// failureOf is a failure as it is shown.
+func failureOf(at time.Time, err *Error, hint string) report.Failure {
+	return report.Failure{At: at, Path: err.Path, Op: err.Op, Class: err.Class.String(), Text: err.Err.Error(),
+		Hint: hint, Err: err}
 }
 
 // hint returns the next step after err: its own, or that of [Config.Hint] for its cause.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/network"
 )
@@ -55,13 +56,13 @@ func TestE5StateOfTheService(t *testing.T) {
 		answers    bool
 		want       string
 	}{
-		{network.Connected, true, ServiceReachable},
-		{network.Reconnecting, true, ServiceReconnecting},
-		{network.Reconnecting, false, ServiceReconnecting},
-		{network.Disconnected, false, ServiceUnreachable},
-		{network.Disconnected, true, ServiceUnreachable},
-		{network.Connected, false, ServiceUnreachable}, // it hangs
-		{network.Connected, true, ServiceReachable},
+		{network.Connected, true, report.ServiceReachable},
+		{network.Reconnecting, true, report.ServiceReconnecting},
+		{network.Reconnecting, false, report.ServiceReconnecting},
+		{network.Disconnected, false, report.ServiceUnreachable},
+		{network.Disconnected, true, report.ServiceUnreachable},
+		{network.Connected, false, report.ServiceUnreachable}, // it hangs
+		{network.Connected, true, report.ServiceReachable},
 	} {
 		now = tc.connection
 		w.Fail("groups", nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/fs/tree/content"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 )
@@ -197,8 +198,8 @@ func (f *File) state() string {
 	case f.isKind(fileScratch):
 		return "scratch"
 	case f.now.IsStaged():
-		if s, _, ok := f.unsaved(); ok && (s.State == StagedHalf || s.State == StagedKilled ||
-			s.State == StagedFailed) {
+		if s, _, ok := f.unsaved(); ok && (s.State == report.StagedHalf || s.State == report.StagedKilled ||
+			s.State == report.StagedFailed) {
 			return "failed"
 		}
 		return "staged"

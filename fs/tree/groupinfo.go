@@ -1,14 +1,13 @@
 package tree
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/fs/tree/look"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/network"
@@ -130,7 +129,7 @@ func (g *group) ask(ctx context.Context, name string) error {
 	}
 	var text []byte
 	for _, line := range list {
-		text = append(append(text, oneLine(line)...), '\n')
+		text = append(append(text, report.OneLine(line)...), '\n')
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -145,27 +144,6 @@ func (g *group) ask(ctx context.Context, name string) error {
 	return nil
 }
 
-// ledgerRow is one line of ledger.jsonl.
-type ledgerRow struct {
-	Seq         sdk.Seq    `json:"seq"`
-	Time        *time.Time `json:"time,omitempty"`
-	Name        string     `json:"name,omitempty"`
-	Size        *int64     `json:"size,omitempty"` // plaintext bytes
-	ContentType string     `json:"content_type,omitempty"`
-	Uploader    string     `json:"uploader"`
-	Ref         string     `json:"ref"`
-	Tx          string     `json:"tx"`
-	SHA256      string     `json:"sha256,omitempty"` // absent = nobody knows it (W18)
-	ChangedSeq  sdk.Seq    `json:"changed_seq,omitempty"`
-	Deleted     *deletion  `json:"deleted,omitempty"`
-}
-
-type deletion struct {
-	Time   *time.Time `json:"time,omitempty"`
-	By     string     `json:"by"`
-	Reason string     `json:"reason"`
-}
-
 // ledgerText shows the records of g in order, as far as they were listed.
 func (t *Tree) ledgerText(g *group) []byte {
 	t.mu.RLock()
@@ -175,13 +153,9 @@ func (t *Tree) ledgerText(g *group) []byte {
 	if g.info.ledger != nil && g.info.ledgerSeen == g.changes {
 		return g.info.ledger
 	}
-	text := bytes.NewBuffer([]byte{})
-	enc := json.NewEncoder(text)
-	for _, e := range g.view.Files() {
-		_ = enc.Encode(rowOf(e)) // strings and numbers, into memory
-	}
-	t.texts.Add(int64(text.Cap() - cap(g.info.ledger)))
-	g.info.ledger, g.info.ledgerSeen = text.Bytes(), g.changes
+	text := report.Ledger(slices.Values(g.view.Files()))
+	t.texts.Add(int64(cap(text) - cap(g.info.ledger)))
+	g.info.ledger, g.info.ledgerSeen = text, g.changes
 	return g.info.ledger
 }
 
@@ -195,28 +169,4 @@ func (i *groupInfo) forget(t *Tree) {
 	t.texts.Add(-int64(cap(i.ledger)))
 	i.ledger = nil
 	clear(i.texts)
-}
-
-func rowOf(e *sdk.Entry) ledgerRow {
-	row := ledgerRow{Seq: e.Seq, Time: knownTime(e.Time), Name: e.Name, ContentType: e.ContentType,
-		Uploader: string(e.Uploader),
-		Ref:      string(e.Ref), Tx: string(e.Tx), ChangedSeq: e.ChangedSeq}
-	if e.Hash != (sdk.Digest{}) {
-		row.SHA256 = e.Hash.String()
-	}
-	if e.Size != sdk.SizeUnknown {
-		row.Size = &e.Size
-	}
-	if e.Deleted != nil {
-		row.Deleted = &deletion{knownTime(e.Deleted.Time), string(e.Deleted.By), e.Deleted.Reason}
-	}
-	return row
-}
-
-func knownTime(at time.Time) *time.Time {
-	if at.IsZero() {
-		return nil
-	}
-	utc := at.UTC()
-	return &utc
 }

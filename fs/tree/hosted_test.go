@@ -164,8 +164,8 @@ func TestR6LooksCountAgainstTheBudget(t *testing.T) {
 	if left := balance(t, m); left != before {
 		t.Errorf("went on to spend: %s, then %s", before.Tokens(), left.Tokens())
 	}
-	if n := strings.Count(string(m.errors.text()), "\n"); n != 3 { // other, and once for each that is shown
-		t.Errorf("%d lines in errors:\n%s", n, m.errors.text())
+	if n := strings.Count(string(m.errors.Show()), "\n"); n != 3 { // other, and once for each that is shown
+		t.Errorf("%d lines in errors:\n%s", n, m.errors.Show())
 	}
 }
 

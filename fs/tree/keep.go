@@ -9,6 +9,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/fs/tree/content"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -315,7 +316,8 @@ func (f *File) SetXattr(name, value string, how XattrChange) error {
 		all[name] = value
 		if n := xattrBytes(all); n > format.MaxAttributeBytes {
 			return &Error{Class: ClassNoSpace, Err: errors.New("names and values of attributes would take " +
-				byteText(int64(n)) + " of the " + byteText(format.MaxAttributeBytes) + " that a file may have"),
+				report.ByteText(int64(n)) + " of the " + report.ByteText(format.MaxAttributeBytes) +
+				" that a file may have"),
 				Hint: "Remove attributes first: getfattr -d FILE lists them, setfattr -x NAME FILE removes one."}
 		}
 		return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -162,7 +163,7 @@ func TestW16RequestsAreGathered(t *testing.T) {
 		if p := m.Pending(); len(p) != 1 || !p[0].Attributes || p[0].Path != "/team/f" {
 			t.Errorf("pending: %+v", p)
 		}
-		if got := string(m.pendingText()); !strings.HasSuffix(got, "Z\tattributes\t/team/f\t\n") {
+		if got := string(report.ShowPending(m.Pending())); !strings.HasSuffix(got, "Z\tattributes\t/team/f\t\n") {
 			t.Errorf("pending says %q", got)
 		}
 		time.Sleep(DefaultAttributesDelay)
@@ -300,7 +301,7 @@ func TestW16AttributesWaitForTheService(t *testing.T) {
 	if left := m.Drain(t.Context()); len(left) != 2 {
 		t.Errorf("left: %+v", left)
 	}
-	if got := strings.Count(string(m.errors.text()), "\tset attributes\t"); got != 1 {
+	if got := strings.Count(string(m.errors.Show()), "\tset attributes\t"); got != 1 {
 		t.Errorf("%d lines in errors, want one for all files", got)
 	}
 	m.wantAttributes("/team/f", someAttributes())
@@ -320,7 +321,7 @@ func TestW16RefusedAttributesStayHere(t *testing.T) {
 	ok(t, m.save("/team/f", "x"))
 	w.Fail("set attributes", &sdk.Error{Op: "set attributes", Kind: sdk.ErrInvalid, Err: errors.New("not those")})
 	m.file("/team/f").SetMode(0o700)
-	proctest.Eventually(t, "a line in errors", func() bool { return strings.Contains(string(m.errors.text()), "not those") })
+	proctest.Eventually(t, "a line in errors", func() bool { return strings.Contains(string(m.errors.Show()), "not those") })
 	if p := m.Pending(); len(p) > 0 {
 		t.Errorf("pending: %+v", p)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/fs/tree/look"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -40,7 +41,7 @@ func (t *Tree) judge(err error) *look.Failed {
 		return nil
 	}
 	return &look.Failed{Time: t.now().UTC(), Path: failed.Path, Class: failed.Class.String(),
-		Error: oneLine(failed.Err.Error()), Hint: oneLine(t.hint(failed)), Away: failed.Class.isAway(),
+		Error: report.OneLine(failed.Err.Error()), Hint: report.OneLine(t.hint(failed)), Away: failed.Class.isAway(),
 		Dry: failed.Class == ClassBudget}
 }
 

@@ -20,7 +20,7 @@ func (d *Dir) Rename(ctx context.Context, name string, to *Dir, newName string, 
 	from, wanted := join(d.Path(), name), join(to.Path(), newName)
 	err := d.rename(ctx, name, to, newName, noReplace)
 	if !to.isScratch(newName) { // else it is a backup, or still temporary
-		d.t.errors.renamed(from, wanted, err)
+		d.t.errors.Renamed(from, wanted, err)
 	}
 	return err
 }
@@ -96,7 +96,7 @@ func (d *Dir) Link(ctx context.Context, f *File, name string) error {
 	from := f.Path()
 	err := d.link(ctx, f, name)
 	if !d.isScratch(name) {
-		d.t.errors.renamed(from, join(d.Path(), name), err)
+		d.t.errors.Renamed(from, join(d.Path(), name), err)
 	}
 	return err
 }

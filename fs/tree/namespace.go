@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 )
@@ -179,7 +180,7 @@ func (t *Tree) conflictWith(g *group, raw string, e *sdk.Entry, inTrash bool) no
 	return t.noted(&Error{Class: ClassConflict, Op: "close", Path: join(g.dir.path(), raw),
 		Err: errors.New(string(e.Uploader) + " uploaded this name while it was changed here; " + became),
 		Hint: "Compare with the others: ls -l '" + t.cfg.Mountpoint +
-			join(g.dir.path(), names.Control+where+oneLine(raw)) + "'"})
+			join(g.dir.path(), names.Control+where+report.OneLine(raw)) + "'"})
 }
 
 // age is where in the ledger the name came to be.
@@ -263,7 +264,8 @@ func (g *group) version(raw string) *versions {
 // forgetEmpty forgets a name that no upload has any more, because all were renamed: a service
 // could give a file one name after the other. Needs Tree.mu.
 func (g *group) forgetEmpty(v *versions) {
-	if len(v.entries) > 0 || len(v.waiting) > 0 || v.shown != nil || v.hidden != "" || v.saved != 0 || g.names[v.raw] != v {
+	if len(v.entries) > 0 || len(v.waiting) > 0 || v.shown != nil || v.hidden != "" || v.saved != 0 ||
+		g.names[v.raw] != v {
 		return
 	}
 	delete(g.names, v.raw)

@@ -338,7 +338,7 @@ func TestR6FailedChargesAreGivenBack(t *testing.T) {
 	m.wantContent("/team/f", "x")
 	_, err = m.read("/team/g")
 	wantClass(t, err, ClassBudget)
-	if text := string(m.errors.text()); !strings.Contains(text, "this hour") {
+	if text := string(m.errors.Show()); !strings.Contains(text, "this hour") {
 		t.Errorf("errors does not name the hour: %q", text)
 	}
 }
@@ -603,13 +603,13 @@ func TestW11SecondWriterIsTold(t *testing.T) {
 			for range 2 {
 				m.refresh()
 			}
-			text := string(m.errors.text())
+			text := string(m.errors.Show())
 			if strings.Count(text, "\tconflict\t") != 1 || !strings.Contains(text, "\t/team/f\tclose\t") || !strings.Contains(text, string(alice)) {
 				t.Errorf("errors holds %q", text)
 			}
 			m.wantContent("/team/f", "mine")
 			ok(t, m.save("/team/f", "and on"))
-			if n := strings.Count(string(m.errors.text()), "\tconflict\t"); n != 1 {
+			if n := strings.Count(string(m.errors.Show()), "\tconflict\t"); n != 1 {
 				t.Errorf("told %d times", n)
 			}
 		})
@@ -640,7 +640,7 @@ func TestW11OvertakenSaveHasANameOfItsOwn(t *testing.T) {
 				}
 				m.wantContent("/team/f", "theirs")
 				m.wantContent("/team/"+aside, "mine")
-				if text := string(m.errors.text()); strings.Count(text, "\tconflict\t") != 1 || !strings.Contains(text, aside) {
+				if text := string(m.errors.Show()); strings.Count(text, "\tconflict\t") != 1 || !strings.Contains(text, aside) {
 					t.Errorf("errors holds %q", text)
 				}
 				if name == "in place" {
@@ -673,7 +673,7 @@ func TestW11SaveAfterTheOthersRemoved(t *testing.T) {
 	m.write(h, "mine", 0)
 	ok(t, h.Flush(t.Context()))
 	m.wantContent("/team/f", "mine")
-	if text := string(m.errors.text()); text != "" {
+	if text := string(m.errors.Show()); text != "" {
 		t.Errorf("errors holds %q", text)
 	}
 }
@@ -691,7 +691,7 @@ func TestW11SaveWhileTheVaultIsAway(t *testing.T) {
 	ok(t, h.Flush(t.Context()))
 	m.refresh()
 	m.wantContent("/team/f", "mine")
-	if text := string(m.errors.text()); strings.Count(text, "\tconflict\t") != 1 {
+	if text := string(m.errors.Show()); strings.Count(text, "\tconflict\t") != 1 {
 		t.Errorf("errors holds %q", text)
 	}
 }
@@ -753,12 +753,12 @@ func TestW11ReplacedByRename(t *testing.T) {
 				ok(t, becomes(m))
 				m.refresh()
 				m.wantContent("/team/f", "base and mine")
-				told := strings.Count(string(m.errors.text()), "\tconflict\t")
+				told := strings.Count(string(m.errors.Show()), "\tconflict\t")
 				if want := learns != "never unknown"; told != 0 != want {
-					t.Errorf("errors holds %q", m.errors.text())
+					t.Errorf("errors holds %q", m.errors.Show())
 				}
 				m.replaces("again", sed)
-				if n := strings.Count(string(m.errors.text()), "\tconflict\t"); n != told {
+				if n := strings.Count(string(m.errors.Show()), "\tconflict\t"); n != told {
 					t.Errorf("told %d times", n)
 				}
 			})
@@ -789,8 +789,8 @@ func TestW11RecordedFileReplacesAVersionUnseen(t *testing.T) {
 			ok(t, m.dir("/team").Rename(t.Context(), "f.new", m.dir("/team"), "f", false))
 			m.refresh()
 			m.wantContent("/team/f", "base and mine")
-			if n := strings.Count(string(m.errors.text()), "\tconflict\t"); n != map[bool]int{true: 0, false: 1}[sees] {
-				t.Errorf("told %d times: %q", n, m.errors.text())
+			if n := strings.Count(string(m.errors.Show()), "\tconflict\t"); n != map[bool]int{true: 0, false: 1}[sees] {
+				t.Errorf("told %d times: %q", n, m.errors.Show())
 			}
 			if versions := m.names("/team/.svcfs/history/f"); len(versions) != 3 {
 				t.Errorf("the history has %q", versions)
@@ -812,8 +812,8 @@ func TestW11OpenedVersionIsDestroyed(t *testing.T) {
 	m.refresh()
 	m.replaces("one and mine", thread(9))
 	m.refresh()
-	if n := strings.Count(string(m.errors.text()), "\tconflict\t"); n != 1 {
-		t.Errorf("told %d times: %q", n, m.errors.text())
+	if n := strings.Count(string(m.errors.Show()), "\tconflict\t"); n != 1 {
+		t.Errorf("told %d times: %q", n, m.errors.Show())
 	}
 }
 
@@ -829,7 +829,7 @@ func TestW11VersionPutBackIsNoConflict(t *testing.T) {
 	m.replaces("one", cp)
 	m.refresh()
 	m.wantContent("/team/f", "one")
-	if text := string(m.errors.text()); text != "" {
+	if text := string(m.errors.Show()); text != "" {
 		t.Errorf("errors holds %q", text)
 	}
 }
@@ -985,7 +985,7 @@ func TestW11OneMountHasNoConflicts(t *testing.T) {
 	backup.Release()
 	ok(t, m.rename("k~", "k"))
 	m.wantContent("/team/k", "changed")
-	if text := string(m.errors.text()); text != "" {
+	if text := string(m.errors.Show()); text != "" {
 		t.Errorf("errors holds %s", text)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/fs/tree/look"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -45,7 +46,7 @@ func TestE7NetworkIsGone(t *testing.T) {
 						saved++
 					})
 				}
-				if s := m.Status(); s.Service != ServiceUnreachable || s.Pending != saved {
+				if s := m.Status(); s.Service != report.ServiceUnreachable || s.Pending != saved {
 					t.Errorf("status: %s, %d pending of %d", s.Service, s.Pending, saved)
 				}
 				w.Put("team", alice, "meanwhile", []byte("new"))
@@ -53,7 +54,7 @@ func TestE7NetworkIsGone(t *testing.T) {
 					w.Fail(operation, nil)
 				}
 				time.Sleep(look.LongestProbe + 2*m.cfg.RefreshInterval) // nobody looks
-				if s := m.Status(); s.Service != ServiceReachable || s.Pending != 0 {
+				if s := m.Status(); s.Service != report.ServiceReachable || s.Pending != 0 {
 					t.Errorf("it is back: %s, %d pending", s.Service, s.Pending)
 				}
 				m.wantContent("/team/cold", "cold")

@@ -1,92 +1,44 @@
 package tree
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/policy"
-	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/outbox"
 )
 
-// Reason is why something failed at a path, and what is left there: one line of
-// /.svcfs/reasons. There is one for every path with an error that is remembered, and for
-// every file with bytes that the ledger has not recorded.
-type Reason struct {
-	Time      time.Time `json:"time"`                // of the error; where there is none, of the first change
-	Path      string    `json:"path"`                // below the mount, as the file was called then
-	Name      string    `json:"name,omitempty"`      // the name that the bytes were for, when Path is another
-	Operation string    `json:"operation,omitempty"` // empty: no error
-	Class     string    `json:"class,omitempty"`
-	Error     string    `json:"error,omitempty"`
-	Hint      string    `json:"hint,omitempty"`
-	Recorded  *Recorded `json:"recorded,omitempty"` // newest version of Name, else of Path; nil = none
-	Staged    *Staged   `json:"staged,omitempty"`   // bytes in the memory of the mount; nil = none
-
-	Waits *outbox.Item `json:"waits,omitempty"` // the newest save of Path in the outbox; nil = none
-}
-
-// Recorded is a version of a file in the ledger.
-type Recorded struct {
-	Version  string        `json:"version"` // where the mount shows it, below the mount
-	Size     int64         `json:"size"`    // bytes, -1 when unknown
-	Time     time.Time     `json:"time"`    // zero when unknown
-	Uploader sdk.AccountID `json:"uploader"`
-}
-
-// Staged is the content of a file that the ledger has not recorded. The only copy is in the
-// memory of the mount.
-type Staged struct {
-	Path  string    `json:"path"`           // where it can be read, below the mount
-	Size  int64     `json:"size"`           // bytes
-	Since time.Time `json:"since"`          // when it was first changed
-	State string    `json:"state"`          // one of the constants below
-	Open  bool      `json:"open"`           // some program has it open
-	Link  bool      `json:"link,omitempty"` // a symbolic link: its folder is synced to send it
-}
-
-// The states of staged content.
-const (
-	StagedHalf    = "half"    // a write was refused: it is not sent (W15)
-	StagedKilled  = "killed"  // its program was killed: it is sent when it is synced (W15)
-	StagedFailed  = "failed"  // whole, but the last attempt to send it failed
-	StagedAway    = "away"    // the same, and it is sent by itself once the service is back
-	StagedWritten = "written" // it is sent when it is closed, or is being sent
-	StagedScratch = "scratch" // it is not sent under this name, or not without its database (W6)
-)
-
 // unsaved returns the staged content of a file that has a name, with the reason why it is
 // not recorded; nil = it just is not yet.
-func (f *File) unsaved() (Staged, *Error, bool) {
+func (f *File) unsaved() (report.Staged, *Error, bool) {
 	scratch := f.isKind(fileScratch)
 	if !scratch && !f.isKind(fileReal) {
-		return Staged{}, nil, false
+		return report.Staged{}, nil, false
 	}
 	path := f.Path()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.now.Is(content.Committed) || f.now.Is(content.Copied) {
-		return Staged{}, nil, false
+		return report.Staged{}, nil, false
 	}
-	s := Staged{Path: path, Size: f.Attr().Size, Since: f.stage.since.UTC(), State: StagedWritten, Open: f.opens > 0,
-		Link: f.IsLink()}
+	s := report.Staged{Path: path, Size: f.Attr().Size, Since: f.stage.since.UTC(), State: report.StagedWritten,
+		Open: f.opens > 0, Link: f.IsLink()}
 	switch {
 	case f.half != nil && f.half.killed:
-		s.State = StagedKilled
+		s.State = report.StagedKilled
 		return s, f.half.err, true
 	case f.half != nil:
-		s.State = StagedHalf
+		s.State = report.StagedHalf
 		return s, f.half.err, true
 	case scratch || f.aid(f.rawName()) != policy.AidNone:
-		s.State = StagedScratch
+		s.State = report.StagedScratch
 	case f.stage.failed != nil:
-		s.State = StagedFailed
+		s.State = report.StagedFailed
 		if f.stage.failed.Class.isAway() && f.opens == 0 {
-			s.State = StagedAway
+			s.State = report.StagedAway
 		}
 	}
 	return s, f.stage.failed, true
@@ -94,17 +46,16 @@ func (f *File) unsaved() (Staged, *Error, bool) {
 
 // Reasons returns the last error of each path and what is left there, the oldest error
 // first. It asks the service for nothing.
-func (t *Tree) Reasons() []Reason {
-	staged := make(map[string]Staged)
+func (t *Tree) Reasons() []report.Reason {
+	staged := make(map[string]report.Staged)
 	told := make(map[string]bool) // paths with an error, and the names they were for
-	var list []Reason
-	for _, r := range t.errors.last() {
-		name := r.name
-		if name == "" {
-			name = t.meant(r.err.Path)
+	var list []report.Reason
+	for _, f := range t.errors.Last() {
+		if f.Name == "" {
+			f.Name = t.meant(f.Path)
 		}
-		list = append(list, reasonOf(r.at, r.err, oneLine(r.hint), name))
-		told[oneLine(r.err.Path)], told[name] = true, true
+		list = append(list, report.ReasonOf(f, f.Name))
+		told[report.OneLine(f.Path)], told[f.Name] = true, true
 	}
 	for _, f := range t.stagedFiles() {
 		s, err, ok := f.unsaved()
@@ -112,13 +63,12 @@ func (t *Tree) Reasons() []Reason {
 			continue
 		}
 		staged[s.Path] = s
-		if told[s.Path] || err == nil && s.State == StagedScratch {
+		if told[s.Path] || err == nil && s.State == report.StagedScratch {
 			continue
 		}
-		r := Reason{Time: s.Since, Path: s.Path, Name: t.meant(s.Path)}
+		r := report.Reason{Time: s.Since, Path: s.Path, Name: t.meant(s.Path)}
 		if err != nil {
-			r = reasonOf(s.Since, &Error{Class: err.Class, Op: "close", Path: s.Path, Err: err.Err},
-				oneLine(t.hint(err)), r.Name)
+			r = report.ReasonOf(failureOf(s.Since, wrapRemote("close", s.Path, err), t.hint(err)), r.Name)
 		}
 		list = append(list, r)
 	}
@@ -136,7 +86,7 @@ func (t *Tree) Reasons() []Reason {
 		}
 		path := t.pathOf(i)
 		if waits[path] == nil && !paths[path] {
-			list = append(list, Reason{Time: i.Time.UTC(), Path: path})
+			list = append(list, report.Reason{Time: i.Time.UTC(), Path: path})
 		}
 		waits[path] = &i
 	}
@@ -160,11 +110,6 @@ func (t *Tree) Reasons() []Reason {
 		}
 	}
 	return list
-}
-
-func reasonOf(at time.Time, err *Error, hint, name string) Reason {
-	return Reason{Time: at.UTC(), Path: oneLine(err.Path), Name: name, Operation: err.Op, Class: err.Class.String(),
-		Error: sentenceOf(err), Hint: hint}
 }
 
 // meant returns the path of the file that a program saves through a scratch name, or "".
@@ -199,7 +144,7 @@ func (t *Tree) nodeAt(path string) Node {
 }
 
 // recordedAt returns the newest version of a path. Needs Tree.mu for writing.
-func (t *Tree) recordedAt(path string) *Recorded {
+func (t *Tree) recordedAt(path string) *report.Recorded {
 	i := strings.LastIndexByte(path, '/')
 	d, ok := t.nodeAt(path[:max(i, 0)]).(*Dir)
 	if !ok || d.group == nil || d.isControl() {
@@ -223,18 +168,6 @@ func (t *Tree) recordedAt(path string) *Recorded {
 		at = at.step(d.group, part)
 		where += "/" + at.name
 	}
-	return &Recorded{Version: where + "/" + versionName(slices.Index(v.entries, e), e), Size: e.Size,
+	return &report.Recorded{Version: where + "/" + versionName(slices.Index(v.entries, e), e), Size: e.Size,
 		Time: e.Time.UTC(), Uploader: e.Uploader}
-}
-
-func (t *Tree) reasonsText() []byte {
-	var text []byte
-	for _, r := range t.Reasons() {
-		line, err := json.Marshal(r)
-		if err != nil {
-			continue
-		}
-		text = append(append(text, line...), '\n')
-	}
-	return text
 }

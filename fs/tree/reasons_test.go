@@ -7,11 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 )
 
 // brief tells of a reason in one line: path > name, class, recorded version, staged state and size.
-func (r Reason) brief() string {
+func brief(r report.Reason) string {
 	text := r.Path
 	if r.Name != "" {
 		text += " > " + r.Name
@@ -99,7 +100,7 @@ func TestE1ReasonsTellWhatIsLeft(t *testing.T) {
 			tc.do(m, w)
 			var got []string
 			for _, r := range m.Reasons() {
-				got = append(got, r.brief())
+				got = append(got, brief(r))
 				if r.Recorded != nil {
 					if _, err := m.lookup(r.Recorded.Version); err != nil {
 						t.Errorf("the version is not where it is said to be: %v", err)
@@ -115,7 +116,7 @@ func TestE1ReasonsTellWhatIsLeft(t *testing.T) {
 				t.Errorf("the control file has %d lines: %s", n, text)
 			}
 			for line := range strings.Lines(text) {
-				var r Reason
+				var r report.Reason
 				if err := json.Unmarshal([]byte(line), &r); err != nil {
 					t.Errorf("%s: %v", line, err)
 				}

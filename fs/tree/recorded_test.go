@@ -122,9 +122,9 @@ func TestN5FoldersThatTheServiceDoesNotRecord(t *testing.T) {
 				m.mkdir("/team", "another")
 				ok(t, m.dir("/team").Rmdir(t.Context(), "another"))
 			}
-			lines := strings.Count(string(m.errors.text()), "the folder is in this mount alone")
+			lines := strings.Count(string(m.errors.Show()), "the folder is in this mount alone")
 			if want := map[string]int{"hosted": 0, "away": 2}; lines != 1 && lines != want[name] {
-				t.Errorf("the mount says %q", m.errors.text())
+				t.Errorf("the mount says %q", m.errors.Show())
 			}
 			m.refresh()
 			m.wantNames("/team/here", "deep")

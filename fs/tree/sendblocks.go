@@ -11,6 +11,7 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/policy"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/blocks"
@@ -504,7 +505,8 @@ func (f *File) sendWhole(ctx context.Context, s *stage, b *blockSend, g *group, 
 	size := s.Len()
 	if limit := min(f.t.cfg.MaxFileBytes, f.t.cfg.MaxUploadBytes); size > limit {
 		return nil, nil, false, &Error{Class: ClassTooBig,
-			Err: errors.New("the group takes files as one piece, and this one is larger than " + byteText(limit)),
+			Err: errors.New("the group takes files as one piece, and this one is larger than " +
+				report.ByteText(limit)),
 			Hint: "Split it, for example with: split -b 1G. The owner of the group changes that with: " +
 				"svcfs group config GROUP format 2"}
 	}

@@ -164,7 +164,7 @@ func TestN6Refusals(t *testing.T) {
 	} {
 		m := mount(t, w, alice, refused.change)
 		wantClass(t, m.symlink("x", "/team/l"), refused.want)
-		if text := string(m.errors.text()); !strings.Contains(text, "\t/team/l\tsymlink\t") && !strings.Contains(text, "\t/team\tsymlink\t") {
+		if text := string(m.errors.Show()); !strings.Contains(text, "\t/team/l\tsymlink\t") && !strings.Contains(text, "\t/team\tsymlink\t") {
 			t.Errorf("%s leaves %q", what, text)
 		}
 	}

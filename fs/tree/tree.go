@@ -14,6 +14,7 @@ import (
 	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/look"
 	"github.com/svcfs/svcfs/fs/tree/policy"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/fs/tree/save"
 	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
@@ -158,7 +159,7 @@ type Tree struct {
 	remote Remote
 	blocks BlockRemote // nil where the service has no files of format version 2
 	log    *slog.Logger
-	errors errorLog
+	errors report.Errors
 	spent  policy.Budget
 	queue  *save.Queue // what waits in the outbox
 

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
@@ -269,7 +270,7 @@ func TestN5MkdirOfAGroupIsRefused(t *testing.T) {
 	m := mount(t, w, alice)
 	_, err := m.Root().Mkdir(t.Context(), "costly")
 	wantClass(t, err, ClassByDesign)
-	if !strings.Contains(string(m.errors.text()), "svcfs group create") {
+	if !strings.Contains(string(m.errors.Show()), "svcfs group create") {
 		t.Error("the refusal does not name svcfs group create")
 	}
 	if w.Begun("register") > 0 {
@@ -359,7 +360,7 @@ func TestR2CorruptIsNeverServedNorCached(t *testing.T) {
 	w.Fail("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.ErrCorrupt, Err: errors.New("the tag does not fit")})
 	_, err := m.read("/team/bad")
 	wantClass(t, err, ClassCorrupt)
-	if text := string(m.errors.text()); !strings.Contains(text, "/team/bad") || !strings.Contains(text, "corrupt") {
+	if text := string(m.errors.Show()); !strings.Contains(text, "/team/bad") || !strings.Contains(text, "corrupt") {
 		t.Errorf("no record in errors: %q", text)
 	}
 	w.Fail("retrieve", nil)
@@ -718,7 +719,7 @@ func TestErrorsByClass(t *testing.T) {
 			w.Fail("retrieve", &sdk.Error{Op: "retrieve", Kind: tc.kind, Err: errors.New("scripted")})
 			_, err := m.read("/team/f")
 			wantClass(t, err, tc.want)
-			if text := string(m.errors.text()); !strings.Contains(text, "\t/team/f\topen\t") || !strings.Contains(text, "About "+tc.kind.Error()) {
+			if text := string(m.errors.Show()); !strings.Contains(text, "\t/team/f\topen\t") || !strings.Contains(text, "About "+tc.kind.Error()) {
 				t.Errorf("E1: errors holds %q", text)
 			}
 		})
@@ -742,7 +743,7 @@ func TestW9RemovingInBulkWaits(t *testing.T) {
 	for range 2 {
 		m.warnPending(sdk.Event{Kind: sdk.EventPending, Group: "team", Account: bob})
 	}
-	if n := strings.Count(string(m.errors.text()), "asked to destroy files of this group"); n != 1 {
+	if n := strings.Count(string(m.errors.Show()), "asked to destroy files of this group"); n != 1 {
 		t.Errorf("it is told %d times, want once", n)
 	}
 }
@@ -835,7 +836,7 @@ func TestE1LostGroupIsTold(t *testing.T) {
 		}
 	}
 	m.wantNames("/")
-	var told []Reason
+	var told []report.Reason
 	for _, r := range m.Reasons() {
 		if r.Class == ClassRevoked.String() {
 			told = append(told, r)
@@ -893,7 +894,7 @@ func TestM3DrainSeesWhatComesMeanwhile(t *testing.T) {
 	defer h.Release()
 	m.write(h, "x", 0)
 	release := w.Stall("upload")
-	left := make(chan []Pending)
+	left := make(chan []report.Pending)
 	go func() { left <- m.Drain(t.Context()) }()
 	proctest.Eventually(t, "the upload is under way", func() bool { return w.Hanging() == 1 })
 	ok(t, m.save("/team/empty", ""))

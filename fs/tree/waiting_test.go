@@ -12,6 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
@@ -174,7 +175,7 @@ func TestO1WhatWaitsIsThere(t *testing.T) {
 	if v := b.groups["g"].names["a"]; len(v.waiting) != 1 || len(v.entries) != 0 || b.groups["g"].view.Len() != 0 {
 		t.Error("what waits is among the records")
 	}
-	if text := string(b.pendingText()); !strings.Contains(text, "/g/a") {
+	if text := string(report.ShowPending(append(b.Pending(), b.waiting()...))); !strings.Contains(text, "/g/a") {
 		t.Errorf("pending is %q", text)
 	}
 	if s := b.Status().Outbox; s == nil || s.Items != 1 {
@@ -258,7 +259,7 @@ func TestO7ConflictOnTheMount(t *testing.T) {
 		t.Fatalf("names %v", list)
 	}
 	b.wantContent("/g/"+list[0], "mine")
-	if text := string(b.errors.text()); !strings.Contains(text, "\tconflict\t") {
+	if text := string(b.errors.Show()); !strings.Contains(text, "\tconflict\t") {
 		t.Errorf("errors: %s", text)
 	}
 }
@@ -287,7 +288,7 @@ func TestO7ReplacedByRename(t *testing.T) {
 		t.Fatalf("names %v", list)
 	}
 	b.wantContent("/g/"+list[0], "zero and mine")
-	if text := string(b.errors.text()); !strings.Contains(text, "\tconflict\t") {
+	if text := string(b.errors.Show()); !strings.Contains(text, "\tconflict\t") {
 		t.Errorf("errors: %s", text)
 	}
 }

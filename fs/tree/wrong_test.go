@@ -31,7 +31,7 @@ func TestR2WrongContentIsPaidOnce(t *testing.T) {
 	if s := m.Status().Spent; s != "0.013" {
 		t.Errorf("spent %s: what came was charged", s)
 	}
-	if text := string(m.errors.text()); !strings.Contains(text, "svcfs refresh") {
+	if text := string(m.errors.Show()); !strings.Contains(text, "svcfs refresh") {
 		t.Errorf("the next step is missing: %s", text)
 	}
 	if price, ok := m.node("/team/f").(*File).openPrice(); !ok || !price.IsZero() {
@@ -65,7 +65,7 @@ func TestThreat8LargeFilesWaitForEachOther(t *testing.T) {
 		first := m.open("/team/0", OpenFlags{Read: true})
 		_, err := m.read("/team/1") // the time of the bubble passes at once
 		wantClass(t, err, ClassNoMemory)
-		if text := string(m.errors.text()); !strings.Contains(text, "--cache-size") {
+		if text := string(m.errors.Show()); !strings.Contains(text, "--cache-size") {
 			t.Errorf("the next step is missing: %s", text)
 		}
 		m.wantContent("/team/small", "content")
