@@ -70,7 +70,7 @@ type Look struct {
 
 	polledAt time.Time // Tick looked at a ledger that is watched; Tick's alone
 
-	mu          sync.RWMutex          // guards the fields below, and those of lists that are marked so; it is held alone
+	mu          sync.RWMutex          // guards the fields below, and those of lists that are marked so
 	lists       map[sdk.GroupID]*List // "" is Groups
 	refreshedAt time.Time             // the last complete look at the ledger began
 	usedAt      time.Time             // a program looked at anything
