@@ -20,7 +20,7 @@ import (
 	"github.com/svcfs/svcfs/service/testkit"
 )
 
-func (s *shelf) open(t testing.TB, e sdk.Entry, opts ...sdk.Progress) *sdk.File {
+func (s *shelf) open(t testing.TB, e sdk.Entry, opts ...func(done, total int64)) *sdk.File {
 	t.Helper()
 	f, err := s.g.OpenEntry(t.Context(), e, opts...)
 	if err != nil {
@@ -256,7 +256,7 @@ func TestBlockFileReportsAndIsCanceled(t *testing.T) {
 	e := s.add(t, text(20*small))
 	var last, total int64
 	ctx, cancel := context.WithCancel(t.Context())
-	f, err := s.g.OpenEntry(ctx, e, sdk.Progress(func(d, all int64) { last, total = d, all }))
+	f, err := s.g.OpenEntry(ctx, e, func(d, all int64) { last, total = d, all })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -658,7 +658,7 @@ func (f *flow) wake() {
 // partsMeter counts the bytes of all parts of an upload.
 type partsMeter struct {
 	mu     sync.Mutex
-	report Progress
+	report func(done, total int64)
 	total  int64 // bytes of sealed blocks, -1 = not known
 	sealed int64 // bytes of a sealed block
 	done   int64 // bytes that arrived
@@ -666,7 +666,7 @@ type partsMeter struct {
 	told   int64
 }
 
-func newPartsMeter(report Progress, total, sealed int64) *partsMeter {
+func newPartsMeter(report func(done, total int64), total, sealed int64) *partsMeter {
 	if report == nil {
 		return nil
 	}
@@ -703,7 +703,7 @@ func (m *partsMeter) tell() {
 type bodyMeter struct {
 	m    *partsMeter
 	done int64
-	sent Progress
+	sent func(done, total int64)
 }
 
 func (m *partsMeter) body() *bodyMeter {

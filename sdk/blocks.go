@@ -202,7 +202,7 @@ func (b *Blocks) startsWith(behind io.ReadCloser, blocks, most int64) error {
 
 // retrieveBlocks retrieves a file of format version 2 into a buffer.
 func (c *Client) retrieveBlocks(ctx context.Context, g GroupID, e Entry, buf *mem.Buffer,
-	report Progress) (retrieved, error) {
+	report func(done, total int64)) (retrieved, error) {
 	if err := checkSize(e.Size, c.cfg.MaxFileBytes); err != nil { // before it is paid for
 		return retrieved{}, err
 	}
@@ -227,7 +227,7 @@ func (c *Client) retrieveBlocks(ctx context.Context, g GroupID, e Entry, buf *me
 }
 
 // reportTo reports the bytes of sealed blocks as they arrive.
-func (b *Blocks) reportTo(report Progress) {
+func (b *Blocks) reportTo(report func(done, total int64)) {
 	if report == nil {
 		return
 	}

@@ -31,6 +31,11 @@ const (
 	ErrCanceled                    // the caller's context was canceled
 	ErrStorageFull                 // the service has no room for the file
 	ErrPending                     // recorded, and carried out later unless the owner of the group cancels it
+
+	// ErrWrongContent is in the chain of an ErrCorrupt if the content opened with its key but is not what the ledger
+	// recorded. Its uploader or the service made it so. The retrieval was charged, and another one returns the same
+	// content.
+	ErrWrongContent
 )
 
 // Error returns the kind in words, such as "not authorized".
@@ -42,6 +47,7 @@ func (k Kind) Error() string {
 		ErrTooLarge: "too large", ErrRateLimited: "rate limited", ErrUnavailable: "unavailable", ErrCorrupt: "corrupt",
 		ErrUnsupported: "unsupported", ErrInvalid: "invalid", ErrTimeout: "timeout", ErrCanceled: "canceled",
 		ErrStorageFull: "storage full", ErrPending: "pending",
+		ErrWrongContent: "the content is not what the ledger recorded",
 	}
 	if int(k) < len(names) {
 		return names[k]
@@ -60,11 +66,6 @@ type Error struct {
 	Code  string // says more than Kind: a Code… constant of package wire, or ""
 	Err   error  // the cause; may be nil
 }
-
-// ErrWrongContent is in the chain of an [ErrCorrupt] if the content opened with its key but
-// is not what the ledger recorded. Its uploader or the service made it so. The retrieval
-// was charged, and another one returns the same content.
-var ErrWrongContent = errors.New("the content is not what the ledger recorded")
 
 // Error returns the operation, the group, the reference and the cause in one line.
 func (e *Error) Error() string {

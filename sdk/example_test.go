@@ -197,7 +197,7 @@ func ExamplePutOptions() {
 	// Output: 20000 true <nil>
 }
 
-func ExampleProgress() {
+func ExamplePutOptions_progress() {
 	team, _, done := share()
 	defer done()
 	whole := make(chan bool, 1)

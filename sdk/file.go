@@ -73,7 +73,7 @@ func (c *Client) newFile(e Entry, got retrieved, b *mem.Buffer) *File {
 }
 
 // openBlockFile opens a file of format version 2.
-func (g Group) openBlockFile(ctx context.Context, e Entry, report Progress) (*File, error) {
+func (g Group) openBlockFile(ctx context.Context, e Entry, report func(done, total int64)) (*File, error) {
 	b, err := g.OpenBlocks(ctx, e, g.c.Traffic().Line)
 	if err != nil {
 		return nil, err

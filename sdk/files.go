@@ -313,31 +313,33 @@ func (c *Client) fill(ctx context.Context, b *mem.Buffer, r io.Reader, expected,
 
 // Open opens the newest living file with a name, see [Group.Stat], and retrieves and verifies all of
 // it, unless it is of format version 2, which is fetched as it is read, see [File]. The caller must
-// close the file, which frees its memory.
+// close the file, which frees its memory. progress, if it is given, is told how many bytes of the content arrived, as
+// [PutOptions].Progress is; they are not verified yet. Of a file of format version 2 the bytes of all reads are
+// counted, which may fetch a block again.
 //
 // Open costs one retrieve claim. It repeats a request only where that is free. A failed
 // call and the next call for the same file share a claim id, so that a service that knows
 // claim ids charges once. Open needs the API key and membership. Errors: those of
 // [Group.Stat], [ErrDeleted], [ErrInsufficient], [ErrTooLarge], [ErrCorrupt],
 // [ErrUnavailable], [ErrTimeout]. Specification 4.3 (retrieve).
-func (g Group) Open(ctx context.Context, name string, progress ...Progress) (*File, error) {
+func (g Group) Open(ctx context.Context, name string, progress ...func(done, total int64)) (*File, error) {
 	return g.open(ctx, last(progress), func() (Entry, error) { return g.Stat(ctx, name) })
 }
 
 // OpenRef is [Group.Open] for a reference, which may be of an older version. It costs one
 // retrieve claim and needs the API key. Errors: those of [Group.Open].
-func (g Group) OpenRef(ctx context.Context, ref Ref, progress ...Progress) (*File, error) {
+func (g Group) OpenRef(ctx context.Context, ref Ref, progress ...func(done, total int64)) (*File, error) {
 	return g.open(ctx, last(progress), func() (Entry, error) { return g.statRef(ctx, ref) })
 }
 
 // OpenEntry is [Group.Open] for a listed file, without another list. It costs one retrieve
 // claim and needs the API key. Errors: those of [Group.Open].
-func (g Group) OpenEntry(ctx context.Context, e Entry, progress ...Progress) (*File, error) {
+func (g Group) OpenEntry(ctx context.Context, e Entry, progress ...func(done, total int64)) (*File, error) {
 	return g.open(ctx, last(progress), func() (Entry, error) { return e, nil })
 }
 
 // open retrieves the file that find returns.
-func (g Group) open(ctx context.Context, report Progress, find func() (Entry, error)) (*File, error) {
+func (g Group) open(ctx context.Context, report func(done, total int64), find func() (Entry, error)) (*File, error) {
 	e, err := find()
 	if err != nil {
 		return nil, err

@@ -26,15 +26,12 @@ type PutOptions struct {
 	// stays the hash of the content. Content in blocks is never compressed.
 	Compress bool
 
-	Progress Progress // may be nil
+	// Progress, if it is not nil, is told how many bytes of the content were transferred. The counts are bytes on the
+	// wire, where JSON takes a third more than the file. total is -1 if the service does not tell it.
+	// It is called often, from other goroutines but never concurrently, and must return quickly. A repeated transfer
+	// starts at 0 again. Transfers below 64 KiB are not reported.
+	Progress func(done, total int64)
 }
-
-// Progress is told how many bytes of the content of an upload, or of [Group.Open] and its variants, were transferred.
-// The counts are bytes on the wire, where JSON takes a third more than the file. total is -1 if the service does not
-// tell it. It is called often, from other goroutines but never concurrently, and must return quickly. A repeated
-// transfer starts at 0 again. The received bytes are not verified yet. Transfers below 64 KiB are not reported. Of a
-// file of format version 2 the bytes of all reads are counted, which may fetch a block again.
-type Progress func(done, total int64)
 
 // ListOptions are what [Group.List] and [Group.Entries] may list. Of several the last one counts.
 type ListOptions struct {
@@ -53,7 +50,7 @@ type JoinOptions struct {
 // options are the options of an upload.
 type options struct {
 	compress bool
-	progress Progress
+	progress func(done, total int64)
 	attrs    Attributes
 	resume   resume
 	base     string // of [PutOptions]; "" = none

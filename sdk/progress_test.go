@@ -20,8 +20,8 @@ func TestProgress(t *testing.T) {
 			c := s.Client(t, alice)
 			var mu sync.Mutex
 			type step struct{ done, total int64 }
-			noting := func(seen *step) sdk.Progress {
-				return sdk.Progress(func(done, total int64) {
+			noting := func(seen *step) func(done, total int64) {
+				return func(done, total int64) {
 					mu.Lock()
 					defer mu.Unlock()
 					if done <= seen.done && seen.total == total {
@@ -30,7 +30,7 @@ func TestProgress(t *testing.T) {
 					if done > seen.done {
 						*seen = step{done, total}
 					}
-				})
+				}
 			}
 			var up, down step
 			ctx := t.Context()

@@ -23,7 +23,8 @@ import (
 // call was charged, zero if the service does not tell it.
 //
 // Retrieve costs one retrieve claim and needs the API key. Errors: those of [Group.Open].
-func (g Group) Retrieve(ctx context.Context, e Entry, b *mem.Buffer, progress ...Progress) (fee Amount, err error) {
+func (g Group) Retrieve(ctx context.Context, e Entry, b *mem.Buffer,
+	progress ...func(done, total int64)) (fee Amount, err error) {
 	got, err := g.retrieve(ctx, e, b, last(progress))
 	return got.fee, err
 }
@@ -39,7 +40,8 @@ type retrieved struct {
 	fee    Amount
 }
 
-func (g Group) retrieve(ctx context.Context, e Entry, b *mem.Buffer, report Progress) (retrieved, error) {
+func (g Group) retrieve(ctx context.Context, e Entry, b *mem.Buffer,
+	report func(done, total int64)) (retrieved, error) {
 	b.Expect(max(e.Size, 0))
 	got, err := g.c.retrieve(ctx, g.ID, e, b, report)
 	b.Expect(0)
@@ -50,7 +52,8 @@ func (g Group) retrieve(ctx context.Context, e Entry, b *mem.Buffer, report Prog
 	return got, nil
 }
 
-func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer, report Progress) (retrieved, error) {
+func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer,
+	report func(done, total int64)) (retrieved, error) {
 	if e.Content != (Digest{}) {
 		return c.retrieveBlocks(ctx, g, e, b, report)
 	}
@@ -126,7 +129,7 @@ const deflateSlack = 1 << 10
 type retrieval struct {
 	c      *Client
 	entry  Entry
-	report Progress
+	report func(done, total int64)
 	sink   *hosted.Sink
 	// answer is without its data, which went into the sink while the answer was read. inline means that there was some.
 	answer wire.PrepareRetrieveResult

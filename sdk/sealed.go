@@ -31,7 +31,7 @@ type Sealed struct {
 	size      int64  // plaintext, in bytes
 	contentID Digest // of an upload of format version 2, whose ciphertext is its manifest; else zero
 
-	progress Progress // may be nil
+	progress func(done, total int64) // may be nil
 
 	mu     sync.Mutex
 	head   wire.SealedHead

@@ -80,11 +80,13 @@ func NewSecret(value string) Secret { return locked.NewSecret(value) }
 // Role is the role of a member in a group.
 type Role = wire.Role
 
-// The roles.
+// The roles of a member, and the size of an [Entry] if the ledger does not tell it.
 const (
 	RoleOwner  = wire.RoleOwner  // may do everything; each group has one owner, see [Group.Offer]
 	RoleWriter = wire.RoleWriter // may read and upload, and rename and delete its own uploads
 	RoleReader = wire.RoleReader // may read, and change nothing
+
+	SizeUnknown int64 = -1
 )
 
 // Member is a member of a group.
@@ -128,9 +130,6 @@ type Entry struct {
 	// [ListOptions].Folders lists these.
 	Folder bool
 }
-
-// SizeUnknown is the Size of an [Entry] if the ledger does not tell it.
-const SizeUnknown int64 = -1
 
 // Deletion says when, by whom and why the key of a file was destroyed, or that the file was
 // removed and is in the trash.

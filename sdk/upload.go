@@ -158,7 +158,7 @@ type uploading struct {
 	body *mem.Buffer // what is encrypted: buf, or the compressed content
 
 	compress bool
-	progress Progress
+	progress func(done, total int64)
 }
 
 // run uploads with the ticket of an earlier attempt, else with a new one.

@@ -18,7 +18,7 @@ func openFor(ctx context.Context, g sdk.Group, e sdk.Entry, flying *flight) (*sd
 	if isLarge(&e) {
 		return g.OpenEntry(ctx, e)
 	}
-	return g.OpenEntry(ctx, e, sdk.Progress(flying.report))
+	return g.OpenEntry(ctx, e, flying.report)
 }
 
 // download is the content of an open file. That of a large file is fetched while WriteTo

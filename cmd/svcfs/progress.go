@@ -56,7 +56,7 @@ func (a *app) newBar(verb string, files int, total int64) *bar {
 	return b
 }
 
-// start adds a file; its report is for [sdk.Progress].
+// start adds a file; its report is for [sdk.PutOptions].
 func (b *bar) start(name string, size int64) *flight {
 	f := &flight{bar: b, name: name, size: size}
 	b.mu.Lock()
