@@ -51,20 +51,7 @@ versions records both saves under the name: svcfs history PATH.`,
 		Example: "  svcfs conflicts\n  svcfs conflicts --keep mine team/plan.txt\n" +
 			"  svcfs conflicts --merge git team plan.txt\n" +
 			"  svcfs conflicts team/plan.txt \\\n    --merge 'meld \"$MINE\" \"$BASE\" \"$THEIRS\" -o \"$MERGED\"'",
-		Args: func(cmd *cobra.Command, args []string) error {
-			keeps, merges := cmd.Flags().Changed("keep"), cmd.Flags().Changed("merge")
-			switch {
-			case keeps && merges:
-				return usage("give one of them", "both --keep and --merge were given")
-			case keeps && f.keep == "":
-				return usage("give one of: mine, theirs, both, or an account", "--keep is empty")
-			case merges && f.merge == "":
-				return usage("give a command of the shell, or git", "--merge is empty")
-			case keeps || merges:
-				return inGroups("a GROUP and at least one NAME")(cmd, args)
-			}
-			return nil
-		},
+		Args: f.checkArgs,
 		RunE: a.withPlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
 			a.sweepMerges()
 			if f == (conflictFlags{}) {
@@ -83,6 +70,21 @@ versions records both saves under the name: svcfs history PATH.`,
 	cmd.Flags().StringVar(&f.keep, "keep", "", "settle: mine, theirs, both or an account")
 	cmd.Flags().StringVar(&f.merge, "merge", "", "settle with this command of the shell; or git")
 	return cmd
+}
+
+func (f *conflictFlags) checkArgs(cmd *cobra.Command, args []string) error {
+	keeps, merges := cmd.Flags().Changed("keep"), cmd.Flags().Changed("merge")
+	switch {
+	case keeps && merges:
+		return usage("give one of them", "both --keep and --merge were given")
+	case keeps && f.keep == "":
+		return usage("give one of: mine, theirs, both, or an account", "--keep is empty")
+	case merges && f.merge == "":
+		return usage("give a command of the shell, or git", "--merge is empty")
+	case keeps || merges:
+		return inGroups("a GROUP and at least one NAME")(cmd, args)
+	}
+	return nil
 }
 
 // conflict is a save under a name of its own.

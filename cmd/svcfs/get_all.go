@@ -123,6 +123,12 @@ func (g *getting) one(ctx context.Context, file *wanted) outcome {
 			return outcome{doc: doc}
 		}
 	}
+	return g.download(ctx, file, flying, doc)
+}
+
+// download fetches a file that is not here, or that is to be replaced.
+func (g *getting) download(ctx context.Context, file *wanted, flying *flight, doc fetched) outcome {
+	e, path := file.entry, file.path
 	open, err := openFor(ctx, file.group, e, flying)
 	if err != nil {
 		return outcome{doc, err}

@@ -30,46 +30,14 @@ func groupSettings() []groupSetting {
 		name: "retention", values: []string{"none", "90d"},
 		help: "when files are deleted: never, or so many days after their upload",
 		fits: func(value string) bool { return value == "none" || daysIn(value) >= 0 },
-		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
-			if _, err := g.Owner(ctx); err != nil { // the retention of a group that does not exist is none
-				return settingState{}, err
-			}
-			days, set, err := g.Settings().Retention(ctx)
-			if err != nil {
-				return settingState{}, err
-			}
-			s := settingState{Value: "none"}
-			if set {
-				s.Value = daysText(days)
-			}
-			waits, err := g.Settings().Pending(ctx)
-			if errors.Is(err, sdk.ErrUnsupported) { // nothing is delayed
-				return s, nil
-			}
-			if !waits.RetentionAt.IsZero() {
-				s.Next = daysText(waits.RetentionDays)
-			}
-			return s, err
-		},
-		set: func(ctx context.Context, c *settingChange) (sdk.Change, error) {
-			if c.value == "none" {
-				return c.group.Settings().ClearRetention(ctx)
-			}
-			return c.group.Settings().SetRetention(ctx, daysIn(c.value))
-		},
+		read: readRetention,
+		set:  setRetention,
 	}, {
 		name: "versions", values: []string{"all", "10", "30d"},
 		help: "versions of a name that are kept: all, the newest 10, or 30 days",
 		fits: func(value string) bool { _, err := wire.ParseKeep(value); return err == nil },
-		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
-			kept, err := g.Settings().Versions(ctx)
-			s := settingState{Value: kept.Keep.String()}
-			if !kept.NextAt.IsZero() {
-				s.Next = kept.Next.String()
-			}
-			return s, err
-		},
-		set: setVersions,
+		read: readVersions,
+		set:  setVersions,
 	}, {
 		name: "trash", values: []string{"30d", "90d"},
 		help: "days in which removed files can be brought back: 1 to 3650",
@@ -113,6 +81,44 @@ func groupSettings() []groupSetting {
 			return c.group.Settings().SetAppends(ctx, c.value)
 		},
 	}}
+}
+
+func readRetention(ctx context.Context, g sdk.Group) (settingState, error) {
+	if _, err := g.Owner(ctx); err != nil { // the retention of a group that does not exist is none
+		return settingState{}, err
+	}
+	days, set, err := g.Settings().Retention(ctx)
+	if err != nil {
+		return settingState{}, err
+	}
+	s := settingState{Value: "none"}
+	if set {
+		s.Value = daysText(days)
+	}
+	waits, err := g.Settings().Pending(ctx)
+	if errors.Is(err, sdk.ErrUnsupported) { // nothing is delayed
+		return s, nil
+	}
+	if !waits.RetentionAt.IsZero() {
+		s.Next = daysText(waits.RetentionDays)
+	}
+	return s, err
+}
+
+func setRetention(ctx context.Context, c *settingChange) (sdk.Change, error) {
+	if c.value == "none" {
+		return c.group.Settings().ClearRetention(ctx)
+	}
+	return c.group.Settings().SetRetention(ctx, daysIn(c.value))
+}
+
+func readVersions(ctx context.Context, g sdk.Group) (settingState, error) {
+	kept, err := g.Settings().Versions(ctx)
+	s := settingState{Value: kept.Keep.String()}
+	if !kept.NextAt.IsZero() {
+		s.Next = kept.Next.String()
+	}
+	return s, err
 }
 
 // settingState is what a setting is, in JSON output.
@@ -180,18 +186,11 @@ meet are conflicts ('svcfs conflicts').`,
 			return change.check(table[0], args[1:])
 		}),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			g := c.Group(sdk.GroupID(args[0]))
+			change.client, change.group = c, c.Group(sdk.GroupID(args[0]))
 			if len(args) < 3 {
-				return a.showSettings(ctx, g, table)
+				return a.showSettings(ctx, change.group, table)
 			}
-			change.client, change.group = c, g
-			change.done = groupChange{Group: args[0], Setting: args[1], Value: args[2]}
-			said, err := table[0].set(ctx, &change)
-			if err != nil {
-				return err
-			}
-			change.done.Message = said.Message
-			return a.printMessage(change.done)
+			return a.changeSetting(ctx, &change, table[0], args)
 		}),
 		ValidArgsFunction: a.completeGroupThen(completeSetting),
 	}
@@ -200,6 +199,16 @@ meet are conflicts ('svcfs conflicts').`,
 		"with format 1: also save anew, whole, the files in blocks")
 	cmd.Flags().BoolVarP(&change.sure, "yes", "y", false, "do not ask")
 	return cmd
+}
+
+func (a *app) changeSetting(ctx context.Context, change *settingChange, s groupSetting, args []string) error {
+	change.done = groupChange{Group: args[0], Setting: args[1], Value: args[2]}
+	said, err := s.set(ctx, change)
+	if err != nil {
+		return err
+	}
+	change.done.Message = said.Message
+	return a.printMessage(change.done)
 }
 
 // completeSetting offers settings as the second argument, and values as the third.

@@ -42,47 +42,51 @@ GROUP none'.`,
 			if err != nil {
 				return err
 			}
-			var days *int64
-			if !p.RetentionAt.IsZero() {
-				days = &p.RetentionDays
-			}
-			if a.asJSON {
-				doc := pendingDestruction{Group: args[0], RetentionDays: days, RetentionAt: timeOrNil(p.RetentionAt),
-					Files: p.Files, FilesAt: timeOrNil(p.FilesAt),
-					VersionsAt: timeOrNil(p.VersionsAt), Versions: p.Versions, GroupAt: timeOrNil(p.GroupAt),
-					OfferedTo: p.OfferedTo, OfferFrom: timeOrNil(p.OfferFrom), OfferUntil: timeOrNil(p.OfferUntil)}
-				if doc.VersionsAt != nil {
-					doc.VersionsKeep = p.VersionsKeep.String()
-				}
-				return a.printJSON(doc)
-			}
-			if p.OfferedTo != "" {
-				a.ui.printf("offered to %s, who may accept it from %s until %s\n", escapeName(string(p.OfferedTo)),
-					timeText(p.OfferFrom), timeText(p.OfferUntil))
-			}
-			if p.GroupAt.IsZero() && days == nil && p.Files == 0 && p.VersionsAt.IsZero() && p.Versions == 0 {
-				a.ui.printf("nothing waits to be destroyed\n")
-				return nil
-			}
-			if !p.GroupAt.IsZero() {
-				a.ui.printf("the group is deleted with all its files at %s\n", timeText(p.GroupAt))
-			}
-			if days != nil {
-				a.ui.printf("retention becomes %s at %s\n", plural(int(*days), "day"), timeText(p.RetentionAt))
-			}
-			if p.Files > 0 {
-				a.ui.printf("%s to be deleted, the first at %s\n", plural(int(p.Files), "file"), timeText(p.FilesAt))
-			}
-			if !p.VersionsAt.IsZero() {
-				a.ui.printf("kept from %s on: %s\n", timeText(p.VersionsAt), keepText(p.VersionsKeep))
-			}
-			if p.Versions > 0 {
-				a.ui.printf("%s to go because newer ones replaced them\n", plural(int(p.Versions), "older version"))
-			}
-			return nil
+			return a.printPendingOfGroup(args[0], p)
 		}),
 		ValidArgsFunction: a.completeGroup,
 	}
+}
+
+func (a *app) printPendingOfGroup(group string, p sdk.Pending) error {
+	var days *int64
+	if !p.RetentionAt.IsZero() {
+		days = &p.RetentionDays
+	}
+	if a.asJSON {
+		doc := pendingDestruction{Group: group, RetentionDays: days, RetentionAt: timeOrNil(p.RetentionAt),
+			Files: p.Files, FilesAt: timeOrNil(p.FilesAt),
+			VersionsAt: timeOrNil(p.VersionsAt), Versions: p.Versions, GroupAt: timeOrNil(p.GroupAt),
+			OfferedTo: p.OfferedTo, OfferFrom: timeOrNil(p.OfferFrom), OfferUntil: timeOrNil(p.OfferUntil)}
+		if doc.VersionsAt != nil {
+			doc.VersionsKeep = p.VersionsKeep.String()
+		}
+		return a.printJSON(doc)
+	}
+	if p.OfferedTo != "" {
+		a.ui.printf("offered to %s, who may accept it from %s until %s\n", escapeName(string(p.OfferedTo)),
+			timeText(p.OfferFrom), timeText(p.OfferUntil))
+	}
+	if p.GroupAt.IsZero() && days == nil && p.Files == 0 && p.VersionsAt.IsZero() && p.Versions == 0 {
+		a.ui.printf("nothing waits to be destroyed\n")
+		return nil
+	}
+	if !p.GroupAt.IsZero() {
+		a.ui.printf("the group is deleted with all its files at %s\n", timeText(p.GroupAt))
+	}
+	if days != nil {
+		a.ui.printf("retention becomes %s at %s\n", plural(int(*days), "day"), timeText(p.RetentionAt))
+	}
+	if p.Files > 0 {
+		a.ui.printf("%s to be deleted, the first at %s\n", plural(int(p.Files), "file"), timeText(p.FilesAt))
+	}
+	if !p.VersionsAt.IsZero() {
+		a.ui.printf("kept from %s on: %s\n", timeText(p.VersionsAt), keepText(p.VersionsKeep))
+	}
+	if p.Versions > 0 {
+		a.ui.printf("%s to go because newer ones replaced them\n", plural(int(p.Versions), "older version"))
+	}
+	return nil
 }
 
 func (a *app) groupKeepCommand() *cobra.Command {

@@ -14,6 +14,7 @@ import (
 	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/confine"
 	"github.com/svcfs/svcfs/sdk/outbox"
@@ -67,7 +68,7 @@ own the key file, the settings and the log.`,
 
 // mount is the command: the cheap refusals come first, then secrets, then the
 // service, then the kernel.
-func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) (err error) {
+func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 	if err := confine.Harden(); err != nil {
 		return fmt.Errorf("protect this process: %w", err)
 	}
@@ -99,16 +100,21 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) (err error) {
 	if f.background {
 		return a.mountInBackground(cmd, plan)
 	}
-	if plan.outside, err = fs.StartOutside(plan.dir, f.mounterFD); err != nil {
+	return a.mountHere(cmd.Context(), plan)
+}
+
+// mountHere mounts in this process, and serves the mount until it ends.
+func (a *app) mountHere(ctx context.Context, plan mountPlan) (err error) {
+	if plan.outside, err = fs.StartOutside(plan.dir, plan.flags.mounterFD); err != nil {
 		return err
 	}
 	defer plan.outside.Close()
-	stopProfile, err := cli.StartProfile(f.cpuProfile)
+	stopProfile, err := cli.StartProfile(plan.flags.cpuProfile)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopProfile()) }()
-	ctx, cancel := context.WithCancel(cmd.Context())
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	signals := watchSignals()
 	defer signals.stop()
@@ -123,7 +129,7 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) (err error) {
 	}
 	stopEarly()
 	a.noteRunning(plan.dir)
-	reportReady(f.readyFD, readyReport{OK: true, PID: os.Getpid()})
+	reportReady(plan.flags.readyFD, readyReport{OK: true, PID: os.Getpid()})
 	a.notifyManager("READY=1\nSTATUS=mounted " + string(m.client.Account()) + " on " + plan.dir)
 	if err := a.printMounted(m.client.Account(), plan, os.Getpid()); err != nil {
 		return err
@@ -158,22 +164,22 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (m *liveMount, err er
 	if p.flags.readyFD < 0 { // else its parent told it
 		a.tellOthersThan(ctx, s, p)
 	}
+	var spool *staging.Spool
+	var box *mountOutbox
 	defer func() {
-		if err != nil {
-			_ = c.Close()
+		if err == nil {
+			return
 		}
+		_ = box.end()
+		if spool != nil {
+			_ = spool.Close()
+		}
+		_ = c.Close()
 	}()
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	defer a.waitsFor(c.NetworkInfo().MCPURL)()
-	if _, err := c.AuthStatus(ctx); err != nil {
-		return nil, err
-	}
-	caps, err := c.Capabilities(ctx) // from here on the prices are known
-	if err != nil {
-		return nil, err
-	}
-	largest, err := c.MaxUpload(ctx)
+	caps, largest, err := knowService(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -182,49 +188,53 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (m *liveMount, err er
 	logger := slog.New(slog.NewTextHandler(a.ui.err, &slog.HandlerOptions{Level: level}))
 	cfg := a.treeConfig(c, caps, p, logger)
 	p.flags.sizeFiles(&cfg, caps, largest)
-	spool := a.openSpool(p, caps)
-	if spool == nil {
+	if spool = a.openSpool(p, caps); spool == nil {
 		if err := p.flags.checkSizes(p.readOnly); err != nil {
 			return nil, err
 		}
-	} else {
-		defer func() {
-			if err != nil {
-				_ = spool.Close()
-			}
-		}()
 	}
 	cfg.Spool, cfg.Files = spool, fileWords(caps, largest)
-	box, err := a.openOutbox(p, s, c, caps)
-	if err != nil {
+	if box, err = a.openOutbox(p, s, c, caps); err != nil {
 		return nil, err
 	}
 	if box != nil {
 		cfg.Outbox, cfg.FsyncRecord = box, p.flags.outboxFsync == fsyncRecord
 	}
-	defer func() {
-		if err != nil {
-			_ = box.end()
-		}
-	}()
 	t, err := tree.New(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	box.attach(t)
-	if p.flags.allowOther {
-		a.ui.notice("other users of this machine can see %s as far as its modes permit", p.dir)
-	}
-	server, err := fs.Mount(p.dir, t, fs.Options{Account: cmp.Or(p.flags.volumeName, string(c.Account())),
-		AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask,
-		UID: p.uid, GID: p.gid, ForeignUID: p.foreignUID, OwnAll: p.flags.ownAll, NoExec: p.noExec,
-		Reads: p.flags.reads, NoXattr: p.flags.noXattr, Logger: logger, Outside: p.outside})
+	server, err := a.mountTree(p, t, c.Account(), logger)
 	if err != nil {
 		_ = t.Close()
 		return nil, err
 	}
 	return &liveMount{app: a, dir: p.dir, client: c, tree: t, server: server, level: level, plan: p, spool: spool,
 		outbox: box, giveUp: context.Background()}, nil
+}
+
+func (a *app) mountTree(p mountPlan, t *tree.Tree, account sdk.AccountID, logger *slog.Logger) (*fs.Server, error) {
+	if p.flags.allowOther {
+		a.ui.notice("other users of this machine can see %s as far as its modes permit", p.dir)
+	}
+	return fs.Mount(p.dir, t, fs.Options{Account: cmp.Or(p.flags.volumeName, string(account)),
+		AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask,
+		UID: p.uid, GID: p.gid, ForeignUID: p.foreignUID, OwnAll: p.flags.ownAll, NoExec: p.noExec,
+		Reads: p.flags.reads, NoXattr: p.flags.noXattr, Logger: logger, Outside: p.outside})
+}
+
+// knowService asks the service who we are, what it can, and for the largest upload, in bytes.
+func knowService(ctx context.Context, c *sdk.Client) (caps wire.Capabilities, largest int64, err error) {
+	if _, err = c.AuthStatus(ctx); err != nil {
+		return caps, 0, err
+	}
+	caps, err = c.Capabilities(ctx) // from here on the prices are known
+	if err != nil {
+		return caps, 0, err
+	}
+	largest, err = c.MaxUpload(ctx)
+	return caps, largest, err
 }
 
 // waitsFor says on a terminal which service is waited for, until done is called.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
@@ -94,19 +95,8 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 		"mount options: "+knownOptions+" (environment and configuration: "+envMountOptions+")")
 	flags.StringVar(&f.budget, "budget", "", "most tokens to spend while mounted; beyond that EDQUOT")
 	flags.StringVar(&f.budgetPerHour, "budget-per-hour", "", "most tokens to spend in any hour; beyond that EDQUOT")
-	flags.Var(&f.cacheSize, "cache-size", "memory for decrypted content, open files included; one file may exceed it")
-	flags.Var(&f.stagingSize, "staging-size", "memory for files being written; beyond that ENOMEM")
-	flags.Var(&f.maxFileSize, "max-file-size", "largest file; of files in blocks only if it is given")
-	flags.Var(&f.spoolSize, "spool-size", "disk for changed blocks of large files being written that memory does not "+
-		"hold, sealed, in ~/.cache/svcfs; beyond that ENOSPC; 0 for none")
-	flags.Lookup("spool-size").DefValue = "half of the free disk"
-	flags.BoolVar(&f.outbox, "outbox", false, "close and fsync return once a save is on this machine's disk, "+
-		"encrypted; it is sent when it can be, also after a restart")
-	flags.StringVar(&f.outboxFsync, "outbox-fsync", fsyncLocal, "with --outbox, what fsync waits for: local or record")
-	flags.Var(&f.outboxSize, "outbox-size", "disk for the outbox, in ~/.local/state/svcfs; never more than half of "+
-		"what is free")
-	flags.DurationVar(&f.drain, "drain", f.drain, "with --outbox, how long unmounting sends what waits; what stays "+
-		"is sent by the next mount")
+	f.registerSizes(flags)
+	f.registerOutbox(flags)
 	flags.StringVar(&f.umask, "umask", "077", "permission bits that are never shown, octal")
 	flags.StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
 	flags.StringArrayVar(&f.scratch, "scratch", nil,
@@ -132,6 +122,25 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	for _, name := range []string{"ready-fd", mounterFlag, keyPlaceFlag, "cpuprofile"} {
 		_ = flags.MarkHidden(name) // exists
 	}
+}
+
+func (f *mountFlags) registerSizes(flags *pflag.FlagSet) {
+	flags.Var(&f.cacheSize, "cache-size", "memory for decrypted content, open files included; one file may exceed it")
+	flags.Var(&f.stagingSize, "staging-size", "memory for files being written; beyond that ENOMEM")
+	flags.Var(&f.maxFileSize, "max-file-size", "largest file; of files in blocks only if it is given")
+	flags.Var(&f.spoolSize, "spool-size", "disk for changed blocks of large files being written that memory does not "+
+		"hold, sealed, in ~/.cache/svcfs; beyond that ENOSPC; 0 for none")
+	flags.Lookup("spool-size").DefValue = "half of the free disk"
+}
+
+func (f *mountFlags) registerOutbox(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.outbox, "outbox", false, "close and fsync return once a save is on this machine's disk, "+
+		"encrypted; it is sent when it can be, also after a restart")
+	flags.StringVar(&f.outboxFsync, "outbox-fsync", fsyncLocal, "with --outbox, what fsync waits for: local or record")
+	flags.Var(&f.outboxSize, "outbox-size", "disk for the outbox, in ~/.local/state/svcfs; never more than half of "+
+		"what is free")
+	flags.DurationVar(&f.drain, "drain", f.drain, "with --outbox, how long unmounting sends what waits; what stays "+
+		"is sent by the next mount")
 }
 
 // knownOptions are those of -o.
@@ -178,22 +187,27 @@ func (f *mountFlags) plan(dir string, settled []string) (mountPlan, error) {
 			return p, err
 		}
 	}
+	return p, f.checkTimes()
+}
+
+// checkTimes refuses times and the setting of an outbox that cannot be.
+func (f *mountFlags) checkTimes() error {
 	if f.patience < 0 {
-		return p, usage("use a time such as 15s, or 0 for none", fmt.Sprintf("patience %s", f.patience))
+		return usage("use a time such as 15s, or 0 for none", fmt.Sprintf("patience %s", f.patience))
 	}
 	if f.outboxFsync != fsyncLocal && f.outboxFsync != fsyncRecord {
-		return p, usage("use local or record", fmt.Sprintf("unknown value %q of --outbox-fsync", f.outboxFsync))
+		return usage("use local or record", fmt.Sprintf("unknown value %q of --outbox-fsync", f.outboxFsync))
 	}
 	if f.drain != outbox.DefaultDrain && !f.outbox {
-		return p, usage("add --outbox", "--drain is about an outbox")
+		return usage("add --outbox", "--drain is about an outbox")
 	}
 	if f.drain < 0 {
-		return p, usage("use a time such as 10s, or 0", "a negative time")
+		return usage("use a time such as 10s, or 0", "a negative time")
 	}
 	if f.idle < 0 || f.idle > 0 && f.idle < time.Second {
-		return p, usage("use a time such as 10m", fmt.Sprintf("idle time %s", f.idle))
+		return usage("use a time such as 10m", fmt.Sprintf("idle time %s", f.idle))
 	}
-	return p, nil
+	return nil
 }
 
 func (f *mountFlags) planOptions(p *mountPlan, options []string) error {

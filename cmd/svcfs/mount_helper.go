@@ -96,8 +96,14 @@ func (c helperCall) owner() (o owner, err error) {
 			return o, err
 		}
 	}
+	err = o.fill(who)
+	return o, err
+}
+
+// fill adds the environment and the groups of a user that this machine knows.
+func (o *owner) fill(who *user.User) error {
 	if who.Username == "" {
-		return o, nil
+		return nil
 	}
 	o.env = []string{"USER=" + who.Username, "LOGNAME=" + who.Username}
 	if hasHome(who) {
@@ -105,16 +111,16 @@ func (c helperCall) owner() (o owner, err error) {
 	}
 	groups, err := who.GroupIds()
 	if err != nil {
-		return o, fmt.Errorf("the groups of %s: %w", who.Username, err)
+		return fmt.Errorf("the groups of %s: %w", who.Username, err)
 	}
 	for _, g := range groups {
 		id, err := parseID(fmt.Sprintf("group %q", g), g)
 		if err != nil {
-			return o, err
+			return err
 		}
 		o.groups = append(o.groups, id)
 	}
-	return o, nil
+	return nil
 }
 
 // parseID reads the number of a user or group; what names its place for an error.
@@ -138,20 +144,7 @@ func (a *app) mountAs(ctx context.Context, who owner, call helperCall) (exitCode
 	if err := confine.Harden(); err != nil {
 		return exitOther, fmt.Errorf("protect this process: %w", err)
 	}
-	env := who.env
-	for _, pair := range os.Environ() {
-		if name, _, _ := strings.Cut(pair, "="); who.uid == 0 || keptEnv(name) {
-			env = append(env, pair)
-		}
-	}
-	a.env.lookup = func(name string) (string, bool) {
-		for _, pair := range env {
-			if value, ok := strings.CutPrefix(pair, name+"="); ok {
-				return value, true
-			}
-		}
-		return "", false
-	}
+	env := a.takeEnv(who)
 	may, err := call.mountFor(who) // with the directory as it is named
 	if err != nil {
 		return exitOther, err
@@ -190,6 +183,25 @@ func (a *app) mountAs(ctx context.Context, who owner, call helperCall) (exitCode
 		return exitCode(code), nil
 	}
 	return exitOther, fmt.Errorf("mount as user %d: %w", who.uid, err)
+}
+
+// takeEnv returns the environment of the mount command of a user, and has the settings come from it.
+func (a *app) takeEnv(who owner) []string {
+	env := who.env
+	for _, pair := range os.Environ() {
+		if name, _, _ := strings.Cut(pair, "="); who.uid == 0 || keptEnv(name) {
+			env = append(env, pair)
+		}
+	}
+	a.env.lookup = func(name string) (string, bool) {
+		for _, pair := range env {
+			if value, ok := strings.CutPrefix(pair, name+"="); ok {
+				return value, true
+			}
+		}
+		return "", false
+	}
+	return env
 }
 
 // mountFor is what root grants the user: the options of the line, and nothing from the

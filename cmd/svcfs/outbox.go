@@ -234,19 +234,11 @@ func (a *app) sync(ctx context.Context, path string, timeout time.Duration) erro
 		ctx = bounded
 	}
 	defer a.ui.progress("")
-	left, held, more := 0, 0, ""
-	late := func() error {
-		err := fmt.Errorf("%s not recorded yet%s", areWords(left), more)
-		if held > 0 {
-			return refuse(exitOther, "sending goes on; see: svcfs why "+shellWord(dir),
-				fmt.Errorf("%w; %w", err, heldError(held)))
-		}
-		return refuse(exitOther, "it goes on by itself; see: svcfs status "+dir, err)
-	}
+	now, more := synced{Dir: dir}, ""
 	for told := false; ; {
 		m := inspect(ctx, dir)
 		if ctx.Err() != nil {
-			return late()
+			return lateSync(now, more)
 		}
 		if m.Status == nil || !isOurProcess(m.Status.PID) {
 			return refuse(exitOther, "see: svcfs status "+dir, fmt.Errorf("the mount on %s does not answer", dir))
@@ -258,37 +250,51 @@ func (a *app) sync(ctx context.Context, path string, timeout time.Duration) erro
 			}
 			told = true
 		}
-		now := synced{Dir: dir, Waiting: m.Status.Pending - m.Status.Held, Held: m.Status.Held}
+		now = synced{Dir: dir, Waiting: m.Status.Pending - m.Status.Held, Held: m.Status.Held}
 		if o := m.Status.Outbox; o != nil {
 			now.Waiting, now.Parked = now.Waiting+o.Items-o.Parked, o.Parked
 			more = leftWords(o.Bytes+m.Status.Unsent, o.Reason)
 		}
 		if now.Waiting == 0 {
-			if a.asJSON {
-				if err := a.printJSON(now); err != nil {
-					return err
-				}
-			}
-			parked := fmt.Errorf("%s not recorded, and parked", areWords(now.Parked))
-			switch {
-			case now.Held > 0 && now.Parked > 0:
-				return refuse(exitOther, "see: svcfs why "+shellWord(dir),
-					fmt.Errorf("%w; %w", parked, heldError(now.Held)))
-			case now.Held > 0:
-				return refuse(exitOther, "see: svcfs why "+shellWord(dir), heldError(now.Held))
-			case now.Parked > 0:
-				return refuse(exitOther, "see: svcfs outbox list", parked)
-			}
-			return nil
+			return a.endSync(now)
 		}
-		left, held = now.Waiting, now.Held
 		a.ui.progress("waiting for %s to be recorded%s", plural(now.Waiting, "save"), more)
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			return late()
+			return lateSync(now, more)
 		}
 	}
+}
+
+// lateSync tells what waits still when the time is over.
+func lateSync(now synced, more string) error {
+	err := fmt.Errorf("%s not recorded yet%s", areWords(now.Waiting), more)
+	if now.Held > 0 {
+		return refuse(exitOther, "sending goes on; see: svcfs why "+shellWord(now.Dir),
+			fmt.Errorf("%w; %w", err, heldError(now.Held)))
+	}
+	return refuse(exitOther, "it goes on by itself; see: svcfs status "+now.Dir, err)
+}
+
+// endSync tells what became of the saves once none waits any more.
+func (a *app) endSync(now synced) error {
+	if a.asJSON {
+		if err := a.printJSON(now); err != nil {
+			return err
+		}
+	}
+	parked := fmt.Errorf("%s not recorded, and parked", areWords(now.Parked))
+	switch {
+	case now.Held > 0 && now.Parked > 0:
+		return refuse(exitOther, "see: svcfs why "+shellWord(now.Dir),
+			fmt.Errorf("%w; %w", parked, heldError(now.Held)))
+	case now.Held > 0:
+		return refuse(exitOther, "see: svcfs why "+shellWord(now.Dir), heldError(now.Held))
+	case now.Parked > 0:
+		return refuse(exitOther, "see: svcfs outbox list", parked)
+	}
+	return nil
 }
 
 // heldError is about saves that nothing sends by itself.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
@@ -68,33 +69,15 @@ this pays; large files are not. JavaScript clients older than 1.2 cannot read co
 			if f.jobs < 1 {
 				return usage("use --jobs 4", "--jobs must be 1 or more")
 			}
-			files, err := a.findLocal(args[1:], f)
-			if isSwapped(args, err) {
-				return refuse(exitNotFound, "the GROUP comes first: svcfs put GROUP FILE...", err)
-			}
-			if err != nil {
-				return err
-			}
-			to, err := placeOf(args[0])
-			if err == nil {
-				files, err = to.into(files)
-			}
-			if err != nil {
-				return err
-			}
-			c, _, err := a.patientClient(ctx, sendingPatience)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			if err := mustBeMountsOf(ctx, c, []place{to}); err != nil {
-				return err
-			}
-			return a.put(ctx, c, c.Group(to.group), files, f)
+			return a.putAll(ctx, args, f)
 		}),
 		ValidArgsFunction: a.completeGroupThen(completeFiles),
 	}
-	flags := cmd.Flags()
+	f.register(cmd.Flags())
+	return cmd
+}
+
+func (f *putFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.name, "name", "", "name in the group, with / for folders (default: the file's own name)")
 	flags.BoolVarP(&f.update, "update", "u", false,
 		"upload only files that the group lacks or holds with other content")
@@ -103,7 +86,33 @@ this pays; large files are not. JavaScript clients older than 1.2 cannot read co
 	flags.BoolVar(&f.deflate, "deflate", false, "compress files that become smaller")
 	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "files to send at a time; each takes memory")
 	cli.Rare(flags, "deflate", "jobs")
-	return cmd
+}
+
+// putAll uploads the files and folders that args name to the place that the first of them names.
+func (a *app) putAll(ctx context.Context, args []string, f putFlags) error {
+	files, err := a.findLocal(args[1:], f)
+	if isSwapped(args, err) {
+		return refuse(exitNotFound, "the GROUP comes first: svcfs put GROUP FILE...", err)
+	}
+	if err != nil {
+		return err
+	}
+	to, err := placeOf(args[0])
+	if err == nil {
+		files, err = to.into(files)
+	}
+	if err != nil {
+		return err
+	}
+	c, _, err := a.patientClient(ctx, sendingPatience)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := mustBeMountsOf(ctx, c, []place{to}); err != nil {
+		return err
+	}
+	return a.put(ctx, c, c.Group(to.group), files, f)
 }
 
 // isSwapped reports whether the only FILE does not exist, and GROUP is the path of one

@@ -101,15 +101,9 @@ func (a *app) setup(ctx context.Context, invite string, toFile, replace bool) er
 		return usage("set HOME, or use --config FILE", "there is no home directory for the settings")
 	}
 	a.makes = true
-	old, err := a.settingsFile()
+	old, err := a.settingsWithoutKey(path)
 	if err != nil {
 		return err
-	}
-	for _, name := range []string{envKey, envKeyFile, envKeyCommand} {
-		if old[name] != "" {
-			return usage("take that line out of it, if the key shall be stored anew",
-				path+" says already where the key is: "+name)
-		}
 	}
 	s, err := a.closedSettings()
 	if err != nil {
@@ -149,6 +143,21 @@ func (a *app) setup(ctx context.Context, invite string, toFile, replace bool) er
 		done.Next = "svcfs mount --background " + a.givenConfig() + shellWord(steps.folder)
 	}
 	return a.printSetUp(done)
+}
+
+// settingsWithoutKey reads the settings, which must not say where the key is.
+func (a *app) settingsWithoutKey(path string) (map[string]string, error) {
+	old, err := a.settingsFile()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{envKey, envKeyFile, envKeyCommand} {
+		if old[name] != "" {
+			return nil, usage("take that line out of it, if the key shall be stored anew",
+				path+" says already where the key is: "+name)
+		}
+	}
+	return old, nil
 }
 
 func (a *app) printSetUp(done setUp) error {

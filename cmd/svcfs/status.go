@@ -149,15 +149,7 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 		return a.printJSON(m)
 	}
 	if m.Status == nil {
-		a.printPairs([][2]string{{"mountpoint", escapeName(dir)}, {"state", m.State}}...)
-		switch m.State {
-		case stateDead:
-			a.ui.notice("its process is gone; run: svcfs umount %s", dir)
-		case stateStuck:
-			a.ui.notice("it does not answer: its process is busy or stopped; run it again, or: svcfs umount %s", dir)
-		case stateOthers:
-			a.ui.notice("it is the mount of another user, and answers that user alone")
-		}
+		a.printSilent(dir, m.State)
 		return nil
 	}
 	s := m.Status
@@ -165,33 +157,15 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 	if s.Budget != "" {
 		spent += " of " + s.Budget
 	}
-	pending := pendingWords(waitingIn(s))
-	if s.Sending > 0 {
-		pending += fmt.Sprintf(", %d being sent", s.Sending)
-		if s.Speed > 0 && s.Unsent > 0 {
-			pending += ", " + timeLeft(s.Unsent, s.Speed) + " left"
-		}
-	}
-	moving := "nothing"
-	if s.Speed > 0 {
-		moving = roughSize(s.Speed) + "/s"
-	}
-	if l := limitOf(s); l != (network.Limit{}) {
-		moving += ", at most " + rateWords(l.Down) + "/s down and " + rateWords(l.Up) + "/s up"
-	}
-	charged := plural(int(s.Retrieves), "retrieval") + ", " + plural(int(s.Uploads), "upload")
-	if s.Looks > 0 {
-		charged += ", " + plural(int(s.Looks), "look") + " at the ledger"
-	}
 	pairs := [][2]string{
 		{"mountpoint", escapeName(dir)}, {"state", m.State}, {"account", escapeName(s.Account)},
 		{"process", itoa(s.PID)},
 		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service", s.Service}, {"last look", lastLookWords(s)},
 		{"groups", itoa(s.Groups)}, {"proofs", cmp.Or(s.Proofs, "not told")},
 		{"files", cmp.Or(s.Files, "not told")}, {"confined by", cmp.Or(s.Confined, "nothing")},
-		{"pending", pending}, {"moving", moving}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
-		{"charged", charged},
-		{"spent", spent + " tokens"}, {"errors", fmt.Sprint(s.Errors)},
+		{"pending", sendingWords(s)}, {"moving", movingWords(s)},
+		{"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
+		{"charged", chargedWords(s)}, {"spent", spent + " tokens"}, {"errors", fmt.Sprint(s.Errors)},
 	}
 	if s.Outbox != nil {
 		pairs = append(pairs, [2]string{"outbox", outboxWords(s.Outbox)})
@@ -204,6 +178,49 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 	}
 	a.printPairs(pairs...)
 	return a.printPending(ctx, dir)
+}
+
+func sendingWords(s *tree.Status) string {
+	pending := pendingWords(waitingIn(s))
+	if s.Sending > 0 {
+		pending += fmt.Sprintf(", %d being sent", s.Sending)
+		if s.Speed > 0 && s.Unsent > 0 {
+			pending += ", " + timeLeft(s.Unsent, s.Speed) + " left"
+		}
+	}
+	return pending
+}
+
+func movingWords(s *tree.Status) string {
+	moving := "nothing"
+	if s.Speed > 0 {
+		moving = roughSize(s.Speed) + "/s"
+	}
+	if l := limitOf(s); l != (network.Limit{}) {
+		moving += ", at most " + rateWords(l.Down) + "/s down and " + rateWords(l.Up) + "/s up"
+	}
+	return moving
+}
+
+func chargedWords(s *tree.Status) string {
+	charged := plural(int(s.Retrieves), "retrieval") + ", " + plural(int(s.Uploads), "upload")
+	if s.Looks > 0 {
+		charged += ", " + plural(int(s.Looks), "look") + " at the ledger"
+	}
+	return charged
+}
+
+// printSilent prints the state of a mount that does not answer.
+func (a *app) printSilent(dir, state string) {
+	a.printPairs([][2]string{{"mountpoint", escapeName(dir)}, {"state", state}}...)
+	switch state {
+	case stateDead:
+		a.ui.notice("its process is gone; run: svcfs umount %s", dir)
+	case stateStuck:
+		a.ui.notice("it does not answer: its process is busy or stopped; run it again, or: svcfs umount %s", dir)
+	case stateOthers:
+		a.ui.notice("it is the mount of another user, and answers that user alone")
+	}
 }
 
 // lastLookWords tells how looking at the ledger went.

@@ -73,17 +73,7 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 		}
 		return nil
 	}
-	if users := fs.Holders(dir); len(users) > 0 {
-		a.ui.notice("%s is in use by %s; what they have open ends with the mount, in a few seconds", dir,
-			fs.NameHolders(users))
-	}
-	if o := m.Status.Outbox; o != nil && o.Items > o.Parked {
-		a.ui.notice("%s in the outbox: what can be sent now is sent, for a minute or the --drain of the mount, and "+
-			"the rest stays on the disk of this machine for the next mount", waitWords(o.Items-o.Parked))
-	}
-	if m.Status.TemporaryFiles > 0 {
-		a.ui.notice("%s", temporaryWords(m.Status))
-	}
+	a.tellBeforeUmount(dir, m.Status)
 	if err := syscall.Kill(m.Status.PID, syscall.SIGTERM); err != nil {
 		return refuse(exitOther, "unmount it as the user who mounted it", fmt.Errorf("tell process %d to unmount: %w",
 			m.Status.PID, err))
@@ -107,6 +97,21 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 		}
 	}
 	return a.reportLeft(dir, left)
+}
+
+// tellBeforeUmount tells who uses the mount, and what of it is not recorded.
+func (a *app) tellBeforeUmount(dir string, s *tree.Status) {
+	if users := fs.Holders(dir); len(users) > 0 {
+		a.ui.notice("%s is in use by %s; what they have open ends with the mount, in a few seconds", dir,
+			fs.NameHolders(users))
+	}
+	if o := s.Outbox; o != nil && o.Items > o.Parked {
+		a.ui.notice("%s in the outbox: what can be sent now is sent, for a minute or the --drain of the mount, and "+
+			"the rest stays on the disk of this machine for the next mount", waitWords(o.Items-o.Parked))
+	}
+	if s.TemporaryFiles > 0 {
+		a.ui.notice("%s", temporaryWords(s))
+	}
 }
 
 // isOurProcess guards against signalling a stranger who got the number of a

@@ -265,18 +265,8 @@ func nextSteps(dir string, r report.Reason) []nextStep {
 		steps = []nextStep{{"svcfs conflicts " + shellWord(dir+r.Path),
 			"lists both, and settles it with --keep or --merge"}}
 	}
-	if i := r.Waits; i != nil && i.State == outbox.Parked.String() {
-		if i.Temporary {
-			steps = append(steps, nextStep{"mv " + shellWord(dir+r.Path) + " NAME", "sends it under that name"})
-		} else {
-			steps = append(steps, nextStep{"svcfs outbox retry " + i.ID, "tries it again, once the reason is gone"})
-		}
-		if !i.Locked && !i.Temporary {
-			steps = append(steps, nextStep{"svcfs outbox move " + i.ID + " GROUP", "sends it to another group"})
-		}
-		steps = append(steps, nextStep{"svcfs outbox discard " + i.ID, "gives it up for good; asks first"})
-	} else if i != nil {
-		steps = append(steps, nextStep{"svcfs sync " + shellWord(dir), "sends it now, and waits until all is recorded"})
+	if r.Waits != nil {
+		steps = append(steps, stepsOfItem(dir, r)...)
 	}
 	s := r.Staged
 	if s == nil {
@@ -310,6 +300,25 @@ func nextSteps(dir string, r report.Reason) []nextStep {
 		return append(steps, send)
 	}
 	return append(steps, undo)
+}
+
+// stepsOfItem returns what can be done with a save in the outbox.
+func stepsOfItem(dir string, r tree.Reason) []nextStep {
+	i := r.Waits
+	if i.State != outbox.Parked.String() {
+		return []nextStep{{"svcfs sync " + shellWord(dir), "sends it now, and waits until all is recorded"}}
+	}
+	steps := []nextStep{}
+	if i.Temporary {
+		steps = append(steps, nextStep{"mv " + shellWord(dir+r.Path) + " NAME", "sends it under that name"})
+	} else {
+		steps = append(steps, nextStep{"svcfs outbox retry " + i.ID, "tries it again, once the reason is gone"})
+	}
+	if !i.Locked && !i.Temporary {
+		steps = append(steps, nextStep{"svcfs outbox move " + i.ID + " GROUP", "sends it to another group"})
+	}
+	steps = append(steps, nextStep{"svcfs outbox discard " + i.ID, "gives it up for good; asks first"})
+	return steps
 }
 
 // stepsOfClasses are the commands that show what stands in the way.

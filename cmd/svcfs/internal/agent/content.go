@@ -205,13 +205,9 @@ func (s *server) readPiece(ctx context.Context, in readArgs) (*piece, error) {
 	if err != nil {
 		return nil, err
 	}
-	beyond := func(size int64) error {
-		return refuse("use an offset below the size", "the file has %d bytes, and nothing at offset %d", size,
-			in.Offset)
-	}
 	if e.Size != sdk.SizeUnknown {
 		if in.Offset > e.Size {
-			return nil, beyond(e.Size)
+			return nil, nothingAt(in.Offset, e.Size)
 		}
 		in.Length = min(in.Length, e.Size-in.Offset)
 	}
@@ -220,26 +216,7 @@ func (s *server) readPiece(ctx context.Context, in readArgs) (*piece, error) {
 	}
 	p := &piece{Group: in.Group, Name: l.shown(e), CID: e.Ref, Uploader: e.Uploader, Offset: in.Offset,
 		Note: noteOnContent}
-	err = s.files.use(ctx, func() error {
-		f, fee, err := s.opened(ctx, s.Client.Group(e.Group), e)
-		if err != nil {
-			return err
-		}
-		p.Tokens, p.Size, p.Type = fee.Tokens(), f.file.Entry().Size, f.file.Entry().ContentType
-		if in.Offset > p.Size {
-			return beyond(p.Size)
-		}
-		p.content = make([]byte, min(in.Length, p.Size-in.Offset))
-		n, err := f.file.ReadAt(p.content, in.Offset)
-		p.content = p.content[:n]
-		if errors.Is(err, io.EOF) {
-			err = nil
-		}
-		if err != nil {
-			s.files.drop(func(of sdk.Entry) bool { return of.Ref == e.Ref })
-		}
-		return err
-	})
+	err = s.files.use(ctx, func() error { return s.readInto(ctx, p, e, in) })
 	if err != nil {
 		s.read.giveBack(in.Length)
 		return nil, err
@@ -247,6 +224,32 @@ func (s *server) readPiece(ctx context.Context, in readArgs) (*piece, error) {
 	p.cut()
 	s.read.giveBack(in.Length - int64(len(p.content)))
 	return p, nil
+}
+
+// readInto reads the bytes of a piece of the entry e.
+func (s *server) readInto(ctx context.Context, p *piece, e sdk.Entry, in readArgs) error {
+	f, fee, err := s.opened(ctx, s.Client.Group(e.Group), e)
+	if err != nil {
+		return err
+	}
+	p.Tokens, p.Size, p.Type = fee.Tokens(), f.file.Entry().Size, f.file.Entry().ContentType
+	if in.Offset > p.Size {
+		return nothingAt(in.Offset, p.Size)
+	}
+	p.content = make([]byte, min(in.Length, p.Size-in.Offset))
+	n, err := f.file.ReadAt(p.content, in.Offset)
+	p.content = p.content[:n]
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err != nil {
+		s.files.drop(func(of sdk.Entry) bool { return of.Ref == e.Ref })
+	}
+	return err
+}
+
+func nothingAt(offset, size int64) error {
+	return refuse("use an offset below the size", "the file has %d bytes, and nothing at offset %d", size, offset)
 }
 
 // cut decides how the content is shown. Text ends with a whole character.
