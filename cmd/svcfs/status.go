@@ -180,7 +180,7 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 	return a.printPending(ctx, dir)
 }
 
-func sendingWords(s *tree.Status) string {
+func sendingWords(s *report.Status) string {
 	pending := pendingWords(waitingIn(s))
 	if s.Sending > 0 {
 		pending += fmt.Sprintf(", %d being sent", s.Sending)
@@ -191,7 +191,7 @@ func sendingWords(s *tree.Status) string {
 	return pending
 }
 
-func movingWords(s *tree.Status) string {
+func movingWords(s *report.Status) string {
 	moving := "nothing"
 	if s.Speed > 0 {
 		moving = roughSize(s.Speed) + "/s"
@@ -202,7 +202,7 @@ func movingWords(s *tree.Status) string {
 	return moving
 }
 
-func chargedWords(s *tree.Status) string {
+func chargedWords(s *report.Status) string {
 	charged := plural(int(s.Retrieves), "retrieval") + ", " + plural(int(s.Uploads), "upload")
 	if s.Looks > 0 {
 		charged += ", " + plural(int(s.Looks), "look") + " at the ledger"

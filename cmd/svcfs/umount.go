@@ -100,7 +100,7 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 }
 
 // tellBeforeUmount tells who uses the mount, and what of it is not recorded.
-func (a *app) tellBeforeUmount(dir string, s *tree.Status) {
+func (a *app) tellBeforeUmount(dir string, s *report.Status) {
 	if users := fs.Holders(dir); len(users) > 0 {
 		a.ui.notice("%s is in use by %s; what they have open ends with the mount, in a few seconds", dir,
 			fs.NameHolders(users))

@@ -303,7 +303,7 @@ func nextSteps(dir string, r report.Reason) []nextStep {
 }
 
 // stepsOfItem returns what can be done with a save in the outbox.
-func stepsOfItem(dir string, r tree.Reason) []nextStep {
+func stepsOfItem(dir string, r report.Reason) []nextStep {
 	i := r.Waits
 	if i.State != outbox.Parked.String() {
 		return []nextStep{{"svcfs sync " + shellWord(dir), "sends it now, and waits until all is recorded"}}
