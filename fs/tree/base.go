@@ -71,8 +71,8 @@ func processOf(c Caller) uint32 {
 // replacedBy returns the newest upload that is not deleted of those that f replaces, a file that a program made anew
 // and gave this name, as far as the program knew them: what it had opened under the name, and what this mount saved
 // since. ok is false for a program that opened nothing there: it replaces what its folder shows. Needs Tree.mu.
-func (t *Tree) replacedBy(f *File, g *group, raw string) (e *sdk.Entry, ok bool) {
-	known, ok := t.opened.by(openedBy{f.maker, g.id, raw}) // process 0 has opened nothing
+func (g *group) replacedBy(f *File, raw string) (e *sdk.Entry, ok bool) {
+	known, ok := f.t.opened.by(openedBy{f.maker, g.id, raw}) // process 0 has opened nothing
 	v := g.names[raw]
 	if !ok || v == nil {
 		return nil, ok
@@ -90,8 +90,8 @@ func (t *Tree) replacedBy(f *File, g *group, raw string) (e *sdk.Entry, ok bool)
 
 // unseen returns the newest upload of a name that f replaces and its program did not know, nil if it knew all. Needs
 // Tree.mu.
-func (t *Tree) unseen(f *File, g *group, raw string) *sdk.Entry {
-	was, ok := t.replacedBy(f, g, raw)
+func (g *group) unseen(f *File, raw string) *sdk.Entry {
+	was, ok := g.replacedBy(f, raw)
 	if !ok || g.names[raw] == nil {
 		return nil
 	}

@@ -3,26 +3,16 @@ package tree
 import (
 	"context"
 
-	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/fs/tree/content"
+	"github.com/svcfs/svcfs/fs/tree/save"
 	"github.com/svcfs/svcfs/sdk"
 )
 
 // Blocks is an open file of format version 2.
 type Blocks = content.Blocks
 
-// BlockUpload is an upload of format version 2 in progress, see [sdk.BlockUpload].
-type BlockUpload interface {
-	TakesOver() bool
-	PartBlocks() int64
-	PutPart(ctx context.Context, blocks format.Extents, read func(block int64, into []byte) (int, error)) error
-	// Finish records the file. base is the version that it replaces, see [sdk.PutOptions]; nil = whatever there is.
-	Finish(ctx context.Context, name string, size int64, hash sdk.Digest, base *sdk.Ref,
-		a sdk.Attributes) (sdk.Receipt, error)
-	// Opened returns the recorded file after Finish, or nil: it needs no claim.
-	Opened() Blocks
-	Abandon()
-}
+// BlockUpload is an upload of format version 2 in progress.
+type BlockUpload = save.Upload
 
 // BlockRemote is the part of a service that knows files of format version 2. [Client]
 // implements it.

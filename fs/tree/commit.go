@@ -2,7 +2,6 @@ package tree
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -11,8 +10,6 @@ import (
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
-	"github.com/svcfs/svcfs/sdk/outbox"
-	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 type commitWhen uint8
@@ -94,7 +91,7 @@ func (f *File) commit(ctx context.Context, when commitWhen) error {
 	}
 	row, err := f.commitAs(ctx, when, group, raw)
 	if row != nil {
-		f.t.change(func() []notice { return f.t.record(f, group, raw, row) })
+		f.t.change(func() []notice { return group.saved(f, raw, row) })
 	}
 	return err
 }
@@ -128,18 +125,29 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 	if when != commitAhead && f.aid(raw) != policy.AidNone {
 		return nil, nil
 	}
+	before, w := f.entry.Load() == nil, &saving{f, s, g, raw}
 	if s.Whole() == nil {
-		return f.commitBlocks(ctx, s, when, g, raw)
+		row, whole, saved, err := f.sendBlocks(ctx, w, when)
+		if err != nil {
+			return nil, err
+		}
+		if saved {
+			f.setSavedBefore(row, before)
+		}
+		f.settle(s, row, whole)
+		return row, nil
 	}
-	way, row := f.wayOf(s, when, g, raw)
+	way, row := w.way(when)
 	switch way {
 	case wayLater:
 		f.delay(s)
 		return nil, nil
 	case wayNothing:
-		f.setSavedBefore(row, f.entry.Load() == nil)
+		f.setSavedBefore(row, before)
 	default:
-		if row, err = f.send(ctx, s, g, raw); err != nil {
+		f.beginSending(s)
+		row, err = guarded(func() (*sdk.Entry, error) { return w.whole(ctx, s.Whole()) })
+		if f.endSending(s, err); err != nil {
 			return nil, err
 		}
 	}
@@ -147,47 +155,19 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 	return row, nil
 }
 
-// holding returns the newest upload of the name when it holds exactly the staged
-// bytes, as a link or as a file: saving them again would buy nothing (W3). Needs the file's mu.
-func (t *Tree) holding(s *stage, g *group, raw, target string) *sdk.Entry {
-	newest := t.newestOf(g, raw)
-	if newest == nil || newest.Size != s.Len() || targetOf(newest) != target || !t.hasProvenHash(newest) {
-		return nil
+// sendBlocks is [saving.blocks] for staged content that it sends. It releases body.mu meanwhile. Needs body.mu.
+func (f *File) sendBlocks(ctx context.Context, w *saving, when commitWhen) (row *sdk.Entry, whole *mem.Buffer,
+	saved bool, err error) {
+	b := f.senderTo(w.s, w.g)
+	f.beginSending(w.s)
+	err = guard(func() (err error) { row, whole, saved, err = w.blocks(ctx, when); return err })
+	if f.endSending(w.s, err); err != nil {
+		b.EndSave()
 	}
-	if hash, known, err := s.Hash(); err != nil || !known || hash != newest.Hash {
-		return nil
-	}
-	if target != "" && t.isForeign(newest) {
-		return nil // a link of this account may lead where theirs may not
-	}
-	return newest
+	return row, whole, saved, err
 }
 
-// hasProvenHash reports whether the recorded hash is that of the content: a reader of a file of another account that is
-// cut into blocks proves the blocks, and not the hash.
-func (t *Tree) hasProvenHash(e *sdk.Entry) bool { return !content.IsCut(e) || !t.isForeign(e) }
-
-// newestOf returns the newest upload of a name, or nil.
-func (t *Tree) newestOf(g *group, raw string) *sdk.Entry {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if v := g.names[raw]; v != nil {
-		return v.newest()
-	}
-	return nil
-}
-
-// send seals and uploads the stage, and returns its record. It releases body.mu while
-// the service is asked; the state says that the bytes belong to the upload. Needs
-// body.mu.
-func (f *File) send(ctx context.Context, s *stage, g *group, raw string) (*sdk.Entry, error) {
-	f.beginSending(s)
-	row, err := guarded(func() (*sdk.Entry, error) { return f.upload(ctx, s, g, raw, s.Whole()) })
-	f.endSending(s, err)
-	return row, err
-}
-
-// beginSending makes the bytes those of the upload, and releases body.mu.
+// beginSending makes the bytes those of the upload, and releases body.mu: nothing may change them.
 func (f *File) beginSending(s *stage) {
 	s.sent = make(chan struct{})
 	f.move(content.Sending)
@@ -206,117 +186,13 @@ func (f *File) endSending(s *stage, err error) {
 	}
 }
 
-// upload records content that is whole. The caller is sending.
-func (f *File) upload(ctx context.Context, s *stage, g *group, raw string, whole *mem.Buffer) (*sdk.Entry, error) {
-	now := func() (*sdk.Entry, error) {
-		compares := f.t.cfg.Ours && whole.Len() <= wire.WholeFileBytes
-		return f.recordAs(ctx, g, raw, s, compares, func(name string, base *sdk.Ref,
-			a sdk.Attributes) (sdk.Receipt, error) {
-			r, err := f.t.remote.Upload(ctx, g.id, name, whole, base, a)
-			if err != nil {
-				err = f.t.unsure(g, raw, whole.Hash(), err)
-			}
-			return r, err
-		})
-	}
-	if !f.t.queue.IsOn() {
-		return now()
-	}
-	if f.isTemporary(raw) && !f.t.queue.Takes(whole.Len()) {
-		return nil, &Error{Class: ClassTooBig, Err: errors.New("it is too large for the outbox")}
-	}
-	if f.t.queue.Takes(whole.Len()) {
-		row, err := f.queueWhole(ctx, s, g, raw, whole)
-		if !errors.Is(err, outbox.ErrFull) {
-			return row, err
-		}
-		return f.fullOutbox(ctx, g, raw, err, now)
-	}
-	if err := f.t.queue.Before(ctx, g.id); err != nil {
-		return nil, err
-	}
-	return now()
-}
-
-// recordAs makes a record of the content with the attributes of the moment, and pays for it. do is told under which
-// name and, where the service compares it, which version the save replaces: others may have saved the name meanwhile
-// (W11).
-func (f *File) recordAs(ctx context.Context, g *group, raw string, s *stage, compares bool,
-	do func(name string, base *sdk.Ref, a sdk.Attributes) (sdk.Receipt, error)) (*sdk.Entry, error) {
-	var sent sdk.Attributes
-	var base *sdk.Ref
-	if f.t.cfg.Ours {
-		sent, _ = f.wanted(true)
-	}
-	if compares {
-		known := f.baseOf(g, raw, s)
-		base = &known
-	}
-	sent.Target = f.target
-	var receipt sdk.Receipt
-	began, name := f.t.now(), raw
-	upload := func() error {
-		return f.t.spent.Spend("upload", func() (fee sdk.Amount, err error) {
-			receipt, err = do(name, base, sent)
-			return receipt.Fee, err
-		})
-	}
-	err := upload()
-	if compares && errors.Is(err, sdk.ErrUnsupported) { // not while the key of its vault is away
-		base = nil
-		err = upload()
-	}
-	for n := 0; hasCode(err, wire.CodeHead) && n < mostConflicts; n++ {
-		var replaced sdk.Ref
-		name, replaced = f.t.nameAside(ctx, g, raw, n)
-		base = &replaced
-		err = upload()
-	}
-	if err != nil {
-		return nil, err
-	}
-	f.t.counts.uploads.Add(1)
-	row := f.t.ownRecord(f, g, name, receipt, s, sent, base != nil)
-	g.view.Made(receipt.Number, began)
-	f.setSaved(row.Attributes, true)
-	return row, nil
-}
-
-// ownRecord makes the row of an upload that this mount has just made of a stage, and remembers the upload that it
-// replaces, unless the service compared that. Takes Tree.mu.
-func (t *Tree) ownRecord(f *File, g *group, raw string, r sdk.Receipt, s *stage, a sdk.Attributes,
-	compared bool) *sdk.Entry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	v, base := g.version(raw), s.base
-	if n := len(v.entries); base == 0 && n > 0 { // made anew, or under another name: it replaces all that was known
-		base = v.entries[n-1].Seq
-		if was, ok := t.replacedBy(f, g, raw); ok {
-			base = v.saved // what came before the last save from here was told then
-			if was != nil {
-				base = max(base, was.Seq)
-			}
-		}
-	}
-	if compared {
-		base = r.Seq
-	}
-	v.saved, v.base, v.unsure = r.Seq, base, nil
-	g.own[r.Ref] = struct{}{}
-	r.Attributes = nil
-	if !a.IsZero() { // the hosted service records none
-		r.Attributes = &a
-	}
-	return &r.Entry
-}
-
 // settle turns the stage into the committed content of e and keeps it cached
 // (R3). whole is the content where it was joined to one piece; the cache takes it. Needs body.mu.
 func (f *File) settle(s *stage, e *sdk.Entry, whole *mem.Buffer) {
 	old, size := f.held, s.Len()
 	var open func() (content.Origin, content.Blocks)
 	if f.opens > 0 {
-		open = func() (content.Origin, content.Blocks) { return &origin{f, e}, s.sending.takeOpened() }
+		open = func() (content.Origin, content.Blocks) { return &origin{f, e}, s.sending.TakeOpened() }
 	}
 	f.held = s.Settle(e, &f.known, whole, open)
 	f.endStage(s)
@@ -332,15 +208,17 @@ func (f *File) settle(s *stage, e *sdk.Entry, whole *mem.Buffer) {
 	}
 }
 
-// record merges the row of a save into the names: the file shows it, unless a newer
+// saved merges the row of a save into the names: the file shows it, unless a newer
 // upload of the name came from elsewhere meanwhile. Needs Tree.mu.
-func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
+func (g *group) saved(f *File, raw string, row *sdk.Entry) []notice {
+	t := g.dir.t
 	row = g.recordedSince(row)
 	if recordedName(row) != raw {
-		return t.setAside(f, g, row, raw)
+		return g.setAside(f, row, raw)
 	}
-	touched := map[*versions]bool{g.version(raw): true}
-	if v := g.version(raw); slices.ContainsFunc(v.entries, isLink) || slices.ContainsFunc(v.waiting, isLink) {
+	v := g.version(raw)
+	touched := map[*versions]bool{v: true}
+	if slices.ContainsFunc(v.entries, isLink) || slices.ContainsFunc(v.waiting, isLink) {
 		t.noteLink(g) // others that led over it may be safe by now
 	}
 	if known := g.entry(row.Ref); known != nil { // the poller was faster, or it is an old row
@@ -349,9 +227,9 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 		g.mergeSave(touched, *row)
 	}
 	var notices []notice
-	if v := g.version(raw); f.raw == raw && f.isKind(fileReal) {
+	if f.raw == raw && f.isKind(fileReal) {
 		if f.dir == nil {
-			notices = t.showAgain(f, g, v, row)
+			notices = g.showAgain(f, v, row)
 		}
 		if f.dir != nil {
 			v.shown, v.hidden = f, ""
@@ -363,13 +241,13 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 // showAgain gives the name back to a file that lost it to an upload by others, and was saved
 // after that upload: programs that have the file open, and those that look the name up, see
 // one file. Needs Tree.mu.
-func (t *Tree) showAgain(f *File, g *group, v *versions, row *sdk.Entry) []notice {
+func (g *group) showAgain(f *File, v *versions, row *sdk.Entry) []notice {
 	if newest := v.newest(); g.gone || newest == nil || newest.Ref != row.Ref || len(f.links) > 0 {
 		return nil
 	}
 	old := v.shown
 	if old == nil {
-		dir, name := t.slot(g, v.raw, string(row.Ref))
+		dir, name := g.dir.t.slot(g, v.raw, string(row.Ref))
 		return dir.attach(name, f)
 	}
 	if old.now.IsStaged() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/report"
+	"github.com/svcfs/svcfs/fs/tree/save"
 	"github.com/svcfs/svcfs/fs/tree/staging"
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -31,7 +32,7 @@ type body struct {
 // upload.
 type stage struct {
 	*content.Stage
-	sending *blockSend // of content in blocks; nil until something is sent
+	sending *save.Sender // of content in blocks; nil until something is sent
 	since   time.Time
 	failed  *Error        // of the last attempt to record it; nil when none failed
 	sent    chan struct{} // closed when sending ends

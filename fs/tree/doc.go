@@ -31,9 +31,9 @@
 //   - blocks: files in blocks, as the service has them
 //
 // Saves:
-//   - ways: how a change gets into the ledger; conflict: a save that others overtook
-//   - commit: a save from close to record; sendblocks: one in blocks; waiting: names of what is in the outbox
-//   - package save: what waits in the outbox, and its price
+//   - commit: a save from close to record; ways: how a change gets into the ledger; saving: what a save asks of names
+//   - package save: the budget, the outbox, parts on their way, and saves of others that came first
+//   - waiting: names of what is in the outbox; conflict: a save that others overtook
 //   - half: saves that must not be recorded; base: which version a save replaces
 //   - database: what SQLite keeps beside a database
 //   - keep: attributes that are recorded without a save; attributes: all of them

@@ -109,13 +109,11 @@ func wrapRemote(op, path string, err error) *Error {
 	if errors.As(err, &refused) && refused.Code == wire.CodeListMemory {
 		class = ClassNoMemory
 	}
-	if class, hint := classOfSave(err); hint != "" {
+	if class, hint := classOfSave(err); class != ClassOther {
 		return &Error{Class: class, Op: op, Path: path, Err: err, Hint: hint}
 	}
 	if class == ClassOther {
 		switch {
-		case errors.Is(err, save.ErrRecorded):
-			class = ClassStale
 		case errors.Is(err, context.Canceled):
 			class = ClassInterrupted
 		case errors.Is(err, context.DeadlineExceeded):
@@ -125,7 +123,7 @@ func wrapRemote(op, path string, err error) *Error {
 	return &Error{Class: class, Op: op, Path: path, Err: err}
 }
 
-// classOfSave is the class, and the next step, of an error of what is paid for or waits; "" = it is another.
+// classOfSave is the class, and the next step, of an error of what is paid for or waits; ClassOther = it is another.
 func classOfSave(err error) (Class, string) {
 	switch {
 	case errors.As(err, new(policy.OverBudget)):
@@ -143,10 +141,20 @@ func classOfSave(err error) (Class, string) {
 		return ClassBusy, "Look at it with: svcfs outbox list"
 	case errors.Is(err, save.ErrSavedAgain):
 		return ClassBusy, "Try again in a moment."
+	case errors.Is(err, save.ErrRecorded):
+		return ClassStale, ""
+	case errors.Is(err, save.ErrTooLarge):
+		return ClassTooBig, ""
 	case errors.As(err, new(save.Damaged)):
 		return ClassCorrupt, "svcfs outbox list shows it; the disk of this machine damaged it."
 	}
 	return ClassOther, ""
+}
+
+// goesOn reports whether another attempt may end the error of a save, and go on with what was sent.
+func goesOn(err error) bool {
+	class := wrapRemote("", "", err).Class
+	return class.isAway() || class == ClassInterrupted || class == ClassBudget
 }
 
 // refused is the error of a change for which there is no room. The content is as it was (W12).

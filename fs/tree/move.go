@@ -161,7 +161,7 @@ func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newNa
 			return t.applyMove(m)
 		case firstRename, firstReplace:
 			m.renamed, there = facts.versions, facts.there
-			unseen = t.unseen(f, to.group, m.raw)
+			unseen = to.group.unseen(f, m.raw)
 		}
 		return nil
 	})
@@ -413,7 +413,7 @@ func (t *Tree) showMoved(m moved) []notice {
 	v.shown, v.hidden = m.f, ""
 	switch {
 	case m.row != nil:
-		return t.record(m.f, g, m.f.raw, m.row)
+		return g.saved(m.f, m.f.raw, m.row)
 	case m.renamed != nil:
 		return t.placeAll(g, g.mergeOwn(m.renamed))
 	default:

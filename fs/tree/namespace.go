@@ -264,8 +264,7 @@ func (g *group) version(raw string) *versions {
 // forgetEmpty forgets a name that no upload has any more, because all were renamed: a service
 // could give a file one name after the other. Needs Tree.mu.
 func (g *group) forgetEmpty(v *versions) {
-	if len(v.entries) > 0 || len(v.waiting) > 0 || v.shown != nil || v.hidden != "" || v.saved != 0 ||
-		g.names[v.raw] != v {
+	if len(v.entries)+len(v.waiting) > 0 || v.shown != nil || v.hidden != "" || v.saved != 0 || g.names[v.raw] != v {
 		return
 	}
 	delete(g.names, v.raw)

@@ -24,7 +24,7 @@ func (o *origin) Open(ctx context.Context, ahead ...int64) (blocks content.Block
 	}
 	entry := o.e
 	if isWaiting(entry) {
-		if blocks, entry, err = g.openWaiting(entry, nil); blocks != nil || err != nil {
+		if blocks, entry, err = g.openWaiting(entry); blocks != nil || err != nil {
 			return blocks, err
 		}
 	}

@@ -343,7 +343,7 @@ func TestW2ListingInTheMiddleOfASave(t *testing.T) {
 			if got := m.dir("/team").child("f"); got != f {
 				t.Errorf("shows %v instead of the file that was saved", got)
 			}
-			m.change(func() []notice { return m.record(f, f.group, "f", row) })
+			m.change(func() []notice { return f.group.saved(f, "f", row) })
 			if got := m.node("/team/f"); got != f {
 				t.Errorf("shows %v in the end", got)
 			}

@@ -149,8 +149,8 @@ const reopenTime = time.Minute
 //  4. the gate of Tree.look.Groups, one request for the list of groups
 //  5. body.mu, the bytes of a file, its state and its handles
 //  6. Tree.mu, the names: every field that is marked so
-//  7. attributes.lock, groupInfo.mu, errorLog.mu and the locks of packages look, policy
-//     and cache, each on its own
+//  7. attributes.lock, groupInfo.mu, errorLog.mu and the locks of packages look, save,
+//     policy and cache, each on its own
 //
 // The state of a file that is being sealed and sent is sending: body.mu is free then,
 // and callers wait for its end with their context.
@@ -161,7 +161,8 @@ type Tree struct {
 	log    *slog.Logger
 	errors report.Errors
 	spent  policy.Budget
-	queue  *save.Queue // what waits in the outbox
+	saver  *save.Saver
+	queue  *save.Queue // of saver: what waits in the outbox
 
 	started  time.Time
 	gens     atomic.Uint64  // the generation of the newest inode
@@ -186,7 +187,6 @@ type Tree struct {
 	unkept sync.Map // the files whose attributes wait to be recorded, as keys
 	opened opened   // by which processes, lately
 
-	parts     gate        // how many parts are on their way
 	delayed   gate        // how many empty files are being uploaded (W5)
 	keeping   gate        // how many requests record attributes (W16)
 	keepsFail atomic.Bool // the last of them found the service away
@@ -209,11 +209,13 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		cfg: cfg, remote: cfg.Remote, log: cfg.Logger, started: time.Now(), groups: make(map[sdk.GroupID]*group),
 		spent: policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
 		given: make(map[uint64]struct{}), rooms: make(map[sdk.GroupID]*room),
-		parts: make(gate, partsAtATime), delayed: make(gate, delayedUploads),
+		delayed: make(gate, delayedUploads),
 		keeping: make(gate, delayedRequests),
 	}
 	t.spent.Now, t.spent.Price = t.now, cfg.Price
-	t.queue = save.NewQueue(cfg.Outbox, &t.spent)
+	t.saver = save.New(save.Options{Remote: cfg.Remote, Outbox: cfg.Outbox, Budget: &t.spent, Pool: cfg.Pool,
+		Ours: cfg.Ours, Claim: t.claimVersion, Guard: guard, IsAway: isAway, GoesOn: goesOn})
+	t.queue = t.saver.Queue
 	t.blocks, _ = cfg.Remote.(BlockRemote)
 	t.contents = content.NewStore(content.Options{CacheBytes: cfg.CacheBytes, Reopen: cfg.reopen, Line: cfg.line,
 		Wait: await, Guard: guard, Staging: staging.Options{Pool: cfg.Pool, Bytes: cfg.StagingBytes,

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/fs/tree/save"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/outbox"
 )
 
@@ -25,144 +23,14 @@ type Outbox = save.Outbox
 // isWaiting reports whether e stands for a record that is not made yet.
 func isWaiting(e *sdk.Entry) bool { return save.Waits(e) }
 
-// queueWhole puts the staged content into the outbox.
-func (f *File) queueWhole(ctx context.Context, s *stage, g *group, raw string, whole *mem.Buffer) (*sdk.Entry, error) {
-	return f.queueSave(ctx, s, g, raw, outbox.Save{Content: whole.Bytes()})
-}
-
-// queueBlocks is queue for content in blocks: those that changed since a recorded version wait.
-func (f *File) queueBlocks(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (*sdk.Entry, error) {
-	large := b.changedSince()
-	large.Read = b.read
-	row, err := f.queueSave(ctx, s, g, raw, outbox.Save{Large: large})
-	if err != nil {
-		if large.Release != nil {
-			large.Release()
-		}
-		return nil, err
+// newestOf returns the newest upload of a name, or nil.
+func (g *group) newestOf(raw string) *sdk.Entry {
+	g.dir.t.mu.RLock()
+	defer g.dir.t.mu.RUnlock()
+	if v := g.names[raw]; v != nil {
+		return v.newest()
 	}
-	if opened, _, err := g.openWaiting(row, b.under.Again()); err == nil { // else who reads opens it
-		b.opened = opened
-	}
-	return row, nil
-}
-
-// changedSince returns which blocks of content differ from the recorded version that it was made from. What was made
-// from a save that waits, too, is compared with the version that this one was made from.
-func (b *blockSend) changedSince() *outbox.Large {
-	l := b.c.Layout()
-	large := &outbox.Large{Layout: l}
-	if hash, known, err := b.c.Hash(); err == nil && known {
-		large.Hash = hash
-	}
-	also, from := b.recordedBase()
-	for i := range l.Blocks() {
-		if _, waits := also.Index(i); waits || from == (outbox.From{}) || !b.c.IsBased(i) {
-			large.Changed = large.Changed.Add(i)
-		}
-	}
-	if large.Changed.Blocks() == l.Blocks() {
-		return large
-	}
-	large.From = from
-	if hold := b.under.Again(); hold != nil {
-		large.Release = hold.Release
-		large.Open = func(ctx context.Context) (outbox.Blocks, func(), error) { return heldBase{hold}.Open(ctx, from) }
-	}
-	return large
-}
-
-// recordedBase returns the recorded version that unchanged blocks come from, none if there is no such version, and
-// which blocks wait because they differ from it already.
-func (b *blockSend) recordedBase() (waiting format.Extents, from outbox.From) {
-	if b.under == nil {
-		return nil, from
-	}
-	t := b.t
-	e, layout := b.under.Latest()
-	t.mu.RLock()
-	if g := t.groups[e.Group]; g != nil {
-		e = g.recordedSince(e)
-		if now := g.view.Entry(e.Ref); now != nil {
-			e = now
-		}
-	}
-	t.mu.RUnlock()
-	switch item, ok := t.queue.At(e); {
-	case layout.BlockBytes != b.c.Layout().BlockBytes, e.Deleted != nil:
-		return nil, from
-	case ok:
-		return item.Changed, item.From
-	case isWaiting(e): // it was given up
-		return nil, from
-	}
-	return nil, outbox.From{Group: e.Group, Ref: e.Ref}
-}
-
-// saveWithOutbox saves content in blocks with an outbox.
-func (f *File) saveWithOutbox(ctx context.Context, s *stage, b *blockSend, g *group, raw string) (*sdk.Entry, error) {
-	record := func() (*sdk.Entry, error) { return f.recordBlocks(ctx, s, b, g, raw) }
-	if b.last != (attempt{}) { // it was sent without the outbox, and may be recorded already
-		if err := f.t.queue.Before(ctx, g.id); err != nil {
-			return nil, err
-		}
-		return record()
-	}
-	row, err := f.queueBlocks(ctx, s, b, g, raw)
-	if !errors.Is(err, outbox.ErrFull) {
-		return row, err
-	}
-	return f.fullOutbox(ctx, g, raw, err, record)
-}
-
-// queueSave puts a save into the outbox, whose group, name, base and attributes it sets.
-func (f *File) queueSave(ctx context.Context, s *stage, g *group, raw string, what outbox.Save) (*sdk.Entry, error) {
-	t := f.t
-	var attrs sdk.Attributes
-	if t.cfg.Ours {
-		attrs, _ = f.wanted(true)
-	}
-	attrs.Target = f.target
-	base := f.baseOf(g, raw, s)
-	what.Group, what.Name, what.Base, what.Attributes = g.id, raw, &base, attrs
-	what.Temporary = f.isTemporary(raw)
-	item, err := t.queue.Put(ctx, what)
-	if err != nil {
-		return nil, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	row := save.Entry(item, t.remote.Account())
-	row.Attributes = nil
-	if !attrs.IsZero() {
-		row.Attributes = &attrs
-	}
-	g.own[row.Ref] = struct{}{}
-	f.setSaved(row.Attributes, true)
-	return row, nil
-}
-
-// baseOf returns the version that a save replaces: the one that the change began from, or, for a
-// file made anew or under another name, what its program had opened there, or else the newest that is
-// known. "" = none.
-func (f *File) baseOf(g *group, raw string, s *stage) sdk.Ref {
-	t := f.t
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if e := f.entry.Load(); s.base != 0 && e != nil && f.isKind(fileReal) && e.Name == raw && e.Group == g.id &&
-		e.Deleted == nil {
-		if known := g.view.Entry(e.Ref); known == nil || known.Deleted == nil {
-			return e.Ref
-		}
-	}
-	switch was, ok := t.replacedBy(f, g, raw); {
-	case !ok:
-		return g.names[raw].newestRef()
-	case was == nil: // what was opened is gone
-		return ""
-	default:
-		return was.Ref
-	}
+	return nil
 }
 
 // refOf returns the newest version of a name that is known, "" for none.
@@ -189,25 +57,6 @@ func (f *File) isTemporary(raw string) bool {
 	return f.isKind(fileScratch) || kept.Temporary
 }
 
-// fullOutbox saves without the outbox, after what waits of the group, while the outbox is full.
-func (f *File) fullOutbox(ctx context.Context, g *group, raw string, full error,
-	upload func() (*sdk.Entry, error)) (*sdk.Entry, error) {
-	if f.isTemporary(raw) {
-		return nil, full
-	}
-	err := f.t.queue.Before(ctx, g.id)
-	if err == nil {
-		var row *sdk.Entry
-		if row, err = upload(); err == nil {
-			return row, nil
-		}
-	}
-	if errors.Is(err, outbox.ErrAway) || isAway(err) {
-		return nil, fmt.Errorf("%w, and the service is away", full)
-	}
-	return nil, err
-}
-
 // readyNotice lets an item be sent, once no lock is held.
 func (g *group) readyNotice(row *sdk.Entry) []notice {
 	if !isWaiting(row) {
@@ -227,6 +76,23 @@ func (g *group) recordedSince(e *sdk.Entry) *sdk.Entry {
 		return now
 	}
 	return e
+}
+
+// openWaiting opens content in blocks that waits. The result is nil if the content was recorded meanwhile.
+func (g *group) openWaiting(e *sdk.Entry) (Blocks, *sdk.Entry, error) {
+	t := g.dir.t
+	opened, err := t.queue.Open(e, t.saver.BaseOf(nil))
+	if err == nil {
+		return opened, e, nil
+	}
+	if errors.Is(err, save.ErrRecorded) {
+		t.mu.RLock()
+		defer t.mu.RUnlock()
+		if now := g.recordedSince(e); !isWaiting(now) {
+			return nil, now, nil
+		}
+	}
+	return nil, e, err
 }
 
 // entryNow returns the entry of a file, and of one that waited and was recorded since its record. The name shows
@@ -465,7 +331,7 @@ func (g *group) nowConflict(i outbox.Item) (notices []notice) {
 	if f != nil && (f.entry.Load() == nil || f.entry.Load().Ref != row.Ref) {
 		f = nil
 	}
-	return t.setAside(f, g, row, i.Was)
+	return g.setAside(f, row, i.Was)
 }
 
 // FsyncRecord waits until the save of a file that waits is recorded.

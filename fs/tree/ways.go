@@ -26,18 +26,19 @@ var ways = [...]struct{ name, when, sends string }{
 
 func (w way) String() string { return ways[w].name }
 
-// wayOf chooses the way of staged content that is to be recorded under a name, and returns the record that holds it
+// way chooses the way of staged content, and returns the record that holds it
 // already, nil unless the way is wayNothing.
-func (f *File) wayOf(s *stage, when commitWhen, g *group, raw string) (way, *sdk.Entry) {
-	large := s.Whole() == nil && f.t.cuts(g) && s.Len() > f.t.cfg.WholeBytes
+func (w *saving) way(when commitWhen) (way, *sdk.Entry) {
+	f, s := w.f, w.s
+	large := s.Whole() == nil && f.t.cuts(w.g) && s.Len() > f.t.cfg.WholeBytes
 	if s.Whole() == nil && !large {
 		return wayWhole, nil // whether it is new is known when the blocks are joined
 	}
-	holding := f.t.holding
+	holding := w.holding
 	if large {
-		holding = f.t.holdingBlocks
+		holding = w.holdingBlocks
 	}
-	switch row := holding(s, g, raw, f.target); {
+	switch row := holding(); {
 	case row != nil:
 		return wayNothing, row
 	case f.mayWait(s) && when == commitOnClose:
@@ -47,7 +48,7 @@ func (f *File) wayOf(s *stage, when commitWhen, g *group, raw string) (way, *sdk
 	case s.Under() == nil:
 		return wayBlocks, nil
 	}
-	if from, _ := s.Under().Latest(); f.t.takesOver(from, g.id, raw) {
+	if from, _ := s.Under().Latest(); w.g.TakesOver(from, w.raw) {
 		return wayChanges, nil
 	}
 	return wayBlocks, nil

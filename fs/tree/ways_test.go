@@ -36,7 +36,7 @@ func TestWaysOfASave(t *testing.T) {
 			ok(t, err)
 			h.f.mu.Unlock()
 			if way(w) != wayAttributes {
-				if got, _ := h.f.wayOf(s, commitOnClose, h.f.groupNow(), "small"); got != way(w) {
+				if got, _ := (&saving{h.f, s, h.f.groupNow(), "small"}).way(commitOnClose); got != way(w) {
 					t.Errorf("it goes the way %q", got)
 				}
 			}

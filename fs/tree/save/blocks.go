@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/outbox"
@@ -86,12 +87,18 @@ func (b *Blocks) readChanged(i int64, into *mem.Buffer) error {
 // Close ends the reading.
 func (b *Blocks) Close() error { return errors.Join(b.base.Close(), b.item.Close()) }
 
-// As takes open content as the version that a save was made from: content that waits is that version, if it was
-// recorded since, or was made from it, too. done is called after the result, or on error.
-func As(ctx context.Context, content outbox.Blocks, done func(), from outbox.From) (outbox.Blocks, func(), error) {
-	b, waits := content.(*Blocks)
+// held is recorded content as the version that a save was made from.
+type held struct{ *content.Recorded }
+
+// Open implements [Base]. Content that waits is that version, if it was recorded since, or was made from it, too.
+func (h held) Open(ctx context.Context, from outbox.From) (outbox.Blocks, func(), error) {
+	opened, done, err := h.Use(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, waits := opened.(*Blocks)
 	if !waits || b.item.From() != from {
-		return content, done, nil
+		return opened, done, nil
 	}
 	base, baseDone, err := b.base.Open(ctx, from)
 	if err != nil {
@@ -101,26 +108,37 @@ func As(ctx context.Context, content outbox.Blocks, done func(), from outbox.Fro
 	return base, func() { baseDone(); done() }, nil
 }
 
+// Close implements [Base].
+func (h held) Close() error { h.Release(); return nil }
+
+// BaseOf is the [Base] that content, which it takes over, is of; for nil the service is asked when that is needed.
+func (s *Saver) BaseOf(recorded *content.Recorded) Base {
+	if recorded == nil {
+		return &claimed{claim: s.opt.Claim}
+	}
+	return held{recorded}
+}
+
 // Opened is a recorded version that is open.
 type Opened interface {
 	outbox.Blocks
 	Close() error
 }
 
-// Claimed is the [Base] of a save from before a restart: the service is asked for it, once.
-type Claimed struct {
-	Claim func(ctx context.Context, from outbox.From) (Opened, error)
+// claimed is the [Base] of a save from before a restart: the service is asked for it, once.
+type claimed struct {
+	claim func(ctx context.Context, from outbox.From) (Opened, error)
 
 	mu   sync.Mutex
 	open Opened // nil until it is asked for
 }
 
 // Open implements [Base].
-func (c *Claimed) Open(ctx context.Context, from outbox.From) (outbox.Blocks, func(), error) {
+func (c *claimed) Open(ctx context.Context, from outbox.From) (outbox.Blocks, func(), error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open == nil {
-		opened, err := c.Claim(ctx, from)
+		opened, err := c.claim(ctx, from)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -130,7 +148,7 @@ func (c *Claimed) Open(ctx context.Context, from outbox.From) (outbox.Blocks, fu
 }
 
 // Close implements [Base].
-func (c *Claimed) Close() error {
+func (c *claimed) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open == nil {

@@ -1,0 +1,319 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/svcfs/svcfs/fs/tree/content"
+	"github.com/svcfs/svcfs/fs/tree/policy"
+	"github.com/svcfs/svcfs/fs/tree/report"
+	"github.com/svcfs/svcfs/fs/tree/save"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/outbox"
+)
+
+// saving is one save of a file under a name of a group, and the [save.Names] of it. The stage is being sent while
+// package save has it.
+type saving struct {
+	f   *File
+	s   *stage
+	g   *group
+	raw string
+}
+
+func (w *saving) what() save.Save {
+	return save.Save{Names: w, Group: w.g.id, Name: w.raw, Temporary: w.f.isTemporary(w.raw)}
+}
+
+// whole saves content in one piece.
+func (w *saving) whole(ctx context.Context, whole *mem.Buffer) (*sdk.Entry, error) {
+	return w.made(w.f.t.saver.Whole(ctx, w.what(), whole))
+}
+
+// made takes note of what became of the save, and returns its row. It remembers the upload that a record replaces,
+// unless the service compared that.
+func (w *saving) made(m save.Made, err error) (*sdk.Entry, error) {
+	if err != nil {
+		return nil, err
+	}
+	t, row := w.f.t, &m.Entry
+	if w.f.setSaved(row.Attributes, true); isWaiting(row) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		w.g.own[row.Ref] = struct{}{}
+		return row, nil
+	}
+	t.counts.uploads.Add(1)
+	w.g.view.Made(row.Number, m.Began)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v, base := w.g.version(m.As), w.s.base
+	if n := len(v.entries); base == 0 && n > 0 { // made anew, or under another name: it replaces all that was known
+		base = v.entries[n-1].Seq
+		if was, ok := w.g.replacedBy(w.f, m.As); ok {
+			base = v.saved // what came before the last save from here was told then
+			if was != nil {
+				base = max(base, was.Seq)
+			}
+		}
+	}
+	if m.Compared {
+		base = row.Seq
+	}
+	v.saved, v.base, v.unsure = row.Seq, base, nil
+	w.g.own[row.Ref] = struct{}{}
+	return row, nil
+}
+
+// blocks saves content in blocks. saved means that row held the content before. whole is the content where row holds
+// it in one piece.
+func (w *saving) blocks(ctx context.Context, when commitWhen) (row *sdk.Entry, whole *mem.Buffer, saved bool,
+	err error) {
+	b := w.s.sending
+	if err := b.BeginSave(ctx); err != nil {
+		return nil, nil, false, err
+	}
+	switch way, row := w.way(when); way {
+	case wayWhole:
+		return w.joined(ctx)
+	case wayNothing:
+		if err := b.Wait(ctx); err != nil {
+			return nil, nil, false, err
+		}
+		if content.IsCut(row) {
+			return row, nil, true, nil
+		}
+		if whole, err := b.Join(ctx); err == nil { // else it is saved once more
+			return row, whole, true, nil
+		}
+	}
+	row, err = w.made(w.f.t.saver.Blocks(ctx, w.what(), b))
+	if errors.Is(err, sdk.ErrUnsupported) && !w.f.t.cuts(w.g) {
+		return w.joined(ctx)
+	}
+	return row, nil, false, err
+}
+
+// joined saves content that is in blocks and not large, or large where the service has no
+// blocks, as one piece.
+func (w *saving) joined(ctx context.Context) (row *sdk.Entry, whole *mem.Buffer, saved bool, err error) {
+	f, size := w.f, w.s.Len()
+	if limit := min(f.t.cfg.MaxFileBytes, f.t.cfg.MaxUploadBytes); size > limit {
+		return nil, nil, false, &Error{Class: ClassTooBig,
+			Err: errors.New("the group takes files as one piece, and this one is larger than " +
+				report.ByteText(limit)),
+			Hint: "Split it, for example with: split -b 1G. The owner of the group changes that with: " +
+				"svcfs group config GROUP format 2"}
+	}
+	if whole, err = w.s.sending.Join(ctx); err != nil {
+		return nil, nil, false, err
+	}
+	if newest := w.g.newestOf(w.raw); newest != nil && newest.Size == size && newest.Hash == whole.Hash() &&
+		targetOf(newest) == f.target {
+		return newest, whole, true, nil
+	}
+	if row, err = w.whole(ctx, whole); err != nil {
+		whole.Release()
+		return nil, nil, false, err
+	}
+	return row, whole, false, nil
+}
+
+// holding returns the newest upload of the name when it holds exactly the staged
+// bytes, as a link or as a file: saving them again would buy nothing (W3). Needs the file's mu.
+func (w *saving) holding() *sdk.Entry {
+	t, newest := w.f.t, w.g.newestOf(w.raw)
+	if newest == nil || newest.Size != w.s.Len() || targetOf(newest) != w.f.target || !t.hasProvenHash(newest) {
+		return nil
+	}
+	if hash, known, err := w.s.Hash(); err != nil || !known || hash != newest.Hash {
+		return nil
+	}
+	if w.f.target != "" && t.isForeign(newest) {
+		return nil // a link of this account may lead where theirs may not
+	}
+	return newest
+}
+
+// holdingBlocks is holding for content in blocks.
+func (w *saving) holdingBlocks() *sdk.Entry {
+	if newest := w.g.newestOf(w.raw); newest != nil && w.s.Under() != nil && !w.s.Differs() {
+		if from, _ := w.s.Under().Latest(); newest.Ref == w.g.Newest(from).Ref {
+			return newest
+		}
+	}
+	return w.holding()
+}
+
+// hasProvenHash reports whether the recorded hash is that of the content: a reader of a file of another account that is
+// cut into blocks proves the blocks, and not the hash.
+func (t *Tree) hasProvenHash(e *sdk.Entry) bool { return !content.IsCut(e) || !t.isForeign(e) }
+
+// Attributes implements [save.Names].
+func (w *saving) Attributes() (a sdk.Attributes) {
+	if w.f.t.cfg.Ours {
+		a, _ = w.f.wanted(true)
+	}
+	a.Target = w.f.target
+	return a
+}
+
+// Base implements [save.Names]: the version that the change began from, or, for a
+// file made anew or under another name, what its program had opened there, or else the newest that is
+// known.
+func (w *saving) Base() sdk.Ref {
+	f, g := w.f, w.g
+	f.t.mu.RLock()
+	defer f.t.mu.RUnlock()
+	if e := f.entry.Load(); w.s.base != 0 && e != nil && f.isKind(fileReal) && e.Name == w.raw && e.Group == g.id &&
+		e.Deleted == nil {
+		if known := g.entry(e.Ref); known == nil || known.Deleted == nil {
+			return e.Ref
+		}
+	}
+	switch was, ok := g.replacedBy(f, w.raw); {
+	case !ok:
+		return g.names[w.raw].newestRef()
+	case was == nil: // what was opened is gone
+		return ""
+	default:
+		return was.Ref
+	}
+}
+
+// mostUnsure is how many saves of one name without an answer are remembered.
+const mostUnsure = 8
+
+// NoAnswer implements [save.Names].
+func (w *saving) NoAnswer(hash sdk.Digest) {
+	w.f.t.mu.Lock()
+	defer w.f.t.mu.Unlock()
+	v := w.g.version(w.raw)
+	v.unsure = append(v.unsure[max(0, len(v.unsure)-mostUnsure+1):], hash)
+}
+
+// Aside implements [save.Names]: the save keeps its name if others removed what they saved, or if the newest version is
+// a save from here whose answer was lost.
+func (w *saving) Aside(ctx context.Context, n int) (name string, base sdk.Ref) {
+	t := w.f.t
+	if err := w.g.list.Refresh(ctx, 0); err == nil && n == 0 {
+		t.mu.RLock()
+		defer t.mu.RUnlock()
+		v := w.g.names[w.raw]
+		if base = v.newestRef(); base == "" {
+			return w.raw, base
+		}
+		if e := v.newest(); e.Uploader == t.remote.Account() && slices.Contains(v.unsure, e.Hash) {
+			return w.raw, base
+		}
+	}
+	return outbox.ConflictName(w.raw, t.remote.Account(), t.now(), n), ""
+}
+
+// BeginBlocks implements [save.Group].
+func (g *group) BeginBlocks(ctx context.Context, base Blocks, blockBytes int64) (save.Upload, error) {
+	up, err := g.dir.t.blocks.BeginBlocks(ctx, g.id, base, blockBytes)
+	if errors.Is(err, sdk.ErrUnsupported) {
+		g.whole.Store(true)
+	}
+	return up, err
+}
+
+// TakesOver implements [save.Group].
+func (g *group) TakesOver(e *sdk.Entry, raw string) bool {
+	now := g.Newest(e)
+	return e.Group == g.id && !g.dir.t.isForeign(e) && recordedName(now) == raw && now.Deleted == nil
+}
+
+// Newest implements [save.Group].
+func (g *group) Newest(e *sdk.Entry) *sdk.Entry {
+	g.dir.t.mu.RLock()
+	defer g.dir.t.mu.RUnlock()
+	of := g.dir.t.groups[e.Group]
+	if of == nil {
+		return e
+	}
+	e = of.recordedSince(e)
+	if now := of.entry(e.Ref); now != nil {
+		return now
+	}
+	return e
+}
+
+// claimVersion opens a recorded version that a save was made from, which costs one claim.
+func (t *Tree) claimVersion(ctx context.Context, from outbox.From) (opened save.Opened, err error) {
+	t.mu.RLock()
+	var e *sdk.Entry
+	if g := t.groups[from.Group]; g != nil {
+		e = g.view.Entry(from.Ref)
+	}
+	t.mu.RUnlock()
+	if e == nil {
+		return nil, &Error{Class: ClassNotExist, Err: errors.New("the version that the file was made from, " +
+			string(from.Ref) + ", is gone")}
+	}
+	err = t.spent.Spend("retrieve", func() (sdk.Amount, error) {
+		blocks, err := t.blocks.OpenBlocks(ctx, *e)
+		if err != nil {
+			return sdk.Amount{}, err
+		}
+		opened = blocks
+		return blocks.Fee(), nil
+	})
+	if err == nil {
+		t.counts.retrieves.Add(1)
+	}
+	return opened, err
+}
+
+// sendRested sends parts that are complete and that the program left. Needs body.mu.
+func (f *File) sendRested(s *stage) {
+	if s.Whole() != nil || !s.HasRested() || !f.isKind(fileReal) || f.half != nil {
+		return
+	}
+	if f.t.queue.IsOn() {
+		return // it is sent from there
+	}
+	if _, beside := policy.DatabaseOf(f.rawName()); beside {
+		return // a journal, which may never be saved
+	}
+	g := f.groupNow()
+	if g.waste || !f.t.cuts(g) {
+		return
+	}
+	if s.sending == nil {
+		s.sending = f.t.saver.NewSender(g, s.Stage)
+	}
+	s.sending.SendRested(f.rawName)
+}
+
+// senderTo returns the sender of staged content to a group, another one after it was renamed to another group. Needs
+// body.mu.
+func (f *File) senderTo(s *stage, g *group) *save.Sender {
+	if old := s.sending; old != nil && !old.IsOf(g) {
+		old.Cancel()
+		f.t.done.Go(old.Close)
+		s.sending = nil
+	}
+	if s.sending == nil {
+		s.sending = f.t.saver.NewSender(g, s.Stage)
+	}
+	return s.sending
+}
+
+// endStage ends what a stage that goes has to do with the service. Needs body.mu.
+func (f *File) endStage(s *stage) {
+	b, under := s.sending, s.TakeUnder()
+	s.sending = nil
+	if b == nil {
+		under.Release()
+		return
+	}
+	b.Cancel()
+	f.t.done.Go(func() {
+		b.Close()
+		under.Release()
+	})
+}
