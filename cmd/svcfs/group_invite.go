@@ -35,7 +35,7 @@ func (a *app) groupInviteCommand() *cobra.Command {
 	var list bool
 	var revoke string
 	cmd := &cobra.Command{
-		Use:   "invite GROUP",
+		Use: "invite GROUP", SuggestFor: []string{"share"},
 		Short: "Print an invite: one string that adds an account to a group, once, within 7 days",
 		Long: `Print an invite to a group that this account owns; costs one membership change. Who gives it
 to 'svcfs group join INVITE' first is a member, a writer or what --role says: send it by a way

@@ -38,7 +38,7 @@ type pastVersion struct {
 
 func (a *app) historyCommand() *cobra.Command {
 	return a.offerNotify(&cobra.Command{
-		Use:   "history PATH | GROUP NAME",
+		Use: "history PATH | GROUP NAME", SuggestFor: []string{"log", "versions"},
 		Short: "List the versions of a file; free",
 		Long: `List the versions of a file, the newest last: the number of each, its size, when it was
 recorded, and who uploaded it. The number stays when older versions go. The command is
@@ -219,7 +219,7 @@ func (a *app) restoreCommand() *cobra.Command {
 		})
 	})
 	cmd := &cobra.Command{
-		Use:   "restore PATH --version N | --trash GROUP NAME...",
+		Use: "restore PATH --version N | --trash GROUP NAME...", SuggestFor: []string{"undelete", "recover", "trash"},
 		Short: "Bring back an older version of a file in a mount, or removed files",
 		Long: `Bring an older version of a file in a mount back: its content is saved again, as the
 newest version, with its attributes and the time of now; whether the file may be executed
@@ -241,14 +241,15 @@ what can be brought back.`,
 			}
 			return between(1, 2, "one PATH, or a GROUP and a NAME")(cmd, args)
 		},
-		PreRunE: first(func([]string) error {
+		PreRunE: first(func(args []string) error {
 			switch {
 			case trash && (number != 0 || sure):
 				return usage("leave them out: all versions of a removed file come back",
 					"--version and --yes are about a version, not about --trash")
 			case !trash && number < 1:
-				return usage("see the numbers with: svcfs history PATH; a removed file comes back with: svcfs "+
-					"restore --trash GROUP NAME", "restore wants --version N")
+				named := strings.Join(each(args, shellWord), " ")
+				return usage("see the numbers with: svcfs history "+named+"; a removed file comes back with: svcfs "+
+					"restore --trash "+named, "restore wants --version N")
 			}
 			return nil
 		}),

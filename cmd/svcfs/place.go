@@ -195,7 +195,9 @@ var errNotMounted = errors.New("is in no mount here")
 // is a path stays what it is, and a GROUP with a NAME, or GROUP/PATH, is looked for in the mounts of the account of
 // the settings, or without one in all. Where it is in none the error is errNotMounted.
 func (a *app) mountPath(ctx context.Context, args []string) (string, error) {
-	if _, _, err := mountHolding(args[0]); len(args) == 1 && (err == nil || isLocalPath(args[0])) {
+	_, _, err := mountHolding(args[0])
+	inMount := len(args) == 1 && err == nil
+	if inMount && !strings.Contains(args[0], "/") || len(args) == 1 && isLocalPath(args[0]) {
 		return args[0], nil
 	}
 	places, err := placesOf(args)
@@ -220,6 +222,9 @@ func (a *app) mountPath(ctx context.Context, args []string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
+		if inMount { // nothing of that name is there, perhaps not any more
+			return args[0], nil
+		}
 		return "", refuse(exitNotFound, "this command asks a mount: 'svcfs status' shows those that run, 'svcfs mount "+
 			"DIR' begins one", fmt.Errorf("group %s %w", escapeName(string(p.group)), errNotMounted))
 	case 1:

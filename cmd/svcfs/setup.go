@@ -275,7 +275,11 @@ func (q *setupSteps) ask(ctx context.Context) error {
 // service takes the first answer, and asks the service whether it is one.
 func (q *setupSteps) service(ctx context.Context, answer string) error {
 	if wire.IsInvite(answer) {
-		return q.takeInvite(answer)
+		err := q.takeInvite(answer)
+		if err == nil {
+			q.a.ui.notice("the invite makes account %s at %s", escapeName(string(q.s.account)), escapeName(q.address))
+		}
+		return err
 	}
 	s := q.s
 	if answer == "" && s.urlVia == "" && s.config.Network == "" {

@@ -101,6 +101,29 @@ func TestSetupKeepsTheAccountAndHidesTheInvite(t *testing.T) {
 	}
 }
 
+// Whose account an invite makes is said before anything is made of it.
+func TestSetupSaysWhoseInviteItIs(t *testing.T) {
+	p := openTerminal(t, 200)
+	a := testApp(t, map[string]string{"HOME": t.TempDir()}, "")
+	a.stdin, a.ui = p.slave, newTerminal(p.slave, p.slave)
+	invite := wire.Invite{URL: "http://127.0.0.1:1", Contract: "svc.testnet", LogKey: "x", Account: "bob.svc.testnet", Secret: "s"}.Text()
+	done := make(chan error, 1)
+	go func() { done <- a.setup(t.Context(), "", true, false) }()
+	for _, step := range [][2]string{
+		{`an invite: $`, invite + "\n"},
+		{`the invite makes account bob\.svc\.testnet at http://127\.0\.0\.1:1/?\S*\r\nFolder .*: $`, "\x04"},
+	} {
+		p.until(step[0], func() {})
+		_, err := p.master.WriteString(step[1])
+		ok(t, err)
+	}
+	if <-done == nil {
+		t.Error("the account was made")
+	}
+	_ = p.slave.Close()
+	<-p.done
+}
+
 // What is typed is shown and can be taken back; of an invite all is taken back at once.
 func TestTypingIsShown(t *testing.T) {
 	for typed, want := range map[string][2]string{

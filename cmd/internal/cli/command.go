@@ -22,6 +22,23 @@ func NearestCommand(cmd *cobra.Command, word string) string {
 	return ""
 }
 
+// commandBelow is the only command of that name, or said so, in a command below cmd, such as group join for join; nil
+// without one.
+func commandBelow(cmd *cobra.Command, name string) (named *cobra.Command) {
+	for _, child := range cmd.Commands() {
+		for _, c := range child.Commands() {
+			if c.Name() != name && !slices.Contains(c.SuggestFor, name) || c.Hidden {
+				continue
+			}
+			if named != nil {
+				return nil
+			}
+			named = c
+		}
+	}
+	return named
+}
+
 // Nearest returns the name that takes the fewest edits.
 func Nearest(name string, names []string) string {
 	return slices.MinFunc(names, func(a, b string) int {

@@ -124,6 +124,9 @@ func CommandHint(root *cobra.Command, args []string) string {
 		if strings.HasPrefix(word, "-") {
 			continue
 		}
+		if named := commandBelow(found, word); named != nil {
+			return "did you mean: " + named.CommandPath()
+		}
 		if near := NearestCommand(found, word); near != "" {
 			return "did you mean: " + found.CommandPath() + " " + near
 		}
