@@ -101,9 +101,9 @@ func (f *File) commit(ctx context.Context, when commitWhen) error {
 func (f *File) commitAs(ctx context.Context, when commitWhen, g *group, raw string) (*sdk.Entry, error) {
 	row, err := f.commitStage(ctx, when, g, raw)
 	if err != nil && wrapRemote("", "", err).Class == ClassAccess {
-		return nil, f.t.failedInGroup(ctx, g, "close", f.Path(), err)
+		return nil, g.failed(ctx, "close", f.Path(), err)
 	}
-	if row != nil && f.t.isGone(g) { // the group was lost during the upload (M5)
+	if row != nil && g.isGone() { // the group was lost during the upload (M5)
 		sent := content.KeyOf(row)
 		f.t.contents.Cache.Purge(func(k cache.Key) bool { return k.IsOf(sent) })
 	}
@@ -211,7 +211,6 @@ func (f *File) settle(s *stage, e *sdk.Entry, whole *mem.Buffer) {
 // saved merges the row of a save into the names: the file shows it, unless a newer
 // upload of the name came from elsewhere meanwhile. Needs Tree.mu.
 func (g *group) saved(f *File, raw string, row *sdk.Entry) []notice {
-	t := g.dir.t
 	row = g.recordedSince(row)
 	if recordedName(row) != raw {
 		return g.setAside(f, row, raw)
@@ -219,7 +218,7 @@ func (g *group) saved(f *File, raw string, row *sdk.Entry) []notice {
 	v := g.version(raw)
 	touched := map[*versions]bool{v: true}
 	if slices.ContainsFunc(v.entries, isLink) || slices.ContainsFunc(v.waiting, isLink) {
-		t.noteLink(g) // others that led over it may be safe by now
+		g.noteLink() // others that led over it may be safe by now
 	}
 	if known := g.entry(row.Ref); known != nil { // the poller was faster, or it is an old row
 		f.take(known)
@@ -235,7 +234,7 @@ func (g *group) saved(f *File, raw string, row *sdk.Entry) []notice {
 			v.shown, v.hidden = f, ""
 		}
 	}
-	return append(append(notices, t.placeMerged(g, touched)...), g.readyNotice(row)...)
+	return append(append(notices, g.placeMerged(touched)...), g.readyNotice(row)...)
 }
 
 // showAgain gives the name back to a file that lost it to an upload by others, and was saved
@@ -247,7 +246,7 @@ func (g *group) showAgain(f *File, v *versions, row *sdk.Entry) []notice {
 	}
 	old := v.shown
 	if old == nil {
-		dir, name := g.dir.t.slot(g, v.raw, string(row.Ref))
+		dir, name := g.slot(v.raw, string(row.Ref))
 		return dir.attach(name, f)
 	}
 	if old.now.IsStaged() {

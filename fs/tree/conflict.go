@@ -12,7 +12,6 @@ import (
 // setAside shows a save under a name of its own, and the name that it was made under as others saved it. A program that
 // has the file f open goes on with it under the new name; f may be nil. Needs Tree.mu.
 func (g *group) setAside(f *File, row *sdk.Entry, was string) (notices []notice) {
-	t := g.dir.t
 	touched := map[*versions]bool{g.version(was): true}
 	g.mergeSave(touched, *row)
 	if v := g.version(recordedName(row)); f != nil && f.isKind(fileReal) {
@@ -24,13 +23,13 @@ func (g *group) setAside(f *File, row *sdk.Entry, was string) (notices []notice)
 		f.take(row)
 		if v.shown == nil && named {
 			v.shown = f
-			dir, name := t.slot(g, v.raw, string(row.Ref))
+			dir, name := g.slot(v.raw, string(row.Ref))
 			notices = append(notices, dir.attach(name, f)...)
 		}
 	}
-	notices = append(notices, t.placeAll(g, touched)...)
+	notices = append(notices, g.placeAll(touched)...)
 	path := g.dir.path()
-	return append(notices, t.noted(&Error{Class: ClassConflict, Op: "save", Path: join(path, was),
+	return append(notices, g.dir.t.noted(&Error{Class: ClassConflict, Op: "save", Path: join(path, was),
 		Err: errors.New("somebody else saved this name meanwhile; the save from here is recorded as '" +
 			join(path, row.Name) + "'"),
 		Hint: "See both, and settle it, with: svcfs conflicts"}), func(Kernel) { g.list.Begin(0) })

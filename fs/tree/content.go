@@ -187,7 +187,7 @@ const splitIt = "Split it, for example with: split -b 1G. The operator of the se
 func (f *File) mayHold(size int64) *Error {
 	c := &f.t.cfg
 	limit, hint := c.MaxFileBytes, "Mount with a larger --max-file-size."
-	if f.t.cuts(f.groupNow()) && size > c.WholeBytes {
+	if f.groupNow().cuts() && size > c.WholeBytes {
 		if limit = c.MaxBlocksBytes; limit != c.MaxFileBytes {
 			hint = splitIt
 		}
@@ -202,8 +202,8 @@ func (f *File) mayHold(size int64) *Error {
 }
 
 // cuts reports whether a large file of a group is saved in blocks.
-func (t *Tree) cuts(g *group) bool {
-	return t.cfg.WholeBytes > 0 && !g.whole.Load()
+func (g *group) cuts() bool {
+	return g.dir.t.cfg.WholeBytes > 0 && !g.whole.Load()
 }
 
 // ready waits until the file is not being sealed, loads its content if nothing has it, and returns the

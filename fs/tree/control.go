@@ -18,13 +18,13 @@ import (
 func (t *Tree) addControlDir() {
 	dir := t.newDir(t.root, names.Control, dirControl)
 	t.root.hidden = map[string]Node{names.Control: dir}
-	t.addControlFile(dir, "status", func() []byte { return t.Status().Show() })
-	t.addControlFile(dir, "pending", func() []byte {
+	dir.addControlFile("status", func() []byte { return t.Status().Show() })
+	dir.addControlFile("pending", func() []byte {
 		return report.ShowPending(append(t.Pending(), t.waiting()...))
 	})
-	t.addControlFile(dir, "errors", t.errors.Show)
-	t.addControlFile(dir, "reasons", func() []byte { return report.ShowReasons(t.Reasons()) })
-	t.addControlFile(dir, "version", func() []byte { return []byte(t.cfg.Version + "\n") })
+	dir.addControlFile("errors", t.errors.Show)
+	dir.addControlFile("reasons", func() []byte { return report.ShowReasons(t.Reasons()) })
+	dir.addControlFile("version", func() []byte { return []byte(t.cfg.Version + "\n") })
 }
 
 // Pending lists the files whose content, or attributes, would be lost if the mount ended now, by path.

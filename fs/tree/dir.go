@@ -250,7 +250,7 @@ func (d *Dir) prepare(ctx context.Context, name string) error {
 		}
 		return err
 	case d.kind == dirHistory:
-		d.t.refreshPast(d)
+		d.refreshPast()
 	}
 	return nil
 }
@@ -294,7 +294,7 @@ func (d *Dir) Entries(ctx context.Context) ([]DirEntry, error) {
 		}
 	}
 	if d.kind == dirHistory {
-		d.t.refreshPast(d)
+		d.refreshPast()
 	}
 	if d.kind == dirRoot {
 		if err := d.lookAgain(ctx); err != nil {
@@ -412,7 +412,7 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 		return nil, nil, nil
 	}
 	shown := names.Component(name)
-	f := t.newFile(d, shown)
+	f := d.newFile(shown)
 	f.group, f.raw = d.group, d.rawPath(name)
 	if d.namesScratch(name) || temp {
 		f.become(fileScratch)
@@ -432,16 +432,16 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 	return f, h, nil
 }
 
-// unlink takes the name shown in d from f. An upload that f hid (W8), or whose name f had,
+// unlinkHere takes the name shown in d from f. An upload that f hid (W8), or whose name f had,
 // shows again. A folder stays until it is removed itself, as programs expect that
 // remove a tree.
-func (t *Tree) unlink(f *File, d *Dir, shown string) {
-	t.change(func() []notice {
+func (d *Dir) unlinkHere(f *File, shown string) {
+	d.t.change(func() []notice {
 		d.local = d.recorded == ""
-		v, notices := t.drop(f, d, shown)
-		d.setChanged(t.now())
+		v, notices := d.drop(f, shown)
+		d.setChanged(d.t.now())
 		if v != nil {
-			notices = append(notices, t.place(f.group, v)...)
+			notices = append(notices, f.group.place(v)...)
 		}
 		return notices
 	})
@@ -607,15 +607,15 @@ func (d *Dir) Fsync(ctx context.Context) error {
 // that is open keeps the file until it is closed. An uploaded file is refused at
 // once (W9).
 func (d *Dir) Unlink(ctx context.Context, name string) error {
-	remove := d.t.trashUploads
+	remove := (*File).trashUploads
 	if d.t.cfg.AllowDelete {
-		remove = d.t.deleteUploads
+		remove = (*File).deleteUploads
 	}
 	return d.unlink(ctx, name, remove)
 }
 
 // unlink is Unlink with a way to remove uploads.
-func (d *Dir) unlink(ctx context.Context, name string, remove func(context.Context, *File) error) error {
+func (d *Dir) unlink(ctx context.Context, name string, remove func(*File, context.Context) error) error {
 	if err := d.changeable(ctx, "unlink", name); err != nil {
 		return err
 	}
@@ -642,19 +642,19 @@ func (d *Dir) unlink(ctx context.Context, name string, remove func(context.Conte
 			return d.failed("unlink", name, err)
 		}
 	}
-	d.t.unlink(f, d, names.Component(name))
+	d.unlinkHere(f, names.Component(name))
 	d.setChanged(d.t.now())
 	f.dropUnused()
 	return nil
 }
 
 // removeUploads takes the uploads of f from everybody; the folder stays.
-func (d *Dir) removeUploads(ctx context.Context, f *File, remove func(context.Context, *File) error) error {
+func (d *Dir) removeUploads(ctx context.Context, f *File, remove func(*File, context.Context) error) error {
 	d.t.mu.Lock()
 	wasLocal := d.local
 	d.local = d.recorded == ""
 	d.t.mu.Unlock()
-	err := remove(ctx, f)
+	err := remove(f, ctx)
 	if err != nil {
 		d.t.mu.Lock()
 		d.local = wasLocal || len(d.children) == 0 && d.recorded == ""

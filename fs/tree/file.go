@@ -83,9 +83,10 @@ type link struct {
 }
 
 // newFile makes a file that is not yet in the directory where it belongs. Needs Tree.mu.
-func (t *Tree) newFile(dir *Dir, name string) *File {
+func (d *Dir) newFile(name string) *File {
+	t := d.t
 	f := &File{t: t, name: name, attributes: attributes{mtime: t.now()}, gen: t.gens.Add(1)}
-	f.ino = t.freeInode(join(dir.path(), name), f.gen)
+	f.ino = t.freeInode(join(d.path(), name), f.gen)
 	return f
 }
 
@@ -222,7 +223,7 @@ func (f *File) openPrice() (sdk.Amount, bool) {
 	if f.now.IsStaged() || f.isCached() || isWaiting(f.entry.Load()) {
 		return sdk.Amount{}, true
 	}
-	if e := f.entry.Load(); e != nil && (f.t.knownWrong(f.groupNow(), e.Ref) != nil ||
+	if e := f.entry.Load(); e != nil && (f.groupNow().knownWrong(e.Ref) != nil ||
 		f.t.contents.Cache.Contains(content.KeyOf(e))) {
 		return sdk.Amount{}, true
 	}
@@ -324,7 +325,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 		}
 	}
 	if e != nil && content.IsCut(e) && !f.now.IsStaged() {
-		if err := f.t.knownWrong(f.groupNow(), e.Ref); err != nil {
+		if err := f.groupNow().knownWrong(e.Ref); err != nil {
 			return err
 		}
 		if ready {
@@ -361,7 +362,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	}
 	if err != nil {
 		if gone := f.groupNow(); wrapRemote("", "", err).Class == ClassAccess {
-			return f.t.failedInGroup(ctx, gone, "open", f.Path(), err)
+			return gone.failed(ctx, "open", f.Path(), err)
 		}
 		return err
 	}
@@ -380,7 +381,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 // retrieve fetches e. It runs once for all openers that wait for it.
 func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (cache.Buffer, error) {
 	if isLink(e) {
-		return f.t.targetBuffer(f.groupNow(), e)
+		return f.groupNow().targetBuffer(e)
 	}
 	if isWaiting(e) {
 		if err := reserve(ctx, room, e.Size); err != nil {
@@ -400,7 +401,7 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 		return nil, &Error{Class: ClassTooBig, Err: errors.New("the file is larger than this mount allows"),
 			Hint: "Mount again with a larger --max-file-size."}
 	}
-	if err := f.t.knownWrong(f.groupNow(), e.Ref); err != nil {
+	if err := f.groupNow().knownWrong(e.Ref); err != nil {
 		return nil, err
 	}
 	if err := reserve(ctx, room, e.Size); err != nil {
@@ -417,7 +418,7 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 	})
 	if err != nil {
 		buf.Release()
-		f.t.noteWrong(f.groupNow(), e.Ref, err)
+		f.groupNow().noteWrong(e.Ref, err)
 		return nil, err
 	}
 	f.t.counts.retrieves.Add(1)
@@ -450,12 +451,12 @@ func await(ctx context.Context, bytes int64, take func(context.Context, int64) e
 
 // noteWrong remembers an upload whose content differs from its record, so that it is paid
 // for once. Another version is another upload, and [Tree.Refresh] forgets.
-func (t *Tree) noteWrong(g *group, ref sdk.Ref, err error) {
+func (g *group) noteWrong(ref sdk.Ref, err error) {
 	if !errors.Is(err, sdk.ErrWrongContent) {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	g.dir.t.mu.Lock()
+	defer g.dir.t.mu.Unlock()
 	if g.wrong == nil {
 		g.wrong = make(map[sdk.Ref]error)
 	}
@@ -463,9 +464,9 @@ func (t *Tree) noteWrong(g *group, ref sdk.Ref, err error) {
 }
 
 // knownWrong refuses an upload that noteWrong remembers.
-func (t *Tree) knownWrong(g *group, ref sdk.Ref) error {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
+func (g *group) knownWrong(ref sdk.Ref) error {
+	g.dir.t.mu.RLock()
+	defer g.dir.t.mu.RUnlock()
 	if g.wrong[ref] == nil {
 		return nil
 	}

@@ -32,12 +32,12 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 	var refused *Error
 	var stays bool // when the service fails in the middle
 	t.change(func() []notice {
-		m = t.folderMoveOf(dir, to, newName)
+		m = dir.moveFacts(to, newName)
 		if refused = m.plan(); refused != nil {
 			return nil
 		}
 		if len(m.uploads) == 0 {
-			return t.applyFolderMove(dir, to, newName, m)
+			return dir.moveTo(to, newName, m)
 		}
 		stays = dir.local || len(dir.children) == 0 && dir.recorded == ""
 		dir.local = true // a listing may show its files under their new names before it has its own
@@ -52,7 +52,7 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 	}
 	err := m.replaces.unrecord(ctx)
 	if err == nil {
-		err = t.renameBeneath(ctx, dir.group, m)
+		err = dir.group.renameBeneath(ctx, m)
 	}
 	if err != nil {
 		t.change(func() []notice {
@@ -61,7 +61,7 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 		})
 		return d.failed("rename", dir.name, err)
 	}
-	t.change(func() []notice { return t.applyFolderMove(dir, to, newName, m) })
+	t.change(func() []notice { return dir.moveTo(to, newName, m) })
 	if m.unsure {
 		_ = dir.group.list.Refresh(ctx, 0)
 	}
@@ -73,9 +73,10 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 }
 
 // renameBeneath has the service rename the uploads beneath a folder.
-func (t *Tree) renameBeneath(ctx context.Context, g *group, m *folderMove) error {
+func (g *group) renameBeneath(ctx context.Context, m *folderMove) error {
+	t := g.dir.t
 	if !m.whole {
-		return t.renameOneByOne(ctx, g, m)
+		return g.renameOneByOne(ctx, m)
 	}
 	var seen sdk.Seq
 	var price sdk.Amount
@@ -98,7 +99,7 @@ func (t *Tree) renameBeneath(ctx context.Context, g *group, m *folderMove) error
 	case sdk.ErrConflict, sdk.ErrNotFound, sdk.ErrNotAuthorized: // others changed one of the folders
 		_ = g.list.Refresh(ctx, 0)
 		t.mu.RLock()
-		theirs := t.uploaderOf(g, g.beneath(m.old))
+		theirs := g.uploaderOf(g.beneath(m.old))
 		t.mu.RUnlock()
 		if theirs != "" {
 			return uploadedBy(theirs, "rename")
@@ -109,10 +110,10 @@ func (t *Tree) renameBeneath(ctx context.Context, g *group, m *folderMove) error
 
 // renameOneByOne has the service rename the uploads beneath a folder, one by one. Recorded folders
 // lose their records, and get new ones where they go.
-func (t *Tree) renameOneByOne(ctx context.Context, g *group, m *folderMove) error {
+func (g *group) renameOneByOne(ctx context.Context, m *folderMove) error {
 	var files []sdk.Entry
 	var folders []*Dir
-	t.mu.RLock()
+	g.dir.t.mu.RLock()
 	for _, e := range m.uploads {
 		if !e.Folder {
 			files = append(files, e)
@@ -122,9 +123,9 @@ func (t *Tree) renameOneByOne(ctx context.Context, g *group, m *folderMove) erro
 	}
 	// what is beneath first
 	slices.SortFunc(folders, func(a, b *Dir) int { return cmp.Compare(len(b.ownPath()), len(a.ownPath())) })
-	t.mu.RUnlock()
+	g.dir.t.mu.RUnlock()
 	m.uploads, m.again = files, folders
-	rows, err := t.renameUploads(ctx, g, files, m.rename)
+	rows, err := g.renameUploads(ctx, files, m.rename)
 	if err != nil {
 		return err
 	}
@@ -212,16 +213,16 @@ func (m *folderMove) rename(name string) string {
 	return strings.TrimSuffix(m.new, "/") + strings.TrimPrefix(name, strings.TrimSuffix(m.old, "/"))
 }
 
-// folderMoveOf gathers the facts before a folder gets a name. Needs Tree.mu.
-func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
-	m := &folderMove{fixed: dir.kind != dirFolder, crosses: dir.group != to.group, gone: dir.parent == nil ||
-		to.parent == nil, ours: t.cfg.Ours}
+// moveFacts gathers the facts before a folder gets a name. Needs Tree.mu.
+func (d *Dir) moveFacts(to *Dir, newName string) *folderMove {
+	m := &folderMove{fixed: d.kind != dirFolder, crosses: d.group != to.group, gone: d.parent == nil ||
+		to.parent == nil, ours: d.t.cfg.Ours}
 	if m.fixed || m.gone {
 		return m
 	}
 	if m.crosses {
-		uploads := dir.group.beneath(dir.parent.rawPath(dir.raw) + "/")
-		m.canRemove = len(uploads) == 0 || t.cfg.Ours && t.uploaderOf(dir.group, uploads) == ""
+		uploads := d.group.beneath(d.parent.rawPath(d.raw) + "/")
+		m.canRemove = len(uploads) == 0 || d.t.cfg.Ours && d.group.uploaderOf(uploads) == ""
 		return m
 	}
 	switch target := to.find(newName).(type) {
@@ -229,13 +230,13 @@ func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
 		m.overFile = true
 	case *Dir:
 		m.overFull = len(target.children) > 0
-		if dir.recorded != "" && target.recorded != "" {
+		if d.recorded != "" && target.recorded != "" {
 			m.replaces = target
 		}
 	}
-	m.beneath = to.isIn(dir)
-	g := dir.group
-	m.old, m.new = dir.parent.rawPath(dir.raw)+"/", to.rawPath(newName)+"/"
+	m.beneath = to.isIn(d)
+	g := d.group
+	m.old, m.new = d.parent.rawPath(d.raw)+"/", to.rawPath(newName)+"/"
 	m.whole = chain.IsFolderMove(strings.TrimSuffix(m.old, "/"), strings.TrimSuffix(m.new, "/"))
 	m.uploads = g.beneath(m.old)
 	for i := range m.uploads {
@@ -246,42 +247,43 @@ func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
 			m.whole = m.whole && (there == nil || there.newest() == nil)
 		}
 	}
-	for _, f := range dir.files(nil) {
+	for _, f := range d.files(nil) {
 		m.tooDeep = m.tooDeep || len(m.rename(f.raw)) > names.MaxPathBytes
 	}
 	m.whole = m.whole && len(m.uploads) <= wire.MaxFolderFiles
 	slices.SortFunc(m.uploads, func(a, b sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
-	m.theirs = t.uploaderOf(g, m.uploads)
+	m.theirs = g.uploaderOf(m.uploads)
 	return m
 }
 
-// applyFolderMove gives the folder its new name, once the service has renamed the uploads
+// moveTo gives the folder its new name, once the service has renamed the uploads
 // beneath it. Needs Tree.mu.
-func (t *Tree) applyFolderMove(dir, to *Dir, newName string, m *folderMove) []notice {
-	g, to := dir.group, t.remade(to, strings.TrimSuffix(m.new, "/"))
-	if to.isIn(dir) { // another rename was faster
-		return t.placeAll(g, g.mergeMoved(m))
+func (d *Dir) moveTo(to *Dir, newName string, m *folderMove) []notice {
+	t := d.t
+	g, to := d.group, to.remade(strings.TrimSuffix(m.new, "/"))
+	if to.isIn(d) { // another rename was faster
+		return g.placeAll(g.mergeMoved(m))
 	}
-	if dir.parent != nil {
-		dir.carry()
-		dir.parent.setChanged(t.now())
-		dir.parent.detach(dir.name, dir) // the kernel knows
+	if d.parent != nil {
+		d.carry()
+		d.parent.setChanged(t.now())
+		d.parent.detach(d.name, d) // the kernel knows
 	}
 	to.setChanged(t.now())
-	dir.setMoved(t.now())
+	d.setMoved(t.now())
 	shown := names.Component(newName)
 	if there, ok := to.children[shown].(*Dir); ok {
-		dir.takeOver(there) // a listing may have put files there meanwhile
+		d.takeOver(there) // a listing may have put files there meanwhile
 		to.detach(shown, there)
 	}
-	files := dir.files(nil)
+	files := d.files(nil)
 	for _, f := range files {
 		if v := f.shows(); v != nil {
 			v.shown = nil
 		}
 	}
-	dir.raw, dir.local = newName, dir.recorded == ""
-	notices := to.attach(names.Free(shown, newName, func(name string) bool { return to.children[name] == nil }), dir)
+	d.raw, d.local = newName, d.recorded == ""
+	notices := to.attach(names.Free(shown, newName, func(name string) bool { return to.children[name] == nil }), d)
 	for _, f := range files {
 		f.raw = f.dir.rawPath(f.raw[strings.LastIndexByte(f.raw, '/')+1:])
 		if f.isKind(fileReal) {
@@ -293,7 +295,7 @@ func (t *Tree) applyFolderMove(dir, to *Dir, newName string, m *folderMove) []no
 			v.hidden, g.version(m.rename(e.Name)).hidden = "", e.Ref
 		}
 	}
-	return append(notices, t.placeAll(g, g.mergeMoved(m))...)
+	return append(notices, g.placeAll(g.mergeMoved(m))...)
 }
 
 // mergeMoved merges the names of uploads that moved with their folder. The record of that does not name them: its

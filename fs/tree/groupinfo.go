@@ -30,17 +30,18 @@ type groupInfo struct {
 	ledgerSeen int    // group.changes when ledger was made
 }
 
-// addGroupControl attaches GROUP/.svcfs to a group: found by name, not listed, all
+// addControl attaches GROUP/.svcfs to a group: found by name, not listed, all
 // read-only, and reading it never spends (N4). Needs Tree.mu.
-func (t *Tree) addGroupControl(g *group) {
+func (g *group) addControl() {
+	t := g.dir.t
 	g.info.asking = newGate()
 	g.info.texts, g.info.askedAt = make(map[string][]byte), make(map[string]time.Time)
 	dir := t.newDir(g.dir, names.Control, dirControl)
 	g.dir.hidden = map[string]Node{names.Control: dir}
 	for _, name := range []string{infoMembers, infoOwner, infoChecksum} {
-		t.addControlFile(dir, name, func() []byte { return g.info.text(name) })
+		dir.addControlFile(name, func() []byte { return g.info.text(name) })
 	}
-	t.addControlFile(dir, "ledger.jsonl", func() []byte { return t.ledgerText(g) })
+	dir.addControlFile("ledger.jsonl", func() []byte { return g.ledgerText() })
 	g.history = &past{}
 	g.history.dir = t.newDir(dir, historyName, dirHistory)
 	g.history.dir.past = g.history
@@ -54,11 +55,11 @@ func (t *Tree) addGroupControl(g *group) {
 }
 
 // addControlFile needs Tree.mu.
-func (t *Tree) addControlFile(dir *Dir, name string, show func() []byte) {
-	f := t.newFile(dir, name)
-	f.group, f.show = dir.group, show
+func (d *Dir) addControlFile(name string, show func() []byte) {
+	f := d.newFile(name)
+	f.group, f.show = d.group, show
 	f.become(fileControl)
-	dir.attach(name, f)
+	d.attach(name, f)
 }
 
 const (
@@ -145,7 +146,8 @@ func (g *group) ask(ctx context.Context, name string) error {
 }
 
 // ledgerText shows the records of g in order, as far as they were listed.
-func (t *Tree) ledgerText(g *group) []byte {
+func (g *group) ledgerText() []byte {
+	t := g.dir.t
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	g.info.mu.Lock()

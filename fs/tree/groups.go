@@ -132,7 +132,7 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 	for id, g := range t.groups {
 		if !still[id] {
 			lost = append(lost, g)
-			notices = append(notices, t.removeGroup(g)...)
+			notices = append(notices, g.remove()...)
 			gone := outOfGroup()
 			gone.Op, gone.Path = "list", g.dir.path()
 			notices = append(notices, t.noted(gone))
@@ -163,14 +163,15 @@ func (t *Tree) addGroup(listed sdk.Group, name string) {
 	g.dir = t.newDir(t.root, name, dirGroup)
 	g.dir.group = g
 	g.hold(groupFootprint(g.id))
-	t.addGroupControl(g)
+	g.addControl()
 	g.path = g.dir.path()
 	t.root.attach(name, g.dir)
 	t.groups[listed.ID] = g
 }
 
-// removeGroup needs Tree.mu. Open handles fail from now on (E, revoked).
-func (t *Tree) removeGroup(g *group) []notice {
+// remove needs Tree.mu. Open handles fail from now on (E, revoked).
+func (g *group) remove() []notice {
+	t := g.dir.t
 	g.hold(-g.held)
 	g.info.forget(t)
 	t.countHeld()
@@ -191,17 +192,17 @@ func (g *group) listChanges(ctx context.Context) error {
 		return slices.ContainsFunc(entries, g.isNews), err
 	})
 	if err != nil {
-		return t.failedInGroup(ctx, g, "list", g.dir.Path(), err)
+		return g.failed(ctx, "list", g.dir.Path(), err)
 	}
-	if t.roomFor(g, entries) != nil {
-		deletions := t.deletionsIn(g, entries)
-		t.change(func() []notice { return t.mergeListed(g, deletions) })
-		if err := t.roomFor(g, entries); err != nil { // after the deletions
+	if g.roomFor(entries) != nil {
+		deletions := g.deletionsIn(entries)
+		t.change(func() []notice { return g.mergeListed(deletions) })
+		if err := g.roomFor(entries); err != nil { // after the deletions
 			return err
 		}
 	}
 	t.change(func() []notice {
-		notices := t.mergeListed(g, entries)
+		notices := g.mergeListed(entries)
 		g.view.Listed(entries)
 		g.list.Listed()
 		return notices
@@ -215,19 +216,19 @@ func (g *group) isNews(e sdk.Entry) bool {
 	return known == nil || known.ChangedSeq != e.ChangedSeq || (known.Deleted == nil) != (e.Deleted == nil)
 }
 
-// failedInGroup turns an error that concerns g into ours. "Not authorized" in a group
+// failed turns an error that concerns g into ours. "Not authorized" in a group
 // that was listed before means that the account was revoked: the group then vanishes
 // at once (E).
-func (t *Tree) failedInGroup(ctx context.Context, g *group, op, path string, err error) error {
+func (g *group) failed(ctx context.Context, op, path string, err error) error {
 	failed := wrapRemote(op, path, err)
 	if failed.Class != ClassAccess {
 		return failed
 	}
 	switch {
-	case t.look.Groups.Refresh(context.WithoutCancel(ctx), 0) != nil:
-	case t.isGone(g):
+	case g.dir.t.look.Groups.Refresh(context.WithoutCancel(ctx), 0) != nil:
+	case g.isGone():
 		return wrapRemote(op, path, outOfGroup())
-	case t.readOnlyIn(g) != nil:
+	case g.dir.t.readOnlyIn(g) != nil:
 		failed.Class = ClassReadOnly
 	}
 	return failed
@@ -255,38 +256,38 @@ func (t *Tree) readOnlyIn(g *group) *Error {
 			" --role writer"}
 }
 
-func (t *Tree) isGone(g *group) bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
+func (g *group) isGone() bool {
+	g.dir.t.mu.RLock()
+	defer g.dir.t.mu.RUnlock()
 	return g.gone
 }
 
 // mergeListed merges what others did, too, and has the kernel tell of it. Needs Tree.mu.
-func (t *Tree) mergeListed(g *group, entries []sdk.Entry) []notice {
-	was, made := g.before(entries), t.gens.Load()
-	notices := t.mergeEntries(g, entries)
+func (g *group) mergeListed(entries []sdk.Entry) []notice {
+	was, made := g.before(entries), g.dir.t.gens.Load()
+	notices := g.mergeEntries(entries)
 	return append(notices, g.changedByOthers(was, made)...)
 }
 
 // mergeEntries merges file records into the namespace, which keeps them, and
 // returns the notices for the kernel. Needs Tree.mu.
-func (t *Tree) mergeEntries(g *group, entries []sdk.Entry) []notice {
+func (g *group) mergeEntries(entries []sdk.Entry) []notice {
 	touched := make(map[*versions]bool, len(entries))
 	folders := g.merge(touched, entries...)
 	left := g.unplaceFolders(folders)
-	notices := append(t.wipeDeleted(g, entries), t.placeMerged(g, touched)...)
-	notices = append(append(notices, t.placeFolders(g, folders, left)...), t.relinkAll()...)
+	notices := append(g.wipeDeleted(entries), g.placeMerged(touched)...)
+	notices = append(append(notices, g.placeFolders(folders, left)...), g.dir.t.relinkAll()...)
 	for v := range touched {
 		g.forgetEmpty(v)
 	}
-	t.countHeld()
+	g.dir.t.countHeld()
 	return notices
 }
 
 // wipeDeleted returns the notices that take the content of deleted uploads from the cache and from the
 // kernel. Who has a removed file open keeps it, and so does who reads a version that newer
 // ones replaced.
-func (t *Tree) wipeDeleted(g *group, entries []sdk.Entry) (notices []notice) {
+func (g *group) wipeDeleted(entries []sdk.Entry) (notices []notice) {
 	shredded, replaced := make(map[sdk.Ref]bool), make(map[sdk.Ref]bool)
 	for i := range entries {
 		switch d := entries[i].Deleted; {
@@ -301,10 +302,10 @@ func (t *Tree) wipeDeleted(g *group, entries []sdk.Entry) (notices []notice) {
 		return func(k cache.Key) bool { return k.Group == string(g.id) && refs[sdk.Ref(k.Ref)] }
 	}
 	if len(replaced) > 0 {
-		notices = append(notices, func(Kernel) { t.contents.Cache.Retire(in(replaced)) })
+		notices = append(notices, func(Kernel) { g.dir.t.contents.Cache.Retire(in(replaced)) })
 	}
 	if len(shredded) > 0 {
-		purge := func(Kernel) { t.contents.Cache.Purge(in(shredded)) }
+		purge := func(Kernel) { g.dir.t.contents.Cache.Purge(in(shredded)) }
 		notices = append(notices, purge, contentGone(func(f *File) bool {
 			e := f.entry.Load()
 			return e != nil && shredded[e.Ref] && f.isOf(g)

@@ -118,7 +118,8 @@ func (p *past) lives() bool {
 
 // refreshPast brings the children of a history directory up to date with the ledger:
 // one directory per component, one file per version that it shows.
-func (t *Tree) refreshPast(d *Dir) {
+func (d *Dir) refreshPast() {
+	t := d.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	d.group.learnPast()
@@ -137,7 +138,7 @@ func (t *Tree) refreshPast(d *Dir) {
 		}
 		children[name] = next.dir
 	}
-	for name, f := range t.pastFiles(d) {
+	for name, f := range d.pastFiles() {
 		if children[name] != nil {
 			name = names.WithSuffix(name, string(f.entry.Load().Ref))
 			f.name = name
@@ -149,7 +150,7 @@ func (t *Tree) refreshPast(d *Dir) {
 }
 
 // pastFiles returns the files of the versions in d, by name. Needs Tree.mu.
-func (t *Tree) pastFiles(d *Dir) map[string]*File {
+func (d *Dir) pastFiles() map[string]*File {
 	p, named := d.past, make(map[string]*File)
 	if p.v == nil {
 		return nil
@@ -161,7 +162,7 @@ func (t *Tree) pastFiles(d *Dir) map[string]*File {
 		}
 		f := p.files[e.Ref]
 		if f == nil {
-			f = t.newFile(d, versionName(i, e))
+			f = d.newFile(versionName(i, e))
 			f.dir, f.group, f.raw = d, d.group, p.v.raw
 			f.become(fileVersion)
 			f.setEntry(e)

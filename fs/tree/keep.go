@@ -147,7 +147,7 @@ func (f *File) keepNow(ctx context.Context) error {
 	}
 	f.t.keepsFail.Store(false)
 	f.setSaved(&want, false)
-	f.t.applyOwn(ctx, g, []sdk.Entry{*e}, []sdk.Entry{kept})
+	g.applyOwn(ctx, []sdk.Entry{*e}, []sdk.Entry{kept})
 	f.keepRest()
 	return nil
 }

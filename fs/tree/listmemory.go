@@ -46,7 +46,8 @@ func (t *Tree) countHeld() {
 }
 
 // roomFor refuses a listing for which there is no memory.
-func (t *Tree) roomFor(g *group, listed []sdk.Entry) error {
+func (g *group) roomFor(listed []sdk.Entry) error {
+	t := g.dir.t
 	need, asked := int64(0), int64(0)
 	folders := make(map[string]struct{})
 	t.mu.RLock()
@@ -75,9 +76,9 @@ func (t *Tree) roomFor(g *group, listed []sdk.Entry) error {
 
 // deletionsIn returns those of the listed records that delete what g shows, under the names that
 // g knows: they need no room, and nobody shall read on what was deleted (M5).
-func (t *Tree) deletionsIn(g *group, listed []sdk.Entry) (deletions []sdk.Entry) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
+func (g *group) deletionsIn(listed []sdk.Entry) (deletions []sdk.Entry) {
+	g.dir.t.mu.RLock()
+	defer g.dir.t.mu.RUnlock()
 	for _, e := range listed {
 		if known := g.view.Entry(e.Ref); known != nil && known.Deleted == nil && e.Deleted != nil {
 			e.Name = known.Name

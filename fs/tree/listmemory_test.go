@@ -189,7 +189,7 @@ func TestM6HeldIsWhatItTakes(t *testing.T) { // alone: it measures the heap of t
 	for _, name := range m.names("/g/.svcfs/history/a folder") {
 		m.names("/g/.svcfs/history/a folder/" + name)
 	}
-	_ = m.ledgerText(m.groups["g"])
+	_ = m.groups["g"].ledgerText()
 	all := int64(heap() - before)
 	t.Logf("of 5,000 files: %d bytes in a list, %d with history and ledger, %d counted", listed, all, w.Held())
 	if w.Held() < all {

@@ -73,7 +73,7 @@ func (g *group) use(ctx context.Context, maxAge time.Duration) error {
 	switch {
 	case g.waste:
 		return nil
-	case g.dir.t.isGone(g):
+	case g.isGone():
 		g.list.NoteUse()
 		return plain(ClassNotExist, "look up", g.path, "the group is gone")
 	default:
@@ -87,7 +87,7 @@ func (g *group) stillMember(ctx context.Context) error {
 	if err := g.list.CheckMember(ctx); err != nil {
 		return err
 	}
-	if g.dir.t.isGone(g) {
+	if g.isGone() {
 		return outOfGroup()
 	}
 	return nil

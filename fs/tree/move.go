@@ -76,7 +76,7 @@ func (d *Dir) renameFile(ctx context.Context, name string, f *File, to *Dir, new
 				return err
 			}
 		}
-		return d.t.moveFile(ctx, f, &link{d, names.Component(name)}, to, newName)
+		return f.moveTo(ctx, &link{d, names.Component(name)}, to, newName)
 	})
 	if err != nil {
 		return d.failed("rename", name, err)
@@ -115,7 +115,7 @@ func (d *Dir) link(ctx context.Context, f *File, name string) error {
 		return d.failed("link", name, err)
 	}
 	defer f.nameGate().leave()
-	if err := d.t.moveFile(ctx, f, nil, d, name); err != nil {
+	if err := f.moveTo(ctx, nil, d, name); err != nil {
 		return d.failed("link", name, err)
 	}
 	f.keep()
@@ -142,15 +142,16 @@ func enterBoth(ctx context.Context, a, b *File) (leave func(), err error) {
 	return func() { second.leave(); first.leave() }, nil
 }
 
-// moveFile gives f the name newName in to, in place of from or, where from is nil, beside
+// moveTo gives f the name newName in to, in place of from or, where from is nil, beside
 // the names it has.
-func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newName string) (err error) {
+func (f *File) moveTo(ctx context.Context, from *link, to *Dir, newName string) (err error) {
+	t := f.t
 	m := moved{f: f, from: from, to: to, name: newName}
 	var refused *Error
 	var there []sdk.Entry // has the name
 	var unseen *sdk.Entry // has it, and the program did not know it
 	t.change(func() []notice {
-		facts := t.moveOf(f, from, to, newName)
+		facts := f.moveFacts(from, to, newName)
 		m.raw = facts.raw
 		if m.plan, refused = facts.plan(); refused != nil {
 			return nil
@@ -158,7 +159,7 @@ func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newNa
 		m.replaced, _ = to.children[names.Component(newName)].(*File)
 		switch m.first {
 		case firstNothing:
-			return t.applyMove(m)
+			return m.apply()
 		case firstRename, firstReplace:
 			m.renamed, there = facts.versions, facts.there
 			unseen = to.group.unseen(f, m.raw)
@@ -177,20 +178,20 @@ func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newNa
 		if err := t.queue.SettleFirst(ctx, m.renamed, there); err != nil { // nothing is removed before it can succeed
 			return err
 		}
-		if err := t.trashVersions(ctx, to.group, there); err != nil {
+		if err := to.group.trashVersions(ctx, there); err != nil {
 			return err
 		}
 		fallthrough
 	case firstRename:
-		m.renamed, err = t.renameUploads(ctx, to.group, m.renamed, func(string) string { return m.raw })
+		m.renamed, err = to.group.renameUploads(ctx, m.renamed, func(string) string { return m.raw })
 	}
 	if err != nil {
 		return err
 	}
 	t.change(func() []notice {
-		notices := t.applyMove(m)
+		notices := m.apply()
 		if unseen != nil {
-			notices = append(notices, t.conflictWith(to.group, m.raw, unseen, m.first == firstReplace))
+			notices = append(notices, to.group.conflictWith(m.raw, unseen, m.first == firstReplace))
 		}
 		return notices
 	})
@@ -288,8 +289,9 @@ func keepsName(why string) *Error {
 	return &Error{Class: ClassByDesign, Err: errors.New(why), Hint: "Copy it to the new name, which uploads it again."}
 }
 
-// moveOf gathers the facts before f gets a name. Needs Tree.mu.
-func (t *Tree) moveOf(f *File, from *link, to *Dir, newName string) *move {
+// moveFacts gathers the facts before f gets a name. Needs Tree.mu.
+func (f *File) moveFacts(from *link, to *Dir, newName string) *move {
+	t := f.t
 	m := &move{gone: f.isKind(fileRemoved) || from == nil && f.dir == nil || to.parent == nil, link: from == nil,
 		scratch: f.isKind(fileScratch), staged: f.now.IsStaged(), uploaded: f.entry.Load() != nil,
 		crosses: f.group != to.group,
@@ -305,7 +307,7 @@ func (t *Tree) moveOf(f *File, from *link, to *Dir, newName string) *move {
 	m.versions = livingOf(was)
 	m.back, m.newest = m.raw == recordedName(e), t.isNewest(e)
 	m.overtaken = to.group.names[m.raw].isLaterThan(was)
-	m.theirs = t.uploaderOf(f.group, m.versions)
+	m.theirs = f.group.uploaderOf(m.versions)
 	m.there = livingOf(to.group.names[m.raw])
 	m.canDelete = m.canDelete || m.ours && m.theirs == ""
 	return m
@@ -335,24 +337,24 @@ type moved struct {
 	replaced *File // had the name
 }
 
-// applyMove gives the file its name. Needs Tree.mu.
-func (t *Tree) applyMove(m moved) (notices []notice) {
+// apply gives the file its name. Needs Tree.mu.
+func (m *moved) apply() (notices []notice) {
 	f, to := m.f, m.to
 	shown := names.Component(m.name)
 	if m.row != nil || m.renamed != nil {
-		to = t.remade(to, m.raw)
+		to = to.remade(m.raw)
 	}
-	left, was := t.leave(m)
+	left, was := m.detachOldName()
 	var freed *versions
 	if old, ok := to.children[shown].(*File); ok && old != f {
-		freed, _ = t.drop(old, to, shown) // the kernel knows of this name
+		freed, _ = to.drop(old, shown) // the kernel knows of this name
 	}
 	if m.replaced != nil && m.replaced != f && m.replaced.dir == nil && m.replaced.isKind(fileReal) {
-		_, _ = t.drop(m.replaced, to, shown) // a listing took the name from it already
+		_, _ = to.drop(m.replaced, shown) // a listing took the name from it already
 	}
-	to.setChanged(t.now())
+	to.setChanged(m.f.t.now())
 	if m.row == nil { // else the record is newer
-		f.setMoved(t.now())
+		f.setMoved(m.f.t.now())
 	}
 	if m.aside {
 		to.attachLink(shown, f)
@@ -362,13 +364,13 @@ func (t *Tree) applyMove(m moved) (notices []notice) {
 		notices = to.attach(shown, f)
 	}
 	if m.becomes == fileReal && !m.aside {
-		notices = append(notices, t.showMoved(m)...)
+		notices = append(notices, m.show()...)
 	}
 	if left != nil {
-		notices = append(notices, t.place(was, left)...)
+		notices = append(notices, was.place(left)...)
 	}
 	if freed != nil {
-		notices = append(notices, t.place(to.group, freed)...)
+		notices = append(notices, to.group.place(freed)...)
 	}
 	if m.renamed != nil { // as in every other mount
 		notices = append(notices, m.from.dir.prune()...)
@@ -376,9 +378,9 @@ func (t *Tree) applyMove(m moved) (notices []notice) {
 	return notices
 }
 
-// leave takes from the file of a move the name it does not keep. It returns the
+// detachOldName takes from the file of a move the name it does not keep. It returns the
 // recorded name that is to be placed again, and its group. Needs Tree.mu.
-func (t *Tree) leave(m moved) (*versions, *group) {
+func (m *moved) detachOldName() (*versions, *group) {
 	f := m.f
 	if m.from == nil {
 		if !m.aside { // the real name becomes the main one
@@ -396,7 +398,7 @@ func (t *Tree) leave(m moved) (*versions, *group) {
 	}
 	if at.dir != nil {
 		at.dir.detach(at.name, f) // the kernel knows
-		at.dir.setChanged(t.now())
+		at.dir.setChanged(m.f.t.now())
 	}
 	if shown == nil || m.becomes == fileReal || f.entry.Load() == nil {
 		return shown, f.group
@@ -407,23 +409,23 @@ func (t *Tree) leave(m moved) (*versions, *group) {
 	return nil, nil
 }
 
-// showMoved makes the recorded name of a moved file show it. Needs Tree.mu.
-func (t *Tree) showMoved(m moved) []notice {
+// show makes the recorded name of a moved file show it. Needs Tree.mu.
+func (m *moved) show() []notice {
 	g, v := m.f.group, m.f.group.version(m.f.raw)
 	v.shown, v.hidden = m.f, ""
 	switch {
 	case m.row != nil:
 		return g.saved(m.f, m.f.raw, m.row)
 	case m.renamed != nil:
-		return t.placeAll(g, g.mergeOwn(m.renamed))
+		return g.placeAll(g.mergeOwn(m.renamed))
 	default:
-		return t.place(g, v)
+		return g.place(v)
 	}
 }
 
 // remade returns d, or makes it again if it vanished with its last file, which others
 // deleted or renamed while raw was recorded beneath it. Needs Tree.mu.
-func (t *Tree) remade(d *Dir, raw string) *Dir {
+func (d *Dir) remade(raw string) *Dir {
 	top := d
 	for top.kind == dirFolder && top.parent != nil {
 		top = top.parent
@@ -431,7 +433,7 @@ func (t *Tree) remade(d *Dir, raw string) *Dir {
 	if top.kind != dirFolder {
 		return d
 	}
-	again, _ := t.slot(d.group, raw, "")
+	again, _ := d.group.slot(raw, "")
 	return again
 }
 

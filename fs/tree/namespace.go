@@ -19,13 +19,13 @@ func (d *Dir) attach(name string, n Node) []notice {
 	switch n := n.(type) {
 	case *File:
 		n.dir, n.name = d, name
-		d.t.noteLinks(d.group, n)
-		return d.t.disown(d, d.t.isForeign(n.entry.Load()))
+		d.group.noteLinks(n)
+		return d.disown(d.t.isForeign(n.entry.Load()))
 	case *Dir:
 		n.parent, n.name = d, name
 		n.hold(1)
-		d.t.noteLinks(d.group, n)
-		return d.t.disown(d, n.foreign)
+		d.group.noteLinks(n)
+		return d.disown(n.foreign)
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func (d *Dir) detach(name string, n Node) []notice {
 	}
 	delete(d.children, name)
 	d.spend(name, n)
-	d.t.noteLinks(d.group, n)
+	d.group.noteLinks(n)
 	switch n := n.(type) {
 	case *File:
 		if n.dir != d || n.name != name {
@@ -77,8 +77,8 @@ func (d *Dir) prune() (notices []notice) {
 // drop takes a name from f because a program removes it, or gives it to another file. A
 // link takes the place of a main name; without any name f is unlinked. It returns the
 // recorded name that f showed, or hid, which is to be placed. Needs Tree.mu.
-func (t *Tree) drop(f *File, d *Dir, name string) (*versions, []notice) {
-	f.setMoved(t.now())
+func (d *Dir) drop(f *File, name string) (*versions, []notice) {
+	f.setMoved(d.t.now())
 	if slices.Contains(f.links, link{d, name}) {
 		notices := d.detach(name, f)
 		if f.dir == nil && len(f.links) == 0 { // others took the main name: this was the last
@@ -163,23 +163,23 @@ func (v *versions) overtook(own map[sdk.Ref]struct{}) *sdk.Entry {
 }
 
 // conflict notifies the second of two writers (W11). Needs Tree.mu.
-func (t *Tree) conflict(g *group, v *versions) []notice {
+func (g *group) conflict(v *versions) []notice {
 	e := v.overtook(g.own)
 	if e == nil {
 		return nil
 	}
-	return []notice{t.conflictWith(g, v.raw, e, false)}
+	return []notice{g.conflictWith(v.raw, e, false)}
 }
 
 // conflictWith tells of another upload of a name, and whether it went to the trash. Needs Tree.mu.
-func (t *Tree) conflictWith(g *group, raw string, e *sdk.Entry, inTrash bool) notice {
+func (g *group) conflictWith(raw string, e *sdk.Entry, inTrash bool) notice {
 	became, where := "both are kept, and the newest is shown", "/history/"
 	if inTrash {
 		became, where = "it is in the trash, and what was saved here is shown", "/trash/"
 	}
-	return t.noted(&Error{Class: ClassConflict, Op: "close", Path: join(g.dir.path(), raw),
+	return g.dir.t.noted(&Error{Class: ClassConflict, Op: "close", Path: join(g.dir.path(), raw),
 		Err: errors.New(string(e.Uploader) + " uploaded this name while it was changed here; " + became),
-		Hint: "Compare with the others: ls -l '" + t.cfg.Mountpoint +
+		Hint: "Compare with the others: ls -l '" + g.dir.t.cfg.Mountpoint +
 			join(g.dir.path(), names.Control+where+report.OneLine(raw)) + "'"})
 }
 
@@ -275,10 +275,10 @@ func (g *group) forgetEmpty(v *versions) {
 
 // placeMerged places the names that a merge touched, and reports conflicts. Needs
 // Tree.mu.
-func (t *Tree) placeMerged(g *group, touched map[*versions]bool) []notice {
-	notices := t.placeAll(g, touched)
+func (g *group) placeMerged(touched map[*versions]bool) []notice {
+	notices := g.placeAll(touched)
 	for v := range touched {
-		notices = append(notices, t.conflict(g, v)...)
+		notices = append(notices, g.conflict(v)...)
 	}
 	return notices
 }
@@ -287,7 +287,7 @@ func (t *Tree) placeMerged(g *group, touched map[*versions]bool) []notice {
 // rename inside a folder does not take the folder away; a file that gets the name of a
 // folder comes last. Of names that collide, the older one comes first, and keeps the name
 // (N3). Needs Tree.mu.
-func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice) {
+func (g *group) placeAll(touched map[*versions]bool) (notices []notice) {
 	type aged struct {
 		*versions
 		since sdk.Seq
@@ -317,7 +317,7 @@ func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice)
 	} {
 		for _, v := range ordered {
 			if pass(v.versions) {
-				notices = append(notices, t.place(g, v.versions)...)
+				notices = append(notices, g.place(v.versions)...)
 			}
 		}
 	}
@@ -329,7 +329,8 @@ func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice)
 // file, with a number of its own (A4). The kernel gets no notice of a name that only appears:
 // a late notice would throw a program out of a folder that it has entered by then. Needs
 // Tree.mu.
-func (t *Tree) place(g *group, v *versions) []notice {
+func (g *group) place(v *versions) []notice {
+	t := g.dir.t
 	if g.gone || v.shown != nil && (v.shown.now.IsStaged() || g.awaits(v)) {
 		return nil
 	}
@@ -347,11 +348,11 @@ func (t *Tree) place(g *group, v *versions) []notice {
 		notices := append(dir.detach(old.name, old), dir.prune()...)
 		return append(notices, contentChanged(old))
 	case old != nil && old.entry.Load() != nil && old.entry.Load().Ref == newest.Ref &&
-		old.target == t.shownTarget(old.dir, newest):
+		old.target == old.dir.shownTarget(newest):
 		if old.take(newest) {
-			return append(t.disown(old.dir, t.isForeign(newest)), attributesChanged(old.dir, old.name))
+			return append(old.dir.disown(t.isForeign(newest)), attributesChanged(old.dir, old.name))
 		}
-		return t.disown(old.dir, t.isForeign(newest))
+		return old.dir.disown(t.isForeign(newest))
 	}
 	var dir *Dir
 	var name string
@@ -359,13 +360,13 @@ func (t *Tree) place(g *group, v *versions) []notice {
 	var notices []notice
 	if old != nil {
 		dir, name = old.dir, old.name
-		target = t.shownTarget(dir, newest) // before the name is gone: a link may lead to itself
+		target = dir.shownTarget(newest) // before the name is gone: a link may lead to itself
 		notices = dir.detach(name, old)
 	} else {
-		dir, name = t.slot(g, v.raw, string(newest.Ref))
-		target = t.shownTarget(dir, newest)
+		dir, name = g.slot(v.raw, string(newest.Ref))
+		target = dir.shownTarget(newest)
 	}
-	f := t.newFile(dir, name)
+	f := dir.newFile(name)
 	f.target = target
 	f.group, f.raw = g, v.raw
 	if targetOf(newest) != "" && t.isForeign(newest) {
@@ -390,27 +391,27 @@ func (g *group) awaits(v *versions) bool {
 // slot finds the directory and the free name for a recorded name, and makes the folders
 // on the way (N2, N3). The first file or folder with a name keeps it: a later file gets a
 // suffix made of ref, and a later folder one made of its recorded name. Needs Tree.mu.
-func (t *Tree) slot(g *group, raw, ref string) (*Dir, string) {
+func (g *group) slot(raw, ref string) (*Dir, string) {
 	parts := strings.Split(raw, "/")
 	dir := g.dir
 	for _, part := range parts[:len(parts)-1] {
-		dir = t.folder(dir, part)
+		dir = dir.makeFolder(part)
 	}
 	return dir, names.Free(names.Component(parts[len(parts)-1]), ref, func(name string) bool {
 		return dir.children[name] == nil
 	})
 }
 
-// folder returns the folder of that recorded component in dir, making it.
+// makeFolder returns the folder of that recorded component in dir, making it.
 // Needs Tree.mu.
-func (t *Tree) folder(dir *Dir, raw string) *Dir {
-	there, name := dir.folder(raw)
+func (d *Dir) makeFolder(raw string) *Dir {
+	there, name := d.folder(raw)
 	if there != nil {
 		return there
 	}
-	made := t.newDir(dir, name, dirFolder)
+	made := d.t.newDir(d, name, dirFolder)
 	made.raw = raw
-	dir.attach(name, made)
+	d.attach(name, made)
 	return made
 }
 

@@ -50,17 +50,17 @@ func (o *origin) Open(ctx context.Context, ahead ...int64) (blocks content.Block
 }
 
 // Check refuses a version that is known to be wrong.
-func (o *origin) Check() error { return o.f.t.knownWrong(o.f.groupNow(), o.e.Ref) }
+func (o *origin) Check() error { return o.f.groupNow().knownWrong(o.e.Ref) }
 
 // Failed remembers a version that is wrong.
-func (o *origin) Failed(err error) { o.f.t.noteWrong(o.f.groupNow(), o.e.Ref, err) }
+func (o *origin) Failed(err error) { o.f.groupNow().noteWrong(o.e.Ref, err) }
 
 // Explain turns the error of a fetch into that of a read: whoever has the file open and may
 // not read it any more lost it (M5).
 func (o *origin) Explain(ctx context.Context, err error) error {
 	switch wrapRemote("", "", err).Class {
 	case ClassAccess:
-		_ = o.f.t.failedInGroup(ctx, o.f.groupNow(), "read", o.f.Path(), err)
+		_ = o.f.groupNow().failed(ctx, "read", o.f.Path(), err)
 		return content.ErrTaken
 	case ClassNotExist:
 		return content.ErrTaken

@@ -22,7 +22,7 @@ func (d *Dir) isForeign() bool {
 
 // disown makes d and the folders above it another account's if foreign, and
 // returns the notices for the kernel. Needs Tree.mu.
-func (t *Tree) disown(d *Dir, foreign bool) (notices []notice) {
+func (d *Dir) disown(foreign bool) (notices []notice) {
 	for at := d; foreign && at != nil && !at.foreign && (at.kind == dirFolder || at.kind == dirGroup); at = at.parent {
 		at.foreign = true
 		notices = append(notices, ownerChanged(at))

@@ -48,7 +48,7 @@ func (d *Dir) record(ctx context.Context) {
 	g.view.Made(made.Number, began)
 	var elsewhere bool
 	t.change(func() []notice {
-		notices := t.mergeEntries(g, []sdk.Entry{made})
+		notices := g.mergeEntries([]sdk.Entry{made})
 		elsewhere = d.recorded != made.Ref
 		return notices
 	})
@@ -57,7 +57,7 @@ func (d *Dir) record(ctx context.Context) {
 	}
 	// another program moved or removed d meanwhile
 	if removed, err := t.remote.RemoveFolder(ctx, g.id, path); err == nil {
-		t.change(func() []notice { return t.mergeEntries(g, []sdk.Entry{removed}) })
+		t.change(func() []notice { return g.mergeEntries([]sdk.Entry{removed}) })
 	}
 }
 
@@ -141,7 +141,7 @@ func (d *Dir) unrecord(ctx context.Context) error {
 	t.mu.Unlock()
 	removed, err := t.remote.RemoveFolder(ctx, g.id, path)
 	if err == nil {
-		t.change(func() []notice { return t.mergeEntries(g, []sdk.Entry{removed}) })
+		t.change(func() []notice { return g.mergeEntries([]sdk.Entry{removed}) })
 		return nil
 	}
 	t.mu.Lock()
@@ -199,17 +199,17 @@ func (g *group) folderAt(raw string) *Dir {
 
 // placeFolders shows recorded folders, after the files: a file of the same name has the name (N3). It takes
 // away those of left that nothing holds. Needs Tree.mu.
-func (t *Tree) placeFolders(g *group, list []*sdk.Entry, left []*Dir) (notices []notice) {
+func (g *group) placeFolders(list []*sdk.Entry, left []*Dir) (notices []notice) {
 	for _, e := range list {
 		if e.Deleted != nil || g.gone {
 			continue
 		}
 		d := g.folders[e.Ref]
 		if d == nil {
-			d, _ = t.slot(g, e.Name+"/", "")
+			d, _ = g.slot(e.Name+"/", "")
 			d.setRecorded(e.Ref)
 		}
-		notices = append(notices, t.disown(d, t.isForeign(e))...)
+		notices = append(notices, d.disown(g.dir.t.isForeign(e))...)
 	}
 	for _, d := range left {
 		notices = append(notices, d.prune()...)

@@ -90,7 +90,7 @@ func (w *saving) blocks(ctx context.Context, when commitWhen) (row *sdk.Entry, w
 		}
 	}
 	row, err = w.made(w.f.t.saver.Blocks(ctx, w.what(), b))
-	if errors.Is(err, sdk.ErrUnsupported) && !w.f.t.cuts(w.g) {
+	if errors.Is(err, sdk.ErrUnsupported) && !w.g.cuts() {
 		return w.joined(ctx)
 	}
 	return row, nil, false, err
@@ -280,7 +280,7 @@ func (f *File) sendRested(s *stage) {
 		return // a journal, which may never be saved
 	}
 	g := f.groupNow()
-	if g.waste || !f.t.cuts(g) {
+	if g.waste || !g.cuts() {
 		return
 	}
 	if s.sending == nil {

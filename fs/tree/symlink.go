@@ -97,7 +97,6 @@ func noLinks() *Error {
 
 // symlinkHere gives a new link the name. Needs Tree.mu.
 func (d *Dir) symlinkHere(target, name string) (*File, *Error) {
-	t := d.t
 	if d.parent == nil || d.group.gone {
 		return nil, &Error{Class: ClassNotExist, Err: errors.New("the folder is gone")}
 	}
@@ -105,7 +104,7 @@ func (d *Dir) symlinkHere(target, name string) (*File, *Error) {
 		return nil, &Error{Class: ClassExist, Err: errors.New("the name exists")}
 	}
 	shown := names.Component(name)
-	f := t.newFile(d, shown)
+	f := d.newFile(shown)
 	f.target, f.group, f.raw = target, d.group, d.rawPath(name)
 	if d.namesScratch(name) {
 		f.become(fileScratch)
@@ -114,7 +113,7 @@ func (d *Dir) symlinkHere(target, name string) (*File, *Error) {
 		return nil, wrapRemote("", "", err)
 	}
 	d.attach(shown, f)
-	d.setChanged(t.now())
+	d.setChanged(d.t.now())
 	if f.isKind(fileReal) {
 		d.group.version(f.raw).shown = f
 	}
@@ -135,7 +134,8 @@ func (f *File) stageTarget() error {
 }
 
 // targetBuffer returns the content of a recorded link, without asking the service.
-func (t *Tree) targetBuffer(g *group, e *sdk.Entry) (*mem.Buffer, error) {
+func (g *group) targetBuffer(e *sdk.Entry) (*mem.Buffer, error) {
+	t := g.dir.t
 	t.mu.RLock()
 	now := g.entry(e.Ref)
 	t.mu.RUnlock()
@@ -227,9 +227,9 @@ func (d *Dir) fault(target string) string {
 
 // shownTarget returns the target with which e is shown in d: "" for a file, and for a link
 // that is shown as one. Needs Tree.mu.
-func (t *Tree) shownTarget(d *Dir, e *sdk.Entry) string {
+func (d *Dir) shownTarget(e *sdk.Entry) string {
 	target := targetOf(e)
-	if target != "" && t.isForeign(e) && d.fault(target) != "" {
+	if target != "" && d.t.isForeign(e) && d.fault(target) != "" {
 		return ""
 	}
 	return target
@@ -262,7 +262,7 @@ func (g *group) noteTheirLink(v *versions) {
 
 // noteLinks notes that links of other accounts in a group may lead elsewhere by now, because
 // n got or lost a name: a link, or a folder with something in it. g is nil above the groups. Needs Tree.mu.
-func (t *Tree) noteLinks(g *group, n Node) {
+func (g *group) noteLinks(n Node) {
 	matters := false
 	switch n := n.(type) {
 	case *File:
@@ -271,12 +271,13 @@ func (t *Tree) noteLinks(g *group, n Node) {
 		matters = len(n.children) > 0
 	}
 	if matters && g != nil {
-		t.noteLink(g)
+		g.noteLink()
 	}
 }
 
 // noteLink is noteLinks where a link came or went. Needs Tree.mu.
-func (t *Tree) noteLink(g *group) {
+func (g *group) noteLink() {
+	t := g.dir.t
 	if g.theirLinks != nil && !slices.Contains(t.relink, g) {
 		t.relink = append(t.relink, g)
 	}
@@ -288,7 +289,7 @@ func (t *Tree) relinkAll() (notices []notice) {
 	for len(t.relink) > 0 {
 		g := t.relink[0]
 		for v := range g.theirLinks {
-			notices = append(notices, t.relinkOne(g, v)...)
+			notices = append(notices, g.relinkOne(v)...)
 		}
 		t.relink = t.relink[1:]
 	}
@@ -296,14 +297,14 @@ func (t *Tree) relinkAll() (notices []notice) {
 }
 
 // relinkOne needs Tree.mu.
-func (t *Tree) relinkOne(g *group, v *versions) []notice {
+func (g *group) relinkOne(v *versions) []notice {
 	f, newest := v.shown, v.newest()
-	if targetOf(newest) == "" || !t.isForeign(newest) {
+	if targetOf(newest) == "" || !g.dir.t.isForeign(newest) {
 		delete(g.theirLinks, v)
 		return nil
 	}
-	if f == nil || f.target == t.shownTarget(f.dir, newest) {
+	if f == nil || f.target == f.dir.shownTarget(newest) {
 		return nil
 	}
-	return t.place(g, v)
+	return g.place(v)
 }

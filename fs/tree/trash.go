@@ -35,7 +35,7 @@ func (d *Dir) bringBack(ctx context.Context, name string, to *Dir, newName strin
 		if err != nil {
 			return d.failed("rename", name, err)
 		}
-		d.t.applyOwn(ctx, g, list, restored)
+		g.applyOwn(ctx, list, restored)
 	}
 	d.t.tell([]notice{entryChanged(d, name), entryChanged(to, newName)}) // the kernel moves what it knew as the name
 	return nil

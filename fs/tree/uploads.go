@@ -28,8 +28,8 @@ func livingOf(v *versions) (list []sdk.Entry) {
 
 // uploaderOf returns an account whose upload the service would not rename or delete for
 // this account, or "". The service obeys the uploader and the owner of the group. Needs Tree.mu.
-func (t *Tree) uploaderOf(g *group, list []sdk.Entry) sdk.AccountID {
-	me := t.remote.Account()
+func (g *group) uploaderOf(list []sdk.Entry) sdk.AccountID {
+	me := g.dir.t.remote.Account()
 	i := slices.IndexFunc(list, func(e sdk.Entry) bool { return !g.owned && e.Uploader != me })
 	if i < 0 {
 		return ""
@@ -44,8 +44,9 @@ func uploadedBy(account sdk.AccountID, does string) *Error {
 
 // renameUploads has the service rename uploads, one by one (W8), and returns them as they are then. When
 // one fails, those that have their new names are shown under them.
-func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry,
+func (g *group) renameUploads(ctx context.Context, list []sdk.Entry,
 	rename func(old string) string) (rows []sdk.Entry, err error) {
+	t := g.dir.t
 	for i := range list {
 		row := list[i]
 		row.Name = rename(row.Name)
@@ -62,7 +63,7 @@ func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry,
 			})
 		}
 		if err != nil {
-			t.change(func() []notice { return t.placeAll(g, g.mergeOwn(rows)) })
+			t.change(func() []notice { return g.placeAll(g.mergeOwn(rows)) })
 			return nil, err
 		}
 		rows = append(rows, row)
@@ -97,17 +98,18 @@ func (g *group) mergeOwn(rows []sdk.Entry) map[*versions]bool {
 }
 
 // trashUploads puts all versions of a file into the trash of its group (W9).
-func (t *Tree) trashUploads(ctx context.Context, f *File) error {
-	t.mu.RLock()
+func (f *File) trashUploads(ctx context.Context) error {
+	f.t.mu.RLock()
 	g := f.group
 	list := livingOf(g.names[f.raw])
-	t.mu.RUnlock()
-	return t.trashVersions(ctx, g, list)
+	f.t.mu.RUnlock()
+	return g.trashVersions(ctx, list)
 }
 
 // trashVersions puts the versions of a name into the trash, with one request. The
 // service knows whether every writer may.
-func (t *Tree) trashVersions(ctx context.Context, g *group, list []sdk.Entry) error {
+func (g *group) trashVersions(ctx context.Context, list []sdk.Entry) error {
+	t := g.dir.t
 	list, err := t.queue.RemoveFrom(ctx, list)
 	if err != nil || len(list) == 0 {
 		return err
@@ -119,7 +121,7 @@ func (t *Tree) trashVersions(ctx context.Context, g *group, list []sdk.Entry) er
 	})
 	if sdk.KindOf(err) == sdk.ErrNotAuthorized {
 		t.mu.RLock()
-		theirs := t.uploaderOf(g, list)
+		theirs := g.uploaderOf(list)
 		t.mu.RUnlock()
 		if theirs != "" {
 			return uploadedBy(theirs, "remove")
@@ -128,15 +130,15 @@ func (t *Tree) trashVersions(ctx context.Context, g *group, list []sdk.Entry) er
 	if err != nil {
 		return err
 	}
-	t.applyOwn(ctx, g, list, removed)
+	g.applyOwn(ctx, list, removed)
 	return nil
 }
 
 // applyOwn shows what a change of this mount made of the uploads of list. Where the answer does not have one of them,
 // others changed it as well, an answer was lost, or there are very many: then the group is listed.
-func (t *Tree) applyOwn(ctx context.Context, g *group, list, answered []sdk.Entry) {
+func (g *group) applyOwn(ctx context.Context, list, answered []sdk.Entry) {
 	answered = slices.DeleteFunc(answered, func(e sdk.Entry) bool { return e.Ref == "" })
-	t.change(func() []notice { return t.mergeEntries(g, answered) })
+	g.dir.t.change(func() []notice { return g.mergeEntries(answered) })
 	for i := range list {
 		if !slices.ContainsFunc(answered, func(e sdk.Entry) bool { return e.Ref == list[i].Ref }) {
 			_ = g.list.Refresh(ctx, 0) // the next look brings it
@@ -146,11 +148,12 @@ func (t *Tree) applyOwn(ctx context.Context, g *group, list, answered []sdk.Entr
 }
 
 // deleteUploads destroys the keys of all versions of a file (W9).
-func (t *Tree) deleteUploads(ctx context.Context, f *File) error {
+func (f *File) deleteUploads(ctx context.Context) error {
+	t := f.t
 	t.mu.RLock()
 	g := f.group
 	list := livingOf(g.names[f.raw])
-	theirs := t.uploaderOf(g, list)
+	theirs := g.uploaderOf(list)
 	t.mu.RUnlock()
 	if theirs != "" {
 		return uploadedBy(theirs, "delete")
@@ -161,9 +164,9 @@ func (t *Tree) deleteUploads(ctx context.Context, f *File) error {
 	}
 	var waits error // the service deletes some later: the others go on
 	var tried, deleted []sdk.Entry
-	defer func() { t.applyOwn(ctx, g, tried, deleted) }()
+	defer func() { g.applyOwn(ctx, tried, deleted) }()
 	for i := range list {
-		e, err := t.deleteUpload(ctx, g, list[i].Ref)
+		e, err := g.deleteUpload(ctx, list[i].Ref)
 		switch {
 		case sdk.KindOf(err) == sdk.ErrPending:
 			waits = err
@@ -177,9 +180,9 @@ func (t *Tree) deleteUploads(ctx context.Context, f *File) error {
 }
 
 // deleteUpload returns an entry without Ref if the upload was deleted before.
-func (t *Tree) deleteUpload(ctx context.Context, g *group, ref sdk.Ref) (e sdk.Entry, err error) {
-	err = t.spent.Spend(sdk.EventDeleted, func() (_ sdk.Amount, err error) {
-		e, err = t.remote.DeleteFile(ctx, g.id, ref)
+func (g *group) deleteUpload(ctx context.Context, ref sdk.Ref) (e sdk.Entry, err error) {
+	err = g.dir.t.spent.Spend(sdk.EventDeleted, func() (_ sdk.Amount, err error) {
+		e, err = g.dir.t.remote.DeleteFile(ctx, g.id, ref)
 		return sdk.Amount{}, err
 	})
 	if sdk.KindOf(err) == sdk.ErrDeleted {

@@ -222,7 +222,7 @@ func (t *Tree) nowWaiting(i outbox.Item) (notices []notice) {
 	touched := make(map[*versions]bool)
 	g.own[i.Ref()] = struct{}{}
 	g.mergeSave(touched, *save.Entry(i, t.remote.Account()))
-	return append(notices, t.placeAll(g, touched)...)
+	return append(notices, g.placeAll(touched)...)
 }
 
 // entry returns the record of a reference, or what stands for it while it waits; nil = not known. Needs Tree.mu.
@@ -276,15 +276,14 @@ func (g *group) forgetRow(ref sdk.Ref) []notice {
 	touched := make(map[*versions]bool)
 	g.endWaiting(touched, ref)
 	delete(g.own, ref)
-	return g.dir.t.placeAll(g, touched)
+	return g.placeAll(touched)
 }
 
 // nowRecorded puts the record in the place of the entry that stood for it. Needs Tree.mu.
 func (g *group) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
-	t := g.dir.t
 	was := g.waiting[i.Ref()]
 	if was == nil {
-		was = save.Entry(i, t.remote.Account())
+		was = save.Entry(i, g.dir.t.remote.Account())
 	}
 	r.Name = i.Name // it may have got another since it was sent
 	touched := make(map[*versions]bool)
@@ -300,7 +299,7 @@ func (g *group) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
 	if old.hidden == was.Ref { // a backup was made of it
 		old.hidden, g.version(recordedName(row)).hidden = "", row.Ref
 	}
-	t.contents.Rename(was, row, format.Layout{Size: i.Size, BlockBytes: i.BlockBytes})
+	g.dir.t.contents.Rename(was, row, format.Layout{Size: i.Size, BlockBytes: i.BlockBytes})
 	var notices []notice
 	if f := old.shown; f != nil {
 		if e := f.entry.Load(); e != nil && e.Ref == was.Ref {
@@ -315,14 +314,13 @@ func (g *group) nowRecorded(i outbox.Item, r sdk.Receipt) []notice {
 	if v := g.version(recordedName(row)); r.Seq > v.saved {
 		v.saved, v.base = r.Seq, r.Seq
 	}
-	return append(notices, t.placeAll(g, touched)...)
+	return append(notices, g.placeAll(touched)...)
 }
 
 // nowConflict shows an item under the name that it has because others saved its own meanwhile. Needs
 // Tree.mu.
 func (g *group) nowConflict(i outbox.Item) (notices []notice) {
-	t := g.dir.t
-	row, f := save.Entry(i, t.remote.Account()), g.version(i.Was).shown
+	row, f := save.Entry(i, g.dir.t.remote.Account()), g.version(i.Was).shown
 	if was := g.waiting[i.Ref()]; was != nil {
 		kept := *was
 		kept.Name = i.Name

@@ -38,7 +38,7 @@ func (d *Dir) throwAway(ctx context.Context, name string, n Node, to *Dir, newNa
 	var err error
 	switch n := n.(type) {
 	case *File:
-		err = d.unlink(ctx, name, d.t.trashUploads)
+		err = d.unlink(ctx, name, (*File).trashUploads)
 	case *Dir:
 		err = n.throwAwayAll(ctx)
 		if err == nil {
@@ -82,7 +82,7 @@ func (d *Dir) throwAwayAll(ctx context.Context) error {
 		}
 	}
 	for _, name := range files {
-		if err := d.unlink(ctx, name, d.t.trashUploads); err != nil {
+		if err := d.unlink(ctx, name, (*File).trashUploads); err != nil {
 			return err
 		}
 	}

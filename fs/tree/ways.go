@@ -30,7 +30,7 @@ func (w way) String() string { return ways[w].name }
 // already, nil unless the way is wayNothing.
 func (w *saving) way(when commitWhen) (way, *sdk.Entry) {
 	f, s := w.f, w.s
-	large := s.Whole() == nil && f.t.cuts(w.g) && s.Len() > f.t.cfg.WholeBytes
+	large := s.Whole() == nil && w.g.cuts() && s.Len() > f.t.cfg.WholeBytes
 	if s.Whole() == nil && !large {
 		return wayWhole, nil // whether it is new is known when the blocks are joined
 	}
