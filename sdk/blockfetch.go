@@ -175,7 +175,7 @@ func (f *fetching) receive(ctx context.Context, in io.Reader) error {
 	case <-ctx.Done():
 		return call.Ended(ctx)
 	}
-	s := sealedBlock{f.next, f.b.c.sealed(f.b.layout)}
+	s := sealedBlock{f.next, f.b.c.blocks.buffer(f.b.layout)}
 	*s.bytes = (*s.bytes)[:f.b.layout.Sealed(s.block)]
 	if _, err := call.Fill(*s.bytes, in); err != nil {
 		f.drop(s)
@@ -196,14 +196,14 @@ func (f *fetching) receive(ctx context.Context, in io.Reader) error {
 
 // drop gives the memory of a sealed block back.
 func (f *fetching) drop(s sealedBlock) {
-	f.b.c.scratch.Put(s.bytes)
+	f.b.c.blocks.scratch.Put(s.bytes)
 	<-f.room
 }
 
-// sealed returns memory for a sealed block, which is not secret.
-func (c *Client) sealed(l format.Layout) *[]byte {
+// buffer returns memory for a sealed block, which is not secret.
+func (br *blockReader) buffer(l format.Layout) *[]byte {
 	need := int(l.BlockBytes + format.Overhead)
-	if b, ok := c.scratch.Get().(*[]byte); ok && cap(*b) >= need {
+	if b, ok := br.scratch.Get().(*[]byte); ok && cap(*b) >= need {
 		return b
 	}
 	b := make([]byte, need)

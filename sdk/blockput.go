@@ -93,7 +93,7 @@ func (g Group) sendBlocks(ctx context.Context, u *BlockUpload, name string, sour
 	}
 	defer done()
 	if before := g.c.uploads.unsureSealed(key); before != nil && before.contentID != (Digest{}) {
-		r, _, err := g.c.recordSealed(ctx, before, o.attrs, true)
+		r, _, err := g.c.small.record(ctx, before, o.attrs, true)
 		if err == nil || before.mayBeRecorded() && !isLost(err) {
 			if err == nil {
 				g.c.uploads.reported(r.Ref)

@@ -56,7 +56,7 @@ var errNoBlocks = &Error{Op: "check format", Kind: ErrUnsupported,
 // and the next call for the same file share a claim. It needs the API key and membership.
 // Errors: those of [Group.Open], [ErrInvalid] for a file of another format version.
 func (g Group) OpenBlocks(ctx context.Context, e Entry, ahead ...int64) (*Blocks, error) {
-	b, err := g.c.openBlocks(ctx, g.ID, e, ahead...)
+	b, err := g.c.blocks.open(ctx, g.ID, e, ahead...)
 	if err != nil {
 		return nil, g.c.wrap("open", g.ID, e.Ref, err)
 	}
@@ -142,8 +142,14 @@ func (b *Blocks) partKey(run *format.Run) (*format.Key, error) {
 	return key, nil
 }
 
-// openBlocks asks for a file of format version 2 and checks the answer.
-func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, ahead ...int64) (*Blocks, error) {
+// blockReader opens files in blocks.
+type blockReader struct {
+	c       *Client
+	scratch sync.Pool // *[]byte for sealed blocks
+}
+
+// open asks for a file of format version 2 and checks the answer.
+func (br *blockReader) open(ctx context.Context, g GroupID, e Entry, ahead ...int64) (*Blocks, error) {
 	ctx = call.Bridging(ctx)
 	if e.Deleted != nil && !e.Deleted.InTrash { // who may bring it back reads it
 		return nil, deleted()
@@ -152,25 +158,25 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, ahead ...in
 		return nil, &Error{Op: "check", Kind: ErrInvalid,
 			Err: errors.New("the file is not of format version 2: retrieve it whole")}
 	}
-	if err := c.needOurs(ctx, "read files of format version 2"); err != nil {
+	if err := br.c.needOurs(ctx, "read files of format version 2"); err != nil {
 		return nil, err
 	}
 	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), Transfer: wire.TransferRaw,
-		ClaimID: c.claims.take(e.Ref), Formats: []int{format.Version, format.VersionBlocks}}
-	if len(ahead) > 0 && c.calls.IsFar() {
+		ClaimID: br.c.claims.take(e.Ref), Formats: []int{format.Version, format.VersionBlocks}}
+	if len(ahead) > 0 && br.c.calls.IsFar() {
 		request.FirstBytes = startBytes(last(ahead))
 	}
 	var answer wire.PrepareRetrieveResult
-	ask := c.tool(wire.OpPrepareRetrieve, request, &answer)
-	ask.Wait = call.AnswerTimes * c.cfg.Timeout
+	ask := br.c.tool(wire.OpPrepareRetrieve, request, &answer)
+	ask.Wait = call.AnswerTimes * br.c.cfg.Timeout
 	var behind io.ReadCloser
 	if request.FirstBytes > 0 {
-		ask = c.withBlocks(ask, &answer, &behind)
+		ask = br.withBlocks(ask, &answer, &behind)
 	}
-	err := c.calls.Do(ctx, ask)
+	err := br.c.calls.Do(ctx, ask)
 	var b *Blocks
 	if err == nil {
-		if b, err = c.checkBlocks(ctx, g, e, answer); err == nil && behind != nil {
+		if b, err = br.check(ctx, g, e, answer); err == nil && behind != nil {
 			err = b.startsWith(behind, answer.FirstBlocks, request.FirstBytes)
 		}
 	}
@@ -178,7 +184,7 @@ func (c *Client) openBlocks(ctx context.Context, g GroupID, e Entry, ahead ...in
 		if behind != nil {
 			_ = behind.Close()
 		}
-		c.claims.keep(e.Ref, request.ClaimID)
+		br.c.claims.keep(e.Ref, request.ClaimID)
 		return nil, err
 	}
 	b.claim = request.ClaimID
@@ -200,20 +206,20 @@ func (b *Blocks) startsWith(behind io.ReadCloser, blocks, most int64) error {
 	return nil
 }
 
-// retrieveBlocks retrieves a file of format version 2 into a buffer.
-func (c *Client) retrieveBlocks(ctx context.Context, g GroupID, e Entry, buf *mem.Buffer,
+// retrieve retrieves a file of format version 2 into a buffer.
+func (br *blockReader) retrieve(ctx context.Context, g GroupID, e Entry, buf *mem.Buffer,
 	report func(done, total int64)) (retrieved, error) {
-	if err := checkSize(e.Size, c.cfg.MaxFileBytes); err != nil { // before it is paid for
+	if err := checkSize(e.Size, br.c.cfg.MaxFileBytes); err != nil { // before it is paid for
 		return retrieved{}, err
 	}
-	b, err := c.openBlocks(ctx, g, e, c.Traffic().Line)
+	b, err := br.open(ctx, g, e, br.c.Traffic().Line)
 	if err != nil {
 		return retrieved{}, err
 	}
 	defer b.Close()
 	b.reportTo(report)
 	l := b.layout
-	if err := checkSize(l.Size, c.cfg.MaxFileBytes); err != nil {
+	if err := checkSize(l.Size, br.c.cfg.MaxFileBytes); err != nil {
 		return retrieved{}, err
 	}
 	if err := buf.Resize(l.Size); err != nil {
@@ -241,8 +247,8 @@ func (b *Blocks) reportTo(report func(done, total int64)) {
 	}
 }
 
-// checkBlocks compares an answer with the record.
-func (c *Client) checkBlocks(ctx context.Context, g GroupID, e Entry, a wire.PrepareRetrieveResult) (*Blocks, error) {
+// check compares an answer with the record.
+func (br *blockReader) check(ctx context.Context, g GroupID, e Entry, a wire.PrepareRetrieveResult) (*Blocks, error) {
 	meta, err := format.ParseMetadata(a.Format)
 	if err != nil {
 		return nil, err
@@ -251,12 +257,12 @@ func (c *Client) checkBlocks(ctx context.Context, g GroupID, e Entry, a wire.Pre
 		return nil, call.Malformed(fmt.Errorf("format version %d of a file that the ledger recorded as version 2",
 			meta.Version))
 	}
-	b := &Blocks{c: c, group: g, entry: e, meta: meta, layout: meta.Layout(), dataURL: a.DataURL}
+	b := &Blocks{c: br.c, group: g, entry: e, meta: meta, layout: meta.Layout(), dataURL: a.DataURL}
 	if a.DataURL == "" || a.TilesURL == "" || a.DataSize != b.layout.SealedBytes() {
 		return nil, call.Malformed(fmt.Errorf("data of %d bytes, and the blocks have %d; or an address is missing",
 			a.DataSize, b.layout.SealedBytes()))
 	}
-	raw, err := c.fetchManifest(ctx, a, b.layout)
+	raw, err := br.fetchManifest(ctx, a, b.layout)
 	if err != nil {
 		return nil, err
 	}
@@ -278,7 +284,7 @@ func (c *Client) checkBlocks(ctx context.Context, g GroupID, e Entry, a wire.Pre
 		}
 	}
 	b.life, b.cancel = context.WithCancel(context.Background())
-	if b.tree, err = c.newBlockTree(b.life, b.layout.Blocks(), meta.Root, a); err != nil {
+	if b.tree, err = br.newTree(b.life, b.layout.Blocks(), meta.Root, a); err != nil {
 		return nil, err
 	}
 	if b.key, err = format.ParseKey(a.Key); err != nil {
@@ -292,7 +298,7 @@ func (c *Client) checkBlocks(ctx context.Context, g GroupID, e Entry, a wire.Pre
 }
 
 // fetchManifest returns the manifest of an answer, or asks for it.
-func (c *Client) fetchManifest(ctx context.Context, a wire.PrepareRetrieveResult,
+func (br *blockReader) fetchManifest(ctx context.Context, a wire.PrepareRetrieveResult,
 	l format.Layout) (raw []byte, err error) {
 	if a.Manifest != "" {
 		if raw, err = base64.StdEncoding.Strict().DecodeString(a.Manifest); err != nil {
@@ -307,16 +313,16 @@ func (c *Client) fetchManifest(ctx context.Context, a wire.PrepareRetrieveResult
 	if blocks := l.Blocks(); blocks < most/format.RunBytes {
 		most = blocks * format.RunBytes
 	}
-	return c.fetchSmall(ctx, call.Call{Path: a.ManifestURL}, most)
+	return br.fetchSmall(ctx, call.Call{Path: a.ManifestURL}, most)
 }
 
 // fetchSmall returns the answer to a call, of at most so many bytes. Free, and repeated after temporary faults.
-func (c *Client) fetchSmall(ctx context.Context, from call.Call, most int64) (raw []byte, err error) {
+func (br *blockReader) fetchSmall(ctx context.Context, from call.Call, most int64) (raw []byte, err error) {
 	from.Method, from.Long = http.MethodGet, true
 	from.Answer = func(resp *http.Response) (err error) {
 		raw, err = call.ReadBounded(resp, most)
 		return err
 	}
-	err = c.calls.Do(ctx, from)
+	err = br.c.calls.Do(ctx, from)
 	return raw, err
 }

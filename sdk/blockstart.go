@@ -127,7 +127,7 @@ func startBytes(more int64) int64 {
 
 // withBlocks returns a call of prepare_retrieve that asks for blocks behind the answer. They are in behind, which the
 // caller closes at any time and more than once; nil = the answer has none.
-func (c *Client) withBlocks(ask call.Call, answer *wire.PrepareRetrieveResult, behind *io.ReadCloser) call.Call {
+func (br *blockReader) withBlocks(ask call.Call, answer *wire.PrepareRetrieveResult, behind *io.ReadCloser) call.Call {
 	document := ask.Answer
 	ask.Keep, ask.Long = true, true // the blocks come when the open is over
 	ask.Answer = func(resp *http.Response) error {
@@ -138,7 +138,7 @@ func (c *Client) withBlocks(ask call.Call, answer *wire.PrepareRetrieveResult, b
 		in := bufio.NewReaderSize(resp.Body, call.TransferBuffer)
 		head, err := readLine(in, call.MaxAnswer)
 		if err == nil {
-			err = c.decodeResult(head, answer)
+			err = br.c.decodeResult(head, answer)
 		}
 		if err == nil {
 			*behind = struct {

@@ -39,11 +39,11 @@ type blockTree struct {
 	tiles  recent[tlog.Tile, []byte]    // not the whole ones of leaves
 }
 
-// newBlockTree takes the tiles of an answer. If they suffice to prove the first and the last
+// newTree takes the tiles of an answer. If they suffice to prove the first and the last
 // leaf, it proves them.
-func (c *Client) newBlockTree(life context.Context, blocks int64, root format.Hash,
+func (br *blockReader) newTree(life context.Context, blocks int64, root format.Hash,
 	a wire.PrepareRetrieveResult) (*blockTree, error) {
-	t := &blockTree{c: c, life: life, url: a.TilesURL, tree: tlog.Tree{N: blocks, Hash: root},
+	t := &blockTree{c: br.c, life: life, url: a.TilesURL, tree: tlog.Tree{N: blocks, Hash: root},
 		groups: recent[int64, []format.Hash]{most: keptGroups}, tiles: recent[tlog.Tile, []byte]{most: keptTiles}}
 	given := func(tile tlog.Tile) ([]byte, error) {
 		text, ok := a.Tiles[tile.Path()]
@@ -151,7 +151,7 @@ func (t *blockTree) hashes(indexes []int64, fetch func(tlog.Tile) ([]byte, error
 // ask returns a function that asks the service for a tile.
 func (t *blockTree) ask(ctx context.Context) func(tlog.Tile) ([]byte, error) {
 	return func(tile tlog.Tile) ([]byte, error) {
-		return t.c.fetchSmall(ctx, call.Call{Path: t.url + "/" + tile.Path()}, int64(tile.W)*tlog.HashSize)
+		return t.c.blocks.fetchSmall(ctx, call.Call{Path: t.url + "/" + tile.Path()}, int64(tile.W)*tlog.HashSize)
 	}
 }
 

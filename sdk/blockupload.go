@@ -233,7 +233,7 @@ func (u *BlockUpload) finish(ctx context.Context, name string, size int64, hash 
 	if u.onFinish != nil {
 		u.onFinish()
 	}
-	r, at, err := u.c.recordSealed(ctx, s, o.attrs, repeated)
+	r, at, err := u.c.small.record(ctx, s, o.attrs, repeated)
 	switch {
 	case err == nil:
 		u.c.uploads.reported(r.Ref)
@@ -283,7 +283,7 @@ func (u *BlockUpload) openRecorded(r Receipt, answer wire.FinalizeUploadResult) 
 			Seq: r.Seq, ChangedSeq: r.Seq, Name: meta.Filename,
 			Size: s.size, ContentType: meta.ContentType, Content: s.contentID}}
 	b.life, b.cancel = context.WithCancel(context.Background())
-	if b.tree, err = u.c.newBlockTree(b.life, b.layout.Blocks(), meta.Root, at); err != nil {
+	if b.tree, err = u.c.blocks.newTree(b.life, b.layout.Blocks(), meta.Root, at); err != nil {
 		_ = b.Close() // it only wipes
 		return
 	}
@@ -371,7 +371,7 @@ func (u *BlockUpload) prepareFinish(ctx context.Context, k uploadKey, size int64
 			o.from = string(u.base.Entry().Ref)
 		}
 	}
-	if err := u.c.sealHead(ctx, s, k, u.id, sha256.Sum256(encoded), int64(len(encoded)), o); err != nil {
+	if err := u.c.uploads.sealHead(ctx, s, k, u.id, sha256.Sum256(encoded), int64(len(encoded)), o); err != nil {
 		s.Wipe()
 		return nil, err
 	}

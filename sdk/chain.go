@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
@@ -27,30 +28,45 @@ type verified struct {
 	newest Seq // of the records about files and folders
 }
 
-// chainEntries lists the file records of g with a ChangedSeq above that of a list, from proven records. Where the
-// list is the newest of this client, only what came since is read.
-func (c *Client) chainEntries(ctx context.Context, g GroupID, o listing) ([]Entry, error) {
-	return retryWithNewKey(ctx, c, func() ([]Entry, error) { return c.readEntries(ctx, g, o) })
+// chains read the records of groups, and remember how far the chain of each was verified.
+type chains struct {
+	c *Client
+
+	mu       sync.Mutex
+	verified map[GroupID]verified
 }
 
-func (c *Client) readEntries(ctx context.Context, g GroupID, o listing) ([]Entry, error) {
-	end, err := c.lists.begin(ctx, c.lists.paged)
+// forget forgets what was verified.
+func (h *chains) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.verified)
+}
+
+// entries lists the file records of g with a ChangedSeq above that of a list, from proven records. Where the
+// list is the newest of this client, only what came since is read.
+func (h *chains) entries(ctx context.Context, g GroupID, o listing) ([]Entry, error) {
+	return retryWithNewKey(ctx, h.c, func() ([]Entry, error) { return h.read(ctx, g, o) })
+}
+
+func (h *chains) read(ctx context.Context, g GroupID, o listing) ([]Entry, error) {
+	end, err := h.c.lists.begin(ctx, h.c.lists.paged)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	c.mu.Lock()
-	from := c.chains[g]
-	c.mu.Unlock()
+	h.mu.Lock()
+	from := h.verified[g]
+	h.mu.Unlock()
 	if o.since == 0 || o.since != from.newest {
 		from, o.known = verified{}, nil
 	}
-	fold := newFolding(c.lists, g, from, o.known)
-	err = c.readChain(ctx, g, from, fold)
+	fold := newFolding(h.c.lists, g, from, o.known)
+	err = h.readChain(ctx, g, from, fold)
 	if errors.Is(err, errNeedsAll) {
 		fold.release()
-		fold = newFolding(c.lists, g, verified{}, nil)
-		err = c.readChain(ctx, g, verified{}, fold)
+		fold = newFolding(h.c.lists, g, verified{}, nil)
+		err = h.readChain(ctx, g, verified{}, fold)
 	}
 	fold.release()
 	if err != nil {
@@ -61,40 +77,40 @@ func (c *Client) readEntries(ctx context.Context, g GroupID, o listing) ([]Entry
 
 // readChain gives the records of a group after from to fold, page by page: a page once the
 // service has signed it. It returns once all of them are proven. After an error fold may lack some.
-func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *folding) error {
-	log, before, err := c.trustedLog(ctx)
+func (h *chains) readChain(ctx context.Context, g GroupID, from verified, fold *folding) error {
+	log, before, err := h.c.log.open(ctx)
 	if err != nil {
 		return err
 	}
 	name := chain.OfGroup(string(g))
-	listing := proof.NewListing(name, from.Cursor, c.past(g), time.Now())
+	listing := proof.NewListing(name, from.Cursor, h.past(g), time.Now())
 	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsChain, Layouts: layouts,
 		KnownSize: before.N, AfterSeq: from.Seq}
 	var page pageOfChain
 	marks := int64(0) // what listing holds, in bytes
-	defer func() { _ = c.lists.hold(-marks) }()
+	defer func() { _ = h.c.lists.hold(-marks) }()
 	apply := func() error {
 		more := markBytes * int64(len(page.records))
 		marks += more
-		if err := c.lists.hold(more); err != nil {
+		if err := h.c.lists.hold(more); err != nil {
 			return err
 		}
-		return fold.apply(page.take(), c.mostMoved())
+		return fold.apply(page.take(), h.mostMoved())
 	}
-	rest, err := c.streamRows(ctx, &request, func(rows []wire.TransactionRow) error {
+	rest, err := h.streamRows(ctx, &request, func(rows []wire.TransactionRow) error {
 		for i := range rows {
 			row := &rows[i]
 			if err := page.add(row, g, listing); err != nil {
-				return c.refusal(ctx, log, err)
+				return h.c.log.refusal(ctx, log, err)
 			}
 			if row.Page == nil {
 				continue
 			}
 			if err := listing.Page(log, *row.Page, request.Nonce); err != nil {
-				return c.refusal(ctx, log, err)
+				return h.c.log.refusal(ctx, log, err)
 			}
 			if err := apply(); err != nil {
-				return c.refusal(ctx, log, err)
+				return h.c.log.refusal(ctx, log, err)
 			}
 		}
 		return nil
@@ -104,18 +120,18 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 	}
 	checkpoint, err := listing.End(log, before, rest.proof, request.Nonce)
 	if err != nil {
-		return c.refusal(ctx, log, err)
+		return h.c.log.refusal(ctx, log, err)
 	}
 	if err := apply(); err != nil {
-		return c.refusal(ctx, log, err)
+		return h.c.log.refusal(ctx, log, err)
 	}
-	c.learn(g, checkpoint, verified{listing.Cursor(), fold.newest})
+	h.learn(g, checkpoint, verified{listing.Cursor(), fold.newest})
 	return nil
 }
 
 // mostMoved bounds the work of new names by folders, in bytes of names: short records could
 // make that of very many.
-func (c *Client) mostMoved() int64 { return max(maxListBytes, c.cfg.MaxFileBytes/2) }
+func (h *chains) mostMoved() int64 { return max(maxListBytes, h.c.cfg.MaxFileBytes/2) }
 
 // pageOfChain is the records of a list that nothing proves yet.
 type pageOfChain struct {
@@ -158,16 +174,16 @@ func (p *pageOfChain) take() []listedRecord {
 // as they arrive: a list has no round trip between its pages. After a lost connection it goes on
 // behind the last record that take had. It returns what followed the rows, and sets AfterSeq and Nonce to
 // those of the last request.
-func (c *Client) streamRows(ctx context.Context, request *wire.TransactionsRequest,
+func (h *chains) streamRows(ctx context.Context, request *wire.TransactionsRequest,
 	take func([]wire.TransactionRow) error) (rest page, err error) {
 	last := request.AfterSeq
 	header := http.Header{}
-	if c.calls.IsApart() {
+	if h.c.calls.IsApart() {
 		header.Set("Accept-Encoding", wire.CodingZstd)
 	}
-	err = c.calls.Resume(ctx, call.Free, func() int64 { return last }, func(ctx context.Context) error {
+	err = h.c.calls.Resume(ctx, call.Free, func() int64 { return last }, func(ctx context.Context) error {
 		request.Nonce, request.AfterSeq = rand.Text(), last
-		t := c.tool(wire.OpGetGroupTransactions, request, nil)
+		t := h.c.tool(wire.OpGetGroupTransactions, request, nil)
 		t.Kind, t.Header = call.Once, header
 		t.Answer = func(resp *http.Response) error {
 			rest = page{}
@@ -176,13 +192,13 @@ func (c *Client) streamRows(ctx context.Context, request *wire.TransactionsReque
 				return call.Malformed(err)
 			}
 			defer end()
-			err = c.readRows(in, &last, take, &rest)
+			err = h.readRows(in, &last, take, &rest)
 			if errors.Is(err, wire.ErrRows) || errors.Is(err, call.ErrPacked) {
 				return call.Malformed(err)
 			}
 			return err
 		}
-		return c.calls.Do(ctx, t)
+		return h.c.calls.Do(ctx, t)
 	})
 	if err == nil && len(rest.rows) > 0 { // of a service that writes its answers in another way
 		err = take(rest.rows)
@@ -195,8 +211,8 @@ const escaped = 8
 
 // readRows reads an answer with records. It sets last to the Seq of the last one that take had, and
 // rest to what follows them.
-func (c *Client) readRows(in io.Reader, last *int64, take func([]wire.TransactionRow) error, rest *page) error {
-	list := wire.NewRowReader(io.LimitReader(in, escaped*max(maxListBytes, c.cfg.MaxFileBytes/2)))
+func (h *chains) readRows(in io.Reader, last *int64, take func([]wire.TransactionRow) error, rest *page) error {
+	list := wire.NewRowReader(io.LimitReader(in, escaped*max(maxListBytes, h.c.cfg.MaxFileBytes/2)))
 	for {
 		rows, err := list.Next()
 		if err == io.EOF {
@@ -210,29 +226,29 @@ func (c *Client) readRows(in io.Reader, last *int64, take func([]wire.Transactio
 		}
 		*last = rows[len(rows)-1].Seq
 	}
-	raw, err := list.Rest(c.answerLimit(wire.OpGetGroupTransactions))
+	raw, err := list.Rest(h.c.answerLimit(wire.OpGetGroupTransactions))
 	if err != nil {
 		return err
 	}
-	return c.decodeResult(raw, rest)
+	return h.c.decodeResult(raw, rest)
 }
 
 // past returns how far any client of this account has seen a group.
-func (c *Client) past(g GroupID) proof.Past {
-	p := proof.Past{Place: c.memory.Group(string(g))}
-	p.Proven, p.Since = c.memory.Waiting(string(g))
+func (h *chains) past(g GroupID) proof.Past {
+	p := proof.Past{Place: h.c.memory.Group(string(g))}
+	p.Proven, p.Since = h.c.memory.Waiting(string(g))
 	return p
 }
 
 // learn keeps the verified place of a chain, unless another call got further.
-func (c *Client) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
-	c.memory.Checkpoint(checkpoint.Note, checkpoint.N)
-	c.mu.Lock()
-	if now.Number >= c.chains[g].Number {
-		c.chains[g] = now
+func (h *chains) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
+	h.c.memory.Checkpoint(checkpoint.Note, checkpoint.N)
+	h.mu.Lock()
+	if now.Number >= h.verified[g].Number {
+		h.verified[g] = now
 	}
-	c.mu.Unlock()
-	c.memory.SawGroup(string(g), now.Place, now.Proven(), time.Now())
+	h.mu.Unlock()
+	h.c.memory.SawGroup(string(g), now.Place, now.Proven(), time.Now())
 }
 
 // listedOf converts a row to a record, with what the record commits to: then that gives the
@@ -302,10 +318,10 @@ func decodeHash(text string, into *chain.Hash) error {
 	return nil
 }
 
-// checkReceipt verifies that the service recorded the upload, with the commitment of e, and that the record
+// ofUpload verifies that the service recorded the upload, with the commitment of e, and that the record
 // follows the first after records of the group. It remembers that the group has come that far. With
 // nil attributes e may have any. It returns the file as it is recorded.
-func (c *Client) checkReceipt(ctx context.Context, e Entry, after int64,
+func (rs receipts) ofUpload(ctx context.Context, e Entry, after int64,
 	a wire.FinalizeUploadResult) (recorded Entry, err error) {
 	g := e.Group
 	if a.Record == nil || a.Receipt == nil {
@@ -316,7 +332,7 @@ func (c *Client) checkReceipt(ctx context.Context, e Entry, after int64,
 		return e, call.Malformed(err)
 	}
 	if r.Kind != EventUploaded || r.Chain != chain.OfGroup(string(g)) || r.Group != string(g) ||
-		r.Account != string(c.account) || r.Ref != string(e.Ref) ||
+		r.Account != string(rs.c.account) || r.Ref != string(e.Ref) ||
 		r.FileHash != e.Commitment.String() || r.Detail != e.Name {
 		return e, call.Malformed(errors.New("its receipt is for another record"))
 	}
@@ -327,14 +343,14 @@ func (c *Client) checkReceipt(ctx context.Context, e Entry, after int64,
 	if e.Attributes != nil && !recorded.attributes().Equal(*e.Attributes) {
 		return e, call.Malformed(errors.New("its receipt is for a file with other attributes"))
 	}
-	place, err := retryWithNewKey(ctx, c, func() (chain.Place, error) { return c.openReceipt(ctx, &r, *a.Receipt) })
+	place, err := retryWithNewKey(ctx, rs.c, func() (chain.Place, error) { return rs.open(ctx, &r, *a.Receipt) })
 	if err != nil {
 		return e, err
 	}
 	if place.Number <= after {
-		return e, c.distrust(fmt.Errorf("the receipt gives the record the number %d in its group, which had %d "+
+		return e, rs.c.log.distrust(fmt.Errorf("the receipt gives the record the number %d in its group, which had %d "+
 			"records before", place.Number, after))
 	}
-	c.memory.SawGroup(string(g), place, 0, time.Now())
+	rs.c.memory.SawGroup(string(g), place, 0, time.Now())
 	return recorded, nil
 }

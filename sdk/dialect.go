@@ -48,7 +48,7 @@ func (ourDialect) namesPage() int      { return wire.MaxPageNames }
 func (ourDialect) rawTransfer() string { return wire.TransferRaw }
 
 func (o ourDialect) list(ctx context.Context, g GroupID, l listing) ([]Entry, error) {
-	return o.c.chainEntries(ctx, g, l)
+	return o.c.chains.entries(ctx, g, l)
 }
 
 func (ourDialect) readPrice(context.Context, GroupID) (Amount, error) { return Amount{}, nil }
@@ -147,7 +147,7 @@ func (h hostedDialect) readPrice(ctx context.Context, g GroupID) (Amount, error)
 		return h.namesPrice(ctx)
 	}
 	var joinable bool
-	err := h.c.view(ctx, "is_group_joinable", groupArgs{GroupID: g}, &joinable)
+	err := h.c.rpc.view(ctx, "is_group_joinable", groupArgs{GroupID: g}, &joinable)
 	err = h.c.wrap("ask how a group is read", g, "", err)
 	switch KindOf(err) {
 	case ErrUnavailable, ErrTimeout, ErrCanceled:

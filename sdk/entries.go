@@ -36,23 +36,23 @@ func footprints(rows []wire.TransactionRow) (bytes int64) {
 // eachPage calls take with each page of records. next returns the AfterSeq of the page that
 // follows a row. A service can always send one more page (threat 8): while eachPage runs, all of
 // them count as memory of lists.
-func (c *Client) eachPage(ctx context.Context, request wire.TransactionsRequest, next func(wire.TransactionRow) int64,
+func (h *chains) eachPage(ctx context.Context, request wire.TransactionsRequest, next func(wire.TransactionRow) int64,
 	take func([]wire.TransactionRow) error) error {
-	end, err := c.lists.begin(ctx, c.lists.whole)
+	end, err := h.c.lists.begin(ctx, h.c.lists.whole)
 	if err != nil {
 		return err
 	}
 	defer end()
 	held := int64(0)
-	defer func() { _ = c.lists.hold(-held) }()
+	defer func() { _ = h.c.lists.hold(-held) }()
 	for {
-		p, more, err := c.page(ctx, &request)
+		p, more, err := h.page(ctx, &request)
 		if err != nil {
 			return err
 		}
 		size := footprints(p.rows)
 		held += size
-		if err := c.lists.hold(size); err != nil {
+		if err := h.c.lists.hold(size); err != nil {
 			return err
 		}
 		if err := take(p.rows); err != nil || !more {
@@ -106,12 +106,12 @@ const shortPage = 500
 
 // page asks for the next records, and reports whether more may follow. It sets the limit of
 // the request.
-func (c *Client) page(ctx context.Context, request *wire.TransactionsRequest) (p page, more bool, err error) {
+func (h *chains) page(ctx context.Context, request *wire.TransactionsRequest) (p page, more bool, err error) {
 	request.Limit = cmp.Or(request.Limit, wire.MaxPageRows)
-	err = c.read(ctx, wire.OpGetGroupTransactions, *request, &p)
+	err = h.c.read(ctx, wire.OpGetGroupTransactions, *request, &p)
 	if errors.Is(err, call.ErrTooMuch) && request.Limit > shortPage {
 		request.Limit = shortPage
-		err = c.read(ctx, wire.OpGetGroupTransactions, *request, &p)
+		err = h.c.read(ctx, wire.OpGetGroupTransactions, *request, &p)
 	}
 	return p, len(p.rows) >= request.Limit, err
 }

@@ -255,7 +255,7 @@ func (g Group) put(ctx context.Context, name string, r io.Reader, o options) (Re
 			return Receipt{}, err
 		}
 	}
-	return g.c.upload(ctx, g.ID, name, b, o)
+	return g.c.uploads.upload(ctx, g.ID, name, b, o)
 }
 
 // lengthOf returns how many bytes are left in r, 0 if r does not tell.

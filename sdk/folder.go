@@ -52,7 +52,7 @@ func (g Group) renameFolder(ctx context.Context, folder, to string, seen Seq) (d
 	if err := g.c.read(ctx, wire.OpRenameFolder, request, &answer); err != nil {
 		return done, err
 	}
-	r, err := g.c.checkFolder(ctx, g.ID, request, answer)
+	r, err := g.c.receipts.ofFolder(ctx, g.ID, request, answer)
 	if err != nil {
 		return done, g.c.unconfirmed("rename", "folder may be renamed", err)
 	}
@@ -67,14 +67,14 @@ func (g Group) renameFolder(ctx context.Context, folder, to string, seen Seq) (d
 	return done, nil
 }
 
-// checkFolder verifies that the service recorded what was asked, and remembers that the
+// ofFolder verifies that the service recorded what was asked, and remembers that the
 // group has come that far.
-func (c *Client) checkFolder(ctx context.Context, g GroupID, asked wire.RenameFolderRequest,
+func (rs receipts) ofFolder(ctx context.Context, g GroupID, asked wire.RenameFolderRequest,
 	a wire.RenameFolderResult) (r chain.Record, err error) {
 	if a.Files <= 0 {
 		return r, call.Malformed(errors.New("a rename of nothing"))
 	}
-	return c.confirmed(ctx, g, a.Record, a.Receipt, func(r *chain.Record) bool {
+	return rs.ofChange(ctx, g, a.Record, a.Receipt, func(r *chain.Record) bool {
 		before, after, ok := chain.FolderOf(r)
 		return ok && r.Kind == EventFolderRenamed && before == asked.Folder && after == asked.NewFolder &&
 			r.Seq > asked.Seq
@@ -127,7 +127,7 @@ func (g Group) changeFolder(ctx context.Context, op, kind, folder string) (e Ent
 	if answer == (wire.FolderResult{}) && op == wire.OpMakeFolder {
 		return e, nil
 	}
-	r, err := g.c.confirmed(ctx, g.ID, answer.Record, answer.Receipt, func(r *chain.Record) bool {
+	r, err := g.c.receipts.ofChange(ctx, g.ID, answer.Record, answer.Receipt, func(r *chain.Record) bool {
 		return r.Kind == kind && r.Detail == folder && r.Ref != "" && r.Number > after
 	})
 	if err != nil {

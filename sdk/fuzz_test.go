@@ -149,7 +149,7 @@ func FuzzAnswers(f *testing.F) {
 
 // forgetAll makes the client as if new, with its connections.
 func (c *Client) forgetAll() {
-	c.caps, c.uploads = nil, newUploader(c)
+	c.caps, c.uploads = &capabilities{c: c}, newUploader(c)
 	c.calls = call.New(c.cfg.calls(c.account))
 }
 
@@ -185,7 +185,7 @@ func everyCall(t *testing.T, c *Client) map[string]error {
 	note("members", err)
 	_, err = c.Group(g).Records(ctx)
 	note("ledger", err)
-	_, err = c.tlog(ctx, "checkpoint")
+	_, err = c.log.fetch(ctx, "checkpoint")
 	note("tlog", c.wrap("read", "", "", err))
 	_, _ = c.Price("upload")
 	entries, err := c.Group(g).Entries(ctx)
@@ -209,7 +209,7 @@ func everyCall(t *testing.T, c *Client) map[string]error {
 
 func uploadABC(t *testing.T, c *Client) error {
 	content := []byte("abc")
-	if c.caps != nil && c.caps.Dialect.IsOurs() {
+	if known := c.caps.seen(); known != nil && known.Dialect.IsOurs() {
 		content = bytes.Repeat(content, 30_000)
 	}
 	b, err := c.pool.Get(int64(len(content)))

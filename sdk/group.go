@@ -188,7 +188,7 @@ func (g Group) CloseJoin(ctx context.Context) (Change, error) {
 // [ErrNotFound]. Specification 4.2 (getGroupOwner).
 func (g Group) Owner(ctx context.Context) (AccountID, error) {
 	var owner *AccountID
-	if err := g.c.view(ctx, "get_group_owner", groupArgs{GroupID: g.ID}, &owner); err != nil {
+	if err := g.c.rpc.view(ctx, "get_group_owner", groupArgs{GroupID: g.ID}, &owner); err != nil {
 		return "", g.wrap("ask owner", err)
 	}
 	if owner == nil || *owner == "" {
@@ -204,7 +204,7 @@ func (g Group) Owner(ctx context.Context) (AccountID, error) {
 // [ErrUnavailable], [ErrTimeout], [ErrCorrupt]. Specification 4.2 (getGroupChecksum).
 func (g Group) Checksum(ctx context.Context) (string, error) {
 	var sum *string
-	if err := g.c.view(ctx, "get_group_checksum", groupArgs{GroupID: g.ID}, &sum); err != nil || sum == nil {
+	if err := g.c.rpc.view(ctx, "get_group_checksum", groupArgs{GroupID: g.ID}, &sum); err != nil || sum == nil {
 		return "", g.wrap("ask checksum", err)
 	}
 	return *sum, nil
@@ -218,7 +218,7 @@ func (g Group) IsAuthorized(ctx context.Context, account AccountID) (bool, error
 		account = g.c.account
 	}
 	var member *bool
-	err := g.c.view(ctx, "is_authorized", groupArgs{GroupID: g.ID, UserID: account}, &member)
+	err := g.c.rpc.view(ctx, "is_authorized", groupArgs{GroupID: g.ID, UserID: account}, &member)
 	if err == nil && member == nil {
 		err = call.Malformed(errors.New("neither true nor false"))
 	}

@@ -72,7 +72,7 @@ func (g Group) Invite(ctx context.Context, role Role) (made GroupInvite, text Se
 		_, err = g.c.CheckTrust(ctx)
 	}
 	if err == nil {
-		key, err = g.c.logKey(ctx)
+		key, err = g.c.log.key(ctx)
 	}
 	if err != nil {
 		return made, text, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("invite", err))
@@ -154,7 +154,7 @@ func (c *Client) isLogOf(ctx context.Context, i wire.Invite) (err error) {
 		c.memory.Pin(i.LogKey)
 		return nil
 	}
-	key, err := c.logKey(ctx)
+	key, err := c.log.key(ctx)
 	if err == nil && key != i.LogKey && !slices.Contains(c.memory.Earlier(), i.LogKey) {
 		err = otherKey("the log key of the invite is not the one that this machine saw before")
 	}

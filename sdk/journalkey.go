@@ -41,15 +41,15 @@ func (g Group) newJournalKey(ctx context.Context) (*saving.JournalKey, saving.Se
 // SealJournalKey seals the key of a journal of the group to the newest key of the vault: after a day it asks the
 // service whether there is another one. Errors and price are those of [Group.NewJournalKey].
 func (g Group) SealJournalKey(ctx context.Context, k *saving.JournalKey) (saving.SealedJournalKey, error) {
-	if g.c.vaultIsOld() {
-		_, _ = g.c.newerVault(ctx) // else the known one serves as long as it is open
+	if g.c.vault.isOld() {
+		_, _ = g.c.vault.newer(ctx) // else the known one serves as long as it is open
 	}
 	sealed, err := g.sealJournalKey(ctx, k)
 	return sealed, g.wrap("seal the key of a journal", err)
 }
 
 func (g Group) sealJournalKey(ctx context.Context, k *saving.JournalKey) (saving.SealedJournalKey, error) {
-	vault, err := g.c.vault(ctx)
+	vault, err := g.c.vault.current(ctx)
 	if err != nil {
 		return saving.SealedJournalKey{}, err
 	}

@@ -11,6 +11,9 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
+// receipts check what a service says that it recorded.
+type receipts struct{ c *Client }
+
 // recorded is the answer of an operation whose result is a sentence: what the service recorded is beside it.
 type recorded struct{ wire.Recorded }
 
@@ -47,14 +50,14 @@ func (g Group) changedFile(ctx context.Context, after int64, a wire.Recorded,
 // returns the files as [Group.Entries] lists them, but for Tx and for what happens to them later.
 func (g Group) changedFiles(ctx context.Context, after int64, a wire.Recorded,
 	is func(*chain.Record) bool) ([]Entry, error) {
-	list, err := g.c.readChanges(ctx, g.ID, after, a, is)
+	list, err := g.c.receipts.ofChanges(ctx, g.ID, after, a, is)
 	if err != nil {
 		return nil, g.c.unconfirmed("change", "files may be changed", err)
 	}
 	return list, nil
 }
 
-func (c *Client) readChanges(ctx context.Context, g GroupID, after int64, a wire.Recorded,
+func (rs receipts) ofChanges(ctx context.Context, g GroupID, after int64, a wire.Recorded,
 	is func(*chain.Record) bool) (list []Entry, err error) {
 	if len(a.Records) == 0 {
 		return nil, nil
@@ -72,7 +75,7 @@ func (c *Client) readChanges(ctx context.Context, g GroupID, after int64, a wire
 		if l.Number <= after || seen[l.Ref] {
 			return nil, call.Malformed(errors.New("its records are of an earlier change"))
 		}
-		if !c.isOwn(&l.Record, g) || !is(&l.Record) {
+		if !rs.isOwn(&l.Record, g) || !is(&l.Record) {
 			return nil, call.Malformed(errors.New("its records are of another change"))
 		}
 		e, err := changedEntry(&l)
@@ -83,12 +86,12 @@ func (c *Client) readChanges(ctx context.Context, g GroupID, after int64, a wire
 		e.change(&l.Record)
 		list, last, seen[l.Ref] = append(list, e), l.Record, true
 	}
-	return list, c.proven(ctx, g, &last, a.Receipt)
+	return list, rs.check(ctx, g, &last, a.Receipt)
 }
 
-// confirmed verifies that the service recorded what was asked, which is reports, in the name of
+// ofChange verifies that the service recorded what was asked, which is reports, in the name of
 // this account. It remembers that the group has come that far.
-func (c *Client) confirmed(ctx context.Context, g GroupID, row *wire.TransactionRow, receipt *wire.ChainHead,
+func (rs receipts) ofChange(ctx context.Context, g GroupID, row *wire.TransactionRow, receipt *wire.ChainHead,
 	is func(*chain.Record) bool) (r chain.Record, err error) {
 	if row == nil {
 		return r, call.Malformed(errNoReceipt)
@@ -96,38 +99,38 @@ func (c *Client) confirmed(ctx context.Context, g GroupID, row *wire.Transaction
 	if r, err = chainRecord(row, g); err != nil {
 		return r, call.Malformed(err)
 	}
-	if !c.isOwn(&r, g) || !is(&r) {
+	if !rs.isOwn(&r, g) || !is(&r) {
 		return r, call.Malformed(errors.New("its receipt is for another record"))
 	}
-	return r, c.proven(ctx, g, &r, receipt)
+	return r, rs.check(ctx, g, &r, receipt)
 }
 
 var errNoReceipt = errors.New("a change without a receipt")
 
 // isOwn reports whether a record is in the chain of a group, and of this account.
-func (c *Client) isOwn(r *chain.Record, g GroupID) bool {
-	return r.Chain == chain.OfGroup(string(g)) && r.Group == string(g) && r.Account == string(c.account)
+func (rs receipts) isOwn(r *chain.Record, g GroupID) bool {
+	return r.Chain == chain.OfGroup(string(g)) && r.Group == string(g) && r.Account == string(rs.c.account)
 }
 
-// proven verifies the receipt of a record, and remembers that the group has come that far.
-func (c *Client) proven(ctx context.Context, g GroupID, r *chain.Record, receipt *wire.ChainHead) error {
+// check verifies the receipt of a record, and remembers that the group has come that far.
+func (rs receipts) check(ctx context.Context, g GroupID, r *chain.Record, receipt *wire.ChainHead) error {
 	if receipt == nil {
 		return call.Malformed(errNoReceipt)
 	}
-	place, err := retryWithNewKey(ctx, c, func() (chain.Place, error) { return c.openReceipt(ctx, r, *receipt) })
+	place, err := retryWithNewKey(ctx, rs.c, func() (chain.Place, error) { return rs.open(ctx, r, *receipt) })
 	if err != nil {
 		return err
 	}
-	c.memory.SawGroup(string(g), place, 0, time.Now())
+	rs.c.memory.SawGroup(string(g), place, 0, time.Now())
 	return nil
 }
 
-// openReceipt verifies the signature of a receipt.
-func (c *Client) openReceipt(ctx context.Context, r *chain.Record, receipt wire.ChainHead) (chain.Place, error) {
-	log, _, err := c.trustedLog(ctx)
+// open verifies the signature of a receipt.
+func (rs receipts) open(ctx context.Context, r *chain.Record, receipt wire.ChainHead) (chain.Place, error) {
+	log, _, err := rs.c.log.open(ctx)
 	if err != nil {
 		return chain.Place{}, err
 	}
 	place, err := proof.CheckReceipt(log, r, receipt)
-	return place, c.refusal(ctx, log, err)
+	return place, rs.c.log.refusal(ctx, log, err)
 }

@@ -164,7 +164,7 @@ func (u *recording) receipt(ctx context.Context, a wire.FinalizeUploadResult) (R
 			sent.Attributes = &u.attrs
 		}
 	}
-	return u.c.receipt(ctx, sent, u.ticket.after, u.isOurs, a)
+	return u.c.uploads.receipt(ctx, sent, u.ticket.after, u.isOurs, a)
 }
 
 // commitment is what the record of an upload has, if its salt is the one that was sent.
@@ -196,7 +196,7 @@ func (u *recording) salt() string {
 
 // receipt checks the confirmation of the service (threat 13): what was sent is recorded, as one
 // of the records that follow the first after of the group. Nil attributes may be any.
-func (c *Client) receipt(ctx context.Context, sent Entry, after int64, proves bool,
+func (u *uploader) receipt(ctx context.Context, sent Entry, after int64, proves bool,
 	a wire.FinalizeUploadResult) (Receipt, error) {
 	ref := a.Location
 	if ref == "" {
@@ -206,7 +206,7 @@ func (c *Client) receipt(ctx context.Context, sent Entry, after int64, proves bo
 	if err != nil || digest != sent.Hash || ref == "" {
 		return Receipt{}, call.Malformed(errors.New("it confirms another file than the one sent"))
 	}
-	sent.Ref, sent.Tx, sent.Uploader = Ref(ref), strings.Trim(a.TransID, `"`), c.account
+	sent.Ref, sent.Tx, sent.Uploader = Ref(ref), strings.Trim(a.TransID, `"`), u.c.account
 	sent.Seq, sent.ChangedSeq, sent.Time = Seq(a.Seq), Seq(a.Seq), parseTime(a.Time)
 	if sent.Time.IsZero() {
 		sent.Time = time.Now()
@@ -221,7 +221,7 @@ func (c *Client) receipt(ctx context.Context, sent Entry, after int64, proves bo
 		if a.Repeated {
 			sent.Content = repeatedContent(sent, a.Record)
 		}
-		if r.Entry, err = c.checkReceipt(ctx, sent, after, a); err != nil {
+		if r.Entry, err = u.c.receipts.ofUpload(ctx, sent, after, a); err != nil {
 			return Receipt{}, err
 		}
 	}

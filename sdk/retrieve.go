@@ -55,7 +55,7 @@ func (g Group) retrieve(ctx context.Context, e Entry, b *mem.Buffer,
 func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer,
 	report func(done, total int64)) (retrieved, error) {
 	if e.Content != (Digest{}) {
-		return c.retrieveBlocks(ctx, g, e, b, report)
+		return c.blocks.retrieve(ctx, g, e, b, report)
 	}
 	ctx = call.Bridging(ctx)
 	if e.Deleted != nil && !e.Deleted.InTrash { // who may bring it back reads it

@@ -62,25 +62,25 @@ func (g Group) Seal(ctx context.Context, name string, content []byte, save *savi
 	k := uploadKey{group: g.ID, name: name, digest: ComputeHash(content)}
 	o := asked(opts)
 	o.save = save
-	s, err := g.c.seal(ctx, k, content, o)
+	s, err := g.c.uploads.seal(ctx, k, content, o)
 	return s, g.wrap("seal "+quote(name), err)
 }
 
 // seal is Group.Seal for content whose hash is known.
-func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o options) (*Sealed, error) {
-	caps, err := c.Capabilities(ctx)
+func (u *uploader) seal(ctx context.Context, k uploadKey, content []byte, o options) (*Sealed, error) {
+	caps, err := u.c.Capabilities(ctx)
 	if err != nil {
 		return nil, err
 	}
 	size := int64(len(content))
-	if err := checkSize(size, min(c.maxWhole(caps), wire.WholeFileBytes)); err != nil {
+	if err := checkSize(size, min(u.c.maxWhole(caps), wire.WholeFileBytes)); err != nil {
 		return nil, err
 	}
-	if _, err := c.vault(ctx); err != nil { // before anything is encrypted
+	if _, err := u.c.vault.current(ctx); err != nil { // before anything is encrypted
 		return nil, err
 	}
-	s := &Sealed{account: c.account, time: time.Now(), size: size, progress: o.progress,
-		after: countBefore(o.save, c.memory.Group(string(k.group)).Number)}
+	s := &Sealed{account: u.c.account, time: time.Now(), size: size, progress: o.progress,
+		after: countBefore(o.save, u.c.memory.Group(string(k.group)).Number)}
 	if s.facts, s.attrs, err = factsOf(k, size, o.attrs); err != nil {
 		return nil, err
 	}
@@ -91,14 +91,14 @@ func (c *Client) seal(ctx context.Context, k uploadKey, content []byte, o option
 	if s.key, err = format.RandomKey(); err != nil {
 		return nil, err
 	}
-	blob, err := s.encrypt(c.pool, content, o.compress)
+	blob, err := s.encrypt(u.c.pool, content, o.compress)
 	if err != nil {
 		return nil, err
 	}
 	copy(s.nonce[:], blob)
 	copy(s.tag[:], blob[len(blob)-format.TagBytes:])
 	s.cipher = bytes.NewReader(blob)
-	return s, c.sealHead(ctx, s, k, id, sha256.Sum256(blob), int64(len(blob)), o)
+	return s, u.sealHead(ctx, s, k, id, sha256.Sum256(blob), int64(len(blob)), o)
 }
 
 // uploadID is the id of the save, else a new one.
@@ -123,9 +123,9 @@ func countBefore(save *saving.Save, known int64) int64 {
 
 // sealHead makes the head of an upload whose ciphertext, or whose manifest, has a hash and a size, and seals the key of
 // the file with it.
-func (c *Client) sealHead(ctx context.Context, s *Sealed, k uploadKey, id string, sum Digest, size int64,
+func (u *uploader) sealHead(ctx context.Context, s *Sealed, k uploadKey, id string, sum Digest, size int64,
 	o options) error {
-	vault, err := c.vault(ctx)
+	vault, err := u.c.vault.current(ctx)
 	if err != nil {
 		return err
 	}
@@ -387,11 +387,11 @@ func (s *Sealed) Wipe() {
 // Format prints the id for every verb.
 func (s *Sealed) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "sealed upload %s", s.ID()) }
 
-// ownSealed refuses an upload of another account.
-func (c *Client) ownSealed(s *Sealed) error {
-	if s.account != c.account {
+// own refuses an upload of another account.
+func (q *sealedQueue) own(s *Sealed) error {
+	if s.account != q.c.account {
 		return &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("account %s sealed the upload, and this is %s",
-			quote(string(s.account)), quote(string(c.account)))}
+			quote(string(s.account)), quote(string(q.c.account)))}
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func (q *sealedQueue) send(ctx context.Context, s *Sealed) (answer wire.Finalize
 	q.lanes++
 	q.mu.Unlock()
 	begun := time.Now()
-	err = q.c.putSealed(q.patient(ctx, []*queued{w}), s, &answer)
+	err = q.put(q.patient(ctx, []*queued{w}), s, &answer)
 	q.ended(1, time.Since(begun), err)
 	q.leave()
 	return answer, err
@@ -164,10 +164,10 @@ func (q *sealedQueue) run(list []*queued) {
 	begun := time.Now()
 	var err error
 	if len(list) == 1 {
-		err = q.c.putSealed(q.patient(ctx, list), list[0].s, &list[0].answer)
+		err = q.put(q.patient(ctx, list), list[0].s, &list[0].answer)
 		list[0].err = err
 	} else {
-		err = q.c.sendBatch(q.patient(ctx, list), list) // each has its own error, too
+		err = q.sendBatch(q.patient(ctx, list), list) // each has its own error, too
 	}
 	took := time.Since(begun)
 	q.ended(len(list), took, err)

@@ -35,13 +35,13 @@ type Sent struct {
 // [ErrInvalid] for an upload of another account, or one without ciphertext. Only svcd has it.
 func (c *Client) SendSealed(ctx context.Context, uploads ...*Sealed) []Sent {
 	ctx = call.Bridging(ctx)
-	if c.vaultIsOld() {
-		_, _ = c.newerVault(ctx) // for the next Seal; what is sealed is sent as it is
+	if c.vault.isOld() {
+		_, _ = c.vault.newer(ctx) // for the next Seal; what is sealed is sent as it is
 	}
 	out := make([]Sent, len(uploads))
 	for from := 0; from < len(uploads); {
 		n := batchOf(uploads[from:])
-		c.sendTogether(ctx, uploads[from:from+n], out[from:from+n])
+		c.small.sendTogether(ctx, uploads[from:from+n], out[from:from+n])
 		from += n
 	}
 	for i, s := range uploads {
@@ -63,44 +63,44 @@ func batchOf(list []*Sealed) int {
 }
 
 // sendTogether sends uploads in one request. What the request leaves open is sent again alone.
-func (c *Client) sendTogether(ctx context.Context, list []*Sealed, out []Sent) {
+func (q *sealedQueue) sendTogether(ctx context.Context, list []*Sealed, out []Sent) {
 	if len(list) == 1 {
-		out[0].Receipt, out[0].Err = c.sendSealed(ctx, list[0])
+		out[0].Receipt, out[0].Err = q.sendAlone(ctx, list[0])
 		return
 	}
 	batch := make([]*queued, len(list))
 	for i, s := range list {
 		batch[i] = &queued{s: s}
 	}
-	_ = c.calls.Repeat(ctx, call.Free, func(ctx context.Context) error {
-		return c.sendBatch(ctx, batch) // each has its own error
+	_ = q.c.calls.Repeat(ctx, call.Free, func(ctx context.Context) error {
+		return q.sendBatch(ctx, batch) // each has its own error
 	})
 	for i, w := range batch {
 		var refused *call.Refusal
 		switch {
 		case codeOf(w.err) == wire.CodeEpoch, errors.As(w.err, &refused) && refused.IsTemporary():
-			out[i].Receipt, out[i].Err = c.sendSealed(ctx, w.s)
+			out[i].Receipt, out[i].Err = q.sendAlone(ctx, w.s)
 		case w.err != nil:
 			out[i].Err = w.err
 		default:
-			out[i].Receipt, out[i].Err = c.sealedReceipt(ctx, w.s, w.answer)
+			out[i].Receipt, out[i].Err = q.receipt(ctx, w.s, w.answer)
 		}
 	}
 }
 
-// sendSealed sends one upload.
-func (c *Client) sendSealed(ctx context.Context, s *Sealed) (Receipt, error) {
-	r, _, err := c.answerSealed(ctx, s)
+// sendAlone sends one upload.
+func (q *sealedQueue) sendAlone(ctx context.Context, s *Sealed) (Receipt, error) {
+	r, _, err := q.answer(ctx, s)
 	return r, err
 }
 
-// recordSealed sends an upload, and makes sure that the record has these attributes, if it is that of an earlier
+// record sends an upload, and makes sure that the record has these attributes, if it is that of an earlier
 // attempt.
-func (c *Client) recordSealed(ctx context.Context, s *Sealed, a Attributes, repeated bool) (Receipt,
+func (q *sealedQueue) record(ctx context.Context, s *Sealed, a Attributes, repeated bool) (Receipt,
 	wire.FinalizeUploadResult, error) {
-	r, answer, err := c.answerSealed(ctx, s)
+	r, answer, err := q.answer(ctx, s)
 	if err == nil && !s.Attributes().Equal(a) { // of the earlier attempt, or not offered
-		if err = c.settle(ctx, s.Group(), r.Ref, a); err != nil {
+		if err = q.c.settle(ctx, s.Group(), r.Ref, a); err != nil {
 			s.noteOutcome(errNotSettled) // the next attempt settles again
 			return Receipt{}, answer, err
 		}
@@ -114,20 +114,20 @@ func (c *Client) recordSealed(ctx context.Context, s *Sealed, a Attributes, repe
 // errNotSettled stands for an upload that is recorded with other attributes than it shall have.
 var errNotSettled = errors.New("recorded with other attributes")
 
-// answerSealed sends one upload until it has an answer, and again with its key sealed anew if the epoch ended. The
+// answer sends one upload until it has an answer, and again with its key sealed anew if the epoch ended. The
 // answer is checked.
-func (c *Client) answerSealed(ctx context.Context, s *Sealed) (r Receipt, answer wire.FinalizeUploadResult, err error) {
+func (q *sealedQueue) answer(ctx context.Context, s *Sealed) (r Receipt, answer wire.FinalizeUploadResult, err error) {
 	try := func() error {
-		return c.calls.Repeat(ctx, call.Free, func(ctx context.Context) (err error) {
+		return q.c.calls.Repeat(ctx, call.Free, func(ctx context.Context) (err error) {
 			if s.isSmall() {
-				answer, err = c.small.send(ctx, s)
+				answer, err = q.send(ctx, s)
 				return err
 			}
-			return c.putSealed(ctx, s, &answer)
+			return q.put(ctx, s, &answer)
 		})
 	}
 	if err = try(); codeOf(err) == wire.CodeEpoch && s.HasKey() {
-		vault, vaultErr := c.newerVault(ctx)
+		vault, vaultErr := q.c.vault.newer(ctx)
 		if vaultErr == nil {
 			vaultErr = s.sealKey(vault)
 		}
@@ -136,13 +136,13 @@ func (c *Client) answerSealed(ctx context.Context, s *Sealed) (r Receipt, answer
 		}
 	}
 	if err == nil {
-		r, err = c.sealedReceipt(ctx, s, answer)
+		r, err = q.receipt(ctx, s, answer)
 	}
 	return r, answer, err
 }
 
-// sealedReceipt checks the confirmation of an upload.
-func (c *Client) sealedReceipt(ctx context.Context, s *Sealed, a wire.FinalizeUploadResult) (Receipt, error) {
+// receipt checks the confirmation of an upload.
+func (q *sealedQueue) receipt(ctx context.Context, s *Sealed, a wire.FinalizeUploadResult) (Receipt, error) {
 	s.mu.Lock()
 	attrs := s.attrs
 	sent := Entry{Group: GroupID(s.head.GroupID), Name: s.facts.Filename, Size: s.size, Content: s.contentID,
@@ -151,12 +151,12 @@ func (c *Client) sealedReceipt(ctx context.Context, s *Sealed, a wire.FinalizeUp
 	salt, _ := parseDigest(s.head.Salt)
 	sent.Commitment = commitment(salt, sent)
 	// The history may have been forgotten since, see AcceptRollback.
-	after := min(s.after, c.memory.Group(s.head.GroupID).Number)
+	after := min(s.after, q.c.memory.Group(s.head.GroupID).Number)
 	s.mu.Unlock()
-	r, err := c.receipt(ctx, sent, after, true, a)
+	r, err := q.c.uploads.receipt(ctx, sent, after, true, a)
 	if err != nil {
 		s.noteOutcome(err)
-		return Receipt{}, c.unconfirmed("upload", "file may be recorded", err)
+		return Receipt{}, q.c.unconfirmed("upload", "file may be recorded", err)
 	}
 	return r, nil
 }
@@ -175,8 +175,8 @@ func (s *Sealed) frameBytes() int64 {
 }
 
 // frame returns the beginning of the frame, and where its ciphertext is.
-func (c *Client) frame(s *Sealed) (head []byte, cipher io.Reader, err error) {
-	if err := c.ownSealed(s); err != nil {
+func (q *sealedQueue) frame(s *Sealed) (head []byte, cipher io.Reader, err error) {
+	if err := q.own(s); err != nil {
 		return nil, nil, err
 	}
 	s.mu.Lock()
@@ -209,9 +209,9 @@ func (s *Sealed) noteOutcome(err error) {
 	s.unsure = true
 }
 
-// putSealed sends one upload in a request of its own.
-func (c *Client) putSealed(ctx context.Context, s *Sealed, answer *wire.FinalizeUploadResult) error {
-	head, _, err := c.frame(s)
+// put sends one upload in a request of its own.
+func (q *sealedQueue) put(ctx context.Context, s *Sealed, answer *wire.FinalizeUploadResult) error {
+	head, _, err := q.frame(s)
 	if err != nil {
 		return err
 	}
@@ -224,21 +224,21 @@ func (c *Client) putSealed(ctx context.Context, s *Sealed, answer *wire.Finalize
 		}
 		return io.MultiReader(bytes.NewReader(head), cipher)
 	}}
-	err = c.calls.Do(ctx, call.Call{Kind: call.Once, Method: http.MethodPut, Path: wire.PathSealed + s.ID(),
+	err = q.c.calls.Do(ctx, call.Call{Kind: call.Once, Method: http.MethodPut, Path: wire.PathSealed + s.ID(),
 		Body: &body,
-		Long: true, Progress: s.progress, Answer: c.result(call.MaxAnswer, answer)})
+		Long: true, Progress: s.progress, Answer: q.c.result(call.MaxAnswer, answer)})
 	s.noteOutcome(err)
 	return s.sensible(err)
 }
 
 // sendBatch sends uploads in one request. Each of batch without an error gets its answer or its
 // error; the result is the error of the request.
-func (c *Client) sendBatch(ctx context.Context, batch []*queued) error {
+func (q *sealedQueue) sendBatch(ctx context.Context, batch []*queued) error {
 	var readers []io.Reader
 	var sent []*queued
 	length := int64(0)
 	for _, w := range batch {
-		head, cipher, err := c.frame(w.s)
+		head, cipher, err := q.frame(w.s)
 		if err != nil {
 			w.err = err
 			continue
@@ -259,14 +259,14 @@ func (c *Client) sendBatch(ctx context.Context, batch []*queued) error {
 		return io.MultiReader(readers...)
 	}}
 	var answer wire.FinalizeUploadsResult
-	err := c.calls.Do(ctx, call.Call{Kind: call.Once, Path: wire.PathTools + wire.OpFinalizeUploads, Body: &body,
-		Long: true, Answer: c.result(call.MaxAnswer, &answer)})
+	err := q.c.calls.Do(ctx, call.Call{Kind: call.Once, Path: wire.PathTools + wire.OpFinalizeUploads, Body: &body,
+		Long: true, Answer: q.c.result(call.MaxAnswer, &answer)})
 	if err == nil && len(answer.Uploads) != len(sent) {
 		err = call.Malformed(fmt.Errorf("%d answers to %d uploads", len(answer.Uploads), len(sent)))
 	}
 	for i, w := range sent {
 		if w.err = err; err == nil {
-			w.answer, w.err = c.answerOf(w.s, &answer.Uploads[i])
+			w.answer, w.err = q.answerOf(w.s, &answer.Uploads[i])
 		}
 		w.s.noteOutcome(w.err)
 	}
@@ -274,13 +274,13 @@ func (c *Client) sendBatch(ctx context.Context, batch []*queued) error {
 }
 
 // answerOf returns the answer to one upload of a batch.
-func (c *Client) answerOf(s *Sealed, a *wire.SealedAnswer) (wire.FinalizeUploadResult, error) {
+func (q *sealedQueue) answerOf(s *Sealed, a *wire.SealedAnswer) (wire.FinalizeUploadResult, error) {
 	switch {
 	case a.ID != s.ID():
 		return wire.FinalizeUploadResult{}, call.Malformed(errors.New("its answer is for another upload"))
 	case a.Error != nil && a.Result == nil && a.Status/100 > 2:
 		refused := newRefusal(a.Status, a.Error.Code, a.Error.Error)
-		refused.Text = c.calls.Scrub(refused.Text)
+		refused.Text = q.c.calls.Scrub(refused.Text)
 		return wire.FinalizeUploadResult{}, s.sensible(refused)
 	case a.Error != nil || a.Result == nil:
 		return wire.FinalizeUploadResult{}, call.Malformed(errors.New("its answer is neither a record nor a refusal"))

@@ -43,7 +43,7 @@ func (s Settings) retention(ctx context.Context, days *int64, done string) (Chan
 // [ErrTimeout], [ErrCorrupt].
 func (s Settings) Retention(ctx context.Context) (days int64, set bool, err error) {
 	var told *int64
-	if err := s.g.c.view(ctx, "get_group_retention", groupArgs{GroupID: s.g.ID}, &told); err != nil || told == nil {
+	if err := s.g.c.rpc.view(ctx, "get_group_retention", groupArgs{GroupID: s.g.ID}, &told); err != nil || told == nil {
 		return 0, false, s.g.wrap("ask retention", err)
 	}
 	if *told < 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/proof"
@@ -35,19 +36,27 @@ func (c *Client) CheckTrust(ctx context.Context) (trust.State, error) {
 	if err != nil || !t.Proves || t.Key == "" && c.cfg.LogKey == "" {
 		return t, err
 	}
-	_, err = retryWithNewKey(ctx, c, func() (struct{}, error) { return struct{}{}, c.compareLog(ctx) })
+	_, err = retryWithNewKey(ctx, c, func() (struct{}, error) { return struct{}{}, c.log.compare(ctx) })
 	if err != nil {
 		return t, c.wrap("compare the signed history", "", "", err)
 	}
 	return c.Trust(ctx)
 }
 
-func (c *Client) compareLog(ctx context.Context) error {
-	log, before, err := c.trustedLog(ctx)
+// signedLog is the log of the service, of which this machine remembers the key and the newest checkpoint.
+type signedLog struct {
+	c *Client
+
+	mu     sync.Mutex
+	opened *openedLog // nil until open made one
+}
+
+func (l *signedLog) compare(ctx context.Context) error {
+	log, before, err := l.open(ctx)
 	if err != nil {
 		return err
 	}
-	raw, err := c.tlog(ctx, "checkpoint")
+	raw, err := l.fetch(ctx, "checkpoint")
 	if err != nil {
 		return err
 	}
@@ -57,12 +66,12 @@ func (c *Client) compareLog(ctx context.Context) error {
 	case before.N == 0 || now.N <= before.N: // no proof is needed
 		err = now.Continues(before, nil)
 	default: // no patience: every record seen is in a checkpoint already
-		now, err = proof.Checker{Fetch: c.tlog, Log: log}.Check(ctx, before, nil)
+		now, err = proof.Checker{Fetch: l.fetch, Log: log}.Check(ctx, before, nil)
 	}
 	if err != nil {
-		return c.refusal(ctx, log, err)
+		return l.refusal(ctx, log, err)
 	}
-	c.memory.Checkpoint(now.Note, now.N)
+	l.c.memory.Checkpoint(now.Note, now.N)
 	return nil
 }
 
@@ -72,9 +81,7 @@ func (c *Client) compareLog(ctx context.Context) error {
 // when the file could not be written.
 func (c *Client) AcceptRollback() error {
 	c.memory.Forget()
-	c.mu.Lock()
-	clear(c.chains)
-	c.mu.Unlock()
+	c.chains.forget()
 	if err := c.memory.Save(); err != nil {
 		return c.wrap("accept rollback", "", "", err)
 	}
@@ -87,60 +94,60 @@ func (g Group) Order() int64 { return g.c.memory.Order(string(g.ID)) }
 
 // demandsProofs reports whether the service must prove what it lists, because it offered
 // proofs before, or because the settings require a log key or a witness.
-func (c *Client) demandsProofs() bool {
-	return c.cfg.LogKey != "" || c.cfg.Witness != "" || c.memory.IsHeld()
+func (l *signedLog) demandsProofs() bool {
+	return l.c.cfg.LogKey != "" || l.c.cfg.Witness != "" || l.c.memory.IsHeld()
 }
 
 // checkDialect refuses a service that does not speak our dialect and must, because without it the
 // service could claim anything. It remembers that the service speaks it.
-func (c *Client) checkDialect(d wire.Dialect) error {
+func (l *signedLog) checkDialect(d wire.Dialect) error {
 	switch {
 	case d.IsOurs():
-		c.memory.Hold()
+		l.c.memory.Hold()
 		return nil
-	case c.cfg.LogKey != "" || c.cfg.Witness != "":
-		return c.distrust(errors.New("the service does not prove what it lists, although a log key or a witness is " +
+	case l.c.cfg.LogKey != "" || l.c.cfg.Witness != "":
+		return l.distrust(errors.New("the service does not prove what it lists, although a log key or a witness is " +
 			"required"))
-	case c.memory.IsHeld():
-		return c.distrust(errors.New("the service proved what it lists before, and does not any more"))
+	case l.c.memory.IsHeld():
+		return l.distrust(errors.New("the service proved what it lists before, and does not any more"))
 	}
 	return nil
 }
 
-// trustedLog returns the log of the service, and the newest checkpoint that this client or
+// open returns the log of the service, and the newest checkpoint that this client or
 // another client of the account verified. The key of the log is the required one, else the
 // pinned one, else the one that the service shows now.
-func (c *Client) trustedLog(ctx context.Context) (log *proof.Log, newest proof.Checkpoint, err error) {
-	if err := c.memory.Problem(); errors.Is(err, trust.ErrContradiction) {
-		return nil, newest, c.distrust(err)
+func (l *signedLog) open(ctx context.Context) (log *proof.Log, newest proof.Checkpoint, err error) {
+	if err := l.c.memory.Problem(); errors.Is(err, trust.ErrContradiction) {
+		return nil, newest, l.distrust(err)
 	}
-	key, err := c.logKey(ctx)
+	key, err := l.key(ctx)
 	if err != nil {
 		return nil, newest, err
 	}
-	_, seen := c.memory.Log()
-	earlier := c.memory.Earlier()
-	c.mu.Lock()
-	known := c.opened
-	c.mu.Unlock()
+	_, seen := l.c.memory.Log()
+	earlier := l.c.memory.Earlier()
+	l.mu.Lock()
+	known := l.opened
+	l.mu.Unlock()
 	if known != nil && known.log.Key() == key && known.seen == seen && slices.Equal(known.earlier, earlier) {
 		return known.log, known.newest, nil
 	}
-	if log, err = proof.NewLog(key, c.cfg.witness(), earlier...); err != nil {
+	if log, err = proof.NewLog(key, l.c.cfg.witness(), earlier...); err != nil {
 		return nil, newest, err
 	}
 	if seen != "" {
 		if newest, err = log.Reopen(seen); err != nil {
-			return nil, newest, c.distrust(fmt.Errorf("the checkpoint seen before: %w", err))
+			return nil, newest, l.distrust(fmt.Errorf("the checkpoint seen before: %w", err))
 		}
 	}
-	c.mu.Lock()
-	c.opened = &openedLog{log, newest, seen, earlier}
-	c.mu.Unlock()
+	l.mu.Lock()
+	l.opened = &openedLog{log, newest, seen, earlier}
+	l.mu.Unlock()
 	return log, newest, nil
 }
 
-// openedLog is what trustedLog made of the keys and the checkpoint in the memory, so that it
+// openedLog is what open made of the keys and the checkpoint in the memory, so that it
 // verifies the same signature once: every save asks for the log.
 type openedLog struct {
 	log     *proof.Log
@@ -149,20 +156,20 @@ type openedLog struct {
 	earlier []string
 }
 
-func (c *Client) logKey(ctx context.Context) (string, error) {
-	pinned, _ := c.memory.Log()
+func (l *signedLog) key(ctx context.Context) (string, error) {
+	pinned, _ := l.c.memory.Log()
 	switch {
-	case c.cfg.LogKey != "" && slices.Contains(c.memory.Earlier(), c.cfg.LogKey):
+	case l.c.cfg.LogKey != "" && slices.Contains(l.c.memory.Earlier(), l.c.cfg.LogKey):
 		return pinned, nil // it replaced the required key, and both keys signed the change
-	case c.cfg.LogKey != "" && pinned != "" && c.cfg.LogKey != pinned:
+	case l.c.cfg.LogKey != "" && pinned != "" && l.c.cfg.LogKey != pinned:
 		return "", otherKey("the required log key is not the one that this machine saw before")
-	case c.cfg.LogKey != "":
-		c.memory.Pin(c.cfg.LogKey)
-		return c.cfg.LogKey, nil
+	case l.c.cfg.LogKey != "":
+		l.c.memory.Pin(l.c.cfg.LogKey)
+		return l.c.cfg.LogKey, nil
 	case pinned != "":
 		return pinned, nil
 	}
-	raw, err := c.tlog(ctx, "key")
+	raw, err := l.fetch(ctx, "key")
 	if err != nil {
 		return "", err
 	}
@@ -170,7 +177,7 @@ func (c *Client) logKey(ctx context.Context) (string, error) {
 	if err := proof.CheckKey(key); err != nil {
 		return "", call.Malformed(err)
 	}
-	c.memory.Pin(key)
+	l.c.memory.Pin(key)
 	return key, nil
 }
 
@@ -178,59 +185,59 @@ func (c *Client) logKey(ctx context.Context) (string, error) {
 // replaced the key of its log, it runs f again.
 func retryWithNewKey[T any](ctx context.Context, c *Client, f func() (T, error)) (T, error) {
 	out, err := f()
-	if KindOf(err) == ErrCorrupt && c.followLogKey(ctx) {
+	if KindOf(err) == ErrCorrupt && c.log.followKey(ctx) {
 		return f()
 	}
 	return out, err
 }
 
-// followLogKey pins the key that replaced the pinned one, if both keys signed the change.
+// followKey pins the key that replaced the pinned one, if both keys signed the change.
 // It reports whether it did.
-func (c *Client) followLogKey(ctx context.Context) bool {
-	pinned, _ := c.memory.Log()
+func (l *signedLog) followKey(ctx context.Context) bool {
+	pinned, _ := l.c.memory.Log()
 	if pinned == "" {
 		return false
 	}
-	raw, err := c.tlog(ctx, wire.TlogKeys)
+	raw, err := l.fetch(ctx, wire.TlogKeys)
 	var said wire.LogKeys
 	if err != nil || json.Unmarshal(raw, &said) != nil {
 		return false
 	}
 	next := proof.Successors(pinned, said.Statements)
-	c.memory.Succeed(next)
+	l.c.memory.Succeed(next)
 	return len(next) > 0
 }
 
 // distrust returns the error for a service that must not be believed.
-func (c *Client) distrust(err error) error {
-	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeHistory, Err: c.calls.Scrubbed(err)}
+func (l *signedLog) distrust(err error) error {
+	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeHistory, Err: l.c.calls.Scrubbed(err)}
 }
 
 // refusal makes a refusal of package proof an error of this package. That the service signs with another
 // key comes first: then nothing else that it shows fits either. Other errors stay as they are.
-func (c *Client) refusal(ctx context.Context, log *proof.Log, err error) error {
+func (l *signedLog) refusal(ctx context.Context, log *proof.Log, err error) error {
 	var stale *proof.Stale
 	if errors.As(err, &stale) {
-		return &Error{Op: "verify", Kind: ErrUnavailable, Code: wire.CodeWitness, Err: c.calls.Scrubbed(err)}
+		return &Error{Op: "verify", Kind: ErrUnavailable, Code: wire.CodeWitness, Err: l.c.calls.Scrubbed(err)}
 	}
 	var unwitnessed *proof.Unwitnessed
 	if errors.As(err, &unwitnessed) {
-		return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeNoWitness, Err: c.calls.Scrubbed(err)}
+		return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeNoWitness, Err: l.c.calls.Scrubbed(err)}
 	}
 	var refused *proof.Refusal
 	if !errors.As(err, &refused) {
 		return err
 	}
-	if other := c.keyChanged(ctx, log); other != nil {
+	if other := l.keyChanged(ctx, log); other != nil {
 		return other
 	}
-	return c.distrust(fmt.Errorf("what the service lists is not what it signed: %w", err))
+	return l.distrust(fmt.Errorf("what the service lists is not what it signed: %w", err))
 }
 
 // keyChanged returns an error if the service shows another key than the pinned one, for
 // example a new service at an old address. Otherwise it returns nil.
-func (c *Client) keyChanged(ctx context.Context, log *proof.Log) error {
-	raw, err := c.tlog(ctx, "key")
+func (l *signedLog) keyChanged(ctx context.Context, log *proof.Log) error {
+	raw, err := l.fetch(ctx, "key")
 	if key := strings.TrimSuffix(string(raw), "\n"); err != nil || key == log.Key() {
 		return nil
 	}
@@ -244,11 +251,12 @@ func otherKey(text string) error {
 // maxTlogBytes bounds a checkpoint, a key or a tile, in bytes.
 const maxTlogBytes = 64 << 10
 
-// tlog reads "checkpoint", "key" or a tile of the ledger's transparency log. It is a
+// fetch reads "checkpoint", "key" or a tile of the ledger's transparency log. It is a
 // [proof.Fetch]. The service must speak our dialect.
-func (c *Client) tlog(ctx context.Context, path string) (raw []byte, err error) {
-	if err := c.needOurs(ctx, "sign checkpoints of its ledger"); err != nil {
+func (l *signedLog) fetch(ctx context.Context, path string) (raw []byte, err error) {
+	if err := l.c.needOurs(ctx, "sign checkpoints of its ledger"); err != nil {
 		return nil, err
 	}
-	return c.fetchSmall(ctx, call.Call{URL: c.cfg.MCPURL + wire.PathTlog + path, Wait: c.cfg.Timeout}, maxTlogBytes)
+	from := call.Call{URL: l.c.cfg.MCPURL + wire.PathTlog + path, Wait: l.c.cfg.Timeout}
+	return l.c.blocks.fetchSmall(ctx, from, maxTlogBytes)
 }

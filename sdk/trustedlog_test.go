@@ -27,7 +27,7 @@ func TestTrustedLogVerifiesACheckpointOnce(t *testing.T) {
 	defer c.Close()
 	log := func(want int64) any {
 		t.Helper()
-		log, newest, err := c.trustedLog(t.Context())
+		log, newest, err := c.log.open(t.Context())
 		if err != nil || newest.N != want {
 			t.Fatalf("a checkpoint of %d records, %v; want %d", newest.N, err, want)
 		}
@@ -48,7 +48,7 @@ func TestTrustedLogVerifiesACheckpointOnce(t *testing.T) {
 	}
 	c.memory.Checkpoint("svc.example/log\n3\nforged", 3)
 	for range 2 {
-		if _, _, err := c.trustedLog(t.Context()); KindOf(err) != ErrCorrupt {
+		if _, _, err := c.log.open(t.Context()); KindOf(err) != ErrCorrupt {
 			t.Errorf("a forged checkpoint: %v", err)
 		}
 	}

@@ -27,18 +27,18 @@ import (
 // The file is of format version 1, whatever its size: [Group.BeginBlocks] makes version 2. Upload
 // costs one upload and needs the API key. Errors: those of [Group.Put].
 func (g Group) Upload(ctx context.Context, name string, b *mem.Buffer, opts ...PutOptions) (Receipt, error) {
-	receipt, err := g.c.upload(ctx, g.ID, name, b, asked(opts))
+	receipt, err := g.c.uploads.upload(ctx, g.ID, name, b, asked(opts))
 	return receipt, g.wrap("upload "+quote(name), err)
 }
 
 // upload uploads b and remembers that the caller knows the record.
-func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buffer, o options) (Receipt, error) {
+func (u *uploader) upload(ctx context.Context, g GroupID, name string, b *mem.Buffer, o options) (Receipt, error) {
 	ctx = call.Bridging(ctx)
-	caps, err := c.Capabilities(ctx)
+	caps, err := u.c.Capabilities(ctx)
 	if err != nil {
 		return Receipt{}, err
 	}
-	limit, err := c.uploadLimit(caps, name, o)
+	limit, err := u.c.uploadLimit(caps, name, o)
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -46,59 +46,59 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buff
 		return Receipt{}, err
 	}
 	k := uploadKey{group: g, name: name, digest: b.Hash(), link: o.attrs.Target != "" && caps.Dialect.IsOurs()}
-	done, err := c.uploads.exclusive(ctx, k)
+	done, err := u.exclusive(ctx, k)
 	if err != nil {
 		return Receipt{}, err
 	}
 	defer done()
 	var receipt Receipt
 	if caps.TakesSealed() && name != "" && b.Len() <= wire.WholeFileBytes {
-		receipt, err = c.uploadSealed(ctx, k, b.Bytes(), o)
+		receipt, err = u.uploadSealed(ctx, k, b.Bytes(), o)
 	} else {
-		receipt, err = c.uploadPrepared(ctx, caps, k, b, o)
+		receipt, err = u.uploadPrepared(ctx, caps, k, b, o)
 	}
 	if err != nil {
 		return Receipt{}, err
 	}
-	c.uploads.reported(receipt.Ref)
+	u.reported(receipt.Ref)
 	return receipt, nil
 }
 
 // uploadSealed uploads content in one request. An earlier attempt with an unknown outcome is sent
 // again under its id, so that the service records it once.
-func (c *Client) uploadSealed(ctx context.Context, k uploadKey, content []byte, o options) (Receipt, error) {
+func (u *uploader) uploadSealed(ctx context.Context, k uploadKey, content []byte, o options) (Receipt, error) {
 	var err error
-	s := c.uploads.unsureSealed(k)
+	s := u.unsureSealed(k)
 	repeated := s != nil
 	if repeated {
-		err = s.encryptAgain(c.pool, content)
+		err = s.encryptAgain(u.c.pool, content)
 	} else {
-		s, err = c.seal(ctx, k, content, o)
+		s, err = u.seal(ctx, k, content, o)
 	}
 	if err != nil {
 		return Receipt{}, err
 	}
 	s.progress = o.progress
-	r, _, err := c.recordSealed(ctx, s, o.attrs, repeated)
+	r, _, err := u.c.small.record(ctx, s, o.attrs, repeated)
 	if err != nil && s.mayBeRecorded() && codeOf(err) != wire.CodeSpent {
 		s.KeepIn(nil)
-		c.uploads.rememberSealed(k, s)
+		u.rememberSealed(k, s)
 		return Receipt{}, err
 	}
-	c.uploads.forgetSealed(k)
+	u.forgetSealed(k)
 	s.Wipe()
 	return r, err
 }
 
 // uploadPrepared uploads to a service without sealed uploads, or what is too large for one.
-func (c *Client) uploadPrepared(ctx context.Context, caps wire.Capabilities, k uploadKey, b *mem.Buffer,
+func (u *uploader) uploadPrepared(ctx context.Context, caps wire.Capabilities, k uploadKey, b *mem.Buffer,
 	o options) (Receipt, error) {
-	u := &uploading{buf: b, compress: o.compress, progress: o.progress,
-		recording: recording{c: c, isOurs: caps.Dialect.IsOurs(), key: k, size: b.Len(), attrs: o.attrs}}
-	if err := u.useAttributes(); err != nil {
+	up := &uploading{buf: b, compress: o.compress, progress: o.progress,
+		recording: recording{c: u.c, isOurs: caps.Dialect.IsOurs(), key: k, size: b.Len(), attrs: o.attrs}}
+	if err := up.useAttributes(); err != nil {
 		return Receipt{}, err
 	}
-	return u.run(ctx)
+	return up.run(ctx)
 }
 
 // MaxUpload returns the size of the largest file that can be uploaded, in plaintext bytes:

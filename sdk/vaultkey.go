@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
@@ -23,57 +24,65 @@ type vaultKey struct {
 	verified time.Time
 }
 
+// vault is what a client knows of the vault of its service.
+type vault struct {
+	c *Client
+
+	mu  sync.Mutex
+	key *vaultKey // nil until it was verified
+}
+
 // ended reports whether the service opens no more keys that are sealed to k.
 func (k *vaultKey) ended(now time.Time) bool { return now.Unix() >= k.stated.NotAfter }
 
-// vault returns the key of the vault. It asks the service for another one if none is known, or
+// current returns the key of the vault. It asks the service for another one if none is known, or
 // if the known one has ended.
-func (c *Client) vault(ctx context.Context) (*vaultKey, error) {
-	caps, err := c.Capabilities(ctx)
+func (v *vault) current(ctx context.Context) (*vaultKey, error) {
+	caps, err := v.c.Capabilities(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if !caps.TakesSealed() {
 		return nil, errNotSealed
 	}
-	c.mu.Lock()
-	known := c.vaultKey
-	c.mu.Unlock()
+	v.mu.Lock()
+	known := v.key
+	v.mu.Unlock()
 	if known != nil && !known.ended(time.Now()) {
 		return known, nil
 	}
 	if known != nil {
-		return c.newerVault(ctx)
+		return v.newer(ctx)
 	}
-	return c.verifyVault(ctx, caps)
+	return v.verify(ctx, caps)
 }
 
-// newerVault asks the service for the key of the vault again. After an error the known one stays.
-func (c *Client) newerVault(ctx context.Context) (*vaultKey, error) {
-	caps, err := c.sharedCapabilities(ctx)
+// newer asks the service for the key of the vault again. After an error the known one stays.
+func (v *vault) newer(ctx context.Context) (*vaultKey, error) {
+	caps, err := v.c.caps.shared(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if !caps.TakesSealed() {
 		return nil, errNotSealed
 	}
-	return c.verifyVault(ctx, caps)
+	return v.verify(ctx, caps)
 }
 
 var errNotSealed = &Error{Op: "check", Kind: ErrUnsupported, Code: wire.CodeUnsupported,
 	Err: errors.New("the service takes no sealed uploads")}
 
-// vaultIsOld reports whether the key of the vault has been known for so long that the service may
+// isOld reports whether the key of the vault has been known for so long that the service may
 // have begun another epoch.
-func (c *Client) vaultIsOld() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.vaultKey != nil && time.Since(c.vaultKey.verified) >= vaultKeyAge
+func (v *vault) isOld() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.key != nil && time.Since(v.key.verified) >= vaultKeyAge
 }
 
-// verifyVault verifies the key of the vault with the key of the log, and keeps it. Nothing is
+// verify verifies the key of the vault with the key of the log, and keeps it. Nothing is
 // sealed to another key (threat 51).
-func (c *Client) verifyVault(ctx context.Context, caps wire.Capabilities) (*vaultKey, error) {
+func (v *vault) verify(ctx context.Context, caps wire.Capabilities) (*vaultKey, error) {
 	k := &vaultKey{stated: *caps.Vault, service: caps.ContractID, verified: time.Now()}
 	switch {
 	case k.stated.KEM != format.SealedKeyKEM:
@@ -87,14 +96,14 @@ func (c *Client) verifyVault(ctx context.Context, caps wire.Capabilities) (*vaul
 			"of the service",
 			time.Unix(k.stated.NotAfter, 0).UTC().Format(time.RFC3339))
 	}
-	public, err := retryWithNewKey(ctx, c, func() ([]byte, error) {
-		log, _, err := c.trustedLog(ctx)
+	public, err := retryWithNewKey(ctx, v.c, func() ([]byte, error) {
+		log, _, err := v.c.log.open(ctx)
 		if err != nil {
 			return nil, err
 		}
 		public, err := proof.CheckVaultKey(log, k.stated)
 		if err != nil {
-			if other := c.keyChanged(ctx, log); other != nil {
+			if other := v.c.log.keyChanged(ctx, log); other != nil {
 				return nil, other
 			}
 			return nil, refuseVault("%w", err)
@@ -110,13 +119,13 @@ func (c *Client) verifyVault(ctx context.Context, caps wire.Capabilities) (*vaul
 	if k.public, err = format.NewVaultPublic(public); err != nil {
 		return nil, refuseVault("%w", err)
 	}
-	if seen := c.memory.Vault(); k.stated.Epoch < seen {
+	if seen := v.c.memory.Vault(); k.stated.Epoch < seen {
 		return nil, refuseVault("it is number %d, and number %d was seen before", k.stated.Epoch, seen)
 	}
-	c.memory.SawVault(k.stated.Epoch)
-	c.mu.Lock()
-	c.vaultKey = k
-	c.mu.Unlock()
+	v.c.memory.SawVault(k.stated.Epoch)
+	v.mu.Lock()
+	v.key = k
+	v.mu.Unlock()
 	return k, nil
 }
 

@@ -30,7 +30,7 @@ func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]chain.Row, error)
 	}
 	var all []chain.Row
 	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsAll, Layouts: layouts}
-	err := c.eachPage(ctx, request, func(row wire.TransactionRow) int64 { return row.Seq },
+	err := c.chains.eachPage(ctx, request, func(row wire.TransactionRow) int64 { return row.Seq },
 		func(page []wire.TransactionRow) error {
 			for _, row := range page {
 				r, err := proofRow(row)
@@ -68,7 +68,7 @@ func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report proof.Repo
 		return report, err
 	}
 	pinned, _ := c.memory.Log()
-	log, before, err := c.trustedLog(ctx)
+	log, before, err := c.log.open(ctx)
 	if err != nil {
 		return report, err
 	}
@@ -86,11 +86,11 @@ func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report proof.Repo
 	}
 	report.Rows = len(rows)
 	if err := confirm(rows, chain.OfGroup(string(g)), view); err != nil {
-		return report, c.refusal(ctx, log, err)
+		return report, c.log.refusal(ctx, log, err)
 	}
-	now, err := proof.Checker{Fetch: c.tlog, Log: log, Patience: mergePatience}.Check(ctx, before, rows)
+	now, err := proof.Checker{Fetch: c.log.fetch, Log: log, Patience: mergePatience}.Check(ctx, before, rows)
 	if err != nil {
-		return report, c.refusal(ctx, log, err)
+		return report, c.log.refusal(ctx, log, err)
 	}
 	report.Size, report.Root = now.N, now.Hash.String()
 	c.memory.Checkpoint(now.Note, now.N)

@@ -10,6 +10,9 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
+// rpc asks the ledger.
+type rpc struct{ c *Client }
+
 // rpcRequest is a query to the ledger (wire protocol 4.1).
 type rpcRequest struct {
 	Version string `json:"jsonrpc"`
@@ -40,32 +43,32 @@ type rpcError struct {
 }
 
 // query sends a query to the ledger and decodes the result.
-func (c *Client) query(ctx context.Context, params, result any) error {
+func (q rpc) query(ctx context.Context, params, result any) error {
 	var answer struct {
 		Result json.RawMessage `json:"result"`
 		Error  *rpcError       `json:"error"`
 	}
 	request := rpcRequest{Version: "2.0", ID: 1, Method: "query", Params: params}
-	err := c.calls.Do(ctx, call.Call{Kind: call.View, URL: c.cfg.RPCURL, Request: request,
+	err := q.c.calls.Do(ctx, call.Call{Kind: call.View, URL: q.c.cfg.RPCURL, Request: request,
 		Answer: call.Document(&answer)})
 	var refused *call.Refusal
 	var fault rpcError
 	isFault := errors.As(err, &refused) && json.Unmarshal(refused.Object, &fault) == nil
 	if isFault && (fault.Cause.Name != "" || fault.Message != "") {
-		return c.ledgerError(&fault)
+		return q.fault(&fault)
 	}
 	if err != nil {
 		return err
 	}
 	if answer.Error != nil {
-		return c.ledgerError(answer.Error)
+		return q.fault(answer.Error)
 	}
 	// Old views return an error inside the result.
 	var inner struct {
 		Error string `json:"error"`
 	}
 	if json.Unmarshal(answer.Result, &inner) == nil && inner.Error != "" {
-		return c.ledgerError(&rpcError{Message: inner.Error})
+		return q.fault(&rpcError{Message: inner.Error})
 	}
 	if len(answer.Result) == 0 || string(answer.Result) == "null" {
 		return call.Malformed(errors.New("the ledger's result is null"))
@@ -73,13 +76,13 @@ func (c *Client) query(ctx context.Context, params, result any) error {
 	return call.Decode(answer.Result, result)
 }
 
-func (c *Client) ledgerError(e *rpcError) error {
+func (q rpc) fault(e *rpcError) error {
 	var data string
 	if json.Unmarshal(e.Data, &data) != nil || data == "" {
 		data = e.Message
 	}
 	// "account x does not exist while viewing": so nodes say it
-	text := strings.TrimSuffix(c.calls.Scrub(data), " while viewing")
+	text := strings.TrimSuffix(q.c.calls.Scrub(data), " while viewing")
 	kind, code, ok := kindByWords(strings.ToLower(text))
 	if e.Cause.Name == "UNKNOWN_ACCOUNT" {
 		kind, ok = ErrNotFound, true
@@ -91,7 +94,7 @@ func (c *Client) ledgerError(e *rpcError) error {
 }
 
 // view calls a view method of the ledger contract.
-func (c *Client) view(ctx context.Context, method string, args, result any) error {
+func (q rpc) view(ctx context.Context, method string, args, result any) error {
 	encoded, err := json.Marshal(args)
 	if err != nil {
 		return err
@@ -100,8 +103,8 @@ func (c *Client) view(ctx context.Context, method string, args, result any) erro
 	var answer struct {
 		Result []uint16 `json:"result"`
 	}
-	params := callFunction{viewAccount{"call_function", "final", c.cfg.ContractID}, method, encoded}
-	if err := c.query(ctx, params, &answer); err != nil {
+	params := callFunction{viewAccount{"call_function", "final", q.c.cfg.ContractID}, method, encoded}
+	if err := q.query(ctx, params, &answer); err != nil {
 		return err
 	}
 	if answer.Result == nil {
@@ -135,7 +138,7 @@ func (c *Client) Balance(ctx context.Context, account AccountID) (Amount, error)
 	var answer struct {
 		Amount *Amount `json:"amount"`
 	}
-	err := c.query(ctx, viewAccount{"view_account", "optimistic", string(account)}, &answer)
+	err := c.rpc.query(ctx, viewAccount{"view_account", "optimistic", string(account)}, &answer)
 	if err == nil && answer.Amount == nil {
 		err = call.Malformed(errors.New("the account has no amount"))
 	}
@@ -155,7 +158,7 @@ func (c *Client) EstimateFee(ctx context.Context, action string) (Amount, error)
 	args := struct {
 		Action string `json:"action"`
 	}{action}
-	if err := c.view(ctx, "estimate_fee", args, &digits); err != nil {
+	if err := c.rpc.view(ctx, "estimate_fee", args, &digits); err != nil {
 		return Amount{}, c.wrap("estimate fee of "+quote(action), "", "", err)
 	}
 	fee, err := wire.ParseAmount(digits.String())
