@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 // Reasons of a [*MountpointError].
@@ -86,9 +88,9 @@ func Resolve(dir string) (string, error) {
 func refuseSystem(dir string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOTCONN):
-		return &MountpointError{dir, ErrDeadMount, "Clean it with: fusermount3 -uz -- " + dir}
+		return &MountpointError{dir, ErrDeadMount, "Clean it with: fusermount3 -uz -- " + ownfile.ShellWord(dir)}
 	case errors.Is(err, os.ErrNotExist):
-		return &MountpointError{dir, ErrNoMountpoint, "Make it with: mkdir -p -- " + dir}
+		return &MountpointError{dir, ErrNoMountpoint, "Make it with: mkdir -p -- " + ownfile.ShellWord(dir)}
 	case errors.Is(err, os.ErrPermission):
 		return &MountpointError{dir, ErrNotAccessible, "Name a directory of yours."}
 	case errors.Is(err, syscall.ENOTDIR):
@@ -100,10 +102,11 @@ func refuseSystem(dir string, err error) error {
 
 func refuseMounted(dir string, at MountInfo) error {
 	if isDead(at.Dir) {
-		return &MountpointError{dir, ErrDeadMount, "Clean it with: fusermount3 -uz -- " + dir}
+		return &MountpointError{dir, ErrDeadMount, "Clean it with: fusermount3 -uz -- " + ownfile.ShellWord(dir)}
 	}
 	if at.isOurs() {
-		return &MountpointError{dir, ErrMounted, "It is a mount of ours; end it with: svcfs umount " + dir}
+		return &MountpointError{dir, ErrMounted,
+			"It is a mount of ours; end it with: svcfs umount " + ownfile.ShellWord(dir)}
 	}
 	return &MountpointError{dir, ErrMounted, "Name another directory."}
 }

@@ -94,7 +94,8 @@ func (s *settings) verify(ctx context.Context, svc *service.Service, readData bo
 	switch {
 	case bad > 0:
 		return refuse(fmt.Sprintf("name the place of the files with --blobs, as svcd serve has it; else put them back "+
-			"from a copy of %s, if there is one, or have them uploaded again; an archive of svcd export has them for a new service only",
+			"from a copy of %s, if there is one, or have them uploaded again; an archive of svcd export has them "+
+			"for a new service only",
 			cmp.Or(s.cfg.Blobs, filepath.Join(s.cfg.DataDir, "blobs"))),
 			"%d files cannot be served as they were stored", bad)
 	case miscounted > 0:

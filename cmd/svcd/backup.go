@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/svcfs/svcfs/cmd/internal/cli"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/archive"
 )
@@ -50,7 +50,7 @@ func (s *settings) backup(ctx context.Context, svc *service.Service, dir string,
 	full bool) (string, error) {
 	if !isThere(dir) { // made here it could be on the wrong disk
 		return "", usage("make it, if it is on the disk that you mean, as the user of the service: mkdir -m 700 -- "+
-			cli.ShellWord(dir), "there is no folder %s", printable(dir))
+			ownfile.ShellWord(dir), "there is no folder %s", printable(dir))
 	}
 	name := day.Format(time.DateOnly)
 	path, newest := filepath.Join(dir, name), filepath.Join(dir, newestArchive)

@@ -147,7 +147,7 @@ func checkPlace(check, path string, mode os.FileMode) cli.Finding {
 		return cli.Failed(check, err.Error(), "run as the user of the service")
 	case info.Mode().Perm()&0o077 != 0:
 		return cli.Failed(check, fmt.Sprintf("%s may be used by others (mode %04o)", path, info.Mode().Perm()),
-			fmt.Sprintf("chmod %o %s", mode, path))
+			fmt.Sprintf("chmod %o %s", mode, ownfile.ShellWord(path)))
 	case unix.Access(path, unix.R_OK) != nil || mode&0o100 != 0 && unix.Access(path, unix.W_OK|unix.X_OK) != nil:
 		return cli.Failed(check, "this user may not use "+path, "run as the user of the service, or chown it")
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
@@ -88,7 +87,7 @@ func (s *settings) newService(cmd *cobra.Command) (*newService, error) {
 	}
 	for _, path := range []string{s.file, n.path} {
 		if isThere(path) {
-			of := " --config " + cli.ShellWord(path)
+			of := " --config " + ownfile.ShellWord(path)
 			return nil, usage("change that file, and see what it means with: svcd config"+of+"; an invite is made "+
 				"with: svcd invite NAME"+of, "%s has the settings of a service already", path)
 		}
@@ -224,20 +223,20 @@ func (n *newService) next() (list []string) {
 	if _, port, _ := net.SplitHostPort(n.file.Listen); n.owner != nil && len(port) < 4 {
 		list = append(list, "let the unit listen on port "+port+": service/operating/certificates.md")
 	}
-	start := "svcd serve --data " + cli.ShellWord(n.file.Data)
+	start := "svcd serve --data " + ownfile.ShellWord(n.file.Data)
 	if n.path == n.s.packaged.config {
 		start = "sudo systemctl enable --now svcd"
 	}
 	of := ""
 	if n.path != n.s.packaged.config {
-		of = " --data " + cli.ShellWord(n.file.Data)
+		of = " --data " + ownfile.ShellWord(n.file.Data)
 	}
 	list = append(list, "start it with: "+start, "invite others with: svcd invite NAME"+of)
 	if n.backups == "" {
 		return append(list, "make backups: svcd backup --help")
 	}
 	return append(list, "have cron of the service's user write an archive each night, with the line: 0 3 * * * "+
-		"svcd backup "+cli.ShellWord(n.backups)+of)
+		"svcd backup "+ownfile.ShellWord(n.backups)+of)
 }
 
 // print prints what was made, the invite last.

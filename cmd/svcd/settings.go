@@ -196,7 +196,7 @@ func (s *settings) visiblePassword() (name, instead string) {
 func (s *settings) given() (flags string) {
 	for _, e := range s.effective {
 		if e.From == "flag" && slices.Contains([]string{"config", "data", "db", "blobs"}, e.Name) {
-			flags += " --" + e.Name + " " + cli.ShellWord(e.Value)
+			flags += " --" + e.Name + " " + ownfile.ShellWord(e.Value)
 		}
 	}
 	return flags

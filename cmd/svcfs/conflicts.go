@@ -219,7 +219,7 @@ func (a *app) settle(ctx context.Context, c *sdk.Client, g sdk.Group, paths []st
 		case err != nil:
 			return err
 		case len(found) == 0:
-			return refuse(exitNotFound, "see them with: svcfs conflicts "+escapeName(string(g.ID)),
+			return refuse(exitNotFound, "see them with: svcfs conflicts "+shellWord(escapeName(string(g.ID))),
 				fmt.Errorf("%s in group %s has no conflict", escapeName(what), escapeName(string(g.ID))))
 		case len(found) > 1 && (f.keep == keepMine || f.merge != "") && !chosen.whole && !chosen.many:
 			return usage("name one of them, as svcfs conflicts lists them", escapeName(what)+" has "+

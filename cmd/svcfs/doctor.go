@@ -125,7 +125,7 @@ func (a *app) checkMounts(ctx context.Context) []cli.Finding {
 	for _, dir := range dirs {
 		if m := inspect(ctx, dir); m.State == stateDead {
 			findings = append(findings, cli.Warned("mounts", dir+" is dead: its process is gone",
-				"run: svcfs umount "+dir))
+				"run: svcfs umount "+shellWord(dir)))
 		}
 	}
 	if findings == nil {

@@ -61,7 +61,8 @@ those that a mount shows.`,
 	flags.Var(&f.newer, "newer", "changed after this: 7d, 12h, 2026-11-28 or a time with zone")
 	flags.Var(&f.older, "older", "changed before this")
 	flags.Var(&f.days, "mtime", "changed -7 (less than), +7 (more than) days ago")
-	flags.StringVar(&f.uploader, "user", "", "uploaded by this account: its whole id, or what stands before the first dot")
+	flags.StringVar(&f.uploader, "user", "", "uploaded by this account: its whole id, or "+
+		"what stands before the first dot")
 	flags.BoolVarP(&f.show.long, "long", "l", false, "also size, uploader and time")
 	flags.BoolVarP(&f.show.human, "human-readable", "h", false, "sizes as 1.5 MiB")
 	flags.BoolVarP(&f.nulls, "print0", "0", false, "a zero byte behind each, for xargs -0")
@@ -229,7 +230,8 @@ func (s *search) fits(e *sdk.Entry, shown string, now time.Time) bool {
 	switch at := changedAt(e); {
 	case s.kind == "d", s.kind == "f" && linkOf(e) != "", s.kind == "l" && linkOf(e) == "":
 		return false
-	case s.uploader != "" && s.uploader != string(e.Uploader) && s.uploader != nameOf(e.Uploader), !s.size.has(e.Size), !s.days.has(at, now):
+	case s.uploader != "" && s.uploader != string(e.Uploader) && s.uploader != nameOf(e.Uploader),
+		!s.size.has(e.Size), !s.days.has(at, now):
 		return false
 	case !s.newer.IsZero() && !at.After(s.newer.Time), !s.older.IsZero() && !at.Before(s.older.Time):
 		return false

@@ -92,7 +92,7 @@ func mustBeNew(ctx context.Context, g sdk.Group) error {
 	if err != nil {
 		return err
 	}
-	return refuse(exitOther, "open it with: svcfs group open "+escapeName(string(g.ID)),
+	return refuse(exitOther, "open it with: svcfs group open "+shellWord(escapeName(string(g.ID))),
 		fmt.Errorf("group %s exists already", escapeName(string(g.ID))))
 }
 
@@ -109,7 +109,8 @@ made with 'svcfs group create --open'; only its owner can open it.`,
 		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
 			_, err := g.Owner(ctx) // opening would register it, which costs
 			if errors.Is(err, sdk.ErrNotFound) {
-				return refuse(exitNotFound, "make it with: svcfs group create "+escapeName(args[0])+" --open", err)
+				return refuse(exitNotFound,
+					"make it with: svcfs group create "+shellWord(escapeName(args[0]))+" --open", err)
 			}
 			if err != nil {
 				return err

@@ -104,7 +104,8 @@ func (h hints) ofService(err error) string {
 	if refused.Code == wire.CodeAccountUnknown {
 		hint = "Give the whole account id, such as NAME.svc.testnet. " + hint
 	}
-	return strings.NewReplacer("{group}", groupOf(err), "{account}", string(h.account), "{name}", nameOf(h.account), "{service}",
+	return strings.NewReplacer("{group}", groupOf(err), "{account}", string(h.account), "{name}", nameOf(h.account),
+		"{service}",
 		h.service.MCPURL, "{page}", h.service.AccountPage).Replace(hint)
 }
 

@@ -86,7 +86,8 @@ func (a *app) history(ctx context.Context, args []string) ([]pastVersion, error)
 	}
 	places, unread := placesOf(args)
 	if unread != nil || places[0].path == "" {
-		return nil, cmp.Or(unread, refuse(exitNotFound, "name a file: a path in a mount, GROUP NAME or GROUP/PATH", err))
+		return nil, cmp.Or(unread, refuse(exitNotFound,
+			"name a file: a path in a mount, GROUP NAME or GROUP/PATH", err))
 	}
 	c, _, err := a.client(ctx)
 	if err != nil {

@@ -39,8 +39,8 @@ func (a *app) memoryFolder() (lock *os.File, err error) {
 			}
 		}
 	}
-	return nil, refuse(exitOther, "settle it with --keep", errors.New("no folder of this machine is in memory: content "+
-		"is never written to a disk"))
+	return nil, refuse(exitOther, "settle it with --keep", errors.New("no folder of this machine is in memory: "+
+		"content is never written to a disk"))
 }
 
 // lockMerge locks a folder of this user; nil = somebody else has it, or it is not there.

@@ -241,7 +241,8 @@ func (a *app) sync(ctx context.Context, path string, timeout time.Duration) erro
 			return lateSync(now, more)
 		}
 		if m.Status == nil || !isOurProcess(m.Status.PID) {
-			return refuse(exitOther, "see: svcfs status "+dir, fmt.Errorf("the mount on %s does not answer", dir))
+			return refuse(exitOther, "see: svcfs status "+shellWord(dir),
+				fmt.Errorf("the mount on %s does not answer", dir))
 		}
 		if !told { // a look makes it send at once, too
 			if err := syscall.Kill(m.Status.PID, syscall.SIGHUP); err != nil {
@@ -274,7 +275,7 @@ func lateSync(now synced, more string) error {
 		return refuse(exitOther, "sending goes on; see: svcfs why "+shellWord(now.Dir),
 			fmt.Errorf("%w; %w", err, heldError(now.Held)))
 	}
-	return refuse(exitOther, "it goes on by itself; see: svcfs status "+now.Dir, err)
+	return refuse(exitOther, "it goes on by itself; see: svcfs status "+shellWord(now.Dir), err)
 }
 
 // endSync tells what became of the saves once none waits any more.

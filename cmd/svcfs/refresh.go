@@ -100,7 +100,7 @@ func mountsOf(ctx context.Context, c *sdk.Client) []string {
 func lookAgain(ctx context.Context, dir string) (time.Time, error) {
 	m := inspect(ctx, dir)
 	if m.Status == nil || !isOurProcess(m.Status.PID) {
-		return time.Time{}, refuse(exitOther, "see: svcfs status "+dir,
+		return time.Time{}, refuse(exitOther, "see: svcfs status "+shellWord(dir),
 			fmt.Errorf("the mount on %s does not answer", dir))
 	}
 	before, asked := m.Status, time.Now()
@@ -122,7 +122,7 @@ func lookAgain(ctx context.Context, dir string) (time.Time, error) {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			return time.Time{}, refuse(exitUnreachable, "see: svcfs status "+dir,
+			return time.Time{}, refuse(exitUnreachable, "see: svcfs status "+shellWord(dir),
 				fmt.Errorf("%s could not look at the ledger", dir))
 		}
 	}

@@ -215,9 +215,10 @@ func (a *app) printSilent(dir, state string) {
 	a.printPairs([][2]string{{"mountpoint", escapeName(dir)}, {"state", state}}...)
 	switch state {
 	case stateDead:
-		a.ui.notice("its process is gone; run: svcfs umount %s", dir)
+		a.ui.notice("its process is gone; run: svcfs umount %s", shellWord(dir))
 	case stateStuck:
-		a.ui.notice("it does not answer: its process is busy or stopped; run it again, or: svcfs umount %s", dir)
+		a.ui.notice("it does not answer: its process is busy or stopped; run it again, or: svcfs umount %s",
+			shellWord(dir))
 	case stateOthers:
 		a.ui.notice("it is the mount of another user, and answers that user alone")
 	}

@@ -153,7 +153,7 @@ func (a *app) waitUntilGone(ctx context.Context, dir string, pid int, timeout ti
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			return refuse(exitOther, "it goes on by itself; 'svcfs status "+dir+"' shows how far it is",
+			return refuse(exitOther, "it goes on by itself; how far it is shows: svcfs status "+shellWord(dir),
 				fmt.Errorf("%s is still mounted, and nothing has moved for %s", dir, timeout))
 		}
 	}

@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk/outbox"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 // shownReasons is how many paths svcfs why prints in words; --json has all.
@@ -353,4 +353,4 @@ func historyOf(inside string) string {
 }
 
 // shellWord returns a path as one word of a shell.
-func shellWord(s string) string { return cli.ShellWord(s) }
+func shellWord(s string) string { return ownfile.ShellWord(s) }

@@ -292,16 +292,22 @@ func isLink(path string) bool {
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
-// quote quotes a path for sh.
+// quote is ShellWord for a path, which no command takes for a flag.
 func quote(path string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+", r)
-	}
-	if path != "" && path[0] != '-' && !strings.ContainsFunc(path, func(r rune) bool { return !plain(r) }) {
-		return path
-	}
 	if strings.HasPrefix(path, "-") {
 		path = "./" + path
 	}
-	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+	return ShellWord(path)
+}
+
+// ShellWord returns a text as one word of a shell, for a command that a message names.
+func ShellWord(text string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("/._-+,:=@%", r)
+	}
+	if text != "" && text[0] != '-' && !strings.ContainsFunc(text, func(r rune) bool { return !plain(r) }) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

@@ -188,3 +188,13 @@ func TestThreat18RootLooksAtFolders(t *testing.T) {
 		t.Errorf("a file of another user: %v, %s", err, MendOf(err))
 	}
 }
+
+// A command that a message names can be copied whatever the path is.
+func TestShellWord(t *testing.T) {
+	for text, want := range map[string]string{"/home/a.b/c-d_e+f": "/home/a.b/c-d_e+f", "http://h:1/?a=b": "'http://h:1/?a=b'",
+		"": "''", "my groups": "'my groups'", "it's": `'it'\''s'`, "$(reboot)": "'$(reboot)'", "-x": "'-x'", "a@b,c%d=": "a@b,c%d=", "é": "'é'"} {
+		if got := ShellWord(text); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}

@@ -23,15 +23,3 @@ func EscapeJSON(doc []byte) string {
 	}
 	return b.String()
 }
-
-// ShellWord returns a path as one word of a shell.
-func ShellWord(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
-			strings.ContainsRune("/._-+,:=@%", r)
-	}
-	if s != "" && s[0] != '-' && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
