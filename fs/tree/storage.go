@@ -1,82 +1,11 @@
 package tree
 
 import (
-	"context"
 	"math"
-	"time"
 
 	"github.com/svcfs/svcfs/fs/tree/content"
-	"github.com/svcfs/svcfs/fs/tree/look"
 	"github.com/svcfs/svcfs/sdk"
 )
-
-// storageAge is how old the answer of statfs may be before the service is asked again.
-const storageAge = 10 * time.Second
-
-// storageWait is how long statfs waits for the service. After a service has not answered
-// in this time, no program waits again before storageAge is over.
-const storageWait = 250 * time.Millisecond
-
-// room is the last answer of the service about the space for files: of a group, or under ""
-// of the account. By Tree.mu.
-type room struct {
-	known   bool
-	said    sdk.Storage
-	askedAt time.Time
-	asking  *look.Asking
-}
-
-// roomOf returns the room that is known for a group, or else for the account. When the
-// answer is old, the service is asked in the background.
-func (t *Tree) roomOf(g sdk.GroupID) (said sdk.Storage, known bool) {
-	if t.cfg.Storage == nil {
-		return said, false
-	}
-	if a := t.askRoom(g); a != nil {
-		select {
-		case <-a.Done:
-		case <-time.After(storageWait):
-		}
-	}
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	for _, name := range []sdk.GroupID{g, ""} {
-		if r := t.rooms[name]; r != nil && r.known {
-			return r.said, true
-		}
-	}
-	return said, false
-}
-
-// askRoom asks the service if that is due, else it returns nil. An answer that fails
-// changes nothing.
-func (t *Tree) askRoom(g sdk.GroupID) *look.Asking {
-	t.mu.Lock()
-	r := t.rooms[g]
-	if r == nil {
-		r = &room{}
-		t.rooms[g] = r
-	}
-	due := t.now().Sub(r.askedAt) >= storageAge && t.life.Err() == nil && t.look.Reached()
-	if due {
-		r.askedAt = t.now()
-	}
-	t.mu.Unlock()
-	if !due {
-		return nil
-	}
-	return t.look.Begin(&r.asking, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, t.cfg.MetadataTimeout)
-		defer cancel()
-		said, err := t.cfg.Storage(ctx, g)
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if err == nil {
-			r.said, r.known = said, true
-		}
-		return err
-	}, nil)
-}
 
 // StatFS is the answer to statfs.
 type StatFS struct{ TotalBytes, FreeBytes, Files, FreeFiles int64 }
@@ -104,7 +33,7 @@ func (t *Tree) StatFS(n Node) StatFS {
 	g := groupOf(n)
 	t.mu.RUnlock()
 	s.FreeFiles = 1 << 30
-	said, known := t.roomOf(g)
+	said, known := t.look.Storage(g)
 	if !known || said.Left < 0 {
 		used = max(used, said.Bytes)
 		s.TotalBytes = max(shownCapacity, 2*min(used, math.MaxInt64/2))

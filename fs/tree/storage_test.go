@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/look"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -52,12 +53,12 @@ func TestA3StatfsShowsWhatMayBeKept(t *testing.T) {
 		if n := asked.Load(); n != 2 {
 			t.Errorf("the service was asked %d times", n)
 		}
-		time.Sleep(storageAge)
+		time.Sleep(look.StorageAge)
 		hangs.Store(true)
 		want(m.node("/team"), 1000, 300)
 		hangs.Store(false)
 		down.Store(true)
-		time.Sleep(storageAge)
+		time.Sleep(look.StorageAge)
 		want(m.node("/team"), 1000, 300)
 	})
 }

@@ -180,8 +180,7 @@ type Tree struct {
 	// is how much of it the client counts, see listmemory.go.
 	held, counted int64
 	texts         atomic.Int64 // memory of ledger.jsonl, members, and so on, of all groups, in bytes
-	rooms         map[sdk.GroupID]*room
-	relink        []*group // with links that may lead elsewhere by now, see noteLinks
+	relink        []*group     // with links that may lead elsewhere by now, see noteLinks
 
 	staged sync.Map // the files that have a stage, as keys
 	unkept sync.Map // the files whose attributes wait to be recorded, as keys
@@ -207,8 +206,8 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 	cfg = withDefaults(cfg)
 	t := &Tree{
 		cfg: cfg, remote: cfg.Remote, log: cfg.Logger, started: time.Now(), groups: make(map[sdk.GroupID]*group),
-		spent: policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
-		given: make(map[uint64]struct{}), rooms: make(map[sdk.GroupID]*room),
+		spent:   policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
+		given:   make(map[uint64]struct{}),
 		delayed: make(gate, delayedUploads),
 		keeping: make(gate, delayedRequests),
 	}

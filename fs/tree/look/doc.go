@@ -3,6 +3,7 @@
 //
 //   - look: what a mount does by itself, a service that is away, questions that programs wait for
 //   - list: one list: of the groups, or of the records of one group; its price; whether the account still belongs to it
+//   - storage: the space for files, asked for in the background
 //   - watch: what the service announces
 //   - failed: looks that fail
 //

@@ -26,13 +26,15 @@ type List struct {
 	usedAt      time.Time     // a program wanted to see it
 	pacing      policy.Pacing // of looks
 	price       price         // of one
-	asking      *Asking       // the look that programs wait for
+	asking      *asking       // the look that programs wait for
 	failed      *Failed       // the last look, if it failed
 	reportedDry bool          // that the budget allows no look
 
-	checking *Asking       // whether the account is still a member
+	checking *asking       // whether the account is still a member
 	memberAt time.Time     // the service last said so
 	doubts   policy.Pacing // of looks because the ledger said otherwise
+
+	storage storage
 }
 
 // NewList returns the list of the records of a group, until [Look.Remove]. list lists them with [List.Ask], shows
@@ -157,13 +159,15 @@ func (s *List) Use(ctx context.Context, maxAge time.Duration) error {
 	case maxAge < 0 || fresh || !s.l.Reached(): // Tick looks whether it is back
 		return nil
 	default:
-		return s.fromMemory(s.l.wait(ctx, s.Begin(maxAge)))
+		return s.fromMemory(s.l.wait(ctx, s.begin(maxAge)))
 	}
 }
 
-// Begin begins to list what changed, unless that was done within maxAge.
-func (s *List) Begin(maxAge time.Duration) *Asking {
-	return s.l.Begin(&s.asking, func(ctx context.Context) error { return s.Refresh(ctx, maxAge) }, s.l.noteLooked)
+// Begin begins to list what changed.
+func (s *List) Begin() { s.begin(0) }
+
+func (s *List) begin(maxAge time.Duration) *asking {
+	return s.l.begin(&s.asking, func(ctx context.Context) error { return s.Refresh(ctx, maxAge) }, s.l.noteLooked)
 }
 
 // priceAge is how long a price is believed.
@@ -249,9 +253,9 @@ func (s *List) CheckMember(ctx context.Context) error {
 
 // checkMember asks the ledger whether the account still belongs to the group, which costs
 // nothing. It believes a no only when the list of groups agrees (M5).
-func (s *List) checkMember() *Asking {
+func (s *List) checkMember() *asking {
 	l := s.l
-	return l.Begin(&s.checking, func(ctx context.Context) error {
+	return l.begin(&s.checking, func(ctx context.Context) error {
 		asked, cancel := network.WithPatience(ctx, l.cfg.Patience)
 		defer cancel()
 		member, err := l.cfg.Service.IsAuthorized(asked, s.group, l.cfg.Service.Account())

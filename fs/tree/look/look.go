@@ -44,6 +44,9 @@ type Config struct {
 	// Price returns the price of one look at the records of a group, or with "" at the list of groups; nil = looks are
 	// free.
 	Price func(ctx context.Context, g sdk.GroupID) (sdk.Amount, error)
+	// Storage returns the bytes that are stored and may be stored, of a group or with "" of the account; nil = nobody
+	// knows.
+	Storage func(ctx context.Context, g sdk.GroupID) (sdk.Storage, error)
 	// Watch delivers events. It may fail; nil = Look.Watch is not called.
 	Watch  func(ctx context.Context, from sdk.Seq) (iter.Seq2[sdk.Event, error], error)
 	Budget *policy.Budget
@@ -178,7 +181,7 @@ func (l *Look) Tick(ctx context.Context) {
 		return
 	}
 	for _, s := range l.listsWith(func(s *List) bool { return !s.listedAt.IsZero() && s.isWanted(now) }) {
-		s.Begin(0)
+		s.begin(0)
 	}
 }
 
@@ -196,7 +199,7 @@ func (l *Look) probe(now time.Time) {
 		return
 	}
 	ask := func(ctx context.Context) error { return l.Groups.Refresh(ctx, 0) }
-	l.Begin(&l.Groups.asking, ask, func(err error) {
+	l.begin(&l.Groups.asking, ask, func(err error) {
 		if err == nil && l.Reached() {
 			l.cfg.Send(false)
 		}
@@ -223,22 +226,22 @@ func (l *Look) NoteReached(err error) {
 	}
 }
 
-// Asking is a question under way, shared by all callers that want its answer.
-type Asking struct {
-	Done  chan struct{} // closed once there is an answer
+// asking is a question under way, shared by all callers that want its answer.
+type asking struct {
+	done  chan struct{} // closed once there is an answer
 	began time.Time
 	err   error
 }
 
-// Begin asks a question unless it is under way. at is the caller's, and used by Begin alone; after,
+// begin asks a question unless it is under way. at belongs to Look.mu; after,
 // which may be nil, runs once the waiting callers have their answer.
-func (l *Look) Begin(at **Asking, question func(context.Context) error, after func(error)) *Asking {
+func (l *Look) begin(at **asking, question func(context.Context) error, after func(error)) *asking {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if *at != nil {
 		return *at
 	}
-	a := &Asking{began: l.cfg.Now(), Done: make(chan struct{})}
+	a := &asking{began: l.cfg.Now(), done: make(chan struct{})}
 	*at = a
 	l.asked.Go(func() {
 		l.cfg.Alone("background", func(ctx context.Context) {
@@ -246,7 +249,7 @@ func (l *Look) Begin(at **Asking, question func(context.Context) error, after fu
 			l.mu.Lock()
 			*at = nil
 			l.mu.Unlock()
-			close(a.Done)
+			close(a.done)
 			if after != nil {
 				after(a.err)
 			}
@@ -256,11 +259,11 @@ func (l *Look) Begin(at **Asking, question func(context.Context) error, after fu
 }
 
 // wait waits for an answer, but not longer than Patience. The question goes on.
-func (l *Look) wait(ctx context.Context, a *Asking) error {
+func (l *Look) wait(ctx context.Context, a *asking) error {
 	enough := time.NewTimer(max(0, Patience-l.cfg.Now().Sub(a.began)))
 	defer enough.Stop()
 	select {
-	case <-a.Done:
+	case <-a.done:
 		return a.err
 	case <-enough.C:
 		return nil

@@ -46,7 +46,7 @@ func bubble(t *testing.T, do func(t *testing.T, m *mount)) {
 		m := &mount{t: t, events: make(chan sdk.Event), looks: make(map[string]int)}
 		m.budget.Now = time.Now
 		m.Look = New(life, Config{Service: m, Interval: 2 * time.Second, Patience: 5 * time.Second, Now: time.Now,
-			Log: slog.New(slog.DiscardHandler), Price: m.askPrice, Watch: m.watch, Judge: m.judge,
+			Log: slog.New(slog.DiscardHandler), Price: m.askPrice, Watch: m.watch, Judge: m.judge, Storage: m.storage,
 			Budget:  &m.budget,
 			Note:    func(err error) { m.set(func() { m.noted = append(m.noted, err) }) },
 			Alone:   func(_ string, work func(context.Context)) { work(life) },
@@ -133,6 +133,17 @@ func (m *mount) watch(ctx context.Context, from sdk.Seq) (iter.Seq2[sdk.Event, e
 			}
 		}
 	}, nil
+}
+
+// storage knows the space of the account alone.
+func (m *mount) storage(_ context.Context, g sdk.GroupID) (sdk.Storage, error) {
+	var take time.Duration
+	m.set(func() { m.looks["storage"]++; take = m.take })
+	time.Sleep(take)
+	if g != "" {
+		return sdk.Storage{}, errAway
+	}
+	return sdk.Storage{Left: 7}, nil
 }
 
 // judge takes every failure for one of a service that is away, but for those of the budget and of texts.
@@ -445,6 +456,33 @@ func TestMembers(t *testing.T) {
 		m.list.Open.Add(1)
 		if n := m.during("member", func() { time.Sleep(time.Minute) }); n != 30 {
 			t.Errorf("asked %d times in a minute", n)
+		}
+	})
+}
+
+// A3: the space for files is asked for at most once in a while, nobody waits long for it, and that of the account stands
+// for that of a group which is not known.
+func TestStorage(t *testing.T) {
+	bubble(t, func(t *testing.T, m *mount) {
+		m.set(func() { m.take = time.Second })
+		for _, step := range []struct {
+			g     sdk.GroupID
+			known bool
+			took  time.Duration
+		}{{"", false, storageWait}, {"g", false, storageWait}, {"", false, 0}, {"of others", false, 0}} {
+			began := time.Now()
+			if _, known := m.Storage(step.g); known != step.known || time.Since(began) != step.took {
+				t.Errorf("%q is known: %v, after %s", step.g, known, time.Since(began))
+			}
+		}
+		time.Sleep(StorageAge / 2)
+		for _, g := range []sdk.GroupID{"", "g", "of others"} {
+			if said, known := m.Storage(g); !known || said.Left != 7 {
+				t.Errorf("%q has %+v, %v", g, said, known)
+			}
+		}
+		if n := m.count("storage"); n != 2 {
+			t.Errorf("asked %d times", n)
 		}
 	})
 }
