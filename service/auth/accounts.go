@@ -91,13 +91,13 @@ func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount)
 
 func (a *Accounts) create(ctx context.Context, tx *store.Tx, id string, key APIKey, balance wire.Amount,
 	tags ...chain.Tag) error {
-	result, err := tx.ExecContext(ctx, `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns)
+	n, err := tx.Count(ctx, "insert account", `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns)
 		VALUES (?, ?, 1, ?, ?)
 		ON CONFLICT DO NOTHING`, id, hashOf(key.text), balance.String(), a.ledger.Now().UnixNano())
 	if err != nil {
-		return fmt.Errorf("insert account: %w", err)
+		return err
 	}
-	if n, _ := result.RowsAffected(); n == 0 {
+	if n == 0 {
 		return mustBeNew(ctx, tx, id)
 	}
 	_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindCreateAccount, Account: id,

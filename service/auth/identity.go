@@ -62,15 +62,12 @@ func (a *Accounts) AddIdentity(ctx context.Context, name string, i Identity) (id
 }
 
 func insertIdentity(ctx context.Context, tx *store.Tx, id string, i Identity) error {
-	result, err := tx.ExecContext(ctx, "INSERT INTO identities (issuer, subject, account) VALUES (?, ?, ?) ON "+
-		"CONFLICT DO NOTHING", i.Issuer, i.Subject, id)
-	if err != nil {
-		return fmt.Errorf("insert identity: %w", err)
+	n, err := tx.Count(ctx, "insert identity", "INSERT INTO identities (issuer, subject, account) VALUES (?, ?, ?) "+
+		"ON CONFLICT DO NOTHING", i.Issuer, i.Subject, id)
+	if err == nil && n == 0 {
+		err = fault.New(wire.CodeConflict, "this identity belongs to an account already")
 	}
-	if n, _ := result.RowsAffected(); n == 0 {
-		return fault.New(wire.CodeConflict, "this identity belongs to an account already")
-	}
-	return nil
+	return err
 }
 
 // fallbackName begins the name of an account when the provider gives no usable name.

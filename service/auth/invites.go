@@ -133,14 +133,11 @@ func (a *Accounts) RevokeInvite(ctx context.Context, by, id string) error {
 
 // deleteInvite refuses an invite that is not there.
 func deleteInvite(ctx context.Context, tx *store.Tx, id string) error {
-	result, err := tx.ExecContext(ctx, "DELETE FROM invites WHERE id = ?", id)
-	if err != nil {
-		return fmt.Errorf("delete invite: %w", err)
+	n, err := tx.Count(ctx, "delete invite", "DELETE FROM invites WHERE id = ?", id)
+	if err == nil && n != 1 {
+		err = noInvite()
 	}
-	if n, _ := result.RowsAffected(); n != 1 {
-		return noInvite()
-	}
-	return nil
+	return err
 }
 
 // RedeemInvite makes the account of an invite, and returns its key, which is never shown again.

@@ -50,12 +50,12 @@ func (a *Accounts) Rotate(ctx context.Context, name, session string) (id string,
 	}
 	key = newKey()
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
-		result, err := tx.ExecContext(ctx, "UPDATE accounts SET key_hash = ?, key_generation = key_generation + 1 "+
+		n, err := tx.Count(ctx, "update key", "UPDATE accounts SET key_hash = ?, key_generation = key_generation + 1 "+
 			"WHERE id = ? AND deleted_ns IS NULL", hashOf(key.text), id)
 		if err != nil {
-			return fmt.Errorf("update key: %w", err)
+			return err
 		}
-		if n, _ := result.RowsAffected(); n == 0 {
+		if n == 0 {
 			return unknownAccount(id)
 		}
 		if err := endSignIns(ctx, tx, id, session); err != nil {

@@ -105,11 +105,11 @@ func (a *Accounts) useLink(ctx context.Context, link string) (account string, se
 		if err := find(tx); err != nil {
 			return err
 		}
-		result, err := tx.ExecContext(ctx, "DELETE FROM sign_in_links WHERE hash = ?", hash)
+		n, err := tx.Count(ctx, "use link", "DELETE FROM sign_in_links WHERE hash = ?", hash)
 		if err != nil {
-			return fmt.Errorf("use link: %w", err)
+			return err
 		}
-		if n, _ := result.RowsAffected(); n != 1 {
+		if n != 1 {
 			return usedLink()
 		}
 		return a.beginSession(ctx, tx, account, session)

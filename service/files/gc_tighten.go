@@ -195,14 +195,10 @@ func (f *Files) tightenPart(ctx context.Context, p *part, used *usage) (anew boo
 func (f *Files) replacePart(ctx context.Context, p *part, info blob.Info, keep format.Extents,
 	leaves []byte) (anew bool, err error) {
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		result, err := tx.ExecContext(ctx, `UPDATE parts SET blob_id = ?, blob_size = ?, blocks = ?, leaves = ?, loose =
-			CASE WHEN loose = ? THEN NULL ELSE loose END
+		n, err := tx.Count(ctx, "replace part", `UPDATE parts SET blob_id = ?, blob_size = ?, blocks = ?, leaves = ?,
+			loose = CASE WHEN loose = ? THEN NULL ELSE loose END
 			WHERE id = ? AND blob_id = ?
 			AND upload_id IS NULL`, info.ID, info.Size, keep.String(), leaves, p.loose, p.id, p.blob.ID)
-		if err != nil {
-			return err
-		}
-		n, err := result.RowsAffected()
 		anew = n == 1
 		return err
 	})

@@ -78,13 +78,10 @@ func (f *Files) EndJournal(ctx context.Context, account string, req wire.EndJour
 			return endedEpoch(req.Epoch)
 		}
 		// The key may be sealed to a later epoch than this disk knows: another copy of it was sealed anew.
-		added, err := tx.ExecContext(ctx, `INSERT INTO ended_journals (id, epoch) VALUES (?, ?) ON CONFLICT (id) DO
-			UPDATE SET epoch = excluded.epoch WHERE excluded.epoch > ended_journals.epoch`,
+		n, err := tx.Count(ctx, "note the end of a journal", `INSERT INTO ended_journals (id, epoch) VALUES (?, ?)
+			ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch WHERE excluded.epoch > ended_journals.epoch`,
 			spentID(account, id), newest.Number)
-		if err != nil {
-			return fmt.Errorf("note the end of a journal: %w", err)
-		}
-		if n, err := added.RowsAffected(); err != nil || n == 0 {
+		if err != nil || n == 0 {
 			return err
 		}
 		return f.ledger.CountFree(ctx, tx, account)

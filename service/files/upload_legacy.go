@@ -284,12 +284,8 @@ func (f *Files) importedBefore(ctx context.Context, tx *store.Tx, row legacyRow)
 
 // keepBytes gives a blob to a living legacy row that has no bytes yet.
 func (f *Files) keepBytes(ctx context.Context, tx *store.Tx, ref string, info blob.Info) (kept bool, err error) {
-	result, err := tx.ExecContext(ctx, `UPDATE files SET blob_id = ?, blob_size = ?, blob_sum = ?
+	n, err := tx.Count(ctx, "record bytes", `UPDATE files SET blob_id = ?, blob_size = ?, blob_sum = ?
 		WHERE ref = ? AND blob_id = ? AND deleted_ns IS NULL`, info.ID, info.Size, info.Sum[:], ref, ref)
-	if err != nil {
-		return false, fmt.Errorf("record bytes: %w", err)
-	}
-	n, err := result.RowsAffected()
 	return n == 1, err
 }
 

@@ -28,15 +28,12 @@ func (gs *Groups) SetAppends(ctx context.Context, account string, req wire.Appen
 		return "", fault.New(wire.CodeValidation, "appends %q: want %s or %s", req.Appends, wire.AppendsApart,
 			wire.AppendsMerge)
 	}
-	err := gs.store.Write(ctx, func(tx *store.Tx) error {
-		g, err := requireOwner(ctx, tx, req.GroupID, account, "set what becomes of appends")
-		if err != nil {
+	err := gs.asOwner(ctx, account, req.GroupID, "set what becomes of appends", func(tx *store.Tx, g Group) error {
+		if err := tx.Do(ctx, "set appends", "UPDATE groups SET appends = ? WHERE id = ?", req.Appends,
+			g.ID); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE groups SET appends = ? WHERE id = ?", req.Appends, g.ID); err != nil {
-			return fmt.Errorf("set appends: %w", err)
-		}
-		_, err = gs.ledger.Charge(ctx, tx, chain.KindAppends, chain.Record{Kind: chain.KindAppends, Account: account,
+		_, err := gs.ledger.Charge(ctx, tx, chain.KindAppends, chain.Record{Kind: chain.KindAppends, Account: account,
 			Group: g.ID, Detail: req.Appends})
 		return err
 	})

@@ -15,11 +15,8 @@ import (
 // destroyed, and no group gets its id again. Owner only. It waits as other destruction
 // does, and [Groups.Keep] takes it back until then. Asking again does not make it longer.
 func (gs *Groups) Delete(ctx context.Context, account string, req wire.GroupRequest) (text string, err error) {
-	err = gs.store.Write(ctx, func(tx *store.Tx) error {
-		g, err := requireOwner(ctx, tx, req.GroupID, account, "delete the group")
+	err = gs.asOwner(ctx, account, req.GroupID, "delete the group", func(tx *store.Tx, g Group) (err error) {
 		switch {
-		case err != nil:
-			return err
 		case gs.delay > 0:
 			text, err = gs.pendEnd(ctx, tx, g, account)
 			return err

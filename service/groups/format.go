@@ -31,15 +31,11 @@ func (gs *Groups) SetFormat(ctx context.Context, account string, req wire.Format
 		return "", fault.New(wire.CodeValidation, "format %d: want %d or %d", req.Format, format.Version,
 			format.VersionBlocks)
 	}
-	err := gs.store.Write(ctx, func(tx *store.Tx) error {
-		g, err := requireOwner(ctx, tx, req.GroupID, account, "set the format of files")
-		if err != nil {
-			return err
-		}
+	err := gs.asOwner(ctx, account, req.GroupID, "set the format of files", func(tx *store.Tx, g Group) error {
 		if err := tx.Do(ctx, "set format", "UPDATE groups SET format = ? WHERE id = ?", req.Format, g.ID); err != nil {
 			return err
 		}
-		_, err = gs.ledger.Charge(ctx, tx, chain.KindFormat, chain.Record{Kind: chain.KindFormat, Account: account,
+		_, err := gs.ledger.Charge(ctx, tx, chain.KindFormat, chain.Record{Kind: chain.KindFormat, Account: account,
 			Group: g.ID, Detail: strconv.FormatInt(req.Format, 10)})
 		return err
 	})

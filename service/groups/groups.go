@@ -223,6 +223,18 @@ func requireOwner(ctx context.Context, tx *store.Tx, group, account, action stri
 	return g, nil
 }
 
+// asOwner runs f in a transaction for the owner of a group, and refuses the action of anybody else.
+func (gs *Groups) asOwner(ctx context.Context, account, group, action string,
+	f func(tx *store.Tx, g Group) error) error {
+	return gs.store.Write(ctx, func(tx *store.Tx) error {
+		g, err := requireOwner(ctx, tx, group, account, action)
+		if err != nil {
+			return err
+		}
+		return f(tx, g)
+	})
+}
+
 // Register creates a group; the caller becomes owner and first member.
 func (gs *Groups) Register(ctx context.Context, account, id string, joinable bool) (string, error) {
 	if err := CheckID(id); err != nil {

@@ -32,10 +32,7 @@ func (gs *Groups) Invite(ctx context.Context, account string, req wire.MemberReq
 		out.Role = wire.RoleWriter
 	}
 	out.Secret = secret.Reveal()
-	err = gs.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := requireOwner(ctx, tx, req.GroupID, account, "invite members"); err != nil {
-			return err
-		}
+	err = gs.asOwner(ctx, account, req.GroupID, "invite members", func(tx *store.Tx, _ Group) error {
 		if err := tx.Do(ctx, "delete old invites", "DELETE FROM group_invites WHERE expires_ns <= ?",
 			now.UnixNano()); err != nil {
 			return err
@@ -75,10 +72,7 @@ func (gs *Groups) Invites(ctx context.Context, account string, req wire.GroupReq
 
 // RevokeInvite takes an invite back, by its id. Owner only. It takes a right away: it is free.
 func (gs *Groups) RevokeInvite(ctx context.Context, account string, req wire.EndInviteRequest) (string, error) {
-	err := gs.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := requireOwner(ctx, tx, req.GroupID, account, "take invites back"); err != nil {
-			return err
-		}
+	err := gs.asOwner(ctx, account, req.GroupID, "take invites back", func(tx *store.Tx, _ Group) error {
 		if err := deleteInvite(ctx, tx, req.Invite, req.GroupID); err != nil {
 			return err
 		}
@@ -90,14 +84,11 @@ func (gs *Groups) RevokeInvite(ctx context.Context, account string, req wire.End
 }
 
 func deleteInvite(ctx context.Context, tx *store.Tx, id, group string) error {
-	result, err := tx.ExecContext(ctx, "DELETE FROM group_invites WHERE id = ? AND group_id = ?", id, group)
-	if err != nil {
-		return fmt.Errorf("delete invite: %w", err)
+	n, err := tx.Count(ctx, "delete invite", "DELETE FROM group_invites WHERE id = ? AND group_id = ?", id, group)
+	if err == nil && n != 1 {
+		err = noInvite()
 	}
-	if n, _ := result.RowsAffected(); n != 1 {
-		return noInvite()
-	}
-	return nil
+	return err
 }
 
 // invite is a row of group_invites.

@@ -115,10 +115,7 @@ func (gs *Groups) OpenJoin(ctx context.Context, account string, req wire.OpenJoi
 
 // CloseJoin closes the join window. Owner only.
 func (gs *Groups) CloseJoin(ctx context.Context, account string, req wire.GroupRequest) (string, error) {
-	err := gs.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := requireOwner(ctx, tx, req.GroupID, account, "close join"); err != nil {
-			return err
-		}
+	err := gs.asOwner(ctx, account, req.GroupID, "close join", func(tx *store.Tx, _ Group) error {
 		err := tx.Do(ctx, "close join", "UPDATE groups SET join_expires = NULL WHERE id = ?", req.GroupID)
 		if err != nil {
 			return err

@@ -45,10 +45,7 @@ func (gs *Groups) Add(ctx context.Context, account string, req wire.MemberReques
 	if err := checkRole(role); err != nil {
 		return added, err
 	}
-	err = gs.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := requireOwner(ctx, tx, group, account, "add members"); err != nil {
-			return err
-		}
+	err = gs.asOwner(ctx, account, group, "add members", func(tx *store.Tx, _ Group) error {
 		_, has, err := GetFor(ctx, tx, group, member)
 		if err != nil {
 			return err
@@ -129,11 +126,7 @@ func (gs *Groups) Revoke(ctx context.Context, account string, req wire.MemberReq
 	if err != nil {
 		return "", err
 	}
-	err = gs.store.Write(ctx, func(tx *store.Tx) error {
-		g, err := requireOwner(ctx, tx, group, account, "revoke members")
-		if err != nil {
-			return err
-		}
+	err = gs.asOwner(ctx, account, group, "revoke members", func(tx *store.Tx, g Group) error {
 		if member == g.Owner {
 			return fault.New(wire.CodeConflict, "the owner cannot be revoked from the group")
 		}
@@ -178,11 +171,11 @@ func revocation(by, group, member string) chain.Record {
 
 // removeMember ends what a member may do and has asked for, and rotates the key of the group.
 func removeMember(ctx context.Context, tx *store.Tx, g Group, member string) error {
-	result, err := tx.ExecContext(ctx, "DELETE FROM members WHERE group_id = ? AND account = ?", g.ID, member)
+	n, err := tx.Count(ctx, "delete member", "DELETE FROM members WHERE group_id = ? AND account = ?", g.ID, member)
 	if err != nil {
-		return fmt.Errorf("delete member: %w", err)
+		return err
 	}
-	if n, _ := result.RowsAffected(); n == 0 {
+	if n == 0 {
 		return fault.New(wire.CodeConflict, "User not a member: %s", member)
 	}
 	if g.OfferTo.String == member {

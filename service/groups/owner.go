@@ -54,11 +54,8 @@ func (gs *Groups) Offer(ctx context.Context, account string, req wire.MemberRequ
 			return "", err
 		}
 	}
-	err = gs.store.Write(ctx, func(tx *store.Tx) error {
-		g, err := requireOwner(ctx, tx, req.GroupID, account, "hand the group over")
+	err = gs.asOwner(ctx, account, req.GroupID, "hand the group over", func(tx *store.Tx, g Group) (err error) {
 		switch {
-		case err != nil:
-			return err
 		case member == "":
 			text, err = gs.withdraw(ctx, tx, g, account)
 			return err

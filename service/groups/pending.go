@@ -34,11 +34,7 @@ func (gs *Groups) SetRetention(ctx context.Context, account string,
 	if days != nil && (*days < 0 || *days > 1<<31) {
 		return "", fault.New(wire.CodeValidation, "retention_days must be 0 or more")
 	}
-	err = gs.store.Write(ctx, func(tx *store.Tx) error {
-		g, err := requireOwner(ctx, tx, group, account, "set retention")
-		if err != nil {
-			return err
-		}
+	err = gs.asOwner(ctx, account, group, "set retention", func(tx *store.Tx, g Group) error {
 		waits, err := gs.waits(ctx, tx, g, days)
 		if err != nil {
 			return err
@@ -190,16 +186,11 @@ func (gs *Groups) Pending(ctx context.Context, account string,
 // in a group that thins them: from then on it keeps all. Owner only.
 func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupRequest) (text string, err error) {
 	group := req.GroupID
-	err = gs.store.Write(ctx, func(tx *store.Tx) error {
-		g, err := requireOwner(ctx, tx, group, account, "keep files")
+	err = gs.asOwner(ctx, account, group, "keep files", func(tx *store.Tx, g Group) error {
+		n, err := tx.Count(ctx, "keep files", "DELETE FROM pending_deletions WHERE group_id = ?", group)
 		if err != nil {
 			return err
 		}
-		result, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE group_id = ?", group)
-		if err != nil {
-			return fmt.Errorf("keep files: %w", err)
-		}
-		n, _ := result.RowsAffected()
 		thins := !g.keep().KeepsAll() || g.PendingVersions.Valid
 		if n == 0 && !g.PendingDays.Valid && !g.PendingEnd.Valid && !thins {
 			text = fmt.Sprintf("Nothing waits to be destroyed in group '%s'", group)

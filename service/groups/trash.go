@@ -53,11 +53,7 @@ func (gs *Groups) SetTrash(ctx context.Context, account string, req wire.SetTras
 		return "", fault.New(wire.CodeValidation, "who %.60q: want %s or %s", req.Who, wire.TrashUploader,
 			wire.TrashWriters)
 	}
-	err = gs.store.Write(ctx, func(tx *store.Tx) error {
-		g, err := requireOwner(ctx, tx, req.GroupID, account, "set the trash")
-		if err != nil {
-			return err
-		}
+	err = gs.asOwner(ctx, account, req.GroupID, "set the trash", func(tx *store.Tx, g Group) error {
 		days, who := g.TrashDays, cmp.Or(req.Who, g.TrashWho)
 		if req.Days != nil {
 			days = *req.Days

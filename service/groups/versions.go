@@ -55,11 +55,7 @@ func (gs *Groups) SetVersions(ctx context.Context, account string,
 	if err != nil {
 		return "", err
 	}
-	err = gs.store.Write(ctx, func(tx *store.Tx) error {
-		g, err := requireOwner(ctx, tx, req.GroupID, account, "set which versions are kept")
-		if err != nil {
-			return err
-		}
+	err = gs.asOwner(ctx, account, req.GroupID, "set which versions are kept", func(tx *store.Tx, g Group) error {
 		if gs.delay > 0 && !k.Widens(g.keep()) {
 			text, err = gs.pendVersions(ctx, tx, g, account, k)
 			return err

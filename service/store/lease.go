@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -10,14 +9,9 @@ import (
 // not while the time of another holder runs. A holder renews its lease in the same way,
 // and gives it back with a moment in the past.
 func Lease(ctx context.Context, tx *Tx, name, holder string, until time.Time) (bool, error) {
-	result, err := tx.ExecContext(ctx, `INSERT INTO leases (name, holder, until_ns) VALUES (?, ?, ?) ON CONFLICT (name)
-		DO UPDATE
-		SET holder = excluded.holder, until_ns = excluded.until_ns WHERE leases.holder = excluded.holder
+	n, err := tx.Count(ctx, "take lease", `INSERT INTO leases (name, holder, until_ns) VALUES (?, ?, ?)
+		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ns = excluded.until_ns WHERE leases.holder = excluded.holder
 		OR leases.until_ns < ?`,
 		name, holder, until.UnixNano(), time.Now().UnixNano())
-	if err != nil {
-		return false, fmt.Errorf("take lease: %w", err)
-	}
-	n, err := result.RowsAffected()
 	return n == 1, err
 }

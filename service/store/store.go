@@ -220,6 +220,18 @@ func (t *Tx) Do(ctx context.Context, what string, query Query, args ...any) erro
 	return nil
 }
 
+// Count runs a statement, and returns how many rows it changed. what begins the text of an error.
+func (t *Tx) Count(ctx context.Context, what string, query Query, args ...any) (n int64, err error) {
+	result, err := t.ExecContext(ctx, query, args...)
+	if err == nil {
+		n, err = result.RowsAffected()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", what, err)
+	}
+	return n, nil
+}
+
 // IsReference reports whether an error of a statement is [ErrReference], before the transaction ends.
 func (t *Tx) IsReference(err error) bool { return t.engine.kind(err) == ErrReference }
 
