@@ -254,10 +254,12 @@ func mayRemove(ctx context.Context, c *sdk.Client, g sdk.Group, copied *sdk.Entr
 	if err != nil || told.Who == wire.TrashWriters {
 		return err
 	}
-	saver, owns := escapeName(string(copied.Uploader)), escapeName(string(owner))
-	return refuse(exitAuth, "nothing was changed; ask one of them to settle it", fmt.Errorf(
-		"%s is of %s: only that account and %s, the owner of group %s, can settle it", shownName(copied), saver, owns,
-		escapeName(string(g.ID))))
+	who := escapeName(string(copied.Uploader)) + ", who saved it,"
+	if owner != copied.Uploader {
+		who += " and " + escapeName(string(owner)) + ", who owns the group,"
+	}
+	return refuse(exitAuth, "nothing was changed; ask for it there", fmt.Errorf("only %s can settle %s", who,
+		shownName(copied)))
 }
 
 // keepsCopy reports whether --keep means the save in the file of the conflict, not the one under the name. Mine is what

@@ -152,7 +152,7 @@ func versionsAt(file string) ([]pastVersion, error) {
 	}
 	if len(versions) == 0 {
 		return nil, refuse(exitNotFound, "a folder has no versions, its files have; a removed file comes back with: "+
-			"svcfs restore --trash GROUP NAME", fmt.Errorf("no version of %s is recorded", file))
+			"svcfs restore --trash "+placeWord(file), fmt.Errorf("no version of %s is recorded", file))
 	}
 	slices.SortFunc(versions, func(x, y pastVersion) int { return cmp.Compare(x.Version, y.Version) })
 	versions[len(versions)-1].Newest = true
@@ -249,6 +249,9 @@ what can be brought back.`,
 					"--version and --yes are about a version, not about --trash")
 			case !trash && number < 1:
 				named := strings.Join(each(args, shellWord), " ")
+				if len(args) == 1 {
+					named = placeWord(args[0])
+				}
 				return usage("see the numbers with: svcfs history "+named+"; a removed file comes back with: svcfs "+
 					"restore --trash "+named, "restore wants --version N")
 			}

@@ -112,8 +112,8 @@ func inGroups(what string) cobra.PositionalArgs {
 		isBare := func(p place) bool { return p.path == "" }
 		if len(places) == 0 || slices.ContainsFunc(places, isBare) {
 			hint := "usage: " + cmd.UseLine()
-			if here, err := placeInMount("."); len(args) == 1 && err == nil && here.group != "" {
-				hint = "name a file of this folder as " + shellWord("./"+args[0])
+			if len(args) == 1 && placeWord(args[0]) != shellWord(args[0]) {
+				hint = "name a file of this folder as " + placeWord(args[0])
 			}
 			return usage(hint, fmt.Sprintf("%s wants %s, got %s", cmd.CommandPath(), what,
 				plural(len(args), "argument")))
@@ -190,6 +190,15 @@ func byGroup(places []place, do func(group sdk.GroupID, paths []string) error) e
 
 // errNotMounted: a group is in no mount that could be asked.
 var errNotMounted = errors.New("is in no mount here")
+
+// placeWord is an argument for a command that a message names, where one word alone is a GROUP: with ./ in front of the
+// name of a file in the folder of a mount in which this command runs.
+func placeWord(arg string) string {
+	if here, err := placeInMount("."); err == nil && here.group != "" && !strings.Contains(arg, "/") {
+		arg = "./" + arg
+	}
+	return shellWord(arg)
+}
 
 // mountPath returns where a place is in a mount of this user, for a command that asks a mount: an argument that
 // is a path stays what it is, and a GROUP with a NAME, or GROUP/PATH, is looked for in the mounts of the account of
