@@ -14,7 +14,8 @@
 //
 // Names:
 //   - namespace: names are attached to folders, detached, and placed as the ledger has them
-//   - dir: folders, look-ups, listings and inode numbers; groups: groups that come and go
+//   - dir: folders, look-ups and listings; create, remove: what programs make and remove; inode: their numbers
+//   - groups: groups that come and go
 //   - move: plans of renames and links; folder: renames of folders; uploads: what the service renames and removes
 //   - recorded: folders that the service records; trash, wastebasket: what was removed; history: older versions
 //   - symlink: which symbolic links are shown as such; owner: whose files are; lookalike: groups that look alike

@@ -13,7 +13,6 @@ import (
 	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/mem"
 )
 
 // File is a file inode: content that was committed, or a staged copy of it, or
@@ -376,107 +375,6 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	f.held = f.t.contents.Hold(lease, &f.known)
 	f.setSize(f.length())
 	return nil
-}
-
-// retrieve fetches e. It runs once for all openers that wait for it.
-func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (cache.Buffer, error) {
-	if isLink(e) {
-		return f.groupNow().targetBuffer(e)
-	}
-	if isWaiting(e) {
-		if err := reserve(ctx, room, e.Size); err != nil {
-			return nil, err
-		}
-		buf, err := f.t.contents.Pool.Get(0)
-		if err != nil {
-			return nil, &Error{Class: ClassNoMemory, Err: err}
-		}
-		if err := f.t.queue.Read(e, buf); err != nil {
-			buf.Release()
-			return nil, err
-		}
-		return buf, nil
-	}
-	if e.Size > f.t.cfg.MaxFileBytes {
-		return nil, &Error{Class: ClassTooBig, Err: errors.New("the file is larger than this mount allows"),
-			Hint: "Mount again with a larger --max-file-size."}
-	}
-	if err := f.groupNow().knownWrong(e.Ref); err != nil {
-		return nil, err
-	}
-	if err := reserve(ctx, room, e.Size); err != nil {
-		return nil, err
-	}
-	buf, err := f.t.contents.Pool.Get(0)
-	if err != nil {
-		return nil, &Error{Class: ClassNoMemory, Err: err}
-	}
-	buf.Within(func(bytes int64) error { return await(ctx, bytes, room.Take) })
-	defer buf.Within(nil)
-	err = f.t.spent.Spend("retrieve", func() (sdk.Amount, error) {
-		return f.t.remote.Retrieve(ctx, *e, buf)
-	})
-	if err != nil {
-		buf.Release()
-		f.groupNow().noteWrong(e.Ref, err)
-		return nil, err
-	}
-	f.t.counts.retrieves.Add(1)
-	f.groupNow().list.NoteMember()
-	return buf, nil
-}
-
-// reserve waits until the content of a file fits beside files that are open or on their
-// way (threat 8), before it is paid for. Where the size is unknown, the bytes wait as they
-// come.
-func reserve(ctx context.Context, room *cache.Room, size int64) error {
-	if size == sdk.SizeUnknown {
-		return nil
-	}
-	return await(ctx, mem.FootprintOf(size), room.Reserve)
-}
-
-// await waits for memory: of [cache.Room] take is Reserve or Take.
-func await(ctx context.Context, bytes int64, take func(context.Context, int64) error) error {
-	ctx, cancel := context.WithTimeout(ctx, roomPatience)
-	defer cancel()
-	err := take(ctx, bytes)
-	if !errors.Is(err, cache.ErrNoRoom) {
-		return err
-	}
-	return &Error{Class: ClassNoMemory, Err: errors.New("files that are open or on their way hold all of the memory " +
-		"for content"),
-		Hint: "Close other files first, or mount with a larger --cache-size."}
-}
-
-// noteWrong remembers an upload whose content differs from its record, so that it is paid
-// for once. Another version is another upload, and [Tree.Refresh] forgets.
-func (g *group) noteWrong(ref sdk.Ref, err error) {
-	if !errors.Is(err, sdk.ErrWrongContent) {
-		return
-	}
-	g.dir.t.mu.Lock()
-	defer g.dir.t.mu.Unlock()
-	if g.wrong == nil {
-		g.wrong = make(map[sdk.Ref]error)
-	}
-	g.wrong[ref] = err
-}
-
-// knownWrong refuses an upload that noteWrong remembers.
-func (g *group) knownWrong(ref sdk.Ref) error {
-	g.dir.t.mu.RLock()
-	defer g.dir.t.mu.RUnlock()
-	if g.wrong[ref] == nil {
-		return nil
-	}
-	return wrongContent(g.wrong[ref])
-}
-
-func wrongContent(err error) *Error {
-	return &Error{Class: ClassCorrupt, Err: err,
-		Hint: "Ask the uploader to save the file again. This version is not fetched and paid for again; 'svcfs " +
-			"refresh' allows another attempt."}
 }
 
 // Changeable refuses to change anything of a file in a read-only mount, and where

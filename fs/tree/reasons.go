@@ -52,7 +52,7 @@ func (t *Tree) Reasons() []report.Reason {
 	var list []report.Reason
 	for _, f := range t.errors.Last() {
 		if f.Name == "" {
-			f.Name = t.meant(f.Path)
+			f.Name = t.root.meant(f.Path)
 		}
 		list = append(list, report.ReasonOf(f, f.Name))
 		told[report.OneLine(f.Path)], told[f.Name] = true, true
@@ -66,7 +66,7 @@ func (t *Tree) Reasons() []report.Reason {
 		if told[s.Path] || err == nil && s.State == report.StagedScratch {
 			continue
 		}
-		r := report.Reason{Time: s.Since, Path: s.Path, Name: t.meant(s.Path)}
+		r := report.Reason{Time: s.Since, Path: s.Path, Name: t.root.meant(s.Path)}
 		if err != nil {
 			r = report.ReasonOf(failureOf(s.Since, wrapRemote("close", s.Path, err), t.hint(err)), r.Name)
 		}
@@ -104,49 +104,49 @@ func (t *Tree) Reasons() []report.Reason {
 		if ok {
 			r.Staged = &s
 		}
-		r.Recorded = t.recordedAt(r.Path)
+		r.Recorded = t.root.recordedAt(r.Path)
 		if r.Name != "" {
-			r.Recorded = t.recordedAt(r.Name)
+			r.Recorded = t.root.recordedAt(r.Name)
 		}
 	}
 	return list
 }
 
 // meant returns the path of the file that a program saves through a scratch name, or "".
-func (t *Tree) meant(path string) string {
+func (d *Dir) meant(path string) string {
 	i := strings.LastIndexByte(path, '/')
 	name, ok := policy.Meant(path[i+1:])
 	if !ok || i < 0 { // its name points elsewhere by now
 		return ""
 	}
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if d, ok := t.nodeAt(path[:i]).(*Dir); ok && d.find(name) == nil && d.find("."+name) != nil {
+	d.t.mu.RLock()
+	defer d.t.mu.RUnlock()
+	if in, ok := d.nodeAt(path[:i]).(*Dir); ok && in.find(name) == nil && in.find("."+name) != nil {
 		name = "." + name
 	}
 	return path[:i+1] + name
 }
 
-// nodeAt returns the node of a path below the mount, nil when the mount does not know it.
+// nodeAt returns the node of a path below the root d, nil when the mount does not know it.
 // Needs Tree.mu.
-func (t *Tree) nodeAt(path string) Node {
-	var at Node = t.root
+func (d *Dir) nodeAt(path string) Node {
+	var at Node = d
 	for part := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
-		d, ok := at.(*Dir)
+		in, ok := at.(*Dir)
 		if !ok {
 			return nil
 		}
 		if part != "" {
-			at = d.find(part)
+			at = in.find(part)
 		}
 	}
 	return at
 }
 
 // recordedAt returns the newest version of a path. Needs Tree.mu for writing.
-func (t *Tree) recordedAt(path string) *report.Recorded {
+func (d *Dir) recordedAt(path string) *report.Recorded {
 	i := strings.LastIndexByte(path, '/')
-	d, ok := t.nodeAt(path[:max(i, 0)]).(*Dir)
+	d, ok := d.nodeAt(path[:max(i, 0)]).(*Dir)
 	if !ok || d.group == nil || d.isControl() {
 		return nil
 	}
