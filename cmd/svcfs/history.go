@@ -230,7 +230,9 @@ written to the file and is not uploaded yet is replaced. 'svcfs history PATH' li
 versions.
 
 With --trash, bring removed files, folders, or what a pattern matches, back from the trash of
-a group, with all their versions; it is free. The uploader and the owner of the group can, and
+a group, with all their versions; it is free.
+A folder that was empty comes back, too, and the
+empty ones in it that were removed with it; 'svcfs ls --trash' does not list these. The uploader and the owner of the group can, and
 every writer where the owner lets every writer remove files. 'svcfs ls --trash GROUP' lists
 what can be brought back.`,
 		Example: "  svcfs restore ~/groups/team/report.pdf --version 17\n" +

@@ -170,7 +170,7 @@ func (a *app) removeName(ctx context.Context, g sdk.Group, versions []sdk.Entry,
 	}
 	name := shownName(&versions[len(versions)-1])
 	if a.asJSON {
-		return a.printJSON(trashedName{name, done.Versions, timeOrNil(done.Until)})
+		return a.printJSON(trashedName{Name: name, Versions: done.Versions, Until: timeOrNil(done.Until)})
 	}
 	a.ui.printf("removed %s  %s, in the trash %s\n", name, plural(int(done.Versions), "version"),
 		untilText(done.Until))
