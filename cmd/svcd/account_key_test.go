@@ -29,7 +29,8 @@ func TestAPIKeyFile(t *testing.T) {
 		}
 		return string(text)
 	}
-	if out := mustRun(t, "account", "create", "carol", "--data", dir, "--api-key-file", file); strings.Contains(out, "svc_sk_") || !strings.Contains(out, file) {
+	if out := mustRun(t, "account", "create", "carol", "--data", dir, "--api-key-file", file); strings.Contains(out,
+		"svc_sk_") || !strings.Contains(out, file) {
 		t.Errorf("printed %q", out)
 	}
 	first := read()
@@ -44,7 +45,8 @@ func TestAPIKeyFile(t *testing.T) {
 		t.Error("the old key is still in the file")
 	}
 	nowhere := filepath.Join(dir, "none", "key")
-	if _, _, code := execute(t, "account", "rotate-key", "carol", "--data", dir, "--api-key-file", nowhere); code != exitOther {
+	if _, _, code := execute(t, "account", "rotate-key", "carol", "--data", dir, "--api-key-file",
+		nowhere); code != exitOther {
 		t.Errorf("a file that cannot be written: code %d", code)
 	}
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(file), ".new-*")); err != nil || len(left) > 0 {
@@ -59,7 +61,8 @@ func TestAPIKeyFileLeavesWhatAppears(t *testing.T) {
 	err := s.makeKey(file, false, func() (service.NewAccount, error) {
 		return service.NewAccount{AccountID: "carol"}, os.WriteFile(file, []byte("another key"), 0o600)
 	})
-	if !errors.Is(err, fs.ErrExist) || !strings.Contains(cli.FailureOf(err).Hint, "make another one with svcd account rotate-key") {
+	if !errors.Is(err, fs.ErrExist) ||
+		!strings.Contains(cli.FailureOf(err).Hint, "make another one with svcd account rotate-key") {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "another key" {

@@ -15,7 +15,8 @@ func TestAccountListIsATable(t *testing.T) {
 	for _, name := range []string{"al", "a-much-longer-name"} {
 		mustRun(t, "account", "create", name, "--data", dir)
 	}
-	if out := mustRun(t, "account", "list", "--data", dir); !regexp.MustCompile(`(?m)^al\.\S+ {2,}\S+ +0 bytes$`).MatchString(out) {
+	if out := mustRun(t, "account", "list", "--data",
+		dir); !regexp.MustCompile(`(?m)^al\.\S+ {2,}\S+ +0 bytes$`).MatchString(out) {
 		t.Errorf("not a table:\n%s", out)
 	}
 	var list []struct {
@@ -23,7 +24,8 @@ func TestAccountListIsATable(t *testing.T) {
 		Balance   string `json:"balance"`
 		Disabled  bool   `json:"disabled"`
 	}
-	if err := json.Unmarshal([]byte(mustRun(t, "account", "list", "--json", "--data", dir)), &list); err != nil || len(list) != 2 ||
+	if err := json.Unmarshal([]byte(mustRun(t, "account", "list", "--json", "--data", dir)), &list); err != nil ||
+		len(list) != 2 ||
 		list[1].AccountID != "al.svc.testnet" || list[1].Balance != "10000000000000000000000000" || list[1].Disabled {
 		t.Errorf("as JSON: %+v, %v", list, err)
 	}
@@ -36,8 +38,10 @@ func TestAccountListIsATable(t *testing.T) {
 func TestUnknownAccounts(t *testing.T) {
 	dir := t.TempDir()
 	mustRun(t, "account", "create", "alice", "--data", dir)
-	for _, args := range [][]string{{"fund", "bob", "5"}, {"transfer", "bob", "alice", "1"}, {"transfer", "alice", "bob", "1"}, {"rotate-key", "bob"}, {"disable", "bob"}} {
-		refused(t, exitNotFound, "account bob.svc.testnet not found: create it with: svcd account create NAME", append(append([]string{"account"}, args...), "--data", dir)...)
+	for _, args := range [][]string{{"fund", "bob", "5"}, {"transfer", "bob", "alice", "1"},
+		{"transfer", "alice", "bob", "1"}, {"rotate-key", "bob"}, {"disable", "bob"}} {
+		refused(t, exitNotFound, "account bob.svc.testnet not found: create it with: svcd account create NAME",
+			append(append([]string{"account"}, args...), "--data", dir)...)
 	}
 }
 
@@ -45,7 +49,8 @@ func TestUnknownAccounts(t *testing.T) {
 func TestAccountDelete(t *testing.T) {
 	dir := t.TempDir()
 	mustRun(t, "account", "create", "alice", "--data", dir)
-	refused(t, exitOther, "disable it first with: svcd account disable NAME", "account", "delete", "alice", "--data", dir)
+	refused(t, exitOther, "disable it first with: svcd account disable NAME", "account", "delete", "alice", "--data",
+		dir)
 	if _, errs, _ := execute(t, "account", "delete", "alice", "--data", dir); strings.Contains(errs, "doctor") {
 		t.Errorf("a refusal that says the next step names another one: %s", errs)
 	}
@@ -58,8 +63,10 @@ func TestAccountDelete(t *testing.T) {
 		t.Errorf("it is listed: %s", out)
 	}
 	refused(t, exitOther, "nobody gets its name again", "account", "create", "alice", "--data", dir)
-	for _, args := range [][]string{{"fund", "alice", "5"}, {"enable", "alice"}, {"delete", "alice"}, {"rotate-key", "alice"}, {"link", "alice", "--public-url", "http://h"}} {
-		refused(t, exitNotFound, "account alice.svc.testnet not found", append(append([]string{"account"}, args...), "--data", dir)...)
+	for _, args := range [][]string{{"fund", "alice", "5"}, {"enable", "alice"}, {"delete", "alice"},
+		{"rotate-key", "alice"}, {"link", "alice", "--public-url", "http://h"}} {
+		refused(t, exitNotFound, "account alice.svc.testnet not found",
+			append(append([]string{"account"}, args...), "--data", dir)...)
 	}
 	mustRun(t, "audit", "--data", dir)
 }
@@ -72,17 +79,20 @@ func TestAccountDomain(t *testing.T) {
 	ok(t, os.Mkdir(data, 0o700))
 	created := func(name, data, want string, more ...string) {
 		t.Helper()
-		if out := mustRun(t, append([]string{"account", "create", name, "--data", data}, more...)...); !strings.Contains(out, `{"account_id":"`+want+`"`) {
+		if out := mustRun(t, append([]string{"account", "create", name, "--data", data},
+			more...)...); !strings.Contains(out, `{"account_id":"`+want+`"`) {
 			t.Errorf("made %s", out)
 		}
 	}
 	mustRun(t, "account", "list", "--data", data, "--account-domain", "typo.example.org")
 	for _, wrong := range []string{"Files.example.org", ".example.org", "a..b", "x y"} {
-		refused(t, exitOther, "cannot end the names of accounts", "account", "list", "--data", data, "--account-domain", wrong)
+		refused(t, exitOther, "cannot end the names of accounts", "account", "list", "--data", data, "--account-domain",
+			wrong)
 	}
 	created("alice", data, "alice.files.example.org", "--account-domain", "files.example.org")
 	created("bob", data, "bob.files.example.org")
-	refused(t, exitOther, "give --account-domain files.example.org", "account", "list", "--data", data, "--account-domain", "other.example.org")
+	refused(t, exitOther, "give --account-domain files.example.org", "account", "list", "--data", data,
+		"--account-domain", "other.example.org")
 	mustRun(t, "account", "fund", "alice.files.example.org", "1", "--data", data)
 	mustRun(t, "export", at, "--data", data)
 	restored := filepath.Join(dir, "restored")
@@ -96,5 +106,6 @@ func TestAccountDomain(t *testing.T) {
 	old := filepath.Join(dir, "old") // whose accounts are named as ever
 	ok(t, os.Mkdir(old, 0o700))
 	created("alice", old, "alice.svc.testnet")
-	refused(t, exitOther, "end in svc.testnet, not in files.example.org", "account", "list", "--data", old, "--account-domain", "files.example.org")
+	refused(t, exitOther, "end in svc.testnet, not in files.example.org", "account", "list", "--data", old,
+		"--account-domain", "files.example.org")
 }

@@ -32,7 +32,8 @@ func TestBackup(t *testing.T) {
 			path, err = s.backup(t.Context(), svc, to, day, full)
 			return err
 		}))
-		if newest, err := filepath.EvalSymlinks(filepath.Join(to, "newest")); err != nil || newest != path || filepath.Base(path) != date {
+		if newest, err := filepath.EvalSymlinks(filepath.Join(to, "newest")); err != nil || newest != path ||
+			filepath.Base(path) != date {
 			t.Errorf("%s: the newest is %s, %v", date, newest, err)
 		}
 		return path
@@ -41,7 +42,8 @@ func TestBackup(t *testing.T) {
 		t.Helper()
 		empty := t.TempDir()
 		ok(t, os.WriteFile(filepath.Join(empty, "master.key"), key, 0o600))
-		if _, errs, got := execute(t, append(append([]string{"import"}, archives...), "--data", empty)...); got != code {
+		if _, errs, got := execute(t, append(append([]string{"import"}, archives...), "--data",
+			empty)...); got != code {
 			t.Errorf("import of %v: exit %d, want %d: %s", archives, got, code, errs)
 		}
 	}
@@ -54,7 +56,8 @@ func TestBackup(t *testing.T) {
 	imports(exitUsage, saturday)
 	imports(exitUsage, monday)
 
-	refused(t, exitUsage, time.Now().Format(time.DateOnly)+" exists already", "backup", once(t, to, data), "--data", data)
+	refused(t, exitUsage, time.Now().Format(time.DateOnly)+" exists already", "backup", once(t, to, data), "--data",
+		data)
 	refused(t, exitUsage, "want exactly one DIR", "backup", "--data", data)
 	refused(t, exitUsage, "there is no folder ", "backup", filepath.Join(dir, "nowhere"), "--data", data)
 }

@@ -29,7 +29,8 @@ func mustRun(t *testing.T, args ...string) string {
 // firstWord runs a command line with sh.
 func firstWord(t *testing.T, script string, args ...string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "sh", append([]string{"-euc", script, "sh"}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "sh",
+		append([]string{"-euc", script, "sh"}, args...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("sh: %v\n%s", err, out)
 	}
@@ -89,7 +90,8 @@ func TestChecksumCanBeComputedWithoutSvcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer svc.Close()
-	alice := &owner{t, svc.Handler(), http.Header{wire.HeaderAPIKey: {made.APIKey}, wire.HeaderAccountID: {made.AccountID}}}
+	alice := &owner{t, svc.Handler(), http.Header{wire.HeaderAPIKey: {made.APIKey},
+		wire.HeaderAccountID: {made.AccountID}}}
 	token := alice.post(wire.PathSessionToken, wire.SessionTokenRequest{AccountID: made.AccountID}).Token
 	alice.header = http.Header{"Authorization": {"Bearer " + token}}
 
@@ -100,7 +102,8 @@ func TestChecksumCanBeComputedWithoutSvcd(t *testing.T) {
 			sum := alice.checksum(group)
 			printed := mustRun(t, "checksum", group, "--data", dir)
 			command := regexp.MustCompile(`(?m)^command +(.*)$`).FindStringSubmatch(printed)
-			if command == nil || !strings.Contains(printed, sum) || !strings.Contains(printed, fmt.Sprintf("key version  %d\n", version)) {
+			if command == nil || !strings.Contains(printed, sum) ||
+				!strings.Contains(printed, fmt.Sprintf("key version  %d\n", version)) {
 				t.Fatalf("svcd checksum prints\n%swant %s, version %d", printed, sum, version)
 			}
 			if got := firstWord(t, command[1]); got != sum {
@@ -137,7 +140,8 @@ func (o *owner) checksum(group string) string {
 		o.t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	o.handler.ServeHTTP(w, httptest.NewRequestWithContext(o.t.Context(), http.MethodPost, wire.PathRPC, bytes.NewReader(body)))
+	o.handler.ServeHTTP(w, httptest.NewRequestWithContext(o.t.Context(), http.MethodPost, wire.PathRPC,
+		bytes.NewReader(body)))
 	var answer struct {
 		Result struct{ Result []uint16 }
 	}

@@ -63,10 +63,12 @@ func provider(t *testing.T, secret string, nonce func() string) (issuer string) 
 		})
 	}
 	answer("/.well-known/openid-configuration", func(*http.Request) map[string]any {
-		return map[string]any{"issuer": issuer, "authorization_endpoint": issuer + "/authorize", "token_endpoint": issuer + "/token", "jwks_uri": issuer + "/jwks"}
+		return map[string]any{"issuer": issuer, "authorization_endpoint": issuer + "/authorize",
+			"token_endpoint": issuer + "/token", "jwks_uri": issuer + "/jwks"}
 	})
 	answer("/jwks", func(*http.Request) map[string]any {
-		return map[string]any{"keys": []any{map[string]any{"kty": "RSA", "alg": "RS256", "kid": "1", "n": b64(key.N.Bytes()), "e": b64([]byte{1, 0, 1})}}}
+		return map[string]any{"keys": []any{map[string]any{"kty": "RSA", "alg": "RS256", "kid": "1",
+			"n": b64(key.N.Bytes()), "e": b64([]byte{1, 0, 1})}}}
 	})
 	answer("/token", func(r *http.Request) map[string]any {
 		_, got, basic := r.BasicAuth()
@@ -77,7 +79,8 @@ func provider(t *testing.T, secret string, nonce func() string) (issuer string) 
 			return map[string]any{"error": "invalid_client"}
 		}
 		now := time.Now().Unix()
-		claims, err := json.Marshal(map[string]any{"iss": issuer, "sub": "1", "aud": "svcd", "iat": now, "exp": now + 300, "nonce": nonce(), "preferred_username": "alice"})
+		claims, err := json.Marshal(map[string]any{"iss": issuer, "sub": "1", "aud": "svcd", "iat": now,
+			"exp": now + 300, "nonce": nonce(), "preferred_username": "alice"})
 		if err != nil {
 			t.Error(err)
 		}
@@ -87,7 +90,8 @@ func provider(t *testing.T, secret string, nonce func() string) (issuer string) 
 		if err != nil {
 			t.Error(err)
 		}
-		return map[string]any{"access_token": "x", "token_type": "Bearer", "expires_in": 300, "id_token": text + "." + b64(signature)}
+		return map[string]any{"access_token": "x", "token_type": "Bearer", "expires_in": 300,
+			"id_token": text + "." + b64(signature)}
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
@@ -109,7 +113,8 @@ func TestThreat19ConfinedServiceHasAClientSecret(t *testing.T) {
 			}
 			nonce := ""
 			issuer := provider(t, secret, func() string { return nonce })
-			p := startServe(t, "--oidc-issuer", issuer, "--oidc-client-id", "svcd", "--oidc-client-secret-file", file, "--oidc-create")
+			p := startServe(t, "--oidc-issuer", issuer, "--oidc-client-id", "svcd", "--oidc-client-secret-file", file,
+				"--oidc-create")
 			isConfined(t, p)
 			jar, err := cookiejar.New(nil)
 			if err != nil {
@@ -132,7 +137,8 @@ func TestThreat19ConfinedServiceHasAClientSecret(t *testing.T) {
 			}
 			nonce = to.Query().Get("nonce")
 			back := url.Values{"code": {"x"}, "state": {to.Query().Get("state")}, "iss": {issuer}}
-			if resp := visit(to.Query().Get("redirect_uri") + "?" + back.Encode()); resp.StatusCode != http.StatusSeeOther {
+			if resp := visit(to.Query().Get("redirect_uri") + "?" +
+				back.Encode()); resp.StatusCode != http.StatusSeeOther {
 				t.Errorf("sign-in: %s", resp.Status)
 			}
 			p.stop(t)

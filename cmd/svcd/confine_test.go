@@ -54,14 +54,18 @@ func actConfined(t *testing.T, dir string) {
 		_, err := os.ReadFile(filepath.Join(dir, name))
 		return err
 	}
-	if err := errors.Join(write("tls/cert"), write("tls-store/key1"), write("tls-store/key2"), write("keys/master.key"), write("other/f"),
-		os.Symlink("../tls-store/key1", cfg.TLSKey), os.Symlink("../elsewhere", filepath.Join(s.cfg.DataDir, "tlog"))); err != nil {
+	if err := errors.Join(write("tls/cert"), write("tls-store/key1"), write("tls-store/key2"), write("keys/master.key"),
+		write("other/f"),
+		os.Symlink("../tls-store/key1", cfg.TLSKey),
+		os.Symlink("../elsewhere", filepath.Join(s.cfg.DataDir, "tlog"))); err != nil {
 		t.Fatal(err)
 	}
 	ok(t, s.confine(cfg))
 	for what, err := range map[string]error{
-		"data":                  errors.Join(write("data/new"), os.Rename(filepath.Join(dir, "data/new"), filepath.Join(dir, "data/f")), read("data/f")),
-		"a blob":                errors.Join(write("blobs/tmp/new"), os.Rename(filepath.Join(dir, "blobs/tmp/new"), filepath.Join(dir, "blobs/f")), read("blobs/f")),
+		"data": errors.Join(write("data/new"),
+			os.Rename(filepath.Join(dir, "data/new"), filepath.Join(dir, "data/f")), read("data/f")),
+		"a blob": errors.Join(write("blobs/tmp/new"),
+			os.Rename(filepath.Join(dir, "blobs/tmp/new"), filepath.Join(dir, "blobs/f")), read("blobs/f")),
 		"a link in the data":    errors.Join(write("data/tlog/note"), read("elsewhere/note")),
 		"the certificate":       read("tls/cert"),
 		"its key behind a link": errors.Join(read("tls/key"), read("tls-store/key2")),
@@ -72,7 +76,8 @@ func actConfined(t *testing.T, dir string) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if status, err := os.ReadFile("/proc/self/status"); err != nil || !strings.Contains(string(status), "NoNewPrivs:\t1\n") {
+	if status, err := os.ReadFile("/proc/self/status"); err != nil ||
+		!strings.Contains(string(status), "NoNewPrivs:\t1\n") {
 		t.Errorf("%v, it can gain rights", err)
 	}
 	if _, err := confine.Supported(); err != nil {
@@ -131,10 +136,12 @@ func TestThreat19ConfinedServiceGoesOn(t *testing.T) {
 			return bytes.Equal(shown, renewed)
 		})
 	})
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DisableKeepAlives: true}}
 	register := func(group string) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+wire.PathTools+wire.OpRegisterGroup, strings.NewReader(`{"group_id":"`+group+`"}`))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+wire.PathTools+wire.OpRegisterGroup,
+			strings.NewReader(`{"group_id":"`+group+`"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,7 +73,8 @@ func doctor(t *testing.T, args ...string) (byCheck map[string]cli.Finding, code 
 func TestDoctorBesideAHealthyService(t *testing.T) {
 	dir, url := serving(t)
 	got, code := doctor(t, "--data", dir, "--public-url", url)
-	for _, check := range []string{"settings", "data directory", "master key", "database", "clock", "file store", "address"} {
+	for _, check := range []string{"settings", "data directory", "master key", "database", "clock", "file store",
+		"address"} {
 		if got[check].State != cli.StateOK {
 			t.Errorf("%s: %+v", check, got[check])
 		}
@@ -89,7 +90,8 @@ func TestDoctorBesideAHealthyService(t *testing.T) {
 
 func createAccount(t *testing.T, dir string) {
 	t.Helper()
-	if _, errs, code := execute(t, "account", "create", "alice", "--data", dir, "--api-key-file", filepath.Join(t.TempDir(), "key")); code != exitOK {
+	if _, errs, code := execute(t, "account", "create", "alice", "--data", dir, "--api-key-file",
+		filepath.Join(t.TempDir(), "key")); code != exitOK {
 		t.Fatal(errs)
 	}
 }
@@ -113,14 +115,17 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 		check string
 		hint  string
 	}{
-		{"no directory", func(*testing.T) []string { return []string{"--data", "/does/not/exist"} }, "data directory", "check --data"},
-		{"wrong setting", func(*testing.T) []string { return []string{"--data", "/x", "--log-level", "x"} }, "settings", "svcd config"},
+		{"no directory", func(*testing.T) []string { return []string{"--data", "/does/not/exist"} }, "data directory",
+			"check --data"},
+		{"wrong setting", func(*testing.T) []string { return []string{"--data", "/x", "--log-level", "x"} }, "settings",
+			"svcd config"},
 		{"password in a flag", func(*testing.T) []string {
 			return []string{"--data", "/x", "--db", "postgres://a:hunter2@127.0.0.1:1/x"}
 		}, "settings", "SVCD_DB"},
 		{"directory for all", broken(chmod("", 0o755)), "data directory", "chmod 700"},
 		{"key for all", broken(chmod("master.key", 0o644)), "master key", "chmod 600"},
-		{"no key", broken(func(t *testing.T, dir string) { ok(t, os.Remove(filepath.Join(dir, "master.key"))) }), "master key", "saved copy"},
+		{"no key", broken(func(t *testing.T, dir string) { ok(t, os.Remove(filepath.Join(dir, "master.key"))) }),
+			"master key", "saved copy"},
 		{"file store gone", broken(func(t *testing.T, dir string) {
 			ok(t, os.Remove(filepath.Join(dir, "blobs", "tmp")))
 			ok(t, os.Remove(filepath.Join(dir, "blobs")))
@@ -179,7 +184,8 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 func TestPasswordOnTheCommandLine(t *testing.T) {
 	dir := makeData(t, filepath.Join(t.TempDir(), "data"))
 	out, errs, _ := execute(t, "config", "--data", dir, "--db", "postgres://a:hunter2@127.0.0.1:1/x")
-	if !strings.Contains(errs, "svcd: the password in --db is visible to every user of this machine: put it into PGPASSWORD, a PGPASSFILE, SVCD_DB or the configuration file\n") ||
+	if !strings.Contains(errs, "svcd: the password in --db is visible to every user of this machine: put it into "+
+		"PGPASSWORD, a PGPASSFILE, SVCD_DB or the configuration file\n") ||
 		strings.Contains(out+errs, "hunter2") {
 		t.Errorf("%s%s", out, errs)
 	}
@@ -194,7 +200,8 @@ func TestDoctorOfRoot(t *testing.T) {
 	dir := makeData(t, filepath.Join(t.TempDir(), "data"))
 	const nobody = 65534
 	ok(t, os.Chown(dir, nobody, nobody))
-	if got, code := doctor(t, "--data", dir); code != exitOther || !strings.HasPrefix(got["service"].Hint, "sudo -u nobody svcd") {
+	if got, code := doctor(t, "--data", dir); code != exitOther ||
+		!strings.HasPrefix(got["service"].Hint, "sudo -u nobody svcd") {
 		t.Errorf("exit %d, %+v", code, got)
 	}
 }
@@ -206,7 +213,8 @@ func writePair(t *testing.T, cert, key string, notAfter time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: notAfter, DNSNames: []string{"files.example.org"}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: notAfter, DNSNames: []string{"files.example.org"}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +223,8 @@ func writePair(t *testing.T, cert, key string, notAfter time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: raw}} {
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der},
+		key: {Type: "PRIVATE KEY", Bytes: raw}} {
 		ok(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	}
 }
@@ -228,7 +237,8 @@ func TestDoctorOnCertificates(t *testing.T) {
 	for _, tc := range []struct {
 		after time.Duration
 		state string
-	}{{-2 * time.Hour, cli.StateFail}, {0, cli.StateOK}, {75 * 24 * time.Hour, cli.StateWarn}, {86 * 24 * time.Hour, cli.StateFail}, {91 * 24 * time.Hour, cli.StateFail}} {
+	}{{-2 * time.Hour, cli.StateFail}, {0, cli.StateOK}, {75 * 24 * time.Hour, cli.StateWarn},
+		{86 * 24 * time.Hour, cli.StateFail}, {91 * 24 * time.Hour, cli.StateFail}} {
 		if f := checkCertificate(cert, key, now.Add(tc.after)); f.State != tc.state {
 			t.Errorf("%s from now: %+v, want %s", tc.after, f, tc.state)
 		}
@@ -276,7 +286,9 @@ func TestExportImportCommands(t *testing.T) {
 	ok(t, err)
 	ok(t, os.WriteFile(full, whole[:len(whole)-1], 0o600))
 	bad(exitOther, full+": the index at byte", "import", full, more, "--data", imported)
-	if out, errs, code := execute(t, "import", "--salvage", full, more, "--data", imported); code != exitOther || !strings.Contains(out, root) || !strings.Contains(out, "svcfs forget URL") || !strings.Contains(errs, "no file is missing") {
+	if out, errs, code := execute(t, "import", "--salvage", full, more, "--data", imported); code != exitOther ||
+		!strings.Contains(out, root) || !strings.Contains(out, "svcfs forget URL") ||
+		!strings.Contains(errs, "no file is missing") {
 		t.Errorf("salvaged: exit %d\n%s%s", code, out, errs)
 	}
 	good("chain intact", "audit", "--data", imported)
@@ -318,7 +330,8 @@ func TestVerifyNamesOrphans(t *testing.T) {
 		}
 	}
 	out, errs, code := execute(t, "verify", "--data", dir)
-	if code != 0 || !strings.Contains(out, "orphan\t"+filepath.Join(dir, "blobs", "ab", old)+"\t100 bytes") || !strings.Contains(out, "orphans: 1, 100 bytes") || strings.Contains(out, young) {
+	if code != 0 || !strings.Contains(out, "orphan\t"+filepath.Join(dir, "blobs", "ab", old)+"\t100 bytes") ||
+		!strings.Contains(out, "orphans: 1, 100 bytes") || strings.Contains(out, young) {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "blobs", "ab", old)); err != nil {

@@ -18,8 +18,9 @@ import (
 func initWith(t *testing.T, answers string, args ...string) (out, errs string, code int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	s := &settings{stdin: strings.NewReader(answers), stdout: &stdout, stderr: &stderr, lookupEnv: func(string) (string, bool) { return "", false },
-		packaged: places{"/etc/svcd/svcd.toml", "/nowhere"}}
+	s := &settings{stdin: strings.NewReader(answers), stdout: &stdout, stderr: &stderr,
+		lookupEnv: func(string) (string, bool) { return "", false },
+		packaged:  places{"/etc/svcd/svcd.toml", "/nowhere"}}
 	root := rootOf(s)
 	root.SetArgs(append([]string{"init", "--json"}, args...))
 	err := root.ExecuteContext(t.Context())
@@ -36,7 +37,8 @@ func TestInitMakesAService(t *testing.T) {
 	dir := t.TempDir()
 	data, backups := filepath.Join(dir, "the data"), filepath.Join(dir, "backups")
 	address := "http://127.0.0.1:" + proctest.FreePort(t)
-	out, errs, code := initWith(t, `{"address": "`+address+`", "backups": "`+backups+`", "account": "alice"}`, "--data", data)
+	out, errs, code := initWith(t, `{"address": "`+address+`", "backups": "`+backups+`", "account": "alice"}`, "--data",
+		data)
 	var made madeService
 	if err := json.Unmarshal([]byte(out), &made); err != nil || code != exitOK {
 		t.Fatalf("exit %d, %v: %s%s", code, err, out, errs)
@@ -48,13 +50,16 @@ func TestInitMakesAService(t *testing.T) {
 	if newest, err := filepath.EvalSymlinks(filepath.Join(backups, "newest")); err != nil || newest != made.Archive {
 		t.Errorf("the newest archive is %s, not %s: %v", newest, made.Archive, err)
 	}
-	if len(made.Next) != 4 || !strings.Contains(made.Next[0], filepath.Join(data, "master.key")) || !strings.HasSuffix(made.Next[1], "svcd serve --data '"+data+"'") || !strings.HasSuffix(made.Next[2], "svcd invite NAME --data '"+data+"'") {
+	if len(made.Next) != 4 || !strings.Contains(made.Next[0], filepath.Join(data, "master.key")) ||
+		!strings.HasSuffix(made.Next[1], "svcd serve --data '"+data+"'") ||
+		!strings.HasSuffix(made.Next[2], "svcd invite NAME --data '"+data+"'") {
 		t.Errorf("next is %q", made.Next)
 	}
 	if info, err := os.Stat(made.Config); err != nil || info.Mode() != 0o600 {
 		t.Errorf("the settings: %v, %v", info, err)
 	}
-	if shown := effective(t, "--config", made.Config); shown["public-url"].Value != address || shown["data"].Value != data {
+	if shown := effective(t, "--config", made.Config); shown["public-url"].Value != address ||
+		shown["data"].Value != data {
 		t.Errorf("the settings are %v", shown)
 	}
 	restored := filepath.Join(dir, "restored")
@@ -64,7 +69,8 @@ func TestInitMakesAService(t *testing.T) {
 	ok(t, os.WriteFile(filepath.Join(restored, "master.key"), key, 0o600))
 	mustRun(t, "import", made.Archive, "--data", restored)
 
-	if shown := effective(t, "--data", data); shown["config"].Value != made.Config || shown["public-url"].Value != address {
+	if shown := effective(t, "--data", data); shown["config"].Value != made.Config ||
+		shown["public-url"].Value != address {
 		t.Errorf("of the data directory alone, the settings are %v", shown)
 	}
 	if _, errs, _ := execute(t, "invite", "alice", "--data", data); !strings.Contains(errs, " --data '"+data+"'\n") {
@@ -74,10 +80,12 @@ func TestInitMakesAService(t *testing.T) {
 	home := t.TempDir()
 	setup := exec.CommandContext(t.Context(), programs.Dir(t, "svcfs")+"/svcfs", "setup", made.Invite, "--file")
 	setup.Env = []string{"HOME=" + home, "PATH=/nowhere"}
-	if text, err := setup.CombinedOutput(); err != nil || !strings.Contains(string(text), "alice.svc.testnet at "+p.url) {
+	if text, err := setup.CombinedOutput(); err != nil ||
+		!strings.Contains(string(text), "alice.svc.testnet at "+p.url) {
 		t.Errorf("setup: %v, %s", err, text)
 	}
-	for _, line := range [][2]string{{"", made.Config + " has the settings of a service already"}, {"--config", made.Config}} {
+	for _, line := range [][2]string{{"", made.Config + " has the settings of a service already"},
+		{"--config", made.Config}} {
 		args := []string{"--data", data}
 		if line[0] != "" {
 			args = append(args, line[0], made.Config)
@@ -104,10 +112,13 @@ func TestInitRefuses(t *testing.T) {
 		`{"address": "files.example.org"}`:        "that is no address of a service",
 		`{"address": "http://files.example.org"}`: "in the clear",
 		`{"tls_cert": "` + cert + `"}`:            "has no certificate",
-		`{"address": "https://files.example.org", "tls_cert": "/nowhere"}`:                                               "certificate: stat /nowhere",
-		`{"address": "https://files.example.org", "tls_cert": "` + cert + `"}`:                                           "open : no such file",
-		`{"address": "https://other.example.org", "tls_cert": "` + cert + `", "tls_key": "` + key + `"}`:                 "the certificate is not for the address",
-		`{"address": "https://files.example.org", "tls_cert": "` + cert + `", "tls_key": "` + key + `", "account": "A"}`: `"A" is no name of an account`,
+		`{"address": "https://files.example.org", "tls_cert": "/nowhere"}`: "certificate: stat /nowhere",
+		`{"address": "https://files.example.org", "tls_cert": "` + cert +
+			`"}`: "open : no such file",
+		`{"address": "https://other.example.org", "tls_cert": "` + cert + `", "tls_key": "` + key +
+			`"}`: "the certificate is not for the address",
+		`{"address": "https://files.example.org", "tls_cert": "` + cert + `", "tls_key": "` + key +
+			`", "account": "A"}`: `"A" is no name of an account`,
 		`{"backups": "/dev/null"}`: "/dev/null is no folder",
 		`{"account": "x y"}`:       `"x y" is no name of an account`,
 	} {
@@ -118,7 +129,8 @@ func TestInitRefuses(t *testing.T) {
 		if isThere(data) {
 			t.Errorf("%s: a data directory was made", answers)
 		}
-		if _, errs, code := initWith(t, `{"backups": "`+data+`/b"}`, "--data", data); code != exitUsage || !strings.Contains(errs, "is in the data directory") {
+		if _, errs, code := initWith(t, `{"backups": "`+data+`/b"}`, "--data", data); code != exitUsage ||
+			!strings.Contains(errs, "is in the data directory") {
 			t.Errorf("backups beside the data: exit %d, %s", code, errs)
 		}
 	}
@@ -135,16 +147,19 @@ func TestInitListens(t *testing.T) {
 	for answers, want := range map[string][2]string{
 		`{}`:                                   {"127.0.0.1:8000", ""},
 		`{"address": "http://localhost:8123"}`: {"localhost:8123", ""},
-		`{"address": "https://files.example.org"}`:                                                            {"127.0.0.1:8000", "127.0.0.1/32"},
-		`{"address": "https://files.example.org", "tls_cert": "` + cert + `", "tls_key": "` + key + `"}`:      {":443", ""},
-		`{"address": "https://files.example.org:8443", "tls_cert": "` + cert + `", "tls_key": "` + key + `"}`: {":8443", ""},
+		`{"address": "https://files.example.org"}`: {"127.0.0.1:8000", "127.0.0.1/32"},
+		`{"address": "https://files.example.org", "tls_cert": "` + cert + `", "tls_key": "` + key +
+			`"}`: {":443", ""},
+		`{"address": "https://files.example.org:8443", "tls_cert": "` + cert + `", "tls_key": "` + key +
+			`"}`: {":8443", ""},
 	} {
 		data := filepath.Join(t.TempDir(), "data")
 		if _, errs, code := initWith(t, answers, "--data", data); code != exitOK {
 			t.Fatalf("%s: exit %d, %s", answers, code, errs)
 		}
 		shown := effective(t, "--config", filepath.Join(data, "svcd.toml"))
-		if domain := map[bool]string{true: "files.example.org"}[strings.Contains(answers, "https")]; shown["account-domain"].Value != domain {
+		if domain := map[bool]string{true: "files.example.org"}[strings.Contains(answers,
+			"https")]; shown["account-domain"].Value != domain {
 			t.Errorf("%s: accounts end in %q", answers, shown["account-domain"].Value)
 		}
 		if shown["listen"].Value != want[0] || shown["trusted-proxy"].Value != want[1] {
@@ -164,10 +179,12 @@ func TestInitAsks(t *testing.T) {
 	ok(t, err)
 	answers := "http://files.example.org\nhttps://files.example.org\n/nowhere\n\n\nx y\nbob\n"
 	ok(t, n.ask(t.Context(), strings.NewReader(answers)))
-	if n.file.PublicURL != "https://files.example.org" || n.file.Listen != behindProxy || n.account != "bob" || n.backups != "" {
+	if n.file.PublicURL != "https://files.example.org" || n.file.Listen != behindProxy || n.account != "bob" ||
+		n.backups != "" {
 		t.Errorf("understood %+v", n)
 	}
-	for text, times := range map[string]int{"Address": 2, "Certificate": 2, "private key": 0, "backups": 1, "First account": 2, "\nhint: ": 3, "svcd: ": 3} {
+	for text, times := range map[string]int{"Address": 2, "Certificate": 2, "private key": 0, "backups": 1,
+		"First account": 2, "\nhint: ": 3, "svcd: ": 3} {
 		if got := strings.Count(asked.String(), text); got != times {
 			t.Errorf("%q is there %d times, not %d:\n%s", text, got, times, asked.String())
 		}
@@ -186,7 +203,8 @@ mount -t tmpfs tmpfs /var/lib
 echo 'svcd:x:4711:4712::/var/lib/svcd:/bin/false' > /etc/passwd
 echo '{"account": "alice", "backups": "/var/lib/archives"}' | svcd init --json
 stat -c '%n %u:%g %a' /etc/svcd/svcd.toml /var/lib/svcd/master.key /var/lib/svcd/svc.db "/var/lib/archives/$(date +%F)"`
-	cmd := bash(t, "unshare -m bash -euo pipefail -c \"$SCRIPT\"", "SCRIPT="+script, "PATH="+programs.Dir(t, "svcd")+":"+os.Getenv("PATH"))
+	cmd := bash(t, "unshare -m bash -euo pipefail -c \"$SCRIPT\"", "SCRIPT="+script,
+		"PATH="+programs.Dir(t, "svcd")+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -194,7 +212,8 @@ stat -c '%n %u:%g %a' /etc/svcd/svcd.toml /var/lib/svcd/master.key /var/lib/svcd
 	text, files, _ := strings.Cut(string(out), "\n")
 	var made madeService
 	ok(t, json.Unmarshal([]byte(text), &made))
-	if made.Config != "/etc/svcd/svcd.toml" || made.Data != "/var/lib/svcd" || made.Next[1] != "start it with: sudo systemctl enable --now svcd" {
+	if made.Config != "/etc/svcd/svcd.toml" || made.Data != "/var/lib/svcd" ||
+		made.Next[1] != "start it with: sudo systemctl enable --now svcd" {
 		t.Errorf("made %+v", made)
 	}
 	if strings.Count(files, " 4711:4712 600\n") != 4 {

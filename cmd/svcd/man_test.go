@@ -30,7 +30,8 @@ func TestHelp(t *testing.T) {
 	cli.FitHelp(program)
 	clitest.CheckHelp(t, program, filepath.Join(root, "docs", "reference", "svcd.md"), *update)
 	out, _, code := execute(t, "help", "serve")
-	if code != exitOK || !strings.Contains(out, "\nFlags for the data directory and the stores: svcd help\n") || strings.Contains(out, "--master-key-command string") {
+	if code != exitOK || !strings.Contains(out, "\nFlags for the data directory and the stores: svcd help\n") ||
+		strings.Contains(out, "--master-key-command string") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }
@@ -42,15 +43,22 @@ func TestFailureAsJSON(t *testing.T) {
 		args string
 		want cli.FailureDoc
 	}{
-		{"nosuch --json", cli.FailureDoc{Error: `unknown command "nosuch" for "svcd"`, Hint: "run 'svcd help' for the commands, 'svcd help COMMAND' for its flags", ExitCode: cli.ExitUsage}},
-		{"account nosuch --json", cli.FailureDoc{Error: `unexpected "nosuch"`, Hint: "see: svcd account --help", ExitCode: cli.ExitUsage}},
-		{"account list extra --json", cli.FailureDoc{Error: `unexpected "extra"`, Hint: "see: svcd account list --help", ExitCode: cli.ExitUsage}},
-		{"doctor --json --public-url http://127.0.0.1:1", cli.FailureDoc{Error: "not all is well", Hint: "each finding with the state fail says what to do", ExitCode: cli.ExitOther}},
-		{"account fund nobody 1 --json=true", cli.FailureDoc{Error: "unknown flag: --json", Hint: "run 'svcd account fund --help' for its flags", ExitCode: cli.ExitUsage}},
+		{"nosuch --json", cli.FailureDoc{Error: `unknown command "nosuch" for "svcd"`,
+			Hint: "run 'svcd help' for the commands, 'svcd help COMMAND' for its flags", ExitCode: cli.ExitUsage}},
+		{"account nosuch --json", cli.FailureDoc{Error: `unexpected "nosuch"`, Hint: "see: svcd account --help",
+			ExitCode: cli.ExitUsage}},
+		{"account list extra --json", cli.FailureDoc{Error: `unexpected "extra"`, Hint: "see: svcd account list --help",
+			ExitCode: cli.ExitUsage}},
+		{"doctor --json --public-url http://127.0.0.1:1",
+			cli.FailureDoc{Error: "not all is well", Hint: "each finding with the state fail says what to do",
+				ExitCode: cli.ExitOther}},
+		{"account fund nobody 1 --json=true", cli.FailureDoc{Error: "unknown flag: --json",
+			Hint: "run 'svcd account fund --help' for its flags", ExitCode: cli.ExitUsage}},
 	} {
 		_, errs, code := execute(t, append(strings.Fields(tc.args), "--data", dir)...)
 		var got cli.FailureDoc
-		if err := json.Unmarshal([]byte(errs), &got); err != nil || strings.Count(errs, "\n") != 1 || got != tc.want || code != int(tc.want.ExitCode) {
+		if err := json.Unmarshal([]byte(errs), &got); err != nil || strings.Count(errs, "\n") != 1 || got != tc.want ||
+			code != int(tc.want.ExitCode) {
 			t.Errorf("svcd %s: exit code %d, %v: %s", tc.args, code, err, errs)
 		}
 	}
@@ -72,7 +80,8 @@ func TestManual(t *testing.T) {
 			return
 		case err != nil:
 			t.Error(err)
-		case !strings.Contains(string(page), ".SH SYNOPSIS"), cmd.Example != "" && !strings.Contains(string(page), ".SH EXAMPLE"):
+		case !strings.Contains(string(page), ".SH SYNOPSIS"), cmd.Example != "" &&
+			!strings.Contains(string(page), ".SH EXAMPLE"):
 			t.Errorf("%s lacks a section", name)
 		}
 		for _, child := range cmd.Commands() {

@@ -20,12 +20,15 @@ func TestClientSecretOfTheProvider(t *testing.T) {
 		env           string
 		want, refused string
 	}{
-		"off":                      {oidcSettings{}, "unused", "", ""},
-		"from the environment":     {oidcSettings{issuer: issuer}, "from-the-environment", "from-the-environment", ""},
-		"from a file":              {oidcSettings{issuer: issuer, secretFile: file("private", 0o600)}, "other", "from-the-file", ""},
-		"public client":            {oidcSettings{issuer: issuer}, "", "", ""},
-		"a file that others read":  {oidcSettings{issuer: issuer, secretFile: file("open", 0o644)}, "", "", "others may read it"},
-		"no file":                  {oidcSettings{issuer: issuer, secretFile: filepath.Join(dir, "none")}, "", "", "no such file"},
+		"off":                  {oidcSettings{}, "unused", "", ""},
+		"from the environment": {oidcSettings{issuer: issuer}, "from-the-environment", "from-the-environment", ""},
+		"from a file": {oidcSettings{issuer: issuer, secretFile: file("private", 0o600)}, "other",
+			"from-the-file", ""},
+		"public client": {oidcSettings{issuer: issuer}, "", "", ""},
+		"a file that others read": {oidcSettings{issuer: issuer, secretFile: file("open", 0o644)}, "", "",
+			"others may read it"},
+		"no file": {oidcSettings{issuer: issuer, secretFile: filepath.Join(dir, "none")}, "", "",
+			"no such file"},
 		"client without an issuer": {oidcSettings{clientID: "svcd"}, "", "", "--oidc-issuer"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,7 +27,8 @@ func operating(t *testing.T) (pages string) {
 		ok(t, err)
 		return string(raw)
 	}
-	for _, link := range regexp.MustCompile(`(?m)^\| \[.*\]\((operating/.*\.md)\)`).FindAllStringSubmatch(read("OPERATING.md"), -1) {
+	for _, link := range regexp.MustCompile(`(?m)^\| \[.*\]\((operating/.*\.md)\)`).FindAllStringSubmatch(
+		read("OPERATING.md"), -1) {
 		page := read(link[1])
 		if !regexp.MustCompile(`^# .*\n\nYou need `).MatchString(page) {
 			t.Errorf("%s does not begin with what it needs", link[1])
@@ -40,7 +41,8 @@ func operating(t *testing.T) (pages string) {
 // marked are the blocks after a mark, one after the other.
 func marked(t *testing.T, mark string) (script string) {
 	t.Helper()
-	for _, block := range regexp.MustCompile("(?s)<!-- "+mark+" -->\n```sh\n(.*?)```").FindAllStringSubmatch(operating(t), -1) {
+	for _, block := range regexp.MustCompile("(?s)<!-- "+mark+" -->\n```sh\n(.*?)```").FindAllStringSubmatch(
+		operating(t), -1) {
 		script += block[1]
 	}
 	return script
@@ -65,10 +67,12 @@ mv renewed.pem cert.pem
 wait_for renewed
 svcfs group list
 `
-	script := strings.NewReplacer("files.example.org:8443", "localhost:"+port, "127.0.0.1:8443", "127.0.0.1:"+port, "files.example.org", "localhost").
+	script := strings.NewReplacer("files.example.org:8443", "localhost:"+port, "127.0.0.1:8443", "127.0.0.1:"+port,
+		"files.example.org", "localhost").
 		Replace(marked(t, "test: certificates") + after)
 	work := t.TempDir()
-	cmd := bash(t, "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\ncd \"$WORK\"\numask 077\nrenewed() { test \"$(serial)\" != \"$before\"; }\n"+script,
+	cmd := bash(t, "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\ncd \"$WORK\"\numask 077\nrenewed() { test "+
+		"\"$(serial)\" != \"$before\"; }\n"+script,
 		"PATH="+bin+":"+os.Getenv("PATH"), "WORK="+work, "DATA="+filepath.Join(work, "data"))
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("✓ certificate")) || bytes.Contains(out, []byte("✗")) {
@@ -84,7 +88,8 @@ func TestMain(m *testing.M) { os.Exit(programs.Run(m)) }
 // bash is the environment of a script with a home of its own.
 func bash(t *testing.T, script string, env ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "bash", "--norc", "--noprofile", "-euo", "pipefail", "-c", proctest.WaitFor+script)
+	cmd := exec.CommandContext(t.Context(), "bash", "--norc", "--noprofile", "-euo", "pipefail", "-c",
+		proctest.WaitFor+script)
 	cmd.Dir = root
 	cmd.Env = append([]string{"HOME=" + t.TempDir(), "LC_ALL=C.UTF-8", "TMPDIR=" + t.TempDir()}, env...)
 	return cmd
@@ -110,13 +115,15 @@ func TestOperatingGuide(t *testing.T) {
 	script += replaced.Replace(marked(t, "test"))
 	work := t.TempDir()
 	ok(t, os.Mkdir(filepath.Join(work, "backup"), 0o700))
-	cmd := bash(t, script, append(s3test.Env(), "PATH="+bin+":"+os.Getenv("PATH"), "DATA="+filepath.Join(work, "data"), "BACKUP="+filepath.Join(work, "backup"),
+	cmd := bash(t, script, append(s3test.Env(), "PATH="+bin+":"+os.Getenv("PATH"), "DATA="+filepath.Join(work, "data"),
+		"BACKUP="+filepath.Join(work, "backup"),
 		"ADMIN_DB="+server.URL())...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"✓ database       sqlite", "✓ database       postgres", "✓ file store", "chain intact", "ledger root", "not in the archive"} {
+	for _, want := range []string{"✓ database       sqlite", "✓ database       postgres", "✓ file store",
+		"chain intact", "ledger root", "not in the archive"} {
 		if !bytes.Contains(out, []byte(want)) {
 			t.Errorf("nothing printed %q:\n%s", want, out)
 		}
@@ -129,7 +136,8 @@ func TestOperatingGuide(t *testing.T) {
 // TestBackupOfPostgresAndS3 runs that block of OPERATING.md on a service with
 // files, and looks whether they are there afterwards.
 func TestBackupOfPostgresAndS3(t *testing.T) {
-	block := regexp.MustCompile("(?s)## Backup of PostgreSQL and S3\n.*?```sh\n(.*?)unset SVCD_DB.*?```").FindStringSubmatch(operating(t))
+	block := regexp.MustCompile("(?s)## Backup of PostgreSQL and S3\n.*?```sh\n(.*?)unset " +
+		"SVCD_DB.*?```").FindStringSubmatch(operating(t))
 	if block == nil {
 		t.Fatal("OPERATING.md does not tell how")
 	}
@@ -162,10 +170,13 @@ cmp back file2
 `
 	work := t.TempDir()
 	ok(t, os.Mkdir(filepath.Join(work, "backup"), 0o700))
-	restore := strings.ReplaceAll(block[1], "postgres://svcd@db.example.org/restored?sslmode=verify-full", "postgres://svcd@"+admin.Host+"/restored")
-	cmd := bash(t, `cd "$WORK"`+before+restore+after, append(s3test.Env(), "PATH="+bin+":"+os.Getenv("PATH"), "WORK="+work, "DATA="+filepath.Join(work, "data"),
-		"BACKUP="+filepath.Join(work, "backup"), "ADMIN_DB="+server.URL(), "PGPASSWORD=secret", "SVCD_DB=postgres://svcd@"+admin.Host+"/svcd",
-		"SVCD_BLOBS="+bucket.Location(bucket.NewBucket(t)))...)
+	restore := strings.ReplaceAll(block[1], "postgres://svcd@db.example.org/restored?sslmode=verify-full",
+		"postgres://svcd@"+admin.Host+"/restored")
+	cmd := bash(t, `cd "$WORK"`+before+restore+after,
+		append(s3test.Env(), "PATH="+bin+":"+os.Getenv("PATH"), "WORK="+work, "DATA="+filepath.Join(work, "data"),
+			"BACKUP="+filepath.Join(work, "backup"), "ADMIN_DB="+server.URL(), "PGPASSWORD=secret",
+			"SVCD_DB=postgres://svcd@"+admin.Host+"/svcd",
+			"SVCD_BLOBS="+bucket.Location(bucket.NewBucket(t)))...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -188,7 +199,8 @@ func TestOperatingGuideNamesEverySetting(t *testing.T) {
 		}
 	}
 	file := filepath.Join(root, "service", "examples", "svcd.toml")
-	if out, errs, code := execute(t, "config", "--config", file); code != exitOK || !strings.Contains(out, "https://files.example.org") {
+	if out, errs, code := execute(t, "config", "--config", file); code != exitOK ||
+		!strings.Contains(out, "https://files.example.org") {
 		t.Errorf("%s: exit %d\n%s%s", file, code, out, errs)
 	}
 }
@@ -217,7 +229,8 @@ func TestExampleUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw = bytes.ReplaceAll(raw, []byte(command[1]), []byte(program))
-	withCredential := bytes.Replace(raw, []byte("#LoadCredentialEncrypted="+vault.FileName+":/"), []byte("LoadCredentialEncrypted="+vault.FileName+":/"), 1)
+	withCredential := bytes.Replace(raw, []byte("#LoadCredentialEncrypted="+vault.FileName+":/"),
+		[]byte("LoadCredentialEncrypted="+vault.FileName+":/"), 1)
 	if bytes.Equal(withCredential, raw) {
 		t.Error("the unit does not show how it gets the master key from systemd")
 	}
@@ -242,7 +255,8 @@ func TestExampleNginx(t *testing.T) {
 	}
 	work := t.TempDir()
 	conf := fmt.Sprintf("daemon off;\nuser root;\npid %[1]s/pid;\nerror_log %[1]s/error.log;\nevents {}\nhttp {\n"+
-		"client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;\n"+
+		"client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/f; uwsgi_temp_path "+
+		"%[1]s/u; scgi_temp_path %[1]s/s;\n"+
 		"include %[2]s;\n}\n", work, example)
 	ok(t, os.Mkdir(filepath.Join(work, "svcd"), 0o700))
 	ok(t, os.WriteFile(filepath.Join(work, "nginx.conf"), []byte(conf), 0o600))
@@ -280,7 +294,8 @@ test -z "$(find body proxy -type f)"        # nothing of a file in temporary fil
 svcd verify --read-data
 svcd audit
 `
-	cmd := bash(t, "unshare -n bash -euo pipefail -c \"$SCRIPT\"", "SCRIPT="+proctest.WaitFor+script, "WORK="+work, "PATH="+bin+":"+os.Getenv("PATH"))
+	cmd := bash(t, "unshare -n bash -euo pipefail -c \"$SCRIPT\"", "SCRIPT="+proctest.WaitFor+script, "WORK="+work,
+		"PATH="+bin+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		logs, _ := exec.Command("bash", "-c", "tail -n 20 "+work+"/*.log").CombinedOutput()

@@ -30,7 +30,8 @@ type process struct {
 func startServe(t *testing.T, flags ...string) *process {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "data")
-	p := startServeWith(t, append([]string{"--data", data, "--listen", "127.0.0.1:0", "--log-level", "info"}, flags...)...)
+	p := startServeWith(t, append([]string{"--data", data, "--listen", "127.0.0.1:0", "--log-level", "info"},
+		flags...)...)
 	p.data = data
 	return p
 }
@@ -38,7 +39,8 @@ func startServe(t *testing.T, flags ...string) *process {
 // startServeWith starts svcd serve with these flags alone.
 func startServeWith(t *testing.T, flags ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(filepath.Join(programs.Dir(t, "svcd"), "svcd"), append([]string{"serve"}, flags...)...)}
+	p := &process{cmd: exec.Command(filepath.Join(programs.Dir(t, "svcd"), "svcd"),
+		append([]string{"serve"}, flags...)...)}
 	p.cmd.Stderr = &p.log
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
@@ -102,14 +104,16 @@ func TestTerminationFinishesAnUpload(t *testing.T) {
 		t.Fatal(out, errs)
 	}
 	call[string](t, p, made.ID, made.Key, wire.OpRegisterGroup, map[string]string{"group_id": "g"})
-	up := call[wire.PrepareUploadResult](t, p, made.ID, made.Key, wire.OpPrepareUpload, map[string]string{"group_id": "g"})
+	up := call[wire.PrepareUploadResult](t, p, made.ID, made.Key, wire.OpPrepareUpload,
+		map[string]string{"group_id": "g"})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	blob := bytes.Repeat([]byte("b"), 1<<20)
-	fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: x\r\n%s: %s\r\n%s: %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", up.UploadURL,
+	fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: x\r\n%s: %s\r\n%s: %s\r\nExpect: 100-continue\r\nContent-Length: "+
+		"%d\r\n\r\n", up.UploadURL,
 		wire.HeaderAPIKey, made.Key, wire.HeaderAccountID, made.ID, len(blob))
 	answer := bufio.NewReader(conn)
 	if line, err := answer.ReadString('\n'); err != nil || !strings.Contains(line, "100") {

@@ -42,7 +42,8 @@ const standing = "10m"
 func attack(t *testing.T, flags ...string) *attacked {
 	t.Helper()
 	a := &attacked{t: t, metrics: "127.0.0.1:" + proctest.FreePort(t)}
-	a.process = startServe(t, append([]string{"--metrics-listen", a.metrics, "--client-timeout", standing, "--log-level", "error"}, flags...)...)
+	a.process = startServe(t, append([]string{"--metrics-listen", a.metrics, "--client-timeout", standing,
+		"--log-level", "error"}, flags...)...)
 	_, a.addr, _ = strings.Cut(a.url, "://")
 	out, errs, code := execute(t, "account", "create", "alice", "--balance", "1000", "--data", a.data)
 	var made struct {
@@ -59,9 +60,12 @@ func attack(t *testing.T, flags ...string) *attacked {
 // dial connects from a loopback address, with little room for answers.
 func (a *attacked) dial(from string) net.Conn {
 	a.t.Helper()
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Control: func(_, _ string, c syscall.RawConn) error {
-		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
-	}}
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)},
+		Control: func(_, _ string, c syscall.RawConn) error {
+			return c.Control(func(fd uintptr) {
+				_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096)
+			})
+		}}
 	conn, err := d.DialContext(a.t.Context(), "tcp", a.addr)
 	if err != nil {
 		a.t.Fatal(err)
@@ -174,7 +178,8 @@ func (a *attacked) peakBelow(mib int, what string) {
 
 // openBody is a request of which the last byte is missing.
 func openBody(size int) string {
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", wire.PathRPC, size, strings.Repeat(" ", size-1))
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", wire.PathRPC, size,
+		strings.Repeat(" ", size-1))
 }
 
 // many is a number of attackers, of which make test has an eighth.
@@ -229,7 +234,8 @@ func reachBeforeSignIn(t *testing.T) {
 	writePair(t, cert, key, time.Now().Add(time.Hour))
 	a, bodies := attack(t, "--tls-cert", cert, "--tls-key", key), many(1500)
 	handshake := func(from string, protocols ...string) net.Conn {
-		conn := tls.Client(a.dial(from), &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}) // signed by itself
+		// signed by itself
+		conn := tls.Client(a.dial(from), &tls.Config{InsecureSkipVerify: true, NextProtos: protocols})
 		ok(t, conn.HandshakeContext(t.Context()))
 		return conn
 	}
@@ -238,7 +244,8 @@ func reachBeforeSignIn(t *testing.T) {
 	}
 	a.stand(8 * 32)
 	for i := range bodies { // larger than what is taken from strangers
-		_, _ = io.WriteString(handshake(fmt.Sprintf("127.0.1.%d", 1+i%50)), openBody(1 << 20)[:64<<10]) // it may be closed already
+		// it may be closed already
+		_, _ = io.WriteString(handshake(fmt.Sprintf("127.0.1.%d", 1+i%50)), openBody(1 << 20)[:64<<10])
 	}
 	a.settle(8 * 32)
 	for i := range bodies {
@@ -267,11 +274,13 @@ func openStreams(t *testing.T, conn net.Conn, n int) {
 	encoder := hpack.NewEncoder(&header)
 	for i := 0; i < n && err == nil; i++ {
 		header.Reset()
-		for _, f := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":authority", "x"}, {":path", wire.PathRPC}, {"content-length", "16000"}} {
+		for _, f := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":authority", "x"},
+			{":path", wire.PathRPC}, {"content-length", "16000"}} {
 			_ = encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
 		}
 		id := uint32(2*i + 1)
-		if err = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: header.Bytes(), EndHeaders: true}); err == nil {
+		if err = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: header.Bytes(),
+			EndHeaders: true}); err == nil {
 			err = framer.WriteData(id, false, make([]byte, 200))
 		}
 	}
@@ -285,23 +294,30 @@ func reachOfReaders(t *testing.T) {
 	const files = 150
 	readers := many(200)
 	a := attack(t, "--memory", fmt.Sprint(4<<30))
-	call[string](t, a.process, a.id, a.key, wire.OpCreateHackathonGroup, map[string]any{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
+	call[string](t, a.process, a.id, a.key, wire.OpCreateHackathonGroup,
+		map[string]any{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
 	upload := func(name string, size int) wire.FinalizeUploadResult {
-		up := call[wire.PrepareUploadResult](t, a.process, a.id, a.key, wire.OpPrepareUpload, map[string]string{"group_id": "open", "filename": name})
-		return call[wire.FinalizeUploadResult](t, a.process, a.id, a.key, wire.OpFinalizeUpload, wire.FinalizeUploadRequest{UploadID: up.UploadID,
-			EncryptedData: base64.StdEncoding.EncodeToString(make([]byte, size)), FileHash: strings.Repeat("0", 64)})
+		up := call[wire.PrepareUploadResult](t, a.process, a.id, a.key, wire.OpPrepareUpload,
+			map[string]string{"group_id": "open", "filename": name})
+		return call[wire.FinalizeUploadResult](t, a.process, a.id, a.key, wire.OpFinalizeUpload,
+			wire.FinalizeUploadRequest{UploadID: up.UploadID,
+				EncryptedData: base64.StdEncoding.EncodeToString(make([]byte, size)),
+				FileHash:      strings.Repeat("0", 64)})
 	}
 	for range files {
 		upload(strings.Repeat("<", 4096), 100)
 	}
 	large := upload("large", 16<<20)
-	view := fmt.Sprintf(`{"id":1,"method":"query","params":{"request_type":"call_function","method_name":"get_transactions_for_group_public","args_base64":%q}}`,
+	view := fmt.Sprintf(
+		`{"id":1,"method":"query","params":{"request_type":"call_function","method_name":"get_transactions_for_group_public","args_base64":%q}}`,
 		base64.StdEncoding.EncodeToString([]byte(`{"group_id":"open"}`)))
 	file := fmt.Sprintf(`{"group_id":"open","ipfs_hash":%q}`, large.CID)
 	for i := range readers {
 		from := fmt.Sprintf("127.0.2.%d", 1+i)
-		fmt.Fprintf(a.dial(from), "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", wire.PathRPC, len(view), view)
-		fmt.Fprintf(a.dial(from), "POST %s%s HTTP/1.1\r\nHost: x\r\n%s: %s\r\n%s: %s\r\nContent-Length: %d\r\n\r\n%s", wire.PathTools, wire.OpPrepareRetrieve,
+		fmt.Fprintf(a.dial(from), "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", wire.PathRPC,
+			len(view), view)
+		fmt.Fprintf(a.dial(from), "POST %s%s HTTP/1.1\r\nHost: x\r\n%s: %s\r\n%s: %s\r\nContent-Length: %d\r\n\r\n%s",
+			wire.PathTools, wire.OpPrepareRetrieve,
 			wire.HeaderAPIKey, a.key, wire.HeaderAccountID, a.id, len(file), file)
 	}
 	a.stand(2 * readers)

@@ -47,7 +47,8 @@ func TestRetentionDryRunListsWhatWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	const at = `20\d\d-\S+Z\n`
-	want := regexp.MustCompile(`^files: 0 would be deleted\n"g"\t\S+\t"file\\t100"\tat ` + at + `"g"\tretention\t0 days\tfrom ` + at + `waiting: 2; .* svcfs group keep GROUP\n$`)
+	want := regexp.MustCompile(`^files: 0 would be deleted\n"g"\t\S+\t"file\\t100"\tat ` + at +
+		`"g"\tretention\t0 days\tfrom ` + at + `waiting: 2; .* svcfs group keep GROUP\n$`)
 	if out := mustRun(t, "retention", "--dry-run", "--data", dir); !want.MatchString(out) {
 		t.Errorf("it says\n%s", out)
 	}
@@ -60,7 +61,8 @@ func TestRetentionDryRunListsWhatWaits(t *testing.T) {
 	if _, err := c.Group("g").Remove(t.Context(), "file\t100"); err != nil {
 		t.Fatal(err)
 	}
-	want = regexp.MustCompile(`^files: 0 would be deleted\n"g"\t\S+\t"file\\t100"\tat ` + at + `in the trash: 1; .* svcfs restore --trash GROUP NAME\n$`)
+	want = regexp.MustCompile(`^files: 0 would be deleted\n"g"\t\S+\t"file\\t100"\tat ` + at +
+		`in the trash: 1; .* svcfs restore --trash GROUP NAME\n$`)
 	if out := mustRun(t, "retention", "--dry-run", "--data", dir); !want.MatchString(out) {
 		t.Errorf("with a file in the trash it says\n%s", out)
 	}

@@ -26,7 +26,8 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 	mustRun(t, "account", "create", "alice", "--data", dir)
 	mustRun(t, "export", filepath.Join(dir, "..", "before"), "--data", dir)
 	out := mustRun(t, "rotate-master-key", "--data", dir)
-	if !strings.Contains(out, "a new one is in "+filepath.Join(dir, "master.key")) || !strings.Contains(out, "finished: one master key") {
+	if !strings.Contains(out, "a new one is in "+filepath.Join(dir, "master.key")) ||
+		!strings.Contains(out, "finished: one master key") {
 		t.Errorf("it says\n%s", out)
 	}
 	kept, err := filepath.Glob(filepath.Join(dir, "master.key.*"))
@@ -36,9 +37,11 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 	mustRun(t, "audit", "--data", dir)
 	refused(t, exitOther, "no other master key is being brought in", "rotate-master-key", "--finish", "--data", dir)
 	refused(t, exitUsage, "exclude each other", "rotate-master-key", "--finish", "--cancel", "--data", dir)
-	refused(t, exitUsage, "--new-master-key-file is for", "rotate-master-key", "--new-master-key-file", filepath.Join(dir, "x"), "--data", dir)
+	refused(t, exitUsage, "--new-master-key-file is for", "rotate-master-key", "--new-master-key-file",
+		filepath.Join(dir, "x"), "--data", dir)
 
-	if out := mustRun(t, "rotate-log-key", "--data", dir); !strings.Contains(out, "every svcd serve over this database signs with it from now on") {
+	if out := mustRun(t, "rotate-log-key", "--data", dir); !strings.Contains(out,
+		"every svcd serve over this database signs with it from now on") {
 		t.Errorf("rotate-log-key says %s", out)
 	}
 	if out := mustRun(t, "rotate-upload-key", "--data", dir); !strings.Contains(out, "taken for 90 days") {
@@ -61,7 +64,8 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 		}
 		return restored
 	}
-	refused(t, exitOther, "into a new data directory", "import", filepath.Join(dir, "..", "before"), "--data", put(filepath.Join(dir, vault.FileName)))
+	refused(t, exitOther, "into a new data directory", "import", filepath.Join(dir, "..", "before"), "--data",
+		put(filepath.Join(dir, vault.FileName)))
 	mustRun(t, "import", filepath.Join(dir, "..", "before"), "--data", put(kept[0]))
 }
 
@@ -76,20 +80,24 @@ func TestMasterKeyAsACredential(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, vault.FileName)); err == nil {
 		t.Error("a master key was made in the data directory")
 	}
-	if out := mustRun(t, "export", filepath.Join(t.TempDir(), "b"), "--data", dir); !strings.Contains(out, "keep a copy of "+key) {
+	if out := mustRun(t, "export", filepath.Join(t.TempDir(), "b"), "--data", dir); !strings.Contains(out,
+		"keep a copy of "+key) {
 		t.Errorf("export says %s", out)
 	}
 	next := filepath.Join(t.TempDir(), "next.key")
 	refused(t, exitUsage, "--new-master-key-file FILE", "rotate-master-key", "--data", dir)
-	if out := mustRun(t, "rotate-master-key", "--new-master-key-file", next, "--data", dir); !strings.Contains(out, "Bring "+next+" to wherever") {
+	if out := mustRun(t, "rotate-master-key", "--new-master-key-file", next, "--data", dir); !strings.Contains(out,
+		"Bring "+next+" to wherever") {
 		t.Errorf("rotate-master-key says %s", out)
 	}
 	refused(t, exitOther, "still reads the master key from before", "rotate-master-key", "--finish", "--data", dir)
 	byCommand := []string{"--data", dir, "--master-key-command", "cat " + next}
-	if got, _ := doctor(t, "--data", dir); got["rotation"].State != cli.StateWarn || !strings.Contains(got["rotation"].Hint, "bring the new one") {
+	if got, _ := doctor(t, "--data", dir); got["rotation"].State != cli.StateWarn ||
+		!strings.Contains(got["rotation"].Hint, "bring the new one") {
 		t.Errorf("with the key from before doctor says %+v", got["rotation"])
 	}
-	if got, _ := doctor(t, byCommand...); got["rotation"].State != cli.StateWarn || !strings.Contains(got["rotation"].Hint, "svcd rotate-master-key --finish") {
+	if got, _ := doctor(t, byCommand...); got["rotation"].State != cli.StateWarn ||
+		!strings.Contains(got["rotation"].Hint, "svcd rotate-master-key --finish") {
 		t.Errorf("with the new key doctor says %+v", got["rotation"])
 	}
 	mustRun(t, append([]string{"rotate-master-key", "--finish"}, byCommand...)...)

@@ -34,7 +34,8 @@ func TestThreat9PlainHTTPForOthersIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := inTheClear(tc.url, address); (err != nil) != tc.refused || tc.refused && !strings.Contains(cli.FailureOf(err).Hint, "--tls-cert") {
+		if err := inTheClear(tc.url, address); (err != nil) != tc.refused || tc.refused &&
+			!strings.Contains(cli.FailureOf(err).Hint, "--tls-cert") {
 			t.Errorf("%s on %s: %v", tc.url, tc.listening, err)
 		}
 	}
@@ -62,7 +63,8 @@ func TestThreat9StoresOfOtherMachinesNeedTLS(t *testing.T) {
 		{cfg: service.Config{Blobs: "s3://files?endpoint=http://127.0.0.1:9000"}},
 		{cfg: service.Config{Blobs: "s3://files"}},
 		{cfg: service.Config{Blobs: "/srv/blobs"}},
-		{cfg: service.Config{Database: "postgres://svcd@192.0.2.1/svcd", Blobs: "s3://files?endpoint=http://192.0.2.1:9000"}, insecure: true},
+		{cfg: service.Config{Database: "postgres://svcd@192.0.2.1/svcd",
+			Blobs: "s3://files?endpoint=http://192.0.2.1:9000"}, insecure: true},
 	} {
 		if err := good.needTLS(); err != nil {
 			t.Errorf("%s %s: %v", good.cfg.Database, good.cfg.Blobs, err)
@@ -73,7 +75,8 @@ func TestThreat9StoresOfOtherMachinesNeedTLS(t *testing.T) {
 func TestMisspeltCommandIsToldTheNearest(t *testing.T) {
 	for line, want := range map[string]string{"account creat x": "svcd account create", "account": ""} {
 		_, stderr, code := execute(t, strings.Fields(line)...)
-		if want == "" && code != exitOK || want != "" && (code != exitUsage || !strings.Contains(stderr, "did you mean: "+want)) {
+		if want == "" && code != exitOK || want != "" &&
+			(code != exitUsage || !strings.Contains(stderr, "did you mean: "+want)) {
 			t.Errorf("svcd %s: code %d, %s", line, code, stderr)
 		}
 	}
@@ -81,7 +84,8 @@ func TestMisspeltCommandIsToldTheNearest(t *testing.T) {
 
 // A full disk that an archive is written to is told as one.
 func TestAFullDiskIsTold(t *testing.T) {
-	hint := hintOf(rootOf(&settings{}), []string{"export"}, cli.ExitOther, &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
+	hint := hintOf(rootOf(&settings{}), []string{"export"}, cli.ExitOther,
+		&os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
 	if hint != "make room there, then run it again" {
 		t.Errorf("the next step is %q", hint)
 	}
@@ -129,7 +133,9 @@ func TestEveryFailureHasANextStep(t *testing.T) {
 		"verify --data " + dir + " --db postgres://127.0.0.1:1/x": {exitOther, "start the database"},
 	} {
 		_, stderr, code := execute(t, strings.Fields(line)...)
-		if first, hint, _ := strings.Cut(stderr, "\nhint: "); code != want.code || !strings.HasPrefix(first, "svcd: ") || !strings.Contains(hint, want.hint) || strings.Count(stderr, "\n") != 2 {
+		if first, hint, _ := strings.Cut(stderr, "\nhint: "); code != want.code ||
+			!strings.HasPrefix(first, "svcd: ") || !strings.Contains(hint, want.hint) ||
+			strings.Count(stderr, "\n") != 2 {
 			t.Errorf("svcd %s: code %d, %s", line, code, stderr)
 		}
 	}
@@ -139,7 +145,8 @@ func TestInterruptedCommandSaysSo(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	var stderr strings.Builder
-	if code := run(ctx, []string{"audit", "--data", makeData(t, filepath.Join(t.TempDir(), "data"))}, io.Discard, &stderr); code != int(cli.ExitInterrupted) || !strings.HasPrefix(stderr.String(), "svcd: interrupted\nhint: ") {
+	if code := run(ctx, []string{"audit", "--data", makeData(t, filepath.Join(t.TempDir(), "data"))}, io.Discard,
+		&stderr); code != int(cli.ExitInterrupted) || !strings.HasPrefix(stderr.String(), "svcd: interrupted\nhint: ") {
 		t.Errorf("code %d, %s", code, stderr.String())
 	}
 }
@@ -147,7 +154,8 @@ func TestInterruptedCommandSaysSo(t *testing.T) {
 // The help names the exit codes that svcd has, and no others.
 func TestExitCodesOfTheHelp(t *testing.T) {
 	out, _, _ := execute(t, "--help")
-	if !strings.Contains(out, "Exit codes: 0 ok, 2 not found, or decryption failed, 3 usage, 6 other,\n7 a proof failed, 130 interrupted.") {
+	if !strings.Contains(out, "Exit codes: 0 ok, 2 not found, or decryption failed, 3 usage, 6 other,\n7 a proof "+
+		"failed, 130 interrupted.") {
 		t.Error(out)
 	}
 }

@@ -77,7 +77,8 @@ upload = "0.5"
 			t.Errorf("got %+v, want %+v", got[want.Name], want)
 		}
 	}
-	for _, want := range []setting{{"fees.upload", "0.5", "file " + file, ""}, {"fees.retrieve", "0.013", "default", ""}} {
+	for _, want := range []setting{{"fees.upload", "0.5", "file " + file, ""},
+		{"fees.retrieve", "0.013", "default", ""}} {
 		if got[want.Name] != want {
 			t.Errorf("got %+v, want %+v", got[want.Name], want)
 		}
@@ -99,7 +100,8 @@ func TestRefusedSettings(t *testing.T) {
 		{"wrong type", "max-file-bytes = 'many'", nil, "max-file-bytes, file "},
 		{"unknown action", "", []string{"--fees", "uplod=1"}, `did you mean "upload"`},
 		{"negative fee", "", []string{"--fees", "upload=-1"}, "upload"},
-		{"no data", "", []string{"--data", ""}, "svcd serve refuses these settings: no data directory\nhint: give --data DIR, set SVCD_DATA, or write data = "},
+		{"no data", "", []string{"--data", ""}, "svcd serve refuses these settings: no data directory\nhint: give " +
+			"--data DIR, set SVCD_DATA, or write data = "},
 		{"log level", "", []string{"--log-level", "loud"}, "want debug"},
 		{"log format", "", []string{"--log-format", "xml"}, "want text or json"},
 		{"proxy", "", []string{"--trusted-proxy", "localhost"}, "want a network"},
@@ -107,11 +109,13 @@ func TestRefusedSettings(t *testing.T) {
 		{"metrics", "", []string{"--metrics-listen", "9000"}, "want HOST:PORT"},
 		{"half a certificate", "", []string{"--tls-cert", "x"}, "together"},
 		{"public url", "", []string{"--public-url", "files.example.org"}, "want http://HOST"},
-		{"public url with a password", "", []string{"--public-url", "https://a:hunter2@files.example.org"}, "want http://HOST"},
+		{"public url with a password", "", []string{"--public-url", "https://a:hunter2@files.example.org"},
+			"want http://HOST"},
 		{"token lifetime", "", []string{"--token-lifetime", "25h"}, "at most 24h"},
 		{"destruction delay", "", []string{"--destruction-delay", "-1s"}, "want 0 or more"},
 		{"connections", "", []string{"--max-connections", "0"}, "above 0"},
-		{"connections of an address", "", []string{"--max-connections", "10", "--max-connections-per-address", "11"}, "at most --max-connections: 10"},
+		{"connections of an address", "", []string{"--max-connections", "10", "--max-connections-per-address", "11"},
+			"at most --max-connections: 10"},
 		{"memory", "", []string{"--memory", "1000000"}, "at least 67108864 bytes"},
 		{"open bytes", "", []string{"--max-file-bytes", "1000", "--max-open-bytes", "1000"}, "at least one file"},
 		{"no file", "", []string{"--config", "/does/not/exist"}, "read configuration"},
@@ -217,7 +221,8 @@ func TestPackagedServiceIsFound(t *testing.T) {
 	place := places{filepath.Join(t.TempDir(), "svcd.toml"), filepath.Join(dir, "data")}
 	config := func(args ...string) (byName map[string]setting, code int) {
 		var out, errs strings.Builder
-		root := rootOf(&settings{stdout: &out, stderr: &errs, lookupEnv: func(string) (string, bool) { return "", false }, packaged: place})
+		root := rootOf(&settings{stdout: &out, stderr: &errs,
+			lookupEnv: func(string) (string, bool) { return "", false }, packaged: place})
 		root.SetArgs(append([]string{"config", "--json"}, args...))
 		err := root.ExecuteContext(t.Context())
 		var list []setting
@@ -239,10 +244,12 @@ func TestPackagedServiceIsFound(t *testing.T) {
 		t.Errorf("the data is there: exit code %d, %+v", code, got["data"])
 	}
 	ok(t, os.WriteFile(place.config, []byte("listen = '127.0.0.1:9'\n"), 0o600))
-	if got, code := config(); code != exitOK || got["listen"].Value != "127.0.0.1:9" || got["data"].Value != place.data {
+	if got, code := config(); code != exitOK || got["listen"].Value != "127.0.0.1:9" ||
+		got["data"].Value != place.data {
 		t.Errorf("the settings are there: exit code %d, %+v", code, got)
 	}
-	if got, code := config("--data", dir); code != exitOK || got["listen"].From != "default" || got["data"].Value != dir {
+	if got, code := config("--data", dir); code != exitOK || got["listen"].From != "default" ||
+		got["data"].Value != dir {
 		t.Errorf("another directory: exit code %d, %+v", code, got)
 	}
 	ok(t, os.WriteFile(place.config, []byte("nonsense"), 0o600))

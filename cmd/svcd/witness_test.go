@@ -23,7 +23,8 @@ func TestWitnessRefusals(t *testing.T) {
 		"--witness-key together": {"serve", "--data", t.TempDir(), "--witness", "https://witness.example.org"},
 	} {
 		var stderr strings.Builder
-		if code := run(t.Context(), args, io.Discard, &stderr); code == exitOK || !strings.Contains(stderr.String(), want) {
+		if code := run(t.Context(), args, io.Discard, &stderr); code == exitOK ||
+			!strings.Contains(stderr.String(), want) {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr.String())
 		}
 	}
@@ -45,7 +46,8 @@ func TestWitnessRuns(t *testing.T) {
 	out, stdout := io.Pipe()
 	done := make(chan int)
 	go func() {
-		done <- run(ctx, []string{"witness", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--log", strings.TrimSpace(string(key))}, stdout, io.Discard)
+		done <- run(ctx, []string{"witness", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--log",
+			strings.TrimSpace(string(key))}, stdout, io.Discard)
 	}()
 	lines := bufio.NewReader(out)
 	first, err1 := lines.ReadString('\n')
@@ -75,7 +77,8 @@ func TestWitnessRuns(t *testing.T) {
 // A witness has a folder of its own, without a default.
 func TestHelpOfTheWitness(t *testing.T) {
 	out, _, _ := execute(t, "witness", "--help")
-	if strings.Contains(out, "default: /var/lib/svcd,") || !strings.Contains(out, "folder with the key of the witness") {
+	if strings.Contains(out, "default: /var/lib/svcd,") ||
+		!strings.Contains(out, "folder with the key of the witness") {
 		t.Error(out)
 	}
 }

@@ -38,7 +38,8 @@ func TestCostRefusesWhatIsNoPrice(t *testing.T) {
 					err = doc.add(path, &total)
 				}
 			}
-			if err == nil || !strings.HasPrefix(err.Error(), tc.want) || exitCodeOf(err) != exitOther || hintFor(err) == "" {
+			if err == nil || !strings.HasPrefix(err.Error(), tc.want) || exitCodeOf(err) != exitOther ||
+				hintFor(err) == "" {
 				t.Errorf("%v, exit %d, hint %q", err, exitCodeOf(err), hintFor(err))
 			}
 		})
@@ -56,7 +57,8 @@ func TestTakeLeft(t *testing.T) {
 	ok(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	ok(t, os.WriteFile(path, []byte("damaged"), 0o600))
 	_, err := a.takeLeft(1)
-	if err == nil || !strings.HasPrefix(err.Error(), "read "+path+": ") || exitCodeOf(err) != exitOther || hintFor(err) == "" {
+	if err == nil || !strings.HasPrefix(err.Error(), "read "+path+": ") || exitCodeOf(err) != exitOther ||
+		hintFor(err) == "" {
 		t.Errorf("%v, exit %d, hint %q", err, exitCodeOf(err), hintFor(err))
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {

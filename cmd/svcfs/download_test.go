@@ -54,7 +54,8 @@ func TestDownloadGoesOn(t *testing.T) {
 		d := download{ctx: t.Context(), file: &tc.from, large: true, flying: a.newBar("fetching", 1, 3).start("x", 3),
 			pause: func(context.Context, time.Duration) error { waits++; return nil }}
 		n, err := d.WriteTo(&out)
-		if out.String() != tc.want || n != int64(len(tc.want)) || sdk.KindOf(err) != tc.kind || waits != tc.waits || d.flying.done != n {
+		if out.String() != tc.want || n != int64(len(tc.want)) || sdk.KindOf(err) != tc.kind || waits != tc.waits ||
+			d.flying.done != n {
 			t.Errorf("%s: %q, %d, %v, %d waits, %d shown", tc.name, &out, n, err, waits, d.flying.done)
 		}
 	}
@@ -89,7 +90,8 @@ func TestLooksEqual(t *testing.T) {
 		size int64
 		at   time.Time
 		want bool
-	}{{"the same", e, 7, at, true}, {"size", e, 8, at, false}, {"time", e, 7, at.Add(1), false}, {"a hash", hashed, 7, at, false}, {"no time", timeless, 7, time.Time{}, false}} {
+	}{{"the same", e, 7, at, true}, {"size", e, 8, at, false}, {"time", e, 7, at.Add(1), false},
+		{"a hash", hashed, 7, at, false}, {"no time", timeless, 7, time.Time{}, false}} {
 		if got := looksEqual(&tc.e, tc.size, tc.at); got != tc.want {
 			t.Errorf("%s: %v", tc.name, got)
 		}

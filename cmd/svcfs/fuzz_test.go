@@ -8,7 +8,8 @@ import (
 // FuzzConfig: what is wrong with a settings file is told without what is in it,
 // which may be a key.
 func FuzzConfig(f *testing.F) {
-	for _, seed := range []string{"SVC_URL=http://h\n", "# x\n\nSVC_API_KEY='k'\n", "SVC_COLOUR=red", "svc_sk_canary", "=", "SVC_URL", strings.Repeat("x", 70_000)} {
+	for _, seed := range []string{"SVC_URL=http://h\n", "# x\n\nSVC_API_KEY='k'\n", "SVC_COLOUR=red", "svc_sk_canary",
+		"=", "SVC_URL", strings.Repeat("x", 70_000)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

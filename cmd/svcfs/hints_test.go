@@ -22,7 +22,8 @@ func TestEveryFailureClassHasANextStep(t *testing.T) {
 		if kind == sdk.ErrCanceled {
 			continue // the user knows
 		}
-		if hint := h.ofService(&sdk.Error{Op: "upload", Kind: kind}); hint == "" || !strings.HasSuffix(hint, ".") && !strings.HasSuffix(hint, "GROUP") {
+		if hint := h.ofService(&sdk.Error{Op: "upload", Kind: kind}); hint == "" || !strings.HasSuffix(hint, ".") &&
+			!strings.HasSuffix(hint, "GROUP") {
 			t.Errorf("%v: hint %q", kind, hint)
 		}
 	}
@@ -63,7 +64,8 @@ func TestEveryClassHasItsHandling(t *testing.T) {
 		{sdk.ErrUnauthenticated, "Manage Account", "svcd account rotate-key"},
 	} {
 		err := &sdk.Error{Op: "try", Group: "g", Kind: tc.kind}
-		if hint := (hints{account: "alice.near", service: sdk.NetworkInfo{AccountPage: page}}).of(err); !strings.Contains(hint, tc.hosted) || strings.Contains(hint, "svcd") {
+		if hint := (hints{account: "alice.near", service: sdk.NetworkInfo{AccountPage: page}}).of(
+			err); !strings.Contains(hint, tc.hosted) || strings.Contains(hint, "svcd") {
 			t.Errorf("%s, hosted: hint %q, want %q in it", tc.kind, hint, tc.hosted)
 		}
 		if hint := (hints{account: "alice.near"}).of(err); !strings.Contains(hint, tc.self) {
@@ -79,26 +81,39 @@ func TestHintsNameWhoAndWhere(t *testing.T) {
 		err  sdk.Error
 		want string
 	}{
-		"owner only":    {sdk.Error{Kind: sdk.ErrNotAuthorized, Code: wire.CodeOwnerOnly}, "Only the owner of the group"},
-		"uploader only": {sdk.Error{Kind: sdk.ErrNotAuthorized, Code: wire.CodeUploaderOnly}, "Only the account that uploaded it"},
-		"reader":        {sdk.Error{Group: "team", Kind: sdk.ErrNotAuthorized, Code: wire.CodeReadOnly}, "svcfs group add team alice.svc.testnet --role writer"},
-		"group":         {sdk.Error{Group: "team", Kind: sdk.ErrNotAuthorized}, "svcfs group add team alice"},
-		"odd group":     {sdk.Error{Group: "a b;c", Kind: sdk.ErrNotAuthorized}, "svcfs group add GROUP alice"},
-		"inner group":   {sdk.Error{Kind: sdk.ErrConflict, Err: &sdk.Error{Group: "team", Kind: sdk.ErrConflict}}, "svcfs ls team."},
-		"no file":       {sdk.Error{Group: "team", Kind: sdk.ErrNotFound, Code: wire.CodeFileNotFound}, "svcfs ls team"},
-		"no group":      {sdk.Error{Group: "team", Kind: sdk.ErrNotFound, Code: wire.CodeGroupNotFound}, "the GROUP comes before"},
-		"disabled":      {sdk.Error{Kind: sdk.ErrUnauthenticated, Code: wire.CodeDisabled}, "svcd account enable alice."},
-		"rollback":      {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeHistory}, "accept-rollback."},
-		"receipt":       {sdk.Error{Group: "team", Kind: sdk.ErrCorrupt, Code: wire.CodeReceipt}, "svcfs ls team. If not"},
-		"sign-in page":  {sdk.Error{Kind: sdk.ErrUnavailable, Code: wire.CodeSignIn}, "Open a browser and sign in"},
-		"certificate":   {sdk.Error{Kind: sdk.ErrUnavailable, Code: wire.CodeCertificate}, "If this network wants a sign-in, open a browser"},
-		"changed":       {sdk.Error{Kind: sdk.ErrCorrupt}, "What does not fit was not used; tell the operator"},
-		"recorded so":   {sdk.Error{Group: "team", Kind: sdk.ErrCorrupt, Err: sdk.ErrWrongContent}, "ask who uploaded the file to upload it again, or get an earlier version by its cid (svcfs ledger team)."},
-		"other key":     {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeLogKey}, "svcfs forget "},
-		"witness":       {sdk.Error{Group: "team", Kind: sdk.ErrUnavailable, Code: wire.CodeWitness}, "--witness-age 1h"},
-		"no witness":    {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeNoWitness}, "If it has none, leave --require-witness"},
-		"lists":         {sdk.Error{Group: "team", Kind: sdk.ErrTooLarge, Code: wire.CodeListMemory}, "--list-memory 1G"},
-		"unknown code":  {sdk.Error{Kind: sdk.ErrRateLimited, Code: "NEW"}, "Wait a little"},
+		"owner only": {sdk.Error{Kind: sdk.ErrNotAuthorized, Code: wire.CodeOwnerOnly},
+			"Only the owner of the group"},
+		"uploader only": {sdk.Error{Kind: sdk.ErrNotAuthorized, Code: wire.CodeUploaderOnly},
+			"Only the account that uploaded it"},
+		"reader": {sdk.Error{Group: "team", Kind: sdk.ErrNotAuthorized, Code: wire.CodeReadOnly},
+			"svcfs group add team alice.svc.testnet --role writer"},
+		"group":     {sdk.Error{Group: "team", Kind: sdk.ErrNotAuthorized}, "svcfs group add team alice"},
+		"odd group": {sdk.Error{Group: "a b;c", Kind: sdk.ErrNotAuthorized}, "svcfs group add GROUP alice"},
+		"inner group": {sdk.Error{Kind: sdk.ErrConflict, Err: &sdk.Error{Group: "team", Kind: sdk.ErrConflict}},
+			"svcfs ls team."},
+		"no file": {sdk.Error{Group: "team", Kind: sdk.ErrNotFound, Code: wire.CodeFileNotFound},
+			"svcfs ls team"},
+		"no group": {sdk.Error{Group: "team", Kind: sdk.ErrNotFound, Code: wire.CodeGroupNotFound},
+			"the GROUP comes before"},
+		"disabled": {sdk.Error{Kind: sdk.ErrUnauthenticated, Code: wire.CodeDisabled},
+			"svcd account enable alice."},
+		"rollback": {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeHistory}, "accept-rollback."},
+		"receipt": {sdk.Error{Group: "team", Kind: sdk.ErrCorrupt, Code: wire.CodeReceipt},
+			"svcfs ls team. If not"},
+		"sign-in page": {sdk.Error{Kind: sdk.ErrUnavailable, Code: wire.CodeSignIn}, "Open a browser and sign in"},
+		"certificate": {sdk.Error{Kind: sdk.ErrUnavailable, Code: wire.CodeCertificate},
+			"If this network wants a sign-in, open a browser"},
+		"changed": {sdk.Error{Kind: sdk.ErrCorrupt}, "What does not fit was not used; tell the operator"},
+		"recorded so": {sdk.Error{Group: "team", Kind: sdk.ErrCorrupt, Err: sdk.ErrWrongContent},
+			"ask who uploaded the file to upload it again, or get an earlier version by its cid (svcfs ledger team)."},
+		"other key": {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeLogKey}, "svcfs forget "},
+		"witness": {sdk.Error{Group: "team", Kind: sdk.ErrUnavailable, Code: wire.CodeWitness},
+			"--witness-age 1h"},
+		"no witness": {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeNoWitness},
+			"If it has none, leave --require-witness"},
+		"lists": {sdk.Error{Group: "team", Kind: sdk.ErrTooLarge, Code: wire.CodeListMemory},
+			"--list-memory 1G"},
+		"unknown code": {sdk.Error{Kind: sdk.ErrRateLimited, Code: "NEW"}, "Wait a little"},
 	} {
 		if hint := h.of(fmt.Errorf("outer: %w", &tc.err)); !strings.Contains(hint, tc.want) {
 			t.Errorf("%s: hint %q, want %q in it", name, hint, tc.want)
@@ -108,7 +123,8 @@ func TestHintsNameWhoAndWhere(t *testing.T) {
 		t.Errorf("in a mount: hint %q", hint)
 	}
 	for want, config := range map[string]sdk.Config{
-		"whole key": {LogKey: "damaged"}, "NAME+HASH+KEY": {Witness: "damaged"}, "--url": {URL: "ftp://127.0.0.1"}, "--insecure-http": {URL: "http://files.example.org"},
+		"whole key": {LogKey: "damaged"}, "NAME+HASH+KEY": {Witness: "damaged"}, "--url": {URL: "ftp://127.0.0.1"},
+		"--insecure-http": {URL: "http://files.example.org"},
 	} {
 		if _, err := sdk.New("alice", config); err == nil || !strings.Contains(h.of(err), want) {
 			t.Errorf("%v, hint %q, want %q in it", err, h.of(err), want)

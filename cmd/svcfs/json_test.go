@@ -19,7 +19,8 @@ func TestEveryCommandHasJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := newApp(strings.NewReader(""), io.Discard, io.Discard, environment{lookup: func(string) (string, bool) { return "", false }})
+	a := newApp(strings.NewReader(""), io.Discard, io.Discard,
+		environment{lookup: func(string) (string, bool) { return "", false }})
 	seen := 0
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {

@@ -23,8 +23,10 @@ func TestE6PlacesOfKeys(t *testing.T) {
 	ok(t, err)
 	file, open, link := filepath.Join(home, "key"), filepath.Join(home, "open"), filepath.Join(home, "link")
 	store := apikey.KeyFile(filepath.Join(home, ".config/svcfs/keys"))
-	ok(t, errors.Join(os.WriteFile(file, []byte("svc_sk_one\n"), 0o600), os.WriteFile(open, []byte("svc_sk_two\n"), 0o644), os.Symlink(file, link),
-		store.Set(address, s.account, sdk.NewSecret("svc_sk_stored")), store.Set(address, "bob.svc.testnet", sdk.NewSecret("svc_sk_bob"))))
+	ok(t, errors.Join(os.WriteFile(file, []byte("svc_sk_one\n"), 0o600),
+		os.WriteFile(open, []byte("svc_sk_two\n"), 0o644), os.Symlink(file, link),
+		store.Set(address, s.account, sdk.NewSecret("svc_sk_stored")),
+		store.Set(address, "bob.svc.testnet", sdk.NewSecret("svc_sk_bob"))))
 	for _, tc := range []struct {
 		from        keySource
 		key, refuse string // both "": it is not read again
@@ -48,7 +50,8 @@ func TestE6PlacesOfKeys(t *testing.T) {
 			continue
 		}
 		key, err := readKeyAgain([]byte(place))
-		if string(key) != tc.key || tc.refuse == "" && err != nil || tc.refuse != "" && (err == nil || !strings.Contains(err.Error(), tc.refuse)) {
+		if string(key) != tc.key || tc.refuse == "" && err != nil || tc.refuse != "" &&
+			(err == nil || !strings.Contains(err.Error(), tc.refuse)) {
 			t.Errorf("%+v: got %q, %v", tc.from, key, err)
 		}
 	}

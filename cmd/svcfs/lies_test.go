@@ -26,7 +26,8 @@ var lies = map[string]func(http.Handler) http.Handler{
 	},
 	"health-once": healthyOnce,
 	"receipt": func(next http.Handler) http.Handler {
-		for _, path := range []string{wire.PathTools + wire.OpFinalizeUpload, wire.PathSealed} { // finalize_uploads begins like the first
+		// finalize_uploads begins like the first
+		for _, path := range []string{wire.PathTools + wire.OpFinalizeUpload, wire.PathSealed} {
 			next = replacing(next, path, `"receipt"`, `"no_receipt"`)
 		}
 		return next

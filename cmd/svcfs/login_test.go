@@ -18,7 +18,9 @@ func TestLoginAtATerminal(t *testing.T) {
 		name, typed string
 		check       func(key sdk.Secret, err error) bool
 	}{
-		{"a key", "svc_sk_typed\n", func(key sdk.Secret, err error) bool { return err == nil && key.Reveal() == "svc_sk_typed" }},
+		{"a key", "svc_sk_typed\n", func(key sdk.Secret, err error) bool {
+			return err == nil && key.Reveal() == "svc_sk_typed"
+		}},
 		{"nothing", "\n", isEmptyKey},
 		{"end of input", "\x04", isEmptyKey},
 		{"interrupt", "", func(_ sdk.Secret, err error) bool { return errors.Is(err, context.Canceled) }},
@@ -51,5 +53,6 @@ func TestLoginAtATerminal(t *testing.T) {
 }
 
 func isEmptyKey(_ sdk.Secret, err error) bool {
-	return exitCodeOf(err) == exitAuth && strings.Contains(err.Error(), "the API key from the terminal is empty") && hintFor(err) != ""
+	return exitCodeOf(err) == exitAuth && strings.Contains(err.Error(), "the API key from the terminal is empty") &&
+		hintFor(err) != ""
 }

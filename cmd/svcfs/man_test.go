@@ -15,7 +15,8 @@ import (
 
 // What the documents call svcfs is a command of it, with its flags.
 func TestDocumentsNameRealCommands(t *testing.T) {
-	a := newApp(strings.NewReader(""), io.Discard, io.Discard, environment{lookup: func(string) (string, bool) { return "", false }})
+	a := newApp(strings.NewReader(""), io.Discard, io.Discard,
+		environment{lookup: func(string) (string, bool) { return "", false }})
 	root := a.rootCommand()
 	strictDefaults(root)
 	clitest.CheckDocuments(t, filepath.Join("..", ".."), root)
@@ -25,7 +26,8 @@ func TestDocumentsNameRealCommands(t *testing.T) {
 // one, an example.
 func TestManual(t *testing.T) {
 	dir := t.TempDir()
-	a := newApp(strings.NewReader(""), io.Discard, io.Discard, environment{lookup: func(string) (string, bool) { return "", false }})
+	a := newApp(strings.NewReader(""), io.Discard, io.Discard,
+		environment{lookup: func(string) (string, bool) { return "", false }})
 	if code := a.execute(t.Context(), []string{"man", dir}); code != exitOK {
 		t.Fatal(code)
 	}
@@ -68,15 +70,18 @@ func TestManual(t *testing.T) {
 // The help of every command fits into 80 columns, and says where the flags are that it leaves out. The
 // reference page has the whole of it.
 func TestHelp(t *testing.T) {
-	a := newApp(strings.NewReader(""), io.Discard, io.Discard, environment{lookup: func(string) (string, bool) { return "", false }})
+	a := newApp(strings.NewReader(""), io.Discard, io.Discard,
+		environment{lookup: func(string) (string, bool) { return "", false }})
 	root := a.rootCommand()
 	strictDefaults(root)
 	clitest.CheckHelp(t, root, "../../docs/reference/svcfs.md", *update)
-	for _, tc := range []struct{ command, some, all string }{{"mount", "--budget string", "--umask"}, {"", "--account string", "--witness-age"}} {
+	for _, tc := range []struct{ command, some, all string }{{"mount", "--budget string", "--umask"},
+		{"", "--account string", "--witness-age"}} {
 		cmd, _, err := root.Find(strings.Fields(tc.command))
 		ok(t, err)
 		short, long := cli.HelpText(cmd, false), cli.HelpText(cmd, true)
-		if !strings.Contains(short, tc.some) || strings.Contains(short, tc.all+" ") || !strings.Contains(long, tc.all+" ") ||
+		if !strings.Contains(short, tc.some) || strings.Contains(short, tc.all+" ") ||
+			!strings.Contains(long, tc.all+" ") ||
 			!strings.Contains(short, strings.TrimSpace("more: svcfs help --all "+tc.command)) {
 			t.Errorf("svcfs help %s:\n%s", tc.command, short)
 		}

@@ -11,7 +11,8 @@ import (
 // The names of files are those of others: only a plain extension reaches the command that merges.
 func TestExtensionOf(t *testing.T) {
 	for name, want := range map[string]string{"d/plan.txt": ".txt", "film.mp4": ".mp4", "a.tar.gz": ".gz", "plan": "",
-		"d.x/plan": "", "résumé.été": ".été", "a.": ".", "a. -o x": "", "a.$(reboot)": "", "a.`x`": "", "a.\n": "", "a.x;y": "", "a.\x00": "",
+		"d.x/plan": "", "résumé.été": ".été", "a.": ".", "a. -o x": "", "a.$(reboot)": "", "a.`x`": "", "a.\n": "",
+		"a.x;y": "", "a.\x00": "",
 		"a." + strings.Repeat("x", 250): "", "a.\xff": ""} {
 		if got := extensionOf(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)

@@ -67,7 +67,8 @@ func actConfined(home string) int {
 	}
 	try("what was seen", err)
 	try("a file of the state", errors.Join(os.WriteFile(filepath.Join(state, ".new"), []byte("x"), 0o600),
-		os.Rename(filepath.Join(state, ".new"), filepath.Join(state, "left")), read(filepath.Join(state, "left")), os.Remove(filepath.Join(state, "left"))))
+		os.Rename(filepath.Join(state, ".new"), filepath.Join(state, "left")), read(filepath.Join(state, "left")),
+		os.Remove(filepath.Join(state, "left"))))
 	try("name resolution", read("/etc/hosts"))
 	try("processes", read("/proc/self/status"))
 	status, _ := os.ReadFile("/proc/self/status")
@@ -84,7 +85,8 @@ func TestThreat19ConfinedMountOpensOnlyItsOwn(t *testing.T) {
 	home := t.TempDir()
 	keys := filepath.Join(home, ".config/svcfs/keys")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(keys), 0o700), os.Mkdir(filepath.Join(home, "logs"), 0o700),
-		os.WriteFile(keys, []byte("x"), 0o600), os.WriteFile(filepath.Join(home, "private"), []byte("x"), 0o600)); err != nil {
+		os.WriteFile(keys, []byte("x"), 0o600),
+		os.WriteFile(filepath.Join(home, "private"), []byte("x"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	self, err := os.Executable()
@@ -98,7 +100,8 @@ func TestThreat19ConfinedMountOpensOnlyItsOwn(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	refused := []string{"a private file", "a list of the home", "a new file at home", "the keys", "new settings", "a program"}
+	refused := []string{"a private file", "a list of the home", "a new file at home", "the keys", "new settings",
+		"a program"}
 	if os.Geteuid() == 0 {
 		refused = append(refused, "a mount") // others may never
 	}
@@ -111,7 +114,8 @@ func TestThreat19ConfinedMountOpensOnlyItsOwn(t *testing.T) {
 			t.Errorf("%s is not refused", what)
 		}
 	}
-	for _, what := range []string{"a log put aside", "what was seen", "a file of the state", "name resolution", "processes"} {
+	for _, what := range []string{"a log put aside", "what was seen", "a file of the state", "name resolution",
+		"processes"} {
 		if !strings.Contains(out.String(), what+": done\n") {
 			t.Errorf("%s does not work", what)
 		}

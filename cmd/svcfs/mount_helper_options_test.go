@@ -18,11 +18,18 @@ func TestHelperArgs(t *testing.T) {
 		{"alice.svc.testnet /mnt/team", "mount --background --account=alice.svc.testnet -- /mnt/team", ""},
 		{"svcfs:alice.near /mnt -o rw", "mount --background --account=alice.near --options=rw -- /mnt", ""},
 		{"svcfs /mnt -s -n -v", "mount --background -- /mnt", ""},
-		{"alice /mnt -o noauto,user,_netdev,nofail,x-systemd.automount,x-systemd.idle-timeout=5min,nosuid,nodev", "mount --background --account=alice -- /mnt", ""},
-		{"alice /mnt -t svcfs -N 4 -o ro,allow_other,uid=1000,gid=100,umask=027", "mount --background --account=alice --options=ro --options=allow_other --options=uid=1000 --options=gid=100 --umask=027 -- /mnt", ""},
-		{"alice /mnt -o url=https://files.example.org:8443,api_key_file=/etc/svcfs/key,idle_unmount=10m,allow_delete", "mount --background --account=alice --url=https://files.example.org:8443 --api-key-file=/etc/svcfs/key --idle-unmount=10m --allow-delete -- /mnt", ""},
-		{"alice /mnt -o user,noexec,nosuid,nodev,own_all", "mount --background --account=alice --options=noexec --own-all -- /mnt", ""},
-		{"alice /mnt -o noexec,exec,foreign_uid=1234", "mount --background --account=alice --options=noexec --options=exec --foreign-uid=1234 -- /mnt", ""},
+		{"alice /mnt -o noauto,user,_netdev,nofail,x-systemd.automount,x-systemd.idle-timeout=5min,nosuid,nodev",
+			"mount --background --account=alice -- /mnt", ""},
+		{"alice /mnt -t svcfs -N 4 -o ro,allow_other,uid=1000,gid=100,umask=027",
+			"mount --background --account=alice --options=ro --options=allow_other --options=uid=1000 " +
+				"--options=gid=100 --umask=027 -- /mnt", ""},
+		{"alice /mnt -o url=https://files.example.org:8443,api_key_file=/etc/svcfs/key,idle_unmount=10m,allow_delete",
+			"mount --background --account=alice --url=https://files.example.org:8443 --api-key-file=/etc/svcfs/key " +
+				"--idle-unmount=10m --allow-delete -- /mnt", ""},
+		{"alice /mnt -o user,noexec,nosuid,nodev,own_all",
+			"mount --background --account=alice --options=noexec --own-all -- /mnt", ""},
+		{"alice /mnt -o noexec,exec,foreign_uid=1234",
+			"mount --background --account=alice --options=noexec --options=exec --foreign-uid=1234 -- /mnt", ""},
 		{"alice /mnt -f -o anything", "", ""},
 		{"alice -leading/dash", "", "got 1 argument"},
 		{"alice", "", "got 1 argument"},
@@ -49,7 +56,8 @@ func TestHelperArgs(t *testing.T) {
 			t.Errorf("%s:\n got %q, %v\nwant %q", tc.args, got, err, strings.Fields(tc.want))
 		}
 	}
-	for program, want := range map[string]bool{"/sbin/mount.svcfs": true, "mount.fuse.svcfs": true, "/usr/bin/svcfs": false, "mount": false} {
+	for program, want := range map[string]bool{"/sbin/mount.svcfs": true, "mount.fuse.svcfs": true,
+		"/usr/bin/svcfs": false, "mount": false} {
 		if isMountHelper(program) != want {
 			t.Errorf("%s: %v", program, !want)
 		}
@@ -137,7 +145,8 @@ func TestSystemdVerifiesTheSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for name, as := range map[string]string{"svcfs@.service": "svcfs@team.service", "mnt-team.mount": "", "mnt-team.automount": ""} {
+	for name, as := range map[string]string{"svcfs@.service": "svcfs@team.service", "mnt-team.mount": "",
+		"mnt-team.automount": ""} {
 		text, err := os.ReadFile(filepath.Join("systemd", name))
 		if err != nil {
 			t.Fatal(err)
@@ -145,7 +154,8 @@ func TestSystemdVerifiesTheSamples(t *testing.T) {
 		if as == "" {
 			as = name
 		}
-		ok(t, os.WriteFile(filepath.Join(dir, as), []byte(strings.ReplaceAll(string(text), "/usr/local/bin/svcfs", program)), 0o600))
+		ok(t, os.WriteFile(filepath.Join(dir, as),
+			[]byte(strings.ReplaceAll(string(text), "/usr/local/bin/svcfs", program)), 0o600))
 	}
 	for _, args := range [][]string{{"--user", "svcfs@team.service"}, {"mnt-team.mount", "mnt-team.automount"}} {
 		cmd := exec.Command("systemd-analyze", append([]string{"verify", "--man=no"}, args...)...)

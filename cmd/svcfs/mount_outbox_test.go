@@ -33,7 +33,8 @@ func TestO7StepsBeforeThereIsATreeAreTold(t *testing.T) {
 	tree := stepsOfATree{make(chan string, 2)}
 	m.attach(tree)
 	<-early
-	if got, want := []string{<-tree.steps, <-tree.steps}, []string{"all", outbox.Conflict.String()}; !slices.Equal(got, want) {
+	if got, want := []string{<-tree.steps, <-tree.steps},
+		[]string{"all", outbox.Conflict.String()}; !slices.Equal(got, want) {
 		t.Errorf("the tree was told %q, want %q", got, want)
 	}
 }

@@ -31,7 +31,8 @@ func TestInOrder(t *testing.T) {
 				}
 				return i, nil
 			}, func(i int) error { got = append(got, i); return nil })
-			if !slices.Equal(got, tc.want) || (err != nil) != (tc.fails >= 0) || err != nil && !errors.Is(err, failure) {
+			if !slices.Equal(got, tc.want) || (err != nil) != (tc.fails >= 0) || err != nil &&
+				!errors.Is(err, failure) {
 				t.Errorf("%v, %v", got, err)
 			}
 			if int(most.Load()) > tc.jobs {
@@ -53,7 +54,8 @@ func TestInOrder(t *testing.T) {
 		}
 	})
 	t.Run("output that cannot be written", func(t *testing.T) {
-		if err := inOrder(t.Context(), 2, 50, func(_ context.Context, i int) (int, error) { return i, nil }, func(int) error { return failure }); !errors.Is(err, failure) {
+		if err := inOrder(t.Context(), 2, 50, func(_ context.Context, i int) (int, error) { return i, nil },
+			func(int) error { return failure }); !errors.Is(err, failure) {
 			t.Error(err)
 		}
 	})

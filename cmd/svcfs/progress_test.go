@@ -15,10 +15,12 @@ func TestBarLine(t *testing.T) {
 	one := a.newBar("uploading", 1, 1<<20)
 	f := one.start("report.pdf", 1<<20)
 	f.report(700_000, 1_400_000)
-	if got, want := one.line(100, 256<<10), "uploading report.pdf  [##########          ]  50%  512 KiB of 1.0 MiB  256 KiB/s  2 s left"; got != want {
+	if got, want := one.line(100, 256<<10),
+		"uploading report.pdf  [##########          ]  50%  512 KiB of 1.0 MiB  256 KiB/s  2 s left"; got != want {
 		t.Errorf("%q\nwant\n%q", got, want)
 	}
-	if got := one.line(72, 256<<10); len([]rune(got)) > 71 || !strings.HasPrefix(got, "uploadin") || !strings.Contains(got, "…") {
+	if got := one.line(72, 256<<10); len([]rune(got)) > 71 || !strings.HasPrefix(got, "uploadin") ||
+		!strings.Contains(got, "…") {
 		t.Errorf("narrow: %q", got)
 	}
 	several := a.newBar("fetching", 3, 0)
@@ -46,7 +48,8 @@ func TestBarSpeed(t *testing.T) {
 	if got := b.speed(clock); got != 1000 {
 		t.Errorf("%d bytes a second, want 1000", got)
 	}
-	for d, want := range map[time.Duration]string{time.Millisecond: "1 s", 59 * time.Second: "59 s", 90 * time.Second: "2 min", 125 * time.Minute: "2 h 5 min", 240 * time.Hour: "10 days"} {
+	for d, want := range map[time.Duration]string{time.Millisecond: "1 s", 59 * time.Second: "59 s",
+		90 * time.Second: "2 min", 125 * time.Minute: "2 h 5 min", 240 * time.Hour: "10 days"} {
 		if got := roughTime(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
 		}
@@ -84,7 +87,8 @@ func TestBarIsDrawnOnATerminalOnly(t *testing.T) {
 }
 
 func TestRoughSize(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 10 << 10: "10 KiB", 999 << 10: "999 KiB", 1 << 20: "1.0 MiB", 5 << 30: "5.0 GiB", 5 << 40: "5.0 TiB"} {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 10 << 10: "10 KiB",
+		999 << 10: "999 KiB", 1 << 20: "1.0 MiB", 5 << 30: "5.0 GiB", 5 << 40: "5.0 TiB"} {
 		if got := roughSize(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}

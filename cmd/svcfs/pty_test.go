@@ -177,7 +177,8 @@ func newBarWorld(t *testing.T, size int) *barWorld {
 		t.Fatal(err)
 	}
 	w := &barWorld{server: s, ref: receipt.Ref, dir: t.TempDir()}
-	ok(t, os.WriteFile(filepath.Join(w.dir, "a-file-with-a-name-that-is-rather-long-for-a-terminal.bin"), content, 0o600))
+	ok(t, os.WriteFile(filepath.Join(w.dir, "a-file-with-a-name-that-is-rather-long-for-a-terminal.bin"), content,
+		0o600))
 	w.env = clientEnv(t, s, alice)
 	return w
 }
@@ -186,7 +187,8 @@ func newBarWorld(t *testing.T, size int) *barWorld {
 // service may have been at this address before.
 func clientEnv(t *testing.T, s *testkit.Server, account testkit.Account, more ...string) []string {
 	t.Helper()
-	return append(append(os.Environ(), envURL+"="+s.URL, envAccount+"="+string(account.ID), envKey+"="+account.Key.Reveal(), "HOME="+t.TempDir(), "XDG_STATE_HOME="), more...)
+	return append(append(os.Environ(), envURL+"="+s.URL, envAccount+"="+string(account.ID),
+		envKey+"="+account.Key.Reveal(), "HOME="+t.TempDir(), "XDG_STATE_HOME="), more...)
 }
 
 // On a terminal put and get show how far they are, in its width as it is now, and
@@ -198,7 +200,8 @@ func TestProgressOnATerminal(t *testing.T) {
 		slow       func(slowly) func(http.Handler) http.Handler
 		args       []string
 	}{
-		{"fetching", wire.OpPrepareRetrieve, func(s slowly) func(http.Handler) http.Handler { return s.answers }, []string{"get", "team", string(w.ref), "-o", "out"}},
+		{"fetching", wire.OpPrepareRetrieve, func(s slowly) func(http.Handler) http.Handler { return s.answers },
+			[]string{"get", "team", string(w.ref), "-o", "out"}},
 		{"uploading", wire.OpFinalizeUpload, func(s slowly) func(http.Handler) http.Handler { return s.requests },
 			[]string{"put", "team", "a-file-with-a-name-that-is-rather-long-for-a-terminal.bin"}},
 	} {
@@ -274,7 +277,8 @@ func TestProgressFollowsTheWidth(t *testing.T) {
 // Without a terminal, and with --json, there is no progress at all.
 func TestNoProgressWithoutATerminal(t *testing.T) {
 	w := newBarWorld(t, 1<<20)
-	for _, args := range [][]string{{"get", "team", string(w.ref), "-o", "out"}, {"put", "team", "out", "--name", "again"}} {
+	for _, args := range [][]string{{"get", "team", string(w.ref), "-o", "out"},
+		{"put", "team", "out", "--name", "again"}} {
 		var out, errs bytes.Buffer
 		if err := w.command(t, &out, &errs, args...).Run(); err != nil || errs.Len() > 0 {
 			t.Errorf("%v: %v, %q", args, err, errs.String())
@@ -340,14 +344,17 @@ func TestO12WaitingShowsOnATerminal(t *testing.T) {
 	dir := filepath.Join(w.dir, "m")
 	ok(t, os.Mkdir(dir, 0o700))
 	defer proctest.UnmountBelow(w.dir)
-	shows := map[string]string{"sync": "^waiting for 1 save to be recorded, .* left", "umount": "^sending 1 save of the outbox before the mount ends, .* left"}
+	shows := map[string]string{"sync": "^waiting for 1 save to be recorded, .* left",
+		"umount": "^sending 1 save of the outbox before the mount ends, .* left"}
 	for _, tc := range []struct {
 		verb           string
 		terminal, json bool
-	}{{"sync", true, false}, {"sync", true, true}, {"umount", true, false}, {"umount", false, false}, {"umount", true, true}} {
+	}{{"sync", true, false}, {"sync", true, true}, {"umount", true, false}, {"umount", false, false},
+		{"umount", true, true}} {
 		name := fmt.Sprintf("%+v", tc)
 		if len(proctest.MountsBelow(w.dir)) == 0 {
-			if out, err := w.command(t, nil, nil, "mount", "--background", "--outbox", dir).CombinedOutput(); err != nil {
+			if out, err := w.command(t, nil, nil, "mount", "--background", "--outbox",
+				dir).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 		}
@@ -396,10 +403,12 @@ func TestO12WaitingShowsOnATerminal(t *testing.T) {
 		}
 		<-screen.done
 		shown := screen.shown() + errs.String()
-		if lines := strings.Split(shown, eraseLine); tc.terminal && !tc.json && lines[len(lines)-1] != "" || (tc.json || !tc.terminal) && strings.Contains(shown, eraseLine) {
+		if lines := strings.Split(shown, eraseLine); tc.terminal && !tc.json && lines[len(lines)-1] != "" ||
+			(tc.json || !tc.terminal) && strings.Contains(shown, eraseLine) {
 			t.Errorf("%s shows %q", name, shown)
 		}
-		if text := out.String(); strings.Contains(text, "\x1b") || tc.json && !json.Valid(out.Bytes()) || !tc.json && text != "" {
+		if text := out.String(); strings.Contains(text, "\x1b") || tc.json && !json.Valid(out.Bytes()) || !tc.json &&
+			text != "" {
 			t.Errorf("%s: standard output: %q", name, text)
 		}
 	}

@@ -89,13 +89,15 @@ func TestPutAndGetAllGoOnAfterAnInterruption(t *testing.T) {
 			hits := s.Hits(retrieve)
 			there := w.files(t, "back")
 			got := w.must(t, "get", "team", "--all", "-o", "back")
-			if want := fmt.Sprintf("%d files fetched, %d equal already, 0 failed\n", resumeFiles-there, there); got != want || there > before {
+			if want := fmt.Sprintf("%d files fetched, %d equal already, 0 failed\n", resumeFiles-there,
+				there); got != want || there > before {
 				t.Errorf("%q, want %q", got, want)
 			}
 			if n := s.Hits(retrieve) - hits; n != resumeFiles-there {
 				t.Errorf("%d retrievals, want %d", n, resumeFiles-there)
 			}
-			if out, err := exec.Command("diff", "-r", filepath.Join(dir, "docs"), filepath.Join(dir, "back", "docs")).CombinedOutput(); err != nil {
+			if out, err := exec.Command("diff", "-r", filepath.Join(dir, "docs"),
+				filepath.Join(dir, "back", "docs")).CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 			if n := w.files(t, "back"); n != resumeFiles {
@@ -133,7 +135,8 @@ func (w *barWorld) interrupt(t *testing.T, path string, pass int32, signal sysca
 	if err := cmd.Wait(); err == nil {
 		t.Errorf("%v ended well", args)
 	}
-	if signal == syscall.SIGINT && (cmd.ProcessState.ExitCode() != int(exitInterrupted) || !strings.HasPrefix(errs.String(), "svcfs: interrupted\nhint: run the same command ")) {
+	if signal == syscall.SIGINT && (cmd.ProcessState.ExitCode() != int(exitInterrupted) ||
+		!strings.HasPrefix(errs.String(), "svcfs: interrupted\nhint: run the same command ")) {
 		t.Errorf("exit %d: %s", cmd.ProcessState.ExitCode(), errs.String())
 	}
 }
@@ -164,10 +167,12 @@ func TestPutOfLargeFilesGoesOn(t *testing.T) {
 			s := testkit.Start(t, testkit.Ours)
 			alice := s.Account("alice", "100")
 			dir := t.TempDir()
-			w := &barWorld{server: s, dir: dir, env: clientEnv(t, s, alice, "HOME="+dir, "XDG_STATE_HOME="+dir+"/state")}
+			w := &barWorld{server: s, dir: dir,
+				env: clientEnv(t, s, alice, "HOME="+dir, "XDG_STATE_HOME="+dir+"/state")}
 			ok(t, os.Mkdir(filepath.Join(dir, "films"), 0o700))
 			for i := range 3 {
-				ok(t, os.WriteFile(filepath.Join(dir, "films", strconv.Itoa(i)), bytes.Repeat([]byte{byte(i), 1, 2}, 3<<20), 0o600))
+				ok(t, os.WriteFile(filepath.Join(dir, "films", strconv.Itoa(i)),
+					bytes.Repeat([]byte{byte(i), 1, 2}, 3<<20), 0o600))
 			}
 			w.must(t, "group", "create", "team")
 			w.interrupt(t, wire.PathSealed+"*", 0, signal, "put", "team", "films")
@@ -177,7 +182,8 @@ func TestPutOfLargeFilesGoesOn(t *testing.T) {
 			if err := w.command(t, &out, &errs, "put", "team", "films", "--json").Run(); err != nil {
 				t.Fatalf("%v\n%s", err, errs.String())
 			}
-			for _, want := range []string{"films/0 goes on: the service has 9.0 MiB of it already", "films/1 begins anew: it changed since the last attempt", "films/2 goes on: "} {
+			for _, want := range []string{"films/0 goes on: the service has 9.0 MiB of it already",
+				"films/1 begins anew: it changed since the last attempt", "films/2 goes on: "} {
 				if !strings.Contains(errs.String(), "svcfs: "+want) {
 					t.Errorf("it does not say %q:\n%s", want, errs.String())
 				}
@@ -188,12 +194,14 @@ func TestPutOfLargeFilesGoesOn(t *testing.T) {
 			if got := w.must(t, "put", "team", "films", "--update"); strings.Count(got, "unchanged") != 3 {
 				t.Errorf("%s", got)
 			}
-			for _, want := range []string{"3 files fetched, 0 equal already, 0 failed\n", "0 files fetched, 3 equal already, 0 failed\n"} {
+			for _, want := range []string{"3 files fetched, 0 equal already, 0 failed\n",
+				"0 files fetched, 3 equal already, 0 failed\n"} {
 				if got := w.must(t, "get", "team", "--all", "-o", "back"); got != want {
 					t.Errorf("%q, want %q", got, want)
 				}
 			}
-			if diff, err := exec.Command("diff", "-r", filepath.Join(dir, "films"), filepath.Join(dir, "back", "films")).CombinedOutput(); err != nil {
+			if diff, err := exec.Command("diff", "-r", filepath.Join(dir, "films"),
+				filepath.Join(dir, "back", "films")).CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, diff)
 			}
 			if left, _ := filepath.Glob(filepath.Join(dir, "state/svcfs/uploads/*.json")); len(left) != 0 {

@@ -29,8 +29,10 @@ func TestMountIsOfAnAccountAtAService(t *testing.T) {
 
 // A mount that does not answer this user is not called stuck: it may be well.
 func TestMountOfAnotherUserIsNotStuck(t *testing.T) {
-	for errno, want := range map[syscall.Errno]string{syscall.EACCES: stateOthers, syscall.EPERM: stateOthers, syscall.ENOTCONN: stateDead, syscall.EIO: stateStuck} {
-		if m := stateOf("/mnt", nil, &fs.PathError{Op: "open", Path: "/mnt/.svcfs/status", Err: errno}); m.State != want {
+	for errno, want := range map[syscall.Errno]string{syscall.EACCES: stateOthers, syscall.EPERM: stateOthers,
+		syscall.ENOTCONN: stateDead, syscall.EIO: stateStuck} {
+		if m := stateOf("/mnt", nil, &fs.PathError{Op: "open", Path: "/mnt/.svcfs/status",
+			Err: errno}); m.State != want {
 			t.Errorf("%v: %q, want %q", errno, m.State, want)
 		}
 	}

@@ -250,7 +250,8 @@ func accountCmd(ts *testscript.TestScript, svcd string, args []string) {
 
 // createAccount makes an account of the svcd in the script's folder service.
 func createAccount(ts *testscript.TestScript, svcd, id string, args []string) (key string) {
-	out, err := exec.Command(svcd, "account", "create", args[0], "--data", ts.MkAbs("service"), "--balance", args[1]).Output()
+	out, err := exec.Command(svcd, "account", "create", args[0], "--data", ts.MkAbs("service"), "--balance",
+		args[1]).Output()
 	ts.Check(err)
 	var made struct {
 		AccountID string `json:"account_id"`
@@ -281,7 +282,8 @@ func exitsCmd(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("%v", err)
 	}
 	if got != args[0] {
-		ts.Fatalf("exit code %s, want %s\n[stdout]\n%s[stderr]\n%s", got, args[0], ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+		ts.Fatalf("exit code %s, want %s\n[stdout]\n%s[stderr]\n%s", got, args[0], ts.ReadFile("stdout"),
+			ts.ReadFile("stderr"))
 	}
 }
 
@@ -301,12 +303,14 @@ func openFuse(device string) string {
 func runsIn() map[string][]string {
 	apart := []string{"unshare", "--mount", "sh", "-e", "-c"}
 	if os.Geteuid() != 0 {
-		return map[string][]string{"apart": slices.Insert(apart, 1, "--map-current-user", "--keep-caps"), "denied": {"env"}}
+		return map[string][]string{"apart": slices.Insert(apart, 1, "--map-current-user", "--keep-caps"),
+			"denied": {"env"}}
 	}
 	return map[string][]string{
-		"apart":    apart,
-		"denied":   {"setpriv", "--bounding-set=-dac_override,-dac_read_search"},
-		"stranger": {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"},
+		"apart":  apart,
+		"denied": {"setpriv", "--bounding-set=-dac_override,-dac_read_search"},
+		"stranger": {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all,+dac_read_search",
+			"--ambient-caps=-all,+dac_read_search"},
 	}
 }
 

@@ -28,7 +28,8 @@ func writeFile(t *testing.T, name, content string, mode os.FileMode) string {
 }
 
 func TestSettingsPrecedence(t *testing.T) {
-	file := writeFile(t, "config", "# mine\nSVC_ACCOUNT_ID=file.testnet\nSVC_URL=\"http://file\"\nSVC_API_KEY=svc_sk_file\n", 0o600)
+	file := writeFile(t, "config",
+		"# mine\nSVC_ACCOUNT_ID=file.testnet\nSVC_URL=\"http://file\"\nSVC_API_KEY=svc_sk_file\n", 0o600)
 	for _, tc := range []struct {
 		name                   string
 		flags                  settingFlags
@@ -37,14 +38,18 @@ func TestSettingsPrecedence(t *testing.T) {
 	}{
 		{"file alone", settingFlags{config: file}, nil, "file.testnet", "http://file", "svc_sk_file", ""},
 		{"environment before file", settingFlags{config: file},
-			map[string]string{envAccount: "env.testnet", envURL: "http://env", envKey: "svc_sk_env"}, "env.testnet", "http://env", "svc_sk_env", ""},
+			map[string]string{envAccount: "env.testnet", envURL: "http://env", envKey: "svc_sk_env"}, "env.testnet",
+			"http://env", "svc_sk_env", ""},
 		{"flag before environment", settingFlags{config: file, account: "flag.testnet", url: "http://flag"},
-			map[string]string{envAccount: "env.testnet", envURL: "http://env", envKey: "svc_sk_env"}, "flag.testnet", "http://flag", "svc_sk_env", ""},
+			map[string]string{envAccount: "env.testnet", envURL: "http://env", envKey: "svc_sk_env"}, "flag.testnet",
+			"http://flag", "svc_sk_env", ""},
 		{"a single address beside the one for all", settingFlags{},
-			map[string]string{envAccount: "a", envURL: "http://env", envMCPURL: "http://mcp"}, "a", "http://env", "", "http://mcp"},
+			map[string]string{envAccount: "a", envURL: "http://env", envMCPURL: "http://mcp"}, "a", "http://env", "",
+			"http://mcp"},
 		{"a nearer address for all replaces a single one", settingFlags{url: "http://flag"},
 			map[string]string{envAccount: "a", envMCPURL: "http://mcp"}, "a", "http://flag", "", ""},
-		{"the key's file on the command line wins over the key in the environment", settingFlags{account: "a", keyFile: "/k"},
+		{"the key's file on the command line wins over the key in the environment",
+			settingFlags{account: "a", keyFile: "/k"},
 			map[string]string{envKey: "svc_sk_env"}, "a", "", "/k", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -54,8 +59,10 @@ func TestSettingsPrecedence(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if string(got.account) != tc.account || got.config.URL != tc.url || got.key.value != tc.key || got.config.MCPURL != tc.mcp {
-				t.Errorf("got %q %q %q %q, want %q %q %q %q", got.account, got.config.URL, got.key.value, got.config.MCPURL,
+			if string(got.account) != tc.account || got.config.URL != tc.url || got.key.value != tc.key ||
+				got.config.MCPURL != tc.mcp {
+				t.Errorf("got %q %q %q %q, want %q %q %q %q", got.account, got.config.URL, got.key.value,
+					got.config.MCPURL,
 					tc.account, tc.url, tc.key, tc.mcp)
 			}
 			if _, still := tc.env[envKey]; still {
@@ -66,7 +73,8 @@ func TestSettingsPrecedence(t *testing.T) {
 }
 
 func TestWitnessAge(t *testing.T) {
-	for text, want := range map[string]time.Duration{"": 0, "1h": time.Hour, "24h": 24 * time.Hour, "25h": -1, "soon": -1, "-1m": -1, "0": -1} {
+	for text, want := range map[string]time.Duration{"": 0, "1h": time.Hour, "24h": 24 * time.Hour, "25h": -1,
+		"soon": -1, "-1m": -1, "0": -1} {
 		a := testApp(t, map[string]string{envAccount: "a", envWitness: "w+00000000+x"}, "")
 		a.flags.witnessAge = text
 		got, err := a.loadSettings()
@@ -117,7 +125,8 @@ func TestSettingsRefusals(t *testing.T) {
 		a := testApp(t, map[string]string{}, "")
 		a.flags.config = writeFile(t, "config", "SVC_API_KEY=svc_sk_canary\n", 0o644)
 		_, err := a.loadSettings()
-		if exitCodeOf(err) != exitUsage || strings.Contains(fmt.Sprint(err), "canary") || !strings.Contains(hintFor(err), "chmod 600") {
+		if exitCodeOf(err) != exitUsage || strings.Contains(fmt.Sprint(err), "canary") ||
+			!strings.Contains(hintFor(err), "chmod 600") {
 			t.Errorf("got %v, exit %d, hint %q", err, exitCodeOf(err), hintFor(err))
 		}
 	})
@@ -148,7 +157,8 @@ func TestReadKey(t *testing.T) {
 		{"environment", "", keySource{envKey, "svc_sk_env", "environment"}, "svc_sk_env", exitOK},
 		{"file", "", keySource{envKeyFile, closed, "command line"}, "svc_sk_filed", exitOK},
 		{"standard input", "svc_sk_piped\n", keySource{envKeyFile, "-", "command line"}, "svc_sk_piped", exitOK},
-		{"command", "", keySource{envKeyCommand, "printf 'svc_sk_%s\\nmore' told", "command line"}, "svc_sk_told", exitOK},
+		{"command", "", keySource{envKeyCommand, "printf 'svc_sk_%s\\nmore' told", "command line"}, "svc_sk_told",
+			exitOK},
 		{"open file", "", keySource{envKeyFile, open, "command line"}, "", exitUsage},
 		{"no file", "", keySource{envKeyFile, closed + "x", "command line"}, "", exitUsage},
 		{"empty input", "", keySource{envKeyFile, "-", "command line"}, "", exitAuth},
@@ -172,7 +182,8 @@ func TestChildNeverInheritsTheKey(t *testing.T) {
 	if got, want := childEnv(parent, nil), []string{"PATH=/bin", "SVC_URL=http://x"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := childEnv(parent, []string{"SVC_CONTRACT_ID=c"}), []string{"PATH=/bin", "SVC_CONTRACT_ID=c"}; !slices.Equal(got, want) {
+	if got, want := childEnv(parent, []string{"SVC_CONTRACT_ID=c"}),
+		[]string{"PATH=/bin", "SVC_CONTRACT_ID=c"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -50,8 +50,11 @@ func TestSetupAtATerminal(t *testing.T) {
 		}
 	}
 	for _, step := range [][2]string{
-		{"Service, its address or mainnet or testnet, or an invite: ", ""}, {"Service, its address or mainnet or testnet, or an invite: ", "nowhere"}, {"Service, its address or mainnet or testnet, or an invite: ", s.URL},
-		{"Account: ", string(alice.ID)}, {"(not shown): ", "svc_sk_wrong"}, {"Account: ", string(alice.ID)}, {"(not shown): ", alice.Key.Reveal()},
+		{"Service, its address or mainnet or testnet, or an invite: ", ""},
+		{"Service, its address or mainnet or testnet, or an invite: ", "nowhere"},
+		{"Service, its address or mainnet or testnet, or an invite: ", s.URL},
+		{"Account: ", string(alice.ID)}, {"(not shown): ", "svc_sk_wrong"}, {"Account: ", string(alice.ID)},
+		{"(not shown): ", alice.Key.Reveal()},
 		{"groups]: ", "relative"}, {"groups]: ", ""},
 	} {
 		wait(step[0])
@@ -65,7 +68,8 @@ func TestSetupAtATerminal(t *testing.T) {
 		t.Error("the key was shown")
 	}
 	config, err := os.ReadFile(filepath.Join(home, ".config/svcfs/config"))
-	if want := "SVC_ACCOUNT_ID=" + string(alice.ID) + "\nSVC_URL=" + s.URL + "\n"; err != nil || string(config) != want {
+	if want := "SVC_ACCOUNT_ID=" + string(alice.ID) + "\nSVC_URL=" + s.URL + "\n"; err != nil ||
+		string(config) != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, config, want)
 	}
 }
@@ -80,10 +84,12 @@ func TestSetupKeepsTheAccountAndHidesTheInvite(t *testing.T) {
 	ok(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	const before = "SVC_ACCOUNT_ID=alice.svc.testnet\nSVC_URL=http://127.0.0.1:1\n"
 	ok(t, os.WriteFile(path, []byte(before), 0o600))
-	invite := wire.Invite{URL: "http://127.0.0.1:1", Contract: "svc.testnet", LogKey: "x", Account: "bob.svc.testnet", Secret: "s"}.Text()
+	invite := wire.Invite{URL: "http://127.0.0.1:1", Contract: "svc.testnet", LogKey: "x", Account: "bob.svc.testnet",
+		Secret: "s"}.Text()
 	done := make(chan error, 1)
 	go func() { done <- a.setup(t.Context(), "", true, false) }()
-	for _, step := range [][2]string{{`an invite \[http://127.0.0.1:1\]: $`, invite + "\n"}, {`hint: .* svcfs setup --replace\r\nService.*: $`, "\x04"}} {
+	for _, step := range [][2]string{{`an invite \[http://127.0.0.1:1\]: $`, invite + "\n"},
+		{`hint: .* svcfs setup --replace\r\nService.*: $`, "\x04"}} {
 		p.until(step[0], func() {})
 		_, err := p.master.WriteString(step[1])
 		ok(t, err)
@@ -93,7 +99,8 @@ func TestSetupKeepsTheAccountAndHidesTheInvite(t *testing.T) {
 	}
 	_ = p.slave.Close()
 	<-p.done
-	if shown := p.shown(); strings.Contains(shown, invite) || !strings.Contains(shown, "svcfs-invite-…\r\n") || !strings.Contains(shown, "has alice.svc.testnet at http://127.0.0.1:1 already") {
+	if shown := p.shown(); strings.Contains(shown, invite) || !strings.Contains(shown, "svcfs-invite-…\r\n") ||
+		!strings.Contains(shown, "has alice.svc.testnet at http://127.0.0.1:1 already") {
 		t.Errorf("shown: %q", shown)
 	}
 	if config, err := os.ReadFile(path); err != nil || string(config) != before {
@@ -106,7 +113,8 @@ func TestSetupSaysWhoseInviteItIs(t *testing.T) {
 	p := openTerminal(t, 200)
 	a := testApp(t, map[string]string{"HOME": t.TempDir()}, "")
 	a.stdin, a.ui = p.slave, newTerminal(p.slave, p.slave)
-	invite := wire.Invite{URL: "http://127.0.0.1:1", Contract: "svc.testnet", LogKey: "x", Account: "bob.svc.testnet", Secret: "s"}.Text()
+	invite := wire.Invite{URL: "http://127.0.0.1:1", Contract: "svc.testnet", LogKey: "x", Account: "bob.svc.testnet",
+		Secret: "s"}.Text()
 	done := make(chan error, 1)
 	go func() { done <- a.setup(t.Context(), "", true, false) }()
 	for _, step := range [][2]string{
@@ -127,11 +135,12 @@ func TestSetupSaysWhoseInviteItIs(t *testing.T) {
 // What is typed is shown and can be taken back; of an invite all is taken back at once.
 func TestTypingIsShown(t *testing.T) {
 	for typed, want := range map[string][2]string{
-		"abX\x7fc\n":                          {"abc\n", "abX\b \bc\n"},
-		"\x7fé\x08è\n":                        {"è\n", "é\b \bè\n"},
-		"ab\x15c\x1b\n":                       {"c\n", "ab\b \b\b \bc\n"},
-		" svcfs-invite-eyJ\n":                 {" svcfs-invite-eyJ\n", " svcfs-invite-…\n"},
-		"svcfs-invite-eyJ\x7fabc\nnext\n\x04": {"abc\nnext\n", "svcfs-invite-…" + strings.Repeat("\b \b", 14) + "abc\nnext\n"},
+		"abX\x7fc\n":          {"abc\n", "abX\b \bc\n"},
+		"\x7fé\x08è\n":        {"è\n", "é\b \bè\n"},
+		"ab\x15c\x1b\n":       {"c\n", "ab\b \b\b \bc\n"},
+		" svcfs-invite-eyJ\n": {" svcfs-invite-eyJ\n", " svcfs-invite-…\n"},
+		"svcfs-invite-eyJ\x7fabc\nnext\n\x04": {"abc\nnext\n",
+			"svcfs-invite-…" + strings.Repeat("\b \b", 14) + "abc\nnext\n"},
 	} {
 		var shown strings.Builder
 		got, err := io.ReadAll(&typing{from: strings.NewReader(typed), to: &shown})

@@ -75,7 +75,8 @@ func (s typist) typeKeys(keys, want string) {
 			s.t.Logf("the terminal shows %q", s.shown()[at:])
 		}
 	}()
-	proctest.Eventually(s.t, fmt.Sprintf("after %q the terminal shows %q", keys, want), func() bool { return strings.Contains(s.shown()[at:], want) })
+	proctest.Eventually(s.t, fmt.Sprintf("after %q the terminal shows %q", keys, want),
+		func() bool { return strings.Contains(s.shown()[at:], want) })
 }
 
 // clearInput is Ctrl-U: the line typed so far is forgotten.
@@ -113,7 +114,8 @@ func TestCompletionInFish(t *testing.T) {
 		"svcfs ledg": "ledger", "svcfs get o": "other", "svcfs get te": "team\ntests",
 		"svcfs get team notes": "notes/today.txt", "svcfs get team quart": "quarterly figures.txt",
 	} {
-		cmd := exec.CommandContext(t.Context(), "fish", "--no-config", "-c", `svcfs completion fish | source; complete -C "$TYPED"`)
+		cmd := exec.CommandContext(t.Context(), "fish", "--no-config", "-c",
+			`svcfs completion fish | source; complete -C "$TYPED"`)
 		cmd.Env, cmd.Dir = append(env, "TYPED="+line), t.TempDir()
 		out, err := cmd.CombinedOutput()
 		if err != nil {

@@ -42,7 +42,8 @@ func TestThreat7PrintedTextIsEscaped(t *testing.T) {
 	a.printPairs([2]string{"spent", hostile + "\n"})
 	a.printTable([][]string{{"mounted", hostile + "\t\n", "x"}})
 	text := out.String()
-	if strings.Count(text, "\n") != 4 || strings.Count(text, "\t") != 1 || strings.ContainsFunc(strings.NewReplacer("\n", "", "\t", "").Replace(text), names.IsUnsafe) {
+	if strings.Count(text, "\n") != 4 || strings.Count(text, "\t") != 1 ||
+		strings.ContainsFunc(strings.NewReplacer("\n", "", "\t", "").Replace(text), names.IsUnsafe) {
 		t.Errorf("printed %q", text)
 	}
 	out.Reset()
@@ -51,7 +52,8 @@ func TestThreat7PrintedTextIsEscaped(t *testing.T) {
 		t.Errorf("printed %q", out.String())
 	}
 	var back []string
-	if err := json.Unmarshal(out.Bytes(), &back); err != nil || len(back) != 2 || back[0] != hostile || back[1] != "\U000e0041 100% \x7f" {
+	if err := json.Unmarshal(out.Bytes(), &back); err != nil || len(back) != 2 || back[0] != hostile ||
+		back[1] != "\U000e0041 100% \x7f" {
 		t.Errorf("%v %q", err, back)
 	}
 }
@@ -81,7 +83,8 @@ func TestByteSize(t *testing.T) {
 	for _, tc := range []struct {
 		text string
 		want int64
-	}{{"0", 0}, {"512", 512}, {"4K", 4096}, {"64M", 64 << 20}, {"64MiB", 64 << 20}, {"1GB", 1 << 30}, {"2g", 2 << 30}, {"3T", 3 << 40}} {
+	}{{"0", 0}, {"512", 512}, {"4K", 4096}, {"64M", 64 << 20}, {"64MiB", 64 << 20}, {"1GB", 1 << 30}, {"2g", 2 << 30},
+		{"3T", 3 << 40}} {
 		var b byteSize
 		if err := b.Set(tc.text); err != nil || int64(b) != tc.want {
 			t.Errorf("Set(%q) = %d, %v, want %d", tc.text, b, err, tc.want)

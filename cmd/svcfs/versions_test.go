@@ -8,7 +8,8 @@ import (
 
 // Only a yes begins to take versions away; an interrupt ends the question.
 func TestThinningAsksAtATerminal(t *testing.T) {
-	for typed, agrees := range map[string]bool{"yes\n": true, " yes \n": true, "y\n": false, "\n": false, "no\n": false, "\x04": false, "": false} {
+	for typed, agrees := range map[string]bool{"yes\n": true, " yes \n": true, "y\n": false, "\n": false, "no\n": false,
+		"\x04": false, "": false} {
 		p := openTerminal(t, 80)
 		a := testApp(t, nil, "")
 		a.stdin, a.ui = p.slave, newTerminal(p.slave, p.slave)

@@ -67,7 +67,8 @@ func TestWholeFiles(t *testing.T) {
 				t.Errorf("%v, %v", info, err)
 			}
 			ok(t, dir.Mkdir("taken", 0o700))
-			if err := w.write("taken", bytes.NewReader([]byte("x")), marks{}, true); !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.EISDIR) {
+			if err := w.write("taken", bytes.NewReader([]byte("x")), marks{}, true); !errors.Is(err, fs.ErrExist) &&
+				!errors.Is(err, unix.EISDIR) {
 				t.Errorf("over a folder: %v", err)
 			}
 			if err := w.write("none/f", new(bytes.Buffer), marks{}, true); !errors.Is(err, fs.ErrNotExist) {

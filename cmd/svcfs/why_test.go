@@ -20,20 +20,28 @@ func TestWhyNextSteps(t *testing.T) {
 		before *report.Recorded
 		want   []string
 	}{
-		"half, new":         {tree.ClassTooBig, report.StagedHalf, "/team/f", nil, []string{"cp FILE /m/team/f", "rm /m/team/f"}},
-		"half, recorded":    {tree.ClassTooBig, report.StagedHalf, "/team/f 1", recorded, []string{"cp FILE '/m/team/f 1'", "cp '/m/team/.svcfs/history/f 1/000001-x' '/m/team/f 1'"}},
-		"full disk":         {tree.ClassNoSpace, report.StagedFailed, "/team/f", nil, []string{"df /m/team", "sync /m/team/f", "cp /m/team/f ~/", "rm /m/team/f"}},
-		"link":              {tree.ClassNoSpace, report.StagedFailed, "/team/d/link", nil, []string{"df /m/team", "sync /m/team/d", "cp -P /m/team/d/link ~/", "rm /m/team/d/link"}},
+		"half, new": {tree.ClassTooBig, report.StagedHalf, "/team/f", nil,
+			[]string{"cp FILE /m/team/f", "rm /m/team/f"}},
+		"half, recorded": {tree.ClassTooBig, report.StagedHalf, "/team/f 1", recorded,
+			[]string{"cp FILE '/m/team/f 1'", "cp '/m/team/.svcfs/history/f 1/000001-x' '/m/team/f 1'"}},
+		"full disk": {tree.ClassNoSpace, report.StagedFailed, "/team/f", nil,
+			[]string{"df /m/team", "sync /m/team/f", "cp /m/team/f ~/", "rm /m/team/f"}},
+		"link": {tree.ClassNoSpace, report.StagedFailed, "/team/d/link", nil,
+			[]string{"df /m/team", "sync /m/team/d", "cp -P /m/team/d/link ~/", "rm /m/team/d/link"}},
 		"memory":            {tree.ClassNoMemory, "", "/team/f", nil, []string{"svcfs status /m"}},
 		"price":             {tree.ClassBudget, "", "/team/f", nil, []string{"svcfs balance"}},
 		"rights":            {tree.ClassAccess, "", "/team/f", nil, []string{"svcfs group members team --roles"}},
 		"rights, odd group": {tree.ClassReadOnly, "", "/te am/f", nil, []string{"svcfs group members GROUP --roles"}},
-		"killed":            {tree.ClassInterrupted, report.StagedKilled, "/team/f", nil, []string{"sync /m/team/f", "rm /m/team/f"}},
-		"away":              {tree.ClassUnreachable, report.StagedAway, "/team/f", recorded, []string{"svcfs doctor", "sync /m/team/f"}},
-		"conflict":          {tree.ClassConflict, "", "/team/d/f", nil, []string{"ls -l /m/team/.svcfs/history/d/f"}},
-		"a quote":           {tree.ClassOther, report.StagedWritten, "/team/it's", nil, []string{`sync '/m/team/it'\''s'`}},
-		"a command":         {tree.ClassOther, report.StagedWritten, "/team/$(id)", nil, []string{`sync '/m/team/$(id)'`}},
-		"by design":         {tree.ClassByDesign, "", "/team/f", nil, nil},
+		"killed": {tree.ClassInterrupted, report.StagedKilled, "/team/f", nil,
+			[]string{"sync /m/team/f", "rm /m/team/f"}},
+		"away": {tree.ClassUnreachable, report.StagedAway, "/team/f", recorded,
+			[]string{"svcfs doctor", "sync /m/team/f"}},
+		"conflict": {tree.ClassConflict, "", "/team/d/f", nil, []string{"ls -l /m/team/.svcfs/history/d/f"}},
+		"a quote": {tree.ClassOther, report.StagedWritten, "/team/it's", nil,
+			[]string{`sync '/m/team/it'\''s'`}},
+		"a command": {tree.ClassOther, report.StagedWritten, "/team/$(id)", nil,
+			[]string{`sync '/m/team/$(id)'`}},
+		"by design": {tree.ClassByDesign, "", "/team/f", nil, nil},
 	} {
 		r := report.Reason{Path: tc.path, Class: tc.class.String(), Recorded: tc.before}
 		if tc.state != "" {

@@ -20,10 +20,12 @@ func TestSourcesInOrder(t *testing.T) {
 	env := map[string]string{"X_A": "env", "X_B": ""}
 	variable := func(name string) string { return "X_" + strings.ToUpper(name) }
 	sources := Sources{
-		FromEnvironment(func(v string) (string, bool) { value, ok := env[v]; return value, ok }, []string{"a", "b", "c"}, variable),
+		FromEnvironment(func(v string) (string, bool) { value, ok := env[v]; return value, ok },
+			[]string{"a", "b", "c"}, variable),
 		{"file", map[string]string{"a": "file", "b": "file", "c": ""}},
 	}
-	for name, want := range map[string][2]string{"a": {"env", "environment"}, "b": {"file", "file"}, "c": {"", "file"}, "d": {"", ""}} {
+	for name, want := range map[string][2]string{"a": {"env", "environment"}, "b": {"file", "file"}, "c": {"", "file"},
+		"d": {"", ""}} {
 		if value, from := sources.Find(name); value != want[0] || from != want[1] {
 			t.Errorf("%s: %q from %q, want %q", name, value, from, want)
 		}
@@ -59,7 +61,8 @@ func TestReadFileObeysTheOwnersFileOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		values, err := ReadFile(path, parse, holds)
-		if tc.want == "" && (err != nil || values["text"] != tc.text) || tc.want != "" && (err == nil || values != nil || !strings.Contains(err.Error(), tc.want)) {
+		if tc.want == "" && (err != nil || values["text"] != tc.text) || tc.want != "" &&
+			(err == nil || values != nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: %v, want %q in it", name, err, tc.want)
 		}
 	}
@@ -120,7 +123,8 @@ func TestExitCodesAreDocumented(t *testing.T) {
 // The several lines of an error, as those of a database that refuses each way in, are one line of words.
 func TestFailureIsOneLine(t *testing.T) {
 	err := errors.New("connect:\n\tfirst: no TLS\n\tsecond: wrong password\nthe end")
-	if got, want := FailureText("svcd", err, ""), "svcd: connect: first: no TLS; second: wrong password; the end\n"; got != want {
+	if got, want := FailureText("svcd", err, ""),
+		"svcd: connect: first: no TLS; second: wrong password; the end\n"; got != want {
 		t.Errorf("the failure is told as %q, want %q", got, want)
 	}
 }

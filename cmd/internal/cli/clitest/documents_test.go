@@ -8,7 +8,8 @@ import (
 )
 
 func TestCommandsOfAText(t *testing.T) {
-	const text = "Run `prog run --fast X`, not `other run`.\n\n```console\n$ A=b prog ls -l \"a b\" | prog get - # prog nothing\nprog: an error\n```\n\n```sh\nsudo prog run && prog ls\n```\n"
+	const text = "Run `prog run --fast X`, not `other run`.\n\n```console\n$ A=b prog ls -l \"a b\" | prog get - # " +
+		"prog nothing\nprog: an error\n```\n\n```sh\nsudo prog run && prog ls\n```\n"
 	want := []string{`prog ls -l "a b"`, "prog get -", "prog run", "prog ls", "prog run --fast X"}
 	if got := commands(text, "prog"); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

@@ -18,7 +18,8 @@ import (
 func CheckHelp(t *testing.T, root *cobra.Command, file string, update bool) {
 	t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Commands of %s\n\nThis page is made from the help of each command: `%s help --all COMMAND`.\n", root.Name(), root.Name())
+	fmt.Fprintf(&b, "# Commands of %s\n\nThis page is made from the help of each command: `%s help --all COMMAND`.\n",
+		root.Name(), root.Name())
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		if cmd.Hidden || cmd.Name() == "completion" {

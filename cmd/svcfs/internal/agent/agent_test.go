@@ -113,12 +113,15 @@ func (w *world) connect(o Options, version string, ask func(*mcp.ElicitRequest) 
 	go func() { ended <- Serve(ctx, o, theirs) }()
 	opts := &mcp.ClientOptions{}
 	if ask != nil {
-		opts.ElicitationHandler = func(_ context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) { return ask(req), nil }
+		opts.ElicitationHandler = func(_ context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return ask(req), nil
+		}
 	}
 	s := &session{t: w.t, log: &safeBuffer{}}
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, opts)
 	var err error
-	s.ClientSession, err = client.Connect(ctx, &mcp.LoggingTransport{Transport: ours, Writer: s.log}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	s.ClientSession, err = client.Connect(ctx, &mcp.LoggingTransport{Transport: ours, Writer: s.log},
+		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -240,8 +243,9 @@ func TestToolsAreAsWritten(t *testing.T) {
 		write, delete bool
 		want          []string
 	}{
-		"reading":  {false, false, reading()},
-		"writing":  {true, false, append(reading(), "put_file", "rename", "create_group", "add_member", "revoke_member", "confirm")},
+		"reading": {false, false, reading()},
+		"writing": {true, false, append(reading(), "put_file", "rename", "create_group", "add_member", "revoke_member",
+			"confirm")},
 		"deleting": {false, true, append(reading(), "remove_file", "destroy_file", "confirm")},
 	} {
 		o := w.options()
@@ -263,7 +267,8 @@ func TestToolsAreAsWritten(t *testing.T) {
 }
 
 func reading() []string {
-	return []string{"list_groups", "list_files", "stat", "history", "cost", "balance", "verify_ledger", "why", "read_file"}
+	return []string{"list_groups", "list_files", "stat", "history", "cost", "balance", "verify_ledger", "why",
+		"read_file"}
 }
 
 // A tool that costs is no mere read, also a list where lists cost.
@@ -306,7 +311,8 @@ func TestFindingFiles(t *testing.T) {
 	}
 	var names []string
 	for cursor, pages := "", 0; ; pages++ {
-		page := s.must("list_files", map[string]any{"group": "team", "limit": 2, "cursor": cursor, "prefix": "reports/"})
+		page := s.must("list_files", map[string]any{"group": "team", "limit": 2, "cursor": cursor,
+			"prefix": "reports/"})
 		for _, f := range page["files"].([]any) {
 			names = append(names, f.(map[string]any)["name"].(string))
 		}
@@ -319,13 +325,16 @@ func TestFindingFiles(t *testing.T) {
 		}
 		cursor = next
 	}
-	if want := []string{"reports/0.txt", "reports/1.txt", "reports/2.txt", "reports/3.txt", "reports/4.txt"}; !slices.Equal(names, want) {
+	if want := []string{"reports/0.txt", "reports/1.txt", "reports/2.txt", "reports/3.txt",
+		"reports/4.txt"}; !slices.Equal(names, want) {
 		t.Errorf("files %v", names)
 	}
-	if got := s.must("stat", map[string]any{"group": "team", "name": "notes.txt"}); got["cid"] != string(second) || got["size"] != 11.0 {
+	if got := s.must("stat", map[string]any{"group": "team", "name": "notes.txt"}); got["cid"] != string(second) ||
+		got["size"] != 11.0 {
 		t.Errorf("stat: %v", got)
 	}
-	if got := s.must("history", map[string]any{"group": "team", "name": "notes.txt"})["versions"].([]any); len(got) != 2 || got[1].(map[string]any)["cid"] != string(first) {
+	if got := s.must("history", map[string]any{"group": "team",
+		"name": "notes.txt"})["versions"].([]any); len(got) != 2 || got[1].(map[string]any)["cid"] != string(first) {
 		t.Errorf("history: %v", got)
 	}
 	if _, content := s.read(map[string]any{"group": "team", "name": string(first)}); content != "one" {
@@ -358,7 +367,8 @@ func TestReadingInPieces(t *testing.T) {
 	var got strings.Builder
 	paid := w.spent(func() {
 		for offset, pieces := 0.0, 0; ; pieces++ {
-			result, head, ok := s.call("read_file", map[string]any{"group": "team", "name": "text", "offset": offset, "length": 1001})
+			result, head, ok := s.call("read_file",
+				map[string]any{"group": "team", "name": "text", "offset": offset, "length": 1001})
 			var doc map[string]any
 			if err := json.Unmarshal([]byte(head), &doc); err != nil || !ok {
 				t.Fatalf("piece %d: %s", pieces, head)
@@ -385,7 +395,8 @@ func TestReadingInPieces(t *testing.T) {
 	if !is || string(r.Resource.Blob) != binary || !strings.Contains(head, `"base64"`) {
 		t.Errorf("binary: %s", head)
 	}
-	if head, content := s.read(map[string]any{"group": "team", "name": "empty"}); content != "" || head["next_offset"] != nil {
+	if head, content := s.read(map[string]any{"group": "team", "name": "empty"}); content != "" ||
+		head["next_offset"] != nil {
 		t.Errorf("empty: %v", head)
 	}
 	s.refused("read_file", map[string]any{"group": "team", "name": "text", "length": MaxRead + 1}, "Next: ")
@@ -409,12 +420,15 @@ func TestResources(t *testing.T) {
 		t.Errorf("templates %v, %v", templates, err)
 	}
 	got, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "svc://team/dir/a%20file.txt"})
-	if err != nil || len(got.Contents) != 1 || got.Contents[0].Text != "content" || got.Contents[0].Meta[metaUntrusted] != true {
+	if err != nil || len(got.Contents) != 1 || got.Contents[0].Text != "content" ||
+		got.Contents[0].Meta[metaUntrusted] != true {
 		t.Errorf("resource %v, %v", got, err)
 	}
-	for uri, word := range map[string]string{"svc://team/large": "read_file", "svc://team/none": "no file", "svc://other/x": "may not use"} {
+	for uri, word := range map[string]string{"svc://team/large": "read_file", "svc://team/none": "no file",
+		"svc://other/x": "may not use"} {
 		if paid := w.spent(func() {
-			if _, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil || !strings.Contains(err.Error(), word) && uri != "svc://other/x" {
+			if _, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil ||
+				!strings.Contains(err.Error(), word) && uri != "svc://other/x" {
 				t.Errorf("%s: %v", uri, err)
 			}
 		}); paid != "0" {
@@ -494,10 +508,12 @@ func TestTransportRefusesALine(t *testing.T) {
 	w := newWorld(t, testkit.Ours)
 	long := `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", maxLine) + `"}`
 	const hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
-	asked := strings.Join([]string{"what?", hello, long, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "", "[]", `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, long}, "\n")
+	asked := strings.Join([]string{"what?", hello, long, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "",
+		"[]", `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, long}, "\n")
 	var out safeBuffer
 	_ = Serve(t.Context(), w.options(), Transport(io.NopCloser(strings.NewReader(asked)), nopCloser{&out}))
-	for what, want := range map[string]int{`"id":null,"error":{"code":-32700,`: 2, `"id":null,"error":{"code":-32600,`: 2, `"result":`: 2, `"id":7`: 1} {
+	for what, want := range map[string]int{`"id":null,"error":{"code":-32700,`: 2,
+		`"id":null,"error":{"code":-32600,`: 2, `"result":`: 2, `"id":7`: 1} {
 		if got := strings.Count(out.String(), what); got != want {
 			t.Errorf("%d times %s, want %d", got, what, want)
 		}
@@ -512,14 +528,18 @@ func (nopCloser) Close() error { return nil }
 func TestTransportAnswersBeforeTheEnd(t *testing.T) {
 	w := newWorld(t, testkit.Ours)
 	var asked strings.Builder
-	asked.WriteString(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}` + "\n" +
-		`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n")
+	asked.WriteString(
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}` + "\n" +
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n")
 	const calls = 20
 	for i := range calls {
-		fmt.Fprintf(&asked, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"list_files","arguments":{"group":"team"}}}`+"\n", i+1)
+		fmt.Fprintf(
+			&asked,
+			`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"list_files","arguments":{"group":"team"}}}`+"\n", i+1)
 	}
 	var out safeBuffer
-	_ = Serve(t.Context(), w.options(), Transport(io.NopCloser(strings.NewReader(asked.String())), nopCloser{&out})) // an end of the input, however it is told
+	// an end of the input, however it is told
+	_ = Serve(t.Context(), w.options(), Transport(io.NopCloser(strings.NewReader(asked.String())), nopCloser{&out}))
 	if got := strings.Count(out.String(), `"result":`); got != calls+1 {
 		t.Errorf("%d answers to %d questions:\n%s", got, calls+1, out.String())
 	}

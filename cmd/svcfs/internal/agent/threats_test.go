@@ -125,7 +125,8 @@ func TestThreat70SaveInThatMoment(t *testing.T) {
 	o.AllowWrite = true
 	s := w.connect(o, "", nil)
 	for name, replaces := range map[string]sdk.Ref{"note.txt": first, "new.txt": ""} {
-		plan := s.must("put_file", map[string]any{"group": "team", "name": name, "text": "of the agent", "replaces": replaces})
+		plan := s.must("put_file", map[string]any{"group": "team", "name": name, "text": "of the agent",
+			"replaces": replaces})
 		var once sync.Once
 		w.DisturbUploads(func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -137,7 +138,8 @@ func TestThreat70SaveInThatMoment(t *testing.T) {
 			})
 		})
 		if paid := w.spent(func() {
-			s.refused("confirm", map[string]any{"token": plan["confirm_token"]}, "read it, and give its cid as replaces")
+			s.refused("confirm", map[string]any{"token": plan["confirm_token"]},
+				"read it, and give its cid as replaces")
 		}); paid != "0" {
 			t.Errorf("%s: paid %s", name, paid)
 		}
@@ -145,7 +147,8 @@ func TestThreat70SaveInThatMoment(t *testing.T) {
 		if err != nil || e.Hash != sdk.ComputeHash([]byte("of alice")) {
 			t.Errorf("%s: the newest version is by %s, %v", name, e.Uploader, err)
 		}
-		plan = s.must("put_file", map[string]any{"group": "team", "name": name, "text": "of the agent", "replaces": e.Ref})
+		plan = s.must("put_file", map[string]any{"group": "team", "name": name, "text": "of the agent",
+			"replaces": e.Ref})
 		s.must("confirm", map[string]any{"token": plan["confirm_token"]})
 	}
 }
@@ -169,7 +172,8 @@ func TestThreat70BudgetHoldsForManyAtOnce(t *testing.T) {
 	if paid != "0.039" {
 		t.Errorf("paid %s", paid)
 	}
-	s.refused("read_file", map[string]any{"group": "team", "name": "0", "offset": 0, "length": 7, "x": 1}) // an argument that there is not
+	// an argument that there is not
+	s.refused("read_file", map[string]any{"group": "team", "name": "0", "offset": 0, "length": 7, "x": 1})
 	doc := s.must("cost", nil)["budget"].(map[string]any)
 	if doc["spent"] != "0.039" || doc["left"] != "0.001" {
 		t.Errorf("budget %v", doc)
@@ -216,7 +220,8 @@ func TestThreat70OtherPeoplesWordsAreMarked(t *testing.T) {
 		case *mcp.EmbeddedResource:
 			meta = c.Meta
 		}
-		if meta[metaUntrusted] != true || meta[metaUploader] != "alice.svc.testnet" || !strings.Contains(head, noteOnContent) {
+		if meta[metaUntrusted] != true || meta[metaUploader] != "alice.svc.testnet" ||
+			!strings.Contains(head, noteOnContent) {
 			t.Errorf("%s: %v, %s", name, meta, head)
 		}
 	}
@@ -230,7 +235,8 @@ func TestThreat70OtherPeoplesWordsAreMarked(t *testing.T) {
 		}
 	}
 	for _, tool := range []string{"list_groups", "list_files"} {
-		if result, _, _ := s.call(tool, map[string]any{"group": "team"}); tool == "list_files" && result.Meta[metaUntrusted] != true {
+		if result, _, _ := s.call(tool, map[string]any{"group": "team"}); tool == "list_files" &&
+			result.Meta[metaUntrusted] != true {
 			t.Errorf("%s is not marked", tool)
 		}
 	}
@@ -287,7 +293,8 @@ func TestThreat71PlansShareTheBounds(t *testing.T) {
 		bound(&o)
 		s := w.connect(o, "", nil)
 		plan := func(name string) any {
-			return s.must("put_file", map[string]any{"group": "team", "name": what + name, "text": "1234567890"})["confirm_token"]
+			return s.must("put_file", map[string]any{"group": "team", "name": what + name,
+				"text": "1234567890"})["confirm_token"]
 		}
 		one, two := plan("1"), plan("2")
 		s.must("confirm", map[string]any{"token": one})
@@ -315,7 +322,8 @@ func TestThreat71UserIsAsked(t *testing.T) {
 		for _, action = range []string{"decline", "cancel", ""} {
 			s.refused("put_file", args, "")
 		}
-		if w.Records() != records || !strings.Contains(question, "asked-"+version) || !strings.Contains(question, "0.039") {
+		if w.Records() != records || !strings.Contains(question, "asked-"+version) ||
+			!strings.Contains(question, "0.039") {
 			t.Errorf("%s: %d records; asked %q", version, w.Records()-records, question)
 		}
 		action = "accept"
@@ -352,7 +360,8 @@ func TestThreat71AnswerToAnotherQuestion(t *testing.T) {
 		return r
 	}
 	call := func(name, state string) *mcp.CallToolParams {
-		p := &mcp.CallToolParams{Name: "put_file", Arguments: map[string]any{"group": "team", "name": name, "text": "x"}, RequestState: state}
+		p := &mcp.CallToolParams{Name: "put_file",
+			Arguments: map[string]any{"group": "team", "name": name, "text": "x"}, RequestState: state}
 		if state != "" {
 			p.InputResponses = mcp.InputResponseMap{confirmID: &mcp.ElicitResult{Action: "accept"}}
 		}
@@ -364,10 +373,11 @@ func TestThreat71AnswerToAnotherQuestion(t *testing.T) {
 	}
 	records := w.Records()
 	for what, r := range map[string]*mcp.CallToolResult{
-		"an invented state":            ask(call("one", "invented")),
-		"the agent's own confirmation": ask(&mcp.CallToolParams{Name: "confirm", Arguments: map[string]any{"token": first.RequestState}}),
-		"another call":                 ask(call("two", first.RequestState)), // uses the question up
-		"after another call":           ask(call("one", first.RequestState)),
+		"an invented state": ask(call("one", "invented")),
+		"the agent's own confirmation": ask(&mcp.CallToolParams{Name: "confirm",
+			Arguments: map[string]any{"token": first.RequestState}}),
+		"another call":       ask(call("two", first.RequestState)), // uses the question up
+		"after another call": ask(call("one", first.RequestState)),
 	} {
 		if !r.IsError || w.Records() != records {
 			t.Errorf("%s was taken for an answer", what)
@@ -391,9 +401,12 @@ func TestThreat72And4NoCredentialReachesTheAgent(t *testing.T) {
 	o := w.options()
 	o.AllowWrite, o.AllowDelete = true, true
 	s := w.connect(o, "", nil)
-	for _, tool := range append(reading(), "put_file", "rename", "create_group", "add_member", "revoke_member", "remove_file", "destroy_file", "confirm") {
-		for _, args := range []map[string]any{nil, {"group": "team"}, {"group": "team", "name": "file"}, {"group": "team", "name": "new", "text": "x"},
-			{"group": "team", "account": "a"}, {"group": "nowhere"}, {"group": "nowhere", "name": "x"}, {"token": "x"}} {
+	for _, tool := range append(reading(), "put_file", "rename", "create_group", "add_member", "revoke_member",
+		"remove_file", "destroy_file", "confirm") {
+		for _, args := range []map[string]any{nil, {"group": "team"}, {"group": "team", "name": "file"},
+			{"group": "team", "name": "new", "text": "x"},
+			{"group": "team", "account": "a"}, {"group": "nowhere"}, {"group": "nowhere", "name": "x"},
+			{"token": "x"}} {
 			_, _, _ = s.call(tool, args)
 		}
 	}

@@ -41,9 +41,12 @@ func TestTellerTellsOnceAndTogether(t *testing.T) {
 		{0, nil, ""},
 		{0, []Thing{save("a")}, "A save is not uploaded\n“/m/a”\nDo it."},
 		{time.Second, []Thing{save("a"), save("b")}, ""},
-		{time.Second, []Thing{save("a"), save("b"), {Kind: Died, Key: "m", Path: "/m", Note: "x"}}, "A mount died\n“/m”: x"},
-		{time.Second, []Thing{save("a"), save("c"), save("d"), save("e"), save("f"), save("c")}, ""}, // b ended before it was told
-		{Pause, []Thing{save("a"), save("c"), save("d"), save("e"), save("f")}, "4 saves are not uploaded\n“/m/c”\n“/m/d”\n“/m/e”\nand 1 more\nDo it."},
+		{time.Second, []Thing{save("a"), save("b"), {Kind: Died, Key: "m", Path: "/m", Note: "x"}},
+			"A mount died\n“/m”: x"},
+		// b ended before it was told
+		{time.Second, []Thing{save("a"), save("c"), save("d"), save("e"), save("f"), save("c")}, ""},
+		{Pause, []Thing{save("a"), save("c"), save("d"), save("e"), save("f")},
+			"4 saves are not uploaded\n“/m/c”\n“/m/d”\n“/m/e”\nand 1 more\nDo it."},
 		{Pause, []Thing{save("a"), save("c")}, ""},
 		{Pause, []Thing{save("c")}, ""},
 		{Pause, []Thing{save("a"), save("c")}, "A save is not uploaded\n“/m/a”\nDo it."}, // it had ended
@@ -82,12 +85,14 @@ func TestTellerTriesAgain(t *testing.T) {
 
 // Threat 7: a name cannot end its quotes, begin a line, act on a screen, be a link or be endless.
 func TestThreat7NamesInMessages(t *testing.T) {
-	hostile := save("x”\nA mount died\x1b[2J\u202e www.example.org http://example.org <b>&" + strings.Repeat("long", 1000))
+	hostile := save("x”\nA mount died\x1b[2J\u202e www.example.org http://example.org <b>&" +
+		strings.Repeat("long", 1000))
 	hostile.Note, hostile.Step = strings.Repeat("n\n", 1000), strings.Repeat("s\u2028", 1000)
 	d := &told{}
 	d.teller().Look(t.Context(), []Thing{hostile})
 	m := d.list[0]
-	if m.Title != "A save is not uploaded" || strings.Count(m.Body, "\n") != 1 || strings.Count(m.Body, "”") != 1 || strings.ContainsAny(m.Body, "\x1b\u202e\u2028") {
+	if m.Title != "A save is not uploaded" || strings.Count(m.Body, "\n") != 1 || strings.Count(m.Body, "”") != 1 ||
+		strings.ContainsAny(m.Body, "\x1b\u202e\u2028") {
 		t.Errorf("told %q", m)
 	}
 	if n := utf8.RuneCountInString(m.Body); n > maxPath+2*maxStep+10 {
@@ -112,14 +117,16 @@ func TestTellerIsBounded(t *testing.T) {
 	teller := d.teller()
 	teller.Look(t.Context(), flood)
 	teller.Look(t.Context(), flood)
-	if len(d.list) != 1 || d.list[0].Title != fmt.Sprintf("%d saves are not uploaded", maxKnown) || len(teller.known[NotUploaded]) != maxKnown {
+	if len(d.list) != 1 || d.list[0].Title != fmt.Sprintf("%d saves are not uploaded", maxKnown) ||
+		len(teller.known[NotUploaded]) != maxKnown {
 		t.Errorf("%d messages, %d known", len(d.list), len(teller.known[NotUploaded]))
 	}
 }
 
 // Only sockets of this machine are a session bus: another address could start a program.
 func TestAddressesOfTheBus(t *testing.T) {
-	for _, address := range []string{"", "autolaunch:", "unixexec:path=/bin/true", "tcp:host=127.0.0.1,port=1", "unix:path=/none;tcp:host=x", "unix:path=/none"} {
+	for _, address := range []string{"", "autolaunch:", "unixexec:path=/bin/true", "tcp:host=127.0.0.1,port=1",
+		"unix:path=/none;tcp:host=x", "unix:path=/none"} {
 		if _, err := Connect(t.Context(), address); !errors.Is(err, ErrNoBus) {
 			t.Errorf("%q: %v", address, err)
 		}
