@@ -3,7 +3,6 @@ package tree
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/fs/tree/content"
@@ -42,7 +41,7 @@ func (h *Handle) Fsync(ctx context.Context) error {
 		return nil
 	}
 	err := h.save(ctx, commitNow)
-	if _, waits := h.f.t.unkept.Load(h.f); err == nil && waits {
+	if err == nil && h.f.t.unrecorded.kept.has(h.f) {
 		err = h.f.keepNow(ctx)
 	}
 	if err == nil {
@@ -272,16 +271,7 @@ func (f *File) delay(s *stage) {
 		return
 	}
 	f.move(content.Waiting)
-	f.t.inBackground(func(ctx context.Context) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(f.t.cfg.EmptyDelay):
-		}
-		if f.t.delayed.enter(ctx) != nil {
-			return
-		}
-		defer f.t.delayed.leave()
+	f.t.unrecorded.delayed.do(func(ctx context.Context) {
 		f.mu.Lock()
 		still := f.stage == s && f.now.Is(content.Waiting)
 		if still {

@@ -45,9 +45,9 @@ func (f *File) move(to content.State) {
 		f.t.mistake(err.Error())
 	}
 	if to == content.Committed {
-		f.t.staged.Delete(f)
+		f.t.unrecorded.staged.remove(f)
 	} else {
-		f.t.staged.Store(f, nil)
+		f.t.unrecorded.staged.add(f)
 	}
 }
 
@@ -377,12 +377,4 @@ func (h *Handle) setLength(ctx context.Context, size int64) error {
 	h.cut(size)
 	f.touched()
 	return nil
-}
-
-func (t *Tree) stagedFiles() []*File {
-	var files []*File
-	for f := range t.staged.Range {
-		files = append(files, f.(*File))
-	}
-	return files
 }

@@ -304,7 +304,7 @@ func (d *Dir) Fsync(ctx context.Context) error {
 		if f.now.IsStaged() {
 			files = append(files, f)
 		}
-		if _, waits := d.t.unkept.Load(f); waits {
+		if d.t.unrecorded.kept.has(f) {
 			unkept = append(unkept, f)
 		}
 	}

@@ -35,13 +35,14 @@
 //   - commit: a save from close to record; ways: how a change gets into the ledger; saving: what a save asks of names
 //   - package save: the budget, the outbox, parts on their way, and saves of others that came first
 //   - waiting: names of what is in the outbox; conflict: a save that others overtook
+//   - unrecorded: what the ledger does not have: what is pending, retried, and drained
 //   - half: saves that must not be recorded; base: which version a save replaces
 //   - database: what SQLite keeps beside a database
 //   - keep: attributes that are recorded without a save; attributes: all of them
 //
 // What is shown:
 //   - package report: the shapes and texts of /.svcfs and GROUP/.svcfs
-//   - control: /.svcfs, what is pending, and unmounting; groupinfo: GROUP/.svcfs; storage: statfs
+//   - control: /.svcfs; groupinfo: GROUP/.svcfs; storage: statfs
 //   - errors: their classes; reasons: svcfs why; panic: mistakes of svcfs itself
 //
 // client makes an [sdk.Client] the service of a tree. Package policy has the decisions that

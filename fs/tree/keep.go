@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
@@ -61,18 +60,9 @@ func (f *File) keep() {
 	if !ok || !f.arm() {
 		return
 	}
-	f.t.inBackground(func(ctx context.Context) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(f.t.cfg.AttributesDelay):
-		}
-		if f.t.keeping.enter(ctx) != nil {
-			return
-		}
-		defer f.t.keeping.leave()
+	f.t.unrecorded.keeping.do(func(ctx context.Context) {
 		if err := f.keepNow(ctx); err != nil && ctx.Err() == nil {
-			f.t.noteUnkept(f, err)
+			f.t.unrecorded.noteUnkept(f, err)
 		}
 	})
 }
@@ -88,7 +78,7 @@ func (f *File) arm() bool {
 	}
 	if f.unkept == nil {
 		f.unkept = &unkept{since: f.t.now()}
-		f.t.unkept.Store(f, nil)
+		f.t.unrecorded.kept.add(f)
 	}
 	if f.unkept.armed {
 		return false
@@ -100,7 +90,7 @@ func (f *File) arm() bool {
 // settleKept notes that nothing waits. Needs attributes.lock.
 func (f *File) settleKept() {
 	f.unkept = nil
-	f.t.unkept.Delete(f)
+	f.t.unrecorded.kept.remove(f)
 }
 
 // forgetUnkept is settleKept for a caller without the lock.
@@ -145,7 +135,7 @@ func (f *File) keepNow(ctx context.Context) error {
 	if err != nil {
 		return f.unkeptAfter(wrapRemote("set attributes", "", err))
 	}
-	f.t.keepsFail.Store(false)
+	f.t.unrecorded.keepsFail.Store(false)
 	f.setSaved(&want, false)
 	g.applyOwn(ctx, []sdk.Entry{*e}, []sdk.Entry{kept})
 	f.keepRest()
@@ -173,7 +163,7 @@ func (f *File) unkeptAfter(failed *Error) error {
 		f.settleKept()
 	case f.unkept == nil:
 		f.unkept = &unkept{since: f.t.now()}
-		f.t.unkept.Store(f, nil)
+		f.t.unrecorded.kept.add(f)
 		fallthrough
 	default:
 		f.unkept.failed = failed
@@ -181,60 +171,11 @@ func (f *File) unkeptAfter(failed *Error) error {
 	return failed
 }
 
-// noteUnkept notes why attributes were not recorded. While the service is away, or
-// has enough of requests, one line is for all files.
-func (t *Tree) noteUnkept(f *File, err error) {
-	if wrapRemote("", "", err).Class.isAway() && t.keepsFail.Swap(true) {
-		return
-	}
-	_ = f.failed("set attributes", err)
-}
-
 // take takes a newer form of the record of the file. It reports whether stat answers
 // something else now. Needs Tree.mu.
 func (f *File) take(e *sdk.Entry) (changed bool) {
 	f.entry.Store(e)
 	return f.learn(e)
-}
-
-// unkeptFiles returns the files whose attributes wait to be recorded.
-func (t *Tree) unkeptFiles() []*File {
-	var files []*File
-	for f := range t.unkept.Range {
-		files = append(files, f.(*File))
-	}
-	return files
-}
-
-// KeepAttributes records the attributes that wait (W16). Free.
-func (t *Tree) KeepAttributes(ctx context.Context) { t.keepAll(ctx, t.unkeptFiles()) }
-
-// keepAll records the attributes of files, a few at a time. It ends early when the
-// service does not answer.
-func (t *Tree) keepAll(ctx context.Context, files []*File) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var workers sync.WaitGroup
-	next := make(chan *File)
-	for range delayedRequests {
-		workers.Go(func() {
-			for f := range next {
-				err := guard(func() error { return f.keepNow(ctx) })
-				if err == nil || ctx.Err() != nil {
-					continue
-				}
-				t.noteUnkept(f, err)
-				if wrapRemote("", "", err).Class.isAway() {
-					cancel()
-				}
-			}
-		})
-	}
-	for _, f := range files {
-		next <- f
-	}
-	close(next)
-	workers.Wait()
 }
 
 // isUnkept reports whether attributes wait for the service to come back, and for nothing else.

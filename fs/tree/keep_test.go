@@ -185,17 +185,17 @@ func TestW16AttributesWaitForAnOpenFile(t *testing.T) {
 	give(t, m.file("/team/f"), someAttributes())
 	w.Fail("set attributes", &sdk.Error{Op: "set attributes", Kind: sdk.ErrUnavailable})
 	m.KeepAttributes(t.Context())
-	if !m.hasUnsent() {
+	if !m.unrecorded.isAwaiting() {
 		t.Error("attributes that the service did not take are forgotten")
 	}
 	h := m.open("/team/f", OpenFlags{Read: true, Write: true})
 	m.write(h, "y", 0)
-	if m.hasUnsent() {
+	if m.unrecorded.isAwaiting() {
 		t.Error("the mount would ask again and again, although the file is being written")
 	}
 	ok(t, h.Flush(t.Context()))
 	h.Release()
-	if p := m.Pending(); len(p) > 0 || m.hasUnsent() {
+	if p := m.Pending(); len(p) > 0 || m.unrecorded.isAwaiting() {
 		t.Errorf("after the save waits %+v", p)
 	}
 }

@@ -23,12 +23,12 @@ func (t *Tree) looks() look.Config {
 				t.Note(failed)
 			}
 		},
-		Alone: t.alone, Unsent: t.hasUnsent, Pending: t.warnPending,
+		Alone: t.alone, Unsent: t.unrecorded.isAwaiting, Pending: t.warnPending,
 		Send: func(wasAway bool) {
 			if wasAway {
 				t.queue.Again()
 			}
-			t.retryPending(t.life)
+			t.unrecorded.retry(t.life)
 		},
 		Settle: func(ctx context.Context) { t.tell([]notice{func(k Kernel) { k.Settle(ctx) }}) },
 	}

@@ -93,8 +93,8 @@ func TestW9UnlinkedFilesLiveUntilTheyAreClosed(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if n := m.contents.Staging.Memory(); n != 0 || len(m.stagedFiles()) != 0 {
-				t.Errorf("%d bytes and %d files stay staged", n, len(m.stagedFiles()))
+			if n := m.contents.Staging.Memory(); n != 0 || len(m.unrecorded.staged.all()) != 0 {
+				t.Errorf("%d bytes and %d files stay staged", n, len(m.unrecorded.staged.all()))
 			}
 			m.wantCharges(0, 0)
 		})

@@ -57,7 +57,7 @@ func (t *Tree) Reasons() []report.Reason {
 		list = append(list, report.ReasonOf(f, f.Name))
 		told[report.OneLine(f.Path)], told[f.Name] = true, true
 	}
-	for _, f := range t.stagedFiles() {
+	for _, f := range t.unrecorded.staged.all() {
 		s, err, ok := f.unsaved()
 		if !ok {
 			continue

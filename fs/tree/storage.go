@@ -3,7 +3,6 @@ package tree
 import (
 	"math"
 
-	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -40,25 +39,9 @@ func (t *Tree) StatFS(n Node) StatFS {
 		s.FreeBytes = max(0, s.TotalBytes-used)
 		return s
 	}
-	s.FreeBytes = max(0, min(said.Left, math.MaxInt64/2)-t.unstored(g))
+	s.FreeBytes = max(0, min(said.Left, math.MaxInt64/2)-t.unrecorded.bytes(g))
 	s.TotalBytes = min(said.Left, math.MaxInt64/2) + min(said.Bytes, math.MaxInt64/2)
 	return s
-}
-
-// unstored returns the bytes that programs wrote and the service does not have, in a group or
-// with "" in all.
-func (t *Tree) unstored(g sdk.GroupID) (sum int64) {
-	for _, f := range t.stagedFiles() {
-		if !f.isKind(fileReal) || g != "" && f.groupNow().id != g {
-			continue
-		}
-		f.mu.Lock()
-		if f.stage != nil && !f.now.Is(content.Copied) {
-			sum += f.stage.Unstored()
-		}
-		f.mu.Unlock()
-	}
-	return sum
 }
 
 // groupOf is the group of a node, "" for none. Needs Tree.mu.

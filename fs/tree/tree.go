@@ -142,7 +142,7 @@ const reopenTime = time.Minute
 // context. Mutexes are held while memory is read or changed, never longer. Whoever takes
 // several takes them in this order:
 //
-//  1. Tree.delayed and Tree.keeping, a few empty files, or attributes, at a time
+//  1. the gates of Tree.unrecorded, a few empty files, or attributes, at a time
 //  2. File.nameGate, one save, rename, link or removal of a file; of two files the one
 //     with the smaller generation first
 //  3. the gate of group.list, and groupInfo.asking, one request for records, or for members, of a group
@@ -182,14 +182,9 @@ type Tree struct {
 	texts         atomic.Int64 // memory of ledger.jsonl, members, and so on, of all groups, in bytes
 	relink        []*group     // with links that may lead elsewhere by now, see noteLinks
 
-	staged sync.Map // the files that have a stage, as keys
-	unkept sync.Map // the files whose attributes wait to be recorded, as keys
-	opened opened   // by which processes, lately
-
-	delayed   gate        // how many empty files are being uploaded (W5)
-	keeping   gate        // how many requests record attributes (W16)
-	keepsFail atomic.Bool // the last of them found the service away
-	look      *look.Look  // at the ledger
+	unrecorded unrecorded
+	opened     opened     // by which processes, lately
+	look       *look.Look // at the ledger
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -206,11 +201,12 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 	cfg = withDefaults(cfg)
 	t := &Tree{
 		cfg: cfg, remote: cfg.Remote, log: cfg.Logger, started: time.Now(), groups: make(map[sdk.GroupID]*group),
-		spent:   policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
-		given:   make(map[uint64]struct{}),
-		delayed: make(gate, delayedUploads),
-		keeping: make(gate, delayedRequests),
+		spent: policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
+		given: make(map[uint64]struct{}),
 	}
+	t.unrecorded.t = t
+	t.unrecorded.delayed = later{t, cfg.EmptyDelay, make(gate, delayedUploads)}
+	t.unrecorded.keeping = later{t, cfg.AttributesDelay, make(gate, delayedRequests)}
 	t.spent.Now, t.spent.Price = t.now, cfg.Price
 	t.saver = save.New(save.Options{Remote: cfg.Remote, Outbox: cfg.Outbox, Budget: &t.spent, Pool: cfg.Pool,
 		Ours: cfg.Ours, Claim: t.claimVersion, Guard: guard, IsAway: isAway, GoesOn: goesOn})
@@ -288,7 +284,7 @@ func (t *Tree) Close() error {
 	t.stop()
 	t.look.Wait()
 	t.done.Wait()
-	for _, f := range t.stagedFiles() {
+	for _, f := range t.unrecorded.staged.all() {
 		f.discard()
 	}
 	t.done.Wait() // for uploads that are given up

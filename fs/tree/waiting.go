@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/svcfs/svcfs/format"
-	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/fs/tree/save"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/outbox"
@@ -338,16 +337,4 @@ func (f *File) fsyncRecord(ctx context.Context) error {
 		return f.t.queue.Settle(ctx, []sdk.Entry{*e})
 	}
 	return nil
-}
-
-// waiting lists what waits in the outbox.
-func (t *Tree) waiting() (list []report.Pending) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	for _, i := range t.queue.Items() {
-		p := report.Pending{Path: t.pathOf(i), Size: i.Size, Since: i.Time.UTC().Round(0), Error: i.Reason,
-			Outbox: i.ID}
-		list = append(list, p)
-	}
-	return list
 }

@@ -175,7 +175,7 @@ func TestO1WhatWaitsIsThere(t *testing.T) {
 	if v := b.groups["g"].names["a"]; len(v.waiting) != 1 || len(v.entries) != 0 || b.groups["g"].view.Len() != 0 {
 		t.Error("what waits is among the records")
 	}
-	if text := string(report.ShowPending(append(b.Pending(), b.waiting()...))); !strings.Contains(text, "/g/a") {
+	if text := string(report.ShowPending(append(b.Pending(), b.unrecorded.inOutbox()...))); !strings.Contains(text, "/g/a") {
 		t.Errorf("pending is %q", text)
 	}
 	if s := b.Status().Outbox; s == nil || s.Items != 1 {
