@@ -111,7 +111,7 @@ func (d *Dir) mkGroup(ctx context.Context, name string) (*Dir, error) {
 		return nil, plain(ClassExist, "mkdir", join("/", name), "the group exists")
 	}
 	if d.t.cfg.Ours && policy.IsWastebasket(name) {
-		return d.t.addWastebasket(name), nil
+		return d.addWastebasket(name), nil
 	}
 	if d.isScratch(name) { // file managers make a wastebasket where there is none
 		return nil, d.refuse(ClassByDesign, "mkdir", name,

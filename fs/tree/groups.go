@@ -51,7 +51,7 @@ func (t *Tree) listGroups(ctx context.Context) error {
 	var listed []sdk.Group
 	err := t.look.Groups.Ask(ctx, func() (news bool, err error) {
 		listed, err = t.remote.Groups(ctx)
-		return err == nil && t.isNewsOfGroups(listed), err
+		return err == nil && isNewsOf(listed, t.knownGroups()), err
 	})
 	if err != nil {
 		failed := wrapRemote("list groups", "/", err)
@@ -60,11 +60,12 @@ func (t *Tree) listGroups(ctx context.Context) error {
 		}
 		return failed
 	}
-	newcomers, full := t.withRoom(t.newcomers(listed))
+	there := t.knownGroups()
+	newcomers, full := t.withRoom(newcomersOf(listed, there, t.cfg.Known))
 	if full != nil { // groups that are lost vanish all the same
 		err = wrapRemote("list groups", "/", full)
 	}
-	t.tell(t.applyGroups(listed, newcomers, t.ownersOf(ctx, t.lookAlikes(newcomers))))
+	t.tell(t.applyGroups(listed, newcomers, t.ownersOf(ctx, lookAlikesOf(newcomers, there))))
 	return err
 }
 
@@ -89,12 +90,15 @@ func (t *Tree) withRoom(groups []sdk.Group) (room []sdk.Group, full error) {
 	return room, full
 }
 
-func (t *Tree) isNewsOfGroups(listed []sdk.Group) bool {
+// knownGroups returns the groups that the tree has.
+func (t *Tree) knownGroups() groupSet {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return len(listed) != len(t.groups) || slices.ContainsFunc(listed, func(g sdk.Group) bool {
-		return t.groups[g.ID] == nil
-	})
+	there := make(groupSet, len(t.groups))
+	for id := range t.groups {
+		there[id] = struct{}{}
+	}
+	return there
 }
 
 // ownersOf asks for the owners of groups, "" where the service does not tell.

@@ -28,17 +28,23 @@ func (m thisMount) GroupOrder(g sdk.GroupID) int64 {
 	return m[g]
 }
 
-// newcomers returns the listed groups that the tree does not have, those first that
-// the account came to know first. Of groups it never knew, its own come first. Needs
-// Tree.listing.
-func (t *Tree) newcomers(listed []sdk.Group) (list []sdk.Group) {
-	t.mu.RLock()
-	for _, g := range listed {
-		if t.groups[g.ID] == nil {
-			list = append(list, g)
-		}
-	}
-	t.mu.RUnlock()
+// groupSet are groups.
+type groupSet map[sdk.GroupID]struct{}
+
+func (s groupSet) has(g sdk.Group) bool {
+	_, ok := s[g.ID]
+	return ok
+}
+
+// isNewsOf reports whether groups came or went.
+func isNewsOf(listed []sdk.Group, there groupSet) bool {
+	return len(listed) != len(there) || slices.ContainsFunc(listed, func(g sdk.Group) bool { return !there.has(g) })
+}
+
+// newcomersOf returns the listed groups that are not there, those first that
+// the account came to know first. Of groups it never knew, its own come first.
+func newcomersOf(listed []sdk.Group, there groupSet, known GroupMemory) []sdk.Group {
+	list := slices.DeleteFunc(slices.Clone(listed), there.has)
 	slices.SortStableFunc(list, func(a, b sdk.Group) int {
 		switch {
 		case a.Owned == b.Owned:
@@ -51,32 +57,30 @@ func (t *Tree) newcomers(listed []sdk.Group) (list []sdk.Group) {
 	})
 	order := make(map[sdk.GroupID]int64, len(list))
 	for _, g := range list {
-		order[g.ID] = t.cfg.Known.GroupOrder(g.ID)
+		order[g.ID] = known.GroupOrder(g.ID)
 	}
 	slices.SortStableFunc(list, func(a, b sdk.Group) int { return cmp.Compare(order[a.ID], order[b.ID]) })
 	return list
 }
 
-// lookAlikes returns which of the newcomers look like a group that comes before
-// them. The account's own do not count: it named them. Needs Tree.listing.
-func (t *Tree) lookAlikes(newcomers []sdk.Group) (list []sdk.GroupID) {
+// lookAlikesOf returns which of the newcomers look like a group that is there, or that comes before
+// them. The account's own do not count: it named them.
+func lookAlikesOf(newcomers []sdk.Group, there groupSet) (list []sdk.GroupID) {
 	if len(newcomers) == 0 {
 		return nil
 	}
-	there := make(map[string]bool)
-	t.mu.RLock()
-	for id := range t.groups {
+	looks := make(map[string]bool)
+	for id := range there {
 		for _, look := range policy.Looks(string(id)) {
-			there[look] = true
+			looks[look] = true
 		}
 	}
-	t.mu.RUnlock()
 	for _, g := range newcomers {
 		own := policy.Looks(string(g.ID))
-		if !g.Owned && (there[own[0]] || there[own[1]]) {
+		if !g.Owned && (looks[own[0]] || looks[own[1]]) {
 			list = append(list, g.ID)
 		}
-		there[own[0]], there[own[1]] = true, true
+		looks[own[0]], looks[own[1]] = true, true
 	}
 	return list
 }

@@ -72,3 +72,24 @@ func TestThreat17GroupsKeepTheirNames(t *testing.T) {
 		}
 	}
 }
+
+// Groups that the account came to know first come first, and of others its own; only those of others look alike.
+func TestNewcomers(t *testing.T) {
+	listed := []sdk.Group{{ID: "board"}, {ID: "zoo", Owned: true}, {ID: "b0ard"}, {ID: "team"}, {ID: "boa\u0433d", Owned: true}}
+	there := groupSet{"team": {}}
+	known := thisMount{"b0ard": 1}
+	newcomers := newcomersOf(listed, there, known)
+	var order []sdk.GroupID
+	for _, g := range newcomers {
+		order = append(order, g.ID)
+	}
+	if want := []sdk.GroupID{"b0ard", "boa\u0433d", "zoo", "board"}; !slices.Equal(order, want) {
+		t.Errorf("the order is %q, want %q", order, want)
+	}
+	if alike := lookAlikesOf(newcomers, there); !slices.Equal(alike, []sdk.GroupID{"board"}) {
+		t.Errorf("%q look like others", alike)
+	}
+	if len(listed) != 5 || listed[0].ID != "board" || !isNewsOf(listed, there) || isNewsOf(listed[3:4], there) || !isNewsOf(nil, there) {
+		t.Error("what is news")
+	}
+}

@@ -8,19 +8,20 @@ import (
 	"github.com/svcfs/svcfs/sdk/names"
 )
 
-// addWastebasket makes the folder of the root into which file managers throw away. What
+// addWastebasket makes the folder of the root d into which file managers throw away. What
 // they write there lives in this mount alone, as under a scratch name (W6).
-func (t *Tree) addWastebasket(name string) *Dir {
+func (d *Dir) addWastebasket(name string) *Dir {
+	t := d.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := newGroup()
 	g.owned, g.waste = true, true
 	g.list = t.look.NewList("", g.view, nil)
 	g.list.Listed()
-	g.dir = t.newDir(t.root, names.Component(name), dirGroup)
+	g.dir = t.newDir(d, names.Component(name), dirGroup)
 	g.dir.group = g
-	t.root.attach(g.dir.name, g.dir)
-	t.root.setChanged(t.now())
+	d.attach(g.dir.name, g.dir)
+	d.setChanged(t.now())
 	return g.dir
 }
 
