@@ -232,7 +232,8 @@ versions.
 With --trash, bring removed files, folders, or what a pattern matches, back from the trash of
 a group, with all their versions; it is free.
 A folder that was empty comes back, too, and the
-empty ones in it that were removed with it; 'svcfs ls --trash' does not list these. The uploader and the owner of the group can, and
+empty ones in it that were removed with it; 'svcfs ls --trash' does not list these.
+The uploader and the owner of the group can, and
 every writer where the owner lets every writer remove files. 'svcfs ls --trash GROUP' lists
 what can be brought back.`,
 		Example: "  svcfs restore ~/groups/team/report.pdf --version 17\n" +
