@@ -91,7 +91,7 @@ func (c *Client) groupList(ctx context.Context, op string, owned bool) ([]Group,
 }
 
 func (c *Client) groupPages(ctx context.Context, op string) (all roleList[GroupID], err error) {
-	speaks, err := c.dialect(ctx)
+	speaks, err := c.caps.dialect(ctx)
 	if err != nil {
 		return all, err
 	}

@@ -77,8 +77,8 @@ func (u *recording) useAttributes() error {
 // settle makes sure that an upload has the attributes of this attempt, although the service
 // may have recorded those of an earlier one. Nothing can be lost to a file that was deleted
 // meanwhile, or at a service that records attributes no more.
-func (c *Client) settle(ctx context.Context, g GroupID, ref Ref, a Attributes) error {
-	_, err := c.Group(g).SetAttributes(ctx, ref, a)
+func (g Group) settle(ctx context.Context, ref Ref, a Attributes) error {
+	_, err := g.SetAttributes(ctx, ref, a)
 	if kind := KindOf(err); kind == ErrDeleted || kind == ErrUnsupported {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (u *recording) settleFound(ctx context.Context, e *Entry) error {
 	if e.attributes().Equal(u.attrs) {
 		return nil
 	}
-	return u.c.settle(ctx, u.key.group, e.Ref, u.attrs)
+	return u.c.Group(u.key.group).settle(ctx, e.Ref, u.attrs)
 }
 
 // SetAttributes records other attributes of a file, in place of all that were recorded.

@@ -7,13 +7,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"math/bits"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/internal/call"
@@ -230,26 +228,33 @@ type attempt struct {
 	leaves []format.Hash
 }
 
+// newAttempt returns an attempt to send blocks, and what seals them under a new key.
+func (u *BlockUpload) newAttempt(blocks format.Extents) (*attempt, *format.BlockCipher, error) {
+	partKey, err := format.RandomKey()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer partKey.Wipe()
+	cipher, err := format.NewBlockCipher(partKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	a := &attempt{blocks: blocks}
+	_, _ = rand.Read(a.id[:]) // never fails
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ended != nil {
+		return nil, nil, u.ended
+	}
+	a.key, err = format.WrapKey(u.key, partKey)
+	return a, cipher, err
+}
+
 // send sends the first n blocks that are left. Without an error they arrived, or s.unsure says that the service has to
 // be asked.
 func (s *sendingPart) send(ctx context.Context, n int64) (*attempt, error) {
 	u := s.u
-	partKey, err := format.RandomKey()
-	if err != nil {
-		return nil, err
-	}
-	cipher, err := format.NewBlockCipher(partKey)
-	if err != nil {
-		return nil, err
-	}
-	a := &attempt{blocks: firstBlocks(s.left, n)}
-	_, _ = rand.Read(a.id[:]) // never fails
-	u.mu.Lock()
-	if err = u.ended; err == nil {
-		a.key, err = format.WrapKey(u.key, partKey)
-	}
-	u.mu.Unlock()
-	partKey.Wipe()
+	a, cipher, err := u.newAttempt(firstBlocks(s.left, n))
 	if err != nil {
 		return nil, err
 	}
@@ -399,7 +404,7 @@ func (u *BlockUpload) put(ctx context.Context, a *attempt, seal *sealing) (store
 	defer count.end()
 	err = u.c.calls.Do(ctx, call.Call{Kind: call.Once, Method: http.MethodPut,
 		Path: wire.PathParts + u.id + "/" + a.id.String(), Query: query.Encode(), Long: true, Progress: count.sent,
-		Body: &call.Body{Length: seal.length(), Open: seal.open}, Answer: u.c.result(call.MaxAnswer, &stored)})
+		Body: &call.Body{Length: seal.length(), Open: seal.open}, Answer: u.c.tools.result(call.MaxAnswer, &stored)})
 	return stored, err
 }
 
@@ -411,7 +416,7 @@ func (u *BlockUpload) listParts(ctx context.Context, kind call.Kind, id string) 
 	}
 	var answer wire.PartsResult
 	err := u.c.calls.Do(ctx, call.Call{Kind: kind, Method: http.MethodGet, Path: wire.PathParts + u.id, Query: query,
-		Long: true, Answer: u.c.result(maxPartsBytes, &answer)})
+		Long: true, Answer: u.c.tools.result(maxPartsBytes, &answer)})
 	return answer.Parts, err
 }
 
@@ -433,302 +438,4 @@ func (u *BlockUpload) reconcile(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// sealing seals the blocks of an attempt while they are sent.
-type sealing struct {
-	u      *BlockUpload
-	a      *attempt
-	cipher *format.BlockCipher
-	plain  func(int64) ([]byte, error)
-	end    *[]byte     // the last block, sealed first, because only it tells the length
-	leaf   format.Hash // of end
-	body   *sealedBody // the newest
-	err    error       // of plain
-}
-
-// tail seals the last block.
-func (s *sealing) tail() error {
-	last := s.a.blocks[len(s.a.blocks)-1]
-	i := last.First + last.Count - 1
-	plain, err := s.plain(i)
-	if err != nil {
-		return err
-	}
-	if len(plain) == 0 || int64(len(plain)) > s.u.blockBytes {
-		return &Error{Op: "check", Kind: ErrInvalid, Err: fmt.Errorf("block %d of %d bytes: want 1 to %d", i,
-			len(plain), s.u.blockBytes)}
-	}
-	s.a.last = int64(len(plain))
-	buf := s.u.sealed.Get().(*[]byte)
-	if *buf, err = s.cipher.Seal((*buf)[:0], i, plain); err != nil {
-		s.u.sealed.Put(buf)
-		return err
-	}
-	s.end, s.leaf = buf, format.Leaf(*buf)
-	return nil
-}
-
-func (s *sealing) length() int64 {
-	return (s.a.blocks.Blocks()-1)*(s.u.blockBytes+format.Overhead) + s.a.last + format.Overhead
-}
-
-// open returns a body, which takes the place of the earlier one.
-func (s *sealing) open() io.Reader {
-	s.stop()
-	s.u.mu.Lock()
-	s.a.leaves = nil
-	s.u.mu.Unlock()
-	b := &sealedBody{s: s, ready: make(chan *[]byte, blocksAhead), quit: make(chan struct{}), done: make(chan struct{})}
-	s.body = b
-	go b.work()
-	return b
-}
-
-// stop ends the newest body. Afterwards nothing calls plain.
-func (s *sealing) stop() {
-	b := s.body
-	if b == nil {
-		return
-	}
-	s.body = nil
-	close(b.quit)
-	<-b.done
-	for buf := range b.ready {
-		s.u.sealed.Put(buf)
-	}
-	if b.now != nil {
-		s.u.sealed.Put(b.now)
-	}
-}
-
-func (s *sealing) release() { s.u.sealed.Put(s.end) }
-
-// sealedBody is the body of one request.
-type sealedBody struct {
-	s          *sealing
-	ready      chan *[]byte // sealed blocks in order
-	quit, done chan struct{}
-
-	now  *[]byte // being read; a block of the pool
-	rest []byte
-	tail bool // rest is of the last block
-}
-
-// work seals all blocks but the last.
-func (b *sealedBody) work() {
-	defer close(b.done)
-	defer close(b.ready)
-	s := b.s
-	left := s.a.blocks.Blocks()
-	for _, x := range s.a.blocks {
-		for i := x.First; i < x.First+x.Count; i++ {
-			if left--; left == 0 {
-				s.u.sealedLeaf(s.a, s.leaf)
-				return
-			}
-			select {
-			case <-b.quit:
-				return
-			default:
-			}
-			plain, err := s.plain(i)
-			if err == nil && int64(len(plain)) != s.u.blockBytes {
-				err = &Error{Op: "check", Kind: ErrInvalid,
-					Err: fmt.Errorf("block %d of %d bytes before block %d: want %d", i, len(plain), i+1,
-						s.u.blockBytes)}
-			}
-			buf := s.u.sealed.Get().(*[]byte)
-			if err == nil {
-				*buf, err = s.cipher.Seal((*buf)[:0], i, plain)
-			}
-			if err != nil {
-				s.err = err
-				s.u.sealed.Put(buf)
-				return
-			}
-			s.u.sealedLeaf(s.a, format.Leaf(*buf))
-			select {
-			case b.ready <- buf:
-			case <-b.quit:
-				s.u.sealed.Put(buf)
-				return
-			}
-		}
-	}
-}
-
-func (b *sealedBody) Read(p []byte) (int, error) {
-	if len(b.rest) == 0 {
-		if b.now != nil {
-			b.s.u.sealed.Put(b.now)
-			b.now = nil
-		}
-		next, more := <-b.ready
-		switch {
-		case more:
-			b.now, b.rest = next, *next
-		case b.tail:
-			return 0, io.EOF
-		case b.isCut():
-			return 0, call.ErrEnded
-		default:
-			b.tail, b.rest = true, *b.s.end
-		}
-	}
-	n := copy(p, b.rest)
-	b.rest = b.rest[n:]
-	return n, nil
-}
-
-// isCut reports whether not all blocks were sealed. ready must be closed.
-func (b *sealedBody) isCut() bool {
-	b.s.u.mu.Lock()
-	defer b.s.u.mu.Unlock()
-	return !b.s.a.isSealed()
-}
-
-// flow bounds how many blocks are under way. A lost connection loses what the service has not
-// stored: the bound falls with each, and grows with each part that arrives. Nothing more is sent
-// until the service answered whether a part arrived.
-type flow struct {
-	most int64 // blocks
-
-	mu      sync.Mutex
-	budget  int64 // blocks that may be under way
-	sending int64 // blocks that are
-	doubts  int   // attempts of which it is not known what arrived
-	waiting chan struct{}
-}
-
-// take waits until blocks may be sent, and returns how many, at most want.
-func (f *flow) take(ctx context.Context, want int64) (int64, error) {
-	for {
-		f.mu.Lock()
-		n := min(want, f.budget)
-		if f.doubts == 0 && (f.sending == 0 || f.sending+n <= f.budget) {
-			f.sending += n
-			f.mu.Unlock()
-			return n, nil
-		}
-		if f.waiting == nil {
-			f.waiting = make(chan struct{})
-		}
-		waiting := f.waiting
-		f.mu.Unlock()
-		select {
-		case <-waiting:
-		case <-ctx.Done():
-			return 0, call.Ended(ctx)
-		}
-	}
-}
-
-// give ends what take began. After a doubt the caller must call sure.
-func (f *flow) give(n int64, arrived, doubt bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.sending -= n
-	if arrived {
-		f.budget = min(f.most, f.budget+max(1, f.budget/8))
-	} else {
-		f.budget = max(1, f.budget/4)
-	}
-	if doubt {
-		f.doubts++
-	}
-	f.wake()
-}
-
-func (f *flow) sure() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.doubts--
-	f.wake()
-}
-
-// wake lets all that wait look again. The caller holds mu.
-func (f *flow) wake() {
-	if f.waiting != nil {
-		close(f.waiting)
-		f.waiting = nil
-	}
-}
-
-// partsMeter counts the bytes of all parts of an upload.
-type partsMeter struct {
-	mu     sync.Mutex
-	report func(done, total int64)
-	total  int64 // bytes of sealed blocks, -1 = not known
-	sealed int64 // bytes of a sealed block
-	done   int64 // bytes that arrived
-	bodies map[*bodyMeter]struct{}
-	told   int64
-}
-
-func newPartsMeter(report func(done, total int64), total, sealed int64) *partsMeter {
-	if report == nil {
-		return nil
-	}
-	return &partsMeter{report: report, total: total, sealed: sealed, bodies: make(map[*bodyMeter]struct{})}
-}
-
-// kept counts blocks that arrived.
-func (m *partsMeter) kept(blocks int64) {
-	if m == nil {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.done += blocks * m.sealed
-	m.tell()
-}
-
-// tell reports, unless less is done than before. The caller holds mu.
-func (m *partsMeter) tell() {
-	done := m.done
-	for b := range m.bodies {
-		done += b.done
-	}
-	if m.total >= 0 {
-		done = min(done, m.total)
-	}
-	if done > m.told {
-		m.told = done
-		m.report(done, m.total)
-	}
-}
-
-// bodyMeter counts the bytes of one request.
-type bodyMeter struct {
-	m    *partsMeter
-	done int64
-	sent func(done, total int64)
-}
-
-func (m *partsMeter) body() *bodyMeter {
-	b := &bodyMeter{m: m}
-	if m == nil {
-		return b
-	}
-	b.sent = func(done, _ int64) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		b.done = done
-		m.tell()
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.bodies[b] = struct{}{}
-	return b
-}
-
-// end takes the bytes back: kept counts those that arrived.
-func (b *bodyMeter) end() {
-	if b.m == nil {
-		return
-	}
-	b.m.mu.Lock()
-	defer b.m.mu.Unlock()
-	delete(b.m.bodies, b)
 }

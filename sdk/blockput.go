@@ -92,19 +92,40 @@ func (g Group) sendBlocks(ctx context.Context, u *BlockUpload, name string, sour
 		return Receipt{}, err
 	}
 	defer done()
-	if before := g.c.uploads.unsureSealed(key); before != nil && before.contentID != (Digest{}) {
-		r, _, err := g.c.small.record(ctx, before, o.attrs, true)
-		if err == nil || before.mayBeRecorded() && !isLost(err) {
-			if err == nil {
-				g.c.uploads.reported(r.Ref)
-				g.c.uploads.forgetSealed(key)
-				before.Wipe()
-			}
-			return r, err
-		}
-		g.c.uploads.forgetSealed(key)
-		before.Wipe()
+	if receipt, settled, err := g.c.uploads.sendUnsure(ctx, key, o.attrs); settled {
+		return receipt, err
 	}
+	receipt, err := u.finishFrom(ctx, source, name, size, hash, o)
+	if s := u.takeUnsure(); s != nil {
+		g.c.uploads.rememberSealed(key, s)
+	}
+	if err == nil {
+		u.meter.all()
+	}
+	return receipt, err
+}
+
+// sendUnsure sends the record of an earlier attempt again, if there is one. settled means that no other need be sent.
+func (u *uploader) sendUnsure(ctx context.Context, k uploadKey, a Attributes) (r Receipt, settled bool, err error) {
+	before := u.unsureSealed(k)
+	if before == nil || before.contentID == (Digest{}) {
+		return Receipt{}, false, nil
+	}
+	r, _, err = u.c.small.record(ctx, before, a, true)
+	if err != nil && before.mayBeRecorded() && !isLost(err) {
+		return r, true, err
+	}
+	if err == nil {
+		u.reported(r.Ref)
+	}
+	u.forgetSealed(k)
+	before.Wipe()
+	return r, err == nil, err
+}
+
+// finishFrom has the upload recorded, and sends again what the service says it lacks.
+func (u *BlockUpload) finishFrom(ctx context.Context, source *blockSource, name string, size int64, hash Digest,
+	o options) (Receipt, error) {
 	receipt, err := u.finish(ctx, name, size, hash, o)
 	for range maxMissing {
 		missing := u.Missing(size)
@@ -118,12 +139,6 @@ func (g Group) sendBlocks(ctx context.Context, u *BlockUpload, name string, sour
 		if err == nil {
 			receipt, err = u.finish(ctx, name, size, hash, o)
 		}
-	}
-	if s := u.takeUnsure(); s != nil {
-		g.c.uploads.rememberSealed(key, s)
-	}
-	if err == nil {
-		u.meter.all()
 	}
 	return receipt, err
 }

@@ -158,7 +158,7 @@ func (br *blockReader) open(ctx context.Context, g GroupID, e Entry, ahead ...in
 		return nil, &Error{Op: "check", Kind: ErrInvalid,
 			Err: errors.New("the file is not of format version 2: retrieve it whole")}
 	}
-	if err := br.c.needOurs(ctx, "read files of format version 2"); err != nil {
+	if err := br.c.caps.needOurs(ctx, "read files of format version 2"); err != nil {
 		return nil, err
 	}
 	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), Transfer: wire.TransferRaw,
@@ -167,7 +167,7 @@ func (br *blockReader) open(ctx context.Context, g GroupID, e Entry, ahead ...in
 		request.FirstBytes = startBytes(last(ahead))
 	}
 	var answer wire.PrepareRetrieveResult
-	ask := br.c.tool(wire.OpPrepareRetrieve, request, &answer)
+	ask := br.c.tools.call(wire.OpPrepareRetrieve, request, &answer)
 	ask.Wait = call.AnswerTimes * br.c.cfg.Timeout
 	var behind io.ReadCloser
 	if request.FirstBytes > 0 {

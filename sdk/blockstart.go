@@ -138,7 +138,7 @@ func (br *blockReader) withBlocks(ask call.Call, answer *wire.PrepareRetrieveRes
 		in := bufio.NewReaderSize(resp.Body, call.TransferBuffer)
 		head, err := readLine(in, call.MaxAnswer)
 		if err == nil {
-			err = br.c.decodeResult(head, answer)
+			err = br.c.tools.decode(head, answer)
 		}
 		if err == nil {
 			*behind = struct {

@@ -82,8 +82,7 @@ func (h *chains) readChain(ctx context.Context, g GroupID, from verified, fold *
 	if err != nil {
 		return err
 	}
-	name := chain.OfGroup(string(g))
-	listing := proof.NewListing(name, from.Cursor, h.past(g), time.Now())
+	listing := proof.NewListing(chain.OfGroup(string(g)), from.Cursor, h.past(g), time.Now())
 	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsChain, Layouts: layouts,
 		KnownSize: before.N, AfterSeq: from.Seq}
 	var page pageOfChain
@@ -183,7 +182,7 @@ func (h *chains) streamRows(ctx context.Context, request *wire.TransactionsReque
 	}
 	err = h.c.calls.Resume(ctx, call.Free, func() int64 { return last }, func(ctx context.Context) error {
 		request.Nonce, request.AfterSeq = rand.Text(), last
-		t := h.c.tool(wire.OpGetGroupTransactions, request, nil)
+		t := h.c.tools.call(wire.OpGetGroupTransactions, request, nil)
 		t.Kind, t.Header = call.Once, header
 		t.Answer = func(resp *http.Response) error {
 			rest = page{}
@@ -226,11 +225,11 @@ func (h *chains) readRows(in io.Reader, last *int64, take func([]wire.Transactio
 		}
 		*last = rows[len(rows)-1].Seq
 	}
-	raw, err := list.Rest(h.c.answerLimit(wire.OpGetGroupTransactions))
+	raw, err := list.Rest(h.c.tools.limit(wire.OpGetGroupTransactions))
 	if err != nil {
 		return err
 	}
-	return h.c.decodeResult(raw, rest)
+	return h.c.tools.decode(raw, rest)
 }
 
 // past returns how far any client of this account has seen a group.

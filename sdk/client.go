@@ -59,6 +59,7 @@ type Client struct {
 	lists   *listMemory
 
 	caps     *capabilities
+	tools    tools
 	rpc      rpc
 	log      *signedLog
 	vault    *vault
@@ -99,7 +100,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	}
 	c := &Client{account: account, cfg: cfg, memory: memory, calls: call.New(cfg.calls(account)),
 		lists: newListMemory(cfg.ListMemory), pool: mem.NewPool(), claims: claims{ids: make(map[Ref]string)}}
-	c.caps, c.rpc, c.log, c.vault = &capabilities{c: c}, rpc{c}, &signedLog{c: c}, &vault{c: c}
+	c.caps, c.tools, c.rpc, c.log, c.vault = &capabilities{c: c}, tools{c}, rpc{c}, &signedLog{c: c}, &vault{c: c}
 	c.chains, c.receipts = &chains{c: c, verified: make(map[GroupID]verified)}, receipts{c}
 	c.uploads, c.small, c.blocks = newUploader(c), &sealedQueue{c: c, slowAfter: slowRequest}, &blockReader{c: c}
 	c.calls.SetLimit(cfg.Limit)

@@ -21,19 +21,19 @@ type dialect interface {
 }
 
 // dialect returns the dialect of the service.
-func (c *Client) dialect(ctx context.Context) (dialect, error) {
-	caps, err := c.Capabilities(ctx)
+func (k *capabilities) dialect(ctx context.Context) (dialect, error) {
+	caps, err := k.c.Capabilities(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return c.dialectOf(caps), nil
+	return k.dialectOf(caps), nil
 }
 
-func (c *Client) dialectOf(caps wire.Capabilities) dialect {
+func (k *capabilities) dialectOf(caps wire.Capabilities) dialect {
 	if caps.Dialect.IsOurs() {
-		return ourDialect{c, caps}
+		return ourDialect{k.c, caps}
 	}
-	return hostedDialect{c, caps}
+	return hostedDialect{k.c, caps}
 }
 
 // ourDialect is that of svcd.
@@ -90,17 +90,17 @@ var oursOnly = map[string]string{
 }
 
 // offers returns [ErrUnsupported], and sends nothing, for an operation that the service does not have.
-func (c *Client) offers(ctx context.Context, op string) error {
+func (k *capabilities) offers(ctx context.Context, op string) error {
 	if does, only := oursOnly[op]; only {
-		return c.needOurs(ctx, does)
+		return k.needOurs(ctx, does)
 	}
 	return nil
 }
 
 // needOurs returns [ErrUnsupported] if the service does not speak our dialect. does completes the
 // sentence "the service does not offer to".
-func (c *Client) needOurs(ctx context.Context, does string) error {
-	caps, err := c.Capabilities(ctx)
+func (k *capabilities) needOurs(ctx context.Context, does string) error {
+	caps, err := k.c.Capabilities(ctx)
 	if err != nil || caps.Dialect.IsOurs() {
 		return err
 	}
@@ -128,7 +128,7 @@ func (h hostedDialect) list(ctx context.Context, g GroupID, _ listing) ([]Entry,
 	var all page
 	err = h.c.read(ctx, wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: string(g)}, &all)
 	if errors.Is(err, call.ErrTooMuch) &&
-		h.c.answerLimit(wire.OpGetGroupTransactions) == h.c.cfg.ListMemory/wholeShare {
+		h.c.tools.limit(wire.OpGetGroupTransactions) == h.c.cfg.ListMemory/wholeShare {
 		err = h.c.lists.full()
 	}
 	if err != nil {

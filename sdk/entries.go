@@ -18,7 +18,7 @@ import (
 
 // entries lists the files of a group.
 func (c *Client) entries(ctx context.Context, g GroupID, o listing) ([]Entry, error) {
-	speaks, err := c.dialect(ctx)
+	speaks, err := c.caps.dialect(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -66,4 +66,4 @@ func Unsure(c *Client) int {
 }
 
 // Offers returns [ErrUnsupported] for an operation that the service does not have.
-func Offers(ctx context.Context, c *Client, op string) error { return c.offers(ctx, op) }
+func Offers(ctx context.Context, c *Client, op string) error { return c.caps.offers(ctx, op) }

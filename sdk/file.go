@@ -65,9 +65,9 @@ var _ interface {
 } = (*File)(nil)
 
 // newFile returns a file with the content of b. The file owns b.
-func (c *Client) newFile(e Entry, got retrieved, b *mem.Buffer) *File {
+func newFile(c *Client, e Entry, got retrieved, b *mem.Buffer) *File {
 	whole := wholeSource{format.Layout{Size: b.Len(), BlockBytes: max(1, b.Len())}}
-	f := c.newOpenFile(context.Background(), completed(e, b.Len(), got.sealed), got.fee, whole, b.Footprint())
+	f := newOpenFile(context.Background(), c, completed(e, b.Len(), got.sealed), got.fee, whole, b.Footprint())
 	f.file.Memory.Store.Add(f.file.BlockKey(0), b).Release() // it fits, so it stays
 	return f
 }
@@ -79,13 +79,13 @@ func (g Group) openBlockFile(ctx context.Context, e Entry, report func(done, tot
 		return nil, err
 	}
 	b.reportTo(report)
-	f := g.c.newOpenFile(ctx, completed(e, b.layout.Size, b.meta), b.fee, b, fileMemory)
+	f := newOpenFile(ctx, g.c, completed(e, b.layout.Size, b.meta), b.fee, b, fileMemory)
 	f.open = b
 	f.file.Memory.Line = func() int64 { return g.c.Traffic().Line }
 	return f, nil
 }
 
-func (c *Client) newOpenFile(ctx context.Context, e Entry, fee Amount, source blocks.Source, memory int64) *File {
+func newOpenFile(ctx context.Context, c *Client, e Entry, fee Amount, source blocks.Source, memory int64) *File {
 	shared := &blocks.Memory{Store: cache.New(memory), Ahead: fileAhead}
 	f := &File{c: c, entry: e, fee: fee, file: blocks.File{Memory: shared,
 		Key: cache.Key{Group: string(e.Group), Ref: string(e.Ref)}, Source: source}}

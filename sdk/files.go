@@ -221,7 +221,7 @@ func (g Group) put(ctx context.Context, name string, r io.Reader, o options) (Re
 		return Receipt{}, err
 	}
 	size := lengthOf(r)
-	isWhole := !g.c.dialectOf(caps).hasBlocks()
+	isWhole := !g.c.caps.dialectOf(caps).hasBlocks()
 	if !isWhole && size > wire.WholeFileBytes {
 		receipt, err := g.putBlocks(ctx, name, r, nil, size, o)
 		if err != errNoBlocks {
@@ -235,7 +235,7 @@ func (g Group) put(ctx context.Context, name string, r io.Reader, o options) (Re
 	}
 	defer b.Release()
 	if !isWhole {
-		more, err := g.c.fill(ctx, b, r, size, wire.WholeFileBytes)
+		more, err := fill(ctx, b, r, size, wire.WholeFileBytes)
 		if err == nil && more {
 			var receipt Receipt
 			if receipt, err = g.putBlocks(ctx, name, r, b, 0, o); err != errNoBlocks {
@@ -251,7 +251,7 @@ func (g Group) put(ctx context.Context, name string, r io.Reader, o options) (Re
 		if err := checkSize(size, limit); err != nil {
 			return Receipt{}, err
 		}
-		if _, err := g.c.fill(ctx, b, r, size, limit); err != nil {
+		if _, err := fill(ctx, b, r, size, limit); err != nil {
 			return Receipt{}, err
 		}
 	}
@@ -283,7 +283,7 @@ const fillStep = 64 << 10
 
 // fill appends what r has to b, which it sizes for expected bytes first. If that is more than most
 // bytes, it stops, with more set; then b holds some bytes more.
-func (c *Client) fill(ctx context.Context, b *mem.Buffer, r io.Reader, expected, most int64) (more bool, err error) {
+func fill(ctx context.Context, b *mem.Buffer, r io.Reader, expected, most int64) (more bool, err error) {
 	n := b.Len()
 	if expected <= most {
 		if err := b.Resize(max(n, expected) + 1); err != nil {
@@ -356,5 +356,5 @@ func (g Group) open(ctx context.Context, report func(done, total int64), find fu
 		b.Release()
 		return nil, err
 	}
-	return g.c.newFile(e, got, b), nil
+	return newFile(g.c, e, got, b), nil
 }

@@ -38,7 +38,7 @@ func (g Group) RenameFolder(ctx context.Context, folder, to string, seen Seq) (F
 }
 
 func (g Group) renameFolder(ctx context.Context, folder, to string, seen Seq) (done FolderRename, err error) {
-	if err := g.c.offers(ctx, wire.OpRenameFolder); err != nil {
+	if err := g.c.caps.offers(ctx, wire.OpRenameFolder); err != nil {
 		return done, err
 	}
 	if !chain.IsFolderMove(folder, to) || seen <= 0 {
@@ -54,7 +54,7 @@ func (g Group) renameFolder(ctx context.Context, folder, to string, seen Seq) (d
 	}
 	r, err := g.c.receipts.ofFolder(ctx, g.ID, request, answer)
 	if err != nil {
-		return done, g.c.unconfirmed("rename", "folder may be renamed", err)
+		return done, g.c.receipts.unconfirmed("rename", "folder may be renamed", err)
 	}
 	if r.Number <= after { // no hash covers Seq: the record may also be older than seen
 		return done, &Error{Kind: ErrConflict, Code: wire.CodeConflict,
@@ -110,7 +110,7 @@ func (g Group) RemoveFolder(ctx context.Context, folder string) (Entry, error) {
 }
 
 func (g Group) changeFolder(ctx context.Context, op, kind, folder string) (e Entry, err error) {
-	if err := g.c.offers(ctx, op); err != nil {
+	if err := g.c.caps.offers(ctx, op); err != nil {
 		return e, err
 	}
 	if !chain.IsFolder(folder) {
@@ -119,7 +119,7 @@ func (g Group) changeFolder(ctx context.Context, op, kind, folder string) (e Ent
 	}
 	after := g.c.memory.Group(string(g.ID)).Number
 	var answer wire.FolderResult
-	change := g.c.tool(op, wire.FolderRequest{GroupID: string(g.ID), Folder: folder}, &answer)
+	change := g.c.tools.call(op, wire.FolderRequest{GroupID: string(g.ID), Folder: folder}, &answer)
 	change.Kind = call.Soon // an account that made too many changes today is told so at once
 	if err := g.c.calls.Do(ctx, change); err != nil {
 		return e, err
@@ -131,7 +131,7 @@ func (g Group) changeFolder(ctx context.Context, op, kind, folder string) (e Ent
 		return r.Kind == kind && r.Detail == folder && r.Ref != "" && r.Number > after
 	})
 	if err != nil {
-		return e, g.c.unconfirmed("change", "folder may be recorded", err)
+		return e, g.c.receipts.unconfirmed("change", "folder may be recorded", err)
 	}
 	return folderEntry(&r), nil
 }

@@ -110,7 +110,7 @@ func (g Group) Add(ctx context.Context, member AccountID, role ...Role) (Change,
 
 // offers returns [ErrUnsupported] for an operation that the service does not have. does is what the caller wants.
 func (g Group) offers(ctx context.Context, does, op string) error {
-	return g.wrap(does, g.c.offers(ctx, op))
+	return g.wrap(does, g.c.caps.offers(ctx, op))
 }
 
 // needRoles returns an error if a role is asked for and the service has none.
@@ -118,7 +118,7 @@ func (g Group) needRoles(ctx context.Context, asked Role) error {
 	if asked == "" {
 		return nil
 	}
-	return g.c.needOurs(ctx, "give roles to members")
+	return g.c.caps.needOurs(ctx, "give roles to members")
 }
 
 // Revoke removes a member and rotates the key of the group. Keys that the member received

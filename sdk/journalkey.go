@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"encoding/base64"
+	"slices"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
@@ -104,4 +105,19 @@ func (g Group) FindSave(ctx context.Context, s saving.Save, size int64, hash Dig
 	without := commitment(salt, Entry{Size: size}) // recorded with blocks that were taken over
 	r, err := g.findOwn(ctx, func(e *Entry) bool { return e.Commitment == known || e.Commitment == without })
 	return r, g.wrap("look for the record of a save", err)
+}
+
+// findOwn returns the newest record of this account that is the one, nil for none.
+func (g Group) findOwn(ctx context.Context, is func(*Entry) bool) (*Receipt, error) {
+	entries, err := g.c.entries(ctx, g.ID, listing{})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range slices.Backward(entries) {
+		if e.Uploader == g.c.account && e.Deleted == nil && is(&e) {
+			e.Number = 0
+			return &Receipt{Entry: e}, nil
+		}
+	}
+	return nil, nil
 }

@@ -36,7 +36,7 @@ func (g Group) changedFile(ctx context.Context, after int64, a wire.Recorded,
 	is func(*chain.Record) bool) (Entry, error) {
 	list, err := g.changedFiles(ctx, after, a, is)
 	if err == nil && len(list) != 1 {
-		err = g.c.unconfirmed("change", "file may be changed",
+		err = g.c.receipts.unconfirmed("change", "file may be changed",
 			call.Malformed(errors.New("a change of one file has not one record")))
 	}
 	if err != nil {
@@ -52,7 +52,7 @@ func (g Group) changedFiles(ctx context.Context, after int64, a wire.Recorded,
 	is func(*chain.Record) bool) ([]Entry, error) {
 	list, err := g.c.receipts.ofChanges(ctx, g.ID, after, a, is)
 	if err != nil {
-		return nil, g.c.unconfirmed("change", "files may be changed", err)
+		return nil, g.c.receipts.unconfirmed("change", "files may be changed", err)
 	}
 	return list, nil
 }

@@ -58,10 +58,10 @@ func (u *recording) record(
 	r, err := u.receipt(ctx, answer)
 	if err != nil {
 		u.ticket.state.Step(hosted.StepNoAnswer)
-		return Receipt{}, u.c.unconfirmed("upload", "file may be recorded", err)
+		return Receipt{}, u.c.receipts.unconfirmed("upload", "file may be recorded", err)
 	}
 	if u.ticket.mixed {
-		if err := u.c.settle(ctx, u.key.group, r.Ref, u.attrs); err != nil {
+		if err := u.c.Group(u.key.group).settle(ctx, r.Ref, u.attrs); err != nil {
 			u.ticket.state.Step(hosted.StepNoAnswer) // the next attempt settles again
 			return Receipt{}, err
 		}
@@ -143,14 +143,14 @@ func (u *recording) findRecorded(ctx context.Context, since time.Time) (Receipt,
 
 // unconfirmed returns the error for a change that the service confirmed without proof.
 // maybe says what became of it.
-func (c *Client) unconfirmed(change, maybe string, err error) error {
+func (rs receipts) unconfirmed(change, maybe string, err error) error {
 	kind := classify(err)
 	var own *Error
 	if errors.As(err, &own) {
 		kind = own.Kind
 	}
 	return &Error{Op: "check the receipt", Kind: kind, Code: wire.CodeReceipt,
-		Err: c.calls.Scrubbed(fmt.Errorf("the service confirmed the %s without proof, so that the %s or not: %w",
+		Err: rs.c.calls.Scrubbed(fmt.Errorf("the service confirmed the %s without proof, so that the %s or not: %w",
 			change, maybe, call.WithoutURL(err)))}
 }
 

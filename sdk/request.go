@@ -10,54 +10,57 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// tool returns the call of an operation that changes nothing. It decodes the answer into result, which may be nil.
-func (c *Client) tool(op string, request, result any) call.Call {
-	limit := c.answerLimit(op)
+// tools are the operations of the service, and its answers to them.
+type tools struct{ c *Client }
+
+// call returns the call of an operation that changes nothing. It decodes the answer into result, which may be nil.
+func (t tools) call(op string, request, result any) call.Call {
+	limit := t.limit(op)
 	return call.Call{Path: wire.PathTools + op, Request: request, Long: limit > call.MaxAnswer,
-		Answer: c.result(limit, result)}
+		Answer: t.result(limit, result)}
 }
 
 // read calls an operation that changes nothing, or that may be repeated. It is [ErrUnsupported] at a service that does
 // not have the operation.
 func (c *Client) read(ctx context.Context, op string, request, result any) error {
-	if err := c.offers(ctx, op); err != nil {
+	if err := c.caps.offers(ctx, op); err != nil {
 		return err
 	}
-	return c.calls.Do(ctx, c.tool(op, request, result))
+	return c.calls.Do(ctx, c.tools.call(op, request, result))
 }
 
 // change calls an operation that may wait for the ledger. It waits longer than read,
 // because the outcome of an abandoned request is unknown, and the request may have been
 // paid.
 func (c *Client) change(ctx context.Context, op string, request, result any) error {
-	if err := c.offers(ctx, op); err != nil {
+	if err := c.caps.offers(ctx, op); err != nil {
 		return err
 	}
-	t := c.tool(op, request, result)
+	t := c.tools.call(op, request, result)
 	t.Kind, t.Wait = call.Change, call.AnswerTimes*c.cfg.Timeout
 	return c.calls.Do(ctx, t)
 }
 
 // result returns a reader of an answer of at most so many bytes, which it decodes into result.
-func (c *Client) result(limit int64, result any) func(*http.Response) error {
+func (t tools) result(limit int64, result any) func(*http.Response) error {
 	return func(resp *http.Response) error {
 		raw, err := call.ReadBounded(resp, limit)
 		if err != nil {
 			return err
 		}
-		return c.decodeResult(raw, result)
+		return t.decode(raw, result)
 	}
 }
 
 // maxListBytes bounds a list of records, in bytes: about 300,000 records.
 const maxListBytes = 128 << 20
 
-// answerLimit returns the largest answer of an operation that is accepted, in bytes. A service
+// limit returns the largest answer of an operation that is accepted, in bytes. A service
 // without paging lists a whole group at once, which may take as much memory as a file.
-func (c *Client) answerLimit(op string) int64 {
+func (t tools) limit(op string) int64 {
 	switch op {
 	case wire.OpGetGroupTransactions:
-		return max(wire.MaxJSONBytes, min(maxListBytes, c.cfg.MaxFileBytes/2, c.cfg.ListMemory/wholeShare))
+		return max(wire.MaxJSONBytes, min(maxListBytes, t.c.cfg.MaxFileBytes/2, t.c.cfg.ListMemory/wholeShare))
 	case wire.OpGetOwnedGroups, wire.OpGetMemberGroups, wire.OpGetGroupMembers, wire.OpWatch:
 		return wire.MaxJSONBytes
 	default:
@@ -65,11 +68,11 @@ func (c *Client) answerLimit(op string) int64 {
 	}
 }
 
-// decodeResult is the function decodeResult with scrubbed errors.
-func (c *Client) decodeResult(raw json.RawMessage, result any) error {
+// decode is the function decodeResult with scrubbed errors.
+func (t tools) decode(raw json.RawMessage, result any) error {
 	err := decodeResult(raw, result)
 	if refused, ok := err.(*call.Refusal); ok {
-		refused.Text = c.calls.Scrub(refused.Text)
+		refused.Text = t.c.calls.Scrub(refused.Text)
 	}
 	return err
 }

@@ -368,21 +368,6 @@ func (s *resuming) recorded(ctx context.Context, g Group, found savedParts) (*Bl
 	return nil, r, err
 }
 
-// findOwn returns the newest record of this account that is the one, nil for none.
-func (g Group) findOwn(ctx context.Context, is func(*Entry) bool) (*Receipt, error) {
-	entries, err := g.c.entries(ctx, g.ID, listing{})
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range slices.Backward(entries) {
-		if e.Uploader == g.c.account && e.Deleted == nil && is(&e) {
-			e.Number = 0
-			return &Receipt{Entry: e}, nil
-		}
-	}
-	return nil, nil
-}
-
 // adopt notes the parts that an earlier process sent, as far as the service has just those. It is an
 // error if the file key is not the one that wraps their keys: nobody could open the file.
 func (u *BlockUpload) adopt(list []wire.Part, saved []saving.Part) error {

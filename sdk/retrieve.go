@@ -67,7 +67,7 @@ func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer
 	if err := checkSize(e.Size, c.cfg.MaxFileBytes); err != nil {
 		return retrieved{}, err
 	}
-	speaks, err := c.dialect(ctx)
+	speaks, err := c.caps.dialect(ctx)
 	if err != nil {
 		return retrieved{}, err
 	}
@@ -139,7 +139,7 @@ type retrieval struct {
 // run asks for the file, and opens it. A repetition is free: our service charges a claim id once, and the hosted
 // service charges nothing for a retrieval.
 func (r *retrieval) run(ctx context.Context, request wire.PrepareRetrieveRequest) (retrieved, error) {
-	ask := r.c.tool(wire.OpPrepareRetrieve, request, nil)
+	ask := r.c.tools.call(wire.OpPrepareRetrieve, request, nil)
 	ask.Wait, ask.Long, ask.Progress, ask.Answer = call.AnswerTimes*r.c.cfg.Timeout, true, r.report, r.read
 	if err := r.c.calls.Do(ctx, ask); err != nil {
 		return retrieved{}, err
@@ -157,7 +157,7 @@ func (r *retrieval) read(resp *http.Response) error {
 		return err
 	}
 	r.inline = inline
-	return r.c.decodeResult(document, &r.answer)
+	return r.c.tools.decode(document, &r.answer)
 }
 
 // open gets the ciphertext into the buffer, decrypts it there, and verifies the content.

@@ -100,7 +100,7 @@ func (q *sealedQueue) record(ctx context.Context, s *Sealed, a Attributes, repea
 	wire.FinalizeUploadResult, error) {
 	r, answer, err := q.answer(ctx, s)
 	if err == nil && !s.Attributes().Equal(a) { // of the earlier attempt, or not offered
-		if err = q.c.settle(ctx, s.Group(), r.Ref, a); err != nil {
+		if err = q.c.Group(s.Group()).settle(ctx, r.Ref, a); err != nil {
 			s.noteOutcome(errNotSettled) // the next attempt settles again
 			return Receipt{}, answer, err
 		}
@@ -156,7 +156,7 @@ func (q *sealedQueue) receipt(ctx context.Context, s *Sealed, a wire.FinalizeUpl
 	r, err := q.c.uploads.receipt(ctx, sent, after, true, a)
 	if err != nil {
 		s.noteOutcome(err)
-		return Receipt{}, q.c.unconfirmed("upload", "file may be recorded", err)
+		return Receipt{}, q.c.receipts.unconfirmed("upload", "file may be recorded", err)
 	}
 	return r, nil
 }
@@ -226,7 +226,7 @@ func (q *sealedQueue) put(ctx context.Context, s *Sealed, answer *wire.FinalizeU
 	}}
 	err = q.c.calls.Do(ctx, call.Call{Kind: call.Once, Method: http.MethodPut, Path: wire.PathSealed + s.ID(),
 		Body: &body,
-		Long: true, Progress: s.progress, Answer: q.c.result(call.MaxAnswer, answer)})
+		Long: true, Progress: s.progress, Answer: q.c.tools.result(call.MaxAnswer, answer)})
 	s.noteOutcome(err)
 	return s.sensible(err)
 }
@@ -260,7 +260,7 @@ func (q *sealedQueue) sendBatch(ctx context.Context, batch []*queued) error {
 	}}
 	var answer wire.FinalizeUploadsResult
 	err := q.c.calls.Do(ctx, call.Call{Kind: call.Once, Path: wire.PathTools + wire.OpFinalizeUploads, Body: &body,
-		Long: true, Answer: q.c.result(call.MaxAnswer, &answer)})
+		Long: true, Answer: q.c.tools.result(call.MaxAnswer, &answer)})
 	if err == nil && len(answer.Uploads) != len(sent) {
 		err = call.Malformed(fmt.Errorf("%d answers to %d uploads", len(answer.Uploads), len(sent)))
 	}

@@ -254,7 +254,7 @@ const maxTlogBytes = 64 << 10
 // fetch reads "checkpoint", "key" or a tile of the ledger's transparency log. It is a
 // [proof.Fetch]. The service must speak our dialect.
 func (l *signedLog) fetch(ctx context.Context, path string) (raw []byte, err error) {
-	if err := l.c.needOurs(ctx, "sign checkpoints of its ledger"); err != nil {
+	if err := l.c.caps.needOurs(ctx, "sign checkpoints of its ledger"); err != nil {
 		return nil, err
 	}
 	from := call.Call{URL: l.c.cfg.MCPURL + wire.PathTlog + path, Wait: l.c.cfg.Timeout}

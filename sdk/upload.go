@@ -106,7 +106,7 @@ func (u *uploader) uploadPrepared(ctx context.Context, caps wire.Capabilities, k
 // Config.MaxFileBytes. A group that stays with version 1 has both limits. Free; no
 // authentication. Errors: those of [Client.Capabilities].
 func (c *Client) MaxUpload(ctx context.Context) (int64, error) {
-	speaks, err := c.dialect(ctx)
+	speaks, err := c.caps.dialect(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -264,7 +264,7 @@ func (u *uploading) finalize(ctx context.Context, b *hosted.Blob, size int64, ra
 		return err
 	}
 	send := call.Call{Kind: call.Once, Path: wire.PathTools + wire.OpFinalizeUpload, Long: true,
-		Answer: u.c.result(call.MaxAnswer, answer)}
+		Answer: u.c.tools.result(call.MaxAnswer, answer)}
 	if raw {
 		send.Body = hosted.Body(head, nil)
 	} else {

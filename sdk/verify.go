@@ -20,17 +20,17 @@ import (
 // Records is free. Members only; it needs the API key. Errors: [ErrUnsupported] at a
 // service without signed checkpoints, [ErrNotFound], [ErrNotAuthorized].
 func (g Group) Records(ctx context.Context) ([]chain.Row, error) {
-	rows, err := g.c.ledgerRows(ctx, g.ID)
+	rows, err := g.ledgerRows(ctx)
 	return rows, g.wrap("list records", err)
 }
 
-func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]chain.Row, error) {
-	if err := c.needOurs(ctx, "sign checkpoints of its ledger"); err != nil {
+func (g Group) ledgerRows(ctx context.Context) ([]chain.Row, error) {
+	if err := g.c.caps.needOurs(ctx, "sign checkpoints of its ledger"); err != nil {
 		return nil, err
 	}
 	var all []chain.Row
-	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsAll, Layouts: layouts}
-	err := c.chains.eachPage(ctx, request, func(row wire.TransactionRow) int64 { return row.Seq },
+	request := wire.TransactionsRequest{GroupID: string(g.ID), Kinds: wire.KindsAll, Layouts: layouts}
+	err := g.c.chains.eachPage(ctx, request, func(row wire.TransactionRow) int64 { return row.Seq },
 		func(page []wire.TransactionRow) error {
 			for _, row := range page {
 				r, err := proofRow(row)
@@ -59,41 +59,41 @@ const mergePatience = chain.MaxMergeDelaySeconds * time.Second
 // that must not be believed, [ErrUnsupported] at a service without signed checkpoints,
 // [ErrNotFound], [ErrNotAuthorized].
 func (g Group) Verify(ctx context.Context) (proof.Report, error) {
-	report, err := retryWithNewKey(ctx, g.c, func() (proof.Report, error) { return g.c.verifyLedger(ctx, g.ID) })
+	report, err := retryWithNewKey(ctx, g.c, func() (proof.Report, error) { return g.verifyLedger(ctx) })
 	return report, g.wrap("verify ledger", err)
 }
 
-func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report proof.Report, err error) {
-	if err := c.needOurs(ctx, "sign checkpoints of its ledger"); err != nil {
+func (g Group) verifyLedger(ctx context.Context) (report proof.Report, err error) {
+	if err := g.c.caps.needOurs(ctx, "sign checkpoints of its ledger"); err != nil {
 		return report, err
 	}
-	pinned, _ := c.memory.Log()
-	log, before, err := c.log.open(ctx)
+	pinned, _ := g.c.memory.Log()
+	log, before, err := g.c.log.open(ctx)
 	if err != nil {
 		return report, err
 	}
 	report = proof.Report{Key: log.Key(), Origin: log.Origin(), Before: before.N, Pinned: pinned != "" ||
-		c.cfg.LogKey != "", Witness: c.cfg.Witness}
-	entries, err := c.entries(ctx, g, listing{})
+		g.c.cfg.LogKey != "", Witness: g.c.cfg.Witness}
+	entries, err := g.c.entries(ctx, g.ID, listing{})
 	if err != nil {
 		return report, err
 	}
-	view := c.memory.Group(string(g))
+	view := g.c.memory.Group(string(g.ID))
 	report.Files = len(entries)
-	rows, err := c.ledgerRows(ctx, g)
+	rows, err := g.ledgerRows(ctx)
 	if err != nil {
 		return report, err
 	}
 	report.Rows = len(rows)
-	if err := confirm(rows, chain.OfGroup(string(g)), view); err != nil {
-		return report, c.log.refusal(ctx, log, err)
+	if err := confirm(rows, chain.OfGroup(string(g.ID)), view); err != nil {
+		return report, g.c.log.refusal(ctx, log, err)
 	}
-	now, err := proof.Checker{Fetch: c.log.fetch, Log: log, Patience: mergePatience}.Check(ctx, before, rows)
+	now, err := proof.Checker{Fetch: g.c.log.fetch, Log: log, Patience: mergePatience}.Check(ctx, before, rows)
 	if err != nil {
-		return report, c.log.refusal(ctx, log, err)
+		return report, g.c.log.refusal(ctx, log, err)
 	}
 	report.Size, report.Root = now.N, now.Hash.String()
-	c.memory.Checkpoint(now.Note, now.N)
+	g.c.memory.Checkpoint(now.Note, now.N)
 	return report, nil
 }
 

@@ -180,7 +180,7 @@ func (c *Client) ReadPrice(ctx context.Context) (Amount, error) { return c.readP
 func (g Group) ReadPrice(ctx context.Context) (Amount, error) { return g.c.readPrice(ctx, g.ID) }
 
 func (c *Client) readPrice(ctx context.Context, g GroupID) (Amount, error) {
-	speaks, err := c.dialect(ctx)
+	speaks, err := c.caps.dialect(ctx)
 	if err != nil {
 		return Amount{}, err
 	}

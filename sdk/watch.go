@@ -154,7 +154,7 @@ func (w *watching) next(ctx context.Context) error {
 
 func (c *Client) watchOnce(ctx context.Context, after int64) (got news, err error) {
 	request := wire.WatchRequest{AfterSeq: &after, TimeoutMS: watchPatience.Milliseconds()}
-	ask := c.tool(wire.OpWatch, request, &got)
+	ask := c.tools.call(wire.OpWatch, request, &got)
 	ask.Kind, ask.Wait = call.Once, watchPatience+c.cfg.Timeout
 	if err = c.calls.Do(ctx, ask); err != nil {
 		return news{}, err

@@ -9,14 +9,12 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// endJournals ends the journals in which nothing waits, at the service and then here. all = also those that the next
-// save could use. It returns when something more will be to do.
-func (o *Outbox) endJournals(ctx context.Context, all bool) (next time.Time, err error) {
-	o.ending.Lock()
-	defer o.ending.Unlock()
+// takeIdle returns the journals that can end now, whose keys are wiped, and when to look again. away is why the service
+// is not asked now.
+func (o *Outbox) takeIdle(all bool) (ends []*journal, next time.Time, away error) {
 	next = time.Now().Add(longestPause)
-	var ends []*journal
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, j := range o.journals {
 		if len(j.list) > 0 || j.users > 0 {
 			continue
@@ -31,13 +29,18 @@ func (o *Outbox) endJournals(ctx context.Context, all bool) (next time.Time, err
 		j.wipe()
 		ends = append(ends, j)
 	}
-	away := o.away
-	if away != nil && time.Now().Before(o.next) {
-		next = earlier(next, o.next)
-	} else {
-		away = nil
+	if o.away != nil && time.Now().Before(o.next) {
+		return ends, earlier(next, o.next), o.away
 	}
-	o.mu.Unlock()
+	return ends, next, nil
+}
+
+// endJournals ends the journals in which nothing waits, at the service and then here. all = also those that the next
+// save could use. It returns when something more will be to do.
+func (o *Outbox) endJournals(ctx context.Context, all bool) (next time.Time, err error) {
+	o.ending.Lock()
+	defer o.ending.Unlock()
+	ends, next, away := o.takeIdle(all)
 	if len(ends) == 0 || away != nil {
 		return next, away
 	}

@@ -25,22 +25,15 @@ const (
 	sector = 4 << 10
 )
 
-// openStore reads what every item shows in the clear, and no content.
-func openStore(d disk, readOnly bool) (*store, []Clear, error) {
-	s := &store{disk: d, writing: make(chan struct{}, 1), next: 1,
-		places: make(map[string]*place), journals: make(map[string]head), bodies: make(map[string]int64)}
-	list, err := d.names()
-	if err != nil {
-		return nil, nil, fmt.Errorf("list the outbox: %w", err)
-	}
-	slices.Sort(list)
-	var names []string
-	bodies := make(map[string]bool) // by name: whether an item has it
+// sorted returns which files are segments of the log, and which are bodies, by name, of which it is not known yet
+// whether an item has them. It sets the number of the next segment.
+func (s *store) sorted(list []string) (segments []string, bodies map[string]bool) {
+	bodies = make(map[string]bool)
 	for _, name := range list {
 		number, unread := strings.CutSuffix(name, logSuffix+unreadSuffix)
 		number, log := strings.CutSuffix(number, logSuffix)
 		if log {
-			names = append(names, name)
+			segments = append(segments, name)
 		}
 		if n, err := strconv.ParseUint(number, 16, 64); err == nil && (log || unread) {
 			s.serial = max(s.serial, n+1)
@@ -51,6 +44,19 @@ func openStore(d disk, readOnly bool) (*store, []Clear, error) {
 			}
 		}
 	}
+	return segments, bodies
+}
+
+// openStore reads what every item shows in the clear, and no content.
+func openStore(d disk, readOnly bool) (*store, []Clear, error) {
+	s := &store{disk: d, writing: make(chan struct{}, 1), next: 1,
+		places: make(map[string]*place), journals: make(map[string]head), bodies: make(map[string]int64)}
+	list, err := d.names()
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the outbox: %w", err)
+	}
+	slices.Sort(list)
+	names, bodies := s.sorted(list)
 	scans, err := s.scanAll(names)
 	if readOnly && errors.Is(err, fs.ErrNotExist) { // who writes removed it: what it had is in another one
 		return openStore(d, readOnly)
