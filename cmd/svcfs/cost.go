@@ -50,38 +50,7 @@ func (a *app) cost(ctx context.Context, paths []string) error {
 	var total, looks sdk.Amount
 	groups := make(map[string]bool) // folders of groups that are looked at
 	for _, arg := range paths {
-		start, err := a.mountPath(ctx, []string{arg})
-		if err != nil {
-			return err
-		}
-		mount, inside, err := mountHolding(start)
-		if err != nil {
-			return err
-		}
-		if group, _, _ := strings.Cut(inside[1:], "/"); group != "" {
-			groups[filepath.Join(mount, group)] = true
-		}
-		err = filepath.WalkDir(start, func(path string, d fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case d.IsDir():
-				if inside == "/" && filepath.Dir(path) == filepath.Clean(start) {
-					groups[filepath.Join(mount, d.Name())] = true
-				}
-				return nil
-			}
-			if info, err := d.Info(); err == nil {
-				sum.Bytes += info.Size()
-			}
-			return sum.add(path, &total)
-		})
-		if errors.Is(err, fs.ErrNotExist) {
-			return refuse(exitNotFound, "look with: ls -a", err)
-		}
-		if err != nil {
+		if err := a.addCosts(ctx, arg, &sum, &total, groups); err != nil {
 			return err
 		}
 	}
@@ -110,6 +79,43 @@ func (a *app) cost(ctx context.Context, paths []string) error {
 		a.ui.notice("the service does not tell its prices: %s more would be charged", plural(sum.Unknown, "file"))
 	}
 	return nil
+}
+
+// addCosts adds the files at a path of a mount and below it to sum and total, and the folders of their groups to groups.
+func (a *app) addCosts(ctx context.Context, arg string, sum *costDoc, total *sdk.Amount,
+	groups map[string]bool) error {
+	start, err := a.mountPath(ctx, []string{arg})
+	if err != nil {
+		return err
+	}
+	mount, inside, err := mountHolding(start)
+	if err != nil {
+		return err
+	}
+	if group, _, _ := strings.Cut(inside[1:], "/"); group != "" {
+		groups[filepath.Join(mount, group)] = true
+	}
+	err = filepath.WalkDir(start, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case d.IsDir():
+			if inside == "/" && filepath.Dir(path) == filepath.Clean(start) {
+				groups[filepath.Join(mount, d.Name())] = true
+			}
+			return nil
+		}
+		if info, err := d.Info(); err == nil {
+			sum.Bytes += info.Size()
+		}
+		return sum.add(path, total)
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return refuse(exitNotFound, "look with: ls -a", err)
+	}
+	return err
 }
 
 // maxPriceText bounds the attribute's value, in bytes.

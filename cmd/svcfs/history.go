@@ -245,21 +245,7 @@ what can be brought back.`,
 			}
 			return between(1, 2, "one PATH, or a GROUP and a NAME")(cmd, args)
 		},
-		PreRunE: first(func(args []string) error {
-			switch {
-			case trash && (number != 0 || sure):
-				return usage("leave them out: all versions of a removed file come back",
-					"--version and --yes are about a version, not about --trash")
-			case !trash && number < 1:
-				named := strings.Join(each(args, shellWord), " ")
-				if len(args) == 1 {
-					named = placeWord(args[0])
-				}
-				return usage("see the numbers with: svcfs history "+named+"; a removed file comes back with: svcfs "+
-					"restore --trash "+named, "restore wants --version N")
-			}
-			return nil
-		}),
+		PreRunE: first(func(args []string) error { return checkRestore(args, trash, number, sure) }),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if trash {
 				return removed(cmd, args)
@@ -277,6 +263,23 @@ what can be brought back.`,
 	cmd.Flags().Int64Var(&number, "version", 0, "number of the version, as 'svcfs history' shows it")
 	cmd.Flags().BoolVarP(&sure, "yes", "y", false, "do not ask")
 	return cmd
+}
+
+// checkRestore refuses flags of restore that do not go together.
+func checkRestore(args []string, trash bool, number int64, sure bool) error {
+	switch {
+	case trash && (number != 0 || sure):
+		return usage("leave them out: all versions of a removed file come back",
+			"--version and --yes are about a version, not about --trash")
+	case !trash && number < 1:
+		named := strings.Join(each(args, shellWord), " ")
+		if len(args) == 1 {
+			named = placeWord(args[0])
+		}
+		return usage("see the numbers with: svcfs history "+named+"; a removed file comes back with: svcfs "+
+			"restore --trash "+named, "restore wants --version N")
+	}
+	return nil
 }
 
 func (a *app) restore(ctx context.Context, file string, number int64, sure bool) error {
