@@ -171,6 +171,7 @@ func (a *app) printSetUp(done setUp) error {
 	} else {
 		a.ui.printf("mount it with: %s\n", done.Next)
 	}
+	a.ui.printf("then 'svcfs group create NAME' makes a group, and 'svcfs group join' takes an invite to one\n")
 	return nil
 }
 

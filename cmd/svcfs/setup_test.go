@@ -67,6 +67,9 @@ func TestSetupAtATerminal(t *testing.T) {
 	if strings.Contains(p.shown(), alice.Key.Reveal()) {
 		t.Error("the key was shown")
 	}
+	if !strings.Contains(p.shown(), "'svcfs group join'") {
+		t.Error("nothing says how to get to a group")
+	}
 	config, err := os.ReadFile(filepath.Join(home, ".config/svcfs/config"))
 	if want := "SVC_ACCOUNT_ID=" + string(alice.ID) + "\nSVC_URL=" + s.URL + "\n"; err != nil ||
 		string(config) != want {
