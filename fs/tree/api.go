@@ -39,6 +39,9 @@ type Remote interface {
 	GroupMembers(ctx context.Context, g sdk.GroupID) ([]sdk.AccountID, error)
 	GroupOwner(ctx context.Context, g sdk.GroupID) (sdk.AccountID, error)
 	GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error)
+	// GroupAppends is what becomes of appends to what others saved, see [sdk.Settings.Appends]. Free. Only with
+	// Config.Ours.
+	GroupAppends(ctx context.Context, g sdk.GroupID) (string, error)
 	// RenameFile records another name for one upload. Only with Config.Ours.
 	RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) (sdk.Entry, error)
 	// RenameFolder records other names for all uploads beneath a folder, or for none; seen is

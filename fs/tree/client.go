@@ -64,6 +64,11 @@ func (c Client) GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error
 	return c.Group(g).Checksum(ctx)
 }
 
+// GroupAppends is [sdk.Settings.Appends].
+func (c Client) GroupAppends(ctx context.Context, g sdk.GroupID) (string, error) {
+	return c.Group(g).Settings().Appends(ctx)
+}
+
 // RenameFile is [sdk.Group.Rename].
 func (c Client) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) (sdk.Entry, error) {
 	return c.Group(g).Rename(ctx, ref, name)

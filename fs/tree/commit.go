@@ -124,6 +124,7 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 	if when != commitAhead && f.aid(raw) != policy.AidNone {
 		return nil, nil
 	}
+	f.noteDatabase(s)
 	before, w := f.entry.Load() == nil, &saving{f, s, g, raw}
 	if s.Whole() == nil {
 		row, whole, saved, err := f.sendBlocks(ctx, w, when)
@@ -188,6 +189,10 @@ func (f *File) endSending(s *stage, err error) {
 // settle turns the stage into the committed content of e and keeps it cached
 // (R3). whole is the content where it was joined to one piece; the cache takes it. Needs body.mu.
 func (f *File) settle(s *stage, e *sdk.Entry, whole *mem.Buffer) {
+	if s.merged != nil {
+		f.settleBehind(s, whole)
+		return
+	}
 	old, size := f.held, s.Len()
 	var open func() (content.Origin, content.Blocks)
 	if f.opens > 0 {
@@ -210,6 +215,9 @@ func (f *File) settle(s *stage, e *sdk.Entry, whole *mem.Buffer) {
 // saved merges the row of a save into the names: the file shows it, unless a newer
 // upload of the name came from elsewhere meanwhile. Needs Tree.mu.
 func (g *group) saved(f *File, raw string, row *sdk.Entry) []notice {
+	if f.ahead.Load() == row {
+		return g.leaveName(f, raw)
+	}
 	row = g.recordedSince(row)
 	if recordedName(row) != raw {
 		return g.setAside(f, row, raw)

@@ -31,6 +31,6 @@ func (g *group) setAside(f *File, row *sdk.Entry, was string) (notices []notice)
 	path := g.dir.path()
 	return append(notices, g.dir.t.noted(&Error{Class: ClassConflict, Op: "save", Path: join(path, was),
 		Err: errors.New("somebody else saved this name meanwhile; the save from here is recorded as '" +
-			join(path, row.Name) + "'"),
+			join(path, row.Name) + "'" + g.notForTwo(was, f)),
 		Hint: "See both, and settle it, with: svcfs conflicts"}), func(Kernel) { g.list.Begin() })
 }

@@ -37,6 +37,7 @@ type stage struct {
 	failed  *Error        // of the last attempt to record it; nil when none failed
 	sent    chan struct{} // closed when sending ends
 	base    sdk.Seq       // the upload that was changed (W11); 0 = the file was made anew
+	appending
 }
 
 // move takes a step. Needs body.mu, except for a file that no other goroutine has yet.
@@ -103,7 +104,7 @@ func (f *File) addStage(becomes content.State) error {
 // putStage makes s the stage. Needs body.mu, except for a file that no other goroutine has
 // yet.
 func (f *File) putStage(s *content.Stage, becomes content.State) {
-	f.stage = &stage{Stage: s, since: f.t.now()}
+	f.stage = &stage{Stage: s, since: f.t.now(), appending: appending{at: s.Len()}}
 	if e := f.entry.Load(); e != nil {
 		f.stage.base = e.Seq
 	}

@@ -60,6 +60,14 @@ func TestStepsOfContent(t *testing.T) {
 		goOn()
 		<-done
 	}
+	appended := func(t *testing.T, s *scene) {
+		t.Helper()
+		s.w.Merges = true
+		s.h = s.m.appends("/team/old")
+		s.f = s.h.File()
+		s.w.Put("team", alice, "old", []byte("content of others"))
+		s.m.adds(s.h, "x")
+	}
 	taken := map[content.State]map[content.State]bool{}
 	for _, tc := range []struct {
 		from, to  content.State
@@ -72,6 +80,7 @@ func TestStepsOfContent(t *testing.T) {
 		{content.Changed, content.Waiting, create, func(t *testing.T, s *scene) { _ = s.h.Flush(t.Context()) }},
 		{content.Changed, content.Sending, create, send},
 		{content.Sending, content.Committed, create, send},
+		{content.Sending, content.Copied, appended, send},
 		{content.Changed, content.Committed, create, unlink},
 		{content.Waiting, content.Changed, empty, func(t *testing.T, s *scene) { write(t, s, "x") }},
 		{content.Waiting, content.Sending, empty, send},
@@ -81,7 +90,7 @@ func TestStepsOfContent(t *testing.T) {
 		t.Run(tc.from.String()+" to "+tc.to.String(), func(t *testing.T) {
 			w := team()
 			w.Put("team", alice, "old", []byte("content"))
-			s := &scene{w: w, m: mount(t, w, alice, func(c *Config) { c.StagingBytes = 2000 })}
+			s := &scene{w: w, m: mount(t, w, alice, func(c *Config) { c.StagingBytes, c.Ours = 2000, true })}
 			tc.begin(t, s)
 			if tc.from != content.Sending && !s.f.now.Is(tc.from) {
 				t.Fatalf("begins in another state than %s", tc.from)

@@ -3,6 +3,7 @@ package tree
 import (
 	"context"
 	"path"
+	"strings"
 
 	"github.com/svcfs/svcfs/fs/tree/content"
 	"github.com/svcfs/svcfs/fs/tree/policy"
@@ -77,4 +78,37 @@ func (f *File) rawName() string {
 	f.t.mu.RLock()
 	defer f.t.mu.RUnlock()
 	return f.raw
+}
+
+// noteDatabase notes whether what is saved is an SQLite database. Of content in blocks that is not here it keeps what
+// it knew. Needs body.mu.
+func (f *File) noteDatabase(s *stage) {
+	head := make([]byte, policy.DatabaseHead)
+	if n, rest, err := s.ReadAt(head, 0); err == nil && len(rest) == 0 {
+		f.sqlite.Store(policy.IsDatabase(head[:n]))
+	}
+}
+
+// hasDatabase reports whether a name is one of those of an SQLite database: files that SQLite keeps beside it are
+// there, or it is such a file. Needs Tree.mu.
+func (g *group) hasDatabase(raw string) bool {
+	is := func(name string) bool {
+		v := g.names[name]
+		return v != nil && (v.shown != nil || v.newest() != nil)
+	}
+	for _, beside := range policy.Companions("") {
+		if database, ok := strings.CutSuffix(raw, beside); is(raw+beside) || ok && is(database) {
+			return true
+		}
+	}
+	return false
+}
+
+// notForTwo tells, for a conflict of an SQLite database, or of a file that SQLite keeps beside it, what two mounts must
+// not do; "" for others. f, whose save met another, may be nil. Needs Tree.mu.
+func (g *group) notForTwo(raw string, f *File) string {
+	if f != nil && f.sqlite.Load() || g.hasDatabase(raw) {
+		return "; two mounts of one SQLite file are not supported: let one mount write it"
+	}
+	return ""
 }

@@ -27,6 +27,8 @@ type File struct {
 	target   string                    // of what is shown as a symbolic link, else ""
 	maker    uint32                    // the process that made the file anew in this mount; 0 = not known, or none
 	entry    atomic.Pointer[sdk.Entry] // committed content; nil while never uploaded
+	ahead    atomic.Pointer[sdk.Entry] // has the appends of f on what others saved, see append.go; nil = none
+	sqlite   atomic.Bool               // the last save began as an SQLite database does
 
 	// By Tree.mu.
 	kind  atomic.Uint32 // a [fileKind], changed by [File.become] only
@@ -101,6 +103,7 @@ func (f *File) nameGate() gate {
 
 func (f *File) setEntry(e *sdk.Entry) {
 	f.entry.Store(e)
+	f.ahead.Store(nil)
 	f.setRecorded(e)
 }
 
@@ -257,6 +260,9 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 	}
 	if f.IsLink() {
 		return nil, plain(ClassInvalid, "open", f.Path(), "it is a symbolic link")
+	}
+	if f.isBehind() {
+		return nil, plain(ClassStale, "open", f.Path(), "its name shows a newer version")
 	}
 	f.noteOpened(flags.Caller)
 	h := f.newHandle(flags)

@@ -39,6 +39,7 @@ type group struct {
 	changes    int                    // counts changes of files in the view
 	wrong      map[sdk.Ref]error      // uploads that hold something else than was recorded
 
+	merges    mergeSetting
 	info      groupInfo
 	history   *past
 	trash     *past

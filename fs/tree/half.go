@@ -44,6 +44,7 @@ func (h *Handle) note(failed *Error, off, end int64) {
 // Needs body.mu.
 func (h *Handle) wrote(off, end int64) {
 	f := h.change()
+	h.noteWrite(off, end)
 	if f.half == nil {
 		return
 	}
@@ -58,6 +59,7 @@ func (h *Handle) wrote(off, end int64) {
 // cut notes that the length was set through h. A program that cuts the refused bytes off
 // makes the save whole. Needs body.mu.
 func (h *Handle) cut(size int64) {
+	h.noteWrite(-1, size)
 	if f := h.change(); f.half != nil && (f.half.open == 0 || size <= f.half.from) {
 		f.mend()
 	}

@@ -23,7 +23,7 @@ func (t *Tree) looks() look.Config {
 				t.Note(failed)
 			}
 		},
-		Alone: t.alone, Unsent: t.unrecorded.isAwaiting, Pending: t.warnPending,
+		Alone: t.alone, Unsent: t.unrecorded.isAwaiting, Pending: t.warnPending, Setting: t.forgetSetting,
 		Send: func(wasAway bool) {
 			if wasAway {
 				t.queue.Again()

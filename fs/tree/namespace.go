@@ -178,7 +178,8 @@ func (g *group) conflictWith(raw string, e *sdk.Entry, inTrash bool) notice {
 		became, where = "it is in the trash, and what was saved here is shown", "/trash/"
 	}
 	return g.dir.t.noted(&Error{Class: ClassConflict, Op: "close", Path: join(g.dir.path(), raw),
-		Err: errors.New(string(e.Uploader) + " uploaded this name while it was changed here; " + became),
+		Err: errors.New(string(e.Uploader) + " uploaded this name while it was changed here; " + became +
+			g.notForTwo(raw, g.version(raw).shown)),
 		Hint: "Compare with the others: ls -l '" + g.dir.t.cfg.Mountpoint +
 			join(g.dir.path(), names.Control+where+report.OneLine(raw)) + "'"})
 }

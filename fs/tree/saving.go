@@ -23,18 +23,22 @@ type saving struct {
 	raw string
 }
 
-func (w *saving) what() save.Save {
-	return save.Save{Names: w, Group: w.g.id, Name: w.raw, Temporary: w.f.isTemporary(w.raw)}
+func (w *saving) what(ctx context.Context) save.Save {
+	return save.Save{Names: w, Group: w.g.id, Name: w.raw, Temporary: w.f.isTemporary(w.raw),
+		Now: w.f.t.queue.IsOn() && w.isSentNow(ctx), Compared: w.s.only, Old: w.s.behind != nil}
 }
 
 // whole saves content in one piece.
 func (w *saving) whole(ctx context.Context, whole *mem.Buffer) (*sdk.Entry, error) {
-	return w.made(w.f.t.saver.Whole(ctx, w.what(), whole))
+	return w.made(w.f.t.saver.Whole(ctx, w.what(ctx), whole))
 }
 
 // made takes note of what became of the save, and returns its row. It remembers the upload that a record replaces,
 // unless the service compared that.
 func (w *saving) made(m save.Made, err error) (*sdk.Entry, error) {
+	if errors.Is(err, errMerged) {
+		return w.s.merged, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +93,7 @@ func (w *saving) blocks(ctx context.Context, when commitWhen) (row *sdk.Entry, w
 			return row, whole, true, nil
 		}
 	}
-	row, err = w.made(w.f.t.saver.Blocks(ctx, w.what(), b))
+	row, err = w.made(w.f.t.saver.Blocks(ctx, w.what(ctx), b))
 	if errors.Is(err, sdk.ErrUnsupported) && !w.g.cuts() {
 		return w.joined(ctx)
 	}
@@ -167,6 +171,9 @@ func (w *saving) Base() sdk.Ref {
 	f, g := w.f, w.g
 	f.t.mu.RLock()
 	defer f.t.mu.RUnlock()
+	if w.s.behind != nil {
+		return *w.s.behind
+	}
 	if e := f.entry.Load(); w.s.base != 0 && e != nil && f.isKind(fileReal) && e.Name == w.raw && e.Group == g.id &&
 		e.Deleted == nil {
 		if known := g.entry(e.Ref); known == nil || known.Deleted == nil {
@@ -195,21 +202,27 @@ func (w *saving) NoAnswer(hash sdk.Digest) {
 }
 
 // Aside implements [save.Names]: the save keeps its name if others removed what they saved, or if the newest version is
-// a save from here whose answer was lost.
-func (w *saving) Aside(ctx context.Context, n int) (name string, base sdk.Ref) {
+// a save from here whose answer was lost. An append may be made on the version of others instead: then the error is
+// errMerged.
+func (w *saving) Aside(ctx context.Context, n int) (name string, base sdk.Ref, err error) {
 	t := w.f.t
+	if n == 0 {
+		if err := w.mergeAppend(ctx); err != nil {
+			return "", "", err
+		}
+	}
 	if err := w.g.list.Refresh(ctx, 0); err == nil && n == 0 {
 		t.mu.RLock()
 		defer t.mu.RUnlock()
 		v := w.g.names[w.raw]
 		if base = v.newestRef(); base == "" {
-			return w.raw, base
+			return w.raw, base, nil
 		}
 		if e := v.newest(); e.Uploader == t.remote.Account() && slices.Contains(v.unsure, e.Hash) {
-			return w.raw, base
+			return w.raw, base, nil
 		}
 	}
-	return outbox.ConflictName(w.raw, t.remote.Account(), t.now(), n), ""
+	return outbox.ConflictName(w.raw, t.remote.Account(), t.now(), n), "", nil
 }
 
 // BeginBlocks implements [save.Group].
@@ -292,10 +305,8 @@ func (f *File) sendRested(s *stage) {
 // senderTo returns the sender of staged content to a group, another one after it was renamed to another group. Needs
 // body.mu.
 func (f *File) senderTo(s *stage, g *group) *save.Sender {
-	if old := s.sending; old != nil && !old.IsOf(g) {
-		old.Cancel()
-		f.t.done.Go(old.Close)
-		s.sending = nil
+	if s.sending != nil && !s.sending.IsOf(g) {
+		f.dropSender(s)
 	}
 	if s.sending == nil {
 		s.sending = f.t.saver.NewSender(g, s.Stage)
@@ -303,10 +314,22 @@ func (f *File) senderTo(s *stage, g *group) *save.Sender {
 	return s.sending
 }
 
+// dropSender gives up what was sent of a stage in blocks, if anything was. Needs body.mu.
+func (f *File) dropSender(s *stage) {
+	if old := s.sending; old != nil {
+		s.sending = nil
+		old.Cancel()
+		f.t.done.Go(old.Close)
+	}
+}
+
 // endStage ends what a stage that goes has to do with the service. Needs body.mu.
 func (f *File) endStage(s *stage) {
 	b, under := s.sending, s.TakeUnder()
 	s.sending = nil
+	if s.upon != nil {
+		f.t.done.Go(s.dropUpon)
+	}
 	if b == nil {
 		under.Release()
 		return

@@ -40,7 +40,7 @@ func (s State) Steps() []Step {
 		return []Step{{Changed, "written, or its moment has come"}, {Sending, "synced, renamed or linked"},
 			{Committed, "the ledger has the same bytes already, or nobody can reach them any more"}}
 	case Sending:
-		return []Step{{Committed, "recorded"}, {Changed, "failed"}}
+		return []Step{{Committed, "recorded"}, {Changed, "failed"}, {Copied, "recorded behind what others saved (W11)"}}
 	}
 	return nil
 }

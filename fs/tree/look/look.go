@@ -56,6 +56,7 @@ type Config struct {
 	Alone   func(op string, work func(context.Context)) // does work that nobody waits for, and survives its mistakes
 	Unsent  func() bool                                 // something waits for the service to come back
 	Send    func(wasAway bool)                          // sends it
+	Setting func(g sdk.GroupID)                         // of a group changed
 	Pending func(e sdk.Event)                           // files of a group wait to be destroyed, or do not any more
 	Settle  func(ctx context.Context)                   // waits until everybody was told what looks brought
 }

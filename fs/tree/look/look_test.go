@@ -34,7 +34,7 @@ type mount struct {
 	unsent  bool                        // something waits
 	sent    []bool                      // as Send was told
 	noted   []error                     // as Note was told
-	warned  []string                    // as Pending was told
+	warned  []string                    // as Pending and Setting were told
 	settled int                         // Settle was called so often
 }
 
@@ -53,6 +53,7 @@ func bubble(t *testing.T, do func(t *testing.T, m *mount)) {
 			Unsent:  func() (is bool) { m.set(func() { is = m.unsent }); return is },
 			Send:    func(wasAway bool) { m.set(func() { m.sent, m.unsent = append(m.sent, wasAway), false }) },
 			Pending: func(e sdk.Event) { m.set(func() { m.warned = append(m.warned, e.Kind) }) },
+			Setting: func(g sdk.GroupID) { m.set(func() { m.warned = append(m.warned, "setting of "+string(g)) }) },
 			Settle:  func(context.Context) { m.set(func() { m.settled++ }) },
 		}, func(ctx context.Context) error { return m.lists(ctx, m.Groups, "groups") })
 		v := view.New()
@@ -266,6 +267,7 @@ func TestEvents(t *testing.T) {
 			{"another was added", sdk.Event{Kind: sdk.EventAdded, Account: "other"}, 0, 0, 0},
 			{"the group is gone", sdk.Event{Kind: sdk.EventGroupDeleted, Group: "g"}, 1, 0, 1},
 			{"a file waits", sdk.Event{Kind: sdk.EventPending, Group: "g"}, 0, 0, 1},
+			{"what becomes of appends", sdk.Event{Kind: sdk.EventAppends, Group: "g"}, 0, 0, 1},
 			{"an upload", sdk.Event{Kind: sdk.EventUploaded, Group: "g", Ref: "new", Seq: 8}, 0, 1, 0},
 			{"a known upload", sdk.Event{Kind: sdk.EventUploaded, Group: "g", Ref: "known", Seq: 7}, 0, 0, 0},
 			{"one that was listed", sdk.Event{Kind: sdk.EventUploaded, Group: "g", Ref: "other", Seq: 6}, 0, 0, 0},

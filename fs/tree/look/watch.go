@@ -65,6 +65,9 @@ func (l *Look) apply(e sdk.Event) error {
 			return nil
 		}
 		return s.Refresh(l.life, 0)
+	case sdk.EventAppends:
+		l.cfg.Setting(e.Group)
+		return nil
 	case sdk.EventPending, sdk.EventKept:
 		l.cfg.Pending(e)
 		return nil

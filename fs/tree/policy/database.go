@@ -29,11 +29,23 @@ func DatabaseOf(name string) (database string, ok bool) {
 	return "", false
 }
 
+// IsDatabase tells by the first bytes of a file, fewer only when it holds fewer, whether it is an SQLite database.
+func IsDatabase(head []byte) bool { return bytes.HasPrefix(head, []byte("SQLite format 3\x00")) }
+
+// DatabaseHead is how many bytes of a file [IsDatabase] wants to see.
+const DatabaseHead = 16
+
+// Companions are the names of the files that SQLite keeps beside a database.
+func Companions(database string) []string {
+	return []string{database + journalSuffix, database + logSuffix, database + indexSuffix}
+}
+
 // JournalOf returns the name of a database's journal.
 func JournalOf(database string) string { return database + journalSuffix }
 
 const (
 	journalSuffix = "-journal"
+	logSuffix     = "-wal"
 	indexSuffix   = "-shm"
 	indexVersion  = 3007000 // of the index's format, in the byte order of the machine
 )

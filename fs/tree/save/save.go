@@ -57,6 +57,9 @@ type Save struct {
 	Group     sdk.GroupID
 	Name      string
 	Temporary bool // nothing is uploaded under the name: the outbox alone may have it
+	Now       bool // it goes past the outbox while the service answers; nothing of its group may wait
+	Compared  bool // it is recorded only where the service compares which version it replaces: else [ErrNotCompared]
+	Old       bool // the version that it replaces is known to be an old one
 }
 
 // Names is what a save asks of the names of its group.
@@ -66,7 +69,8 @@ type Names interface {
 	// Attributes returns those that the record is to have.
 	Attributes() sdk.Attributes
 	// Aside returns the name for a save that others overtook, and the version that it replaces there. n counts from 0.
-	Aside(ctx context.Context, n int) (name string, base sdk.Ref)
+	// An error is that of the save.
+	Aside(ctx context.Context, n int) (name string, base sdk.Ref, err error)
 	// NoAnswer remembers content that may be recorded.
 	NoAnswer(hash sdk.Digest)
 }
@@ -89,6 +93,9 @@ func (m *Made) setAttributes(a sdk.Attributes) {
 // ErrTooLarge is the error of a temporary file that the outbox does not take.
 var ErrTooLarge = errors.New("it is too large for the outbox")
 
+// ErrNotCompared is the error of a save that would replace what it does not know.
+var ErrNotCompared = errors.New("the service does not compare versions of it")
+
 // mostConflicts is how many names are tried for one save.
 const mostConflicts = 20
 
@@ -103,6 +110,11 @@ func (s *Saver) Whole(ctx context.Context, w Save, whole *mem.Buffer) (Made, err
 			}
 			return r, err
 		})
+	}
+	if w.Now {
+		if m, err := record(); err == nil || w.Compared || !s.opt.IsAway(err) {
+			return m, err
+		}
 	}
 	switch {
 	case s.Takes(whole.Len()):
@@ -126,7 +138,7 @@ func (s *Saver) Blocks(ctx context.Context, w Save, b *Sender) (Made, error) {
 		}
 		return record()
 	}
-	if !s.IsOn() {
+	if !s.IsOn() || w.Now {
 		return record()
 	}
 	large := b.changed()
@@ -189,15 +201,26 @@ func (s *Saver) record(ctx context.Context, w Save, compares bool,
 			return m.Fee, err
 		})
 	}
-	err := upload()
-	if compares && errors.Is(err, sdk.ErrUnsupported) { // not while the key of its vault is away
+	var err error
+	switch {
+	case w.Compared && !compares:
+		return m, ErrNotCompared
+	case w.Old:
+		err = &sdk.Error{Op: "upload", Group: w.Group, Kind: sdk.ErrConflict, Code: wire.CodeHead,
+			Err: errors.New("the name has a newer version")}
+	default:
+		err = upload()
+	}
+	if compares && !w.Compared && errors.Is(err, sdk.ErrUnsupported) { // not while the key of its vault is away
 		base = nil
 		err = upload()
 	}
 	for n := 0; hasCode(err, wire.CodeHead) && n < mostConflicts; n++ {
-		var replaced sdk.Ref
-		m.As, replaced = w.Aside(ctx, n)
-		base = &replaced
+		name, replaced, aside := w.Aside(ctx, n)
+		if aside != nil {
+			return m, aside
+		}
+		m.As, base = name, &replaced
 		err = upload()
 	}
 	m.Compared = base != nil

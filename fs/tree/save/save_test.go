@@ -31,7 +31,8 @@ type world struct {
 	sent     []int64 // blocks
 	open     int     // uploads
 	failPart error
-	overhead bool // the version below can be taken over
+	aside    error // of Aside
+	overhead bool  // the version below can be taken over
 }
 
 func (w *world) Account() sdk.AccountID { return "alice" }
@@ -60,8 +61,8 @@ func (w *world) Upload(_ context.Context, _ sdk.GroupID, name string, _ *mem.Buf
 func (w *world) Base() sdk.Ref              { return "old" }
 func (w *world) Attributes() sdk.Attributes { return sdk.Attributes{Executable: true} }
 func (w *world) NoAnswer(h sdk.Digest)      { w.unsure = append(w.unsure, h) }
-func (w *world) Aside(_ context.Context, n int) (string, sdk.Ref) {
-	return fmt.Sprintf("mine%d", n), "theirs"
+func (w *world) Aside(_ context.Context, n int) (string, sdk.Ref, error) {
+	return fmt.Sprintf("mine%d", n), "theirs", w.aside
 }
 
 func (w *world) TakesOver(*sdk.Entry, string) bool    { return w.overhead }
@@ -187,6 +188,47 @@ func TestW11SaveThatOthersOvertook(t *testing.T) {
 				t.Errorf("%s, %s: no answer came", tc.name, how)
 			}
 		}
+	}
+}
+
+// An append that may meet those of others goes past the outbox, and what is made on their version is recorded upon that
+// or not at all.
+func TestW11AppendsThatMeet(t *testing.T) {
+	merged := errors.New("it was made on the version of others")
+	noVault := &sdk.Error{Op: "upload", Kind: sdk.ErrUnsupported, Err: errors.New("no vault")}
+	for name, tc := range map[string]struct {
+		save    Save
+		answers []error
+		aside   error
+		tried   []string
+		err     error
+		waits   bool
+	}{
+		"the names end it":     {Save{}, refusals(wire.CodeHead), merged, []string{"a after old"}, merged, false},
+		"its base is old":      {Save{Old: true}, nil, nil, []string{"mine0 after theirs"}, nil, false},
+		"not to be compared":   {Save{Compared: true}, []error{noVault}, nil, []string{"a after old"}, noVault, false},
+		"past the outbox":      {Save{Now: true}, nil, nil, []string{"a after old"}, nil, false},
+		"the service was away": {Save{Now: true}, []error{errLost}, nil, []string{"a after old"}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{answers: tc.answers, aside: tc.aside}
+			var b Outbox
+			if tc.save.Now {
+				b = &box{item: one(outbox.Waiting)}
+			}
+			tc.save.Names, tc.save.Group, tc.save.Name = w, "g", "a"
+			m, err := saver(w, b).Whole(t.Context(), tc.save, wholeOf(t, "text"))
+			if !errors.Is(err, tc.err) || Waits(&m.Entry) != tc.waits {
+				t.Errorf("%+v, %v", m, err)
+			}
+			w.want(t, name, tc.tried...)
+		})
+	}
+	s, w := saver(&world{}, nil), &world{}
+	s.opt.Ours = false
+	_, err := s.Whole(t.Context(), Save{Names: w, Name: "a", Compared: true}, wholeOf(t, "text"))
+	if !errors.Is(err, ErrNotCompared) {
+		t.Error(err)
 	}
 }
 

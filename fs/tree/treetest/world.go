@@ -33,6 +33,9 @@ type World struct {
 	folders []folderRename
 	made    map[sdk.GroupID][]sdk.Entry // recorded folders, also removed ones
 
+	// Merges: the owners of all groups want appends to be made on what others saved.
+	Merges bool
+
 	// RenamePrice is the fee of a renamed folder for each upload.
 	RenamePrice sdk.Amount
 	// Clock gives the times of records; nil = seconds from 1_700_000_000.
@@ -650,6 +653,17 @@ func (p Person) GroupOwner(ctx context.Context, g sdk.GroupID) (sdk.AccountID, e
 
 func (p Person) GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error) {
 	return "c0ffee", p.begin(ctx, "members")
+}
+
+// GroupAppends is apart, unless World.Merges.
+func (p Person) GroupAppends(ctx context.Context, g sdk.GroupID) (string, error) {
+	if err := p.begin(ctx, "appends"); err != nil {
+		return "", err
+	}
+	if p.Merges {
+		return wire.AppendsMerge, nil
+	}
+	return wire.AppendsApart, nil
 }
 
 func (p Person) RegisterGroup(ctx context.Context, g sdk.GroupID) error {
