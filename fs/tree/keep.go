@@ -37,11 +37,12 @@ func (f *File) isKept() (e *sdk.Entry, ok bool) {
 		return nil, false
 	}
 	e = f.record()
-	return e, e != nil && e.Deleted == nil && !isWaiting(e) && f.t.mayKeep(f.group, e)
+	return e, e != nil && e.Deleted == nil && !isWaiting(e) && f.group.mayKeep(e)
 }
 
 // mayKeep reports whether the service records attributes of an upload for this account.
-func (t *Tree) mayKeep(g *group, e *sdk.Entry) bool {
+func (g *group) mayKeep(e *sdk.Entry) bool {
+	t := g.dir.t
 	return t.cfg.Ours && !t.cfg.ReadOnly && !g.waste && (g.owned || !t.isForeign(e))
 }
 
@@ -331,7 +332,7 @@ func (f *File) losesXattr(name string) *Error {
 	}
 	f.t.mu.RLock()
 	defer f.t.mu.RUnlock()
-	if e := f.record(); e != nil && f.isKind(fileReal) && !f.t.mayKeep(f.group, e) {
+	if e := f.record(); e != nil && f.isKind(fileReal) && !f.group.mayKeep(e) {
 		return uploadedBy(e.Uploader, "change the attributes of")
 	}
 	return nil

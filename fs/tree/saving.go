@@ -33,8 +33,7 @@ func (w *saving) whole(ctx context.Context, whole *mem.Buffer) (*sdk.Entry, erro
 	return w.made(w.f.t.saver.Whole(ctx, w.what(ctx), whole))
 }
 
-// made takes note of what became of the save, and returns its row. It remembers the upload that a record replaces,
-// unless the service compared that.
+// made takes note of what became of the save, and returns its row.
 func (w *saving) made(m save.Made, err error) (*sdk.Entry, error) {
 	if errors.Is(err, errMerged) {
 		return w.s.merged, nil
@@ -43,32 +42,39 @@ func (w *saving) made(m save.Made, err error) (*sdk.Entry, error) {
 		return nil, err
 	}
 	t, row := w.f.t, &m.Entry
-	if w.f.setSaved(row.Attributes, true); isWaiting(row) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		w.g.own[row.Ref] = struct{}{}
-		return row, nil
-	}
-	t.counts.uploads.Add(1)
-	w.g.view.Made(row.Number, m.Began)
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	v, base := w.g.version(m.As), w.s.base
-	if n := len(v.entries); base == 0 && n > 0 { // made anew, or under another name: it replaces all that was known
-		base = v.entries[n-1].Seq
-		if was, ok := w.g.replacedBy(w.f, m.As); ok {
-			base = v.saved // what came before the last save from here was told then
-			if was != nil {
-				base = max(base, was.Seq)
-			}
-		}
-	}
-	if m.Compared {
-		base = row.Seq
-	}
-	v.saved, v.base, v.unsure = row.Seq, base, nil
 	w.g.own[row.Ref] = struct{}{}
+	if !isWaiting(row) {
+		v := w.g.version(m.As)
+		v.saved, v.base, v.unsure = row.Seq, w.replaced(v, m), nil
+	}
+	t.mu.Unlock()
+	if !isWaiting(row) {
+		t.counts.uploads.Add(1)
+		w.g.view.Made(row.Number, m.Began)
+	}
+	w.f.setSaved(row.Attributes, true)
 	return row, nil
+}
+
+// replaced returns the upload that a record of v replaces: what others saved after it is a conflict, unless the service
+// compared that. Needs Tree.mu.
+func (w *saving) replaced(v *versions, m save.Made) sdk.Seq {
+	switch n := len(v.entries); {
+	case m.Compared:
+		return m.Seq
+	case w.s.base != 0 || n == 0:
+		return w.s.base
+	default: // made anew, or under another name: it replaces all that was known
+		was, ok := w.g.replacedBy(w.f, m.As)
+		switch {
+		case !ok:
+			return v.entries[n-1].Seq
+		case was == nil:
+			return v.saved // what came before the last save from here was told then
+		}
+		return max(v.saved, was.Seq)
+	}
 }
 
 // blocks saves content in blocks. saved means that row held the content before. whole is the content where row holds
@@ -128,15 +134,17 @@ func (w *saving) joined(ctx context.Context) (row *sdk.Entry, whole *mem.Buffer,
 // holding returns the newest upload of the name when it holds exactly the staged
 // bytes, as a link or as a file: saving them again would buy nothing (W3). Needs the file's mu.
 func (w *saving) holding() *sdk.Entry {
-	t, newest := w.f.t, w.g.newestOf(w.raw)
-	if newest == nil || newest.Size != w.s.Len() || targetOf(newest) != w.f.target || !t.hasProvenHash(newest) {
+	newest := w.g.newestOf(w.raw)
+	if newest == nil || newest.Size != w.s.Len() || targetOf(newest) != w.f.target {
+		return nil
+	}
+	// A reader of another account's file in blocks proves the blocks, and not the hash; and a link of this account may
+	// lead where theirs may not.
+	if w.f.t.isForeign(newest) && (content.IsCut(newest) || w.f.target != "") {
 		return nil
 	}
 	if hash, known, err := w.s.Hash(); err != nil || !known || hash != newest.Hash {
 		return nil
-	}
-	if w.f.target != "" && t.isForeign(newest) {
-		return nil // a link of this account may lead where theirs may not
 	}
 	return newest
 }
@@ -150,10 +158,6 @@ func (w *saving) holdingBlocks() *sdk.Entry {
 	}
 	return w.holding()
 }
-
-// hasProvenHash reports whether the recorded hash is that of the content: a reader of a file of another account that is
-// cut into blocks proves the blocks, and not the hash.
-func (t *Tree) hasProvenHash(e *sdk.Entry) bool { return !content.IsCut(e) || !t.isForeign(e) }
 
 // Attributes implements [save.Names].
 func (w *saving) Attributes() (a sdk.Attributes) {
