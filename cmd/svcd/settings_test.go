@@ -195,7 +195,7 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 				t.Errorf("%s --%s has no description", cmd.CommandPath(), f.Name)
 			}
 		})
-		for line := range strings.Lines(cmd.Example) {
+		for line := range strings.Lines(strings.ReplaceAll(cmd.Example, "\\\n", "")) {
 			command, _, _ := strings.Cut(line, " | ")
 			words := strings.Fields(command)
 			found, rest, err := newRoot(&bytes.Buffer{}, &bytes.Buffer{}).Find(words[1:])
