@@ -21,7 +21,7 @@ type finish struct {
 
 // is reports whether the record is that of a file.
 func (f *finish) is(name string, size int64, hash Digest) bool {
-	return f.sealed.Name() == name && f.sealed.Size() == size && f.sealed.Hash() == hash
+	return f.sealed.Name() == name && f.sealed.size == size && f.sealed.hash() == hash
 }
 
 // Finish records the upload as a new version of name. Every block of size bytes, at least one, must

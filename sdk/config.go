@@ -29,14 +29,6 @@ const (
 	selfHostedContract = "svc.testnet"
 )
 
-// Settings of [Config].
-const (
-	Mainnet = "mainnet" // a network
-	Testnet = "testnet"
-	// DefaultListMemory is the ListMemory of a client that sets none, in bytes.
-	DefaultListMemory int64 = 256 << 20
-)
-
 const defaultMaxFileBytes int64 = 4 << 30
 
 // Config configures a [Client]. The zero value means the hosted service on the main

@@ -67,3 +67,29 @@ func Unsure(c *Client) int {
 
 // Offers returns [ErrUnsupported] for an operation that the service does not have.
 func Offers(ctx context.Context, c *Client, op string) error { return c.caps.offers(ctx, op) }
+
+// Epoch is the number of the vault's key to which the key of an upload is sealed.
+func (s *Sealed) Epoch() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.head.Epoch
+}
+
+// Ciphertext is that of an upload.
+func (s *Sealed) Ciphertext() []byte {
+	b := make([]byte, s.blobSize())
+	_, _ = s.cipher.ReadAt(b, 0)
+	return b
+}
+
+// Said is the base and the attributes of an upload, and the hash of its content.
+func (s *Sealed) Said() (base Ref, bound bool, a Attributes, hash Digest) {
+	base, bound = s.base()
+	return base, bound, s.attributes(), s.hash()
+}
+
+// HasKey reports whether the key of the file of an upload is in memory.
+func (s *Sealed) HasKey() bool { return s.hasKey() }
+
+// HashOf is the hash of the content of an upload.
+func HashOf(s *Sealed) Digest { return s.hash() }

@@ -318,7 +318,7 @@ func (v *victim) send(unconfirmed int) {
 	v.t.Helper()
 	failed := 0
 	for i, sent := range v.c.SendSealed(v.t.Context(), v.batch...) {
-		if sent.Err == nil && sent.Receipt.Hash == v.batch[i].Hash() {
+		if sent.Err == nil && sent.Receipt.Hash == sdk.HashOf(v.batch[i]) {
 			continue
 		}
 		failed++

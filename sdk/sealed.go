@@ -189,7 +189,7 @@ func (s *Sealed) encryptAgain(pool *mem.Pool, content []byte) error {
 	if err != nil {
 		return err
 	}
-	s.KeepIn(bytes.NewReader(blob[:format.NonceBytes+len(sealed)]))
+	s.keepIn(bytes.NewReader(blob[:format.NonceBytes+len(sealed)]))
 	return nil
 }
 
@@ -225,40 +225,23 @@ var (
 		Err: errors.New("nobody said where the ciphertext of the upload is")}
 )
 
-// ID returns the id of the upload, 32 hex digits, under which the service knows it.
-func (s *Sealed) ID() string { return s.head.ID }
+// id returns the id of the upload, 32 hex digits, under which the service knows it.
+func (s *Sealed) id() string { return s.head.ID }
 
-// Account returns the account that sealed the upload. Only that account can send it.
-func (s *Sealed) Account() AccountID { return s.account }
+// blobSize returns the size of the ciphertext, in bytes.
+func (s *Sealed) blobSize() int64 { return s.head.BlobSize }
 
-// Time returns when the upload was sealed.
-func (s *Sealed) Time() time.Time { return s.time }
-
-// Size returns the size of the content, in bytes.
-func (s *Sealed) Size() int64 { return s.size }
-
-// BlobSize returns the size of the ciphertext, in bytes.
-func (s *Sealed) BlobSize() int64 { return s.head.BlobSize }
-
-// Base returns what [PutOptions].Base said: the newest version of the name, "" for none. set
+// base returns what [PutOptions].Base said: the newest version of the name, "" for none. set
 // is false without it.
-func (s *Sealed) Base() (ref Ref, set bool) {
+func (s *Sealed) base() (ref Ref, set bool) {
 	if s.head.Base == wire.NoBase {
 		return "", true
 	}
 	return Ref(s.head.Base), s.head.Base != ""
 }
 
-// Epoch returns the number of the vault's key to which the key of the file is sealed.
-// [Client.SendSealed] seals it anew if that epoch ended.
-func (s *Sealed) Epoch() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.head.Epoch
-}
-
-// HasKey reports whether the key of the file is in memory, so that [Sealed.Content] works.
-func (s *Sealed) HasKey() bool {
+// hasKey reports whether the key of the file is in memory.
+func (s *Sealed) hasKey() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.key != nil
@@ -278,100 +261,28 @@ func (s *Sealed) Name() string {
 	return s.facts.Filename
 }
 
-// Hash returns the SHA-256 of the content.
-func (s *Sealed) Hash() Digest {
+// hash returns the SHA-256 of the content.
+func (s *Sealed) hash() Digest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d, _ := parseDigest(s.head.FileHash)
 	return d
 }
 
-// Attributes returns those of [PutOptions].
-func (s *Sealed) Attributes() Attributes {
+// attributes returns those of [PutOptions].
+func (s *Sealed) attributes() Attributes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.attrs
 }
 
-// Ciphertext returns where the ciphertext is: [Sealed.BlobSize] bytes. It must not be changed.
-func (s *Sealed) Ciphertext() io.ReaderAt {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.cipher
-}
-
-// KeepIn says where the ciphertext is from now on, such as in a file, which frees the memory
+// keepIn says where the ciphertext is from now on, such as in a file, which frees the memory
 // of the present one. r must stay readable, from several goroutines, until the upload is not
 // used any more.
-func (s *Sealed) KeepIn(r io.ReaderAt) {
+func (s *Sealed) keepIn(r io.ReaderAt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cipher = r
-}
-
-// Content decrypts the content into b, which it resizes and which stays the caller's. The
-// content equals [Sealed.Hash]. On error b is empty. It needs the key and the ciphertext.
-// Errors: [ErrInvalid] without them, [ErrCorrupt] for a ciphertext that was changed, and those
-// of reading it.
-func (s *Sealed) Content(b *mem.Buffer) error {
-	err := s.content(b)
-	if err != nil {
-		_ = b.Resize(0) // wipes; shrinking cannot fail
-	}
-	var own *Error
-	if err == nil || errors.As(err, &own) {
-		return err
-	}
-	return &Error{Op: "read upload " + s.ID(), Kind: classify(err), Err: err}
-}
-
-func (s *Sealed) content(b *mem.Buffer) error {
-	s.mu.Lock()
-	defer s.mu.Unlock() // Wipe waits
-	switch {
-	case s.key == nil:
-		return errNoFileKey
-	case s.cipher == nil:
-		return errNoCipher
-	}
-	var nonce [format.NonceBytes]byte
-	if err := readAt(s.cipher, nonce[:], 0); err != nil {
-		return err
-	}
-	if err := b.Resize(s.head.BlobSize - format.NonceBytes); err != nil {
-		return err
-	}
-	if err := readAt(s.cipher, b.Bytes(), format.NonceBytes); err != nil {
-		return err
-	}
-	plain, err := format.Open(s.key, nonce[:], b.Bytes())
-	if err != nil {
-		return err
-	}
-	if err := b.Resize(int64(len(plain))); err != nil {
-		return err
-	}
-	if s.facts.Compression == format.CompressionDeflate {
-		if err := inflate(s.facts, b, wire.WholeFileBytes); err != nil {
-			return err
-		}
-	}
-	if ComputeHash(b.Bytes()).String() != s.head.FileHash {
-		return fmt.Errorf("%w: the content has another hash", ErrWrongContent)
-	}
-	return nil
-}
-
-// readAt reads exactly len(p) bytes.
-func readAt(r io.ReaderAt, p []byte, off int64) error {
-	n, err := r.ReadAt(p, off)
-	if n == len(p) {
-		return nil
-	}
-	if err == io.EOF {
-		err = fmt.Errorf("the ciphertext ends early: %w", format.ErrCorrupt)
-	}
-	return err
 }
 
 // Wipe overwrites the key of the file in memory. The upload can still be sent.
@@ -385,7 +296,7 @@ func (s *Sealed) Wipe() {
 }
 
 // Format prints the id for every verb.
-func (s *Sealed) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "sealed upload %s", s.ID()) }
+func (s *Sealed) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "sealed upload %s", s.id()) }
 
 // own refuses an upload of another account.
 func (q *sealedQueue) own(s *Sealed) error {

@@ -9,14 +9,9 @@ import (
 	"net/http"
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
+	"github.com/svcfs/svcfs/sdk/saving"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
-
-// Sent is what became of one upload of [Client.SendSealed]: a receipt, or an error.
-type Sent struct {
-	Receipt Receipt
-	Err     error // an [*Error]
-}
 
 // SendSealed has uploads recorded, in their order, and returns what became of each, in the same
 // order. One that is refused keeps none of the others from being recorded. One alone is one
@@ -25,7 +20,7 @@ type Sent struct {
 // After an error with an unknown outcome, such as [ErrUnavailable] or [ErrTimeout], send the
 // same upload again, or after a restart another one of the same save: it is recorded and paid once, and the
 // receipt is the first one, even if the file was deleted since. If the vault's epoch ended, SendSealed seals
-// the key anew, see [Sealed.Epoch]. Each receipt is verified.
+// the key anew. Each receipt is verified.
 //
 // Each costs one upload. SendSealed needs the API key and membership. Errors: those of
 // [Group.Put]; [ErrConflict] with [wire.CodeHead] if another version became the newest, see
@@ -33,12 +28,12 @@ type Sent struct {
 // in memory: no key opens the upload any more; [ErrConflict] with [wire.CodeSpent] if the
 // service says that the id was used for another upload, which only a faulty service does;
 // [ErrInvalid] for an upload of another account, or one without ciphertext. Only svcd has it.
-func (c *Client) SendSealed(ctx context.Context, uploads ...*Sealed) []Sent {
+func (c *Client) SendSealed(ctx context.Context, uploads ...*Sealed) []saving.Sent[Receipt] {
 	ctx = call.Bridging(ctx)
 	if c.vault.isOld() {
 		_, _ = c.vault.newer(ctx) // for the next Seal; what is sealed is sent as it is
 	}
-	out := make([]Sent, len(uploads))
+	out := make([]saving.Sent[Receipt], len(uploads))
 	for from := 0; from < len(uploads); {
 		n := batchOf(uploads[from:])
 		c.small.sendTogether(ctx, uploads[from:from+n], out[from:from+n])
@@ -63,7 +58,7 @@ func batchOf(list []*Sealed) int {
 }
 
 // sendTogether sends uploads in one request. What the request leaves open is sent again alone.
-func (q *sealedQueue) sendTogether(ctx context.Context, list []*Sealed, out []Sent) {
+func (q *sealedQueue) sendTogether(ctx context.Context, list []*Sealed, out []saving.Sent[Receipt]) {
 	if len(list) == 1 {
 		out[0].Receipt, out[0].Err = q.sendAlone(ctx, list[0])
 		return
@@ -99,7 +94,7 @@ func (q *sealedQueue) sendAlone(ctx context.Context, s *Sealed) (Receipt, error)
 func (q *sealedQueue) record(ctx context.Context, s *Sealed, a Attributes, repeated bool) (Receipt,
 	wire.FinalizeUploadResult, error) {
 	r, answer, err := q.answer(ctx, s)
-	if err == nil && !s.Attributes().Equal(a) { // of the earlier attempt, or not offered
+	if err == nil && !s.attributes().Equal(a) { // of the earlier attempt, or not offered
 		if err = q.c.Group(s.Group()).settle(ctx, r.Ref, a); err != nil {
 			s.noteOutcome(errNotSettled) // the next attempt settles again
 			return Receipt{}, answer, err
@@ -126,7 +121,7 @@ func (q *sealedQueue) answer(ctx context.Context, s *Sealed) (r Receipt, answer 
 			return q.put(ctx, s, &answer)
 		})
 	}
-	if err = try(); codeOf(err) == wire.CodeEpoch && s.HasKey() {
+	if err = try(); codeOf(err) == wire.CodeEpoch && s.hasKey() {
 		vault, vaultErr := q.c.vault.newer(ctx)
 		if vaultErr == nil {
 			vaultErr = s.sealKey(vault)
@@ -163,7 +158,7 @@ func (q *sealedQueue) receipt(ctx context.Context, s *Sealed, a wire.FinalizeUpl
 
 // isSmall reports whether the upload may travel with others.
 func (s *Sealed) isSmall() bool {
-	return s.contentID == (Digest{}) && s.BlobSize() <= wire.SealedBatchBlob
+	return s.contentID == (Digest{}) && s.blobSize() <= wire.SealedBatchBlob
 }
 
 // frameBytes returns about how long the frame is, in bytes: never less.
@@ -215,7 +210,7 @@ func (q *sealedQueue) put(ctx context.Context, s *Sealed, answer *wire.FinalizeU
 	if err != nil {
 		return err
 	}
-	body := call.Body{Length: int64(len(head)) + s.BlobSize(), Open: func() io.Reader {
+	body := call.Body{Length: int64(len(head)) + s.blobSize(), Open: func() io.Reader {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		cipher, err := s.reader() // where it is by now
@@ -224,7 +219,7 @@ func (q *sealedQueue) put(ctx context.Context, s *Sealed, answer *wire.FinalizeU
 		}
 		return io.MultiReader(bytes.NewReader(head), cipher)
 	}}
-	err = q.c.calls.Do(ctx, call.Call{Kind: call.Once, Method: http.MethodPut, Path: wire.PathSealed + s.ID(),
+	err = q.c.calls.Do(ctx, call.Call{Kind: call.Once, Method: http.MethodPut, Path: wire.PathSealed + s.id(),
 		Body: &body,
 		Long: true, Progress: s.progress, Answer: q.c.tools.result(call.MaxAnswer, answer)})
 	s.noteOutcome(err)
@@ -244,7 +239,7 @@ func (q *sealedQueue) sendBatch(ctx context.Context, batch []*queued) error {
 			continue
 		}
 		readers = append(readers, bytes.NewReader(head), cipher)
-		length += int64(len(head)) + w.s.BlobSize()
+		length += int64(len(head)) + w.s.blobSize()
 		sent = append(sent, w)
 	}
 	if len(sent) == 0 {
@@ -276,7 +271,7 @@ func (q *sealedQueue) sendBatch(ctx context.Context, batch []*queued) error {
 // answerOf returns the answer to one upload of a batch.
 func (q *sealedQueue) answerOf(s *Sealed, a *wire.SealedAnswer) (wire.FinalizeUploadResult, error) {
 	switch {
-	case a.ID != s.ID():
+	case a.ID != s.id():
 		return wire.FinalizeUploadResult{}, call.Malformed(errors.New("its answer is for another upload"))
 	case a.Error != nil && a.Result == nil && a.Status/100 > 2:
 		refused := newRefusal(a.Status, a.Error.Code, a.Error.Error)
@@ -290,7 +285,7 @@ func (q *sealedQueue) answerOf(s *Sealed, a *wire.SealedAnswer) (wire.FinalizeUp
 
 // sensible refuses a refusal that has no reason.
 func (s *Sealed) sensible(err error) error {
-	if _, bound := s.Base(); codeOf(err) == wire.CodeHead && !bound {
+	if _, bound := s.base(); codeOf(err) == wire.CodeHead && !bound {
 		return call.Malformed(errors.New("it says that the newest version is another one, and the upload named none"))
 	}
 	return err

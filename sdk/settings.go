@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"time"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/internal/call"
@@ -52,28 +51,21 @@ func (s Settings) Retention(ctx context.Context) (days int64, set bool, err erro
 	return *told, true, nil
 }
 
-// VersionSettings is which older versions a group keeps.
-type VersionSettings struct {
-	Keep   wire.Keep
-	Next   wire.Keep // the setting that is delayed
-	NextAt time.Time // when Next begins; zero = none is delayed
-}
-
 // Versions returns which older versions of its names the group keeps, and the
 // setting that is delayed. It is free and needs the API key and membership. Errors:
 // [ErrUnsupported] at a service that always keeps all, [ErrNotFound], [ErrNotAuthorized],
 // [ErrCorrupt]. Only svcd has it.
-func (s Settings) Versions(ctx context.Context) (VersionSettings, error) {
+func (s Settings) Versions(ctx context.Context) (wire.VersionSettings, error) {
 	var told wire.VersionsResult
 	err := s.g.c.read(ctx, wire.OpGetGroupVersions, s.g.request(), &told)
-	var set VersionSettings
+	var set wire.VersionSettings
 	if err == nil {
 		set, err = settingsOf(told.Keep, told.Next, told.At)
 	}
 	return set, s.g.wrap("ask which versions are kept", err)
 }
 
-func settingsOf(keep, next, at string) (s VersionSettings, err error) {
+func settingsOf(keep, next, at string) (s wire.VersionSettings, err error) {
 	if s.Keep, err = wire.ParseKeep(keep); err == nil && next != "" {
 		s.Next, err = wire.ParseKeep(next)
 		s.NextAt = parseTime(at)
@@ -82,7 +74,7 @@ func settingsOf(keep, next, at string) (s VersionSettings, err error) {
 		err = errors.New("a setting that waits has no time")
 	}
 	if err != nil {
-		return VersionSettings{}, call.Malformed(err)
+		return wire.VersionSettings{}, call.Malformed(err)
 	}
 	return s, nil
 }

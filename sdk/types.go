@@ -80,13 +80,18 @@ func NewSecret(value string) Secret { return locked.NewSecret(value) }
 // Role is the role of a member in a group.
 type Role = wire.Role
 
-// The roles of a member, and the size of an [Entry] if the ledger does not tell it.
+// Values of [Config], [Member] and [Entry].
 const (
+	Mainnet = "mainnet" // Config.Network
+	Testnet = "testnet"
+	// DefaultListMemory is the Config.ListMemory of a client that sets none, in bytes.
+	DefaultListMemory int64 = 256 << 20
+
 	RoleOwner  = wire.RoleOwner  // may do everything; each group has one owner, see [Group.Offer]
 	RoleWriter = wire.RoleWriter // may read and upload, and rename and delete its own uploads
 	RoleReader = wire.RoleReader // may read, and change nothing
 
-	SizeUnknown int64 = -1
+	SizeUnknown int64 = -1 // Entry.Size where the ledger does not tell it
 )
 
 // Member is a member of a group.

@@ -81,7 +81,7 @@ func (u *uploader) uploadSealed(ctx context.Context, k uploadKey, content []byte
 	s.progress = o.progress
 	r, _, err := u.c.small.record(ctx, s, o.attrs, repeated)
 	if err != nil && s.mayBeRecorded() && codeOf(err) != wire.CodeSpent {
-		s.KeepIn(nil)
+		s.keepIn(nil)
 		u.rememberSealed(k, s)
 		return Receipt{}, err
 	}

@@ -19,8 +19,8 @@ import (
 func TestVersionsOfALyingService(t *testing.T) {
 	t.Parallel()
 	s, c := world(t, testkit.Ours)
-	keeps := sdk.VersionSettings{Keep: wire.Keep{Last: 5}}
-	for said, want := range map[string]sdk.VersionSettings{
+	keeps := wire.VersionSettings{Keep: wire.Keep{Last: 5}}
+	for said, want := range map[string]wire.VersionSettings{
 		`{"keep":"5"}`:                           keeps,
 		`{"keep":"all"}`:                         {},
 		`{"keep":""}`:                            {},
@@ -31,7 +31,7 @@ func TestVersionsOfALyingService(t *testing.T) {
 	} {
 		s.Answer(wire.PathTools+wire.OpGetGroupVersions, answer(200, `{"result":`+said+`}`))
 		got, err := c.Group("g").Settings().Versions(t.Context())
-		isLie := want == (sdk.VersionSettings{}) && said != `{"keep":"all"}`
+		isLie := want == (wire.VersionSettings{}) && said != `{"keep":"all"}`
 		if got != want || isLie != (sdk.KindOf(err) == sdk.ErrCorrupt) || !isLie && err != nil {
 			t.Errorf("%s: %+v, %v", said, got, err)
 		}

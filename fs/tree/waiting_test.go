@@ -59,18 +59,18 @@ func mountBoxedAs(t *testing.T, w *world, who sdk.AccountID, g sdk.GroupID, chan
 	}
 	b.service.Version = func(f outbox.From) ([]byte, error) { return w.Content(f.Ref), nil }
 	pool := mem.NewPool()
-	b.service.Record = func(l *outbox.Upload, content []byte) sdk.Sent {
+	b.service.Record = func(l *outbox.Upload, content []byte) outbox.Sent {
 		buf, err := pool.Get(0)
 		if err == nil {
 			err = buf.Resize(int64(len(content)))
 		}
 		if err != nil {
-			return sdk.Sent{Err: err}
+			return outbox.Sent{Err: err}
 		}
 		defer buf.Release()
 		copy(buf.Bytes(), content)
 		r, err := person.Upload(context.Background(), l.Group, l.Name, buf, l.Base, l.Attributes)
-		return sdk.Sent{Receipt: r, Err: err}
+		return outbox.Sent{Receipt: r, Err: err}
 	}
 	b.mount(t, w)
 	t.Cleanup(func() { _ = b.box.Close() })
@@ -572,7 +572,7 @@ func TestO10RenameOntoWhatWasSent(t *testing.T) {
 	ok(t, b.save("/g/old", "zero"))
 	b.drained()
 	answer, record := make(chan struct{}), b.service.Record
-	b.service.Record = func(l *outbox.Upload, content []byte) sdk.Sent {
+	b.service.Record = func(l *outbox.Upload, content []byte) outbox.Sent {
 		<-answer
 		return record(l, content)
 	}

@@ -511,10 +511,10 @@ func TestO9SentAgainIsRecordedOnce(t *testing.T) {
 	run(t, func(c *outbox.Config) { c.Keys.Names, _ = format.RandomKey() }, func(t *testing.T, b *box) {
 		b.crashes()
 		n := 0
-		b.s.Record = func(l *outbox.Upload, _ []byte) sdk.Sent {
+		b.s.Record = func(l *outbox.Upload, _ []byte) outbox.Sent {
 			n++
 			b.s.OnRecord()
-			return sdk.Sent{Receipt: sdk.Receipt{Entry: sdk.Entry{Ref: sdk.Ref(l.Name)}}}
+			return outbox.Sent{Receipt: sdk.Receipt{Entry: sdk.Entry{Ref: sdk.Ref(l.Name)}}}
 		}
 		b.put("a", "1", nil)
 		synctest.Wait()
@@ -868,7 +868,7 @@ func TestThreat53NothingLeavesWithoutAReceipt(t *testing.T) {
 		}
 	}
 	run(t, nil, func(t *testing.T, b *box) {
-		b.s.Record = func(*outbox.Upload, []byte) sdk.Sent { return sdk.Sent{} } // no reference
+		b.s.Record = func(*outbox.Upload, []byte) outbox.Sent { return outbox.Sent{} } // no reference
 		b.put("a", "1", nil)
 		time.Sleep(time.Hour)
 		if len(b.Items()) != 1 {
@@ -876,8 +876,8 @@ func TestThreat53NothingLeavesWithoutAReceipt(t *testing.T) {
 		}
 	})
 	run(t, func(c *outbox.Config) { c.Coalesce = -1 }, func(t *testing.T, b *box) {
-		b.s.Record = func(*outbox.Upload, []byte) sdk.Sent {
-			return sdk.Sent{Receipt: sdk.Receipt{Entry: sdk.Entry{Ref: "same", Seq: 1}}}
+		b.s.Record = func(*outbox.Upload, []byte) outbox.Sent {
+			return outbox.Sent{Receipt: sdk.Receipt{Entry: sdk.Entry{Ref: "same", Seq: 1}}}
 		}
 		b.put("a", "1", nil)
 		b.put("b", "1", nil)
@@ -1041,8 +1041,8 @@ func TestO10RenameOntoALaterSave(t *testing.T) {
 // O2: a service that names a record at endless length neither ends the item nor keeps others from the disk.
 func TestO2ReferenceWithoutAnEnd(t *testing.T) {
 	run(t, nil, func(t *testing.T, b *box) {
-		b.s.Record = func(*outbox.Upload, []byte) sdk.Sent {
-			return sdk.Sent{Receipt: sdk.Receipt{Entry: sdk.Entry{Ref: sdk.Ref(strings.Repeat("r", 10_000))}}}
+		b.s.Record = func(*outbox.Upload, []byte) outbox.Sent {
+			return outbox.Sent{Receipt: sdk.Receipt{Entry: sdk.Entry{Ref: sdk.Ref(strings.Repeat("r", 10_000))}}}
 		}
 		b.put("a", "1", nil)
 		synctest.Wait()

@@ -30,12 +30,15 @@ type Remote interface {
 	// NewSave returns a new id for a save of a group. Local.
 	NewSave(g sdk.GroupID) (saving.Save, error)
 	// Send has saves recorded, in their order.
-	Send(ctx context.Context, list []*Upload) []sdk.Sent
+	Send(ctx context.Context, list []*Upload) []Sent
 	// Forget closes what the service has open of a group that the account lost; "" = of all groups.
 	Forget(g sdk.GroupID)
 	// Groups lists the groups of the account.
 	Groups(ctx context.Context) ([]sdk.Group, error)
 }
+
+// Sent is what became of an upload.
+type Sent = saving.Sent[sdk.Receipt]
 
 // Upload is a save that is sent. Sent again with the same Save, it is recorded once.
 type Upload struct {

@@ -145,7 +145,7 @@ func (o *Outbox) sendBatch(l *lane, batch []*item) {
 	for _, i := range batch {
 		u, end, err := o.prepare(i)
 		if err != nil {
-			o.answer(ctx, l, i, sdk.Sent{Err: err})
+			o.answer(ctx, l, i, Sent{Err: err})
 			continue
 		}
 		defer end()
@@ -231,7 +231,7 @@ func (o *Outbox) prepareSmall(c *Clear, m *meta, d derive, sealed []byte) (conte
 }
 
 // answer does what the service's answer to an item asks for.
-func (o *Outbox) answer(ctx context.Context, l *lane, i *item, a sdk.Sent) {
+func (o *Outbox) answer(ctx context.Context, l *lane, i *item, a Sent) {
 	err := a.Err
 	if err == nil && (a.Receipt.Ref == "" || len(a.Receipt.Ref) > maxRef) {
 		err = &sdk.Error{Op: "upload", Group: i.group, Kind: sdk.ErrCorrupt,

@@ -110,8 +110,8 @@ func (s Service) SealJournal(ctx context.Context, g sdk.GroupID, k Key) (saving.
 func (s Service) NewSave(g sdk.GroupID) (saving.Save, error) { return s.Group(g).NewSave() }
 
 // Send has small saves recorded together, and each large one for itself.
-func (s Service) Send(ctx context.Context, list []*Upload) []sdk.Sent {
-	out := make([]sdk.Sent, len(list))
+func (s Service) Send(ctx context.Context, list []*Upload) []Sent {
+	out := make([]Sent, len(list))
 	for from := 0; from < len(list); {
 		to := from
 		for to < len(list) && list[to].Large == nil {
@@ -127,7 +127,7 @@ func (s Service) Send(ctx context.Context, list []*Upload) []sdk.Sent {
 	return out
 }
 
-func (s Service) sendSmall(ctx context.Context, list []*Upload, out []sdk.Sent) {
+func (s Service) sendSmall(ctx context.Context, list []*Upload, out []Sent) {
 	var sealed []*sdk.Sealed
 	var at []int
 	for n, u := range list {

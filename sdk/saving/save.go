@@ -36,6 +36,12 @@ type Part struct {
 	Leaves []byte `json:"leaves,omitempty"`
 }
 
+// Sent is what became of an upload: a receipt, or an error.
+type Sent[Receipt any] struct {
+	Receipt Receipt
+	Err     error // an *sdk.Error
+}
+
 // Begun is a save in blocks that may have been begun before.
 type Begun struct {
 	Save Save

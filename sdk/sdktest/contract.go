@@ -925,7 +925,7 @@ func keptVersions(t *testing.T, s *suite) {
 	if would, err = g.Settings().TryVersions(ctx, wire.Keep{Last: 1}, "saved"); err != nil || would.Versions != 2 || len(would.Names) != 0 {
 		t.Errorf("after the last name it would take %+v, %v", would, err)
 	}
-	if was, err := bobs.Settings().Versions(ctx); err != nil || was != (sdk.VersionSettings{}) {
+	if was, err := bobs.Settings().Versions(ctx); err != nil || was != (wire.VersionSettings{}) {
 		t.Errorf("the default is %+v, %v", was, err)
 	}
 	_, err = g.Settings().SetVersions(ctx, wire.Keep{Last: 2})
@@ -940,7 +940,7 @@ func keptVersions(t *testing.T, s *suite) {
 	}
 	_, err = g.Settings().SetVersions(ctx, wire.Keep{})
 	ok(t, "keep all", err)
-	if set, err := bobs.Settings().Versions(ctx); err != nil || set != (sdk.VersionSettings{}) {
+	if set, err := bobs.Settings().Versions(ctx); err != nil || set != (wire.VersionSettings{}) {
 		t.Errorf("after all are kept: %+v, %v", set, err)
 	}
 	e, err := bobs.Stat(ctx, "saved")

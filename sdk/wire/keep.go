@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Bounds of [Keep].
@@ -71,4 +72,11 @@ func (k Keep) Widens(from Keep) bool {
 	default:
 		return k.Days > 0 && from.Days > 0 && k.Days > from.Days
 	}
+}
+
+// VersionSettings is which older versions a group keeps.
+type VersionSettings struct {
+	Keep   Keep
+	Next   Keep      // the setting that is delayed
+	NextAt time.Time // when Next begins; zero = none is delayed
 }

@@ -25,7 +25,7 @@ import (
 type Service struct {
 	ID sdk.AccountID
 	// Record makes the record of a save that was not recorded before; nil records everything.
-	Record func(u *outbox.Upload, content []byte) sdk.Sent
+	Record func(u *outbox.Upload, content []byte) outbox.Sent
 	// Refuse answers a request, which is groups, open, seal, end or send; nil = it may be done. Only a request to send
 	// is about a save; of the others about a journal, u has the group alone.
 	Refuse func(op string, u *outbox.Upload) error
@@ -54,7 +54,7 @@ type Service struct {
 
 // recorded is what is known of a spent id.
 type recorded struct {
-	sent sdk.Sent
+	sent outbox.Sent
 	tag  sdk.Digest
 }
 
@@ -289,9 +289,9 @@ func (s *Service) Entries(_ context.Context, g sdk.GroupID) ([]sdk.Entry, error)
 }
 
 // Send records saves.
-func (s *Service) Send(_ context.Context, list []*outbox.Upload) []sdk.Sent {
+func (s *Service) Send(_ context.Context, list []*outbox.Upload) []outbox.Sent {
 	var names []string
-	out := make([]sdk.Sent, len(list))
+	out := make([]outbox.Sent, len(list))
 	for n, u := range list {
 		names = append(names, u.Name)
 		out[n] = s.send(u)
@@ -343,15 +343,15 @@ func (s *Service) content(u *outbox.Upload) ([]byte, error) {
 	return all, nil
 }
 
-func (s *Service) send(u *outbox.Upload) sdk.Sent {
+func (s *Service) send(u *outbox.Upload) outbox.Sent {
 	if s.Refuse != nil {
 		if err := s.Refuse("send", u); err != nil {
-			return sdk.Sent{Err: err}
+			return outbox.Sent{Err: err}
 		}
 	}
 	content, err := s.content(u)
 	if err != nil {
-		return sdk.Sent{Err: err}
+		return outbox.Sent{Err: err}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -360,7 +360,7 @@ func (s *Service) send(u *outbox.Upload) sdk.Sent {
 	tag := sdk.Digest(sha256.Sum256(text))
 	if done, ok := s.recorded[u.Save.ID]; ok {
 		if done.tag != tag {
-			return sdk.Sent{Err: &sdk.Error{Op: "upload", Kind: sdk.ErrConflict, Code: wire.CodeSpent}}
+			return outbox.Sent{Err: &sdk.Error{Op: "upload", Kind: sdk.ErrConflict, Code: wire.CodeSpent}}
 		}
 		return done.sent
 	}
@@ -375,15 +375,15 @@ func (s *Service) send(u *outbox.Upload) sdk.Sent {
 	}
 	key := string(u.Group) + "/" + u.Name
 	if u.Base != nil && *u.Base != s.heads[key] {
-		return sdk.Sent{Err: &sdk.Error{Op: "upload", Kind: sdk.ErrConflict, Code: wire.CodeHead}}
+		return outbox.Sent{Err: &sdk.Error{Op: "upload", Kind: sdk.ErrConflict, Code: wire.CodeHead}}
 	}
 	s.next++
 	hash := sdk.ComputeHash(content)
 	e := sdk.Entry{Group: u.Group, Ref: sdk.Ref(fmt.Sprint("ref", s.next)), Seq: sdk.Seq(s.next), Name: u.Name,
 		Hash: hash, Uploader: s.ID, Size: u.Size, Time: time.Now()}
 	r := sdk.Receipt{Entry: e}
-	s.note(logged{u.Save.ID, key, string(content), recorded{sdk.Sent{Receipt: r}, tag}, e})
-	return sdk.Sent{Receipt: r}
+	s.note(logged{u.Save.ID, key, string(content), recorded{outbox.Sent{Receipt: r}, tag}, e})
+	return outbox.Sent{Receipt: r}
 }
 
 // Head returns the newest reference of a name.
