@@ -16,8 +16,8 @@ const missInterval = 500 * time.Millisecond
 // looks is what package look is given by the tree.
 func (t *Tree) looks() look.Config {
 	return look.Config{Service: t.remote, Interval: t.cfg.RefreshInterval, Patience: t.cfg.MetadataTimeout, Log: t.log,
-		Now: t.now, Price: t.cfg.ReadPrice, Storage: t.cfg.Storage, Watch: t.cfg.Watch, Budget: &t.spent, Judge: t.judge,
-		Note: func(err error) {
+		Now: t.now, Price: t.cfg.ReadPrice, Storage: t.cfg.Storage, Watch: t.cfg.Watch, Budget: &t.spent,
+		Judge: t.judge, Note: func(err error) {
 			var failed *Error
 			if errors.As(err, &failed) {
 				t.Note(failed)
