@@ -81,7 +81,8 @@ func (a *app) cost(ctx context.Context, paths []string) error {
 	return nil
 }
 
-// addCosts adds the files at a path of a mount and below it to sum and total, and the folders of their groups to groups.
+// addCosts adds the files at a path of a mount and below it to sum and total, and the folders of their groups to
+// groups.
 func (a *app) addCosts(ctx context.Context, arg string, sum *costDoc, total *sdk.Amount,
 	groups map[string]bool) error {
 	start, err := a.mountPath(ctx, []string{arg})

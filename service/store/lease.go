@@ -11,6 +11,7 @@ import (
 func Lease(ctx context.Context, tx *Tx, name, holder string, until time.Time) (bool, error) {
 	n, err := tx.Count(ctx, "take lease", `INSERT INTO leases (name, holder, until_ns) VALUES (?, ?, ?)
 		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ns = excluded.until_ns
-		WHERE leases.holder = excluded.holder OR leases.until_ns < ?`, name, holder, until.UnixNano(), time.Now().UnixNano())
+		WHERE leases.holder = excluded.holder OR leases.until_ns < ?`,
+		name, holder, until.UnixNano(), time.Now().UnixNano())
 	return n == 1, err
 }
