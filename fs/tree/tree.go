@@ -149,7 +149,7 @@ const reopenTime = time.Minute
 //  4. the gate of Tree.look.Groups, one request for the list of groups
 //  5. body.mu, the bytes of a file, its state and its handles
 //  6. Tree.mu, the names: every field that is marked so
-//  7. attributes.lock, groupInfo.mu, errorLog.mu and the locks of packages look, save,
+//  7. attributes.lock, groupInfo.mu and the locks of packages look, save, content, report,
 //     policy and cache, each on its own
 //
 // The state of a file that is being sealed and sent is sending: body.mu is free then,
