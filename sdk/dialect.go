@@ -114,7 +114,7 @@ type hostedDialect struct {
 }
 
 func (hostedDialect) hasBlocks() bool     { return false }
-func (h hostedDialect) maxUpload() int64  { return h.c.maxWhole(h.caps) }
+func (h hostedDialect) maxUpload() int64  { return h.c.uploads.maxWhole(h.caps) }
 func (hostedDialect) namesPage() int      { return 0 }
 func (hostedDialect) rawTransfer() string { return "" }
 

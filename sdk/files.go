@@ -216,7 +216,7 @@ func (g Group) put(ctx context.Context, name string, r io.Reader, o options) (Re
 	if err != nil {
 		return Receipt{}, err
 	}
-	limit, err := g.c.uploadLimit(caps, name, o)
+	limit, err := g.c.uploads.limit(caps, name, o)
 	if err != nil {
 		return Receipt{}, err
 	}

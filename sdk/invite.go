@@ -122,7 +122,7 @@ func (c *Client) UseInvite(ctx context.Context, i wire.Invite) (GroupID, error) 
 		return "", &Error{Op: "use the invite", Kind: ErrInvalid, Code: wire.CodeAddress,
 			Err: errors.New("the invite is of another service, " + quote(i.URL) + ", or of no group")}
 	}
-	if err := c.isLogOf(ctx, i); err != nil {
+	if err := c.log.isOf(ctx, i); err != nil {
 		return "", c.wrap("use the invite", GroupID(i.Group), "", err)
 	}
 	var used wire.UsedInvite
@@ -133,17 +133,17 @@ func (c *Client) UseInvite(ctx context.Context, i wire.Invite) (GroupID, error) 
 	return GroupID(used.GroupID), c.wrap("use the invite", GroupID(i.Group), "", err)
 }
 
-// isLogOf checks that the service proves its lists with the log key of an invite, also where that key was replaced
+// isOf checks that the service proves its lists with the log key of an invite, also where that key was replaced
 // since. It pins the key of the invite where none is pinned.
-func (c *Client) isLogOf(ctx context.Context, i wire.Invite) (err error) {
-	t, err := c.CheckTrust(ctx)
+func (l *signedLog) isOf(ctx context.Context, i wire.Invite) (err error) {
+	t, err := l.c.CheckTrust(ctx)
 	if err != nil || !t.Proves {
 		return err
 	}
-	if t.Key == "" && c.cfg.LogKey == "" {
-		cfg := c.cfg
+	if t.Key == "" && l.c.cfg.LogKey == "" {
+		cfg := l.c.cfg
 		cfg.APIKey, cfg.NewKey, cfg.StateDir, cfg.LogKey = Secret{}, nil, "", i.LogKey
-		asking, err := New(c.account, cfg) // a key that the service does not have is not pinned
+		asking, err := New(l.c.account, cfg) // a key that the service does not have is not pinned
 		if err == nil {
 			_, err = asking.CheckTrust(ctx)
 			err = errors.Join(err, asking.Close())
@@ -151,11 +151,11 @@ func (c *Client) isLogOf(ctx context.Context, i wire.Invite) (err error) {
 		if err != nil {
 			return err
 		}
-		c.memory.Pin(i.LogKey)
+		l.c.memory.Pin(i.LogKey)
 		return nil
 	}
-	key, err := c.log.key(ctx)
-	if err == nil && key != i.LogKey && !slices.Contains(c.memory.Earlier(), i.LogKey) {
+	key, err := l.key(ctx)
+	if err == nil && key != i.LogKey && !slices.Contains(l.c.memory.Earlier(), i.LogKey) {
 		err = otherKey("the log key of the invite is not the one that this machine saw before")
 	}
 	return err

@@ -73,7 +73,7 @@ func (u *uploader) seal(ctx context.Context, k uploadKey, content []byte, o opti
 		return nil, err
 	}
 	size := int64(len(content))
-	if err := checkSize(size, min(u.c.maxWhole(caps), wire.WholeFileBytes)); err != nil {
+	if err := checkSize(size, min(u.maxWhole(caps), wire.WholeFileBytes)); err != nil {
 		return nil, err
 	}
 	if _, err := u.c.vault.current(ctx); err != nil { // before anything is encrypted

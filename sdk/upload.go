@@ -38,7 +38,7 @@ func (u *uploader) upload(ctx context.Context, g GroupID, name string, b *mem.Bu
 	if err != nil {
 		return Receipt{}, err
 	}
-	limit, err := u.c.uploadLimit(caps, name, o)
+	limit, err := u.limit(caps, name, o)
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -114,17 +114,17 @@ func (c *Client) MaxUpload(ctx context.Context) (int64, error) {
 }
 
 // maxWhole returns the size of the largest file of format version 1, in bytes.
-func (c *Client) maxWhole(caps wire.Capabilities) int64 {
+func (u *uploader) maxWhole(caps wire.Capabilities) int64 {
 	if caps.MaxFileBytes <= 0 {
-		return c.cfg.MaxFileBytes
+		return u.c.cfg.MaxFileBytes
 	}
-	return min(c.cfg.MaxFileBytes, caps.MaxFileBytes)
+	return min(u.c.cfg.MaxFileBytes, caps.MaxFileBytes)
 }
 
-// uploadLimit returns the size of the largest upload in one block, in bytes. An upload that is bound by a base is a
+// limit returns the size of the largest upload in one block, in bytes. An upload that is bound by a base is a
 // sealed one, because no other is compared.
-func (c *Client) uploadLimit(caps wire.Capabilities, name string, o options) (int64, error) {
-	limit := c.maxWhole(caps)
+func (u *uploader) limit(caps wire.Capabilities, name string, o options) (int64, error) {
+	limit := u.maxWhole(caps)
 	switch {
 	case o.base == "":
 		return limit, nil

@@ -171,16 +171,16 @@ func (c *Client) EstimateFee(ctx context.Context, action string) (Amount, error)
 // ReadPrice returns what the caller pays for one list of groups. Only the hosted test
 // network charges for it. Free, no authentication. Errors: [ErrUnavailable], [ErrTimeout].
 // Wire protocol 3.3, 4.6.
-func (c *Client) ReadPrice(ctx context.Context) (Amount, error) { return c.readPrice(ctx, "") }
+func (c *Client) ReadPrice(ctx context.Context) (Amount, error) { return c.caps.readPrice(ctx, "") }
 
 // ReadPrice returns what the caller pays for one list of records or members of the group. A
 // self-hosted service charges nothing. The hosted network charges for groups that accounts
 // cannot join by themselves. Free, no authentication. Errors: [ErrUnavailable],
 // [ErrTimeout]. Wire protocol 3.3, 4.6.
-func (g Group) ReadPrice(ctx context.Context) (Amount, error) { return g.c.readPrice(ctx, g.ID) }
+func (g Group) ReadPrice(ctx context.Context) (Amount, error) { return g.c.caps.readPrice(ctx, g.ID) }
 
-func (c *Client) readPrice(ctx context.Context, g GroupID) (Amount, error) {
-	speaks, err := c.caps.dialect(ctx)
+func (k *capabilities) readPrice(ctx context.Context, g GroupID) (Amount, error) {
+	speaks, err := k.dialect(ctx)
 	if err != nil {
 		return Amount{}, err
 	}
