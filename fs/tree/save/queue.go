@@ -1,6 +1,7 @@
 package save
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -230,11 +231,12 @@ func Change(settle func(always bool) error, change func() error) error {
 	if !overtaken(err) {
 		return err
 	}
-	if err = settle(true); err != nil {
-		return err
+	waits := settle(true)
+	if waits != nil && !errors.Is(waits, ErrWaits) { // what the service refused can be changed again
+		return waits
 	}
 	if err = change(); overtaken(err) {
-		return ErrSavedAgain
+		return cmp.Or(waits, ErrSavedAgain)
 	}
 	return err
 }
