@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -45,9 +46,9 @@ func (s *Service) load(ctx context.Context, salvage bool, archives []io.Reader) 
 	if err != nil {
 		return archive.Summary{}, err
 	}
-	sum, err := archive.Import(ctx, a, salvage, archives...)
-	if err != nil {
-		return sum, err
+	sum, imported := archive.Import(ctx, a, salvage, archives...)
+	if imported != nil && !errors.Is(imported, archive.ErrImported) { // which may be of one killed before it signed
+		return sum, imported
 	}
 	if err := s.store.Read(ctx, func(tx *store.Tx) error { return s.vault.Reload(ctx, tx) }); err != nil {
 		return sum, fmt.Errorf("the keys of the service: %w", err)
@@ -56,7 +57,7 @@ func (s *Service) load(ctx context.Context, salvage bool, archives []io.Reader) 
 	if err != nil && salvage { // a ledger that is damaged cannot be signed
 		sum.Damage, err = append(sum.Damage, err.Error()), nil
 	}
-	return sum, err
+	return sum, cmp.Or(err, imported)
 }
 
 // signImported signs what was imported, with the key and under the name that the log had: who starts the

@@ -24,6 +24,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/checkpoint"
 	"github.com/svcfs/svcfs/service/store"
 )
@@ -540,18 +541,31 @@ func TestImportSignsACheckpoint(t *testing.T) {
 	if _, err := r.svc.Export(t.Context(), &archived, nil); err != nil {
 		t.Fatal(err)
 	}
-	svc, err := service.Open(t.Context(), service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
+	dir := masterKeyOnly(t, r.dir)
+	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, Database: newDatabase(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer svc.Close()
-	if _, err := svc.Import(t.Context(), &archived); err != nil {
+	raw := archived.Bytes()
+	isSigned := func() {
+		t.Helper()
+		report, err := svc.AuditReport(t.Context())
+		if err != nil || report.Signed != report.Records || report.Records == 0 || report.Key != strings.TrimSpace(key) {
+			t.Errorf("%+v, %v, want all records signed with %s", report, err, key)
+		}
+	}
+	if _, err := svc.Import(t.Context(), bytes.NewReader(raw)); err != nil {
 		t.Fatal(err)
 	}
-	report, err := svc.AuditReport(t.Context())
-	if err != nil || report.Signed != report.Records || report.Records == 0 || report.Key != strings.TrimSpace(key) {
-		t.Errorf("%+v, %v, want all records signed with %s", report, err, key)
+	isSigned()
+	if err := os.RemoveAll(filepath.Join(dir, checkpoint.Dir)); err != nil { // as when it was killed before it signed
+		t.Fatal(err)
 	}
+	if _, err := svc.Import(t.Context(), bytes.NewReader(raw)); !errors.Is(err, archive.ErrImported) {
+		t.Fatal(err)
+	}
+	isSigned()
 }
 
 // Only members see every record of their group with everything that its hash covers,
