@@ -26,6 +26,7 @@ import (
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/checkpoint"
+	"github.com/svcfs/svcfs/service/enginetest"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -339,6 +340,27 @@ func TestDirectoryOfAnotherLedgerIsRefused(t *testing.T) {
 	svc, err = service.Open(t.Context(), service.Config{DataDir: dir, PublicURL: r.url})
 	ok(t, err)
 	ok(t, svc.Close())
+}
+
+// A start without --db made a service of its own in the directory: who names the database again is told what to move.
+func TestDirectoryOfAStartWithoutItsDatabase(t *testing.T) {
+	t.Parallel()
+	if enginetest.OnPostgres(t) {
+		return // has both
+	}
+	database := engines.NewPostgres(t)
+	r := runWith(t, service.Config{DataDir: t.TempDir()})
+	r.user("alice", "10")
+	r.checkpoint()
+	svc, err := service.Open(t.Context(), service.Config{DataDir: r.dir, Database: database})
+	if err == nil {
+		ok(t, svc.Close())
+	}
+	refused(t, "another ledger's directory", err, "belongs to another database")
+	if step := service.NextStepOf(err); !strings.Contains(step, filepath.Join(r.dir, store.FileName)+" now: if") ||
+		!strings.Contains(step, filepath.Join(r.dir, checkpoint.Dir)+" away") {
+		t.Errorf("the next step is %q", step)
+	}
 }
 
 // A contract other than that of the accounts is refused at the start, with what to do. Without accounts the contract

@@ -182,7 +182,7 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 		s.closeLater(func() error { gateway.Close(); return nil })
 	}
 	if isOfAnotherDatabase(cfg) { // and no new one is left in it
-		return otherDatabase(cfg.DataDir, checkpoint.ErrOtherLedger)
+		return otherDatabase(cfg, checkpoint.ErrOtherLedger)
 	}
 	if s.store, err = store.Open(ctx, cfg.DataDir, cfg.Database); err != nil {
 		return err
@@ -207,7 +207,7 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 	}
 	s.closeLater(s.log.Close)
 	if err := s.log.IsOwn(ctx); errors.Is(err, checkpoint.ErrOtherLedger) {
-		return otherDatabase(cfg.DataDir, err)
+		return otherDatabase(cfg, err)
 	} else if err != nil {
 		return err
 	}
@@ -237,13 +237,21 @@ func (s *Service) assemble(domain string, gateway *legacy.Gateway) {
 
 // isOfAnotherDatabase reports that a data directory has signed checkpoints, but not the database that they are of.
 func isOfAnotherDatabase(cfg Config) bool {
-	_, err := os.Stat(filepath.Join(cfg.DataDir, store.FileName))
-	return cfg.Database == "" && checkpoint.IsSigned(cfg.DataDir) && errors.Is(err, os.ErrNotExist)
+	return cfg.Database == "" && checkpoint.IsSigned(cfg.DataDir) && !isThere(filepath.Join(cfg.DataDir, store.FileName))
 }
 
-func otherDatabase(dir string, err error) error {
-	return &refusal{fmt.Errorf("%w: %s belongs to another database", err, dir),
-		"name the database that the directory belongs to with --db, or give this one a new, empty data directory"}
+func otherDatabase(cfg Config, err error) error {
+	step := "name the database that the directory belongs to with --db, or give this one a new, empty data directory"
+	if file := filepath.Join(cfg.DataDir, store.FileName); cfg.Database != "" && isThere(file) {
+		step += fmt.Sprintf("; it belongs to %s now: if a start without --db made that, and it has no account, move it "+
+			"and %s away", file, filepath.Join(cfg.DataDir, checkpoint.Dir))
+	}
+	return &refusal{fmt.Errorf("%w: %s belongs to another database", err, cfg.DataDir), step}
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, os.ErrNotExist)
 }
 
 func openVault(ctx context.Context, s *store.Store, source MasterKey, master vault.Master,
