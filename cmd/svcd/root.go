@@ -134,6 +134,8 @@ func stepOf(err error) string {
 	case errors.Is(err, store.ErrLogin):
 		return "put the password of the role into PGPASSWORD, or into the file that PGPASSFILE names, for each " +
 			"command of svcd"
+	case errors.Is(err, store.ErrNoDatabase):
+		return "look at the name in --db; CREATE DATABASE makes one: service/operating/stores.md"
 	case errors.Is(err, store.ErrUnavailable):
 		return "start the database, or check --db and who may use the data directory"
 	case errors.Is(err, store.ErrFull), errors.Is(err, blob.ErrFull):
@@ -214,7 +216,7 @@ func (s *settings) with(ctx context.Context, f func(*service.Service) error) err
 		return err
 	}
 	if _, err := os.Stat(s.cfg.DataDir); err != nil {
-		return refuse("svcd serve --data DIR makes one", "look at data directory: %w", err)
+		return refuse("look at the path; svcd init --data DIR makes a new service", "look at data directory: %w", err)
 	}
 	cfg := s.cfg
 	cfg.MasterKey = s.masterKey()

@@ -133,7 +133,12 @@ func listenOn(addresses ...string) (list []net.Listener, err error) {
 		}
 		l, err := net.Listen("tcp", address)
 		if err != nil {
-			return nil, errors.Join(refuse("choose another address", "listen: %w", err), closeAll(list))
+			hint := "choose another address"
+			if errors.Is(err, syscall.EADDRINUSE) {
+				hint = "stop what has it, perhaps this service itself, and see it with: ss -ltnp; or choose another " +
+					"address with --listen, and with --public-url what users call"
+			}
+			return nil, errors.Join(refuse(hint, "listen: %w", err), closeAll(list))
 		}
 		list = append(list, l)
 	}

@@ -91,11 +91,26 @@ func TestAFullDiskIsTold(t *testing.T) {
 	}
 }
 
-// A database that refuses the role asks for its password.
+// A database that refuses the role asks for its password, and one that is not there for its name.
 func TestARefusedLoginIsTold(t *testing.T) {
-	hint := hintOf(rootOf(&settings{}), []string{"export"}, cli.ExitOther, fmt.Errorf("open: %w", store.ErrLogin))
-	if !strings.Contains(hint, "PGPASSWORD") {
-		t.Errorf("the next step is %q", hint)
+	for err, want := range map[error]string{store.ErrLogin: "PGPASSWORD", store.ErrNoDatabase: "the name in --db"} {
+		hint := hintOf(rootOf(&settings{}), []string{"export"}, cli.ExitOther, fmt.Errorf("open: %w", err))
+		if !strings.Contains(hint, want) {
+			t.Errorf("%v: the next step is %q", err, hint)
+		}
+	}
+}
+
+// Who finds the address taken is told that this service may run already, and what an address of another port takes.
+func TestAnAddressInUseIsTold(t *testing.T) {
+	var lc net.ListenConfig
+	taken, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	ok(t, err)
+	defer taken.Close()
+	_, errs, code := execute(t, "serve", "--data", t.TempDir(), "--listen", taken.Addr().String())
+	if code != exitOther || !strings.Contains(errs, "perhaps this service itself") ||
+		!strings.Contains(errs, "--public-url") {
+		t.Errorf("code %d, %s", code, errs)
 	}
 }
 
@@ -124,7 +139,7 @@ func TestEveryFailureHasANextStep(t *testing.T) {
 		"nonsense":                                                {exitUsage, "run 'svcd help'"},
 		"audit --nonsense":                                        {exitUsage, "run 'svcd audit --help'"},
 		"audit x --data " + dir:                                   {exitUsage, "see: svcd audit --help"},
-		"audit --data " + dir + "/absent":                         {exitOther, "svcd serve --data DIR makes one"},
+		"audit --data " + dir + "/absent":                         {exitOther, "look at the path; svcd init"},
 		"account fund nobody 1 --data " + dir:                     {exitNotFound, "svcd account list --data " + dir},
 		"account fund nobody little --data " + dir:                {exitUsage, "a number of tokens"},
 		"account create Bad/Name --data " + dir:                   {exitUsage, "see: svcd account create --help"},

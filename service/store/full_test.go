@@ -94,8 +94,10 @@ func TestAFaultOfAFileIsNoneOfTheDatabase(t *testing.T) {
 		store.ErrUnavailable) {
 		t.Errorf("a lost connection is %v", kind)
 	}
-	refused := fmt.Errorf("begin: %w", &pgconn.PgError{Code: "28P01"})
-	if kind := store.KindAtPostgres(refused); !errors.Is(kind, store.ErrLogin) {
-		t.Errorf("a wrong password is %v", kind)
+	for code, want := range map[string]error{"28P01": store.ErrLogin, "3D000": store.ErrNoDatabase} {
+		err := fmt.Errorf("begin: %w", &pgconn.PgError{Code: code})
+		if kind := store.KindAtPostgres(err); !errors.Is(kind, want) {
+			t.Errorf("SQLSTATE %s is %v", code, kind)
+		}
 	}
 }

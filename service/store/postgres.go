@@ -232,6 +232,8 @@ func kindOfCode(code string) error {
 		return ErrFull
 	case strings.HasPrefix(code, "28"): // invalid authorization specification
 		return ErrLogin
+	case code == "3D000": // invalid_catalog_name
+		return ErrNoDatabase
 	case code == "22021": // character_not_in_repertoire
 		return ErrInvalidText
 	case code == "23503": // foreign_key_violation

@@ -30,6 +30,8 @@ var (
 	ErrUnavailable = errors.New("the database is unavailable")
 	// ErrLogin means that the database knows no such role, or that its password is another one.
 	ErrLogin = errors.New("the database refuses the login")
+	// ErrNoDatabase means that the server has no database of that name.
+	ErrNoDatabase = errors.New("the database does not exist")
 	// ErrInvalidText means that a text cannot be stored: it holds a NUL.
 	ErrInvalidText = errors.New("a text holds a NUL character")
 	// ErrReference means that a row refers to a row that is not there.
@@ -68,7 +70,8 @@ type engine interface {
 	// holdBack makes a reserve, if the engine can, and reports whether there is room for
 	// it.
 	holdBack(ctx context.Context, db *sql.DB) (bool, error)
-	// kind returns ErrFull, ErrUnavailable, ErrLogin, ErrInvalidText or ErrReference for errors of that kind, else nil.
+	// kind returns ErrFull, ErrUnavailable, ErrLogin, ErrNoDatabase, ErrInvalidText or ErrReference for errors of
+	// that kind, else nil.
 	kind(err error) error
 }
 
