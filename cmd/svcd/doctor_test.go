@@ -298,7 +298,7 @@ func TestExportImportCommands(t *testing.T) {
 	ok(t, os.Mkdir(again, 0o700))
 	ok(t, os.WriteFile(filepath.Join(again, "master.key"), key, 0o600))
 	good(root, "import", full, more, "--data", again)
-	good("imported before, and completely", "import", full, more, "--data", again)
+	good("into: "+filepath.Join(again, "svc.db"), "import", full, more, "--data", again)
 	bad(exitOther, "holds accounts already", "import", full, "--data", dir)
 	bad(exitUsage, "open archive", "import", filepath.Join(tmp, "none"), "--data", again)
 	bad(exitOther, "no such file", "audit", "--data", filepath.Join(tmp, "none"))
@@ -310,6 +310,19 @@ func TestExportImportCommands(t *testing.T) {
 	ok(t, err)
 	ok(t, os.WriteFile(tree, make([]byte, len(hashes)), 0o600))
 	bad(int(cli.ExitProof), "row", "audit", "--data", again)
+}
+
+// An import says into which database it went, without the password in its address.
+func TestWhereDatabase(t *testing.T) {
+	s := &settings{}
+	s.cfg.DataDir, s.cfg.Database = "/data", "postgres://svcd:hunter2@db.example.org:5432/moved?password=hunter2"
+	if got := s.whereDatabase(); got != "PostgreSQL, db.example.org:5432/moved" {
+		t.Errorf("it went into %q", got)
+	}
+	s.cfg.Database = ""
+	if got := s.whereDatabase(); !strings.HasPrefix(got, "/data/svc.db (SQLite") {
+		t.Errorf("it went into %q", got)
+	}
 }
 
 // verify names bytes that belong to nothing, unless they may just have come, and

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/archive"
+	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
 
@@ -101,6 +103,18 @@ func (s *settings) printSummary(what string, sum archive.Summary) {
 		"ledger root: %s\n", what, sum.Records, sum.Blobs, sum.BlobBytes, sum.LedgerRoot)
 }
 
+// whereDatabase says which database the commands use, without user and password.
+func (s *settings) whereDatabase() string {
+	if s.cfg.Database == "" {
+		return filepath.Join(s.cfg.DataDir, store.FileName) + " (SQLite; another database with --db)"
+	}
+	u, err := url.Parse(s.cfg.Database)
+	if err != nil {
+		return "PostgreSQL"
+	}
+	return "PostgreSQL, " + u.Host + u.Path
+}
+
 func newImport(s *settings) *cobra.Command {
 	var salvage bool
 	cmd := &cobra.Command{
@@ -170,7 +184,7 @@ func (s *settings) load(ctx context.Context, svc *service.Service, salvage bool,
 	}
 	switch {
 	case errors.Is(err, archive.ErrImported):
-		fmt.Fprintln(s.stdout, "imported before, and completely: nothing is left to do")
+		fmt.Fprintln(s.stdout, "imported before, and completely: nothing is left to do\ninto:", s.whereDatabase())
 		return nil
 	case err != nil:
 		return err
@@ -179,6 +193,7 @@ func (s *settings) load(ctx context.Context, svc *service.Service, salvage bool,
 		fmt.Fprintf(s.stdout, "damaged\t%s\n", damage)
 	}
 	s.printSummary("imported", sum)
+	fmt.Fprintln(s.stdout, "into:", s.whereDatabase())
 	fmt.Fprintln(s.stdout, "next: start it with svcd serve; members whose machine saw newer records refuse it until "+
 		"they run: svcfs accept-rollback, and mount again\n"+
 		"      an archive from before svcd rotate-log-key: svcfs forget URL")

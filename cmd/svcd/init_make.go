@@ -12,6 +12,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -223,20 +224,21 @@ func (n *newService) next() (list []string) {
 	if _, port, _ := net.SplitHostPort(n.file.Listen); n.owner != nil && len(port) < 4 {
 		list = append(list, "let the unit listen on port "+port+": service/operating/certificates.md")
 	}
-	start := "svcd serve --data " + ownfile.ShellWord(n.file.Data)
-	if n.path == n.s.packaged.config {
-		start = "sudo systemctl enable --now svcd"
-	}
-	of := ""
+	start, of, program := "sudo systemctl enable --now svcd", "", "svcd"
 	if n.path != n.s.packaged.config {
 		of = " --data " + ownfile.ShellWord(n.file.Data)
+		start = "svcd serve" + of
+		if path, err := os.Executable(); err == nil { // cron looks in /usr/bin and /bin
+			program = ownfile.ShellWord(path)
+		}
 	}
 	list = append(list, "start it with: "+start, "invite others with: svcd invite NAME"+of)
 	if n.backups == "" {
 		return append(list, "make backups: svcd backup --help")
 	}
+	line := program + " backup " + ownfile.ShellWord(n.backups) + of
 	return append(list, "have cron of the service's user write an archive each night, with the line: 0 3 * * * "+
-		"svcd backup "+ownfile.ShellWord(n.backups)+of)
+		strings.ReplaceAll(line, "%", `\%`)) // where cron would end the command
 }
 
 // print prints what was made, the invite last.

@@ -35,7 +35,7 @@ func initWith(t *testing.T, answers string, args ...string) (out, errs string, c
 // the invite makes the account.
 func TestInitMakesAService(t *testing.T) {
 	dir := t.TempDir()
-	data, backups := filepath.Join(dir, "the data"), filepath.Join(dir, "backups")
+	data, backups := filepath.Join(dir, "the data"), filepath.Join(dir, "100% backups")
 	address := "http://127.0.0.1:" + proctest.FreePort(t)
 	out, errs, code := initWith(t, `{"address": "`+address+`", "backups": "`+backups+`", "account": "alice"}`, "--data",
 		data)
@@ -52,7 +52,9 @@ func TestInitMakesAService(t *testing.T) {
 	}
 	if len(made.Next) != 4 || !strings.Contains(made.Next[0], filepath.Join(data, "master.key")) ||
 		!strings.HasSuffix(made.Next[1], "svcd serve --data '"+data+"'") ||
-		!strings.HasSuffix(made.Next[2], "svcd invite NAME --data '"+data+"'") {
+		!strings.HasSuffix(made.Next[2], "svcd invite NAME --data '"+data+"'") ||
+		!strings.HasSuffix(made.Next[3], `/100\% backups' --data '`+data+"'") || // % ends a line of cron
+		!strings.Contains(made.Next[3], " * * * /") {
 		t.Errorf("next is %q", made.Next)
 	}
 	if info, err := os.Stat(made.Config); err != nil || info.Mode() != 0o600 {
