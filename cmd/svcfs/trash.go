@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -22,30 +23,21 @@ type trashedName struct {
 // removedTogether is how long before a folder what was in it can have been removed to come back with it.
 const removedTogether = time.Minute
 
+// removedPaths is what a restore brings back: the versions of each file, and the folders that were removed themselves.
+type removedPaths struct {
+	files   [][]sdk.Entry
+	folders []string
+}
+
 // restoreFromTrash brings names back from the trash of a group, with all their versions, and folders that were empty.
 // All are found before the first is brought back.
 func (a *app) restoreFromTrash(ctx context.Context, g sdk.Group, paths []string) error {
-	trash, err := g.Trash(ctx)
+	found, err := findRemoved(ctx, g, paths)
 	if err != nil {
 		return err
 	}
-	list := listingOf(trash).trash()
-	var found [][]sdk.Entry
-	var folders []string
-	for _, what := range paths {
-		chosen, ok := list.choose(what)
-		if !ok {
-			empty, err := removedFolders(ctx, g, what)
-			if err != nil {
-				return err
-			}
-			folders = append(folders, empty...)
-			continue
-		}
-		chosen.ref = "" // a reference stands for its name
-		found = append(found, list.chosen(chosen, inTrash)...)
-	}
-	for _, versions := range found {
+	withFiles := make(map[string]bool)
+	for _, versions := range found.files {
 		done, err := g.RestoreVersions(ctx, versions)
 		if err != nil {
 			return err
@@ -54,16 +46,50 @@ func (a *app) restoreFromTrash(ctx context.Context, g sdk.Group, paths []string)
 		if err := a.printRestored(trashedName{Name: name, Versions: done.Versions}); err != nil {
 			return err
 		}
+		for in := path.Dir(versions[0].Name); in != "."; in = path.Dir(in) {
+			withFiles[in] = true
+		}
 	}
-	for _, folder := range folders {
+	for _, folder := range found.folders {
 		if _, err := g.MakeFolder(ctx, folder); err != nil {
 			return err
+		}
+		if withFiles[folder] { // the lines of its files tell of it
+			continue
 		}
 		if err := a.printRestored(trashedName{Name: names.Show(folder, ""), Folder: true}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// findRemoved finds what paths stand for in the trash of a group, and each folder of that name with the folders
+// that were removed with it.
+func findRemoved(ctx context.Context, g sdk.Group, paths []string) (found removedPaths, err error) {
+	trash, err := g.Trash(ctx)
+	if err != nil {
+		return found, err
+	}
+	list := listingOf(trash).trash()
+	for _, what := range paths {
+		folders, err := removedFolders(ctx, g, what)
+		if err != nil {
+			return found, err
+		}
+		chosen, ok := list.choose(what)
+		if !ok && len(folders) == 0 {
+			group := escapeName(string(g.ID))
+			return found, refuse(exitNotFound, "see what can be brought back with: svcfs ls --trash "+shellWord(group),
+				fmt.Errorf("%s is not in the trash of group %s", escapeName(what), group))
+		}
+		found.folders = append(found.folders, folders...)
+		if ok {
+			chosen.ref = "" // a reference stands for its name
+			found.files = append(found.files, list.chosen(chosen, inTrash)...)
+		}
+	}
+	return found, nil
 }
 
 func (a *app) printRestored(t trashedName) error {
@@ -79,7 +105,7 @@ func (a *app) printRestored(t trashedName) error {
 }
 
 // removedFolders returns the recorded folder that was removed under a path, and behind it those beneath it that were
-// removed with it. The trash has files alone; that a folder was removed is in the ledger.
+// removed with it, or none. The trash has files alone; that a folder was removed is in the ledger.
 func removedFolders(ctx context.Context, g sdk.Group, what string) (folders []string, err error) {
 	entries, err := g.Entries(ctx, sdk.ListOptions{Folders: true})
 	if err != nil {
@@ -108,7 +134,5 @@ func removedFolders(ctx context.Context, g sdk.Group, what string) (folders []st
 		slices.Sort(folders)
 		return folders, nil
 	}
-	group := escapeName(string(g.ID))
-	return nil, refuse(exitNotFound, "see what can be brought back with: svcfs ls --trash "+shellWord(group),
-		fmt.Errorf("%s is not in the trash of group %s", escapeName(what), group))
+	return nil, nil
 }
