@@ -190,7 +190,7 @@ from standard input: other users of this machine may see the arguments of a comm
 		Args:    between(0, 1, "at most one GROUP or INVITE"),
 
 		ValidArgsFunction: completeNothing,
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+		RunE: a.changeGroups(func(ctx context.Context, c *sdk.Client, args []string) error {
 			if len(args) == 0 {
 				invite, err := a.askInvite(ctx)
 				if err != nil {

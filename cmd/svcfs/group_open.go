@@ -64,7 +64,8 @@ the JavaScript SDK need format 1.`,
 		}
 		return f.check()
 	})
-	cmd.RunE = a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
+	cmd.RunE = a.changeGroups(func(ctx context.Context, c *sdk.Client, args []string) error {
+		g := c.Group(sdk.GroupID(args[0]))
 		if !open {
 			change, err := g.Register(ctx)
 			if err != nil {

@@ -63,6 +63,20 @@ func (a *app) changePlaces(
 	})
 }
 
+// changeGroups is withClient for a command that gives this account a group: it ends when the mounts of the account
+// that run here show it.
+func (a *app) changeGroups(
+	run func(ctx context.Context, c *sdk.Client, args []string) error,
+) func(*cobra.Command, []string) error {
+	return a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+		err := run(ctx, c, args)
+		if err == nil {
+			a.untilShown(ctx, c, nil)
+		}
+		return err
+	})
+}
+
 // untilShown waits until mounts show what became of places. What was changed is changed: a mount in which one was
 // named and that cannot look is told of, and no failure; any other mount looks by itself soon.
 func (a *app) untilShown(ctx context.Context, c *sdk.Client, places []place) {
