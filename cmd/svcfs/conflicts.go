@@ -131,10 +131,15 @@ func (l listing) conflictsAt(group sdk.GroupID, what string) ([]conflict, choice
 		chosen.names = []string{what}
 	}
 	found := l.conflicts(chosen.names)
-	if !ok && len(found) == 0 {
-		return nil, chosen, l.absent(group, what)
+	if ok || len(found) > 0 {
+		return found, chosen, nil
 	}
-	return found, chosen, nil
+	if _, is := outbox.ParseConflict(what); is {
+		return nil, chosen, refuse(exitNotFound, "see what is left with: svcfs conflicts "+
+			shellWord(escapeName(string(group))),
+			fmt.Errorf("%s in group %s is no conflict, or is settled already", escapeName(what), escapeName(string(group))))
+	}
+	return nil, chosen, l.absent(group, what)
 }
 
 // first returns the first version of a name, if it is still there: what anybody saved later began from it. A later

@@ -202,6 +202,9 @@ from standard input: other users of this machine may see the arguments of a comm
 				return a.joinBy(ctx, c, args[0])
 			}
 			change, err := c.Group(sdk.GroupID(args[0])).Join(ctx)
+			if refused := (*sdk.Error)(nil); errors.As(err, &refused) && refused.Code == wire.CodeGroupNotFound {
+				return refuse(exitCodeOf(err), "check the name, or ask the owner of the group for an invite", err)
+			}
 			if err != nil {
 				return err
 			}

@@ -144,6 +144,8 @@ func hintsOfCodes() map[string]string {
 		wire.CodeInvite: "If svcfs whoami shows {account}, it was used here, and nothing is left to do. Else ask the " +
 			"operator for another, or, if this one made {account} and the answer was lost, for a new key: svcd " +
 			"account rotate-key NAME.",
+		wire.CodeHead: "Nothing was changed, because somebody else saved it meanwhile: look at it, also with svcfs " +
+			"conflicts {group}, and run the command again.",
 		wire.CodeNotOffered: "See whether and until when it is offered with: svcfs group pending {group}",
 		wire.CodeGroupNotFound: "See the groups of this account with: svcfs ls " +
 			"(the GROUP comes before other arguments)",

@@ -57,6 +57,9 @@ func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, acc
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(env, "MERGED="+at), a.stdin, a.ui.err, a.ui.err
 	cmd.ExtraFiles = []*os.File{lock} // the folder is in use while the program runs, also without this one
 	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
 		if command == gitMerge {
 			err = fmt.Errorf("git cannot merge them without a choice: %w", err)
 		}
