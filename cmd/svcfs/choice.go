@@ -78,6 +78,12 @@ func matches(pattern, shown string) bool {
 	return true
 }
 
+// holds reports whether an argument names what is there, also an empty folder.
+func (l listing) holds(what string) bool {
+	_, ok := l.choose(what)
+	return ok || slices.ContainsFunc(l.folders, func(folder string) bool { return names.Show(folder, "") == what })
+}
+
 // has reports whether the listing shows a file of a recorded name.
 func (l listing) has(recorded string) bool {
 	_, ok := l.Newest(recorded)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // place is what an argument names: a group, or something in it.
@@ -134,8 +135,20 @@ func (a *app) withPlaces(
 		if err != nil {
 			return err
 		}
-		return run(ctx, c, places)
+		return fileOfThisFolder(run(ctx, c, places), args)
 	})
+}
+
+// fileOfThisFolder adds to the error of a group that is not there how a file of the folder of a mount is named: where
+// several names are given, the first is taken for a group.
+func fileOfThisFolder(err error, args []string) error {
+	var refused *sdk.Error
+	if !errors.As(err, &refused) || refused.Code != wire.CodeGroupNotFound || len(args) == 0 ||
+		placeWord(args[0]) == shellWord(args[0]) {
+		return err
+	}
+	return refuse(exitCodeOf(err), "name a file of this folder as "+placeWord(args[0])+"; see the groups of this "+
+		"account with: svcfs ls", err)
 }
 
 // orAllGroups returns places, or where they name none, or the root of a mount, all groups of the account.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -51,7 +52,9 @@ func (a *app) restoreFromTrash(ctx context.Context, g sdk.Group, paths []string)
 		}
 	}
 	for _, folder := range found.folders {
-		if _, err := g.MakeFolder(ctx, folder); err != nil {
+		if _, err := g.MakeFolder(ctx, folder); errors.Is(err, sdk.ErrConflict) {
+			return refuse(exitOther, "give what has its name another one with svcfs mv, then run it again", err)
+		} else if err != nil {
 			return err
 		}
 		if withFiles[folder] { // the lines of its files tell of it
@@ -79,9 +82,7 @@ func findRemoved(ctx context.Context, g sdk.Group, paths []string) (found remove
 		}
 		chosen, ok := list.choose(what)
 		if !ok && len(folders) == 0 {
-			group := escapeName(string(g.ID))
-			return found, refuse(exitNotFound, "see what can be brought back with: svcfs ls --trash "+shellWord(group),
-				fmt.Errorf("%s is not in the trash of group %s", escapeName(what), group))
+			return found, notInTrash(ctx, g, what)
 		}
 		found.folders = append(found.folders, folders...)
 		if ok {
@@ -90,6 +91,21 @@ func findRemoved(ctx context.Context, g sdk.Group, paths []string) (found remove
 		}
 	}
 	return found, nil
+}
+
+// notInTrash is the error of what is not in the trash: it may be there, as after an earlier restore.
+func notInTrash(ctx context.Context, g sdk.Group, what string) error {
+	list, err := listOf(ctx, g)
+	if err != nil {
+		return err
+	}
+	group := escapeName(string(g.ID))
+	if list.holds(what) {
+		return refuse(exitNotFound, "nothing is to be done; see it with: svcfs ls "+shellWord(group),
+			fmt.Errorf("%s is there, and not in the trash of group %s", escapeName(what), group))
+	}
+	return refuse(exitNotFound, "see what can be brought back with: svcfs ls --trash "+shellWord(group),
+		fmt.Errorf("%s is not in the trash of group %s", escapeName(what), group))
 }
 
 func (a *app) printRestored(t trashedName) error {

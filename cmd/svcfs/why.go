@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -77,8 +79,12 @@ func (a *app) why(ctx context.Context, path string) error {
 		return err
 	}
 	if len(found) == 0 {
-		return refuse(exitNotFound, "see all of them: cat "+shellWord(dir+"/.svcfs/errors"),
-			fmt.Errorf("no error is recorded for %s", inside))
+		all := "see all of them: cat " + shellWord(dir+"/.svcfs/errors")
+		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+			return refuse(exitNotFound, "a removed file comes back with: svcfs restore --trash "+placeWord(path)+"; "+all,
+				fmt.Errorf("no error is recorded for %s, which is not there", inside))
+		}
+		return refuse(exitNotFound, all, fmt.Errorf("no error is recorded for %s", inside))
 	}
 	docs := each(found, func(r report.Reason) reasonDoc { return docOf(dir, r) })
 	if a.asJSON {
