@@ -87,8 +87,8 @@ func newCluster(t *testing.T, processes int) *cluster {
 
 func (c *cluster) command(m *member, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(c.bin, "svcd"),
-		append(args, "--data", m.data, "--db", c.database, "--blobs", c.blobs)...)
-	cmd.Env = append(c.env(), s3test.Env()...)
+		append(args, "--data", m.data, "--blobs", c.blobs)...)
+	cmd.Env = append(c.env("SVCD_DB="+c.database), s3test.Env()...)
 	return cmd
 }
 

@@ -237,14 +237,15 @@ func (s *Service) assemble(domain string, gateway *legacy.Gateway) {
 
 // isOfAnotherDatabase reports that a data directory has signed checkpoints, but not the database that they are of.
 func isOfAnotherDatabase(cfg Config) bool {
-	return cfg.Database == "" && checkpoint.IsSigned(cfg.DataDir) && !isThere(filepath.Join(cfg.DataDir, store.FileName))
+	return cfg.Database == "" && checkpoint.IsSigned(cfg.DataDir) &&
+		!isThere(filepath.Join(cfg.DataDir, store.FileName))
 }
 
 func otherDatabase(cfg Config, err error) error {
 	step := "name the database that the directory belongs to with --db, or give this one a new, empty data directory"
 	if file := filepath.Join(cfg.DataDir, store.FileName); cfg.Database != "" && isThere(file) {
-		step += fmt.Sprintf("; it belongs to %s now: if a start without --db made that, and it has no account, move it "+
-			"and %s away", file, filepath.Join(cfg.DataDir, checkpoint.Dir))
+		step += fmt.Sprintf("; it belongs to %s now: if a start without --db made that, and it has no account, move "+
+			"it and %s away", file, filepath.Join(cfg.DataDir, checkpoint.Dir))
 	}
 	return &refusal{fmt.Errorf("%w: %s belongs to another database", err, cfg.DataDir), step}
 }

@@ -94,8 +94,7 @@ func (h hints) ofService(err error) string {
 	}
 	hint := hintsOfCodes()[refused.Code]
 	if refused.Kind == sdk.ErrCorrupt && errors.Is(err, sdk.ErrWrongContent) {
-		hint = "The service told what was recorded: ask who uploaded the file to upload it again, or get an earlier " +
-			"version by its cid (svcfs ledger {group})."
+		hint = hintsOfKinds()[sdk.ErrWrongContent]
 	}
 	if hint == "" && h.service.AccountPage != "" {
 		hint = hintsOfHosted()[refused.Kind]
@@ -208,6 +207,8 @@ func hintsOfKinds() map[sdk.Kind]string {
 		sdk.ErrStorageFull: "Delete files or old versions, or ask the operator of the service for room.",
 		sdk.ErrPending:     "The owner of the group can take it back with: svcfs group keep {group}.",
 		sdk.ErrCorrupt:     "What does not fit was not used; tell the operator of the service.",
+		sdk.ErrWrongContent: "The service told what was recorded: ask who uploaded the file to upload it again, or get " +
+			"an earlier version by its cid (svcfs ledger {group}).",
 	}
 }
 
