@@ -207,8 +207,8 @@ func hintsOfKinds() map[sdk.Kind]string {
 		sdk.ErrStorageFull: "Delete files or old versions, or ask the operator of the service for room.",
 		sdk.ErrPending:     "The owner of the group can take it back with: svcfs group keep {group}.",
 		sdk.ErrCorrupt:     "What does not fit was not used; tell the operator of the service.",
-		sdk.ErrWrongContent: "The service told what was recorded: ask who uploaded the file to upload it again, or get " +
-			"an earlier version by its cid (svcfs ledger {group}).",
+		sdk.ErrWrongContent: "The service told what was recorded: ask who uploaded the file to upload it again, or " +
+			"get an earlier version by its cid (svcfs ledger {group}).",
 	}
 }
 
