@@ -137,7 +137,8 @@ func (l listing) conflictsAt(group sdk.GroupID, what string) ([]conflict, choice
 	if _, is := outbox.ParseConflict(what); is {
 		return nil, chosen, refuse(exitNotFound, "see what is left with: svcfs conflicts "+
 			shellWord(escapeName(string(group))),
-			fmt.Errorf("%s in group %s is no conflict, or is settled already", escapeName(what), escapeName(string(group))))
+			fmt.Errorf("%s in group %s is no conflict, or is settled already", escapeName(what),
+				escapeName(string(group))))
 	}
 	return nil, chosen, l.absent(group, what)
 }

@@ -81,7 +81,8 @@ func (a *app) why(ctx context.Context, path string) error {
 	if len(found) == 0 {
 		all := "see all of them: cat " + shellWord(dir+"/.svcfs/errors")
 		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-			return refuse(exitNotFound, "a removed file comes back with: svcfs restore --trash "+placeWord(path)+"; "+all,
+			return refuse(exitNotFound,
+				"a removed file comes back with: svcfs restore --trash "+placeWord(path)+"; "+all,
 				fmt.Errorf("no error is recorded for %s, which is not there", inside))
 		}
 		return refuse(exitNotFound, all, fmt.Errorf("no error is recorded for %s", inside))
