@@ -28,19 +28,19 @@ type groupSetting struct {
 func groupSettings() []groupSetting {
 	return []groupSetting{{
 		name: "retention", values: []string{"none", "90d"},
-		help: "when files are deleted: never, or so many days after their upload",
+		help: "days after their upload that files are deleted",
 		fits: func(value string) bool { return value == "none" || daysIn(value) >= 0 },
 		read: readRetention,
 		set:  setRetention,
 	}, {
 		name: "versions", values: []string{"all", "10", "30d"},
-		help: "versions of a name that are kept: all, the newest 10, or 30 days",
+		help: "kept of a name: all, so many, or of so long",
 		fits: func(value string) bool { _, err := wire.ParseKeep(value); return err == nil },
 		read: readVersions,
 		set:  setVersions,
 	}, {
 		name: "trash", values: []string{"30d", "90d"},
-		help: "days in which removed files can be brought back: 1 to 3650",
+		help: "how long removed files stay there, 1d to 3650d",
 		fits: func(value string) bool { n := daysIn(value); return n >= 1 && n <= wire.MaxTrashDays },
 		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
 			t, err := g.Settings().Trash(ctx)
@@ -51,7 +51,7 @@ func groupSettings() []groupSetting {
 		},
 	}, {
 		name: "removers", values: []string{wire.TrashUploader, wire.TrashWriters},
-		help: "who removes and brings back: uploader and owner, or writers",
+		help: "who removes and brings back beside the owner",
 		fits: func(value string) bool { return value == wire.TrashUploader || value == wire.TrashWriters },
 		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
 			t, err := g.Settings().Trash(ctx)
@@ -62,7 +62,7 @@ func groupSettings() []groupSetting {
 		},
 	}, {
 		name: "format", values: []string{"1", "2"},
-		help: "of new files: 1, all whole, or 2, those above 4 MiB in blocks",
+		help: "of new files: whole, or above 4 MiB in blocks",
 		fits: func(value string) bool { return value == "1" || value == "2" },
 		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
 			newest, err := g.Settings().Format(ctx)
@@ -71,7 +71,7 @@ func groupSettings() []groupSetting {
 		set: setFormat,
 	}, {
 		name: "appends", values: []string{wire.AppendsApart, wire.AppendsMerge},
-		help: "to what others saved meanwhile: apart, a conflict file, or merge",
+		help: "to what others saved: a conflict file, or one",
 		fits: func(value string) bool { return value == wire.AppendsApart || value == wire.AppendsMerge },
 		read: func(ctx context.Context, g sdk.Group) (settingState, error) {
 			appends, err := g.Settings().Appends(ctx)
@@ -152,13 +152,13 @@ func (a *app) groupConfigCommand() *cobra.Command {
 	table := groupSettings()
 	var rows strings.Builder
 	for _, s := range table {
-		fmt.Fprintf(&rows, "\n  %-9s  %s", s.name, s.help)
+		fmt.Fprintf(&rows, "\n  %-9s  %-18s %s", s.name, strings.Join(s.values, ", "), s.help)
 	}
 	cmd := &cobra.Command{
 		Use:   "config GROUP [SETTING [VALUE]]",
 		Short: "Show the settings of a group, or change one",
 		Long: `Show the settings of a group, or one of them; with VALUE, change it. Every member sees them;
-only the owner changes them, which is free. The settings:
+only the owner changes them, which is free. The settings, and values of each:
 ` + rows.String() + `
 
 A change of versions shows what would go, and asks; the newest version always stays, and so
