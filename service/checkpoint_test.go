@@ -357,7 +357,7 @@ func TestDirectoryOfAStartWithoutItsDatabase(t *testing.T) {
 		ok(t, svc.Close())
 	}
 	refused(t, "another ledger's directory", err, "belongs to another database")
-	if step := service.NextStepOf(err); !strings.Contains(step, filepath.Join(r.dir, store.FileName)+" now: if") ||
+	if step := service.NextStepOf(err); !strings.Contains(step, filepath.Join(r.dir, store.FileName)+" now: leave --db") ||
 		!strings.Contains(step, filepath.Join(r.dir, checkpoint.Dir)+" away") {
 		t.Errorf("the next step is %q", step)
 	}

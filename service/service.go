@@ -244,8 +244,8 @@ func isOfAnotherDatabase(cfg Config) bool {
 func otherDatabase(cfg Config, err error) error {
 	step := "name the database that the directory belongs to with --db, or give this one a new, empty data directory"
 	if file := filepath.Join(cfg.DataDir, store.FileName); cfg.Database != "" && isThere(file) {
-		step += fmt.Sprintf("; it belongs to %s now: if a start without --db made that, and it has no account, move "+
-			"it and %s away", file, filepath.Join(cfg.DataDir, checkpoint.Dir))
+		step += fmt.Sprintf("; it belongs to %s now: leave --db and SVCD_DB out to use that; if a start without --db "+
+			"made it, and it has no account, move it and %s away", file, filepath.Join(cfg.DataDir, checkpoint.Dir))
 	}
 	return &refusal{fmt.Errorf("%w: %s belongs to another database", err, cfg.DataDir), step}
 }

@@ -238,7 +238,8 @@ func checkParts(ctx context.Context, svc *service.Service) []cli.Finding {
 	last, err := svc.LastRecord(ctx)
 	switch ahead := time.Until(last); {
 	case err != nil:
-		add(cli.Failed("clock", err.Error(), "see the line about the database"))
+		add(cli.Failed("clock", err.Error(), "see the line about the database; permission denied: the database role "+
+			"needs SELECT and INSERT on ledger, service/operating/stores.md"))
 	case ahead > cli.ClockTolerance:
 		add(cli.Failed("clock", fmt.Sprintf("the newest record is %s in the future: this clock went back",
 			ahead.Round(time.Second)),
