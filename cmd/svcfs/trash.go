@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -47,8 +46,9 @@ func (a *app) restoreFromTrash(ctx context.Context, g sdk.Group, paths []string)
 		if err := a.printRestored(trashedName{Name: name, Versions: done.Versions}); err != nil {
 			return err
 		}
-		for in := path.Dir(versions[0].Name); in != "."; in = path.Dir(in) {
-			withFiles[in] = true
+		file := versions[0].Name // of another client it may begin with a slash
+		for i := strings.LastIndexByte(file, '/'); i > 0; i = strings.LastIndexByte(file[:i], '/') {
+			withFiles[file[:i]] = true
 		}
 	}
 	for _, folder := range found.folders {
