@@ -128,7 +128,7 @@ func (a *app) storeKey(s settings, address string, toFile bool) (apikey.Store, e
 		if err == nil {
 			return keyring, nil
 		}
-		a.ui.notice("%s: %v", keyring.Name(), err)
+		a.ui.notice("the key goes into a file, the %s cannot take it: %v", keyring.Name(), err)
 	}
 	if len(stores) < 2 {
 		return nil, refuse(exitUsage, "set HOME, or use "+envKeyFile,
