@@ -18,6 +18,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -236,9 +237,18 @@ func (n *newService) next() (list []string) {
 	if n.backups == "" {
 		return append(list, "make backups: svcd backup --help")
 	}
+	if onOneDisk(n.backups, n.file.Data) {
+		list = append(list, "copy "+n.backups+" to another machine or disk, too: it is on the disk of the data")
+	}
 	line := program + " backup " + ownfile.ShellWord(n.backups) + of
 	return append(list, "have cron of the service's user write an archive each night, with the line: 0 3 * * * "+
 		strings.ReplaceAll(line, "%", `\%`)) // where cron would end the command
+}
+
+// onOneDisk reports that two folders are lost with one disk, as far as the kernel tells.
+func onOneDisk(a, b string) bool {
+	var at, bt unix.Stat_t
+	return unix.Stat(a, &at) == nil && unix.Stat(b, &bt) == nil && at.Dev == bt.Dev
 }
 
 // print prints what was made, the invite last.

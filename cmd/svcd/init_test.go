@@ -50,11 +50,12 @@ func TestInitMakesAService(t *testing.T) {
 	if newest, err := filepath.EvalSymlinks(filepath.Join(backups, "newest")); err != nil || newest != made.Archive {
 		t.Errorf("the newest archive is %s, not %s: %v", newest, made.Archive, err)
 	}
-	if len(made.Next) != 4 || !strings.Contains(made.Next[0], filepath.Join(data, "master.key")) ||
+	if len(made.Next) != 5 || !strings.Contains(made.Next[0], filepath.Join(data, "master.key")) ||
 		!strings.HasSuffix(made.Next[1], "svcd serve --data '"+data+"'") ||
 		!strings.HasSuffix(made.Next[2], "svcd invite NAME --data '"+data+"'") ||
-		!strings.HasSuffix(made.Next[3], `/100\% backups' --data '`+data+"'") || // % ends a line of cron
-		!strings.Contains(made.Next[3], " * * * /") {
+		!strings.HasSuffix(made.Next[3], "it is on the disk of the data") ||
+		!strings.HasSuffix(made.Next[4], `/100\% backups' --data '`+data+"'") || // % ends a line of cron
+		!strings.Contains(made.Next[4], " * * * /") {
 		t.Errorf("next is %q", made.Next)
 	}
 	if info, err := os.Stat(made.Config); err != nil || info.Mode() != 0o600 {
