@@ -171,7 +171,8 @@ func (w *world) person(name, shown string) *person {
 		ID  string `json:"account_id"`
 		Key string `json:"api_key"`
 	}
-	if err := json.Unmarshal([]byte(shown), &made); err != nil {
+	_, doc, _ := strings.Cut(shown, "{") // a notice of a password on the command line may come first
+	if err := json.Unmarshal([]byte("{"+doc), &made); err != nil {
 		w.t.Fatalf("account %s: %v: %s", name, err, shown)
 	}
 	p := &person{w: w, id: made.ID, key: made.Key, keyFile: filepath.Join(w.mkdir("keys"), name)}
