@@ -194,8 +194,10 @@ func (s *settings) load(ctx context.Context, svc *service.Service, salvage bool,
 	}
 	s.printSummary("imported", sum)
 	fmt.Fprintln(s.stdout, "into:", s.whereDatabase())
-	fmt.Fprintln(s.stdout, "next: start it with svcd serve; members whose machine saw newer records refuse it until "+
-		"they run: svcfs accept-rollback, and mount again\n"+
+	fmt.Fprintln(s.stdout, "next: start it with svcd serve; if the old service saved anything after this archive, "+
+		"import an increment of it first (svcd export --since)\n"+
+		"      if such saves are lost: members who saw them refuse the service until they run "+
+		"svcfs accept-rollback, and mount again\n"+
 		"      an archive from before svcd rotate-log-key: svcfs forget URL")
 	if len(sum.Damage) > 0 && missing == 0 {
 		return refuse("make a full archive of the new service", "the archives are damaged, but no file is missing")

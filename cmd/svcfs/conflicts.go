@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,10 @@ const (
 )
 
 // conflictFlags are the flags of conflicts.
-type conflictFlags struct{ keep, merge string }
+type conflictFlags struct {
+	keep, merge string
+	base        int64 // the version that both saves of a merge began from; 0 = not said
+}
 
 func (a *app) conflictsCommand() *cobra.Command {
 	var f conflictFlags
@@ -31,7 +35,8 @@ func (a *app) conflictsCommand() *cobra.Command {
 		Short: "List saves that met one of somebody else, and settle them",
 		Long: `List saves of a mount or its outbox that could not keep their name, because somebody else had
 saved that name meanwhile: each is a file 'NAME (conflict ACCOUNT DATE TIME).EXT' beside
-NAME. ` + placeHelp + ` It is NAME, or that file.
+NAME. ` + placeHelp + ` It is NAME, or that
+file where NAME has several.
 
 Mine is what this account saved, theirs is the other save; where one account made both, mine
 is the one in that file. --keep takes mine, theirs, or the save of an ACCOUNT. The save in that
@@ -41,15 +46,16 @@ saved that file and the owner of the group can settle it, and every writer where
 lets every writer remove files.
 
 --merge runs a command of the shell on files in memory, whose paths are in MINE and THEIRS
-(that file and NAME where neither is mine) and BASE (the first version of NAME, empty if it
-is not kept), and that writes MERGED. When the command succeeds, what it wrote is uploaded as the
-newest version, and the save goes to the trash; else nothing changes. It costs up to three
-retrievals and one upload. --merge git is 'git merge-file'.
+(that file and NAME where neither is mine) and BASE (the version of NAME that both began from,
+empty if there is none), and that writes MERGED. When the command succeeds, what it wrote is
+uploaded as the newest version, and the save goes to the trash; else nothing changes. It costs
+up to three retrievals and one upload. --merge git is 'git merge-file'. Where NAME had several
+versions before theirs, say with --base which of them both began from: a wrong one loses changes.
 
 Nothing is uploaded over a version that was saved since the list. A service that compares no
 versions records both saves under the name: svcfs history PATH.`,
 		Example: "  svcfs conflicts\n  svcfs conflicts --keep mine team/plan.txt\n" +
-			"  svcfs conflicts --merge git team plan.txt\n" +
+			"  svcfs conflicts --merge git --base 17 team plan.txt\n" +
 			"  svcfs conflicts team/plan.txt \\\n    --merge 'meld \"$MINE\" \"$BASE\" \"$THEIRS\" -o \"$MERGED\"'",
 		Args: f.checkArgs,
 		RunE: a.withPlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
@@ -69,6 +75,8 @@ versions records both saves under the name: svcfs history PATH.`,
 	}
 	cmd.Flags().StringVar(&f.keep, "keep", "", "settle: mine, theirs, both or an account")
 	cmd.Flags().StringVar(&f.merge, "merge", "", "settle with this command of the shell; or git")
+	cmd.Flags().Int64Var(&f.base, "base", 0,
+		"with --merge: number of the version that both began from, as 'svcfs history' shows it")
 	return cmd
 }
 
@@ -81,6 +89,8 @@ func (f *conflictFlags) checkArgs(cmd *cobra.Command, args []string) error {
 		return usage("give one of: mine, theirs, both, or an account", "--keep is empty")
 	case merges && f.merge == "":
 		return usage("give a command of the shell, or git", "--merge is empty")
+	case cmd.Flags().Changed("base") && (!merges || f.base <= 0):
+		return usage("give it with --merge, and a number that svcfs history shows", "--base is for a merge")
 	case keeps || merges:
 		return inGroups("a GROUP and at least one NAME")(cmd, args)
 	}
@@ -90,10 +100,10 @@ func (f *conflictFlags) checkArgs(cmd *cobra.Command, args []string) error {
 // conflict is a save under a name of its own.
 type conflict struct {
 	outbox.ConflictCopy
-	copied sdk.Entry  // the save
-	path   string     // of it
-	theirs *sdk.Entry // newest version of the name; nil = the name is free
-	base   *sdk.Entry // a version that both began from, or one before it; nil = none is known
+	copied sdk.Entry   // the save
+	path   string      // of it
+	theirs *sdk.Entry  // newest version of the name; nil = the name is free
+	older  []sdk.Entry // versions of the name before theirs, the oldest first, also those whose keys are gone
 }
 
 // conflicts returns those of some names: of the saves themselves, or of the names that they were meant for. A file
@@ -114,9 +124,11 @@ func (l listing) conflicts(recorded []string) (list []conflict) {
 		}
 		c := conflict{ConflictCopy: told, copied: l.Entries[i], path: l.Shown(name)}
 		if at, is := l.Newest(told.Name); is {
-			c.theirs, c.base = &l.Entries[at], l.first(told.Name)
-			if c.base == c.theirs {
-				c.base = nil
+			c.theirs = &l.Entries[at]
+			for _, e := range l.Entries[:at] {
+				if e.Named().Recorded == told.Name {
+					c.older = append(c.older, e)
+				}
 			}
 		}
 		list = append(list, c)
@@ -143,18 +155,23 @@ func (l listing) conflictsAt(group sdk.GroupID, what string) ([]conflict, choice
 	return nil, chosen, l.absent(group, what)
 }
 
-// first returns the first version of a name, if it is still there: what anybody saved later began from it. A later
-// one may be newer than what the save began from, and a merge would lose what came between.
-func (l listing) first(recorded string) *sdk.Entry {
-	for i := range l.Entries {
-		if e := &l.Entries[i]; e.Named().Recorded == recorded {
-			if !lives(e) {
-				return nil
-			}
-			return e
-		}
+// base returns the version that both saves began from; nil = none that is there. The number is that of the user, 0
+// where it was not said: the ledger does not tell which of several versions that was, and a merge upon another one
+// would lose changes.
+func (c *conflict) base(number int64) (*sdk.Entry, error) {
+	see := "see the numbers with: svcfs history"
+	switch at := slices.IndexFunc(c.older, func(e sdk.Entry) bool { return int64(e.Seq) == number }); {
+	case number != 0 && (at < 0 || !lives(&c.older[at])):
+		return nil, usage(see, fmt.Sprintf("there is no version %d before theirs", number))
+	case number != 0:
+		return &c.older[at], nil
+	case len(c.older) > 1:
+		return nil, usage("say which with --base N; "+see, fmt.Sprintf(
+			"the name had %d versions before theirs: both saves began from one of them", len(c.older)))
+	case len(c.older) == 0 || !lives(&c.older[0]):
+		return nil, nil
 	}
-	return nil
+	return &c.older[0], nil
 }
 
 // listedConflict is a conflict in JSON output.
@@ -264,8 +281,8 @@ func mayRemove(ctx context.Context, c *sdk.Client, g sdk.Group, copied *sdk.Entr
 	if owner != copied.Uploader {
 		who += " and " + escapeName(string(owner)) + ", who owns the group,"
 	}
-	return refuse(exitAuth, "nothing was changed; ask for it there", fmt.Errorf("only %s can settle %s", who,
-		shownName(copied)))
+	return refuse(exitAuth, "nothing was changed; ask one of them to settle it",
+		fmt.Errorf("only %s can settle %s", who, shownName(copied)))
 }
 
 // keepsCopy reports whether --keep means the save in the file of the conflict, not the one under the name. Mine is what
@@ -313,7 +330,7 @@ func (a *app) settleOne(ctx context.Context, c *sdk.Client, g sdk.Group, list li
 	case one.theirs == nil:
 		return refuse(exitOther, "keep the other, or remove it with svcfs rm", errors.New("no other version is left"))
 	case f.merge != "":
-		merged, err := a.mergeConflict(ctx, g, one, c.Account(), f.merge)
+		merged, err := a.mergeConflict(ctx, g, one, c.Account(), f)
 		if err != nil {
 			return err
 		}

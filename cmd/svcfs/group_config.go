@@ -273,7 +273,7 @@ func (a *app) showSettings(ctx context.Context, g sdk.Group, table []groupSettin
 		if t := state.Trash; t != nil {
 			row = append(row, fmt.Sprintf("%s in it, %d bytes", plural(int(t.Files), "version"), t.Bytes))
 			if t.Held > 0 {
-				row[2] += fmt.Sprintf("; %d held until the owner decides", t.Held)
+				row[2] += fmt.Sprintf("; %d held until the owner destroys them", t.Held)
 			}
 		}
 		states, rows = append(states, state), append(rows, row)

@@ -189,7 +189,7 @@ func (c columns) row(ref, name string, long ...string) []string {
 
 func untilText(until time.Time) string {
 	if until.IsZero() {
-		return "until the owner decides"
+		return "until the owner destroys it"
 	}
 	return "until " + timeText(until)
 }

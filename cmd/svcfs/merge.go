@@ -28,9 +28,15 @@ const gitMerge = `git merge-file -p -L mine -L base -L theirs "$MINE" "$BASE" "$
 // mergeConflict runs a command of the shell on the versions of a conflict, as files in memory, and returns what it
 // wrote. It costs a retrieval of each version.
 func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, account sdk.AccountID,
-	command string) (merged string, err error) {
+	f conflictFlags) (merged string, err error) {
+	command, base := f.merge, (*sdk.Entry)(nil)
 	if command == "git" {
 		command = gitMerge
+	}
+	if strings.Contains(command, "BASE") {
+		if base, err = one.base(f.base); err != nil {
+			return "", err
+		}
 	}
 	lock, err := a.memoryFolder()
 	if err != nil {
@@ -45,7 +51,7 @@ func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, acc
 		mine, theirs = theirs, mine
 	}
 	env := os.Environ() // the API key was taken out
-	for name, e := range map[string]*sdk.Entry{"MINE": mine, "THEIRS": theirs, "BASE": one.base} {
+	for name, e := range map[string]*sdk.Entry{"MINE": mine, "THEIRS": theirs, "BASE": base} {
 		at := filepath.Join(dir, name+ext)
 		if err := fetchInto(ctx, g, e, at); err != nil {
 			return "", err

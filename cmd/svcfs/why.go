@@ -85,6 +85,11 @@ func (a *app) why(ctx context.Context, path string) error {
 				"a removed file comes back with: svcfs restore --trash "+placeWord(path)+"; "+all,
 				fmt.Errorf("no error is recorded for %s, which is not there", inside))
 		}
+		if told, ok := outbox.ParseConflict(inside); ok {
+			return refuse(exitNotFound, "see both, and settle it, with: svcfs conflicts "+placeWord(path),
+				fmt.Errorf("no error is recorded here; %s is a save of %s that could not keep the name %s", inside,
+					told.Account, told.Name))
+		}
 		return refuse(exitNotFound, all, fmt.Errorf("no error is recorded for %s", inside))
 	}
 	docs := each(found, func(r report.Reason) reasonDoc { return docOf(dir, r) })

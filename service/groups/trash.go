@@ -72,7 +72,8 @@ func (gs *Groups) SetTrash(ctx context.Context, account string, req wire.SetTras
 
 func whoText(who string) string {
 	if who == wire.TrashWriters {
-		return "every writer removes files, and those of others wait for the owner in the end"
+		return "every writer removes files and brings them back, and those of others stay in the trash until " +
+			"the owner destroys them"
 	}
 	return "the uploader and the owner remove files"
 }

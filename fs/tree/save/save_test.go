@@ -68,7 +68,6 @@ func (w *world) Aside(_ context.Context, n int) (string, sdk.Ref, error) {
 func (w *world) TakesOver(*sdk.Entry, string) bool    { return w.overhead }
 func (w *world) Newest(e *sdk.Entry) *sdk.Entry       { return e }
 func (w *world) save(name string) Save                { return Save{Names: w, Group: "g", Name: name} }
-func (w *world) refuse(codes ...string)               { w.answers = refusals(codes...) }
 func (w *world) blocks(s *Saver, text string) *Sender { return s.NewSender(w, stageOf(text)) }
 
 func (w *world) BeginBlocks(_ context.Context, base content.Blocks, _ int64) (Upload, error) {

@@ -70,7 +70,7 @@ function trashCard(g, again) {
 			fields: [
 				field("Keep removed files for how many days", "For what is removed from now on. Then its key is destroyed.",
 					h("input", { name: "days", type: "number", min: 1, max: 3650, value: g.trash.days, required: true, autofocus: true })),
-				field("Files are removed by", "What a writer removes of others stays until the owner decides.", who),
+				field("Files are removed by", "What a writer removes of others stays until the owner destroys it.", who),
 			],
 			submit: (data) => call("set_group_trash", { group_id: g.id, days: Number(data.get("days")), who: data.get("who") }),
 		});

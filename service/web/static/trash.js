@@ -35,7 +35,7 @@ function trashSection(g, session, { files, more }, again) {
 }
 
 function keptUntil(f) {
-	return f.deleted.until ? date(nsToMS(f.deleted.until)) : "the owner decides";
+	return f.deleted.until ? date(nsToMS(f.deleted.until)) : "until the owner destroys it";
 }
 
 export function restoreButton(g, session, name, versions, slot, again) {
