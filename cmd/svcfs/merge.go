@@ -29,14 +29,13 @@ const gitMerge = `git merge-file -p -L mine -L base -L theirs "$MINE" "$BASE" "$
 // wrote. It costs a retrieval of each version.
 func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, account sdk.AccountID,
 	f conflictFlags) (merged string, err error) {
-	command, base := f.merge, (*sdk.Entry)(nil)
+	command := f.merge
 	if command == "git" {
 		command = gitMerge
 	}
-	if strings.Contains(command, "BASE") {
-		if base, err = one.base(f.base); err != nil {
-			return "", err
-		}
+	base, err := one.base(f.base)
+	if err != nil {
+		return "", err
 	}
 	lock, err := a.memoryFolder()
 	if err != nil {
