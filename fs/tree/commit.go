@@ -78,10 +78,10 @@ func (f *File) commit(ctx context.Context, when commitWhen) error {
 	if err := f.recordJournal(ctx, when); err != nil {
 		return err
 	}
-	if err := f.nameGate().enter(ctx); err != nil {
+	if err := f.nameGate().Enter(ctx); err != nil {
 		return err
 	}
-	defer f.nameGate().leave()
+	defer f.nameGate().Leave()
 	f.t.mu.RLock()
 	group, raw, real := f.group, f.raw, f.isKind(fileReal)
 	f.t.mu.RUnlock()

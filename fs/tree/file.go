@@ -11,6 +11,7 @@ import (
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/fs/tree/content"
+	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -39,7 +40,7 @@ type File struct {
 
 	copier atomic.Uint32 // thread that asked for the attributes last; see crawlers.go
 	body
-	naming atomic.Pointer[gate] // see nameGate; nil until it is wanted
+	naming atomic.Pointer[policy.Gate] // see nameGate; nil until it is wanted
 	attributes
 }
 
@@ -93,9 +94,9 @@ func (d *Dir) newFile(name string) *File {
 
 // nameGate lets one commit, rename, link or unlink of the file through at a time: the
 // record and the name it is made under belong together.
-func (f *File) nameGate() gate {
+func (f *File) nameGate() policy.Gate {
 	if f.naming.Load() == nil {
-		g := newGate()
+		g := policy.NewGate(1)
 		f.naming.CompareAndSwap(nil, &g)
 	}
 	return *f.naming.Load()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/fs/tree/look"
+	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
@@ -20,7 +21,7 @@ const infoInterval = 5 * time.Second
 // groupInfo holds the contents of GROUP/.svcfs: facts about a group beside its files. The
 // service is asked when a program looks one of the names up.
 type groupInfo struct {
-	asking gate
+	asking policy.Gate
 
 	mu      sync.Mutex
 	texts   map[string][]byte // by file name
@@ -34,7 +35,7 @@ type groupInfo struct {
 // read-only, and reading it never spends (N4). Needs Tree.mu.
 func (g *group) addControl() {
 	t := g.dir.t
-	g.info.asking = newGate()
+	g.info.asking = policy.NewGate(1)
 	g.info.texts, g.info.askedAt = make(map[string][]byte), make(map[string]time.Time)
 	dir := t.newDir(g.dir, names.Control, dirControl)
 	g.dir.hidden = map[string]Node{names.Control: dir}
@@ -96,10 +97,10 @@ func (g *group) ask(ctx context.Context, name string) error {
 	t := g.dir.t
 	ctx, cancel := network.WithPatience(ctx, t.cfg.MetadataTimeout)
 	defer cancel()
-	if err := g.info.asking.enter(ctx); err != nil {
+	if err := g.info.asking.Enter(ctx); err != nil {
 		return err
 	}
-	defer g.info.asking.leave()
+	defer g.info.asking.Leave()
 	if g.info.isFresh(name, t.now(), g.infoAge(name)) || !t.look.Reached() && g.info.text(name) != nil {
 		return nil
 	}

@@ -104,10 +104,10 @@ func (f *File) forgetUnkept() {
 // keepNow records the attributes, unless the next save has them. An error that another
 // attempt may end leaves them waiting; after any other they last as long as the mount.
 func (f *File) keepNow(ctx context.Context) error {
-	if err := f.nameGate().enter(ctx); err != nil {
+	if err := f.nameGate().Enter(ctx); err != nil {
 		return err
 	}
-	defer f.nameGate().leave()
+	defer f.nameGate().Leave()
 	f.lock.Lock()
 	if f.unkept != nil {
 		f.unkept.armed = false

@@ -111,10 +111,10 @@ func (d *Dir) link(ctx context.Context, f *File, name string) error {
 	if d.child(name) != nil {
 		return plain(ClassExist, "link", join(d.Path(), name), "the name exists")
 	}
-	if err := f.nameGate().enter(ctx); err != nil {
+	if err := f.nameGate().Enter(ctx); err != nil {
 		return d.failed("link", name, err)
 	}
-	defer f.nameGate().leave()
+	defer f.nameGate().Leave()
 	if err := f.moveTo(ctx, nil, d, name); err != nil {
 		return d.failed("link", name, err)
 	}
@@ -128,18 +128,18 @@ func enterBoth(ctx context.Context, a, b *File) (leave func(), err error) {
 		a, b = b, a
 	}
 	first := a.nameGate()
-	if err := first.enter(ctx); err != nil {
+	if err := first.Enter(ctx); err != nil {
 		return nil, err
 	}
 	if b == nil {
-		return first.leave, nil
+		return first.Leave, nil
 	}
 	second := b.nameGate()
-	if err := second.enter(ctx); err != nil {
-		first.leave()
+	if err := second.Enter(ctx); err != nil {
+		first.Leave()
 		return nil, err
 	}
-	return func() { second.leave(); first.leave() }, nil
+	return func() { second.Leave(); first.Leave() }, nil
 }
 
 // moveTo gives f the name newName in to, in place of from or, where from is nil, beside

@@ -205,8 +205,8 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		given: make(map[uint64]struct{}),
 	}
 	t.unrecorded.t = t
-	t.unrecorded.delayed = later{t, cfg.EmptyDelay, make(gate, delayedUploads)}
-	t.unrecorded.keeping = later{t, cfg.AttributesDelay, make(gate, delayedRequests)}
+	t.unrecorded.delayed = later{t, cfg.EmptyDelay, policy.NewGate(delayedUploads)}
+	t.unrecorded.keeping = later{t, cfg.AttributesDelay, policy.NewGate(delayedRequests)}
 	t.spent.Now, t.spent.Price = t.now, cfg.Price
 	t.saver = save.New(save.Options{Remote: cfg.Remote, Outbox: cfg.Outbox, Budget: &t.spent, Pool: cfg.Pool,
 		Ours: cfg.Ours, Claim: t.claimVersion, Guard: guard, IsAway: isAway, GoesOn: goesOn})
@@ -304,23 +304,6 @@ func (t *Tree) now() time.Time {
 	}
 	return time.Now()
 }
-
-// gate lets one, or as many as it was made for, through at a time; waiting ends
-// with the context.
-type gate chan struct{}
-
-func newGate() gate { return make(gate, 1) }
-
-func (g gate) enter(ctx context.Context) error {
-	select {
-	case g <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (g gate) leave() { <-g }
 
 // notice is a change that the kernel, or /.svcfs/errors, is notified of once no lock is
 // held.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/fs/tree/content"
+	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/fs/tree/report"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/outbox"
@@ -48,7 +49,7 @@ func (s *fileSet) all() (list []*File) {
 type later struct {
 	t     *Tree
 	delay time.Duration
-	gate  gate
+	gate  policy.Gate
 }
 
 // do does work, unless the tree is closed before.
@@ -59,8 +60,8 @@ func (l *later) do(work func(context.Context)) {
 			return
 		case <-time.After(l.delay):
 		}
-		if l.gate.enter(ctx) == nil {
-			defer l.gate.leave()
+		if l.gate.Enter(ctx) == nil {
+			defer l.gate.Leave()
 			work(ctx)
 		}
 	})
@@ -167,13 +168,13 @@ func (u *unrecorded) keepTemporary(ctx context.Context) {
 		if s, _, ok := f.unsaved(); !ok || !f.isKind(fileScratch) || s.Size == 0 || f.groupNow().waste {
 			continue
 		}
-		err := f.nameGate().enter(ctx)
+		err := f.nameGate().Enter(ctx)
 		if err == nil {
 			var row *sdk.Entry
 			if row, err = f.commitAs(ctx, commitLast, f.groupNow(), f.rawName()); row != nil {
 				u.t.queue.Ready(outbox.IDOf(row.Ref))
 			}
-			f.nameGate().leave()
+			f.nameGate().Leave()
 		}
 		if err != nil {
 			_ = f.failed("keep", err)

@@ -17,7 +17,7 @@ type List struct {
 	group sdk.GroupID // "" for the groups
 	view  *view.View  // of the group; nothing is known of that of the groups
 	list  func(context.Context) error
-	gate  chan struct{} // one look at a time
+	gate  policy.Gate // one look at a time
 
 	Open atomic.Int64 // handles of files of the group: while there are any, its members are looked at
 
@@ -40,7 +40,7 @@ type List struct {
 // NewList returns the list of the records of a group, until [Look.Remove]. list lists them with [List.Ask], shows
 // them, and says [List.Listed]; nil = there are none on the ledger.
 func (l *Look) NewList(g sdk.GroupID, v *view.View, list func(context.Context) error) *List {
-	s := &List{l: l, group: g, view: v, list: list, gate: make(chan struct{}, 1)}
+	s := &List{l: l, group: g, view: v, list: list, gate: policy.NewGate(1)}
 	if list != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -56,24 +56,12 @@ func (l *Look) Remove(s *List) {
 	delete(l.lists, s.group)
 }
 
-// enter waits until no other look at the list is under way.
-func (s *List) enter(ctx context.Context) error {
-	select {
-	case s.gate <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (s *List) leave() { <-s.gate }
-
 // Refresh looks at the ledger, unless another caller did so within maxAge.
 func (s *List) Refresh(ctx context.Context, maxAge time.Duration) (err error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.gate.Enter(ctx); err != nil {
 		return err
 	}
-	defer s.leave()
+	defer s.gate.Leave()
 	s.l.mu.RLock()
 	fresh := maxAge > 0 && s.age() < maxAge
 	s.l.mu.RUnlock()

@@ -82,9 +82,9 @@ func (s *List) knows(e sdk.Event) bool {
 	if known := s.view.Entry(e.Ref); known != nil && known.ChangedSeq >= e.Seq {
 		return true
 	}
-	if s.enter(s.l.life) != nil {
+	if s.gate.Enter(s.l.life) != nil {
 		return false
 	}
-	defer s.leave()
+	defer s.gate.Leave()
 	return s.view.After() >= e.Seq
 }
