@@ -28,14 +28,7 @@ func (gs *Groups) SetAppends(ctx context.Context, account string, req wire.Appen
 		return "", fault.New(wire.CodeValidation, "appends %q: want %s or %s", req.Appends, wire.AppendsApart,
 			wire.AppendsMerge)
 	}
-	err := gs.asOwner(ctx, account, req.GroupID, "set what becomes of appends", func(tx *store.Tx, g Group) error {
-		if err := tx.Do(ctx, "set appends", "UPDATE groups SET appends = ? WHERE id = ?", req.Appends,
-			g.ID); err != nil {
-			return err
-		}
-		_, err := gs.ledger.Charge(ctx, tx, chain.KindAppends, chain.Record{Kind: chain.KindAppends, Account: account,
-			Group: g.ID, Detail: req.Appends})
-		return err
-	})
+	err := gs.set(ctx, account, req.GroupID, setting{"set what becomes of appends", chain.KindAppends,
+		"UPDATE groups SET appends = ? WHERE id = ?"}, req.Appends, req.Appends)
 	return fmt.Sprintf("Appends in group '%s' to what others saved meanwhile: %s", req.GroupID, req.Appends), err
 }

@@ -31,13 +31,26 @@ func (gs *Groups) SetFormat(ctx context.Context, account string, req wire.Format
 		return "", fault.New(wire.CodeValidation, "format %d: want %d or %d", req.Format, format.Version,
 			format.VersionBlocks)
 	}
-	err := gs.asOwner(ctx, account, req.GroupID, "set the format of files", func(tx *store.Tx, g Group) error {
-		if err := tx.Do(ctx, "set format", "UPDATE groups SET format = ? WHERE id = ?", req.Format, g.ID); err != nil {
+	err := gs.set(ctx, account, req.GroupID, setting{"set the format of files", chain.KindFormat,
+		"UPDATE groups SET format = ? WHERE id = ?"}, strconv.FormatInt(req.Format, 10), req.Format)
+	return fmt.Sprintf("New files of group '%s' have at most format version %d", req.GroupID, req.Format), err
+}
+
+// setting is a setting of a group that has one column and one kind of record.
+type setting struct {
+	does   string // of whom may do it, and of an error
+	kind   string
+	update store.Query // with the value and the id of the group
+}
+
+// set changes a setting, which the record tells as text. Owner only.
+func (gs *Groups) set(ctx context.Context, account, group string, s setting, text string, value any) error {
+	return gs.asOwner(ctx, account, group, s.does, func(tx *store.Tx, g Group) error {
+		if err := tx.Do(ctx, s.does, s.update, value, g.ID); err != nil {
 			return err
 		}
-		_, err := gs.ledger.Charge(ctx, tx, chain.KindFormat, chain.Record{Kind: chain.KindFormat, Account: account,
-			Group: g.ID, Detail: strconv.FormatInt(req.Format, 10)})
+		_, err := gs.ledger.Charge(ctx, tx, s.kind, chain.Record{Kind: s.kind, Account: account, Group: g.ID,
+			Detail: text})
 		return err
 	})
-	return fmt.Sprintf("New files of group '%s' have at most format version %d", req.GroupID, req.Format), err
 }
