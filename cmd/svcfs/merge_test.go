@@ -44,9 +44,7 @@ func TestReadAtMost(t *testing.T) {
 // svcfs nor the program that merges.
 func TestKilledMergeIsSwept(t *testing.T) {
 	place, err := os.MkdirTemp("/dev/shm", "svcfs-test-")
-	if err != nil {
-		t.Skip("no folder in memory:", err)
-	}
+	ok(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(place) })
 	a := testApp(t, map[string]string{"XDG_RUNTIME_DIR": place}, "")
 	lock, err := a.memoryFolder()
