@@ -282,8 +282,8 @@ func (t *Tree) Root() *Dir { return t.root }
 // content that is still staged is lost.
 func (t *Tree) Close() error {
 	t.stop()
-	t.look.Wait()
 	t.done.Wait()
+	t.look.Wait() // nobody asks any more: Poll, which asks too, has ended
 	for _, f := range t.unrecorded.staged.all() {
 		f.discard()
 	}
