@@ -88,7 +88,7 @@ func (s *Service) RotateUploadKey(ctx context.Context) error {
 }
 
 func (s *Service) replaceKeys(ctx context.Context, purposes ...string) error {
-	return s.store.Write(ctx, func(tx *store.Tx) error {
+	return s.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		if pending, err := vault.NextMaster(ctx, tx); err != nil || pending != "" {
 			return errors.Join(err, fault.New(wire.CodeConflict,
 				"another master key is being brought in: finish that first with svcd rotate-master-key"))

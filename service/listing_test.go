@@ -26,7 +26,7 @@ func (u *user) recorded(group string, n int, name func(i int) string) {
 	sum := hash(nil)
 	const batch = 500 // a transaction of all of them would last too long for a busy PostgreSQL
 	for from := 0; from < n; from += batch {
-		ok(u.t, s.Write(ctx, func(tx *store.Tx) error {
+		ok(u.t, s.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 			for i := from; i < min(from+batch, n); i++ {
 				ref := fmt.Sprintf("ref/%s/%d", group, i)
 				if _, err := l.Append(ctx, tx, chain.Record{Kind: chain.KindRecord, Account: u.id, Group: group,

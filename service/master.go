@@ -110,7 +110,7 @@ func (s *Service) bringIn(ctx context.Context, file, pending string) (before str
 		return "", errors.Join(err, fault.New(wire.CodeConflict,
 			"%s holds the master key in use: remove it, or name another file", file))
 	}
-	err = s.store.Write(ctx, func(tx *store.Tx) error {
+	err = s.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		other, err := vault.NextMaster(ctx, tx)
 		switch {
 		case err != nil || other == name:
@@ -159,7 +159,7 @@ func (s *Service) FinishMasterKey(ctx context.Context, cancel bool) (r Rotation,
 // forgetMaster removes the keys that other master keys wrap, from the files of the
 // database too.
 func (s *Service) forgetMaster(ctx context.Context) error {
-	err := s.store.Write(ctx, func(tx *store.Tx) error { return s.vault.Finish(ctx, tx) })
+	err := s.store.Write(ctx, store.Everything(), func(tx *store.Tx) error { return s.vault.Finish(ctx, tx) })
 	if err != nil {
 		return err
 	}

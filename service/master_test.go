@@ -206,7 +206,7 @@ func TestMasterKeyRotationInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		ok(t, s.Write(t.Context(), func(tx *store.Tx) error { return v.Begin(t.Context(), tx, next) }))
+		ok(t, s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error { return v.Begin(t.Context(), tx, next) }))
 		return masterOf(t, key+".new")
 	}
 	reads := func() {

@@ -19,7 +19,7 @@ const metaContract = "contract"
 func checkContract(ctx context.Context, s *store.Store, contract string) error {
 	first, err := firstNoted(ctx, s, metaContract, contract)
 	if err == nil && first != contract {
-		err = s.Write(ctx, func(tx *store.Tx) error {
+		err = s.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 			accounts, err := hasAccounts(ctx, tx)
 			if err != nil {
 				return err
@@ -53,7 +53,7 @@ func accountDomain(ctx context.Context, s *store.Store, wanted, contract string)
 		return "", &refusal{fmt.Errorf("%.80q cannot end the names of accounts", wanted),
 			"give --account-domain a name such as files.example.org, of lower-case letters, digits, _, - and dots"}
 	}
-	err = s.Write(ctx, func(tx *store.Tx) error {
+	err = s.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		switch accounts, err := hasAccounts(ctx, tx); {
 		case err != nil:
 			return err
@@ -85,7 +85,7 @@ func firstNoted(ctx context.Context, s *store.Store, name, now string) (first st
 	if err = s.Read(ctx, read); err != nil || first != "" || now == "" {
 		return first, err
 	}
-	err = s.Write(ctx, func(tx *store.Tx) error {
+	err = s.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		const note = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
 		if _, err := tx.ExecContext(ctx, note, name, now); err != nil {
 			return err

@@ -36,7 +36,7 @@ const metaPublicURL = "public_url"
 // right after the start is no error.
 func (s *Service) rememberAddress(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	return s.store.Write(ctx, func(tx *store.Tx) error {
+	return s.store.Write(ctx, store.Chains{}, func(tx *store.Tx) error {
 		return tx.Do(ctx, "note the public URL", "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO "+
 			"UPDATE SET value = excluded.value", metaPublicURL, s.cfg.PublicURL)
 	})

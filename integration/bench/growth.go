@@ -184,7 +184,7 @@ func (s *service) addRecords(ctx context.Context, group string, from, to int) er
 	}
 	l := ledger.New(ledger.DefaultFees(), ledger.Bounds{}, time.Now)
 	for ; from < to && err == nil; from += atOnce {
-		err = db.Write(ctx, func(tx *store.Tx) error {
+		err = db.Write(ctx, ledger.In(group), func(tx *store.Tx) error {
 			for i := from; i < min(to, from+atOnce); i++ {
 				if err := s.addRecord(ctx, tx, l, group, i); err != nil {
 					return err

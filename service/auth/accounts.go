@@ -85,7 +85,7 @@ func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount)
 		return "", key, err
 	}
 	key = newKey()
-	err = a.store.Write(ctx, func(tx *store.Tx) error { return a.create(ctx, tx, id, key, balance) })
+	err = a.store.Write(ctx, ledger.By(id), func(tx *store.Tx) error { return a.create(ctx, tx, id, key, balance) })
 	return id, key, err
 }
 
@@ -111,7 +111,7 @@ func (a *Accounts) Fund(ctx context.Context, name string, amount wire.Amount) (b
 	if err != nil {
 		return balance, err
 	}
-	err = a.store.Write(ctx, func(tx *store.Tx) error {
+	err = a.store.Write(ctx, ledger.By(id), func(tx *store.Tx) error {
 		if err := mustExist(ctx, tx, id); err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func (a *Accounts) Transfer(ctx context.Context, from, to string, amount wire.Am
 	if err := errors.Join(err1, err2); err != nil {
 		return left, err
 	}
-	err = a.store.Write(ctx, func(tx *store.Tx) error {
+	err = a.store.Write(ctx, ledger.By(payer, receiver), func(tx *store.Tx) error {
 		if err := mustExist(ctx, tx, payer, receiver); err != nil {
 			return err
 		}
@@ -210,7 +210,7 @@ func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any
 	if id, err = a.FullID(name); err != nil {
 		return "", err
 	}
-	err = a.store.Write(ctx, func(tx *store.Tx) error {
+	err = a.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		disabled, err := IsDisabled(ctx, tx, id)
 		if err != nil {
 			return err

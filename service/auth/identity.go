@@ -52,7 +52,7 @@ func (a *Accounts) AddIdentity(ctx context.Context, name string, i Identity) (id
 	if id, err = a.FullID(name); err != nil {
 		return "", err
 	}
-	err = a.store.Write(ctx, func(tx *store.Tx) error {
+	err = a.store.Write(ctx, ledger.By(id), func(tx *store.Tx) error {
 		if err := mustExist(ctx, tx, id); err != nil {
 			return err
 		}
@@ -111,8 +111,12 @@ func (a *Accounts) CreateFor(ctx context.Context, preferred string, i Identity) 
 	if err := i.check(); err != nil {
 		return "", err
 	}
-	err = a.store.Write(ctx, func(tx *store.Tx) error {
-		if id, err = a.freeName(ctx, tx, i.names(preferred)); err != nil {
+	names := i.names(preferred)
+	for n := range names {
+		names[n] += "." + a.domain
+	}
+	err = a.store.Write(ctx, ledger.By(names...), func(tx *store.Tx) error {
+		if id, err = freeName(ctx, tx, names); err != nil {
 			return err
 		}
 		unusable := make([]byte, sha256.Size) // no key has this hash
@@ -132,10 +136,9 @@ func (a *Accounts) CreateFor(ctx context.Context, preferred string, i Identity) 
 	return id, err
 }
 
-// freeName returns the id of the first name that is new.
-func (a *Accounts) freeName(ctx context.Context, tx *store.Tx, names []string) (id string, err error) {
-	for _, name := range names {
-		id = name + "." + a.domain
+// freeName returns the first id that is new.
+func freeName(ctx context.Context, tx *store.Tx, ids []string) (id string, err error) {
+	for _, id = range ids {
 		if unused, err := isNew(ctx, tx, id); err != nil || unused {
 			return id, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -50,7 +51,7 @@ func (a *Accounts) Invite(ctx context.Context, by, name string,
 	id, secret := NewInviteSecret()
 	now := a.ledger.Now()
 	invited = Invited{ID: id, Account: account, Balance: balance, Expires: now.Add(InviteLifetime)}
-	err = a.store.Write(ctx, func(tx *store.Tx) error {
+	err = a.store.Write(ctx, ledger.By(by, account), func(tx *store.Tx) error {
 		if err := mayInvite(ctx, tx, account, now); err != nil {
 			return err
 		}
@@ -122,7 +123,7 @@ func scanInvite(scan func(...any) error, more ...any) (invited Invited, ends int
 
 // RevokeInvite takes an invite back. by is the account of the operator.
 func (a *Accounts) RevokeInvite(ctx context.Context, by, id string) error {
-	return a.store.Write(ctx, func(tx *store.Tx) error {
+	return a.store.Write(ctx, ledger.By(by), func(tx *store.Tx) error {
 		if err := deleteInvite(ctx, tx, id); err != nil {
 			return err
 		}
@@ -142,9 +143,10 @@ func deleteInvite(ctx context.Context, tx *store.Tx, id string) error {
 
 // RedeemInvite makes the account of an invite, and returns its key, which is never shown again.
 func (a *Accounts) RedeemInvite(ctx context.Context, secret string) (account string, key APIKey, err error) {
-	if _, err = a.findInvite(ctx, secret); err == nil { // a wrong secret costs no writing transaction
+	invited, err := a.findInvite(ctx, secret)
+	if account = invited.Account; err == nil { // a wrong secret costs no writing transaction
 		key = newKey()
-		account, err = a.redeem(ctx, secret, key)
+		err = a.redeem(ctx, secret, account, key)
 	}
 	var refused *fault.Error
 	switch {
@@ -156,19 +158,17 @@ func (a *Accounts) RedeemInvite(ctx context.Context, secret string) (account str
 	return account, key, err
 }
 
-func (a *Accounts) redeem(ctx context.Context, secret string, key APIKey) (account string, err error) {
-	err = a.store.Write(ctx, func(tx *store.Tx) error {
+func (a *Accounts) redeem(ctx context.Context, secret, account string, key APIKey) error {
+	return a.store.Write(ctx, ledger.By(account), func(tx *store.Tx) error {
 		invited, err := a.findInviteIn(ctx, tx, secret)
 		if err != nil {
 			return err
 		}
-		account = invited.Account
 		if err := deleteInvite(ctx, tx, invited.ID); err != nil {
 			return err
 		}
 		return a.create(ctx, tx, account, key, invited.Balance, chain.Tag{Name: chain.TagInvite, Value: invited.ID})
 	})
-	return account, err
 }
 
 func (a *Accounts) findInvite(ctx context.Context, secret string) (invited Invited, err error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -49,7 +50,7 @@ func (a *Accounts) Rotate(ctx context.Context, name, session string) (id string,
 			Text: "too many requests: too many keys were made for this account, wait a minute", RetryAfter: time.Minute}
 	}
 	key = newKey()
-	err = a.store.Write(ctx, func(tx *store.Tx) error {
+	err = a.store.Write(ctx, ledger.By(id), func(tx *store.Tx) error {
 		n, err := tx.Count(ctx, "update key", "UPDATE accounts SET key_hash = ?, key_generation = key_generation + 1 "+
 			"WHERE id = ? AND deleted_ns IS NULL", hashOf(key.text), id)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -60,7 +61,7 @@ func (a *Accounts) NewLink(ctx context.Context, name string) (id string, link Se
 	}
 	link = newSecret()
 	now := a.ledger.Now()
-	err = a.store.Write(ctx, func(tx *store.Tx) error {
+	err = a.store.Write(ctx, ledger.By(id), func(tx *store.Tx) error {
 		if err := requireEnabled(ctx, tx, id); err != nil {
 			return err
 		}
@@ -101,7 +102,7 @@ func (a *Accounts) useLink(ctx context.Context, link string) (account string, se
 		return "", session, err
 	}
 	session = newSecret()
-	err = a.store.Write(ctx, func(tx *store.Tx) error {
+	err = a.store.Write(ctx, ledger.By(account), func(tx *store.Tx) error {
 		if err := find(tx); err != nil {
 			return err
 		}
@@ -127,7 +128,9 @@ func usedLink() error {
 // authenticated.
 func (a *Accounts) BeginSession(ctx context.Context, account string) (Secret, error) {
 	session := newSecret()
-	err := a.store.Write(ctx, func(tx *store.Tx) error { return a.beginSession(ctx, tx, account, session) })
+	err := a.store.Write(ctx, ledger.By(account), func(tx *store.Tx) error {
+		return a.beginSession(ctx, tx, account, session)
+	})
 	if err == nil {
 		a.signIns.Good(ctx, byProvider, account)
 	}
@@ -179,7 +182,7 @@ func (a *Accounts) Session(ctx context.Context, session string) (account string,
 
 // EndSession signs out.
 func (a *Accounts) EndSession(ctx context.Context, session string) error {
-	return a.store.Write(ctx, func(tx *store.Tx) error {
+	return a.store.Write(ctx, store.Chains{}, func(tx *store.Tx) error {
 		return tx.Do(ctx, "delete session", "DELETE FROM web_sessions WHERE hash = ?", hashOf(session))
 	})
 }

@@ -46,7 +46,7 @@ func ledgerOf(t testing.TB, n int) (*store.Store, string) {
 func appendRows(t testing.TB, s *store.Store, n int) {
 	t.Helper()
 	l := ledger.New(nil, ledger.Bounds{}, time.Now)
-	err := s.Write(t.Context(), func(tx *store.Tx) error {
+	err := s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
 		for i := range n {
 			if _, err := l.Append(t.Context(), tx, chain.Record{Kind: "nothing that a table holds",
 				Account: "alice.svc.testnet", Group: fmt.Sprint("g", i%100)}); err != nil {

@@ -48,7 +48,7 @@ func TestPartsMoveBetweenOpenAndRead(t *testing.T) {
 	defer s.Close()
 	layout := format.Layout{Size: 3 * format.MinBlockBytes, BlockBytes: format.MinBlockBytes}
 	move := func(to string) {
-		err := s.Write(context.Background(), func(tx *store.Tx) error {
+		err := s.Write(context.Background(), store.Everything(), func(tx *store.Tx) error {
 			_, err := tx.ExecContext(context.Background(), "UPDATE parts SET blob_id = ?", to)
 			return err
 		})
@@ -57,7 +57,7 @@ func TestPartsMoveBetweenOpenAndRead(t *testing.T) {
 		}
 	}
 	part := format.PartID{1}
-	err = s.Write(t.Context(), func(tx *store.Tx) error {
+	err = s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
 		_, err := tx.ExecContext(t.Context(), "INSERT INTO parts (id, blob_id, blob_size, group_id, account, blocks, "+
 			"block_size, leaves) VALUES (?, 'before', ?, 'g', 'a', '0-2', ?, ?)",
 			part.String(), layout.SealedBytes(), layout.BlockBytes, []byte{1})

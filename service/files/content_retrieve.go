@@ -91,7 +91,7 @@ func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRe
 	if err != nil {
 		return s, f.unlessDeleted(ctx, account, req, err)
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, ledger.In(req.GroupID, account), func(tx *store.Tx) error {
 		row, err := getFile(ctx, tx, account, req)
 		if err != nil {
 			return err

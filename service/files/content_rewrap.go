@@ -35,7 +35,7 @@ func (f *Files) Rewrap(ctx context.Context) (changed, bad int, err error) {
 	} {
 		for after, more := "", true; more; {
 			var c, b, n int
-			err := f.store.Write(ctx, func(tx *store.Tx) error {
+			err := f.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 				rows, err := wrappedRows(ctx, tx, page, after)
 				if err != nil || len(rows) == 0 {
 					n = 0

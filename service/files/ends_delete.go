@@ -71,7 +71,7 @@ func (t *target) namedTags() []chain.Tag {
 func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest) (out Changed, err error) {
 	var victim target
 	var due time.Time
-	err = f.store.Write(ctx, func(tx *store.Tx) (err error) {
+	err = f.store.Write(ctx, ledger.In(req.GroupID, account), func(tx *store.Tx) (err error) {
 		if victim, err = changeable(ctx, tx, account, req.GroupID, req.IPFSHash, "delete"); err != nil {
 			return err
 		}

@@ -115,7 +115,7 @@ func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 // that there may be others, even when removed is 0.
 func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, more bool, err error) {
 	var shredded []target
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		held, err := store.Lease(ctx, tx, retentionLease, holder, time.Now().Add(leaseTime))
 		if err != nil {
 			return err
@@ -171,7 +171,7 @@ func (f *Files) endRetention(ctx context.Context, holder string, removed int, er
 	if errors.Is(err, ErrRetentionBusy) {
 		return err
 	}
-	released := f.store.Write(ctx, func(tx *store.Tx) error {
+	released := f.store.Write(ctx, store.Chains{}, func(tx *store.Tx) error {
 		_, err := store.Lease(ctx, tx, retentionLease, holder, time.Unix(0, 0))
 		return err
 	})

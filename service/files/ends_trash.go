@@ -37,7 +37,7 @@ func mayRemove(g groups.Group, role wire.Role, account, uploader string) bool {
 // is over, which is never shorter than the delay of deletions in bulk. A file that the
 // caller may remove but not delete waits for the owner of the group.
 func (f *Files) Remove(ctx context.Context, account string, req wire.NameRequest) (out wire.NameResult, err error) {
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, ledger.In(req.GroupID, account), func(tx *store.Tx) error {
 		g, list, err := f.versions(ctx, tx, account, req, removable, req.Seq, req.Seq, account, account)
 		if err != nil {
 			return err
@@ -114,7 +114,7 @@ func trashRecord(kind string, t target, account, detail string) chain.Record {
 // each with a record. Where the name has a living file, they become versions of it, in
 // the order of their uploads.
 func (f *Files) Restore(ctx context.Context, account string, req wire.NameRequest) (out wire.NameResult, err error) {
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, ledger.In(req.GroupID, account), func(tx *store.Tx) error {
 		g, list, err := f.versions(ctx, tx, account, req, restorable, req.Seq, req.Seq, account)
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ func (f *Files) Sweep(ctx context.Context) error {
 	now := f.ledger.Now()
 	for more := true; more; {
 		var useless []string
-		err := f.store.Write(ctx, func(tx *store.Tx) (err error) {
+		err := f.store.Write(ctx, store.Everything(), func(tx *store.Tx) (err error) {
 			useless, more, err = deleteUploads(ctx, tx, now)
 			return err
 		})
@@ -24,7 +24,7 @@ func (f *Files) Sweep(ctx context.Context) error {
 		}
 		f.release(ctx, useless)
 	}
-	err := f.store.Write(ctx, func(tx *store.Tx) error {
+	err := f.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		if err := tx.Do(ctx, "delete old claims", "DELETE FROM claims WHERE time_ns < ?",
 			now.Add(-claimLife).UnixNano()); err != nil {
 			return err

@@ -164,7 +164,7 @@ func (f *Files) tightenPart(ctx context.Context, p *part, used *usage) (anew boo
 	case 0: // its last file ends just now
 		return false, nil
 	case all.Blocks():
-		return false, f.store.Write(ctx, func(tx *store.Tx) error {
+		return false, f.store.Write(ctx, store.Chains{}, func(tx *store.Tx) error {
 			_, err := tx.ExecContext(ctx, "UPDATE parts SET loose = NULL WHERE id = ? AND loose = ?", p.id, p.loose)
 			return err
 		})
@@ -194,7 +194,7 @@ func (f *Files) tightenPart(ctx context.Context, p *part, used *usage) (anew boo
 // replacePart gives a part the blob with the blocks that are kept, unless others changed it meanwhile.
 func (f *Files) replacePart(ctx context.Context, p *part, info blob.Info, keep format.Extents,
 	leaves []byte) (anew bool, err error) {
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, store.Chains{}, func(tx *store.Tx) error {
 		n, err := tx.Count(ctx, "replace part", `UPDATE parts SET blob_id = ?, blob_size = ?, blocks = ?, leaves = ?,
 			loose = CASE WHEN loose = ? THEN NULL ELSE loose END
 			WHERE id = ? AND blob_id = ?

@@ -31,7 +31,7 @@ func TestListKeyOfACommitThatFailed(t *testing.T) {
 	}
 	write := func(f func(*store.Tx) error) error {
 		t.Helper()
-		return s.Write(t.Context(), f)
+		return s.Write(t.Context(), store.Everything(), f)
 	}
 	if err := write(func(tx *store.Tx) error {
 		for _, statement := range []store.Query{

@@ -60,7 +60,7 @@ func (f *Files) SetAttributes(ctx context.Context, account string,
 	if err != nil {
 		return out, err
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, ledger.In(req.GroupID, account), func(tx *store.Tx) error {
 		t, err := living(ctx, tx, account, req.GroupID, req.IPFSHash, "change the attributes of")
 		if err != nil || t.attributes == text {
 			return err

@@ -80,7 +80,7 @@ func (f *Files) changeFolder(ctx context.Context, account string, req wire.Folde
 	if !chain.IsFolder(req.Folder) {
 		return out, fault.New(wire.CodeValidation, "Required: folder, without a slash at either end")
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, ledger.In(req.GroupID, account), func(tx *store.Tx) error {
 		g, err := groups.RequireWriter(ctx, tx, req.GroupID, account)
 		if err != nil {
 			return err

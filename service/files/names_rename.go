@@ -9,6 +9,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -21,7 +22,7 @@ func (f *Files) Rename(ctx context.Context, account string, req wire.RenameReque
 	if err := checkName(req.Filename); err != nil {
 		return out, err
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, ledger.In(req.GroupID, account), func(tx *store.Tx) error {
 		t, err := living(ctx, tx, account, req.GroupID, req.IPFSHash, "rename")
 		if err != nil {
 			return err

@@ -30,7 +30,7 @@ func (f *Files) RenameFolder(ctx context.Context, account string,
 		return out, fault.New(wire.CodeValidation,
 			"Required: folder and new_folder without a slash at the end, of which none lies in the other, and seq")
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, ledger.In(req.GroupID, account), func(tx *store.Tx) error {
 		g, err := groups.RequireWriter(ctx, tx, req.GroupID, account)
 		if err != nil {
 			return err

@@ -33,7 +33,7 @@ func TestPartsBetweenPlanAndRecord(t *testing.T) {
 				p.id, p.blob.ID = id+name, id
 				u.blocks.parts[p.id] = p
 			}
-			err := s.Write(t.Context(), func(tx *store.Tx) error {
+			err := s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
 				for _, id := range tc.now {
 					if _, err := tx.ExecContext(t.Context(), `INSERT INTO parts (id, blob_id, blob_size, group_id, account, upload_id, blocks, block_size, leaves)
 						VALUES (?, ?, 1, 'g', 'alice', ?, '0', 65536, x'00')`, id+name, fmt.Sprint(id, " of ", name), name); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
@@ -69,7 +70,7 @@ func (f *Files) EndJournal(ctx context.Context, account string, req wire.EndJour
 	if err != nil {
 		return "", err
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, ledger.By(account), func(tx *store.Tx) error {
 		newest, err := f.vault.Epoch(ctx, tx, f.ledger.Now())
 		if err != nil {
 			return err

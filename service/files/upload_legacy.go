@@ -156,7 +156,7 @@ func (f *Files) ImportReference(ctx context.Context, l LegacyFile, ref, fileHash
 	if raw, err := hex.DecodeString(row.hash); err != nil || len(raw) != sha256.Size {
 		return out, fault.New(wire.CodeValidation, "file_hash must be 64-char hex (SHA-256)")
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		g, err := groups.Get(ctx, tx, l.Group)
 		if err != nil {
 			return err
@@ -187,7 +187,7 @@ func (f *Files) importBytes(ctx context.Context, row legacyRow, sealed io.Reader
 	if row.info, err = f.put(ctx, sealed, 0); err != nil {
 		return out, err
 	}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		out, err = f.recordLegacy(ctx, tx, row)
 		return err
 	})
@@ -319,7 +319,7 @@ func (f *Files) fetch(ctx context.Context, ref string) error {
 		return err
 	}
 	kept := false
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, store.Chains{}, func(tx *store.Tx) error {
 		kept, err = f.keepBytes(ctx, tx, ref, info)
 		return err
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/faultpoint"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -235,7 +236,9 @@ func (f *Files) PutPart(ctx context.Context, account string, p PartRequest, body
 		return out, fault.New(wire.CodeValidation, "the body differs from its Repr-Digest: send it again")
 	}
 	c.leaves = source.leaves
-	err = f.store.Write(context.WithoutCancel(ctx), func(tx *store.Tx) error { return f.addPart(ctx, tx, &c) })
+	err = f.store.Write(context.WithoutCancel(ctx), ledger.In(c.group, account), func(tx *store.Tx) error {
+		return f.addPart(ctx, tx, &c)
+	})
 	if isRolledBack(err) {
 		f.discard(ctx, c.blob.ID) // the sweep repeats it
 	}

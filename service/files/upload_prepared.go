@@ -42,7 +42,7 @@ func (f *Files) Prepare(ctx context.Context, account string,
 	ref, id := f.newRef(req.GroupID), newUUID()
 	out = wire.PrepareUploadResult{UploadID: id, GroupID: req.GroupID, Filename: req.Filename,
 		UploadURL: wire.PathUploadBlob + id}
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, ledger.In(req.GroupID, account), func(tx *store.Tx) error {
 		g, err := groups.RequireWriter(ctx, tx, req.GroupID, account)
 		if err != nil {
 			return err
@@ -137,7 +137,7 @@ func (l *lively) Read(p []byte) (int, error) {
 // renew makes an upload id good for another UploadLife. When that fails, the next bytes
 // try again.
 func (f *Files) renew(ctx context.Context, account, uploadID string) {
-	_ = f.store.Write(ctx, func(tx *store.Tx) error {
+	_ = f.store.Write(ctx, ledger.By(account), func(tx *store.Tx) error {
 		if _, err := f.getUpload(ctx, tx, account, uploadID); err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 	if size > f.config.MaxWholeBytes+format.Overhead {
 		return f.tooLargeWhole()
 	}
-	keep, open, expires, err := f.mayPutBlob(ctx, account, uploadID)
+	p, keep, open, err := f.mayPutBlob(ctx, account, uploadID)
 	if err != nil {
 		return err
 	}
@@ -173,13 +173,13 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 	}
 	arriving := &counted{r: r, coming: &f.coming, bounds: keep, said: known}
 	defer arriving.end()
-	came, err := f.arrive(ctx, &lively{arriving, f.ledger.Now, func() { f.renew(ctx, account, uploadID) }, expires},
+	came, err := f.arrive(ctx, &lively{arriving, f.ledger.Now, func() { f.renew(ctx, account, uploadID) }, p.expires},
 		known)
 	if err != nil {
 		return err
 	}
 	var useless string // the blob without an owner afterwards
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, ledger.In(p.group, account), func(tx *store.Tx) error {
 		useless, err = f.replaceBlob(ctx, tx, account, uploadID, &came)
 		return err
 	})
@@ -192,13 +192,12 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 	return err
 }
 
-// mayPutBlob refuses the bytes of somebody who may not write. It returns the bounds of what may be kept, how many bytes
-// the other unfinished uploads of the account have, and when this one expires.
-func (f *Files) mayPutBlob(ctx context.Context, account, uploadID string) (keep []bound, open int64, expires time.Time,
+// mayPutBlob refuses the bytes of somebody who may not write. It returns the upload, the bounds of what may be kept,
+// and how many bytes the other unfinished uploads of the account have.
+func (f *Files) mayPutBlob(ctx context.Context, account, uploadID string) (p prepared, keep []bound, open int64,
 	err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		p, err := f.getUpload(ctx, tx, account, uploadID)
-		if err != nil {
+		if p, err = f.getUpload(ctx, tx, account, uploadID); err != nil {
 			return err
 		}
 		if _, err = groups.RequireWriter(ctx, tx, p.group, account); err != nil {
@@ -208,7 +207,6 @@ func (f *Files) mayPutBlob(ctx context.Context, account, uploadID string) (keep 
 		if err != nil {
 			return err
 		}
-		expires = p.expires
 		keep = keepBounds(account, p.group, byAccount, byGroup)
 		for i := range keep {
 			keep[i].left += p.blobSize()
@@ -216,7 +214,7 @@ func (f *Files) mayPutBlob(ctx context.Context, account, uploadID string) (keep 
 		open, _, err = openBytes(ctx, tx, account, uploadID)
 		return err
 	})
-	return keep, open, expires, err
+	return p, keep, open, err
 }
 
 // replaceBlob gives a blob to an upload and returns the blob without an owner, "" for
@@ -256,8 +254,9 @@ func (f *Files) replaceBlob(ctx context.Context, tx *store.Tx, account, uploadID
 func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeUploadRequest,
 	data io.Reader) (out wire.FinalizeUploadResult, err error) {
 	known := false
-	if err := f.store.Look(ctx, func(tx *store.Tx) error {
-		p, err := f.getUpload(ctx, tx, account, req.UploadID)
+	var p prepared
+	if err := f.store.Look(ctx, func(tx *store.Tx) (err error) {
+		p, err = f.getUpload(ctx, tx, account, req.UploadID)
 		if known = err == nil && len(p.result) > 0; known {
 			out, err = f.answered(ctx, tx, p)
 		}
@@ -289,7 +288,7 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 		own = &stored
 	}
 	kept := false
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, ledger.In(p.group, account), func(tx *store.Tx) error {
 		out, kept, err = f.finalize(ctx, tx, u, req.UploadID, own)
 		return err
 	})

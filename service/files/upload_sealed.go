@@ -21,6 +21,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/faultpoint"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
@@ -352,13 +353,13 @@ func (f *Files) discardUnused(ctx context.Context, list []*sealed) {
 
 // writer is the store, or a write that was announced to it.
 type writer interface {
-	Write(ctx context.Context, f func(*store.Tx) error) error
+	Write(ctx context.Context, chains store.Chains, f func(*store.Tx) error) error
 }
 
 // recordAll records uploads in one transaction, or notes why one is refused. Their contents
 // are stored; those without a key may be repetitions.
 func (f *Files) recordAll(ctx context.Context, w writer, list []*sealed) error {
-	err := w.Write(ctx, func(tx *store.Tx) error {
+	err := w.Write(ctx, chainsOf(list), func(tx *store.Tx) error {
 		for _, s := range list {
 			if err := f.recordSealed(ctx, tx, s); err != nil {
 				return err
@@ -374,6 +375,16 @@ func (f *Files) recordAll(ctx context.Context, w writer, list []*sealed) error {
 		f.discardUnused(ctx, list)
 	}
 	return err
+}
+
+// chainsOf are the chains of uploads that may be recorded.
+func chainsOf(list []*sealed) (chains store.Chains) {
+	for _, s := range list {
+		if s.invalid == nil {
+			chains = chains.And(ledger.In(s.GroupID, s.account))
+		}
+	}
+	return chains
 }
 
 // recordSealed records one upload, or notes why it is refused. A refusal leaves no trace in the transaction. An error

@@ -22,7 +22,7 @@ func (gs *Groups) DeleteAccount(ctx context.Context, name string) (out DeletedAc
 	if err != nil {
 		return out, err
 	}
-	err = gs.store.Write(ctx, func(tx *store.Tx) error {
+	err = gs.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		out = DeletedAccount{Account: id, Left: []string{}}
 		owned, err := readListing(ctx, tx, selectOwned+" ORDER BY m.group_id", id)
 		if err != nil {

@@ -226,7 +226,13 @@ func requireOwner(ctx context.Context, tx *store.Tx, group, account, action stri
 // asOwner runs f in a transaction for the owner of a group, and refuses the action of anybody else.
 func (gs *Groups) asOwner(ctx context.Context, account, group, action string,
 	f func(tx *store.Tx, g Group) error) error {
-	return gs.store.Write(ctx, func(tx *store.Tx) error {
+	return gs.asOwnerOf(ctx, ledger.In(group, account), account, group, action, f)
+}
+
+// asOwnerOf is asOwner for a write of more chains.
+func (gs *Groups) asOwnerOf(ctx context.Context, chains store.Chains, account, group, action string,
+	f func(tx *store.Tx, g Group) error) error {
+	return gs.store.Write(ctx, chains, func(tx *store.Tx) error {
 		g, err := requireOwner(ctx, tx, group, account, action)
 		if err != nil {
 			return err
@@ -240,7 +246,9 @@ func (gs *Groups) Register(ctx context.Context, account, id string, joinable boo
 	if err := CheckID(id); err != nil {
 		return "", err
 	}
-	err := gs.store.Write(ctx, func(tx *store.Tx) error { return gs.register(ctx, tx, account, id, joinable) })
+	err := gs.store.Write(ctx, ledger.In(id, account), func(tx *store.Tx) error {
+		return gs.register(ctx, tx, account, id, joinable)
+	})
 	return fmt.Sprintf("Group '%s' registered successfully", id), err
 }
 

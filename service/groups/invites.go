@@ -15,6 +15,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -101,14 +102,15 @@ type invite struct {
 // revoked is refused: only the owner adds it again.
 func (gs *Groups) UseInvite(ctx context.Context, account string, req wire.UseInviteRequest) (out wire.UsedInvite,
 	err error) {
-	err = gs.store.Look(ctx, func(tx *store.Tx) error { // a wrong secret costs no writing transaction
-		_, err := gs.findInvite(ctx, tx, req.Secret)
+	var found invite
+	err = gs.store.Look(ctx, func(tx *store.Tx) (err error) { // a wrong secret costs no writing transaction
+		found, err = gs.findInvite(ctx, tx, req.Secret)
 		return err
 	})
 	if err != nil {
 		return out, err
 	}
-	err = gs.store.Write(ctx, func(tx *store.Tx) error {
+	err = gs.store.Write(ctx, ledger.In(found.group, account), func(tx *store.Tx) error {
 		i, err := gs.findInvite(ctx, tx, req.Secret)
 		if err != nil {
 			return err

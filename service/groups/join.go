@@ -11,6 +11,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -20,7 +21,7 @@ import (
 func (gs *Groups) Join(ctx context.Context, account string, req wire.GroupRequest) (text string, err error) {
 	group := req.GroupID
 	text = fmt.Sprintf("Joined group '%s'", group)
-	err = gs.store.Write(ctx, func(tx *store.Tx) error {
+	err = gs.store.Write(ctx, ledger.In(group, account), func(tx *store.Tx) error {
 		g, role, err := GetFor(ctx, tx, group, account)
 		if err != nil || role != "" {
 			text = fmt.Sprintf("Already a member of '%s'", group)
@@ -76,7 +77,7 @@ func (gs *Groups) OpenJoin(ctx context.Context, account string, req wire.OpenJoi
 	if maxUses != nil && *maxUses < 1 {
 		return "", fault.New(wire.CodeValidation, "max_uses must be 1 or more")
 	}
-	err = gs.store.Write(ctx, func(tx *store.Tx) error {
+	err = gs.store.Write(ctx, ledger.In(group, account), func(tx *store.Tx) error {
 		if _, err := Get(ctx, tx, group); err != nil {
 			if fault.Of(err).Code != wire.CodeGroupNotFound {
 				return err

@@ -10,6 +10,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -45,7 +46,8 @@ func (gs *Groups) Add(ctx context.Context, account string, req wire.MemberReques
 	if err := checkRole(role); err != nil {
 		return added, err
 	}
-	err = gs.asOwner(ctx, account, group, "add members", func(tx *store.Tx, _ Group) error {
+	chains := ledger.In(group, account, member)
+	err = gs.asOwnerOf(ctx, chains, account, group, "add members", func(tx *store.Tx, _ Group) error {
 		_, has, err := GetFor(ctx, tx, group, member)
 		if err != nil {
 			return err
@@ -145,7 +147,7 @@ func (gs *Groups) Revoke(ctx context.Context, account string, req wire.MemberReq
 // cannot leave.
 func (gs *Groups) Leave(ctx context.Context, account string, req wire.GroupRequest) (string, error) {
 	group := req.GroupID
-	err := gs.store.Write(ctx, func(tx *store.Tx) error {
+	err := gs.store.Write(ctx, ledger.In(group, account), func(tx *store.Tx) error {
 		g, err := RequireMember(ctx, tx, group, account)
 		if err != nil {
 			return err

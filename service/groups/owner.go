@@ -54,7 +54,8 @@ func (gs *Groups) Offer(ctx context.Context, account string, req wire.MemberRequ
 			return "", err
 		}
 	}
-	err = gs.asOwner(ctx, account, req.GroupID, "hand the group over", func(tx *store.Tx, g Group) (err error) {
+	chains := ledger.In(req.GroupID, account, member)
+	err = gs.asOwnerOf(ctx, chains, account, req.GroupID, "hand the group over", func(tx *store.Tx, g Group) error {
 		switch {
 		case member == "":
 			text, err = gs.withdraw(ctx, tx, g, account)
@@ -116,7 +117,7 @@ func (gs *Groups) withdraw(ctx context.Context, tx *store.Tx, g Group, account s
 // stays a member, as a writer. All that waits in the group is cancelled: also its end.
 func (gs *Groups) Accept(ctx context.Context, account string, req wire.GroupRequest) (string, error) {
 	group := req.GroupID
-	err := gs.store.Write(ctx, func(tx *store.Tx) error {
+	err := gs.store.Write(ctx, ledger.In(group, account), func(tx *store.Tx) error {
 		g, err := RequireMember(ctx, tx, group, account)
 		if err != nil {
 			return err
@@ -171,7 +172,7 @@ func (gs *Groups) OfferAll(ctx context.Context, by, owner, member string) (out O
 	if member, err = gs.accounts.FullID(member); err != nil {
 		return out, err
 	}
-	err = gs.store.Write(ctx, func(tx *store.Tx) error {
+	err = gs.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		out = Offered{Owner: owner, Member: member, Groups: []string{}, NoMember: []string{}}
 		disabled, err := auth.IsDisabled(ctx, tx, owner)
 		switch {

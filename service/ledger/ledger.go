@@ -155,12 +155,15 @@ func (l *Ledger) Fees() map[string]string {
 	return out
 }
 
-// Append writes r as the next record of the ledger and of its chain, and returns it
+// Append writes r as the next record of the ledger and of its chain, which the write names, and returns it
 // complete. The caller fills Kind, Account and the fields of the kind. Times never go
 // back.
 func (l *Ledger) Append(ctx context.Context, tx *store.Tx, record chain.Record) (chain.Row, error) {
 	r := chain.Row{Record: record}
 	r.Chain = chain.Of(r.Kind, r.Account, r.Group)
+	if err := requireNamed(tx, r.Chain); err != nil {
+		return r, err
+	}
 	var lastTime int64
 	var head []byte
 	var number sql.NullInt64
@@ -262,6 +265,9 @@ func Balance(ctx context.Context, tx *store.Tx, account string) (wire.Amount, er
 }
 
 func setBalance(ctx context.Context, tx *store.Tx, account string, a wire.Amount) error {
+	if err := requireNamed(tx, chain.OfAccount(account)); err != nil {
+		return err
+	}
 	return tx.Do(ctx, "write balance", "UPDATE accounts SET balance = ? WHERE id = ?", a.String(), account)
 }
 

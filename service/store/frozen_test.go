@@ -26,7 +26,7 @@ func TestThreat39MachineGoneWhileItWrites(t *testing.T) {
 	writing, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
-		_ = lost.Write(t.Context(), func(tx *store.Tx) error {
+		_ = lost.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
 			_, err := tx.ExecContext(t.Context(), "INSERT INTO meta (name, value) VALUES ('a', 'lost')")
 			freeze()
 			close(writing)

@@ -22,6 +22,7 @@ const patience = 2 * time.Millisecond
 // pending is a write that waits for its turn.
 type pending struct {
 	ctx      context.Context // of the caller
+	chains   Chains
 	f        func(*Tx) error
 	done     chan error // its answer
 	err      error      // of f
@@ -29,7 +30,8 @@ type pending struct {
 }
 
 // Write runs f in a transaction that is durable when Write returns nil, and did not
-// happen otherwise (but see [ErrUnavailable]). Writers take turns.
+// happen otherwise (but see [ErrUnavailable]). Writers take turns. f reads for its decision, and appends to, no other
+// chains than it names.
 //
 // Writes that wait together are committed together, in the order in which they came.
 // Each sees the changes of those before it. A write that fails leaves no trace and does
@@ -37,16 +39,16 @@ type pending struct {
 // is finished, so the context of a statement in f ends nothing.
 //
 // When the disk is full, Write frees the reserve and runs f again.
-func (s *Store) Write(ctx context.Context, f func(*Tx) error) error {
-	return s.writeAfter(ctx, func() {}, f)
+func (s *Store) Write(ctx context.Context, chains Chains, f func(*Tx) error) error {
+	return s.writeAfter(ctx, func() {}, chains, f)
 }
 
 // writeAfter is Write; it calls queued as soon as f waits for its turn.
-func (s *Store) writeAfter(ctx context.Context, queued func(), f func(*Tx) error) (err error) {
+func (s *Store) writeAfter(ctx context.Context, queued func(), chains Chains, f func(*Tx) error) (err error) {
 	defer s.observed("write", &err)()
-	err = s.writeOnce(ctx, queued, f)
+	err = s.writeOnce(ctx, queued, chains, f)
 	for again := false; errors.Is(err, ErrFull) && s.makeRoom(ctx, again); again = true {
-		err = s.writeOnce(ctx, queued, f)
+		err = s.writeOnce(ctx, queued, chains, f)
 	}
 	return err
 }
@@ -69,8 +71,8 @@ func (s *Store) Announce() *Announced {
 }
 
 // Write is [Store.Write], and ends the announcement.
-func (a *Announced) Write(ctx context.Context, f func(*Tx) error) error {
-	return a.store.writeAfter(ctx, a.End, f)
+func (a *Announced) Write(ctx context.Context, chains Chains, f func(*Tx) error) error {
+	return a.store.writeAfter(ctx, a.End, chains, f)
 }
 
 // End ends the announcement: no write comes. After Write it does nothing.
@@ -106,8 +108,8 @@ func (s *Store) makeRoom(ctx context.Context, again bool) bool {
 	return err == nil
 }
 
-func (s *Store) writeOnce(ctx context.Context, queued func(), f func(*Tx) error) error {
-	p := &pending{ctx: ctx, f: f, done: make(chan error, 1)}
+func (s *Store) writeOnce(ctx context.Context, queued func(), chains Chains, f func(*Tx) error) error {
+	p := &pending{ctx: ctx, chains: chains, f: f, done: make(chan error, 1)}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, p)
 	s.mu.Unlock()
@@ -272,16 +274,20 @@ func (p *pending) run(t *Tx) {
 			p.err = errors.New("a write panicked")
 		}
 	}()
+	t.chains = p.chains
 	p.err = mark(t.engine, p.f(t))
 }
 
-// Load is Write without a time limit, for filling an empty service. Other writers wait.
+// Load is Write of [Everything] without a time limit, for filling an empty service. Other writers wait.
 func (s *Store) Load(ctx context.Context, f func(*Tx) error) error {
 	if err := s.takeTurn(ctx); err != nil {
 		return err
 	}
 	defer s.passTurn()
-	return s.transaction(ctx, 0, f)
+	return s.transaction(ctx, 0, func(tx *Tx) error {
+		tx.chains = Everything()
+		return f(tx)
+	})
 }
 
 func (s *Store) takeTurn(ctx context.Context) error {

@@ -21,7 +21,7 @@ func queued(t *testing.T, s *store.Store, writes []func(*store.Tx) error) []erro
 	t.Helper()
 	inside, leave, first := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		first <- s.Write(t.Context(), func(*store.Tx) error {
+		first <- s.Write(t.Context(), store.Everything(), func(*store.Tx) error {
 			close(inside)
 			<-leave
 			return nil
@@ -37,7 +37,7 @@ func queued(t *testing.T, s *store.Store, writes []func(*store.Tx) error) []erro
 					answers[i] = fmt.Errorf("panic: %v", p)
 				}
 			}()
-			answers[i] = s.Write(t.Context(), f)
+			answers[i] = s.Write(t.Context(), store.Everything(), f)
 		})
 		proctest.Eventually(t, "it waits", func() bool { return s.Waiting() == i+1 })
 	}
@@ -126,7 +126,7 @@ func testAnnounced(t *testing.T, opener func() (*store.Store, error)) {
 	comes, fails, ends := s.Announce(), s.Announce(), s.Announce()
 	ready, first := make(chan struct{}), make(chan error, 1)
 	go func() {
-		first <- s.Write(ctx, func(tx *store.Tx) error {
+		first <- s.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 			close(ready)
 			return appendTo(ctx, tx, "a", "1")
 		})
@@ -134,7 +134,7 @@ func testAnnounced(t *testing.T, opener func() (*store.Store, error)) {
 	<-ready
 	second := make(chan error, 1)
 	go func() {
-		second <- comes.Write(ctx, func(tx *store.Tx) error {
+		second <- comes.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 			if got := get(t, s, "a"); got != "" {
 				return fmt.Errorf("%q is committed already", got)
 			}
@@ -143,7 +143,7 @@ func testAnnounced(t *testing.T, opener func() (*store.Store, error)) {
 	}()
 	ran, third := make(chan struct{}), make(chan error, 1)
 	go func() {
-		third <- fails.Write(ctx, func(tx *store.Tx) error {
+		third <- fails.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 			close(ran)
 			return errors.Join(appendTo(ctx, tx, "a", "x"), refused)
 		})
@@ -275,7 +275,7 @@ func TestPostgresParsesEachStatementOnce(t *testing.T) {
 	}
 	defer s.Close()
 	var kept int
-	err = s.Write(t.Context(), func(tx *store.Tx) error {
+	err = s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
 		for range 3 {
 			if err := appendTo(t.Context(), tx, "a", "1"); err != nil {
 				return err

@@ -70,7 +70,7 @@ func (s *Store) migrate(ctx context.Context) error {
 		return fmt.Errorf("load migrations: %w", err)
 	}
 	newest := all[len(all)-1].version
-	return s.Write(ctx, func(tx *Tx) error {
+	return s.Write(ctx, Everything(), func(tx *Tx) error {
 		have, err := s.engine.version(ctx, tx.tx)
 		if err != nil {
 			return fmt.Errorf("read schema version: %w", err)

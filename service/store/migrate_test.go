@@ -39,7 +39,7 @@ func opensWith(t *testing.T, test func(*testing.T, func(more map[string]string) 
 
 // takeLease is a write of the version before, which knows nothing of the new column.
 func takeLease(ctx context.Context, s *store.Store, name string) error {
-	return s.Write(ctx, func(tx *store.Tx) error {
+	return s.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO leases (name, holder, until_ns) VALUES (?, 'a', 1)", name)
 		return err
 	})
@@ -74,7 +74,7 @@ func TestSchemaExpandsAndContracts(t *testing.T) {
 		if err := takeLease(t.Context(), old, "beside"); err != nil {
 			t.Errorf("the version before cannot write: %v", err)
 		}
-		err := newer.Write(t.Context(), func(tx *store.Tx) error {
+		err := newer.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
 			_, err := tx.ExecContext(t.Context(),
 				"INSERT INTO leases (name, holder, until_ns, note) VALUES ('new', 'b', 1, 'said')")
 			return err

@@ -200,7 +200,8 @@ type Tx struct {
 	engine engine
 	// ctx is the context of a write, which callers share: one that leaves must not break
 	// it. nil = every statement uses its own.
-	ctx context.Context
+	ctx    context.Context
+	chains Chains // of the write that runs now
 }
 
 func (t *Tx) context(ctx context.Context) context.Context {

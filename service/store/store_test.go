@@ -97,7 +97,7 @@ func open(t *testing.T, opener func() (*store.Store, error)) *store.Store {
 }
 
 func set(ctx context.Context, s *store.Store, name, value string) error {
-	return s.Write(ctx, func(tx *store.Tx) error {
+	return s.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET "+
 			"value = excluded.value", name, value)
 		return err
@@ -122,7 +122,7 @@ func testWrite(t *testing.T, opener func() (*store.Store, error)) {
 		t.Fatal(err)
 	}
 	refused := errors.New("refused")
-	err := s.Write(t.Context(), func(tx *store.Tx) error {
+	err := s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
 		if _, err := tx.ExecContext(t.Context(), "UPDATE meta SET value = ? WHERE name = ?", "2", "a"); err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func testTurns(t *testing.T, opener func() (*store.Store, error)) {
 		s := open(t, opener)
 		wg.Go(func() {
 			for range each {
-				err := s.Write(t.Context(), func(tx *store.Tx) error {
+				err := s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
 					var n int
 					if err := tx.QueryRowContext(t.Context(),
 						"SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'n'").Scan(&n); err != nil {
@@ -216,7 +216,7 @@ func testStartTogether(t *testing.T, opener func() (*store.Store, error)) {
 // testAppendOnly is threat 26: not even the service's own connection changes history.
 func testAppendOnly(t *testing.T, opener func() (*store.Store, error)) {
 	s := open(t, opener)
-	err := s.Write(t.Context(), func(tx *store.Tx) error {
+	err := s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
 		_, err := tx.ExecContext(t.Context(), `INSERT INTO ledger (seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request, prev_hash, hash)
 			VALUES (1, 'a', 'k', 1, '', '', '', '', '', '0', '', ?, ?)`, []byte{1}, []byte{2})
 		return err
@@ -225,7 +225,7 @@ func testAppendOnly(t *testing.T, opener func() (*store.Store, error)) {
 		t.Fatal(err)
 	}
 	for _, statement := range []store.Query{"UPDATE ledger SET fee = '1'", "DELETE FROM ledger"} {
-		err := s.Write(t.Context(), func(tx *store.Tx) error {
+		err := s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
 			_, err := tx.ExecContext(t.Context(), statement)
 			return err
 		})
@@ -241,7 +241,7 @@ func testNewer(t *testing.T, opener func() (*store.Store, error)) {
 	if s.Engine() == "postgres" {
 		statement = "INSERT INTO schema_version VALUES (1099)"
 	}
-	err := s.Write(t.Context(), func(tx *store.Tx) error {
+	err := s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
 		_, err := tx.ExecContext(t.Context(), statement)
 		return err
 	})
@@ -286,7 +286,7 @@ func testGivenUp(t *testing.T, opener func() (*store.Store, error)) {
 	inside, leave := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
-		done <- s.Write(t.Context(), func(*store.Tx) error {
+		done <- s.Write(t.Context(), store.Everything(), func(*store.Tx) error {
 			close(inside)
 			<-leave
 			return nil
@@ -409,7 +409,7 @@ func testEarly(t *testing.T, opener func() (*store.Store, error)) {
 	if s.Engine() == "postgres" {
 		statement = "UPDATE schema_version SET version = 30"
 	}
-	err := s.Write(t.Context(), func(tx *store.Tx) error {
+	err := s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
 		_, err := tx.ExecContext(t.Context(), statement)
 		return err
 	})

@@ -15,7 +15,7 @@ func TestWritesOfSQLite(t *testing.T) {
 	s := open(t, func() (*store.Store, error) { return store.Open(t.Context(), t.TempDir(), "") })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	err := s.Write(ctx, func(tx *store.Tx) error {
+	err := s.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 		before := runtime.NumGoroutine()
 		for rows, err := range tx.Rows(ctx, "SELECT 1") {
 			if err != nil {
@@ -32,7 +32,7 @@ func TestWritesOfSQLite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, end := range []store.Query{"COMMIT", "ROLLBACK"} {
-		err := s.Write(ctx, func(tx *store.Tx) error {
+		err := s.Write(ctx, store.Everything(), func(tx *store.Tx) error {
 			_, err := tx.ExecContext(ctx, end)
 			return err
 		})

@@ -209,7 +209,7 @@ func (s *Server) AddRecords(a Account, g sdk.GroupID, names []string) {
 	const rows = 1000
 	l := ledger.New(s.cfg.Fees, ledger.Bounds{}, s.cfg.Now)
 	for from := 0; from < len(names); from += rows {
-		s.must(s.store().Write(context.Background(), func(tx *store.Tx) error {
+		s.must(s.store().Write(context.Background(), ledger.In(string(g)), func(tx *store.Tx) error {
 			for i, name := range names[from:min(from+rows, len(names))] {
 				o := OpeningFor(name)
 				_, err := l.Append(context.Background(), tx, chain.Record{Kind: chain.KindRecord, Account: string(a.ID),

@@ -157,7 +157,7 @@ func Open(ctx context.Context, s *store.Store, source Source, master Master, now
 		return err
 	})
 	if errors.Is(err, sql.ErrNoRows) {
-		err = s.Write(ctx, func(tx *store.Tx) (err error) {
+		err = s.Write(ctx, store.Everything(), func(tx *store.Tx) (err error) {
 			list, err = master.load(ctx, tx) // another process may have been first
 			if errors.Is(err, sql.ErrNoRows) {
 				list, err = master.begin(ctx, tx, now)

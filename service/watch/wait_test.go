@@ -93,7 +93,7 @@ func (w *world) upload(account, group string) int64 {
 
 func (w *world) record(kind, account, group string) (seq int64) {
 	w.t.Helper()
-	err := w.store.Write(w.t.Context(), func(tx *store.Tx) error {
+	err := w.store.Write(w.t.Context(), store.Everything(), func(tx *store.Tx) error {
 		r, err := w.ledger.Append(w.t.Context(), tx, chain.Record{Kind: kind, Account: account, Group: group})
 		seq = r.Seq
 		return err
@@ -261,7 +261,7 @@ func TestThreat31MemberOfManyGroups(t *testing.T) {
 	w := newWorld(t, "")
 	watch := w.watch(w.store)
 	owner := w.account("owner")
-	err := w.store.Write(t.Context(), func(tx *store.Tx) error {
+	err := w.store.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
 		for i := range maxGroups + 1 {
 			id := fmt.Sprintf("g%d", i)
 			if _, err := tx.ExecContext(t.Context(), "INSERT INTO groups (id, owner, joinable, key_version) VALUES "+

@@ -1,0 +1,40 @@
+package store
+
+import "slices"
+
+// Chains are the chains of the ledger that a write reads for its decision, and appends to. What a group is
+// (settings, members, roles, invites, names, files, parts) follows from its chain, and what an account is
+// (balance, generation of its key, free changes of a day, ids of uploads, claims) from the chain of the account: who
+// reads or changes it in a write names the chain. The zero value names none. It is for a write of a single
+// statement that decides by itself, such as a lease, and for rows that only their key's holder knows.
+type Chains struct {
+	names []string // sorted, each once
+	all   bool
+}
+
+// Named are chains by their names.
+func Named(names ...string) Chains {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	return Chains{names: slices.Compact(names)}
+}
+
+// Everything is for a write that cannot name its chains beforehand: sweeps, migrations, imports, other keys of the
+// service, accounts that end.
+func Everything() Chains { return Chains{all: true} }
+
+// And are the chains of both.
+func (c Chains) And(other Chains) Chains {
+	both := Named(append(slices.Clip(c.names), other.names...)...)
+	both.all = c.all || other.all
+	return both
+}
+
+// Has reports whether a chain is among them.
+func (c Chains) Has(chain string) bool {
+	_, named := slices.BinarySearch(c.names, chain)
+	return c.all || named
+}
+
+// Chains are those that the write names which runs now. Of a transaction that reads it is the zero value.
+func (t *Tx) Chains() Chains { return t.chains }
