@@ -90,6 +90,13 @@ func (h *clusterHistory) call(client int, in did, run func() (out string, err er
 func TestHistoryOfACluster(t *testing.T) {
 	random := rand.New(rand.NewPCG(testSeed(t), 0))
 	c := newCluster(t, 3)
+	c.history(t, random, func(h *clusterHistory) { c.turn(t, h, random) })
+}
+
+// history has clients call three processes while turn does something to the cluster, a few times, and checks what
+// they were told.
+func (c *cluster) history(t *testing.T, random *rand.Rand, turn func(*clusterHistory)) {
+	t.Helper()
 	alice, bob := c.account("alice", startTokens), c.account("bob", "0")
 	_, err := c.on(alice, 0).Group("team").Register(t.Context())
 	ok(t, err)
@@ -107,7 +114,8 @@ func TestHistoryOfACluster(t *testing.T) {
 	}
 	turns := max(1, kills(t)/killsPerTurn)
 	for range turns {
-		c.turn(t, h, random)
+		turn(h)
+		c.allAnswer(t, h)
 	}
 	stop()
 	clients.Wait()
@@ -126,6 +134,15 @@ func TestHistoryOfACluster(t *testing.T) {
 	checkBooks(t.Context(), t, end, startTokens)
 	h.recorded(t, end)
 	t.Logf("%d turns, %d calls, %d without an answer", turns, len(h.calls), h.bad.Load())
+}
+
+// allAnswer waits until every process answers calls of clients.
+func (c *cluster) allAnswer(t *testing.T, h *clusterHistory) {
+	t.Helper()
+	for i := range h.good {
+		before := h.good[i].Load()
+		proctest.Eventually(t, "every process answers", func() bool { return h.good[i].Load() > before+5 })
+	}
 }
 
 // step makes one call.
@@ -214,10 +231,7 @@ func (c *cluster) turn(t *testing.T, h *clusterHistory, random *rand.Rand) {
 			time.Sleep(lasts)
 			c.s3.Restart(t)
 		}
-		for i := range h.good {
-			before := h.good[i].Load()
-			proctest.Eventually(t, "every process answers", func() bool { return h.good[i].Load() > before+5 })
-		}
+		c.allAnswer(t, h)
 	}
 }
 

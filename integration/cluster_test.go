@@ -55,11 +55,18 @@ type member struct {
 
 func newCluster(t *testing.T, processes int) *cluster {
 	t.Helper()
+	postgres := pgtest.Start(t)
+	return newClusterAt(t, processes, postgres, postgres.NewDatabase(t))
+}
+
+// newClusterAt is [newCluster] at an address of a database.
+func newClusterAt(t *testing.T, processes int, postgres *pgtest.Server, database string) *cluster {
+	t.Helper()
 	bin := programs.Dir(t, "svcfs", "svcd")
-	c := &cluster{t: t, postgres: pgtest.Start(t), s3: s3test.Start(t)}
+	c := &cluster{t: t, postgres: postgres, s3: s3test.Start(t), database: database}
 	c.world = &world{t: t, bin: bin, dir: t.TempDir(), log: &safeBuffer{}}
 	c.mkdir("home")
-	c.database, c.blobs = c.postgres.NewDatabase(t), c.s3.Location(c.s3.NewBucket(t))
+	c.blobs = c.s3.Location(c.s3.NewBucket(t))
 	proxy := &http.Server{Handler: http.HandlerFunc(c.forward), ReadHeaderTimeout: 10 * time.Second}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

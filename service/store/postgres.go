@@ -47,7 +47,8 @@ func openPostgres(url string) (*Store, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
 	}
-	db := stdlib.OpenDB(*config)
+	onlyNewest(config)
+	db := stdlib.OpenDB(*config, stdlib.OptionResetSession(leaveReadOnly))
 	db.SetMaxOpenConns(postgresConns)
 	db.SetMaxIdleConns(postgresConns)
 	db.SetConnMaxIdleTime(5 * time.Minute)

@@ -97,7 +97,9 @@ func (s *Server) close() error {
 func find(t testing.TB) string {
 	t.Helper()
 	if path, err := exec.LookPath("initdb"); err == nil {
-		return filepath.Dir(path)
+		if path, err = filepath.EvalSymlinks(path); err == nil { // its folder has the other programs
+			return filepath.Dir(path)
+		}
 	}
 	const pattern = "/usr/lib/postgresql/*/bin/initdb" // Debian keeps them out of PATH
 	proctest.Need(t, pattern)
