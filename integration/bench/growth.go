@@ -366,12 +366,7 @@ func (w *world) joinService(others []*service, env, stores []string) (*service, 
 	if len(others) == 0 {
 		return w.newService(name, env, stores...)
 	}
-	key, err := os.ReadFile(filepath.Join(others[0].data, "master.key"))
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(os.MkdirAll(w.path(name), 0o700),
-		os.WriteFile(w.path(name, "master.key"), key, 0o600)); err != nil {
+	if err := copyMaster(others[0].data, w.path(name)); err != nil {
 		return nil, err
 	}
 	s, err := w.serveAt(filepath.Join(w.bin, "svcd"), name, env, stores...)
@@ -381,6 +376,15 @@ func (w *world) joinService(others []*service, env, stores []string) (*service, 
 	s.account, s.key = others[0].account, others[0].key
 	s.client, err = s.clientOf(s.account, s.key)
 	return s, err
+}
+
+// copyMaster gives a new data directory the master key of another one.
+func copyMaster(from, to string) error {
+	key, err := os.ReadFile(filepath.Join(from, "master.key"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(to, 0o700), os.WriteFile(filepath.Join(to, "master.key"), key, 0o600))
 }
 
 // crowd measures uploads and retrieves by clients that are spread over processes.

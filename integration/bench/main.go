@@ -95,8 +95,8 @@ func main() {
 	profiles := flag.String("profiles", "", "folder for CPU profiles of svcd")
 	lines := flag.String("lines", "", "lines of BENCH=network to measure, by their numbers from 1, comma-separated: "+
 		"network.md joins the parts of one commit; empty = all, anew")
-	rows := flag.String("rows", "", "rows of BENCH=network or sections of BENCH=large to measure, by the beginnings "+
-		"of their names, comma-separated: they are printed, and nothing is written; empty = all")
+	rows := flag.String("rows", "", "rows of BENCH=network, or sections of BENCH=large or service, to measure, by the "+
+		"beginnings of their names, comma-separated: they are printed, and nothing is written; empty = all")
 	flag.Parse()
 	exit(run(os.Getenv("BENCH"), *out, *only, *keep, func(p *plan) {
 		p.otherSvcd, p.profiles, p.lines, p.rows = *other, *profiles, *lines, *rows

@@ -11,14 +11,9 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"testing"
 	"time"
 
-	"github.com/minio/minio-go/v7"
-	_ "modernc.org/sqlite" // the driver "sqlite", for the floor
-
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/service/store/pgtest"
 )
 
 // lasting is how long each figure of BENCH=service is measured, and by how many
@@ -28,17 +23,6 @@ const (
 	senders = 8
 	turns   = 3
 )
-
-// backing is where svcd keeps its records and its ciphertext.
-type backing struct {
-	name   string
-	env    []string
-	stores func() ([]string, error) // flags of svcd for stores that are empty
-	floors func() ([]figure, error)
-	// used returns the size of the database, and how much was written so far, in
-	// bytes.
-	used func(s *service) (size, written int64, err error)
-}
 
 // figure is one operation a second.
 type figure struct {
@@ -51,60 +35,43 @@ type figure struct {
 	ratio float64 // to the rate of that svcd
 }
 
-// throughput measures what svcd does a second on each pair of stores, and what
-// the stores do without it.
+// throughput measures what svcd does a second on each pair of stores, what the stores do without it, and what
+// several processes do together.
 func (w *world) throughput(out string) error {
 	w.reps = 1
 	begun, load := time.Now(), loadAverage()
-	text := "# What the service does a second\n\nMade by `make bench BENCH=service`; do not edit.\n\n"
-	text += fmt.Sprintf("%d clients at once, %v each. A floor is the same store without svcd, with the same "+
-		"durability: one row and one commit, or one object. CPU is that of svcd alone. "+
-		"Written is what svcd writes to the disk with SQLite and a folder, and the write-ahead log with PostgreSQL.\n",
-		senders, lasting)
-	if w.otherSvcd != "" {
-		text += fmt.Sprintf("Another svcd (%s) took turns, %d each.\n", w.otherSvcd, turns)
-	}
-	picture := &canvas{width: panelWidth + 2*panelGap}
-	y := panelGap
-	helper := &tester{}
-	defer helper.end()
-	for _, open := range []func() (backing, error){w.onSQLite,
-		func() (backing, error) { return w.onPostgres(helper) }} {
-		b, err := open()
-		if !w.wants(b.name) {
+	r := &serviceReport{w: w, helper: &tester{}, ratios: map[string]float64{},
+		picture: &canvas{width: panelWidth + 2*panelGap, height: panelGap}}
+	defer r.helper.end()
+	tables := ""
+	for _, s := range r.sections() {
+		if !w.wants(s.name) || !isChosen(w.rows, s.name) {
 			continue
 		}
+		text, err := s.measure(s.name)
 		if err != nil {
-			text += fmt.Sprintf("\n%s: %v\n", b.name, err)
-			continue
+			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		progress("floor of %s", b.name)
-		floors, err := b.floors()
-		if err != nil {
-			return err
-		}
-		progress("svcd on %s", b.name)
-		served, err := w.serveFrom(b)
-		if err != nil {
-			return err
-		}
-		text += w.rates(b.name, append(floors, served...))
-		y += drawFigures(picture, y, b.name, floors, served) + panelGap
+		tables += "\n## " + s.name + "\n\n" + text
 	}
-	picture.height = y
-	text += "\n![chart](service.svg)\n\n" + environmentOf(w, begun, load)
-	return errors.Join(os.WriteFile(filepath.Join(out, "service.md"), []byte(text), 0o644),
-		os.WriteFile(filepath.Join(out, "service.svg"), []byte(picture.String()), 0o644))
+	text := "# What the service does a second\n\nMade by `make bench BENCH=service`; do not edit.\n\n" +
+		environmentOf(w, begun, load) + "\n## Targets\n\n" + r.targetText() + tables
+	if w.rows != "" {
+		_, err := os.Stdout.WriteString(text)
+		return err
+	}
+	return errors.Join(os.WriteFile(filepath.Join(out, "service.md"), []byte(text+"\n![chart](service.svg)\n"), 0o644),
+		os.WriteFile(filepath.Join(out, "service.svg"), []byte(r.picture.String()), 0o644))
 }
 
 // rates is the table of one pair of stores.
-func (w *world) rates(title string, list []figure) string {
+func (w *world) rates(list []figure) string {
 	head, line := "| What | a second | CPU of svcd, ms each | database grows, bytes each | written, bytes each |",
 		"|---|---:|---:|---:|---:|"
 	if w.otherSvcd != "" {
 		head, line = head+" CPU of the other svcd | rate, of the other's |", line+"---:|---:|"
 	}
-	text := fmt.Sprintf("\n## %s\n\n%s\n%s\n", title, head, line)
+	text := head + "\n" + line + "\n"
 	for _, f := range list {
 		text += fmt.Sprintf("| %s | %s | %s | %s | %s |", f.name, short(f.rate), orDash(f.cpu), orDash(f.rows),
 			orDash(f.wrote))
@@ -143,104 +110,6 @@ func drawFigures(c *canvas, y float64, title string, floors, served []figure) fl
 	return at - y
 }
 
-func (w *world) onSQLite() (backing, error) {
-	b := backing{name: "SQLite and a folder", stores: func() ([]string, error) { return nil, nil }, used: usedOfSQLite}
-	b.floors = func() ([]figure, error) {
-		db, err := openFloorDatabase(w.path("floor.sqlite"))
-		if err != nil {
-			return nil, err
-		}
-		defer db.Close()
-		commits, err := commitsOf(db, "?")
-		if err != nil {
-			return nil, err
-		}
-		list := []figure{{name: "floor: SQLite commits", rate: commits}}
-		for _, size := range []int64{smallBytes, 16 << 20} {
-			dir := w.path("floor-files")
-			if err := os.MkdirAll(dir, 0o700); err != nil {
-				return nil, err
-			}
-			data := make([]byte, size)
-			var n atomic.Int64
-			r, err := repeat(func(context.Context, int) error {
-				return storeDurably(dir, filepath.Join(dir, fmt.Sprint(n.Add(1))), bytes.NewReader(data))
-			})
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, figure{name: "floor: files of " + sizeText(size) + " synced", rate: r})
-			if err := os.RemoveAll(dir); err != nil {
-				return nil, err
-			}
-		}
-		return list, nil
-	}
-	return b, nil
-}
-
-func (w *world) onPostgres(helper *tester) (backing, error) {
-	b := backing{name: "PostgreSQL and S3", used: usedOfPostgres}
-	gateway, missing := findVersity()
-	if missing != "" {
-		return b, errors.New("versitygw is " + missing)
-	}
-	var server *pgtest.Server
-	if err := helper.try(func() { server = pgtest.StartSyncing(helper) }); err != nil {
-		return b, err
-	}
-	addr, _, err := w.versity(gateway)
-	if err != nil {
-		return b, err
-	}
-	b.env = []string{"AWS_ACCESS_KEY_ID=" + s3Key, "AWS_SECRET_ACCESS_KEY=" + s3Secret}
-	prefix := 0
-	b.stores = func() ([]string, error) {
-		var database string
-		err := helper.try(func() { database = server.NewDatabase(helper) })
-		prefix++
-		return []string{"--db", database, "--blobs",
-			fmt.Sprintf("s3://%s/store%d?endpoint=http://%s&path-style=true", s3Bucket, prefix, addr)}, err
-	}
-	b.floors = func() ([]figure, error) {
-		var floors string
-		if err := helper.try(func() { floors = server.NewDatabase(helper) }); err != nil {
-			return nil, err
-		}
-		db, err := sql.Open("pgx", floors)
-		if err != nil {
-			return nil, err
-		}
-		defer db.Close()
-		db.SetMaxOpenConns(senders)
-		db.SetMaxIdleConns(senders)
-		commits, err := commitsOf(db, "$1")
-		if err != nil {
-			return nil, err
-		}
-		list := []figure{{name: "floor: PostgreSQL commits", rate: commits}}
-		c, err := newS3(addr)
-		if err != nil {
-			return nil, err
-		}
-		for _, size := range []int64{smallBytes, 16 << 20} {
-			data := make([]byte, size)
-			var n atomic.Int64
-			r, err := repeat(func(ctx context.Context, _ int) error {
-				_, err := c.PutObject(ctx, s3Bucket, fmt.Sprintf("floor-%d-%d", size, n.Add(1)), bytes.NewReader(data),
-					size, minio.PutObjectOptions{DisableMultipart: true})
-				return err
-			})
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, figure{name: "floor: S3 puts of " + sizeText(size), rate: r})
-		}
-		return list, nil
-	}
-	return b, nil
-}
-
 func sizeText(size int64) string {
 	if size >= 1<<20 {
 		return fmt.Sprintf("%d MiB", size>>20)
@@ -250,7 +119,7 @@ func sizeText(size int64) string {
 
 // commitsOf counts transactions of one inserted row.
 func commitsOf(db *sql.DB, placeholder string) (float64, error) {
-	if _, err := db.Exec("CREATE TABLE floor (n BIGINT, t TEXT)"); err != nil {
+	if _, err := db.Exec("CREATE TABLE IF NOT EXISTS floor (n BIGINT, t TEXT)"); err != nil {
 		return 0, err
 	}
 	statement := "INSERT INTO floor (n, t) VALUES (1, " + placeholder + ")"
@@ -260,8 +129,11 @@ func commitsOf(db *sql.DB, placeholder string) (float64, error) {
 	})
 }
 
+// operation is what a sender repeats.
+type operation = func(ctx context.Context, sender int) error
+
 // repeat calls do from all senders for a while and returns how often a second.
-func repeat(do func(ctx context.Context, sender int) error) (float64, error) {
+func repeat(do operation) (float64, error) {
 	var done atomic.Int64
 	begin := time.Now()
 	err := inParallel(senders, senders, func(i int) error {
@@ -300,7 +172,7 @@ func (w *world) serveFrom(b backing) (list []figure, err error) {
 	if len(programs) == 1 { // another svcd may not take them
 		for _, together := range []int{1, 64} {
 			sealed, err := b.takeTurns(fmt.Sprintf("svcd: sealed uploads of 4 KiB, %d at a time", together), services,
-				func(s *service) (func(context.Context, int) error, error) {
+				func(s *service) (operation, error) {
 					return s.sealedUploader(together)
 				})
 			if err != nil {
@@ -313,14 +185,14 @@ func (w *world) serveFrom(b backing) (list []figure, err error) {
 	}
 	for _, size := range []int64{smallBytes, 16 << 20} {
 		uploads, err := b.takeTurns("svcd: uploads of "+sizeText(size), services,
-			func(s *service) (func(context.Context, int) error, error) {
+			func(s *service) (operation, error) {
 				return s.uploader(size)
 			})
 		if err != nil {
 			return nil, err
 		}
 		retrieves, err := b.takeTurns("svcd: retrieves of "+sizeText(size), services,
-			func(s *service) (func(context.Context, int) error, error) {
+			func(s *service) (operation, error) {
 				return s.retriever(size)
 			})
 		if err != nil {
@@ -337,7 +209,7 @@ func (w *world) serveFrom(b backing) (list []figure, err error) {
 // takeTurns repeats what prepare returns against each service; alone, a service
 // has one turn.
 func (b backing) takeTurns(name string, services []*service,
-	prepare func(*service) (func(context.Context, int) error, error)) (f figure, err error) {
+	prepare func(*service) (operation, error)) (f figure, err error) {
 	rounds := 1
 	if len(services) > 1 {
 		rounds = turns
@@ -367,7 +239,7 @@ func (b backing) takeTurns(name string, services []*service,
 }
 
 // measure repeats what prepare returns for a while.
-func (b backing) measure(s *service, prepare func(*service) (func(context.Context, int) error, error)) (f figure,
+func (b backing) measure(s *service, prepare func(*service) (operation, error)) (f figure,
 	err error) {
 	do, err := prepare(s)
 	if err != nil {
@@ -389,38 +261,6 @@ func (b backing) measure(s *service, prepare func(*service) (func(context.Contex
 	return f, err
 }
 
-// usedOfSQLite counts what svcd wrote to the disk: the write-ahead log, the
-// database, and ciphertext.
-func usedOfSQLite(s *service) (size, written int64, err error) {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.data, "svc.db")+"?mode=ro")
-	if err != nil {
-		return 0, 0, err
-	}
-	defer db.Close()
-	if err := db.QueryRow("SELECT page_count * page_size FROM pragma_page_count, " +
-		"pragma_page_size").Scan(&size); err != nil {
-		return 0, 0, err
-	}
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", s.process.cmd.Process.Pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	_, rest, _ := strings.Cut(string(raw), "\nwrite_bytes: ")
-	_, err = fmt.Sscan(rest, &written)
-	return size, written, err
-}
-
-// usedOfPostgres counts the write-ahead log of the whole server.
-func usedOfPostgres(s *service) (size, written int64, err error) {
-	db, err := sql.Open("pgx", s.stores[1])
-	if err != nil {
-		return 0, 0, err
-	}
-	defer db.Close()
-	return size, written, db.QueryRow("SELECT pg_database_size(current_database()), "+
-		"pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint").Scan(&size, &written)
-}
-
 // median of at least one figure.
 func median(list []float64) float64 {
 	list = slices.Sorted(slices.Values(list))
@@ -434,7 +274,7 @@ func median(list []float64) float64 {
 func sizedGroup(size int64) sdk.GroupID { return sdk.GroupID(fmt.Sprintf("size-%d", size)) }
 
 // uploader returns what uploads a file of its own at every call.
-func (s *service) uploader(size int64) (func(context.Context, int) error, error) {
+func (s *service) uploader(size int64) (operation, error) {
 	group := sizedGroup(size)
 	if known, err := s.client.OwnedGroups(context.Background()); err != nil {
 		return nil, err
@@ -457,7 +297,7 @@ func (s *service) uploader(size int64) (func(context.Context, int) error, error)
 
 // sealedUploader returns what uploads so many files of 4 KiB at every call, each sealed on this
 // machine: the service opens the key, and records them in one request with those of others.
-func (s *service) sealedUploader(together int) (func(context.Context, int) error, error) {
+func (s *service) sealedUploader(together int) (operation, error) {
 	group := s.client.Group(sizedGroup(smallBytes))
 	if _, err := s.uploader(smallBytes); err != nil { // makes the group
 		return nil, err
@@ -482,7 +322,7 @@ func (s *service) sealedUploader(together int) (func(context.Context, int) error
 }
 
 // retriever returns what fetches one file after the other.
-func (s *service) retriever(size int64) (func(context.Context, int) error, error) {
+func (s *service) retriever(size int64) (operation, error) {
 	entries, err := s.client.Group(sizedGroup(size)).Entries(context.Background())
 	if err != nil {
 		return nil, err
@@ -491,37 +331,4 @@ func (s *service) retriever(size int64) (func(context.Context, int) error, error
 	return func(ctx context.Context, _ int) error {
 		return fetch(ctx, s.client, entries[int(next.Add(1))%len(entries)])
 	}, nil
-}
-
-// tester lets helpers that were made for tests run outside of one.
-type tester struct {
-	testing.TB
-	ends []func()
-}
-
-// failure is how a helper gives up.
-type failure struct{ text string }
-
-func (t *tester) Helper()                        {}
-func (t *tester) Cleanup(end func())             { t.ends = append(t.ends, end) }
-func (t *tester) Error(args ...any)              { progress("%s", fmt.Sprint(args...)) }
-func (t *tester) Fatal(args ...any)              { panic(failure{fmt.Sprint(args...)}) }
-func (t *tester) Fatalf(format string, a ...any) { panic(failure{fmt.Sprintf(format, a...)}) }
-func (t *tester) Skip(args ...any)               { t.Fatal(args...) }
-
-// try runs a helper.
-func (t *tester) try(helper func()) (err error) {
-	defer func() {
-		if f, ok := recover().(failure); ok {
-			err = errors.New(f.text)
-		}
-	}()
-	helper()
-	return nil
-}
-
-func (t *tester) end() {
-	for i := len(t.ends) - 1; i >= 0; i-- {
-		t.ends[i]()
-	}
 }

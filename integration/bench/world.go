@@ -138,6 +138,7 @@ func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+for
 // service is a svcd with one account.
 type service struct {
 	w       *world
+	program string
 	data    string
 	url     string
 	account string
@@ -173,7 +174,7 @@ func (w *world) startService(program, name string, env []string, stores ...strin
 
 // serveAt starts a svcd without an account.
 func (w *world) serveAt(program, name string, env []string, stores ...string) (*service, error) {
-	s := &service{w: w, data: w.path(name)}
+	s := &service{w: w, program: program, data: w.path(name)}
 	args := append([]string{"serve", "--data", s.data, "--listen", "127.0.0.1:0", "--request-rate", "-1"}, stores...)
 	if w.profiles != "" {
 		args = append(args, "--cpuprofile", filepath.Join(w.profiles, name+".pprof"))
@@ -200,7 +201,7 @@ func (w *world) end(p *process) {
 }
 
 func (s *service) newAccount(name string, env, stores []string) (account, key string, err error) {
-	create := exec.Command(filepath.Join(s.w.bin, "svcd"),
+	create := exec.Command(s.program,
 		append([]string{"account", "create", name, "--balance", "1000000", "--data", s.data}, stores...)...)
 	create.Env = append(os.Environ(), env...)
 	out, err := create.Output()
