@@ -106,6 +106,22 @@ func TestTreeProvesTheHeadsOfChains(t *testing.T) {
 	}
 }
 
+// The layout of the tree in service/LEDGER.md: checkpoints were signed over such roots.
+func TestRootsOfTheTreeAreFixed(t *testing.T) {
+	var tree chain.Tree
+	for i, want := range []string{
+		"fe4f64cccff81225901cec628268e921ffddbf0a0f2cf5bfbff7fcc38a2846af",
+		"0ffa7eaa13c0e38622737dc57e547061d32be6fc1cda16ee4dec89481e671fc4",
+		"91d2f242b58a2dc73f3bb018c99b4f130df095eb0cffef38b62aeef05cf2215b",
+	} {
+		tree = tree.With(chain.OfGroup(fmt.Sprint(i)), chain.Place{Number: int64(i + 1), Hash: chain.Hash{byte(i)}})
+		root := tree.Root()
+		if got := hex.EncodeToString(root[:]); got != want {
+			t.Errorf("%d chains have the root %s, want %s", i+1, got, want)
+		}
+	}
+}
+
 func TestStatementsDoNotRunTogether(t *testing.T) {
 	s := chain.Statement{Origin: "host/contract", Chain: chain.OfGroup("a\nb"), Place: chain.Place{Number: 3}, TimeNS: 5}
 	seen := map[string]bool{string(s.HeadText("n")): true}
