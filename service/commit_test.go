@@ -2,6 +2,8 @@ package service_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"io"
 	"net"
 	"net/http/httptest"
@@ -131,11 +133,18 @@ func (c *cutter) pass(client net.Conn) {
 		if err != nil {
 			return
 		}
-		if bytes.Contains(bytes.ToLower(buf[:n]), []byte("commit\x00")) && c.armed.Swap(false) {
+		if isCommit(buf[:n]) && c.armed.Swap(false) {
 			cut.Store(true)
 		}
 		if _, err := io.Copy(server, bytes.NewReader(buf[:n])); err != nil {
 			return
 		}
 	}
+}
+
+// isCommit looks for the text of a commit, or the name under which pgx has it prepared.
+func isCommit(sent []byte) bool {
+	sum := sha256.Sum256([]byte("COMMIT"))
+	return bytes.Contains(bytes.ToLower(sent), []byte("commit\x00")) ||
+		bytes.Contains(sent, fmt.Appendf(nil, "stmtcache_%x", sum[:24]))
 }

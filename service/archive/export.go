@@ -351,7 +351,7 @@ func (e *exporter) page(table string, content []byte) error {
 
 // encodeRow returns a row as a line of JSON: bytes in base64, truth as 0 and 1. nil is a row about the origin of this
 // service, not about its content.
-func encodeRow(rows *sql.Rows, t store.Table) ([]byte, error) {
+func encodeRow(rows store.Row, t store.Table) ([]byte, error) {
 	into := make([]any, len(t.Columns))
 	for i, c := range t.Columns {
 		switch c.Kind {

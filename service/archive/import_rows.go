@@ -179,9 +179,8 @@ func (i *importer) rows(ctx context.Context, tx *store.Tx, t store.Table, lines 
 			break
 		}
 	}
-	if err == nil {
+	if err == nil { // and now their errors come
 		_, err = tx.ExecContext(ctx, "RELEASE SAVEPOINT some_rows")
-		return err
 	}
 	if !tx.IsReference(err) {
 		return err

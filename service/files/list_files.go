@@ -2,7 +2,6 @@ package files
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"math"
 	"strconv"
@@ -190,7 +189,7 @@ func (f *Files) lister(ctx context.Context, tx *store.Tx, group, account string)
 }
 
 // scan reads a row of a query that begins with selectRows.
-func (l lister) scan(rows *sql.Rows) (wire.TransactionRow, error) {
+func (l lister) scan(rows store.Row) (wire.TransactionRow, error) {
 	row := wire.TransactionRow{GroupID: l.group}
 	var timeNS, blobSize int64
 	var name, contentType, backend, attributes, content, blobID string

@@ -118,7 +118,7 @@ func (g *Group) fields() []any {
 }
 
 // read scans groupColumns, and the further columns of the query into more. It refuses a group that has ended.
-func (g *Group) read(row *sql.Row, more ...any) error {
+func (g *Group) read(row store.Row, more ...any) error {
 	err := row.Scan(append(g.fields(), more...)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return unknown(g.ID)

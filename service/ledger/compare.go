@@ -69,7 +69,7 @@ func pointed(n *int64) any {
 // compareTable compares the rows of a table with those that follow from the ledger. scan
 // reads a row and returns its key, and the facts to compare with a state.
 func compareTable[K comparable, V any](ctx context.Context, tx *store.Tx, table string, query store.Query,
-	want map[K]V, scan func(*sql.Rows) (K, func(V) []fact, error)) error {
+	want map[K]V, scan func(store.Row) (K, func(V) []fact, error)) error {
 	missing, err := compareRows(ctx, tx, table, query, want, scan)
 	if err != nil || len(missing) == 0 {
 		return err
@@ -83,7 +83,7 @@ func compareTable[K comparable, V any](ctx context.Context, tx *store.Tx, table 
 
 // compareRows is compareTable, but returns missing rows.
 func compareRows[K comparable, V any](ctx context.Context, tx *store.Tx, table string, query store.Query,
-	want map[K]V, scan func(*sql.Rows) (K, func(V) []fact, error)) (missing map[K]V, err error) {
+	want map[K]V, scan func(store.Row) (K, func(V) []fact, error)) (missing map[K]V, err error) {
 	missing = maps.Clone(want)
 	for rows, err := range tx.Rows(ctx, query) {
 		if err != nil {
@@ -116,7 +116,7 @@ func (s *State) compareAccounts(ctx context.Context, tx *store.Tx) error {
 	return compareTable(ctx, tx, "accounts",
 		"SELECT id, balance, key_generation, disabled_ns IS NOT NULL, deleted_ns IS NOT NULL FROM accounts ORDER BY id",
 		s.accounts,
-		func(rows *sql.Rows) (id string, facts func(*accountState) []fact, err error) {
+		func(rows store.Row) (id string, facts func(*accountState) []fact, err error) {
 			var balance string
 			var generation int64
 			var disabled, deleted bool
@@ -138,7 +138,7 @@ func (s *State) compareGroups(ctx context.Context, tx *store.Tx) error {
 		versions, COALESCE(pending_versions, ''), pending_versions_ns, format, appends,
 		COALESCE(offer_to, ''), offer_from_ns, offer_until_ns, pending_end_ns, ended_ns
 		FROM groups ORDER BY id`, s.groups,
-		func(rows *sql.Rows) (id string, facts func(*groupState) []fact, err error) {
+		func(rows store.Row) (id string, facts func(*groupState) []fact, err error) {
 			var has groupState
 			var expires, maxUses, retention, pending, pendingNS, nextVersionsNS sql.NullInt64
 			var offerFrom, offerUntil, end, ended sql.NullInt64
@@ -172,7 +172,7 @@ func (s *State) compareGroups(ctx context.Context, tx *store.Tx) error {
 func (s *State) compareMembers(ctx context.Context, tx *store.Tx) error {
 	return compareTable(ctx, tx, "members",
 		"SELECT group_id, account, since, role FROM members ORDER BY group_id, account", s.members,
-		func(rows *sql.Rows) (k memberKey, facts func(*memberState) []fact, err error) {
+		func(rows store.Row) (k memberKey, facts func(*memberState) []fact, err error) {
 			var has memberState
 			err = rows.Scan(&k.group, &k.account, &has.since, &has.role)
 			return k, func(m *memberState) []fact {
@@ -186,7 +186,7 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 		file_hash, time_ns, filename, content_type, deleted_ns, deleted_by, deleted_why,
 		trash_ns, trash_by, trash_until_ns, key_id IS NOT NULL, attributes, versioned, content,
 		(SELECT sealed FROM openings WHERE openings.seq = files.seq), blob_size FROM files ORDER BY seq, ref`, s.files,
-		func(rows *sql.Rows) (ref string, facts func(*fileState) []fact, err error) {
+		func(rows store.Row) (ref string, facts func(*fileState) []fact, err error) {
 			var has fileState
 			var deletedNS, trashNS, trashUntil sql.NullInt64
 			var by, why, trashBy sql.NullString
@@ -228,7 +228,7 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 func (s *State) compareFolders(ctx context.Context, tx *store.Tx) error {
 	return compareTable(ctx, tx, "folders",
 		"SELECT ref, group_id, account, seq, time_ns, path FROM folders ORDER BY seq, ref", s.folders,
-		func(rows *sql.Rows) (ref string, facts func(*folderState) []fact, err error) {
+		func(rows store.Row) (ref string, facts func(*folderState) []fact, err error) {
 			var has folderState
 			err = rows.Scan(&ref, &has.group, &has.account, &has.seq, &has.timeNS, &has.path)
 			return ref, func(d *folderState) []fact {
@@ -243,7 +243,7 @@ func (s *State) compareFolders(ctx context.Context, tx *store.Tx) error {
 func (s *State) comparePending(ctx context.Context, tx *store.Tx) error {
 	_, err := compareRows(ctx, tx, "pending_deletions",
 		"SELECT ref, group_id, account, due_ns FROM pending_deletions ORDER BY ref", s.pending,
-		func(rows *sql.Rows) (ref string, facts func(pendingState) []fact, err error) {
+		func(rows store.Row) (ref string, facts func(pendingState) []fact, err error) {
 			var has pendingState
 			err = rows.Scan(&ref, &has.group, &has.account, &has.due)
 			return ref, func(p pendingState) []fact {
@@ -257,7 +257,7 @@ func (s *State) comparePending(ctx context.Context, tx *store.Tx) error {
 // compareInvites compares the invites: the ledger must have a record of each. One that is too old has no row.
 func (s *State) compareInvites(ctx context.Context, tx *store.Tx) error {
 	_, err := compareRows(ctx, tx, "invites", "SELECT id, account, balance, expires_ns FROM invites ORDER BY id",
-		s.invites, func(rows *sql.Rows) (id string, facts func(inviteState) []fact, err error) {
+		s.invites, func(rows store.Row) (id string, facts func(inviteState) []fact, err error) {
 			var has inviteState
 			err = rows.Scan(&id, &has.account, &has.balance, &has.expires)
 			return id, func(i inviteState) []fact {
@@ -271,7 +271,7 @@ func (s *State) compareInvites(ctx context.Context, tx *store.Tx) error {
 func (s *State) compareGroupInvites(ctx context.Context, tx *store.Tx) error {
 	_, err := compareRows(ctx, tx, "group_invites",
 		"SELECT id, group_id, role, expires_ns FROM group_invites ORDER BY id",
-		s.invites, func(rows *sql.Rows) (id string, facts func(inviteState) []fact, err error) {
+		s.invites, func(rows store.Row) (id string, facts func(inviteState) []fact, err error) {
 			var has inviteState
 			err = rows.Scan(&id, &has.group, &has.role, &has.expires)
 			return id, func(i inviteState) []fact {

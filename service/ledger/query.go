@@ -267,7 +267,7 @@ func newRowScan(more ...any) *rowScan {
 	return s
 }
 
-func (s *rowScan) next(rows *sql.Rows) (row Listed, err error) {
+func (s *rowScan) next(rows store.Row) (row Listed, err error) {
 	if err := rows.Scan(s.into...); err != nil {
 		return row, err
 	}

@@ -204,7 +204,7 @@ func records(ctx context.Context, tx *store.Tx, what string, query store.Query,
 	}
 }
 
-func scan(rows *sql.Rows) (r chain.Row, err error) {
+func scan(rows store.Row) (r chain.Row, err error) {
 	var tags string
 	var prev, hash []byte
 	if err := rows.Scan(&r.Seq, &r.Tx, &r.Kind, &r.TimeNS, &r.Account, &r.Group, &r.Ref, &r.FileHash, &r.Detail,

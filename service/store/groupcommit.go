@@ -182,26 +182,13 @@ func (s *Store) isWaiting(p *pending) bool {
 func (s *Store) writeTogether(ctx context.Context, p *pending) {
 	ctx = context.WithoutCancel(ctx)
 	for s.isWaiting(p) {
-		var batch []*pending
-		err := s.bounded(ctx, func(ctx context.Context) error {
-			return s.transaction(ctx, s.timeout, func(tx *Tx) error {
-				var more bool
-				batch, more = s.next(maxTogether) // late, to include all that waited for the turn of this process
-				if len(batch) == 1 && !more {
-					batch[0].run(tx)
-					return batch[0].err
-				}
-				patience := time.NewTimer(s.patience)
-				defer patience.Stop()
-				return tx.runAll(ctx, batch, func() []*pending {
-					later := s.later(len(batch), patience.C)
-					batch = append(batch, later...)
-					return later
-				})
-			})
-		})
+		batch, err := s.commitTogether(ctx)
 		if batch == nil { // the transaction did not begin
 			batch, _ = s.next(maxTogether)
+		}
+		if len(batch) > 1 && errors.Is(err, errSpoiled) && !errors.Is(err, ErrUnavailable) {
+			s.commitEach(ctx, batch)
+			continue
 		}
 		for _, b := range batch {
 			if err != nil {
@@ -209,6 +196,40 @@ func (s *Store) writeTogether(ctx context.Context, p *pending) {
 			}
 			b.done <- b.err
 		}
+	}
+}
+
+// commitTogether commits writes out of the queue, and returns them. Its error is that of each.
+func (s *Store) commitTogether(ctx context.Context) (batch []*pending, err error) {
+	err = s.bounded(ctx, func(ctx context.Context) error {
+		return s.transaction(ctx, s.timeout, func(tx *Tx, between transaction) error {
+			var more bool
+			batch, more = s.next(maxTogether) // late, to include all that waited for the turn of this process
+			if len(batch) == 1 && !more {
+				batch[0].run(tx)
+				return batch[0].err
+			}
+			patience := time.NewTimer(s.patience)
+			defer patience.Stop()
+			return runAll(ctx, tx, between, batch, func() []*pending {
+				later := s.later(len(batch), patience.C)
+				batch = append(batch, later...)
+				return later
+			})
+		})
+	})
+	return batch, err
+}
+
+// commitEach commits each of several writes by itself, in their order, and answers it.
+func (s *Store) commitEach(ctx context.Context, batch []*pending) {
+	for _, b := range batch {
+		b.done <- s.bounded(ctx, func(ctx context.Context) error {
+			return s.transaction(ctx, s.timeout, func(tx *Tx, _ transaction) error {
+				b.run(tx)
+				return b.err
+			})
+		})
 	}
 }
 
@@ -227,18 +248,18 @@ func (s *Store) bounded(ctx context.Context, f func(context.Context) error) erro
 const (
 	beginOne = "SAVEPOINT one"
 	undoOne  = "ROLLBACK TO SAVEPOINT one"
-	nextOne  = "RELEASE SAVEPOINT one; SAVEPOINT one" // one round trip
+	nextOne  = "RELEASE SAVEPOINT one; SAVEPOINT one"
 )
 
 // runAll runs writes in one transaction, and those that come later; none ends it. Its error
 // fails all of them.
-func (t *Tx) runAll(ctx context.Context, batch []*pending, later func() []*pending) error {
-	if _, err := t.tx.ExecContext(ctx, beginOne); err != nil {
+func runAll(ctx context.Context, t *Tx, between transaction, batch []*pending, later func() []*pending) error {
+	if err := between.between(ctx, beginOne); err != nil {
 		return fmt.Errorf("begin several writes: %w", err)
 	}
 	var last *pending
 	end := func(how string) error {
-		if _, err := t.tx.ExecContext(ctx, how); err != nil {
+		if err := between.between(ctx, how); err != nil {
 			// The transaction is lost, most likely by the failure of last. The others get
 			// only the kind of that failure: a refusal is its own alone.
 			return errors.Join(t.engine.kind(last.err), fmt.Errorf("end one of several writes: %w, after: %v",
@@ -284,7 +305,7 @@ func (s *Store) Load(ctx context.Context, f func(*Tx) error) error {
 		return err
 	}
 	defer s.passTurn()
-	return s.transaction(ctx, 0, func(tx *Tx) error {
+	return s.transaction(ctx, 0, func(tx *Tx, _ transaction) error {
 		tx.chains = Everything()
 		return f(tx)
 	})
@@ -302,21 +323,18 @@ func (s *Store) takeTurn(ctx context.Context) error {
 func (s *Store) passTurn() { <-s.turn }
 
 // transaction runs f between begin and commit, alone in all processes.
-func (s *Store) transaction(ctx context.Context, idle time.Duration, f func(*Tx) error) error {
-	tx, err := s.engine.beginWriting(ctx, s.write)
+func (s *Store) transaction(ctx context.Context, idle time.Duration, f func(*Tx, transaction) error) error {
+	tx, err := s.engine.beginWriting(ctx, s.write, idle)
 	if err != nil {
 		return mark(s.engine, fmt.Errorf("begin writing: %w", err))
 	}
-	defer func() { _ = tx.Rollback() }()
-	if err := s.engine.serialise(ctx, tx, idle); err != nil {
-		return mark(s.engine, fmt.Errorf("wait for other writers: %w", err))
-	}
-	if err := f(&Tx{tx: tx, engine: s.engine, ctx: ctx}); err != nil {
+	defer tx.rollback()
+	if err := f(&Tx{statements: tx, engine: s.engine, ctx: ctx}, tx); err != nil {
 		return mark(s.engine, err)
 	}
 	faultpoint.Hit("write.before_commit")
-	if err := tx.Commit(); err != nil {
-		return mark(s.engine, fmt.Errorf("commit: %w", err))
+	if err := tx.commit(ctx); err != nil {
+		return mark(s.engine, err)
 	}
 	faultpoint.Hit("write.committed")
 	if s.committed != nil {

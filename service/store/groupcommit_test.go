@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -94,6 +96,60 @@ func testTogether(t *testing.T, opener func() (*store.Store, error)) {
 	}
 	if got := get(t, s, "a"); got != "123" {
 		t.Errorf("written %q, want 123", got)
+	}
+}
+
+// testFailsLate: a statement whose error nobody waits for fails the write that it belongs to, with
+// its text and kind, whatever write asks something next. It fails no other.
+func testFailsLate(t *testing.T, opener func() (*store.Store, error)) {
+	s := open(t, opener)
+	ctx := t.Context()
+	letter := func(l string) func(*store.Tx) error {
+		return func(tx *store.Tx) error {
+			return tx.Do(ctx, "note a letter", `INSERT INTO meta (name, value) VALUES (?, ?)
+				ON CONFLICT (name) DO UPDATE SET value = meta.value || excluded.value`, "a", l)
+		}
+	}
+	fails := func(tx *store.Tx) error {
+		return errors.Join(letter("x")(tx), tx.Do(ctx, "make a group", "INSERT INTO groups (id, owner, joinable, "+
+			"key_version) VALUES (?, ?, ?, ?)", "g", "nobody", false, 1))
+	}
+	sees := func(want string) func(*store.Tx) error {
+		return func(tx *store.Tx) error {
+			var value string
+			err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = ?", "a").Scan(&value)
+			if err == nil && value != want {
+				err = fmt.Errorf("it saw %q, want %q", value, want)
+			}
+			return err
+		}
+	}
+	isRefused := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, store.ErrReference) || !strings.Contains(err.Error(), "make a group: ") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	isRefused("alone", s.Write(ctx, store.Everything(), fails))
+	for what, last := range map[string][]func(*store.Tx) error{
+		"another asks": {fails, letter("2"), sees("12")},
+		"nobody asks":  {letter("2"), fails},
+		"twice":        {fails, letter("2"), fails, sees("12")},
+	} {
+		if err := set(ctx, s, "a", ""); err != nil {
+			t.Fatal(err)
+		}
+		writes := append([]func(*store.Tx) error{letter("1")}, last...)
+		for i, err := range queued(t, s, writes) {
+			if i > 0 && reflect.ValueOf(writes[i]).Pointer() == reflect.ValueOf(fails).Pointer() {
+				isRefused(what, err)
+			} else if err != nil {
+				t.Errorf("%s: write %d: %v", what, i, err)
+			}
+		}
+		if got := get(t, s, "a"); got != "12" {
+			t.Errorf("%s: written %q, want 12", what, got)
+		}
 	}
 }
 

@@ -71,7 +71,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	}
 	newest := all[len(all)-1].version
 	return s.Write(ctx, Everything(), func(tx *Tx) error {
-		have, err := s.engine.version(ctx, tx.tx)
+		have, err := s.engine.version(ctx, tx)
 		if err != nil {
 			return fmt.Errorf("read schema version: %w", err)
 		}
@@ -87,13 +87,13 @@ func (s *Store) migrate(ctx context.Context) error {
 			if m.version <= have {
 				continue
 			}
-			if _, err := tx.tx.ExecContext(ctx, m.sql); err != nil {
+			if _, err := tx.ExecContext(ctx, Query(m.sql)); err != nil {
 				return fmt.Errorf("migrate to schema %d: %w", m.version, err)
 			}
 		}
 		if have == newest {
 			return nil
 		}
-		return s.engine.setVersion(ctx, tx.tx, newest)
+		return s.engine.setVersion(ctx, tx, newest)
 	})
 }

@@ -56,10 +56,20 @@ func openPostgres(url string) (*Store, error) {
 		reads: &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}}, nil
 }
 
-func (postgresEngine) beginWriting(ctx context.Context, db *sql.DB) (transaction, error) {
+// beginWriting begins with the first statement that is sent.
+func (postgresEngine) beginWriting(ctx context.Context, db *sql.DB, idle time.Duration) (transaction, error) {
+	p, err := newPipeline(ctx, db)
+	if err != nil {
+		return nil, err
+	}
 	// Whatever the server's default is: a writer that waited for its turn must see the writes
 	// before its own.
-	return db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	err = p.queue(ctx, "begin writing", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", nil)
+	if err == nil {
+		err = p.queue(ctx, "wait for other writers", "SELECT set_config('idle_in_transaction_session_timeout', $2, "+
+			"true), pg_advisory_xact_lock($1)", []any{writersLock, strconv.FormatInt(idle.Milliseconds(), 10)})
+	}
+	return p, err
 }
 
 // CheckEncrypted refuses the address of a PostgreSQL server on another machine if the
@@ -114,14 +124,7 @@ func (postgresEngine) rebind(query string) string {
 	return b.String()
 }
 
-func (postgresEngine) serialise(ctx context.Context, tx queries, idle time.Duration) error {
-	_, err := tx.ExecContext(ctx, "SELECT set_config('idle_in_transaction_session_timeout', $2, true), "+
-		"pg_advisory_xact_lock($1)",
-		writersLock, strconv.FormatInt(idle.Milliseconds(), 10))
-	return err
-}
-
-func (postgresEngine) version(ctx context.Context, tx queries) (version int, err error) {
+func (postgresEngine) version(ctx context.Context, tx *Tx) (version int, err error) {
 	var there bool
 	if err := tx.QueryRowContext(ctx, "SELECT to_regclass('schema_version') IS NOT NULL").Scan(&there); err != nil {
 		return 0, err
@@ -134,8 +137,8 @@ func (postgresEngine) version(ctx context.Context, tx queries) (version int, err
 	return version, tx.QueryRowContext(ctx, "SELECT COALESCE(max(version), 0) FROM schema_version").Scan(&version)
 }
 
-func (postgresEngine) setVersion(ctx context.Context, tx queries, version int) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO schema_version (version) VALUES ($1)", version)
+func (postgresEngine) setVersion(ctx context.Context, tx *Tx, version int) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO schema_version (version) VALUES (?)", version)
 	return err
 }
 
@@ -248,32 +251,24 @@ func kindOfCode(code string) error {
 	}
 }
 
-func (postgresEngine) tables(ctx context.Context, tx queries) ([]Table, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT table_name, column_name, data_type FROM information_schema.columns
-		WHERE table_schema = current_schema() AND table_name NOT IN ('schema_version', 'held_back')
-		ORDER BY table_name, ordinal_position`)
-	if err != nil {
-		return nil, err
-	}
-	return scanTables(rows, func(declared string) (Kind, error) {
+func (postgresEngine) tables(ctx context.Context, tx *Tx) ([]Table, error) {
+	return scanTables(ctx, tx, func(declared string) (Kind, error) {
 		kind, ok := map[string]Kind{"text": KindText, "bigint": KindInt, "integer": KindInt, "bytea": KindBytes,
 			"boolean": KindBool}[declared]
 		if !ok {
 			return "", fmt.Errorf("type %q is not known", declared)
 		}
 		return kind, nil
-	})
+	}, `SELECT table_name, column_name, data_type FROM information_schema.columns
+		WHERE table_schema = current_schema() AND table_name NOT IN ('schema_version', 'held_back')
+		ORDER BY table_name, ordinal_position`)
 }
 
-func (postgresEngine) references(ctx context.Context, tx queries) (map[string][]string, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT a.relname, b.relname FROM pg_constraint c JOIN pg_class a
+func (postgresEngine) references(ctx context.Context, tx *Tx) (map[string][]string, error) {
+	return scanReferences(ctx, tx, `SELECT a.relname, b.relname FROM pg_constraint c JOIN pg_class a
 		ON a.oid = c.conrelid
 		JOIN pg_class b ON b.oid = c.confrelid WHERE c.contype = 'f'
 		AND a.relnamespace = current_schema()::regnamespace`)
-	if err != nil {
-		return nil, err
-	}
-	return scanReferences(rows)
 }
 
 // check asks for torn or rotten pages, which a server with data checksums counts.

@@ -126,12 +126,13 @@ func (sqliteEngine) name() string { return "sqlite" }
 // for the end of its context: for the short queries of a save that cost more than some of
 // them. This one is never ended from outside.
 type sqliteWrite struct {
-	*sql.Conn
+	direct
+	conn *sql.Conn
 	over bool
 }
 
-// beginWriting takes the write lock.
-func (sqliteEngine) beginWriting(ctx context.Context, db *sql.DB) (transaction, error) {
+// beginWriting takes the write lock, which ends with its process.
+func (sqliteEngine) beginWriting(ctx context.Context, db *sql.DB, _ time.Duration) (transaction, error) {
 	ctx = context.WithoutCancel(ctx)
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -140,43 +141,43 @@ func (sqliteEngine) beginWriting(ctx context.Context, db *sql.DB) (transaction, 
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &sqliteWrite{Conn: conn}, nil
+	return &sqliteWrite{direct: direct{conn}, conn: conn}, nil
 }
 
-func (t *sqliteWrite) Commit() error {
-	if _, err := t.ExecContext(context.Background(), "COMMIT"); err != nil {
-		return err
+func (t *sqliteWrite) between(ctx context.Context, text string) error {
+	_, err := t.conn.ExecContext(ctx, text)
+	return err
+}
+
+func (t *sqliteWrite) commit(context.Context) error {
+	if _, err := t.conn.ExecContext(context.Background(), "COMMIT"); err != nil {
+		return fmt.Errorf("commit: %w", err)
 	}
 	t.over = true
-	return t.Close()
+	return t.conn.Close()
 }
 
-// Rollback drops the connection when it cannot end the transaction: the next writer must not
+// rollback drops the connection when it cannot end the transaction: the next writer must not
 // continue it. SQLite has ended some transactions itself by then, such as one on a full disk.
-func (t *sqliteWrite) Rollback() error {
+func (t *sqliteWrite) rollback() {
 	if t.over {
-		return sql.ErrTxDone
+		return
 	}
 	t.over = true
-	_, err := t.ExecContext(context.Background(), "ROLLBACK")
-	if err != nil {
-		_ = t.Raw(func(any) error { return driver.ErrBadConn })
+	if _, err := t.conn.ExecContext(context.Background(), "ROLLBACK"); err != nil {
+		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
-	return errors.Join(err, t.Close())
+	_ = t.conn.Close()
 }
 
 func (sqliteEngine) rebind(query string) string { return query }
 
-// serialise has nothing to do: a transaction begins with the write lock, which
-// ends with its process.
-func (sqliteEngine) serialise(context.Context, queries, time.Duration) error { return nil }
-
-func (sqliteEngine) version(ctx context.Context, tx queries) (version int, err error) {
+func (sqliteEngine) version(ctx context.Context, tx *Tx) (version int, err error) {
 	return version, tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
 }
 
-func (sqliteEngine) setVersion(ctx context.Context, tx queries, version int) error {
-	_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
+func (sqliteEngine) setVersion(ctx context.Context, tx *Tx, version int) error {
+	_, err := tx.ExecContext(ctx, Query(fmt.Sprintf("PRAGMA user_version = %d", version)))
 	return err
 }
 
@@ -227,28 +228,20 @@ func (sqliteEngine) kind(err error) error {
 	}
 }
 
-func (sqliteEngine) tables(ctx context.Context, tx queries) ([]Table, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT t.name, c.name, c.type FROM sqlite_master t, pragma_table_info(t.name) c
-		WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY t.name, c.cid`)
-	if err != nil {
-		return nil, err
-	}
-	return scanTables(rows, func(declared string) (Kind, error) {
+func (sqliteEngine) tables(ctx context.Context, tx *Tx) ([]Table, error) {
+	return scanTables(ctx, tx, func(declared string) (Kind, error) {
 		kind, ok := map[string]Kind{"text": KindText, "integer": KindInt, "blob": KindBytes}[declared]
 		if !ok {
 			return "", fmt.Errorf("type %q is not known", declared)
 		}
 		return kind, nil
-	})
+	}, `SELECT t.name, c.name, c.type FROM sqlite_master t, pragma_table_info(t.name) c
+		WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY t.name, c.cid`)
 }
 
-func (sqliteEngine) references(ctx context.Context, tx queries) (map[string][]string, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT t.name, f."table" FROM sqlite_master t, pragma_foreign_key_list(t.name) f
+func (sqliteEngine) references(ctx context.Context, tx *Tx) (map[string][]string, error) {
+	return scanReferences(ctx, tx, `SELECT t.name, f."table" FROM sqlite_master t, pragma_foreign_key_list(t.name) f
 		WHERE t.type = 'table'`)
-	if err != nil {
-		return nil, err
-	}
-	return scanReferences(rows)
 }
 
 func (sqliteEngine) check(ctx context.Context, db *sql.DB) error {

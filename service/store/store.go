@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"strings"
 	"sync"
 	"time"
@@ -47,19 +46,18 @@ type engine interface {
 	name() string
 	// rebind turns the placeholders ? into the engine's own.
 	rebind(query string) string
-	// beginWriting begins a writing transaction. ctx must not end before it does.
-	beginWriting(ctx context.Context, db *sql.DB) (transaction, error)
-	// serialise makes a writing transaction wait for the others. Where the database is a
-	// server, a process that is silent for longer than idle loses its turn: its machine
-	// may be gone. 0 = no limit.
-	serialise(ctx context.Context, tx queries, idle time.Duration) error
+	// beginWriting begins a writing transaction, which waits for the others at its first
+	// statement. ctx must not end before it does. Where the database is a server, a process
+	// that is silent for longer than idle loses its turn: its machine may be gone. 0 = no
+	// limit.
+	beginWriting(ctx context.Context, db *sql.DB, idle time.Duration) (transaction, error)
 	// version and setVersion keep the number of the newest migration that ran.
-	version(ctx context.Context, tx queries) (int, error)
-	setVersion(ctx context.Context, tx queries, version int) error
+	version(ctx context.Context, tx *Tx) (int, error)
+	setVersion(ctx context.Context, tx *Tx, version int) error
 	// tables lists tables with their columns, and references which table must be
 	// filled before which.
-	tables(ctx context.Context, tx queries) ([]Table, error)
-	references(ctx context.Context, tx queries) (map[string][]string, error)
+	tables(ctx context.Context, tx *Tx) ([]Table, error)
+	references(ctx context.Context, tx *Tx) (map[string][]string, error)
 	// check looks for damage.
 	check(ctx context.Context, db *sql.DB) error
 	// scrub removes deleted rows from the files, as far as the engine can.
@@ -179,132 +177,6 @@ func (s *Store) Close() (err error) {
 // statement (threat 29). Only this package converts strings, for whole tables.
 type Query string
 
-// queries is a transaction of the database, or the database without one.
-type queries interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-// transaction is a transaction that writes. After Commit without an error, Rollback does nothing.
-type transaction interface {
-	queries
-	Commit() error
-	Rollback() error
-}
-
-// Tx is a transaction. Statements are written with the placeholder ? for both
-// engines.
-type Tx struct {
-	tx     queries
-	engine engine
-	// ctx is the context of a write, which callers share: one that leaves must not break
-	// it. nil = every statement uses its own.
-	ctx    context.Context
-	chains Chains // of the write that runs now
-}
-
-func (t *Tx) context(ctx context.Context) context.Context {
-	if t.ctx != nil {
-		return t.ctx
-	}
-	return ctx
-}
-
-// ExecContext runs a statement.
-func (t *Tx) ExecContext(ctx context.Context, query Query, args ...any) (sql.Result, error) {
-	return t.tx.ExecContext(t.context(ctx), t.engine.rebind(string(query)), args...)
-}
-
-// Do runs a statement whose result nobody needs. what begins the text of an error.
-func (t *Tx) Do(ctx context.Context, what string, query Query, args ...any) error {
-	if _, err := t.ExecContext(ctx, query, args...); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
-}
-
-// Count runs a statement, and returns how many rows it changed. what begins the text of an error.
-func (t *Tx) Count(ctx context.Context, what string, query Query, args ...any) (n int64, err error) {
-	result, err := t.ExecContext(ctx, query, args...)
-	if err == nil {
-		n, err = result.RowsAffected()
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", what, err)
-	}
-	return n, nil
-}
-
-// IsReference reports whether an error of a statement is [ErrReference], before the transaction ends.
-func (t *Tx) IsReference(err error) bool { return t.engine.kind(err) == ErrReference }
-
-// Rows runs a query for a loop over its rows. An error ends the loop; the rows are
-// closed after it.
-func (t *Tx) Rows(ctx context.Context, query Query, args ...any) iter.Seq2[*sql.Rows, error] {
-	return func(yield func(*sql.Rows, error) bool) {
-		rows, err := t.tx.QueryContext(t.context(ctx), t.engine.rebind(string(query)), args...)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		defer rows.Close()
-		for rows.Next() {
-			if !yield(rows, nil) {
-				return
-			}
-		}
-		if err := rows.Err(); err != nil {
-			yield(nil, err)
-		}
-	}
-}
-
-// Each runs a query for a loop over its rows as values; fields returns the destinations of one row. what begins the
-// text
-// of an error, which ends the loop.
-func Each[T any](ctx context.Context, tx *Tx, what string, fields func(*T) []any, query Query,
-	args ...any) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for rows, err := range tx.Rows(ctx, query, args...) {
-			var v T
-			if err == nil {
-				err = rows.Scan(fields(&v)...)
-			}
-			if err != nil {
-				yield(v, fmt.Errorf("%s: %w", what, err))
-				return
-			}
-			if !yield(v, nil) {
-				return
-			}
-		}
-	}
-}
-
-// List returns what [Each] loops over.
-func List[T any](ctx context.Context, tx *Tx, what string, fields func(*T) []any, query Query,
-	args ...any) ([]T, error) {
-	list := []T{}
-	for v, err := range Each(ctx, tx, what, fields, query, args...) {
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	return list, nil
-}
-
-// Values is [List] for a query with one column.
-func Values[T any](ctx context.Context, tx *Tx, what string, query Query, args ...any) ([]T, error) {
-	return List(ctx, tx, what, func(v *T) []any { return []any{v} }, query, args...)
-}
-
-// QueryRowContext runs a query for one row.
-func (t *Tx) QueryRowContext(ctx context.Context, query Query, args ...any) *sql.Row {
-	return t.tx.QueryRowContext(t.context(ctx), t.engine.rebind(string(query)), args...)
-}
-
 // Read runs f in a transaction that sees one state of the database.
 func (s *Store) Read(ctx context.Context, f func(*Tx) error) (err error) {
 	defer s.observed("read", &err)()
@@ -313,7 +185,7 @@ func (s *Store) Read(ctx context.Context, f func(*Tx) error) (err error) {
 		return mark(s.engine, fmt.Errorf("begin reading: %w", err))
 	}
 	defer func() { _ = tx.Rollback() }()
-	return mark(s.engine, f(&Tx{tx: tx, engine: s.engine}))
+	return mark(s.engine, f(&Tx{statements: direct{tx}, engine: s.engine}))
 }
 
 // Look runs f without a transaction, for one query: several would each see the state of
@@ -321,7 +193,7 @@ func (s *Store) Read(ctx context.Context, f func(*Tx) error) (err error) {
 // must not write.
 func (s *Store) Look(ctx context.Context, f func(*Tx) error) (err error) {
 	defer s.observed("read", &err)()
-	return mark(s.engine, f(&Tx{tx: s.read, engine: s.engine}))
+	return mark(s.engine, f(&Tx{statements: direct{s.read}, engine: s.engine}))
 }
 
 // HoldBack makes the reserve of the database for writes on a full disk. It reports

@@ -71,6 +71,7 @@ func TestStore(t *testing.T) {
 		"scrubbing works beside readers":                    testScrub,
 		"writes that wait together are committed together":  testTogether,
 		"more writes wait than one commit takes":            testManyTogether,
+		"a statement that fails late fails its own write":   testFailsLate,
 		"a commit waits for announced writes":               testAnnounced,
 		"a caller who leaves inside breaks nothing":         testLeaveInside,
 		"one text is read twice at once":                    testSameTextTwice,

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -76,11 +75,11 @@ func (s *Store) SchemaVersion() (int, error) {
 
 // Tables lists the tables, each after those its rows refer to.
 func (s *Store) Tables(ctx context.Context, tx *Tx) ([]Table, error) {
-	all, err := s.engine.tables(ctx, tx.tx)
+	all, err := s.engine.tables(ctx, tx)
 	if err != nil {
 		return nil, fmt.Errorf("list tables: %w", err)
 	}
-	refers, err := s.engine.references(ctx, tx.tx)
+	refers, err := s.engine.references(ctx, tx)
 	if err != nil {
 		return nil, fmt.Errorf("list references: %w", err)
 	}
@@ -109,11 +108,14 @@ func inOrder(all []Table, refers map[string][]string) ([]Table, error) {
 }
 
 // scanTables reads rows of table, column and type, in order.
-func scanTables(rows *sql.Rows, kind func(declared string) (Kind, error)) (all []Table, err error) {
-	defer rows.Close()
-	for rows.Next() {
+func scanTables(ctx context.Context, tx *Tx, kind func(declared string) (Kind, error), query Query) (all []Table,
+	err error) {
+	for row, err := range tx.Rows(ctx, query) {
 		var table, column, declared string
-		if err := rows.Scan(&table, &column, &declared); err != nil {
+		if err == nil {
+			err = row.Scan(&table, &column, &declared)
+		}
+		if err != nil {
 			return nil, err
 		}
 		k, err := kind(strings.ToLower(declared))
@@ -126,18 +128,20 @@ func scanTables(rows *sql.Rows, kind func(declared string) (Kind, error)) (all [
 		last := &all[len(all)-1]
 		last.Columns = append(last.Columns, Column{column, k})
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
-func scanReferences(rows *sql.Rows) (map[string][]string, error) {
-	defer rows.Close()
+func scanReferences(ctx context.Context, tx *Tx, query Query) (map[string][]string, error) {
 	refers := make(map[string][]string)
-	for rows.Next() {
+	for row, err := range tx.Rows(ctx, query) {
 		var from, to string
-		if err := rows.Scan(&from, &to); err != nil {
+		if err == nil {
+			err = row.Scan(&from, &to)
+		}
+		if err != nil {
 			return nil, err
 		}
 		refers[from] = append(refers[from], to)
 	}
-	return refers, rows.Err()
+	return refers, nil
 }
