@@ -25,8 +25,8 @@ const (
 	maxStreams    = 32 // HTTP/2: requests under way on one connection
 )
 
-// Serve answers on l until ctx ends, then finishes the requests under way. Meanwhile it
-// sweeps once a minute. It speaks TLS when a certificate is configured.
+// Serve answers on l until ctx ends and [Config.DrainDelay] is over, then finishes the requests under way.
+// Meanwhile it sweeps once a minute. It speaks TLS when a certificate is configured.
 func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	if err := s.rememberAddress(ctx); err != nil {
 		if ctx.Err() != nil { // stopped before the start
@@ -34,7 +34,7 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 		}
 		return errors.Join(err, l.Close())
 	}
-	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: min(headerTimeout, s.cfg.ClientTimeout),
+	server := &http.Server{Handler: s.leaving(s.handler), ReadHeaderTimeout: min(headerTimeout, s.cfg.ClientTimeout),
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug), ConnState: s.connections.Changed,
 		ConnContext: s.connections.Context,
@@ -44,7 +44,7 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.get}
 		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 	}
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := s.drained(ctx)
 	defer stop()
 	var all errgroup.Group
 	all.Go(func() error {
@@ -71,6 +71,27 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	}
 	stop()
 	return errors.Join(err, all.Wait())
+}
+
+// drained is a context that ends when ctx has ended and the delay is over in which load balancers notice.
+func (s *Service) drained(ctx context.Context) (serving context.Context, stop context.CancelFunc) {
+	serving, stop = context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		s.ending.Store(true)
+		time.AfterFunc(s.cfg.DrainDelay, stop)
+	})
+	return serving, stop
+}
+
+// leaving has a service that is about to end give up each connection behind its next answer. A connection that a
+// proxy keeps would else be closed while the proxy sends the next request on it.
+func (s *Service) leaving(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.ending.Load() {
+			w.Header().Set("Connection", "close") // with HTTP/2 the same
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // Reload reads the certificate again.

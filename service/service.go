@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/ownfile"
@@ -97,6 +98,9 @@ type Config struct {
 	MaxConnections  int            // open at once; 0 = DefaultMaxConnections
 	MaxPerAddress   int            // of them, from one address that is no trusted proxy; 0 = an eighth
 	ClientTimeout   time.Duration  // of a client that stands still; 0 = DefaultClientTimeout
+	// DrainDelay is for how long a service that is about to end says so at /health, and answers, before it takes
+	// no more connections: a load balancer asks meanwhile, and sends nothing more
+	DrainDelay time.Duration
 	// bytes that bodies and answers of requests under way may take; 0 = a quarter of the machine's
 	Memory int64
 }
@@ -128,6 +132,7 @@ type Service struct {
 	connections *throttle.Connections
 	signIns     *auth.SignIns
 	certificate *certificate // nil = plain HTTP
+	ending      atomic.Bool  // a signal came
 	vault       *vault.Vault
 
 	closers []func() error // of the parts, in the order in which they were opened
@@ -283,7 +288,8 @@ func (s *Service) newHandler() (http.Handler, error) {
 			ClientTimeout: cfg.ClientTimeout, Memory: cfg.Memory},
 		Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now), Watch: s.watch,
 		Checkpoints: s.log, Space: s.space,
-		Metrics: s.metrics, Health: s.health.check, SignedIn: s.connections.SignedIn, Version: wire.Version,
+		Metrics: s.metrics, Health: s.health.check, Ending: s.ending.Load,
+		SignedIn: s.connections.SignedIn, Version: wire.Version,
 		TicketKey: ticketKey[:], Spool: spool, PutMemory: s.blobs.PutMemory,
 	})
 }

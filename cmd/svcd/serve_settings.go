@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/svcfs/svcfs/cmd/internal/cli"
@@ -18,6 +19,9 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/space"
 )
+
+// maxDrainDelay bounds how long a process that was told to end goes on.
+const maxDrainDelay = time.Minute
 
 // registerServing adds the settings of a running service.
 func (s *settings) registerServing(set *pflag.FlagSet) {
@@ -46,6 +50,8 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 		"verifier key of that witness, which svcd witness prints: NAME+HASH+KEY")
 	set.DurationVar(&s.cfg.ClientTimeout, "client-timeout", service.DefaultClientTimeout,
 		"how long a client may stall within a request or answer")
+	set.DurationVar(&s.cfg.DrainDelay, "drain-delay", 0, "after SIGTERM, how long /health says 503 while all is "+
+		"still answered, so that a load balancer goes to other processes; at most 1m")
 	s.registerDelay(set)
 	s.oidc.register(set)
 }
@@ -139,6 +145,8 @@ func (s *settings) checkServing() error {
 		return usage("give --tls-cert and --tls-key together", "one of --tls-cert and --tls-key is missing")
 	case s.cfg.TokenLifetime <= 0 || s.cfg.TokenLifetime > service.DefaultTokenLifetime:
 		return usage("want more than 0 and at most 24h", "--token-lifetime %s", s.cfg.TokenLifetime)
+	case s.cfg.DrainDelay < 0 || s.cfg.DrainDelay > maxDrainDelay:
+		return usage("want 0 to 1m", "--drain-delay %s", s.cfg.DrainDelay)
 	case s.cfg.DestructionDelay < 0:
 		return usage("want 0 or more", "--destruction-delay %s", s.cfg.DestructionDelay)
 	case s.cfg.MaxFileBytes <= 0 || s.cfg.MaxWholeBytes <= 0 || s.cfg.MaxConnections <= 0 || s.cfg.ClientTimeout <= 0:

@@ -112,6 +112,8 @@ func TestRefusedSettings(t *testing.T) {
 		{"public url with a password", "", []string{"--public-url", "https://a:hunter2@files.example.org"},
 			"want http://HOST"},
 		{"token lifetime", "", []string{"--token-lifetime", "25h"}, "at most 24h"},
+		{"drain delay", "", []string{"--drain-delay", "61s"}, "want 0 to 1m"},
+		{"drain delay below 0", "", []string{"--drain-delay", "-1s"}, "want 0 to 1m"},
 		{"destruction delay", "", []string{"--destruction-delay", "-1s"}, "want 0 or more"},
 		{"connections", "", []string{"--max-connections", "0"}, "above 0"},
 		{"connections of an address", "", []string{"--max-connections", "10", "--max-connections-per-address", "11"},

@@ -58,7 +58,7 @@ func (s *server) partsUp() map[string]bool {
 // health answers as the hosted service does, and adds the state of each part, with the reason where there is one to
 // tell. The status is 503 while something cannot be kept that was promised: files are served, the ledger is signed,
 // people can sign in. It is only "degraded" when uploads have no room, or single files cannot be read. Low
-// room is reported before that.
+// room is reported before that. A process that is about to end says so: a load balancer goes to the others.
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	h := s.state(r.Context())
 	code, status := http.StatusOK, "ok"
@@ -70,6 +70,9 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 			code, status = http.StatusServiceUnavailable, "degraded"
 			w.Header().Set("Retry-After", "5")
 		}
+	}
+	if s.Ending() {
+		code, status = http.StatusServiceUnavailable, "ending"
 	}
 	writeJSON(w, code, map[string]any{"status": status, "version": s.Version, "auth": "enabled",
 		"rpc_reachable": h.parts["database"] == "ok",

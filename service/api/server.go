@@ -35,6 +35,7 @@ type Deps struct {
 	Space       *space.Keeper // of the disks
 	Metrics     *metrics.Metrics
 	Health      func(context.Context) map[string]string // part to "ok" or "down"; answers within a second
+	Ending      func() bool                             // whether the process is about to end
 	SignedIn    func(context.Context)                   // called with every request of an account
 
 	Version   string
