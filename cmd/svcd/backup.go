@@ -54,6 +54,10 @@ func (s *settings) backup(ctx context.Context, svc *service.Service, dir string,
 	}
 	name := day.Format(time.DateOnly)
 	path, newest := filepath.Join(dir, name), filepath.Join(dir, newestArchive)
+	if isThere(path) {
+		return "", usage("that is the archive of the day; for another one now: svcd export FILE", "%s exists already",
+			printable(path))
+	}
 	var earlier io.Reader
 	if !full && day.Weekday() != fullOn {
 		switch f, err := os.Open(newest); {

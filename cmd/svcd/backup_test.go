@@ -56,8 +56,9 @@ func TestBackup(t *testing.T) {
 	imports(exitUsage, saturday)
 	imports(exitUsage, monday)
 
-	refused(t, exitUsage, time.Now().Format(time.DateOnly)+" exists already", "backup", once(t, to, data), "--data",
-		data)
+	again := []string{"backup", once(t, to, data), "--data", data}
+	refused(t, exitUsage, time.Now().Format(time.DateOnly)+" exists already", again...)
+	refused(t, exitUsage, "for another one now: svcd export FILE", again...)
 	refused(t, exitUsage, "want exactly one DIR", "backup", "--data", data)
 	refused(t, exitUsage, "there is no folder ", "backup", filepath.Join(dir, "nowhere"), "--data", data)
 }

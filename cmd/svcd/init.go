@@ -39,6 +39,8 @@ const (
 	behindProxy = "127.0.0.1:8000"
 	// proxyDoesTLS is the answer that no certificate is here.
 	proxyDoesTLS = "proxy"
+	// none is the answer of who wants no backups, or no account: the word that the question has in brackets.
+	none = "none"
 )
 
 func newInit(s *settings) *cobra.Command {
@@ -115,8 +117,8 @@ func (n *newService) ask(ctx context.Context, stdin io.Reader) error {
 		{"Certificate, a PEM file, or " + proxyDoesTLS + " where a reverse proxy has it [" + proxyDoesTLS + "]",
 			func() bool { return n.host.Scheme == "https" }, n.takeCertificate},
 		{"Its private key, a PEM file", func() bool { return n.file.TLSCert != "" }, n.takeKey},
-		{"Folder for backups, on another disk [none]", nil, n.takeBackups},
-		{"First account, its name [none]", nil, n.takeAccount},
+		{"Folder for backups, on another disk [" + none + "]", nil, unlessNone(n.takeBackups)},
+		{"First account, its name [" + none + "]", nil, unlessNone(n.takeAccount)},
 	} {
 		for question.when == nil || question.when() {
 			answer, err := cli.Ask(ctx, stdin, n.s.stderr, question.text+": ")
@@ -134,6 +136,16 @@ func (n *newService) ask(ctx context.Context, stdin io.Reader) error {
 		}
 	}
 	return nil
+}
+
+// unlessNone takes the word none for the empty answer that it stands for.
+func unlessNone(take func(string) error) func(string) error {
+	return func(answer string) error {
+		if answer == none {
+			answer = ""
+		}
+		return take(answer)
+	}
 }
 
 // fromJSON takes the answers from standard input. The first that is refused ends it.

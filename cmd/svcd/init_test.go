@@ -192,6 +192,10 @@ func TestInitAsks(t *testing.T) {
 			t.Errorf("%q is there %d times, not %d:\n%s", text, got, times, asked.String())
 		}
 	}
+	ok(t, n.ask(t.Context(), strings.NewReader("\nnone\nnone\n")))
+	if n.backups != "" || n.account != "" {
+		t.Errorf("none was taken for a folder or a name: %+v", n)
+	}
 	if err := n.ask(t.Context(), strings.NewReader("")); err == nil {
 		t.Error("the end of the input ends no question")
 	}

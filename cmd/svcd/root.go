@@ -216,7 +216,8 @@ func (s *settings) with(ctx context.Context, f func(*service.Service) error) err
 		return err
 	}
 	if _, err := os.Stat(s.cfg.DataDir); err != nil {
-		return refuse("look at the path; svcd init --data DIR makes a new service", "look at data directory: %w", err)
+		return refuse("look at the path: a service that moved has its data elsewhere; svcd init makes another one, "+
+			"which is empty", "look at data directory: %w", err)
 	}
 	cfg := s.cfg
 	cfg.MasterKey = s.masterKey()

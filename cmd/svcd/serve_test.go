@@ -139,7 +139,7 @@ func TestEveryFailureHasANextStep(t *testing.T) {
 		"nonsense":                                                {exitUsage, "run 'svcd help'"},
 		"audit --nonsense":                                        {exitUsage, "run 'svcd audit --help'"},
 		"audit x --data " + dir:                                   {exitUsage, "see: svcd audit --help"},
-		"audit --data " + dir + "/absent":                         {exitOther, "look at the path; svcd init"},
+		"audit --data " + dir + "/absent":                         {exitOther, "a service that moved has its data elsewhere"},
 		"account fund nobody 1 --data " + dir:                     {exitNotFound, "svcd account list --data " + dir},
 		"account fund nobody little --data " + dir:                {exitUsage, "a number of tokens"},
 		"account create Bad/Name --data " + dir:                   {exitUsage, "see: svcd account create --help"},
