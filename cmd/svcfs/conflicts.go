@@ -35,8 +35,8 @@ func (a *app) conflictsCommand() *cobra.Command {
 		Short: "List saves that met one of somebody else, and settle them",
 		Long: `List saves of a mount or its outbox that could not keep their name, because somebody else had
 saved that name meanwhile: each is a file 'NAME (conflict ACCOUNT DATE TIME).EXT' beside
-NAME. ` + placeHelp + ` It is NAME, or that
-file where NAME has several.
+NAME. ` + placeHelp + ` Name NAME, or where
+it has several conflicts the file of one.
 
 Mine is what this account saved, theirs is the other save; where one account made both, mine
 is the one in that file. --keep takes mine, theirs, or the save of an ACCOUNT. The save in that
@@ -50,7 +50,8 @@ lets every writer remove files.
 empty if there is none), and that writes MERGED. When the command succeeds, what it wrote is
 uploaded as the newest version, and the save goes to the trash; else nothing changes. It costs
 up to three retrievals and one upload. --merge git is 'git merge-file'. Where NAME had several
-versions before theirs, say with --base which of them both began from: a wrong one loses changes.
+versions before theirs, say with --base which one the program had opened whose save is in that
+file: a wrong one loses changes.
 
 Nothing is uploaded over a version that was saved since the list. A service that compares no
 versions records both saves under the name: svcfs history PATH.`,
@@ -159,14 +160,14 @@ func (l listing) conflictsAt(group sdk.GroupID, what string) ([]conflict, choice
 // where it was not said: the ledger does not tell which of several versions that was, and a merge upon another one
 // would lose changes.
 func (c *conflict) base(number int64) (*sdk.Entry, error) {
-	see := "see the numbers with: svcfs history"
+	see := "see the numbers with: svcfs history " + shellWord(escapeName(string(c.copied.Group))+"/"+escapeName(c.Name))
 	switch at := slices.IndexFunc(c.older, func(e sdk.Entry) bool { return int64(e.Seq) == number }); {
 	case number != 0 && (at < 0 || !lives(&c.older[at])):
 		return nil, usage(see, fmt.Sprintf("there is no version %d before theirs", number))
 	case number != 0:
 		return &c.older[at], nil
 	case len(c.older) > 1:
-		return nil, usage("say which with --base N; "+see, fmt.Sprintf(
+		return nil, usage("say with --base N which one the program had opened that made the conflict; "+see, fmt.Sprintf(
 			"the name had %d versions before theirs: both saves began from one of them", len(c.older)))
 	case len(c.older) == 0 || !lives(&c.older[0]):
 		return nil, nil
@@ -224,8 +225,14 @@ func (a *app) listConflicts(ctx context.Context, c *sdk.Client, places []place) 
 		return a.printJSON(docs)
 	case len(rows) == 0:
 		a.ui.notice("there is no conflict")
+		return nil
 	}
 	a.printTable(rows)
+	one := "GROUP/FILE"
+	if len(rows) == 1 {
+		one = shellWord(rows[0][0])
+	}
+	a.ui.notice("settle one with --keep mine, theirs or both, or with --merge, as in: svcfs conflicts --merge git %s", one)
 	return nil
 }
 
@@ -302,8 +309,11 @@ func (c *conflict) keepsCopy(keep string, account sdk.AccountID) (bool, error) {
 	case saver != named && keep == string(named):
 		return false, nil
 	case clear:
-		return false, usage("give one of: mine, theirs, both, or the account whose save it shall be",
-			fmt.Sprintf("--keep cannot be %q", keep))
+		whose := "or the account whose save it shall be"
+		if saver != named && named != "" {
+			whose = escapeName(string(saver)) + " or " + escapeName(string(named))
+		}
+		return false, usage("give one of: mine, theirs, both, "+whose, fmt.Sprintf("--keep cannot be %q", keep))
 	}
 	return false, usage(fmt.Sprintf("say whose: --keep %s, --keep %s, or both", escapeName(string(saver)),
 		escapeName(string(named))), "neither save is of "+escapeName(string(account)))
