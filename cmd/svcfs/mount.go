@@ -121,7 +121,7 @@ func (a *app) mountHere(ctx context.Context, plan mountPlan) (err error) {
 	stopEarly := context.AfterFunc(signals.first, cancel) // Ctrl-C before it is mounted
 	m, err := a.startMount(ctx, plan)
 	if err != nil {
-		return a.tellWaiting(err, plan)
+		return a.tellWaiting(ctx, err, plan)
 	}
 	m.serveSettings()
 	if err := a.confine(plan); err != nil {

@@ -200,7 +200,7 @@ func (a *app) tellKept(kept []report.Pending) {
 }
 
 // tellWaiting adds to the error of a mount that did not start what waits in its outbox, and what shows it.
-func (a *app) tellWaiting(err error, p mountPlan) error {
+func (a *app) tellWaiting(ctx context.Context, err error, p mountPlan) error {
 	if !p.flags.outbox || p.readOnly || errors.Is(err, outbox.ErrTaken) {
 		return err
 	}
@@ -208,7 +208,7 @@ func (a *app) tellWaiting(err error, p mountPlan) error {
 	if placeErr != nil {
 		return err
 	}
-	items, listErr := outbox.List(dir, outbox.Keys{})
+	items, listErr := outbox.List(ctx, dir, outbox.Keys{}, nil)
 	if listErr != nil || len(items) == 0 {
 		return err
 	}

@@ -15,6 +15,9 @@ import (
 	"github.com/svcfs/svcfs/sdk/outbox"
 )
 
+// namesPatience is how long 'outbox list' asks the service for names.
+const namesPatience = 10 * time.Second
+
 func (a *app) outboxCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "outbox",
@@ -33,8 +36,8 @@ func (a *app) outboxListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List what waits: state, size, time, name, reason",
 		Long: `List what waits, in the order of the saves: id, state, size in bytes, time of the save,
-name, and why it still waits. Without a mount and without a keyring the names are not
-known: only the service can open them.
+name, and why it still waits. Without a mount and without a keyring the service is asked
+for the names: while it is away they are not known, and "-" stands for each.
 What was saved for another address of a service, or by another account, waits in an
 outbox of its own, which is named, too. It is sealed for that service: a mount with that
 address and account sends it. When a service moved, let the old name lead to it until
@@ -77,7 +80,30 @@ func (a *app) outboxItems(ctx context.Context) ([]outbox.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	return outbox.List(dir, outbox.Keys{Names: a.namesKey(address, s.account, false)})
+	keys := outbox.Keys{Names: a.namesKey(address, s.account, false)}
+	items, err := outbox.List(ctx, dir, keys, nil)
+	if err != nil || !slices.ContainsFunc(items, func(i outbox.Item) bool { return i.Group == "" }) {
+		return items, err
+	}
+	if named, err := a.askNames(ctx, dir, keys); err == nil {
+		return named, nil
+	} else if ctx.Err() == nil {
+		a.ui.notice("names of what waits are not known while the service is not reached: %v", err)
+	}
+	return items, ctx.Err()
+}
+
+// askNames lists what waits where no mount has it, with names that the service knows alone. Free.
+func (a *app) askNames(ctx context.Context, dir string, keys outbox.Keys) ([]outbox.Item, error) {
+	ctx, cancel := context.WithTimeout(ctx, namesPatience)
+	defer cancel()
+	c, s, err := a.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keys.Group = outboxGroupKey(s)
+	items, err := outbox.List(ctx, dir, keys, outbox.NewService(c))
+	return items, errors.Join(err, a.closeClient(c))
 }
 
 func (a *app) outboxPlace() (string, settings, error) {
