@@ -220,24 +220,24 @@ func (a *app) restoreCommand() *cobra.Command {
 		})
 	})
 	cmd := &cobra.Command{
-		Use: "restore PATH --version N | --trash GROUP NAME...", SuggestFor: []string{"undelete", "recover", "trash"},
+		Use: "restore PATH --version N | --trash PLACE...", SuggestFor: []string{"undelete", "recover", "trash"},
 		Short: "Bring back an older version of a file in a mount, or removed files",
 		Long: `Bring an older version of a file in a mount back: its content is saved again, as the
 newest version, with its attributes and the time of now; whether the file may be executed
 stays as it is. No version is lost. It costs one retrieval and one upload. The command says
 so and asks first; --yes answers. The file changes as a whole or not at all. What was
 written to the file and is not uploaded yet is replaced. 'svcfs history PATH' lists the
-versions.
+versions. PATH may be GROUP/PATH, or a GROUP and a NAME, while a mount here has the group.
 
 With --trash, bring removed files, folders, or what a pattern matches, back from the trash of
-a group, with all their versions; it is free.
-A folder that was empty comes back, too, and the
-empty ones in it that were removed with it; 'svcfs ls --trash' does not list these.
-The uploader and the owner of the group can, and
-every writer where the owner lets every writer remove files. 'svcfs ls --trash GROUP' lists
-what can be brought back.`,
+a group, with all their versions; it is free. A PLACE is where it was: a path in a mount (./NAME
+in a folder of one) or GROUP/PATH; or give the GROUP and then each NAME. A folder that was
+empty comes back, too, and the empty ones in it that were removed with it; 'svcfs ls --trash'
+does not list these. The uploader and the owner of the group can, and every writer where the
+owner lets every writer remove files. 'svcfs ls --trash GROUP' lists what can be brought back.`,
 		Example: "  svcfs restore ~/groups/team/report.pdf --version 17\n" +
 			"  svcfs restore ~/groups/team/report.pdf --version 17 --yes --json\n" +
+			"  svcfs restore --trash ~/groups/team/docs\n" +
 			"  svcfs restore --trash team draft.txt docs",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if trash {
@@ -259,10 +259,18 @@ what can be brought back.`,
 			return nil, cobra.ShellCompDirectiveDefault
 		},
 	}
-	cmd.Flags().BoolVar(&trash, "trash", false, "bring back removed files of a group: GROUP NAME...")
+	cmd.Flags().BoolVar(&trash, "trash", false, "bring back what was removed there")
 	cmd.Flags().Int64Var(&number, "version", 0, "number of the version, as 'svcfs history' shows it")
 	cmd.Flags().BoolVarP(&sure, "yes", "y", false, "do not ask")
 	return cmd
+}
+
+// versionAt says which file and version a path in the history of a group is, in the words of restore.
+func versionAt(arg string) (words string, is bool) {
+	folder, at, is := strings.Cut(arg, ".svcfs/history/")
+	number, _, _ := strings.Cut(path.Base(at), "-")
+	n, err := strconv.ParseInt(number, 10, 64)
+	return fmt.Sprintf("%s --version %d", placeWord(folder+path.Dir(at)), n), is && err == nil
 }
 
 // checkRestore refuses flags of restore that do not go together.
@@ -272,6 +280,9 @@ func checkRestore(args []string, trash bool, number int64, sure bool) error {
 		return usage("leave them out: all versions of a removed file come back",
 			"--version and --yes are about a version, not about --trash")
 	case !trash && number < 1:
+		if of, is := versionAt(args[0]); is && len(args) == 1 {
+			return usage("bring it back with: svcfs restore "+of, "restore wants --version N")
+		}
 		named := strings.Join(each(args, shellWord), " ")
 		if len(args) == 1 {
 			named = placeWord(args[0])
