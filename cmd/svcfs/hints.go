@@ -149,7 +149,7 @@ func hintsOfCodes() map[string]string {
 		wire.CodeGroupNotFound: "See the groups of this account with: svcfs ls " +
 			"(the GROUP comes before other arguments)",
 		wire.CodeFileNotFound: "See what there is with: svcfs ls {group}",
-		wire.CodeOwnerOnly:    "Only the owner of the group may do that: svcfs group list names the owner.",
+		wire.CodeOwnerOnly:    "Ask the owner, whom svcfs group list names.",
 		wire.CodeUploaderOnly: "Only the account that uploaded it, while it is a writer, and the owner of the group " +
 			"may do that: ask one of them.",
 		wire.CodeHistory: "Show this to the operator and to other members. If an old backup was restored " +

@@ -82,7 +82,7 @@ func TestHintsNameWhoAndWhere(t *testing.T) {
 		want string
 	}{
 		"owner only": {sdk.Error{Kind: sdk.ErrNotAuthorized, Code: wire.CodeOwnerOnly},
-			"Only the owner of the group"},
+			"Ask the owner, whom svcfs group list names"},
 		"uploader only": {sdk.Error{Kind: sdk.ErrNotAuthorized, Code: wire.CodeUploaderOnly},
 			"Only the account that uploaded it"},
 		"reader": {sdk.Error{Group: "team", Kind: sdk.ErrNotAuthorized, Code: wire.CodeReadOnly},

@@ -218,7 +218,7 @@ func requireOwner(ctx context.Context, tx *store.Tx, group, account, action stri
 	}
 	if g.Owner != account {
 		return g, fault.New(wire.CodeNotAuthorized,
-			"User not authorized: Only group owner can %s in group %q", action, group)
+			"User not authorized: Only group owner can %s", action)
 	}
 	return g, nil
 }
