@@ -299,6 +299,7 @@ func TestExportImportCommands(t *testing.T) {
 	ok(t, os.WriteFile(filepath.Join(again, "master.key"), key, 0o600))
 	good(root, "import", full, more, "--data", again)
 	good("into: "+filepath.Join(again, "svc.db"), "import", full, more, "--data", again)
+	good("; larger files: "+filepath.Join(again, "blobs")+"\n", "import", full, more, "--data", again)
 	bad(exitOther, "holds accounts already", "import", full, "--data", dir)
 	bad(exitUsage, "open archive", "import", filepath.Join(tmp, "none"), "--data", again)
 	bad(exitOther, "no such file", "audit", "--data", filepath.Join(tmp, "none"))

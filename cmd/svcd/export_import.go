@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -103,6 +105,12 @@ func (s *settings) printSummary(what string, sum archive.Summary) {
 		"ledger root: %s\n", what, sum.Records, sum.Blobs, sum.BlobBytes, sum.LedgerRoot)
 }
 
+// whereAll says where rows and larger files are, in words.
+func (s *settings) whereAll() string {
+	files, _, _ := strings.Cut(cmp.Or(s.cfg.Blobs, filepath.Join(s.cfg.DataDir, "blobs")), "?")
+	return s.whereDatabase() + "; larger files: " + files
+}
+
 // whereDatabase says which database the commands use, without user and password.
 func (s *settings) whereDatabase() string {
 	if s.cfg.Database == "" {
@@ -184,7 +192,7 @@ func (s *settings) load(ctx context.Context, svc *service.Service, salvage bool,
 	}
 	switch {
 	case errors.Is(err, archive.ErrImported):
-		fmt.Fprintln(s.stdout, "imported before, and completely: nothing is left to do\ninto:", s.whereDatabase())
+		fmt.Fprintln(s.stdout, "imported before, and completely: nothing is left to do\ninto:", s.whereAll())
 		return nil
 	case err != nil:
 		return err
@@ -193,7 +201,7 @@ func (s *settings) load(ctx context.Context, svc *service.Service, salvage bool,
 		fmt.Fprintf(s.stdout, "damaged\t%s\n", damage)
 	}
 	s.printSummary("imported", sum)
-	fmt.Fprintln(s.stdout, "into:", s.whereDatabase())
+	fmt.Fprintln(s.stdout, "into:", s.whereAll())
 	fmt.Fprintln(s.stdout, "next: start it with svcd serve; if the old service saved anything after this archive, "+
 		"import an increment of it first (svcd export --since)\n"+
 		"      if such saves are lost: members who saw them refuse the service until they run "+
