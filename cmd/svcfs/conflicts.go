@@ -160,7 +160,8 @@ func (l listing) conflictsAt(group sdk.GroupID, what string) ([]conflict, choice
 // where it was not said: the ledger does not tell which of several versions that was, and a merge upon another one
 // would lose changes.
 func (c *conflict) base(number int64) (*sdk.Entry, error) {
-	see := "see the numbers with: svcfs history " + shellWord(escapeName(string(c.copied.Group))+"/"+escapeName(c.Name))
+	at := escapeName(string(c.copied.Group)) + "/" + escapeName(c.Name)
+	see := "see the numbers with: svcfs history " + shellWord(at)
 	switch at := slices.IndexFunc(c.older, func(e sdk.Entry) bool { return int64(e.Seq) == number }); {
 	case number != 0 && (at < 0 || !lives(&c.older[at])):
 		return nil, usage(see, fmt.Sprintf("there is no version %d before theirs", number))
@@ -232,7 +233,8 @@ func (a *app) listConflicts(ctx context.Context, c *sdk.Client, places []place) 
 	if len(rows) == 1 {
 		one = shellWord(rows[0][0])
 	}
-	a.ui.notice("settle one with --keep mine, theirs or both, or with --merge, as in: svcfs conflicts --merge git %s", one)
+	a.ui.notice("settle one with --keep mine, theirs or both, or with --merge, as in: svcfs conflicts --merge git %s",
+		one)
 	return nil
 }
 
