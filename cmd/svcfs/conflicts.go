@@ -168,8 +168,8 @@ func (c *conflict) base(number int64) (*sdk.Entry, error) {
 	case number != 0:
 		return &c.older[at], nil
 	case len(c.older) > 1:
-		return nil, usage("say with --base N which one the program had opened that made the conflict; "+see, fmt.Sprintf(
-			"the name had %d versions before theirs: both saves began from one of them", len(c.older)))
+		return nil, usage("say with --base N which one the program had opened that made the conflict; "+see,
+			fmt.Sprintf("the name had %d versions before theirs: both saves began from one of them", len(c.older)))
 	case len(c.older) == 0 || !lives(&c.older[0]):
 		return nil, nil
 	}

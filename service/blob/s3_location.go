@@ -100,7 +100,8 @@ func CheckEncrypted(location string) error {
 // missing is the text for a bucket that does not exist.
 func (l Location) missing() string {
 	return fmt.Sprintf("bucket %q does not exist at %s, or not for these credentials: make it with: "+
-		"aws --endpoint-url %s s3 mb s3://%s", l.Bucket, l.Endpoint.Host, l.Endpoint.Scheme+"://"+l.Endpoint.Host, l.Bucket)
+		"aws --endpoint-url %s s3 mb s3://%s",
+		l.Bucket, l.Endpoint.Host, l.Endpoint.Scheme+"://"+l.Endpoint.Host, l.Bucket)
 }
 
 // findCredentials finds the operator's keys in the environment, else in the
