@@ -1,0 +1,202 @@
+package chain
+
+import "slices"
+
+// Component is a component of names as proofs have it: what lives under it, and what is beneath.
+type Component struct {
+	Name     string
+	Versions []Living // the newest ones of the file of this name, the newest first
+	Older    Hash     // of the versions that are older than those; zero = there are none
+	Folder   Hash     // of the folder of this name; zero = there is none
+}
+
+func (c Component) leafSum(key Hash) Hash {
+	return joined(domainComponent, key, living(c.Versions).sum(domainVersion, c.Older), c.Folder)
+}
+
+// Step is one folder on the way to a name.
+type Step struct {
+	Path  []Hash // the other branch at each fork of the trie that the folder is in, from its root on
+	Files Hash   // of the versions of the file that has the name of the folder, zero = none
+	Made  Hash   // of the folder as it is recorded, zero = it is not
+}
+
+// Other is another component, which is where a missing one would be.
+type Other struct{ Key, Versions, Folder Hash }
+
+// NameProof proves what lives under one name, or that nothing does.
+type NameProof struct {
+	Way   []Step // the folders of the name, from the top on, as far as they are there
+	Path  []Hash // as in Step, of the last component that could be there
+	Other *Other // that is missing, and this one is in its place
+	// Versions are those of the name, the newest first, and may lack the oldest. Older is of those that it lacks.
+	// Where the way ends before the name, they are of the file that is there in place of a folder.
+	Versions []Living
+	Older    Hash
+	Folder   Hash // of what is beneath
+}
+
+// FolderProof proves all that is in a folder.
+type FolderProof struct {
+	Way    []Step   // the folder is the last one
+	Made   []Living // the folder itself, where it is recorded
+	Inside []Component
+}
+
+// Prove returns the proof of a name, with at most most versions. It is good for the root of n as it is now.
+func (n *Names) Prove(name string, most int) (p NameProof) {
+	path, in := componentsOf(name, ""), n.top
+	for i, part := range path {
+		key := keyOf(part)
+		found, way := in.seek(key)
+		if found == nil || found.key != key {
+			p.Path = way
+			if found != nil {
+				c := found.value
+				p.Other = &Other{found.key, c.versions.sum(domainVersion, Hash{}), c.folder.sum()}
+			}
+			return p
+		}
+		c := found.value
+		if i < len(path)-1 && c.folder != nil {
+			p.Way = append(p.Way, c.step(way))
+			in = c.folder.inside
+			continue
+		}
+		shown := min(len(c.versions), most)
+		p.Path, p.Folder, p.Versions = way, c.folder.sum(), slices.Clone(c.versions[:shown])
+		p.Older = c.versions[shown:].sum(domainVersion, Hash{})
+		return p
+	}
+	return p
+}
+
+// step is how a proof leads through a folder.
+func (c component) step(path []Hash) Step {
+	return Step{path, c.versions.sum(domainVersion, Hash{}), c.folder.made.sum(domainMade, Hash{})}
+}
+
+// ProveFolder returns the proof of all that is in a folder, "" = the top. ok is false if the folder is not there.
+func (n *Names) ProveFolder(name string) (p FolderProof, ok bool) {
+	in := n.top
+	if name != "" {
+		for _, part := range componentsOf(name, "") {
+			key := keyOf(part)
+			found, way := in.seek(key)
+			if found == nil || found.key != key || found.value.folder == nil {
+				return FolderProof{}, false
+			}
+			c := found.value
+			p.Way, p.Made = append(p.Way, c.step(way)), slices.Clone(c.folder.made)
+			in = c.folder.inside
+		}
+	}
+	in.root.each(func(l *leaf[component]) {
+		c := l.value
+		p.Inside = append(p.Inside, Component{Name: c.name, Versions: slices.Clone(c.versions), Folder: c.folder.sum()})
+	})
+	return p, true
+}
+
+// top returns the root that follows from a folder at the end of a way: the hash of what is in it. ok is false for a way
+// that is not that of the components.
+func top(way []Step, components []string, inside Hash) (root Hash, ok bool) {
+	for i, step := range slices.Backward(way) {
+		key := keyOf(components[i])
+		inside, ok = climb(key, joined(domainComponent, key, step.Files, joined(domainFolder, step.Made, inside)),
+			step.Path)
+		if !ok {
+			return Hash{}, false
+		}
+	}
+	return inside, true
+}
+
+// isDescending reports whether the newest comes first.
+func isDescending(l []Living) bool {
+	for i := 1; i < len(l); i++ {
+		if l[i-1].Number <= l[i].Number {
+			return false
+		}
+	}
+	return true
+}
+
+// Open verifies the proof against a signed root of names. What it returns has the newest versions of the name, none if
+// no file of this name lives, and says whether there are older ones. ok is false if the proof proves nothing.
+func (p NameProof) Open(root Hash, name string) (found Component, ok bool) {
+	components := componentsOf(name, "")
+	if len(p.Way) >= len(components) || !isDescending(p.Versions) {
+		return Component{}, false
+	}
+	there := Component{name, p.Versions, p.Older, p.Folder}
+	inside, ok := p.inside(there, keyOf(components[len(p.Way)]))
+	if !ok {
+		return Component{}, false
+	}
+	if sum, ok := top(p.Way, components, inside); !ok || sum != root {
+		return Component{}, false
+	}
+	switch isLast := len(p.Way) == len(components)-1; {
+	case !isLast && p.Folder != Hash{}: // it leads to the name, and the way ends before
+		return Component{}, false
+	case !isLast:
+		return Component{Name: name}, true
+	case len(p.Versions) == 0 && p.Older != Hash{}: // some live, and none is shown
+		return Component{}, false
+	}
+	return there, true
+}
+
+// inside returns the root of the folder where the way ends.
+func (p NameProof) inside(there Component, key Hash) (Hash, bool) {
+	isThere := len(p.Versions) > 0 || p.Older != Hash{} || p.Folder != Hash{}
+	switch o := p.Other; {
+	case o == nil && isThere:
+		return climb(key, there.leafSum(key), p.Path)
+	case isThere || len(p.Path) > longestPath:
+		return Hash{}, false
+	case o == nil:
+		return climb(key, Hash{}, p.Path)
+	case o.Key == key || !sharesBits(o.Key, key, len(p.Path)):
+		return Hash{}, false
+	default:
+		return climb(key, joined(domainComponent, o.Key, o.Versions, o.Folder), p.Path)
+	}
+}
+
+// sharesBits reports whether two keys begin with the same n bits.
+func sharesBits(a, b Hash, n int) bool {
+	for i := range n {
+		if bit(a, i) != bit(b, i) {
+			return false
+		}
+	}
+	return true
+}
+
+// Open verifies the proof against a signed root of names: Inside is all that is in the folder, "" = the top, with all
+// versions but those that [Component].Older stands for.
+func (p FolderProof) Open(root Hash, name string) bool {
+	var components []string
+	if name != "" {
+		components = componentsOf(name, "")
+	}
+	if len(p.Way) != len(components) || !isDescending(p.Made) || len(components) == 0 && len(p.Made) > 0 {
+		return false
+	}
+	if n := len(components); n > 0 && living(p.Made).sum(domainMade, Hash{}) != p.Way[n-1].Made {
+		return false
+	}
+	var inside trie[Component]
+	for _, c := range p.Inside {
+		key := keyOf(c.Name)
+		empty := len(c.Versions) == 0 && c.Folder == Hash{}
+		if inside.get(key) != nil || empty || !isDescending(c.Versions) || len(c.Versions) == 0 && c.Older != (Hash{}) {
+			return false
+		}
+		inside = inside.with(key, c)
+	}
+	sum, ok := top(p.Way, components, inside.root.sum())
+	return ok && sum == root
+}
