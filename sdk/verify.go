@@ -129,5 +129,6 @@ func proofRow(row wire.TransactionRow) (r chain.Row, err error) {
 	if row.PrevHash == "" {
 		return r, errors.New("it lacks the hash of the record before")
 	}
+	r.Place = row.Place
 	return r, decodeHash(row.Hash, &r.Hash)
 }

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -44,12 +45,15 @@ const (
 // Event says that something changed in a group of the caller. For the present state ask
 // [Group.List] or [Client.Groups].
 type Event struct {
-	Seq     Seq
+	Seq     Seq    // where a [Client.Watch] goes on: the place in the ledger of all groups
 	Kind    string // an Event constant, or a kind newer than this client
 	Group   GroupID
 	Ref     Ref       // the file, "" for other events
 	Account AccountID // the member whose membership or role changed, else the account that acted
 	Time    time.Time
+	// ChangedSeq is the sequence of the record, as [Entry] has it. In the ledger of all groups another
+	// number may stand for it.
+	ChangedSeq Seq
 }
 
 const (
@@ -193,5 +197,6 @@ func isForGood(kind Kind) bool {
 
 func eventOf(e wire.Event) Event {
 	return Event{Seq: Seq(e.Seq), Kind: e.Kind, Group: GroupID(e.GroupID), Ref: Ref(e.Ref),
-		Account: AccountID(e.Account), Time: parseTime(e.Time)}
+		Account: AccountID(e.Account), Time: parseTime(e.Time),
+		ChangedSeq: Seq(cmp.Or(e.ChangedSeq, e.Seq))}
 }

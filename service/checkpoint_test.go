@@ -250,8 +250,8 @@ func (r *running) forgeChain() {
 	ok(r.t, errors.Join(rows.Err(), rows.Close()))
 	statements += "DELETE FROM chains; "
 	for name, end := range ends {
-		statements += fmt.Sprintf("INSERT INTO chains (chain, number, hash) VALUES ('%s', %d, %s); ", name, end.Number,
-			literal(end.Hash))
+		statements += fmt.Sprintf("INSERT INTO chains (chain, number, hash, time_ns) SELECT '%s', %d, %s, max(time_ns) "+
+			"FROM ledger WHERE chain = '%s'; ", name, end.Number, literal(end.Hash), name)
 	}
 	if _, err := db.Exec(statements); err != nil {
 		r.t.Fatal(err)

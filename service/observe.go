@@ -48,7 +48,7 @@ func (s *Service) state() (metrics.State, error) {
 	defer cancel()
 	state := metrics.State{FreeBytes: space.Free(s.cfg.DataDir)}
 	err := s.store.Read(ctx, func(tx *store.Tx) (err error) {
-		if state.LedgerSeq, err = ledger.Head(ctx, tx); err != nil {
+		if state.LedgerSeq, err = ledger.Size(ctx, tx); err != nil {
 			return err
 		}
 		return tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM uploads WHERE result IS NULL) +

@@ -848,7 +848,7 @@ func TestThreat26AuditNamesTheBadRow(t *testing.T) {
 	for _, tc := range []struct{ name, statement, want string }{
 		{"edited", "UPDATE ledger SET fee = '0' WHERE seq = 3", "row 3"},
 		{"deleted", "DELETE FROM ledger WHERE seq = 2", "row 2"},
-		{"swapped", "UPDATE ledger SET seq = 5 - seq WHERE seq IN (2, 3)", "row 3"},
+		{"swapped", "UPDATE ledger SET seq = 5 - seq WHERE seq IN (2, 3)", "since is 2"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := run(t)

@@ -334,7 +334,7 @@ func (s *modelSystem) happened(kind string) {
 		_ = s.m.Refresh(context.Background())
 		return
 	}
-	s.events <- sdk.Event{Kind: kind, Group: "team", Account: bob, Seq: s.w.Seq()}
+	s.events <- sdk.Event{Kind: kind, Group: "team", Account: bob, ChangedSeq: s.w.Seq()}
 	s.events <- sdk.Event{Kind: "of no concern"}
 }
 

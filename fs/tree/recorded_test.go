@@ -276,7 +276,7 @@ func TestR7RecordedFolders(t *testing.T) {
 	_, err := w.As(bob).MakeFolder(t.Context(), "g", "a/b")
 	ok(t, err)
 	happened := func(kind string) {
-		events <- sdk.Event{Seq: w.Seq(), Kind: kind, Group: "g", Account: bob}
+		events <- sdk.Event{ChangedSeq: w.Seq(), Kind: kind, Group: "g", Account: bob}
 		events <- sdk.Event{Kind: "of no concern"}
 	}
 	happened(sdk.EventFolderMade)

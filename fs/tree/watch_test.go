@@ -42,16 +42,16 @@ func TestEventsShowAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := w.Put("g", bob, "new", []byte("content"))
-	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: e.Ref, Account: bob}
+	events <- sdk.Event{ChangedSeq: e.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: e.Ref, Account: bob}
 	proctest.Eventually(t, "the upload shows", m.shows("/g", "new"))
 	ok(t, m.save("/g/own", "saved here"))
 	own := m.node("/g/own").(*File).entry.Load()
 	before := w.Begun("entries")
-	events <- sdk.Event{Seq: own.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: own.Ref, Account: alice}
-	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: e.Ref, Account: bob}
-	events <- sdk.Event{Seq: e.Seq, Kind: "newer than this program", Group: "g"}
-	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventUploaded, Group: "of somebody else"}
-	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventAdded, Group: "g", Account: "carol.svc.testnet"}
+	events <- sdk.Event{ChangedSeq: own.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: own.Ref, Account: alice}
+	events <- sdk.Event{ChangedSeq: e.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: e.Ref, Account: bob}
+	events <- sdk.Event{ChangedSeq: e.Seq, Kind: "newer than this program", Group: "g"}
+	events <- sdk.Event{ChangedSeq: e.Seq, Kind: sdk.EventUploaded, Group: "of somebody else"}
+	events <- sdk.Event{ChangedSeq: e.Seq, Kind: sdk.EventAdded, Group: "g", Account: "carol.svc.testnet"}
 	w.Member("h", bob, alice)
 	events <- sdk.Event{Seq: e.Seq + 1, Kind: sdk.EventAdded, Group: "h", Account: alice}
 	proctest.Eventually(t, "the group shows", m.shows("/", "h"))

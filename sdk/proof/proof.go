@@ -8,6 +8,7 @@
 package proof
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,14 +66,17 @@ func (c Checker) Check(ctx context.Context, before Checkpoint, rows []chain.Row)
 		if r.Sum() != r.Hash {
 			return Checkpoint{}, refuse(r.Seq, "its content does not give its hash")
 		}
-		last = r.Seq
+		last, needed = r.Seq, max(needed, placeOf(r))
 	}
-	now, err := c.checkpoint(ctx, max(needed, last), before.N)
+	now, err := c.checkpoint(ctx, needed, before.N)
 	if err != nil {
 		return now, err
 	}
 	return now, c.compare(ctx, now, before, rows)
 }
+
+// placeOf is the place of a record in the whole ledger: where nobody said it, its sequence.
+func placeOf(r *chain.Row) int64 { return cmp.Or(r.Place, r.Seq) }
 
 // ErrUnsigned means that the newest checkpoint does not hold all listed rows yet, for
 // example while a witness is away.
@@ -117,7 +121,7 @@ func (c Checker) compare(ctx context.Context, now, before Checkpoint, rows []cha
 	reader := tlog.TileHashReader(now.Tree, source)
 	indexes := make([]int64, len(rows))
 	for i, r := range rows {
-		indexes[i] = tlog.StoredHashIndex(0, r.Seq-1)
+		indexes[i] = tlog.StoredHashIndex(0, placeOf(&r)-1)
 	}
 	hashes, err := reader.ReadHashes(indexes)
 	if err != nil {

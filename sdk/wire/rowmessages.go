@@ -115,6 +115,8 @@ type TransactionRow struct {
 	Request  string `json:"request,omitempty"`
 	PrevHash string `json:"prev_hash,omitempty"` // hex SHA-256 of the record before, see package chain
 	Hash     string `json:"hash,omitempty"`      // hex
+	// Place is the place of the record in the whole ledger, which is that of its leaf in the tree, from 1. 0 = Seq
+	Place int64 `json:"place,omitempty"`
 
 	// Ours. Rows of [KindsChain] lack what the client computes or knows:
 	// Hash, GroupID, Backend, PrevHash, Filename, OriginalSize and ContentType.
@@ -171,15 +173,15 @@ type PendingResult struct {
 
 // WatchRequest is the body of watch, which returns the events after AfterSeq that concern
 // the caller. If there is none, it waits for the next, at most TimeoutMS (up to
-// [MaxWatchMillis]; 0 = do not wait). Without AfterSeq it returns the present sequence
-// number at once. Ours.
+// [MaxWatchMillis]; 0 = do not wait). AfterSeq is a place in the whole ledger. Without it
+// the answer has the present place at once. Ours.
 type WatchRequest struct {
 	AfterSeq  *int64 `json:"after_seq,omitempty"`
 	TimeoutMS int64  `json:"timeout_ms,omitempty"`
 }
 
-// WatchResult answers a [WatchRequest]. The next request continues after Seq, which may be
-// larger than the Seq of the last event.
+// WatchResult answers a [WatchRequest]. The next request continues after Seq, a place, which may be
+// larger than that of the last event.
 type WatchResult struct {
 	Events []Event `json:"events"` // ascending
 	Seq    int64   `json:"seq"`
@@ -188,13 +190,15 @@ type WatchResult struct {
 // Event is one ledger record, as members of its group may see it. A revoked member gets the
 // event of the revocation, and no later event of the group.
 type Event struct {
-	Seq     int64  `json:"seq"`
+	Seq     int64  `json:"seq"`  // place in the whole ledger: records of all groups, 1, 2, 3, …
 	Kind    string `json:"kind"` // one of the kinds of package chain; unknown ones are ignored
 	GroupID string `json:"group_id"`
 	Ref     string `json:"ref,omitempty"` // of the file, "" for other events
 	// the member whose membership or role changed, else the account that acted
 	Account string `json:"account,omitempty"`
 	Time    string `json:"time"` // ns since the epoch, decimal
+	// of the record, as in rows; 0 = Seq
+	ChangedSeq int64 `json:"changed_seq,omitempty"`
 }
 
 // TransactionMeta answers the ledger's view get_transaction_meta.

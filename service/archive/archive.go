@@ -86,9 +86,9 @@ type Summary struct {
 }
 
 // leftBehind are tables that start empty in the new service: leases, sign-ins at the old
-// address, and sums that the database counts itself.
+// address, and what the database counts itself.
 func leftBehind() []string {
-	return []string{"leases", "sign_in_links", "web_sessions", "stored_bytes", "record_ids"}
+	return []string{"leases", "sign_in_links", "web_sessions", "stored_bytes", "record_ids", "places"}
 }
 
 // contentTable has contents of small files. An archive has its new pages of all other tables twice, because little
@@ -175,7 +175,7 @@ func livingBlobs(ctx context.Context, tx *store.Tx) (list []blobRow, err error) 
 
 // ledgerRoot returns how many records there are, and the hash of the last one, "" for none.
 func ledgerRoot(ctx context.Context, tx *store.Tx) (int64, string, error) {
-	n, err := ledger.Head(ctx, tx)
+	n, err := ledger.Size(ctx, tx)
 	if err != nil {
 		return 0, "", err
 	}

@@ -100,7 +100,7 @@ func (e *exporter) continues(ctx context.Context, earlier io.Reader) error {
 		if x.Records == 0 {
 			return nil
 		}
-		r, err := ledger.At(ctx, tx, x.Records)
+		r, err := ledger.AtPlace(ctx, tx, x.Records)
 		if errors.Is(err, sql.ErrNoRows) || err == nil && hex.EncodeToString(r.Hash[:]) != x.LedgerRoot {
 			return errors.New("the archive is of another service, or has records that this one does not have")
 		}

@@ -216,7 +216,7 @@ const metaImported = "imported"
 
 // requireEmpty refuses a service that holds anything.
 func requireEmpty(ctx context.Context, tx *store.Tx, last *Head) error {
-	records, err := ledger.Head(ctx, tx)
+	records, err := ledger.Size(ctx, tx)
 	if err != nil {
 		return err
 	}

@@ -114,14 +114,15 @@ func (c Checkpoint) lags(ctx context.Context, tx *store.Tx, q Question, head cha
 		return true, nil
 	}
 	if c.N < q.KnownSize {
-		if last, err := ledger.Head(ctx, tx); err != nil || c.N < last {
+		if last, err := ledger.Size(ctx, tx); err != nil || c.N < last {
 			return true, err
 		}
 	}
-	if in, _, _ := c.tree.Find(chain.OfGroup(q.Group)); in.Number >= head.Number {
+	in, _, _ := c.tree.Find(chain.OfGroup(q.Group))
+	if in.Number >= head.Number {
 		return false, nil
 	}
-	oldest, err := ledger.FirstInChain(ctx, tx, q.Group, c.N)
+	oldest, err := ledger.NewestInChain(ctx, tx, q.Group, head.Number-in.Number)
 	if err != nil {
 		return true, err
 	}

@@ -4,7 +4,7 @@
 // proves and signs the end of a chain. Formats are those of c2sp.org/tlog-checkpoint and
 // c2sp.org/tlog-tiles; service/LEDGER.md describes them for outsiders.
 //
-// The SQL ledger stays the primary record. The tree follows it in row order and is a
+// The SQL ledger stays the primary record. The tree follows it in the order of places and is a
 // pure function of it: every process over the same database computes and signs the same
 // tree, even several of them over one directory. Only hashes leave the package.
 //
@@ -265,10 +265,10 @@ func (l *Log) update(ctx context.Context) error {
 	signed, file := l.newest()
 	for done := false; !done; {
 		limit := pageRows
-		if below := signed.N - l.walk.Seq; !l.compared && below > 0 {
+		if below := signed.N - l.walk.Place; !l.compared && below > 0 {
 			limit = int(min(below, pageRows)) // one page ends where the checkpoint does
 		}
-		p := page{base: tlog.StoredHashCount(l.walk.Seq), file: file}
+		p := page{base: tlog.StoredHashCount(l.walk.Place), file: file}
 		walk, n := l.walk.Fork(), 0
 		err := l.store.Read(ctx, func(tx *store.Tx) (err error) {
 			n, err = walk.Next(ctx, tx, limit, func(r chain.Row) error { return addTo(&p, r) })
@@ -277,26 +277,26 @@ func (l *Log) update(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := p.settle(l.walk.Seq, signed, l.compared); err != nil {
+		if err := p.settle(l.walk.Place, signed, l.compared); err != nil {
 			return err
 		}
 		for name, end := range l.walk.Join(walk) {
-			l.chains = l.chains.With(name, end)
+			l.chains = l.chains.With(name, end.Place)
 		}
 		done = n < limit
-		if !l.compared && l.walk.Seq == signed.N {
+		if !l.compared && l.walk.Place == signed.N {
 			if err := compareChains(signed, l.chains); err != nil {
 				return err
 			}
 		}
 	}
 	if !l.compared {
-		if err := compareRoot(signed, l.walk.Seq, hashReader(file)); err != nil {
+		if err := compareRoot(signed, l.walk.Place, hashReader(file)); err != nil {
 			return err
 		}
 		l.compared = true
 	}
-	if signed.tree != nil && l.walk.Seq == signed.N && signed.Origin == l.origin && signed.isSignedBy(keys) {
+	if signed.tree != nil && l.walk.Place == signed.N && signed.Origin == l.origin && signed.isSignedBy(keys) {
 		return nil
 	}
 	return l.sign(ctx, file, keys)
@@ -349,7 +349,7 @@ func (l *Log) sign(ctx context.Context, file *os.File, keys []ed25519.PrivateKey
 		return fmt.Errorf("sync tree: %w", err)
 	}
 	chains := l.chains
-	c := Checkpoint{Origin: l.origin, Tree: tlog.Tree{N: l.walk.Seq}, Chains: chains.Root(), tree: &chains,
+	c := Checkpoint{Origin: l.origin, Tree: tlog.Tree{N: l.walk.Place}, Chains: chains.Root(), tree: &chains,
 		key: newest(keys)}
 	var err error
 	if c.Hash, err = tlog.TreeHash(c.N, hashReader(file)); err != nil {

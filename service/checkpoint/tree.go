@@ -47,17 +47,17 @@ func readHash(file *os.File, index int64, into *tlog.Hash) error {
 // growing is a tree that records are added to.
 type growing interface {
 	tlog.HashReader
-	add(seq int64, hashes []tlog.Hash) error
+	add(place int64, hashes []tlog.Hash) error
 }
 
 // addTo adds a record to a tree. The entry of a record (RFC 6962) is the 32 bytes of
 // the record's own hash.
 func addTo(to growing, r chain.Row) error {
-	hashes, err := tlog.StoredHashesForRecordHash(r.Seq-1, tlog.RecordHash(r.Hash[:]), to)
+	hashes, err := tlog.StoredHashesForRecordHash(r.Place-1, tlog.RecordHash(r.Hash[:]), to)
 	if err != nil {
-		return fmt.Errorf("add row %d to the tree: %w", r.Seq, err)
+		return fmt.Errorf("add row %d to the tree: %w", r.Place, err)
 	}
-	return to.add(r.Seq, hashes)
+	return to.add(r.Place, hashes)
 }
 
 // page is the hashes of some records on their way to the file.
@@ -195,7 +195,7 @@ func (l *Log) Audit(ctx context.Context) (Report, error) {
 		if err := auditRows(ctx, tx, &walk, &chains, &state, signed, fresh); err != nil {
 			return err
 		}
-		if err := compareRoot(signed, walk.Seq, fresh); err != nil {
+		if err := compareRoot(signed, walk.Place, fresh); err != nil {
 			return err
 		}
 		if err := walk.Settled(ctx, tx); err != nil {
@@ -204,9 +204,9 @@ func (l *Log) Audit(ctx context.Context) (Report, error) {
 		return state.Compare(ctx, tx)
 	})
 	if err != nil {
-		return Report{Records: walk.Seq, Signed: signed.N}, err
+		return Report{Records: walk.Place, Signed: signed.N}, err
 	}
-	report := Report{Records: walk.Seq, Signed: signed.N, Root: signed.Hash.String()}
+	report := Report{Records: walk.Place, Signed: signed.N, Root: signed.Hash.String()}
 	if signed.Note == nil {
 		report.Signed = -1
 		return report, nil
@@ -222,17 +222,17 @@ func auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, chains *cha
 	signed Checkpoint, fresh *freshTree) error {
 	for _, upTo := range []int64{signed.N, math.MaxInt32} {
 		fork := walk.Fork()
-		_, err := fork.Next(ctx, tx, int(upTo-walk.Seq), func(r chain.Row) error {
+		_, err := fork.Next(ctx, tx, int(upTo-walk.Place), func(r chain.Row) error {
 			state.Apply(&r)
 			return addTo(fresh, r)
 		})
 		for name, end := range walk.Join(fork) {
-			*chains = chains.With(name, end)
+			*chains = chains.With(name, end.Place)
 		}
 		if err != nil {
 			return err
 		}
-		if walk.Seq == signed.N {
+		if walk.Place == signed.N {
 			if err := compareChains(signed, *chains); err != nil {
 				return err
 			}
@@ -258,13 +258,13 @@ func (t *freshTree) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-func (t *freshTree) add(seq int64, hashes []tlog.Hash) error {
-	if t.file != nil && seq <= t.signed {
+func (t *freshTree) add(place int64, hashes []tlog.Hash) error {
+	if t.file != nil && place <= t.signed {
 		p := page{base: int64(len(t.all)), file: t.file}
-		if err := p.add(seq, hashes); err != nil {
+		if err := p.add(place, hashes); err != nil {
 			return err
 		}
-		if err := p.compare(p.raw, seq-1); err != nil {
+		if err := p.compare(p.raw, place-1); err != nil {
 			return err
 		}
 	}

@@ -286,7 +286,7 @@ func (s *State) compareGroupInvites(ctx context.Context, tx *store.Tx) error {
 // may lack records.
 func Rowless(ctx context.Context, tx *store.Tx, visit func(group, name, ref string)) error {
 	var s State
-	for r, err := range records(ctx, tx, "read ledger", "SELECT "+columns+" FROM ledger ORDER BY seq") {
+	for r, err := range records(ctx, tx, "read ledger", nil, "SELECT "+columns+" FROM ledger ORDER BY seq") {
 		if err != nil {
 			return err
 		}

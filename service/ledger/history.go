@@ -10,7 +10,7 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// historyWindow is how many records one query covers. The query goes from the account
+// historyWindow is how many places one query covers. The query goes from the account
 // and its groups to their records, so that the cost of a page depends on the records
 // that the account may see, not on those of others. The window keeps the query from
 // sorting all of them.
@@ -19,20 +19,24 @@ const historyWindow = 20_000
 // selectHistory finds the records that an account may see in a part of the ledger: of a group that has
 // ended, nobody sees those of others. Owners are members, and stay members. CROSS JOIN keeps SQLite to the order of
 // tables.
-const selectHistory = "SELECT " + columns + ` FROM ledger WHERE account = ? AND seq >= ? AND seq < ?
-	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND NOT EXISTS (SELECT 1
-	FROM groups WHERE id = members.group_id AND ended_ns IS NOT NULL)
-		AND ledger.group_id = members.group_id AND seq >= ? AND seq < ? AND kind <> '` + chain.KindClaim + `'
-	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND EXISTS (SELECT 1
-	FROM groups WHERE id = members.group_id AND owner = ? AND ended_ns IS NULL)
-		AND ledger.group_id = members.group_id AND seq >= ? AND seq < ? AND kind = '` + chain.KindClaim + `'
-	ORDER BY seq DESC LIMIT ?`
+const selectHistory = "SELECT " + columns + ", place FROM placed AS ledger WHERE account = ? AND " + inWindow + `
+	UNION SELECT ` + columns + `, place FROM members CROSS JOIN placed AS ledger
+	WHERE members.account = ? AND NOT EXISTS (SELECT 1 FROM groups WHERE id = members.group_id AND ended_ns IS NOT NULL)
+		AND ledger.group_id = members.group_id AND ` + inWindow + ` AND kind <> '` + chain.KindClaim + `'
+	UNION SELECT ` + columns + `, place FROM members CROSS JOIN placed AS ledger
+	WHERE members.account = ? AND EXISTS (SELECT 1 FROM groups
+	WHERE id = members.group_id AND owner = ? AND ended_ns IS NULL)
+		AND ledger.group_id = members.group_id AND ` + inWindow + ` AND kind = '` + chain.KindClaim + `'
+	ORDER BY place DESC LIMIT ?`
+
+// inWindow is the condition for some places, with the bounds of their sequences first, for the indexes.
+const inWindow = "seq >= ? AND seq <= ? AND place >= ? AND place < ?"
 
 // History returns a page of the records an account may see, the newest first:
 // its own, those of groups it owns, and of groups it belongs to all but the
-// retrievals of others. before is a sequence, 0 for the first page.
+// retrievals of others. before is a place, 0 for the first page.
 func History(ctx context.Context, tx *store.Tx, account string, before int64, limit int) ([]chain.Row, error) {
-	head, err := Head(ctx, tx)
+	head, err := Size(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
@@ -42,12 +46,17 @@ func History(ctx context.Context, tx *store.Tx, account string, before int64, li
 	list := []chain.Row{}
 	for ; before > 1 && len(list) < limit; before -= historyWindow {
 		from := before - historyWindow
-		for r, err := range records(ctx, tx, "read history", selectHistory, account, from, before, account, from,
-			before,
-			account, account, from, before, limit-len(list)) {
+		low, high, err := span(ctx, tx, from-1, before-1)
+		if err != nil {
+			return nil, err
+		}
+		var place int64
+		for r, err := range records(ctx, tx, "read history", []any{&place}, selectHistory, account, low, high, from,
+			before, account, low, high, from, before, account, account, low, high, from, before, limit-len(list)) {
 			if err != nil {
 				return nil, err
 			}
+			r.Place = place
 			list = append(list, r)
 		}
 	}

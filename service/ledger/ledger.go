@@ -156,8 +156,8 @@ func (l *Ledger) Fees() map[string]string {
 }
 
 // Append writes r as the next record of the ledger and of its chain, which the write names, and returns it
-// complete. The caller fills Kind, Account and the fields of the kind. Times never go
-// back.
+// complete. The caller fills Kind, Account and the fields of the kind. In a chain times never go
+// back, and over the whole ledger only among records that are being written at the same time.
 func (l *Ledger) Append(ctx context.Context, tx *store.Tx, record chain.Record) (chain.Row, error) {
 	r := chain.Row{Record: record}
 	r.Chain = chain.Of(r.Kind, r.Account, r.Group)
@@ -166,17 +166,17 @@ func (l *Ledger) Append(ctx context.Context, tx *store.Tx, record chain.Record) 
 	}
 	var lastTime int64
 	var head []byte
-	var number sql.NullInt64
-	err := tx.QueryRowContext(ctx, `SELECT seq, time_ns, chains.number, chains.hash
-		FROM ledger LEFT JOIN chains ON chains.chain = ? ORDER BY seq DESC LIMIT 1`, r.Chain).
-		Scan(&r.Seq, &lastTime, &number, &head)
+	var number, chainTime sql.NullInt64
+	err := tx.QueryRowContext(ctx, `SELECT seq, newest_records.time_ns, chains.number, chains.hash, chains.time_ns
+		FROM newest_records LEFT JOIN chains ON chains.chain = ? ORDER BY seq DESC LIMIT 1`, r.Chain).
+		Scan(&r.Seq, &lastTime, &number, &head, &chainTime)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return r, fmt.Errorf("read last record: %w", err)
 	}
 	copy(r.Prev[:], head)
 	r.Number = number.Int64 + 1
 	r.Seq++
-	r.TimeNS = max(l.now().UnixNano(), lastTime+1)
+	r.TimeNS = max(l.now().UnixNano(), lastTime+1, chainTime.Int64+1)
 	r.Request = RequestID(ctx)
 	if r.Tx == "" {
 		r.Tx = txID(&r.Record)
@@ -196,8 +196,9 @@ func (l *Ledger) Append(ctx context.Context, tx *store.Tx, record chain.Record) 
 	if err != nil {
 		return r, err
 	}
-	return r, tx.Do(ctx, "move the chain", `INSERT INTO chains (chain, number, hash) VALUES (?, ?, ?)
-		ON CONFLICT (chain) DO UPDATE SET number = excluded.number, hash = excluded.hash`, r.Chain, r.Number, r.Hash[:])
+	return r, tx.Do(ctx, "move the chain", `INSERT INTO chains (chain, number, hash, time_ns) VALUES (?, ?, ?, ?)
+		ON CONFLICT (chain) DO UPDATE SET number = excluded.number, hash = excluded.hash, time_ns = excluded.time_ns`,
+		r.Chain, r.Number, r.Hash[:], r.TimeNS)
 }
 
 // txID is the id the network's contract would give a file record.

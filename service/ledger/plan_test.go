@@ -10,7 +10,8 @@ import (
 
 // Threat 31: a page of an account's history reads no records of others.
 func TestThreat31HistoryReadsOnlyTheAccountsRecords(t *testing.T) {
-	got := plantest.Steps(t, "ledger", selectHistory, "a", 0, 9, "a", 0, 9, "a", "a", 0, 9, 100)
+	got := plantest.Steps(t, "ledger", selectHistory, "a", 0, 9, 0, 9, "a", 0, 9, 0, 9, "a", "a",
+		0, 9, 0, 9, 100)
 	want := []string{"SEARCH ledger USING INDEX ledger_by_account (account=? AND seq>? AND seq<?)",
 		"SEARCH ledger USING INDEX ledger_by_chain (group_id=? AND seq>? AND seq<?)",
 		"SEARCH ledger USING INDEX ledger_claims (group_id=? AND seq>? AND seq<?)"}
@@ -21,7 +22,7 @@ func TestThreat31HistoryReadsOnlyTheAccountsRecords(t *testing.T) {
 
 // Threat 31: a watch from the beginning reads no records of others.
 func TestThreat31WatchReadsOnlyTheCallersRecords(t *testing.T) {
-	got := plantest.Steps(t, "ledger", selectEvents, "a", 0, 9, "a", 0, 9, 100)
+	got := plantest.Steps(t, "ledger", selectEvents, "a", 0, 9, 0, 9, "a", 0, 9, 100)
 	want := []string{"SEARCH ledger USING INDEX ledger_by_chain (group_id=? AND seq>? AND seq<?)",
 		"SEARCH ledger USING INDEX ledger_revocations (detail=?)"}
 	if !slices.Equal(got, want) {

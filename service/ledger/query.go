@@ -17,19 +17,39 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// Head returns the sequence of the newest record, 0 for an empty ledger.
-func Head(ctx context.Context, tx *store.Tx) (seq int64, err error) {
-	if err := tx.QueryRowContext(ctx, "SELECT COALESCE(max(seq), 0) FROM ledger").Scan(&seq); err != nil {
+// Size returns how many records have a place, which is the place of the newest.
+func Size(ctx context.Context, tx *store.Tx) (n int64, err error) {
+	if err := tx.QueryRowContext(ctx, "SELECT COALESCE(max(place), 0) FROM places").Scan(&n); err != nil {
 		return 0, fmt.Errorf("read end of the ledger: %w", err)
+	}
+	return n, nil
+}
+
+// newestSeq returns the largest sequence of a record, 0 for an empty ledger.
+func newestSeq(ctx context.Context, tx *store.Tx) (seq int64, err error) {
+	if err := tx.QueryRowContext(ctx, "SELECT COALESCE(max(seq), 0) FROM ledger").Scan(&seq); err != nil {
+		return 0, fmt.Errorf("read the newest sequence: %w", err)
 	}
 	return seq, nil
 }
 
-// Newest returns time and hash of the newest record, nil and the zero time for an
+// span returns the smallest and the largest sequence of the records with a place in (after, upTo]: so the indexes
+// of groups and accounts, which are by sequence, find them. Other records may lie between.
+func span(ctx context.Context, tx *store.Tx, after, upTo int64) (low, high int64, err error) {
+	const bounds = "bound) FROM place_bounds WHERE place > ? AND place <= ?), 0)"
+	if err := tx.QueryRowContext(ctx, "SELECT COALESCE((SELECT min("+bounds+", COALESCE((SELECT max("+bounds,
+		after, upTo, after, upTo).Scan(&low, &high); err != nil {
+		return 0, 0, fmt.Errorf("read places: %w", err)
+	}
+	return low, high, nil
+}
+
+// Newest returns time and hash of the record with the last place, nil and the zero time for an
 // empty ledger.
 func Newest(ctx context.Context, tx *store.Tx) (at time.Time, hash []byte, err error) {
 	var ns int64
-	err = tx.QueryRowContext(ctx, "SELECT time_ns, hash FROM ledger ORDER BY seq DESC LIMIT 1").Scan(&ns, &hash)
+	err = tx.QueryRowContext(ctx, "SELECT time_ns, hash FROM placed WHERE place > 0 ORDER BY place DESC LIMIT 1").
+		Scan(&ns, &hash)
 	if errors.Is(err, sql.ErrNoRows) {
 		return at, nil, nil
 	}
@@ -39,18 +59,17 @@ func Newest(ctx context.Context, tx *store.Tx) (at time.Time, hash []byte, err e
 	return time.Unix(0, ns), hash, nil
 }
 
-// Hashes returns the hashes of at most n records after a sequence.
+// Hashes returns the hashes of at most n records after a place.
 func Hashes(ctx context.Context, tx *store.Tx, after int64, n int) ([][]byte, error) {
-	return store.Values[[]byte](ctx, tx, "read hashes", "SELECT hash FROM ledger WHERE seq > ? ORDER BY seq LIMIT ?",
-		after, n)
+	return store.Values[[]byte](ctx, tx, "read hashes",
+		"SELECT hash FROM placed WHERE place > ? ORDER BY place LIMIT ?", after, n)
 }
 
-// FirstInChain returns the time of a group's first record after a sequence that is in
-// the group's own chain.
-func FirstInChain(ctx context.Context, tx *store.Tx, group string, after int64) (time.Time, error) {
+// NewestInChain returns the time of the oldest of the n newest records of a group's own chain.
+func NewestInChain(ctx context.Context, tx *store.Tx, group string, n int64) (time.Time, error) {
 	var ns int64
 	err := tx.QueryRowContext(ctx, "SELECT time_ns FROM ledger WHERE group_id = ? AND kind <> '"+
-		chain.KindClaim+"' AND seq > ? ORDER BY seq LIMIT 1", group, after).Scan(&ns)
+		chain.KindClaim+"' ORDER BY seq DESC LIMIT 1 OFFSET ?", group, n-1).Scan(&ns)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read the chain's newest records: %w", err)
 	}
@@ -71,7 +90,7 @@ const (
 
 // RefOf returns the reference that a record is about, "" where there is no such record.
 func RefOf(ctx context.Context, tx *store.Tx, txID string) (ref string, err error) {
-	head, err := Head(ctx, tx)
+	head, err := newestSeq(ctx, tx)
 	if err != nil {
 		return "", err
 	}
@@ -112,17 +131,18 @@ const RenamedBy = "EXISTS (SELECT 1 FROM ledger WHERE kind IN ('" + chain.KindRe
 // column of the sequence and a bracket.
 const NumberOf = "(SELECT number FROM ledger WHERE ledger.seq = "
 
-// SeqAt returns the sequence of the newest record that is not younger than t, 0 when there
-// is none. Times never go back, so that it reads few records of a long ledger.
+// SeqAt returns a sequence up to which the records of a group are not younger than t, and behind which they are; 0
+// when all are younger. Times hardly ever go back, so that it reads few records of a long ledger: sequences of records
+// that were written at the same time, in different chains, may be on either side.
 func SeqAt(ctx context.Context, tx *store.Tx, t time.Time) (seq int64, err error) {
-	last, err := Head(ctx, tx)
+	last, err := newestSeq(ctx, tx)
 	if err != nil {
 		return 0, err
 	}
-	n := sort.Search(int(last), func(i int) bool { // records have no gaps
+	n := sort.Search(int(last), func(i int) bool { // sequences may have gaps
 		var at int64
 		if err == nil {
-			err = tx.QueryRowContext(ctx, "SELECT time_ns FROM ledger WHERE seq = ?", i+1).Scan(&at)
+			err = tx.QueryRowContext(ctx, "SELECT time_ns FROM ledger WHERE seq > ? ORDER BY seq LIMIT 1", i).Scan(&at)
 		}
 		return at > t.UnixNano()
 	})
@@ -166,28 +186,33 @@ const listed = `ledger.seq, ledger.tx_id, kind, ledger.time_ns, account, ledger.
 	chain, number, tags, hash,
 	COALESCE(openings.seq, 0), openings.sealed`
 
-// withOpenings joins the openings of the files that records are about.
-const withOpenings = " FROM ledger LEFT JOIN openings ON openings.seq = CASE WHEN kind = '" +
+// openingsOf joins the openings of the files that records are about.
+const openingsOf = " LEFT JOIN openings ON openings.seq = CASE WHEN kind = '" +
 	chain.KindRecord + `' THEN ledger.seq
 	WHEN ledger.ref <> '' THEN (SELECT files.seq FROM files WHERE files.ref = ledger.ref) END`
 
 // selectOfGroup reads the records of a group in turns of their two indexes, in order.
-const selectOfGroup = "SELECT " + listed + ", prev_hash" + withOpenings + " WHERE " + inChain + " UNION ALL SELECT " +
-	listed + ", prev_hash" + withOpenings + " WHERE " + isClaim + " ORDER BY 1 LIMIT ?"
+const selectOfGroup = "SELECT " + listed + ", prev_hash, place FROM placed AS ledger" + openingsOf + " WHERE " +
+	inChain + " AND place > 0 UNION ALL SELECT " + listed + ", prev_hash, place FROM placed AS ledger" + openingsOf +
+	" WHERE " + isClaim + " AND place > 0 ORDER BY 1 LIMIT ?"
 
 // OfGroup passes at most limit records of a group after a sequence that a viewer may
-// see, with all that their hashes cover.
+// see, with all that their hashes cover and their places in the whole ledger. It leaves out those that have none yet.
 func OfGroup(ctx context.Context, tx *store.Tx, group string, v Viewer, after int64,
 	limit int) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		var prev []byte
-		record := newRowScan(&prev)
+		var place int64
+		record := newRowScan(&prev, &place)
 		for rows, err := range tx.Rows(ctx, selectOfGroup, append(v.may(group, after), limit)...) {
 			var row Listed
 			if err == nil {
 				row, err = record.next(rows)
 			}
 			row.GroupID, row.PrevHash, row.Hash = group, hex.EncodeToString(prev), hex.EncodeToString(row.Sum)
+			if place != row.Seq {
+				row.Place = place
+			}
 			if !yield(row, err) {
 				return
 			}
@@ -216,8 +241,9 @@ func HasFolders(ctx context.Context, tx *store.Tx, group string, after int64, bu
 // renamed one folder to another; its Seq is 0 when there is none.
 func FolderRenamed(ctx context.Context, tx *store.Tx, group, account, before, after string,
 	seq int64) (found chain.Row, err error) {
-	for r, err := range records(ctx, tx, "look for a renamed folder", "SELECT "+columns+" "+ofFolders+" AND kind = '"+
-		chain.KindRenameFolder+"' AND ledger.account = ? AND detail = ? ORDER BY seq", group, seq, account, after) {
+	for r, err := range records(ctx, tx, "look for a renamed folder", nil, "SELECT "+columns+" "+ofFolders+
+		" AND kind = '"+chain.KindRenameFolder+"' AND ledger.account = ? AND detail = ? ORDER BY seq", group, seq,
+		account, after) {
 		if err != nil || r.Tag(chain.TagFolder) == before {
 			return r, err
 		}
@@ -226,8 +252,8 @@ func FolderRenamed(ctx context.Context, tx *store.Tx, group, account, before, af
 }
 
 // selectChain reads a page of a group's chain.
-const selectChain = "SELECT " + listed + withOpenings + " WHERE group_id = ? AND kind <> '" + chain.KindClaim +
-	"' AND ledger.seq > ? ORDER BY ledger.seq LIMIT ?"
+const selectChain = "SELECT " + listed + " FROM ledger" + openingsOf + " WHERE group_id = ? AND kind <> '" +
+	chain.KindClaim + "' AND ledger.seq > ? ORDER BY ledger.seq LIMIT ?"
 
 // OfChain passes at most limit records of a group's own chain after a sequence to each,
 // until each has enough or fails.
@@ -290,31 +316,38 @@ const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + 
 	"', '" + chain.KindOffer + "', '" + chain.KindAccept + "', '" + chain.KindDeleteGroup + "'"
 
 // selectEvents finds the events in the groups of a member since it became one, of a group that ended those since
-// then, and its own revocations. The query goes from the groups to their records (CROSS JOIN keeps
-// SQLite to that) and reads no records of others. A caller who has seen no event yet
+// then, and its own revocations, in the order of their places. The query goes from the groups to their records
+// (CROSS JOIN keeps SQLite to that) and reads no records of others. A caller who has seen no event yet
 // costs no more than the events it may see.
-const selectEvents = `SELECT seq, kind, ledger.group_id, ref, ledger.account, detail, time_ns FROM members CROSS
-	JOIN ledger
-	WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= members.since AND seq > ? AND seq <= ?
-	AND kind <> '` + chain.KindClaim + `' AND kind IN (` + eventKinds + `)
+const selectEvents = `SELECT place, seq, kind, ledger.group_id, ref, ledger.account, detail, time_ns FROM members CROSS
+	JOIN placed AS ledger
+	WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= members.since AND seq >= ? AND seq <= ?
+	AND place > ? AND place <= ? AND kind <> '` + chain.KindClaim + `' AND kind IN (` + eventKinds + `)
 		AND NOT EXISTS (SELECT 1 FROM groups WHERE id = members.group_id AND ended_ns > ledger.time_ns)
-	UNION ALL SELECT seq, kind, group_id, ref, account, detail, time_ns FROM ledger
-	WHERE kind = '` + chain.KindRevoke + `' AND detail = ? AND seq > ? AND seq <= ?
-	ORDER BY seq LIMIT ?`
+	UNION ALL SELECT place, seq, kind, group_id, ref, account, detail, time_ns FROM placed AS ledger
+	WHERE kind = '` + chain.KindRevoke + `' AND detail = ? AND place > ? AND place <= ?
+	ORDER BY place LIMIT ?`
 
-// Events returns at most limit records after one sequence and up to another that concern
+// Events returns at most limit records after one place and up to another that concern
 // an account, without the fields that only hashes need.
-func Events(ctx context.Context, tx *store.Tx, account string, after, upTo int64, limit int) ([]chain.Record, error) {
-	return store.List(ctx, tx, "read events", func(r *chain.Record) []any {
-		return []any{&r.Seq, &r.Kind, &r.Group, &r.Ref, &r.Account, &r.Detail, &r.TimeNS}
-	}, selectEvents, account, after, upTo, account, after, upTo, limit)
+func Events(ctx context.Context, tx *store.Tx, account string, after, upTo int64, limit int) ([]chain.Row, error) {
+	if after >= upTo {
+		return nil, nil
+	}
+	low, high, err := span(ctx, tx, after, upTo)
+	if err != nil {
+		return nil, err
+	}
+	return store.List(ctx, tx, "read events", func(r *chain.Row) []any {
+		return []any{&r.Place, &r.Seq, &r.Kind, &r.Group, &r.Ref, &r.Account, &r.Detail, &r.TimeNS}
+	}, selectEvents, account, low, high, after, upTo, account, after, upTo, limit)
 }
 
 // Concern names the accounts that new records concern: the members of a group, and an
 // account that became a member or was revoked, "" without.
 type Concern struct {
 	Group, Account string
-	Seq            int64 // of the newest
+	Place          int64 // of the newest
 }
 
 // selectConcerns groups the new events. Most records are retrievals, which are no
@@ -322,12 +355,12 @@ type Concern struct {
 const selectConcerns = `SELECT group_id, CASE
 	WHEN kind IN ('` + chain.KindAdd + `', '` + chain.KindRevoke + `') THEN detail
 	WHEN kind IN ('` + chain.KindRegister + `', '` + chain.KindJoin + `') THEN account ELSE '' END AS concerned,
-	max(seq)
-	FROM ledger WHERE seq > ? AND seq <= ? AND kind IN (` + eventKinds + `) GROUP BY group_id, concerned`
+	max(place)
+	FROM placed WHERE place > ? AND place <= ? AND kind IN (` + eventKinds + `) GROUP BY group_id, concerned`
 
-// Concerns returns the accounts that records after one sequence and up to another
+// Concerns returns the accounts that records after one place and up to another
 // concern.
 func Concerns(ctx context.Context, tx *store.Tx, after, upTo int64) ([]Concern, error) {
-	into := func(c *Concern) []any { return []any{&c.Group, &c.Account, &c.Seq} }
+	into := func(c *Concern) []any { return []any{&c.Group, &c.Account, &c.Place} }
 	return store.List(ctx, tx, "look for events", into, selectConcerns, after, upTo)
 }

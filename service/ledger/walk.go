@@ -21,42 +21,47 @@ var ErrBroken = errors.New("the ledger is broken")
 const columns = "seq, tx_id, kind, time_ns, ledger.account, ledger.group_id, ref, file_hash, detail, fee, request, " +
 	"prev_hash, hash, chain, number, tags"
 
-// Walk is a place in the ledger: the newest record that was checked, and where
+// End is where a chain ends.
+type End struct {
+	chain.Place
+	time int64 // of the last record, ns
+}
+
+// Walk is a place in the ledger: that of the newest record that was checked, and where
 // each chain ended there. The zero value stands before the first record.
 type Walk struct {
-	Seq   int64
-	time  int64                  // of the newest record, ns
-	ends  map[string]chain.Place // shared with forks: read only
-	moved map[string]chain.Place // since the fork
+	Place int64
+	ends  map[string]End // shared with forks: read only
+	moved map[string]End // since the fork
 }
 
 // Fork returns a walk that continues from w and leaves w unchanged.
 func (w *Walk) Fork() *Walk {
-	return &Walk{Seq: w.Seq, time: w.time, ends: w.ends, moved: make(map[string]chain.Place)}
+	return &Walk{Place: w.Place, ends: w.ends, moved: make(map[string]End)}
 }
 
 // Join moves w to the place of a fork of it, and returns the chains that moved. No other
 // fork of w may be used afterwards.
-func (w *Walk) Join(fork *Walk) map[string]chain.Place {
+func (w *Walk) Join(fork *Walk) map[string]End {
 	if w.ends == nil {
-		w.ends = make(map[string]chain.Place)
+		w.ends = make(map[string]End)
 	}
 	maps.Copy(w.ends, fork.moved)
-	w.Seq, w.time = fork.Seq, fork.time
+	w.Place = fork.Place
 	return fork.moved
 }
 
 // end returns where a chain ends.
-func (w *Walk) end(name string) chain.Place {
+func (w *Walk) end(name string) End {
 	if e, ok := w.moved[name]; ok {
 		return e
 	}
 	return w.ends[name]
 }
 
-func (w *Walk) move(name string, e chain.Place) {
+func (w *Walk) move(name string, e End) {
 	if w.moved == nil {
-		w.moved = make(map[string]chain.Place)
+		w.moved = make(map[string]End)
 	}
 	w.moved[name] = e
 }
@@ -66,39 +71,42 @@ func (w *Walk) move(name string, e chain.Place) {
 // than limit means that the end is reached. [ErrBroken] names the first bad row,
 // where w stays before it.
 func (w *Walk) Next(ctx context.Context, tx *store.Tx, limit int, f func(chain.Row) error) (n int, err error) {
-	for rows, err := range tx.Rows(ctx, "SELECT "+columns+" FROM ledger WHERE seq > ? ORDER BY seq LIMIT ?", w.Seq,
-		limit) {
+	for rows, err := range tx.Rows(ctx, "SELECT "+columns+", place FROM placed AS ledger WHERE place > ? ORDER BY "+
+		"place LIMIT ?", w.Place, limit) {
 		if err != nil {
 			return n, fmt.Errorf("read ledger: %w", err)
 		}
-		r, err := scan(rows)
+		var place int64
+		r, err := scan(rows, &place)
+		r.Place = place
 		if ctx.Err() != nil { // the rows may have been closed under the scan
 			return n, ctx.Err()
 		}
 		if err != nil {
-			return n, fmt.Errorf("row %d: %w: %w", w.Seq+1, ErrBroken, err)
+			return n, fmt.Errorf("row %d: %w: %w", w.Place+1, ErrBroken, err)
 		}
 		name, end, fault := w.check(&r)
+		if r.Place != w.Place+1 {
+			fault = fmt.Sprintf("the next row has place %d", r.Place)
+		}
 		if fault != "" {
-			return n, fmt.Errorf("row %d: %w: %s", w.Seq+1, ErrBroken, fault)
+			return n, fmt.Errorf("row %d: %w: %s", w.Place+1, ErrBroken, fault)
 		}
 		if err := f(r); err != nil {
 			return n, err
 		}
 		w.move(name, end)
-		w.Seq, w.time = r.Seq, r.TimeNS
+		w.Place = r.Place
 		n++
 	}
 	return n, nil
 }
 
 // check returns the fault of the record after w, or the new end of its chain.
-func (w *Walk) check(r *chain.Row) (name string, end chain.Place, fault string) {
+func (w *Walk) check(r *chain.Row) (name string, end End, fault string) {
 	name = chain.Of(r.Kind, r.Account, r.Group)
 	end = w.end(name)
 	switch {
-	case r.Seq != w.Seq+1:
-		fault = fmt.Sprintf("the next row has sequence %d", r.Seq)
 	case r.Chain != name:
 		fault = fmt.Sprintf("it is in chain %q, and belongs in %q", r.Chain, name)
 	case r.Number != end.Number+1:
@@ -107,10 +115,10 @@ func (w *Walk) check(r *chain.Row) (name string, end chain.Place, fault string) 
 		fault = "it does not follow the row before it in its chain"
 	case r.Sum() != r.Hash:
 		fault = "its content was changed"
-	case r.TimeNS <= w.time:
-		fault = "it is not later than the row before"
+	case r.TimeNS <= end.time:
+		fault = "it is not later than the row before it in its chain"
 	}
-	return name, chain.Place{Number: r.Number, Hash: r.Hash}, fault
+	return name, End{chain.Place{Number: r.Number, Hash: r.Hash}, r.TimeNS}, fault
 }
 
 // Settled compares the ends of chains in the database with those of the walk, which has
@@ -118,17 +126,17 @@ func (w *Walk) check(r *chain.Row) (name string, end chain.Place, fault string) 
 func (w *Walk) Settled(ctx context.Context, tx *store.Tx) error {
 	all := maps.Clone(w.ends)
 	if all == nil {
-		all = make(map[string]chain.Place)
+		all = make(map[string]End)
 	}
 	maps.Copy(all, w.moved)
-	for rows, err := range tx.Rows(ctx, "SELECT chain, number, hash FROM chains ORDER BY chain") {
+	for rows, err := range tx.Rows(ctx, "SELECT chain, number, hash, time_ns FROM chains ORDER BY chain") {
 		if err != nil {
 			return fmt.Errorf("read chains: %w", err)
 		}
 		var name string
-		var kept chain.Place
+		var kept End
 		var hash []byte
-		if err := rows.Scan(&name, &kept.Number, &hash); err != nil {
+		if err := rows.Scan(&name, &kept.Number, &hash, &kept.time); err != nil {
 			return fmt.Errorf("table chains: %w: a field has the wrong type", ErrBroken)
 		}
 		copy(kept.Hash[:], hash)
@@ -137,8 +145,8 @@ func (w *Walk) Settled(ctx context.Context, tx *store.Tx) error {
 			return fmt.Errorf("table chains, %q: %w: the ledger has no such chain", name, ErrBroken)
 		}
 		if kept != want || len(hash) != len(kept.Hash) {
-			return fmt.Errorf("table chains, %q: %w: it is kept with %d records and hash %x; the ledger has %d, %x",
-				name, ErrBroken, kept.Number, hash, want.Number, want.Hash)
+			return fmt.Errorf("table chains, %q: %w: it is kept with %d records, hash %x and time %d; the ledger has "+
+				"%d, %x, %d", name, ErrBroken, kept.Number, hash, kept.time, want.Number, want.Hash, want.time)
 		}
 		delete(all, name)
 	}
@@ -159,9 +167,9 @@ func (w *Walk) Settled(ctx context.Context, tx *store.Tx) error {
 func Audit(ctx context.Context, tx *store.Tx) (int64, error) {
 	var w Walk
 	if _, err := w.Next(ctx, tx, math.MaxInt32, func(chain.Row) error { return nil }); err != nil {
-		return w.Seq, err
+		return w.Place, err
 	}
-	return w.Seq, w.Settled(ctx, tx)
+	return w.Place, w.Settled(ctx, tx)
 }
 
 // ChainEnd returns where a chain ends, as the database keeps it.
@@ -176,22 +184,31 @@ func ChainEnd(ctx context.Context, tx *store.Tx, name string) (p chain.Place, er
 }
 
 // At returns the record with a sequence.
-func At(ctx context.Context, tx *store.Tx, seq int64) (r chain.Row, err error) {
-	what := fmt.Sprintf("read record %d", seq)
+func At(ctx context.Context, tx *store.Tx, seq int64) (chain.Row, error) {
+	return one(ctx, tx, fmt.Sprintf("read record %d", seq), "FROM ledger WHERE seq = ?", seq)
+}
+
+// AtPlace returns the record with a place.
+func AtPlace(ctx context.Context, tx *store.Tx, place int64) (chain.Row, error) {
+	return one(ctx, tx, fmt.Sprintf("read the record at place %d", place), "FROM placed AS ledger WHERE place = ?",
+		place)
+}
+
+func one(ctx context.Context, tx *store.Tx, what string, from store.Query, arg int64) (r chain.Row, err error) {
 	err = fmt.Errorf("%s: %w", what, sql.ErrNoRows)
-	for r, err = range records(ctx, tx, what, "SELECT "+columns+" FROM ledger WHERE seq = ?", seq) {
+	for r, err = range records(ctx, tx, what, nil, "SELECT "+columns+" "+from, arg) {
 	}
 	return r, err
 }
 
-// records runs a query for columns.
-func records(ctx context.Context, tx *store.Tx, what string, query store.Query,
+// records runs a query for columns, and for more behind them.
+func records(ctx context.Context, tx *store.Tx, what string, more []any, query store.Query,
 	args ...any) iter.Seq2[chain.Row, error] {
 	return func(yield func(chain.Row, error) bool) {
 		for rows, err := range tx.Rows(ctx, query, args...) {
 			var r chain.Row
 			if err == nil {
-				r, err = scan(rows)
+				r, err = scan(rows, more...)
 			}
 			if err != nil {
 				yield(r, fmt.Errorf("%s: %w", what, err))
@@ -204,12 +221,12 @@ func records(ctx context.Context, tx *store.Tx, what string, query store.Query,
 	}
 }
 
-func scan(rows store.Row) (r chain.Row, err error) {
+func scan(rows store.Row, more ...any) (r chain.Row, err error) {
 	var tags string
 	var prev, hash []byte
-	if err := rows.Scan(&r.Seq, &r.Tx, &r.Kind, &r.TimeNS, &r.Account, &r.Group, &r.Ref, &r.FileHash, &r.Detail,
-		&r.Fee, &r.Request, &prev, &hash,
-		&r.Chain, &r.Number, &tags); err != nil {
+	if err := rows.Scan(append([]any{&r.Seq, &r.Tx, &r.Kind, &r.TimeNS, &r.Account, &r.Group, &r.Ref, &r.FileHash,
+		&r.Detail, &r.Fee, &r.Request, &prev, &hash,
+		&r.Chain, &r.Number, &tags}, more...)...); err != nil {
 		return r, errors.New("a field has the wrong type")
 	}
 	copy(r.Prev[:], prev)

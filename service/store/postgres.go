@@ -261,6 +261,7 @@ func (postgresEngine) tables(ctx context.Context, tx *Tx) ([]Table, error) {
 		return kind, nil
 	}, `SELECT table_name, column_name, data_type FROM information_schema.columns
 		WHERE table_schema = current_schema() AND table_name NOT IN ('schema_version', 'held_back')
+		AND table_name IN (SELECT tablename FROM pg_tables WHERE schemaname = current_schema())
 		ORDER BY table_name, ordinal_position`)
 }
 

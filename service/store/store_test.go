@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -371,6 +372,10 @@ func TestTablesAreTheSameOnBothEngines(t *testing.T) {
 		}
 		err := s.Read(t.Context(), func(tx *store.Tx) error {
 			tables, err := s.Tables(t.Context(), tx)
+			// the one has places as a view, the other ids of records
+			tables = slices.DeleteFunc(tables, func(t store.Table) bool {
+				return slices.Contains([]string{"places", "record_ids"}, t.Name)
+			})
 			for i, table := range tables {
 				for k, c := range table.Columns {
 					if c.Kind == store.KindBool {

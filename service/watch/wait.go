@@ -22,8 +22,8 @@ const (
 	maxGroups = 1000
 )
 
-// waiter is a call that waits for events after a sequence. Its groups are those of the
-// account at this sequence. A record that adds the account to another group names the
+// waiter is a call that waits for events after a place in the ledger. Its groups are those of the
+// account at this place. A record that adds the account to another group names the
 // account and wakes the waiter, which then looks and waits as a new waiter.
 type waiter struct {
 	account string
@@ -145,10 +145,10 @@ func (w *Watch) remove(me *waiter) {
 	}
 }
 
-// wake wakes those of some waiters that have not seen seq yet. It needs the lock.
-func (w *Watch) wake(some set, seq int64, why error) {
+// wake wakes those of some waiters that have not seen a place yet. It needs the lock.
+func (w *Watch) wake(some set, place int64, why error) {
 	for me := range some {
-		if me.after < seq {
+		if me.after < place {
 			w.remove(me)
 			me.woken <- why
 		}
@@ -211,18 +211,18 @@ func (w *Watch) pollOnce(ctx context.Context) (woken int, goesOn bool) {
 		w.wake(w.waiters.all, math.MaxInt64, nil)
 	}
 	for _, n := range news {
-		w.wake(w.waiters.ofEvery, n.Seq, nil)
-		w.wake(w.waiters.ofGroup[n.Group], n.Seq, nil)
-		w.wake(w.waiters.withAccount[n.Account], n.Seq, nil)
+		w.wake(w.waiters.ofEvery, n.Place, nil)
+		w.wake(w.waiters.ofGroup[n.Group], n.Place, nil)
+		w.wake(w.waiters.withAccount[n.Account], n.Place, nil)
 	}
 	return before - len(w.waiters.all), ctx.Err() == nil // nor when it woke the last
 }
 
-// look returns the newest sequence, and the accounts that the events after since
+// look returns the newest place, and the accounts that the events after since
 // concern.
 func (w *Watch) look(ctx context.Context, since int64) (head int64, news []ledger.Concern, err error) {
 	err = w.store.Read(ctx, func(tx *store.Tx) error {
-		if head, err = ledger.Head(ctx, tx); err != nil || head <= since {
+		if head, err = ledger.Size(ctx, tx); err != nil || head <= since {
 			return err
 		}
 		news, err = ledger.Concerns(ctx, tx, since, head)

@@ -41,7 +41,7 @@ type Watch struct {
 	closed  bool
 	waiters waiters
 	endPoll context.CancelFunc // nil = no poller, because there are no waiters
-	head    int64              // newest sequence the poller saw
+	head    int64              // newest place the poller saw
 
 	news     chan struct{} // a commit of this process; of one, for all that come meanwhile
 	interval time.Duration // how late a record of another process may be noticed
@@ -66,7 +66,7 @@ func (w *Watch) Close() {
 	w.done.Wait()
 }
 
-// Events returns the events that concern account after a sequence, at once if there are
+// Events returns the events that concern account after a place in the ledger, at once if there are
 // any, else as soon as there are, at the latest when the time of the request is over.
 // After a wait it calls still, and returns nothing when that fails.
 func (w *Watch) Events(ctx context.Context, account string, req wire.WatchRequest,
@@ -105,14 +105,14 @@ func (w *Watch) Events(ctx context.Context, account string, req wire.WatchReques
 
 func (w *Watch) readHead(ctx context.Context) (head int64, err error) {
 	err = w.store.Look(ctx, func(tx *store.Tx) error {
-		head, err = ledger.Head(ctx, tx)
+		head, err = ledger.Size(ctx, tx)
 		return err
 	})
 	return head, err
 }
 
-// read returns the next events after a sequence, and the sequence up to which it read;
-// without events also a waiter. A sequence that the ledger has not reached, as after the
+// read returns the next events after a place, and the place up to which it read;
+// without events also a waiter. A place that the ledger has not reached, as after the
 // restore of an older backup, is set back.
 func (w *Watch) read(ctx context.Context, account string, after int64) (events []wire.Event, upTo int64,
 	me *waiter, err error) {
@@ -120,7 +120,7 @@ func (w *Watch) read(ctx context.Context, account string, after int64) (events [
 	for {
 		var head int64
 		err := w.store.Read(ctx, func(tx *store.Tx) error {
-			if head, err = ledger.Head(ctx, tx); err != nil {
+			if head, err = ledger.Size(ctx, tx); err != nil {
 				return err
 			}
 			upTo = min(after, head)
@@ -148,8 +148,11 @@ func eventsOf(ctx context.Context, tx *store.Tx, account string, after, upTo int
 	records, err := ledger.Events(ctx, tx, account, after, upTo, maxEvents)
 	list := make([]wire.Event, 0, len(records))
 	for _, r := range records {
-		e := wire.Event{Seq: r.Seq, Kind: r.Kind, GroupID: r.Group, Ref: r.Ref, Account: r.Account,
+		e := wire.Event{Seq: r.Place, Kind: r.Kind, GroupID: r.Group, Ref: r.Ref, Account: r.Account,
 			Time: strconv.FormatInt(r.TimeNS, 10)}
+		if r.Seq != r.Place {
+			e.ChangedSeq = r.Seq
+		}
 		switch r.Kind {
 		case chain.KindAdd, chain.KindRevoke:
 			e.Account = r.Detail // the member

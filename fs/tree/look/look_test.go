@@ -268,11 +268,11 @@ func TestEvents(t *testing.T) {
 			{"the group is gone", sdk.Event{Kind: sdk.EventGroupDeleted, Group: "g"}, 1, 0, 1},
 			{"a file waits", sdk.Event{Kind: sdk.EventPending, Group: "g"}, 0, 0, 1},
 			{"what becomes of appends", sdk.Event{Kind: sdk.EventAppends, Group: "g"}, 0, 0, 1},
-			{"an upload", sdk.Event{Kind: sdk.EventUploaded, Group: "g", Ref: "new", Seq: 8}, 0, 1, 0},
-			{"a known upload", sdk.Event{Kind: sdk.EventUploaded, Group: "g", Ref: "known", Seq: 7}, 0, 0, 0},
-			{"one that was listed", sdk.Event{Kind: sdk.EventUploaded, Group: "g", Ref: "other", Seq: 6}, 0, 0, 0},
-			{"another group", sdk.Event{Kind: sdk.EventUploaded, Group: "of somebody else", Seq: 9}, 0, 0, 0},
-			{"unknown", sdk.Event{Kind: "newer than this program", Group: "g", Seq: 9}, 0, 0, 0},
+			{"an upload", sdk.Event{Kind: sdk.EventUploaded, Group: "g", Ref: "new", ChangedSeq: 8}, 0, 1, 0},
+			{"a known upload", sdk.Event{Kind: sdk.EventUploaded, Group: "g", Ref: "known", ChangedSeq: 7}, 0, 0, 0},
+			{"one that was listed", sdk.Event{Kind: sdk.EventUploaded, Group: "g", Ref: "other", ChangedSeq: 6}, 0, 0, 0},
+			{"another group", sdk.Event{Kind: sdk.EventUploaded, Group: "of somebody else", ChangedSeq: 9}, 0, 0, 0},
+			{"unknown", sdk.Event{Kind: "newer than this program", Group: "g", ChangedSeq: 9}, 0, 0, 0},
 		} {
 			groups, g, warnings := m.count("groups"), m.count("g"), len(m.warned)
 			m.events <- tc.e

@@ -79,12 +79,12 @@ func (l *Look) apply(e sdk.Event) error {
 // knows reports whether an event of a file is known already: most events are uploads of this mount, and one look
 // shows many uploads in a row.
 func (s *List) knows(e sdk.Event) bool {
-	if known := s.view.Entry(e.Ref); known != nil && known.ChangedSeq >= e.Seq {
+	if known := s.view.Entry(e.Ref); known != nil && known.ChangedSeq >= e.ChangedSeq {
 		return true
 	}
 	if s.gate.Enter(s.l.life) != nil {
 		return false
 	}
 	defer s.gate.Leave()
-	return s.view.After() >= e.Seq
+	return s.view.After() >= e.ChangedSeq
 }

@@ -56,7 +56,7 @@ type Tag struct{ Name, Value string }
 
 // Record is one record of the ledger with every field that its hash covers.
 type Record struct {
-	Seq      int64 // place in the whole ledger, from 1; not hashed
+	Seq      int64 // names the record, and ascends in its chain; not hashed
 	TimeNS   int64
 	Tx       string
 	Kind     string
@@ -78,6 +78,8 @@ type Record struct {
 type Row struct {
 	Record
 	Hash Hash
+	// Place is the place in the whole ledger, from 1, which is that of the leaf in the tree; 0 = nobody said
+	Place int64
 }
 
 // Sum computes the hash of a record from its fields. service/LEDGER.md has the layout

@@ -365,11 +365,23 @@ CREATE INDEX ledger_folders ON ledger (group_id, seq) WHERE kind IN ('rename_fol
 CREATE TRIGGER ledger_no_update BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 CREATE TRIGGER ledger_no_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 
+-- seq names a record, and ascends in each chain. The place of a record in the whole ledger is another thing: 1, 2,
+-- 3 and so on without gaps. Here, where one writes after the other, both are one number, and nothing is stored: the
+-- views are for PostgreSQL.
+CREATE VIEW places AS SELECT seq AS place, seq FROM ledger;
+-- The records with their places; NULL as long as a record has none, which never is here.
+CREATE VIEW placed AS SELECT *, seq AS place FROM ledger;
+-- places, for the smallest and the largest seq of some places.
+CREATE VIEW place_bounds AS SELECT seq AS place, seq AS bound FROM ledger;
+-- The record before the next one is the last row by seq.
+CREATE VIEW newest_records AS SELECT seq, time_ns FROM ledger;
+
 -- Where each chain ends.
 CREATE TABLE chains (
-	chain  TEXT PRIMARY KEY,
-	number INTEGER NOT NULL, -- of its records
-	hash   BLOB NOT NULL     -- of its last record
+	chain   TEXT PRIMARY KEY,
+	number  INTEGER NOT NULL, -- of its records
+	hash    BLOB NOT NULL,    -- of its last record
+	time_ns INTEGER NOT NULL  -- of its last record
 ) STRICT, WITHOUT ROWID;
 
 -- The beginnings of the ids of all records up to the last sequence that 2048 divides. An id is a hash, so
