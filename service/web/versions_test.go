@@ -9,6 +9,38 @@ import (
 	"github.com/svcfs/svcfs/service"
 )
 
+// A save that met one of somebody else says so, and leads to the other; what another account calls one is none.
+func TestConflictIsTold(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	alice, bob := s.user("alice", "10"), s.user("bob", "10")
+	alice.register("team")
+	alice.add("team", bob.id)
+	alice.upload("team", "a/plan.txt", []byte("one"), nil, "")
+	const name = "a/plan (conflict bob.svc.testnet 2026-11-28 10.00.0%d).txt"
+	bob.upload("team", fmt.Sprintf(name, 1), []byte("two"), nil, "")
+	alice.upload("team", fmt.Sprintf(name, 2), []byte("three"), nil, "")
+	b := alice.browse()
+	show := func(name string) {
+		t.Helper()
+		b.js(fmt.Sprintf("location.hash = '#/none'; location.hash = '#/file/team/' + %q.split('/').map(encodeURIComponent).join('/')", name))
+		b.await("document.querySelectorAll('.versions tbody tr').length === 1")
+	}
+	show(fmt.Sprintf(name, 2))
+	if eval[bool](b, `document.querySelector(".notice.warn") !== null`) {
+		t.Error("a file of alice is told as a save of bob")
+	}
+	show(fmt.Sprintf(name, 1))
+	b.sees("This save met one of somebody else")
+	b.sees("svcfs conflicts team")
+	b.fits("conflict")
+	b.js(`document.querySelector(".notice.warn a").click()`)
+	b.await("document.querySelector('h1').textContent === 'plan.txt'")
+	if eval[bool](b, `document.querySelector(".notice.warn") !== null`) {
+		t.Error("the other save is told as a conflict")
+	}
+}
+
 // An older version is verified, sealed anew and saved as the newest one; what it costs is told.
 func TestThreat59RestoreAVersion(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,7 @@ import { damage, downloadButton, stepIn } from "./download.js";
 import { crumbs, drawnAnew, groupOf, repeated } from "./group.js";
 import { place } from "./place.js";
 import { previewSection } from "./preview.js";
-import { attributes, bytes, changedAt, date, nameOf, nsToMS, person, plural, price, visible } from "./text.js";
+import { attributes, bytes, changedAt, date, meantFor, nameOf, nsToMS, person, plural, price, shellWord, visible } from "./text.js";
 import { restoreButton } from "./trash.js";
 import { restore } from "./uploads.js";
 import { isFree, verify } from "./verify.js";
@@ -32,6 +32,7 @@ export async function fileView(draw, session, id, name) {
 			mayWrite && cell("Restore", restoreVersion(g, f, newest, title, slot)));
 	};
 	draw(crumbs(g, folder, path), h("div", { class: "title" }, h("h1", { tabindex: "-1" }, title), mayWrite && newest && removeButton(g, session, page.files, title, slot), back), slot,
+		newest && conflict(g, newest),
 		previewSection(g, session, newest),
 		h("section", { "aria-labelledby": "versions-title" }, h("h2", { id: "versions-title" }, "Versions"),
 			page.files.length === 0 ? empty("No such file", "It was removed for good, or never there. The ledger tells.")
@@ -40,6 +41,14 @@ export async function fileView(draw, session, id, name) {
 						const next = await get("file", { group: id, name, before });
 						return [next.files.map(row), next.more && next.files.at(-1).seq];
 					})));
+}
+
+// conflict says what a save is that met one of somebody else, and leads to that.
+function conflict(g, newest) {
+	const other = meantFor(newest);
+	return other !== undefined && notice("warn", h("p", null, "This save met one of somebody else, so it has a name of its own. The other save is ",
+		h("a", { href: place("file", g.id, other) }, visible(other.split("/").at(-1))), ". Look at both, then remove the one that nobody needs, or rename this one. To merge them: ",
+		h("code", null, `svcfs conflicts ${shellWord(g.id)}`)));
 }
 
 // restoreVersion offers to save an older version again. A link would be of this account then, and

@@ -30,6 +30,15 @@ export function nameOf(file) {
 	return file.shown.split("/").at(-1);
 }
 
+const conflictForm = /^(.*) \(conflict ([^\s/]+) \d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d(?: [1-9]\d*)?\)(\.[^./]*)?$/s;
+
+// meantFor is the name that a save was meant for which met one of somebody else, as a mount
+// names it; undefined for other files, also where the name tells of another account.
+export function meantFor(file) {
+	const [, stem, account, ext = ""] = file.filename.match(conflictForm) ?? [];
+	return account !== undefined && account === file.user_id ? stem + ext : undefined;
+}
+
 export function bytes(n) {
 	if (n === null || n === undefined) return "unknown";
 	if (n < 1000) return `${n} B`;
