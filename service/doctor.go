@@ -22,8 +22,7 @@ func (s *Service) CheckDatabase(ctx context.Context) (string, error) {
 	if err := s.store.Check(ctx); err != nil {
 		return "", err
 	}
-	version, err := s.store.SchemaVersion()
-	return fmt.Sprintf("%s, schema %d", s.store.Engine(), version), err
+	return fmt.Sprintf("%s, schema %d", s.store.Engine(), s.store.SchemaVersion()), nil
 }
 
 // CheckBlobs writes, reads and deletes a blob.

@@ -75,9 +75,7 @@ type exporter struct {
 
 // begin writes the head, after a look at the earlier archive.
 func (e *exporter) begin(ctx context.Context, earlier io.Reader) (err error) {
-	if e.head.Schema, err = e.Store.SchemaVersion(); err != nil {
-		return err
-	}
+	e.head.Schema = e.Store.SchemaVersion()
 	if earlier != nil {
 		if err := e.continues(ctx, earlier); err != nil {
 			return fault.New(wire.CodeValidation, "--since: %v; or make a full archive, without --since", err)

@@ -112,9 +112,9 @@ func (i *importer) run(ctx context.Context, archives []io.Reader) (sum Summary, 
 		return sum, errors.New("without an index nothing can be restored: use an earlier archive")
 	}
 	x := i.states[len(i.states)-1]
-	if schema, err := i.Store.SchemaVersion(); err != nil || x.Schema != schema {
-		return sum, errors.Join(err, fmt.Errorf("the archive was made by svcd %s with schema %d of the database, "+
-			"which is %d here: import it with that svcd, then upgrade", x.Program, x.Schema, schema))
+	if schema := i.Store.SchemaVersion(); x.Schema != schema {
+		return sum, fmt.Errorf("the archive was made by svcd %s with schema %d of the database, which is %d here: "+
+			"import it with that svcd, then upgrade", x.Program, x.Schema, schema)
 	}
 	err = i.Store.Load(ctx, func(tx *store.Tx) error { return i.fill(ctx, tx, x) })
 	sum = x.summary()

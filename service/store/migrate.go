@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,11 +21,17 @@ const firstSchema = 1001
 
 // migration is one numbered file of SQL.
 type migration struct {
-	version int // from firstSchema on
-	sql     string
+	version   int  // from firstSchema on
+	contracts bool // it takes away what no program needs that knows the migration before it
+	sql       string
 }
 
-// load reads the migrations of an engine, in order: 0001_initial.sql, then one for each later change.
+// state is the schema of a database: the newest migration that ran, and the oldest that a program must know to run
+// over it.
+type state struct{ version, oldest int }
+
+// load reads the migrations of an engine, in order: 0001_initial.sql, then one for each later change. README.md
+// beside them has the rule.
 func (s *Store) load() ([]migration, error) {
 	dir := s.engine.name()
 	files, err := fs.ReadDir(s.schema, dir)
@@ -33,7 +40,7 @@ func (s *Store) load() ([]migration, error) {
 	}
 	var all []migration
 	for i, file := range files {
-		number, _, _ := strings.Cut(file.Name(), "_")
+		number, name, _ := strings.Cut(file.Name(), "_")
 		if n, err := strconv.Atoi(number); err != nil || n != i+1 {
 			return nil, fmt.Errorf("migration %s: want number %d", file.Name(), i+1)
 		}
@@ -41,7 +48,11 @@ func (s *Store) load() ([]migration, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, migration{firstSchema + i, string(text)})
+		contracts := strings.HasPrefix(name, "contract")
+		if i > 0 && !contracts && !strings.HasPrefix(name, "expand") {
+			return nil, fmt.Errorf("migration %s: want a name that begins with expand or contract", file.Name())
+		}
+		all = append(all, migration{firstSchema + i, contracts, string(text)})
 	}
 	return all, nil
 }
@@ -63,7 +74,8 @@ func (s *Store) migratePatiently(ctx context.Context) error {
 	}
 }
 
-// migrate runs the missing migrations in one transaction.
+// migrate runs the missing migrations in one transaction. Over a schema that a later program only expanded it
+// runs as well.
 func (s *Store) migrate(ctx context.Context) error {
 	all, err := s.load()
 	if err != nil {
@@ -75,25 +87,30 @@ func (s *Store) migrate(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read schema version: %w", err)
 		}
-		if have != 0 && have < firstSchema {
+		if have.version != 0 && have.version < firstSchema {
 			return fmt.Errorf("the data was written by an early svcd (schema %d), which no other version reads: use "+
-				"that version, or begin with an empty database and data directory", have)
+				"that version, or begin with an empty database and data directory", have.version)
 		}
-		if have > newest {
+		have.oldest = cmp.Or(have.oldest, have.version, firstSchema)
+		if have.oldest > newest {
 			return fmt.Errorf("the data was written by a newer svcd (schema %d, this program knows %d): install that "+
-				"version", have, newest)
+				"version", have.version, newest)
 		}
+		now := have
 		for _, m := range all {
-			if m.version <= have {
+			if m.version <= have.version {
 				continue
 			}
 			if _, err := tx.ExecContext(ctx, Query(m.sql)); err != nil {
 				return fmt.Errorf("migrate to schema %d: %w", m.version, err)
 			}
+			if now.version = m.version; m.contracts {
+				now.oldest = m.version - 1
+			}
 		}
-		if have == newest {
+		if s.have = now.version; now == have {
 			return nil
 		}
-		return s.engine.setVersion(ctx, tx, newest)
+		return s.engine.setVersion(ctx, tx, now)
 	})
 }

@@ -59,7 +59,7 @@ func noteOf(t *testing.T, s *store.Store, name string) (note string) {
 }
 
 // A process of the version before reads and writes while and after the next version expands the schema; its
-// rows stay. It does not start any more over what a later version made.
+// rows stay. It starts over what was only expanded, and not once something was taken away that it needs.
 func TestSchemaExpandsAndContracts(t *testing.T) {
 	opensWith(t, func(t *testing.T, with func(map[string]string) (*store.Store, error)) {
 		opened := func(more map[string]string) *store.Store {
@@ -71,6 +71,10 @@ func TestSchemaExpandsAndContracts(t *testing.T) {
 			t.Fatal(err)
 		}
 		newer := opened(next())
+		again := opened(nil) // a process of the version before that ended, or a way back
+		if err := takeLease(t.Context(), again, "again"); err != nil || again.SchemaVersion() != 1002 {
+			t.Errorf("the version before, started again over schema %d: %v", again.SchemaVersion(), err)
+		}
 		if err := takeLease(t.Context(), old, "beside"); err != nil {
 			t.Errorf("the version before cannot write: %v", err)
 		}
@@ -91,14 +95,13 @@ func TestSchemaExpandsAndContracts(t *testing.T) {
 		if got := noteOf(t, last, "before"); got != "" {
 			t.Errorf("after contract the note is %q", got)
 		}
-		if version, err := last.SchemaVersion(); err != nil || version != 1003 {
-			t.Errorf("schema %d, %v", version, err)
+		if version := last.SchemaVersion(); version != 1003 {
+			t.Errorf("schema %d", version)
 		}
-		for _, more := range []map[string]string{nil, next()} {
-			if _, err := with(more); err == nil || !strings.Contains(err.Error(), "newer svcd") {
-				t.Errorf("a version before starts: %v", err)
-			}
+		if _, err := with(nil); err == nil || !strings.Contains(err.Error(), "newer svcd (schema 1003") {
+			t.Errorf("a version whose tables were taken away starts: %v", err)
 		}
+		opened(next())      // it needs nothing that was taken away
 		opened(afterNext()) // nothing is left to do
 	})
 }
@@ -129,7 +132,7 @@ func TestMigrationsAreWholeOrNotAtAll(t *testing.T) {
 	opensWith(t, func(t *testing.T, with func(map[string]string) (*store.Store, error)) {
 		s := open(t, func() (*store.Store, error) { return with(nil) })
 		bad := map[string]string{"0002_expand.sql": expand,
-			"0003_bad.sql": "CREATE TABLE added (id INTEGER); SELECT * FROM nowhere"}
+			"0003_expand_bad.sql": "CREATE TABLE added (id INTEGER); SELECT * FROM nowhere"}
 		if _, err := with(bad); err == nil || !strings.Contains(err.Error(), "migrate to schema 1003") {
 			t.Fatalf("a bad migration: %v", err)
 		}
@@ -143,11 +146,12 @@ func TestMigrationsAreWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-// The numbers of migrations have no gaps.
+// The numbers of migrations have no gaps, and each name says whether programs of the version before run on.
 func TestMigrationsAreNumbered(t *testing.T) {
-	for _, name := range []string{"0003_gap.sql", "0001_twice.sql", "again.sql"} {
+	for name, want := range map[string]string{"0003_expand.sql": "want number", "0001_expand.sql": "want number",
+		"expand.sql": "want number", "0002_both.sql": "begins with expand or contract"} {
 		_, err := store.OpenWith(t.Context(), t.TempDir(), "", map[string]string{name: expand})
-		if err == nil || !strings.Contains(err.Error(), "want number") {
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -124,21 +124,26 @@ func (postgresEngine) rebind(query string) string {
 	return b.String()
 }
 
-func (postgresEngine) version(ctx context.Context, tx *Tx) (version int, err error) {
+func (postgresEngine) version(ctx context.Context, tx *Tx) (have state, err error) {
 	var there bool
 	if err := tx.QueryRowContext(ctx, "SELECT to_regclass('schema_version') IS NOT NULL").Scan(&there); err != nil {
-		return 0, err
+		return have, err
 	}
 	if !there { // checked first: a role without the right to make tables can use an existing one
 		if _, err := tx.ExecContext(ctx, "CREATE TABLE schema_version (version INTEGER NOT NULL)"); err != nil {
-			return 0, err
+			return have, err
 		}
 	}
-	return version, tx.QueryRowContext(ctx, "SELECT COALESCE(max(version), 0) FROM schema_version").Scan(&version)
+	// The first programs made the table without the column oldest.
+	return have, tx.QueryRowContext(ctx, `SELECT COALESCE(max(version), 0), COALESCE((array_agg((to_jsonb(s)
+		->> 'oldest')::integer ORDER BY version DESC))[1], 0) FROM schema_version s`).Scan(&have.version, &have.oldest)
 }
 
-func (postgresEngine) setVersion(ctx context.Context, tx *Tx, version int) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO schema_version (version) VALUES (?)", version)
+func (postgresEngine) setVersion(ctx context.Context, tx *Tx, now state) error {
+	if _, err := tx.ExecContext(ctx, "ALTER TABLE schema_version ADD COLUMN IF NOT EXISTS oldest INTEGER"); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO schema_version (version, oldest) VALUES (?, ?)", now.version, now.oldest)
 	return err
 }
 

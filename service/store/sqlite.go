@@ -172,12 +172,19 @@ func (t *sqliteWrite) rollback() {
 
 func (sqliteEngine) rebind(query string) string { return query }
 
-func (sqliteEngine) version(ctx context.Context, tx *Tx) (version int, err error) {
-	return version, tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
+func (sqliteEngine) version(ctx context.Context, tx *Tx) (have state, err error) {
+	err = tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have.version)
+	if err == nil {
+		err = tx.QueryRowContext(ctx, "PRAGMA application_id").Scan(&have.oldest)
+	}
+	return have, err
 }
 
-func (sqliteEngine) setVersion(ctx context.Context, tx *Tx, version int) error {
-	_, err := tx.ExecContext(ctx, Query(fmt.Sprintf("PRAGMA user_version = %d", version)))
+func (sqliteEngine) setVersion(ctx context.Context, tx *Tx, now state) error {
+	_, err := tx.ExecContext(ctx, Query(fmt.Sprintf("PRAGMA user_version = %d", now.version)))
+	if err == nil {
+		_, err = tx.ExecContext(ctx, Query(fmt.Sprintf("PRAGMA application_id = %d", now.oldest)))
+	}
 	return err
 }
 

@@ -51,9 +51,9 @@ type engine interface {
 	// that is silent for longer than idle loses its turn: its machine may be gone. 0 = no
 	// limit.
 	beginWriting(ctx context.Context, db *sql.DB, idle time.Duration) (transaction, error)
-	// version and setVersion keep the number of the newest migration that ran.
-	version(ctx context.Context, tx *Tx) (int, error)
-	setVersion(ctx context.Context, tx *Tx, version int) error
+	// version and setVersion keep the state of the schema; oldest is 0 where no program wrote it.
+	version(ctx context.Context, tx *Tx) (state, error)
+	setVersion(ctx context.Context, tx *Tx, now state) error
 	// tables lists tables with their columns, and references which table must be
 	// filled before which.
 	tables(ctx context.Context, tx *Tx) ([]Table, error)
@@ -83,6 +83,7 @@ type Store struct {
 	turn   chan struct{} // one writing transaction at a time in this process
 	once   sync.Once
 	schema fs.FS // folders of migrations, one for each engine
+	have   int   // the newest migration that ran when the store was opened
 
 	timeout time.Duration // of a write; 0 = it may take its time
 

@@ -239,7 +239,7 @@ func testAppendOnly(t *testing.T, opener func() (*store.Store, error)) {
 
 func testNewer(t *testing.T, opener func() (*store.Store, error)) {
 	s := open(t, opener)
-	var statement store.Query = "PRAGMA user_version = 1099"
+	var statement store.Query = "PRAGMA user_version = 1099; PRAGMA application_id = 1099"
 	if s.Engine() == "postgres" {
 		statement = "INSERT INTO schema_version VALUES (1099)"
 	}
@@ -367,8 +367,8 @@ func TestTablesAreTheSameOnBothEngines(t *testing.T) {
 	described := make(map[string]string)
 	for _, engine := range engines(t) {
 		s := open(t, engine.open(t))
-		if _, err := s.SchemaVersion(); err != nil {
-			t.Fatal(err)
+		if version := s.SchemaVersion(); version != 1001 {
+			t.Errorf("schema %d", version)
 		}
 		err := s.Read(t.Context(), func(tx *store.Tx) error {
 			tables, err := s.Tables(t.Context(), tx)

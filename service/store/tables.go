@@ -64,14 +64,8 @@ func (t Table) Insert() Query {
 // InsertNew is Insert, which leaves a row that is there as it is.
 func (t Table) InsertNew() Query { return t.Insert() + " ON CONFLICT DO NOTHING" }
 
-// SchemaVersion is the number of the newest migration, which an open database has.
-func (s *Store) SchemaVersion() (int, error) {
-	all, err := s.load()
-	if err != nil {
-		return 0, fmt.Errorf("load migrations: %w", err)
-	}
-	return all[len(all)-1].version, nil
-}
+// SchemaVersion is the number of the newest migration that the database had when it was opened.
+func (s *Store) SchemaVersion() int { return s.have }
 
 // Tables lists the tables, each after those its rows refer to.
 func (s *Store) Tables(ctx context.Context, tx *Tx) ([]Table, error) {
