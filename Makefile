@@ -30,7 +30,7 @@ export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath -gcflags=all=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build dist packages demo test test-all landing vet gofmt lint staticcheck gosec vectors bench bench-works fuzz vulnerabilities suites scale man install uninstall clean require-go require-fuse s3-server soak cuts at-home
+.PHONY: help build dist packages demo test test-all landing vet gofmt lint staticcheck gosec vectors bench bench-works fuzz vulnerabilities suites scale man install uninstall clean require-go require-fuse s3-server soak cuts cluster at-home
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
@@ -154,6 +154,12 @@ soak:
 	SVCFS_KILLS=$(KILLS) $(GO) test -v -count=1 -timeout 6h -run '^Test(Service|Mount)KilledAtRandomMoments$$|^TestHistoryOfACluster$$' ./integration -seed $(SEED)
 	SVCFS_LOSSES=$(LOSSES) $(GO) test -count=1 -timeout 6h -run '^TestPowerLoss' ./integration -seed $(SEED)
 	SVCD_CLIENT_ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 1h -run TestManyClients ./service
+
+# Operating several machines: a primary of PostgreSQL that is killed and its standby promoted, TURNS times, and three
+# processes behind Caddy that are replaced under load, TURNS times each.
+TURNS ?= 10
+cluster:
+	SVCFS_KILLS=$$(($(TURNS) * 25)) $(GO) test -v -count=1 -timeout 2h -run '^Test(FailoverOfPostgreSQL|RollingUpgrade)$$' ./integration -seed $(SEED)
 
 # Every fuzz target, one after the other, FUZZTIME each, but for the folders in
 # FUZZ_SKIP. Only packages that have some are built for it.

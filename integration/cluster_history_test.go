@@ -60,7 +60,8 @@ type clusterHistory struct {
 	calls []porcupine.Operation
 	start time.Time
 	good  [3]atomic.Int64 // calls that were answered, by process
-	bad   atomic.Int64
+
+	failed []error // of the calls without an answer
 }
 
 // call notes a call; a change without an answer may happen until the end of time, and a
@@ -72,7 +73,9 @@ func (h *clusterHistory) call(client int, in did, run func() (out string, err er
 	if err == nil {
 		h.good[client%len(h.good)].Add(1)
 	} else {
-		h.bad.Add(1)
+		h.mu.Lock()
+		h.failed = append(h.failed, fmt.Errorf("%s %s: %w", in.op, in.name, err))
+		h.mu.Unlock()
 		if in.op == "get" || in.op == "ask" {
 			return
 		}
@@ -90,12 +93,13 @@ func (h *clusterHistory) call(client int, in did, run func() (out string, err er
 func TestHistoryOfACluster(t *testing.T) {
 	random := rand.New(rand.NewPCG(testSeed(t), 0))
 	c := newCluster(t, 3)
-	c.history(t, random, func(h *clusterHistory) { c.turn(t, h, random) })
+	c.history(t, random, c.on, func(h *clusterHistory) { c.turn(t, h, random) })
 }
 
 // history has clients call three processes while turn does something to the cluster, a few times, and checks what
-// they were told.
-func (c *cluster) history(t *testing.T, random *rand.Rand, turn func(*clusterHistory)) {
+// they were told. on is the client of an account that calls one of them.
+func (c *cluster) history(t *testing.T, random *rand.Rand, on func(*person, int) *sdk.Client,
+	turn func(*clusterHistory)) *clusterHistory {
 	t.Helper()
 	alice, bob := c.account("alice", startTokens), c.account("bob", "0")
 	_, err := c.on(alice, 0).Group("team").Register(t.Context())
@@ -104,7 +108,7 @@ func (c *cluster) history(t *testing.T, random *rand.Rand, turn func(*clusterHis
 	ctx, stop := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	for i := range historyClients {
-		team, mine := c.on(alice, i%3).Group("team"), rand.New(rand.NewPCG(random.Uint64(), uint64(i)))
+		team, mine := on(alice, i%3).Group("team"), rand.New(rand.NewPCG(random.Uint64(), uint64(i)))
 		clients.Go(func() {
 			for ctx.Err() == nil {
 				h.step(t.Context(), i, team, sdk.AccountID(bob.id), mine)
@@ -133,7 +137,8 @@ func (c *cluster) history(t *testing.T, random *rand.Rand, turn func(*clusterHis
 	h.explain(t)
 	checkBooks(t.Context(), t, end, startTokens)
 	h.recorded(t, end)
-	t.Logf("%d turns, %d calls, %d without an answer", turns, len(h.calls), h.bad.Load())
+	t.Logf("%d turns, %d calls, %d without an answer", turns, len(h.calls), len(h.failed))
+	return h
 }
 
 // allAnswer waits until every process answers calls of clients.

@@ -42,6 +42,7 @@ type cluster struct {
 	blobs     string
 	processes []*member
 	next      atomic.Int64
+	flags     []string // of svcd serve
 }
 
 // member is one process with a data directory of its own; they share only the
@@ -102,8 +103,8 @@ func (c *cluster) command(m *member, args ...string) *exec.Cmd {
 // start runs a process, on the same address after a stop.
 func (c *cluster) start(m *member) {
 	c.t.Helper()
-	m.cmd = c.command(m, "serve", "--destruction-delay", "0", "--listen", strings.TrimPrefix(m.url, "http://"),
-		"--public-url", c.url, "--log-level", "info")
+	m.cmd = c.command(m, append([]string{"serve", "--destruction-delay", "0", "--listen",
+		strings.TrimPrefix(m.url, "http://"), "--public-url", c.url, "--log-level", "info"}, c.flags...)...)
 	m.cmd.Stderr = m.log
 	out, err := m.cmd.StdoutPipe()
 	if err != nil {

@@ -23,7 +23,7 @@ func TestFailoverOfPostgreSQL(t *testing.T) {
 	database := primary.NewDatabase(t)
 	standby := primary.StartStandby(t)
 	c := newClusterAt(t, 3, primary, primary.AlsoAt(t, database, standby))
-	c.history(t, random, func(h *clusterHistory) {
+	c.history(t, random, c.on, func(h *clusterHistory) {
 		primary.Crash()
 		standby.Promote(t)
 		c.allAnswer(t, h)

@@ -92,7 +92,7 @@ func (j *job) contents(p pack, arch string) ([]entry, error) {
 		unit := installed(c.sources("service/examples/svcd.service"))
 		c.add("/usr/lib/systemd/system/svcd@.service", 0o644, unit)
 		c.add("/usr/lib/systemd/system/svcd.service", 0o644, single(unit))
-		for _, name := range []string{"svcd.toml", "nginx.conf"} {
+		for _, name := range []string{"svcd.toml", "nginx.conf", "Caddyfile"} {
 			c.add(doc+"examples/"+name, 0o644, c.sources("service/examples/"+name))
 		}
 	}

@@ -8,7 +8,41 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/blob/s3test"
+	"github.com/svcfs/svcfs/service/store/pgtest"
 )
+
+// The compose file for a cluster has settings with which svcd serves over PostgreSQL and S3, and every process of it
+// is one that Caddy knows.
+func TestClusterFileServes(t *testing.T) {
+	database, bucket := pgtest.Start(t), s3test.Start(t)
+	raw, err := os.ReadFile(filepath.Join(root, "packaging", "cluster.yaml"))
+	ok(t, err)
+	text := strings.NewReplacer("${SVCD_HOST:-localhost}", "localhost", "/var/lib/svcd", filepath.Join(t.TempDir(), "data"),
+		"0.0.0.0:8000", "127.0.0.1:0", "postgres://svcd@postgres/svcd?sslmode=disable", database.NewDatabase(t),
+		"s3://svcd?endpoint=http://s3:7070&region=us-east-1&path-style=true", bucket.Location(bucket.NewBucket(t))).
+		Replace(string(raw))
+	set := regexp.MustCompile(`(?m)^    (SVCD_[A-Z_]+): "?([^"\n]*?)"?(?: #.*)?$`).FindAllStringSubmatch(text, -1)
+	for _, s := range set {
+		t.Setenv(s[1], s[2])
+	}
+	for _, v := range s3test.Env() {
+		name, value, _ := strings.Cut(v, "=")
+		t.Setenv(name, value)
+	}
+	if p := startServeWith(t); len(set) != 8 || p.url != "https://localhost" {
+		t.Errorf("with the settings %q it serves as %s", set, p.url)
+	}
+	processes := regexp.MustCompile(`(?m)^  (svcd-\d): \*svcd$`).FindAllStringSubmatch(text, -1)
+	for _, p := range processes {
+		if !regexp.MustCompile(`SVCD_PROCESSES: .*\b` + p[1] + `:8000\b`).MatchString(text) {
+			t.Errorf("Caddy does not know %s", p[1])
+		}
+	}
+	if len(processes) != 3 {
+		t.Errorf("the processes are %q", processes)
+	}
+}
 
 // The compose file for a first service has settings with which svcd serves, and the commands beside it need no flags.
 func TestComposeFileServes(t *testing.T) {
