@@ -47,6 +47,7 @@ func openPostgres(url string) (*Store, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
 	}
+	config.DialFunc = (&net.Dialer{Control: giveUpSilent}).DialContext
 	onlyNewest(config)
 	db := stdlib.OpenDB(*config, stdlib.OptionResetSession(leaveReadOnly))
 	db.SetMaxOpenConns(postgresConns)
