@@ -29,8 +29,12 @@ type crowdRuns map[int][]crowdRun
 
 // medianOf returns the median of a figure of runs.
 func (c crowdRuns) medianOf(processes int, figure func(crowdRun) float64) float64 {
+	return medianOf(c[processes], figure)
+}
+
+func medianOf(runs []crowdRun, figure func(crowdRun) float64) float64 {
 	var list []float64
-	for _, r := range c[processes] {
+	for _, r := range runs {
 		list = append(list, figure(r))
 	}
 	return median(list)
@@ -63,8 +67,8 @@ func (c crowdRuns) table(each int, other crowdRuns) string {
 	for _, n := range slices.Sorted(maps.Keys(c)) {
 		compare := func(a, b crowdRun) int { return cmp.Compare(a.rate, b.rate) }
 		low, high := slices.MinFunc(c[n], compare).rate, slices.MaxFunc(c[n], compare).rate
-		text += fmt.Sprintf("| %d | %d | %s | %s, %s | %s | %s | %.0f %% | %.0f %% | %s |", n, n*each, short(c.medianOf(n, rateOf)),
-			short(low), short(high), short(c.against(n, c, 1)), short(c.medianOf(n, eachOf)),
+		text += fmt.Sprintf("| %d | %d | %s | %s, %s | %s | %s | %.0f %% | %.0f %% | %s |", n, n*each,
+			short(c.medianOf(n, rateOf)), short(low), short(high), short(c.against(n, c, 1)), short(c.medianOf(n, eachOf)),
 			100*c.medianOf(n, idleOf), 100*c.medianOf(n, ownOf), orDash(c.medianOf(n, tripsOf)))
 		if other != nil {
 			text += fmt.Sprintf(" %s | %s |", short(other.medianOf(n, rateOf)), short(c.against(n, other, n)))
@@ -98,7 +102,7 @@ func (r *serviceReport) far(b backing) (string, error) {
 	bound := float64(each) / (2*farTrip + commit).Seconds()
 	r.ratios[targetThree], r.ratios[targetBound] = runs.against(3, runs, 1), runs.medianOf(1, rateOf)/bound
 	for _, n := range []int{1, 3} {
-		r.needsIdle(fmt.Sprintf("%d far from their stores", n), runs.medianOf(n, idleOf))
+		r.needsIdle(fmt.Sprintf("%d svcd far from their stores", n), runs[n])
 	}
 	trips, err := r.trips(d)
 	if err != nil {
@@ -166,6 +170,9 @@ func (r *serviceReport) near(b backing) (string, error) {
 	}
 	if other != nil {
 		r.ratios[targetOther], r.ratios[targetOthers] = runs.against(1, others, 1), runs.against(3, others, 3)
+	}
+	for _, n := range []int{1, 3} {
+		r.needsOwn(fmt.Sprintf("%d svcd beside their stores", n), runs[n])
 	}
 	best := 1
 	if runs.medianOf(3, rateOf) > runs.medianOf(1, rateOf) {
@@ -289,8 +296,8 @@ func (r *serviceReport) covered(d *deployment, n, each int, pace float64) (strin
 	slices.Sort(delays)
 	half, most := median(delays), delays[len(delays)*99/100]
 	r.ratios[targetHalf], r.ratios[targetMost] = half, most
-	return fmt.Sprintf("Checkpoints, of %d svcd at %s uploads a second, %.0f %% of the greatest load: from the answer to a save to "+
-		"the signed checkpoint of the same process that covers it, half of %d within %s s, 99 of 100 within %s s, all "+
+	return fmt.Sprintf("Checkpoints, of %d svcd at %s uploads a second, %.0f %% of the greatest load: from the answer to a "+
+		"save to the signed checkpoint of the same process that covers it, half of %d within %s s, 99 of 100 within %s s, all "+
 		"within %s s; %d were never covered.\n", n, short(reached), 100*partOfBest, len(delays), short(half), short(most),
 		short(delays[len(delays)-1]), missing), nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -22,8 +21,6 @@ const (
 	farTrip = 10 * time.Millisecond
 	// crowdLasting is how long a crowd uploads.
 	crowdLasting = 6 * time.Second
-	// idleEnough is the share of CPU that stays idle where the service, and not the machine, is measured.
-	idleEnough = 0.1
 )
 
 // crowdSizes are how many clients each process has: the first, unless the machine is the limit then.
@@ -171,9 +168,8 @@ func (c *running) turns() int64 {
 type crowdRun struct {
 	rate  float64 // uploads a second
 	cpu   float64 // of all processes of svcd, milliseconds each
-	idle  float64 // share of the machine's CPU that was idle
-	own   float64 // share of it that all took that is measured: svcd, its stores, and the clients
 	trips float64 // round trips to PostgreSQL each; 0 = not counted
+	shares
 }
 
 // run lets n processes with so many clients each record uploads for a while.
@@ -184,7 +180,7 @@ func (d *deployment) run(n, each int, trip time.Duration) (r crowdRun, err error
 		return r, err
 	}
 	defer c.end()
-	all, err := ownTree()
+	spent, err := watchCPU()
 	if err != nil {
 		return r, err
 	}
@@ -193,7 +189,7 @@ func (d *deployment) run(n, each int, trip time.Duration) (r crowdRun, err error
 		return r, err
 	}
 	var done atomic.Int64
-	busy, own, cpu, before, begin := machineCPU(), all.used(), cpuOfAll(c.services), c.turns(), time.Now()
+	cpu, before, begin := cpuOfAll(c.services), c.turns(), time.Now()
 	err = inParallel(len(c.clients), len(c.clients), func(i int) error {
 		for time.Since(begin) < crowdLasting {
 			if _, err := c.upload(i); err != nil {
@@ -205,8 +201,6 @@ func (d *deployment) run(n, each int, trip time.Duration) (r crowdRun, err error
 	})
 	took, uploads := time.Since(begin), float64(done.Load())
 	r = crowdRun{rate: uploads / took.Seconds(), cpu: milliseconds(cpuOfAll(c.services)-cpu) / uploads,
-		idle:  machineCPU().idleSince(busy),
-		own:   (all.used() - own).Seconds() / took.Seconds() / float64(runtime.NumCPU()),
-		trips: float64(c.turns()-before) / uploads}
+		trips: float64(c.turns()-before) / uploads, shares: spent()}
 	return r, errors.Join(err, stop())
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -49,8 +47,8 @@ func (s *sessions) watch(database string) (stop func() error, err error) {
 
 func (s *sessions) look(db *sql.DB) error {
 	rows, err := db.Query("SELECT coalesce(wait_event_type, ''), coalesce(wait_event, ''), count(*) " +
-		"FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' " +
-		"AND state <> 'idle' GROUP BY 1, 2")
+		"FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() " +
+		"AND backend_type = 'client backend' AND state <> 'idle' GROUP BY 1, 2")
 	if err != nil {
 		return err
 	}
@@ -84,41 +82,4 @@ func (r *serviceReport) locks(d *deployment) string {
 		text += " (" + strings.Join(events, ", ") + ")"
 	}
 	return text + ".\n"
-}
-
-// processors is what the processors of the machine did since it started, in ticks.
-type processors struct{ idle, all float64 }
-
-func machineCPU() (c processors) {
-	raw, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return c
-	}
-	first, _, _ := strings.Cut(string(raw), "\n")
-	for i, field := range strings.Fields(first) {
-		var ticks float64
-		if i == 0 || i > 8 { // the name; guests, who are counted as users
-			continue
-		}
-		fmt.Sscan(field, &ticks)
-		c.all += ticks
-		if i == 4 || i == 5 { // idle, and waiting for a disk
-			c.idle += ticks
-		}
-	}
-	return c
-}
-
-// idleSince returns the share that was idle.
-func (c processors) idleSince(before processors) float64 {
-	return (c.idle - before.idle) / (c.all - before.all)
-}
-
-// ownTree measures this process and all that descend from it now.
-func ownTree() (*meter, error) {
-	self, err := os.FindProcess(os.Getpid())
-	if err != nil {
-		return nil, err
-	}
-	return &meter{servers: trees([]*process{{cmd: &exec.Cmd{Process: self}}})[1:]}, nil
 }
