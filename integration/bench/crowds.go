@@ -296,9 +296,9 @@ func (r *serviceReport) covered(d *deployment, n, each int, pace float64) (strin
 	slices.Sort(delays)
 	half, most := median(delays), delays[len(delays)*99/100]
 	r.ratios[targetHalf], r.ratios[targetMost] = half, most
-	return fmt.Sprintf("Checkpoints, of %d svcd at %s uploads a second, %.0f %% of the greatest load: from the answer to a "+
-		"save to the signed checkpoint of the same process that covers it, half of %d within %s s, 99 of 100 within %s s, all "+
-		"within %s s; %d were never covered.\n", n, short(reached), 100*partOfBest, len(delays), short(half), short(most),
+	return fmt.Sprintf("Checkpoints, of %d svcd at %s uploads a second, %.0f %% of the greatest load: from the answer to "+
+		"a save to the signed checkpoint of the same process that covers it, half of %d within %s s, 99 of 100 within %s "+
+		"s, all within %s s; %d were never covered.\n", n, short(reached), 100*partOfBest, len(delays), short(half), short(most),
 		short(delays[len(delays)-1]), missing), nil
 }
 
