@@ -39,6 +39,7 @@ help:
 	@echo "make test-all  the rest: with the race detector, on PostgreSQL, as root, long tests, vet, staticcheck, gosec, fuzz"
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth, service, large, network or programs)"
 	@echo "make dist      dist/: tar.gz, deb and rpm for amd64 and arm64, an OCI image, SBOMs and hashes (KEY=FILE: signed)"
+	@echo "make cluster   failovers of PostgreSQL and rolling upgrades under load (TURNS=10)"
 	@echo "make lint fuzz suites man install uninstall clean"
 
 build: require-go
