@@ -53,13 +53,13 @@ func TestEventsShowAtOnce(t *testing.T) {
 	events <- sdk.Event{ChangedSeq: e.Seq, Kind: sdk.EventUploaded, Group: "of somebody else"}
 	events <- sdk.Event{ChangedSeq: e.Seq, Kind: sdk.EventAdded, Group: "g", Account: "carol.svc.testnet"}
 	w.Member("h", bob, alice)
-	events <- sdk.Event{Seq: e.Seq + 1, Kind: sdk.EventAdded, Group: "h", Account: alice}
+	events <- sdk.Event{ChangedSeq: e.Seq + 1, Kind: sdk.EventAdded, Group: "h", Account: alice}
 	proctest.Eventually(t, "the group shows", m.shows("/", "h"))
 	if n := w.Begun("entries"); n != before {
 		t.Errorf("%d listings for events that say nothing new", n-before)
 	}
 	ok(t, last(w.As(bob).RenameFile(t.Context(), "g", e.Ref, "renamed")))
-	events <- sdk.Event{Seq: w.Seq(), Kind: sdk.EventRenamed, Group: "g", Ref: e.Ref, Account: bob}
+	events <- sdk.Event{ChangedSeq: w.Seq(), Kind: sdk.EventRenamed, Group: "g", Ref: e.Ref, Account: bob}
 	proctest.Eventually(t, "the new name shows", m.shows("/g", "renamed"))
 	if m.shows("/g", "new")() {
 		t.Error("the old name still shows")
@@ -72,11 +72,11 @@ func TestEventsTakeAwayAtOnce(t *testing.T) {
 	for name, take := range map[string]func(*world, sdk.Entry) sdk.Event{
 		"deleted": func(w *world, e sdk.Entry) sdk.Event {
 			w.Shred("g", e.Ref)
-			return sdk.Event{Seq: w.Seq(), Kind: sdk.EventDeleted, Group: "g", Ref: e.Ref, Account: bob}
+			return sdk.Event{ChangedSeq: w.Seq(), Kind: sdk.EventDeleted, Group: "g", Ref: e.Ref, Account: bob}
 		},
 		"revoked": func(w *world, _ sdk.Entry) sdk.Event {
 			w.Revoke("g", alice)
-			return sdk.Event{Seq: w.Seq() + 1, Kind: sdk.EventRevoked, Group: "g", Account: alice}
+			return sdk.Event{ChangedSeq: w.Seq() + 1, Kind: sdk.EventRevoked, Group: "g", Account: alice}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

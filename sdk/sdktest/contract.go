@@ -1059,16 +1059,16 @@ func watch(t *testing.T, s *suite) {
 	}
 }
 
-// expect receives the next event, which must be want but for its sequence and
+// expect receives the next event, which must be want but for its sequences and
 // time, and its reference where want has none.
 func expect(t *testing.T, who string, events iter.Seq2[sdk.Event, error], want sdk.Event) sdk.Event {
 	t.Helper()
 	for got, err := range events {
-		if want.Seq = got.Seq; want.Ref == "" {
+		if want.Seq, want.ChangedSeq = got.Seq, got.ChangedSeq; want.Ref == "" {
 			want.Ref = got.Ref
 		}
 		want.Time = got.Time
-		if err != nil || got != want || got.Seq == 0 || got.Time.IsZero() {
+		if err != nil || got != want || got.Seq == 0 || got.ChangedSeq == 0 || got.Time.IsZero() {
 			t.Fatalf("%s is told %+v, %v, want %+v", who, got, err, want)
 		}
 		return got
