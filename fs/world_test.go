@@ -91,7 +91,7 @@ func (w *world) told(kind string, g sdk.GroupID) {
 	if w.events == nil {
 		return
 	}
-	w.events <- sdk.Event{Kind: kind, Group: g, Account: alice, Seq: w.Seq()}
+	w.events <- sdk.Event{Kind: kind, Group: g, Account: alice, ChangedSeq: w.Seq()}
 	w.events <- sdk.Event{Kind: "of no concern"}
 }
 
