@@ -40,7 +40,8 @@ func TestModelOnAMount(t *testing.T) {
 				treetest.Allows{Ours: p.Ours, Delete: p.Deletes, Blocks: p.TinyBlocks}
 			rapid.Check(t, func(rt *rapid.T) {
 				groups++
-				s := &modelSystem{t: rt, m: m, left: &left, group: sdk.GroupID(fmt.Sprint("group", groups)), watched: p.Watches}
+				s := &modelSystem{t: rt, m: m, left: &left, watched: p.Watches,
+					group: sdk.GroupID(fmt.Sprint("group", groups))}
 				s.Member(true)
 				s.before = s.uploads()
 				defer s.Member(false)
@@ -185,7 +186,7 @@ func (s *modelSystem) List() []string {
 	names := s.listBeneath("")
 	if slices.ContainsFunc(names, conflict.MatchString) {
 		*s.left++
-		s.t.Skip("a save upon the version that this process opened (W11): the model of the tree has those, not this one")
+		s.t.Skip("a save upon the version that this process opened (W11): only the model of the tree has those")
 	}
 	slices.Sort(names)
 	return names

@@ -68,7 +68,8 @@ func (c crowdRuns) table(each int, other crowdRuns) string {
 		compare := func(a, b crowdRun) int { return cmp.Compare(a.rate, b.rate) }
 		low, high := slices.MinFunc(c[n], compare).rate, slices.MaxFunc(c[n], compare).rate
 		text += fmt.Sprintf("| %d | %d | %s | %s, %s | %s | %s | %.0f %% | %.0f %% | %s |", n, n*each,
-			short(c.medianOf(n, rateOf)), short(low), short(high), short(c.against(n, c, 1)), short(c.medianOf(n, eachOf)),
+			short(c.medianOf(n, rateOf)), short(low), short(high), short(c.against(n, c, 1)),
+			short(c.medianOf(n, eachOf)),
 			100*c.medianOf(n, idleOf), 100*c.medianOf(n, ownOf), orDash(c.medianOf(n, tripsOf)))
 		if other != nil {
 			text += fmt.Sprintf(" %s | %s |", short(other.medianOf(n, rateOf)), short(c.against(n, other, n)))
@@ -271,7 +272,8 @@ func (r *serviceReport) covered(d *deployment, n, each int, pace float64) (strin
 	begin := time.Now()
 	err = inParallel(len(c.clients), len(c.clients), func(i int) error {
 		between := time.Duration(float64(len(c.clients)) / pace * float64(time.Second))
-		for due := begin.Add(between * time.Duration(i) / time.Duration(len(c.clients))); time.Since(begin) < watching; {
+		due := begin.Add(between * time.Duration(i) / time.Duration(len(c.clients)))
+		for time.Since(begin) < watching {
 			time.Sleep(time.Until(due))
 			due = due.Add(between)
 			receipt, err := c.upload(i)
@@ -298,7 +300,8 @@ func (r *serviceReport) covered(d *deployment, n, each int, pace float64) (strin
 	r.ratios[targetHalf], r.ratios[targetMost] = half, most
 	return fmt.Sprintf("Checkpoints, of %d svcd at %s uploads a second, %.0f %% of the greatest load: from the answer to "+
 		"a save to the signed checkpoint of the same process that covers it, half of %d within %s s, 99 of 100 within %s "+
-		"s, all within %s s; %d were never covered.\n", n, short(reached), 100*partOfBest, len(delays), short(half), short(most),
+		"s, all within %s s; %d were never covered.\n",
+		n, short(reached), 100*partOfBest, len(delays), short(half), short(most),
 		short(delays[len(delays)-1]), missing), nil
 }
 
