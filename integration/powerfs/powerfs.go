@@ -105,6 +105,8 @@ func New(tb testing.TB) *Disk {
 			tb.Errorf("unmount the disk: %v", err)
 			_ = errors.Join(exec.Command("umount", "-l", d.dir).Run())
 		}
+		// testing keeps what cleanups hold until the parent of the test ends: thousands of disks would fill the memory.
+		d.locked(func() { d.objects, d.root, d.log = nil, nil, nil })
 	})
 	return d
 }
