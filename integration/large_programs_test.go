@@ -104,26 +104,7 @@ func TestProgramsOnLargeFiles(t *testing.T) {
 		rows = append(rows, p.row())
 		t.Run(p.name, func(t *testing.T) {
 			proctest.Need(t, p.tool)
-			m := alice.mount("m")
-			defer m.unmount()
-			_, err := os.ReadDir(m.path("team/src"))
-			ok(t, err)
-			before := way.Moved()
-			got := strings.TrimRight(inFolder(t, m.path("team/src"), p.script, "SRC="+src, "OUT="+out), "\n")
-			proctest.Eventually(t, "nothing is pending", func() bool { return m.control("pending") == "" })
-			moved := way.Moved()
-			fetched, sent := moved.Down-before.Down, moved.Up-before.Up
-			if got != p.want {
-				t.Errorf("shows %q, want %q", got, p.want)
-			}
-			if retrieves, uploads := m.charges(); retrieves != p.retrieves || uploads != p.uploads {
-				t.Errorf("%d retrievals and %d uploads, want %d and %d", retrieves, uploads, p.retrieves, p.uploads)
-			}
-			const sealed = int64(format.BlockBytes + format.Overhead)
-			t.Logf("fetched %.1f blocks, sent %.1f", float64(fetched)/float64(sealed), float64(sent)/float64(sealed))
-			if fetched > p.fetched*sealed || sent > max(p.sent*sealed, 64*kib) {
-				t.Errorf("fetched %d KiB and sent %d KiB, more than %d and %d blocks", fetched/kib, sent/kib, p.fetched,
-					p.sent)
+			for try := 1; !p.run(t, alice, way, src, out, try == tries || p.uploads > 0); try++ {
 			}
 		})
 	}
@@ -134,6 +115,39 @@ func TestProgramsOnLargeFiles(t *testing.T) {
 	if !found || !slices.Equal(listed[1:], rows) {
 		t.Errorf("the table has\n%s\nbut the tests have\n%s", table, strings.Join(rows, "\n"))
 	}
+}
+
+// tries is how often a program that only reads may run until it fetches no more than its row says: what a mount fetches
+// ahead is on its way when the program ends, and more of it arrives where the machine is busy.
+const tries = 3
+
+// run reports whether the program moved no more than its row says. Unless it is the last try, that is no error.
+func (p largeProgram) run(t *testing.T, who *person, way *line.Line, src, out string, last bool) bool {
+	t.Helper()
+	m := who.mount("m")
+	defer m.unmount()
+	_, err := os.ReadDir(m.path("team/src"))
+	ok(t, err)
+	before := way.Moved()
+	got := strings.TrimRight(inFolder(t, m.path("team/src"), p.script, "SRC="+src, "OUT="+out), "\n")
+	proctest.Eventually(t, "nothing is pending", func() bool { return m.control("pending") == "" })
+	moved := way.Moved()
+	fetched, sent := moved.Down-before.Down, moved.Up-before.Up
+	if got != p.want {
+		t.Errorf("shows %q, want %q", got, p.want)
+	}
+	if retrieves, uploads := m.charges(); retrieves != p.retrieves || uploads != p.uploads {
+		t.Errorf("%d retrievals and %d uploads, want %d and %d", retrieves, uploads, p.retrieves, p.uploads)
+	}
+	const sealed = int64(format.BlockBytes + format.Overhead)
+	t.Logf("fetched %.1f blocks, sent %.1f", float64(fetched)/float64(sealed), float64(sent)/float64(sealed))
+	if fetched <= p.fetched*sealed && sent <= max(p.sent*sealed, 64*kib) {
+		return true
+	}
+	if last {
+		t.Errorf("fetched %d KiB and sent %d KiB, more than %d and %d blocks", fetched/kib, sent/kib, p.fetched, p.sent)
+	}
+	return last
 }
 
 // R9, W18: what svcfs cost tells of a large file is what reading all of it costs then.
