@@ -28,6 +28,9 @@ func (s *Service) archived() (archive.Service, error) {
 // [archive.Export].
 func (s *Service) Export(ctx context.Context, w io.Writer, earlier io.Reader) (archive.Summary, error) {
 	a, err := s.archived()
+	if err == nil {
+		err = s.log.Settle(ctx) // the newest records have places, too
+	}
 	if err != nil {
 		return archive.Summary{}, err
 	}
@@ -65,7 +68,7 @@ func (s *Service) load(ctx context.Context, salvage bool, archives []io.Reader) 
 func (s *Service) signImported(ctx context.Context) (err error) {
 	cfg := s.cfg
 	cfg.Witness = ""
-	if s.log, err = newLog(ctx, s.store, s.vault, cfg); err != nil {
+	if s.log, err = newLog(ctx, s.store, s.vault, s.sequencer.Settle, cfg); err != nil {
 		return err
 	}
 	s.closeLater(s.log.Close)

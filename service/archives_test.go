@@ -355,6 +355,10 @@ func TestIncrementsMoveTheServiceBetweenStoresAndBack(t *testing.T) {
 		t.Error("the rows in PostgreSQL are not those in SQLite")
 	}
 	check(second)
+	// From now on places are not the sequences.
+	if _, err := second.openDatabase().Exec("SELECT nextval('ledger_seq')"); err != nil {
+		t.Fatal(err)
+	}
 	change(second, owner.signsInAt(second))
 	more := second.exports(back)
 	third := second.imports(t, service.Config{}, back, more)
@@ -362,6 +366,10 @@ func TestIncrementsMoveTheServiceBetweenStoresAndBack(t *testing.T) {
 		t.Error("the rows in SQLite are not those in PostgreSQL")
 	}
 	check(third)
+	must[string](owner.signsInAt(third), wire.OpRegisterGroup, object{"group_id": "another"})
+	if n, err := third.svc.Audit(t.Context()); err != nil || n <= 250 {
+		t.Error("a record after the move:", n, err)
+	}
 	fourth := second.imports(t, service.Config{Database: engines.NewPostgres(t)}, second.exports())
 	fifth := second.imports(t, service.Config{}, second.exports())
 	a, err1 := fourth.svc.AuditReport(t.Context())

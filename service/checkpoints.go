@@ -24,7 +24,8 @@ const metaLogHost = "log_host"
 // newLog makes the transparency log of the ledger. Its name is the first public address with the contract,
 // so that two services never share one. It keeps that name under another address: the name is part of the
 // key that members have pinned.
-func newLog(ctx context.Context, s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error) {
+func newLog(ctx context.Context, s *store.Store, v *vault.Vault, settle func(context.Context) error,
+	cfg Config) (*checkpoint.Log, error) {
 	host := ""
 	if cfg.PublicURL != "" {
 		u, err := url.Parse(cfg.PublicURL)
@@ -43,8 +44,8 @@ func newLog(ctx context.Context, s *store.Store, v *vault.Vault, cfg Config) (*c
 			return nil, err
 		}
 	}
-	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(cmp.Or(host, "localhost"), cfg.ContractID), logKeys(v), w,
-		cfg.Logger, cfg.Now), nil
+	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(cmp.Or(host, "localhost"), cfg.ContractID), logKeys(v),
+		settle, w, cfg.Logger, cfg.Now), nil
 }
 
 // logKeys gives the log's keys from the vault, which never loses one.

@@ -142,9 +142,9 @@ func (c *cutter) pass(client net.Conn) {
 	}
 }
 
-// isCommit looks for the text of a commit, or the name under which pgx has it prepared.
+// isCommit looks for the name under which pgx has the commit of a write prepared, but for the preparation, which has
+// its text. The sequencer and readers commit without a name.
 func isCommit(sent []byte) bool {
 	sum := sha256.Sum256([]byte("COMMIT"))
-	return bytes.Contains(bytes.ToLower(sent), []byte("commit\x00")) ||
-		bytes.Contains(sent, fmt.Appendf(nil, "stmtcache_%x", sum[:24]))
+	return bytes.Contains(sent, fmt.Appendf(nil, "stmtcache_%x", sum[:24])) && !bytes.Contains(sent, []byte("COMMIT\x00"))
 }

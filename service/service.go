@@ -29,6 +29,7 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/metrics"
+	"github.com/svcfs/svcfs/service/sequencer"
 	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/throttle"
@@ -115,19 +116,20 @@ func (c Config) Scheme() string {
 
 // Service is the opened service. Several processes may open one directory.
 type Service struct {
-	cfg      Config
-	store    *store.Store
-	blobs    blob.Store
-	ledger   *ledger.Ledger
-	accounts *auth.Accounts
-	files    *files.Files
-	groups   *groups.Groups
-	log      *checkpoint.Log
-	watch    *watch.Watch
-	metrics  *metrics.Metrics
-	health   *health
-	space    *space.Keeper
-	handler  http.Handler
+	cfg       Config
+	store     *store.Store
+	blobs     blob.Store
+	ledger    *ledger.Ledger
+	accounts  *auth.Accounts
+	files     *files.Files
+	groups    *groups.Groups
+	log       *checkpoint.Log
+	watch     *watch.Watch
+	sequencer *sequencer.Sequencer
+	metrics   *metrics.Metrics
+	health    *health
+	space     *space.Keeper
+	handler   http.Handler
 
 	connections *throttle.Connections
 	signIns     *auth.SignIns
@@ -193,6 +195,8 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 		return err
 	}
 	s.closeLater(s.store.Close)
+	s.sequencer = sequencer.New(s.store, ledger.NewRequestID("process-"), cfg.Logger)
+	s.closeLater(func() error { s.sequencer.Close(); return nil })
 	if err = checkContract(ctx, s.store, cfg.ContractID); err != nil {
 		return err
 	}
@@ -207,7 +211,7 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 		return err
 	}
 	s.closeLater(s.blobs.Close)
-	if s.log, err = newLog(ctx, s.store, s.vault, cfg); err != nil {
+	if s.log, err = newLog(ctx, s.store, s.vault, s.sequencer.Settle, cfg); err != nil {
 		return err
 	}
 	s.closeLater(s.log.Close)
@@ -216,7 +220,7 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 	} else if err != nil {
 		return err
 	}
-	s.watch = watch.New(s.store)
+	s.watch = watch.New(s.store, s.sequencer)
 	s.closeLater(func() error { s.watch.Close(); return nil })
 	s.observeParts()
 	s.assemble(domain, gateway)
@@ -226,7 +230,8 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 // assemble makes the parts that hold nothing open.
 func (s *Service) assemble(domain string, gateway *legacy.Gateway) {
 	cfg := s.cfg
-	s.ledger = ledger.New(cfg.Fees, ledger.Bounds{PerDay: cfg.FreeChanges, Room: s.space.RoomForRecord,
+	s.ledger = ledger.New(cfg.Fees, ledger.Bounds{Late: s.sequencer.Late,
+		PerDay: cfg.FreeChanges, Room: s.space.RoomForRecord,
 		Reserve: func() int64 { return s.space.Reserve(cfg.Database != "") },
 		MayKeep: func(ctx context.Context, tx *store.Tx, account, group string, bytes int64) error {
 			return s.files.MayKeep(ctx, tx, account, group, bytes)

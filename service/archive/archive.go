@@ -88,8 +88,12 @@ type Summary struct {
 // leftBehind are tables that start empty in the new service: leases, sign-ins at the old
 // address, and what the database counts itself.
 func leftBehind() []string {
-	return []string{"leases", "sign_in_links", "web_sessions", "stored_bytes", "record_ids", "places"}
+	return []string{"leases", "sign_in_links", "web_sessions", "stored_bytes", "record_ids", "unplaced",
+		"sequencer"}
 }
+
+// placesTable has the places of records, where the database does not make them of sequences.
+const placesTable = "places"
 
 // contentTable has contents of small files. An archive has its new pages of all other tables twice, because little
 // can be read without them.
@@ -110,7 +114,12 @@ func (s Service) tables(ctx context.Context, tx *store.Tx) ([]store.Table, error
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(t store.Table) bool { return slices.Contains(leftBehind(), t.Name) }), nil
+	all = slices.DeleteFunc(all, func(t store.Table) bool { return slices.Contains(leftBehind(), t.Name) })
+	if n := slices.IndexFunc(all, func(t store.Table) bool { return t.Name == placesTable }); n > 0 {
+		places := all[n] // come first: a record that has one when it comes gets no other
+		all = slices.Insert(slices.Delete(all, n, n+1), 0, places)
+	}
+	return all, nil
 }
 
 // blobRow is a blob that the database refers to.

@@ -15,6 +15,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -213,6 +214,11 @@ func (e *exporter) state(ctx context.Context, tx *store.Tx, round int) (*index, 
 	tables, err := e.tables(ctx, tx)
 	if err != nil {
 		return nil, err
+	}
+	if same, err := ledger.PlacesAreSequences(ctx, tx); err != nil {
+		return nil, err
+	} else if same { // who reads the archive has no need of them
+		tables = slices.DeleteFunc(tables, func(t store.Table) bool { return t.Name == placesTable })
 	}
 	for _, t := range tables {
 		if err := e.table(ctx, tx, t, x); err != nil {

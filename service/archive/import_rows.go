@@ -3,12 +3,15 @@ package archive
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
@@ -22,6 +25,11 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 	// The imported keys and addresses replace those that this service made and noted for itself.
 	for _, remove := range []store.Query{"DELETE FROM " + vault.Table, "DELETE FROM meta"} {
 		if err := tx.Do(ctx, "remove what was made at the start", remove); err != nil {
+			return err
+		}
+	}
+	if x.pages[placesTable] != nil {
+		if err := ledger.KeepPlaces(ctx, tx); err != nil {
 			return err
 		}
 	}
@@ -43,6 +51,9 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 			return fmt.Errorf("table %s: %w", t.Name, err)
 		}
 	}
+	if err := ledger.Arrived(ctx, tx); err != nil {
+		return err
+	}
 	var keys int64
 	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM "+vault.Table).Scan(&keys); err != nil {
 		return fmt.Errorf("count keys: %w", err)
@@ -57,12 +68,12 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 // compareLedger compares the imported ledger with the index, and notes that the import is complete.
 func (i *importer) compareLedger(ctx context.Context, tx *store.Tx, x *index) error {
 	_, err := ledger.Audit(ctx, tx)
-	records, root, failed := ledgerRoot(ctx, tx)
-	if failed != nil {
-		return failed
-	}
-	if err == nil && (records != x.Records || root != x.LedgerRoot) {
-		err = errors.New("the ledger is not the one that the index names")
+	if err == nil && x.Records > 0 { // those behind it had no place yet
+		var r chain.Row
+		r, err = ledger.AtPlace(ctx, tx, x.Records)
+		if errors.Is(err, sql.ErrNoRows) || err == nil && hex.EncodeToString(r.Hash[:]) != x.LedgerRoot {
+			err = errors.New("the ledger is not the one that the index names")
+		}
 	}
 	if i.salvage && len(i.damage)+len(i.lost)+len(i.missing) > 0 {
 		if err != nil {

@@ -89,6 +89,7 @@ type Log struct {
 	dir    string
 	origin string
 	keys   Keys
+	settle func(context.Context) error
 	logger *slog.Logger
 	now    func() time.Time
 
@@ -110,12 +111,12 @@ type Log struct {
 }
 
 // New returns the log of a data directory. origin names it in checkpoints; now is the
-// clock of the ledger's records. With a witness, nil for none, the log publishes only
-// checkpoints that the witness signed too.
-func New(s *store.Store, dataDir, origin string, keys Keys, w *witness.Client, logger *slog.Logger,
-	now func() time.Time) *Log {
-	return &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, keys: keys, witness: w, logger: logger,
-		now: now, turn: make(chan struct{}, 1)}
+// clock of the ledger's records. settle waits until every record from before has its place. With a witness, nil for
+// none, the log publishes only checkpoints that the witness signed too.
+func New(s *store.Store, dataDir, origin string, keys Keys, settle func(context.Context) error, w *witness.Client,
+	logger *slog.Logger, now func() time.Time) *Log {
+	return &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, keys: keys, settle: settle, witness: w,
+		logger: logger, now: now, turn: make(chan struct{}, 1)}
 }
 
 // Origin names the log of a contract at a public address, as
@@ -254,7 +255,17 @@ func (l *Log) Update(ctx context.Context) error {
 	return err
 }
 
+// Settle waits until every record from before has its place, at most a few seconds.
+func (l *Log) Settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+	return l.settle(ctx)
+}
+
 func (l *Log) update(ctx context.Context) error {
+	if err := l.Settle(ctx); err != nil {
+		return fmt.Errorf("wait for the places of records: %w", err)
+	}
 	keys, err := l.readKeys(ctx)
 	if err != nil {
 		return err

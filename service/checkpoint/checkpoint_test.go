@@ -60,12 +60,15 @@ func appendRows(t testing.TB, s *store.Store, n int) {
 	}
 }
 
+// settled says that every record has its place.
+func settled(context.Context) error { return nil }
+
 func open(t testing.TB, s *store.Store, dir string) *checkpoint.Log {
 	t.Helper()
 	keys := func(context.Context, *store.Tx) ([]ed25519.PrivateKey, error) {
 		return []ed25519.PrivateKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}, nil
 	}
-	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), keys, nil,
+	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), keys, settled, nil,
 		slog.New(slog.DiscardHandler), time.Now)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {

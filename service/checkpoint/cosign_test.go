@@ -54,7 +54,7 @@ func TestThreat6WitnessSignsAgain(t *testing.T) {
 	now := time.Now()
 	l := checkpoint.New(s, dir, origin, func(context.Context, *store.Tx) ([]ed25519.PrivateKey, error) {
 		return []ed25519.PrivateKey{key}, nil
-	}, client, slog.New(slog.DiscardHandler),
+	}, settled, client, slog.New(slog.DiscardHandler),
 		func() time.Time { return now })
 	t.Cleanup(func() { _ = l.Close() })
 	step := func(later time.Duration, requests int64, good bool) {

@@ -191,11 +191,16 @@ func (l *Log) Audit(ctx context.Context) (Report, error) {
 	var walk ledger.Walk
 	var chains chain.Tree
 	var state ledger.State
+	waiting := int64(0)
 	err = l.store.Read(ctx, func(tx *store.Tx) error {
 		if err := auditRows(ctx, tx, &walk, &chains, &state, signed, fresh); err != nil {
 			return err
 		}
 		if err := compareRoot(signed, walk.Place, fresh); err != nil {
+			return err
+		}
+		var err error
+		if waiting, err = walk.Waiting(ctx, tx, func(r chain.Row) { state.Apply(&r) }); err != nil {
 			return err
 		}
 		if err := walk.Settled(ctx, tx); err != nil {
@@ -204,9 +209,9 @@ func (l *Log) Audit(ctx context.Context) (Report, error) {
 		return state.Compare(ctx, tx)
 	})
 	if err != nil {
-		return Report{Records: walk.Place, Signed: signed.N}, err
+		return Report{Records: walk.Place + waiting, Signed: signed.N}, err
 	}
-	report := Report{Records: walk.Place, Signed: signed.N, Root: signed.Hash.String()}
+	report := Report{Records: walk.Place + waiting, Signed: signed.N, Root: signed.Hash.String()}
 	if signed.Note == nil {
 		report.Signed = -1
 		return report, nil

@@ -116,11 +116,11 @@ func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, more bool, err error) {
 	var shredded []target
 	err = f.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
-		held, err := store.Lease(ctx, tx, retentionLease, holder, time.Now().Add(leaseTime))
+		fence, err := store.Lease(ctx, tx, retentionLease, holder, time.Now().Add(leaseTime))
 		if err != nil {
 			return err
 		}
-		if !held {
+		if fence == 0 {
 			return ErrRetentionBusy
 		}
 		if err := groups.BeginSettings(ctx, tx, f.ledger); err != nil {

@@ -22,6 +22,9 @@ import (
 func (f *Files) records(ctx context.Context, account string, req wire.TransactionsRequest, after int64,
 	limit int) (list []wire.TransactionRow, more bool, err error) {
 	list = []wire.TransactionRow{}
+	if err := f.log.Settle(ctx); err != nil { // whoever knows of a record finds it in the list
+		return nil, false, fmt.Errorf("wait for the places of records: %w", err)
+	}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		g, err := groups.RequireMember(ctx, tx, req.GroupID, account)
 		if err != nil {

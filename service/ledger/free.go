@@ -43,6 +43,7 @@ const (
 
 // Bounds hold back changes that cost nothing.
 type Bounds struct {
+	Late    func() error            // refuses every record while the newest have no place; nil = they have
 	PerDay  int                     // changes of an account a day (UTC); 0 or less means any number
 	Room    func(bytes int64) error // refuses bytes for which the disk has no room; nil = it has
 	Reserve func() int64            // the part of the disk, in bytes, that is left when Room refuses

@@ -164,6 +164,11 @@ func (l *Ledger) Append(ctx context.Context, tx *store.Tx, record chain.Record) 
 	if err := requireNamed(tx, r.Chain); err != nil {
 		return r, err
 	}
+	if l.bounds.Late != nil {
+		if err := l.bounds.Late(); err != nil {
+			return r, err
+		}
+	}
 	var lastTime int64
 	var head []byte
 	var number, chainTime sql.NullInt64

@@ -181,8 +181,8 @@ func pause(ctx context.Context, until <-chan time.Time, news <-chan struct{}) {
 	}
 }
 
-// noteCommit has the poller look, if there is one.
-func (w *Watch) noteCommit() {
+// notePlaced has the poller look, if there is one.
+func (w *Watch) notePlaced() {
 	select {
 	case w.news <- struct{}{}:
 	default: // it is noted already

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/sequencer"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
@@ -29,12 +31,14 @@ type world struct {
 	groups *groups.Groups
 	users  *auth.Accounts
 	reads  atomic.Int64
+
+	sequencers map[*store.Store]*sequencer.Sequencer
 }
 
 func newWorld(t testing.TB, database string) *world {
 	t.Helper()
 	dir := t.TempDir()
-	w := &world{t: t, open: func() (*store.Store, error) { return store.Open(context.Background(), dir, database) }}
+	w := &world{t: t, sequencers: map[*store.Store]*sequencer.Sequencer{}, open: func() (*store.Store, error) { return store.Open(context.Background(), dir, database) }}
 	w.store = w.process()
 	w.store.Observe(func(call string, _ time.Duration, _ error) {
 		if call == "read" {
@@ -54,7 +58,10 @@ func (w *world) process() *store.Store {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	q := sequencer.New(s, fmt.Sprint("process", len(w.sequencers)), slog.New(slog.DiscardHandler))
+	w.sequencers[s] = q
 	w.t.Cleanup(func() {
+		q.Close()
 		if err := s.Close(); err != nil {
 			w.t.Error(err)
 		}
@@ -62,8 +69,16 @@ func (w *world) process() *store.Store {
 	return s
 }
 
+// settle waits until every record has its place.
+func (w *world) settle() {
+	w.t.Helper()
+	if err := w.sequencers[w.store].Settle(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func (w *world) watch(s *store.Store) *Watch {
-	watch := New(s)
+	watch := New(s, w.sequencers[s])
 	w.t.Cleanup(watch.Close)
 	return watch
 }
@@ -369,6 +384,7 @@ func missesNothing(t *testing.T, w *world, events, pace int) {
 	last := make(map[string]int64)
 	for done := range events {
 		w.change(random, ids)
+		w.settle()
 		for _, id := range ids {
 			seqs, upTo := seen(t, reference, id, last[id])
 			may[id], last[id] = append(may[id], seqs...), upTo

@@ -1,7 +1,8 @@
 // Package watch reports the events of a group to its members, as soon as the ledger has
 // them. Callers wait without a transaction. While there are waiters, one poller per
-// process looks at the end of the ledger, after each commit of the process and now and then, and
-// wakes those that new records concern: records of other processes are noticed a little later.
+// process looks at the end of the ledger, after each commit of the process, once its records have
+// places, and now and then, and wakes those that new records concern: records of other processes
+// are noticed a little later.
 package watch
 
 import (
@@ -16,6 +17,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/sequencer"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/throttle"
 )
@@ -27,13 +29,16 @@ const (
 	scanRows = 20_000
 	// maxEvents bounds one answer.
 	maxEvents = 500
+	// settleWait bounds how long a request waits for the places of records from before it.
+	settleWait = time.Second
 )
 
 // Watch answers the operation watch. It is safe for concurrent use.
 type Watch struct {
-	store *store.Store
-	stop  chan struct{} // closed by Close
-	done  sync.WaitGroup
+	store  *store.Store
+	places *sequencer.Sequencer
+	stop   chan struct{} // closed by Close
+	done   sync.WaitGroup
 
 	calls *throttle.Slots[string] // by account
 
@@ -43,15 +48,15 @@ type Watch struct {
 	endPoll context.CancelFunc // nil = no poller, because there are no waiters
 	head    int64              // newest place the poller saw
 
-	news     chan struct{} // a commit of this process; of one, for all that come meanwhile
+	news     chan struct{} // new places, told by this process; of one, for all that come meanwhile
 	interval time.Duration // how late a record of another process may be noticed
 }
 
-// New returns the watch over a store; Close ends it.
-func New(s *store.Store) *Watch {
-	w := &Watch{store: s, stop: make(chan struct{}), calls: throttle.NewSlots[string](perAccount),
+// New returns the watch over a store with its sequencer; Close ends it.
+func New(s *store.Store, q *sequencer.Sequencer) *Watch {
+	w := &Watch{store: s, places: q, stop: make(chan struct{}), calls: throttle.NewSlots[string](perAccount),
 		waiters: newWaiters(), news: make(chan struct{}, 1), interval: pollInterval}
-	s.OnCommit(w.noteCommit)
+	q.OnPlaced(w.notePlaced)
 	return w
 }
 
@@ -78,6 +83,9 @@ func (w *Watch) Events(ctx context.Context, account string, req wire.WatchReques
 			RetryAfter: time.Second}
 	}
 	defer leave()
+	if err := w.settle(ctx); err != nil {
+		return out, err
+	}
 	patience := min(max(req.TimeoutMS, 0), wire.MaxWatchMillis)
 	timeout := time.NewTimer(time.Duration(patience) * time.Millisecond)
 	defer timeout.Stop()
@@ -101,6 +109,17 @@ func (w *Watch) Events(ctx context.Context, account string, req wire.WatchReques
 			return out, err
 		}
 	}
+}
+
+// settle waits until the records from before a request have their places, for a while: the others are told later.
+func (w *Watch) settle(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, settleWait)
+	defer cancel()
+	err := w.places.Settle(bounded)
+	if bounded.Err() != nil {
+		err = ctx.Err()
+	}
+	return err
 }
 
 func (w *Watch) readHead(ctx context.Context) (head int64, err error) {

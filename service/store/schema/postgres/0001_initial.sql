@@ -15,7 +15,8 @@ CREATE UNLOGGED TABLE held_back (filler CHAR(400) NOT NULL);
 CREATE TABLE leases (
 	name     TEXT COLLATE "C" PRIMARY KEY,
 	holder   TEXT COLLATE "C" NOT NULL,
-	until_ns BIGINT NOT NULL
+	until_ns BIGINT NOT NULL,
+	fence    BIGINT NOT NULL DEFAULT 0
 );
 
 CREATE TABLE service_keys (
@@ -340,16 +341,30 @@ CREATE TABLE places (
 	place BIGINT PRIMARY KEY,
 	seq   BIGINT NOT NULL UNIQUE
 );
-CREATE FUNCTION give_place() RETURNS trigger LANGUAGE plpgsql AS $$
+-- A record is here from its insertion until the sequencer gives it a place.
+CREATE TABLE unplaced (seq BIGINT PRIMARY KEY);
+CREATE FUNCTION want_place() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-	INSERT INTO places SELECT COALESCE(max(place), 0) + 1, NEW.seq FROM places;
+	INSERT INTO unplaced VALUES (NEW.seq);
 	RETURN NULL;
 END $$;
-CREATE TRIGGER ledger_placed AFTER INSERT ON ledger FOR EACH ROW EXECUTE FUNCTION give_place();
+CREATE TRIGGER ledger_placed AFTER INSERT ON ledger FOR EACH ROW EXECUTE FUNCTION want_place();
+-- The one row: how many places were given, and the fence of the lease under which the last were. Who gives places
+-- locks it and swaps the size, so that no two do it at once.
+CREATE TABLE sequencer (
+	one   BIGINT PRIMARY KEY CHECK (one = 1),
+	size  BIGINT NOT NULL,
+	fence BIGINT NOT NULL
+);
+INSERT INTO sequencer VALUES (1, 0, 0);
 CREATE VIEW placed AS SELECT ledger.*, places.place FROM ledger LEFT JOIN places ON places.seq = ledger.seq;
 -- + 0 keeps the server from looking for the smallest seq of some places along the index of seq.
 CREATE VIEW place_bounds AS SELECT place, seq + 0 AS bound FROM places;
-CREATE VIEW newest_records AS SELECT seq, time_ns FROM ledger;
+-- The sequence of a record is taken while its chain is locked. It may have gaps, and other records may commit in
+-- another order.
+CREATE SEQUENCE ledger_seq;
+CREATE VIEW newest_records AS SELECT nextval('ledger_seq') - 1 AS seq,
+	COALESCE((SELECT time_ns FROM ledger ORDER BY seq DESC LIMIT 1), 0) AS time_ns;
 
 CREATE TABLE chains (
 	chain   TEXT COLLATE "C" PRIMARY KEY,

@@ -14,7 +14,8 @@ CREATE TABLE meta (
 CREATE TABLE leases (
 	name     TEXT PRIMARY KEY,
 	holder   TEXT NOT NULL,
-	until_ns INTEGER NOT NULL
+	until_ns INTEGER NOT NULL,
+	fence    INTEGER NOT NULL DEFAULT 0 -- larger than that of the holder before
 ) STRICT, WITHOUT ROWID;
 
 -- The keys of the service itself, each wrapped by the master key. One that is replaced gets the next
@@ -367,7 +368,7 @@ CREATE TRIGGER ledger_no_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT
 
 -- seq names a record, and ascends in each chain. The place of a record in the whole ledger is another thing: 1, 2,
 -- 3 and so on without gaps. Here, where one writes after the other, both are one number, and nothing is stored: the
--- views are for PostgreSQL.
+-- views are for PostgreSQL. A ledger that came from there keeps its places (ledger.KeepPlaces).
 CREATE VIEW places AS SELECT seq AS place, seq FROM ledger;
 -- The records with their places; NULL as long as a record has none, which never is here.
 CREATE VIEW placed AS SELECT *, seq AS place FROM ledger;
@@ -375,6 +376,8 @@ CREATE VIEW placed AS SELECT *, seq AS place FROM ledger;
 CREATE VIEW place_bounds AS SELECT seq AS place, seq AS bound FROM ledger;
 -- The record before the next one is the last row by seq.
 CREATE VIEW newest_records AS SELECT seq, time_ns FROM ledger;
+-- Records without a place: none.
+CREATE VIEW unplaced AS SELECT seq FROM ledger WHERE 0;
 
 -- Where each chain ends.
 CREATE TABLE chains (

@@ -1,0 +1,303 @@
+package sequencer
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/enginetest"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+var engines = enginetest.New()
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := engines.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// world is a database of PostgreSQL.
+type world struct {
+	t   *testing.T
+	url string
+	*store.Store
+	ledger *ledger.Ledger
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, url: engines.NewPostgres(t), ledger: ledger.New(nil, ledger.Bounds{}, time.Now)}
+	w.Store = w.process()
+	return w
+}
+
+// process opens the database once more.
+func (w *world) process() *store.Store {
+	w.t.Helper()
+	s, err := store.Open(context.Background(), "", w.url)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// database is the database without the store.
+func (w *world) database() *sql.DB {
+	w.t.Helper()
+	db, err := sql.Open("pgx", w.url)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func (w *world) append(n int) {
+	w.t.Helper()
+	err := w.Write(w.t.Context(), store.Everything(), func(tx *store.Tx) error {
+		for i := range n {
+			if _, err := w.ledger.Append(w.t.Context(), tx, chain.Record{Kind: chain.KindRecord, Account: "a",
+				Group: fmt.Sprint("g", i%3)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		w.t.Error(err)
+	}
+}
+
+// check compares the places with the records: none twice, none missing, and each chain in order.
+func (w *world) check(records int64) {
+	w.t.Helper()
+	err := w.Read(w.t.Context(), func(tx *store.Tx) error {
+		if n, err := ledger.Audit(w.t.Context(), tx); err != nil || n != records {
+			w.t.Errorf("audit: %d records, %v; want %d", n, err, records)
+		}
+		u, err := ledger.LookUnplaced(w.t.Context(), tx, 1)
+		if u.Count != 0 {
+			w.t.Errorf("without a place: %+v", u)
+		}
+		return err
+	})
+	if err != nil {
+		w.t.Error(err)
+	}
+}
+
+func (w *world) give(s *store.Store, fence int64) (n int64, err error) {
+	err = s.Beside(w.t.Context(), func(tx *store.Tx) error {
+		n, err = ledger.Place(w.t.Context(), tx, fence)
+		return err
+	})
+	return n, err
+}
+
+// Two sequencers that both believe they lead give no place twice and leave none out, while records come.
+func TestTwoThatBelieveTheyLead(t *testing.T) {
+	w := newWorld(t)
+	var writers, leaders sync.WaitGroup
+	for range 3 {
+		writers.Go(func() {
+			for range 40 {
+				w.append(3)
+			}
+		})
+	}
+	over := make(chan struct{})
+	for fence := range int64(2) {
+		s := w.process()
+		leaders.Go(func() {
+			for {
+				_, err := w.give(s, fence+1)
+				if err != nil && !errors.Is(err, ledger.ErrFenced) {
+					t.Error(err)
+				}
+				select {
+				case <-over:
+					return
+				default:
+				}
+			}
+		})
+	}
+	writers.Wait()
+	close(over)
+	leaders.Wait()
+	if _, err := w.give(w.Store, 2); err != nil {
+		t.Fatal(err)
+	}
+	w.check(360)
+}
+
+// One that was stopped while another took over gives no more places.
+func TestOneThatWasStopped(t *testing.T) {
+	w := newWorld(t)
+	w.append(2)
+	if n, err := w.give(w.Store, 1); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	w.append(2)
+	if n, err := w.give(w.process(), 2); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	w.append(2)
+	if n, err := w.give(w.Store, 1); n != 0 || !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("the one of before gave %d places, %v", n, err)
+	}
+	if n, err := w.give(w.Store, 3); n != 2 || err != nil {
+		t.Error(n, err)
+	}
+	w.check(6)
+}
+
+// One that is killed inside the swap has given no place, and the next gives them.
+func TestOneKilledInsideTheSwap(t *testing.T) {
+	w := newWorld(t)
+	w.append(5)
+	db := w.database()
+	err := w.Beside(t.Context(), func(tx *store.Tx) error {
+		n, err := ledger.Place(t.Context(), tx, 1)
+		if err != nil || n != 5 {
+			t.Error(n, err)
+		}
+		var pid int
+		if err := tx.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+			return err
+		}
+		_, err = db.ExecContext(t.Context(), "SELECT pg_terminate_backend($1, 10000)", pid)
+		return err
+	})
+	if err == nil {
+		t.Error("a killed transaction was committed")
+	}
+	if n, err := w.give(w.process(), 1); n != 5 || err != nil {
+		t.Error(n, err)
+	}
+	w.check(5)
+}
+
+// Records that commit in another order than that of their sequences get places as they appear, and a sequence that
+// was given up leaves no gap.
+func TestRecordsThatCommitLate(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	db := w.database()
+	begin := func(group string) (*sql.Tx, int64) {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := chain.Record{Kind: chain.KindRecord, Account: "a", Group: group, Chain: chain.OfGroup(group), Number: 1,
+			Fee: "0"}
+		if err := tx.QueryRowContext(ctx, "SELECT seq + 1, time_ns + 1 FROM newest_records").
+			Scan(&r.Seq, &r.TimeNS); err != nil {
+			t.Fatal(err)
+		}
+		hash := r.Sum()
+		if _, err := tx.ExecContext(ctx, `INSERT INTO ledger (seq, tx_id, kind, time_ns, account, group_id, ref, file_hash,
+			detail, fee, request, prev_hash, hash, chain, number) VALUES ($1, '', $2, $3, 'a', $4, '', '', '', '0', '', $5,
+			$6, $7, 1)`, r.Seq, r.Kind, r.TimeNS, group, r.Prev[:], hash[:], r.Chain); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO chains VALUES ($1, 1, $2, $3)", r.Chain, hash[:],
+			r.TimeNS); err != nil {
+			t.Fatal(err)
+		}
+		return tx, r.Seq
+	}
+	late, first := begin("late")
+	gone, _ := begin("gone")
+	soon, last := begin("soon")
+	step := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := w.give(w.Store, 1); n > 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	step(soon.Commit())
+	step(gone.Rollback())
+	step(late.Commit())
+	var seqs []int64
+	err := w.Read(ctx, func(tx *store.Tx) (err error) {
+		seqs, err = store.Values[int64](ctx, tx, "read places", "SELECT seq FROM places ORDER BY place")
+		return err
+	})
+	if want := []int64{last, first}; err != nil || !slices.Equal(seqs, want) {
+		t.Errorf("the places have %v, %v, want %v", seqs, err, want)
+	}
+	w.check(2)
+}
+
+// The processes over a database give places under a lease; when the one that has it ends, another takes over.
+func TestAnotherProcessTakesOver(t *testing.T) {
+	w := newWorld(t)
+	quiet := slog.New(slog.DiscardHandler)
+	one, other := New(w.Store, "one", quiet), New(w.process(), "other", quiet)
+	defer other.Close()
+	w.append(3)
+	if err := one.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.check(3)
+	one.Close()
+	w.append(3)
+	if err := other.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.check(6)
+}
+
+// While a record waits too long for its place, or too many do, nothing is recorded: 503.
+func TestNothingIsRecordedWhilePlacesLag(t *testing.T) {
+	w := newWorld(t)
+	now := time.Unix(1e9, 0)
+	q := newSequencer(w.Store, "one", slog.New(slog.DiscardHandler))
+	q.now = func() time.Time { return now }
+	late := func(want bool, what string) {
+		t.Helper()
+		err := q.Late()
+		if refused := fault.Of(err); (err != nil) != want || want && (refused.Status() != 503 || refused.RetryAfter == 0) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	q.note(ledger.Unplaced{Count: mostUnplaced, Oldest: 1})
+	late(false, "as many as may be")
+	q.note(ledger.Unplaced{Count: mostUnplaced + 1, Oldest: 1})
+	late(true, "too many")
+	now = now.Add(longest)
+	q.note(ledger.Unplaced{Count: 1, Oldest: 1})
+	late(false, "as long as may be")
+	now = now.Add(time.Millisecond)
+	q.note(ledger.Unplaced{Count: 1, Oldest: 1})
+	late(true, "too long")
+	w.ledger = ledger.New(nil, ledger.Bounds{Late: q.Late}, time.Now)
+	err := w.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
+		_, err := w.ledger.Append(t.Context(), tx, chain.Record{Kind: chain.KindRecord, Account: "a", Group: "g"})
+		return err
+	})
+	if fault.Of(err).Status() != 503 {
+		t.Errorf("a record: %v", err)
+	}
+	q.note(ledger.Unplaced{Count: 1, Oldest: 2})
+	late(false, "another is the oldest")
+}
