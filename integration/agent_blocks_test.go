@@ -256,7 +256,7 @@ func putBlocks(t *testing.T, g sdk.Group, base *sdk.Blocks, changed format.Exten
 			}))
 		}
 	}
-	receipt, err := u.Finish(t.Context(), "large", int64(len(content)), hash, nil, sdk.Attributes{})
+	receipt, err := u.Finish(t.Context(), "large", int64(len(content)), hash)
 	if err != nil {
 		t.Fatal(err)
 	}

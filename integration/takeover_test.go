@@ -49,7 +49,7 @@ func TestAppendsSendLittle(t *testing.T) {
 		ok(t, u.PutPart(t.Context(), changed, func(i int64, into []byte) (int, error) {
 			return copy(into, content[i*format.BlockBytes:]), nil
 		}))
-		_, err = u.Finish(t.Context(), "log", int64(len(content)), sdk.Digest{}, nil, sdk.Attributes{})
+		_, err = u.Finish(t.Context(), "log", int64(len(content)), sdk.Digest{})
 		ok(t, err)
 		ok(t, base.Close())
 	}
@@ -73,7 +73,7 @@ func TestAppendsSendLittle(t *testing.T) {
 	ok(t, err)
 	defer u.Abandon()
 	var refused *sdk.Error
-	if _, err := u.Finish(t.Context(), "log", int64(len(content)), sdk.Digest{}, nil, sdk.Attributes{}); !errors.As(err,
+	if _, err := u.Finish(t.Context(), "log", int64(len(content)), sdk.Digest{}); !errors.As(err,
 		&refused) || refused.Code != wire.CodeBase {
 		t.Errorf("after a revocation blocks are taken over, %v", err)
 	}

@@ -33,10 +33,11 @@ func (f *finish) is(name string, size int64, hash Digest) bool {
 // Finish costs one upload; never twice, also if it is called again after an error. It needs the
 // API key and membership. Errors: those of [Group.Put]; code [wire.CodeBase] if nothing can be
 // taken over any more: begin again without a base; code [wire.CodeMissing] if blocks must be sent,
-// see [BlockUpload.Missing]. base is that of [PutOptions].
-func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash Digest, base *Ref,
-	a Attributes) (Receipt, error) {
-	o := options{save: u.save, base: baseOf(base), attrs: a}
+// see [BlockUpload.Missing]. Of [PutOptions], Compress and Progress mean nothing here.
+func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash Digest, opts ...PutOptions) (Receipt,
+	error) {
+	o := asked(opts)
+	o.save = u.save
 	r, err := u.finish(call.Bridging(ctx), name, size, hash, o)
 	return r, u.c.wrap("upload "+quote(name), u.group, "", err)
 }

@@ -205,7 +205,7 @@ func TestPartsThatStandStill(t *testing.T) {
 // finishAndCompare records an upload and reads it back.
 func finishAndCompare(t *testing.T, g sdk.Group, u *sdk.BlockUpload, content []byte) {
 	t.Helper()
-	r, err := u.Finish(t.Context(), "f", int64(len(content)), sdk.ComputeHash(content), nil, sdk.Attributes{})
+	r, err := u.Finish(t.Context(), "f", int64(len(content)), sdk.ComputeHash(content))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,13 +337,13 @@ func TestBaseThatIsUnusable(t *testing.T) {
 	base := openBlocks(t, g, newest(t, g, "f"))
 
 	other := begin(t, g, base)
-	if _, err := other.Finish(t.Context(), "another name", int64(len(content)), sdk.Digest{}, nil, sdk.Attributes{}); !errors.Is(err, sdk.ErrConflict) || codeOf(err) != wire.CodeBase {
+	if _, err := other.Finish(t.Context(), "another name", int64(len(content)), sdk.Digest{}); !errors.Is(err, sdk.ErrConflict) || codeOf(err) != wire.CodeBase {
 		t.Errorf("another name: %v", err)
 	}
 	if err := other.PutPart(t.Context(), extents(0, 4), blocksOf(content, smallBlock)); err != nil { // all blocks are those of the upload
 		t.Fatal(err)
 	}
-	if _, err := other.Finish(t.Context(), "another name", int64(len(content)), sdk.ComputeHash(content), nil, sdk.Attributes{}); err != nil {
+	if _, err := other.Finish(t.Context(), "another name", int64(len(content)), sdk.ComputeHash(content)); err != nil {
 		t.Errorf("all blocks sent: %v", err)
 	}
 
@@ -362,7 +362,7 @@ func TestBaseThatIsUnusable(t *testing.T) {
 	if _, err := g.Delete(t.Context(), base.Entry().Ref); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := late.Finish(t.Context(), "f", int64(len(content)), sdk.Digest{}, nil, sdk.Attributes{}); codeOf(err) != wire.CodeBase {
+	if _, err := late.Finish(t.Context(), "f", int64(len(content)), sdk.Digest{}); codeOf(err) != wire.CodeBase {
 		t.Errorf("deleted meanwhile: %v", err)
 	}
 }
@@ -407,7 +407,7 @@ func TestSmallChangesSendLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := sent.bytes.Load()
-		if _, err := u.Finish(t.Context(), "log", int64(len(content)), sdk.Digest{}, nil, sdk.Attributes{}); err != nil {
+		if _, err := u.Finish(t.Context(), "log", int64(len(content)), sdk.Digest{}); err != nil {
 			t.Fatal(err)
 		}
 		if finish := sent.bytes.Load() - before; finish > 24<<10 {

@@ -133,11 +133,11 @@ func TestBlockUpload(t *testing.T) {
 	if missing := u.Missing(int64(len(content))); missing != nil {
 		t.Fatalf("missing %s", missing)
 	}
-	r, err := u.Finish(t.Context(), "f", int64(len(content)), sha256.Sum256(content), nil, sdk.Attributes{})
+	r, err := u.Finish(t.Context(), "f", int64(len(content)), sha256.Sum256(content))
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := u.Finish(t.Context(), "f", int64(len(content)), sha256.Sum256(content), nil, sdk.Attributes{})
+	again, err := u.Finish(t.Context(), "f", int64(len(content)), sha256.Sum256(content))
 	if err != nil || again != r || s.Records() != 1 {
 		t.Errorf("again: %+v, %v; %d records", again, err, s.Records())
 	}
@@ -159,7 +159,7 @@ func TestBlockUploadTakesOver(t *testing.T) {
 	s, g := chunkWorld(t)
 	content := noise(259*smallBlock + 99)
 	record := func(u *sdk.BlockUpload, size int64, hash sdk.Digest) (sdk.Receipt, error) {
-		return u.Finish(t.Context(), "f", size, hash, nil, sdk.Attributes{})
+		return u.Finish(t.Context(), "f", size, hash)
 	}
 	first := begin(t, g, nil)
 	if err := first.PutPart(t.Context(), extents(0, 260), blocksOf(content, smallBlock)); err != nil {
@@ -250,11 +250,11 @@ func TestBlockUploadRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, size := range map[string]int64{"shorter": 2*smallBlock + 8, "longer": 3 * smallBlock, "more blocks": 5 * smallBlock} {
-		if _, err := u.Finish(t.Context(), "f", size, sdk.ComputeHash(content), nil, sdk.Attributes{}); !errors.Is(err, sdk.ErrConflict) {
+		if _, err := u.Finish(t.Context(), "f", size, sdk.ComputeHash(content)); !errors.Is(err, sdk.ErrConflict) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := u.Finish(t.Context(), "f", 2*smallBlock+9, sdk.Digest{}, nil, sdk.Attributes{}); !errors.Is(err, sdk.ErrInvalid) {
+	if _, err := u.Finish(t.Context(), "f", 2*smallBlock+9, sdk.Digest{}); !errors.Is(err, sdk.ErrInvalid) {
 		t.Errorf("no hash: %v", err)
 	}
 	if s.Records() != 0 {
@@ -284,7 +284,7 @@ func TestReceiptOfBlocks(t *testing.T) {
 			}))
 		})
 	})
-	_, err := u.Finish(t.Context(), "f", int64(len(content)), sdk.ComputeHash(content), nil, sdk.Attributes{})
+	_, err := u.Finish(t.Context(), "f", int64(len(content)), sdk.ComputeHash(content))
 	if !errors.Is(err, sdk.ErrCorrupt) || codeOf(err) != wire.CodeReceipt || s.Records() != 1 {
 		t.Errorf("%v, code %s, %d records", err, codeOf(err), s.Records())
 	}
@@ -328,7 +328,7 @@ func TestAbandonWhileFinishing(t *testing.T) {
 		}
 		var both sync.WaitGroup
 		both.Go(u.Abandon)
-		_, err := u.Finish(t.Context(), "f", int64(len(content)), sdk.ComputeHash(content), nil, sdk.Attributes{})
+		_, err := u.Finish(t.Context(), "f", int64(len(content)), sdk.ComputeHash(content))
 		both.Wait()
 		if err != nil && !errors.Is(err, sdk.ErrInvalid) {
 			t.Fatal(err)

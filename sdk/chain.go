@@ -342,6 +342,9 @@ func (rs receipts) ofUpload(ctx context.Context, e Entry, after int64,
 	if e.Attributes != nil && !recorded.attributes().Equal(*e.Attributes) {
 		return e, call.Malformed(errors.New("its receipt is for a file with other attributes"))
 	}
+	if baseOf(recorded.Upon) != baseOf(e.Upon) && !a.Repeated {
+		return e, call.Malformed(errors.New("its receipt is for a file made from another version"))
+	}
 	place, err := retryWithNewKey(ctx, rs.c, func() (chain.Place, error) { return rs.open(ctx, &r, *a.Receipt) })
 	if err != nil {
 		return e, err

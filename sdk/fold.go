@@ -312,6 +312,7 @@ func uploadEntry(r *chain.Record, opening *chain.Opening) Entry {
 	e.open(r, opening)
 	e.Content, _ = parseDigest(r.Tag(chain.TagContent))
 	e.Attributes = attributesOf(r.Tag(chain.TagAttributes), &e)
+	e.Upon = versionOf(r.Tag(chain.TagUpon))
 	return e
 }
 

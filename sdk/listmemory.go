@@ -104,6 +104,9 @@ func (e *Entry) Footprint() int64 {
 			n += partBytes + len(name) + len(value)
 		}
 	}
+	if e.Upon != nil {
+		n += partBytes + len(*e.Upon)
+	}
 	if d := e.Deleted; d != nil {
 		n += partBytes + len(d.By) + len(d.Reason)
 	}

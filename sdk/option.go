@@ -21,6 +21,11 @@ type PutOptions struct {
 	// [ErrUnsupported] and sends nothing. Content in one block may have [wire.WholeFileBytes].
 	Base *Ref
 
+	// Upon is recorded with the file: the version of any name in the group that the content was made from, which is
+	// [Entry].Upon from then on; nil = not said, "" = from none. The call returns [ErrNotFound] for a file that the
+	// group never had. Where the upload is not sealed it is left out.
+	Upon *Ref
+
 	// Compress compresses content before encryption, if a sample shows that this pays. It is off by default: the
 	// JavaScript SDK 1.0.3 and 1.1 return the compressed bytes as content, without an error. The hash in the ledger
 	// stays the hash of the content. Content in blocks is never compressed.
@@ -54,6 +59,7 @@ type options struct {
 	attrs    Attributes
 	resume   resume
 	base     string // of [PutOptions]; "" = none
+	upon     string // of [PutOptions]; "" = not said
 	from     string // see [wire.SealedHead].From
 	save     *saving.Save
 }
@@ -61,10 +67,11 @@ type options struct {
 // asked returns what the options of an upload say.
 func asked(given []PutOptions) options {
 	o := last(given)
-	return options{compress: o.Compress, progress: o.Progress, attrs: o.Attributes, base: baseOf(o.Base)}
+	return options{compress: o.Compress, progress: o.Progress, attrs: o.Attributes, base: baseOf(o.Base),
+		upon: baseOf(o.Upon)}
 }
 
-// baseOf returns a base as the service has it; "" = none.
+// baseOf returns a version as the service has it; "" = not said.
 func baseOf(base *Ref) string {
 	switch {
 	case base == nil:
@@ -73,6 +80,17 @@ func baseOf(base *Ref) string {
 		return wire.NoBase
 	}
 	return string(*base)
+}
+
+// versionOf reverses baseOf.
+func versionOf(text string) *Ref {
+	switch text {
+	case "":
+		return nil
+	case wire.NoBase:
+		text = ""
+	}
+	return new(Ref(text))
 }
 
 // last returns the last of the options of a call that takes one kind; the zero value = none was given.

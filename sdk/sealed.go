@@ -139,7 +139,8 @@ func (u *uploader) sealHead(ctx context.Context, s *Sealed, k uploadKey, id stri
 	}
 	s.head = wire.SealedHead{ID: id, GroupID: string(k.group), FileHash: hashText(k.digest),
 		Salt: hex.EncodeToString(salt[:]), Format: meta,
-		BlobSize: size, BlobHash: sum.String(), Versioned: true, Base: o.base, From: o.from, Tag: tag}
+		BlobSize: size, BlobHash: sum.String(), Versioned: true, Base: o.base, From: o.from, Tag: tag,
+		Upon: o.upon}
 	return s.sealKey(vault)
 }
 

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/testkit"
 )
 
@@ -96,6 +99,27 @@ func TestThreat13FalseRefusals(t *testing.T) {
 		s.DisturbUploads(nil)
 		if err := putNamed(t, c, "f"); err != nil || s.Records() != 1 {
 			t.Errorf("%s, later: %d records, %v", code, s.Records(), err)
+		}
+	}
+}
+
+// A service that records another version than the one that an upload says it was made from, or none, is found out: a
+// merge upon a wrong one would lose changes.
+func TestThreat13LiesOfWhatAnUploadWasMadeFrom(t *testing.T) {
+	t.Parallel()
+	s, c := world(t, testkit.Ours)
+	for what, tags := range map[string][]string{"another": {chain.TagUpon, "bafyother"}, "not said": nil} {
+		s.DisturbUploads(func(next http.Handler) http.Handler {
+			return testkit.Changed(next, func(a *struct {
+				Result wire.FinalizeUploadResult `json:"result"`
+			}) {
+				at := slices.Index(a.Result.Record.Tags, chain.TagUpon)
+				a.Result.Record.Tags = slices.Replace(a.Result.Record.Tags, at, at+2, tags...)
+			})
+		})
+		_, err := c.Group("g").Put(t.Context(), what, strings.NewReader(what), sdk.PutOptions{Upon: new(sdk.Ref(""))})
+		if sdk.KindOf(err) != sdk.ErrCorrupt || !strings.Contains(err.Error(), "made from another version") {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

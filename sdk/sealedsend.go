@@ -141,7 +141,7 @@ func (q *sealedQueue) receipt(ctx context.Context, s *Sealed, a wire.FinalizeUpl
 	s.mu.Lock()
 	attrs := s.attrs
 	sent := Entry{Group: GroupID(s.head.GroupID), Name: s.facts.Filename, Size: s.size, Content: s.contentID,
-		Attributes: &attrs}
+		Attributes: &attrs, Upon: versionOf(s.head.Upon)}
 	sent.Hash, _ = parseDigest(s.head.FileHash) // checked, as the salt
 	salt, _ := parseDigest(s.head.Salt)
 	sent.Commitment = commitment(salt, sent)

@@ -129,6 +129,10 @@ type Entry struct {
 	Content    Digest
 	Attributes *Attributes // shared by copies of the entry: do not change them; nil = none were recorded
 
+	// Upon is the version of any name that the uploader says the content was made from; "" = from none, nil = not
+	// known. Shared by copies of the entry.
+	Upon *Ref
+
 	Deleted *Deletion // nil while the file lives and is not in the trash
 
 	// Folder means that the entry is no file but a recorded folder, see [Group.MakeFolder]. Only

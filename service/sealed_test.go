@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -253,6 +254,7 @@ func TestThreat56StolenUploads(t *testing.T) {
 		"another salt": {alice, item(func(i *sealedItem) { i.Salt = hash([]byte("another")) }),
 			wire.CodeValidation},
 		"another base":     {alice, item(func(i *sealedItem) { i.Base = "bafyother" }), wire.CodeValidation},
+		"another upon":     {alice, item(func(i *sealedItem) { i.Upon = wire.NoBase }), wire.CodeValidation},
 		"without versions": {alice, item(func(i *sealedItem) { i.Versioned = false }), wire.CodeValidation},
 		"larger than allowed": {alice,
 			item(func(i *sealedItem) { i.blob = make([]byte, wire.WholeFileBytes+100); sum(i) }), wire.CodeTooLarge},
@@ -440,6 +442,45 @@ func TestSealedBase(t *testing.T) {
 	stale("a name whose newest version went", "f", fourth)
 	alice.mustPut(based("h", fourth))
 	alice.mustPut(alice.seals("g", "f", []byte("without a base")))
+}
+
+// An upload may say which version its content was made from, of any name of its group: the record has it as a tag, the
+// audit proves it, and a version of no file there is refused.
+func TestSealedUpon(t *testing.T) {
+	t.Parallel()
+	_, alice := runWithGroup(t)
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "other"})
+	from := func(name, upon string) *sealedItem {
+		i := alice.seals("g", name, []byte(name+upon))
+		i.Upon = upon
+		alice.sealsKey(i, i.key, alice.id)
+		return i
+	}
+	first, elsewhere := alice.mustPut(alice.seals("g", "f", []byte("1"))).CID, alice.upload("other", "f", []byte("x")).CID
+	gone := alice.mustPut(alice.seals("g", "f", []byte("2"))).CID
+	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": gone})
+	for name, upon := range map[string]string{"beside": first, "of one that is deleted": gone, "of none": wire.NoBase,
+		"f": first, "not said": ""} {
+		out := alice.mustPut(from(name, upon))
+		if at := slices.Index(out.Record.Tags, chain.TagUpon); (at < 0) != (upon == "") ||
+			at >= 0 && out.Record.Tags[at+1] != upon {
+			t.Errorf("%s: tags %q, want %q", name, out.Record.Tags, upon)
+		}
+	}
+	paid := alice.balance()
+	for what, tc := range map[string]struct{ upon, code string }{
+		"of another group": {elsewhere, wire.CodeFileNotFound}, "of no file": {"bafynothing", wire.CodeFileNotFound},
+		"with NUL": {"a\x00", wire.CodeValidation},
+	} {
+		status, body := alice.puts(from("refused", tc.upon))
+		refuses(t, what, status, body, tc.code)
+	}
+	if alice.balance() != paid {
+		t.Error("a refusal was charged")
+	}
+	if _, err := alice.svc.Audit(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // Threat 31: a save looks at few of the versions of its name, whoever gave others new attributes. One that would

@@ -23,10 +23,7 @@ const (
 )
 
 // conflictFlags are the flags of conflicts.
-type conflictFlags struct {
-	keep, merge string
-	base        int64 // the version that both saves of a merge began from; 0 = not said
-}
+type conflictFlags struct{ keep, merge string }
 
 func (a *app) conflictsCommand() *cobra.Command {
 	var f conflictFlags
@@ -46,17 +43,17 @@ saved that file and the owner of the group can settle it, and every writer where
 lets every writer remove files.
 
 --merge runs a command of the shell on files in memory, whose paths are in MINE and THEIRS
-(that file and NAME where neither is mine) and BASE (the version of NAME that both began from,
-empty if there is none), and that writes MERGED. When the command succeeds, what it wrote is
-uploaded as the newest version, and the save goes to the trash; else nothing changes. It costs
-up to three retrievals and one upload. --merge git is 'git merge-file'. Where NAME had several
-versions before theirs, say with --base which one the program had opened whose save is in that
-file: a wrong one loses changes.
+(that file and NAME where neither is mine) and BASE, and that writes MERGED. BASE is the version
+that both began from: the record of that file names it. BASE is empty where the record names
+none, or one that the history has no more: then a merge takes nothing for granted, and git
+refuses it. When the command succeeds, what it wrote is uploaded as the newest version, and the
+save goes to the trash; else nothing changes. It costs up to three retrievals and one upload.
+--merge git is 'git merge-file'.
 
 Nothing is uploaded over a version that was saved since the list. A service that compares no
 versions records both saves under the name: svcfs history PATH.`,
 		Example: "  svcfs conflicts\n  svcfs conflicts --keep mine team/plan.txt\n" +
-			"  svcfs conflicts --merge git --base 17 team plan.txt\n" +
+			"  svcfs conflicts --merge git team/plan.txt\n" +
 			"  svcfs conflicts team/plan.txt \\\n    --merge 'meld \"$MINE\" \"$BASE\" \"$THEIRS\" -o \"$MERGED\"'",
 		Args: f.checkArgs,
 		RunE: a.withPlaces(func(ctx context.Context, c *sdk.Client, places []place) error {
@@ -76,8 +73,6 @@ versions records both saves under the name: svcfs history PATH.`,
 	}
 	cmd.Flags().StringVar(&f.keep, "keep", "", "settle: mine, theirs, both or an account")
 	cmd.Flags().StringVar(&f.merge, "merge", "", "settle with this command of the shell; or git")
-	cmd.Flags().Int64Var(&f.base, "base", 0,
-		"with --merge: number of the version that both began from, as 'svcfs history' shows it")
 	return cmd
 }
 
@@ -90,8 +85,6 @@ func (f *conflictFlags) checkArgs(cmd *cobra.Command, args []string) error {
 		return usage("give one of: mine, theirs, both, or an account", "--keep is empty")
 	case merges && f.merge == "":
 		return usage("give a command of the shell, or git", "--merge is empty")
-	case cmd.Flags().Changed("base") && (!merges || f.base <= 0):
-		return usage("give it with --merge, and a number that svcfs history shows", "--base is for a merge")
 	case keeps || merges:
 		return inGroups("a GROUP and at least one NAME")(cmd, args)
 	}
@@ -101,10 +94,11 @@ func (f *conflictFlags) checkArgs(cmd *cobra.Command, args []string) error {
 // conflict is a save under a name of its own.
 type conflict struct {
 	outbox.ConflictCopy
-	copied sdk.Entry   // the save
-	path   string      // of it
-	theirs *sdk.Entry  // newest version of the name; nil = the name is free
-	older  []sdk.Entry // versions of the name before theirs, the oldest first, also those whose keys are gone
+	copied sdk.Entry  // the save
+	path   string     // of it
+	theirs *sdk.Entry // newest version of the name; nil = the name is free
+	base   *sdk.Entry // the version that the save was made upon; nil = none that can be read
+	noBase string     // why there is none; "" = it was made upon none
 }
 
 // conflicts returns those of some names: of the saves themselves, or of the names that they were meant for. A file
@@ -126,12 +120,8 @@ func (l listing) conflicts(recorded []string) (list []conflict) {
 		c := conflict{ConflictCopy: told, copied: l.Entries[i], path: l.Shown(name)}
 		if at, is := l.Newest(told.Name); is {
 			c.theirs = &l.Entries[at]
-			for _, e := range l.Entries[:at] {
-				if e.Named().Recorded == told.Name {
-					c.older = append(c.older, e)
-				}
-			}
 		}
+		c.base, c.noBase = l.madeUpon(&c)
 		list = append(list, c)
 	}
 	return list
@@ -156,24 +146,28 @@ func (l listing) conflictsAt(group sdk.GroupID, what string) ([]conflict, choice
 	return nil, chosen, l.absent(group, what)
 }
 
-// base returns the version that both saves began from; nil = none that is there. The number is that of the user, 0
-// where it was not said: the ledger does not tell which of several versions that was, and a merge upon another one
-// would lose changes.
-func (c *conflict) base(number int64) (*sdk.Entry, error) {
-	at := escapeName(string(c.copied.Group)) + "/" + escapeName(c.Name)
-	see := "see the numbers with: svcfs history " + shellWord(at)
-	switch at := slices.IndexFunc(c.older, func(e sdk.Entry) bool { return int64(e.Seq) == number }); {
-	case number != 0 && (at < 0 || !lives(&c.older[at])):
-		return nil, usage(see, fmt.Sprintf("there is no version %d before theirs", number))
-	case number != 0:
-		return &c.older[at], nil
-	case len(c.older) > 1:
-		return nil, usage("say with --base N which one the program had opened that made the conflict; "+see,
-			fmt.Sprintf("the name had %d versions before theirs: both saves began from one of them", len(c.older)))
-	case len(c.older) == 0 || !lives(&c.older[0]):
-		return nil, nil
+// madeUpon returns the version that a save under a name of its own was made upon. The last record that says so counts:
+// a program that went on with the file saved it again. Without a base why says what is known, "" = it was made upon
+// none.
+func (l listing) madeUpon(c *conflict) (base *sdk.Entry, why string) {
+	name := c.copied.Named().Recorded
+	var upon *sdk.Ref
+	for _, e := range l.Entries {
+		if e.Upon != nil && e.Uploader == c.Account && e.Named().Recorded == name {
+			upon = e.Upon
+		}
 	}
-	return &c.older[0], nil
+	switch {
+	case upon == nil:
+		return nil, "no record says which version it was made upon"
+	case *upon == "":
+		return nil, ""
+	}
+	at := slices.IndexFunc(l.Entries, func(e sdk.Entry) bool { return e.Ref == *upon && lives(&e) })
+	if at < 0 {
+		return nil, "the version that it was made upon is gone"
+	}
+	return &l.Entries[at], ""
 }
 
 // listedConflict is a conflict in JSON output.
@@ -184,6 +178,7 @@ type listedConflict struct {
 	Saved   string        `json:"saved"` // by the clock of that machine
 	Copy    listedEntry   `json:"copy"`
 	Current *listedEntry  `json:"current"` // null: the name is free
+	Base    *listedEntry  `json:"base"`    // that it was made upon; null: none that is known and there
 }
 
 // listConflicts lists the conflicts of places; none are all groups.
@@ -213,6 +208,10 @@ func (a *app) listConflicts(ctx context.Context, c *sdk.Client, places []place) 
 					now = "now by " + escapeName(string(one.theirs.Uploader)) + ", " + timeText(one.theirs.Time)
 					current := listed(*one.theirs, list.Shown(one.Name))
 					doc.Current = &current
+				}
+				if one.base != nil {
+					base := listed(*one.base, shownName(one.base))
+					doc.Base = &base
 				}
 				docs, rows = append(docs, doc), append(rows, []string{at, sizeText(one.copied), now})
 			}
@@ -342,7 +341,7 @@ func (a *app) settleOne(ctx context.Context, c *sdk.Client, g sdk.Group, list li
 	case one.theirs == nil:
 		return refuse(exitOther, "keep the other, or remove it with svcfs rm", errors.New("no other version is left"))
 	case f.merge != "":
-		merged, err := a.mergeConflict(ctx, g, one, c.Account(), f)
+		merged, err := a.mergeConflict(ctx, g, one, c.Account(), f.merge)
 		if err != nil {
 			return err
 		}

@@ -28,14 +28,12 @@ const gitMerge = `git merge-file -p -L mine -L base -L theirs "$MINE" "$BASE" "$
 // mergeConflict runs a command of the shell on the versions of a conflict, as files in memory, and returns what it
 // wrote. It costs a retrieval of each version.
 func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, account sdk.AccountID,
-	f conflictFlags) (merged string, err error) {
-	command := f.merge
+	command string) (merged string, err error) {
 	if command == "git" {
 		command = gitMerge
 	}
-	base, err := one.base(f.base)
-	if err != nil {
-		return "", err
+	if one.noBase != "" {
+		a.ui.notice("%s: BASE is empty", one.noBase)
 	}
 	lock, err := a.memoryFolder()
 	if err != nil {
@@ -50,7 +48,7 @@ func (a *app) mergeConflict(ctx context.Context, g sdk.Group, one *conflict, acc
 		mine, theirs = theirs, mine
 	}
 	env := os.Environ() // the API key was taken out
-	for name, e := range map[string]*sdk.Entry{"MINE": mine, "THEIRS": theirs, "BASE": base} {
+	for name, e := range map[string]*sdk.Entry{"MINE": mine, "THEIRS": theirs, "BASE": one.base} {
 		at := filepath.Join(dir, name+ext)
 		if err := fetchInto(ctx, g, e, at); err != nil {
 			return "", err

@@ -24,10 +24,8 @@ type Remote interface {
 	HoldList(bytes int64) error
 	// Retrieve fetches and verifies one file. Costs one claim.
 	Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (fee sdk.Amount, err error)
-	// Upload records one file. Costs one upload; never twice for one content. base is the version that it replaces, see
-	// [sdk.PutOptions]; nil = whatever there is.
-	Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, base *sdk.Ref,
-		a sdk.Attributes) (sdk.Receipt, error)
+	// Upload records one file. Costs one upload; never twice for one content.
+	Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, o sdk.PutOptions) (sdk.Receipt, error)
 	// SetAttributes records other attributes of one upload. Free. Only with
 	// Config.Ours. It and the other changes below return the uploads as Entries lists them from then on. One that
 	// was changed so before is not among them, or has no Ref.

@@ -48,10 +48,10 @@ type overtaken struct {
 	others func()
 }
 
-func (o overtaken) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, base *sdk.Ref,
-	a sdk.Attributes) (sdk.Receipt, error) {
+func (o overtaken) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer,
+	opts sdk.PutOptions) (sdk.Receipt, error) {
 	o.others()
-	return o.remote.Upload(ctx, g, name, b, base, a)
+	return o.remote.Upload(ctx, g, name, b, opts)
 }
 
 // W11.5: an append that others overtook is made on their version, and the program goes on.

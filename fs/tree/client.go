@@ -28,9 +28,9 @@ func (c Client) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (fe
 }
 
 // Upload is [sdk.Group.Upload].
-func (c Client) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, base *sdk.Ref,
-	a sdk.Attributes) (sdk.Receipt, error) {
-	return c.Group(g).Upload(ctx, name, b, sdk.PutOptions{Attributes: a, Base: base})
+func (c Client) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer,
+	o sdk.PutOptions) (sdk.Receipt, error) {
+	return c.Group(g).Upload(ctx, name, b, o)
 }
 
 // SetAttributes is [sdk.Group.SetAttributes].

@@ -626,9 +626,10 @@ func TestW11OvertakenSaveHasANameOfItsOwn(t *testing.T) {
 		for learns, late := range map[string]bool{"known": false, "not known": true} {
 			t.Run(name+", the other save is "+learns, func(t *testing.T) {
 				w := team()
-				w.Put("team", alice, "f", []byte("base"))
+				base := w.Put("team", alice, "f", []byte("base"))
 				m := mount(t, w, bob, ours, still)
 				h := m.open("/team/f", OpenFlags{Read: true, Write: true, Caller: Caller{PID: 7}})
+				w.Put("team", alice, "f", []byte("theirs before"))
 				w.Put("team", alice, "f", []byte("theirs"))
 				if !late {
 					m.refresh()
@@ -640,6 +641,7 @@ func TestW11OvertakenSaveHasANameOfItsOwn(t *testing.T) {
 				}
 				m.wantContent("/team/f", "theirs")
 				m.wantContent("/team/"+aside, "mine")
+				wantUpon(t, w, "team", aside, base.Ref)
 				if text := string(m.errors.Show()); strings.Count(text, "\tconflict\t") != 1 || !strings.Contains(text, aside) {
 					t.Errorf("errors holds %q", text)
 				}
@@ -711,6 +713,29 @@ func TestW11OvertakenLargeSave(t *testing.T) {
 		t.Fatalf("the group lists %q", list)
 	}
 	wantRead(t, m.open("/g/"+aside, OpenFlags{Read: true}), data, 0, len(data))
+	wantUpon(t, w, "g", aside, w.Named("g", "film")[0].Ref)
+}
+
+// wantUpon demands that the first record of a name says which version it was made upon.
+func wantUpon(t *testing.T, w *world, g sdk.GroupID, name string, want sdk.Ref) {
+	t.Helper()
+	if upon := w.Named(g, name)[0].Upon; upon == nil || *upon != want {
+		t.Errorf("%s is made upon %v, want %q", name, upon, want)
+	}
+}
+
+// W11: the later save of a file that both made says that it was made upon no version.
+func TestW11OvertakenSaveOfANewFile(t *testing.T) {
+	w := team()
+	m := mount(t, w, bob, ours, still)
+	_, h, err := m.dir("/team").Create(t.Context(), "new", true, OpenFlags{Write: true})
+	ok(t, err)
+	defer h.Release()
+	m.write(h, "mine", 0)
+	w.Put("team", alice, "new", []byte("theirs before"))
+	w.Put("team", alice, "new", []byte("theirs"))
+	ok(t, h.Flush(t.Context()))
+	wantUpon(t, w, "team", outbox.ConflictName("new", bob, time.Unix(1_700_000_000, 0), 0), "")
 }
 
 // A program that read a file and replaces it by a rename, as sed -i and editors do, replaces the version that

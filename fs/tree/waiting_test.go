@@ -69,7 +69,7 @@ func mountBoxedAs(t *testing.T, w *world, who sdk.AccountID, g sdk.GroupID, chan
 		}
 		defer buf.Release()
 		copy(buf.Bytes(), content)
-		r, err := person.Upload(context.Background(), l.Group, l.Name, buf, l.Base, l.Attributes)
+		r, err := person.Upload(context.Background(), l.Group, l.Name, buf, sdk.PutOptions{Attributes: l.Attributes, Base: l.Base, Upon: l.Upon})
 		return outbox.Sent{Receipt: r, Err: err}
 	}
 	b.mount(t, w)
@@ -247,7 +247,9 @@ func TestO7ConflictOnTheMount(t *testing.T) {
 	b.drained()
 	b.down()
 	ok(t, b.save("/g/a.txt", "mine"))
-	w.Put("g", "bob", "a.txt", []byte("theirs"))
+	for _, text := range []string{"theirs 1", "theirs 2", "theirs"} {
+		w.Put("g", "bob", "a.txt", []byte(text))
+	}
 	ok(t, b.Refresh(t.Context()))
 	b.wantContent("/g/a.txt", "mine")
 	b.up()
@@ -259,6 +261,7 @@ func TestO7ConflictOnTheMount(t *testing.T) {
 		t.Fatalf("names %v", list)
 	}
 	b.wantContent("/g/"+list[0], "mine")
+	wantUpon(t, w, "g", list[0], w.Named("g", "a.txt")[0].Ref)
 	if text := string(b.errors.Show()); !strings.Contains(text, "\tconflict\t") {
 		t.Errorf("errors: %s", text)
 	}

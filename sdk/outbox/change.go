@@ -135,7 +135,12 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item,
 	parked = parked || i.meta.Temporary // it is sent now
 	g, name, base := to(i)
 	o.mu.Unlock()
-	err := o.rewrite(ctx, i, n, g, name, base, false)
+	err := o.rewrite(ctx, i, n, false, func(m *meta) {
+		if g != m.Group {
+			m.Upon = nil // no version there
+		}
+		m.Group, m.Name, m.Base = g, name, base
+	})
 	o.mu.Lock()
 	i.changing--
 	i.moving = false
@@ -166,15 +171,16 @@ func (o *Outbox) address(ctx context.Context, id string, parked bool, n *item,
 
 // rewrite gives an item another address, durably. n tells what the item stands upon then; apart: what was saved
 // upon it does not follow it. The item has its old address after an error.
-func (o *Outbox) rewrite(ctx context.Context, i, n *item, g sdk.GroupID, name string, base *sdk.Ref, apart bool) error {
+func (o *Outbox) rewrite(ctx context.Context, i, n *item, apart bool, change func(*meta)) error {
 	o.mu.Lock()
 	c, m, j, d := i.clear, *i.meta, i.journal, o.derive(i.journal)
 	o.mu.Unlock()
-	if g != m.Group {
-		m.Group, m.Name, m.Base = g, name, base
+	group, name := m.Group, m.Name
+	change(&m)
+	if m.Group != group {
 		return o.sealAnew(ctx, i, n, &m)
 	}
-	m.Name, m.Base, m.Temporary = name, base, m.Temporary && name == m.Name
+	m.Temporary = m.Temporary && m.Name == name
 	raw, err := m.sealMeta(&c, d, o.cfg.Keys.Names)
 	if err != nil {
 		return err

@@ -365,6 +365,82 @@ func TestO7Conflict(t *testing.T) {
 	}
 }
 
+// O7: the record of a save whose name others saved three times says which version it was made upon, also after a
+// restart, of a save upon another one, and of one whose second name is taken. In another group it says nothing.
+func TestO7ConflictSaysWhatItWasMadeUpon(t *testing.T) {
+	for what, tc := range map[string]struct{ none, second, restarts, taken, moved bool }{
+		"small": {}, "made from nothing": {none: true}, "after a restart": {restarts: true}, "taken": {taken: true},
+		"taken, after a restart": {taken: true, restarts: true}, "moved": {moved: true},
+		"upon a save of the outbox": {second: true}, "upon one, after a restart": {second: true, restarts: true},
+	} {
+		run(t, nil, func(t *testing.T, b *box) {
+			base := sdk.Ref("")
+			if !tc.none {
+				b.s.Saved("g", "a.txt")
+				base = b.s.Head("g", "a.txt")
+			}
+			if tc.second {
+				i := b.put("a.txt", "first", new(base))
+				time.Sleep(time.Minute)
+				base = b.s.Head("g", "a.txt")
+				b.hold()
+				b.put("a.txt", "mine", ref(string(i.Ref())))
+			} else {
+				b.hold()
+				b.put("a.txt", "mine", new(base))
+			}
+			at := time.Now()
+			for range 3 {
+				b.s.Saved("g", "a.txt")
+			}
+			name := outbox.ConflictName("a.txt", "alice", at, 0)
+			if tc.taken {
+				b.s.Saved("g", name)
+				name = outbox.ConflictName("a.txt", "alice", at, 1)
+			}
+			fails := away
+			if tc.moved {
+				fails = &sdk.Error{Op: "upload", Kind: sdk.ErrInvalid, Err: errors.New("no")}
+			}
+			b.fail(nil)
+			b.s.Refuse = func(op string, l *outbox.Upload) error { // only that name cannot be sent
+				if op == "send" && l.Name == name && l.Group == "g" {
+					return fails
+				}
+				return nil
+			}
+			b.Again()
+			time.Sleep(time.Hour)
+			if tc.restarts {
+				b.restart(false)
+				time.Sleep(time.Hour)
+			}
+			group := sdk.GroupID("g")
+			if tc.moved {
+				group = "h"
+				if err := b.Move(t.Context(), b.Items()[0].ID, group); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				b.s.Refuse = nil
+			}
+			b.Again()
+			time.Sleep(time.Hour)
+			rows, err := b.s.Entries(t.Context(), group)
+			if err != nil || len(rows) == 0 {
+				t.Fatalf("%s: %v, %v", what, rows, err)
+			}
+			last := rows[len(rows)-1]
+			switch {
+			case last.Name != name || b.s.Contents[string(group)+"/"+name] != "mine":
+				t.Errorf("%s: %+v", what, last)
+			case tc.moved != (last.Upon == nil), last.Upon != nil && *last.Upon != base:
+				t.Errorf("%s: made upon %v, want %q", what, last.Upon, base)
+			}
+		})
+	}
+}
+
 // O7: a save whose second name is taken, too, gets a third one, also after a restart: names do not nest.
 func TestO7ConflictNamesDoNotNest(t *testing.T) {
 	for _, name := range []string{"dir/a.txt", ".rc", "a b", "x (conflict bob 2001-02-03 04.05.06).gz"} {

@@ -16,16 +16,19 @@ const keptResults = 100_000
 func (o *Outbox) conflict(ctx context.Context, i *item) error {
 	account := o.cfg.Remote.Account()
 	o.mu.Lock()
-	was, n := i.was, i.conflicts
+	was, n, upon := i.was, i.conflicts, i.meta.Upon
 	if was == "" {
 		was = i.name
 		if first, names, ok := conflictOf(i.name, account, i.clear.Time); ok { // of an earlier process
 			was, n = first, names
+		} else {
+			upon = i.baseNow()
 		}
 	}
 	o.mu.Unlock()
 	name, none := ConflictName(was, account, i.clear.Time, n), sdk.Ref("")
-	if err := o.rewrite(ctx, i, &item{}, i.group, name, &none, true); err != nil {
+	err := o.rewrite(ctx, i, &item{}, true, func(m *meta) { m.Name, m.Base, m.Upon = name, &none, upon })
+	if err != nil {
 		return err
 	}
 	o.mu.Lock()

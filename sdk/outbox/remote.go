@@ -46,11 +46,17 @@ type Upload struct {
 	Group      sdk.GroupID
 	Name       string
 	Base       *sdk.Ref // see [Save]
+	Upon       *sdk.Ref // see [sdk.PutOptions]
 	Attributes sdk.Attributes
 	Size       int64      // of the content, in bytes
 	Hash       sdk.Digest // of the content; zero = not known, of a large one that takes blocks from another version
 	Content    *mem.Buffer
 	Large      *LargeUpload // in the place of Content
+}
+
+// options are those of the upload.
+func (u *Upload) options() sdk.PutOptions {
+	return sdk.PutOptions{Attributes: u.Attributes, Base: u.Base, Upon: u.Upon}
 }
 
 // LargeUpload is the content of a large save that is sent.

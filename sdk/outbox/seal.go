@@ -37,6 +37,7 @@ type meta struct {
 	Group      sdk.GroupID    `json:"group"`
 	Name       string         `json:"name"`
 	Base       *sdk.Ref       `json:"base,omitempty"`
+	Upon       *sdk.Ref       `json:"upon,omitempty"` // of a conflict: see [sdk.PutOptions]
 	Attributes sdk.Attributes `json:"attributes,omitzero"`
 	Hash       digest         `json:"hash,omitzero"`   // of the content, zero = not known
 	Salt       []byte         `json:"salt"`            // of the keys of the content

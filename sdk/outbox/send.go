@@ -198,8 +198,8 @@ func (o *Outbox) prepare(i *item) (u *Upload, end func(), err error) {
 	if rebase != nil {
 		base = rebase
 	}
-	u = &Upload{Group: m.Group, Name: m.Name, Base: base, Attributes: m.Attributes, Size: c.Size,
-		Hash: sdk.Digest(m.Hash)}
+	u = &Upload{Group: m.Group, Name: m.Name, Base: base, Upon: m.Upon, Attributes: m.Attributes,
+		Size: c.Size, Hash: sdk.Digest(m.Hash)}
 	if u.Save, err = m.saveID(&c, d); err != nil {
 		return nil, nil, err
 	}

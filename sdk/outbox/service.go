@@ -132,7 +132,7 @@ func (s Service) sendSmall(ctx context.Context, list []*Upload, out []Sent) {
 	var at []int
 	for n, u := range list {
 		l, err := s.Group(u.Group).Seal(ctx, u.Name, u.Content.Bytes(), &u.Save,
-			sdk.PutOptions{Attributes: u.Attributes, Base: u.Base})
+			u.options())
 		if err != nil {
 			out[n].Err = err
 			continue
@@ -236,7 +236,7 @@ func (s Service) sendUpon(ctx context.Context, u *Upload, base *sdk.Blocks, take
 		if err != nil {
 			return r, err
 		}
-		if r, err = up.Finish(ctx, u.Name, u.Size, hash, u.Base, u.Attributes); codeOf(err) != wire.CodeMissing {
+		if r, err = up.Finish(ctx, u.Name, u.Size, hash, u.options()); codeOf(err) != wire.CodeMissing {
 			s.recent.add(up.Opened())
 			return r, err
 		}

@@ -106,7 +106,7 @@ func putBlocks(t *testing.T, g sdk.Group, base *sdk.Blocks, content []byte, part
 			return copy(into, content[block*format.MinBlockBytes:]), nil
 		}))
 	}
-	r, err := u.Finish(ctx, "film", int64(len(content)), hash, nil, sdk.Attributes{})
+	r, err := u.Finish(ctx, "film", int64(len(content)), hash)
 	if err != nil {
 		t.Fatal(err)
 	}

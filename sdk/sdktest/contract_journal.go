@@ -134,7 +134,7 @@ func savesInBlocks(t *testing.T, s *suite) {
 		t.Errorf("%v must be sent", missing)
 	}
 	put(u, format.Extent{First: 3, Count: 3})
-	first, err := u.Finish(ctx, "save in blocks", size, hash, new(sdk.Ref("")), sdk.Attributes{})
+	first, err := u.Finish(ctx, "save in blocks", size, hash, sdk.PutOptions{Base: new(sdk.Ref(""))})
 	ok(t, "finish", err)
 	got, _, err := Read(ctx, g, string(first.Ref))
 	if err != nil || !bytes.Equal(got, content) {

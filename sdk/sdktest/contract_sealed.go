@@ -73,6 +73,7 @@ func sealedUploads(t *testing.T, s *suite) {
 	_, _, err := Read(ctx, g, string(first[0].Receipt.Ref))
 	is(t, "what was deleted, after a repetition", err, sdk.ErrDeleted)
 	t.Run("Base", func(t *testing.T) { sealedBase(t, s, seal) })
+	t.Run("Upon", func(t *testing.T) { sealedUpon(t, s, seal) })
 	t.Run("Members", func(t *testing.T) { sealedMembers(t, s, seal) })
 }
 
@@ -107,6 +108,41 @@ func sealedBase(t *testing.T, s *suite, seal sealer) {
 	}
 	ok(t, "delete", second(s.alice.Group(s.group).Delete(ctx, r.Receipt.Ref)))
 	ok(t, "the version before is the newest", s.alice.SendSealed(ctx, late)[0].Err)
+}
+
+// sealedUpon checks uploads that say from which version of another name they were made.
+func sealedUpon(t *testing.T, s *suite, seal sealer) {
+	ctx := t.Context()
+	g := s.alice.Group(s.group)
+	r := s.alice.SendSealed(ctx, seal(s.alice, "plan", []byte("1")))[0]
+	ok(t, "a version", r.Err)
+	of := map[string]*sdk.Ref{"made from it": &r.Receipt.Ref, "made from none": new(sdk.Ref("")), "not said": nil}
+	same := func(what string, e sdk.Entry) {
+		t.Helper()
+		if want := of[e.Name]; (e.Upon == nil) != (want == nil) || want != nil && *e.Upon != *want {
+			t.Errorf("%s: %s is made from %v, want %v", what, e.Name, e.Upon, want)
+		}
+	}
+	for name, upon := range of {
+		sent := s.alice.SendSealed(ctx, seal(s.alice, name, []byte(name), sdk.PutOptions{Upon: upon}))[0]
+		ok(t, name, sent.Err)
+		same("the receipt", sent.Receipt.Entry)
+	}
+	_, err := g.Put(ctx, "large, made from it", bytes.NewReader(pattern(wire.WholeFileBytes+1)), sdk.PutOptions{Upon: of["made from it"]})
+	ok(t, "in blocks", err)
+	of["large, made from it"] = of["made from it"]
+	moved, err := g.Stat(ctx, "made from it")
+	ok(t, "stat", err)
+	_, err = g.Rename(ctx, moved.Ref, "made from it, renamed")
+	ok(t, "rename", err)
+	of["made from it, renamed"] = of["made from it"]
+	entries, err := g.Entries(ctx)
+	ok(t, "list", err)
+	for _, e := range entries {
+		same("the list", e)
+	}
+	_, err = g.Put(ctx, "f", bytes.NewReader(nil), sdk.PutOptions{Upon: new(sdk.Ref("nothing"))})
+	is(t, "made from what never was", err, sdk.ErrNotFound)
 }
 
 // sealedMembers checks that only members record, and that who is revoked does not any more.

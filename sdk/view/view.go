@@ -76,6 +76,7 @@ func contradicts(row, known *sdk.Entry) bool {
 // learn keeps the facts that a new row lacks, and an earlier one had.
 func learn(row, known *sdk.Entry) {
 	row.Name, row.Seq, row.Tx = cmp.Or(row.Name, known.Name), cmp.Or(row.Seq, known.Seq), cmp.Or(row.Tx, known.Tx)
+	row.Upon = cmp.Or(row.Upon, known.Upon)
 	if row.Size == sdk.SizeUnknown {
 		row.Size = known.Size
 	}

@@ -129,9 +129,13 @@ const headDomain = "svc-upload-head-1"
 // Sum returns what the sealed key of the upload is bound to: SHA-256 over all that the head says, but for
 // the id, the epoch and the sealed key itself. format/SPEC.md lays it out.
 func (h *SealedHead) Sum() [sha256.Size]byte {
+	texts := []string{h.GroupID, h.FileHash, h.Salt, string(h.Format), strconv.FormatInt(h.BlobSize, 10), h.BlobHash,
+		strconv.FormatBool(h.Versioned), h.Base, h.From, h.Tag}
+	if h.Upon != "" {
+		texts = append(texts, h.Upon)
+	}
 	b := []byte(headDomain)
-	for _, text := range [...]string{h.GroupID, h.FileHash, h.Salt, string(h.Format), strconv.FormatInt(h.BlobSize, 10),
-		h.BlobHash, strconv.FormatBool(h.Versioned), h.Base, h.From, h.Tag} {
+	for _, text := range texts {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(text)))
 		b = append(b, text...)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -85,6 +86,24 @@ func TestFramesAreRefused(t *testing.T) {
 	long.Format = json.RawMessage(`"` + strings.Repeat("x", MaxSealedHead) + `"`)
 	if _, err := AppendFrameHead(nil, long); !errors.Is(err, ErrFrame) {
 		t.Errorf("a long head is written: %v", err)
+	}
+}
+
+// What a key is bound to never changes, and a version that the content was made from is part of it.
+func TestHeadSum(t *testing.T) {
+	without, none, from := head(), head(), head()
+	none.Upon, from.Upon = NoBase, "bafyversion"
+	for what, tc := range map[string]struct {
+		h    *SealedHead
+		want string
+	}{
+		"without upon": {without, "3fe1a5745d0891868da88620948ed78d0118c09de2e8842b7bcdbdeb458f446e"},
+		"from none":    {none, "241af1079f40b2ec4e77f2e58055a16bf0dce8de350b42f683f61d2af8aca946"},
+		"from one":     {from, "d0ab4dc8e2b038f38db6a8623eb968a5c308946019767307348ca139f6078786"},
+	} {
+		if sum := tc.h.Sum(); hex.EncodeToString(sum[:]) != tc.want {
+			t.Errorf("%s: %x, want %s", what, sum, tc.want)
+		}
 	}
 }
 

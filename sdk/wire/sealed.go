@@ -92,12 +92,15 @@ type SealedHead struct {
 	// the id and the tag of one that is recorded is that one again, whatever its key and its bytes are: it gets the
 	// first answer, Repeated.
 	Tag string `json:"tag,omitempty"`
+	// Upon, if set, is the reference of the version that the content was made from, of any name of the group, or
+	// [NoBase]: the record says so, and nothing is compared.
+	Upon string `json:"upon,omitempty"`
 	// From, if set, is the reference of a version of the name by the same account, in blocks of the same size: of
 	// those blocks the upload takes over the ones that its manifest names, each at its place.
 	From string `json:"from,omitempty"`
 }
 
-// NoBase as [SealedHead].Base says that the name has no version yet.
+// NoBase as [SealedHead].Base says that the name has no version yet, as Upon that the content was made from none.
 const NoBase = "none"
 
 // FinalizeUploadsResult answers finalize_uploads: one for each frame, in their order. The

@@ -69,6 +69,9 @@ func (f *Files) mayRecord(ctx context.Context, tx *store.Tx, u *upload) (g group
 	if err := requireHead(ctx, tx, u.GroupID, u.name, u.Base); err != nil {
 		return g, err
 	}
+	if err := requireUpon(ctx, tx, u.GroupID, u.Upon); err != nil {
+		return g, err
+	}
 	if u.blocks != nil {
 		if err := f.mayUse(ctx, tx, u, g); err != nil {
 			return g, err
@@ -156,7 +159,8 @@ func (u *upload) ledgerRecord(opening *chain.Opening) chain.Record {
 	}
 	return chain.Record{Kind: chain.KindRecord, Account: u.account, Group: u.GroupID, Ref: u.ref,
 		FileHash: opening.Commitment(), Detail: u.name,
-		Tags: ledger.WithTags(contentTags(u.meta.ContentType, u.meta.Attributes, u.content), versioned)}
+		Tags: ledger.WithTags(contentTags(u.meta.ContentType, u.meta.Attributes, u.content), versioned,
+			chain.Tag{Name: chain.TagUpon, Value: u.Upon})}
 }
 
 // contentTags are those of every record about a file; one without a value is left

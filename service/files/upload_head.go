@@ -2,6 +2,9 @@ package files
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
@@ -23,6 +26,23 @@ func requireHead(ctx context.Context, tx *store.Tx, group, name, base string) er
 	}
 	return fault.New(wire.CodeHead, "the name has a newer version than the upload knows: nothing was recorded; list "+
 		"the group, and send the upload again with the version that it follows")
+}
+
+// requireUpon refuses an upload that says it was made from a version which the group never had.
+func requireUpon(ctx context.Context, tx *store.Tx, group, upon string) error {
+	if upon == "" || upon == wire.NoBase {
+		return nil
+	}
+	var of string
+	err := tx.QueryRowContext(ctx, "SELECT group_id FROM files WHERE ref = ?", upon).Scan(&of)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("read the version that an upload was made from: %w", err)
+	}
+	if err != nil || of != group { // no word about files of other groups
+		return fault.New(wire.CodeFileNotFound, "upon: group %q has no such file: nothing was recorded; send the "+
+			"upload again without it", group)
+	}
+	return nil
 }
 
 // headOf returns the reference of the newest version of a name, "" without any: that which

@@ -33,10 +33,8 @@ type Options struct {
 // Remote records content in one piece.
 type Remote interface {
 	Account() sdk.AccountID
-	// Upload records one file. Costs one upload; never twice for one content. base is the version that it replaces, see
-	// [sdk.PutOptions]; nil = whatever there is.
-	Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, base *sdk.Ref,
-		a sdk.Attributes) (sdk.Receipt, error)
+	// Upload records one file. Costs one upload; never twice for one content.
+	Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, o sdk.PutOptions) (sdk.Receipt, error)
 }
 
 // Saver has content recorded, or keeps it in the outbox until it is. It is safe for concurrent use.
@@ -103,8 +101,8 @@ const mostConflicts = 20
 func (s *Saver) Whole(ctx context.Context, w Save, whole *mem.Buffer) (Made, error) {
 	record := func() (Made, error) {
 		compares := s.opt.Ours && whole.Len() <= wire.WholeFileBytes
-		return s.record(ctx, w, compares, func(name string, base *sdk.Ref, a sdk.Attributes) (sdk.Receipt, error) {
-			r, err := s.opt.Remote.Upload(ctx, w.Group, name, whole, base, a)
+		return s.record(ctx, w, compares, func(name string, o sdk.PutOptions) (sdk.Receipt, error) {
+			r, err := s.opt.Remote.Upload(ctx, w.Group, name, whole, o)
 			if err != nil {
 				w.note(whole.Hash(), err)
 			}
@@ -186,18 +184,18 @@ func (s *Saver) unlessFull(ctx context.Context, w Save, m Made, put error, recor
 }
 
 // record makes a record of content with the attributes of the moment, and pays for it. do is told under which name and,
-// where the service compares it, which version the save replaces: others may have saved the name meanwhile (W11).
+// where the service compares it, which version the save replaces: others may have saved the name meanwhile (W11). Under
+// a name of its own the record says which version of the other it was made upon.
 func (s *Saver) record(ctx context.Context, w Save, compares bool,
-	do func(name string, base *sdk.Ref, a sdk.Attributes) (sdk.Receipt, error)) (Made, error) {
-	m, sent := Made{As: w.Name, Began: s.opt.Budget.Now()}, w.Attributes()
-	var base *sdk.Ref
+	do func(name string, o sdk.PutOptions) (sdk.Receipt, error)) (Made, error) {
+	m, o := Made{As: w.Name, Began: s.opt.Budget.Now()}, sdk.PutOptions{Attributes: w.Attributes()}
+	upon := w.Base()
 	if compares {
-		known := w.Base()
-		base = &known
+		o.Base = &upon
 	}
 	upload := func() error {
 		return s.opt.Budget.Spend("upload", func() (fee sdk.Amount, err error) {
-			m.Receipt, err = do(m.As, base, sent)
+			m.Receipt, err = do(m.As, o)
 			return m.Fee, err
 		})
 	}
@@ -212,7 +210,7 @@ func (s *Saver) record(ctx context.Context, w Save, compares bool,
 		err = upload()
 	}
 	if compares && !w.Compared && errors.Is(err, sdk.ErrUnsupported) { // not while the key of its vault is away
-		base = nil
+		o.Base = nil
 		err = upload()
 	}
 	for n := 0; hasCode(err, wire.CodeHead) && n < mostConflicts; n++ {
@@ -220,11 +218,16 @@ func (s *Saver) record(ctx context.Context, w Save, compares bool,
 		if aside != nil {
 			return m, aside
 		}
-		m.As, base = name, &replaced
+		if name != w.Name && outbox.IDOf(upon) == "" {
+			o.Upon = &upon
+		} else if replaced != "" { // a save from here
+			upon = replaced
+		}
+		m.As, o.Base = name, &replaced
 		err = upload()
 	}
-	m.Compared = base != nil
-	m.setAttributes(sent)
+	m.Compared = o.Base != nil
+	m.setAttributes(o.Attributes)
 	return m, err
 }
 

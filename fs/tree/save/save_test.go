@@ -39,10 +39,13 @@ type world struct {
 
 func (w *world) Account() sdk.AccountID { return "alice" }
 
-func (w *world) record(name string, base *sdk.Ref) (sdk.Receipt, error) {
+func (w *world) record(name string, o sdk.PutOptions) (sdk.Receipt, error) {
 	try := name
-	if base != nil {
-		try += " after " + string(*base)
+	if o.Base != nil {
+		try += " after " + string(*o.Base)
+	}
+	if o.Upon != nil {
+		try += " upon " + string(*o.Upon)
 	}
 	w.tried = append(w.tried, try)
 	if len(w.answers) > 0 {
@@ -55,9 +58,9 @@ func (w *world) record(name string, base *sdk.Ref) (sdk.Receipt, error) {
 	return sdk.Receipt{Entry: sdk.Entry{Ref: "new", Name: name, Seq: 9, Number: 9}}, nil
 }
 
-func (w *world) Upload(_ context.Context, _ sdk.GroupID, name string, _ *mem.Buffer, base *sdk.Ref,
-	_ sdk.Attributes) (sdk.Receipt, error) {
-	return w.record(name, base)
+func (w *world) Upload(_ context.Context, _ sdk.GroupID, name string, _ *mem.Buffer,
+	o sdk.PutOptions) (sdk.Receipt, error) {
+	return w.record(name, o)
 }
 
 func (w *world) Base() sdk.Ref              { return "old" }
@@ -105,9 +108,9 @@ func (u *upload) PutPart(_ context.Context, part format.Extents, read func(int64
 	return nil
 }
 
-func (u *upload) Finish(_ context.Context, name string, _ int64, _ sdk.Digest, base *sdk.Ref,
-	_ sdk.Attributes) (sdk.Receipt, error) {
-	return u.w.record(name, base)
+func (u *upload) Finish(_ context.Context, name string, _ int64, _ sdk.Digest,
+	o ...sdk.PutOptions) (sdk.Receipt, error) {
+	return u.w.record(name, o[0])
 }
 
 func refusals(codes ...string) (list []error) {
@@ -168,9 +171,9 @@ func TestW11SaveThatOthersOvertook(t *testing.T) {
 		compared bool
 	}{
 		{"nobody saved it", nil, []string{"a after old"}, "a", true},
-		{"others did", refusals(wire.CodeHead), []string{"a after old", "mine0 after theirs"}, "mine0", true},
+		{"others did", refusals(wire.CodeHead), []string{"a after old", "mine0 after theirs upon old"}, "mine0", true},
 		{"and that name, too", refusals(wire.CodeHead, wire.CodeHead),
-			[]string{"a after old", "mine0 after theirs", "mine1 after theirs"}, "mine1", true},
+			[]string{"a after old", "mine0 after theirs upon old", "mine1 after theirs upon old"}, "mine1", true},
 		{"the service compares nothing", unsupported, []string{"a after old", "a"}, "a", false},
 	} {
 		for _, how := range []string{"whole", "blocks"} {
@@ -208,7 +211,7 @@ func TestW11AppendsThatMeet(t *testing.T) {
 		waits   bool
 	}{
 		"the names end it":     {Save{}, refusals(wire.CodeHead), merged, []string{"a after old"}, merged, false},
-		"its base is old":      {Save{Old: true}, nil, nil, []string{"mine0 after theirs"}, nil, false},
+		"its base is old":      {Save{Old: true}, nil, nil, []string{"mine0 after theirs upon old"}, nil, false},
 		"not to be compared":   {Save{Compared: true}, []error{noVault}, nil, []string{"a after old"}, noVault, false},
 		"past the outbox":      {Save{Now: true}, nil, nil, []string{"a after old"}, nil, false},
 		"the service was away": {Save{Now: true}, []error{errLost}, nil, []string{"a after old"}, nil, true},

@@ -38,9 +38,8 @@ type Upload interface {
 	TakesOver() bool
 	PartBlocks() int64
 	PutPart(ctx context.Context, blocks format.Extents, read func(block int64, into []byte) (int, error)) error
-	// Finish records the file. base is the version that it replaces, see [sdk.PutOptions]; nil = whatever there is.
-	Finish(ctx context.Context, name string, size int64, hash sdk.Digest, base *sdk.Ref,
-		a sdk.Attributes) (sdk.Receipt, error)
+	// Finish records the file.
+	Finish(ctx context.Context, name string, size int64, hash sdk.Digest, o ...sdk.PutOptions) (sdk.Receipt, error)
 	// Opened returns the recorded file after Finish, or nil: it needs no claim.
 	Opened() content.Blocks
 	Abandon()
@@ -317,13 +316,13 @@ func (s *Saver) finish(ctx context.Context, w Save, b *Sender) (Made, error) {
 		b.abandon() // it may be recorded: what changed since is another version
 	}
 	// its price is set aside before anything is sent
-	return s.record(ctx, w, s.opt.Ours, func(name string, base *sdk.Ref, a sdk.Attributes) (sdk.Receipt, error) {
+	return s.record(ctx, w, s.opt.Ours, func(name string, o sdk.PutOptions) (sdk.Receipt, error) {
 		up, hash, err := b.sendAll(ctx, name)
 		if err != nil {
 			return sdk.Receipt{}, err
 		}
 		b.last = tried
-		r, err := up.Finish(ctx, name, b.c.Len(), hash, base, a)
+		r, err := up.Finish(ctx, name, b.c.Len(), hash, o)
 		if err == nil {
 			b.opened = up.Opened()
 		}

@@ -259,7 +259,8 @@ func (u *BlockUpload) PutPart(ctx context.Context, blocks format.Extents, read f
 }
 
 // Finish records the upload.
-func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash sdk.Digest, replaced *sdk.Ref, a sdk.Attributes) (sdk.Receipt, error) {
+func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash sdk.Digest, opts ...sdk.PutOptions) (sdk.Receipt, error) {
+	o := opts[len(opts)-1]
 	refused := func(kind sdk.Kind, code, text string) (sdk.Receipt, error) {
 		return sdk.Receipt{}, &sdk.Error{Op: "finish blocks", Group: u.group, Kind: kind, Code: code, Err: fmt.Errorf("%s", text)}
 	}
@@ -273,7 +274,7 @@ func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash 
 		defer p.mu.Unlock()
 		return *u.unsure, nil
 	}
-	err := cmp.Or(p.mayWrite(u.group), p.isBase(u.group, name, replaced))
+	err := cmp.Or(p.mayWrite(u.group), p.isBase(u.group, name, o.Base))
 	lives := true
 	if u.base != nil {
 		base, lives = p.content[u.base.entry.Ref]
@@ -313,13 +314,14 @@ func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash 
 	}
 	p.mu.Lock()
 	p.uploads++
-	e := p.put(u.group, p.id, name, data, a, u.block)
+	e := p.put(u.group, p.id, name, data, o.Attributes, u.block)
 	e.Hash = hash
 	p.rows[u.group][len(p.rows[u.group])-1].Hash = hash
 	p.blocks.open++
 	u.opened = &Blocks{p: p, entry: e, layout: l}
 	r := sdk.Receipt{Entry: e}
 	p.mu.Unlock()
+	p.setUpon(&r.Entry, o.Upon)
 	if err := p.begin(ctx, "uploaded"); err != nil { // the record is there, the answer is on its way
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -359,7 +359,7 @@ func (p Person) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (sd
 	return sdk.Amount{}, nil
 }
 
-func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, base *sdk.Ref, a sdk.Attributes) (sdk.Receipt, error) {
+func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, o sdk.PutOptions) (sdk.Receipt, error) {
 	if err := p.begin(ctx, "upload"); err != nil {
 		return sdk.Receipt{}, err
 	}
@@ -370,7 +370,7 @@ func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.B
 		p.mu.Unlock()
 		return r, nil
 	}
-	err := cmp.Or(p.mayWrite(g), p.isBase(g, name, base))
+	err := cmp.Or(p.mayWrite(g), p.isBase(g, name, o.Base))
 	if err == nil {
 		p.uploads++
 	}
@@ -378,7 +378,8 @@ func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.B
 	if err != nil {
 		return sdk.Receipt{}, err
 	}
-	e := p.PutWith(g, p.id, name, b.Bytes(), a)
+	e := p.PutWith(g, p.id, name, b.Bytes(), o.Attributes)
+	p.setUpon(&e, o.Upon)
 	r := sdk.Receipt{Entry: e}
 	err = p.begin(ctx, "uploaded") // the record is there, the answer is on its way
 	p.mu.Lock()
@@ -388,6 +389,18 @@ func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.B
 		return sdk.Receipt{}, err
 	}
 	return r, nil
+}
+
+// setUpon records which version an upload was made upon.
+func (w *World) setUpon(e *sdk.Entry, upon *sdk.Ref) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.Upon = upon
+	for i := range w.rows[e.Group] {
+		if row := &w.rows[e.Group][i]; row.Ref == e.Ref {
+			row.Upon = upon
+		}
+	}
 }
 
 // isBase compares the newest version of a name with the one that a save replaces, as the service does. Needs World.mu.

@@ -380,7 +380,7 @@ func (s *Service) send(u *outbox.Upload) outbox.Sent {
 	s.next++
 	hash := sdk.ComputeHash(content)
 	e := sdk.Entry{Group: u.Group, Ref: sdk.Ref(fmt.Sprint("ref", s.next)), Seq: sdk.Seq(s.next), Name: u.Name,
-		Hash: hash, Uploader: s.ID, Size: u.Size, Time: time.Now()}
+		Hash: hash, Uploader: s.ID, Size: u.Size, Time: time.Now(), Upon: u.Upon}
 	r := sdk.Receipt{Entry: e}
 	s.note(logged{u.Save.ID, key, string(content), recorded{outbox.Sent{Receipt: r}, tag}, e})
 	return outbox.Sent{Receipt: r}

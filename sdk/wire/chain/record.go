@@ -41,8 +41,10 @@ const (
 	// with new attributes, or an end by a setting of the group: the Number of the record that gave the file its name
 	TagNamed     = "named"
 	TagVersioned = "versioned" // of an upload: [Versioned] if its client knows that a name has versions
-	TagInvite    = "invite"    // of a new account or member: the id of the invite
-	TagMaxUses   = "max_uses"  // of a window for joining: how many accounts may join; absent = any number
+	// of an upload: the reference of the version that its content was made from, or "none"
+	TagUpon    = "upon"
+	TagInvite  = "invite"   // of a new account or member: the id of the invite
+	TagMaxUses = "max_uses" // of a window for joining: how many accounts may join; absent = any number
 )
 
 // Versioned is the value of [TagVersioned].
