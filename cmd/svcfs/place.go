@@ -139,16 +139,18 @@ func (a *app) withPlaces(
 	})
 }
 
-// fileOfThisFolder adds to the error of a group that is not there how a file of the folder of a mount is named: where
-// several names are given, the first is taken for a group.
+// fileOfThisFolder says instead of the answer about a group that is not there how a file of the folder of a mount is
+// named: a word without a slash that comes first is taken for a group.
 func fileOfThisFolder(err error, args []string) error {
 	var refused *sdk.Error
 	if !errors.As(err, &refused) || refused.Code != wire.CodeGroupNotFound || len(args) == 0 ||
 		placeWord(args[0]) == shellWord(args[0]) {
 		return err
 	}
+	told := *refused
+	told.Err = errors.New("this account has no group of that name")
 	return refuse(exitCodeOf(err), "name a file of this folder as "+placeWord(args[0])+"; see the groups of this "+
-		"account with: svcfs ls", err)
+		"account with: svcfs ls", &told)
 }
 
 // orAllGroups returns places, or where they name none, or the root of a mount, all groups of the account.
