@@ -1,6 +1,14 @@
 package store
 
-import "slices"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+)
+
+// maxChains bounds the chains that one commit locks by themselves; for more it takes everything. PostgreSQL keeps 64
+// locks for each connection that it allows in memory that all share.
+const maxChains = 128
 
 // Chains are the chains of the ledger that a write reads for its decision, and appends to. What a group is
 // (settings, members, roles, invites, names, files, parts) follows from its chain, and what an account is
@@ -34,6 +42,33 @@ func (c Chains) And(other Chains) Chains {
 func (c Chains) Has(chain string) bool {
 	_, named := slices.BinarySearch(c.names, chain)
 	return c.all || named
+}
+
+// hold reports whether who holds these chains may make a write that names others.
+func (c Chains) hold(other Chains) bool {
+	if c.all || other.all {
+		return c.all
+	}
+	for _, name := range other.names {
+		if !c.Has(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// keys are the numbers of the chains' locks, sorted. Two chains with one number wait for each other, which is all.
+func (c Chains) keys() []int64 {
+	if c.all {
+		return nil
+	}
+	keys := make([]int64, len(c.names))
+	for i, name := range c.names {
+		sum := sha256.Sum256([]byte(name))
+		keys[i] = int64(binary.BigEndian.Uint64(sum[:8]))
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // Chains are those that the write names which runs now. Of a transaction that reads it is the zero value.

@@ -33,12 +33,14 @@ type pending struct {
 // happen otherwise (but see [ErrUnavailable]). Writers take turns. f reads for its decision, and appends to, no other
 // chains than it names.
 //
-// Writes that wait together are committed together, in the order in which they came.
+// Writes that wait together are committed together, in the order in which they came. Where processes share, those
+// whose chains are not held wait for the next commit.
 // Each sees the changes of those before it. A write that fails leaves no trace and does
 // not disturb the others. A caller may leave only while it waits. A write that has begun
 // is finished, so the context of a statement in f ends nothing.
 //
-// When the disk is full, Write frees the reserve and runs f again.
+// When the disk is full, Write frees the reserve and runs f again. f runs again, too, when it came into the way of
+// a write of other chains: then alone.
 func (s *Store) Write(ctx context.Context, chains Chains, f func(*Tx) error) error {
 	return s.writeAfter(ctx, func() {}, chains, f)
 }
@@ -47,6 +49,10 @@ func (s *Store) Write(ctx context.Context, chains Chains, f func(*Tx) error) err
 func (s *Store) writeAfter(ctx context.Context, queued func(), chains Chains, f func(*Tx) error) (err error) {
 	defer s.observed("write", &err)()
 	err = s.writeOnce(ctx, queued, chains, f)
+	if !chains.all && s.engine.lost(err) {
+		chains = Everything()
+		err = s.writeOnce(ctx, queued, chains, f)
+	}
 	for again := false; errors.Is(err, ErrFull) && s.makeRoom(ctx, again); again = true {
 		err = s.writeOnce(ctx, queued, chains, f)
 	}
@@ -145,22 +151,72 @@ func (s *Store) leave(p *pending) bool {
 	return true
 }
 
-// next takes at most so many writes out of the queue, and returns also whether others are
-// announced.
-func (s *Store) next(most int) (batch []*pending, more bool) {
+// wanted are the chains of the writes that wait, as far as one commit takes them.
+func (s *Store) wanted() (chains Chains) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := min(len(s.waiting), most)
-	batch = s.waiting[:n:n]
-	s.waiting = s.waiting[n:]
+	for i, p := range s.waiting {
+		if both := chains.And(p.chains); i == 0 || i < maxTogether && !both.all && len(both.names) <= maxChains {
+			chains = both
+		}
+	}
+	return s.toHold(chains)
+}
+
+// toHold is what a commit holds for chains.
+func (s *Store) toHold(chains Chains) Chains {
+	if !s.shares || len(chains.names) > maxChains {
+		return Everything()
+	}
+	return chains
+}
+
+// gather returns the chains that the next commit holds. Where it shares with other processes, announced writes come
+// before it begins: afterwards their chains are not held.
+func (s *Store) gather() (held Chains, patience time.Duration) {
+	held = s.wanted()
+	if held.all {
+		return held, s.patience
+	}
+	over := time.NewTimer(s.patience)
+	defer over.Stop()
+	for {
+		s.mu.Lock()
+		ready := s.announced == 0 || len(s.waiting) >= maxTogether
+		s.mu.Unlock()
+		if ready {
+			return s.wanted(), 0
+		}
+		select {
+		case <-s.ended:
+		case <-over.C:
+			return s.wanted(), 0
+		}
+	}
+}
+
+// next takes at most so many writes out of the queue, of those whose chains are held, and returns also whether
+// others are announced.
+func (s *Store) next(most int, held Chains) (batch []*pending, more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var left []*pending
+	for _, p := range s.waiting {
+		if len(batch) < most && held.hold(p.chains) {
+			batch = append(batch, p)
+		} else {
+			left = append(left, p)
+		}
+	}
+	s.waiting = left
 	return batch, s.announced > 0
 }
 
 // later takes the writes out of the queue that come while the commit of have others waits for
 // announced ones; none when there is nothing left to wait for.
-func (s *Store) later(have int, patience <-chan time.Time) []*pending {
+func (s *Store) later(have int, held Chains, patience <-chan time.Time) []*pending {
 	for {
-		batch, more := s.next(maxTogether - have)
+		batch, more := s.next(maxTogether-have, held)
 		if len(batch) > 0 || !more || have >= maxTogether {
 			return batch
 		}
@@ -182,9 +238,10 @@ func (s *Store) isWaiting(p *pending) bool {
 func (s *Store) writeTogether(ctx context.Context, p *pending) {
 	ctx = context.WithoutCancel(ctx)
 	for s.isWaiting(p) {
-		batch, err := s.commitTogether(ctx)
-		if batch == nil { // the transaction did not begin
-			batch, _ = s.next(maxTogether)
+		held, patience := s.gather()
+		batch, begun, err := s.commitTogether(ctx, held, patience)
+		if !begun {
+			batch, _ = s.next(maxTogether, held)
 		}
 		if len(batch) > 1 && errors.Is(err, errSpoiled) && !errors.Is(err, ErrUnavailable) {
 			s.commitEach(ctx, batch)
@@ -199,33 +256,35 @@ func (s *Store) writeTogether(ctx context.Context, p *pending) {
 	}
 }
 
-// commitTogether commits writes out of the queue, and returns them. Its error is that of each.
-func (s *Store) commitTogether(ctx context.Context) (batch []*pending, err error) {
+// commitTogether commits writes out of the queue, and returns them and whether it began. Its error is that of each.
+func (s *Store) commitTogether(ctx context.Context, held Chains, patience time.Duration) (batch []*pending,
+	begun bool, err error) {
 	err = s.bounded(ctx, func(ctx context.Context) error {
-		return s.transaction(ctx, s.timeout, func(tx *Tx, between transaction) error {
+		return s.transaction(ctx, held, s.timeout, func(tx *Tx, between transaction) error {
+			begun = true
 			var more bool
-			batch, more = s.next(maxTogether) // late, to include all that waited for the turn of this process
+			batch, more = s.next(maxTogether, held) // late, to include all that waited for the turn of this process
 			if len(batch) == 1 && !more {
 				batch[0].run(tx)
 				return batch[0].err
 			}
-			patience := time.NewTimer(s.patience)
-			defer patience.Stop()
+			over := time.NewTimer(patience)
+			defer over.Stop()
 			return runAll(ctx, tx, between, batch, func() []*pending {
-				later := s.later(len(batch), patience.C)
+				later := s.later(len(batch), held, over.C)
 				batch = append(batch, later...)
 				return later
 			})
 		})
 	})
-	return batch, err
+	return batch, begun, err
 }
 
 // commitEach commits each of several writes by itself, in their order, and answers it.
 func (s *Store) commitEach(ctx context.Context, batch []*pending) {
 	for _, b := range batch {
 		b.done <- s.bounded(ctx, func(ctx context.Context) error {
-			return s.transaction(ctx, s.timeout, func(tx *Tx, _ transaction) error {
+			return s.transaction(ctx, s.toHold(b.chains), s.timeout, func(tx *Tx, _ transaction) error {
 				b.run(tx)
 				return b.err
 			})
@@ -305,7 +364,7 @@ func (s *Store) Load(ctx context.Context, f func(*Tx) error) error {
 		return err
 	}
 	defer s.passTurn()
-	return s.transaction(ctx, 0, func(tx *Tx, _ transaction) error {
+	return s.transaction(ctx, Everything(), 0, func(tx *Tx, _ transaction) error {
 		tx.chains = Everything()
 		return f(tx)
 	})
@@ -322,9 +381,10 @@ func (s *Store) takeTurn(ctx context.Context) error {
 
 func (s *Store) passTurn() { <-s.turn }
 
-// transaction runs f between begin and commit, alone in all processes.
-func (s *Store) transaction(ctx context.Context, idle time.Duration, f func(*Tx, transaction) error) error {
-	tx, err := s.engine.beginWriting(ctx, s.write, idle)
+// transaction runs f between begin and commit, alone in all processes with the chains that it holds.
+func (s *Store) transaction(ctx context.Context, held Chains, idle time.Duration,
+	f func(*Tx, transaction) error) error {
+	tx, err := s.engine.beginWriting(ctx, s.write, held, idle)
 	if err != nil {
 		return mark(s.engine, fmt.Errorf("begin writing: %w", err))
 	}

@@ -25,8 +25,8 @@ const (
 	postgresConns = 16
 	// connectTimeout is for one attempt to reach the server.
 	connectTimeout = 5 * time.Second
-	// writersLock is the advisory lock that makes writers take turns. Any number works
-	// that every process uses.
+	// writersLock is the advisory lock of all writers. Any number works that every process
+	// uses.
 	writersLock = 0x7376_6364 // "svcd"
 )
 
@@ -57,8 +57,12 @@ func openPostgres(url string) (*Store, error) {
 		reads: &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}}, nil
 }
 
-// beginWriting begins with the first statement that is sent.
-func (postgresEngine) beginWriting(ctx context.Context, db *sql.DB, idle time.Duration) (transaction, error) {
+// beginWriting begins with the first statement that is sent. It takes the lock of all writers, alone for [Everything],
+// else with others, and then that of each chain: all transactions take them in one order, before they change
+// anything. A lock is a number, not a row: a write may name chains that there are not, and must not leave rows of
+// them.
+func (postgresEngine) beginWriting(ctx context.Context, db *sql.DB, held Chains,
+	idle time.Duration) (transaction, error) {
 	p, err := newPipeline(ctx, db)
 	if err != nil {
 		return nil, err
@@ -66,9 +70,16 @@ func (postgresEngine) beginWriting(ctx context.Context, db *sql.DB, idle time.Du
 	// Whatever the server's default is: a writer that waited for its turn must see the writes
 	// before its own.
 	err = p.queue(ctx, "begin writing", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", nil)
+	locks, alone := []int64{writersLock}, []bool{held.all}
+	for _, key := range held.keys() {
+		locks, alone = append(locks, key), append(alone, true)
+	}
 	if err == nil {
-		err = p.queue(ctx, "wait for other writers", "SELECT set_config('idle_in_transaction_session_timeout', $2, "+
-			"true), pg_advisory_xact_lock($1)", []any{writersLock, strconv.FormatInt(idle.Milliseconds(), 10)})
+		err = p.queue(ctx, "wait for other writers", `SELECT
+			set_config('idle_in_transaction_session_timeout', $1, true),
+			CASE WHEN alone THEN pg_advisory_xact_lock(lock) ELSE pg_advisory_xact_lock_shared(lock) END
+			FROM unnest($2::bigint[], $3::boolean[]) AS wanted (lock, alone)`,
+			[]any{strconv.FormatInt(idle.Milliseconds(), 10), locks, alone})
 	}
 	return p, err
 }
@@ -123,6 +134,12 @@ func (postgresEngine) rebind(query string) string {
 		b.WriteString(strconv.Itoa(n))
 	}
 	return b.String()
+}
+
+// lost is a deadlock, or a row with a key that another write gave to its own meanwhile.
+func (postgresEngine) lost(err error) bool {
+	var failed *pgconn.PgError
+	return errors.As(err, &failed) && (failed.Code == "40P01" || failed.Code == "23505")
 }
 
 func (postgresEngine) version(ctx context.Context, tx *Tx) (have state, err error) {

@@ -132,7 +132,8 @@ type sqliteWrite struct {
 }
 
 // beginWriting takes the write lock, which ends with its process.
-func (sqliteEngine) beginWriting(ctx context.Context, db *sql.DB, _ time.Duration) (transaction, error) {
+func (sqliteEngine) beginWriting(ctx context.Context, db *sql.DB, _ Chains,
+	_ time.Duration) (transaction, error) {
 	ctx = context.WithoutCancel(ctx)
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -171,6 +172,8 @@ func (t *sqliteWrite) rollback() {
 }
 
 func (sqliteEngine) rebind(query string) string { return query }
+
+func (sqliteEngine) lost(error) bool { return false }
 
 func (sqliteEngine) version(ctx context.Context, tx *Tx) (have state, err error) {
 	err = tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have.version)

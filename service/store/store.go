@@ -46,11 +46,13 @@ type engine interface {
 	name() string
 	// rebind turns the placeholders ? into the engine's own.
 	rebind(query string) string
-	// beginWriting begins a writing transaction, which waits for the others at its first
-	// statement. ctx must not end before it does. Where the database is a server, a process
+	// beginWriting begins a writing transaction, which waits for others that hold one of the
+	// chains at its first statement. ctx must not end before it does. Where the database is a server, a process
 	// that is silent for longer than idle loses its turn: its machine may be gone. 0 = no
 	// limit.
-	beginWriting(ctx context.Context, db *sql.DB, idle time.Duration) (transaction, error)
+	beginWriting(ctx context.Context, db *sql.DB, held Chains, idle time.Duration) (transaction, error)
+	// lost reports that a write came into the way of another whose chains it had not named.
+	lost(err error) bool
 	// version and setVersion keep the state of the schema; oldest is 0 where no program wrote it.
 	version(ctx context.Context, tx *Tx) (state, error)
 	setVersion(ctx context.Context, tx *Tx, now state) error
@@ -86,6 +88,7 @@ type Store struct {
 	have   int   // the newest migration that ran when the store was opened
 
 	timeout time.Duration // of a write; 0 = it may take its time
+	shares  bool          // writes of other chains may run at the same time, in other processes
 
 	patience time.Duration // of a commit with announced writes
 	ended    chan struct{} // an announcement ended; of one, for all who end meanwhile
