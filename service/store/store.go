@@ -1,7 +1,3 @@
-// Package store is the SQL database: SQLite in one directory, or PostgreSQL. The same
-// statements run on both. A write that was acknowledged survives a power cut. All writes
-// of all processes happen one after the other, so that balances and the chain of the
-// ledger need no further locks.
 package store
 
 import (
