@@ -35,6 +35,8 @@ type TransactionsRequest struct {
 	// KnownSize is the number of records in the newest checkpoint that the client verified.
 	// The answer proves that its checkpoint continues that one. Ours.
 	KnownSize int64 `json:"known_size,omitempty"`
+	// Names asks for [ChainProof].Names too. Ours.
+	Names bool `json:"names,omitempty"`
 }
 
 // Values of [TransactionsRequest].Kinds.
@@ -61,6 +63,15 @@ type ChainProof struct {
 	Chain *ChainInclusion `json:"chain,omitempty"`
 	// Head is the present end of the chain.
 	Head ChainHead `json:"head"`
+	// Names is the root of names there, where the request asks for it. A service leaves it out of a
+	// group that is too large for it, and so does an earlier one.
+	Names *SignedNames `json:"names,omitempty"`
+}
+
+// SignedNames is the signed root of the living names that the records up to a place give, see [chain.Names].
+type SignedNames struct {
+	ChainHead
+	Root string `json:"root"` // hex
 }
 
 // ChainsLine begins the line of a checkpoint with the root of the tree of chains, in

@@ -29,6 +29,7 @@ type Question struct {
 	Group     string
 	Nonce     string // of the request
 	KnownSize int64  // records in the newest checkpoint that the client verified
+	Names     bool   // also for the root of names
 }
 
 // check refuses a question that cannot be signed.
@@ -55,6 +56,13 @@ func (l *Log) Prove(ctx context.Context, q Question, read func(*store.Tx) error)
 	if err := q.check(); err != nil {
 		return proof, err
 	}
+	if q.Names {
+		end, err := l.names.begin(ctx)
+		if err != nil {
+			return proof, err
+		}
+		defer end()
+	}
 	for updated := false; ; updated = true {
 		if err := l.Problem(); err != nil {
 			return proof, &fault.Error{Code: wire.CodeUnproven, Err: err,
@@ -62,27 +70,19 @@ func (l *Log) Prove(ctx context.Context, q Question, read func(*store.Tx) error)
 					"row with svcd audit"}
 		}
 		signed, file := l.newest()
-		var head chain.Place
+		var end ending
 		lags := false
 		err := l.store.Read(ctx, func(tx *store.Tx) (err error) {
-			if err := read(tx); err != nil {
-				return err
+			if err = read(tx); err == nil {
+				end, lags, err = l.ending(ctx, tx, signed, q)
 			}
-			if head, err = ledger.ChainEnd(ctx, tx, chain.OfGroup(q.Group)); err != nil {
-				return err
-			}
-			if lags, err = signed.lags(ctx, tx, q, head, l.now()); err != nil || lags {
-				return err
-			}
-			keys, err := l.keys(ctx, tx)
-			lags = err == nil && !signed.isSignedBy(keys)
 			return err
 		})
 		switch {
 		case err != nil:
 			return proof, err
 		case !lags:
-			return l.proof(signed, file, q, head)
+			return l.proof(signed, file, q, end)
 		case updated:
 			return proof, unproven("the ledger's newest records are not signed yet: try again in a moment", nil)
 		}
@@ -90,6 +90,31 @@ func (l *Log) Prove(ctx context.Context, q Question, read func(*store.Tx) error)
 			return proof, err
 		}
 	}
+}
+
+// ending is the end of a chain, with its root of names; nil = it is not stated.
+type ending struct {
+	chain.Place
+	names *chain.Hash
+}
+
+// ending returns the end of the chain, or that a checkpoint is too old for it.
+func (l *Log) ending(ctx context.Context, tx *store.Tx, signed Checkpoint, q Question) (end ending, lags bool,
+	err error) {
+	if end.Place, err = ledger.ChainEnd(ctx, tx, chain.OfGroup(q.Group)); err != nil {
+		return end, false, err
+	}
+	if lags, err = signed.lags(ctx, tx, q, end.Place, l.now()); err != nil || lags {
+		return end, lags, err
+	}
+	keys, err := l.keys(ctx, tx)
+	if err != nil || !signed.isSignedBy(keys) {
+		return end, err == nil, err
+	}
+	if q.Names {
+		end.names, err = l.names.root(ctx, tx, q.Group, end.Place)
+	}
+	return end, false, err
 }
 
 // updateSoon is Update within maxWait.
@@ -130,10 +155,15 @@ func (c Checkpoint) lags(ctx context.Context, tx *store.Tx, q Question, head cha
 	return age > freshness || age < 0, nil
 }
 
-func (l *Log) proof(c Checkpoint, file *os.File, q Question, head chain.Place) (p wire.ChainProof, err error) {
+func (l *Log) proof(c Checkpoint, file *os.File, q Question, end ending) (p wire.ChainProof, err error) {
 	name := chain.OfGroup(q.Group)
-	p = wire.ChainProof{Checkpoint: string(c.Note), Head: l.state(c.key, chain.Statement{Chain: name, Place: head},
-		func(s chain.Statement) []byte { return s.HeadText(q.Nonce) })}
+	s := chain.Statement{Chain: name, Place: end.Place}
+	p = wire.ChainProof{Checkpoint: string(c.Note),
+		Head: l.state(c.key, s, func(s chain.Statement) []byte { return s.HeadText(q.Nonce) })}
+	if end.names != nil {
+		p.Names = &wire.SignedNames{Root: hex.EncodeToString(end.names[:]),
+			ChainHead: l.state(c.key, s, func(s chain.Statement) []byte { return s.NamesText(q.Nonce, *end.names) })}
+	}
 	if in, path, ok := c.tree.Find(name); ok {
 		p.Chain = &wire.ChainInclusion{Number: in.Number, Hash: hex.EncodeToString(in.Hash[:]),
 			Path: make([]string, 0, len(path))}

@@ -94,6 +94,7 @@ type Log struct {
 	now    func() time.Time
 
 	witness *witness.Client // nil = none; used in turn
+	names   *namesKept
 
 	// turn is held while the tree grows, and guards walk, chains and compared. It
 	// comes before mu.
@@ -116,7 +117,7 @@ type Log struct {
 func New(s *store.Store, dataDir, origin string, keys Keys, settle func(context.Context) error, w *witness.Client,
 	logger *slog.Logger, now func() time.Time) *Log {
 	return &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, keys: keys, settle: settle, witness: w,
-		logger: logger, now: now, turn: make(chan struct{}, 1)}
+		logger: logger, now: now, names: newNamesKept(maxNamesBytes), turn: make(chan struct{}, 1)}
 }
 
 // Origin names the log of a contract at a public address, as

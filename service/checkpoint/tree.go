@@ -206,7 +206,10 @@ func (l *Log) Audit(ctx context.Context) (Report, error) {
 		if err := walk.Settled(ctx, tx); err != nil {
 			return err
 		}
-		return state.Compare(ctx, tx)
+		if err := state.Compare(ctx, tx); err != nil {
+			return err
+		}
+		return ledger.CompareNames(ctx, tx)
 	})
 	if err != nil {
 		return Report{Records: walk.Place + waiting, Signed: signed.N}, err

@@ -125,7 +125,8 @@ func TestRootsOfTheTreeAreFixed(t *testing.T) {
 func TestStatementsDoNotRunTogether(t *testing.T) {
 	s := chain.Statement{Origin: "host/contract", Chain: chain.OfGroup("a\nb"), Place: chain.Place{Number: 3}, TimeNS: 5}
 	seen := map[string]bool{string(s.HeadText("n")): true}
-	for _, text := range []string{string(s.HeadText("m")), string(s.ReceiptText()), string(s.HeadText(""))} {
+	for _, text := range []string{string(s.HeadText("m")), string(s.ReceiptText()), string(s.HeadText("")),
+		string(s.NamesText("n", chain.Hash{})), string(s.NamesText("n", chain.Hash{1}))} {
 		if seen[text] {
 			t.Errorf("two statements have the text %q", text)
 		}

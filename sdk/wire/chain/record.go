@@ -186,6 +186,12 @@ type Statement struct {
 // nonce of the request.
 func (s Statement) HeadText(nonce string) []byte { return s.text("svc-head-1", nonce) }
 
+// NamesText returns the signed text of the root of [Names] that the records up to Place give. nonce is the nonce of the
+// request.
+func (s Statement) NamesText(nonce string, root Hash) []byte {
+	return append(s.text("svc-names-1", nonce), hex.EncodeToString(root[:])+"\n"...)
+}
+
 // PageText returns the signed text of the end of a page: the records of the list up to Place
 // are those of the chain. It says nothing of what follows. nonce is the nonce of the request.
 func (s Statement) PageText(nonce string) []byte { return s.text("svc-page-1", nonce) }
