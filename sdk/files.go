@@ -98,7 +98,7 @@ func (g Group) News(ctx context.Context, known interface {
 	Entry(ref Ref) *Entry
 	Beneath(folder string) (list []*Entry, all bool)
 }) ([]Entry, error) {
-	entries, err := g.c.entries(ctx, g.ID, listing{known.After(), known, true})
+	entries, err := g.c.entries(ctx, g.ID, listing{since: known.After(), known: known, folders: true})
 	return entries, g.wrap("list", err)
 }
 
@@ -107,6 +107,9 @@ type listing struct {
 	since   Seq
 	known   knownFiles // nil = nothing
 	folders bool
+	// names is set to the signed root of names, which the records give; "" = none was signed. With nil the list does
+	// not ask for it.
+	names *string
 }
 
 // knownFiles is what a caller knows of a group, see [Group.News].

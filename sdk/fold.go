@@ -31,6 +31,8 @@ type folding struct {
 	folders *chain.Folders[int] // of those that live; nil = no folder was renamed so far
 	newest  Seq                 // of the records about files and folders
 	moved   int64               // bytes of new names by folders
+	living  *chain.Replay       // of names; nil = nobody asked
+	root    string              // of names, as it was signed; "" = it was not
 }
 
 // newFolding goes on after what was verified.
@@ -53,8 +55,13 @@ func (f *folding) apply(records []listedRecord, moved int64) error {
 		if f.moved > moved {
 			return call.Malformed(errors.New("its renamed folders have no end"))
 		}
+		size := f.bytes
+		if f.living != nil {
+			f.living.Apply(&chain.Row{Record: records[i].Record, Hash: records[i].Sum()})
+			size += f.living.Footprint()
+		}
 		// At each record: one that renames a folder may change many entries.
-		if more := f.bytes - f.held; more != 0 {
+		if more := size - f.held; more != 0 {
 			f.held += more
 			if err := f.lists.hold(more); err != nil {
 				return err

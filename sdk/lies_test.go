@@ -51,6 +51,12 @@ func TestThreat51KeysOfTheVault(t *testing.T) {
 	meetLies(t, testkit.OnVault)
 }
 
+// Threat 76: a root of names that is not the one that the records of the group give is found by who reads them all.
+func TestThreat76LiesAboutNames(t *testing.T) {
+	t.Parallel()
+	meetLies(t, testkit.OnNames)
+}
+
 // The name of a lie is that of its test.
 func TestLiesHaveNames(t *testing.T) {
 	t.Parallel()
@@ -410,6 +416,12 @@ func (v *victim) try(ctx context.Context) error {
 		return err
 	case testkit.OnChange:
 		return v.change(ctx)
+	case testkit.OnNames:
+		report, err := v.c.Group(v.w.Group).Verify(ctx)
+		if err == nil && report.Names == "" {
+			v.t.Error("no root of names was verified")
+		}
+		return err
 	case testkit.OnList, testkit.OnChain:
 		entries, err := v.c.Group(v.w.Group).Entries(ctx)
 		for _, e := range entries {

@@ -53,7 +53,8 @@ const mergePatience = chain.MaxMergeDelaySeconds * time.Second
 // Verify checks every record of the group that this account may see, not only of files. It
 // computes the hash of each record and checks that the tree of the newest checkpoint holds
 // it. It checks that this checkpoint continues the one seen before. It checks that
-// [Group.List] lists exactly the files of these records.
+// [Group.List] lists exactly the files of these records, and that the root of names that the
+// service signs is the one that they give.
 //
 // Verify is free. Members only; it needs the API key. Errors: [ErrCorrupt] for a history
 // that must not be believed, [ErrUnsupported] at a service without signed checkpoints,
@@ -74,7 +75,7 @@ func (g Group) verifyLedger(ctx context.Context) (report proof.Report, err error
 	}
 	report = proof.Report{Key: log.Key(), Origin: log.Origin(), Before: before.N, Pinned: pinned != "" ||
 		g.c.cfg.LogKey != "", Witness: g.c.cfg.Witness}
-	entries, err := g.c.entries(ctx, g.ID, listing{})
+	entries, err := g.c.entries(ctx, g.ID, listing{names: &report.Names})
 	if err != nil {
 		return report, err
 	}

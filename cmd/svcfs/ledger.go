@@ -21,9 +21,9 @@ func (a *app) ledgerCommand() *cobra.Command {
 With --verify the command checks all records of the group instead, also those of
 members and retrievals. Each record must match its hash and be in the tree that the
 service signed. The history must continue the history seen before. The files that
-mount, ls and get show must be the files of these records, and no others. When the
-history was altered, shortened or forked, the command says what was proven false, and
-the exit code is 7.`,
+mount, ls and get show must be the files of these records, and no others, and so must
+the names that the service signs as the living ones. When the history was altered,
+shortened or forked, the command says what was proven false, and the exit code is 7.`,
 		Example: "  svcfs ledger team\n  svcfs ledger team --json\n  svcfs ledger team --verify",
 		Args:    exactly(1, "one GROUP"),
 		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
@@ -111,9 +111,14 @@ func (a *app) printReport(r proof.Report) {
 	if r.Witness != "" {
 		witness = escapeText(r.Witness) + " signed it too"
 	}
+	names := "the service signs none"
+	if r.Names != "" {
+		names = "root " + r.Names + ", which these records give"
+	}
 	a.printPairs(
 		[2]string{"verified", plural(r.Rows, "record") + " of this group"},
 		[2]string{"view", view},
+		[2]string{"names", names},
 		[2]string{"signed", plural(int(r.Size), "record") + " of the whole ledger, root " + r.Root},
 		[2]string{"before", before},
 		[2]string{"log", escapeText(r.Origin)},

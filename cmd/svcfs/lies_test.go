@@ -25,6 +25,9 @@ var lies = map[string]func(http.Handler) http.Handler{
 		return answering(next, "/capabilities", 503, `{"error":"starting"}`)
 	},
 	"health-once": healthyOnce,
+	"names": func(next http.Handler) http.Handler {
+		return replacing(next, wire.PathTools+wire.OpGetGroupTransactions, `"root":"`, `"root":"0`)
+	},
 	"receipt": func(next http.Handler) http.Handler {
 		// finalize_uploads begins like the first
 		for _, path := range []string{wire.PathTools + wire.OpFinalizeUpload, wire.PathSealed} {

@@ -333,6 +333,7 @@ var changing = []struct{ pattern, replacement string }{
 	{`"(pid|cache_limit|cached|seq|before)": \d+`, `"$1": N`}, // before hangs on when the ledger was last checked
 	{`"(files|bytes)": \d+`, `"$1": N`},
 	{`"root": "[A-Za-z0-9+/=]+"`, `"root": "ROOT"`},
+	{`"names": "[0-9a-f]{64}"`, `"names": "ROOT"`},
 	{`\+[0-9a-f]{8}\+[A-Za-z0-9+/=]+`, "+KEY"},
 	{`demo-once-\d+`, "demo-once"},
 	{`"([a-z]+\.svc\.testnet)": "[0-9.]+"`, `"$1": "TOKENS"`},

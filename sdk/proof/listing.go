@@ -118,6 +118,32 @@ func (l *Listing) End(log *Log, before Checkpoint, p wire.ChainProof, nonce stri
 	return c, l.checkInclusion(c, p.Chain)
 }
 
+// Names verifies the signed root of the living names after the last record, after [Listing.End]: it must be the one
+// that the records give. It returns the root in hex, "" if the service signed none. nonce is the nonce of the request.
+func (l *Listing) Names(log *Log, signed *wire.SignedNames, nonce string, root chain.Hash) (string, error) {
+	if signed == nil {
+		return "", nil
+	}
+	s, signature, err := ReadHead(signed.ChainHead, log, l.chain)
+	if err != nil {
+		return "", err
+	}
+	var stated chain.Hash
+	if err := decodeHex(signed.Root, &stated); err != nil {
+		return "", err
+	}
+	switch {
+	case !log.signer.Verify(s.NamesText(nonce, stated), signature):
+		return "", refuse(0, "the root of names was not signed for this request with the key %s", log.key)
+	case s.Place != l.at.Place:
+		return "", refuse(0, "the root of names was signed for other records than the %d that are listed", l.at.Number)
+	case stated != root:
+		return "", refuse(0, "the service signed another root of names than its own %d records give: it hides a name "+
+			"that lives, or shows one that does not", l.at.Number)
+	}
+	return signed.Root, nil
+}
+
 // ReadHead parses a signed statement about a chain. It does not verify the signature.
 func ReadHead(h wire.ChainHead, log *Log, name string) (s chain.Statement, signature []byte, err error) {
 	s = chain.Statement{Origin: log.Origin(), Chain: name, Place: chain.Place{Number: h.Number}}

@@ -10,6 +10,9 @@ type Report struct {
 	Key    string `json:"key"`    // verifier key of the log
 	Before int64  `json:"before"` // records of the checkpoint seen before, which the new one continues; 0 = none
 	Pinned bool   `json:"pinned"` // the key was known before this check
+	// Names is the signed root of the living names of the group, in hex, which these records give; "" = the service
+	// signs none.
+	Names string `json:"names,omitempty"`
 	// Witness is the verifier key of the required witness, which signed too; "" = no
 	// witness is required.
 	Witness string `json:"witness,omitempty"`

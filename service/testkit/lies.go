@@ -32,6 +32,7 @@ const (
 	OnFolder   Subject = "folder"   // what proves that a folder was renamed, made or removed
 	OnChange   Subject = "change"   // what proves that a file was changed
 	OnVault    Subject = "vault"    // the key that uploads are sealed to
+	OnNames    Subject = "names"    // the root of names, which who reads the whole chain checks
 )
 
 // Lie is one lie of a service that is honest but for it: a row of the table.
@@ -72,7 +73,7 @@ func Lies() []Lie {
 	return slices.Concat(blobLies(), keyLies(), metadataLies(), transportLies(), rawLies(), uploadLies(), listLies(),
 		chainLies(), tokenLies(), watchLies(),
 		historyLies(), dataLies(), answerLies(), tileLies(), uploaderLies(), receiptLies(), batchLies(), folderLies(),
-		changeLies(), vaultLies())
+		changeLies(), vaultLies(), nameLies())
 }
 
 // like completes rows with what they have in common.
@@ -145,7 +146,7 @@ func NewWorld(tb testing.TB, on Subject, large bool) *World {
 		w.NextEpoch(false)
 	}
 	switch on {
-	case OnHistory:
+	case OnHistory, OnNames:
 		w.addHistory(tb, g)
 	case OnBlocks:
 		w.addVersions(tb, g, large)

@@ -34,6 +34,8 @@ type Log struct {
 	Freshness time.Duration
 	// Cosign, where it is set, has a witness sign a checkpoint too.
 	Cosign func(note []byte) []byte
+	// Names, where it is set, changes the names of a group of which a root is signed, and what is signed of them.
+	Names func(living *chain.Replay, s *chain.Statement, nonce *string)
 
 	mu sync.Mutex // guards the rest while the service shows it
 
@@ -255,7 +257,25 @@ func (l *Log) list(req wire.TransactionsRequest) (any, error) {
 	}
 	s := l.statement(name, l.heads[name])
 	out.Proof.Head = l.sign(s, s.HeadText(req.Nonce))
+	if req.Names {
+		out.Proof.Names = l.names(s, req.Nonce)
+	}
 	return out, nil
+}
+
+// names signs the root of the living names of a chain.
+func (l *Log) names(s chain.Statement, nonce string) *wire.SignedNames {
+	var living chain.Replay
+	for i := range l.records {
+		if r := &l.records[i]; r.Chain == s.Chain {
+			living.Apply(&chain.Row{Record: *r, Hash: r.Sum()})
+		}
+	}
+	if l.Names != nil {
+		l.Names(&living, &s, &nonce)
+	}
+	root := living.Root()
+	return &wire.SignedNames{ChainHead: l.sign(s, s.NamesText(nonce, root)), Root: hex.EncodeToString(root[:])}
 }
 
 // all answers a request for every record of a group, with hashes.
