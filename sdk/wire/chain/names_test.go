@@ -373,6 +373,22 @@ func TestAFolderMovesInOneStep(t *testing.T) {
 	}
 }
 
+// A folder that is renamed to one that is there is put into it, as deep as both reach.
+func TestFoldersMeetInOne(t *testing.T) {
+	var before, after []placed
+	for i, name := range []string{"old/deep/x", "old/deep/both", "new/deep/both", "new/deep/y", "new/deep", "old/deep"} {
+		p := placed{Living: Living{Ref: name, Place: Place{Number: int64(i + 1)}}, name: name, made: i > 3}
+		before = append(before, p)
+		p.name = "new" + name[len("new"):]
+		after = append(after, p)
+	}
+	n, want := fresh(before), fresh(after)
+	n.Move("old", "new")
+	if n.Root() != want.Root() || n.Root() != naiveRoot(after) || n.Footprint() != want.Footprint() {
+		t.Errorf("root %x of %d bytes, want %x of %d", n.Root(), n.Footprint(), want.Root(), want.Footprint())
+	}
+}
+
 // namesVector is a file of testdata: what lives in a group, its root and its proofs, which any other program must get too.
 type namesVector struct {
 	Files, Folders []struct {
