@@ -1,8 +1,12 @@
 package service_test
 
 import (
+	"bytes"
+	"math"
+	"strconv"
 	"testing"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/enginetest"
@@ -27,27 +31,33 @@ func TestRoundTrips(t *testing.T) {
 		most int64
 		do   func(name string) (counted func())
 	}{
-		{"a sealed save", 100, func(name string) func() {
+		{"a sealed save", 3, func(name string) func() {
 			item := alice.sealsFor(vault, "g", name, content)
 			return func() { ref = alice.mustPut(item).CID }
 		}},
-		{"finalizing an upload", 100, func(name string) func() {
+		{"a sealed save of a blob", 4, func(name string) func() {
+			item := alice.sealsFor(vault, "g", name, bytes.Repeat([]byte("x"), 20<<10))
+			return func() { alice.mustPut(item) }
+		}},
+		{"finalizing an upload", 4, func(name string) func() {
 			request := alice.finalize("g", name, content)
 			return func() { must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, request) }
 		}},
-		{"a retrieval", 100, func(string) func() { return func() { alice.reads(ref, string(content)) } }},
+		{"a retrieval", 8, func(string) func() { return func() { alice.reads(ref, string(content)) } }},
 	} {
-		var least int64
-		for i := range 4 { // the first prepares statements
-			counted := c.do(c.what + string(rune('0'+i)))
-			before := line.Trips()
+		least := int64(math.MaxInt64)
+		for i := 0; i < 40 && least > c.most; i++ { // the first prepares statements, and the sequencer asks meanwhile, too
+			counted := c.do(c.what + strconv.Itoa(i))
+			before := int64(-1)
+			proctest.Eventually(t, "the sequencer has placed the record before", func() bool {
+				last := before
+				before = line.Trips()
+				return before == last
+			})
 			counted()
-			took := line.Trips() - before
-			t.Logf("%s: %d", c.what, took)
-			if i == 0 || took < least {
-				least = took
-			}
+			least = min(least, line.Trips()-before)
 		}
+		t.Logf("%s: %d", c.what, least)
 		if least > c.most {
 			t.Errorf("%s waits for PostgreSQL %d times, at most %d are wanted", c.what, least, c.most)
 		}

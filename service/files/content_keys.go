@@ -36,13 +36,18 @@ func (f *Files) wrapKey(ctx context.Context, tx *store.Tx, root int64, b vault.B
 	return wrapped, err
 }
 
+// askKeyPlace asks for the newest root, and for the place of a key: one that is free, NULL without any, and the one
+// after the last.
+func askKeyPlace() store.Ask {
+	return store.Ask{Query: "SELECT (" + vault.SelectNewestRoot + "), (SELECT id FROM file_keys WHERE free LIMIT 1), " +
+		"(SELECT COALESCE(max(id), 0) + 1 FROM file_keys)", Whole: true}
+}
+
 // storeKey keeps a file's key, wrapped by the newest root, and returns its place.
 func (f *Files) storeKey(ctx context.Context, tx *store.Tx, b vault.Binding, key *format.Key) (id int64, err error) {
-	var newest int64
+	var newest, after int64
 	var free sql.NullInt64
-	err = tx.QueryRowContext(ctx, "SELECT ("+vault.SelectNewestRoot+
-		"), (SELECT id FROM file_keys WHERE free LIMIT 1)").Scan(&newest, &free)
-	if err != nil {
+	if err := tx.Ask(ctx, askKeyPlace()).Scan(&newest, &free, &after); err != nil {
 		return 0, fmt.Errorf("look for a place for the key: %w", err)
 	}
 	wrapped, err := f.wrapKey(ctx, tx, newest, b, key)
@@ -50,16 +55,11 @@ func (f *Files) storeKey(ctx context.Context, tx *store.Tx, b vault.Binding, key
 		return 0, err
 	}
 	if free.Valid {
-		id = free.Int64
-		_, err = tx.ExecContext(ctx, "UPDATE file_keys SET wrapped_key = ?, free = ? WHERE id = ?", wrapped, false, id)
-	} else {
-		err = tx.QueryRowContext(ctx, `INSERT INTO file_keys (id, wrapped_key, free)
-			VALUES ((SELECT COALESCE(max(id), 0) + 1 FROM file_keys), ?, ?) RETURNING id`, wrapped, false).Scan(&id)
+		return free.Int64, tx.Do(ctx, "store key", "UPDATE file_keys SET wrapped_key = ?, free = ? WHERE id = ?",
+			wrapped, false, free.Int64)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("store key: %w", err)
-	}
-	return id, nil
+	return after, tx.Do(ctx, "store key", "INSERT INTO file_keys (id, wrapped_key, free) VALUES (?, ?, ?)", after,
+		wrapped, false)
 }
 
 // destroyKeys overwrites keys; condition, with its args, selects their ids. Those that lie

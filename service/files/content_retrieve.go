@@ -91,7 +91,11 @@ func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRe
 	if err != nil {
 		return s, f.unlessDeleted(ctx, account, req, err)
 	}
-	err = f.store.Write(ctx, ledger.In(req.GroupID, account), func(tx *store.Tx) error {
+	asks := func() []store.Ask {
+		return []store.Ask{groups.AskFor(req.GroupID, account), askFile(req), askClaim(account, req),
+			ledger.AskBalance(account), ledger.AskEnd(chain.Of(chain.KindClaim, account, req.GroupID))}
+	}
+	err = f.store.Write(ctx, ledger.In(req.GroupID, account).Asking(asks), func(tx *store.Tx) error {
 		row, err := getFile(ctx, tx, account, req)
 		if err != nil {
 			return err
@@ -108,13 +112,17 @@ func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRe
 	return s, err
 }
 
+func askClaim(account string, req wire.PrepareRetrieveRequest) store.Ask {
+	return store.Ask{Query: "SELECT time_ns FROM claims WHERE account = ? AND claim_id = ? AND ref = ?",
+		Args: []any{account, req.ClaimID, req.IPFSHash}}
+}
+
 // claim charges a retrieval once per claim id.
 func (f *Files) claim(ctx context.Context, tx *store.Tx, account string,
 	req wire.PrepareRetrieveRequest) (wire.Amount, error) {
 	if req.ClaimID != "" {
 		var at int64
-		err := tx.QueryRowContext(ctx, "SELECT time_ns FROM claims WHERE account = ? AND claim_id = ? AND ref = ?",
-			account, req.ClaimID, req.IPFSHash).Scan(&at)
+		err := tx.Ask(ctx, askClaim(account, req)).Scan(&at)
 		if err == nil && f.ledger.Now().Sub(time.Unix(0, at)) < claimLife {
 			return wire.Amount{}, nil
 		}
@@ -128,10 +136,9 @@ func (f *Files) claim(ctx context.Context, tx *store.Tx, account string,
 	if err != nil || req.ClaimID == "" {
 		return fee, err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO claims (account, claim_id, ref, time_ns) VALUES (?, ?, ?, ?)
+	return fee, tx.Do(ctx, "keep claim", `INSERT INTO claims (account, claim_id, ref, time_ns) VALUES (?, ?, ?, ?)
 		ON CONFLICT (account, claim_id, ref) DO UPDATE
 		SET time_ns = excluded.time_ns`, account, req.ClaimID, req.IPFSHash, f.ledger.Now().UnixNano())
-	return fee, err
 }
 
 // file is the part of a row that a retrieval needs.
@@ -190,6 +197,12 @@ func (f *Files) unlessDeleted(ctx context.Context, account string, req wire.Prep
 	return err
 }
 
+func askFile(req wire.PrepareRetrieveRequest) store.Ask {
+	return store.Ask{Query: `SELECT blob_id, blob_size, blob_sum, format, key_version, ` + selectWrapped + `, uploader,
+		deleted_ns IS NOT NULL, trash_ns IS NOT NULL, content
+		FROM files WHERE ref = ? AND group_id = ?`, Args: []any{req.IPFSHash, req.GroupID}}
+}
+
 func getFile(ctx context.Context, tx *store.Tx, account string, req wire.PrepareRetrieveRequest) (row file, err error) {
 	if _, err := groups.RequireMember(ctx, tx, req.GroupID, account); err != nil {
 		return row, err
@@ -197,11 +210,7 @@ func getFile(ctx context.Context, tx *store.Tx, account string, req wire.Prepare
 	var sum []byte
 	var uploader string
 	var deleted, inTrash bool
-	err = tx.QueryRowContext(ctx, `SELECT blob_id, blob_size, blob_sum, format, key_version, `+
-		selectWrapped+`, uploader,
-		deleted_ns IS NOT NULL, trash_ns IS NOT NULL, content
-		FROM files WHERE ref = ? AND group_id = ?`,
-		req.IPFSHash, req.GroupID).Scan(&row.blob.ID, &row.blob.Size, &sum, &row.format, &row.keyVersion,
+	err = tx.Ask(ctx, askFile(req)).Scan(&row.blob.ID, &row.blob.Size, &sum, &row.format, &row.keyVersion,
 		&row.wrapped, &uploader, &deleted, &inTrash, &row.content)
 	if errors.Is(err, sql.ErrNoRows) {
 		return row, fault.New(wire.CodeFileNotFound, "file not found: No key for this file in group %q", req.GroupID)

@@ -70,25 +70,39 @@ func smallContent(data []byte) arrived {
 	return arrived{Info: blob.Info{Size: int64(len(data)), Sum: sha256.Sum256(data)}, small: data}
 }
 
+// padded is small ciphertext as its row has it.
+func padded(key, small []byte) []byte {
+	data := make([]byte, (len(key)+len(small)+smallStep-1)/smallStep*smallStep)
+	copy(data[copy(data, key):], small)
+	return data
+}
+
+// askPlace asks for the row of a small content of so many bytes, and whether it is one that is free, else new.
+func askPlace(size int) store.Ask {
+	return store.Ask{Query: `SELECT id, free FROM (SELECT id, free FROM small_contents WHERE free AND size = ?
+		LIMIT 1) AS again
+		UNION ALL SELECT COALESCE(max(id), 0) + 1, FALSE FROM small_contents LIMIT 1`, Args: []any{size}, Whole: true}
+}
+
 // settle keeps small ciphertext, gives it its id, and returns its row.
 func (f *Files) settle(ctx context.Context, tx *store.Tx, a *arrived) (row int64, err error) {
 	if a.small == nil {
 		return 0, nil
 	}
-	padded := make([]byte, (len(a.key)+len(a.small)+smallStep-1)/smallStep*smallStep)
-	copy(padded[copy(padded, a.key):], a.small)
-	err = tx.QueryRowContext(ctx, "SELECT id FROM small_contents WHERE free AND size = ? LIMIT 1",
-		len(padded)).Scan(&row)
-	switch {
-	case err == nil:
-		_, err = tx.ExecContext(ctx, "UPDATE small_contents SET data = ?, free = ? WHERE id = ?", padded, false, row)
-	case errors.Is(err, sql.ErrNoRows):
-		err = tx.QueryRowContext(ctx, `INSERT INTO small_contents (id, size, data, free)
-			VALUES ((SELECT COALESCE(max(id), 0) + 1
-			FROM small_contents), ?, ?, ?) RETURNING id`, len(padded), padded, false).Scan(&row)
+	data := padded(a.key, a.small)
+	var isFree bool
+	if err := tx.Ask(ctx, askPlace(len(data))).Scan(&row, &isFree); err != nil {
+		return 0, fmt.Errorf("look for a place for small content: %w", err)
+	}
+	if isFree {
+		err = tx.Do(ctx, "keep small content", "UPDATE small_contents SET data = ?, free = ? WHERE id = ?", data, false,
+			row)
+	} else {
+		err = tx.Do(ctx, "keep small content", "INSERT INTO small_contents (id, size, data, free) VALUES (?, ?, ?, ?)",
+			row, len(data), data, false)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("keep small content: %w", err)
+		return 0, err
 	}
 	where := noKeyBefore
 	if len(a.key) > 0 {

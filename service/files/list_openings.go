@@ -73,10 +73,14 @@ func (f *Files) committedListKey(ctx context.Context, tx *store.Tx, group string
 // listBinding is the owner of a list key. No file has an empty reference.
 func listBinding(group string) vault.Binding { return vault.Binding{Group: group} }
 
+func askListKey(group string) store.Ask {
+	return store.Ask{Query: "SELECT wrapped_key FROM groups JOIN file_keys ON file_keys.id = list_key WHERE " +
+		"groups.id = ?", Args: []any{group}}
+}
+
 func (f *Files) readListKey(ctx context.Context, tx *store.Tx, group string) (key vault.ListKey, err error) {
 	var wrapped []byte
-	err = tx.QueryRowContext(ctx, "SELECT wrapped_key FROM groups JOIN file_keys ON file_keys.id = list_key WHERE "+
-		"groups.id = ?", group).Scan(&wrapped)
+	err = tx.Ask(ctx, askListKey(group)).Scan(&wrapped)
 	if errors.Is(err, sql.ErrNoRows) {
 		return key, nil
 	}

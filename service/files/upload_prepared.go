@@ -88,16 +88,20 @@ func (p *prepared) blobSize() int64 {
 	return p.blob.Size
 }
 
+func askUpload(id string) store.Ask {
+	return store.Ask{Query: `SELECT id, account, group_id, ref, filename, key_version, key_id, blob_id,
+		blob_size, blob_sum, result, expires_ns
+		FROM uploads
+		WHERE id = ?`, Args: []any{id}}
+}
+
 func (f *Files) getUpload(ctx context.Context, tx *store.Tx, account, id string) (p prepared, err error) {
 	var blobID, result sql.NullString
 	var size sql.NullInt64
 	var sum []byte
 	var expires int64
-	err = tx.QueryRowContext(ctx, `SELECT id, account, group_id, ref, filename, key_version, key_id, blob_id,
-		blob_size, blob_sum, result, expires_ns
-		FROM uploads
-		WHERE id = ?`, id).Scan(&p.id, &p.account, &p.group, &p.ref, &p.filename, &p.keyVersion, &p.keyID, &blobID,
-		&size, &sum, &result, &expires)
+	err = tx.Ask(ctx, askUpload(id)).Scan(&p.id, &p.account, &p.group, &p.ref, &p.filename, &p.keyVersion, &p.keyID,
+		&blobID, &size, &sum, &result, &expires)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return p, fmt.Errorf("read upload: %w", err)
 	}
@@ -288,7 +292,14 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 		own = &stored
 	}
 	kept := false
-	err = f.store.Write(ctx, ledger.In(p.group, account), func(tx *store.Tx) error {
+	asks := func() []store.Ask {
+		asks := append(f.asksToRecord(account, p.group), askUpload(req.UploadID))
+		if own != nil && own.small != nil {
+			asks = append(asks, askPlace(len(padded(nil, own.small))))
+		}
+		return asks
+	}
+	err = f.store.Write(ctx, ledger.In(p.group, account).Asking(asks), func(tx *store.Tx) error {
 		out, kept, err = f.finalize(ctx, tx, u, req.UploadID, own)
 		return err
 	})
@@ -349,8 +360,8 @@ func (f *Files) finished(ctx context.Context, tx *store.Tx, u *upload, id string
 	if err != nil {
 		return out, err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, key_id = NULL, blob_id = NULL, blob_size = NULL, "+
-		"blob_sum = NULL, expires_ns = ? WHERE id = ?",
+	err = tx.Do(ctx, "note the answer", "UPDATE uploads SET result = ?, key_id = NULL, blob_id = NULL, "+
+		"blob_size = NULL, blob_sum = NULL, expires_ns = ? WHERE id = ?",
 		string(result), f.ledger.Now().Add(UploadLife).UnixNano(), id)
 	return out, err
 }

@@ -25,15 +25,19 @@ func (f *Files) quota(set int64) int64 {
 	return max(f.config.Space.Size(space.Files), 0) / QuotaShare
 }
 
+func askStored(account, group string) store.Ask {
+	return store.Ask{Query: `SELECT COALESCE((SELECT bytes FROM stored_bytes WHERE kind = 'account'
+		AND name = ?), 0),
+		COALESCE((SELECT bytes FROM stored_bytes WHERE kind = 'group'
+		AND name = ?), 0)`, Args: []any{account, group}}
+}
+
 // stored returns the bytes that are kept for an account and for a group, "" for none.
 // Triggers of the database count them, see the table stored_bytes.
 func (f *Files) stored(ctx context.Context, tx *store.Tx, account, group string) (byAccount,
 	byGroup wire.StoredBytes, err error) {
 	byAccount.Max, byGroup.Max = f.quota(f.config.MaxAccountBytes), f.quota(f.config.MaxGroupBytes)
-	err = tx.QueryRowContext(ctx, `SELECT COALESCE((SELECT bytes FROM stored_bytes WHERE kind = 'account'
-		AND name = ?), 0),
-		COALESCE((SELECT bytes FROM stored_bytes WHERE kind = 'group'
-		AND name = ?), 0)`, account, group).Scan(&byAccount.Bytes, &byGroup.Bytes)
+	err = tx.Ask(ctx, askStored(account, group)).Scan(&byAccount.Bytes, &byGroup.Bytes)
 	if err != nil {
 		return byAccount, byGroup, fmt.Errorf("read stored bytes: %w", err)
 	}

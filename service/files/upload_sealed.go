@@ -359,7 +359,7 @@ type writer interface {
 // recordAll records uploads in one transaction, or notes why one is refused. Their contents
 // are stored; those without a key may be repetitions.
 func (f *Files) recordAll(ctx context.Context, w writer, list []*sealed) error {
-	err := w.Write(ctx, chainsOf(list), func(tx *store.Tx) error {
+	err := w.Write(ctx, chainsOf(list).Asking(func() []store.Ask { return f.asksOf(list) }), func(tx *store.Tx) error {
 		for _, s := range list {
 			if err := f.recordSealed(ctx, tx, s); err != nil {
 				return err

@@ -57,13 +57,16 @@ func (f *Files) isSameContent(ctx context.Context, tx *store.Tx, r chain.Row, s 
 	return err
 }
 
+func askSpent(account string, id [wire.UploadIDBytes]byte) store.Ask {
+	return store.Ask{Query: "SELECT seq, tag FROM spent_uploads WHERE id = ?", Args: []any{spentID(account, id)}}
+}
+
 // spentBy returns the sequence of the record that an upload of an account made, and its tag; 0 when the account
 // has not spent the id. An id is an account's own: who learns that of another's upload, such as from
 // a stolen disk, cannot spend it before its owner does.
 func spentBy(ctx context.Context, tx *store.Tx, account string, id [wire.UploadIDBytes]byte) (seq int64, tag []byte,
 	err error) {
-	err = tx.QueryRowContext(ctx, "SELECT seq, tag FROM spent_uploads WHERE id = ?", spentID(account, id)).
-		Scan(&seq, &tag)
+	err = tx.Ask(ctx, askSpent(account, id)).Scan(&seq, &tag)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, nil, fmt.Errorf("look for the id of the upload: %w", err)
 	}

@@ -144,12 +144,17 @@ func Get(ctx context.Context, tx *store.Tx, id string) (Group, error) {
 const roleColumn = "COALESCE((SELECT CASE WHEN m.account = groups.owner THEN '" + wire.RoleOwner + `' ELSE m.role END
 	FROM members m WHERE m.group_id = groups.id AND m.account = ?), '')`
 
+// AskFor is what [GetFor] asks.
+func AskFor(id, account string) store.Ask {
+	return store.Ask{Query: "SELECT " + groupColumns + ", " + roleColumn + " FROM groups WHERE id = ?",
+		Args: []any{account, id}}
+}
+
 // GetFor reads a group inside a transaction, and the role of account in it, "" when
 // it is not a member.
 func GetFor(ctx context.Context, tx *store.Tx, id, account string) (g Group, role wire.Role, err error) {
 	g.ID = id
-	row := tx.QueryRowContext(ctx, "SELECT "+groupColumns+", "+roleColumn+" FROM groups WHERE id = ?", account, id)
-	err = g.read(row, &role)
+	err = g.read(tx.Ask(ctx, AskFor(id, account)), &role)
 	return g, role, err
 }
 

@@ -155,6 +155,13 @@ func (l *Ledger) Fees() map[string]string {
 	return out
 }
 
+// AskEnd is what [Ledger.Append] asks about a chain.
+func AskEnd(chain string) store.Ask {
+	return store.Ask{Query: `SELECT seq, newest_records.time_ns, chains.number, chains.hash, chains.time_ns
+		FROM newest_records LEFT JOIN chains ON chains.chain = ? ORDER BY seq DESC LIMIT 1`, Args: []any{chain},
+		Whole: true}
+}
+
 // Append writes r as the next record of the ledger and of its chain, which the write names, and returns it
 // complete. The caller fills Kind, Account and the fields of the kind. In a chain times never go
 // back, and over the whole ledger only among records that are being written at the same time.
@@ -172,9 +179,7 @@ func (l *Ledger) Append(ctx context.Context, tx *store.Tx, record chain.Record) 
 	var lastTime int64
 	var head []byte
 	var number, chainTime sql.NullInt64
-	err := tx.QueryRowContext(ctx, `SELECT seq, newest_records.time_ns, chains.number, chains.hash, chains.time_ns
-		FROM newest_records LEFT JOIN chains ON chains.chain = ? ORDER BY seq DESC LIMIT 1`, r.Chain).
-		Scan(&r.Seq, &lastTime, &number, &head, &chainTime)
+	err := tx.Ask(ctx, AskEnd(r.Chain)).Scan(&r.Seq, &lastTime, &number, &head, &chainTime)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return r, fmt.Errorf("read last record: %w", err)
 	}
@@ -256,10 +261,15 @@ func Insufficient(action string, need, have wire.Amount) error {
 		need.Tokens(), have.Tokens())
 }
 
+// AskBalance is what [Balance] asks.
+func AskBalance(account string) store.Ask {
+	return store.Ask{Query: "SELECT balance FROM accounts WHERE id = ?", Args: []any{account}}
+}
+
 // Balance returns the balance of an account.
 func Balance(ctx context.Context, tx *store.Tx, account string) (wire.Amount, error) {
 	var text string
-	err := tx.QueryRowContext(ctx, "SELECT balance FROM accounts WHERE id = ?", account).Scan(&text)
+	err := tx.Ask(ctx, AskBalance(account)).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
 		return wire.Amount{}, fault.New(wire.CodeAccountUnknown, "account %s not found: it does not exist here",
 			account)

@@ -18,6 +18,7 @@ const maxChains = 128
 type Chains struct {
 	names []string // sorted, each once
 	all   bool
+	asks  func() []Ask // see [Chains.Asking]; nil = none
 }
 
 // Named are chains by their names.
@@ -34,7 +35,7 @@ func Everything() Chains { return Chains{all: true} }
 // And are the chains of both.
 func (c Chains) And(other Chains) Chains {
 	both := Named(append(slices.Clip(c.names), other.names...)...)
-	both.all = c.all || other.all
+	both.all, both.asks = c.all || other.all, c.asks
 	return both
 }
 

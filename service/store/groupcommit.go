@@ -27,6 +27,7 @@ type pending struct {
 	done     chan error // its answer
 	err      error      // of f
 	panicked any        // f's panic, raised again in the caller
+	known    []answer   // what f need not ask any more
 }
 
 // Write runs f in a transaction that is durable when Write returns nil, and did not
@@ -243,7 +244,7 @@ func (s *Store) writeTogether(ctx context.Context, p *pending) {
 		if !begun {
 			batch, _ = s.next(maxTogether, held)
 		}
-		if len(batch) > 1 && errors.Is(err, errSpoiled) && !errors.Is(err, ErrUnavailable) {
+		if errors.Is(err, errSpoiled) && !errors.Is(err, ErrUnavailable) {
 			s.commitEach(ctx, batch)
 			continue
 		}
@@ -265,6 +266,9 @@ func (s *Store) commitTogether(ctx context.Context, held Chains, patience time.D
 			var more bool
 			batch, more = s.next(maxTogether, held) // late, to include all that waited for the turn of this process
 			if len(batch) == 1 && !more {
+				if err := askAhead(ctx, tx, between, batch); err != nil {
+					return err
+				}
 				batch[0].run(tx)
 				return batch[0].err
 			}
@@ -283,6 +287,7 @@ func (s *Store) commitTogether(ctx context.Context, held Chains, patience time.D
 // commitEach commits each of several writes by itself, in their order, and answers it.
 func (s *Store) commitEach(ctx context.Context, batch []*pending) {
 	for _, b := range batch {
+		b.known = nil // of the commit before
 		b.done <- s.bounded(ctx, func(ctx context.Context) error {
 			return s.transaction(ctx, s.toHold(b.chains), s.timeout, func(tx *Tx, _ transaction) error {
 				b.run(tx)
@@ -327,13 +332,21 @@ func runAll(ctx context.Context, t *Tx, between transaction, batch []*pending, l
 		return nil
 	}
 	for ; len(batch) > 0; batch = later() {
-		for _, p := range batch {
+		if err := askAhead(ctx, t, between, batch); err != nil {
+			return err
+		}
+		var changed Chains // by those of this batch, where it matters
+		for i, p := range batch {
 			if last != nil && last.err == nil {
 				if err := end(nextOne); err != nil {
 					return err
 				}
 			}
 			last = p
+			if i > 0 && between.asksAhead() {
+				changed = changed.And(batch[i-1].chains)
+				p.known = p.stillKnown(changed)
+			}
 			if p.run(t); p.err != nil {
 				if err := end(undoOne); err != nil {
 					return err
@@ -354,7 +367,7 @@ func (p *pending) run(t *Tx) {
 			p.err = errors.New("a write panicked")
 		}
 	}()
-	t.chains = p.chains
+	t.chains, t.known = p.chains, p.known
 	p.err = mark(t.engine, p.f(t))
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,12 @@ import (
 // queued writes wait behind one that is under way, in the order of the list, and
 // are let go together. It returns their answers.
 func queued(t *testing.T, s *store.Store, writes []func(*store.Tx) error) []error {
+	t.Helper()
+	return queuedOf(t, s, slices.Repeat([]store.Chains{store.Everything()}, len(writes)), writes)
+}
+
+// queuedOf is queued for writes that name these chains.
+func queuedOf(t *testing.T, s *store.Store, chains []store.Chains, writes []func(*store.Tx) error) []error {
 	t.Helper()
 	inside, leave, first := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -39,7 +46,7 @@ func queued(t *testing.T, s *store.Store, writes []func(*store.Tx) error) []erro
 					answers[i] = fmt.Errorf("panic: %v", p)
 				}
 			}()
-			answers[i] = s.Write(t.Context(), store.Everything(), f)
+			answers[i] = s.Write(t.Context(), chains[i], f)
 		})
 		proctest.Eventually(t, "it waits", func() bool { return s.Waiting() == i+1 })
 	}

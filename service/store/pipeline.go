@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
@@ -187,31 +188,50 @@ func (a *arriving) Close() error {
 }
 
 func (p *pipeline) queryRow(ctx context.Context, query string, args []any) Row {
-	got, err := p.query(ctx, query, args)
+	rows, err := p.ask(ctx, []queued{{sql: query, args: args}})
 	if err != nil {
 		return &fetched{err: err}
 	}
-	return p.fetch(got.(*arriving))
+	return rows[0]
+}
+
+func (p *pipeline) asksAhead() bool { return true }
+
+func (p *pipeline) ask(ctx context.Context, all []queued) ([]Row, error) {
+	results, err := p.send(ctx, all...)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]Row, len(all))
+	for i := range all {
+		var f *fetched
+		if f, err = p.fetch(results.Query()); err != nil {
+			break
+		}
+		rows[i] = f
+	}
+	return rows, p.received(cmp.Or(err, results.Close()))
 }
 
 // fetch reads the first row of a result, and ends it.
-func (p *pipeline) fetch(a *arriving) *fetched {
-	f := &fetched{types: p.conn}
-	if a.Next() {
-		f.fields = slices.Clone(a.FieldDescriptions())
-		for _, value := range a.RawValues() {
+func (p *pipeline) fetch(rows pgx.Rows, err error) (*fetched, error) {
+	if err != nil {
+		return nil, err
+	}
+	f := &fetched{types: p.conn.TypeMap(), err: sql.ErrNoRows}
+	if rows.Next() {
+		f.fields, f.err = slices.Clone(rows.FieldDescriptions()), nil
+		for _, value := range rows.RawValues() {
 			f.values = append(f.values, slices.Clone(value)) // nil = NULL
 		}
 	}
-	if f.err = a.Close(); f.err == nil && f.fields == nil {
-		f.err = sql.ErrNoRows
-	}
-	return f
+	rows.Close()
+	return f, rows.Err()
 }
 
 // fetched is a row in memory.
 type fetched struct {
-	types  *pgx.Conn
+	types  *pgtype.Map
 	fields []pgconn.FieldDescription
 	values [][]byte
 	err    error
@@ -222,7 +242,7 @@ func (f *fetched) Scan(dest ...any) error {
 	if f.err != nil {
 		return f.err
 	}
-	return pgx.ScanRow(f.types.TypeMap(), f.fields, f.values, dest...)
+	return pgx.ScanRow(f.types, f.fields, f.values, dest...)
 }
 
 func (p *pipeline) between(ctx context.Context, text string) error {

@@ -145,6 +145,12 @@ func (sqliteEngine) beginWriting(ctx context.Context, db *sql.DB, _ Chains,
 	return &sqliteWrite{direct: direct{conn}, conn: conn}, nil
 }
 
+func (t *sqliteWrite) asksAhead() bool { return false }
+
+func (t *sqliteWrite) ask(context.Context, []queued) ([]Row, error) {
+	return nil, errors.ErrUnsupported
+}
+
 func (t *sqliteWrite) between(ctx context.Context, text string) error {
 	_, err := t.conn.ExecContext(ctx, text)
 	return err

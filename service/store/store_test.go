@@ -72,6 +72,8 @@ func TestStore(t *testing.T) {
 		"scrubbing works beside readers":                    testScrub,
 		"writes that wait together are committed together":  testTogether,
 		"more writes wait than one commit takes":            testManyTogether,
+		"an answer that came beforehand is no old one":      testAsks,
+		"an ask that is refused fails its own write":        testAskFails,
 		"a statement that fails late fails its own write":   testFailsLate,
 		"a commit waits for announced writes":               testAnnounced,
 		"a caller who leaves inside breaks nothing":         testLeaveInside,

@@ -36,6 +36,9 @@ type statements interface {
 // transaction is a transaction that writes.
 type transaction interface {
 	statements
+	// ask runs queries for a row each in one round trip, where asksAhead says that this is of use.
+	asksAhead() bool
+	ask(ctx context.Context, all []queued) ([]Row, error)
 	// between runs one of the texts around the writes of a commit.
 	between(ctx context.Context, text string) error
 	commit(ctx context.Context) error
@@ -80,7 +83,8 @@ type Tx struct {
 	// ctx is the context of a write, which callers share: one that leaves must not break
 	// it. nil = every statement uses its own.
 	ctx    context.Context
-	chains Chains // of the write that runs now
+	chains Chains   // of the write that runs now
+	known  []answer // what it need not ask any more
 }
 
 func (t *Tx) context(ctx context.Context) context.Context {
@@ -92,7 +96,7 @@ func (t *Tx) context(ctx context.Context) context.Context {
 
 // ExecContext runs a statement at once.
 func (t *Tx) ExecContext(ctx context.Context, query Query, args ...any) (sql.Result, error) {
-	return t.exec(t.context(ctx), t.engine.rebind(string(query)), args)
+	return t.exec(t.context(ctx), t.text(query), args)
 }
 
 // Do runs a statement whose result nobody needs. what begins the text of an error. On PostgreSQL
@@ -100,7 +104,7 @@ func (t *Tx) ExecContext(ctx context.Context, query Query, args ...any) (sql.Res
 // with the commit: who looks at the error uses [Tx.Count]. args and the bytes of a slice among
 // them stay as they are until the transaction has ended.
 func (t *Tx) Do(ctx context.Context, what string, query Query, args ...any) error {
-	return t.queue(t.context(ctx), what, t.engine.rebind(string(query)), args)
+	return t.queue(t.context(ctx), what, t.text(query), args)
 }
 
 // Count runs a statement at once, and returns how many rows it changed. what begins the text of an error.
@@ -122,7 +126,7 @@ func (t *Tx) IsReference(err error) bool { return t.engine.kind(err) == ErrRefer
 // closed after it.
 func (t *Tx) Rows(ctx context.Context, query Query, args ...any) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		rows, err := t.query(t.context(ctx), t.engine.rebind(string(query)), args)
+		rows, err := t.query(t.context(ctx), t.text(query), args)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -181,5 +185,5 @@ func Values[T any](ctx context.Context, tx *Tx, what string, query Query, args .
 
 // QueryRowContext runs a query for one row.
 func (t *Tx) QueryRowContext(ctx context.Context, query Query, args ...any) Row {
-	return t.queryRow(t.context(ctx), t.engine.rebind(string(query)), args)
+	return t.queryRow(t.context(ctx), t.text(query), args)
 }

@@ -176,9 +176,12 @@ func Open(ctx context.Context, s *store.Store, source Source, master Master, now
 // SelectNewestRoot gives the version of the root that wraps new keys of files.
 const SelectNewestRoot store.Query = "SELECT max(version) FROM service_keys WHERE purpose = '" + purposeFiles + "'"
 
+// AskNewestRoot is what [NewestRoot] asks.
+func AskNewestRoot() store.Ask { return store.Ask{Query: SelectNewestRoot} }
+
 // NewestRoot runs [SelectNewestRoot].
 func NewestRoot(ctx context.Context, tx *store.Tx) (version int64, err error) {
-	if err := tx.QueryRowContext(ctx, SelectNewestRoot).Scan(&version); err != nil {
+	if err := tx.Ask(ctx, AskNewestRoot()).Scan(&version); err != nil {
 		return 0, fmt.Errorf("look for the newest root: %w", err)
 	}
 	return version, nil
@@ -264,11 +267,16 @@ func (v *Vault) Keys(purpose string) (list [][keyBytes]byte, err error) {
 	return list, nil
 }
 
+// AskCurrent is what [Vault.Current] asks.
+func AskCurrent(purpose string) store.Ask {
+	return store.Ask{Query: "SELECT COALESCE(max(version), 0) FROM service_keys WHERE purpose = ?",
+		Args: []any{purpose}}
+}
+
 // Current makes sure that the vault has the newest key for a purpose in the transaction.
 func (v *Vault) Current(ctx context.Context, tx *store.Tx, purpose string) error {
 	var version int64
-	if err := tx.QueryRowContext(ctx, "SELECT COALESCE(max(version), 0) FROM service_keys WHERE purpose = ?",
-		purpose).Scan(&version); err != nil {
+	if err := tx.Ask(ctx, AskCurrent(purpose)).Scan(&version); err != nil {
 		return fmt.Errorf("look for the newest key for %s: %w", purpose, err)
 	}
 	if have := v.versions(purpose); len(have) > 0 && have[0].version >= version {

@@ -198,6 +198,7 @@ CREATE TABLE small_contents (
 	free BOOLEAN NOT NULL,
 	data BYTEA NOT NULL
 );
+CREATE INDEX small_contents_free ON small_contents (size) WHERE free;
 ALTER TABLE small_contents ALTER COLUMN data SET STORAGE EXTERNAL; -- ciphertext cannot be compressed
 
 CREATE TABLE parts (
