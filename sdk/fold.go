@@ -3,7 +3,6 @@ package sdk
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,9 +69,6 @@ func (f *folding) apply(records []listedRecord, moved int64) error {
 	}
 	return nil
 }
-
-// movedBytes is what a file that gets a new name with its folder costs beside the name.
-const movedBytes = 64
 
 // errNeedsAll means that the records must be read from the first one on: a folder was
 // renamed, and the files in it are not known.
@@ -169,7 +165,7 @@ func (f *folding) renameFolder(r *chain.Record) error {
 			f.enterFolder(i)
 		}
 	}
-	few := f.folders.Rename(before, after, wire.MaxFolderFiles, func(i int, name string) {
+	few := f.folders.Rename(before, after, chain.MaxMoveBytes, func(i int, name string) {
 		f.bytes -= f.entries[i].Footprint()
 		if f.entries[i].Folder {
 			name = strings.TrimSuffix(name, "/")
@@ -178,10 +174,10 @@ func (f *folding) renameFolder(r *chain.Record) error {
 			r.Number, 0
 		f.bytes += f.entries[i].Footprint()
 		f.named(name)
-		f.moved += movedBytes + int64(len(name))
+		f.moved += chain.MoveBytes(name)
 	})
 	if !few {
-		return &proof.Refusal{Row: r.Seq, Text: fmt.Sprintf("it renames more than %d files", wire.MaxFolderFiles)}
+		return &proof.Refusal{Row: r.Seq, Text: "it renames more than one record may: update svcfs"}
 	}
 	return nil
 }

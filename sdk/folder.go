@@ -30,7 +30,7 @@ type FolderRename struct {
 // service that renames no folders, where nothing is sent; [ErrInvalid] for names that are
 // no folders, or one inside the other; [ErrNotFound] if no file is beneath folder;
 // [ErrConflict] if a file has one of the new names, or if the caller's list is too old; [ErrTooLarge] for more than
-// [wire.MaxFolderFiles] versions; [ErrNotAuthorized]; [ErrCorrupt] if the service confirms the
+// [chain.MaxMoveBytes] of names; [ErrNotAuthorized]; [ErrCorrupt] if the service confirms the
 // rename without proof. Only svcd has it.
 func (g Group) RenameFolder(ctx context.Context, folder, to string, seen Seq) (FolderRename, error) {
 	done, err := g.renameFolder(ctx, folder, to, seen)

@@ -275,24 +275,42 @@ func TestThreat31RenamedFoldersAreBounded(t *testing.T) {
 	t.Run("more files than one request renames", func(t *testing.T) {
 		r := run(t)
 		alice := r.owner()
-		alice.recorded("g", wire.MaxFolderFiles+1, func(i int) string { return fmt.Sprint("a/", i%2, "/", i) })
+		long := strings.Repeat(strings.Repeat("b", 200)+"/", 19) + "b"
+		files := int(chain.MaxMoveBytes / chain.MoveBytes(long+"/0/1000") * 11 / 10)
+		alice.recorded("g", files, func(i int) string { return fmt.Sprint("a/", i%2, "/", i) })
 		status, body := alice.tool(wire.OpRenameFolder,
-			object{"group_id": "g", "folder": "a", "new_folder": "b", "seq": alice.lastSeq()})
+			object{"group_id": "g", "folder": "a", "new_folder": long, "seq": alice.lastSeq()})
 		if status != http.StatusRequestEntityTooLarge || !strings.Contains(body, "folders beneath it one by one") {
 			t.Errorf("%d %s", status, body)
 		}
 		after := alice.lastSeq()
-		if out := alice.renamesFolder("a/0", "b", after); out.Files != wire.MaxFolderFiles/2+1 {
+		if out := alice.renamesFolder("a/0", long, after); out.Files != int64(files+1)/2 {
 			t.Errorf("half of it: %+v", out)
 		}
-		pagesByChange(t, alice, after, wire.MaxFolderFiles/2+1)
+		pagesByChange(t, alice, after, (files+1)/2)
 	})
 }
 
 // pagesByChange lists what changed after a sequence in pages, as clients without chains do,
-// and wants so many files, each once.
+// and wants so many files, each once. A client that names the last row has pages of the length that it wants.
 func pagesByChange(t *testing.T, u *user, after int64, want int) {
 	t.Helper()
+	const limit = 100
+	exact := 0
+	for request := (object{"group_id": "g", "after_seq": after, "after_upload_seq": 0, "limit": limit}); ; {
+		page := must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions, request)
+		if exact += len(page); len(page) > limit {
+			t.Fatalf("a page of %d rows", len(page))
+		}
+		if len(page) < limit {
+			break
+		}
+		last := page[limit-1]
+		request["after_seq"], request["after_upload_seq"] = last.ChangedSeq, last.Seq
+	}
+	if exact != want {
+		t.Errorf("%d of %d files in exact pages", exact, want)
+	}
 	seen := map[string]bool{}
 	for range 10 {
 		page := must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions,

@@ -22,8 +22,8 @@ A name means all versions of that name, a reference one version, and a folder al
 beneath it, whole or not at all. A name that is in use is refused. Several files, and
 what a pattern matches, go into a folder: then NEWNAME ends with a slash. Only the
 uploader of a file and the owner of the group may rename the file, and only where the
-service can rename files, or folders. One command renames at most 10,000 versions in a
-folder.`,
+service can rename files, or folders. One command renames about 100,000 versions in
+a folder: their new names take at most 32 MiB, and 64 bytes for each are counted too.`,
 		Example: "  svcfs mv team draft.txt final.txt\n  svcfs mv team notes.txt archive/2026/notes.txt\n" +
 			"  svcfs mv team/drafts team/archive/drafts\n  svcfs mv team '*.pdf' papers/",
 		Args: func(cmd *cobra.Command, args []string) error {

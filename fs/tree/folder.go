@@ -9,7 +9,6 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
-	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
@@ -239,8 +238,11 @@ func (d *Dir) moveFacts(to *Dir, newName string) *folderMove {
 	m.old, m.new = d.parent.rawPath(d.raw)+"/", to.rawPath(newName)+"/"
 	m.whole = chain.IsFolderMove(strings.TrimSuffix(m.old, "/"), strings.TrimSuffix(m.new, "/"))
 	m.uploads = g.beneath(m.old)
+	var moves int64 // bytes
 	for i := range m.uploads {
-		if e := &m.uploads[i]; !e.Folder {
+		e := &m.uploads[i]
+		moves += chain.MoveBytes(m.rename(e.Name))
+		if !e.Folder {
 			m.tooDeep = m.tooDeep || len(m.rename(e.Name)) > names.MaxPathBytes
 			there := g.names[m.rename(e.Name)]
 			m.overtaken = m.overtaken || there.isLaterThan(g.names[e.Name])
@@ -250,7 +252,7 @@ func (d *Dir) moveFacts(to *Dir, newName string) *folderMove {
 	for _, f := range d.files(nil) {
 		m.tooDeep = m.tooDeep || len(m.rename(f.raw)) > names.MaxPathBytes
 	}
-	m.whole = m.whole && len(m.uploads) <= wire.MaxFolderFiles
+	m.whole = m.whole && moves <= chain.MaxMoveBytes
 	slices.SortFunc(m.uploads, func(a, b sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 	m.theirs = g.uploaderOf(m.uploads)
 	return m

@@ -106,6 +106,7 @@ func New(tb testing.TB) *Disk {
 			_ = errors.Join(exec.Command("umount", "-l", d.dir).Run())
 		}
 		// testing keeps what cleanups hold until the parent of the test ends: thousands of disks would fill the memory.
+		server = nil
 		d.locked(func() { d.objects, d.root, d.log = nil, nil, nil })
 	})
 	return d

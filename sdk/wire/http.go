@@ -123,10 +123,6 @@ const (
 	InlineBlobBytes = 64 << 10
 	// MaxPageRows is the largest page of get_group_transactions, in rows.
 	MaxPageRows = 5000
-	// MaxFolderFiles is how many versions of files one rename_folder renames, at most. A page
-	// of get_group_transactions may be longer than its limit by so many rows, because they
-	// have one ChangedSeq. Clients refuse a record of more.
-	MaxFolderFiles = 10_000
 	// MaxFolders is how many recorded folders of one account a group has, at most.
 	MaxFolders = 10_000
 	// MaxPageNames is the largest page of groups, in names.

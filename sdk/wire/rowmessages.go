@@ -10,10 +10,15 @@ import (
 // rows with a larger ChangedSeq, at most Limit of them, in order of ChangedSeq. A client that remembers
 // the largest ChangedSeq and merges by reference learns of every upload, deletion and rename exactly
 // once. Limit 0 means no paging: all rows in upload order.
+//
+// The files of a renamed folder have one ChangedSeq, and a page ends with the last of them: so it may be longer than
+// Limit, by 100,000 rows and more. With AfterUpload, the Seq of the last row, the page begins behind that row instead,
+// and ends at Limit; 0 begins before all rows of AfterSeq+1 and later, as nil does.
 type TransactionsRequest struct {
-	GroupID  string `json:"group_id"`
-	AfterSeq int64  `json:"after_seq,omitempty"`
-	Limit    int    `json:"limit,omitempty"`
+	GroupID     string `json:"group_id"`
+	AfterSeq    int64  `json:"after_seq,omitempty"`
+	AfterUpload *int64 `json:"after_upload_seq,omitempty"`
+	Limit       int    `json:"limit,omitempty"`
 	// Kinds [KindsAll] (ours) selects every record of the group instead
 	// of its files, as rows with Hash, in order of Seq. AfterSeq and Limit then count Seq.
 	// Only members may ask.

@@ -55,9 +55,10 @@ const (
 
 // listFiles is the body of get_group_transactions that an agent may send.
 type listFiles struct {
-	GroupID  string `json:"group_id"`
-	AfterSeq int64  `json:"after_seq,omitempty" jsonschema:"changed_seq of the last row of the page before"`
-	Limit    int    `json:"limit,omitempty" jsonschema:"rows in the answer, 200 at most"`
+	GroupID     string `json:"group_id"`
+	AfterSeq    int64  `json:"after_seq,omitempty" jsonschema:"changed_seq of the last row of the page before"`
+	AfterUpload int64  `json:"after_upload_seq,omitempty" jsonschema:"seq of the last row of the page before"`
+	Limit       int    `json:"limit,omitempty" jsonschema:"rows in the answer, 200 at most"`
 }
 
 // newTools makes the server of the protocol. serve is the handler of the whole service.
@@ -184,7 +185,8 @@ func (t tools) call(ctx context.Context, op string, in any) *mcp.CallToolResult 
 		if req.Limit <= 0 || req.Limit > maxToolRows {
 			req.Limit = maxToolRows
 		}
-		in = wire.TransactionsRequest{GroupID: req.GroupID, AfterSeq: req.AfterSeq, Limit: req.Limit}
+		in = wire.TransactionsRequest{GroupID: req.GroupID, AfterSeq: req.AfterSeq,
+			AfterUpload: &req.AfterUpload, Limit: req.Limit}
 	case wire.NamesRequest:
 		if req.Limit <= 0 || req.Limit > maxToolRows {
 			req.Limit = maxToolRows

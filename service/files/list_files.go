@@ -85,19 +85,25 @@ func inPieces(ctx context.Context, req wire.TransactionsRequest,
 }
 
 // listByChange passes rows in the order of change to each. The files of a renamed folder
-// have one ChangedSeq, and a client asks for what is behind it next: so a page ends with
-// the last of them, and has up to [wire.MaxFolderFiles] rows more than its limit.
+// have one ChangedSeq. A client that does not name the last row asks for what is behind it next: so a page ends with
+// the last of them, and may be longer than its limit.
 func (f *Files) listByChange(ctx context.Context, account string, req wire.TransactionsRequest,
 	each func([]wire.TransactionRow) error) error {
 	changed, seq := max(req.AfterSeq, 0), int64(math.MaxInt64) // of the row before
+	if req.AfterUpload != nil && *req.AfterUpload > 0 {
+		seq = *req.AfterUpload
+	}
 	for left := pageOf(req); ; {
 		upTo, limit := int64(math.MaxInt64), min(left, pieceRows)
 		if left <= 0 {
+			if req.AfterUpload != nil {
+				return nil
+			}
 			upTo, limit = changed, pieceRows
 		}
 		rows, more, err := f.rows(ctx, account, req.GroupID, pieceBytes, limit,
-			selectRows+" AND changed_seq >= ? AND changed_seq <= ? AND (changed_seq > ? OR seq > ?) ORDER BY "+
-				"changed_seq, seq LIMIT ?", changed, upTo, changed, seq)
+			selectRows+" AND (changed_seq, seq) > (?, ?) AND changed_seq <= ? ORDER BY changed_seq, seq LIMIT ?",
+			changed, seq, upTo)
 		if err != nil {
 			return err
 		}

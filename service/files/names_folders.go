@@ -157,23 +157,18 @@ func isEmpty(ctx context.Context, tx *store.Tx, group, name string) error {
 	return nil
 }
 
-// foldersIn lists the recorded folders beneath a folder, and the folder itself, up to one more than
-// can be renamed.
-func foldersIn(ctx context.Context, tx *store.Tx, group, name string) ([]beneath, error) {
-	return store.List(ctx, tx, "list folders", func(b *beneath) []any { return []any{&b.ref, &b.uploader, &b.name} },
-		"SELECT ref, account, path FROM folders WHERE group_id = ? AND "+isFolderIn+" ORDER BY seq LIMIT ?",
-		append(append([]any{group}, inFolderArgs(name)...), wire.MaxFolderFiles+1)...)
-}
+// selectFoldersIn lists the recorded folders beneath a folder, and the folder itself.
+const selectFoldersIn = "SELECT account, path FROM folders WHERE group_id = ? AND " + isFolderIn + " ORDER BY seq"
 
 // foldersNotTaken refuses new names of folders that other recorded folders have. It reads each folder beneath
 // the new name once.
-func foldersNotTaken(ctx context.Context, tx *store.Tx, group, from, to string, moved []beneath) error {
+func foldersNotTaken(ctx context.Context, tx *store.Tx, group, from, to string, moved []string) error {
 	if len(moved) == 0 {
 		return nil
 	}
 	become := make(map[string]bool, len(moved))
-	for _, b := range moved {
-		become[to+strings.TrimPrefix(b.name, from)] = true
+	for _, before := range moved {
+		become[to+strings.TrimPrefix(before, from)] = true
 	}
 	for path, err := range store.Each(ctx, tx, "look for folders", func(path *string) []any { return []any{path} },
 		"SELECT path FROM folders WHERE group_id = ? AND "+isFolderIn,

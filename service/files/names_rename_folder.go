@@ -2,7 +2,6 @@ package files
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -52,10 +51,9 @@ func (f *Files) RenameFolder(ctx context.Context, account string,
 	return out, err
 }
 
-// beneath is a living file in a folder, or a recorded folder: little of each, because there may be
-// [wire.MaxFolderFiles].
+// beneath is a living file in a folder, or a recorded folder: little of each, because there may be very many.
 type beneath struct {
-	ref, uploader, name string
+	uploader, name string
 }
 
 // inFolder is the condition for the living files beneath a folder; [inFolderArgs] are its
@@ -80,8 +78,7 @@ func inFolderArgs(folder string) []any {
 }
 
 // selectBeneath lists the living files beneath a folder.
-const selectBeneath = "SELECT ref, uploader, filename FROM files WHERE group_id = ? AND " + inFolder +
-	" ORDER BY seq LIMIT ?"
+const selectBeneath = "SELECT uploader, filename FROM files WHERE group_id = ? AND " + inFolder + " ORDER BY seq"
 
 // selectTaken finds a file beneath a folder whose new name is that of a living file, among
 // those whose new name the index holds as a whole. It begins with the files that are
@@ -99,32 +96,17 @@ const selectBeginning = "SELECT filename FROM files WHERE group_id = ? AND delet
 
 func (f *Files) renameFolder(ctx context.Context, tx *store.Tx, g groups.Group, account, from,
 	to string) (r chain.Row, err error) {
-	list, err := store.List(ctx, tx, "list a folder", func(b *beneath) []any {
-		return []any{&b.ref, &b.uploader, &b.name}
-	},
-		selectBeneath, append(append([]any{g.ID}, inFolderArgs(from)...), wire.MaxFolderFiles+1)...)
+	m := folderMove{group: g, account: account, from: from, to: to}
+	list, err := m.list(ctx, tx, selectBeneath)
 	if err != nil {
 		return r, err
 	}
-	folders, err := foldersIn(ctx, tx, g.ID, from)
-	switch {
-	case err != nil:
+	folders, err := m.list(ctx, tx, selectFoldersIn)
+	if err != nil {
 		return r, err
-	case len(list)+len(folders) == 0:
-		return r, fault.New(wire.CodeFileNotFound, "file not found: no file is beneath that folder in group %q", g.ID)
-	case len(list)+len(folders) > wire.MaxFolderFiles:
-		return r, fault.New(wire.CodeTooLarge, "the folder holds more than %d versions of files and recorded "+
-			"folders: rename the folders beneath it one by one", wire.MaxFolderFiles)
 	}
-	for _, t := range slices.Concat(list, folders) {
-		if account != t.uploader && account != g.Owner {
-			return r, fault.New(wire.CodeNotAuthorized,
-				"User not authorized: only %s, who uploaded a file beneath the folder or made a folder there, and "+
-					"the owner of group %q can rename it", t.uploader, g.ID)
-		}
-		if err := checkName(to + strings.TrimSuffix(strings.TrimPrefix(t.name, from), "/")); err != nil {
-			return r, err
-		}
+	if len(list)+len(folders) == 0 {
+		return r, fault.New(wire.CodeFileNotFound, "file not found: no file is beneath that folder in group %q", g.ID)
 	}
 	if err := notTaken(ctx, tx, g.ID, from, to, list); err != nil {
 		return r, err
@@ -135,9 +117,43 @@ func (f *Files) renameFolder(ctx context.Context, tx *store.Tx, g groups.Group, 
 	return f.recordFolder(ctx, tx, g.ID, account, from, to, len(list)+len(folders))
 }
 
+// folderMove is a folder that is renamed, and what its new names count so far.
+type folderMove struct {
+	group             groups.Group
+	account, from, to string
+	bytes             int64 // see [chain.MoveBytes]
+}
+
+// list returns the names that a query finds beneath the folder. It refuses what the account may not rename, a new name
+// that nobody may give, and more than one record may move, as soon as it finds that.
+func (m *folderMove) list(ctx context.Context, tx *store.Tx, query store.Query) (names []string, err error) {
+	for b, err := range store.Each(ctx, tx, "list a folder",
+		func(b *beneath) []any { return []any{&b.uploader, &b.name} },
+		query, append([]any{m.group.ID}, inFolderArgs(m.from)...)...) {
+		if err != nil {
+			return nil, err
+		}
+		if m.account != b.uploader && m.account != m.group.Owner {
+			return nil, fault.New(wire.CodeNotAuthorized,
+				"User not authorized: only %s, who uploaded a file beneath the folder or made a folder there, and "+
+					"the owner of group %q can rename it", b.uploader, m.group.ID)
+		}
+		name := m.to + strings.TrimPrefix(b.name, m.from)
+		if err := checkName(strings.TrimSuffix(name, "/")); err != nil {
+			return nil, err
+		}
+		if m.bytes += chain.MoveBytes(name); m.bytes > chain.MaxMoveBytes {
+			return nil, fault.New(wire.CodeTooLarge, "the folder holds too much for one rename, whose new names, and "+
+				"64 bytes for each, may be %d MiB: rename the folders beneath it one by one", chain.MaxMoveBytes>>20)
+		}
+		names = append(names, b.name)
+	}
+	return names, nil
+}
+
 // notTaken refuses a folder when the name of a file beneath it is in use where the file
 // would go.
-func notTaken(ctx context.Context, tx *store.Tx, group, from, to string, list []beneath) error {
+func notTaken(ctx context.Context, tx *store.Tx, group, from, to string, list []string) error {
 	rest := utf8.RuneCountInString(from) + 1
 	longest := indexedName + rest - 1 - utf8.RuneCountInString(to)
 	taken, err := store.Values[string](ctx, tx, "look for names in use", selectTaken,
@@ -158,11 +174,11 @@ func isTaken(group, name string) error {
 
 // longNotTaken is notTaken for names that are longer than the index holds. Very many can
 // begin alike: each is read once for all the files that begin so.
-func longNotTaken(ctx context.Context, tx *store.Tx, group, from, to string, list []beneath) error {
+func longNotTaken(ctx context.Context, tx *store.Tx, group, from, to string, list []string) error {
 	moved, beginnings := map[string]bool{}, map[string]bool{} // names before
-	for _, b := range list {
-		if name := []rune(to + strings.TrimPrefix(b.name, from)); len(name) >= indexedName {
-			moved[b.name], beginnings[string(name[:indexedName])] = true, true
+	for _, before := range list {
+		if name := []rune(to + strings.TrimPrefix(before, from)); len(name) >= indexedName {
+			moved[before], beginnings[string(name[:indexedName])] = true, true
 		}
 	}
 	for beginning := range beginnings {

@@ -408,7 +408,7 @@ func (s *State) renameFolder(r *chain.Row) {
 	if !ok || names == nil {
 		return
 	}
-	names.Rename(before, after, math.MaxInt, func(ref, name string) {
+	names.Rename(before, after, math.MaxInt64, func(ref, name string) {
 		if d := s.folders[ref]; d != nil {
 			d.path = name
 			return

@@ -32,6 +32,16 @@ func (n named[K]) compare(other named[K]) int {
 // maxFolder is the longest name of a folder, in bytes: that of a file.
 const maxFolder = 4096
 
+// MaxMoveBytes is how much one record of [KindRenameFolder] moves, at most, in bytes, where each file and recorded
+// folder counts [MoveBytes]: 100,000 of them with names of 250 bytes. It bounds the memory of services and clients.
+const MaxMoveBytes = 32 << 20
+
+// leastMove is what a file that gets a new name with its folder counts beside the name, in bytes.
+const leastMove = 64
+
+// MoveBytes is what a file counts that gets a new name with its folder, in bytes.
+func MoveBytes(name string) int64 { return leastMove + int64(len(name)) }
+
 // longestPiece bounds what one Put or Drop moves in memory, in files.
 const longestPiece = 512
 
@@ -106,22 +116,26 @@ func (f *Folders[K]) Drop(file K, name string) {
 
 // Rename gives all files beneath a folder their new names, and calls each with file and new
 // name, in the order of the names. each must not use f. It returns false and changes nothing
-// if there are more than most.
-func (f *Folders[K]) Rename(before, after string, most int, each func(file K, name string)) bool {
+// if they count more than most bytes, see [MoveBytes].
+func (f *Folders[K]) Rename(before, after string, most int64, each func(file K, name string)) bool {
 	prefix := before + "/"
 	var moved []named[K]
 	var zero K
-	for i, at, _ := f.seek(named[K]{prefix, zero}); i < len(f.pieces) && len(moved) <= most; i, at = i+1, 0 {
-		rest := f.pieces[i][at:]
-		end := slices.IndexFunc(rest, func(n named[K]) bool { return !strings.HasPrefix(n.name, prefix) })
+	longer := int64(len(after) - len(before))
+	for i, at, _ := f.seek(named[K]{prefix, zero}); i < len(f.pieces); i, at = i+1, 0 {
+		piece := f.pieces[i][at:]
+		end := slices.IndexFunc(piece, func(n named[K]) bool { return !strings.HasPrefix(n.name, prefix) })
 		if end >= 0 {
-			moved = append(moved, rest[:end]...)
+			piece = piece[:end]
+		}
+		for _, n := range piece {
+			if most -= MoveBytes(n.name) + longer; most < 0 {
+				return false
+			}
+		}
+		if moved = append(moved, piece...); end >= 0 {
 			break
 		}
-		moved = append(moved, rest...)
-	}
-	if len(moved) > most {
-		return false
 	}
 	for _, m := range moved {
 		f.Drop(m.file, m.name)

@@ -40,7 +40,7 @@ func TestFoldersRenameWhatIsBeneath(t *testing.T) {
 				continue
 			}
 			got := map[int]string{}
-			f.Rename(before, after, 3*longestPiece, func(file int, name string) { got[file] = name })
+			f.Rename(before, after, MaxMoveBytes, func(file int, name string) { got[file] = name })
 			expected := map[int]string{}
 			for file, name := range want {
 				if rest, is := strings.CutPrefix(name, before+"/"); is {
@@ -59,19 +59,22 @@ func TestFoldersRenameWhatIsBeneath(t *testing.T) {
 // reached in one step, however many there are.
 func TestFoldersAreKeptInPieces(t *testing.T) {
 	var f Folders[int]
+	var moves int64 // bytes, to "h"
 	for i := range 20 * longestPiece {
 		f.Put(i, "f/"+strconv.Itoa(i))
+		moves += MoveBytes("hh/" + strconv.Itoa(i))
 	}
 	for i, p := range f.pieces {
 		if len(p) == 0 || len(p) > longestPiece {
 			t.Errorf("piece %d has %d files", i, len(p))
 		}
 	}
-	if f.Rename("f", "h", 20*longestPiece-1, func(int, string) { t.Error("one of too many is renamed") }) || !f.Rename("f", "g", 20*longestPiece, func(int, string) {}) {
+	if f.Rename("f", "hh", moves-1, func(int, string) { t.Error("one of too many is renamed") }) ||
+		!f.Rename("f", "gg", moves, func(int, string) {}) {
 		t.Error("most does not bound it")
 	}
 	for i := range 20 * longestPiece {
-		f.Drop(i, "g/"+strconv.Itoa(i))
+		f.Drop(i, "gg/"+strconv.Itoa(i))
 	}
 	if len(f.pieces) != 0 {
 		t.Errorf("%d pieces of nothing", len(f.pieces))

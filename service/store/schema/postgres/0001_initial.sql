@@ -160,7 +160,7 @@ CREATE TABLE files (
 );
 CREATE UNIQUE INDEX files_by_blob ON files (blob_id) WHERE substr(blob_id, 1, 4) <> 'row:';
 CREATE INDEX files_by_group ON files (group_id, seq);
-CREATE INDEX files_by_change ON files (group_id, changed_seq);
+CREATE INDEX files_by_change ON files (group_id, changed_seq, seq);
 CREATE INDEX files_by_name ON files (group_id, substr(filename, 1, 200), seq, versioned) WHERE deleted_ns IS NULL;
 CREATE INDEX files_by_renaming ON files (group_id, substr(filename, 1, 200), changed_seq)
 	WHERE changed_seq <> seq AND deleted_ns IS NULL AND trash_ns IS NULL;

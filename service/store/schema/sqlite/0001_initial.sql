@@ -167,7 +167,7 @@ CREATE TABLE files (
 ) STRICT;
 CREATE UNIQUE INDEX files_by_blob ON files (blob_id) WHERE substr(blob_id, 1, 4) <> 'row:';
 CREATE INDEX files_by_group ON files (group_id, seq);
-CREATE INDEX files_by_change ON files (group_id, changed_seq);
+CREATE INDEX files_by_change ON files (group_id, changed_seq, seq);
 -- Names are cut: an entry of an index of PostgreSQL has at most 2,704 bytes, a name up to 4,096. The
 -- index serves the thinning of versions too.
 CREATE INDEX files_by_name ON files (group_id, substr(filename, 1, 200), seq, versioned) WHERE deleted_ns IS NULL;
