@@ -82,6 +82,7 @@ func TestOnPostgres(t *testing.T) {
 		"PagingTellsEveryChangeOnce":      TestPagingTellsEveryChangeOnce,
 		"ChainOfAGroupIsProven":           TestThreat26ChainOfAGroupIsProven,
 		"RecordsOfAGroup":                 TestRecordsOfAGroup,
+		"NamesAndFoldersAreProven":        TestThreat76NamesAndFoldersAreProven,
 		"EveryViewIsAnswered":             TestEveryViewIsAnswered,
 		"PagesOfGroups":                   TestThreat31PagesOfGroups,
 		"TryVersionsInPages":              TestTryVersionsInPages,

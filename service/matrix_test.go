@@ -69,6 +69,11 @@ func inGroupToLeave(m *matrix, r role) object {
 
 func inOpenGroup(*matrix, role) object { return object{"group_id": "open"} }
 
+// named asks for the names of a group.
+func named(group string) func(*matrix, role) object {
+	return func(*matrix, role) object { return object{"group_id": group, "nonce": "n"} }
+}
+
 func nothing(*matrix, role) object { return object{} }
 
 // fileOf is a fresh file of one uploader.
@@ -220,6 +225,8 @@ func rows() []matrixRow {
 		{wire.OpGetGroupFormat, inGroup, members},
 		{wire.OpSetGroupAppends, func(*matrix, role) object { return object{"group_id": "g", "appends": "apart"} }, owners},
 		{wire.OpGetGroupAppends, inGroup, members},
+		{wire.OpGetNames, named("g"), members},
+		{wire.OpGetNames, named("open"), anybody},
 		{wire.OpGetStorage, inGroup, members},
 		{wire.OpGetStorage, nothing, anybody},
 		{wire.OpWatch, func(*matrix, role) object { return object{"after_seq": 0, "timeout_ms": 1} }, anybody},

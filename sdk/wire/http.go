@@ -58,6 +58,7 @@ const (
 	OpGetPending           = "get_pending_destruction" // ours
 	OpKeepFiles            = "keep_files"              // ours
 	OpGetStorage           = "get_storage"             // ours
+	OpGetNames             = "get_names"               // ours
 	OpRemoveFile           = "remove_file"             // ours
 	OpRestoreFile          = "restore_file"            // ours
 	OpSetGroupTrash        = "set_group_trash"         // ours
@@ -127,6 +128,8 @@ const (
 	MaxFolders = 10_000
 	// MaxPageNames is the largest page of groups, in names.
 	MaxPageNames = 1000
+	// MaxPageComponents is the largest page of a folder ([OpGetNames]), in components.
+	MaxPageComponents = 1000
 	// WholeFileBytes is the largest file, in bytes of plaintext, that clients always seal
 	// whole (format version 1): every client reads it.
 	WholeFileBytes = 4 << 20

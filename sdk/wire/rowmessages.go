@@ -79,6 +79,38 @@ type SignedNames struct {
 	Root string `json:"root"` // hex
 }
 
+// LivingRequest is the body of get_names, which proves one name of a group, or what is directly in one of its folders,
+// without the rest of the chain. Every account that may list the group may ask. Ours.
+type LivingRequest struct {
+	GroupID string `json:"group_id"`
+	// Name is that of a file; "" = Folder is asked for.
+	Name string `json:"name,omitempty"`
+	// Folder is a folder without a slash at its end, "" = the top of the group.
+	Folder string `json:"folder,omitempty"`
+	// From is where the page of the folder begins, in hex: see [chain.Page].Next. "" = at the first component.
+	From string `json:"from,omitempty"`
+	// Limit is the most components on the page; 0 = as many as there may be, [MaxPageComponents]. A page has fewer
+	// where their records are long.
+	Limit int `json:"limit,omitempty"`
+	// Beyond asks for nothing in a group whose chain has no more than so many records: it is better read as a whole.
+	Beyond int64 `json:"beyond,omitempty"`
+	// Nonce and KnownSize are as in [TransactionsRequest].
+	Nonce     string `json:"nonce"`
+	KnownSize int64  `json:"known_size,omitempty"`
+}
+
+// LivingResult answers a [LivingRequest].
+type LivingResult struct {
+	// Proof has Names; nil = the chain has no more than Beyond records, and the rest is empty too.
+	Proof *ChainProof `json:"proof,omitempty"`
+	// Names is the encoded [chain.NameProof], or [chain.FolderProof] of a page. Of a folder that is not there it is the
+	// former, of its name.
+	Names []byte `json:"names,omitempty"`
+	// Rows are the records that uploaded the versions that Names shows, in their order, as rows of [KindsChain] with
+	// PrevHash.
+	Rows []TransactionRow `json:"rows,omitempty"`
+}
+
 // ChainsLine begins the line of a checkpoint with the root of the tree of chains, in
 // base64.
 const ChainsLine = "svc-chains "

@@ -7,6 +7,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/web"
 )
@@ -65,6 +66,7 @@ func (s *server) operations() map[string]web.Operation {
 		wire.OpRemoveFolder:         typed(s.Files.RemoveFolder),
 		wire.OpSetAttributes:        typed(s.Files.SetAttributes),
 		wire.OpGetStorage:           typed(s.Files.Storage),
+		wire.OpGetNames:             s.livingNames,
 		wire.OpRemoveFile:           typed(s.Files.Remove),
 		wire.OpRestoreFile:          typed(s.Files.Restore),
 		wire.OpGetTrash:             typed(s.Groups.Trash),
@@ -149,6 +151,15 @@ func (s *server) names(list func(context.Context, string, wire.NamesRequest) (gr
 			req.After = page.Names[len(page.Names)-1]
 		}
 	}
+}
+
+// livingNames proves a name or a page of a folder.
+func (s *server) livingNames(w http.ResponseWriter, r *http.Request, account string,
+	read func(request any) error) error {
+	if err := s.holdMemory(r, files.NamesMemory); err != nil {
+		return err
+	}
+	return typed(s.Files.Names)(w, r, account, read)
 }
 
 // watch waits for what happens in the caller's groups.

@@ -29,7 +29,10 @@ type Question struct {
 	Group     string
 	Nonce     string // of the request
 	KnownSize int64  // records in the newest checkpoint that the client verified
-	Names     bool   // also for the root of names
+
+	// Names, where it is set, asks for the root of names too. It is called with the names in the transaction, which it
+	// must not change, and not for a group of which no root is signed.
+	Names func(context.Context, *store.Tx, *chain.Names) error
 }
 
 // check refuses a question that cannot be signed.
@@ -56,7 +59,7 @@ func (l *Log) Prove(ctx context.Context, q Question, read func(*store.Tx) error)
 	if err := q.check(); err != nil {
 		return proof, err
 	}
-	if q.Names {
+	if q.Names != nil {
 		end, err := l.names.begin(ctx)
 		if err != nil {
 			return proof, err
@@ -111,8 +114,8 @@ func (l *Log) ending(ctx context.Context, tx *store.Tx, signed Checkpoint, q Que
 	if err != nil || !signed.isSignedBy(keys) {
 		return end, err == nil, err
 	}
-	if q.Names {
-		end.names, err = l.names.root(ctx, tx, q.Group, end.Place)
+	if q.Names != nil {
+		end.names, err = l.names.root(ctx, tx, q, end.Place)
 	}
 	return end, false, err
 }

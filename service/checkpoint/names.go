@@ -38,14 +38,14 @@ func (k *namesKept) begin(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// root returns the root of names of a group whose chain ends at head, nil if its names take too much memory. It
-// needs the turn.
-func (k *namesKept) root(ctx context.Context, tx *store.Tx, group string, head chain.Place) (*chain.Hash, error) {
-	n, err := k.take(group), error(nil)
+// root answers a question about the names of a group whose chain ends at head, and returns their root, nil if they
+// take too much memory. It needs the turn.
+func (k *namesKept) root(ctx context.Context, tx *store.Tx, q Question, head chain.Place) (*chain.Hash, error) {
+	n, err := k.take(q.Group), error(nil)
 	if n == nil {
-		n, err = ledger.NamesOf(ctx, tx, group, k.most)
+		n, err = ledger.NamesOf(ctx, tx, q.Group, k.most)
 	} else {
-		err = n.Follow(ctx, tx, group)
+		err = n.Follow(ctx, tx, q.Group)
 	}
 	switch {
 	case err != nil:
@@ -53,12 +53,12 @@ func (k *namesKept) root(ctx context.Context, tx *store.Tx, group string, head c
 	case n == nil:
 		return nil, nil
 	case n.Number != head.Number:
-		return nil, fmt.Errorf("the names of group %q are those of record %d, and its chain has %d", group, n.Number,
+		return nil, fmt.Errorf("the names of group %q are those of record %d, and its chain has %d", q.Group, n.Number,
 			head.Number)
 	}
 	root := n.Root()
-	k.keep(group, n)
-	return &root, nil
+	k.keep(q.Group, n)
+	return &root, q.Names(ctx, tx, &n.Names)
 }
 
 // take takes the names of a group out of what is kept; nil = they are not.

@@ -86,8 +86,10 @@ func recordRow(r *chain.Record) *wire.TransactionRow {
 // Access is as in [Files.List].
 func (f *Files) ListChain(ctx context.Context, account string, req wire.TransactionsRequest,
 	each func([]wire.TransactionRow) error) (proof wire.ChainProof, err error) {
-	question := checkpoint.Question{Group: req.GroupID, Nonce: req.Nonce, KnownSize: req.KnownSize,
-		Names: req.Names}
+	question := checkpoint.Question{Group: req.GroupID, Nonce: req.Nonce, KnownSize: req.KnownSize}
+	if req.Names {
+		question.Names = func(context.Context, *store.Tx, *chain.Names) error { return nil }
+	}
 	var list []wire.TransactionRow // of the piece; each is done with it before the next
 	read := func(ctx context.Context, after int64, limit int) (_ []wire.TransactionRow, more bool, err error) {
 		proof, err = f.log.Prove(ctx, question, func(tx *store.Tx) error {

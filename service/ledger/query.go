@@ -275,6 +275,42 @@ func OfChain(ctx context.Context, tx *store.Tx, group string, after int64, limit
 	return nil
 }
 
+// fewRefs is how many references selectUploads takes, and aFew are their places.
+const (
+	fewRefs = 50
+	tenRefs = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
+	aFew    = tenRefs + ", " + tenRefs + ", " + tenRefs + ", " + tenRefs + ", " + tenRefs
+
+	selectUploads = "SELECT " + listed + ", prev_hash FROM ledger" + openingsOf +
+		" WHERE ledger.seq IN (SELECT files.seq FROM files WHERE files.ref IN (" + aFew + "))"
+)
+
+// Uploads passes the records that uploaded files, with the hashes before them, to each, in any order, until each has
+// enough.
+func Uploads(ctx context.Context, tx *store.Tx, refs []string, each func(row Listed) (more bool)) error {
+	var prev []byte
+	record := newRowScan(&prev)
+	for some := range slices.Chunk(refs, fewRefs) {
+		args := make([]any, fewRefs) // nil = no reference
+		for i, ref := range some {
+			args[i] = ref
+		}
+		for rows, err := range tx.Rows(ctx, selectUploads, args...) {
+			var row Listed
+			if err == nil {
+				row, err = record.next(rows)
+			}
+			if err != nil {
+				return fmt.Errorf("read records of uploads: %w", err)
+			}
+			if row.PrevHash = hex.EncodeToString(prev); !each(row) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
 // rowScan reads records one by one, into memory that is taken once.
 type rowScan struct {
 	row    Listed

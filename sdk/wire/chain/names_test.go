@@ -304,20 +304,17 @@ func checkName(t *rapid.T, n *Names, all []placed, name string, most int) {
 			t.Fatalf("the proof of %q proves %v of %q", name, found, other)
 		}
 	}
-	if len(raw) > len(nameProof) {
-		at := rapid.IntRange(0, len(raw)-1).Draw(t, "byte")
-		lie := bytes.Clone(raw)
-		lie[at] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
+	for i, lie := range flipped(t, raw) {
 		if p, err := ParseNameProof(lie); err == nil {
 			if _, ok := p.Open(n.Root(), name); ok {
-				t.Fatalf("the proof of %q holds with another byte %d", name, at)
+				t.Fatalf("the proof of %q holds with another byte %d", name, i)
 			}
 		}
 	}
 }
 
 func checkFolder(t *rapid.T, n *Names, all []placed, name string) {
-	p, ok := n.ProveFolder(name)
+	p, ok := n.ProveFolder(name, Hash{}, math.MaxInt)
 	prefix, isThere, inside := "", name == "", map[string]bool{}
 	if name != "" {
 		prefix = name + "/"
@@ -340,23 +337,50 @@ func checkFolder(t *rapid.T, n *Names, all []placed, name string) {
 	if !ok {
 		return
 	}
-	raw := p.Encode()
-	if p, err := ParseFolderProof(raw); err != nil || !p.Open(n.Root(), name) || len(p.Inside) != len(inside) {
-		t.Fatalf("the proof of folder %q does not hold: %v %v", name, p, err)
+	if p.Path != nil || len(p.Inside) != len(inside) {
+		t.Fatalf("folder %q is not on one page", name)
 	}
-	for i := range p.Inside {
-		lie := p
-		lie.Inside = slices.Delete(slices.Clone(p.Inside), i, i+1)
-		if lie.Open(n.Root(), name) {
-			t.Fatalf("folder %q is whole without %q", name, p.Inside[i].Name)
+	var from, folder Hash
+	most, pages := rapid.IntRange(1, 4).Draw(t, "page"), 0
+	for isLast := false; !isLast; pages++ {
+		p, _ := n.ProveFolder(name, from, most)
+		raw := p.Encode()
+		opened, err := ParseFolderProof(raw)
+		page, ok := opened.Open(n.Root(), name, from)
+		if err != nil || !ok || !page.IsNext || len(opened.Inside) > most || pages > 0 && page.Folder != folder {
+			t.Fatalf("the proof of folder %q does not hold: %v %v", name, opened, err)
 		}
+		for i, c := range p.Inside {
+			if !inside[c.Name] {
+				t.Fatalf("%q is shown, and not or twice in folder %q", c.Name, name)
+			}
+			delete(inside, c.Name)
+			lie := p
+			lie.Inside = slices.Delete(slices.Clone(p.Inside), i, i+1)
+			if _, ok := lie.Open(n.Root(), name, from); ok {
+				t.Fatalf("folder %q is whole without %q", name, c.Name)
+			}
+		}
+		for i, lie := range flipped(t, raw) {
+			if p, err := ParseFolderProof(lie); err == nil {
+				if _, ok := p.Open(n.Root(), name, from); ok {
+					t.Fatalf("the proof of folder %q holds with another byte %d", name, i)
+				}
+			}
+		}
+		folder, from, isLast = page.Folder, page.Next, page.Next == Hash{}
 	}
+	if len(inside) > 0 {
+		t.Fatalf("folder %q lacks %v on %d pages", name, inside, pages)
+	}
+}
+
+// flipped is a proof with another bit, by the place of its byte.
+func flipped(t *rapid.T, raw []byte) map[int][]byte {
 	at := rapid.IntRange(0, len(raw)-1).Draw(t, "byte")
 	lie := bytes.Clone(raw)
 	lie[at] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
-	if p, err := ParseFolderProof(lie); err == nil && p.Open(n.Root(), name) {
-		t.Fatalf("the proof of folder %q holds with another byte %d", name, at)
-	}
+	return map[int][]byte{at: lie}
 }
 
 // A renamed folder takes all beneath it along in one step, however much that is: no hash beneath changes.
@@ -401,7 +425,19 @@ type namesVector struct {
 		Most  int
 		Proof string
 	}
-	Whole []struct{ Folder, Proof string }
+	Pages []struct {
+		Folder, From, Next string
+		Most               int
+		Proof              string
+	}
+}
+
+func unhex(s string) []byte {
+	raw, err := hex.DecodeString(s)
+	if err != nil {
+		panic(err)
+	}
+	return raw
 }
 
 // The layout of service/LEDGER.md, byte by byte: a change makes every root that was signed a lie.
@@ -435,12 +471,16 @@ func TestFrozenNames(t *testing.T) {
 				t.Errorf("%s: name %d %q is proven by %x, want %s", name, i, p.Name, n.Prove(p.Name, p.Most).Encode(), p.Proof)
 			}
 		}
-		for i, p := range v.Whole {
+		for i, p := range v.Pages {
 			raw, _ := hex.DecodeString(p.Proof)
 			opened, err := ParseFolderProof(raw)
-			made, ok := n.ProveFolder(p.Folder)
-			if err != nil || !ok || !opened.Open(root, p.Folder) || !bytes.Equal(raw, made.Encode()) {
-				t.Errorf("%s: folder %d %q is proven by %x, want %s", name, i, p.Folder, made.Encode(), p.Proof)
+			var from Hash
+			copy(from[:], unhex(p.From))
+			made, ok := n.ProveFolder(p.Folder, from, p.Most)
+			page, proven := opened.Open(root, p.Folder, from)
+			next := hex.EncodeToString(page.Next[:])
+			if err != nil || !ok || !proven || next != p.Next || !bytes.Equal(raw, made.Encode()) {
+				t.Errorf("%s: page %d of folder %q is proven by %x, and %s follows, want %s, %s", name, i, p.Folder, made.Encode(), next, p.Proof, p.Next)
 			}
 		}
 	}
@@ -455,7 +495,8 @@ func TestProofsOfNoTree(t *testing.T) {
 	n.Put("c", Living{Ref: "newer", Place: Place{Number: 9}})
 	root := n.Root()
 	honest, gone := n.Prove("c", 2), n.Prove("nothing", 1)
-	whole, _ := n.ProveFolder("")
+	whole, _ := n.ProveFolder("", Hash{}, 9)
+	page, _ := n.ProveFolder("", Hash{}, 1)
 	names := map[string]func() (NameProof, string){
 		"no version is shown": func() (NameProof, string) { return n.Prove("c", 0), "c" },
 		"a way that leads on": func() (NameProof, string) { return n.Prove("a", 1), "a/b" },
@@ -508,12 +549,50 @@ func TestProofsOfNoTree(t *testing.T) {
 		"older but none newer": func(p *FolderProof) { p.Inside = append(slices.Clone(p.Inside), Component{Name: "x", Older: Hash{1}}) },
 	} {
 		p := whole
-		if lie(&p); p.Open(root, "") {
+		lie(&p)
+		if _, ok := p.Open(root, "", Hash{}); ok {
 			t.Errorf("%s: the folder is proven", what)
 		}
 	}
-	if _, ok := n.ProveFolder("c"); ok {
+	if _, ok := page.Open(root, "", Hash{}); !ok || len(page.Path) == 0 {
+		t.Error("a page is not proven")
+	}
+	if _, ok := page.Open(root, "", Hash{0xff}); ok {
+		t.Error("the page of the other half is proven")
+	}
+	if page, ok := page.Open(root, "", Hash{31: 1}); !ok || page.IsNext {
+		t.Error("a page that begins before is no other page")
+	}
+	page.Path = make([]Hash, 257)
+	if _, ok := page.Open(root, "", Hash{}); ok {
+		t.Error("a path too long: the page is proven")
+	}
+	if _, ok := n.ProveFolder("c", Hash{}, 9); ok {
 		t.Error("a file is a folder")
+	}
+}
+
+// The pages of a large folder are all of it, and each has at least a fraction of what it may.
+func TestPagesOfALargeFolder(t *testing.T) {
+	const files, most = 10_000, 100
+	var n Names
+	for i := range files {
+		n.Put("folder/"+strconv.Itoa(i), Living{Ref: strconv.Itoa(i), Place: Place{Number: int64(i + 1)}})
+	}
+	seen, pages := map[string]bool{}, 0
+	for from, isLast := (Hash{}), false; !isLast; pages++ {
+		p, _ := n.ProveFolder("folder", from, most)
+		page, ok := p.Open(n.Root(), "folder", from)
+		if !ok || len(p.Inside) > most {
+			t.Fatalf("page %d of %d is not proven", pages, len(p.Inside))
+		}
+		for _, c := range p.Inside {
+			seen[c.Name] = true
+		}
+		from, isLast = page.Next, page.Next == Hash{}
+	}
+	if len(seen) != files || pages > 3*files/most {
+		t.Errorf("%d files on %d pages", len(seen), pages)
 	}
 }
 
@@ -549,7 +628,7 @@ func FuzzNameProof(f *testing.F) {
 func FuzzFolderProof(f *testing.F) {
 	proofSeeds(f, func(n *Names) (list [][]byte) {
 		for _, folder := range []string{"", "a"} {
-			p, _ := n.ProveFolder(folder)
+			p, _ := n.ProveFolder(folder, Hash{}, 1)
 			list = append(list, p.Encode())
 		}
 		return list
@@ -562,7 +641,7 @@ func FuzzFolderProof(f *testing.F) {
 		if !bytes.Equal(p.Encode(), raw) {
 			t.Error("two encodings of one proof")
 		}
-		if p.Open(Hash{1}, "a") {
+		if _, ok := p.Open(Hash{1}, "a", Hash{}); ok {
 			t.Error("a root was met")
 		}
 	})

@@ -130,6 +130,7 @@ func (c *coder) nameProof(p *NameProof) {
 func (c *coder) folderProof(p *FolderProof) {
 	list(c, &p.Way, leastStep, c.step)
 	list(c, &p.Made, leastLiving, c.living)
+	list(c, &p.Path, leastHash, c.hash)
 	list(c, &p.Inside, leastComponent, c.component)
 }
 

@@ -1,6 +1,9 @@
 package chain
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Component is a component of names as proofs have it: what lives under it, and what is beneath.
 type Component struct {
@@ -36,11 +39,22 @@ type NameProof struct {
 	Folder   Hash // of what is beneath
 }
 
-// FolderProof proves all that is in a folder.
+// FolderProof proves a page of what is in a folder: all components whose SHA-256 begin with the same bits as the hash
+// from which the page was asked for. Those are as many bits as Path has forks.
 type FolderProof struct {
-	Way    []Step   // the folder is the last one
-	Made   []Living // the folder itself, where it is recorded
-	Inside []Component
+	Way    []Step      // the folder is the last one
+	Made   []Living    // the folder itself, where it is recorded
+	Path   []Hash      // as in Step, of the page in the trie of what is in the folder
+	Inside []Component // each with the newest version of its file alone
+}
+
+// Page is what a [FolderProof] proves.
+type Page struct {
+	Folder Hash // follows from all that is in the folder, on all its pages; zero = nothing
+	// IsNext: nothing of the page is before the hash that was asked for. It is false only for a folder that became
+	// smaller since the page before.
+	IsNext bool
+	Next   Hash // what the next page is asked from; zero = this page is the last
 }
 
 // Prove returns the proof of a name, with at most most versions. It is good for the root of n as it is now.
@@ -76,26 +90,37 @@ func (c component) step(path []Hash) Step {
 	return Step{path, c.versions.sum(domainVersion, Hash{}), c.folder.made.sum(domainMade, Hash{})}
 }
 
-// ProveFolder returns the proof of all that is in a folder, "" = the top. ok is false if the folder is not there.
-func (n *Names) ProveFolder(name string) (p FolderProof, ok bool) {
+// ProveFolder returns the proof of a page of a folder, "" = the top: of at most most components, whose hashes are from
+// or behind it. ok is false if the folder is not there. The time does not grow with the folder.
+func (n *Names) ProveFolder(name string, from Hash, most int) (p FolderProof, ok bool) {
 	in := n.top
-	if name != "" {
-		for _, part := range componentsOf(name, "") {
-			key := keyOf(part)
-			found, way := in.seek(key)
-			if found == nil || found.key != key || found.value.folder == nil {
-				return FolderProof{}, false
-			}
-			c := found.value
-			p.Way, p.Made = append(p.Way, c.step(way)), slices.Clone(c.folder.made)
-			in = c.folder.inside
+	for _, part := range folders(name) {
+		key := keyOf(part)
+		found, way := in.seek(key)
+		if found == nil || found.key != key || found.value.folder == nil {
+			return FolderProof{}, false
 		}
+		c := found.value
+		p.Way, p.Made = append(p.Way, c.step(way)), slices.Clone(c.folder.made)
+		in = c.folder.inside
 	}
-	in.root.each(func(l *leaf[component]) {
+	page, path := in.branch(from, func(n *node[component]) bool { return n.countsTo(most) >= 0 })
+	p.Path = path
+	page.each(func(l *leaf[component]) {
 		c := l.value
-		p.Inside = append(p.Inside, Component{Name: c.name, Versions: slices.Clone(c.versions), Folder: c.folder.sum()})
+		shown := min(len(c.versions), 1)
+		p.Inside = append(p.Inside, Component{Name: c.name, Versions: slices.Clone(c.versions[:shown]),
+			Older: c.versions[shown:].sum(domainVersion, Hash{}), Folder: c.folder.sum()})
 	})
 	return p, true
+}
+
+// folders returns the components of a folder, none for the top.
+func folders(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return componentsOf(name, "")
 }
 
 // top returns the root that follows from a folder at the end of a way: the hash of what is in it. ok is false for a way
@@ -175,28 +200,41 @@ func sharesBits(a, b Hash, n int) bool {
 	return true
 }
 
-// Open verifies the proof against a signed root of names: Inside is all that is in the folder, "" = the top, with all
-// versions but those that [Component].Older stands for.
-func (p FolderProof) Open(root Hash, name string) bool {
-	var components []string
-	if name != "" {
-		components = componentsOf(name, "")
-	}
-	if len(p.Way) != len(components) || !isDescending(p.Made) || len(components) == 0 && len(p.Made) > 0 {
-		return false
+// Open verifies the proof against a signed root of names: Inside is all that is on the page of the folder, "" = the
+// top, that was asked for from a hash. ok is false if the proof proves nothing.
+func (p FolderProof) Open(root Hash, name string, from Hash) (page Page, ok bool) {
+	components, depth := folders(name), len(p.Path)
+	if len(p.Way) != len(components) || !isDescending(p.Made) || len(components) == 0 && len(p.Made) > 0 ||
+		depth > longestPath {
+		return Page{}, false
 	}
 	if n := len(components); n > 0 && living(p.Made).sum(domainMade, Hash{}) != p.Way[n-1].Made {
-		return false
+		return Page{}, false
 	}
 	var inside trie[Component]
 	for _, c := range p.Inside {
 		key := keyOf(c.Name)
-		empty := len(c.Versions) == 0 && c.Folder == Hash{}
-		if inside.get(key) != nil || empty || !isDescending(c.Versions) || len(c.Versions) == 0 && c.Older != (Hash{}) {
-			return false
+		isEmpty := c.Folder == Hash{}
+		if inside.get(key) != nil || !isComponent(c.Name, name == "") || !sharesBits(key, from, depth) ||
+			len(c.Versions) > 1 || len(c.Versions) == 0 && (isEmpty || c.Older != Hash{}) {
+			return Page{}, false
 		}
-		inside = inside.with(key, c)
+		inside.root = insert(inside.root, &leaf[Component]{key, c}, 0)
 	}
-	sum, ok := top(p.Way, components, inside.root.sum())
-	return ok && sum == root
+	// The trie of the page alone has no forks but empty ones above it.
+	at := inside.root
+	for i := 0; i < depth && at != nil && at.leaf == nil; i++ {
+		at = at.branches[bit(from, i)]
+	}
+	if page.Folder, ok = climb(from, at.sum(), p.Path); !ok {
+		return Page{}, false
+	}
+	page.Next, page.IsNext = following(from, depth), isFirst(from, depth)
+	sum, ok := top(p.Way, components, page.Folder)
+	return page, ok && sum == root
+}
+
+// isComponent reports whether something in a folder can be under a name. At the top files without a name are, too.
+func isComponent(name string, isTop bool) bool {
+	return !strings.Contains(name, "/") || isTop && strings.HasPrefix(name, "/")
 }

@@ -121,6 +121,41 @@ func (t trie[V]) seek(key Hash) (found *leaf[V], path []Hash) {
 	return n.leaf, path
 }
 
+// branch returns the largest branch that begins with from and fits, or the leaf or nothing that is there; path is as
+// in seek.
+func (t trie[V]) branch(from Hash, fits func(*node[V]) bool) (n *node[V], path []Hash) {
+	n = t.root
+	for depth := 0; n != nil && n.leaf == nil && !(isFirst(from, depth) && fits(n)); depth++ {
+		side := bit(from, depth)
+		path = append(path, n.branches[1-side].sum())
+		n = n.branches[side]
+	}
+	return n, path
+}
+
+// isFirst reports whether a key is the first of those that begin with its first bits.
+func isFirst(key Hash, bits int) bool {
+	for i := bits; i < longestPath; i++ {
+		if bit(key, i) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// following returns the first key behind those that begin with the first bits of key, zero if there is none.
+func following(key Hash, bits int) (next Hash) {
+	for i := bits - 1; i >= 0; i-- {
+		if bit(key, i) != 0 {
+			continue
+		}
+		copy(next[:], key[:i/8+1])
+		next[i/8] = next[i/8]&(0xff<<(8-i%8)) | 1<<(7-i%8)
+		return next
+	}
+	return Hash{}
+}
+
 // get returns the value of a key, nil for none.
 func (t trie[V]) get(key Hash) *V {
 	n := t.root
@@ -143,6 +178,17 @@ func (n *node[V]) each(f func(*leaf[V])) {
 		n.branches[0].each(f)
 		n.branches[1].each(f)
 	}
+}
+
+// countsTo returns how many leaves fewer than most n has; it is negative, and not exact, if there are more.
+func (n *node[V]) countsTo(most int) int {
+	switch {
+	case n == nil || most < 0:
+		return most
+	case n.leaf != nil:
+		return most - 1
+	}
+	return n.branches[1].countsTo(n.branches[0].countsTo(most))
 }
 
 // longestPath is how many forks a path can have.
