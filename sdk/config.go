@@ -73,6 +73,9 @@ type Config struct {
 	// with [Client.HoldList]; 0 = [DefaultListMemory]. A list beyond it is [ErrTooLarge]. At a
 	// service that proves what it lists, records that are not proven yet take 32 MiB more at most.
 	ListMemory int64
+	// SmallGroup is the longest chain of a group that is always read as a whole, in records, also where a part is asked
+	// for: see [Group.Children]. 0 = [DefaultSmallGroup], negative = none.
+	SmallGroup int64
 	Timeout    time.Duration // for a request without file content; 0 = 15 s
 
 	// Patience is how long an upload or a retrieval goes on trying while connections to
@@ -126,6 +129,9 @@ func (c Config) resolve(account AccountID) (Config, error) {
 	}
 	if c.MaxFileBytes <= 0 {
 		c.MaxFileBytes = defaultMaxFileBytes
+	}
+	if c.SmallGroup == 0 {
+		c.SmallGroup = DefaultSmallGroup
 	}
 	if c.ListMemory <= 0 {
 		c.ListMemory = DefaultListMemory

@@ -120,10 +120,18 @@ type knownFiles interface {
 }
 
 // Stat returns the newest living file with a name: the newest with that recorded name, else
-// the file that a mount shows under that name ([names.Listing.Resolve]). The price is that
+// the file that a mount shows under that name ([names.Listing.Resolve]). In a group of more than 1,000 records
+// it asks for that name alone where it can, see [Group.Child]. The price is that
 // of [Group.List]; Stat retrieves nothing. It needs the API key. Errors: those of
 // [Group.List], [ErrNotFound] when there is no such file.
 func (g Group) Stat(ctx context.Context, name string) (Entry, error) {
+	child, err := g.Child(ctx, name)
+	switch kind := KindOf(err); {
+	case err == nil && child.File != nil:
+		return *child.File, nil
+	case err != nil && kind != ErrUnsupported && kind != ErrNotFound:
+		return Entry{}, err
+	}
 	entries, err := g.Entries(ctx)
 	if err != nil {
 		return Entry{}, err

@@ -57,6 +57,12 @@ func TestThreat76LiesAboutNames(t *testing.T) {
 	meetLies(t, testkit.OnNames)
 }
 
+// Threat 76: an answer for one name, or for one folder, that the signed root of names does not prove is refused.
+func TestThreat76LiesAboutParts(t *testing.T) {
+	t.Parallel()
+	meetLies(t, testkit.OnPart)
+}
+
 // The name of a lie is that of its test.
 func TestLiesHaveNames(t *testing.T) {
 	t.Parallel()
@@ -240,6 +246,9 @@ func (v *victim) client(dir string) *sdk.Client {
 		if v.lie.On != testkit.OnBlocks { // whose files are larger
 			cfg.MaxFileBytes = largest
 		}
+		if v.lie.On == testkit.OnPart {
+			cfg.SmallGroup = -1
+		}
 		if v.lie.On == testkit.OnChain {
 			cfg.ListMemory = 32 << 20
 		}
@@ -422,6 +431,8 @@ func (v *victim) try(ctx context.Context) error {
 			v.t.Error("no root of names was verified")
 		}
 		return err
+	case testkit.OnPart:
+		return v.part(ctx)
 	case testkit.OnList, testkit.OnChain:
 		entries, err := v.c.Group(v.w.Group).Entries(ctx)
 		for _, e := range entries {
@@ -438,6 +449,24 @@ func (v *victim) try(ctx context.Context) error {
 	}
 	if err == nil && !bytes.Equal(b.Bytes(), v.w.Content) {
 		v.t.Error("other content than the file's")
+	}
+	return err
+}
+
+// part asks for one folder and for one name.
+func (v *victim) part(ctx context.Context) error {
+	v.t.Helper()
+	g := v.c.Group(v.w.Group)
+	children, err := g.Children(ctx, "docs")
+	if err == nil && len(children) != 3 || err != nil && len(children) > 0 {
+		v.t.Errorf("%d files with %v", len(children), err)
+	}
+	if err != nil {
+		return err
+	}
+	child, err := g.Child(ctx, "draft.txt")
+	if (child.File != nil) != (err == nil) {
+		v.t.Errorf("file %+v with %v", child.File, err)
 	}
 	return err
 }

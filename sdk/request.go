@@ -61,7 +61,7 @@ func (t tools) limit(op string) int64 {
 	switch op {
 	case wire.OpGetGroupTransactions:
 		return max(wire.MaxJSONBytes, min(maxListBytes, t.c.cfg.MaxFileBytes/2, t.c.cfg.ListMemory/wholeShare))
-	case wire.OpGetOwnedGroups, wire.OpGetMemberGroups, wire.OpGetGroupMembers, wire.OpWatch:
+	case wire.OpGetOwnedGroups, wire.OpGetMemberGroups, wire.OpGetGroupMembers, wire.OpWatch, wire.OpGetNames:
 		return wire.MaxJSONBytes
 	default:
 		return call.MaxAnswer

@@ -33,6 +33,12 @@ func Recorded(name, contentType string, hash [sha256.Size]byte) string {
 	return hex.EncodeToString(hash[:])[:HashDigits] + extension(contentType)
 }
 
+// IsHash reports whether a name may be one that [Recorded] makes of a hash; "" may.
+func IsHash(name string) bool {
+	digits := strings.TrimLeft(name, "0123456789abcdef")
+	return len(name)-len(digits) >= HashDigits || name == ""
+}
+
 // extension returns the usual extension of a media type, "" if there is no common one. It
 // does not use the tables of the machine, which differ.
 func extension(contentType string) string {
@@ -65,6 +71,24 @@ func Component(raw string) string {
 		return raw
 	}
 	return Escape(raw, "%/")
+}
+
+// IsPlain reports whether a component is shown as it is recorded, whatever is beside it, unless it is a file and a
+// folder at once: nor is another component ever shown so.
+func IsPlain(raw string) bool {
+	return Component(raw) == raw && len(raw) <= MaxBytes && !hasDigits(raw, '%', 2) &&
+		!hasDigits(raw, '~', suffixDigits)
+}
+
+// hasDigits reports whether a mark with so many hex digits behind it is in a name.
+func hasDigits(name string, mark byte, digits int) bool {
+	for i := range name {
+		if behind := name[i+1:]; name[i] == mark && len(behind) >= digits &&
+			strings.Trim(behind[:digits], "0123456789abcdefABCDEF") == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // MaxPathBytes is the longest recorded name, in bytes: a path of components.

@@ -124,24 +124,63 @@ func (l *Listing) Names(log *Log, signed *wire.SignedNames, nonce string, root c
 	if signed == nil {
 		return "", nil
 	}
+	stated, err := l.signedNames(log, *signed, nonce)
+	if err == nil && stated != root {
+		err = refuse(0, "the service signed another root of names than its own %d records give: it hides a name "+
+			"that lives, or shows one that does not", l.at.Number)
+	}
+	return signed.Root, err
+}
+
+// signedNames returns the root of names that the service signed at the end of the list.
+func (l *Listing) signedNames(log *Log, signed wire.SignedNames, nonce string) (stated chain.Hash, err error) {
 	s, signature, err := ReadHead(signed.ChainHead, log, l.chain)
 	if err != nil {
-		return "", err
+		return stated, err
 	}
-	var stated chain.Hash
 	if err := decodeHex(signed.Root, &stated); err != nil {
-		return "", err
+		return stated, err
 	}
 	switch {
 	case !log.signer.Verify(s.NamesText(nonce, stated), signature):
-		return "", refuse(0, "the root of names was not signed for this request with the key %s", log.key)
+		return stated, refuse(0, "the root of names was not signed for this request with the key %s: it may be an old "+
+			"one", log.key)
 	case s.Place != l.at.Place:
-		return "", refuse(0, "the root of names was signed for other records than the %d that are listed", l.at.Number)
-	case stated != root:
-		return "", refuse(0, "the service signed another root of names than its own %d records give: it hides a name "+
-			"that lives, or shows one that does not", l.at.Number)
+		return stated, refuse(0, "the root of names was signed for other records than the %d of the group", l.at.Number)
 	}
-	return signed.Root, nil
+	return stated, nil
+}
+
+// Part is what is verified of a chain of which no record was read.
+type Part struct {
+	chain.Place            // of the newest record
+	Proven      int64      // number of the last record that a checkpoint holds
+	Names       chain.Hash // signed root of the living names
+	Checkpoint  Checkpoint
+}
+
+// OpenPart verifies the proof of an answer without the records of the chain name: the end of the chain and its root of
+// names are signed for this request, and not older than what was seen before. That the records since then continue
+// those, and give this root, is not verified: who reads the records does both.
+func OpenPart(log *Log, name string, before Checkpoint, must Past, p wire.ChainProof, nonce string,
+	now time.Time) (part Part, err error) {
+	s, _, err := ReadHead(p.Head, log, name)
+	if err != nil {
+		return part, err
+	}
+	l := &Listing{chain: name, from: s.Place, at: Cursor{Place: s.Place}, must: must, now: now}
+	if part.Checkpoint, err = l.End(log, before, p, nonce); err != nil {
+		return part, err
+	}
+	if p.Names == nil {
+		return part, refuse(0, "no root of names was signed")
+	}
+	part.Names, err = l.signedNames(log, *p.Names, nonce)
+	part.Place = s.Place
+	if p.Chain != nil {
+		part.Proven = p.Chain.Number
+	}
+	return part, err
 }
 
 // ReadHead parses a signed statement about a chain. It does not verify the signature.
@@ -209,6 +248,12 @@ func (l *Listing) checkInclusion(c Checkpoint, in *wire.ChainInclusion) error {
 		if !chain.Contains(c.Chains, l.chain, held, path) {
 			return refuse(0, "the signed checkpoint of %d records does not hold what the service says of this group",
 				c.N)
+		}
+	}
+	for _, known := range []chain.Place{l.at.Place, l.must.Place} {
+		if held.Number == known.Number && held.Hash != known.Hash {
+			return refuse(0, "record %d of this group is another one in the signed checkpoint of %d records",
+				held.Number, c.N)
 		}
 	}
 	const delay = chain.MaxMergeDelaySeconds * time.Second

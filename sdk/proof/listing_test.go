@@ -108,6 +108,68 @@ func TestListingInPieces(t *testing.T) {
 	}
 }
 
+// The end of a chain, and its root of names, are believed without the records only where all of it is signed for this
+// request and contradicts nothing that was seen.
+func TestThreat76PartsThatAreRefused(t *testing.T) {
+	name, now, all := chain.OfGroup("team"), time.Unix(0, 1e18+6), six()
+	place := func(n int) chain.Place { return chain.PlaceOf(&all[n-1]) }
+	other := chain.Place{Number: 5, Hash: chain.Hash{5}}
+	for what, c := range map[string]struct {
+		text string // "" = it is believed
+		to   func(w *world, end *chain.Place, must *proof.Past, p *wire.ChainProof)
+	}{
+		"honest":      {"", nil},
+		"seen before": {"", func(_ *world, end *chain.Place, must *proof.Past, _ *wire.ChainProof) { must.Place = *end }},
+		"seen less":   {"", func(_ *world, _ *chain.Place, must *proof.Past, _ *wire.ChainProof) { must.Place = place(4) }},
+		"older":       {"newer ones are left out", func(_ *world, _ *chain.Place, must *proof.Past, _ *wire.ChainProof) { must.Place = place(6) }},
+		"another":     {"not those that were seen", func(_ *world, _ *chain.Place, must *proof.Past, _ *wire.ChainProof) { must.Place = other }},
+		"no root":     {"no root of names", func(_ *world, _ *chain.Place, _ *proof.Past, p *wire.ChainProof) { p.Names = nil }},
+		"of yesterday": {"not signed for this request", func(w *world, end *chain.Place, _ *proof.Past, p *wire.ChainProof) {
+			p.Names = w.names(name, *end, "m")
+		}},
+		"of before": {"signed for other records", func(w *world, _ *chain.Place, _ *proof.Past, p *wire.ChainProof) {
+			p.Names = w.names(name, place(4), "n")
+		}},
+		"root swapped": {"not signed for this request", func(_ *world, _ *chain.Place, _ *proof.Past, p *wire.ChainProof) {
+			p.Names.Root = strings.Repeat("00", 32)
+		}},
+		"root of no hex": {"hex", func(_ *world, _ *chain.Place, _ *proof.Past, p *wire.ChainProof) { p.Names.Root = "x" }},
+		"head of no hex": {"hex", func(_ *world, _ *chain.Place, _ *proof.Past, p *wire.ChainProof) { p.Head.Hash = "x" }},
+		"another in the checkpoint": {"another one in the signed checkpoint", func(w *world, _ *chain.Place, _ *proof.Past, p *wire.ChainProof) {
+			w.tree = w.tree.With(name, other)
+			*p = w.prove(name, place(5), "n", now)
+		}},
+		"what was seen is another in the checkpoint": {"another one in the signed checkpoint", func(w *world, _ *chain.Place, must *proof.Past, p *wire.ChainProof) {
+			must.Place, must.Proven = place(4), 4
+			w.tree = w.tree.With(name, chain.Place{Number: 4, Hash: chain.Hash{5}})
+			*p = w.prove(name, place(5), "n", now)
+		}},
+	} {
+		w, end, must := newWorld(t), place(5), proof.Past{}
+		w.tree = w.tree.With(name, end)
+		p := w.prove(name, end, "n", now)
+		p.Names = w.names(name, end, "n")
+		if c.to != nil {
+			c.to(w, &end, &must, &p)
+		}
+		part, err := proof.OpenPart(w.log(), name, proof.Checkpoint{}, must, p, "n", now)
+		var refused *proof.Refusal
+		switch {
+		case c.text == "" && (err != nil || part.Place != end || part.Proven != 5 || part.Names != chain.Hash{7}):
+			t.Errorf("%s: %+v, %v", what, part, err)
+		case c.text != "" && (!errors.As(err, &refused) || !strings.Contains(refused.Text, c.text)):
+			t.Errorf("%s: %v, want %q", what, err, c.text)
+		}
+	}
+}
+
+// names signs a root of names.
+func (w *world) names(name string, p chain.Place, nonce string) *wire.SignedNames {
+	root := chain.Hash{7}
+	s := chain.Statement{Origin: origin, Chain: name, Place: p}
+	return &wire.SignedNames{ChainHead: w.head(s, s.NamesText(nonce, root)), Root: hex.EncodeToString(root[:])}
+}
+
 func TestThreat6ListingsThatAreRefused(t *testing.T) {
 	name := chain.OfGroup("team")
 	for what, change := range map[string]struct {

@@ -32,6 +32,7 @@ const (
 	OnFolder   Subject = "folder"   // what proves that a folder was renamed, made or removed
 	OnChange   Subject = "change"   // what proves that a file was changed
 	OnVault    Subject = "vault"    // the key that uploads are sealed to
+	OnPart     Subject = "part"     // answers for one name or one folder
 	OnNames    Subject = "names"    // the root of names, which who reads the whole chain checks
 )
 
@@ -73,7 +74,7 @@ func Lies() []Lie {
 	return slices.Concat(blobLies(), keyLies(), metadataLies(), transportLies(), rawLies(), uploadLies(), listLies(),
 		chainLies(), tokenLies(), watchLies(),
 		historyLies(), dataLies(), answerLies(), tileLies(), uploaderLies(), receiptLies(), batchLies(), folderLies(),
-		changeLies(), vaultLies(), nameLies())
+		changeLies(), vaultLies(), nameLies(), partLies())
 }
 
 // like completes rows with what they have in common.
@@ -148,6 +149,8 @@ func NewWorld(tb testing.TB, on Subject, large bool) *World {
 	switch on {
 	case OnHistory, OnNames:
 		w.addHistory(tb, g)
+	case OnPart:
+		w.addPart(tb, g)
 	case OnBlocks:
 		w.addVersions(tb, g, large)
 	default:

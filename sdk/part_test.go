@@ -1,0 +1,210 @@
+package sdk_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/testkit"
+)
+
+const partPath = wire.PathTools + wire.OpGetNames
+
+// childrenOf lists a folder, each child as a text.
+func childrenOf(t *testing.T, g sdk.Group, folder string) (list []string) {
+	t.Helper()
+	children, err := g.Children(t.Context(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range children {
+		if c.File == nil {
+			c.Name += "/"
+		} else if !strings.HasSuffix(c.File.Name, c.Name) {
+			t.Errorf("%s is recorded as %s", c.Name, c.File.Name)
+		}
+		list = append(list, c.Name)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// asking has the service answer other questions about names.
+func asking(change func(*wire.LivingRequest)) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var req wire.LivingRequest
+			if json.NewDecoder(r.Body).Decode(&req) == nil {
+				change(&req)
+			}
+			raw, _ := json.Marshal(req)
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(string(raw))), int64(len(raw))
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// inParts is a new group that alice reads in parts, and the same group as another client of hers has it.
+func inParts(t *testing.T, s *testkit.Server) (g, other sdk.Group) {
+	t.Helper()
+	alice := s.Account("alice", "1000")
+	g, other = s.Client(t, alice, func(cfg *sdk.Config) { cfg.SmallGroup = -1 }).Group("g"), s.Client(t, alice).Group("g")
+	if _, err := g.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return g, other
+}
+
+func putText(t *testing.T, g sdk.Group, name string) sdk.Receipt {
+	t.Helper()
+	r, err := g.Put(t.Context(), name, strings.NewReader(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A folder is read in pages, of which each is proven; together they are the folder. One name takes one request.
+func TestChildrenInPages(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, testkit.Ours)
+	g, _ := inParts(t, s)
+	var want []string
+	for i := range 9 {
+		name := fmt.Sprint("file", i)
+		putText(t, g, "docs/"+name)
+		want = append(want, name)
+	}
+	putText(t, g, "docs/deep/x")
+	if _, err := g.MakeFolder(t.Context(), "docs/made"); err != nil {
+		t.Fatal(err)
+	}
+	newest := putText(t, g, "docs/file3")
+	want = append(want, "deep/", "made/")
+	slices.Sort(want)
+	for _, most := range []int{0, 1, 3} {
+		s.Disturb(partPath, asking(func(req *wire.LivingRequest) { req.Limit = most }))
+		before := s.Hits(partPath)
+		if got := childrenOf(t, g, "docs"); !slices.Equal(got, want) {
+			t.Errorf("pages of %d have %q, want %q", most, got, want)
+		}
+		if n := s.Hits(partPath) - before; most == 0 && n != 1 || most > 0 && n < len(want)/most {
+			t.Errorf("pages of %d took %d requests", most, n)
+		}
+	}
+	if got := childrenOf(t, g, ""); !slices.Equal(got, []string{"docs/"}) {
+		t.Errorf("the top has %q", got)
+	}
+	c, err := g.Child(t.Context(), "docs/file3")
+	if err != nil || c.File == nil || c.Name != "file3" || c.File.Ref != newest.Ref || c.File.Hash != newest.Hash || c.File.Size != newest.Size ||
+		!c.File.Time.Equal(newest.Time) || c.File.Uploader != newest.Uploader || c.File.Seq != newest.Seq {
+		t.Errorf("%+v, %v, want %+v", c.File, err, newest)
+	}
+	if c, err := g.Child(t.Context(), "docs/deep"); err != nil || c.File != nil || c.Name != "deep" {
+		t.Errorf("a folder is %+v, %v", c, err)
+	}
+	for _, path := range []string{"docs/none", "none/x", "docs/file1/x"} {
+		if _, err := g.Child(t.Context(), path); !errors.Is(err, sdk.ErrNotFound) {
+			t.Errorf("%s: %v", path, err)
+		}
+		if _, err := g.Children(t.Context(), path); !errors.Is(err, sdk.ErrNotFound) {
+			t.Errorf("folder %s: %v", path, err)
+		}
+	}
+}
+
+// Stat asks for the name alone; a name that is shown otherwise than it is recorded is found in the whole list.
+func TestStatAsksForOneName(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, testkit.Ours)
+	g, _ := inParts(t, s)
+	want, odd := putText(t, g, "docs/a"), putText(t, g, "docs/b\x01")
+	lists := s.Hits(wire.PathTools + wire.OpGetGroupTransactions)
+	if e, err := g.Stat(t.Context(), "docs/a"); err != nil || e.Ref != want.Ref {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if n := s.Hits(wire.PathTools+wire.OpGetGroupTransactions) - lists; n != 0 {
+		t.Errorf("%d lists", n)
+	}
+	if e, err := g.Stat(t.Context(), "docs/b%01"); err != nil || e.Ref != odd.Ref {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// A folder that changes between its pages is read again, and never shown half before and half after.
+func TestChildrenOfAChangingFolder(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, testkit.Ours)
+	g, other := inParts(t, s)
+	for i := range 4 {
+		putText(t, g, fmt.Sprint("docs/", i))
+	}
+	changes, most := 0, 1
+	s.Disturb(partPath, asking(func(req *wire.LivingRequest) {
+		if req.Limit = 1; req.From != "" && changes < most {
+			changes++
+			putText(t, other, fmt.Sprint("docs/new", changes))
+		}
+	}))
+	if got := childrenOf(t, g, "docs"); len(got) != 5 {
+		t.Errorf("it has %q", got)
+	}
+	most = 1000
+	if list, err := g.Children(t.Context(), "docs"); !errors.Is(err, sdk.ErrUnavailable) || len(list) > 0 {
+		t.Errorf("%d children, %v", len(list), err)
+	}
+}
+
+// Where a group is to be read as a whole, a part of it is refused as not offered, whatever the reason.
+func TestPartsThatAreNotOffered(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, testkit.Ours)
+	g, small := inParts(t, s)
+	for _, name := range []string{"both", "both/x", "odd/%41", "odd~01234567/x", "012345678901.txt"} {
+		putText(t, g, name)
+	}
+	for what, try := range map[string]func() error{
+		"a small group":               func() error { return second(small.Children(t.Context(), "")) },
+		"a file and a folder":         func() error { return second(g.Children(t.Context(), "both")) },
+		"beneath a file":              func() error { return second(g.Child(t.Context(), "both/x")) },
+		"a file that is a folder":     func() error { return second(g.Child(t.Context(), "both")) },
+		"both on a page":              func() error { return second(g.Children(t.Context(), "")) },
+		"what looks like an escape":   func() error { return second(g.Children(t.Context(), "odd")) },
+		"what looks like a suffix":    func() error { return second(g.Children(t.Context(), "odd~01234567")) },
+		"what looks like a hash":      func() error { return second(g.Child(t.Context(), "012345678901.txt")) },
+		"a path that is none":         func() error { return second(g.Child(t.Context(), "a//b")) },
+		"no path":                     func() error { return second(g.Child(t.Context(), "")) },
+		"another name of the control": func() error { return second(g.Children(t.Context(), ".svcfs")) },
+	} {
+		if err := try(); !errors.Is(err, sdk.ErrUnsupported) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// What a part told of the end of a group is remembered: a list that ends before is refused.
+func TestThreat6PartsAreRemembered(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, testkit.Ours)
+	g, other := inParts(t, s)
+	putText(t, other, "docs/a")
+	s.Log()
+	newest := putText(t, other, "docs/b")
+	if got := childrenOf(t, g, "docs"); len(got) != 2 {
+		t.Fatalf("it has %q", got)
+	}
+	s.Show(s.Log().Rewritten(func(r *chain.Record) bool { return r.Ref != string(newest.Ref) }))
+	if list, err := g.Entries(t.Context()); !errors.Is(err, sdk.ErrCorrupt) || !strings.Contains(fmt.Sprint(err), "newer ones are left out") || len(list) > 0 {
+		t.Errorf("%d entries, %v", len(list), err)
+	}
+}
