@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -21,6 +23,42 @@ type listing struct {
 func listOf(ctx context.Context, g sdk.Group) (listing, error) {
 	entries, err := g.Entries(ctx, sdk.ListOptions{Folders: true})
 	return listingOf(entries), err
+}
+
+// folderList lists what lies directly at paths of a large group, without the rest of it. ok is false where the whole
+// list is needed: see [sdk.Group.Children].
+func folderList(ctx context.Context, g sdk.Group, paths []string) (l listing, ok bool, err error) {
+	var files []sdk.Entry
+	for _, at := range paths {
+		if strings.ContainsAny(at, `*?[`) {
+			return l, false, nil
+		}
+		children, err := g.Children(ctx, at)
+		prefix := ""
+		switch {
+		case errors.Is(err, sdk.ErrNotFound): // a file, perhaps
+			var file sdk.Child
+			file, err = g.Child(ctx, at)
+			children = []sdk.Child{file}
+		case err == nil && at != "":
+			prefix, l.folders = at+"/", append(l.folders, at)
+		}
+		if kind := sdk.KindOf(err); kind == sdk.ErrUnsupported || kind == sdk.ErrNotFound {
+			return l, false, nil
+		} else if err != nil {
+			return l, false, err
+		}
+		for _, c := range children {
+			if c.File != nil {
+				files = append(files, *c.File)
+			} else {
+				l.folders = append(l.folders, prefix+c.Name)
+			}
+		}
+	}
+	slices.Sort(l.folders)
+	l.Listing = view.Listing{Listing: names.List(files, (*sdk.Entry).Named), Entries: files}
+	return l, true, nil
 }
 
 func listingOf(entries []sdk.Entry) listing {

@@ -22,7 +22,8 @@ func (a *app) lsCommand() *cobra.Command {
 		Long: `List the groups of this account, or what is in a group or in a folder of it. ` + placeHelp + `
 
 Folders end with a slash; -R lists what is in them, too. With --trash, and with --json,
-everything is listed, without folders.`,
+everything is listed, without folders. Of a group with more than 1,000 records only
+what is asked for is read, and proven against the names that the service signed.`,
 		Example: "  svcfs ls\n  svcfs ls -l team\n  svcfs ls -Rh team/docs\n  svcfs ls team '*.pdf'\n" +
 			"  svcfs ls team --json\n  svcfs ls --trash team\n" +
 			"  svcfs ls --ref team\n  svcfs ls --ref --notify ~/groups/team/report.pdf",
@@ -70,7 +71,13 @@ func (a *app) ls(ctx context.Context, c *sdk.Client, places []place, show column
 	docs := []listedEntry{}
 	several := slices.ContainsFunc(places, func(p place) bool { return p.group != places[0].group })
 	err := byGroup(places, func(group sdk.GroupID, paths []string) error {
-		list, err := listOf(ctx, c.Group(group))
+		list, ok, err := listing{}, false, error(nil)
+		if !a.asJSON && !show.all && !show.trash {
+			list, ok, err = folderList(ctx, c.Group(group), paths)
+		}
+		if !ok && err == nil {
+			list, err = listOf(ctx, c.Group(group))
+		}
 		if err != nil {
 			return err
 		}
