@@ -187,10 +187,7 @@ func (p *pageOfChain) take() []listedRecord {
 func (h *chains) streamRows(ctx context.Context, request *wire.TransactionsRequest,
 	take func([]wire.TransactionRow) error) (rest page, err error) {
 	last := request.AfterSeq
-	header := http.Header{}
-	if h.c.calls.IsApart() {
-		header.Set("Accept-Encoding", wire.CodingZstd)
-	}
+	header := h.packed()
 	err = h.c.calls.Resume(ctx, call.Free, func() int64 { return last }, func(ctx context.Context) error {
 		request.Nonce, request.AfterSeq = rand.Text(), last
 		t := h.c.tools.call(wire.OpGetGroupTransactions, request, nil)
@@ -214,6 +211,15 @@ func (h *chains) streamRows(ctx context.Context, request *wire.TransactionsReque
 		err = take(rest.rows)
 	}
 	return rest, err
+}
+
+// packed is the header of a request whose answer may come compressed.
+func (h *chains) packed() http.Header {
+	header := http.Header{}
+	if h.c.calls.IsApart() {
+		header.Set("Accept-Encoding", wire.CodingZstd)
+	}
+	return header
 }
 
 // escaped is how many bytes of an answer a byte of a text may take, with room for what is around it.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"net/http"
 	"strings"
 	"time"
 
@@ -90,7 +91,16 @@ func (h *chains) readPart(ctx context.Context, g GroupID, request wire.LivingReq
 	request.GroupID, request.Beyond = string(g), h.c.cfg.SmallGroup
 	request.Nonce, request.KnownSize = rand.Text(), before.N
 	var answer wire.LivingResult
-	if err := h.c.read(ctx, wire.OpGetNames, request, &answer); err != nil {
+	t := h.c.tools.call(wire.OpGetNames, request, nil)
+	t.Header = h.packed()
+	t.Answer = func(resp *http.Response) error {
+		raw, err := call.ReadUnpacked(resp, h.c.tools.limit(wire.OpGetNames))
+		if err != nil {
+			return err
+		}
+		return h.c.tools.decode(raw, &answer)
+	}
+	if err := h.c.calls.Do(ctx, t); err != nil {
 		return err
 	}
 	if answer.Proof == nil {

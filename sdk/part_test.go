@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -117,6 +118,50 @@ func TestChildrenInPages(t *testing.T) {
 		}
 		if _, err := g.Children(t.Context(), path); !errors.Is(err, sdk.ErrNotFound) {
 			t.Errorf("folder %s: %v", path, err)
+		}
+	}
+}
+
+// A page comes compressed from a service that is far away, a short one does not; what is not as it says is refused.
+func TestPagesComeCompressedFromFarAway(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, testkit.Ours)
+	alice := s.Account("alice", "1000")
+	c := s.Client(t, alice, func(cfg *sdk.Config) { cfg.SmallGroup = -1 })
+	g := c.Group("g")
+	if _, err := g.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 120 {
+		putText(t, g, fmt.Sprint("docs/file", i))
+	}
+	var coding, want string
+	s.Disturb(partPath, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			answer := httptest.NewRecorder()
+			next.ServeHTTP(answer, r)
+			coding = answer.Header().Get("Content-Encoding")
+			w.Header().Set("Content-Encoding", want)
+			_, _ = w.Write(answer.Body.Bytes())
+		})
+	})
+	for _, tc := range []struct {
+		far           bool
+		folder        string
+		coding, shown string
+		ok            bool
+	}{
+		{false, "docs", "", "", true},
+		{true, "", "", "", true},
+		{true, "docs", "zstd", "zstd", true},
+		{true, "docs", "zstd", "br", false},
+		{true, "", "", "zstd", false},
+	} {
+		sdk.Far(c, tc.far)
+		want = tc.shown
+		list, err := g.Children(t.Context(), tc.folder)
+		if coding != tc.coding || tc.ok && err != nil || !tc.ok && (!errors.Is(err, sdk.ErrCorrupt) || len(list) > 0) {
+			t.Errorf("%+v: coded %q, %d children, %v", tc, coding, len(list), err)
 		}
 	}
 }

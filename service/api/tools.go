@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"net/http"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -156,10 +157,30 @@ func (s *server) names(list func(context.Context, string, wire.NamesRequest) (gr
 // livingNames proves a name or a page of a folder.
 func (s *server) livingNames(w http.ResponseWriter, r *http.Request, account string,
 	read func(request any) error) error {
-	if err := s.holdMemory(r, files.NamesMemory); err != nil {
+	if err := s.holdMemory(r, files.NamesMemory+packMemory); err != nil {
 		return err
 	}
-	return typed(s.Files.Names)(w, r, account, read)
+	var req wire.LivingRequest
+	if err := read(&req); err != nil {
+		return err
+	}
+	answer, err := s.Files.Names(r.Context(), account, req)
+	if err != nil {
+		return err
+	}
+	if len(answer.Rows) < packedRows || !takesZstd(r) {
+		result(w, answer)
+		return nil
+	}
+	packed, err := packer(w)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Encoding", wire.CodingZstd)
+	_ = json.NewEncoder(packed).Encode(map[string]any{"result": answer}) // the caller may be gone
+	_ = packed.Close()
+	return nil
 }
 
 // watch waits for what happens in the caller's groups.

@@ -112,12 +112,16 @@ func newRowsWriter(w io.Writer) *rowsWriter {
 // compress has all that is written compressed on its way to w: quickly, so that it is no slower
 // than reading the rows.
 func (l *rowsWriter) compress(w io.Writer) (err error) {
-	l.zstd, err = zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
-		zstd.WithWindowSize(wire.PackWindowBytes), zstd.WithLowerEncoderMem(true))
-	if err == nil {
+	if l.zstd, err = packer(w); err == nil {
 		l.w.Reset(l.zstd)
 	}
 	return err
+}
+
+// packer compresses, quickly, what is written on its way to w.
+func packer(w io.Writer) (*zstd.Encoder, error) {
+	return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(wire.PackWindowBytes), zstd.WithLowerEncoderMem(true))
 }
 
 func (l *rowsWriter) add(rows []wire.TransactionRow) error {

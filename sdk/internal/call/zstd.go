@@ -33,6 +33,23 @@ func Unpacked(resp *http.Response) (content io.Reader, end func(), err error) {
 	}
 }
 
+// ReadUnpacked is [ReadBounded] for an answer that may be compressed. Its content has at most so many bytes.
+func ReadUnpacked(resp *http.Response, limit int64) ([]byte, error) {
+	in, end, err := Unpacked(resp)
+	if err != nil {
+		return nil, Malformed(err)
+	}
+	defer end()
+	raw, err := io.ReadAll(io.LimitReader(in, limit+1))
+	switch {
+	case errors.Is(err, ErrPacked):
+		return nil, Malformed(err)
+	case err == nil && int64(len(raw)) > limit:
+		return nil, Malformed(ErrTooMuch)
+	}
+	return raw, err
+}
+
 // packedBody is the content of a compressed answer. Errors are [ErrPacked], or those of the line.
 type packedBody struct {
 	source io.Reader
