@@ -51,7 +51,7 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 			return fmt.Errorf("table %s: %w", t.Name, err)
 		}
 	}
-	if err := ledger.Arrived(ctx, tx); err != nil {
+	if err := errors.Join(tx.Filled(ctx), ledger.Arrived(ctx, tx)); err != nil {
 		return err
 	}
 	var keys int64

@@ -36,11 +36,11 @@ func (f *Files) wrapKey(ctx context.Context, tx *store.Tx, root int64, b vault.B
 	return wrapped, err
 }
 
-// askKeyPlace asks for the newest root, and for the place of a key: one that is free, NULL without any, and the one
-// after the last.
+// askKeyPlace asks for the newest root, and for the place of a key: one that is free, NULL without any, and a new
+// one.
 func askKeyPlace() store.Ask {
-	return store.Ask{Query: "SELECT (" + vault.SelectNewestRoot + "), (SELECT id FROM file_keys WHERE free LIMIT 1), " +
-		"(SELECT COALESCE(max(id), 0) + 1 FROM file_keys)", Whole: true}
+	return store.Ask{Query: "SELECT (" + vault.SelectNewestRoot + "), (SELECT id FROM free_file_keys LIMIT 1), " +
+		"(SELECT id FROM next_file_keys)", Whole: true}
 }
 
 // storeKey keeps a file's key, wrapped by the newest root, and returns its place.

@@ -77,11 +77,11 @@ func padded(key, small []byte) []byte {
 	return data
 }
 
-// askPlace asks for the row of a small content of so many bytes, and whether it is one that is free, else new.
+// askPlace asks for the row of a small content of so many bytes, and whether it is one that is free, else new. On
+// PostgreSQL it is new.
 func askPlace(size int) store.Ask {
-	return store.Ask{Query: `SELECT id, free FROM (SELECT id, free FROM small_contents WHERE free AND size = ?
-		LIMIT 1) AS again
-		UNION ALL SELECT COALESCE(max(id), 0) + 1, FALSE FROM small_contents LIMIT 1`, Args: []any{size}, Whole: true}
+	return store.Ask{Query: `SELECT id, TRUE FROM (SELECT id FROM free_small_contents WHERE size = ? LIMIT 1) AS again
+		UNION ALL SELECT id, FALSE FROM next_small_contents LIMIT 1`, Args: []any{size}}
 }
 
 // settle keeps small ciphertext, gives it its id, and returns its row.

@@ -303,7 +303,7 @@ func (f *Files) fetchOnce(ctx context.Context, account string, req wire.PrepareR
 		if now, err := f.recorded(ctx, account, req); err == nil && now.blob.ID != req.IPFSHash {
 			return nil, nil // another call fetched it since
 		}
-		return nil, f.fetch(ctx, req.IPFSHash)
+		return nil, f.fetch(ctx, req.GroupID, req.IPFSHash)
 	})
 	if err != nil {
 		return f.unlessDeleted(ctx, account, req, err)
@@ -311,15 +311,15 @@ func (f *Files) fetchOnce(ctx context.Context, account string, req wire.PrepareR
 	return nil
 }
 
-// fetch gets the bytes behind a reference from the gateway, checks them and keeps them.
+// fetch gets the bytes behind a reference in a group from the gateway, checks them and keeps them.
 // The gateway is not trusted.
-func (f *Files) fetch(ctx context.Context, ref string) error {
+func (f *Files) fetch(ctx context.Context, group, ref string) error {
 	info, err := f.download(ctx, ref)
 	if err != nil {
 		return err
 	}
 	kept := false
-	err = f.store.Write(ctx, store.Chains{}, func(tx *store.Tx) error {
+	err = f.store.Write(ctx, ledger.In(group), func(tx *store.Tx) error {
 		kept, err = f.keepBytes(ctx, tx, ref, info)
 		return err
 	})

@@ -64,6 +64,16 @@ func (t Table) Insert() Query {
 // InsertNew is Insert, which leaves a row that is there as it is.
 func (t Table) InsertNew() Query { return t.Insert() + " ON CONFLICT DO NOTHING" }
 
+// Filled has the database number new keys and contents behind those that were filled in with their numbers.
+func (t *Tx) Filled(ctx context.Context) error {
+	if !t.Sequenced() {
+		return nil // it takes the number after the largest
+	}
+	return t.Do(ctx, "set sequences", `SELECT
+		setval('file_key_ids', (SELECT COALESCE(max(id), 0) + 1 FROM file_keys), false),
+		setval('small_content_ids', (SELECT COALESCE(max(id), 0) + 1 FROM small_contents), false)`)
+}
+
 // SchemaVersion is the number of the newest migration that the database had when it was opened.
 func (s *Store) SchemaVersion() int { return s.have }
 

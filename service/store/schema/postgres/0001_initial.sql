@@ -184,6 +184,10 @@ CREATE TABLE file_keys (
 	free        BOOLEAN NOT NULL
 );
 CREATE INDEX file_keys_free ON file_keys (id) WHERE free;
+-- Two writes at the same time get different rows: who asks has the lock of the free row, and others pass it over.
+CREATE VIEW free_file_keys AS SELECT id FROM file_keys WHERE free FOR UPDATE SKIP LOCKED;
+CREATE SEQUENCE file_key_ids;
+CREATE VIEW next_file_keys AS SELECT nextval('file_key_ids') AS id;
 
 CREATE TABLE openings (
 	seq    BIGINT PRIMARY KEY,
@@ -191,7 +195,7 @@ CREATE TABLE openings (
 );
 
 -- free is for SQLite, where rows are overwritten. Here they are removed, and only the destruction of the key
--- counts.
+-- counts. Those that are free in an archive from there stay so: a place for content depends on no other write.
 CREATE TABLE small_contents (
 	id   BIGINT PRIMARY KEY,
 	size BIGINT NOT NULL,
@@ -199,6 +203,9 @@ CREATE TABLE small_contents (
 	data BYTEA NOT NULL
 );
 CREATE INDEX small_contents_free ON small_contents (size) WHERE free;
+CREATE VIEW free_small_contents AS SELECT id, size FROM small_contents WHERE FALSE;
+CREATE SEQUENCE small_content_ids;
+CREATE VIEW next_small_contents AS SELECT nextval('small_content_ids') AS id;
 ALTER TABLE small_contents ALTER COLUMN data SET STORAGE EXTERNAL; -- ciphertext cannot be compressed
 
 CREATE TABLE parts (

@@ -198,6 +198,9 @@ CREATE TABLE file_keys (
 	free        INTEGER NOT NULL -- may be taken by another file
 ) STRICT;
 CREATE INDEX file_keys_free ON file_keys (id) WHERE free;
+-- The row of the next key: one that is free, else a new one.
+CREATE VIEW free_file_keys AS SELECT id FROM file_keys WHERE free;
+CREATE VIEW next_file_keys AS SELECT COALESCE(max(id), 0) + 1 AS id FROM file_keys;
 
 -- What the record of a file commits to, sealed under the list key of its group: as file_keys, a row is
 -- overwritten in place, with zeros, once the key of the file is destroyed.
@@ -217,6 +220,9 @@ CREATE TABLE small_contents (
 	data BLOB NOT NULL     -- with zeros after it; zeros alone once destroyed
 ) STRICT;
 CREATE INDEX small_contents_free ON small_contents (size) WHERE free;
+-- As those of file_keys.
+CREATE VIEW free_small_contents AS SELECT id, size FROM small_contents WHERE free;
+CREATE VIEW next_small_contents AS SELECT COALESCE(max(id), 0) + 1 AS id FROM small_contents;
 
 -- Sealed blocks that are stored as one blob. A part belongs to an upload, or once that is recorded to the
 -- files in part_uses.
