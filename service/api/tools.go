@@ -168,7 +168,7 @@ func (s *server) livingNames(w http.ResponseWriter, r *http.Request, account str
 	if err != nil {
 		return err
 	}
-	if len(answer.Rows) < packedRows || !takesZstd(r) {
+	if len(answer.Names) < packedNames || !takesZstd(r) {
 		result(w, answer)
 		return nil
 	}

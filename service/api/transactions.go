@@ -79,6 +79,8 @@ const (
 	packMemory = 4 * wire.PackWindowBytes
 	// packedRows is the shortest list that is compressed, in rows.
 	packedRows = 100
+	// packedNames is the shortest proof of names whose answer is compressed, in bytes.
+	packedNames = 16 << 10
 )
 
 // takesZstd reports whether a client wants an answer compressed. A weight is not looked at but for
