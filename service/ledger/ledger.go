@@ -128,7 +128,7 @@ func readTags(text string) ([]chain.Tag, error) {
 	return tags, nil
 }
 
-// Ledger appends records. It is safe for concurrent use: transactions serialise.
+// Ledger appends records. It is safe for concurrent use: writes of one chain happen one after the other.
 type Ledger struct {
 	fees   Fees
 	bounds Bounds
@@ -155,11 +155,11 @@ func (l *Ledger) Fees() map[string]string {
 	return out
 }
 
-// AskEnd is what [Ledger.Append] asks about a chain.
+// AskEnd is what [Ledger.Append] asks about a chain. On PostgreSQL, where it may be asked ahead, each answer has a
+// sequence of its own.
 func AskEnd(chain string) store.Ask {
 	return store.Ask{Query: `SELECT seq, newest_records.time_ns, chains.number, chains.hash, chains.time_ns
-		FROM newest_records LEFT JOIN chains ON chains.chain = ? ORDER BY seq DESC LIMIT 1`, Args: []any{chain},
-		Whole: true}
+		FROM newest_records LEFT JOIN chains ON chains.chain = ? ORDER BY seq DESC LIMIT 1`, Args: []any{chain}}
 }
 
 // Append writes r as the next record of the ledger and of its chain, which the write names, and returns it

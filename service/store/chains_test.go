@@ -36,14 +36,12 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// sharing are processes over one database of PostgreSQL whose writes of other chains run at the same time.
+// sharing are processes over one database of PostgreSQL.
 func sharing(t *testing.T, n int) (list []*store.Store) {
 	t.Helper()
 	url := postgres.NewDatabase(t)
 	for range n {
-		s := open(t, func() (*store.Store, error) { return store.Open(t.Context(), "", url) })
-		s.SetShares(true)
-		list = append(list, s)
+		list = append(list, open(t, func() (*store.Store, error) { return store.Open(t.Context(), "", url) }))
 	}
 	return list
 }
@@ -178,9 +176,7 @@ func TestRandomChains(t *testing.T) {
 			const chains, writers, rounds = 8, 12, 25
 			var list []*store.Store
 			for range 3 {
-				s := open(t, opener)
-				s.SetShares(engine.name == "postgres")
-				list = append(list, s)
+				list = append(list, open(t, opener))
 			}
 			var mu sync.Mutex
 			want := make(map[string]int)

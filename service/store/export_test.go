@@ -47,8 +47,5 @@ func (s *Store) Waiting() int {
 // KindAtPostgres is how PostgreSQL's engine reads an error.
 func KindAtPostgres(err error) error { return postgresEngine{}.kind(err) }
 
-// SetShares sets whether writes of other chains may run at the same time, in other processes.
-func (s *Store) SetShares(shares bool) { s.shares = shares }
-
 // ChangedBy returns the tables that a statement changes, as far as answers that came ahead are concerned.
 func ChangedBy(statement string) []string { return changedBy(statement) }

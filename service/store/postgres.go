@@ -53,7 +53,7 @@ func openPostgres(url string) (*Store, error) {
 	db.SetMaxOpenConns(postgresConns)
 	db.SetMaxIdleConns(postgresConns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
-	return &Store{engine: postgresEngine{}, read: db, write: db, timeout: writeTimeout,
+	return &Store{engine: postgresEngine{}, read: db, write: db, timeout: writeTimeout, shares: true,
 		reads: &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}}, nil
 }
 
