@@ -16,6 +16,7 @@ func TestThreat44DisabledAccount(t *testing.T) {
 	r, alice, bob := runWithMember(t)
 	ref := alice.upload("g", "f", []byte("content")).Location
 	began := alice.finalize("g", "late", []byte("x"))
+	small := alice.sealsFor(alice.vaultKey(), "g", "small", []byte("x"))
 	raw := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
 	link, err := r.svc.SignInLink(t.Context(), "alice", r.url)
 	if err != nil {
@@ -55,6 +56,8 @@ func TestThreat44DisabledAccount(t *testing.T) {
 		toldDisabled("finish", status, body)
 		status, body = alice.put(raw, strings.NewReader(strings.Repeat("c", 28)))
 		toldDisabled("send", status, body)
+		status, body = alice.puts(small)
+		toldDisabled("a small save", status, body)
 		byKey := http.Header{wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {alice.id}}
 		status, text := r.post(wire.PathTools+wire.OpGetOwnedGroups, byKey, object{})
 		toldDisabled("the key", status, string(text))

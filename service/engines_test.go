@@ -13,6 +13,7 @@ func TestOnPostgres(t *testing.T) {
 	enginetest.OnPostgresToo(t, map[string]func(*testing.T){
 		// Locks and commits.
 		"MoneyForTenUploadsPaysTen":               TestThreat27MoneyForTenUploadsPaysTen,
+		"RotationKillsKeyAndTokens":               TestThreat23RotationKillsKeyAndTokens,
 		"RevocationWinsEveryRace":                 TestThreat24RevocationWinsEveryRace,
 		"FinalizeIsIdempotent":                    TestFinalizeIsIdempotent,
 		"DeleteIsIdempotentAndTheFirstRecordWins": TestDeleteIsIdempotentAndTheFirstRecordWins,

@@ -31,7 +31,7 @@ func TestRoundTrips(t *testing.T) {
 		most int64
 		do   func(name string) (counted func())
 	}{
-		{"a sealed save", 3, func(name string) func() {
+		{"a sealed save", 2, func(name string) func() {
 			item := alice.sealsFor(vault, "g", name, content)
 			return func() { ref = alice.mustPut(item).CID }
 		}},
@@ -43,7 +43,7 @@ func TestRoundTrips(t *testing.T) {
 			request := alice.finalize("g", name, content)
 			return func() { must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, request) }
 		}},
-		{"a retrieval", 8, func(string) func() { return func() { alice.reads(ref, string(content)) } }},
+		{"a retrieval", 3, func(string) func() { return func() { alice.reads(ref, string(content)) } }},
 	} {
 		least := int64(math.MaxInt64)
 		for i := 0; i < 40 && least > c.most; i++ { // the first prepares statements, and the sequencer asks meanwhile, too

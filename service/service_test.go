@@ -625,11 +625,19 @@ func TestThreat22GuessingIsSlowedDown(t *testing.T) {
 // Threat 23.
 func TestThreat23RotationKillsKeyAndTokens(t *testing.T) {
 	t.Parallel()
-	r := run(t)
-	alice := r.user("alice", "1")
+	r, alice := runWithGroup(t)
+	ref := alice.upload("g", "f", []byte("content")).CID
+	small := alice.sealsFor(alice.vaultKey(), "g", "small", []byte("x"))
+	left := alice.balance()
 	made, err := r.svc.RotateKey(t.Context(), "alice")
 	if err != nil {
 		t.Fatal(err)
+	}
+	for range 2 { // the second time before anything else
+		status, body := alice.puts(small)
+		refuses(t, "a small save with the old token", status, body, wire.CodeInvalidToken)
+		status, body = alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})
+		refuses(t, "a retrieval with the old token", status, body, wire.CodeInvalidToken)
 	}
 	if status, _ := alice.tool(wire.OpGetOwnedGroups, object{}); status != 401 {
 		t.Errorf("the old token still works: %d", status)
@@ -640,6 +648,12 @@ func TestThreat23RotationKillsKeyAndTokens(t *testing.T) {
 	}
 	alice.key = made.APIKey.Reveal()
 	alice.login()
+	if now := alice.balance(); now != left {
+		t.Errorf("the old token cost %s, and left %s", left, now)
+	}
+	if alice.mustPut(small).Repeated {
+		t.Error("the old token saved")
+	}
 	if text := fmt.Sprintf("%v %+v %#v", made, made, made); strings.Contains(text, alice.key) {
 		t.Error("a new account prints its key")
 	}

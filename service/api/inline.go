@@ -152,34 +152,29 @@ func (b *base64Reader) Read(p []byte) (int, error) {
 }
 
 // checkInline refuses a file that is too large to be sent inside JSON, or compressed
-// where the client does not say that it knows formats, before anything is charged, and
-// returns its size.
-func (s *server) checkInline(r *http.Request, account string, req wire.PrepareRetrieveRequest) (size int64, err error) {
-	size, compressed, err := s.Files.Stat(r.Context(), account, req)
-	if err != nil {
-		return 0, err
-	}
-	if compressed && r.Header.Get(wire.HeaderWalletID) == "" {
-		return 0, fault.New(wire.CodeUnsupported, "this file is compressed, and nova-sdk-js 1.0.3 would return the "+
+// where the client does not say that it knows formats, before anything is charged.
+func (s *server) checkInline(r *http.Request, file *files.Found) error {
+	if file.Compressed && r.Header.Get(wire.HeaderWalletID) == "" {
+		return fault.New(wire.CodeUnsupported, "this file is compressed, and nova-sdk-js 1.0.3 would return the "+
 			"compressed bytes: nothing was charged; "+
 			"use svcfs or a newer SDK; a client that reads format.compression says so with the header x-wallet-id or "+
 			"\"transfer\":\"raw\"")
 	}
-	if size > s.inlineLimit()+format.Overhead {
-		return 0, fault.New(wire.CodeTooLarge, "file too large to be sent inside JSON: at most %d bytes; ask with "+
+	if file.Size > s.inlineLimit()+format.Overhead {
+		return fault.New(wire.CodeTooLarge, "file too large to be sent inside JSON: at most %d bytes; ask with "+
 			"\"transfer\":\"raw\"", s.inlineLimit())
 	}
-	return size, nil
+	return nil
 }
 
 // streamInline sends a large file inside JSON as it is read.
-func (s *server) streamInline(w http.ResponseWriter, r *http.Request, account string,
-	req wire.PrepareRetrieveRequest) error {
+func (s *server) streamInline(w http.ResponseWriter, r *http.Request, req wire.PrepareRetrieveRequest,
+	file *files.Found) error {
 	done, err := s.turn(r.Context())
 	if err != nil {
 		return err
 	}
-	stored, content, err := s.Files.RetrieveOpened(r.Context(), account, req)
+	stored, content, err := s.Files.RetrieveOpened(r.Context(), file)
 	done()
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -18,9 +19,18 @@ import (
 // smallFrame is how long a frame is, in bytes, whose content surely lies in the database.
 const smallFrame = files.SmallBytes
 
-// putSealed records an upload in one request.
-func (s *server) putSealed(w http.ResponseWriter, r *http.Request, account string) error {
-	return s.putFrame(w, r, account, func(raw []byte) (head wire.SealedHead, key *format.Key, err error) {
+// putSealed records an upload in one request. Of one that is in memory before anything is kept, the account is checked
+// in its transaction.
+func (s *server) putSealed(w http.ResponseWriter, r *http.Request) error {
+	by, err := s.unchecked(r)
+	if err == nil && (r.ContentLength < 0 || r.ContentLength > smallFrame) {
+		err = by.Look(r.Context())
+		by = auth.Checked(by.Account)
+	}
+	if err != nil {
+		return err
+	}
+	return s.putFrame(w, r, by, func(raw []byte) (head wire.SealedHead, key *format.Key, err error) {
 		err = decode(raw, &head)
 		return head, nil, err
 	})
@@ -35,7 +45,7 @@ type plainHead struct {
 // putPlain records an upload of the account page, which sends the key of the file as it gets those of others: in the
 // session.
 func (s *server) putPlain(w http.ResponseWriter, r *http.Request, account string) error {
-	return s.putFrame(w, r, account, func(raw []byte) (wire.SealedHead, *format.Key, error) {
+	return s.putFrame(w, r, auth.Checked(account), func(raw []byte) (wire.SealedHead, *format.Key, error) {
 		var head plainHead
 		if err := decode(raw, &head); err != nil {
 			return head.SealedHead, nil, err
@@ -54,7 +64,7 @@ func (s *server) putPlain(w http.ResponseWriter, r *http.Request, account string
 }
 
 // putFrame records an upload whose head parse reads.
-func (s *server) putFrame(w http.ResponseWriter, r *http.Request, account string,
+func (s *server) putFrame(w http.ResponseWriter, r *http.Request, by *auth.Session,
 	parse func([]byte) (wire.SealedHead, *format.Key, error)) error {
 	size := r.ContentLength
 	if size < 0 {
@@ -81,14 +91,14 @@ func (s *server) putFrame(w http.ResponseWriter, r *http.Request, account string
 	case size != length+head.BlobSize:
 		return fault.New(wire.CodeValidation, "Content-Length: want %d, the length of the frame", length+head.BlobSize)
 	}
-	out, err := s.Files.PutSealed(r.Context(), account, head, key, r.Body)
+	out, err := s.Files.PutSealed(r.Context(), by, head, key, r.Body)
 	if err != nil {
 		return err
 	}
 	s.Metrics.Uploads.Inc()
 	if meta, err := format.ParseMetadata(head.Format); err == nil && meta.Version == format.VersionBlocks &&
 		out.Record != nil {
-		ticket := s.ticket(account, out.Record.GroupID, out.Location, true)
+		ticket := s.ticket(by.Account, out.Record.GroupID, out.Location, true)
 		out.DataURL, out.TilesURL = wire.PathBlocks+ticket, wire.PathTiles+ticket
 	}
 	resultAlone(w, out)
@@ -120,7 +130,7 @@ func (s *server) finalizeUploads(w http.ResponseWriter, r *http.Request, account
 		return err
 	}
 	s.limits.Charge(account, len(frames)-1) // as if each had come alone
-	answers, err := s.Files.FinalizeSealed(r.Context(), account, frames)
+	answers, err := s.Files.FinalizeSealed(r.Context(), auth.Checked(account), frames)
 	if err != nil {
 		return err
 	}

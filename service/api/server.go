@@ -129,7 +129,7 @@ func (s *server) routes(reads map[string]web.Transfer, page http.Handler) *http.
 	mux.HandleFunc("POST "+wire.PathTools+"{op}", s.refusing(s.tool))
 	mux.HandleFunc("POST "+wire.PathFinalizeGenA, s.refusing(s.calling(s.finalize)))
 	mux.HandleFunc("PUT "+wire.PathUploadBlob+"{id}", s.refusing(s.calling(s.putBlob)))
-	mux.HandleFunc("PUT "+wire.PathSealed+"{id}", s.refusing(s.calling(s.putSealed)))
+	mux.HandleFunc("PUT "+wire.PathSealed+"{id}", s.refusing(s.putSealed))
 	mux.HandleFunc("GET "+wire.PathParts+"{id}", s.refusing(s.calling(s.getParts)))
 	mux.HandleFunc("PUT "+wire.PathParts+"{id}/{part}", s.refusing(s.calling(s.putPart)))
 	for path, read := range reads {

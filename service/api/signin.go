@@ -5,40 +5,51 @@ import (
 	"strings"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
 )
 
-// authenticate returns the account that sent a request, from the headers alone. If there
-// is a Bearer token, only the token counts. An API key needs its account beside it.
-func (s *server) authenticate(r *http.Request) (account string, err error) {
+// session returns the account that sent a request, from the headers alone. If there is a Bearer token, only the token
+// counts, and the answer has the account checked. An API key needs its account beside it.
+func (s *server) session(r *http.Request) (*auth.Session, error) {
 	if len(r.Header.Values("Authorization")) > 1 || len(r.Header.Values(wire.HeaderAPIKey)) > 1 ||
 		len(r.Header.Values(wire.HeaderAccountID)) > 1 {
-		return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential: a header was sent twice")
+		return nil, fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential: a header was sent twice")
 	}
 	claimed := r.Header.Get(wire.HeaderAccountID)
 	if headers := r.Header.Values("Authorization"); len(headers) > 0 { // also an empty one
 		token, ok := strings.CutPrefix(headers[0], "Bearer ")
 		if !ok {
-			return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential")
+			return nil, fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential")
 		}
-		if account, err = s.Tokens.Verify(r.Context(), token); err != nil {
-			return "", err
+		by, err := s.Tokens.Open(r.Context(), token)
+		if err == nil && claimed != "" && claimed != by.Account {
+			err = fault.New(wire.CodeInvalidToken, "Auth failed: account ID mismatch")
 		}
-		if claimed != "" && claimed != account {
-			return "", fault.New(wire.CodeInvalidToken, "Auth failed: account ID mismatch")
-		}
-		return account, nil
+		return by, err
 	}
 	key := r.Header.Get(wire.HeaderAPIKey)
 	switch {
 	case key == "":
-		return "", fault.New(wire.CodeAuthRequired, "Auth required: missing Bearer session token")
+		return nil, fault.New(wire.CodeAuthRequired, "Auth required: missing Bearer session token")
 	case claimed == "":
-		return "", fault.New(wire.CodeAuthRequired,
+		return nil, fault.New(wire.CodeAuthRequired,
 			"Auth required: x-account-id must accompany the X-API-Key credential")
 	}
-	_, err = s.Accounts.CheckKey(r.Context(), claimed, key)
-	return claimed, err
+	_, err := s.Accounts.CheckKey(r.Context(), claimed, key)
+	return auth.Checked(claimed), err
+}
+
+// authenticate returns the account that sent a request, which it checks.
+func (s *server) authenticate(r *http.Request) (account string, err error) {
+	by, err := s.session(r)
+	if err == nil {
+		err = by.Look(r.Context())
+	}
+	if err != nil {
+		return "", err
+	}
+	return by.Account, nil
 }
 
 // caller authenticates a request from its headers, before anything of its body is
@@ -48,6 +59,15 @@ func (s *server) caller(r *http.Request) (account string, err error) {
 		return "", err
 	}
 	return account, s.admitAccount(r, account)
+}
+
+// unchecked is caller for a request whose answer has the session checked, before it tells or changes anything.
+func (s *server) unchecked(r *http.Request) (*auth.Session, error) {
+	by, err := s.session(r)
+	if err != nil {
+		return nil, err
+	}
+	return by, s.admitAccount(r, by.Account)
 }
 
 // sessionToken exchanges an API key for a token. The body names the account, and is not

@@ -41,7 +41,7 @@ func (s *server) operations() map[string]web.Operation {
 	return map[string]web.Operation{
 		wire.OpFinalizeUpload:       withContent(s.finalize),
 		wire.OpFinalizeUploads:      withContent(s.finalizeUploads),
-		wire.OpPrepareRetrieve:      s.retrieve,
+		wire.OpPrepareRetrieve:      s.retrieveOf,
 		wire.OpWatch:                s.watch,
 		wire.OpGetOwnedGroups:       s.names(s.Groups.Owned),
 		wire.OpGetMemberGroups:      s.names(s.Groups.Of),
@@ -100,6 +100,13 @@ func (s *server) tool(w http.ResponseWriter, r *http.Request) error {
 	answer := s.tools[op]
 	if answer == nil {
 		return fault.New(wire.CodeUnsupported, "operation not found: %.60q is not offered here", op)
+	}
+	if op == wire.OpPrepareRetrieve {
+		by, err := s.unchecked(r)
+		if err != nil {
+			return err
+		}
+		return s.retrieve(w, r, by, func(request any) error { return s.read(w, r, request) })
 	}
 	account, err := s.caller(r)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -39,40 +40,48 @@ func (s *server) finalize(w http.ResponseWriter, r *http.Request, account string
 	return nil
 }
 
+// retrieveOf is retrieve for an account that was checked.
+func (s *server) retrieveOf(w http.ResponseWriter, r *http.Request, account string, read func(any) error) error {
+	return s.retrieve(w, r, auth.Checked(account), read)
+}
+
 // retrieve hands out a key with the ciphertext, or with the address of it.
-func (s *server) retrieve(w http.ResponseWriter, r *http.Request, account string, read func(request any) error) error {
+func (s *server) retrieve(w http.ResponseWriter, r *http.Request, by *auth.Session, read func(any) error) error {
 	var req wire.PrepareRetrieveRequest
 	if err := read(&req); err != nil {
 		return err
 	}
+	file, err := s.Files.Find(r.Context(), by, req)
+	if err != nil {
+		return err
+	}
 	inlineUpTo := int64(wire.InlineBlobBytes)
 	if req.Transfer != wire.TransferRaw {
-		var err error
-		if inlineUpTo, err = s.checkInline(r, account, req); err != nil {
+		if err := s.checkInline(r, file); err != nil {
 			return err
 		}
-		if inlineUpTo > memoryInline {
-			return s.streamInline(w, r, account, req)
+		if inlineUpTo = file.Size; inlineUpTo > memoryInline {
+			return s.streamInline(w, r, req, file)
 		}
 	}
 	if err := s.holdMemory(r, retrieveCopies*inlineUpTo); err != nil {
 		return err
 	}
-	stored, err := s.Files.Retrieve(r.Context(), account, req, inlineUpTo)
+	stored, err := s.Files.Retrieve(r.Context(), file, inlineUpTo)
 	if err != nil {
 		return err
 	}
 	s.Metrics.Retrieves.Inc()
 	out := retrieved(req, stored)
 	if stored.InBlocks != nil {
-		s.offerBlocks(account, req, stored.InBlocks, &out)
+		s.offerBlocks(by.Account, req, stored.InBlocks, &out)
 		if req.FirstBytes > 0 && s.sendFirst(w, r, stored.InBlocks, req.FirstBytes, out) {
 			return nil
 		}
 	} else if stored.Inline != nil {
 		out.EncryptedB64 = base64.StdEncoding.EncodeToString(stored.Inline)
 	} else {
-		out.DataURL = wire.PathReadBlob + s.ticket(account, req.GroupID, req.IPFSHash, false)
+		out.DataURL = wire.PathReadBlob + s.ticket(by.Account, req.GroupID, req.IPFSHash, false)
 		out.DataSize = stored.BlobSize
 	}
 	writeRaw(w, http.StatusOK, resultOf(r, out))

@@ -126,13 +126,23 @@ type storedKey struct {
 	found, disabled bool
 }
 
-func (a *Accounts) keyOf(ctx context.Context, id string) (storedKey, error) {
-	k := storedKey{hash: make([]byte, sha256.Size), found: true}
-	err := a.store.Look(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT key_hash, key_generation, disabled_ns IS NOT NULL FROM accounts WHERE "+
-			"id = ? AND deleted_ns IS NULL", id).
-			Scan(&k.hash, &k.generation, &k.disabled)
+func (a *Accounts) keyOf(ctx context.Context, id string) (k storedKey, err error) {
+	err = a.store.Look(ctx, func(tx *store.Tx) error {
+		k, err = readKey(ctx, tx, id)
+		return err
 	})
+	return k, err
+}
+
+// askKey is what [readKey] asks.
+func askKey(id string) store.Ask {
+	return store.Ask{Query: "SELECT key_hash, key_generation, disabled_ns IS NOT NULL FROM accounts WHERE id = ? AND " +
+		"deleted_ns IS NULL", Args: []any{id}}
+}
+
+func readKey(ctx context.Context, tx *store.Tx, id string) (storedKey, error) {
+	k := storedKey{hash: make([]byte, sha256.Size), found: true}
+	err := tx.Ask(ctx, askKey(id)).Scan(&k.hash, &k.generation, &k.disabled)
 	if errors.Is(err, sql.ErrNoRows) {
 		return storedKey{hash: k.hash}, nil
 	}

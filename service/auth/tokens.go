@@ -15,6 +15,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/store"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 	MaxTokenLifetime = 24 * time.Hour
 	tokenType        = "svc_session"
 	leeway           = 30 * time.Second
-	// maxKnownTokens bounds the verified tokens that are kept: of each some 600 bytes.
+	// maxKnownTokens bounds the tokens that are remembered: of each some 600 bytes.
 	maxKnownTokens = 10_000
 )
 
@@ -45,7 +46,7 @@ type Tokens struct {
 	clock    *clock
 
 	mu    sync.Mutex
-	known map[[sha256.Size]byte]claims // by the hash of their token: those that were verified
+	known map[[sha256.Size]byte]known // by the hash of their token
 }
 
 // NewTokens returns an issuer for the service at a public address.
@@ -55,7 +56,7 @@ func NewTokens(a *Accounts, secret [sha256.Size]byte, address string, lifetime t
 		lifetime = MaxTokenLifetime
 	}
 	return &Tokens{accounts: a, secret: secret[:], address: address, lifetime: lifetime, now: now,
-		clock: newClock(now), known: make(map[[sha256.Size]byte]claims)}
+		clock: newClock(now), known: make(map[[sha256.Size]byte]known)}
 }
 
 // Lifetime returns how long a token is good, as expires_in says it.
@@ -111,53 +112,126 @@ func (s singleAudience) MarshalJSON() ([]byte, error) {
 // algorithm, issuer, audience, times, type, and that the account's key has not
 // been rotated since.
 func (t *Tokens) Verify(ctx context.Context, token string) (account string, err error) {
-	account, err = t.verify(ctx, token)
+	s, err := t.open(ctx, token)
+	if err == nil {
+		err = s.Look(ctx)
+	}
+	if err != nil {
+		return "", err
+	}
+	return s.Account, nil
+}
+
+// Session is the account of a request whose token is good by itself: whether the key of the account was rotated since,
+// or the account was disabled, [Session.Check] finds in the transaction of the request, which saves a look beforehand.
+type Session struct {
+	Account string
+	known   known
+	tokens  *Tokens // nil = it was checked, see [Checked]
+}
+
+// Open returns the session of a token, of which it requires what [Tokens.Verify] does, but for the account's key,
+// unless that was wrong before. Whoever opens a session has it checked before it reads or changes anything for the
+// account.
+func (t *Tokens) Open(ctx context.Context, token string) (*Session, error) {
+	s, err := t.open(ctx, token)
+	if err == nil && s.known.ended {
+		err = s.Look(ctx)
+	}
+	return s, err
+}
+
+// Checked returns the session of an account that was checked.
+func Checked(account string) *Session { return &Session{Account: account} }
+
+func (t *Tokens) open(ctx context.Context, token string) (*Session, error) {
+	k, err := t.claimsOf(token)
+	if err != nil {
+		return nil, t.failed(ctx, err)
+	}
+	return &Session{Account: k.AccountID, known: k, tokens: t}, nil
+}
+
+// Look is [Session.Check] by itself.
+func (s *Session) Look(ctx context.Context) error {
+	if s.tokens == nil {
+		return nil
+	}
+	return s.tokens.accounts.store.Look(ctx, func(tx *store.Tx) error { return s.Check(ctx, tx) })
+}
+
+// Asks are what [Session.Check] asks.
+func (s *Session) Asks() []store.Ask {
+	if s.tokens == nil {
+		return nil
+	}
+	return []store.Ask{askKey(s.Account)}
+}
+
+// Check refuses a token whose account has another key by now, or is disabled.
+func (s *Session) Check(ctx context.Context, tx *store.Tx) error {
+	if s.tokens == nil {
+		return nil
+	}
+	key, err := readKey(ctx, tx, s.Account)
+	switch {
+	case err != nil:
+		return err
+	case key.disabled:
+		err = accountDisabled(s.Account)
+	case !key.found || key.generation != s.known.Generation:
+		err = invalidToken("invalid session token: the API key was rotated since")
+	default:
+		return nil
+	}
+	ended := s.known
+	ended.ended = true
+	s.tokens.remember(ended)
+	return s.tokens.failed(ctx, err)
+}
+
+// failed notes a refusal, and returns it.
+func (t *Tokens) failed(ctx context.Context, err error) error {
 	var wrong *fault.Error
 	if errors.As(err, &wrong) {
 		t.accounts.signIns.Failed(ctx, byToken, "", wrong.Code)
 	}
-	return account, err
-}
-
-func (t *Tokens) verify(ctx context.Context, token string) (account string, err error) {
-	c, err := t.claimsOf(token)
-	if err != nil {
-		return "", err
-	}
-	key, err := t.accounts.keyOf(ctx, c.AccountID)
-	if err != nil {
-		return "", err
-	}
-	if key.disabled {
-		return "", accountDisabled(c.AccountID)
-	}
-	if !key.found || key.generation != c.Generation {
-		return "", invalidToken("invalid session token: the API key was rotated since")
-	}
-	return c.AccountID, nil
+	return err
 }
 
 // claimsOf returns the claims of a token that is good now, except for the account's key. It verifies a
 // token once: clients send the same one with each request.
-func (t *Tokens) claimsOf(token string) (claims, error) {
+func (t *Tokens) claimsOf(token string) (known, error) {
 	hash := sha256.Sum256([]byte(token))
 	t.mu.Lock()
-	c, ok := t.known[hash]
+	k, ok := t.known[hash]
 	t.mu.Unlock()
-	if now := t.now(); ok && now.Before(c.ExpiresAt.Add(leeway)) && !now.Before(c.IssuedAt.Add(-leeway)) {
-		return c, nil
+	if now := t.now(); ok && now.Before(k.ExpiresAt.Add(leeway)) && !now.Before(k.IssuedAt.Add(-leeway)) {
+		return k, nil
 	}
 	c, err := t.parse(token)
+	k = known{claims: c, hash: hash}
 	if err != nil || c.NotBefore != nil {
-		return c, err
+		return k, err
 	}
+	t.remember(k)
+	return k, nil
+}
+
+// known is what is remembered of a token.
+type known struct {
+	claims
+	hash  [sha256.Size]byte // of the token
+	ended bool              // it was refused for the key of its account
+}
+
+func (t *Tokens) remember(k known) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.known) >= maxKnownTokens {
 		clear(t.known)
 	}
-	t.known[hash] = c
-	return c, nil
+	t.known[k.hash] = k
 }
 
 // parse verifies a token, except for the account's key.

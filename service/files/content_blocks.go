@@ -71,7 +71,7 @@ func (f *Files) readContent(ctx context.Context, tx *store.Tx, ref string) (c co
 	}
 	if c.manifest == nil {
 		copy(info.Sum[:], sum)
-		c.manifest, err = f.readBlob(ctx, info, format.MaxManifestBytes)
+		c.manifest, err = f.readBlob(ctx, &file{blob: info}, format.MaxManifestBytes)
 	}
 	return c, err
 }

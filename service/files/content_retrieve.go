@@ -15,6 +15,7 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
@@ -38,23 +39,21 @@ type Stored struct {
 // sent inline is read and compared with its checksum before the charge, so that a
 // damaged file costs nothing. Of a larger blob only the size is checked; the reader
 // checks tag and hash.
-func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest,
-	inlineUpTo int64) (Stored, error) {
-	return f.retrieve(ctx, account, req, func(s *Stored, want blob.Info) (err error) {
-		s.Inline, err = f.readBlob(ctx, want, inlineUpTo)
+func (f *Files) Retrieve(ctx context.Context, found *Found, inlineUpTo int64) (Stored, error) {
+	return f.retrieve(ctx, found, func(s *Stored, row *file) (err error) {
+		s.Inline, err = f.readBlob(ctx, row, inlineUpTo)
 		return err
 	})
 }
 
 // RetrieveOpened is [Files.Retrieve] for content that is streamed. The content was read
 // and checked before the charge, and is returned at its start. The caller closes it.
-func (f *Files) RetrieveOpened(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (s Stored,
-	content io.ReadSeekCloser, err error) {
-	s, err = f.retrieve(ctx, account, req, func(_ *Stored, want blob.Info) (err error) {
-		if content, err = f.openBlob(ctx, want); err != nil {
+func (f *Files) RetrieveOpened(ctx context.Context, found *Found) (s Stored, content io.ReadSeekCloser, err error) {
+	s, err = f.retrieve(ctx, found, func(_ *Stored, row *file) (err error) {
+		if content, err = f.openBlob(ctx, row.blob); err != nil {
 			return err
 		}
-		return checkSum(content, want)
+		return checkSum(content, row.blob)
 	})
 	if err == nil {
 		_, err = content.Seek(0, io.SeekStart)
@@ -65,16 +64,37 @@ func (f *Files) RetrieveOpened(ctx context.Context, account string, req wire.Pre
 	return s, content, err
 }
 
-// retrieve reads a file with read, and then charges for it.
-func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest,
-	read func(*Stored, blob.Info) error) (s Stored, err error) {
-	if len(req.ClaimID) > maxClaimID || strings.ContainsRune(req.ClaimID, 0) {
-		return s, fault.New(wire.CodeValidation, "claim_id must be at most %d bytes without NUL", maxClaimID)
-	}
-	row, err := f.find(ctx, account, req)
+// Found is a file that a member asks for. Nothing was charged.
+type Found struct {
+	Size       int64 // bytes of ciphertext in one answer; 0 of a file in blocks
+	Compressed bool
+
+	account string
+	req     wire.PrepareRetrieveRequest
+	row     file
+}
+
+// Find checks the session, looks for a file, and asks the gateway for bytes that are not kept here.
+func (f *Files) Find(ctx context.Context, by *auth.Session, req wire.PrepareRetrieveRequest) (*Found, error) {
+	row, err := f.find(ctx, by, req)
 	if err != nil {
-		return s, err
+		return nil, err
 	}
+	if len(req.ClaimID) > maxClaimID || strings.ContainsRune(req.ClaimID, 0) {
+		return nil, fault.New(wire.CodeValidation, "claim_id must be at most %d bytes without NUL", maxClaimID)
+	}
+	found := &Found{account: by.Account, req: req, row: row}
+	if row.content == "" {
+		meta, err := format.ParseMetadata([]byte(row.format))
+		// a format that is not understood is the reader's matter
+		found.Size, found.Compressed = row.blob.Size, err == nil && meta.Compression != ""
+	}
+	return found, nil
+}
+
+// retrieve reads a file with read, and then charges for it.
+func (f *Files) retrieve(ctx context.Context, found *Found, read func(*Stored, *file) error) (s Stored, err error) {
+	account, req, row := found.account, found.req, found.row
 	s = Stored{BlobID: row.blob.ID, BlobSize: row.blob.Size, Format: json.RawMessage(row.format)}
 	isPaid := f.IsUnread(account, req.IPFSHash)
 	if isPaid && row.content == "" {
@@ -86,7 +106,7 @@ func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRe
 	if row.content != "" {
 		s.InBlocks, err = f.openWithEdges(ctx, account, req, row)
 	} else {
-		err = read(&s, row.blob)
+		err = read(&s, &row)
 	}
 	if err != nil {
 		return s, f.unlessDeleted(ctx, account, req, err)
@@ -148,22 +168,53 @@ type file struct {
 	content    string // of format version 2, else ""
 	keyVersion int64
 	wrapped    []byte
+	small      []byte // the row of small content; nil = it was not asked for, or is elsewhere
 }
 
 // find returns a file for a member, and first fetches bytes that are not kept here. It
 // refuses a file in blocks to a client that does not read them.
-func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (file, error) {
-	row, err := f.recorded(ctx, account, req)
+func (f *Files) find(ctx context.Context, by *auth.Session, req wire.PrepareRetrieveRequest) (file, error) {
+	row, err := f.lookUp(ctx, by, req)
 	if err == nil && row.content != "" && !slices.Contains(req.Formats, format.VersionBlocks) {
 		err = unsupported()
 	}
 	if err != nil || row.content != "" || row.blob.ID != req.IPFSHash {
 		return row, err
 	}
-	if err := f.fetchOnce(ctx, account, req); err != nil {
+	if err := f.fetchOnce(ctx, by.Account, req); err != nil {
 		return row, err
 	}
-	return f.recorded(ctx, account, req)
+	return f.recorded(ctx, by.Account, req)
+}
+
+// lookUp is [Files.recorded] with what a retrieval needs beside, in one round trip: the session is checked, and a small
+// content comes along.
+func (f *Files) lookUp(ctx context.Context, by *auth.Session, req wire.PrepareRetrieveRequest) (row file, err error) {
+	asks := append(by.Asks(), groups.AskFor(req.GroupID, by.Account), askFile(req), askSmall(req))
+	err = f.store.LookAsking(ctx, asks, func(tx *store.Tx) error {
+		if err := by.Check(ctx, tx); err != nil {
+			return err
+		}
+		if row, err = getFile(ctx, tx, by.Account, req); err != nil {
+			return err
+		}
+		if _, small := SmallRow(row.blob.ID); !small {
+			return nil
+		}
+		err := tx.Ask(ctx, askSmall(req)).Scan(&row.small)
+		if errors.Is(err, sql.ErrNoRows) { // it is looked for again, and found missing
+			return nil
+		}
+		return err
+	})
+	return row, err
+}
+
+// askSmall asks for the row of a file's content, if that is small.
+func askSmall(req wire.PrepareRetrieveRequest) store.Ask {
+	return store.Ask{Query: `SELECT data FROM small_contents WHERE id = (SELECT CASE WHEN blob_id LIKE '` +
+		SmallPrefix + `%' THEN CAST(substr(blob_id, ` + smallAt + `) AS BIGINT) END FROM files WHERE ref = ? AND
+		group_id = ?)`, Args: []any{req.IPFSHash, req.GroupID}}
 }
 
 // recorded returns a file for a member as the database has it.
@@ -173,19 +224,6 @@ func (f *Files) recorded(ctx context.Context, account string, req wire.PrepareRe
 		return err
 	})
 	return row, err
-}
-
-// Stat returns how many bytes of ciphertext a member would retrieve in one answer, asking the
-// gateway for them if they are not kept here, and whether the content is compressed.
-func (f *Files) Stat(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (size int64,
-	compressed bool, err error) {
-	row, err := f.find(ctx, account, req)
-	if err != nil || row.content != "" { // an answer has no block of it
-		return 0, false, err
-	}
-	meta, err := format.ParseMetadata([]byte(row.format))
-	// a format that is not understood is the reader's matter
-	return row.blob.Size, err == nil && meta.Compression != "", nil
 }
 
 // unlessDeleted returns err, the failure to read a blob, or the refusal of a file that
@@ -238,11 +276,16 @@ func getFile(ctx context.Context, tx *store.Tx, account string, req wire.Prepare
 
 // readBlob returns the whole blob if it has at most inlineUpTo bytes, after
 // checking it; of a larger one it checks the size.
-func (f *Files) readBlob(ctx context.Context, want blob.Info, inlineUpTo int64) ([]byte, error) {
-	if want.Size > inlineUpTo {
+func (f *Files) readBlob(ctx context.Context, row *file, inlineUpTo int64) (data []byte, err error) {
+	want := row.blob
+	switch {
+	case want.Size > inlineUpTo:
 		return nil, f.checkSize(ctx, want)
+	case row.small != nil:
+		data, err = smallIn(row.small, want.ID, want.Size)
+	default:
+		data, err = f.blobs.Read(ctx, want.ID, want.Size)
 	}
-	data, err := f.blobs.Read(ctx, want.ID, want.Size)
 	switch {
 	case errors.Is(err, blob.ErrSize):
 		return nil, damaged("cut or extended", err)
@@ -298,7 +341,7 @@ func damaged(how string, cause error) error {
 // OpenBlob opens ciphertext for the raw transfer of a member with a ticket.
 func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.ReadSeekCloser, blob.Info, error) {
 	req := wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: ref}
-	row, err := f.find(ctx, account, req)
+	row, err := f.find(ctx, auth.Checked(account), req)
 	if err != nil {
 		return nil, blob.Info{}, err
 	}

@@ -35,6 +35,7 @@ const (
 	// digits, and after keyBefore the wrapped key of the file lies before the ciphertext.
 	SmallPrefix = "row:"
 	smallDigits = 12
+	smallAt     = "5, 12" // the row in an id, as SQL's substr counts
 	keyBefore   = "+"
 	noKeyBefore = ":"
 )
@@ -137,6 +138,11 @@ func (c contentStore) Read(ctx context.Context, id string, size int64) ([]byte, 
 	case err != nil:
 		return nil, fmt.Errorf("read small content: %w", err)
 	}
+	return smallIn(data, id, size)
+}
+
+// smallIn is the small content of an id in its row.
+func smallIn(data []byte, id string, size int64) ([]byte, error) {
 	from := keyIn(id)
 	to := from + size
 	if int64(len(data)) < to || int64(len(data)) >= to+smallStep {

@@ -17,6 +17,7 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/faultpoint"
@@ -167,25 +168,28 @@ func sealedKey(text string) ([]byte, error) {
 // PutSealed records an upload in one request; body is its ciphertext, or its manifest. key is that of the file, nil for
 // the one that the head has sealed. What can be refused before a long body is read is. An upload that is recorded
 // already gives its first answer again.
-func (f *Files) PutSealed(ctx context.Context, account string, head wire.SealedHead, key *format.Key,
+func (f *Files) PutSealed(ctx context.Context, by *auth.Session, head wire.SealedHead, key *format.Key,
 	body io.Reader) (out wire.FinalizeUploadResult, err error) {
-	s, err := f.parseSealed(account, head, key)
+	s, err := f.parseSealed(by.Account, head, key)
 	if err != nil {
 		return out, err
 	}
-	if s.inBlocks() {
-		return f.putManifest(ctx, s, body)
-	}
-	if s.BlobSize <= wire.SealedBatchBlob {
+	if !s.inBlocks() && s.BlobSize <= wire.SealedBatchBlob {
 		content := make([]byte, s.BlobSize)
 		if _, err := io.ReadFull(body, content); err != nil {
 			return out, cutContent(err)
 		}
-		answers, err := f.FinalizeSealed(ctx, account, []Frame{{head, key, content}})
+		answers, err := f.FinalizeSealed(ctx, by, []Frame{{head, key, content}})
 		if err != nil {
 			return out, err
 		}
 		return answers[0].Result, answers[0].Err
+	}
+	if err := by.Look(ctx); err != nil {
+		return out, err
+	}
+	if s.inBlocks() {
+		return f.putManifest(ctx, s, body)
 	}
 	if err := f.config.Space.Room(s.BlobSize); err != nil {
 		return out, err
@@ -208,7 +212,7 @@ func (f *Files) PutSealed(ctx context.Context, account string, head wire.SealedH
 		f.discard(ctx, s.at.ID)
 		return out, otherContent()
 	}
-	if err := f.recordAll(ctx, f.store, []*sealed{s}); err != nil {
+	if err := f.recordAll(ctx, f.store, auth.Checked(by.Account), []*sealed{s}); err != nil {
 		return out, err
 	}
 	return s.result, s.refused
@@ -255,7 +259,7 @@ const announcedFrames = 8
 // FinalizeSealed records frames of an account, in their order, in one transaction. The answers
 // are in their order too. A frame that is refused does not stop the others. An error means that
 // none was recorded, or that it is not known.
-func (f *Files) FinalizeSealed(ctx context.Context, account string, frames []Frame) ([]SealedAnswer, error) {
+func (f *Files) FinalizeSealed(ctx context.Context, by *auth.Session, frames []Frame) ([]SealedAnswer, error) {
 	size, small := int64(0), true
 	for _, frame := range frames {
 		size += int64(len(frame.Content))
@@ -276,13 +280,13 @@ func (f *Files) FinalizeSealed(ctx context.Context, account string, frames []Fra
 	}
 	list := make([]*sealed, len(frames))
 	for i, frame := range frames {
-		list[i] = f.openFrame(ctx, account, frame)
+		list[i] = f.openFrame(ctx, by.Account, frame)
 	}
 	done()
 	if err := f.storeFrames(ctx, list, frames); err != nil {
 		return nil, err
 	}
-	if err := f.recordAll(ctx, write, list); err != nil {
+	if err := f.recordAll(ctx, write, by, list); err != nil {
 		return nil, err
 	}
 	answers := make([]SealedAnswer, len(list))
@@ -358,8 +362,12 @@ type writer interface {
 
 // recordAll records uploads in one transaction, or notes why one is refused. Their contents
 // are stored; those without a key may be repetitions.
-func (f *Files) recordAll(ctx context.Context, w writer, list []*sealed) error {
-	err := w.Write(ctx, chainsOf(list).Asking(func() []store.Ask { return f.asksOf(list) }), func(tx *store.Tx) error {
+func (f *Files) recordAll(ctx context.Context, w writer, by *auth.Session, list []*sealed) error {
+	asks := func() []store.Ask { return append(by.Asks(), f.asksOf(list)...) }
+	err := w.Write(ctx, chainsOf(list).Asking(asks), func(tx *store.Tx) error {
+		if err := by.Check(ctx, tx); err != nil {
+			return err
+		}
 		for _, s := range list {
 			if err := f.recordSealed(ctx, tx, s); err != nil {
 				return err

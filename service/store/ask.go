@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -21,6 +22,35 @@ type Ask struct {
 func (c Chains) Asking(asks func() []Ask) Chains {
 	c.asks = asks
 	return c
+}
+
+// LookAsking is [Store.Look] for several queries, each of which may see the state of its own moment. On PostgreSQL
+// those that are named are asked in one round trip, and f has the answers by [Tx.Ask].
+func (s *Store) LookAsking(ctx context.Context, asks []Ask, f func(*Tx) error) error {
+	if s.Engine() != (postgresEngine{}).name() {
+		return s.Look(ctx, f)
+	}
+	err := s.lookAsking(ctx, asks, f)
+	if errors.Is(err, errSpoiled) { // the server may have closed the connection long ago
+		return s.Look(ctx, f)
+	}
+	return err
+}
+
+func (s *Store) lookAsking(ctx context.Context, asks []Ask, f func(*Tx) error) (err error) {
+	defer s.observed("read", &err)()
+	line, err := newPipeline(ctx, s.read)
+	if err != nil {
+		return mark(s.engine, fmt.Errorf("look: %w", err))
+	}
+	defer line.rollback()
+	tx := &Tx{statements: line, engine: s.engine}
+	p := &pending{chains: Chains{asks: func() []Ask { return asks }}}
+	if err := askAhead(ctx, tx, line, []*pending{p}); err != nil {
+		return mark(s.engine, err)
+	}
+	tx.known = p.known
+	return mark(s.engine, f(tx))
 }
 
 // meets reports whether both have a chain in common.
