@@ -142,3 +142,57 @@ func BenchmarkFreeChanges(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkCosts tells what a save and a retrieval cost PostgreSQL: its write-ahead log, without and with the pages that
+// it writes whole after a checkpoint of its own, and how the database grows, also the tables of the ledger. A save is of
+// a small content, which lies in the database, or of one that does not.
+func BenchmarkCosts(b *testing.B) {
+	for _, c := range []struct {
+		what string
+		size int64
+		read bool
+	}{{"save of 4 KiB", 4 << 10, false}, {"save of 500 KB", 500_000, false}, {"retrieval of 4 KiB", 4 << 10, true}} {
+		b.Run(c.what, func(b *testing.B) { benchmarkCosts(b, c.size, c.read) })
+	}
+}
+
+func benchmarkCosts(b *testing.B, size int64, read bool) {
+	r := runWith(b, service.Config{Database: engines.NewPostgres(b), RequestRate: -1})
+	alice := r.owner()
+	alice.give("100000000")
+	db := r.openDatabase()
+	defer db.Close()
+	of := func(query string) (n float64) {
+		ok(b, db.QueryRow(query).Scan(&n))
+		return n
+	}
+	const wal, ledger = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')", `SELECT sum(pg_total_relation_size(t))
+		FROM unnest(ARRAY['ledger', 'places', 'unplaced', 'chains', 'spent_uploads', 'openings']::regclass[]) AS t`
+	const whole = "SELECT pg_database_size(current_database())"
+	vault := r.vaultKey()
+	ref := alice.mustPut(alice.sealsFor(vault, "g", "first", noise(size))).CID
+	begin := func() (log, kept, all float64) { return of(wal), of(ledger), of(whole) }
+	run := func(round string) {
+		for i := range b.N {
+			if read {
+				alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"})
+				continue
+			}
+			alice.mustPut(alice.sealsFor(vault, "g", fmt.Sprintf("folder/%s-%d", round, i), noise(size)))
+		}
+	}
+	run("warm")
+	log, kept, all := begin()
+	run("more")
+	logAfter, keptAfter, allAfter := begin()
+	_, err := db.Exec("CHECKPOINT")
+	ok(b, err)
+	fromCheckpoint := of(wal)
+	run("after")
+	n := float64(b.N)
+	b.ReportMetric((logAfter-log)/n, "B-wal/op")
+	b.ReportMetric((of(wal)-fromCheckpoint)/n, "B-wal-after-checkpoint/op")
+	b.ReportMetric((allAfter-all)/n, "B-database/op")
+	b.ReportMetric((keptAfter-kept)/n, "B-ledger/op")
+	b.ReportMetric(0, "ns/op")
+}
