@@ -18,6 +18,7 @@ type serviceReport struct {
 
 	ratios  map[string]float64 // what was measured of targets, by their texts
 	limited []string           // where the machine was measured, and not the service
+	busy    []string           // targets that were measured while the machine changed
 }
 
 // serviceSection is one part of BENCH=service, see -rows.
@@ -94,6 +95,7 @@ func (r *serviceReport) besideCommits() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	var first float64
 	var saves, reads []float64
 	for turn := range turns {
 		progress("commits and svcd, turn %d", turn+1)
@@ -101,14 +103,29 @@ func (r *serviceReport) besideCommits() (string, error) {
 		if err != nil {
 			return "", err
 		}
+		if turn == 0 {
+			first = rates[0]
+		}
 		saves, reads = append(saves, rates[1]/rates[0]), append(reads, rates[2]/rates[0])
 		text += fmt.Sprintf("| %s | %s | %s | %s | %s |\n", short(rates[0]), short(rates[1]), short(saves[turn]),
 			short(rates[2]), short(reads[turn]))
 	}
+	end, err := commitsOf(db, "?")
+	if err != nil {
+		return "", err
+	}
+	if apart(first, end) {
+		r.busy = []string{targetSaves, targetReads}
+	}
+	text += fmt.Sprintf("\nBare commits at the end: %s a second. Where that is more than a quarter from those of the first "+
+		"turn, the targets say *busy*: bare commits suffer more from other programs than svcd does.\n", short(end))
 	r.needsOwn("those on SQLite and a folder", []crowdRun{{shares: spent()}})
 	r.ratios[targetSaves], r.ratios[targetReads] = median(saves), median(reads)
 	return text, nil
 }
+
+// apart reports whether two rates differ by more than a quarter of the larger one.
+func apart(a, b float64) bool { return min(a, b) < 0.75*max(a, b) }
 
 // oneTurn returns bare commits, uploads and retrievals a second.
 func oneTurn(b backing, s *service, db *sql.DB) (rates [3]float64, err error) {
@@ -156,7 +173,7 @@ func (r *serviceReport) targets() []target {
 
 // targetText is the table of targets, and which of them the machine limited.
 func (r *serviceReport) targetText() string {
-	text := (&report{}).targetTable(r.targets())
+	text := (&report{}).targetTable(r.targets(), r.busy...)
 	if len(r.limited) > 0 {
 		text += "\nRatios that say more about the machine than about the service: " + strings.Join(r.limited, "; ") + ".\n"
 	}

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // target is a ratio that svcfs should reach. It is told, never enforced: a
 // machine that is busy with something else misses what it reached yesterday.
@@ -78,7 +81,9 @@ func (r *report) targets() []target {
 	}
 }
 
-func (r *report) targetTable(targets []target) string {
+// targetTable says of each target whether it was reached, but for those of the texts in busy: the machine changed while
+// they were measured.
+func (r *report) targetTable(targets []target, busy ...string) string {
 	text := "| Target | Limit | Measured | |\n|---|---|---|---|\n"
 	for _, t := range targets {
 		sign := "≥"
@@ -89,7 +94,10 @@ func (r *report) targetTable(targets []target) string {
 		verdict, figure := "not measured", "–"
 		if ok {
 			verdict, figure = "**missed**", short(ratio)
-			if t.reached(ratio) {
+			switch {
+			case slices.Contains(busy, t.text):
+				verdict = "busy"
+			case t.reached(ratio):
 				verdict = "reached"
 			}
 		}
