@@ -18,15 +18,18 @@ import (
 // stateWait bounds the reading of figures for one scrape.
 const stateWait = time.Second
 
-// observeParts measures the database and the blob store, and adds them to the health
-// check.
-func (s *Service) observeParts() {
+// observeStore measures the database. It is called before anything uses the database.
+func (s *Service) observeStore() {
 	s.store.Observe(func(call string, took time.Duration, err error) {
 		s.metrics.Part("database", call, took, err)
 		if call == "make room" {
 			s.databaseWasFull()
 		}
 	})
+}
+
+// observeParts adds the database and the blob store to the health check.
+func (s *Service) observeParts() {
 	s.health = &health{log: s.cfg.Logger, parts: map[string]func(context.Context) error{
 		"database": s.pingDatabase, "blobs": s.blobs.Check}}
 	s.metrics.Watch(s.state)

@@ -195,6 +195,7 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 		return err
 	}
 	s.closeLater(s.store.Close)
+	s.observeStore()
 	s.sequencer = sequencer.New(s.store, ledger.NewRequestID("process-"), cfg.Logger)
 	s.closeLater(func() error { s.sequencer.Close(); return nil })
 	if err = checkContract(ctx, s.store, cfg.ContractID); err != nil {

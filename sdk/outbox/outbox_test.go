@@ -422,6 +422,7 @@ func TestO7ConflictSaysWhatItWasMadeUpon(t *testing.T) {
 					t.Fatal(err)
 				}
 			} else {
+				synctest.Wait()
 				b.s.Refuse = nil
 			}
 			b.Again()
