@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -150,6 +152,47 @@ func TestAGroupDoesNotWaitForAnother(t *testing.T) {
 	}
 	r.clean(2)
 	r.chainsAndPlaces()
+}
+
+// Threat 23: an account that is disabled while its retrieval waits for a turn gets no key.
+func TestThreat23DisabledWhileARetrievalWaits(t *testing.T) {
+	t.Parallel()
+	r := onPostgres(t)
+	other := r.again()
+	alice := r.owner()
+	ref := alice.mustPut(alice.seals("g", "a", []byte("secret"))).CID
+	db := r.openDatabase()
+	waiting := func(want int) func() bool {
+		return func() bool {
+			var n int
+			ok(t, db.QueryRow(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+				AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&n))
+			return n == want
+		}
+	}
+	s, err := store.Open(t.Context(), "", r.database)
+	ok(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	var all sync.WaitGroup
+	defer all.Wait()
+	ok(t, s.Write(t.Context(), ledger.In("g"), func(tx *store.Tx) error {
+		var one int
+		ok(t, tx.QueryRowContext(t.Context(), "SELECT 1").Scan(&one)) // begins
+		all.Go(func() {
+			if _, err := other.svc.DisableAccount(t.Context(), "alice"); err != nil {
+				t.Error(err)
+			}
+		})
+		proctest.Eventually(t, "the end of the account waits", waiting(1))
+		all.Go(func() {
+			status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})
+			if status != http.StatusUnauthorized || !strings.Contains(body, wire.CodeDisabled) {
+				t.Errorf("retrieved: %d %.300s", status, body)
+			}
+		})
+		proctest.Eventually(t, "the retrieval waits, too", waiting(2))
+		return nil
+	}))
 }
 
 // Two writes that look for a place for a key at the same time do not take the same free row.

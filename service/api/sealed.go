@@ -19,13 +19,12 @@ import (
 // smallFrame is how long a frame is, in bytes, whose content surely lies in the database.
 const smallFrame = files.SmallBytes
 
-// putSealed records an upload in one request. Of one that is in memory before anything is kept, the account is checked
-// in its transaction.
+// putSealed records an upload in one request. The account is checked in its transaction: of one that is not in memory
+// before anything is kept also before that.
 func (s *server) putSealed(w http.ResponseWriter, r *http.Request) error {
 	by, err := s.unchecked(r)
 	if err == nil && (r.ContentLength < 0 || r.ContentLength > smallFrame) {
 		err = by.Look(r.Context())
-		by = auth.Checked(by.Account)
 	}
 	if err != nil {
 		return err

@@ -69,9 +69,9 @@ type Found struct {
 	Size       int64 // bytes of ciphertext in one answer; 0 of a file in blocks
 	Compressed bool
 
-	account string
-	req     wire.PrepareRetrieveRequest
-	row     file
+	by  *auth.Session
+	req wire.PrepareRetrieveRequest
+	row file
 }
 
 // Find checks the session, looks for a file, and asks the gateway for bytes that are not kept here.
@@ -83,7 +83,7 @@ func (f *Files) Find(ctx context.Context, by *auth.Session, req wire.PrepareRetr
 	if len(req.ClaimID) > maxClaimID || strings.ContainsRune(req.ClaimID, 0) {
 		return nil, fault.New(wire.CodeValidation, "claim_id must be at most %d bytes without NUL", maxClaimID)
 	}
-	found := &Found{account: by.Account, req: req, row: row}
+	found := &Found{by: by, req: req, row: row}
 	if row.content == "" {
 		meta, err := format.ParseMetadata([]byte(row.format))
 		// a format that is not understood is the reader's matter
@@ -94,7 +94,7 @@ func (f *Files) Find(ctx context.Context, by *auth.Session, req wire.PrepareRetr
 
 // retrieve reads a file with read, and then charges for it.
 func (f *Files) retrieve(ctx context.Context, found *Found, read func(*Stored, *file) error) (s Stored, err error) {
-	account, req, row := found.account, found.req, found.row
+	account, req, row := found.by.Account, found.req, found.row
 	s = Stored{BlobID: row.blob.ID, BlobSize: row.blob.Size, Format: json.RawMessage(row.format)}
 	isPaid := f.IsUnread(account, req.IPFSHash)
 	if isPaid && row.content == "" {
@@ -112,10 +112,13 @@ func (f *Files) retrieve(ctx context.Context, found *Found, read func(*Stored, *
 		return s, f.unlessDeleted(ctx, account, req, err)
 	}
 	asks := func() []store.Ask {
-		return []store.Ask{groups.AskFor(req.GroupID, account), askFile(req), askClaim(account, req),
-			ledger.AskBalance(account), ledger.AskEnd(chain.Of(chain.KindClaim, account, req.GroupID))}
+		return append(found.by.Asks(), groups.AskFor(req.GroupID, account), askFile(req), askClaim(account, req),
+			ledger.AskBalance(account), ledger.AskEnd(chain.Of(chain.KindClaim, account, req.GroupID)))
 	}
 	err = f.store.Write(ctx, ledger.In(req.GroupID, account).Asking(asks), func(tx *store.Tx) error {
+		if err := found.by.Check(ctx, tx); err != nil { // it may have been disabled while the content was read
+			return err
+		}
 		row, err := getFile(ctx, tx, account, req)
 		if err != nil {
 			return err

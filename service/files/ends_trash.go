@@ -38,6 +38,7 @@ func mayRemove(g groups.Group, role wire.Role, account, uploader string) bool {
 // caller may remove but not delete waits for the owner of the group.
 func (f *Files) Remove(ctx context.Context, account string, req wire.NameRequest) (out wire.NameResult, err error) {
 	err = f.store.Write(ctx, ledger.In(req.GroupID, account), func(tx *store.Tx) error {
+		out = wire.NameResult{} // it may run again
 		g, list, err := f.versions(ctx, tx, account, req, removable, req.Seq, req.Seq, account, account)
 		if err != nil {
 			return err
@@ -115,6 +116,7 @@ func trashRecord(kind string, t target, account, detail string) chain.Record {
 // the order of their uploads.
 func (f *Files) Restore(ctx context.Context, account string, req wire.NameRequest) (out wire.NameResult, err error) {
 	err = f.store.Write(ctx, ledger.In(req.GroupID, account), func(tx *store.Tx) error {
+		out = wire.NameResult{} // it may run again
 		g, list, err := f.versions(ctx, tx, account, req, restorable, req.Seq, req.Seq, account)
 		if err != nil {
 			return err

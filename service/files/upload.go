@@ -63,6 +63,9 @@ func (f *Files) mayRecord(ctx context.Context, tx *store.Tx, u *upload) (g group
 	if g, err = groups.RequireWriter(ctx, tx, u.GroupID, u.account); err != nil {
 		return g, err
 	}
+	if err := f.ledger.Late(); err != nil {
+		return g, err
+	}
 	if u.inBlocks() && g.Format < format.VersionBlocks {
 		return g, onlyWhole(g.ID)
 	}

@@ -212,7 +212,7 @@ func (f *Files) PutSealed(ctx context.Context, by *auth.Session, head wire.Seale
 		f.discard(ctx, s.at.ID)
 		return out, otherContent()
 	}
-	if err := f.recordAll(ctx, f.store, auth.Checked(by.Account), []*sealed{s}); err != nil {
+	if err := f.recordAll(ctx, f.store, by, []*sealed{s}); err != nil {
 		return out, err
 	}
 	return s.result, s.refused
@@ -427,7 +427,7 @@ func (f *Files) recordSealed(ctx context.Context, tx *store.Tx, s *sealed) error
 		return err
 	}
 	if err := f.spend(ctx, tx, s, g); err != nil {
-		if errors.As(err, &refused) { // too late: there are changes
+		if errors.As(err, &refused) && refused.Code != wire.CodeUnavailable { // too late: there are changes
 			err = errors.New("an upload was refused while it was recorded: " + refused.Text)
 		}
 		return err

@@ -162,6 +162,14 @@ func AskEnd(chain string) store.Ask {
 		FROM newest_records LEFT JOIN chains ON chains.chain = ? ORDER BY seq DESC LIMIT 1`, Args: []any{chain}}
 }
 
+// Late refuses a record while the newest ones lack their places for too long, see [Bounds].
+func (l *Ledger) Late() error {
+	if l.bounds.Late == nil {
+		return nil
+	}
+	return l.bounds.Late()
+}
+
 // Append writes r as the next record of the ledger and of its chain, which the write names, and returns it
 // complete. The caller fills Kind, Account and the fields of the kind. In a chain times never go
 // back, and over the whole ledger only among records that are being written at the same time.
@@ -171,10 +179,8 @@ func (l *Ledger) Append(ctx context.Context, tx *store.Tx, record chain.Record) 
 	if err := requireNamed(tx, r.Chain); err != nil {
 		return r, err
 	}
-	if l.bounds.Late != nil {
-		if err := l.bounds.Late(); err != nil {
-			return r, err
-		}
+	if err := l.Late(); err != nil {
+		return r, err
 	}
 	var lastTime int64
 	var head []byte

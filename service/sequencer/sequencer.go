@@ -52,7 +52,7 @@ type Sequencer struct {
 	placed []func()
 	oldest int64     // the oldest record without a place at the last look, 0 = none
 	since  time.Time // since when it is that
-	late   bool
+	many   bool      // more than mostUnplaced lack one
 }
 
 // New returns the sequencer of a process over a store; Close ends it. holder is the name of the process.
@@ -109,7 +109,7 @@ func (q *Sequencer) tell() {
 func (q *Sequencer) Late() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.late {
+	if !q.many && (q.oldest == 0 || q.now().Sub(q.since) <= longest) { // now: the last look may be the one that hangs
 		return nil
 	}
 	return &fault.Error{Code: wire.CodeUnavailable, RetryAfter: time.Second,
@@ -124,7 +124,7 @@ func (q *Sequencer) note(u ledger.Unplaced) {
 	if u.Oldest != q.oldest {
 		q.oldest, q.since = u.Oldest, q.now()
 	}
-	q.late = u.Count > mostUnplaced || u.Oldest != 0 && q.now().Sub(q.since) > longest
+	q.many = u.Count > mostUnplaced
 }
 
 // Settle waits until every record from before the call has its place, or until ctx ends.

@@ -300,4 +300,6 @@ func TestNothingIsRecordedWhilePlacesLag(t *testing.T) {
 	}
 	q.note(ledger.Unplaced{Count: 1, Oldest: 2})
 	late(false, "another is the oldest")
+	now = now.Add(longest + time.Millisecond)
+	late(true, "no later look: what gives the places hangs")
 }
