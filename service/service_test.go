@@ -30,6 +30,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
@@ -151,9 +152,15 @@ func (r *running) openDatabase() *sql.DB {
 	return db
 }
 
-// withoutTriggers is the SQL that takes the ledger's protection away.
+// withoutTriggers is the SQL that takes the ledger's protection away. Every record from before has its place then.
 func (r *running) withoutTriggers() string {
+	r.t.Helper()
 	if r.database != "" {
+		db := r.openDatabase()
+		proctest.Eventually(r.t, "every record has its place", func() (all bool) {
+			ok(r.t, db.QueryRow("SELECT NOT EXISTS (SELECT 1 FROM unplaced)").Scan(&all))
+			return all
+		})
 		return "ALTER TABLE ledger DISABLE TRIGGER ALL; "
 	}
 	return "DROP TRIGGER ledger_no_update; DROP TRIGGER ledger_no_delete; "
