@@ -121,8 +121,8 @@ type knownFiles interface {
 
 // Stat returns the newest living file with a name: the newest with that recorded name, else
 // the file that a mount shows under that name ([names.Listing.Resolve]). In a group of more than 1,000 records
-// it asks for that name alone where it can, see [Group.Child]. The price is that
-// of [Group.List]; Stat retrieves nothing. It needs the API key. Errors: those of
+// it asks for that name alone where it can, and believes the names that the service signed, see [Group.Children]. The
+// price is that of [Group.List]; Stat retrieves nothing. It needs the API key. Errors: those of
 // [Group.List], [ErrNotFound] when there is no such file.
 func (g Group) Stat(ctx context.Context, name string) (Entry, error) {
 	child, err := g.Child(ctx, name)

@@ -209,7 +209,7 @@ func (p *part) take(g GroupID, v chain.Living, name string) (Entry, error) {
 		return Entry{}, call.Malformed(err)
 	}
 	p.rows = p.rows[1:]
-	if l.Kind != EventUploaded || l.Ref != v.Ref || chain.PlaceOf(&l.Record) != v.Place {
+	if l.Kind != EventUploaded || l.Group != string(g) || l.Ref != v.Ref || chain.PlaceOf(&l.Record) != v.Place {
 		return Entry{}, notProven("the record that uploaded a file: a version, a time, an uploader or a hash " +
 			"was changed")
 	}
