@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -36,7 +37,8 @@ type folder struct {
 	inside trie[component]
 }
 
-// living is sorted: the newest first.
+// living is sorted: the newest last, so that a newer one is added without moving the others. What proofs show is the
+// other way round.
 type living []Living
 
 // The first byte of what is hashed. [trie] has 1, [Tree] 0.
@@ -47,11 +49,33 @@ const (
 	domainFolder    = 5
 )
 
-// sum hashes a list from its oldest on, each with the hash of those before; rest is of what is older than
+// sum hashes a list.
+func (l living) sum(domain byte) Hash { return sumOf(domain, Hash{}, slices.Values(l)) }
+
+// newest returns the newest ones, the newest first, and the others.
+func (l living) newest(most int) (shown []Living, others living) {
+	at := max(0, len(l)-most)
+	shown = slices.Clone(l[at:])
+	slices.Reverse(shown)
+	return shown, l[:at]
+}
+
+// oldestFirst is what a proof shows, from its oldest on.
+func oldestFirst(shown []Living) iter.Seq[Living] {
+	return func(yield func(Living) bool) {
+		for _, v := range slices.Backward(shown) {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+// sumOf hashes a list from its oldest on, each with the hash of those before; rest is of what is older than
 // the list, zero for nothing. So who has the newest needs one hash of the others.
-func (l living) sum(domain byte, rest Hash) Hash {
+func sumOf(domain byte, rest Hash, oldestFirst iter.Seq[Living]) Hash {
 	b := make([]byte, 0, 512)
-	for _, v := range slices.Backward(l) {
+	for v := range oldestFirst {
 		b = appendText(append(b[:0], domain), v.Ref)
 		b = binary.BigEndian.AppendUint64(b, uint64(v.Number))
 		b = append(b, v.Hash[:]...)
@@ -77,15 +101,14 @@ func (f *folder) sum() Hash {
 	if f == nil {
 		return Hash{}
 	}
-	return joined(domainFolder, f.made.sum(domainMade, Hash{}), f.inside.root.sum())
+	return joined(domainFolder, f.made.sum(domainMade), f.inside.root.sum())
 }
 
 func (c component) leafSum(key Hash) Hash {
-	return joined(domainComponent, key, c.versions.sum(domainVersion, Hash{}), c.folder.sum())
+	return joined(domainComponent, key, c.versions.sum(domainVersion), c.folder.sum())
 }
 
-// byNumber is the order of a list: descending.
-func byNumber(v Living, number int64) int { return cmp.Compare(number, v.Number) }
+func byNumber(v Living, number int64) int { return cmp.Compare(v.Number, number) }
 
 // put returns by how many bytes the list grew.
 func (l *living) put(v Living) int64 {
@@ -209,6 +232,7 @@ func (n *Names) edit(t trie[component], path []string, change func(*component)) 
 	if there != nil {
 		c = *there
 	} else {
+		c.name = strings.Clone(c.name) // it is a part of a name, which would stay in memory as a whole
 		n.bytes += c.bytes()
 	}
 	if len(path) == 1 {

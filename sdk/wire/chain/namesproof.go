@@ -14,7 +14,7 @@ type Component struct {
 }
 
 func (c Component) leafSum(key Hash) Hash {
-	return joined(domainComponent, key, living(c.Versions).sum(domainVersion, c.Older), c.Folder)
+	return joined(domainComponent, key, sumOf(domainVersion, c.Older, oldestFirst(c.Versions)), c.Folder)
 }
 
 // Step is one folder on the way to a name.
@@ -67,7 +67,7 @@ func (n *Names) Prove(name string, most int) (p NameProof) {
 			p.Path = way
 			if found != nil {
 				c := found.value
-				p.Other = &Other{found.key, c.versions.sum(domainVersion, Hash{}), c.folder.sum()}
+				p.Other = &Other{found.key, c.versions.sum(domainVersion), c.folder.sum()}
 			}
 			return p
 		}
@@ -77,9 +77,8 @@ func (n *Names) Prove(name string, most int) (p NameProof) {
 			in = c.folder.inside
 			continue
 		}
-		shown := min(len(c.versions), most)
-		p.Path, p.Folder, p.Versions = way, c.folder.sum(), slices.Clone(c.versions[:shown])
-		p.Older = c.versions[shown:].sum(domainVersion, Hash{})
+		shown, older := c.versions.newest(most)
+		p.Path, p.Folder, p.Versions, p.Older = way, c.folder.sum(), shown, older.sum(domainVersion)
 		return p
 	}
 	return p
@@ -87,7 +86,7 @@ func (n *Names) Prove(name string, most int) (p NameProof) {
 
 // step is how a proof leads through a folder.
 func (c component) step(path []Hash) Step {
-	return Step{path, c.versions.sum(domainVersion, Hash{}), c.folder.made.sum(domainMade, Hash{})}
+	return Step{path, c.versions.sum(domainVersion), c.folder.made.sum(domainMade)}
 }
 
 // ProveFolder returns the proof of a page of a folder, "" = the top: of at most most components, whose hashes are from
@@ -101,16 +100,17 @@ func (n *Names) ProveFolder(name string, from Hash, most int) (p FolderProof, ok
 			return FolderProof{}, false
 		}
 		c := found.value
-		p.Way, p.Made = append(p.Way, c.step(way)), slices.Clone(c.folder.made)
+		p.Made, _ = c.folder.made.newest(len(c.folder.made))
+		p.Way = append(p.Way, c.step(way))
 		in = c.folder.inside
 	}
 	page, path := in.branch(from, func(n *node[component]) bool { return n.countsTo(most) >= 0 })
 	p.Path = path
 	page.each(func(l *leaf[component]) {
 		c := l.value
-		shown := min(len(c.versions), 1)
-		p.Inside = append(p.Inside, Component{Name: c.name, Versions: slices.Clone(c.versions[:shown]),
-			Older: c.versions[shown:].sum(domainVersion, Hash{}), Folder: c.folder.sum()})
+		shown, older := c.versions.newest(1)
+		p.Inside = append(p.Inside, Component{Name: c.name, Versions: shown, Older: older.sum(domainVersion),
+			Folder: c.folder.sum()})
 	})
 	return p, true
 }
@@ -208,7 +208,7 @@ func (p FolderProof) Open(root Hash, name string, from Hash) (page Page, ok bool
 		depth > longestPath {
 		return Page{}, false
 	}
-	if n := len(components); n > 0 && living(p.Made).sum(domainMade, Hash{}) != p.Way[n-1].Made {
+	if n := len(components); n > 0 && sumOf(domainMade, Hash{}, oldestFirst(p.Made)) != p.Way[n-1].Made {
 		return Page{}, false
 	}
 	var inside trie[Component]
