@@ -21,10 +21,20 @@ type namesKept struct {
 	groups map[string]*ledger.Names
 	used   []string // the newest last
 	bytes  int64
+
+	tooLarge map[string]int64 // groups whose names took too much, by the end of their chains then
 }
 
+// maxTooLarge is how many groups are known as too large, and grownBy of how many parts the chain of such a group grows
+// by one until its names are read again: some may have been removed.
+const (
+	maxTooLarge = 1000
+	grownBy     = 16
+)
+
 func newNamesKept(most int64) *namesKept {
-	return &namesKept{turn: make(chan struct{}, 1), most: most, groups: make(map[string]*ledger.Names)}
+	return &namesKept{turn: make(chan struct{}, 1), most: most, groups: make(map[string]*ledger.Names),
+		tooLarge: make(map[string]int64)}
 }
 
 // begin waits for the turn. The caller calls end after it. A transaction that begins after begin sees no earlier
@@ -41,9 +51,14 @@ func (k *namesKept) begin(ctx context.Context) (end func(), err error) {
 // root answers a question about the names of a group whose chain ends at head, and returns their root, nil if they
 // take too much memory. It needs the turn.
 func (k *namesKept) root(ctx context.Context, tx *store.Tx, q Question, head chain.Place) (*chain.Hash, error) {
+	if at := k.tooLarge[q.Group]; at > 0 && head.Number < at+at/grownBy {
+		return nil, nil
+	}
 	n, err := k.take(q.Group), error(nil)
 	if n == nil {
-		n, err = ledger.NamesOf(ctx, tx, q.Group, k.most)
+		if n, err = ledger.NamesOf(ctx, tx, q.Group, k.most); err == nil && n == nil {
+			k.refuse(q.Group, head.Number)
+		}
 	} else {
 		err = n.Follow(ctx, tx, q.Group)
 	}
@@ -59,6 +74,14 @@ func (k *namesKept) root(ctx context.Context, tx *store.Tx, q Question, head cha
 	root := n.Root()
 	k.keep(q.Group, n)
 	return &root, q.Names(ctx, tx, &n.Names)
+}
+
+// refuse notes that the names of a group take too much, so that not each question reads them anew.
+func (k *namesKept) refuse(group string, number int64) {
+	if len(k.tooLarge) >= maxTooLarge {
+		clear(k.tooLarge)
+	}
+	k.tooLarge[group] = number
 }
 
 // take takes the names of a group out of what is kept; nil = they are not.
@@ -81,6 +104,7 @@ func (k *namesKept) take(group string) *ledger.Names {
 // keep keeps names, unless they alone take too much, and drops others.
 func (k *namesKept) keep(group string, n *ledger.Names) {
 	if n.Footprint() > k.most {
+		k.refuse(group, n.Number)
 		return
 	}
 	k.groups[group], k.used = n, append(k.used, group)

@@ -17,7 +17,8 @@ func TestThreat31KeptNamesAreBounded(t *testing.T) {
 	names := func(files int) *ledger.Names {
 		n := &ledger.Names{}
 		for i := range files {
-			n.AddFile(fmt.Sprint("file", i), chain.Living{Ref: fmt.Sprint("ref", i), Place: chain.Place{Number: int64(i + 1)}}, false)
+			n.AddFile(fmt.Sprint("file", i),
+				chain.Living{Ref: fmt.Sprint("ref", i), Place: chain.Place{Number: int64(i + 1)}}, false)
 		}
 		return n
 	}
@@ -48,4 +49,32 @@ func TestThreat31KeptNamesAreBounded(t *testing.T) {
 		t.Errorf("who does not wait: %v", err)
 	}
 	end()
+}
+
+// Names that took too much are not read for the next question, until the chain of their group is a part longer.
+func TestThreat31NamesThatAreTooLargeAreReadOnce(t *testing.T) {
+	k := newNamesKept(1)
+	large := &ledger.Names{}
+	large.AddFile("file", chain.Living{Ref: "ref"}, false)
+	large.Number = 160
+	k.keep("g", large)
+	for number, known := range map[int64]bool{160: true, 169: true, 170: false} {
+		func() {
+			defer func() {
+				if asked := recover() != nil; asked == known { // there is no transaction to ask
+					t.Errorf("at record %d the names are read: %v", number, asked)
+				}
+			}()
+			root, err := k.root(t.Context(), nil, Question{Group: "g"}, chain.Place{Number: number})
+			if root != nil || err != nil {
+				t.Errorf("a root %v, %v", root, err)
+			}
+		}()
+	}
+	for i := range 2 * maxTooLarge {
+		k.refuse(fmt.Sprint(i), 1)
+	}
+	if n := len(k.tooLarge); n > maxTooLarge {
+		t.Errorf("%d groups are known", n)
+	}
 }

@@ -87,17 +87,20 @@ func recordRow(r *chain.Record) *wire.TransactionRow {
 func (f *Files) ListChain(ctx context.Context, account string, req wire.TransactionsRequest,
 	each func([]wire.TransactionRow) error) (proof wire.ChainProof, err error) {
 	question := checkpoint.Question{Group: req.GroupID, Nonce: req.Nonce, KnownSize: req.KnownSize}
-	if req.Names {
-		question.Names = func(context.Context, *store.Tx, *chain.Names) error { return nil }
-	}
+	named := question
+	named.Names = func(context.Context, *store.Tx, *chain.Names) error { return nil }
 	var list []wire.TransactionRow // of the piece; each is done with it before the next
 	read := func(ctx context.Context, after int64, limit int) (_ []wire.TransactionRow, more bool, err error) {
-		proof, err = f.log.Prove(ctx, question, func(tx *store.Tx) error {
+		piece := func(tx *store.Tx) error {
 			if list, more, err = f.chainRows(ctx, tx, list[:0], account, question, after, limit); err != nil {
 				return err
 			}
 			return noFolders(ctx, tx, req)
-		})
+		}
+		proof, err = f.log.Prove(ctx, question, piece)
+		if err == nil && req.Names && !more { // only the proof of the last piece is kept, and the root is dear
+			proof, err = f.log.Prove(ctx, named, piece)
+		}
 		return list, more, err
 	}
 	err = inPieces(ctx, req, read, each)
