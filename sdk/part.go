@@ -100,7 +100,13 @@ func (h *chains) readPart(ctx context.Context, g GroupID, request wire.LivingReq
 		}
 		return h.c.tools.decode(raw, &answer)
 	}
-	if err := h.c.calls.Do(ctx, t); err != nil {
+	err = h.c.calls.Do(ctx, t)
+	var refused *call.Refusal
+	if errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.Code != wire.CodeGroupNotFound {
+		// or it could hide a file
+		return h.c.log.refusal(ctx, log, notProven("that nothing is there: the service says so alone"))
+	}
+	if err != nil {
 		return err
 	}
 	if answer.Proof == nil {

@@ -122,6 +122,28 @@ func TestChildrenInPages(t *testing.T) {
 	}
 }
 
+// Threat 76: what the service says without a proof is not there, is not taken for missing.
+func TestThreat76AbsenceIsProven(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, testkit.Ours)
+	g, _ := inParts(t, s)
+	putText(t, g, "docs/x")
+	for _, code := range []string{wire.CodeFileNotFound, ""} {
+		s.Disturb(partPath, func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = fmt.Fprintf(w, `{"error":"file not found","code":%q}`, code)
+			})
+		})
+		if c, err := g.Child(t.Context(), "docs/x"); err == nil || errors.Is(err, sdk.ErrNotFound) {
+			t.Errorf("code %q: %+v, %v", code, c, err)
+		}
+		if list, err := g.Children(t.Context(), "docs"); err == nil || errors.Is(err, sdk.ErrNotFound) {
+			t.Errorf("code %q: %+v, %v", code, list, err)
+		}
+	}
+}
+
 // A page comes compressed from a service that is far away, a short one does not; what is not as it says is refused.
 func TestPagesComeCompressedFromFarAway(t *testing.T) {
 	t.Parallel()
