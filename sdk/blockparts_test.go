@@ -337,7 +337,8 @@ func TestBaseThatIsUnusable(t *testing.T) {
 	base := openBlocks(t, g, newest(t, g, "f"))
 
 	other := begin(t, g, base)
-	if _, err := other.Finish(t.Context(), "another name", int64(len(content)), sdk.Digest{}); !errors.Is(err, sdk.ErrConflict) || codeOf(err) != wire.CodeBase {
+	if _, err := other.Finish(t.Context(), "another name", int64(len(content)), sdk.Digest{}); !errors.Is(err, sdk.ErrConflict) ||
+		codeOf(err) != wire.CodeBase {
 		t.Errorf("another name: %v", err)
 	}
 	if err := other.PutPart(t.Context(), extents(0, 4), blocksOf(content, smallBlock)); err != nil { // all blocks are those of the upload

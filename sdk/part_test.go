@@ -105,7 +105,8 @@ func TestChildrenInPages(t *testing.T) {
 		t.Errorf("the top has %q", got)
 	}
 	c, err := g.Child(t.Context(), "docs/file3")
-	if err != nil || c.File == nil || c.Name != "file3" || c.File.Ref != newest.Ref || c.File.Hash != newest.Hash || c.File.Size != newest.Size ||
+	if err != nil || c.File == nil || c.Name != "file3" || c.File.Ref != newest.Ref ||
+		c.File.Hash != newest.Hash || c.File.Size != newest.Size ||
 		!c.File.Time.Equal(newest.Time) || c.File.Uploader != newest.Uploader || c.File.Seq != newest.Seq {
 		t.Errorf("%+v, %v, want %+v", c.File, err, newest)
 	}
@@ -271,7 +272,8 @@ func TestThreat6PartsAreRemembered(t *testing.T) {
 		t.Fatalf("it has %q", got)
 	}
 	s.Show(s.Log().Rewritten(func(r *chain.Record) bool { return r.Ref != string(newest.Ref) }))
-	if list, err := g.Entries(t.Context()); !errors.Is(err, sdk.ErrCorrupt) || !strings.Contains(fmt.Sprint(err), "newer ones are left out") || len(list) > 0 {
+	if list, err := g.Entries(t.Context()); !errors.Is(err, sdk.ErrCorrupt) ||
+		!strings.Contains(fmt.Sprint(err), "newer ones are left out") || len(list) > 0 {
 		t.Errorf("%d entries, %v", len(list), err)
 	}
 }

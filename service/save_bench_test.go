@@ -143,9 +143,9 @@ func BenchmarkFreeChanges(b *testing.B) {
 	}
 }
 
-// BenchmarkCosts tells what a save and a retrieval cost PostgreSQL: its write-ahead log, without and with the pages that
-// it writes whole after a checkpoint of its own, and how the database grows, also the tables of the ledger. A save is of
-// a small content, which lies in the database, or of one that does not.
+// BenchmarkCosts tells what a save and a retrieval cost PostgreSQL: its write-ahead log, without and with the pages
+// that it writes whole after a checkpoint of its own, and how the database grows, also the tables of the ledger. A save
+// is of a small content, which lies in the database, or of one that does not.
 func BenchmarkCosts(b *testing.B) {
 	for _, c := range []struct {
 		what string

@@ -42,7 +42,8 @@ func TestFolderListShowsWhatTheWholeListDoes(t *testing.T) {
 		}
 		return rows
 	}
-	for _, paths := range [][]string{{""}, {"docs"}, {"docs/deep"}, {"docs/made"}, {"docs/x"}, {"a", "docs"}, {"docs", "docs/deep"}, {"", "docs"}} {
+	for _, paths := range [][]string{{""}, {"docs"}, {"docs/deep"}, {"docs/made"}, {"docs/x"},
+		{"a", "docs"}, {"docs", "docs/deep"}, {"", "docs"}} {
 		part, ok, err := folderList(t.Context(), g, paths)
 		if !ok || err != nil {
 			t.Fatalf("%q: %v, %v", paths, ok, err)

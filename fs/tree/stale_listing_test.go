@@ -57,7 +57,8 @@ func (r *racing) RemoveVersions(ctx context.Context, g sdk.GroupID, versions []s
 	return removed, err
 }
 
-func (r *racing) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, o sdk.PutOptions) (sdk.Receipt, error) {
+func (r *racing) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer,
+	o sdk.PutOptions) (sdk.Receipt, error) {
 	once(&r.beforeUpload)
 	receipt, err := r.Person.Upload(ctx, g, name, b, o)
 	once(&r.afterUpload)

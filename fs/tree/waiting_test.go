@@ -69,7 +69,8 @@ func mountBoxedAs(t *testing.T, w *world, who sdk.AccountID, g sdk.GroupID, chan
 		}
 		defer buf.Release()
 		copy(buf.Bytes(), content)
-		r, err := person.Upload(context.Background(), l.Group, l.Name, buf, sdk.PutOptions{Attributes: l.Attributes, Base: l.Base, Upon: l.Upon})
+		r, err := person.Upload(context.Background(), l.Group, l.Name, buf,
+			sdk.PutOptions{Attributes: l.Attributes, Base: l.Base, Upon: l.Upon})
 		return outbox.Sent{Receipt: r, Err: err}
 	}
 	b.mount(t, w)

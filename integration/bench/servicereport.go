@@ -117,8 +117,8 @@ func (r *serviceReport) besideCommits() (string, error) {
 	if apart(first, end) {
 		r.busy = []string{targetSaves, targetReads}
 	}
-	text += fmt.Sprintf("\nBare commits at the end: %s a second. Where that is more than a quarter from those of the first "+
-		"turn, the targets say *busy*: bare commits suffer more from other programs than svcd does.\n", short(end))
+	text += fmt.Sprintf("\nBare commits at the end: %s a second. Where that is more than a quarter from those of the "+
+		"first turn, the targets say *busy*: bare commits suffer more from other programs than svcd does.\n", short(end))
 	r.needsOwn("those on SQLite and a folder", []crowdRun{{shares: spent()}})
 	r.ratios[targetSaves], r.ratios[targetReads] = median(saves), median(reads)
 	return text, nil

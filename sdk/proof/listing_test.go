@@ -121,9 +121,15 @@ func TestThreat76PartsThatAreRefused(t *testing.T) {
 		"honest":      {"", nil},
 		"seen before": {"", func(_ *world, end *chain.Place, must *proof.Past, _ *wire.ChainProof) { must.Place = *end }},
 		"seen less":   {"", func(_ *world, _ *chain.Place, must *proof.Past, _ *wire.ChainProof) { must.Place = place(4) }},
-		"older":       {"newer ones are left out", func(_ *world, _ *chain.Place, must *proof.Past, _ *wire.ChainProof) { must.Place = place(6) }},
-		"another":     {"not those that were seen", func(_ *world, _ *chain.Place, must *proof.Past, _ *wire.ChainProof) { must.Place = other }},
-		"no root":     {"no root of names", func(_ *world, _ *chain.Place, _ *proof.Past, p *wire.ChainProof) { p.Names = nil }},
+		"older": {"newer ones are left out", func(_ *world, _ *chain.Place, must *proof.Past, _ *wire.ChainProof) {
+			must.Place = place(6)
+		}},
+		"another": {"not those that were seen", func(_ *world, _ *chain.Place, must *proof.Past, _ *wire.ChainProof) {
+			must.Place = other
+		}},
+		"no root": {"no root of names", func(_ *world, _ *chain.Place, _ *proof.Past, p *wire.ChainProof) {
+			p.Names = nil
+		}},
 		"of yesterday": {"not signed for this request", func(w *world, end *chain.Place, _ *proof.Past, p *wire.ChainProof) {
 			p.Names = w.names(name, *end, "m")
 		}},
@@ -135,15 +141,17 @@ func TestThreat76PartsThatAreRefused(t *testing.T) {
 		}},
 		"root of no hex": {"hex", func(_ *world, _ *chain.Place, _ *proof.Past, p *wire.ChainProof) { p.Names.Root = "x" }},
 		"head of no hex": {"hex", func(_ *world, _ *chain.Place, _ *proof.Past, p *wire.ChainProof) { p.Head.Hash = "x" }},
-		"another in the checkpoint": {"another one in the signed checkpoint", func(w *world, _ *chain.Place, _ *proof.Past, p *wire.ChainProof) {
+		"another in the checkpoint": {"another one in the signed checkpoint", func(w *world, _ *chain.Place,
+			_ *proof.Past, p *wire.ChainProof) {
 			w.tree = w.tree.With(name, other)
 			*p = w.prove(name, place(5), "n", now)
 		}},
-		"what was seen is another in the checkpoint": {"another one in the signed checkpoint", func(w *world, _ *chain.Place, must *proof.Past, p *wire.ChainProof) {
-			must.Place, must.Proven = place(4), 4
-			w.tree = w.tree.With(name, chain.Place{Number: 4, Hash: chain.Hash{5}})
-			*p = w.prove(name, place(5), "n", now)
-		}},
+		"what was seen is another in the checkpoint": {"another one in the signed checkpoint",
+			func(w *world, _ *chain.Place, must *proof.Past, p *wire.ChainProof) {
+				must.Place, must.Proven = place(4), 4
+				w.tree = w.tree.With(name, chain.Place{Number: 4, Hash: chain.Hash{5}})
+				*p = w.prove(name, place(5), "n", now)
+			}},
 	} {
 		w, end, must := newWorld(t), place(5), proof.Past{}
 		w.tree = w.tree.With(name, end)

@@ -45,7 +45,9 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 	}{
 		{"Operations", operations}, {"Credentials", credentials}, {"GroupLife", groupLife}, {"OpenGroup", openGroup}, {"Roles", roles}, {"Retention", retention},
 		{"Files", files}, {"Versions", versions}, {"Listing", listing}, {"Outsiders", outsiders}, {"Revoked", revoked},
-		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Folders", folders}, {"RecordedFolders", recordedFolders}, {"Parts", parts}, {"Trash", trash}, {"TrashNames", trashNames}, {"Watch", watch}, {"Attributes", attributes}, {"KeptVersions", keptVersions},
+		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Folders", folders},
+		{"RecordedFolders", recordedFolders}, {"Parts", parts}, {"Trash", trash}, {"TrashNames", trashNames},
+		{"Watch", watch}, {"Attributes", attributes}, {"KeptVersions", keptVersions},
 		{"GroupFormat", groupFormat}, {"GroupAppends", groupAppends}, {"Blocks", blocks}, {"SealedUploads", sealedUploads},
 		{"JournalKeys", journalKeys}, {"Saves", saves}, {"SavesInBlocks", savesInBlocks},
 	} {

@@ -92,6 +92,7 @@ func fileText(e sdk.Entry) string {
 	if e.Attributes != nil {
 		a = *e.Attributes
 	}
-	return fmt.Sprint(e.Ref, e.Tx, e.Uploader, e.Time.UnixNano(), e.Seq, e.Name, e.ContentType, e.Size, e.Hash, e.Commitment, e.Content,
+	return fmt.Sprint(e.Ref, e.Tx, e.Uploader, e.Time.UnixNano(), e.Seq, e.Name, e.ContentType, e.Size, e.Hash,
+		e.Commitment, e.Content,
 		e.Group, a)
 }

@@ -128,7 +128,8 @@ func sealedUpon(t *testing.T, s *suite, seal sealer) {
 		ok(t, name, sent.Err)
 		same("the receipt", sent.Receipt.Entry)
 	}
-	_, err := g.Put(ctx, "large, made from it", bytes.NewReader(pattern(wire.WholeFileBytes+1)), sdk.PutOptions{Upon: of["made from it"]})
+	_, err := g.Put(ctx, "large, made from it", bytes.NewReader(pattern(wire.WholeFileBytes+1)),
+		sdk.PutOptions{Upon: of["made from it"]})
 	ok(t, "in blocks", err)
 	of["large, made from it"] = of["made from it"]
 	moved, err := g.Stat(ctx, "made from it")

@@ -38,7 +38,9 @@ type world struct {
 func newWorld(t testing.TB, database string) *world {
 	t.Helper()
 	dir := t.TempDir()
-	w := &world{t: t, sequencers: map[*store.Store]*sequencer.Sequencer{}, open: func() (*store.Store, error) { return store.Open(context.Background(), dir, database) }}
+	w := &world{t: t, sequencers: map[*store.Store]*sequencer.Sequencer{}, open: func() (*store.Store, error) {
+		return store.Open(context.Background(), dir, database)
+	}}
 	w.store = w.process()
 	w.ledger = ledger.New(ledger.Fees{}, ledger.Bounds{}, time.Now)
 	w.users = auth.NewAccounts(w.store, w.ledger, "svc.testnet", nil)

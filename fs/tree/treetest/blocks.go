@@ -259,7 +259,8 @@ func (u *BlockUpload) PutPart(ctx context.Context, blocks format.Extents, read f
 }
 
 // Finish records the upload.
-func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash sdk.Digest, opts ...sdk.PutOptions) (sdk.Receipt, error) {
+func (u *BlockUpload) Finish(ctx context.Context, name string, size int64, hash sdk.Digest,
+	opts ...sdk.PutOptions) (sdk.Receipt, error) {
 	o := opts[len(opts)-1]
 	refused := func(kind sdk.Kind, code, text string) (sdk.Receipt, error) {
 		return sdk.Receipt{}, &sdk.Error{Op: "finish blocks", Group: u.group, Kind: kind, Code: code, Err: fmt.Errorf("%s", text)}

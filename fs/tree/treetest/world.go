@@ -359,7 +359,8 @@ func (p Person) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (sd
 	return sdk.Amount{}, nil
 }
 
-func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, o sdk.PutOptions) (sdk.Receipt, error) {
+func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer,
+	o sdk.PutOptions) (sdk.Receipt, error) {
 	if err := p.begin(ctx, "upload"); err != nil {
 		return sdk.Receipt{}, err
 	}

@@ -480,7 +480,8 @@ func TestFrozenNames(t *testing.T) {
 			page, proven := opened.Open(root, p.Folder, from)
 			next := hex.EncodeToString(page.Next[:])
 			if err != nil || !ok || !proven || next != p.Next || !bytes.Equal(raw, made.Encode()) {
-				t.Errorf("%s: page %d of folder %q is proven by %x, and %s follows, want %s, %s", name, i, p.Folder, made.Encode(), next, p.Proof, p.Next)
+				t.Errorf("%s: page %d of folder %q is proven by %x, and %s follows, want %s, %s",
+					name, i, p.Folder, made.Encode(), next, p.Proof, p.Next)
 			}
 		}
 	}
