@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"context"
-	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -85,7 +84,7 @@ func (l *Log) Prove(ctx context.Context, q Question, read func(*store.Tx) error)
 		case err != nil:
 			return proof, err
 		case !lags:
-			return l.proof(signed, file, q, end)
+			return l.proof(ctx, signed, file, q, end)
 		case updated:
 			return proof, unproven("the ledger's newest records are not signed yet: try again in a moment", nil)
 		}
@@ -158,14 +157,18 @@ func (c Checkpoint) lags(ctx context.Context, tx *store.Tx, q Question, head cha
 	return age > freshness || age < 0, nil
 }
 
-func (l *Log) proof(c Checkpoint, file *os.File, q Question, end ending) (p wire.ChainProof, err error) {
+func (l *Log) proof(ctx context.Context, c Checkpoint, file *os.File, q Question, end ending) (p wire.ChainProof, err error) {
 	name := chain.OfGroup(q.Group)
 	s := chain.Statement{Chain: name, Place: end.Place}
-	p = wire.ChainProof{Checkpoint: string(c.Note),
-		Head: l.state(c.key, s, func(s chain.Statement) []byte { return s.HeadText(q.Nonce) })}
-	if end.names != nil {
-		p.Names = &wire.SignedNames{Root: hex.EncodeToString(end.names[:]),
-			ChainHead: l.state(c.key, s, func(s chain.Statement) []byte { return s.NamesText(q.Nonce, *end.names) })}
+	p.Checkpoint = string(c.Note)
+	p.Head, err = l.state(ctx, c.key, s, func(s chain.Statement) []byte { return s.HeadText(q.Nonce) })
+	if err == nil && end.names != nil {
+		p.Names = &wire.SignedNames{Root: hex.EncodeToString(end.names[:])}
+		p.Names.ChainHead, err = l.state(ctx, c.key, s,
+			func(s chain.Statement) []byte { return s.NamesText(q.Nonce, *end.names) })
+	}
+	if err != nil {
+		return p, err
 	}
 	if in, path, ok := c.tree.Find(name); ok {
 		p.Chain = &wire.ChainInclusion{Number: in.Number, Hash: hex.EncodeToString(in.Hash[:]),
@@ -194,9 +197,9 @@ func (l *Log) Receipt(ctx context.Context, tx *store.Tx, r chain.Row) (*wire.Cha
 	if err != nil {
 		return nil, err
 	}
-	head := l.state(newest(keys), chain.Statement{Chain: r.Chain, Place: chain.Place{Number: r.Number, Hash: r.Hash}},
-		chain.Statement.ReceiptText)
-	return &head, nil
+	head, err := l.state(ctx, newest(keys),
+		chain.Statement{Chain: r.Chain, Place: chain.Place{Number: r.Number, Hash: r.Hash}}, chain.Statement.ReceiptText)
+	return &head, err
 }
 
 // SignPage states, for the request of a question, that a group's chain has a record at a place.
@@ -205,9 +208,9 @@ func (l *Log) SignPage(ctx context.Context, tx *store.Tx, q Question, at chain.P
 	if err != nil {
 		return nil, err
 	}
-	page := l.state(newest(keys), chain.Statement{Chain: chain.OfGroup(q.Group), Place: at},
+	page, err := l.state(ctx, newest(keys), chain.Statement{Chain: chain.OfGroup(q.Group), Place: at},
 		func(s chain.Statement) []byte { return s.PageText(q.Nonce) })
-	return &page, nil
+	return &page, err
 }
 
 // SignVaultKey signs the key of the vault.
@@ -217,13 +220,18 @@ func (l *Log) SignVaultKey(ctx context.Context, tx *store.Tx, k chain.VaultKey) 
 		return nil, err
 	}
 	k.Origin = l.origin
-	return ed25519.Sign(newest(keys), k.Text()), nil
+	return newest(keys).Sign(ctx, k.Text())
 }
 
 // state signs a statement now.
-func (l *Log) state(key ed25519.PrivateKey, s chain.Statement, text func(chain.Statement) []byte) wire.ChainHead {
+func (l *Log) state(ctx context.Context, key Key, s chain.Statement,
+	text func(chain.Statement) []byte) (head wire.ChainHead, err error) {
 	s.Origin, s.TimeNS = l.origin, l.now().UnixNano()
+	signature, err := key.Sign(ctx, text(s))
+	if err != nil {
+		return head, fmt.Errorf("sign the end of a chain: %w", err)
+	}
 	return wire.ChainHead{Number: s.Number, Hash: hex.EncodeToString(s.Hash[:]),
 		Timestamp: strconv.FormatInt(s.TimeNS, 10),
-		Signature: base64.StdEncoding.EncodeToString(ed25519.Sign(key, text(s)))}
+		Signature: base64.StdEncoding.EncodeToString(signature)}, nil
 }

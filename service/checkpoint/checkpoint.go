@@ -32,7 +32,6 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -75,12 +74,18 @@ type Checkpoint struct {
 	// tree has the root Chains; nil in one that was read and not compared yet.
 	tree *chain.Tree
 
-	key ed25519.PrivateKey // that signed it; nil in one that was read
+	key Key // that signed it; nil in one that was read
+}
+
+// Key signs for a log. The vault has the secret: nothing but signatures comes out of it.
+type Key interface {
+	Public() ed25519.PublicKey
+	Sign(ctx context.Context, text []byte) ([]byte, error)
 }
 
 // Keys returns the keys of a log as a transaction sees them, the oldest first. The
 // newest signs; another process may just have added it.
-type Keys func(ctx context.Context, tx *store.Tx) ([]ed25519.PrivateKey, error)
+type Keys func(ctx context.Context, tx *store.Tx) ([]Key, error)
 
 // Log is the tree in one data directory. It is safe for concurrent use. It
 // makes no file before the first [Log.Update].
@@ -315,7 +320,7 @@ func (l *Log) update(ctx context.Context) error {
 }
 
 // open opens the tree on disk, or begins an empty one.
-func (l *Log) open(keys []ed25519.PrivateKey) error {
+func (l *Log) open(keys []Key) error {
 	if _, file := l.newest(); file != nil {
 		return nil
 	}
@@ -338,7 +343,7 @@ func (l *Log) open(keys []ed25519.PrivateKey) error {
 
 // load reads the newest signed checkpoint; a missing one is no error. A checkpoint that
 // this service did not sign is a contradiction.
-func (l *Log) load(keys []ed25519.PrivateKey) (Checkpoint, error) {
+func (l *Log) load(keys []Key) (Checkpoint, error) {
 	raw, err := os.ReadFile(filepath.Join(l.dir, noteFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Checkpoint{}, nil
@@ -356,7 +361,7 @@ func (l *Log) load(keys []ed25519.PrivateKey) (Checkpoint, error) {
 
 // sign publishes the tree of all records so far. The hashes are durable before the
 // checkpoint is written, and the checkpoint is durable before it is served.
-func (l *Log) sign(ctx context.Context, file *os.File, keys []ed25519.PrivateKey) error {
+func (l *Log) sign(ctx context.Context, file *os.File, keys []Key) error {
 	if err := file.Sync(); err != nil {
 		return fmt.Errorf("sync tree: %w", err)
 	}
@@ -367,7 +372,7 @@ func (l *Log) sign(ctx context.Context, file *os.File, keys []ed25519.PrivateKey
 	if c.Hash, err = tlog.TreeHash(c.N, hashReader(file)); err != nil {
 		return fmt.Errorf("compute root: %w", err)
 	}
-	s, err := newSigner(l.origin, c.key)
+	s, err := newSigner(ctx, l.origin, c.key)
 	if err != nil {
 		return err
 	}
@@ -443,19 +448,18 @@ func (l *Log) VerifierKey(ctx context.Context) (string, error) {
 	return verifierKey(l.origin, newest(keys))
 }
 
-func verifierKey(origin string, key ed25519.PrivateKey) (string, error) {
-	return note.NewEd25519VerifierKey(origin, key.Public().(ed25519.PublicKey))
+func verifierKey(origin string, key Key) (string, error) {
+	return note.NewEd25519VerifierKey(origin, key.Public())
 }
 
-// signer signs notes. It prints without the key.
+// signer signs notes during one call.
 type signer struct {
-	locked.Redacted
 	note.Verifier
-	key  ed25519.PrivateKey
+	sign func(text []byte) ([]byte, error)
 	text string // the verifier key
 }
 
-func newSigner(origin string, key ed25519.PrivateKey) (*signer, error) {
+func newSigner(ctx context.Context, origin string, key Key) (*signer, error) {
 	text, err := verifierKey(origin, key)
 	if err != nil {
 		return nil, fmt.Errorf("make verifier key: %w", err)
@@ -464,8 +468,9 @@ func newSigner(origin string, key ed25519.PrivateKey) (*signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("name the log %q: %w", origin, err)
 	}
-	return &signer{locked.Redacted{}, v, key, text}, nil
+	sign := func(text []byte) ([]byte, error) { return key.Sign(ctx, text) }
+	return &signer{v, sign, text}, nil
 }
 
 // Sign signs a note's text.
-func (s *signer) Sign(text []byte) ([]byte, error) { return ed25519.Sign(s.key, text), nil }
+func (s *signer) Sign(text []byte) ([]byte, error) { return s.sign(text) }

@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"context"
-	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,7 @@ import (
 )
 
 // readKeys returns the keys of the log as they are now.
-func (l *Log) readKeys(ctx context.Context) (keys []ed25519.PrivateKey, err error) {
+func (l *Log) readKeys(ctx context.Context) (keys []Key, err error) {
 	err = l.store.Read(ctx, func(tx *store.Tx) error {
 		keys, err = l.keys(ctx, tx)
 		return err
@@ -44,17 +43,19 @@ func (l *Log) IsOwn(ctx context.Context) error {
 	}
 	for _, key := range keys {
 		var byOthers *note.UnverifiedNoteError
-		if _, err := parse(raw, key.Public().(ed25519.PublicKey)); !errors.As(err, &byOthers) {
+		if _, err := parse(raw, key.Public()); !errors.As(err, &byOthers) {
 			return nil
 		}
 	}
 	return ErrOtherLedger
 }
 
-func newest(keys []ed25519.PrivateKey) ed25519.PrivateKey { return keys[len(keys)-1] }
+func newest(keys []Key) Key { return keys[len(keys)-1] }
 
 // isSignedBy reports whether the newest of the keys signed it.
-func (c Checkpoint) isSignedBy(keys []ed25519.PrivateKey) bool { return newest(keys).Equal(c.key) }
+func (c Checkpoint) isSignedBy(keys []Key) bool {
+	return c.key != nil && newest(keys).Public().Equal(c.key.Public())
+}
 
 // statements are signed by each key and the next one together: the log continues under
 // the next key.
@@ -65,11 +66,11 @@ func (l *Log) statements(ctx context.Context) ([]byte, error) {
 	}
 	answer := wire.LogKeys{Statements: []string{}}
 	for i := range keys[1:] {
-		before, err := newSigner(l.origin, keys[i])
+		before, err := newSigner(ctx, l.origin, keys[i])
 		if err != nil {
 			return nil, err
 		}
-		after, err := newSigner(l.origin, keys[i+1])
+		after, err := newSigner(ctx, l.origin, keys[i+1])
 		if err != nil {
 			return nil, err
 		}
@@ -83,9 +84,9 @@ func (l *Log) statements(ctx context.Context) ([]byte, error) {
 }
 
 // parseAny reads a checkpoint that one of the keys signed. The error is of the newest.
-func parseAny(raw []byte, keys []ed25519.PrivateKey) (c Checkpoint, err error) {
+func parseAny(raw []byte, keys []Key) (c Checkpoint, err error) {
 	for _, key := range keys {
-		if c, err = parse(raw, key.Public().(ed25519.PublicKey)); err == nil {
+		if c, err = parse(raw, key.Public()); err == nil {
 			return c, nil
 		}
 	}
