@@ -18,7 +18,7 @@ const module = "github.com/svcfs/svcfs/"
 // onlyIn says in which folders alone a library may be imported.
 var onlyIn = map[string][]string{
 	"github.com/hanwen/go-fuse/v2":           {"fs", "integration"},
-	"github.com/golang-jwt/jwt/v5":           {"service/auth", "sdk/internal/call"},
+	"github.com/golang-jwt/jwt/v5":           {"service/vault", "sdk/internal/call"},
 	"github.com/hashicorp/golang-lru/v2":     {"cache"},
 	"modernc.org/sqlite":                     {"service/store", "integration/bench"},
 	"github.com/coreos/go-oidc/v3":           {"service/web"},

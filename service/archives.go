@@ -11,23 +11,24 @@ import (
 	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
-func (s *Service) archived() (archive.Service, error) {
-	master := s.vault.Master()
-	name, err := master.Name()
+func (s *Service) archived(ctx context.Context) (archive.Service, error) {
+	with, err := s.keys.Archive(ctx)
 	if err != nil {
 		return archive.Service{}, err
 	}
-	seal, err := master.ArchiveSeal()
+	defer clear(with.Key)
 	return archive.Service{Store: s.store, Blobs: s.blobs, Dir: s.cfg.DataDir, Contract: s.cfg.ContractID,
-		MasterKey: name, SealKey: archive.NewSealKey(seal), Version: wire.Version}, err
+		MasterKey: with.Master, SealKey: archive.NewSealKey([vaultwire.KeyBytes]byte(with.Key)),
+		Version: wire.Version}, nil
 }
 
 // Export writes the service to w as an archive, which continues an earlier one if that is not nil; see
 // [archive.Export].
 func (s *Service) Export(ctx context.Context, w io.Writer, earlier io.Reader) (archive.Summary, error) {
-	a, err := s.archived()
+	a, err := s.archived(ctx)
 	if err == nil {
 		err = s.log.Settle(ctx) // the newest records have places, too
 	}
@@ -45,7 +46,7 @@ func (s *Service) Import(ctx context.Context, archives ...io.Reader) (archive.Su
 }
 
 func (s *Service) load(ctx context.Context, salvage bool, archives []io.Reader) (archive.Summary, error) {
-	a, err := s.archived()
+	a, err := s.archived(ctx)
 	if err != nil {
 		return archive.Summary{}, err
 	}
@@ -53,7 +54,7 @@ func (s *Service) load(ctx context.Context, salvage bool, archives []io.Reader) 
 	if imported != nil && !errors.Is(imported, archive.ErrImported) { // which may be of one killed before it signed
 		return sum, imported
 	}
-	if err := s.store.Read(ctx, func(tx *store.Tx) error { return s.vault.Reload(ctx, tx) }); err != nil {
+	if err := s.store.Read(ctx, func(tx *store.Tx) error { return s.keys.Reload(ctx, tx) }); err != nil {
 		return sum, fmt.Errorf("the keys of the service: %w", err)
 	}
 	err = s.signImported(ctx)
@@ -68,7 +69,7 @@ func (s *Service) load(ctx context.Context, salvage bool, archives []io.Reader) 
 func (s *Service) signImported(ctx context.Context) (err error) {
 	cfg := s.cfg
 	cfg.Witness = ""
-	if s.log, err = newLog(ctx, s.store, s.vault, s.sequencer.Settle, cfg); err != nil {
+	if s.log, err = newLog(ctx, s.store, s.keys, s.sequencer.Settle, cfg); err != nil {
 		return err
 	}
 	s.closeLater(s.log.Close)

@@ -28,7 +28,8 @@ import (
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/enginetest"
 	"github.com/svcfs/svcfs/service/legacy"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaulttest"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // clean verifies every byte and the chain of the ledger.
@@ -187,11 +188,9 @@ func archiveOf(t *testing.T, dir string, list []sectionOf) []byte {
 	var all []byte
 	for _, s := range list {
 		if dir != "" && s.kind == 'i' {
-			master, err := vault.Source{File: filepath.Join(dir, vault.FileName)}.Read(t.Context())
+			key, err := vaulttest.Derived(vaultwire.InDirectory(dir), "archives")
 			ok(t, err)
-			key, err := master.ArchiveSeal()
-			ok(t, err)
-			mac := hmac.New(sha256.New, key[:])
+			mac := hmac.New(sha256.New, key)
 			end := bytes.LastIndex(s.data, []byte("seal "))
 			fmt.Fprintf(mac, "archive index %s", s.data[:end])
 			s.data = fmt.Appendf(bytes.Clone(s.data[:end]), "seal %x\n", mac.Sum(nil))

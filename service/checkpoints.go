@@ -3,18 +3,16 @@ package service
 import (
 	"cmp"
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
-	"sync"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/checkpoint"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 	"github.com/svcfs/svcfs/service/witness"
 )
 
@@ -24,7 +22,7 @@ const metaLogHost = "log_host"
 // newLog makes the transparency log of the ledger. Its name is the first public address with the contract,
 // so that two services never share one. It keeps that name under another address: the name is part of the
 // key that members have pinned.
-func newLog(ctx context.Context, s *store.Store, v *vault.Vault, settle func(context.Context) error,
+func newLog(ctx context.Context, s *store.Store, k *keys.Keys, settle func(context.Context) error,
 	cfg Config) (*checkpoint.Log, error) {
 	host := ""
 	if cfg.PublicURL != "" {
@@ -44,58 +42,37 @@ func newLog(ctx context.Context, s *store.Store, v *vault.Vault, settle func(con
 			return nil, err
 		}
 	}
-	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(cmp.Or(host, "localhost"), cfg.ContractID), logKeys(v),
+	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(cmp.Or(host, "localhost"), cfg.ContractID), k.Log,
 		settle, w, cfg.Logger, cfg.Now), nil
-}
-
-// logKeys gives the log's keys from the vault, which never loses one.
-func logKeys(v *vault.Vault) checkpoint.Keys {
-	var mu sync.Mutex
-	var made []ed25519.PrivateKey
-	return func(ctx context.Context, tx *store.Tx) ([]ed25519.PrivateKey, error) {
-		if err := v.Current(ctx, tx, vault.PurposeLog); err != nil {
-			return nil, err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		seeds, err := v.Keys(vault.PurposeLog)
-		if err != nil {
-			return nil, err
-		}
-		for _, seed := range seeds[len(made):] {
-			made = append(made, ed25519.NewKeyFromSeed(seed[:]))
-		}
-		return slices.Clip(made), nil
-	}
 }
 
 // RotateLogKey gives the ledger's log another key, with which every process signs from
 // then on. Clients accept it by a statement that both keys signed.
 func (s *Service) RotateLogKey(ctx context.Context) error {
-	return s.replaceKeys(ctx, vault.PurposeLog)
+	return s.replaceKeys(ctx, vaultwire.PurposeLog)
 }
 
 // RotateTokenKeys replaces the keys of session tokens, download tickets and sign-ins
 // under way. Processes use the new keys from their next start on; everything that the
 // old keys signed is invalid then, and clients sign in again.
 func (s *Service) RotateTokenKeys(ctx context.Context) error {
-	return s.replaceKeys(ctx, vault.PurposeTokens, vault.PurposeTickets, vault.PurposePage)
+	return s.replaceKeys(ctx, vaultwire.PurposeTokens, vaultwire.PurposeTickets, vaultwire.PurposePage)
 }
 
 // RotateUploadKey gives the vault another key that clients seal file keys to. Keys sealed
-// to the one before are opened for [vault.EpochLife].
+// to the one before are opened for [vaultwire.EpochLife].
 func (s *Service) RotateUploadKey(ctx context.Context) error {
-	return s.replaceKeys(ctx, vault.PurposeUploads)
+	return s.replaceKeys(ctx, vaultwire.PurposeUploads)
 }
 
 func (s *Service) replaceKeys(ctx context.Context, purposes ...string) error {
 	return s.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
-		if pending, err := vault.NextMaster(ctx, tx); err != nil || pending != "" {
+		if pending, err := keys.NextMaster(ctx, tx); err != nil || pending != "" {
 			return errors.Join(err, fault.New(wire.CodeConflict,
 				"another master key is being brought in: finish that first with svcd rotate-master-key"))
 		}
 		for _, purpose := range purposes {
-			if err := s.vault.Replace(ctx, tx, purpose, s.cfg.Now()); err != nil {
+			if err := s.keys.Replace(ctx, tx, purpose, s.cfg.Now()); err != nil {
 				return err
 			}
 		}

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
 )
 
 // Checksum distinguishes versions of a group's key, and has its inputs. It attests
@@ -22,8 +22,8 @@ type Checksum struct {
 func (s *Service) Checksum(ctx context.Context, group string) (c Checksum, err error) {
 	err = s.store.Read(ctx, func(tx *store.Tx) error {
 		g, err := groups.Get(ctx, tx, group)
-		c = Checksum{vault.Checksum(g.ID, g.KeyVersion), vault.Measurement(), g.ID, g.KeyVersion,
-			vault.ChecksumInput(g.ID, g.KeyVersion)}
+		c = Checksum{keys.Checksum(g.ID, g.KeyVersion), keys.Measurement(), g.ID, g.KeyVersion,
+			keys.ChecksumInput(g.ID, g.KeyVersion)}
 		return err
 	})
 	return c, err

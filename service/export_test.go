@@ -14,7 +14,7 @@ func (s *Service) Sweep(ctx context.Context) error { return s.files.Sweep(ctx) }
 // ExportFrom is a full Export that reads the blobs through wrap.
 func (s *Service) ExportFrom(ctx context.Context, w io.Writer, wrap func(blob.Store) blob.Store) (archive.Summary,
 	error) {
-	a, err := s.archived()
+	a, err := s.archived(ctx)
 	if err != nil {
 		return archive.Summary{}, err
 	}

@@ -8,41 +8,43 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaulttest"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
-// openVault opens the keys of the service beside it.
-func (r *running) openVault() *vault.Vault {
+// openStore opens the database of the service beside it.
+func (r *running) openStore() *store.Store {
 	r.t.Helper()
 	s, err := store.Open(r.t.Context(), r.dir, r.database)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = s.Close() })
-	source := vault.InDirectory(r.dir)
-	master, err := source.Read(r.t.Context())
+	return s
+}
+
+// openVault opens the keys of the service beside it.
+func (r *running) openVault() *keys.Keys {
+	r.t.Helper()
+	k, err := vaulttest.Open(r.t.Context(), r.openStore(), vaultwire.InDirectory(r.dir))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	v, err := vault.Open(r.t.Context(), s, source, master, time.Now())
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return v
+	return k
 }
 
 // serviceKey is a key of the service, as the holder of the master key reads it.
 func (r *running) serviceKey(purpose string) []byte {
 	r.t.Helper()
-	key, err := r.openVault().Key(purpose)
+	key, err := vaulttest.Secret(r.t.Context(), r.openStore(), vaultwire.InDirectory(r.dir), purpose)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return key[:]
+	return key
 }
 
 // The keys of a new service are random: the master key alone, without the database, does
@@ -53,7 +55,7 @@ func TestThreat33ServiceKeysAreNotDerived(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, purpose := range []string{vault.PurposeLog, vault.PurposeTokens, vault.PurposeTickets, vault.PurposePage} {
+	for _, purpose := range []string{vaultwire.PurposeLog, vaultwire.PurposeTokens, vaultwire.PurposeTickets, vaultwire.PurposePage} {
 		key := r.serviceKey(purpose)
 		derived, err := hkdf.Key(sha256.New, master, nil, "svc-derived-1 "+purpose, 32)
 		if err != nil || bytes.Equal(key, derived) || r.databaseHolds(key) {

@@ -18,8 +18,8 @@ import (
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/legacy"
-	"github.com/svcfs/svcfs/service/vault"
 )
 
 // prepared is the answer of prepare_retrieve.
@@ -140,7 +140,7 @@ func oldKey(t *testing.T) (*format.Key, *format.Key) {
 	raw := bytes.Repeat([]byte{7}, 32)
 	file := filepath.Join(t.TempDir(), "old.key")
 	ok(t, os.WriteFile(file, []byte(base64.StdEncoding.EncodeToString(raw)+"\n"), 0o600))
-	key, err := vault.ReadFileKey(file)
+	key, err := keys.ReadFileKey(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,16 +148,16 @@ func oldKey(t *testing.T) (*format.Key, *format.Key) {
 		t.Errorf("the key prints as %s", text)
 	}
 	ok(t, os.WriteFile(file, raw, 0o600))
-	if again, err := vault.ReadFileKey(file); err != nil || again.Base64() != key.Base64() {
+	if again, err := keys.ReadFileKey(file); err != nil || again.Base64() != key.Base64() {
 		t.Errorf("32 bytes: %v", err)
 	}
 	for name, content := range map[string][]byte{"short": raw[:31], "long": append(raw, 1), "empty": {},
 		"base64 of 16": []byte("AAAAAAAAAAAAAAAAAAAAAA==")} {
 		ok(t, os.WriteFile(file, content, 0o600))
-		refused(t, name, errOf(vault.ReadFileKey(file)), "want 32 bytes")
+		refused(t, name, errOf(keys.ReadFileKey(file)), "want 32 bytes")
 	}
 	ok(t, os.Chmod(file, 0o644))
-	if _, err := vault.ReadFileKey(file); !errors.Is(err, ownfile.ErrReadable) {
+	if _, err := keys.ReadFileKey(file); !errors.Is(err, ownfile.ErrReadable) {
 		t.Errorf("a key others may read: %v", err)
 	}
 	outside, err := format.NewKey(raw)

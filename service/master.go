@@ -9,12 +9,13 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
-// MasterKey is the place of the master key; see [vault.Source].
-type MasterKey = vault.Source
+// MasterKey is the place of the master key; see [vaultwire.Source].
+type MasterKey = vaultwire.Source
 
 // Rotation is the result of bringing in another master key.
 type Rotation struct {
@@ -63,11 +64,9 @@ func (s *Service) RotateMasterKey(ctx context.Context, newFile string) (r Rotati
 // masterNames returns the name of the master key of this process, and of the one that is
 // being brought in, "" for none.
 func (s *Service) masterNames(ctx context.Context) (now, pending string, err error) {
-	if now, err = s.vault.Master().Name(); err != nil {
-		return "", "", err
-	}
+	now = s.keys.MasterName()
 	err = s.store.Read(ctx, func(tx *store.Tx) error {
-		pending, err = vault.NextMaster(ctx, tx)
+		pending, err = keys.NextMaster(ctx, tx)
 		return err
 	})
 	return now, pending, err
@@ -93,41 +92,39 @@ func (s *Service) MasterKeyNextStep(ctx context.Context) (string, error) {
 // bringIn lets the master key in a file open the database, and puts it into its place in
 // the data directory. pending is the name of a master key whose rotation was begun.
 func (s *Service) bringIn(ctx context.Context, file, pending string) (before string, err error) {
-	next, err := vault.Source{File: file, Make: pending == ""}.Read(ctx)
+	next := MasterKey{File: file, Make: pending == ""}
+	read, err := s.keys.ReadNext(ctx, next)
 	if err != nil && pending == "" {
 		return "", err
 	}
-	name, nameErr := next.Name()
-	if nameErr != nil {
-		return "", nameErr
-	}
+	name := read.Master
 	if pending != "" && (err != nil || name != pending) {
 		return "", fault.New(wire.CodeConflict, "another master key is being brought in already: bring it to where "+
 			"this service reads its own, then run "+
 			"svcd rotate-master-key --finish; if that key is lost, --cancel stays with the one in use")
 	}
-	if now, err := s.vault.Master().Name(); err != nil || name == now {
-		return "", errors.Join(err, fault.New(wire.CodeConflict,
-			"%s holds the master key in use: remove it, or name another file", file))
+	if name == s.keys.MasterName() {
+		return "", fault.New(wire.CodeConflict, "%s holds the master key in use: remove it, or name another file", file)
 	}
 	err = s.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
-		other, err := vault.NextMaster(ctx, tx)
+		other, err := keys.NextMaster(ctx, tx)
 		switch {
 		case err != nil || other == name:
 			return err
 		case other != "":
 			return fault.New(wire.CodeConflict, "another master key is being brought in already, by another process")
 		default:
-			return s.vault.Begin(ctx, tx, next)
+			return s.keys.Begin(ctx, tx)
 		}
 	})
 	if err != nil || !s.cfg.MasterKey.Make {
 		return "", err
 	}
-	if before, err = s.cfg.MasterKey.Replace(file, s.vault.Master()); err == nil {
-		s.vault.Use(next)
+	used, err := s.keys.UseNext(ctx, next)
+	if err == nil {
+		err = s.keys.Refresh(ctx, s.store)
 	}
-	return before, err
+	return used.Kept, err
 }
 
 // FinishMasterKey ends a rotation: it removes the keys that the earlier master key
@@ -159,7 +156,7 @@ func (s *Service) FinishMasterKey(ctx context.Context, cancel bool) (r Rotation,
 // forgetMaster removes the keys that other master keys wrap, from the files of the
 // database too.
 func (s *Service) forgetMaster(ctx context.Context) error {
-	err := s.store.Write(ctx, store.Everything(), func(tx *store.Tx) error { return s.vault.Finish(ctx, tx) })
+	err := s.store.Write(ctx, store.Everything(), func(tx *store.Tx) error { return s.keys.Finish(ctx, tx) })
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,8 +14,9 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // roots returns how many roots wrap keys of files, and how many master keys open
@@ -127,8 +129,8 @@ func TestThreat33MasterKeyRotation(t *testing.T) {
 		!strings.Contains(err.Error(), "another master key") {
 		t.Errorf("the old master key opens the database: %v", err)
 	}
-	if key, err := oldVault.Key(vault.PurposeTokens); err != nil || r.databaseHolds(key[:]) {
-		t.Error("the database holds a key in the clear", err)
+	if r.databaseHolds(r.serviceKey(vaultwire.PurposeTokens)) {
+		t.Error("the database holds a key in the clear")
 	}
 	for ref, wrapped := range r.wrappedKeys() {
 		if err := unwrapWith(oldVault, ref, wrapped); err == nil {
@@ -138,8 +140,9 @@ func TestThreat33MasterKeyRotation(t *testing.T) {
 }
 
 // unwrapWith unwraps with the keys a thief has, without the database.
-func unwrapWith(v *vault.Vault, ref string, wrapped []byte) error {
-	_, _, err := v.UnwrapFileKeyOffline(vault.Binding{Group: "g", Ref: ref, Version: 1}, wrapped)
+func unwrapWith(k *keys.Keys, ref string, wrapped []byte) error {
+	_, err := k.Unwrap(context.Background(), vaultwire.Unwrap{Wrapped: wrapped,
+		Binding: vaultwire.Binding{Group: "g", Ref: ref, Version: 1}})
 	return err
 }
 
@@ -197,7 +200,7 @@ func TestMasterKeyRotationInterrupted(t *testing.T) {
 	begin := func() []byte { // and end before the new key is in its place
 		t.Helper()
 		v := r.openVault()
-		next, err := vault.Source{File: key + ".new", Make: true}.Read(t.Context())
+		_, err := v.ReadNext(t.Context(), vaultwire.Source{File: key + ".new", Make: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +209,7 @@ func TestMasterKeyRotationInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		ok(t, s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error { return v.Begin(t.Context(), tx, next) }))
+		ok(t, s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error { return v.Begin(t.Context(), tx) }))
 		return masterOf(t, key+".new")
 	}
 	reads := func() {

@@ -16,12 +16,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/store/pgtest"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // TestManyClients: 200 clients at once upload, list and retrieve without an
@@ -171,16 +173,19 @@ func BenchmarkList(b *testing.B) {
 }
 
 // listKey returns the list key of a group that has a file.
-func (r *running) listKey(group string) vault.ListKey {
+func (r *running) listKey(group string) keys.ListKey {
 	r.t.Helper()
 	db := r.openDatabase()
 	defer db.Close()
 	var wrapped []byte
 	ok(r.t, db.QueryRow("SELECT wrapped_key FROM groups JOIN file_keys ON file_keys.id = list_key WHERE groups.id = $1",
 		group).Scan(&wrapped))
-	raw, _, err := r.openVault().UnwrapFileKeyOffline(vault.Binding{Group: group}, wrapped)
+	opened, err := r.openVault().Unwrap(r.t.Context(),
+		vaultwire.Unwrap{Binding: vaultwire.Binding{Group: group}, Wrapped: wrapped})
 	ok(r.t, err)
-	key, err := vault.NewListKey(raw)
+	raw, err := format.NewKey(opened.Key)
+	ok(r.t, err)
+	key, err := keys.NewListKey(raw)
 	ok(r.t, err)
 	return key
 }

@@ -133,7 +133,7 @@ func (s *Service) sweepOnce(ctx context.Context) {
 	id := ledger.NewRequestID("sweep-")
 	log := s.cfg.Logger.With("request", id)
 	ctx = ledger.WithRequestID(ctx, id)
-	if err := s.vault.Refresh(ctx, s.store); err != nil && ctx.Err() == nil {
+	if err := s.keys.Refresh(ctx, s.store); err != nil && ctx.Err() == nil {
 		log.Error("keys of the service", "cause", err.Error())
 	}
 	s.signIns.Flush(ctx)

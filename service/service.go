@@ -26,6 +26,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/metrics"
@@ -34,6 +35,7 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/throttle"
 	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 	"github.com/svcfs/svcfs/service/watch"
 	"github.com/svcfs/svcfs/service/web"
 )
@@ -43,7 +45,7 @@ const (
 	DefaultContractID             = "svc.testnet"
 	DefaultMaxFileBytes     int64 = 64 << 30
 	DefaultMaxWholeBytes    int64 = 4 << 30
-	DefaultTokenLifetime          = auth.MaxTokenLifetime
+	DefaultTokenLifetime          = vaultwire.MaxTokenLifetime
 	DefaultMaxConnections         = 4096
 	DefaultRequestRate            = 500
 	DefaultFreeChanges            = 100_000
@@ -135,7 +137,7 @@ type Service struct {
 	signIns     *auth.SignIns
 	certificate *certificate // nil = plain HTTP
 	ending      atomic.Bool  // a signal came
-	vault       *vault.Vault
+	keys        *keys.Keys
 
 	closers []func() error // of the parts, in the order in which they were opened
 }
@@ -156,7 +158,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err := ownfile.MakeFolder(cfg.DataDir); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	master, err := cfg.MasterKey.Read(ctx) // before anything else is made
+	v, err := vault.New(ctx, cfg.MasterKey, cfg.Now) // before anything else is made
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +166,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		space: space.New(cfg.ReserveBytes, map[string]string{space.Database: cfg.DataDir,
 			space.Files: blobDisk(cfg)}),
 		connections: throttle.NewConnections(cfg.MaxConnections, cfg.MaxPerAddress, cfg.TrustedProxies)}
-	if err = s.open(ctx, master); err == nil {
+	if err = s.open(ctx, v); err == nil {
 		s.handler, err = s.newHandler()
 	}
 	if err != nil {
@@ -174,7 +176,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 }
 
 // open opens the parts, each after those it needs.
-func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
+func (s *Service) open(ctx context.Context, v vaultwire.Vault) (err error) {
 	cfg := s.cfg
 	if cfg.TLSCert != "" {
 		if s.certificate, err = loadCertificate(cfg.TLSCert, cfg.TLSKey, cfg.Logger); err != nil {
@@ -205,14 +207,14 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.vault, err = openVault(ctx, s.store, cfg.MasterKey, master, cfg.Now()); err != nil {
+	if s.keys, err = openKeys(ctx, s.store, cfg.MasterKey, v, cfg.Now()); err != nil {
 		return err
 	}
 	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
 		return err
 	}
 	s.closeLater(s.blobs.Close)
-	if s.log, err = newLog(ctx, s.store, s.vault, s.sequencer.Settle, cfg); err != nil {
+	if s.log, err = newLog(ctx, s.store, s.keys, s.sequencer.Settle, cfg); err != nil {
 		return err
 	}
 	s.closeLater(s.log.Close)
@@ -239,7 +241,7 @@ func (s *Service) assemble(domain string, gateway *legacy.Gateway) {
 		}}, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, s.ledger, domain, s.signIns)
 	s.groups = groups.New(s.store, s.ledger, s.accounts, cfg.DestructionDelay)
-	s.files = files.New(s.store, s.ledger, s.log, s.vault, measuredBlobs{s.blobs, s}, files.Config{
+	s.files = files.New(s.store, s.ledger, s.log, s.keys, measuredBlobs{s.blobs, s}, files.Config{
 		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, MaxWholeBytes: cfg.MaxWholeBytes,
 		PlainRefs: cfg.PlainRefs, Gateway: gateway, DestructionDelay: cfg.DestructionDelay,
 		MaxOpenBytes: cfg.MaxOpenBytes, SmallBytes: cfg.SmallBytes, MaxAccountBytes: cfg.MaxAccountBytes,
@@ -266,37 +268,34 @@ func isThere(path string) bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-func openVault(ctx context.Context, s *store.Store, source MasterKey, master vault.Master,
-	now time.Time) (*vault.Vault, error) {
-	v, err := vault.Open(ctx, s, source, master, now)
-	if errors.Is(err, vault.ErrOtherMaster) {
+func openKeys(ctx context.Context, s *store.Store, source MasterKey, v vaultwire.Vault,
+	now time.Time) (*keys.Keys, error) {
+	k, err := keys.Open(ctx, s, v, now)
+	if errors.Is(err, vaultwire.ErrOtherMaster) {
 		err = &refusal{err, source.WhereToPut()}
 	}
-	return v, err
+	return k, err
 }
 
 // newHandler makes the HTTP side of the parts.
 func (s *Service) newHandler() (http.Handler, error) {
 	cfg := s.cfg
-	tokenKey, err1 := s.vault.Key(vault.PurposeTokens)
-	ticketKey, err2 := s.vault.Key(vault.PurposeTickets)
-	pageKey, err3 := s.vault.Key(vault.PurposePage)
-	spool, err4 := makeSpool(cfg)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	spool, err := makeSpool(cfg)
+	if err != nil {
 		return nil, err
 	}
 	return api.New(api.Deps{
 		Deps: web.Deps{Store: s.store, Accounts: s.accounts, Groups: s.groups, Files: s.files,
 			Ledger: s.ledger, PublicURL: cfg.PublicURL, ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes,
-			MaxWholeBytes: cfg.MaxWholeBytes, LogKey: s.log.VerifierKey, OIDC: cfg.OIDC, SealKey: pageKey,
+			MaxWholeBytes: cfg.MaxWholeBytes, LogKey: s.log.VerifierKey, OIDC: cfg.OIDC, Keys: s.keys,
 			Logger: cfg.Logger},
 		Limits: api.Limits{RequestRate: cfg.RequestRate, TrustedProxies: cfg.TrustedProxies,
 			ClientTimeout: cfg.ClientTimeout, Memory: cfg.Memory},
-		Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now), Watch: s.watch,
+		Tokens: auth.NewTokens(s.accounts, s.keys, cfg.PublicURL, cfg.TokenLifetime, cfg.Now), Watch: s.watch,
 		Checkpoints: s.log, Space: s.space,
 		Metrics: s.metrics, Health: s.health.check, Ending: s.ending.Load,
 		SignedIn: s.connections.SignedIn, Version: wire.Version,
-		TicketKey: ticketKey[:], Spool: spool, PutMemory: s.blobs.PutMemory,
+		Spool: spool, PutMemory: s.blobs.PutMemory,
 	})
 }
 
@@ -315,7 +314,7 @@ func makeSpool(cfg Config) (string, error) {
 }
 
 func withDefaults(cfg Config) Config {
-	cfg.MasterKey = cmp.Or(cfg.MasterKey, vault.InDirectory(cfg.DataDir))
+	cfg.MasterKey = cmp.Or(cfg.MasterKey, vaultwire.InDirectory(cfg.DataDir))
 	cfg.ContractID = cmp.Or(cfg.ContractID, DefaultContractID)
 	cfg.MaxFileBytes = orPositive(cfg.MaxFileBytes, DefaultMaxFileBytes)
 	cfg.MaxWholeBytes = min(orPositive(cfg.MaxWholeBytes, DefaultMaxWholeBytes), cfg.MaxFileBytes)

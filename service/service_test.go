@@ -37,7 +37,7 @@ import (
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/enginetest"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 func TestMain(m *testing.M) {
@@ -451,7 +451,7 @@ func (r *running) goodClaims(account string) object {
 func TestThreat20ForgedTokens(t *testing.T) {
 	t.Parallel()
 	r := run(t)
-	secret, good := r.serviceKey(vault.PurposeTokens), r.goodClaims(r.user("alice", "1").id)
+	secret, good := r.serviceKey(vaultwire.PurposeTokens), r.goodClaims(r.user("alice", "1").id)
 	now := time.Now().Unix()
 	with := func(changes object) object {
 		out := maps.Clone(good)
@@ -520,7 +520,7 @@ func TestThreat20SpoiltTokens(t *testing.T) {
 	t.Parallel()
 	r := run(t)
 	whole := forge(t, object{"alg": "HS256", "typ": "JWT"}, r.goodClaims(r.user("alice", "1").id),
-		r.serviceKey(vault.PurposeTokens))
+		r.serviceKey(vaultwire.PurposeTokens))
 	r.answered(t, bearer(whole), 200)
 	head, rest, _ := strings.Cut(whole, ".")
 	body, mac, _ := strings.Cut(rest, ".")

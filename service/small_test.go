@@ -17,7 +17,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/files"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // rowsOfSmall counts the rows of small contents: those in use, and the others.
@@ -79,9 +79,7 @@ func TestSmallRanges(t *testing.T) {
 	// The service hands tickets out for larger files only; the way behind them is the same.
 	ticket, err := json.Marshal(object{"a": alice.id, "g": "g", "r": up.CID, "e": time.Now().Add(time.Hour).Unix()})
 	ok(t, err)
-	key, err := alice.openVault().Key(vault.PurposeTickets)
-	ok(t, err)
-	mac := hmac.New(sha256.New, key[:])
+	mac := hmac.New(sha256.New, alice.serviceKey(vaultwire.PurposeTickets))
 	mac.Write(ticket)
 	target := wire.PathReadBlob + base64.RawURLEncoding.EncodeToString(ticket) + "." +
 		base64.RawURLEncoding.EncodeToString(mac.Sum(nil))

@@ -22,6 +22,7 @@ import (
 	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // errUnwell ends doctor after its lines were printed.
@@ -124,9 +125,9 @@ func (s *settings) checkSettings() cli.Finding {
 func (s *settings) checkMasterKey(ctx context.Context) cli.Finding {
 	from := s.masterKey()
 	if from == (service.MasterKey{}) {
-		return checkPlace("master key", filepath.Join(s.cfg.DataDir, vault.FileName), 0o600)
+		return checkPlace("master key", filepath.Join(s.cfg.DataDir, vaultwire.FileName), 0o600)
 	}
-	if _, err := from.Read(ctx); err != nil {
+	if _, err := vault.ReadMaster(ctx, from); err != nil {
 		return cli.Failed("master key", err.Error(),
 			cmp.Or(ownfile.MendOf(err), "svcd needs it to start: without it no file can be read"))
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 const standardStream = "-"
@@ -141,7 +141,8 @@ and the exit code is 6 if something was damaged.`,
 			"  svcd import /backup/sunday --data /srv/svcd \\\n" +
 			"      --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := os.Stat(filepath.Join(s.cfg.DataDir, vault.FileName)); err != nil { // a new one would not fit
+			// A new one would not fit.
+			if _, err := os.Stat(filepath.Join(s.cfg.DataDir, vaultwire.FileName)); err != nil {
 				return usage(
 					fmt.Sprintf("put master.key of the exported service into %s first, mode 0600", s.cfg.DataDir),
 					"the master key is missing: %w", err)

@@ -4,8 +4,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/svcfs/svcfs/service"
 	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/service"
 )
 
 // Every command that loads the master key closes its process first: no core dump,

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/legacy"
-	"github.com/svcfs/svcfs/service/vault"
 )
 
 // legacyImport are the flags of import-legacy.
@@ -80,7 +80,7 @@ func (l *legacyImport) checkArgs(_ *cobra.Command, args []string) error {
 func (l *legacyImport) run(ctx context.Context, svc *service.Service, group string, names []string) error {
 	file := service.LegacyFile{Group: group, Name: l.name, Account: l.account}
 	if l.keyFile != "" {
-		key, err := vault.ReadFileKey(l.keyFile)
+		key, err := keys.ReadFileKey(l.keyFile)
 		if err != nil {
 			return err
 		}

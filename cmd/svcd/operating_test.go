@@ -14,7 +14,7 @@ import (
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/store/pgtest"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 const root = "../.."
@@ -229,8 +229,8 @@ func TestExampleUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw = bytes.ReplaceAll(raw, []byte(command[1]), []byte(program))
-	withCredential := bytes.Replace(raw, []byte("#LoadCredentialEncrypted="+vault.FileName+":/"),
-		[]byte("LoadCredentialEncrypted="+vault.FileName+":/"), 1)
+	withCredential := bytes.Replace(raw, []byte("#LoadCredentialEncrypted="+vaultwire.FileName+":/"),
+		[]byte("LoadCredentialEncrypted="+vaultwire.FileName+":/"), 1)
 	if bytes.Equal(withCredential, raw) {
 		t.Error("the unit does not show how it gets the master key from systemd")
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/svcfs/svcfs/service"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 func newRotateMasterKey(s *settings) *cobra.Command {
@@ -92,7 +92,7 @@ func (s *settings) whereMasterKey() string {
 	if from.Command != "" {
 		return "what --master-key-command prints"
 	}
-	return cmp.Or(from.File, filepath.Join(s.cfg.DataDir, vault.FileName))
+	return cmp.Or(from.File, filepath.Join(s.cfg.DataDir, vaultwire.FileName))
 }
 
 // rotation is the code of a command that replaces keys, and prints the next step.

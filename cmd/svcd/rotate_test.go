@@ -9,7 +9,7 @@ import (
 
 	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk/ownfile"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 func refused(t *testing.T, code int, want string, args ...string) {
@@ -57,7 +57,7 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 		restored = t.TempDir()
 		raw, err := os.ReadFile(from)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(restored, vault.FileName), raw, 0o600)
+			err = os.WriteFile(filepath.Join(restored, vaultwire.FileName), raw, 0o600)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 		return restored
 	}
 	refused(t, exitOther, "into a new data directory", "import", filepath.Join(dir, "..", "before"), "--data",
-		put(filepath.Join(dir, vault.FileName)))
+		put(filepath.Join(dir, vaultwire.FileName)))
 	mustRun(t, "import", filepath.Join(dir, "..", "before"), "--data", put(kept[0]))
 }
 
@@ -73,11 +73,11 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 func TestMasterKeyAsACredential(t *testing.T) {
 	dir, credentials := filepath.Join(t.TempDir(), "data"), t.TempDir()
 	ok(t, os.Mkdir(dir, 0o700))
-	key := filepath.Join(credentials, vault.FileName)
+	key := filepath.Join(credentials, vaultwire.FileName)
 	ok(t, os.WriteFile(key, bytes.Repeat([]byte{7}, 32), 0o400))
 	t.Setenv(ownfile.EnvCredentials, credentials)
 	mustRun(t, "account", "create", "alice", "--data", dir)
-	if _, err := os.Stat(filepath.Join(dir, vault.FileName)); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, vaultwire.FileName)); err == nil {
 		t.Error("a master key was made in the data directory")
 	}
 	if out := mustRun(t, "export", filepath.Join(t.TempDir(), "b"), "--data", dir); !strings.Contains(out,

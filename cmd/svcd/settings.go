@@ -18,7 +18,7 @@ import (
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // settings are what the operator can set. Each is a flag; the flag's name in
@@ -82,7 +82,7 @@ func (s *settings) masterKey() (from service.MasterKey) {
 		return service.MasterKey{Command: s.keyFrom}
 	}
 	if dir, ok := s.lookupEnv(ownfile.EnvCredentials); ok {
-		file := filepath.Join(dir, vault.FileName)
+		file := filepath.Join(dir, vaultwire.FileName)
 		if _, err := os.Stat(file); err == nil {
 			return service.MasterKey{File: file}
 		}
@@ -102,8 +102,8 @@ func (s *settings) register(set *pflag.FlagSet) {
 	set.StringVar(&s.cfg.DataDir, "data", "", "data directory (default: /var/lib/svcd, where it exists)")
 	set.StringVar(&s.keyFrom, "master-key-command", "",
 		"command that prints the master key, 32 bytes or base64 of them, run by /bin/sh "+
-			"(default: the systemd credential "+vault.FileName+" if there is one, "+
-			"else "+vault.FileName+" in the data directory, made at the first start)")
+			"(default: the systemd credential "+vaultwire.FileName+" if there is one, "+
+			"else "+vaultwire.FileName+" in the data directory, made at the first start)")
 	set.StringVar(&s.cfg.Database, "db", "", "PostgreSQL database, postgres://USER@HOST/DATABASE; "+
 		"the password in PGPASSWORD or a PGPASSFILE (default: SQLite in the data directory)")
 	set.StringVar(&s.cfg.Blobs, "blobs", "", "where ciphertext is kept: a directory, or a bucket, "+

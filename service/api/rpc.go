@@ -10,8 +10,8 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
-	"github.com/svcfs/svcfs/service/vault"
 )
 
 // rpcRequest is a JSON-RPC 2.0 request as the network's clients send it.
@@ -148,7 +148,7 @@ func (s *server) viewGroup(ctx context.Context, method, group, user string) (any
 		if !known {
 			return nil, nil
 		}
-		return vault.Checksum(g.ID, g.KeyVersion), nil
+		return keys.Checksum(g.ID, g.KeyVersion), nil
 	case "get_group_retention":
 		if !g.RetentionDays.Valid {
 			return nil, nil

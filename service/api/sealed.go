@@ -11,6 +11,7 @@ import (
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 )
 
@@ -29,9 +30,9 @@ func (s *server) putSealed(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.putFrame(w, r, by, func(raw []byte) (head wire.SealedHead, key *format.Key, err error) {
+	return s.putFrame(w, r, by, func(raw []byte) (head wire.SealedHead, key keys.Incoming, err error) {
 		err = decode(raw, &head)
-		return head, nil, err
+		return head, key, err
 	})
 }
 
@@ -44,27 +45,28 @@ type plainHead struct {
 // putPlain records an upload of the account page, which sends the key of the file as it gets those of others: in the
 // session.
 func (s *server) putPlain(w http.ResponseWriter, r *http.Request, account string) error {
-	return s.putFrame(w, r, auth.Checked(account), func(raw []byte) (wire.SealedHead, *format.Key, error) {
+	return s.putFrame(w, r, auth.Checked(account), func(raw []byte) (wire.SealedHead, keys.Incoming, error) {
 		var head plainHead
+		var key keys.Incoming
 		if err := decode(raw, &head); err != nil {
-			return head.SealedHead, nil, err
+			return head.SealedHead, key, err
 		}
-		key, err := format.ParseKey(head.Key)
+		clear, err := format.ParseKey(head.Key)
 		if err != nil {
-			return head.SealedHead, nil, fault.New(wire.CodeValidation, "key: want %d bytes in standard base64",
+			return head.SealedHead, key, fault.New(wire.CodeValidation, "key: want %d bytes in standard base64",
 				format.KeyBytes)
 		}
 		if head.Base == "" {
-			return head.SealedHead, nil, fault.New(wire.CodeValidation,
+			return head.SealedHead, key, fault.New(wire.CodeValidation,
 				"Required: base, the version that the upload follows, or %q", wire.NoBase)
 		}
-		return head.SealedHead, key, nil
+		return head.SealedHead, keys.InClear(clear), nil
 	})
 }
 
 // putFrame records an upload whose head parse reads.
 func (s *server) putFrame(w http.ResponseWriter, r *http.Request, by *auth.Session,
-	parse func([]byte) (wire.SealedHead, *format.Key, error)) error {
+	parse func([]byte) (wire.SealedHead, keys.Incoming, error)) error {
 	size := r.ContentLength
 	if size < 0 {
 		return fault.New(wire.CodeValidation, "Required: Content-Length, the length of the frame")
@@ -97,7 +99,10 @@ func (s *server) putFrame(w http.ResponseWriter, r *http.Request, by *auth.Sessi
 	s.Metrics.Uploads.Inc()
 	if meta, err := format.ParseMetadata(head.Format); err == nil && meta.Version == format.VersionBlocks &&
 		out.Record != nil {
-		ticket := s.ticket(by.Account, out.Record.GroupID, out.Location, true)
+		ticket, err := s.ticket(r.Context(), by.Account, out.Record.GroupID, out.Location, true)
+		if err != nil {
+			return err
+		}
 		out.DataURL, out.TilesURL = wire.PathBlocks+ticket, wire.PathTiles+ticket
 	}
 	resultAlone(w, out)

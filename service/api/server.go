@@ -39,7 +39,6 @@ type Deps struct {
 	SignedIn    func(context.Context)                   // called with every request of an account
 
 	Version   string
-	TicketKey []byte            // signs raw transfer tickets
 	Spool     string            // directory for files inside JSON while they come
 	PutMemory func(int64) int64 // that a raw upload of so many bytes takes
 }

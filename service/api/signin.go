@@ -92,7 +92,7 @@ func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	token, err := s.Tokens.Issue(req.AccountID, generation)
+	token, err := s.Tokens.Issue(r.Context(), req.AccountID, generation)
 	if err != nil {
 		return err
 	}

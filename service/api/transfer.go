@@ -2,8 +2,8 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -19,6 +19,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // finalize records an upload, with the ciphertext inside the JSON or sent before.
@@ -74,15 +75,20 @@ func (s *server) retrieve(w http.ResponseWriter, r *http.Request, by *auth.Sessi
 	s.Metrics.Retrieves.Inc()
 	out := retrieved(req, stored)
 	if stored.InBlocks != nil {
-		s.offerBlocks(by.Account, req, stored.InBlocks, &out)
+		if err := s.offerBlocks(r.Context(), by.Account, req, stored.InBlocks, &out); err != nil {
+			return err
+		}
 		if req.FirstBytes > 0 && s.sendFirst(w, r, stored.InBlocks, req.FirstBytes, out) {
 			return nil
 		}
 	} else if stored.Inline != nil {
 		out.EncryptedB64 = base64.StdEncoding.EncodeToString(stored.Inline)
 	} else {
-		out.DataURL = wire.PathReadBlob + s.ticket(by.Account, req.GroupID, req.IPFSHash, false)
-		out.DataSize = stored.BlobSize
+		ticket, err := s.ticket(r.Context(), by.Account, req.GroupID, req.IPFSHash, false)
+		if err != nil {
+			return err
+		}
+		out.DataURL, out.DataSize = wire.PathReadBlob+ticket, stored.BlobSize
 	}
 	writeRaw(w, http.StatusOK, resultOf(r, out))
 	return nil
@@ -119,36 +125,38 @@ type ticketBody struct {
 	Blocks  bool   `json:"b,omitempty"`
 }
 
-func (s *server) ticket(account, group, ref string, inBlocks bool) string {
+func (s *server) ticket(ctx context.Context, account, group, ref string, inBlocks bool) (string, error) {
 	life := ticketLife
 	if inBlocks {
 		life = ticketLifeBlocks
 	}
 	raw, _ := json.Marshal(ticketBody{account, group, ref, s.Ledger.Now().Add(life).Unix(), inBlocks})
-	return base64.RawURLEncoding.EncodeToString(raw) + "." + base64.RawURLEncoding.EncodeToString(s.sign(raw))
+	mac, err := s.Keys.MAC(ctx, vaultwire.MAC{Text: raw})
+	return base64.RawURLEncoding.EncodeToString(raw) + "." + base64.RawURLEncoding.EncodeToString(mac.Sum), err
 }
 
-func (s *server) sign(raw []byte) []byte {
-	mac := hmac.New(sha256.New, s.TicketKey)
-	mac.Write(raw)
-	return mac.Sum(nil)
-}
-
-func (s *server) openTicket(text, account string, inBlocks bool) (ticketBody, error) {
-	var t ticketBody
+func (s *server) openTicket(ctx context.Context, text, account string, inBlocks bool) (t ticketBody, err error) {
 	body, mac, ok := strings.Cut(text, ".")
 	raw, err1 := base64.RawURLEncoding.Strict().DecodeString(body)
 	sum, err2 := base64.RawURLEncoding.Strict().DecodeString(mac)
-	if !ok || errors.Join(err1, err2) != nil || !hmac.Equal(sum, s.sign(raw)) || json.Unmarshal(raw, &t) != nil ||
+	unknown := fault.New(wire.CodeFileNotFound, "transfer not found: ask prepare_retrieve for a new address")
+	if !ok || errors.Join(err1, err2) != nil {
+		return t, unknown
+	}
+	want, err := s.Keys.MAC(ctx, vaultwire.MAC{Text: raw})
+	if err != nil {
+		return t, err
+	}
+	if !hmac.Equal(sum, want.Sum) || json.Unmarshal(raw, &t) != nil ||
 		t.Account != account || t.Blocks != inBlocks || t.Expires < s.Ledger.Now().Unix() {
-		return t, fault.New(wire.CodeFileNotFound, "transfer not found: ask prepare_retrieve for a new address")
+		return t, unknown
 	}
 	return t, nil
 }
 
 // getBlob streams ciphertext to the holder of a ticket, with ranges.
 func (s *server) getBlob(w http.ResponseWriter, r *http.Request, account string) error {
-	t, err := s.openTicket(r.PathValue("ticket"), account, false)
+	t, err := s.openTicket(r.Context(), r.PathValue("ticket"), account, false)
 	if err != nil {
 		return err
 	}

@@ -12,9 +12,9 @@ import (
 	"slices"
 
 	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
 )
 
 // fill inserts the rows of a state.
@@ -23,7 +23,7 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 		return err
 	}
 	// The imported keys and addresses replace those that this service made and noted for itself.
-	for _, remove := range []store.Query{"DELETE FROM " + vault.Table, "DELETE FROM meta"} {
+	for _, remove := range []store.Query{"DELETE FROM " + keys.Table, "DELETE FROM meta"} {
 		if err := tx.Do(ctx, "remove what was made at the start", remove); err != nil {
 			return err
 		}
@@ -54,11 +54,11 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, x *index) error {
 	if err := errors.Join(tx.Filled(ctx), ledger.Arrived(ctx, tx)); err != nil {
 		return err
 	}
-	var keys int64
-	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM "+vault.Table).Scan(&keys); err != nil {
+	var count int64
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM "+keys.Table).Scan(&count); err != nil {
 		return fmt.Errorf("count keys: %w", err)
 	}
-	if keys == 0 {
+	if count == 0 {
 		return errors.New("the keys of the service are lost in these archives, and without them no file can be read: " +
 			"use another copy")
 	}

@@ -3,6 +3,8 @@ package auth
 import (
 	"sync"
 	"time"
+
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // settled is how long a clock must go on evenly after it was set, before it is believed.
@@ -30,8 +32,8 @@ func newClock(now func() time.Time) *clock {
 }
 
 // setBack returns by how much the clock was set back, 0 if it was not. A step of the clock, in either direction, is
-// believed once the clock has gone on evenly for settled. Less than leeway is no step; a clock that is slow or fast by
-// less than drift is followed.
+// believed once the clock has gone on evenly for settled. Less than [vaultwire.TokenLeeway] is no step; a clock that is
+// slow or fast by less than drift is followed.
 func (c *clock) setBack() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,11 +41,11 @@ func (c *clock) setBack() time.Duration {
 	off := c.now().Round(0).Sub(c.begun.Add(elapsed))
 	most := (elapsed - c.seen) / drift
 	c.seen = elapsed
-	if off.Abs() <= leeway {
+	if off.Abs() <= vaultwire.TokenLeeway {
 		c.begun, c.step = c.begun.Add(min(max(off, -most), most)), 0
 		return 0
 	}
-	if (off - c.step).Abs() > leeway {
+	if (off - c.step).Abs() > vaultwire.TokenLeeway {
 		c.step, c.at = off, elapsed
 	}
 	if elapsed-c.at < settled {

@@ -3,43 +3,30 @@ package auth
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
-const (
-	// MaxTokenLifetime is the life of a session token (specification 2.5).
-	MaxTokenLifetime = 24 * time.Hour
-	tokenType        = "svc_session"
-	leeway           = 30 * time.Second
-	// maxKnownTokens bounds the tokens that are remembered: of each some 600 bytes.
-	maxKnownTokens = 10_000
-)
+// maxKnownTokens bounds the tokens that are remembered: of each some 600 bytes.
+const maxKnownTokens = 10_000
 
-// claims are those of the specification 2.5, the hosted service's iss, sub and
-// type, and the generation of the API key the token was made with.
-type claims struct {
-	AccountID  string `json:"account_id"`
-	Type       string `json:"type"`
-	Generation int64  `json:"gen"`
-	jwt.RegisteredClaims
+// Signer makes and reads session tokens: the vault does.
+type Signer interface {
+	IssueToken(context.Context, vaultwire.Claims) (vaultwire.Text, error)
+	OpenToken(context.Context, vaultwire.OpenToken) (vaultwire.Claims, error)
 }
 
-// Tokens issues and verifies session tokens: HS256 with one secret.
+// Tokens issues and verifies session tokens.
 type Tokens struct {
 	accounts *Accounts
-	secret   []byte
+	signer   Signer
 	address  string // of the service: issuer and audience
 	lifetime time.Duration
 	now      func() time.Time
@@ -50,12 +37,11 @@ type Tokens struct {
 }
 
 // NewTokens returns an issuer for the service at a public address.
-func NewTokens(a *Accounts, secret [sha256.Size]byte, address string, lifetime time.Duration,
-	now func() time.Time) *Tokens {
-	if lifetime <= 0 || lifetime > MaxTokenLifetime {
-		lifetime = MaxTokenLifetime
+func NewTokens(a *Accounts, signer Signer, address string, lifetime time.Duration, now func() time.Time) *Tokens {
+	if lifetime <= 0 || lifetime > vaultwire.MaxTokenLifetime {
+		lifetime = vaultwire.MaxTokenLifetime
 	}
-	return &Tokens{accounts: a, secret: secret[:], address: address, lifetime: lifetime, now: now,
+	return &Tokens{accounts: a, signer: signer, address: address, lifetime: lifetime, now: now,
 		clock: newClock(now), known: make(map[[sha256.Size]byte]known)}
 }
 
@@ -71,21 +57,16 @@ func (t *Tokens) Lifetime() string {
 }
 
 // Issue makes a token for an account whose key of this generation was checked.
-func (t *Tokens) Issue(account string, generation int64) (string, error) {
+func (t *Tokens) Issue(ctx context.Context, account string, generation int64) (string, error) {
 	now := t.now()
 	if err := t.Problem(); err != nil {
 		return "", &fault.Error{Code: wire.CodeUnavailable, RetryAfter: settled, Err: err,
 			Text: "the clock of the service was set back: it signs nobody in until the clock has gone on evenly for " +
 				"a minute"}
 	}
-	c := claims{AccountID: account, Type: tokenType, Generation: generation, RegisteredClaims: jwt.RegisteredClaims{
-		Issuer: t.address, Subject: "apikey|" + account, Audience: jwt.ClaimStrings{t.address},
-		IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(t.lifetime))}}
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, singleAudience{c}).SignedString(t.secret)
-	if err != nil {
-		return "", fmt.Errorf("sign token: %w", err)
-	}
-	return token, nil
+	token, err := t.signer.IssueToken(ctx, vaultwire.Claims{Account: account, Generation: generation,
+		Address: t.address, Issued: now, Expires: now.Add(t.lifetime)})
+	return string(token.Text), err
 }
 
 // Problem returns why no tokens are issued for a while, nil if they are. Tokens that were issued before are good,
@@ -96,16 +77,6 @@ func (t *Tokens) Problem() error {
 			behind.Round(time.Second))
 	}
 	return nil
-}
-
-// singleAudience writes aud as one string, as the hosted service does.
-type singleAudience struct{ claims }
-
-// MarshalJSON writes the claims with a single audience.
-func (s singleAudience) MarshalJSON() ([]byte, error) {
-	return json.Marshal(map[string]any{"account_id": s.AccountID, "type": s.Type, "gen": s.Generation,
-		"iss": s.Issuer, "sub": s.Subject,
-		"aud": s.Audience[0], "iat": s.IssuedAt.Unix(), "exp": s.ExpiresAt.Unix()})
 }
 
 // Verify returns the account of a token. Everything is required: signature,
@@ -145,11 +116,11 @@ func (t *Tokens) Open(ctx context.Context, token string) (*Session, error) {
 func Checked(account string) *Session { return &Session{Account: account} }
 
 func (t *Tokens) open(ctx context.Context, token string) (*Session, error) {
-	k, err := t.claimsOf(token)
+	k, err := t.claimsOf(ctx, token)
 	if err != nil {
 		return nil, t.failed(ctx, err)
 	}
-	return &Session{Account: k.AccountID, known: k, tokens: t}, nil
+	return &Session{Account: k.Account, known: k, tokens: t}, nil
 }
 
 // Look is [Session.Check] by itself.
@@ -201,18 +172,19 @@ func (t *Tokens) failed(ctx context.Context, err error) error {
 
 // claimsOf returns the claims of a token that is good now, except for the account's key. It verifies a
 // token once: clients send the same one with each request.
-func (t *Tokens) claimsOf(token string) (known, error) {
+func (t *Tokens) claimsOf(ctx context.Context, token string) (known, error) {
 	hash := sha256.Sum256([]byte(token))
 	t.mu.Lock()
 	k, ok := t.known[hash]
 	t.mu.Unlock()
-	if now := t.now(); ok && now.Before(k.ExpiresAt.Add(leeway)) && !now.Before(k.IssuedAt.Add(-leeway)) {
+	if now := t.now(); ok && now.Before(k.Expires.Add(vaultwire.TokenLeeway)) &&
+		!now.Before(k.Issued.Add(-vaultwire.TokenLeeway)) {
 		return k, nil
 	}
-	c, err := t.parse(token)
-	k = known{claims: c, hash: hash}
-	if err != nil || c.NotBefore != nil {
-		return k, err
+	c, err := t.signer.OpenToken(ctx, vaultwire.OpenToken{Token: token, Address: t.address})
+	k = known{Claims: c, hash: hash}
+	if err != nil || c.Undated {
+		return k, refusedToken(err)
 	}
 	t.remember(k)
 	return k, nil
@@ -220,7 +192,7 @@ func (t *Tokens) claimsOf(token string) (known, error) {
 
 // known is what is remembered of a token.
 type known struct {
-	claims
+	vaultwire.Claims
 	hash  [sha256.Size]byte // of the token
 	ended bool              // it was refused for the key of its account
 }
@@ -234,44 +206,17 @@ func (t *Tokens) remember(k known) {
 	t.known[k.hash] = k
 }
 
-// parse verifies a token, except for the account's key.
-func (t *Tokens) parse(token string) (c claims, err error) {
-	_, err = jwt.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return t.secret, nil },
-		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(t.address),
-		jwt.WithIssuer(t.address),
-		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithStrictDecoding(),
-		jwt.WithTimeFunc(t.now))
+// refusedToken says to a client why its token is refused.
+func refusedToken(err error) error {
+	var refused *vaultwire.TokenError
 	switch {
-	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
-		return c, invalidToken("invalid session token")
-	case errors.Is(err, jwt.ErrTokenInvalidAudience) || errors.Is(err, jwt.ErrTokenInvalidIssuer):
-		return c, fault.New(wire.CodeAudience, "Auth failed: Audience mismatch: the token was made for another "+
-			"service address")
-	case err != nil:
-		return c, invalidToken("invalid session token")
-	case !hasPlainTimes(token):
-		return c, invalidToken("invalid session token")
-	case len(c.Audience) != 1:
-		return c, fault.New(wire.CodeAudience, "Auth failed: Audience mismatch: the token names several addresses")
-	case c.Type != tokenType || c.AccountID == "" || c.IssuedAt == nil:
-		return c, invalidToken("not a session token of this service")
-	case c.ExpiresAt.Sub(c.IssuedAt.Time) > MaxTokenLifetime:
-		return c, invalidToken("invalid session token")
+	case !errors.As(err, &refused):
+		return err
+	case refused.Audience:
+		return fault.New(wire.CodeAudience, "Auth failed: Audience mismatch: %s", refused.Text)
+	default:
+		return invalidToken(refused.Text)
 	}
-	return c, nil
-}
-
-// hasPlainTimes reports whether exp and iat are JSON numbers (RFC 7519 section
-// 2): the library also takes strings.
-func hasPlainTimes(token string) bool {
-	_, rest, _ := strings.Cut(token, ".")
-	body, _, _ := strings.Cut(rest, ".")
-	raw, err := base64.RawURLEncoding.DecodeString(body)
-	var times struct {
-		Exp float64 `json:"exp"`
-		Iat float64 `json:"iat"`
-	}
-	return err == nil && json.Unmarshal(raw, &times) == nil
 }
 
 func invalidToken(text string) error {

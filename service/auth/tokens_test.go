@@ -3,13 +3,33 @@ package auth
 import (
 	"testing"
 	"time"
+
+	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
+
+// signer is a vault with new keys.
+func signer(t *testing.T, now func() time.Time) *vault.Vault {
+	t.Helper()
+	v, err := vault.New(t.Context(), vaultwire.InDirectory(t.TempDir()), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := v.Make(t.Context(), vaultwire.Make{Keys: []vaultwire.Key{{Purpose: vaultwire.PurposeTokens, Version: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Keep(t.Context(), vaultwire.Keep{Rows: made.Rows}); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
 
 // Threat 20: a token that was verified before is refused when its time is over, or has not come.
 func TestThreat20KnownTokensEnd(t *testing.T) {
 	now := time.Now()
-	tokens := NewTokens(nil, [32]byte{1}, "http://svc.example", time.Hour, func() time.Time { return now })
-	token, err := tokens.Issue("alice.svc.testnet", 3)
+	tokens := NewTokens(nil, signer(t, func() time.Time { return now }), "http://svc.example", time.Hour, func() time.Time { return now })
+	token, err := tokens.Issue(t.Context(), "alice.svc.testnet", 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -17,17 +37,17 @@ func TestThreat20KnownTokensEnd(t *testing.T) {
 	for _, tc := range []struct {
 		after time.Duration
 		good  bool
-	}{{0, true}, {time.Hour, true}, {time.Hour + leeway + time.Second, false}, {time.Minute, true},
-		{-leeway - 2*time.Second, false}, {0, true}} {
+	}{{0, true}, {time.Hour, true}, {time.Hour + vaultwire.TokenLeeway + time.Second, false}, {time.Minute, true},
+		{-vaultwire.TokenLeeway - 2*time.Second, false}, {0, true}} {
 		now = begin.Add(tc.after)
 		for range 2 {
-			c, err := tokens.claimsOf(token)
-			if (err == nil) != tc.good || tc.good && (c.AccountID != "alice.svc.testnet" || c.Generation != 3) {
+			c, err := tokens.claimsOf(t.Context(), token)
+			if (err == nil) != tc.good || tc.good && (c.Account != "alice.svc.testnet" || c.Generation != 3) {
 				t.Errorf("after %v: %v, %v", tc.after, c, err)
 			}
 		}
 	}
-	if _, err := tokens.claimsOf(token[:len(token)-1]); err == nil {
+	if _, err := tokens.claimsOf(t.Context(), token[:len(token)-1]); err == nil {
 		t.Error("the beginning of a known token is good")
 	}
 }
@@ -37,11 +57,11 @@ func TestThreat20KnownTokensEnd(t *testing.T) {
 func TestClockThatIsSet(t *testing.T) {
 	wall, elapsed := time.Now(), time.Duration(0)
 	pass := func(d time.Duration) { wall, elapsed = wall.Add(d), elapsed+d }
-	tokens := NewTokens(nil, [32]byte{1}, "http://svc.example", time.Hour, func() time.Time { return wall })
+	tokens := NewTokens(nil, signer(t, func() time.Time { return wall }), "http://svc.example", time.Hour, func() time.Time { return wall })
 	tokens.clock.elapsed = func() time.Duration { return elapsed }
 	issue := func(can bool) string {
 		t.Helper()
-		token, err := tokens.Issue("alice.svc.testnet", 1)
+		token, err := tokens.Issue(t.Context(), "alice.svc.testnet", 1)
 		if (err == nil) != can || (tokens.Problem() == nil) != can {
 			t.Errorf("after %s, with the clock at %s: %v, %v", elapsed, wall.Format(time.TimeOnly), err,
 				tokens.Problem())
@@ -50,7 +70,7 @@ func TestClockThatIsSet(t *testing.T) {
 	}
 	good := func(token string, is bool) {
 		t.Helper()
-		if _, err := tokens.claimsOf(token); (err == nil) != is {
+		if _, err := tokens.claimsOf(t.Context(), token); (err == nil) != is {
 			t.Errorf("after %s: %v", elapsed, err)
 		}
 	}

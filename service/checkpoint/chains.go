@@ -157,7 +157,8 @@ func (c Checkpoint) lags(ctx context.Context, tx *store.Tx, q Question, head cha
 	return age > freshness || age < 0, nil
 }
 
-func (l *Log) proof(ctx context.Context, c Checkpoint, file *os.File, q Question, end ending) (p wire.ChainProof, err error) {
+func (l *Log) proof(ctx context.Context, c Checkpoint, file *os.File, q Question,
+	end ending) (p wire.ChainProof, err error) {
 	name := chain.OfGroup(q.Group)
 	s := chain.Statement{Chain: name, Place: end.Place}
 	p.Checkpoint = string(c.Note)
@@ -198,7 +199,8 @@ func (l *Log) Receipt(ctx context.Context, tx *store.Tx, r chain.Row) (*wire.Cha
 		return nil, err
 	}
 	head, err := l.state(ctx, newest(keys),
-		chain.Statement{Chain: r.Chain, Place: chain.Place{Number: r.Number, Hash: r.Hash}}, chain.Statement.ReceiptText)
+		chain.Statement{Chain: r.Chain, Place: chain.Place{Number: r.Number, Hash: r.Hash}},
+		chain.Statement.ReceiptText)
 	return &head, err
 }
 

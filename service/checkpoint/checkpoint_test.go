@@ -63,10 +63,21 @@ func appendRows(t testing.TB, s *store.Store, n int) {
 // settled says that every record has its place.
 func settled(context.Context) error { return nil }
 
+// keyOf is a key of the log in the memory of the test.
+type keyOf ed25519.PrivateKey
+
+func (k keyOf) Public() ed25519.PublicKey {
+	return ed25519.PrivateKey(k).Public().(ed25519.PublicKey)
+}
+
+func (k keyOf) Sign(_ context.Context, text []byte) ([]byte, error) {
+	return ed25519.Sign(ed25519.PrivateKey(k), text), nil
+}
+
 func open(t testing.TB, s *store.Store, dir string) *checkpoint.Log {
 	t.Helper()
-	keys := func(context.Context, *store.Tx) ([]ed25519.PrivateKey, error) {
-		return []ed25519.PrivateKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}, nil
+	keys := func(context.Context, *store.Tx) ([]checkpoint.Key, error) {
+		return []checkpoint.Key{keyOf(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))}, nil
 	}
 	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), keys, settled, nil,
 		slog.New(slog.DiscardHandler), time.Now)

@@ -52,8 +52,8 @@ func TestThreat6WitnessSignsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	l := checkpoint.New(s, dir, origin, func(context.Context, *store.Tx) ([]ed25519.PrivateKey, error) {
-		return []ed25519.PrivateKey{key}, nil
+	l := checkpoint.New(s, dir, origin, func(context.Context, *store.Tx) ([]checkpoint.Key, error) {
+		return []checkpoint.Key{keyOf(key)}, nil
 	}, settled, client, slog.New(slog.DiscardHandler),
 		func() time.Time { return now })
 	t.Cleanup(func() { _ = l.Close() })

@@ -5,9 +5,9 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // Wrapped keys have a table of their own, file_keys. Its rows are appended, never
@@ -27,9 +27,9 @@ const selectWrapped = `CASE WHEN key_id < 0 THEN (SELECT substr(data, 1, 60) FRO
 	ELSE (SELECT wrapped_key FROM file_keys WHERE file_keys.id = key_id) END`
 
 // wrapKey wraps a file's key by a root.
-func (f *Files) wrapKey(ctx context.Context, tx *store.Tx, root int64, b vault.Binding,
-	key *format.Key) ([]byte, error) {
-	wrapped, err := f.vault.Wrap(ctx, tx, root, b, key)
+func (f *Files) wrapKey(ctx context.Context, tx *store.Tx, root int64, b vaultwire.Binding,
+	key keys.Incoming) ([]byte, error) {
+	wrapped, err := f.keys.WrapKey(ctx, tx, root, b, key)
 	if err == nil && len(wrapped) != wrappedBytes {
 		err = fmt.Errorf("store key: %d bytes, want %d", len(wrapped), wrappedBytes)
 	}
@@ -39,12 +39,13 @@ func (f *Files) wrapKey(ctx context.Context, tx *store.Tx, root int64, b vault.B
 // askKeyPlace asks for the newest root, and for the place of a key: one that is free, NULL without any, and a new
 // one.
 func askKeyPlace() store.Ask {
-	return store.Ask{Query: "SELECT (" + vault.SelectNewestRoot + "), (SELECT id FROM free_file_keys LIMIT 1), " +
+	return store.Ask{Query: "SELECT (" + keys.SelectNewestRoot + "), (SELECT id FROM free_file_keys LIMIT 1), " +
 		"(SELECT id FROM next_file_keys)", Whole: true}
 }
 
 // storeKey keeps a file's key, wrapped by the newest root, and returns its place.
-func (f *Files) storeKey(ctx context.Context, tx *store.Tx, b vault.Binding, key *format.Key) (id int64, err error) {
+func (f *Files) storeKey(ctx context.Context, tx *store.Tx, b vaultwire.Binding, key keys.Incoming) (id int64,
+	err error) {
 	var newest, after int64
 	var free sql.NullInt64
 	if err := tx.Ask(ctx, askKeyPlace()).Scan(&newest, &free, &after); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // Stored is the ciphertext of a file with its key.
@@ -123,7 +123,7 @@ func (f *Files) retrieve(ctx context.Context, found *Found, read func(*Stored, *
 		if err != nil {
 			return err
 		}
-		if s.Key, _, err = f.vault.UnwrapFileKey(ctx, tx, vault.Binding{Group: req.GroupID, Ref: req.IPFSHash,
+		if s.Key, err = f.keys.UnwrapKey(ctx, tx, vaultwire.Binding{Group: req.GroupID, Ref: req.IPFSHash,
 			Version: row.keyVersion}, row.wrapped); err != nil {
 			return err
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // rewrapRows is how many keys one transaction wraps anew.
@@ -13,10 +13,9 @@ const rewrapRows = 200
 
 // wrappedRow is the key of a file, or a list key, with its binding.
 type wrappedRow struct {
-	place   string // the rows are in the order of it
-	keyID   int64
-	binding vault.Binding
-	wrapped []byte
+	vaultwire.Unwrap
+	place string // the rows are in the order of it
+	keyID int64
 }
 
 // Rewrap wraps the key of every file, and the list key of every group, by the newest root, in place, and returns how
@@ -56,34 +55,29 @@ func (f *Files) Rewrap(ctx context.Context) (changed, bad int, err error) {
 
 func wrappedRows(ctx context.Context, tx *store.Tx, page store.Query, after string) ([]wrappedRow, error) {
 	return store.List(ctx, tx, "read wrapped keys", func(r *wrappedRow) []any {
-		return []any{&r.place, &r.keyID, &r.binding.Group, &r.binding.Ref, &r.binding.Version, &r.wrapped}
+		return []any{&r.place, &r.keyID, &r.Binding.Group, &r.Binding.Ref, &r.Binding.Version, &r.Wrapped}
 	}, page, after, rewrapRows)
 }
 
 func (f *Files) rewrapPage(ctx context.Context, tx *store.Tx, rows []wrappedRow) (changed, bad int, err error) {
-	newest, err := vault.NewestRoot(ctx, tx)
+	list := make([]vaultwire.Unwrap, len(rows))
+	for i, r := range rows {
+		list[i] = r.Unwrap
+	}
+	again, err := f.keys.RewrapKeys(ctx, tx, list)
 	if err != nil {
 		return 0, 0, err
 	}
-	for _, r := range rows {
-		key, root, err := f.vault.UnwrapFileKey(ctx, tx, r.binding, r.wrapped)
-		if err != nil {
-			bad++ // svcd verify names it
+	for i, wrapped := range again.Wrapped {
+		if wrapped == nil {
 			continue
 		}
-		if root == newest {
-			continue
-		}
-		wrapped, err := f.vault.Wrap(ctx, tx, newest, r.binding, key)
-		if err != nil {
-			return changed, bad, err
-		}
-		if err := replaceKey(ctx, tx, r.keyID, wrapped); err != nil {
-			return changed, bad, err
+		if err := replaceKey(ctx, tx, rows[i].keyID, wrapped); err != nil {
+			return changed, 0, err
 		}
 		changed++
 	}
-	return changed, bad, nil
+	return changed, len(again.Bad), nil // svcd verify names them
 }
 
 // replaceKey overwrites a wrapped key by another.

@@ -9,8 +9,9 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // Verify checks every living file: its blob has the right size, its key unwraps, what its record commits to
@@ -66,7 +67,7 @@ func (f *Files) Verify(ctx context.Context, readData bool,
 
 // verifyOpening checks that members of a group are told what the record of an upload commits to.
 func (f *Files) verifyOpening(ctx context.Context, group, commitment string, seq int64, sealed []byte) error {
-	var key vault.ListKey
+	var key keys.ListKey
 	err := f.store.Look(ctx, func(tx *store.Tx) (err error) {
 		key, err = f.committedListKey(ctx, tx, group)
 		return err
@@ -94,7 +95,7 @@ func (f *Files) verify(ctx context.Context, group, ref, content string, row file
 	readData bool) error {
 	var key *format.Key
 	err := f.store.Look(ctx, func(tx *store.Tx) (err error) {
-		key, _, err = f.vault.UnwrapFileKey(ctx, tx, vault.Binding{Group: group, Ref: ref, Version: row.keyVersion},
+		key, err = f.keys.UnwrapKey(ctx, tx, vaultwire.Binding{Group: group, Ref: ref, Version: row.keyVersion},
 			row.wrapped)
 		return err
 	})

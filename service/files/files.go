@@ -29,11 +29,11 @@ import (
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/checkpoint"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
 )
 
 const (
@@ -68,7 +68,7 @@ type Files struct {
 	store    *store.Store
 	ledger   *ledger.Ledger
 	log      *checkpoint.Log
-	vault    *vault.Vault
+	keys     *keys.Keys
 	blobs    contentStore
 	config   Config
 	fetching singleflight.Group // of bytes behind a legacy reference
@@ -103,7 +103,7 @@ type Config struct {
 }
 
 // New returns the files of a service.
-func New(s *store.Store, l *ledger.Ledger, log *checkpoint.Log, v *vault.Vault, b Blobs, c Config) *Files {
+func New(s *store.Store, l *ledger.Ledger, log *checkpoint.Log, k *keys.Keys, b Blobs, c Config) *Files {
 	if c.MaxWholeBytes <= 0 {
 		c.MaxWholeBytes = c.MaxFileBytes
 	}
@@ -114,7 +114,7 @@ func New(s *store.Store, l *ledger.Ledger, log *checkpoint.Log, v *vault.Vault, 
 	if c.SmallBytes == 0 {
 		c.SmallBytes = SmallBytes
 	}
-	f := &Files{store: s, ledger: l, log: log, vault: v, config: c}
+	f := &Files{store: s, ledger: l, log: log, keys: k, config: c}
 	f.blobs = contentStore{b, s, &f.traces}
 	f.traces.Store(true) // of a process that ended before it could scrub
 	return f

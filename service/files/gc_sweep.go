@@ -32,7 +32,7 @@ func (f *Files) Sweep(ctx context.Context) error {
 		if err := f.ledger.ForgetCounts(ctx, tx); err != nil {
 			return err
 		}
-		if err := f.vault.EndEpochs(ctx, tx, now); err != nil {
+		if err := f.keys.EndEpochs(ctx, tx, now); err != nil {
 			return err
 		}
 		return f.forgetJournals(ctx, tx)

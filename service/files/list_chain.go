@@ -11,9 +11,9 @@ import (
 	"github.com/svcfs/svcfs/service/checkpoint"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
 )
 
 // records returns a piece of the ledger records of a group for a member, with everything
@@ -139,7 +139,7 @@ func (f *Files) chainRows(ctx context.Context, tx *store.Tx, list []wire.Transac
 
 // committed is the row of a record as it is listed: with the sequence of the upload that it is about, and with
 // what it commits to, where key opens that, instead of the commitment.
-func committed(row ledger.Listed, key vault.ListKey) wire.TransactionRow {
+func committed(row ledger.Listed, key keys.ListKey) wire.TransactionRow {
 	if o, ok := key.Open(row.Upload, row.Sealed); ok && row.FileHash != "" { // retrievals have none
 		row.Opening, row.FileHash = o.String(), ""
 	}

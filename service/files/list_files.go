@@ -10,8 +10,8 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
 )
 
 // Backends of files: those of this service, and references from before it.
@@ -181,7 +181,7 @@ func lengthOf(text *string) int {
 // open: the rows say then neither hash nor size of a file.
 type lister struct {
 	group string
-	key   vault.ListKey
+	key   keys.ListKey
 }
 
 // lister refuses an account that may not list the group.

@@ -15,8 +15,9 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // The record of a file holds a commitment to size and hash of the plaintext. The table openings has
@@ -29,21 +30,21 @@ const mostListKeys = 4096
 // listKeys are list keys in memory, by group. The zero value is ready.
 type listKeys struct {
 	mu sync.Mutex
-	of map[string]vault.ListKey
+	of map[string]keys.ListKey
 }
 
-func (l *listKeys) get(group string) (vault.ListKey, bool) {
+func (l *listKeys) get(group string) (keys.ListKey, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key, ok := l.of[group]
 	return key, ok
 }
 
-func (l *listKeys) keep(group string, key vault.ListKey) {
+func (l *listKeys) keep(group string, key keys.ListKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of == nil || len(l.of) >= mostListKeys {
-		l.of = map[string]vault.ListKey{}
+		l.of = map[string]keys.ListKey{}
 	}
 	l.of[group] = key
 }
@@ -51,7 +52,7 @@ func (l *listKeys) keep(group string, key vault.ListKey) {
 // listKey returns the list key of a group, the zero value if the group never had a file. A transaction that
 // writes does not keep it in memory: it may see a key of its own, or of a write that is committed with
 // it, and roll back.
-func (f *Files) listKey(ctx context.Context, tx *store.Tx, group string) (vault.ListKey, error) {
+func (f *Files) listKey(ctx context.Context, tx *store.Tx, group string) (keys.ListKey, error) {
 	if key, ok := f.listKeys.get(group); ok {
 		return key, nil
 	}
@@ -59,26 +60,26 @@ func (f *Files) listKey(ctx context.Context, tx *store.Tx, group string) (vault.
 }
 
 // committedListKey is listKey for a transaction that only reads: the next calls find the key in memory.
-func (f *Files) committedListKey(ctx context.Context, tx *store.Tx, group string) (vault.ListKey, error) {
+func (f *Files) committedListKey(ctx context.Context, tx *store.Tx, group string) (keys.ListKey, error) {
 	if key, ok := f.listKeys.get(group); ok {
 		return key, nil
 	}
 	key, err := f.readListKey(ctx, tx, group)
-	if err == nil && key != (vault.ListKey{}) {
+	if err == nil && key != (keys.ListKey{}) {
 		f.listKeys.keep(group, key)
 	}
 	return key, err
 }
 
 // listBinding is the owner of a list key. No file has an empty reference.
-func listBinding(group string) vault.Binding { return vault.Binding{Group: group} }
+func listBinding(group string) vaultwire.Binding { return vaultwire.Binding{Group: group} }
 
 func askListKey(group string) store.Ask {
 	return store.Ask{Query: "SELECT wrapped_key FROM groups JOIN file_keys ON file_keys.id = list_key WHERE " +
 		"groups.id = ?", Args: []any{group}}
 }
 
-func (f *Files) readListKey(ctx context.Context, tx *store.Tx, group string) (key vault.ListKey, err error) {
+func (f *Files) readListKey(ctx context.Context, tx *store.Tx, group string) (key keys.ListKey, err error) {
 	var wrapped []byte
 	err = tx.Ask(ctx, askListKey(group)).Scan(&wrapped)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -87,19 +88,19 @@ func (f *Files) readListKey(ctx context.Context, tx *store.Tx, group string) (ke
 	if err != nil {
 		return key, fmt.Errorf("read the list key: %w", err)
 	}
-	raw, _, err := f.vault.UnwrapFileKey(ctx, tx, listBinding(group), wrapped)
+	raw, err := f.keys.UnwrapKey(ctx, tx, listBinding(group), wrapped)
 	if err != nil {
 		return key, fmt.Errorf("list key of group %q: %w", group, err)
 	}
 	defer raw.Wipe()
-	return vault.NewListKey(raw)
+	return keys.NewListKey(raw)
 }
 
 // keepOpening seals the opening of the upload with a sequence. The first one of a group makes its
 // list key.
 func (f *Files) keepOpening(ctx context.Context, tx *store.Tx, group string, seq int64, o *chain.Opening) error {
 	key, err := f.listKey(ctx, tx, group)
-	if err == nil && key == (vault.ListKey{}) {
+	if err == nil && key == (keys.ListKey{}) {
 		key, err = f.makeListKey(ctx, tx, group)
 	}
 	if err != nil {
@@ -109,20 +110,20 @@ func (f *Files) keepOpening(ctx context.Context, tx *store.Tx, group string, seq
 		key.Seal(seq, o))
 }
 
-func (f *Files) makeListKey(ctx context.Context, tx *store.Tx, group string) (key vault.ListKey, err error) {
+func (f *Files) makeListKey(ctx context.Context, tx *store.Tx, group string) (key keys.ListKey, err error) {
 	raw, err := format.RandomKey()
 	if err != nil {
 		return key, err
 	}
 	defer raw.Wipe()
-	id, err := f.storeKey(ctx, tx, listBinding(group), raw)
+	id, err := f.storeKey(ctx, tx, listBinding(group), keys.InClear(raw))
 	if err != nil {
 		return key, err
 	}
 	if err := tx.Do(ctx, "keep the list key", "UPDATE groups SET list_key = ? WHERE id = ?", id, group); err != nil {
 		return key, err
 	}
-	return vault.NewListKey(raw)
+	return keys.NewListKey(raw)
 }
 
 // selectOpening is the sealed opening of the file of a row, NULL without any.
@@ -202,7 +203,7 @@ func (f *Files) sameContent(ctx context.Context, tx *store.Tx, group, ref string
 func destroyOpening(ctx context.Context, tx *store.Tx, ref string) error {
 	return tx.Do(ctx, "destroy what the record commits to",
 		"UPDATE openings SET sealed = ? WHERE seq = (SELECT seq FROM files WHERE ref = ?)",
-		make([]byte, vault.SealedOpeningBytes), ref)
+		make([]byte, keys.SealedOpeningBytes), ref)
 }
 
 // checkSalt refuses a salt of another form; "" is none.

@@ -3,11 +3,11 @@ package files
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaulttest"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // Writes are committed together, and each sees those before it: one that reads the list key which another
@@ -20,12 +20,7 @@ func TestListKeyOfACommitThatFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	source := vault.InDirectory(dir)
-	master, err := source.Read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := vault.Open(t.Context(), s, source, master, time.Now())
+	k, err := vaulttest.Open(t.Context(), s, vaultwire.InDirectory(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +42,7 @@ func TestListKeyOfACommitThatFailed(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	f := &Files{store: s, vault: v}
+	f := &Files{store: s, keys: k}
 	opening := chain.Opening{Size: 7, Hash: chain.Hash{1}}
 	lost := errors.New("the commit fails")
 	if err := write(func(tx *store.Tx) error {
@@ -64,7 +59,7 @@ func TestListKeyOfACommitThatFailed(t *testing.T) {
 	if err := write(func(tx *store.Tx) error { return f.keepOpening(t.Context(), tx, "g", 2, &opening) }); err != nil {
 		t.Fatal(err)
 	}
-	restarted := &Files{store: s, vault: v}
+	restarted := &Files{store: s, keys: k}
 	if err := s.Read(t.Context(), func(tx *store.Tx) error {
 		o, ok, err := restarted.opened(t.Context(), tx, "g", 2)
 		if !ok || o != opening {

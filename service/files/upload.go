@@ -19,9 +19,10 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/faultpoint"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // upload is what becomes a file: what its head says, and where its bytes are. Every file that
@@ -39,7 +40,7 @@ type upload struct {
 	ref        string        // "" = record makes it
 	keyVersion int64         // of the group, when the key was wrapped
 	keyID      sql.NullInt64 // where the key is, once it is kept
-	key        *format.Key   // nil = it is kept already
+	key        keys.Incoming // none = it is kept already
 
 	content string   // see [chain.TagContent]
 	useless []string // blobs that nobody owns once it is recorded
@@ -51,7 +52,7 @@ func (u *upload) inBlocks() bool { return u.meta.Version == format.VersionBlocks
 // more is how many bytes an account and a group keep more once the upload is recorded. Parts count already.
 func (u *upload) more() int64 {
 	size := u.at.Size
-	if u.key != nil && !u.inBlocks() {
+	if !u.key.IsNone() && !u.inBlocks() {
 		size = u.BlobSize
 	}
 	return size - u.counted + formatBytes(u.Format)
@@ -105,11 +106,11 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, u *upload, g groups.Gr
 			return r, err
 		}
 	}
-	if u.key == nil {
+	if u.key.IsNone() {
 		_, err = f.settle(ctx, tx, &u.at)
 	} else {
 		u.keyID.Valid = true
-		u.keyID.Int64, err = f.storeWithKey(ctx, tx, &u.at, vault.Binding{Group: g.ID, Ref: u.ref,
+		u.keyID.Int64, err = f.storeWithKey(ctx, tx, &u.at, vaultwire.Binding{Group: g.ID, Ref: u.ref,
 			Version: u.keyVersion}, u.key)
 	}
 	if err != nil {
@@ -129,12 +130,12 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, u *upload, g groups.Gr
 }
 
 // storeWithKey keeps content and key of a file, and returns the place of the key.
-func (f *Files) storeWithKey(ctx context.Context, tx *store.Tx, a *arrived, b vault.Binding, key *format.Key) (id int64,
-	err error) {
+func (f *Files) storeWithKey(ctx context.Context, tx *store.Tx, a *arrived, b vaultwire.Binding,
+	key keys.Incoming) (id int64, err error) {
 	if a.small == nil {
 		return f.storeKey(ctx, tx, b, key)
 	}
-	root, err := vault.NewestRoot(ctx, tx)
+	root, err := keys.NewestRoot(ctx, tx)
 	if err != nil {
 		return 0, err
 	}

@@ -2,9 +2,10 @@ package files
 
 import (
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
@@ -16,7 +17,7 @@ import (
 // key and content.
 func (f *Files) asksToRecord(account, group string) []store.Ask {
 	asks := []store.Ask{groups.AskFor(group, account), ledger.AskBalance(account), askStored(account, group),
-		ledger.AskEnd(chain.OfGroup(group)), vault.AskCurrent(vault.PurposeLog)}
+		ledger.AskEnd(chain.OfGroup(group)), keys.AskCurrent(vaultwire.PurposeLog)}
 	if _, ok := f.listKeys.get(group); !ok {
 		asks = append(asks, askListKey(group))
 	}
@@ -42,10 +43,10 @@ func (f *Files) asksOf(list []*sealed) (asks []store.Ask) {
 // asksToKeep are the queries about the place of key and content.
 func asksToKeep(s *sealed) []store.Ask {
 	switch {
-	case s.key == nil:
+	case s.key.IsNone():
 		return nil
 	case s.at.small == nil:
 		return []store.Ask{askKeyPlace()}
 	}
-	return []store.Ask{vault.AskNewestRoot(), askPlace(len(padded(make([]byte, wrappedBytes), s.at.small)))}
+	return []store.Ask{keys.AskNewestRoot(), askPlace(len(padded(make([]byte, wrappedBytes), s.at.small)))}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // A journal is what waits on a client's disk to be saved into one group. Its key is sealed to the vault; the service
@@ -46,12 +46,13 @@ func (f *Files) OpenJournalKey(ctx context.Context, account string,
 	if err != nil {
 		return out, err
 	}
-	key, err := f.vault.OpenJournalKey(ctx, f.store, f.ledger.Now(), format.JournalFor{Service: f.config.ContractID,
-		Account: account, Group: req.GroupID, Journal: req.Journal, Epoch: req.Epoch}, sealed)
+	key, err := f.keys.OpenJournalKey(ctx, f.store, vaultwire.OpenJournal{Sealed: sealed,
+		For: format.JournalFor{Service: f.config.ContractID, Account: account, Group: req.GroupID, Journal: req.Journal,
+			Epoch: req.Epoch}})
 	switch {
-	case errors.Is(err, vault.ErrEpoch):
+	case errors.Is(err, vaultwire.ErrEpoch):
 		return out, endedEpoch(req.Epoch)
-	case errors.Is(err, format.ErrAuthentication), errors.Is(err, format.ErrCorrupt):
+	case errors.Is(err, vaultwire.ErrSealed):
 		return out, fault.New(wire.CodeValidation,
 			"sealed_key does not open: it was sealed for another account, group, journal or epoch, or for another "+
 				"service")
@@ -71,7 +72,7 @@ func (f *Files) EndJournal(ctx context.Context, account string, req wire.EndJour
 		return "", err
 	}
 	err = f.store.Write(ctx, ledger.By(account), func(tx *store.Tx) error {
-		newest, err := f.vault.Epoch(ctx, tx, f.ledger.Now())
+		newest, err := f.keys.Epoch(ctx, tx, f.ledger.Now())
 		if err != nil {
 			return err
 		}
@@ -96,7 +97,7 @@ func (f *Files) EndJournal(ctx context.Context, account string, req wire.EndJour
 // forgetJournals removes the ends of journals whose keys no epoch opens any more.
 func (f *Files) forgetJournals(ctx context.Context, tx *store.Tx) error {
 	return tx.Do(ctx, "forget ended journals", `DELETE FROM ended_journals WHERE epoch <
-		(SELECT min(version) FROM service_keys WHERE purpose = ?)`, vault.PurposeUploads)
+		(SELECT min(version) FROM service_keys WHERE purpose = ?)`, vaultwire.PurposeUploads)
 }
 
 func journalID(text string) (id [wire.JournalIDBytes]byte, err error) {

@@ -19,10 +19,11 @@ import (
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // Legacy files are those from before this service: their reference is a content
@@ -72,7 +73,7 @@ func (f *Files) ImportPlain(ctx context.Context, l LegacyFile, plain []byte, cid
 	if err != nil || known {
 		return out, err
 	}
-	if row.key, err = f.vault.LegacyKey(l.Group, row.version); err != nil {
+	if row.key, err = f.keys.LegacyKey(ctx, l.Group, row.version); err != nil {
 		return out, err
 	}
 	sealed, err := format.SealBlob(row.key, plain)
@@ -130,16 +131,16 @@ func (f *Files) openLegacy(ctx context.Context, row *legacyRow, sealed []byte) (
 		"--key-file")
 	if row.Key != nil {
 		row.key = row.Key
-		if plain, err = vault.OpenLegacy(row.key, sealed); errors.Is(err, vault.ErrWrongKey) {
+		if plain, err = keys.OpenLegacy(row.key, sealed); errors.Is(err, keys.ErrWrongKey) {
 			err = wrong
 		}
 		return plain, err
 	}
 	for version := row.version; version > 0; version-- {
-		if row.key, err = f.vault.LegacyKey(row.Group, version); err != nil {
+		if row.key, err = f.keys.LegacyKey(ctx, row.Group, version); err != nil {
 			return nil, err
 		}
-		if plain, err = vault.OpenLegacy(row.key, sealed); err == nil {
+		if plain, err = keys.OpenLegacy(row.key, sealed); err == nil {
 			row.version = version
 			return plain, nil
 		}
@@ -164,7 +165,7 @@ func (f *Files) ImportReference(ctx context.Context, l LegacyFile, ref, fileHash
 		row.version = g.KeyVersion
 		if l.Key != nil {
 			row.key = l.Key
-		} else if row.key, err = f.vault.LegacyKey(g.ID, g.KeyVersion); err != nil {
+		} else if row.key, err = f.keys.LegacyKey(ctx, g.ID, g.KeyVersion); err != nil {
 			return err
 		}
 		out, err = f.recordLegacy(ctx, tx, row)
@@ -216,7 +217,8 @@ func (f *Files) recordLegacy(ctx context.Context, tx *store.Tx, row legacyRow) (
 	u := &upload{SealedHead: wire.SealedHead{GroupID: g.ID, FileHash: row.hash, Format: json.RawMessage("null")},
 		account: row.Account, name: row.Name,
 		at: arrived{Info: row.info}, ref: row.ref, keyVersion: row.version}
-	keyID, err := f.storeKey(ctx, tx, vault.Binding{Group: g.ID, Ref: row.ref, Version: row.version}, row.key)
+	keyID, err := f.storeKey(ctx, tx, vaultwire.Binding{Group: g.ID, Ref: row.ref, Version: row.version},
+		keys.InClear(row.key))
 	if err != nil {
 		return out, err
 	}

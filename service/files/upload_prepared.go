@@ -18,9 +18,10 @@ import (
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // Uploads as the specification has them: prepare_upload hands out an id and a key, finalize_upload records the
@@ -58,7 +59,8 @@ func (f *Files) Prepare(ctx context.Context, account string,
 			return err
 		}
 		out.Key = key.Base64()
-		keyID, err := f.storeKey(ctx, tx, vault.Binding{Group: g.ID, Ref: ref, Version: g.KeyVersion}, key)
+		keyID, err := f.storeKey(ctx, tx, vaultwire.Binding{Group: g.ID, Ref: ref, Version: g.KeyVersion},
+			keys.InClear(key))
 		if err != nil {
 			return err
 		}

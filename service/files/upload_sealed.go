@@ -22,9 +22,10 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/faultpoint"
 	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // Uploads of our own, see [wire.PathSealed]: the client chose the id and made the key. One transaction records
@@ -33,10 +34,10 @@ import (
 
 // VaultKey returns the key that clients seal file keys to, signed by the log.
 func (f *Files) VaultKey(ctx context.Context) (*wire.VaultKey, error) {
-	var e vault.Epoch
+	var e keys.Epoch
 	var signature []byte
 	err := f.store.Read(ctx, func(tx *store.Tx) (err error) {
-		if e, err = f.vault.Epoch(ctx, tx, f.ledger.Now()); err != nil {
+		if e, err = f.keys.Epoch(ctx, tx, f.ledger.Now()); err != nil {
 			return err
 		}
 		signature, err = f.log.SignVaultKey(ctx, tx, chain.VaultKey{Epoch: e.Number, KEM: format.SealedKeyKEM,
@@ -54,8 +55,8 @@ func (f *Files) VaultKey(ctx context.Context) (*wire.VaultKey, error) {
 // Frame is an upload with its content in memory.
 type Frame struct {
 	wire.SealedHead
-	Key     *format.Key // nil = SealedKey is opened
-	Content []byte      // ciphertext
+	Key     keys.Incoming // none = SealedKey is opened
+	Content []byte        // ciphertext
 }
 
 // SealedAnswer is the answer to one frame.
@@ -80,8 +81,8 @@ type sealed struct {
 	kept    bool  // a file owns the content now
 }
 
-// parseSealed checks what a head says by itself. key is that of the file, nil for the one in the head.
-func (f *Files) parseSealed(account string, head wire.SealedHead, key *format.Key) (s *sealed, err error) {
+// parseSealed checks what a head says by itself. key is that of the file, none for the one in the head.
+func (f *Files) parseSealed(account string, head wire.SealedHead, key keys.Incoming) (s *sealed, err error) {
 	s = &sealed{upload: upload{SealedHead: head, account: account, key: key}, bound: head.Sum()}
 	if s.id, err = uploadID(head.ID); err != nil {
 		return s, err
@@ -96,7 +97,7 @@ func (f *Files) parseSealed(account string, head wire.SealedHead, key *format.Ke
 		}
 		s.tag = tag[:]
 	}
-	if key == nil {
+	if key.IsNone() {
 		if s.box, err = sealedKey(head.SealedKey); err != nil {
 			return s, err
 		}
@@ -168,7 +169,7 @@ func sealedKey(text string) ([]byte, error) {
 // PutSealed records an upload in one request; body is its ciphertext, or its manifest. key is that of the file, nil for
 // the one that the head has sealed. What can be refused before a long body is read is. An upload that is recorded
 // already gives its first answer again.
-func (f *Files) PutSealed(ctx context.Context, by *auth.Session, head wire.SealedHead, key *format.Key,
+func (f *Files) PutSealed(ctx context.Context, by *auth.Session, head wire.SealedHead, key keys.Incoming,
 	body io.Reader) (out wire.FinalizeUploadResult, err error) {
 	s, err := f.parseSealed(by.Account, head, key)
 	if err != nil {
@@ -322,7 +323,7 @@ func (f *Files) storeFrames(ctx context.Context, list []*sealed, frames []Frame)
 	var workers errgroup.Group
 	workers.SetLimit(releaseWorkers)
 	for i, s := range list {
-		if s.key == nil {
+		if s.key.IsNone() {
 			continue
 		}
 		if s.BlobSize <= f.config.SmallBytes {
@@ -408,7 +409,7 @@ func (f *Files) recordSealed(ctx context.Context, tx *store.Tx, s *sealed) error
 		s.result, s.refused = result, nil
 		return nil
 	}
-	if err == nil && s.key == nil {
+	if err == nil && s.key.IsNone() {
 		return nil // as its key was refused
 	}
 	var g groups.Group
@@ -462,14 +463,14 @@ func (f *Files) openKey(ctx context.Context, s *sealed) (err error) {
 
 // openSealed opens a sealed key of an account.
 func (f *Files) openSealed(ctx context.Context, account, id string, epoch int64, head [sha256.Size]byte,
-	key []byte) (*format.Key, error) {
-	opened, err := f.vault.OpenSealedKey(ctx, f.store, f.ledger.Now(),
-		format.SealedFor{Service: f.config.ContractID, Account: account, Upload: id, Epoch: epoch}, head, key)
+	key []byte) (keys.Incoming, error) {
+	opened, err := f.keys.OpenUpload(ctx, f.store, vaultwire.OpenSealed{Head: head, Sealed: key,
+		For: format.SealedFor{Service: f.config.ContractID, Account: account, Upload: id, Epoch: epoch}})
 	switch {
-	case errors.Is(err, vault.ErrEpoch):
-		return nil, endedEpoch(epoch)
-	case errors.Is(err, format.ErrAuthentication), errors.Is(err, format.ErrCorrupt):
-		return nil, fault.New(wire.CodeValidation,
+	case errors.Is(err, vaultwire.ErrEpoch):
+		return opened, endedEpoch(epoch)
+	case errors.Is(err, vaultwire.ErrSealed):
+		return opened, fault.New(wire.CodeValidation,
 			"sealed_key does not open: it was sealed for another account, id, epoch, head or ciphertext, or for "+
 				"another service")
 	}

@@ -174,7 +174,7 @@ func (s *Server) addBlocks(a Account, g sdk.GroupID, name string, content []byte
 	head := &wire.SealedHead{ID: upload, GroupID: string(g), FileHash: sdk.ComputeHash(content).String(),
 		Salt: randomHex(chain.SaltBytes), Format: meta,
 		BlobSize: int64(len(f.manifest)), BlobHash: sdk.ComputeHash(f.manifest).String()}
-	s.must(s.sealHead(s.openVault(), a.ID, head, key))
+	s.must(s.sealHead(a.ID, head, key))
 	frame, err := wire.AppendFrameHead(nil, head)
 	s.must(err)
 	var done struct{ Result wire.FinalizeUploadResult }

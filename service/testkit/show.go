@@ -8,14 +8,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"time"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/checkpoint"
+	"github.com/svcfs/svcfs/service/keys"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaulttest"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // Log returns the ledger that the service shows. From the first call on that is a copy of its own, as
@@ -25,9 +27,9 @@ func (s *Server) Log() *Log {
 	if l := s.log(); l != nil {
 		return l
 	}
-	key, err := s.openVault().Key(vault.PurposeLog)
+	key, err := vaulttest.Secret(context.Background(), s.store(), s.masterKey(), vaultwire.PurposeLog)
 	s.must(err)
-	l := emptyLog(checkpoint.Origin(strings.TrimPrefix(s.URL, "http://"), ContractID), ed25519.NewKeyFromSeed(key[:]))
+	l := emptyLog(checkpoint.Origin(strings.TrimPrefix(s.URL, "http://"), ContractID), ed25519.NewKeyFromSeed(key))
 	s.follow(l)
 	s.Show(l)
 	return l
@@ -52,16 +54,8 @@ func (s *Server) log() *Log {
 	return s.shown
 }
 
-// openVault opens the service's keys beside it.
-func (s *Server) openVault() *vault.Vault {
-	s.tb.Helper()
-	source := vault.InDirectory(s.cfg.DataDir)
-	master, err := source.Read(context.Background())
-	s.must(err)
-	v, err := vault.Open(context.Background(), s.store(), source, master, time.Now())
-	s.must(err)
-	return v
-}
+// masterKey is the place of the service's master key.
+func (s *Server) masterKey() vaultwire.Source { return vaultwire.InDirectory(s.cfg.DataDir) }
 
 // follow adds to l what the service has recorded since.
 func (s *Server) follow(l *Log) {
@@ -105,18 +99,27 @@ func (s *Server) openTo(l *Log, after int64) error {
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	v, keys := s.openVault(), map[string]vault.ListKey{}
+	v, err := vaulttest.Open(context.Background(), s.store(), s.masterKey())
+	if err != nil {
+		return err
+	}
+	of := map[string]keys.ListKey{}
 	for _, o := range list {
-		if _, ok := keys[o.group]; !ok {
-			raw, _, err := v.UnwrapFileKeyOffline(vault.Binding{Group: o.group}, o.wrapped)
+		if _, ok := of[o.group]; !ok {
+			raw, err := v.Unwrap(context.Background(),
+				vaultwire.Unwrap{Binding: vaultwire.Binding{Group: o.group}, Wrapped: o.wrapped})
 			if err != nil {
 				return err
 			}
-			if keys[o.group], err = vault.NewListKey(raw); err != nil {
+			key, err := format.NewKey(raw.Key)
+			if err != nil {
+				return err
+			}
+			if of[o.group], err = keys.NewListKey(key); err != nil {
 				return err
 			}
 		}
-		if opened, ok := keys[o.group].Open(o.seq, o.sealed); ok {
+		if opened, ok := of[o.group].Open(o.seq, o.sealed); ok {
 			l.Know(opened)
 		}
 	}
@@ -255,7 +258,7 @@ func (l *Log) SignVault(k *wire.VaultKey, public []byte) {
 func (s *Server) NextEpoch(end bool) {
 	s.tb.Helper()
 	if end {
-		s.clock.Store(-int64(2 * vault.EpochLife))
+		s.clock.Store(-int64(2 * vaultwire.EpochLife))
 		defer s.clock.Store(0)
 	}
 	s.must(s.Service.RotateUploadKey(context.Background()))

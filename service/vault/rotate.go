@@ -2,117 +2,105 @@ package vault
 
 import (
 	"context"
-	"crypto/rand"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 
-	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/sdk/ownfile"
-	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
-// Another master key comes in three steps, each of which can be interrupted and begun
-// again. [Vault.Begin] wraps the keys of the service by both master keys and adds a
-// root. Then every file's key is wrapped anew by that root. At last [Vault.Finish]
-// removes the keys that the old master key wraps. Processes that know only the old
-// master key continue until then.
-
-// nextMaster is the entry of the table meta that names the master key to come.
-const nextMaster = "master_key_next"
-
-// keptName is how much of a master key's name is in the name of its file.
+// keptName is how many digits of the name of a master key the file that keeps it has.
 const keptName = 16
 
-// NextMaster returns the name of the master key that is being brought in, "" when
-// none is.
-func NextMaster(ctx context.Context, tx *store.Tx) (name string, err error) {
-	err = tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = ?", nextMaster).Scan(&name)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
+// Archive implements [vaultwire.Vault].
+func (v *Vault) Archive(context.Context) (a vaultwire.Archive, err error) {
+	master := v.inUseNow()
+	if a.Master, err = master.Name(); err != nil {
+		return a, err
 	}
-	if err != nil {
-		return "", fmt.Errorf("look for a rotation: %w", err)
-	}
-	return name, nil
+	key, err := master.derive(purposeArchives)
+	a.Key = key[:]
+	return a, err
 }
 
-// Begin lets next open the database beside the current master key, and adds a root.
-func (v *Vault) Begin(ctx context.Context, tx *store.Tx, next Master) error {
-	now := v.Master()
-	list, err := now.load(ctx, tx)
+// ReadNext implements [vaultwire.Vault].
+func (v *Vault) ReadNext(ctx context.Context, q vaultwire.Source) (a vaultwire.Named, err error) {
+	next, err := ReadMaster(ctx, q)
 	if err != nil {
-		return err
+		return a, err
 	}
-	root := serviceKey{purpose: purposeFiles, raw: locked.New(keyBytes)}
+	v.mu.Lock()
+	v.next = &next
+	v.mu.Unlock()
+	a.Master, err = next.Name()
+	return a, err
+}
+
+func (v *Vault) nextMaster() (next Master, err error) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if v.next == nil {
+		return next, errors.New("no other master key was read")
+	}
+	return *v.next, nil
+}
+
+// WrapForNext implements [vaultwire.Vault].
+func (v *Vault) WrapForNext(_ context.Context, q vaultwire.Keep) (a vaultwire.Made, err error) {
+	next, err := v.nextMaster()
+	if err != nil {
+		return a, err
+	}
+	now := v.inUseNow()
+	list, err := now.open(q.Rows)
+	if err != nil {
+		return a, err
+	}
+	root := vaultwire.Key{Purpose: vaultwire.PurposeFiles}
 	for _, k := range list {
-		if k.purpose == purposeFiles {
-			root.version = max(root.version, k.version+1)
+		if k.Purpose == root.Purpose {
+			root.Version = max(root.Version, k.Version+1)
 		}
 	}
-	_, _ = rand.Read(root.raw.Slice()) // never fails
-	if err := now.store(ctx, tx, []serviceKey{root}); err != nil {
-		return err
-	}
-	if err := next.store(ctx, tx, append(list, root)); err != nil {
-		return err
-	}
-	name, err := next.Name()
+	made := newServiceKey(root)
+	forNow, err := now.wrap(made)
 	if err != nil {
-		return err
+		return a, err
 	}
-	return tx.Do(ctx, "note the rotation", "INSERT INTO meta (name, value) VALUES (?, ?)", nextMaster, name)
+	forNext, err := next.wrapAll(append(list, made))
+	if err != nil {
+		return a, err
+	}
+	a.Rows = append(forNext, forNow)
+	a.Master, err = next.Name()
+	return a, err
 }
 
-// Finish removes the keys that other master keys wrap, and the roots before the newest.
-// The keys of all files must be wrapped by the newest root.
-func (v *Vault) Finish(ctx context.Context, tx *store.Tx) error {
-	name, err := v.Master().Name()
+// UseNext implements [vaultwire.Vault]. The earlier master key is kept beside it; its file is named after the name in
+// archives.
+func (v *Vault) UseNext(_ context.Context, q vaultwire.Source) (a vaultwire.Replaced, err error) {
+	next, err := v.nextMaster()
 	if err != nil {
-		return err
+		return a, err
 	}
-	newest, err := NewestRoot(ctx, tx)
-	if err != nil {
-		return err
-	}
-	if err := tx.Do(ctx, "remove old keys", "DELETE FROM service_keys WHERE master <> ? OR purpose = ? AND version < ?",
-		name, purposeFiles, newest); err != nil {
-		return err
-	}
-	return tx.Do(ctx, "note the end of the rotation", "DELETE FROM meta WHERE name = ?", nextMaster)
-}
-
-// Use makes next the master key in use.
-func (v *Vault) Use(next Master) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.master = next
-}
-
-// Next is the place in which a new master key is prepared.
-func (s Source) Next() Source { return Source{File: s.File + ".new", Make: true} }
-
-// Replace brings the prepared master key in file to its place. The earlier one is kept
-// beside it; its file is named after the name in archives.
-func (s Source) Replace(file string, before Master) (kept string, err error) {
+	before := v.inUseNow()
 	name, err := before.Name()
 	if err != nil {
-		return "", err
+		return a, err
 	}
-	kept = s.File + "." + name[:keptName]
-	if err := ownfile.Replace(kept, before.raw.Slice()); err != nil {
-		return "", fmt.Errorf("keep the earlier master key: %w", err)
+	a.Kept = v.source.File + "." + name[:keptName]
+	if err := ownfile.Replace(a.Kept, before.raw.Slice()); err != nil {
+		return vaultwire.Replaced{}, fmt.Errorf("keep the earlier master key: %w", err)
 	}
-	next, err := readSecret(file)
-	if err != nil {
-		return kept, fmt.Errorf("read the new master key: %w", err)
+	if err := ownfile.Replace(v.source.File, next.raw.Slice()); err != nil {
+		return a, fmt.Errorf("write the new master key: %w", err)
 	}
-	if err := ownfile.Replace(s.File, next[:]); err != nil {
-		return kept, fmt.Errorf("write the new master key: %w", err)
+	if err := os.Remove(q.File); err != nil {
+		return a, fmt.Errorf("remove the prepared master key: %w", err)
 	}
-	if err := os.Remove(file); err != nil {
-		return kept, fmt.Errorf("remove the prepared master key: %w", err)
-	}
-	return kept, nil
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.master, v.next = next, nil
+	return a, nil
 }

@@ -1,6 +1,6 @@
 // Package vault keeps the keys, standing in for the trusted execution
-// environment of the hosted service. It is the only package that sees a file key
-// or the master key.
+// environment of the hosted service. It is the only package that sees the master key, the roots, and the keys
+// that sign the log, sessions and tickets. It has no database: the service gives it the wrapped keys.
 //
 // The master key wraps the keys of the service, which the database keeps. One of
 // them, the root, gives by HKDF-SHA256 one key per group and version; that
@@ -11,57 +11,66 @@ package vault
 
 import (
 	"context"
+	"crypto/aes"
 	"crypto/cipher"
+	"crypto/ed25519"
 	"crypto/hkdf"
+	"crypto/rand"
 	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/svcfs/svcfs/format"
-	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/sdk/locked"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
-const (
-	keyBytes = 32
-	// measurement stands in the place of an attested measurement of the code that
-	// handles keys. It is a constant: nothing is measured. It stays, because clients may
-	// remember checksums.
-	measurement = "svcd-vault-1"
-)
+const keyBytes = vaultwire.KeyBytes
 
-// Vault wraps and unwraps file keys, and keeps the keys of the service. It is
-// safe for concurrent use.
+// Vault implements [vaultwire.Vault].
 type Vault struct {
-	source Source
+	source vaultwire.Source
+	now    func() time.Time
+	hold   cipher.AEAD // of keys on their way to their places
 
 	mu      sync.RWMutex // guards the rest
 	master  Master
+	next    *Master // nil = none is brought in
 	keys    []serviceKey
+	inUse   map[string]int64              // versions of the keys that stay the same as long as the vault runs
 	secrets map[int64]*format.VaultSecret // by epoch, as they are needed
+	signers map[int64]ed25519.PrivateKey  // of the log, likewise
 }
 
-// Binding is the owner of a wrapped key; the key cannot be unwrapped for another.
-type Binding struct {
-	Group   string
-	Ref     string
-	Version int64 // of the group's key
-}
-
-func (b Binding) bytes() []byte {
-	var out []byte
-	for _, s := range []string{"svc-file-key-1", b.Group, b.Ref} {
-		out = binary.BigEndian.AppendUint64(out, uint64(len(s)))
-		out = append(out, s...)
+// New reads the master key. now is the clock by which epochs and tokens end.
+func New(ctx context.Context, source vaultwire.Source, now func() time.Time) (*Vault, error) {
+	master, err := ReadMaster(ctx, source)
+	if err != nil {
+		return nil, err
 	}
-	return binary.BigEndian.AppendUint64(out, uint64(b.Version))
+	key := locked.New(keyBytes)
+	_, _ = rand.Read(key.Slice()) // never fails
+	hold, err := newGCM(key.Slice())
+	if err != nil {
+		return nil, err
+	}
+	return &Vault{source: source, now: now, hold: hold, master: master, inUse: map[string]int64{},
+		secrets: map[int64]*format.VaultSecret{}, signers: map[int64]ed25519.PrivateKey{}}, nil
+}
+
+// newGCM makes an AEAD whose output begins with its random nonce.
+func newGCM(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
 }
 
 // groupKey derives the key of one version of a group from a root.
 func groupKey(root serviceKey, group string, version int64) (cipher.AEAD, error) {
-	salt := Binding{Group: group, Version: version}.bytes()
+	salt := vaultwire.Binding{Group: group, Version: version}.Bytes()
 	key, err := hkdf.Key(sha256.New, root.raw.Slice(), salt, "svc-group-key-1", keyBytes)
 	if err != nil {
 		return nil, fmt.Errorf("derive group key: %w", err)
@@ -70,80 +79,84 @@ func groupKey(root serviceKey, group string, version int64) (cipher.AEAD, error)
 	return newGCM(key)
 }
 
-// Wrap wraps a key for exactly this binding, by a version of the root that tx knows.
-func (v *Vault) Wrap(ctx context.Context, tx *store.Tx, root int64, b Binding, key *format.Key) ([]byte, error) {
-	k, ok := v.root(root)
-	if !ok { // another process made it
-		if err := v.Reload(ctx, tx); err != nil {
-			return nil, err
+// Wrap implements [vaultwire.Vault].
+func (v *Vault) Wrap(_ context.Context, q vaultwire.Wrap) (a vaultwire.Wrapped, err error) {
+	key := q.Key
+	if q.Held != nil {
+		if key, err = v.hold.Open(nil, nil, q.Held, nil); err != nil {
+			return a, fmt.Errorf("wrap key: %w: it was held by another vault", vaultwire.ErrSealed)
 		}
-		if k, ok = v.root(root); !ok {
-			return nil, fmt.Errorf("there is no root %d", root)
-		}
+		defer clear(key)
+	}
+	if len(key) != keyBytes {
+		return a, fmt.Errorf("wrap key: it has %d bytes", len(key))
+	}
+	a.Wrapped, err = v.wrap(q.Root, q.Binding, key)
+	return a, err
+}
+
+func (v *Vault) wrap(root int64, b vaultwire.Binding, key []byte) ([]byte, error) {
+	k, ok := v.key(vaultwire.PurposeFiles, root)
+	if !ok {
+		return nil, fmt.Errorf("root %d: %w", root, vaultwire.ErrUnknownKey)
 	}
 	aead, err := groupKey(k, b.Group, b.Version)
 	if err != nil {
 		return nil, err
 	}
-	return aead.Seal(nil, nil, key.Bytes(), b.bytes()), nil
+	return aead.Seal(nil, nil, key, b.Bytes()), nil
 }
 
-// root returns a version of the root.
-func (v *Vault) root(version int64) (serviceKey, bool) {
-	for _, k := range v.versions(purposeFiles) {
-		if k.version == version {
-			return k, true
-		}
-	}
-	return serviceKey{}, false
-}
-
-// UnwrapFileKey returns the key wrapped for exactly this binding, and the version of the
-// root that wraps it.
-func (v *Vault) UnwrapFileKey(ctx context.Context, tx *store.Tx, b Binding, wrapped []byte) (*format.Key,
-	int64, error) {
-	key, root, err := v.UnwrapFileKeyOffline(b, wrapped)
-	if err == nil {
-		return key, root, nil
-	}
-	if err := v.Reload(ctx, tx); err != nil { // another process may have made a root
-		return nil, 0, err
-	}
-	return v.UnwrapFileKeyOffline(b, wrapped)
-}
-
-// UnwrapFileKeyOffline is [Vault.UnwrapFileKey] with the roots that were read so far,
-// without the database.
-func (v *Vault) UnwrapFileKeyOffline(b Binding, wrapped []byte) (key *format.Key, version int64, err error) {
-	for _, root := range v.versions(purposeFiles) {
-		aead, err := groupKey(root, b.Group, b.Version)
+// Unwrap implements [vaultwire.Vault].
+func (v *Vault) Unwrap(_ context.Context, q vaultwire.Unwrap) (a vaultwire.Unwrapped, err error) {
+	for _, root := range v.versions(vaultwire.PurposeFiles) {
+		aead, err := groupKey(root, q.Binding.Group, q.Binding.Version)
 		if err != nil {
-			return nil, 0, err
+			return a, err
 		}
-		raw, err := aead.Open(nil, nil, wrapped, b.bytes())
-		if err != nil || len(raw) != keyBytes {
+		raw, err := aead.Open(nil, nil, q.Wrapped, q.Binding.Bytes())
+		if err == nil && len(raw) == keyBytes {
+			return vaultwire.Unwrapped{Key: raw, Root: root.Version}, nil
+		}
+	}
+	return a, fmt.Errorf("unwrap file key: %w", vaultwire.ErrNotOpened)
+}
+
+// Rewrap implements [vaultwire.Vault].
+func (v *Vault) Rewrap(ctx context.Context, q vaultwire.Rewrap) (a vaultwire.Rewrapped, err error) {
+	a.Wrapped = make([][]byte, len(q.Keys))
+	for i, k := range q.Keys {
+		opened, err := v.Unwrap(ctx, k)
+		if err != nil {
+			a.Bad = append(a.Bad, i)
 			continue
 		}
-		defer clear(raw)
-		key, err = format.NewKey(raw)
-		return key, root.version, err
+		if opened.Root != q.Root {
+			a.Wrapped[i], err = v.wrap(q.Root, k.Binding, opened.Key)
+		}
+		clear(opened.Key)
+		if err != nil {
+			return a, err
+		}
 	}
-	return nil, 0, errors.New("unwrap file key: the record does not belong to this master key, group, reference and " +
-		"version")
+	return a, nil
 }
 
-// Measurement is the constant in [ChecksumInput].
-func Measurement() string { return measurement }
+// Files from before this service have no key of their own: they were sealed with
+// a key of their group. Such a key is kept per file, wrapped like any other, so
+// that it opens the file whatever happens to the group's version.
 
-// Checksum distinguishes versions of a group's key: hex SHA-256 of [ChecksumInput].
-// Every client can compute it, as service/LEDGER.md says; it attests nothing.
-func Checksum(group string, version int64) string {
-	sum := sha256.Sum256(ChecksumInput(group, version))
-	return hex.EncodeToString(sum[:])
-}
-
-// ChecksumInput is a constant, the group and its key version, as
-// service/LEDGER.md lays them out.
-func ChecksumInput(group string, version int64) []byte {
-	return append([]byte(measurement+"\x00"), Binding{Group: group, Version: version}.bytes()...)
+// Legacy implements [vaultwire.Vault]. The key is derived apart from the key that wraps file keys: its holder can open
+// the group's legacy files of that version and nothing else.
+func (v *Vault) Legacy(_ context.Context, b vaultwire.Binding) (a vaultwire.Opened, err error) {
+	from, err := v.newest(vaultwire.PurposeLegacy)
+	if err != nil {
+		return a, err
+	}
+	salt := vaultwire.Binding{Group: b.Group, Version: b.Version}.Bytes()
+	a.Key, err = hkdf.Key(sha256.New, from.raw.Slice(), salt, "svc-legacy-key-1", keyBytes)
+	if err != nil {
+		err = fmt.Errorf("derive legacy key: %w", err)
+	}
+	return a, err
 }

@@ -2,8 +2,6 @@ package web
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
@@ -25,6 +23,7 @@ import (
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 const (
@@ -56,7 +55,7 @@ type OIDC struct {
 // at the start, so that the service starts without it.
 type provider struct {
 	OIDC
-	seal     cipher.AEAD // of flow cookies
+	keys     vaultwire.Vault // seals flow cookies
 	redirect string
 	client   *http.Client
 
@@ -66,7 +65,7 @@ type provider struct {
 	again      time.Time // not asked before
 }
 
-func newProvider(cfg OIDC, sealKey [32]byte, publicURL string) (*provider, error) {
+func newProvider(cfg OIDC, keys vaultwire.Vault, publicURL string) (*provider, error) {
 	issuer, err := url.Parse(cfg.Issuer)
 	if err != nil || issuer.Host == "" || issuer.Scheme != "https" &&
 		(issuer.Scheme != "http" || !isLoopback(issuer.Host)) {
@@ -76,17 +75,9 @@ func newProvider(cfg OIDC, sealKey [32]byte, publicURL string) (*provider, error
 		return nil, errors.New("OpenID Connect needs the client id under which this service is registered at the " +
 			"issuer")
 	}
-	block, err := aes.NewCipher(sealKey[:])
-	if err != nil {
-		return nil, err
-	}
-	seal, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, err
-	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableKeepAlives = true // sign-ins are rare
-	return &provider{OIDC: cfg, seal: seal, redirect: strings.TrimRight(publicURL, "/") + pathCallback,
+	return &provider{OIDC: cfg, keys: keys, redirect: strings.TrimRight(publicURL, "/") + pathCallback,
 		client: &http.Client{
 			Timeout: providerTimeout, Transport: bounded{transport},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
@@ -151,21 +142,22 @@ func newFlow(now time.Time) flow {
 		Expires: now.Add(flowLife).Unix()}
 }
 
-func (o *provider) sealFlow(f flow) (string, error) {
+func (o *provider) sealFlow(ctx context.Context, f flow) (string, error) {
 	raw, err := json.Marshal(f)
 	if err != nil {
 		return "", err
 	}
-	return base64.RawURLEncoding.EncodeToString(o.seal.Seal(nil, nil, raw, nil)), nil
+	sealed, err := o.keys.SealPage(ctx, vaultwire.Text{Text: raw})
+	return base64.RawURLEncoding.EncodeToString(sealed.Text), err
 }
 
-func (o *provider) openFlow(text string, now time.Time) (f flow, ok bool) {
+func (o *provider) openFlow(ctx context.Context, text string, now time.Time) (f flow, ok bool) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
 		return f, false
 	}
-	plain, err := o.seal.Open(nil, nil, raw, nil)
-	if err != nil || json.Unmarshal(plain, &f) != nil || f.Expires < now.Unix() {
+	plain, err := o.keys.OpenPage(ctx, vaultwire.Text{Text: raw})
+	if err != nil || json.Unmarshal(plain.Text, &f) != nil || f.Expires < now.Unix() {
 		return f, false
 	}
 	return f, true
@@ -188,7 +180,7 @@ func (p *page) startOIDC(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := newFlow(p.Ledger.Now())
-	sealed, err := p.oidc.sealFlow(f)
+	sealed, err := p.oidc.sealFlow(r.Context(), f)
 	if err != nil {
 		p.notSignedIn(w, r, err, "")
 		return
@@ -246,7 +238,7 @@ func (p *page) identify(ctx context.Context, r *http.Request) (who auth.Identity
 	}
 	q := r.URL.Query()
 	sealed, sent := p.secretOf(r, flowCookie)
-	f, ok := p.oidc.openFlow(sealed, p.Ledger.Now())
+	f, ok := p.oidc.openFlow(r.Context(), sealed, p.Ledger.Now())
 	if !sent || !ok || subtle.ConstantTimeCompare([]byte(f.State), []byte(q.Get("state"))) != 1 {
 		return who, "", refused("this sign-in was not begun in this browser, or more than 10 minutes ago")
 	}

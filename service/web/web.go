@@ -21,6 +21,7 @@ import (
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
 )
 
 // Path is the path of the page.
@@ -61,10 +62,10 @@ type Deps struct {
 
 	MaxWholeBytes int64 // largest plaintext in one piece
 
-	LogKey  func(context.Context) (string, error) // verifier key of the log
-	OIDC    OIDC
-	SealKey [32]byte // the same in every process of the service
-	Logger  *slog.Logger
+	LogKey func(context.Context) (string, error) // verifier key of the log
+	OIDC   OIDC
+	Keys   vaultwire.Vault
+	Logger *slog.Logger
 }
 
 // Refuse answers an error as JSON and logs its cause.
@@ -115,7 +116,7 @@ func New(d Deps, refuse Refuse, admit Admit, api API) (http.Handler, error) {
 	public.Host = plainHost(public.Host, public.Scheme)
 	p := &page{Deps: d, refuse: refuse, admit: admit, api: api, public: public}
 	if d.OIDC.Issuer != "" {
-		if p.oidc, err = newProvider(d.OIDC, d.SealKey, d.PublicURL); err != nil {
+		if p.oidc, err = newProvider(d.OIDC, d.Keys, d.PublicURL); err != nil {
 			return nil, err
 		}
 	}

@@ -1,6 +1,7 @@
-package vault
+package keys
 
 import (
+	"crypto/aes"
 	"crypto/cipher"
 	"encoding/binary"
 
@@ -17,7 +18,11 @@ const SealedOpeningBytes = 12 + chain.OpeningBytes + 16
 
 // NewListKey returns the list key that key is. key may be wiped afterwards.
 func NewListKey(key *format.Key) (ListKey, error) {
-	aead, err := newGCM(key.Bytes())
+	block, err := aes.NewCipher(key.Bytes())
+	if err != nil {
+		return ListKey{}, err
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
 	return ListKey{aead}, err
 }
 

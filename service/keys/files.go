@@ -1,0 +1,87 @@
+package keys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/locked"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vaultwire"
+)
+
+// Incoming is the key of a file on its way to its place: in the clear, where the client could not seal it, or held by
+// the vault. The zero value is none. It prints as "redacted".
+type Incoming struct {
+	locked.Redacted
+	key  *format.Key
+	held []byte
+}
+
+// InClear is a key that the service has seen. It stays the caller's.
+func InClear(key *format.Key) Incoming { return Incoming{key: key} }
+
+// IsNone reports that there is no key.
+func (i Incoming) IsNone() bool { return i.key == nil && i.held == nil }
+
+// SelectNewestRoot gives the version of the root that wraps new keys of files.
+const SelectNewestRoot store.Query = "SELECT max(version) FROM service_keys WHERE purpose = '" +
+	vaultwire.PurposeFiles + "'"
+
+// AskNewestRoot is what [NewestRoot] asks.
+func AskNewestRoot() store.Ask { return store.Ask{Query: SelectNewestRoot} }
+
+// NewestRoot runs [SelectNewestRoot].
+func NewestRoot(ctx context.Context, tx *store.Tx) (version int64, err error) {
+	if err := tx.Ask(ctx, AskNewestRoot()).Scan(&version); err != nil {
+		return 0, fmt.Errorf("look for the newest root: %w", err)
+	}
+	return version, nil
+}
+
+// WrapKey wraps a key for exactly this binding, by a version of the root that tx knows.
+func (k *Keys) WrapKey(ctx context.Context, tx *store.Tx, root int64, b vaultwire.Binding, key Incoming) ([]byte,
+	error) {
+	q := vaultwire.Wrap{Root: root, Binding: b, Held: key.held}
+	if key.key != nil {
+		q.Key = key.key.Bytes()
+	}
+	wrapped, err := k.Wrap(ctx, q)
+	if errors.Is(err, vaultwire.ErrUnknownKey) { // another process made it
+		if err := k.Reload(ctx, tx); err != nil {
+			return nil, err
+		}
+		wrapped, err = k.Wrap(ctx, q)
+	}
+	return wrapped.Wrapped, err
+}
+
+// UnwrapKey returns the key wrapped for exactly this binding. The caller wipes it. Errors: [vaultwire.ErrNotOpened].
+func (k *Keys) UnwrapKey(ctx context.Context, tx *store.Tx, b vaultwire.Binding, wrapped []byte) (*format.Key, error) {
+	q := vaultwire.Unwrap{Binding: b, Wrapped: wrapped}
+	opened, err := k.Unwrap(ctx, q)
+	if errors.Is(err, vaultwire.ErrNotOpened) { // another process may have made a root
+		if err := k.Reload(ctx, tx); err != nil {
+			return nil, err
+		}
+		opened, err = k.Unwrap(ctx, q)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return keyOf(opened.Key)
+}
+
+// RewrapKeys wraps keys by the newest root that tx knows; see [vaultwire.Rewrapped].
+func (k *Keys) RewrapKeys(ctx context.Context, tx *store.Tx, list []vaultwire.Unwrap) (a vaultwire.Rewrapped,
+	err error) {
+	if err := k.Reload(ctx, tx); err != nil {
+		return a, err
+	}
+	root, err := NewestRoot(ctx, tx)
+	if err != nil {
+		return a, err
+	}
+	return k.Rewrap(ctx, vaultwire.Rewrap{Root: root, Keys: list})
+}

@@ -1,0 +1,87 @@
+package vault
+
+import (
+	"context"
+	"crypto/cipher"
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/svcfs/svcfs/service/vaultwire"
+)
+
+// public is what others may know of a key: of the log and of an epoch the public key.
+func (v *Vault) public(k serviceKey) ([]byte, error) {
+	switch k.Purpose {
+	case vaultwire.PurposeLog:
+		return v.signer(k).Public().(ed25519.PublicKey), nil
+	case vaultwire.PurposeUploads:
+		secret, err := v.secret(k)
+		if err != nil {
+			return nil, err
+		}
+		return secret.Public(), nil
+	}
+	return nil, nil
+}
+
+func (v *Vault) signer(k serviceKey) ed25519.PrivateKey {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.signers[k.Version] == nil {
+		v.signers[k.Version] = ed25519.NewKeyFromSeed(k.raw.Slice())
+	}
+	return v.signers[k.Version]
+}
+
+// Sign implements [vaultwire.Vault].
+func (v *Vault) Sign(_ context.Context, q vaultwire.Sign) (a vaultwire.Signed, err error) {
+	k, ok := v.key(vaultwire.PurposeLog, q.Version)
+	if !ok {
+		return a, fmt.Errorf("key %d of the log: %w", q.Version, vaultwire.ErrUnknownKey)
+	}
+	a.Signature = ed25519.Sign(v.signer(k), q.Text)
+	return a, nil
+}
+
+// MAC implements [vaultwire.Vault].
+func (v *Vault) MAC(_ context.Context, q vaultwire.MAC) (a vaultwire.Sum, err error) {
+	k, err := v.lasting(vaultwire.PurposeTickets)
+	if err != nil {
+		return a, err
+	}
+	mac := hmac.New(sha256.New, k.raw.Slice())
+	mac.Write(q.Text)
+	a.Sum = mac.Sum(nil)
+	return a, nil
+}
+
+func (v *Vault) pageAEAD() (cipher.AEAD, error) {
+	k, err := v.lasting(vaultwire.PurposePage)
+	if err != nil {
+		return nil, err
+	}
+	return newGCM(k.raw.Slice())
+}
+
+// SealPage implements [vaultwire.Vault].
+func (v *Vault) SealPage(_ context.Context, q vaultwire.Text) (a vaultwire.Text, err error) {
+	aead, err := v.pageAEAD()
+	if err == nil {
+		a.Text = aead.Seal(nil, nil, q.Text, nil)
+	}
+	return a, err
+}
+
+// OpenPage implements [vaultwire.Vault].
+func (v *Vault) OpenPage(_ context.Context, q vaultwire.Text) (a vaultwire.Text, err error) {
+	aead, err := v.pageAEAD()
+	if err != nil {
+		return a, err
+	}
+	if a.Text, err = aead.Open(nil, nil, q.Text, nil); err != nil {
+		err = fmt.Errorf("open the state of a sign-in: %w", vaultwire.ErrSealed)
+	}
+	return a, err
+}

@@ -1,0 +1,61 @@
+// Package vaulttest opens the keys of a service beside it, as the holder of the master key can. For tests.
+package vaulttest
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/svcfs/svcfs/service/keys"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/vaultwire"
+)
+
+// Open opens the keys of a database with a vault of its own.
+func Open(ctx context.Context, s *store.Store, from vaultwire.Source) (*keys.Keys, error) {
+	v, err := vault.New(ctx, from, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	return keys.Open(ctx, s, v, time.Now())
+}
+
+// Secret returns the newest key for a purpose, which no vault gives to anybody.
+func Secret(ctx context.Context, s *store.Store, from vaultwire.Source, purpose string) (secret []byte, err error) {
+	var version int64
+	var wrapped []byte
+	err = s.Read(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT version, wrapped FROM service_keys WHERE purpose = ? ORDER BY version "+
+			"DESC LIMIT 1", purpose).Scan(&version, &wrapped)
+	})
+	if err != nil {
+		return nil, err
+	}
+	wrapping, err := Derived(from, "keys of the service")
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(wrapping)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, err
+	}
+	return aead.Open(nil, nil, wrapped, fmt.Appendf(nil, "svc-service-key-1 %s %d", purpose, version))
+}
+
+// Derived returns a key that comes from the master key in a file.
+func Derived(from vaultwire.Source, purpose string) ([]byte, error) {
+	master, err := vaultwire.ReadSecret(from.File)
+	if err != nil {
+		return nil, err
+	}
+	return hkdf.Key(sha256.New, master[:], nil, "svc-derived-1 "+purpose, vaultwire.KeyBytes)
+}

@@ -1,0 +1,263 @@
+// Package vaultwire is what the service and its vault say to each other: for each operation the shape of a question and
+// of an answer. No answer holds a root, the key of the log, or a key of sessions, tickets, sign-ins or upload epochs.
+package vaultwire
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+)
+
+// KeyBytes is the size of every key, in bytes.
+const KeyBytes = 32
+
+// Purposes of the keys of a service. Each is a key of its own, which the database keeps wrapped by the master key, so
+// that another master key changes nothing for clients.
+const (
+	PurposeLog     = "ledger-checkpoint" // seed of the key that signs checkpoints
+	PurposeTokens  = "session tokens"
+	PurposeTickets = "transfer tickets"
+	PurposePage    = "sign-ins at an identity provider"
+
+	// PurposeUploads: seeds of the keys that clients seal file keys to. The version is the
+	// number of the epoch.
+	PurposeUploads = "uploads"
+
+	PurposeFiles  = "file keys" // the root of the groups' keys
+	PurposeLegacy = "legacy files"
+)
+
+// Purposes lists them.
+func Purposes() []string {
+	return []string{PurposeLog, PurposeTokens, PurposeTickets, PurposePage, PurposeUploads, PurposeFiles, PurposeLegacy}
+}
+
+// EpochLife is how long keys that were sealed to an epoch are opened after another one began; then its key is
+// destroyed.
+const EpochLife = 90 * 24 * time.Hour
+
+var (
+	// ErrOtherMaster means that a database was written under another master key.
+	ErrOtherMaster = errors.New("the database was written under another master key")
+	// ErrNoKeys means that a database has no keys at all.
+	ErrNoKeys = errors.New("the database has no keys")
+	// ErrEpoch means that the vault has no key of an epoch, or none any more.
+	ErrEpoch = errors.New("the vault has no key of this epoch")
+	// ErrUnknownKey means that the vault was not given the version of a key yet: [Vault.Keep] gives it.
+	ErrUnknownKey = errors.New("the vault does not have this version of the key")
+	// ErrNotOpened means that a wrapped key does not belong to what it is said to belong to.
+	ErrNotOpened = errors.New("the record does not belong to this master key, group, reference and version")
+	// ErrSealed means that a sealed key does not open.
+	ErrSealed = errors.New("the sealed key does not open")
+)
+
+// Vault is the operations of a vault. All are safe for concurrent use. Slices in a question stay the caller's, those in
+// an answer belong to the caller.
+type Vault interface {
+	// Keep gives the vault the wrapped keys of the database. It keeps those it had. Errors: [ErrOtherMaster],
+	// [ErrNoKeys].
+	Keep(context.Context, Keep) (Kept, error)
+	// Make makes random keys. The vault keeps them once [Vault.Keep] brings them from the database.
+	Make(context.Context, Make) (Made, error)
+	// Forget destroys the keys of ended epochs.
+	Forget(context.Context, Forget) error
+
+	// Sign signs a text with a key of the log: Ed25519.
+	Sign(context.Context, Sign) (Signed, error)
+	// MAC signs a ticket: HMAC-SHA-256.
+	MAC(context.Context, MAC) (Sum, error)
+	// SealPage and OpenPage keep the state of a sign-in at an identity provider in a cookie: AES-256-GCM.
+	SealPage(context.Context, Text) (Text, error)
+	OpenPage(context.Context, Text) (Text, error)
+	// IssueToken makes a session token, OpenToken reads one.
+	IssueToken(context.Context, Claims) (Text, error)
+	OpenToken(context.Context, OpenToken) (Claims, error)
+
+	// Wrap wraps the key of a file by a root. Errors: [ErrUnknownKey].
+	Wrap(context.Context, Wrap) (Wrapped, error)
+	// Unwrap opens a wrapped key. Errors: [ErrNotOpened].
+	Unwrap(context.Context, Unwrap) (Unwrapped, error)
+	// Rewrap wraps keys by another root.
+	Rewrap(context.Context, Rewrap) (Rewrapped, error)
+	// OpenSealed opens a key that a client sealed for an upload, and holds it for [Vault.Wrap]. Errors: [ErrEpoch],
+	// [ErrSealed].
+	OpenSealed(context.Context, OpenSealed) (Held, error)
+	// OpenJournal opens the key of a journal of an account. Errors: [ErrEpoch], [ErrSealed].
+	OpenJournal(context.Context, OpenJournal) (Opened, error)
+	// Legacy gives the key of a group that files from before this service are sealed with.
+	Legacy(context.Context, Binding) (Opened, error)
+
+	// Archive gives the key that seals archives, and the name of the master key.
+	Archive(context.Context) (Archive, error)
+	// ReadNext reads another master key, which is to be brought in.
+	ReadNext(context.Context, Source) (Named, error)
+	// WrapForNext wraps all keys, and a new root, for the other master key.
+	WrapForNext(context.Context, Keep) (Made, error)
+	// UseNext brings the file of the other master key to the place of the one in use.
+	UseNext(context.Context, Source) (Replaced, error)
+}
+
+// Key is a key of the service, without its secret.
+type Key struct {
+	Purpose string
+	Version int64 // a later version replaces an earlier one
+	Made    int64 // ns
+	Public  []byte
+}
+
+// Row is a key of the service as the database has it.
+type Row struct {
+	Key
+	Master  string // name of the master key that wraps it
+	Wrapped []byte
+}
+
+type (
+	// Keep is the wrapped keys of a database.
+	Keep struct {
+		Rows []Row
+		// Again has the vault run the command for the master key again, if another one wraps the rows. A file it reads
+		// again in any case.
+		Again bool
+	}
+	// Kept is all keys that the vault has.
+	Kept struct {
+		Master string // name of the master key
+		Keys   []Key
+	}
+	// Make asks for random keys.
+	Make struct{ Keys []Key }
+	// Made is new rows of the database.
+	Made struct {
+		Rows   []Row
+		Master string
+	}
+	// Forget names the newest epoch that is not to be forgotten.
+	Forget struct{ Before int64 }
+)
+
+type (
+	// Sign asks for a signature with a version of the key of the log.
+	Sign struct {
+		Version int64
+		Text    []byte
+	}
+	// Signed is a signature, 64 bytes.
+	Signed struct{ Signature []byte }
+	// MAC asks for the sum of a text.
+	MAC struct{ Text []byte }
+	// Sum is 32 bytes.
+	Sum struct{ Sum []byte }
+	// Text is a text, sealed or not.
+	Text struct{ Text []byte }
+)
+
+// MaxTokenLifetime is the life of a session token (specification 2.5).
+const MaxTokenLifetime = 24 * time.Hour
+
+// TokenLeeway is how much the clocks of two processes may differ in a token.
+const TokenLeeway = 30 * time.Second
+
+// Claims are those of a session token (specification 2.5).
+type Claims struct {
+	Account    string
+	Generation int64  // of the API key that the token was made with
+	Address    string // of the service: issuer and audience
+	Issued     time.Time
+	Expires    time.Time
+	Undated    bool // it may not be remembered: it has a time before which it is not good
+}
+
+// OpenToken asks for the claims of a token.
+type OpenToken struct {
+	Token   string
+	Address string
+}
+
+// TokenError says why a token is refused.
+type TokenError struct {
+	Audience bool // it was made for another service
+	Text     string
+}
+
+func (e *TokenError) Error() string { return e.Text }
+
+// Binding is the owner of a wrapped key; the key cannot be unwrapped for another.
+type Binding struct {
+	Group   string
+	Ref     string
+	Version int64 // of the group's key
+}
+
+// Bytes is the binding without ambiguity.
+func (b Binding) Bytes() []byte {
+	var out []byte
+	for _, s := range []string{"svc-file-key-1", b.Group, b.Ref} {
+		out = binary.BigEndian.AppendUint64(out, uint64(len(s)))
+		out = append(out, s...)
+	}
+	return binary.BigEndian.AppendUint64(out, uint64(b.Version))
+}
+
+type (
+	// Wrap asks for the wrapped form of a key, which is in the clear or held.
+	Wrap struct {
+		Root    int64
+		Binding Binding
+		Key     []byte
+		Held    []byte
+	}
+	// Wrapped is a wrapped key.
+	Wrapped struct{ Wrapped []byte }
+	// Unwrap asks for a wrapped key.
+	Unwrap struct {
+		Binding Binding
+		Wrapped []byte
+	}
+	// Unwrapped is a key, and the root that wraps it.
+	Unwrapped struct {
+		Key  []byte
+		Root int64
+	}
+	// Rewrap asks to wrap keys by a root.
+	Rewrap struct {
+		Root int64
+		Keys []Unwrap
+	}
+	// Rewrapped is the keys in their order: nil = it is wrapped by that root already. Bad are those that do not open.
+	Rewrapped struct {
+		Wrapped [][]byte
+		Bad     []int
+	}
+	// OpenSealed is a key that a client sealed for an upload with a head.
+	OpenSealed struct {
+		For    format.SealedFor
+		Head   [sha256.Size]byte
+		Sealed []byte
+	}
+	// Held is a key that only the vault that gave it can open, until the vault ends.
+	Held struct{ Held []byte }
+	// OpenJournal is the key of a journal that a client sealed.
+	OpenJournal struct {
+		For    format.JournalFor
+		Sealed []byte
+	}
+	// Opened is a key.
+	Opened struct{ Key []byte }
+)
+
+type (
+	// Archive is what archives are sealed with.
+	Archive struct {
+		Master string // name of the master key
+		Key    []byte
+	}
+	// Named is the name of a master key.
+	Named struct{ Master string }
+	// Replaced is the file that has the earlier master key now.
+	Replaced struct{ Kept string }
+)
