@@ -3,13 +3,14 @@
 //
 // # Writes at the same time
 //
-// SQLite has one writer: all writes of all processes happen one after the other. So do those of
-// one process on PostgreSQL, where writes that wait together share a commit. Writes of different
-// processes run there at the same time unless they name a chain in common, see [Chains], and
-// [Everything] is every chain: a write holds the lock of all writers, shared, or alone for
-// Everything, and the lock of each of its chains. It takes them in one order before its first
-// statement, so nobody waits for another in a circle there. While a process waits for a chain,
-// all its writes wait. What relies on one write after the other, and what holds it together:
+// SQLite has one writer: all writes of all processes happen one after the other. On PostgreSQL
+// writes run at the same time unless they name a chain in common, see [Chains], and
+// [Everything] is every chain. Writes of one process that wait together share a commit, and a few
+// commits of a process are under way at once, of different chains. A commit holds the lock of all
+// writers, shared, or alone for Everything, and the lock of each of its chains. It takes them in one
+// order before its first statement, so nobody waits for another in a circle there. While a commit
+// waits for a chain of another process, all its writes wait. What relies on one write after the
+// other, and what holds it together:
 //
 //   - Members, roles, settings, names, files and folders of a group, its list key, its parts
 //     and which files use them: the chain of the group. A retrieval, a deletion and a

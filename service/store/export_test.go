@@ -25,6 +25,9 @@ func OpenWith(ctx context.Context, dir, url string, more map[string]string) (*St
 	return openWith(ctx, dir, url, all)
 }
 
+// MostAtOnce is how many commits of one process are under way at once.
+const MostAtOnce = mostAtOnce
+
 // SetWriteTimeout shortens how long a write may take.
 func (s *Store) SetWriteTimeout(d time.Duration) { s.timeout = d }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,19 +22,21 @@ const patience = 2 * time.Millisecond
 type pending struct {
 	ctx      context.Context // of the caller
 	chains   Chains
-	f        func(*Tx) error
-	done     chan error // its answer
-	err      error      // of f
-	panicked any        // f's panic, raised again in the caller
-	known    []answer   // what f need not ask any more
+	f        func(*Tx) error // nil = the caller wants no commit, but to be alone
+	leads    chan struct{}   // the caller makes the next commit
+	held     Chains          // by the commit that it makes
+	done     chan error      // its answer
+	err      error           // of f
+	panicked any             // f's panic, raised again in the caller
+	known    []answer        // what f need not ask any more
 }
 
 // Write runs f in a transaction that is durable when Write returns nil, and did not
-// happen otherwise (but see [ErrUnavailable]). Writers take turns. f reads for its decision, and appends to, no other
-// chains than it names.
+// happen otherwise (but see [ErrUnavailable]). Writers of one chain take turns. f reads for its decision, and appends
+// to, no other chains than it names.
 //
 // Writes that wait together are committed together, in the order in which they came. Where processes share, those
-// whose chains are not held wait for the next commit.
+// whose chains are not held wait for another commit, of which a few are under way at once.
 // Each sees the changes of those before it. A write that fails leaves no trace and does
 // not disturb the others. A caller may leave only while it waits. A write that has begun
 // is finished, so the context of a statement in f ends nothing.
@@ -102,24 +103,20 @@ func (s *Store) makeRoom(ctx context.Context, again bool) bool {
 	var err error
 	defer s.observed("make room", &err)()
 	ctx = context.WithoutCancel(ctx)
-	if err = s.takeTurn(ctx); err != nil {
-		return false
-	}
-	defer s.passTurn()
-	err = s.bounded(ctx, func(ctx context.Context) error {
-		if !s.engine.makeRoom(ctx, s.write, again) {
-			return ErrFull
-		}
-		return nil
+	err = s.alone(ctx, func() error {
+		return s.bounded(ctx, func(ctx context.Context) error {
+			if !s.engine.makeRoom(ctx, s.write, again) {
+				return ErrFull
+			}
+			return nil
+		})
 	})
 	return err == nil
 }
 
 func (s *Store) writeOnce(ctx context.Context, queued func(), chains Chains, f func(*Tx) error) error {
-	p := &pending{ctx: ctx, chains: chains, f: f, done: make(chan error, 1)}
-	s.mu.Lock()
-	s.waiting = append(s.waiting, p)
-	s.mu.Unlock()
+	p := &pending{ctx: ctx, chains: chains, f: f, leads: make(chan struct{}, 1), done: make(chan error, 1)}
+	s.enqueue(p)
 	queued()
 	for {
 		select {
@@ -128,97 +125,23 @@ func (s *Store) writeOnce(ctx context.Context, queued func(), chains Chains, f f
 				panic(p.panicked)
 			}
 			return err
-		case s.turn <- struct{}{}:
+		case <-p.leads:
 			s.writeTogether(ctx, p)
-			s.passTurn()
 		case <-ctx.Done():
 			if s.leave(p) {
 				return ctx.Err()
 			}
-			ctx = context.WithoutCancel(ctx) // another caller runs p in its turn
+			ctx = context.WithoutCancel(ctx) // p has begun
 		}
 	}
-}
-
-// leave removes a write from the queue, if it has not begun.
-func (s *Store) leave(p *pending) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.Index(s.waiting, p)
-	if i < 0 {
-		return false
-	}
-	s.waiting = append(s.waiting[:i:i], s.waiting[i+1:]...)
-	return true
-}
-
-// wanted are the chains of the writes that wait, as far as one commit takes them.
-func (s *Store) wanted() (chains Chains) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, p := range s.waiting {
-		if both := chains.And(p.chains); i == 0 || i < maxTogether && !both.all && len(both.names) <= maxChains {
-			chains = both
-		}
-	}
-	return s.toHold(chains)
-}
-
-// toHold is what a commit holds for chains.
-func (s *Store) toHold(chains Chains) Chains {
-	if !s.shares || len(chains.names) > maxChains {
-		return Everything()
-	}
-	return chains
-}
-
-// gather returns the chains that the next commit holds. Where it shares with other processes, announced writes come
-// before it begins: afterwards their chains are not held.
-func (s *Store) gather() (held Chains, patience time.Duration) {
-	held = s.wanted()
-	if held.all {
-		return held, s.patience
-	}
-	over := time.NewTimer(s.patience)
-	defer over.Stop()
-	for {
-		s.mu.Lock()
-		ready := s.announced == 0 || len(s.waiting) >= maxTogether
-		s.mu.Unlock()
-		if ready {
-			return s.wanted(), 0
-		}
-		select {
-		case <-s.ended:
-		case <-over.C:
-			return s.wanted(), 0
-		}
-	}
-}
-
-// next takes at most so many writes out of the queue, of those whose chains are held, and returns also whether
-// others are announced.
-func (s *Store) next(most int, held Chains) (batch []*pending, more bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var left []*pending
-	for _, p := range s.waiting {
-		if len(batch) < most && held.hold(p.chains) {
-			batch = append(batch, p)
-		} else {
-			left = append(left, p)
-		}
-	}
-	s.waiting = left
-	return batch, s.announced > 0
 }
 
 // later takes the writes out of the queue that come while the commit of have others waits for
-// announced ones; none when there is nothing left to wait for.
+// announced ones; none when there is nothing left to wait for. patience is nil for a commit that does not wait.
 func (s *Store) later(have int, held Chains, patience <-chan time.Time) []*pending {
 	for {
 		batch, more := s.next(maxTogether-have, held)
-		if len(batch) > 0 || !more || have >= maxTogether {
+		if len(batch) > 0 || !more || have >= maxTogether || patience == nil {
 			return batch
 		}
 		select {
@@ -229,59 +152,58 @@ func (s *Store) later(have int, held Chains, patience <-chan time.Time) []*pendi
 	}
 }
 
-func (s *Store) isWaiting(p *pending) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Contains(s.waiting, p)
-}
-
-// writeTogether commits the waiting writes, until p has its answer.
+// writeTogether makes the commit that p leads, and answers its writes.
 func (s *Store) writeTogether(ctx context.Context, p *pending) {
 	ctx = context.WithoutCancel(ctx)
-	for s.isWaiting(p) {
-		held, patience := s.gather()
-		batch, begun, err := s.commitTogether(ctx, held, patience)
-		if !begun {
-			batch, _ = s.next(maxTogether, held)
+	patience := s.gather(p)
+	defer s.end(p)
+	batch, err := s.commitTogether(ctx, p, patience)
+	if errors.Is(err, errSpoiled) && !errors.Is(err, ErrUnavailable) {
+		s.commitEach(ctx, batch)
+		return
+	}
+	for _, b := range batch {
+		if err != nil {
+			b.err = err
 		}
-		if errors.Is(err, errSpoiled) && !errors.Is(err, ErrUnavailable) {
-			s.commitEach(ctx, batch)
-			continue
-		}
-		for _, b := range batch {
-			if err != nil {
-				b.err = err
-			}
-			b.done <- b.err
-		}
+		b.done <- b.err
 	}
 }
 
-// commitTogether commits writes out of the queue, and returns them and whether it began. Its error is that of each.
-func (s *Store) commitTogether(ctx context.Context, held Chains, patience time.Duration) (batch []*pending,
-	begun bool, err error) {
+// commitTogether commits p with writes out of the queue, and returns all of them. Its error is that of each.
+func (s *Store) commitTogether(ctx context.Context, p *pending, patience time.Duration) (batch []*pending, err error) {
+	more := false
+	take := func() {
+		batch, more = s.next(maxTogether-1, p.held)
+		batch = append([]*pending{p}, batch...)
+	}
 	err = s.bounded(ctx, func(ctx context.Context) error {
-		return s.transaction(ctx, held, s.timeout, func(tx *Tx, between transaction) error {
-			begun = true
-			var more bool
-			batch, more = s.next(maxTogether, held) // late, to include all that waited for the turn of this process
+		return s.transaction(ctx, p.held, s.timeout, func(tx *Tx, between transaction) error {
+			take() // late, to include all that waited for the turn of this process
 			if len(batch) == 1 && !more {
 				if err := askAhead(ctx, tx, between, batch); err != nil {
 					return err
 				}
-				batch[0].run(tx)
-				return batch[0].err
+				p.run(tx)
+				return p.err
 			}
-			over := time.NewTimer(patience)
-			defer over.Stop()
+			var over <-chan time.Time
+			if patience > 0 {
+				timer := time.NewTimer(patience)
+				defer timer.Stop()
+				over = timer.C
+			}
 			return runAll(ctx, tx, between, batch, func() []*pending {
-				later := s.later(len(batch), held, over.C)
+				later := s.later(len(batch), p.held, over)
 				batch = append(batch, later...)
 				return later
 			})
 		})
 	})
-	return batch, begun, err
+	if batch == nil {
+		take()
+	}
+	return batch, err
 }
 
 // commitEach commits each of several writes by itself, in their order, and answers it.
@@ -373,26 +295,13 @@ func (p *pending) run(t *Tx) {
 
 // Load is Write of [Everything] without a time limit, for filling an empty service. Other writers wait.
 func (s *Store) Load(ctx context.Context, f func(*Tx) error) error {
-	if err := s.takeTurn(ctx); err != nil {
-		return err
-	}
-	defer s.passTurn()
-	return s.transaction(ctx, Everything(), 0, func(tx *Tx, _ transaction) error {
-		tx.chains = Everything()
-		return f(tx)
+	return s.alone(ctx, func() error {
+		return s.transaction(ctx, Everything(), 0, func(tx *Tx, _ transaction) error {
+			tx.chains = Everything()
+			return f(tx)
+		})
 	})
 }
-
-func (s *Store) takeTurn(ctx context.Context) error {
-	select {
-	case s.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s *Store) passTurn() { <-s.turn }
 
 // transaction runs f between begin and commit, alone in all processes with the chains that it holds.
 func (s *Store) transaction(ctx context.Context, held Chains, idle time.Duration,

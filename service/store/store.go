@@ -78,7 +78,6 @@ type Store struct {
 	read   *sql.DB
 	write  *sql.DB
 	reads  *sql.TxOptions
-	turn   chan struct{} // one writing transaction at a time in this process
 	once   sync.Once
 	schema fs.FS // folders of migrations, one for each engine
 	have   int   // the newest migration that ran when the store was opened
@@ -91,6 +90,8 @@ type Store struct {
 
 	mu        sync.Mutex
 	waiting   []*pending // writes, in the order in which they came
+	leading   []*pending // each makes a commit; not among those that wait
+	gathering bool       // the last of these waits for announced writes
 	announced int        // writes
 
 	observe   func(call string, took time.Duration, err error)
@@ -140,7 +141,7 @@ func openOnce(ctx context.Context, dir, url string, migrations fs.FS) (*Store, e
 		return nil, err
 	}
 	s.schema = migrations
-	s.turn, s.ended, s.patience = make(chan struct{}, 1), make(chan struct{}, 1), patience
+	s.ended, s.patience = make(chan struct{}, 1), patience
 	if err := s.migratePatiently(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -200,13 +201,11 @@ func (s *Store) Look(ctx context.Context, f func(*Tx) error) (err error) {
 // whether there is room, which is false while the reserve is in use. With SQLite there
 // always is: the caller can look at the disk.
 func (s *Store) HoldBack(ctx context.Context) (room bool, err error) {
-	if err := s.takeTurn(ctx); err != nil {
-		return false, err
-	}
-	defer s.passTurn()
-	err = s.bounded(ctx, func(ctx context.Context) (err error) {
-		room, err = s.engine.holdBack(ctx, s.write)
-		return err
+	err = s.alone(ctx, func() error {
+		return s.bounded(ctx, func(ctx context.Context) (err error) {
+			room, err = s.engine.holdBack(ctx, s.write)
+			return err
+		})
 	})
 	if err != nil {
 		return false, mark(s.engine, fmt.Errorf("hold back space: %w", err))
