@@ -69,7 +69,7 @@ func (s *Service) load(ctx context.Context, salvage bool, archives []io.Reader) 
 func (s *Service) signImported(ctx context.Context) (err error) {
 	cfg := s.cfg
 	cfg.Witness = ""
-	if s.log, err = newLog(ctx, s.store, s.keys, s.sequencer.Settle, cfg); err != nil {
+	if s.log, err = newLog(ctx, s.store, s.keys, s.sequencer, cfg); err != nil {
 		return err
 	}
 	s.closeLater(s.log.Close)

@@ -22,7 +22,7 @@ const metaLogHost = "log_host"
 // newLog makes the transparency log of the ledger. Its name is the first public address with the contract,
 // so that two services never share one. It keeps that name under another address: the name is part of the
 // key that members have pinned.
-func newLog(ctx context.Context, s *store.Store, k *keys.Keys, settle func(context.Context) error,
+func newLog(ctx context.Context, s *store.Store, k *keys.Keys, places checkpoint.Places,
 	cfg Config) (*checkpoint.Log, error) {
 	host := ""
 	if cfg.PublicURL != "" {
@@ -43,7 +43,7 @@ func newLog(ctx context.Context, s *store.Store, k *keys.Keys, settle func(conte
 		}
 	}
 	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(cmp.Or(host, "localhost"), cfg.ContractID), k.Log,
-		settle, w, cfg.Logger, cfg.Now), nil
+		places, w, cfg.Logger, cfg.Now), nil
 }
 
 // RotateLogKey gives the ledger's log another key, with which every process signs from

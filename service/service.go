@@ -214,7 +214,7 @@ func (s *Service) open(ctx context.Context, v vaultwire.Vault) (err error) {
 		return err
 	}
 	s.closeLater(s.blobs.Close)
-	if s.log, err = newLog(ctx, s.store, s.keys, s.sequencer.Settle, cfg); err != nil {
+	if s.log, err = newLog(ctx, s.store, s.keys, s.sequencer, cfg); err != nil {
 		return err
 	}
 	s.closeLater(s.log.Close)

@@ -47,6 +47,8 @@ const (
 	noteFile = "checkpoint" // the newest signed checkpoint
 	pageRows = 4096         // records read in one transaction
 	interval = time.Second  // between two looks at the ledger
+	// busy is that interval while this process commits. A witness, who serves others too, is not asked so often.
+	busy = 250 * time.Millisecond
 
 	// cosignEvery is how often the witness signs an unchanged checkpoint anew, so that members see
 	// that it is not an old one. cosignPause is the pause after it did not.
@@ -87,6 +89,14 @@ type Key interface {
 // newest signs; another process may just have added it.
 type Keys func(ctx context.Context, tx *store.Tx) ([]Key, error)
 
+// Places tells of the records of the ledger.
+type Places interface {
+	// Settle waits until every record from before has its place.
+	Settle(ctx context.Context) error
+	// OnCommit adds a function that is called after each commit of this process. It must return at once.
+	OnCommit(f func())
+}
+
 // Log is the tree in one data directory. It is safe for concurrent use. It
 // makes no file before the first [Log.Update].
 type Log struct {
@@ -94,9 +104,13 @@ type Log struct {
 	dir    string
 	origin string
 	keys   Keys
-	settle func(context.Context) error
+	places Places
 	logger *slog.Logger
 	now    func() time.Time
+
+	news     chan struct{} // a commit of this process; of one, for all that come meanwhile
+	interval time.Duration // between two looks
+	busy     time.Duration // the same while there are commits
 
 	witness *witness.Client // nil = none; used in turn
 	names   *namesKept
@@ -117,51 +131,24 @@ type Log struct {
 }
 
 // New returns the log of a data directory. origin names it in checkpoints; now is the
-// clock of the ledger's records. settle waits until every record from before has its place. With a witness, nil for
-// none, the log publishes only checkpoints that the witness signed too.
-func New(s *store.Store, dataDir, origin string, keys Keys, settle func(context.Context) error, w *witness.Client,
-	logger *slog.Logger, now func() time.Time) *Log {
-	return &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, keys: keys, settle: settle, witness: w,
-		logger: logger, now: now, names: newNamesKept(maxNamesBytes), turn: make(chan struct{}, 1)}
+// clock of the ledger's records. With a witness, nil for none, the log publishes only checkpoints that the witness
+// signed too.
+func New(s *store.Store, dataDir, origin string, keys Keys, places Places, w *witness.Client, logger *slog.Logger,
+	now func() time.Time) *Log {
+	l := &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, keys: keys, places: places, witness: w,
+		logger: logger, now: now, names: newNamesKept(maxNamesBytes), turn: make(chan struct{}, 1),
+		news: make(chan struct{}, 1), interval: interval, busy: busy}
+	if w != nil {
+		l.busy = interval
+	}
+	places.OnCommit(l.committed)
+	return l
 }
 
 // Origin names the log of a contract at a public address, as
 // c2sp.org/tlog-checkpoint recommends: host/contract.
 func Origin(host, contract string) string {
 	return strings.NewReplacer(" ", "", "+", "").Replace(host + "/" + contract)
-}
-
-// Run follows the ledger until ctx ends.
-func (l *Log) Run(ctx context.Context) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	reported := ""
-	for {
-		err := l.Update(ctx)
-		renewed := err
-		if err == nil {
-			renewed = l.Cosign(ctx)
-		}
-		if renewed != nil && ctx.Err() == nil && renewed.Error() != reported {
-			reported = renewed.Error()
-			switch {
-			case l.Problem() != nil:
-				l.logger.Error("ledger checkpoints have stopped: run svcd audit", "cause", reported)
-			case err != nil:
-				l.logger.Error("the ledger's newest records cannot be signed", "cause", reported)
-			default:
-				l.logger.Warn("the witness does not sign again: members who require it will see no lists", "cause",
-					reported)
-			}
-		} else if renewed == nil {
-			reported = ""
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
 }
 
 // Problem returns why no checkpoint is signed any more, or nil.
@@ -265,7 +252,7 @@ func (l *Log) Update(ctx context.Context) error {
 func (l *Log) Settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
-	return l.settle(ctx)
+	return l.places.Settle(ctx)
 }
 
 func (l *Log) update(ctx context.Context) error {

@@ -60,8 +60,12 @@ func appendRows(t testing.TB, s *store.Store, n int) {
 	}
 }
 
-// settled says that every record has its place.
-func settled(context.Context) error { return nil }
+// settled says that every record has its place, and keeps who wants to know of commits.
+type settled struct{ told func() }
+
+func (*settled) Settle(context.Context) error { return nil }
+
+func (s *settled) OnCommit(f func()) { s.told = f }
 
 // keyOf is a key of the log in the memory of the test.
 type keyOf ed25519.PrivateKey
@@ -76,10 +80,15 @@ func (k keyOf) Sign(_ context.Context, text []byte) ([]byte, error) {
 
 func open(t testing.TB, s *store.Store, dir string) *checkpoint.Log {
 	t.Helper()
+	return openWith(t, s, dir, new(settled))
+}
+
+func openWith(t testing.TB, s *store.Store, dir string, places *settled) *checkpoint.Log {
+	t.Helper()
 	keys := func(context.Context, *store.Tx) ([]checkpoint.Key, error) {
 		return []checkpoint.Key{keyOf(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))}, nil
 	}
-	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), keys, settled, nil,
+	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), keys, places, nil,
 		slog.New(slog.DiscardHandler), time.Now)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
@@ -108,6 +117,27 @@ func TestTreesGrowInSteps(t *testing.T) {
 			t.Fatalf("%d records: audit %+v, %v", size, got, err)
 		}
 	}
+}
+
+// While a process commits, its log signs without waiting for the next look of an idle one.
+func TestCommitsAreFollowed(t *testing.T) {
+	s, dir := ledgerOf(t, 1)
+	places := new(settled)
+	l := openWith(t, s, dir, places)
+	l.LookSeldom()
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		l.Run(ctx)
+	}()
+	for n := range int64(3) {
+		proctest.Eventually(t, "the newest record is signed", func() bool { return l.Signed() == n+1 })
+		appendRows(t, s, 1)
+		places.told()
+	}
+	stop()
+	<-over
 }
 
 // A passing fault does not stop the checkpoints.

@@ -49,7 +49,8 @@ type Sequencer struct {
 	reason string    // of the last failure, which the log has
 
 	mu     sync.Mutex
-	placed []func()
+	commit []func()  // see OnCommit
+	placed []func()  // see OnPlaced
 	oldest int64     // the oldest record without a place at the last look, 0 = none
 	since  time.Time // since when it is that
 	many   bool      // more than mostUnplaced lack one
@@ -85,20 +86,33 @@ func (q *Sequencer) OnPlaced(f func()) {
 	q.placed = append(q.placed, f)
 }
 
+// OnCommit adds a function that is called after each commit of this process. It must return at once.
+func (q *Sequencer) OnCommit(f func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.commit = append(q.commit, f)
+}
+
 func (q *Sequencer) committed() {
-	if !q.store.Sequenced() {
-		q.tell()
-		return
+	if q.store.Sequenced() {
+		q.hurry()
+	} else {
+		q.tell(&q.placed)
 	}
+	q.tell(&q.commit)
+}
+
+// hurry has the loop look at once for records without a place.
+func (q *Sequencer) hurry() {
 	select {
 	case q.news <- struct{}{}:
 	default: // it is noted already
 	}
 }
 
-func (q *Sequencer) tell() {
+func (q *Sequencer) tell(list *[]func()) {
 	q.mu.Lock()
-	all := slices.Clip(q.placed)
+	all := slices.Clip(*list)
 	q.mu.Unlock()
 	for _, f := range all {
 		f()
@@ -143,7 +157,7 @@ func (q *Sequencer) Settle(ctx context.Context) error {
 		if u.Oldest == 0 || u.Oldest > upTo {
 			return nil
 		}
-		q.committed() // or this process has not noticed it
+		q.hurry() // or this process has not noticed it
 		select {
 		case <-time.After(settlePause):
 		case <-ctx.Done():
@@ -248,7 +262,7 @@ func (q *Sequencer) place(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		q.tell()
+		q.tell(&q.placed)
 	}
 	return nil
 }

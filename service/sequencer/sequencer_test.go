@@ -267,6 +267,19 @@ func TestAnotherProcessTakesOver(t *testing.T) {
 	w.check(6)
 }
 
+// Commits of a process are told to who follows them, by the store that has them.
+func TestCommitsAreTold(t *testing.T) {
+	w := newWorld(t)
+	q := New(w.Store, "one", slog.New(slog.DiscardHandler))
+	defer q.Close()
+	told := 0
+	q.OnCommit(func() { told++ })
+	w.append(1)
+	if err := q.Settle(t.Context()); err != nil || told != 1 {
+		t.Errorf("%d commits were told, %v", told, err)
+	}
+}
+
 // While a record waits too long for its place, or too many do, nothing is recorded: 503.
 func TestNothingIsRecordedWhilePlacesLag(t *testing.T) {
 	w := newWorld(t)
