@@ -44,8 +44,9 @@ type Sequencer struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 
-	fence  int64     // 0 = another process has the lease, or nobody. Of the loop alone, as the next two
+	fence  int64     // 0 = another process has the lease, or nobody. Of the loop alone, as the next three
 	until  time.Time // when the lease ends
+	other  bool      // another process had it when it was wanted last
 	reason string    // of the last failure, which the log has
 
 	mu     sync.Mutex
@@ -180,13 +181,7 @@ func (q *Sequencer) run(ctx context.Context) {
 		if ctx.Err() == nil {
 			q.report(err)
 		}
-		pause, news := idle, q.news
-		if q.fence != 0 {
-			pause = interval
-		}
-		if err != nil {
-			news = nil
-		}
+		news, pause := q.next(err)
 		select {
 		case <-ctx.Done():
 		case <-news:
@@ -198,6 +193,19 @@ func (q *Sequencer) run(ctx context.Context) {
 		defer cancel()
 		_ = q.lease(ctx, time.Unix(0, 0)) // or it ends by itself
 	}
+}
+
+// next returns what makes the next turn begin, after the error of the last one. Who lacks the lease does not ask for it
+// at each commit of its own: the one that has it, which looks by itself, would wait for that.
+func (q *Sequencer) next(err error) (news <-chan struct{}, pause time.Duration) {
+	news, pause = q.news, idle
+	if q.fence != 0 {
+		pause = interval
+	}
+	if err != nil || q.other {
+		news = nil
+	}
+	return news, pause
 }
 
 // report logs a failure once, and its end.
@@ -248,7 +256,7 @@ func (q *Sequencer) lease(ctx context.Context, until time.Time) error {
 	if err != nil {
 		fence = 0 // nobody knows
 	}
-	q.fence, q.until = fence, until
+	q.fence, q.until, q.other = fence, until, fence == 0
 	return err
 }
 

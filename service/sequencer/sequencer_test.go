@@ -267,6 +267,34 @@ func TestAnotherProcessTakesOver(t *testing.T) {
 	w.check(6)
 }
 
+// Who finds that another process has the lease does not ask for it again at its next commit, until it has it.
+func TestWhoLacksTheLeaseWaits(t *testing.T) {
+	w := newWorld(t)
+	quiet := slog.New(slog.DiscardHandler)
+	one, other := newSequencer(w.Store, "one", quiet), newSequencer(w.process(), "other", quiet)
+	for _, step := range []struct {
+		what  string
+		q     *Sequencer
+		hurry bool
+	}{{"who takes the lease", one, true}, {"who finds it taken", other, false}} {
+		w.append(1)
+		err := step.q.turn(t.Context())
+		if news, _ := step.q.next(nil); err != nil || (news != nil) != step.hurry {
+			t.Errorf("%s: its commits are noticed at once: %v, %v", step.what, news != nil, err)
+		}
+	}
+	if err := one.lease(t.Context(), time.Unix(0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.turn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if news, _ := other.next(nil); news == nil {
+		t.Error("who got the lease does not notice its commits")
+	}
+	w.check(2)
+}
+
 // Commits of a process are told to who follows them, by the store that has them.
 func TestCommitsAreTold(t *testing.T) {
 	w := newWorld(t)
