@@ -129,7 +129,9 @@ func (g Group) Stat(ctx context.Context, name string) (Entry, error) {
 	switch kind := KindOf(err); {
 	case err == nil && child.File != nil:
 		return *child.File, nil
-	case err != nil && kind != ErrUnsupported && kind != ErrNotFound:
+	case err == nil: // a folder, and no file
+		return Entry{}, g.absent("name " + quote(name))
+	case kind != ErrUnsupported:
 		return Entry{}, err
 	}
 	entries, err := g.Entries(ctx)

@@ -199,6 +199,11 @@ func TestStatAsksForOneName(t *testing.T) {
 	if e, err := g.Stat(t.Context(), "docs/a"); err != nil || e.Ref != want.Ref {
 		t.Errorf("%+v, %v", e, err)
 	}
+	for _, name := range []string{"docs/none", "docs"} {
+		if e, err := g.Stat(t.Context(), name); !errors.Is(err, sdk.ErrNotFound) {
+			t.Errorf("%s: %+v, %v", name, e, err)
+		}
+	}
 	if n := s.Hits(wire.PathTools+wire.OpGetGroupTransactions) - lists; n != 0 {
 		t.Errorf("%d lists", n)
 	}
