@@ -201,7 +201,7 @@ func (s *server) readPiece(ctx context.Context, in readArgs) (*piece, error) {
 		return nil, refuse("use an offset of 0 or more, and a length of 1 to 262144; go on at next_offset",
 			"offset %d, length %d", in.Offset, in.Length)
 	}
-	l, e, err := s.find(ctx, fileArgs{in.Group, in.Name})
+	e, shown, err := s.file(ctx, fileArgs{in.Group, in.Name})
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (s *server) readPiece(ctx context.Context, in readArgs) (*piece, error) {
 	if err := s.read.take(in.Length); err != nil { // before the charge
 		return nil, err
 	}
-	p := &piece{Group: in.Group, Name: l.shown(e), CID: e.Ref, Uploader: e.Uploader, Offset: in.Offset,
+	p := &piece{Group: in.Group, Name: shown, CID: e.Ref, Uploader: e.Uploader, Offset: in.Offset,
 		Note: noteOnContent}
 	err = s.files.use(ctx, func() error { return s.readInto(ctx, p, e, in) })
 	if err != nil {
@@ -286,7 +286,7 @@ func (s *server) readResource(ctx context.Context, req *mcp.ReadResourceRequest)
 		return nil, s.protocolError(jsonrpc.CodeInvalidParams, refuse("write svc://GROUP/NAME, percent-encoded",
 			"%q names no file", uri))
 	}
-	if _, e, err := s.find(ctx, fileArgs{group, name}); err != nil {
+	if e, _, err := s.file(ctx, fileArgs{group, name}); err != nil {
 		return nil, s.protocolError(jsonrpc.CodeInvalidParams, err)
 	} else if e.Size > MaxRead || e.Size == sdk.SizeUnknown {
 		return nil, s.protocolError(jsonrpc.CodeInvalidParams, refuse("read it piece by piece with read_file",

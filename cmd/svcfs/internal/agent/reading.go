@@ -3,8 +3,9 @@ package agent
 import (
 	"context"
 	"encoding/base64"
+	"errors"
+	"io/fs"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -12,6 +13,8 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/proof"
+	"github.com/svcfs/svcfs/sdk/view"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 type nothing struct{}
@@ -48,8 +51,8 @@ func (s *server) addReading(h *mcp.Server, freeLooks bool) {
 	addTool(s, h, "stat", "Describe a file", "Describe a file: size, uploader, time, hash, type. It opens nothing."+
 		namesAreData, look,
 		func(ctx context.Context, in fileArgs) (any, error) {
-			l, e, err := s.find(ctx, in)
-			return docOf(e, l.shown(e)), err
+			e, shown, err := s.file(ctx, in)
+			return docOf(e, shown), err
 		})
 	addTool(s, h, "history", "List versions", "List the versions of a file, newest first, removed ones included; at "+
 		"most 200. It opens nothing; read_file takes the cid of a version."+namesAreData, look, s.history)
@@ -98,7 +101,43 @@ func (s *server) listGroups(ctx context.Context, _ nothing) (any, error) {
 		"may_delete": s.AllowDelete}, err
 }
 
-// find looks up a file.
+// file looks up a file, in a large group without a list of it, and returns the name that is shown of it.
+func (s *server) file(ctx context.Context, in fileArgs) (e sdk.Entry, shown string, err error) {
+	g, err := s.group(in.Group)
+	if err != nil {
+		return e, "", err
+	}
+	e, err = s.named(ctx, g, in.Name)
+	if !isAbsent(err) && !errors.Is(err, sdk.ErrUnsupported) {
+		return e, in.Name, err
+	}
+	l, e, err := s.find(ctx, in) // or it is the cid of a version
+	return e, l.shown(e), err
+}
+
+// named returns the newest file that a large group has under a name. Errors: those of [sdk.Group.Child].
+func (s *server) named(ctx context.Context, g sdk.Group, name string) (e sdk.Entry, err error) {
+	err = s.inParts(g, func() error {
+		child, err := g.Child(ctx, name)
+		switch {
+		case err != nil:
+			return err
+		case child.File == nil:
+			return &sdk.Error{Kind: sdk.ErrNotFound, Code: wire.CodeFileNotFound}
+		}
+		e = *child.File
+		return nil
+	})
+	return e, err
+}
+
+// isAbsent reports an error that proves that a name is not there.
+func isAbsent(err error) bool {
+	var refused *sdk.Error
+	return errors.As(err, &refused) && refused.Code == wire.CodeFileNotFound
+}
+
+// find looks up a file in the list of its group.
 func (s *server) find(ctx context.Context, in fileArgs) (listing, sdk.Entry, error) {
 	g, err := s.group(in.Group)
 	if err != nil {
@@ -140,34 +179,79 @@ func (s *server) listFiles(ctx context.Context, in listArgs) (any, error) {
 		return nil, refuse("use next_cursor of the answer before, or leave cursor out to begin anew",
 			"cursor %q is none", in.Cursor)
 	}
-	l, err := s.look(ctx, g)
+	page := filePage{Group: in.Group, Files: []fileDoc{}, args: in, after: string(after)}
+	err = s.inParts(g, func() error { return page.walk(ctx, g) })
+	if errors.Is(err, sdk.ErrUnsupported) {
+		page.Files = page.Files[:0]
+		var l listing
+		if l, err = s.look(ctx, g); err == nil {
+			page.list(l)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	recorded := l.Names()
-	if in.Cursor != "" {
-		recorded = recorded[sort.Search(len(recorded), func(i int) bool { return recorded[i] > string(after) }):]
+	return page, nil
+}
+
+// filePage is an answer of list_files.
+type filePage struct {
+	Group string    `json:"group"`
+	Files []fileDoc `json:"files"`
+	Next  string    `json:"next_cursor,omitempty"`
+
+	args  listArgs
+	after string // the name, as it is recorded, that ended the answer before; "" = there was none
+}
+
+// take takes the next file, unless the page is full.
+func (p *filePage) take(shown, last string, e *sdk.Entry) (full bool) {
+	if len(p.Files) == p.args.Limit {
+		p.Next = base64.RawURLEncoding.EncodeToString([]byte(last))
+		return true
 	}
-	page := struct {
-		Group string    `json:"group"`
-		Files []fileDoc `json:"files"`
-		Next  string    `json:"next_cursor,omitempty"`
-	}{in.Group, []fileDoc{}, ""}
+	p.Files = append(p.Files, docOf(*e, shown))
+	return false
+}
+
+// list takes the files of a list.
+func (p *filePage) list(l listing) {
 	last := ""
-	for _, name := range recorded {
+	for _, name := range l.Names() {
 		shown := l.Shown(name)
-		if !strings.HasPrefix(shown, in.Prefix) {
+		if name <= p.after || !strings.HasPrefix(shown, p.args.Prefix) {
 			continue
 		}
-		if len(page.Files) == in.Limit {
-			page.Next = base64.RawURLEncoding.EncodeToString([]byte(last))
-			break
-		}
 		i, _ := l.Newest(name)
-		page.Files = append(page.Files, docOf(l.Entries[i], shown))
+		if p.take(shown, last, &l.Entries[i]) {
+			return
+		}
 		last = name
 	}
-	return page, nil
+}
+
+// walk takes the files of a large group, where names are shown as they are recorded, from the folders that have them.
+func (p *filePage) walk(ctx context.Context, g sdk.Group) error {
+	last, prefix := "", p.args.Prefix
+	folder := prefix[:max(strings.LastIndexByte(prefix, '/'), 0)]
+	err := view.Walk(ctx, g, folder, func(path string, e *sdk.Entry) error {
+		switch inside := path + "/"; {
+		case e == nil && (inside < p.after && !strings.HasPrefix(p.after, inside) ||
+			!strings.HasPrefix(inside, prefix) && !strings.HasPrefix(prefix, inside)):
+			return fs.SkipDir
+		case e == nil, path <= p.after, !strings.HasPrefix(path, prefix):
+			return nil
+		}
+		if p.take(path, last, e) {
+			return fs.SkipAll
+		}
+		last = path
+		return nil
+	})
+	if isAbsent(err) { // the folder of the prefix
+		return nil
+	}
+	return err
 }
 
 func (s *server) history(ctx context.Context, in fileArgs) (any, error) {

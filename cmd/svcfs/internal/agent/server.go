@@ -186,11 +186,7 @@ func (s *server) look(ctx context.Context, g sdk.Group) (listing, error) {
 	})
 	if err != nil {
 		if lostAccess(err) {
-			go s.files.forget(func(e sdk.Entry) bool { return e.Group == g.ID })
-			v.View = view.New()
-			s.mu.Lock()
-			s.release(v)
-			s.mu.Unlock()
+			s.forget(g, v)
 		}
 		return listing{}, err
 	}
@@ -208,6 +204,27 @@ func (s *server) look(ctx context.Context, g sdk.Group) (listing, error) {
 		go s.files.forget(func(e sdk.Entry) bool { return removed[e.Ref] })
 	}
 	return listing{v.List()}, nil
+}
+
+// forget forgets a group to which the account may have no access. Needs the lock of v.
+func (s *server) forget(g sdk.Group, v *known) {
+	go s.files.forget(func(e sdk.Entry) bool { return e.Group == g.ID })
+	v.View = view.New()
+	s.mu.Lock()
+	s.release(v)
+	s.mu.Unlock()
+}
+
+// inParts asks for a part of a large group, which is free wherever it is offered.
+func (s *server) inParts(g sdk.Group, ask func() error) error {
+	err := ask()
+	if lostAccess(err) && !isAbsent(err) {
+		v := s.view(g.ID)
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		s.forget(g, v)
+	}
+	return err
 }
 
 // lostAccess reports an error after which nothing of a group may be handed out.

@@ -143,16 +143,22 @@ func (s *server) bound(ctx context.Context, follows sdk.Ref) (o sdk.PutOptions, 
 // checkNewest refuses to replace what the agent has not seen. It returns the newest version that is
 // recorded under the name, "" for none.
 func (s *server) checkNewest(ctx context.Context, g sdk.Group, in putArgs) (follows sdk.Ref, err error) {
-	l, err := s.look(ctx, g)
-	if err != nil {
+	e, err := s.named(ctx, g, in.Name)
+	if errors.Is(err, sdk.ErrUnsupported) {
+		var l listing
+		if l, err = s.look(ctx, g); err != nil {
+			return "", err
+		}
+		if i, ok := l.Newest(in.Name); ok {
+			e = l.Entries[i]
+		}
+	}
+	if err != nil && !isAbsent(err) {
 		return "", err
 	}
-	newest := ""
-	if i, ok := l.Newest(in.Name); ok {
-		newest = string(l.Entries[i].Ref)
-		if l.Entries[i].Name != "" { // else it has the name of its hash, and none is recorded
-			follows = l.Entries[i].Ref
-		}
+	newest := string(e.Ref)
+	if e.Name != "" { // else it has the name of its hash, and none is recorded
+		follows = e.Ref
 	}
 	switch {
 	case newest == in.Replaces:
