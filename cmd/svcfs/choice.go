@@ -63,6 +63,15 @@ func (l listing) choose(what string) (c choice, ok bool) {
 	return c, len(c.names) > 0
 }
 
+// isOf reports whether a folder is, or is in, what an argument names.
+func (c choice) isOf(what, folder string) bool {
+	if !c.many {
+		return what == "" || folder == what || strings.HasPrefix(folder, what+"/")
+	}
+	parts := strings.SplitN(folder, "/", c.depth+2)
+	return len(parts) > c.depth && matches(what, strings.Join(parts[:c.depth+1], "/"))
+}
+
 // matches reports whether a path matches a pattern of as many parts: * and ? match no slash, and no dot that
 // hides a name.
 func matches(pattern, shown string) bool {

@@ -43,6 +43,9 @@ func (a *app) ask(cmd *cobra.Command, prefix string,
 			list = append(list, name)
 		}
 	}
+	if len(list) == 1 && strings.HasSuffix(list[0], "/") { // a path goes on
+		return list, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
 	return list, cobra.ShellCompDirectiveNoFileComp
 }
 
@@ -65,20 +68,46 @@ func (a *app) completeGroupThen(then completion) completion {
 	}
 }
 
-// completePlace offers groups, files of the group that is the first argument, and files of GROUP/PATH.
+// completePlace offers groups, files of the group that is the first argument, and files of GROUP/PATH. Of a large group
+// it offers what is in the folder that was typed.
 func (a *app) completePlace(cmd *cobra.Command, args []string,
 	toComplete string) ([]string, cobra.ShellCompDirective) {
-	return a.completeNames(cmd, args, toComplete, func(l listing) listing { return l })
+	return a.completeNames(cmd, args, toComplete, pathsIn)
+}
+
+// pathsIn lists what is in the folder of a path that is being typed, or in a small group the path of each file.
+func pathsIn(ctx context.Context, g sdk.Group, typed string) (paths []string, err error) {
+	folder := typed[:max(strings.LastIndexByte(typed, '/'), 0)]
+	ok, err := walk(ctx, g, folder, false, func(path string, file *sdk.Entry) error {
+		switch {
+		case file != nil:
+			paths = append(paths, path)
+		case path != folder:
+			paths = append(paths, path+"/")
+		}
+		return nil
+	})
+	if ok || err != nil {
+		return paths, err
+	}
+	list, err := listOf(ctx, g)
+	_, paths = list.Current()
+	return paths, err
 }
 
 // completeRemoved is [app.completePlace] for what is in the trash.
 func (a *app) completeRemoved(cmd *cobra.Command, args []string,
 	toComplete string) ([]string, cobra.ShellCompDirective) {
-	return a.completeNames(cmd, args, toComplete, listing.trash)
+	return a.completeNames(cmd, args, toComplete, func(ctx context.Context, g sdk.Group, _ string) ([]string, error) {
+		list, err := listOf(ctx, g)
+		_, paths := list.trash().Current()
+		return paths, err
+	})
 }
 
 func (a *app) completeNames(cmd *cobra.Command, args []string, toComplete string,
-	of func(listing) listing) ([]string, cobra.ShellCompDirective) {
+	pathsOf func(ctx context.Context, g sdk.Group, typed string) ([]string, error),
+) ([]string, cobra.ShellCompDirective) {
 	group, before := "", ""
 	switch first, _, isPath := strings.Cut(toComplete, "/"); {
 	case len(args) > 0 && !strings.Contains(args[0], "/") && !isLocalPath(args[0]):
@@ -91,8 +120,7 @@ func (a *app) completeNames(cmd *cobra.Command, args []string, toComplete string
 		group, before = first, first+"/"
 	}
 	return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
-		list, err := listOf(ctx, c.Group(sdk.GroupID(group)))
-		_, paths := of(list).Current()
+		paths, err := pathsOf(ctx, c.Group(sdk.GroupID(group)), strings.TrimPrefix(toComplete, before))
 		return each(paths, func(path string) string { return before + path }), err
 	})
 }

@@ -41,7 +41,8 @@ free. ` + placeHelp + `
 
 What is found is printed as GROUP/PATH, which every command takes. With several
 conditions a file must fulfil all. The words of find work with one dash, too. Times are
-those that a mount shows.`,
+those that a mount shows. A group of more than 1,000 records is read folder by folder:
+what moves meanwhile may be found twice, or not at all.`,
 		Example: "  svcfs find --name '*.pdf'\n  svcfs find team/docs --size +10M --newer 7d\n" +
 			"  svcfs find team -iname 'report*' -mtime -30 -l\n" +
 			"  svcfs find team --name '*.bak' --print0 | xargs -0 svcfs rm",
@@ -288,7 +289,7 @@ func (l listing) find(s *search, what string, c choice, now time.Time) (list []f
 		inside[f] = true
 	}
 	for folder := range inside {
-		if (what == "" || folder == what || strings.HasPrefix(folder, what+"/")) && s.isNamed(folder) {
+		if c.isOf(what, folder) && s.isNamed(folder) {
 			list = append(list, found{path: folder})
 		}
 	}
@@ -306,11 +307,7 @@ func (a *app) find(ctx context.Context, c *sdk.Client, places []place, f findFla
 	var rows [][]string
 	f.show.long = f.show.long && !f.nulls
 	err = byGroup(places, func(group sdk.GroupID, paths []string) error {
-		list, err := listOf(ctx, c.Group(group))
-		if err != nil {
-			return err
-		}
-		all, err := list.findIn(group, paths, &f.search)
+		all, err := searchIn(ctx, c.Group(group), paths, &f.search)
 		for _, one := range all {
 			at := escapeName(string(group)) + "/" + one.path
 			if a.asJSON {
@@ -334,7 +331,36 @@ func (a *app) find(ctx context.Context, c *sdk.Client, places []place, f findFla
 	return nil
 }
 
-// findIn returns what is looked for at some paths of a group.
+// searchIn returns what is looked for at some paths of a group. Of a large group it holds no more than that, and the
+// folders on the way to it.
+func searchIn(ctx context.Context, g sdk.Group, paths []string, s *search) (all []found, err error) {
+	now := time.Now()
+	for _, what := range paths {
+		here := len(all)
+		ok, err := walk(ctx, g, what, true, func(path string, file *sdk.Entry) error {
+			switch {
+			case file == nil && s.kind == "d" && s.isNamed(path), file != nil && s.fits(file, path, now):
+				all = append(all, found{file, path})
+			}
+			return nil
+		})
+		if !ok && err == nil {
+			var list listing
+			if list, err = listOf(ctx, g); err == nil {
+				return list.findIn(g.ID, paths, s)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if s.kind == "d" {
+			slices.SortFunc(all[here:], func(x, y found) int { return strings.Compare(x.path, y.path) })
+		}
+	}
+	return all, nil
+}
+
+// findIn returns what is looked for at some paths of a list.
 func (l listing) findIn(group sdk.GroupID, paths []string, s *search) (all []found, err error) {
 	now := time.Now()
 	for _, what := range paths {

@@ -168,7 +168,7 @@ func (f *fetchList) add(g sdk.Group, list listing, what string) error {
 func (a *app) get(ctx context.Context, c *sdk.Client, places []place, f getFlags) error {
 	to := fetchList{whole: len(places) > 1, taken: map[string]string{}}
 	err := byGroup(places, func(group sdk.GroupID, paths []string) error {
-		list, err := listOf(ctx, c.Group(group))
+		list, err := placeList(ctx, c.Group(group), paths, true)
 		if err != nil {
 			return err
 		}

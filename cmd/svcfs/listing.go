@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -25,35 +26,85 @@ func listOf(ctx context.Context, g sdk.Group) (listing, error) {
 	return listingOf(entries), err
 }
 
-// folderList lists what lies directly at paths of a large group, without the rest of it. ok is false where the whole
-// list is needed: see [sdk.Group.Children].
-func folderList(ctx context.Context, g sdk.Group, paths []string) (l listing, ok bool, err error) {
+// walk visits what a path names in a large group, without the rest of it: a file, a folder with what is directly in it,
+// or with deep all that is beneath it, or what a pattern matches, with all that is beneath it. See [view.Walk]. ok is
+// false where the whole list is needed, see [sdk.Group.Children], also if there is nothing of the kind: it may be a
+// reference, or have been removed. Then visit may have been called in vain.
+func walk(ctx context.Context, g sdk.Group, what string, deep bool,
+	visit func(path string, file *sdk.Entry) error) (ok bool, err error) {
+	if strings.ContainsAny(what, `*?[`) {
+		if _, err := g.Child(ctx, what); errors.Is(err, sdk.ErrNotFound) { // else it is the name of something
+			return walkPattern(ctx, g, what, visit)
+		}
+	}
+	err = view.Walk(ctx, g, what, func(path string, file *sdk.Entry) error {
+		err := visit(path, file)
+		if err == nil && file == nil && !deep {
+			return fs.SkipDir
+		}
+		return err
+	})
+	if errors.Is(err, sdk.ErrNotFound) { // a file, perhaps
+		var child sdk.Child
+		if child, err = g.Child(ctx, what); err == nil && child.File != nil {
+			err = visit(what, child.File)
+		}
+	} else if err == nil && what != "" {
+		err = visit(what, nil)
+	}
+	if kind := sdk.KindOf(err); kind == sdk.ErrUnsupported || kind == sdk.ErrNotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// walkPattern is walk for a pattern.
+func walkPattern(ctx context.Context, g sdk.Group, what string,
+	visit func(path string, file *sdk.Entry) error) (ok bool, err error) {
+	parts := strings.Split(what, "/")
+	isPattern := func(part string) bool { return strings.ContainsAny(part, `*?[`) }
+	folder := strings.Join(parts[:slices.IndexFunc(parts, isPattern)], "/")
+	err = view.Walk(ctx, g, folder, func(path string, file *sdk.Entry) error {
+		at := strings.SplitN(path, "/", len(parts)+1)
+		n := min(len(at), len(parts))
+		switch isIn := matches(strings.Join(parts[:n], "/"), strings.Join(at[:n], "/")); {
+		case file == nil && !isIn:
+			return fs.SkipDir
+		case !isIn || n < len(parts):
+			return nil
+		}
+		ok = true
+		return visit(path, file)
+	})
+	if kind := sdk.KindOf(err); kind == sdk.ErrUnsupported || kind == sdk.ErrNotFound {
+		return false, nil
+	}
+	return ok && err == nil, err
+}
+
+// placeList lists what paths name in a group: of a large one no more than [walk] visits, else all of it.
+func placeList(ctx context.Context, g sdk.Group, paths []string, deep bool) (listing, error) {
+	l, ok, err := partList(ctx, g, paths, deep)
+	if !ok && err == nil {
+		return listOf(ctx, g)
+	}
+	return l, err
+}
+
+// partList is placeList of a large group. ok is false where the whole list is needed.
+func partList(ctx context.Context, g sdk.Group, paths []string, deep bool) (l listing, ok bool, err error) {
 	var files []sdk.Entry
-	for _, at := range paths {
-		if strings.ContainsAny(at, `*?[`) {
-			return l, false, nil
-		}
-		children, err := g.Children(ctx, at)
-		prefix := ""
-		switch {
-		case errors.Is(err, sdk.ErrNotFound): // a file, perhaps
-			var file sdk.Child
-			file, err = g.Child(ctx, at)
-			children = []sdk.Child{file}
-		case err == nil && at != "":
-			prefix, l.folders = at+"/", append(l.folders, at)
-		}
-		if kind := sdk.KindOf(err); kind == sdk.ErrUnsupported || kind == sdk.ErrNotFound {
-			return l, false, nil
-		} else if err != nil {
-			return l, false, err
-		}
-		for _, c := range children {
-			if c.File != nil {
-				files = append(files, *c.File)
+	for _, what := range paths {
+		ok, err := walk(ctx, g, what, deep, func(path string, file *sdk.Entry) error {
+			if file != nil {
+				files = append(files, *file)
 			} else {
-				l.folders = append(l.folders, prefix+c.Name)
+				l.folders = append(l.folders, path)
 			}
+			return nil
+		})
+		if !ok || err != nil {
+			return l, false, err
 		}
 	}
 	slices.Sort(l.folders)

@@ -23,7 +23,8 @@ func (a *app) lsCommand() *cobra.Command {
 
 Folders end with a slash; -R lists what is in them, too. With --trash, and with --json,
 everything is listed, without folders. Of a group with more than 1,000 records only
-what is asked for is read, and proven against the names that the service signed.`,
+the folders that are asked for are read, and proven against the names that the service
+signed; --trash needs all records.`,
 		Example: "  svcfs ls\n  svcfs ls -l team\n  svcfs ls -Rh team/docs\n  svcfs ls team '*.pdf'\n" +
 			"  svcfs ls team --json\n  svcfs ls --trash team\n" +
 			"  svcfs ls --ref team\n  svcfs ls --ref --notify ~/groups/team/report.pdf",
@@ -71,13 +72,7 @@ func (a *app) ls(ctx context.Context, c *sdk.Client, places []place, show column
 	docs := []listedEntry{}
 	several := slices.ContainsFunc(places, func(p place) bool { return p.group != places[0].group })
 	err := byGroup(places, func(group sdk.GroupID, paths []string) error {
-		list, ok, err := listing{}, false, error(nil)
-		if !a.asJSON && !show.all && !show.trash {
-			list, ok, err = folderList(ctx, c.Group(group), paths)
-		}
-		if !ok && err == nil {
-			list, err = listOf(ctx, c.Group(group))
-		}
+		list, err := listFor(ctx, c.Group(group), paths, show, a.asJSON)
 		if err != nil {
 			return err
 		}
@@ -109,6 +104,14 @@ func (a *app) ls(ctx context.Context, c *sdk.Client, places []place, show column
 	}
 	a.printTable(rows)
 	return nil
+}
+
+// listFor lists what ls shows of paths in a group.
+func listFor(ctx context.Context, g sdk.Group, paths []string, show columns, asJSON bool) (listing, error) {
+	if show.trash {
+		return listOf(ctx, g)
+	}
+	return placeList(ctx, g, paths, show.all || asJSON)
 }
 
 // hasFolder reports whether a recorded folder is shown so.
