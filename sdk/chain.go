@@ -14,6 +14,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/proof"
+	"github.com/svcfs/svcfs/sdk/trust"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
@@ -63,7 +64,7 @@ func (h *chains) read(ctx context.Context, g GroupID, o listing) ([]Entry, error
 	}
 	fold := newFolding(h.c.lists, g, from, o.known)
 	if o.names != nil {
-		fold.living = &chain.Replay{}
+		fold.replay(h.c.memory)
 	}
 	err = h.readChain(ctx, g, from, fold)
 	if errors.Is(err, errNeedsAll) {
@@ -134,9 +135,22 @@ func (h *chains) readChain(ctx context.Context, g GroupID, from verified, fold *
 		if fold.root, err = listing.Names(log, rest.proof.Names, request.Nonce, fold.living.Root()); err != nil {
 			return h.c.log.refusal(ctx, log, err)
 		}
+		if err := h.sawNames(ctx, log, g, rest.proof.Names, request.Nonce); err != nil {
+			return err
+		}
 	}
 	h.learn(g, checkpoint, verified{listing.Cursor(), fold.newest})
 	return nil
+}
+
+// sawNames remembers a verified root of names.
+func (h *chains) sawNames(ctx context.Context, log *proof.Log, g GroupID, signed *wire.SignedNames,
+	nonce string) error {
+	if signed == nil {
+		return nil
+	}
+	err := h.c.memory.SawNames(string(g), trust.Names{SignedNames: *signed, Nonce: nonce})
+	return h.c.log.refusal(ctx, log, err)
 }
 
 // mostMoved bounds the work of new names by folders, in bytes of names: short records could

@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"cmp"
+	"encoding/hex"
 	"errors"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/internal/call"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/proof"
+	"github.com/svcfs/svcfs/sdk/trust"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
@@ -31,6 +33,8 @@ type folding struct {
 	newest  Seq                 // of the records about files and folders
 	moved   int64               // bytes of new names by folders
 	living  *chain.Replay       // of names; nil = nobody asked
+	memory  *trust.Memory       // has roots of names after the records stated
+	stated  map[int64]bool      // by number
 	root    string              // of names, as it was signed; "" = it was not
 }
 
@@ -58,6 +62,9 @@ func (f *folding) apply(records []listedRecord, moved int64) error {
 		if f.living != nil {
 			f.living.Apply(&chain.Row{Record: records[i].Record, Hash: records[i].Sum()})
 			size += f.living.Footprint()
+			if err := f.compareNames(chain.PlaceOf(&records[i].Record)); err != nil {
+				return err
+			}
 		}
 		// At each record: one that renames a folder may change many entries.
 		if more := size - f.held; more != 0 {
@@ -68,6 +75,25 @@ func (f *folding) apply(records []listedRecord, moved int64) error {
 		}
 	}
 	return nil
+}
+
+// replay has the records give roots of names too, and compares them with those that m remembers.
+func (f *folding) replay(m *trust.Memory) {
+	f.living, f.memory, f.stated = &chain.Replay{}, m, map[int64]bool{}
+	for _, n := range m.Names(string(f.group)) {
+		f.stated[n.Number] = true
+	}
+}
+
+// compareNames compares the root of names after a record with what the service signed for questions about parts.
+func (f *folding) compareNames(at chain.Place) error {
+	if !f.stated[at.Number] {
+		return nil
+	}
+	root := f.living.Root()
+	given := trust.Names{SignedNames: wire.SignedNames{Root: hex.EncodeToString(root[:])}}
+	given.Number, given.Hash = at.Number, hex.EncodeToString(at.Hash[:])
+	return f.memory.SawNames(string(f.group), given)
 }
 
 // errNeedsAll means that the records must be read from the first one on: a folder was

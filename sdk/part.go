@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -38,7 +39,8 @@ type Child struct {
 // however large the group is.
 //
 // What it returns is proven against the names that the service signed as the living ones. Unlike a list it does not
-// prove that these are the names that the records of the group give: [Group.Verify] does.
+// prove that these are the names that the records of the group give: [Group.Verify] does, also for what the service
+// signed for the last questions of this account and StateDir.
 //
 // Children is free. It needs the API key, and membership or an open group. Errors: [ErrUnsupported] where
 // [Group.Entries] is to be read instead: at the hosted service, for a group of at most 1,000 records, for one that is
@@ -90,17 +92,7 @@ func (h *chains) readPart(ctx context.Context, g GroupID, request wire.LivingReq
 	}
 	request.GroupID, request.Beyond = string(g), h.c.cfg.SmallGroup
 	request.Nonce, request.KnownSize = rand.Text(), before.N
-	var answer wire.LivingResult
-	t := h.c.tools.call(wire.OpGetNames, request, nil)
-	t.Header = h.packed()
-	t.Answer = func(resp *http.Response) error {
-		raw, err := call.ReadUnpacked(resp, h.c.tools.limit(wire.OpGetNames))
-		if err != nil {
-			return err
-		}
-		return h.c.tools.decode(raw, &answer)
-	}
-	err = h.c.calls.Do(ctx, t)
+	answer, err := h.askPart(ctx, request)
 	var refused *call.Refusal
 	if errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.Code != wire.CodeGroupNotFound {
 		// or it could hide a file
@@ -121,7 +113,21 @@ func (h *chains) readPart(ctx context.Context, g GroupID, request wire.LivingReq
 	}
 	h.c.memory.Checkpoint(signed.Checkpoint.Note, signed.Checkpoint.N)
 	h.c.memory.SawGroup(string(g), signed.Place, signed.Proven, time.Now())
-	return err
+	return cmp.Or(h.sawNames(ctx, log, g, answer.Proof.Names, request.Nonce), err)
+}
+
+func (h *chains) askPart(ctx context.Context, request wire.LivingRequest) (answer wire.LivingResult, err error) {
+	t := h.c.tools.call(wire.OpGetNames, request, nil)
+	t.Header = h.packed()
+	t.Answer = func(resp *http.Response) error {
+		raw, err := call.ReadUnpacked(resp, h.c.tools.limit(wire.OpGetNames))
+		if err != nil {
+			return err
+		}
+		return h.c.tools.decode(raw, &answer)
+	}
+	err = h.c.calls.Do(ctx, t)
+	return answer, err
 }
 
 const (

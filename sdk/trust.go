@@ -213,8 +213,9 @@ func (l *signedLog) distrust(err error) error {
 	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeHistory, Err: l.c.calls.Scrubbed(err)}
 }
 
-// refusal makes a refusal of package proof an error of this package. That the service signs with another
-// key comes first: then nothing else that it shows fits either. Other errors stay as they are.
+// refusal makes a refusal of package proof, and a contradiction to what was seen, an error of this package. Before a
+// refusal comes that the service signs with another key: then nothing else that it shows fits either. Other errors stay
+// as they are.
 func (l *signedLog) refusal(ctx context.Context, log *proof.Log, err error) error {
 	var stale *proof.Stale
 	if errors.As(err, &stale) {
@@ -223,6 +224,9 @@ func (l *signedLog) refusal(ctx context.Context, log *proof.Log, err error) erro
 	var unwitnessed *proof.Unwitnessed
 	if errors.As(err, &unwitnessed) {
 		return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeNoWitness, Err: l.c.calls.Scrubbed(err)}
+	}
+	if errors.Is(err, trust.ErrContradiction) {
+		return l.distrust(err)
 	}
 	var refused *proof.Refusal
 	if !errors.As(err, &refused) {

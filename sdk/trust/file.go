@@ -143,6 +143,7 @@ func merge(ours, file contents) (contents, error) {
 		}
 		out.Groups[id] = s.with(theirs)
 	}
+	out.mergeNames(file)
 	return out, nil
 }
 

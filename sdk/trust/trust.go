@@ -6,6 +6,7 @@
 package trust
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -56,6 +57,9 @@ type contents struct {
 	Vault      int64           `json:"vault,omitempty"`      // newest number of a key of the vault that was verified
 	Next       int64           `json:"next,omitempty"`       // number of groups that have an Order
 	Groups     map[string]seen `json:"groups,omitempty"`     // by keyed hash
+	// roots of names of groups, by keyed hash, and by place
+	Names  map[string][]Names `json:"names,omitempty"`
+	Forked int64              `json:"forked,omitempty"` // number of a record with two of them in Names; 0 = none has
 }
 
 // Of says which account a file is of, and at which service.
@@ -194,7 +198,7 @@ func (m *Memory) Size() int64 {
 func (m *Memory) Problem() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.failed
+	return cmp.Or(m.failed, m.now.forked())
 }
 
 // Pin remembers the key of the log.
@@ -346,6 +350,7 @@ func (m *Memory) Forget() {
 		s.Number, s.Hash, s.Proven, s.Since = 0, "", 0, 0
 		m.now.Groups[id] = s
 	}
+	m.now.Names, m.now.Forked = nil, 0
 	m.now.Epoch++
 	m.touch()
 }

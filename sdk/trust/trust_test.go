@@ -301,3 +301,63 @@ func FuzzFile(f *testing.F) {
 		}
 	})
 }
+
+// rootOf is a root of names that was signed.
+func rootOf(number int64, root string) trust.Names {
+	n := trust.Names{Nonce: "nonce"}
+	n.Number, n.Hash, n.Root, n.Signature = number, "hash", root, "signature of "+root
+	return n
+}
+
+// Two roots of names at one place contradict each other, in one program and in two; both are kept, with their
+// signatures, until the history is forgotten.
+func TestThreat76TwoRootsOfNames(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trust.json")
+	a, b := open(t, path), open(t, path)
+	for _, m := range []*trust.Memory{a, b} {
+		if err := m.SawNames("g", rootOf(7, "seven")); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := errors.Join(a.SawNames("g", rootOf(8, "eight")), a.SawNames("h", rootOf(8, "other"))); err != nil {
+		t.Error(err)
+	}
+	save(t, a)
+	if err := b.SawNames("g", rootOf(8, "nine")); err != nil {
+		t.Errorf("nothing is known of 8: %v", err)
+	}
+	save(t, b)
+	save(t, a)
+	for _, m := range []*trust.Memory{b, open(t, path)} {
+		if !errors.Is(m.Problem(), trust.ErrContradiction) {
+			t.Errorf("the problem is %v", m.Problem())
+		}
+		want := []trust.Names{rootOf(7, "seven"), rootOf(8, "nine"), rootOf(8, "eight")}
+		if got := m.Names("g"); !slices.Equal(got, want) {
+			t.Errorf("it has %v", got)
+		}
+	}
+	c := open(t, path)
+	c.Forget()
+	save(t, c)
+	b.Hold()
+	save(t, b)
+	if got := open(t, path).Names("g"); c.Problem() != nil || len(got) > 0 {
+		t.Errorf("%v, %v", got, c.Problem())
+	}
+}
+
+// Of a group a few roots of names are remembered, the newest among them, and none twice.
+func TestNamesAreBounded(t *testing.T) {
+	m := open(t, "")
+	for n := range int64(100) {
+		for range 2 {
+			if err := m.SawNames("g", rootOf(n+1, "root")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if list := m.Names("g"); len(list) != 8 || list[7] != rootOf(100, "root") {
+		t.Errorf("it has %v", list)
+	}
+}

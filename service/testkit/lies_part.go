@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -141,3 +142,44 @@ func rootOfBefore() Mutation {
 		})
 	}
 }
+
+// TellNames has the service answer for single names as if others lived: it signs their root, and proves the answer by
+// it. Lists stay true. change changes the living names, and returns the records that it invented, which are in no log.
+// With nil the service is honest again.
+func (s *Server) TellNames(change func(l *Log, living *chain.Replay) (invented []chain.Record)) {
+	s.tb.Helper()
+	path := wire.PathTools + wire.OpGetNames
+	if change == nil {
+		s.Disturb(path, nil)
+		return
+	}
+	l := s.Log()
+	s.Answer(path, func(w http.ResponseWriter, r *http.Request) {
+		raw, _ := body(r)
+		var req wire.LivingRequest
+		s.must(json.Unmarshal(raw, &req))
+		s.follow(l)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		var answer wire.LivingResult
+		l.Names = func(living *chain.Replay, _ *chain.Statement, _ *string) {
+			known := append(change(l, living), l.records...)
+			p := living.Prove(req.Name, 1)
+			answer.Names = p.Encode()
+			for _, v := range p.Versions {
+				at := slices.IndexFunc(known, func(r chain.Record) bool { return r.Ref == v.Ref })
+				answer.Rows = append(answer.Rows, l.hashedRow(&known[at]))
+			}
+		}
+		listed, err := l.list(wire.TransactionsRequest{GroupID: req.GroupID, Nonce: req.Nonce,
+			KnownSize: req.KnownSize, Names: true})
+		l.Names = nil
+		s.must(err)
+		proof := listed.(provenRows).Proof
+		answer.Proof = &proof
+		writeJSON(w, http.StatusOK, answer)
+	})
+}
+
+// Uploaded is the nth version of a file, from 1, as the root of names has it.
+func (l *Log) Uploaded(name string, nth int) chain.Living { return l.uploaded(name, nth) }

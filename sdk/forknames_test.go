@@ -1,0 +1,94 @@
+package sdk_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/testkit"
+)
+
+// twoNames is a group with docs/a and docs/b, which alice reads in parts and remembers.
+func twoNames(t *testing.T) (s *testkit.Server, again func() *sdk.Client) {
+	t.Helper()
+	s = testkit.Start(t, testkit.Ours)
+	alice, dir := s.Account("alice", "1000"), t.TempDir()
+	again = func() *sdk.Client {
+		return s.Client(t, alice, func(cfg *sdk.Config) { cfg.SmallGroup, cfg.StateDir = -1, dir })
+	}
+	g := again().Group("g")
+	if _, err := g.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	putText(t, g, "docs/a")
+	putText(t, g, "docs/b")
+	return s, again
+}
+
+// hideB is a root of names without docs/b.
+func hideB(l *testkit.Log, living *chain.Replay) []chain.Record {
+	living.Drop("docs/b", l.Uploaded("docs/b", 1))
+	return nil
+}
+
+func mustContradict(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, sdk.ErrCorrupt) || errorCode(err) != wire.CodeHistory ||
+		!strings.Contains(err.Error(), "two histories: as the names of one group") {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// Threat 76: a service that hid a name with a signed root, and is honest to who verifies the ledger later, is found: by
+// any program of the account, and it stays refused until the history is forgotten.
+func TestThreat76OneRootForAQuestionAndAnotherToVerify(t *testing.T) {
+	t.Parallel()
+	s, again := twoNames(t)
+	s.TellNames(hideB)
+	liedTo := again()
+	if _, err := liedTo.Group("g").Child(t.Context(), "docs/b"); !errors.Is(err, sdk.ErrNotFound) {
+		t.Fatalf("the lie is not told: %v", err)
+	}
+	s.TellNames(nil)
+	putText(t, liedTo.Group("g"), "docs/c") // the chain goes on
+	if err := liedTo.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := again().Group("g").Verify(t.Context())
+	mustContradict(t, "verified", err)
+	c := again()
+	g := c.Group("g")
+	_, err = g.Verify(t.Context())
+	mustContradict(t, "verified again", err)
+	_, err = g.Child(t.Context(), "docs/b")
+	mustContradict(t, "asked once more", err)
+	if err := c.AcceptRollback(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Threat 76: two questions at one place of the chain get the same root of names, or the second is refused.
+func TestThreat76TwoRootsForTwoQuestions(t *testing.T) {
+	t.Parallel()
+	s, again := twoNames(t)
+	g := again().Group("g")
+	for range 2 {
+		if c, err := g.Child(t.Context(), "docs/b"); err != nil || c.File == nil {
+			t.Fatalf("%+v, %v", c, err)
+		}
+	}
+	if _, err := g.Verify(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.TellNames(hideB)
+	_, err := g.Child(t.Context(), "docs/b")
+	mustContradict(t, "a name", err)
+	_, err = g.Entries(t.Context())
+	mustContradict(t, "a list", err)
+}
