@@ -121,18 +121,20 @@ type knownFiles interface {
 
 // Stat returns the newest living file with a name: the newest with that recorded name, else
 // the file that a mount shows under that name ([names.Listing.Resolve]). In a group of more than 1,000 records
-// it asks for that name alone where it can, and believes the names that the service signed, see [Group.Children]. The
-// price is that of [Group.List]; Stat retrieves nothing. It needs the API key. Errors: those of
-// [Group.List], [ErrNotFound] when there is no such file.
+// it asks for that name alone where it can, and believes the names that the service signed, see [Group.Children]. Then
+// it proves that the log of the service holds the record of the file, with tiles of the log, which are asked for at
+// once: whoever invents a version shows it to all who read the log. It waits up to 10 s for a record that no signed
+// checkpoint holds yet. The price is that of [Group.List]; Stat retrieves nothing. It needs the API key. Errors: those
+// of [Group.List], [ErrNotFound] when there is no such file.
 func (g Group) Stat(ctx context.Context, name string) (Entry, error) {
-	child, err := g.Child(ctx, name)
+	child, err := g.c.chains.recorded(ctx, g.ID, name)
 	switch kind := KindOf(err); {
 	case err == nil && child.File != nil:
 		return *child.File, nil
 	case err == nil: // a folder, and no file
 		return Entry{}, g.absent("name " + quote(name))
 	case kind != ErrUnsupported:
-		return Entry{}, err
+		return Entry{}, g.wrap("find", err)
 	}
 	entries, err := g.Entries(ctx)
 	if err != nil {

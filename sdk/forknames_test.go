@@ -1,6 +1,7 @@
 package sdk_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -91,4 +92,53 @@ func TestThreat76TwoRootsForTwoQuestions(t *testing.T) {
 	mustContradict(t, "a name", err)
 	_, err = g.Entries(t.Context())
 	mustContradict(t, "a list", err)
+}
+
+// Threat 76: a version that the service invented passes no Stat and no Open, though a signed root of names has it: its
+// record is not in the log, or has no place there.
+func TestThreat76InventedVersionIsInNoLog(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, testkit.Ours)
+	honest, _ := inParts(t, s)
+	putText(t, honest, "docs/b")
+	g := s.Client(t, s.Account("bob", "1000"), func(cfg *sdk.Config) { cfg.SmallGroup = -1 }).Group("g")
+	if _, err := honest.Add(t.Context(), "bob.svc.testnet"); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := honest.Stat(t.Context(), "docs/b"); err != nil || e.Name != "docs/b" {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	told := testkit.OpeningFor("pay Mallory")
+	r := chain.Record{Tx: "tx", TimeNS: 1, Kind: chain.KindRecord, Account: "alice.svc.testnet", Group: "g",
+		Ref: "bafyinvented", FileHash: told.Commitment(), Detail: "docs/b", Fee: "0", Chain: chain.OfGroup("g"), Number: 9}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	asked := 0
+	s.TellNames(func(l *testkit.Log, living *chain.Replay) []chain.Record {
+		if asked++; asked == 5 {
+			cancel()
+		}
+		l.Know(told)
+		if r.Seq > 0 {
+			r.Seq = l.Uploaded("docs/b", 1).Number
+		}
+		living.Put("docs/b", chain.Living{Ref: r.Ref, Place: chain.PlaceOf(&r)})
+		return []chain.Record{r}
+	})
+	if c, err := g.Child(t.Context(), "docs/b"); err != nil || c.File == nil || c.File.Ref != "bafyinvented" {
+		t.Fatalf("the lie is not told: %+v, %v", c, err)
+	}
+	r.Seq = 1
+	for what, try := range map[string]func() error{
+		"stat": func() error { return second(g.Stat(t.Context(), "docs/b")) },
+		"open": func() error { return second(g.Open(t.Context(), "docs/b")) },
+	} {
+		if err := try(); !errors.Is(err, sdk.ErrCorrupt) || !strings.Contains(err.Error(), "another record was signed") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	r.Seq = 0
+	if e, err := g.Stat(ctx, "docs/b"); !errors.Is(err, sdk.ErrCanceled) {
+		t.Errorf("without a place: %+v, %v", e, err)
+	}
 }

@@ -52,9 +52,10 @@ func (g Group) Children(ctx context.Context, folder string) ([]Child, error) {
 	return children, g.wrap("list a folder", err)
 }
 
-// Child is [Group.Children] for one file or folder, by its path. It is one request, however many lie beside it.
+// Child is [Group.Children] for one file or folder, by its path. It is one request, however many lie beside it. Unlike
+// [Group.Stat] it does not prove that the log holds the record of the file.
 func (g Group) Child(ctx context.Context, path string) (Child, error) {
-	child, err := g.c.chains.child(ctx, g.ID, path)
+	child, _, err := g.c.chains.child(ctx, g.ID, path)
 	return child, g.wrap("find", err)
 }
 
@@ -63,6 +64,7 @@ type part struct {
 	root chain.Hash
 	raw  []byte // the proof of names
 	rows []wire.TransactionRow
+	last chain.Row // that take had
 }
 
 // part asks about names, and proves what the service signed. Nothing proves raw and rows yet: open does.
@@ -106,7 +108,7 @@ func (h *chains) readPart(ctx context.Context, g GroupID, request wire.LivingReq
 	}
 	signed, err := proof.OpenPart(log, chain.OfGroup(string(g)), before, past, *answer.Proof, request.Nonce, time.Now())
 	if err == nil {
-		err = open(part{signed.Names, answer.Names, answer.Rows})
+		err = open(part{root: signed.Names, raw: answer.Names, rows: answer.Rows})
 	}
 	if kind := KindOf(err); err != nil && kind != ErrNotFound && kind != ErrUnsupported { // those are proven
 		return h.c.log.refusal(ctx, log, err)
@@ -159,13 +161,54 @@ func mustLeadAlone(way []chain.Step) error {
 	return nil
 }
 
-// child returns what is under a path.
-func (h *chains) child(ctx context.Context, g GroupID, path string) (c Child, err error) {
+// errNoPlace: a record is so new that it has no place in the log yet.
+var errNoPlace = errors.New("its newest version is in no signed checkpoint yet: ask again in a moment")
+
+// recorded is child for a file whose record the log holds. It waits for a record that is too new.
+func (h *chains) recorded(ctx context.Context, g GroupID, path string) (Child, error) {
+	for deadline := time.Now().Add(mergePatience); ; {
+		c, record, err := h.child(ctx, g, path)
+		if err != nil || c.File == nil {
+			return c, err
+		}
+		if record.Place >= 0 {
+			held := func() (Child, error) { return c, h.c.log.holds(ctx, record) }
+			return retryWithNewKey(ctx, h.c, held)
+		}
+		if !time.Now().Before(deadline) {
+			return Child{}, &Error{Op: "find", Kind: ErrUnavailable, Err: errNoPlace}
+		}
+		select {
+		case <-time.After(proof.LagPause):
+		case <-ctx.Done():
+			return Child{}, call.Ended(ctx)
+		}
+	}
+}
+
+// holds verifies that the log holds a record.
+func (l *signedLog) holds(ctx context.Context, record chain.Row) error {
+	log, before, err := l.open(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := proof.Checker{Fetch: l.fetch, Log: log, Patience: mergePatience}.Holds(ctx, before, record)
+	if errors.Is(err, proof.ErrUnsigned) {
+		return &Error{Op: "find", Kind: ErrUnavailable, Err: errNoPlace}
+	}
+	if err == nil {
+		l.c.memory.Checkpoint(now.Note, now.N)
+	}
+	return l.refusal(ctx, log, err)
+}
+
+// child returns what is under a path, and the record of the file.
+func (h *chains) child(ctx context.Context, g GroupID, path string) (c Child, record chain.Row, err error) {
 	if err := mustBePlain(path); err != nil {
-		return c, err
+		return c, record, err
 	}
 	if names.IsHash(path) { // as that of a file without a name
-		return c, wholeList(isNotPlain)
+		return c, record, wholeList(isNotPlain)
 	}
 	err = h.part(ctx, g, wire.LivingRequest{Name: path}, func(p part) (err error) {
 		found, err := openName(p, path)
@@ -173,12 +216,16 @@ func (h *chains) child(ctx context.Context, g GroupID, path string) (c Child, er
 			return err
 		}
 		c, err = p.child(g, found, path)
+		record = p.last
 		return err
 	})
 	if err == nil && c == (Child{}) {
 		err = h.c.Group(g).absent("name " + quote(path))
 	}
-	return c, err
+	if err != nil {
+		return Child{}, record, err
+	}
+	return c, record, nil
 }
 
 func openName(p part, path string) (chain.Component, error) {
@@ -220,6 +267,7 @@ func (p *part) take(g GroupID, v chain.Living, name string) (Entry, error) {
 	if err != nil {
 		return Entry{}, call.Malformed(err)
 	}
+	p.last = chain.Row{Record: l.Record, Hash: v.Hash, Place: p.rows[0].Place}
 	p.rows = p.rows[1:]
 	if l.Kind != EventUploaded || l.Group != string(g) || l.Ref != v.Ref || chain.PlaceOf(&l.Record) != v.Place {
 		return Entry{}, notProven("the record that uploaded a file: a version, a time, an uploader or a hash " +

@@ -48,8 +48,8 @@ type Checker struct {
 	Patience time.Duration
 }
 
-// lagPause is the pause between two requests for such a checkpoint.
-const lagPause = 200 * time.Millisecond
+// LagPause is the pause between two requests for such a checkpoint.
+const LagPause = 200 * time.Millisecond
 
 // Check verifies rows, which ascend by sequence. Each row must give its hash, and must be
 // in the tree of a checkpoint that continues before. It returns that checkpoint. A
@@ -73,6 +73,15 @@ func (c Checker) Check(ctx context.Context, before Checkpoint, rows []chain.Row)
 		return now, err
 	}
 	return now, c.compare(ctx, now, before, rows)
+}
+
+// Holds verifies that the log holds a record: in the tree of now, which was verified before, or of a later checkpoint,
+// for which it waits as Check does. It returns the checkpoint. Errors are those of Check.
+func (c Checker) Holds(ctx context.Context, now Checkpoint, r chain.Row) (Checkpoint, error) {
+	if placeOf(&r) > now.N {
+		return c.Check(ctx, now, []chain.Row{r})
+	}
+	return now, c.compare(ctx, now, Checkpoint{}, []chain.Row{r})
 }
 
 // placeOf is the place of a record in the whole ledger: where nobody said it, its sequence.
@@ -105,7 +114,7 @@ func (c Checker) checkpoint(ctx context.Context, needed, before int64) (Checkpoi
 			return now, refuse(now.N+1, "the signed history ends before it, although %d records were seen", before)
 		}
 		select {
-		case <-time.After(lagPause):
+		case <-time.After(LagPause):
 		case <-ctx.Done():
 			return now, ctx.Err()
 		}

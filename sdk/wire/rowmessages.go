@@ -107,7 +107,7 @@ type LivingResult struct {
 	// former, of its name.
 	Names []byte `json:"names,omitempty"`
 	// Rows are the records that uploaded the versions that Names shows, in their order, as rows of [KindsChain] with
-	// PrevHash.
+	// PrevHash and Place.
 	Rows []TransactionRow `json:"rows,omitempty"`
 }
 
@@ -163,7 +163,8 @@ type TransactionRow struct {
 	Request  string `json:"request,omitempty"`
 	PrevHash string `json:"prev_hash,omitempty"` // hex SHA-256 of the record before, see package chain
 	Hash     string `json:"hash,omitempty"`      // hex
-	// Place is the place of the record in the whole ledger, which is that of its leaf in the tree, from 1. 0 = Seq
+	// Place is the place of the record in the whole ledger, which is that of its leaf in the tree, from 1. 0 = Seq,
+	// -1 = it has none yet, which only rows of [LivingResult] can say.
 	Place int64 `json:"place,omitempty"`
 
 	// Ours. Rows of [KindsChain] lack what the client computes or knows:

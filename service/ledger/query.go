@@ -281,15 +281,16 @@ const (
 	tenRefs = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
 	aFew    = tenRefs + ", " + tenRefs + ", " + tenRefs + ", " + tenRefs + ", " + tenRefs
 
-	selectUploads = "SELECT " + listed + ", prev_hash FROM ledger" + openingsOf +
+	selectUploads = "SELECT " + listed + ", prev_hash, COALESCE(place, -1) FROM placed AS ledger" + openingsOf +
 		" WHERE ledger.seq IN (SELECT files.seq FROM files WHERE files.ref IN (" + aFew + "))"
 )
 
-// Uploads passes the records that uploaded files, with the hashes before them, to each, in any order, until each has
-// enough.
+// Uploads passes the records that uploaded files, with the hashes before them and their places in the whole ledger, to
+// each, in any order, until each has enough.
 func Uploads(ctx context.Context, tx *store.Tx, refs []string, each func(row Listed) (more bool)) error {
 	var prev []byte
-	record := newRowScan(&prev)
+	var place int64
+	record := newRowScan(&prev, &place)
 	for some := range slices.Chunk(refs, fewRefs) {
 		args := make([]any, fewRefs) // nil = no reference
 		for i, ref := range some {
@@ -303,7 +304,11 @@ func Uploads(ctx context.Context, tx *store.Tx, refs []string, each func(row Lis
 			if err != nil {
 				return fmt.Errorf("read records of uploads: %w", err)
 			}
-			if row.PrevHash = hex.EncodeToString(prev); !each(row) {
+			row.PrevHash = hex.EncodeToString(prev)
+			if place != row.Seq {
+				row.Place = place
+			}
+			if !each(row) {
 				return nil
 			}
 		}

@@ -144,8 +144,8 @@ func rootOfBefore() Mutation {
 }
 
 // TellNames has the service answer for single names as if others lived: it signs their root, and proves the answer by
-// it. Lists stay true. change changes the living names, and returns the records that it invented, which are in no log.
-// With nil the service is honest again.
+// it. Lists stay true. change changes the living names, and returns the records that it invented, which are in no log; one
+// without Seq has no place in it yet. With nil the service is honest again.
 func (s *Server) TellNames(change func(l *Log, living *chain.Replay) (invented []chain.Record)) {
 	s.tb.Helper()
 	path := wire.PathTools + wire.OpGetNames
@@ -168,7 +168,11 @@ func (s *Server) TellNames(change func(l *Log, living *chain.Replay) (invented [
 			answer.Names = p.Encode()
 			for _, v := range p.Versions {
 				at := slices.IndexFunc(known, func(r chain.Record) bool { return r.Ref == v.Ref })
-				answer.Rows = append(answer.Rows, l.hashedRow(&known[at]))
+				row := l.hashedRow(&known[at])
+				if row.Seq == 0 {
+					row.Place = -1
+				}
+				answer.Rows = append(answer.Rows, row)
 			}
 		}
 		listed, err := l.list(wire.TransactionsRequest{GroupID: req.GroupID, Nonce: req.Nonce,
