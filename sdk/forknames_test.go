@@ -142,3 +142,17 @@ func TestThreat76InventedVersionIsInNoLog(t *testing.T) {
 		t.Errorf("without a place: %+v, %v", e, err)
 	}
 }
+
+// Threat 8: empty pages of a folder come to an end, also where the service proves each of them.
+func TestThreat8EmptyPagesEnd(t *testing.T) {
+	t.Parallel()
+	s, again := twoNames(t)
+	s.TellEmptyPages(10)
+	list, err := again().Group("g").Children(t.Context(), "")
+	if !errors.Is(err, sdk.ErrCorrupt) || !strings.Contains(err.Error(), "have no end") || len(list) > 0 {
+		t.Errorf("%d children, %v", len(list), err)
+	}
+	if n := s.Hits(partPath); n > 300 {
+		t.Errorf("%d pages were read", n)
+	}
+}

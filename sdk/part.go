@@ -298,10 +298,14 @@ func (h *chains) children(ctx context.Context, g GroupID, folder string) (list [
 	return nil, &Error{Op: "list", Kind: ErrUnavailable, Err: err}
 }
 
-// pages reads a folder once.
+// maxEmptyPages is how many pages of a folder may follow one another without a name. A service that is honest sends an
+// empty page only beside names whose hashes begin alike.
+const maxEmptyPages = 256
+
+// pages reads a folder once. What it holds bounds the pages with names.
 func (h *chains) pages(ctx context.Context, g GroupID, folder string) (list []Child, err error) {
 	var page, first chain.Page
-	held := int64(0)
+	held, empty := int64(0), 0
 	defer func() { _ = h.c.lists.hold(-held) }()
 	for isFirst := true; isFirst || page.Next != (chain.Hash{}); isFirst = false {
 		from := page.Next
@@ -322,6 +326,12 @@ func (h *chains) pages(ctx context.Context, g GroupID, folder string) (list []Ch
 		}
 		if page.Folder != first.Folder || !page.IsNext {
 			return nil, errFolderChanged
+		}
+		if empty++; len(more) > 0 {
+			empty = 0
+		}
+		if empty > maxEmptyPages {
+			return nil, call.Malformed(errors.New("the pages of a folder have no end"))
 		}
 		size := int64(0)
 		for _, c := range more {

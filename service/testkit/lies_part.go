@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -144,8 +145,8 @@ func rootOfBefore() Mutation {
 }
 
 // TellNames has the service answer for single names as if others lived: it signs their root, and proves the answer by
-// it. Lists stay true. change changes the living names, and returns the records that it invented, which are in no log; one
-// without Seq has no place in it yet. With nil the service is honest again.
+// it. Lists stay true. change changes the living names, and returns the records that it invented, which are in no log;
+// one without Seq has no place in it yet. With nil the service is honest again.
 func (s *Server) TellNames(change func(l *Log, living *chain.Replay) (invented []chain.Record)) {
 	s.tb.Helper()
 	path := wire.PathTools + wire.OpGetNames
@@ -187,3 +188,30 @@ func (s *Server) TellNames(change func(l *Log, living *chain.Replay) (invented [
 
 // Uploaded is the nth version of a file, from 1, as the root of names has it.
 func (l *Log) Uploaded(name string, nth int) chain.Living { return l.uploaded(name, nth) }
+
+// TellEmptyPages has the service answer for the top of each group with an empty page, each of which is proven by the
+// root that it signed: there are 2^depth of them.
+func (s *Server) TellEmptyPages(depth int) {
+	s.tb.Helper()
+	l := s.Log()
+	page, root := chain.FolderProof{}, chain.Hash{}
+	for range depth {
+		page.Path = append([]chain.Hash{root}, page.Path...)
+		root = sha256.Sum256(slices.Concat([]byte{1}, root[:], root[:]))
+	}
+	s.Answer(wire.PathTools+wire.OpGetNames, func(w http.ResponseWriter, r *http.Request) {
+		raw, _ := body(r)
+		var req wire.LivingRequest
+		s.must(json.Unmarshal(raw, &req))
+		s.follow(l)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		listed, err := l.list(wire.TransactionsRequest{GroupID: req.GroupID, Nonce: req.Nonce, KnownSize: req.KnownSize})
+		s.must(err)
+		proof, name := listed.(provenRows).Proof, chain.OfGroup(req.GroupID)
+		state := l.statement(name, l.heads[name])
+		proof.Names = &wire.SignedNames{Root: hex.EncodeToString(root[:]),
+			ChainHead: l.sign(state, state.NamesText(req.Nonce, root))}
+		writeJSON(w, http.StatusOK, wire.LivingResult{Proof: &proof, Names: page.Encode()})
+	})
+}
