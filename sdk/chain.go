@@ -101,7 +101,7 @@ func (h *chains) readChain(ctx context.Context, g GroupID, from verified, fold *
 		if err := h.c.lists.hold(more); err != nil {
 			return err
 		}
-		return fold.apply(page.take(), h.mostMoved())
+		return fold.apply(ctx, page.take(), h.mostMoved())
 	}
 	rest, err := h.streamRows(ctx, &request, func(rows []wire.TransactionRow) error {
 		for i := range rows {
@@ -153,8 +153,8 @@ func (h *chains) sawNames(ctx context.Context, log *proof.Log, g GroupID, signed
 	return h.c.log.refusal(ctx, log, err)
 }
 
-// mostMoved bounds the work of new names by folders, in bytes of names: short records could
-// make that of very many.
+// mostMoved bounds the work of new names by folders in one list, in bytes of names beside [movedByRecord]: short
+// records could make that of very many.
 func (h *chains) mostMoved() int64 { return max(maxListBytes, h.c.cfg.MaxFileBytes/2) }
 
 // pageOfChain is the records of a list that nothing proves yet.

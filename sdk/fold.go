@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"cmp"
+	"context"
 	"encoding/hex"
 	"errors"
 	"slices"
@@ -31,6 +32,7 @@ type folding struct {
 	known   knownFiles          // what the caller has of them; nil = nothing
 	folders *chain.Folders[int] // of those that live; nil = no folder was renamed so far
 	newest  Seq                 // of the records about files and folders
+	records int64               // that were applied
 	moved   int64               // bytes of new names by folders
 	living  *chain.Replay       // of names; nil = nobody asked
 	memory  *trust.Memory       // has roots of names after the records stated
@@ -49,13 +51,21 @@ func (f *folding) release() {
 	f.held = 0
 }
 
-// apply applies proven records. moved bounds what new names by folders take.
-func (f *folding) apply(records []listedRecord, moved int64) error {
+// movedByRecord is by how much each record of a list raises the bound of new names by folders, in bytes. A history with
+// many renames has many files or many records, so that an honest one is listed: a group of 100,000 files may have
+// renamed all of them some 800 times in one list, and a folder of 1,000 files any number of times.
+const movedByRecord = 256 << 10
+
+// apply applies proven records. moved bounds what new names by folders take, beside [movedByRecord].
+func (f *folding) apply(ctx context.Context, records []listedRecord, moved int64) error {
 	for i := range records {
+		if ctx.Err() != nil {
+			return call.Ended(ctx)
+		}
 		if err := f.take(&records[i]); err != nil {
 			return err
 		}
-		if f.moved > moved {
+		if f.records++; f.moved > moved+f.records*movedByRecord {
 			return call.Malformed(errors.New("its renamed folders have no end"))
 		}
 		size := f.bytes

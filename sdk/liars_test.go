@@ -650,28 +650,54 @@ func TestThreat8FoldersOfManyFiles(t *testing.T) {
 	folder("a", "b")
 	folder("b", "a")
 	list("")
-	honest := log
-	log = honest.Rewritten(keepAll)
-	running := following(t, remembering(t, d, "", func(c *sdk.Config) { c.MaxFileBytes = 1 << 20 }), d.Group)
-	a, b := strings.Repeat("a", 4096), strings.Repeat("b", 4096)
-	for _, move := range [][2]string{{"a", b}, {b, a}, {a, b}, {b, a}, {a, b}, {b, a}, {a, b}} {
-		d.Show(log)
-		if _, err := running(); err != nil {
-			t.Errorf("little by little: %v", err)
-		}
-		folder(move[0], move[1])
-	}
-	list("have no end")
-	d.Show(log)
-	if _, err := running(); err != nil {
-		t.Errorf("little by little: %v", err)
-	}
-	log = honest
 	for i := range files {
 		upload(files + i)
 	}
-	folder("a", b)
+	folder("a", strings.Repeat("b", 4096))
 	list("renames more than one record may")
+}
+
+// Threat 8: a long history of renamed folders is listed, and one of short records that rename ever more comes to an end.
+// Who reads it little by little is not stopped by what it read before.
+func TestThreat8RenamesOfFoldersEnd(t *testing.T) {
+	t.Parallel()
+	const files = 1000
+	d := testkit.NewWorld(t, testkit.OnHistory, false)
+	log := d.Log().Rewritten(keepAll)
+	record := func(r chain.Record) {
+		r.Account, r.Group = string(d.Alice.ID), string(d.Group)
+		log.Invent(r)
+	}
+	name, other := "a", strings.Repeat("b", 1500)
+	move := func(times int) {
+		for range times { // of 1.5 MB each
+			record(chain.Record{Kind: chain.KindRenameFolder, Detail: other,
+				Tags: []chain.Tag{{Name: chain.TagFolder, Value: name}}})
+			name, other = other, strings.Repeat(string('b'+'c'-rune(other[0])), 1500)
+		}
+		d.Show(log)
+	}
+	for i := range files {
+		record(chain.Record{Kind: chain.KindRecord, Ref: fmt.Sprint("r", i), FileHash: strings.Repeat("ab", 32),
+			Detail: fmt.Sprint("a/", i)})
+	}
+	small := func(c *sdk.Config) { c.MaxFileBytes = 1 << 20 }
+	running := following(t, remembering(t, d, "", small), d.Group)
+	for range 2 {
+		move(45)
+		if _, err := running(); err != nil {
+			t.Errorf("little by little: %v", err)
+		}
+	}
+	_, err := remembering(t, d, "", small).Group(d.Group).Entries(t.Context())
+	if err != nil { // it moved more than 128 MiB
+		t.Errorf("an honest history: %v", err)
+	}
+	move(230)
+	_, err = remembering(t, d, "", small).Group(d.Group).Entries(t.Context())
+	if sdk.KindOf(err) != sdk.ErrCorrupt || !strings.Contains(err.Error(), "have no end") {
+		t.Errorf("more than 256 KiB for each record: %v", err)
+	}
 }
 
 // Threat 13: the record of an earlier rename of the same folder proves no new one, also
