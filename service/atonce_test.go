@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -161,6 +162,61 @@ func TestThreat23DisabledWhileARetrievalWaits(t *testing.T) {
 	other := r.again()
 	alice := r.owner()
 	ref := alice.mustPut(alice.seals("g", "a", []byte("secret"))).CID
+	r.disabledMeanwhile(other, func() (int, string) {
+		return alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})
+	})
+}
+
+// Threat 44: no change of an account whose request began before the account was disabled ends after that, whatever it
+// is and however the account signed in.
+func TestThreat44DisabledWhileAChangeWaits(t *testing.T) {
+	t.Parallel()
+	r := onPostgres(t)
+	other := r.again()
+	alice := r.owner()
+	ref := alice.mustPut(alice.seals("g", "a", []byte("secret"))).CID
+	byKey := func() http.Header {
+		return http.Header{wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {alice.id}}
+	}
+	tool := func(op string, req object) (int, string) {
+		status, raw := r.post(wire.PathTools+op, byKey(), req)
+		return status, string(raw)
+	}
+	for what, change := range map[string]func() (int, string){
+		"a rename, by token": func() (int, string) {
+			return alice.tool(wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": ref, "filename": "b"})
+		},
+		"a removal, by key": func() (int, string) {
+			return tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
+		},
+		"an upload that begins, by key": func() (int, string) { return tool(wire.OpPrepareUpload, object{"group_id": "g"}) },
+		"a save, by key": func() (int, string) {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.url, nil)
+			ok(t, err)
+			item := alice.seals("g", "late", []byte("x"))
+			req.URL.Path, req.Header = wire.PathSealed+item.ID, byKey()
+			frame := item.frame()
+			req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(frame)), int64(len(frame))
+			status, raw := alice.do(req)
+			return status, string(raw)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r.disabledMeanwhile(other, change)
+			if _, err := r.svc.EnableAccount(t.Context(), "alice"); err != nil {
+				t.Fatal(err)
+			}
+			alice.login()
+		})
+	}
+	if got := alice.rows("g"); len(got) != 1 {
+		t.Errorf("it has %v", got)
+	}
+}
+
+// disabledMeanwhile disables alice by another process while a request of hers waits behind that, which must be refused.
+func (r *running) disabledMeanwhile(other *running, request func() (status int, body string)) {
+	t := r.t
 	db := r.openDatabase()
 	waiting := func(want int) func() bool {
 		return func() bool {
@@ -185,12 +241,12 @@ func TestThreat23DisabledWhileARetrievalWaits(t *testing.T) {
 		})
 		proctest.Eventually(t, "the end of the account waits", waiting(1))
 		all.Go(func() {
-			status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})
+			status, body := request()
 			if status != http.StatusUnauthorized || !strings.Contains(body, wire.CodeDisabled) {
-				t.Errorf("retrieved: %d %.300s", status, body)
+				t.Errorf("answered: %d %.300s", status, body)
 			}
 		})
-		proctest.Eventually(t, "the retrieval waits, too", waiting(2))
+		proctest.Eventually(t, "the request waits, too", waiting(2))
 		return nil
 	}))
 }

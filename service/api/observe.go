@@ -14,6 +14,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
 )
 
 // trace holds the facts of a request that is being answered.
@@ -55,7 +56,7 @@ func (s *server) observed(next http.Handler) http.Handler {
 		start := time.Now()
 		t := &trace{id: ledger.NewRequestID(""), client: s.clients.address(r)}
 		ctx := auth.WithClient(context.WithValue(r.Context(), traceKey{}, t), t.client)
-		r = r.WithContext(ledger.WithRequestID(ctx, t.id))
+		r = r.WithContext(store.WithGuard(ledger.WithRequestID(ctx, t.id)))
 		body := &countedBody{ReadCloser: r.Body, pace: s.pace(http.NewResponseController(w).SetReadDeadline)}
 		body.pace.end = start.Add(s.ClientTimeout)
 		r.Body, t.request = body, &body.pace

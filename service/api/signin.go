@@ -26,6 +26,9 @@ func (s *server) session(r *http.Request) (*auth.Session, error) {
 		if err == nil && claimed != "" && claimed != by.Account {
 			err = fault.New(wire.CodeInvalidToken, "Auth failed: account ID mismatch")
 		}
+		if err == nil {
+			by.Guard(r.Context())
+		}
 		return by, err
 	}
 	key := r.Header.Get(wire.HeaderAPIKey)
@@ -36,7 +39,10 @@ func (s *server) session(r *http.Request) (*auth.Session, error) {
 		return nil, fault.New(wire.CodeAuthRequired,
 			"Auth required: x-account-id must accompany the X-API-Key credential")
 	}
-	_, err := s.Accounts.CheckKey(r.Context(), claimed, key)
+	generation, err := s.Accounts.CheckKey(r.Context(), claimed, key)
+	if err == nil {
+		s.Accounts.GuardKey(r.Context(), claimed, generation)
+	}
 	return auth.Checked(claimed), err
 }
 

@@ -97,6 +97,22 @@ func (a *Accounts) CheckKey(ctx context.Context, id, key string) (generation int
 	return 0, wrong
 }
 
+// GuardKey has each write of a request, whose key of this generation was checked, check once more that the key is good.
+func (a *Accounts) GuardKey(ctx context.Context, id string, generation int64) {
+	store.SetGuard(ctx, []store.Ask{askKey(id)}, func(ctx context.Context, tx *store.Tx) error {
+		key, err := readKey(ctx, tx, id)
+		switch {
+		case err != nil:
+			return err
+		case key.disabled:
+			return accountDisabled(id)
+		case !key.found || key.generation != generation:
+			return fault.New(wire.CodeInvalidKey, "Invalid API key")
+		}
+		return nil
+	})
+}
+
 // compareKey compares the hash of the key in constant time, for an unknown account too. found tells whether
 // there is the account, also where the key is none.
 func (a *Accounts) compareKey(ctx context.Context, id, key string) (generation int64, found bool, err error) {

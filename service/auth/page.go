@@ -164,20 +164,32 @@ func endSignIns(ctx context.Context, tx *store.Tx, account, except string) error
 		hashOf(except))
 }
 
-// Session returns the account of a page session.
+// Session returns the account of a page session. Each write of the request checks the session once more.
 func (a *Accounts) Session(ctx context.Context, session string) (account string, err error) {
+	ask := store.Ask{Query: "SELECT account FROM web_sessions WHERE hash = ? AND expires_ns > ?",
+		Args: []any{hashOf(session), a.ledger.Now().UnixNano()}}
+	look := func(ctx context.Context, tx *store.Tx) (account string, err error) {
+		err = tx.Ask(ctx, ask).Scan(&account)
+		if errors.Is(err, sql.ErrNoRows) {
+			return "", fault.New(wire.CodeAuthRequired,
+				"not signed in, or the session of %d hours is over: sign in again", int(PageLifetime.Hours()))
+		}
+		if err != nil {
+			return "", fmt.Errorf("read session: %w", err)
+		}
+		return account, nil
+	}
 	err = a.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT account FROM web_sessions WHERE hash = ? AND expires_ns > ?",
-			hashOf(session), a.ledger.Now().UnixNano()).Scan(&account)
+		account, err = look(ctx, tx)
+		return err
 	})
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", fault.New(wire.CodeAuthRequired,
-			"not signed in, or the session of %d hours is over: sign in again", int(PageLifetime.Hours()))
+	if err == nil {
+		store.SetGuard(ctx, []store.Ask{ask}, func(ctx context.Context, tx *store.Tx) error {
+			_, err := look(ctx, tx)
+			return err
+		})
 	}
-	if err != nil {
-		return "", fmt.Errorf("read session: %w", err)
-	}
-	return account, nil
+	return account, err
 }
 
 // EndSession signs out.

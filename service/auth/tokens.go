@@ -95,6 +95,7 @@ func (t *Tokens) Verify(ctx context.Context, token string) (account string, err 
 
 // Session is the account of a request whose token is good by itself: whether the key of the account was rotated since,
 // or the account was disabled, [Session.Check] finds in the transaction of the request, which saves a look beforehand.
+// Each write of the request does that, see [Session.Guard].
 type Session struct {
 	Account string
 	known   known
@@ -130,6 +131,9 @@ func (s *Session) Look(ctx context.Context) error {
 	}
 	return s.tokens.accounts.store.Look(ctx, func(tx *store.Tx) error { return s.Check(ctx, tx) })
 }
+
+// Guard has each write of the request [Session.Check] it.
+func (s *Session) Guard(ctx context.Context) { store.SetGuard(ctx, s.Asks(), s.Check) }
 
 // Asks are what [Session.Check] asks.
 func (s *Session) Asks() []store.Ask {

@@ -112,13 +112,10 @@ func (f *Files) retrieve(ctx context.Context, found *Found, read func(*Stored, *
 		return s, f.unlessDeleted(ctx, account, req, err)
 	}
 	asks := func() []store.Ask {
-		return append(found.by.Asks(), groups.AskFor(req.GroupID, account), askFile(req), askClaim(account, req),
-			ledger.AskBalance(account), ledger.AskEnd(chain.Of(chain.KindClaim, account, req.GroupID)))
+		return []store.Ask{groups.AskFor(req.GroupID, account), askFile(req), askClaim(account, req),
+			ledger.AskBalance(account), ledger.AskEnd(chain.Of(chain.KindClaim, account, req.GroupID))}
 	}
 	err = f.store.Write(ctx, ledger.In(req.GroupID, account).Asking(asks), func(tx *store.Tx) error {
-		if err := found.by.Check(ctx, tx); err != nil { // it may have been disabled while the content was read
-			return err
-		}
 		row, err := getFile(ctx, tx, account, req)
 		if err != nil {
 			return err

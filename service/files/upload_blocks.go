@@ -10,7 +10,6 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
-	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/faultpoint"
 	"github.com/svcfs/svcfs/service/groups"
@@ -66,7 +65,7 @@ func (f *Files) putManifest(ctx context.Context, s *sealed, body io.Reader) (out
 		return out, s.unfit
 	}
 	faultpoint.Hit("finalize.planned")
-	err = f.recordAll(ctx, f.store, auth.Checked(s.account), []*sealed{s})
+	err = f.recordAll(ctx, f.store, []*sealed{s})
 	faultpoint.Hit("finalize.recorded")
 	if err != nil {
 		return out, err

@@ -50,6 +50,7 @@ func (s *Store) Write(ctx context.Context, chains Chains, f func(*Tx) error) err
 // writeAfter is Write; it calls queued as soon as f waits for its turn.
 func (s *Store) writeAfter(ctx context.Context, queued func(), chains Chains, f func(*Tx) error) (err error) {
 	defer s.observed("write", &err)()
+	chains, f = behindGuard(ctx, chains, f)
 	err = s.writeOnce(ctx, queued, chains, f)
 	if !chains.all && s.engine.lost(err) {
 		chains = Everything()
