@@ -116,7 +116,7 @@ func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, more bool, err error) {
 	var shredded []target
 	err = f.store.Write(ctx, store.Everything(), func(tx *store.Tx) error {
-		fence, err := store.Lease(ctx, tx, retentionLease, holder, time.Now().Add(leaseTime))
+		fence, err := store.Lease(ctx, tx, retentionLease, holder, leaseTime)
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (f *Files) endRetention(ctx context.Context, holder string, removed int, er
 		return err
 	}
 	released := f.store.Write(ctx, store.Chains{}, func(tx *store.Tx) error {
-		_, err := store.Lease(ctx, tx, retentionLease, holder, time.Unix(0, 0))
+		_, err := store.Lease(ctx, tx, retentionLease, holder, 0)
 		return err
 	})
 	if err == nil {

@@ -45,7 +45,7 @@ type Sequencer struct {
 	done sync.WaitGroup
 
 	fence  int64     // 0 = another process has the lease, or nobody. Of the loop alone, as the next three
-	until  time.Time // when the lease ends
+	until  time.Time // when the lease ends, or a little earlier, by the clock of this process
 	other  bool      // another process had it when it was wanted last
 	reason string    // of the last failure, which the log has
 
@@ -191,7 +191,7 @@ func (q *Sequencer) run(ctx context.Context) {
 	if q.fence != 0 {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = q.lease(ctx, time.Unix(0, 0)) // or it ends by itself
+		_ = q.lease(ctx, 0) // or it ends by itself
 	}
 }
 
@@ -231,7 +231,7 @@ func (q *Sequencer) turn(ctx context.Context) error {
 		return nil
 	}
 	if q.fence == 0 || q.now().After(q.until.Add(-leaseTime/2)) {
-		if err := q.lease(ctx, q.now().Add(leaseTime)); err != nil || q.fence == 0 {
+		if err := q.lease(ctx, leaseTime); err != nil || q.fence == 0 {
 			return err
 		}
 	}
@@ -247,10 +247,10 @@ func (q *Sequencer) turn(ctx context.Context) error {
 	return err
 }
 
-func (q *Sequencer) lease(ctx context.Context, until time.Time) error {
-	fence := int64(0)
+func (q *Sequencer) lease(ctx context.Context, lasts time.Duration) error {
+	fence, until := int64(0), q.now().Add(lasts)
 	err := q.store.Beside(ctx, func(tx *store.Tx) (err error) {
-		fence, err = store.Lease(ctx, tx, leaseName, q.holder, until)
+		fence, err = store.Lease(ctx, tx, leaseName, q.holder, lasts)
 		return err
 	})
 	if err != nil {

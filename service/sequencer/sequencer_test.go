@@ -283,7 +283,7 @@ func TestWhoLacksTheLeaseWaits(t *testing.T) {
 			t.Errorf("%s: its commits are noticed at once: %v, %v", step.what, news != nil, err)
 		}
 	}
-	if err := one.lease(t.Context(), time.Unix(0, 0)); err != nil {
+	if err := one.lease(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.turn(t.Context()); err != nil {
@@ -343,4 +343,26 @@ func TestNothingIsRecordedWhilePlacesLag(t *testing.T) {
 	late(false, "another is the oldest")
 	now = now.Add(longest + time.Millisecond)
 	late(true, "no later look: what gives the places hangs")
+}
+
+// A lease goes by the clock of the database: a process whose own clock is wrong keeps nobody from taking over, and
+// loses the lease to nobody before its time.
+func TestLeaseByTheClockOfTheDatabase(t *testing.T) {
+	w := newWorld(t)
+	for _, wrong := range []time.Duration{time.Hour, -time.Hour} {
+		w.append(1)
+		q := newSequencer(w.process(), fmt.Sprint(wrong), slog.New(slog.DiscardHandler))
+		q.now = func() time.Time { return time.Now().Add(wrong) }
+		if err := q.turn(t.Context()); err != nil || q.fence == 0 {
+			t.Errorf("%v: fence %d, %v", wrong, q.fence, err)
+		}
+		var left float64
+		if err := w.database().QueryRow(`SELECT until_ns / 1e9 - extract(epoch FROM clock_timestamp()) FROM leases
+			WHERE name = 'sequencer'`).Scan(&left); err != nil || left > leaseTime.Seconds() || left < -60 {
+			t.Errorf("%v: the lease ends in %.1f s, %v", wrong, left, err)
+		}
+		if err := q.lease(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -136,6 +136,10 @@ func (postgresEngine) rebind(query string) string {
 	return b.String()
 }
 
+func (postgresEngine) clock() Query {
+	return "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) * 1000"
+}
+
 // lost is a deadlock, or a row with a key that another write gave to its own meanwhile.
 func (postgresEngine) lost(err error) bool {
 	var failed *pgconn.PgError

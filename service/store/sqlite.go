@@ -181,6 +181,8 @@ func (sqliteEngine) rebind(query string) string { return query }
 
 func (sqliteEngine) lost(error) bool { return false }
 
+func (sqliteEngine) clock() Query { return "CAST(unixepoch('subsec') * 1000 AS INTEGER) * 1000000" }
+
 func (sqliteEngine) version(ctx context.Context, tx *Tx) (have state, err error) {
 	err = tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have.version)
 	if err == nil {

@@ -47,6 +47,8 @@ type engine interface {
 	// that is silent for longer than idle loses its turn: its machine may be gone. 0 = no
 	// limit.
 	beginWriting(ctx context.Context, db *sql.DB, held Chains, idle time.Duration) (transaction, error)
+	// clock is the time now in ns since the epoch, by the clock of the database, as a term of a statement.
+	clock() Query
 	// lost reports that a write came into the way of another whose chains it had not named.
 	lost(err error) bool
 	// version and setVersion keep the state of the schema; oldest is 0 where no program wrote it.
