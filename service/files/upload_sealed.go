@@ -75,6 +75,7 @@ type sealed struct {
 	box   []byte            // the sealed key; nil = the key came with the upload
 
 	invalid error // why it is refused by itself
+	shut    error // why its key does not open: it is refused unless it is recorded
 	unfit   error // why it is refused unless it is recorded: its parts do not make the file
 	result  wire.FinalizeUploadResult
 	refused error // why it was not recorded
@@ -313,7 +314,7 @@ func (f *Files) openFrame(ctx context.Context, account string, frame Frame) *sea
 		s.invalid = otherContent()
 	default:
 		// An upload that is recorded is answered even where its key opens no more.
-		s.refused = f.openKey(ctx, s)
+		s.shut = f.openKey(ctx, s)
 	}
 	return s
 }
@@ -407,7 +408,8 @@ func (f *Files) recordSealed(ctx context.Context, tx *store.Tx, s *sealed) error
 		return nil
 	}
 	if err == nil && s.key.IsNone() {
-		return nil // as its key was refused
+		s.result, s.refused = wire.FinalizeUploadResult{}, s.shut // not those of a run that was undone
+		return nil
 	}
 	var g groups.Group
 	if err == nil {
