@@ -31,9 +31,15 @@ func (i Identity) check() error {
 // is none.
 func (a *Accounts) AccountOf(ctx context.Context, i Identity) (account string, ok bool, err error) {
 	err = a.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT account FROM identities WHERE issuer = ? AND subject = ?", i.Issuer,
-			i.Subject).Scan(&account)
+		account, ok, err = accountOf(ctx, tx, i)
+		return err
 	})
+	return account, ok, err
+}
+
+func accountOf(ctx context.Context, tx *store.Tx, i Identity) (account string, ok bool, err error) {
+	err = tx.QueryRowContext(ctx, "SELECT account FROM identities WHERE issuer = ? AND subject = ?", i.Issuer,
+		i.Subject).Scan(&account)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", false, nil
 	}
@@ -106,7 +112,8 @@ func isNew(ctx context.Context, tx *store.Tx, id string) (unused bool, err error
 }
 
 // CreateFor makes an account without an API key and without tokens for an identity. The
-// account gets the preferred name if that is new here, else a name from the identity.
+// account gets the preferred name if that is new here, else a name from the identity. An identity that has got an
+// account meanwhile, by another sign-in, keeps that one.
 func (a *Accounts) CreateFor(ctx context.Context, preferred string, i Identity) (id string, err error) {
 	if err := i.check(); err != nil {
 		return "", err
@@ -115,12 +122,16 @@ func (a *Accounts) CreateFor(ctx context.Context, preferred string, i Identity) 
 	for n := range names {
 		names[n] += "." + a.domain
 	}
-	err = a.store.Write(ctx, ledger.By(names...), func(tx *store.Tx) error {
+	err = a.store.Write(ctx, ledger.By(names...), func(tx *store.Tx) (err error) {
+		var known bool
+		if id, known, err = accountOf(ctx, tx, i); err != nil || known {
+			return err
+		}
 		if id, err = freeName(ctx, tx, names); err != nil {
 			return err
 		}
 		unusable := make([]byte, sha256.Size) // no key has this hash
-		err := tx.Do(ctx, "insert account", `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns)
+		err = tx.Do(ctx, "insert account", `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns)
 			VALUES (?, ?, 0, ?, ?)`,
 			id, unusable, wire.Amount{}.String(), a.ledger.Now().UnixNano())
 		if err != nil {
