@@ -156,3 +156,21 @@ func TestThreat8EmptyPagesEnd(t *testing.T) {
 		t.Errorf("%d pages were read", n)
 	}
 }
+
+// Threat 76: a version whose record is of another group is refused, also where the signed root of names has its hash.
+func TestThreat76RecordOfAnotherGroup(t *testing.T) {
+	t.Parallel()
+	s, again := twoNames(t)
+	told := testkit.OpeningFor("of another group")
+	r := chain.Record{Seq: 1, Tx: "tx", TimeNS: 1, Kind: chain.KindRecord, Account: "alice.svc.testnet", Group: "h",
+		Ref: "bafyother", FileHash: told.Commitment(), Detail: "docs/b", Fee: "0", Chain: chain.OfGroup("h"), Number: 9}
+	s.TellNames(func(l *testkit.Log, living *chain.Replay) []chain.Record {
+		l.Know(told)
+		living.Put("docs/b", chain.Living{Ref: r.Ref, Place: chain.PlaceOf(&r)})
+		return []chain.Record{r}
+	})
+	c, err := again().Group("g").Child(t.Context(), "docs/b")
+	if !errors.Is(err, sdk.ErrCorrupt) || !strings.Contains(err.Error(), "does not prove the record") {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
