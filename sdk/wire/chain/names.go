@@ -23,12 +23,14 @@ type Living struct {
 type Names struct {
 	top   trie[component]
 	bytes int64
+	kept  *source // nil = all is in memory
 }
 
 // component is one component of names: the versions of the file of that name, and what is beneath the name.
 type component struct {
 	name     string
 	versions living
+	older    Hash    // of versions older than those: a tree that is kept has the newest one alone
 	folder   *folder // nil = nothing is beneath
 }
 
@@ -105,7 +107,16 @@ func (f *folder) sum() Hash {
 }
 
 func (c component) leafSum(key Hash) Hash {
-	return joined(domainComponent, key, c.versions.sum(domainVersion), c.folder.sum())
+	return joined(domainComponent, key, c.sum(), c.folder.sum())
+}
+
+// sum hashes the versions.
+func (c component) sum() Hash { return sumOf(domainVersion, c.older, slices.Values(c.versions)) }
+
+// newest returns the newest versions, the newest first, and the hash of the older ones.
+func (c component) newest(most int) (shown []Living, older Hash) {
+	shown, others := c.versions.newest(most)
+	return shown, sumOf(domainVersion, c.older, slices.Values(others))
 }
 
 func byNumber(v Living, number int64) int { return cmp.Compare(v.Number, number) }
@@ -214,14 +225,25 @@ func (n *Names) merge(into, from *folder) *folder {
 		c := l.value
 		if there := into.inside.get(l.key); there != nil {
 			n.bytes -= c.bytes()
-			for _, v := range there.versions {
-				c.versions.put(v)
-			}
+			c.take(*there, n.kept != nil)
 			c.folder = n.merge(there.folder, c.folder)
 		}
 		into.inside = into.inside.with(l.key, c)
 	})
 	return into
+}
+
+// take adds the versions of another component. In a kept tree, which lacks the older ones, the others stay away: one of
+// the two does not live under its name any more, and is renewed.
+func (c *component) take(other component, isKept bool) {
+	switch {
+	case !isKept:
+		for _, v := range other.versions {
+			c.versions.put(v)
+		}
+	case len(c.versions) == 0:
+		c.versions, c.older = other.versions, other.older
+	}
 }
 
 // edit changes the component at a path, which is made where it is missing, and goes where it is empty then.

@@ -67,7 +67,7 @@ func (n *Names) Prove(name string, most int) (p NameProof) {
 			p.Path = way
 			if found != nil {
 				c := found.value
-				p.Other = &Other{found.key, c.versions.sum(domainVersion), c.folder.sum()}
+				p.Other = &Other{found.key, c.sum(), c.folder.sum()}
 			}
 			return p
 		}
@@ -77,8 +77,8 @@ func (n *Names) Prove(name string, most int) (p NameProof) {
 			in = c.folder.inside
 			continue
 		}
-		shown, older := c.versions.newest(most)
-		p.Path, p.Folder, p.Versions, p.Older = way, c.folder.sum(), shown, older.sum(domainVersion)
+		p.Versions, p.Older = c.newest(most)
+		p.Path, p.Folder = way, c.folder.sum()
 		return p
 	}
 	return p
@@ -86,7 +86,7 @@ func (n *Names) Prove(name string, most int) (p NameProof) {
 
 // step is how a proof leads through a folder.
 func (c component) step(path []Hash) Step {
-	return Step{path, c.versions.sum(domainVersion), c.folder.made.sum(domainMade)}
+	return Step{path, c.sum(), c.folder.made.sum(domainMade)}
 }
 
 // ProveFolder returns the proof of a page of a folder, "" = the top: of at most most components, whose hashes are from
@@ -108,9 +108,8 @@ func (n *Names) ProveFolder(name string, from Hash, most int) (p FolderProof, ok
 	p.Path = path
 	page.each(func(l *leaf[component]) {
 		c := l.value
-		shown, older := c.versions.newest(1)
-		p.Inside = append(p.Inside, Component{Name: c.name, Versions: shown, Older: older.sum(domainVersion),
-			Folder: c.folder.sum()})
+		shown, older := c.newest(1)
+		p.Inside = append(p.Inside, Component{Name: c.name, Versions: shown, Older: older, Folder: c.folder.sum()})
 	})
 	return p, true
 }

@@ -17,7 +17,29 @@ type node[V summed] struct {
 	hash     Hash // zero = not computed since it changed; then no node above has its own
 	branches [2]*node[V]
 	leaf     *leaf[V]
+	page     *page[V] // that the node is the top of; nil = of none
 }
+
+// page is a part of a trie that is kept elsewhere, and read when somebody goes there.
+type page[V summed] struct {
+	id      int64
+	in      *page[V] // the page in which it was found
+	read    func(*node[V])
+	isOpen  bool // the node has its branches or its leaf
+	changed bool // the part is not what is kept
+}
+
+// open returns n, with what is beneath it.
+func (n *node[V]) open() *node[V] {
+	if n != nil && n.page != nil && !n.page.isOpen {
+		n.page.isOpen = true
+		n.page.read(n)
+	}
+	return n
+}
+
+// isKept reports whether all of n is as it is kept.
+func (n *node[V]) isKept() bool { return n.page != nil && !n.page.changed }
 
 type leaf[V summed] struct {
 	key   Hash
@@ -29,7 +51,7 @@ func (n *node[V]) sum() Hash {
 	switch {
 	case n == nil:
 		return Hash{}
-	case n.hash != Hash{}:
+	case n.hash != Hash{}: // also of what is not open
 	case n.leaf != nil:
 		n.hash = n.leaf.value.leafSum(n.leaf.key)
 	default:
@@ -52,7 +74,10 @@ func (n *node[V]) own() *node[V] {
 	if n.hash == (Hash{}) {
 		return n
 	}
-	return &node[V]{branches: n.branches, leaf: n.leaf}
+	if n.page != nil {
+		n.page.changed = true
+	}
+	return &node[V]{branches: n.branches, leaf: n.leaf, page: n.page}
 }
 
 // with returns a trie in which key holds a value. t must not be used any more, unless all of it has hashes.
@@ -61,7 +86,7 @@ func (t trie[V]) with(key Hash, value V) trie[V] {
 }
 
 func insert[V summed](n *node[V], l *leaf[V], depth int) *node[V] {
-	switch {
+	switch n = n.open(); {
 	case n == nil:
 		return &node[V]{leaf: l}
 	case n.leaf != nil && n.leaf.key == l.key:
@@ -83,7 +108,7 @@ func insert[V summed](n *node[V], l *leaf[V], depth int) *node[V] {
 func (t trie[V]) without(key Hash) trie[V] { return trie[V]{remove(t.root, key, 0)} }
 
 func remove[V summed](n *node[V], key Hash, depth int) *node[V] {
-	switch {
+	switch n = n.open(); {
 	case n == nil, n.leaf != nil && n.leaf.key == key:
 		return nil
 	case n.leaf != nil:
@@ -96,9 +121,9 @@ func remove[V summed](n *node[V], key Hash, depth int) *node[V] {
 	}
 	other := n.branches[1-side]
 	switch {
-	case rest == nil && (other == nil || other.leaf != nil):
+	case rest == nil && (other == nil || other.open().leaf != nil):
 		return other
-	case other == nil && rest.leaf != nil:
+	case other == nil && rest.open().leaf != nil:
 		return rest
 	}
 	n = n.own()
@@ -109,11 +134,11 @@ func remove[V summed](n *node[V], key Hash, depth int) *node[V] {
 // seek returns what is where key belongs: nothing, its leaf, or another one. path is the hash of the other branch at
 // each fork, from the root on.
 func (t trie[V]) seek(key Hash) (found *leaf[V], path []Hash) {
-	n := t.root
+	n := t.root.open()
 	for depth := 0; n != nil && n.leaf == nil; depth++ {
 		side := bit(key, depth)
 		path = append(path, n.branches[1-side].sum())
-		n = n.branches[side]
+		n = n.branches[side].open()
 	}
 	if n == nil {
 		return nil, path
@@ -124,11 +149,11 @@ func (t trie[V]) seek(key Hash) (found *leaf[V], path []Hash) {
 // branch returns the largest branch that begins with from and fits, or the leaf or nothing that is there; path is as
 // in seek.
 func (t trie[V]) branch(from Hash, fits func(*node[V]) bool) (n *node[V], path []Hash) {
-	n = t.root
+	n = t.root.open()
 	for depth := 0; n != nil && n.leaf == nil && !(isFirst(from, depth) && fits(n)); depth++ {
 		side := bit(from, depth)
 		path = append(path, n.branches[1-side].sum())
-		n = n.branches[side]
+		n = n.branches[side].open()
 	}
 	return n, path
 }
@@ -158,9 +183,9 @@ func following(key Hash, bits int) (next Hash) {
 
 // get returns the value of a key, nil for none.
 func (t trie[V]) get(key Hash) *V {
-	n := t.root
+	n := t.root.open()
 	for depth := 0; n != nil && n.leaf == nil; depth++ {
-		n = n.branches[bit(key, depth)]
+		n = n.branches[bit(key, depth)].open()
 	}
 	if n == nil || n.leaf.key != key {
 		return nil
@@ -170,7 +195,7 @@ func (t trie[V]) get(key Hash) *V {
 
 // each calls f with every leaf, in the order of the keys.
 func (n *node[V]) each(f func(*leaf[V])) {
-	switch {
+	switch n = n.open(); {
 	case n == nil:
 	case n.leaf != nil:
 		f(n.leaf)
@@ -185,7 +210,7 @@ func (n *node[V]) countsTo(most int) int {
 	switch {
 	case n == nil || most < 0:
 		return most
-	case n.leaf != nil:
+	case n.open().leaf != nil:
 		return most - 1
 	}
 	return n.branches[1].countsTo(n.branches[0].countsTo(most))
