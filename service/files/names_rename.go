@@ -28,7 +28,7 @@ func (f *Files) Rename(ctx context.Context, account string, req wire.RenameReque
 			return err
 		}
 		r, err := f.ledger.Charge(ctx, tx, chain.KindRename, chain.Record{Kind: chain.KindRename, Account: account,
-			Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: req.Filename, Tags: t.tags()})
+			Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: req.Filename, Tags: t.namedTags()})
 		if err != nil {
 			return err
 		}
