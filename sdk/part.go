@@ -43,8 +43,8 @@ type Child struct {
 // signed for the last questions of this account and StateDir.
 //
 // Children is free. It needs the API key, and membership or an open group. Errors: [ErrUnsupported] where
-// [Group.Entries] is to be read instead: at the hosted service, for a group of at most 1,000 records, for one that is
-// too large for the service to prove (some 300,000 files), and where a name is not shown as it is recorded;
+// [Group.Entries] is to be read instead: at the hosted service, for a group of at most 1,000 records, for one whose
+// names the service reads for the first time, and where a name is not shown as it is recorded;
 // [ErrNotFound] for a folder that is not there, [ErrCorrupt], and those of [Group.List]. The slice belongs to the
 // caller.
 func (g Group) Children(ctx context.Context, folder string) ([]Child, error) {

@@ -43,7 +43,7 @@ func newLog(ctx context.Context, s *store.Store, k *keys.Keys, places checkpoint
 		}
 	}
 	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(cmp.Or(host, "localhost"), cfg.ContractID), k.Log,
-		places, w, cfg.Logger, cfg.Now), nil
+		places, w, cfg.Memory, cfg.Logger, cfg.Now), nil
 }
 
 // RotateLogKey gives the ledger's log another key, with which every process signs from

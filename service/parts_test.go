@@ -88,7 +88,7 @@ func TestThreat76NamesAndFoldersAreProven(t *testing.T) {
 	if answer := alice.part(object{"folder": "a"}); !bytes.Equal(answer.Names, replay.Prove("a", 1).Encode()) {
 		t.Errorf("a folder that is not there is proven by %x", answer.Names)
 	}
-	r.exec("UPDATE files SET filename = 'elsewhere' WHERE group_id = 'g'")
+	r.exec("UPDATE files SET filename = 'elsewhere' WHERE group_id = 'g' AND filename LIKE 'b/file%'")
 	for _, folder := range []string{"", "b"} {
 		for _, most := range []int{0, 10} {
 			var from chain.Hash

@@ -86,10 +86,10 @@ type Summary struct {
 }
 
 // leftBehind are tables that start empty in the new service: leases, sign-ins at the old
-// address, and what the database counts itself.
+// address, what the database counts itself, and trees of names, which follow from the rest.
 func leftBehind() []string {
 	return []string{"leases", "sign_in_links", "web_sessions", "stored_bytes", "record_ids", "unplaced",
-		"sequencer"}
+		"sequencer", "name_trees", "name_pages"}
 }
 
 // placesTable has the places of records, where the database does not make them of sequences.

@@ -29,8 +29,8 @@ type Question struct {
 	Nonce     string // of the request
 	KnownSize int64  // records in the newest checkpoint that the client verified
 
-	// Names, where it is set, asks for the root of names too. It is called with the names in the transaction, which it
-	// must not change, and not for a group of which no root is signed.
+	// Names, where it is set, asks for the root of names too. It is called with the names in the transaction, from
+	// which they read, and must not change them. It is not called for a group of which no root is signed.
 	Names func(context.Context, *store.Tx, *chain.Names) error
 }
 
@@ -58,14 +58,7 @@ func (l *Log) Prove(ctx context.Context, q Question, read func(*store.Tx) error)
 	if err := q.check(); err != nil {
 		return proof, err
 	}
-	if q.Names != nil {
-		end, err := l.names.begin(ctx)
-		if err != nil {
-			return proof, err
-		}
-		defer end()
-	}
-	for updated := false; ; updated = true {
+	for updated, waited := false, false; ; {
 		if err := l.Problem(); err != nil {
 			return proof, &fault.Error{Code: wire.CodeUnproven, Err: err,
 				Text: "the ledger contradicts its signed checkpoint, so it can prove nothing: the operator finds the " +
@@ -83,6 +76,12 @@ func (l *Log) Prove(ctx context.Context, q Question, read func(*store.Tx) error)
 		switch {
 		case err != nil:
 			return proof, err
+		case end.behind != nil && !waited:
+			if err := l.names.wait(ctx, q.Group, *end.behind); err != nil {
+				return proof, err
+			}
+			waited = true
+			continue
 		case !lags:
 			return l.proof(ctx, signed, file, q, end)
 		case updated:
@@ -91,13 +90,15 @@ func (l *Log) Prove(ctx context.Context, q Question, read func(*store.Tx) error)
 		if err := l.updateSoon(ctx); err != nil {
 			return proof, err
 		}
+		updated = true
 	}
 }
 
 // ending is the end of a chain, with its root of names; nil = it is not stated.
 type ending struct {
 	chain.Place
-	names *chain.Hash
+	names  *chain.Hash
+	behind *lag // of the names; nil = they are not
 }
 
 // ending returns the end of the chain, or that a checkpoint is too old for it.
@@ -114,7 +115,7 @@ func (l *Log) ending(ctx context.Context, tx *store.Tx, signed Checkpoint, q Que
 		return end, err == nil, err
 	}
 	if q.Names != nil {
-		end.names, err = l.names.root(ctx, tx, q, end.Place)
+		end.names, end.behind, err = l.names.root(ctx, tx, q, end.Place)
 	}
 	return end, false, err
 }

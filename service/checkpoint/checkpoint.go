@@ -113,7 +113,7 @@ type Log struct {
 	busy     time.Duration // the same while there are commits
 
 	witness *witness.Client // nil = none; used in turn
-	names   *namesKept
+	names   *following
 
 	// turn is held while the tree grows, and guards walk, chains and compared. It
 	// comes before mu.
@@ -132,11 +132,11 @@ type Log struct {
 
 // New returns the log of a data directory. origin names it in checkpoints; now is the
 // clock of the ledger's records. With a witness, nil for none, the log publishes only checkpoints that the witness
-// signed too.
-func New(s *store.Store, dataDir, origin string, keys Keys, places Places, w *witness.Client, logger *slog.Logger,
-	now func() time.Time) *Log {
+// signed too. memory is that of the service, in bytes: a part of it is for names that are read.
+func New(s *store.Store, dataDir, origin string, keys Keys, places Places, w *witness.Client, memory int64,
+	logger *slog.Logger, now func() time.Time) *Log {
 	l := &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, keys: keys, places: places, witness: w,
-		logger: logger, now: now, names: newNamesKept(maxNamesBytes), turn: make(chan struct{}, 1),
+		logger: logger, now: now, names: newFollowing(s, memory, logger), turn: make(chan struct{}, 1),
 		news: make(chan struct{}, 1), interval: interval, busy: busy}
 	if w != nil {
 		l.busy = interval
@@ -173,8 +173,9 @@ func (l *Log) newest() (Checkpoint, *os.File) {
 	return l.signed, l.hashes
 }
 
-// Close closes the tree.
+// Close closes the tree, and ends what follows names.
 func (l *Log) Close() error {
+	l.names.end()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.witness != nil {

@@ -89,7 +89,7 @@ func openWith(t testing.TB, s *store.Store, dir string, places *settled) *checkp
 		return []checkpoint.Key{keyOf(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))}, nil
 	}
 	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), keys, places, nil,
-		slog.New(slog.DiscardHandler), time.Now)
+		64<<20, slog.New(slog.DiscardHandler), time.Now)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)

@@ -54,7 +54,7 @@ func TestThreat6WitnessSignsAgain(t *testing.T) {
 	now := time.Now()
 	l := checkpoint.New(s, dir, origin, func(context.Context, *store.Tx) ([]checkpoint.Key, error) {
 		return []checkpoint.Key{keyOf(key)}, nil
-	}, new(settled), client, slog.New(slog.DiscardHandler),
+	}, new(settled), client, 64<<20, slog.New(slog.DiscardHandler),
 		func() time.Time { return now })
 	t.Cleanup(func() { _ = l.Close() })
 	step := func(later time.Duration, requests int64, good bool) {

@@ -2,113 +2,199 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// maxNamesBytes bounds the memory of the living names of groups that are kept. While those of a group are read, they
-// take as much again. It is that of some 300,000 files; no root is signed for a group that alone takes more.
-const maxNamesBytes = 256 << 20
-
-// namesKept keeps the living names of groups whose root was asked for: those that were not asked for longest go first.
-type namesKept struct {
-	turn chan struct{} // held by who uses the rest; it comes before a transaction
-	most int64         // bytes
-
-	groups map[string]*ledger.Names
-	used   []string // the newest last
-	bytes  int64
-
-	tooLarge map[string]int64 // groups whose names took too much, by the end of their chains then
-}
-
-// maxTooLarge is how many groups are known as too large, and grownBy of how many parts the chain of such a group grows
-// by one until its names are read again: some may have been removed.
 const (
-	maxTooLarge = 1000
-	grownBy     = 16
+	// NamesMemory is how much memory a question about names takes beside its answer, at most, in bytes: pages of their
+	// tree.
+	NamesMemory = 4 << 20
+	// mostBehind is how many records a question applies by itself, and keepAfter after how many the tree is kept.
+	mostBehind = 32
+	keepAfter  = 16
+	// atOnce is how many records are applied in one transaction otherwise.
+	atOnce = 256
+	// buildAfter is how many records a tree may be behind: one that is further behind is built anew, which is faster.
+	buildAfter = 16_384
+
+	// namesShare is the share of the service's memory that is for trees which are built or brought up, and jobMemory
+	// what each of them takes, in bytes. There is room for two at least: one that takes long holds up no other.
+	namesShare = 8
+	jobMemory  = 32 << 20
+	leastJobs  = 2
 )
 
-func newNamesKept(most int64) *namesKept {
-	return &namesKept{turn: make(chan struct{}, 1), most: most, groups: make(map[string]*ledger.Names),
-		tooLarge: make(map[string]int64)}
+// following keeps the trees of names of groups up with the ledger, beside the questions: each group by itself.
+type following struct {
+	store  *store.Store
+	logger *slog.Logger
+	slots  chan struct{}
+	ctx    context.Context
+	cancel context.CancelFunc
+	jobs   sync.WaitGroup
+
+	mu     sync.Mutex // guards the rest
+	groups map[string]*job
+	ended  bool
 }
 
-// begin waits for the turn. The caller calls end after it. A transaction that begins after begin sees no earlier
-// state than the one that was kept.
-func (k *namesKept) begin(ctx context.Context) (end func(), err error) {
-	select {
-	case k.turn <- struct{}{}:
-		return func() { <-k.turn }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+// job brings up the tree of one group.
+type job struct {
+	began time.Time
+	done  chan struct{}
 }
 
-// root answers a question about the names of a group whose chain ends at head, and returns their root, nil if they
-// take too much memory. It needs the turn.
-func (k *namesKept) root(ctx context.Context, tx *store.Tx, q Question, head chain.Place) (*chain.Hash, error) {
-	if at := k.tooLarge[q.Group]; at > 0 && head.Number < at+at/grownBy {
-		return nil, nil
+// lag is what is wrong with the tree of a group: it is behind, or it is damaged.
+type lag struct{ damaged bool }
+
+func newFollowing(s *store.Store, memory int64, logger *slog.Logger) *following {
+	f := &following{store: s, logger: logger, groups: make(map[string]*job),
+		slots: make(chan struct{}, max(memory/namesShare/jobMemory, leastJobs))}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	return f
+}
+
+// end ends all jobs.
+func (f *following) end() {
+	f.mu.Lock()
+	f.ended = true
+	f.mu.Unlock()
+	f.cancel()
+	f.jobs.Wait()
+}
+
+// root answers a question about the names of a group whose chain ends at head, and returns their root, or why not.
+func (f *following) root(ctx context.Context, tx *store.Tx, q Question, head chain.Place) (*chain.Hash, *lag, error) {
+	n, err := ledger.KeptNames(ctx, tx, q.Group)
+	if err != nil {
+		return nil, nil, err
 	}
-	n, err := k.take(q.Group), error(nil)
-	if n == nil {
-		if n, err = ledger.NamesOf(ctx, tx, q.Group, k.most); err == nil && n == nil {
-			k.refuse(q.Group, head.Number)
-		}
-	} else {
-		err = n.Follow(ctx, tx, q.Group)
+	if n == nil || head.Number-n.Number > mostBehind {
+		return nil, &lag{}, nil
 	}
+	news := head.Number - n.Number
+	tree, err := n.Follow(ctx, tx, mostBehind)
 	switch {
+	case errors.Is(err, chain.ErrPages):
+		return nil, &lag{damaged: true}, nil
 	case err != nil:
-		return nil, err
-	case n == nil:
-		return nil, nil
+		return nil, nil, err
 	case n.Number != head.Number:
-		return nil, fmt.Errorf("the names of group %q are those of record %d, and its chain has %d", q.Group, n.Number,
-			head.Number)
+		return nil, nil, fmt.Errorf("the names of group %q are those of record %d, and its chain has %d", q.Group,
+			n.Number, head.Number)
 	}
-	root := n.Root()
-	k.keep(q.Group, n)
-	return &root, q.Names(ctx, tx, &n.Names)
+	root := tree.Root()
+	err = q.Names(ctx, tx, tree)
+	if errors.Is(tree.Err(), chain.ErrPages) {
+		return nil, &lag{damaged: true}, nil
+	}
+	if err = errors.Join(err, tree.Err()); err == nil && news >= keepAfter {
+		f.start(q.Group, lag{})
+	}
+	return &root, nil, err
 }
 
-// refuse notes that the names of a group take too much, so that not each question reads them anew.
-func (k *namesKept) refuse(group string, number int64) {
-	if len(k.tooLarge) >= maxTooLarge {
-		clear(k.tooLarge)
-	}
-	k.tooLarge[group] = number
-}
-
-// take takes the names of a group out of what is kept; nil = they are not.
-func (k *namesKept) take(group string) *ledger.Names {
-	n := k.groups[group]
-	if n == nil {
+// wait waits until the tree of a group is brought up, or it takes too long.
+func (f *following) wait(ctx context.Context, group string, l lag) error {
+	j := f.start(group, l)
+	if j == nil {
 		return nil
 	}
-	delete(k.groups, group)
-	for i, g := range k.used {
-		if g == group {
-			k.used = append(k.used[:i], k.used[i+1:]...)
-			break
-		}
+	late := time.NewTimer(time.Until(j.began.Add(maxWait)))
+	defer late.Stop()
+	select {
+	case <-j.done:
+	case <-late.C:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	k.bytes -= n.Footprint()
-	return n
+	return nil
 }
 
-// keep keeps names, unless they alone take too much, and drops others.
-func (k *namesKept) keep(group string, n *ledger.Names) {
-	if n.Footprint() > k.most {
-		k.refuse(group, n.Number)
-		return
+// start begins to bring up the tree of a group, unless somebody does it already. nil = the service ends.
+func (f *following) start(group string, l lag) *job {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if j := f.groups[group]; j != nil || f.ended {
+		return j
 	}
-	k.groups[group], k.used = n, append(k.used, group)
-	for k.bytes += n.Footprint(); k.bytes > k.most; {
-		k.take(k.used[0])
+	j := &job{began: time.Now(), done: make(chan struct{})}
+	f.groups[group] = j
+	f.jobs.Go(func() {
+		err := f.bringUp(group, l)
+		if err != nil && f.ctx.Err() == nil {
+			f.logger.Warn("the names of a group cannot be proven now", "group", group, "cause", err.Error())
+		}
+		f.mu.Lock()
+		delete(f.groups, group)
+		f.mu.Unlock()
+		close(j.done)
+	})
+	return j
+}
+
+func (f *following) bringUp(group string, l lag) error {
+	select {
+	case f.slots <- struct{}{}:
+		defer func() { <-f.slots }()
+	case <-f.ctx.Done():
+		return f.ctx.Err()
 	}
+	for built := false; ; {
+		n, behind, err := f.step(group, l)
+		switch {
+		case err != nil && !errors.Is(err, chain.ErrPages):
+			return err
+		case err == nil && n != nil && behind < keepAfter:
+			return nil
+		case err == nil && n != nil && behind <= buildAfter:
+			continue
+		case built: // by this job, and it is damaged or far behind already
+			return errors.Join(err, errors.New("its tree of names has no end"))
+		case n != nil && (err != nil || l.damaged):
+			f.logger.Error("a kept tree of names is damaged: it is built anew", "group", group)
+			if err := ledger.DropNames(f.ctx, f.store, n); err != nil {
+				return err
+			}
+		}
+		if err := ledger.BuildNames(f.ctx, f.store, group, jobMemory/2); err != nil {
+			return err
+		}
+		built, l = true, lag{}
+	}
+}
+
+// step brings the tree up by some records, and keeps it. It returns the tree as it was, nil if there is none, and by
+// how many records it was behind: it does nothing where those are few, or too many.
+func (f *following) step(group string, l lag) (n *ledger.Names, behind int64, err error) {
+	var tree *chain.Names
+	err = f.store.Read(f.ctx, func(tx *store.Tx) error {
+		end, err := ledger.ChainEnd(f.ctx, tx, chain.OfGroup(group))
+		if err != nil {
+			return err
+		}
+		if n, err = ledger.KeptNames(f.ctx, tx, group); err != nil || n == nil {
+			return err
+		}
+		if l.damaged {
+			return chain.ErrPages
+		}
+		if behind = end.Number - n.Number; behind < keepAfter || behind > buildAfter {
+			return nil
+		}
+		tree, err = n.Follow(f.ctx, tx, atOnce)
+		return err
+	})
+	if err != nil || tree == nil {
+		return n, behind, err
+	}
+	return n, behind, n.Save(f.ctx, f.store, tree)
 }

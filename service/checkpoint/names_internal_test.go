@@ -3,78 +3,100 @@ package checkpoint
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
+	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
 )
 
-// The names that are kept take no more memory than they may: those that were not asked for longest go, and what alone
-// takes too much does not stay.
-func TestThreat31KeptNamesAreBounded(t *testing.T) {
-	names := func(files int) *ledger.Names {
-		n := &ledger.Names{}
-		for i := range files {
-			n.AddFile(fmt.Sprint("file", i),
-				chain.Living{Ref: fmt.Sprint("ref", i), Place: chain.Place{Number: int64(i + 1)}}, false)
+// rootOf asks for the root of names of group g.
+func rootOf(t *testing.T, f *following, s *store.Store) (root *chain.Hash, l *lag) {
+	t.Helper()
+	err := s.Read(t.Context(), func(tx *store.Tx) error {
+		head, err := ledger.ChainEnd(t.Context(), tx, chain.OfGroup("g"))
+		if err == nil {
+			q := Question{Group: "g", Names: func(context.Context, *store.Tx, *chain.Names) error { return nil }}
+			root, l, err = f.root(t.Context(), tx, q, head)
 		}
-		return n
-	}
-	k := newNamesKept(names(100).Footprint())
-	for i := range 9 {
-		k.keep(fmt.Sprint(i), names(30))
-		if i > 0 {
-			k.keep("0", k.take("0"))
-		}
-	}
-	k.keep("large", names(101))
-	if want := []string{"7", "8", "0"}; !slices.Equal(k.used, want) || len(k.groups) != len(want) || k.bytes > k.most {
-		t.Errorf("%q are kept, of %d bytes, want %q", k.used, k.bytes, want)
-	}
-	for _, group := range slices.Clone(k.used) {
-		k.take(group)
-	}
-	if k.bytes != 0 || k.take("0") != nil {
-		t.Errorf("%d bytes of nothing", k.bytes)
-	}
-	end, err := k.begin(t.Context())
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := k.begin(gone); !errors.Is(err, context.Canceled) {
-		t.Errorf("who does not wait: %v", err)
-	}
-	end()
+	return root, l
 }
 
-// Names that took too much are not read for the next question, until the chain of their group is a part longer.
-func TestThreat31NamesThatAreTooLargeAreReadOnce(t *testing.T) {
-	k := newNamesKept(1)
-	large := &ledger.Names{}
-	large.AddFile("file", chain.Living{Ref: "ref"}, false)
-	large.Number = 160
-	k.keep("g", large)
-	for number, known := range map[int64]bool{160: true, 169: true, 170: false} {
-		func() {
-			defer func() {
-				if asked := recover() != nil; asked == known { // there is no transaction to ask
-					t.Errorf("at record %d the names are read: %v", number, asked)
-				}
-			}()
-			root, err := k.root(t.Context(), nil, Question{Group: "g"}, chain.Place{Number: number})
-			if root != nil || err != nil {
-				t.Errorf("a root %v, %v", root, err)
+func grow(t *testing.T, s *store.Store, records int) {
+	t.Helper()
+	l := ledger.New(nil, ledger.Bounds{}, time.Now)
+	err := s.Write(t.Context(), store.Everything(), func(tx *store.Tx) error {
+		for range records {
+			r := chain.Record{Kind: chain.KindRegister, Account: "a", Group: "g"}
+			if _, err := l.Append(t.Context(), tx, r); err != nil {
+				return err
 			}
-		}()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for i := range 2 * maxTooLarge {
-		k.refuse(fmt.Sprint(i), 1)
+}
+
+// A group whose names take long holds up no other; while it is read there is no root, and who asks waits for a while,
+// or as long as it likes. A tree that is behind is brought up by itself.
+func TestThreat31SlowNamesHoldUpNoOther(t *testing.T) {
+	s, err := store.Open(t.Context(), t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if n := len(k.tooLarge); n > maxTooLarge {
-		t.Errorf("%d groups are known", n)
+	defer s.Close()
+	grow(t, s, 1)
+	f := newFollowing(s, 0, slog.New(slog.DiscardHandler))
+	defer f.end()
+	if cap(f.slots) != leastJobs || cap(newFollowing(s, 1<<40, nil).slots) < 1000 {
+		t.Errorf("there is room for %d", cap(f.slots))
+	}
+	for range leastJobs {
+		f.slots <- struct{}{} // groups that take long
+	}
+	if root, l := rootOf(t, f, s); root != nil || l == nil {
+		t.Error("a root without a tree")
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.wait(gone, "g", lag{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("who does not wait: %v", err)
+	}
+	if first, again := f.start("g", lag{}), f.start("g", lag{}); first != again {
+		t.Error("two tasks for one group")
+	}
+	if err := f.wait(t.Context(), "g", lag{}); err != nil {
+		t.Error(err)
+	}
+	if root, _ := rootOf(t, f, s); root != nil {
+		t.Error("a root without room for a task")
+	}
+	<-f.slots // one is enough
+	<-f.start("g", lag{}).done
+	if root, l := rootOf(t, f, s); root == nil || l != nil {
+		t.Error("no root")
+	}
+	grow(t, s, 3*atOnce)
+	if root, l := rootOf(t, f, s); root != nil || l == nil {
+		t.Error("a question brings up a tree that is far behind")
+	}
+	if err := f.wait(t.Context(), "g", lag{}); err != nil {
+		t.Error(err)
+	}
+	if root, _ := rootOf(t, f, s); root == nil {
+		t.Error("no root after the tree was brought up")
+	}
+	f.end()
+	if f.start("g", lag{}) != nil {
+		t.Error("a task after the end")
 	}
 }

@@ -18,16 +18,16 @@ import (
 const (
 	// namesBytes bounds a page of a folder: names, records and attributes, in bytes. A page has one component at least.
 	namesBytes = 1 << 20
-	// NamesMemory is how much memory an answer of [Files.Names] takes, at most, in bytes: the page, its proof, and both
-	// again as text.
-	NamesMemory = 4 * namesBytes
+	// NamesMemory is how much memory an answer of [Files.Names] takes, at most, in bytes: the page, its proof, both
+	// again as text, and what the tree of names takes.
+	NamesMemory = 4*namesBytes + checkpoint.NamesMemory
 )
 
 // errFewRecords: the chain of the group has no more records than the caller wants to read as a whole.
 var errFewRecords = errors.New("few records")
 
-// Names proves what lives under one name of a group, or in a page of a folder. Access is as in [Files.List]. Beside the
-// records since the question before, and the first time all files of the group, it reads what it answers.
+// Names proves what lives under one name of a group, or in a page of a folder. Access is as in [Files.List]. Beside
+// records that the tree of names does not follow yet, it reads what it answers.
 func (f *Files) Names(ctx context.Context, account string, req wire.LivingRequest) (answer wire.LivingResult,
 	err error) {
 	var from chain.Hash
@@ -45,7 +45,7 @@ func (f *Files) Names(ctx context.Context, account string, req wire.LivingReques
 		}
 		return err
 	}
-	// Before the turn for names, which others wait for.
+	// Before anything waits for the tree of names.
 	if err := f.store.Read(ctx, read); errors.Is(err, errFewRecords) {
 		return answer, nil
 	} else if err != nil {
@@ -58,8 +58,8 @@ func (f *Files) Names(ctx context.Context, account string, req wire.LivingReques
 	}
 	proof, err := f.log.Prove(ctx, question, read)
 	if err == nil && proof.Names == nil {
-		err = fault.New(wire.CodeUnsupported, "group %q has too many files for proofs of single names: list it",
-			req.GroupID)
+		err = fault.New(wire.CodeUnsupported, "the names of group %q are read for the first time: list it, or ask "+
+			"again in some minutes", req.GroupID)
 	}
 	answer.Proof = &proof
 	return answer, err
