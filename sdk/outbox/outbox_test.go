@@ -34,9 +34,10 @@ type box struct {
 
 	recorded *outbox.Disk // as a loss of power leaves it behind the last record, see crash
 
-	mu   sync.Mutex
-	told []string
-	err  error // of every request
+	mu     sync.Mutex
+	told   []string
+	err    error                                   // of every request
+	refuse func(op string, l *outbox.Upload) error // instead of err; nil = none
 }
 
 // run runs a test with a clock of its own.
@@ -44,9 +45,12 @@ func run(t *testing.T, change func(*outbox.Config), test func(t *testing.T, b *b
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &box{t: t, s: &outboxtest.Service{ID: "alice", Mine: []sdk.Group{{ID: "h"}, {ID: "g"}}}, disk: outbox.NewDisk()}
-		b.s.Refuse = func(string, *outbox.Upload) error {
+		b.s.Refuse = func(op string, l *outbox.Upload) error {
 			b.mu.Lock()
 			defer b.mu.Unlock()
+			if b.refuse != nil {
+				return b.refuse(op, l)
+			}
 			return b.err
 		}
 		b.cfg = outbox.Config{Remote: b.s, Gather: -1, Told: func(i outbox.Item, _ sdk.Receipt) {
@@ -97,6 +101,13 @@ func (b *box) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.err = err
+}
+
+// failFor has f decide, while uploads may be sent.
+func (b *box) failFor(f func(op string, l *outbox.Upload) error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refuse = f
 }
 
 // hold keeps every save from being sent, as a service that is away.
@@ -402,13 +413,12 @@ func TestO7ConflictSaysWhatItWasMadeUpon(t *testing.T) {
 			if tc.moved {
 				fails = &sdk.Error{Op: "upload", Kind: sdk.ErrInvalid, Err: errors.New("no")}
 			}
-			b.fail(nil)
-			b.s.Refuse = func(op string, l *outbox.Upload) error { // only that name cannot be sent
+			b.failFor(func(op string, l *outbox.Upload) error { // only that name cannot be sent
 				if op == "send" && l.Name == name && l.Group == "g" {
 					return fails
 				}
 				return nil
-			}
+			})
 			b.Again()
 			time.Sleep(time.Hour)
 			if tc.restarts {
@@ -422,8 +432,8 @@ func TestO7ConflictSaysWhatItWasMadeUpon(t *testing.T) {
 					t.Fatal(err)
 				}
 			} else {
-				synctest.Wait()
-				b.s.Refuse = nil
+				b.fail(nil)
+				b.failFor(nil)
 			}
 			b.Again()
 			time.Sleep(time.Hour)
