@@ -110,7 +110,8 @@ func TestThreat76InventedVersionIsInNoLog(t *testing.T) {
 	}
 	told := testkit.OpeningFor("pay Mallory")
 	r := chain.Record{Tx: "tx", TimeNS: 1, Kind: chain.KindRecord, Account: "alice.svc.testnet", Group: "g",
-		Ref: "bafyinvented", FileHash: told.Commitment(), Detail: "docs/b", Fee: "0", Chain: chain.OfGroup("g"), Number: 9}
+		Ref: "bafyinvented", FileHash: told.Commitment(), Detail: "docs/b", Fee: "0",
+		Chain: chain.OfGroup("g"), Number: 9}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	asked := 0
@@ -133,7 +134,8 @@ func TestThreat76InventedVersionIsInNoLog(t *testing.T) {
 		"stat": func() error { return second(g.Stat(t.Context(), "docs/b")) },
 		"open": func() error { return second(g.Open(t.Context(), "docs/b")) },
 	} {
-		if err := try(); !errors.Is(err, sdk.ErrCorrupt) || !strings.Contains(err.Error(), "another record was signed") {
+		if err := try(); !errors.Is(err, sdk.ErrCorrupt) ||
+			!strings.Contains(err.Error(), "another record was signed") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -657,7 +657,7 @@ func TestThreat8FoldersOfManyFiles(t *testing.T) {
 	list("renames more than one record may")
 }
 
-// Threat 8: a long history of renamed folders is listed, and one of short records that rename ever more comes to an end.
+// Threat 8: a long history of renamed folders is listed, and one of short records that rename ever more ends.
 // Who reads it little by little is not stopped by what it read before.
 func TestThreat8RenamesOfFoldersEnd(t *testing.T) {
 	t.Parallel()

@@ -189,7 +189,9 @@ func TestThreat44DisabledWhileAChangeWaits(t *testing.T) {
 		"a removal, by key": func() (int, string) {
 			return tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
 		},
-		"an upload that begins, by key": func() (int, string) { return tool(wire.OpPrepareUpload, object{"group_id": "g"}) },
+		"an upload that begins, by key": func() (int, string) {
+			return tool(wire.OpPrepareUpload, object{"group_id": "g"})
+		},
 		"a save, by key": func() (int, string) {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.url, nil)
 			ok(t, err)

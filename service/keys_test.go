@@ -55,7 +55,8 @@ func TestThreat33ServiceKeysAreNotDerived(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, purpose := range []string{vaultwire.PurposeLog, vaultwire.PurposeTokens, vaultwire.PurposeTickets, vaultwire.PurposePage} {
+	for _, purpose := range []string{vaultwire.PurposeLog, vaultwire.PurposeTokens, vaultwire.PurposeTickets,
+		vaultwire.PurposePage} {
 		key := r.serviceKey(purpose)
 		derived, err := hkdf.Key(sha256.New, master, nil, "svc-derived-1 "+purpose, 32)
 		if err != nil || bytes.Equal(key, derived) || r.databaseHolds(key) {

@@ -15,7 +15,8 @@ func signer(t *testing.T, now func() time.Time) *vault.Vault {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := v.Make(t.Context(), vaultwire.Make{Keys: []vaultwire.Key{{Purpose: vaultwire.PurposeTokens, Version: 1}}})
+	made, err := v.Make(t.Context(),
+		vaultwire.Make{Keys: []vaultwire.Key{{Purpose: vaultwire.PurposeTokens, Version: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +29,8 @@ func signer(t *testing.T, now func() time.Time) *vault.Vault {
 // Threat 20: a token that was verified before is refused when its time is over, or has not come.
 func TestThreat20KnownTokensEnd(t *testing.T) {
 	now := time.Now()
-	tokens := NewTokens(nil, signer(t, func() time.Time { return now }), "http://svc.example", time.Hour, func() time.Time { return now })
+	clock := func() time.Time { return now }
+	tokens := NewTokens(nil, signer(t, clock), "http://svc.example", time.Hour, clock)
 	token, err := tokens.Issue(t.Context(), "alice.svc.testnet", 3)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +59,8 @@ func TestThreat20KnownTokensEnd(t *testing.T) {
 func TestClockThatIsSet(t *testing.T) {
 	wall, elapsed := time.Now(), time.Duration(0)
 	pass := func(d time.Duration) { wall, elapsed = wall.Add(d), elapsed+d }
-	tokens := NewTokens(nil, signer(t, func() time.Time { return wall }), "http://svc.example", time.Hour, func() time.Time { return wall })
+	clock := func() time.Time { return wall }
+	tokens := NewTokens(nil, signer(t, clock), "http://svc.example", time.Hour, clock)
 	tokens.clock.elapsed = func() time.Duration { return elapsed }
 	issue := func(can bool) string {
 		t.Helper()

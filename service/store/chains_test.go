@@ -129,8 +129,8 @@ func TestOnlyTheSameChainsWait(t *testing.T) {
 	}
 }
 
-// Many writes of random chains, of three processes with some commits at once, lose no change of a chain and never wait for each other in a
-// circle.
+// Many writes of random chains, of three processes with some commits at once, lose no change of a chain and never
+// wait for each other in a circle.
 func TestRandomChains(t *testing.T) {
 	for _, engine := range engines(t)[:2] {
 		t.Run(engine.name, func(t *testing.T) {

@@ -96,7 +96,8 @@ func TestOtherChainsGoBeside(t *testing.T) {
 	behind.end(t)
 	joins, next, third, fourth := *behind.ids[0], *behind.ids[1], *behind.ids[2], *behind.ids[3]
 	if joins != id || next == id || third != next || fourth != next {
-		t.Errorf("transactions %d, %d, %d and %d behind %d: want the first in it, the others in another one", joins, next,
+		t.Errorf("transactions %d, %d, %d and %d behind %d: want the first in it, the others in another one",
+			joins, next,
 			third, fourth, id)
 	}
 }

@@ -206,7 +206,8 @@ func (s *Server) TellEmptyPages(depth int) {
 		s.follow(l)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		listed, err := l.list(wire.TransactionsRequest{GroupID: req.GroupID, Nonce: req.Nonce, KnownSize: req.KnownSize})
+		listed, err := l.list(
+			wire.TransactionsRequest{GroupID: req.GroupID, Nonce: req.Nonce, KnownSize: req.KnownSize})
 		s.must(err)
 		proof, name := listed.(provenRows).Proof, chain.OfGroup(req.GroupID)
 		state := l.statement(name, l.heads[name])

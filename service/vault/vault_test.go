@@ -55,7 +55,8 @@ func TestWrap(t *testing.T) {
 	if err != nil || !bytes.Equal(opened.Key, key) || opened.Root != 1 {
 		t.Errorf("%v, %v", opened, err)
 	}
-	for _, other := range []vaultwire.Binding{{Group: "h", Ref: b.Ref, Version: 1}, {Group: "g", Ref: "bafy2", Version: 1},
+	for _, other := range []vaultwire.Binding{{Group: "h", Ref: b.Ref, Version: 1},
+		{Group: "g", Ref: "bafy2", Version: 1},
 		{Group: "g", Ref: b.Ref, Version: 2}, {Group: "gb", Ref: "afy1", Version: 1}} {
 		_, err := v.Unwrap(t.Context(), vaultwire.Unwrap{Binding: other, Wrapped: wrapped.Wrapped})
 		is(t, "another owner", err, vaultwire.ErrNotOpened)
@@ -134,8 +135,8 @@ func TestEpochs(t *testing.T) {
 	_, err = v.OpenSealed(t.Context(), other)
 	is(t, "of another account", err, vaultwire.ErrSealed)
 
-	made, err := v.Make(t.Context(), vaultwire.Make{Keys: []vaultwire.Key{{Purpose: vaultwire.PurposeUploads, Version: 2,
-		Made: now.UnixNano()}}})
+	made, err := v.Make(t.Context(), vaultwire.Make{Keys: []vaultwire.Key{{
+		Purpose: vaultwire.PurposeUploads, Version: 2, Made: now.UnixNano()}}})
 	must(t, err)
 	_, err = v.Keep(t.Context(), vaultwire.Keep{Rows: append(rows, made.Rows...)})
 	must(t, err)

@@ -27,7 +27,8 @@ func (w *world) lists() int { return w.Hits(wire.PathTools + wire.OpGetGroupTran
 func (s *session) namesOf(prefix string, limit int) (list []string) {
 	s.t.Helper()
 	for cursor, more := "", true; more; {
-		page := s.must("list_files", map[string]any{"group": "team", "limit": limit, "cursor": cursor, "prefix": prefix})
+		page := s.must("list_files",
+			map[string]any{"group": "team", "limit": limit, "cursor": cursor, "prefix": prefix})
 		for _, f := range page["files"].([]any) {
 			list = append(list, f.(map[string]any)["name"].(string))
 		}
@@ -48,7 +49,8 @@ func TestLargeGroup(t *testing.T) {
 	s := w.connect(o, "", nil)
 	check := func(most int) {
 		t.Helper()
-		for _, prefix := range []string{"", "a", "a-b", "do", "docs", "docs/", "docs/d", "docs/deep/er/", "none/x", "odd/"} {
+		for _, prefix := range []string{"", "a", "a-b", "do", "docs", "docs/", "docs/d", "docs/deep/er/", "none/x",
+			"odd/"} {
 			want := small.namesOf(prefix, 200)
 			for _, limit := range []int{1, 2, 200} {
 				before := w.lists()
@@ -107,7 +109,7 @@ func TestGroupOfManyChanges(t *testing.T) {
 	}
 }
 
-// Also in a large group nothing is handed out after a file was removed, or the account was revoked, and what was open is
+// Also in a large group nothing is handed out after a file was removed, or the account was revoked. What was open is
 // forgotten.
 func TestReadingALargeGroupEndsWithTheRight(t *testing.T) {
 	w := newLargeWorld(t)
