@@ -51,7 +51,7 @@ func TestThreat20WycheproofJSONWebSignatures(t *testing.T) {
 		for _, tc := range g.Tests {
 			n++
 			claims, err := v.OpenToken(t.Context(),
-				vaultwire.OpenToken{Token: tc.JWS, Address: "http://127.0.0.1:8000"})
+				vaultwire.OpenToken{Token: []byte(tc.JWS), Address: "http://127.0.0.1:8000"})
 			var refused *vaultwire.TokenError
 			if !errors.As(err, &refused) || claims != (vaultwire.Claims{}) {
 				t.Errorf("case %d, %s: account %q, %v", tc.TcID, tc.Comment, claims.Account, err)

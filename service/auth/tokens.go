@@ -185,7 +185,7 @@ func (t *Tokens) claimsOf(ctx context.Context, token string) (known, error) {
 		!now.Before(k.Issued.Add(-vaultwire.TokenLeeway)) {
 		return k, nil
 	}
-	c, err := t.signer.OpenToken(ctx, vaultwire.OpenToken{Token: token, Address: t.address})
+	c, err := t.signer.OpenToken(ctx, vaultwire.OpenToken{Token: []byte(token), Address: t.address})
 	k = known{Claims: c, hash: hash}
 	if err != nil || c.Undated {
 		return k, refusedToken(err)

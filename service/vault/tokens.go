@@ -52,7 +52,7 @@ func (v *Vault) OpenToken(_ context.Context, q vaultwire.OpenToken) (a vaultwire
 		return a, err
 	}
 	var c claims
-	_, err = jwt.ParseWithClaims(q.Token, &c, func(*jwt.Token) (any, error) { return k.raw.Slice(), nil },
+	_, err = jwt.ParseWithClaims(string(q.Token), &c, func(*jwt.Token) (any, error) { return k.raw.Slice(), nil },
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(q.Address),
 		jwt.WithIssuer(q.Address), jwt.WithExpirationRequired(), jwt.WithIssuedAt(),
 		jwt.WithLeeway(vaultwire.TokenLeeway), jwt.WithStrictDecoding(), jwt.WithTimeFunc(v.now))
@@ -64,7 +64,7 @@ func (v *Vault) OpenToken(_ context.Context, q vaultwire.OpenToken) (a vaultwire
 		return a, &vaultwire.TokenError{Audience: true, Text: "the token was made for another service address"}
 	case err != nil:
 		return a, &vaultwire.TokenError{Text: invalid}
-	case !hasPlainTimes(q.Token):
+	case !hasPlainTimes(string(q.Token)):
 		return a, &vaultwire.TokenError{Text: invalid}
 	case len(c.Audience) != 1:
 		return a, &vaultwire.TokenError{Audience: true, Text: "the token names several addresses"}

@@ -28,8 +28,10 @@ import (
 
 const keyBytes = vaultwire.KeyBytes
 
-// Vault implements [vaultwire.Vault].
+// Vault implements [vaultwire.Vault]. It prints as "redacted".
 type Vault struct {
+	locked.Redacted
+
 	source vaultwire.Source
 	now    func() time.Time
 	hold   cipher.AEAD // of keys on their way to their places

@@ -2,9 +2,12 @@ package vault_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,6 +171,16 @@ func TestThreat33TheVaultGivesOutNoRoot(t *testing.T) {
 	must(t, err)
 	all, err := json.Marshal([]any{kept, archive, rows})
 	must(t, err)
+	for _, secret := range []any{v, archive, vaultwire.Wrap{Key: master[:]}, vaultwire.Unwrapped{Key: master[:]},
+		vaultwire.Opened{Key: master[:]}, vaultwire.Text{Text: master[:]},
+		vaultwire.OpenToken{Token: master[:]}} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
+			if text := fmt.Sprintf(verb, secret); !strings.Contains(text, "redacted") ||
+				strings.Contains(text, fmt.Sprint(master[:])) || strings.Contains(text, hex.EncodeToString(master[:])) {
+				t.Errorf("%T prints as %q with %s", secret, text, verb)
+			}
+		}
+	}
 	encoded, err := json.Marshal(master[:])
 	must(t, err)
 	if bytes.Contains(all, bytes.Trim(encoded, `"`)) {

@@ -7,13 +7,26 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/locked"
 )
 
 // KeyBytes is the size of every key, in bytes.
 const KeyBytes = 32
+
+// Secret is a key or a token in a question or an answer. It prints as "redacted", and is encoded as what it is. Who got it
+// in an answer clears it.
+type Secret []byte
+
+// Format prints "redacted" for every verb.
+func (Secret) Format(f fmt.State, verb rune) { locked.Redacted{}.Format(f, verb) }
+
+// LogValue gives "redacted" to slog.
+func (Secret) LogValue() slog.Value { return locked.Redacted{}.LogValue() }
 
 // Purposes of the keys of a service. Each is a key of its own, which the database keeps wrapped by the master key, so
 // that another master key changes nothing for clients.
@@ -152,8 +165,8 @@ type (
 	MAC struct{ Text []byte }
 	// Sum is 32 bytes.
 	Sum struct{ Sum []byte }
-	// Text is a text, sealed or not.
-	Text struct{ Text []byte }
+	// Text is a text or a token, sealed or not.
+	Text struct{ Text Secret }
 )
 
 // MaxTokenLifetime is the life of a session token (specification 2.5).
@@ -174,7 +187,7 @@ type Claims struct {
 
 // OpenToken asks for the claims of a token.
 type OpenToken struct {
-	Token   string
+	Token   Secret
 	Address string
 }
 
@@ -208,7 +221,7 @@ type (
 	Wrap struct {
 		Root    int64
 		Binding Binding
-		Key     []byte
+		Key     Secret
 		Held    []byte
 	}
 	// Wrapped is a wrapped key.
@@ -220,7 +233,7 @@ type (
 	}
 	// Unwrapped is a key, and the root that wraps it.
 	Unwrapped struct {
-		Key  []byte
+		Key  Secret
 		Root int64
 	}
 	// Rewrap asks to wrap keys by a root.
@@ -247,14 +260,14 @@ type (
 		Sealed []byte
 	}
 	// Opened is a key.
-	Opened struct{ Key []byte }
+	Opened struct{ Key Secret }
 )
 
 type (
 	// Archive is what archives are sealed with.
 	Archive struct {
 		Master string // name of the master key
-		Key    []byte
+		Key    Secret
 	}
 	// Named is the name of a master key.
 	Named struct{ Master string }
