@@ -144,25 +144,18 @@ func rootOfBefore() Mutation {
 	}
 }
 
+const pathNames = wire.PathTools + wire.OpGetNames
+
 // TellNames has the service answer for single names as if others lived: it signs their root, and proves the answer by
 // it. Lists stay true. change changes the living names, and returns the records that it invented, which are in no log;
 // one without Seq has no place in it yet. With nil the service is honest again.
 func (s *Server) TellNames(change func(l *Log, living *chain.Replay) (invented []chain.Record)) {
 	s.tb.Helper()
-	path := wire.PathTools + wire.OpGetNames
 	if change == nil {
-		s.Disturb(path, nil)
+		s.Disturb(pathNames, nil)
 		return
 	}
-	l := s.Log()
-	s.Answer(path, func(w http.ResponseWriter, r *http.Request) {
-		raw, _ := body(r)
-		var req wire.LivingRequest
-		s.must(json.Unmarshal(raw, &req))
-		s.follow(l)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		var answer wire.LivingResult
+	s.answerParts(func(l *Log, req wire.LivingRequest) (answer wire.LivingResult) {
 		l.Names = func(living *chain.Replay, _ *chain.Statement, _ *string) {
 			known := append(change(l, living), l.records...)
 			p := living.Prove(req.Name, 1)
@@ -182,7 +175,22 @@ func (s *Server) TellNames(change func(l *Log, living *chain.Replay) (invented [
 		s.must(err)
 		proof := listed.(provenRows).Proof
 		answer.Proof = &proof
-		writeJSON(w, http.StatusOK, answer)
+		return answer
+	})
+}
+
+// answerParts has f answer questions about names from the ledger that the service shows, which is locked.
+func (s *Server) answerParts(f func(*Log, wire.LivingRequest) wire.LivingResult) {
+	s.tb.Helper()
+	l := s.Log()
+	s.Answer(pathNames, func(w http.ResponseWriter, r *http.Request) {
+		raw, _ := body(r)
+		var req wire.LivingRequest
+		s.must(json.Unmarshal(raw, &req))
+		s.follow(l)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		writeJSON(w, http.StatusOK, f(l, req))
 	})
 }
 
@@ -193,19 +201,12 @@ func (l *Log) Uploaded(name string, nth int) chain.Living { return l.uploaded(na
 // root that it signed: there are 2^depth of them.
 func (s *Server) TellEmptyPages(depth int) {
 	s.tb.Helper()
-	l := s.Log()
 	page, root := chain.FolderProof{}, chain.Hash{}
 	for range depth {
 		page.Path = append([]chain.Hash{root}, page.Path...)
 		root = sha256.Sum256(slices.Concat([]byte{1}, root[:], root[:]))
 	}
-	s.Answer(wire.PathTools+wire.OpGetNames, func(w http.ResponseWriter, r *http.Request) {
-		raw, _ := body(r)
-		var req wire.LivingRequest
-		s.must(json.Unmarshal(raw, &req))
-		s.follow(l)
-		l.mu.Lock()
-		defer l.mu.Unlock()
+	s.answerParts(func(l *Log, req wire.LivingRequest) wire.LivingResult {
 		listed, err := l.list(
 			wire.TransactionsRequest{GroupID: req.GroupID, Nonce: req.Nonce, KnownSize: req.KnownSize})
 		s.must(err)
@@ -213,6 +214,6 @@ func (s *Server) TellEmptyPages(depth int) {
 		state := l.statement(name, l.heads[name])
 		proof.Names = &wire.SignedNames{Root: hex.EncodeToString(root[:]),
 			ChainHead: l.sign(state, state.NamesText(req.Nonce, root))}
-		writeJSON(w, http.StatusOK, wire.LivingResult{Proof: &proof, Names: page.Encode()})
+		return wire.LivingResult{Proof: &proof, Names: page.Encode()}
 	})
 }
