@@ -181,7 +181,7 @@ func (f *Files) PutSealed(ctx context.Context, by *auth.Session, head wire.Seale
 		if _, err := io.ReadFull(body, content); err != nil {
 			return out, cutContent(err)
 		}
-		answers, err := f.FinalizeSealed(ctx, by, []Frame{{head, key, content}})
+		answers, err := f.FinalizeSealed(ctx, by.Account, []Frame{{head, key, content}})
 		if err != nil {
 			return out, err
 		}
@@ -261,7 +261,7 @@ const announcedFrames = 8
 // FinalizeSealed records frames of an account, in their order, in one transaction. The answers
 // are in their order too. A frame that is refused does not stop the others. An error means that
 // none was recorded, or that it is not known.
-func (f *Files) FinalizeSealed(ctx context.Context, by *auth.Session, frames []Frame) ([]SealedAnswer, error) {
+func (f *Files) FinalizeSealed(ctx context.Context, account string, frames []Frame) ([]SealedAnswer, error) {
 	size, small := int64(0), true
 	for _, frame := range frames {
 		size += int64(len(frame.Content))
@@ -282,7 +282,7 @@ func (f *Files) FinalizeSealed(ctx context.Context, by *auth.Session, frames []F
 	}
 	list := make([]*sealed, len(frames))
 	for i, frame := range frames {
-		list[i] = f.openFrame(ctx, by.Account, frame)
+		list[i] = f.openFrame(ctx, account, frame)
 	}
 	done()
 	if err := f.storeFrames(ctx, list, frames); err != nil {
