@@ -230,14 +230,14 @@ func TestThreat31(t *testing.T) {
 // A big upload that makes progress outlives every time-out.
 func TestSlowBigUploadSucceeds(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(c *service.Config) { c.ClientTimeout = time.Second })
+	s := serve(t, func(c *service.Config) { c.ClientTimeout = 4 * time.Second })
 	alice := s.user("alice", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "g"})
-	blob := bytes.Repeat([]byte("b"), 40*(16<<10)) // three times as long as the time-out
+	blob := bytes.Repeat([]byte("b"), 40*(16<<10)) // twice as long as the time-out
 	reader, writer := io.Pipe()
 	go func() {
-		tick := time.NewTicker(80 * time.Millisecond)
+		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for rest := blob; len(rest) > 0; rest = rest[16<<10:] {
 			<-tick.C

@@ -157,20 +157,21 @@ func command(race bool, name string, args ...string) *exec.Cmd {
 // do runs a plan.
 func (t *tester) do(p plan) {
 	var wait sync.WaitGroup
-	turn := make(chan struct{}, cmp.Or(p.few, len(p.runs)))
-	for _, r := range p.runs {
-		if len(r.packages) > 0 {
-			wait.Go(func() {
-				turn <- struct{}{}
-				defer func() { <-turn }()
-				if err := t.run(r); err != nil {
-					t.results.end(test{"go test", r.name}, "fail", err.Error()+"\n")
-				}
-			})
-		}
-	}
 	for _, target := range p.lint {
 		wait.Go(func() { t.make(target...) })
+	}
+	turn := make(chan struct{}, cmp.Or(p.few, len(p.runs)))
+	for _, r := range p.runs {
+		if len(r.packages) == 0 {
+			continue
+		}
+		turn <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-turn }()
+			if err := t.run(r); err != nil {
+				t.results.end(test{"go test", r.name}, "fail", err.Error()+"\n")
+			}
+		})
 	}
 	wait.Wait()
 	for _, target := range p.after {

@@ -27,7 +27,7 @@ type run struct {
 // A plan is what runs at the same time, and what runs after it, one after the other: make targets with their variables.
 type plan struct {
 	runs  []run
-	few   int        // how many runs at the same time; 0 = all
+	few   int        // how many runs at the same time, in their order; 0 = all
 	lint  [][]string // beside the tests
 	after [][]string
 }
@@ -88,25 +88,23 @@ func quick(packages []string) plan {
 			plain = append(plain, dir)
 		}
 	}
-	p := plan{lint: [][]string{{"gofmt"}}, runs: []run{
-		{name: "vectors", dir: "integration/vectors", packages: []string{"..."}, atOnce: 1},
+	p := plan{few: 2, lint: [][]string{{"gofmt"}}, runs: []run{
+		{name: "plain", packages: plain, skip: onPostgres, atOnce: 2},
 	}}
 	if !canBeUser() {
+		p.runs = append(p.runs, run{name: "mounts", packages: mounts, atOnce: 2, shards: 2})
+	} else {
+		if slices.Contains(mounts, "integration") {
+			p.runs = append(p.runs,
+				run{name: "user", packages: []string{"integration"}, user: true, only: ofUser, skip: ofRoot, atOnce: 1,
+					shards: 3},
+				run{name: "root", packages: []string{"integration"}, skip: ofUser + "|" + ofRoot, atOnce: 1, shards: 3})
+		}
 		p.runs = append(p.runs,
-			run{name: "plain", packages: plain, skip: onPostgres, atOnce: 2},
-			run{name: "mounts", packages: mounts, atOnce: 2, shards: 2})
-		return p
+			run{name: "user", packages: without(mounts, "integration"), user: true, skip: ofRoot, atOnce: 1, shards: 2},
+			run{name: "root", packages: mounts, only: ofRoot + scriptsOfRoot, atOnce: 1})
 	}
-	p.runs = append(p.runs,
-		run{name: "plain", packages: plain, skip: onPostgres, atOnce: 2},
-		run{name: "user", packages: without(mounts, "integration"), user: true, skip: ofRoot, atOnce: 1, shards: 2},
-		run{name: "root", packages: mounts, only: ofRoot + scriptsOfRoot, atOnce: 1})
-	if slices.Contains(mounts, "integration") {
-		p.runs = append(p.runs,
-			run{name: "user", packages: []string{"integration"}, user: true, only: ofUser, skip: ofRoot, atOnce: 1,
-				shards: 3},
-			run{name: "root", packages: []string{"integration"}, skip: ofUser + "|" + ofRoot, atOnce: 1, shards: 3})
-	}
+	p.runs = append(p.runs, run{name: "vectors", dir: "integration/vectors", packages: []string{"..."}, atOnce: 1})
 	return p
 }
 

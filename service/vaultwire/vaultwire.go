@@ -18,8 +18,8 @@ import (
 // KeyBytes is the size of every key, in bytes.
 const KeyBytes = 32
 
-// Secret is a key or a token in a question or an answer. It prints as "redacted", and is encoded as what it is. Who got it
-// in an answer clears it.
+// Secret is a key or a token in a question or an answer. It prints as "redacted", and is encoded as what it is. Who got
+// it in an answer clears it.
 type Secret []byte
 
 // Format prints "redacted" for every verb.
