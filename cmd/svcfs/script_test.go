@@ -35,16 +35,15 @@ func TestMain(m *testing.M) {
 		os.Exit(actConfined(home))
 	}
 	_ = os.Setenv("GORACE", programRaces)
-	testscript.Main(runner{m}, map[string]func(){"svcfs": main})
+	if err := programs.InPath("svcfs", serviceProgram); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(programs.Run(m))
 }
 
-// programs holds the svcd of the scripts.
+// programs holds the programs of the scripts.
 var programs proctest.Programs
-
-// runner is the tests of this package, and what is removed after them.
-type runner struct{ *testing.M }
-
-func (r runner) Run() int { return programs.Run(r.M) }
 
 // ok ends the test unless a step of it went well.
 func ok(t testing.TB, err error) {
@@ -105,10 +104,7 @@ func runScripts(t *testing.T, dir, world string) {
 	testscript.Run(t, testscript.Params{
 		Dir:           dir,
 		UpdateScripts: *update,
-		Setup: func(e *testscript.Env) error {
-			e.Setenv("PATH", e.Getenv("PATH")+":"+filepath.Dir(svcd)) // for svcfs demo
-			return setupScript(e)
-		},
+		Setup:         setupScript,
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "fuse":

@@ -61,6 +61,15 @@ func (p *Programs) build(names []string) (dir string, err error) {
 	return p.dir, nil
 }
 
+// InPath builds programs, and has this process and those that it starts find them first.
+func (p *Programs) InPath(names ...string) error {
+	dir, err := p.build(names)
+	if err != nil {
+		return err
+	}
+	return os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
 // Run runs the tests and removes the programs.
 func (p *Programs) Run(tests interface{ Run() int }) int {
 	defer func() {
