@@ -539,16 +539,14 @@ func checkTrace(t *testing.T, trace, script, key string, secrets map[string]stri
 }
 
 // Threat 41: names of groups, references and files are never read as anything
-// but names. make test has a quarter of them.
+// but names.
 func TestThreat41AgentHostileNames(t *testing.T) {
+	proctest.Long(t)
 	names := []string{`"`, `'`, "a\nb", "$(touch pwned)", "`touch pwned`", "-rf", "--help", "-", "; touch pwned",
 		"a b  c",
 		`\`, `\n`, "*", "~", "@f", "%s%n", `"},"x":{"`, "ü\u202e", "$HOME", "${x}", "&touch pwned", "\tx"}
 	s, alice, c := memoryWorld(t, testkit.Hosted, "first")
 	for i, name := range names {
-		if testing.Short() && i%4 != 0 {
-			continue
-		}
 		t.Run(fmt.Sprintf("%q", name), func(t *testing.T) {
 			t.Parallel()
 			a := newAgent(t, s.URL, alice.ID, alice.Key.Reveal())
@@ -574,16 +572,14 @@ func TestThreat41AgentHostileNames(t *testing.T) {
 }
 
 // Threat 42: whatever the one lie is, standard output stays empty and the exit
-// code is right; a fault that passes may be survived. make test has an eighth of the lies.
+// code is right; a fault that passes may be survived.
 func TestThreat42AgentHostileService(t *testing.T) {
+	proctest.Long(t)
 	asked := []testkit.Subject{testkit.OnRetrieve, testkit.OnUpload, testkit.OnList, testkit.OnToken}
 	// the scripts ask for nothing else
 	list := slices.DeleteFunc(testkit.Lies(), func(l testkit.Lie) bool { return !slices.Contains(asked, l.On) })
 	slices.SortFunc(list, func(a, b testkit.Lie) int { return strings.Compare(a.Name, b.Name) })
-	for i, lie := range list {
-		if testing.Short() && i%8 != 0 {
-			continue
-		}
+	for _, lie := range list {
 		t.Run(lie.Name, func(t *testing.T) {
 			t.Parallel()
 			h := testkit.NewWorld(t, lie.On, lie.Large)
