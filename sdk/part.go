@@ -96,8 +96,11 @@ func (h *chains) readPart(ctx context.Context, g GroupID, request wire.LivingReq
 	request.Nonce, request.KnownSize = rand.Text(), before.N
 	answer, err := h.askPart(ctx, request)
 	var refused *call.Refusal
-	if errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.Code != wire.CodeGroupNotFound {
-		// or it could hide a file
+	switch {
+	case !errors.As(err, &refused):
+	case refused.Code == wire.CodeUnsupported:
+		return wholeList("the service reads its names for the first time")
+	case refused.Status == http.StatusNotFound && refused.Code != wire.CodeGroupNotFound: // or it could hide a file
 		return h.c.log.refusal(ctx, log, notProven("that nothing is there: the service says so alone"))
 	}
 	if err != nil {

@@ -263,6 +263,30 @@ func TestPartsThatAreNotOffered(t *testing.T) {
 	}
 }
 
+// A group whose names the service reads for the first time is read as a whole.
+func TestPartsOfATreeThatIsNotBuilt(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, testkit.Ours)
+	g, _ := inParts(t, s)
+	want := putText(t, g, "docs/x")
+	s.Disturb(partPath, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = fmt.Fprintf(w, `{"error":"the names of the group are read for the first time","code":%q}`,
+				wire.CodeUnsupported)
+		})
+	})
+	if _, err := g.Child(t.Context(), "docs/x"); !errors.Is(err, sdk.ErrUnsupported) {
+		t.Error(err)
+	}
+	if _, err := g.Children(t.Context(), "docs"); !errors.Is(err, sdk.ErrUnsupported) {
+		t.Error(err)
+	}
+	if e, err := g.Stat(t.Context(), "docs/x"); err != nil || e.Ref != want.Ref {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
 func second[T any](_ T, err error) error { return err }
 
 // What a part told of the end of a group is remembered: a list that ends before is refused.
