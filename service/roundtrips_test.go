@@ -21,10 +21,10 @@ func TestRoundTrips(t *testing.T) {
 		return // ran already
 	}
 	database := engines.NewPostgres(t)
-	places := runWith(t, service.Config{Database: database}) // the places come from a process that is not counted
-	places.user("bob", "10")
+	sequencing := runWith(t, service.Config{Database: database}) // the places come from a process that is not counted
+	sequencing.user("bob", "10")
 	line := pgtest.NewLine(t, database)
-	r := runWith(t, service.Config{Database: line.URL, DataDir: places.dir})
+	r := runWith(t, service.Config{Database: line.URL, DataDir: sequencing.dir})
 	alice := r.owner()
 	content := []byte("content of a small file")
 	vault := alice.vaultKey()

@@ -37,7 +37,7 @@ func partLies() []Lie {
 		})
 	}
 	other := OpeningFor("other content")
-	return like(Lie{On: OnPart, Path: wire.PathTools + wire.OpGetNames, Want: sdk.ErrCorrupt, Threat: 76,
+	return like(Lie{On: OnPart, Path: pathNames, Want: sdk.ErrCorrupt, Threat: 76,
 		Proven: "does not prove"},
 		Lie{Name: "name hidden on a page", Mutate: ofDocs(func(p *chain.FolderProof, rows []any) []any {
 			p.Inside = p.Inside[1:]
