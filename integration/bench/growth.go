@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,7 +61,8 @@ func (w *world) growth(out string) error {
 	}
 	w.systems = systems
 	var tables []growing
-	for _, measure := range []func(*system) (growing, error){w.growFile, w.growGroup, w.growClients, w.growProcesses} {
+	for _, measure := range []func(*system) (growing, error){w.growFile, w.growGroup, w.growNames,
+		w.growClients, w.growProcesses} {
 		g, err := measure(s)
 		if err != nil {
 			return err
@@ -156,7 +159,7 @@ func (w *world) growGroup(s *system) (growing, error) {
 			g.note += fmt.Sprintf(" The last %d uploads of the %d took %v.", size-have, size,
 				time.Since(begin).Round(time.Millisecond))
 		} else {
-			err = w.svc.addRecords(ctx, group, have, size)
+			err = w.svc.addRecords(ctx, group, have, size, entryName)
 		}
 		if err != nil {
 			return g, err
@@ -176,7 +179,7 @@ func entryName(i int) string { return fmt.Sprintf("entry-%06d.txt", i) }
 // addRecords puts files from one number up to another into a group of the SQLite
 // database: ledger records and rows as of an upload, without key and content, and with an opening of their size that
 // does not open.
-func (s *service) addRecords(ctx context.Context, group string, from, to int) error {
+func (s *service) addRecords(ctx context.Context, group string, from, to int, name func(int) string) error {
 	const atOnce = 2000 // svcd writes between
 	db, err := store.Open(ctx, s.data, "")
 	if err != nil {
@@ -186,7 +189,7 @@ func (s *service) addRecords(ctx context.Context, group string, from, to int) er
 	for ; from < to && err == nil; from += atOnce {
 		err = db.Write(ctx, ledger.In(group), func(tx *store.Tx) error {
 			for i := from; i < min(to, from+atOnce); i++ {
-				if err := s.addRecord(ctx, tx, l, group, i); err != nil {
+				if err := s.addRecord(ctx, tx, l, group, i, name(i)); err != nil {
 					return err
 				}
 			}
@@ -196,8 +199,8 @@ func (s *service) addRecords(ctx context.Context, group string, from, to int) er
 	return errors.Join(err, db.Close())
 }
 
-func (s *service) addRecord(ctx context.Context, tx *store.Tx, l *ledger.Ledger, group string, i int) error {
-	name := entryName(i)
+func (s *service) addRecord(ctx context.Context, tx *store.Tx, l *ledger.Ledger, group string, i int,
+	name string) error {
 	sum := sha256.Sum256([]byte(name))
 	ref, opening := fmt.Sprintf("bafy.record/%s/%d", group, i), chain.Opening{Size: int64(len(name)), Hash: sum}
 	r, err := l.Append(ctx, tx, chain.Record{Kind: chain.KindRecord, Account: s.account, Group: group, Ref: ref,
@@ -240,6 +243,112 @@ func (w *world) lookAtGroup(s *system, group string) ([]float64, error) {
 		return nil, err
 	}
 	return []float64{cold, warmed, first, mib(statusBytes(s.client.cmd.Process.Pid, "VmRSS:"))}, nil
+}
+
+// growNames asks for one name and one folder in a group of growing size, each proven.
+func (w *world) growNames(*system) (growing, error) {
+	const group, perFolder = "names", 100
+	g := growing{title: "Names of a group, each question proven", x: "files",
+		columns: []string{"tree built, ms", "one file, ms", "its requests", "its KiB", "folder of 100, ms",
+			"its requests", "its KiB", "memory of svcd, MiB"},
+		note: fmt.Sprintf("Each client has signed in, and has seen nothing else. One file is sdk's `Stat`, which also "+
+			"proves the record in the log; a folder is `Children`. KiB is what both directions carry beside the heads "+
+			"of HTTP. The tree of names is built once, in the background, and then follows; until then a client is "+
+			"told to list. The files are records without content, in folders of %d.", perFolder)}
+	folder := func(i int) string { return fmt.Sprintf("folder-%05d", i/perFolder) }
+	ctx := context.Background()
+	if _, err := w.svc.client.Group(group).Register(ctx); err != nil {
+		return g, err
+	}
+	have := 0
+	for size := 10_000; size <= 1_000_000; size *= 10 {
+		progress("names of %d files", size)
+		err := w.svc.addRecords(ctx, group, have, size, func(i int) string { return folder(i) + "/" + entryName(i) })
+		if err != nil {
+			return g, err
+		}
+		have = size
+		begin := time.Now()
+		for { // each question has the tree built, or waits for it
+			_, err := w.svc.client.Group(group).Child(ctx, folder(size/2))
+			if err == nil {
+				break
+			}
+			if time.Since(begin) > time.Hour || sdk.KindOf(err) != sdk.ErrUnsupported {
+				return g, err
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		figures := []float64{milliseconds(time.Since(begin))}
+		for _, ask := range []func(sdk.Group) error{
+			func(g sdk.Group) error {
+				_, err := g.Stat(ctx, folder(size/3)+"/"+entryName(size/3))
+				return err
+			},
+			func(g sdk.Group) error {
+				_, err := g.Children(ctx, folder(size/4))
+				return err
+			},
+		} {
+			taken, err := w.askOnce(ctx, group, ask)
+			if err != nil {
+				return g, err
+			}
+			figures = append(figures, taken...)
+		}
+		figures = append(figures, mib(statusBytes(w.svc.process.cmd.Process.Pid, "VmRSS:")))
+		g.rows = append(g.rows, row{float64(size), figures})
+	}
+	return g, nil
+}
+
+// askOnce asks with a client that has signed in, and returns milliseconds, requests and KiB.
+func (w *world) askOnce(ctx context.Context, group sdk.GroupID, ask func(sdk.Group) error) ([]float64, error) {
+	sent := &counted{RoundTripper: &http.Transport{}}
+	c, err := sdk.New(sdk.AccountID(w.svc.account), sdk.Config{URL: w.svc.url, APIKey: sdk.NewSecret(w.svc.key),
+		Transport: sent})
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if err := signIn(ctx, []*sdk.Client{c}); err != nil {
+		return nil, err
+	}
+	sent.requests.Store(0)
+	sent.bytes.Store(0)
+	begin := time.Now()
+	if err := ask(c.Group(group)); err != nil {
+		return nil, err
+	}
+	return []float64{milliseconds(time.Since(begin)), float64(sent.requests.Load()),
+		float64(sent.bytes.Load()) / 1024}, nil
+}
+
+// counted counts requests, and the bytes of bodies.
+type counted struct {
+	http.RoundTripper
+	requests, bytes atomic.Int64
+}
+
+func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.requests.Add(1)
+	c.bytes.Add(max(0, r.ContentLength))
+	resp, err := c.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Body = countedBody{resp.Body, &c.bytes}
+	}
+	return resp, err
+}
+
+type countedBody struct {
+	io.ReadCloser
+	bytes *atomic.Int64
+}
+
+func (b countedBody) Read(p []byte) (n int, err error) {
+	n, err = b.ReadCloser.Read(p)
+	b.bytes.Add(int64(n))
+	return n, err
 }
 
 // insist repeats what the mount gave up because the ledger's rows took longer
@@ -480,9 +589,10 @@ func (g growing) draw(c *canvas, y float64) float64 {
 		for _, r := range g.rows {
 			line.points = append(line.points, [2]float64{r.x, max(r.figures[i], 1e-3)})
 		}
-		if strings.Contains(name, "memory") {
+		switch {
+		case strings.Contains(name, "memory"):
 			memory = append(memory, line)
-		} else {
+		case !strings.HasPrefix(name, "its "): // of another unit
 			times = append(times, line)
 		}
 	}
